@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an audit within training costs: the look at replicas of `audit: {every: N, checks: [ranks]}`
-// beside the step, of a model of 44 M parameters on ranks of one thread, in turns: step, look,
-// step, look... With zero 0 every rank holds all there is, the most that a look can have to read.
+// Cost of an audit during training: the replica audit of `audit: {every: N, checks: [ranks]}`
+// compared with the step, for a model of 44 M parameters on ranks of one thread, alternating: step,
+// audit, step, audit... With zero 0 every rank holds all tensors, the most that an audit may have
+// to read.
 //   bench/audits [--ranks N] [--repeats R] [--every K] [--batch B] [--json]
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +38,7 @@ static const char model[] =
 
 // ---- data ----
 
-// A file of llm.c's form: 256 words of header, then ids of 16 bits. Any tokens do.
+// A file in llm.c's format: 256 words of header, then 16-bit ids. The tokens do not matter.
 static ot_status write_tokens(char path[]) {
   const int file = mkstemps(path, 4);
   OT_CHECK(file >= 0, OT_ENVIRONMENT, "cannot make %s", path);
@@ -51,13 +52,13 @@ static ot_status write_tokens(char path[]) {
   return OT_OK;
 }
 
-// ---- turns ----
+// ---- measurement ----
 
 static ot_status take_turns(timing *t, ot_trainer *trainer, ot_team *team, ot_arena *arena) {
   ot_replicas *replicas = NULL;
   ot_step_report step;
   ot_loop_findings findings;
-  ot_status status = ot_trainer_step(trainer, &step);  // pages are touched here, and by a look
+  ot_status status = ot_trainer_step(trainer, &step);  // first touch of pages, here and in an audit
   if (status == OT_OK) status = ot_ranks_look(&replicas, trainer, arena, &findings);
   for (int i = 0; i < t->settings->repeats && status == OT_OK; i++) {
     status = ot_trainer_step(trainer, &step);
@@ -98,7 +99,7 @@ static void report(timing *t, int zero, bool last) {
     printf("\n  {\"zero\": %d, \"step_seconds\": %.6g, \"look_seconds\": %.6g, \"share\": %.6g}%s",
            zero, step_s, look_s, share, last ? "" : ",");
   } else {
-    printf("zero %d  %8.3f s a step  %8.4f s a look  %7.3f %% of the time\n", zero, step_s, look_s,
+    printf("zero %d  %8.3f s per step  %8.4f s per audit  %7.3f %% of time\n", zero, step_s, look_s,
            100 * share);
   }
 }
@@ -132,7 +133,7 @@ static ot_status run_program(const ot_options *options) {
     printf("{\"ranks\": %d, \"every\": %d, \"sequences\": %d, \"layouts\": [", s.ranks, s.every,
            s.batch);
   } else {
-    printf("%d ranks of 1 thread, %d sequences of 256 tokens a step, a look every %d steps\n",
+    printf("%d ranks of 1 thread, %d sequences of 256 tokens per step, an audit every %d steps\n",
            s.ranks, s.batch, s.every);
   }
   const ot_status status = time_all(&s, tokens);
@@ -144,16 +145,16 @@ static ot_status run_program(const ot_options *options) {
 static const ot_option options[] = {
     {"ranks", OT_OPTION_INTEGER, "N", "2", 2, 256, .help = "ranks of one thread"},
     {"repeats", OT_OPTION_INTEGER, "R", "5", 1, OT_BENCH_REPEATS,
-     .help = "turns that the medians are of"},
-    {"every", OT_OPTION_INTEGER, "K", "100", 1, 1000000, .help = "steps between two looks"},
+     .help = "repetitions per median"},
+    {"every", OT_OPTION_INTEGER, "K", "100", 1, 1000000, .help = "steps between two audits"},
     {"batch", OT_OPTION_INTEGER, "B", "8", 2, 65536,
-     .help = "sequences of a step, a multiple of the ranks"},
+     .help = "sequences per step, a multiple of the ranks"},
 };
 
 const ot_verb ot_bench_program = {
     .prefix = OT_BENCH_PREFIX,
     .name = "audits",
-    .summary = "the look at replicas within training, beside the step",
+    .summary = "cost of the replica audit during training",
     .arguments = "",
     .options = options,
     .num_options = OT_COUNT(options),

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares BLAS libraries on the matrix products of a GPT-2 124M step (docs/blas.md).
-// Each library is loaded apart and measured in two ways, taking turns: "own", its own threads on
-// the whole product, and "cut", one serial call for each of our threads on a band of rows, as
-// src/kernels/matrix_cpu.c does it. GFLOP/s by the wall (median), then by processor time, which
-// other programs disturb less: per thread, and waiting counts. A library needs cblas_sgemm or
-// dnnl_sgemm.
+// Compares BLAS libraries on the GEMMs of a GPT-2 124M step (docs/blas.md). Each library is loaded
+// separately and measured alternately in two modes: "own" uses its own threads on the whole GEMM;
+// "cut" makes one serial call per thread of ours on a band of rows, as src/kernels/matrix_cpu.c
+// does. GFLOP/s by wall time (median), then by processor time, which other programs disturb less:
+// per thread, waiting included. A library needs cblas_sgemm or dnnl_sgemm.
 #include <dlfcn.h>
 #include <omp.h>
 #include <stdint.h>
@@ -33,7 +32,7 @@ typedef struct library {
   void (*set_threads_wide)(int64_t threads);  // BLIS
 } library;
 
-// c = a b with the forms of y = x w^T ('y'), dx = dy w ('x') and dw = dy^T x ('w').
+// c = a b in the forms y = x w^T ('y'), dx = dy w ('x') and dw = dy^T x ('w').
 typedef struct product {
   char form;
   int rows, columns, depth;
@@ -85,7 +84,7 @@ static void multiply(const library *l, const product *p, operands o) {
   }
 }
 
-// Rows [begin, end) of c, as a product whose strides are those of the whole.
+// Rows [begin, end) of c, as a GEMM with the strides of the whole.
 static void multiply_band(const library *l, const product *p, operands o, int begin, int end) {
   const int a_stride = p->form == 'w' ? p->rows : p->depth;
   const int b_stride = p->form == 'y' ? p->depth : p->columns;
@@ -128,7 +127,7 @@ typedef struct settings {
   operands memory;
 } settings;
 
-// Way `way` of the settings: library way / NUM_MODES, own (0) or cut (1).
+// Measures variant `way` of the settings: library way / NUM_MODES, own (0) or cut (1).
 static void measure(const settings *s, const product *p, int way, sample *times, int repeat) {
   const int mode = way % NUM_MODES;
   const library *const l = &s->libraries[way / NUM_MODES];
@@ -179,7 +178,7 @@ static void report_all(settings *s) {
   static const int widths[][2] = {{2304, 768}, {768, 768}, {3072, 768}, {768, 3072}, {50257, 768}};
   const int64_t largest = (int64_t)50257 * 1024;
   s->memory = (operands){filled(largest), filled(largest), filled(largest)};
-  printf("%-26s GFLOP/s by the wall, then by processor time; own and cut of each library\n", "");
+  printf("%-26s GFLOP/s by wall time, then by processor time; own and cut for each library\n", "");
   for (int tokens = 4096; tokens >= 1024; tokens /= 4) {
     for (int i = 0; i < 15; i++) {
       const int O = widths[i / 3][0], C = widths[i / 3][1];
@@ -197,7 +196,7 @@ static ot_status run_program(const ot_options *options) {
   s.threads = given > 0 ? atoi(ot_options_argument(options, 0)) : 2;
   s.repeats = given > 1 ? atoi(ot_options_argument(options, 1)) : 3;
   OT_CHECK(s.threads >= 1 && s.repeats >= 1 && s.repeats <= MAX_REPEATS, OT_USAGE,
-           "THREADS and REPEATS are numbers from 1, REPEATS up to %d", MAX_REPEATS);
+           "THREADS and REPEATS must be at least 1, REPEATS at most %d", MAX_REPEATS);
   s.num_libraries = given > 2 ? given - 2 : 1;
   for (int i = 0; i < s.num_libraries; i++) {
     const char *const path = given > 2 ? ot_options_argument(options, i + 2) : OT_BLAS_FILE;
@@ -211,10 +210,10 @@ static ot_status run_program(const ot_options *options) {
 const ot_verb ot_bench_program = {
     .prefix = OT_BENCH_PREFIX,
     .name = "blas",
-    .summary = "BLAS libraries on the matrix products of a GPT-2 124M step",
+    .summary = "BLAS libraries on the GEMMs of a GPT-2 124M step",
     .arguments = "[THREADS [REPEATS [LIBRARY...]]]",
     .max_arguments = 2 + MAX_LIBRARIES,
-    .details = "2 threads, medians of 3 and the library of this build when not given.",
+    .details = "Defaults: 2 threads, medians of 3, the library of this build.",
     .examples = "  bench/blas 2 7 /usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0",
     .run = run_program,
 };

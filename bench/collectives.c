@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time of every collective by size, waited for at once: on ranks that are threads, or, started by
-// an MPI launcher, on its processes and then beside MPI's own call, in turns. Bandwidths as
-// nccl-tests define them: algbw = S / time, S being the larger of what a rank sends and receives;
-// busbw = algbw times the part of S that has to leave a rank. Beside them a plain copy of S bytes
-// by all ranks at once. An exchange has as many rows for every rank, in runs that lie apart. The
-// best of the rounds counts.
+// Time of every collective by size, each awaited immediately: on ranks that are threads, or under
+// an MPI launcher on its processes, then alternating with MPI's own call. Bandwidths as nccl-tests
+// defines them: algbw = S / time, where S is the larger of the bytes sent and received by a rank;
+// busbw = algbw times the part of S that leaves a rank. For comparison, a plain copy of S bytes by
+// all ranks at once. An all-to-all-v sends equally many rows to every rank, in separate runs.
+// Reports the best of the rounds.
 //   bench/collectives [--ranks N] [--max BYTES] [--rounds K] [--bf16] [--json]
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 #include "host/clock.h"
 #include "support/bench_program.h"
 
-enum { COPY = OT_COMM_KINDS, KINDS };  // a plain copy stands behind the kinds of calls
-enum { ROW = 256, RUNS = 8 };          // of an exchange: elements, and runs for each rank
+enum { COPY = OT_COMM_KINDS, KINDS };  // index of the plain copy, after the kinds of calls
+enum { ROW = 256, RUNS = 8 };          // all-to-all-v: elements per row, runs per rank
 
 typedef struct {
   int ranks;  // threads; 0: 2 and then 4
@@ -26,7 +26,7 @@ typedef struct {
   int printed;  // rows
 } bench_settings;
 
-// One rank's memory and what is being measured.
+// Buffers of one rank and the current measurement.
 typedef struct {
   ot_comm *comm;
   const bench_settings *settings;
@@ -44,7 +44,7 @@ typedef struct {
 
 enum { HAS_OWN = 1 };
 
-// False where MPI has no such call or no such type.
+// False if MPI has no such call or type.
 static bool run_own(const bench_case *b) {
   const int count = (int)b->call.count;
   const bool sums = b->kind == OT_COMM_ALL_REDUCE || b->kind == OT_COMM_REDUCE_SCATTER;
@@ -88,7 +88,7 @@ static bool run_ours(const bench_case *b) {
 
 typedef bool (*runner)(const bench_case *b);
 
-// Seconds a run on this rank, or -1.
+// Seconds per run on this rank, or -1.
 static double time_runs(const bench_case *b, runner run) {
   const int64_t fit = (32 << 20) / (b->bytes + 1);
   const int runs = fit < 3 ? 3 : fit > 1000 ? 1000 : (int)fit;
@@ -139,7 +139,7 @@ static void print_row(const bench_case *b, double seconds, double own, bool proc
   }
   if (first) {
     printf("%5s %-8s %-15s %10s %12s %12s %12s %12s\n", "ranks", "are", "call", "bytes", "time us",
-           "algbw GB/s", "busbw GB/s", "MPI's us");
+           "algbw GB/s", "busbw GB/s", "MPI us");
   }
   printf("%5d %-8s %-15s %10lld %12.2f %12.3f %12.3f ", size, processes ? "mpi" : "threads",
          names[b->kind], (long long)b->bytes, seconds * 1e6, algbw * 1e-9, busbw * 1e-9);
@@ -147,7 +147,7 @@ static void print_row(const bench_case *b, double seconds, double own, bool proc
   printf("\n");
 }
 
-// `count` elements for each rank, as rows: first a run of each rank, then the next of each.
+// `count` elements for each rank, as rows: first one run per rank, then the next per rank.
 static void set_rows(bench_case *b, int64_t count) {
   const int size = ot_comm_size(b->comm);
   const int64_t rows = count / b->call.count;
@@ -203,7 +203,7 @@ static ot_status measure_all(bench_case *b, bool processes) {
 
 static ot_status run_rank(ot_comm *comm, bench_settings *settings, bool processes) {
   if (ot_comm_size(comm) < 2) return ot_fail(OT_USAGE, "collectives need two ranks");
-  // Sums of bf16 come out of a reduce_scatter as fp32.
+  // A bf16 reduce_scatter returns fp32.
   const size_t bytes = (size_t)settings->max_bytes * 2 + 4096;
   char *const memory[] = {malloc(bytes), malloc(bytes), malloc(bytes)};
   int32_t *const run = calloc((size_t)ot_comm_size(comm) * RUNS, 2 * sizeof *run);
@@ -254,16 +254,16 @@ static ot_status run_program(const ot_options *options) {
 
 static const ot_option options[] = {
     {"ranks", OT_OPTION_INTEGER, "N", NULL, 2, 4096,
-     .help = "ranks as threads; 2 and then 4 when not given; under mpirun its processes"},
+     .help = "ranks as threads, default 2 and then 4; under mpirun its processes"},
     {"max", OT_OPTION_INTEGER, "BYTES", "64MiB", 8, INT64_C(1) << 40, .help = "largest message"},
-    {"rounds", OT_OPTION_INTEGER, "K", "3", 1, 1000000, .help = "rounds that the best is of"},
-    {"bf16", OT_OPTION_FLAG, .help = "bf16 in place of fp32"},
+    {"rounds", OT_OPTION_INTEGER, "K", "3", 1, 1000000, .help = "rounds; the best is reported"},
+    {"bf16", OT_OPTION_FLAG, .help = "bf16 instead of fp32"},
 };
 
 const ot_verb ot_bench_program = {
     .prefix = OT_BENCH_PREFIX,
     .name = "collectives",
-    .summary = "collectives by size; under mpirun beside MPI's own",
+    .summary = "collectives by size; under mpirun compared with MPI's own",
     .arguments = "",
     .options = options,
     .num_options = OT_COUNT(options),

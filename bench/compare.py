@@ -6,13 +6,13 @@
 
 For every shape (sequences x tokens) one PyTorch process is started, compiles once, then waits.
 Each round runs `build/bench/step --json` (its own warm-up, then --repeats steps) and as many steps
-in the PyTorch process, so that a slow moment of the machine meets both; the order within a round
+in the PyTorch process, so that a slow phase of the machine affects both; the order within a round
 alternates. The table gives the median step of each side and the median, lowest and highest of the
 ratios per round, other / ours: above 1 ours is faster.
 
-Memory is what goes beyond 16 bytes a parameter (weights, gradients, two moments) for both: ours is
-the arena, which holds every tensor; PyTorch's is the peak resident size of the timed steps less
-what the process has when only PyTorch is imported; llm.c's is its peak resident size.
+Memory excludes 16 bytes per parameter (weights, gradients, two moments) for both. Ours is the
+arena, which holds every tensor; PyTorch's is the peak resident size of the timed steps minus that
+of a process that has only imported PyTorch; llm.c's is its peak resident size.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def run_ours(command, batch, sequence, repeats):
 
 
 class PyTorch:
-    """One compiled model that takes a step whenever it is asked to."""
+    """A compiled model that runs steps on request."""
 
     def __init__(self, batch, sequence, options):
         python = os.environ.get("PYTHON", sys.executable)

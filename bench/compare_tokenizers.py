@@ -4,9 +4,9 @@
 
     PYTHON_WITH_TOKENIZERS bench/compare_tokenizers.py [--text FILE] [--rounds 5] [TOKENIZER.json ...]
 
-Each round encodes the text three times with either side, so that a slow moment of the machine meets both. The text
-is one document, or, in the second table, each of its lines is one. Both sides keep their caches from round to round.
-Shown are the median speeds and the median, lowest and highest of the ratios ours / theirs of the rounds.
+Each round encodes the text three times with either side, so that a slow phase of the machine affects both. The text
+is one document; in the second table each line is a document. Both sides keep their caches from round to round.
+Prints the median speeds and the median, lowest and highest of the ratios ours / theirs of the rounds.
 """
 import argparse
 import json

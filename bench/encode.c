@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of tokenizers on one thread: the bytes of a text that are encoded in a second, its lines as
-// documents of their own or the text as one. Each tokenizer encodes it in turns with the others;
-// the median of the rounds is reported. bench/compare_tokenizers.py compares with HF tokenizers.
+// Speed of tokenizers on one thread: bytes of text encoded per second, with each line as a document
+// or the whole text as one. Tokenizers alternate; the median of the rounds is reported.
+// bench/compare_tokenizers.py compares with HF tokenizers.
 //   bench/encode [--text FILE] [--rounds K] [--lines] [--json] [TOKENIZER...]
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static ot_status encode(encoding *e, subject *s) {
 }
 
 static ot_status measure(encoding *e) {
-  // The first time fills caches and does not count.
+  // The first round fills caches and is not counted.
   for (int round = -1; round < e->rounds; round++) {
     for (int i = 0; i < e->num_subjects; i++) {
       subject *const s = &e->subjects[i];
@@ -156,17 +156,17 @@ static const ot_option rows[] = {
      .fallback = "9",
      .minimum = 1,
      .maximum = MAX_ROUNDS,
-     .help = "times that each tokenizer encodes it"},
+     .help = "number of times each tokenizer encodes it"},
     {.name = "lines", .kind = OT_OPTION_FLAG, .help = "each line is a document of its own"},
 };
 
 const ot_verb ot_bench_program = {
     .prefix = OT_BENCH_PREFIX,
     .name = "encode",
-    .summary = "bytes of text that tokenizers encode in a second, on one thread",
+    .summary = "bytes of text per second that tokenizers encode on one thread",
     .arguments = "[TOKENIZER...]",
     .max_arguments = MAX_TOKENIZERS,
-    .details = "The small tokenizers of the tests when none is given.",
+    .details = "Default: the small tokenizers of the tests.",
     .examples = "  bench/encode --text corpus.txt model/tokenizer.json",
     .options = rows,
     .num_options = OT_COUNT(rows),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of a model with experts beside the dense model of equal active size, in turns: dense,
-// experts, dense, experts... A token of the one meets k experts of width F, of the other an MLP of
-// width k F; attention, embedding and head are the same. What is compared is the rate of
-// forward and backward: their model FLOPs (products of rows in use, the router's too) a second. On
-// a machine that others use, processor time says more than the clock: it is given, too, as the
-// share of forward and backward in what the process used for a step (OMP_WAIT_POLICY=passive, so
-// that threads that wait use none).
+// Speed of a MoE model compared with the dense model of equal active size, alternating: dense,
+// experts, dense, experts... A token of the MoE model uses k experts of width F, one of the dense
+// model an MLP of width k F; attention, embedding and head are the same. Compares the rate of
+// forward and backward: model FLOPs per second (GEMMs of received tokens, router included). On a
+// shared machine processor time is more reliable than wall time, so both are reported; processor
+// time as the share of forward and backward in the process's time for a step
+// (OMP_WAIT_POLICY=passive, so that waiting threads use none).
 //   bench/experts [--experts E] [--per-token K] [--batch B] [--threads N] [--repeats R] [--phases]
 #include <math.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ typedef struct subject {
   int order;
   double model_flops;
   double seconds[OT_BENCH_REPEATS];    // of F, R and B
-  double processor[OT_BENCH_REPEATS];  // the same of all threads, as processor time
+  double processor[OT_BENCH_REPEATS];  // the same as processor time of all threads
 } subject;
 
 static const char dense_model[] =
@@ -86,8 +86,8 @@ static ot_status run_once(const settings *s, subject *which, int turn) {
   return OT_OK;
 }
 
-// The fewest rows that an expert of any layer had in the last step: loads are what the accumulator
-// of a router's bias adds up.
+// The smallest number of tokens of an expert in any layer in the last step; the accumulator of the
+// router bias sums the loads.
 static ot_status least_rows(const settings *s, ot_instance *instance, double *rows) {
   const ot_graph *const graph = ot_instance_whole(instance);
   float loads[OT_BENCH_REPEATS];
@@ -102,7 +102,7 @@ static ot_status least_rows(const settings *s, ot_instance *instance, double *ro
 }
 
 static ot_status take_turns(const settings *s, subject *dense, subject *experts) {
-  OT_TRY(run_once(s, dense, 0));  // pages are touched here
+  OT_TRY(run_once(s, dense, 0));  // first touch of pages
   OT_TRY(run_once(s, experts, 0));
   for (int i = 0; i < s->repeats; i++) {
     OT_TRY(run_once(s, dense, i));
@@ -114,7 +114,7 @@ static ot_status take_turns(const settings *s, subject *dense, subject *experts)
   return OT_OK;
 }
 
-// The median over pairs of the rate of experts over that of dense.
+// Median over pairs of the expert rate divided by the dense rate.
 static double ratio_of(const settings *s, double work, const double *dense, const double *experts) {
   double ratios[OT_BENCH_REPEATS];
   for (int i = 0; i < s->repeats; i++) ratios[i] = work * dense[i] / experts[i];
@@ -135,12 +135,12 @@ static void report(const settings *s, const subject *dense, const subject *exper
         s->experts, s->per_token, rows, s->threads, dense_s, experts_s, ratio, processor);
     return;
   }
-  printf("%d experts, %d a token; the least busy one has %.0f rows; %d threads, %d pairs\n",
+  printf("%d experts, top-%d; at least %.0f tokens per expert; %d threads, %d pairs\n",
          s->experts, s->per_token, rows, s->threads, s->repeats);
-  printf("dense    %8.3f s  %8.1f GFLOP/s forward and backward\n", dense_s,
+  printf("dense    %8.3f s  %8.1f GFLOP/s forward + backward\n", dense_s,
          dense->model_flops / dense_s * 1e-9);
   printf("experts  %8.3f s  %8.1f GFLOP/s\n", experts_s, experts->model_flops / experts_s * 1e-9);
-  printf("rate of experts over dense %6.3f (of processor time %.3f)\n", ratio, processor);
+  printf("experts rate / dense rate %6.3f (by processor time %.3f)\n", ratio, processor);
 }
 
 static ot_status compare(const settings *s, ot_arena *arena, subject *dense, subject *experts) {
@@ -186,21 +186,21 @@ static ot_status run_program(const ot_options *options) {
 
 static const ot_option options[] = {
     {"experts", OT_OPTION_INTEGER, "E", "8", 1, OT_BENCH_REPEATS,
-     .help = "routed experts of a layer"},
+     .help = "routed experts per layer"},
     {"per-token", OT_OPTION_INTEGER, "K", "2", 1, OT_BENCH_REPEATS,
-     .help = "experts of a token, each 2048/K wide"},
+     .help = "experts per token, each of width 2048/K"},
     {"batch", OT_OPTION_INTEGER, "B", "4", 1, 65536, .help = "sequences of 512 tokens"},
     {"threads", OT_OPTION_INTEGER, "N", NULL, 1, 4096,
-     .help = "threads; the machine's cores when not given"},
+     .help = "threads; default: the machine's cores"},
     {"repeats", OT_OPTION_INTEGER, "R", "5", 1, OT_BENCH_REPEATS,
-     .help = "turns that the medians are of"},
-    {"phases", OT_OPTION_FLAG, .help = "where the time of a step goes"},
+     .help = "repetitions per median"},
+    {"phases", OT_OPTION_FLAG, .help = "time of a step by operator"},
 };
 
 const ot_verb ot_bench_program = {
     .prefix = OT_BENCH_PREFIX,
     .name = "experts",
-    .summary = "forward and backward of a model with experts beside a dense one",
+    .summary = "forward and backward of a MoE model compared with a dense one",
     .arguments = "",
     .options = options,
     .num_options = OT_COUNT(options),

@@ -7,7 +7,7 @@
 #
 # Builds train_gpt2 there with llm.c's own Makefile, writes a checkpoint with random weights and
 # random tokens in llm.c's formats (version 3: padded vocabulary) into a temporary folder, and reads
-# the milliseconds that the program prints for each step; the first, which allocates, is left out.
+# the milliseconds that the program prints for each step; the first, which allocates, is omitted.
 # Batch and length are fixed in llm.c's main: B=4, T=64. Prints one JSON object like
 # bench/pytorch_step.py.
 set -eu

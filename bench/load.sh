@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a training step costs next to other busy processes: the small run of examples/01_train.sh on
-# one rank of all cores and on four ranks (threads; processes where there is an mpirun), next to 0, 1
-# and 2 processes that never sleep, in turns.
+# Cost of a training step next to other busy processes: the small run of examples/01_train.sh on one
+# rank with all cores and on four ranks (threads; processes if mpirun exists), next to 0, 1 and 2
+# busy processes, alternating.
 #
 #   [REPEATS=5] [STEPS=100] [BUSY="0 1 2"] bench/load.sh [ORTHANT]
 #
-# Two ways to wait: as `orthant train` does by itself, and with OMP_WAIT_POLICY=active. A line has the
-# mean step of each turn, the median of these, and its ratio to the fair share: T threads of ours and
-# N others on C cores get C / (T + N) of a core each, so an idle step of T threads may take
-# max(1, (T + N) / C) / max(1, T / C) times as long. Idle is the quicker way to wait of the same run.
+# Two wait policies: the default of `orthant train`, and OMP_WAIT_POLICY=active. A line has the mean
+# step of each repetition, their median, and its ratio to the fair share: T threads of ours and N
+# others on C cores get C / (T + N) of a core each, so the step time may grow by a factor of max(1,
+# (T + N) / C) / max(1, T / C). The reference is the run without busy processes, under the faster
+# policy.
 set -euo pipefail
 orthant=$(realpath "${1:-build/orthant}")
 repeats=${REPEATS:-5} steps=${STEPS:-100} cores=$(nproc)
@@ -24,7 +25,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 runs="rank ranks4"
 ! command -v mpirun >/dev/null || runs+=" mpi4"
 
-step_ms() {  # ORTHANT-OPTIONS...: the mean step of a run, without the first tenth of its steps
+step_ms() {  # ORTHANT-OPTIONS...: mean step of a run, without the first tenth of its steps
   rm -rf out
   $launch "$orthant" train run.yaml --set output=out --set steps="$steps" --set log.every=1000000 "$@" >/dev/null 2>err.txt ||
     { cat err.txt >&2; exit 1; }
@@ -32,7 +33,7 @@ step_ms() {  # ORTHANT-OPTIONS...: the mean step of a run, without the first ten
     awk -F: '{sum += $2} END {print 1e3 * sum / NR}'
 }
 
-turn() {  # NAME OTHERS: both ways to wait, next to so many busy processes
+turn() {  # NAME OTHERS: both wait policies, next to OTHERS busy processes
   local pids= i options= launch=
   [ "$1" = rank ] || options="--set parallel.pp=2 --set parallel.pipeline=zb-h1 --set batch.micro_batch_size=1"
   [ "$1" != ranks4 ] || options+=" --ranks 4"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of every memory-bound operator beside a plain copy on the same threads, as bytes that the
-// op must touch (ot_op_cost) per second. Each op walks over several sets of operands, more than the
-// caches hold, in turns with the others; the best of the rounds counts.
+// Speed of every memory-bound operator compared with a plain copy on the same threads, in bytes
+// that the op must access (ot_op_cost) per second. Each op iterates over several sets of operands
+// that exceed the caches, alternating with the others; reports the best of the rounds.
 //   bench/memory_bound [--rows R] [--columns C] [--threads N] [--rounds K] [--bf16] [--only OP]
 //                     [--json]
 #include <stdio.h>
@@ -43,13 +43,13 @@ static double now_s(void) {
 static void *memory_of(int64_t bytes) {
   void *const memory = aligned_alloc(64, (size_t)((bytes + 63) / 64 * 64));
   if (!memory) {
-    fprintf(stderr, "error: no memory for %lld bytes\n", (long long)bytes);
+    fprintf(stderr, "error: cannot allocate %lld bytes\n", (long long)bytes);
     exit(3);
   }
   return memory;
 }
 
-// Numbers of the size of activations; ids in range for every table.
+// Values of the magnitude of activations; ids valid for every table.
 static void fill(const ot_tensor_type *type, void *data, int64_t bound) {
   for (int64_t i = 0; i < ot_type_elements(type); i++) {
     const double value = (double)(i * 2654435761u % 65536) / 16384 - 2 + 0x1p-10;
@@ -139,7 +139,7 @@ static ot_op_attributes attributes_of(const memory_bound_settings *settings) {
                             .learning_rate_factor = 1};
 }
 
-// Prepares those of `all` that were asked for; the first stays, because the copy uses its memory.
+// Prepares the requested ops of `all`; the first stays, because the copy uses its memory.
 static int choose(const memory_bound_settings *settings, const subject *all, int num_all,
                   subject *subjects) {
   int count = 0;
@@ -267,10 +267,10 @@ static ot_status run_program(const ot_options *options) {
       .storage = ot_options_flag(options, "bf16") ? OT_BF16 : OT_F32,
       .only = ot_options_text(options, "only"),
       .json = ot_options_json(options)};
-  OT_CHECK(settings.columns % HEAD_DIM == 0, OT_USAGE, "--columns %lld is no multiple of %d",
+  OT_CHECK(settings.columns % HEAD_DIM == 0, OT_USAGE, "--columns %lld is not a multiple of %d",
            (long long)settings.columns, HEAD_DIM);
   const int count = describe(&settings, subjects);
-  OT_CHECK(count > 0, OT_USAGE, "--only %s is no op of this benchmark", settings.only);
+  OT_CHECK(count > 0, OT_USAGE, "--only %s is not an op of this benchmark", settings.only);
   measure_and_print(&settings, subjects, count);
   return OT_OK;
 }
@@ -278,17 +278,17 @@ static ot_status run_program(const ot_options *options) {
 static const ot_option options[] = {
     {"rows", OT_OPTION_INTEGER, "R", "4096", 1, 1 << 24, .help = "rows of the tensors"},
     {"columns", OT_OPTION_INTEGER, "C", "768", HEAD_DIM, 1 << 20,
-     .help = "their columns, a multiple of 64"},
+     .help = "columns of the tensors, a multiple of 64"},
     {"threads", OT_OPTION_INTEGER, "N", "2", 1, 4096, .help = "threads"},
-    {"rounds", OT_OPTION_INTEGER, "K", "12", 1, MAX_ROUNDS, .help = "rounds that the best is of"},
-    {"bf16", OT_OPTION_FLAG, .help = "bf16 in place of fp32"},
+    {"rounds", OT_OPTION_INTEGER, "K", "12", 1, MAX_ROUNDS, .help = "rounds; the best is reported"},
+    {"bf16", OT_OPTION_FLAG, .help = "bf16 instead of fp32"},
     {"only", OT_OPTION_TEXT, "OP", .help = "one operator"},
 };
 
 const ot_verb ot_bench_program = {
     .prefix = OT_BENCH_PREFIX,
     .name = "memory_bound",
-    .summary = "operators that move bytes rather than multiply, beside a copy",
+    .summary = "memory-bound operators compared with a copy",
     .arguments = "",
     .options = options,
     .num_options = OT_COUNT(options),

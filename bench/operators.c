@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rates of the operators that make matrix products, on the shapes of GPT-2 124M, beside the rate of
-// the bare products of the same shapes through the same BLAS.
-// "wall" is the median of the repeats; "cpu" is by the processor time of all threads, which other
-// programs on the machine disturb less. GFLOP/s count the products only (visible keys in
-// attention).
+// Rates of the operators that run GEMMs, on the shapes of GPT-2 124M, compared with the rate of
+// plain GEMMs of the same shapes in the same BLAS. "wall" is the median of the repeats; "cpu" is
+// based on the processor time of all threads, which other programs on the machine disturb less.
+// GFLOP/s count GEMMs only (visible keys in attention).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +41,7 @@ static void *filled(int64_t bytes) {
   return data;
 }
 
-// Median seconds of `repeats` runs after one that warms up.
+// Median seconds of `repeats` runs after one warm-up run.
 static rate measure(void (*run)(void *), void *context, int repeats) {
   double wall[MAX_REPEATS], cpu[MAX_REPEATS];
   run(context);
@@ -58,7 +57,7 @@ static rate measure(void (*run)(void *), void *context, int repeats) {
   return (rate){wall[repeats / 2], cpu[repeats / 2]};
 }
 
-// ---- bare products ----
+// ---- plain GEMMs ----
 
 typedef struct products {
   ot_gemm product[3];
@@ -130,7 +129,7 @@ typedef struct settings {
   int64_t tokens;
 } settings;
 
-// One line: the op, and the products it should be compared with.
+// Prints one line: the op and the GEMMs to compare with.
 static void report(const char *name, op_run *o, const products *bare, const settings *s) {
   create_op(o);
   const double flops = ot_op_cost(o->kind, &o->attributes, &o->types).matrix_flops;
@@ -236,7 +235,7 @@ static void report_head(const settings *s) {
   report("head_loss", &o, &bare, s);
 }
 
-// Argument `i`, or `fallback` where there are fewer.
+// Argument `i`, or `fallback` if there are fewer.
 static int argument(const ot_options *options, int i, int fallback) {
   return i < ot_options_num_arguments(options) ? atoi(ot_options_argument(options, i)) : fallback;
 }
@@ -246,7 +245,7 @@ static ot_status run_program(const ot_options *options) {
                       .tokens = argument(options, 1, 4096),
                       .repeats = argument(options, 2, 7)};
   OT_CHECK(s.threads >= 1 && s.tokens >= 1 && s.repeats >= 1 && s.repeats <= MAX_REPEATS, OT_USAGE,
-           "THREADS, TOKENS and REPEATS are numbers from 1, REPEATS up to %d", MAX_REPEATS);
+           "THREADS, TOKENS and REPEATS must be at least 1, REPEATS at most %d", MAX_REPEATS);
   printf("%lld tokens, %d threads, median of %d\n", (long long)s.tokens, s.threads, s.repeats);
   printf("%-28s %9s %8s %8s %8s %8s %7s %7s\n", "", "wall ms", "GFLOP/s", "BLAS", "cpu: op", "BLAS",
          "wall", "cpu");
@@ -262,9 +261,9 @@ static ot_status run_program(const ot_options *options) {
 const ot_verb ot_bench_program = {
     .prefix = OT_BENCH_PREFIX,
     .name = "operators",
-    .summary = "operators of GPT-2 124M beside the bare products of their shapes",
+    .summary = "operators of GPT-2 124M compared with plain GEMMs of their shapes",
     .arguments = "[THREADS [TOKENS [REPEATS]]]",
     .max_arguments = 3,
-    .details = "2 threads, 4096 tokens in sequences of 1024, medians of 7 when not given.",
+    .details = "Defaults: 2 threads, 4096 tokens in sequences of 1024, medians of 7.",
     .run = run_program,
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipeline orders on real threads with work of known length: each stage is a rank that waits for
-// its messages, sleeps for each action as long as it is to last, and sends what comes of it. The
-// time from the first action to the last, on a clock, beside the closed forms of the papers (F = I
+// Pipeline schedules on real threads with work of known duration: each stage is a rank that waits
+// for its messages, sleeps for the duration of each action, and sends the results. Measures the
+// time from the first action to the last and compares it with the closed forms of the papers (F = I
 // = W).
 #include <errno.h>
 #include <stdio.h>
@@ -26,17 +26,17 @@ typedef struct pipeline_settings {
 
 typedef struct shape {
   ot_pipeline kind;
-  int p, v, m;  // stages, chunks a stage, micro-batches
+  int p, v, m;  // stages, chunks per stage, micro-batches
 } shape;
 
 // ---- one stage ----
 
-// Steps of one order, played by all stages.
+// Steps of one pipeline schedule, run by all stages.
 typedef struct trial {
   const ot_pipeline_order *order;
   double chunk_s;  // of F, I and W of a chunk
   int steps;
-  bool barrier;  // stages wait for each other between steps, as they do for the norm of gradients
+  bool barrier;  // stages wait for each other between steps, as for the gradient norm
   double start_s[MAX_STAGES], end_s[MAX_STAGES];
 } trial;
 
@@ -49,8 +49,8 @@ typedef struct stage {
   ot_comm *comm;
   const trial *trial;
   int rank;
-  message *sent, *received;  // [2 * num_chunks * micro_batches * steps] by what they carry
-  double free_s;             // when the last action ends
+  message *sent, *received;  // [2 * num_chunks * micro_batches * steps] by content
+  double free_s;             // end of the last action
 } stage;
 
 static void sleep_until(double time_s) {
@@ -59,13 +59,13 @@ static void sleep_until(double time_s) {
   while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) continue;
 }
 
-// Number of the message that carries the result of `action`.
+// Index of the message with the result of `action`.
 static int message_of(const ot_pipeline_order *order, int step, const ot_action *action) {
   const int place = (step * order->num_chunks + action->chunk) * order->micro_batches;
   return 2 * (place + action->micro_batch) + (action->kind == OT_ACTION_FORWARD ? 0 : 1);
 }
 
-// The rank that waits for the result of `action`, or -1 when it stays where it is.
+// The rank that waits for the result of `action`, or -1 if it is local.
 static int receiver_of(const ot_pipeline_order *order, const ot_action *action) {
   if (action->kind == OT_ACTION_WEIGHT) return -1;
   const int to = action->chunk + (action->kind == OT_ACTION_FORWARD ? 1 : -1);
@@ -85,7 +85,7 @@ static ot_comm_call call_of(ot_comm_kind kind, int peer, int tag, float *payload
                         .name = "activations"};
 }
 
-// All receives are there before anything is sent, as a schedule posts them ahead of their use.
+// Posts all receives before any send, as a schedule posts them ahead of their use.
 static void post_receives(stage *s) {
   const ot_pipeline_order *const order = s->trial->order;
   for (int step = 0; step < s->trial->steps; step++) {
@@ -102,8 +102,8 @@ static void post_receives(stage *s) {
   }
 }
 
-// Waits for what `action` needs. Later than the end of the action before, it begins when that has
-// come.
+// Waits for the inputs of `action`. If they arrive after the previous action's end, it starts on
+// their arrival.
 static ot_status await(stage *s, int step, const ot_action *action) {
   const ot_pipeline_order *const order = s->trial->order;
   ot_action needs[2];
@@ -228,7 +228,7 @@ static ot_status build(const shape *s, int *rank_of, ot_arena *arena, ot_pipelin
   return ot_pipeline_order_build(&request, arena, order);
 }
 
-// Makespan of an order whose phases all take `chunk_s`, and activations on the fullest stage.
+// Makespan of a schedule whose phases all last `chunk_s`, and peak activations of any stage.
 static double price(const ot_pipeline_order *order, double chunk_s, ot_arena *arena, int *peak) {
   double cost[MAX_CHUNKS];
   for (int c = 0; c < order->num_chunks; c++) cost[c] = chunk_s;
@@ -242,7 +242,7 @@ static double price(const ot_pipeline_order *order, double chunk_s, ot_arena *ar
   return out.makespan;
 }
 
-// Units that one step takes, F = I = W = 1 for a whole stage.
+// Duration of one step in units of F = I = W = 1 for a whole stage.
 static double formula(const shape *s) {
   const double work = 3.0 * s->m, behind = s->p - 1;
   switch (s->kind) {
@@ -262,7 +262,7 @@ static double formula(const shape *s) {
   return 0;
 }
 
-// ---- orders beside their formulas ----
+// ---- schedules compared with their formulas ----
 
 static const char *separator(bool last) { return last ? "" : ","; }
 
@@ -294,7 +294,7 @@ static ot_status show_order(const pipeline_settings *settings, const shape *s, b
 
 // ---- two steps, with and without a barrier between them ----
 
-// The lists of both steps after one another, as an order of twice the micro-batches.
+// Concatenates the lists of both steps, as a schedule of twice the micro-batches.
 static void chain(const ot_pipeline_order *order, ot_arena *arena, ot_pipeline_order *out) {
   *out = *order;
   out->micro_batches = STEPS * order->micro_batches;
@@ -352,9 +352,9 @@ static const shape shapes[] = {
 
 static const char statement[] =
     "Clipping needs the norm of all gradients, so a step ends on all stages at once. Then zb-h2 "
-    "gains nothing over zb-h1 where I is longer than neither F nor W, as here: both take "
-    "m (F + I + W) + (p-1) F, and zb-h2 keeps 2p-1 activations where zb-h1 keeps p. Its steps "
-    "would have to chain without a barrier, as in the last of the figures.";
+    "gains nothing over zb-h1 if I exceeds neither F nor W, as here: both need "
+    "m (F + I + W) + (p-1) F, and zb-h2 keeps 2p-1 activations, zb-h1 only p. Its steps "
+    "would have to follow each other without a barrier, as in the last figure.";
 
 static ot_status show_all_orders(const pipeline_settings *settings) {
   ot_heap heap = {0};
@@ -384,7 +384,7 @@ static ot_status run(const pipeline_settings *settings) {
     printf("],\"statement\":\"%s\"}\n", statement);
     return OT_OK;
   }
-  printf("F = I = W = %g ms a stage, median of %d; messages of %d bytes between threads\n",
+  printf("F = I = W = %g ms per stage, median of %d; messages of %d bytes between threads\n",
          1e3 * settings->unit_s, settings->repeats, (int)(PAYLOAD * sizeof(float)));
   printf("%-12s %6s %6s %6s %12s %12s %8s %8s %10s\n", "order", "stages", "chunks", "m",
          "measured s", "formula s", "ratio", "idle %", "slots");
@@ -400,20 +400,20 @@ static ot_status run_program(const ot_options *options) {
   const pipeline_settings settings = {.unit_s = 1e-3 * ot_options_real(options, "unit-ms"),
                                       .repeats = (int)ot_options_integer(options, "repeats"),
                                       .json = ot_options_json(options)};
-  OT_CHECK(settings.unit_s > 0, OT_USAGE, "--unit-ms %g is not above 0", 1e3 * settings.unit_s);
+  OT_CHECK(settings.unit_s > 0, OT_USAGE, "--unit-ms %g is not positive", 1e3 * settings.unit_s);
   return run(&settings);
 }
 
 static const ot_option options[] = {
-    {"unit-ms", OT_OPTION_REAL, "N", "20", .help = "milliseconds that F, I and W of a stage last"},
+    {"unit-ms", OT_OPTION_REAL, "N", "20", .help = "duration of F, I and W of a stage in ms"},
     {"repeats", OT_OPTION_INTEGER, "R", "3", 1, MAX_REPEATS,
-     .help = "turns that the medians are of"},
+     .help = "repetitions per median"},
 };
 
 const ot_verb ot_bench_program = {
     .prefix = OT_BENCH_PREFIX,
     .name = "pipeline",
-    .summary = "pipeline orders on threads that sleep, beside their closed forms",
+    .summary = "pipeline schedules on sleeping threads, compared with their closed forms",
     .arguments = "",
     .options = options,
     .num_options = OT_COUNT(options),

@@ -5,12 +5,12 @@
 float32, random weights, forward + backward + AdamW(fused=True), model compiled with torch.compile
 (default) or not (--eager). Optional: needs PyTorch 2.x, and torch.compile a C++ compiler.
 
-    python3 bench/pytorch_step.py                          # all configurations, a process each
+    python3 bench/pytorch_step.py                          # all configurations, one process each
     python3 bench/pytorch_step.py --batch 4 --sequence 64  # one configuration in this process
-    python3 bench/pytorch_step.py --serve ...              # a step per line read (compare.py)
+    python3 bench/pytorch_step.py --serve ...              # one step per input line (compare.py)
 
-Prints one JSON object a line. `seconds_per_step` is the median, `seconds_min` the fastest step;
-`cpu_seconds_per_step`, over the threads, tells how much of that another load of the machine took.
+Prints one JSON object per line. `seconds_per_step` is the median, `seconds_min` the fastest step;
+`cpu_seconds_per_step`, summed over threads, shows how much of that other processes took.
 `peak_bytes` is the highest resident size during the timed steps, `warmup_peak_bytes` before them
 (with compilation in this process), `state_bytes` = parameters + gradients + two moments,
 `runtime_bytes` = resident size with PyTorch imported and nothing else, `beyond_bytes` = peak -

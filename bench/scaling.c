@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What splitting costs: one training step on N ranks of one thread each beside the same step on one
-// rank of N threads, at the same global batch, in turns in one process: whole, split, whole,
-// split... A ratio of 1 means that the split is free; the exposed time says where the rest went.
+// Cost of parallelism: one training step on N ranks of one thread each, compared with the same step
+// on one rank of N threads at the same global batch, alternating in one process: whole, split,
+// whole, split... A ratio of 1 means no overhead; the exposed time explains the rest.
 //   bench/scaling [--ranks N] [--repeats R] [--micro-batches M] [--sequence T] [--layout NAME]
 //                 [--json]
 #include <math.h>
@@ -23,13 +23,13 @@ typedef struct settings {
 
 typedef struct layout {
   const char *name;
-  bool experts;  // of the model with experts
+  bool experts;  // uses the MoE model
   ot_run_parallel parallel;
 } layout;
 
 enum { VOCABULARY = 16384, EXPERTS = 8, EXPERTS_PER_TOKEN = 2 };
 
-// ---- the models: 44 M parameters, and as many of a token with experts ----
+// ---- the models: 44 M parameters; with experts, as many active per token ----
 
 static ot_model small_llama(int sequence) {
   return (ot_model){
@@ -93,7 +93,7 @@ static ot_run run_of(const ot_model *model, const ot_run_parallel *parallel) {
                                 .reduce = OT_F32}};
 }
 
-// ---- one world ----
+// ---- ranks ----
 
 static ot_status create(const settings *s, const ot_run *run, ot_mesh *mesh, ot_comm *comm,
                         ot_instance **out) {
@@ -125,12 +125,12 @@ static ot_status step(ot_instance *instance, int micro_batches, double *seconds)
   return status;
 }
 
-// ---- in turns ----
+// ---- measurement ----
 
 typedef struct contest {
   const settings *settings;
   const ot_run *run;
-  ot_instance *whole;  // one rank of all threads, run by rank 0 while the others wait
+  ot_instance *whole;  // one rank with all threads, run by rank 0 while the others wait
   double whole_s[OT_BENCH_REPEATS], split_s[OT_BENCH_REPEATS];
   ot_timeline_summary summary;  // of rank 0, last step
 } contest;
@@ -143,7 +143,7 @@ static ot_status meet(ot_comm *comm) {
 static ot_status take_turns(contest *c, ot_comm *comm, ot_instance *split, int micro_batches) {
   const bool first = ot_comm_rank(comm) == 0;
   double seconds = 0;
-  OT_TRY(step(split, micro_batches, &seconds));  // pages are touched here
+  OT_TRY(step(split, micro_batches, &seconds));  // first touch of pages
   for (int i = 0; i < c->settings->repeats; i++) {
     OT_TRY(meet(comm));
     if (first) OT_TRY(step(c->whole, c->settings->micro_batches, &c->whole_s[i]));
@@ -177,7 +177,7 @@ static ot_status rank_main(ot_comm *comm, void *context) {
 
 // ---- report ----
 
-// Of each pair the ratio; the median of those.
+// Median of the ratios of the pairs.
 static double paired_ratio(const contest *c) {
   double ratios[OT_BENCH_REPEATS];
   for (int i = 0; i < c->settings->repeats; i++) ratios[i] = c->split_s[i] / c->whole_s[i];
@@ -235,7 +235,7 @@ static int layouts_for(int ranks, layout *layouts) {
   return OT_COUNT(names);
 }
 
-// One rank of all threads, which has made a step.
+// One rank with all threads, after one step.
 static ot_status create_whole(const settings *s, const ot_run *run, ot_instance **whole) {
   double seconds = 0;
   OT_TRY(create(s, run, NULL, NULL, whole));
@@ -243,7 +243,7 @@ static ot_status create_whole(const settings *s, const ot_run *run, ot_instance 
   return step(*whole, s->micro_batches, &seconds);
 }
 
-// The layouts of one of the models, the asked one or all.
+// Runs the requested layouts of one model.
 static ot_status contest_model(const settings *s, const ot_model *model, const layout *layouts,
                                int count, bool *first) {
   const ot_run whole_run = run_of(model, &layouts[0].parallel);
@@ -284,12 +284,12 @@ static ot_status run_program(const ot_options *options) {
                       .layout = ot_options_choice(options, "layout"),
                       .json = ot_options_json(options)};
   OT_CHECK(s.micro_batches % s.ranks == 0, OT_USAGE,
-           "--micro-batches %d is no multiple of --ranks %d", s.micro_batches, s.ranks);
+           "--micro-batches %d is not a multiple of --ranks %d", s.micro_batches, s.ranks);
   if (s.json) {
     printf("{\"ranks\": %d, \"micro_batches\": %d, \"tokens\": %d, \"layouts\": [", s.ranks,
            s.micro_batches, s.micro_batches * s.sequence);
   } else {
-    printf("%d ranks of 1 thread beside 1 rank of %d threads; %d micro-batches of %d tokens\n",
+    printf("%d ranks of 1 thread and 1 rank of %d threads; %d micro-batches of %d tokens\n",
            s.ranks, s.ranks, s.micro_batches, s.sequence);
     printf("%-22s %9s %9s %8s %12s %10s\n", "layout", "whole s", "split s", "ratio", "exposed ms",
            "bubble");
@@ -303,18 +303,18 @@ static const ot_option options[] = {
     {"ranks", OT_OPTION_INTEGER, "N", "2", 2, 256,
      .help = "ranks of one thread, and threads of one rank"},
     {"repeats", OT_OPTION_INTEGER, "R", "5", 1, OT_BENCH_REPEATS,
-     .help = "turns that the medians are of"},
+     .help = "repetitions per median"},
     {"micro-batches", OT_OPTION_INTEGER, "M", "32", 1, 65536,
-     .help = "micro-batches of a step, a multiple of the ranks"},
+     .help = "micro-batches per step, a multiple of the ranks"},
     {"sequence", OT_OPTION_INTEGER, "T", "256", 1, 65536, .help = "tokens of a sequence"},
     {"layout", OT_OPTION_CHOICE, "dp|zero3|tp|cp|pp|pp-zb-h1|experts-dp|ep",
-     .help = "the only layout to run; all of them when not given"},
+     .help = "the only layout to run; default: all"},
 };
 
 const ot_verb ot_bench_program = {
     .prefix = OT_BENCH_PREFIX,
     .name = "scaling",
-    .summary = "training on ranks of one thread, in turns with one rank of all threads",
+    .summary = "training on ranks of one thread, compared with one rank of all threads",
     .arguments = "",
     .options = options,
     .num_options = OT_COUNT(options),

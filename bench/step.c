@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of one training step beside the rate that the linked BLAS reaches on the step's own matrix
-// shapes, measured in the same run, in turns: step, products, step, products, ...
-// Model FLOPs are those of F and B (3 x forward, causal half of attention); recompute does not
-// count.
+// Speed of one training step, compared with the rate of the linked BLAS on the step's own GEMM
+// shapes, measured in the same run, alternating: step, GEMMs, step, GEMMs, ... Model FLOPs are
+// those of F and B (3 x forward, causal half of attention) without recompute.
 #include <cblas.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +25,7 @@ typedef struct settings {
 typedef struct shape {
   int64_t rows, columns, depth;
   bool a_transposed, b_transposed;
-  double flops;  // of all products of this shape in a step
+  double flops;  // of all GEMMs of this shape in a step
 } shape;
 
 enum { MAX_SHAPES = 64 };
@@ -65,7 +64,7 @@ static ot_model gpt2_small(void) {
   };
 }
 
-// ---- products of a step ----
+// ---- GEMMs of a step ----
 
 static void add_shape(shape_list *list, shape s) {
   for (int i = 0; i < list->count; i++) {
@@ -84,7 +83,7 @@ static void add_product(shape_list *list, int64_t m, int64_t n, int64_t k, int f
                           2.0 * (double)m * (double)n * (double)k});
 }
 
-// y = x w^T, dx = dy w, dw = dy^T x, whatever the op they are part of.
+// y = x w^T, dx = dy w, dw = dy^T x, in any op.
 static void add_task(shape_list *list, const ot_task *task) {
   const int64_t R = task->in[0].type.dim[0], C = task->in[0].type.dim[1];
   const int64_t O = task->in[1].type.dim[0];
@@ -118,7 +117,7 @@ static void list_products(const ot_schedule *schedule, int order, shape_list *li
   }
 }
 
-// Seconds of one product of this shape cut into serial calls on our own threads, as the step does.
+// Seconds of one GEMM of this shape, split into serial calls on our own threads as in the step.
 static double time_cut_product(const shape *s, int threads, float *a, float *b, float *c) {
   const ot_gemm product = {
       .rows = s->rows,
@@ -135,7 +134,7 @@ static double time_cut_product(const shape *s, int threads, float *a, float *b, 
   return ot_clock_s() - start_s;
 }
 
-// Seconds of one product of this shape on `threads` of the BLAS's own threads.
+// Seconds of one GEMM of this shape on `threads` of the BLAS's own threads.
 static double time_product(const shape *s, int threads, float *a, float *b, float *c) {
   if (openblas_set_num_threads) openblas_set_num_threads(threads);
   const int lda = (int)(s->a_transposed ? s->rows : s->depth);
@@ -147,8 +146,8 @@ static double time_product(const shape *s, int threads, float *a, float *b, floa
   return ot_clock_s() - start_s;
 }
 
-// The time the BLAS alone needs for all products of a step: each shape at its best of `tries`, on
-// the library's threads or on ours, whichever is faster.
+// Time that the BLAS alone needs for all GEMMs of a step: each shape at its best of `tries`, on the
+// library's threads or on ours, whichever is faster.
 static double blas_seconds(const shape_list *list, int threads, int tries, float *memory,
                            int64_t stride) {
   double total_s = 0;
@@ -314,20 +313,20 @@ static const ot_option options[] = {
     {"batch", OT_OPTION_INTEGER, "B", "4", 1, 65536, .help = "sequences of a step"},
     {"sequence", OT_OPTION_INTEGER, "T", "1024", 1, 1024, .help = "tokens of a sequence"},
     {"micro-batch", OT_OPTION_INTEGER, "M", NULL, 1, 65536,
-     .help = "sequences of a micro-batch; all of them when not given"},
+     .help = "sequences per micro-batch; default: all"},
     {"threads", OT_OPTION_INTEGER, "N", NULL, 1, 4096,
-     .help = "threads; the machine's cores when not given"},
+     .help = "threads; default: the machine's cores"},
     {"repeats", OT_OPTION_INTEGER, "R", "3", 1, OT_BENCH_REPEATS,
-     .help = "turns that the medians are of"},
+     .help = "repetitions per median"},
     {"recompute", OT_OPTION_CHOICE, "none|selective|full", "none",
-     .help = "activations computed again"},
-    {"phases", OT_OPTION_FLAG, .help = "where the time of a step goes"},
+     .help = "recompute policy"},
+    {"phases", OT_OPTION_FLAG, .help = "time of a step by operator"},
 };
 
 const ot_verb ot_bench_program = {
     .prefix = OT_BENCH_PREFIX,
     .name = "step",
-    .summary = "a training step of GPT-2 124M beside the BLAS's rate on its products",
+    .summary = "a training step of GPT-2 124M compared with the BLAS rate on its GEMMs",
     .arguments = "",
     .options = options,
     .num_options = OT_COUNT(options),

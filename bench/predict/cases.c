@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grid: three sizes of model, every axis alone and some together, recompute, micro-batches.
+// The grid: model sizes, every axis alone and some combinations, recompute, micro-batches.
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static const named_model models[] = {
      "model.model_type=llama model.vocab_size=2048 model.hidden_size=128 "
      "model.intermediate_size=384 model.num_hidden_layers=4 model.num_attention_heads=4 "
      "model.num_key_value_heads=2 model.max_position_embeddings=1024"},
-    // 4 M parameters, 1.7 M of them used by a token
+    // 4 M parameters, 1.7 M of them active per token
     {"experts",
      "model.model_type=mixtral model.vocab_size=2048 model.hidden_size=128 "
      "model.intermediate_size=256 model.num_hidden_layers=4 model.num_attention_heads=4 "
@@ -91,7 +91,7 @@ typedef struct set_list {
   int count;
 } set_list;
 
-// Words separated by spaces.
+// Appends words separated by spaces.
 static void add_sets(set_list *list, const char *words, ot_arena *arena) {
   while (*words) {
     const size_t length = strcspn(words, " ");

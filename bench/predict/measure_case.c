@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One configuration: its step is predicted, then taken a few times.
+// Predicts the step of one configuration, then measures it a few times.
 #include <stdlib.h>
 #include <string.h>
 
 #include "measure/trial.h"
 #include "predict/predict.h"
 
-// What the threads of the ranks write, each to its own rows.
+// Results written by the threads of the ranks, each at its own index.
 typedef struct record {
   const ot_prediction *prediction;
   const ot_mesh *mesh;
@@ -45,7 +45,7 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// A step takes as long as its slowest rank.
+// The slowest rank determines the time of a step.
 static void sum_up_steps(const record *r, int ranks, int steps, ot_predict_outcome *out) {
   double slowest[OT_PREDICT_MAX_STEPS] = {0};
   for (int i = 0; i < steps; i++) {
@@ -69,7 +69,7 @@ static void sum_up_steps(const record *r, int ranks, int steps, ot_predict_outco
 
 // ---- memory ----
 
-// What prediction says of a rank is what its stage was planned with.
+// The prediction for a rank is the memory planned for its stage.
 static void compare_memory(const record *r, int ranks, ot_predict_outcome *out) {
   const ot_prediction *const p = r->prediction;
   for (int rank = 0; rank < ranks; rank++) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How well steps on this machine are predicted: trains a grid of configurations for a few steps
-// each and prints predicted and measured seconds side by side, and whether memory was as planned,
-// to the byte. The machine is measured first, as `orthant bench` does, unless --cluster names a
-// file. Between configurations one product is timed: what the machine's speed has become since it
-// was measured is the column "pace".
+// Accuracy of predicted steps on this machine. Trains a grid of configurations for a few steps
+// each; prints predicted and measured seconds side by side, and whether memory matches the plan to
+// the byte. First measures the machine as `orthant bench` does, unless --cluster names a file.
+// Times one GEMM between configurations: the column "pace" is its time relative to that
+// measurement.
 #include "predict/predict.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ typedef struct settings {
 typedef struct result {
   const ot_predict_case *of;
   ot_predict_outcome outcome;
-  double pace;  // seconds of the product now / when the machine was measured
+  double pace;  // time of the GEMM now / when the machine was measured
 } result;
 
 typedef struct report {
@@ -72,11 +72,11 @@ static void print_result(const settings *s, const result *r) {
   fflush(stdout);
 }
 
-// ---- sums ----
+// ---- totals ----
 
 typedef struct verdict {
   double median_percent, worst_percent;
-  int within, unequal;  // cases within 10 %; whose memory differs
+  int within, unequal;  // cases within 10 %; cases whose memory differs
 } verdict;
 
 static int by_value(const void *a, const void *b) {
@@ -158,7 +158,7 @@ static ot_status run_cases(const settings *s, const ot_cluster *cluster, ot_aren
     r->pace = now_s / before_s;
     if (!s->json) print_result(s, r);
   }
-  OT_CHECK(all->count > 0, OT_USAGE, "--only %s: no case and no model is called so", s->only);
+  OT_CHECK(all->count > 0, OT_USAGE, "--only %s: no case or model has this name", s->only);
   return OT_OK;
 }
 
@@ -203,12 +203,12 @@ static ot_status run_program(const ot_options *options) {
 
 static const ot_option options[] = {
     {"quick", OT_OPTION_FLAG, .help = "fewer cases, and a shorter measurement"},
-    {"ops", OT_OPTION_FLAG, .help = "predicted and measured by operator, too"},
+    {"ops", OT_OPTION_FLAG, .help = "also predicted and measured time by operator"},
     {"no-memory", OT_OPTION_FLAG,
-     .help = "leave out the step that follows which bytes are written"},
+     .help = "omit the step that tracks written bytes"},
     {"steps", OT_OPTION_INTEGER, "N", "5", 1, OT_PREDICT_MAX_STEPS,
-     .help = "steps that a median is of"},
-    {"only", OT_OPTION_TEXT, "NAME", .help = "the cases, or the model, of this name"},
+     .help = "measured steps per median"},
+    {"only", OT_OPTION_TEXT, "NAME", .help = "only the cases, or the model, of this name"},
     {"cluster", OT_OPTION_TEXT, "C",
      .help = "a cluster file, or this-machine; default: the machine is measured first"},
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of this program on this machine, predicted and measured: the configurations, one of which
-// is a run, and what came of it.
+// Steps of this program on this machine, predicted and measured: the configurations, the run of one
+// of them, and its result.
 #pragma once
 
 #include "cli/options.h"
@@ -20,29 +20,29 @@ typedef struct ot_predict_case {
 extern const ot_predict_case ot_predict_cases[];
 extern const int ot_predict_num_cases;
 
-// The run of a case; in `arena`.
+// Loads the run of a case into `arena`.
 ot_status ot_predict_case_load(const ot_predict_case *c, ot_arena *arena, ot_config *out);
 
 enum { OT_PREDICT_MAX_RANKS = 8, OT_PREDICT_MAX_STEPS = 32 };
 
-// Seconds of a step by op, of all ranks together.
+// Seconds of a step by op, summed over all ranks.
 typedef struct ot_predict_terms {
   double op_s[OT_OP_COUNT];
 } ot_predict_terms;
 
 typedef struct ot_predict_outcome {
-  double predicted_s, measured_s;  // of a step; measured: median over steps
-  double fastest_s;                // of the steps measured
+  double predicted_s, measured_s;  // per step; measured: median over steps
+  double fastest_s;                // fastest measured step
   double expected_bubble, expected_exposed_s, bubble, exposed_s;  // means over ranks
   ot_predict_terms predicted, measured;
-  int64_t planned_bytes, touched_bytes;  // of the fullest rank; touched 0: not looked at
-  int unequal_ranks;                     // that touched other than what was planned for them
+  int64_t planned_bytes, touched_bytes;  // of the fullest rank; touched 0: not measured
+  int unequal_ranks;                     // ranks whose touched memory differs from the plan
 } ot_predict_outcome;
 
 typedef struct ot_predict_how {
   const ot_cluster *cluster;
-  int steps;    // measured, behind one that is not
-  bool memory;  // one more step that follows what is written
+  int steps;    // measured steps, after one warm-up step
+  bool memory;  // one more step that tracks written memory
 } ot_predict_how;
 
 ot_status ot_predict_case_run(const ot_predict_case *c, const ot_predict_how *how, ot_arena *arena,

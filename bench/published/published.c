@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Published, measured runs against the planner: prices every row of files of published runs and
-// says how far it is off. docs/published.md: the form of the files, what stands for what a source
-// leaves open, what is fitted on what, and the results.
+// Compares the planner with published, measured runs: predicts every row of files of published runs
+// and reports the errors. docs/published.md documents the file format, the values assumed for
+// missing fields, the fits and the results.
 #include <stdio.h>
 
 #include "files/tree_file.h"
@@ -60,15 +60,15 @@ static ot_status price_and_report(const ot_options *options) {
 }
 
 static const ot_option options[] = {
-    {"rows", OT_OPTION_FLAG, .help = "one line for each row"},
+    {"rows", OT_OPTION_FLAG, .help = "one line per row"},
     {"worst", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
      .help = "the N rows with the largest errors"},
     {"constants", OT_OPTION_PATH, "FILE",
-     .help = "{PRESET: {key: value}} in place of what the cluster presets say"},
+     .help = "{PRESET: {key: value}} that override the cluster presets"},
     {"left-out", OT_OPTION_PATH, "FILE",
-     .help = "{SOURCE: {PRESET: {key: value}}}: constants fitted without a source, tried on it"},
+     .help = "{SOURCE: {PRESET: {key: value}}}: constants fitted without a source, tested on it"},
     {"serve", OT_OPTION_FLAG,
-     .help = "answer each line of constants on stdin with the prices of all rows"},
+     .help = "answer each line of constants on stdin with the predictions of all rows"},
     {"clusters", OT_OPTION_PATH, "DIR", OT_SOURCE_DIR "/presets/clusters",
      .help = "cluster presets"},
 };
@@ -76,12 +76,12 @@ static const ot_option options[] = {
 const ot_verb ot_bench_program = {
     .name = "published",
     .prefix = OT_BENCH_PREFIX,
-    .summary = "prices published runs and says how far the planner is off",
+    .summary = "predicts published runs and reports the planner's errors",
     .arguments = "[FILE.json...]",
     .max_arguments = -1,
     .details =
-        "Without a file: the small set of the tests. All errors are in percent of what was\n"
-        "measured; a row that cannot be priced counts as 100 %.",
+        "Default file: the small set of the tests. Errors are in percent of the measured\n"
+        "value; a row without a prediction counts as 100 %.",
     .options = options,
     .num_options = OT_COUNT(options),
     .json = true,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cluster of a row: the preset of its device, read once from presets/clusters, with the figures
-// that the row states in place of the preset's. Measured efficiencies are the preset's.
+// The cluster of a row: the preset of its device, read once from presets/clusters, overridden by
+// the figures of the row. Measured efficiencies are the preset's.
 #include <stdio.h>
 #include <string.h>
 
@@ -8,10 +8,10 @@
 #include "files/tree_file.h"
 #include "published_job.h"
 
-// What a device is called, its preset, and its dense fp4 peak in TFLOP/s, which the rows do not
-// state (data sheets of HGX B200, HGX B300, GB200 NVL72 and GB300 NVL72).
+// Name of a device, its preset, and its dense fp4 peak in TFLOP/s, which the rows do not state
+// (data sheets of HGX B200, HGX B300, GB200 NVL72 and GB300 NVL72).
 static const struct {
-  const char *word;    // in the device's name; earlier lines win
+  const char *word;    // in the device's name; earlier lines take precedence
   const char *preset;  // presets/clusters/NAME.yaml
   double fp4;
 } presets[] = {
@@ -37,7 +37,7 @@ static const struct {
     {"TPU-v4", "tpu-v4", 0},
 };
 
-// Its line of the table, or -1.
+// Index of its line in the table, or -1.
 static int preset_of(const char *device) {
   for (int i = 0; i < OT_COUNT(presets); i++) {
     if (ot_published_mentions(device, presets[i].word)) return i;
@@ -45,13 +45,13 @@ static int preset_of(const char *device) {
   return -1;
 }
 
-// Puts the values of `over`, a map from paths of keys ("levels.0.efficiency") to numbers, in place
-// of those of the preset `tree`. Keys that no preset may have are refused when it is read.
+// Overrides values of the preset `tree` by those of `over`, a map from paths of keys
+// ("levels.0.efficiency") to numbers. Invalid keys are rejected when the tree is parsed.
 static ot_status overlay(const char *name, ot_arena *arena, ot_node *tree, const ot_node *over) {
   for (const ot_node *member = over->first; member; member = member->next) {
     ot_node *const found = ot_node_find(tree, member->key);
     OT_CHECK(member->kind == OT_NODE_SCALAR && (found || !strchr(member->key, '.')), OT_USAGE,
-             "constants: cluster preset %s has no value called %s", name, member->key);
+             "constants: cluster preset %s has no key %s", name, member->key);
     if (found) {
       found->text = member->text;
     } else {
@@ -78,7 +78,7 @@ static ot_status read_preset(ot_published_setup *setup, const char *name, const 
   return OT_OK;
 }
 
-// Peaks, memory and bandwidth as the row states them.
+// Sets peaks, memory and bandwidth from the row.
 static void set_device(const ot_published_gpu *gpu, ot_device_kind *device) {
   if (gpu->bf16 > 0) device->flops[OT_BF16] = gpu->bf16 * 1e12;
   if (gpu->bf16 > 0 && device->flops[OT_F16] > 0) device->flops[OT_F16] = gpu->bf16 * 1e12;
@@ -87,7 +87,7 @@ static void set_device(const ot_published_gpu *gpu, ot_device_kind *device) {
   if (gpu->mem > 0) device->memory_bytes = (int64_t)(gpu->mem * 1e9);
 }
 
-// Devices of a domain that a run uses: all, or as many as leave no domain in part (64 of 72).
+// Devices per domain that a run uses: all, or as many as leave no domain partly used (64 of 72).
 static int domain_of(const ot_published_row *row, int size) {
   const int domain = row->gpu.dom > 0 ? (int)row->gpu.dom : size;
   if (row->gpus <= domain) return domain;
@@ -113,12 +113,12 @@ static void set_links(const ot_published_row *row, ot_cluster *cluster) {
 ot_status ot_published_cluster_build(ot_published_setup *setup, const ot_published_row *row,
                                      ot_cluster *out) {
   const int line = preset_of(row->gpu.name);
-  OT_CHECK(line >= 0, OT_USAGE, "there is no cluster preset for a %s", row->gpu.name);
+  OT_CHECK(line >= 0, OT_USAGE, "no cluster preset for device %s", row->gpu.name);
   const ot_cluster *preset = NULL;
   OT_TRY(read_preset(setup, presets[line].preset, &preset));
   *out = *preset;
   set_device(&row->gpu, &out->device);
-  // Products in fp4 are priced as such in fp8 of a faster device.
+  // An fp4 GEMM is modelled as an fp8 GEMM on a faster device.
   const bool narrow = ot_published_mentions(row->dtype, "fp4");
   if (narrow && presets[line].fp4 > 0) out->device.flops[OT_F8] = presets[line].fp4 * 1e12;
   set_links(row, out);

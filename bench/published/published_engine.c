@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which software ran a row: the one table from what a source calls itself to an engine. Earlier
-// lines win. Below the published sources stand words that name software by themselves, for sources
-// that are not known here; a row that mentions none of them is told by how it is split.
+// The framework of a row: the single table from names of sources to frameworks. Earlier lines take
+// precedence. After the published sources it lists names of frameworks, for unknown sources; a row
+// that mentions none of them is classified by its parallel configuration.
 #include <stddef.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ static const struct {
     {"Megatron", "megatron-core", NULL},
 };
 
-// Weights cut over all of dp and no other split is what FSDP does; the rest is Megatron's.
+// Weights sharded over all of dp without another split mean FSDP; everything else is Megatron.
 static const char *engine_by_split(const ot_published_row *row) {
   if (ot_published_mentions(row->gpu.name, "TPU")) return "jax";
   if (row->zero == 3) return row->tp > 1 ? "torchtitan" : "fsdp";
@@ -85,6 +85,6 @@ ot_status ot_published_engine_read(ot_published_setup *setup, const ot_published
     setup->num_engines++;
   }
   *out = *read[at];
-  out->name = name;  // prices keep it for longer than the arena lives
+  out->name = name;  // estimates keep it for longer than the arena exists
   return OT_OK;
 }

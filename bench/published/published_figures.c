@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Means and medians, and nothing that leaves a row out.
+// Means and medians over all rows; no row is omitted.
 #include "published_figures.h"
 
 #include <math.h>

@@ -7,11 +7,11 @@
 
 #include "base/arena.h"
 
-// One row of a group: what was measured and what was predicted.
+// One row of a group: its measured and predicted values.
 typedef struct ot_published_error {
   const char *source;
-  double percent;         // 100 |predicted - measured| / measured; 100 where there is no price
-  double signed_percent;  // the same with its sign; 100 where there is no price
+  double percent;         // 100 |predicted - measured| / measured; 100 if not predicted
+  double signed_percent;  // the same, signed; 100 if not predicted
 } ot_published_error;
 
 typedef struct ot_published_figures {
@@ -23,10 +23,10 @@ typedef struct ot_published_figures {
   double bias;          // median of signed_percent
 } ot_published_figures;
 
-// The error of `predicted`; of a row that could not be priced, `predicted` is 0.
+// The error of `predicted`; 0 stands for a row without a prediction.
 ot_published_error ot_published_error_of(const char *source, double predicted, double measured);
 
-// Figures of `errors` [count]; all 0 when there are none.
+// Figures of `errors` [count]; all 0 if there are none.
 ot_published_figures ot_published_figures_of(const ot_published_error *errors, int64_t count,
                                              ot_arena *arena);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who belongs to which group.
+// Membership of rows in groups.
 #include "published_groups.h"
 
 #include <string.h>

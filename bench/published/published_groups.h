@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The groups of rows that figures are made of.
+// Groups of rows, for which figures are computed.
 #pragma once
 
 #include "published_figures.h"
@@ -19,8 +19,8 @@ const char *ot_published_group_name(ot_published_group group);
 
 bool ot_published_in_group(const ot_published_row *row, ot_published_group group);
 
-// The errors of a group, or of one source in it when `source` is not null, into `out` [num_rows];
-// returns their number.
+// Writes the errors of a group, or of one of its sources if `source` is not null, into `out`
+// [num_rows]; returns their number.
 int64_t ot_published_errors(const ot_published_prices *prices, ot_published_group group,
                             const char *source, ot_published_error *out);
 

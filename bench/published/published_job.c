@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe and split of a row, and the job around them.
+// Recipe and parallel configuration of a row, and its planner job.
 #include "published_job.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIGER_ROWS = 1024 };  // of logits at once
+enum { LIGER_ROWS = 1024 };  // rows of logits at once
 
 static bool starts(const char *text, const char *word) {
   return strncmp(text, word, strlen(word)) == 0;
@@ -13,7 +13,7 @@ static bool starts(const char *text, const char *word) {
 
 // ---- precision ----
 
-// By the words that sources use; without any, what the engine trains in.
+// Chooses by the words that sources use; without any, the default of the framework.
 static const char *recipe_name(const ot_published_row *row, const ot_engine *engine) {
   const char *const dtype = row->dtype;
   if (ot_published_mentions(dtype, "amp")) return "amp-bf16";
@@ -30,13 +30,13 @@ static ot_status build_recipe(const ot_published_row *row, const ot_engine *engi
                               ot_recipe *out) {
   const char *const name = recipe_name(row, engine);
   const ot_recipe *const found = ot_recipe_find(name);
-  OT_CHECK(found != NULL, OT_USAGE, "there is no recipe %s for a run in %s", name, row->dtype);
+  OT_CHECK(found != NULL, OT_USAGE, "no recipe %s for a run in %s", name, row->dtype);
   *out = *found;
   const bool narrow =
       ot_published_mentions(row->dtype, "fp8") || ot_published_mentions(row->dtype, "fp4");
   if (narrow) out->products = OT_F8;
   if (ot_published_mentions(row->optimizer, "bf16 moments")) out->moment_bytes = 4;
-  // "CPU AdamW offload", "--offload-opt-m --offload-opt-v --offload-master": kept by the host.
+  // "CPU AdamW offload", "--offload-opt-m --offload-opt-v --offload-master": stored on the host.
   if (ot_published_mentions(row->notes, "AdamW offload")) {
     out->master_bytes = out->moment_bytes = out->gradient_bytes = 0;
   }
@@ -45,15 +45,15 @@ static ot_status build_recipe(const ot_published_row *row, const ot_engine *engi
   return OT_OK;
 }
 
-// ---- split ----
+// ---- parallel configuration ----
 
-// The number behind `words` in `text`, or 0.
+// The number after `words` in `text`, or 0.
 static int64_t number_behind(const char *text, const char *words) {
   const char *const at = strstr(text, words);
   return at ? strtol(at + strlen(words), NULL, 10) : 0;
 }
 
-// Data parallelism over all devices leaves no other split ("zero2 dp8; batch per DP 36").
+// Data parallelism over all devices excludes any other axis ("zero2 dp8; batch per DP 36").
 static ot_published_row complete(const ot_published_row *row) {
   ot_published_row whole = *row;
   const int64_t batch = number_behind(row->notes, "batch per DP ");
@@ -67,8 +67,8 @@ static ot_published_row complete(const ot_published_row *row) {
   return whole;
 }
 
-// Ranks that weights are cut over: "fsdp=4 dp=32", "FSDP in node, DP across nodes", "... across N
-// slices"; all of dp where nothing is said.
+// Ranks over which weights are sharded: "fsdp=4 dp=32", "FSDP in node, DP across nodes", "...
+// across N slices"; all of dp by default.
 static int shard_of(const ot_published_row *row, int dp, int domain) {
   const char *const fsdp = strstr(row->hsdp, "fsdp=");
   const char *const slices = strstr(row->hsdp, "across ");
@@ -96,8 +96,8 @@ static ot_recompute recompute_of(const char *text) {
   return text[0] == '\0' || starts(text, "none") ? OT_RECOMPUTE_NONE : OT_RECOMPUTE_SELECTIVE;
 }
 
-// The parts that a row names ("selective: layernorm, moe_act", "other: --recompute-ffn"): of a
-// feed-forward part all but its last product.
+// Recomputed parts that a row names ("selective: layernorm, moe_act", "other: --recompute-ffn"): of
+// an MLP all but its last GEMM.
 static unsigned remade_of(const char *text) {
   static const struct {
     const char *word;
@@ -118,8 +118,8 @@ static unsigned remade_of(const char *text) {
 
 static ot_status check_stated(const ot_published_row *row) {
   OT_CHECK(row->gpus > 0, OT_USAGE, "the number of devices is not stated");
-  OT_CHECK(row->tp > 0 && row->pp > 0, OT_USAGE, "tp or pp are not stated");
-  OT_CHECK(row->gbs > 0 && row->seq_len > 0, OT_USAGE, "batch or sequence length are not stated");
+  OT_CHECK(row->tp > 0 && row->pp > 0, OT_USAGE, "tp or pp is not stated");
+  OT_CHECK(row->gbs > 0 && row->seq_len > 0, OT_USAGE, "batch or sequence length is not stated");
   return OT_OK;
 }
 
@@ -148,7 +148,7 @@ static ot_status build_candidate(const ot_published_row *row, int domain, ot_can
   return OT_OK;
 }
 
-// What the row says of attention goes before what its software does by default.
+// The row's attention settings take precedence over the defaults of its framework.
 static void set_attention(const ot_published_row *row, ot_kernel_style *kernels) {
   const bool unfused = kernels->attention == OT_ATTENTION_UNFUSED;
   if (row->flash_attention == 0) kernels->attention = OT_ATTENTION_UNFUSED;

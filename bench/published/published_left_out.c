@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One set of presets a source.
+// One set of presets per source.
 #include "published_left_out.h"
 
 #include <string.h>

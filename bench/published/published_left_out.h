@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each source priced with constants that were fitted without it: what the planner is worth on runs
-// that nobody fitted it to.
+// Predicts each source with constants fitted without it: the planner's accuracy on unseen runs.
 #pragma once
 
 #include "published_price.h"
 
-// Prices the rows of each source that `constants`, {SOURCE: {PRESET: {key: value}}}, names with its
-// constants; rows of other sources are left away. tools/fit_clusters.py --left-out writes such
-// files.
+// Predicts the rows of each source named in `constants`, {SOURCE: {PRESET: {key: value}}}, with its
+// constants; omits rows of other sources. tools/fit_clusters.py --left-out writes such files.
 ot_status ot_published_left_out(const char *clusters, const ot_node *constants,
                                 const ot_published_rows *rows, ot_arena *arena,
                                 ot_published_prices *out);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model of a row. Files state shapes; what they leave open follows from the kind of the
-// feed-forward part: gated ones are of the Llama family (RMSNorm, rotary positions, no biases), the
-// others of the GPT family (LayerNorm, biases, tied embeddings).
+// The model of a row. Files state shapes; the kind of MLP determines the rest: gated ones belong to
+// the Llama family (RMSNorm, rotary positions, no biases), others to the GPT family (LayerNorm,
+// biases, tied embeddings).
 #include <math.h>
 #include <string.h>
 
@@ -9,18 +9,18 @@
 
 static ot_status check_shape(const ot_published_model *m) {
   OT_CHECK(m->layers > 0 && m->hidden > 0 && m->heads > 0 && m->ffn > 0 && m->vocab > 0, OT_USAGE,
-           "model %s: layers, hidden, heads, ffn or vocab are not stated", m->name);
+           "model %s: layers, hidden, heads, ffn or vocab is not stated", m->name);
   OT_CHECK(m->layers + m->moe.mtp_layers <= OT_MAX_LAYERS, OT_USAGE,
            "model %s: layers=%lld; allowed: up to %d", m->name, (long long)m->layers,
            OT_MAX_LAYERS);
   OT_CHECK(m->head_dim > 0 || m->hidden % m->heads == 0, OT_USAGE,
-           "model %s: heads=%lld do not divide hidden=%lld, and head_dim is not stated", m->name,
+           "model %s: heads=%lld does not divide hidden=%lld, and head_dim is not stated", m->name,
            (long long)m->heads, (long long)m->hidden);
   return OT_OK;
 }
 
 static void set_gpt(const ot_published_row *row, ot_model *out) {
-  // MPT and BLOOM bias attention by distance instead: no table.
+  // MPT and BLOOM use ALiBi instead: no table.
   const bool positions = !ot_published_mentions(row->model.name, "MPT") &&
                          !ot_published_mentions(row->model.name, "BLOOM");
   const bool biases = !ot_published_mentions(row->model.name, "MPT");
@@ -43,7 +43,7 @@ static void set_llama(const ot_published_row *row, ot_model *out) {
   out->rotary_dim = out->head_dim;
 }
 
-// gpt-oss (its model card): every other layer sees 128 tokens, and experts have biases.
+// gpt-oss (its model card): every other layer has a window of 128 tokens, and experts have biases.
 static void set_gpt_oss(const ot_published_row *row, ot_model *out) {
   if (!ot_published_mentions(row->model.name, "gpt-oss")) return;
   out->moe.biases = out->moe.num_experts > 0;
@@ -63,7 +63,7 @@ static void set_experts(const ot_published_experts *moe, ot_model *out) {
   for (int64_t i = moe->dense_first_layers; i < out->num_layers; i++) out->moe.layer[i] = true;
 }
 
-// DeepSeek-AI 2024, DeepSeek-V2, sec. 2.1: each head has its own keys and values, made of latents.
+// DeepSeek-AI 2024, DeepSeek-V2, sec. 2.1: each head has its own keys and values, from latents.
 static void set_latent(const ot_published_latent *mla, ot_model *out) {
   out->family = OT_FAMILY_DEEPSEEK_V3;
   out->mla = (ot_mla){.kv_rank = mla->kv_lora,
@@ -78,7 +78,7 @@ static void set_latent(const ot_published_latent *mla, ot_model *out) {
   out->qk_norm = OT_QK_NORM_NONE;
 }
 
-// A module that predicts a further token (DeepSeek-AI 2024, sec. 2.2) is one more layer.
+// An MTP module (DeepSeek-AI 2024, sec. 2.2) counts as one more layer.
 static ot_model common_model(const ot_published_row *row, bool gated) {
   const ot_published_model *const m = &row->model;
   const int64_t head_dim = m->head_dim > 0 ? m->head_dim : m->hidden / m->heads;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row at a time: an estimator for its job, and the estimates that its rules ask for.
+// Row by row: an estimator for its job, and the estimates that its rules require.
 #include "published_price.h"
 
 #include "base/text.h"
@@ -13,8 +13,8 @@ bool ot_published_has_step(const ot_published_row *row) { return row->usable == 
 
 bool ot_published_has_memory(const ot_published_row *row) { return row->memory_gb > 0; }
 
-// The peak as sources measure it: what nvidia-smi shows includes the context of the device; the
-// rest is what the allocator holds. Tools and frameworks count in MiB, so a GB of theirs is a GiB.
+// Peak memory as sources measure it: nvidia-smi includes the context of the device, other figures
+// only what the allocator holds. Tools and frameworks count in MiB, so their GB is a GiB.
 static double memory_of(const ot_published_row *row, const ot_memory_estimate *memory) {
   const bool smi = ot_published_mentions(row->memory_def, "nvidia-smi") ||
                    ot_published_mentions(row->memory_def, "GPU memory");
@@ -22,9 +22,9 @@ static double memory_of(const ot_published_row *row, const ot_memory_estimate *m
   return bytes / (1024.0 * 1024 * 1024);
 }
 
-// The mildest recompute that fits, where the source leaves it open. What misses by less than SLACK
-// is taken to fit: stacks have cheaper ways to get by (offloading, making norms again), and no
-// estimate is exact.
+// The mildest recompute that fits, if the source leaves it open. A miss by less than SLACK counts
+// as fitting: frameworks have cheaper means (offloading, recomputing norms), and no estimate is
+// exact.
 static ot_status estimate_open(ot_estimator *estimator, ot_candidate *candidate, ot_estimate *out) {
   for (int r = OT_RECOMPUTE_NONE; r < OT_RECOMPUTES; r++) {
     candidate->recompute = (ot_recompute)r;
@@ -35,7 +35,7 @@ static ot_status estimate_open(ot_estimator *estimator, ot_candidate *candidate,
   return OT_OK;
 }
 
-// Half of the layers recomputed, half not: the mean of both.
+// Half of the layers with full recompute, half without: the mean of both.
 static ot_status estimate_half(ot_estimator *estimator, ot_candidate *candidate, ot_estimate *out) {
   ot_estimate whole;
   candidate->recompute = OT_RECOMPUTE_FULL;
@@ -57,8 +57,8 @@ static ot_status estimate(const ot_published_job *job, ot_arena *scratch, ot_est
   return ot_estimate_build(estimator, &candidate, out);
 }
 
-// What the planner's table of runs lacks of this one; in `arena`. That runs with experts are of one
-// source is said of each and no lack.
+// Reasons why the planner's table of published runs does not cover this one; in `arena`. The note
+// that MoE runs come from one source appears for each of them and is no such reason.
 static const char *beyond_of(const ot_published_job *job, ot_arena *scratch, ot_arena *arena) {
   ot_reasons beyond;
   ot_text_builder text = {.arena = arena};

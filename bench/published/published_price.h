@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prices rows with the planner and keeps the estimates.
+// Predicts rows with the planner and stores the estimates.
 #pragma once
 
 #include "plan/estimate.h"
@@ -9,13 +9,13 @@
 typedef struct ot_published_price {
   const ot_published_row *row;
   bool priced;
-  const char *reason;    // where it is not priced
-  const char *engine;    // that it was priced with
-  uint64_t cluster;      // hash of the cluster that it was priced on
-  ot_estimate estimate;  // where it is priced
-  const char *beyond;    // where the planner says that no published run is like it; null: it knows
-  double step_s;         // 0 where it is not priced
-  double memory_gb;      // peak that memory_def means; 0 where it is not priced
+  const char *reason;    // if not predicted
+  const char *engine;    // framework of the prediction
+  uint64_t cluster;      // hash of the cluster of the prediction
+  ot_estimate estimate;  // if predicted
+  const char *beyond;    // reason why no published run is similar; null: covered
+  double step_s;         // 0 if not predicted
+  double memory_gb;      // peak as memory_def defines it; 0 if not predicted
 } ot_published_price;
 
 typedef struct ot_published_prices {
@@ -23,15 +23,15 @@ typedef struct ot_published_prices {
   ot_published_price *price;  // [num_rows] in the order of the rows
 } ot_published_prices;
 
-// Takes the rows whose step time or memory is measured, none of them priced yet.
+// Selects the rows with measured step time or memory; none of them is predicted yet.
 void ot_published_prices_create(const ot_published_rows *rows, ot_arena *arena,
                                 ot_published_prices *out);
 
-// Prices the rows whose cluster is another than at the last call. A row that the planner refuses is
-// not priced and says why, in `arena`; a fault of the program (OT_BUG) is returned.
+// Predicts the rows whose cluster changed since the last call. A row that the planner rejects has
+// no prediction but a reason, in `arena`; an internal error (OT_BUG) is returned.
 ot_status ot_published_prices_update(ot_published_setup *setup, ot_arena *arena,
                                      ot_published_prices *prices);
 
-// Whether the row counts for step time, and for memory.
+// Whether the row is used for step time, and for memory.
 bool ot_published_has_step(const ot_published_row *row);
 bool ot_published_has_memory(const ot_published_row *row);

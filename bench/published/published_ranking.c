@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sweeps are found by comparing rows: a few hundred, so that pairs of them are looked at one by
-// one.
+// Finds sweeps by comparing all pairs of rows: there are only a few hundred rows.
 #include "published_ranking.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const double SAME = 0.04;  // measurements that differ by less are taken as equal
+static const double SAME = 0.04;  // relative difference below which measurements are equal
 
-// One way of splitting a step, with the mean of its measurements.
+// One parallel configuration of a step, with the mean of its measurements.
 typedef struct way {
   const ot_published_row *row;
   double measured_s, predicted_s;
@@ -40,7 +39,7 @@ static bool counts(const ot_published_price *price) {
   return price->priced && ot_published_has_step(price->row);
 }
 
-// Adds the row of `price` to the ways of its task; returns their number.
+// Adds the row of `price` to the configurations of its task; returns their number.
 static int64_t add_way(way *ways, int64_t count, const ot_published_price *price) {
   int64_t i = 0;
   while (i < count && !same_way(ways[i].row, price->row)) i++;

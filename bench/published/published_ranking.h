@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measured sweeps inside the data: rows of one source with the same model, devices, count, batch,
-// sequence and precision that differ in how the step is split. What a planner is for is choosing
-// among them, so the order of predictions is held against the order of measurements.
+// Measured sweeps in the data: rows of one source with the same model, devices, batch, sequence and
+// precision but different parallel configurations. A planner must choose among them, so the
+// predicted order is compared with the measured order.
 #pragma once
 
 #include "published_price.h"
 
 typedef struct ot_published_ranking {
-  int64_t sweeps;       // of at least two ways
+  int64_t sweeps;       // of at least two configurations
   int64_t pairs;        // whose measurements differ by more than 4 %
   double right_order;   // share of these pairs, in percent
-  double worst_regret;  // how much slower the way ranked first is than the best, in percent
+  double worst_regret;  // slowdown of the configuration ranked first against the best, percent
   double mean_regret, median_regret;
 } ot_published_ranking;
 
-// Over the rows whose step time is measured and priced. Rows that differ in nothing (another day)
-// count as one way with their mean.
+// Over the rows with measured and predicted step time. Identical rows (measured on other days)
+// count as one configuration with their mean.
 ot_published_ranking ot_published_ranking_of(const ot_published_prices *prices, ot_arena *arena);

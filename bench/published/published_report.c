@@ -10,8 +10,8 @@
 #include "published_ranking.h"
 
 // Mean, median and source-macro errors of step time of other planners, and of a constant
-// utilisation for each family of devices with one source left out, over the fully described rows
-// of the same data; measured in 2025 with networks adapted to each row.
+// utilisation per device family with one source left out, on the fully described rows of the same
+// data; measured in 2025 with networks adapted to each row.
 static const struct {
   const char *name;
   double mape, median, source_macro;
@@ -110,7 +110,7 @@ static void print_figures(ot_text_builder *out, const char *name, const ot_publi
                   f->mape, f->median, f->within10, f->source_macro, f->bias);
 }
 
-// Ends the line of a source: its error with constants that were fitted without it.
+// Ends the line of a source with its error under constants fitted without it.
 static void print_left_out(ot_text_builder *out, const ot_published_prices *left_out,
                            const char *source) {
   const ot_published_figures f =
@@ -157,7 +157,7 @@ static void print_ranking(ot_text_builder *out, const ot_published_prices *price
       r.worst_regret);
 }
 
-// Against what the source measured, and what it consists of in GB.
+// Compares with the measurement, and lists the components in GB.
 static void print_memory(ot_text_builder *out, const ot_published_row *row,
                          const ot_memory_estimate *m) {
   ot_text_appendf(out, ", measured %.1f (stage %d: weights %.2f gradients %.2f optimizer %.2f",

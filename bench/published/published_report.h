@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prices of rows as text and as JSON: figures of each group and source, beside those of the peers.
+// Predictions as text and as JSON: figures of each group and source, next to those of other
+// planners.
 #pragma once
 
 #include "base/text_builder.h"
 #include "published_price.h"
 
-// What is reported.
+// Content of the report.
 typedef struct ot_published_report {
   const ot_published_prices *prices;
-  const ot_published_prices *left_out;  // published_left_out.h; without rows: not reported
+  const ot_published_prices *left_out;  // published_left_out.h; omitted if it has no rows
 } ot_published_report;
 
 typedef struct ot_published_view {
-  int worst;  // rows with the largest errors, 0 = none
-  bool rows;  // one line for each row
+  int worst;  // number of rows with the largest errors, 0 = none
+  bool rows;  // one line per row
 } ot_published_view;
 
 // {"all":{"rows","mape","median","within10","source_macro","bias"},"core":{...},"moe":{...},
-//  "cp":{...},"memory":{...},"sources":{NAME:{...}},"left_out":{...},"ranking":{...},
-//  "unpriced":[id...],"beyond":[text...]}; all in percent. all = usable rows; core, moe and cp =
-//  those of them that are so; memory = peak memory of rows where it is measured; figures of an
-//  empty group are null. beyond: usable rows that are outside what the planner calls published
-//  (plan/explain_beyond.c), which are to be added there.
+// "cp":{...},"memory":{...},"sources":{NAME:{...}},"left_out":{...},"ranking":{...},
+// "unpriced":[id...],"beyond":[text...]}; all in percent. all = usable rows; core, moe and cp =
+// subsets of them; memory = peak memory of rows that measured it; figures of an empty group are
+// null. beyond: usable rows that the planner does not list as published
+// (plan/explain_beyond.c); they must be added there.
 const char *ot_published_json(const ot_published_report *report, ot_arena *arena);
 
 void ot_published_print(const ot_published_report *report, const ot_published_view *view,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads rows by tables of keys, one line a key. Keys that no table has are passed over: the files
-// say more about a run than its price needs.
+// Reads rows by tables of keys, one line per key. Ignores unknown keys: the files describe a run in
+// more detail than a prediction needs.
 #include "published_row.h"
 
 #include <stddef.h>
@@ -94,7 +94,7 @@ static const key gpu_keys[] = {
     {"dom", KEY_COUNT, offsetof(ot_published_gpu, dom)},
 };
 
-// A part of a row: the member it stands under ("" = the row itself) and its keys.
+// A section of a row: its member name ("" = the row itself) and its keys.
 typedef struct section {
   const char *name;
   const key *keys;
@@ -107,7 +107,7 @@ static const section moe_section = {"moe", moe_keys, OT_COUNT(moe_keys)};
 static const section mla_section = {"mla", mla_keys, OT_COUNT(mla_keys)};
 static const section gpu_section = {"gpu", gpu_keys, OT_COUNT(gpu_keys)};
 
-// One value and where it stands.
+// One value and its location.
 typedef struct place {
   const char *where;  // "FILE: row ID"
   const char *key;
@@ -116,7 +116,7 @@ typedef struct place {
 
 static ot_status read_text(const place *p, ot_arena *arena, const char **out) {
   OT_CHECK(json_is_null(p->value) || json_is_string(p->value), OT_USAGE,
-           "%s: key \"%s\" is neither text nor null", p->where, p->key);
+           "%s: key \"%s\" is not a string or null", p->where, p->key);
   const char *const text = json_is_null(p->value) ? "" : json_string_value(p->value);
   *out = ot_arena_text(arena, text, (int64_t)strlen(text));
   return OT_OK;
@@ -127,14 +127,14 @@ static ot_status read_count(const place *p, int64_t otherwise, int64_t *out) {
   if (json_is_null(p->value)) return OT_OK;
   *out = json_integer_value(p->value);
   OT_CHECK(json_is_integer(p->value) && *out >= 0 && *out <= MAX_COUNT, OT_USAGE,
-           "%s: key \"%s\" is no whole number from 0 to %d, nor null", p->where, p->key, MAX_COUNT);
+           "%s: key \"%s\" is not an integer from 0 to %d or null", p->where, p->key, MAX_COUNT);
   return OT_OK;
 }
 
 static ot_status read_real(const place *p, double *out) {
   *out = json_number_value(p->value);  // 0 for null
   OT_CHECK(json_is_null(p->value) || (json_is_number(p->value) && *out >= 0), OT_USAGE,
-           "%s: key \"%s\" is no number of at least 0, nor null", p->where, p->key);
+           "%s: key \"%s\" is not a number >= 0 or null", p->where, p->key);
   return OT_OK;
 }
 
@@ -173,12 +173,12 @@ static ot_status read_keys(const char *where, const json_t *object, const sectio
   return OT_OK;
 }
 
-// The member `part` of `object`; absent or null leaves `out` as it is.
+// Reads the member `part` of `object`; absent or null leaves `out` unchanged.
 static ot_status read_member(const char *where, const json_t *object, const section *part,
                              ot_arena *arena, void *out) {
   const json_t *const member = json_object_get(object, part->name);
   if (member == NULL || json_is_null(member)) return OT_OK;
-  OT_CHECK(json_is_object(member), OT_USAGE, "%s: key \"%s\" is no object", where, part->name);
+  OT_CHECK(json_is_object(member), OT_USAGE, "%s: key \"%s\" is not an object", where, part->name);
   return read_keys(ot_arena_format(arena, "%s: %s", where, part->name), member, part, arena, out);
 }
 
@@ -189,9 +189,9 @@ static ot_status read_row(const char *where, const json_t *object, ot_arena *are
            "%s: usable_for_step_time without a step_time_s", where);
   OT_CHECK(out->source[0] != '\0', OT_USAGE, "%s: key \"source\" is missing", where);
   const json_t *const model = json_object_get(object, model_section.name);
-  OT_CHECK(json_is_object(model), OT_USAGE, "%s: key \"model\" is missing or no object", where);
+  OT_CHECK(json_is_object(model), OT_USAGE, "%s: key \"model\" is missing or not an object", where);
   OT_CHECK(json_is_object(json_object_get(object, gpu_section.name)), OT_USAGE,
-           "%s: key \"gpu\" is missing or no object", where);
+           "%s: key \"gpu\" is missing or not an object", where);
   OT_TRY(read_member(where, object, &model_section, arena, &out->model));
   OT_TRY(read_member(where, object, &gpu_section, arena, &out->gpu));
   OT_TRY(read_member(where, model, &moe_section, arena, &out->model.moe));
@@ -214,7 +214,7 @@ static ot_status read_rows(const char *path, const json_t *root, ot_arena *arena
   for (int64_t i = 0; i < count; i++) {
     const json_t *const object = json_array_get(root, (size_t)i);
     const json_t *const id = json_object_get(object, "id");
-    OT_CHECK(json_is_string(id), OT_USAGE, "%s: row %lld (from 0) is no object with an \"id\"",
+    OT_CHECK(json_is_string(id), OT_USAGE, "%s: row %lld (from 0) is not an object with an \"id\"",
              path, (long long)i);
     OT_TRY(check_unique(path, rows, json_string_value(id)));
     ot_published_row row = {0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One published, measured run as its file states it: the form of docs/published.md. What a source
-// leaves open is null there and stays open here; published_job.h decides what it stands for.
+// One published, measured run as its file states it: the format of docs/published.md. Missing
+// values are null there and remain open here; published_job.h fills them.
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-enum { OT_PUBLISHED_OPEN = -1 };  // of a flag and of the ZeRO stage: not stated
+enum { OT_PUBLISHED_OPEN = -1 };  // value of a flag or ZeRO stage that is not stated
 
 typedef struct ot_published_experts {
   int64_t experts, topk, moe_ffn, shared_experts, shared_ffn, dense_first_layers, mtp_layers;
@@ -32,11 +32,11 @@ typedef struct ot_published_gpu {
   const char *name;
   double bf16, fp8;  // dense peak, TFLOP/s
   double mem, hbm;   // GB, TB/s
-  double nvl;        // GB/s one way inside the domain
-  int64_t dom;       // devices of a domain
+  double nvl;        // GB/s in one direction within the domain
+  int64_t dom;       // devices per domain
 } ot_published_gpu;
 
-// Numbers are 0 and texts "" where the source states nothing.
+// Numbers are 0 and texts "" if the source does not state them.
 typedef struct ot_published_row {
   const char *id, *source, *notes;
   ot_published_model model;
@@ -47,7 +47,7 @@ typedef struct ot_published_row {
   int flash_attention;   // flag
   const char *schedule, *hsdp, *recompute, *dtype, *optimizer, *memory_def;
   int64_t seq_len, mbs, gbs;  // gbs in sequences
-  double inter_gbps;          // GB/s one way of one device, between domains
+  double inter_gbps;          // GB/s in one direction per device, between domains
   double step_time_s;
   double memory_gb;
 } ot_published_row;
@@ -57,10 +57,10 @@ typedef struct ot_published_rows {
   ot_published_row *row;  // [num_rows]
 } ot_published_rows;
 
-// Appends the rows of the file at `path` to `rows`, in `arena`. A file that is no list of runs, a
-// row without id, source, model or GPU, an id twice or a value of the wrong type is OT_USAGE and
-// names file, row and key.
+// Appends the rows of the file at `path` to `rows`, in `arena`. OT_USAGE, naming file, row and key,
+// if the file is no list of runs, a row lacks id, source, model or GPU, an id is repeated, or a
+// value has the wrong type.
 ot_status ot_published_rows_read(const char *path, ot_arena *arena, ot_published_rows *rows);
 
-// Whether `text` contains `word`, in letters of either case.
+// Whether `text` contains `word`, ignoring case.
 bool ot_published_mentions(const char *text, const char *word);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One arena a line, so that memory does not grow with the number of lines.
+// One arena per line, so memory does not grow with the number of lines.
 #include "published_serve.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long planning takes: the complete search of jobs from one node to 131,072 devices, and one
-// estimate by stages, chunks and micro-batches once prices are known. Time of the one core that is
-// used, and time on the clock; the median of repeats, each from nothing.
+// Duration of planning: the complete search for jobs from one node to 131,072 devices, and one
+// estimate by stages, chunks and micro-batches with known costs. Time of the single core used and
+// wall time; median of repeats, each from scratch.
 //   bench/search [--repeats R] [--case NAME] [--json]
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,11 +32,11 @@ static const search_case cases[] = {
     {"405b-131k", "llama3.1-405b", "h100", "orthant", 131072, 16384},
 };
 
-// Stages, chunks a stage, micro-batches.
+// Stages, chunks per stage, micro-batches.
 static const int shapes[][3] = {{1, 1, 16},  {8, 1, 32},  {16, 1, 64},  {16, 1, 256},
                                 {16, 4, 64}, {16, 7, 64}, {32, 1, 128}, {63, 2, 126}};
 
-// A job with everything that it points to.
+// A job with all objects that it points to.
 typedef struct bench_job {
   ot_heap heap;
   ot_arena arena;
@@ -176,7 +176,7 @@ static ot_candidate candidate_of(const int shape[3]) {
                         .recompute = OT_RECOMPUTE_FULL};
 }
 
-// Seconds of an estimate whose prices and order are known.
+// Seconds of an estimate with known costs and pipeline schedule.
 static ot_status time_estimate(const int shape[3], int repeats, double *core_s) {
   const ot_candidate candidate = candidate_of(shape);
   const search_case c = {.model = "llama3.1-405b",
@@ -209,7 +209,7 @@ static ot_status run_estimates(int repeats, ot_json_writer *w) {
     const int *const s = shapes[i];
     const double actions = 2.0 * s[0] * s[1] * s[2];
     if (!w) {
-      printf("estimate: %2d stages x %d chunks, %3d micro-batches: %7.0f us, %4.0f ns an action\n",
+      printf("estimate: %2d stages x %d chunks, %3d micro-batches: %7.0f us, %4.0f ns per action\n",
              s[0], s[1], s[2], 1e6 * core_s, 1e9 * core_s / actions);
       continue;
     }
@@ -264,14 +264,14 @@ static ot_status run_all(const ot_options *options) {
 
 static const ot_option options[] = {
     {"repeats", OT_OPTION_INTEGER, "R", "3", 1, MAX_REPEATS,
-     .help = "searches that the median is of"},
+     .help = "searches per median"},
     {"case", OT_OPTION_TEXT, "NAME", .help = "only the search of this name"},
 };
 
 const ot_verb ot_bench_program = {
     .prefix = OT_BENCH_PREFIX,
     .name = "search",
-    .summary = "how long planning takes",
+    .summary = "duration of planning",
     .arguments = "",
     .options = options,
     .num_options = OT_COUNT(options),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// main() of a benchmark program: reads its options, runs it, prints its failure.
+// main() of a benchmark program: parses its options, runs it, prints its failure.
 #include "support/bench_program.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What benchmark programs have in common: each is a table of options and a function, as a verb of
-// `orthant` is, so that all answer --help and refuse what they do not know in the same way.
+// Common interface of benchmark programs: each is a table of options and a function, like a verb of
+// `orthant`, so all of them handle --help and unknown options alike.
 #pragma once
 
 #include "cli/options.h"
@@ -8,5 +8,5 @@
 // The program. main() is in bench_program.c; the exit code is the status.
 extern const ot_verb ot_bench_program;
 
-// Before the name of a program in messages: its verb's prefix.
+// Prefix of the program name in messages.
 #define OT_BENCH_PREFIX "bench/"

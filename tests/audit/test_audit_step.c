@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=1..4 as threads. What a step says of itself: sound runs of every precision are clean
-// and every part of the step was looked at; one number that is off is named.
+// run: ranks=1..4 as threads. Step audit: correct runs of every precision are clean and every part
+// of the step is examined; a single wrong number is named.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +61,7 @@ static void sound_steps_are_looked_at_and_clean(void **state) {
   }
 }
 
-// Experts kept equally busy by losses, one rank.
+// A model with load-balancing losses, on one rank.
 static audit_request balanced(void) {
   audit_request request = audit_experts(2, 4);
   request.batch = 4;
@@ -85,7 +85,7 @@ static void slopes_of_a_model_with_balanced_experts_are_compared(void **state) {
   }
 }
 
-// In the backward alone.
+// In the backward only.
 static void double_balance(ot_schedule *schedule, ot_arena *arena, void *context) {
   (void)arena;
   (void)context;
@@ -135,7 +135,7 @@ static void a_bias_correction_that_is_off_is_found(void **state) {
   assert_string_equal(s.where, "weight of model.embed_tokens.weight");
 }
 
-// Of the first sequence, the last token but one.
+// Masks the last but one token of the first sequence.
 static void mask_one_target(const ot_trainer *trainer, int micro_batch, ot_rows *rows,
                             void *context) {
   (void)trainer;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=1,2,4 as threads. Dense models are causal, bit for bit; documents that see each other,
-// by the settings or by a loader that marks their beginnings wrongly, are found, with the layer; so
-// is routing that lets tokens depend on later ones, in single trials.
+// run: ranks=1,2,4 as threads. Dense models are bitwise causal. The audit finds documents that
+// attend to each other, by the settings or by wrong document starts from the loader, and names the
+// layer. It finds routing that depends on later tokens in single trials.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,12 +53,12 @@ static void a_backward_that_was_not_looked_at_is_not_clean(void **state) {
   assert_int_equal(s.verdict, OT_VERDICT_INCONCLUSIVE);
 }
 
-// Positions begin anew, attention does not: what resets positions is not a mask.
+// Positions restart at documents, attention does not: a position reset is no mask.
 static void no_mask(ot_rows *rows) {
   for (int64_t i = 0; i < rows->B * rows->T; i++) rows->doc_starts[i] = 0;
 }
 
-// Each document sees the last token of the one before.
+// Each document sees the last token of the previous one.
 static void one_too_early(ot_rows *rows) {
   for (int64_t i = 0; i < rows->B * rows->T; i++) rows->doc_starts[i] -= rows->doc_starts[i] > 0;
 }
@@ -72,7 +72,7 @@ static void documents_that_see_each_other_are_found(void **state) {
   assert_string_equal(s.where, "layer 0, attention");
 }
 
-// Of the losses tried, how many had a gradient that they may not have.
+// Number of tested losses with a forbidden gradient.
 static int reached(const audit_said *s, const char *whom) {
   char key[64];
   snprintf(key, sizeof key, "\"reached_%s\":", whom);
@@ -91,7 +91,7 @@ static void a_mask_that_leaks_also_lets_gradients_through(void **state) {
   assert_int_equal(reached(&s, "batch"), 0);
 }
 
-// What enters the head is then a stack of what all layers made.
+// The input of the head is then a stack of the outputs of all layers.
 static void models_with_attention_residuals_are_looked_at(void **state) {
   (void)state;
   audit_request request = audit_plain(3);
@@ -116,7 +116,7 @@ static void one_token_of_another_document_is_found(void **state) {
 
 // ---- layouts ----
 
-// Of all trials, how many reached other sequences.
+// Number of trials that reached other sequences.
 static int reached_others(const audit_said *s) {
   static const char key[] = "\"leaked_to_other_sequences\":";
   int sum = 0;
@@ -165,7 +165,7 @@ static void edit_forward(ot_schedule *schedule, ot_op_kind op, void (*edit)(ot_t
 
 static void take_keys_for_the_first(ot_task *task) { task->attributes.key_index = 0; }
 
-// Every rank takes all keys for those of the first piece, which all may see.
+// Every rank treats all keys as those of the first shard, which every token may see.
 static void ring_mask(ot_schedule *schedule, ot_arena *arena, void *context) {
   (void)arena;
   (void)context;
@@ -174,7 +174,7 @@ static void ring_mask(ot_schedule *schedule, ot_arena *arena, void *context) {
 
 static void take_pairs(ot_task *task) { task->attributes.sequence_length *= 2; }
 
-// Attention takes two sequences for one.
+// Attention treats two sequences as one.
 static void joined_sequences(ot_schedule *schedule, ot_arena *arena, void *context) {
   (void)arena;
   (void)context;
@@ -190,7 +190,7 @@ static void edit_backward(ot_schedule *schedule, ot_op_kind op, void (*edit)(ot_
   }
 }
 
-// The batch has positions just before the document starts: of a later document they are smaller.
+// The batch stores positions just before document starts; they are smaller for later documents.
 static void take_positions_for_starts(ot_task *task) {
   task->in[2].offset -= task->in[2].type.dim[0] * (int64_t)sizeof(int32_t);
 }
@@ -251,9 +251,9 @@ static audit_request experts(ot_moe_routing routing, double capacity) {
   return request;
 }
 
-enum { POWER_TRIALS = 40 };  // of which 38 are 95 %
+enum { POWER_TRIALS = 40 };  // 38 of them are 95 %
 
-// Of POWER_TRIALS suffixes, how many changed what comes before them.
+// Number of POWER_TRIALS suffixes that changed an earlier output.
 static int found(const audit_said *s, bool saturated) {
   char part[128];
   snprintf(part, sizeof part, "\"suffix\",\"at_a_quarter_of_the_capacity\":%s,",
@@ -284,7 +284,7 @@ static void expert_choice_is_found_in_nearly_every_single_trial(void **state) {
   assert_string_equal(s.what, "expert_choice");
   assert_string_equal(s.where, "layer 0, MLP");
   assert_true(found(&s, false) >= 38);
-  // A choice has no gradient: those who look for one see nothing.
+  // A routing choice has no gradient: a gradient test cannot see it.
   assert_int_equal(reached(&s, "future"), 0);
 }
 
@@ -308,7 +308,7 @@ static void experts_over_ranks_that_leak_are_found(void **state) {
   assert_string_equal(s.where, "layer 0, MLP");
 }
 
-// Where tp and cp cut sequences, the choice is made of whole ones all the same.
+// Routing uses whole sequences even if tp and cp shard them.
 static void routing_of_cut_sequences_is_seen_as_on_one_rank(void **state) {
   (void)state;
   for (int i = 0; i < 4; i++) {
@@ -322,7 +322,7 @@ static void routing_of_cut_sequences_is_seen_as_on_one_rank(void **state) {
     assert_string_equal(s.what, "expert_choice");
     assert_string_equal(s.where, "layer 0, MLP");
     assert_true(found(&s, false) >= 38);
-    // Whoever has an earlier place takes it, whichever rank it is on.
+    // Tokens with lower positions are kept first, whichever rank holds them.
     request.model.moe.routing = OT_MOE_DROP_BY_POSITION;
     const audit_said other = run_trials(&request, POWER_TRIALS, NULL);
     assert_string_equal(other.what, "drop_by_position");
@@ -331,7 +331,7 @@ static void routing_of_cut_sequences_is_seen_as_on_one_rank(void **state) {
   }
 }
 
-// The two sequences of a rank share the rows of an expert.
+// The two sequences of a rank share the capacity of an expert.
 static void shared_capacity(ot_schedule *schedule, ot_arena *arena, void *context) {
   (void)arena;
   (void)context;
@@ -349,7 +349,7 @@ static void a_capacity_that_sequences_share_is_found(void **state) {
   assert_true(reached_others(&s) > 0);
 }
 
-// A capacity of three even shares hides the leak from a test that does not force it.
+// A capacity of three times the balanced load hides the leak unless the test forces overflow.
 static void dropping_by_score_is_found_where_capacity_is_forced(void **state) {
   (void)state;
   const audit_said s = run_experts(OT_MOE_DROP_BY_SCORE, 3);
@@ -359,7 +359,7 @@ static void dropping_by_score_is_found_where_capacity_is_forced(void **state) {
   assert_true(found(&s, true) >= 38);
 }
 
-// What comes first in a sequence is taken first: no future, but other documents.
+// Earlier tokens are kept first: no future is seen, but other documents are.
 static void dropping_by_position_sees_no_future(void **state) {
   (void)state;
   const audit_said s = run_experts(OT_MOE_DROP_BY_POSITION, 1);
@@ -382,7 +382,7 @@ static void what_is_protected_is_compared(void **state) {
   double changes[SEQUENCES * 8] = {0};
   const ot_swap swap = {.kind = OT_SWAP_SUFFIX, .sequence = 1, .first = 3, .last = 8};
   assert_int_equal(ot_swap_compare(&swap, &rows, changes).seen, 0);
-  changes[8 + 5] = 1;  // behind the place: free to change
+  changes[8 + 5] = 1;  // after the position: may change
   assert_int_equal(ot_swap_compare(&swap, &rows, changes).seen, 1);
   assert_int_equal(ot_swap_compare(&swap, &rows, changes).own, 0);
   changes[8 + 2] = 1e-300;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=1,2 as threads. A model that decodes as it trains is clean, of every family and on any
-// mesh; one whose decoding differs in a constant is found, with the layer.
+// run: ranks=1,2 as threads. Models whose inference equals training are clean, for every family and
+// on any mesh; a model that decodes with a different constant is found, with the layer.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static audit_said run(const audit_request *request, void (*amend)(ot_model *)) {
   return audit_ask(request, ot_audit_drift, &(ot_audit_request){.amend_model = amend});
 }
 
-// The weights that are read go when the audit does: what stays is what it says.
+// The audit releases the weights that it reads; its report stays valid.
 static void a_report_keeps_no_weights(void **state) {
   (void)state;
   audit_request request = audit_plain(2);
@@ -61,7 +61,7 @@ static void families_with_windows_and_norms_of_heads_are_clean(void **state) {
   assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
 }
 
-// Decoding mixes the blocks of one token, training those of all.
+// Decoding mixes the blocks of one token, training those of all tokens.
 static void a_mix_of_blocks_is_clean(void **state) {
   (void)state;
   audit_request request = audit_plain(3);
@@ -71,7 +71,7 @@ static void a_mix_of_blocks_is_clean(void **state) {
   assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
 }
 
-// A window is no key of this family: the files cannot say it.
+// This family has no key for a window: its files cannot describe it.
 static void a_model_that_its_files_do_not_describe_is_found(void **state) {
   (void)state;
   audit_request request = audit_plain(3);
@@ -106,7 +106,7 @@ static void the_first_layer_that_differs_is_named(void **state) {
   assert_string_equal(s.where, "layer 1 is the first that differs");
 }
 
-// Scores are scaled by 1 % more, wherever ranks run together.
+// Scales attention scores by 1 % more wherever several ranks run together.
 static void scale_scores(ot_schedule *schedule, ot_arena *arena, void *context) {
   (void)arena;
   (void)context;
@@ -125,7 +125,7 @@ static void a_layout_that_computes_otherwise_is_found(void **state) {
   const ot_trainer_hooks hooks = {.amend = scale_scores};
   for (int cp = 1; cp <= 2; cp++) {
     audit_request request = audit_plain(3);
-    request.model.initializer_range = 0.2;  // so that attention is not even
+    request.model.initializer_range = 0.2;  // so that attention is not uniform
     request.cp = cp;
     request.tp = 3 - cp;
     assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);

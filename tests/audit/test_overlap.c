@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=1,2 as threads. Sums of timelines drawn by hand, verdicts at and beyond each limit,
+// run: ranks=1,2 as threads. Totals of hand-written timelines, verdicts at and beyond each limit,
 // and the audit of a real run.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ static ot_overlap_flow *flow_of(ot_overlap *overlap, ot_timeline_axis axis, ot_o
   return &overlap->flow[axis][ot_communication_index(op)];
 }
 
-// ---- sums ----
+// ---- totals ----
 
 // Kernels from 0 to 4 and from 6 to 10; a gather of 8 elements on 4 ranks from 3 to 6; an
 // all_reduce of 4 elements on 4 ranks from 7 to 8.
@@ -88,7 +88,7 @@ static void merges_steps_into_means(void **state) {
   ot_heap_release(&heap);
 }
 
-// Each rank has drawn as many steps, with its compute longer by its number.
+// Each rank recorded the same number of steps; rank r adds r to its compute time.
 static ot_status merge_rank(ot_comm *comm, void *context) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -226,7 +226,7 @@ static void shared_cores_and_one_rank_give_no_verdict(void **state) {
 
 // ---- a run ----
 
-// How ops are carried out; these layouts exchange no rows.
+// Comm call kind of each op; these layouts have no all-to-all-v.
 static const struct {
   ot_op_kind op;
   ot_comm_kind kind;
@@ -236,7 +236,7 @@ static const struct {
     {OT_OP_SHIFT, OT_COMM_SHIFT},           {OT_OP_SEND, OT_COMM_SEND},
     {OT_OP_RECEIVE, OT_COMM_RECEIVE}};
 
-// Bytes that the rank has sent, by axis and op.
+// Bytes that the rank sent, by axis and op.
 static void count_sent(const ot_comm *comm, double sign,
                        double sent[OT_TIMELINE_AXES][OT_COMMUNICATIONS]) {
   for (int group = 0; group < OT_GROUP_KINDS; group++) {
@@ -259,7 +259,7 @@ static ot_status compare_bytes(audit_rank *rank) {
   ot_overlap_add(&overlap, ot_trainer_timeline(rank->trainer),
                  ot_instance_schedule(ot_trainer_instance(rank->trainer)));
   double all = 0;
-  // Ranks agree on other things over the world, too.
+  // The world axis also carries status agreements.
   for (int axis = 0; axis < OT_TIMELINE_WORLD; axis++) {
     for (int op = 0; op < OT_COMMUNICATIONS; op++) {
       OT_CHECK(overlap.flow[axis][op].bytes == sent[axis][op], OT_BUG, "axis %d op %d: %g, %g",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=1,2 as threads. Sums in low precision against what is known of them: where they stall,
-// by how much they shrink or grow, what a tree and a wide accumulator make of them; the test of
-// bias on sums without any, and its power; settings whose formats cannot do what is asked.
+// run: ranks=1,2 as threads. Low-precision reductions against known results: where they stall,
+// their relative bias, the effect of a tree and of a wide accumulator. The bias test on unbiased
+// reductions, and its power. Settings whose formats cannot work.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static void near(double found, double expected, double tolerance) {
   if (!(fabs(found - expected) <= tolerance)) fail_msg("%.17g, not %.17g", found, expected);
 }
 
-// ---- rounding and sums ----
+// ---- rounding and reductions ----
 
 static void formats_round_as_their_hardware_does(void **state) {
   (void)state;
@@ -47,7 +47,7 @@ static void formats_round_as_their_hardware_does(void **state) {
   near(ot_format_round(&ot_format_e5m2, 9), 8, 0);
 }
 
-// 1 is added until nothing changes: where the next integer is half way between two numbers.
+// Adds 1 until nothing changes: where the next integer is half way between two numbers.
 static void a_running_sum_of_ones_stalls(void **state) {
   (void)state;
   near(repeat(OT_SUM_RING, &ot_format_fp16, 1, 4096), 2048, 0);
@@ -69,7 +69,7 @@ static void a_tree_of_ones_is_exact_until_it_overflows(void **state) {
   (void)state;
   near(repeat(OT_SUM_TREE, &ot_format_bf16, 1, 16384), 16384, 0);
   assert_true(isinf(repeat(OT_SUM_TREE, &ot_format_fp16, 1, 65536)));
-  // Not a power of two, and a value that is none: trees are not exact either.
+  // The count is no power of two and the value is inexact: trees are not exact either.
   const double g = ot_format_round(&ot_format_bf16, 1.898);
   near(repeat(OT_SUM_TREE, &ot_format_bf16, g, 1000) / (1000 * g) - 1, 0.0029, 0.0001);
 }
@@ -82,8 +82,8 @@ static void wide_sums_of_narrow_parts_lose_nothing_that_matters(void **state) {
        1, 1e-4);
 }
 
-// 512 micro-batches on each of 8 ranks, each step rounded: half of 4096 is lost before any rank
-// speaks, and neither ring nor tree can know.
+// 512 micro-batches on each of 8 ranks, each addition rounded: half of 4096 is lost before the
+// collective starts, so neither ring nor tree can recover it.
 static void accumulating_locally_can_be_worse_than_the_collective(void **state) {
   (void)state;
   const double local = repeat(OT_SUM_RING, &ot_format_bf16, 1, 512);
@@ -107,7 +107,8 @@ static void exact_sums_do_not_depend_on_the_order(void **state) {
 
 enum { BUCKET = 1024 };
 
-// A bucket of sums over `ranks` ranks: log-normal sizes, `ratio` of signal to noise of one rank.
+// A bucket of reductions over `ranks` ranks: log-normal magnitudes, signal-to-noise `ratio` per
+// rank.
 static ot_bias sum_bucket(ot_sum_kind kind, int64_t ranks, double ratio, uint64_t draw) {
   static double result[BUCKET], exact[BUCKET];
   for (int i = 0; i < BUCKET; i++) {
@@ -125,7 +126,7 @@ static ot_bias sum_bucket(ot_sum_kind kind, int64_t ranks, double ratio, uint64_
   return bias;
 }
 
-// The t of sums without bias is N(0, 1): of 200 none is beyond 5, and their variance is 1.
+// The t of unbiased reductions is N(0, 1): of 200 none is beyond 5, and their variance is 1.
 static void sums_without_bias_are_not_found(void **state) {
   (void)state;
   double squares = 0, largest = 0;
@@ -141,7 +142,7 @@ static void sums_without_bias_are_not_found(void **state) {
   assert_true(largest < 5);
 }
 
-// Where a ring in bf16 loses more than a hundredth, one step is enough, every time.
+// If a bf16 ring loses more than 1 %, one step always suffices to find it.
 static void a_bias_of_a_hundredth_is_found_in_one_step(void **state) {
   (void)state;
   for (int i = 0; i < 5; i++) {
@@ -248,7 +249,7 @@ static int count_of(const char *text, const char *what) {
   return count;
 }
 
-// What other ways would make of it stands next to it, and that way is not among them.
+// The row also shows alternative methods; the method itself is not among them.
 static void each_sum_stands_in_the_table_once(void **state) {
   (void)state;
   const audit_said wire = run_audit(true, 64), wide = run_audit(false, 64);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=2,4 as threads. A step on any layout is that of one rank; a sum that is left out, made
-// on other data, or scaled is found, with the tensors.
+// run: ranks=2,4 as threads. A step on any layout equals that of one rank; a reduction that is
+// missing, uses other data, or is scaled is found, with the tensors.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,12 +17,12 @@
 #include "support/audit_case.h"
 
 typedef struct looked {
-  double damage;  // the weights of rank 1 are multiplied by it beforehand; 0: they are not
+  double damage;  // factor on the weights of rank 1 before the step; 0: none
   audit_said said;
   ot_reference_figures figures;
 } looked;
 
-// As if rank 1 computed with other weights: its part of every sum is wrong.
+// Makes rank 1 compute with other weights, so its part of every reduction is wrong.
 static void damage(ot_instance *instance, double factor) {
   const ot_parameter *const p =
       ot_graph_parameter(ot_instance_shape(instance), "layers.1.mlp_norm.weight");
@@ -79,7 +79,7 @@ static void every_layout_makes_the_step_of_one_rank(void **state) {
     request.model = audit_model(2, i % 2 == 0);
     request.batch = 8;
     request.micro_batch = 1;
-    request.documents = true;  // so that ranks count unequal numbers of targets
+    request.documents = true;  // so that ranks have unequal numbers of targets
     request.fp64 = true;
     const looked l = run(&request, 0, 1 << 30);
     assert_true(l.figures.compared);
@@ -98,7 +98,7 @@ static void other_weights_on_one_rank_are_found(void **state) {
   assert_true(l.said.num_findings > 0);
   assert_string_equal(l.said.what, "gradient_direction");
   assert_true(l.figures.largest > 1e-3);
-  // Without documents all have as many targets: what is said of means of means has no power here.
+  // Without documents all ranks have equally many targets: the test of means of means has no power.
   assert_int_equal(l.figures.fewest_targets, 16);
   assert_int_equal(l.figures.most_targets, 16);
 }

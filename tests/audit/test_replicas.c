@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=1..8 as threads. Clean runs on many meshes give no finding; one value changed on one
-// rank, in every class of what is replicated, is named with its tensor, axes and rank.
+// run: ranks=1..8 as threads. Clean runs on many meshes give no finding. A value changed on one
+// rank, in any class of replicated data, is named with its tensor, axes and rank.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,14 +16,14 @@
 #include "base/text.h"
 #include "support/audit_case.h"
 
-// What is changed, and what came of it.
+// The change and its result.
 typedef struct attempt {
-  // Damages something of the victim after two steps.
+  // Corrupts state of the victim after two steps.
   void (*damage)(audit_rank *rank, const struct attempt *attempt);
   int victim;        // rank
   const char *name;  // parameter
   ot_bucket_copy copy;
-  int64_t element;  // of what the victim holds of it
+  int64_t element;  // index within the victim's shard
   ot_step_scalar scalar;
   ot_batch_field field;
   ot_replica_word word;
@@ -128,7 +128,7 @@ static void clean_runs_have_no_findings(void **state) {
 static void flip(ot_executor *executor, int64_t offset, int64_t size) {
   unsigned char bytes[8];
   ot_executor_read(executor, offset, bytes, size);
-  bytes[0] ^= 1;  // the last bit of the number
+  bytes[0] ^= 1;  // the last bit
   ot_executor_write(executor, offset, bytes, size);
 }
 
@@ -149,7 +149,7 @@ static void damage_scalar(audit_rank *rank, const attempt *a) {
   ot_executor_set_scalar(executor, a->scalar, 1.5 * ot_executor_scalar(executor, a->scalar));
 }
 
-// The last micro-batch is given other rows, or the sample numbers of rank 0.
+// Gives the last micro-batch other rows, or the sample indices of rank 0.
 static void damage_batch(audit_rank *rank, const attempt *a) {
   int64_t data[64];
   for (int i = 0; i < 64; i++) data[i] = a->field == OT_BATCH_SAMPLE_IDS ? 777 : 3;
@@ -187,7 +187,7 @@ static void expect(audit_request request, attempt a, const expectation *expected
   ot_heap_release(&a.heap);
 }
 
-// Models: llama with two key-value heads or one, the latter with a tied embedding.
+// Models: llama with two KV heads, or with one and a tied embedding.
 enum { GQA, MQA };
 
 typedef struct damage_case {
@@ -258,7 +258,7 @@ static void names_copies_over_tensor_parallelism(void **state) {
        {.damage = damage_copy, .victim = 1, .name = norm, .copy = OT_BUCKET_GRADIENT},
        {"gradients_differ", "gradients of model.layers.1.input_layernorm.weight",
         "over tp: rank 1 against rank 0"}},
-      // One query head, then the key head that all ranks share.
+      // One query head, then the KV head that all ranks share.
       {MQA,
        {.tp = 4},
        {.damage = damage_copy, .victim = 2, .name = qkv, .element = 8 * 32 + 7},
@@ -375,7 +375,7 @@ static void flip_bit(audit_rank *rank, const bit_trial *t) {
   ot_executor_write(ot_instance_executor(instance), offset, &word, sizeof word);
 }
 
-// True when the report names the part, the rank and no other.
+// True if the report names the part and the rank, and no other rank.
 static bool names(const audit_rank *rank, const bit_trial *t, const ot_audit_report *report) {
   const ot_graph *const graph = ot_instance_shape(ot_trainer_instance(rank->trainer));
   const ot_parameter *const p = &graph->parameters[t->parameter];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=4 as threads. Audits within training: a clean run is not disturbed; one bit that
-// changes on one rank ends it at the next look, before anything is saved, and where no other rank
-// has it, before the next step is; what the command finds of a model a run finds, too.
+// run: ranks=4 as threads. Audits during training: a clean run is not disturbed. One flipped bit on
+// one rank ends the run at the next audit, before a save; without a replica, before the next
+// update. A run finds what the command finds in a model.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static const char settings[] =
 
 typedef struct training {
   const ot_config *config;
-  int damage_step;  // before whose look a bit is changed on rank 3; 0: never
+  int damage_step;  // a bit flips on rank 3 before the audit of this step; 0: never
   char notes[4096];
 } training;
 
@@ -150,7 +150,7 @@ static void a_changed_bit_ends_the_run_before_it_is_saved(void **state) {
   assert_true(is_saved(directory, "step-00000004"));
   assert_false(is_saved(directory, "step-00000006"));
 
-  // The same command goes on from step 4.
+  // The same command continues from step 4.
   training again = {0};
   if (train(directory, &again) != OT_OK) fail_msg("%s", ot_fail_message());
   assert_int_equal(count(directory, "\"audit_findings/ranks\":0}"), 4);
@@ -159,14 +159,14 @@ static void a_changed_bit_ends_the_run_before_it_is_saved(void **state) {
   scratch_destroy(directory);
 }
 
-// ---- all of them ----
+// ---- all audits ----
 
 typedef struct damage_watch {
   const training *t;
   ot_team *team;
 } damage_watch;
 
-// A low bit of a second moment, of a piece that rank 3 alone has.
+// Flips a low bit of a second moment in a shard that only rank 3 holds.
 static ot_status flip(void *context, ot_trainer *trainer, ot_arena *arena,
                       ot_loop_findings *findings) {
   const damage_watch *const w = context;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=1,2,4 as threads. A variant on one rank has the weights of every layout, bit by bit;
-// layers that are left out are zero; what is larger than an audit may take does not fit.
+// run: ranks=1,2,4 as threads. A variant on one rank has the weights of every layout, bit for bit;
+// omitted layers are zero; a model beyond the audit's memory limit is rejected.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static audit_request layout_at(int i, bool tied) {
   return request;
 }
 
-// All weights of a parameter, to be freed.
+// All weights of a parameter; the caller frees them.
 static double *weights_of(ot_instance *instance, int parameter) {
   const ot_parameter *const p = &ot_instance_whole(instance)->parameters[parameter];
   double *const values = malloc((size_t)ot_parameter_elements(p) * sizeof *values);
@@ -45,7 +45,7 @@ static bool is_zero(const double *values, int64_t count) {
   return true;
 }
 
-// Initial weights follow from the seed and the names of tensors alone.
+// Initial weights depend only on the seed and the tensor names.
 static ot_status check_initial(ot_instance *instance, int64_t seed) {
   const ot_graph *const graph = ot_instance_whole(instance);
   double **const got = malloc((size_t)graph->num_parameters * sizeof *got);
@@ -90,7 +90,7 @@ static void a_variant_on_one_rank_has_the_weights_of_every_layout(void **state) 
   }
 }
 
-// Layer 1 is left out, and the MLP of layer 0; a tied head is given weights of its own.
+// Omits layer 1 and the MLP of layer 0; unties the head.
 static ot_status keep_one_layer(audit_rank *rank) {
   ot_run still = ot_variant_still(rank->run);
   still.model.tie_word_embeddings = false;

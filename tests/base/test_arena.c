@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. The arena over the heap that programs use, and over a source that runs dry.
+// run: alone. The arena over the heap that programs use, and over a source that runs out of memory.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. A pool gives the same memory again, and takes at most twice what is asked for.
+// run: any machine. A pool reuses memory and allocates at most twice what is requested.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static void arenas_one_after_the_other_have_the_same_memory(void **state) {
   ot_heap_release(&heap);
 }
 
-// 40 MB in small pieces take at most twice that, however often.
+// 40 MB in small allocations cost at most twice that, in every cycle.
 static void much_memory_takes_little_more(void **state) {
   (void)state;
   ot_heap heap = {0};

@@ -47,8 +47,8 @@ static uint32_t bits_of(float value) {
   return bits;
 }
 
-// The bf16 with the smallest distance in exact arithmetic; ties go to the even one; what lies
-// beyond half a step above the largest finite one is infinite.
+// The closest bf16 in exact arithmetic; ties to even; infinite beyond half a step above the largest
+// finite value.
 static uint16_t nearest_by_search(float value) {
   const uint32_t bits = bits_of(value);
   const uint16_t around = (uint16_t)(bits >> 16);
@@ -71,7 +71,7 @@ static uint16_t nearest_by_search(float value) {
 
 static void rounds_to_the_nearest_bf16_with_ties_to_even(void **state) {
   (void)state;
-  // Every upper half of a float with the lower halves where rounding changes its mind.
+  // Every upper half of a float, with the lower halves at which rounding switches.
   static const uint32_t lower_halves[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
   for (uint32_t upper = 0; upper < 0x10000; upper++) {
     for (size_t i = 0; i < sizeof lower_halves / sizeof lower_halves[0]; i++) {
@@ -105,7 +105,7 @@ static void infinities_and_nan_stay_what_they_are(void **state) {
   (void)state;
   assert_int_equal(ot_bf16_from_float(INFINITY), 0x7f80);
   assert_int_equal(ot_bf16_from_float(-INFINITY), 0xff80);
-  // A NaN whose set bits are all in the half that is dropped.
+  // A NaN whose set bits are all in the dropped half.
   assert_true(isnan(ot_bf16_to_float(ot_bf16_from_float(float_of(0x7f800001)))));
   assert_true(isnan(ot_bf16_to_float(ot_bf16_from_float(float_of(0xffffffff)))));
 }

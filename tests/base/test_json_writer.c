@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Documents against their text, and against jansson, which must read them back.
+// run: alone. Documents against their text, and against jansson, which must parse them.
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
@@ -74,7 +74,7 @@ static void jansson_reads_what_is_written(void **state) {
   }
 }
 
-// Random bytes: valid UTF-8 must come back as it was; the rest must at least be valid JSON.
+// Random bytes: valid UTF-8 must round-trip; other bytes must at least give valid JSON.
 static void text_of_any_bytes_is_valid_json(void **state) {
   (void)state;
   enum { BYTES = 64 };

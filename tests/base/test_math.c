@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: alone. Elementary functions against libm in long double, at random points of their whole
-// range and at points where reductions lose accuracy.
+// range and at points where argument reduction loses accuracy.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 enum { RANDOM_POINTS = 200000 };
 
-// Half a unit in the last place is 1.1e-16 at worst.
+// Half a unit in the last place is at most 1.1e-16.
 static const double relative_bound = 1.7e-16;
 static const double circular_bound = 1e-16;
 

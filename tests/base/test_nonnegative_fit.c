@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Constants that timings were made from are found again: exactly, with noise, and
-// with timings that something disturbed; what takes no time gets none.
+// run: any machine. Recovers the constants that generated timings: exact, with noise, and with
+// outliers; a term without cost gets zero.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 enum { COUNT = 24 };
 
-// A call of 5 us, 80 GFLOP/s and 12 GB/s, as products of many shapes would take.
+// A call of 5 us, 80 GFLOP/s and 12 GB/s: cost of GEMMs of many shapes.
 static const double truth[OT_FIT_TERMS] = {5e-6, 1 / 80e9, 0, 1 / 12e9};
 
 static void make_samples(ot_fit_sample samples[COUNT]) {

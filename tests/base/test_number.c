@@ -31,7 +31,7 @@ static double double_of(uint64_t bits) {
   return value;
 }
 
-// Any finite double; one in four subnormal, one in four of everyday size, one in eight a power
+// Any finite double; one in four subnormal, one in four of everyday magnitude, one in eight a power
 // of 2.
 static double random_double(void) {
   const uint64_t bits = random_bits();
@@ -140,7 +140,7 @@ static int significant_digits(const char *text) {
   return count - trailing_zeros;
 }
 
-// No text with fewer digits reads back: glibc's nearest one and its two neighbours are tried.
+// No shorter text reads back: tries glibc's nearest one and its two neighbours.
 static void check_shortest(double value) {
   char ours[40];
   ot_number_print_shortest(ours, sizeof ours, value);
@@ -192,7 +192,7 @@ static void prints_shortest_of_known_values(void **state) {
 static void check_parse(const char *text) {
   double ours = -1;
   const double theirs = strtod(text, NULL);
-  if (!ot_number_parse(text, true, &ours)) fail_msg("%s is refused", text);
+  if (!ot_number_parse(text, true, &ours)) fail_msg("%s is rejected", text);
   if (memcmp(&ours, &theirs, sizeof ours) != 0) {
     fail_msg("%s: %.17g, glibc %.17g", text, ours, theirs);
   }
@@ -319,7 +319,7 @@ static void reads_sizes_with_units(void **state) {
   };
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     int64_t value = -1;
-    if (!ot_number_parse_size(known[i].text, &value)) fail_msg("%s is refused", known[i].text);
+    if (!ot_number_parse_size(known[i].text, &value)) fail_msg("%s is rejected", known[i].text);
     assert_int_equal(value, known[i].value);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: alone. Philox against the known answers of the Random123 distribution (kat_vectors); the
-// distributions against the moments and limits that they must have.
+// distributions against their theoretical moments and limits.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

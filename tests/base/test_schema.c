@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// The table machinery on a small table of its own: types, ranges, lists, shorthands, variants,
-// setting by path, writing back, and the words of every complaint.
+// The schema code on a small table: types, ranges, lists, shorthands, variants, setting by path,
+// writing back, and the exact text of every error.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -132,7 +132,7 @@ static car accept(const char *text) {
   return out;
 }
 
-// Refused with exactly this message and hint.
+// Expects an error with exactly this message and hint.
 static void refuse(const char *text, const char *message, const char *hint) {
   car out;
   assert_int_equal(ot_schema_read(&schema, parse(text), &arena, &out), OT_USAGE);
@@ -275,11 +275,11 @@ static void paths_set_single_values(void **state) {
   set(&s, "numbers.1", "9");
   const car c = read_settings(&s);
   assert_int_equal(c.length, 6);
-  assert_int_equal(c.engine.power, 8);  // under its other spelling, not twice
+  assert_int_equal(c.engine.power, 8);  // under its other spelling, only once
   assert_int_equal(c.num_wheels, 2);
   assert_string_equal(c.wheels[0].path, "/garage/w");
   assert_true(c.wheels[0].size == 2.5);
-  assert_string_equal(c.wheels[1].path, "x");  // no directory: as it is
+  assert_string_equal(c.wheels[1].path, "x");  // no directory: unchanged
   assert_int_equal(c.num_spares, 2);
   assert_string_equal(c.spares[1].name, "big");
   assert_int_equal(c.numbers[1], 9);

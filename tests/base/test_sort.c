@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Sorting of random arrays with many equal keys: ordered, stable, nothing lost.
+// run: alone. Sorts random arrays with many equal keys: ordered, stable, no element lost.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

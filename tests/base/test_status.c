@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. What a failure keeps: message, hint and chain of callers, apart on each thread.
+// run: alone. Content of a failure: message, hint and chain of callers, separate for each thread.
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

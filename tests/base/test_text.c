@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 
-// One format and its arguments through both.
+// Formats the arguments with both functions.
 #define CHECK_FORMAT(...)                                                   \
   do {                                                                      \
     char ours[4000];                                                        \
@@ -145,7 +145,7 @@ static void matches_patterns_as_their_definition(void **state) {
 
 static int minimum(int a, int b) { return a < b ? a : b; }
 
-// Optimal string alignment, straight from its recurrence.
+// Optimal string alignment, directly from its recurrence.
 static int plain_distance(const char *a, int na, const char *b, int nb) {
   if (na == 0 || nb == 0) return na + nb;
   int best = plain_distance(a, na - 1, b, nb - 1) + (a[na - 1] != b[nb - 1]);

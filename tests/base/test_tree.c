@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// Trees: building, finding, taking out, places, and how they print as YAML.
+// Trees: construction, search, removal, paths, and YAML output.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static void nodes_are_taken_out_anywhere(void **state) {
   (void)state;
   ot_node *const tree = sample();
   ot_node_remove(tree, ot_node_child(tree, "c"));
-  ot_node_put(&arena, tree, "e", ot_node_create(&arena, OT_NODE_NULL));  // after the last was taken
+  ot_node_put(&arena, tree, "e", ot_node_create(&arena, OT_NODE_NULL));  // after removing the last
   assert_string_equal(yaml_of(tree, 0), "a: 1\nb: [x, 2.5]\ne: null\n");
   ot_node_remove(tree, ot_node_child(tree, "a"));
   ot_node_remove(tree, ot_node_child(tree, "e"));

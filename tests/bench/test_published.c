@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. build/bench/published on a small file of published runs: the JSON that it
-// promises, that no row goes missing, and what it says of files that are broken. How exact prices
-// are is in docs/published.md; here they only have to be of the right size.
+// run: any machine. build/bench/published on a small file of published runs: its documented JSON,
+// no missing rows, and its errors for broken files. docs/published.md gives the accuracy of the
+// predictions; here they only need the right magnitude.
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 
 enum { OUTPUT_BYTES = 1 << 16 };
 
-// Runs the benchmark with `arguments`; its exit code, and what it wrote on both streams.
+// Runs the benchmark with `arguments`; returns its exit code, and stdout and stderr in `output`.
 static int run(const char *arguments, char output[OUTPUT_BYTES]) {
   char command[2048];
   snprintf(command, sizeof command, "%s/bench/published %s 2>&1", OT_BUILD_DIR, arguments);
@@ -83,12 +83,12 @@ static void runs_of_papers_are_priced_within_a_third(void **state) {
 static void a_row_that_cannot_be_priced_is_listed_and_counts_as_all_wrong(void **state) {
   (void)state;
   json_t *const root = run_small();
-  // The planner's own table of published runs has them all.
+  // The planner's own table of published runs contains them all.
   assert_int_equal(json_array_size(json_object_get(root, "beyond")), 0);
   const json_t *const unpriced = json_object_get(root, "unpriced");
   assert_int_equal(json_array_size(unpriced), 1);
   assert_string_equal(json_string_value(json_array_get(unpriced, 0)), "abacus-000");
-  // The other five are core: their sum and 100 make the mean over all six.
+  // The other five are core: their total and 100 give the mean over all six.
   const double expected = (5 * number(root, "core", "mape") + 100) / 6;
   assert_true(number(root, "all", "mape") - expected < 1e-9);
   assert_true(expected - number(root, "all", "mape") < 1e-9);
@@ -128,11 +128,11 @@ static void expect_error(const char *text, const char *message) {
 static void broken_rows_name_file_row_and_key(void **state) {
   (void)state;
   expect_error("{}", "broken.json: not a list of runs");
-  expect_error("[7]", "row 0 (from 0) is no object with an \"id\"");
+  expect_error("[7]", "row 0 (from 0) is not an object with an \"id\"");
   expect_error("[{\"id\": \"a\", \"source\": \"s\", \"gpu\": {}}]",
-               "row a: key \"model\" is missing or no object");
+               "row a: key \"model\" is missing or not an object");
   expect_error("[{\"id\": \"a\", \"source\": \"s\", \"model\": {}, \"gpu\": 1}]",
-               "row a: key \"gpu\" is missing or no object");
+               "row a: key \"gpu\" is missing or not an object");
   expect_error("[{\"id\": \"a\", \"source\": \"s\", \"model\": {}, \"gpu\": {}, \"tp\": \"two\"}]",
                "row a: key \"tp\" is no whole number");
   expect_error("[{\"id\": \"a\", \"source\": \"s\", \"gpu\": {}, \"model\": {\"vocab\": -1}}]",

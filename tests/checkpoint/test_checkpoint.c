@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Checkpoints: what is saved is read back bit by bit, every tensor is accounted for,
-// damage of every kind is found and named.
+// run: alone. Checkpoints: saved data is read back bit for bit, every tensor is accounted for,
+// every kind of damage is found and named.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static int tear_down(void **state) {
   return 0;
 }
 
-// A source that makes bf16 of a float array.
+// A source that converts a float array to bf16.
 static ot_status fill_bf16(void *context, int64_t first, int64_t count, void *out) {
   const float *const values = context;
   for (int64_t i = 0; i < count; i++) ((uint16_t *)out)[i] = ot_bf16_from_float(values[first + i]);
@@ -116,7 +116,7 @@ static void check_content(const fixture *f, ot_checkpoint *checkpoint) {
 
 static void returns_what_was_saved(void **state) {
   fixture *const f = *state;
-  // bf16 holds 8 bits: keep the weights to what it can hold.
+  // bf16 holds 8 bits: use weights that it represents exactly.
   for (int i = 0; i < ELEMENTS; i++) f->weight[i] = (float)(i % 251) - 125.0f;
   const int64_t shard_bytes[] = {0, 1000, 2 << 20};
   for (int i = 0; i < 3; i++) {
@@ -201,7 +201,7 @@ static void finds_every_kind_of_damage(void **state) {
   expect_damage(path, true, "checkpoint is damaged: the content of");
   expect_damage(path, true, "model.safetensors");
 
-  // Where in it: "norm" has the first 3,600 bytes after the header, "w" the rest.
+  // Location: "norm" has the first 3,600 bytes after the header, "w" the rest.
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   flip_byte(model, 9000);
   expect_damage(path, true,
@@ -229,7 +229,7 @@ static void finds_every_kind_of_damage(void **state) {
   expect_damage(path, true, "optimizer.safetensors");
 }
 
-// Any changed byte of the manifest is found, wherever it is.
+// Any changed byte of the manifest is found.
 static void finds_every_changed_byte_of_the_manifest(void **state) {
   fixture *const f = *state;
   const char *const path = scratch_path(f->directory, "c");
@@ -245,8 +245,8 @@ static void finds_every_changed_byte_of_the_manifest(void **state) {
     ot_arena arena = ot_heap_arena_create(&heap);
     ot_manifest manifest;
     if (ot_manifest_build(&arena, "manifest.json", text, bytes, &manifest) == OT_OK) {
-      // Only the name of the checksum's own key, or blanks around it, can change unseen.
-      if (text + i < own_key - 4) fail_msg("a change of byte %d was not seen", (int)i);
+      // Only the name of the checksum's own key, or blanks around it, can change undetected.
+      if (text + i < own_key - 4) fail_msg("change of byte %d was not detected", (int)i);
       accepted++;
     }
     ot_heap_release(&heap);
@@ -256,7 +256,7 @@ static void finds_every_changed_byte_of_the_manifest(void **state) {
   free(text);
 }
 
-// What is wrong before the checksum is looked at.
+// Errors found before the checksum is verified.
 static const char *const bad_texts[][2] = {
     {"", "not valid JSON"},
     {"[]", "not an object"},
@@ -271,7 +271,7 @@ static const char *const bad_texts[][2] = {
   "\"dp_shard\":1,\"cp\":1,\"ep\":1,\"tp\":1,\"ranks\":1},\"data\":{\"next_sample\":0,\"tokens\":" \
   "0}"
 
-// Without their end, which `seal` gives.
+// Without their end, which `seal` adds.
 static const char *const bad_manifests[][2] = {
     {"{\"format\":2", "format 2; this program reads format 1"},
     {"{\"format\":1", "key \"step\" is missing"},
@@ -290,7 +290,7 @@ static const char *const bad_manifests[][2] = {
      "its blocks are not 5000 bytes"},
 };
 
-// The manifest that begins with `start`, with its checksum.
+// The manifest that starts with `start`, with its checksum.
 static const char *seal(const char *start) {
   static char text[1024];
   char hash[OT_CONTENT_HASH_BYTES];
@@ -328,8 +328,8 @@ static void refuses_tensor_files_that_the_manifest_does_not_list(void **state) {
   expect_damage(path, false, "its manifest does not list this file");
 }
 
-// A manifest that is a FIFO would be waited for; without it, optimizer tensors tell a checkpoint
-// from an HF directory.
+// Opening a FIFO as manifest would block. Without a manifest, optimizer tensors distinguish a
+// checkpoint from an HF directory.
 static void refuses_a_checkpoint_whose_manifest_is_no_file(void **state) {
   fixture *const f = *state;
   const char *const path = scratch_path(f->directory, "c");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. A save that fails, or a process that ends, at any system call: what is found
-// afterwards is the old checkpoint or the new one, whole, and never neither.
+// run: alone. A save that fails, or a process that ends, at any system call: the old or the new
+// checkpoint is then complete.
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static void fill_values(float *values, int64_t seed) {
   for (int i = 0; i < ELEMENTS; i++) values[i] = (float)(seed * 10000 + i);
 }
 
-// Saves tensors made from `seed` as the checkpoint of `step` and lets older ones go.
+// Saves tensors generated from `seed` as the checkpoint of `step` and removes older ones.
 static ot_status save(const fixture *f, int64_t step, int64_t seed) {
   static float values[ELEMENTS];
   fill_values(values, seed);
@@ -80,8 +80,8 @@ static ot_status save(const fixture *f, int64_t step, int64_t seed) {
   return status;
 }
 
-// Fails unless `path` verifies and holds the tensors of the seed in its manifest, which is
-// returned.
+// Fails unless `path` verifies and holds the tensors of the seed in its manifest. Returns that
+// seed.
 static int64_t check_whole(const char *path) {
   static float values[ELEMENTS], read[ELEMENTS];
   ot_checkpoint *checkpoint = NULL;
@@ -133,7 +133,7 @@ static int calls_of_a_save(const fixture *f, int64_t step) {
 static void keeps_the_old_one_when_any_call_fails(void **state) {
   const fixture *const f = *state;
   const int errors[] = {ENOSPC, EIO};
-  for (int64_t step = 1; step <= 2; step++) {  // 1: in place of the old one, 2: beside it
+  for (int64_t step = 1; step <= 2; step++) {  // 1: replaces the old one, 2: in addition to it
     const int calls = calls_of_a_save(f, step);
     int failures = 0;
     for (int call = 1; call <= calls; call++) {
@@ -142,7 +142,7 @@ static void keeps_the_old_one_when_any_call_fails(void **state) {
       const ot_status status = save(f, step, 2);
       faults_arm(0, 0);
       const outcome found = newest(f);
-      if (status == OT_OK) {  // calls whose failure does no harm: closing what was only read
+      if (status == OT_OK) {  // calls whose failure is harmless: closing a file that was only read
         assert_int_equal(found.seed, 2);
         continue;
       }
@@ -168,7 +168,7 @@ static void frees_the_space_of_a_failed_save(void **state) {
   assert_false(ot_disk_is_directory(scratch_path(f->checkpoints, ".step-00000002.partial")));
 }
 
-// The process ends right before the i-th call, for every i.
+// The process ends immediately before the i-th call, for every i.
 static void survives_a_crash_at_every_call(void **state) {
   const fixture *const f = *state;
   int found_old = 0, found_new = 0;
@@ -200,7 +200,7 @@ static void survives_a_crash_at_every_call(void **state) {
   assert_true(found_old > 20 && found_new > 4);
 }
 
-// ---- what a power cut would leave ----
+// ---- state after a power failure ----
 
 // True when `path` is synced between event `from` and event `to`.
 static bool is_synced(const faults_event *events, int from, int to, const char *path) {
@@ -216,8 +216,8 @@ static int find_rename(const faults_event *events, int count) {
   return -1;
 }
 
-// The kernel may lose whatever was not synced: contents before the name that makes them count,
-// names in the new directory before that directory's own, and that one before anything is removed.
+// The kernel may lose unsynced data. Required order: contents before the name that publishes them,
+// names in the new directory before the directory's own name, and that name before any removal.
 static void syncs_contents_names_and_the_rename_in_this_order(void **state) {
   const fixture *const f = *state;
   start_over(f);
@@ -240,7 +240,7 @@ static void syncs_contents_names_and_the_rename_in_this_order(void **state) {
   assert_true(is_synced(events, last_create, renamed, partial));
   int removal = renamed + 1;
   while (removal < count && events[removal].kind != FAULTS_RENAME) removal++;
-  assert_true(removal < count);  // the old checkpoint going
+  assert_true(removal < count);  // removal of the old checkpoint
   assert_true(is_synced(events, renamed, removal, f->checkpoints));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Element conversions: every 16-bit value there and back, and rounding checked against
-// its definition: the nearest of two neighbours, ties to the one whose last bit is zero.
+// run: alone. Element conversions: every 16-bit value round-trips; rounding follows its definition:
+// the nearest of two neighbours, ties to the one whose last bit is zero.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,7 +59,7 @@ static void rounds_to_the_nearest_and_ties_to_even(void **state) {
   }
 }
 
-// Values of IEEE 754 binary16 and bfloat16 that are in every reference.
+// Values of IEEE 754 binary16 and bfloat16 that every reference lists.
 static void knows_published_values(void **state) {
   (void)state;
   assert_int_equal(from_double(OT_F16, 65504.0), 0x7bff);
@@ -78,7 +78,7 @@ static void knows_published_values(void **state) {
   assert_int_equal(from_double(OT_BF16, 5e-324), 0x0000);
 }
 
-// 1 + 2^-8 + 2^-40 lies above a bf16 tie by less than float sees: rounding twice would go down.
+// 1 + 2^-8 + 2^-40 exceeds a bf16 tie by less than float resolves: rounding twice would round down.
 static void rounds_double_to_bf16_once(void **state) {
   (void)state;
   assert_int_equal(from_double(OT_BF16, 1.0 + 0x1p-8), 0x3f80);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. The small files of an export: valid JSON, the model's ids, special tokens only where
-// the tokenizer has them, and a config.json that reads back as the same model.
+// run: alone. The small files of an export: valid JSON, the model's ids, special tokens only if the
+// tokenizer has them, and a config.json that reads back as the same model.
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -97,7 +97,7 @@ static void writes_ids_of_the_model(void **state) {
   assert_null(text_of(f, "tokenizer_config.json"));
 }
 
-// The 256 bytes, and one token that the tokenizer itself adds.
+// The 256 bytes and one added token.
 static ot_tokenizer *make_tokenizer(int added_id) {
   ot_tokenizer *bytes = NULL, *tokenizer = NULL;
   assert_int_equal(ot_tokenizer_create("bytes", &bytes), OT_OK);

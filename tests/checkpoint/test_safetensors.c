@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Tensor files against files that the format's Python writer made
-// (fixtures/train/make_safetensors.py): what is read, and that what is written has the same bytes.
+// run: alone. Tensor files against files of the format's Python writer
+// (fixtures/train/make_safetensors.py): reading gives the same values, writing the same bytes.
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -112,7 +112,7 @@ typedef struct copy_request {
   int num_records;
 } copy_request;
 
-// Writes the tensors of `set`, whole, to the fixture's directory.
+// Writes the whole tensors of `set` to the fixture's directory.
 static ot_status write_copy(fixture *f, const ot_safetensors *set, copy_request *copy) {
   const int n = ot_safetensors_count(set);
   ot_safetensors_tensor *const tensors = ot_arena_array(&f->arena, n, sizeof *tensors);
@@ -248,7 +248,7 @@ static void refuses_to_lay_out_a_name_twice(void **state) {
   assert_message_has("tensor w is given twice");
 }
 
-// Every system call of a write fails in turn, with a full disk and with a broken one.
+// Each system call of a write fails in turn, with ENOSPC and EIO.
 static void reports_a_failure_of_every_system_call(void **state) {
   fixture *const f = *state;
   ot_safetensors *set = open_fixture("train/sharded");

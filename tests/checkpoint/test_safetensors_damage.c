@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Damaged tensor files: each kind of damage has its message, and no mutation of a good
+// run: alone. Damaged tensor files: each kind of damage has its message. No mutation of a valid
 // file is read beyond its end (run it with sanitizers) or accepted with tensors that do not tile
 // it.
 #include <setjmp.h>
@@ -28,7 +28,7 @@ static void store_length(char *file, uint64_t length) {
   for (int i = 0; i < 8; i++) file[i] = (char)(length >> 8 * i);
 }
 
-// A file with header text `json`, and `data_bytes` zeros, in a block of its exact size.
+// A file with header text `json` and `data_bytes` zeros, in a block of its exact size.
 static char *make_file(const char *json, int64_t data_bytes, int64_t *bytes) {
   const size_t length = strlen(json);
   *bytes = 8 + (int64_t)length + data_bytes;
@@ -187,7 +187,7 @@ static const char *const tokens[] = {
     "-",       "0",  "1",      "\"F64\"",   "\"U8\"", "null", "1e3",
     "\\u0041", "[]", "\"w\":", "\"dtype\"", "\xc3",   "    ", "9223372036854775807"};
 
-// One edit of `mutant` [*n], which has room for 32 more bytes.
+// One edit of `mutant` [*n], which has space for 32 more bytes.
 static void edit(char *mutant, int64_t *n) {
   const int64_t at = random_below(*n);
   const char *const token = tokens[random_below(sizeof tokens / sizeof tokens[0])];
@@ -223,7 +223,7 @@ static char *mutate(const char *good, int64_t bytes, int64_t *mutant_bytes) {
   memcpy(mutant, good, (size_t)bytes);
   int64_t n = bytes;
   for (int64_t i = random_below(4); i >= 0; i--) edit(mutant, &n);
-  // Half of the mutants keep a header length that fits, so that the JSON is reached.
+  // Half of the mutants keep a valid header length, so that the JSON is parsed.
   if (random_below(2) == 0 && n > 8 + DATA_BYTES)
     store_length(mutant, (uint64_t)(n - 8 - DATA_BYTES));
   *mutant_bytes = n;
@@ -233,7 +233,7 @@ static char *mutate(const char *good, int64_t bytes, int64_t *mutant_bytes) {
   return exact;
 }
 
-// What is accepted must be safe to read: inside the file, one tensor after another.
+// An accepted file must be safe to read: tensors inside the file, one after another.
 static void check_accepted(const ot_safetensors_header *header, int64_t file_bytes) {
   int64_t sum = 0, least = file_bytes;
   for (int i = 0; i < header->num_tensors; i++) {
@@ -267,7 +267,7 @@ static void survives_thousands_of_mutants(void **state) {
     ot_heap_release(&heap);
     free(mutant);
   }
-  // Damage to the data alone is not the header's to see; damage to the header mostly is.
+  // The header cannot detect damage to the data alone; it mostly detects damage to itself.
   assert_in_range(accepted, MUTANTS / 50, MUTANTS / 2);
   free(good);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Weights between HF files and parameters, on the models that transformers wrote
-// (fixtures/parity): every element lands where the graph says, what is exported again has the bytes
-// of the file it came from, and nothing is dropped in silence.
+// run: alone. Weights between HF files and parameters, on models written by transformers
+// (fixtures/parity): every element is stored where the graph says, an export has the bytes of the
+// source file, and nothing is dropped silently.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,10 +31,10 @@ typedef struct fixture {
   ot_model model;
   ot_graph graph;
   ot_weight_map map;
-  double **values;  // [num_parameters] each [rows, cols], in whichever type
+  double **values;  // [num_parameters] each [rows, cols], of the current type
 } fixture;
 
-// Plain memory as weights.
+// Weights in plain memory.
 typedef struct memory {
   fixture *f;
   ot_dtype dtype;
@@ -169,7 +169,7 @@ static float value_at(const fixture *f, const char *name, int64_t row, int64_t c
   return ((const float *)f->values[index])[row * f->graph.parameters[index].cols + col];
 }
 
-// The parameter that holds the first piece of HF tensor `hf_name`.
+// The parameter that holds the first part of HF tensor `hf_name`.
 static const ot_parameter *holder_of(const fixture *f, const char *hf_name, int64_t *first_row) {
   const int tensor = ot_weight_map_find(&f->map, hf_name);
   assert_true(tensor >= 0);
@@ -219,7 +219,7 @@ static void transposes_gpt2_matrices(void **state) {
   ot_safetensors_destroy(&set);
 }
 
-// Any way of cutting a tensor into ranges gives the same elements.
+// Any partition of a tensor into ranges gives the same elements.
 static void assembles_any_range(void **state) {
   fixture *const f = *state;
   static const char *const names[] = {"transformer.wte.weight",
@@ -277,10 +277,10 @@ static void exports_bf16_rounded_once(void **state) {
 // ---- variations of a file ----
 
 typedef struct variation {
-  const char *drop;      // tensor to leave out
-  const char *strip;     // prefix to take off every name
+  const char *drop;      // tensor to omit
+  const char *strip;     // prefix to remove from every name
   const char *add, *as;  // tensor to write again under another name
-  bool change;           // what was added differs in its last element
+  bool change;           // the added tensor differs in its last element
   const char *swap;      // tensor whose dimensions are swapped
 } variation;
 
@@ -344,7 +344,7 @@ static void takes_names_with_and_without_prefix(void **state) {
 
 enum { EXPERTS = 8, OLMOE_LAYERS = 2 };
 
-// Matrices `names` of each expert of `layer`, one behind the other.
+// Matrices `names` of each expert of `layer`, concatenated.
 static ot_tensor_source stack_of(fixture *f, const ot_safetensors *set, int layer,
                                  const char *const names[], bool swap) {
   const int parts = names[1] ? 2 : 1;
@@ -407,8 +407,8 @@ static void takes_experts_in_stacks_and_apart(void **state) {
   assert_files_equal(scratch_path(f->directory, "out/model.safetensors"), model_path("olmoe"));
 }
 
-// Files have gate_up_proj [E, C, 2F] with gate and up in turn, down_proj [E, F, C], and biases
-// alike.
+// Files have gate_up_proj [E, C, 2F] with gate and up interleaved, down_proj [E, F, C], and
+// matching biases.
 static void takes_experts_of_gpt_oss_out_of_one_tensor(void **state) {
   fixture *const f = *state;
   enum { GPT_OSS_E = 8, F = 10, C = 20 };
@@ -441,7 +441,7 @@ static void takes_experts_of_gpt_oss_out_of_one_tensor(void **state) {
   ot_safetensors_destroy(&set);
 }
 
-// A file of one tensor [rows, 20] called `name`, read as weights of gpt-oss.
+// A file with one tensor [rows, 20] called `name`, imported as weights of gpt-oss.
 static void import_one(fixture *f, const char *name, int64_t rows) {
   build_model(f, "gpt-oss");
   static const float zeros[8 * 20];

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: any machine. `orthant audit`, and audits within `orthant train`.
+# run: any machine. `orthant audit`, and audits during `orthant train`.
 set -euo pipefail
 orthant=${1:?usage: test_audit_verb.sh ORTHANT}
 work=$(mktemp -d)
@@ -9,12 +9,12 @@ source_dir=$PWD
 cd "$work"
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
-expect() {  # expect CODE WORDS COMMAND...: the exit code, and words that its output must hold
+expect() {  # expect CODE WORDS COMMAND...: exit code, and words that the output must contain
   local code=$1 words=$2 got=0
   shift 2
   "$@" >out.txt 2>err.txt || got=$?
   [ "$got" = "$code" ] || { cat out.txt err.txt; fail "$* gave $got, expected $code"; }
-  cat out.txt err.txt | grep -qF -- "$words" || { cat out.txt err.txt; fail "$* did not say \"$words\""; }
+  cat out.txt err.txt | grep -qF -- "$words" || { cat out.txt err.txt; fail "$* did not print \"$words\""; }
 }
 
 "$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null 2>&1
@@ -28,13 +28,13 @@ threads: 1
 output: a
 YAML
 
-# What cannot be is said, before anything runs.
+# Invalid requests are rejected before anything runs.
 expect 2 'there is no audit "foo"' "$orthant" audit foo run.yaml
 expect 4 "pp=2" "$orthant" audit ranks run.yaml --set parallel.pp=2
 expect 2 "overlap runs its own steps" \
   "$orthant" train run.yaml --set 'audit={every: 2, checks: [overlap]}'
 expect 2 "audit.checks is empty" "$orthant" train run.yaml --set audit.every=2
-[ ! -e a ] || fail "a refused run wrote files"
+[ ! -e a ] || fail "a rejected run wrote files"
 
 # Clean runs, on every axis.
 for settings in "2 parallel.zero=0" "4 parallel.zero=2" "2 parallel.tp=2" "2 parallel.cp=2" "2 parallel.pp=2" \
@@ -46,7 +46,7 @@ expect 0 "ranks: inconclusive" "$orthant" audit ranks run.yaml
 expect 0 "ranks: inconclusive" "$orthant" audit ranks run.yaml --ranks 2 --set parallel.zero=3
 [ ! -e a ] || fail "an audit wrote files"
 
-# The document.
+# The JSON document.
 holds() {  # holds FILE REGEX...
   local file=$1 pattern
   shift
@@ -65,11 +65,11 @@ holds overlap.json '^\{"audit":"overlap","verdict":"(clean|finding|inconclusive)
 if [ "$got" = 1 ]; then holds overlap.json '"verdict":"finding".*"findings":\[\{"what":"[a-z_]+","where":"[^"]+","evidence":"'
 else [ "$got" = 0 ] || fail "an audit gave $got"; fi
 
-# Four ranks on one core wait for the core, not for each other.
+# With four ranks on one core, waits show the shared core, not communication.
 first=$(taskset -pc $$ | sed 's/.*: //; s/[-,].*//')
 expect 0 "overlap: inconclusive" taskset -c "$first" "$orthant" audit overlap run.yaml --ranks 4 --steps 1
 
-# A run that looks at itself, and an audit of what it left, on another mesh.
+# A run with audits, and an audit of its checkpoint on another mesh.
 "$orthant" train run.yaml --ranks 4 --set parallel.tp=2 --set 'audit={every: 2, checks: [ranks]}' 2>/dev/null
 [ "$(grep -c '"audit_findings/ranks":0' a/metrics.jsonl)" = 2 ] || fail "a run was not audited"
 expect 0 "after steps 4 to 6" "$orthant" audit ranks a --ranks 2 --set parallel.tp=1 --set parallel.pp=2

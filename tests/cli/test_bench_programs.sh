@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: any machine. Every benchmark program answers --help and refuses what it does not know, at once.
+# run: any machine. Every benchmark program answers --help and rejects unknown options immediately.
 set -euo pipefail
 orthant=${1:?usage: test_bench_programs.sh ORTHANT}
 work=$(mktemp -d)
@@ -24,7 +24,7 @@ for program in "$(dirname "$orthant")"/bench/*; do
   run 2 "$program" --no-such-option
   [ "$(grep -c '^error: unknown option --no-such-option (bench/' "$work/err.txt")" = 1 ] || fail "$name: other error"
   [ "$(wc -l <"$work/err.txt")" = 2 ] && grep -q '^help: ' "$work/err.txt" || fail "$name: no help line"
-  [ ! -s "$work/out.txt" ] || fail "$name ran all the same"
+  [ ! -s "$work/out.txt" ] || fail "$name ran despite the error"
   count=$((count + 1))
 done
 [ "$count" -gt 5 ] || fail "only $count programs"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: any machine. `orthant bench` writes a cluster file that reads back, here and by default in the
-# user's folder; figures are positive.
+# run: any machine. `orthant bench` writes a cluster file that parses again, here and by default in
+# the user's folder; figures are positive.
 set -euo pipefail
 orthant=$(realpath "$1")
 work=$(mktemp -d)
@@ -18,7 +18,7 @@ for key in flops_fp32 flops_fp64 memory_bytes_per_s other_flops_per_s; do
   awk -v key="$key:" '$1 == key { found = $2 > 0 } END { exit !found }' two.yaml ||
     { echo "$key is missing or not positive"; cat two.yaml; exit 1; }
 done
-# What was measured, how well its formulas fit, and how far apart runs were.
+# Measured kernels, the fit error of their formulas, and the spread of repetitions.
 for what in 'cores: [1-9]' 'disk_bytes_per_s: [1-9]' 'op: linear, threads: 1' 'op: attention_grad, ' 'op: adamw, ' \
   'op: all_reduce, ranks: 2' 'op: reduce_scatter, ranks: 4' 'op: message, ranks: 2' 'residual: ' 'spread: ' \
   'rows: 256, columns: 768, depth: 256, flops_per_s: [1-9]' 'bytes: 6291456, bytes_per_s: [1-9]'; do
@@ -26,7 +26,7 @@ for what in 'cores: [1-9]' 'disk_bytes_per_s: [1-9]' 'op: linear, threads: 1' 'o
 done
 grep -q '"residual": ' two.json
 [ ! -e target.yaml.disk ] || { echo "the file that timed the disk is still there"; exit 1; }
-# It is read again, and predicts.
+# The file parses again and predicts.
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2,
   num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64}
@@ -38,7 +38,7 @@ YAML
 "$orthant" simulate run.yaml --cluster ./two.yaml --ranks 2 --json >step.json
 grep -q '"step_seconds": [0-9.e-]*[1-9]' step.json || { cat step.json; exit 1; }
 "$orthant" simulate run.yaml --cluster ./two.yaml --ranks 8 >/dev/null
-# A file without what kernels take, as earlier versions wrote it, is read, too.
+# A file without kernel rates, as earlier versions wrote it, is also accepted.
 sed '/^measured:/,/^levels:/{/^levels:/!d}' two.yaml >before.yaml
 "$orthant" simulate run.yaml --cluster ./before.yaml --ranks 2 >/dev/null
 XDG_CONFIG_HOME=$work/user "$orthant" bench --quick --ranks 1 >said.txt

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: alone. The frame of the program and the verbs config, presets, doctor, completion: words on the
-# command line, exit codes, where things are printed.  tests/cli/test_cli.sh build/orthant
+# run: alone. Common command-line handling and the verbs config, presets, doctor, completion:
+# arguments, exit codes, output streams.  tests/cli/test_cli.sh build/orthant
 set -uo pipefail
 orthant=$(realpath "${1:-build/orthant}")
 scratch=$(mktemp -d)
@@ -30,7 +30,7 @@ expect() {
   fi
 }
 
-# ---- the frame ----
+# ---- common handling ----
 expect 0 out 'verbs:'
 expect 0 out 'verbs:' --help
 expect 0 out 'verbs:' help
@@ -69,13 +69,13 @@ fi
 "$orthant" config --example 2>err | head -1 >out
 grep -q 'bug' err && fail 'a closed pipe is called a bug'
 
-# ---- how threads wait: set by the program, unless the user has set it ----
+# ---- wait policy of threads: set by the program, unless the user has set it ----
 unset OMP_WAIT_POLICY GOMP_SPINCOUNT KMP_BLOCKTIME
 expect 0 out 'GOMP_SPINCOUNT: "1000"' doctor
 expect 0 out 'OMP_WAIT_POLICY: passive' doctor
 GOMP_SPINCOUNT=7 expect 0 out 'GOMP_SPINCOUNT: "7"' doctor
 grep -q 'OMP_WAIT_POLICY' out && fail 'waits are not those that the user has set'
-# The library has read it: where it is libgomp, it says so.
+# The library has read it: libgomp prints it.
 OMP_DISPLAY_ENV=verbose "$orthant" --version >/dev/null 2>err
 ! grep -q GOMP_SPINCOUNT err || tail -n 25 err | grep -q "GOMP_SPINCOUNT = '1000'" || fail 'threads spin for longer'
 

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# run: test_data_verbs.sh PROGRAM. From text to a shard and back with the verbs a user types.
+# run: test_data_verbs.sh PROGRAM. From text to a shard and back with a user's commands.
 set -euo pipefail
 orthant=$(realpath "$1")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 fail() { echo "FAILED: $1" >&2; exit 1; }
-# expect_error CODE TEXT COMMAND...: the command ends with the code and says the text.
+# expect_error CODE TEXT COMMAND...: the command ends with CODE and prints TEXT.
 expect_error() {
   local code=$1 text=$2 got=0
   shift 2
@@ -21,7 +21,7 @@ mkdir text
 for i in 1 2 3; do seq -f "line %g of file $i, and it isn't the last one" 200 >text/$i.txt; done
 printf 'caf\xc3\xa9 \xff\x00 end' >text/0.bin.txt
 
-# A trained tokenizer, and bytes: every document comes back byte for byte.
+# A trained tokenizer, and bytes: every document round-trips byte for byte.
 "$orthant" tokenize --tokenizer bpe.json --train-vocab 400 --out trained text >summary
 grep -q 'in 4 documents from 4 files' summary || fail "summary: $(cat summary)"
 "$orthant" tokenize --tokenizer bytes --out plain --threads 2 text --json >plain.json 2>note
@@ -47,7 +47,7 @@ decode_c() { "$orthant" data decode c --tokenizer bytes --eod-id 256 --document 
 [ "$(decode_c 0)$(decode_c 1)" = abc ] || fail "documents that begin with the id"
 [ "$(decode_c 1 --document-boundary end)" = ab ] || fail "documents that end with the id"
 
-# Errors say what to do and leave what was there.
+# Errors give a remedy and leave existing files unchanged.
 cp plain.bin before.bin
 expect_error 3 'nowhere' "$orthant" tokenize --tokenizer bytes --out plain nowhere
 cmp plain.bin before.bin || fail "a failed run touched the shard"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: any machine. Directories whose config.json has keys that this program does not use: every verb
-# passes over what transformers never reads and says so once, and takes --set model.KEY=ignore.
+# run: any machine. Directories whose config.json has keys that this program does not use: every
+# verb ignores keys that transformers never reads, reports them once, and accepts --set
+# model.KEY=ignore.
 set -euo pipefail
 . tests/support/expect.sh
 fp8=$(realpath tests/fixtures/fp8)
@@ -10,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 
-# with DIR KEYS: a copy of hub/ whose config.json has these keys, too.
+# with DIR KEYS: a copy of hub/ whose config.json also has these keys.
 with() {
   cp -r hub "$1"
   sed -i "0,/{/s//{$2,/" "$1/config.json"
@@ -37,7 +38,7 @@ printf '{"tokens": [1, 2, 3]}\n' >lines.jsonl
 "$orthant" score hub lines.jsonl >expected
 sed 's/^output: .*/output: OUT/' run.yaml >from.yaml
 
-# what VERB does, and with what: the directory goes in place of DIR.
+# VERB and its arguments; DIR is replaced by the directory.
 verbs=('score DIR lines.jsonl' 'sample DIR --prompt a --max-tokens 2' 'convert DIR OUT'
   'config --set model=DIR' 'presets DIR' 'plan --model DIR --cluster h100 --gpus 8'
   'train from.yaml --set init=DIR --set output=OUT' 'schedule from.yaml --set model=DIR'
@@ -46,7 +47,7 @@ verbs=('score DIR lines.jsonl' 'sample DIR --prompt a --max-tokens 2' 'convert D
 for verb in "${verbs[@]}"; do
   words=${verb//DIR/public}
   "$orthant" ${words//OUT/out} >out.txt 2>err || fail "$verb: $(cat err)"
-  [ "$(grep -c '^note: .*public/config.json: ' err)" = 1 ] || fail "$verb has not one note: $(cat err)"
+  [ "$(grep -c '^note: .*public/config.json: ' err)" = 1 ] || fail "$verb: not exactly one note: $(cat err)"
   grep -qF 'ignored: max_window_layers, qkv_bias, use_qk_norm, auto_map' err || fail "$verb: $(cat err)"
   words=${verb//DIR/strange}
   words=${words//OUT/out2}
@@ -58,7 +59,7 @@ done
 "$orthant" score public lines.jsonl 2>/dev/null | cmp - expected || fail 'other scores'
 expect 2 'only keys of the model can be set here' "$orthant" score public lines.jsonl --set seed=1
 
-# Keys that change the mathematics are not to be ignored, whoever asks.
+# Keys that change the mathematics cannot be ignored, even on request.
 expect 2 'model.num_experts changes the mathematics' "$orthant" score hub lines.jsonl \
   --set model.num_experts=ignore
 for value in ignore expert_choice; do
@@ -66,11 +67,11 @@ for value in ignore expert_choice; do
     --set model=gpt2 --set model.moe_routing=$value
 done
 
-# The configuration comes before the weights.
+# The configuration is checked before the weights.
 rm strange/model.safetensors
 expect 2 'unknown key "logits_scaling"' "$orthant" convert strange out
 
-# Weights of fp8 are what they are dequantised to, wherever they are read.
+# fp8 weights equal their dequantized values wherever they are read.
 "$orthant" convert "$fp8" wide --dtype fp32 >out.txt 2>err
 grep -qF 'dequantised: 14 tensors of fp8' err || fail "convert: $(cat err)"
 "$orthant" score wide lines.jsonl >expected

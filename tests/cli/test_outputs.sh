@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: any machine. Where results go, verb by verb: files that a user names (links stay, what is no
-# regular file is written to and never replaced), standard output, pipes that close.
+# run: any machine. Destination of results, verb by verb: user-named files (links stay, a special
+# file is written to and never replaced), standard output, closed pipes.
 set -euo pipefail
 . tests/support/expect.sh
 orthant=$(realpath "${1:?usage: test_outputs.sh ORTHANT}")
@@ -24,8 +24,8 @@ YAML
 "$orthant" train run.yaml 2>talk.txt
 plan=("$orthant" plan --model gpt2 --cluster h100 --gpus 4 --tp 1 --pp 1 --cp 1 --top 1)
 
-# ---- what a run says: a line a step, a summary, memory in one unit ----
-says() { grep -q -- "$1" talk.txt || { cat talk.txt; fail "training does not say $1"; }; }
+# ---- output of a run: a line per step, a summary, memory in one unit ----
+says() { grep -q -- "$1" talk.txt || { cat talk.txt; fail "training does not print $1"; }; }
 says ', arena planned [0-9.]* kB$'
 says '^step 3/3 100.0%  loss [0-9.]*  gnorm [0-9.]*  .* tok/s  peak [0-9.]* MB resident  eta 0s  lr [0-9.e-]*  [0-9.]* m*s/step$'
 says '^3 steps, 384 tokens in [0-9.]* m*s, [0-9.k]* tok/s; loss [0-9.]* at first, [0-9.]* at last$'
@@ -36,15 +36,15 @@ says 'never measured; after `orthant bench`, runs show MFU and predicted times$'
 says '  MFU [0-9.]*% (plan [0-9.]*%)  peak '
 grep 'never measured' talk.txt && fail "a run on a known cluster asks for measurements"
 
-# ---- one of a thing is one ----
+# ---- singular and plural ----
 "$orthant" tokenize --tokenizer bytes --out single run.yaml >talk.txt
 says ' tokens in 1 document from 1 file$'
 "$orthant" train run.yaml --dry-run --set batch.micro_batch_size=4 --set steps=1 --set output=dry 2>talk.txt
 says '^1 step, 128 tokens; first step: 4 sequences of 32 in 1 micro-batch, '
 
-# ---- files that a user names ----
-# writes COMMAND...: the command, with FILE in place of an output, through a link, into a FIFO, and
-# into devices. These are links, too: a fault here costs no device of the machine.
+# ---- user-named files ----
+# writes COMMAND...: the command, with FILE in place of an output: through a link, into a FIFO, and
+# into devices. Devices are also links: a fault here damages no device of the machine.
 writes() {
   local here
   rm -rf target link fifo full none
@@ -75,7 +75,7 @@ ln -s shard.idx linked.idx
 "$orthant" tokenize --tokenizer bytes --out linked run.yaml >/dev/null
 [ -L linked.bin ] && [ -L linked.idx ] && [ -s shard.bin ] && [ -s shard.idx ] || fail "tokenize replaced a link"
 "$orthant" tokenize --tokenizer bytes --out linked run.yaml >/dev/null
-[ -L linked.idx ] || fail "tokenize replaced a link to an index that was there"
+[ -L linked.idx ] || fail "tokenize replaced a link to an existing index"
 mkfifo fifo.idx
 expect 3 "the index is read back" "$orthant" tokenize --tokenizer bytes --out fifo run.yaml
 ln -s learned.json tokenizer.json
@@ -88,15 +88,15 @@ ln -s exported dangling
 [ -L dangling ] && [ -s exported/model.safetensors ] || fail "convert replaced a link"
 expect 2 "already exists (fifo)" "$orthant" convert run fifo
 
-# ---- what is sent to standard output by name stands there alone ----
-"${plan[@]}" --html /dev/stdout | tail -1 | grep -q '^</html>' || fail "a report behind a page"
+# ---- output sent to standard output by name is the only content there ----
+"${plan[@]}" --html /dev/stdout | tail -1 | grep -q '^</html>' || fail "a report after a page"
 "${plan[@]}" --html /dev/stdout >page.html
 [ "$(head -c 15 page.html)" = '<!DOCTYPE html>' ] && tail -1 page.html | grep -q '</html>' || fail "no page in a file"
 expect 2 "both print on stdout" "${plan[@]}" --html /dev/stdout --json
 
 # ---- every verb gives one JSON document ----
-python=$(command -v python3) || fail "there is no python3 to read JSON with"
-json() {  # json EXPRESSION COMMAND...: standard output is one document d, of which EXPRESSION holds
+python=$(command -v python3) || fail "no python3 to parse JSON"
+json() {  # json EXPRESSION COMMAND...: stdout is one document d for which EXPRESSION holds
   local expression=$1
   shift
   "$@" --json >out.json 2>err.txt || { cat err.txt; fail "$* --json"; }
@@ -138,17 +138,17 @@ json 'len(d["scores"]) == 2 and len(d["scores"][1]["logprobs"]) == 2' "$orthant"
 json 'd["verdict"] == "clean"' "$orthant" audit causality run.yaml
 for verb in $("$orthant" | sed -n '/^verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
   case $verb in help | completion) continue ;; esac
-  "$orthant" help "$verb" | grep -q -- '--json' || fail "$verb gives no JSON"
+  "$orthant" help "$verb" | grep -q -- '--json' || fail "$verb: no JSON"
 done
 
-# ---- a reader that leaves ends a verb without a word; files and training are completed ----
+# ---- a closed pipe ends a verb silently; files and training are completed ----
 mkfifo gone
-exec 4<>gone 5>gone 4>&-  # 5: a pipe that nothing reads
+exec 4<>gone 5>gone 4>&-  # 5: a pipe without a reader
 leaves() {  # leaves COMMAND...
   local got=0
   "$@" >&5 2>err.txt || got=$?
-  [ "$got" = 141 ] || { cat err.txt; fail "$* ended with $got when its reader had left"; }
-  grep '^error\|^help' err.txt && fail "$* spoke when its reader had left"
+  [ "$got" = 141 ] || { cat err.txt; fail "$* ended with $got after its reader closed the pipe"; }
+  grep '^error\|^help' err.txt && fail "$* printed an error after its reader closed the pipe"
   return 0
 }
 leaves "$orthant"
@@ -158,7 +158,7 @@ leaves "$orthant" plan --model llama3-8b --cluster h100 --gpus 1 --tp 1
 leaves "$orthant" sample run --prompt a --max-tokens 20000
 printf '{"text": "abc"}\n' >lines.jsonl
 leaves "$orthant" score run lines.jsonl
-"$orthant" train run.yaml --set output=unheard >&5 2>&5 || fail "training ended with $? when its reader had left"
-[ "$(wc -l <unheard/metrics.jsonl)" = 3 ] || fail "training stopped when its reader had left"
+"$orthant" train run.yaml --set output=unheard >&5 2>&5 || fail "training ended with $? after its reader closed the pipe"
+[ "$(wc -l <unheard/metrics.jsonl)" = 3 ] || fail "training stopped after its reader closed the pipe"
 expect 3 "cannot write the result" sh -c "$orthant presets >/dev/full"
 expect 3 "cannot write the result" sh -c "$orthant presets >&-"

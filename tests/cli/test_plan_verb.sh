@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: any machine. Plans from the command line: words, keys, exit codes, and that what is emitted
-# is taken by those who get it.
+# run: any machine. Plans from the command line: arguments, keys, exit codes; emitted files are
+# accepted by their readers.
 set -euo pipefail
 . tests/support/expect.sh
 orthant=$(realpath "${1:?usage: test_plan_verb.sh ORTHANT}")
@@ -18,7 +18,7 @@ holds() {  # holds FILE PATTERN...
 }
 plan=("$orthant" plan --cluster h100)
 
-# ---- what is wrong is said ----
+# ---- errors ----
 expect 2 "--model M is needed" "${plan[@]}"
 expect 2 "did you mean the preset gpt2?" "${plan[@]}" --model gtp2
 expect 2 "no preset and no file is called \"h101\"" "$orthant" plan --model gpt2 --cluster h101
@@ -37,12 +37,12 @@ expect 3 "nowhere.toml" "${plan[@]}" --from nowhere.toml
 expect 3 "never measured" "$orthant" plan --model gpt2
 expect 2 "did you mean --recompute?" "${plan[@]}" --model gpt2 --recomputes full
 
-# ---- every precision is in the help, and taken ----
+# ---- every precision is in the help and accepted ----
 "$orthant" help plan >help.txt
 for precision in $(sed -n 's/^    {\.name = "\([^"]*\)".*/\1/p' "$source_dir/src/plan/recipe.c"); do
   holds help.txt "[ |]$precision\(|\|$\)"
   "${plan[@]}" --model gpt2 --gpus 8 --tp 1 --pp 1 --cp 1 --top 1 --precision "$precision" >/dev/null ||
-    fail "--precision $precision is not taken"
+    fail "--precision $precision is rejected"
 done
 
 # ---- the document ----
@@ -59,19 +59,19 @@ holds a.json '"parameters": 8030261248' '"active_parameters": 8030261248' '"flop
   '"model_tflops_per_device": ' '"tokens_per_second_per_device": ' '"bubble_fraction": ' '"exposed_seconds": {' \
   '"why": \[' '"run": {' '"model": "llama3-8b"' '"rejected": \[' '"mfu_convention": "model FLOPs, causal half'
 
-# ---- the text ----
+# ---- the text report ----
 "${plan[@]}" --model llama3-8b --gpus 8 --pp 1 >a.txt
 holds a.txt '^bill$' '^limits, at [0-9]* TFLOP/s per device (kernel rate of the best plan; [0-9]* TFLOP/s over the whole step)$' '^plans, fastest first' '^why plan 1$' '^what the others lose' \
   'causal half' '^assumed: '
 [ "$(awk 'length($0) > 104' a.txt | wc -l)" = 0 ] || fail "a line of more than 104 columns"
-grep -q $'\033' a.txt && fail "colour where there is no terminal"
+grep -q $'\033' a.txt && fail "colour without a terminal"
 
 grep -Eq 'hides its|fast enough' a.txt && fail "a promise that communication hides"
 
-# ---- what prices rest on ----
+# ---- what predictions are based on ----
 holds a.json '"basis": "fitted"' '"engine orthant on h100"'
 holds a.txt '^plan 1: beyond published runs: engine orthant on h100$'
-grep -q '^basis: ' a.txt && fail "a preset that is fitted needs no line"
+grep -q '^basis: ' a.txt && fail "a fitted preset prints the line"
 "$orthant" plan --cluster tpu-v5p --model gpt2 --gpus 8 --pp 1 --top 1 >guess.txt
 holds guess.txt '^basis: guessed: ' '^plan 1: beyond published runs: device tpu-v5p$'
 "$orthant" plan --cluster h200 --model gpt2 --gpus 8 --pp 1 --top 1 --json >guess.json
@@ -79,36 +79,36 @@ holds guess.json '"basis": "extrapolated"' '"device h200"'
 "${plan[@]}" --model gpt2 --gpus 20000 --global-batch-size 20000 --tp 1 --pp 1 --cp 1 --top 1 >many.txt
 holds many.txt 'describes 16384 devices; 20000 are priced' '20000 devices (at most 10752)'
 
-# ---- what cannot fit is said with a need above the capacity ----
+# ---- a job that cannot fit is reported with a need above the capacity ----
 "${plan[@]}" --model llama3-8b --gpus 64 --set model.attention_residuals=block --json >needs.json
 sed -n 's/.*needs at least \([0-9.]*\) GB of \([0-9.]*\) GB .*/\1 \2/p' needs.json >needs.txt
-[ -s needs.txt ] || fail "nothing that cannot fit"
-awk '$1 <= $2 { exit 1 }' needs.txt || fail "fits, but is said not to: $(cat needs.txt)"
+[ -s needs.txt ] || fail "no job that cannot fit"
+awk '$1 <= $2 { exit 1 }' needs.txt || fail "fits, but is reported not to: $(cat needs.txt)"
 
-# ---- one plan for some degrees and a stage of ZeRO; variants when asked ----
+# ---- one plan per set of degrees and ZeRO stage; variants on request ----
 degrees() { awk '/^  [0-9].*%$/ { print $2, $3, $5, $6, $7, $8 }' "$1"; }
 [ "$(degrees a.txt | wc -l)" = 5 ] || fail "there are not five plans"
 [ -z "$(degrees a.txt | sort | uniq -d)" ] || fail "two plans have the same degrees"
 "${plan[@]}" --model llama3-8b --gpus 8 --pp 1 --variants >variants.txt
 [ -n "$(degrees variants.txt | sort | uniq -d)" ] || fail "--variants shows none"
 
-# ---- one notation and one name for one thing, in text, page and comments ----
+# ---- the same notation and names in text, page and comments ----
 "$orthant" plan --model llama3-70b --cluster h100 --gpus 512 --tp 1 --pp 1 --cp 1 --zero 3 --top 1 --html hsdp.html \
   --emit run=hsdp.yaml >hsdp.txt
 dp=$(sed -n 's/^      dp \(512 ([0-9]* replicas x [0-9]* shards)\)$/\1/p' hsdp.txt)
-[ -n "$dp" ] || { cat hsdp.txt; fail "the text does not say how dp is made up"; }
+[ -n "$dp" ] || { cat hsdp.txt; fail "the text does not show the factors of dp"; }
 holds hsdp.txt '^  1  .* 512    3     [0-9]* x [0-9]*  '
 holds hsdp.html "<b>$dp</b>" "zero 3 over dp $dp: weights" '<b>[0-9]* x [0-9]*</b>' 'exposed world' '>launches<'
 holds hsdp.yaml "^# .* dp $dp zero 3, micro-batches [0-9]* x [0-9]*, "
-grep -q 'exposed all\|>all<\|>host<' hsdp.html && fail "the page has names of its own"
+grep -q 'exposed all\|>all<\|>host<' hsdp.html && fail "the page uses other names"
 
-# ---- what is given is fixed; more of it is no error ----
+# ---- given values are fixed; giving more of them is no error ----
 "${plan[@]}" --model llama3-8b --gpus 8 --tp 2 --pp 2 --dp 2 --zero 1 --recompute full --pipeline 1f1b \
   --micro-batch-size 2 --json >fixed.json
 holds fixed.json '"tp": 2' '"pp": 2' '"dp": 2' '"zero": 1' '"recompute": "full"' '"pipeline": "1f1b"' \
   '"micro_batch_size": 2'
 
-# ---- a critical batch as measured ----
+# ---- a measured critical batch ----
 "${plan[@]}" --model llama3-8b --gpus 64 --critical-batch-tokens 10M --sequence-length 10000 \
   --global-batch-size 64 --tp 8 --pp 1 --cp 1 --json >critical.json
 holds critical.json '"batch_floor_devices": 1000' '"critical_batch_tokens": 10000000'
@@ -119,7 +119,7 @@ holds err.txt '^help: fits with [248] devices'
 expect 1 "no plan fits" "${plan[@]}" --model llama3-8b --gpus 1 --json
 holds out.txt '"plans": \[\]' '"nearest": {' '"remedies": \['
 
-# ---- what is emitted ----
+# ---- emitted files ----
 cat >tiny.json <<'JSON'
 {"model_type": "llama", "vocab_size": 257, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
  "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "tie_word_embeddings": true}
@@ -147,22 +147,22 @@ threads: 1
 YAML
 "$orthant" config elsewhere/run.yaml >config.txt
 holds config.txt ' pp: 2 .*run.yaml' ' tp: 2 .*run.yaml'
-"$orthant" train elsewhere/run.yaml --ranks 4 --dry-run 2>dry.txt || { cat dry.txt; fail "a plan that training refuses"; }
+"$orthant" train elsewhere/run.yaml --ranks 4 --dry-run 2>dry.txt || { cat dry.txt; fail "training rejects a plan"; }
 "$orthant" train elsewhere/run.yaml --ranks 4 2>trained.txt || { cat trained.txt; fail "a plan that does not train"; }
 holds trained.txt '^step 2/2'
-# On stdout it is the file itself.
+# On stdout, the content is the file itself.
 "${own[@]}" --emit run >run.yaml
 holds run.yaml '^model: .*tiny.json' '^parallel:' '^precision:'
-# A model that --set changed is written out.
+# A model changed by --set is written out.
 "${own[@]}" --set model.num_hidden_layers=2 --emit run >run.yaml
 holds run.yaml '  num_hidden_layers: 2'
 
-# So is what else --set changed, once.
+# Other settings of --set are also written, once.
 "${own[@]}" --set optimizer.clip=0 --set threads=1 --set parallel.watchdog_seconds=9 --emit run >run.yaml
 holds run.yaml '^  clip: 0.0$' '^threads: 1$' '^  watchdog_seconds: 9'
 [ "$(grep -c '^parallel:' run.yaml)" = 1 ] || fail "a section is written twice"
 
-# Experts over ranks: what is planned is what is simulated, and what training takes, to the byte.
+# Expert parallelism: the plan equals its simulation, and the memory of training, to the byte.
 cat >experts.json <<'JSON'
 {"model_type": "mixtral", "vocab_size": 257, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
  "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "num_local_experts": 8,
@@ -181,14 +181,14 @@ steps: 1
 threads: 1
 YAML
   holds experts.yaml "^  ep: ${degrees:5:1}$"
-  "$orthant" train experts.yaml --ranks 4 --dry-run >dry.txt 2>&1 || { cat dry.txt; fail "$degrees: training refuses"; }
+  "$orthant" train experts.yaml --ranks 4 --dry-run >dry.txt 2>&1 || { cat dry.txt; fail "$degrees: training rejects it"; }
   holds dry.txt "($(first experts.plan peak) bytes)"
   "$orthant" simulate experts.yaml --cluster ./machine.yaml --json >experts.step
   awk -v a="$(first experts.plan step_seconds)" -v b="$(first experts.step step_seconds)" \
-    'BEGIN { exit !(a > 0 && a < b * 1.000001 && b < a * 1.000001) }' || fail "$degrees: another step is simulated"
+    'BEGIN { exit !(a > 0 && a < b * 1.000001 && b < a * 1.000001) }' || fail "$degrees: simulated step differs from the plan"
 done
 "$orthant" train experts.yaml --ranks 4 2>trained.txt || { cat trained.txt; fail "experts that do not train"; }
-# The room that experts have is memory, and the run that is emitted has as much.
+# The receive buffer of experts costs memory, and the emitted run uses the same size.
 roomy() {  # roomy EVEN_SHARES
   "$orthant" plan --model experts.json --cluster machine.yaml --global-batch-size 8 --sequence-length 32 --ep 4 --tp 1 \
     --pp 1 --cp 1 --zero 1 --micro-batch-size 2 --recompute none --set parallel.expert_buffer="$1" --emit run=roomy.yaml \
@@ -196,9 +196,9 @@ roomy() {  # roomy EVEN_SHARES
   holds roomy.yaml "^  expert_buffer: $1$"
   first roomy.plan peak
 }
-[ "$(roomy 1.0)" -lt "$(roomy 1.5)" ] && [ "$(roomy 1.5)" -lt "$(roomy 3.0)" ] || fail "room for experts is not counted"
+[ "$(roomy 1.0)" -lt "$(roomy 1.5)" ] && [ "$(roomy 1.5)" -lt "$(roomy 3.0)" ] || fail "the expert buffer is not in the memory plan"
 
-# Uneven loads: rounds behind the first are planned as they are simulated, and the page says so.
+# Unbalanced load: overflow passes are planned as simulated, and the page lists them.
 uneven=("$orthant" plan --model experts.json --cluster machine.yaml --global-batch-size 8 --sequence-length 32 --ep 4 \
   --tp 1 --pp 1 --cp 1 --zero 1 --micro-batch-size 2 --recompute none)
 "${uneven[@]}" --json >even.plan
@@ -207,8 +207,8 @@ echo "data: {train: train, tokenizer: bytes, sequence_length: 32}" >>uneven.yaml
 "$orthant" simulate uneven.yaml --cluster ./machine.yaml --expert-imbalance 2.6 --json >uneven.step
 holds uneven.step '"more_rounds": 2'
 awk -v a="$(first even.plan step_seconds)" -v b="$(first uneven.plan step_seconds)" -v c="$(first uneven.step step_seconds)" \
-  'BEGIN { exit !(b > 1.1 * a && b < c * 1.000001 && c < b * 1.000001) }' || fail "rounds are not priced, or not alike"
-[ "$(first even.plan peak)" = "$(first uneven.plan peak)" ] || fail "uneven loads take more memory"
+  'BEGIN { exit !(b > 1.1 * a && b < c * 1.000001 && c < b * 1.000001) }' || fail "overflow passes are not predicted, or not as simulated"
+[ "$(first even.plan peak)" = "$(first uneven.plan peak)" ] || fail "unbalanced load costs more memory"
 "${uneven[@]}" --expert-imbalance 2.6 | tr '\n' ' ' | tr -s ' ' >uneven.txt
 holds uneven.txt "the busiest rank of ep has 2.6 times the mean of rows" "in 3 passes of 1.25 even shares"
 expect 2 "expert_imbalance=0.5; allowed: 1 (even) or more" "${uneven[@]}" --expert-imbalance 0.5
@@ -228,7 +228,7 @@ holds go.sbatch '^#SBATCH --ntasks=16$' '^#SBATCH --ntasks-per-node=8$' '^#SBATC
 "${big[@]}" --emit mpijob >job.yaml
 holds job.yaml '^kind: MPIJob' 'apiVersion: kubeflow.org/v2beta1' 'slotsPerWorker: 8' 'replicas: 2' 'nvidia.com/gpu: 8'
 
-# The script hands signals on, and takes the exit code of the ranks.
+# The script forwards signals and returns the exit code of the ranks.
 mkdir bin
 cat >bin/mpirun <<'SH'
 #!/bin/sh
@@ -246,7 +246,7 @@ code=0
 wait "$script" || code=$?
 [ "$code" = 75 ] && [ -e saved ] || fail "the ranks did not save: exit $code"
 
-# ---- other software's configurations ----
+# ---- configurations of other frameworks ----
 "${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 256 --tp 1 --pp 1 >from.txt
 holds from.txt 'engine torchtitan' '^  own ' '^your own against plan 1'
 "${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 256 --tp 1 --pp 1 --json >from.json
@@ -254,16 +254,16 @@ holds from.json '"imported": {'
 expect 2 "--gpus: as many devices as the file is meant for" \
   "${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 24
 
-# ---- engines of one's own ----
+# ---- user-defined frameworks ----
 core=("${plan[@]}" --model llama3-8b --gpus 16 --tp 2 --pp 2 --cp 1 --json)
 "$orthant" presets megatron-core >core.yaml
 "${core[@]}" --engine megatron-core >preset.json
 "${core[@]}" --engine ./core.yaml >file.json
-cmp preset.json file.json || fail "an engine is another one as a file"
+cmp preset.json file.json || fail "a framework read from a file differs from its preset"
 sed 's/^name: .*/name: mine/; s/^allocator_slack: .*/allocator_slack: 0.2/' core.yaml >mine.yaml
 "${core[@]}" --engine mine.yaml >mine.json
 holds mine.json '"engine": "mine"'
-[ "$(first mine.json reserved)" -gt "$(first preset.json reserved)" ] || fail "the file's allocator loses no memory"
+[ "$(first mine.json reserved)" -gt "$(first preset.json reserved)" ] || fail "the file's allocator slack has no effect"
 sed 's/^recipe: .*/recipe: fp4/' core.yaml >fp4.yaml
 expect 2 "there is no recipe called \"fp4\"" "${core[@]}" --engine fp4.yaml
 sed 's/^name: .*/name: orthant/' core.yaml >own.yaml

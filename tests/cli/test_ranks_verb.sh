@@ -21,7 +21,7 @@ threads: 1
 output: a
 YAML
 
-# What is wrong is said once and before anything is written.
+# Errors are printed once and before anything is written.
 expect 4 "3 ranks are not a multiple of pp=1 x cp=1 x tp=2" \
   "$orthant" train run.yaml --ranks 3 --set parallel.tp=2
 expect 4 "the launcher started 1 process, and --ranks says 4" \
@@ -29,7 +29,7 @@ expect 4 "the launcher started 1 process, and --ranks says 4" \
 expect 4 "started 2 processes" env OMPI_COMM_WORLD_SIZE=2 "$orthant" train run.yaml
 expect 4 "mesh: 1 ranks are not a multiple" "$orthant" train run.yaml --set parallel.pp=2
 expect 2 "global_batch_size=8" "$orthant" train run.yaml --ranks 3
-[ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was said more than once"
+[ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was reported more than once"
 printf '0F0,0F1\n0F0\n' >bad.csv
 expect 2 "error: parallel.order_csv: line 2, column 1: entry '0F0'" \
   "$orthant" train run.yaml --ranks 2 --set parallel.pp=2 --set parallel.order_csv=bad.csv
@@ -37,7 +37,7 @@ expect 2 "error: parallel.layout has 1 chunk; the stages need 2" \
   "$orthant" train run.yaml --ranks 2 --set parallel.pp=2 --set 'parallel.layout=Et*4L'
 expect 2 "error: parallel.layout has 2 chunks; the stages need 1" \
   "$orthant" train run.yaml --set 'parallel.layout=Et*4|L'
-[ ! -e a ] || fail "a refused run wrote files"
+[ ! -e a ] || fail "a rejected run wrote files"
 
 # A dry run plans for the most loaded rank, and says how to start.
 expect 0 ", the maximum" "$orthant" train run.yaml --ranks 2 --dry-run --set parallel.pp=2
@@ -46,8 +46,8 @@ grep -qF -- "to start it: orthant train run.yaml --set parallel.pp=2 --ranks 2" 
   fail "no launch line"
 [ ! -e a ] || fail "a dry run wrote files"
 
-# Every way to split the work trains the same model. A pipeline changes no bit; other splits change the
-# order of sums, so that losses of fp32 stay within a few units in the last of 7 digits.
+# Every parallel configuration trains the same model. A pipeline changes no bit; others change the
+# order of reductions, so fp32 losses agree to a few units in the last of 7 digits.
 losses() { sed -n 's/.*"step":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1/metrics.jsonl"; }
 validations() { grep -c val_loss "$1/metrics.jsonl"; }
 train() {  # train NAME RANKS SETTING...
@@ -57,16 +57,16 @@ train() {  # train NAME RANKS SETTING...
     { cat "$name.err"; fail "$name did not train"; }
 }
 same_bits() {
-  diff <(losses one) <(losses "$1") || fail "$1 has other losses than one rank"
+  diff <(losses one) <(losses "$1") || fail "$1: losses differ from one rank"
   for file in model optimizer; do
     cmp one/checkpoints/step-00000004/$file.safetensors "$1"/checkpoints/step-00000004/$file.safetensors
   done
 }
 near() {
-  [ "$(losses "$1" | wc -l)" = 4 ] || fail "$1 has not one line a step"
+  [ "$(losses "$1" | wc -l)" = 4 ] || fail "$1 does not have one line per step"
   paste <(losses one) <(losses "$1") | awk -v name="$1" '
     { d = $2 - $4; if (d < 0) d = -d; if (d > 1e-6 * $2) { print name ": " $0; bad = 1 } }
-    END { exit bad }' || fail "$1 has other losses than one rank"
+    END { exit bad }' || fail "$1: losses differ from one rank"
   [ "$(validations "$1")" = "$(validations one)" ] || fail "$1 was not validated"
 }
 train one 1
@@ -89,21 +89,21 @@ ring near 2 parallel.cp=2
 ulysses near 2 parallel.cp=2 parallel.context=ulysses
 all near 8 parallel.tp=2 parallel.cp=2 parallel.pp=2
 SPLITS
-diff <(losses zero0) <(losses whole3) || fail "zero 3 has other losses than zero 0"
+diff <(losses zero0) <(losses whole3) || fail "zero 3: losses differ from zero 0"
 tr -d ' \n' <all/checkpoints/step-00000004/manifest.json | grep -q \
   '"mesh":{"pp":2,"vpp":1,"dp_replicate":1,"dp_shard":1,"cp":2,"ep":1,"tp":2,"ranks":8}' ||
-  fail "the manifest has another mesh"
+  fail "the mesh in the manifest differs"
 for key in update_ratio/model.layers.1.mlp.down_proj.weight max_activation/layers.2 \
   gradient_norm/model.embed_tokens.weight; do
   for name in zero0 tp4 all; do
     paste <(grep -o "\"$key\":[^,}]*" one/metrics.jsonl) <(grep -o "\"$key\":[^,}]*" $name/metrics.jsonl) |
       awk -F'[:\t]' '{ d = $2 - $4; if (d < 0) d = -d; if (d > 1e-4 * $2 || NF != 4) exit 1 }' ||
-      fail "$name has another $key"
+      fail "$name: $key differs"
   done
 done
 
-# What was waited for is told by axis.
-exposed() {  # exposed NAME AXIS: prints yes when every step waited for that axis
+# Exposed communication is reported by axis.
+exposed() {  # exposed NAME AXIS: prints yes if every step waited for that axis
   grep -o '"exposed_seconds":{[^}]*}' "$1/metrics.jsonl" | grep -o "\"$2\":[^,}]*" |
     awk -F: '{ if (!($2 > 0)) zero = 1 } END { print NR == 4 && !zero ? "yes" : "no" }'
 }
@@ -112,7 +112,7 @@ for pair in tp:tp pp:pp ring:cp zero3:dp; do
 done
 [ "$(exposed one tp)$(exposed pp tp)" = nono ] || fail "one rank waited for others"
 
-# A checkpoint of one split is the beginning of another, bit for bit.
+# A checkpoint of one configuration starts another, bit for bit.
 "$orthant" train run.yaml --ranks 4 --set output=on --set parallel.zero=3 --set parallel.tp=2 \
   --set steps=4 --resume all 2>err.txt && grep -q "is finished" err.txt || { cat err.txt; fail "not resumed elsewhere"; }
 mkdir -p moved/checkpoints
@@ -125,7 +125,7 @@ for file in model optimizer; do
   cmp moved/checkpoints/step-00000005/$file.safetensors kept/checkpoints/step-00000005/$file.safetensors
 done
 tr -d ' \n' <moved/checkpoints/step-00000005/manifest.json | grep -q '"next_sample":40' ||
-  fail "other data position"
+  fail "data position differs"
 
 # Weights of another run, read by every rank.
 for dtype in fp32 bf16; do
@@ -137,14 +137,14 @@ done
 train shards_from_bf16 4 init=./one precision.compute=bf16 parallel.tp=2
 paste <(losses from_bf16) <(losses shards_from_bf16) |
   awk '{ d = $2 - $4; if (d < 0) d = -d; if (d > 1e-3 * $2 || NF != 4) exit 1 }' ||
-  fail "bf16 over tp has other losses"
+  fail "bf16 over tp: losses differ"
 
-# Numbers that are none end all ranks, once.
+# NaN ends all ranks and is reported once.
 expect 5 "step 2: the" "$orthant" train run.yaml --ranks 2 --set output=nan --set optimizer.lr=1e30 \
   --set optimizer.clip=0 --set learning_rate.warmup_steps=0
-[ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was said more than once"
+[ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was reported more than once"
 
-# One signal stops all ranks, and says so once.
+# One signal stops all ranks and is reported once.
 "$orthant" train run.yaml --ranks 4 --set parallel.pp=2 --set output=s --set steps=100000 2>err.txt &
 pid=$!
 for _ in $(seq 200); do [ -s s/metrics.jsonl ] && [ "$(wc -l <s/metrics.jsonl)" -gt 2 ] && break; sleep 0.05; done
@@ -155,30 +155,31 @@ got=0; wait $pid || got=$?
 grep -q "^help: run the same command again" err.txt || fail "not said how to go on after a signal"
 ls s/checkpoints | grep -q step- || fail "no checkpoint after a signal"
 
-# What fails on the leader ends all ranks, once.
+# A failure on rank 0 ends all ranks and is reported once.
 mkdir full && chmod a-w full
 if [ "$(id -u)" != 0 ]; then
   expect 3 "rank 0 on" "$orthant" train run.yaml --ranks 2 --set output=full/a
-  [ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was said more than once"
+  [ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was reported more than once"
 fi
 expect 3 "rank 0 on" "$orthant" train run.yaml --ranks 2 --set output=/dev/null/a
-[ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was said more than once"
+[ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was reported more than once"
 
-# A limit on the size of files stops a save as a full disk does: said once, and what was saved stays.
+# A file size limit stops a save like a full disk: reported once; earlier checkpoints stay.
 train limited 2 parallel.pp=2
 expect 3 "rank 0 on" bash -c 'ulimit -f 16; exec "$@"' limit \
   "$orthant" train run.yaml --ranks 2 --set parallel.pp=2 --set output=limited --set steps=6
-[ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was said more than once"
-grep -q "^help: raise the limit on the size of files" err.txt || fail "not said what to do about the limit"
-[ "$(ls -A limited/checkpoints)" = step-00000004 ] || fail "a save that failed left something, or took something"
+[ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was reported more than once"
+grep -q "^help: raise the limit on the size of files" err.txt || fail "no hint about the limit"
+[ "$(ls -A limited/checkpoints)" = step-00000004 ] || fail "a failed save left or removed files"
 "$orthant" train run.yaml --ranks 2 --set parallel.pp=2 --set output=limited --set steps=6 2>/dev/null
-[ -e limited/checkpoints/step-00000006/manifest.json ] || fail "the run did not go on"
+[ -e limited/checkpoints/step-00000006/manifest.json ] || fail "the run did not continue"
 
-# A trace has every rank.
+# A trace contains every rank.
 "$orthant" train run.yaml --ranks 2 --set parallel.tp=2 --set output=t --trace trace.json:2-2 2>/dev/null
 for rank in 0 1; do grep -q "\"name\":\"rank $rank\"" trace.json || fail "no rank $rank in the trace"; done
 
-# On a described cluster, lines hold the plan and MFU; one that is too small is no reason to stop.
+# On a described cluster, lines show the plan and MFU; a cluster that is too small does not stop the
+# run.
 cat >cluster.yaml <<'YAML'
 name: two
 num_devices: 2
@@ -195,12 +196,12 @@ grep -q '"predicted_step_seconds":[0-9]' planned/metrics.jsonl || fail "no predi
 "$orthant" train run.yaml --ranks 2 --set cluster=./cluster.yaml --set output=dry --dry-run 2>err.txt
 grep -q "first step on two: " err.txt || { cat err.txt; fail "no prediction in the dry run"; }
 train larger 4 cluster=./cluster.yaml
-grep -q "no predictions: cluster two" larger.err || fail "not said why there are no predictions"
-grep -q '"predicted_step_seconds":null' larger/metrics.jsonl || fail "a prediction from nowhere"
+grep -q "no predictions: cluster two" larger.err || fail "no reason for missing predictions"
+grep -q '"predicted_step_seconds":null' larger/metrics.jsonl || fail "a prediction without data"
 
 # Schedules of single ranks.
 "$orthant" schedule run.yaml --ranks 2 --rank 1 --set parallel.pp=2 >one.txt
-grep -q "^region weights.head" one.txt || fail "the last stage holds no head"
+grep -q "^region weights.head" one.txt || fail "the last stage does not hold the head"
 "$orthant" schedule run.yaml --ranks 2 --rank 0 --set parallel.pp=2 >zero.txt
 ! grep -q "^region weights.head" zero.txt || fail "the first stage holds the head"
 expect 2 "ranks are 0 to 1" "$orthant" schedule run.yaml --ranks 2 --rank 2

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: any machine. A model with Attention Residuals from its keys to its text: the same bits on stages
-# of a pipeline as on one rank, resumed on another mesh, scored, sampled and audited; planned and trained
-# as planned; never written for software that does not know it.
+# run: any machine. A model with Attention Residuals from its keys to generated text: the same bits
+# on pipeline stages as on one rank; resumed on another mesh, scored, sampled and audited; planned,
+# and trained as planned; never exported to software that does not support it.
 set -euo pipefail
 . tests/support/expect.sh
 orthant=${1:?usage: test_residuals_verb.sh ORTHANT}
@@ -40,21 +40,21 @@ train two 2 parallel.pp=2 parallel.vpp=2 parallel.pipeline=interleaved
 train four 4 parallel.pp=2 parallel.zero=3 parallel.pipeline=zb-h1 parallel.recompute=full
 train half 2 parallel.pp=2 parallel.pipeline=zb-v parallel.recompute=selective
 for name in two half; do
-  diff <(losses one) <(losses $name) || fail "$name has other losses"
-  diff <(validations one) <(validations $name) || fail "$name has other validation losses"
+  diff <(losses one) <(losses $name) || fail "$name: losses differ"
+  diff <(validations one) <(validations $name) || fail "$name: validation losses differ"
   cmp one/checkpoints/step-00000004/model.safetensors $name/checkpoints/step-00000004/model.safetensors
 done
 train plain 1 model.attention_residuals=none model.attention_residual_block_size=null
 diff <(losses one) <(losses plain) >/dev/null && fail "residuals change nothing"
 
-# Any checkpoint goes on on any mesh.
+# Any checkpoint continues on any mesh.
 "$orthant" train run.yaml --ranks 2 --set output=tensor --set parallel.tp=2 \
   --resume four/checkpoints/step-00000002 2>tensor.err || { cat tensor.err; fail "not resumed"; }
 near=$(join <(losses one) <(losses tensor) |
   awk '{ d = $2 / $3 - 1; if (d < 0) d = -d; if (d > 1e-5) bad = 1 } END { print NR == 2 && !bad ? "yes" : "no" }')
-[ "$near" = yes ] || fail "the resumed run has other losses"
+[ "$near" = yes ] || fail "the resumed run: losses differ"
 
-# Decoding is training: scores, text and the audit of both.
+# Decoding equals training: scores, text and the audit of both.
 printf '{"text":"typedef struct"}\n' >q.jsonl
 "$orthant" score one q.jsonl >score.json
 grep -q '"logprobs":\[-' score.json || fail "no scores"
@@ -66,13 +66,13 @@ for audit in causality ranks; do
   "$orthant" audit $audit run.yaml --ranks 2 --set parallel.pp=2 >audit.txt || { cat audit.txt; fail "$audit: a finding"; }
 done
 
-# Nobody else knows these tensors.
+# No other software knows these tensors.
 expect 2 "no HF model has attention_residuals" "$orthant" convert one out
-[ ! -e out ] || fail "a refused conversion wrote files"
+[ ! -e out ] || fail "a rejected conversion wrote files"
 expect 2 "attention_residual_block_size=13" \
   "$orthant" train run.yaml --set output=b --set model.attention_residual_block_size=13
 
-# A plan for such a model is trained as it stands, in the memory that was planned.
+# A plan for such a model trains unchanged, in the planned memory.
 cat >machine.yaml <<'YAML'
 name: four cores
 num_devices: 4
@@ -100,11 +100,11 @@ steps: 2
 threads: 1
 output: planned
 YAML
-  "$orthant" train planned.yaml --ranks 4 --dry-run >dry.txt 2>&1 || { cat dry.txt; fail "training refuses a plan"; }
-  grep -qF "($(first plan.json peak) bytes)" dry.txt || { cat dry.txt; fail "$degrees: other memory than planned"; }
+  "$orthant" train planned.yaml --ranks 4 --dry-run >dry.txt 2>&1 || { cat dry.txt; fail "training rejects a plan"; }
+  grep -qF "($(first plan.json peak) bytes)" dry.txt || { cat dry.txt; fail "$degrees: memory differs from the plan"; }
   "$orthant" simulate planned.yaml --cluster ./machine.yaml --json >step.json
   awk -v a="$(first plan.json step_seconds)" -v b="$(first step.json step_seconds)" \
-    'BEGIN { exit !(a > 0 && a < b * 1.000001 && b < a * 1.000001) }' || fail "$degrees: another step is simulated"
+    'BEGIN { exit !(a > 0 && a < b * 1.000001 && b < a * 1.000001) }' || fail "$degrees: simulated step differs from the plan"
 done
 "$orthant" train planned.yaml --ranks 4 2>planned.err || { cat planned.err; fail "a plan did not train"; }
 expect 2 "does not support attention_residuals" "$orthant" plan --model model.json --cluster machine.yaml \

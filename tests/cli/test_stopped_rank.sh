@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: a machine with MPI. A process of `orthant train` is stopped, as by a machine that hangs, during
-# steps and while a checkpoint is written: the others name it and what it did not come to, and all end
-# within seconds, with exit code 4.
+# run: a machine with MPI. A process of `orthant train` is stopped, as on a hanging machine, during
+# steps and while a checkpoint is written: the others name it and the operation that it missed, and
+# all end within seconds, with exit code 4.
 set -uo pipefail
 orthant=${1:?usage: test_stopped_rank.sh ORTHANT}
 . tests/support/mpi_launch.sh "$orthant"
@@ -39,14 +39,14 @@ stop_in_save() {  # NAME: stops the process $stopped while rank 0 writes a check
   for _ in $(seq 200); do
     while ! compgen -G "$1/checkpoints/.step-*.partial" >partial.txt; do kill -0 "$stopped" || return 1; done
     kill -STOP "$stopped"
-    # It was stopped after that save: once more.
+    # It stopped after that save: retry.
     [ -e "$(head -1 partial.txt)" ] && return
     kill -CONT "$stopped"
   done
   return 1
 }
 
-# Trains NAME until its victim is stopped; the exit code is in `got`, the time that took in `took`.
+# Trains NAME until its victim is stopped; sets `got` to the exit code and `took` to the time.
 run_until_stopped() {  # NAME VICTIM SETTINGS
   local name=$1 victim=$2 settings=$3 run start
   rm -rf "$name"
@@ -68,7 +68,7 @@ run_until_stopped() {  # NAME VICTIM SETTINGS
   kill -KILL "$stopped" 2>/dev/null
 }
 
-# A mesh, the rank that is stopped, and what the others then wait in.
+# A mesh, the stopped rank, and the operation in which the others then wait.
 while read -r name victim settings; do
   unless_hung run_until_stopped "$name" "$victim" "$settings"
   [ "$got" = 4 ] || fail "$name: exit code $got, expected 4"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: where the program was built with MPI. Training on the processes of a launcher: the bits of
-# ranks as threads, one voice, and a stop that all hear.
+# run: where the program was built with MPI. Training on the processes of a launcher: the same bits
+# as ranks that are threads, one copy of each message, and a stop signal that reaches all ranks.
 set -euo pipefail
 orthant=${1:?usage: test_train_mpi.sh ORTHANT}
 . tests/support/mpi_launch.sh "$orthant"
@@ -12,13 +12,13 @@ cd "$work"
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
 run() { got=0; "$@" >out.txt 2>err.txt || got=$?; }
-expect() {  # expect CODE WORDS COMMAND...: the exit code, and the words of the only error
+expect() {  # expect CODE WORDS COMMAND...: exit code, and words of the only error
   local code=$1 words=$2 got=0
   shift 2
   unless_hung run "$@"
   [ "$got" = "$code" ] || { cat err.txt; fail "$* gave $got, expected $code"; }
-  grep '^error: ' err.txt | grep -qF -- "$words" || { cat err.txt; fail "$* did not say \"$words\""; }
-  [ "$(grep -c '^error: ' err.txt)" = 1 ] || { cat err.txt; fail "$* said it more than once"; }
+  grep '^error: ' err.txt | grep -qF -- "$words" || { cat err.txt; fail "$* did not print \"$words\""; }
+  [ "$(grep -c '^error: ' err.txt)" = 1 ] || { cat err.txt; fail "$* printed it more than once"; }
 }
 
 "$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null
@@ -34,7 +34,7 @@ output: processes
 YAML
 
 "${launch[@]}" -n 4 "$orthant" train run.yaml 2>err.txt || { cat err.txt; fail "did not train"; }
-[ "$(grep -c '^done' err.txt)" = 1 ] || fail "the end was said more than once"
+[ "$(grep -c '^done' err.txt)" = 1 ] || fail "the end was reported more than once"
 "$orthant" train run.yaml --ranks 4 --set output=threads 2>/dev/null
 for file in model optimizer; do
   cmp processes/checkpoints/step-00000003/$file.safetensors \
@@ -49,8 +49,8 @@ expect 3 "missing.yaml" "${launch[@]}" -n 2 "$orthant" train missing.yaml
 [ "$(grep -c 'mpirun -n 4 orthant train run.yaml' err.txt)" = 1 ] || fail "no launch line"
 [ ! -e dry ] || fail "a dry run wrote files"
 
-# One process is killed. The launcher says which and ends the others; the same command goes on from the
-# newest checkpoint, to the bits of a run that nobody disturbed.
+# One process is killed. The launcher names it and ends the others; the same command continues from
+# the newest checkpoint and reaches the bits of an undisturbed run.
 steady=(--set learning_rate.decay=constant --set learning_rate.warmup_steps=0)
 rank_process() {  # RANK: the process of this rank of our run
   local directory
@@ -73,18 +73,18 @@ kill -KILL "$(rank_process 2)"
 got=0; wait $launched || got=$?
 [ "$got" != 0 ] && [ "$got" != 124 ] || { cat err.txt; fail "a killed process gave $got"; }
 ! grep -q '^error: ' err.txt || { cat err.txt; fail "a rank blamed itself for the one that was killed"; }
-grep -qiE "signal 9|exit code: 9|KILLED" out.txt err.txt || { cat err.txt; fail "nobody says that a process was killed"; }
+grep -qiE "signal 9|exit code: 9|KILLED" out.txt err.txt || { cat err.txt; fail "no message that a process was killed"; }
 steps=$(($(ls killed/checkpoints | sed 's/^step-0*//' | sort -n | tail -n 1) + 3))
 "${launch[@]}" -n 4 "$orthant" train run.yaml "${steady[@]}" --set output=killed --set steps=$steps 2>err.txt ||
-  { cat err.txt; fail "does not go on after a process was killed"; }
+  { cat err.txt; fail "does not continue after a process was killed"; }
 "$orthant" train run.yaml "${steady[@]}" --ranks 4 --set output=whole --set steps=$steps 2>/dev/null
 last=step-$(printf %08d $steps)
 for file in model optimizer; do
-  cmp {killed,whole}/checkpoints/$last/$file.safetensors || fail "other bits after a process was killed"
+  cmp {killed,whole}/checkpoints/$last/$file.safetensors || fail "bits differ after a process was killed"
 done
 
-# One process is told to stop.
-stop_by_signal() {  # its exit code in `got`
+# One process receives a stop signal.
+stop_by_signal() {  # sets `got` to its exit code
   rm -rf stopped
   "${launch[@]}" -n 4 "$orthant" train run.yaml --set output=stopped --set steps=1000000 2>err.txt &
   local launched=$!
@@ -98,6 +98,6 @@ stop_by_signal() {  # its exit code in `got`
 }
 unless_hung stop_by_signal
 [ "$got" = 75 ] || { cat err.txt; fail "a signal gave $got, expected 75"; }
-[ "$(grep -c 'stopped by a signal' err.txt)" = 1 ] || fail "a stop was said more than once"
+[ "$(grep -c 'stopped by a signal' err.txt)" = 1 ] || fail "a stop was reported more than once"
 ls stopped/checkpoints | grep -q step- || fail "no checkpoint after a signal"
 echo "all passed"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: any machine. The whole way as a user goes it: tokenize, train, stop, resume, score, sample. Two
+# run: any machine. The whole workflow of a user: tokenize, train, stop, resume, score, sample. Two
 # runs, recompute, and resuming at any step must give the same bits.
 set -euo pipefail
 . tests/support/expect.sh
@@ -31,17 +31,17 @@ output: a
 YAML
 
 "$orthant" train run.yaml 2>talk.txt
-[ "$(losses a/metrics.jsonl | wc -l)" = 6 ] || fail "metrics.jsonl has not one line a step"
+[ "$(losses a/metrics.jsonl | wc -l)" = 6 ] || fail "metrics.jsonl does not have one line per step"
 grep -q '"step":0,"val_loss"' a/metrics.jsonl || fail "no validation before the first step"
 grep -q 'update_ratio/model.layers.0.self_attn.q_proj.weight' a/metrics.jsonl || fail "no health"
 for k in 1 2 3 4 5 6; do [ -f "a/checkpoints/step-0000000$k/manifest.json" ] || fail "no step $k"; done
 
-# The same run again, and with everything recomputed.
+# The same run again, and with full recompute.
 "$orthant" train run.yaml --set output=b 2>/dev/null
 "$orthant" train run.yaml --set output=c --set parallel.recompute=full 2>/dev/null
 "$orthant" train run.yaml --set output=d --set parallel.recompute=[selective,full] 2>/dev/null
 for other in b c d; do
-  diff <(losses a/metrics.jsonl) <(losses $other/metrics.jsonl) || fail "run $other has other losses"
+  diff <(losses a/metrics.jsonl) <(losses $other/metrics.jsonl) || fail "run $other: losses differ"
   for file in model optimizer; do
     cmp a/checkpoints/step-00000006/$file.safetensors $other/checkpoints/step-00000006/$file.safetensors
   done
@@ -63,11 +63,11 @@ for k in 1 2 3 4 5; do
   cp -r a/checkpoints/step-0000000$k r$k/checkpoints/
   head -n $((k + 1)) a/metrics.jsonl >r$k/metrics.jsonl
   "$orthant" train run.yaml --set output=r$k 2>/dev/null
-  diff <(losses a/metrics.jsonl) <(losses r$k/metrics.jsonl) || fail "resumed at $k: other losses"
+  diff <(losses a/metrics.jsonl) <(losses r$k/metrics.jsonl) || fail "resumed at $k: losses differ"
   cmp a/checkpoints/step-00000006/optimizer.safetensors r$k/checkpoints/step-00000006/optimizer.safetensors
 done
 
-# A signal: a complete checkpoint, exit 75, and the same command goes on.
+# A signal: a complete checkpoint, exit 75, and the same command continues.
 "$orthant" train run.yaml --set output=s --set steps=2000 --set checkpoint.every=0 2>/dev/null &
 pid=$!
 for _ in $(seq 200); do [ -s s/metrics.jsonl ] && [ "$(wc -l <s/metrics.jsonl)" -gt 2 ] && break; sleep 0.05; done
@@ -76,8 +76,8 @@ got=0; wait $pid || got=$?
 [ "$got" = 75 ] || fail "a signal gave $got, expected 75"
 ls s/checkpoints | grep -q step- || fail "no checkpoint after a signal"
 
-# A bit of the newest checkpoint flips: all who read the run fall back and say so, those who are given this one
-# checkpoint refuse. Where none is whole nobody begins again.
+# A bit of the newest checkpoint flips: verbs that read the run fall back and report it, verbs given
+# this one checkpoint fail. Without a complete checkpoint no verb starts from scratch.
 "$orthant" train run.yaml --set output=h --set steps=3 2>/dev/null
 cp -r h h_text
 sed -i s/llama/lxama/ h_text/checkpoints/step-00000003/config.json
@@ -101,12 +101,12 @@ for k in 1 2 3 4; do truncate -s 100 h/checkpoints/step-0000000$k/model.safetens
 expect 3 "none of the checkpoints of" "$orthant" train run.yaml --set output=h --set steps=5
 expect 3 "none of the checkpoints of" "$orthant" sample h
 
-# A file that must be a regular one is not waited for.
+# A special file where a regular one is required does not block.
 mkfifo fifo.yaml
 expect 3 "not a regular file (fifo.yaml)" timeout 20 "$orthant" train fifo.yaml
-"$orthant" score a <(cat q.jsonl) | grep -q '"logprobs"' || fail "a pipe is not taken for a text"
+"$orthant" score a <(cat q.jsonl) | grep -q '"logprobs"' || fail "a pipe is not accepted as text"
 
-# What must be refused, and how.
+# Rejected requests and their messages.
 expect 0 "is finished: 6 steps" "$orthant" train run.yaml
 sed 's/3e-3/4e-3/' run.yaml >other.yaml
 expect 2 "optimizer.lr: 0.003 -> 0.004" "$orthant" train other.yaml
@@ -118,7 +118,7 @@ expect 2 "vocab_size=200" "$orthant" train run.yaml --set output=x --set model.v
 expect 3 "missing.bin does not exist" "$orthant" train run.yaml --set output=x --set data.train=missing
 head -c 100 train.bin >cut.bin; cp train.idx cut.idx
 expect 3 "cut.bin" "$orthant" train run.yaml --set output=x --set data.train=cut
-# What a dry run refuses, and what it says of settings that are rarely meant, so does a run.
+# A run reports the same errors and warnings about unusual settings as a dry run.
 "$orthant" tokenize --train-vocab 257 --tokenizer other.json --out other text >/dev/null
 for dry in "" --dry-run; do
   expect 2 "sequence_length=65 is more than max_position_embeddings=64" "$orthant" train run.yaml --set output=x $dry \
@@ -143,15 +143,15 @@ expect 4 "started 4 processes" env OMPI_COMM_WORLD_SIZE=4 "$orthant" train run.y
 expect 0 "memory of one rank" "$orthant" train run.yaml --set output=y --dry-run
 [ ! -e y ] || fail "a dry run wrote files"
 
-# Using what was trained.
+# Uses the trained model.
 "$orthant" score a q.jsonl >score.json
 grep -q '"logprobs":\[-' score.json || fail "no scores"
-# What cannot be scored says so in its place, and the others are what they are alone.
+# A text that cannot be scored is reported in its place; the scores of the others do not change.
 printf '{"text":""}\n{"text":"typedef struct"}\n\n{"text": 3\n{"text":"typedef struct"}\n' >bad.jsonl
 expect 2 "3 of 5 lines could not be scored; the first: bad.jsonl:1: no tokens" "$orthant" score a bad.jsonl
 "$orthant" score a bad.jsonl >bad.json 2>/dev/null || true
 [ "$(grep -n error bad.json | cut -d: -f1 | tr '\n' ' ')" = "1 3 4 " ] || fail "errors are not in their places"
-[ "$(sed -n 2p bad.json)" = "$(cat score.json)" ] || fail "another score beside a bad line"
+[ "$(sed -n 2p bad.json)" = "$(cat score.json)" ] || fail "a bad line changes another score"
 "$orthant" sample a --prompt "typedef" --max-tokens 20 --seed 3 >one.txt
 "$orthant" sample a --prompt "typedef" --max-tokens 20 --seed 3 >two.txt
 cmp one.txt two.txt

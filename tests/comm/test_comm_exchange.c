@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. What calls move, without a back end: the lists of all members of a group fit
-// together, and carried out by plain copies they give what comm.h promises.
+// run: alone. Transfer lists of collectives without a back end: the lists of all members of a group
+// match, and plain copies along them give the results that comm.h defines.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,24 +15,23 @@ enum { MOST = 5, COUNTS = 4, LONGEST = 11, ELEMENTS = MOST * LONGEST };
 
 static const int counts[COUNTS] = {0, 1, 4, LONGEST};
 
-// The members of a group at one call, each with its memory.
+// The members of a group at one call, each with its buffers.
 typedef struct {
   int size;
   ot_comm_call call[MOST];
   ot_comm_exchange x[MOST];
   float send[MOST][ELEMENTS], receive[MOST][ELEMENTS], workspace[MOST][ELEMENTS];
-  int32_t sends[MOST][MOST][2][2], receives[MOST][MOST][2][2];  // runs of an exchange
+  int32_t sends[MOST][MOST][2][2], receives[MOST][MOST][2][2];  // runs of an all-to-all-v
 } group;
 
-// No two are equal, and the order of a sum of them shows in its bits.
+// No two are equal; the bits of a reduction reveal the order of its terms.
 static float value(int member, int element) {
   return (float)(1 + member * ELEMENTS + element) * (member % 2 ? 1e-4F : 1e3F);
 }
 
 static int rows_between(int from, int to) { return (from * 3 + to) % 4; }
 
-// Both sides have two runs for each pair, which they split in other ways; the second lies before
-// the first.
+// Each side has two runs per pair, split differently; the second is stored before the first.
 static void set_runs(group *g, int member) {
   int row = 0;
   for (int other = 0; other < g->size; other++) {
@@ -62,9 +61,9 @@ static void make(group *g, ot_comm_kind kind, int size, int count) {
   }
 }
 
-// ---- carrying a call out ----
+// ---- executing a call ----
 
-// The transfer of `peer` that is the other end of `t`, a transfer of `member`.
+// The transfer of `peer` that matches `t`, a transfer of `member`.
 static ot_comm_transfer other_end(const group *g, int member, int step, const ot_comm_transfer *t) {
   const ot_comm_exchange *const peer = &g->x[t->peer];
   ot_comm_transfer found = {0};
@@ -121,7 +120,7 @@ static void run(group *g) {
   if (ot_comm_steps(&g->x[0]) > 1) run_step(g, 1);
 }
 
-// ---- what comm.h promises ----
+// ---- results that comm.h defines ----
 
 static float sum_of_all(int size, int element) {
   float sum = value(0, element);
@@ -129,7 +128,7 @@ static float sum_of_all(int size, int element) {
   return sum;
 }
 
-// Element `e` of what member `m` receives; false where nothing comes.
+// Element `e` that member `m` receives; false if it receives none.
 static bool promised(const group *g, int m, int e, float *out) {
   const int count = (int)g->call[0].count, size = g->size;
   const int block = count > 0 ? e / count : 0, place = count > 0 ? e % count : 0;
@@ -197,7 +196,7 @@ static void an_all_reduce_in_one_step_gives_the_same_bits(void **state) {
   }
 }
 
-// Rows from member `from` to member `to`, of which the first is row `first` there.
+// Rows from member `from` to member `to`; the first is stored as row `first` there.
 static void check_rows(const group *g, int from, int to, int first) {
   const int rows = rows_between(from, to), later = rows - rows / 2;
   for (int r = 0; r < rows; r++) {

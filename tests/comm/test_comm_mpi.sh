@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # run: test_comm_mpi.sh build/orthant. Ranks as processes: the conformance suite on 2 to 4 of them,
-# over TCP alone, and the ways to fail: all processes end within seconds, with one message.
+# over TCP only, and the failure modes: all processes end within seconds, with one message.
 set -uo pipefail
 program=${RANKS_PROGRAM:-$(dirname "$1")/tests/test_comm_ranks}
 [ -x "$program" ] || { echo "skipped: no $program"; exit 77; }
@@ -16,13 +16,13 @@ complain() {  # WHAT
   failures=$((failures + 1))
 }
 
-# The launcher of Open MPI 4.1 now and then breaks down itself when a process aborts, or hangs.
+# The launcher of Open MPI 4.1 occasionally crashes or hangs when a process aborts.
 launcher_broke() {
   [ $got = "$launcher_hung" ] || grep -qE 'ORTE_ERROR_LOG|Data unpack|PMIx_server_finalize' "$output"
 }
 
-# Runs a command and expects exit code CODE and, of the lines "error: ...", exactly one that matches
-# PATTERN (none when it is empty).
+# Runs a command and expects exit code CODE and exactly one line "error: ..." that matches PATTERN
+# (none if it is empty).
 expect() {  # CODE PATTERN COMMAND...
   local code=$1 pattern=$2 errors start got
   shift 2
@@ -70,10 +70,10 @@ expect 4 "$rows 2 sends more than the 0 rows that rank 1 expects" \
   "${launch[@]}" -n 3 "$program" unexpected_rows
 expect 4 "$rows 1 sends 1 rows to rank 1, which expects 2" "${launch[@]}" -n 3 "$program" own_rows
 expect 75 'stopped by a signal' "${launch[@]}" -n 3 "$program" stops
-# The launcher tells that itself.
+# The launcher itself reports that.
 expect any '' "${launch[@]}" -n 3 "$program" killed
 expect any '' "${launch[@]}" -n 3 "$program" killed_in_exchange
-# Sizes that differ: as when one family's launcher starts the other's program.
+# Inconsistent sizes: as if one family's launcher started the other's program.
 expect 4 'started 3 processes, but MPI sees 1' env OMPI_COMM_WORLD_SIZE=3 "$program"
 expect 4 'started 2 processes, but MPI sees 1' env SLURM_STEP_NUM_TASKS=2 "$program"
 expect 4 '' env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 "$program"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: alone (a world of one process), or by test_comm_mpi.sh under an MPI launcher. Ranks as
-// processes: the conformance suite, and with an argument one way to fail.
+// processes: the conformance suite; with an argument, one failure mode.
 //   test_comm_ranks [fails|fails_in_call|fails_in_exchange|late|all_late|late_beside|late_behind|
 //                    late_in_exchange|killed|killed_in_exchange|agrees|aborts|differs|fewer_rows|
 //                    more_rows|no_rows|unexpected_rows|own_rows|stops]
@@ -35,7 +35,7 @@ static ot_status fails(ot_comm *comm, void *context) {
   return barrier(comm, "alone");
 }
 
-// The last rank computes for long; the patience of the others ends at the same time.
+// The last rank computes for long; the timeouts of the others expire at the same time.
 static ot_status late(ot_comm *comm, void *context) {
   (void)context;
   ot_comm_set_patience(comm, 0.5);
@@ -52,7 +52,7 @@ static ot_status receive(ot_comm *comm, int peer, const char *name) {
           .kind = OT_COMM_RECEIVE, .peer = peer, .receive = memory, .count = 4, .name = name});
 }
 
-// Every rank waits for a message that nobody sends.
+// Every rank waits for a message that no rank sends.
 static ot_status all_late(ot_comm *comm, void *context) {
   (void)context;
   ot_comm_set_patience(comm, 0.5);
@@ -60,7 +60,7 @@ static ot_status all_late(ot_comm *comm, void *context) {
   return receive(comm, (ot_comm_rank(comm) + 1) % ot_comm_size(comm), "circle");
 }
 
-// Rank 2 computes for long, rank 1 waits for it, and so comes to no barrier.
+// Rank 2 computes for long; rank 1 waits for it and therefore reaches no barrier.
 static ot_status late_beside(ot_comm *comm, void *context) {
   (void)context;
   ot_comm_set_patience(comm, ot_comm_rank(comm) == 1 ? 30.0 : 0.5);
@@ -79,7 +79,7 @@ static ot_status late_behind(ot_comm *comm, void *context) {
   return receive(comm, ot_comm_rank(comm) + 1, "chain");
 }
 
-// With a call under way whose memory is given back before main returns.
+// With a call in progress whose memory is freed before main returns.
 static ot_status fails_in_call(ot_comm *comm, void *context) {
   (void)context;
   enum { COUNT = 1 << 20 };
@@ -105,7 +105,7 @@ static ot_status fails_in_call(ot_comm *comm, void *context) {
   return status;
 }
 
-// Rows for everyone, of COUNT elements; `last` is what the last rank does in place of waiting.
+// Rows of COUNT elements for every rank; the last rank does `last` instead of waiting.
 typedef ot_status (*last_act)(ot_comm *comm);
 
 static ot_status exchange(ot_comm *comm, float *memory, last_act last) {

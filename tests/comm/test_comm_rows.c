@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Which rows an exchange may have: runs that do not lie in their memory, and memories
-// that overlap, end the job. What moves is tested by the suite of back ends.
+// run: alone. Valid rows of an all-to-all-v: runs outside their buffer and overlapping buffers end
+// the job. The suite of back ends tests the data movement.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ typedef struct {
   ot_comm_call call;
 } exchange;
 
-// One that is allowed: runs that touch the end, empty ones there, rows that are sent twice.
+// A valid one: runs that touch the end, empty runs there, rows that are sent twice.
 static exchange good(void) {
   return (exchange){
       .sends = {{{0, 6}, {6, 0}}, {{2, 4}, {0, 1}}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Ranks as threads: the conformance suite on 1 to 8 of them, and what only threads can
-// tell: waits that have no end.
+// run: alone. Ranks as threads: the conformance suite on 1 to 8 ranks, and what only threads can
+// detect: deadlocks.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ static ot_status receive_from(ot_comm *comm, int peer, const char *name) {
                                            .name = name});
 }
 
-// The message has all of `parts` [ends with null].
+// The message contains all of `parts` [null-terminated].
 static void expect_message(const char *const *parts) {
   for (; *parts; parts++) {
     if (!strstr(ot_fail_message(), *parts)) {
@@ -49,8 +49,8 @@ static void expect_message(const char *const *parts) {
   }
 }
 
-// Runs `main` and expects OT_RANKS or `status`, a message with all of `parts` [ends with null],
-// and that it took less than `seconds`.
+// Runs `main`; expects OT_RANKS or `status`, a message with all of `parts` [null-terminated], and
+// less than `seconds` of run time.
 static void expect_failure(int ranks, ot_rank_main main, ot_status status, double seconds,
                            const char *const *parts) {
   const double start = ot_clock_s();
@@ -114,7 +114,7 @@ static void names_calls_that_differ(void **state) {
                                        "rank 1 does all_gather of 2 fp32 in 'mixed'", NULL});
 }
 
-// Context: how they differ.
+// Context: how the numbers differ.
 static ot_status send_other_numbers(ot_comm *comm, void *context) {
   return comm_uneven_exchange(comm, context);
 }
@@ -141,7 +141,7 @@ static void names_numbers_of_rows_that_differ(void **state) {
 static ot_status one_ends_early(ot_comm *comm, void *context) {
   (void)context;
   if (ot_comm_rank(comm) == 2) return OT_OK;
-  // Rank 0 would go on for long: the others need not wait for it to know.
+  // Rank 0 would continue for long: the others must learn of the failure without it.
   const struct timespec long_kernel = {.tv_nsec = 300000000};
   if (ot_comm_rank(comm) == 0) nanosleep(&long_kernel, NULL);
   return barrier(comm, OT_GROUP_WORLD, "late");
@@ -183,7 +183,7 @@ static ot_status one_aborts(ot_comm *comm, void *context) {
   return barrier(comm, OT_GROUP_WORLD, "alone");
 }
 
-// Rank 0 gives memory back while others may be reading it: sanitizers see it when they do.
+// Rank 0 frees memory that others may be reading: sanitizers detect it if they do.
 static ot_status one_fails_in_a_call(ot_comm *comm, void *context) {
   (void)context;
   enum { COUNT = 1 << 18 };
@@ -217,7 +217,7 @@ static void memory_of_calls_is_free_after_a_failure(void **state) {
   }
 }
 
-// The same of rows: each sends a part of its own to everyone.
+// The same for rows: each rank sends a part of its buffer to every rank.
 static ot_status exchange_until_one_fails(ot_comm *comm, float *send, float *receive) {
   enum { COUNT = 1 << 10, ROWS = 1 << 8 };
   int32_t run[4][2], from[4][2];
@@ -329,11 +329,11 @@ static void a_rank_that_stops_is_no_failure(void **state) {
   assert_int_equal(ot_comm_run_threads(3, stop_some_earlier, NULL), OT_STOPPED);
 }
 
-// Threads of a rank that wait for each other: told after a second in which nothing happened.
+// Threads of a rank that wait for each other: reported after one second without progress.
 static ot_status wait_for_own_threads(ot_comm *comm, void *context) {
   (void)context;
   ot_comm_add_thread(comm, true);
-  ot_comm_set_waiting(comm, true);  // stands for a second thread without work
+  ot_comm_set_waiting(comm, true);  // stands for a second idle thread
   const ot_status status = receive_from(comm, 1 - ot_comm_rank(comm), "lanes");
   ot_comm_set_waiting(comm, false);
   return status;
@@ -345,7 +345,7 @@ static void tells_a_deadlock_of_ranks_with_threads(void **state) {
                  (const char *const[]){"rank 0 waits in 'lanes'", "rank 1 waits in 'lanes'", NULL});
 }
 
-// A rank with a thread that computes is not stuck, however long that takes.
+// A rank with a computing thread is not deadlocked, however long it computes.
 static ot_status compute_meanwhile(ot_comm *comm, void *context) {
   (void)context;
   if (ot_comm_rank(comm) == 0) return barrier(comm, OT_GROUP_WORLD, "meanwhile");
@@ -359,7 +359,7 @@ static void a_long_kernel_is_no_deadlock(void **state) {
   assert_int_equal(ot_comm_run_threads(2, compute_meanwhile, NULL), OT_OK);
 }
 
-// ---- messages of agreements end up as the world's ----
+// ---- messages of agreements become those of the world ----
 
 static ot_status agree_on_failure(ot_comm *comm, void *context) {
   (void)context;

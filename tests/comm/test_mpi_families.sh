@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: test_mpi_families.sh. The same tests with every MPI family on this machine that the build did
-# not take: what they need of the library is compiled with that family's compiler.
+# run: test_mpi_families.sh. The same tests with every MPI family on this machine other than that of
+# the build: the required library files are compiled with that family's compiler.
 set -uo pipefail
 . tests/support/mpi_launch.sh "$(dirname "$1")/tests/test_comm_ranks"
 taken=$family

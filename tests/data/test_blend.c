@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Interleaving by weight: at every draw every source is within one of its share.
+// run: alone. Weighted interleaving: at every draw each source is within one of its share.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ static ot_blend *create(const double *weights, int64_t count) {
   return blend;
 }
 
-// Draws `n` and checks numbering, counts, and the distance from the shares `exact` [count] at each.
+// Draws `n`; checks indices, counts, and at each draw the distance from the shares `exact` [count].
 static void check_draws(const ot_blend *blend, const double *exact, int64_t count, int64_t n) {
   int64_t *const drawn = calloc((size_t)count, sizeof *drawn);
   for (int64_t i = 0; i < n; i++) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. BPE training: merges equal to those of HF's BpeTrainer on the same documents
-// (bpe_trainer.json, made by tools/make_tokenizer_fixtures.py), and the same file from any threads.
+// run: alone. BPE training: merges equal those of HF's BpeTrainer on the same documents
+// (bpe_trainer.json, written by tools/make_tokenizer_fixtures.py), and the file does not depend on
+// threads.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +25,7 @@ static json_t *read_reference(void) {
   return root;
 }
 
-// The documents of the reference as files 000.txt, 001.txt, ...
+// Writes the documents of the reference as files 000.txt, 001.txt, ...
 static void write_documents(const json_t *reference, const char *directory) {
   size_t i;
   json_t *document;

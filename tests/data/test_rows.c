@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Micro-batches cut over the ranks of context parallelism.
+// run: any machine. Micro-batches sharded over context-parallel ranks.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 enum { B = 3, T = 24 };
 
-// Fields that say where they come from: row (b, place) has token 100 b + place.
+// Self-describing tokens: row (b, place) has token 100 b + place.
 static void fill(ot_rows *rows) {
   assert_int_equal(ot_rows_create(B, T, rows), OT_OK);
   for (int b = 0; b < B; b++) {
@@ -27,7 +27,7 @@ static void fill(ot_rows *rows) {
   }
 }
 
-// Places of the rows of a rank, by hand.
+// Positions of the tokens of a rank, computed by hand.
 static int ring_place(int size, int index, int i) {
   const int half = T / size / 2;
   return i < half ? index * half + i : (2 * size - 1 - index) * half + i - half;

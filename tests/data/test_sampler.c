@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Samples: rows, targets, positions and document starts against a row made naively from
-// the token stream; each epoch a permutation; order a function of seed and index alone.
+// run: alone. Samples: tokens, targets, positions and document starts against a sequence built
+// naively from the token stream; each epoch is a permutation; the order depends only on seed and
+// index.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +41,7 @@ static ot_sample_rows rows_of(numbers *n) {
 }
 
 static ot_data_source source_of(const char *name, double weight) {
-  // scratch_path's storage is used again soon; tests keep few sources.
+  // scratch_path reuses its storage soon; tests keep few sources.
   static char paths[8][SCRATCH_BYTES + 16];
   static int next;
   char *const path = paths[next++ % 8];
@@ -76,7 +77,7 @@ static int document_of(const int32_t *lengths, int64_t position) {
   return document;
 }
 
-// Checks one row of a stream of tokens 0, 1, 2, ... that begins at `first`.
+// Checks one sequence of a stream of tokens 0, 1, 2, ... that starts at `first`.
 static void assert_row(const numbers *row, int64_t first, int64_t total, const int32_t *lengths) {
   for (int64_t i = 0; i < T; i++) {
     const int64_t at = first + i;
@@ -103,7 +104,8 @@ static void assert_row(const numbers *row, int64_t first, int64_t total, const i
 
 static void rows_mask_across_documents(void **state) {
   (void)state;
-  // Boundaries within rows, at their ends, documents of one token, empty ones, one of many rows.
+  // Boundaries within sequences and at their ends; documents of one token, empty, of many
+  // sequences.
   const int32_t lengths[] = {3, 5, 0, 1, 1, 6, 8, 0, 0, 30, 2, 9};
   shard_write(directory, "a", lengths, 12, 0);
   const ot_data_source source = source_of("a", 1);
@@ -142,7 +144,7 @@ static void documents_end_by_id_where_there_is_no_index(void **state) {
   ot_sampler_destroy(&sampler);
 }
 
-// As the scripts of llm.c write them; the token behind the row begins a document, too.
+// As the scripts of llm.c write them; the token after the sequence also begins a document.
 static void documents_of_llmc_files_begin_with_the_id(void **state) {
   (void)state;
   const int32_t ids[] = {50256, 8, 9, 50256, 50256, 1, 2, 3, 50256, 4};
@@ -236,7 +238,7 @@ static void mixtures_change_at_a_sample_and_sources_go_on(void **state) {
     ot_sample_place place;
     ot_sampler_locate(sampler, i, &place);
     counts[i < 40 ? 0 : i < 60 ? 1 : 2][place.source]++;
-    // The first epoch of a runs through all three mixtures: no window twice.
+    // The first epoch of a spans all three mixtures: no window twice.
     if (place.source == 0 && of_a++ < 49) assert_int_equal(seen_of_a[place.window]++, 0);
   }
   const int64_t expected[3][3] = {{30, 10, 0}, {10, 0, 10}, {10, 0, 0}};
@@ -258,7 +260,7 @@ static void a_sequential_sampler_covers_every_token_once(void **state) {
     total += read_one(sampler, i, &row);
     assert_row(&row, i < 3 ? i * T : 23, 23, lengths);
   }
-  // All tokens but the first of each document are predicted once.
+  // Every token but the first of each document is a target once.
   assert_int_equal(total, 21);
   ot_sampler_destroy(&sampler);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. From files to a shard: layout against Megatron's written down byte by byte, documents
-// of text, JSON lines and compressed files, order of folders, threads and windows without effect.
+// run: alone. From files to a shard: layout against Megatron's, written down byte by byte;
+// documents of text, JSON lines and compressed files; order of folders; threads and windows have no
+// effect.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +64,7 @@ static ot_tokens *open_shard(const char *name) {
   return tokens;
 }
 
-// Fails unless document `document` of byte ids is `text` and, when `ended`, 256.
+// Fails unless document `document` of byte ids is `text`, followed by 256 if `ended`.
 static void assert_document(const ot_tokens *tokens, int64_t document, const char *text,
                             bool ended) {
   int64_t first, count;
@@ -88,7 +89,7 @@ static void writes_the_layout_that_megatron_reads(void **state) {
   const ot_shard_meta meta = {.tokenizer = "t", .tokenizer_hash = "h", .eod = -1};
   assert_int_equal(ot_shard_writer_commit(writer, &meta), OT_OK);
   ot_shard_writer_destroy(&writer);
-  // Two documents of 3 and 2 tokens of u16, as Megatron-LM's IndexedDataset writes them.
+  // Two documents of 3 and 2 u16 tokens, as Megatron-LM's IndexedDataset writes them.
   static const uint8_t expected[82] = {
       0x4d, 0x4d, 0x49, 0x44, 0x49, 0x44, 0x58, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8,  // to type
       2,    0,    0,    0,    0,    0,    0,    0, 3, 0, 0, 0, 0, 0, 0, 0,        // counts
@@ -189,7 +190,7 @@ static void walks_folders_in_the_order_of_names(void **state) {
   ot_tokens_destroy(&tokens);
 }
 
-// Prose with places to cut, places that look like one and are not, and none for long.
+// Prose with split points, points that only look like one, and long passages without any.
 static void write_large_document(const char *name) {
   ot_buffer text = {0};
   for (int i = 0; i < 3000; i++) {
@@ -203,13 +204,13 @@ static void write_large_document(const char *name) {
   ot_buffer_release(&text);
 }
 
-// A document that can be cut between characters alone, with bytes that are in none.
+// A document that can be split only between characters, with bytes that belong to none.
 static void counts_bytes_that_are_not_utf_8_whatever_the_windows(void **state) {
   (void)state;
   ot_buffer text = {0};
   for (int i = 0; i < 3000; i++) {
     ot_buffer_append_text(&text, "\xe6\xb0\xb4\xe8\xbb\x8a\xf0\x9f\x98\x80");
-    // A character cut short, bytes that follow none, and one that is nowhere.
+    // A truncated character, stray continuation bytes, and an invalid byte.
     if (i % 100 == 50) ot_buffer_append_text(&text, "\xe6\xb0\xe6\xb0\x80\x80\x80\xff");
   }
   scratch_write(scratch_path(directory, "cjk.txt"), text.data, text.length);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Reading token shards of every format, written by hand; every way in which one can be
-// damaged gives an error that names file and place; thousands of mutated shards never crash.
+// run: alone. Reads token shards of every format, written by hand. Every kind of damage gives an
+// error that names file and offset. Thousands of mutated shards never crash.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,7 +109,7 @@ static void reads_llmc_files_of_both_kinds(void **state) {
   ot_tokens_destroy(&tokens);
 }
 
-// As those of nanoGPT do by themselves.
+// As nanoGPT documents do by default.
 static void documents_of_llmc_files_end_with_the_id_when_told(void **state) {
   (void)state;
   const int32_t ids[] = {5, 50256, 7, 8, 50256, 9};
@@ -250,7 +250,7 @@ static void a_shard_that_shrinks_while_open_is_an_error(void **state) {
 
 // ---- fuzzing ----
 
-// Opens whatever is there and, where it is accepted, reads all of it.
+// Opens the shard and, if it is accepted, reads all of it.
 static int use_shard(const char *name) {
   ot_tokens *tokens;
   if (open_as(name, OT_DATA_AUTO, 0, &tokens) != OT_OK) {
@@ -303,7 +303,7 @@ static void mutated_shards_never_crash(void **state) {
     char *const base = scratch_read(scratch_path(directory, files[which]), &bytes);
     char *const data = malloc((size_t)bytes);
     const char name[2] = {files[which][0], '\0'};
-    // The headers decide; llm.c's is 1,024 bytes of which 12 matter.
+    // The headers decide; 12 of llm.c's 1,024 header bytes are used.
     const uint64_t span = which == 2 ? 16 : (uint64_t)bytes;
     for (uint64_t n = 0; n < 1000; n++) {
       memcpy(data, base, (size_t)bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// Clusters: what is refused, which level two devices share, hashes.
+// Clusters: rejected descriptions, the level that two devices share, hashes.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +80,7 @@ static void ranks_share_the_machine_that_was_measured(void **state) {
   const ot_cluster measured = measured_machine();
   const struct {
     int ranks, threads;
-    double rate, link;  // of what was measured
+    double rate, link;  // relative to the measured figures
   } rows[] = {{2, 2, 1, 1},   {1, 4, 2, 1},       {1, 2, 1, 1}, {4, 1, 0.5, 0.5},
               {2, 1, 0.5, 1}, {8, 1, 0.25, 0.25}, {2, 4, 1, 1}, {1, 8, 2, 1}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -106,7 +106,7 @@ static void devices_that_are_no_machine_are_as_they_are(void **state) {
   assert_non_null(strstr(ot_fail_message(), "two has 16 devices, the run 17 ranks"));
 }
 
-// 8 a node: 20 devices are three nodes, and 4 half of one.
+// 8 devices per node: 20 devices are three nodes, 4 devices half a node.
 static void a_cluster_grows_over_its_outermost_links(void **state) {
   (void)state;
   ot_cluster out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. A cluster file: what is written is read back, what is wrong is named.
+// run: serial. Cluster files: output reads back unchanged, errors are named.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +68,7 @@ static void what_is_wrong_is_named(void **state) {
       "joins 2 of 4");
 }
 
-// As on a machine with other work: timings of one call lie far apart, or no formula fits them.
+// As on a busy machine: timings of one call vary widely, or no formula fits them.
 static void bad_measurements_are_doubted(void **state) {
   (void)state;
   ot_heap heap = {0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. All presets are read and hold together; capacities as sold; devices of one generation
-// have one set of fitted constants; figures without their unit are refused.
+// run: alone. All presets parse and are consistent; capacities as sold; devices of one generation
+// share one set of fitted constants; figures without a unit are rejected.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 static const struct {
   const char *name;
   double memory_gb;
-  int generation;  // devices with the same have the same constants; 0: none shared
+  int generation;  // devices of one generation share their constants; 0: none shared
 } presets[] = {
     {"a100-40g", 40, 1},     {"a100-80g", 80, 1},     {"b200", 180, 3},   {"b300", 288, 3},
     {"gb200-nvl72", 186, 3}, {"gb300-nvl72", 288, 3}, {"h100", 80, 2},    {"h200", 141, 2},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Engine files: every preset is read under its own name, what is written is read back,
-// what is wrong is named.
+// run: alone. Framework files: every preset parses under its own name, output reads back unchanged,
+// errors are named.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 #include "plan/recipe.h"
 #include "support/paper_job.h"
 
-// All keys of an engine, in `arena`.
+// All keys of a framework, in `arena`.
 static const char *text_of(const ot_engine *engine, ot_arena *arena) {
   ot_text_builder text = {.arena = arena};
   ot_node_print_yaml(ot_engine_write(engine, arena), 0, &text);
@@ -87,7 +87,7 @@ static void what_is_written_is_read_back(void **state) {
   ot_heap_release(&heap);
 }
 
-// Two containers of one software: what is not said of the later one is as before.
+// Two containers of one framework: the later one inherits what it does not set.
 static void the_later_bridge_differs_in_its_experts_only(void **state) {
   (void)state;
   ot_heap heap = {0};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// Keys that one family has: layers without rope, a gated shared expert, rotary parameters by type
-// of layer, and what of a family is refused.
+// Keys of a single family: layers without rope, a gated shared expert, rotary parameters per layer
+// type, and rejected settings.
 #include "support/model_keys_case.h"
 
 static void qwen2_moe_has_a_gated_shared_expert(void **state) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// Configurations of public models as the Hugging Face hub has them (fixtures/hub_models.json, made
-// by tools/collect_hub_models.py): all are read as they are, with transformers' numbers of
-// parameters.
+// Configurations of public models as published on the Hugging Face hub (fixtures/hub_models.json,
+// made by tools/collect_hub_models.py): all parse unchanged, with the parameter counts of
+// transformers.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. The tables of keys themselves: each row has bytes of its own in its object, a range
-// that its default is in, and a line of help.
+// run: serial. The key tables themselves: each row has its own bytes in its object, a range that
+// contains its default, and a line of help.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 #include "import/megatron_keys.h"
 
 typedef struct span {
-  int64_t start, end;  // bytes of the object
+  int64_t start, end;  // byte range in the object
 } span;
 
 // The bytes that a row writes into its object: the value, and the count of a list.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// Meshes: both views, ranks and coordinates, groups, and what is refused.
+// Meshes: atoms shared by both views, ranks and coordinates, groups, rejected meshes.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

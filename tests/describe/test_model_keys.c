@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// HF keys to models: published sizes of the presets, both majors' spellings of rotary parameters,
-// windows, and refusal of whatever would change the mathematics.
+// HF keys to models: published sizes of the presets, rotary parameters in the spelling of both
+// major versions, windows, and rejection of every setting that would change the mathematics.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -295,7 +295,7 @@ static void shapes_must_fit_each_other(void **state) {
   refuse("{\"model_type\": \"llama\", \"num_hidden_layers\": 0}", "num_hidden_layers: 0",
          "1 to 512");
   const ot_model small = accept("{\"model_type\": \"gpt2\", \"vocab_size\": 100}");
-  assert_int_equal(small.num_eos, 0);  // the family's eos lies beyond this vocabulary
+  assert_int_equal(small.num_eos, 0);  // the family's eos exceeds this vocabulary
   const ot_model odd = accept(
       "{\"model_type\": \"llama\", \"hidden_size\": 60, \"num_attention_heads\": 7, \"head_dim\":"
       " 10, \"num_key_value_heads\": null}");
@@ -304,8 +304,8 @@ static void shapes_must_fit_each_other(void **state) {
 
 static void presets_of_experts_have_the_published_number_of_active_parameters(void **state) {
   (void)state;
-  // As counted on transformers' modules, k of E experts; published as 12.9B, 39B, 3.3B, 22B, 1.3B
-  // and 37B.
+  // As counted on transformers' modules, k of E experts active; published as 12.9B, 39B, 3.3B, 22B,
+  // 1.3B and 37B.
   static const preset_size active[] = {
       {"mixtral-8x7b", 12879925248},     {"mixtral-8x22b", 39152031744},
       {"qwen3-30b-a3b", 3353032704},     {"qwen3-235b-a22b", 22190763520},
@@ -407,7 +407,7 @@ static void blocks_of_residuals_count_sublayers(void **state) {
   const ot_model model = accept(
       "{\"model_type\": \"llama\", \"num_hidden_layers\": 5, \"attention_residuals\": \"block\","
       " \"attention_residual_block_size\": 3}");
-  // Sub-layers 0 1 2 | 3 4 5 | 6 7 8 | 9: two to a layer, and the embedding on the stack from the
+  // Sub-layers 0 1 2 | 3 4 5 | 6 7 8 | 9: two per layer; the embedding is on the stack from the
   // start.
   expect_place(&model, 0, (ot_residual_place){1, false, false, false});
   expect_place(&model, 1, (ot_residual_place){1, true, true, false});
@@ -420,7 +420,7 @@ static void blocks_of_residuals_count_sublayers(void **state) {
   const ot_model eight = accept(
       "{\"model_type\": \"llama\", \"num_hidden_layers\": 18, \"attention_residuals\": \"block\"}");
   assert_int_equal(eight.residuals.block_size, 5);
-  // What one layer of each kind is made of keeps its place.
+  // Layers taken out of the model keep their residual place.
   const int taken[] = {4, 1};
   ot_model some;
   ot_model_take_layers(&model, taken, 2, &some);

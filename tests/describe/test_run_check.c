@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Degrees of parallelism that cannot be: each is refused by name, with what would fit,
-// and what it names does fit.
+// run: alone. Invalid degrees of parallelism: each is rejected by name with valid alternatives, and
+// those are indeed valid.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,8 @@
 #include "support/scratch.h"
 #include "support/tiny_model.h"
 
-// 8 heads, 4 kv heads, 12 layers, sequences of 96 tokens, 48 of them a step in micro-batches of 2.
+// 8 heads, 4 kv heads, 12 layers, sequences of 96 tokens, 48 sequences per step, micro-batches of
+// 2.
 static ot_run base_run(void) {
   ot_model model = tiny_llama();
   model.num_heads = 8;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Commands that are read and not run: their program, verb and options must exist.
+# Commands that are checked and not run: their program, verb and options must exist.
 #   awk -f check_commands.awk KNOWN COMMANDS
-# KNOWN has what exists, one to a line: "orthant VERB --option", "build/bench/NAME --option", "make TARGET".
-# COMMANDS has lines PLACE<tab>COMMAND. Prints what is wrong.
+# KNOWN lists what exists, one per line: "orthant VERB --option", "build/bench/NAME --option", "make
+# TARGET". COMMANDS has lines PLACE<tab>COMMAND. Prints errors.
 
 function check(place, command,    words, n, i, word, program, what) {
   sub(/ # .*/, "", command)

@@ -3,7 +3,7 @@
 #   awk -v words="WORDS" -f compare_output.awk SHOWN OUTPUT           exit 1 and the first difference
 #   awk -v renew=1 -f compare_output.awk SHOWN OUTPUT                 prints what the page should show
 # A line "..." (and the end of a portion, a form feed) stands for any number of lines. Text must be equal
-# but for the width of white space. Of numbers:
+# except for the width of white space. Numbers:
 #   integers               equal
 #   others                 within 1e-3, or `within X`, or one unit of the last place shown
 #   both below 1e-5        equal: rounding errors
@@ -17,7 +17,8 @@ function squeeze(text) {
   return text
 }
 
-# The length of a unit whose numbers are the machine's at the beginning of `text`; 0 where there is none.
+# The length of a unit at the start of `text` whose numbers depend on the machine; 0 if there is
+# none.
 function free_unit(text,    i, skip, unit) {
   for (i = 1; i <= num_units; i++) {
     unit = free_units[i]
@@ -42,7 +43,7 @@ function last_place(number,    mantissa, point, exponent) {
 
 function size_of(x) { return x < 0 ? -x : x + 0 }
 
-# Whether y, in words as x is, may stand for x.
+# Whether y, in words like x, may replace x.
 function near(x, y,    difference, larger) {
   if (x == y || all_free) return 1
   if (exact || x !~ /[.e]/ && y !~ /[.e]/) return 0
@@ -74,7 +75,7 @@ function same(a, b,    at_a, at_b, length_a, length_b, x, y, unit_a, unit_b) {
   }
 }
 
-# Which share of their words two lines have in common.
+# The share of words that two lines have in common.
 function common_words(a, b,    n, m, i, word, have, common) {
   n = split(a, word, /[ \t]+/)
   for (i = 1; i <= n; i++) have[word[i]]++
@@ -83,7 +84,7 @@ function common_words(a, b,    n, m, i, word, have, common) {
   return 2 * common / (n + m)
 }
 
-# The same whatever the numbers; of lines that are alike otherwise, those with the same numbers.
+# Similarity regardless of numbers; among otherwise similar lines, those with equal numbers win.
 function likeness(a, b,    with_numbers) {
   with_numbers = common_words(a, b)
   gsub(number, "#", a)
@@ -91,8 +92,8 @@ function likeness(a, b,    with_numbers) {
   return common_words(a, b) + with_numbers / 10
 }
 
-# The line of the output from line `from` on that is most like `line`; 0 where none is like it. Of equal
-# ones that next to line `near_at`, if it is given.
+# The line of the output, from line `from` on, most similar to `line`; 0 if none is. Among equal
+# ones the closest to line `near_at`, if given.
 function best(line, from, near_at,    i, score, top, at) {
   for (i = from; i <= num_output; i++) {
     score = likeness(line, output[i])
@@ -102,14 +103,14 @@ function best(line, from, near_at,    i, score, top, at) {
   return top > 0.4 ? at : 0
 }
 
-# The end of as many paragraphs, from line `from` of the output on, as segment s has.
+# The end of as many paragraphs as segment s has, from line `from` of the output on.
 function end_of_paragraphs(s, from,    i, blanks) {
   for (i = begin[s]; i <= end[s]; i++) blanks += shown[i] == ""
   for (i = from; i < num_output && (output[i + 1] != "" || blanks > 0); i++) blanks -= output[i + 1] == ""
   return i
 }
 
-# Lines of the output that stand for segment s, from line `from` on.
+# Lines of the output that correspond to segment s, from line `from` on.
 function renew_segment(s, from,    first, last, i) {
   first = s == 1 && !open_begin ? 1 : best(shown[begin[s]], from)
   if (!first) {
@@ -131,13 +132,13 @@ function renew_all(    i, s, from) {
   }
 }
 
-# How many lines of segment s are those of the output from line `at` on.
+# Number of lines of segment s that equal those of the output from line `at` on.
 function equal_lines(s, at,    i) {
   for (i = 0; begin[s] + i <= end[s]; i++) if (!same(shown[begin[s] + i], output[at + i])) break
   return i
 }
 
-# The line behind segment s in the output, from line `from` on; 0 where it is not there.
+# The line after segment s in the output, from line `from` on; 0 if it is absent.
 function find_segment(s, from,    size, at, last, equal, most, near_at) {
   size = end[s] - begin[s] + 1
   last = num_output - size + 1

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Takes a Markdown page apart into folder `to`, for run_page.sh:
+# Splits a Markdown page into files in folder `to`, for run_page.sh:
 #   N.run N.words     command N, and the words of the comment that holds for it
 #   N.shown N.place   output that the page shows for it, and on which lines; portions end with a form feed
 #   inline            commands in the prose, in blocks marked usage, and those that are run: LINE<tab>COMMAND
 #   links paths       targets of links, and files that the prose names
 #   wrong             what a page must not have
-# What may stand in a page is described at the top of run_page.sh.
+# The top of run_page.sh describes what a page may contain.
 
 function trim(text) {
   gsub(/^[ \t]+|[ \t]+$/, "", text)
@@ -26,7 +26,7 @@ function add_command(text, words) {
   say("inline", NR "\t" text)
 }
 
-# A line of a block of commands: to the end of its continuation lines or of its here-document.
+# A line of a block of commands, with its continuation lines or here-document.
 function take_command_line(line, words) {
   if (pending == "" && line ~ /^[ \t]*(#.*)?$/) return
   pending = pending line
@@ -44,7 +44,7 @@ function take_command_line(line, words) {
   }
 }
 
-# A line of prose: its code spans and links, which may go over several lines of a paragraph.
+# A line of prose: its code spans and links, which may span several lines of a paragraph.
 function end_paragraph(    rest, span) {
   rest = paragraph
   paragraph = ""
@@ -68,7 +68,8 @@ function take_words(text) {
   from_comment = 1
 }
 
-# Output belongs to the last command before it. It has the words of that command's comment, and its own.
+# Output belongs to the last command before it. The words of that command's comment apply, and its
+# own.
 function begin_shown() {
   if (!count) say("wrong", NR ": shows the output of no command")
   first = NR + 1

@@ -11,7 +11,7 @@
 #   -->
 # WORDS, separated by commas: `slow` (only with OT_TESTS=full), `not run: REASON`, `exit N` (what each of
 # the commands ends with), and those about numbers that compare_output.awk explains.
-# Links must lead somewhere, and files that the prose names must exist.
+# Links must have an existing target, and files that the prose names must exist.
 #   tests/docs/run_page.sh ORTHANT PAGE [NEW]     NEW: where to write the page with the output of this run
 set -uo pipefail
 shopt -s nullglob
@@ -34,7 +34,7 @@ ln -s "$(dirname "$orthant")" "$clone/build"
 awk -v to="$steps" -f "$tools/read_page.awk" "$page"
 touch "$steps"/{inline,links,paths,wrong}
 
-# ---- what is only read ----
+# ---- checked without running ----
 cd "$(dirname "$page")" || exit 3
 anchors() { sed -n 's/^##* //p' "$1" | tr 'A-Z ' 'a-z-' | sed 's/[^a-z0-9_-]//g'; }
 while read -r line; do fail "$line"; done <"$steps/wrong"
@@ -49,7 +49,7 @@ while IFS=$'\t' read -r line path; do
   [ -e "$path" ] || [ -e "src/$path" ] || fail "$line: there is no file $path"
 done <"$steps/paths"
 
-# What exists; and the examples of all help texts, which the README sends readers to.
+# Everything that exists; and the examples of all help texts, to which the README refers.
 options_of() { sed -n "s|^  \(--[a-z-]*\) .*|$1 \1|p" "$2"; }
 for verb in $("$orthant" | sed -n '/^verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p') ; do
   echo "orthant $verb"
@@ -65,9 +65,9 @@ done >>"$steps/known"
 sed -n 's/^\([a-z-]*\):.*##.*/make \1/p' Makefile >>"$steps/known"
 while read -r line; do fail "$line"; done < <(awk -f "$tools/check_commands.awk" "$steps/known" "$steps/inline")
 
-# ---- what is run ----
+# ---- commands that run ----
 export PATH=$clone/build:$PATH HOME=$work XDG_CONFIG_HOME=$work/config
-export OMP_WAIT_POLICY=passive  # tests run beside each other
+export OMP_WAIT_POLICY=passive  # tests run concurrently
 cd "$clone" || exit 3
 for command in "$steps"/*.run; do
   step=${command%.run}
@@ -91,7 +91,7 @@ for command in "$steps"/*.run; do
   fail "$(head -n 1 "$step.place" | cut -d' ' -f1): not what is printed by: $(cat "$command")"
 done
 
-# ---- the page as it should be ----
+# ---- the updated page ----
 if [ -n "${3:-}" ]; then
   for output in "$steps"/*.output; do
     step=${output%.output}

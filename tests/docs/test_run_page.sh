@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: any machine. Whatever can be wrong on a page is found by run_page.sh, and what is right is not.
+# run: any machine. run_page.sh finds every kind of error on a page and accepts correct pages.
 set -euo pipefail
 orthant=$(realpath "${1:?usage: test_run_page.sh ORTHANT}")
 work=$(mktemp -d)
@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 page=$work/page.md
 failures=0
 
-# holds CODE TEXT: a page (stdin) ends the runner with CODE, and it says TEXT.
+# holds CODE TEXT: a page (stdin) ends the runner with CODE, which prints TEXT.
 holds() {
   local code=0
   cat >"$page"
@@ -20,7 +20,7 @@ holds() {
   fi
 }
 
-# shows CODE SHOWN PRINTED [WORDS]: whether the one may stand on a page for the other.
+# shows CODE SHOWN PRINTED [WORDS]: whether a page may show SHOWN for the output PRINTED.
 shows() {
   local code=0
   awk -v words="${4:-}" -f tests/docs/compare_output.awk <(printf "$2\n") <(printf "$3\n") >"$work/said" || code=$?
@@ -62,7 +62,7 @@ holds 1 'shows the output of no command' <<<$'```text\nwords\n```'
 printf '<!-- test: slow -->\n```sh\nfalse\n```\n' >"$page"
 ! OT_TESTS=full bash tests/docs/run_page.sh "$orthant" "$page" >/dev/null || { echo 'slow ones do not run'; exit 1; }
 
-# ---- what the prose says ----
+# ---- prose ----
 holds 1 'there is no orthant plam' <<<'Say `orthant plam --gpus 8`.'
 holds 1 'orthant plan has no option --gpu' <<<$'Say `orthant plan\n--gpu 8`.'
 holds 1 'orthant train has no option --resum' <<<$'```usage\northant train [--resum DIR]\n```'
@@ -98,7 +98,7 @@ shows 1 'one\nfour' 'one\ntwo\nthree\nfour'
 shows 1 'one\ntwo' 'one'
 shows 1 'one' 'one\ntwo'
 
-# ---- a page that is renewed shows what is printed, and left out lines stay so ----
+# ---- a renewed page shows the printed output and keeps omitted lines ----
 cat >"$page" <<'END'
 ```sh
 printf 'loss 5.1\nstep 1 fast\nstep 2 fast\nstep 3 fast\nmean 7 s\n  forward 3\n  backward 4\ndone\n'

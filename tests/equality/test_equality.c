@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. However a run is split over ranks, it is the same run: losses, gradients, norms
-// and weights against one rank, for every factorisation of 1, 2, 4 and 8 ranks, with the other
-// choices paired in every way that they can be; and samples of 6, 12 and 16 ranks. With
-// OT_TESTS=full in the environment the product of factorisations, ZeRO stages, pipeline orders
-// and recompute policies runs instead (minutes).
+// run: any machine. Every parallel configuration gives the same run: losses, gradients, norms and
+// weights equal those of one rank, for every factorisation of 1, 2, 4 and 8 ranks, with all valid
+// pairs of the other options; and for samples of 6, 12 and 16 ranks. OT_TESTS=full in the
+// environment runs the product of factorisations, ZeRO stages, pipeline schedules and recompute
+// policies instead (minutes).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static bool full(void) {
 
 // ---- factorisations and pairs ----
 
-// With `poison` memory that is dead holds no numbers, and canaries stand behind every buffer.
+// With `poison`, dead memory holds NaN and canaries follow every buffer.
 static void try_row(const cover_row *row, bool poison, rank_verdict *verdict) {
   static const ot_dtype types[] = {OT_F64, OT_F32};
   for (int i = 0; i < OT_COUNT(types); i++) {
@@ -50,7 +50,7 @@ static void every_factorisation_with_all_pairs_of_choices_equals_one_rank(void *
                                 .given = given};
   cover_array array;
   cover_build(&wanted, &arena, &array);
-  print_message("%d factorisations, %d rows: %d of %d pairs of choices (%d more cannot be)\n",
+  print_message("%d factorisations, %d rows: %d of %d pairs of options (%d pairs impossible)\n",
                 num_given, array.num_rows, array.covered, array.pairs, array.impossible);
   assert_int_equal(array.covered, array.pairs);
   rank_verdict verdict = {0};
@@ -59,7 +59,7 @@ static void every_factorisation_with_all_pairs_of_choices_equals_one_rank(void *
   ot_heap_release(&heap);
 }
 
-// Every factorisation x ZeRO stage x pipeline order x recompute policy; the rest in turn.
+// Every factorisation x ZeRO stage x pipeline schedule x recompute policy; other options rotate.
 static void the_whole_product_equals_one_rank(void **state) {
   (void)state;
   if (!full()) skip();

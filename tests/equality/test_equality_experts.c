@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Experts spread over ranks are the same experts: losses, gradients, norms and
-// weights against one rank that has all of them, whatever ranks of tp, cp and dp they are spread
-// over, at every ZeRO stage, in a pipeline, under recompute, with more and fewer tokens than
-// experts.
+// run: any machine. Expert parallelism gives the same run: losses, gradients, norms and weights
+// equal those of one rank with all experts, for experts sharded over any ranks of tp, cp and dp, at
+// every ZeRO stage, in a pipeline, under recompute, with more and fewer tokens than experts.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +15,7 @@
 
 enum { EXPERTS = 6 };
 
-// `lone` experts, of which a token has one; 0: EXPERTS, of which it has two.
+// `lone` experts with top-1 routing; 0: EXPERTS with top-2 routing.
 typedef struct spread {
   int ep, etp, lone, pp, dp_replicate, dp_shard, cp, tp, zero;
   ot_accumulate accumulate;
@@ -30,7 +29,7 @@ typedef struct spread {
 #define SHARDED OT_ACCUMULATE_SHARDED
 
 static const spread spreads[] = {
-    // ep over dp, all of it and a part
+    // ep over all of dp, and over a part
     {2, 1, 0, 1, 2, 1, 1, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     {3, 1, 0, 1, 1, 3, 1, 1, 1, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     {2, 1, 0, 1, 4, 1, 1, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
@@ -40,7 +39,7 @@ static const spread spreads[] = {
     {2, 1, 0, 1, 1, 4, 1, 1, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     {2, 1, 0, 1, 1, 4, 1, 1, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     {3, 1, 0, 1, 1, 3, 1, 1, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    // replicas of shard domains: ep inside one, of its size, across both
+    // replicas of shard domains: ep within one, as large as one, across both
     {2, 1, 0, 1, 2, 4, 1, 1, 2, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     {2, 1, 0, 1, 2, 2, 1, 1, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     {6, 1, 0, 1, 3, 2, 1, 1, 1, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
@@ -50,14 +49,14 @@ static const spread spreads[] = {
     {2, 1, 0, 1, 1, 1, 2, 2, 0, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     {2, 1, 0, 1, 1, 2, 2, 2, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     {6, 1, 0, 1, 1, 3, 1, 2, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    // pipelines, which cut anywhere
+    // pipelines, split at any layer
     {2, 1, 0, 2, 1, 2, 1, 1, 3, SHARDED, OT_PIPELINE_ZB_V, 1, 32, DROPLESS},
     {2, 1, 0, 2, 2, 1, 1, 1, 0, WHOLE, OT_PIPELINE_INTERLEAVED, 2, 32, DROPLESS},
     {2, 1, 0, 2, 1, 2, 2, 1, 2, WHOLE, OT_PIPELINE_ZB_H1, 1, 32, DROPLESS},
-    // one expert a rank, one expert a token, few tokens: ranks of which nobody wants anything
+    // one expert per rank, top-1, few tokens: some ranks receive no tokens
     {8, 1, 8, 1, 1, 2, 2, 2, 3, WHOLE, OT_PIPELINE_1F1B, 1, 8, DROPLESS},
     {4, 1, 16, 1, 1, 2, 2, 2, 1, SHARDED, OT_PIPELINE_1F1B, 1, 8, DROPLESS},
-    // columns of experts over ranks of tp, of cp and dp, of all of them, and with ep
+    // etp over ranks of tp, of cp and dp, of all of them, and with ep
     {1, 2, 0, 1, 1, 1, 1, 2, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     {1, 4, 0, 1, 2, 1, 2, 1, 0, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     {1, 2, 0, 1, 1, 4, 1, 1, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
@@ -66,14 +65,13 @@ static const spread spreads[] = {
     {2, 2, 0, 1, 2, 2, 1, 2, 2, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     {2, 2, 0, 2, 1, 2, 1, 2, 3, SHARDED, OT_PIPELINE_ZB_V, 1, 32, DROPLESS},
     {4, 2, 16, 1, 1, 2, 2, 2, 1, SHARDED, OT_PIPELINE_1F1B, 1, 8, DROPLESS},
-    // who drops or chooses decides before rows travel
+    // dropping and expert choice are decided before dispatch
     {2, 1, 0, 1, 1, 4, 1, 1, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, OT_MOE_DROP_BY_POSITION},
     {3, 1, 0, 1, 3, 1, 1, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, OT_MOE_DROP_BY_SCORE},
     {2, 1, 0, 1, 1, 2, 1, 1, 1, WHOLE, OT_PIPELINE_1F1B, 1, 32, OT_MOE_EXPERT_CHOICE},
 };
 
-// Later experts are chosen less and less, and the last quarter of them never: the last ranks have
-// nothing to do.
+// Later experts are chosen ever less often, the last quarter never: the last ranks are idle.
 static const spread crowded[] = {
     {4, 1, 8, 1, 2, 2, 1, 1, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     {8, 1, 8, 1, 1, 2, 2, 2, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
@@ -81,7 +79,7 @@ static const spread crowded[] = {
     {4, 1, 16, 1, 1, 1, 2, 2, 0, WHOLE, OT_PIPELINE_1F1B, 1, 16, DROPLESS},
 };
 
-// Of every router of `result`, what its experts were chosen for in the first step.
+// Checks the load of the experts of every router of `result` in the first step.
 static void expect_crowds(const rank_result *result, int experts) {
   int routers = 0;
   for (int i = 0; i < result->num_tensors; i++) {
@@ -155,7 +153,7 @@ static void ranks_that_get_no_token_and_ranks_that_get_most_equal_one(void **sta
   rank_conclude(&verdict, "crowded experts");
 }
 
-// Of the layers with experts, the rounds of a micro-batch in the last step.
+// Number of passes of a micro-batch in the last step, over the layers with experts.
 static double rounds_of(const rank_result *result) {
   return result->experts[RANK_STEPS - 1][OT_EXPERT_ROUNDS] / 3;
 }
@@ -173,7 +171,7 @@ static void try_rounds(const spread *s, rank_loads loads, double room, bool pois
   rank_release(&result);
 }
 
-// Into a third of an even load all rows of all ranks come in three rounds or more.
+// A buffer for a third of a balanced load needs three passes or more.
 static void rows_without_room_come_in_further_rounds(void **state) {
   (void)state;
   rank_verdict verdict = {0};
@@ -183,10 +181,10 @@ static void rows_without_room_come_in_further_rounds(void **state) {
   for (int i = 0; i < OT_COUNT(crowded); i++) {
     try_rounds(&crowded[i], RANK_LOADS_CROWDED, i % 2 ? 1 : 0.1, i % 3 == 0, &verdict);
   }
-  rank_conclude(&verdict, "rounds of experts");
+  rank_conclude(&verdict, "overflow passes of experts");
 }
 
-// With room for all rows of all ranks there is one round, whose bits those of several are.
+// A buffer for all tokens of all ranks needs one pass; several passes give the same bits.
 static void rounds_change_no_bit_of_a_loss(void **state) {
   (void)state;
   for (int i = 0; i < 3; i++) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: test_equality_mpi.sh build/orthant. A covering sample of splits on 4 and 8 MPI processes:
-# equal to one rank, and bit for bit to ranks that are threads. Skipped where there is no MPI.
+# run: test_equality_mpi.sh build/orthant. A covering sample of configurations on 4 and 8 MPI
+# processes: equal to one rank, and bit for bit to ranks that are threads. Skipped without MPI.
 set -uo pipefail
 program=$(dirname "$1")/tests/test_equality_ranks
 [ -x "$program" ] || { echo "skipped: no $program"; exit 77; }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: by test_equality_mpi.sh under an MPI launcher (alone it is skipped). A case of a covering
-// sample on as many processes as it has ranks: equal to one rank, and bit for bit to ranks that are
-// threads.
+// run: by test_equality_mpi.sh under an MPI launcher (alone it is skipped). One case of a covering
+// sample with one process per rank: equal to one rank, and bit for bit to ranks that are threads.
 //   test_equality_ranks [CASE]   CASE counts from 0; without: prints "CASE RANKS" of each
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,7 +106,7 @@ static const process_case cases[] = {
      .pipeline = OT_PIPELINE_1F1B,
      .context = OT_CONTEXT_RING,
      .overlap = true},
-    // rows go to the ranks of their experts in several rounds
+    // tokens go to the ranks of their experts in several passes
     {.model = RANK_MOE,
      .dtype = OT_F64,
      .degrees = {1, 2, 2, 1, 1},
@@ -146,7 +145,7 @@ static rank_request request_of(const process_case *c) {
                         .patience_s = 60};
 }
 
-// On rank 0, once the processes are done: against one rank and against threads.
+// On rank 0, after the processes finish: compares with one rank and with threads.
 static int compare(const rank_request *request, const rank_result *result) {
   rank_verdict verdict = {0};
   rank_result threads;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Attention Residuals on many ranks are those of one: the stack of block outputs
-// crosses cuts of the pipeline that fall between and inside of blocks, goes through stages with one
-// chunk and with several, is cut by tp and cp, and has its gradients summed once, whatever is
-// recomputed and however states are sharded.
+// run: any machine. Attention Residuals on many ranks equal those on one. The stack of block
+// outputs crosses pipeline boundaries between and inside blocks, passes through stages with one
+// chunk and with several, and is sharded by tp and cp. Its gradients are reduced once, for any
+// recompute policy and ZeRO stage.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ typedef struct mixed {
   rank_model_kind model;
   int block, layers, pp, vpp, dp_shard, cp, tp, ep, zero;
   ot_pipeline pipeline;
-  ot_recompute recompute[3];  // of layers in turn
+  ot_recompute recompute[3];  // of layers, repeated cyclically
   const char *layout;
 } mixed;
 
@@ -28,16 +28,16 @@ typedef struct mixed {
 static const mixed cases[] = {
     // one rank, split and not
     {RANK_LLAMA, 1, 4, 1, 1, 1, 1, 1, 1, 0, OT_PIPELINE_1F1B, {FULL, NONE, SELECTIVE}, ""},
-    // two stages: blocks end at the cut, one sub-layer before it, inside of the layer behind it
+    // two stages: blocks end at the boundary, one sub-layer before it, inside the layer after it
     {RANK_LLAMA, 4, 6, 2, 1, 1, 1, 1, 1, 0, OT_PIPELINE_1F1B, {NONE, NONE, NONE}, ""},
     {RANK_LLAMA, 3, 6, 2, 1, 1, 1, 1, 1, 0, OT_PIPELINE_1F1B, {SELECTIVE, NONE, FULL}, ""},
     {RANK_LLAMA, 2, 6, 2, 1, 1, 1, 1, 1, 0, OT_PIPELINE_GPIPE, {FULL, FULL, FULL}, ""},
     {RANK_LLAMA, 1, 6, 2, 1, 1, 1, 1, 1, 0, OT_PIPELINE_ZB_H1, {FULL, NONE, SELECTIVE}, ""},
     {RANK_GPT2, 12, 6, 2, 1, 1, 1, 1, 1, 0, OT_PIPELINE_1F1B, {NONE, FULL, NONE}, ""},
-    // programs whose W does the same on values that they number otherwise
+    // programs with the same W on differently numbered values
     {RANK_LLAMA, 3, 6, 2, 1, 1, 1, 1, 1, 0, OT_PIPELINE_ZB_H1, {NONE, NONE, NONE}, ""},
     {RANK_LLAMA, 6, 6, 2, 1, 2, 1, 1, 1, 3, OT_PIPELINE_ZB_H1, {FULL, FULL, FULL}, ""},
-    // several chunks a stage
+    // several chunks per stage
     {RANK_LLAMA, 3, 6, 2, 2, 1, 1, 1, 1, 0, OT_PIPELINE_INTERLEAVED, {FULL, FULL, FULL}, ""},
     {RANK_LLAMA, 5, 8, 4, 2, 1, 1, 1, 1, 0, OT_PIPELINE_INTERLEAVED, {NONE, NONE, NONE}, ""},
     {RANK_GEMMA, 3, 6, 2, 1, 1, 1, 1, 1, 0, OT_PIPELINE_ZB_V, {FULL, NONE, SELECTIVE}, ""},
@@ -46,7 +46,7 @@ static const mixed cases[] = {
     // the embedding alone, the head alone
     {RANK_LLAMA, 3, 5, 4, 1, 1, 1, 1, 1, 0, OT_PIPELINE_1F1B, {NONE, FULL, NONE}, "E|t*3|t*2|L"},
     {RANK_LLAMA, 2, 5, 4, 1, 1, 1, 1, 1, 0, OT_PIPELINE_ZB_H1, {FULL, NONE, NONE}, "E|t*4|t|L"},
-    // other axes, and all of them
+    // other axes, and all axes
     {RANK_LLAMA, 3, 5, 1, 1, 1, 1, 2, 1, 0, OT_PIPELINE_1F1B, {NONE, FULL, SELECTIVE}, ""},
     {RANK_GPT2, 1, 5, 1, 1, 1, 1, 4, 1, 0, OT_PIPELINE_1F1B, {NONE, FULL, SELECTIVE}, ""},
     {RANK_LLAMA, 3, 5, 1, 1, 1, 2, 1, 1, 0, OT_PIPELINE_1F1B, {NONE, FULL, SELECTIVE}, ""},
@@ -56,7 +56,7 @@ static const mixed cases[] = {
     {RANK_LLAMA, 3, 6, 2, 2, 2, 1, 2, 1, 3, OT_PIPELINE_INTERLEAVED, {FULL, FULL, FULL}, ""},
     {RANK_LLAMA, 3, 6, 2, 1, 1, 2, 2, 1, 0, OT_PIPELINE_ZB_H1, {FULL, NONE, SELECTIVE}, ""},
     {RANK_GPT2, 5, 6, 2, 1, 2, 2, 1, 1, 3, OT_PIPELINE_ZB_V, {FULL, NONE, SELECTIVE}, ""},
-    // experts in blocks of their own
+    // experts in separate blocks
     {RANK_MOE, 1, 4, 1, 1, 2, 1, 1, 2, 1, OT_PIPELINE_1F1B, {FULL, NONE, SELECTIVE}, ""},
     {RANK_MOE, 3, 4, 2, 1, 2, 1, 1, 2, 3, OT_PIPELINE_ZB_V, {FULL, NONE, SELECTIVE}, ""},
     {RANK_MOE, 3, 4, 2, 2, 1, 1, 2, 2, 0, OT_PIPELINE_INTERLEAVED, {NONE, FULL, NONE}, ""},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Routing that looks at whole sequences, which drops by capacity or lets experts
-// choose, where ranks of tp and cp have parts of them, with experts of their own or spread over ep
-// and etp: losses, gradients, norms and weights against one rank.
+// run: any machine. Routing over whole sequences (capacity dropping, expert choice) on ranks of tp
+// and cp that hold parts of a sequence, with experts local or sharded over ep and etp: losses,
+// gradients, norms and weights equal those of one rank.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static const layout layouts[] = {
     {RANK_LATENT, 1, 1, 2, 2, 1, 1, 0, ULYSSES, false},
     {RANK_MOE, 1, 1, 2, 3, 1, 1, 0, ULYSSES, true},
     {RANK_MOE, 2, 2, 2, 2, 1, 1, 2, RING, false},
-    // Experts over those who share a sequence, over some of them, over more.
+    // Experts sharded over the ranks of a sequence, over some of them, over more.
     {RANK_MOE, 1, 1, 1, 2, 2, 1, 0, RING, false},
     {RANK_MOE, 1, 1, 2, 1, 2, 1, 0, ULYSSES, false},
     {RANK_MOE, 1, 1, 2, 2, 2, 1, 0, RING, false},
@@ -74,7 +74,7 @@ static rank_request request_of(const layout *l, ot_moe_routing routing, int64_t 
   };
 }
 
-// A capacity of which nobody is short would show nothing.
+// The capacity must drop some tokens, or the test shows nothing.
 static void expect_dropped(const rank_request *request) {
   const rank_result *const one = rank_reference(request);
   const double dropped = one->experts[0][OT_EXPERT_DROP_SHARE] / ROUTED_LAYERS;
@@ -84,11 +84,11 @@ static void expect_dropped(const rank_request *request) {
 static void try_layout(int place, rank_verdict *verdict) {
   const layout *const l = &layouts[place];
   for (int i = 0; i < OT_COUNT(routings); i++) {
-    // Groups of experts and experts that choose do not go together.
+    // Expert groups cannot be combined with expert choice.
     if (l->model == RANK_LATENT && routings[i] == OT_MOE_EXPERT_CHOICE) continue;
     for (int64_t micro_batch = 1; micro_batch <= 2; micro_batch++) {
       rank_request request = request_of(l, routings[i], micro_batch);
-      // Of larger layouts every second.
+      // Every second of the larger layouts.
       if (rank_count(&request) > 2 && (place + i + micro_batch) % 2 == 0) continue;
       request.poison = i != 1;
       rank_try(&request, verdict);
@@ -104,7 +104,7 @@ static void a_choice_over_whole_sequences_is_that_of_one_rank(void **state) {
   rank_conclude(&verdict, "routing of whole sequences");
 }
 
-// What has no room comes later, and is dropped no more than on one rank.
+// Overflow goes into later passes; no more tokens are dropped than on one rank.
 static void rounds_of_a_choice_over_whole_sequences_equal_one_rank(void **state) {
   (void)state;
   rank_verdict verdict = {0};
@@ -118,7 +118,7 @@ static void rounds_of_a_choice_over_whole_sequences_equal_one_rank(void **state)
     assert_true(result.experts[0][OT_EXPERT_ROUNDS] > ROUTED_LAYERS);
     rank_release(&result);
   }
-  rank_conclude(&verdict, "rounds of routing of whole sequences");
+  rank_conclude(&verdict, "overflow passes of whole-sequence routing");
 }
 
 int main(void) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Nothing that ranks say to each other is superfluous, and nothing can go wrong
-// with it unnoticed: any one collective or message of a composed layout is lost, cut short, sent to
-// other ranks or done wrong, and then the check of a rank's schedule, the check of all of them
-// together, the run itself or the comparison with one rank must fail. A sample of the mutants; all
-// of them with OT_TESTS=full in the environment (minutes).
+// run: any machine. Every communication is necessary and every fault in one is detected: one
+// collective or message of a composed layout is lost, shortened, misdirected or executed wrongly;
+// then the schedule check of a rank, the check across ranks, the run or the comparison with one
+// rank must fail. A sample of the mutants; all of them with OT_TESTS=full in the environment
+// (minutes).
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,13 +19,13 @@
 #include "support/rank_case_mutate.h"
 #include "support/rank_case_verdict.h"
 
-// How a mutant was found out.
+// How a mutant was detected.
 typedef enum catch {
   BY_CHECK,     // ot_schedule_check of a rank
   BY_MATCH,     // ot_schedules_match
   BY_RUN,       // the run ended with a failure
   BY_EQUALITY,  // the result differs from one rank
-  BY_REPORT,    // what ranks report differs from the sound run: what one rank has no use for
+  BY_REPORT,    // the ranks' reports differ from those of the correct run: data unused on one rank
   SURVIVED,
   CATCHES,
 } catch;
@@ -143,7 +143,7 @@ static void end(hunt *h) {
   rank_release(&h->sound);
 }
 
-// Prints how many were caught by what; fails unless all were.
+// Prints how many mutants each check detected; fails unless all were.
 static void conclude(const hunt *h) {
   char text[RANK_TEXT];
   int total = 0, survived = 0;
@@ -245,12 +245,12 @@ static void of_a_folded_pipeline(void **state) {
   hunt_layout(&r, SAMPLE);
 }
 
-// Experts over tp, with copies on the ranks of dp; experts and their columns over tp and cp.
+// Experts over tp, replicated over dp; experts and their columns over tp and cp.
 static void of_experts(void **state) {
   (void)state;
   rank_request r = layout_of(RANK_MOE);
-  r.length = 20;          // chunks of the head that are more than a last token, which has no target
-  r.expert_buffer = 0.3;  // so that every layer needs rounds behind the first
+  r.length = 20;          // head chunks with more than a last token, which has no target
+  r.expert_buffer = 0.3;  // so that every layer needs overflow passes
   r.tp = r.dp_shard = 2;
   r.ep = 2;
   r.zero = 3;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Accumulators of gradients in bf16 against the same run with them in float32:
-// the same loss, and gradients that differ by the roundings that there are and by no more.
+// run: any machine. bf16 gradient accumulators against the same run with float32 accumulators: the
+// same loss, and gradients that differ only by the expected number of roundings.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,8 +53,8 @@ static void release(pair *p) {
 
 // ---- one micro-batch on one rank ----
 
-// The head's is rounded once a chunk, and where it is tied added to the embedding's, which has been
-// rounded.
+// The head rounds once per chunk. If tied, it adds to the already rounded gradient of the
+// embedding.
 static bool is_of_head(const char *name) {
   return strstr(name, "lm_head") || strstr(name, "wte") || strstr(name, "embed_tokens");
 }
@@ -100,7 +100,7 @@ static double rms_of(const rank_result *result) {
   return sqrt(sum / (double)count);
 }
 
-// max |a - b| against the largest of b, or where that is less, against `rms`: sums may cancel.
+// max |a - b| relative to the largest of b, or to `rms` if larger: terms may cancel.
 static double distance(const rank_tensor *a, const rank_tensor *b, double rms) {
   double most = 0, largest = rms;
   for (int64_t i = 0; i < b->count; i++) {
@@ -110,8 +110,8 @@ static double distance(const rank_tensor *a, const rank_tensor *b, double rms) {
   return most / largest;
 }
 
-// A value is rounded once a micro-batch (of the head: and chunk), once over the ranks of each axis,
-// and where uses of it are added up.
+// A value is rounded once per micro-batch (in the head: and per chunk), once per reduction axis,
+// and where tied uses are added.
 static void expect_near(const rank_request *request, int micro_batches) {
   char text[RANK_TEXT];
   pair p;

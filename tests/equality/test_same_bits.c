@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. What docs/bits.md says changes no bit: losses, norms, gradients, moments and
-// weights of two steps are compared byte by byte, in float32, float64 and with all but the
-// optimizer in bf16, between runs that differ in one choice.
+// run: any machine. Options that change no bit according to docs/bits.md: losses, norms, gradients,
+// moments and weights of two steps are compared byte by byte between runs that differ in one
+// option, in float32, in float64, and with all but the optimizer in bf16.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static void run(const rank_request *request, rank_result *result) {
   fail_msg("%s: %s", rank_describe(request, text), ot_fail_message());
 }
 
-// Where two results differ first, for people.
+// Describes the first difference of two results.
 static const char *first_difference(const rank_result *a, const rank_result *b) {
   for (int i = 0; i < a->num_tensors; i++) {
     const size_t bytes = (size_t)a->tensors[i].count * sizeof(double);
@@ -58,7 +58,7 @@ static const char *first_difference(const rank_result *a, const rank_result *b) 
   return memcmp(a->norm, b->norm, sizeof a->norm) != 0 ? "the norm" : "weights or moments";
 }
 
-// Runs `other`, and compares it with what `base` gave.
+// Runs `other` and compares it with the result of `base`.
 static void expect_same(const rank_result *base, const rank_request *first,
                         const rank_request *other) {
   char texts[2][RANK_TEXT];
@@ -68,12 +68,12 @@ static void expect_same(const rank_result *base, const rank_request *first,
   const char *const where = same ? "" : first_difference(base, &result);
   rank_release(&result);
   if (!same) {
-    fail_msg("not the same bits, first in %s:\n  %s\n  %s", where, rank_describe(first, texts[0]),
+    fail_msg("bits differ, first in %s:\n  %s\n  %s", where, rank_describe(first, texts[0]),
              rank_describe(other, texts[1]));
   }
 }
 
-// A choice: `change` makes variant `index` of it, false when there are no more.
+// An option: `change` sets variant `index`; returns false if there are no more.
 typedef bool (*variant)(rank_request *request, int index);
 
 static int vary(const rank_request *base, variant change) {
@@ -90,14 +90,14 @@ static int vary(const rank_request *base, variant change) {
   return runs;
 }
 
-// `change` on `base` of every model and type.
+// Applies `change` to `base` for every model and type.
 static void vary_all(const rank_request *base, variant change, const char *what) {
   int runs = 0;
   for (int m = 0; m < OT_COUNT(models); m++) {
     for (int t = 0; t < OT_COUNT(types); t++) {
       if (!rank_sampled()) continue;
       rank_request request = *base;
-      // Each choice in bf16 on tied weights and on experts.
+      // bf16 runs every option with tied weights and with experts.
       const bool both = models[m] == RANK_GPT2 || models[m] == RANK_MOE;
       if (types[t].kept == OT_BF16 && !both) continue;
       request.model = models[m];
@@ -106,10 +106,10 @@ static void vary_all(const rank_request *base, variant change, const char *what)
       runs += vary(&request, change);
     }
   }
-  print_message("%s: %d runs with the bits of another\n", what, runs);
+  print_message("%s: %d runs bitwise equal to another\n", what, runs);
 }
 
-// ---- choices ----
+// ---- options ----
 
 static bool other_zero(rank_request *r, int index) {
   r->zero = index + 2;
@@ -131,7 +131,7 @@ static void zero_stages_at_equal_accumulate(void **state) {
   }
 }
 
-// Stage 0 replicates what the others shard.
+// Stage 0 replicates what the other stages shard.
 static bool replicas_sharded(rank_request *r, int index) {
   r->dp_shard = r->dp_replicate;
   r->dp_replicate = 1;
@@ -221,7 +221,7 @@ static bool other_stages(rank_request *r, int index) {
 static void degrees_and_cuts_of_pipelines(void **state) {
   (void)state;
   rank_request r = request_of(RANK_LLAMA, OT_F32);
-  vary_all(&r, other_stages, "pp 1, 2, 4, 8, and another cut");
+  vary_all(&r, other_stages, "pp 1, 2, 4, 8, and another layout");
 }
 
 static bool other_stages_of_two(rank_request *r, int index) {
@@ -305,7 +305,7 @@ static void running_again(void **state) {
   vary_all(&r, again, "again");
 }
 
-// What else is chosen where rows of experts come in several rounds.
+// Other options while the experts' tokens need several passes.
 static bool beside_rounds(rank_request *r, int index) {
   static const ot_pipeline orders[] = {OT_PIPELINE_1F1B, OT_PIPELINE_GPIPE, OT_PIPELINE_ZB_H2};
   if (index < 3) return other_recompute(r, index);
@@ -330,7 +330,7 @@ static void rounds_of_experts(void **state) {
   r.pipeline = OT_PIPELINE_ZB_H1;
   r.zero = 3;
   r.accumulate = OT_ACCUMULATE_SHARDED;
-  print_message("rounds of experts: %d runs with the bits of another\n", vary(&r, beside_rounds));
+  print_message("overflow passes: %d runs bitwise equal to another\n", vary(&r, beside_rounds));
 }
 
 static bool other_wire(rank_request *r, int index) {
@@ -363,5 +363,5 @@ int main(void) {
       cmocka_unit_test(rounds_of_experts),
       cmocka_unit_test(type_on_the_wire_of_what_is_narrow_already),
   };
-  return cmocka_run_group_tests_name("these change no bit", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("options that change no bit", tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Bytes that each rank puts on the wire in a step, by group and by collective, as
-// comm counts them, against closed forms of the model's sizes and the degrees. Every group and
-// collective is compared, so that nothing is sent that no formula asks for. Sources of the
-// formulas: ZeRO (Rajbhandari et al. 2020), Megatron sequence parallelism (Korthikanti et al.
-// 2022), ring attention (Liu et al. 2023), Ulysses (Jacobs et al. 2023).
+// run: any machine. Bytes that each rank sends in a step, by group and collective, as comm counts
+// them, against closed forms of the model's sizes and the degrees. Every group and collective is
+// compared, so no traffic without a formula goes undetected. Sources of the formulas: ZeRO
+// (Rajbhandari et al. 2020), Megatron sequence parallelism (Korthikanti et al. 2022), ring
+// attention (Liu et al. 2023), Ulysses (Jacobs et al. 2023).
 #include <assert.h>
 #include <math.h>
 #include <setjmp.h>
@@ -19,13 +19,13 @@
 enum { V = 61, C = 24, F = 48, H = 8, G = 2, D = 4, LAYERS = 5, BLOCKS = LAYERS + 2 };
 // Tensors: embedding; q k v o, two norms, gate up down; norm and head.
 enum { PARTS = 1 + 9 * LAYERS + 2 };
-enum { LINE = 32 };  // elements that a parameter is padded to
+enum { LINE = 32 };  // elements to which a parameter is padded
 
 typedef struct volume {
   double bytes[OT_GROUP_KINDS][OT_COMM_KINDS];
 } volume;
 
-// A request, its stages, and one rank's place in it.
+// A request, its stages, and the position of one rank in it.
 typedef struct run_case {
   rank_request r;
   int first_block[9];  // [pp * vpp + 1] as in r.layout
@@ -35,7 +35,7 @@ typedef struct rank_place {
   const run_case *c;
   int stage, piece;
   int64_t rounds;  // A, micro-batches
-  int64_t rows;    // R, of a micro-batch on a rank of cp
+  int64_t rows;    // R, tokens of a micro-batch on a cp rank
   double size;     // bytes of an element
 } rank_place;
 
@@ -47,7 +47,7 @@ static int pieces_of(const rank_request *r) {
   return r->dp_shard > 1 ? r->dp_shard : r->dp_replicate;
 }
 
-// Elements of the bucket of a block on a rank of tp, padded as they travel.
+// Elements of the bucket of a block on a tp rank, with padding.
 static double bucket(const rank_request *r, int block) {
   const int t = r->tp;
   const int64_t norm = up(C, LINE), words = up((V + t - 1) / t * C, LINE);
@@ -71,7 +71,7 @@ static bool runs(const rank_place *p, int block) {
   return false;
 }
 
-// Elements of the buckets of a stage: all of them, or layers, embedding and head by factors.
+// Bucket elements of a stage: all of them, or layers, embedding and head weighted by factors.
 static double stage_elements(const rank_place *p, double embedding, double layer, double head) {
   double n = 0;
   for (int i = 0; i < BLOCKS; i++) {
@@ -89,7 +89,7 @@ static int stage_layers(const rank_place *p) {
 
 static double others(int k) { return (double)(k - 1) / k; }
 
-// How many of the first `n` elements of the bucket are in the piece of this rank.
+// How many of the first `n` elements of the bucket lie in the shard of this rank.
 static double within_piece(const rank_place *p, int block, double n) {
   const double piece = bucket(&p->c->r, block) / pieces_of(&p->c->r);
   return fmin(fmax(n - p->piece * piece, 0), piece);
@@ -97,9 +97,9 @@ static double within_piece(const rank_place *p, int block, double n) {
 
 // ---- formulas ----
 
-// Elements that a stage gathers in a step of 1F1B: once of a block that is kept, else for each
-// forward, and for each backward but the embedding's, which reads no weights. A bucket stays where
-// the next work reads it, too: of the last block from F to B, of the first one from B to F.
+// Elements that a stage gathers in a step of 1F1B: once for a kept block, else per forward and per
+// backward (not for the embedding's backward, which reads no weights). A gathered bucket is also
+// reused by the next task: the last block from F to B, the first one from B to F.
 static double gathered_elements(const rank_place *p) {
   const rank_request *const r = &p->c->r;
   const int first = p->c->first_block[p->stage], last = p->c->first_block[p->stage + 1] - 1;
@@ -112,11 +112,11 @@ static double gathered_elements(const rank_place *p) {
   return n;
 }
 
-// Data parallel, with N elements a stage, A micro-batches, k ranks, factor (k-1)/k:
-//   gradients to their owners: N, or A N when summed after each micro-batch
+// Data parallel, with N elements per stage, A micro-batches, k ranks, factor (k-1)/k:
+//   gradients to their owners: N, or A N if reduced after each micro-batch
 //   zero 0 gradients back: N       zero 1, 2 weights back: N
-//   zero 3 weights: N twice a micro-batch, less what is not needed; once a step where it is kept
-//   replicas of shards: an all-reduce of each piece
+//   zero 3 weights: N twice per micro-batch, minus reuse; once per step if kept
+//   replicas of shards: an all-reduce of each shard
 static void data_parallel(const rank_place *p, volume *v) {
   const rank_request *const r = &p->c->r;
   const int k = pieces_of(r);
@@ -133,14 +133,14 @@ static void data_parallel(const rank_place *p, volume *v) {
   }
 }
 
-// 1 when every layer's forward is computed again, else 0.
+// 1 if every layer's forward is recomputed, else 0.
 static int again(const rank_request *r) { return r->recompute[0] == OT_RECOMPUTE_FULL; }
 
-// Tensor parallel with sequence parallel, unit = (t-1)/t R C: a layer gathers 2 and scatters 2
-// forwards; backwards it gathers 2 gradients and, since it kept its own rows only, 2 inputs, and
-// scatters 2. Full recompute does the forward again, but for the last scatter, whose sum nobody
-// reads. The embedding scatters 1 and gathers 1 backwards, the head gathers and scatters 1,
-// and exchanges maximum, sum and target's logit of each row in float64.
+// Tensor parallel with sequence parallel, unit = (t-1)/t R C. A layer gathers 2 and scatters 2 in
+// the forward. In the backward it gathers 2 gradients and 2 inputs (only local tokens were saved)
+// and scatters 2. Full recompute repeats the forward without the last scatter, whose result is
+// unused. The embedding scatters 1 and gathers 1 in the backward; the head gathers and scatters 1
+// and exchanges maximum, sum and target logit of each token in float64.
 static void tensor_parallel(const rank_place *p, volume *v) {
   const int t = p->c->r.tp;
   const double unit = others(t) * (double)p->rows * C * p->size, A = (double)p->rounds;
@@ -150,8 +150,8 @@ static void tensor_parallel(const rank_place *p, volume *v) {
       A * (((6 + 2 * again(&p->c->r)) * layers + first + last) * unit + last * statistics);
   v->bytes[OT_GROUP_TENSOR][OT_COMM_REDUCE_SCATTER] =
       A * ((4 + again(&p->c->r)) * layers + first + last) * unit;
-  // Norms work on rows of one rank each: their gradients are sums. They begin the bucket, padding
-  // between them.
+  // Norms see only local tokens: their gradients are reduced. They are at the start of the bucket,
+  // with padding between them.
   double norms = 0;
   for (int i = 1; i < BLOCKS; i++) {
     if (runs(p, i)) norms += within_piece(p, i, i < BLOCKS - 1 ? (double)up(C, LINE) + C : C);
@@ -159,10 +159,10 @@ static void tensor_parallel(const rank_place *p, volume *v) {
   v->bytes[OT_GROUP_TENSOR_SUM][OT_COMM_ALL_REDUCE] = 2 * others(t) * norms * p->size;
 }
 
-// Context parallel. Ring: keys and values travel c-1 hops forwards and again backwards, their
-// gradients c hops, home included. Ulysses: q, k, v and the output cross once forwards and once
-// backwards. With full recompute the forward's part is done again. Gradients of weights are summed
-// over cp as over dp.
+// Context parallel. Ring: keys and values make c-1 hops in the forward and again in the backward,
+// their gradients c hops including the one back to the owner. Ulysses: q, k, v and the output cross
+// once forward and once backward. Full recompute repeats the forward part. Weight gradients are
+// reduced over cp as over dp.
 static void context_parallel(const rank_place *p, volume *v) {
   const rank_request *const r = &p->c->r;
   const int c = r->cp;
@@ -180,14 +180,14 @@ static void context_parallel(const rank_place *p, volume *v) {
       2 * others(c) * stage_elements(p, 1, 1, 1) / pieces * p->size;
 }
 
-// Activations that cross the cut before `block`: one, or under Attention Residuals the embedding,
-// the output of each block of sub-layers that is finished, and a sum that is begun.
+// Activations sent at the stage boundary before `block`: one; under Attention Residuals the
+// embedding, the output of each finished block of sub-layers, and an unfinished sum.
 static int crossing(const rank_request *r, int block) {
   const int place = 2 * (block - 1), size = r->residual_block;
   return size == 0 ? 1 : 1 + place / size + (place % size > 0);
 }
 
-// Pipeline: R C / t of each a micro-batch at each end of a chunk that another stage continues.
+// Pipeline: R C / t of each per micro-batch at each end of a chunk that another stage continues.
 static void pipeline_parallel(const rank_place *p, volume *v) {
   const rank_request *const r = &p->c->r;
   const int chunks = r->pp * r->vpp;
@@ -200,14 +200,14 @@ static void pipeline_parallel(const rank_place *p, volume *v) {
       (double)p->rounds * sends * (double)p->rows * C / r->tp * p->size;
 }
 
-// Once a step: the count of targets and of its squares over all who have other tokens; squared
-// norms, one float64 for each tensor and piece, and two sums, over all.
+// Once per step: the number of targets and its square, reduced over ranks with other tokens;
+// squared norms, one float64 per tensor and shard, and two sums, reduced over all ranks.
 static void step_sums(const rank_place *p, volume *v) {
   const rank_request *const r = &p->c->r;
   const int ranks = rank_count(r);
   const int tokens = ranks / r->pp / r->tp;
   v->bytes[OT_GROUP_TOKENS][OT_COMM_ALL_REDUCE] = 2 * others(tokens) * 2 * sizeof(double);
-  // With a query for each mix: two a layer but the first's first, and the head's.
+  // With a query per mix: two per layer (one in the first layer), and the head's.
   const int parts = PARTS + (r->residual_block > 0 ? 2 * LAYERS : 0);
   v->bytes[OT_GROUP_WORLD][OT_COMM_ALL_REDUCE] =
       2 * others(ranks) * (parts * r->tp * pieces_of(r) + 2) * sizeof(double);
@@ -275,7 +275,7 @@ static run_case base(void) {
                     .first_block = {0, BLOCKS}};
 }
 
-// In float32, in float64, and in float32 with gradients as bf16 on their way.
+// In float32, in float64, and in float32 with gradients reduced in bf16.
 static void check_types(const run_case *c) {
   run_case other = *c;
   check_case(&other);
@@ -306,7 +306,7 @@ static void of_replicas_and_shards(void **state) {
   check_types(&c);
 }
 
-// With one micro-batch 3N, less a gather of the embedding and one of the head.
+// With one micro-batch 3N, minus one gather each of embedding and head.
 static void of_sharded_weights(void **state) {
   (void)state;
   run_case c = base();
@@ -380,7 +380,8 @@ static void of_pipelines(void **state) {
   check_types(&c);
 }
 
-// Cuts between blocks of sub-layers and inside of them; a stage with two chunks is sent all again.
+// Stage boundaries between and inside blocks of sub-layers; a stage with two chunks is sent the
+// whole stack again.
 static void of_pipelines_with_a_stack(void **state) {
   (void)state;
   run_case c = base();
@@ -414,12 +415,12 @@ static void of_all_of_them(void **state) {
 
 // ---- experts ----
 
-// Of RANK_MOE: experts, those of a token, layers with them.
+// RANK_MOE: experts, experts per token, layers with experts.
 enum { E = 8, K = 2, EXPERT_LAYERS = LAYERS - 1 };
 
-// A layer with experts gathers, over the n ranks of ep x etp, how many rows each has for each
-// expert; ranks with parts of the same sequences add up counts of choices, again with full
-// recompute, and gather logits where the choice looks at all of them.
+// A layer with experts all-gathers the token counts per expert over the n ranks of ep x etp. Ranks
+// that share sequences reduce the counts of choices, again with full recompute, and gather logits
+// if the routing needs them all.
 static void check_expert_rank(const run_case *c, int rank, const rank_result *result) {
   const rank_request *const r = &c->r;
   const int n = (r->ep > 1 ? r->ep : 1) * (r->etp > 1 ? r->etp : 1);
@@ -451,9 +452,9 @@ static void check_expert_rank(const run_case *c, int rank, const rank_result *re
   }
 }
 
-// A row that an expert elsewhere has goes there with its gate and comes back; so does its gradient,
-// which comes back with that of the gate; with full recompute row and gate go twice. Some rows do,
-// and no more than K of each token, to each rank with columns of the expert.
+// A token of a remote expert is sent with its gate and its output returns. Its gradient is sent and
+// returns with that of the gate. Full recompute sends token and gate twice. Some tokens are sent,
+// at most K copies of each, to each rank with columns of the expert.
 static void check_rows(const run_case *c, const rank_result *result) {
   const rank_request *const r = &c->r;
   const double size = (double)ot_dtype_bytes(r->dtype);
@@ -466,10 +467,10 @@ static void check_rows(const run_case *c, const rank_result *result) {
   }
   char text[RANK_TEXT];
   if (fmod(sent, of_row) != 0) {
-    fail_msg("%s: %.17g bytes of rows, of %.17g each", rank_describe(r, text), sent, of_row);
+    fail_msg("%s: %.17g bytes of tokens, %.17g each", rank_describe(r, text), sent, of_row);
   }
   if (sent <= 0.25 * most * of_row || sent >= most * of_row) {
-    fail_msg("%s: %g rows sent of %g", rank_describe(r, text), sent / of_row, most);
+    fail_msg("%s: %g of %g tokens sent", rank_describe(r, text), sent / of_row, most);
   }
 }
 
@@ -487,7 +488,7 @@ static void of_experts(void **state) {
   c.r.model = RANK_MOE;
   c.r.dp_replicate = 4;
   c.r.ep = 2;
-  c.r.expert_buffer = 64;  // one round
+  c.r.expert_buffer = 64;  // one pass
   check_experts(&c);
   c.r.etp = 2;
   check_experts(&c);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: any machine. Every example runs and says what its header promises.
+# run: any machine. Every example runs and prints what its header promises.
 set -euo pipefail
 orthant=${1:?usage: test_examples.sh ORTHANT}
 work=$(mktemp -d)

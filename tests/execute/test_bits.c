@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. What must not change a bit: recompute, split backward, running twice, moved
-// buffers. And what memory must obey: canaries, dead buffers, the planned peak.
+// run: any machine. Options that must not change a bit: recompute, split backward, repeated runs,
+// moved buffers. Memory rules: canaries, dead buffers, the planned peak.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,7 +70,7 @@ static void bits_do_not_depend_on_where_buffers_lie(void **state) {
   for (int f = 0; f < NUM_FAMILIES; f++) {
     parity_request request = base_request(families[f], OT_F32, 2);
     const uint64_t expected = bits_after_steps(&request);
-    request.poison = true;  // guards of 64 bytes behind every buffer move them all
+    request.poison = true;  // guards of 64 bytes after every buffer move all buffers
     assert_int_equal(bits_after_steps(&request), expected);
   }
 }
@@ -120,7 +120,7 @@ static void bf16_storage_stays_near_float32(void **state) {
     printf("%-22s bf16 storage: loss %.1e, gradients %.1e (%s)\n", families[f], loss, error, worst);
     // One rounding is 2^-9 = 0.2 %; a few layers of them stay within some percent of the largest.
     assert_true(loss < 5e-3);
-    // Where tokens choose experts a rounding may change the choice, and gradients with it.
+    // A rounding may change the choice of experts, and so the gradients.
     assert_true(error < 0.15 || c.model.moe.num_experts > 0);
     parity_destroy(&c);
   }

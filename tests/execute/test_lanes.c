@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Orders written by hand, played on ranks that are threads: what runs beside what
-// (shown by who can only go on when someone else has), that waits are kept (random orders against
-// their sums made here one entry after the other), and how failures end a run.
+// run: any machine. Hand-written programs on ranks that are threads: concurrency (shown by
+// operations that can finish only after others), waits (random programs against a sequential
+// reference), and how failures end a run.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static hand_game *game_of(int ranks, bool overlap,
   return game;
 }
 
-enum { SENT = HAND_KEPT };  // a place that is dead when nobody reads it any more
+enum { SENT = HAND_KEPT };  // a slot that is dead after its last read
 
 static double sum_over_ranks(int ranks, int place) {
   double sum = 0;
@@ -34,11 +34,11 @@ static double sum_over_ranks(int ranks, int place) {
   return sum;
 }
 
-// ---- what runs beside what ----
+// ---- concurrency ----
 
-// Rank 0 has a gather under way while it computes: the others come to the gather only after they
-// have met rank 0 in the world, which rank 0 enters when its kernel is done. A rank that waited for
-// its gather first would wait for ever.
+// Rank 0 computes during a gather. The others join the gather only after they meet rank 0 in the
+// world, which rank 0 enters after its kernel. A rank that waited for its gather first would
+// deadlock.
 static ot_status write_gather_beside_compute(hand_made *h, const void *context) {
   (void)context;
   const bool first = h->schedule.rank == 0;
@@ -81,8 +81,8 @@ static void a_gather_is_under_way_while_kernels_run(void **state) {
   }
 }
 
-// The same inside one entry: the collective of the tensor lane is under way while the next kernel
-// and a collective of the compute lane run; the last task waits for it.
+// The same inside one instruction: the collective of the tensor lane overlaps the next kernel and a
+// collective of the compute lane; the last task waits for it.
 static ot_status write_tensor_beside_compute(hand_made *h, const void *context) {
   (void)context;
   const int entry = hand_entry(h, OT_LANE_COMPUTE, "block");
@@ -117,9 +117,9 @@ static void a_tensor_collective_is_under_way_until_a_task_waits_for_it(void **st
   free(game);
 }
 
-// Both ranks send before they receive, and compute in between: nobody may wait for a message to
-// arrive before it goes on. What is sent is dead to its rank after the next kernel, but must not be
-// touched before it has arrived.
+// Both ranks send before they receive, and compute in between: a rank must not wait for the arrival
+// of its message. The send buffer is dead after the next kernel but must not be overwritten before
+// the message has arrived.
 static ot_status write_crossing_messages(hand_made *h, const void *context) {
   (void)context;
   const int other = 1 - h->schedule.rank;
@@ -167,10 +167,10 @@ static void messages_are_under_way_together(void **state) {
   }
 }
 
-// ---- waits, by random orders ----
+// ---- waits in random programs ----
 
-// Entry e makes place 16 + e from two that came before it, on a lane drawn for it; ranks differ in
-// where they are slow. Messages go around the ranks, a send and a receive at a time.
+// Instruction e computes slot 16 + e from two earlier slots, on a random lane; ranks are slow at
+// different instructions. Messages go around the ranks, one send and one receive at a time.
 enum {
   RANDOM_ENTRIES = 40,
   MADE = 16,
@@ -180,8 +180,8 @@ enum {
 
 typedef struct random_order {
   uint64_t seed;
-  ot_lane lane[RANDOM_ENTRIES];   // of each entry
-  int source[RANDOM_ENTRIES][2];  // places; of a receive none
+  ot_lane lane[RANDOM_ENTRIES];   // of each instruction
+  int source[RANDOM_ENTRIES][2];  // slots; a receive has none
 } random_order;
 
 static int draw(const random_order *r, int entry, int what, int below) {
@@ -208,7 +208,7 @@ static random_order random_order_of(uint64_t seed) {
     r.lane[e] = sent ? OT_LANE_PIPELINE : lanes[draw(&r, e, 0, OT_COUNT(lanes))];
     if (e == RANDOM_ENTRIES - 1 && !sent) r.lane[e] = OT_LANE_COMPUTE;
     for (int i = 0; i < 2; i++) r.source[e][i] = draw_source(&r, e, i);
-    // What a send makes is not in its rank's memory, and only one message can be waited for.
+    // A send has no result in its rank's memory, and an instruction can wait for one message only.
     for (int i = 0; i < 2; i++) {
       const int from = r.source[e][i] - MADE;
       const bool message = from >= 0 && r.lane[from] == OT_LANE_PIPELINE;
@@ -218,7 +218,7 @@ static random_order random_order_of(uint64_t seed) {
   return r;
 }
 
-// Whether a compute entry goes on after its collective, or leaves that to its end.
+// Whether a compute instruction continues after its collective, or ends with it.
 static bool adds_more(const random_order *r, int entry) { return draw(r, entry, 30, 2) == 0; }
 
 static void wait_for_sources(hand_made *h, const random_order *r, int entry) {
@@ -265,7 +265,7 @@ static ot_status write_random(hand_made *h, const void *context) {
   return OT_OK;
 }
 
-// The same, entry by entry, on all ranks at once.
+// Reference: evaluates instruction by instruction, on all ranks at once.
 static void evaluate(const random_order *r, int ranks, double v[][HAND_PLACES]) {
   for (int k = 0; k < ranks; k++) {
     for (int i = 0; i < HAND_INPUTS; i++) v[k][i] = hand_input(k, i);
@@ -346,7 +346,7 @@ static void the_failure_of_a_rank_ends_all(void **state) {
   }
 }
 
-// Ranks 0 and 1 come to two groups in opposite orders, one of them on a lane of its own.
+// Ranks 0 and 1 enter two groups in opposite orders, one of them on a separate lane.
 static ot_status write_crossing_groups(hand_made *h, const void *context) {
   (void)context;
   const bool first = h->schedule.rank == 0;
@@ -369,8 +369,8 @@ static void a_deadlock_is_told_with_entries_and_tasks(void **state) {
   free(game);
 }
 
-// An entry that takes longer than any communicator wonders about is no deadlock, however often the
-// lanes have slept and woken before it.
+// An instruction that takes longer than any communicator's deadlock check is no deadlock, even
+// after lanes slept and woke.
 static ot_status work_or_sleep(void *context, ot_lane lane, int entry) {
   (void)context;
   const struct timespec long_kernel = {.tv_sec = 1, .tv_nsec = 300000000};
@@ -413,7 +413,7 @@ static void a_long_entry_is_no_deadlock(void **state) {
   assert_int_equal(sum, 1);
 }
 
-// ---- what is refused ----
+// ---- rejected programs ----
 
 static ot_status write_other_lists(hand_made *h, const void *context) {
   (void)context;

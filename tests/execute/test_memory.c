@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. What a step takes from the system: no allocation at all after the first, on one
-// rank and on many, and no more resident memory than the arena, the constants below and 2 %.
+// run: any machine. System memory of a step: no allocation after the first step, on one rank and on
+// many; no more resident memory than the arena, the constants below and 2 %.
 #if defined(__SANITIZE_ADDRESS__) || defined(__clang__)
-// The sanitizer brings an allocator of its own, and the OpenMP runtime of clang allocates in each
-// parallel region.
+// The sanitizer has its own allocator, and clang's OpenMP runtime allocates in each parallel
+// region.
 int main(void) { return 77; }
 #else
 
@@ -24,12 +24,12 @@ int main(void) { return 77; }
 
 enum {
   STEPS = 6,
-  // What is resident beside the arena once a step has run: the BLAS's packing buffers (one for each
-  // thread), thread stacks, code.
+  // Resident memory besides the arena after a step: the BLAS's packing buffers (one per thread),
+  // thread stacks, code.
   CONSTANT_BYTES = 96 << 20,
 };
 
-// ---- every allocation of the process is counted while `counting` is on ----
+// ---- counts every allocation of the process while `counting` is on ----
 
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t count, size_t bytes);
@@ -57,7 +57,7 @@ void *realloc(void *memory, size_t bytes) {
   return __libc_realloc(memory, bytes);
 }
 
-// ---- a model whose arena is large enough for 2 % of it to mean something ----
+// ---- a model whose arena is large enough for 2 % to be meaningful ----
 
 static int64_t resident_bytes(void) {
   long pages = 0, resident = 0;
@@ -127,7 +127,7 @@ static void a_step_allocates_nothing_and_stays_within_its_plan(void **state) {
          (double)(after_all - before) * 1e-6, STEPS, atomic_load(&allocations));
   assert_int_equal(atomic_load(&allocations), 0);
   assert_true((double)(after_one - before) <= 1.02 * (double)planned + CONSTANT_BYTES);
-  // Whole pages may come late: a step touches the same memory as the one before it.
+  // Whole pages may become resident late: a step touches the same memory as the one before it.
   assert_true(after_all - after_one <= 1 << 20);
   ot_instance_destroy(&instance);
 }
@@ -136,7 +136,7 @@ static void a_step_allocates_nothing_and_stays_within_its_plan(void **state) {
 
 enum { WARM = 2, PLAYED = 8 };
 
-// Everything that lanes, messages and collectives may need memory for.
+// Uses everything for which lanes, messages and collectives may need memory.
 static ot_status write_all_lanes(hand_made *h, const void *context) {
   (void)context;
   const int rank = h->schedule.rank, ranks = h->schedule.ranks;
@@ -162,7 +162,7 @@ static ot_status write_all_lanes(hand_made *h, const void *context) {
   return OT_OK;
 }
 
-// Counts between two barriers: when all ranks have run a few times, and when all have ended.
+// Counts between two barriers: after all ranks have run a few times, and after all have ended.
 static ot_status count_between_barriers(ot_comm *comm, int time) {
   if (time != WARM && time != PLAYED) return OT_OK;
   const ot_comm_call meet = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. The compiled step against transformers + PyTorch, on random models of every
+// run: any machine. The compiled step against transformers + PyTorch on random models of every
 // family: logits, loss, every gradient, weights after two steps. float64 within 1e-10 of the
-// modules without their float32 casts, float32 within 1e-5 of the modules as they are.
+// modules without their float32 casts, float32 within 1e-5 of the unmodified modules.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Bodies of repeats, in orders written by hand and played on ranks that are
-// threads: how often they run, what their rounds find, and what of them is under way when.
+// run: any machine. Loop bodies in hand-written programs on ranks that are threads: number of
+// iterations, values that an iteration sees, and overlap.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static int rounds_of_bodies(int rounds) { return rounds > 1 ? rounds - 1 : 0; }
 
 typedef void (*game_check)(const hand_game *game, int more);
 
-// Plays it for several numbers of rounds, twice each, with lanes beside and behind each other.
+// Runs it with several iteration counts, twice each, with concurrent and with sequential lanes.
 static void for_each_number(int ranks, ot_status (*write)(hand_made *h, const void *context),
                             game_check check) {
   static const int numbers[] = {0, 1, 2, 4, 33};
@@ -45,7 +45,7 @@ static void for_each_number(int ranks, ot_status (*write)(hand_made *h, const vo
   }
 }
 
-// ---- how often ----
+// ---- number of iterations ----
 
 static ot_status write_adding_body(hand_made *h, const void *context) {
   (void)context;
@@ -71,7 +71,7 @@ static void a_body_runs_once_less_than_there_are_rounds(void **state) {
   for_each_number(1, write_adding_body, expect_adding);
 }
 
-// ---- what is recorded ----
+// ---- recorded spans ----
 
 static void expect_spans(const hand_game *game, int more) {
   (void)more;
@@ -88,7 +88,7 @@ static void a_repeat_records_one_span_for_all_its_rounds(void **state) {
   for_each_number(1, write_adding_body, expect_spans);
 }
 
-// ---- numbers that no schedule means ----
+// ---- invalid iteration counts ----
 
 static void expect_refused(int rounds) {
   hand_game *const game = game_of(1, rounds, write_adding_body);
@@ -109,7 +109,8 @@ static void absurd_numbers_of_rounds_end_the_run(void **state) {
 
 // ---- collectives ----
 
-// Each round sums A over the ranks beside a kernel; what is behind the body waits for the last.
+// Each iteration all-reduces A concurrently with a kernel; the task after the body waits for the
+// last.
 static ot_status write_collective_body(hand_made *h, const void *context) {
   (void)context;
   const int entry = hand_entry(h, OT_LANE_COMPUTE, "collectives");
@@ -154,8 +155,8 @@ static void each_round_makes_its_collectives(void **state) {
   for_each_number(3, write_collective_body, expect_collectives);
 }
 
-// Nobody in the body waits for its collective, and the next round begins with what it gives and
-// writes over what it takes. Rank 1 comes late to every round.
+// No task of the body waits for its collective; the next iteration reads its output and overwrites
+// its input. Rank 1 is late in every iteration.
 static ot_status write_late_body(hand_made *h, const void *context) {
   (void)context;
   const int entry = hand_entry(h, OT_LANE_COMPUTE, "late");
@@ -196,9 +197,9 @@ static void a_round_ends_what_it_has_on_the_tensor_lane(void **state) {
   for_each_number(2, write_late_body, expect_late);
 }
 
-// ---- what no executor runs ----
+// ---- rejected schedules ----
 
-// The same calls in the same order, but those of rank 1 are made once.
+// The same calls in the same order, but rank 1 makes each call once.
 static ot_status write_half_a_body(hand_made *h, const void *context) {
   (void)context;
   const int entry = hand_entry(h, OT_LANE_COMPUTE, "half");

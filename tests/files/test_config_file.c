@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// Run files with model files, presets and --set: precedence, origins, relative paths, values that
-// follow from others, what a resumed run must keep.
+// Run files with model files, presets and --set: precedence, origins, relative paths, derived
+// values, and settings that a resumed run must keep.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -198,7 +198,7 @@ static void keys_that_the_family_never_reads_are_taken_out_of_a_file_with_a_note
   assert_non_null(strstr(config.notes.text[0], ": max_window_layers, auto_map, use_qk_norm"));
   assert_null(strstr(config.notes.text[0], "use_cache"));
   assert_null(strstr(config.notes.text[0], "num_nextn_predict_layers"));
-  // What somebody wrote for this run was meant.
+  // A setting written for this run is intentional.
   refuse("model: {model_type: qwen3_moe, max_window_layers: 48}", NULL, "another kind of model");
   refuse("model: moe.json", "model.max_window_layers=48", "another kind of model");
   assert_string_equal(ot_fail_hint_text(),
@@ -208,7 +208,7 @@ static void keys_that_the_family_never_reads_are_taken_out_of_a_file_with_a_note
   const char *const set = "model.limits=ignore";
   accept("model: infinite.json", &set, 1);
   refuse("model: infinite.json", "model.head_dim=4", "unknown key \"limits\"");
-  // Keys of this program are meant wherever they are.
+  // Keys of this program are valid in every file.
   static const char *const ours[] = {"moe_routing", "moe_aux_loss_scale", "router_z_loss_coef"};
   for (int i = 0; i < OT_COUNT(ours); i++) {
     write_file("ours.json",
@@ -269,7 +269,7 @@ static void data_types_follow_compute(void **state) {
   const ot_run_precision fp64 =
       accept("model: gpt2\nprecision: {compute: fp64}", NULL, 0).run.precision;
   assert_true(fp64.params == OT_F64 && fp64.gradients == OT_F64 && fp64.moments == OT_F64);
-  // Gradients may be as narrow as weights; what the optimizer keeps may not.
+  // Gradients may be as narrow as weights; optimizer states may not.
   const ot_run narrow =
       accept("model: gpt2\nprecision: {compute: bf16, gradients: bf16}", NULL, 0).run;
   assert_int_equal(narrow.precision.gradients, OT_BF16);
@@ -382,7 +382,7 @@ static void a_resumed_run_may_change_only_some_keys(void **state) {
   const char *const sets[] = {"seed=2"};
   assert_int_equal(differences("model: gpt2\nseed: 1", "model: gpt2", sets, 1, &text), 0);
   assert_int_equal(differences("model: gpt2", "model: gpt2-xl", NULL, 0, &text), 4);
-  // What --set changed is shown with what follows from it.
+  // The setting changed by --set is shown with the values derived from it.
   const char *const wider[] = {"model.hidden_size=96", "steps=7"};
   const char *const llama =
       "model: {model_type: llama, vocab_size: 300, hidden_size: 48, num_attention_heads: 4}";

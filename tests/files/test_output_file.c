@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Files that a user names as outputs: links stay, what is no regular file is written to
-// and never replaced, what fails leaves things as they were.
+// run: alone. User-named output files: links stay, a special file is written to and never replaced,
+// a failure leaves everything unchanged.
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 #include "files/output_file.h"
 #include "support/scratch.h"
 
-enum { LARGE_BYTES = 3 << 20 };  // of many buffers
+enum { LARGE_BYTES = 3 << 20 };  // many buffers
 
 static mode_t kind_of(const char *path) {
   struct stat info;
@@ -44,7 +44,7 @@ static void links_stay_and_their_targets_are_replaced(void **state) {
   assert_int_equal(symlink("target", link), 0);
   assert_int_equal(symlink("../link", chain), 0);
 
-  // The target is made where it is not there yet.
+  // Creates the target if it does not exist.
   assert_int_equal(ot_output_file_replace(link, "first", 5), OT_OK);
   expect_text(target, "first");
   // Through two links, one of them relative to another folder.
@@ -55,7 +55,7 @@ static void links_stay_and_their_targets_are_replaced(void **state) {
   assert_int_equal(kind_of(target), S_IFREG);
   assert_int_not_equal(access(scratch_path(directory, "target.partial"), F_OK), 0);
 
-  // A link to itself leads nowhere.
+  // A link to itself has no target.
   const char *const loop = scratch_path(directory, "loop");
   assert_int_equal(symlink("loop", loop), 0);
   assert_int_equal(ot_output_file_replace(loop, "x", 1), OT_ENVIRONMENT);
@@ -110,7 +110,7 @@ static void a_fifo_reaches_its_reader_and_stays(void **state) {
 
   ot_output_file *file;
   assert_int_equal(ot_output_file_create(r.path, &file), OT_OK);
-  // Some through the buffer, the rest in one piece.
+  // Some through the buffer, the rest in one write.
   for (int i = 0; i < 1000; i++)
     assert_int_equal(ot_output_file_write(file, sent + 100 * i, 100), OT_OK);
   assert_int_equal(ot_output_file_write(file, sent + 100000, LARGE_BYTES - 100000), OT_OK);
@@ -125,7 +125,7 @@ static void a_fifo_reaches_its_reader_and_stays(void **state) {
   scratch_destroy(directory);
 }
 
-// By links, so that a fault here costs no device of the machine.
+// Through links, so that a fault here damages no device of the machine.
 static void devices_are_written_to_and_stay(void **state) {
   (void)state;
   char directory[SCRATCH_BYTES];

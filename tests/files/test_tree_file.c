@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// YAML and JSON readers: what they take, what they refuse and where they say it is, and that both
-// make the same tree of the same document.
+// YAML and JSON readers: accepted and rejected input, positions in errors, and equal trees for the
+// same document.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -215,7 +215,7 @@ static void files_that_cannot_be_read_are_the_environments_fault(void **state) {
   assert_int_equal(ot_tree_load("/", &arena, &tree), OT_ENVIRONMENT);
 }
 
-// Opened as a file, a FIFO without a writer would be waited for without end.
+// Opening a FIFO without a writer as a file would block forever.
 static void files_that_are_not_regular_are_refused_at_once(void **state) {
   (void)state;
   char directory[SCRATCH_BYTES];

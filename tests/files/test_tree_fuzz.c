@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu sanitizers=address
-// Mutated YAML and JSON, always the same ones: a reader accepts a text or refuses it with one
-// message that names the file; what it accepts goes through the tables, which do the same. Nothing
+// Mutated YAML and JSON, the same in every run: a reader accepts a text or rejects it with one
+// message that names the file. Accepted texts go through the tables, which do the same. Nothing
 // crashes.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@ static int64_t below(int64_t bound) {
   return (int64_t)ot_rng_below(SEED, 0, counter++, (uint64_t)bound);
 }
 
-// Pieces that mean something to one of the readers.
+// Tokens of either format.
 static const char *const pieces[] = {
     "{",          "}",         "[",           "]",          ":",
     ": ",         ",",         "\"",          "'",          "#",
@@ -83,7 +83,7 @@ static void check_refusal(ot_status status, const char *text) {
   }
 }
 
-// Whatever was accepted is read by the tables and, if they accept it, written and read again.
+// Parses an accepted text with the tables and, if they accept it, writes and reads it again.
 static void read_by_tables(ot_node *tree, ot_arena *arena, const char *text) {
   ot_model model;
   if (tree->kind != OT_NODE_MAP) return;
@@ -109,7 +109,7 @@ static void fuzz(parser parse, const char *seed, int *accepted) {
     memcpy(text, seed, (size_t)length);
     for (int64_t n = 1 + below(4); n > 0; n--) length = mutate(text, length);
     text[length] = '\0';
-    // An exact copy without a zero, so that a sanitizer sees reading past the end.
+    // An exact copy without a terminating zero, so that a sanitizer detects reads past the end.
     char *const exact = malloc((size_t)length + 1);
     assert_non_null(exact);
     char *const start = exact + 1;

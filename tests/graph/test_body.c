@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. What bodies of repeats may do in a program: each rule broken once. And that
-// nothing of them is emitted again.
+// run: any machine. Rules of loop bodies in a program: each rule broken once. Bodies are not
+// recomputed.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -111,7 +111,7 @@ static void a_body_adds_to_what_its_repeat_hands_out_alone(void **state) {
   expect_refused(write_again_by_what_never_adds, "writes a a second time");
 }
 
-// What is carried keeps its placement, and what the body adds must have it.
+// A loop-carried value keeps its placement, and the body's contribution must have it.
 static void what_is_carried_keeps_its_placement(void **state) {
   (void)state;
   body_case c;
@@ -142,7 +142,7 @@ static void nothing_of_a_body_is_emitted_again(void **state) {
   ot_recompute_set set;
   ot_recompute_build(&c.program, OT_RECOMPUTE_FULL, &c.arena, &set);
   assert_int_equal(set.num_emitted, 1);
-  assert_true(set.emitted[0]);  // makes h
+  assert_true(set.emitted[0]);  // computes h
   assert_true(set.kept[BODY_A]);
   assert_false(set.kept[BODY_H]);
   body_case_destroy(&c);

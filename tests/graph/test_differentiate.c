@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Derived backward programs: which part writes what, and how gradients of values
-// with several uses add up. That the numbers are right is for test_parity to say.
+// run: any machine. Derived backward programs: which part writes which gradient, and how gradients
+// of values with several uses are added. test_parity checks the numbers.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 enum { NUM_MODELS = 5 };
 
-// The three tiny ones, norms after the branches as OLMo 2 has them, and dropout between branch and
+// The three tiny models, norms after branches as in OLMo 2, and dropout between branch and residual
 // sum.
 static ot_model model_of(int index) {
   if (index == 0) return tiny_gpt2();
@@ -93,8 +93,8 @@ static void every_parameter_has_one_accumulator_written_once(void **state) {
   for_each_block(expect_one_accumulator_each);
 }
 
-// What the operators declare, by the parameter's role: the head makes its gradient forward, norms
-// with the gradient of their input, everything else apart.
+// The part that the operators declare, by the parameter's role: the head computes its gradient in
+// the forward, norms together with their input gradient, all others separately.
 static ot_part declared_part(const ot_parameter *parameter) {
   if (ot_text_equal(parameter->name, "head.output.weight")) return OT_PART_FORWARD;
   return ot_text_find(parameter->name, "norm.") ? OT_PART_INPUT : OT_PART_WEIGHT;
@@ -148,7 +148,7 @@ static void input_and_weight_ops_keep_to_their_outputs(void **state) {
   for_each_block(expect_outputs_of_parts);
 }
 
-// I alone must be enough to go on with the block before: it reads nothing that W makes.
+// I alone must suffice for the backward of the previous block: it reads no result of W.
 static void expect_input_ops_to_stand_alone(const ot_graph *graph, const ot_block *block,
                                             const ot_program *program) {
   (void)graph;
@@ -184,9 +184,9 @@ static int count_adds(const ot_program *program, bool forward) {
   return adds;
 }
 
-// The residual stream is the one value with two uses; the second use of a layer's input is a norm
-// or a product, which takes the partial sum in. So no backward adds, and forward ones only where a
-// norm or dropout stands between a projection and the residual sum.
+// Only the residual stream has two uses. The second use of a layer's input is a norm or a GEMM,
+// which accepts a partial sum. So the backward contains no add; the forward adds only if a norm or
+// dropout separates a projection from the residual sum.
 static void expect_fused_sums(const ot_graph *graph, const ot_block *block,
                               const ot_program *program) {
   const ot_model *const model = graph->request.model;
@@ -226,8 +226,8 @@ static int add_op(hand_program *h, ot_op_kind kind, int a, int b, const char *na
   return out;
 }
 
-// y = (f(x) + g(x)) + h(x): three uses by ops that take no partial sum make two adds, the last use
-// first.
+// y = (f(x) + g(x)) + h(x): three uses by ops that accept no partial sum need two adds, the last
+// use first.
 static void uses_without_a_partial_sum_are_added_last_first(void **state) {
   (void)state;
   hand_program h = {
@@ -251,7 +251,7 @@ static void uses_without_a_partial_sum_are_added_last_first(void **state) {
     assert_int_equal(back[i].kind, kinds[i]);
     assert_int_equal(back[i].part, OT_PART_INPUT);
   }
-  // Residual branches pass dy on without an op.
+  // Residual branches pass dy through without an op.
   const int gradients[] = {0, 1, 3};
   for (int i = 0; i < 3; i++) {
     assert_int_equal(back[gradients[i]].in[0], h.program.d_output);
@@ -265,7 +265,7 @@ static void uses_without_a_partial_sum_are_added_last_first(void **state) {
   ot_heap_release(&h.heap);
 }
 
-// Used twice in its block, a parameter still has one accumulator, to which both uses add.
+// A parameter used twice in its block has one accumulator, to which both uses add.
 static void two_uses_in_a_block_share_an_accumulator(void **state) {
   (void)state;
   hand_program h = {.program = {.name = "twice",
@@ -296,7 +296,7 @@ static void two_uses_in_a_block_share_an_accumulator(void **state) {
   ot_heap_release(&h.heap);
 }
 
-// y = bias(x, b, residual): both values get dy itself, and only b's accumulator costs an op.
+// y = bias(x, b, residual): both values get dy itself; only b's accumulator needs an op.
 static void a_bias_alone_has_one_weight_op(void **state) {
   (void)state;
   for (int with_bias = 0; with_bias < 2; with_bias++) {
@@ -327,7 +327,7 @@ static void a_bias_alone_has_one_weight_op(void **state) {
       assert_int_equal(op->out[1], ot_program_accumulator(&h.program, &h.arena, b, OT_F32));
     }
     assert_int_equal(weight_ops, with_bias);
-    // dy for the residual, the gradient of the product, their sum.
+    // dy for the residual, the gradient of the GEMM, their sum.
     assert_int_equal(h.program.num_ops, 2 + 2 + with_bias);
     ot_heap_release(&h.heap);
   }

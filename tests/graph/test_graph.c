@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Graphs of models: parameters are the same in every mode, cover the tensors of
-// HF files exactly once (files written by transformers, tests/fixtures/parity) and are as many as
-// published; equal layers share a program; rows that come to experts have room by their even share.
+// run: any machine. Graphs of models. Parameters are the same in every mode, cover the tensors of
+// HF files exactly once (files written by transformers, tests/fixtures/parity), and match published
+// counts. Equal layers share a program. Expert buffers are sized by the balanced load.
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,7 +95,7 @@ static void parameters_of_all_modes_agree(void **state) {
   }
 }
 
-// Places in a bucket: in order, apart, on whole vectors; a tied use has its owner's place.
+// Offsets in a bucket: ascending, disjoint, aligned to vectors; a tied use has its owner's offset.
 static void buckets_hold_their_parameters_apart(void **state) {
   (void)state;
   const ot_model models[] = {tiny_gpt2(), tiny_llama(), tiny_gemma()};
@@ -167,7 +167,7 @@ static void presets_have_as_many_parameters_as_published(void **state) {
 
 // ---- HF tensors ----
 
-// The tensor of files that holds `part`, and which of its matrices that is ("NAME[2]": 2), or -1.
+// The file tensor that holds `part`, and the index of its matrix ("NAME[2]": 2), or -1.
 static int find_tensor(const ot_safetensors *set, const ot_parameter_part *part, int *matrix) {
   const char *const bracket = strchr(part->hf_name, '[');
   *matrix = bracket ? atoi(bracket + 1) : -1;
@@ -262,7 +262,7 @@ static void equal_layers_share_a_program_and_windowed_ones_have_their_own(void *
   expect_programs(&mixed, OT_MODE_TRAIN, 5);
 }
 
-// Index of the rope table that a layer reads, -1 for none.
+// Index of the rope table that a layer reads; -1: none.
 static int rope_table_of(const ot_graph *graph, int layer) {
   const ot_program *const program = &graph->programs[graph->blocks[1 + layer].program];
   for (int i = 0; i < program->num_values; i++) {
@@ -294,7 +294,7 @@ static void windowed_layers_read_the_rope_table_of_their_own(void **state) {
 
 enum { MAX_STREAMS = 64 };
 
-// Streams of the ops that drop, over all blocks; forward ones only, or only those of gradients.
+// RNG streams of the dropout ops of all blocks; of the forward only, or of the gradients only.
 static int dropout_streams(const ot_graph *graph, bool forward, uint64_t *streams) {
   int count = 0;
   for (int b = 0; b < graph->num_blocks; b++) {
@@ -309,8 +309,8 @@ static int dropout_streams(const ot_graph *graph, bool forward, uint64_t *stream
   return count;
 }
 
-// Layers that drop differ in the stream of their masks, so they cannot share a program; a gradient
-// drops what its forward dropped; nothing is dropped outside training.
+// Layers with dropout differ in the RNG stream of their masks, so they cannot share a program. A
+// gradient uses the mask of its forward. There is no dropout outside training.
 static void every_dropout_has_a_stream_of_its_own(void **state) {
   (void)state;
   ot_model model = tiny_gpt2();
@@ -333,7 +333,7 @@ static void every_dropout_has_a_stream_of_its_own(void **state) {
   assert_int_equal(dropout_streams(&evaluate, true, streams), 0);
 }
 
-// Rows that come to this rank's experts at a time.
+// Capacity of this rank's receive buffer, in tokens.
 static int64_t exchange_rows(const ot_model *model, ot_split split) {
   ot_graph_request request = split_request(model, OT_MODE_TRAIN, split);
   ot_graph graph;
@@ -345,11 +345,11 @@ static int64_t exchange_rows(const ot_model *model, ot_split split) {
       if (op->kind == OT_OP_EXCHANGE) return op->attributes.exchange_rows;
     }
   }
-  fail_msg("nothing is exchanged");
+  fail_msg("no all-to-all-v");
   return 0;
 }
 
-// With half of each sequence a rank may get all that experts take of it, but gets half of it.
+// With half of each sequence a rank may receive all tokens of its experts; its buffer holds half.
 static void room_for_experts_that_choose_is_of_even_loads_on_any_split(void **state) {
   (void)state;
   const ot_model model = split_experts(split_llama(4, 2), 8, OT_MOE_EXPERT_CHOICE);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. The head in parts as a program (ops/head_parts.h says how it is written): what
-// reaches its input is the dx of the last chunk, one accumulator takes all chunks, and the chain of
-// dx and each chunk's logits are one piece of memory.
+// run: any machine. The chunked head as a program (ops/head_parts.h describes it): the dx of the
+// last chunk reaches its input, one accumulator collects all chunks, and the chain of dx and each
+// chunk's logits share one buffer.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include "schedule/storage.h"
 #include "support/split_model.h"
 
-enum { CHUNKS = 7 };  // of SPLIT_CHUNK_ROWS each, the last one of what is left
+enum { CHUNKS = 7 };  // of SPLIT_CHUNK_ROWS each; the last one has the remainder
 
 typedef struct head_program {
   ot_heap heap;
@@ -22,7 +22,7 @@ typedef struct head_program {
   int e[CHUNKS], dlogits[CHUNKS], dx[CHUNKS];
 } head_program;
 
-// The values that the ops of `kind` make, chunk by chunk.
+// Outputs of the ops of `kind`, chunk by chunk.
 static void find_outputs(const ot_program *program, ot_op_kind kind, int *out) {
   int count = 0;
   for (int i = 0; i < program->num_ops; i++) {
@@ -47,7 +47,7 @@ static void head_program_create(head_program *h) {
   find_outputs(&h->program, OT_OP_HEAD_GRADIENT, h->dx);
 }
 
-// Backward: the transpose of the gather that x came by, then the norm.
+// Backward: the transpose of the gather that produced x, then the norm.
 static void only_the_last_chunk_is_the_gradient_of_x(void **state) {
   (void)state;
   head_program h;
@@ -63,7 +63,7 @@ static void only_the_last_chunk_is_the_gradient_of_x(void **state) {
   ot_heap_release(&h.heap);
 }
 
-// One for the weight of the norm, one for the weight of the head.
+// One accumulator for the norm weight, one for the head weight.
 static void all_chunks_add_to_one_accumulator(void **state) {
   (void)state;
   head_program h;
@@ -83,7 +83,7 @@ static void expect_same_place(const ot_storage *storage, int a, int b) {
   assert_int_equal(first.offset, second.offset);
 }
 
-// dx is kept for I whatever is recomputed; logits are made once and turn into their gradient.
+// I needs dx under every recompute policy. Logits are computed once and replaced by their gradient.
 static void chunks_are_made_in_place(void **state) {
   (void)state;
   static const ot_recompute policies[] = {OT_RECOMPUTE_NONE, OT_RECOMPUTE_SELECTIVE,

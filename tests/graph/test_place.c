@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. The type system of placements: its table, and that it refuses every program
-// from which a collective, a hop or a retype was taken away.
+// run: any machine. The type system of placements: its table, and that it rejects every program
+// from which a collective, a hop or a retype was removed.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,8 +43,8 @@ static void rules_have_one_letter_for_each_operand(void **state) {
   }
 }
 
-// Where a forward op takes inputs so placed, its gradient ops must take the duals: the rows of a
-// VJP step are those of its forward op with duals put in.
+// If a forward op accepts inputs so placed, its gradient ops must accept the duals: the rows of a
+// VJP step are those of its forward op with duals inserted.
 static char dual_letter(char letter) { return letter == 'R' ? 'P' : letter == 'P' ? 'R' : letter; }
 
 static char letter_of(const ot_op_info *info, const char *row, ot_ref ref) {
@@ -136,7 +136,7 @@ static void visit_split(const ot_model *model, ot_split split, program_visitor v
   }
 }
 
-// Experts in both layers, which drop what their capacity of a whole sequence has no room for.
+// Experts in both layers, which drop tokens beyond their capacity per sequence.
 static ot_model dropping(void) {
   ot_model model = split_experts(split_llama(8, 4), 4, OT_MOE_DROP_BY_SCORE);
   model.moe.balance = OT_MOE_BALANCE_BIAS;
@@ -169,7 +169,7 @@ static ot_program copy_of(const ot_program *program) {
   return copy;
 }
 
-// `program` without op `index`, whose readers take what it read.
+// `program` without op `index`; its readers use its input instead.
 static ot_program without(const ot_program *program, int index) {
   ot_program copy = copy_of(program);
   const int from = program->ops[index].out[0];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. What each policy keeps and emits again: by name for a llama layer, by rule for
-// every program of the tiny models. That recompute changes no bit is for test_bits to say.
+// run: any machine. What each policy saves and recomputes: by name for a llama layer, by rule for
+// every program of the tiny models. test_bits checks that recompute changes no bit.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -122,7 +122,7 @@ static void expect_emitted(const ot_program *program, const ot_recompute_set *se
   assert_int_equal(set->num_emitted, count_words(list));
 }
 
-// Products need their input, norms theirs and 1/rms, attention q|k|v after rotation, its output and
+// GEMMs need their input, norms theirs and 1/rms, attention q|k|v after rotation, its output and
 // log-sum-exp, the gated activation both halves.
 static void a_llama_layer_keeps_what_its_gradients_read(void **state) {
   (void)state;
@@ -145,7 +145,7 @@ static void a_llama_layer_keeps_what_its_gradients_read(void **state) {
               "mlp.gate_up.out");
   expect_emitted(layer, &set, "attention_norm.out mlp_norm.out mlp.active");
 
-  // All of the forward but its last product, which no gradient reads.
+  // All of the forward but its last GEMM, which no gradient reads.
   ot_recompute_build(layer, OT_RECOMPUTE_FULL, &plan.arena, &set);
   expect_kept(layer, &set, "");
   expect_emitted(layer, &set,
@@ -154,8 +154,8 @@ static void a_llama_layer_keeps_what_its_gradients_read(void **state) {
   tiny_plan_destroy(&plan);
 }
 
-// What is on the stack is there for the backward: neither what lies there nor what the layer puts
-// there is kept or made again, and the mixes of it are cheap.
+// Values on the stack are available in the backward: neither they nor the layer's contribution are
+// saved or recomputed, and their mixes are cheap.
 static void a_stack_is_there_whatever_is_recomputed(void **state) {
   (void)state;
   tiny_plan plan;
@@ -187,7 +187,7 @@ static void a_stack_is_there_whatever_is_recomputed(void **state) {
   tiny_plan_destroy(&plan);
 }
 
-// The layer of rank 0 of a split of a llama, and its set.
+// The layer of rank 0 of a sharded llama, and its set.
 static const ot_program *split_layer(ot_split split, ot_recompute policy, ot_arena *arena,
                                      ot_recompute_set *set) {
   ot_model *const model = ot_arena_take(arena, sizeof *model);
@@ -198,7 +198,7 @@ static const ot_program *split_layer(ot_split split, ot_recompute policy, ot_are
   return layer;
 }
 
-// Of what is gathered over tp only the own rows are kept: the gradients of weights gather again.
+// Of gathered tp values only the local tokens are saved; weight gradients gather again.
 static void gathered_rows_are_not_kept(void **state) {
   (void)state;
   ot_heap heap = {0};
@@ -222,7 +222,7 @@ static void gathered_rows_are_not_kept(void **state) {
   ot_heap_release(&heap);
 }
 
-// Keys travel again for the gradient in any case; for the forward only when all of it runs again.
+// The gradient always sends keys around the ring again; the forward only under full recompute.
 static void a_ring_is_emitted_again_under_full_recompute_only(void **state) {
   (void)state;
   ot_heap heap = {0};
@@ -254,14 +254,14 @@ static bool is_activation(const ot_program *program, int value) {
 static void expect_inputs(const ot_program *program, const ot_op *op, const bool *there) {
   for (int i = 0; i < OT_MAX_INPUTS; i++) {
     if (!is_activation(program, op->in[i]) || there[op->in[i]]) continue;
-    fail_msg("%s reads %s, which is neither kept nor made again", ot_op_info_of(op->kind)->name,
+    fail_msg("%s reads %s, which is neither saved nor recomputed", ot_op_info_of(op->kind)->name,
              program->values[op->in[i]].name);
   }
 }
 
 enum { MAX_VALUES = 256 };
 
-// Runs what is emitted again and then the backward over the set of values that are there.
+// Runs the recomputed ops and then the backward on the set of available values.
 static void expect_enough(const subject *s) {
   const ot_program *const program = s->program;
   assert_true(program->num_values <= MAX_VALUES);
@@ -286,7 +286,7 @@ static void the_backward_finds_every_value_it_reads(void **state) {
   for_each_split_program(expect_enough);
 }
 
-// True when an op that runs after the forward reads `value`.
+// True if an op after the forward reads `value`.
 static bool is_read(const ot_program *program, const ot_recompute_set *set, int value) {
   for (int i = 0; i < program->num_ops; i++) {
     if (program->ops[i].part == OT_PART_FORWARD && !set->emitted[i]) continue;
@@ -303,7 +303,7 @@ static void expect_no_waste(const subject *s) {
     const ot_recompute_set *const set = &s->sets[policy];
     for (int i = 0; i < program->num_values; i++) {
       if (set->kept[i] && !is_read(program, set, i)) {
-        fail_msg("policy %d keeps %s for nobody", policy, program->values[i].name);
+        fail_msg("policy %d saves %s without a reader", policy, program->values[i].name);
       }
     }
     for (int i = 0; i < program->num_ops; i++) {
@@ -312,7 +312,7 @@ static void expect_no_waste(const subject *s) {
         const int value = program->ops[i].out[k];
         wanted = wanted || (value >= 0 && !set->kept[value] && is_read(program, set, value));
       }
-      if (!wanted) fail_msg("policy %d emits op %d for nobody", policy, i);
+      if (!wanted) fail_msg("policy %d recomputes op %d without a reader", policy, i);
     }
   }
 }
@@ -368,7 +368,7 @@ static void expect_only_saved_outputs(const subject *s) {
     kept++;
   }
   const bool head = s->program->output < 0;
-  assert_int_equal(kept, head ? 1 : 0);  // the gradient that the head's forward has made
+  assert_int_equal(kept, head ? 1 : 0);  // the gradient computed by the head's forward
 }
 
 static void full_recompute_keeps_outputs_of_saved_ops_only(void **state) {
@@ -391,7 +391,7 @@ static void layers_keep_less_from_policy_to_policy(void **state) {
   for_each_program(expect_less_memory);
 }
 
-// What is decided here is what the arena has room for.
+// These decisions determine the memory of the arena.
 static void slots_shrink_from_policy_to_policy(void **state) {
   (void)state;
   for (int m = 0; m < NUM_MODELS; m++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. What each rank of a split holds: all tensors once among all ranks, sums where
-// there are copies, collectives as the literature counts them, and refusals that name degrees.
+// run: any machine. The tensors of each rank: all ranks together hold every tensor once; reductions
+// exist where there are copies; collectives match the literature; errors name degrees.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static ot_model split_qwen3(int64_t heads, int64_t kv_heads) {
 
 // ---- parts ----
 
-// A rectangle of an HF tensor that one rank counts.
+// A rectangle of an HF tensor that one rank holds.
 typedef struct rectangle {
   const char *name;
   int64_t row, rows, col, cols, hf_rows, hf_cols;
@@ -71,7 +71,7 @@ static void add_rank(cover *c, const ot_graph *graph) {
   }
 }
 
-// No two overlap, so they cover everything when their areas add up.
+// No two overlap, so they cover everything if their areas add up.
 static void conclude(const cover *c, const ot_model *model) {
   int64_t elements = 0;
   for (int i = 0; i < c->count; i++) {
@@ -94,7 +94,7 @@ static void expect_cover(const ot_model *model, int tp) {
   conclude(&c, model);
 }
 
-// The expert view of the same ranks: whatever is not an expert is counted by the first.
+// The expert view of the same ranks: only the first counts tensors outside experts.
 static void expect_expert_cover(const ot_model *model, int ep, int etp) {
   cover c = {.rectangles = ot_arena_array(&arena, MAX_RECTANGLES, sizeof(rectangle))};
   for (int i = 0; i < ep * etp; i++) {
@@ -157,7 +157,7 @@ static void latents_and_experts_are_counted_once(void **state) {
   expect_expert_cover(&mixtral, 4, 2);
 }
 
-// Copies are summed over those who hold them, and only copies are.
+// Copies are reduced over their holders, and only copies are.
 static void expect_sums(const ot_model *model, int tp, int index) {
   const ot_graph graph =
       split_graph(model, OT_MODE_EVALUATE, (ot_split){.tp = tp, .tp_index = index}, &arena);
@@ -235,8 +235,8 @@ static const ot_program *layer_of(const ot_graph *graph) {
   return &graph->programs[graph->blocks[1].program];
 }
 
-// Two gathers and two scatters forward; backward their transposes and two gathers for the gradients
-// of weights (Korthikanti et al. 2022).
+// Two gathers and two scatters forward; backward their transposes and two gathers for the weight
+// gradients (Korthikanti et al. 2022).
 static void a_layer_has_four_collectives_forward_and_six_backward(void **state) {
   (void)state;
   const ot_model models[] = {split_gpt2(4), split_llama(4, 2), split_gemma(4, 2)};
@@ -252,7 +252,7 @@ static void a_layer_has_four_collectives_forward_and_six_backward(void **state) 
   }
 }
 
-// Keys travel c - 1 hops forward, and again backward, where their gradients travel c.
+// Keys make c - 1 hops forward and again backward; their gradients make c.
 static void a_ring_has_one_hop_less_than_ranks_and_gradients_one_more(void **state) {
   (void)state;
   const ot_model model = split_llama(4, 2);
@@ -268,7 +268,7 @@ static void a_ring_has_one_hop_less_than_ranks_and_gradients_one_more(void **sta
   }
 }
 
-// A hop is started before the block that runs beside it.
+// A hop starts before the block that overlaps it.
 static void hops_do_not_wait_for_the_block_before(void **state) {
   (void)state;
   const ot_model model = split_llama(4, 2);
@@ -285,7 +285,7 @@ static void hops_do_not_wait_for_the_block_before(void **state) {
   assert_int_equal(blocks, 4);
 }
 
-// With activations in bf16 the sum over blocks stays in the compute type until it is whole.
+// With bf16 activations the sum over blocks stays in the compute type until it is complete.
 static void a_ring_narrows_its_result_once(void **state) {
   (void)state;
   const ot_model model = split_llama(4, 2);
@@ -373,7 +373,7 @@ static void degrees_of_tp_that_do_not_fit_are_refused(void **state) {
                  "tp degrees that work: 1");
 }
 
-// Both norms of a row share one sum over the ranks, forward and backward.
+// Both norms of a row share one reduction over the ranks, forward and backward.
 static void norms_of_rows_that_are_cut_are_summed_over_the_ranks(void **state) {
   (void)state;
   const ot_model olmo2 = split_olmo2(4, 2);

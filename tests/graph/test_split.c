@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Programs of several ranks, run side by side in float64, against the program of
-// one rank: outputs, losses, maxima and the gradient of every tensor of the model, for tensor
-// parallelism with sequence parallelism, both kinds of context parallelism, and both together.
+// run: any machine. Programs of several ranks in float64 against the program of one rank: outputs,
+// losses, maxima and the gradient of every tensor of the model, for tensor parallelism with
+// sequence parallelism, both kinds of context parallelism, and both together.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "support/program_runner.h"
 #include "support/split_model.h"
 
-// Sums are made in another order; nothing else differs.
+// Only the order of reductions differs.
 static const double tolerance = 1e-12;
 
 static ot_model dropping(ot_model model) {
@@ -66,7 +66,7 @@ static void tensor_parallel_ranks_make_what_one_makes(void **state) {
   }
 }
 
-// With fewer kv heads than ranks some ranks hold copies, whose gradients are sums.
+// With fewer kv heads than ranks some ranks hold copies, whose gradients are reduced.
 static void copies_of_kv_heads_are_summed(void **state) {
   (void)state;
   const ot_model one = split_llama(4, 1), two = split_llama(8, 2);
@@ -114,7 +114,7 @@ static void masks_of_dropout_do_not_depend_on_the_split(void **state) {
   expect_equal(&llama, (ot_split){.tp = 2, .cp = 2, .context = OT_CONTEXT_RING});
 }
 
-// A unit of rounding is 6e-8 and 4e-3; a value passes through some ten of them.
+// One rounding is 6e-8 or 4e-3; a value passes through about ten.
 static void narrow_types_differ_by_their_rounding(void **state) {
   (void)state;
   const ot_model model = split_llama(4, 2);

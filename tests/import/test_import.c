@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// Configurations of other software: what is read from our own small files of each format, what is
-// refused and how, and shell scripts alone. Expected values are those that the software itself
-// would take (its documentation), worked out by hand.
+// Configurations of other frameworks: what is read from our own small files of each format, what is
+// rejected and how, and shell scripts alone. Expected values follow the documentation of the
+// framework, worked out by hand.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +61,7 @@ static ot_imported import_text(const char *text) {
   return imported;
 }
 
-// `format` with the path of the file in place of %s.
+// `format` with the path of the file inserted for %s.
 static void expect_refusal(const char *text, const char *format, const char *hint) {
   char message[512];
   ot_imported imported;
@@ -134,7 +134,7 @@ static void reads_a_file_of_megatron_flags(void **state) {
   assert_int_equal(model->intermediate_size, 4 * 2048);
   assert_true(model->tie_word_embeddings);
   assert_true(model->learned_positions);
-  // Narayanan et al. 2021, eq. 2, without the padding and the biases that it rounds away.
+  // Narayanan et al. 2021, eq. 2, without the padding and the biases that it neglects.
   const int64_t layer = 12LL * 2048 * 2048 + 13LL * 2048;
   assert_int_equal(ot_model_parameters(model), 24 * layer + (50432 + 2048) * 2048LL + 2 * 2048);
 }
@@ -151,7 +151,7 @@ static void reads_megatron_flags_in_yaml(void **state) {
   assert_true(has_ignored(&imported, "log-interval"));
 }
 
-// A model that Megatron can make of its parts and no family of HF has.
+// A model that Megatron can build from its options and that no HF family covers.
 static void prices_mixtures_of_parts_and_says_that_nobody_else_has_them(void **state) {
   (void)state;
   const ot_imported imported = import_text(
@@ -167,7 +167,7 @@ static void prices_mixtures_of_parts_and_says_that_nobody_else_has_them(void **s
   assert_string_equal(note_with(&imported, "relu"), "squared-relu is priced as relu");
 }
 
-// The flags of Mixtral 8x7B; the model is the preset, but for the padding of the vocabulary (none).
+// The flags of Mixtral 8x7B; the model is the preset except for vocabulary padding (none).
 static void reads_mixtures_of_experts(void **state) {
   (void)state;
   const ot_imported imported = import_text(
@@ -363,7 +363,7 @@ static void names_the_formats_when_a_file_is_of_none(void **state) {
 
 // ---- scripts ----
 
-// The commands of a script, a line each.
+// The commands of a script, one per line.
 static const char *commands_of(const char *text) {
   ot_shell shell;
   ot_text_builder out = {.arena = &arena};
@@ -395,7 +395,7 @@ static void decides_what_can_be_decided(void **state) {
   assert_string_equal(commands_of("A=3\nif [[ $A -gt 4 ]] || [[ -z \"$A\" ]]; then run 1\n"
                                   "elif [[ $A == 3 && ! $A -lt 2 ]]; then run 2; else run 3; fi\n"),
                       "run|2\n");
-  // Nobody knows: commands are taken, a value that is there stays.
+  // Unknown condition: its commands are read; an existing value stays.
   assert_string_equal(commands_of("A=1\nif [ -f x ]; then A=2; B=3; run a; fi\nrun $A $B\n"),
                       "run|a\nrun|1|3\n");
   assert_string_equal(commands_of("for i in 1 2; do A=$i; done\ncase $X in\n a) B=1;;\nesac\n"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=1..8 as threads. No audit finds anything in a sound run: configurations are drawn over
-// families, layouts, pipeline orders, precisions, recompute, documents, batches and optimizers, and
-// everything that a user would run of them is run, with some training and its monitors. A sample of
-// them; 200 with OT_TESTS=full in the environment (minutes). CLEAN=N runs number N alone.
+// run: ranks=1..8 as threads. No audit reports a finding in a correct run. Configurations are drawn
+// over families, layouts, pipeline schedules, precisions, recompute, documents, batches and
+// optimizers; each runs what a user would run, with some training and its monitors. A sample of
+// them; 200 with OT_TESTS=full in the environment (minutes). CLEAN=N runs only number N.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,15 +43,15 @@ static ot_model model_of(int number) {
   const rank_model_kind kind = kinds[draw(number, 1, OT_COUNT(kinds))];
   ot_model model = rank_model(kind, 2 + draw(number, 2, 3), false);
   model.vocab_size = 300;
-  model.hidden_size = 32;  // what files of every family can say
+  model.hidden_size = 32;  // representable in the files of every family
   if (model.embedding_scale > 1) model.embedding_scale = ot_sqrt(32);
   model.initializer_range = model.initializer_range > 0.1 ? model.initializer_range : 0.05;
   if (kind != RANK_MOE) return model;
   model.moe.shared_size = 0;
   model.moe.scale = 1;
   model.moe.score = OT_MOE_SOFTMAX;
-  // Weights are small here: what keeps equal runs from near ties elsewhere would all but undo
-  // norms, and a gradient that grows threefold once training catches on does stand out.
+  // Weights are small here. The large epsilon that avoids near ties elsewhere would nearly cancel
+  // norms, and a gradient that triples once training takes off would count as a spike.
   model.norm_epsilon = rank_model(RANK_LLAMA, 1, false).norm_epsilon;
   return model;
 }
@@ -87,7 +87,7 @@ static audit_request request_of(int number) {
   return r;
 }
 
-// What an audit_request does not say.
+// Settings that an audit_request does not contain.
 static void set_run(ot_run *run, void *context) {
   static ot_recompute selective[] = {OT_RECOMPUTE_SELECTIVE}, whole[] = {OT_RECOMPUTE_FULL};
   static const ot_pipeline orders[] = {OT_PIPELINE_1F1B, OT_PIPELINE_GPIPE, OT_PIPELINE_ZB_H1};
@@ -111,7 +111,7 @@ static bool full(void) {
   return text && strcmp(text, "full") == 0;
 }
 
-// True when the configuration is one that can be run; fails when something is found in it.
+// True if the configuration is valid; fails the test on any finding.
 static bool is_clean(int number, int *inconclusive, int *alarms) {
   const user_request request = {
       .run = request_of(number), .training_steps = 40, .planned_ranks = 64};
@@ -146,7 +146,7 @@ static void no_audit_finds_anything_in_sound_runs(void **state) {
 
 static void set_etp(ot_run *run, void *context) { run->parallel.etp = *(const int *)context; }
 
-// Experts over ranks, on every axis that they fold over.
+// Expert parallelism over every axis that it folds over.
 static void nor_in_sound_runs_with_experts_over_ranks(void **state) {
   (void)state;
   static const struct {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=2,4 as threads. Bugs that runs and issues have told of are put into a sound engine one
-// at a time, and what a user would run must find them: the checks before a start, the audits, the
-// monitors of training. Each on one layout; on every layout that has a place for it with
+// run: ranks=2,4 as threads. Known bugs from real runs and issues are injected into a correct
+// engine one at a time; what a user would run must find them: the checks before a start, the
+// audits, the monitors of training. Each on one layout; on every applicable layout with
 // OT_TESTS=full in the environment (minutes). MUTANT=NAME runs one alone.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,9 +18,9 @@
 
 typedef struct tally {
   int total, caught, by[MUTANT_CATCHES];
-  int proved;      // refused by the check
-  int late;        // found by an audit after the one that should
-  int also_found;  // of those, by audits when the check is not heard
+  int proved;      // rejected by the check
+  int late;        // found by an audit after the expected one
+  int also_found;  // of those, found by audits when the check is ignored
 } tally;
 
 static bool full(void) {
@@ -33,7 +33,7 @@ static bool wanted(const mutant *m) {
   return !name || strcmp(name, m->name) == 0;
 }
 
-// In a sample bugs take turns on the layouts that have a place for them.
+// In a sample, bugs rotate over their applicable layouts.
 static bool is_turn(const mutant *m, int index, int layout) {
   int places = 0, before = 0;
   for (int i = 0; i < MUTANT_LAYOUTS; i++) {
@@ -56,7 +56,7 @@ static void try(const mutant *m, mutant_layout layout, tally *t) {
                 mutant_catch_name(v.by), v.by == BY_CHECK ? mutant_catch_name(v.without_check) : "",
                 v.text);
   const mutant_catch found = v.by == BY_CHECK ? v.without_check : v.by;
-  const bool late = found > m->expected && found != BY_MONITOR;  // numbers that are not finite
+  const bool late = found > m->expected && found != BY_MONITOR;  // non-finite numbers
   if (late && !m->escapes) {
     print_message("  LATE: found by %s, not by %s\n", mutant_catch_name(found),
                   mutant_catch_name(m->expected));
@@ -93,7 +93,7 @@ static void ninety_five_in_a_hundred_silent_failures_are_found(void **state) {
   for (int i = 0; i < NOT_CAUGHT; i++) {
     print_message("by %-10s %d\n", mutant_catch_name((mutant_catch)i), all.by[i]);
   }
-  print_message("caught %d / %d; of %d that the check refuses, audits find %d without it\n",
+  print_message("caught %d / %d; of %d that the check rejects, audits alone find %d\n",
                 all.caught, all.total, all.proved, all.also_found);
   assert_int_equal(all.by[NOT_THERE], 0);
   assert_int_equal(all.late, 0);

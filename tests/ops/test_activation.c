@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: serial. Nonlinearities and gated forms against PyTorch and the formulas, gradients against
-// differences, in place and not, and the paths of storage types, threads and shapes.
+// differences, in place and out of place, for storage types, threads and shapes.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

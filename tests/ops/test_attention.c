@@ -30,7 +30,7 @@ static const shape shapes[] = {
     {2, 140, 6, 2, 12, 50, true, 0.25, 0, true},    {1, 70, 2, 2, 5, 0, true, 0, 0.7, true},
 };
 
-enum { FIRST_SINK = 2 };  // of the sinks that the op is given, one more than it needs
+enum { FIRST_SINK = 2 };  // of the sinks passed to the op, one more than needed
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -91,7 +91,7 @@ static bool sees(const ot_case *c, shape s, int64_t b, int64_t i, int64_t j) {
   return j <= i && (double)j >= start && (s.window == 0 || j > i - s.window);
 }
 
-// What dropout makes of p of query `at` = {sequence, head, query} and key j.
+// Dropout factor of p for query `at` = {sequence, head, query} and key j.
 static double keep_factor(const ot_case *c, shape s, const int64_t *at, int64_t j) {
   if (s.dropout == 0) return 1;
   const int64_t b = at[0], h = at[1] + c->attributes.first_head, i = at[2];
@@ -200,7 +200,7 @@ static ot_case gradient_case(const ot_case *forward, shape s) {
   return c;
 }
 
-// Adds what query i of head h gives to dqkv.
+// Adds the contribution of query i of head h to dqkv.
 static void add_query_gradient(const ot_case *f, const ot_case *g, shape s, const int64_t *at,
                                double *dqkv) {
   const int64_t b = at[0], h = at[1], i = at[2];
@@ -319,7 +319,7 @@ static void cost_counts_visible_keys(void **state) {
 }
 
 // Hidden pairs of one head in the tile of queries from `q` and keys from `k`, counted one by one;
-// none when nothing in it is visible.
+// none if nothing in it is visible.
 static int64_t hidden_in_tile(const shape *s, int64_t q, int64_t k) {
   int64_t seen = 0, held = 0;
   for (int64_t i = q; i < q + OT_ATTENTION_QUERIES && i < s->T; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. Attention in the blocks of a ring: every rank of c = 1, 2, 4 in one process, blocks
-// in the order in which a ring brings them, against the same sequences whole on one rank in
-// float64; costs against pairs counted one by one.
+// run: serial. Attention in the blocks of a ring: all ranks of c = 1, 2, 4 in one process, blocks
+// in ring order, against the same whole sequences on one rank in float64; costs against pairs
+// counted one by one.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,7 +51,7 @@ static ot_op_attributes attributes_of(shape s, ot_dtype compute) {
                             .first_head = FIRST_HEAD};
 }
 
-// ---- the whole, on one rank in float64 ----
+// ---- reference: one rank in float64 ----
 
 // Documents of 13, 26, 39, ... tokens, shifted from sequence to sequence.
 static void fill_documents(const ot_tensor *doc_start, shape s) {
@@ -115,20 +115,20 @@ typedef struct ring {
   ot_case grad[MOST_RANKS][MOST_RANKS];
 } ring;
 
-// Where row i of a rank's piece lies in the whole sequence.
+// Position of row i of a rank's shard in the whole sequence.
 static int64_t place_of(shape s, int rank, int64_t i) {
   const int64_t half = s.T / s.c / 2;
   if (s.c == 1) return i;
   return i < half ? rank * half + i : (2 * s.c - 1 - rank) * half + i - half;
 }
 
-// The row of the whole [B * T, ...] that is row `row` of a rank's [B * t, ...].
+// Row of the whole [B * T, ...] that equals row `row` of a rank's [B * t, ...].
 static int64_t whole_row(shape s, int rank, int64_t row) {
   const int64_t t = s.T / s.c;
   return row / t * s.T + place_of(s, rank, row % t);
 }
 
-// Copies the rows of `rank` out of the whole.
+// Copies the rows of `rank` out of the whole tensor.
 static void cut(const ring *g, const ot_tensor *whole, int rank, const ot_tensor *piece) {
   const int64_t rows = piece->type.rank > 0 ? piece->type.dim[0] : 0;
   const int64_t width = rows > 0 ? ot_type_elements(&piece->type) / rows : 0;
@@ -179,7 +179,7 @@ static void slice_pieces(ring *g) {
   }
 }
 
-// qkv, kv, doc_start and sample_ids, which are inputs from `first` on.
+// Sets inputs from `first` on: qkv, kv, doc_start and sample_ids.
 static void give_operands(const ring *g, ot_case *c, int first) {
   const int rank = c->attributes.context_index;
   copy_values(&g->slice[rank].in[0], &c->in[first]);
@@ -211,7 +211,7 @@ static void run_block(const ring *g, int rank, int key_index, const ot_case *bef
   ot_case_run(c);
 }
 
-// The piece that a rank holds at a step of the ring.
+// Index of the shard that a rank holds at a step of the ring.
 static int held_at(const ring *g, int rank, int step) { return (rank - step + g->s.c) % g->s.c; }
 
 static void run_forward(ring *g) {
@@ -223,7 +223,7 @@ static void run_forward(ring *g) {
   }
 }
 
-// Step by step: dq stays on its rank, dkv goes to the next rank with its piece.
+// Step by step: dq stays on its rank, dkv moves to the next rank with its shard.
 static void run_backward(ring *g) {
   const int last = g->s.c - 1;
   for (int step = 0; step < g->s.c; step++) {
@@ -265,7 +265,7 @@ static void destroy_ring(ring *g) {
   ot_case_destroy(&g->whole_grad);
 }
 
-// The whole run on one rank, and its pieces on every rank.
+// Runs the whole on one rank, and the shards on every rank.
 static ring pieces_of(shape s, ot_dtype compute, ot_dtype storage) {
   ring g = {.s = s, .compute = compute, .storage = storage, .whole = whole_case(s)};
   slice_pieces(&g);
@@ -353,7 +353,7 @@ static void blocks_give_the_same_bits_on_any_number_of_threads(void **state) {
   }
 }
 
-// Against the ring: what a row sees comes last, after blocks of which it sees nothing.
+// Unlike in the ring, visible blocks come last, after blocks without visible keys.
 static void the_order_of_blocks_does_not_matter(void **state) {
   (void)state;
   for (int k = 0; k < NUM_SHAPES; k++) {
@@ -383,7 +383,7 @@ static void expect_all(const ot_tensor *tensor, double value) {
   }
 }
 
-// The other rank's block, of which nothing is seen: alone, after this rank's own, and before it.
+// Runs the other rank's hidden block: alone, after the local block, and before it.
 static void hide_other_block(const ring *g, int rank) {
   ot_case hidden, own, after, before;
   run_block(g, rank, 1 - rank, NULL, &hidden);
@@ -466,8 +466,8 @@ static void costs_count_the_pairs_that_a_block_sees(void **state) {
   }
 }
 
-// Pairs of one head in the tiles of keys from the first that a tile of queries sees to the last,
-// less the visible ones.
+// Pairs of one head in the key tiles from the first to the last that a query tile sees, minus the
+// visible pairs.
 static double hidden_pairs_counted(shape s, int rank, int key_index) {
   const int64_t rows = s.T / s.c;
   int64_t held = 0;
@@ -529,7 +529,7 @@ static void costs_leave_out_the_keys_beside_the_queries(void **state) {
   assert_true(cost.bytes_written == 4 * (32 * 4 + 4 * 4));
 }
 
-// ---- what is refused ----
+// ---- rejected inputs ----
 
 static void rejects_what_is_no_block_of_a_ring(void **state) {
   (void)state;

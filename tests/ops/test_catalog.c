@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. The tables of operators: every kind has a row and kernels, VJP steps refer to
-// operands that exist, costs count the bytes that an op touches, absent inputs are named.
+// run: serial. The operator tables: every kind has a row and kernels, VJP steps refer to existing
+// operands, costs count the bytes that an op accesses, absent inputs are named.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

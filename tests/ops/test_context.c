@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. The copies of context-parallel attention: where each element goes, inverses to the
-// bit, and attention by exchanged heads (every rank in one process, exchanges by hand) against
-// whole sequences on one rank.
+// run: serial. The copies of context-parallel attention: destination of each element, bitwise
+// inverses, and attention with exchanged heads (all ranks in one process, all-to-all as plain
+// copies) against whole sequences on one rank.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static void copy_values(const ot_tensor *from, const ot_tensor *to) {
   }
 }
 
-// Fails unless the elements are those of an input of another run.
+// Fails unless the elements equal an input of another run.
 static void expect_same(const ot_tensor *found, const ot_tensor *expected) {
   assert_int_equal(ot_type_bytes(&found->type), ot_type_bytes(&expected->type));
   assert_memory_equal(found->data, expected->data, (size_t)ot_type_bytes(&found->type));
@@ -72,7 +72,7 @@ static void scatter_puts_the_heads_of_a_rank_together(void **state) {
   const int64_t R = 6, D = 5, H = 4, G = 2;
   ot_case c = made(OT_OP_HEADS_SCATTER, &few, ot_type_matrix(OT_F64, R, (H + 2 * G) * D));
   ot_case_run(&c);
-  // Of each rank: two query heads, one key head, one value head.
+  // On each rank: two query heads, one key head, one value head.
   const int64_t heads[2][4] = {{0, 1, 4, 6}, {2, 3, 5, 7}};
   for (int64_t k = 0; k < 2 * R * 4 * D; k++) {
     const int64_t rank = k / (R * 4 * D), row = k / (4 * D) % R, head = heads[rank][k / D % 4];
@@ -101,7 +101,7 @@ static void join_orders_rows_by_sequence_and_place(void **state) {
   for (int k = 0; k < 2; k++) {
     ot_case c = made(OT_OP_SEQUENCE_JOIN, &few, types[k]);
     const int64_t width = ot_type_elements(&types[k]) / 12;
-    // Element = 100 * sequence + place, of rows (rank, sequence, row of the piece).
+    // Element = 100 * sequence + position, in rows (rank, sequence, row of the shard).
     for (int64_t i = 0; i < 12 * width; i++) {
       const int64_t row = i / width;
       ot_case_set(&c.in[0], i, (double)(row / 3 % 2 * 100 + row / 6 * 3 + row % 3));
@@ -199,7 +199,7 @@ static void rejects_what_cannot_be_shared(void **state) {
                       "sequence_split: 4 rows of a rank are not whole blocks of 3");
 }
 
-// ---- attention by exchanged heads ----
+// ---- attention with exchanged heads ----
 
 typedef struct exchange {
   int c;
@@ -246,7 +246,7 @@ static ot_case gradient_case(const ot_case *f) {
   return c;
 }
 
-// Of the scatter and what follows; num_kv_heads is G for q|k|v, 0 for outputs.
+// For the scatter and the ops after it; num_kv_heads is G for q|k|v, 0 for outputs.
 static ot_op_attributes copy_attributes(const exchange *e, int64_t num_kv_heads) {
   ot_op_attributes a = whole_attributes(e);
   a.sequence_length = e->T / e->c;
@@ -255,14 +255,14 @@ static ot_op_attributes copy_attributes(const exchange *e, int64_t num_kv_heads)
   return a;
 }
 
-// The element of the whole [B * T, width] that is element k of the contiguous piece of `rank`.
+// Element of the whole [B * T, width] that equals element k of the contiguous shard of `rank`.
 static int64_t whole_element(const exchange *e, int rank, int64_t k, int64_t width) {
   const int64_t t = e->T / e->c;
   const int64_t row = k / width;
   return (row / t * e->T + rank * t + row % t) * width + k % width;
 }
 
-// What every rank sends to `rank`, block by block.
+// All blocks that the ranks send to `rank`.
 static void exchange_blocks(const exchange *e, const ot_case *sent, int rank,
                             const ot_tensor *received) {
   const int64_t block = ot_type_elements(&received->type) / e->c;
@@ -271,8 +271,8 @@ static void exchange_blocks(const exchange *e, const ot_case *sent, int rank,
   }
 }
 
-// Rows of pieces `whole` [B * T, W] to the rows of whole sequences with a share of the heads:
-// scatter on every rank, exchange, join. joined [c].
+// Converts sharded rows `whole` [B * T, W] to whole sequences with local heads: scatter on every
+// rank, all-to-all, join. joined [c].
 static void to_heads(const exchange *e, const ot_tensor *whole, int64_t num_kv_heads,
                      ot_case *joined) {
   const ot_op_attributes a = copy_attributes(e, num_kv_heads);
@@ -295,7 +295,7 @@ static void to_heads(const exchange *e, const ot_tensor *whole, int64_t num_kv_h
   for (int rank = 0; rank < e->c; rank++) ot_case_destroy(&scatter[rank]);
 }
 
-// The way back: split on every rank, exchange, gather; found [B * T, W] is put together.
+// The reverse: split on every rank, all-to-all, gather; assembles found [B * T, W].
 static void from_heads(const exchange *e, const ot_case *shares, int64_t num_kv_heads,
                        double *found) {
   const ot_op_attributes a = copy_attributes(e, num_kv_heads);
@@ -318,7 +318,7 @@ static void from_heads(const exchange *e, const ot_case *shares, int64_t num_kv_
   for (int rank = 0; rank < e->c; rank++) ot_case_destroy(&split[rank]);
 }
 
-// Attention on the share of heads of each rank.
+// Attention on the local heads of each rank.
 static void run_shares(const exchange *e, const ot_case *joined, ot_case *forward) {
   for (int rank = 0; rank < e->c; rank++) {
     ot_op_attributes a = whole_attributes(e);

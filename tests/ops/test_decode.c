@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. The cache of keys and values: what is appended where, and one query against it,
-// equal to the last row of attention over the same tokens.
+// run: serial. The KV cache: where tokens are appended, and one query against it, equal to the last
+// row of attention over the same tokens.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +43,7 @@ static ot_tensor_type cache_type(ot_dtype dtype, shape s) {
 
 static int64_t width_of(shape s) { return (s.H + 2 * s.G) * s.D; }
 
-// Tokens before the one at hand; full for the last sequence.
+// Tokens before the current one; the cache is full for the last sequence.
 static int64_t length_of(shape s, int64_t b) { return b == s.B - 1 ? s.P - 1 : (b * 5 + 3) % s.P; }
 
 static ot_case decode_case(shape s) {
@@ -60,7 +60,7 @@ static void create_decode(ot_case *c, shape s) {
   for (int64_t b = 0; b < s.B; b++) ot_case_set(&c->in[2], b, (double)length_of(s, b));
 }
 
-// The same by the operator that trains: sequence b alone, its last row.
+// The same with the training operator: sequence b alone, its last row.
 static void expect_last_row_of_attention(const ot_case *decode, shape s, int64_t b) {
   const int64_t T = length_of(s, b) + 1;
   const int64_t width = width_of(s), kv = 2 * s.G * s.D, q = s.H * s.D;
@@ -120,7 +120,7 @@ static void slots_beyond_the_length_are_not_read(void **state) {
 
 enum { NEW_ROWS = 2, SHIFT = 3 };
 
-// What element `n` of the cache shall hold when sequence b had SHIFT * b tokens before.
+// Expected element `n` of the cache if sequence b had SHIFT * b tokens before.
 static double appended(const ot_case *c, const ot_case *before, shape s, int64_t n) {
   const int64_t kv = 2 * s.G * s.D;
   const int64_t b = n / kv / s.P;
@@ -134,7 +134,7 @@ static void check_append(shape s, ot_dtype storage) {
   c.types.in[0] = ot_type_matrix(OT_F64, s.B * NEW_ROWS, width_of(s));
   c.types.in[1] = ot_type_vector(OT_I32, s.B);
   c.types.out[0] = cache_type(storage, s);
-  c.attributes.accumulate = true;  // the harness then leaves the cache as it is
+  c.attributes.accumulate = true;  // makes the harness keep the content of the cache
   ot_case_create(&c);
   ot_case_fill(&c.out[0], 77, 1, 0);
   ot_case before;

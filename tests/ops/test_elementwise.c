@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. Sums, dropout, maxima, conversions and clearing: values, masks word for word against
-// the generator, in place and not, and the paths of storage types, threads and shapes.
+// run: serial. Addition, dropout, maxima, conversions and clearing: values, masks word for word
+// against the generator, in place and out of place, for storage types, threads and shapes.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,7 +85,7 @@ static void adds_bias_and_residual_to_a_sum(void **state) {
   }
 }
 
-// A product of one rank and what follows it must not depend on whether they are one op.
+// A GEMM on one rank must not depend on whether the bias is a separate op.
 static void bias_after_a_product_has_the_bits_of_linear(void **state) {
   (void)state;
   const int64_t R = 5, C = 3, O = 300;
@@ -256,11 +256,11 @@ static void dropout_gradient_uses_the_same_mask(void **state) {
   ot_case_destroy(&c);
 }
 
-// A rank's part of a dropout on BATCH sequences of `length` rows.
+// A rank's part of dropout over BATCH sequences of `length` rows.
 typedef struct part {
   ot_context_parallel context;
   int context_size, context_index;
-  int64_t first_row, rows;  // of the rows of the rank's pieces, all sequences
+  int64_t first_row, rows;  // of the rows of the rank's shards, all sequences
 } part;
 
 enum { BATCH = 2, LONG = 24, WIDTH = 9 };
@@ -287,7 +287,7 @@ static ot_case part_case(ot_op_kind kind, part p) {
   return c;
 }
 
-// Place in its sequence of row `i` of a rank's rows of it, from the order of the pieces.
+// Position in its sequence of row `i` of a rank's rows, from the order of the shards.
 static int64_t place_of(part p, int64_t i) {
   if (p.context_size <= 1) return i;
   if (p.context == OT_CONTEXT_ULYSSES) return p.context_index * (LONG / p.context_size) + i;
@@ -306,7 +306,7 @@ static void expect_part_of_mask(const ot_case *whole, part p) {
       const int64_t whole_row = row / length * LONG + place_of(p, row % length);
       const double expected = ot_case_get(&whole->out[0], whole_row * WIDTH + e % WIDTH);
       if (ot_case_get(&c.out[0], e) == expected) continue;
-      fail_msg("context %d, piece %d of %d, row %d + %d: another mask", (int)p.context,
+      fail_msg("context %d, shard %d of %d, row %d + %d: different mask", (int)p.context,
                p.context_index, p.context_size, (int)p.first_row, (int)(e / WIDTH));
     }
     ot_case_destroy(&c);
@@ -326,7 +326,7 @@ static void expect_parts_of_mask(const ot_case *whole, int tp, int cp) {
   }
 }
 
-// tp cuts rows, across sequences where it must; cp cuts sequences, in two ways.
+// tp shards rows, across sequences if necessary; cp shards sequences, in two layouts.
 static void a_mask_does_not_depend_on_how_rows_are_cut(void **state) {
   (void)state;
   ot_case whole = part_case(OT_OP_DROPOUT, (part){.rows = BATCH * LONG});
@@ -365,7 +365,7 @@ static void absmax_keeps_the_largest_so_far(void **state) {
   ot_case_set(&c.out[0], 0, 11);
   ot_case_run(&c);
   assert_true(ot_case_get(&c.out[0], 0) == 11);
-  const int64_t places[] = {12, 700 * 25 - 1};  // in vector code and in its remainder
+  const int64_t places[] = {12, 700 * 25 - 1};  // in vector code and in its remainder loop
   for (int i = 0; i < OT_COUNT(places); i++) {
     const double before = ot_case_get(&c.in[0], places[i]);
     ot_case_set(&c.in[0], places[i], NAN);
@@ -379,7 +379,7 @@ static void absmax_keeps_the_largest_so_far(void **state) {
   ot_case_destroy(&c);
 }
 
-// The value that `to` must hold for `value`, from the definition of the types.
+// Expected value of `value` in type `to`, from the definition of the types.
 static double rounded(double value, ot_dtype to) {
   if (to == OT_F64) return value;
   if (to == OT_F32) return (double)(float)value;

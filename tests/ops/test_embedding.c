@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. Token and position rows against their formula, the gradient against a plain loop and
-// differences, with ids that repeat, and the paths of storage types, threads and shapes.
+// run: serial. Token and position embeddings against their formula, the gradient against a plain
+// loop and differences, with repeated ids, for storage types, threads and shapes.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -113,7 +113,7 @@ static void gradients_reach_both_tables(void **state) {
 
 // ---- shards of the vocabulary ----
 
-// What shard `i` of `k` of `whole` gives: its part of the table, and all else.
+// Case of shard `i` of `k` of `whole`: its part of the table, all other operands unchanged.
 static ot_case shard_case(const ot_case *whole, shape s, int i, int k) {
   const int64_t first = s.vocabulary * i / k;
   ot_case c = *whole;
@@ -187,7 +187,7 @@ static void a_shard_takes_the_gradient_of_its_own_ids(void **state) {
   }
 }
 
-// Of the table's shard; positions count in every shard, whatever the tokens.
+// The token table is sharded; every shard adds all positions, whatever the tokens.
 static void the_position_gradient_is_whole_in_every_shard(void **state) {
   (void)state;
   const shape s = {7, 5, 3, 4, 0};

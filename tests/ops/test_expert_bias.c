@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. Biases of experts against their formula, with dropped slots and without an addend,
-// and their gradients against differences.
+// run: serial. Expert biases against their formula, with dropped slots and without an addend; their
+// gradients against differences.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static const shape shapes[] = {
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
 
-// Every fifth slot was dropped.
+// Drops every fifth slot.
 static void set_experts(const ot_tensor *experts) {
   for (int64_t i = 0; i < ot_type_elements(&experts->type); i++) {
     const int64_t expert = (i * 3 + 1) % E;

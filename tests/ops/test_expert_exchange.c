@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of exchanges: all ranks' plans of a round, carried out with plain copies, bring each rank
-// its rows of the list that the definition gives.
+// All-to-all-v plans: the plans of all ranks for one pass, executed as plain copies, give each rank
+// the tokens of the defined list.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,14 +15,14 @@
 
 enum { MAX_RANKS = 8, MAX_E = 12, MAX_ROWS = 60, MAX_LIST = MAX_RANKS * MAX_ROWS };
 
-// Everyone's rows, sorted by expert.
+// The tokens of all ranks, sorted by expert.
 typedef struct load {
   int n, copies, held, experts;
   int offsets[MAX_RANKS][MAX_E + 1];
   int plane;  // copy_rows
 } load;
 
-// One row, known by where it is from.
+// One token, identified by its origin.
 typedef struct row {
   int source, place;
 } row;
@@ -34,7 +34,7 @@ static int below(int n) {
   return (int)((state >> 33) % (uint64_t)n);
 }
 
-// Rows of each rank for each expert; none at all of some ranks or for some experts.
+// Tokens of each rank for each expert; zero for some ranks and some experts.
 static load random_load(int n, int copies, int held) {
   load l = {.n = n, .copies = copies, .held = held, .experts = n / copies * held};
   for (int s = 0; s < n; s++) {
@@ -45,11 +45,11 @@ static load random_load(int n, int copies, int held) {
     }
     if (l.offsets[s][l.experts] > l.plane) l.plane = l.offsets[s][l.experts];
   }
-  l.plane += 3;  // dropped slots leave room
+  l.plane += 3;  // dropped slots leave unused rows
   return l;
 }
 
-// What comes to `rank` in all rounds: by expert, by source, in the order of rows.
+// Tokens that `rank` receives in all passes: by expert, by source rank, in row order.
 static int list_of(const load *l, int rank, row *list, int *firsts) {
   int count = 0;
   const int part = rank / l->copies, plane = rank % l->copies;
@@ -97,13 +97,13 @@ static int32_t whole(const ot_tensor *tensor, int64_t i) {
   return ((const int32_t *)tensor->data)[i];
 }
 
-// A rank's rows of a round.
+// Tokens that a rank receives in one pass.
 typedef struct arrivals {
   int size;
   row rows[MAX_LIST];
 } arrivals;
 
-// Rows that `from` sends to `to`, laid into the buffer of `to` as its plan says.
+// Copies the tokens that `from` sends to `to` into the buffer of `to` according to its plan.
 static void carry(const load *l, const ot_case *plans, int from, int to, arrivals *buffer) {
   const ot_tensor *const home = &plans[from].out[0];
   const ot_tensor *const here = &plans[to].out[1];
@@ -170,7 +170,7 @@ static void every_row_comes_once_in_the_order_of_experts_and_sources(void **unus
   }
 }
 
-// The worst that can come is what the buffer is cut to when there is room for it.
+// A buffer that can hold the worst case is limited to it.
 static void the_most_that_can_come_is_known(void **unused) {
   (void)unused;
   ot_op_attributes a = {.num_experts = 8,

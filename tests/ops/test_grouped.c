@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. Products of experts and the copies around them against their formulas, gradients
-// against differences, and the bits of a row against the number of its neighbours.
+// run: serial. Grouped GEMMs of experts and the copies around them against their formulas,
+// gradients against differences, and bits of a row independent of its neighbours.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -140,8 +140,8 @@ static void gradient_kernels_agree_in_every_precision(void **state) {
   }
 }
 
-// dw of expert e is the sum over its rows alone: a row that nobody has changes nothing, and an
-// expert without rows has a gradient of zero.
+// dw of expert e is the sum over its rows only: an unassigned row changes nothing, and an expert
+// without rows has a gradient of zero.
 static void weights_have_the_gradient_of_their_rows(void **state) {
   (void)state;
   const shape s = shapes[1];
@@ -161,8 +161,8 @@ static void weights_have_the_gradient_of_their_rows(void **state) {
   ot_case_destroy(&c);
 }
 
-// The first rows of expert 2 again, with other numbers of rows around and behind them. Shapes with
-// one N and E have one tile, and cross the sizes where a BLAS takes another path.
+// The first rows of expert 2 again, with other numbers of rows before and after them. Shapes with
+// one N and E have one tile, and cross the sizes at which a BLAS changes its code path.
 static void bits_of_a_row_do_not_depend_on_its_neighbours(void **state) {
   (void)state;
   static const int counts[][E] = {
@@ -202,8 +202,7 @@ static void cost_counts_the_rows_and_the_matrices_that_are_met(void **state) {
   assert_true(cost.padded_flops == 2 * 5 * 3 * 4 * 3.5);  // in eights
 }
 
-// Of a buffer with room for ten rows, eight come where experts are chosen equally often; results of
-// the others are zero.
+// A buffer for ten rows receives eight under balanced load; results of the other rows are zero.
 static void cost_of_a_buffer_counts_the_rows_that_come(void **state) {
   (void)state;
   const ot_op_attributes attributes = {.num_experts = 4,
@@ -371,7 +370,7 @@ static void a_scale_multiplies_rows_and_has_a_gradient(void **state) {
   ot_case_destroy(&wide);
 }
 
-// Four of seven rows are somebody's; what is in the others is never looked at.
+// Four of seven rows are assigned; the content of the others is never used.
 static void rows_of_nobody_are_zero(void **state) {
   (void)state;
   ot_case c = {.kind = OT_OP_GLU,

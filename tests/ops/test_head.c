@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: serial. The head against softmax and cross-entropy written out in float64, its gradients
-// against differences of the loss, and chunks, masks, ties and storage types.
+// against differences of the loss; chunks, masks, ties and storage types.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,7 +49,7 @@ static ot_case head_case(ot_op_kind kind, shape s) {
   return c;
 }
 
-// Every third target is masked, but the only one of a single row.
+// Masks every third target, except the only one of a single row.
 static void create(ot_case *c, shape s) {
   ot_case_create(c);
   if (c->kind == OT_OP_HEAD_LOGITS) return;
@@ -161,7 +161,7 @@ static void every_operator_agrees_in_every_precision(void **state) {
   }
 }
 
-// More rows of w than are widened at a time (half a Mi elements), in chunks.
+// More rows of w than one widening block (half a Mi elements), in chunks.
 static void widened_weights_are_taken_block_by_block(void **state) {
   (void)state;
   const shape s = {20, 512, 1100, 8, 0};
@@ -246,7 +246,7 @@ static void scores_are_log_probabilities_and_the_first_largest_logit(void **stat
   const shape s = {8, 5, 30, 3, 0};
   ot_case c = head_case(OT_OP_HEAD_SCORE, s);
   create(&c, s);
-  // Rows 4 and 17 of w are equal and win where x[0] is large.
+  // Rows 4 and 17 of w are equal and have the largest logit if x[0] is large.
   for (int64_t i = 0; i < s.C; i++) {
     ot_case_set(&c.in[1], 4 * s.C + i, i == 0 ? 100 : 0);
     ot_case_set(&c.in[1], 17 * s.C + i, i == 0 ? 100 : 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: serial. Normalised queries and keys against PyTorch and the formula, per head and over whole
-// rows, gradients against differences, and the paths of storage types, threads and shapes.
+// rows; gradients against differences; for storage types, threads and shapes.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -124,15 +124,14 @@ static void agrees_with_torch(void **state) {
   expect_torch(true, whole);
 }
 
-// ---- rows that are cut: one head of q for each of two ranks, and the k head twice ----
+// ---- sharded rows: one head of q on each of two ranks, the k head on both ----
 
 enum { RANKS = 2, CUT_ROWS = 3, WHOLE = 16, PART = 12 };
 
-// Column of the whole row that column `c` of a rank's is.
+// Column of the whole row that equals column `c` of a rank.
 static int64_t whole_column(int rank, int64_t c) { return c < 4 ? 4 * rank + c : c + 4; }
 
-// The part of `whole` [CUT_ROWS, WHOLE] that `rank` has; what is there twice is divided by
-// `copies`.
+// The shard of `whole` [CUT_ROWS, WHOLE] on `rank`; replicated values are divided by `copies`.
 static void cut_rows(const ot_tensor *whole, int rank, double copies, const ot_tensor *part) {
   for (int64_t i = 0; i < CUT_ROWS * PART; i++) {
     const int64_t from = i / PART * WHOLE + whole_column(rank, i % PART);
@@ -140,7 +139,7 @@ static void cut_rows(const ot_tensor *whole, int rank, double copies, const ot_t
   }
 }
 
-// One rank's case with the weights of its heads, taken from streams 7 and 8.
+// The case of one rank with the weights of its heads, from streams 7 and 8.
 static ot_case part_case(const ot_case *whole, ot_op_kind kind, int rank,
                          const ot_op_types *types) {
   ot_case c = {.kind = kind, .attributes = whole->attributes, .types = *types};
@@ -157,7 +156,7 @@ static ot_case part_case(const ot_case *whole, ot_op_kind kind, int rank,
   return c;
 }
 
-// Adds a rank's part of the means to `sums` [CUT_ROWS * 2]; of the gradient where there is `dy`.
+// Adds a rank's part of the means to `sums` [CUT_ROWS * 2]; of the gradient if `dy` is given.
 static void add_means(const ot_case *whole, const ot_tensor *dy, const ot_tensor *rstd, int rank,
                       double *sums) {
   const ot_tensor_type rows = ot_type_matrix(OT_F64, CUT_ROWS, PART);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. The head in parts, its ranks played one after the other in this process, against the
-// head in one op on the whole vocabulary (test_head.c has that against the formula) and against
-// differences of the loss: uneven shards, chunks that do not divide the rows, masked rows, targets
-// that a shard lacks.
+// run: serial. The sharded, chunked head, its ranks executed one after another in this process,
+// against the head as one op on the whole vocabulary (test_head.c compares that with the formula)
+// and against differences of the loss: uneven shards, chunks that do not divide the rows, masked
+// rows, targets outside a shard.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0], MAX_SHARDS = 3 };
 
 static const double INVERSE_TOKENS = 0.0625;
 
-// The head in one op, with its results. Every third target is masked, but the only one of a row.
+// The head as one op, with its results. Masks every third target, except the only one of a row.
 static ot_case whole_case(shape s) {
   ot_case c = {
       .kind = OT_OP_HEAD_LOSS,
@@ -51,7 +51,7 @@ static ot_case whole_case(shape s) {
 
 // ---- the ranks of tp ----
 
-// What one rank has: its rows of w and its results.
+// One rank: its rows of w and its results.
 typedef struct shard {
   int64_t first, V;
   double *dx, *dw;  // [R, C], [V, C]
@@ -105,7 +105,7 @@ static void run_statistics(ranks *t, int rank, int64_t first, int64_t rows) {
          (size_t)ot_type_bytes(&c->types.out[1]));
 }
 
-// Makes dlogits, to be destroyed, and adds the loss.
+// Computes dlogits, which the caller destroys, and adds the loss.
 static ot_case run_dlogits(ranks *t, int rank, int64_t first, int64_t rows) {
   const ot_case *const before = &t->statistics[rank];
   ot_case c = {.kind = OT_OP_HEAD_DLOGITS,
@@ -184,7 +184,7 @@ static void run_chunk(ranks *t, int64_t first, int64_t rows) {
   }
 }
 
-// Shares out the vocabulary and runs all chunks; ends with ranks_destroy.
+// Shards the vocabulary and runs all chunks; ends with ranks_destroy.
 static ranks ranks_run(const ot_case *whole, shape s, int k, bool in_place) {
   ranks t = {.whole = whole, .s = s, .k = k, .in_place = in_place};
   t.all_statistics = calloc((size_t)(k * s.chunk * OT_HEAD_STATISTICS), sizeof(double));
@@ -209,7 +209,7 @@ static void ranks_destroy(ranks *t) {
   free(t->all_statistics);
 }
 
-// The sum over ranks of their dx, in rank order, at the first rank.
+// Adds the dx of all ranks, in rank order, into that of the first rank.
 static void sum_dx(ranks *t) {
   for (int i = 1; i < t->k; i++) {
     for (int64_t e = 0; e < t->s.R * t->s.C; e++) t->shard[0].dx[e] += t->shard[i].dx[e];
@@ -232,7 +232,7 @@ static void expect_whole(ranks *t, double tolerance) {
   free(dw);
 }
 
-// ---- against the head in one op ----
+// ---- against the head as one op ----
 
 static void shards_make_the_gradients_of_the_whole(void **state) {
   (void)state;
@@ -315,7 +315,7 @@ static void gradients_are_the_slope_of_the_loss(void **state) {
   ot_case_destroy(&whole);
 }
 
-// ---- targets that are elsewhere, or nowhere ----
+// ---- targets outside a shard or outside the vocabulary ----
 
 static void a_shard_without_any_target_says_so(void **state) {
   (void)state;
@@ -351,7 +351,7 @@ static void masked_rows_give_nothing(void **state) {
   ot_case_destroy(&whole);
 }
 
-// Largest logits far apart: the exponentials of one shard vanish beside those of the other.
+// Largest logits far apart: the exponentials of one shard vanish relative to those of the other.
 static void shards_of_very_different_logits_do_not_overflow(void **state) {
   (void)state;
   const shape s = {2, 1, 4, 2, 0};
@@ -425,7 +425,7 @@ static void works_without_a_weight_gradient(void **state) {
   ot_case_destroy(&c);
 }
 
-// ---- the pure half ----
+// ---- shapes and costs ----
 
 static void uneven_shards_choose_the_same_chunks(void **state) {
   (void)state;
@@ -467,7 +467,7 @@ static void refuses_statistics_of_another_number_of_ranks(void **state) {
                       "head_dlogits: all_statistics is fp64 [8, 3], expected fp64 [12, 3]");
 }
 
-// The parts of all chunks make the products of the head in one op, no more.
+// The parts of all chunks have the GEMM FLOPs of the head as one op, no more.
 static void the_parts_cost_what_the_whole_costs(void **state) {
   (void)state;
   const shape s = {12, 8, 30, 4, 0};

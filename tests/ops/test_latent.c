@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. Latent attention's copies and rotations against their definitions, gradients against
-// differences, and its form against a cache against attention over all rows.
+// run: serial. MLA copies and rotations against their definitions, gradients against differences,
+// and its decode form with a cache against attention over all rows.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,7 +57,7 @@ static double at(const ot_tensor *tensor, int64_t row, int64_t column) {
   return ot_case_get(tensor, row * tensor->type.dim[1] + column);
 }
 
-// Element i of what `from` + [0, P) becomes at the position of row r.
+// Rotated element i of `from` + [0, P) at the position of row r.
 static double rotated(const ot_case *c, const ot_tensor *tensor, int r, int from, int i) {
   const int half = P / 2, pair = i % half;
   const bool together = c->attributes.interleaved;
@@ -125,10 +125,10 @@ static void values_are_cut_to_their_width(void **state) {
   ot_case_destroy(&c);
 }
 
-// ---- against a cache ----
+// ---- with a cache ----
 
-// Latents and rotary parts of R tokens of one sequence, with the projection that makes keys and
-// values, put into a cache token by token.
+// Appends latents and rotary parts of R tokens of one sequence to a cache token by token, with the
+// projection to keys and values.
 static ot_case cache_case(const ot_case *rows) {
   ot_case c = {.kind = OT_OP_APPEND_LATENT,
                .attributes = rows->attributes,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. The affine map against its formula, its gradients against differences, and the
-// storage types, thread counts and shapes that take different paths.
+// run: serial. The affine map against its formula, its gradients against differences, for storage
+// types, thread counts and shapes with separate code paths.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -98,8 +98,8 @@ static void gradient_kernels_agree_in_every_precision(void **state) {
   }
 }
 
-// Wider than one block of widened outputs (half a Mi elements), and large enough for several
-// pieces.
+// Wider than one block of widened outputs (half a Mi elements), and large enough for several work
+// items.
 static void blocks_and_pieces_join_without_a_seam(void **state) {
   (void)state;
   const shape s = {33, 512, 1030, true, true};
@@ -133,7 +133,7 @@ static void bias_gradient_alone_makes_no_product(void **state) {
   ot_case_check_precisions(&alone, 2e-6, 4e-3);
   const ot_cost cost = ot_op_cost(OT_OP_LINEAR_DW, &alone.attributes, &alone.types);
   assert_true(cost.matrix_flops == 0 && cost.bytes_read == 75 * 90 * 8);
-  // Widening is for products: bf16 operands need no more than float64 ones.
+  // Only GEMMs widen: the bias gradient needs no more workspace in bf16 than in float64.
   const int64_t bytes = ot_op_workspace(OT_OP_LINEAR_DW, &alone.attributes, &alone.types);
   alone.types.in[0].dtype = alone.types.in[1].dtype = OT_BF16;
   assert_int_equal(ot_op_workspace(OT_OP_LINEAR_DW, &alone.attributes, &alone.types), bytes);

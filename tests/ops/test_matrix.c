@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. Matrix products against the sum written out: forms, strides, alpha and beta, and the
-// pieces that threads compute.
+// run: serial. GEMMs against explicit sums: forms, strides, alpha and beta, and the tiles that
+// threads compute.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,11 +16,11 @@ typedef struct shape {
   int64_t rows, columns, depth;
 } shape;
 
-enum { MARGIN = 3 };  // elements between rows that belong to nobody
+enum { MARGIN = 3 };  // unused elements between rows
 
 static const float OUTSIDE = 12345;
 
-// Small whole numbers: every sum is exact, whatever its order.
+// Small integers: every sum is exact in any order.
 static float value_at(int64_t i) { return (float)((i * 7919 + 13) % 17 - 8); }
 
 static float *filled(int64_t n) {
@@ -34,7 +34,7 @@ static float factor_value(const ot_factor *f, int64_t row, int64_t column) {
   return f->transposed ? f->data[column * f->stride + row] : f->data[row * f->stride + column];
 }
 
-// c as it was: the product's own values inside, OUTSIDE in the margin.
+// Initial c: values inside the product, OUTSIDE in the margin.
 static float before(const ot_gemm *p, int64_t i) {
   return i % p->c_stride < p->columns ? value_at(i) : OUTSIDE;
 }

@@ -40,7 +40,7 @@ static ot_case muon_case(int64_t rows, int64_t columns, muon_types t) {
   return c;
 }
 
-// Step `step` counted from 0: pattern 10 + step, four times, which the clip factor undoes.
+// Step `step` counted from 0: pattern 10 + step, times four, which the clip factor cancels.
 static void muon_step(ot_case *c, int step) {
   ot_case_pattern(&c->in[0], 10 + step);
   for (int64_t i = 0; i < ot_type_elements(&c->in[0].type); i++) {
@@ -70,7 +70,7 @@ static void muon_agrees_with_torch(void **state) {
 
 enum { SIDE = 12, LENGTH = 20 };
 
-// One Jacobi rotation that clears gram[p][q].
+// One Jacobi rotation that zeroes gram[p][q].
 static void rotate(double gram[SIDE][SIDE], int p, int q) {
   const double theta = (gram[q][q] - gram[p][p]) / (2 * gram[p][q]);
   const double t = (theta < 0 ? -1 : 1) / (fabs(theta) + sqrt(theta * theta + 1));
@@ -90,7 +90,7 @@ static void rotate(double gram[SIDE][SIDE], int p, int q) {
   }
 }
 
-// The singular values of x [SIDE, LENGTH] end on the diagonal, squared.
+// The diagonal ends as the squared singular values of x [SIDE, LENGTH].
 static void diagonalize(const double *x, double gram[SIDE][SIDE]) {
   for (int i = 0; i < SIDE * SIDE; i++) {
     double sum = 0;
@@ -104,7 +104,7 @@ static void diagonalize(const double *x, double gram[SIDE][SIDE]) {
   }
 }
 
-// From weights 0, without decay, one step leaves -rate * 0.2 sqrt(20) X.
+// From zero weights, without decay, one step gives -rate * 0.2 sqrt(20) X.
 static void singular_values_of_the_update_are_near_one(void **state) {
   (void)state;
   ot_case c = muon_case(SIDE, LENGTH, (muon_types){OT_F32, OT_F32, OT_F32, false});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: serial. RMSNorm and LayerNorm against their formulas and PyTorch, gradients against
-// differences, and the storage types, thread counts and shapes that take different paths.
+// differences, for storage types, thread counts and shapes with separate code paths.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -159,8 +159,8 @@ static void gradients_are_those_of_the_forward_kernels(void **state) {
   }
 }
 
-// float32: sums of up to 2051 terms, which a build without vector code adds one by one; their
-// rounding grows with the root of the number, to 2e-6.
+// float32: sums of up to 2051 terms, added one by one in a build without vector code; their
+// rounding error grows with the square root of the number, to 2e-6.
 static void precisions_and_threads_agree(void **state) {
   (void)state;
   for (int s = 1; s < NUM_SHAPES; s++) {

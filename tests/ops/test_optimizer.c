@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: serial. Gradient norm, clipping and AdamW: PyTorch's values over three steps, float32 and
-// bf16 storage with and without master weights, statistics, and bits that do not depend on threads.
+// bf16 storage with and without master weights, statistics, and bits independent of threads.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ static void sums_squares_over_many_blocks(void **state) {
     for (int64_t i = 0; i < sizes[s]; i++) expected += pow(ot_case_get(&c.in[0], i), 2);
     ot_case_run(&c);
     ot_case_expect(&c.out[0], &expected, 1e-14, "s");
-    // The inputs are exact in every storage, and the sum is float64 in each.
+    // The inputs are exact in every storage type, and the sum is float64 in each.
     ot_case_check_precisions(&c, 1e-14, 1e-14);
     ot_case_destroy(&c);
   }
@@ -102,8 +102,8 @@ static ot_case adamw_case(int64_t n, adamw_types t) {
   return c;
 }
 
-// Step `step` counted from 0: the gradient is pattern 10 + step, times `scale`, with a clip factor
-// that undoes the scale; the rate is 0.01 after the group's factor.
+// Step `step` counted from 0: the gradient is pattern 10 + step times `scale`, with a clip factor
+// that cancels the scale; the rate is 0.01 after the group's factor.
 static void adamw_step(ot_case *c, int step, double scale) {
   ot_case_pattern(&c->in[0], 10 + step);
   for (int64_t i = 0; i < c->in[0].type.dim[0]; i++) {
@@ -152,7 +152,7 @@ static void parameter_without_master_is_rounded_each_step(void **state) {
   adamw_step(&c, 0, 1);
   for (int64_t i = 0; i < 30; i++) {
     const double gradient = ot_case_get(&c.in[0], i);
-    // The first step of Adam moves by the rate in the direction of the sign.
+    // The first step of Adam has the length of the rate and the sign of the gradient.
     const double step = 0.01 * gradient / (fabs(gradient) + 1e-8) + 0.01 * 0.1 * before[i];
     const float exact = (float)(before[i] - step);
     const double spacing = fabs((double)exact) * 0x1p-8 + 1e-9;

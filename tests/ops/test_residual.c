@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. The mix of block outputs against its formula, its gradients against differences, and
-// the storage types, thread counts, places and shapes that take different paths.
+// run: serial. The mix of block outputs against its formula, its gradients against differences, for
+// storage types, thread counts, stack positions and shapes with separate code paths.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,7 +81,7 @@ static void follows_its_formula_on_awkward_shapes(void **state) {
   }
 }
 
-// All sources alike: the mean, whatever their number.
+// All sources get the same weight: the mean, for any number of them.
 static void a_query_of_zero_gives_the_mean(void **state) {
   (void)state;
   ot_case c = mix_case((shape){4, 6, 33, true});
@@ -93,7 +93,7 @@ static void a_query_of_zero_gives_the_mean(void **state) {
   ot_case_destroy(&c);
 }
 
-// One source without a query is read as it is, and its gradient is that of what is read.
+// One source without a query passes unchanged, and so does its gradient.
 static void one_source_passes(void **state) {
   (void)state;
   const ot_tensor_type stack = {.dtype = OT_F64, .rank = 3, .dim = {1, 6, 33}};
@@ -109,7 +109,7 @@ static void one_source_passes(void **state) {
   ot_case_destroy(&c);
 }
 
-// Scores far apart neither overflow nor underflow.
+// Widely spread scores neither overflow nor underflow.
 static void large_scores_choose_one_source(void **state) {
   (void)state;
   ot_case c = mix_case((shape){2, 1, 4, true});

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. Routing against the definitions: which experts, with which gates, what is dropped,
-// gradients against differences, the same choice where ranks have parts of sequences, and rows
-// sorted by expert.
+// run: serial. Routing against the definitions: chosen experts, gates, dropped tokens; gradients
+// against differences; the same choice if ranks hold parts of sequences; rows sorted by expert.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +45,7 @@ static void copy_row(const ot_tensor *from, int64_t row, const ot_tensor *to, in
   }
 }
 
-// Some tokens equal earlier ones, of their sequence and of others: the first is taken.
+// Some tokens equal earlier ones, of their sequence and of others: ties go to the first.
 static void repeat_tokens(const ot_case *c) {
   for (int64_t row = 4; row < c->types.in[0].dim[0]; row += 5) {
     copy_row(&c->in[0], row - 3, &c->in[0], row);
@@ -68,7 +67,7 @@ static double choice_of(const ot_case *c, const double *s, int64_t e) {
   return s[e] + (c->in[1].data ? ot_case_get(&c->in[1], e) : 0);
 }
 
-// Experts that come before `e` in the token's order of preference, in the groups that are allowed.
+// Number of experts preferred to `e` by the token, within the allowed groups.
 static int better_experts(const ot_case *c, const double *s, const bool *allowed, int64_t e) {
   int better = 0;
   for (int64_t o = 0; o < c->attributes.num_experts; o++) {
@@ -105,7 +104,7 @@ static void allowed_of(const ot_case *c, const double *s, bool *allowed) {
   }
 }
 
-// The token's slots by the definition; slot j is the expert that j others come before.
+// The token's slots by definition; slot j is the expert with j better ones.
 static void expect_choice(const ot_case *c, int64_t row) {
   const ot_op_attributes *const a = &c->attributes;
   double s[MAX_E], sum = 0;
@@ -198,13 +197,14 @@ static void gradients_are_those_of_the_gates(void **state) {
 
 enum { R = 24, T = 8, CAPACITY = 2 };
 
-// What tokens chose before anyone dropped.
+// Choices of the tokens before any drop.
 typedef struct chosen {
   int expert[R];
   double gate[R];
 } chosen;
 
-// Rows of the sequence of `row` that its expert prefers: those with larger gates, or before it.
+// Rows of the sequence of `row` that its expert prefers: with larger gates, or at earlier
+// positions.
 static int rows_before(const chosen *all, int row, bool by_score) {
   int before = 0;
   for (int o = row / T * T; o < row / T * T + T; o++) {
@@ -248,7 +248,7 @@ static void an_expert_keeps_its_capacity_of_each_sequence(void **state) {
   }
 }
 
-// Tokens of the sequence of `row` whose scores for `expert` are larger, or equal and before it.
+// Tokens of the sequence of `row` with a larger score for `expert`, or an equal one and earlier.
 static int tokens_before(const ot_case *c, int row, int expert) {
   double mine[MAX_E], other[MAX_E];
   int before = 0;
@@ -283,7 +283,7 @@ static void experts_take_their_best_tokens_of_each_sequence(void **state) {
 
 // ---- parts of sequences ----
 
-// B sequences of T tokens on cp x tp ranks, which have rows of them as trainers cut them.
+// B sequences of T tokens on cp x tp ranks, sharded as in training.
 typedef struct cut {
   int64_t B;
   int cp, tp;
@@ -296,8 +296,8 @@ static const cut cuts[] = {
     {2, 4, 4, OT_CONTEXT_RING}, {3, 2, 3, OT_CONTEXT_ULYSSES}, {1, 2, 4, OT_CONTEXT_RING},
 };
 
-// Where row `row` of the pieces of all ranks, those of one rank of cp behind another, is among the
-// tokens of all sequences.
+// Index among the tokens of all sequences of row `row`, where rows are concatenated over the cp
+// ranks.
 static int64_t token_of(const cut *l, int64_t row) {
   const int64_t t = T / l->cp;
   const int64_t rank = row / (l->B * t), sequence = row % (l->B * t) / t, i = row % t;
@@ -318,7 +318,7 @@ static void expect_row(const ot_tensor *found, int64_t row, const ot_tensor *all
   }
 }
 
-// The part of `rank` in the choice that `all` has made of whole sequences.
+// Expects the part of `rank` of the choice that `all` made for whole sequences.
 static void expect_part(const cut *l, int rank, const ot_case *all) {
   const int64_t rows = l->B * T, E = all->attributes.num_experts;
   const int64_t own = rows / (l->cp * l->tp);
@@ -376,12 +376,12 @@ static void parts_that_are_no_sequences_are_refused(void **state) {
   a.context_index = 2;
   assert_int_equal(info->infer(&a, &types), OT_BUG);
   a.context_index = 0;
-  types.in[2] = (ot_tensor_type){0};  // 12 rows are one sequence and a half
+  types.in[2] = (ot_tensor_type){0};  // 12 rows are one and a half sequences
   assert_int_equal(info->infer(&a, &types), OT_BUG);
   assert_non_null(strstr(ot_fail_message(), "capacity 2 does not fit 12 tokens in sequences of 8"));
 }
 
-// ---- order ----
+// ---- permutation ----
 
 static void rows_are_sorted_by_expert_then_by_token(void **state) {
   (void)state;
@@ -406,7 +406,7 @@ static void the_number_of_rows_is_known_before_anyone_chooses(void **state) {
   assert_int_equal(ot_route_rows(&a, 128), 128 * 8);
   a.capacity = 5;  // 1.25 * 32 * 8 / 64
   a.routing = OT_MOE_DROP_BY_POSITION;
-  assert_int_equal(ot_route_rows(&a, 128), 128 * 8);  // never more than all
+  assert_int_equal(ot_route_rows(&a, 128), 128 * 8);  // at most all rows
   a.capacity = 3;
   assert_int_equal(ot_route_rows(&a, 128), 4 * 64 * 3);
   a.routing = OT_MOE_EXPERT_CHOICE;
@@ -414,7 +414,7 @@ static void the_number_of_rows_is_known_before_anyone_chooses(void **state) {
   assert_int_equal(ot_route_rows(&a, 128), 4 * 64 * 3);
 }
 
-// Rows of one rank of n, which begin anywhere that ranks begin.
+// Rows of one rank of n, which start wherever a rank may start.
 static void the_sequences_of_a_rank_are_no_more_than_it_can_have(void **state) {
   (void)state;
   for (int64_t length = 1; length <= 12; length++) {
@@ -428,27 +428,27 @@ static void the_sequences_of_a_rank_are_no_more_than_it_can_have(void **state) {
       assert_int_equal(ot_route_sequences(&a, tokens), most);
     }
   }
-  // Of two sequences of 8 over two ranks of cp, all that experts take may be on one.
+  // Of two sequences of 8 over two cp ranks, all tokens of the experts may be on one rank.
   ot_op_attributes a = token_choice(4, 1);
   a.routing = OT_MOE_EXPERT_CHOICE;
   a.sequence_length = 4;
   a.context_size = 2;
   a.capacity = 3;
   assert_int_equal(ot_route_rows(&a, 8), 2 * 4 * 3);
-  assert_int_equal(ot_route_even_rows(&a, 8), 4 * 3);  // half of each expert's
+  assert_int_equal(ot_route_even_rows(&a, 8), 4 * 3);  // half of each expert's capacity
   a.capacity = 6;
-  assert_int_equal(ot_route_rows(&a, 8), 8 * 4);  // no token is with an expert twice
+  assert_int_equal(ot_route_rows(&a, 8), 8 * 4);  // a token chooses an expert at most once
   assert_int_equal(ot_route_even_rows(&a, 8), 4 * 6);
   a.expert_copies = 2;
   assert_int_equal(ot_route_even_rows(&a, 8), 2 * 4 * 6);
-  // Of N rows or of an exchange's, what is in use.
+  // Number of used rows, of N rows or of a receive buffer.
   assert_true(ot_route_used(&a, 64) == 64);
   a.even_rows = 48;
   assert_true(ot_route_used(&a, 64) == 48 && ot_route_used(&a, 40) == 40);
   a.exchange_rows = 64;
   a.copy_rows = 32;
   assert_true(ot_route_used(&a, 64) == 48 && ot_route_used(&a, 40) == 40);
-  // Whole sequences have in use what they can have.
+  // Whole sequences use their maximum.
   a = token_choice(64, 8);
   a.sequence_length = 32;
   a.routing = OT_MOE_EXPERT_CHOICE;

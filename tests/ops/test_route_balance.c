@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. Losses of routers and the bias that replaces them against their formulas, gradients
+// run: serial. Router losses, and the bias that replaces them, against their formulas; gradients
 // against differences.
 #include <math.h>
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 
 enum { T = 6, B = 3, R = T * B, E = 5, K = 2 };
 
-static const double inverse_sequences = 0.25;  // of four sequences, three are here
+static const double inverse_sequences = 0.25;  // of four sequences, three are local
 
 static ot_op_attributes attributes_of(ot_moe_score score) {
   return (ot_op_attributes){.threads = 2,
@@ -30,7 +30,7 @@ static ot_op_attributes attributes_of(ot_moe_score score) {
                             .z_coefficient = 0.02};
 }
 
-// Slot j of row r chooses expert (r * r + 2 j) mod E; every seventh is dropped.
+// Slot j of row r chooses expert (r * r + 2 j) mod E; every seventh slot is dropped.
 static int expert_at(int slot) { return (slot / K * (slot / K) + 2 * (slot % K)) % E; }
 
 static void set_experts(const ot_tensor *experts) {
@@ -163,7 +163,7 @@ static void gradients_are_those_of_the_weighted_losses(void **state) {
   }
 }
 
-// Rows 4 to 9 of sequences of six: a rank that begins within the first and ends within the second.
+// Rows 4 to 9 of sequences of six: the rank starts within the first and ends within the second.
 static void counts_go_to_the_sequence_of_a_row(void **state) {
   (void)state;
   ot_op_attributes a = attributes_of(OT_MOE_SOFTMAX);

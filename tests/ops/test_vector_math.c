@@ -15,8 +15,8 @@ typedef long double (*reference)(long double x);
 
 enum { NUM_PATTERNS = 400000, NUM_NEAR = 400000 };
 
-// Distance in units of the last place of `want` in a format of `digits` binary digits whose
-// smallest number is 2^smallest. A value beyond the format counts as infinite.
+// Distance in ulps of `want` in a format of `digits` binary digits with smallest number 2^smallest.
+// A value beyond the format is infinite.
 static double error_ulp(long double got, long double want, int digits, int smallest) {
   const long double largest = digits == 24 ? (long double)FLT_MAX : (long double)DBL_MAX;
   if (fabsl(want) > largest) return fabsl(got) > largest && signbit(got) == signbit(want) ? 0 : 1e9;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Makespans, bubbles and memory of the published orders against the figures and closed
-// forms of their papers. Times are in units of one phase of a full stage.
+// run: alone. Makespans, bubbles and memory of the published pipeline schedules against the figures
+// and closed forms of their papers. Times are in units of one phase of a full stage.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,8 +27,8 @@ static void assert_near(double got, double want) {
 
 typedef struct replayed {
   double makespan;
-  double idle;  // most of any rank
-  double gap;   // most of any rank between its first and last action
+  double idle;  // maximum over ranks
+  double gap;   // maximum over ranks, between its first and last action
   int peak, first_peak, least_peak;
 } replayed;
 
@@ -127,7 +127,7 @@ static void zero_bubble_orders_have_no_gaps_when_phases_are_equal(void **state) 
   }
 }
 
-// (p-1)(F+B-W) and (p-1)(F+B-2W) between a rank's first and last action.
+// Idle time between a rank's first and last action: (p-1)(F+B-W) and (p-1)(F+B-2W).
 static void unequal_phases_give_the_published_bubbles(void **state) {
   (void)state;
   const phase_costs uneven = {.f = 1, .i = 1.2, .w = .8};
@@ -144,9 +144,9 @@ static double longest(double a, double b, double c) {
   return ab > c ? ab : c;
 }
 
-// What a step that ends for all ranks at once idles, beyond p = 1: (p-1) max(F, I, F + I - W) with
-// zb-h1, (p-1) max(F, I - F, F + I - 2W) with zb-h2. So both idle (p-1) F where I is longer than
-// neither F nor W.
+// Idle time, beyond p = 1, of a step that ends on all ranks at once: (p-1) max(F, I, F + I - W)
+// with zb-h1, (p-1) max(F, I - F, F + I - 2W) with zb-h2. Both are (p-1) F if I exceeds neither F
+// nor W.
 static void zb_h2_gains_with_a_barrier_where_i_is_longer_than_f_or_w(void **state) {
   (void)state;
   static const int sizes[][2] = {{2, 8}, {4, 8}, {4, 32}, {8, 32}};
@@ -180,17 +180,17 @@ static void messages_cost_what_they_delay(void **state) {
   }
 }
 
-// p = 2, m = 1: two forwards, two backwards, and one message each way.
+// p = 2, m = 1: two forwards, two backwards, and one message in each direction.
 static void a_sender_that_stands_still_starts_later(void **state) {
   (void)state;
   const phase_costs blocks = {.f = 1, .i = 1, .w = 1, .message = .5, .blocks = true};
   const phase_costs flies = {.f = 1, .i = 1, .w = 1, .message = .5};
   const pipeline_shape one = {OT_PIPELINE_ZB_H1, 2, 1, 1, NULL};
-  // F0 at 1, F1 at 2.5, I1 at 3.5, I0 from 4, then W0 at 6; W1 is done before that either way.
+  // F0 at 1, F1 at 2.5, I1 at 3.5, I0 from 4, then W0 at 6; W1 finishes earlier in both cases.
   assert_near(replay(&one, &flies).makespan, 6);
   assert_near(replay(&one, &blocks).makespan, 6);
   const pipeline_shape two = {OT_PIPELINE_GPIPE, 2, 1, 2, NULL};
-  // The second forward of stage 0 waits for the first to have left.
+  // The second forward of stage 0 waits until the first message has left.
   assert_near(replay(&two, &flies).makespan, 10);
   assert_near(replay(&two, &blocks).makespan, 11);
 }
@@ -213,7 +213,7 @@ static double closed_form(ot_pipeline kind, int p, int m, int v) {
   return -1;
 }
 
-// Most chunks held by the first rank once the pipeline is full.
+// Peak number of chunks that the first rank holds once the pipeline is full.
 static int closed_peak(ot_pipeline kind, int p, int m, int v) {
   switch (kind) {
     case OT_PIPELINE_GPIPE:

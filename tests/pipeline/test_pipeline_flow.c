@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. The list of all stages' actions: what each needs comes before it, messages are
-// awaited and buffers taken again as the header says, and what a chunk keeps is what the list
-// shows.
+// run: any machine. The list of all stages' actions: inputs precede each action, messages are
+// awaited and buffers reused as the header says, and saved activations match the list.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +43,7 @@ static void folded_orders_need_more_but_few(void **state) {
   for (int p = 2; p <= 16; p *= 2) assert_in_range(needed(OT_PIPELINE_ZB_V, p, 40), 2, 2 * p);
 }
 
-// More buffers than messages are as good as endless ones.
+// More buffers than messages act like an unlimited number.
 static void no_more_are_asked_for_than_there_are_messages(void **state) {
   (void)state;
   for (int kind = 0; kind < OT_PIPELINES; kind++) {
@@ -113,9 +112,9 @@ static void lists_actions_after_what_they_need(void **state) {
   }
 }
 
-// ---- what is kept ----
+// ---- saved activations ----
 
-// Micro-batches of which `kind` is kept while the rank runs its action `at`.
+// Micro-batches whose `kind` is saved while the rank runs its action `at`.
 static int kept_at(const ot_pipeline_flow *flow, ot_kept kind, int chunk, int at) {
   int count = 0;
   for (int m = 0; m < flow->micro_batches; m++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. The lists of each order, what the check refuses, and compute order files.
+// run: alone. Action lists of each pipeline schedule, rejected schedules, and compute-order files.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include "support/pipelines.h"
 #include "support/scratch.h"
 
-// Line `rank` of the order as text, in static storage.
+// Line `rank` of the schedule as text, in static storage.
 static const char *line_of(const pipeline_shape *shape, int rank) {
   static char line[4096];
   pipeline_case made;
@@ -62,7 +62,7 @@ static void one_rank_runs_any_number_of_chunks(void **state) {
   }
 }
 
-// Every number of micro-batches from one on is either run, or refused with a number that is.
+// Every number of micro-batches >= 1 runs or is rejected.
 static void few_micro_batches_run_or_are_refused(void **state) {
   (void)state;
   for (int kind = 0; kind < OT_PIPELINES; kind++) {
@@ -82,7 +82,7 @@ static void few_micro_batches_run_or_are_refused(void **state) {
 
 static void interleaved_takes_four_chunks_in_unequal_rounds(void **state) {
   (void)state;
-  // 10 = 2 rounds of 5 on 4 stages.
+  // 10 = 2 groups of 5 on 4 stages.
   const pipeline_shape shape = {OT_PIPELINE_INTERLEAVED, 4, 4, 10, NULL};
   assert_starts_with(line_of(&shape, 0), "0F0,0F1,0F2,0F3,0F4,4F0,4F1,4F2,4F3,4F4,8F0");
 }
@@ -126,7 +126,7 @@ static void assert_refused(const char *csv, const char *part, const char *other)
   const pipeline_shape shape = {OT_PIPELINE_1F1B, 2, 1, 2, csv};
   const char *const message = build_csv(&shape, &made);
   if (!strstr(message, part) || !strstr(message, other)) {
-    fail_msg("'%s' says neither '%s' nor '%s'", message, part, other);
+    fail_msg("'%s' contains neither '%s' nor '%s'", message, part, other);
   }
   pipeline_case_destroy(&made);
 }
@@ -205,7 +205,7 @@ static void circles_of_waiting_are_refused(void **state) {
                  "stage 0 runs that later");
 }
 
-// ---- check of orders made by hand ----
+// ---- check of hand-written schedules ----
 
 static void changed_orders_fail_the_check(void **state) {
   (void)state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Cutting models into chunks: by cost against all possible cuts, and by layout texts.
+// run: alone. Partitioning models into chunks: by cost against all partitions, and by layout texts.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 enum { MAX_BLOCKS = 20 };
 
-// ---- cuts of chains ----
+// ---- partitions of chains ----
 
 typedef struct chain {
   int blocks, ranks, chunks;
@@ -43,7 +43,7 @@ static load load_of(const chain *c, const int *first) {
   return out;
 }
 
-// The best of all cuts, tried one by one: `first` [chunks + 1] counts like an odometer.
+// The best of all partitions, enumerated: `first` [chunks + 1] counts like an odometer.
 static load best_load(const chain *c) {
   int first[MAX_BLOCKS + 1];
   for (int k = 0; k < c->chunks; k++) first[k] = k;
@@ -95,7 +95,7 @@ static void one_chunk_a_rank_is_cut_as_well_as_can_be(void **state) {
   }
 }
 
-// Equal layers, or every third dearer, a free embedding and a head of any size.
+// Equal layers, or every third one more expensive, a free embedding and a head of any size.
 static void several_chunks_a_rank_are_cut_as_well_as_can_be(void **state) {
   (void)state;
   for (uint64_t trial = 0; trial < 120; trial++) {
@@ -114,7 +114,7 @@ static void several_chunks_a_rank_are_cut_as_well_as_can_be(void **state) {
   }
 }
 
-// 8 layers on 3 ranks: 2 ranks have 3; which is not left to chance.
+// 8 layers on 3 ranks: 2 ranks get 3; the choice is deterministic.
 static void equal_bests_are_cut_the_same_way_and_evenly(void **state) {
   (void)state;
   ot_heap heap = {0};
@@ -184,7 +184,7 @@ static void a_large_head_leaves_its_rank_fewer_layers(void **state) {
   ot_heap_release(&c.heap);
 }
 
-// Global layers cost more than windowed ones where sequences are long.
+// Global layers cost more than windowed ones for long sequences.
 static void global_layers_count_for_more_than_windowed_ones(void **state) {
   (void)state;
   stage_case c;
@@ -197,9 +197,8 @@ static void global_layers_count_for_more_than_windowed_ones(void **state) {
   ot_heap_release(&c.heap);
 }
 
-// Matrix FLOPs of a block over T tokens, forward and backward, by hand: three products for each
-// weight; of attention two forward and five backward (scores once more) over the pairs that are
-// seen.
+// GEMM FLOPs of a block over T tokens, forward and backward, by hand: three GEMMs per weight; for
+// attention two forward and five backward (scores are recomputed) over the visible pairs.
 static double flops_of(const ot_model *m, int block, int64_t T) {
   enum { WEIGHT_PRODUCTS = 3, ATTENTION_PRODUCTS = 7 };
   const double C = (double)m->hidden_size, F = (double)m->intermediate_size;
@@ -214,8 +213,8 @@ static double flops_of(const ot_model *m, int block, int64_t T) {
          2.0 * ATTENTION_PRODUCTS * pairs * q;
 }
 
-// Gemma's pattern, five windowed layers to each global one, where sequences are long: the cut is
-// the best that there is, with one chunk a stage and with two, and better than one by numbers.
+// Gemma's pattern, five windowed layers per global one, with long sequences: the partition is
+// optimal, with one chunk per stage and with two, and better than one by layer counts.
 static void interleaved_windows_are_balanced_by_cost(void **state) {
   (void)state;
   enum { LAYERS = 12, LENGTH = 1024 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Bills against published sizes, closed formulas for the work of a token, and the
-// tasks of the model's own programs.
+// run: any machine. Memory breakdowns against published sizes, closed formulas for the work per
+// token, and the tasks of the model's own programs.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,8 +22,8 @@ static ot_bill bill_of(const char *preset, int64_t length) {
   return bill;
 }
 
-// 7 G x 16 bytes = 112 GB: two devices of 80 GB; 70 G: 14; 405 G: 81. The real models have not
-// quite these sizes.
+// 7 G x 16 bytes = 112 GB: two devices of 80 GB; 70 G: 14; 405 G: 81. The sizes of the real models
+// differ slightly.
 static void states_take_sixteen_bytes_a_parameter(void **state) {
   (void)state;
   static const struct {
@@ -59,7 +59,7 @@ static void muon_keeps_one_moment_of_matrices(void **state) {
   paper_job_destroy(&p);
 }
 
-// Llama 3 70B at 8,192 tokens: matrices 6 x (parameters less the embedding and the norms) = 417 G,
+// Llama 3 70B at 8,192 tokens: GEMMs 6 x (parameters without embedding and norms) = 417 G,
 // attention 12 L h (s + 1) / 2 = 32.2 G more.
 static void work_of_a_token_is_six_times_the_matrices_and_attention(void **state) {
   (void)state;
@@ -72,7 +72,7 @@ static void work_of_a_token_is_six_times_the_matrices_and_attention(void **state
   assert_true(bill.flops_per_token == 3 * bill.forward_flops_per_token);
 }
 
-// gemma3-1b: 5 of 6 layers see 512 keys, so that a long sequence costs little more.
+// gemma3-1b: 5 of 6 layers see 512 keys, so a long sequence costs little more.
 static void windows_limit_the_keys_of_a_query(void **state) {
   (void)state;
   const ot_bill bill = bill_of("gemma3-1b", 4096);
@@ -101,7 +101,7 @@ static void every_preset_multiplies_with_all_but_table_norms_and_biases(void **s
     const double C = (double)p.model.hidden_size;
     const double table = C * (double)p.model.vocab_size;
     const double positions = p.model.learned_positions ? C * (double)p.model.max_positions : 0;
-    // A tied table is multiplied with, as head.
+    // A tied table is also multiplied with, as the head.
     const double looked_up = p.model.tie_word_embeddings ? 0 : table;
     const double rest = (double)bill.active_parameters - looked_up - positions - bill.multiplied;
     if (rest <= 0 || rest > 20 * C * (double)(p.model.num_layers + 1)) {
@@ -111,7 +111,7 @@ static void every_preset_multiplies_with_all_but_table_norms_and_biases(void **s
   }
 }
 
-// The tasks that would be run do the work of the bill.
+// The tasks of the model's programs match the work that the planner counts.
 static void the_programs_of_a_model_do_this_work(void **state) {
   (void)state;
   paper_job p;
@@ -136,7 +136,7 @@ static void the_programs_of_a_model_do_this_work(void **state) {
   if (ot_estimator_build(&p.job, &p.arena, &estimator) != OT_OK) fail_msg("%s", ot_fail_message());
   if (ot_estimate_build(estimator, &c, &estimate) != OT_OK) fail_msg("%s", ot_fail_message());
   const double ratio = estimate.model_flops / (bill.flops_per_token * 8 * 4096);
-  if (ratio < 0.999999 || ratio > 1.000001) fail_msg("%.9g of the bill's work", ratio);
+  if (ratio < 0.999999 || ratio > 1.000001) fail_msg("%.9g of the planned work", ratio);
   paper_job_destroy(&p);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Memory of other software against what its papers and its documentation say.
+// run: any machine. Memory of other frameworks against their papers and documentation.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 static const double GIB = 1024.0 * 1024 * 1024;
 
-// A model of the family of GPT-3, or of Llama's with `gated`.
+// A model of the GPT-3 family, or of Llama's with `gated`.
 typedef struct shape {
   int layers, hidden, heads, ffn, vocab;
   bool gated;
@@ -19,7 +19,7 @@ typedef struct shape {
 
 typedef struct question {
   const char *engine;
-  const char *recipe;  // NULL: the engine's
+  const char *recipe;  // NULL: the framework's
   shape shape;
   ot_candidate candidate;
   int64_t sequence;
@@ -65,7 +65,7 @@ static void assert_near(double found, double expected, double share, const char 
 
 // ---- activations ----
 
-// What one more layer keeps of a micro-batch.
+// Memory that one more layer saves per micro-batch.
 static double kept_by_layer(question q) {
   q.shape.layers = 2;
   const double two = (double)memory_of(q).activations;
@@ -88,7 +88,7 @@ static question layer_of_gpt(const char *engine, ot_recompute recompute, bool wh
                     .sequence = S};
 }
 
-// Korthikanti et al. 2022, table 2. Statistics of norms are not in it.
+// Korthikanti et al. 2022, table 2, which omits statistics of norms.
 static void layers_keep_what_table_2_of_korthikanti_says(void **state) {
   (void)state;
   const double sbh = (double)S * B * H, scores = 5.0 * A * S / H;
@@ -105,7 +105,7 @@ static void layers_keep_what_table_2_of_korthikanti_says(void **state) {
               "full recompute");
 }
 
-// Korthikanti et al. 2022, table 3 and figure 1, on 8 ranks of tensor parallelism.
+// Korthikanti et al. 2022, table 3 and figure 1, with tp 8.
 static void stages_keep_what_figure_1_of_korthikanti_says(void **state) {
   (void)state;
   static const struct {
@@ -134,12 +134,12 @@ static void stages_keep_what_figure_1_of_korthikanti_says(void **state) {
                       .pipeline = models[i].vpp > 1 ? OT_PIPELINE_INTERLEAVED : OT_PIPELINE_1F1B,
                       .no_sequence_parallel = true},
         .sequence = S};
-    // The paper counts layers; the first stage has the tables of tokens and positions, too.
+    // The paper counts layers only; the first stage also has the token and position tables.
     ot_memory_estimate m = memory_of(q);
     const double table = 18.0 * (51200 / 8 + S) * models[i].hidden;
     assert_near((double)(m.weights + m.gradients + m.optimizer) - table, models[i].states_gib * GIB,
                 0.01, models[i].name);
-    // And masks of the embedding's dropout.
+    // Plus the masks of the embedding's dropout.
     assert_near((double)m.activations, models[i].whole_gib * GIB, 0.06, models[i].name);
     q.candidate.recompute = OT_RECOMPUTE_SELECTIVE;
     q.candidate.no_sequence_parallel = false;
@@ -147,7 +147,7 @@ static void stages_keep_what_figure_1_of_korthikanti_says(void **state) {
   }
 }
 
-// Eager layers keep the activated gate beside gate, up and their product: 2 bytes of each.
+// Eager layers also save the activated gate besides gate, up and their product: 2 bytes each.
 static void an_eager_gated_mlp_keeps_what_compiled_ones_make_again(void **state) {
   (void)state;
   const question q = {
@@ -159,13 +159,13 @@ static void an_eager_gated_mlp_keeps_what_compiled_ones_make_again(void **state)
   fused.engine = "megatron-core";
   eager.engine = "nanotron";
   compiled.engine = "torchtitan";
-  // planner: norms in and out, q, k, v, attention, gate, up and product; statistics and 4 A for
-  // the log-sum-exp
+  // planner: norms in and out, q, k, v, attention, gate, up and product; statistics and 4 A for the
+  // log-sum-exp
   assert_near(kept_by_layer(fused), rows * (2 * (8.0 * H + 3 * 11008) + 4 * A), 0.002, "fused");
   assert_near(kept_by_layer(eager), rows * (2 * (8.0 * H + 4 * 11008) + 4 * A), 0.002, "eager");
   assert_near(kept_by_layer(compiled), rows * (2 * (6.0 * H + 2 * 11008) + 4 * A), 0.002,
               "compiled");
-  // Of q, k, v, o, gate, up, down every second, attention, and what comes in.
+  // Every second of q, k, v, o, gate, up, down; attention; and the input.
   compiled.candidate.recompute = OT_RECOMPUTE_SELECTIVE;
   assert_near(kept_by_layer(compiled), rows * (2 * (5.0 * H + 11008) + 4 * A), 0.002, "by op");
 }
@@ -209,7 +209,7 @@ static void a_parameter_takes_what_the_documents_of_its_software_say(void **stat
       {"deepspeed", "fp16", 2, 2, 14},
       {"deepspeed", "fp16", 3, 0, 16},
       {"fsdp", "amp-bf16", 3, 0, 16},
-      // the buckets of DistributedDataParallel beside gradients of four bytes
+      // the buckets of DistributedDataParallel, in addition to gradients of four bytes
       {"nanotron", "bf16-fp32-gradients", 0, 20, 0},
   };
   for (int i = 0; i < OT_COUNT(rules); i++) {
@@ -223,9 +223,7 @@ static void a_parameter_takes_what_the_documents_of_its_software_say(void **stat
 
 // ---- pipelines ----
 
-// nanotron (models/base.py): 16 layers of 4 h^2 + 3 h f and a head of V h on two stages are 10 and
-// a head; the block that makes it more than half is still the first stage's.
-// Of 12 h^2 + 13 h elements a layer, up to 1e9 are there at once, in two bytes each.
+// Of 12 h^2 + 13 h elements per layer, up to 1e9 are gathered at once, two bytes each.
 static void deepspeed_keeps_weights_that_it_needs_again_soon(void **state) {
   (void)state;
   question q = layer_of_gpt("deepspeed", OT_RECOMPUTE_FULL, true);
@@ -243,6 +241,8 @@ static void deepspeed_keeps_weights_that_it_needs_again_soon(void **state) {
   assert_true(gathered[3] == gathered[2]);
 }
 
+// nanotron (models/base.py): 16 layers of 4 h^2 + 3 h f and a head of V h, as large as four layers,
+// on two stages. Half is 10 layers; the block that exceeds it still goes to the first stage.
 static void nanotron_gives_a_stage_with_the_head_fewer_layers(void **state) {
   (void)state;
   const question q = {.engine = "nanotron",
@@ -260,8 +260,8 @@ static void nanotron_gives_a_stage_with_the_head_fewer_layers(void **state) {
   assert_near((double)m.weights, 2 * (131072.0 * 2048 + 11 * layer), 1e-3, "weights");
 }
 
-// OneFlow (pipeline_buffer_pass.cpp): room for two micro-batches for each stage, everywhere but on
-// the last, and one in the making. 1F1B holds two on the first of two stages.
+// OneFlow (pipeline_buffer_pass.cpp): buffers for two micro-batches per stage on every stage but
+// the last, and one in progress. 1F1B holds two on the first of two stages.
 static void oneflow_has_room_for_twice_as_many_micro_batches_as_stages(void **state) {
   (void)state;
   question q = {.engine = "oneflow",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Estimates against the schedules that training would replay: times against the
+// run: any machine. Estimates against the schedules that training would run: times against the
 // simulator, memory against the arena.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,7 +79,7 @@ static ot_candidate candidate_of(ot_candidate c) {
   return c;
 }
 
-// The most that a rank of any stage and place in tp takes.
+// Expects the maximum over all stages and tp ranks.
 static void expect_bill(estimate_case *e, const ot_run *run, const ot_mesh *mesh,
                         const ot_estimate *estimate, const char *text) {
   ot_memory_bill most = {.peak_bytes = -1};
@@ -97,7 +97,7 @@ static void expect_bill(estimate_case *e, const ot_run *run, const ot_mesh *mesh
                            m->activations, m->gathered,  m->buffers};
   for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
     if (found[i] == most.class_bytes[i]) continue;
-    fail_msg("%s: %s take %lld bytes, in the schedule %lld", text,
+    fail_msg("%s: %s need %lld bytes, in the schedule %lld", text,
              ot_memory_class_name((ot_memory_class)i), (long long)found[i],
              (long long)most.class_bytes[i]);
   }
@@ -114,7 +114,7 @@ static void expect_time(const ot_estimate *estimate, double simulated_s, const c
   double sum_s = estimate->compute_s + estimate->update_s + estimate->bubble_s + estimate->host_s;
   for (int i = 0; i < OT_TIMELINE_AXES; i++) sum_s += estimate->exposed_s[i];
   if (sum_s < estimate->step_s * (1 - 1e-9) || sum_s > estimate->step_s * (1 + 1e-9)) {
-    fail_msg("%s: %.9g s, the terms add up to %.9g", text, estimate->step_s, sum_s);
+    fail_msg("%s: %.9g s, the sum of the terms is %.9g", text, estimate->step_s, sum_s);
   }
 }
 
@@ -130,7 +130,7 @@ static void expect_bound(estimate_case *e, const ot_estimate *estimate, const ch
   }
 }
 
-// The run of `out` keeps weights of some blocks, gathers far ahead, and trades heads.
+// The run of `out` keeps gathered weights of some blocks, prefetches far ahead, and uses Ulysses.
 static void set_run(const ot_candidate *c, ot_run_lists *lists, ot_run *run, estimate_case *out) {
   static bool reshard[] = {false, true, false, true, true, false, true, true, true};
   assert_int_equal(out->model.num_layers + 2, OT_COUNT(reshard));
@@ -328,7 +328,7 @@ static void composed_splits_take_what_their_schedules_take(void **state) {
                       .pp = 2, .vpp = 2, .pipeline = OT_PIPELINE_INTERLEAVED, .dp = 2, .zero = 3});
 }
 
-// A layer is two blocks; what its experts' ranks share is another part of the stage.
+// A layer has two blocks; the shard of its experts' ranks is a separate part of the stage.
 static void experts_over_ranks_take_what_their_schedules_take(void **state) {
   (void)state;
   const ot_model tied = experts(true), plain = experts(false);
@@ -363,7 +363,7 @@ static void runs_that_say_more_take_what_their_schedules_take(void **state) {
              (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B, .dp = 2, .ep = 2, .zero = 3});
 }
 
-// The next of some small numbers, by chance.
+// The next of some small random numbers.
 static int draw(uint64_t *draws, int bound) {
   return (int)ot_rng_below(77, 0, (*draws)++, (uint64_t)bound);
 }
@@ -408,7 +408,7 @@ static void any_split_of_experts_takes_what_its_schedule_takes(void **state) {
   }
 }
 
-// A machine on which only products take time, so that a step can be worked out by hand.
+// A machine on which only GEMMs take time, so a step can be computed by hand.
 static double step_with(const ot_model *model, double imbalance, ot_candidate c) {
   estimate_case e;
   ot_estimate estimate;
@@ -426,11 +426,11 @@ static double step_with(const ot_model *model, double imbalance, ot_candidate c)
   return estimate.step_s;
 }
 
-// 2 sequences of 48 tokens choose 3 experts each: 288 rows come to each of 4 ranks, 2 experts of
-// 24 x 32 there. A round multiplies them 3 times forward (gate, up, down); for the gradients of
-// rows it makes gate and up again, then that of down, gate and up (5), and for those of weights
-// gate, up and the activation's gradient once more and three sums (6). Rows of an expert are
-// rounded up to 8 by 3.5 on average, but for sums of weights. 7 layers, 4 micro-batches.
+// 2 sequences of 48 tokens choose 3 experts each: 288 rows arrive at each of 4 ranks, with 2
+// experts of 24 x 32. One pass runs 3 GEMMs forward (gate, up, down). Input gradients recompute
+// gate and up, then need those of down, gate and up (5). Weight gradients recompute gate, up and
+// the activation's gradient and add three weight GEMMs (6). Rows of an expert are padded to a
+// multiple of 8, by 3.5 on average, except in weight GEMMs. 7 layers, 4 micro-batches.
 static void further_rounds_take_what_their_bodies_take(void **state) {
   (void)state;
   const ot_model model = experts(true);
@@ -438,7 +438,7 @@ static void further_rounds_take_what_their_bodies_take(void **state) {
   const double even_s = step_with(&model, 1, c);
   const double product = 2 * 24 * 32, padding = 2 * 3.5;
   const double round_s = product * ((3 + 5 + 3) * (288 + padding) + 3 * 288) / 3e10;
-  // X, rounds behind the first with room for 1.25 even shares; 8/3 is the most that can come.
+  // X and overflow passes, with a buffer for 1.25 balanced loads; 8/3 is the worst case.
   static const double expected[][2] = {{1.25, 0}, {1.3, 1}, {2.5, 1}, {2.6, 2}, {100, 2}};
   for (int i = 0; i < OT_COUNT(expected); i++) {
     const double more_s = step_with(&model, expected[i][0], c) - even_s;
@@ -449,7 +449,7 @@ static void further_rounds_take_what_their_bodies_take(void **state) {
   }
 }
 
-// Over all ranks the same rows meet the same experts, whoever has them.
+// Summed over all ranks, the same tokens go to the same experts in any layout.
 static void experts_elsewhere_are_as_much_work(void **state) {
   (void)state;
   const ot_model model = experts(false);
@@ -489,7 +489,7 @@ static void stages_with_experts_take_what_their_schedules_take(void **state) {
           (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B, .tp = 2, .ep = 2, .zero = 3});
 }
 
-// Attention Residuals in blocks of so many sub-layers.
+// Attention Residuals with `block_size` sub-layers per block.
 static ot_model mixed(ot_model model, int block_size) {
   model.residuals.block_size = block_size;
   model.residuals.sublayers = 2 * model.num_layers;
@@ -497,7 +497,7 @@ static ot_model mixed(ot_model model, int block_size) {
   return model;
 }
 
-// What crosses cuts grows from stage to stage, and is copied before each.
+// Activations at stage boundaries grow from stage to stage and are copied before each.
 static void stages_with_a_stack_take_what_their_schedules_take(void **state) {
   (void)state;
   static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B,  OT_PIPELINE_INTERLEAVED,
@@ -550,7 +550,7 @@ static void other_software_knows_no_stack(void **state) {
   destroy(&e);
 }
 
-// What is kept narrow takes half; in the second recipe gradients are, too.
+// bf16 storage halves the bytes; the second recipe also stores gradients in bf16.
 static void bf16_takes_what_its_schedule_takes(void **state) {
   (void)state;
   static const char *const recipes[] = {"bf16-fp32-gradients", "bf16"};

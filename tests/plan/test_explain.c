@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. The reasons of estimates made by hand, word by word: each number in a sentence
-// is one of the estimate, the bill or the limits.
+// run: any machine. The reasons for hand-made estimates, word by word: each number in a sentence
+// comes from the estimate, the memory breakdown or the limits.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ typedef struct explained {
   ot_explanation e;
 } explained;
 
-// Llama 3.1 405B on 16,384 devices, 2,048 sequences of 8,192.
+// Llama 3.1 405B on 16,384 devices, 2,048 sequences of 8,192 tokens.
 static void begin(explained *x) {
   *x = (explained){0};
   paper_job_create("llama3.1-405b", 16384, 2048, 8192, &x->paper);
@@ -93,7 +93,7 @@ static void the_recipe_goes_from_the_bill_to_what_is_exposed(void **state) {
   expect(&r, i++,
          "tp 8 over nvlink: weights and activations of a layer are sharded 8 ways; reducing "
          "activations exposes 500 ms a step on the busiest stage");
-  // 8,192 tokens of 16,384 elements of 2 bytes, an eighth on each rank of tp.
+  // 8,192 tokens of 16,384 elements of 2 bytes, an eighth on each tp rank.
   expect(&r, i++,
          "pp 16 across net: stages send each other 33.55 MB a micro-batch, which exposes 0 us a "
          "step on the busiest stage; 1f1b with 16 micro-batches leaves 30.0% of the step idle "
@@ -155,7 +155,7 @@ static void one_device_needs_no_axes(void **state) {
   finish(&x);
 }
 
-// More devices in a group of 8 than the innermost links have.
+// A group of 8 with more devices than the innermost links join.
 static void axes_that_leave_a_node_are_told_by_their_links(void **state) {
   (void)state;
   explained x;
@@ -184,7 +184,7 @@ static void what_zb_h2_gains_with_a_barrier_is_said(void **state) {
   finish(&x);
 }
 
-// Largest first; compute without its recompute; nothing below a thousandth of the step.
+// Largest first; compute without recompute; nothing below a thousandth of the step.
 static void what_another_plan_loses_is_told_term_by_term(void **state) {
   (void)state;
   explained x;
@@ -279,7 +279,7 @@ static void figures_are_short(void **state) {
   finish(&x);
 }
 
-// ---- against what is simulated ----
+// ---- against simulation ----
 
 static ot_search search_of(paper_job *p, bool sharded) {
   ot_search search;
@@ -294,8 +294,8 @@ static ot_search search_of(paper_job *p, bool sharded) {
   return search;
 }
 
-// The sentence on zero 3 has the figures of the fastest such plan, no sentence promises that
-// communication hides, and no alternative is faster than the plan.
+// The sentence on zero 3 quotes the fastest such plan, no sentence promises hidden communication,
+// and no alternative is faster than the plan.
 static void expect_figures(const ot_reasons *r, const ot_estimate *sharded, ot_arena *a) {
   const char *const takes =
       ot_arena_format(a, "devices: takes %s (", ot_figure_seconds(a, sharded->step_s));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Other software. Experts spread over ranks: what a rank holds against counting
-// by hand, what is sent, and which degrees go together. A tied embedding on two stages.
+// run: any machine. Other frameworks. Expert parallelism: per-rank memory against hand counts,
+// traffic, and valid degrees. A tied embedding on two stages.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,7 +66,7 @@ static ot_candidate split_of(int ep) {
                         .recompute = OT_RECOMPUTE_NONE};
 }
 
-// Of an engine that does nothing about experts but what is set after.
+// A framework with default expert handling, except what a test sets.
 static ot_engine plain_engine(void) {
   ot_engine engine = *paper_engine("megatron-core");
   engine.sorts_received = false;
@@ -125,11 +125,12 @@ static ot_estimate must_estimate(int ep) {
 static void a_rank_holds_its_part_of_the_experts(void **state) {
   (void)state;
   const ot_estimate all = must_estimate(1), part = must_estimate(4);
-  // Three matrices an expert, in two layers, of two bytes; three quarters of them stand elsewhere.
+  // Three matrices per expert, in two layers, of two bytes; three quarters of them are on other
+  // ranks.
   const int64_t experts = (int64_t)LAYERS * EXPERTS * 3 * WIDTH * EXPERT_WIDTH;
   assert_int_equal(all.memory.weights - part.memory.weights, 2 * experts * 3 / 4);
   assert_int_equal(all.memory.gradients - part.memory.gradients, 2 * experts * 3 / 4);
-  // States are cut over those who hold the same: 12 bytes over all 16 ranks in both.
+  // States are sharded over the ranks with equal weights: 12 bytes over all 16 ranks in both.
   assert_true(all.memory.optimizer - part.memory.optimizer <= 12);
 }
 
@@ -152,8 +153,8 @@ static void rows_that_travel_beside_compute_are_not_waited_for(void **state) {
   assert_true(hides.step_s < waits.step_s);
 }
 
-// Received rows: of 256 tokens, each at 8 (1 - (7/8)^2) of 8 ranks, read and written twice, forward
-// and backward, in each of 2 layers and 2 micro-batches.
+// Received tokens: 256 tokens, each sent to 8 (1 - (7/8)^2) of 8 ranks, read and written twice,
+// forward and backward, in each of 2 layers and 2 micro-batches.
 static void received_rows_are_sorted_by_passes_of_their_own(void **state) {
   (void)state;
   ot_engine engine = plain_engine();
@@ -189,7 +190,7 @@ static double remade_s(unsigned parts) {
   return answer(&q).recompute_s;
 }
 
-// Each part takes its time and no other's; attention is what an engine that names none makes again.
+// Each part costs its own time only; a framework that names no part recomputes attention.
 static void what_is_made_again_is_what_an_engine_names(void **state) {
   (void)state;
   const unsigned parts[] = {OT_REMADE_ATTENTION, OT_REMADE_NORMS, OT_REMADE_ACTIVATION,
@@ -203,16 +204,16 @@ static void what_is_made_again_is_what_an_engine_names(void **state) {
   }
   assert_true(fabs(remade_s(all) / sum_s - 1) < 1e-9);
   assert_true(remade_s(0) == remade_s(OT_REMADE_ATTENTION));
-  // Two norms of 256 rows, read and written, in each of 2 layers and 2 micro-batches.
+  // Two norms of 256 tokens, read and written, in each of 2 layers and 2 micro-batches.
   const double norms_s = 2.0 * 2 * 256 * WIDTH * 2 * LAYERS * 2 / 1e12;
   assert_true(remade_s(OT_REMADE_NORMS) > norms_s && remade_s(OT_REMADE_NORMS) < 1.1 * norms_s);
-  // The wide product of experts: 2 rows an expert of 256, gate and up.
+  // The wide GEMM of experts: 2 rows per expert of 256, gate and up.
   const double wide_s = 2.0 * 512 * WIDTH * 2 * EXPERT_WIDTH * LAYERS * 2 / 1e14;
   assert_true(remade_s(OT_REMADE_WIDE) > wide_s);
 }
 
-// The first and the last stage hold the table: its gradients are reduced over both, here of two
-// nodes, each way half of the bytes of its type.
+// The first and the last stage hold the table. Its gradients are reduced over both, here on two
+// nodes: half of the bytes of its type in each direction.
 static void a_tied_embedding_on_two_stages_is_reduced_over_them(void **state) {
   (void)state;
   question q = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Limits against worked examples: devices of 600 TFLOP/s as reached, eight a
+// run: any machine. Limits against worked examples: devices of 600 achieved TFLOP/s, eight per
 // node, 50 GB/s each to other nodes, so that C / (d BW) is 1,500 tokens.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 static const double node_bytes_per_s = 8 * 50e9;
 
-// All parameters are gathered and all are multiplied with.
+// All parameters are gathered, and all take part in GEMMs.
 static ot_gather_traffic traffic_of(double gather_bytes, double reduce_bytes) {
   return (ot_gather_traffic){.flops_per_s = 600e12,
                              .forward_flops = 2 * 70e9,
@@ -44,8 +44,8 @@ static void floors_are_those_of_the_worked_example(void **state) {
   assert_float_equal(fp32.backward, 2250, 1e-9);
 }
 
-// 70.6B at 450 TFLOP/s: 1,125 forward, 1,687.5 backward with sums in fp32; 1.73 M tokens for 1,024
-// devices, and 16 M tokens for about 9,500.
+// 70.6B at 450 TFLOP/s: 1,125 forward, 1,687.5 backward with fp32 reductions; 1.73 M tokens for
+// 1,024 devices, and 16 M tokens for about 9,500.
 static void seventy_billion_on_1024_devices(void **state) {
   (void)state;
   ot_gather_traffic t = traffic_of(2, 4);
@@ -73,7 +73,7 @@ static void a_larger_batch_moves_the_crossover_right(void **state) {
   assert_float_equal(ot_crossover_devices(&t, &cluster, 8e6, false), 8e6 / 1500, 1e-6);
 }
 
-// Each device behind its own link alone: an eighth.
+// Each device uses only its own link: an eighth.
 static void hierarchical_collectives_move_it_right(void **state) {
   (void)state;
   const ot_gather_traffic t = traffic_of(2, 2);
@@ -81,7 +81,7 @@ static void hierarchical_collectives_move_it_right(void **state) {
   assert_float_equal(ot_crossover_devices(&t, &cluster, 8e6, true), 1e6 / 1500, 1e-6);
 }
 
-// 671 of 37: gathers 18 times what a token is multiplied with.
+// 671 of 37: gathers 18 times the parameters that a token uses.
 static void sparsity_moves_it_left(void **state) {
   (void)state;
   ot_gather_traffic t = traffic_of(2, 2);
@@ -92,8 +92,8 @@ static void sparsity_moves_it_left(void **state) {
   assert_float_equal(ot_crossover_devices(&t, &cluster, 8e6, false), 8e6 / 1500 * 37 / 671, 1e-6);
 }
 
-// A batch too small for the links between nodes still feeds one node: inside it the floor is 600
-// TFLOP/s x 2 / (2 x 450 GB/s) = 1,333 tokens.
+// A batch too small for the links between nodes still saturates one node: inside it the minimum is
+// 600 TFLOP/s x 2 / (2 x 450 GB/s) = 1,333 tokens.
 static void a_small_batch_stays_inside_a_node(void **state) {
   (void)state;
   const ot_gather_traffic t = traffic_of(2, 2);
@@ -103,7 +103,7 @@ static void a_small_batch_stays_inside_a_node(void **state) {
   assert_float_equal(ot_crossover_devices(&t, &cluster, 100, false), 1, 1e-9);
 }
 
-// A machine with one kind of links has as many devices as those join.
+// A machine with one kind of link has as many devices as those links join.
 static void the_only_links_do_not_go_on(void **state) {
   (void)state;
   const ot_gather_traffic t = traffic_of(2, 2);
@@ -112,7 +112,7 @@ static void the_only_links_do_not_go_on(void **state) {
   assert_float_equal(ot_crossover_devices(&t, &cluster, 1e9, false), 8, 1e-9);
 }
 
-// What is measured of a link counts, not what it is sold as.
+// The measured efficiency of a link is used, not its nominal rate.
 static void links_count_with_what_they_attain(void **state) {
   (void)state;
   const ot_gather_traffic t = traffic_of(2, 2);
@@ -163,11 +163,11 @@ static void tensors_can_be_cut_as_far_as_their_products_hide_it(void **state) {
   const ot_limits_request request = {&p.job, &bill, 600e12, 0, 0};
   ot_limits_build(&request, &limits);
   assert_float_equal(limits.tensor_ways, 28672 * 450e9 / 600e12, 1e-9);
-  // Attention is work, too: a little below the floor of matrices alone.
+  // Attention is work, too: slightly below the minimum for GEMMs alone.
   const double ratio = 2 * (double)bill.parameters / bill.forward_flops_per_token;
   assert_float_equal(limits.floor.forward, 1500 * ratio, 1e-6);
   assert_int_equal(limits.crossover_devices, (int64_t)(2048 * 8192 / (1500 * ratio)));
-  // Whole weights on each device: 2 x 2 bytes once, under the backward pass.
+  // Whole weights on each device: 2 x 2 bytes once, overlapped with the backward pass.
   assert_int_equal(limits.crossover_replicated_devices, limits.crossover_devices);
   assert_true(limits.crossover_flat_devices < limits.crossover_devices);
   paper_job_destroy(&p);

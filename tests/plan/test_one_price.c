@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: any machine, OT_TESTS=full for every pair. Plans and simulations of the same run agree:
-// step, MFU and memory of an estimate are those of the schedules of its run, on every preset of
-// model and cluster.
+// step, MFU and memory of an estimate equal those of the run's schedules, for every preset of model
+// and cluster.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 
 enum { MOST_RANKS = 64, MOST_PAIRS = 1024, CASES_OF_A_PAIR = 3, SAMPLE = 12, DRAWS = 4000 };
 
-// A job on a pair of presets, with everything that it points to.
+// A job for a pair of presets, with all objects that it points to.
 typedef struct preset_job {
   ot_heap heap;
   ot_arena arena;
@@ -80,7 +80,7 @@ static const char *draw_recipe(uint64_t *n, const ot_device_kind *device) {
   }
 }
 
-// Makes the job that `c` splits; false where it cannot.
+// Sets up the job that `c` splits; false if it is invalid.
 static bool take(preset_job *p, const ot_candidate *c, const char *recipe) {
   const int devices = c->tp * c->pp * c->cp * c->dp;
   if (devices > MOST_RANKS || devices > p->cluster.num_devices) return false;
@@ -164,7 +164,7 @@ static void any_run_takes_on_any_cluster_what_it_was_planned_to_take(void **stat
   const char *const asked = getenv("OT_TESTS");
   const int64_t pairs = models.count * clusters.count;
   const bool all = asked && strcmp(asked, "full") == 0;
-  // A stride without a common divisor comes to every model and every cluster.
+  // A coprime stride reaches every model and every cluster.
   for (int64_t i = 0; i < (all ? pairs : SAMPLE); i++) {
     const int64_t pair = all ? i : i * 37 % pairs;
     compare_some(models.name[pair % models.count], clusters.name[pair / models.count]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. What would make a job fit, against searches of the changed job.
+// run: any machine. Changes that make a job fit, against searches of the changed job.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static bool says(const ot_remedies *remedies, const char *start) {
   return false;
 }
 
-// 8.03 G x 16 bytes on one device of 80 GB: not whatever the split.
+// 8.03 G x 16 bytes do not fit on one device of 80 GB under any split.
 static void more_devices_help_where_states_do_not_fit(void **state) {
   (void)state;
   paper_job p;
@@ -34,7 +34,7 @@ static void more_devices_help_where_states_do_not_fit(void **state) {
   paper_job_destroy(&p);
 }
 
-// Whole states on each device do not fit; cut ones do.
+// Unsharded states do not fit on a device; sharded ones do.
 static void a_value_that_was_fixed_is_named(void **state) {
   (void)state;
   paper_job p;

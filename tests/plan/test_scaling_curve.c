@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// A plan on other numbers of devices, and its step action by action.
+// A plan for other numbers of devices, and its step action by action.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static void compute_gets_less_as_devices_double_and_waiting_does_not(void **stat
                      1e-3 * scaling.estimate[2].compute_s);
   assert_true(scaling.estimate[5].bubble_fraction > scaling.estimate[2].bubble_fraction);
   assert_int_equal(scaling.estimate[6].candidate.micro_batch_size, 1);
-  // The point of the job itself is its own estimate.
+  // The point of the job itself equals its own estimate.
   ot_estimator *estimator;
   ot_estimate own;
   assert_int_equal(ot_estimator_build(&paper.job, &paper.arena, &estimator), OT_OK);
@@ -82,7 +82,7 @@ static void a_played_step_has_every_action_of_every_stage_once_in_order(void **s
       assert_int_equal(seen[r][OT_REPLAYED_BACKWARD][m], 1);
     }
   }
-  // What no action fills on the busier stage is the bubble, and what an estimate counts apart.
+  // Idle time on the busier stage is the bubble plus what an estimate lists separately.
   const double busiest_s = busy_s[0] > busy_s[1] ? busy_s[0] : busy_s[1];
   assert_true(busiest_s > 0.5 * step.total_s && busiest_s < step.total_s);
   paper_job_destroy(&paper);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Searches that stop early against searches that simulate everything, on random
-// small jobs; the space of candidates against loops over all degrees; bounds against estimates.
+// run: any machine. Pruned searches against exhaustive simulation on random small jobs; the space
+// of candidates against loops over all degrees; bounds against estimates.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,13 +19,13 @@
 
 enum { PROBLEMS = 200, TOP = 10 };
 
-// A job with everything that it points to.
+// A job with all objects that it points to.
 typedef struct problem {
   ot_heap heap;
   ot_arena arena;
   ot_model model;
   ot_cluster cluster;
-  ot_engine other;  // where it is not this program
+  ot_engine other;  // if it is not this program
   ot_job job;
   ot_run run;
   ot_run_lists lists;  // of run
@@ -69,7 +69,7 @@ static void draw_model(problem *p) {
   if (p->model.gated_mlp && draw(p, 2) == 0) draw_experts(p);
 }
 
-// As presets of GPUs are.
+// Like the presets of GPUs.
 static void describe(ot_cluster *cluster) {
   for (int i = 0; i < OT_DTYPE_COUNT; i++) cluster->device.flops[i] = 3e13;
   cluster->device.other_flops_per_s = 4e12;
@@ -110,7 +110,7 @@ static void draw_cluster(problem *p, int devices) {
   if (!p->cluster.device.packs) describe(&p->cluster);
 }
 
-// Kernels and traffic that get into each other's way; on some clusters they take about as long.
+// Kernels and traffic that slow each other down; on some clusters they take similar times.
 static void draw_traffic(problem *p) {
   p->cluster.device.contention = draw_between(p, 1, 9);
   if (draw(p, 2) == 0) return;
@@ -122,7 +122,7 @@ static void draw_traffic(problem *p) {
   }
 }
 
-// What other software has beside what, as one or another does it.
+// Overlap options as in one framework or another.
 static const ot_engine *draw_engine(problem *p) {
   static const char *const others[] = {"megatron-core", "torchtitan", "nanotron", "oneflow"};
   p->other = *paper_engine(others[draw(p, 4)]);
@@ -133,7 +133,7 @@ static const ot_engine *draw_engine(problem *p) {
   return &p->other;
 }
 
-// A run that says how many rows come to experts at a time: all of them, or some in further rounds.
+// A run that sets the expert buffer: all tokens in one pass, or some in overflow passes.
 static void draw_run(problem *p) {
   static const ot_candidate one_rank = {.dp = 1, .dp_shard = 1};
   static const double rooms[] = {1, 1.25, 1.7, 2, 4};
@@ -240,7 +240,7 @@ static bool has_same_degrees(const ot_candidate *a, const ot_candidate *b) {
   return ot_candidate_compare(a, &same) == 0;
 }
 
-// The fastest plans of `all`, each the first of its degrees [num_distinct].
+// The fastest plans of `all`, each the first with its degrees [num_distinct].
 static int take_distinct(const ot_search *all, ot_estimate *out) {
   int count = 0;
   for (int i = 0; i < all->num_plans && count < TOP; i++) {
@@ -276,7 +276,7 @@ static void of_plans_with_the_same_degrees_the_fastest_is_shown_when_asked(void 
   assert_true(left_out > 0);
 }
 
-// Of every candidate of a space.
+// Visits every candidate of a space.
 typedef struct candidate_walk {
   const ot_space *space;
   int64_t group;
@@ -332,7 +332,7 @@ static void bounds_are_at_most_what_estimates_say(void **state) {
   }
 }
 
-// Orders and ways to cut weights that are ways at all, as plan/space.h says.
+// Valid combinations of pipeline schedule and ZeRO stage, as plan/space.h defines them.
 static bool is_one(const ot_candidate *c) {
   const bool folded = c->pipeline == OT_PIPELINE_INTERLEAVED || c->pipeline == OT_PIPELINE_ZB_V;
   if (c->pp == 1 && (c->pipeline != OT_PIPELINE_1F1B || c->vpp > 1)) return false;
@@ -340,14 +340,14 @@ static bool is_one(const ot_candidate *c) {
   return c->zero == 0 ? c->dp_shard == 1 : c->dp_shard > 1;
 }
 
-// The next digit of a number that stands for many choices, from 0.
+// The next digit, from 0, of a number that encodes many choices.
 static int digit(int64_t *number, int64_t choices) {
   const int64_t value = *number % choices;
   *number /= choices;
   return (int)value;
 }
 
-// All orders and ways to cut weights.
+// Counts all pipeline schedules and ZeRO stages.
 static int64_t count_ways(const ot_job *job, ot_candidate c) {
   const int64_t chunks = job->model->num_layers + 1;
   int64_t count = 0;
@@ -405,10 +405,10 @@ static void the_space_is_all_that_the_rules_allow(void **state) {
   assert_true(refused > 0);
 }
 
-// ---- room ----
+// ---- sizes ----
 
-// The whole batch as one micro-batch, in sequences up to a million tokens; degrees that do not fit
-// the model are left out. Returns the candidates that were estimated.
+// The whole batch as one micro-batch, in sequences of up to a million tokens; skips invalid
+// degrees. Returns the number of estimated candidates.
 static int estimate_long_ones(const char *preset, const ot_engine *engine) {
   static const int64_t lengths[] = {2048, 1 << 20}, sizes[] = {1, 1 << 16};
   static const int ways[][2] = {{1, 1}, {8, 1}, {1, 256}, {8, 8}};  // tp, cp

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Played pipelines of equal chunks against the formulas of the papers: idle time
-// of the step, and how many activations each stage keeps. F, I and W of a chunk take whole numbers
-// of seconds, messages nothing, so that times are exact.
+// run: any machine. Replayed pipelines of equal chunks against the formulas of the papers: idle
+// time of the step, and saved activations of each stage. F, I and W of a chunk take whole seconds,
+// messages none, so times are exact.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #include "plan/framework.h"
 #include "schedule/step_plan.h"
 
-enum { F = 4, I = 5, W = 3, MAX_STAGES = 64 };  // seconds of a stage; even parts for two chunks
+enum { F = 4, I = 5, W = 3, MAX_STAGES = 64 };  // seconds of a stage; even values for two chunks
 
 typedef struct pipeline {
   ot_heap heap;
@@ -108,15 +108,15 @@ static void expect_bubble(ot_pipeline kind, int stages, int micro_batches, doubl
     const ot_stage_replay *const s = &p.stage[r];
     assert_true(near(s->compute_s, micro_batches * (F + I + W)));
     if (!near(s->bubble_s, bubble_s) || !near(s->total_s, s->compute_s + bubble_s)) {
-      fail_msg("order %d, p=%d, m=%d, stage %d: bubble %g s of %g, by formula %g", (int)kind,
+      fail_msg("schedule %d, p=%d, m=%d, stage %d: bubble %g s of %g, by formula %g", (int)kind,
                stages, micro_batches, r, s->bubble_s, s->total_s, bubble_s);
     }
   }
   destroy(&p);
 }
 
-// Narayanan et al. 2021, sec. 2.2; Qi et al. 2024, table 2 (there B is I here). All stages meet at
-// the norm, so what ZB-H2 leaves is the skew of (p-1) F and what follows from I > F.
+// Narayanan et al. 2021, sec. 2.2; Qi et al. 2024, table 2 (their B is I here). All stages meet at
+// the gradient norm, so ZB-H2 keeps the skew of (p-1) F and the cost of I > F.
 static void bubbles_are_those_of_the_papers(void **state) {
   (void)state;
   for (int p = 2; p <= 8; p *= 2) {
@@ -142,8 +142,8 @@ static void eight_stages_idle_seven_of_fifteen_and_seven_of_seventy_one(void **s
   }
 }
 
-// Activations of (chunk, micro-batch) that stage `r` keeps at most: same papers, and Narayanan et
-// al. 2021, sec. 2.2 for two chunks a stage.
+// Peak number of activations of (chunk, micro-batch) that stage `r` saves: same papers, and
+// Narayanan et al. 2021, sec. 2.2 for two chunks per stage.
 static int kept_by_formula(ot_pipeline kind, int p, int m, int r) {
   switch (kind) {
     case OT_PIPELINE_GPIPE:
@@ -182,7 +182,7 @@ static void stages_keep_what_the_papers_say(void **state) {
     for (int r = 0; r < P; r++) {
       const int expected = kept_by_formula((ot_pipeline)kind, P, M, r);
       if (peak[r] != 64.0 * expected) {
-        fail_msg("order %d, stage %d keeps %g, by formula %d", kind, r, peak[r] / 64, expected);
+        fail_msg("schedule %d, stage %d saves %g, by formula %d", kind, r, peak[r] / 64, expected);
       }
     }
     destroy(&p);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Changed decisions against estimates of the changed candidate.
+// run: any machine. Single changed decisions against estimates of the changed candidate.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static ot_estimate estimate(changed *x, ot_candidate c) {
   return e;
 }
 
-// On 16 devices: pp 2, and dp as domains of two.
+// On 16 devices: pp 2, and dp in domains of two.
 static void begin_with(const char *model, int tp, changed *x) {
   *x = (changed){0};
   paper_job_create(model, 16, 64, 4096, &x->paper);
@@ -106,7 +106,7 @@ static void decisions_that_move_no_ranks(void **state) {
   paper_job_destroy(&x.paper);
 }
 
-// Experts go over ranks that are there.
+// Experts are sharded over existing ranks; no other tensor moves.
 static void experts_over_ranks_move_no_others(void **state) {
   (void)state;
   changed x;
@@ -121,7 +121,7 @@ static void experts_over_ranks_move_no_others(void **state) {
   paper_job_destroy(&x.paper);
 }
 
-// 8.03 G parameters in two parts take 64 GB, and another 20 of activations.
+// 8.03 G parameters in two shards need 64 GB, activations another 20.
 static void what_does_not_fit_is_told_in_bytes(void **state) {
   (void)state;
   changed x;
@@ -147,7 +147,7 @@ static void what_cannot_run_says_why(void **state) {
   assert_string_equal(ot_what_if_tp(&x.w, 1, a),
                       "; tp 1 with dp 8 cannot run: global_batch_size=4 is not a multiple of "
                       "micro_batch_size=1 x dp=8");
-  // 8 ranks of tp and dp are not three of one and some of the other.
+  // 8 ranks of tp and dp cannot be regrouped with a tp of 3.
   assert_string_equal(ot_what_if_tp(&x.w, 3, a), "");
   x.w.estimator = NULL;
   assert_string_equal(ot_what_if_tp(&x.w, 1, a), "");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// The page of a plan as a document: well formed, complete, needing nothing from elsewhere, the same
-// each time; and what names and empty searches do to it.
+// The HTML page of a plan: well-formed, complete, self-contained, reproducible; the effect of
+// special characters in names and of empty searches.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,7 +104,7 @@ static const char *html_of(page_case *c) {
   return ot_text_builder_text(&out);
 }
 
-// ---- a checker of its own: tags nest, attributes are quoted, nothing stands unescaped ----
+// ---- an independent checker: tags nest, attributes are quoted, all text is escaped ----
 
 enum { DEEPEST = 32, TAG_BYTES = 16 };
 
@@ -114,7 +114,7 @@ typedef struct checker {
   int depth;
 } checker;
 
-// One attribute: blank, name, =, quoted value without < inside.
+// One attribute: space, name, =, quoted value without <.
 static void take_attribute(checker *c) {
   c->at += strspn(c->at, " \n");
   const size_t name = strspn(c->at, "abcdefghijklmnopqrstuvwxyz-0123456789VB");
@@ -214,7 +214,7 @@ static void the_page_needs_nothing_from_elsewhere(void **state) {
   for (int i = 0; i < OT_COUNT(outside); i++) {
     if (ot_text_find(text, outside[i])) fail_msg("has %s", outside[i]);
   }
-  // References are within the page.
+  // References stay within the page.
   for (const char *at = text; (at = strstr(at, "href=\"")) != NULL; at++) {
     assert_int_equal(at[6], '#');
   }
@@ -256,9 +256,9 @@ static void charts_have_a_row_for_each_stage_and_a_point_for_each_number_of_devi
   create("llama3-8b", 2, &c);
   c.limits.batch_floor_devices = 100;
   const char *const text = html_of(&c);
-  // The batch is the same on any number of devices, so its limits are none of theirs.
+  // The batch is the same for any number of devices, so its limits do not depend on that number.
   assert_null(ot_text_find(text, "critical batch</text>"));
-  // Memory, timeline, and the enlarged parts of a step when it has many actions: 4 labels each.
+  // Memory, timeline, and the enlarged parts of a step with many actions: 4 labels each.
   assert_int_equal(count_of(text, "stage 3</text>"), 2);
   assert_null(ot_text_find(text, "stage 4</text>"));
   assert_int_equal(count_of(text, "<title>stage 2, weights:"), 1);

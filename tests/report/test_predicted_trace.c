@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// The trace of a replayed step, read back: every action of every stage, in time, on its rank.
+// The trace of a replayed step, parsed: every action of every stage, at its time, on its rank.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "report/plan_page.h"
 #include "support/paper_job.h"
 
-// Bars of the rank `pid` with `category`, whose last end is the latest in `end_us`.
+// Counts the bars of rank `pid` with `category`; the latest end is returned in `end_us`.
 static int bars_of(const json_t *events, int pid, const char *category, double *end_us) {
   int count = 0;
   for (size_t i = 0; i < json_array_size(events); i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. A model over many ranks is, parameter by parameter, the model of one rank: its
-// initial weights bit by bit, and every copy as it was written, whatever is cut, copied or held in
-// pieces. Ranks are threads and report what is wrong as a status; the test's thread asserts.
+// run: any machine. A sharded model equals the model of one rank, parameter by parameter: its
+// initial weights bit for bit, and every copy after it is written, whatever is sharded or
+// replicated. Ranks are threads and report errors as a status; the test's thread asserts.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static const layout layouts[] = {
     {"tp 2, pp 2, zero 3", 8, {.tp = 2, .pp = 2, .cp = 1, .zero = 3}},
 };
 
-// Odd vocabulary, a kv head for two query heads: with tp 4, ranks share them.
+// Odd vocabulary, one KV head per two query heads: with tp 4, ranks share KV heads.
 static ot_model model_of(bool tied_gpt2) {
   ot_model model = tied_gpt2 ? tiny_gpt2() : tiny_llama();
   model.num_heads = 4;
@@ -94,7 +94,7 @@ static ot_status hash_copy(ot_instance *instance, ot_parameter_copy copy, uint64
   return OT_OK;
 }
 
-// Every element becomes a number of its own, exact in both types.
+// Writes a distinct number to every element, exact in both types.
 static void write_copy(ot_instance *instance, ot_parameter_copy copy) {
   const ot_graph *const graph = ot_instance_whole(instance);
   const ot_dtype dtype = ot_instance_copy_dtype(instance, copy);
@@ -120,7 +120,7 @@ static ot_status hash_all(ot_instance *instance, uint64_t *hashes) {
   OT_TRY(ot_instance_initialize(instance, 11));
   for (int pass = 0; pass < 2; pass++) {
     for (int copy = 0; copy < OT_BUCKET_COPIES; copy++) {
-      // Gradients are held as the step leaves them, not as they are written here.
+      // A step leaves gradients in another form than they are written here.
       const bool kept = copy != OT_COPY_GRADIENT && ot_instance_has_copy(instance, copy);
       if (!kept) continue;
       if (pass == 1) write_copy(instance, (ot_parameter_copy)copy);

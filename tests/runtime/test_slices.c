@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Parameters cut by rows, by columns, with copies and into pieces: put together
-// from all ranks, each element of the whole is found once, where its HF tensor says.
+// run: any machine. Parameters sharded by rows, by columns, replicated and split into shards:
+// assembled from all ranks, each element of the whole appears once, where its HF tensor says.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,12 +14,12 @@
 
 enum { COLS = 6, TP = 2, PIECES = 4, OFFSET = 32, BUCKET = 256, MAX_ELEMENTS = 256 };
 
-// An element of an HF tensor, as a number of its own.
+// Encodes an element of an HF tensor as a unique number.
 static int id_of(const char *name, int64_t row, int64_t col) {
   return (int)(name[0] * 10000 + row * 100 + col);
 }
 
-// What lies in the bucket of a rank.
+// The content of the bucket of a rank.
 static void fill_bucket(const ot_parameter *p, int *bucket) {
   for (int i = 0; i < BUCKET; i++) bucket[i] = -1;
   for (int k = 0; k < p->num_parts; k++) {
@@ -55,7 +55,7 @@ typedef struct layout {
   int pieces;
 } layout;
 
-// Elements [first, first + count) from every piece of every rank, each of which must come once.
+// Checks elements [first, first + count) from every shard of every rank; each must appear once.
 static void check_range(const layout *l, int64_t first, int64_t count) {
   int values[MAX_ELEMENTS] = {0}, times[MAX_ELEMENTS] = {0};
   for (int r = 0; r < TP; r++) {
@@ -95,7 +95,7 @@ static void check_layout(layout *l) {
 
 static void finds_rows_of_several_tensors_in_one_parameter(void **state) {
   (void)state;
-  // q has 8 rows, v 4, of which each rank has half.
+  // q has 8 rows, v 4; each rank has half of them.
   ot_parameter_part whole[] = {
       {.hf_name = "q", .first_row = 0, .rows = 8, .hf_rows = 8, .hf_cols = COLS, .counted = true},
       {.hf_name = "v", .first_row = 8, .rows = 4, .hf_rows = 4, .hf_cols = COLS, .counted = true}};
@@ -123,7 +123,7 @@ static void finds_columns(void **state) {
   ot_parameter_part parts[TP][2];
   layout l = {.whole = {.rows = 9, .cols = COLS, .num_parts = 2, .parts = whole}};
   for (int r = 0; r < TP; r++) {
-    // Uneven on purpose: 4 columns and 2.
+    // Intentionally uneven: 4 columns and 2.
     memcpy(parts[r], whole, sizeof whole);
     parts[r][0].hf_first_col = parts[r][1].hf_first_col = r * 4;
     l.rank[r] = (ot_parameter){
@@ -134,7 +134,7 @@ static void finds_columns(void **state) {
 
 static void takes_copies_from_the_rank_that_counts_them(void **state) {
   (void)state;
-  // Both ranks hold the one kv head; a norm is held by both, too.
+  // Both ranks hold the single kv head; both hold a norm, too.
   ot_parameter_part whole[] = {
       {.hf_name = "q", .first_row = 0, .rows = 6, .hf_rows = 6, .hf_cols = COLS, .counted = true},
       {.hf_name = "k", .first_row = 6, .rows = 2, .hf_rows = 2, .hf_cols = COLS, .counted = true}};

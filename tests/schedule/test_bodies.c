@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Bodies of repeats from program to schedule: where their values live, what is in
-// place, who waits for what; that the check plays two rounds; and that what is so made runs.
+// run: any machine. Loop bodies from program to schedule: storage of their values, in-place ops,
+// waits. The check replays two iterations, and the resulting schedule runs.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ static void begin(body_case *c, int ranks) {
   body_case_lower(c);
 }
 
-// For tests that change what was lowered.
+// For tests that modify the lowered schedule.
 static ot_task *task_of(const body_case *c, ot_op_kind kind, int number) {
   return (ot_task *)body_case_task(c, kind, number);
 }
@@ -48,7 +48,7 @@ static bool same_place(const ot_operand *a, const ot_operand *b) {
   return a->base == b->base && a->offset == b->offset;
 }
 
-// ---- what runs ----
+// ---- execution ----
 
 static void play_everywhere(int rounds) {
   for (int ranks = 1; ranks <= BODY_MAX_RANKS; ranks++) {
@@ -69,7 +69,7 @@ static void bodies_of_programs_give_the_sums_of_their_rounds(void **state) {
 
 // ---- storage ----
 
-// h is read by the first op of the body alone, and by that of the next round.
+// Only the first op of the body reads h, and that of the next iteration reads it again.
 static void what_a_body_finds_lives_to_its_end(void **state) {
   (void)state;
   for (int ranks = 1; ranks <= 2; ranks++) {
@@ -99,7 +99,7 @@ static void a_repeat_hands_on_what_is_carried_in_place(void **state) {
   assert_int_equal(repeat->kind, OT_TASK_REPEAT);
   assert_int_equal(repeat->lane, OT_LANE_COMPUTE);
   body_case_destroy(&c);
-  // Where something behind the repeat reads what is carried, it cannot.
+  // Not possible if a task after the loop reads the loop-carried value.
   body_case_begin(&c, 0, 1);
   c.program.ops[c.program.num_ops - 1].in[1] = BODY_A0;
   body_case_lower(&c);
@@ -107,7 +107,7 @@ static void a_repeat_hands_on_what_is_carried_in_place(void **state) {
   body_case_destroy(&c);
 }
 
-// t is nobody's behind the sum; u is made while the sum is under way.
+// t has no reader after the all-reduce; u is computed during the all-reduce.
 static void a_collective_shares_what_nobody_else_reads(void **state) {
   (void)state;
   body_case c;
@@ -120,7 +120,7 @@ static void a_collective_shares_what_nobody_else_reads(void **state) {
   assert_int_equal(task_of(&c, OT_OP_ADD, 3)->wait, index_of(&c, sum));
   expect_good(&c);
   body_case_destroy(&c);
-  // A kernel beside the sum that reads t keeps them apart; so does the sum's own reader.
+  // A concurrent kernel that reads t keeps them apart; so does the all-reduce's own reader.
   for (int reader = 2; reader <= 3; reader++) {
     body_case_begin(&c, 0, 2);
     c.program.ops[c.repeat + 1 + reader].in[1] = BODY_T;
@@ -132,7 +132,7 @@ static void a_collective_shares_what_nobody_else_reads(void **state) {
   }
 }
 
-// In place of h nothing may be made, not even by the last op of the body: the next round reads it.
+// No op may overwrite h, not even the last op of the body: the next iteration reads it.
 static void no_op_of_a_body_takes_the_place_of_what_it_finds(void **state) {
   (void)state;
   body_case c;
@@ -156,7 +156,7 @@ static void bodies_stay_as_they_are_and_nothing_moves_over_them(void **state) {
   body_case_begin(&c, 0, 2);
   ot_op last = c.program.ops[c.repeat + 2];
   assert_int_equal(last.kind, OT_OP_ALL_REDUCE);
-  last.in[0] = BODY_X;  // there from the start
+  last.in[0] = BODY_X;  // defined before the program
   last.out[0] = BODY_B;
   c.program.values[BODY_B].type = c.program.values[BODY_X].type;
   ot_program_add_op(&c.program, &c.arena, &last);
@@ -177,7 +177,7 @@ static void bodies_stay_as_they_are_and_nothing_moves_over_them(void **state) {
   body_case_destroy(&c);
 }
 
-// Nobody reads s: its sum is under way to the end of the round, and no longer.
+// s has no reader: its all-reduce may run until the end of the iteration, not longer.
 static void a_collective_ends_with_its_round(void **state) {
   (void)state;
   body_case c;
@@ -190,7 +190,7 @@ static void a_collective_ends_with_its_round(void **state) {
   assert_true(last < c.storage.num_runs - 1);
   expect_good(&c);
   body_case_destroy(&c);
-  // So what is behind the body may have its memory.
+  // So values after the body may reuse its memory.
   body_case_begin(&c, 0, 2);
   c.program.ops[c.repeat + 4].in[0] = BODY_T;
   c.program.values[BODY_B].type = c.program.values[BODY_X].type;
@@ -213,7 +213,7 @@ static bool places_overlap(const body_case *c, int a, int b) {
   return x.base == y.base && x.offset < y_end && y.offset < x_end;
 }
 
-// A body of gradients of inputs, with gradients of weights in front of it and behind it.
+// A body of input gradients, with weight gradients before and after it.
 static void bodies_of_the_backward_are_no_others(void **state) {
   (void)state;
   for (int split = 0; split < 2; split++) {
@@ -251,7 +251,7 @@ static void a_body_adds_to_accumulators_that_something_before_it_wrote(void **st
   assert_true(task_of(&c, OT_OP_LINEAR_DW, A)->attributes.accumulate);
   assert_true(task_of(&c, OT_OP_LINEAR_DW, DW_AGAIN)->attributes.accumulate);
   body_case_destroy(&c);
-  // Alone in the micro-batch that comes first, the body would add to what nobody wrote.
+  // If the body runs first in the micro-batch, it would accumulate into uninitialised memory.
   body_case_begin(&c, 0, 1);
   ot_op *const first = &c.program.ops[2];
   assert_int_equal(first->out[0], BODY_DW);
@@ -261,7 +261,7 @@ static void a_body_adds_to_accumulators_that_something_before_it_wrote(void **st
   body_case_destroy(&c);
 }
 
-// Adding waits for a collective that writes, or reads, what is added to.
+// Accumulation waits for a collective that writes or reads the accumulator.
 static void adding_waits_for_collectives_on_the_same_value(void **state) {
   (void)state;
   body_case c;
@@ -317,7 +317,7 @@ static void a_body_writes_over_nothing_but_scratch(void **state) {
   body_case_destroy(&c);
 }
 
-// Ops and tasks of bodies stand behind a bar.
+// Ops and tasks of bodies are printed after a bar.
 static void bodies_are_seen_in_print(void **state) {
   (void)state;
   body_case c;
@@ -379,7 +379,7 @@ static void members_of_a_group_have_the_same_bodies(void **state) {
     schedules[i] = &cases[i].schedule;
   }
   if (ot_schedules_match(schedules, 2, &cases[0].arena) != OT_OK) fail_msg("%s", ot_fail_message());
-  // Rank 1 makes its sum in front of the body.
+  // Rank 1 runs its all-reduce before the body.
   ot_task *const repeat = task_of(&cases[1], OT_OP_REPEAT, 0);
   const ot_task moved = *repeat;
   repeat[0] = repeat[1];

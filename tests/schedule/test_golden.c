@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Schedules of tiny models against the texts in tests/golden, so that whoever
-// reviews a change sees what it does to a schedule. When a text differs, the new one is written to
+// run: any machine. Schedules of tiny models against the texts in tests/golden, so that a reviewer
+// sees the effect of a change on a schedule. If a text differs, the new one is written to
 // BUILD/golden/NAME.txt; `tools/accept_golden.sh BUILD` makes it the golden one.
 #include <errno.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 
 enum { MAX_BYTES = 400000, MAX_SHOWN = 200 };
 
-// The text of the file, or null; to be freed.
+// The text of the file, or null; the caller frees it.
 static char *read_golden(const char *path) {
   FILE *const file = fopen(path, "rb");
   if (!file) return NULL;
@@ -38,8 +38,8 @@ static void write_new(const char *path, const char *text) {
   assert_int_equal(fclose(file), 0);
 }
 
-// Moves both texts to the first line that differs and returns its number. The head line differs
-// whenever anything does (it holds the hash), so it counts only when the rest is equal.
+// Advances both texts to the first line that differs and returns its number. The first line
+// contains the hash, so it is reported only if the rest is equal.
 static int first_difference(const char **golden, const char **now) {
   const char *a = strchr(*golden, '\n'), *b = strchr(*now, '\n');
   if (!a || !b || strcmp(a, b) == 0) return 1;
@@ -113,7 +113,7 @@ static void expect_golden_ranks(const char *name, const rank_request *request) {
   ot_heap_release(&heap);
 }
 
-// One rank, one sequence a micro-batch.
+// One rank, one sequence per micro-batch.
 static rank_request layout_of(rank_model_kind model) {
   return (rank_request){.model = model,
                         .layers = 2,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. Schedules of every rank of a mesh: each passes the check, all fit each other,
-// misfits are found, and pieces cover every bucket.
+// run: serial. Schedules of every rank of a mesh: each passes the check, all match each other,
+// mismatches are found, and shards cover every bucket.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ typedef struct rank_layout {
   int pp, vpp, replicate, shard, cp, tp, zero;
   ot_accumulate accumulate;
   ot_pipeline pipeline;
-  bool keep;  // gathered weights
+  bool keep;  // keep gathered weights
 } rank_layout;
 
 typedef struct planned {
@@ -157,7 +157,7 @@ static const rank_layout layouts[] = {
     {1, 1, 2, 2, 2, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
 };
 
-// The models that all of them can split.
+// The models that all four ranks can shard.
 static ot_model for_four(ot_model model) {
   if (model.num_kv_heads == model.num_heads) model.num_kv_heads = 4;
   model.num_heads = 4;
@@ -174,8 +174,8 @@ static void schedules_of_every_rank_fit_each_other(void **state) {
   }
 }
 
-// Gradients in bf16 against gradients in fp32: half their bytes go, and nothing else changes but
-// what kernels and casts take of scratch.
+// bf16 gradients against fp32 gradients: half the bytes, and no other change except the scratch
+// memory of kernels and casts.
 static void expect_half(const ot_model *model, const rank_layout *c, ot_dtype reduce) {
   ot_run_precision precision = {.params = OT_BF16, .reduce = reduce};
   planned whole, half;
@@ -208,7 +208,7 @@ static void gradients_in_bf16_take_half_the_bytes_on_every_rank(void **state) {
   }
 }
 
-// Both of a stage's neighbours send to it and take from it, in both directions.
+// Both neighbours of a stage send to it and receive from it, in both directions.
 static void folded_pipelines_do_not_wait_in_a_circle(void **state) {
   (void)state;
   const rank_layout layout = {4, 2, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, false};
@@ -217,7 +217,7 @@ static void folded_pipelines_do_not_wait_in_a_circle(void **state) {
   check_case(&model, &layout);
 }
 
-// How many buffers rank 0 has for what it sends forwards.
+// Number of forward send buffers of rank 0.
 static int planned_send_buffers(const planned *p) {
   const ot_schedule *const schedule = &p->schedule[0];
   int count = 0;
@@ -227,8 +227,8 @@ static int planned_send_buffers(const planned *p) {
   return count;
 }
 
-// Lets each send of a step wait until the one `buffers` before it in its direction was taken, as it
-// would if there were no more buffers.
+// Makes each send of a step wait until the receive of the send `buffers` earlier in its direction,
+// as if there were only that many buffers.
 static void reuse_send_buffers(ot_schedule *schedule, int buffers) {
   ot_order *const order = &schedule->orders[ot_schedule_find_order(schedule, OT_ORDER_STEP, 0)];
   int sent[2][2 * MICRO_BATCHES], count[2] = {0};
@@ -291,9 +291,9 @@ static void builder_plans_two_send_buffers_or_as_many_as_the_order_needs(void **
   }
 }
 
-// ---- misfits ----
+// ---- mismatches ----
 
-// Changes the first task of rank 1 with `op`, and expects a message that has `part`.
+// Changes the first task of rank 1 with `op`, and expects a message that contains `part`.
 static void expect_misfit(planned *p, ot_op_kind op, void (*change)(ot_task *), const char *part) {
   ot_schedule *const schedule = &p->schedule[1];
   for (int i = 0; i < schedule->num_segments; i++) {
@@ -362,7 +362,7 @@ static void messages_of_other_micro_batches_are_found(void **state) {
   ot_heap_release(&p.heap);
 }
 
-// Puts the sums over two groups in the other order.
+// Swaps the reductions over two groups.
 static void swap_sums(ot_schedule *schedule) {
   int swapped = 0;
   for (int i = 0; i < schedule->num_segments; i++) {
@@ -379,8 +379,8 @@ static void swap_sums(ot_schedule *schedule) {
   assert_true(swapped > 0);
 }
 
-// Each group sees the same calls in the same order, and yet: rank 0 waits in its group of tp for
-// rank 1, which waits in its group of dp for rank 3, which waits for 2, which waits for 0.
+// Each group sees the same calls in the same order, and yet: rank 0 waits in its tp group for rank
+// 1, which waits in its dp group for rank 3, which waits for 2, which waits for 0.
 static void ranks_that_wait_in_a_circle_are_found(void **state) {
   (void)state;
   const rank_layout layout = {1, 1, 1, 2, 1, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false};
@@ -399,7 +399,7 @@ static void ranks_that_wait_in_a_circle_are_found(void **state) {
 
 // ---- waits ----
 
-// An earlier entry of the compute lane has waited for the same, or for a later one of that lane.
+// An earlier instruction of the compute lane waited for the same one, or a later one of that lane.
 static bool is_covered(const ot_order *order, int entry, int lane) {
   const int wait = order->entries[entry].wait[lane];
   for (int i = 0; i < entry; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. The check accepts what the builders make and refuses what is broken on purpose.
+// run: any machine. The check accepts schedules of the builders and rejects corrupted ones.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -119,7 +119,7 @@ static void rejects_an_entry_that_waits_for_a_later_one(void **state) {
   tiny_plan_destroy(&plan);
 }
 
-// Moves every transient base of every entry in turn onto a wrong, but mapped, place.
+// Moves every transient base of every instruction in turn to a wrong but mapped address.
 static void rejects_every_shifted_base(void **state) {
   (void)state;
   tiny_plan plan;
@@ -142,7 +142,7 @@ static void rejects_every_shifted_base(void **state) {
       int64_t *const base = &plan.schedule.orders[order].entries[e].base[moved[k]];
       *base += 64;
       if (ot_schedule_check(&plan.schedule, &plan.arena) == OT_OK) {
-        fail_msg("entry %d: %s moved by 64 bytes and nobody saw", e, ot_base_name(moved[k]));
+        fail_msg("entry %d: %s moved by 64 bytes, not detected", e, ot_base_name(moved[k]));
       }
       *base -= 64;
       tried++;

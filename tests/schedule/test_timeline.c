@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Unions, exposed time and bubbles of timelines drawn by hand. All times are
-// whole numbers, so that every sum is exact.
+// run: any machine. Unions, exposed time and bubbles of hand-drawn timelines. All times are
+// integers, so every sum is exact.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,14 +11,14 @@
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 
-// A bar of a drawing: an entry with one task. Kernels where `op` is 0.
+// A bar of a drawing: an instruction with one task. A kernel if `op` is 0.
 typedef struct bar {
   ot_lane lane;
   double start_s, end_s;
   ot_op_kind op;
   ot_group_kind group;
   ot_phase phase;
-  int waits;  // 1 + the bar of a message that it waits for
+  int waits;  // 1 + the bar of a message for which it waits
 } bar;
 
 enum { MAX_BARS = 24 };
@@ -108,7 +108,7 @@ static void kernels_are_counted_by_the_phase_of_their_entry(void **state) {
   assert_true(summary.compute_s == 14);
 }
 
-// Its rounds are one span, and what it exchanges is in it.
+// Its iterations form one span, which includes its communication.
 static void a_repeat_counts_as_computing(void **state) {
   (void)state;
   const bar rounds = call(OT_LANE_COMPUTE, 2, 7, OT_OP_REPEAT, OT_GROUP_WORLD);
@@ -177,8 +177,8 @@ static void spans_within_spans_count_once(void **state) {
   expect(bars, 7, 12, 8);
 }
 
-// An order lists what it gathers early long before a reduction that starts earlier: spans are in
-// order of their start on each lane only.
+// A program lists an early gather long before a reduction that starts earlier: spans are ordered by
+// start on each lane only.
 static void lanes_may_come_in_any_order(void **state) {
   (void)state;
   const bar bars[] = {kernel_on(OT_LANE_GATHER, 30, 40), kernel_on(OT_LANE_REDUCE, 0, 5),
@@ -254,7 +254,7 @@ static void axes_and_ops_are_unions_of_their_own(void **state) {
 
 // ---- messages and bubbles ----
 
-// The first of two stages under 1F1B: two forwards, then backwards as their gradients come.
+// The first of two stages under 1F1B: two forwards, then backwards as their gradients arrive.
 //
 // seconds   0   2   4   6   8   10  12  14  16  18  20
 // compute   [F  ][F  ]         [B      ][B      ][u][w  ]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Goodput against published counts and shares, against a simulation that plays
-// failure after failure, and the best interval against its neighbours.
+// run: any machine. Goodput against published counts and shares, against a simulation of individual
+// failures; the best interval against its neighbours.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 static const double hour_s = 3600, day_s = 86400;
 
-// A synchronous job with this stall and recovery, whose bytes take no time.
+// A synchronous job with this stall and recovery, whose bytes cost no time.
 static ot_goodput_request job(const char *rate, int devices, double stall_s, double recovery_s) {
   ot_goodput_request request = ot_goodput_defaults(devices, 0);
   request.rate = *ot_failure_rate_find(rate);
@@ -56,7 +56,7 @@ static void rates_are_those_of_their_sources(void **state) {
   }
 }
 
-// Meta measured 7.9 h with 1,024 devices where its nodes' rate alone would give 28.8 h.
+// Meta measured 7.9 h with 1,024 devices; the rate of its nodes alone would give 28.8 h.
 static void failures_that_do_not_grow_with_devices_add_to_the_rate(void **state) {
   (void)state;
   ot_goodput_request request = job("rsc-1", 1024, 10, 600);
@@ -82,7 +82,7 @@ typedef struct published_share {
   double llama3, rsc1;  // percent
 } published_share;
 
-// Percent to one decimal, computed apart from this program.
+// Percent to one decimal, computed independently of this program.
 static void best_shares_are_those_of_the_table(void **state) {
   (void)state;
   static const published_share table[] = {
@@ -110,8 +110,8 @@ static void best_intervals_are_those_of_the_table(void **state) {
   }
 }
 
-// FT-HSDP reports 44 % with 10 minutes of recovery and 80 % with 3, on about 100,000 devices: more
-// failures than RSC-1 had, and fewer.
+// FT-HSDP reports 44 % with 10 minutes of recovery and 80 % with 3, on about 100,000 devices: its
+// failure rates lie above and below that of RSC-1.
 static void reported_shares_lie_around_the_rate_of_rsc1(void **state) {
   (void)state;
   ot_goodput_request request = job("rsc-1", 98304, 10, 600);
@@ -150,7 +150,7 @@ static void young_and_daly_come_near_the_best_where_stalls_are_short(void **stat
   assert_true(slow.daly_s == slow.mtbf_s);
 }
 
-// ---- against failures that are played ----
+// ---- against simulated failures ----
 
 typedef struct play {
   double m, interval_s, stall_s, write_s, recovery_s;
@@ -172,11 +172,12 @@ static void recover(play *p) {
   p->recovering_s += p->now_s - from_s;
 }
 
-// Plays until `intervals` count, starting with nothing that is being written. The time when each
-// came to count is in `at_s` [intervals], and the time in recovery until then in `recovering_s`.
+// Simulates until `intervals` are safe, starting without a checkpoint in progress. Stores the time
+// at which each became safe in `at_s` [intervals], and the recovery time until then in
+// `recovering_s`.
 static void play_until(play *p, int intervals, double *at_s, double *recovering_s) {
   int safe = 0, done = 0;
-  double written_s = INFINITY;  // the newest state counts from here on
+  double written_s = INFINITY;  // the newest state is safe from here on
   while (safe < intervals) {
     const double end_s = p->now_s + p->interval_s + p->stall_s;
     if (written_s <= end_s && written_s <= p->next_failure_s) {
@@ -206,7 +207,7 @@ static void add(mean_of *m, double value) {
   m->count++;
 }
 
-// The mean is `expected` within four of its standard errors, which are small against it.
+// The mean is `expected` within four standard errors, which are small relative to it.
 static void assert_mean(const mean_of *m, double expected, double worst_error) {
   const double mean = m->sum / m->count;
   const double variance = (m->square - m->sum * mean) / (m->count - 1);

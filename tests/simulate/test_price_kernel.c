@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Kernels on a described device against waves, bytes and FLOPs counted by hand; shares
-// of the peak within what others measured.
+// run: alone. Kernels on a described device against hand-counted waves, bytes and FLOPs; shares of
+// the peak within published measurements.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 enum { PROCESSORS = 100 };
 
-// 1 TFLOP/s a processor, 1 TB/s, all of both to be had.
+// 1 TFLOP/s per processor, 1 TB/s, both fully attainable.
 static ot_cluster plain(void) {
   ot_cluster cluster = {.name = "paper",
                         .num_devices = 1,
@@ -64,7 +64,7 @@ static double seconds(const ot_task *task) {
   return price(&cluster, &style, OT_BF16, task).device_s;
 }
 
-// 2 m n k at the whole rate, and what it takes to fill the tiles' pipelines: 32 of k.
+// 2 m n k at the full rate, plus the time to fill the tiles' pipelines: 32 of k.
 static double ideal_s(double m, double n, double k) { return 2 * m * n * (k + 32) / 1e14; }
 
 static void expect_near(double value, double by_hand, double within) {
@@ -78,8 +78,8 @@ static void a_product_of_full_waves_has_the_whole_rate(void **state) {
   expect_near(seconds(&task), ideal_s(2560, 1280, 4096), 1e-12);
 }
 
-// 101 tiles take as long as 200 where there is one more column of tiles: the last wave is counted
-// whole, unless smaller tiles or a cut of the depth do better. The loss is never beyond two waves.
+// 101 tiles cost as much as 200 if there is one more column of tiles: the last wave counts in full,
+// unless smaller tiles or split-K are better. The loss is never more than two waves.
 static void the_last_wave_is_counted_whole(void **state) {
   (void)state;
   const ot_task full = linear(2560, 1280, 480), more = linear(2560, 1288, 480);
@@ -108,7 +108,7 @@ static void a_thin_product_takes_as_long_as_its_weights_to_be_read(void **state)
   expect_near(price(&cluster, &style, OT_BF16, &task).device_s, bytes / 1e11, 1e-12);
 }
 
-// dx is [rows, inputs] = dy w, dw is [outputs, inputs] = dy^T x: the FLOPs of the forward each.
+// dx is [rows, inputs] = dy w, dw is [outputs, inputs] = dy^T x: each has the FLOPs of the forward.
 static void gradients_of_a_layer_are_products_of_their_own_shapes(void **state) {
   (void)state;
   const ot_task dx = {.op = OT_OP_LINEAR_DX,
@@ -175,7 +175,8 @@ static ot_task grouped(int64_t rows) {
                    .out = {matrix(rows, EXPERT)}};
 }
 
-// Over ep, buffers have room for more rows than an even load has, and only those are multiplied.
+// With ep, buffers can hold more tokens than a balanced load has; only received ones are
+// multiplied.
 static void rows_that_nobody_sent_are_not_multiplied(void **state) {
   (void)state;
   const ot_cluster cluster = plain();
@@ -191,8 +192,8 @@ static void rows_that_nobody_sent_are_not_multiplied(void **state) {
               price(&cluster, &style, OT_BF16, &all).device_s, 1e-12);
 }
 
-// The gradient of the weights is as deep as an expert has rows, which are no whole 16 bytes: their
-// padding makes them so.
+// The depth of the weight-gradient GEMM is the number of tokens of an expert, which is no multiple
+// of 16 bytes: padding makes it one.
 static void rows_of_an_expert_are_padded_to_whole_blocks(void **state) {
   (void)state;
   ot_cluster cluster = plain();
@@ -209,7 +210,7 @@ static void rows_of_an_expert_are_padded_to_whole_blocks(void **state) {
               price(&cluster, &style, OT_F8, &even).device_s, 1e-12);
 }
 
-// Whoever makes rows for grouped products casts them, and the products do not.
+// The op that produces tokens for grouped GEMMs casts them; the GEMMs do not.
 static void rows_of_experts_are_cast_once(void **state) {
   (void)state;
   const ot_cluster cluster = plain();
@@ -226,7 +227,7 @@ static void rows_of_experts_are_cast_once(void **state) {
               4 * 4096.0 * EXPERT / 1e12, 1e-9);
 }
 
-// What a fused kernel reads is still on the chip; an MLP that is no expert's stays as it is.
+// The input of a fused kernel is still on the chip; a dense MLP is unaffected.
 static void fused_experts_only_write_what_is_between_them(void **state) {
   (void)state;
   const ot_cluster cluster = plain();
@@ -244,7 +245,7 @@ static void fused_experts_only_write_what_is_between_them(void **state) {
               1e-9);
 }
 
-// For each expert of the rank: its quantizers, or its bias.
+// For each expert of the rank: its quantizers or its bias.
 static void the_host_works_for_each_expert_in_8_bits_or_with_a_bias(void **state) {
   (void)state;
   const ot_cluster cluster = plain();
@@ -285,7 +286,7 @@ static ot_task attention(void) {
                    .out = {matrix(T, HEADS * HEAD), matrix(T, HEADS)}};
 }
 
-// Two products over the lower triangle: 4 T (T+1)/2 d a head.
+// Two GEMMs over the lower triangle: 4 T (T+1)/2 d per head.
 static void fused_attention_takes_its_visible_flops_at_its_share(void **state) {
   (void)state;
   ot_cluster cluster = plain();
@@ -310,7 +311,7 @@ static void the_first_flash_attention_has_a_share_of_its_own(void **state) {
   expect_near(price(&cluster, &style, OT_BF16, &task).device_s, 2 * second, 1e-9);
 }
 
-// All pairs are multiplied, and T x T scores of 2 bytes go over memory score_passes times.
+// All pairs are multiplied, and T x T scores of 2 bytes cross memory score_passes times.
 static void unfused_attention_moves_its_scores(void **state) {
   (void)state;
   const ot_cluster cluster = plain();
@@ -324,7 +325,7 @@ static void unfused_attention_moves_its_scores(void **state) {
   assert_true(without > 4.0 * HEADS * T * T * HEAD / 1e14);
 }
 
-// ---- the rest ----
+// ---- other ops ----
 
 static void passes_move_bytes_at_the_share_that_is_had(void **state) {
   (void)state;

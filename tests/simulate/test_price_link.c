@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Collectives against tables of nccl-tests (all_reduce busbw as others published them)
-// within stated bounds, and against formulas worked by hand.
+// run: alone. Collectives against published tables of nccl-tests (all_reduce busbw) within stated
+// bounds, and against formulas worked by hand.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ static double collective_s(const machine *m, ot_op_kind op, ot_group_shape shape
   return price.device_s;
 }
 
-// Bytes a second as nccl-tests counts them for all_reduce.
+// Bytes per second as nccl-tests defines them for all_reduce.
 static double bus_rate(const machine *m, int ranks, double bytes) {
   const double s = collective_s(m, OT_OP_ALL_REDUCE, (ot_group_shape){ranks, 0, 1}, bytes);
   return 2.0 * (ranks - 1) / ranks * bytes / s;
@@ -75,7 +75,7 @@ static void expect_rates(const char *preset, int ranks, const measured *table, i
   ot_heap_release(&m.heap);
 }
 
-// stas00/ml-engineering and vTrain's table. Smaller messages take other protocols, which are not
+// stas00/ml-engineering and vTrain's table. Smaller messages use other protocols, which are not
 // modelled.
 static void all_reduce_of_eight_a100_is_as_nccl_tests_measured(void **state) {
   (void)state;
@@ -92,8 +92,8 @@ static void all_reduce_of_eight_h200_is_as_nccl_tests_measured(void **state) {
   expect_rates("h200", 8, table, (int)(sizeof table / sizeof *table), 0.17);
 }
 
-// Eight ports a node: the rate of one group is far above that of one port (50 GB/s). The table is
-// of EFA, which has less of its ports and longer hops than the preset's InfiniBand.
+// Eight ports per node: the rate of one group far exceeds that of one port (50 GB/s). The table is
+// for EFA, which attains less of its ports and has longer hops than the preset's InfiniBand.
 static void all_reduce_of_four_nodes_uses_all_ports(void **state) {
   (void)state;
   const measured table[] = {
@@ -106,7 +106,7 @@ static void all_reduce_of_four_nodes_uses_all_ports(void **state) {
   ot_heap_release(&m.heap);
 }
 
-// Groups of one device a node have one port; those that hold whole nodes have eight.
+// Groups with one device per node use one port; groups of whole nodes use eight.
 static void a_group_of_whole_nodes_has_eight_times_the_network(void **state) {
   (void)state;
   machine m;
@@ -118,7 +118,7 @@ static void a_group_of_whole_nodes_has_eight_times_the_network(void **state) {
   const double whole =
       collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){256, 0, 1}, 1e9) * (256.0 / 255);
   assert_true(fabs(apart / whole - 8) < 1e-9);
-  // (n-1)/n S / (members a node x rate x efficiency)
+  // (n-1)/n S / (members per node x rate x efficiency)
   assert_true(fabs(apart - 1e9 / (5e9 * m.cluster.level[1].efficiency)) < 1e-12 * apart + 1e-12);
   ot_heap_release(&m.heap);
 }
@@ -165,7 +165,7 @@ static void switches_that_add_up_are_used_by_libraries_that_know_them(void **sta
   ot_heap_release(&m.heap);
 }
 
-// Everyone sends (n - 8)/n of what it has through its own port.
+// Every rank sends (n - 8)/n of its data through its own port.
 static void an_exchange_crosses_the_network_through_each_port(void **state) {
   (void)state;
   machine m;
@@ -177,8 +177,8 @@ static void an_exchange_crosses_the_network_through_each_port(void **state) {
   ot_heap_release(&m.heap);
 }
 
-// Each of eight has a seventh of its links to each other: two use one of them, four use three, and
-// a message one.
+// Each of eight devices has a seventh of its links to each other one: two devices use one of them,
+// four use three, and a message one.
 static void a_group_in_a_mesh_has_the_links_between_its_members(void **state) {
   (void)state;
   machine m;
@@ -201,8 +201,8 @@ static void a_group_in_a_mesh_has_the_links_between_its_members(void **state) {
   ot_heap_release(&m.heap);
 }
 
-// Of two nodes of eight: all devices, two of each and one of each. Only the second group sends from
-// a device that is not beside the port, which a library that relays reaches all the same.
+// Two nodes of eight: all devices, two of each and one of each. Only the second group sends from a
+// device without a port next to it, which a relaying library reaches all the same.
 static void part_of_a_node_sends_through_its_host(void **state) {
   (void)state;
   machine m;
@@ -221,7 +221,7 @@ static void part_of_a_node_sends_through_its_host(void **state) {
   ot_heap_release(&m.heap);
 }
 
-// However many take part: nothing is passed on.
+// For any number of members: no data is relayed.
 static void an_exchange_is_a_hop_of_each_level(void **state) {
   (void)state;
   machine m;

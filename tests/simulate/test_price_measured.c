@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Prices of kernels and collectives from a measured machine's rates, by hand;
-// which rates are taken where threads or ranks are others; and what ranks that share cores take.
+// run: any machine. Costs of kernels and collectives from a measured machine's rates, by hand; the
+// rates for other numbers of threads or ranks; and the cost of ranks that share cores.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "support/tiny_model.h"
 #include "train/prediction.h"
 
-// linear: 100 GFLOP/s and 10 GB/s a thread, 2 us a call, and 8 us more to wake threads.
+// linear: 100 GFLOP/s and 10 GB/s per thread, 2 us per call, and 8 us more to wake threads.
 static const ot_kernel_rates kernels[] = {
     {"linear", 1, 2e-6, 0, 100e9, 0, 10e9, {1, 0, 0}},
     {"linear", 4, 2e-6, 8e-6, 50e9, 0, 10e9, {1, 0, 0}},
@@ -86,7 +86,7 @@ static void threads_share_what_is_worth_waking_them(void **state) {
   const double bytes = 4.0 * (1024 * 128 + 256 * 128 + 1024 * 256);
   expect_near(price(&cluster, &large), 10e-6 + flops / 4 / 50e9 + bytes / 4 / 10e9);
   expect_near(price(&cluster, &small), 2e-6 + 2.0 * 64 * 64 * 64 / 50e9 + 12.0 * 64 * 64 / 10e9);
-  // Two threads were not measured: the rates of one, cut in two.
+  // Two threads were not measured: the rate of one thread, halved.
   const ot_task two = product(1024, 256, 128, 2);
   expect_near(price(&cluster, &two), 2e-6 + flops / 2 / 100e9 + bytes / 2 / 10e9);
 }
@@ -117,7 +117,7 @@ static void collectives_are_those_of_as_many_ranks_or_grow_with_them(void **stat
 
 static ot_recompute recompute = OT_RECOMPUTE_NONE;
 
-// Seconds of a step on `cores` cores on which nothing but products takes time.
+// Seconds of a step on `cores` cores if only GEMMs take time.
 static double step_s(int ranks, int pp, int cores) {
   ot_cluster cluster = machine();
   cluster.device.memory_bytes_per_s = cluster.device.other_flops_per_s = 0x1p200;
@@ -164,7 +164,7 @@ static void a_core_that_one_stage_leaves_idle_is_used_by_another(void **state) {
   (void)state;
   const double alone = step_s(2, 2, 2), shared = step_s(2, 2, 1);
   assert_true(shared > 1.2 * alone && shared < 1.9 * alone);
-  // One core does the work of both stages, and of one rank that has both, in the same time.
+  // One core does the work of both stages, and of one rank with both, in the same time.
   assert_true(fabs(shared / step_s(1, 1, 1) - 1) < 0.02);
 }
 

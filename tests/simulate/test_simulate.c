@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Prices of steps against sums made here task by task, against a two-lane order
-// timed by hand, and model FLOPs against the closed formula. Rates are powers of two where times
-// must agree to the last bit: every sum is exact then.
+// run: any machine. Step times against sums computed here task by task, against a two-lane program
+// timed by hand, and model FLOPs against the closed formula. Rates are powers of two if times must
+// agree to the last bit: every sum is exact then.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,9 +15,9 @@
 
 enum { MICRO_BATCHES = 2 };
 
-static const double far = 0x1p200;  // a rate at which nothing takes time
+static const double far = 0x1p200;  // a rate so high that nothing takes time
 
-// One device that is as fast as can be at everything; a test slows down what it is about.
+// A device with infinite rates; each test slows down the one it examines.
 static ot_cluster cluster_of(double flops, double bytes_per_s) {
   ot_cluster cluster = {
       .name = "paper",
@@ -43,7 +43,7 @@ static double step_seconds(tiny_plan *plan, const ot_simulation *simulation) {
   return replay(plan, step_of(plan), simulation).total_s;
 }
 
-// The formulas of the header, written once more.
+// The formulas of the header, coded again.
 static double price(const ot_task *task, const ot_simulation *s) {
   const ot_cost cost = ot_task_cost(task);
   const double other_s = cost.other_flops / s->other_flops_per_s;
@@ -158,7 +158,7 @@ static void twice_the_rate_halves_what_is_bound_by_it(void **state) {
   const double memory_s = seconds_at(&plan, far, 0x1p30);
   assert_true(memory_s > 0);
   assert_true(memory_s / seconds_at(&plan, far, 0x1p31) == 2);
-  // Bound by both, one task by this and another by that: between the larger and the sum.
+  // Some tasks are bound by compute, some by memory: between the larger and the sum.
   const double both_s = seconds_at(&plan, 0x1p30, 0x1p30);
   assert_true(both_s > matrix_s && both_s > memory_s && both_s < matrix_s + memory_s);
 
@@ -199,7 +199,7 @@ static void recompute_costs_what_it_emits_again(void **state) {
 
 // ---- two lanes and more, by hand ----
 
-// y = a + b over `elements` float32: 12 bytes and one other FLOP an element.
+// y = a + b over `elements` float32: 12 bytes and one other FLOP per element.
 static ot_task addition(int64_t elements) {
   const ot_tensor_type type = {.dtype = OT_F32, .rank = 1, .dim = {elements}};
   ot_task task = {.kind = OT_TASK_COMPUTE, .op = OT_OP_ADD};
@@ -208,7 +208,7 @@ static ot_task addition(int64_t elements) {
   return task;
 }
 
-// Segment i is a task of i units and then one of one unit, where a unit is 1 s of memory traffic.
+// Segment i has a task of i units and one of one unit; a unit is 1 s of memory traffic.
 enum { NUM_SEGMENTS = 6 };
 
 typedef struct paper {
@@ -255,7 +255,7 @@ static void expect_entry(const paper *p, int entry, double start_s, double end_s
 // compute           [1         ][3     ]                [5             ][8 ]
 // reduce                        [4                     ][7                     ]
 // pipeline  [6                     ]
-// Waits for entry `wait` of lane `on`; for nothing when `wait` is -1.
+// Waits for instruction `wait` of lane `on`; for nothing if `wait` is -1.
 static ot_entry entry_of(ot_lane lane, int segment, ot_lane on, int wait) {
   ot_entry entry = {.lane = lane, .segment = segment};
   for (int i = 0; i < OT_LANES; i++) entry.wait[i] = -1;
@@ -287,14 +287,14 @@ static void lanes_run_beside_each_other_and_wait(void **state) {
   assert_true(summary.total_s == 17);
   assert_true(summary.compute_s == 3 + 2 + 4 + 1);
   assert_true(summary.idle_s == 7);
-  assert_true(summary.bubble_s == 0);  // nothing here is forward or backward
-  // Beside compute [2, 7) and [11, 16): [0, 2) by two lanes at once, [7, 11)
-  // and [16, 17) by reductions.
+  assert_true(summary.bubble_s == 0);  // no forward or backward here
+  // Not overlapped by compute [2, 7) and [11, 16): [0, 2) on two lanes at once,
+  // [7, 11) and [16, 17) by reductions.
   assert_true(summary.exposed_s == 2 + 4 + 1);
   ot_heap_release(&p.heap);
 }
 
-// ---- what is refused ----
+// ---- rejected schedules ----
 
 static void an_entry_cannot_wait_for_a_later_one(void **state) {
   (void)state;
@@ -342,7 +342,7 @@ static void rates_that_are_not_there_are_refused(void **state) {
 
 // ---- model FLOPs ----
 
-// Of the linear layers of all entries of a phase.
+// FLOPs of the linear layers of all instructions of a phase.
 static double linear_flops(const tiny_plan *plan, ot_phase phase) {
   const ot_order *const order = &plan->schedule.orders[step_of(plan)];
   double flops = 0;
@@ -376,7 +376,7 @@ static void gradients_of_linear_layers_cost_twice_the_forward(void **state) {
   tiny_plan_destroy(&split);
 }
 
-// Weights that multiply activations: the matrices of layers and the head, by the model's shape.
+// Weights used in GEMMs: the matrices of layers and the head, from the model's shape.
 static double matrix_parameters(const ot_model *m) {
   const int64_t q = m->num_heads * m->head_dim, kv = m->num_kv_heads * m->head_dim;
   const int64_t attention = m->hidden_size * (q + 2 * kv) + q * m->hidden_size;
@@ -384,7 +384,7 @@ static double matrix_parameters(const ot_model *m) {
   return (double)(m->num_layers * (attention + mlp) + m->vocab_size * m->hidden_size);
 }
 
-// Keys that the queries of one sequence see in a layer, counted one by one.
+// Keys visible to the queries of one sequence in a layer, counted one by one.
 static double visible_keys(const ot_model *m, int layer, int64_t T) {
   double keys = 0;
   for (int64_t query = 0; query < T; query++) {
@@ -395,7 +395,7 @@ static double visible_keys(const ot_model *m, int layer, int64_t T) {
   return keys;
 }
 
-// PaLM appendix B (Chowdhery et al. 2022), with the causal half: 6 N a token, and 12 H D for each
+// PaLM appendix B (Chowdhery et al. 2022), with the causal half: 6 N per token, and 12 H D for each
 // visible key of a query.
 static void model_flops_are_those_of_the_closed_formula(void **state) {
   (void)state;

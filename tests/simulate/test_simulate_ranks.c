@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Schedules as they are built for the ranks of a mesh, priced: whatever the
-// split, every entry and task starts after what it waits for, no lane does two things at once,
-// the world starts together, and replaying again gives the same times.
+// run: any machine. Simulates the built schedules of all ranks of a mesh: for any split, every
+// instruction and task starts after what it waits for, no lane runs two things at once, the world
+// starts together, and a second replay gives the same times.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,7 +101,7 @@ static void replay(planned *p, ot_order_kind kind, ot_timeline *timelines) {
   must(ot_schedules_simulate(&wanted, &simulation, &p->arena, timelines));
 }
 
-// ---- what must hold, looked up span by span ----
+// ---- invariants, checked span by span ----
 
 typedef struct reading {
   const ot_schedule *schedule;
@@ -145,7 +145,7 @@ static void expect_one_thing_at_a_time(const reading *r) {
   }
 }
 
-// Start of the `index`-th collective over the world, -1 behind the last.
+// Start of the `index`-th collective over the world, -1 after the last.
 static double world_start(const reading *r, int index) {
   for (int64_t i = 0; i < r->timeline->num_spans; i++) {
     const ot_span *const span = &r->timeline->spans[i];
@@ -211,7 +211,7 @@ static void an_axis_is_exposed_where_it_is_split(void **state) {
     bool exposed[OT_TIMELINE_AXES];
   } cases[] = {
       {{1, 1, 1, 1, 2, 1, OT_PIPELINE_1F1B}, {[OT_TIMELINE_TP] = true}},
-      // The count of targets, over all who train on different tokens, is of no axis.
+      // The number of targets, reduced over all ranks with different tokens, belongs to no axis.
       {{1, 1, 1, 2, 1, 1, OT_PIPELINE_1F1B}, {[OT_TIMELINE_CP] = true}},
       {{1, 1, 2, 1, 1, 3, OT_PIPELINE_1F1B}, {[OT_TIMELINE_DP] = true}},
       {{2, 1, 1, 1, 1, 1, OT_PIPELINE_1F1B}, {[OT_TIMELINE_PP] = true}},

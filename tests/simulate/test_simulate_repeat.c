@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. What bodies of repeats cost: in simulated timelines, in the prices of plans,
-// which say the same, and in the FLOPs of a step, which do not count them. Rates are powers of two,
-// so that every sum is exact.
+// run: any machine. Cost of loop bodies: in simulated timelines and in estimates of plans, which
+// agree, and in the FLOPs of a step, which exclude them. Rates are powers of two, so every sum is
+// exact.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,7 +100,7 @@ static void plans_price_a_body_as_the_simulator_does(void **state) {
   }
 }
 
-// Spans without length are in nobody's way.
+// Spans without length do not conflict with others.
 static void a_timeline_with_a_body_is_read_as_any_other(void **state) {
   (void)state;
   body_case c;
@@ -126,7 +126,7 @@ static void flops_of_a_step_are_those_of_loads_that_fit(void **state) {
   body_case c;
   body_case_begin(&c, 0, 1);
   body_case_lower(&c);
-  // Two products of the four are in the body.
+  // Two of the four GEMMs are in the body.
   const double product = 2.0 * BODY_ROWS * BODY_COLUMNS * BODY_COLUMNS;
   assert_true(ot_order_flops(&c.schedule, 0, true) == 2 * product);
   assert_true(ot_order_flops(&c.schedule, 0, false) == 2 * product);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Communication priced and replayed: collectives against their formulas on both
-// levels of a cluster, lanes and stages against drawings made by hand, 1F1B against its closed
-// form, and what cannot be replayed. A kernel takes one second, so that times are whole numbers.
+// run: any machine. Communication costs and replay: collectives against their formulas on both
+// levels of a cluster, lanes and stages against hand drawings, 1F1B against its closed form, and
+// errors. A kernel takes one second, so times are integers.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,9 +19,9 @@ enum {
   KERNEL_BYTES = 3 * PLACE_BYTES,  // of hand_add
 };
 
-static const double far = 0x1p200;  // a rate at which nothing takes time
+static const double far = 0x1p200;  // a rate so high that nothing takes time
 
-// Devices in pairs; a kernel of hand_add takes a second, links take nothing.
+// Devices in pairs; a kernel of hand_add takes a second, links take no time.
 static ot_cluster cluster_of(int devices) {
   ot_cluster cluster = {
       .name = "paper",
@@ -34,7 +34,7 @@ static ot_cluster cluster_of(int devices) {
   return cluster;
 }
 
-// Stages written by hand and what replaying them gave.
+// Hand-written stages and the result of their replay.
 typedef struct pipeline {
   int num_stages;
   hand_made *stage[HAND_MAX_RANKS];
@@ -90,9 +90,9 @@ static ot_timeline_summary summary_of(const pipeline *p, int stage) {
   return ot_timeline_summarize(&p->timelines[stage], &p->stage[stage]->schedule);
 }
 
-// ---- prices ----
+// ---- costs ----
 
-// One collective of `op` among ranks 0 .. n-1 times `stride`, from and to whole places.
+// Cost of one collective `op` on ranks 0 .. n-1 times `stride`, from and to whole slots.
 static double price_of(ot_op_kind op, int n, int stride) {
   pipeline p;
   create(&p, 1);
@@ -134,8 +134,8 @@ static void expect_price(ot_op_kind op, int n, int stride, double by_formula) {
 
 static void communication_costs_latency_bytes_and_sums(void **state) {
   (void)state;
-  const double a[] = {0x1p-10, 0x1p-5}, b[] = {1, 4};  // seconds a message, a place
-  const double read = 1.0 / 3, add = 1.0 / 4;          // seconds to read a place, to add one
+  const double a[] = {0x1p-10, 0x1p-5}, b[] = {1, 4};  // seconds per message, per slot
+  const double read = 1.0 / 3, add = 1.0 / 4;          // seconds to read a slot, to add one
   expect_price(OT_OP_ALL_GATHER, 2, 1, a[0] + b[0] / 2);
   expect_price(OT_OP_ALL_GATHER, 4, 1, 3 * a[1] + 3 * b[1] / 4);
   expect_price(OT_OP_ALL_GATHER, 2, 2, a[1] + b[1] / 2);
@@ -153,7 +153,7 @@ static void communication_costs_latency_bytes_and_sums(void **state) {
 // ---- lanes of one stage ----
 
 // A collective takes 3 s. The second one on the tensor lane waits for the first; the third task
-// waits for the first alone, the entry for both.
+// waits for the first only, the instruction for both.
 //
 // seconds   0   1   2   3   4   5   6   7   8   9
 // compute   [1 ][2 ]    [4 ]        [next]
@@ -178,7 +178,7 @@ static void tensor_collectives_run_beside_the_tasks_behind_them(void **state) {
   }
   p.cluster.device.memory_bytes_per_s = KERNEL_BYTES;
   replay_well(&p);
-  // An all_reduce of two ranks sends two messages, and reads what it adds: a third of a kernel.
+  // An all_reduce of two ranks sends two messages and reads its addends: a third of a kernel.
   const double t = 3 + 1.0 / 3;
   EXPECT(0, 0, 0, 0, t);
   EXPECT(0, 0, 1, 0, 1);
@@ -194,7 +194,7 @@ static void tensor_collectives_run_beside_the_tasks_behind_them(void **state) {
 // ---- stages ----
 
 // One message of 2 s, awaited by stage 1 from the start, then one back that stage 0 awaits only
-// after two more kernels; then all meet.
+// after two more kernels; then all meet in the world.
 //
 // seconds     0   1   2   3   4   5   6   7   8   9   10
 // 0 compute   [F ]    [x         ]        [use][world     ]
@@ -242,7 +242,7 @@ static void messages_meet_and_worlds_wait_for_the_last(void **state) {
   destroy(&p);
 }
 
-// Both sides of the tag have two messages; the first belongs to the first, whoever starts when.
+// Both ends of the tag have two messages; they match in order, independent of their start times.
 static void messages_of_a_tag_meet_in_their_order(void **state) {
   (void)state;
   pipeline p;
@@ -279,7 +279,7 @@ static void add_forward(hand_made *h, int stage, int last) {
   hand_send(h, send, 11, stage + 1, 0);
 }
 
-// Twice as long as a forward.
+// Twice the time of a forward.
 static void add_backward(hand_made *h, int stage, int last) {
   int receive = -1;
   if (stage < last) {
@@ -328,7 +328,7 @@ static void the_bubble_of_1f1b_is_that_of_the_formula(void **state) {
   }
 }
 
-// ---- what cannot be replayed ----
+// ---- replay errors ----
 
 static void expect_failure(pipeline *p, const char *const *parts) {
   assert_int_equal(replay(p), OT_BUG);
@@ -340,7 +340,7 @@ static void expect_failure(pipeline *p, const char *const *parts) {
   destroy(p);
 }
 
-// Each computes what it sends only when it has what the other sends.
+// Each computes what it sends only after it has received from the other.
 static void stages_that_wait_for_each_other_are_named(void **state) {
   (void)state;
   pipeline p;

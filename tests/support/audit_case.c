@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs for tests of audits.
+// Training runs for tests of audits.
 #include "support/audit_case.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training run of a tiny model on ranks as threads of this process, for tests that look at it
-// between its steps. The data are random tokens in a file of the test's own.
+// Trains a tiny model on ranks that are threads of this process, for tests that inspect it between
+// steps. The data are random tokens in a file that each test writes for itself.
 #pragma once
 
 #include "audit/audit.h"
@@ -13,21 +13,21 @@ enum { AUDIT_TOKENS = 20000, AUDIT_DOCUMENT_END = 256 };
 typedef struct audit_request {
   ot_model model;
   int pp, dp_replicate, dp_shard, cp, tp, zero;
-  int ep;  // folds over dp, cp and tp
+  int ep;  // folded over dp, cp and tp
   ot_accumulate accumulate;
   int64_t batch, micro_batch;  // sequences of a step and of a micro-batch
   double watchdog_seconds;     // 0: never
-  bool fp64;                   // everything
+  bool fp64;                   // all tensors
   bool bf16;                   // weights and activations, with master weights
-  bool bf16_on_wire;           // gradients are summed in bf16, each partial sum rounded
-  bool documents;              // some tokens end documents, so that targets are masked
-  // Changes the settings that follow from the above, or null.
+  bool bf16_on_wire;           // gradients are reduced in bf16, each partial sum rounded
+  bool documents;              // some tokens end documents, so some targets are masked
+  // Changes the settings that follow from the fields above, or null.
   void (*settings)(ot_run *run, void *context);
   void *settings_context;
-  const ot_trainer_hooks *hooks;  // of every rank's trainer, or null
+  const ot_trainer_hooks *hooks;  // for the trainer of every rank, or null
 } audit_request;
 
-// A model of four heads and `kv_heads`, with 300 tokens, tied or not.
+// A model of four query heads, `kv_heads` KV heads and a vocabulary of 300, tied or not.
 ot_model audit_model(int kv_heads, bool tied);
 
 // Writes DIRECTORY/tokens.bin: AUDIT_TOKENS random tokens, some of which are AUDIT_DOCUMENT_END if
@@ -46,33 +46,33 @@ typedef struct audit_rank {
 
 typedef ot_status (*audit_body)(audit_rank *rank);
 
-// Calls `body` on every rank, with a trainer that has taken no step.
+// Calls `body` on every rank with a trainer that has not run a step.
 ot_status audit_run(const audit_request *request, audit_body body, void *context);
 
-// What an audit of one run said, kept beyond it.
+// Result of an audit of one run; outlives the run.
 typedef struct audit_said {
   ot_verdict verdict;
   int num_findings;
   char what[64], where[160];  // of the first finding
   char figures[2048], table[2048];
-  int64_t report_bytes;  // that the report keeps; of audit_ask
+  int64_t report_bytes;  // size of the report; set by audit_ask
 } audit_said;
 
-// Keeps `report` in `said`; cuts texts that are longer.
+// Copies `report` into `said`; truncates longer texts.
 void audit_hear(const ot_audit_report *report, audit_said *said);
 
-// What an audit says of a run whose trainer has taken no step; `how` it is asked, but for the
-// trainer. Fails the test where the audit fails.
+// Result of `call` on a run whose trainer has not run a step. `how` gives the audit request without
+// its trainer. Fails the test if the audit returns an error.
 audit_said audit_ask(const audit_request *request, ot_audit_call call, const ot_audit_request *how);
 
-// A model of `layers` layers on one rank, one sequence a micro-batch, two a step.
+// A model of `layers` layers on one rank, one sequence per micro-batch, two per step.
 audit_request audit_plain(int layers);
 
-// The same as a mixtral whose layers, at most two, have `experts` experts, two of them for a token,
-// dropless and not balanced.
+// The same as a Mixtral model: at most two layers, each with `experts` experts, top-2 routing,
+// dropless, no load-balancing loss.
 audit_request audit_experts(int layers, int experts);
 
-// Takes a step.
+// Runs one training step.
 ot_status audit_step(audit_rank *rank, ot_step_report *report);
 
 // "pp 2 dp 1x2 cp 1 tp 2 ep 1 zero 3", in static storage.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers are small integers: all sums are exact.
+// Values are small integers, so all sums are exact.
 #include "support/body_case.h"
 
 #include <setjmp.h>
@@ -206,7 +206,7 @@ const ot_task *body_case_task(const body_case *c, ot_op_kind kind, int number) {
   return NULL;
 }
 
-// ---- playing ----
+// ---- runs ----
 
 static void fill_x(int rank, float *x) {
   for (int i = 0; i < R * C; i++) x[i] = (float)((i * 7 + rank * 3) % 5 - 2);
@@ -267,7 +267,7 @@ void body_game_expect(const body_game *game) {
       }
       const double sum = first + (game->rounds > 1 ? game->rounds - 1 : 0) * each;
       if (game->dw[rank][i] != sum || game->y[rank][i] != 2 * sum) {
-        fail_msg("rank %d, %d rounds, element %d: dw %g, y %g, sum %g", rank, game->rounds, i,
+        fail_msg("rank %d, %d iterations, element %d: dw %g, y %g, sum %g", rank, game->rounds, i,
                  game->dw[rank][i], game->y[rank][i], sum);
       }
     }

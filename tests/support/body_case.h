@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small program with a repeat, written by hand, lowered and put into a schedule of three entries:
-// x comes in, the program runs, y is handed out. What tests of bodies look at and play.
+// A small hand-written program with a loop, lowered into a schedule of three instructions: load x,
+// run the program, store y. Tests of loop bodies inspect and run it.
 //
 //   h = 2x;  a0 = h^T x;  dw = h^T x
-//   repeat   t = h + x; on many ranks t = their sum; u = 2x; t2 = t + u;  a += t2^T x;  dw += t2^T
-//   x y = 2a
+//   repeat   t = h + x; on many ranks t = all-reduce(t); u = 2x; t2 = t + u;  a += t2^T x;
+//            dw += t2^T x
+//   y = 2a
 #pragma once
 
 #include "comm/comm.h"
@@ -21,7 +22,7 @@ enum {
   BODY_MAX_OPS = 16
 };
 
-// Values and ops of the program by number.
+// Indices of the values and ops of the program.
 typedef enum body_value {
   BODY_X,
   BODY_LENGTHS,
@@ -47,7 +48,7 @@ typedef struct body_case {
   ot_block block;
   ot_parameter parameter;
   ot_program program;
-  int repeat;  // op
+  int repeat;  // index of the loop op
   ot_storage storage;
   ot_segment segments[3];
   ot_entry entries[3];
@@ -55,16 +56,16 @@ typedef struct body_case {
   ot_region regions[3];
   int members[BODY_MAX_RANKS];
   ot_schedule schedule;
-  int64_t x_at, lengths_at, y_at, dw_at;  // bytes in the arena
+  int64_t x_at, lengths_at, y_at, dw_at;  // byte offsets in the arena
 } body_case;
 
-// The program alone, so that a test can change it.
+// Builds the program alone, so that a test can change it.
 void body_case_begin(body_case *c, int rank, int ranks);
-// Storage, segments, schedule.
+// Builds storage, segments and schedule.
 void body_case_lower(body_case *c);
 void body_case_destroy(body_case *c);
 
-// The task of the body's segment that is op `op` of the program, in the order of tasks.
+// The task of the body segment for op number `number` of kind `kind` in the program.
 const ot_task *body_case_task(const body_case *c, ot_op_kind kind, int number);
 
 typedef struct body_game {
@@ -74,8 +75,8 @@ typedef struct body_game {
   double dw[BODY_MAX_RANKS][BODY_COLUMNS * BODY_COLUMNS];
 } body_game;
 
-// Plays the schedules of all ranks, each on a thread; fails the test when one fails.
+// Runs the schedules of all ranks, one thread per rank; fails the test if one fails.
 void body_game_play(body_game *game);
 
-// Fails the test unless y and dw are what the formulas above say.
+// Fails the test unless y and dw match the formulas above.
 void body_game_expect(const body_game *game);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases of the conformance suite, by file. Private to comm_suite.c.
+// Cases of the conformance suite, grouped by file. Private to comm_suite.c.
 #pragma once
 
 #include "support/comm_suite.h"
@@ -8,7 +8,7 @@
 // comm_kinds.c
 ot_status comm_every_kind_and_type(ot_comm *comm);
 ot_status comm_large_calls(ot_comm *comm);
-// All collective kinds on the group, `count` elements a block.
+// All collective kinds on the group, `count` elements per block.
 ot_status comm_check_kinds(ot_comm *comm, const comm_members *members, ot_dtype dtype,
                            int64_t count);
 
@@ -17,7 +17,7 @@ ot_status comm_exchanges_of_any_rows(ot_comm *comm);
 ot_status comm_exchanges_of_many_runs(ot_comm *comm);
 ot_status comm_exchange_of_nothing(ot_comm *comm);
 ot_status comm_exchanges_at_once(ot_comm *comm);
-// An exchange on the group of rows of `count` elements, its runs drawn from `seed`.
+// An all-to-all-v on the group, rows of `count` elements, runs drawn from `seed`.
 ot_status comm_check_exchange(ot_comm *comm, const comm_members *members, ot_dtype dtype,
                               int64_t count, int seed);
 

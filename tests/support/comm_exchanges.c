@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows between pairs in numbers that differ. Every rank draws the runs of all others from a seed,
-// so that each knows what has to come: the reference goes from row to row.
+// All-to-all-v with different row counts for each pair of ranks. Every rank draws the runs of all
+// ranks from a seed, so it knows what it must receive; the reference copies row by row.
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,22 +8,22 @@
 
 enum {
   FEW_ROWS = 9,
-  MANY_ROWS = 650,   // the most between two ranks
-  SEND_ROWS = 31,    // of the memory that is sent from; a row may go to several ranks
-  MANY_RUNS = 700,   // of a rank now and then, most of them empty when rows are few
-  GUARD_BYTES = 64,  // behind what is received
+  MANY_ROWS = 650,   // most rows between two ranks
+  SEND_ROWS = 31,    // rows of the send buffer; a row may go to several ranks
+  MANY_RUNS = 700,   // runs of a rank in some cases, most of them empty if rows are few
+  GUARD_BYTES = 64,  // after the receive buffer
 };
 
-// One call as all ranks know it.
+// A call, known to all ranks.
 typedef struct {
   comm_members m;
   ot_dtype dtype;
-  int64_t count;  // elements of a row
-  int64_t most;   // rows between two ranks
+  int64_t count;  // elements per row
+  int64_t most;   // most rows between two ranks
   int seed;
 } plan;
 
-// ---- what is drawn ----
+// ---- drawn values ----
 
 enum { NOTHING_SENT, NOTHING_COMES, NO_ROWS, ROWS, RUNS, EMPTY, SPLIT, FIRST, GAP };
 
@@ -41,22 +41,22 @@ static int64_t rows_between(const plan *p, int from, int to) {
   return draw(p, NO_ROWS, pair, 4) == 0 ? 0 : 1 + draw(p, ROWS, pair, p->most);
 }
 
-// Number of runs with which `member` says what it sends or receives.
+// Number of runs that describe what `member` sends or receives.
 static int runs_of(const plan *p, int member, bool receives) {
   const int64_t which = member * 2 + receives;
   const bool many = p->most > FEW_ROWS || draw(p, RUNS, which, 6) == 0;
   return many ? MANY_RUNS : 1 + (int)draw(p, RUNS, 1000 + which, 5);
 }
 
-// Rows of a run when `left` are left. Long tables have rows all over, not in their first runs
-// alone.
+// Number of rows in a run if `left` remain. Long tables have rows in all runs, not only in the
+// first ones.
 static int64_t draw_run(const plan *p, int64_t which, int runs, int64_t left) {
   if (p->most == MANY_ROWS) return draw(p, SPLIT, which, left < 2 ? left + 1 : 3);
   const bool empty = runs == MANY_RUNS && draw(p, EMPTY, which, 64) > 0;
   return empty ? 0 : draw(p, SPLIT, which, left + 1);
 }
 
-// Splits the rows of each pair into runs; their places are not said yet.
+// Splits the rows of each pair into runs; their offsets are set later.
 static void split_rows(const plan *p, int member, bool receives, int32_t *run, int runs) {
   for (int peer = 0; peer < p->m.size; peer++) {
     int64_t left = rows_between(p, receives ? peer : member, receives ? member : peer);
@@ -77,8 +77,8 @@ static void place_sent(const plan *p, int member, int32_t *run, int runs) {
 
 static int64_t common_factor(int64_t a, int64_t b) { return b == 0 ? a : common_factor(b, a % b); }
 
-// Apart from each other, in an order that is not that of the runs, some with a gap between them.
-// Returns the rows of the memory.
+// Assigns disjoint offsets to the receive runs, in another order than the runs, some with a gap
+// between them. Returns the rows of the receive buffer.
 static int64_t place_received(const plan *p, int member, int32_t *run, int runs) {
   const int64_t total = (int64_t)p->m.size * runs;
   int64_t stride = 1 + draw(p, FIRST, member, total), row = 0;
@@ -92,8 +92,8 @@ static int64_t place_received(const plan *p, int member, int32_t *run, int runs)
   return row + draw(p, GAP, 50000 + member, 2);
 }
 
-// The runs of `member`; `run` is to be freed. The last rank of seeds that 3 divides says by no runs
-// that it has no rows.
+// Builds the runs of `member`; the caller frees `run`. With seeds that 3 divides, a rank without
+// rows passes no runs.
 static ot_status make_runs(const plan *p, int member, bool receives, ot_comm_runs *out) {
   int64_t rows = 0;
   for (int i = 0; i < p->m.size; i++) {
@@ -116,14 +116,14 @@ static ot_status make_runs(const plan *p, int member, bool receives, ot_comm_run
 
 // ---- the reference ----
 
-// Where row `which` of those for `member` lies.
+// Offset of row `which` for `member`.
 static int64_t row_at(const ot_comm_runs *runs, int member, int64_t which) {
   const int32_t *run = runs->run + (int64_t)member * runs->runs * 2;
   for (; which >= run[1]; run += 2) which -= run[1];
   return run[0] + which;
 }
 
-// expected = what is to come from member `from`, whose runs are made for this.
+// expected = what member `from` sends; its runs are built for this.
 static ot_status expect_rows(const plan *p, int from, const ot_comm_runs *receives,
                              unsigned char *expected) {
   ot_comm_runs sends;
@@ -137,7 +137,7 @@ static ot_status expect_rows(const plan *p, int from, const ot_comm_runs *receiv
   return OT_OK;
 }
 
-// ---- a call with its memory ----
+// ---- a call and its buffers ----
 
 typedef struct {
   plan p;
@@ -155,7 +155,7 @@ static void trial_drop(trial *t) {
   free((int32_t *)t->call.receives.run);
 }
 
-// To be dropped even when it fails.
+// The caller drops it even after an error.
 static ot_status trial_make(trial *t, const plan *p) {
   const int64_t bytes = p->count * ot_dtype_bytes(p->dtype);
   *t = (trial){.p = *p};
@@ -182,7 +182,7 @@ static ot_status trial_check(const trial *t) {
   const int64_t bytes = t->p.count * ot_dtype_bytes(t->p.dtype);
   for (int64_t i = 0; i < t->receive_bytes; i++) {
     if (t->receive[i] == t->expected[i]) continue;
-    return ot_fail(OT_BUG, "exchange %d of rows of %lld %s: row %lld is wrong", t->p.seed,
+    return ot_fail(OT_BUG, "all-to-all-v %d, rows of %lld %s: row %lld is wrong", t->p.seed,
                    (long long)t->p.count, ot_dtype_name(t->p.dtype),
                    (long long)(bytes > 0 ? i / bytes : i));
   }
@@ -239,7 +239,7 @@ ot_status comm_exchanges_of_any_rows(ot_comm *comm) {
   return OT_OK;
 }
 
-// Hundreds of runs with rows between two ranks.
+// Hundreds of runs per pair of ranks.
 ot_status comm_exchanges_of_many_runs(ot_comm *comm) {
   plan p = {.m = comm_world_of(comm), .dtype = OT_I32, .count = 3, .most = MANY_ROWS};
   for (p.seed = 2000; p.seed < 2006 && p.m.size > 1; p.seed++) OT_TRY(check(comm, &p));
@@ -253,7 +253,8 @@ ot_status comm_exchange_of_nothing(ot_comm *comm) {
 
 enum { TRIALS = 40, ROW = 1031 };
 
-// All are started, with a sum after each, and waited for in another order on each rank.
+// Starts all calls, each followed by an all-reduce, then waits for them in another order on each
+// rank.
 static ot_status run_together(ot_comm *comm, trial *trials, int made) {
   static const double one = 1.0;
   const comm_members all = comm_world_of(comm);
@@ -305,9 +306,9 @@ ot_status comm_exchanges_at_once(ot_comm *comm) {
   return status;
 }
 
-// ---- numbers that differ ----
+// ---- mismatched row counts ----
 
-// Every pair has rows but the pair in `uneven`, which has other numbers at its ends.
+// Every pair has rows; for the pair in `uneven` the two ends disagree about their number.
 static ot_status run_uneven(ot_comm *comm, const comm_uneven *u, int32_t *run, float *memory) {
   const int size = ot_comm_size(comm), rank = ot_comm_rank(comm);
   for (int i = 0; i < size; i++) {

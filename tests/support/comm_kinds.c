@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kind of call against plain loops.
+// Every kind of call, compared with plain loops.
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,7 +9,7 @@
 static const ot_dtype dtypes[] = {OT_F32, OT_F64, OT_BF16, OT_I32, OT_I64};
 static const int64_t counts[] = {0, 1, 3, 1003, 5003};
 
-// Memory of one call; all parts begin as bytes 0xee.
+// Buffers of one call; all bytes start as 0xee.
 typedef struct {
   unsigned char *send, *receive, *expected, *workspace;
 } buffers;
@@ -43,7 +43,7 @@ static ot_status same_bytes(const void *got, const void *wanted, int64_t count, 
   return OT_OK;
 }
 
-// ---- calls that move ----
+// ---- calls that move data ----
 
 static ot_status check_all_gather(ot_comm *comm, const comm_members *m, ot_dtype dtype,
                                   int64_t count, buffers *b) {
@@ -101,10 +101,10 @@ static ot_status check_shift(ot_comm *comm, const comm_members *m, ot_dtype dtyp
   return same_bytes(b->receive, b->expected, count, dtype, "shift");
 }
 
-// ---- sums ----
+// ---- reductions ----
 
-// Element e of the result is the sum of elements first + e; `expected` holds what was there before,
-// in the type of the sum.
+// Element e of the result is the reduction of elements first + e. `expected` holds the previous
+// content, in the type of the reduction.
 static void expect_sums(const ot_comm_call *call, const comm_members *m, int64_t first,
                         int64_t count, buffers *b) {
   const int64_t bytes = ot_dtype_bytes(call->sum);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How calls may be mixed: groups, many at once, messages, threads; and agreements.
+// Combinations of calls: groups, many at once, messages, threads; and status agreement.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ ot_status comm_groups_of_some_ranks(ot_comm *comm) {
 
 // ---- many at once ----
 
-// Short ones and some long ones, which are done later than short ones that were started after them.
+// Short calls and some long ones, which finish later than short ones started after them.
 enum { MANY = 150, SHORT = 41, LONG = 2503 };
 
 static int length_of(int i) { return i % 5 == 0 ? LONG : SHORT; }
@@ -64,7 +64,7 @@ static ot_status run_many(ot_comm *comm, many_calls *many) {
     ot_comm_start(comm, &call, &many->requests[i]);
     COMM_EXPECT(many->requests[i].call.count == length_of(i));
   }
-  // Each rank waits in another order.
+  // Each rank waits in a different order.
   for (int i = 0; i < MANY; i++) {
     const int j = (i * (all.index + 1) * 7 + all.index) % MANY;
     OT_TRY(ot_comm_wait(comm, &many->requests[j]));
@@ -91,8 +91,8 @@ ot_status comm_many_calls_at_once(ot_comm *comm) {
   return status;
 }
 
-// A call that nobody waits for makes progress on its own: asking may help it along, but two
-// questions are fewer than a large sum needs.
+// A call must make progress although no rank waits for it. Polling may advance it, but two polls
+// are too few for a large all-reduce.
 static ot_status start_and_look(ot_comm *comm, float *memory, int64_t count) {
   const ot_comm_call call = {.kind = OT_COMM_ALL_REDUCE,
                              .send = memory,
@@ -136,7 +136,7 @@ static ot_comm_call message(ot_comm_kind kind, int peer, int tag, void *memory, 
                         .name = "message"};
 }
 
-// Every rank sends to every other before it receives; two tags, and two of each tag.
+// Every rank sends to every other before it receives; two tags, two messages per tag.
 ot_status comm_messages_cross(ot_comm *comm) {
   enum { PER_PEER = 4, COUNT = 1001 };
   const int size = ot_comm_size(comm), rank = ot_comm_rank(comm);
@@ -152,7 +152,7 @@ ot_status comm_messages_cross(ot_comm *comm) {
     const ot_comm_call send = message(OT_COMM_SEND, peer, tag, memory + i * COUNT, COUNT);
     ot_comm_start(comm, &send, &requests[i]);
   }
-  // Received with the tags the other way round.
+  // Receives with the tags in reverse order.
   ot_status status = OT_OK;
   for (int i = 0; i < total && status == OT_OK; i++) {
     const int peer = i / PER_PEER, which = i % PER_PEER, tag = which < 2 ? 32767 : 5;
@@ -178,7 +178,7 @@ ot_status comm_messages_cross(ot_comm *comm) {
   return status;
 }
 
-// Around the ring, with a receive that is started long before its send and one long after.
+// Messages around a ring; one receive starts long before its send, one long after.
 ot_status comm_messages_come_early_and_late(ot_comm *comm) {
   enum { COUNT = 60000 };
   const int size = ot_comm_size(comm), rank = ot_comm_rank(comm);
@@ -199,7 +199,7 @@ ot_status comm_messages_come_early_and_late(ot_comm *comm) {
     if (status == OT_OK) status = ot_comm_wait(comm, &requests[1]);
     if (status == OT_OK) status = ot_comm_wait(comm, &requests[0]);
     for (int e = 0; e < COUNT && status == OT_OK; e++) {
-      if (memory[COUNT + e] != last + e) status = ot_fail(OT_BUG, "element %d came wrong", e);
+      if (memory[COUNT + e] != last + e) status = ot_fail(OT_BUG, "element %d is wrong", e);
     }
     memset(memory + COUNT, 0, COUNT * sizeof *memory);
   }
@@ -242,7 +242,7 @@ static void *lane_thread(void *context) {
   return NULL;
 }
 
-// Groups of the same members, each with a thread of its own on every rank.
+// Several groups with the same members; on every rank each has its own thread.
 ot_status comm_threads_of_a_rank(ot_comm *comm) {
   const comm_members all = comm_world_of(comm);
   if (all.size == 1) return OT_OK;
@@ -264,7 +264,7 @@ ot_status comm_threads_of_a_rank(ot_comm *comm) {
   return OT_OK;
 }
 
-// ---- counting and agreeing ----
+// ---- byte counts and status agreement ----
 
 ot_status comm_bytes_are_counted(ot_comm *comm) {
   const int size = ot_comm_size(comm), rank = ot_comm_rank(comm);
@@ -325,7 +325,7 @@ ot_status comm_ranks_agree(ot_comm *comm) {
   const int size = ot_comm_size(comm), rank = ot_comm_rank(comm);
   COMM_EXPECT(ot_comm_agree(comm, OT_OK) == OT_OK);
   if (size == 1) return OT_OK;
-  // The two last ranks fail: all know what the lower one says.
+  // The last two ranks fail: all ranks get the message of the lower one.
   ot_status status = OT_OK;
   if (rank >= size - 2) {
     status = ot_fail(rank == size - 1 ? OT_NUMERIC : OT_ENVIRONMENT, "disk %d is full", rank);

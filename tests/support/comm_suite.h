@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every back end of comm.h has to do; passing it is the definition of a back end. A case runs
-// on all ranks of a world of any size and says what is wrong by a failure.
+// Conformance suite: passing it defines a back end of comm.h. Each case runs on all ranks of a
+// world of any size and reports an error as a failure.
 #pragma once
 
 #include "comm/comm.h"
@@ -10,20 +10,20 @@ typedef struct comm_case {
   ot_status (*run)(ot_comm *comm);
 } comm_case;
 
-// All cases, and how many.
+// All cases; their number in `count`.
 const comm_case *comm_cases(int *count);
 
-// An ot_rank_main that runs the case at `context`.
+// An ot_rank_main that runs the case given as `context`.
 ot_status comm_case_main(ot_comm *comm, void *context);
 // An ot_rank_main that runs all cases.
 ot_status comm_suite_main(ot_comm *comm, void *context);
 
-// Runs an exchange of fp32 in which members `from` and `to` mean other numbers of rows between
-// them: what every back end has to refuse.
+// Runs an fp32 all-to-all-v in which members `from` and `to` disagree about the number of rows
+// between them. Every back end must reject it.
 typedef struct comm_uneven {
   int from, to;
-  int32_t sent, expected, most;  // rows; most: not less than both, >= 2
-  int64_t count;                 // elements of a row
+  int32_t sent, expected, most;  // rows; most: at least the larger of the two, >= 2
+  int64_t count;                 // elements per row
 } comm_uneven;
 ot_status comm_uneven_exchange(ot_comm *comm, const comm_uneven *uneven);
 

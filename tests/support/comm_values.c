@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values from a hash, sums from three loops.
+// Values from a hash, reductions from three loops.
 #include "support/comm_values.h"
 
 comm_members comm_world_of(const ot_comm *comm) {
@@ -59,7 +59,7 @@ static double as_type(double value, ot_dtype dtype) {
   return (double)ot_bf16_to_float(ot_bf16_from_float((float)value));
 }
 
-// A sum of two floats in double, rounded to float, is the float sum (53 >= 2 * 24 + 2).
+// Adding two floats in double and rounding to float equals the float sum (53 >= 2 * 24 + 2).
 static void real_sum(const ot_comm_call *call, const comm_members *m, int64_t element,
                      double *out) {
   double sum = read_real(m->ranks[0], element, call->dtype);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's own definitions of these functions win over the C library's, which are reached
+// The program's definitions of these functions replace those of the C library, which are called
 // through the dynamic linker.
 #include "support/faults.h"
 
@@ -65,7 +65,7 @@ static bool fails(void) {
   return true;
 }
 
-// POSIX's way to get a function from dlsym without a cast that ISO C forbids.
+// The POSIX method to get a function from dlsym without a cast that ISO C forbids.
 #define REAL(type, name) \
   static type real;      \
   if (real == NULL) *(void **)(&real) = dlsym(RTLD_NEXT, (name))
@@ -104,7 +104,7 @@ int fsync(int file) {
   return real(file);
 }
 
-// The descriptor is gone even when close reports an error.
+// Closes the descriptor even if close reports an error.
 int close(int file) {
   REAL(file_function, "close");
   const bool failed = fails();

@@ -18,8 +18,8 @@
 enum {
   PLACE_BYTES = HAND_N * 8,
   SCALAR_BYTES = 1024,
-  ROUNDS = 512,                                        // among the scalars: of repeats
-  STAGING = SCALAR_BYTES + HAND_PLACES * PLACE_BYTES,  // workspace, one for each entry
+  ROUNDS = 512,                                        // loop counters, among the scalars
+  STAGING = SCALAR_BYTES + HAND_PLACES * PLACE_BYTES,  // workspace, one slot per instruction
   LONG = STAGING + HAND_ENTRIES * PLACE_BYTES,
   LONG_ELEMENTS = 1 << 16,
   ARENA_BYTES = LONG + OT_LANES * LONG_ELEMENTS * 8,
@@ -164,7 +164,7 @@ void hand_on_tensor_lane(hand_made *h, int entry) { last_task(h, entry)->lane = 
 
 void hand_task_waits(hand_made *h, int entry, int other) { last_task(h, entry)->wait = other; }
 
-// ---- playing on threads ----
+// ---- runs on threads ----
 
 double hand_input(int rank, int place) { return 1000 * (rank + 1) + place; }
 

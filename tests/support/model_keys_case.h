@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF keys as text, and what they are read as, in the arena of the file's tests.
+// Parses HF configurations given as text, in the arena of the test file.
 #pragma once
 
 #include <setjmp.h>
@@ -29,7 +29,7 @@ static inline ot_model accept(const char *text) {
   return model;
 }
 
-// The text is refused as a usage error whose message has both parts.
+// Expects a usage error whose message contains both parts.
 static inline void refuse(const char *text, const char *part, const char *other) {
   ot_model model;
   assert_int_equal(read_text(text, &model), OT_USAGE);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by test scripts: sets `launch` to a command that starts processes of the MPI family that
-# PROGRAM is linked with ("${launch[@]}" -n 4 PROGRAM ...), more than there are cores if need be and
-# as root if need be; see mpi_run.sh for how it ends. Leaves the script with 77 (skipped) where that
-# cannot be.
+# Sourced by test scripts: sets `launch` to a command that starts processes of the MPI family with
+# which PROGRAM is linked ("${launch[@]}" -n 4 PROGRAM ...), oversubscribing cores and running as
+# root if necessary; mpi_run.sh describes how it ends. Exits the script with 77 (skipped) if that is
+# impossible.
 #   . tests/support/mpi_launch.sh PROGRAM
 mpi_family() {
   case $(ldd "$1" 2>/dev/null) in
@@ -28,7 +28,7 @@ launcher=$(mpi_launcher "$family")
 launch=("$PWD/tests/support/mpi_run.sh" "$launcher")
 launcher_hung=99
 
-# Runs a function or command that leaves an exit code in `got`, again where the launcher hung.
+# Runs a function or command that sets `got` to an exit code; retries if the launcher hung.
 unless_hung() {
   for _ in 1 2 3; do
     "$@"

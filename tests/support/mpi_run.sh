@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# mpi_run.sh LAUNCHER ARGUMENTS...: runs a launcher of MPI processes, for 60 s at most (then 124), and
-# ends with its exit code. With 99 where the launcher hangs alone, for the caller to try again: that of
-# Open MPI 4.1 (with PMIx 4.2) now and then waits for itself in PMIx_server_finalize, when a job has
-# failed and its processes have ended.
+# mpi_run.sh LAUNCHER ARGUMENTS...: runs a launcher of MPI processes for at most 60 s (then 124) and
+# returns its exit code. Returns 99 if only the launcher hangs, so that the caller can retry: the
+# launcher of Open MPI 4.1 (with PMIx 4.2) occasionally deadlocks in PMIx_server_finalize after a
+# job has failed and its processes have ended.
 
-# Ends a launcher that takes too long or hangs. Exit code: what it was ended for, 0 if it was not.
+# Ends a launcher that times out or hangs. Returns the reason as exit code, 0 if it was not ended.
 watch() {  # LAUNCHER
   local verdict=0 alone=0
   trap 'exit $verdict' TERM

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows that are loaded wrongly, and random masks that are not what they should be.
+// Wrongly loaded batches and wrong dropout masks.
 #include <string.h>
 
 #include "data/feed.h"
@@ -11,7 +11,7 @@ static void count(ot_rows *rows) {
   for (int64_t i = 0; i < rows->B * rows->T; i++) rows->num_targets += rows->targets[i] >= 0;
 }
 
-// ---- which samples ----
+// ---- sample selection ----
 
 static void load(const mutant_site *site, int64_t first, ot_rows *rows) {
   ot_feed *feed = NULL;
@@ -84,11 +84,11 @@ static void half_is_masked(const mutant_site *site, ot_rows *rows) {
   count(rows);
 }
 
-// What a loader that was told nothing of documents makes of them, for the audit's own rows.
+// What a loader that does not mask documents makes of the audit's own rows.
 static void loader_without_mask(ot_rows *rows) { no_document_mask(NULL, rows); }
 static void loader_one_too_early(ot_rows *rows) { mask_one_too_early(NULL, rows); }
 
-// ---- masks of dropout ----
+// ---- dropout masks ----
 
 static void one_mask_for_all(const mutant_site *site, ot_rows *rows) {
   (void)site;
@@ -133,50 +133,50 @@ static void backward_draws_anew(ot_schedule *s, ot_arena *arena) {
 
 static const mutant table[] = {
     {"same_samples_on_two_ranks", "after BLOOM-176B, 2022-03-28",
-     "ranks of data parallelism read the same samples",
+     "data-parallel ranks read the same samples",
      TENSOR | STAGES | CONTEXT | SHARDED | EXPERTS, IN_LAYOUT, BY_RANKS,
      .rows = samples_of_the_rank_before},
     {"same_samples_every_step", "after Megatron-Bridge 5257",
-     "the position in the data is not moved on", DENSE | EXPERTS, IN_SHARED_CODE, BY_STEP,
+     "the data position does not advance", DENSE | EXPERTS, IN_SHARED_CODE, BY_STEP,
      .rows = samples_of_the_first_step},
     {"a_rank_reads_other_samples", "BLOOM-176B, 2022-03-28",
-     "one rank of a replica loads another batch", DENSE, ON_LAST_RANK, BY_RANKS,
+     "one rank of a replica loads a wrong batch", DENSE, ON_LAST_RANK, BY_RANKS,
      .rows = samples_of_another_rank},
-    {"a_token_is_corrupt", "arXiv 2502.12340", "one rank's memory changes a token of each row",
+    {"a_token_is_corrupt", "arXiv 2502.12340", "one rank corrupts a token of each sequence",
      DENSE | EXPERTS, ON_LAST_RANK, BY_STEP, .rows = one_corrupt_token},
-    {"targets_not_shifted", "after nanoVLM 204", "each token is to predict itself", DENSE | EXPERTS,
+    {"targets_not_shifted", "after nanoVLM 204", "each token predicts itself", DENSE | EXPERTS,
      IN_SHARED_CODE, BY_STEP, .rows = not_shifted},
     {"targets_shifted_twice", "after nanoVLM 204",
-     "each token is to predict the one after the next", DENSE | EXPERTS, IN_SHARED_CODE, BY_STEP,
+     "each token predicts the second next one", DENSE | EXPERTS, IN_SHARED_CODE, BY_STEP,
      .rows = shifted_twice},
     {"documents_see_each_other", "transformers 46634", "packed documents attend to each other",
      DENSE, IN_SHARED_CODE, BY_STEP, .rows = no_document_mask},
     {"documents_see_one_token_before", "WrinkleFree 53",
-     "each document sees the last token of the one before", DENSE, IN_SHARED_CODE, BY_STEP,
+     "each document sees the last token of the previous one", DENSE, IN_SHARED_CODE, BY_STEP,
      .rows = mask_one_too_early},
-    {"positions_not_reset", "after nanoVLM 204", "positions count on over documents", DENSE,
+    {"positions_not_reset", "after nanoVLM 204", "positions continue across documents", DENSE,
      IN_SHARED_CODE, BY_STEP, .rows = positions_go_on},
     {"ends_of_documents_are_trained", "after transformers 34191",
-     "a document's last token is to predict the next document", DENSE, IN_SHARED_CODE, BY_STEP,
+     "a document's last token predicts the next document", DENSE, IN_SHARED_CODE, BY_STEP,
      .rows = ends_are_trained},
     {"half_the_targets_masked", "after transformers 34191", "every other target is masked",
      DENSE | EXPERTS, IN_SHARED_CODE, BY_STEP, .rows = half_is_masked},
-    {"loader_marks_no_documents", "WrinkleFree 53", "positions begin anew, attention does not",
+    {"loader_marks_no_documents", "WrinkleFree 53", "only positions restart at documents",
      DENSE, IN_SHARED_CODE, BY_CAUSALITY, .swapped = loader_without_mask},
-    {"loader_marks_documents_early", "transformers 46634", "the mask begins one token too early",
+    {"loader_marks_documents_early", "transformers 46634", "documents begin one token too early",
      DENSE, IN_SHARED_CODE, BY_CAUSALITY, .swapped = loader_one_too_early},
     {"one_mask_for_all_samples", "after BLOOM-176B, 2022-03-28",
      "dropout draws the same mask in every micro-batch", CONTEXT | BOTH, IN_SHARED_CODE, BY_STEP,
      .rows = one_mask_for_all},
     {"masks_differ_between_ranks", "BLOOM-176B, 2022-03-28 (Megatron-DeepSpeed PR 276)",
-     "one rank draws from another seed", CONTEXT, ON_LAST_RANK, BY_RANKS,
+     "one rank draws from a different seed", CONTEXT, ON_LAST_RANK, BY_RANKS,
      .amend = masks_of_another_seed},
-    {"masks_of_another_seed", "after Megatron-LM 6858", "dropout does not draw from the run's seed",
+    {"masks_of_another_seed", "after Megatron-LM 6858", "dropout ignores the run's seed",
      CONTEXT | BOTH, IN_SHARED_CODE, BY_STEP, .amend = masks_of_another_seed},
     {"masks_of_one_stream", "after BLOOM-176B, 2022-03-28", "all layers draw the same mask",
      CONTEXT | BOTH, IN_SHARED_CODE, BY_STEP, .amend = masks_of_one_stream},
     {"backward_draws_another_mask", "after Megatron-LM 6858",
-     "the gradient of dropout goes through another mask", CONTEXT | BOTH, IN_SHARED_CODE, BY_STEP,
+     "the backward of dropout uses a different mask", CONTEXT | BOTH, IN_SHARED_CODE, BY_STEP,
      .amend = backward_draws_anew},
 };
 

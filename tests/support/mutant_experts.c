@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experts over ranks: what is gathered over ep and returned, and sums over ep and edp.
+// Expert parallelism: dispatch and combine over ep, reductions over ep and edp.
 #include <string.h>
 
 #include "ops/op.h"
 #include "support/mutant.h"
 #include "support/mutant_tasks.h"
 
-// ---- sums ----
+// ---- reductions ----
 
 static void no_edp_sum(ot_schedule *s, ot_arena *arena) {
   (void)arena;
@@ -28,7 +28,7 @@ static bool sums_experts(const ot_task *task) {
          task->kind == OT_TASK_COLLECTIVE;
 }
 
-// What a sum over edp has left is doubled, once a step.
+// Doubles the result of a reduction over edp, once per step.
 static void double_sum(const ot_schedule *s, ot_segment *segment, ot_arena *arena) {
   const int n = segment->num_tasks;
   ot_task *const tasks = ot_arena_array(arena, n + 1, sizeof *tasks);
@@ -78,7 +78,7 @@ static void gradients_not_returned(ot_schedule *s, ot_arena *arena) {
   tasks_bring_nothing(s, (task_kind){BACKWARD_PHASES, OT_OP_EXCHANGE_HOME, OT_GROUP_EXPERT});
 }
 
-// `in` is read from the next row on.
+// Makes `in` start at the next row.
 static void next_row(ot_operand *in) {
   in->offset += in->type.dim[in->type.rank - 1] * ot_dtype_bytes(in->type.dtype);
 }
@@ -103,7 +103,7 @@ static void gates_of_the_next_choice(ot_schedule *s, ot_arena *arena) {
   tasks_edit(s, (task_kind){FORWARD_PHASES, OT_OP_DISPATCH, -1}, gate_of_next);
 }
 
-// Gates of rows are a vector; as many as there are rows to send come from here.
+// True if the task sends the gates: a vector with one element per dispatched token.
 static bool brings_gates(const ot_task *task) {
   return task->op == OT_OP_EXCHANGE && task->in[0].type.rank == 1;
 }
@@ -122,9 +122,9 @@ static void gates_do_not_travel(ot_schedule *s, ot_arena *arena) {
   tasks_edit(s, (task_kind){FORWARD_PHASES, OT_OP_EXCHANGE, OT_GROUP_EXPERT}, stay_here);
 }
 
-// ---- balance ----
+// ---- load balancing ----
 
-// The mean over the sequences of the ranks that have the same experts, in place of all.
+// Replaces the global mean by the mean over the sequences of the ranks that hold the same experts.
 static void mean_over_edp(const mutant_site *site) {
   ot_executor *const executor = ot_instance_executor(site->instance);
   const double inverse = ot_executor_scalar(executor, OT_SCALAR_INVERSE_SEQUENCES);
@@ -136,37 +136,37 @@ static void mean_over_edp(const mutant_site *site) {
 
 static const mutant table[] = {
     {"expert_gradients_not_summed_over_edp", "after Megatron-LM 7452",
-     "ranks with the same experts train them on their own tokens", SPREAD | FOLDED | HYBRID,
+     "expert gradients are not reduced over edp", SPREAD | FOLDED | HYBRID,
      IN_LAYOUT, BY_RANKS, .amend = no_edp_sum},
     {"expert_gradients_times_edp", "after Megatron-LM 7452",
-     "gradients of experts are scaled for another group than that of their sum", SPREAD | FOLDED,
+     "expert gradients are reduced over edp but scaled for another group", SPREAD | FOLDED,
      IN_LAYOUT, BY_RANKS, .amend = times_edp},
     {"router_gradients_not_summed_over_ep", "after Megatron-LM 1446",
-     "routers and norms before experts keep the gradient of their own tokens",
+     "gradients of routers and norms before experts stay local",
      SPREAD | FOLDED | HYBRID, IN_LAYOUT, BY_RANKS, .amend = no_ep_sum},
     {"router_gradients_summed_twice_over_ep", "after Megatron-LM 7452",
-     "routers and norms before experts learn twice as fast", SPREAD | FOLDED | HYBRID, IN_LAYOUT,
+     "gradients of routers and norms before them are doubled", SPREAD | FOLDED | HYBRID, IN_LAYOUT,
      BY_RANKS, .amend = ep_sum_twice},
     {"experts_not_gathered_over_edp", "after TrainCheck (arXiv 2506.14813)",
-     "ranks keep experts from before the update but for their own piece", SPREAD | FOLDED,
+     "ranks keep the old experts outside their own shard", SPREAD | FOLDED,
      IN_LAYOUT, BY_RANKS, .amend = weights_of_experts_not_gathered},
     {"expert_outputs_not_returned", "after TTrace (arXiv 2506.09280)",
-     "tokens get nothing back from the experts that they were sent to", SPREAD | FOLDED | HYBRID,
+     "the combine all-to-all returns nothing", SPREAD | FOLDED | HYBRID,
      IN_LAYOUT, BY_RANKS, .amend = outputs_not_returned},
     {"expert_input_gradients_not_returned", "after TTrace (arXiv 2506.09280)",
-     "tokens get no gradients back from experts", SPREAD | FOLDED | HYBRID, IN_LAYOUT, BY_RANKS,
+     "the backward all-to-all returns no gradients", SPREAD | FOLDED | HYBRID, IN_LAYOUT, BY_RANKS,
      .amend = gradients_not_returned},
-    {"outputs_returned_to_another_row", "after Megatron-LM 7452",
-     "a token gets back what experts made of the next one", SPREAD | FOLDED | HYBRID, IN_LAYOUT,
+    {"outputs_returned_to_another_token", "after Megatron-LM 7452",
+     "a token gets the expert output of the next one", SPREAD | FOLDED | HYBRID, IN_LAYOUT,
      BY_RANKS, .amend = rows_of_the_next_token},
     {"gates_of_another_choice", "after Megatron-LM 7452",
-     "what an expert makes of a token is weighed by the gate of the next choice",
+     "an expert output is weighted by the gate of the next choice",
      SPREAD | FOLDED | HYBRID, IN_LAYOUT, BY_RANKS, .amend = gates_of_the_next_choice},
-    {"gates_do_not_travel", "after TTrace (arXiv 2506.09280)",
-     "rows that come from other ranks are weighed by gates of this one's", SPREAD | FOLDED | HYBRID,
+    {"gates_not_sent", "after TTrace (arXiv 2506.09280)",
+     "tokens from other ranks are weighted by local gates", SPREAD | FOLDED | HYBRID,
      IN_LAYOUT, BY_RANKS, .amend = gates_do_not_travel},
     {"balance_over_edp_alone", "after Megatron-LM 7452",
-     "the loss that balances experts is ep times too large", SPREAD, IN_LAYOUT, BY_RANKS,
+     "the load-balancing loss is ep times too large", SPREAD, IN_LAYOUT, BY_RANKS,
      .before = mean_over_edp},
 };
 

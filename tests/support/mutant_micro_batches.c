@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Micro-batches that are lost, counted twice or mixed up, and stages that work on what is stale.
+// Lost, duplicated or swapped micro-batches, and stages that use stale data.
 #include "ops/catalog.h"
 #include "support/mutant.h"
 #include "support/mutant_tasks.h"
 
-// True for tasks that add to gradients.
+// True for tasks that accumulate gradients.
 static bool accumulates(const ot_task *task) {
   const ot_op_info *const info = ot_op_info_of(task->op);
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
@@ -35,7 +35,7 @@ static void never_cleared(ot_schedule *s, ot_arena *arena) {
   set_accumulate(s, true);
 }
 
-// The entry that is to micro-batch `other` what `entry` is to its own.
+// The instruction of micro-batch `other` that corresponds to `entry`.
 static const ot_entry *sibling(const ot_order *order, const ot_entry *entry, int other) {
   for (int i = 0; i < order->num_entries; i++) {
     const ot_entry *const e = &order->entries[i];
@@ -46,7 +46,7 @@ static const ot_entry *sibling(const ot_order *order, const ot_entry *entry, int
 
 static bool is_backward(const ot_entry *e) { return (BACKWARD_PHASES >> e->phase) & 1; }
 
-// The second overwrites what the first has left.
+// The second micro-batch overwrites the gradients of the first.
 static void first_is_lost(ot_schedule *s, ot_arena *arena) {
   (void)arena;
   const ot_order *const order = tasks_step(s);
@@ -66,7 +66,7 @@ static void repeat_accumulations(ot_schedule *s, ot_arena *arena) {
   }
 }
 
-// The backward of the second works on what the forward of the third or first has kept.
+// The backward of the second uses saved activations of the third or first.
 static void activations_of_another(ot_schedule *s, ot_arena *arena) {
   (void)arena;
   const ot_order *const order = tasks_step(s);
@@ -83,7 +83,7 @@ static void activations_of_another(ot_schedule *s, ot_arena *arena) {
   }
 }
 
-// The batch of the second is that of the first.
+// The second trains on the batch of the first.
 static void batch_of_another(ot_schedule *s, ot_arena *arena) {
   (void)arena;
   const ot_order *const order = tasks_step(s);
@@ -133,19 +133,19 @@ static const mutant table[] = {
      "weight gradients are accumulated twice", TENSOR | CONTEXT | BOTH, IN_SHARED_CODE, BY_RANKS,
      .amend = repeat_accumulations},
     {"gradients_never_cleared", "after TrainCheck (arXiv 2506.14813)",
-     "each step adds to the gradient of the one before", DENSE | EXPERTS, IN_SHARED_CODE, BY_RANKS,
+     "each step adds to the previous step's gradients", DENSE | EXPERTS, IN_SHARED_CODE, BY_RANKS,
      .amend = never_cleared},
     {"activations_of_another_micro_batch", "after TTrace (arXiv 2506.09280)",
      "a stage's backward reads another micro-batch's activations", STAGES | BOTH, IN_LAYOUT,
      BY_RANKS, .amend = activations_of_another},
     {"batch_of_another_micro_batch", "after TrainCheck (arXiv 2506.14813)",
-     "the first micro-batch is trained on twice, the second never", DENSE | EXPERTS, IN_LAYOUT,
+     "the first micro-batch is trained twice, the second never", DENSE | EXPERTS, IN_LAYOUT,
      BY_RANKS, .amend = batch_of_another},
     {"activations_not_sent", "after TTrace (arXiv 2506.09280)",
-     "the next stage works on what an earlier message has left", STAGES | BOTH, IN_LAYOUT, BY_RANKS,
+     "the next stage uses activations of an earlier message", STAGES | BOTH, IN_LAYOUT, BY_RANKS,
      .amend = activations_not_sent},
     {"gradients_not_sent_back", "after TTrace (arXiv 2506.09280)",
-     "the stage before works on what an earlier message has left", STAGES | BOTH, IN_LAYOUT,
+     "the previous stage uses gradients of an earlier message", STAGES | BOTH, IN_LAYOUT,
      BY_RANKS, .amend = gradients_not_sent},
 };
 

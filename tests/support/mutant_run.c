@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bug's hooks, called where it is: on all ranks, on the last, or on models of one rank, too.
+// Calls the hooks of a bug where it is: on all ranks, on the last, or also on models of one rank.
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef struct infection {
   const mutant *mutant;
   bool changed[RANKS];  // the schedule of a rank
   double memory[RANKS][64];
-  double alone[64];  // of models on one rank
+  double alone[64];  // for models on one rank
 } infection;
 
 const char *mutant_layout_name(mutant_layout layout) {
@@ -37,7 +37,7 @@ static bool is_here(const mutant *m, int rank, int ranks) {
   return m->place != ON_LAST_RANK || rank == ranks - 1;
 }
 
-// Of all that a schedule says; its own hash is that of segments as they were built.
+// Hash of the printed schedule; the schedule's own hash covers segments only as they were built.
 static uint64_t hash_of(const ot_schedule *schedule) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -194,7 +194,7 @@ static audit_request layout_of(mutant_layout layout) {
   return r;
 }
 
-// Clipping that clips, and a rate that changes.
+// Clipping that takes effect, and a learning rate that changes.
 static void set_run(ot_run *run, void *context) {
   const mutant *const m = context;
   run->optimizer.clip = 0.1;

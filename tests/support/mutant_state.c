@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that changes by itself, state that is not restored, files that are not the model, and
-// batches that no run should see.
+// Corrupted memory, state that is not restored, files that differ from the model, and bad batches.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@ enum { LATE_STEP = 60 };
 
 // ---- memory ----
 
-// Flips bit `bit` of an element of the first matrix of which this rank holds a copy.
+// Flips bit `bit` of one element of the first matrix of which this rank holds a copy.
 static void flip(const mutant_site *site, ot_parameter_copy copy, int bit) {
   const ot_graph *const graph = ot_instance_shape(site->instance);
   ot_executor *const executor = ot_instance_executor(site->instance);
@@ -34,7 +33,7 @@ static void flip(const mutant_site *site, ot_parameter_copy copy, int bit) {
   }
 }
 
-// After each step: with ZeRO the owner's weights are gathered over it in the next one.
+// After each step: with ZeRO the next gather overwrites it with the owner's weights.
 static void flip_weight(const mutant_site *site) { flip(site, OT_COPY_WEIGHT, 3); }
 
 static void flip_moment(const mutant_site *site) {
@@ -167,16 +166,16 @@ static void tensor_rounded(const char *path) {
 }
 
 static const mutant table[] = {
-    {"weight_bit_flips", "arXiv 2502.12340", "a bit of a weight changes on one rank",
+    {"weight_bit_flips", "arXiv 2502.12340", "one bit of a weight flips on one rank",
      TENSOR | STAGES | CONTEXT | EXPERTS, ON_LAST_RANK, BY_RANKS, .after = flip_weight},
-    {"moment_bit_flips", "arXiv 2502.12340", "a bit of a moment changes on one rank",
+    {"moment_bit_flips", "arXiv 2502.12340", "one bit of a moment flips on one rank",
      CONTEXT | SHARDED, ON_LAST_RANK, BY_RANKS, .after = flip_moment},
-    {"master_bit_flips", "arXiv 2502.12340", "a bit of a master weight changes on one rank",
+    {"master_bit_flips", "arXiv 2502.12340", "one bit of a master weight flips on one rank",
      SHARDED, ON_LAST_RANK, BY_RANKS, .after = flip_master},
-    {"ranks_begin_unlike", "BLOOM-176B, 2022-03-28", "one rank draws other initial weights", DENSE,
+    {"ranks_begin_unlike", "BLOOM-176B, 2022-03-28", "initial weights differ on one rank", DENSE,
      ON_LAST_RANK, BY_RANKS, .created = other_initial_weights},
     {"weights_rounded_each_step", "after pytorch 106395",
-     "fp32 weights pass through bf16 after each step", TENSOR | STAGES | CONTEXT | EXPERTS,
+     "fp32 weights are rounded to bf16 after each step", TENSOR | STAGES | CONTEXT | EXPERTS,
      IN_SHARED_CODE, BY_STEP, .after = weights_rounded},
     {"weight_becomes_huge", "arXiv 2604.00726",
      "a high bit of a weight flips at step 60, on all ranks alike", TENSOR | STAGES | CONTEXT,
@@ -185,28 +184,28 @@ static const mutant table[] = {
      "a low bit of a second moment flips at step 60, where no rank has a copy", TENSOR | STAGES,
      ON_LAST_RANK, BY_MONITOR, .before = moment_bit_late},
     {"a_batch_of_one_token", "PaLM (arXiv 2204.02311)",
-     "one batch at step 60 is a single token, again and again", DENSE | EXPERTS, IN_LAYOUT,
+     "the batch of step 60 repeats a single token", DENSE | EXPERTS, IN_LAYOUT,
      BY_MONITOR, .rows = a_batch_of_one_token},
     {"a_huge_learning_rate", "OPT-175B logbook", "the learning rate of step 60 is 2",
      DENSE | EXPERTS, IN_LAYOUT, BY_MONITOR, .before = a_huge_rate},
     {"moments_not_restored", "BLOOM-104B, experiment 5",
-     "a resumed run begins with moments of zero", DENSE | EXPERTS, IN_SHARED_CODE, BY_STEP,
+     "a resumed run starts with zero moments", DENSE | EXPERTS, IN_SHARED_CODE, BY_STEP,
      .resumed = moments_zero},
     {"data_begin_anew", "Megatron-Bridge 5257", "a resumed run reads the first samples again",
      DENSE | EXPERTS, IN_SHARED_CODE, BY_STEP, .resumed = data_begin_anew},
     {"data_one_ahead", "transformers 46628", "a resumed run skips one sample", DENSE | EXPERTS,
      IN_SHARED_CODE, BY_STEP, .resumed = one_sample_ahead},
-    {"steps_begin_anew", "after OPT-175B logbook", "a resumed run counts its steps from zero",
+    {"steps_begin_anew", "after OPT-175B logbook", "a resumed run restarts its step counter",
      DENSE, IN_SHARED_CODE, BY_STEP, .resumed = steps_begin_anew},
-    {"counters_of_one_rank_restored", "Megatron-LM 6858", "one rank resumes with another position",
+    {"counters_of_one_rank_restored", "Megatron-LM 6858", "one rank resumes elsewhere in the data",
      DENSE | EXPERTS, ON_LAST_RANK, BY_RANKS, .resumed = one_sample_ahead},
     {"weights_not_restored", "after BLOOM-104B, experiment 5",
-     "a resumed run begins with its initial weights", DENSE, IN_SHARED_CODE, BY_STEP,
+     "a resumed run starts with the initial weights", DENSE, IN_SHARED_CODE, BY_STEP,
      .resumed = weights_start_anew},
     {"export_transposed", "after arXiv 2506.14813", "a square matrix is exported transposed",
      TENSOR | STAGES | SHARDED | EXPERTS, IN_SHARED_CODE, BY_DRIFT, .exported = matrix_transposed},
     {"export_rounded", "after arXiv 2510.26788",
-     "a matrix is exported in less precision than it says", TENSOR | STAGES | CONTEXT | BOTH,
+     "a matrix is exported in less precision than declared", TENSOR | STAGES | CONTEXT | BOTH,
      IN_SHARED_CODE, BY_DRIFT, .exported = tensor_rounded},
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over ranks that are missing, made twice or over too little, and losses that are scaled by
-// what they should not know.
+// Reductions over ranks that are missing, duplicated or over the wrong group, and wrongly scaled
+// losses.
 #include "ops/op.h"
 #include "support/mutant.h"
 #include "support/mutant_tasks.h"
@@ -95,7 +95,7 @@ static void tie_twice(ot_schedule *s, ot_arena *arena) {
 
 // ---- means of means ----
 
-// The loss of every micro-batch is scaled by a number of its own, which the bug finds in memory.
+// Scales the loss of every micro-batch by a separate number, stored in memory of the bug.
 static bool is_of_head(const ot_entry *entry) {
   return entry->phase == OT_PHASE_FORWARD && entry->micro_batch >= 0;
 }
@@ -128,13 +128,13 @@ static void write_scale(const mutant_site *site, int micro_batch, double targets
   ot_executor_write(ot_instance_executor(site->instance), at, &scale, sizeof scale);
 }
 
-// Each micro-batch of each rank counts alike, however many targets it has.
+// Gives each micro-batch of each rank the same weight, whatever its number of targets.
 static void mean_over_micro_batches(const mutant_site *site) {
   const int n = micro_batches_of(site), dp = ot_team_data_degree(site->team);
   for (int m = 0; m < n; m++) write_scale(site, m, (*site->memory)[m] * n * dp);
 }
 
-// Each rank of data parallelism counts alike.
+// Gives each data-parallel rank the same weight.
 static void mean_over_ranks(const mutant_site *site) {
   const int n = micro_batches_of(site), dp = ot_team_data_degree(site->team);
   double sum = 0;
@@ -169,66 +169,66 @@ static void targets_not_summed(ot_schedule *s, ot_arena *arena) {
 
 static const mutant table[] = {
     {"norm_gradients_not_summed_over_tp", "Megatron-LM 1446",
-     "sequence parallel norms keep the gradient of their own rows", TENSOR | BOTH, IN_LAYOUT,
+     "sequence-parallel norms keep the gradient of local tokens", TENSOR | BOTH, IN_LAYOUT,
      BY_RANKS, .amend = no_tensor_sum},
     {"kv_gradients_not_summed", "bigcode Megatron-LM 35",
-     "copies of one key-value head get the gradient of their own query heads", TENSOR, IN_LAYOUT,
+     "copies of a KV head keep the gradient of local query heads", TENSOR, IN_LAYOUT,
      BY_RANKS, .amend = no_kv_sum},
     {"gradients_not_summed_over_cp", "after Megatron-LM 673",
-     "ranks of cp train on their own pieces", CONTEXT, IN_LAYOUT, BY_RANKS,
+     "gradients are not reduced over cp", CONTEXT, IN_LAYOUT, BY_RANKS,
      .amend = no_context_sum},
     {"gradients_not_summed_over_dp", "after TTrace (arXiv 2506.09280)",
-     "ranks of data parallelism train on their own batches", TENSOR | STAGES | CONTEXT | SHARDED,
+     "gradients are not reduced over dp", TENSOR | STAGES | CONTEXT | SHARDED,
      IN_LAYOUT, BY_RANKS, .amend = no_data_sum},
     {"gradients_not_summed_over_replicas", "after Megatron-LM 7452",
-     "shard domains of hybrid sharding train apart", SHARDED, IN_LAYOUT, BY_RANKS,
+     "hybrid sharding: gradients are not reduced over dp_replicate", SHARDED, IN_LAYOUT, BY_RANKS,
      .amend = no_replica_sum},
-    {"tied_uses_not_added", "Megatron-LM 844", "the embedding learns from the input's side alone",
+    {"tied_uses_not_added", "Megatron-LM 844", "a tied embedding ignores the head's gradient",
      CONTEXT, IN_SHARED_CODE, BY_STEP, .amend = no_tie},
     {"tied_embedding_not_summed_over_stages", "Megatron-LM 656, 1012",
-     "each stage's copy learns from its own use", STAGES | BOTH, IN_LAYOUT, BY_RANKS,
+     "each stage's copy keeps its own gradient", STAGES | BOTH, IN_LAYOUT, BY_RANKS,
      .amend = no_tied_sum},
     {"branch_outputs_not_summed_over_tp", "after TTrace (arXiv 2506.09280)",
-     "row-parallel products hand on partial sums", TENSOR | BOTH, IN_LAYOUT, BY_RANKS,
+     "row-parallel GEMMs return partial sums", TENSOR | BOTH, IN_LAYOUT, BY_RANKS,
      .amend = no_output_sum},
     {"input_gradients_not_summed_over_tp", "after TTrace (arXiv 2506.09280)",
-     "column-parallel products hand back partial gradients", TENSOR | BOTH, IN_LAYOUT, BY_RANKS,
+     "column-parallel GEMMs return partial input gradients", TENSOR | BOTH, IN_LAYOUT, BY_RANKS,
      .amend = no_input_gradient_sum},
-    {"ring_passes_no_keys", "Megatron-LM 906", "ring attention sees its own keys again and again",
+    {"ring_passes_no_keys", "Megatron-LM 906", "ring attention sees only local keys",
      CONTEXT, IN_LAYOUT, BY_RANKS, .amend = ring_stands_still},
     {"ring_passes_no_keys_backwards", "Megatron-LM 1464",
-     "the backward of ring attention takes keys of another piece", CONTEXT, IN_LAYOUT, BY_RANKS,
+     "the ring attention backward uses keys of a wrong shard", CONTEXT, IN_LAYOUT, BY_RANKS,
      .amend = ring_stands_still_backwards},
     {"weights_not_gathered", "after TrainCheck (arXiv 2506.14813)",
-     "ranks keep weights from before the update but for their own piece", TENSOR | STAGES,
+     "ranks keep the old weights outside their own shard", TENSOR | STAGES,
      IN_LAYOUT, BY_RANKS, .amend = weights_not_gathered},
-    {"norm_gradients_summed_twice", "after Megatron-LM 7452", "norms learn twice as fast under tp",
+    {"norm_gradients_summed_twice", "after Megatron-LM 7452", "norm gradients are doubled under tp",
      TENSOR | BOTH, IN_LAYOUT, BY_RANKS, .amend = tensor_sum_twice},
     {"gradients_summed_twice_over_cp", "after Megatron-LM 673",
-     "every gradient is cp times too large", CONTEXT, IN_LAYOUT, BY_RANKS,
+     "all gradients are cp times too large", CONTEXT, IN_LAYOUT, BY_RANKS,
      .amend = context_sum_twice},
     {"gradients_summed_twice_over_replicas", "after Megatron-LM 7452",
-     "every gradient is twice too large", SHARDED, IN_LAYOUT, BY_RANKS, .amend = replica_sum_twice},
+     "all gradients are doubled", SHARDED, IN_LAYOUT, BY_RANKS, .amend = replica_sum_twice},
     {"tied_use_added_twice", "after Megatron-LM 844",
-     "the head's share of the embedding's gradient counts twice", CONTEXT, IN_SHARED_CODE, BY_STEP,
+     "the head's gradient is added twice to the tied embedding", CONTEXT, IN_SHARED_CODE, BY_STEP,
      .amend = tie_twice},
     {"mean_of_micro_batch_means", "transformers 34191, Unsloth 2024-10",
-     "micro-batches count alike, whatever their number of targets", DENSE | EXPERTS, IN_SHARED_CODE,
+     "loss is a mean of micro-batch means, whatever their targets", DENSE | EXPERTS, IN_SHARED_CODE,
      BY_RANKS, .amend = scale_by_memory, .unchecked = true, .rows = count_targets,
      .before = mean_over_micro_batches},
     {"mean_of_rank_means", "transformers 34242",
-     "ranks count alike, whatever their number of targets", TENSOR | STAGES | CONTEXT | SHARDED,
+     "loss is a mean of rank means, whatever their targets", TENSOR | STAGES | CONTEXT | SHARDED,
      IN_LAYOUT, BY_RANKS, .amend = scale_by_memory, .unchecked = true, .rows = count_targets,
      .before = mean_over_ranks},
     {"loss_scaled_by_cp", "Megatron-LM 673", "the loss is cp times too large", CONTEXT, IN_LAYOUT,
      BY_RANKS, .before = loss_times_cp},
     {"loss_divided_by_micro_batches", "transformers 35207",
-     "the loss is divided by the number of micro-batches once more", DENSE | EXPERTS,
+     "the loss is divided by the number of micro-batches twice", DENSE | EXPERTS,
      IN_SHARED_CODE, BY_RANKS, .before = loss_over_micro_batches},
     {"loss_scaled_by_dp", "after transformers 34242", "the loss is dp times too large",
      TENSOR | STAGES | CONTEXT | SHARDED | EXPERTS, IN_LAYOUT, BY_RANKS, .before = loss_times_dp},
     {"targets_of_one_rank", "after transformers 34242",
-     "losses are divided by the rank's own number of targets",
+     "losses are divided by the rank's local number of targets",
      TENSOR | STAGES | CONTEXT | SHARDED | EXPERTS, IN_LAYOUT, BY_RANKS,
      .amend = targets_not_summed},
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All lists as one.
+// All lists of bugs in one table.
 #include "base/status.h"
 #include "support/mutant.h"
 

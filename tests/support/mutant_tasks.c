@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segments are shared by the entries that run them: a change is seen by all of these.
+// Instructions share segments, so a change affects all instructions that run the segment.
 #include "support/mutant_tasks.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of the tasks of a schedule, in place.
+// Edits tasks of a schedule in place.
 #pragma once
 
 #include "schedule/schedule.h"
 
-// Which tasks: of segments of these phases (bits; 0: all), of one op, in a group (-1: any).
+// Selects tasks: segments of these phases (bits; 0: all), one op, one group (-1: any).
 typedef struct task_kind {
   unsigned phases;
   ot_op_kind op;
@@ -22,23 +22,24 @@ typedef void (*task_edit)(const ot_schedule *schedule, ot_task *task);
 
 void tasks_edit(ot_schedule *schedule, task_kind kind, task_edit edit);
 void tasks_drop(ot_schedule *schedule, task_kind kind);
-// Each is done twice.
+// Runs each selected task twice.
 void tasks_repeat(ot_schedule *schedule, ot_arena *arena, task_kind kind);
-// A communication becomes a copy of what this rank has itself.
+// Replaces a communication by a copy of this rank's own data.
 void tasks_keep_local(ot_schedule *schedule, task_kind kind);
-// A communication leaves zeros.
+// Replaces the result of a communication by zeros.
 void tasks_bring_nothing(ot_schedule *schedule, task_kind kind);
-// A communication becomes kernel `op`, which reads `in` (null: nothing) and writes output 0.
+// Replaces a communication by kernel `op`, which reads `in` (null: nothing) and writes output 0.
 void tasks_make_kernel(const ot_schedule *schedule, ot_task *task, ot_op_kind op,
                        const ot_operand *in);
 
-// Memory of its own for OT_BASE_RESULT of the entries that `wanted` accepts: entry of micro-batch m
-// finds its 8 bytes at 8 m. Returns the offset of the first in the arena.
+// Allocates separate memory for OT_BASE_RESULT of the instructions that `wanted` accepts: the
+// instruction of micro-batch m uses the 8 bytes at 8 m. Returns the offset of the first in the
+// arena.
 int64_t tasks_bind_memory(ot_schedule *schedule, ot_arena *arena,
                           bool (*wanted)(const ot_entry *entry));
 
-// Offset of that memory in a schedule that has it.
+// Offset of that memory in a schedule that contains it.
 int64_t tasks_memory(const ot_schedule *schedule);
 
-// One without entries where the schedule takes no steps (audits evaluate).
+// The program of a step; without instructions if the schedule has no steps (audits evaluate).
 ot_order *tasks_step(ot_schedule *schedule);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clipping and the optimizer: what is done to sound gradients.
+// Gradient clipping and the optimizer: faults applied to correct gradients.
 #include <math.h>
 
 #include "base/math.h"
@@ -27,7 +27,7 @@ static void no_clip(ot_schedule *s, ot_arena *arena) {
 static void norm_of_one_rank(ot_schedule *s, ot_arena *arena) {
   (void)arena;
   const int n = s->num_segments;
-  for (int i = 0; i < n; i++) {  // the first sum is that of squares
+  for (int i = 0; i < n; i++) {  // the first reduction is that of squares
     ot_segment *const segment = &s->segments[i];
     if (segment->phase != OT_PHASE_CLIP || segment->tasks[0].op != OT_OP_ALL_REDUCE) continue;
     for (int t = 0; t + 1 < segment->num_tasks; t++) segment->tasks[t] = segment->tasks[t + 1];
@@ -135,7 +135,7 @@ static void no_update(ot_schedule *s, ot_arena *arena) {
   tasks_drop(s, adamw);
 }
 
-// The last tensor of the first block that is updated here.
+// The last tensor of the first block that this rank updates.
 static void tensor_not_updated(ot_schedule *s, ot_arena *arena) {
   (void)arena;
   for (int i = 0; i < s->num_segments; i++) {
@@ -186,54 +186,54 @@ static void rate_of_the_step_before(const mutant_site *site) {
 static const mutant table[] = {
     {"clip_on_some_ranks", "BLOOM-176B, 2022-03-24", "one rank does not clip", DENSE | EXPERTS,
      ON_LAST_RANK, BY_RANKS, .amend = no_clip},
-    {"no_clip", "after BLOOM-176B, 2022-03-24", "nobody clips, although the settings say so",
+    {"no_clip", "after BLOOM-176B, 2022-03-24", "no rank clips although clipping is set",
      DENSE | EXPERTS, IN_SHARED_CODE, BY_STEP, .amend = no_clip},
     {"clip_by_the_norm_of_one_rank", "after Megatron-LM 7452",
-     "the norm that a rank clips by is that of what it holds", DENSE, IN_LAYOUT, BY_RANKS,
+     "each rank clips by its local gradient norm", DENSE, IN_LAYOUT, BY_RANKS,
      .amend = norm_of_one_rank},
-    {"norm_counts_ranks_twice", "Megatron-LM 7452", "squares are summed over the world twice",
+    {"norm_counts_ranks_twice", "Megatron-LM 7452", "squares are reduced over the world twice",
      DENSE | EXPERTS, IN_LAYOUT, BY_STEP, .amend = norm_counts_twice},
     {"norm_lacks_a_block", "after Megatron-LM 7452",
-     "the squares of the first block are not counted", DENSE | EXPERTS, IN_LAYOUT, BY_STEP,
+     "the norm omits the first block", DENSE | EXPERTS, IN_LAYOUT, BY_STEP,
      .amend = norm_lacks_a_block},
     {"first_moment_never_moves", "after TrainCheck (arXiv 2506.14813)", "beta1 is one", DENSE,
      IN_SHARED_CODE, BY_STEP, .amend = beta1_is_one},
-    {"another_beta2", "OPT-175B logbook", "beta2 is what a checkpoint said, not the settings",
+    {"another_beta2", "OPT-175B logbook", "beta2 comes from a checkpoint, not from the settings",
      DENSE | EXPERTS, IN_SHARED_CODE, BY_STEP, .amend = other_beta2},
     {"betas_are_zero", "OPT-175B logbook",
-     "both betas are zero: an experiment with SGD that was none", DENSE, IN_SHARED_CODE, BY_STEP,
+     "both betas are zero: an intended SGD run", DENSE, IN_SHARED_CODE, BY_STEP,
      .amend = no_betas},
     {"another_epsilon", "after OPT-175B logbook", "AdamW's epsilon is 1e-4", DENSE, IN_SHARED_CODE,
      BY_STEP, .amend = other_epsilon},
     {"norms_decay", "after TrainCheck (arXiv 2506.14813)",
-     "weight decay is applied to norms and biases, too", DENSE, IN_SHARED_CODE, BY_STEP,
+     "weight decay also applies to norms and biases", DENSE, IN_SHARED_CODE, BY_STEP,
      .amend = decay_everything},
-    {"nothing_decays", "after TrainCheck (arXiv 2506.14813)", "weight decay is applied to nothing",
+    {"nothing_decays", "after TrainCheck (arXiv 2506.14813)", "weight decay is never applied",
      DENSE, IN_SHARED_CODE, BY_STEP, .amend = decay_nothing},
     {"group_of_another_rate", "after TrainCheck (arXiv 2506.14813)",
-     "matrices learn at twice the rate", DENSE, IN_SHARED_CODE, BY_STEP,
+     "matrices use twice the learning rate", DENSE, IN_SHARED_CODE, BY_STEP,
      .amend = matrices_twice_as_fast},
     {"master_weights_ignored", "after pytorch 106395",
-     "updates are made to bf16 weights, masters stand still", SHARDED, IN_SHARED_CODE, BY_STEP,
+     "updates go to bf16 weights, master weights stay", SHARDED, IN_SHARED_CODE, BY_STEP,
      .amend = no_master},
     {"a_rank_does_not_update", "after TrainCheck (arXiv 2506.14813)",
-     "one rank keeps the weights it had", DENSE | EXPERTS, ON_LAST_RANK, BY_STEP,
+     "one rank skips the update", DENSE | EXPERTS, ON_LAST_RANK, BY_STEP,
      .amend = no_update},
-    {"a_tensor_never_moves", "OPT-175B logbook", "a tensor is left out of the optimizer",
+    {"a_tensor_never_moves", "OPT-175B logbook", "the optimizer omits a tensor",
      DENSE | EXPERTS, IN_SHARED_CODE, BY_RANKS, .amend = tensor_not_updated},
     {"bias_correction_a_step_ahead", "after TrainCheck (arXiv 2506.14813)",
-     "corrections are those of the next step", DENSE, IN_SHARED_CODE, BY_STEP,
+     "bias corrections are those of the next step", DENSE, IN_SHARED_CODE, BY_STEP,
      .before = corrections_ahead},
     {"bias_correction_starts_anew", "after OPT-175B logbook",
-     "corrections are always those of the first step", DENSE, IN_SHARED_CODE, BY_STEP,
+     "bias corrections are always those of the first step", DENSE, IN_SHARED_CODE, BY_STEP,
      .before = corrections_of_a_first_step},
-    {"no_bias_correction", "after TrainCheck (arXiv 2506.14813)", "moments are used as they are",
+    {"no_bias_correction", "after TrainCheck (arXiv 2506.14813)", "moments are not corrected",
      DENSE, IN_SHARED_CODE, BY_STEP, .before = no_corrections},
     {"learning_rate_of_one_rank", "BLOOM-176B, 2022-03-28",
      "one rank's learning rate is 1 % larger", DENSE | EXPERTS, ON_LAST_RANK, BY_RANKS,
      .before = larger_rate},
     {"learning_rate_a_step_late", "after OPT-175B logbook",
-     "each step has the rate of the one before", DENSE, IN_SHARED_CODE, BY_STEP,
+     "each step uses the previous learning rate", DENSE, IN_SHARED_CODE, BY_STEP,
      .before = rate_of_the_step_before},
 };
 

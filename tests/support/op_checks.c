@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks that every operator passes: precisions against float64, bits against the number of
+// Checks that every operator passes: precisions against float64, equal bits for any number of
 // threads, and the VJP table against central differences of the forward kernel.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ static void expect_same_bits(const ot_case *found, const ot_case *expected) {
     if (!found->out[i].data || memcmp(found->out[i].data, expected->out[i].data, bytes) == 0) {
       continue;
     }
-    fail_msg("%s: output %d has other bits with %d threads than with %d", info->name, i,
+    fail_msg("%s: bits of output %d differ between %d and %d threads", info->name, i,
              found->attributes.threads, expected->attributes.threads);
   }
 }
@@ -129,10 +129,10 @@ void ot_case_check_precisions(const ot_case *c, double tolerance_f32, double tol
 
 // ---- gradients ----
 
-// The gradient of one forward input as the VJP steps give it, and what the checks need to know.
+// The gradients of the forward inputs as the VJP steps compute them, and inputs of the checks.
 typedef struct gradients {
-  ot_tensor doutput[OT_MAX_OUTPUTS];  // random; zero where no step reads it
-  double *dinput[OT_MAX_INPUTS];      // null where no step gives it
+  ot_tensor doutput[OT_MAX_OUTPUTS];  // random; zero if no step reads it
+  double *dinput[OT_MAX_INPUTS];      // null if no step computes it
 } gradients;
 
 static double objective(ot_case *c, const gradients *g) {
@@ -179,7 +179,7 @@ static const ot_tensor *source_of_ref(const ot_case *c, const gradients *g, ot_r
   return NULL;
 }
 
-// False when a required operand is absent, in which case the step is skipped.
+// False if a required operand is absent; the step is then skipped.
 static bool step_create(const ot_case *c, const gradients *g, const ot_vjp_step *step,
                         bool with_partial, ot_case *result) {
   const ot_op_info *const info = ot_op_info_of(step->op);
@@ -206,7 +206,7 @@ static bool step_create(const ot_case *c, const gradients *g, const ot_vjp_step 
   return true;
 }
 
-// The step once more, with `partial` given and accumulators added to.
+// Runs the step again with `partial` given and accumulators added to.
 static void check_step_added(const ot_case *c, const gradients *g, const ot_vjp_step *step) {
   const ot_op_info *const info = ot_op_info_of(step->op);
   ot_case again;
@@ -229,7 +229,7 @@ static void check_step_added(const ot_case *c, const gradients *g, const ot_vjp_
       if (step->in[p].kind != OT_REF_PARTIAL || step->in[p].index != step->out[i].index) continue;
       for (int64_t k = 0; k < n; k++) expected[k] += ot_case_get(&again.in[p], k);
     }
-    ot_case_expect(&again.out[i], expected, 1e-13, "gradient added to what was there");
+    ot_case_expect(&again.out[i], expected, 1e-13, "accumulated gradient");
     free(expected);
     free(before[i]);
   }
@@ -283,7 +283,7 @@ static void compare_differences(ot_case *c, const gradients *g, int input, doubl
 void ot_case_check_gradients(ot_case *c, double step, double tolerance) {
   const ot_op_info *const info = ot_op_info_of(c->kind);
   gradients g = {0};
-  // Thousands of tiny runs: waking threads would take most of the time.
+  // Thousands of tiny runs: waking threads would dominate the time.
   c->attributes.threads = 1;
   assert_int_equal(c->attributes.compute, OT_F64);
   assert_true(info->num_vjp_steps > 0);

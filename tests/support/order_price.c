@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk gives actions in an order in which what each needs is already timed.
+// The walk visits actions in dependency order.
 #include "support/order_price.h"
 
 #include "pipeline/order_walk.h"
@@ -7,10 +7,10 @@
 typedef struct replayer {
   const ot_pipeline_order *order;
   const ot_order_costs *costs;
-  double *done[OT_WORKS];  // [num_chunks * micro_batches] when each is done
-  ot_rank_price *ranks;    // [num_ranks], `end` is when the rank is free
+  double *done[OT_WORKS];  // [num_chunks * micro_batches] completion time of each
+  ot_rank_price *ranks;    // [num_ranks], `end`: time at which the rank is free
   bool *begun;             // [num_ranks]
-  int *held;               // [num_ranks] activations at the moment
+  int *held;               // [num_ranks] live activations
 } replayer;
 
 static double *done_of(const replayer *p, const ot_action *action) {
@@ -34,7 +34,7 @@ static double cost_of(const ot_order_costs *costs, const ot_action *action) {
   OT_UNREACHABLE();
 }
 
-// When what `action` needs has come to its rank.
+// Time at which the inputs of `action` have arrived on its rank.
 static double ready_at(const replayer *p, const ot_action *action) {
   const int *const rank_of = p->order->rank_of;
   ot_action needs[2];
@@ -48,7 +48,7 @@ static double ready_at(const replayer *p, const ot_action *action) {
   return ready;
 }
 
-// True when the result of `action` goes to another rank.
+// True if another rank needs the result of `action`.
 static bool sends(const ot_pipeline_order *order, const ot_action *action) {
   if (action->kind == OT_ACTION_WEIGHT) return false;
   const int to = action->chunk + (action->kind == OT_ACTION_FORWARD ? 1 : -1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models and engines from the presets' files.
+// Reads models and frameworks from the preset files.
 #include "support/paper_job.h"
 
 #include <setjmp.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs on paper: presets on nodes of eight devices, with round numbers of public data sheets.
+// Planned jobs that never run: presets on nodes of eight devices, round figures from public data
+// sheets.
 #pragma once
 
 #include "host/heap.h"
@@ -13,14 +14,14 @@ typedef struct paper_job {
   ot_job job;
 } paper_job;
 
-// Devices of 80 GB and 989 TFLOP/s in bf16; 450 GB/s inside a node of eight, 50 GB/s a device
-// between nodes. `sequences` a step, of `length` tokens, recipe bf16.
+// Devices of 80 GB and 989 TFLOP/s in bf16; 450 GB/s within a node of eight, 50 GB/s per device
+// between nodes. `sequences` per step, `length` tokens each, recipe bf16.
 void paper_job_create(const char *preset, int devices, int64_t sequences, int64_t length,
                       paper_job *out);
 void paper_job_destroy(paper_job *job);
 
-// The engine of presets/engines called `name`, or this program; read once, kept to the end.
+// The framework of presets/engines called `name`, or this program; read once, kept until exit.
 const ot_engine *paper_engine(const char *name);
 
-// The `index`-th engine: this program first, then the presets; null after the last.
+// The `index`-th framework: this program first, then the presets; null after the last.
 const ot_engine *paper_engine_at(int index);

@@ -65,7 +65,7 @@ static char *path_of(parity_case *c, const char *file) {
                          c->request.name, file);
 }
 
-// The whole of a tensor as doubles; its elements in `count`.
+// A whole tensor as doubles; its number of elements in `count`.
 static double *reals(parity_case *c, const ot_safetensors *set, const char *name, int64_t *count) {
   const int index = ot_safetensors_find(set, name);
   if (index < 0) fail_msg("%s: no tensor %s", c->request.name, name);
@@ -86,7 +86,7 @@ static const int32_t *integers(parity_case *c, const char *name, int64_t *count)
 
 // ---- parameters ----
 
-// Index of element (row, col) of a part in its HF tensor, or in its own of several in one.
+// Index of element (row, col) of a part in its HF tensor, or in its member of a stacked tensor.
 static int64_t hf_element(const ot_parameter *p, const ot_parameter_part *part, int64_t row,
                           int64_t col) {
   const int64_t half = part->hf_rows / 2;
@@ -95,7 +95,7 @@ static int64_t hf_element(const ot_parameter *p, const ot_parameter_part *part, 
   return part->transposed ? col * part->hf_rows + out : out * p->cols + col;
 }
 
-// The tensor of a file that holds a part, and the number of the part's own in it: "NAME[3]".
+// Name of the file tensor that holds a part, and the index of the part in it: "NAME[3]".
 static const char *file_name(parity_case *c, const char *hf_name, int64_t *number) {
   const char *const bracket = ot_text_find(hf_name, "[");
   *number = bracket ? atoi(bracket + 1) : 0;
@@ -169,13 +169,13 @@ static int64_t counted_targets(parity_case *c) {
   return counted;
 }
 
-// ---- life ----
+// ---- set-up ----
 
 static void read_model(parity_case *c) {
   ot_node *tree = NULL;
   must(ot_tree_load(path_of(c, c->request.config), &c->arena, &tree));
   must(ot_model_read(tree, &c->arena, &c->model));
-  // transformers adds no loss of the router to the gradients unless asked.
+  // transformers adds no router loss to the gradients by default.
   if (c->model.moe.aux_scale != OT_MOE_AUX_TRANSFORMERS) c->model.moe.aux_coefficient = 0;
 }
 
@@ -274,8 +274,8 @@ typedef struct comparison {
   double floor;        // 1e-3 x rms of all gradients
 } comparison;
 
-// Largest error of one HF tensor over the parts that make it: max|a-b| and max|b| are gathered over
-// every part with its name.
+// Largest error of one HF tensor over all parts with its name: max|a-b| and max|b| are taken over
+// all of them.
 static double tensor_error(parity_case *c, const comparison *how, const char *name,
                            int64_t *elements) {
   const ot_graph *const graph = ot_instance_shape(c->instance);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A parity fixture (tests/fixtures/parity/README.md) loaded into an instance, and the comparison of
-// every tensor with the reference.
+// Loads a parity fixture (tests/fixtures/parity/README.md) into a model runtime and compares every
+// tensor with the reference.
 #pragma once
 
 #include "checkpoint/safetensors.h"
@@ -34,26 +34,26 @@ typedef struct parity_case {
 
 enum { PARITY_BATCH = 2 };
 
-// All cases, ended by null.
+// All cases, terminated by null.
 extern const char *const parity_cases[];
 
-// Fails the test when something is wrong. Modes: train, evaluate, score, logits.
+// Fails the test on an error. Modes: train, evaluate, score, logits.
 void parity_create(const parity_request *request, parity_case *c);
 void parity_destroy(parity_case *c);
 
-// One training step with the optimizer state as it is; `step` counted from 1.
+// Runs one training step with the current optimizer state; `step` counts from 1.
 void parity_step(parity_case *c, int step);
 
-// Largest error of a gradient against grad.<suffix>.*, with the name of the tensor.
+// Largest error of a gradient against grad.<suffix>.*; name of the tensor in `worst`.
 double parity_gradient_error(parity_case *c, const char *suffix, const char **worst);
 
 // Error of the weights against after.*
 double parity_after_error(parity_case *c, const char **worst);
 
-// Error of the logits of the forward alone.
+// Error of the logits after a forward pass only.
 double parity_logits_error(parity_case *c, const char *suffix);
 
-// The loss of the reference, and that of the last step.
+// Loss of the reference, and loss of the last step.
 double parity_reference_loss(parity_case *c, const char *suffix);
 double parity_loss(parity_case *c);
 double parity_reference_norm(parity_case *c, int step);

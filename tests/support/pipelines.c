@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placing chunks for tests of pipeline orders.
+// Places chunks for tests of pipeline schedules.
 #include "support/pipelines.h"
 
 #include <setjmp.h>

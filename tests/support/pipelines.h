@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipeline orders for tests, with their chunks placed as each kind wants them.
+// Pipeline schedules for tests, chunks placed as each kind requires.
 #pragma once
 
 #include "host/heap.h"
@@ -16,15 +16,15 @@ typedef struct pipeline_case {
 
 typedef struct pipeline_shape {
   ot_pipeline kind;
-  int p, v, m;      // v: chunks a rank
+  int p, v, m;      // v: chunks per rank
   const char *csv;  // or null
 } pipeline_shape;
 
-// Builds the order in `out`, which is to be destroyed whatever comes back.
+// Builds the schedule in `out`; the caller destroys it even after an error.
 ot_status pipeline_case_build(const pipeline_shape *shape, pipeline_case *out);
 // The same; fails the test on an error.
 void pipeline_case_create(const pipeline_shape *shape, pipeline_case *out);
 void pipeline_case_destroy(pipeline_case *out);
 
-// Chunks a rank that `kind` runs in tests: 2 for interleaved and zb-v.
+// Chunks per rank that tests use for `kind`: 2 for interleaved and zb-v.
 int pipeline_chunks(ot_pipeline kind);

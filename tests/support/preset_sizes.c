@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures.
+// Table of sizes.
 #include "support/preset_sizes.h"
 
 const preset_size preset_sizes[] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large the models of presets/models are: trainable elements as published, or as counted by
+// Sizes of the models in presets/models: trainable elements as published, or as counted by
 // transformers 5.23 on the public configuration.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of every rank, its contents, and the walk over the ops.
+// Memory of every rank, its initial values, and the loop over the ops.
 #include "support/program_runner.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 #include "ops/collective.h"
 #include "support/runner_state.h"
 
-// ---- contents: functions of the place in the whole ----
+// ---- initial values: functions of the global index ----
 
 static uint64_t scramble(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
@@ -22,7 +22,7 @@ static uint64_t scramble(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// In (-1, 1), by stream and index.
+// Noise in (-1, 1), by stream and index.
 static double noise(uint64_t stream, int64_t i) {
   return (double)(scramble(stream + (uint64_t)i * 0x632BE59BD9B4E019u) >> 11) / 4503599627370496.0 -
          1;
@@ -44,7 +44,7 @@ int64_t runner_place(const runner *r, int rank, int64_t row) {
   return row < half ? index * half + row : (2 * c - 1 - index) * half + row - half;
 }
 
-// Documents start at place 0 and wherever this says.
+// Documents start at position 0 and where this returns true.
 static bool starts_document(int64_t sequence, int64_t place) {
   return place == 0 || (place + 3 * sequence) % 7 == 0;
 }
@@ -180,7 +180,7 @@ static void *memory_of(runner *r, runner_rank *rank, int block, const ot_value *
     case OT_VALUE_RESULT:
       break;
   }
-  fail_msg("no memory for %s", value->name);
+  fail_msg("no storage for %s", value->name);
   return NULL;
 }
 
@@ -188,7 +188,7 @@ const ot_program *runner_program(const runner_rank *rank, int block) {
   return &rank->graph.programs[rank->graph.blocks[block].program];
 }
 
-// A block's input and the gradient of its output lie where its neighbours have them.
+// A block shares its input and its output gradient with its neighbours.
 static void make_values(runner *r, runner_rank *rank) {
   const int n = rank->graph.num_blocks;
   rank->value = ot_arena_array(&r->arena, n, sizeof(void **));
@@ -259,14 +259,14 @@ void runner_destroy(runner **r) {
 
 const ot_graph *runner_graph(const runner *r, int rank) { return &r->rank[rank].graph; }
 
-// ---- running ----
+// ---- runs ----
 
 static ot_tensor tensor_of(const runner_rank *rank, int block, int value) {
   if (value < 0) return (ot_tensor){0};
   return (ot_tensor){rank->value[block][value], runner_program(rank, block)->values[value].type};
 }
 
-// The first op that gives to an accumulator overwrites it.
+// The first op that writes an accumulator overwrites it.
 static bool adds(runner_rank *rank, int block, const ot_op *op) {
   const ot_program *const program = runner_program(rank, block);
   bool added = false;
@@ -295,7 +295,7 @@ static void run_kernel(runner *r, runner_rank *rank, int block, const ot_op *op)
   run(&call);
 }
 
-// The operands of one collective on all members of a group.
+// Operands of one collective on all members of a group.
 typedef struct exchange {
   int size, index;  // of this rank in the group
   ot_tensor in[RUNNER_MAX_RANKS];
@@ -334,11 +334,11 @@ static void run_exchange(ot_op_kind kind, const exchange *e) {
       sum_blocks(e, 0);
       return;
     default:
-      fail_msg("%s is no collective of a block", ot_op_info_of(kind)->name);
+      fail_msg("%s is not a collective of a block", ot_op_info_of(kind)->name);
   }
 }
 
-// Rank `member` of the group of `kind` that `index` is in.
+// Rank `member` of the group of `kind` that contains `index`.
 static int group_rank(const runner *r, ot_group_kind kind, int index, int member) {
   const int tp = r->request.tp;
   if (kind == OT_GROUP_TENSOR) return index / tp * tp + member;
@@ -363,7 +363,7 @@ static void run_collective(runner *r, int index, int block, int op_index) {
   run_exchange(op->kind, &e);
 }
 
-// One op on all ranks; in single assignment nobody overwrites what another has still to read.
+// Runs one op on all ranks. Values are in single assignment, so no rank overwrites a pending input.
 static void run_op(runner *r, int block, int index) {
   for (int i = 0; i < r->ranks; i++) {
     const ot_op *const op = &runner_program(&r->rank[i], block)->ops[index];

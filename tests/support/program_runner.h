@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs one micro-batch of a model forward and backward on the programs of its graph, for all ranks
-// of a tp x cp split side by side in one thread: kernels for each rank in turn, collectives by hand
-// over the ranks' memory. No schedule, no arena layout, no threads: what a program means, and no
-// more. Weights, tokens and documents are functions of their place in the whole, so that any two
-// splits run the same thing.
+// of a tp x cp split in one thread: kernels rank by rank, collectives as loops over the memory of
+// all ranks. No schedule, no arena layout, no threads: only the semantics of a program. Weights,
+// tokens and documents are functions of their global index, so any two splits compute the same
+// result.
 #pragma once
 
 #include "graph/graph.h"
@@ -19,17 +19,17 @@ typedef struct runner_request {
 
 typedef struct runner runner;
 
-// Builds the graph of every rank and fills weights and batch. A refusal fails the test.
+// Builds the graph of every rank and fills weights and batch. Fails the test on an error.
 void runner_create(const runner_request *request, runner **out);
 void runner_destroy(runner **r);
 
-// All blocks forward, then backward (in train mode), each rank in its turn.
+// Runs all blocks forward, then (in train mode) backward, rank by rank.
 void runner_run(runner *r);
 
 // The graph of a rank; rank = cp_index * tp + tp_index.
 const ot_graph *runner_graph(const runner *r, int rank);
 
-// Fails unless two runs of one model agree: output and its gradient at every block's end, loss,
-// maxima, and the gradient of every HF tensor, summed over the ranks that its parts and cp say;
-// differences up to `tolerance` of the largest magnitude of each tensor.
+// Fails unless two runs of one model agree: output of every block and its gradient, loss, maxima,
+// and the gradient of every HF tensor, reduced over the ranks that its parts and cp specify.
+// Tolerance is relative to the largest magnitude of each tensor.
 void runner_expect_equal(runner *whole, runner *split, double tolerance);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running: each rank makes its instance, trains, and takes part in reading what came out; rank 0
-// writes it down.
+// Each rank creates its model runtime, trains, and joins the collective reads of the results; rank
+// 0 records them.
 #include "support/rank_case.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "data/rows.h"
 #include "support/tiny_model.h"
 
-// What all ranks have in common.
+// State shared by all ranks.
 typedef struct world {
   const rank_request *request;
   ot_model model;
@@ -155,8 +155,8 @@ static int64_t load(ot_instance *instance, int micro_batch, const ot_rows *rows)
   return rows->num_targets;
 }
 
-// The rank's rows of a step; the number of targets among them. Micro-batch m of data rank d is
-// number m * dp + d of the step's.
+// Loads the rank's share of a step and returns its number of targets. Micro-batch m of data rank d
+// is micro-batch m * dp + d of the step.
 static ot_status load_step(const world *w, int rank, int step, ot_instance *instance,
                            int64_t *targets) {
   const rank_request *const r = w->request;
@@ -182,14 +182,14 @@ static ot_status load_step(const world *w, int rank, int step, ot_instance *inst
   return OT_OK;
 }
 
-// ---- what came out ----
+// ---- results ----
 
 static double element(ot_dtype dtype, const void *data, int64_t i) {
   if (dtype == OT_BF16) return (double)ot_bf16_to_float(((const uint16_t *)data)[i]);
   return dtype == OT_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
 }
 
-// Reads rows of a copy; on rank 0 as `values` [count] and into the hash of bits.
+// Reads rows of a copy; rank 0 stores them as `values` [count] and hashes their bits.
 static ot_status read_rows(const world *w, ot_instance *instance, const ot_parameter_rows *range,
                            int64_t cols, double *values) {
   rank_result *const result = w->result;
@@ -224,7 +224,7 @@ static void list_tensors(const world *w, ot_instance *instance) {
   }
 }
 
-// Where rank 0 puts a copy: gradients by step; moments only into the bits.
+// Where rank 0 stores a copy: gradients by step; moments only in the hash.
 static double *place_of(rank_tensor *tensor, ot_parameter_copy copy, int step) {
   if (copy == OT_COPY_WEIGHT) return tensor->weight;
   return copy == OT_COPY_GRADIENT && step == 0 ? tensor->gradient : tensor->last;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Levels, rules between them, and requests made of them.
+// Levels, constraints between them, and the run requests they give.
 #include "support/rank_case_axes.h"
 
 #include "base/text.h"
@@ -8,7 +8,8 @@
 enum { DEGREES = 4, MAX_DEGREE = 8 };
 static const int degrees[DEGREES] = {1, 2, 4, 8};
 static const int prefetches[] = {1, 0, 2};
-// For rows that come to experts: as usual, so little that they come in several rounds, for all.
+// Receive buffers of experts: default, so small that several passes are needed, large enough for
+// all.
 static const double rooms[] = {0, 0.3, 64};
 static const int rounds[] = {4, 1, 3};
 static const ot_pipeline pipelines[] = {OT_PIPELINE_1F1B,        OT_PIPELINE_GPIPE,
@@ -73,7 +74,7 @@ static bool fits_stages(const cover_row *row) {
   const ot_pipeline kind = pipelines[row->level[RANK_PIPELINE]];
   if (pp == 1) return kind == OT_PIPELINE_1F1B || kind == OT_PIPELINE_GPIPE;
   const int chunks = chunks_of(kind, pp);
-  // Sixteen layers with norms behind their branches lose float32 digits on one rank, too.
+  // Sixteen layers with norms after their branches lose float32 digits on one rank, too.
   const int model = row->level[RANK_MODEL];
   const bool normed = model == RANK_OLMO || model == RANK_GEMMA || model == RANK_GEMMA2;
   if (chunks * pp > 8 && normed) return false;
@@ -90,7 +91,7 @@ static bool fits_context(const cover_row *row) {
   return model.num_kv_heads % ways == 0;
 }
 
-// Experts are spread over ranks of a stage: of any axes but pp, and no more than there are.
+// Experts are sharded over ranks of a stage: over any axes but pp, on at most as many ranks.
 static bool fits_experts(const cover_row *row) {
   const bool spread = chosen(row, RANK_EP) || chosen(row, RANK_ETP);
   const bool together = row->level[RANK_EP] == 0 && row->level[RANK_ETP] == 0;
@@ -131,7 +132,7 @@ int rank_factorisations(ot_arena *arena, cover_row **rows) {
 
 // ---- requests ----
 
-// The embedding alone, the head alone where chunks are many, the layers that are too many together.
+// The embedding with the surplus layers, one layer per chunk, the head alone.
 static void write_layout(int layers, int chunks, char *text) {
   const int middle = chunks > 2 ? chunks - 2 : 0;
   int64_t n = ot_text_format(text, RANK_LAYOUT, "E");

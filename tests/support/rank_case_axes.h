@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choices of a parallel run as factors of a covering array, and what of them goes together.
+// Options of a parallel run as factors of a covering array, and the constraints between them.
 #pragma once
 
 #include "support/rank_case.h"
@@ -34,11 +34,11 @@ typedef enum rank_factor {
 // Levels of each factor, [RANK_FACTORS].
 extern const int rank_levels[];
 
-// Which levels go together: degrees multiply to 1, 2, 4 or 8, nothing is chosen that has no effect.
+// Constraints: degrees multiply to 1, 2, 4 or 8; an option without effect is not chosen.
 bool rank_fits(const cover_row *row);
 
-// The rows of every factorisation of 1, 2, 4 and 8, other factors open. Returns how many.
+// Rows of every factorisation of 1, 2, 4 and 8, other factors open. Returns their number.
 int rank_factorisations(ot_arena *arena, cover_row **rows);
 
-// What a closed row runs.
+// The run request of a closed row.
 void rank_request_of(const cover_row *row, ot_dtype dtype, rank_request *request);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results side by side, the references they are laid beside, and what a request looks like as text.
+// Compares results, caches the reference runs, and prints a request as text.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,7 +78,7 @@ int rank_references_release(void **state) {
 
 // ---- comparison ----
 
-// Not a number is larger than anything.
+// NaN is larger than any number.
 static double larger(double a, double b) { return isnan(a) || a > b ? a : b; }
 
 static double relative(double a, double b) { return fabs(a - b) / fabs(b); }
@@ -105,8 +105,8 @@ typedef struct floors {
   double gradient, weight;
 } floors;
 
-// A hundredth of the rms over all tensors: what is smaller is rounding (the bias of keys, whose
-// gradient would be zero in exact arithmetic).
+// A hundredth of the rms over all tensors. Smaller values are rounding errors (the bias of keys,
+// whose gradient would be zero in exact arithmetic).
 static floors floors_of(const rank_result *result) {
   double gradient = 0, weight = 0;
   int64_t count = 0;
@@ -121,7 +121,7 @@ static floors floors_of(const rank_result *result) {
   return (floors){1e-2 * sqrt(gradient / (double)count), 1e-2 * sqrt(weight / (double)count)};
 }
 
-// Largest distance, against the largest value but no less than `floor`.
+// Largest difference, relative to the largest value or `floor`.
 static double error_of(const double *a, const double *b, int64_t n, double floor) {
   return distance(a, b, n) / fmax(largest(b, n), floor);
 }
@@ -140,7 +140,7 @@ static void compare_tensor(const rank_tensor *a, const rank_tensor *b, const flo
   note(distance(a->weight, b->weight, n), b->name, &d->update);
 }
 
-// Of what is reported of experts in a step. One rank has room for all rows.
+// Expert statistics of a step. Overflow passes are not compared: one rank buffers all tokens.
 static double expert_difference(const rank_result *a, const rank_result *b, int step) {
   double most = 0;
   for (int k = 0; k < OT_EXPERT_SUMS; k++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row begins with a pair that is not covered yet (or as given) and is closed factor by factor:
-// the level that covers most new pairs with what is closed comes first, others when that leads
-// nowhere. Whether a pair is possible at all is found by the same search.
+// A row starts with an uncovered pair (or as given) and is closed factor by factor. The search
+// tries first the level that covers most new pairs with the closed factors, and backtracks to
+// others. The same search decides whether a pair is possible.
 #include "support/rank_case_cover.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 
 typedef struct cover_search {
   const cover_request *request;
-  bool *covered;  // [pairs of (factor, level)], or null: nothing is gained by any
+  bool *covered;  // [pairs of (factor, level)], or null: no pair counts
   int num_rows;   // so far
   int base[COVER_FACTORS + 1];
 } cover_search;
@@ -28,7 +28,7 @@ static void mark(const cover_search *s, const cover_row *row) {
   }
 }
 
-// Pairs that level `x` of `f` would newly make with what is closed.
+// Pairs that level `x` of `f` would newly cover with the closed factors.
 static int gain(const cover_search *s, const cover_row *row, int f, int x) {
   int pairs = 0;
   for (int g = 0; s->covered && g < s->request->num_factors; g++) {
@@ -37,7 +37,7 @@ static int gain(const cover_search *s, const cover_row *row, int f, int x) {
   return pairs;
 }
 
-// Levels of `f`, those with most to gain first; among equals it is each one's turn to be first.
+// Levels of `f`, largest gain first; equal ones rotate from row to row.
 static int order_levels(const cover_search *s, const cover_row *row, int f, int *levels) {
   const int n = s->request->levels[f];
   int gains[COVER_LEVELS];
@@ -139,7 +139,7 @@ void cover_build(const cover_request *request, ot_arena *arena, cover_array *out
     add_row(&list, &row);
     s.num_rows = list.count;
   }
-  // Counted from the rows alone, whatever the search believes.
+  // Counted from the rows alone, independent of the search.
   memset(s.covered, 0, (size_t)n * (size_t)n);
   for (int i = 0; i < list.count; i++) mark(&s, &list.rows[i]);
   int all = 0;

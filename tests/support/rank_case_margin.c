@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All sequences of a step in one micro-batch on one rank, whose scores are still there when the
-// step is over; the bias that chose is the one that the step before left.
+// Runs all sequences of a step in one micro-batch on one rank: their scores are still in memory
+// after the step. The router bias in effect is the one left by the step before.
 #include "support/rank_case_margin.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ enum {
 
 typedef struct margin_search {
   double least;
-  float bias[MAX_BLOCKS][OT_MAX_EXPERTS];  // of the step that runs, by block
+  float bias[MAX_BLOCKS][OT_MAX_EXPERTS];  // in effect during the current step, by block
 } margin_search;
 
 // ---- one token ----
@@ -34,7 +34,7 @@ static int by_size_down(const void *a, const void *b) {
   return (x < y) - (x > y);
 }
 
-// The `chosen`-th largest of values [n] less the next; infinite where all are chosen.
+// The `chosen`-th largest of values [n] minus the next; infinite if all are chosen.
 static double gap_behind(const double *values, int64_t n, int64_t chosen) {
   double sorted[OT_MAX_EXPERTS];
   if (chosen >= n) return INFINITY;
@@ -60,8 +60,8 @@ static void scores_of(const ot_op_attributes *a, const float *logits, double *sc
   for (int64_t e = 0; e < a->num_experts && a->score == OT_MOE_SOFTMAX; e++) scores[e] /= sum;
 }
 
-// Leaves the scores of experts in the best groups, and takes the others out. Returns the gap
-// between the groups.
+// Keeps the scores of experts in the best groups and removes the others. Returns the gap between
+// the groups.
 static double keep_groups(const ot_op_attributes *a, double *scores) {
   const int64_t members = a->num_experts / a->num_groups;
   double sums[OT_MAX_EXPERTS];
@@ -155,7 +155,7 @@ double rank_routing_margin(const rank_request *request) {
   return least;
 }
 
-// Requests that were settled, and with what.
+// Requests already settled, and the result.
 typedef struct settled {
   rank_request asked;
   int64_t first_sample;

@@ -53,13 +53,13 @@ static ot_model gpt2(int layers, bool wide) {
   return model;
 }
 
-// A norm behind a branch divides by the branch's size, and so multiplies roundings: branches are
-// large from the start.
+// A norm after a branch divides by the branch's magnitude and so amplifies rounding errors;
+// branches therefore start large.
 static const double large_branches = 0.6;
 
-// Among the heads of some hundred tokens, four elements each, a few are all but zero, and a norm
-// that divides by their size (58 times as much as by the usual one) multiplies roundings. With
-// this, none is multiplied by more than 10.
+// Among some hundred tokens with heads of four elements, a few heads are nearly zero. A norm
+// divides by their magnitude and amplifies rounding errors (58 times with the usual epsilon). This
+// epsilon limits the factor to 10.
 static const double head_epsilon = 1e-2;
 
 static ot_model gemma(int layers, bool wide) {
@@ -265,8 +265,8 @@ void rank_sequence(int64_t sample, int64_t T, int64_t vocab, rank_token *rows) {
   int32_t begin = 0;
   for (int64_t t = 0; t < T; t++) {
     rows[t].token = (int32_t)ot_rng_below(SEED, TOKENS, first + (uint64_t)t, (uint64_t)vocab);
-    // About every ninth token begins a document; documents of one token happen, and whole
-    // sequences.
+    // A document starts about every ninth token. Some documents have one token, some span the
+    // sequence.
     if (t > 0 && sample % 4 > 0 && ot_rng_below(SEED, LENGTHS, first + (uint64_t)t, 9) == 0)
       begin = (int32_t)t;
     rows[t].doc_start = begin;

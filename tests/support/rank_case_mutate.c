@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls are found by their number in a group; the entry that makes one gets a segment of its own.
+// Calls are found by their index in a group; the instruction that issues one gets its own segment.
 #include "support/rank_case_mutate.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ const char *rank_fault_name(rank_fault fault) {
 // A call of a rank.
 typedef struct place {
   int entry, task;
-  const ot_task *what;  // null: there is no such call
+  const ot_task *what;  // null: no such call
 } place;
 
 static const ot_order *step_of(const ot_schedule *schedule) {
@@ -83,7 +83,7 @@ static void shorten(ot_task *task) {
   if (ot_type_present(out)) out->dim[0] -= many_out ? rows * size : rows;
 }
 
-// Room for one task more; waits for tasks from `from` on move with them.
+// Makes room for one more task; waits for tasks from `from` on are renumbered.
 static void open_gap(ot_segment *segment, int at, int from) {
   for (int i = segment->num_tasks; i > at; i--) segment->tasks[i] = segment->tasks[i - 1];
   segment->num_tasks++;
@@ -117,7 +117,7 @@ static ot_task task_like(const ot_task *sum, ot_op_kind op, int wait) {
   return task;
 }
 
-// A copy of the sum at OT_BASE_RESULT, added to it.
+// Copies the reduction result to OT_BASE_RESULT and adds the copy to it.
 static void double_sum(ot_segment *segment, int at) {
   open_gap(segment, at + 1, at + 1);
   open_gap(segment, at + 1, at + 1);
@@ -129,7 +129,7 @@ static void double_sum(ot_segment *segment, int at) {
   segment->tasks[at + 2] = add;
 }
 
-// Memory of its own for OT_BASE_RESULT of an entry, at the end of the arena.
+// Gives OT_BASE_RESULT of an instruction separate memory at the end of the arena.
 static void bind_result(ot_schedule *schedule, ot_entry *entry, int64_t bytes, ot_arena *arena) {
   const int n = schedule->num_regions;
   ot_region *const regions = ot_arena_array(arena, n + 1, sizeof *regions);
@@ -180,7 +180,7 @@ static void apply(const rank_mutant *m, const ot_schedule *schedule, ot_segment 
   OT_UNREACHABLE();
 }
 
-// A copy of the segment of an entry, for it alone.
+// Gives an instruction a private copy of its segment.
 static ot_segment *own_segment(ot_schedule *schedule, ot_entry *entry, ot_arena *arena) {
   const int n = schedule->num_segments;
   ot_segment *const segments = ot_arena_array(arena, n + 1, sizeof *segments);
@@ -202,7 +202,7 @@ void rank_mutate(ot_schedule *schedule, ot_arena *arena, void *mutant) {
     if (m->fault == RANK_DELETE_ONE && i < m->size - 1) continue;
     const place at = find_call(schedule, m->kind, m->calls[i]);
     OT_ASSERT(at.what != NULL);
-    // Entries belong to the schedule: it is theirs that changes, not that of another schedule.
+    // Instructions belong to the schedule: this changes its own, not those of another schedule.
     ot_order *const order = (ot_order *)step_of(schedule);
     ot_entry *const entry = &order->entries[at.entry];
     if (m->fault == RANK_SCALE) {
@@ -212,7 +212,7 @@ void rank_mutate(ot_schedule *schedule, ot_arena *arena, void *mutant) {
   }
 }
 
-// ---- which mutants there are ----
+// ---- the list of mutants ----
 
 typedef struct listing {
   const ot_schedule *schedules;
@@ -228,7 +228,7 @@ static void add(listing *l, const rank_mutant *mutant) {
   l->mutants[l->count++] = *mutant;
 }
 
-// ---- which of them change nothing that is used ----
+// ---- equivalent mutants ----
 
 // Bytes [begin, end) of the arena.
 typedef struct range {
@@ -242,8 +242,9 @@ static range range_of(const ot_entry *entry, const ot_operand *operand) {
 
 static bool overlap(range a, range b) { return a.begin < b.end && b.begin < a.end; }
 
-// True when a gradient in `bytes` is read at the end of the step: tied uses, norms, the optimizer.
-// What is not, is padding, or parameters of another stage in the bucket of a tied embedding.
+// True if the end of the step reads a gradient in `bytes`: tied uses, norms, the optimizer. Bytes
+// that are never read are padding, or parameters of another stage in the bucket of a tied
+// embedding.
 static bool is_used(const ot_schedule *schedule, range bytes) {
   const ot_order *const order = step_of(schedule);
   for (int i = 0; i < order->num_entries; i++) {
@@ -263,7 +264,7 @@ static bool is_used(const ot_schedule *schedule, range bytes) {
   return false;
 }
 
-// What a fault in a sum of gradients makes wrong on one rank.
+// Bytes that a fault in a gradient reduction corrupts on one rank.
 static range spoilt(const ot_schedule *schedule, const place *at, rank_fault fault) {
   const ot_task *const task = at->what;
   range bytes = range_of(&step_of(schedule)->entries[at->entry], &task->out[0]);
@@ -287,8 +288,8 @@ static bool spoils_nothing(const listing *l, const rank_mutant *m) {
   return true;
 }
 
-// True when what is gathered is still where it was gathered to before: weights change at the end of
-// the step, and nothing else was gathered to that place.
+// True if the gathered weights are still in their buffer from an earlier gather: weights change at
+// the end of the step, and no other gather wrote to that buffer.
 static bool is_still_there(const ot_schedule *schedule, const place *at) {
   const ot_order *const order = step_of(schedule);
   const ot_entry *const entry = &order->entries[at->entry];
@@ -317,7 +318,7 @@ static void add_fault(listing *l, const rank_mutant *site, rank_fault fault) {
   if (!is_equivalent(l, &mutant)) add(l, &mutant);
 }
 
-// The lane on which the calls of a group are, -1 when there are none.
+// The lane of the calls of a group, -1 if there are none.
 static int lane_of(const ot_schedule *schedule, ot_group_kind kind) {
   const place first = find_call(schedule, kind, 0);
   return first.what ? (int)step_of(schedule)->entries[first.entry].lane : -1;
@@ -327,13 +328,13 @@ static bool same_members(const ot_group *a, const ot_group *b) {
   return a->size == b->size && memcmp(a->ranks, b->ranks, (size_t)a->size * sizeof(int)) == 0;
 }
 
-// True when what the call reads is partly what it writes.
+// True if the input of the call overlaps its output.
 static bool reads_what_it_writes(const ot_schedule *schedule, const place *at) {
   const ot_entry *const entry = &step_of(schedule)->entries[at->entry];
   return overlap(range_of(entry, &at->what->in[0]), range_of(entry, &at->what->out[0]));
 }
 
-// All groups of a kind change together: the members of one group are in several of the other.
+// All groups of a kind change together: the members of one belong to several groups of the other.
 static void add_misgroups(listing *l, const rank_mutant *site) {
   const ot_schedule *const schedule = &l->schedules[site->first];
   const ot_group *const group = &schedule->group[site->kind];
@@ -353,7 +354,7 @@ static void add_misgroups(listing *l, const rank_mutant *site) {
       mutant.ranks[mutant.size] = rank;
       mutant.calls[mutant.size++] = site->call;
     }
-    // Another group of the kind lists the same mutant.
+    // Another group of the kind already lists this mutant.
     if (mutant.ranks[0] != site->first) continue;
     if (!is_equivalent(l, &mutant)) add(l, &mutant);
   }
@@ -374,7 +375,7 @@ static void add_collective(listing *l, const rank_mutant *site, const place *at)
   add_fault(l, site, RANK_SCALE);
 }
 
-// The receive of the `number`-th message under the tag of a send.
+// The receive of message number `number` with the tag of a send.
 static int find_receive(const ot_schedule *schedule, const ot_task *send, int number) {
   for (int call = 0;; call++) {
     const place at = find_call(schedule, send->attributes.group, call);
@@ -386,7 +387,7 @@ static int find_receive(const ot_schedule *schedule, const ot_task *send, int nu
   }
 }
 
-// How many sends before call `call` have its tag and its receiver.
+// Number of sends before call `call` with its tag and receiver.
 static int sends_before(const ot_schedule *schedule, const ot_task *send, int call) {
   int count = 0;
   for (int i = 0; i < call; i++) {

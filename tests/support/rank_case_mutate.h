@@ -1,49 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults of communication in an emitted schedule: one call of one group lost, cut short, sent to
-// other ranks, or done wrong, on all its members alike (the silent kind) or on one alone.
+// Communication faults in an emitted schedule: one call of one group is lost, shortened,
+// misdirected or executed wrongly, on all its members alike (a silent fault) or on one member.
 #pragma once
 
 #include "support/rank_case.h"
 
 typedef enum rank_fault {
-  RANK_DELETE,      // not called, by no member; of a message: neither sent nor received
-  RANK_DELETE_ONE,  // not called by the last member; of a message: not received
-  RANK_SHORTEN,     // a cache line of elements less (of each block)
-  RANK_MISGROUP,    // over another group of as many ranks
-  RANK_ACCUMULATE,  // reductions: adds where it should overwrite, and the reverse
-  RANK_TWICE,       // reductions: done twice
-  RANK_SCALE,       // reductions: the sum is doubled
+  RANK_DELETE,      // no member calls it; a message: neither sent nor received
+  RANK_DELETE_ONE,  // the last member does not call it; a message: not received
+  RANK_SHORTEN,     // one cache line of elements less (in each block)
+  RANK_MISGROUP,    // over another group of the same size
+  RANK_ACCUMULATE,  // reductions: accumulates instead of overwriting, or the reverse
+  RANK_TWICE,       // reductions: executed twice
+  RANK_SCALE,       // reductions: the result is doubled
   RANK_FAULTS,
 } rank_fault;
 
 const char *rank_fault_name(rank_fault fault);
 
-// A call in the training step of a world, and what is wrong with it.
+// A call in the training step of a world, and its fault.
 typedef struct rank_mutant {
   rank_fault fault;
-  ot_group_kind kind, other;  // other: of RANK_MISGROUP
-  int first;                  // lowest rank of the group; of a message: the sender
-  int call;                   // number among the calls of its group; of a message: among those of
-                              // the sender on `kind`
+  ot_group_kind kind, other;  // other: for RANK_MISGROUP
+  int first;                  // lowest rank of the group; a message: the sender
+  int call;                   // index among the calls of its group; a message: among the sends of
+                              // `first` on `kind`
   int ranks[RANK_MAX];        // [size] members, or sender and receiver
   int calls[RANK_MAX];        // [size] number of the call on each
   int size;
 } rank_mutant;
 
-// All mutants of schedules [ranks] that are no equivalents: mutants [returned] in `arena`.
-// Equivalent by construction, and so left out:
-//   twice        of a reduction that neither adds to what it writes nor reads it: the second one
-//                finds what the first one found, and writes what it wrote
-//   misgroup     to a group of the same members whose calls are on the same lane
-//   shorten      where there is not more than one line
-//   delete       of a gather whose place still holds the bucket from the gather before: the same
-//                weights would be fetched over themselves
-//   any          of a sum of gradients, where all that it makes wrong is padding, or parameters of
-//                another stage in the bucket of a tied embedding: nobody reads it
+// All mutants of schedules [ranks] that are not equivalent: mutants [returned] in `arena`. Omitted
+// because equivalent by construction:
+//   twice        a reduction that neither accumulates nor works in place: the second call has the
+//               same inputs and result
+//   misgroup     to a group of the same members whose calls run on the same lane
+//   shorten      if there is only one line
+//   delete       a gather whose output still holds the bucket of an earlier gather: it would fetch
+//               the same weights again
+//   any          a gradient reduction if it corrupts only padding, or parameters of another stage
+//               in the bucket of a tied embedding: these are never read
 int rank_mutants(const ot_schedule *schedules, int ranks, ot_arena *arena, rank_mutant **mutants);
 
-// Changes the schedule of a rank, if the mutant changes it, with new segments in `arena`. The old
-// ones stay as they are. In the form of rank_request.amend: `mutant` is a rank_mutant.
+// Applies the mutant to the schedule of a rank if it affects that rank; new segments in `arena`,
+// old ones unchanged. Has the type of rank_request.amend: `mutant` is a rank_mutant.
 void rank_mutate(ot_schedule *schedule, ot_arena *arena, void *mutant);
 
 // "delete: call 3 of group shard, ranks 0 2, reduce_scatter in reduce.layers.1" into `text`

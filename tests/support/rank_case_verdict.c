@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits and counts.
+// Tolerances and counts.
 #include "support/rank_case_verdict.h"
 
 #include <setjmp.h>

@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a run is equal to the same run on one rank, and a count of runs that were not.
+// Compares runs with the same run on one rank and counts failures.
 #pragma once
 
 #include "support/rank_case.h"
 
-// Runs so far of each type, their largest differences, and the first failures as text.
+// Number of runs of each type, their largest differences, and the first failures as text.
 typedef struct rank_verdict {
   int runs, failures;
   rank_difference largest[2];  // float32, float64
   char text[4096];
 } rank_verdict;
 
-// Equal means
-//   float64: loss, norm and what is reported of experts within 1e-12, gradients of every step
-//   within 1e-12, weights within 1e-10
-//   float32: loss, norm and experts within 1e-5, gradients of the first step (the later ones are
-//   made from weights that differ) within 1e-5, weights within 1e-3 of lr x steps, each
-// of what rank_difference says. AdamW's eps is 1e-6 in float64 and 1e-3 in float32: with a smaller
-// one, an element whose gradient is all rounding moves by lr times the sign of that.
-// Reasons are added to verdict->text. True when equal.
+// Tolerances of what rank_difference reports:
+//   float64: loss, norm and expert statistics within 1e-12, gradients of every step within 1e-12,
+//           weights within 1e-10
+//   float32: loss, norm and expert statistics within 1e-5, gradients of the first step within 1e-5
+//           (later ones come from weights that differ), weights within 1e-3 of lr x steps
+// AdamW's eps is 1e-6 in float64 and 1e-3 in float32: with a smaller one, an element whose gradient
+// is pure rounding error moves by lr times the sign of that error.
+// Appends reasons to verdict->text. True if equal.
 bool rank_judge(const rank_request *request, const rank_result *result, rank_verdict *verdict);
 
-// Runs `request`, where rank_sampled says so, and judges it; a run that does not end well is a
-// failure, too.
+// Runs `request` if rank_sampled selects it and judges it. A run that fails counts as a difference.
 void rank_try(const rank_request *request, rank_verdict *verdict);
 
-// Prints what was found, and fails the test when something was not equal.
+// Prints the result and fails the test if a run was not equal.
 void rank_conclude(const rank_verdict *verdict, const char *what);

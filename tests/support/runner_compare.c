@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of all ranks put together as their placements say, and the comparison of two runs.
+// Assembles tensors of all ranks as their placements say, and compares two runs.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,11 +25,11 @@ static void expect_close(const char *what, const double *a, const double *b, int
   bool numbers = true;
   for (int64_t i = 0; i < n; i++) numbers = numbers && !isnan(a[i]) && !isnan(b[i]);
   if (numbers && worst <= tolerance * largest) return;
-  fail_msg("%s[%lld] is %.17g whole and %.17g split (%.3g of the largest)", what, (long long)where,
+  fail_msg("%s[%lld]: whole %.17g, split %.17g (%.3g of the largest)", what, (long long)where,
            a[where], b[where], worst / largest);
 }
 
-// ---- hidden rows ----
+// ---- hidden states ----
 
 // The boundary value `which` (output, or its gradient) of `block`, [B*T, C].
 static double *whole_rows(runner *r, int block, bool gradient) {
@@ -83,7 +83,7 @@ static hf_tensor *find_tensor(hf_set *set, const ot_parameter_part *part) {
   return made;
 }
 
-// Element `i` of the gradient of parameter `index` on one rank, all uses of it.
+// Element `i` of the gradient of parameter `index` on one rank, added over all its uses.
 static double own_gradient(const runner *r, const runner_rank *rank, int index, int64_t i) {
   const ot_graph *const graph = &rank->graph;
   double sum = 0;
@@ -105,7 +105,7 @@ static ot_mesh mesh_of(const runner *r) {
   return mesh;
 }
 
-// The sum over the ranks that the part says, and over cp.
+// Reduction over the ranks that the part specifies, and over cp.
 static double summed_gradient(const runner *r, int rank, int parameter, int part, int64_t i) {
   const ot_mesh mesh = mesh_of(r);
   const int sum_group = r->rank[rank].graph.parameters[parameter].parts[part].sum_group;
@@ -151,7 +151,7 @@ static hf_set *gradients_of(runner *r) {
   for (int i = 0; i < set->count; i++) {
     const hf_tensor *const tensor = &set->tensor[i];
     for (int64_t e = 0; e < tensor->rows * tensor->cols; e++) {
-      if (!tensor->covered[e]) fail_msg("%s: nobody counts element %d", tensor->name, (int)e);
+      if (!tensor->covered[e]) fail_msg("%s: no rank holds element %d", tensor->name, (int)e);
     }
   }
   return set;
@@ -170,9 +170,9 @@ static void expect_gradients(runner *whole, runner *split, double tolerance) {
   }
 }
 
-// ---- numbers of the step ----
+// ---- scalars of the step ----
 
-// Every rank of tp knows the sum over its rank of cp.
+// All tp ranks with one cp index hold the same sum.
 static double scalar_sum(const runner *r, ot_step_scalar scalar) {
   double sum = 0;
   for (int i = 0; i < r->ranks; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What program_runner.c fills and runner_compare.c reads.
+// State that program_runner.c fills and runner_compare.c reads.
 #pragma once
 
 #include "host/heap.h"
@@ -15,9 +15,9 @@ typedef struct runner_rank {
   void *constant[OT_MAX_CONSTANTS];
   double scalars[OT_STEP_SCALARS];
   double *statistics;  // [num_blocks][OT_BLOCK_STATISTICS]
-  void **weight;       // [num_parameters]; a tied use has its owner's
-  void **gradient;     // [num_parameters], each use its own
-  bool *added;         // [num_parameters] the gradient holds something
+  void **weight;       // [num_parameters]; a tied use shares its owner's
+  void **gradient;     // [num_parameters], one per use
+  bool *added;         // [num_parameters] the gradient has been written
   void ***value;       // [num_blocks][num_values of its program]
 } runner_rank;
 
@@ -31,5 +31,5 @@ struct runner {
 
 const ot_program *runner_program(const runner_rank *rank, int block);
 
-// The place in the whole sequence of row `row` of a sequence on this rank.
+// Position in the whole sequence of token `row` of a sequence on this rank.
 int64_t runner_place(const runner *r, int rank, int64_t row);

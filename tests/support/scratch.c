@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of tests.
+// Temporary files of tests.
 #include "support/scratch.h"
 
 #include <setjmp.h>

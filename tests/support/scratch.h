@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory of its own for a test that writes files, and whole-file reads and comparisons.
+// A temporary directory for a test that writes files; helpers to read and compare whole files.
 #pragma once
 
 #include <stdint.h>
 
 enum { SCRATCH_BYTES = 256 };
 
-// Creates an empty directory under $TMPDIR, /dev/shm (where syncing costs nothing) or /tmp, and
-// writes its path.
+// Creates an empty directory under $TMPDIR, /dev/shm (where syncing is free) or /tmp and writes its
+// path.
 void scratch_create(char path[SCRATCH_BYTES]);
-// Removes it with all it holds.
+// Removes it with its contents.
 void scratch_destroy(const char *path);
 
-// "DIRECTORY/NAME" in static storage, good for the next 63 calls.
+// "DIRECTORY/NAME" in static storage, valid for the next 63 calls.
 const char *scratch_path(const char *directory, const char *name);
 
 // The path of a file under tests/fixtures, in the same storage.
@@ -25,5 +25,5 @@ void scratch_write(const char *path, const void *data, int64_t bytes);
 // Fails the test unless both files hold the same bytes.
 void assert_files_equal(const char *path, const char *expected_path);
 
-// Fails the test unless the last recorded failure's message holds `part`.
+// Fails the test unless the message of the last recorded failure contains `part`.
 void assert_message_has(const char *part);

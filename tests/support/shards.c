@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of Megatron-LM's indexed_dataset.py and llm.c's data files.
+// Layouts as in Megatron-LM's indexed_dataset.py and llm.c's data files.
 #include "support/shards.h"
 
 #include <stdbool.h>

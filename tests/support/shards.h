@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Token shards for tests, written byte by byte rather than by our writer.
+// Token shards for tests, written byte by byte without our writer.
 #pragma once
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Awkward sizes on purpose: odd heads, a vocabulary that is no multiple of anything.
+// Awkward sizes on purpose: odd heads, a vocabulary size without useful divisors.
 #include "support/tiny_model.h"
 
 #include "base/math.h"

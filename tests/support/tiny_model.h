@@ -11,7 +11,7 @@ ot_model tiny_gpt2(void);
 // Three llama layers: GQA 3:1, rope, RMSNorm, gated MLP, untied.
 ot_model tiny_llama(void);
 
-// tiny_llama with q and k norms, norms around both branches, a window on all layers but the last.
+// tiny_llama with QK norms, norms around both branches, a window on all layers but the last.
 ot_model tiny_gemma(void);
 
 // AdamW with clipping, fp32, no recompute.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schedule of a tiny model, planned but not run: what tests of graph and schedule look at.
+// The schedule of a tiny model, planned but not run: input of tests of graph and schedule.
 #pragma once
 
 #include "runtime/instance.h"
@@ -18,7 +18,7 @@ typedef struct tiny_plan {
 typedef struct tiny_request {
   ot_recompute recompute;
   bool split_backward;
-  int micro_batches;  // of the one step order
+  int micro_batches;  // of the only step program
   int64_t guard_bytes;
 } tiny_request;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The leader's reports count; all ranks go on or stop together.
+// Only the reports of rank 0 are used; all ranks continue or stop together.
 #include "support/user_audits.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ typedef struct session {
   const user_request *request;
   user_report *report;
   char directory[SCRATCH_BYTES];
-  user_stage stage;  // that is under way
+  user_stage stage;  // that is running
 } session;
 
 typedef struct place {
@@ -54,7 +54,7 @@ static ot_status look(const place *p, user_stage stage, ot_audit_report *report)
   return calls[stage](&request, p->arena, report);
 }
 
-// What the leader has found, if anything, becomes the report; *found on all ranks.
+// Copies the first finding of rank 0, if any, into the report; sets *found on all ranks.
 static ot_status conclude(const place *p, user_stage stage, const ot_audit_report *report,
                           bool *found) {
   double count = ot_team_leads(p->rank->team) ? report->num_findings : 0;
@@ -81,7 +81,7 @@ static void note_spike(const place *p, const char *what, const ot_step_report *s
            (long long)step->step, z);
 }
 
-// What was hashed after the step before must be there before the update.
+// The hashes of the previous step must still hold before the update.
 static ot_status note_state(const place *p, ot_state_watch *watch, bool *found) {
   ot_loop_findings findings = {0};
   OT_TRY(ot_state_watch_report(watch, p->arena, &findings));
@@ -143,7 +143,7 @@ static ot_status go_through(place *p) {
   bool found = false;
   OT_TRY(begin(p));
   for (int i = USER_STEP; i < USER_TRAINING && !found; i++) {
-    // Replicas first, unless there is a checkpoint to compare with.
+    // Replica audit first, unless there is a checkpoint to compare with.
     const bool turned = !p->checkpoint && (i == USER_STEP || i == USER_RANKS);
     const int stage = turned ? USER_STEP + USER_RANKS - i : i;
     ot_audit_report report = {0};
@@ -164,7 +164,7 @@ static ot_status body(audit_rank *rank) {
   return status;
 }
 
-// Settings that no data could make good are found first.
+// Rejects settings that no data could make valid, before the run.
 static void check_settings(ot_run *run, void *context) {
   session *const s = context;
   const audit_request *const wanted = &s->request->run;

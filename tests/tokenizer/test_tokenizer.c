@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Ids of texts that are hard to split against HF `tokenizers` (cases.json, made by
-// tools/make_tokenizer_fixtures.py); GPT-2's known counts where its files are at hand; every byte
-// string there and back; windows against whole texts.
+// run: alone. Ids of hard-to-split texts against HF `tokenizers` (cases.json, made by
+// tools/make_tokenizer_fixtures.py); GPT-2's known counts if its files are available; round trip of
+// every byte string; windows against whole texts.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -102,7 +102,7 @@ static ot_status note_piece(void *context, const uint8_t *piece, int64_t length)
   return ot_token_list_append(context, &narrow, 1);
 }
 
-// Where HF's text has U+FFFD for a byte that is no character, ours has the byte.
+// HF's text has U+FFFD for an invalid byte; ours has the byte.
 static void assert_text(const char *name, const json_t *expected, const ot_buffer *text) {
   const char *const wanted = json_string_value(expected);
   const int64_t length = (int64_t)json_string_length(expected);
@@ -141,7 +141,7 @@ static void gives_the_texts_of_hf_tokenizers(void **state) {
   json_decref(cases);
 }
 
-// Small vocabularies hide most borders between pieces, so the pieces are compared as well.
+// Small vocabularies hide most split points, so the pre-tokens are compared as well.
 static void splits_text_as_hf_tokenizers_do(void **state) {
   (void)state;
   json_t *const cases = read_cases();
@@ -172,7 +172,7 @@ static void splits_text_as_hf_tokenizers_do(void **state) {
   json_decref(cases);
 }
 
-// Writes the fixture gpt2.json as the two files that GPT-2 was published in.
+// Writes the fixture gpt2.json as the two files of the original GPT-2 release.
 static void write_gpt2_pair(const char *directory) {
   json_error_t error;
   json_t *const root = json_load_file(fixture_path("tokenizers/gpt2.json"), 0, &error);
@@ -229,7 +229,7 @@ static void counts_the_gpt2_tokens_of_tinyshakespeare(void **state) {
   ot_encoder *encoder = encoder_of(tokenizer);
   int64_t bytes;
   char *const text = scratch_read(text_path, &bytes);
-  // The text is ASCII: characters are bytes. The counts are those of nanoGPT's read-me.
+  // The text is ASCII: characters are bytes. The counts are those of nanoGPT's README.
   const int64_t first = bytes * 9 / 10;
   assert_int_equal(count_tokens(encoder, text, first), 301966);
   assert_int_equal(count_tokens(encoder, text + first, bytes - first), 36059);
@@ -238,7 +238,7 @@ static void counts_the_gpt2_tokens_of_tinyshakespeare(void **state) {
   ot_tokenizer_destroy(&tokenizer);
 }
 
-// ---- there and back ----
+// ---- round trips ----
 
 static void assert_round_trip(const ot_tokenizer *tokenizer, ot_encoder *encoder, const char *text,
                               int64_t length) {
@@ -285,7 +285,7 @@ static int64_t make_bytes(uint64_t n, char *text, int64_t capacity) {
 
 static void returns_every_byte_string(void **state) {
   (void)state;
-  // Those whose own rules change text (NFC, added spaces, stripping tokens) are not among them.
+  // Excludes those whose rules change text (NFC, added spaces, stripping tokens).
   const char *const names[] = {"gpt2", "llama3", "deepseek", "starcoder", "words", "gemma"};
   for (int i = 0; i < OT_COUNT(names); i++) {
     ot_tokenizer *tokenizer = open_fixture(names[i]);
@@ -336,7 +336,7 @@ static void reads_back_the_tokenizer_it_writes(void **state) {
   scratch_destroy(directory);
 }
 
-// The text of tokens that go on after others keeps the space that a text from its beginning loses.
+// A continuation keeps the leading space that a text loses at its start.
 static void the_first_token_of_a_text_loses_the_space_put_before_it(void **state) {
   (void)state;
   const char *const names[] = {"llama2", "mistral", "t5"};
@@ -386,7 +386,7 @@ static void bytes_that_are_no_text_are_byte_tokens_or_unknown(void **state) {
 
 // ---- windows ----
 
-// Encodes text by windows that begin where the one before ended, however often that fails.
+// Encodes text by windows, each starting where the previous one ended, despite repeated failures.
 static int64_t encode_by_windows(ot_encoder *encoder, const char *text, int64_t length,
                                  uint64_t seed, ot_token_list *ids) {
   int64_t joined = 0;
@@ -402,7 +402,7 @@ static int64_t encode_by_windows(ot_encoder *encoder, const char *text, int64_t 
     ot_token_list part = {0};
     bool reached;
     assert_int_equal(ot_encoder_encode_window(encoder, &window, &part, &reached), OT_OK);
-    // A window that was not reached is tried again with all that follows.
+    // A window that was not reached is retried with all remaining text.
     if (!reached) {
       part.count = 0;
       assert_int_equal(ot_encoder_encode(encoder, text + at, left, &part), OT_OK);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. A tokenizer.json with anything that would change the ids and is not supported, or
-// that contradicts itself, is refused by name; patterns that mean something else in PCRE2 too.
+// run: alone. A tokenizer.json with an unsupported feature that would change ids, or with a
+// contradiction, is rejected by name; so are patterns with another meaning in PCRE2.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,9 +17,9 @@
 #include "tokenizer/tokenizer.h"
 
 typedef struct change {
-  const char *path[3];  // keys down to what is set, null after the last
+  const char *path[3];  // keys down to the changed one, null after the last
   const char *value;    // JSON
-  const char *message;  // part of it
+  const char *message;  // part of the message
 } change;
 
 static json_t *load_base(const char *path) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: alone. Each rule of tools/lint on a small tree that breaks it: a rule that cannot fail is none.
+# run: alone. Runs each rule of tools/lint on a small tree that breaks it: every rule must fail.
 set -euo pipefail
 lint=$(pwd)/tools/lint
 tree=$(mktemp -d)
@@ -27,7 +27,7 @@ build_library() {
   ar rcs build/liborthant_plan.a "${objects[@]}"
 }
 
-# expect TEXT: the lint fails on the tree and says TEXT.
+# expect TEXT: the lint fails on the tree and prints TEXT.
 expect() {
   build_library
   if "$lint" "$tree" build >said 2>&1 || ! grep -qF -- "$1" said; then
@@ -44,7 +44,7 @@ source_file() {
   printf '%s\n' "$spdx" "$@" >"$path"
 }
 
-# ot_NAME with a body of the lines given.
+# A function ot_NAME whose body is the given lines.
 function_of() { printf '%s\n' "int ot_$1(int x);" "int ot_$1(int x) {" "${@:2}" '  return x;' '}'; }
 
 repeat() { for ((i = 0; i < $1; i++)); do echo "$2"; done; }

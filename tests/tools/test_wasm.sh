@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: machines with clang and the headers of wasi-libc. The planning half compiles for WebAssembly
-# without a warning, and needs nothing of its host but memory and what the compiler brings.
+# run: machines with clang and the headers of wasi-libc. The planning library compiles for
+# WebAssembly without warnings and needs only memory and the compiler's runtime from its host.
 set -euo pipefail
 clang=$(command -v clang || ls /usr/bin/clang-[0-9]* 2>/dev/null | grep -x '.*clang-[0-9]*' | head -1 || true)
 [ -n "$clang" ] || { echo "skipped: no clang"; exit 77; }
@@ -17,7 +17,7 @@ export clang work
 printf '%s\n' "${flags[@]}" >"$work/flags"
 list | xargs -P 2 -I{} sh -c '"$clang" $(cat "$work/flags") -c "$1" -o "$work/$(basename "$1").o"' _ {}
 
-# Names are unique in the tree, so that no object replaced another.
+# File names are unique in the tree, so no object replaced another.
 rm "$work/probe.o"
 [ "$(ls "$work"/*.o | wc -l)" = "$(list | wc -l)" ]
 nm=$(command -v llvm-nm || ls /usr/bin/llvm-nm-* 2>/dev/null | head -1 || true)

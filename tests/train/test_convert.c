@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. HF directories to checkpoints and back, on the models that transformers wrote
-// (fixtures/parity): the tensor file that comes back has the bytes of the first.
+// run: alone. HF directories to checkpoints and back, on models written by transformers
+// (fixtures/parity): the exported tensor file has the bytes of the original.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,7 +100,7 @@ static void changes_the_type_and_says_so_in_the_config(void **state) {
   free(config);
 }
 
-// A checkpoint of the llama case with bf16 weights, m.* and, when asked for, master.*.
+// A checkpoint of the llama case with bf16 weights, m.* and, on request, master.*.
 static void make_training_checkpoint(fixture *f, const char *path, bool masters) {
   ot_safetensors *set = NULL;
   assert_int_equal(ot_safetensors_create(case_path("llama"), "model", &set), OT_OK);
@@ -211,7 +211,7 @@ static void copies_the_files_of_the_tokenizer(void **state) {
     scratch_write(scratch_path(from, names[i]), data, bytes);
     free(data);
   }
-  // Not one that this program can run: it goes along as it is.
+  // A tokenizer that this program cannot run is copied unchanged.
   static const char tokenizer[] = "{\"model\":{\"type\":\"Unigram\"}}";
   scratch_write(scratch_path(from, "tokenizer.json"), tokenizer, sizeof tokenizer - 1);
   convert(f, from, to, NULL);
@@ -219,7 +219,7 @@ static void copies_the_files_of_the_tokenizer(void **state) {
   assert_true(ot_disk_is_file(scratch_path(to, "generation_config.json")));
 }
 
-// ---- weights of fp8 (fixtures/fp8: what torch has, and what it makes of it) ----
+// ---- fp8 weights (fixtures/fp8: torch's tensors and their dequantized values) ----
 
 static void assert_same_values(const char *path, const char *stem, ot_safetensors *expected,
                                ot_dtype dtype) {
@@ -255,7 +255,7 @@ static void dequantises_fp8_block_by_block_as_torch_does(void **state) {
   assert_int_equal(report.notes.num_scaled, 14);
   assert_non_null(strstr(report.config_notes.text[0], "fp8 with a scale per block of 16 x 8"));
   assert_same_values(one, "model", expected, OT_F32);
-  // Without --dtype they become what config.json says of the others.
+  // Without --dtype they get the type that config.json gives for the others.
   convert(f, fixture_path("fp8"), other, NULL);
   assert_same_values(other, "model", expected, OT_BF16);
   int64_t bytes;
@@ -266,8 +266,8 @@ static void dequantises_fp8_block_by_block_as_torch_does(void **state) {
   ot_safetensors_destroy(&expected);
 }
 
-// The weights and the config.json of a fixture, without the tensor `left_out` and with a vector
-// called `added`; both may be null.
+// The weights and the config.json of a fixture, without the tensor `left_out` and with an extra
+// vector called `added`; both may be null.
 static void write_changed(fixture *f, const char *from, const char *left_out, const char *added,
                           const char *path) {
   static const float vector[2] = {1, 2};
@@ -319,7 +319,7 @@ static void refuses_fp8_whose_scales_are_not_whole(void **state) {
                 request.from);
   assert_int_equal(ot_convert(&f->arena, &request, &report), OT_ENVIRONMENT);
   assert_message_has("model.layers.1.self_attn.q_proj.weight_scale_inv is missing");
-  // A scale alone has no place.
+  // A scale without its weight is rejected.
   write_changed(f, fixture_path("fp8"), "model.layers.1.self_attn.q_proj.weight", NULL,
                 request.from);
   assert_int_equal(ot_convert(&f->arena, &request, &report), OT_ENVIRONMENT);
@@ -334,7 +334,7 @@ static void leaves_out_layers_that_predict_further_tokens(void **state) {
   write_changed(f, case_path("deepseek-v3"), NULL, added, from);
   const ot_convert_report report = convert(f, from, scratch_path(f->directory, "to"), NULL);
   assert_int_equal(report.notes.num_further, 1);
-  // As many as the configuration says, and of no other model.
+  // As many as the configuration says, and none of another model.
   const char *const set = "model.num_nextn_predict_layers=0";
   const ot_convert_request request = {
       .from = from, .to = scratch_path(f->directory, "out"), .sets = &set, .num_sets = 1};

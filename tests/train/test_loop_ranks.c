@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Runs on many ranks of which one fails: all end, with the status and the message of
-// the one, and what was saved before is whole. Ranks are threads, so a read can fail on one alone.
+// run: alone. Runs on many ranks of which one fails: all end with its status and message, and
+// earlier checkpoints are complete. Ranks are threads, so a read can fail on one alone.
 #include <dlfcn.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -27,7 +27,7 @@ enum { RANKS = 4, NEVER = 1 << 30 };
 // ---- reads and writes that fail ----
 
 static _Thread_local int reads_left = NEVER;  // of this thread, until one fails
-static _Thread_local bool stalls;             // it does not fail but take long
+static _Thread_local bool stalls;             // delays the read instead of failing it
 static _Atomic int writes_left = NEVER;       // of the process
 
 ssize_t pread(int file, void *buffer, size_t bytes, off_t offset) {
@@ -60,9 +60,9 @@ typedef struct fixture {
   ot_arena arena;
   ot_config config;
   int failing_rank;  // -1: none
-  int reads;         // of the failing rank before it fails
-  bool stalls;       // it does not fail but take long
-  int odd_rank;      // that reads other settings, -1: none
+  int reads;         // reads of the failing rank before the failure
+  bool stalls;       // delays the read instead of failing it
+  int odd_rank;      // the rank with different settings, -1: none
   ot_run odd_run;
 } fixture;
 
@@ -127,7 +127,7 @@ static ot_status run_rank(ot_comm *comm, void *context) {
 
 static ot_status run(fixture *f) { return ot_comm_run_threads(RANKS, run_rank, f); }
 
-// The step of the newest checkpoint, which must be whole; 0 when there is none.
+// The step of the newest checkpoint, which must be complete; 0 if there is none.
 static int64_t saved_step(fixture *f) {
   ot_checkpoint_found found;
   const char *const directory = scratch_path(f->directory, "run/checkpoints");
@@ -192,7 +192,7 @@ static void a_full_disk_ends_all_and_leaves_the_last_checkpoint(void **state) {
       assert_message_has("No space left");
       failures++;
       kept += access(scratch_path(f.directory, "run/checkpoints"), F_OK) == 0 && saved_step(&f) > 0;
-      // With room again, the run goes on to its end.
+      // With free disk space again, the run continues to its end.
       assert_int_equal(run(&f), OT_OK);
     }
     assert_int_equal(saved_step(&f), 5);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: alone. metrics.jsonl: every key on every line, numbers that read back, each step once after
-// resuming, whole lines after a full disk.
+// resuming, complete lines after a full disk.
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=2,4,8 as threads. What a step says of the gradient noise, against gradients of each
-// small batch that one rank computes alone, in float64.
+// run: ranks=2,4,8 as threads. The gradient noise figures of a step, against gradients of each
+// small batch computed on one rank alone, in float64.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,11 +16,11 @@
 
 enum { BATCH = 8, MAX_ELEMENTS = 40000 };
 
-// Which parameters count, and what was found.
+// Selected parameters, and the result.
 typedef struct measure {
-  bool without_norms, without_kv;  // that tp holds copies of
+  bool without_norms, without_kv;  // of which tp holds copies
   int small;                       // number of small batches
-  int64_t targets;                 // of all
+  int64_t targets;                 // of all small batches
   bool known;
   ot_noise_sample sample;
 } measure;
@@ -51,7 +51,7 @@ static bool counts(const measure *m, const ot_parameter *p, int part) {
   return !(m->without_norms && p->kind == OT_PARAMETER_VECTOR) && !(m->without_kv && kv);
 }
 
-// The gradient in HF order of what counts; returns the number of elements.
+// The gradient of the selected parameters in HF order; returns the number of elements.
 static int64_t read_gradient(const measure *m, ot_instance *instance, double *to) {
   const ot_graph *const graph = ot_instance_whole(instance);
   int64_t count = 0;
@@ -77,7 +77,7 @@ static int64_t load(const ot_rows *rows, int micro_batch, ot_instance *instance)
   return rows->num_targets;
 }
 
-// Small batch k is of samples k, k + small, k + 2 small, ...: those that rank k of dp has.
+// Small batch k has samples k, k + small, k + 2 small, ...: those of dp rank k.
 static ot_status gradient_alone(audit_rank *rank, ot_feed *feed, ot_rows *rows, int k) {
   const measure *const m = rank->context;
   ot_instance *const instance = ot_trainer_instance(rank->trainer);
@@ -160,7 +160,7 @@ static void check(audit_request request, measure expected) {
   must_agree(found.sample.share_squares, expected.sample.share_squares, what);
   must_agree(found.sample.local_squares, expected.sample.local_squares, what);
   must_agree(found.sample.whole_squares, expected.sample.whole_squares, what);
-  assert_true(expected.sample.share_squares > 1. / expected.small);  // targets are unequal
+  assert_true(expected.sample.share_squares > 1. / expected.small);  // numbers of targets differ
 }
 
 static void a_rank_is_a_small_batch(void **state) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. The estimators of the gradient noise scale, on gradients whose mean and variance are
-// known, and the parameters that the schedule adds up for it.
+// run: serial. The estimators of the gradient noise scale on gradients of known mean and variance,
+// and the parameters that the schedule includes.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,18 +18,19 @@ static void must_be(double found, double expected, double tolerance) {
   if (!(fabs(found - expected) <= tolerance)) fail_msg("%.17g instead of %.17g", found, expected);
 }
 
-// ---- gradients made up ----
+// ---- synthetic gradients ----
 
 enum { DIMENSIONS = 512, MAX_SMALL = 8 };
 
 typedef struct toy {
   double gradient_squares;  // |G|^2
-  double variance;          // tr(Sigma) of one target
+  double variance;          // tr(Sigma) for one target
   int small;                // number of small batches
   double targets[MAX_SMALL];
 } toy;
 
-// Gradients of one step: each small batch's mean, G plus noise of variance tr(Sigma) / targets.
+// Gradients of one step: the mean of each small batch, G plus noise of variance tr(Sigma) /
+// targets.
 static ot_noise_sample draw(const toy *t, int step) {
   double whole[DIMENSIONS] = {0}, sum = 0;
   ot_noise_sample sample = {0};
@@ -68,7 +69,7 @@ static void averages_then_divides(void **state) {
   const double truth = 300 / .717;
   const double found = ot_noise_average_tokens(&average);
   if (fabs(found / truth - 1) > .06) fail_msg("%g instead of %g", found, truth);
-  // The average of ratios is what must not be reported.
+  // The mean of ratios would be wrong.
   if (ratios < 1.05 * truth) fail_msg("the average of ratios is %g, near %g", ratios, truth);
 }
 
@@ -112,7 +113,7 @@ static void corrects_the_average_for_its_start(void **state) {
   for (int i = 0; i < 500; i++) ot_noise_average_add(&average, &sample);
   must_be(average.gradient_squares, first.gradient_squares, 1e-12);
   must_be(average.variance, first.variance, 1e-9);
-  // Newer steps weigh more: 0.99^n of the old is left.
+  // Exponential average: the old value keeps the weight 0.99^n.
   const ot_noise_sample other = {4, 3, 100, .25};
   ot_noise_average_add(&average, &other);
   const double share = .01 / (1 - pow(.99, 502));
@@ -123,7 +124,7 @@ static void is_unknown_until_both_averages_are_positive(void **state) {
   (void)state;
   ot_noise_average average = {0};
   assert_true(isnan(ot_noise_average_tokens(&average)));
-  ot_noise_average_add(&average, &(ot_noise_sample){1, 1, 100, 1});  // one batch: nothing
+  ot_noise_average_add(&average, &(ot_noise_sample){1, 1, 100, 1});  // one batch: none
   assert_int_equal(average.steps, 0);
   ot_noise_average_add(&average, &(ot_noise_sample){NAN, 1, 100, .5});
   assert_int_equal(average.steps, 0);
@@ -177,7 +178,7 @@ static void plan_two_ranks(const ot_model *model, ot_accumulate accumulate, tiny
   if (status != OT_OK) fail_msg("%s", ot_fail_message());
 }
 
-// Elements whose squares go to OT_SCALAR_LOCAL_SQUARES in one step.
+// Number of elements whose squares are added to OT_SCALAR_LOCAL_SQUARES in one step.
 static int64_t added_elements(const ot_schedule *schedule) {
   const ot_order *const order =
       &schedule->orders[ot_schedule_find_order(schedule, OT_ORDER_STEP, 0)];

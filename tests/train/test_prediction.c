@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Predicted steps of a tiny run on made-up machines: what is counted does not
-// depend on how the run is split, closed forms where everything but products is free, and what a
-// machine lacks is named.
+// run: any machine. Predicted steps of a tiny run on synthetic machines: counts do not depend on
+// the split, closed forms hold if only GEMMs take time, and missing rates are named.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +16,7 @@
 
 enum { MICRO_BATCHES = 4 };
 
-// `ranks` devices at which nothing but matrix products takes time.
+// `ranks` devices on which only GEMMs take time.
 static ot_cluster products_only(int ranks) {
   ot_cluster cluster = {.name = "paper",
                         .num_devices = ranks,
@@ -117,9 +116,9 @@ static void splits_share_the_same_flops(void **state) {
   let_go(&one);
 }
 
-// Stages are not equal here, and the head makes its backward in its forward, so there are bounds in
-// place of a closed form: the longest stage's work, and that with one turn of the other's before or
-// behind it.
+// Stages are unequal, and the head computes its backward in its forward. So the test uses bounds
+// instead of a closed form: the longest stage's work, without and with one micro-batch of the other
+// stage before or after it.
 static void a_pipeline_waits_for_its_longest_stage(void **state) {
   (void)state;
   const ot_cluster cluster = products_only(2);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. How a run begins in a directory that holds one: where it goes on from when
-// checkpoints are damaged or gone, what it refuses, what it sets aside, and that saving takes no
-// memory for good.
+// run: alone. Starting in the directory of an earlier run: the resume point if checkpoints are
+// damaged or missing, what is rejected, what is set aside; saving does not retain memory.
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +27,7 @@ typedef struct fixture {
   const char *resume;  // null: auto
   char said[SAID_BYTES];
   int num_measured;
-  int64_t measured[MEASURED];  // bytes of the heap in use at each status
+  int64_t measured[MEASURED];  // bytes of heap in use at each status
 } fixture;
 
 static int set_up(void **state) {
@@ -57,7 +56,7 @@ static void hear(void *context, const ot_loop_event *event) {
   f->measured[f->num_measured++] = (int64_t)(heap.uordblks + heap.hblkhd);
 }
 
-// Trains in DIRECTORY/`output` with settings like "steps=5" [..., null].
+// Trains in DIRECTORY/`output` with settings like "steps=5" [null-terminated].
 static ot_status train(fixture *f, const char *output, const char *const *settings) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -147,12 +146,12 @@ static void goes_on_from_the_newest_whole_checkpoint(void **state) {
   assert_said(f, "checkpoints/step-00000004\n");
   assert_same_state(f, 8, "whole", "run");
   assert_int_equal(count_lines(f, "run/metrics.jsonl"), 8);
-  // What was damaged is kept, to be looked at.
+  // Damaged checkpoints are kept for inspection.
   assert_true(
       ot_disk_is_directory(scratch_path(f->directory, "run/checkpoints/aside-1/step-00000006")));
 }
 
-// A damaged checkpoint that is newer than the one just saved is not counted among those to keep.
+// A damaged checkpoint newer than the one just saved does not count towards those to keep.
 static void keeps_what_it_saves_after_falling_back(void **state) {
   fixture *const f = *state;
   must(TRAIN(f, "run", "steps=6", "checkpoint.every=2"));
@@ -190,7 +189,7 @@ static void does_not_begin_again_when_checkpoints_are_gone(void **state) {
   assert_int_equal(TRAIN(f, "run", "steps=5"), OT_ENVIRONMENT);
   assert_message_has("has metrics of 3 steps and saved checkpoints, but all are missing");
   assert_int_equal(count_lines(f, "run/metrics.jsonl"), 3);
-  // Without the metrics nothing is left of the run.
+  // Without the metrics no trace of the run is left.
   assert_int_equal(unlink(scratch_path(f->directory, "run/metrics.jsonl")), 0);
   must(TRAIN(f, "run", "steps=2"));
 }
@@ -234,7 +233,7 @@ static void continues_another_run_only_where_there_is_none(void **state) {
   assert_message_has("holds a run with its own checkpoints, up to step 3");
   assert_true(has_step(f, "b", 3));
   must(TRAIN(f, "c", "steps=3"));
-  // The same command goes on with what it saved, also when DIR is gone.
+  // The same command continues from its own checkpoints, even if DIR is gone.
   assert_int_equal(rename(scratch_path(f->directory, "a"), scratch_path(f->directory, "x")), 0);
   must(TRAIN(f, "c", "steps=4"));
   assert_said(f, "c/checkpoints/step-00000003");
@@ -280,7 +279,7 @@ static void saves_any_number_of_times_in_the_same_memory(void **state) {
              "log.health_every=1"));
   assert_int_equal(f->num_measured, MEASURED);
   const int64_t grown = f->measured[MEASURED - 1] - f->measured[MEASURED / 3];
-  if (grown > 2048) fail_msg("%lld bytes more after 100 checkpoints", (long long)grown);
+  if (grown > 2048) fail_msg("%lld more bytes after 100 checkpoints", (long long)grown);
 }
 
 int main(void) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. A run's directory and the list of its checkpoints: one holder at a time, the newest
-// whole checkpoint is found past damaged ones, old ones go and no other.
+// run: alone. A run's directory and the list of its checkpoints: one owner at a time, the newest
+// complete checkpoint is found despite damaged ones, only old ones are removed.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -105,7 +105,7 @@ static void lets_old_checkpoints_go_and_no_others(void **state) {
   for (int64_t step = 1; step <= 6; step++) save(f, f->directory, step);
   assert_int_equal(ot_checkpoint_prune(&f->arena, f->directory, 0), OT_OK);
   assert_true(ot_disk_is_directory(scratch_path(f->directory, "step-00000001")));
-  // A damaged one is not counted among those kept.
+  // A damaged one does not count towards those kept.
   assert_int_equal(unlink(scratch_path(f->directory, "step-00000005/model.safetensors")), 0);
   assert_int_equal(ot_disk_make_directory(scratch_path(f->directory, "notes")), OT_OK);
   assert_int_equal(ot_checkpoint_prune(&f->arena, f->directory, 2), OT_OK);
@@ -162,7 +162,7 @@ static void finds_what_a_user_calls_a_checkpoint(void **state) {
   assert_message_has("checkpoint is damaged: ");
 }
 
-// Changes one bit and no size.
+// Changes one bit and no file size.
 static void flip(const char *directory, int64_t step, const char *name) {
   char path[OT_PATH_BYTES];
   snprintf(path, sizeof path, "%s/step-%08lld/%s", directory, (long long)step, name);
@@ -203,7 +203,7 @@ static void names_each_checkpoint_when_none_is_whole(void **state) {
   assert_non_null(strstr(ot_fail_hint_text(), "another `output`"));
 }
 
-// A link to itself stands for a disk that is away: the name is there, and opening it fails.
+// A link to itself simulates a missing disk: the name exists, and opening it fails.
 static void does_not_take_a_file_that_cannot_be_opened_for_damage(void **state) {
   fixture *const f = *state;
   ot_checkpoint_found found;
@@ -222,7 +222,7 @@ static void does_not_take_a_file_that_cannot_be_opened_for_damage(void **state) 
 static void tells_an_empty_directory_from_a_run(void **state) {
   fixture *const f = *state;
   ot_run_directory *run = NULL;
-  for (int i = 0; i < 2; i++) {  // opening alone does not make it a run
+  for (int i = 0; i < 2; i++) {  // opening alone does not create a run
     assert_int_equal(ot_run_directory_create(f->run, &run), OT_OK);
     assert_int_equal(ot_run_directory_found(run), OT_RUN_EMPTY);
     ot_run_directory_destroy(&run);
@@ -237,7 +237,7 @@ static void tells_an_empty_directory_from_a_run(void **state) {
   ot_run_directory_destroy(&run);
 }
 
-// A stop within the first write of the settings, or of the mark of the first save.
+// A stop during the first write of the settings, or of the mark of the first save.
 static void clears_what_an_interrupted_write_left(void **state) {
   fixture *const f = *state;
   ot_run_directory *run = NULL;
@@ -262,7 +262,7 @@ static void sets_aside_what_is_newer(void **state) {
   scratch_write(ot_run_directory_metrics(run), lines, sizeof lines - 1);
   assert_int_equal(ot_run_directory_rewind(run, 3, &f->arena, &note), OT_OK);
   assert_null(note);
-  for (int i = 1; i <= 2; i++) {  // a second time, to another place
+  for (int i = 1; i <= 2; i++) {  // a second time, to another directory
     if (i == 2) save(f, checkpoints, 3);
     assert_int_equal(ot_run_directory_rewind(run, 1, &f->arena, &note), OT_OK);
     assert_non_null(strstr(note, i == 1 ? "aside-1" : "aside-2"));
@@ -295,7 +295,7 @@ static void admits_one_holder_and_names_it(void **state) {
   ot_run_directory_destroy(&second);
 }
 
-// The lock goes with the process, however that ends.
+// The lock ends with the process, however the process ends.
 static void frees_the_lock_of_a_killed_process(void **state) {
   fixture *const f = *state;
   const pid_t child = fork();

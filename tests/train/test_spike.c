@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: any machine. Noise with a trend gives no alarm in 10,000 steps; seeded spikes do, at their
-// step; z is what it says, by hand.
+// step; z matches its definition.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,10 +16,10 @@ enum { STEPS = 10000 };
 
 static double noise(uint64_t stream, int64_t i) { return ot_rng_normal(11, stream, (uint64_t)i); }
 
-// A loss that falls as a power of the steps, with noise of its own size.
+// A loss that falls as a power of the steps, plus independent noise.
 static double falling(int64_t i) { return 2 + 8 / sqrt(1 + (double)i / 10) + 0.05 * noise(1, i); }
 
-// A gradient norm that grows slowly, with noise that is log-normal.
+// A gradient norm that grows slowly, with log-normal noise.
 static double growing(int64_t i) { return (0.5 + 1e-4 * (double)i) * exp(0.2 * noise(2, i)); }
 
 static double level(int64_t i) { return 3 + 0.01 * noise(3, i); }
@@ -37,7 +37,7 @@ static void trends_with_noise_give_no_alarm(void **state) {
   }
 }
 
-// At no other step than those that were seeded.
+// Alarms at the seeded steps and at no other.
 static void seeded_spikes_are_found_at_their_step(void **state) {
   (void)state;
   double (*const series[])(int64_t) = {falling, growing, level};
@@ -63,7 +63,7 @@ static void a_lesser_spike_counts_when_it_stays(void **state) {
   assert_false(ot_spike_add(&monitor, 3.12));
 }
 
-// Of 1 .. 20 the median is 10.5 and the median deviation 5.
+// For 1 .. 20 the median is 10.5 and the median deviation 5.
 static void z_is_of_median_and_median_deviation(void **state) {
   (void)state;
   ot_spike_monitor monitor = {0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. The status line, whole, with unknown parts, and cut to the width of a terminal.
+// run: alone. The status line: complete, with unknown parts, and truncated to the terminal width.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

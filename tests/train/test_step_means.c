@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. The table at the end of a run: means over what was added, by hand.
+// run: any machine. The summary table of a run: means of the added values, by hand.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=1,4 as threads. A number that is not finite ends the step before anything is updated,
-// and is traced to the block, the rank and the tensors.
+// run: ranks=1,4 as threads. A non-finite number ends the step before any update and is traced to
+// the block, the rank and the tensors.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,18 +14,18 @@
 #include "support/audit_case.h"
 
 typedef struct attempt {
-  const char *parameter;  // that is damaged
-  int rank;               // on which
+  const char *parameter;  // the damaged one
+  int rank;               // the rank of the damage
   ot_status status;
   char message[1024], hint[256];
-  bool same;  // undamaged weights have the bits they had before the step
+  bool same;  // undamaged weights have their bits from before the step
 } attempt;
 
 static const ot_parameter *parameter_of(ot_instance *instance, const char *name) {
   return ot_graph_parameter(ot_instance_shape(instance), name);
 }
 
-// Element `index` of a parameter that this rank holds whole.
+// Element `index` of a parameter that this rank holds unsharded.
 static int64_t offset_of(ot_instance *instance, const char *name, int64_t index) {
   const ot_parameter *const p = parameter_of(instance, name);
   assert_true(ot_instance_held(instance, p->block, OT_COPY_WEIGHT).count > 0);
@@ -115,7 +115,7 @@ static void spoil_attention_grad(ot_schedule *schedule, ot_arena *arena, void *c
   }
 }
 
-// Which rank it was the reduction of gradients hides, where there are several.
+// With several ranks the gradient reduction hides the origin.
 static void what_the_backward_alone_makes_is_named_by_its_block(void **state) {
   (void)state;
   const ot_trainer_hooks hooks = {.amend = spoil_attention_grad};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. What the ranks of a run tell each other between steps. Ranks are threads, so
-// they report what is wrong as a status; the test's thread asserts.
+// run: any machine. Host-side communication between ranks between steps. Ranks are threads, so they
+// report errors as a status; the test's thread asserts.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ static void ranks_know_their_places(void **state) {
 
 static ot_status check_words(ot_team *team) {
   const int rank = ot_team_rank(team);
-  char text[OT_TEAM_TEXT] = "what another rank thinks";
+  char text[OT_TEAM_TEXT] = "the view of another rank";
   if (rank == 0) ot_text_format(text, sizeof text, "runs/a/checkpoints/step-00000003");
   OT_TRY(ot_team_share(team, text));
   OT_CHECK(strcmp(text, "runs/a/checkpoints/step-00000003") == 0, OT_BUG, "got \"%s\"", text);
@@ -61,7 +61,7 @@ static ot_status check_words(ot_team *team) {
   OT_TRY(ot_team_collect(team, -1000 + rank, all));
   for (int i = 0; i < RANKS; i++) OT_CHECK(all[i] == -1000 + i, OT_BUG, "rank %d", i);
 
-  // Added in the order of ranks: 1e16 swallows what comes after it, one by one.
+  // Added in rank order: 1e16 absorbs each later term.
   double values[2] = {rank == 0 ? 1e16 : 1, rank};
   OT_TRY(ot_team_sum(team, values, 2));
   OT_CHECK(values[0] == 1e16 && values[1] == 28, OT_BUG, "%.17g %.17g", values[0], values[1]);

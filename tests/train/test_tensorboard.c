@@ -54,7 +54,7 @@ static uint64_t little_endian(const unsigned char *bytes, int n) {
   return value;
 }
 
-// Walks the records of a file and checks both checksums of each; returns their number.
+// Iterates over the records of a file and checks both checksums of each; returns their number.
 static int count_records(const unsigned char *data, int64_t bytes) {
   int records = 0;
   for (int64_t at = 0; at < bytes; records++) {
@@ -104,7 +104,7 @@ static void writes_a_file_of_whole_records_for_each_start(void **state) {
     assert_int_equal(count_files(directory, newest), start + 1);
     int64_t bytes;
     char *const data = scratch_read(scratch_path(directory, newest), &bytes);
-    // Version, a restart mark when resumed, the step, its health.
+    // Version, a restart mark if resumed, the step, its health.
     assert_int_equal(count_records((const unsigned char *)data, bytes), start > 0 ? 4 : 3);
     assert_memory_equal(data + 8, version_record + 8, 4);
     free(data);

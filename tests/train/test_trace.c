@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Chrome traces: valid JSON with the fields viewers need, task bars inside the bar of
-// their segment, plain and compressed alike.
+// run: alone. Chrome traces: valid JSON with the fields that viewers need, task bars inside the bar
+// of their segment, plain and compressed alike.
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -168,8 +168,8 @@ static void leaves_nothing_without_a_finish(void **state) {
   scratch_destroy(directory);
 }
 
-// A tensor collective reaches over the end of its kernel, and two messages cross: nothing of that
-// nests, so each has a row of its own.
+// A tensor collective extends beyond the end of its kernel, and two messages cross: none of these
+// nest, so each gets a separate row.
 static void what_overlaps_stands_in_rows_of_its_own(void **state) {
   (void)state;
   char directory[SCRATCH_BYTES];
@@ -214,7 +214,7 @@ static void what_overlaps_stands_in_rows_of_its_own(void **state) {
     assert_string_equal(text_of(event, "name"), expected[i].name);
     assert_true(number_of(event, "tid") == expected[i].tid);
   }
-  // The bar of the entry is that of its kernels.
+  // The bar of the instruction spans its kernels.
   assert_true(number_of(json_array_get(events, first + 1), "dur") == 0.2e6);
   json_decref(root);
   scratch_destroy(directory);

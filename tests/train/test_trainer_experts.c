@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=1 as threads. What a step says of experts: a number where there is one, else none.
+// run: ranks=1 as threads. Expert statistics of a step: a number if defined, else none.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static ot_metrics_experts said_of(ot_moe_routing routing) {
 static void tokens_that_choose_have_a_loss_of_balance(void **state) {
   (void)state;
   const ot_metrics_experts said = said_of(OT_MOE_DROPLESS);
-  assert_true(said.aux_loss >= 0.9);  // 1 where all are equally busy
+  assert_true(said.aux_loss >= 0.9);  // 1 if all experts have equal load
   assert_true(said.z_loss > 0);
   assert_true(said.drop_share == 0);
   assert_true(said.rounds == 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=4 as threads. A rank that does not come is named, with what it did not come to, and
-// all ranks end soon after; what is slow but comes in time disturbs nobody.
+// run: ranks=4 as threads. A missing rank is named together with the operation it missed, and all
+// ranks end soon after; a slow rank that arrives in time has no effect.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,9 +84,9 @@ static ot_status save_late(audit_rank *rank) {
   return ot_trainer_save(rank->trainer, s->path);
 }
 
-// What a writer asks for, piece by piece.
+// The data requests of a writer, chunk by chunk.
 typedef struct slow_writer {
-  double seconds;  // before each piece
+  double seconds;  // delay before each chunk
   int pieces;
 } slow_writer;
 
@@ -147,7 +147,7 @@ static ot_status write_sums(hand_made *h, const void *context) {
   return OT_OK;
 }
 
-// Before the third run of the order, rank 1 rests for longer than the others wait.
+// Before the third run of the program, rank 1 sleeps for longer than the timeout of the others.
 static ot_status rest_before_third(ot_comm *comm, int time) {
   ot_comm_set_patience(comm, .3);
   if (ot_comm_rank(comm) == 1 && time == 2) rest(.8);
@@ -163,7 +163,7 @@ static void task_and_call_are_named_that_a_rank_did_not_come_to(void **state) {
   game->write = write_sums;
   game->before = rest_before_third;
   assert_int_equal(hand_play(game), OT_RANKS);
-  // The fourth call of the group: joining compared schedules, and the order was run twice.
+  // The fourth call of the group: joining compared schedules, and the program ran twice.
   assert_message_has("entry 0 (first, ");
   assert_message_has(
       "waits in 'first/all_reduce' (all_reduce 4 of group tensor, ranks 0-2) for "
