@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# A thin face over CMake presets: `make help` lists the targets. Each target first sees to what it
-# needs (tools/dependencies.sh). Variables a user may give:
+# A thin layer over CMake presets: `make help` lists the targets. Each target first installs its
+# dependencies (tools/dependencies.sh). Variables:
 #   CC=clang  BLAS=/path/libcblas.so  BLAS_INCLUDE=/path  ARCH=x86-64-v3  PREFIX=/where  JOBS=2
 #   MPI=/path/mpicc (with a new build/) or MPI=none
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
@@ -11,7 +11,7 @@ options := $(if $(filter command environment,$(origin CC)),-DCMAKE_C_COMPILER=$(
   $(if $(BLAS_INCLUDE),-DOT_CBLAS_INCLUDE=$(BLAS_INCLUDE)) \
   $(if $(filter undefined,$(origin ARCH)),,-DOT_ARCH=$(ARCH))
 
-# Presets with sanitizers are without MPI, whose libraries leak.
+# Presets with sanitizers build without MPI, whose libraries leak memory.
 with_mpi = -DOT_MPI=$(if $(filter none,$(MPI)),OFF,AUTO $(if $(MPI),-DMPI_C_COMPILER=$(MPI)))
 configure = cmake --preset $(1) $(options) $(if $(filter asan tsan,$(1)),,$(with_mpi)) $(2) >build/configure-$(1).log 2>&1 \
   || { cat build/configure-$(1).log; exit 3; }
@@ -54,12 +54,12 @@ bench:  ## runs every benchmark program
 	@$(call build,cpu)
 	@for program in build/bench/*; do echo "== $$program"; $$program || exit $$?; done
 
-lint:  ## rooms, sizes, banned calls and the purity of the planning half
+lint:  ## folder dependencies, sizes, banned calls and the purity of the planning half
 	@tools/dependencies.sh build optional:mpi
 	@mkdir -p build && { $(call configure,cpu); } && cmake --build --preset plan -j $(JOBS)
 	@tools/lint
 
-format:  ## rewrites the sources as .clang-format says
+format:  ## formats the sources with clang-format
 	@tools/dependencies.sh format
 	@clang-format-14 -i $$(git ls-files '*.c' '*.h')
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Stop a run in the middle, go on, and get the same bits as a run that was never stopped. Then branch
-# off: another schedule from the same checkpoint.
+# Stops a run in the middle, resumes it, and gets the same bits as a run that was never stopped. Then
+# branches off: another learning-rate schedule from the same checkpoint.
 #   examples/02_resume.sh [ORTHANT]
 set -euo pipefail
 orthant=$(realpath "${1:-build/orthant}")

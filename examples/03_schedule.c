@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training step as data: builds the schedule of a model and prices its memory and FLOPs, with no
-// device, no file and no memory taken.
+// A training step as data: builds the schedule of a model and prints its memory and FLOPs, without
+// a device, without files, and without allocating the memory.
 //   examples/03_schedule          (built by make; prints a table)
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The same run on one rank, on four ranks as two stages of a pipeline times two shares of the batch, on
-# four processes of mpirun where there is one, and from the middle of it on two ranks that split every
-# layer. Losses agree to rounding.
+# The same run on one rank; on four ranks (two pipeline stages x two data-parallel ranks); on four
+# processes if mpirun is installed; and resumed from the middle on two tensor-parallel ranks. Losses
+# agree to rounding.
 #   examples/04_ranks.sh [ORTHANT]
 set -euo pipefail
 orthant=$(realpath "${1:-build/orthant}")
@@ -17,7 +17,7 @@ stages=(--set parallel.pp=2 --set parallel.dp=2)
 "$orthant" train run.yaml "${common[@]}" "${stages[@]}" --set output=four --ranks 4
 runs=(one four)
 
-# The ranks are the processes that a launcher starts, and --ranks is not given. Root is a user here, too.
+# Without --ranks, the processes of the launcher are the ranks. Containers may run this as root.
 if mpirun --version 2>/dev/null | grep -q "Open MPI" && ldd "$orthant" | grep -q "libmpi\.so"; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   mpirun --oversubscribe -n 4 "$orthant" train run.yaml "${common[@]}" "${stages[@]}" --set output=mpi
@@ -28,7 +28,7 @@ else
   echo "no mpirun of Open MPI, or built without it: processes skipped"
 fi
 
-# Any checkpoint is the beginning of a run on any mesh.
+# A run can start from any checkpoint on any mesh.
 "$orthant" train run.yaml "${common[@]}" --set output=two --ranks 2 --set parallel.tp=2 \
   --resume four/checkpoints/step-00000010
 runs+=(two)

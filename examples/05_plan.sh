@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Plans: for eight GPUs that nobody needs to have, what would make a job fit that does not, and for a
-# machine described in nine lines, whose plan is then trained.
+# Plans: for eight GPUs, without having them; changes that make a job fit; and for a machine described
+# in nine lines, whose plan is then trained.
 #   examples/05_plan.sh [ORTHANT]
 set -euo pipefail
 orthant=$(realpath "${1:-build/orthant}")
@@ -13,7 +13,7 @@ cd "$folder"
 echo "== Llama 3 8B on eight H100"
 "$orthant" plan --model llama3-8b --cluster h100 --gpus 8 --pp 1 --top 3
 
-echo "== and on one: exit code 1, and what would fit"
+echo "== on one H100: exit code 1, and a change that would fit"
 "$orthant" plan --model llama3-8b --cluster h100 --gpus 1 2>&1 | tail -n 3 || true
 
 echo "== a small model on a small machine"
@@ -40,6 +40,6 @@ data: {train: train, tokenizer: bytes, sequence_length: 64}
 steps: 5
 threads: 1
 YAML
-echo "== the plan as it is trained"
+echo "== training the plan"
 "$orthant" train run.yaml --ranks 4
 ls -l plan.html plan.json | awk '{ print $5, $NF }'

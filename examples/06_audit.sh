@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs that would fail, told before they do: documents that see each other, gradients summed in bf16 over
-# a thousand ranks, moments that cannot move; and a healthy run on four ranks, which is clean.
+# Finds failures before a run: attention across documents, bf16 gradient reductions over a thousand
+# ranks, frozen moments, lost updates; a healthy run on four ranks is clean.
 #   examples/06_audit.sh [ORTHANT]
 set -euo pipefail
 orthant=$(realpath "${1:-build/orthant}")
@@ -10,7 +10,7 @@ trap 'rm -rf "$folder"' EXIT
 "$(dirname "$0")/01_train.sh" "$orthant" "$folder" >/dev/null 2>&1
 cd "$folder"
 
-# An audit that has something to say ends with exit code 1, and names the mechanism.
+# An audit with a finding has exit code 1 and names the mechanism.
 finds() {  # finds MECHANISM AUDIT SETTINGS...
   local mechanism=$1 code=0
   shift
@@ -26,7 +26,7 @@ finds second_moment_frozen precision --set precision.moments=bf16 --set 'optimiz
 finds updates_lost precision --set precision.compute=bf16 --set precision.master=bf16 \
   --set optimizer.lr=1e-5 --set learning_rate.min=0
 
-# What is well says so, with exit code 0.
+# Clean audits have exit code 0.
 "$orthant" audit causality run.yaml | head -1
 "$orthant" audit precision run.yaml --planned-ranks 64 | head -1
 "$orthant" audit drift run.yaml | head -1

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A model with eight experts, on one rank and with its experts spread over four: the same losses. What
-# a buffer of experts has no room for comes in further rounds, and nothing is dropped; with room for
-# all that can come there is one round.
+# A model with eight experts, on one rank and with expert parallelism over four: the same losses.
+# Tokens that overflow the receive buffer are processed in further passes, so none is dropped; with a
+# buffer for the worst case there is one pass.
 #   examples/07_experts.sh [ORTHANT] [FOLDER]
 set -euo pipefail
 orthant=$(realpath "${1:-build/orthant}")
@@ -32,8 +32,8 @@ threads: 1
 log: {every: 5}
 YAML
 
-# A choice between experts of nearly equal scores may fall either way in float32, and runs that
-# choose otherwise drift apart.
+# In float32, rounding may change the choice between experts of nearly equal scores, and the losses
+# then differ.
 wide=(--set precision.compute=fp64)
 "$orthant" train run.yaml "${wide[@]}" --set output=one
 "$orthant" train run.yaml "${wide[@]}" --set output=four --ranks 4 --set parallel.ep=4

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the commands of pages and writes into the pages what they print now, where a page shows it. Look
-# at the diff before you commit it. With OT_TESTS=full also the slow ones.
+# Runs the commands of pages and updates the outputs that the pages show. Review the diff before you
+# commit it. OT_TESTS=full includes slow commands.
 #   tools/accept_documents.sh [PAGE...]      default: README.md and docs/*.md;   BUILD=build
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,7 +10,7 @@ new=$(mktemp)
 trap 'rm -f "$new"' EXIT
 for page; do
   [ -f "$page" ] || { echo "error: no such page ($page)" >&2; exit 2; }
-  # Differences are what this is for; what else is wrong is said.
+  # Differences of outputs are expected here; other failures are printed.
   bash tests/docs/run_page.sh "${BUILD:-build}/orthant" "$page" "$new" || true
   cmp -s "$new" "$page" || cat "$new" >"$page"
 done

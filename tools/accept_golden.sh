@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes the schedule texts that test_golden wrote, because they differ, the golden ones. Look at the
-# diff before you commit it.  tools/accept_golden.sh [BUILD]
+# Replaces golden schedules by the differing texts that test_golden wrote. Review the diff before you
+# commit it.  tools/accept_golden.sh [BUILD]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}

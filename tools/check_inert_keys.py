@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares which keys of a config.json orthant passes over with what transformers reads.
+"""Compares the keys of a config.json that orthant ignores with those that transformers reads.
 
 For each family and each key that orthant or a public model (tests/fixtures/hub_models.json) knows, a
-config.json with this key alone is given to orthant. A key that is passed over must occur neither in
-the family's own configuration and modeling code nor in the code that all models share. What orthant
-refuses although transformers never reads it is listed: it may say that a model is not what its family
-is.
+config.json with this key alone is given to orthant. An ignored key must occur neither in the family's
+own configuration and modeling code nor in the code that all models share. Keys that orthant refuses
+although transformers never reads them are listed: they may show that a model differs from its family.
 
   tools/check_inert_keys.py [build/orthant]      needs transformers; not part of `check`
 """
@@ -30,11 +29,11 @@ FAMILIES = {"gpt2": "gpt2", "llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"
             "deepseek_v3": "deepseek_v3", "smollm3": "smollm3", "phi3": "phi3",
             "qwen2_moe": "qwen2_moe", "olmo3": "olmo3", "gpt_oss": "gpt_oss"}
 SHARED = ("configuration_utils.py", "modeling_rope_utils.py", "masking_utils.py")
-# Read for every model, but only where the model's own code asks for it: windows, rotary parameters,
-# and the names of layer types that these are nested under.
+# Shared code reads these for every model, but they matter only if the model's own code uses them:
+# windows, rotary parameters, and the names of layer types in which they are nested.
 ASKED_FOR = {"sliding_window", "layer_types", "head_dim", "num_key_value_heads", "rope_theta",
              "rope_scaling", "rope_parameters", "partial_rotary_factor"}
-# Read for every model, and nothing that a training step of a whole model depends on.
+# Read for every model, but without effect on a training step.
 HARMLESS = {"auto_map", "quantization_config", "num_labels", "id2label", "label2id",
             "first_k_dense_replace"}
 
@@ -55,12 +54,12 @@ def known_keys():
 
 @functools.cache
 def without_docstrings(path):
-    """A docstring says what a key was for, not that it is read."""
+    """Source without docstrings: mentioning a key there does not mean that it is read."""
     return re.sub(r'"""[\s\S]*?"""', "", path.read_text())
 
 
 def reads(code, key, of_config=False):
-    """Whether a source speaks of the key as an attribute, a field or a text."""
+    """Whether a source uses the key as an attribute, a field or a text."""
     word = re.escape(key)
     own = rf"|self\.{word}\b|^    {word}:" if of_config else ""
     return bool(re.search(rf'config\.{word}\b|["\']{word}["\']{own}', code, re.M))
@@ -76,7 +75,7 @@ def is_read(module, key):
 
 
 def answer(directory, family, key):
-    """What orthant makes of a config.json with this key: "ignored", "unknown" or something else."""
+    """How orthant handles a config.json with this key: "ignored", "unknown" or something else."""
     (directory / "config.json").write_text(json.dumps({"model_type": family, key: "x"}))
     done = subprocess.run([ORTHANT, "presets", str(directory)], capture_output=True, text=True)
     if f"ignored: {key}\n" in done.stderr:

@@ -3,9 +3,9 @@
 """Compares how orthant and transformers read config.json, and what orthant writes.
 
 Each case is a small config.json: every family with all keys left to their defaults, public shapes,
-both spellings of rotary parameters, windows. transformers reads it; orthant reads it and prints what
-it means as a config.json; transformers reads that too. Both must mean the same. The presets must
-have as many parameters as transformers' own modules.
+both spellings of rotary parameters, windows. transformers reads it; orthant reads it and prints its
+meaning as a config.json, which transformers reads as well. Both must agree. The presets must have as
+many parameters as transformers' own modules.
 
   tools/check_model_defaults.py [build/orthant]      needs transformers and torch; not part of `check`
 """
@@ -122,7 +122,7 @@ def old_rope(config):
 
 
 def effective(config):
-    """What a configuration means to the modules, in one spelling."""
+    """The values of a configuration that the modules use, in one spelling."""
     values = {key: getattr(config, key, None) for key in KEYS}
     for key in ("hidden_act", "hidden_activation", "activation_function"):
         if hasattr(config, key):
@@ -168,7 +168,7 @@ def compare(name, config, directory):
     ours = load(directory, through_orthant(directory / "config.json")["config"])
     a, b = effective(theirs), effective(ours)
     wrong = [f"{key}: transformers {a[key]!r}, orthant {b[key]!r}" for key in a if a[key] != b.get(key)]
-    # What transformers itself writes must be read, too.
+    # orthant must also read the output of transformers.
     theirs.save_pretrained(directory)
     again = effective(load(directory, through_orthant(directory / "config.json")["config"]))
     wrong += [f"saved {key}: {a[key]!r}, orthant {again[key]!r}" for key in a if a[key] != again[key]]

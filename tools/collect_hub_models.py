@@ -5,9 +5,9 @@
   tools/collect_hub_models.py LIST.tsv      needs transformers and torch; not part of `check`
 
 A line of LIST.tsv is NAME, SOURCE and FILE, separated by tabs: the model's name on the Hugging Face
-hub, where a public copy of its config.json is (repository@commit:path), and the copy on this machine.
-Of each model the table keeps the keys that transformers' defaults of the family do not give, and the
-number of parameters of transformers' own modules: all, and those that a token meets.
+hub, the location of a public copy of its config.json (repository@commit:path), and the copy on this
+machine. For each model the table keeps the keys that differ from transformers' defaults of the family,
+and the total and active parameters of transformers' own modules.
 """
 import copy
 import json
@@ -29,7 +29,7 @@ def model_type(config):
 
 
 def settings(config):
-    """The keys of a file but those that say what its family has anyway."""
+    """The keys of a file without those that repeat the defaults of its family."""
     usual = CONFIG_MAPPING[model_type(config)]().to_dict()
     missing = object()
     kept = {key: value for key, value in config.items()
@@ -38,7 +38,7 @@ def settings(config):
 
 
 def count(config):
-    """Parameters of the modules, and those that a token meets."""
+    """Total and active parameters of the modules."""
     plain = {key: value for key, value in config.items()
              if key not in ("quantization_config", "auto_map", "model_type")}
     with torch.device("meta"):

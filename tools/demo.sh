@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The main job on real text that every machine with a compiler has: the C headers under /usr/include.
-# Measures this machine, trains a byte-level BPE and a small Llama-shaped model for about three minutes
-# on as many ranks as there are cores, up to four, and shows what it learned, and what was predicted.
-# Every step is a public verb, echoed as it runs.
+# The whole pipeline on text that every machine with a compiler has: the C headers in /usr/include.
+# Measures this machine, trains a byte-level BPE and a small Llama model for about three minutes, with
+# one rank per core up to four, and prints losses, a sample and the predictions. Every step is a public
+# verb, echoed before it runs.
 #   tools/demo.sh [SECONDS]      seconds of training by the clock [180]
-#   DEMO_RANKS=N                 ranks; from 2 on two stages of a pipeline, and the rest over the batch
-#   DEMO_DIR=FOLDER              where everything goes [runs/demo]
+#   DEMO_RANKS=N                 ranks; from 2 on two pipeline stages, the rest data-parallel
+#   DEMO_DIR=FOLDER              output folder [runs/demo]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +26,7 @@ esac
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 [ -t 1 ] && [ -z "${NO_COLOR:-}" ] || say() { printf '\n%s\n' "$*"; }
-# Prints a command so that it can be pasted, and runs it.
+# Prints a command in a form that can be pasted, and runs it.
 do_() {
   local word line='$'
   for word; do [[ $word == *[!A-Za-z0-9_./:,=+-]* ]] && line+=" '$word'" || line+=" $word"; done
@@ -38,8 +38,8 @@ do_() {
 rm -rf "$run"
 mkdir -p "$run/text/train" "$run/text/held-out"
 
-# ---- the text: regular .h files in the order of their content hash, duplicates once, at most 24 MB;
-# a file whose hash falls into one of twenty is held out ----
+# ---- the text: regular .h files in the order of their content hash, without duplicates, at most
+# 24 MB; one file in twenty, by its hash, is held out ----
 say "Text: C headers under $headers"
 find "$headers" -type f -name '*.h' -print0 | xargs -0 sha256sum | LC_ALL=C sort |
   awk -v limit="$text_bytes" -v run="$run" '
@@ -61,7 +61,7 @@ for kind in train held-out; do
     "$(cat "$run/text/$kind"/*.h | wc -c)"
 done
 
-say "This machine, with $ranks at work at once"
+say "Measuring this machine with $ranks concurrent ranks"
 do_ "$orthant" bench --ranks "$ranks" --out "$run/cluster.yaml"
 
 say "Tokenizer and tokens"
@@ -97,8 +97,8 @@ steps: 10
 output: run
 YAML
 
-# ---- how fast is this machine? A few steps say, and the run is as long as the clock allows ----
-say "Ten steps to see how fast this machine is"
+# ---- a few steps measure the speed, from which the length of the run is derived ----
+say "Ten steps to measure the speed"
 do_ "$orthant" train "$run/run.yaml" --ranks "$ranks" --set "output=$run/probe" --set data.validation={}
 rate=$(tail -n 6 "$run/probe/metrics.jsonl" | sed -n 's/.*"tokens_per_second":\([0-9.]*\).*/\1/p' |
   sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }')
@@ -108,7 +108,7 @@ printf '%.0f tokens a second: %d tokens take %s seconds\n' "$rate" "$tokens" "$s
 say "Training"
 do_ "$orthant" train "$run/run.yaml" --ranks "$ranks" --set steps=0 --set "tokens=$tokens"
 
-# ---- what came out ----
+# ---- results ----
 say "Result"
 metrics=$run/run/metrics.jsonl
 before=$(grep val_loss "$metrics" | head -n 1 | sed 's/.*"val_loss":\([0-9.]*\).*/\1/')
@@ -122,6 +122,6 @@ awk -v b="$before" -v a="$after" -v n="$held_bytes" -v t="$held_tokens" -v x="$x
   printf "bits per byte of held-out text   before %.3f   after %.3f   xz -9 %.3f\n", b * per_byte, a * per_byte, 8 * x / n
   print  "(the size of the model itself is not counted, and after three minutes it may lose to xz)"
 }'
-say "A sample of the C it writes now"
+say "A generated sample"
 do_ "$orthant" sample "$run/run" --prompt "#include <" --max-tokens 160 --temperature 0.7
 say "The run is in $run/run (config.yaml, metrics.jsonl, tensorboard/, checkpoints/)"

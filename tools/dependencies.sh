@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes sure that what a target needs is there:  tools/dependencies.sh GROUP...
-# One table says what is needed, how to see whether it is there, and what three package managers call
-# it. Where everything is there, nothing is printed and nothing needs root. What is missing is
-# installed on Debian and its kin (as root, or through sudo); elsewhere the packages are named. Without
-# what a group written as optional:GROUP needs, things go on.
-#   BLAS=/path/to/library.so   takes that CBLAS library instead of looking for OpenBLAS
-#   MPI=/path/to/mpicc         takes that MPI; MPI=none: there shall be none
+# Installs the dependencies of a target:  tools/dependencies.sh GROUP...
+# One table lists the dependencies, how to detect them, and their names in three package managers. If
+# all are present, nothing is printed and nothing needs root. Missing ones are installed on Debian and
+# its derivatives (as root, or through sudo); elsewhere the packages are named. Missing dependencies of
+# a group written as optional:GROUP are not an error.
+#   BLAS=/path/to/library.so   uses that CBLAS library instead of searching OpenBLAS
+#   MPI=/path/to/mpicc         uses that MPI; MPI=none: no MPI
 set -euo pipefail
 
-# group | what it is for | how it is found | apt | dnf | brew
+# group | purpose | detection | apt | dnf | brew
 table='
 build  | C compiler            | command:cc            | gcc libc6-dev     | gcc                | gcc
 build  | CMake 3.21 or later   | cmake:3.21            | cmake             | cmake              | cmake
@@ -44,7 +44,7 @@ has_header() {  # COMPILER HEADER
 
 has_blas() { [ -n "${BLAS:-}" ] || pkg-config --exists openblas 2>/dev/null || has_header $1; }
 
-# Any family will do; Fedora keeps its compilers out of PATH.
+# Any MPI implementation is accepted; Fedora keeps its compilers out of PATH.
 has_mpi() {
   [ -n "${MPI:-}" ] || command -v mpicc || command -v mpicc.mpich || command -v mpicc.openmpi ||
     compgen -G '/usr/lib64/*/bin/mpicc'
@@ -63,7 +63,7 @@ is_there() {
 
 trim() { sed 's/^ *//; s/ *$//'; }
 
-# Sets `missing` (for people) and the package names of each manager.
+# Sets `missing` (for messages) and the package names of each manager.
 look() {
   missing='' apt='' dnf='' brew=''
   local group what probe a d b
@@ -76,8 +76,8 @@ look() {
   done <<<"$table"
 }
 
-# Prints the prefix of a command that may install: nothing as root, sudo without a question, or sudo
-# that asks on a terminal. Fails when there is none.
+# Prints the prefix of commands that install: nothing as root, sudo without a password, or sudo that
+# asks for it on a terminal. Fails if there is none.
 as_root() {
   if [ "$(id -u)" = 0 ]; then return 0; fi
   command -v sudo >/dev/null || return 1
@@ -90,11 +90,11 @@ as_root() {
   fi
 }
 
-# Quiet while it works; what it said is shown when it fails.
+# Runs quietly; prints the output on failure.
 apt_get() {
   local log
   log=$(mktemp)
-  # The words of $root and of the packages are meant to split.
+  # $root and the package lists are split into words on purpose.
   $root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 \
     -o Dpkg::Use-Pty=0 "$@" >"$log" 2>&1 || { cat "$log" >&2; rm -f "$log"; return 1; }
   rm -f "$log"
@@ -103,12 +103,12 @@ apt_get() {
 install_with_apt() {
   echo "dependencies: installing with apt-get:$apt" >&2
   if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then apt_get update; fi
-  # Lists that are too old name packages that are gone: a second try with new ones.
+  # Outdated package lists name packages that no longer exist: update the lists and retry.
   apt_get install -y --no-install-recommends $apt && return
   apt_get update && apt_get install -y --no-install-recommends $apt
 }
 
-# Sees to the groups in `wanted`. Fails, with `missing` set, when something is still not there.
+# Installs the groups in `wanted`. Fails, with `missing` set, if something is still missing.
 provide() {
   look
   [ -n "$missing" ] || return 0
@@ -139,4 +139,4 @@ END
   exit 3
 fi
 wanted=$optional
-provide || echo "dependencies: going on without $missing (apt-get install$apt)" >&2
+provide || echo "dependencies: continuing without $missing (apt-get install$apt)" >&2

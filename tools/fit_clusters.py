@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fits the constants of presets/clusters to published runs, and tells what they are worth.
+"""Fits the constants of presets/clusters to published runs, and tests them on left-out sources.
 
   tools/fit_clusters.py [--write] [--left-out FILE] [--rounds N] [--data FILE.json...]
 
-The constants are those of CONSTANTS below and no others: a few that all devices share and a few of
-each generation of devices; everything else in a preset is a figure as sold or measured by others.
-Prices come from build/bench/published --serve. Fitted is, over all rows, the mean of two means of
-the error |ln(predicted / measured)|, each error cut at MOST: that over core rows and that over
-sources. The search goes along one constant at a time, with steps that shrink.
+Only the constants listed in CONSTANTS are fitted: a few shared by all devices and a few per
+generation of devices. Everything else in a preset is a data-sheet figure or measured by others.
+build/bench/published --serve computes the prices. The objective is the mean of two means of the
+error |ln(predicted / measured)|, each error clipped at MOST: over core rows and over sources. The
+search varies one constant at a time, with decreasing steps.
 
-Each source is then left out: constants are fitted again without its rows and tried on them. A
-source that alone knows a generation takes the constants of the generation beside it (NEIGHBOUR).
+Each source is then left out: constants are fitted without its rows and tested on them. A source
+that is the only one of a generation uses the constants of the neighbouring one (NEIGHBOUR).
 
-  --write      puts the fitted values into the presets
-  --only       constants of these generations alone, on their rows
+  --write      writes the fitted values into the presets
+  --only       fits only these generations, on their rows
   --constants  writes {PRESET: {key: value}} for build/bench/published --constants
   --left-out   writes {SOURCE: {PRESET: {key: value}}} for build/bench/published --left-out
 """
@@ -29,7 +29,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MOST = math.log(1.5)
 
-# name of a generation: its presets, those that are known by runs first
+# name of a generation: its presets, those with published runs first
 GENERATIONS = {
     "volta": ["v100"],
     "ampere": ["a100-80g", "a100-40g"],
@@ -38,17 +38,16 @@ GENERATIONS = {
 }
 NEIGHBOUR = {"volta": "ampere", "blackwell": "hopper"}
 
-# key of a preset, whether each generation has its own or all devices share it, lowest and highest
-# value, what it stands for. Shared ones without "levels" are the defaults of src/describe/
-# cluster_keys.c.
+# key of a preset, scope (per generation or shared by all devices), lowest and highest value,
+# meaning. Shared ones without "levels" are defaults in src/describe/cluster_keys.c.
 CONSTANTS = [
     ("matrix_efficiency", "generation", 0.4, 0.92, "large products"),
     ("attention_efficiency", "generation", 0.1, 0.9, "fused attention"),
     ("attention_1_efficiency", "generation", 0.05, 0.9, "its first generation"),
     ("memory_efficiency", "generation", 0.4, 1.0, "passes over memory"),
     ("host_op_s", "shared", 1e-6, 1e-3, "dispatch of an operator"),
-    ("step_s", "shared", 1e-4, 0.2, "a step beside its kernels"),
-    ("contention", "shared", 1.0, 3.0, "kernels beside traffic"),
+    ("step_s", "shared", 1e-4, 0.2, "host time of a step besides its kernels"),
+    ("contention", "shared", 1.0, 3.0, "slowdown of kernels by communication"),
     ("jitter", "shared", 1e-4, 0.05, "waiting for the slowest"),
     ("unaligned_efficiency", "shared", 0.02, 1, "products of unaligned rows"),
 ]
@@ -100,7 +99,7 @@ class Presets:
 
 
 class Server:
-    """build/bench/published, asked line by line."""
+    """build/bench/published, queried line by line."""
 
     def __init__(self, files):
         command = [str(ROOT / "build/bench/published"), "--serve", *files]
@@ -206,7 +205,7 @@ def device_generation(row):
 
 
 def left_out(fit, values, rows, source, rounds):
-    """Constants without the rows of `source`; None of its own where it alone knows a generation."""
+    """Constants without the rows of `source`; the neighbour's if it is the only one of a generation."""
     kept = [r for r in rows if r["source"] != source]
     known = {device_generation(r) for r in kept}
     mine = {device_generation(r) for r in rows if r["source"] == source}

@@ -7,11 +7,10 @@
 
 Strings mix stretches of --text with all of Unicode, control characters, spaces of every kind at the edges and in
 long runs, spellings of special and byte tokens, and parts of grapheme clusters. Without a tokenizer, several kinds
-are trained on --text first (in a temporary folder): the layouts of Llama 2, Mistral, Gemma, T5 and XLM-R, with
-added tokens too, and byte-level ones. Each string is a document of `orthant tokenize --no-eod`, whose ids are read
-from the shard; what `orthant data decode` makes of them is compared with tokenizers' text, in which each byte that
-is no character is U+FFFD. Characters are those of Unicode 14, the version of the split patterns' tables.
-Exit 1 when anything differs.
+are trained on --text first (in a temporary folder): the layouts of Llama 2, Mistral, Gemma, T5 and XLM-R, also with
+added tokens, and byte-level ones. Each string is a document of `orthant tokenize --no-eod`, whose ids are read
+from the shard. The text of `orthant data decode` is compared with that of tokenizers, in which each invalid byte
+is U+FFFD. Characters are those of Unicode 14, the version of the split patterns' tables. Exit 1 on any difference.
 """
 import argparse
 import array
@@ -161,7 +160,7 @@ def train(text_file, folder):
 # ---- both sides ----
 
 def ours(orthant, path, strings, folder):
-    """Ids and text of each string, by way of a shard."""
+    """Ids and text of each string, read from a shard."""
     corpus, shard = os.path.join(folder, "strings.jsonl"), os.path.join(folder, "shard")
     with open(corpus, "w", encoding="utf-8") as file:
         file.writelines(json.dumps({"text": string}) + "\n" for string in strings)

@@ -4,9 +4,9 @@
 
   tools/make_fp8_fixture.py      needs torch and safetensors; not part of `check`
 
-model.safetensors holds them as the Hugging Face hub has them (NAME and NAME_scale_inv), with blocks
-that do not divide the shapes and, in one layer, scales of bf16; expected.safetensors holds what torch
-makes of them in fp32.
+model.safetensors stores them as on the Hugging Face hub (NAME and NAME_scale_inv), with blocks that do
+not divide the shapes and, in one layer, scales of bf16; expected.safetensors stores the fp32 values
+that torch dequantises from them.
 """
 import json
 import pathlib
@@ -40,7 +40,7 @@ def dequantise(stored, scales):
 
 
 def every_value(shape):
-    """All e4m3 values but NaN, over and over."""
+    """All e4m3 values but NaN, repeated."""
     codes = [code for code in range(256) if code & 127 != 127]
     count = shape[0] * shape[1]
     bits = torch.tensor((codes * (count // len(codes) + 1))[:count], dtype=torch.uint8)

@@ -5,11 +5,11 @@
 Each case holds a config.json and model.safetensors as transformers saves them and the logits, loss
 and every parameter gradient of one micro-batch, in float32 and in float64. The tests of this
 project read these files and need neither Python nor PyTorch; conventions are in the README.md that
-this script writes beside the cases.
+this script writes next to the cases.
 
     python3 tools/make_parity_fixtures.py [--check] [CASE...]
 
---check computes everything and compares with the files that are there instead of writing them.
+--check computes everything and compares with the existing files instead of writing them.
 
 How float64 is made exact. Transformers' modules round to float32 inside, whatever the type of the
 model. The float64 model is built and run inside `Widen`, which answers every request for float32 (a
@@ -38,8 +38,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 FIXTURES = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "parity"
 
-# The float32 casts inside transformers that the float64 references do without: where they are
-# (module file and function), the call that makes them, what they round.
+# The float32 casts inside transformers that the float64 references omit: their place (module file and
+# function), the call, the value that they round.
 CASTS_REMOVED = [
     (r"modeling_(llama|qwen2|qwen3|olmo2|mistral|mixtral|qwen3_moe|olmoe|deepseek_v3|"
      r"smollm3|phi3|qwen2_moe|olmo3|gpt_oss)\.py \w+RMSNorm\.forward", "to",
@@ -154,7 +154,7 @@ def cases():
         "gemma3-packed": (gemma3, 29, [[8, 2, 19], [16, 13]], False),
         "mixtral": (mixtral, 19, None, False),
         "mixtral-packed": (dict(mixtral, sliding_window=6), 19, documents, False),
-        # The balance of experts as transformers weighs it; the other cases go without.
+        # The balance loss as transformers weighs it; the other cases have none.
         "mixtral-balanced": (dict(mixtral, vocab_size=31, num_local_experts=8,
                                   router_aux_loss_coef=0.3, moe_aux_loss_scale="transformers"),
                              19, None, False),
@@ -182,7 +182,7 @@ def cases():
                          use_sliding_window=True, sliding_window=6,
                          tie_word_embeddings=True, rope_parameters=rope(2e6)),
                     19, documents, False),
-        # Attention Residuals: blocks end behind MLPs and leave a rest; behind attention, too; and
+        # Attention Residuals: blocks end after MLPs and leave a rest; after attention, too; and
         # each sub-layer is a block, with experts in one layer of two.
         "llama-residuals": (dict(llama, num_hidden_layers=3, attention_residuals="block",
                                  attention_residual_block_size=4), 19, None, False),
@@ -318,7 +318,7 @@ def as_saved(model, tensors):
 # ---- Exact float64 ---------------------------------------------------------------------------
 
 class Widen(TorchFunctionMode):
-    """Turns every request for float32 into float64 and notes who made it."""
+    """Turns every request for float32 into float64 and records its origin."""
 
     def __init__(self):
         super().__init__()
@@ -461,7 +461,7 @@ def visible(batch, window):
 
 
 def explicit_mask(config, batch):
-    """The mask that we mean, given to transformers instead of the one that it would derive."""
+    """The intended mask, given to transformers instead of the one that it would derive."""
     def additive(window):
         value = torch.zeros(visible(batch, window).shape)
         value.masked_fill_(~visible(batch, window), -math.inf)
@@ -481,8 +481,8 @@ def logits_of(model, batch, attention_mask=None):
 
 
 def loss_of(model, batch, attention_mask=None):
-    """Logits, transformers' own loss, and what gradients are of: with the balance of experts, where
-    the case asks for it. Its labels are shifted by default, ours already are."""
+    """Logits, transformers' own loss, and the differentiated loss, which includes the balance loss if
+    the case has one. transformers shifts labels by default; ours are shifted already."""
     labels = batch["targets"].masked_fill(batch["targets"] == MASKED, -100)
     with routed(model) as router_logits:
         out = model(input_ids=batch["tokens"], position_ids=batch["positions"], use_cache=False,
@@ -497,7 +497,7 @@ def loss_of(model, batch, attention_mask=None):
 
 @contextlib.contextmanager
 def routed(model):
-    """A list that forwards add the logits of each router to."""
+    """A list to which forward passes append the logits of each router."""
     found = []
     handles = [module.register_forward_hook(lambda m, i, outputs: found.append(outputs[0]))
                for module in model.modules() if type(module).__name__.endswith("TopKRouter")]
@@ -507,7 +507,7 @@ def routed(model):
 
 
 def balance_of(model, router_logits):
-    """The mean over sequences and layers of what transformers' function says of each by itself."""
+    """The mean over sequences and layers of transformers' balance loss of each."""
     theirs = sys.modules[type(model).__module__].load_balancing_loss_func
     k, losses = model.config.num_experts_per_tok, []
     for logits in (sequence for layer in router_logits for sequence in layer.chunk(B)):
@@ -525,7 +525,7 @@ def same_mask(config, batch):
 
 
 def reference(model, batch):
-    """logits, loss and gradients; the mask that transformers derives must be the one we mean."""
+    """logits, loss and gradients; the mask that transformers derives must be the intended one."""
     model.zero_grad(set_to_none=True)
     mask = explicit_mask(model.config, batch)
     loads = {}
@@ -541,7 +541,7 @@ def reference(model, batch):
 
 @contextlib.contextmanager
 def counted(model, loads):
-    """Fills `loads` with how many slots chose each expert, by name of the bias of its router."""
+    """Fills `loads` with the slots that chose each expert, by name of the bias of its router."""
     def hook(name):
         def count(module, inputs, outputs):
             slots = torch.bincount(outputs[2].flatten(), minlength=module.num_experts)
@@ -769,7 +769,7 @@ again and compares. Nothing that reads them needs Python.
 ## Files of a case
 
 - `config.json`, `model.safetensors`: what `save_pretrained` writes, float32 values. GPT-2's
-  matrices are `Conv1D` weights: [inputs, outputs], the transpose of everybody else's. A tied head
+  matrices are `Conv1D` weights: [inputs, outputs], the transpose of the usual layout. A tied head
   has no tensor of its own.
 - `config_v4.json`: the same model in the spellings of transformers 4 (`torch_dtype`, `rope_theta`,
   `rope_scaling` with `rope_type` or the older `type`, `rope_local_base_freq`,
@@ -801,15 +801,15 @@ again and compares. Nothing that reads them needs Python.
   0 on the others, p -= lr * decay * p first; gradients times min(1, 1 / (norm + 1e-6)) before each
   step; float64 state. Both steps clip.
 - `mixtral-balanced`: gradients are those of the loss plus 0.3 times the balance of experts, the
-  mean over sequences and layers of what transformers' `load_balancing_loss_func` says of each.
+  mean over sequences and layers of transformers' `load_balancing_loss_func` of each.
 - `-residuals` cases: transformers' modules with Attention Residuals around them, which
   transformers does not know; the queries of the mixes are the tensors with `residual` in their names.
 - `pad_token_id` is null: with one, PyTorch would keep that token's embedding gradient at zero.
 
 ## The float64 references
 
-float32 casts inside the modules that these runs do without (the script intercepts them and fails
-when it meets one that is not listed):
+float32 casts inside the modules that these runs omit (the script intercepts them and fails if one
+is not listed):
 
 {casts}
 - Gemma's embedding scale is sqrt(hidden_size) in float64, not rounded to float32

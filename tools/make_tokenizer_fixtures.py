@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes tests/fixtures/tokenizers: small tokenizers with the pre-tokenizers of the families that
-Orthant reads, and what HF `tokenizers` makes of texts that are hard to split: ids, the pieces before the BPE, and for
-those of the SentencePiece kinds the text that the ids stand for.
+Orthant reads, and the results of HF `tokenizers` on texts that are hard to split: ids, the pieces before the BPE, and
+for the SentencePiece kinds the decoded text.
 
     python tools/make_tokenizer_fixtures.py        (needs: pip install tokenizers sentencepiece)
 
 Each tokenizer is trained here on a few lines, because its split patterns, normalizer and added tokens
-are what is compared, not its vocabulary. cases.json: {"texts": [...], "ids": {NAME: [[id, ...], ...]},
+are compared, not its vocabulary. cases.json: {"texts": [...], "ids": {NAME: [[id, ...], ...]},
 "pieces": {NAME: [[bytes, ...], ...]}, "decoded": {NAME: [text, ...]}}, an entry for each text.
 bpe_trainer.json: a corpus and the merges that HF's BpeTrainer learns from it.
 """
@@ -45,7 +45,7 @@ CORPUS = [
     "if (a && b) { x = y ? 1 : 0; }  /* a comment */   // and another\n\n\n\treturn x;\r\n",
 ]
 
-# Words longer than what is merged by scanning; the second has no period.
+# Words longer than the limit of merging by scanning; the second is not periodic.
 LONG_WORDS = ["thereturnmillersdaughternoise" * 14, "".join("aeinrsthdlou"[i * i * i % 4093 % 12] for i in range(900))]
 
 TEXTS = LONG_WORDS + [
@@ -67,7 +67,7 @@ TEXTS = LONG_WORDS + [
     "line one\n  line two\n\n    indented\n\ttabbed\n", "int main(void) {\n\treturn 0;\n}\n", "The miller's daughter doesn't mind.\nThey'll say so.",
 ]
 
-# White space that is taken along, and tokens that are white space.
+# White space that added tokens strip, and tokens that are white space.
 SPACES = [
     "x the\n\nthe", "the \n\n x", "the\n\n\n\n x", "the  \n\n", "the \n the", "the\n x", "a  \n\nthe  b", "the\t<tab> \n\nthe", "the   <tab>", "\t\tthe \n",
     "the\u3000\u3000\n\nx", "the \n\n\u3000y", "the    z", "the  \tw",
@@ -89,8 +89,8 @@ SPACES_ADDED = [
 ]
 
 
-# What SentencePiece kinds treat in their own way: marks for spaces, spellings of bytes, special tokens, characters
-# that the map below changes.
+# Special cases of the SentencePiece kinds: marks for spaces, spellings of bytes, special tokens, characters that the
+# map below changes.
 MARKS = [
     "\u2581", "\u2581\u2581x", " \u2581 x", "x\u2581", "<0x41>", "<0x41><0x0a>x", "<s>", "</s>a", "<s>  a", " <s> x </s> y", "a<unk>b", "q\u4e00\u4e01q\U0001f600",
     "\ufb01n \uff21\uff22 \u00bd", "\u00a8x", "\u00a8", "e\u0301x e\u0301\u0301", "\u00adx", "x\u00ad\u00ad", "\u00ad", "a\tb\r\nc\rd", "\x01\x02x\x01",
@@ -207,10 +207,10 @@ def character_bpe(normalizer=None, pre_tokenizer=None, strip=True, byte_fallback
 
 
 def unigram(normalizer, pre_tokenizer, decoder, byte_fallback=False):
-    """Pieces of a BPE with scores that fall with their order: so many ways to write a word, and ties, no trainer gives."""
+    """Pieces of a BPE with decreasing scores: more segmentations of a word, and more ties, than a trainer produces."""
     learned = json.loads(character_bpe(byte_fallback=False, vocab=460).to_str())["model"]["vocab"]
     vocab = [(token, 0.0 if token in ("<unk>", "<s>", "</s>") else -2 - round(id / 40, 1)) for token, id in learned.items()]
-    # A letter that only a longer piece has: unknown, or that piece and worse ones after it.
+    # A letter that occurs only in a longer piece: unknown, or that piece and worse ones after it.
     vocab += [("Жд", -13.5), ("да", -3.0), ("а", -8.0)]
     if byte_fallback:
         vocab += [(f"<0x{byte:02X}>", 0.0) for byte in range(256)]
@@ -248,7 +248,7 @@ def sentencepiece_kinds():
 
 
 def pieces(tokenizer, text):
-    """Bytes of each piece; of texts with added tokens, which are cut before, nothing."""
+    """Bytes of each piece; none for texts with added tokens, which are split before."""
     if "<|endoftext|>" in text or "<mask>" in text:
         return []
     normal = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text
@@ -301,7 +301,7 @@ def main():
     bare.pre_tokenizer = byte_level(True)
     trainer = trainers.BpeTrainer(vocab_size=600, show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    # Our trainer passes over <|endoftext|> in the text, which encoding will never split.
+    # Orthant's trainer skips <|endoftext|> in the text, which encoding never splits.
     corpus = CORPUS + [t for t in TEXTS if t and "\x00" not in t and "<|endoftext|>" not in t]
     bare.train_from_iterator(corpus, trainer)
     write("bpe_trainer.json", {"documents": corpus, "vocab_size": bare.get_vocab_size(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant audit`: why a run would fail, before it does.
+// `orthant audit`: finds silent failures of a run.
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 #include "files/config_file.h"
 #include "files/disk.h"
 
-// Those first that take no step.
+// Audits without training steps come first.
 static const struct {
   const char *name;
   ot_audit_call call;  // null: all of them
@@ -29,19 +29,19 @@ static const struct {
 
 enum { MOST_REPORTS = OT_COUNT(audits) - 1 };
 
-// What the ranks of a process share.
+// Shared by the ranks of a process.
 typedef struct auditing {
   const ot_options *options;
   ot_arena *arena;
   int audit;  // index in `audits`
   ot_config config;
-  const char *checkpoint;  // the state to begin with, or null: the initial weights
-  const char *note;        // names newer checkpoints that are damaged; null: none are
-  int num_reports;         // 0: the rank that has them is of another process
+  const char *checkpoint;  // the state to audit, or null: the initial weights
+  const char *note;        // names newer, damaged checkpoints; null: none
+  int num_reports;         // 0: the leading rank is in another process
   ot_audit_report reports[MOST_REPORTS];
 } auditing;
 
-// ---- what is audited ----
+// ---- arguments ----
 
 static ot_status find_audit(auditing *a) {
   const char *const name = ot_options_argument(a->options, 0);
@@ -55,7 +55,7 @@ static ot_status find_audit(auditing *a) {
   return OT_OK;
 }
 
-// The settings that a checkpoint was made with.
+// The settings of the run that wrote a checkpoint.
 static ot_status read_checkpoint(auditing *a, const char *path, const char **text) {
   ot_checkpoint_found found;
   OT_TRY(ot_checkpoint_find(a->arena, path, OT_CHECKPOINT_HASH_ALL, &found));
@@ -116,7 +116,7 @@ static ot_status look(const auditing *a, ot_trainer *trainer, ot_arena *arena,
   return OT_OK;
 }
 
-// The leader's report stays; those of the others are the same.
+// Keeps the leader's report; those of the other ranks are the same.
 static ot_status audit_team(auditing *a, ot_team *team) {
   ot_heap heap = {0};
   ot_arena own = ot_heap_arena_create(&heap);
@@ -149,8 +149,8 @@ static ot_status audit_rank(ot_comm *comm, void *context) {
 
 // ---- the verb ----
 
-// Settings that no data could make good are found without a model, even where this build could not
-// train with them.
+// Settings that fail with any data are found without a model, even if this build cannot train with
+// them.
 static ot_status audit_settings(auditing *a) {
   if (audits[a->audit].call != ot_audit_precision) return OT_OK;
   OT_TRY(load_settings(a));
@@ -162,7 +162,7 @@ static ot_status audit_settings(auditing *a) {
   return OT_OK;
 }
 
-// The worst of all: a finding, else what could not be concluded.
+// The worst verdict: a finding, else inconclusive.
 static ot_verdict verdict_of(const auditing *a) {
   ot_verdict worst = OT_VERDICT_CLEAN;
   for (int i = 0; i < a->num_reports; i++) {
@@ -215,7 +215,7 @@ static ot_status audit(auditing *a) {
 static ot_status run(const ot_options *options) {
   auditing a = {.options = options, .arena = ot_options_arena(options)};
   ot_status status = audit(&a);
-  // A finding is a result and no failure: it has been printed, and ends in a code of its own.
+  // A finding is a result, not a failure: it has been printed and has an exit code of its own.
   if (status == OT_OK && verdict_of(&a) == OT_VERDICT_FINDING)
     status = ot_fail(OT_FINDINGS, "%s", "");
   return status;
@@ -226,32 +226,32 @@ static const ot_option rows[] = {
     {.shared = &ot_option_set},
     {"seed", OT_OPTION_INTEGER, "N", .help = "of initial weights and data, in place of the run's"},
     {"planned-ranks", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
-     .help = "precision: ranks that gradients will be summed over; 0: those of the run"},
+     .help = "precision: ranks of the planned gradient reduction; 0: those of the run"},
     {"steps", OT_OPTION_INTEGER, "N", NULL, 1, 1000,
-     .help = "training steps to look at; ranks: 2, overlap: 5"},
+     .help = "training steps to audit; ranks: 2, overlap: 5"},
 };
 
 const ot_verb ot_verb_audit = {
     .name = "audit",
-    .summary = "find out why a run would fail",
+    .summary = "find silent failures of a run",
     .arguments = "causality|precision|drift|step|ranks|overlap|all RUN.yaml|CHECKPOINT",
     .min_arguments = 2,
     .max_arguments = 2,
     .details =
         "causality  no token depends on later ones, on other documents or on other sequences\n"
-        "precision  sums of gradients over micro-batches and ranks lean to no side in the planned\n"
-        "           formats; moments, updates and epsilon fit theirs\n"
-        "drift      the forward of training gives what decoding token by token, other lengths and\n"
-        "           batches, the exported model and the ranks of the run give\n"
-        "step       a training step made once more: its batches, its loss and gradients, its norm\n"
-        "           and update; of a checkpoint, also the state that it begins with\n"
-        "ranks      every number that several ranks hold copies of has the same bits on all:\n"
-        "           weights, gradients, optimizer state, scalars, counters, batches; every tensor\n"
-        "           moves; a step is that of one rank\n"
-        "overlap    how much of a step is communication in the open, by axis and kind\n"
+        "precision  gradient reductions over micro-batches and ranks are unbiased in the planned\n"
+        "           formats; moments, updates and epsilon are representable in theirs\n"
+        "drift      the training forward pass agrees with decoding token by token, with other\n"
+        "           lengths and batches, with the exported model and with the ranks of the run\n"
+        "step       a training step agrees with an independent computation of its batches, loss,\n"
+        "           gradients, norm and update; for a checkpoint, also its initial state\n"
+        "ranks      replicas have the same bits on all ranks: weights, gradients, optimizer\n"
+        "           state, scalars, counters, batches; every tensor changes in a step; a step\n"
+        "           agrees with that of one rank\n"
+        "overlap    exposed communication of a step, by axis and kind\n"
         "all        these six, one after the other\n"
-        "A RUN.yaml is audited from its initial weights on, a checkpoint or a run directory from\n"
-        "its state; nothing is written. The exit code is 1 when there is a finding.",
+        "A RUN.yaml is audited at its initial weights, a checkpoint or a run directory at its\n"
+        "saved state; nothing is written. The exit code is 1 when there is a finding.",
     .examples =
         "  orthant audit ranks run.yaml --ranks 4\n"
         "  mpirun -n 8 orthant audit overlap run.yaml --set parallel.zero=3\n"

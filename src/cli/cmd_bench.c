@@ -92,7 +92,7 @@ static void print_products(const ot_measured_machine *m) {
   }
 }
 
-// Those that most of a step is spent in; the file has all.
+// Prints the kernels that dominate a step; the file has all.
 static void print_kernels(const ot_measured_machine *m) {
   static const char *const shown[] = {"linear",    "linear_dx",      "linear_dw",
                                       "attention", "attention_grad", "head_loss"};
@@ -114,13 +114,13 @@ static void print_kernels(const ot_measured_machine *m) {
 }
 
 static void print_text(const ot_cluster *c, const char *path) {
-  printf("%d core%s; %d rank%s at once, each:\n", c->measured.cores,
+  printf("%d core%s; %d concurrent rank%s, each:\n", c->measured.cores,
          ot_text_plural(c->measured.cores, "s"), c->num_devices,
          ot_text_plural(c->num_devices, "s"));
   printf("  matrix products  %8.1f GFLOP/s fp32, %.1f fp64\n", c->device.flops[OT_F32] / 1e9,
          c->device.flops[OT_F64] / 1e9);
   print_products(&c->measured);
-  printf("in steps, of each thread, and between ranks:\n");
+  printf("in steps, per thread, and between ranks:\n");
   print_kernels(&c->measured);
   printf("disk               %8.2f GB/s\n", c->measured.disk_bytes_per_s / 1e9);
   printf("written to %s\n", path);
@@ -159,10 +159,9 @@ static ot_status bench(const ot_options *options) {
 
 static const ot_option rows[] = {
     {"out", OT_OPTION_TEXT, "CLUSTER.yaml",
-     .help = "where to write; default: the user's this-machine"},
-    {"ranks", OT_OPTION_INTEGER, "N", "0", 0, 4096,
-     .help = "ranks that work at once; 0: one a core"},
-    {"quick", OT_OPTION_FLAG, .help = "in seconds, and less exact"},
+     .help = "output file; default: the user's this-machine"},
+    {"ranks", OT_OPTION_INTEGER, "N", "0", 0, 4096, .help = "concurrent ranks; 0: one per core"},
+    {"quick", OT_OPTION_FLAG, .help = "takes seconds, less exact"},
 };
 
 const ot_verb ot_verb_bench = {
@@ -173,9 +172,10 @@ const ot_verb ot_verb_bench = {
         "Measures matrix products by shape, memory and caches, every kind of kernel inside steps "
         "of\n"
         "small models, collectives and messages by size and number of ranks, and the disk, while\n"
-        "all ranks work at once; writes a cluster file, with how far its formulas are off and how\n"
-        "far runs were apart. `cluster:` of a run names one; this-machine, the default, is what\n"
-        "this verb wrote last. A minute on an idle machine; a busy one gives poor figures.",
+        "all ranks work concurrently. Writes a cluster file with the errors of its formulas and\n"
+        "the spread of the timings. `cluster:` of a run names such a file; the default,\n"
+        "this-machine, is the last one written by this verb. Takes a minute on an idle machine;\n"
+        "figures of a busy machine are poor.",
     .examples =
         "  orthant bench\n"
         "  orthant bench --ranks 2 --out two-ranks.yaml",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant completion SHELL`: a script for the shell, made from the tables of verbs, options and
-// settings, so that it can never be out of date.
+// `orthant completion SHELL`: a script for the shell, generated from the tables of verbs, options
+// and settings, so that it is always up to date.
 #include <stdio.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ static void put_bash(void) {
 
 // ---- zsh ----
 
-// Text inside '...' of a specification: quotes, brackets and colons have a meaning there.
+// Text inside '...' of a specification, where quotes, brackets and colons must be escaped.
 static void put_zsh_text(const char *text) {
   for (const char *at = text; *at != '\0'; at++) {
     if (*at == '\'') {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `orthant config`: the settings of a run, resolved, with the origin of each value; or the complete
-// commented example that the table gives.
+// commented example, generated from the table of keys.
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@
 
 enum { ORIGIN_COLUMN = 52 };
 
-// What the example shows where there is no default to show.
+// Values of the example for keys without a default.
 static const char *const samples[] = {"model",
                                       "llama3-8b",
                                       "data.train",
@@ -65,7 +65,7 @@ static const char *json_type(const ot_key *key) {
   OT_UNREACHABLE();
 }
 
-// A default as a table of keys has it, in the type of its key.
+// A default from a table of keys, in the type of its key.
 static void write_value(const char *name, ot_key_type type, const char *word, ot_json_writer *w) {
   double real;
   int64_t integer;
@@ -132,7 +132,7 @@ static void print_keys_json(ot_arena *arena) {
 static ot_status explain(const char *path, bool json, ot_arena *arena) {
   ot_settings settings = {
       .schema = &ot_run_schema, .arena = arena, .tree = ot_node_create(arena, OT_NODE_MAP)};
-  // Setting a key finds it, or says what is wrong with its name.
+  // Setting the key reports an unknown name.
   OT_TRY(ot_settings_set(&settings, path, "", "--explain"));
   const ot_key *const key = ot_schema_find_path(&ot_run_schema, path);
   OT_CHECK(key, OT_USAGE, "%s is not one setting (--explain)", path);
@@ -212,7 +212,7 @@ static ot_status show(const ot_options *options) {
 static const ot_option rows[] = {
     {.shared = &ot_option_set},
     {"example", OT_OPTION_FLAG, .help = "print a complete commented RUN.yaml with every key"},
-    {"explain", OT_OPTION_TEXT, "KEY", .help = "say what one key means and allows"},
+    {"explain", OT_OPTION_TEXT, "KEY", .help = "print meaning and allowed values of one key"},
 };
 
 const ot_verb ot_verb_config = {
@@ -221,8 +221,8 @@ const ot_verb ot_verb_config = {
     .arguments = "[RUN.yaml]",
     .max_arguments = 1,
     .details =
-        "Precedence: defaults < model file < run file < --set. What is printed is itself a\n"
-        "complete RUN.yaml. --example --json lists the keys with type, default, unit and range.",
+        "Precedence: defaults < model file < run file < --set. The output is itself a complete\n"
+        "RUN.yaml. --example --json lists the keys with type, default, unit and range.",
     .examples =
         "  orthant config --example > run.yaml\n"
         "  orthant config run.yaml --set optimizer.lr=1e-3 --set data.train=[a, b]\n"

@@ -31,7 +31,7 @@ static void print_text(const ot_convert_report *report, const char *to) {
   printf("%s: %s with %d tensor%s, %lld bytes, all of %s accounted for\n", to,
          report->to_hf ? "HF directory" : "checkpoint", report->num_tensors,
          ot_text_plural(report->num_tensors, "s"), (long long)report->bytes, report->from);
-  if (report->from_master) fprintf(stderr, "weights come from the full-precision copies\n");
+  if (report->from_master) fprintf(stderr, "weights are read from the full-precision copies\n");
   if (report->notes.num_scaled > 0)
     fprintf(stderr, "dequantised: %d tensor%s of fp8\n", report->notes.num_scaled,
             ot_text_plural(report->notes.num_scaled, "s"));
@@ -39,10 +39,10 @@ static void print_text(const ot_convert_report *report, const char *to) {
     fprintf(stderr, "left out: %d tensor%s of the optimizer, %lld bytes\n", report->num_left_out,
             ot_text_plural(report->num_left_out, "s"), (long long)report->left_out_bytes);
   if (report->notes.num_ignored > 0)
-    fprintf(stderr, "left out: %d buffer%s that no model needs (%s)\n", report->notes.num_ignored,
+    fprintf(stderr, "left out: %d unused buffer%s (%s)\n", report->notes.num_ignored,
             ot_text_plural(report->notes.num_ignored, "s"), report->notes.ignored);
   if (report->notes.num_further > 0)
-    fprintf(stderr, "left out: %d tensor%s of layers that predict further tokens\n",
+    fprintf(stderr, "left out: %d tensor%s of multi-token prediction layers\n",
             report->notes.num_further, ot_text_plural(report->notes.num_further, "s"));
   if (report->notes.tied_head)
     fprintf(stderr, "left out: lm_head.weight, equal to the embedding that the head shares\n");
@@ -73,11 +73,11 @@ static ot_status convert(const ot_options *options) {
 
 static const ot_option rows[] = {
     {"dtype", OT_OPTION_CHOICE, "bf16|fp32",
-     .help = "type of the tensors made; each as it is when not given"},
+     .help = "type of the written tensors; default: unchanged"},
     {"shard-size", OT_OPTION_INTEGER, "BYTES", "50G", 1, INT64_MAX,
-     .help = "most bytes of tensors in a file"},
+     .help = "maximum bytes of tensors per file"},
     {"set", OT_OPTION_SETTING, "model.KEY=VALUE",
-     .help = "override a key of IN's config.json; model.KEY=ignore passes over it"},
+     .help = "override a key of IN's config.json; model.KEY=ignore ignores it"},
 };
 
 const ot_verb ot_verb_convert = {
@@ -89,10 +89,10 @@ const ot_verb ot_verb_convert = {
     .details =
         "IN is an HF directory, a checkpoint or a run directory (its newest checkpoint); OUT\n"
         "must not exist. A checkpoint becomes an HF directory, which transformers loads, without\n"
-        "the optimizer's state; an HF directory becomes a checkpoint of step 0. Every\n"
-        "tensor and byte is accounted for: one that is missing, that the model has no place\n"
-        "for, or of another shape is an error that names it. With --dtype fp32 full-precision\n"
-        "copies are taken where the checkpoint has them.",
+        "the optimizer state; an HF directory becomes a checkpoint of step 0. Every tensor and\n"
+        "byte is accounted for: a missing tensor, one that is not part of the model, or one of\n"
+        "another shape is an error that names it. --dtype fp32 uses full-precision copies if\n"
+        "the checkpoint has them.",
     .examples =
         "  orthant convert runs/demo/run exported --dtype bf16\n"
         "  orthant convert gpt2_directory checkpoint",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant data inspect` and `orthant data decode`: what a token shard holds.
+// `orthant data inspect` and `orthant data decode`: the contents of a token shard.
 #include <stdio.h>
 #include <string.h>
 
@@ -96,7 +96,7 @@ static ot_status inspect(session *s) {
 static ot_status open_tokenizer(session *s) {
   const char *const given = ot_options_text(s->options, "tokenizer");
   if (!given && !s->origin.found) {
-    ot_fail(OT_USAGE, "%s does not say which tokenizer made it", s->about->bin_path);
+    ot_fail(OT_USAGE, "%s does not name its tokenizer", s->about->bin_path);
     return ot_fail_hint(OT_USAGE, "name it with --tokenizer");
   }
   OT_TRY(ot_tokenizer_create(given ? given : s->origin.tokenizer, &s->tokenizer));
@@ -127,7 +127,7 @@ static void print_document_json(session *s, int64_t document, bool ended) {
   json->length = 0;
 }
 
-// The text of one document without its end-of-document id, wherever that stands, byte for byte.
+// The text of one document, byte for byte, without its end-of-document id at either end.
 static ot_status print_document(void *context, int64_t document, int64_t first, int64_t count) {
   session *const s = context;
   s->ids.count = 0;
@@ -207,18 +207,18 @@ static const ot_option rows[] = {
     {"document", OT_OPTION_INTEGER, "N", NULL, 0, INT64_MAX,
      .help = "decode only this document, counted from 0"},
     {"tokenizer", OT_OPTION_PATH, "FILE|bytes",
-     .help = "the tokenizer, where it is not the one that PREFIX.meta.json names"},
+     .help = "the tokenizer; default: the one that PREFIX.meta.json names"},
     {"format", OT_OPTION_CHOICE, "auto|megatron|llmc|nanogpt", "auto",
-     .help = "format of the shard; headerless files (nanogpt) must be said"},
+     .help = "format of the shard; auto cannot detect headerless files (nanogpt)"},
     {"eod-id", OT_OPTION_INTEGER, "ID", NULL, 0, INT32_MAX,
      .help = "end-of-document id in formats without an index"},
     {"document-boundary", OT_OPTION_CHOICE, "auto|end|start", "auto",
-     .help = "where that id stands in a document; auto: llmc start, nanogpt end"},
+     .help = "position of that id in a document; auto: llmc start, nanogpt end"},
 };
 
 const ot_verb ot_verb_data = {
     .name = "data",
-    .summary = "look into a token shard: data inspect PREFIX, data decode PREFIX",
+    .summary = "show a token shard: data inspect PREFIX, data decode PREFIX",
     .arguments = "inspect|decode PREFIX",
     .min_arguments = 2,
     .max_arguments = 2,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant doctor`: what this program runs on, for a person or a bug report.
+// `orthant doctor`: the machine and the libraries, for users and bug reports.
 #include <stdio.h>
 
 #include "cli/verbs.h"
@@ -28,12 +28,10 @@ const ot_verb ot_verb_doctor = {
     .summary = "versions, libraries and machine, for a bug report",
     .arguments = "",
     .details =
-        "Nothing that identifies you or your data is collected beyond the names of this\n"
-        "directory and of the BLAS library. `environment` holds the variables that change speed, "
-        "also\n"
-        "those that the program sets by itself: OMP_WAIT_POLICY=passive and GOMP_SPINCOUNT=1000 "
-        "make\n"
-        "waiting threads sleep after tens of microseconds, unless you set one of them.",
+        "The output identifies you or your data only by the names of this directory and of the\n"
+        "BLAS library. `environment` holds the variables that change speed, including those that\n"
+        "the program sets itself: OMP_WAIT_POLICY=passive and GOMP_SPINCOUNT=1000 make waiting\n"
+        "threads sleep after tens of microseconds, unless you set one of them.",
     .json = true,
     .run = run,
 };

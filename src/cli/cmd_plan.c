@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant plan`: which configuration, does it fit, how fast, why.
+// `orthant plan`: the fastest parallel configuration that fits, and why.
 #include <stdio.h>
 
 #include "base/quantity.h"
@@ -18,11 +18,11 @@ typedef struct planning {
   // --emit
   bool emits;
   ot_emit_kind kind;
-  const char *emit_path;  // null: in place of the page
-  bool takes_stdout;      // what was asked for goes there instead of the page
+  const char *emit_path;  // null: instead of the report
+  bool takes_stdout;      // a requested output goes to stdout instead of the report
 } planning;
 
-// The option that sends what it asks for to standard output, or null.
+// The option whose output goes to standard output, or null.
 static const char *stdout_option(const planning *p) {
   if (p->emits && (!p->emit_path || ot_output_file_is_stdout(p->emit_path))) return "emit";
   static const char *const files[] = {"html", "trace"};
@@ -63,7 +63,7 @@ static ot_status write_html(planning *p, const char *path) {
   return ot_output_file_replace(path, text.text, text.length);
 }
 
-// Ranks of a stage have one timeline, so the first of each stands for it.
+// Ranks of a stage share one timeline, so the first rank of each stage represents it.
 static ot_status write_stages(const ot_prediction *p, ot_arena *arena, ot_trace *trace) {
   ot_timeline *const timelines = ot_arena_array(arena, p->num_stages, sizeof *timelines);
   OT_TRY(ot_prediction_replay(p, p->steps[0].micro_batches, arena, timelines));
@@ -73,7 +73,7 @@ static ot_status write_stages(const ot_prediction *p, ot_arena *arena, ot_trace 
   return ot_trace_finish(trace);
 }
 
-// The schedules are built as training builds them.
+// Builds the schedules as training does.
 static ot_status write_schedules(const ot_plan_page *page, const char *path, ot_arena *arena) {
   ot_prediction prediction;
   ot_trace *trace = NULL;
@@ -84,7 +84,7 @@ static ot_status write_schedules(const ot_plan_page *page, const char *path, ot_
   return status;
 }
 
-// Task by task where this program would run it, action by action for other software.
+// Task by task for Orthant, action by action for other frameworks.
 static ot_status write_trace(planning *p, const char *path) {
   if (p->page.job->run) return write_schedules(&p->page, path, p->arena);
   return ot_predicted_trace_write(p->page.estimator, &p->page.plans[0].estimate->candidate, path);
@@ -149,17 +149,17 @@ static const ot_option rows[] = {
     {"gpus", OT_OPTION_INTEGER, "N", NULL, 1, MOST_DEGREE,
      .help = "devices; default: as many as the cluster has"},
     {"global-batch-size", OT_OPTION_INTEGER, "B", NULL, 1, MOST_DEGREE,
-     .help = "sequences of a step; default: the most within the critical batch"},
+     .help = "sequences per step; default: the most within the critical batch"},
     {"sequence-length", OT_OPTION_INTEGER, "S", NULL, 1, MOST_DEGREE,
-     .help = "tokens of a sequence; default: as in RUN.yaml, 4096 or what the model allows"},
+     .help = "tokens per sequence; default: as in RUN.yaml, 4096 or the model's maximum"},
     {"tokens", OT_OPTION_INTEGER, "T", NULL, 1, INT64_MAX,
-     .help = "of the whole run (15T); default: 20 a parameter"},
+     .help = "tokens of the whole run (15T); default: 20 per parameter"},
     {"critical-batch-tokens", OT_OPTION_INTEGER, "N", NULL, 1, INT64_MAX,
-     .help = "as measured (noise_scale_tokens); default: a law in the run's tokens"},
+     .help = "measured value (noise_scale_tokens); default: scaling law in the run's tokens"},
     {"tp", OT_OPTION_INTEGER, "N", NULL, 1, MOST_DEGREE,
      .help = "tensor parallel degree; degrees that are not given are searched"},
     {"pp", OT_OPTION_INTEGER, "N", NULL, 1, MOST_DEGREE, .help = "pipeline stages"},
-    {"vpp", OT_OPTION_INTEGER, "N", NULL, 1, MOST_DEGREE, .help = "chunks of a stage"},
+    {"vpp", OT_OPTION_INTEGER, "N", NULL, 1, MOST_DEGREE, .help = "chunks per stage"},
     {"cp", OT_OPTION_INTEGER, "N", NULL, 1, MOST_DEGREE, .help = "context parallel degree"},
     {"ep", OT_OPTION_INTEGER, "N", NULL, 1, MOST_DEGREE,
      .help = "expert parallel degree, over ranks of tp, cp and dp"},
@@ -172,39 +172,39 @@ static const ot_option rows[] = {
     {"micro-batch-size", OT_OPTION_INTEGER, "N", NULL, 1, MOST_DEGREE,
      .help = "sequences of one forward and backward"},
     {"pipeline", OT_OPTION_CHOICE, "gpipe|1f1b|interleaved|zb-h1|zb-h2|zb-v",
-     .help = "order of the micro-batches"},
-    {"recompute", OT_OPTION_CHOICE, "none|selective|full", .help = "activations computed again"},
+     .help = "pipeline schedule"},
+    {"recompute", OT_OPTION_CHOICE, "none|selective|full",
+     .help = "activations recomputed in the backward"},
     {"precision", OT_OPTION_CHOICE, OT_RECIPE_NAMES,
-     .help = "bf16: 2 weight + 2 gradient + 12 optimizer bytes a parameter (the default)"},
+     .help = "bf16: 2 weight + 2 gradient + 12 optimizer bytes per parameter (the default)"},
     {"engine", OT_OPTION_TEXT, "NAME", "orthant",
-     .help = "software whose steps are priced: preset or engine file"},
+     .help = "framework whose steps are priced: preset or engine file"},
     {.shared = &ot_option_expert_imbalance},
     {"set", OT_OPTION_SETTING, "KEY=VALUE",
      .help = "setting of the run or its model; lists as [a, b]"},
     {"top", OT_OPTION_INTEGER, "K", "5", 1, 1000, .help = "plans shown"},
     {"variants", OT_OPTION_FLAG,
-     .help = "also those that differ from a faster one in no degree and no stage of ZeRO"},
+     .help = "also show slower plans with the same degrees and ZeRO stage"},
     {"from", OT_OPTION_PATH, "FILE",
      .help = "configuration of Megatron-LM, torchtitan or nanotron, priced next to the plans"},
     {"emit", OT_OPTION_TEXT, "run|mpirun|sbatch|mpijob[=FILE]",
-     .help = "write the best plan as RUN.yaml sections, or what launches it"},
+     .help = "write the best plan as RUN.yaml sections, or as a launch script"},
     {"html", OT_OPTION_PATH, "FILE",
-     .help = "write all of it as a page with charts, one file that needs nothing else"},
-    {"trace", OT_OPTION_PATH, "FILE", .help = "write its predicted step as a Chrome trace"},
+     .help = "write the report as one self-contained HTML file with charts"},
+    {"trace", OT_OPTION_PATH, "FILE",
+     .help = "write the predicted step of the best plan as a Chrome trace"},
 };
 
 const ot_verb ot_verb_plan = {
     .name = "plan",
-    .summary = "find the fastest configuration that fits, and say why",
+    .summary = "find the fastest configuration that fits, and explain it",
     .arguments = "",
     .details =
-        "Searches all splits of the devices over tp, pp, cp, ep and dp with pipeline order, ZeRO\n"
-        "stage, micro-batch size and recompute; prices the steps of those that can run on the\n"
-        "cluster, and prints the fastest that fit, the limits of the job, and the reasons. What "
-        "is\n"
-        "given is fixed. Exit code 1 when nothing fits, with the smallest change that would.\n"
-        "MFU counts the model's FLOPs, of attention the causal half. docs/plan.md explains all of "
-        "it.",
+        "Searches all parallel configurations of the devices over tp, pp, cp, ep and dp with\n"
+        "pipeline schedule, ZeRO stage, micro-batch size and recompute; prices their steps on the\n"
+        "cluster, and prints the fastest that fit, the limits of the job, and the reasons. Given\n"
+        "options are fixed. Exit code 1 when nothing fits, with the smallest change that would.\n"
+        "MFU is model FLOPs, with the causal half of attention. docs/plan.md explains the output.",
     .examples =
         "  orthant plan --model llama3-8b --cluster h100 --gpus 8\n"
         "  orthant plan --model llama3.1-405b --cluster h100 --gpus 16384 --tokens 15T\n"

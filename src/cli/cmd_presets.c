@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant presets`: the models, clusters and engines whose numbers are built in, and one of them
-// in full.
+// `orthant presets`: lists the built-in models, clusters and engines, or prints one in full.
 #include <stdio.h>
 
 #include "base/json_writer.h"
@@ -72,7 +71,7 @@ static void write_cluster(const ot_cluster *c, ot_json_writer *w) {
   ot_json_end(w);
 }
 
-// "989.5 bf16", or the type it has instead.
+// "989.5 bf16", or the rate of the first supported type.
 static const char *rate_of(const ot_cluster *c, ot_arena *arena) {
   static const ot_dtype types[] = {OT_BF16, OT_F16, OT_F32};
   for (int i = 0; i < OT_COUNT(types); i++) {
@@ -106,15 +105,15 @@ static ot_status list_clusters(const ot_config_request *request, ot_arena *arena
     print_cluster(&cluster, arena);
   }
   printf(
-      "basis: what the constants of a cluster come from (docs/pricing.md): fitted to published "
-      "runs on it,\nextrapolated from devices of its generation, guessed, or measured by "
-      "`orthant bench`\n");
+      "basis: origin of the constants of a cluster (docs/pricing.md): fitted to published runs on "
+      "it,\nextrapolated from devices of its generation, guessed, or measured by `orthant "
+      "bench`\n");
   return OT_OK;
 }
 
 // ---- engines ----
 
-// The keys of the cluster or engine called `name`; null where there is none.
+// The keys of the cluster or engine called `name`; null if there is none.
 static ot_status find_keys(const char *name, const ot_config_request *request, ot_arena *arena,
                            const ot_node **out) {
   const ot_presets *const presets = &request->presets;
@@ -132,7 +131,7 @@ static ot_status find_keys(const char *name, const ot_config_request *request, o
   return OT_OK;
 }
 
-// This program first, then the presets; each as a tree of its keys.
+// Orthant first, then the presets; each as a tree of its keys.
 typedef struct engine_list {
   int64_t count;
   const ot_node **keys;  // [count]
@@ -152,7 +151,7 @@ static const char *text_of(const ot_node *map, const char *key) {
   return ot_node_child(map, key)->text;
 }
 
-// What runs concurrently with compute: the keys that begin with overlap_.
+// Prints the communication that overlaps with compute: the keys that begin with overlap_.
 static void print_overlaps(const ot_node *keys) {
   static const char prefix[] = "overlap_";
   const char *before = "";
@@ -234,7 +233,7 @@ static ot_status list_text(const ot_config_request *request, ot_arena *arena) {
   return list_engines(request, arena);
 }
 
-// One model with every key that its file leaves to a default.
+// Prints a model with all keys, including defaults.
 static ot_status show_model(const char *name, const ot_config_request *request, bool json,
                             ot_arena *arena) {
   ot_model model;
@@ -297,12 +296,12 @@ static const ot_option rows[] = {
 
 const ot_verb ot_verb_presets = {
     .name = "presets",
-    .summary = "models, clusters and engines that are built in",
+    .summary = "built-in models, clusters and engines",
     .arguments = "[NAME]",
     .max_arguments = 1,
     .details =
-        "Without NAME: the list. With the name of a model (a preset, a HF config.json or a\n"
-        "directory that holds one): every key it means, in HF's spelling; of a cluster or an\n"
+        "Without NAME: the list. With the name of a model (a preset, an HF config.json or a\n"
+        "directory that holds one): all of its keys in HF's spelling; of a cluster or an\n"
         "engine: its keys, as in a file for --cluster or --engine.",
     .examples =
         "  orthant presets\n  orthant presets llama3-8b --json\n"

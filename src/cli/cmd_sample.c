@@ -16,13 +16,13 @@ typedef struct sampling {
   ot_token_list prompt;
   ot_token_list made;
   ot_buffer text;
-  bool stream;  // print tokens as they come
+  bool stream;  // print tokens as they are generated
 } sampling;
 
 static ot_status encode_prompt(sampling *s) {
   const char *const text = ot_options_text(s->options, "prompt");
   OT_TRY(ot_encoder_encode(s->model.encoder, text, ot_text_length(text), &s->prompt));
-  // An empty prompt starts where documents start: behind the token that ends one.
+  // An empty prompt starts a document: after the end-of-document token.
   const int32_t eos = ot_tokenizer_eos(s->model.tokenizer);
   if (s->prompt.count == 0 && eos >= 0) return ot_token_list_append(&s->prompt, &eos, 1);
   OT_CHECK(s->prompt.count > 0, OT_USAGE, "the prompt is empty (--prompt)");
@@ -48,8 +48,8 @@ static ot_status create_instance(sampling *s) {
   return ot_model_files_instance(&s->model.files, &request, &s->instance);
 }
 
-// Puts the text of `count` of the tokens made, from number `first` on, into `text`: what goes on
-// after a prompt, or is a text from its beginning.
+// Decodes `count` generated tokens from index `first` on into `text`, as the continuation of the
+// prompt, or as the beginning of a text if there is none.
 static ot_status decode(sampling *s, int64_t first, int64_t count) {
   const bool begins = first == 0 && ot_options_text(s->options, "prompt")[0] == '\0';
   const int32_t *const ids = s->made.ids + first;
@@ -119,11 +119,10 @@ static ot_status run(const ot_options *options) {
 static const ot_option rows[] = {
     {"prompt", OT_OPTION_TEXT, "TEXT", "",
      .help = "text to continue; empty: the start of a document"},
-    {"max-tokens", OT_OPTION_INTEGER, "N", "256", 1, 1 << 24, .help = "most tokens made"},
-    {"temperature", OT_OPTION_REAL, "T", "0.8",
-     .help = "0 takes the most probable token each time"},
+    {"max-tokens", OT_OPTION_INTEGER, "N", "256", 1, 1 << 24, .help = "most tokens generated"},
+    {"temperature", OT_OPTION_REAL, "T", "0.8", .help = "0: greedy"},
     {"seed", OT_OPTION_INTEGER, "S", "1",
-     .help = "of the draws; the same seed gives the same text"},
+     .help = "sampling seed; the same seed gives the same text"},
     {.shared = &ot_option_tokenizer},
     {.shared = &ot_option_model_set},
     {.shared = &ot_option_threads},
@@ -137,7 +136,8 @@ const ot_verb ot_verb_sample = {
     .max_arguments = 1,
     .details =
         "CHECKPOINT is a checkpoint directory, a run directory (its newest) or an HF\n"
-        "directory. Ids beyond the tokenizer's entries, which a model may have, are never drawn.",
+        "directory. Ids outside the tokenizer's vocabulary are never drawn, even if the model's\n"
+        "vocabulary is larger.",
     .examples =
         "  orthant sample runs/demo/run --prompt \"#include <\" --max-tokens 200\n"
         "  orthant sample model_dir --prompt \"Once\" --temperature 0 --json",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant schedule`: the task list of a rank as text or JSON, built and checked but not run.
+// `orthant schedule`: builds and checks the schedule of a rank and prints it as text or JSON.
 #include <stdio.h>
 
 #include "base/json_writer.h"
@@ -10,7 +10,7 @@
 #include "ops/catalog.h"
 #include "train/trainer.h"
 
-// ---- as JSON: what the text says, by name ----
+// ---- JSON ----
 
 static void write_operand(const ot_operand *operand, ot_json_writer *w) {
   if (operand->base == OT_BASE_NONE) {
@@ -210,8 +210,7 @@ static const ot_option rows[] = {
      .help = "ranks of the run; none are started"},
     {"programs", OT_OPTION_FLAG,
      .help = "print the programs of the blocks (forward and derived backward) instead"},
-    {"split-backward", OT_OPTION_FLAG,
-     .help = "input and weight gradients as segments of their own"},
+    {"split-backward", OT_OPTION_FLAG, .help = "separate segments for input and weight gradients"},
     {.shared = &ot_option_set},
 };
 
@@ -222,8 +221,8 @@ const ot_verb ot_verb_schedule = {
     .min_arguments = 1,
     .max_arguments = 1,
     .details =
-        "Regions of the arena, segments with their tasks, and the orders that run them,\n"
-        "checked as before a run. docs/schedule.md explains the words.",
+        "Prints the regions of the arena, the segments with their tasks, and the step programs\n"
+        "(orders) that run them, checked as before a run. docs/schedule.md explains the terms.",
     .examples =
         "  orthant schedule run.yaml --set parallel.recompute=full | less\n"
         "  orthant schedule run.yaml --ranks 8 --rank 3 --set parallel.tp=2",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant score`: log-probabilities of the texts of a JSONL file, a line for a line.
+// `orthant score`: log-probabilities of the texts of a JSONL file, one output line per input line.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "files/json_file.h"
 #include "runtime/inference.h"
 
-// One line of input: its tokens, and the first whose probability was asked for; or what is wrong.
+// One line of input: its tokens and the index of the first one to score, or an error.
 typedef struct item {
   ot_token_list tokens;
   int64_t first;
@@ -94,7 +94,7 @@ static ot_status read_item(scoring *s, int64_t line, const char *text, int64_t l
   return status;
 }
 
-// What is wrong with a line is said in its place; the others are scored.
+// A faulty line gives an error in its place; the others are scored.
 static void read_line(scoring *s, int64_t line, const char *text, int64_t length) {
   s->items = ot_arena_grow(s->arena, s->items, s->num_items, &s->items_capacity, sizeof *s->items);
   item *const to = &s->items[s->num_items++];
@@ -189,7 +189,7 @@ static ot_status score_items(scoring *s) {
   OT_TRY(ot_model_files_instance(&s->model.files, &request, &s->instance));
   s->logprobs = ot_arena_array(s->arena, longest, sizeof *s->logprobs);
   s->greedy = ot_arena_array(s->arena, longest, sizeof *s->greedy);
-  // One document, or one a line; written as they come in both.
+  // One JSON document, or one per line; both are written incrementally.
   const bool json = ot_options_json(s->options);
   if (json) puts("{\"scores\": [");
   for (int64_t i = 0; i < s->num_items && !ferror(stdout); i++) {
@@ -233,8 +233,8 @@ const ot_verb ot_verb_score = {
         "Lines {\"text\"}, {\"context\", \"continuation\"} or {\"tokens\": [..]} in; lines\n"
         "{\"tokens\", \"logprobs\", \"sum\", \"greedy\"} out, in the same order. The first token "
         "of a\n"
-        "text has nothing before it and is not scored; of a continuation all are. A line that\n"
-        "cannot be scored (an empty one, too) gives {\"error\"} in its place, and exit code 2\n"
+        "text has no context and is not scored; of a continuation all tokens are. A line that\n"
+        "cannot be scored, such as an empty one, gives {\"error\"} in its place, and exit code 2\n"
         "after the last line. --json: one document, {\"scores\": [...]}.",
     .examples = "  orthant score runs/demo/run questions.jsonl > scores.jsonl",
     .options = rows,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant simulate`: what one configuration is predicted to take on a cluster, and its timeline.
+// `orthant simulate`: predicted step time and memory of one configuration, and its timeline.
 #include <stdio.h>
 
 #include "base/json_writer.h"
@@ -26,7 +26,7 @@ typedef struct simulated {
 
 // ---- predicting ----
 
-// As many as the degrees say, where --ranks does not.
+// --ranks, or by default the product of the degrees.
 static int count_ranks(const simulated *s) {
   const ot_run_parallel *const p = &s->config.run.parallel;
   const int asked = (int)ot_options_integer(s->options, "ranks");
@@ -62,7 +62,7 @@ static ot_status predict(simulated *s) {
   return ot_prediction_build(&request, s->arena, &s->prediction);
 }
 
-// ---- what is said ----
+// ---- output ----
 
 static double mfu_of(const simulated *s, const ot_predicted_step *step) {
   return step->model_flops / step->expected.step_s / s->prediction.peak_flops;
@@ -147,7 +147,7 @@ static void print_memory(const simulated *s) {
   printf("memory     %s of %s on rank %d",
          ot_figure_bytes(s->arena, m->bill.peak_bytes + m->context),
          ot_figure_bytes(s->arena, m->capacity), m->rank);
-  const char *separator = s->mesh.ranks > 1 ? ", which has most: " : ": ";
+  const char *separator = s->mesh.ranks > 1 ? ", the fullest: " : ": ";
   for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
     if (m->bill.class_bytes[i] == 0) continue;
     printf("%s%s %s", separator, ot_memory_class_name((ot_memory_class)i),
@@ -167,15 +167,14 @@ static void print_text(const simulated *s) {
   if (p->doubt) printf("%s\n", p->doubt);
   for (int i = 0; i < p->num_steps; i++) print_step(s, &p->steps[i]);
   if (p->more_rounds > 0) {
-    printf("experts    %d round%s after the first\n", p->more_rounds,
-           ot_text_plural(p->more_rounds, "s"));
+    printf("experts    %d overflow pass%s\n", p->more_rounds, ot_text_plural(p->more_rounds, "es"));
   }
   print_memory(s);
 }
 
 // ---- trace ----
 
-// Ranks of a stage have its timeline.
+// All ranks of a stage have the same timeline.
 static ot_status write_timelines(const simulated *s, ot_trace *trace) {
   const ot_prediction *const p = &s->prediction;
   ot_timeline *const timelines = ot_arena_array(s->arena, p->num_stages, sizeof *timelines);
@@ -224,7 +223,7 @@ static ot_status run(const ot_options *options) {
 
 static const ot_option rows[] = {
     {"ranks", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
-     .help = "ranks of the run; 0: as many as its degrees say"},
+     .help = "ranks of the run; 0: the product of its degrees"},
     {"cluster", OT_OPTION_TEXT, "C", .help = "preset or cluster file; default: the run's"},
     {.shared = &ot_option_expert_imbalance},
     {"trace", OT_OPTION_PATH, "FILE",
@@ -239,12 +238,10 @@ const ot_verb ot_verb_simulate = {
     .min_arguments = 1,
     .max_arguments = 1,
     .details =
-        "Builds the schedules of one rank of each stage, as training does, and prices them task "
-        "by\n"
-        "task: seconds of a step, of communication that no compute hides, by axis (means over\n"
-        "ranks), the share of the pipeline's bubble, and memory. Nothing is trained and no data "
-        "is\n"
-        "read. `orthant bench` measures this machine; docs/speed.md says how good predictions are.",
+        "Builds the schedules of one rank per stage, as training does, and prices them task by\n"
+        "task: step time, exposed communication by axis (means over ranks), pipeline bubble, and\n"
+        "memory. Nothing is trained and no data is read. `orthant bench` measures this machine;\n"
+        "docs/speed.md compares predictions with measurements.",
     .examples =
         "  orthant simulate run.yaml\n"
         "  orthant simulate run.yaml --ranks 8 --set parallel.pp=2 --trace predicted.json\n"

@@ -67,7 +67,7 @@ static ot_status tokenize(const ot_options *options) {
   OT_TRY(ot_tokenize_run(&request, &result));
   const double seconds = now_s() - start;
   if (request.train_vocab > result.vocab_size) {
-    fprintf(stderr, "note: the text has pairs for a vocabulary of %lld only\n",
+    fprintf(stderr, "note: the text has enough pairs only for a vocabulary of %lld\n",
             (long long)result.vocab_size);
   }
   if (result.invalid_bytes > 0) {
@@ -90,11 +90,10 @@ static const ot_option rows[] = {
     {"out", OT_OPTION_PATH, "PREFIX", .required = true,
      .help = "writes PREFIX.bin, PREFIX.idx and PREFIX.meta.json"},
     {"train-vocab", OT_OPTION_INTEGER, "N", NULL, 257, 1 << 24,
-     .help = "first train a byte-level BPE of N entries on the files, into --tokenizer"},
+     .help = "first train a byte-level BPE of N entries on the files and write it to --tokenizer"},
     {"key", OT_OPTION_TEXT, "KEY", "text", .help = "key of the text in lines of .jsonl files"},
-    {"eod", OT_OPTION_TEXT, "TOKEN",
-     .help = "token that ends a document, where it is not the tokenizer's own"},
-    {"no-eod", OT_OPTION_FLAG, .help = "append nothing to documents"},
+    {"eod", OT_OPTION_TEXT, "TOKEN", .help = "end-of-document token; default: the tokenizer's own"},
+    {"no-eod", OT_OPTION_FLAG, .help = "append no end-of-document token"},
     {"threads", OT_OPTION_INTEGER, "N", NULL, 1, 4096,
      .help = "threads; the result does not depend on it [all processors]"},
 };
@@ -106,10 +105,10 @@ const ot_verb ot_verb_tokenize = {
     .min_arguments = 1,
     .max_arguments = -1,
     .details =
-        "Each text FILE is one document; a .jsonl file has one a line; .gz and .zst are read;\n"
-        "a folder is walked in the order of names. Each document is followed once by the\n"
+        "Each text FILE is one document; a .jsonl file has one per line; .gz and .zst are read;\n"
+        "a folder is traversed in the order of names. Each document is followed by one\n"
         "end-of-document id; nothing is prepended. Bytes that are not valid UTF-8 are kept, each\n"
-        "by itself, and counted.",
+        "as a token of its own, and counted.",
     .examples =
         "  orthant tokenize --tokenizer bytes --out data/train book.txt\n"
         "  orthant tokenize --tokenizer bpe.json --train-vocab 4k --out data/c src/\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant train`: runs a training run, or checks it (--dry-run).
+// `orthant train`: executes a training run, or checks it (--dry-run).
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +23,8 @@
 
 typedef struct talk {
   ot_arena *arena;
-  bool terminal;         // the status line is written over itself
-  bool line_is_open;     // a status line stands without its end
+  bool terminal;         // each status line overwrites the last one
+  bool line_is_open;     // the last status line has no newline yet
   ot_json_writer *json;  // collects validation losses, or null
   double last_status_s;
   ot_loop_summary summary;
@@ -43,7 +43,7 @@ static void end_line(talk *t) {
 
 static void say_status(talk *t, const ot_status_line *status) {
   char line[256];
-  // A terminal is not written faster than anyone reads; the last step always is.
+  // At most ten lines per second on a terminal, and always the last step.
   const double now_s = ot_clock_s();
   const bool last = status->step == status->num_steps;
   if (t->terminal && !last && now_s - t->last_status_s < 0.1) return;
@@ -121,21 +121,21 @@ static void read_resume(const char *text, ot_loop_request *request) {
                                                  : OT_RESUME_FROM;
 }
 
-// What the ranks of a process share.
+// Shared by the ranks of a process.
 typedef struct training {
   const ot_options *options;
   ot_arena *arena;
   talk talk;
   ot_config config;
   ot_cluster cluster;
-  bool processes;  // ranks are processes of a launcher
+  bool processes;  // ranks are processes started by a launcher
   ot_mesh mesh;
-  ot_loop_request request;  // but for the team
-  bool leads;               // the rank that speaks is of this process
+  ot_loop_request request;  // without the team
+  bool leads;               // the leading rank is in this process
 } training;
 
-// Stages and orders that a user wrote are read once before there are ranks: what is wrong with them
-// is no rank's failure.
+// Checks hand-written stages and pipeline schedules once before ranks start, because their errors
+// are not failures of a rank.
 static ot_status check_written(const training *t) {
   const ot_run *const run = &t->config.run;
   if (run->parallel.layout[0] == '\0' && run->parallel.order_csv[0] == '\0') return OT_OK;
@@ -203,7 +203,7 @@ static ot_status train_rank(ot_comm *comm, void *context) {
     end_line(&t->talk);
     if (status == OT_OK) say_done(t);
   }
-  // All ranks stop together; one says so.
+  // All ranks stop together; one reports it.
   const bool together = status == OT_STOPPED || status == OT_FINDINGS;
   if (together && !leads) return ot_fail(status, "%s", "");
   return status;
@@ -216,7 +216,7 @@ static void append_word(ot_text_builder *text, const char *word) {
   ot_text_appendf(text, plain ? " %s" : " '%s'", word);
 }
 
-// What starts the run that was checked.
+// The command that starts the checked run.
 static const char *command_of(const training *t) {
   const int ranks = t->mesh.ranks;
   ot_text_builder text = {.arena = t->arena};
@@ -290,7 +290,7 @@ static ot_status train(training *t) {
   return check(t, ranks);
 }
 
-// What a run did, behind its validation losses.
+// The summary of a run, after its validation losses.
 static void print_run_json(training *t) {
   ot_json_writer *const w = t->talk.json;
   const ot_loop_summary *const s = &t->talk.summary;
@@ -329,12 +329,12 @@ static const ot_option rows[] = {
     {.shared = &ot_option_ranks},
     {.shared = &ot_option_set},
     {"resume", OT_OPTION_TEXT, "auto|never|DIR", "auto",
-     .help = "go on from the newest whole checkpoint of output, never, or from DIR"},
+     .help = "resume from the newest intact checkpoint of output, never, or from DIR"},
     {"dry-run", OT_OPTION_FLAG,
-     .help = "check files, memory and disk, print the bill, train nothing"},
+     .help = "check files, memory and disk, print the memory breakdown, train nothing"},
     {"show-batch", OT_OPTION_FLAG, .help = "print the first sequence as text"},
     {"trace", OT_OPTION_TEXT, "FILE[:FROM-TO]",
-     .help = "Chrome trace of these steps (the third of this run)"},
+     .help = "Chrome trace of these steps (default: the third of this run)"},
 };
 
 const ot_verb ot_verb_train = {
@@ -346,17 +346,16 @@ const ot_verb ot_verb_train = {
     .details =
         "Writes to the run's `output`: config.yaml, metrics.jsonl, tensorboard/, checkpoints/.\n"
         "SIGTERM, SIGUSR1 or the first Ctrl-C: finish the step, save, exit 75; the same command\n"
-        "goes on from there, bit for bit.\n"
-        "A checkpoint is verified before it is used. A damaged one is passed over and named; when\n"
-        "none is whole, the exit code is 3 and nothing begins again. --resume DIR takes that\n"
-        "checkpoint: one of output, whose newer ones then move to checkpoints/aside-N, or one of\n"
-        "another run, where output has none of another origin. --resume never refuses an output\n"
-        "that is not empty.\n"
-        "Ranks are threads (--ranks) or the processes of mpirun or srun; `parallel` says how they\n"
-        "split the work. A run may go on with other ranks and another split.\n"
-        "--json: validation losses and what this start did, or with --dry-run what it would take.\n"
-        "Threads that wait sleep after tens of microseconds; OMP_WAIT_POLICY=active lets them "
-        "spin,\n"
+        "resumes from there, bit for bit.\n"
+        "A checkpoint is verified before it is used. A damaged one is skipped and named; if no\n"
+        "checkpoint is intact, the exit code is 3 and training does not restart. --resume DIR\n"
+        "uses that checkpoint: one of output, whose newer ones then move to checkpoints/aside-N,\n"
+        "or one of another run, unless output has checkpoints of another origin. --resume never\n"
+        "refuses an output that is not empty.\n"
+        "Ranks are threads (--ranks) or the processes of mpirun or srun; `parallel` sets the\n"
+        "parallel configuration. A run may resume with other ranks and another configuration.\n"
+        "--json: validation losses and a summary, or with --dry-run the planned resources.\n"
+        "Waiting threads sleep after tens of microseconds; OMP_WAIT_POLICY=active lets them spin,\n"
         "for steps of milliseconds on a machine without other load.",
     .examples =
         "  orthant train run.yaml\n"

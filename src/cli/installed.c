@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding presets without configuration: the first folder that holds a name wins.
+// Finds presets without configuration: the first folder that holds a name wins.
 #include "cli/installed.h"
 
 #include <stdlib.h>

@@ -24,8 +24,8 @@ static const char examples[] =
     "  orthant tokenize --tokenizer bytes --out data/train book.txt   text to token files\n"
     "  orthant config --example > run.yaml                            every setting of a run\n"
     "  orthant train run.yaml --dry-run                               check all, train nothing\n"
-    "  orthant train run.yaml                                         train, or go on\n"
-    "  orthant sample runs/run --prompt \"Once\"                        what it writes\n"
+    "  orthant train run.yaml                                         train, or resume\n"
+    "  orthant sample runs/run --prompt \"Once\"                        generate text\n"
     "  orthant help train                                             help of one verb\n";
 
 const ot_verb *const *ot_verb_list(void) { return verbs; }
@@ -88,7 +88,7 @@ static ot_status run(int count, char *const *words) {
 int main(int count, char **words) {
   ot_short_waits(words);
   ot_output_catch_bugs();
-  signal(SIGPIPE, SIG_IGN);  // files that were asked for are completed, and training goes on
+  signal(SIGPIPE, SIG_IGN);  // output files are completed, and training continues
   signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error of the write
   const ot_status status = ot_output_finish(run(count - 1, words + 1));
   if (status != OT_OK && ot_fail_message()[0] != '\0') ot_output_failure(status);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the command line of a verb against its table, and prints its help from it. Our own parser
-// rather than getopt_long: options are known by full name only, wrong ones name the nearest, and
-// values are checked as they are read.
+// Parses the command line of a verb by its table, and prints its help from it. Unlike getopt_long,
+// it accepts full names only, suggests the nearest name for a wrong one, and checks values.
 #include "cli/options.h"
 
 #include <stdio.h>
@@ -119,7 +118,7 @@ static ot_status check_value(const ot_option *option, const char *text) {
   OT_UNREACHABLE();
 }
 
-// Takes the option in words[*i] (after its dashes) with its value, which may be the next word.
+// Parses the option in words[*i] (after its dashes) with its value, which may be the next word.
 static ot_status take_option(ot_options *options, int count, char *const *words, int *i) {
   const char *const word = words[*i] + 2;
   const size_t length = strcspn(word, "=");
@@ -252,7 +251,7 @@ bool ot_options_json(const ot_options *options) { return options->json; }
 
 enum { COLUMN = 30, WIDTH = 100 };
 
-// A list of words that is too long for a line goes on below, in the column of its first word.
+// Wraps a list of words that is too long for a line, in the column of its first word.
 static void print_left(const char *left, int indent) {
   int column = 0;
   for (const char *at = left; *at != '\0';) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of a verb, as a table: one row an option, from which parsing, help and shell
-// completion are made. A verb is one cmd_<verb>.c that exports an ot_verb; main.c lists them.
+// The command line of a verb as a table with one row per option; parsing, help and shell completion
+// derive from it. A verb is one cmd_<verb>.c that exports an ot_verb; main.c lists them.
 #pragma once
 
 #include <stdbool.h>
@@ -19,17 +19,17 @@ typedef enum ot_option_kind {
   OT_OPTION_SETTING,  // KEY=VALUE of the run's settings; repeatable
 } ot_option_kind;
 
-// One row: {"max-tokens", OT_OPTION_INTEGER, "N", "most tokens made", "256", 1, 1 << 24}. A flag
-// has no value, and what is not given is null or 0.
+// One row: {"max-tokens", OT_OPTION_INTEGER, "N", "256", 1, 1 << 24, .help = "..."}. A flag has no
+// value. Unused members are null or 0.
 typedef struct ot_option {
   const char *name;  // without dashes: "max-tokens"
   ot_option_kind kind;
   const char *value;         // placeholder in help ("N"), or the words of a choice
-  const char *fallback;      // value when not given, shown in help; null = none
+  const char *fallback;      // default value, shown in help; null = none
   int64_t minimum, maximum;  // of integers; both 0 = any
   bool required;
   const char *help;                // one line, no full stop
-  const struct ot_option *shared;  // a row of several verbs that stands here; the rest is 0
+  const struct ot_option *shared;  // row shared by several verbs; other members are 0
 } ot_option;
 
 typedef struct ot_options ot_options;
@@ -50,25 +50,25 @@ typedef struct ot_verb {
   ot_status (*run)(const ot_options *options);
 } ot_verb;
 
-// Runs the verb on the words after it, `words` [count]; with --help or -h prints its help instead,
-// and nothing is required. OT_USAGE naming the option and the nearest valid one.
+// Runs the verb on its command line `words` [count]; with --help or -h prints its help instead.
+// OT_USAGE for a wrong option, with the nearest valid one.
 ot_status ot_verb_run(const ot_verb *verb, int count, char *const *words);
 
 // Help of one verb on stdout.
 void ot_verb_print_help(const ot_verb *verb);
 
-// Row i of the verb's table, or the shared row that stands there.
+// Row i of the verb's table, or the shared row it refers to.
 const ot_option *ot_verb_option(const ot_verb *verb, int i);
 
-// What lives as long as the verb runs.
+// Arena that lives as long as the verb runs.
 ot_arena *ot_options_arena(const ot_options *options);
 
 // Words that are not options.
 int ot_options_num_arguments(const ot_options *options);
 const char *ot_options_argument(const ot_options *options, int i);
 
-// An option by its name; a name that the verb's table lacks is a bug. Where it was not given the
-// row's fallback counts; without one: null, 0, 0.0, false.
+// An option by its name; a name that is not in the verb's table is a bug. If it was not given, the
+// row's fallback is returned; without one: null, 0, 0.0, false.
 bool ot_options_given(const ot_options *options, const char *name);
 bool ot_options_flag(const ot_options *options, const char *name);
 const char *ot_options_text(const ot_options *options, const char *name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors, colours and the end of the program.
+// Errors, colours and the final flush.
 #include "cli/output.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static void bug(const char *file, int line, const char *text) {
 
 void ot_output_catch_bugs(void) { ot_panic_hook_set(bug); }
 
-// True when whoever read from the pipe has left.
+// True when the reader of the pipe has closed it.
 static bool reader_is_gone(int descriptor) {
   struct pollfd end = {.fd = descriptor};
   return poll(&end, 1, 0) == 1 && (end.revents & (POLLERR | POLLHUP)) != 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each part of a page by the one who knows it.
+// Assembles the page of a plan from search, limits, explanations and goodput.
 #include "base/text_builder.h"
 #include "cli/plan_request.h"
 #include "host/heap.h"
 #include "plan/remedy.h"
 #include "train/loop_start.h"
 
-// What a page is made with.
+// State while a page is built.
 typedef struct builder {
   const ot_plan_build *build;
   const ot_job *job;
@@ -22,7 +22,7 @@ static ot_status search(builder *b) {
   OT_TRY(ot_search_build(&request, b->arena, s));
   b->page->search = s;
   if (s->num_plans > 0 || s->num_rejected[OT_REJECTED_MEMORY] > 0) return OT_OK;
-  OT_CHECK(s->num_rejections > 0, OT_USAGE, "plan: %d devices cannot be split as asked",
+  OT_CHECK(s->num_rejections > 0, OT_USAGE, "plan: no configuration of %d devices is valid",
            b->job->devices);
   return ot_fail(OT_USAGE, "%s", s->rejections[0].reason);
 }
@@ -79,8 +79,8 @@ static ot_status build_stretched(const builder *b, const ot_candidate *candidate
   return ot_estimator_build(job, b->arena, out);
 }
 
-// The search takes all cores to be shared alike; which plan shares them how far is known when its
-// run is simulated. The best one's stretch is that of everything said of it.
+// The search assumes that all ranks share cores equally; the slowdown of a plan is known only from
+// the simulation of its run. Everything reported on the best plan uses its own slowdown.
 static ot_status refine(builder *b) {
   ot_search *const s = b->search;
   if (!b->job->run || b->job->cluster->measured.cores == 0) return OT_OK;
@@ -104,11 +104,11 @@ static void build_basis(builder *b) {
   static const struct {
     const char *name, *note;
   } bases[OT_BASIS_COUNT] = {
-      [OT_BASIS_UNKNOWN] = {"unknown", "the cluster does not say what its constants rest on"},
+      [OT_BASIS_UNKNOWN] = {"unknown", "the cluster does not state the origin of its constants"},
       [OT_BASIS_FITTED] = {"fitted", NULL},
       [OT_BASIS_EXTRAPOLATED] =
           {"extrapolated", "constants were fitted to runs on other devices of its generation"},
-      [OT_BASIS_GUESSED] = {"guessed", "constants were fitted to no run on such devices"},
+      [OT_BASIS_GUESSED] = {"guessed", "constants were not fitted to runs on such devices"},
       [OT_BASIS_MEASURED] = {"calibrated", "constants were measured on this machine"},
   };
   const ot_cluster_basis basis = b->job->cluster->basis;
@@ -119,7 +119,7 @@ static void build_basis(builder *b) {
 
 // ---- limits ----
 
-// At the rates of what comes nearest to a plan.
+// At the rates of the best plan, or of the nearest configuration.
 static void build_limits(builder *b) {
   const ot_search *const s = b->search;
   const ot_estimate *const e = s->num_plans > 0 ? &s->plans[0] : &s->nearest;
@@ -186,7 +186,7 @@ static ot_status build_imported(builder *b) {
   ot_page_plan *const plan = ot_arena_array(b->arena, 1, sizeof *plan);
   ot_estimate *const estimate = ot_arena_array(b->arena, 1, sizeof *estimate);
   if (ot_candidate_check(b->job, &request->own) != OT_OK) {
-    return ot_fail_hint(OT_USAGE, "that is what --from says; --gpus and the batch may be given");
+    return ot_fail_hint(OT_USAGE, "this is what --from describes; change --gpus or the batch");
   }
   OT_TRY(ot_estimate_build(b->page->estimator, &request->own, estimate));
   OT_TRY(build_plan(b, estimate, plan));
@@ -196,8 +196,8 @@ static ot_status build_imported(builder *b) {
 
 // ---- the run ----
 
-// Failures as others counted them in data centres, so not on a machine that was measured by itself.
-// A checkpoint holds everything but gradients.
+// Failure rates are those of data centres, so they do not apply to this machine. A checkpoint holds
+// everything but gradients.
 static ot_status build_goodput(builder *b) {
   const ot_job *const job = b->job;
   const ot_bill *const bill = b->page->bill;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options to job. Defaults follow from what was given, and each is said.
+// From options to a job. Defaults derive from the given options, and a note states each of them.
 #include "cli/plan_request.h"
 
 #include <limits.h>
@@ -24,7 +24,7 @@ typedef struct reader {
   ot_plan_request *out;
 } reader;
 
-enum { MOST_NOTES = 8 };  // beside those of an imported file
+enum { MOST_NOTES = 8 };  // in addition to those of an imported file
 
 static void note(reader *r, const char *text) { r->out->notes[r->out->num_notes++] = text; }
 
@@ -36,7 +36,7 @@ static ot_status read_import(reader *r) {
   r->out->is_imported = path != NULL;
   if (path) {
     OT_CHECK(!ot_options_given(r->options, "model"), OT_USAGE,
-             "--model and --from both say which model (try one of them)");
+             "--model and --from both say which model (use one of them)");
     OT_TRY(ot_import_read(path, &r->presets, r->arena, i));
   }
   r->out->notes = ot_arena_array(r->arena, MOST_NOTES + i->num_notes, sizeof *r->out->notes);
@@ -44,7 +44,7 @@ static ot_status read_import(reader *r) {
   if (i->num_ignored == 0) return OT_OK;
   ot_text_builder text = {.arena = r->arena};
   for (int n = 0; n < i->num_ignored; n++) {
-    ot_text_appendf(&text, "%s %s", n > 0 ? "," : "of no matter here:", i->ignored[n]);
+    ot_text_appendf(&text, "%s %s", n > 0 ? "," : "ignored:", i->ignored[n]);
   }
   note(r, ot_text_builder_text(&text));
   return OT_OK;
@@ -77,8 +77,8 @@ static ot_status fit_import(reader *r) {
 
 // ---- cluster ----
 
-// Accelerators are as many as wanted, over the outermost links; a machine that was measured with
-// ranks as threads shares its cores among as many.
+// Adds or removes accelerators over the outermost links; a measured machine, whose ranks are
+// threads, shares its cores among `devices` ranks.
 static ot_status resize(const ot_cluster *cluster, int devices, ot_cluster *out) {
   const int threads = cluster->device.threads;
   if (threads > 0) {
@@ -155,8 +155,8 @@ static const char *precision_setting(const reader *r) {
       ot_dtype_name(p.master), ot_dtype_name(p.moments), ot_dtype_name(p.reduce));
 }
 
-// How a run would name the model, wherever its file is: not at all where --set changed it, or where
-// the file of another software has it.
+// How a RUN.yaml in any folder would name the model; null if --set changed the model, or if another
+// framework's file describes it.
 static const char *source_of(const reader *r) {
   const char *const model = r->out->model_name;
   for (int i = 0; i < ot_options_count(r->options, "set"); i++) {
@@ -168,8 +168,8 @@ static const char *source_of(const reader *r) {
   return realpath(model, path) ? ot_arena_format(r->arena, "%s", path) : model;
 }
 
-// The model and what else there is of a run: of --model or of the imported file's keys, and the
-// user's --set.
+// Loads the model, from --model or from the keys of the imported file, and the run settings of
+// --set.
 static ot_status load_run(reader *r, const char *model) {
   const int num_sets = ot_options_count(r->options, "set");
   const char **const sets = ot_arena_array(r->arena, num_sets + 2, sizeof *sets);
@@ -240,7 +240,7 @@ static void read_given(reader *r) {
   };
 }
 
-// ---- how much ----
+// ---- sequence length, tokens, batch ----
 
 static void read_sequence(reader *r) {
   ot_job *const job = &r->out->job;

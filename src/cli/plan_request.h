@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of `orthant plan` as a job, with what is assumed where nothing was given; and from the
-// job to the page: search, limits, reasons, failures of the run.
+// Turns the options of `orthant plan` into a job, with defaults for missing ones, and the job into
+// the page: search, limits, reasons, failures of the run.
 #pragma once
 
 #include "cli/options.h"
@@ -11,33 +11,33 @@
 #include "train/prediction.h"
 
 typedef struct ot_plan_request {
-  ot_job job;  // points into this request, which must stay where it is
+  ot_job job;  // points into this request, which must not be moved
   ot_bill bill;
   ot_config config;          // the run that engine orthant would train
-  ot_cluster cluster;        // as large as the job
-  const char *model_name;    // as the user called it
-  const char *model_source;  // of a run: preset or absolute path; null: its keys
-  bool has_run;      // config holds a run; not so for imported models that HF has no family for
-  bool is_imported;  // --from
+  ot_cluster cluster;        // with the devices of the job
+  const char *model_name;    // as given by the user
+  const char *model_source;  // for a run: preset or absolute path; null: its keys
+  bool has_run;              // config holds a run; false for imported models without an HF family
+  bool is_imported;          // --from
   ot_imported imported;
-  ot_candidate own;  // what --from describes
+  ot_candidate own;  // the configuration of --from
   int num_notes;
   const char **notes;  // [num_notes]
 } ot_plan_request;
 
-// OT_USAGE and OT_ENVIRONMENT as the loaders of models and clusters, and for options that do not
-// make a job. Everything lives in `arena`.
+// OT_USAGE and OT_ENVIRONMENT as the loaders of models and clusters, and for inconsistent options.
+// Everything lives in `arena`.
 ot_status ot_plan_request_read(const ot_options *options, ot_arena *arena, ot_plan_request *out);
 
 typedef struct ot_plan_build {
   const ot_plan_request *request;
   int top;                       // plans kept
-  bool variants;                 // also those with the degrees and the ZeRO of a faster one
-  double critical_batch_tokens;  // as measured; 0: the law
+  bool variants;                 // keep slower plans with the same degrees and ZeRO stage
+  double critical_batch_tokens;  // measured value; 0: scaling law
 } ot_plan_build;
 
-// The page lives in `arena` and points into the request. OT_OK also when nothing fits: then there
-// are no plans, and remedies where there are any. OT_USAGE when no split can run at all.
+// The page lives in `arena` and points into the request. OT_OK also when nothing fits: the page
+// then has no plans, but remedies if there are any. OT_USAGE if no configuration is valid.
 ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_plan_page *out);
 
 // Proves that the schedules of all ranks of the run of `candidate` fit each other, as training does

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads are started by this process; the processes of a launcher find each other through MPI.
+// This process starts ranks as threads; the processes of a launcher connect through MPI.
 #include "cli/ranks.h"
 
 #include "base/text.h"
@@ -19,12 +19,12 @@ ot_status ot_ranks_count(const ot_options *options, int *ranks, bool *processes)
     return OT_OK;
   }
   *processes = *ranks > 1;
-  // Many processes compare once they can say so with one voice.
+  // Several processes check --ranks later, when they can agree on one message.
   if (!*processes) return check_asked(options, 1);
   if (ot_comm_has_mpi()) return OT_OK;
-  ot_fail(OT_RANKS, "the launcher started %d processes, and this program was built without MPI",
+  ot_fail(OT_RANKS, "the launcher started %d processes, but this program was built without MPI",
           *ranks);
-  return ot_fail_hint(OT_RANKS, "build it where MPI is installed, or start it alone with --ranks");
+  return ot_fail_hint(OT_RANKS, "build it with MPI installed, or use --ranks without a launcher");
 }
 
 typedef struct process {

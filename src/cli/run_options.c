@@ -20,8 +20,7 @@ const ot_option ot_option_set = {"set", OT_OPTION_SETTING, "KEY=VALUE",
                                  .help = "override a setting; lists as [a, b]"};
 const ot_option ot_option_expert_imbalance = {
     "expert-imbalance", OT_OPTION_REAL, "X", "1",
-    .help =
-        "rows of the busiest rank of ep over their mean: what no buffer holds takes more rounds"};
+    .help = "tokens of the busiest rank of ep over the mean; overflow needs further passes"};
 
 ot_status ot_run_options_load(const ot_options *options, ot_arena *arena, ot_config *config) {
   const ot_config_request request = {
@@ -52,7 +51,7 @@ const ot_option ot_option_tokenizer = {
     .help = "tokenizer.json or bytes, when the checkpoint has none"};
 const ot_option ot_option_model_set = {
     "set", OT_OPTION_SETTING, "model.KEY=VALUE",
-    .help = "override a key of its config.json; model.KEY=ignore passes over it"};
+    .help = "override a key of its config.json; model.KEY=ignore ignores it"};
 const ot_option ot_option_threads = {
     "threads", OT_OPTION_INTEGER, "N", "0", 0, 4096, .help = "threads; 0 = all cores"};
 

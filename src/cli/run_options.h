@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words RUN.yaml and --set KEY=VALUE, which every verb on a run takes, and CHECKPOINT and
-// --tokenizer, which every verb on a trained model takes.
+// RUN.yaml and --set KEY=VALUE, common to all verbs on a run, and CHECKPOINT and --tokenizer,
+// common to all verbs on a trained model.
 #pragma once
 
 #include "cli/options.h"
@@ -16,8 +16,8 @@ extern const ot_option ot_option_ranks, ot_option_set, ot_option_expert_imbalanc
 // `arena`.
 ot_status ot_run_options_load(const ot_options *options, ot_arena *arena, ot_config *config);
 
-// Reads the configuration of the files that the run starts from, so that what is wrong with it is
-// said before there are ranks, and adds its notes to those of the run.
+// Reads the configuration of the files that the run starts from, so that errors appear before ranks
+// start, and adds its notes to those of the run.
 ot_status ot_run_options_check_init(ot_config *config, ot_arena *arena);
 
 // Rows of verbs on a model: --tokenizer, --set and --threads.
@@ -29,7 +29,7 @@ typedef struct ot_opened_model {
   ot_encoder *encoder;      // as the tokenizer
 } ot_opened_model;
 
-// Opens the model named by argument 0 and its tokenizer, and checks that they fit. `model` is
-// zeroed before; release it in every case.
+// Opens the model named by argument 0 and its tokenizer, and checks that they match. The caller
+// zeroes `model` before and releases it in every case.
 ot_status ot_model_options_open(const ot_options *options, ot_arena *arena, ot_opened_model *model);
 void ot_opened_model_release(ot_opened_model *model);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// .preinit_array is too early to set a variable (the C library takes the environment of the process
-// after it) and a constructor too late (libgomp's own runs before those of the program).
+// .preinit_array is too early to set a variable (the C library reads the environment after it), and
+// a constructor too late (libgomp's runs before those of the program).
 #include "cli/short_waits.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-// Passive: what every OpenMP library knows. The count goes before it in libgomp: 40 to 90 us, which
+// Every OpenMP library supports "passive". In libgomp the count overrides it: 40 to 90 us, which
 // bridge the gaps between kernels.
 static const struct {
   const char *name, *value;

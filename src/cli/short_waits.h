@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long threads of OpenMP spin before they sleep when they wait for work. A thread that spins
-// takes its core from whoever else runs there; its default in libgomp is milliseconds.
+// Sets how long waiting OpenMP threads spin before they sleep. A spinning thread takes its core
+// from other programs, and libgomp's default is milliseconds.
 #pragma once
 
-// Makes waiting threads sleep after tens of microseconds, unless the environment says how they wait
-// (OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME). To be called first in main, with its `words`:
-// an OpenMP library reads these variables when it is loaded and has no call for them, so the
-// program starts itself anew, in the same process, with the variables set. Where that cannot be
-// done (no /proc), threads wait as the library has it.
+// Makes waiting threads sleep after tens of microseconds, unless the environment sets
+// OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME. Must be called first in main, with its `words`:
+// an OpenMP library reads these variables only when it is loaded, so the program re-executes itself
+// in the same process with the variables set. If that is impossible (no /proc), the default of the
+// library remains.
 void ot_short_waits(char **words);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every verb of the program; main.c has the table. To add one: cmd_<verb>.c that defines it, a line
-// here, a line there.
+// All verbs of the program; main.c has the table. To add one: a cmd_<verb>.c that defines it, a
+// line here, and a line in main.c.
 #pragma once
 
 #include "cli/options.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks libraries, /proc, hwloc and the limits. The BLAS is asked through dlsym, because which one
-// is behind the CBLAS interface is decided when the program starts.
+// Reads libraries, /proc, hwloc and the limits. The BLAS is queried through dlsym, because the
+// implementation of the CBLAS interface is chosen when the program starts.
 #include "measure/machine_report.h"
 
 #include <dlfcn.h>
@@ -91,7 +91,7 @@ static void report_libraries(report *r) {
 
 typedef char *(*text_function)(void);
 
-// What a function of the loaded BLAS says, or null where that BLAS has no such function. A function
+// The result of a function of the loaded BLAS, or null if that BLAS lacks it. A function
 // pointer does not fit an object pointer in C, but POSIX promises that dlsym's result does.
 static const char *ask_blas(const char *name) {
   void *const symbol = dlsym(RTLD_DEFAULT, name);
@@ -206,7 +206,7 @@ static void report_processor(report *r) {
   put_whole(r, map, "usable_threads", known ? CPU_COUNT(&usable) : -1);
   const bool limited = read_line("/sys/fs/cgroup/cpu.max", line) && strncmp(line, "max", 3) != 0;
   put_text(r, map, "group_limit", limited ? line : NULL);
-  if (limited) warn(r, "the control group limits processor time: threads will be stopped at times");
+  if (limited) warn(r, "the control group limits processor time: threads may be throttled");
 }
 
 // ---- Memory, limits, disk ----
@@ -261,7 +261,7 @@ static void report_disk(report *r) {
   if (free_bytes < gibibyte) warn(r, "less than 1 GiB is free on the disk of this directory");
 }
 
-// Variables that change how fast or how reproducibly the program runs.
+// Variables that change speed or reproducibility.
 static void report_environment(report *r) {
   static const char *const names[] = {
       "OMP_WAIT_POLICY",  "GOMP_SPINCOUNT",  "KMP_BLOCKTIME",        "OMP_NUM_THREADS",

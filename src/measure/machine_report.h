@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program runs on, as a tree: for `orthant doctor` and whatever else wants to record it.
+// A report on the machine and the libraries as a tree, for `orthant doctor` and run records.
 #pragma once
 
 #include "base/tree.h"
 
-// Sections orthant, libraries, blas, processor, memory, limits, disk, environment, and `warnings`:
-// a list of sentences about what will hurt. Asks the system, changes nothing; what cannot be found
-// out is null. Lives in `arena`.
+// Sections orthant, libraries, blas, processor, memory, limits, disk, environment, and `warnings`,
+// a list of sentences. Only reads from the system; unknown values are null. Lives in `arena`.
 ot_node *ot_machine_report(ot_arena *arena);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products, traffic and the disk, and all that is measured put together. What one rank can do is
-// timed while all of them work.
+// Times matrix products, memory traffic and the disk, and assembles the cluster description. All
+// ranks work while one of them is timed.
 #include "measure/measure.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include "runtime/instance.h"
 
 enum {
-  LEAST_RUNS = 5,  // of a figure
+  LEAST_RUNS = 5,  // per figure
   MATRIX = 768,
   CACHED = 1 << 15,
   PACE = 512,
@@ -25,7 +25,7 @@ enum {
   DISK_RUNS = 4,
 };
 
-// ---- one kernel, again and again ----
+// ---- one kernel, repeated ----
 
 typedef struct subject {
   ot_op_kind op;
@@ -36,8 +36,8 @@ typedef struct subject {
 
 typedef struct patience {
   int threads;
-  double figure_s;                // at least, for each figure
-  double most_flops, most_bytes;  // of one run; what is larger is left out
+  double figure_s;                // minimum time per figure
+  double most_flops, most_bytes;  // of one run; larger subjects are skipped
 } patience;
 
 static ot_status time_kernel(const subject *s, const patience *how, ot_timing *out) {
@@ -92,7 +92,7 @@ static const ot_measured_product shapes[] = {
     {768, 768, 4096, 0, 0}, {256, 4096, 256, 0, 0}, {1024, 3072, 768, 0, 0},
 };
 
-// Bytes read and written by a sum: within caches and far beyond.
+// Bytes read and written by an addition: within caches and far beyond.
 static const int64_t traffics[] = {96 << 10, 768 << 10, 6 << 20, 48 << 20, 384 << 20};
 
 typedef struct measurement {
@@ -143,7 +143,7 @@ static ot_status rank_kernels(ot_comm *comm, void *context) {
   measurement own = *(measurement *)context;
   OT_TRY(time_products(&own));
   OT_TRY(time_traffic(&own));
-  // All have copied what rank 0 now writes over.
+  // All ranks have copied the context that rank 0 now overwrites.
   const ot_comm_call meet = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
   if (ot_comm_size(comm) > 1) OT_TRY(ot_comm_run(comm, &meet));
   if (ot_comm_rank(comm) == 0) *(measurement *)context = own;
@@ -154,7 +154,7 @@ static double bytes_per_s_of(const measurement *m) {
   return m->traffic[m->num_traffic - 1].bytes_per_s;
 }
 
-// The rate of multiplying alone: packing and storing the operands is counted as traffic.
+// The rate of the multiplications alone: packing and storing the operands is counted as traffic.
 static double product_rate(const measurement *m, bool wide) {
   const double element = wide ? sizeof(double) : sizeof(float);
   const double traffic_s = 3.0 * MATRIX * MATRIX * element / bytes_per_s_of(m);
@@ -199,7 +199,7 @@ static void say(const ot_measure_request *request, const char *what) {
   if (request->say) request->say(request->context, what);
 }
 
-// One thread a rank, all cores for one rank, and what was asked for.
+// One thread per rank, all cores for one rank, and the requested number of ranks.
 static ot_status measure_all_kernels(const ot_measure_request *request, int threads, int cores,
                                      ot_arena *arena, ot_cluster *out) {
   const int counts[] = {1, threads, cores};
@@ -253,7 +253,7 @@ static void keep_tables(const measurement *m, ot_arena *arena, ot_measured_machi
 ot_status ot_measure_machine(const ot_measure_request *request, ot_arena *arena, ot_cluster *out) {
   const int cores = ot_instance_cores();
   const int ranks = request->ranks > 0 ? request->ranks : cores;
-  // Ranks that must share cores take turns: the best moment of one of them says nothing.
+  // Ranks that share a core take turns, so timings of one of them are meaningless.
   const int together = ranks < cores ? ranks : cores, threads = cores / together;
   const patience whole = {threads, 0.25, 1e300, 1e300}, quick = {threads, 0.01, 0.5e9, 64e6};
   measurement m = {.how = request->quick ? quick : whole};

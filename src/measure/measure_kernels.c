@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks of the same op with the same work are one timing, however many steps and layers they come
-// from. Rank 0 stands for all. Its caches hold what a step leaves in them, and the other ranks work
-// beside it, which no loop over one kernel would give.
+// Tasks of the same op with the same work share one timing over all steps and layers. Rank 0
+// represents all ranks. Its caches are as in a real step and the other ranks run concurrently,
+// unlike in a loop over one kernel.
 #include <assert.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@
 
 static_assert((int)OT_KERNEL_TERMS <= (int)OT_FIT_TERMS, "a fit has room for all terms");
 
-// ---- what is trained ----
+// ---- the models ----
 
 #define LLAMA "model.model_type=llama model.max_position_embeddings=1024 "
 #define GPT2                                                                             \
@@ -24,8 +24,8 @@ static_assert((int)OT_KERNEL_TERMS <= (int)OT_FIT_TERMS, "a fit has room for all
   "model.attn_pdrop=0 "
 
 typedef struct subject {
-  int multiple;  // of ranks that it needs
-  bool quick;    // among the few of a quick measurement
+  int multiple;  // of ranks: the number of ranks must be a multiple of it
+  bool quick;    // part of a quick measurement
   int64_t micro_batch, sequence;
   const char *sets;
 } subject;
@@ -83,9 +83,9 @@ static ot_status load(const subject *s, int ranks, ot_arena *arena, ot_config *o
   return ot_config_load(&request, arena, out);
 }
 
-// ---- what its tasks take ----
+// ---- times of its tasks ----
 
-// Runs of tasks that are alike.
+// Runs of equal tasks.
 typedef struct likes {
   ot_op_kind op;
   double terms[OT_KERNEL_TERMS];

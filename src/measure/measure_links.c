@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks do not come to a collective at one moment, and who waits for long must be woken: in each
-// round one rank comes late, in turns. What counts is the time from when it came until the last
-// rank had what it waited for; to that latency and rate are fitted for each kind.
+// In real steps ranks enter a collective at different times, and a rank that waits for long must be
+// woken. In each round one rank, in turn, therefore enters late. The time from its entry until the
+// last rank has its result is fitted by a latency and a rate for each kind.
 #include <stdlib.h>
 
 #include "base/nonnegative_fit.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of a measurement share. Runs of one thing, and what stands for them: now and then
-// something else runs on a machine, which makes runs longer and never shorter: the first quartile
-// is taken.
+// Shared by the parts of a measurement. Repeated runs are summarised by their first quartile,
+// because other load on the machine makes some runs longer and none shorter.
 #pragma once
 
 #include <stdint.h>
@@ -12,22 +11,22 @@
 enum { OT_TIMINGS_MOST = 192 };
 
 typedef struct ot_timings {
-  int64_t count;                    // of the runs, of which the first OT_TIMINGS_MOST are kept
+  int64_t count;                    // runs, of which the first OT_TIMINGS_MOST are kept
   double seconds[OT_TIMINGS_MOST];  // sorted by ot_timings_sort
 } ot_timings;
 
 void ot_timings_add(ot_timings *timings, double seconds);
 
-// What one run takes, and the distance of its quartiles as a share of the median; sorts.
+// Seconds of one run, and the interquartile range relative to the median. Sorts `timings`.
 typedef struct ot_timing {
   double seconds, spread;
 } ot_timing;
 ot_timing ot_timings_read(ot_timings *timings);
 
-// What kernels take inside steps: small models of several families and splits are trained for a few
-// steps, and the constants of each kind of kernel are fitted to what its tasks took.
+// Kernel rates inside steps: small models of several families and parallel configurations are
+// trained for a few steps, and the constants of each kind of kernel are fitted to its task times.
 typedef struct ot_measured_kernels {
-  ot_kernel_rates *rates;  // [num_rates] one for each kind of op
+  ot_kernel_rates *rates;  // [num_rates] one per kind of op
   int64_t num_rates;
   double launch_s;  // between two kernels of a step
 } ot_measured_kernels;
@@ -37,11 +36,11 @@ typedef struct ot_kernel_trials {
   bool quick;
 } ot_kernel_trials;
 
-// With `ranks` ranks of `threads` threads at work. In `arena`. Blocks.
+// With `ranks` concurrent ranks of `threads` threads. In `arena`. Blocks.
 ot_status ot_measure_kernels(const ot_kernel_trials *trials, ot_arena *arena,
                              ot_measured_kernels *out);
 
-// What ranks of one machine take for collectives and messages, by size and number of ranks.
+// Latency and rate of collectives and messages on one machine, by kind and number of ranks.
 typedef struct ot_measured_links {
   ot_collective_rates *rates;  // [num_rates]
   int64_t num_rates;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed does not depend on what tokens say, so all micro-batches of a step are like the trainer's
-// but for that.
+// Random tokens suffice, because speed does not depend on their values. Otherwise micro-batches are
+// like those of the trainer.
 #include "measure/trial.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static ot_status meet(ot_comm *comm) {
   return ot_comm_size(comm) > 1 ? ot_comm_run(comm, &call) : OT_OK;
 }
 
-// A rank's own count of targets is summed over ranks at the start of each step.
+// Targets of this rank; the step begins with their all-reduce.
 static double targets_of(const ot_run *run, int micro_batches) {
   return (double)(run->batch.micro_batch_size * run->data.sequence_length * micro_batches);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SVG by hand: a tenth of a unit is finer than anybody sees.
+// Writes SVG directly, with coordinates rounded to a tenth of a unit.
 #include "report/chart.h"
 
 #include "base/math.h"

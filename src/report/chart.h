@@ -14,18 +14,17 @@ typedef struct ot_box {
   double x, y, width, height;
 } ot_box;
 
-// Begins a drawing of OT_CHART_WIDTH x `height`; `label` says in words what it shows, for those who
-// cannot see it.
+// Begins a drawing of OT_CHART_WIDTH x `height`; `label` describes it for screen readers.
 void ot_chart_begin(ot_text_builder *out, double height, const char *label);
 void ot_chart_end(ot_text_builder *out);
 
-// `title` is shown when pointed at; null: none.
+// `title` is the tooltip; null: none.
 void ot_chart_box(ot_text_builder *out, const char *class, ot_box box, const char *title);
 
 // From (x, y) to (x + width, y + height).
 void ot_chart_line(ot_text_builder *out, const char *class, ot_box box);
 
-// Texts start at x, or end ("e") or have their middle ("m") there, by `class`.
+// By `class`, texts start at x, end there ("e"), or are centred there ("m").
 void ot_chart_text(ot_text_builder *out, const char *class, double x, double y, const char *text);
 
 // Maps [minimum, maximum] to [from, to].
@@ -42,6 +41,6 @@ double ot_scale_at(const ot_scale *scale, double value);
 //   ticks  [OT_SCALE_TICKS]
 int ot_scale_ticks(const ot_scale *scale, int wanted, double *ticks);
 
-// A tick in words: "0", or what `figure` makes of it.
+// The label of a tick: "0", or the text of `figure`.
 const char *ot_tick_text(ot_arena *arena, double tick,
                          const char *(*figure)(ot_arena *arena, double value));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bar for each stage; equal stages one after the other are drawn each by itself, so that the
-// eye sees how even they are.
+// One bar per stage. Equal stages are not merged, so that the chart shows the balance.
 #include "base/quantity.h"
 #include "report/chart.h"
 #include "report/plan_html_parts.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both axes are logarithmic: what falls in proportion is a straight line down, what does not fall
-// is flat, and where they cross is what the chart is for.
+// Both axes are logarithmic: terms that fall in proportion are straight lines down, constant terms
+// are flat, and their crossing is the point of the chart.
 #include "base/quantity.h"
 #include "report/chart.h"
 #include "report/markup.h"
@@ -8,7 +8,7 @@
 
 enum { LEFT = 76, RIGHT = 118, TOP = 30, HEIGHT = 400, BOTTOM = 46, LINES = OT_STEP_TERMS + 1 };
 
-// Of a line, what is drawn at its right end.
+// The label at the right end of a line.
 typedef struct end_label {
   const char *name, *class;
   double y;
@@ -44,7 +44,7 @@ static void put_points(const scaling_chart *c, int term, const ot_page_term *wha
   }
 }
 
-// A line is broken where its values are below what the chart shows.
+// A line is interrupted where its values are below the minimum of the axis.
 static void put_line(scaling_chart *c, int term, const ot_page_term *what) {
   const ot_scaling *const s = c->request->scaling;
   bool open = false, any = false;
@@ -68,7 +68,7 @@ static void put_line(scaling_chart *c, int term, const ot_page_term *what) {
   if (open) c->label[c->num_labels++] = (end_label){what->name, what->class, last_y};
 }
 
-// Labels keep their order and a distance.
+// Labels keep their order and a minimum distance.
 static void put_labels(scaling_chart *c) {
   enum { DISTANCE = 14 };
   for (int i = 1; i < c->num_labels; i++) {

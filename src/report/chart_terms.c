@@ -22,13 +22,13 @@ void ot_page_step_terms(const ot_estimate *e, ot_page_term *terms) {
 
 void ot_page_memory_terms(const ot_memory_estimate *m, ot_page_term *terms) {
   const ot_page_term all[] = {
-      {"weights", "c-weights", "that stay on the device", (double)m->weights},
+      {"weights", "c-weights", "resident on the device", (double)m->weights},
       {"gradients", "c-gradients", "accumulators", (double)m->gradients},
       {"optimizer", "c-optimizer", "moments and master weights", (double)m->optimizer},
       {"activations", "c-activations", "kept from forward to backward", (double)m->activations},
-      {"gathered", "c-gathered", "weights that stand elsewhere", (double)m->gathered},
+      {"gathered", "c-gathered", "weights all-gathered from other devices", (double)m->gathered},
       {"buffers", "c-buffers", "scratch, messages, batches", (double)m->buffers},
-      {"allocator", "c-loss", "lost between what is allocated", (double)(m->reserved - m->peak)},
+      {"allocator", "c-loss", "fragmentation and slack", (double)(m->reserved - m->peak)},
       {"runtime", "c-context", "of the device and the communication library", (double)m->context},
   };
   static_assert(sizeof all / sizeof all[0] == OT_MEMORY_TERMS, "one row for each class");
@@ -63,7 +63,7 @@ void ot_chart_terms(const ot_estimate *estimate, ot_text_builder *out) {
   double ticks[OT_SCALE_TICKS];
   const ot_scale scale = {.maximum = estimate->step_s, .from = 16, .to = OT_CHART_WIDTH - 24};
   ot_page_step_terms(estimate, terms);
-  ot_chart_begin(out, HEIGHT, "The terms of one step as parts of a bar; the list below has them.");
+  ot_chart_begin(out, HEIGHT, "The terms of one step as parts of a bar, listed below.");
   double start_s = 0;
   for (int i = 0; i < OT_STEP_TERMS; i++) {
     if (terms[i].value <= 0) continue;

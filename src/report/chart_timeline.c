@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Actions that look alike are one path, so that steps of thousands of actions stay small. Where
-// they get too thin to be told apart, the beginning and the end of the step are drawn larger, too.
+// Actions of the same look share one path, so that steps of thousands of actions stay small. If
+// they are too thin to distinguish, the beginning and the end of the step are drawn enlarged, too.
 #include "base/quantity.h"
 #include "report/chart.h"
 #include "report/plan_html_parts.h"
@@ -107,7 +107,7 @@ static void put_part(timeline_chart *c, double from_s, double to_s, const char *
   c->scale =
       (ot_scale){.minimum = from_s, .maximum = to_s, .from = LEFT, .to = OT_CHART_WIDTH - RIGHT};
   ot_chart_begin(c->out, TOP + c->candidate->pp * c->row + BOTTOM,
-                 "What each stage does at a time in one step: forward, backward, update, idle.");
+                 "Activity of each stage over one step: forward, backward, update, idle.");
   put_axes(c, label);
   for (int kind = 0; kind < OT_REPLAYED_KINDS; kind++) {
     for (int shade = 0; shade < SHADES; shade++) put_kind(c, (ot_replayed_kind)kind, shade);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Escaping, and the few elements that come again and again.
+// Escaping, and the few elements that the page repeats.
 #include "report/markup.h"
 
 #include <string.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTML and SVG as text: what is written goes into the page as it stands, but texts that come from
-// outside, which are escaped.
+// HTML and SVG as text: tags are written unchanged, texts are escaped.
 #pragma once
 
 #include "base/text_builder.h"

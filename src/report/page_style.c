@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One style sheet, in parts that compilers take.
+// One style sheet, in parts within the string length limit of compilers.
 #include <stddef.h>
 
 #include "report/plan_html_parts.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts with the numbers of a plan in them.
+// Text templates filled with the numbers of a plan.
 #include <string.h>
 
 #include "base/quantity.h"
@@ -18,18 +18,18 @@ ot_status ot_emit_parse(const char *text, ot_arena *arena, ot_emit_kind *kind, c
     return OT_OK;
   }
   return ot_fail(OT_USAGE,
-                 "--emit: \"%s\" is not one of run|mpirun|sbatch|mpijob, with =FILE or not",
+                 "--emit: \"%s\" is not one of run|mpirun|sbatch|mpijob, each optionally =FILE",
                  ot_arena_text(arena, text, (int64_t)length));
 }
 
 ot_status ot_emit_check(ot_emit_kind kind, const ot_engine *engine) {
   if (kind == OT_EMIT_RUN || engine == &ot_engine_orthant) return OT_OK;
-  ot_fail(OT_USAGE, "--emit %s: the script would start Orthant, and the plan is one for %s",
+  ot_fail(OT_USAGE, "--emit %s: the script would start Orthant, but the plan is for %s",
           kind_names[kind], engine->name);
   return ot_fail_hint(OT_USAGE, "--engine orthant, or --emit run for the configuration alone");
 }
 
-// What the texts are made from.
+// Values for the templates.
 typedef struct emission {
   const ot_plan_page *page;
   const ot_estimate *plan;
@@ -38,10 +38,10 @@ typedef struct emission {
   const char *name;
   int ranks, ranks_per_host, hosts;
   const char *resource;  // of Kubernetes
-  int stop_s;            // from the signal to the end: a step and a checkpoint
+  int stop_s;            // time from the signal to the end, for a step and a checkpoint
 } emission;
 
-// A name that Slurm and Kubernetes take: letters, digits and dashes.
+// A name that Slurm and Kubernetes accept: letters, digits and dashes.
 static const char *plain_name(const char *name, ot_arena *arena) {
   const char *const slash = strrchr(name, '/');
   char *const out = ot_arena_format(arena, "%s", slash ? slash + 1 : name);
@@ -60,7 +60,7 @@ static int host_devices(const ot_cluster *cluster) {
   return one ? cluster->num_devices : cluster->level[0].size;
 }
 
-// What Kubernetes counts the devices as; null where a machine is its own device.
+// The Kubernetes resource of the devices; null if the device is the host.
 static const char *resource_of(const ot_cluster *cluster) {
   if (cluster->device.threads > 0) return NULL;
   const char *const device = cluster->device.name;
@@ -99,14 +99,13 @@ static const char *planned(const emission *e) {
                          ot_figure_bytes(e->arena, (double)m->capacity));
 }
 
-// A script says first what it does where that is not what was planned.
+// A script that trains on other devices than planned says so first.
 static void put_script_title(const emission *e) {
   const ot_device_kind *const device = &e->page->job->cluster->device;
   if (!ot_device_is_host(device)) {
     ot_text_appendf(
         e->out,
-        "# This trains on the CPUs of the hosts: Orthant does not run on %s yet, and the "
-        "plan's step\n"
+        "# This trains on the CPUs of the hosts: Orthant does not run on %s yet. The planned step\n"
         "# time is that of %s devices.\n",
         device->name, device->name);
   }
@@ -124,13 +123,13 @@ static void put_run(const emission *e) {
   } else {
     ot_text_appendf(e->out,
                     "# Planned with %s: %s.\n"
-                    "# Orthant trains it with its own kernels: `orthant simulate` says what that "
-                    "takes.\n",
+                    "# Orthant trains it with its own kernels: `orthant simulate` predicts the "
+                    "step.\n",
                     job->engine->name, planned(e));
   }
   ot_node_print_yaml(ot_plan_sections(e->page, &e->plan->candidate, e->arena), 0, e->out);
   ot_text_appendf(e->out,
-                  "# To be added: what is trained on and how long. `orthant config --example` has "
+                  "# To be added: data and length of the run. `orthant config --example` has "
                   "every key.\n"
                   "# data: {train: PREFIX, tokenizer: tokenizer.json, sequence_length: %lld}\n"
                   "# tokens: %lld\n",
@@ -139,8 +138,8 @@ static void put_run(const emission *e) {
 
 // ---- launchers ----
 
-// Starts `command` so that a signal to the shell reaches the ranks as USR1: Open MPI's mpirun kills
-// them on TERM and hands on USR1.
+// Starts `command` so that a signal to the shell reaches the ranks as USR1: Open MPI's mpirun
+// forwards USR1, but kills the ranks on TERM.
 static void put_guarded(const emission *e, const char *indent, const char *command) {
   static const char *const before[] = {
       "pid= told=",
@@ -188,8 +187,8 @@ static void put_mpirun(const emission *e) {
         e->ranks_per_host, e->hosts, e->ranks, e->ranks_per_host);
   }
   ot_text_put(e->out,
-              "# TERM, INT and USR1 let the step end and save; then the exit code is 75: start it "
-              "again.\n"
+              "# TERM, INT and USR1: finish the step, save, exit 75; run the script again to "
+              "resume.\n"
               "run=${1:-run.yaml}\n");
   if (e->hosts > 1) ot_text_put(e->out, "hosts=${2:-hosts}\n");
   put_guarded(e, "", mpirun_command(e, e->hosts > 1 ? "--hostfile \"$hosts\" " : "", "\"$run\""));
@@ -206,7 +205,7 @@ static void put_sbatch(const emission *e) {
       e->out,
       "#SBATCH --exclusive\n"
       "#SBATCH --time=24:00:00\n"
-      "#SBATCH --signal=USR1@%d  # to all ranks, that long before the end: they save\n"
+      "#SBATCH --signal=USR1@%d  # to all ranks before the limit: they save\n"
       "#SBATCH --requeue\n"
       "#SBATCH --open-mode=append\n"
       "# usage: sbatch THIS [RUN.yaml]   RUN.yaml: `orthant plan ... --emit run` and your "
@@ -215,7 +214,7 @@ static void put_sbatch(const emission *e) {
   ot_text_put(e->out,
               "srun --distribution=block --wait=300 orthant train \"${1:-run.yaml}\"\n"
               "code=$?\n"
-              "# 75: stopped after a complete checkpoint; the same job goes on from there.\n"
+              "# 75: stopped after a complete checkpoint; the same job resumes from it.\n"
               "[ \"$code\" != 75 ] || scontrol requeue \"$SLURM_JOB_ID\"\n"
               "exit \"$code\"\n");
 }
@@ -252,7 +251,7 @@ static void put_mpijob(const emission *e) {
       "  mpiReplicaSpecs:\n"
       "    Launcher:\n"
       "      replicas: 1\n"
-      "      restartPolicy: OnFailure  # exit 75 means: start me again\n"
+      "      restartPolicy: OnFailure  # exit 75: restart\n"
       "      template:\n"
       "        spec:\n"
       "          terminationGracePeriodSeconds: %d\n",

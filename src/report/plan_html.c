@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page from top to bottom: the answer, where time and memory go, how it would go with other
-// numbers of devices, what else was tried and why it lost, and what all of it rests on.
+// The page from top to bottom: best plan, its memory and timeline, other numbers of devices, the
+// other plans and why they are slower, limits, rejected candidates, the run.
 #include "base/quantity.h"
 #include "describe/pipeline_rules.h"
 #include "report/markup.h"
@@ -14,7 +14,7 @@ typedef struct html {
   ot_arena *arena;  // of `out`
 } html;
 
-// ---- parts of every section ----
+// ---- sections ----
 
 static void begin_section(const html *h, const char *id, const char *title, const char *reading) {
   ot_text_appendf(h->out, "<section id=\"%s\" aria-labelledby=\"%s-title\">\n", id, id);
@@ -183,8 +183,8 @@ static void put_summary(const html *h) {
   put_caveat(h, h->best->beyond_note);
   ot_text_put(h->out, "<figure>\n");
   ot_markup_element(h->out, "figcaption",
-                    "How to read: the bar is one step of the busiest stage; blue is work, every "
-                    "other colour is a reason to wait or work done twice.");
+                    "How to read: the bar is one step of the busiest stage; blue is compute, the "
+                    "other colours are waiting times, recompute and the optimizer update.");
   ot_chart_terms(h->best->estimate, h->out);
   ot_text_put(h->out, "</figure>\n");
   end_section(h);
@@ -194,8 +194,8 @@ static void put_summary(const html *h) {
 
 static void put_memory(const html *h) {
   begin_section(h, "memory", "Memory of each stage",
-                "How to read: a bar is what one device of a stage holds at its peak; it must end "
-                "left of the dashed line. The list gives the fullest stage.");
+                "How to read: a bar is the peak memory of one device of a stage; it must end left "
+                "of the dashed line. The list gives the fullest stage.");
   ot_text_put(h->out, "<figure>\n");
   ot_chart_memory(h->best, h->out);
   begin_table(h, "Figures as a table");
@@ -229,9 +229,9 @@ static ot_status put_devices(const html *h) {
                                   .devices = h->page->job->devices,
                                   .global_batch_size = h->page->job->global_batch_size};
   begin_section(h, "devices", "The same batch on more or fewer devices",
-                "How to read: the plan with more or less data parallelism. Where compute (blue) "
-                "falls below a waiting time, more devices mostly wait: that is the crossover. "
-                "Orders that need more micro-batches than are left are priced as 1f1b.");
+                "How to read: the plan with more or less data parallelism. At the crossover, where "
+                "compute (blue) falls below a waiting time, further devices mostly wait. Pipeline "
+                "schedules that need more micro-batches than remain are priced as 1f1b.");
   ot_text_put(h->out, "<figure>\n");
   ot_chart_scaling(&chart, h->out);
   begin_table(h, "Figures as a table");
@@ -246,7 +246,7 @@ static ot_status put_devices(const html *h) {
 
 static void put_plans(const html *h) {
   begin_section(h, "plans", "Plans, fastest first",
-                "How to read: each row is a way to split the devices; times are of one step, "
+                "How to read: each row is a parallel configuration; times are those of one step, "
                 "memory is that of the fullest device.");
   ot_text_put(h->out, "<div class=\"scroll\" tabindex=\"0\">\n");
   ot_html_plan_table(h->page, h->out);
@@ -265,7 +265,7 @@ static void put_other(const html *h, const char *name, const ot_page_plan *plan)
 static void put_why(const html *h) {
   begin_section(h, "why", "Why this plan", NULL);
   ot_markup_list(h->out, "ol", h->best->why.text, h->best->why.num);
-  if (h->page->imported) put_other(h, "Why not what the file describes", h->page->imported);
+  if (h->page->imported) put_other(h, "Why not the configuration of the file", h->page->imported);
   for (int i = 1; i < h->page->num_plans; i++) {
     put_other(h, ot_arena_format(h->arena, "Why not number %d", i + 1), &h->page->plans[i]);
   }
@@ -273,7 +273,7 @@ static void put_why(const html *h) {
 }
 
 static void put_rejected(const html *h) {
-  begin_section(h, "rejected", "What else was looked at", NULL);
+  begin_section(h, "rejected", "Rejected configurations", NULL);
   ot_html_search(h->page, h->out);
   end_section(h);
 }
@@ -283,7 +283,7 @@ static void put_run(const html *h) {
   ot_node_print_yaml(ot_plan_sections(h->page, &h->best->estimate->candidate, h->arena), 0, &yaml);
   begin_section(h, "run", "Sections of RUN.yaml", NULL);
   ot_text_put(h->out, "<pre>");
-  // Line by line: what escapes texts would make blanks of new lines.
+  // Line by line, because escaping turns newlines into blanks.
   const char *at = ot_text_builder_text(&yaml);
   while (*at != '\0') {
     int64_t length = 0;
@@ -297,10 +297,10 @@ static void put_run(const html *h) {
 }
 
 static void put_facts(const html *h) {
-  begin_section(h, "bill", "Bill", "What the model takes before anything is split.");
+  begin_section(h, "bill", "State and work", "Memory and compute of the whole model.");
   ot_html_bill(h->page, h->out);
   end_section(h);
-  begin_section(h, "limits", "Limits", "What holds whatever the plan.");
+  begin_section(h, "limits", "Limits", "These hold for every plan.");
   ot_html_limits(h->page, h->out);
   end_section(h);
 }
@@ -312,9 +312,9 @@ static void put_foot(const html *h) {
     ot_markup_list(h->out, "ul", h->page->notes, h->page->num_notes);
   }
   ot_text_put(h->out,
-              "<p>Predicted by simulating steps, not measured. MFU counts the model's FLOPs, of "
-              "attention the causal half, against the dense peak of the precision. Units are "
-              "powers of 1000; times of waiting are what nothing hides.</p>\n</footer>\n"
+              "<p>Predicted by simulating steps, not measured. MFU is model FLOPs, with the causal "
+              "half of attention, over the dense peak of the precision. Units are powers of 1000. "
+              "Waiting times are those that no compute hides.</p>\n</footer>\n"
               "</body>\n</html>\n");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a plan's HTML page: style, terms, charts and tables. A chart appends a drawing with
-// its legend; what it shows, and how to read it, the page says around it.
+// its legend; the page adds the heading and the text on how to read it.
 #pragma once
 
 #include "base/text_builder.h"
@@ -9,7 +9,7 @@
 #include "report/plan_page.h"
 
 // The style sheet in parts, null after the last: colours for light and dark, wide and narrow
-// screens, and print. The colours of terms keep apart for the colour-blind.
+// screens, and print. Colour-blind readers can tell the colours of terms apart.
 extern const char *const ot_page_style[];
 
 // ---- terms: parts of a step and of memory as charts and tables show them ----
@@ -51,10 +51,10 @@ typedef struct ot_scaling_chart {
 } ot_scaling_chart;
 void ot_chart_scaling(const ot_scaling_chart *chart, ot_text_builder *out);
 
-// <li> of a legend: a swatch of `class`, the name, and what follows it (may be "").
+// <li> of a legend: a swatch of `class`, the name, and `text` (may be "").
 void ot_chart_legend(ot_text_builder *out, const char *class, const char *name, const char *text);
 
-// ---- tables: figures of the charts as text, and the facts that no chart shows ----
+// ---- tables: figures of the charts as text, and facts without a chart ----
 
 void ot_html_plan_table(const ot_plan_page *page, ot_text_builder *out);
 void ot_html_memory_table(const ot_page_plan *plan, ot_text_builder *out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cells come as texts; heads are fixed lists beside the rows that fill them.
+// Cells are texts; table heads are fixed lists next to the functions that fill the rows.
 #include "base/quantity.h"
 #include "describe/pipeline_rules.h"
 #include "report/markup.h"
@@ -29,7 +29,7 @@ static void cell_whole(ot_text_builder *out, int64_t value) {
   cell(out, ot_arena_format(out->arena, "%lld", (long long)value));
 }
 
-// Nothing is a dot, so that what is something stands out.
+// Zero is a dot, so that other values stand out.
 static void cell_seconds(ot_text_builder *out, double seconds) {
   cell(out, seconds > 0 ? ot_figure_seconds(out->arena, seconds) : "·");
 }
@@ -150,8 +150,7 @@ void ot_html_bill(const ot_plan_page *page, ot_text_builder *out) {
                  ot_arena_format(a, "%s (%lld)", ot_figure_count(a, (double)b->parameters),
                                  (long long)b->parameters));
   if (b->active_parameters < b->parameters) {
-    ot_markup_pair(out, "of these, a token meets",
-                   ot_figure_count(a, (double)b->active_parameters));
+    ot_markup_pair(out, "active per token", ot_figure_count(a, (double)b->active_parameters));
   }
   ot_markup_pair(out, "bytes a parameter",
                  ot_arena_format(a, "%g = %g weight + %g gradient + %g master + %g moments",
@@ -163,7 +162,7 @@ void ot_html_bill(const ot_plan_page *page, ot_text_builder *out) {
                                  ot_figure_bytes(a, (double)b->weight_bytes),
                                  ot_figure_bytes(a, (double)b->gradient_bytes),
                                  ot_figure_bytes(a, (double)b->optimizer_bytes)));
-  ot_markup_pair(out, "devices that hold them",
+  ot_markup_pair(out, "devices to hold them",
                  ot_arena_format(a, "at least %lld, before any activation",
                                  (long long)b->min_devices_for_state));
   ot_markup_pair(
@@ -183,11 +182,11 @@ static void put_crossover(const ot_limits *l, ot_text_builder *out) {
                       ot_figure_count(a, (double)l->crossover_devices),
                       ot_figure_count(a, (double)l->crossover_critical_devices),
                       ot_figure_count(a, (double)l->crossover_flat_devices)));
-  ot_markup_pair(out, "and with fewer tokens than",
+  ot_markup_pair(out, "also with fewer tokens than",
                  ot_arena_format(a, "%.0f a device and micro-batch forward, %.0f backward",
                                  l->floor.forward, l->floor.backward));
   ot_markup_pair(
-      out, "weights whole on each device",
+      out, "unsharded weights on each device",
       ot_arena_format(a, "reductions of gradients are communication-bound above %s devices",
                       ot_figure_count(a, (double)l->crossover_replicated_devices)));
   ot_markup_pair(out, "tensor parallelism",
@@ -205,8 +204,8 @@ void ot_html_limits(const ot_plan_page *page, ot_text_builder *out) {
   if (l->critical_batch_tokens > 0) {
     ot_markup_pair(out, "critical batch",
                    ot_arena_format(a,
-                                   "%s tokens: with one sequence each, they feed %s devices; a "
-                                   "larger batch saves no steps in proportion",
+                                   "%s tokens: one sequence each for %s devices; a larger batch "
+                                   "does not save steps in proportion",
                                    ot_figure_count(a, l->critical_batch_tokens),
                                    ot_figure_count(a, (double)l->batch_floor_devices)));
   }
@@ -233,7 +232,7 @@ void ot_html_search(const ot_plan_page *page, ot_text_builder *out) {
   ot_markup_element(
       out, "p",
       ot_arena_format(out->arena,
-                      "%lld splits: %lld simulated, %lld refused by rule, %lld too large for "
+                      "%lld configurations: %lld simulated, %lld invalid, %lld too large for "
                       "memory, %lld slower by their lower bound.",
                       (long long)s->num_candidates, (long long)s->num_simulated,
                       (long long)s->num_rejected[OT_REJECTED_RULE],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function for each object of the document, keys in SI units.
+// One function per object of the document; values in SI units.
 #include "describe/pipeline_rules.h"
 #include "report/plan_page.h"
 
@@ -15,7 +15,7 @@ static void put_texts(document *d, const char *key, const char *const *texts, in
   ot_json_end(&d->w);
 }
 
-// ---- what is planned ----
+// ---- the job ----
 
 static void put_model(document *d) {
   const ot_job *const job = d->page->job;
@@ -195,7 +195,7 @@ static void put_goodput(document *d) {
   ot_json_end(w);
 }
 
-// ---- what is not taken ----
+// ---- rejected candidates ----
 
 static void put_rejection(document *d, const ot_rejection *r) {
   static const char *const kinds[] = {"memory", "slower", "rule"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page from top to bottom: the question, what holds for any plan, the plans, the reasons.
+// The text report from top to bottom: the job, the limits of any plan, the plans, the reasons.
 #include <string.h>
 
 #include "base/quantity.h"
@@ -15,7 +15,7 @@ typedef struct report {
   ot_arena *arena;  // of `out`
 } report;
 
-// Appends `text` broken at spaces, later lines under its first word.
+// Appends `text` wrapped at spaces; later lines are indented to its first word.
 static void wrap(report *r, const char *lead, const char *text) {
   const int indent = (int)strlen(lead);
   ot_text_put(r->out, lead);
@@ -38,7 +38,7 @@ static void line(report *r, const char *label, const char *text) {
   wrap(r, ot_arena_format(r->arena, "  %-18s ", label), text);
 }
 
-// ---- the question ----
+// ---- the job ----
 
 static void put_question(report *r) {
   const ot_job *const job = r->page->job;
@@ -59,7 +59,7 @@ static void put_question(report *r) {
   wrap(r, "plan 1: ", r->page->plans[0].beyond_note);
 }
 
-// ---- whatever the plan ----
+// ---- independent of the plan ----
 
 static void put_bill(report *r) {
   const ot_bill *const b = r->page->bill;
@@ -69,7 +69,7 @@ static void put_bill(report *r) {
       b->active_parameters < b->parameters
           ? ot_arena_format(a, ", %s active", ot_figure_count(a, (double)b->active_parameters))
           : "";
-  ot_text_put(r->out, "\nbill\n");
+  ot_text_put(r->out, "\nstate and work\n");
   line(r, "parameters",
        ot_arena_format(a, "%lld (%s%s)", (long long)b->parameters,
                        ot_figure_count(a, (double)b->parameters), active));
@@ -79,7 +79,7 @@ static void put_bill(report *r) {
                        recipe->weight_bytes, recipe->gradient_bytes,
                        recipe->master_bytes + b->moment_bytes_per_parameter));
   line(r, "at least",
-       ot_arena_format(a, "%lld device%s to hold that, before activations",
+       ot_arena_format(a, "%lld device%s to hold the state, before activations",
                        (long long)b->min_devices_for_state,
                        ot_text_plural(b->min_devices_for_state, "s")));
   line(r, "work",
@@ -112,10 +112,10 @@ static void put_limits(report *r) {
   ot_arena *const a = r->arena;
   ot_text_appendf(
       r->out, "\nlimits, at %s/s per device (kernel rate of the %s; %s/s over the whole step)\n",
-      ot_figure_flops(a, l->flops_per_s), r->page->num_plans > 0 ? "best plan" : "nearest split",
+      ot_figure_flops(a, l->flops_per_s), r->page->num_plans > 0 ? "best plan" : "nearest one",
       ot_figure_flops(a, l->step_flops_per_s));
   line(r, "batch",
-       ot_arena_format(a, "%s tokens are critical: %s sequences, as many devices with one each",
+       ot_arena_format(a, "critical batch %s tokens: one sequence each for up to %s devices",
                        ot_figure_count(a, l->critical_batch_tokens),
                        ot_figure_count(a, (double)l->batch_floor_devices)));
   if (r->page->job->devices > 1) put_crossover(r);
@@ -133,7 +133,7 @@ static double exposed_of(const ot_estimate *e) {
   return s;
 }
 
-// Where states are sharded over a part of dp, a line says so.
+// A line of its own if states are sharded over only a part of dp.
 static void put_domains(report *r, const ot_candidate *c) {
   char dp[64];
   if (c->zero == 0 || c->dp_shard == c->dp) return;
@@ -160,11 +160,11 @@ static void put_legend(report *r) {
   const ot_search *const s = r->page->search;
   wrap(r, "  ",
        "batch 16 x 1: 16 micro-batches of 1 sequence for each rank of dp; exposed: communication "
-       "that nothing hides; mem: of the fullest device");
+       "not hidden by compute; mem: of the fullest device");
   wrap(r, "  ",
        ot_arena_format(r->arena,
-                       "of %lld splits %lld were simulated; without that: %lld cannot run, %lld "
-                       "cannot fit, %lld cannot win",
+                       "%lld configurations: %lld simulated, %lld invalid, %lld cannot fit, %lld "
+                       "cannot win",
                        (long long)s->num_candidates, (long long)s->num_simulated,
                        (long long)s->num_rejected[OT_REJECTED_RULE],
                        (long long)s->num_rejected[OT_REJECTED_MEMORY],
@@ -173,11 +173,10 @@ static void put_legend(report *r) {
 
 static void put_plans(report *r) {
   const ot_plan_page *const p = r->page;
-  ot_text_put(
-      r->out,
-      "\nplans, fastest first (mfu counts the model's FLOPs, of attention the causal half)\n");
+  ot_text_put(r->out,
+              "\nplans, fastest first (mfu: model FLOPs, with the causal half of attention)\n");
   ot_text_appendf(r->out, "  %-3s%3s%4s%4s%4s%4s %5s%5s %9s  %-11s %-9s %8s%7s%7s%8s%5s\n", "",
-                  "tp", "pp", "vpp", "cp", "ep", "dp", "zero", "batch", "order", "recompute",
+                  "tp", "pp", "vpp", "cp", "ep", "dp", "zero", "batch", "schedule", "recompute",
                   "step", "mfu", "bubble", "exposed", "mem");
   for (int i = 0; i < p->num_plans; i++) {
     put_row(r, ot_arena_format(r->arena, "%d", i + 1), p->plans[i].estimate);
@@ -186,14 +185,14 @@ static void put_plans(report *r) {
   put_legend(r);
 }
 
-// The first of each kind that lost without being one of the plans.
+// The first rejected candidate of each kind.
 static void put_rejections(report *r) {
   static const struct {
     ot_rejection_kind kind;
     const char *name;
   } kinds[] = {{OT_REJECTED_MEMORY, "cannot fit"}, {OT_REJECTED_SLOWER, "cannot win"}};
   const ot_search *const s = r->page->search;
-  const char *title = "\nnot taken, for example\n";
+  const char *title = "\nrejected, for example\n";
   for (int k = 0; k < OT_COUNT(kinds); k++) {
     for (int i = 0; i < s->num_rejections; i++) {
       char split[256];
@@ -233,7 +232,7 @@ static void put_run(report *r) {
                        duration(r, g->elapsed_s), ot_figure_share(a, g->productive),
                        duration(r, g->mtbf_s)));
   line(r, "checkpoints",
-       ot_arena_format(a, "every %s, each stops the run for %s", duration(r, g->interval_s),
+       ot_arena_format(a, "every %s, each stalls the run for %s", duration(r, g->interval_s),
                        duration(r, g->stall_s)));
 }
 
@@ -245,7 +244,7 @@ static void put_reasons(report *r) {
   ot_text_put(r->out, "\nwhy plan 1\n");
   for (int i = 0; i < p->plans[0].why.num; i++) wrap(r, "  - ", p->plans[0].why.text[i]);
   if (p->num_plans > 1)
-    ot_text_put(r->out, "\nwhat the others lose against it (plan 1 in brackets)\n");
+    ot_text_put(r->out, "\nthe other plans compared with plan 1 (in brackets)\n");
   for (int i = 1; i < p->num_plans; i++) {
     const ot_reasons *const why = &p->plans[i].why;
     for (int j = 0; j < why->num; j++) {
@@ -253,14 +252,14 @@ static void put_reasons(report *r) {
     }
   }
   if (!p->imported) return;
-  ot_text_put(r->out, "\nyour own against plan 1 (in brackets)\n");
+  ot_text_put(r->out, "\nyour own compared with plan 1 (in brackets)\n");
   for (int i = 0; i < p->imported->why.num; i++) wrap(r, "  - ", p->imported->why.text[i]);
 }
 
 static void put_remedies(report *r) {
   const ot_plan_page *const p = r->page;
   if (p->num_remedies == 0) return;
-  ot_text_put(r->out, "\nnothing fits; each of these would\n");
+  ot_text_put(r->out, "\nnothing fits; each of these changes would fit\n");
   for (int i = 0; i < p->num_remedies; i++) wrap(r, "  - ", p->remedies[i]);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run of a candidate, written by the table of keys; of its keys those that a plan decides.
+// The run settings of a candidate, limited to the keys that a plan decides.
 #include "base/text.h"
 #include "describe/run_keys.h"
 #include "report/plan_page.h"
@@ -26,7 +26,7 @@ static void move_keys(ot_node *settings, const char *section, const char *const 
   for (int i = 0; keys[i]; i++) move_key(from, keys[i], arena, to);
 }
 
-// What degrees do not say, and the plan was priced with, where it is of any matter to `p`.
+// Further choices that the plan was priced with, where they affect `p`.
 static void move_choices(ot_node *settings, const ot_run_parallel *p, ot_arena *arena,
                          ot_node *out) {
   ot_node *const from = ot_node_child(settings, "parallel");
@@ -41,7 +41,7 @@ static bool was_set(const ot_node *node) {
   return node->source && ot_text_starts_with(node->source, "--set");
 }
 
-// What the user changed with --set and is not there yet: plans were made with it.
+// Moves the remaining settings that the user changed with --set: the plans depend on them.
 static void move_changes(const ot_node *given, ot_node *settings, ot_arena *arena, ot_node *out) {
   for (const ot_node *section = given->first; section; section = section->next) {
     const bool own = ot_text_equal(section->key, "model") || ot_text_equal(section->key, "data");

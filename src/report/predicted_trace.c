@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Actions are on the compute lane of their stage; what it waits for in between is empty.
+// Actions are on the compute lane of their stage; gaps are waiting times.
 #include "base/text.h"
 #include "host/heap.h"
 #include "report/plan_page.h"
@@ -9,7 +9,7 @@ typedef struct tracing {
   const ot_candidate *candidate;
   ot_replayed_step step;
   ot_trace *trace;
-  bool split;  // the backward of weights is apart
+  bool split;  // weight gradients are separate actions
 } tracing;
 
 static int rank_of(const tracing *t, int stage) {

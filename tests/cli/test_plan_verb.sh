@@ -61,7 +61,7 @@ holds a.json '"parameters": 8030261248' '"active_parameters": 8030261248' '"flop
 
 # ---- the text report ----
 "${plan[@]}" --model llama3-8b --gpus 8 --pp 1 >a.txt
-holds a.txt '^bill$' '^limits, at [0-9]* TFLOP/s per device (kernel rate of the best plan; [0-9]* TFLOP/s over the whole step)$' '^plans, fastest first' '^why plan 1$' '^what the others lose' \
+holds a.txt '^state and work$' '^limits, at [0-9]* TFLOP/s per device (kernel rate of the best plan; [0-9]* TFLOP/s over the whole step)$' '^plans, fastest first' '^why plan 1$' '^the other plans compared' \
   'causal half' '^assumed: '
 [ "$(awk 'length($0) > 104' a.txt | wc -l)" = 0 ] || fail "a line of more than 104 columns"
 grep -q $'\033' a.txt && fail "colour without a terminal"
@@ -248,7 +248,7 @@ wait "$script" || code=$?
 
 # ---- configurations of other frameworks ----
 "${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 256 --tp 1 --pp 1 >from.txt
-holds from.txt 'engine torchtitan' '^  own ' '^your own against plan 1'
+holds from.txt 'engine torchtitan' '^  own ' '^your own compared with plan 1'
 "${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 256 --tp 1 --pp 1 --json >from.json
 holds from.json '"imported": {'
 expect 2 "--gpus: as many devices as the file is meant for" \
