@@ -46,7 +46,7 @@ static ot_status read_outputs(planning *p) {
 }
 
 static ot_status emit(planning *p) {
-  OT_CHECK(p->page.run, OT_USAGE, "--emit: no family of HF has this model, so no run can name it");
+  OT_CHECK(p->page.run, OT_USAGE, "--emit: no HF family matches this model, so no run can name it");
   if (p->page.job->run) {
     OT_TRY(ot_plan_prove(p->page.job, &p->page.plans[0].estimate->candidate, p->arena));
   }

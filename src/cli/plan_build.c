@@ -63,8 +63,7 @@ ot_status ot_plan_prove(const ot_job *job, const ot_candidate *candidate, ot_are
   return ot_world_prove(&own->run, &own->mesh);
 }
 
-// The estimator of the job with kernels stretched as they are while the ranks of `candidate` share
-// cores.
+// The estimator of the job with the kernel slowdown of `candidate`, whose ranks share cores.
 static ot_status build_stretched(const builder *b, const ot_candidate *candidate,
                                  ot_estimator **out) {
   ot_job *const job = ot_arena_array(b->arena, 1, sizeof *job);

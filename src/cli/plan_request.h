@@ -44,6 +44,6 @@ ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_pla
 // when it starts (train/loop_start.h). OT_BUG where they do not.
 ot_status ot_plan_prove(const ot_job *job, const ot_candidate *candidate, ot_arena *arena);
 
-// What the run of `candidate` takes as it is simulated, schedule by schedule. Lives in `arena`.
+// Predicts the run of `candidate` by simulating its schedules. Lives in `arena`.
 ot_status ot_plan_predict(const ot_job *job, const ot_candidate *candidate, ot_arena *arena,
                           ot_prediction *out);

@@ -39,7 +39,7 @@ expect 2 "error: parallel.layout has 2 chunks; the stages need 1" \
   "$orthant" train run.yaml --set 'parallel.layout=Et*4|L'
 [ ! -e a ] || fail "a rejected run wrote files"
 
-# A dry run plans for the most loaded rank, and says how to start.
+# A dry run plans for the most loaded rank and prints how to start.
 expect 0 ", the maximum" "$orthant" train run.yaml --ranks 2 --dry-run --set parallel.pp=2
 grep -q "^2 ranks (pp 2)" err.txt || fail "no mesh in the dry run"
 grep -qF -- "to start it: orthant train run.yaml --set parallel.pp=2 --ranks 2" err.txt ||
@@ -151,8 +151,8 @@ for _ in $(seq 200); do [ -s s/metrics.jsonl ] && [ "$(wc -l <s/metrics.jsonl)" 
 kill -USR1 $pid
 got=0; wait $pid || got=$?
 [ "$got" = 75 ] || { cat err.txt; fail "a signal gave $got, expected 75"; }
-[ "$(grep -c '^error' err.txt)" = 1 ] || fail "a stop was said more than once"
-grep -q "^help: run the same command again" err.txt || fail "not said how to go on after a signal"
+[ "$(grep -c '^error' err.txt)" = 1 ] || fail "a stop was reported more than once"
+grep -q "^help: run the same command again" err.txt || fail "no hint how to continue after a signal"
 ls s/checkpoints | grep -q step- || fail "no checkpoint after a signal"
 
 # A failure on rank 0 ends all ranks and is reported once.

@@ -37,7 +37,7 @@ threads: 1
 output: run
 YAML
 "$orthant" train run.yaml 2>/dev/null
-cmp run/checkpoints/step-00000060/tokenizer.json "$tokenizers/llama2.json" || fail "another tokenizer in the checkpoint"
+cmp run/checkpoints/step-00000060/tokenizer.json "$tokenizers/llama2.json" || fail "the tokenizer in the checkpoint differs"
 expect 2 "was tokenized with" "$orthant" train run.yaml --set output=other \
   --set "data.tokenizer=$tokenizers/mistral.json"
 "$orthant" train run.yaml --set output=shown --set steps=1 --show-batch 2>&1 | grep -q "the river runs past" || fail "no text of a batch"

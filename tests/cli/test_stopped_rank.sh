@@ -73,15 +73,15 @@ while read -r name victim settings; do
   unless_hung run_until_stopped "$name" "$victim" "$settings"
   [ "$got" = 4 ] || fail "$name: exit code $got, expected 4"
   [ $took -lt 12000 ] || fail "$name: took $took ms"
-  [ "$(grep -c '^error: ' err.txt)" = 1 ] || fail "$name: said other than once"
+  [ "$(grep -c '^error: ' err.txt)" = 1 ] || fail "$name: not exactly one error line"
   grep -qE "^error: (rank [0-9] .*|.*saving step .*)waits in '.+' \([a-z_]+ [0-9]+ (from|of) .*for ranks? .*which ha(s|ve) not arrived in 2 s" \
-    err.txt || fail "$name: does not say what was waited for"
-  # Nobody who waits himself is named, or it is said beside him who does not.
+    err.txt || fail "$name: the missed operation is not named"
+  # A rank that waits itself is not named, or the one that does not wait is named, too.
   grep -qE "(for rank $victim, which has not arrived in 2 s|and waits? .*; rank $victim does not respond)\$" err.txt ||
-    fail "$name: not for rank $victim alone"
+    fail "$name: names other ranks than $victim"
   case $name in save*)
     grep -qE "saving step [0-9]+: rank [0-9] waits .* for rank $victim, which has not arrived" err.txt ||
-      fail "$name: does not say that it was a save, or names others"
+      fail "$name: does not name the save, or names other ranks"
   esac
   echo "$name: $took ms: $(grep '^error: ' err.txt)"
 done <<'RUNS'

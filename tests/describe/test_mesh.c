@@ -96,7 +96,7 @@ static void zero_0_replicates_over_all_of_dp(void **state) {
   assert_int_equal(mesh.degree[OT_AXIS_DP_SHARD], 3);
 }
 
-// Groups partition the ranks and hold each rank at its coordinate.
+// Groups partition the ranks and list each rank at its coordinate.
 static void check_groups(const ot_mesh *mesh) {
   int group[64];
   int same[64];

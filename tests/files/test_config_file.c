@@ -279,7 +279,7 @@ static void data_types_follow_compute(void **state) {
       accept("model: gpt2\nprecision: {compute: bf16, moments: bf16}", NULL, 0).run;
   assert_int_equal(ot_trainer_check(&moments), OT_ENVIRONMENT);
   assert_non_null(strstr(ot_fail_message(), "moments=bf16 is not supported by this back end"));
-  // Plans have it, training here does not.
+  // Valid in plans, not in training here.
   const ot_run fp8 = accept("model: gpt2\nprecision: {compute: fp8}", NULL, 0).run;
   assert_true(fp8.precision.compute == OT_F8 && fp8.precision.params == OT_BF16);
   assert_int_equal(ot_trainer_check(&fp8), OT_ENVIRONMENT);

@@ -266,7 +266,7 @@ static void muon_estimates_match_their_schedules(void **state) {
   compare_as(two, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_ZB_V, .dp = 2});
 }
 
-// Of many micro-batches a few are replayed.
+// Only a few of many micro-batches are replayed.
 static void many_micro_batches_take_what_their_schedules_take(void **state) {
   (void)state;
   const ot_model tied = gpt2(), plain = llama();

@@ -169,7 +169,7 @@ static void refuses_what_it_cannot_account_for(void **state) {
   ot_convert_request request = {.from = case_path("llama"), .to = f->directory};
   assert_int_equal(ot_convert(&f->arena, &request, &report), OT_USAGE);
   assert_message_has("the output directory already exists");
-  // The weights of one model under the config.json of another.
+  // The weights of one model with the config.json of another.
   const char *const mixed = scratch_path(f->directory, "mixed");
   assert_int_equal(ot_disk_make_directory(mixed), OT_OK);
   int64_t bytes;

@@ -182,7 +182,7 @@ static void falls_back_from_damage_that_keeps_the_size(void **state) {
   assert_int_equal(newest(f, f->directory, &found), OT_OK);
   assert_int_equal(found.manifest->step, 1);
   assert_non_null(strstr(found.note, "step-00000003/model.safetensors differs from its manifest"));
-  // Who reads weights alone has no use for the optimizer's.
+  // A reader of weights alone ignores the optimizer file.
   assert_int_equal(
       ot_checkpoint_newest(&f->arena, f->directory, OT_CHECKPOINT_HASH_WEIGHTS, &found), OT_OK);
   assert_int_equal(found.manifest->step, 2);
