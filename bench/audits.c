@@ -144,8 +144,7 @@ static ot_status run_program(const ot_options *options) {
 
 static const ot_option options[] = {
     {"ranks", OT_OPTION_INTEGER, "N", "2", 2, 256, .help = "ranks of one thread"},
-    {"repeats", OT_OPTION_INTEGER, "R", "5", 1, OT_BENCH_REPEATS,
-     .help = "repetitions per median"},
+    {"repeats", OT_OPTION_INTEGER, "R", "5", 1, OT_BENCH_REPEATS, .help = "repetitions per median"},
     {"every", OT_OPTION_INTEGER, "K", "100", 1, 1000000, .help = "steps between two audits"},
     {"batch", OT_OPTION_INTEGER, "B", "8", 2, 65536,
      .help = "sequences per step, a multiple of the ranks"},

@@ -135,8 +135,8 @@ static void report(const settings *s, const subject *dense, const subject *exper
         s->experts, s->per_token, rows, s->threads, dense_s, experts_s, ratio, processor);
     return;
   }
-  printf("%d experts, top-%d; at least %.0f tokens per expert; %d threads, %d pairs\n",
-         s->experts, s->per_token, rows, s->threads, s->repeats);
+  printf("%d experts, top-%d; at least %.0f tokens per expert; %d threads, %d pairs\n", s->experts,
+         s->per_token, rows, s->threads, s->repeats);
   printf("dense    %8.3f s  %8.1f GFLOP/s forward + backward\n", dense_s,
          dense->model_flops / dense_s * 1e-9);
   printf("experts  %8.3f s  %8.1f GFLOP/s\n", experts_s, experts->model_flops / experts_s * 1e-9);
@@ -192,8 +192,7 @@ static const ot_option options[] = {
     {"batch", OT_OPTION_INTEGER, "B", "4", 1, 65536, .help = "sequences of 512 tokens"},
     {"threads", OT_OPTION_INTEGER, "N", NULL, 1, 4096,
      .help = "threads; default: the machine's cores"},
-    {"repeats", OT_OPTION_INTEGER, "R", "5", 1, OT_BENCH_REPEATS,
-     .help = "repetitions per median"},
+    {"repeats", OT_OPTION_INTEGER, "R", "5", 1, OT_BENCH_REPEATS, .help = "repetitions per median"},
     {"phases", OT_OPTION_FLAG, .help = "time of a step by operator"},
 };
 

@@ -406,8 +406,7 @@ static ot_status run_program(const ot_options *options) {
 
 static const ot_option options[] = {
     {"unit-ms", OT_OPTION_REAL, "N", "20", .help = "duration of F, I and W of a stage in ms"},
-    {"repeats", OT_OPTION_INTEGER, "R", "3", 1, MAX_REPEATS,
-     .help = "repetitions per median"},
+    {"repeats", OT_OPTION_INTEGER, "R", "3", 1, MAX_REPEATS, .help = "repetitions per median"},
 };
 
 const ot_verb ot_bench_program = {

@@ -302,8 +302,7 @@ static ot_status run_program(const ot_options *options) {
 static const ot_option options[] = {
     {"ranks", OT_OPTION_INTEGER, "N", "2", 2, 256,
      .help = "ranks of one thread, and threads of one rank"},
-    {"repeats", OT_OPTION_INTEGER, "R", "5", 1, OT_BENCH_REPEATS,
-     .help = "repetitions per median"},
+    {"repeats", OT_OPTION_INTEGER, "R", "5", 1, OT_BENCH_REPEATS, .help = "repetitions per median"},
     {"micro-batches", OT_OPTION_INTEGER, "M", "32", 1, 65536,
      .help = "micro-batches per step, a multiple of the ranks"},
     {"sequence", OT_OPTION_INTEGER, "T", "256", 1, 65536, .help = "tokens of a sequence"},

@@ -316,10 +316,8 @@ static const ot_option options[] = {
      .help = "sequences per micro-batch; default: all"},
     {"threads", OT_OPTION_INTEGER, "N", NULL, 1, 4096,
      .help = "threads; default: the machine's cores"},
-    {"repeats", OT_OPTION_INTEGER, "R", "3", 1, OT_BENCH_REPEATS,
-     .help = "repetitions per median"},
-    {"recompute", OT_OPTION_CHOICE, "none|selective|full", "none",
-     .help = "recompute policy"},
+    {"repeats", OT_OPTION_INTEGER, "R", "3", 1, OT_BENCH_REPEATS, .help = "repetitions per median"},
+    {"recompute", OT_OPTION_CHOICE, "none|selective|full", "none", .help = "recompute policy"},
     {"phases", OT_OPTION_FLAG, .help = "time of a step by operator"},
 };
 

@@ -204,8 +204,7 @@ static ot_status run_program(const ot_options *options) {
 static const ot_option options[] = {
     {"quick", OT_OPTION_FLAG, .help = "fewer cases, and a shorter measurement"},
     {"ops", OT_OPTION_FLAG, .help = "also predicted and measured time by operator"},
-    {"no-memory", OT_OPTION_FLAG,
-     .help = "omit the step that tracks written bytes"},
+    {"no-memory", OT_OPTION_FLAG, .help = "omit the step that tracks written bytes"},
     {"steps", OT_OPTION_INTEGER, "N", "5", 1, OT_PREDICT_MAX_STEPS,
      .help = "measured steps per median"},
     {"only", OT_OPTION_TEXT, "NAME", .help = "only the cases, or the model, of this name"},

@@ -263,8 +263,7 @@ static ot_status run_all(const ot_options *options) {
 }
 
 static const ot_option options[] = {
-    {"repeats", OT_OPTION_INTEGER, "R", "3", 1, MAX_REPEATS,
-     .help = "searches per median"},
+    {"repeats", OT_OPTION_INTEGER, "R", "3", 1, MAX_REPEATS, .help = "searches per median"},
     {"case", OT_OPTION_TEXT, "NAME", .help = "only the search of this name"},
 };
 

@@ -128,8 +128,8 @@ static ot_status check_parameter(slope_check *s, int index, double floor) {
   OT_TRY(read_gradient(s, index));
   const double length = norm_of(s->gradient, ot_parameter_elements(p));
   if (length <= floor) return OT_OK;
-  // If a step routes a token to another expert, the loss jumps; if curvature is high, the difference
-  // is not the slope. Retry with a smaller step: a fault remains.
+  // If a step routes a token to another expert, the loss jumps; if curvature is high, the
+  // difference is not the slope. Retry with a smaller step: a fault remains.
   const double tolerance = tolerance_of(s, 2e-5, 2e-4);
   double slope, difference;
   OT_TRY(measure(s, index, 1e-5, length, &slope));

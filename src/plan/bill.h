@@ -12,9 +12,9 @@ typedef struct ot_bill {
   double multiplied;          // elements of the matrices that a token is multiplied with: includes
                               // the head, excludes the embedding lookup
   double forward_flops_per_token;
-  double flops_per_token;             // forward and backward; half of the scores in causal attention
-  double bytes_per_parameter;         // weights, gradients and optimizer states
-  double moment_bytes_per_parameter;  // both moments, mean over parameters
+  double flops_per_token;      // forward and backward; half of the scores in causal attention
+  double bytes_per_parameter;  // weights, gradients and optimizer states
+  double moment_bytes_per_parameter;                      // both moments, mean over parameters
   int64_t weight_bytes, gradient_bytes, optimizer_bytes;  // of the whole model
   int64_t state_bytes;                                    // their sum
   int64_t min_devices_for_state;                          // by memory of the states alone

@@ -5,79 +5,33 @@
 #include <string.h>
 
 #include "base/extremes.h"
-#include "plan/phase_price.h"
-#include "schedule/step_events.h"
-
-// The clocks of a stage.
-typedef struct stage {
-  double clock_s;  // of the compute lane
-  double start_s;  // start of the current action
-  double gather_s, reduce_s;
-  double after_s;  // reductions deferred to the end of all work
-  double bubble_s, exposed_pp_s, exposed_dp_s;
-  ot_outline_request blocks;
-  ot_event_request request;
-  ot_event_cursor cursor;
-  int next_end;                      // next event after the last action
-  double *gathered_s;                // [plan.gathers.count] completion times
-  double *summed_s, *tied_summed_s;  // [plan.sums.count], [plan.tied_sums.count]
-} stage;
-
-// One action on a chunk.
-typedef struct chunk_cost {
-  bool known;
-  double early_s;   // needs no message: recompute of the first block
-  double before_s;  // up to the edge block, which makes a message
-  double edge_s;
-} chunk_cost;
-
-typedef struct replayer {
-  const ot_replay_request *request;
-  const ot_prices *prices;
-  const ot_stages *stages;
-  const ot_pipeline_flow *flow;
-  bool overlap_gather, overlap_reduce, overlap_pipeline;
-  bool each_micro_batch;          // gradients are reduced after each
-  stage *stage;                   // [num_ranks]
-  chunk_cost *cost[OT_WORKS][2];  // [num_chunks] [later]
-  ot_step_event *events;          // [num_events] of one action
-  int num_events;
-  ot_end_event *ends;         // [ot_step_most_end_events]
-  double *hop_s;              // [num_chunks] message between chunks c - 1 and c
-  double *sent_s, *posted_s;  // [num_messages]
-  double *reduced_s;          // [num_blocks] completion of its gradient reduction
-  double tied_reduced_s;      // the same for the head's gradient of a tied embedding
-  double tied_ready_s;        // when both uses can be added
-} replayer;
-
-static const ot_block_price *price_of(const replayer *p, int block) {
-  return &p->prices->kind[p->prices->blocks->kind_of[block]];
-}
+#include "plan/replayer.h"
 
 // ---- costs ----
 
 // The block whose stack a chunk sends with `work` to the next or previous chunk, or null.
-static const ot_block_price *cut_of(const replayer *p, ot_work work, int chunk) {
+static const ot_block_price *cut_of(const ot_replayer *p, ot_work work, int chunk) {
   const int cut = work == OT_WORK_FORWARD ? chunk + 1 : chunk;
   if (work == OT_WORK_WEIGHT || cut == 0 || cut == p->stages->num_chunks) return NULL;
-  return price_of(p, p->stages->first_block[cut]);
+  return ot_replayed_price(p, p->stages->first_block[cut]);
 }
 
-static double hand_over_s(const replayer *p, ot_work work, int chunk) {
+static double hand_over_s(const ot_replayer *p, ot_work work, int chunk) {
   const ot_block_price *const cut = cut_of(p, work, chunk);
   return cut ? cut->hand_over.total_s : 0;
 }
 
 // If tp replicates activations, each tp rank may send a part, and the receivers gather the parts
 // (Narayanan et al. 2021, sec. 4.1; DeepSpeed's partitioned pipes).
-static ot_status price_hop(const replayer *p, int chunk, double *hop_s) {
+static ot_status price_hop(const ot_replayer *p, int chunk, double *hop_s) {
   const int from = p->flow->rank_of[chunk - 1], to = p->flow->rank_of[chunk];
   const ot_prices *const prices = p->prices;
   const ot_simulation *const simulation = &p->request->estimator->simulation;
   const int stage_ranks = prices->ranks / p->flow->num_ranks;
   const bool scatters = p->request->estimator->job.engine->scattered_messages;
   const int parts = !prices->sequence_parallel && scatters ? prices->key.tp : 1;
-  const double whole = ot_price_edge_bytes(prices, price_of(p, p->stages->first_block[chunk]));
+  const double whole =
+      ot_price_edge_bytes(prices, ot_replayed_price(p, p->stages->first_block[chunk]));
   const ot_collective gather = {
       .op = OT_OP_ALL_GATHER, .shape = prices->shape[OT_GROUP_TENSOR], .bytes = whole};
   ot_price price, gathered = {0};
@@ -87,15 +41,15 @@ static ot_status price_hop(const replayer *p, int chunk, double *hop_s) {
   return OT_OK;
 }
 
-static ot_status find_hops(replayer *p) {
+static ot_status find_hops(ot_replayer *p) {
   for (int c = 1; c < p->flow->num_chunks; c++) {
     if (p->flow->rank_of[c - 1] != p->flow->rank_of[c]) OT_TRY(price_hop(p, c, &p->hop_s[c]));
   }
   return OT_OK;
 }
 
-static void create_stage(replayer *p, int rank, ot_arena *arena) {
-  stage *const s = &p->stage[rank];
+static void create_stage(ot_replayer *p, int rank, ot_arena *arena) {
+  ot_stage_clocks *const s = &p->stage[rank];
   const ot_step_outline *const outline = p->request->outlines ? &p->request->outlines[rank] : NULL;
   s->blocks = p->request->outline;
   s->blocks.stage = rank;
@@ -115,7 +69,7 @@ static void create_stage(replayer *p, int rank, ot_arena *arena) {
   }
 }
 
-static ot_status create(replayer *p, ot_arena *arena) {
+static ot_status create(ot_replayer *p, ot_arena *arena) {
   const ot_pipeline_flow *const flow = p->flow;
   const ot_engine *const engine = p->request->estimator->job.engine;
   p->overlap_gather = engine->overlap_gather;
@@ -131,7 +85,7 @@ static ot_status create(replayer *p, ot_arena *arena) {
   p->posted_s = ot_arena_array(arena, flow->num_messages, sizeof(double));
   p->reduced_s = ot_arena_array(arena, p->prices->blocks->num_blocks, sizeof(double));
   for (int i = 0; i < 2 * OT_WORKS; i++) {
-    p->cost[i / 2][i % 2] = ot_arena_array(arena, flow->num_chunks, sizeof(chunk_cost));
+    p->cost[i / 2][i % 2] = ot_arena_array(arena, flow->num_chunks, sizeof(ot_chunk_cost));
   }
   int most = 0;
   for (int r = 0; r < flow->num_ranks; r++) {
@@ -146,18 +100,18 @@ static ot_status create(replayer *p, ot_arena *arena) {
 
 // ---- messages ----
 
-static double hop_of(const replayer *p, int32_t message) {
+static double hop_of(const ot_replayer *p, int32_t message) {
   return p->hop_s[ot_pipeline_flow_message(p->flow, message).boundary];
 }
 
 // Arrival time of a message.
-static double arrival_s(const replayer *p, int32_t message) {
+static double arrival_s(const ot_replayer *p, int32_t message) {
   if (!p->overlap_pipeline) return p->sent_s[message];
   return ot_larger(p->sent_s[message], p->posted_s[message]) + hop_of(p, message);
 }
 
 // Waits for a message: exposed communication while it is in flight, before that a bubble.
-static void await_message(const replayer *p, stage *s, int32_t message) {
+static void await_message(const ot_replayer *p, ot_stage_clocks *s, int32_t message) {
   const double until_s = arrival_s(p, message);
   if (until_s <= s->clock_s) return;
   const double hop_s = p->overlap_pipeline ? hop_of(p, message) : 0;
@@ -168,13 +122,13 @@ static void await_message(const replayer *p, stage *s, int32_t message) {
 }
 
 // Waits for the first message of an action. Waiting before any work is not part of the action.
-static void await_entry(const replayer *p, stage *s, int32_t message) {
+static void await_entry(const ot_replayer *p, ot_stage_clocks *s, int32_t message) {
   const bool begun = s->clock_s > s->start_s;
   if (message >= 0) await_message(p, s, message);
   if (!begun) s->start_s = s->clock_s;
 }
 
-static void send(const replayer *p, stage *s, int32_t message) {
+static void send(const ot_replayer *p, ot_stage_clocks *s, int32_t message) {
   if (message < 0) return;
   if (!p->overlap_pipeline) {
     s->clock_s += hop_of(p, message);
@@ -186,7 +140,7 @@ static void send(const replayer *p, stage *s, int32_t message) {
 // ---- reductions ----
 
 // Without overlap, reductions run after all work of the stage: other stages do not wait for them.
-static void reduce(replayer *p, stage *s, double price_s, double *done_s) {
+static void reduce(ot_replayer *p, ot_stage_clocks *s, double price_s, double *done_s) {
   if (price_s == 0) return;
   if (!p->overlap_reduce && !p->each_micro_batch) {
     s->after_s += price_s;
@@ -202,11 +156,11 @@ static void reduce(replayer *p, stage *s, double price_s, double *done_s) {
   *done_s = s->reduce_s;
 }
 
-static const ot_step_item *item_of(const stage *s, const ot_step_event *event) {
+static const ot_step_item *item_of(const ot_stage_clocks *s, const ot_step_event *event) {
   return event->item < 0 ? NULL : &s->request.outline->items[event->item];
 }
 
-static bool is_last(const replayer *p, const ot_flow_action *a) {
+static bool is_last(const ot_replayer *p, const ot_flow_action *a) {
   return a->micro_batch == p->flow->micro_batches - 1;
 }
 
@@ -215,18 +169,18 @@ static bool adds(const ot_block_price *price, const ot_flow_action *a) {
   return price->buckets.each_micro_batch && a->micro_batch > 0;
 }
 
-static void reduce_tied(replayer *p, const ot_flow_action *a, const ot_step_event *event) {
-  stage *const s = &p->stage[a->rank];
+static void reduce_tied(ot_replayer *p, const ot_flow_action *a, const ot_step_event *event) {
+  ot_stage_clocks *const s = &p->stage[a->rank];
   const ot_step_item *const item = item_of(s, event);
-  reduce(p, s, p->prices->tied_reduce_s[adds(price_of(p, event->block), a)][is_last(p, a)],
+  reduce(p, s, p->prices->tied_reduce_s[adds(ot_replayed_price(p, event->block), a)][is_last(p, a)],
          &p->tied_reduced_s);
   if (item && item->tied_sum >= 0) s->tied_summed_s[item->tied_sum] = p->tied_reduced_s;
 }
 
-static void reduce_block(replayer *p, const ot_flow_action *a, const ot_step_event *event) {
-  stage *const s = &p->stage[a->rank];
+static void reduce_block(ot_replayer *p, const ot_flow_action *a, const ot_step_event *event) {
+  ot_stage_clocks *const s = &p->stage[a->rank];
   const ot_step_item *const item = item_of(s, event);
-  const ot_block_price *const price = price_of(p, event->block);
+  const ot_block_price *const price = ot_replayed_price(p, event->block);
   double *const done_s = &p->reduced_s[event->block];
   reduce(p, s, price->reduce_s[adds(price, a)][is_last(p, a)], done_s);
   if (item && item->sum >= 0) s->summed_s[item->sum] = *done_s;
@@ -234,29 +188,29 @@ static void reduce_block(replayer *p, const ot_flow_action *a, const ot_step_eve
 
 // ---- buckets ----
 
-static void start_gather(const replayer *p, stage *s, int use) {
+static void start_gather(const ot_replayer *p, ot_stage_clocks *s, int use) {
   const int block = s->request.outline->gathers.uses[use].block;
-  s->gather_s = ot_larger(s->gather_s, s->clock_s) + price_of(p, block)->gather_s;
+  s->gather_s = ot_larger(s->gather_s, s->clock_s) + ot_replayed_price(p, block)->gather_s;
   s->gathered_s[use] = s->gather_s;
 }
 
-static void await_bucket(stage *s, double until_s) {
+static void await_bucket(ot_stage_clocks *s, double until_s) {
   if (until_s <= s->clock_s) return;
   s->exposed_dp_s += until_s - s->clock_s;
   s->clock_s = until_s;
 }
 
-static void await_gather(const replayer *p, stage *s, int item, int use) {
+static void await_gather(const ot_replayer *p, ot_stage_clocks *s, int item, int use) {
   if (use < 0) return;
   const ot_bucket_use *const gather = &s->request.outline->gathers.uses[use];
   if (p->overlap_gather) {
     await_bucket(s, s->gathered_s[use]);
   } else if (gather->first == item) {
-    await_bucket(s, s->clock_s + price_of(p, gather->block)->gather_s);
+    await_bucket(s, s->clock_s + ot_replayed_price(p, gather->block)->gather_s);
   }
 }
 
-static void await_buckets(const replayer *p, stage *s, int index) {
+static void await_buckets(const ot_replayer *p, ot_stage_clocks *s, int index) {
   if (index < 0) return;
   const ot_step_outline *const outline = s->request.outline;
   const ot_step_item *const item = &outline->items[index];
@@ -270,24 +224,19 @@ static void await_buckets(const replayer *p, stage *s, int index) {
 
 // ---- actions ----
 
-static void record(const replayer *p, const ot_replayed_action *action) {
-  ot_replayed_step *const replayed = p->request->replayed;
-  if (replayed) replayed->actions[replayed->num_actions++] = *action;
-}
-
-static void record_action(const replayer *p, const ot_flow_action *a) {
+static void record_action(const ot_replayer *p, const ot_flow_action *a) {
   static const ot_replayed_kind kinds[] = {[OT_WORK_FORWARD] = OT_REPLAYED_FORWARD,
                                            [OT_WORK_BACKWARD] = OT_REPLAYED_BACKWARD,
                                            [OT_WORK_WEIGHT] = OT_REPLAYED_WEIGHT};
-  record(p, &(ot_replayed_action){.stage = a->rank,
-                                  .chunk = a->chunk,
-                                  .micro_batch = a->micro_batch,
-                                  .kind = kinds[a->work],
-                                  .start_s = p->stage[a->rank].start_s,
-                                  .end_s = p->stage[a->rank].clock_s});
+  ot_replayer_record(p, &(ot_replayed_action){.stage = a->rank,
+                                              .chunk = a->chunk,
+                                              .micro_batch = a->micro_batch,
+                                              .kind = kinds[a->work],
+                                              .start_s = p->stage[a->rank].start_s,
+                                              .end_s = p->stage[a->rank].clock_s});
 }
 
-static bool ends_backward(const replayer *p, ot_work work) {
+static bool ends_backward(const ot_replayer *p, ot_work work) {
   return work == (p->flow->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD);
 }
 
@@ -297,17 +246,17 @@ static int later_of(const ot_block_price *price, const ot_flow_action *a) {
 }
 
 // Seconds of the work of a block without its recompute.
-static double work_s(const replayer *p, const ot_flow_action *a, int block) {
-  const ot_block_price *const price = price_of(p, block);
+static double work_s(const ot_replayer *p, const ot_flow_action *a, int block) {
+  const ot_block_price *const price = ot_replayed_price(p, block);
   const double again_s = a->work == OT_WORK_BACKWARD ? price->recompute_total_s : 0;
   return price->work[a->work][later_of(price, a)].total_s - again_s;
 }
 
 // Seconds by which concurrent communication slows down a block: the gather of its weights, and the
 // reductions that the following events start.
-static void slow_down(const replayer *p, const ot_flow_action *a, const ot_step_event *event) {
-  const ot_block_price *const price = price_of(p, event->block);
-  stage *const s = &p->stage[a->rank];
+static void slow_down(const ot_replayer *p, const ot_flow_action *a, const ot_step_event *event) {
+  const ot_block_price *const price = ot_replayed_price(p, event->block);
+  ot_stage_clocks *const s = &p->stage[a->rank];
   const ot_step_item *const item = item_of(s, event);
   const bool gathers = p->overlap_gather && item && item->gather >= 0 &&
                        s->request.outline->gathers.uses[item->gather].first == event->item;
@@ -325,8 +274,8 @@ static void slow_down(const replayer *p, const ot_flow_action *a, const ot_step_
   s->exposed_dp_s += extra_s;
 }
 
-static void run_event(replayer *p, const ot_flow_action *a, const ot_step_event *event) {
-  stage *const s = &p->stage[a->rank];
+static void run_event(ot_replayer *p, const ot_flow_action *a, const ot_step_event *event) {
+  ot_stage_clocks *const s = &p->stage[a->rank];
   switch (event->kind) {
     case OT_EVENT_RECEIVE:
       p->posted_s[event->message] = s->clock_s;
@@ -336,7 +285,7 @@ static void run_event(replayer *p, const ot_flow_action *a, const ot_step_event 
       return;
     case OT_EVENT_RECOMPUTE:
       await_buckets(p, s, event->item);
-      s->clock_s += price_of(p, event->block)->recompute_total_s;
+      s->clock_s += ot_replayed_price(p, event->block)->recompute_total_s;
       return;
     case OT_EVENT_WORK:
       await_buckets(p, s, event->item);
@@ -358,30 +307,31 @@ static void run_event(replayer *p, const ot_flow_action *a, const ot_step_event 
       reduce_block(p, a, event);
       return;
     case OT_EVENT_SPREAD:
-      reduce(p, s, price_of(p, event->block)->spread_s, &p->reduced_s[event->block]);
+      reduce(p, s, ot_replayed_price(p, event->block)->spread_s, &p->reduced_s[event->block]);
       return;
   }
   OT_UNREACHABLE();
 }
 
 // Condenses the events of an action without collectives in between into three durations.
-static void add_up(const replayer *p, const ot_flow_action *a, int count, chunk_cost *cost) {
+static void add_up(const ot_replayer *p, const ot_flow_action *a, int count, ot_chunk_cost *cost) {
   const ot_step_event *const events = p->events;
   int first = 0, last = count - 1;
   while (events[first].kind != OT_EVENT_WORK) first++;
   while (events[last].kind != OT_EVENT_WORK) last--;
-  *cost = (chunk_cost){.known = true};
+  *cost = (ot_chunk_cost){.known = true};
   for (int i = 0; i < count; i++) {
     double *const s = i >= last ? &cost->edge_s : i >= first ? &cost->before_s : &cost->early_s;
-    if (events[i].kind == OT_EVENT_RECOMPUTE) *s += price_of(p, events[i].block)->recompute_total_s;
+    if (events[i].kind == OT_EVENT_RECOMPUTE)
+      *s += ot_replayed_price(p, events[i].block)->recompute_total_s;
     if (events[i].kind == OT_EVENT_WORK) *s += work_s(p, a, events[i].block);
     if (events[i].kind == OT_EVENT_HAND_OVER) *s += hand_over_s(p, a->work, a->chunk);
   }
 }
 
-static void run_chunk(replayer *p, const ot_flow_action *a) {
-  stage *const s = &p->stage[a->rank];
-  chunk_cost *const cost = &p->cost[a->work][a->micro_batch > 0][a->chunk];
+static void run_chunk(ot_replayer *p, const ot_flow_action *a) {
+  ot_stage_clocks *const s = &p->stage[a->rank];
+  ot_chunk_cost *const cost = &p->cost[a->work][a->micro_batch > 0][a->chunk];
   if (cost->known) {
     s->cursor.action++;
   } else {
@@ -396,14 +346,14 @@ static void run_chunk(replayer *p, const ot_flow_action *a) {
   if (a->posts >= 0) p->posted_s[a->posts] = s->clock_s;
 }
 
-static void run_events(replayer *p, const ot_flow_action *a) {
-  stage *const s = &p->stage[a->rank];
+static void run_events(ot_replayer *p, const ot_flow_action *a) {
+  ot_stage_clocks *const s = &p->stage[a->rank];
   p->num_events = ot_step_events(&s->request, &s->cursor, p->events);
   for (int i = 0; i < p->num_events; i++) run_event(p, a, &p->events[i]);
 }
 
-static void run_action(replayer *p, const ot_flow_action *a) {
-  stage *const s = &p->stage[a->rank];
+static void run_action(ot_replayer *p, const ot_flow_action *a) {
+  ot_stage_clocks *const s = &p->stage[a->rank];
   s->start_s = s->clock_s;
   if (s->request.outline || (is_last(p, a) && ends_backward(p, a->work))) {
     run_events(p, a);
@@ -413,112 +363,23 @@ static void run_action(replayer *p, const ot_flow_action *a) {
   record_action(p, a);
 }
 
-static void run_actions(replayer *p) {
+static void run_actions(ot_replayer *p) {
   for (int64_t i = 0; i < p->flow->num_actions; i++) run_action(p, &p->flow->actions[i]);
   for (int r = 0; r < p->flow->num_ranks; r++) {
-    stage *const s = &p->stage[r];
+    ot_stage_clocks *const s = &p->stage[r];
     s->clock_s += s->after_s;
     s->exposed_dp_s += s->after_s;
     s->reduce_s = ot_larger(s->reduce_s, s->clock_s);
   }
 }
 
-// ---- the end of the step ----
+// ---- the whole step ----
 
-static bool runs_on(const replayer *p, int block, int rank) {
-  return p->request->cut->stage_of[block] == rank;
-}
-
-static bool holds_copy(const replayer *p, const stage *s, int block) {
-  return !runs_on(p, block, s->blocks.stage);
-}
-
-static void await_sum(const replayer *p, stage *s, int block) {
-  const double waits_s = p->reduced_s[block] - s->clock_s;
-  if (waits_s <= 0) return;
-  s->clock_s = p->reduced_s[block];
-  if (block > 0 || !p->prices->tied_apart) {
-    s->exposed_dp_s += waits_s;
-    return;
-  }
-  // Between the first and the last stage: one of them waits for the other.
-  const double travels_s = p->prices->tie_s + price_of(p, 0)->spread_s;
-  s->exposed_pp_s += waits_s < travels_s ? waits_s : travels_s;
-  s->bubble_s += waits_s < travels_s ? 0 : waits_s - travels_s;
-}
-
-// Time at which both gradients of a tied embedding are complete.
-static double tied_ready_s(const replayer *p) {
-  const stage *const a = &p->stage[p->flow->rank_of[0]];
-  const stage *const b = &p->stage[p->flow->rank_of[p->flow->num_chunks - 1]];
-  return ot_larger(ot_larger(a->reduce_s, a->clock_s), ot_larger(b->reduce_s, b->clock_s));
-}
-
-// Adds the two gradients of a tied embedding: on one rank, or between the first and the last stage.
-static void add_tied(replayer *p, stage *s, ot_stage_replay *out) {
-  const int owner = p->flow->rank_of[0], user = p->flow->rank_of[p->flow->num_chunks - 1];
-  if (owner != user || p->tied_reduced_s > 0 || p->reduced_s[0] > 0) {
-    s->reduce_s = p->reduced_s[0] = p->tied_ready_s + p->prices->tie_s;
-  } else {
-    s->clock_s += p->prices->tie_s;
-    out->update_s += p->prices->tie_s;
-  }
-}
-
-static void spread_tied(replayer *p, stage *s, int block) {
-  const double spread_s = price_of(p, block)->spread_s;
-  if (spread_s > 0) s->reduce_s = p->reduced_s[block] = s->reduce_s + spread_s;
-}
-
-static void run_norm(replayer *p, stage *s, int block, ot_stage_replay *out) {
-  const double norm_s = holds_copy(p, s, block) ? 0 : price_of(p, block)->norm.total_s;
-  await_sum(p, s, block);
-  s->clock_s += norm_s;
-  out->update_s += norm_s;
-}
-
-static void run_update(replayer *p, stage *s, int block, ot_stage_replay *out) {
-  const double update_s =
-      holds_copy(p, s, block) ? p->prices->tied_update.total_s : price_of(p, block)->update.total_s;
-  s->clock_s += update_s;
-  out->update_s += update_s;
-}
-
-static void gather_after(replayer *p, stage *s, int block) {
-  if (p->request->estimator->job.engine->overlap_update_gather) return;
-  s->clock_s += price_of(p, block)->gather_s;
-  s->exposed_dp_s += price_of(p, block)->gather_s;
-}
-
-static void run_end_event(replayer *p, stage *s, const ot_end_event *event, ot_stage_replay *out) {
-  switch (event->kind) {
-    case OT_END_TIE:
-      add_tied(p, s, out);
-      return;
-    case OT_END_SPREAD:
-      spread_tied(p, s, event->block);
-      return;
-    case OT_END_NORM:
-      run_norm(p, s, event->block, out);
-      return;
-    case OT_END_CLIP:
-      s->clock_s += p->prices->clip.total_s;
-      return;
-    case OT_END_UPDATE:
-      run_update(p, s, event->block, out);
-      return;
-    case OT_END_GATHER:
-      gather_after(p, s, event->block);
-      return;
-  }
-  OT_UNREACHABLE();
-}
-
-static void count_work(const replayer *p, int rank, ot_stage_replay *out) {
+static void count_work(const ot_replayer *p, int rank, ot_stage_replay *out) {
   ot_phase_price sum = {0};
   for (int block = 0; block < p->prices->blocks->num_blocks; block++) {
-    if (!runs_on(p, block, rank)) continue;
-    const ot_block_price *const price = price_of(p, block);
+    if (p->request->cut->stage_of[block] != rank) continue;
+    const ot_block_price *const price = ot_replayed_price(p, block);
     const double later = price->buckets.each_micro_batch ? 0 : p->flow->micro_batches - 1;
     const double times[2] = {p->flow->micro_batches - later, later};
     for (int w = 0; w < OT_WORKS; w++) {
@@ -537,69 +398,15 @@ static void count_work(const replayer *p, int rank, ot_stage_replay *out) {
   for (int i = 0; i < OT_TIMELINE_AXES; i++) out->exposed_s[i] += sum.exposed_s[i];
 }
 
-// Replays the end of the step on a stage: up to clipping, where stages synchronise, or the rest.
-static void run_end(replayer *p, int rank, bool met, ot_stage_replay *out) {
-  stage *const s = &p->stage[rank];
-  const int count = ot_step_end_events(&s->request, p->ends);
-  while (s->next_end < count && (met || p->ends[s->next_end].kind != OT_END_CLIP)) {
-    run_end_event(p, s, &p->ends[s->next_end++], out);
-  }
-}
-
-// All stages synchronise at the gradient norm; then each updates its parameters. Returns the end.
-static double run_ends(replayer *p, ot_stage_replay *out) {
-  double met_s = 0, end_s = 0;
-  p->tied_ready_s = tied_ready_s(p);
-  for (int r = 0; r < p->flow->num_ranks; r++) {
-    run_end(p, r, false, &out[r]);
-    met_s = ot_larger(met_s, p->stage[r].clock_s);
-  }
-  for (int r = 0; r < p->flow->num_ranks; r++) {
-    stage *const s = &p->stage[r];
-    s->bubble_s += met_s - s->clock_s;
-    s->clock_s = met_s;
-    run_end(p, r, true, &out[r]);
-    end_s = ot_larger(end_s, s->clock_s);
-    record(p, &(ot_replayed_action){.stage = r,
-                                    .chunk = -1,
-                                    .micro_batch = -1,
-                                    .kind = OT_REPLAYED_UPDATE,
-                                    .start_s = met_s,
-                                    .end_s = s->clock_s});
-  }
-  return end_s;
-}
-
-static void end_step(replayer *p, ot_stage_replay *out) {
-  const ot_phase_price *const begin = &p->prices->begin, *const clip = &p->prices->clip;
-  const double end_s = run_ends(p, out);
-  const double late_s = ot_price_step_s(&p->request->estimator->simulation,
-                                        p->request->estimator->job.devices, end_s) -
-                        end_s;
-  for (int r = 0; r < p->flow->num_ranks; r++) {
-    const stage *const s = &p->stage[r];
-    out[r].total_s = end_s + late_s;
-    out[r].exposed_s[OT_TIMELINE_WORLD] += late_s;
-    out[r].update_s += begin->compute_s + clip->compute_s;
-    out[r].bubble_s = s->bubble_s + end_s - s->clock_s;
-    out[r].exposed_s[OT_TIMELINE_PP] += s->exposed_pp_s;
-    out[r].exposed_s[OT_TIMELINE_DP] += s->exposed_dp_s;
-    for (int i = 0; i < OT_TIMELINE_AXES; i++) {
-      out[r].exposed_s[i] += begin->exposed_s[i] + clip->exposed_s[i];
-    }
-    out[r].host_s += begin->host_s + clip->host_s;
-  }
-}
-
 ot_status ot_step_replay(const ot_replay_request *request, ot_arena *arena, ot_stage_replay *out) {
-  replayer p = {.request = request,
-                .prices = request->prices,
-                .stages = request->stages,
-                .flow = request->flow};
+  ot_replayer p = {.request = request,
+                   .prices = request->prices,
+                   .stages = request->stages,
+                   .flow = request->flow};
   OT_TRY(create(&p, arena));
   run_actions(&p);
   memset(out, 0, (size_t)p.flow->num_ranks * sizeof *out);
   for (int r = 0; r < p.flow->num_ranks; r++) count_work(&p, r, &out[r]);
-  end_step(&p, out);
+  ot_replay_end(&p, out);
   return OT_OK;
 }

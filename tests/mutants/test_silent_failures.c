@@ -93,8 +93,8 @@ static void ninety_five_in_a_hundred_silent_failures_are_found(void **state) {
   for (int i = 0; i < NOT_CAUGHT; i++) {
     print_message("by %-10s %d\n", mutant_catch_name((mutant_catch)i), all.by[i]);
   }
-  print_message("caught %d / %d; of %d that the check rejects, audits alone find %d\n",
-                all.caught, all.total, all.proved, all.also_found);
+  print_message("caught %d / %d; of %d that the check rejects, audits alone find %d\n", all.caught,
+                all.total, all.proved, all.also_found);
   assert_int_equal(all.by[NOT_THERE], 0);
   assert_int_equal(all.late, 0);
   assert_true(all.caught * 100 >= all.total * 95 || getenv("MUTANT"));

@@ -255,14 +255,12 @@ static void ranks_of_data_take_what_their_schedules_take(void **state) {
   compare(&plain, (ot_candidate){.dp = 4, .zero = 3, .micro_batches = 8, .micro_batch_size = 1});
 }
 
-// Matrices keep one moment.
 static void muon_estimates_match_their_schedules(void **state) {
   (void)state;
   const ot_model tied = gpt2(), plain = llama();
   const comparison one = {&plain, "bf16-fp32-gradients", set_muon}, two = {&tied, "fp32", set_muon};
   compare_as(one, (ot_candidate){.dp = 2});
   compare_as(one, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B});
-  compare_as(two, (ot_candidate){.cp = 2});
   compare_as(two, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_ZB_V, .dp = 2});
 }
 

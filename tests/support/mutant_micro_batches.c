@@ -145,8 +145,8 @@ static const mutant table[] = {
      "the next stage uses activations of an earlier message", STAGES | BOTH, IN_LAYOUT, BY_RANKS,
      .amend = activations_not_sent},
     {"gradients_not_sent_back", "after TTrace (arXiv 2506.09280)",
-     "the previous stage uses gradients of an earlier message", STAGES | BOTH, IN_LAYOUT,
-     BY_RANKS, .amend = gradients_not_sent},
+     "the previous stage uses gradients of an earlier message", STAGES | BOTH, IN_LAYOUT, BY_RANKS,
+     .amend = gradients_not_sent},
 };
 
 mutant_list mutants_of_micro_batches(void) { return (mutant_list){table, OT_COUNT(table)}; }

@@ -8,7 +8,7 @@
 
 typedef struct ot_order_costs {
   const double *forward, *input, *weight;  // [num_chunks] any unit of time; B costs input + weight
-  double message;  // from the end of an action to the start of a dependent one on another rank
+  double message;       // from the end of an action to the start of a dependent one on another rank
   bool message_blocks;  // the sending rank is idle meanwhile
 } ot_order_costs;
 

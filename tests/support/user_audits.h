@@ -19,9 +19,9 @@ typedef enum user_stage {
 
 typedef struct user_request {
   audit_request run;
-  bool resumes;           // saved after its first steps and resumed
-  int training_steps;     // 0: none
-  int64_t planned_ranks;  // for the precision audit
+  bool resumes;                                         // saved after its first steps and resumed
+  int training_steps;                                   // 0: none
+  int64_t planned_ranks;                                // for the precision audit
   void (*created)(ot_trainer *trainer, void *context);  // before the first step, or null
   void *created_context;
   void (*decoder)(ot_model *model);
