@@ -108,7 +108,7 @@ static double better(double best, double time) {
 static const char *const names[] = {
     [OT_COMM_ALL_GATHER] = "all_gather", [OT_COMM_REDUCE_SCATTER] = "reduce_scatter",
     [OT_COMM_ALL_REDUCE] = "all_reduce", [OT_COMM_ALL_TO_ALL] = "all_to_all",
-    [OT_COMM_SHIFT] = "shift",           [OT_COMM_EXCHANGE] = "exchange",
+    [OT_COMM_SHIFT] = "shift",           [OT_COMM_ALL_TO_ALL_V] = "exchange",
     [OT_COMM_BARRIER] = "barrier",       [COPY] = "copy",
 };
 
@@ -159,7 +159,7 @@ static void set_rows(bench_case *b, int64_t count) {
       b->run[(peer * RUNS + i) * 2 + 1] = (int32_t)some;
     }
   }
-  b->call.sends = b->call.receives = (ot_comm_runs){RUNS, b->run, rows * size};
+  b->call.sends = b->call.receives = (ot_comm_splits){RUNS, b->run, rows * size};
 }
 
 static ot_status measure(bench_case *b, bool processes) {
@@ -173,7 +173,7 @@ static ot_status measure(bench_case *b, bool processes) {
   b->call.count = count;
   b->call.send = b->send;
   b->call.receive = b->receive;
-  if (b->kind == OT_COMM_EXCHANGE) {
+  if (b->kind == OT_COMM_ALL_TO_ALL_V) {
     b->call.count = count < ROW ? count : ROW;
     set_rows(b, count);
   }

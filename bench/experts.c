@@ -25,7 +25,7 @@ typedef struct settings {
 
 // One of the two models.
 typedef struct subject {
-  ot_instance *instance;
+  ot_runtime *instance;
   int order;
   double model_flops;
   double seconds[OT_BENCH_REPEATS];    // of F, R and B
@@ -48,22 +48,22 @@ static ot_status create(const settings *s, const char *text, ot_arena *arena, su
   const ot_config_request wanted = {.path = "bench", .text = text};
   OT_TRY(ot_config_load(&wanted, arena, config));
   const int micro_batches = 1;
-  const ot_instance_request request = {.model = &config->run.model,
-                                       .run = &config->run,
-                                       .modes = 1u << OT_MODE_TRAIN,
-                                       .micro_batch_size = s->batch,
-                                       .sequence_length = SEQUENCE,
-                                       .compute = OT_F32,
-                                       .storage = OT_F32,
-                                       .threads = s->threads,
-                                       .seed = 1,
-                                       .micro_batches = &micro_batches,
-                                       .num_micro_batches = 1};
-  OT_TRY(ot_instance_create(&request, &out->instance));
-  OT_TRY(ot_instance_initialize(out->instance, 1));
-  ot_executor_set_trace(ot_instance_executor(out->instance), true);
+  const ot_runtime_request request = {.model = &config->run.model,
+                                      .run = &config->run,
+                                      .modes = 1u << OT_MODE_TRAIN,
+                                      .micro_batch_size = s->batch,
+                                      .sequence_length = SEQUENCE,
+                                      .compute = OT_F32,
+                                      .storage = OT_F32,
+                                      .threads = s->threads,
+                                      .seed = 1,
+                                      .micro_batches = &micro_batches,
+                                      .num_micro_batches = 1};
+  OT_TRY(ot_runtime_create(&request, &out->instance));
+  OT_TRY(ot_runtime_initialize(out->instance, 1));
+  ot_executor_set_trace(ot_runtime_executor(out->instance), true);
   ot_bench_load(out->instance, 0, VOCABULARY);
-  const ot_schedule *const schedule = ot_instance_schedule(out->instance);
+  const ot_schedule *const schedule = ot_runtime_schedule(out->instance);
   out->order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
   out->model_flops = ot_order_flops(schedule, out->order, true);
   return OT_OK;
@@ -76,7 +76,7 @@ static double processor_s(void) {
 }
 
 static ot_status run_once(const settings *s, subject *which, int turn) {
-  ot_executor *const executor = ot_instance_executor(which->instance);
+  ot_executor *const executor = ot_runtime_executor(which->instance);
   ot_bench_set_scalars(which->instance, (int64_t)s->batch * SEQUENCE, s->batch);
   const double start_s = processor_s();
   OT_TRY(ot_executor_run(executor, which->order));
@@ -88,14 +88,14 @@ static ot_status run_once(const settings *s, subject *which, int turn) {
 
 // The smallest number of tokens of an expert in any layer in the last step; the accumulator of the
 // router bias sums the loads.
-static ot_status least_rows(const settings *s, ot_instance *instance, double *rows) {
-  const ot_graph *const graph = ot_instance_whole(instance);
+static ot_status least_rows(const settings *s, ot_runtime *instance, double *rows) {
+  const ot_graph *const graph = ot_runtime_whole_graph(instance);
   float loads[OT_BENCH_REPEATS];
   *rows = INFINITY;
   for (int i = 0; i < graph->num_parameters; i++) {
     if (graph->parameters[i].kind != OT_PARAMETER_BUFFER) continue;
     const ot_parameter_rows range = {i, OT_COPY_GRADIENT, 0, s->experts};
-    OT_TRY(ot_instance_read(instance, &range, loads));
+    OT_TRY(ot_runtime_read(instance, &range, loads));
     for (int e = 0; e < s->experts; e++) *rows = fmin(*rows, (double)loads[e]);
   }
   return OT_OK;
@@ -174,12 +174,12 @@ static ot_status run_program(const ot_options *options) {
                 .repeats = (int)ot_options_integer(options, "repeats"),
                 .phases = ot_options_flag(options, "phases"),
                 .json = ot_options_json(options)};
-  if (s.threads == 0) s.threads = ot_instance_cores();
+  if (s.threads == 0) s.threads = ot_runtime_cores();
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   subject *const both = ot_arena_array(&arena, 2, sizeof *both);
   const ot_status status = compare(&s, &arena, &both[0], &both[1]);
-  for (int i = 0; i < 2; i++) ot_instance_destroy(&both[i].instance);
+  for (int i = 0; i < 2; i++) ot_runtime_destroy(&both[i].instance);
   ot_heap_release(&heap);
   return status;
 }

@@ -33,7 +33,7 @@ typedef struct shape {
 
 // Steps of one pipeline schedule, run by all stages.
 typedef struct trial {
-  const ot_pipeline_order *order;
+  const ot_pipeline_schedule *order;
   double chunk_s;  // of F, I and W of a chunk
   int steps;
   bool barrier;  // stages wait for each other between steps, as for the gradient norm
@@ -60,13 +60,13 @@ static void sleep_until(double time_s) {
 }
 
 // Index of the message with the result of `action`.
-static int message_of(const ot_pipeline_order *order, int step, const ot_action *action) {
+static int message_of(const ot_pipeline_schedule *order, int step, const ot_action *action) {
   const int place = (step * order->num_chunks + action->chunk) * order->micro_batches;
   return 2 * (place + action->micro_batch) + (action->kind == OT_ACTION_FORWARD ? 0 : 1);
 }
 
 // The rank that waits for the result of `action`, or -1 if it is local.
-static int receiver_of(const ot_pipeline_order *order, const ot_action *action) {
+static int receiver_of(const ot_pipeline_schedule *order, const ot_action *action) {
   if (action->kind == OT_ACTION_WEIGHT) return -1;
   const int to = action->chunk + (action->kind == OT_ACTION_FORWARD ? 1 : -1);
   if (to < 0 || to >= order->num_chunks) return -1;
@@ -87,7 +87,7 @@ static ot_comm_call call_of(ot_comm_kind kind, int peer, int tag, float *payload
 
 // Posts all receives before any send, as a schedule posts them ahead of their use.
 static void post_receives(stage *s) {
-  const ot_pipeline_order *const order = s->trial->order;
+  const ot_pipeline_schedule *const order = s->trial->order;
   for (int step = 0; step < s->trial->steps; step++) {
     for (int r = 0; r < order->num_ranks; r++) {
       for (int i = 0; i < order->num_actions[r]; i++) {
@@ -105,7 +105,7 @@ static void post_receives(stage *s) {
 // Waits for the inputs of `action`. If they arrive after the previous action's end, it starts on
 // their arrival.
 static ot_status await(stage *s, int step, const ot_action *action) {
-  const ot_pipeline_order *const order = s->trial->order;
+  const ot_pipeline_schedule *const order = s->trial->order;
   ot_action needs[2];
   const int n = ot_action_needs(order, action, needs);
   for (int i = 0; i < n; i++) {
@@ -128,7 +128,7 @@ static void send_result(stage *s, int step, const ot_action *action) {
 }
 
 static ot_status play_step(stage *s, int step) {
-  const ot_pipeline_order *const order = s->trial->order;
+  const ot_pipeline_schedule *const order = s->trial->order;
   for (int i = 0; i < order->num_actions[s->rank]; i++) {
     const ot_action *const action = &order->actions[s->rank][i];
     OT_TRY(await(s, step, action));
@@ -140,7 +140,7 @@ static ot_status play_step(stage *s, int step) {
 }
 
 static ot_status finish_sends(stage *s) {
-  const ot_pipeline_order *const order = s->trial->order;
+  const ot_pipeline_schedule *const order = s->trial->order;
   for (int step = 0; step < s->trial->steps; step++) {
     for (int i = 0; i < order->num_actions[s->rank]; i++) {
       const ot_action *const action = &order->actions[s->rank][i];
@@ -219,17 +219,17 @@ static const int *place(const shape *s, int *rank_of) {
   return rank_of;
 }
 
-static ot_status build(const shape *s, int *rank_of, ot_arena *arena, ot_pipeline_order *order) {
+static ot_status build(const shape *s, int *rank_of, ot_arena *arena, ot_pipeline_schedule *order) {
   const ot_pipeline_request request = {.kind = s->kind,
                                        .num_ranks = s->p,
                                        .num_chunks = s->p * s->v,
                                        .micro_batches = s->m,
                                        .rank_of = place(s, rank_of)};
-  return ot_pipeline_order_build(&request, arena, order);
+  return ot_pipeline_schedule_build(&request, arena, order);
 }
 
 // Makespan of a schedule whose phases all last `chunk_s`, and peak activations of any stage.
-static double price(const ot_pipeline_order *order, double chunk_s, ot_arena *arena, int *peak) {
+static double price(const ot_pipeline_schedule *order, double chunk_s, ot_arena *arena, int *peak) {
   double cost[MAX_CHUNKS];
   for (int c = 0; c < order->num_chunks; c++) cost[c] = chunk_s;
   const ot_order_costs costs = {.forward = cost, .input = cost, .weight = cost};
@@ -269,7 +269,7 @@ static const char *separator(bool last) { return last ? "" : ","; }
 static ot_status show_order(const pipeline_settings *settings, const shape *s, bool last,
                             ot_arena *arena) {
   int rank_of[MAX_CHUNKS], peak;
-  ot_pipeline_order order;
+  ot_pipeline_schedule order;
   OT_TRY(build(s, rank_of, arena, &order));
   trial t = {.order = &order, .chunk_s = settings->unit_s / s->v, .steps = 1};
   double seconds;
@@ -295,7 +295,7 @@ static ot_status show_order(const pipeline_settings *settings, const shape *s, b
 // ---- two steps, with and without a barrier between them ----
 
 // Concatenates the lists of both steps, as a schedule of twice the micro-batches.
-static void chain(const ot_pipeline_order *order, ot_arena *arena, ot_pipeline_order *out) {
+static void chain(const ot_pipeline_schedule *order, ot_arena *arena, ot_pipeline_schedule *out) {
   *out = *order;
   out->micro_batches = STEPS * order->micro_batches;
   out->num_actions = ot_arena_array(arena, order->num_ranks, sizeof *out->num_actions);
@@ -316,7 +316,7 @@ static ot_status show_steps(const pipeline_settings *settings, const shape *s, b
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   int rank_of[MAX_CHUNKS], peak;
-  ot_pipeline_order order, chained;
+  ot_pipeline_schedule order, chained;
   ot_status status = build(s, rank_of, &arena, &order);
   double seconds = 0, expected = STEPS * formula(s) * settings->unit_s;
   trial t = {

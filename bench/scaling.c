@@ -96,31 +96,31 @@ static ot_run run_of(const ot_model *model, const ot_run_parallel *parallel) {
 // ---- ranks ----
 
 static ot_status create(const settings *s, const ot_run *run, ot_mesh *mesh, ot_comm *comm,
-                        ot_instance **out) {
+                        ot_runtime **out) {
   const int dp = mesh ? mesh->degree[OT_AXIS_DP_SHARD] * mesh->degree[OT_AXIS_DP_REPLICATE] : 1;
   const int micro_batches[] = {s->micro_batches / dp};
-  const ot_instance_request request = {.model = &run->model,
-                                       .run = run,
-                                       .modes = 1u << OT_MODE_TRAIN,
-                                       .micro_batch_size = 1,
-                                       .sequence_length = s->sequence,
-                                       .compute = OT_F32,
-                                       .storage = OT_F32,
-                                       .threads = mesh ? 1 : s->ranks,
-                                       .seed = 1,
-                                       .micro_batches = micro_batches,
-                                       .num_micro_batches = 1,
-                                       .mesh = mesh,
-                                       .rank = comm ? ot_comm_rank(comm) : 0,
-                                       .comm = comm};
-  OT_TRY(ot_instance_create(&request, out));
-  return ot_instance_initialize(*out, 1);
+  const ot_runtime_request request = {.model = &run->model,
+                                      .run = run,
+                                      .modes = 1u << OT_MODE_TRAIN,
+                                      .micro_batch_size = 1,
+                                      .sequence_length = s->sequence,
+                                      .compute = OT_F32,
+                                      .storage = OT_F32,
+                                      .threads = mesh ? 1 : s->ranks,
+                                      .seed = 1,
+                                      .micro_batches = micro_batches,
+                                      .num_micro_batches = 1,
+                                      .mesh = mesh,
+                                      .rank = comm ? ot_comm_rank(comm) : 0,
+                                      .comm = comm};
+  OT_TRY(ot_runtime_create(&request, out));
+  return ot_runtime_initialize(*out, 1);
 }
 
-static ot_status step(ot_instance *instance, int micro_batches, double *seconds) {
+static ot_status step(ot_runtime *instance, int micro_batches, double *seconds) {
   ot_bench_set_scalars(instance, 4096, 1);
   const double start_s = ot_clock_s();
-  const ot_status status = ot_instance_run(instance, OT_MODE_TRAIN, micro_batches);
+  const ot_status status = ot_runtime_run(instance, OT_MODE_TRAIN, micro_batches);
   *seconds = ot_clock_s() - start_s;
   return status;
 }
@@ -130,7 +130,7 @@ static ot_status step(ot_instance *instance, int micro_batches, double *seconds)
 typedef struct contest {
   const settings *settings;
   const ot_run *run;
-  ot_instance *whole;  // one rank with all threads, run by rank 0 while the others wait
+  ot_runtime *whole;  // one rank with all threads, run by rank 0 while the others wait
   double whole_s[OT_BENCH_REPEATS], split_s[OT_BENCH_REPEATS];
   ot_timeline_summary summary;  // of rank 0, last step
 } contest;
@@ -140,7 +140,7 @@ static ot_status meet(ot_comm *comm) {
   return ot_comm_run(comm, &call);
 }
 
-static ot_status take_turns(contest *c, ot_comm *comm, ot_instance *split, int micro_batches) {
+static ot_status take_turns(contest *c, ot_comm *comm, ot_runtime *split, int micro_batches) {
   const bool first = ot_comm_rank(comm) == 0;
   double seconds = 0;
   OT_TRY(step(split, micro_batches, &seconds));  // first touch of pages
@@ -152,11 +152,11 @@ static ot_status take_turns(contest *c, ot_comm *comm, ot_instance *split, int m
     OT_TRY(meet(comm));
     if (first) c->split_s[i] = seconds;
   }
-  ot_executor_set_trace(ot_instance_executor(split), true);
+  ot_executor_set_trace(ot_runtime_executor(split), true);
   OT_TRY(step(split, micro_batches, &seconds));
   if (first) {
-    c->summary = ot_timeline_summarize(ot_executor_timeline(ot_instance_executor(split)),
-                                       ot_instance_schedule(split));
+    c->summary = ot_timeline_summarize(ot_executor_timeline(ot_runtime_executor(split)),
+                                       ot_runtime_schedule(split));
   }
   return OT_OK;
 }
@@ -167,11 +167,11 @@ static ot_status rank_main(ot_comm *comm, void *context) {
   OT_TRY(ot_mesh_build(&c->run->parallel, ot_comm_size(comm), &mesh));
   const int dp = mesh.degree[OT_AXIS_DP_SHARD] * mesh.degree[OT_AXIS_DP_REPLICATE];
   const int micro_batches = c->settings->micro_batches / dp;
-  ot_instance *split = NULL;
+  ot_runtime *split = NULL;
   OT_TRY(create(c->settings, c->run, &mesh, comm, &split));
   for (int m = 0; m < micro_batches; m++) ot_bench_load(split, m, VOCABULARY);
   const ot_status status = take_turns(c, comm, split, micro_batches);
-  ot_instance_destroy(&split);
+  ot_runtime_destroy(&split);
   return status;
 }
 
@@ -236,7 +236,7 @@ static int layouts_for(int ranks, layout *layouts) {
 }
 
 // One rank with all threads, after one step.
-static ot_status create_whole(const settings *s, const ot_run *run, ot_instance **whole) {
+static ot_status create_whole(const settings *s, const ot_run *run, ot_runtime **whole) {
   double seconds = 0;
   OT_TRY(create(s, run, NULL, NULL, whole));
   for (int m = 0; m < s->micro_batches; m++) ot_bench_load(*whole, m, VOCABULARY);
@@ -247,7 +247,7 @@ static ot_status create_whole(const settings *s, const ot_run *run, ot_instance 
 static ot_status contest_model(const settings *s, const ot_model *model, const layout *layouts,
                                int count, bool *first) {
   const ot_run whole_run = run_of(model, &layouts[0].parallel);
-  ot_instance *whole = NULL;
+  ot_runtime *whole = NULL;
   ot_status status = create_whole(s, &whole_run, &whole);
   for (int i = 0; i < count && status == OT_OK; i++) {
     const ot_run run = run_of(model, &layouts[i].parallel);
@@ -256,7 +256,7 @@ static ot_status contest_model(const settings *s, const ot_model *model, const l
     if (status == OT_OK) report(&c, layouts[i].name, *first);
     *first = false;
   }
-  ot_instance_destroy(&whole);
+  ot_runtime_destroy(&whole);
   return status;
 }
 

@@ -177,7 +177,7 @@ static settings read_settings(const ot_options *o) {
                 .phases = ot_options_flag(o, "phases"),
                 .json = ot_options_json(o)};
   if (s.micro_batch == 0) s.micro_batch = s.batch;
-  if (s.threads == 0) s.threads = ot_instance_cores();
+  if (s.threads == 0) s.threads = ot_runtime_cores();
   return s;
 }
 
@@ -187,10 +187,10 @@ typedef struct figures {
   double blas_flops;
 } figures;
 
-static ot_status measure(ot_instance *instance, const settings *s, figures *out) {
+static ot_status measure(ot_runtime *instance, const settings *s, figures *out) {
   double step[OT_BENCH_REPEATS], fb[OT_BENCH_REPEATS], blas[OT_BENCH_REPEATS],
       fb_ratio[OT_BENCH_REPEATS], step_ratio[OT_BENCH_REPEATS];
-  const ot_schedule *const schedule = ot_instance_schedule(instance);
+  const ot_schedule *const schedule = ot_runtime_schedule(instance);
   const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
   shape_list list;
   list_products(schedule, order, &list);
@@ -207,10 +207,10 @@ static ot_status measure(ot_instance *instance, const settings *s, figures *out)
   for (int64_t i = 0; i < 3 * stride; i++) memory[i] = (float)(i % 7) - 3;
   const double flops = ot_order_flops(schedule, order, true);
   const int repeats = s->repeats < OT_BENCH_REPEATS ? s->repeats : OT_BENCH_REPEATS;
-  OT_TRY(ot_executor_run(ot_instance_executor(instance), order));
+  OT_TRY(ot_executor_run(ot_runtime_executor(instance), order));
   for (int i = 0; i < repeats; i++) {
-    OT_TRY(ot_executor_run(ot_instance_executor(instance), order));
-    step[i] = ot_executor_timeline(ot_instance_executor(instance))->total_s;
+    OT_TRY(ot_executor_run(ot_runtime_executor(instance), order));
+    step[i] = ot_executor_timeline(ot_runtime_executor(instance))->total_s;
     fb[i] = ot_bench_forward_backward_s(instance);
     blas[i] = blas_seconds(&list, s->threads, 2, memory, stride);
     const double rate = blas_flops / blas[i];
@@ -279,26 +279,26 @@ static ot_status run(const settings *s) {
                     .clip = 1},
   };
   const int micro_batches = s->batch / s->micro_batch;
-  const ot_instance_request request = {.model = &model,
-                                       .run = &run_settings,
-                                       .modes = 1u << OT_MODE_TRAIN,
-                                       .micro_batch_size = s->micro_batch,
-                                       .sequence_length = s->sequence,
-                                       .compute = OT_F32,
-                                       .storage = OT_F32,
-                                       .threads = s->threads,
-                                       .micro_batches = &micro_batches,
-                                       .num_micro_batches = 1};
-  ot_instance *instance = NULL;
+  const ot_runtime_request request = {.model = &model,
+                                      .run = &run_settings,
+                                      .modes = 1u << OT_MODE_TRAIN,
+                                      .micro_batch_size = s->micro_batch,
+                                      .sequence_length = s->sequence,
+                                      .compute = OT_F32,
+                                      .storage = OT_F32,
+                                      .threads = s->threads,
+                                      .micro_batches = &micro_batches,
+                                      .num_micro_batches = 1};
+  ot_runtime *instance = NULL;
   figures f = {0};
-  OT_TRY(ot_instance_create(&request, &instance));
-  ot_status status = ot_instance_initialize(instance, 1);
-  ot_executor_set_trace(ot_instance_executor(instance), true);
+  OT_TRY(ot_runtime_create(&request, &instance));
+  ot_status status = ot_runtime_initialize(instance, 1);
+  ot_executor_set_trace(ot_runtime_executor(instance), true);
   for (int m = 0; m < micro_batches; m++) ot_bench_load(instance, m, model.vocab_size);
   ot_bench_set_scalars(instance, (int64_t)s->batch * s->sequence, s->batch);
   if (status == OT_OK) status = measure(instance, s, &f);
-  if (status == OT_OK) print_figures(s, ot_instance_schedule(instance), &f);
-  ot_instance_destroy(&instance);
+  if (status == OT_OK) print_figures(s, ot_runtime_schedule(instance), &f);
+  ot_runtime_destroy(&instance);
   return status;
 }
 

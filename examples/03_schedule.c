@@ -4,7 +4,7 @@
 //   examples/03_schedule          (built by make; prints a table)
 #include <stdio.h>
 
-#include "runtime/instance.h"
+#include "runtime/model_runtime.h"
 
 int main(void) {
   const ot_model model = {.family = OT_FAMILY_GPT2,
@@ -33,19 +33,19 @@ int main(void) {
     ot_recompute recompute = (ot_recompute)policy;
     const ot_run run = {.parallel = {.recompute = &recompute, .num_recompute = 1},
                         .optimizer = {.lr = 1e-3, .betas = {0.9, 0.95}, .clip = 1}};
-    const ot_instance_request request = {.model = &model,
-                                         .run = &run,
-                                         .modes = 1u << OT_MODE_TRAIN,
-                                         .micro_batch_size = 4,
-                                         .sequence_length = 1024,
-                                         .threads = 2,
-                                         .micro_batches = &micro_batches,
-                                         .num_micro_batches = 1};
+    const ot_runtime_request request = {.model = &model,
+                                        .run = &run,
+                                        .modes = 1u << OT_MODE_TRAIN,
+                                        .micro_batch_size = 4,
+                                        .sequence_length = 1024,
+                                        .threads = 2,
+                                        .micro_batches = &micro_batches,
+                                        .num_micro_batches = 1};
     ot_heap heap = {0};
     ot_arena arena = ot_heap_arena_create(&heap);
     ot_graph graphs[OT_MODES];
     ot_schedule schedule;
-    if (ot_instance_plan(&request, &arena, graphs, &schedule) != OT_OK) return 1;
+    if (ot_runtime_plan(&request, &arena, graphs, &schedule) != OT_OK) return 1;
     const int step = ot_schedule_find_order(&schedule, OT_ORDER_STEP, 0);
     static const char *const names[] = {"none", "selective", "full"};
     printf("%-10s %12.1f %12.3f %14.3f\n", names[policy], (double)schedule.arena_bytes * 1e-6,

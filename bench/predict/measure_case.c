@@ -26,7 +26,7 @@ static void add_terms(const ot_timeline *timeline, const ot_schedule *schedule, 
   }
 }
 
-static ot_status hear(void *context, const ot_trial_step *step) {
+static ot_status on_step(void *context, const ot_trial_step *step) {
   record *const r = context;
   if (step->touched_bytes > 0) {
     r->touched[step->rank] = step->touched_bytes;
@@ -107,7 +107,7 @@ static ot_status run_case(const ot_predict_case *c, const ot_predict_how *how, o
   ot_prediction prediction;
   OT_TRY(ot_predict_case_load(c, arena, &config));
   OT_TRY(ot_mesh_build(&config.run.parallel, c->ranks, &mesh));
-  const int cores = ot_instance_cores(), given = config.run.threads;
+  const int cores = ot_runtime_cores(), given = config.run.threads;
   const int shared = cores / c->ranks > 1 ? cores / c->ranks : 1;
   const int threads = given > 0 ? given : shared;
   const ot_prediction_request request = {
@@ -120,7 +120,7 @@ static ot_status run_case(const ot_predict_case *c, const ot_predict_how *how, o
                     .ranks = c->ranks,
                     .threads = threads,
                     .steps = how->steps + 1,
-                    .hear = hear,
+                    .on_step = on_step,
                     .context = r};
   OT_TRY(ot_trial_run(&trial));
   trial.poison = true;

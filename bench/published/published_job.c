@@ -102,12 +102,12 @@ static unsigned remade_of(const char *text) {
   static const struct {
     const char *word;
     unsigned parts;
-  } named[] = {{"norm", OT_REMADE_NORMS},
-               {"attn", OT_REMADE_ATTENTION},
-               {"swiglu", OT_REMADE_ACTIVATION},
-               {"_act", OT_REMADE_ACTIVATION},
-               {"ffn", OT_REMADE_ACTIVATION | OT_REMADE_WIDE},
-               {"mlp", OT_REMADE_ACTIVATION | OT_REMADE_WIDE}};
+  } named[] = {{"norm", OT_RECOMPUTED_NORMS},
+               {"attn", OT_RECOMPUTED_ATTENTION},
+               {"swiglu", OT_RECOMPUTED_ACTIVATION},
+               {"_act", OT_RECOMPUTED_ACTIVATION},
+               {"ffn", OT_RECOMPUTED_ACTIVATION | OT_RECOMPUTED_UP_GEMM},
+               {"mlp", OT_RECOMPUTED_ACTIVATION | OT_RECOMPUTED_UP_GEMM}};
   unsigned parts = 0;
   if (!starts(text, "selective:") && !starts(text, "other:")) return 0;
   for (int i = 0; i < OT_COUNT(named); i++) {

@@ -17,7 +17,7 @@ typedef struct ot_audit_request {
   const char *checkpoint;  // step: checkpoint that the trainer has just resumed from, or null
   // Tests only, or null: change the tokens as a faulty loader would (causality), the model that
   // decodes, the exported files in the folder `path` (drift).
-  void (*amend_rows)(ot_rows *rows);
+  void (*amend_rows)(ot_micro_batch *rows);
   void (*amend_model)(ot_model *model);
   void (*amend_files)(const char *path);
 } ot_audit_request;
@@ -46,13 +46,13 @@ void ot_precision_lint(const ot_run *run, ot_audit_report *report);
 // The audits of run->audit.checks, run between the steps of a run. Their findings are those of the
 // command, and a finding ends the run. Keeps `run` until destroy, after the run has ended.
 typedef struct ot_run_audits ot_run_audits;
-ot_status ot_run_audits_create(const ot_run *run, ot_team *team, ot_run_audits **out);
+ot_status ot_run_audits_create(const ot_run *run, ot_world *team, ot_run_audits **out);
 void ot_run_audits_destroy(ot_run_audits **audits);
 
 // One of them, the callback of an ot_loop_check: compares replicas. `replicas` is an ot_replicas
 // **, null before the first call; the caller destroys what it then points to.
-ot_status ot_ranks_look(void *replicas, ot_trainer *trainer, ot_arena *arena,
-                        ot_loop_findings *findings);
+ot_status ot_ranks_check(void *replicas, ot_trainer *trainer, ot_arena *arena,
+                         ot_loop_findings *findings);
 
 // For ot_loop_request.
 const ot_loop_check *ot_run_audits_checks(const ot_run_audits *audits, int *count);

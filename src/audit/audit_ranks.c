@@ -95,7 +95,7 @@ static bool moves(const ot_graph *graph, int tensor) {
 // A tensor that a step changes by less than one part in 10^12 has no gradient or is not updated.
 static ot_status check_moved(const course *c) {
   ot_health health;
-  const ot_graph *const graph = ot_instance_whole(ot_trainer_instance(c->trainer));
+  const ot_graph *const graph = ot_runtime_whole_graph(ot_trainer_runtime(c->trainer));
   if (c->rate <= 0) return OT_OK;
   OT_TRY(ot_trainer_health(c->trainer, c->report->arena, &health));
   for (int i = 0; i < health.num_tensors; i++) {
@@ -114,27 +114,27 @@ static void leave_open(const course *c) {
   const ot_reference_figures *const f = &c->reference;
   ot_audit_report *const report = c->report;
   if (c->ranks == 1) {
-    ot_audit_leave_open(report,
-                        "one rank has no replicas; give --ranks N or start it under mpirun");
+    ot_audit_inconclusive(report,
+                          "one rank has no replicas; give --ranks N or start it under mpirun");
     return;
   }
   if (c->figures.compared_bytes == 0) {
-    ot_audit_leave_open(report,
-                        "no weight and no optimizer state has a replica on this mesh; "
-                        "scalars, counters and batches agree");
+    ot_audit_inconclusive(report,
+                          "no weight and no optimizer state has a replica on this mesh; "
+                          "scalars, counters and batches agree");
   }
   if (report->num_findings > 0) return;
   if (!f->compared) {
-    ot_audit_leave_open(
+    ot_audit_inconclusive(
         report, "the step was not compared with that of one rank, which lacks the memory for it");
   } else if (f->tensors == 0) {
-    ot_audit_leave_open(report, "no tensor has a gradient to compare with that of one rank");
+    ot_audit_inconclusive(report, "no tensor has a gradient to compare with that of one rank");
   } else if (f->undecided) {
-    ot_audit_leave_open(report,
-                        "gradients differ by up to %.2g from those of one rank, which may be "
-                        "tokens that rounding routed to other experts: repeat with "
-                        "precision.compute=fp32",
-                        f->largest);
+    ot_audit_inconclusive(report,
+                          "gradients differ by up to %.2g from those of one rank, which may be "
+                          "tokens that rounding routed to other experts: repeat with "
+                          "precision.compute=fp32",
+                          f->largest);
   }
 }
 
@@ -144,7 +144,7 @@ ot_status ot_audit_ranks(const ot_audit_request *request, ot_arena *arena,
   course c = {.trainer = request->trainer,
               .report = report,
               .steps = request->steps > 0 ? request->steps : STEPS,
-              .ranks = ot_team_size(ot_trainer_team(request->trainer))};
+              .ranks = ot_world_size(ot_trainer_world(request->trainer))};
   OT_TRY(ot_replicas_create(c.trainer, &c.replicas));
   const ot_status status = take_looks(&c);
   ot_replicas_destroy(&c.replicas);
@@ -158,8 +158,8 @@ ot_status ot_audit_ranks(const ot_audit_request *request, ot_arena *arena,
   return OT_OK;
 }
 
-ot_status ot_ranks_look(void *replicas, ot_trainer *trainer, ot_arena *arena,
-                        ot_loop_findings *findings) {
+ot_status ot_ranks_check(void *replicas, ot_trainer *trainer, ot_arena *arena,
+                         ot_loop_findings *findings) {
   ot_replicas **const r = replicas;
   ot_audit_report report = {.audit = "ranks", .arena = arena};
   const ot_replica_moment moment = ot_replica_moment_of(trainer);

@@ -38,7 +38,7 @@ ot_finding *ot_audit_find(ot_audit_report *report, const char *what, const char 
   return finding;
 }
 
-void ot_audit_leave_open(ot_audit_report *report, const char *why, ...) {
+void ot_audit_inconclusive(ot_audit_report *report, const char *why, ...) {
   va_list arguments;
   va_start(arguments, why);
   const char *const text = format_list(report->arena, why, arguments);

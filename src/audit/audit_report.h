@@ -41,7 +41,7 @@ ot_finding *ot_audit_find(ot_audit_report *report, const char *what, const char 
 
 // Notes that something could not be checked: `why`, formatted, is appended to the summary. Without
 // findings the verdict becomes inconclusive.
-void ot_audit_leave_open(ot_audit_report *report, const char *why, ...)
+void ot_audit_inconclusive(ot_audit_report *report, const char *why, ...)
     __attribute__((format(printf, 2, 3)));
 
 // {"audit","verdict","summary","findings":[{"what","where","evidence","advice","details"}],

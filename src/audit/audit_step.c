@@ -85,7 +85,7 @@ static void check_entry(stream_list *l, const ot_entry *entry, bool forward) {
 
 // Of the first micro-batch; the others are keyed by their samples.
 static void check_streams(const ot_step_audit *a) {
-  const ot_schedule *const schedule = ot_instance_schedule(a->instance);
+  const ot_schedule *const schedule = ot_runtime_schedule(a->instance);
   const ot_order *const order =
       &schedule->orders[ot_schedule_find_order(schedule, OT_ORDER_STEP, 0)];
   stream_list l = {.schedule = schedule, .seed = (uint64_t)a->run->seed, .report = a->report};
@@ -123,13 +123,13 @@ static void summarize(const ot_step_audit *a) {
 // Checks that had nothing to compare.
 static void leave_open(const ot_step_audit *a, const char *checkpoint) {
   if (checkpoint && a->resumed == 0) {
-    ot_audit_leave_open(a->report, "no tensor of the checkpoint was compared");
+    ot_audit_inconclusive(a->report, "no tensor of the checkpoint was compared");
   }
   if (a->elements == 0) {
-    ot_audit_leave_open(a->report, "no element of the update was compared");
+    ot_audit_inconclusive(a->report, "no element of the update was compared");
   }
   if (a->slopes > 0) return;
-  ot_audit_leave_open(
+  ot_audit_inconclusive(
       a->report, a->slopes_left_out ? "loss and slopes were not compared: one rank lacks the memory"
                                     : "no tensor has a gradient to compare a slope with");
 }
@@ -138,9 +138,9 @@ ot_status ot_audit_step(const ot_audit_request *request, ot_arena *arena, ot_aud
   ot_trainer *const trainer = request->trainer;
   *report = (ot_audit_report){.audit = "step", .arena = arena};
   ot_step_audit a = {.trainer = trainer,
-                     .team = ot_trainer_team(trainer),
+                     .team = ot_trainer_world(trainer),
                      .run = ot_trainer_run(trainer),
-                     .instance = ot_trainer_instance(trainer),
+                     .instance = ot_trainer_runtime(trainer),
                      .report = report,
                      .before = ot_trainer_position(trainer)};
   check_streams(&a);

@@ -4,7 +4,7 @@
 
 #include "audit/step_checks.h"
 #include "base/text.h"
-#include "data/feed.h"
+#include "data/data_loader.h"
 
 typedef enum batch_fault {
   BATCH_SOUND,
@@ -48,12 +48,12 @@ typedef struct fault {
 typedef struct batch_check {
   const ot_step_audit *audit;
   const ot_run *run;
-  ot_feed *feed;
-  ot_rows_piece piece;
-  ot_rows whole;    // as read from the data
-  ot_rows part;     // this rank's shard of those; with cp
-  ot_rows loaded;   // as loaded in the arena
-  int32_t *starts;  // of `loaded`: of whole sequences, with Ulysses
+  ot_data_loader *feed;
+  ot_sequence_shard piece;
+  ot_micro_batch whole;   // as read from the data
+  ot_micro_batch part;    // this rank's shard of those; with cp
+  ot_micro_batch loaded;  // as loaded in the arena
+  int32_t *starts;        // of `loaded`: of whole sequences, with Ulysses
 } batch_check;
 
 // ---- consistency of a batch ----
@@ -69,7 +69,7 @@ static int64_t index_of(const batch_check *c, int64_t t) {
 
 // Token i and the next one of the same sequence.
 static fault check_pair(const batch_check *c, int64_t i, int64_t index) {
-  const ot_rows *const r = &c->loaded;
+  const ot_micro_batch *const r = &c->loaded;
   const bool begins = r->positions[i + 1] == 0;
   const bool whole_starts = c->piece.context == OT_CONTEXT_ULYSSES && c->piece.size > 1;
   const bool padding = r->tokens[i + 1] == 0 && r->targets[i + 1] < 0;
@@ -89,7 +89,7 @@ static fault check_pair(const batch_check *c, int64_t i, int64_t index) {
 }
 
 static fault check_rows(const batch_check *c) {
-  const ot_rows *const r = &c->loaded;
+  const ot_micro_batch *const r = &c->loaded;
   for (int64_t i = 0; i + 1 < r->B * r->T; i++) {
     const int64_t index = index_of(c, i % r->T);
     const bool neighbours = (i + 1) % r->T != 0 && index_of(c, (i + 1) % r->T) == index + 1;
@@ -111,7 +111,8 @@ static fault compare_field(batch_fault kind, const int32_t *got, const int32_t *
 }
 
 static fault compare_data(const batch_check *c, int64_t starts) {
-  const ot_rows *const wanted = c->piece.size > 1 ? &c->part : &c->whole, *const r = &c->loaded;
+  const ot_micro_batch *const wanted = c->piece.size > 1 ? &c->part : &c->whole, *const r =
+                                                                                     &c->loaded;
   const struct {
     batch_fault kind;
     const int32_t *got, *wanted;
@@ -131,26 +132,26 @@ static fault compare_data(const batch_check *c, int64_t starts) {
 
 // Elements of document starts of one micro-batch.
 static int64_t count_starts(const batch_check *c) {
-  const ot_graph *const graph = ot_instance_graph(c->audit->instance, OT_MODE_TRAIN);
+  const ot_graph *const graph = ot_runtime_graph(c->audit->instance, OT_MODE_TRAIN);
   const ot_tensor_type type = ot_graph_batch_type(graph, OT_BATCH_DOC_STARTS);
   return ot_type_elements(&type);
 }
 
 static void read_batch(batch_check *c, int micro_batch) {
-  const ot_instance *const instance = c->audit->instance;
+  const ot_runtime *const instance = c->audit->instance;
   const ot_mode mode = OT_MODE_TRAIN;
-  ot_rows *const r = &c->loaded;
-  ot_instance_read_batch(instance, mode, micro_batch, OT_BATCH_TOKENS, r->tokens);
-  ot_instance_read_batch(instance, mode, micro_batch, OT_BATCH_TARGETS, r->targets);
-  ot_instance_read_batch(instance, mode, micro_batch, OT_BATCH_POSITIONS, r->positions);
-  ot_instance_read_batch(instance, mode, micro_batch, OT_BATCH_DOC_STARTS, r->doc_starts);
-  ot_instance_read_batch(instance, mode, micro_batch, OT_BATCH_SAMPLE_IDS, r->sample_ids);
+  ot_micro_batch *const r = &c->loaded;
+  ot_runtime_read_batch(instance, mode, micro_batch, OT_BATCH_TOKENS, r->tokens);
+  ot_runtime_read_batch(instance, mode, micro_batch, OT_BATCH_TARGETS, r->targets);
+  ot_runtime_read_batch(instance, mode, micro_batch, OT_BATCH_POSITIONS, r->positions);
+  ot_runtime_read_batch(instance, mode, micro_batch, OT_BATCH_DOC_STARTS, r->doc_starts);
+  ot_runtime_read_batch(instance, mode, micro_batch, OT_BATCH_SAMPLE_IDS, r->sample_ids);
 }
 
 // One micro-batch, whose first sample is `first`.
 static ot_status check_batch(batch_check *c, int micro_batch, int64_t first, fault *found) {
-  OT_TRY(ot_feed_train(c->feed, first, &c->whole));
-  if (c->piece.size > 1) ot_rows_cut(&c->whole, &c->piece, &c->part);
+  OT_TRY(ot_data_loader_train(c->feed, first, &c->whole));
+  if (c->piece.size > 1) ot_micro_batch_shard(&c->whole, &c->piece, &c->part);
   read_batch(c, micro_batch);
   *found = check_rows(c);
   for (int64_t b = 0; b < c->loaded.B && !found->kind; b++) {
@@ -163,9 +164,9 @@ static ot_status check_batch(batch_check *c, int micro_batch, int64_t first, fau
 }
 
 static ot_status check_batches(batch_check *c, fault *found) {
-  const ot_team *const team = c->audit->team;
+  const ot_world *const team = c->audit->team;
   const int64_t B = c->run->batch.micro_batch_size;
-  const int dp = ot_team_data_degree(team), d = ot_team_data_index(team);
+  const int dp = ot_world_data_degree(team), d = ot_world_data_index(team);
   for (int m = 0; m < c->audit->step.micro_batches && !found->kind; m++) {
     const int64_t first = c->audit->before.next_sample + ((int64_t)m * dp + d) * B;
     OT_TRY(check_batch(c, m, first, found));
@@ -177,10 +178,10 @@ static ot_status check_batches(batch_check *c, fault *found) {
 
 static ot_status open_check(batch_check *c) {
   const int64_t B = c->run->batch.micro_batch_size, T = c->run->data.sequence_length;
-  OT_TRY(ot_feed_create(c->run, &c->feed));
-  OT_TRY(ot_rows_create(B, T, &c->whole));
-  OT_TRY(ot_rows_create(B, T / c->piece.size, &c->part));
-  OT_TRY(ot_rows_create(B, T / c->piece.size, &c->loaded));
+  OT_TRY(ot_data_loader_create(c->run, &c->feed));
+  OT_TRY(ot_micro_batch_create(B, T, &c->whole));
+  OT_TRY(ot_micro_batch_create(B, T / c->piece.size, &c->part));
+  OT_TRY(ot_micro_batch_create(B, T / c->piece.size, &c->loaded));
   c->starts = malloc((size_t)(B * T) * sizeof *c->starts);
   OT_CHECK(c->starts, OT_ENVIRONMENT, "out of memory");
   c->loaded.doc_starts = c->starts;
@@ -188,26 +189,26 @@ static ot_status open_check(batch_check *c) {
 }
 
 static void close_check(batch_check *c) {
-  ot_feed_destroy(&c->feed);
-  ot_rows_release(&c->whole);
-  ot_rows_release(&c->part);
-  ot_rows_release(&c->loaded);
+  ot_data_loader_destroy(&c->feed);
+  ot_micro_batch_release(&c->whole);
+  ot_micro_batch_release(&c->part);
+  ot_micro_batch_release(&c->loaded);
   free(c->starts);
 }
 
 // The fault of the lowest rank that has one.
 static ot_status share(const ot_step_audit *audit, const fault *mine) {
-  const int size = ot_team_size(audit->team);
+  const int size = ot_world_size(audit->team);
   int64_t *const kinds = ot_arena_array(audit->report->arena, size, sizeof *kinds);
-  char text[OT_TEAM_TEXT];
+  char text[OT_WORLD_TEXT];
   ot_text_format(text, sizeof text, "on rank %d, micro-batch %lld, at %lld: %lld, expected %lld",
-                 ot_team_rank(audit->team), (long long)mine->micro_batch, (long long)mine->row,
+                 ot_world_rank(audit->team), (long long)mine->micro_batch, (long long)mine->row,
                  (long long)mine->got, (long long)mine->wanted);
-  OT_TRY(ot_team_collect(audit->team, (int64_t)mine->kind, kinds));
+  OT_TRY(ot_world_allgather(audit->team, (int64_t)mine->kind, kinds));
   int r = 0;
   while (r < size && kinds[r] == BATCH_SOUND) r++;
   if (r == size) return OT_OK;
-  OT_TRY(ot_team_share_of(audit->team, r, text));
+  OT_TRY(ot_world_broadcast_from(audit->team, r, text));
   ot_audit_find(audit->report, words[kinds[r]].what, words[kinds[r]].where, words[kinds[r]].advice,
                 "%s", text);
   return OT_OK;
@@ -215,13 +216,14 @@ static ot_status share(const ot_step_audit *audit, const fault *mine) {
 
 ot_status ot_step_check_batches(ot_step_audit *audit) {
   batch_check c = {.audit = audit, .run = audit->run};
-  c.piece = (ot_rows_piece){.size = ot_team_degree(audit->team, OT_AXIS_CP),
-                            .index = ot_team_index(audit->team, OT_AXIS_CP),
-                            .context = ot_instance_shape(audit->instance)->request.split.context};
+  c.piece =
+      (ot_sequence_shard){.size = ot_world_degree(audit->team, OT_AXIS_CP),
+                          .index = ot_world_index(audit->team, OT_AXIS_CP),
+                          .context = ot_runtime_any_graph(audit->instance)->request.split.context};
   fault found = {0};
   ot_status status = open_check(&c);
   if (status == OT_OK) status = check_batches(&c, &found);
   close_check(&c);
-  OT_TRY(ot_team_agree(audit->team, status));
+  OT_TRY(ot_world_agree(audit->team, status));
   return share(audit, &found);
 }

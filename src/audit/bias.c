@@ -26,7 +26,7 @@ static double median_size(const ot_bias_request *q, double *room) {
 }
 
 // Mean of `errors` and its t, with tails clipped.
-static void measure_lean(double *errors, int64_t n, ot_bias *out) {
+static void measure_mean_error(double *errors, int64_t n, ot_bias *out) {
   qsort(errors, (size_t)n, sizeof *errors, compare);
   const double low = percentile(errors, n, 0.01), high = percentile(errors, n, 0.99);
   double sum = 0, squares = 0;
@@ -59,7 +59,7 @@ static void measure(const ot_bias_request *q, double *room, ot_bias *out) {
   if (out->count < 2) return;
   out->slope = product / signal;
   out->rms = sqrt(error / signal);
-  measure_lean(room, out->count, out);
+  measure_mean_error(room, out->count, out);
 }
 
 ot_status ot_bias_measure(const ot_bias_request *request, ot_bias *out) {

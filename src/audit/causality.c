@@ -52,12 +52,12 @@ typedef struct trial_count {
 
 typedef struct causality_audit {
   const ot_audit_request *request;
-  ot_team *team;
+  ot_world *team;
   ot_audit_report *report;
   const ot_run *run;
   int trials;  // of each kind
   int64_t rank_sequences, vocab;
-  ot_rows rows, changed;
+  ot_micro_batch rows, changed;
   double *changes;  // [sequences * tokens]
   leak leaks[OT_LEAK_KINDS];
   trial_count counts[2][OT_SWAP_KINDS];  // [saturated]
@@ -183,7 +183,7 @@ static ot_status forward_leaks(const place_search *s, bool *leaks) {
 }
 
 static ot_status gradient_leaks(const place_search *s, bool *leaks) {
-  ot_gradient_reach reach;
+  ot_gradient_leaks reach;
   s->c->steps++;
   OT_TRY(ot_gradient_probe_ask(s->gradients, &s->c->gradients[s->kind].example, &reach));
   *leaks = reach.largest[s->kind] > 0;
@@ -230,7 +230,7 @@ static ot_status find_place(causality_audit *c, ot_leak_kind kind, leak_place *p
 static ot_status run_gradient_trials(causality_audit *c, ot_gradient_probe *probe) {
   for (int i = 0; i < GRADIENT_TRIALS; i++) {
     const ot_gradient_trial loss = ot_gradient_trial_choose(c->request->seed, i, &c->rows);
-    ot_gradient_reach reach;
+    ot_gradient_leaks reach;
     OT_TRY(ot_gradient_probe_ask(probe, &loss, &reach));
     c->steps++;
     c->reached += reach.own;
@@ -410,7 +410,7 @@ static bool can_drop(const ot_model *model) {
 }
 
 static const char *summary_of(const causality_audit *c) {
-  const int ranks = ot_team_size(c->team);
+  const int ranks = ot_world_size(c->team);
   const char *const gradients =
       c->steps == 0
           ? "no gradients: too little memory or too small a vocabulary"
@@ -447,7 +447,7 @@ static const char *open_question(const causality_audit *c, bool repeats) {
 static void conclude(causality_audit *c, bool repeats) {
   c->report->summary = summary_of(c);
   const char *const why = c->report->num_findings > 0 ? NULL : open_question(c, repeats);
-  if (why) ot_audit_leave_open(c->report, "%s", why);
+  if (why) ot_audit_inconclusive(c->report, "%s", why);
 }
 
 // ---- the audit ----
@@ -464,7 +464,7 @@ static ot_status look(causality_audit *c) {
 }
 
 static ot_status take_rows(causality_audit *c) {
-  ot_team *const team = c->team;
+  ot_world *const team = c->team;
   const int64_t sequence = c->run->data.sequence_length;
   OT_CHECK(sequence >= 8, OT_USAGE,
            "audit causality: sequence_length=%lld; at least 8 are needed to hold documents",
@@ -472,9 +472,9 @@ static ot_status take_rows(causality_audit *c) {
   c->vocab = c->run->model.vocab_size;
   c->rank_sequences = ot_layout_sequences(team, SEQUENCES);
   const int64_t tokens = ot_layout_tokens(team, sequence, MOST_TOKENS);
-  const int64_t sequences = c->rank_sequences * ot_team_data_degree(team);
-  OT_TRY(ot_rows_create(sequences, tokens, &c->rows));
-  OT_TRY(ot_rows_create(sequences, tokens, &c->changed));
+  const int64_t sequences = c->rank_sequences * ot_world_data_degree(team);
+  OT_TRY(ot_micro_batch_create(sequences, tokens, &c->rows));
+  OT_TRY(ot_micro_batch_create(sequences, tokens, &c->changed));
   c->changes = malloc((size_t)(sequences * tokens) * sizeof *c->changes);
   OT_CHECK(c->changes, OT_ENVIRONMENT, "out of memory");
   for (int64_t i = 0; i < sequences * tokens; i++) {
@@ -489,14 +489,14 @@ ot_status ot_audit_causality(const ot_audit_request *request, ot_arena *arena,
                              ot_audit_report *report) {
   *report = (ot_audit_report){.audit = "causality", .arena = arena};
   causality_audit c = {.request = request,
-                       .team = ot_trainer_team(request->trainer),
+                       .team = ot_trainer_world(request->trainer),
                        .report = report,
                        .run = ot_trainer_run(request->trainer),
                        .trials = request->trials > 0 ? request->trials : TRIALS};
-  ot_status status = ot_team_agree(c.team, take_rows(&c));
+  ot_status status = ot_world_agree(c.team, take_rows(&c));
   if (status == OT_OK) status = look(&c);
-  ot_rows_release(&c.rows);
-  ot_rows_release(&c.changed);
+  ot_micro_batch_release(&c.rows);
+  ot_micro_batch_release(&c.changed);
   free(c.changes);
   return status;
 }

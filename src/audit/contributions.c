@@ -97,14 +97,14 @@ static void keep_touched(const ot_contributions_request *q, ot_contributions *ou
 static ot_status read_gradient(ot_trainer *trainer, const chosen_element *at, double *row,
                                double *value) {
   const ot_parameter_rows range = {at->parameter, OT_COPY_GRADIENT, at->row, 1};
-  OT_TRY(ot_variant_read(ot_trainer_instance(trainer), range, row));
+  OT_TRY(ot_variant_read(ot_trainer_runtime(trainer), range, row));
   *value = row[at->col];
   return OT_OK;
 }
 
 static ot_status read_steps(const ot_contributions_request *q, ot_trainer *trainer, ot_arena *arena,
                             ot_contributions *out) {
-  const ot_graph *const graph = ot_instance_whole(ot_trainer_instance(trainer));
+  const ot_graph *const graph = ot_runtime_whole_graph(ot_trainer_runtime(trainer));
   double *const row = ot_arena_array(arena, ot_graph_widest_row(graph), sizeof *row);
   chosen_element *chosen[OT_GRADIENT_CLASSES];
   for (int class = 0; class < OT_GRADIENT_CLASSES; class ++) {
@@ -138,7 +138,7 @@ ot_status ot_contributions_read(const ot_contributions_request *request, ot_aren
   OT_TRY(ot_variant_create(&variant, &trainer));
   const ot_status status = trainer ? read_steps(request, trainer, arena, out) : OT_OK;
   ot_trainer_destroy(&trainer);
-  return ot_team_agree(ot_trainer_team(request->trainer), status);
+  return ot_world_agree(ot_trainer_world(request->trainer), status);
 }
 
 // ---- drawing ----

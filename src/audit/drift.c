@@ -21,7 +21,7 @@
 #include "audit/variant.h"
 #include "base/text.h"
 #include "base/text_builder.h"
-#include "data/feed.h"
+#include "data/data_loader.h"
 #include "files/disk.h"
 #include "train/convert.h"
 
@@ -29,11 +29,11 @@ enum { TOKENS = 128, NEIGHBOURS = 3, MOST_LENGTHS = 8, LAYOUT_TOKENS = 32 };
 
 typedef struct drift_audit {
   const ot_audit_request *request;
-  ot_team *team;
+  ot_world *team;
   ot_audit_report *report;
   const ot_run *run;
-  ot_instance *whole;  // on the leader: the training forward, whose weights the others copy
-  ot_rows rows;        // one sequence, one document
+  ot_runtime *whole;    // on the leader: the training forward, whose weights the others copy
+  ot_micro_batch rows;  // one sequence, one document
   int64_t tokens, vocab;
   double *truth, *other;      // [tokens, vocab]
   ot_dtype compute, storage;  // of the current comparison
@@ -45,9 +45,9 @@ typedef struct drift_audit {
 // ---- the sequence ----
 
 // Turns the first `tokens` tokens of a sequence into one document; the last target is masked.
-static ot_status take_document(const ot_rows *from, int64_t tokens, ot_rows *rows) {
+static ot_status make_document(const ot_micro_batch *from, int64_t tokens, ot_micro_batch *rows) {
   const int64_t T = tokens < from->T ? tokens : from->T;
-  OT_TRY(ot_rows_create(1, T, rows));
+  OT_TRY(ot_micro_batch_create(1, T, rows));
   for (int64_t t = 0; t < T; t++) {
     rows->tokens[t] = from->tokens[t];
     rows->targets[t] = t + 1 < T ? from->tokens[t + 1] : -1;
@@ -58,17 +58,17 @@ static ot_status take_document(const ot_rows *from, int64_t tokens, ot_rows *row
 }
 
 static ot_status read_text(drift_audit *d) {
-  ot_feed *feed = NULL;
-  ot_rows whole = {0};
-  ot_status status = ot_feed_create(d->run, &feed);
-  if (status == OT_OK) status = ot_rows_create(1, d->run->data.sequence_length, &whole);
-  if (status == OT_OK) status = ot_feed_train(feed, 0, &whole);
+  ot_data_loader *feed = NULL;
+  ot_micro_batch whole = {0};
+  ot_status status = ot_data_loader_create(d->run, &feed);
+  if (status == OT_OK) status = ot_micro_batch_create(1, d->run->data.sequence_length, &whole);
+  if (status == OT_OK) status = ot_data_loader_train(feed, 0, &whole);
   if (status == OT_OK) {
     const int64_t asked = d->request->tokens;
-    status = take_document(&whole, asked > 0 ? asked : (int64_t)TOKENS, &d->rows);
+    status = make_document(&whole, asked > 0 ? asked : (int64_t)TOKENS, &d->rows);
   }
-  ot_rows_release(&whole);
-  ot_feed_destroy(&feed);
+  ot_micro_batch_release(&whole);
+  ot_data_loader_destroy(&feed);
   return status;
 }
 
@@ -77,11 +77,11 @@ static ot_status read_text(drift_audit *d) {
 typedef struct question {
   ot_mode mode;
   const ot_model *model;
-  const ot_rows *rows;
+  const ot_micro_batch *rows;
   const char *files;  // or null: with the weights of the run
 } question;
 
-static ot_status create_probe(const drift_audit *d, const question *q, ot_instance **probe) {
+static ot_status create_probe(const drift_audit *d, const question *q, ot_runtime **probe) {
   const ot_probe_request request = {.model = q->model,
                                     .mode = q->mode,
                                     .sequences = q->rows->B,
@@ -93,11 +93,11 @@ static ot_status create_probe(const drift_audit *d, const question *q, ot_instan
 }
 
 static ot_status ask(const drift_audit *d, const question *q, double *logits) {
-  ot_instance *probe = NULL;
+  ot_runtime *probe = NULL;
   ot_status status = create_probe(d, q, &probe);
   if (status == OT_OK && !q->files) status = ot_variant_copy_weights(d->whole, probe);
   if (status == OT_OK) status = ot_probe_ask(probe, q->rows, logits);
-  ot_instance_destroy(&probe);
+  ot_runtime_destroy(&probe);
   return status;
 }
 
@@ -216,7 +216,7 @@ static ot_status check_decode(drift_audit *d) {
 static ot_status check_lengths(drift_audit *d) {
   static const int64_t lengths[] = {1, 2, 31, 32, 33, 63, 64, 65};
   ot_drift_figures worst = {0};
-  ot_rows rows = d->rows;
+  ot_micro_batch rows = d->rows;
   int64_t at = 0;
   for (int i = 0; i < OT_COUNT(lengths) && lengths[i] < d->tokens; i++) {
     rows.T = lengths[i];
@@ -235,9 +235,9 @@ static ot_status check_lengths(drift_audit *d) {
 }
 
 // The same sequence as the last of NEIGHBOURS; the others are rotations of it.
-static ot_status ask_beside(drift_audit *d, double *logits) {
-  ot_rows rows;
-  OT_TRY(ot_rows_create(NEIGHBOURS, d->tokens, &rows));
+static ot_status ask_in_batch(drift_audit *d, double *logits) {
+  ot_micro_batch rows;
+  OT_TRY(ot_micro_batch_create(NEIGHBOURS, d->tokens, &rows));
   for (int64_t i = 0; i < NEIGHBOURS * d->tokens; i++) {
     const int64_t b = i / d->tokens, t = i % d->tokens;
     const int64_t from = b == NEIGHBOURS - 1 ? t : d->tokens - 1 - t;
@@ -246,7 +246,7 @@ static ot_status ask_beside(drift_audit *d, double *logits) {
   }
   for (int b = 0; b < NEIGHBOURS; b++) rows.sample_ids[b] = b;
   const ot_status status = ask(d, &(question){OT_MODE_LOGITS, &d->run->model, &rows, NULL}, logits);
-  ot_rows_release(&rows);
+  ot_micro_batch_release(&rows);
   return status;
 }
 
@@ -255,7 +255,7 @@ static ot_status check_neighbours(drift_audit *d) {
   const int64_t count = d->tokens * d->vocab;
   double *const all = malloc((size_t)(NEIGHBOURS * count) * sizeof *all);
   OT_CHECK(all, OT_ENVIRONMENT, "out of memory for the logits of %d sequences", NEIGHBOURS);
-  const ot_status status = ask_beside(d, all);
+  const ot_status status = ask_in_batch(d, all);
   int64_t differ = 0;
   for (int64_t i = 0; status == OT_OK && i < count; i++) {
     d->other[i] = all[(NEIGHBOURS - 1) * count + i];
@@ -279,8 +279,8 @@ static ot_status check_neighbours(drift_audit *d) {
 // The sequence on all ranks, one forward for each target.
 static ot_status score_layout(drift_audit *d, ot_layout_probe *probe) {
   const int64_t T = d->layout_tokens, B = ot_layout_probe_sequences(probe);
-  ot_rows rows;
-  OT_TRY(ot_rows_create(B, T, &rows));
+  ot_micro_batch rows;
+  OT_TRY(ot_micro_batch_create(B, T, &rows));
   ot_status status = OT_OK;
   for (int64_t t = 0; status == OT_OK && t < T; t++) {
     for (int64_t i = 0; i < B * T; i++) {
@@ -291,13 +291,13 @@ static ot_status score_layout(drift_audit *d, ot_layout_probe *probe) {
     }
     if (d->rows.targets[t] >= 0) status = ot_layout_probe_score(probe, &rows, &d->layout[t]);
   }
-  ot_rows_release(&rows);
+  ot_micro_batch_release(&rows);
   return status;
 }
 
 // Collective; the comparison runs on the leader.
 static ot_status ask_layout(drift_audit *d) {
-  if (ot_team_size(d->team) == 1) return OT_OK;
+  if (ot_world_size(d->team) == 1) return OT_OK;
   d->layout_tokens = ot_layout_tokens(d->team, d->tokens, LAYOUT_TOKENS);
   d->layout = ot_arena_array(d->report->arena, d->layout_tokens, sizeof *d->layout);
   const ot_layout_probe_request request = {.trainer = d->request->trainer,
@@ -336,7 +336,7 @@ static void check_layout(drift_audit *d) {
   if (within(d, &f)) return;
   ot_audit_find(
       d->report, "layout",
-      ot_arena_format(d->report->arena, "the forward on %d ranks", ot_team_size(d->team)),
+      ot_arena_format(d->report->arena, "the forward on %d ranks", ot_world_size(d->team)),
       "a reduction or mask differs from that of one rank: `audit ranks` and `audit causality` "
       "with the same ranks locate it",
       "%s: |ln p| of the same tokens differs from that on one rank by %.3g on average and %.3g at "
@@ -355,15 +355,15 @@ static ot_status make_folder(ot_arena *arena, char **folder) {
 }
 
 // Creates a folder on the leader; all ranks learn its name.
-static ot_status share_folder(const drift_audit *d, char folder[OT_TEAM_TEXT]) {
+static ot_status share_folder(const drift_audit *d, char folder[OT_WORLD_TEXT]) {
   ot_status status = OT_OK;
-  if (ot_team_leads(d->team)) {
+  if (ot_world_is_leader(d->team)) {
     char *made = NULL;
     status = make_folder(d->report->arena, &made);
-    if (status == OT_OK) ot_text_format(folder, OT_TEAM_TEXT, "%s", made);
+    if (status == OT_OK) ot_text_format(folder, OT_WORLD_TEXT, "%s", made);
   }
-  OT_TRY(ot_team_agree(d->team, status));
-  return ot_team_share(d->team, folder);
+  OT_TRY(ot_world_agree(d->team, status));
+  return ot_world_broadcast(d->team, folder);
 }
 
 // Exports the state saved in `folder` as HF files of full precision; `path` on the leader is
@@ -377,11 +377,11 @@ static ot_status export_model(const drift_audit *d, const char *folder, const ch
   const ot_convert_request request = {.from = ot_disk_join(arena, folder, "checkpoint"),
                                       .to = *path,
                                       .dtype = &d->compute,
-                                      .only_ours = true};
+                                      .only_native = true};
   ot_status status = ot_trainer_save(d->request->trainer, request.from);
-  if (status == OT_OK && ot_team_leads(d->team)) status = ot_convert(&own, &request, &report);
+  if (status == OT_OK && ot_world_is_leader(d->team)) status = ot_convert(&own, &request, &report);
   ot_heap_release(&heap);
-  return ot_team_agree(d->team, status);
+  return ot_world_agree(d->team, status);
 }
 
 static ot_status check_export(drift_audit *d, const char *files) {
@@ -446,29 +446,29 @@ static ot_status lead(drift_audit *d, const char *exported) {
   d->report->summary = ot_arena_format(
       d->report->arena, "%lld tokens of the training data as one document", (long long)d->tokens);
   if (d->rows.num_targets == 0) {
-    ot_audit_leave_open(d->report, "no token has a target whose probability could be compared");
+    ot_audit_inconclusive(d->report, "no token has a target whose probability could be compared");
   }
   return OT_OK;
 }
 
 static ot_status look_with_files(drift_audit *d) {
-  char folder[OT_TEAM_TEXT] = "";
+  char folder[OT_WORLD_TEXT] = "";
   const char *exported = NULL;
   OT_TRY(share_folder(d, folder));
   ot_status status = export_model(d, folder, &exported);
-  if (status == OT_OK && ot_team_leads(d->team)) {
+  if (status == OT_OK && ot_world_is_leader(d->team)) {
     if (d->request->amend_files) d->request->amend_files(exported);
     status = lead(d, exported);
   }
-  if (ot_team_leads(d->team)) ot_disk_remove(folder);
-  return ot_team_agree(d->team, status);
+  if (ot_world_is_leader(d->team)) ot_disk_remove(folder);
+  return ot_world_agree(d->team, status);
 }
 
 static ot_status create_whole(drift_audit *d) {
   const question forward = {OT_MODE_LOGITS, &d->run->model, &d->rows, NULL};
-  const bool leads = ot_team_leads(d->team);
-  OT_TRY(ot_team_agree(d->team, leads ? create_probe(d, &forward, &d->whole) : OT_OK));
-  return ot_variant_copy_weights(ot_trainer_instance(d->request->trainer), d->whole);
+  const bool leads = ot_world_is_leader(d->team);
+  OT_TRY(ot_world_agree(d->team, leads ? create_probe(d, &forward, &d->whole) : OT_OK));
+  return ot_variant_copy_weights(ot_trainer_runtime(d->request->trainer), d->whole);
 }
 
 ot_status ot_audit_drift(const ot_audit_request *request, ot_arena *arena,
@@ -476,18 +476,18 @@ ot_status ot_audit_drift(const ot_audit_request *request, ot_arena *arena,
   *report = (ot_audit_report){.audit = "drift", .arena = arena};
   const ot_run *const run = ot_trainer_run(request->trainer);
   drift_audit d = {.request = request,
-                   .team = ot_trainer_team(request->trainer),
+                   .team = ot_trainer_world(request->trainer),
                    .report = report,
                    .run = run,
                    .vocab = run->model.vocab_size,
                    .table = {.arena = arena}};
   d.compute = d.storage = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
-  ot_status status = ot_team_agree(d.team, read_text(&d));
+  ot_status status = ot_world_agree(d.team, read_text(&d));
   d.tokens = d.rows.T;
   if (status == OT_OK) status = create_whole(&d);
   if (status == OT_OK) status = ask_layout(&d);
   if (status == OT_OK) status = look_with_files(&d);
-  ot_instance_destroy(&d.whole);
-  ot_rows_release(&d.rows);
+  ot_runtime_destroy(&d.whole);
+  ot_micro_batch_release(&d.rows);
   return status;
 }

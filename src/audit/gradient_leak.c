@@ -18,8 +18,8 @@ enum { OWN, CLASSES = 1 + OT_LEAK_KINDS };
 
 struct ot_gradient_probe {
   ot_trainer *trainer;  // of the run
-  ot_team *team;
-  const ot_rows *rows;
+  ot_world *team;
+  const ot_micro_batch *rows;
   ot_run run;
   ot_trainer *still;  // the trainer whose steps are run
   ot_gradient_trial trial;
@@ -30,7 +30,7 @@ struct ot_gradient_probe {
 
 // ---- trials ----
 
-ot_gradient_trial ot_gradient_trial_choose(uint64_t seed, int trial, const ot_rows *rows) {
+ot_gradient_trial ot_gradient_trial_choose(uint64_t seed, int trial, const ot_micro_batch *rows) {
   const uint64_t counter = 3 * (uint64_t)trial;
   const int document = (int)ot_rng_below(seed, STREAM_TRIALS, counter, OT_SWAP_DOCUMENTS);
   ot_gradient_trial t = {.first = ot_swap_document(rows->T, document),
@@ -48,9 +48,10 @@ static int class_of(const ot_gradient_trial *t, int64_t sequence, int64_t positi
 }
 
 // Tokens of a micro-batch. Micro-batches after the first repeat all sequences, without targets.
-static void write_rows(const ot_trainer *trainer, int micro_batch, ot_rows *rows, void *context) {
+static void write_rows(const ot_trainer *trainer, int micro_batch, ot_micro_batch *rows,
+                       void *context) {
   const ot_gradient_probe *const g = context;
-  const int64_t first = ot_team_data_index(ot_trainer_team(trainer)) * rows->B;
+  const int64_t first = ot_world_data_index(ot_trainer_world(trainer)) * rows->B;
   rows->num_targets = 0;
   for (int64_t i = 0; i < rows->B * rows->T; i++) {
     const int64_t from = first * rows->T + i;
@@ -74,19 +75,19 @@ static void amend(ot_schedule *schedule, ot_arena *arena, void *context) {
 
 // A pipeline schedule needs as many micro-batches as stages.
 static ot_run run_of(const ot_gradient_probe *g) {
-  ot_run run = ot_variant_still(ot_trainer_run(g->trainer));
-  const int64_t micro_batches = ot_team_degree(g->team, OT_AXIS_PP);
+  ot_run run = ot_variant_fixed_weights(ot_trainer_run(g->trainer));
+  const int64_t micro_batches = ot_world_degree(g->team, OT_AXIS_PP);
   run.model.tie_word_embeddings = false;
   run.model.moe.z_coefficient = run.model.moe.aux_coefficient = 0;
   run.parallel.order_csv = "";
   run.data.sequence_length = g->rows->T;
-  run.batch.micro_batch_size = g->rows->B / ot_team_data_degree(g->team);
+  run.batch.micro_batch_size = g->rows->B / ot_world_data_degree(g->team);
   run.batch.global_batch_size = g->rows->B * micro_batches;
   return run;
 }
 
 static ot_status find_table(ot_gradient_probe *g) {
-  const ot_graph *const whole = ot_instance_whole(ot_trainer_instance(g->still));
+  const ot_graph *const whole = ot_runtime_whole_graph(ot_trainer_runtime(g->still));
   for (g->table = 0; g->table < whole->num_parameters; g->table++) {
     const ot_parameter *const p = &whole->parameters[g->table];
     if (p->block == 0 && p->kind == OT_PARAMETER_EMBEDDING && p->rows == g->run.model.vocab_size) {
@@ -111,16 +112,16 @@ static ot_status create(ot_gradient_probe *g, bool *fits) {
   *fits = *fits && g->ids >= 2;
   if (!*fits) return OT_OK;
   OT_TRY(ot_variant_create(&variant, &g->still));
-  return ot_team_agree(g->team, find_table(g));
+  return ot_world_agree(g->team, find_table(g));
 }
 
-ot_status ot_gradient_probe_create(ot_trainer *trainer, const ot_rows *rows,
+ot_status ot_gradient_probe_create(ot_trainer *trainer, const ot_micro_batch *rows,
                                    ot_gradient_probe **out) {
-  ot_team *const team = ot_trainer_team(trainer);
+  ot_world *const team = ot_trainer_world(trainer);
   const int64_t share = ot_trainer_run(trainer)->model.vocab_size / CLASSES;
   ot_gradient_probe *g = calloc(1, sizeof *g);
   *out = NULL;
-  OT_TRY(ot_team_agree(team, g ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
+  OT_TRY(ot_world_agree(team, g ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
   g->trainer = trainer;
   g->team = team;
   g->rows = rows;
@@ -137,7 +138,7 @@ void ot_gradient_probe_destroy(ot_gradient_probe **probe) {
   if (!probe || !*probe) return;
   ot_gradient_probe *const g = *probe;
   // Later audits may keep ranks waiting for their leader.
-  ot_team_watch(g->team, 0);
+  ot_world_set_timeout(g->team, 0);
   ot_trainer_destroy(&g->still);
   free(g->gradient);
   free(g);
@@ -145,15 +146,15 @@ void ot_gradient_probe_destroy(ot_gradient_probe **probe) {
 }
 
 ot_status ot_gradient_probe_keep(ot_gradient_probe *probe, int64_t layers, bool silenced) {
-  return ot_variant_keep_layers(ot_trainer_instance(probe->trainer),
-                                ot_trainer_instance(probe->still), layers, silenced);
+  return ot_variant_keep_layers(ot_trainer_runtime(probe->trainer),
+                                ot_trainer_runtime(probe->still), layers, silenced);
 }
 
 // ---- ask ----
 
 static ot_status read_class(ot_gradient_probe *g, int class, double *largest) {
-  ot_instance *const instance = ot_trainer_instance(g->still);
-  const int64_t count = g->ids * ot_instance_whole(instance)->parameters[g->table].cols;
+  ot_runtime *const instance = ot_trainer_runtime(g->still);
+  const int64_t count = g->ids * ot_runtime_whole_graph(instance)->parameters[g->table].cols;
   const ot_parameter_rows range = {g->table, OT_COPY_GRADIENT, class * g->ids, g->ids};
   OT_TRY(ot_variant_read(instance, range, g->gradient));
   *largest = 0;
@@ -165,7 +166,7 @@ static ot_status read_class(ot_gradient_probe *g, int class, double *largest) {
 }
 
 ot_status ot_gradient_probe_ask(ot_gradient_probe *probe, const ot_gradient_trial *trial,
-                                ot_gradient_reach *reach) {
+                                ot_gradient_leaks *reach) {
   ot_step_report step;
   double own = 0;
   probe->trial = *trial;

@@ -7,7 +7,7 @@
 // (causality.c); faults of the backward are found only here.
 #pragma once
 
-#include "data/rows.h"
+#include "data/micro_batch.h"
 #include "train/trainer.h"
 
 // Whose embeddings must not be reached.
@@ -24,7 +24,7 @@ typedef struct ot_gradient_probe ot_gradient_probe;
 // gives positions and documents of all sequences. `*out` is null if a step would need more memory
 // than an audit may use, or the vocabulary is too small. Collective over the world, as all
 // functions below. Blocks.
-ot_status ot_gradient_probe_create(ot_trainer *trainer, const ot_rows *rows,
+ot_status ot_gradient_probe_create(ot_trainer *trainer, const ot_micro_batch *rows,
                                    ot_gradient_probe **out);
 void ot_gradient_probe_destroy(ot_gradient_probe **probe);
 
@@ -35,16 +35,16 @@ typedef struct ot_gradient_trial {
 } ot_gradient_trial;
 
 // Position of trial number `trial`.
-ot_gradient_trial ot_gradient_trial_choose(uint64_t seed, int trial, const ot_rows *rows);
+ot_gradient_trial ot_gradient_trial_choose(uint64_t seed, int trial, const ot_micro_batch *rows);
 
-typedef struct ot_gradient_reach {
+typedef struct ot_gradient_leaks {
   bool own;                       // the tokens themselves: if not, there is no conclusion
   double largest[OT_LEAK_KINDS];  // largest |gradient| that must be zero; else 0
-} ot_gradient_reach;
+} ot_gradient_leaks;
 
 // The same result on all ranks.
 ot_status ot_gradient_probe_ask(ot_gradient_probe *probe, const ot_gradient_trial *trial,
-                                ot_gradient_reach *reach);
+                                ot_gradient_leaks *reach);
 
 // See ot_variant_keep_layers.
 ot_status ot_gradient_probe_keep(ot_gradient_probe *probe, int64_t layers, bool silenced);

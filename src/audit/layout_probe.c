@@ -10,42 +10,42 @@
 
 #include "audit/variant.h"
 #include "checkpoint/elements.h"
-#include "runtime/exchange.h"
+#include "runtime/host_allreduce.h"
 
 struct ot_layout_probe {
   ot_trainer *trainer;
-  ot_team *team;
+  ot_world *team;
   ot_run run;  // the trainer's, with the probed model
   int64_t B, T, sequences;
-  ot_instance *instance;
-  ot_rows part;           // this rank's shards of the sequences
+  ot_runtime *instance;
+  ot_micro_batch part;    // this rank's shards of the sequences
   int64_t rows, columns;  // of its part of an answer, per plane
   int64_t *number;        // [rows] global row number of each row of this rank
   int64_t planes;         // inputs of the head: the last block's output, or those on a stack
   int64_t *offset;        // [planes] in the arena; null: on another stage
   char *answer, *other;   // [planes * rows * columns] of dtype: the kept one, one to compare
   ot_dtype dtype;
-  ot_exchange *exchange;
+  ot_host_allreduce *exchange;
 };
 
 // ---- shapes ----
 
-int64_t ot_layout_tokens(const ot_team *team, int64_t sequence, int64_t most) {
+int64_t ot_layout_tokens(const ot_world *team, int64_t sequence, int64_t most) {
   const int64_t unit =
-      2 * (int64_t)ot_team_degree(team, OT_AXIS_CP) * (int64_t)ot_team_degree(team, OT_AXIS_TP);
+      2 * (int64_t)ot_world_degree(team, OT_AXIS_CP) * (int64_t)ot_world_degree(team, OT_AXIS_TP);
   if (sequence <= most || sequence < unit) return sequence;
   return most < unit ? unit : most / unit * unit;
 }
 
-int64_t ot_layout_sequences(const ot_team *team, int64_t wanted) {
-  const int dp = ot_team_data_degree(team);
+int64_t ot_layout_sequences(const ot_world *team, int64_t wanted) {
+  const int dp = ot_world_data_degree(team);
   return (wanted + dp - 1) / dp;
 }
 
 int64_t ot_layout_probe_sequences(const ot_layout_probe *probe) { return probe->sequences; }
 
 ot_status ot_layout_probe_keep(ot_layout_probe *probe, int64_t layers, bool silenced) {
-  return ot_variant_keep_layers(ot_trainer_instance(probe->trainer), probe->instance, layers,
+  return ot_variant_keep_layers(ot_trainer_runtime(probe->trainer), probe->instance, layers,
                                 silenced);
 }
 
@@ -62,41 +62,41 @@ static const ot_entry *head_entry(const ot_schedule *schedule) {
   return NULL;
 }
 
-static ot_rows_piece piece_of(const ot_layout_probe *p) {
-  return (ot_rows_piece){.size = ot_team_degree(p->team, OT_AXIS_CP),
-                         .index = ot_team_index(p->team, OT_AXIS_CP),
-                         .context = p->run.parallel.context};
+static ot_sequence_shard piece_of(const ot_layout_probe *p) {
+  return (ot_sequence_shard){.size = ot_world_degree(p->team, OT_AXIS_CP),
+                             .index = ot_world_index(p->team, OT_AXIS_CP),
+                             .context = p->run.parallel.context};
 }
 
-static void number_rows(ot_layout_probe *p, const ot_rows *numbered) {
-  const ot_rows_piece piece = piece_of(p);
-  const int64_t first = ot_team_data_index(p->team) * p->B * p->T;
-  const int64_t first_row = ot_team_index(p->team, OT_AXIS_TP) * p->rows;
+static void number_rows(ot_layout_probe *p, const ot_micro_batch *numbered) {
+  const ot_sequence_shard piece = piece_of(p);
+  const int64_t first = ot_world_data_index(p->team) * p->B * p->T;
+  const int64_t first_row = ot_world_index(p->team, OT_AXIS_TP) * p->rows;
   for (int64_t i = 0; i < p->B * p->T; i++) numbered->tokens[i] = (int32_t)i;
-  ot_rows_cut(numbered, &piece, &p->part);
+  ot_micro_batch_shard(numbered, &piece, &p->part);
   for (int64_t r = 0; r < p->rows; r++) p->number[r] = first + p->part.tokens[first_row + r];
 }
 
 static ot_status take_memory(ot_layout_probe *p) {
-  const int cp = ot_team_degree(p->team, OT_AXIS_CP), tp = ot_team_degree(p->team, OT_AXIS_TP);
-  p->sequences = p->B * ot_team_data_degree(p->team);
+  const int cp = ot_world_degree(p->team, OT_AXIS_CP), tp = ot_world_degree(p->team, OT_AXIS_TP);
+  p->sequences = p->B * ot_world_data_degree(p->team);
   p->rows = p->B * p->T / cp / tp;
   p->columns = p->run.model.hidden_size;
   p->dtype = p->run.precision.params;
-  ot_rows numbered;
-  OT_TRY(ot_rows_create(p->B, p->T / cp, &p->part));
+  ot_micro_batch numbered;
+  OT_TRY(ot_micro_batch_create(p->B, p->T / cp, &p->part));
   p->number = malloc((size_t)(p->rows + 1) * sizeof *p->number);
   OT_CHECK(p->number, OT_ENVIRONMENT, "out of memory");
-  OT_TRY(ot_rows_create(p->B, p->T, &numbered));
+  OT_TRY(ot_micro_batch_create(p->B, p->T, &numbered));
   number_rows(p, &numbered);
-  ot_rows_release(&numbered);
-  return ot_exchange_create(ot_team_comm(p->team), p->sequences * p->T, &p->exchange);
+  ot_micro_batch_release(&numbered);
+  return ot_host_allreduce_create(ot_world_comm(p->team), p->sequences * p->T, &p->exchange);
 }
 
 static ot_status find_answer(ot_layout_probe *p) {
-  const ot_graph *const graph = ot_instance_graph(p->instance, OT_MODE_EVALUATE);
+  const ot_graph *const graph = ot_runtime_graph(p->instance, OT_MODE_EVALUATE);
   const ot_program *const program = &graph->programs[graph->blocks[graph->num_blocks - 1].program];
-  const ot_entry *const head = head_entry(ot_instance_schedule(p->instance));
+  const ot_entry *const head = head_entry(ot_runtime_schedule(p->instance));
   const int64_t plane = p->rows * p->columns * ot_dtype_bytes(p->dtype);
   const bool enters = program->input >= 0;
   const int64_t on_stack = ot_program_stack_size(program);
@@ -116,7 +116,7 @@ static ot_status find_answer(ot_layout_probe *p) {
 static ot_status create_instance(ot_layout_probe *p) {
   const ot_run *const run = &p->run;
   const ot_trainer_hooks *const hooks = ot_trainer_get_hooks(p->trainer);
-  const ot_instance_request request = {
+  const ot_runtime_request request = {
       .model = &run->model,
       .run = run,
       .modes = 1u << OT_MODE_EVALUATE,
@@ -124,26 +124,26 @@ static ot_status create_instance(ot_layout_probe *p) {
       .sequence_length = p->T,
       .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
       .storage = p->dtype,
-      .threads = run->threads > 0 ? run->threads : ot_team_threads(p->team),
+      .threads = run->threads > 0 ? run->threads : ot_world_threads(p->team),
       .seed = (uint64_t)run->seed,
-      .mesh = ot_team_mesh(p->team),
-      .rank = ot_team_rank(p->team),
-      .comm = ot_team_comm(p->team),
+      .mesh = ot_world_mesh(p->team),
+      .rank = ot_world_rank(p->team),
+      .comm = ot_world_comm(p->team),
       .amend = hooks->amend,
       .amend_context = hooks->context,
       .unchecked = hooks->unchecked,
   };
-  OT_TRY(ot_instance_create(&request, &p->instance));
-  return ot_team_agree(p->team, find_answer(p));
+  OT_TRY(ot_runtime_create(&request, &p->instance));
+  return ot_world_agree(p->team, find_answer(p));
 }
 
 // Every row is held by exactly one rank.
 static ot_status check_rows(ot_layout_probe *p) {
   const int64_t n = p->sequences * p->T;
-  int64_t *const words = ot_exchange_words(p->exchange);
+  int64_t *const words = ot_host_allreduce_words(p->exchange);
   memset(words, 0, (size_t)n * sizeof *words);
   for (int64_t r = 0; p->offset && r < p->rows; r++) words[p->number[r]]++;
-  OT_TRY(ot_exchange_merge(p->exchange, n));
+  OT_TRY(ot_host_allreduce_integers(p->exchange, n));
   for (int64_t i = 0; i < n; i++) {
     OT_CHECK(words[i] == 1, OT_BUG, "audit: %lld ranks have row %lld of the answer",
              (long long)words[i], (long long)i);
@@ -152,16 +152,16 @@ static ot_status check_rows(ot_layout_probe *p) {
 }
 
 static ot_status create(ot_layout_probe *p) {
-  OT_TRY(ot_team_agree(p->team, take_memory(p)));
+  OT_TRY(ot_world_agree(p->team, take_memory(p)));
   OT_TRY(create_instance(p));
   OT_TRY(check_rows(p));
-  return ot_variant_copy_weights(ot_trainer_instance(p->trainer), p->instance);
+  return ot_variant_copy_weights(ot_trainer_runtime(p->trainer), p->instance);
 }
 
 ot_status ot_layout_probe_create(const ot_layout_probe_request *request, ot_layout_probe **out) {
-  ot_team *const team = ot_trainer_team(request->trainer);
+  ot_world *const team = ot_trainer_world(request->trainer);
   ot_layout_probe *p = calloc(1, sizeof *p);
-  OT_TRY(ot_team_agree(team, p ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
+  OT_TRY(ot_world_agree(team, p ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
   p->trainer = request->trainer;
   p->team = team;
   p->run = *ot_trainer_run(request->trainer);
@@ -178,9 +178,9 @@ ot_status ot_layout_probe_create(const ot_layout_probe_request *request, ot_layo
 void ot_layout_probe_destroy(ot_layout_probe **probe) {
   if (!probe || !*probe) return;
   ot_layout_probe *const p = *probe;
-  ot_instance_destroy(&p->instance);
-  ot_exchange_destroy(&p->exchange);
-  ot_rows_release(&p->part);
+  ot_runtime_destroy(&p->instance);
+  ot_host_allreduce_destroy(&p->exchange);
+  ot_micro_batch_release(&p->part);
   free(p->number);
   free(p->offset);
   free(p->answer);
@@ -191,51 +191,51 @@ void ot_layout_probe_destroy(ot_layout_probe **probe) {
 
 // ---- evaluation ----
 
-static ot_status evaluate(ot_layout_probe *p, const ot_rows *rows) {
-  const ot_rows_piece piece = piece_of(p);
+static ot_status evaluate(ot_layout_probe *p, const ot_micro_batch *rows) {
+  const ot_sequence_shard piece = piece_of(p);
   const ot_mode mode = OT_MODE_EVALUATE;
-  const int64_t sequence = ot_team_data_index(p->team) * p->B, first = sequence * p->T;
-  const ot_rows mine = {.B = p->B,
-                        .T = p->T,
-                        .tokens = rows->tokens + first,
-                        .targets = rows->targets + first,
-                        .positions = rows->positions + first,
-                        .doc_starts = rows->doc_starts + first,
-                        .sample_ids = rows->sample_ids + sequence};
+  const int64_t sequence = ot_world_data_index(p->team) * p->B, first = sequence * p->T;
+  const ot_micro_batch mine = {.B = p->B,
+                               .T = p->T,
+                               .tokens = rows->tokens + first,
+                               .targets = rows->targets + first,
+                               .positions = rows->positions + first,
+                               .doc_starts = rows->doc_starts + first,
+                               .sample_ids = rows->sample_ids + sequence};
   OT_ASSERT(rows->B == p->sequences && rows->T == p->T);
-  ot_rows_cut(&mine, &piece, &p->part);
-  ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_TOKENS, p->part.tokens);
-  ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_TARGETS, p->part.targets);
-  ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_POSITIONS, p->part.positions);
-  ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_DOC_STARTS, p->part.doc_starts);
-  ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_SAMPLE_IDS, p->part.sample_ids);
-  return ot_instance_run(p->instance, mode, 0);
+  ot_micro_batch_shard(&mine, &piece, &p->part);
+  ot_runtime_load_batch(p->instance, mode, 0, OT_BATCH_TOKENS, p->part.tokens);
+  ot_runtime_load_batch(p->instance, mode, 0, OT_BATCH_TARGETS, p->part.targets);
+  ot_runtime_load_batch(p->instance, mode, 0, OT_BATCH_POSITIONS, p->part.positions);
+  ot_runtime_load_batch(p->instance, mode, 0, OT_BATCH_DOC_STARTS, p->part.doc_starts);
+  ot_runtime_load_batch(p->instance, mode, 0, OT_BATCH_SAMPLE_IDS, p->part.sample_ids);
+  return ot_runtime_run(p->instance, mode, 0);
 }
 
-static ot_status ask(ot_layout_probe *p, const ot_rows *rows, char *answer) {
+static ot_status ask(ot_layout_probe *p, const ot_micro_batch *rows, char *answer) {
   const int64_t plane = p->rows * p->columns * ot_dtype_bytes(p->dtype);
   OT_TRY(evaluate(p, rows));
   for (int64_t i = 0; p->offset && i < p->planes; i++) {
-    ot_executor_read(ot_instance_executor(p->instance), p->offset[i], answer + i * plane, plane);
+    ot_executor_read(ot_runtime_executor(p->instance), p->offset[i], answer + i * plane, plane);
   }
   return OT_OK;
 }
 
-ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_rows *rows) {
+ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_micro_batch *rows) {
   return ask(probe, rows, probe->answer);
 }
 
-ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_rows *rows, double *nats) {
+ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_micro_batch *rows, double *nats) {
   const ot_layout_probe *const p = probe;
-  const ot_executor *const executor = ot_instance_executor(p->instance);
+  const ot_executor *const executor = ot_runtime_executor(p->instance);
   double sums[2] = {0, 0};
   OT_TRY(evaluate(probe, rows));
   // All ranks of tp hold the same.
-  if (p->offset && ot_team_index(p->team, OT_AXIS_TP) == 0) {
+  if (p->offset && ot_world_index(p->team, OT_AXIS_TP) == 0) {
     sums[0] = ot_executor_scalar(executor, OT_SCALAR_EVALUATE_LOSS);
     sums[1] = ot_executor_scalar(executor, OT_SCALAR_EVALUATE_TOKENS);
   }
-  OT_TRY(ot_team_sum(p->team, sums, 2));
+  OT_TRY(ot_world_allreduce(p->team, sums, 2));
   *nats = sums[0] / sums[1];
   return OT_OK;
 }
@@ -257,10 +257,11 @@ static double change_of(const ot_layout_probe *p, const char *before, const char
   return largest > 0 ? largest : 4.9e-324;  // the sign of a zero
 }
 
-ot_status ot_layout_probe_compare(ot_layout_probe *probe, const ot_rows *rows, double *changes) {
+ot_status ot_layout_probe_compare(ot_layout_probe *probe, const ot_micro_batch *rows,
+                                  double *changes) {
   const ot_layout_probe *const p = probe;
   const int64_t n = p->sequences * p->T, stride = p->columns * ot_dtype_bytes(p->dtype);
-  double *const words = (double *)ot_exchange_words(p->exchange);
+  double *const words = (double *)ot_host_allreduce_words(p->exchange);
   OT_TRY(ask(probe, rows, p->other));
   memset(words, 0, (size_t)n * sizeof *words);
   for (int64_t i = 0; p->offset && i < p->planes * p->rows; i++) {
@@ -268,7 +269,7 @@ ot_status ot_layout_probe_compare(ot_layout_probe *probe, const ot_rows *rows, d
     double *const change = &words[p->number[i % p->rows]];
     if (memcmp(x, y, (size_t)stride) != 0) *change = fmax(*change, change_of(p, x, y));
   }
-  OT_TRY(ot_exchange_merge(p->exchange, n));
+  OT_TRY(ot_host_allreduce_integers(p->exchange, n));
   memcpy(changes, words, (size_t)n * sizeof *changes);
   return OT_OK;
 }

@@ -27,22 +27,23 @@ int64_t ot_layout_probe_sequences(const ot_layout_probe *probe);
 
 // Keeps the answer.
 //   rows  [sequences, tokens], the same on all ranks; targets are ignored
-ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_rows *rows);
+ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_micro_batch *rows);
 
 // The maximum difference of each row of the answer to `rows` from the kept one, on all ranks: zero
 // if and only if all bits are equal; infinite if one is NaN.
 //   changes  [sequences * tokens]
-ot_status ot_layout_probe_compare(ot_layout_probe *probe, const ot_rows *rows, double *changes);
+ot_status ot_layout_probe_compare(ot_layout_probe *probe, const ot_micro_batch *rows,
+                                  double *changes);
 
 // The mean of -ln p over the unmasked targets of `rows`, at least one; on all ranks.
-ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_rows *rows, double *nats);
+ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_micro_batch *rows, double *nats);
 
 // Loads the trainer's weights as ot_variant_keep_layers does.
 ot_status ot_layout_probe_keep(ot_layout_probe *probe, int64_t layers, bool silenced);
 
 // The largest number of tokens up to `most`, of a sequence of `sequence`, that the layout of `team`
 // can shard.
-int64_t ot_layout_tokens(const ot_team *team, int64_t sequence, int64_t most);
+int64_t ot_layout_tokens(const ot_world *team, int64_t sequence, int64_t most);
 
 // Sequences per data-parallel rank, so that all have at least `wanted`.
-int64_t ot_layout_sequences(const ot_team *team, int64_t wanted);
+int64_t ot_layout_sequences(const ot_world *team, int64_t wanted);

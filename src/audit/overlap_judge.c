@@ -36,7 +36,7 @@ static const flow_rule rules[] = {
      "cp_exposed", "fewer ranks of cp, or parallel.context ring"},
     {OT_TIMELINE_TP, 3, {OT_OP_ALL_GATHER, OT_OP_REDUCE_SCATTER, OT_OP_ALL_REDUCE}, true,
      "tp_exposed", "tp within one machine, fewer ranks of tp and more of pp or dp"},
-    {OT_TIMELINE_EP, 2, {OT_OP_EXCHANGE, OT_OP_EXCHANGE_HOME}, true, "ep_exposed",
+    {OT_TIMELINE_EP, 2, {OT_OP_ALL_TO_ALL_V, OT_OP_ALL_TO_ALL_V_BACK}, true, "ep_exposed",
      "fewer ranks of ep"},
     {OT_TIMELINE_WORLD, 1, {OT_OP_ALL_REDUCE}, true, "world_exposed",
      "these reductions are small: ranks wait for the last one; check for slow machines"},
@@ -211,14 +211,14 @@ void ot_overlap_judge(const ot_overlap *overlap, const ot_overlap_run *run,
   report->figures = figures_of(&j);
   if (overlap->step_s > 0) report->table = table_of(&j);
   if (overlap->ranks == 1) {
-    ot_audit_leave_open(report,
-                        "one rank waits for no other; give --ranks N or start it under mpirun");
+    ot_audit_inconclusive(report,
+                          "one rank waits for no other; give --ranks N or start it under mpirun");
     return;
   }
   if (run->shares_cores) {
-    ot_audit_leave_open(report,
-                        "%d ranks share cores, so one waits while another computes: no verdict",
-                        overlap->ranks);
+    ot_audit_inconclusive(report,
+                          "%d ranks share cores, so one waits while another computes: no verdict",
+                          overlap->ranks);
     return;
   }
   report->summary = ot_arena_format(

@@ -21,7 +21,7 @@ enum { MICRO_BATCHES = 8, ELEMENTS = 1024, FEW_TERMS = 16 };
 typedef struct planned_sum {
   const char *name, *what;  // what: the cause if biased; null: for comparison only
   const ot_format *format;
-  ot_sum_kind kind;
+  ot_reduction_kind kind;
   int64_t terms;
   double scale;  // of each term: a rank contributes a sum of micro-batches
 } planned_sum;
@@ -74,7 +74,7 @@ static void list_sums(precision_audit *p) {
   ranks.what = NULL;
   ranks.format = &ot_format_bf16;
   for (int kind = 0; kind < OT_SUM_KINDS; kind++) {
-    ranks.kind = (ot_sum_kind)kind;
+    ranks.kind = (ot_reduction_kind)kind;
     const bool shown = planned.format == ranks.format && planned.kind == ranks.kind;
     if (!shown) add_sum(p, ranks);
   }
@@ -87,20 +87,20 @@ static void sum_element(precision_audit *p, ot_gradient_class class, int64_t ele
   for (int i = 0; i < p->num_sums; i++) {
     const planned_sum *const sum = &p->sums[i];
     for (int64_t k = 0; k < sum->terms; k++) p->terms[k] = p->drawn[k] * sum->scale;
-    p->exact[i][element] = ot_sum_exact(sum->format, p->terms, sum->terms);
-    p->result[i][element] = ot_sum_replay(sum->kind, sum->format, p->terms, sum->terms);
+    p->exact[i][element] = ot_reduction_exact(sum->format, p->terms, sum->terms);
+    p->result[i][element] = ot_reduction_emulate(sum->kind, sum->format, p->terms, sum->terms);
   }
 }
 
 static void note(precision_audit *p, const planned_sum *sum, ot_gradient_class class,
                  const ot_bias *bias) {
   ot_text_appendf(&p->table, "  %-22s %-5s %-8s %7lld  %-14s %10.3g %9.3g %9.3g %9.2g\n", sum->name,
-                  sum->format->name, ot_sum_kind_name(sum->kind), (long long)sum->terms,
+                  sum->format->name, ot_reduction_kind_name(sum->kind), (long long)sum->terms,
                   ot_gradient_class_name(class), bias->slope, bias->mean_ulp, bias->t, bias->rms);
   ot_json_object(&p->json, NULL);
   ot_json_text(&p->json, "sum", sum->name);
   ot_json_text(&p->json, "format", sum->format->name);
-  ot_json_text(&p->json, "algorithm", ot_sum_kind_name(sum->kind));
+  ot_json_text(&p->json, "algorithm", ot_reduction_kind_name(sum->kind));
   ot_json_integer(&p->json, "terms", sum->terms);
   ot_json_text(&p->json, "tensors", ot_gradient_class_name(class));
   ot_json_integer(&p->json, "elements", bias->count);
@@ -170,9 +170,9 @@ static ot_status look(precision_audit *p) {
       MICRO_BATCHES, (long long)p->ranks, ot_text_plural(p->ranks, "s"), (long long)p->accumulated,
       ot_text_plural(p->accumulated, "es"));
   if (p->judged > 0) return OT_OK;
-  ot_audit_leave_open(p->report, p->num_sums > 0
-                                     ? "no tensor has gradients to compare"
-                                     : "there is no reduction; give the planned number of ranks");
+  ot_audit_inconclusive(p->report, p->num_sums > 0
+                                       ? "no tensor has gradients to compare"
+                                       : "there is no reduction; give the planned number of ranks");
   return OT_OK;
 }
 
@@ -185,15 +185,15 @@ static int64_t count_accumulated(const ot_run *run, int64_t ranks) {
 
 // Gradients are reduced over data and context parallelism.
 static int64_t ranks_of(const ot_audit_request *request) {
-  ot_team *const team = ot_trainer_team(request->trainer);
+  ot_world *const team = ot_trainer_world(request->trainer);
   if (request->planned_ranks > 0) return request->planned_ranks;
-  return ot_team_data_degree(team) * ot_team_degree(team, OT_AXIS_CP);
+  return ot_world_data_degree(team) * ot_world_degree(team, OT_AXIS_CP);
 }
 
 ot_status ot_audit_precision(const ot_audit_request *request, ot_arena *arena,
                              ot_audit_report *report) {
   *report = (ot_audit_report){.audit = "precision", .arena = arena};
-  ot_team *const team = ot_trainer_team(request->trainer);
+  ot_world *const team = ot_trainer_world(request->trainer);
   const ot_run *const run = ot_trainer_run(request->trainer);
   const int64_t ranks = ranks_of(request);
   precision_audit *const p = ot_arena_array(arena, 1, sizeof *p);
@@ -208,5 +208,5 @@ ot_status ot_audit_precision(const ot_audit_request *request, ot_arena *arena,
                                            .seed = request->seed};
   ot_precision_lint(run, report);
   OT_TRY(ot_contributions_read(&wanted, arena, &p->contributions));
-  return ot_team_agree(team, ot_team_leads(team) ? look(p) : OT_OK);
+  return ot_world_agree(team, ot_world_is_leader(team) ? look(p) : OT_OK);
 }

@@ -7,57 +7,57 @@
 #include "checkpoint/elements.h"
 #include "runtime/model_files.h"
 
-static ot_status read_instance(const char *path, const ot_instance_request *wanted,
-                               ot_instance **out) {
+static ot_status read_instance(const char *path, const ot_runtime_request *wanted,
+                               ot_runtime **out) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_model_files files;
   const ot_config_request no_settings = {0};
   ot_status status =
       ot_model_files_open(path, OT_CHECKPOINT_HASH_WEIGHTS, &no_settings, &arena, &files);
-  if (status == OT_OK) status = ot_model_files_instance(&files, wanted, out);
+  if (status == OT_OK) status = ot_model_files_runtime(&files, wanted, out);
   ot_heap_release(&heap);
   return status;
 }
 
-ot_status ot_probe_create(const ot_probe_request *request, ot_instance **out) {
+ot_status ot_probe_create(const ot_probe_request *request, ot_runtime **out) {
   const bool decodes = request->mode == OT_MODE_DECODE;
-  const ot_instance_request wanted = {.model = request->model,
-                                      .modes = 1u << request->mode,
-                                      .micro_batch_size = decodes ? 1 : request->sequences,
-                                      .sequence_length = decodes ? 1 : request->tokens,
-                                      .cache_positions = decodes ? request->tokens : 0,
-                                      .compute = request->compute,
-                                      .storage = request->storage,
-                                      .threads = request->threads};
+  const ot_runtime_request wanted = {.model = request->model,
+                                     .modes = 1u << request->mode,
+                                     .micro_batch_size = decodes ? 1 : request->sequences,
+                                     .sequence_length = decodes ? 1 : request->tokens,
+                                     .cache_positions = decodes ? request->tokens : 0,
+                                     .compute = request->compute,
+                                     .storage = request->storage,
+                                     .threads = request->threads};
   *out = NULL;
   if (request->files) return read_instance(request->files, &wanted, out);
-  return ot_instance_create(&wanted, out);
+  return ot_runtime_create(&wanted, out);
 }
 
-static const ot_graph_request *shape_of(const ot_instance *probe) {
-  return &ot_instance_shape(probe)->request;
+static const ot_graph_request *shape_of(const ot_runtime *probe) {
+  return &ot_runtime_any_graph(probe)->request;
 }
 
 // `count` rows of logits, as float64.
-static ot_status run(ot_instance *probe, int64_t count, double *logits) {
+static ot_status run(ot_runtime *probe, int64_t count, double *logits) {
   const ot_graph_request *const shape = shape_of(probe);
   const int64_t n = count * shape->model->vocab_size;
   const int64_t bytes = n * ot_dtype_bytes(shape->compute);
-  OT_TRY(ot_instance_run(probe, shape->mode, 0));
+  OT_TRY(ot_runtime_run(probe, shape->mode, 0));
   void *const raw = malloc((size_t)bytes);
   OT_CHECK(raw, OT_ENVIRONMENT, "out of memory for the logits of %lld tokens", (long long)count);
-  ot_instance_read_result(probe, shape->mode, OT_RESULT_LOGITS, raw, bytes);
+  ot_runtime_read_result(probe, shape->mode, OT_RESULT_LOGITS, raw, bytes);
   ot_elements_convert(shape->compute, raw, OT_F64, logits, n);
   free(raw);
   return OT_OK;
 }
 
-static void load(ot_instance *probe, ot_batch_field field, const void *values) {
-  ot_instance_load_batch(probe, shape_of(probe)->mode, 0, field, values);
+static void load(ot_runtime *probe, ot_batch_field field, const void *values) {
+  ot_runtime_load_batch(probe, shape_of(probe)->mode, 0, field, values);
 }
 
-static ot_status decode(ot_instance *probe, const ot_rows *rows, double *logits) {
+static ot_status decode(ot_runtime *probe, const ot_micro_batch *rows, double *logits) {
   for (int64_t i = 0; i < rows->T; i++) {
     const int32_t at = (int32_t)i;
     load(probe, OT_BATCH_TOKENS, &rows->tokens[i]);
@@ -68,13 +68,13 @@ static ot_status decode(ot_instance *probe, const ot_rows *rows, double *logits)
   return OT_OK;
 }
 
-ot_status ot_probe_ask(ot_instance *probe, const ot_rows *rows, double *logits) {
+ot_status ot_probe_ask(ot_runtime *probe, const ot_micro_batch *rows, double *logits) {
   if (shape_of(probe)->mode == OT_MODE_DECODE) return decode(probe, rows, logits);
   load(probe, OT_BATCH_TOKENS, rows->tokens);
   load(probe, OT_BATCH_POSITIONS, rows->positions);
   load(probe, OT_BATCH_DOC_STARTS, rows->doc_starts);
   load(probe, OT_BATCH_SAMPLE_IDS, rows->sample_ids);
-  ot_executor_set_scalar(ot_instance_executor(probe), OT_SCALAR_INVERSE_SEQUENCES,
+  ot_executor_set_scalar(ot_runtime_executor(probe), OT_SCALAR_INVERSE_SEQUENCES,
                          1.0 / (double)rows->B);
   return run(probe, rows->B * rows->T, logits);
 }

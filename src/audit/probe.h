@@ -4,8 +4,8 @@
 // of inputs whose difference must not matter.
 #pragma once
 
-#include "data/rows.h"
-#include "runtime/instance.h"
+#include "data/micro_batch.h"
+#include "runtime/model_runtime.h"
 
 typedef struct ot_probe_request {
   const ot_model *model;  // with `files` only the vocabulary is used
@@ -19,9 +19,9 @@ typedef struct ot_probe_request {
 } ot_probe_request;
 
 // Allocates the memory.
-ot_status ot_probe_create(const ot_probe_request *request, ot_instance **out);
+ot_status ot_probe_create(const ot_probe_request *request, ot_runtime **out);
 
 // Logits of all tokens, each sequence a document when decoded; targets are ignored.
 //   rows    [sequences, tokens] of the request, or fewer tokens to decode
 //   logits  [sequences * tokens, V]
-ot_status ot_probe_ask(ot_instance *probe, const ot_rows *rows, double *logits);
+ot_status ot_probe_ask(ot_runtime *probe, const ot_micro_batch *rows, double *logits);

@@ -32,7 +32,7 @@ double ot_reference_tolerance(const ot_run *run) {
 
 // Where partial sums are rounded, over tp or ep, a token may be routed to another expert; a wrong
 // reduction affects a gradient no more than that.
-double ot_reference_doubt(const ot_run *run) {
+double ot_reference_limit(const ot_run *run) {
   const bool parts = run->parallel.tp > 1 || run->parallel.ep > 1;
   const bool chooses = run->model.moe.num_experts > 0;
   const bool strays = run->precision.params == OT_BF16 && parts && chooses;
@@ -47,15 +47,15 @@ typedef struct products {
 } products;
 
 static const ot_graph *whole_of(const comparison *c) {
-  return ot_instance_whole(ot_trainer_instance(c->trainer));
+  return ot_runtime_whole_graph(ot_trainer_runtime(c->trainer));
 }
 
 static ot_status compare_row(const comparison *c, int parameter, int64_t row, products *sum) {
   const ot_parameter *const p = &whole_of(c)->parameters[parameter];
   const ot_parameter_rows range = {parameter, OT_COPY_GRADIENT, row, 1};
-  OT_TRY(ot_variant_read(ot_trainer_instance(c->trainer), range, c->row[0]));
+  OT_TRY(ot_variant_read(ot_trainer_runtime(c->trainer), range, c->row[0]));
   if (!c->alone) return OT_OK;
-  OT_TRY(ot_variant_read(ot_trainer_instance(c->alone), range, c->row[1]));
+  OT_TRY(ot_variant_read(ot_trainer_runtime(c->alone), range, c->row[1]));
   for (int64_t i = 0; i < p->cols; i++) {
     const double a = c->row[0][i], b = c->row[1][i];
     sum->ab += a * b;
@@ -121,15 +121,15 @@ static void compare_loss(comparison *c) {
 
 // Fewest and most targets of the micro-batches of this rank's step.
 static ot_status count_targets(const ot_trainer *trainer, int64_t counts[2]) {
-  const ot_instance *const instance = ot_trainer_instance(trainer);
-  const ot_graph *const graph = ot_instance_graph(instance, OT_MODE_TRAIN);
+  const ot_runtime *const instance = ot_trainer_runtime(trainer);
+  const ot_graph *const graph = ot_runtime_graph(instance, OT_MODE_TRAIN);
   const ot_tensor_type type = ot_graph_batch_type(graph, OT_BATCH_TARGETS);
   const int64_t rows = ot_type_elements(&type);
   int32_t *const targets = malloc((size_t)rows * sizeof *targets);
   OT_CHECK(targets, OT_ENVIRONMENT, "out of memory for the targets of a micro-batch");
   for (int m = 0; m < ot_trainer_micro_batches(trainer); m++) {
     int64_t count = 0;
-    ot_instance_read_batch(instance, OT_MODE_TRAIN, m, OT_BATCH_TARGETS, targets);
+    ot_runtime_read_batch(instance, OT_MODE_TRAIN, m, OT_BATCH_TARGETS, targets);
     for (int64_t i = 0; i < rows; i++) count += targets[i] >= 0;
     if (m == 0 || count < counts[0]) counts[0] = count;
     if (m == 0 || count > counts[1]) counts[1] = count;
@@ -140,16 +140,16 @@ static ot_status count_targets(const ot_trainer *trainer, int64_t counts[2]) {
 
 // With equal counts a mean of means equals the mean, so the check cannot detect it.
 static ot_status compare_targets(const comparison *c) {
-  ot_team *const team = ot_trainer_team(c->trainer);
+  ot_world *const team = ot_trainer_world(c->trainer);
   ot_arena *const arena = c->report->arena;
   ot_reference_figures *const f = c->figures;
-  const int ranks = ot_team_size(team);
+  const int ranks = ot_world_size(team);
   int64_t *const fewest = ot_arena_array(arena, ranks, sizeof *fewest);
   int64_t *const most = ot_arena_array(arena, ranks, sizeof *most);
   int64_t counts[2] = {0, 0};
-  OT_TRY(ot_team_agree(team, count_targets(c->trainer, counts)));
-  OT_TRY(ot_team_collect(team, counts[0], fewest));
-  OT_TRY(ot_team_collect(team, counts[1], most));
+  OT_TRY(ot_world_agree(team, count_targets(c->trainer, counts)));
+  OT_TRY(ot_world_allgather(team, counts[0], fewest));
+  OT_TRY(ot_world_allgather(team, counts[1], most));
   f->fewest_targets = fewest[0];
   f->most_targets = most[0];
   for (int i = 1; i < ranks; i++) {
@@ -186,8 +186,8 @@ static ot_status step_and_compare(comparison *c) {
   ot_step_report step, alone = {0};
   OT_TRY(ot_trainer_step(c->trainer, &step));
   OT_TRY(compare_targets(c));
-  OT_TRY(ot_team_agree(ot_trainer_team(c->trainer),
-                       c->alone ? ot_trainer_step(c->alone, &alone) : OT_OK));
+  OT_TRY(ot_world_agree(ot_trainer_world(c->trainer),
+                        c->alone ? ot_trainer_step(c->alone, &alone) : OT_OK));
   c->figures->loss = step.loss;
   c->figures->reference = alone.loss;
   OT_TRY(compare_gradients(c));
@@ -202,7 +202,7 @@ ot_status ot_reference_compare(ot_trainer *trainer, ot_audit_report *report,
                   .report = report,
                   .figures = figures,
                   .tolerance = ot_reference_tolerance(ot_trainer_run(trainer)),
-                  .doubt = ot_reference_doubt(ot_trainer_run(trainer))};
+                  .doubt = ot_reference_limit(ot_trainer_run(trainer))};
   for (int i = 0; i < 2; i++) {
     c.row[i] = ot_arena_array(report->arena, ot_graph_widest_row(whole_of(&c)), sizeof(double));
   }

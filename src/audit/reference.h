@@ -28,4 +28,4 @@ ot_status ot_reference_compare(ot_trainer *trainer, ot_audit_report *report,
 double ot_reference_tolerance(const ot_run *run);
 
 // The limit where rounding may route tokens to other experts; above it, a finding.
-double ot_reference_doubt(const ot_run *run);
+double ot_reference_limit(const ot_run *run);

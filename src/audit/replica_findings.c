@@ -126,7 +126,9 @@ static const ot_unit *own_unit(const ot_replicas *r, const group *g) {
 }
 
 // First element of subrange `i` of FAN of [low, high).
-static int64_t cut(int64_t low, int64_t high, int i) { return low + (high - low) * i / FAN; }
+static int64_t subrange_start(int64_t low, int64_t high, int i) {
+  return low + (high - low) * i / FAN;
+}
 
 typedef struct difference {
   int64_t element;     // offset in the part
@@ -141,7 +143,7 @@ static ot_status find_element(ot_replicas *r, const group *g, int64_t *all, diff
   int64_t low = 0, high = g->count, mine[FAN];
   while (high - low > 1) {
     for (int i = 0; i < FAN; i++) {
-      const int64_t from = cut(low, high, i), to = cut(low, high, i + 1);
+      const int64_t from = subrange_start(low, high, i), to = subrange_start(low, high, i + 1);
       mine[i] = unit ? (int64_t)ot_unit_hasher_range(&r->hasher, unit->offset + from * unit->size,
                                                      (to - from) * unit->size)
                      : 0;
@@ -149,13 +151,13 @@ static ot_status find_element(ot_replicas *r, const group *g, int64_t *all, diff
     OT_TRY(ot_replicas_gather(r, mine, all, FAN));
     int part = 0;
     while (part < FAN - 1 && odd[part] == usual[part]) part++;
-    const int64_t begin = cut(low, high, part);
-    high = cut(low, high, part + 1);
+    const int64_t begin = subrange_start(low, high, part);
+    high = subrange_start(low, high, part + 1);
     low = begin;
   }
   memset(mine, 0, sizeof mine);
   if (unit) {
-    ot_executor_read(ot_instance_executor(r->instance), unit->offset + low * unit->size, mine,
+    ot_executor_read(ot_runtime_executor(r->instance), unit->offset + low * unit->size, mine,
                      unit->size);
   }
   OT_TRY(ot_replicas_gather(r, mine, all, FAN));
@@ -174,7 +176,7 @@ static void find_word(const ot_replicas *r, const group *g, difference *found) {
 
 static double number_of(const ot_replicas *r, ot_unit_kind kind, int64_t bits) {
   const ot_dtype dtype =
-      kind < OT_UNIT_SCALAR ? ot_instance_copy_dtype(r->instance, (ot_parameter_copy)kind) : OT_F64;
+      kind < OT_UNIT_SCALAR ? ot_runtime_copy_dtype(r->instance, (ot_parameter_copy)kind) : OT_F64;
   double number;
   ot_elements_convert(dtype, &bits, OT_F64, &number, 1);
   return number;

@@ -22,7 +22,7 @@ typedef struct ot_unit_header {
 enum { OT_HEADER_WORDS = sizeof(ot_unit_header) / 8 };
 
 struct ot_replicas {
-  ot_instance *instance;
+  ot_runtime *instance;
   const ot_mesh *mesh;
   ot_comm *comm;
   int rank, ranks;

@@ -176,14 +176,14 @@ static ot_status create(ot_replicas *r) {
 }
 
 ot_status ot_replicas_create(ot_trainer *trainer, ot_replicas **out) {
-  const ot_team *const team = ot_trainer_team(trainer);
+  const ot_world *const team = ot_trainer_world(trainer);
   ot_replicas *r = calloc(1, sizeof *r);
   OT_CHECK(r, OT_ENVIRONMENT, "out of memory for an audit");
-  r->instance = ot_trainer_instance(trainer);
-  r->mesh = ot_team_mesh(team);
-  r->comm = ot_team_comm(team);
-  r->ranks = ot_team_size(team);
-  r->rank = ot_team_rank(team);
+  r->instance = ot_trainer_runtime(trainer);
+  r->mesh = ot_world_mesh(team);
+  r->comm = ot_world_comm(team);
+  r->ranks = ot_world_size(team);
+  r->rank = ot_world_rank(team);
   const ot_status status = create(r);
   if (status != OT_OK) ot_replicas_destroy(&r);
   *out = r;

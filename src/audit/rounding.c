@@ -65,7 +65,7 @@ double ot_format_round(const ot_format *format, double value) {
   return fabs(rounded) > format->largest ? copysign(INFINITY, value) : rounded;
 }
 
-const char *ot_sum_kind_name(ot_sum_kind kind) {
+const char *ot_reduction_kind_name(ot_reduction_kind kind) {
   static const char *const names[] = {
       [OT_SUM_RING] = "ring",
       [OT_SUM_TREE] = "tree",
@@ -96,7 +96,8 @@ static double sum_wide(const double *values, int64_t count) {
   return (double)sum;
 }
 
-double ot_sum_replay(ot_sum_kind kind, const ot_format *format, double *values, int64_t count) {
+double ot_reduction_emulate(ot_reduction_kind kind, const ot_format *format, double *values,
+                            int64_t count) {
   for (int64_t i = 0; i < count; i++) values[i] = ot_format_round(format, values[i]);
   switch (kind) {
     case OT_SUM_RING:
@@ -104,14 +105,15 @@ double ot_sum_replay(ot_sum_kind kind, const ot_format *format, double *values, 
     case OT_SUM_TREE:
       return sum_tree(format, values, count);
     case OT_SUM_EXACT_PARTS:
-      return format->bits > 24 ? ot_sum_exact(format, values, count) : sum_wide(values, count);
+      return format->bits > 24 ? ot_reduction_exact(format, values, count)
+                               : sum_wide(values, count);
     case OT_SUM_KINDS:
       break;
   }
   OT_UNREACHABLE();
 }
 
-double ot_sum_exact(const ot_format *format, const double *values, int64_t count) {
+double ot_reduction_exact(const ot_format *format, const double *values, int64_t count) {
   double sum = 0, lost = 0;
   for (int64_t i = 0; i < count; i++) {
     const double x = ot_format_round(format, values[i]);

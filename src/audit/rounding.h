@@ -29,17 +29,18 @@ double ot_format_round(const ot_format *format, double value);
 double ot_format_ulp(const ot_format *format, double value);
 
 // How the contributions of ranks or micro-batches are reduced.
-typedef enum ot_sum_kind {
+typedef enum ot_reduction_kind {
   OT_SUM_RING,         // one by one, each partial sum rounded
   OT_SUM_TREE,         // pairwise; each partial sum rounded
   OT_SUM_EXACT_PARTS,  // all-to-all without rounding, added in float32, rounded once at the owner
   OT_SUM_KINDS,
-} ot_sum_kind;
+} ot_reduction_kind;
 
-const char *ot_sum_kind_name(ot_sum_kind kind);  // "ring", "tree", "float32"
+const char *ot_reduction_kind_name(ot_reduction_kind kind);  // "ring", "tree", "float32"
 
 // The sum of `values` [count], each rounded to `format` first. `values` is overwritten.
-double ot_sum_replay(ot_sum_kind kind, const ot_format *format, double *values, int64_t count);
+double ot_reduction_emulate(ot_reduction_kind kind, const ot_format *format, double *values,
+                            int64_t count);
 
 // The same, rounding only each value to `format` (Neumaier 1974).
-double ot_sum_exact(const ot_format *format, const double *values, int64_t count);
+double ot_reduction_exact(const ot_format *format, const double *values, int64_t count);

@@ -26,19 +26,19 @@ struct ot_run_audits {
 // ---- models ----
 
 // The leader's texts, on all ranks.
-static ot_status share(ot_team *team, const ot_audit_report *report, ot_arena *arena,
+static ot_status share(ot_world *team, const ot_audit_report *report, ot_arena *arena,
                        ot_loop_findings *findings) {
-  char worst[OT_TEAM_TEXT] = "";
-  double count = ot_team_leads(team) ? report->num_findings : 0;
-  OT_TRY(ot_team_sum(team, &count, 1));
+  char worst[OT_WORLD_TEXT] = "";
+  double count = ot_world_is_leader(team) ? report->num_findings : 0;
+  OT_TRY(ot_world_allreduce(team, &count, 1));
   findings->count = (int)count;
   if (count == 0) return OT_OK;
-  if (ot_team_leads(team)) {
+  if (ot_world_is_leader(team)) {
     const ot_finding *const first = &report->findings[0];
     ot_text_format(worst, sizeof worst, "%s in %s, %s", first->what, first->where, first->evidence);
     findings->text = ot_audit_report_print(report);
   }
-  OT_TRY(ot_team_share(team, worst));
+  OT_TRY(ot_world_broadcast(team, worst));
   findings->worst = ot_arena_format(arena, "%s", worst);
   return OT_OK;
 }
@@ -47,13 +47,13 @@ static ot_status share(ot_team *team, const ot_audit_report *report, ot_arena *a
 static ot_status look_at_model(void *context, ot_trainer *trainer, ot_arena *arena,
                                ot_loop_findings *findings) {
   model_watch *const w = context;
-  ot_team *const team = ot_trainer_team(trainer);
+  ot_world *const team = ot_trainer_world(trainer);
   const int64_t step = ot_trainer_position(trainer).step;
   const ot_audit_request request = {.trainer = trainer,
                                     .seed = (uint64_t)(ot_trainer_run(trainer)->seed + step)};
   ot_audit_report report = {0};
   // Ranks may wait long for their leader.
-  ot_team_watch(team, 0);
+  ot_world_set_timeout(team, 0);
   OT_TRY(w->call(&request, arena, &report));
   *findings = (ot_loop_findings){.audit = report.audit};
   if (report.verdict == OT_VERDICT_INCONCLUSIVE && !w->noted) {
@@ -85,7 +85,7 @@ static ot_loop_check check_of(ot_run_audits *a, ot_audit_check check) {
       [OT_AUDIT_DRIFT] = ot_audit_drift,
   };
   if (check == OT_AUDIT_RANKS) {
-    return (ot_loop_check){.look = ot_ranks_look, .context = &a->replicas};
+    return (ot_loop_check){.look = ot_ranks_check, .context = &a->replicas};
   }
   if (check == OT_AUDIT_STATE) {
     return (ot_loop_check){.look = look_at_state, .context = a, .follows = true};
@@ -94,9 +94,9 @@ static ot_loop_check check_of(ot_run_audits *a, ot_audit_check check) {
   return (ot_loop_check){.look = look_at_model, .context = &a->models[check]};
 }
 
-ot_status ot_run_audits_create(const ot_run *run, ot_team *team, ot_run_audits **out) {
+ot_status ot_run_audits_create(const ot_run *run, ot_world *team, ot_run_audits **out) {
   ot_run_audits *const a = calloc(1, sizeof *a);
-  OT_TRY(ot_team_agree(team, a ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory for audits")));
+  OT_TRY(ot_world_agree(team, a ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory for audits")));
   for (int check = 0; check < CHECKS; check++) {
     bool wanted = false;
     for (int64_t i = 0; i < run->audit.num_checks; i++) {

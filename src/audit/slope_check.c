@@ -7,7 +7,7 @@
 #include "audit/probe.h"
 #include "audit/step_checks.h"
 #include "audit/variant.h"
-#include "data/feed.h"
+#include "data/data_loader.h"
 #include "describe/moe.h"
 
 // Of a micro-batch: mean nats per target, and the router losses.
@@ -21,9 +21,9 @@ typedef struct slope_check {
   ot_step_audit *audit;
   ot_run alone;
   ot_trainer *trainer;    // on one rank; null on all ranks but the leader
-  ot_instance *probe;     // its logits in float64
+  ot_runtime *probe;      // its logits in float64
   const ot_graph *whole;  // graph of the probe
-  ot_rows rows;
+  ot_micro_batch rows;
   double *logits;
   double *gradient, *kept, *moved;  // of the current tensor; kept: its original weights
 } slope_check;
@@ -51,7 +51,7 @@ static ot_status ask_losses(slope_check *s, losses *out) {
   *out = (losses){.tokens = count > 0 ? sum / (double)count : 0};
   if (s->alone.model.moe.num_experts > 0) {
     double sums[OT_EXPERT_SUMS];
-    ot_instance_expert_sums(s->probe, sums);
+    ot_runtime_expert_sums(s->probe, sums);
     out->routers = weigh_routers(s, sums);
   }
   return OT_OK;
@@ -75,7 +75,7 @@ static ot_status check_losses(slope_check *s, double trained) {
   compare_loss(s, "the loss of a training step", trained, truth.tokens);
   if (s->alone.model.moe.num_experts == 0) return OT_OK;
   double sums[OT_EXPERT_SUMS];
-  ot_instance_expert_sums(ot_trainer_instance(s->trainer), sums);
+  ot_runtime_expert_sums(ot_trainer_runtime(s->trainer), sums);
   compare_loss(s, "the losses of routers in a training step", weigh_routers(s, sums),
                truth.routers);
   return OT_OK;
@@ -94,13 +94,13 @@ static ot_parameter_rows all_rows(const slope_check *s, int index, ot_parameter_
 }
 
 static ot_status read_gradient(slope_check *s, int index) {
-  return ot_variant_read(ot_trainer_instance(s->trainer), all_rows(s, index, OT_COPY_GRADIENT),
+  return ot_variant_read(ot_trainer_runtime(s->trainer), all_rows(s, index, OT_COPY_GRADIENT),
                          s->gradient);
 }
 
 static void write_weights(slope_check *s, int index, const double *values) {
   const ot_parameter_rows range = all_rows(s, index, OT_COPY_WEIGHT);
-  ot_instance_write(s->probe, &range, values);
+  ot_runtime_write(s->probe, &range, values);
 }
 
 // Slope of the loss along d, with a step of `share` of the weights.
@@ -188,11 +188,12 @@ static ot_run run_of(const ot_run *run) {
 }
 
 static ot_status read_batch(slope_check *s, int64_t first) {
-  ot_feed *feed = NULL;
-  OT_TRY(ot_rows_create(s->alone.batch.micro_batch_size, s->alone.data.sequence_length, &s->rows));
-  ot_status status = ot_feed_create(&s->alone, &feed);
-  if (status == OT_OK) status = ot_feed_train(feed, first, &s->rows);
-  ot_feed_destroy(&feed);
+  ot_data_loader *feed = NULL;
+  OT_TRY(ot_micro_batch_create(s->alone.batch.micro_batch_size, s->alone.data.sequence_length,
+                               &s->rows));
+  ot_status status = ot_data_loader_create(&s->alone, &feed);
+  if (status == OT_OK) status = ot_data_loader_train(feed, first, &s->rows);
+  ot_data_loader_destroy(&feed);
   return status;
 }
 
@@ -205,8 +206,8 @@ static ot_status create_probe(slope_check *s) {
                                     .storage = OT_F64,
                                     .threads = s->alone.threads};
   OT_TRY(ot_probe_create(&request, &s->probe));
-  s->whole = ot_instance_whole(s->probe);
-  return ot_variant_copy_weights(ot_trainer_instance(s->trainer), s->probe);
+  s->whole = ot_runtime_whole_graph(s->probe);
+  return ot_variant_copy_weights(ot_trainer_runtime(s->trainer), s->probe);
 }
 
 static ot_status take_memory(slope_check *s) {
@@ -244,10 +245,10 @@ ot_status ot_step_check_slopes(ot_step_audit *audit) {
   audit->slopes_left_out = !fits;
   if (!fits) return OT_OK;
   OT_TRY(ot_variant_create(&variant, &s.trainer));
-  const ot_status status = ot_team_leads(audit->team) ? lead(&s) : OT_OK;
+  const ot_status status = ot_world_is_leader(audit->team) ? lead(&s) : OT_OK;
   ot_trainer_destroy(&s.trainer);
-  ot_instance_destroy(&s.probe);
-  ot_rows_release(&s.rows);
+  ot_runtime_destroy(&s.probe);
+  ot_micro_batch_release(&s.rows);
   free(s.logits);
-  return ot_team_agree(audit->team, status);
+  return ot_world_agree(audit->team, status);
 }

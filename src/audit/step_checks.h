@@ -8,9 +8,9 @@
 
 typedef struct ot_step_audit {
   ot_trainer *trainer;
-  ot_team *team;
+  ot_world *team;
   const ot_run *run;
-  ot_instance *instance;
+  ot_runtime *instance;
   ot_audit_report *report;
   ot_position before;        // the step
   ot_step_report step;       // that was taken

@@ -25,7 +25,7 @@ int64_t ot_swap_document(int64_t tokens, int index) {
   return tokens * sevenths[index] / 7;
 }
 
-void ot_swap_fill(uint64_t seed, int64_t vocab, bool document_mask, ot_rows *rows) {
+void ot_swap_fill(uint64_t seed, int64_t vocab, bool document_mask, ot_micro_batch *rows) {
   for (int64_t b = 0; b < rows->B; b++) {
     rows->sample_ids[b] = b;
     for (int document = 0; document < OT_SWAP_DOCUMENTS; document++) {
@@ -45,7 +45,7 @@ static int64_t draw(uint64_t seed, ot_swap_kind kind, int trial, int which, int6
   return (int64_t)ot_rng_below(seed, STREAM_PLACES, counter, (uint64_t)below);
 }
 
-ot_swap ot_swap_choose(uint64_t seed, ot_swap_kind kind, int trial, const ot_rows *rows) {
+ot_swap ot_swap_choose(uint64_t seed, ot_swap_kind kind, int trial, const ot_micro_batch *rows) {
   const int64_t tokens = rows->T;
   ot_swap swap = {.kind = kind, .draw = seed + (uint64_t)trial * OT_SWAP_KINDS + kind};
   swap.sequence = draw(seed, kind, trial, 0, rows->B);
@@ -73,7 +73,8 @@ static bool is_changed(const ot_swap *swap, int64_t sequence, int64_t position) 
   return sequence == swap->sequence && position >= swap->first && position < swap->last;
 }
 
-void ot_swap_apply(const ot_swap *swap, int64_t vocab, const ot_rows *rows, ot_rows *changed) {
+void ot_swap_apply(const ot_swap *swap, int64_t vocab, const ot_micro_batch *rows,
+                   ot_micro_batch *changed) {
   const int64_t n = rows->B * rows->T;
   memcpy(changed->tokens, rows->tokens, (size_t)n * sizeof *rows->tokens);
   memcpy(changed->positions, rows->positions, (size_t)n * sizeof *rows->positions);
@@ -103,7 +104,7 @@ static bool is_protected(const ot_swap *swap, int64_t sequence, int64_t position
   return true;
 }
 
-ot_swap_difference ot_swap_compare(const ot_swap *swap, const ot_rows *rows,
+ot_swap_difference ot_swap_compare(const ot_swap *swap, const ot_micro_batch *rows,
                                    const double *changes) {
   ot_swap_difference d = {.sequence = -1};
   for (int64_t i = 0; i < rows->B * rows->T; i++) {

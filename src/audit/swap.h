@@ -7,7 +7,7 @@
 //   sequences  all other sequences of the batch; the one is protected
 #pragma once
 
-#include "data/rows.h"
+#include "data/micro_batch.h"
 
 typedef enum ot_swap_kind {
   OT_SWAP_SUFFIX,
@@ -28,13 +28,14 @@ typedef struct ot_swap {
 } ot_swap;
 
 // Random tokens in OT_SWAP_DOCUMENTS documents per sequence, separated if `document_mask`.
-void ot_swap_fill(uint64_t seed, int64_t vocab, bool document_mask, ot_rows *rows);
+void ot_swap_fill(uint64_t seed, int64_t vocab, bool document_mask, ot_micro_batch *rows);
 
 // Position of trial number `trial` in `rows`.
-ot_swap ot_swap_choose(uint64_t seed, ot_swap_kind kind, int trial, const ot_rows *rows);
+ot_swap ot_swap_choose(uint64_t seed, ot_swap_kind kind, int trial, const ot_micro_batch *rows);
 
 // Sets `changed` to `rows` with the tokens of the swap replaced.
-void ot_swap_apply(const ot_swap *swap, int64_t vocab, const ot_rows *rows, ot_rows *changed);
+void ot_swap_apply(const ot_swap *swap, int64_t vocab, const ot_micro_batch *rows,
+                   ot_micro_batch *changed);
 
 // The differences between the answers before and after.
 typedef struct ot_swap_difference {
@@ -46,7 +47,8 @@ typedef struct ot_swap_difference {
 } ot_swap_difference;
 
 //   changes  [sequences * tokens] as ot_layout_probe_compare
-ot_swap_difference ot_swap_compare(const ot_swap *swap, const ot_rows *rows, const double *changes);
+ot_swap_difference ot_swap_compare(const ot_swap *swap, const ot_micro_batch *rows,
+                                   const double *changes);
 
 // First token of document `index` of a sequence of `tokens`.
 int64_t ot_swap_document(int64_t tokens, int index);

@@ -232,15 +232,15 @@ static void set_expected(update_check *u) {
 ot_status ot_step_check_update(ot_step_audit *audit) {
   update_check u = {.audit = audit,
                     .run = audit->run,
-                    .whole = ot_instance_whole(audit->instance),
+                    .whole = ot_runtime_whole_graph(audit->instance),
                     .arena = audit->report->arena};
   const int64_t widest = ot_graph_widest_row(u.whole);
   u.values =
       ot_arena_array(u.arena, widest > BLOCK_ELEMENTS ? widest : BLOCK_ELEMENTS, sizeof *u.values);
   for (int copy = 0; copy < OT_COPIES; copy++) {
-    u.kept[copy] = ot_instance_has_copy(audit->instance, (ot_parameter_copy)copy);
+    u.kept[copy] = ot_runtime_has_copy(audit->instance, (ot_parameter_copy)copy);
   }
-  OT_TRY(ot_team_sum(audit->team, u.kept, OT_COPIES));
+  OT_TRY(ot_world_allreduce(audit->team, u.kept, OT_COPIES));
   choose_rows(&u);
   OT_TRY(read_rows(&u, BEFORE));
   OT_TRY(ot_trainer_step(audit->trainer, &audit->step));

@@ -10,7 +10,7 @@
 
 // ---- settings ----
 
-ot_run ot_variant_still(const ot_run *run) {
+ot_run ot_variant_fixed_weights(const ot_run *run) {
   ot_run still = *run;
   still.batch.ramp = NULL;
   still.batch.num_ramp = 0;
@@ -25,7 +25,7 @@ ot_run ot_variant_still(const ot_run *run) {
 
 ot_run ot_variant_one_rank(const ot_run *run) {
   static ot_recompute none[] = {OT_RECOMPUTE_NONE};
-  ot_run one = ot_variant_still(run);
+  ot_run one = ot_variant_fixed_weights(run);
   one.parallel.tp = one.parallel.pp = one.parallel.vpp = one.parallel.cp = 1;
   one.parallel.ep = one.parallel.etp = one.parallel.dp_replicate = 1;
   one.parallel.dp = one.parallel.zero = 0;
@@ -44,36 +44,38 @@ ot_run ot_variant_one_rank(const ot_run *run) {
 // ---- trainers ----
 
 // The participating ranks; null: one rank.
-static ot_team *team_of(const ot_variant *v) { return v->one_rank ? NULL : ot_trainer_team(v->of); }
+static ot_world *team_of(const ot_variant *v) {
+  return v->one_rank ? NULL : ot_trainer_world(v->of);
+}
 
 static bool is_here(const ot_variant *v) {
-  return !v->one_rank || ot_team_leads(ot_trainer_team(v->of));
+  return !v->one_rank || ot_world_is_leader(ot_trainer_world(v->of));
 }
 
 // Memory of a step on this rank.
 static ot_status count_bytes(const ot_variant *v, int64_t *bytes) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_team *const team = team_of(v);
-  ot_instance_request request = {.mesh = ot_team_mesh(team), .rank = ot_team_rank(team)};
+  ot_world *const team = team_of(v);
+  ot_runtime_request request = {.mesh = ot_world_mesh(team), .rank = ot_world_rank(team)};
   ot_graph *const graphs = ot_arena_array(&arena, OT_MODES, sizeof *graphs);
   ot_schedule schedule;
   ot_status status = ot_trainer_request(v->run, &arena, &request);
   if (request.threads == 0) request.threads = 1;
-  if (status == OT_OK) status = ot_instance_plan(&request, &arena, graphs, &schedule);
+  if (status == OT_OK) status = ot_runtime_plan(&request, &arena, graphs, &schedule);
   if (status == OT_OK) *bytes = schedule.bill.peak_bytes;
   ot_heap_release(&heap);
   return status;
 }
 
 ot_status ot_variant_fits(const ot_variant *variant, bool *fits) {
-  ot_team *const team = ot_trainer_team(variant->of);
+  ot_world *const team = ot_trainer_world(variant->of);
   const int64_t asked = ot_trainer_get_hooks(variant->of)->audit_bytes;
   const int64_t most = asked > 0 ? asked : (int64_t)1 << 30;
   int64_t bytes = 0;
-  OT_TRY(ot_team_agree(team, is_here(variant) ? count_bytes(variant, &bytes) : OT_OK));
+  OT_TRY(ot_world_agree(team, is_here(variant) ? count_bytes(variant, &bytes) : OT_OK));
   double too_many = bytes > most;
-  OT_TRY(ot_team_sum(team, &too_many, 1));
+  OT_TRY(ot_world_allreduce(team, &too_many, 1));
   *fits = too_many == 0;
   return OT_OK;
 }
@@ -83,9 +85,9 @@ ot_status ot_variant_create(const ot_variant *variant, ot_trainer **out) {
   *out = NULL;
   ot_status status = OT_OK;
   if (is_here(v)) status = ot_trainer_create_hooked(v->run, team_of(v), v->hooks, out);
-  OT_TRY(ot_team_agree(ot_trainer_team(v->of), status));
+  OT_TRY(ot_world_agree(ot_trainer_world(v->of), status));
   status =
-      ot_variant_copy_weights(ot_trainer_instance(v->of), *out ? ot_trainer_instance(*out) : NULL);
+      ot_variant_copy_weights(ot_trainer_runtime(v->of), *out ? ot_trainer_runtime(*out) : NULL);
   if (status != OT_OK) ot_trainer_destroy(out);
   return status;
 }
@@ -94,7 +96,7 @@ ot_status ot_variant_create(const ot_variant *variant, ot_trainer **out) {
 
 // Copies some rows at a time: no rank needs the memory of a whole model.
 typedef struct weight_copy {
-  ot_instance *from, *to;
+  ot_runtime *from, *to;
   ot_parameter_copy copy;  // of `from`
   int64_t layers;          // layers kept
   bool silenced;
@@ -104,7 +106,7 @@ typedef struct weight_copy {
 
 // The parameter with its own weights of that name; -1: none.
 static int find_target(const weight_copy *w, const char *name) {
-  const ot_graph *const graph = w->to ? ot_instance_whole(w->to) : NULL;
+  const ot_graph *const graph = w->to ? ot_runtime_whole_graph(w->to) : NULL;
   for (int i = 0; graph && i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
     if (ot_text_equal(p->name, name)) return p->tied_to < 0 ? i : -1;
@@ -124,40 +126,39 @@ static bool is_silent(const weight_copy *w, const char *name) {
 }
 
 static void write_rows(const weight_copy *w, int target, int64_t first, int64_t rows) {
-  const ot_parameter *const p = &ot_instance_whole(w->to)->parameters[target];
-  const ot_dtype to = ot_instance_copy_dtype(w->to, OT_COPY_WEIGHT);
+  const ot_parameter *const p = &ot_runtime_whole_graph(w->to)->parameters[target];
+  const ot_dtype to = ot_runtime_copy_dtype(w->to, OT_COPY_WEIGHT);
   const int64_t count = rows * p->cols;
-  ot_elements_convert(ot_instance_copy_dtype(w->from, w->copy), w->raw, to, w->converted, count);
+  ot_elements_convert(ot_runtime_copy_dtype(w->from, w->copy), w->raw, to, w->converted, count);
   if (is_silent(w, p->name)) memset(w->converted, 0, (size_t)(count * ot_dtype_bytes(to)));
-  ot_instance_write(w->to, &(ot_parameter_rows){target, OT_COPY_WEIGHT, first, rows}, w->converted);
+  ot_runtime_write(w->to, &(ot_parameter_rows){target, OT_COPY_WEIGHT, first, rows}, w->converted);
 }
 
 static ot_status copy_parameter(const weight_copy *w, int index) {
-  const ot_parameter *const p = &ot_instance_whole(w->from)->parameters[index];
+  const ot_parameter *const p = &ot_runtime_whole_graph(w->from)->parameters[index];
   const int source = p->tied_to >= 0 ? p->tied_to : index, target = find_target(w, p->name);
   const int64_t most = w->most / p->cols;
   if (w->to ? target < 0 : p->tied_to >= 0) return OT_OK;
   for (int64_t first = 0; first < p->rows; first += most) {
     const int64_t rows = p->rows - first < most ? p->rows - first : most;
-    OT_TRY(ot_instance_read(w->from, &(ot_parameter_rows){source, w->copy, first, rows}, w->raw));
+    OT_TRY(ot_runtime_read(w->from, &(ot_parameter_rows){source, w->copy, first, rows}, w->raw));
     if (target >= 0) write_rows(w, target, first, rows);
   }
   return OT_OK;
 }
 
 static ot_status copy_all(const weight_copy *w) {
-  const int count = ot_instance_whole(w->from)->num_parameters;
+  const int count = ot_runtime_whole_graph(w->from)->num_parameters;
   for (int i = 0; i < count; i++) OT_TRY(copy_parameter(w, i));
-  const bool trains = w->to && ot_instance_has_copy(w->to, OT_COPY_MOMENT_1);
-  return trains ? ot_instance_reset_optimizer(w->to) : OT_OK;
+  const bool trains = w->to && ot_runtime_has_copy(w->to, OT_COPY_MOMENT_1);
+  return trains ? ot_runtime_reset_optimizer(w->to) : OT_OK;
 }
 
-ot_status ot_variant_keep_layers(ot_instance *from, ot_instance *to, int64_t layers,
-                                 bool silenced) {
+ot_status ot_variant_keep_layers(ot_runtime *from, ot_runtime *to, int64_t layers, bool silenced) {
   enum { MOST = 1 << 20 };
-  const int64_t widest = ot_graph_widest_row(ot_instance_whole(from));
+  const int64_t widest = ot_graph_widest_row(ot_runtime_whole_graph(from));
   const bool master =
-      ot_instance_copy_dtype(from, OT_COPY_WEIGHT) != ot_instance_copy_dtype(from, OT_COPY_MASTER);
+      ot_runtime_copy_dtype(from, OT_COPY_WEIGHT) != ot_runtime_copy_dtype(from, OT_COPY_MASTER);
   weight_copy w = {.from = from,
                    .to = to,
                    .copy = master ? OT_COPY_MASTER : OT_COPY_WEIGHT,
@@ -173,17 +174,18 @@ ot_status ot_variant_keep_layers(ot_instance *from, ot_instance *to, int64_t lay
   return status;
 }
 
-ot_status ot_variant_copy_weights(ot_instance *from, ot_instance *to) {
+ot_status ot_variant_copy_weights(ot_runtime *from, ot_runtime *to) {
   return ot_variant_keep_layers(from, to, INT64_MAX, false);
 }
 
-ot_status ot_variant_read(ot_instance *instance, ot_parameter_rows range, double *values) {
-  const int64_t count = range.rows * ot_instance_whole(instance)->parameters[range.parameter].cols;
-  const ot_dtype dtype = ot_instance_copy_dtype(instance, range.copy);
-  if (dtype == OT_F64) return ot_instance_read(instance, &range, values);
+ot_status ot_variant_read(ot_runtime *instance, ot_parameter_rows range, double *values) {
+  const int64_t count =
+      range.rows * ot_runtime_whole_graph(instance)->parameters[range.parameter].cols;
+  const ot_dtype dtype = ot_runtime_copy_dtype(instance, range.copy);
+  if (dtype == OT_F64) return ot_runtime_read(instance, &range, values);
   void *const raw = malloc((size_t)(count * ot_dtype_bytes(dtype)));
   OT_CHECK(raw, OT_ENVIRONMENT, "out of memory for rows of a parameter");
-  const ot_status status = ot_instance_read(instance, &range, raw);
+  const ot_status status = ot_runtime_read(instance, &range, raw);
   if (status == OT_OK) ot_elements_convert(dtype, raw, OT_F64, values, count);
   free(raw);
   return status;

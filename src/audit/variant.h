@@ -9,7 +9,7 @@
 #include "train/trainer.h"
 
 // `run` at a learning rate of zero, without validation and audits. Borrows from `run`.
-ot_run ot_variant_still(const ot_run *run);
+ot_run ot_variant_fixed_weights(const ot_run *run);
 
 // The same on one rank, with reductions in full precision and one micro-batch per step: all
 // settings of the layout are reset. Borrows from `run`.
@@ -32,11 +32,11 @@ ot_status ot_variant_create(const ot_variant *variant, ot_trainer **out);
 // Copies the weights of `from` (master weights if present) into `to`, rounded to its dtype, and
 // zeroes its moments. `to` may be null on all ranks but one, which then has the same parameters;
 // else it may have fewer layers, or an untied head where `from` has a tied one.
-ot_status ot_variant_copy_weights(ot_instance *from, ot_instance *to);
+ot_status ot_variant_copy_weights(ot_runtime *from, ot_runtime *to);
 
 // The same, but layers from `layers` on act as identity; `silenced`: also the MLP or the experts of
 // the layer before.
-ot_status ot_variant_keep_layers(ot_instance *from, ot_instance *to, int64_t layers, bool silenced);
+ot_status ot_variant_keep_layers(ot_runtime *from, ot_runtime *to, int64_t layers, bool silenced);
 
 // Rows of a parameter as float64, [range.rows * cols].
-ot_status ot_variant_read(ot_instance *instance, ot_parameter_rows range, double *values);
+ot_status ot_variant_read(ot_runtime *instance, ot_parameter_rows range, double *values);

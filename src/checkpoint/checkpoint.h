@@ -69,7 +69,7 @@ ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint
                                 ot_manifest *manifest, const char **damage);
 
 // True for a directory with a manifest.json or optimizer tensors. An HF directory has neither.
-bool ot_checkpoint_is_ours(ot_arena *arena, const char *path);
+bool ot_checkpoint_is_native(ot_arena *arena, const char *path);
 
 typedef struct ot_checkpoint ot_checkpoint;
 
@@ -107,4 +107,4 @@ void ot_checkpoint_skip_elements(ot_checkpoint *checkpoint, ot_checkpoint_set se
 void ot_checkpoint_skip(ot_checkpoint *checkpoint, ot_checkpoint_set set, int index);
 
 // Fails, naming the tensors, unless every element of `set` was read exactly once or skipped.
-ot_status ot_checkpoint_account(const ot_checkpoint *checkpoint, ot_checkpoint_set set);
+ot_status ot_checkpoint_check_complete(const ot_checkpoint *checkpoint, ot_checkpoint_set set);

@@ -119,7 +119,7 @@ ot_status ot_checkpoint_find(ot_arena *arena, const char *path, ot_checkpoint_ha
            "there is no checkpoint, run or HF directory of this name (%s)", path);
   candidate c = {.path = ot_arena_text(arena, path, ot_text_length(path))};
   *found = (ot_checkpoint_found){.path = c.path};
-  if (!ot_checkpoint_is_ours(arena, path)) return OT_OK;
+  if (!ot_checkpoint_is_native(arena, path)) return OT_OK;
   OT_TRY(inspect(arena, hashes, &c));
   OT_CHECK(c.damage == NULL, OT_ENVIRONMENT, "checkpoint is damaged: %s", c.damage);
   take(arena, &c, found);

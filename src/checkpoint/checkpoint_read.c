@@ -46,13 +46,13 @@ static ot_status measure(ot_arena *arena, const char *path, int64_t *bytes, cons
   return OT_OK;
 }
 
-static bool piece_differs(const ot_content_pieces *a, const ot_content_pieces *b, int64_t i) {
+static bool piece_differs(const ot_content_blocks *a, const ot_content_blocks *b, int64_t i) {
   return a->hash[i] != b->hash[i];
 }
 
 // The tensors of the file at `path` in blocks that differ; null: unknown.
-static const char *name_tensors(ot_arena *arena, const char *path, const ot_content_pieces *stated,
-                                const ot_content_pieces *found) {
+static const char *name_tensors(ot_arena *arena, const char *path, const ot_content_blocks *stated,
+                                const ot_content_blocks *found) {
   ot_safetensors *set = NULL;
   ot_name_list names = ot_name_list_create(arena);
   if (ot_safetensors_create(path, "", &set) != OT_OK) return NULL;
@@ -71,7 +71,7 @@ static const char *name_tensors(ot_arena *arena, const char *path, const ot_cont
 // ": bytes 4096 to 8191, tensors a, b", if known.
 static const char *locate(ot_arena *arena, const char *path, const ot_content_record *stated,
                           const ot_content_record *found) {
-  const ot_content_pieces *const a = &stated->pieces, *const b = &found->pieces;
+  const ot_content_blocks *const a = &stated->pieces, *const b = &found->pieces;
   if (a->bytes != b->bytes) return "";
   int64_t first = 0, last = a->count - 1;
   while (first < a->count && !piece_differs(a, b, first)) first++;
@@ -153,7 +153,7 @@ static bool has_optimizer(ot_arena *arena, const char *path) {
          ot_disk_is_file(ot_disk_join(arena, path, "optimizer.safetensors.index.json"));
 }
 
-bool ot_checkpoint_is_ours(ot_arena *arena, const char *path) {
+bool ot_checkpoint_is_native(ot_arena *arena, const char *path) {
   struct stat info;
   if (!ot_disk_is_directory(path)) return false;
   const bool absent = lstat(ot_disk_join(arena, path, "manifest.json"), &info) != 0;
@@ -178,7 +178,7 @@ static ot_status open_checkpoint(ot_checkpoint *checkpoint, bool verify) {
   ot_arena *const arena = &checkpoint->arena;
   const char *const path = checkpoint->path;
   if (!ot_disk_is_directory(path)) return open_tensors(checkpoint, OT_CHECKPOINT_MODEL);
-  checkpoint->has_manifest = ot_checkpoint_is_ours(arena, path);
+  checkpoint->has_manifest = ot_checkpoint_is_native(arena, path);
   if (checkpoint->has_manifest) OT_TRY(check_files(arena, path, verify, &checkpoint->manifest));
   OT_TRY(open_tensors(checkpoint, OT_CHECKPOINT_MODEL));
   return has_optimizer(arena, path) ? open_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER) : OT_OK;
@@ -273,7 +273,7 @@ static ot_status account_set(const ot_checkpoint *checkpoint, const tensor_set *
   return OT_OK;
 }
 
-ot_status ot_checkpoint_account(const ot_checkpoint *checkpoint, ot_checkpoint_set set) {
+ot_status ot_checkpoint_check_complete(const ot_checkpoint *checkpoint, ot_checkpoint_set set) {
   if (checkpoint->sets[set].tensors == NULL) return OT_OK;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);

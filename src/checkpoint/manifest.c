@@ -25,7 +25,7 @@ static void print_mesh(ot_json_writer *json, const ot_manifest_mesh *mesh) {
   ot_json_end(json);
 }
 
-static void print_pieces(ot_json_writer *json, const ot_content_pieces *pieces) {
+static void print_pieces(ot_json_writer *json, const ot_content_blocks *pieces) {
   if (pieces->count == 0) return;
   ot_text_builder digits = {.arena = json->arena};
   for (int64_t i = 0; i < pieces->count; i++) {
@@ -111,7 +111,7 @@ static ot_status read_mesh(const char *path, const json_t *root, ot_manifest_mes
 // Manifests written before blocks were introduced have none.
 static ot_status read_pieces(ot_arena *arena, const char *path, const json_t *entry,
                              ot_content_record *record) {
-  ot_content_pieces *const pieces = &record->pieces;
+  ot_content_blocks *const pieces = &record->pieces;
   if (json_object_get(entry, "piece_bytes") == NULL) return OT_OK;
   const char *digits = NULL;
   OT_TRY(ot_json_member_count(path, entry, "piece_bytes", &pieces->bytes));

@@ -36,7 +36,7 @@ static ot_status write_bytes(output_file *file, int64_t offset, const void *data
 }
 
 static ot_status create_file(output_file *file, const ot_safetensors_layout_file *layout) {
-  OT_TRY(ot_content_hash_create_pieces(layout->file_bytes, &file->hash));
+  OT_TRY(ot_content_hash_create_blocks(layout->file_bytes, &file->hash));
   file->descriptor = open(file->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file->descriptor < 0) return ot_disk_fail("create", file->path, errno);
   return write_bytes(file, 0, layout->header, layout->header_bytes);
@@ -99,7 +99,7 @@ static ot_status finish_file(ot_arena *arena, output_file *file,
                                layout->file_bytes - file->hashed));
   *record = (ot_content_record){.name = layout->name, .bytes = layout->file_bytes};
   ot_content_hash_print(file->hash, record->hash);
-  record->pieces = ot_content_hash_pieces(file->hash, arena);
+  record->pieces = ot_content_hash_blocks(file->hash, arena);
   const int descriptor = file->descriptor;
   file->descriptor = -1;
   return ot_disk_sync_close(descriptor, file->path);

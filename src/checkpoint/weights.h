@@ -10,11 +10,11 @@
 #include "graph/parameter.h"
 
 // Rows [first_row, first_row + rows) of a parameter are the tensor's rows from hf_first on.
-typedef struct ot_weight_piece {
+typedef struct ot_weight_slice {
   int parameter;
   int64_t first_row, rows;
   int64_t hf_first;
-} ot_weight_piece;
+} ot_weight_slice;
 
 // One HF tensor as [rows, cols] in our orientation; in files [cols, rows] if transposed, with
 // permuted rows if interleaved. A name that ends in "[i]" is one of several tensors that files
@@ -27,7 +27,7 @@ typedef struct ot_weight_tensor {
   bool transposed;
   bool interleaved;  // rows i and rows / 2 + i are adjacent in files
   int num_pieces;
-  ot_weight_piece *pieces;  // [num_pieces], covering the rows in order
+  ot_weight_slice *pieces;  // [num_pieces], covering the rows in order
 } ot_weight_tensor;
 
 // The row of the file that holds our row `row`.
@@ -58,11 +58,11 @@ int ot_weight_map_find(const ot_weight_map *map, const char *name);
 // parameter, contiguous, of `dtype`. Reading may involve other ranks, and so fail.
 typedef struct ot_weight_access {
   ot_dtype dtype;
-  ot_status (*read)(void *context, const ot_weight_piece *rows, void *to);
-  void (*write)(void *context, const ot_weight_piece *rows, const void *from);
+  ot_status (*read)(void *context, const ot_weight_slice *rows, void *to);
+  void (*write)(void *context, const ot_weight_slice *rows, const void *from);
   void *context;
   // False if none of the rows would be stored: the tensor is then not read. Null: always true.
-  bool (*holds)(void *context, const ot_weight_piece *rows);
+  bool (*holds)(void *context, const ot_weight_slice *rows);
 } ot_weight_access;
 
 // Staging memory for rows, about a megabyte.
@@ -124,15 +124,15 @@ typedef struct ot_weight_source {
 } ot_weight_source;
 
 // A tensor being read.
-typedef struct ot_weight_reading {
+typedef struct ot_weight_reader {
   ot_checkpoint *checkpoint;
   ot_checkpoint_set set;
   ot_weight_source source;
-  bool counted;  // for ot_checkpoint_account
-} ot_weight_reading;
+  bool counted;  // for ot_checkpoint_check_complete
+} ot_weight_reader;
 
 // Writes weights [first, first + count) of a tensor as `dtype` to `out` [count].
-ot_status ot_weight_read(const ot_weight_reading *reading, int64_t first, int64_t count,
+ot_status ot_weight_read(const ot_weight_reader *reading, int64_t first, int64_t count,
                          ot_dtype dtype, void *out);
 
 // Finds the model tensors of `checkpoint` that belong to `map`: source [map->num_tensors] receives
@@ -153,6 +153,6 @@ ot_status ot_weights_import(ot_arena *arena, const ot_weight_import *into,
                             ot_checkpoint *checkpoint, ot_weight_notes *notes);
 
 // Reads back the optimizer tensors that ot_weight_sources_build saved under `what->prefix`: all
-// names must exist. ot_checkpoint_account checks that there are no others.
+// names must exist. ot_checkpoint_check_complete checks that there are no others.
 ot_status ot_weights_restore(ot_arena *arena, const ot_weight_export *what,
                              ot_checkpoint *checkpoint);

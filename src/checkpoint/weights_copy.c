@@ -24,8 +24,8 @@ void ot_weight_stage_build(ot_arena *arena, const ot_weight_map *map,
 }
 
 // The part that holds row `row` of `tensor`.
-static const ot_weight_piece *piece_of(const ot_weight_tensor *tensor, int64_t row) {
-  const ot_weight_piece *piece = tensor->pieces;
+static const ot_weight_slice *piece_of(const ot_weight_tensor *tensor, int64_t row) {
+  const ot_weight_slice *piece = tensor->pieces;
   while (row >= piece->hf_first + piece->rows) piece++;
   return piece;
 }
@@ -34,10 +34,10 @@ static ot_status read_rows(const ot_weight_stage *stage, const ot_weight_tensor 
                            int64_t row, int64_t rows, void *to) {
   const int64_t row_bytes = tensor->cols * ot_dtype_bytes(stage->access->dtype);
   for (int64_t done = 0; done < rows;) {
-    const ot_weight_piece *const piece = piece_of(tensor, row + done);
+    const ot_weight_slice *const piece = piece_of(tensor, row + done);
     const int64_t skipped = row + done - piece->hf_first;
     const int64_t left = rows - done < piece->rows - skipped ? rows - done : piece->rows - skipped;
-    const ot_weight_piece part = {piece->parameter, piece->first_row + skipped, left, row + done};
+    const ot_weight_slice part = {piece->parameter, piece->first_row + skipped, left, row + done};
     OT_TRY(stage->access->read(stage->access->context, &part, (char *)to + done * row_bytes));
     done += left;
   }

@@ -212,12 +212,12 @@ static void write_rows(const ot_weight_stage *stage, const ot_weight_tensor *ten
                        int64_t rows, const void *from) {
   const int64_t row_bytes = tensor->cols * ot_dtype_bytes(stage->access->dtype);
   for (int i = 0; i < tensor->num_pieces; i++) {
-    const ot_weight_piece *const piece = &tensor->pieces[i];
+    const ot_weight_slice *const piece = &tensor->pieces[i];
     const int64_t begin = row > piece->hf_first ? row : piece->hf_first;
     const int64_t piece_end = piece->hf_first + piece->rows;
     const int64_t end = row + rows < piece_end ? row + rows : piece_end;
     if (begin >= end) continue;
-    const ot_weight_piece part = {piece->parameter, piece->first_row + begin - piece->hf_first,
+    const ot_weight_slice part = {piece->parameter, piece->first_row + begin - piece->hf_first,
                                   end - begin, begin};
     stage->access->write(stage->access->context, &part,
                          (const char *)from + (begin - row) * row_bytes);
@@ -225,7 +225,7 @@ static void write_rows(const ot_weight_stage *stage, const ot_weight_tensor *ten
 }
 
 static ot_status read_rows_of(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
-                              const ot_weight_reading *r) {
+                              const ot_weight_reader *r) {
   const int64_t rows = tensor->rows, cols = tensor->cols;
   for (int64_t row = 0; row < rows; row += stage->block_rows) {
     const int64_t count = rows - row < stage->block_rows ? rows - row : stage->block_rows;
@@ -237,7 +237,7 @@ static ot_status read_rows_of(const ot_weight_stage *stage, const ot_weight_tens
 
 // Our rows are columns of the file: first reads the whole tensor to `whole`.
 static ot_status read_columns_of(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
-                                 const ot_weight_reading *r, char *whole) {
+                                 const ot_weight_reader *r, char *whole) {
   const int64_t rows = tensor->rows, cols = tensor->cols;
   const int64_t bytes = ot_dtype_bytes(stage->access->dtype);
   OT_TRY(ot_weight_read(r, 0, rows * cols, stage->access->dtype, whole));
@@ -259,7 +259,7 @@ static bool is_held(const ot_weight_access *access, const ot_weight_tensor *tens
 }
 
 static ot_status read_tensor(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
-                             const ot_weight_reading *r) {
+                             const ot_weight_reader *r) {
   if (!is_held(stage->access, tensor)) {
     const int64_t elements = tensor->rows * tensor->cols;
     if (r->counted) {
@@ -303,7 +303,7 @@ static ot_status read_all(const matching *in, const ot_weight_access *access, bo
   ot_weight_stage stage;
   ot_weight_stage_build(in->arena, in->map, access, &stage);
   for (int i = 0; i < in->map->num_tensors; i++) {
-    const ot_weight_reading r = {in->checkpoint, OT_CHECKPOINT_MODEL, in->source[i], counted};
+    const ot_weight_reader r = {in->checkpoint, OT_CHECKPOINT_MODEL, in->source[i], counted};
     OT_TRY(read_tensor(&stage, &in->map->tensors[i], &r));
   }
   return OT_OK;
@@ -330,7 +330,7 @@ ot_status ot_weights_import(ot_arena *arena, const ot_weight_import *into,
   in.source = ot_arena_array(arena, into->map->num_tensors, sizeof *in.source);
   OT_TRY(match(&in, notes));
   for (int i = 0; i < into->num_access; i++) OT_TRY(read_all(&in, &into->access[i], i == 0));
-  return ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL);
+  return ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_MODEL);
 }
 
 // ---- the optimizer's state ----
@@ -365,7 +365,7 @@ ot_status ot_weights_restore(ot_arena *arena, const ot_weight_export *what,
   ot_weight_stage_build(arena, what->map, what->access, &stage);
   for (int i = 0; i < what->map->num_tensors; i++) {
     if (source[i] < 0) continue;
-    const ot_weight_reading r = {checkpoint, OT_CHECKPOINT_OPTIMIZER, {.index = source[i]}, true};
+    const ot_weight_reader r = {checkpoint, OT_CHECKPOINT_OPTIMIZER, {.index = source[i]}, true};
     OT_TRY(read_tensor(&stage, &what->map->tensors[i], &r));
   }
   return OT_OK;

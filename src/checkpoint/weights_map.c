@@ -13,7 +13,7 @@ typedef struct part_entry {
   int rank;
   int64_t cols, hf_rows;
   bool transposed, interleaved;
-  ot_weight_piece piece;
+  ot_weight_slice piece;
 } part_entry;
 
 static int by_name_and_place(const void *a, const void *b, const void *context) {

@@ -72,7 +72,7 @@ static ot_status read_scaled(const ot_safetensors *tensors, const ot_block_scale
   return OT_OK;
 }
 
-ot_status ot_weight_read(const ot_weight_reading *reading, int64_t first, int64_t count,
+ot_status ot_weight_read(const ot_weight_reader *reading, int64_t first, int64_t count,
                          ot_dtype dtype, void *out) {
   const ot_weight_source *const source = &reading->source;
   const ot_safetensors *const tensors = ot_checkpoint_tensors(reading->checkpoint, reading->set);

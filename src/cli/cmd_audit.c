@@ -91,7 +91,7 @@ static ot_status prepare(void *context, int ranks) {
   OT_TRY(ot_run_check_ranks(&a->config.run, ranks));
   ot_mesh mesh;
   OT_TRY(ot_mesh_build(&a->config.run.parallel, ranks, &mesh));
-  ot_instance_request one_rank = {.mesh = &mesh};
+  ot_runtime_request one_rank = {.mesh = &mesh};
   OT_TRY(ot_trainer_check(&a->config.run));
   return ot_trainer_request(&a->config.run, a->arena, &one_rank);
 }
@@ -117,10 +117,10 @@ static ot_status look(const auditing *a, ot_trainer *trainer, ot_arena *arena,
 }
 
 // Keeps the leader's report; those of the other ranks are the same.
-static ot_status audit_team(auditing *a, ot_team *team) {
+static ot_status audit_team(auditing *a, ot_world *team) {
   ot_heap heap = {0};
   ot_arena own = ot_heap_arena_create(&heap);
-  const bool leads = ot_team_leads(team);
+  const bool leads = ot_world_is_leader(team);
   if (leads) ot_output_notes(&a->config.notes);
   if (leads && a->note) fprintf(stderr, "%s\nauditing %s\n", a->note, a->checkpoint);
   ot_trainer *trainer = NULL;
@@ -140,10 +140,10 @@ static ot_status audit_team(auditing *a, ot_team *team) {
 
 static ot_status audit_rank(ot_comm *comm, void *context) {
   auditing *const a = context;
-  ot_team *team = NULL;
-  OT_TRY(ot_team_create(&a->config.run.parallel, comm, &team));
+  ot_world *team = NULL;
+  OT_TRY(ot_world_create(&a->config.run.parallel, comm, &team));
   const ot_status status = audit_team(a, team);
-  ot_team_destroy(&team);
+  ot_world_destroy(&team);
   return status;
 }
 

@@ -12,7 +12,7 @@
 #include "files/disk.h"
 #include "files/output_file.h"
 #include "measure/measure.h"
-#include "runtime/instance.h"
+#include "runtime/model_runtime.h"
 
 static ot_status default_path(ot_arena *arena, const char **path) {
   const char *const user = ot_installed_user_directory(arena);
@@ -146,7 +146,7 @@ static ot_status bench(const ot_options *options) {
       .say = say};
   OT_TRY(ot_measure_machine(&request, arena, &cluster));
   OT_TRY(ot_cluster_file_save(&cluster, path));
-  const char *const doubt = ot_measured_doubt(&cluster, arena);
+  const char *const doubt = ot_measured_warning(&cluster, arena);
   if (doubt) fprintf(stderr, "warning: %s\n", doubt);
   if (ot_output_file_is_stdout(path)) return OT_OK;
   if (ot_options_json(options)) {

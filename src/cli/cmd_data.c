@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "cli/verbs.h"
 #include "data/shard_meta.h"
-#include "data/tokens.h"
+#include "data/token_shard.h"
 #include "tokenizer/tokenizer.h"
 
 static const char *const format_names[] = {
@@ -26,8 +26,8 @@ static const char *const boundary_names[] = {
 typedef struct session {
   const ot_options *options;
   ot_arena *arena;
-  ot_tokens *tokens;
-  const ot_tokens_about *about;
+  ot_token_shard *tokens;
+  const ot_token_shard_info *about;
   ot_shard_origin origin;
   ot_tokenizer *tokenizer;
   ot_json_writer json;
@@ -38,7 +38,7 @@ typedef struct session {
 
 // ---- inspect ----
 
-static void inspect_as_json(session *s, const ot_tokens_scan_result *scan) {
+static void inspect_as_json(session *s, const ot_token_shard_scan_result *scan) {
   ot_json_writer *const json = &s->json;
   ot_json_object(json, NULL);
   ot_json_text(json, "format", format_names[s->about->format]);
@@ -68,13 +68,13 @@ static void inspect_as_json(session *s, const ot_tokens_scan_result *scan) {
 }
 
 static ot_status inspect(session *s) {
-  ot_tokens_scan_result scan;
-  OT_TRY(ot_tokens_scan(s->tokens, &scan));
+  ot_token_shard_scan_result scan;
+  OT_TRY(ot_token_shard_scan(s->tokens, &scan));
   if (s->as_json) {
     inspect_as_json(s, &scan);
     return OT_OK;
   }
-  const ot_tokens_about *const about = s->about;
+  const ot_token_shard_info *const about = s->about;
   printf("format     %s, %s\n", format_names[about->format], about->dtype);
   printf("file       %s, %lld bytes of tokens\n", about->bin_path,
          (long long)(about->tokens * about->token_bytes));
@@ -133,7 +133,7 @@ static ot_status print_document(void *context, int64_t document, int64_t first, 
   s->ids.count = 0;
   s->text.length = 0;
   OT_TRY(ot_token_list_reserve(&s->ids, count));
-  OT_TRY(ot_tokens_read(s->tokens, first, count, s->ids.ids));
+  OT_TRY(ot_token_shard_read(s->tokens, first, count, s->ids.ids));
   s->ids.count = count;
   const int64_t eod = s->origin.found ? s->origin.eod : s->about->eod;
   const bool begins = !s->about->idx_path && s->about->boundary == OT_BOUNDARY_START;
@@ -158,13 +158,13 @@ static ot_status decode(session *s) {
   if (ot_options_given(s->options, "document")) {
     const int64_t document = ot_options_integer(s->options, "document");
     int64_t first, count;
-    OT_TRY(ot_tokens_document(s->tokens, document, &first, &count));
+    OT_TRY(ot_token_shard_document(s->tokens, document, &first, &count));
     OT_TRY(print_document(s, document, first, count));
     if (s->as_json) puts("");
     return OT_OK;
   }
   if (s->as_json) ot_json_array(&s->json, NULL);
-  OT_TRY(ot_tokens_each_document(s->tokens, print_document, s));
+  OT_TRY(ot_token_shard_each_document(s->tokens, print_document, s));
   if (!s->as_json) return OT_OK;
   ot_json_end(&s->json);
   puts(s->json.text);
@@ -179,14 +179,14 @@ static ot_status show(session *s) {
   OT_CHECK(inspects || strcmp(action, "decode") == 0, OT_USAGE,
            "unknown action \"%s\" (orthant data); allowed: inspect, decode", action);
   const int format = ot_options_choice(s->options, "format");
-  const ot_tokens_request request = {
+  const ot_token_shard_request request = {
       .path = ot_options_argument(s->options, 1),
       .format = (ot_data_format)format,
       .eod = ot_options_given(s->options, "eod-id") ? ot_options_integer(s->options, "eod-id") : -1,
       .boundary = (ot_document_boundary)ot_options_choice(s->options, "document-boundary"),
   };
-  OT_TRY(ot_tokens_create(&request, &s->tokens));
-  s->about = ot_tokens_describe(s->tokens);
+  OT_TRY(ot_token_shard_create(&request, &s->tokens));
+  s->about = ot_token_shard_describe(s->tokens);
   OT_TRY(ot_shard_origin_read(s->about->bin_path, s->arena, &s->origin));
   s->as_json = ot_options_json(s->options);
   s->json = ot_json_begin(s->arena, 0);
@@ -196,7 +196,7 @@ static ot_status show(session *s) {
 static ot_status run(const ot_options *options) {
   session s = {.options = options, .arena = ot_options_arena(options)};
   const ot_status status = show(&s);
-  ot_tokens_destroy(&s.tokens);
+  ot_token_shard_destroy(&s.tokens);
   ot_tokenizer_destroy(&s.tokenizer);
   ot_token_list_release(&s.ids);
   ot_buffer_release(&s.text);

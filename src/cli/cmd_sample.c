@@ -12,7 +12,7 @@ typedef struct sampling {
   const ot_options *options;
   ot_arena *arena;
   ot_opened_model model;
-  ot_instance *instance;
+  ot_runtime *instance;
   ot_token_list prompt;
   ot_token_list made;
   ot_buffer text;
@@ -36,7 +36,7 @@ static ot_status create_instance(sampling *s) {
   OT_CHECK(!model->learned_positions || positions <= model->max_positions, OT_USAGE,
            "prompt and --max-tokens make %lld tokens, the model has positions for %lld",
            (long long)positions, (long long)model->max_positions);
-  const ot_instance_request request = {
+  const ot_runtime_request request = {
       .modes = 1u << OT_MODE_PREFILL | 1u << OT_MODE_DECODE,
       .micro_batch_size = 1,
       .sequence_length = s->prompt.count > 1 ? s->prompt.count - 1 : 1,
@@ -45,7 +45,7 @@ static ot_status create_instance(sampling *s) {
       .storage = OT_F32,
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
-  return ot_model_files_instance(&s->model.files, &request, &s->instance);
+  return ot_model_files_runtime(&s->model.files, &request, &s->instance);
 }
 
 // Decodes `count` generated tokens from index `first` on into `text`, as the continuation of the
@@ -58,7 +58,7 @@ static ot_status decode(sampling *s, int64_t first, int64_t count) {
                 : ot_tokenizer_decode_more(s->model.tokenizer, ids, count, &s->text);
 }
 
-static bool take(void *context, int32_t token) {
+static bool append_token(void *context, int32_t token) {
   sampling *const s = context;
   if (ot_token_list_append(&s->made, &token, 1) != OT_OK) return false;
   if (!s->stream) return true;
@@ -99,7 +99,7 @@ static ot_status sample(sampling *s) {
       .stop = ot_tokenizer_eos(s->model.tokenizer),
       .vocab_size = ot_tokenizer_vocab_size(s->model.tokenizer),
   };
-  OT_TRY(ot_generate(s->instance, &request, take, s));
+  OT_TRY(ot_generate(s->instance, &request, append_token, s));
   if (!s->stream) return print_json(s);
   putchar('\n');
   return OT_OK;
@@ -108,7 +108,7 @@ static ot_status sample(sampling *s) {
 static ot_status run(const ot_options *options) {
   sampling s = {.options = options, .arena = ot_options_arena(options)};
   const ot_status status = sample(&s);
-  ot_instance_destroy(&s.instance);
+  ot_runtime_destroy(&s.instance);
   ot_opened_model_release(&s.model);
   ot_token_list_release(&s.prompt);
   ot_token_list_release(&s.made);

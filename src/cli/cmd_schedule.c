@@ -187,12 +187,12 @@ static ot_status show(const ot_options *options) {
   OT_CHECK(rank < ranks, OT_USAGE, "--rank %d: ranks are 0 to %d (--ranks)", rank, ranks - 1);
   ot_mesh mesh;
   OT_TRY(ot_mesh_build(&config.run.parallel, ranks, &mesh));
-  ot_instance_request request = {.mesh = &mesh, .rank = rank};
+  ot_runtime_request request = {.mesh = &mesh, .rank = rank};
   OT_TRY(ot_trainer_request(&config.run, arena, &request));
   request.split_backward = ot_options_flag(options, "split-backward");
   ot_graph graphs[OT_MODES];
   ot_schedule schedule;
-  OT_TRY(ot_instance_plan(&request, arena, graphs, &schedule));
+  OT_TRY(ot_runtime_plan(&request, arena, graphs, &schedule));
   OT_TRY(ot_schedule_check(&schedule, arena));
   const bool programs = ot_options_flag(options, "programs");
   const ot_graph *const train = programs ? &graphs[OT_MODE_TRAIN] : NULL;

@@ -23,7 +23,7 @@ typedef struct scoring {
   ot_arena *arena;
   const char *path;       // of the JSONL file
   ot_opened_model model;  // without a tokenizer only {"tokens"} works
-  ot_instance *instance;
+  ot_runtime *instance;
   item *items;
   int64_t num_items, items_capacity;
   double *logprobs;  // [longest]
@@ -178,7 +178,7 @@ static ot_status score_items(scoring *s) {
   for (int64_t i = 0; i < s->num_items; i++) {
     if (s->items[i].tokens.count > longest) longest = s->items[i].tokens.count;
   }
-  const ot_instance_request request = {
+  const ot_runtime_request request = {
       .modes = 1u << OT_MODE_SCORE,
       .micro_batch_size = 1,
       .sequence_length = longest,
@@ -186,7 +186,7 @@ static ot_status score_items(scoring *s) {
       .storage = OT_F32,
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
-  OT_TRY(ot_model_files_instance(&s->model.files, &request, &s->instance));
+  OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->instance));
   s->logprobs = ot_arena_array(s->arena, longest, sizeof *s->logprobs);
   s->greedy = ot_arena_array(s->arena, longest, sizeof *s->greedy);
   // One JSON document, or one per line; both are written incrementally.
@@ -212,7 +212,7 @@ static ot_status run(const ot_options *options) {
                .path = ot_options_argument(options, 1)};
   const ot_status status = score(&s);
   for (int64_t i = 0; i < s.num_items; i++) ot_token_list_release(&s.items[i].tokens);
-  ot_instance_destroy(&s.instance);
+  ot_runtime_destroy(&s.instance);
   ot_opened_model_release(&s.model);
   return status;
 }

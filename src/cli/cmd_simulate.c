@@ -92,7 +92,7 @@ static void print_step_json(const simulated *s, const ot_predicted_step *step,
 
 static void print_json(const simulated *s) {
   const ot_prediction *const p = &s->prediction;
-  const ot_memory_bill *const bill = &p->memory.bill;
+  const ot_memory_breakdown *const bill = &p->memory.bill;
   ot_json_writer json = ot_json_begin(s->arena, 2);
   ot_json_object(&json, NULL);
   ot_json_text(&json, "cluster", p->cluster.name);

@@ -21,14 +21,14 @@
 #include "host/clock.h"
 #include "train/loop.h"
 
-typedef struct talk {
+typedef struct console {
   ot_arena *arena;
   bool terminal;         // each status line overwrites the last one
   bool line_is_open;     // the last status line has no newline yet
   ot_json_writer *json;  // collects validation losses, or null
   double last_status_s;
   ot_loop_summary summary;
-} talk;
+} console;
 
 static int terminal_columns(void) {
   struct winsize size;
@@ -36,12 +36,12 @@ static int terminal_columns(void) {
   return size.ws_col;
 }
 
-static void end_line(talk *t) {
+static void end_line(console *t) {
   if (t->line_is_open) fputc('\n', stderr);
   t->line_is_open = false;
 }
 
-static void say_status(talk *t, const ot_status_line *status) {
+static void print_status(console *t, const ot_status_line *status) {
   char line[256];
   // At most ten lines per second on a terminal, and always the last step.
   const double now_s = ot_clock_s();
@@ -54,7 +54,7 @@ static void say_status(talk *t, const ot_status_line *status) {
   fflush(stderr);
 }
 
-static void say_summary(const ot_loop_summary *s) {
+static void print_summary(const ot_loop_summary *s) {
   char rate[32], time[32];
   ot_rate_print(rate, sizeof rate, s->seconds > 0 ? (double)s->tokens / s->seconds : 0);
   ot_seconds_print(time, sizeof time, s->seconds);
@@ -66,11 +66,11 @@ static void say_summary(const ot_loop_summary *s) {
   if (s->checkpoint) fprintf(stderr, "checkpoint: %s\n", s->checkpoint);
 }
 
-static void hear(void *context, const ot_loop_event *event) {
-  talk *const t = context;
+static void on_loop_event(void *context, const ot_loop_event *event) {
+  console *const t = context;
   switch (event->kind) {
     case OT_LOOP_STATUS:
-      say_status(t, event->status);
+      print_status(t, event->status);
       return;
     case OT_LOOP_NOTE:
       end_line(t);
@@ -89,7 +89,7 @@ static void hear(void *context, const ot_loop_event *event) {
       return;
     case OT_LOOP_SUMMARY:
       end_line(t);
-      say_summary(event->summary);
+      print_summary(event->summary);
       t->summary = *event->summary;
       if (t->summary.checkpoint)
         t->summary.checkpoint = ot_arena_format(t->arena, "%s", t->summary.checkpoint);
@@ -125,7 +125,7 @@ static void read_resume(const char *text, ot_loop_request *request) {
 typedef struct training {
   const ot_options *options;
   ot_arena *arena;
-  talk talk;
+  console console;
   ot_config config;
   ot_cluster cluster;
   bool processes;  // ranks are processes started by a launcher
@@ -136,16 +136,16 @@ typedef struct training {
 
 // Checks hand-written stages and pipeline schedules once before ranks start, because their errors
 // are not failures of a rank.
-static ot_status check_written(const training *t) {
+static ot_status check_handwritten(const training *t) {
   const ot_run *const run = &t->config.run;
   if (run->parallel.layout[0] == '\0' && run->parallel.order_csv[0] == '\0') return OT_OK;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_graph *const graphs = ot_arena_array(&arena, OT_MODES, sizeof *graphs);
   ot_schedule schedule;
-  ot_instance_request request = {.mesh = &t->mesh};
+  ot_runtime_request request = {.mesh = &t->mesh};
   ot_status status = ot_trainer_request(run, &arena, &request);
-  if (status == OT_OK) status = ot_instance_plan(&request, &arena, graphs, &schedule);
+  if (status == OT_OK) status = ot_runtime_plan(&request, &arena, graphs, &schedule);
   ot_heap_release(&heap);
   return status;
 }
@@ -155,16 +155,16 @@ static ot_status prepare(void *context, int ranks) {
   OT_TRY(ot_run_options_load(t->options, t->arena, &t->config));
   OT_TRY(ot_run_options_check_init(&t->config, t->arena));
   OT_TRY(ot_mesh_build(&t->config.run.parallel, ranks, &t->mesh));
-  ot_instance_request one_rank = {.mesh = &t->mesh};
+  ot_runtime_request one_rank = {.mesh = &t->mesh};
   OT_TRY(ot_trainer_check(&t->config.run));
   OT_TRY(ot_trainer_request(&t->config.run, t->arena, &one_rank));
-  OT_TRY(check_written(t));
+  OT_TRY(check_handwritten(t));
   t->request = (ot_loop_request){
       .run = &t->config.run,
       .settings = t->config.settings,
       .show_batch = ot_options_flag(t->options, "show-batch"),
-      .sink = hear,
-      .context = &t->talk,
+      .sink = on_loop_event,
+      .context = &t->console,
   };
   bool known;
   const ot_presets presets = ot_installed_presets(t->arena);
@@ -175,8 +175,8 @@ static ot_status prepare(void *context, int ranks) {
   return trace ? read_trace(trace, t->arena, &t->request) : OT_OK;
 }
 
-static void say_done(const training *t) {
-  if (!t->request.cluster && t->talk.summary.steps > 0) {
+static void print_done(const training *t) {
+  if (!t->request.cluster && t->console.summary.steps > 0) {
     fprintf(stderr,
             "note: this machine was never measured; after `orthant bench`, runs show MFU and "
             "predicted times\n");
@@ -187,8 +187,8 @@ static void say_done(const training *t) {
 static ot_status train_rank(ot_comm *comm, void *context) {
   training *const t = context;
   ot_loop_request request = t->request;
-  OT_TRY(ot_team_create(&request.run->parallel, comm, &request.team));
-  const bool leads = ot_team_leads(request.team);
+  OT_TRY(ot_world_create(&request.run->parallel, comm, &request.team));
+  const bool leads = ot_world_is_leader(request.team);
   if (leads) ot_output_notes(&t->config.notes);
   ot_run_audits *audits = NULL;
   ot_status status = ot_run_audits_create(request.run, request.team, &audits);
@@ -197,11 +197,11 @@ static ot_status train_rank(ot_comm *comm, void *context) {
     status = ot_loop_run(&request);
   }
   ot_run_audits_destroy(&audits);
-  ot_team_destroy(&request.team);
+  ot_world_destroy(&request.team);
   if (leads) {
     t->leads = true;
-    end_line(&t->talk);
-    if (status == OT_OK) say_done(t);
+    end_line(&t->console);
+    if (status == OT_OK) print_done(t);
   }
   // All ranks stop together; one reports it.
   const bool together = status == OT_STOPPED || status == OT_FINDINGS;
@@ -292,8 +292,8 @@ static ot_status train(training *t) {
 
 // The summary of a run, after its validation losses.
 static void print_run_json(training *t) {
-  ot_json_writer *const w = t->talk.json;
-  const ot_loop_summary *const s = &t->talk.summary;
+  ot_json_writer *const w = t->console.json;
+  const ot_loop_summary *const s = &t->console.summary;
   ot_json_end(w);
   ot_json_text(w, "output", t->config.run.output);
   ot_json_integer(w, "steps", s->steps);
@@ -312,16 +312,16 @@ static ot_status run(const ot_options *options) {
   ot_arena *const arena = ot_options_arena(options);
   ot_json_writer json = ot_json_begin(arena, 2);
   training t = {.options = options, .arena = arena};
-  t.talk = (talk){.arena = arena,
-                  .terminal = isatty(STDERR_FILENO),
-                  .json = ot_options_json(options) ? &json : NULL,
-                  .summary = {.first_loss_nats = NAN, .last_loss_nats = NAN}};
-  if (t.talk.json) {
+  t.console = (console){.arena = arena,
+                        .terminal = isatty(STDERR_FILENO),
+                        .json = ot_options_json(options) ? &json : NULL,
+                        .summary = {.first_loss_nats = NAN, .last_loss_nats = NAN}};
+  if (t.console.json) {
     ot_json_object(&json, NULL);
     ot_json_array(&json, "validation");
   }
   const ot_status status = train(&t);
-  if (t.talk.json && t.leads && status == OT_OK) print_run_json(&t);
+  if (t.console.json && t.leads && status == OT_OK) print_run_json(&t);
   return status;
 }
 

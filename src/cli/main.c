@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "cli/openmp_wait.h"
 #include "cli/output.h"
-#include "cli/short_waits.h"
 #include "cli/verbs.h"
 
 static const ot_verb *const verbs[] = {
@@ -86,7 +86,7 @@ static ot_status run(int count, char *const *words) {
 }
 
 int main(int count, char **words) {
-  ot_short_waits(words);
+  ot_openmp_set_passive(words);
   ot_output_catch_bugs();
   signal(SIGPIPE, SIG_IGN);  // output files are completed, and training continues
   signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error of the write

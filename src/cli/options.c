@@ -119,7 +119,7 @@ static ot_status check_value(const ot_option *option, const char *text) {
 }
 
 // Parses the option in words[*i] (after its dashes) with its value, which may be the next word.
-static ot_status take_option(ot_options *options, int count, char *const *words, int *i) {
+static ot_status parse_option(ot_options *options, int count, char *const *words, int *i) {
   const char *const word = words[*i] + 2;
   const size_t length = strcspn(word, "=");
   const char *value = word[length] == '=' ? word + length + 1 : NULL;
@@ -181,7 +181,7 @@ static ot_status parse(ot_options *options, int count, char *const *words) {
       options->help = true;
       return OT_OK;
     } else if (!only_arguments && strncmp(word, "--", 2) == 0) {
-      OT_TRY(take_option(options, count, words, &i));
+      OT_TRY(parse_option(options, count, words, &i));
     } else {
       OT_CHECK(only_arguments || word[0] != '-' || word[1] == '\0', OT_USAGE,
                "unknown option %s (%s%s); options start with two dashes", word,

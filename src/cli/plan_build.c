@@ -60,7 +60,7 @@ ot_status ot_plan_predict(const ot_job *job, const ot_candidate *candidate, ot_a
 ot_status ot_plan_prove(const ot_job *job, const ot_candidate *candidate, ot_arena *arena) {
   candidate_run *own;
   OT_TRY(run_of(job, candidate, arena, &own));
-  return ot_world_prove(&own->run, &own->mesh);
+  return ot_loop_check_schedules(&own->run, &own->mesh);
 }
 
 // The estimator of the job with the kernel slowdown of `candidate`, whose ranks share cores.
@@ -199,7 +199,7 @@ static ot_status build_imported(builder *b) {
 // everything but gradients.
 static ot_status build_goodput(builder *b) {
   const ot_job *const job = b->job;
-  const ot_bill *const bill = b->page->bill;
+  const ot_model_totals *const bill = b->page->bill;
   const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
   b->page->steps = (int64_t)((job->tokens + tokens - 1) / tokens);
   if (b->search->num_plans == 0 || job->cluster->device.threads > 0) return OT_OK;

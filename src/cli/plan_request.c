@@ -97,7 +97,7 @@ static ot_status read_cluster(reader *r) {
     return ot_fail_hint(OT_ENVIRONMENT,
                         "`orthant bench` measures it; `orthant presets` lists clusters");
   }
-  const char *const doubt = ot_measured_doubt(&r->out->cluster, r->arena);
+  const char *const doubt = ot_measured_warning(&r->out->cluster, r->arena);
   if (doubt) note(r, doubt);
   int given = (int)ot_options_integer(r->options, "gpus");
   if (given == 0) given = r->out->imported.devices;
@@ -286,7 +286,7 @@ static ot_status read_amounts(reader *r) {
   ot_plan_request *const out = r->out;
   ot_run *const run = &out->config.run;
   read_sequence(r);
-  ot_bill_build(&out->job, &out->bill);
+  ot_model_totals_build(&out->job, &out->bill);
   read_tokens(r);
   read_batch(r);
   out->own.micro_batches = ot_candidate_micro_batches(&out->job, &out->own);

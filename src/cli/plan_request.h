@@ -6,13 +6,13 @@
 #include "cli/options.h"
 #include "files/config_file.h"
 #include "import/import.h"
-#include "plan/bill.h"
+#include "plan/model_totals.h"
 #include "report/plan_page.h"
 #include "train/prediction.h"
 
 typedef struct ot_plan_request {
   ot_job job;  // points into this request, which must not be moved
-  ot_bill bill;
+  ot_model_totals bill;
   ot_config config;          // the run that engine orthant would train
   ot_cluster cluster;        // with the devices of the job
   const char *model_name;    // as given by the user

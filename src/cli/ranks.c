@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 
-static ot_status check_asked(const ot_options *options, int ranks) {
+static ot_status check_ranks_option(const ot_options *options, int ranks) {
   const int asked = (int)ot_options_integer(options, "ranks");
   if (!ot_options_given(options, "ranks") || asked == ranks) return OT_OK;
   ot_fail(OT_RANKS, "the launcher started %d process%s, and --ranks says %d", ranks,
@@ -20,7 +20,7 @@ ot_status ot_ranks_count(const ot_options *options, int *ranks, bool *processes)
   }
   *processes = *ranks > 1;
   // Several processes check --ranks later, when they can agree on one message.
-  if (!*processes) return check_asked(options, 1);
+  if (!*processes) return check_ranks_option(options, 1);
   if (ot_comm_has_mpi()) return OT_OK;
   ot_fail(OT_RANKS, "the launcher started %d processes, but this program was built without MPI",
           *ranks);
@@ -36,7 +36,7 @@ typedef struct process {
 static ot_status run_process(ot_comm *comm, void *context) {
   const process *const p = context;
   const int ranks = ot_comm_size(comm);
-  ot_status status = check_asked(p->options, ranks);
+  ot_status status = check_ranks_option(p->options, ranks);
   if (status == OT_OK) status = p->verb->prepare(p->verb->context, ranks);
   OT_TRY(ot_comm_agree(comm, status));
   return p->verb->run(comm, p->verb->context);

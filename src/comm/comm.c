@@ -173,7 +173,7 @@ const char *ot_comm_host(const ot_comm *comm) { return comm->host; }
 
 int ot_comm_local_size(const ot_comm *comm) { return comm->local_size; }
 
-void ot_comm_set_patience(ot_comm *comm, double seconds) { comm->patience_s = seconds; }
+void ot_comm_set_timeout(ot_comm *comm, double seconds) { comm->timeout_s = seconds; }
 
 double ot_comm_sent_bytes(const ot_comm *comm, ot_group_kind group, ot_comm_kind kind) {
   return atomic_load_explicit(&comm->sent_bytes[group][kind], memory_order_relaxed);

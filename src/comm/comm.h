@@ -75,7 +75,7 @@ bool ot_comm_done(ot_comm *comm, ot_comm_request *request);
 // Waits until the call is done. OT_RANKS, naming the call and the missing ranks, if another rank
 // has failed, if a required rank has ended, on a deadlock (every rank waits; the thread back end
 // detects it at once), if the members' calls differ (including the token counts of an
-// all-to-all-v), or after the timeout of ot_comm_set_patience. After a failure no call of this rank
+// all-to-all-v), or after the timeout of ot_comm_set_timeout. After a failure no call of this rank
 // uses memory. One thread waits for a request. Blocks.
 ot_status ot_comm_wait(ot_comm *comm, ot_comm_request *request);
 
@@ -93,7 +93,7 @@ void ot_comm_add_thread(ot_comm *comm, bool more);
 
 // Timeout of a wait in seconds; its message names the missing rank, the call and its sequence
 // number. 0 = no timeout (the default).
-void ot_comm_set_patience(ot_comm *comm, double seconds);
+void ot_comm_set_timeout(ot_comm *comm, double seconds);
 
 // Bytes that this rank has sent since create, by group and kind: (size-1)/size of the whole for
 // all_gather, reduce_scatter and all_to_all, twice that for all_reduce, the whole for shift and

@@ -11,7 +11,7 @@ static const char *const names[] = {
     [OT_COMM_ALL_GATHER] = "all_gather", [OT_COMM_REDUCE_SCATTER] = "reduce_scatter",
     [OT_COMM_ALL_REDUCE] = "all_reduce", [OT_COMM_ALL_TO_ALL] = "all_to_all",
     [OT_COMM_SHIFT] = "shift",           [OT_COMM_SEND] = "send",
-    [OT_COMM_RECEIVE] = "receive",       [OT_COMM_EXCHANGE] = "exchange",
+    [OT_COMM_RECEIVE] = "receive",       [OT_COMM_ALL_TO_ALL_V] = "exchange",
     [OT_COMM_BARRIER] = "barrier",
 };
 static_assert(OT_COUNT(names) == OT_COMM_KINDS, "one each");
@@ -35,18 +35,18 @@ void ot_comm_check_call(const ot_comm *comm, const ot_comm_call *call) {
   OT_ASSERT(call->dtype == OT_F32 || call->dtype == OT_F64 || call->dtype == OT_BF16 ||
             call->dtype == OT_I32 || call->dtype == OT_I64);
   if (ot_comm_is_reduction(call->kind)) check_types(call);
-  if (call->kind == OT_COMM_EXCHANGE) ot_comm_check_rows(call, group->size);
+  if (call->kind == OT_COMM_ALL_TO_ALL_V) ot_comm_check_rows(call, group->size);
   if (!ot_comm_is_message(call->kind)) return;
   OT_ASSERT(call->peer >= 0 && call->peer < group->size && call->peer != group->index);
   OT_ASSERT(call->tag >= 0 && call->tag <= 32767);
 }
 
-ot_status ot_comm_deliver(const ot_comm_request *request, const ot_comm_exchange *from,
-                          const ot_comm_exchange *to) {
+ot_status ot_comm_deliver(const ot_comm_request *request, const ot_comm_member_call *from,
+                          const ot_comm_member_call *to) {
   const ot_comm_block sent = ot_comm_sent(from, 0, to->index);
   const ot_comm_block place = ot_comm_received(to, 0, from->index);
   if (sent.rows != place.rows) {
-    return ot_comm_fail_uneven(request, from->index, to->index, sent.rows, place.rows);
+    return ot_comm_fail_row_mismatch(request, from->index, to->index, sent.rows, place.rows);
   }
   ot_comm_copy(&sent, &place);
   return OT_OK;
@@ -104,13 +104,13 @@ int ot_comm_say_wait(ot_comm_text *out, const ot_comm_request *request, ot_comm_
   return ot_comm_say_ranks(out, group->ranks, group->size, is, context);
 }
 
-void ot_comm_say_late(ot_comm_text *out, const ot_comm *comm, int count) {
+void ot_comm_say_timeout(ot_comm_text *out, const ot_comm *comm, int count) {
   ot_comm_say(out, ", which %s not arrived in %.3g s", count == 1 ? "has" : "have",
-              comm->patience_s);
+              comm->timeout_s);
 }
 
-ot_status ot_comm_fail_uneven(const ot_comm_request *request, int from, int to, int64_t sent,
-                              int64_t expected) {
+ot_status ot_comm_fail_row_mismatch(const ot_comm_request *request, int from, int to, int64_t sent,
+                                    int64_t expected) {
   const int *const ranks = ot_comm_group_of(request)->ranks;
   ot_comm_text out = {.length = 0};
   ot_comm_say(&out, "ranks differ in ");

@@ -25,7 +25,7 @@ typedef enum ot_comm_kind {
   OT_COMM_SHIFT,           // receive [count] = send [count] of rank index-1 (around the group)
   OT_COMM_SEND,            // send [count] to rank `peer`; may last until that rank receives
   OT_COMM_RECEIVE,         // receive [count] from rank `peer`
-  OT_COMM_EXCHANGE,        // all-to-all-v of token rows: see ot_comm_runs
+  OT_COMM_ALL_TO_ALL_V,    // all-to-all-v of token rows: see ot_comm_splits
   OT_COMM_BARRIER,         // no data
   OT_COMM_KINDS,
 } ot_comm_kind;
@@ -34,11 +34,11 @@ typedef enum ot_comm_kind {
 // order of transfer. The rows of `sends` for rank p, run after run, arrive at p in the rows of its
 // `receives` for this rank, run after run; a rank also sends to itself. Both sides must give equal
 // row counts but may split them into different runs.
-typedef struct ot_comm_runs {
+typedef struct ot_comm_splits {
   int runs;            // for each rank, >= 0; a run may be empty
   const int32_t *run;  // [size][runs][2] first row, number of rows; constant until the call is done
   int64_t rows;        // rows of the buffer: runs lie in [0, rows)
-} ot_comm_runs;
+} ot_comm_splits;
 
 // One communication. The call owns its buffers until it is done. In place is allowed for block
 // `index`: all_gather with send = receive + index * count, reduce_scatter with receive = send +
@@ -57,11 +57,11 @@ typedef struct ot_comm_call {
   bool sum_on_wire;  // reductions: each partial sum is rounded to dtype
   bool accumulate;   // reduce_scatter: receive += the sum, added last
   bool narrow;       // reduce_scatter: `receive` is bf16; the final value is rounded once
-  ot_comm_runs sends, receives;  // exchange: of send [rows, count] and receive [rows, count],
-                                 // disjoint. No row is received twice; rows of `receive` outside
-                                 // the runs keep their values
-  void *workspace;               // [ot_comm_workspace] bytes
-  const char *name;              // shown in messages; kept until done
+  ot_comm_splits sends, receives;  // exchange: of send [rows, count] and receive [rows, count],
+                                   // disjoint. No row is received twice; rows of `receive` outside
+                                   // the runs keep their values
+  void *workspace;                 // [ot_comm_workspace] bytes
+  const char *name;                // shown in messages; kept until done
 } ot_comm_call;
 
 // Staging bytes that `call` needs, on every back end: only reductions need any. Aligned to 8.

@@ -81,8 +81,8 @@ static group *group_of(const ot_comm_request *request) {
 }
 
 // The call; a small all_reduce runs in one step in the slot's memory, which halves its time.
-static ot_comm_exchange exchange_of(const ot_comm_request *request) {
-  ot_comm_exchange x = ot_comm_exchange_of(request);
+static ot_comm_member_call exchange_of(const ot_comm_request *request) {
+  ot_comm_member_call x = ot_comm_member_call_of(request);
   x.direct = request->call.kind == OT_COMM_ALL_REDUCE &&
              request->call.count * ot_dtype_bytes(request->call.dtype) * x.size <= STAGE;
   return x;
@@ -93,7 +93,7 @@ static ot_comm_exchange exchange_of(const ot_comm_request *request) {
 // Receives first. Messages of 0 bytes are sent, too, so every rank detects a call whose counts
 // differ. Calls are numbered, so those of one group may be posted in any order.
 static ot_status post_step(ot_comm_request *request) {
-  const ot_comm_exchange x = exchange_of(request);
+  const ot_comm_member_call x = exchange_of(request);
   const bool message = ot_comm_is_message(request->call.kind);
   const group *const g = group_of(request);
   const int tag = message ? request->call.tag : (int)(request->sequence % TAGS) * 2 + request->step;
@@ -168,7 +168,7 @@ static void enqueue(ot_comm_request *request) {
 
 // Tests the transfers of the request's step; `all` is set when all are complete.
 static ot_status test(mpi_end *end, const ot_comm_request *request, bool *all) {
-  const ot_comm_exchange x = exchange_of(request);
+  const ot_comm_member_call x = exchange_of(request);
   const int transfers = ot_comm_transfers(&x);
   MPI_Request *const pending = part_of(request)->pending;
   int done = 0;
@@ -190,7 +190,7 @@ static bool is_absent(const void *context, int index) {
   const MPI_Request *const pending = part_of(request)->pending;
   // While a thread leads, it changes `pending`.
   if (!pending || request->phase != OT_COMM_STARTED || (end->led && !end->settling)) return false;
-  const ot_comm_exchange x = exchange_of(request);
+  const ot_comm_member_call x = exchange_of(request);
   for (int i = 0; i < ot_comm_transfers(&x); i++) {
     const bool under_way = pending[i] != MPI_REQUEST_NULL;
     if (under_way && ot_comm_transfer_at(&x, request->step, i).peer == index) return true;
@@ -202,28 +202,28 @@ static bool is_absent(const void *context, int index) {
 
 // The member's own source is its send buffer.
 static const void *source_of(void *context, int i) {
-  const ot_comm_exchange *const x = context;
+  const ot_comm_member_call *const x = context;
   return i == x->index ? ot_comm_sent(x, 0, i).memory : ot_comm_received(x, 0, i).memory;
 }
 
 static void *target_of(void *context, int i) {
   (void)i;
-  return ((const ot_comm_exchange *)context)->call->receive;
+  return ((const ot_comm_member_call *)context)->call->receive;
 }
 
 static ot_status work(ot_comm_request *request) {
-  ot_comm_exchange x = exchange_of(request);
-  ot_comm_sum sum = ot_comm_sum_of(&x);
+  ot_comm_member_call x = exchange_of(request);
+  ot_comm_reduction sum = ot_comm_reduction_of(&x);
   sum.source = source_of;
   sum.source_offset = 0;
   sum.target = target_of;
   sum.context = &x;
-  ot_comm_sum_run(&sum);
+  ot_comm_reduce_run(&sum);
   return OT_OK;
 }
 
 static void worked(ot_comm_request *request) {
-  const ot_comm_exchange x = exchange_of(request);
+  const ot_comm_member_call x = exchange_of(request);
   part *const p = part_of(request);
   if (++request->step < ot_comm_steps(&x)) {
     ot_comm_set_phase(request, OT_COMM_STARTED);
@@ -271,7 +271,7 @@ static ot_status progress(mpi_end *end, bool *moved) {
       link = &request->next;
     }
   }
-  return ot_mpi_hear(&end->news);
+  return ot_mpi_receive_news(&end->news);
 }
 
 typedef ot_status (*leading)(mpi_end *end, bool *moved);  // one action of a leader
@@ -333,7 +333,7 @@ static void nap(ot_comm *comm, pthread_cond_t *condition, ot_comm_pace *pace) {
 }
 
 // Rests according to the idle time.
-static void give_way(mpi_end *end, ot_comm_pace *pace) {
+static void back_off(mpi_end *end, ot_comm_pace *pace) {
   const double now = ot_clock_s(), idle = now - pace->idle_since_s;
   const double busy = end->process.spins ? spin_s : 0.0;
   if (idle >= busy + (now < end->crowded_until_s ? 0.0 : yield_s)) {
@@ -360,8 +360,8 @@ static void poll_for(mpi_end *end, const ot_comm_request *request, ot_comm_pace 
       restart(pace);
       continue;
     }
-    if (ot_comm_is_over(pace)) break;
-    if (is_under_way(end, request)) give_way(end, pace);
+    if (ot_comm_is_timed_out(pace)) break;
+    if (is_under_way(end, request)) back_off(end, pace);
   }
   end->polled = false;
   // Another thread must progress the remaining calls.
@@ -402,7 +402,7 @@ static void settle(ot_comm *comm) {
   end->settling = true;
   lead(end);
   pthread_mutex_unlock(&end->process.lock);
-  ot_mpi_elect(&end->news);
+  ot_mpi_choose_reporter(&end->news);
   pthread_mutex_lock(&end->process.lock);
   end->settled = true;
   stop_leading(end);
@@ -488,12 +488,12 @@ static ot_status make_world(mpi_end *end) {
 
 // Runs main on a complete communicator.
 static ot_status run_main(mpi_end *end, ot_rank_main main, void *context) {
-  OT_CHECK(ot_comm_start_engine(&end->comm), OT_ENVIRONMENT,
+  OT_CHECK(ot_comm_start_progress(&end->comm), OT_ENVIRONMENT,
            "comm: cannot start the MPI progress thread");
   const bool yielded = ot_mpi_set_yields(false);
   const ot_status status = ot_comm_check_left(&end->comm, main(&end->comm, context));
   ot_mpi_set_yields(yielded);
-  ot_comm_stop_engines(&end->process);
+  ot_comm_stop_progress(&end->process);
   return status;
 }
 
@@ -504,7 +504,7 @@ static bool ends_together(const mpi_end *end, ot_status status) {
 }
 
 // Releases MPI resources and the communicator; all ranks call this.
-static void leave(mpi_end *end) {
+static void finalize(mpi_end *end) {
   for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
     if (!end->groups[kind]) continue;
     MPI_Comm_free(&end->groups[kind]->messages);
@@ -551,7 +551,7 @@ static ot_status run_inside(ot_rank_main main, void *context, bool *together) {
   *together = ends_together(end, status);
   if (!*together) return end_job(end, status);
   if (rank > 0 && status != OT_OK) ot_fail(status, "%s", "");
-  leave(end);
+  finalize(end);
   return status;
 }
 
@@ -569,7 +569,7 @@ static ot_status run(int ranks, ot_rank_main main, void *context) {
                     MPI_THREAD_SERIALIZED);
   if (!together) return status;
   const int code = MPI_Finalize();
-  if (status != OT_OK && !ot_fail_message()[0]) ot_mpi_let_others_print();
+  if (status != OT_OK && !ot_fail_message()[0]) ot_mpi_wait_for_output();
   return code == MPI_SUCCESS || status != OT_OK ? status : ot_mpi_fail(code, "MPI_Finalize");
 }
 

@@ -17,11 +17,11 @@
 #include "comm/comm_mpi_message.h"
 #include "host/clock.h"
 
-static const double election_s = 0.3;  // to receive failures and replies of other ranks
-static const double mercy_s = 5.0;     // for the launcher to end a silent process
-static const double delivery_s = 0.3;  // for the launcher to forward output: it may drop what is
-                                       // still in its pipes when it ends a job
-static const double courtesy_s = 0.3;  // see ot_mpi_let_others_print
+static const double reply_wait_s = 0.3;  // to receive failures and replies of other ranks
+static const double exit_wait_s = 5.0;   // for the launcher to end a silent process
+static const double flush_wait_s = 0.3;  // for the launcher to forward output: it may drop what is
+                                         // still in its pipes when it ends a job
+static const double print_wait_s = 0.3;  // see ot_mpi_wait_for_output
 
 static void nap(double seconds) {
   const struct timespec time = {.tv_sec = (time_t)seconds,
@@ -29,7 +29,7 @@ static void nap(double seconds) {
   nanosleep(&time, NULL);
 }
 
-void ot_mpi_let_others_print(void) { nap(courtesy_s); }
+void ot_mpi_wait_for_output(void) { nap(print_wait_s); }
 
 // ---- the launch ----
 
@@ -145,7 +145,7 @@ static ot_status hear(ot_mpi_news *news, int *failed) {
   return OT_OK;
 }
 
-ot_status ot_mpi_hear(ot_mpi_news *news) {
+ot_status ot_mpi_receive_news(ot_mpi_news *news) {
   const int none = news->comm->size;
   int failed = none;
   OT_TRY(hear(news, &failed));
@@ -195,7 +195,7 @@ static void say_overdue(const ot_mpi_news *news) {
   const bool blamed = count(news, ot_comm_group_of(call)->size, is_late) > 0;
   const int named = blamed ? ot_comm_say_wait(&out, call, is_late, news)
                            : ot_comm_say_wait(&out, call, comm->backend->is_absent, call);
-  ot_comm_say_late(&out, comm, named);
+  ot_comm_say_timeout(&out, comm, named);
   if (!blamed && count(news, comm->size, is_silent) > 0) {
     ot_comm_say(&out, named == 1 ? " and waits itself; " : " and wait themselves; ");
     const int silent = ot_comm_say_ranks(&out, NULL, comm->size, is_silent, news);
@@ -206,20 +206,20 @@ static void say_overdue(const ot_mpi_news *news) {
 
 // ---- the end ----
 
-void ot_mpi_elect(ot_mpi_news *news) {
+void ot_mpi_choose_reporter(ot_mpi_news *news) {
   // Without the communicator the job failed at start, probably on all ranks.
   if (news->control == MPI_COMM_NULL) {
     news->muted = news->comm->rank > 0;
   } else if (!news->muted) {
-    news->muted = tell_all(news) == OT_OK && hear_for(news, election_s) < news->comm->rank;
+    news->muted = tell_all(news) == OT_OK && hear_for(news, reply_wait_s) < news->comm->rank;
   }
   if (news->comm->process->overdue && !news->muted) say_overdue(news);
   // The launcher is about to end this process; others may still read the buffers of its calls. The
   // same is seen after a process was killed: its launcher ends the job and reports it.
   if (news->broken) {
-    nap(mercy_s);
+    nap(exit_wait_s);
   } else if (news->muted) {
-    hear_for(news, mercy_s);
+    hear_for(news, exit_wait_s);
   }
 }
 
@@ -227,7 +227,7 @@ void ot_mpi_elect(ot_mpi_news *news) {
 static int abort_code;
 
 static void abort_at_exit(void) {
-  nap(delivery_s);
+  nap(flush_wait_s);
   MPI_Abort(MPI_COMM_WORLD, abort_code);
 }
 

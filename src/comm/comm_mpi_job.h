@@ -35,12 +35,12 @@ typedef struct ot_mpi_news {
 ot_status ot_mpi_news_open(ot_mpi_news *news);
 void ot_mpi_news_close(ot_mpi_news *news);
 // Reads notices of other ranks and replies. OT_RANKS if one of them has failed.
-ot_status ot_mpi_hear(ot_mpi_news *news);
+ot_status ot_mpi_receive_news(ot_mpi_news *news);
 // This process has failed: determines which rank reports and, after a timed-out wait, which ranks
 // are to blame. Blocks for a fraction of a second.
-void ot_mpi_elect(ot_mpi_news *news);
+void ot_mpi_choose_reporter(ot_mpi_news *news);
 // This rank's main failed other than by agreement. Returns `status`, with a message on the rank
 // that reports and without on others, and makes the process end the job when it exits.
 ot_status ot_mpi_end_job(const ot_mpi_news *news, const ot_failure *failure);
 // For rank 0 to print: launchers end the job at the first process with a nonzero exit code.
-void ot_mpi_let_others_print(void);
+void ot_mpi_wait_for_output(void);

@@ -120,7 +120,7 @@ static ot_status fail_size(const ot_comm_request *request, const ot_comm_transfe
   const int64_t row = t->block.row_bytes;
   if (row > 0 && bytes % row == 0) {
     const int index = ot_comm_group_of(request)->index;
-    return ot_comm_fail_uneven(request, t->peer, index, bytes / row, t->block.rows);
+    return ot_comm_fail_row_mismatch(request, t->peer, index, bytes / row, t->block.rows);
   }
   ot_comm_text out = {.length = 0};
   say_differ(&out, request, t->peer, "sent");
@@ -133,7 +133,7 @@ static ot_status fail_message(const ot_comm_request *request, const ot_comm_tran
   int class = MPI_SUCCESS;
   MPI_Error_class(code, &class);
   if (class != MPI_ERR_TRUNCATE) return ot_mpi_fail(code, "a message");
-  const bool rows = request->call.kind == OT_COMM_EXCHANGE;
+  const bool rows = request->call.kind == OT_COMM_ALL_TO_ALL_V;
   ot_comm_text out = {.length = 0};
   say_differ(&out, request, t->peer, "sends more than the");
   ot_comm_say(&out, "%lld %s that rank %d expects",

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 
 #include "base/failure.h"
-#include "comm/comm_exchange.h"
+#include "comm/comm_transfers.h"
 
 // ---- phases of a request; forward only, except between the steps of a call ----
 
@@ -94,10 +94,10 @@ struct ot_comm {
   int size;
   int local_size;  // ranks on this host
   char host[128];
-  _Atomic double patience_s;  // timeout; 0: none
-  bool agreed;                // all ranks know the failure, by the same message
-  int64_t *gathered;          // [size] scratch of agreements
-  int32_t *scratch;           // [OT_AGREEMENT_WORDS + size] too
+  _Atomic double timeout_s;  // timeout; 0: none
+  bool agreed;               // all ranks know the failure, by the same message
+  int64_t *gathered;         // [size] scratch of agreements
+  int32_t *scratch;          // [OT_AGREEMENT_WORDS + size] too
   ot_comm_group groups[OT_GROUP_KINDS];
   _Atomic double sent_bytes[OT_GROUP_KINDS][OT_COMM_KINDS];  // see ot_comm_sent_bytes
   bool has_engine;
@@ -134,9 +134,9 @@ static inline ot_comm_group *ot_comm_group_of(const ot_comm_request *request) {
 }
 
 // The call as this member sees it.
-static inline ot_comm_exchange ot_comm_exchange_of(const ot_comm_request *request) {
+static inline ot_comm_member_call ot_comm_member_call_of(const ot_comm_request *request) {
   const ot_comm_group *const group = ot_comm_group_of(request);
-  return (ot_comm_exchange){.call = &request->call, .size = group->size, .index = group->index};
+  return (ot_comm_member_call){.call = &request->call, .size = group->size, .index = group->index};
 }
 
 // Lists of requests, linked by `next`.
@@ -154,7 +154,7 @@ void ot_comm_sleep(ot_comm *comm, pthread_cond_t *condition, double until_s);
 // How long a waiting thread may sleep without missing its deadline.
 double ot_comm_next_look(const ot_comm_pace *pace);
 // True after the deadline.
-bool ot_comm_is_over(ot_comm_pace *pace);
+bool ot_comm_is_timed_out(ot_comm_pace *pace);
 
 // All waits of the process return OT_RANKS with `why`.
 void ot_comm_fail_process(ot_comm_process *process, const char *why);
@@ -164,8 +164,8 @@ void ot_comm_fail_rank(ot_comm *comm, ot_status status);
 void ot_comm_settle(ot_comm *comm);
 
 // Starts and stops the progress thread. Not under the lock.
-bool ot_comm_start_engine(ot_comm *comm);
-void ot_comm_stop_engines(ot_comm_process *process);
+bool ot_comm_start_progress(ot_comm *comm);
+void ot_comm_stop_progress(ot_comm_process *process);
 // A failure if `main` returned `status` with calls in flight, else `status`.
 ot_status ot_comm_check_left(const ot_comm *comm, ot_status status);
 
@@ -178,8 +178,8 @@ bool ot_comm_is_failure(ot_status status);
 void ot_comm_check_call(const ot_comm *comm, const ot_comm_call *call);
 // Copies what member `from` sends to member `to`, the owner of the request, if both are
 // addressable. OT_RANKS if their row counts differ.
-ot_status ot_comm_deliver(const ot_comm_request *request, const ot_comm_exchange *from,
-                          const ot_comm_exchange *to);
+ot_status ot_comm_deliver(const ot_comm_request *request, const ot_comm_member_call *from,
+                          const ot_comm_member_call *to);
 
 // ---- launchers ----
 
@@ -206,9 +206,9 @@ void ot_comm_say_call(ot_comm_text *out, const ot_comm_request *request);
 int ot_comm_say_wait(ot_comm_text *out, const ot_comm_request *request, ot_comm_rank_filter is,
                      const void *context);
 // ", which has not arrived in 0.5 s", of `count` ranks.
-void ot_comm_say_late(ot_comm_text *out, const ot_comm *comm, int count);
+void ot_comm_say_timeout(ot_comm_text *out, const ot_comm *comm, int count);
 // OT_RANKS: "ranks differ in 'NAME' (...): rank 1 sends 3 rows to rank 0, which expects 4".
-ot_status ot_comm_fail_uneven(const ot_comm_request *request, int from, int to, int64_t sent,
-                              int64_t expected);
+ot_status ot_comm_fail_row_mismatch(const ot_comm_request *request, int from, int to, int64_t sent,
+                                    int64_t expected);
 // "all_gather", ...
 const char *ot_comm_kind_name(ot_comm_kind kind);

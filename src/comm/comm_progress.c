@@ -193,7 +193,7 @@ void ot_comm_complete(ot_comm_request *request) {
 
 // ---- starting ----
 
-static void count_bytes(const ot_comm_exchange *x, _Atomic double *sum) {
+static void count_bytes(const ot_comm_member_call *x, _Atomic double *sum) {
   const double bytes = ot_comm_wire_bytes(x);
   double before = atomic_load_explicit(sum, memory_order_relaxed);
   while (!atomic_compare_exchange_weak(sum, &before, before + bytes)) continue;
@@ -212,7 +212,7 @@ static void start(ot_comm *comm, const ot_comm_call *call, ot_comm_request *requ
   if (call->kind == OT_COMM_BARRIER) request->call.count = 0;
   request->end = comm;
   request->awaited = awaited;
-  const ot_comm_exchange x = ot_comm_exchange_of(request);
+  const ot_comm_member_call x = ot_comm_member_call_of(request);
   request->bytes = ot_comm_received_bytes(&x);
   count_bytes(&x, &comm->sent_bytes[call->group][call->kind]);
   pthread_mutex_lock(&comm->process->lock);
@@ -244,7 +244,7 @@ double ot_comm_next_look(const ot_comm_pace *pace) {
   return isinf(pace->deadline_s) ? INFINITY : fmin(pace->deadline_s, pace->seen_s + look_s);
 }
 
-bool ot_comm_is_over(ot_comm_pace *pace) {
+bool ot_comm_is_timed_out(ot_comm_pace *pace) {
   const double now = ot_clock_s();
   if (now - pace->seen_s > stopped_s) pace->deadline_s += now - pace->seen_s;
   pace->seen_s = now;
@@ -257,14 +257,14 @@ static void give_up(ot_comm_request *request) {
   ot_comm_text why = {.length = 0};
   const int absent = ot_comm_say_wait(&why, request, backend->is_absent, request);
   if (absent == 0) return;
-  ot_comm_say_late(&why, request->end, absent);
+  ot_comm_say_timeout(&why, request->end, absent);
   request->end->process->overdue = request;
   ot_comm_fail_process(request->end->process, why.text);
 }
 
 static void wait_under_lock(ot_comm *comm, ot_comm_request *request) {
-  const double now = ot_clock_s(), patience_s = comm->patience_s;
-  ot_comm_pace pace = {.deadline_s = patience_s > 0.0 ? now + patience_s : INFINITY, .seen_s = now};
+  const double now = ot_clock_s(), timeout_s = comm->timeout_s;
+  ot_comm_pace pace = {.deadline_s = timeout_s > 0.0 ? now + timeout_s : INFINITY, .seen_s = now};
   remember_waited(request);
   while (request->phase != OT_COMM_DONE && !comm->process->failed) {
     ot_comm_request *const ready = find_ready(request);
@@ -274,7 +274,7 @@ static void wait_under_lock(ot_comm *comm, ot_comm_request *request) {
       continue;
     }
     comm->backend->rest(comm, request, &pace);
-    if (isinf(pace.deadline_s) || !ot_comm_is_over(&pace)) continue;
+    if (isinf(pace.deadline_s) || !ot_comm_is_timed_out(&pace)) continue;
     if (request->phase != OT_COMM_DONE && !comm->process->failed) give_up(request);
     pace.deadline_s = pace.seen_s + look_s;
   }
@@ -317,12 +317,12 @@ static void *run_engine(void *context) {
   return NULL;
 }
 
-bool ot_comm_start_engine(ot_comm *comm) {
+bool ot_comm_start_progress(ot_comm *comm) {
   comm->has_engine = pthread_create(&comm->engine, NULL, run_engine, comm) == 0;
   return comm->has_engine;
 }
 
-void ot_comm_stop_engines(ot_comm_process *process) {
+void ot_comm_stop_progress(ot_comm_process *process) {
   pthread_mutex_lock(&process->lock);
   process->stopping = true;
   for (ot_comm *end = process->ends; end; end = end->next) pthread_cond_signal(&end->work);

@@ -51,10 +51,12 @@ typedef struct __attribute__((may_alias)) {
   int arrived;             // members that have arrived
   int left;                // unfinished work items
   int64_t bytes;           // touched by the work of the arrived members
-} meeting;
-static_assert(sizeof(meeting) <= sizeof((ot_comm_request){0}.private_words), "must fit");
+} rendezvous;
+static_assert(sizeof(rendezvous) <= sizeof((ot_comm_request){0}.private_words), "must fit");
 
-static meeting *meeting_of(ot_comm_request *request) { return (meeting *)request->private_words; }
+static rendezvous *meeting_of(ot_comm_request *request) {
+  return (rendezvous *)request->private_words;
+}
 
 static world *world_of(const ot_comm *comm) { return (world *)comm->process; }
 
@@ -123,7 +125,7 @@ static bool is_gone(const void *context, int index) {
 }
 
 // Fails the world if a required rank has ended.
-static void check_gone(const ot_comm_request *request) {
+static void check_ended(const ot_comm_request *request) {
   const ot_comm_group *const group = ot_comm_group_of(request);
   int gone = 0;
   for (int i = 0; i < group->size; i++) gone += is_gone(request, i);
@@ -156,26 +158,26 @@ static void *target_of(void *context, int i) {
 }
 
 // Sources are read in place. An all_reduce writes its block to all members at once.
-static void run_sum(ot_comm_request *request, const ot_comm_exchange *x) {
+static void run_sum(ot_comm_request *request, const ot_comm_member_call *x) {
   members m = {.own = request, .first = meeting_of(meeting_of(request)->host)->first};
-  ot_comm_sum sum = ot_comm_sum_of(x);
+  ot_comm_reduction sum = ot_comm_reduction_of(x);
   sum.source = source_of;
   sum.target = target_of;
   sum.context = &m;
   if (ot_comm_steps(x) > 1) sum.num_targets = x->size;
-  ot_comm_sum_run(&sum);
+  ot_comm_reduce_run(&sum);
 }
 
 // All the work of one member.
 static ot_status run_member(ot_comm_request *request) {
-  const ot_comm_exchange x = ot_comm_exchange_of(request);
+  const ot_comm_member_call x = ot_comm_member_call_of(request);
   if (ot_comm_is_reduction(request->call.kind)) {
     run_sum(request, &x);
     return OT_OK;
   }
   ot_comm_request *member = request;
   do {
-    const ot_comm_exchange from = ot_comm_exchange_of(member);
+    const ot_comm_member_call from = ot_comm_member_call_of(member);
     if (ot_comm_expects(&x, from.index)) OT_TRY(ot_comm_deliver(request, &from, &x));
     member = member->peer;
   } while (member != request);
@@ -207,7 +209,7 @@ static void worked(ot_comm_request *request) {
 // ---- how calls are matched ----
 
 // True if the two requests belong to one call.
-static bool belong(const ot_comm_request *a, const ot_comm_request *b) {
+static bool are_same_call(const ot_comm_request *a, const ot_comm_request *b) {
   const ot_comm_group *const group = ot_comm_group_of(a), *const other = ot_comm_group_of(b);
   const bool message = ot_comm_is_message(a->call.kind);
   if (group->ranks[0] != other->ranks[0]) return false;
@@ -246,7 +248,7 @@ static void fail_mismatch(const ot_comm_request *a, const ot_comm_request *b) {
 
 // Links the request to the others of its call, in group order.
 static void join(ot_comm_request *host, ot_comm_request *request) {
-  meeting *const m = meeting_of(host);
+  rendezvous *const m = meeting_of(host);
   const int index = ot_comm_group_of(request)->index;
   meeting_of(request)->host = host;
   m->arrived++;
@@ -259,7 +261,7 @@ static void join(ot_comm_request *host, ot_comm_request *request) {
 
 // All members have arrived, `last` as the last.
 static void begin(ot_comm_request *host, ot_comm_request *last) {
-  meeting *const m = meeting_of(host);
+  rendezvous *const m = meeting_of(host);
   const bool message = ot_comm_is_message(host->call.kind);
   ot_comm_request *member = m->first;
   while (member->peer) member = member->peer;
@@ -282,7 +284,7 @@ static void begin(ot_comm_request *host, ot_comm_request *last) {
 static void post(ot_comm_request *request) {
   recount(request->end);
   ot_comm_request **link = &world_of(request->end)->open[request->call.group];
-  while (*link && !belong(*link, request)) link = &(*link)->next;
+  while (*link && !are_same_call(*link, request)) link = &(*link)->next;
   ot_comm_request *const host = *link ? *link : request;
   if (host == request) {
     *link = request;
@@ -321,7 +323,7 @@ static void rest(ot_comm *comm, ot_comm_request *request, ot_comm_pace *pace) {
     pace->spun = true;
     return;
   }
-  check_gone(request);
+  check_ended(request);
   const double until = fmin(ot_comm_next_look(pace), check_deadlock(world_of(comm)));
   if (!comm->process->failed) ot_comm_sleep(comm, &comm->woken, until);
 }
@@ -417,7 +419,7 @@ static ot_status world_create(world *w, int ranks) {
 static int start_threads(world *w) {
   for (int i = 0; i < 2 * w->ranks - 1; i++) {
     end *const e = &w->ends[i < w->ranks ? i : i - w->ranks + 1];
-    const bool made = i < w->ranks ? ot_comm_start_engine(&e->comm)
+    const bool made = i < w->ranks ? ot_comm_start_progress(&e->comm)
                                    : pthread_create(&e->thread, NULL, rank_thread, e) == 0;
     if (!made) return i;
   }
@@ -455,7 +457,7 @@ static ot_status run_world(world *w) {
   open_gate(w, threads == wanted ? 1 : -1);
   if (threads == wanted) run_rank(&w->ends[0]);
   for (int i = w->ranks; i < threads; i++) pthread_join(w->ends[i - w->ranks + 1].thread, NULL);
-  ot_comm_stop_engines(&w->process);
+  ot_comm_stop_progress(&w->process);
   OT_CHECK(threads == wanted, OT_ENVIRONMENT,
            "comm: started %d of the %d threads that %d ranks need", threads, wanted, w->ranks);
   return world_status(w);

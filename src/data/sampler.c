@@ -8,12 +8,12 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "data/blend.h"
-#include "data/tokens.h"
+#include "data/token_shard.h"
 #include "host/heap.h"
 
 typedef struct source {
   const char *path;
-  ot_tokens *tokens;
+  ot_token_shard *tokens;
   int64_t num_tokens;
   int64_t windows;
 } source;
@@ -58,13 +58,13 @@ static ot_status check_request(const ot_sampler_request *r) {
 }
 
 static ot_status open_source(const ot_sampler_request *request, const char *path, source *s) {
-  const ot_tokens_request tokens = {.path = path,
-                                    .format = request->format,
-                                    .vocab_size = request->vocab_size,
-                                    .eod = request->eod,
-                                    .boundary = request->boundary};
-  OT_TRY(ot_tokens_create(&tokens, &s->tokens));
-  s->num_tokens = ot_tokens_describe(s->tokens)->tokens;
+  const ot_token_shard_request tokens = {.path = path,
+                                         .format = request->format,
+                                         .vocab_size = request->vocab_size,
+                                         .eod = request->eod,
+                                         .boundary = request->boundary};
+  OT_TRY(ot_token_shard_create(&tokens, &s->tokens));
+  s->num_tokens = ot_token_shard_describe(s->tokens)->tokens;
   OT_CHECK(s->num_tokens >= 2, OT_ENVIRONMENT, "%s has %lld tokens; at least 2 are needed", path,
            (long long)s->num_tokens);
   const int64_t T = request->sequence_length;
@@ -157,7 +157,7 @@ ot_status ot_sampler_create(const ot_sampler_request *request, ot_sampler **out)
 void ot_sampler_destroy(ot_sampler **sampler) {
   ot_sampler *const s = *sampler;
   if (!s) return;
-  for (int64_t i = 0; i < s->num_sources; i++) ot_tokens_destroy(&s->sources[i].tokens);
+  for (int64_t i = 0; i < s->num_sources; i++) ot_token_shard_destroy(&s->sources[i].tokens);
   for (int64_t i = 0; s->mixtures && i < s->num_mixtures; i++) {
     ot_blend_destroy(&s->mixtures[i].blend);
   }
@@ -238,25 +238,25 @@ static void pad(row *r, int64_t from) {
 
 static ot_status fill_row(row *r, const ot_sample_place *place) {
   const ot_sampler *const s = r->sampler;
-  const ot_tokens *const tokens = s->sources[place->source].tokens;
+  const ot_token_shard *const tokens = s->sources[place->source].tokens;
   const int64_t T = s->T;
   // The last target is one token beyond the sequence.
   const int64_t inside = place->count > T ? T : place->count;
   pad(r, inside);
   if (inside == 0) return OT_OK;
-  OT_TRY(ot_tokens_read(tokens, place->first, inside, r->at.tokens));
+  OT_TRY(ot_token_shard_read(tokens, place->first, inside, r->at.tokens));
   memcpy(r->at.targets, r->at.tokens + 1, (size_t)(inside - 1) * sizeof *r->at.targets);
   r->at.targets[inside - 1] = -1;
   if (place->count > T) {
-    OT_TRY(ot_tokens_read(tokens, place->first + T, 1, &r->at.targets[T - 1]));
+    OT_TRY(ot_token_shard_read(tokens, place->first + T, 1, &r->at.targets[T - 1]));
   }
   if (s->document_mask) {
-    const ot_tokens_span span = {
+    const ot_token_shard_span span = {
         .first = place->first,
         .count = place->count,
         .ids = r->at.tokens,
         .last = place->count > T ? r->at.targets[T - 1] : r->at.tokens[inside - 1]};
-    OT_TRY(ot_tokens_boundaries(tokens, &span, begin_document, r));
+    OT_TRY(ot_token_shard_boundaries(tokens, &span, begin_document, r));
   }
   fill_positions(r, inside);
   return OT_OK;

@@ -33,12 +33,12 @@ typedef struct ot_sampler_request {
   bool sequential;        // validation: one source, its windows in order, the last one padded
   ot_data_format format;  // of all sources
   int64_t vocab_size;     // ids must be below; 0 = not checked
-  int64_t eod;            // end-of-document id if there is no index; -1: see tokens.h
+  int64_t eod;            // end-of-document id if there is no index; -1: see token_shard.h
   ot_document_boundary boundary;  // whether the id begins or ends a document
 } ot_sampler_request;
 
-// Opens the sources. OT_ENVIRONMENT and OT_USAGE as ot_tokens_create and ot_blend_create, and for a
-// source of fewer than 2 tokens.
+// Opens the sources. OT_ENVIRONMENT and OT_USAGE as ot_token_shard_create and ot_blend_create, and
+// for a source of fewer than 2 tokens.
 ot_status ot_sampler_create(const ot_sampler_request *request, ot_sampler **out);
 void ot_sampler_destroy(ot_sampler **sampler);
 

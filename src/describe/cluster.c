@@ -121,7 +121,8 @@ ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot
   device->memory_bytes = (int64_t)((double)device->memory_bytes * part);
   device->threads = threads;
   out->num_devices = ranks;
-  out->crowding = cores > 0 && ranks * threads > cores ? (double)ranks * threads / cores : 0;
+  out->threads_per_core =
+      cores > 0 && ranks * threads > cores ? (double)ranks * threads / cores : 0;
   // One thread sends a message, as long as a core is free for it.
   for (int i = 0; i < out->num_levels; i++) {
     out->level[i].size = ranks;

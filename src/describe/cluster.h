@@ -128,8 +128,8 @@ typedef struct ot_cluster {
   double jitter;  // fraction of a step lost to waiting for the slowest rank, per doubling of the
                   // groups of the innermost level
   ot_measured_machine measured;
-  double crowding;  // threads of all ranks per core of a measured machine, if above 1; 0: cores are
-                    // not shared
+  double threads_per_core;  // threads of all ranks per core of a measured machine, if above 1; 0:
+                            // cores are not shared
 } ot_cluster;
 
 // Whether the device is the host's own CPU, on which this program runs, and no accelerator.
@@ -146,8 +146,8 @@ int ot_cluster_level(const ot_cluster *cluster, int device, int other);
 // The cluster as seen by `ranks` ranks of `threads` threads. Devices that were measured as ranks of
 // one machine share its cores and memory equally: rates are scaled to the threads, at most to the
 // rank's share of the machine. If the machine's cores are known, rates stay those of a rank with
-// exclusive cores, and `crowding` states the threads per core. OT_USAGE when other devices are
-// fewer than the ranks. `out` may be `cluster`.
+// exclusive cores, and `threads_per_core` states the threads per core. OT_USAGE when other devices
+// are fewer than the ranks. `out` may be `cluster`.
 ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot_cluster *out);
 
 // Threads of each of `ranks` ranks for a requested number `asked`; for 0, an equal share of the

@@ -36,7 +36,7 @@ const ot_kernel_style *ot_engine_style(const ot_engine *engine, const ot_device_
   return own ? NULL : &engine->kernels;
 }
 
-int64_t ot_engine_context(const ot_engine *engine, const ot_device_kind *device) {
+int64_t ot_engine_context_bytes(const ot_engine *engine, const ot_device_kind *device) {
   return ot_device_is_host(device) ? 0 : engine->context_bytes;
 }
 

@@ -13,12 +13,12 @@
 #include "describe/kernel_style.h"
 
 // Parts of a block that selective recompute may recompute; any combination.
-typedef enum ot_remade {
-  OT_REMADE_ATTENTION = 1,   // its core, no GEMMs
-  OT_REMADE_NORMS = 2,       //
-  OT_REMADE_ACTIVATION = 4,  // of the feed-forward part
-  OT_REMADE_WIDE = 8,        // the GEMM before that
-} ot_remade;
+typedef enum ot_recomputed_part {
+  OT_RECOMPUTED_ATTENTION = 1,   // its core, no GEMMs
+  OT_RECOMPUTED_NORMS = 2,       //
+  OT_RECOMPUTED_ACTIVATION = 4,  // of the feed-forward part
+  OT_RECOMPUTED_UP_GEMM = 8,     // the GEMM before that
+} ot_recomputed_part;
 
 // The computation that hides collectives of tp; each level includes the previous ones.
 typedef enum ot_tensor_overlap {
@@ -49,9 +49,9 @@ typedef struct ot_engine {
   bool sequence_parallel;  // norms and residuals are sharded over tp
   bool health_metrics;     // measures activations in each micro-batch
 
-  double selective_share;   // fraction of a block's forward that selective recompute recomputes; 0:
-                            // as in `remade`
-  unsigned remade;          // ot_remade; 0: attention. Memory treats the other parts as saved
+  double selective_share;  // fraction of a block's forward that selective recompute recomputes; 0:
+                           // as in `remade`
+  unsigned remade;  // ot_recomputed_part; 0: attention. Memory treats the other parts as saved
   bool scattered_messages;  // stages send a shard from each rank of tp and all-gather it there
 
   // overlap of collectives with compute
@@ -99,7 +99,7 @@ typedef struct ot_engine {
 
 // Device memory of the runtime, libraries and communicators: context_bytes; 0 for the host's own
 // CPU, whose memory figure excludes them.
-int64_t ot_engine_context(const ot_engine *engine, const ot_device_kind *device);
+int64_t ot_engine_context_bytes(const ot_engine *engine, const ot_device_kind *device);
 
 // The kernel style for simulating the engine's steps on `device`; null for Orthant on the host's
 // own CPU, which simulate/price.h models.

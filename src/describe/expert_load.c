@@ -5,7 +5,7 @@
 
 #include "base/extremes.h"
 
-double ot_expert_load_most(const ot_moe *moe, int ep) {
+double ot_expert_load_max(const ot_moe *moe, int ep) {
   if (moe->num_experts == 0) return 1;
   const double chosen = ot_smaller(ep, (double)moe->num_experts / (double)moe->experts_per_token);
   switch (moe->routing) {
@@ -20,10 +20,10 @@ double ot_expert_load_most(const ot_moe *moe, int ep) {
   return 1;
 }
 
-int ot_expert_load_rounds(const ot_moe *moe, const ot_run_parallel *p, double imbalance) {
+int ot_expert_overflow_passes(const ot_moe *moe, const ot_run_parallel *p, double imbalance) {
   static const double rounding = 1e-9;  // 2.4 in buffers of 1.2 are two
   if (moe->num_experts == 0 || p->ep * p->etp == 1) return 0;
-  const double load = ot_smaller(ot_larger(1, imbalance), ot_expert_load_most(moe, p->ep));
+  const double load = ot_smaller(ot_larger(1, imbalance), ot_expert_load_max(moe, p->ep));
   const double more = load / p->expert_buffer - rounding - 1;
   const int whole = (int)more;
   return more <= 0 ? 0 : whole < more ? whole + 1 : whole;

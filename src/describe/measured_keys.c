@@ -119,7 +119,7 @@ static void compare(worst *w, double value, const char *name) {
   if (value > w->value) *w = (worst){value, name};
 }
 
-const char *ot_measured_doubt(const ot_cluster *cluster, ot_arena *arena) {
+const char *ot_measured_warning(const ot_cluster *cluster, ot_arena *arena) {
   // On two idle cores of a virtual machine the widest spread of a full measurement was 1.1, for the
   // smallest kernels; next to other load it is 6 and more.
   static const double most_spread = 2, most_residual = 0.5;

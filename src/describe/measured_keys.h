@@ -15,4 +15,4 @@ ot_status ot_measured_check(const ot_cluster *cluster);
 
 // One sentence on unreliable measurements: timings of the same call that vary widely, as on a busy
 // machine, or a formula that misses them. Null: none.
-const char *ot_measured_doubt(const ot_cluster *cluster, ot_arena *arena);
+const char *ot_measured_warning(const ot_cluster *cluster, ot_arena *arena);

@@ -205,8 +205,8 @@ int64_t ot_model_active_parameters(const ot_model *model) {
 }
 
 static bool same_residuals(const ot_model *model, int layer, int other) {
-  const ot_residual_place a = ot_residual_place_of(model, layer);
-  const ot_residual_place b = ot_residual_place_of(model, other);
+  const ot_residual_position a = ot_residual_position_of(model, layer);
+  const ot_residual_position b = ot_residual_position_of(model, other);
   return a.finished == b.finished && a.begun == b.begun && a.attention_ends == b.attention_ends &&
          a.mlp_ends == b.mlp_ends;
 }

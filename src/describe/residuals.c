@@ -2,15 +2,15 @@
 // Positions of layers among blocks of sub-layers.
 #include "describe/residuals.h"
 
-ot_residual_place ot_residual_place_of(const ot_model *model, int64_t layer) {
+ot_residual_position ot_residual_position_of(const ot_model *model, int64_t layer) {
   const ot_attention_residuals *const r = &model->residuals;
   const bool head = layer >= model->num_layers;
   const int64_t place = head ? r->sublayers : r->place[layer];
-  if (r->block_size == 0) return (ot_residual_place){0};
-  return (ot_residual_place){.finished = 1 + place / r->block_size,
-                             .begun = place % r->block_size > 0,
-                             .attention_ends = !head && (place + 1) % r->block_size == 0,
-                             .mlp_ends = !head && (place + 2) % r->block_size == 0};
+  if (r->block_size == 0) return (ot_residual_position){0};
+  return (ot_residual_position){.finished = 1 + place / r->block_size,
+                                .begun = place % r->block_size > 0,
+                                .attention_ends = !head && (place + 1) % r->block_size == 0,
+                                .mlp_ends = !head && (place + 2) % r->block_size == 0};
 }
 
 ot_status ot_residuals_check(const ot_model *model) {

@@ -8,16 +8,16 @@
 #include "describe/model.h"
 
 // The residual inputs at the start of a layer, and the blocks that end in it.
-typedef struct ot_residual_place {
+typedef struct ot_residual_position {
   int64_t finished;     // number of mixed values: the embedding and outputs of finished blocks; 0:
                         // ordinary residuals
   bool begun;           // a partial sum of the current block enters
   bool attention_ends;  // attention is the last sub-layer of a block
   bool mlp_ends;        // the MLP is
-} ot_residual_place;
+} ot_residual_position;
 
 // For `layer`, or, for layer = number of layers, for the head, which ends no block.
-ot_residual_place ot_residual_place_of(const ot_model *model, int64_t layer);
+ot_residual_position ot_residual_position_of(const ot_model *model, int64_t layer);
 
 // Accepts ordinary residuals and blocks of valid size; OT_USAGE with the valid range otherwise.
 ot_status ot_residuals_check(const ot_model *model);

@@ -20,8 +20,8 @@ static ot_comm_kind call_kind(ot_op_kind op) {
       {OT_OP_ALL_REDUCE, OT_COMM_ALL_REDUCE},
       {OT_OP_ALL_TO_ALL, OT_COMM_ALL_TO_ALL},
       {OT_OP_SHIFT, OT_COMM_SHIFT},
-      {OT_OP_EXCHANGE, OT_COMM_EXCHANGE},
-      {OT_OP_EXCHANGE_HOME, OT_COMM_EXCHANGE},
+      {OT_OP_ALL_TO_ALL_V, OT_COMM_ALL_TO_ALL_V},
+      {OT_OP_ALL_TO_ALL_V_BACK, OT_COMM_ALL_TO_ALL_V},
       {OT_OP_SEND, OT_COMM_SEND},
       {OT_OP_RECEIVE, OT_COMM_RECEIVE},
   };
@@ -38,16 +38,16 @@ static ot_dtype sum_type(const ot_task *task) {
   return made == OT_BF16 ? task->attributes.compute : made;
 }
 
-static const ot_operand *travels(const ot_task *task) {
+static const ot_operand *payload(const ot_task *task) {
   return task->op == OT_OP_RECEIVE ? &task->out[0] : &task->in[ot_op_sent_input(task->op)];
 }
 
 // The element count of the call as comm.h defines it: per block or per token where the call has
 // these.
 static int64_t call_count(ot_comm_kind kind, const ot_task *task) {
-  const ot_tensor_type *const type = &travels(task)->type;
+  const ot_tensor_type *const type = &payload(task)->type;
   const int64_t all = ot_type_elements(type);
-  if (kind == OT_COMM_EXCHANGE) return all / type->dim[0];
+  if (kind == OT_COMM_ALL_TO_ALL_V) return all / type->dim[0];
   const bool blocks = kind == OT_COMM_REDUCE_SCATTER || kind == OT_COMM_ALL_TO_ALL;
   return blocks ? all / task->attributes.group_size : all;
 }
@@ -61,7 +61,7 @@ static ot_comm_call describe(const ot_task *task, const char *name) {
       .peer = task->attributes.peer,
       .tag = task->attributes.tag,
       .count = call_count(kind, task),
-      .dtype = travels(task)->type.dtype,
+      .dtype = payload(task)->type.dtype,
       .sum = sum_type(task),
       .sum_on_wire = task->attributes.sum_on_wire,
       .accumulate = kind == OT_COMM_REDUCE_SCATTER && task->attributes.accumulate,
@@ -76,18 +76,18 @@ static void *at(const ot_entry *entry, const ot_operand *operand, char *memory) 
   return memory + entry->base[operand->base] + operand->offset;
 }
 
-static ot_comm_runs runs_at(const ot_entry *entry, const ot_operand *runs, const ot_operand *rows,
-                            char *memory) {
-  return (ot_comm_runs){
+static ot_comm_splits runs_at(const ot_entry *entry, const ot_operand *runs, const ot_operand *rows,
+                              char *memory) {
+  return (ot_comm_splits){
       .runs = (int)runs->type.dim[1], .run = at(entry, runs, memory), .rows = rows->type.dim[0]};
 }
 
 // Dispatch sends from `home` to `here` (expert_exchange.h); combine sends from `here` to `home`.
 static void bind_runs(const ot_entry *entry, const ot_task *task, char *memory,
                       ot_comm_call *call) {
-  const bool back = task->op == OT_OP_EXCHANGE_HOME;
+  const bool back = task->op == OT_OP_ALL_TO_ALL_V_BACK;
   const ot_operand *const runs = &task->in[back ? 2 : 1];
-  call->sends = runs_at(entry, &runs[back ? 1 : 0], travels(task), memory);
+  call->sends = runs_at(entry, &runs[back ? 1 : 0], payload(task), memory);
   call->receives = runs_at(entry, &runs[back ? 0 : 1], &task->out[0], memory);
 }
 
@@ -96,7 +96,7 @@ ot_comm_call ot_bind_call(const ot_entry *entry, const ot_task *task, char *memo
   ot_comm_call call = describe(task, name);
   call.send = at(entry, &task->in[ot_op_sent_input(task->op)], memory);
   call.receive = at(entry, &task->out[0], memory);
-  if (call.kind == OT_COMM_EXCHANGE) bind_runs(entry, task, memory, &call);
+  if (call.kind == OT_COMM_ALL_TO_ALL_V) bind_runs(entry, task, memory, &call);
   if (task->workspace_bytes > 0) {
     call.workspace = memory + entry->base[OT_BASE_SCRATCH] + task->workspace;
   }

@@ -95,7 +95,7 @@ static void run_compute(ot_executor *executor, place at) {
 }
 
 // Prepends the entry and the task to the message of a failed communication.
-static ot_status explain(const ot_executor *executor, place at, ot_status status) {
+static ot_status add_location(const ot_executor *executor, place at, ot_status status) {
   if (status == OT_OK) return OT_OK;
   const ot_entry *const entry = entry_at(executor, at);
   ot_failure failure = {.status = OT_OK};
@@ -118,7 +118,7 @@ static ot_status end_tensor(ot_executor *executor) {
   t->under_way = false;
   const ot_status status = ot_comm_wait(executor->options.comm, &t->request);
   ot_recorder_close(&executor->recorder, OT_LANE_TENSOR, t->span);
-  return explain(executor, (place){.entry = t->entry, .task = t->task}, status);
+  return add_location(executor, (place){.entry = t->entry, .task = t->task}, status);
 }
 
 static ot_status start_tensor(ot_executor *executor, place at) {
@@ -140,7 +140,7 @@ static ot_status run_collective(ot_executor *executor, place at) {
   const int64_t span = open_span(executor, lane, at);
   const ot_status status = ot_comm_run(executor->options.comm, &call);
   ot_recorder_close(&executor->recorder, lane, span);
-  return explain(executor, at, status);
+  return add_location(executor, at, status);
 }
 
 static void start_message(ot_executor *executor, place at) {
@@ -193,12 +193,13 @@ static ot_status run_rounds(ot_executor *executor, place at) {
   enum { MOST_ROUNDS = 1 << 20 };
   const ot_task *const task = task_at(executor, at);
   int32_t rounds = 0;
-  ot_executor_read(executor, place_of(executor, at, &task->in[OT_REPEAT_ROUNDS]), &rounds,
+  ot_executor_read(executor, place_of(executor, at, &task->in[OT_REPEAT_COUNT]), &rounds,
                    sizeof rounds);
   if (rounds < 0 || rounds > MOST_ROUNDS) {
-    return explain(executor, at, ot_fail(OT_BUG, "%d iterations, at most %d", rounds, MOST_ROUNDS));
+    return add_location(executor, at,
+                        ot_fail(OT_BUG, "%d iterations, at most %d", rounds, MOST_ROUNDS));
   }
-  const int64_t counter = place_of(executor, at, &task->out[OT_REPEAT_ROUND]);
+  const int64_t counter = place_of(executor, at, &task->out[OT_REPEAT_INDEX]);
   for (int32_t round = 1; round < rounds; round++) {
     ot_executor_write(executor, counter, &round, sizeof round);
     OT_TRY(run_body(executor, at));
@@ -235,7 +236,7 @@ static ot_status run_entry(ot_executor *executor, int entry) {
 
 static ot_status wait_for_message(ot_executor *executor, int entry) {
   const ot_status status = ot_mailbox_wait(&executor->mailbox, entry);
-  OT_TRY(explain(executor, (place){.entry = entry}, status));
+  OT_TRY(add_location(executor, (place){.entry = entry}, status));
   const bool held = executor->guard && ot_guard_holds(executor->guard, entry);
   return held ? ot_guard_after(executor->guard, entry) : OT_OK;
 }
@@ -299,7 +300,8 @@ static ot_status finish(ot_executor *executor, ot_status status) {
   if (status == OT_BUG && executor->options.comm) ot_comm_fail(executor->options.comm, status);
   ot_failure_take(&first, end_tensor(executor));
   const ot_status messages = ot_mailbox_finish(&executor->mailbox);
-  ot_failure_take(&first, explain(executor, (place){.entry = executor->mailbox.failed}, messages));
+  ot_failure_take(&first,
+                  add_location(executor, (place){.entry = executor->mailbox.failed}, messages));
   if (executor->lanes) ot_failure_take(&first, ot_lanes_finish(executor->lanes));
   return ot_failure_repeat(&first);
 }

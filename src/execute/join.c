@@ -51,7 +51,7 @@ static uint64_t hash_order(const ot_schedule *schedule, const ot_order *order, o
     for (int k = 0; k < segment->num_tasks; k++) {
       const ot_task *const task = &segment->tasks[k];
       const bool counts = task->kind == OT_TASK_COLLECTIVE && task->attributes.group == kind;
-      if (counts) hash = hash_task(hash, task, ot_segment_turn(segment, k));
+      if (counts) hash = hash_task(hash, task, ot_segment_collective_index(segment, k));
     }
   }
   return hash;

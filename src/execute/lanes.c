@@ -10,11 +10,11 @@
 #include "base/failure.h"
 
 // What a thread waits for.
-typedef enum wish {
-  WISH_WORK,   // an entry to run, or shutdown
-  WISH_ENTRY,  // `lane` has completed `entry`, or a failure
-  WISH_REST,   // `lane` is idle
-} wish;
+typedef enum wait_kind {
+  WAIT_WORK,   // an entry to run, or shutdown
+  WAIT_ENTRY,  // `lane` has completed `entry`, or a failure
+  WAIT_IDLE,   // `lane` is idle
+} wait_kind;
 
 typedef struct lane_thread {
   ot_lanes *lanes;
@@ -23,7 +23,7 @@ typedef struct lane_thread {
   bool started;
   pthread_cond_t wake;
   bool asleep;
-  wish wish;
+  wait_kind wait_kind;
   ot_lane lane;
   int entry;
   int *queue;  // [capacity]
@@ -41,35 +41,35 @@ struct ot_lanes {
 
 // ---- sleep and wake; all with the mutex held ----
 
-static bool came_true(const ot_lanes *lanes, const lane_thread *t) {
-  switch (t->wish) {
-    case WISH_WORK:
+static bool is_satisfied(const ot_lanes *lanes, const lane_thread *t) {
+  switch (t->wait_kind) {
+    case WAIT_WORK:
       return lanes->quits || t->taken < t->pushed;
-    case WISH_ENTRY:
+    case WAIT_ENTRY:
       return lanes->failure.status != OT_OK || lanes->lane[t->lane].last_done >= t->entry;
-    case WISH_REST:
+    case WAIT_IDLE:
       return lanes->lane[t->lane].done == lanes->lane[t->lane].pushed;
   }
   OT_UNREACHABLE();
 }
 
-static void tell(const ot_lanes *lanes, bool waits) {
+static void report_waiting(const ot_lanes *lanes, bool waits) {
   if (lanes->options.comm) ot_comm_set_waiting(lanes->options.comm, waits);
 }
 
-static void sleep_until(ot_lanes *lanes, lane_thread *t, wish for_what) {
-  t->wish = for_what;
-  if (came_true(lanes, t)) return;
+static void sleep_until(ot_lanes *lanes, lane_thread *t, wait_kind for_what) {
+  t->wait_kind = for_what;
+  if (is_satisfied(lanes, t)) return;
   t->asleep = true;
-  tell(lanes, true);
+  report_waiting(lanes, true);
   while (t->asleep) pthread_cond_wait(&t->wake, &lanes->mutex);
 }
 
 static void wake(ot_lanes *lanes) {
   for (int i = 0; i < OT_LANES; i++) {
     lane_thread *const t = &lanes->lane[i];
-    if (!t->asleep || !came_true(lanes, t)) continue;
-    tell(lanes, false);
+    if (!t->asleep || !is_satisfied(lanes, t)) continue;
+    report_waiting(lanes, false);
     t->asleep = false;
     pthread_cond_signal(&t->wake);
   }
@@ -99,7 +99,7 @@ static void *lane_main(void *argument) {
   while (t->asleep) pthread_cond_wait(&t->wake, &lanes->mutex);
   while (t->taken < t->pushed) {
     run_next(lanes, t);
-    sleep_until(lanes, t, WISH_WORK);
+    sleep_until(lanes, t, WAIT_WORK);
   }
   pthread_mutex_unlock(&lanes->mutex);
   return NULL;
@@ -109,13 +109,13 @@ static ot_status start_thread(ot_lanes *lanes, lane_thread *t, int64_t capacity)
   t->queue = calloc((size_t)capacity, sizeof *t->queue);
   OT_CHECK(t->queue, OT_ENVIRONMENT, "executor: out of memory");
   t->asleep = true;
-  t->wish = WISH_WORK;
+  t->wait_kind = WAIT_WORK;
   if (lanes->options.comm) ot_comm_add_thread(lanes->options.comm, true);
-  tell(lanes, true);
+  report_waiting(lanes, true);
   t->started = pthread_create(&t->thread, NULL, lane_main, t) == 0;
   if (t->started) return OT_OK;
   t->asleep = false;
-  tell(lanes, false);
+  report_waiting(lanes, false);
   if (lanes->options.comm) ot_comm_add_thread(lanes->options.comm, false);
   return ot_fail(OT_ENVIRONMENT, "executor: cannot start a thread for lane %s",
                  ot_lane_name(t->self));
@@ -193,7 +193,7 @@ ot_status ot_lanes_wait(ot_lanes *lanes, ot_lane self, ot_lane lane, int entry) 
   pthread_mutex_lock(&lanes->mutex);
   t->lane = lane;
   t->entry = entry;
-  sleep_until(lanes, t, WISH_ENTRY);
+  sleep_until(lanes, t, WAIT_ENTRY);
   const ot_status status = ot_failure_repeat(&lanes->failure);
   pthread_mutex_unlock(&lanes->mutex);
   return status;
@@ -211,7 +211,7 @@ ot_status ot_lanes_finish(ot_lanes *lanes) {
   pthread_mutex_lock(&lanes->mutex);
   for (int i = 0; i < OT_LANES; i++) {
     walker->lane = (ot_lane)i;
-    sleep_until(lanes, walker, WISH_REST);
+    sleep_until(lanes, walker, WAIT_IDLE);
   }
   const ot_status first = ot_failure_repeat(&lanes->failure);
   pthread_mutex_unlock(&lanes->mutex);

@@ -58,17 +58,17 @@ ot_status ot_content_hash_create(ot_content_hash **out) {
   return create((ot_content_hash){0}, out);
 }
 
-ot_status ot_content_hash_create_pieces(int64_t file_bytes, ot_content_hash **out) {
+ot_status ot_content_hash_create_blocks(int64_t file_bytes, ot_content_hash **out) {
   int64_t piece_bytes = PIECE_BYTES_MIN;
   while (piece_bytes * PIECES_MAX < file_bytes) piece_bytes *= 2;
   return create((ot_content_hash){.file_bytes = file_bytes, .piece_bytes = piece_bytes}, out);
 }
 
-ot_content_pieces ot_content_hash_pieces(const ot_content_hash *hash, ot_arena *arena) {
+ot_content_blocks ot_content_hash_blocks(const ot_content_hash *hash, ot_arena *arena) {
   const int64_t count = num_pieces(hash);
   uint64_t *const copy = ot_arena_array(arena, count, sizeof *copy);
   if (count > 0) memcpy(copy, hash->pieces, (size_t)count * sizeof *copy);
-  return (ot_content_pieces){hash->piece_bytes, count, copy};
+  return (ot_content_blocks){hash->piece_bytes, count, copy};
 }
 
 void ot_content_hash_destroy(ot_content_hash **hash) {
@@ -125,10 +125,10 @@ ot_status ot_content_hash_range(ot_content_hash *hash, int file, const char *pat
 static ot_status read_open(ot_arena *arena, int file, const char *path, ot_content_record *record) {
   ot_content_hash *hash = NULL;
   OT_TRY(ot_disk_size(file, path, INT64_MAX, &record->bytes));
-  OT_TRY(ot_content_hash_create_pieces(record->bytes, &hash));
+  OT_TRY(ot_content_hash_create_blocks(record->bytes, &hash));
   const ot_status status = ot_content_hash_range(hash, file, path, 0, record->bytes);
   ot_content_hash_print(hash, record->hash);
-  record->pieces = ot_content_hash_pieces(hash, arena);
+  record->pieces = ot_content_hash_blocks(hash, arena);
   ot_content_hash_destroy(&hash);
   return status;
 }

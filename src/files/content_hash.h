@@ -11,18 +11,18 @@
 enum { OT_CONTENT_HASH_BYTES = 33 };  // 32 digits and a zero
 
 // XXH3-64 of the blocks of a file, to locate damage. At most 1024 blocks, of at least 4 KiB.
-typedef struct ot_content_pieces {
+typedef struct ot_content_blocks {
   int64_t bytes;         // per block; the last may be shorter; 0: unknown
   int64_t count;         // blocks of the file
   const uint64_t *hash;  // [count]
-} ot_content_pieces;
+} ot_content_blocks;
 
 // One file of a directory in a manifest.
 typedef struct ot_content_record {
   const char *name;  // plain name, no directory
   int64_t bytes;
   char hash[OT_CONTENT_HASH_BYTES];
-  ot_content_pieces pieces;
+  ot_content_blocks pieces;
 } ot_content_record;
 
 typedef struct ot_content_hash ot_content_hash;
@@ -31,7 +31,7 @@ typedef struct ot_content_hash ot_content_hash;
 ot_status ot_content_hash_create(ot_content_hash **out);
 
 // The same for a file of `file_bytes` bytes, with hashes of its blocks.
-ot_status ot_content_hash_create_pieces(int64_t file_bytes, ot_content_hash **out);
+ot_status ot_content_hash_create_blocks(int64_t file_bytes, ot_content_hash **out);
 void ot_content_hash_destroy(ot_content_hash **hash);
 void ot_content_hash_update(ot_content_hash *hash, const void *data, int64_t bytes);
 
@@ -39,7 +39,7 @@ void ot_content_hash_update(ot_content_hash *hash, const void *data, int64_t byt
 void ot_content_hash_print(const ot_content_hash *hash, char hex[OT_CONTENT_HASH_BYTES]);
 
 // The block hashes, in `arena`, after all bytes of the file were added.
-ot_content_pieces ot_content_hash_pieces(const ot_content_hash *hash, ot_arena *arena);
+ot_content_blocks ot_content_hash_blocks(const ot_content_hash *hash, ot_arena *arena);
 
 // The hash of `bytes` bytes at `data`.
 void ot_content_hash_memory(const void *data, int64_t bytes, char hex[OT_CONTENT_HASH_BYTES]);

@@ -6,7 +6,7 @@
 #include "ops/catalog.h"
 #include "ops/repeat.h"
 
-static bool hands_out(const ot_op *repeat, int value) {
+static bool is_loop_output(const ot_op *repeat, int value) {
   for (int i = 0; i < OT_REPEAT_CARRIED; i++) {
     if (value >= 0 && repeat->out[i] == value) return true;
   }
@@ -18,7 +18,7 @@ bool ot_program_updates(const ot_program *program, int op, int output) {
   const bool adds = (ot_op_info_of(made->kind)->accumulated_outputs >> output & 1u) != 0;
   if (!adds || !made->attributes.accumulate) return false;
   const int repeat = ot_program_repeat_of(program, op);
-  return repeat >= 0 && hands_out(&program->ops[repeat], made->out[output]);
+  return repeat >= 0 && is_loop_output(&program->ops[repeat], made->out[output]);
 }
 
 // ---- check ----
@@ -63,14 +63,14 @@ static ot_status check_adding(const ot_program *program, int op) {
 
 // For each value: the repeat whose body defines it or that outputs it, or -1. Walks from the last
 // op to the first, so that the defining op decides.
-static void find_homes(const ot_program *program, int *homes) {
+static void find_defining_repeats(const ot_program *program, int *homes) {
   for (int i = 0; i < program->num_values; i++) homes[i] = -1;
   for (int i = program->num_ops - 1; i >= 0; i--) {
     const ot_op *const op = &program->ops[i];
     const int around = ot_program_repeat_of(program, i);
     for (int k = 0; k < OT_MAX_OUTPUTS; k++) {
       if (op->out[k] < 0 || !is_made_inside(program, op->out[k])) continue;
-      const bool counter = op->kind == OT_OP_REPEAT && k == OT_REPEAT_ROUND;
+      const bool counter = op->kind == OT_OP_REPEAT && k == OT_REPEAT_INDEX;
       homes[op->out[k]] = counter ? i : around;
     }
   }
@@ -97,7 +97,7 @@ static ot_status check_leaves(const ot_program *program, const int *homes, int v
 
 static ot_status check_values(const ot_program *program, ot_arena *scratch) {
   int *const homes = ot_arena_array(scratch, program->num_values, sizeof *homes);
-  find_homes(program, homes);
+  find_defining_repeats(program, homes);
   for (int i = 0; i < program->num_ops; i++) OT_TRY(check_reads(program, homes, i));
   OT_TRY(check_leaves(program, homes, program->output));
   OT_TRY(check_leaves(program, homes, program->d_input));

@@ -24,7 +24,7 @@ ot_op_attributes ot_builder_attributes(const ot_builder *builder) {
 
 void ot_builder_set_group(const ot_builder *builder, ot_group_kind group,
                           ot_op_attributes *attributes) {
-  const ot_share *const share = &builder->graph->share;
+  const ot_local_shape *const share = &builder->graph->share;
   const struct {
     ot_group_kind group;
     int size, index;
@@ -42,7 +42,7 @@ void ot_builder_set_group(const ot_builder *builder, ot_group_kind group,
 }
 
 void ot_builder_set_context(const ot_builder *builder, ot_op_attributes *attributes) {
-  const ot_share *const share = &builder->graph->share;
+  const ot_local_shape *const share = &builder->graph->share;
   if (share->cp == 1) return;
   attributes->context_size = share->cp;
   attributes->context_index = share->cp_index;
@@ -65,14 +65,14 @@ int ot_builder_op(ot_builder *builder, const ot_op_description *description) {
 
 // ---- values from outside ----
 
-int ot_builder_external(ot_builder *builder, const ot_value *value, ot_lives lives) {
+int ot_builder_external(ot_builder *builder, const ot_value *value, ot_axis_placements lives) {
   ot_program *const program = builder->program;
   for (int i = 0; i < program->num_values; i++) {
     const ot_value *const other = &program->values[i];
     const bool same = other->kind == value->kind && other->index == value->index;
     if (same && other->first == value->first) return i;
   }
-  const ot_share *const share = &builder->graph->share;
+  const ot_local_shape *const share = &builder->graph->share;
   ot_value made = *value;
   made.placement[OT_PLACED_TP] = share->tp > 1 ? lives.tensor : invariant;
   made.placement[OT_PLACED_CP] = share->cp > 1 && !share->expert_view ? lives.context : invariant;
@@ -89,8 +89,8 @@ int ot_builder_input(ot_builder *builder) {
                           .index = OT_PORT_HIDDEN,
                           .type = ot_type_matrix(graph->request.storage, graph->share.own_rows,
                                                  graph->request.model->hidden_size)};
-  builder->program->input =
-      ot_builder_external(builder, &value, (ot_lives){by_rows, by_rows, varying, by_rows});
+  builder->program->input = ot_builder_external(
+      builder, &value, (ot_axis_placements){by_rows, by_rows, varying, by_rows});
   return builder->program->input;
 }
 
@@ -103,8 +103,8 @@ int ot_builder_stack(ot_builder *builder, int64_t size) {
       .type = {.dtype = graph->request.storage,
                .rank = 3,
                .dim = {size, graph->share.own_rows, graph->request.model->hidden_size}}};
-  builder->program->stack =
-      ot_builder_external(builder, &value, (ot_lives){by_columns, by_columns, varying, by_columns});
+  builder->program->stack = ot_builder_external(
+      builder, &value, (ot_axis_placements){by_columns, by_columns, varying, by_columns});
   return builder->program->stack;
 }
 
@@ -122,13 +122,14 @@ int ot_builder_constant(ot_builder *builder, int index, const char *name) {
                           .index = index,
                           .type = builder->graph->constants[index].type};
   return ot_builder_external(builder, &value,
-                             (ot_lives){invariant, invariant, invariant, invariant});
+                             (ot_axis_placements){invariant, invariant, invariant, invariant});
 }
 
 int ot_builder_own(ot_builder *builder, ot_value_kind kind, int index, const char *name,
                    ot_tensor_type type) {
   const ot_value value = {.name = name, .kind = kind, .index = index, .type = type};
-  return ot_builder_external(builder, &value, (ot_lives){invariant, invariant, varying, varying});
+  return ot_builder_external(builder, &value,
+                             (ot_axis_placements){invariant, invariant, varying, varying});
 }
 
 static ot_value batch_value(const ot_builder *builder, ot_batch_field field) {
@@ -145,7 +146,8 @@ int ot_builder_batch(ot_builder *builder, ot_batch_field field) {
   const bool whole = field == OT_BATCH_DOC_STARTS && builder->graph->share.ulysses;
   const bool per_sequence = field == OT_BATCH_SAMPLE_IDS || field == OT_BATCH_LENGTHS;
   const ot_placement context = whole || per_sequence ? invariant : by_rows;
-  return ot_builder_external(builder, &value, (ot_lives){invariant, context, varying, by_rows});
+  return ot_builder_external(builder, &value,
+                             (ot_axis_placements){invariant, context, varying, by_rows});
 }
 
 int ot_builder_batch_rows(ot_builder *builder, ot_batch_field field, int64_t first, int64_t rows) {
@@ -153,10 +155,12 @@ int ot_builder_batch_rows(ot_builder *builder, ot_batch_field field, int64_t fir
   value.name = ot_arena_format(builder->arena, "%s.own", value.name);
   value.first = first;
   value.type.dim[0] = rows;
-  return ot_builder_external(builder, &value, (ot_lives){by_rows, by_rows, varying, by_rows});
+  return ot_builder_external(builder, &value,
+                             (ot_axis_placements){by_rows, by_rows, varying, by_rows});
 }
 
-static int scalar(ot_builder *builder, ot_step_scalar index, const char *name, ot_lives lives) {
+static int scalar(ot_builder *builder, ot_step_scalar index, const char *name,
+                  ot_axis_placements lives) {
   const ot_value value = {.name = name,
                           .kind = OT_VALUE_SCALAR,
                           .index = (int)index,
@@ -165,11 +169,12 @@ static int scalar(ot_builder *builder, ot_step_scalar index, const char *name, o
 }
 
 int ot_builder_sum(ot_builder *builder, ot_step_scalar index, const char *name) {
-  return scalar(builder, index, name, (ot_lives){invariant, partial, partial, partial});
+  return scalar(builder, index, name, (ot_axis_placements){invariant, partial, partial, partial});
 }
 
 int ot_builder_scalar(ot_builder *builder, ot_step_scalar index, const char *name) {
-  return scalar(builder, index, name, (ot_lives){invariant, invariant, invariant, invariant});
+  return scalar(builder, index, name,
+                (ot_axis_placements){invariant, invariant, invariant, invariant});
 }
 
 int ot_builder_expert_sums(ot_builder *builder) {
@@ -177,7 +182,8 @@ int ot_builder_expert_sums(ot_builder *builder) {
                           .kind = OT_VALUE_STATISTIC,
                           .index = OT_STATISTIC_EXPERTS,
                           .type = ot_type_vector(OT_F64, OT_EXPERT_SUMS)};
-  return ot_builder_external(builder, &value, (ot_lives){partial, partial, partial, partial});
+  return ot_builder_external(builder, &value,
+                             (ot_axis_placements){partial, partial, partial, partial});
 }
 
 int ot_builder_statistic(ot_builder *builder, ot_block_statistic statistic, const char *name) {
@@ -185,7 +191,8 @@ int ot_builder_statistic(ot_builder *builder, ot_block_statistic statistic, cons
                           .kind = OT_VALUE_STATISTIC,
                           .index = (int)statistic,
                           .type = ot_type_vector(OT_F64, 1)};
-  return ot_builder_external(builder, &value, (ot_lives){varying, varying, varying, varying});
+  return ot_builder_external(builder, &value,
+                             (ot_axis_placements){varying, varying, varying, varying});
 }
 
 // ---- collectives ----
@@ -251,9 +258,10 @@ int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter, ot_
                .dim = {parameter->rows, parameter->rank > 1 ? parameter->cols : 0}},
   };
   // Parameters enter as I. Those used on values that differ between ranks are R from the start.
-  return ot_builder_external(builder, &value,
-                             (ot_lives){tensor_placement(cut), replicated, replicated,
-                                        cut == OT_SHARD_BY_EXPERTS ? by_rows : replicated});
+  return ot_builder_external(
+      builder, &value,
+      (ot_axis_placements){tensor_placement(cut), replicated, replicated,
+                           cut == OT_SHARD_BY_EXPERTS ? by_rows : replicated});
 }
 
 static bool summed_over_tensor(const ot_parameter *parameter) {

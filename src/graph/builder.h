@@ -37,12 +37,12 @@ int ot_builder_emit(ot_builder *builder, const ot_op_description *description, o
 
 // Placement of a value over the mesh: `tensor` over tp, `context` over cp, `data` over dp; in the
 // expert view `experts` over ep and `data` over edp. An axis that splits nothing has I.
-typedef struct ot_lives {
+typedef struct ot_axis_placements {
   ot_placement tensor, context, data, experts;
-} ot_lives;
+} ot_axis_placements;
 
 // A value that the block receives from outside.
-int ot_builder_external(ot_builder *builder, const ot_value *value, ot_lives lives);
+int ot_builder_external(ot_builder *builder, const ot_value *value, ot_axis_placements lives);
 
 // The hidden states that enter the block [own_rows, C]; it leaves with the same shape.
 int ot_builder_input(ot_builder *builder);

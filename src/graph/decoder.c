@@ -52,7 +52,7 @@ static int look_up(ot_builder *b, const char *name, const ot_op_attributes *attr
 
 // Vocabulary rows are reduced over tp; positions are looked up for this rank's tokens only.
 static int embed_own_rows(ot_builder *b, int tokens, int table, ot_op_attributes attributes) {
-  const ot_share *const share = ot_share_of(b);
+  const ot_local_shape *const share = ot_share_of(b);
   const ot_op_attributes plain = ot_builder_attributes(b);
   ot_builder_set_group(b, OT_GROUP_TENSOR, &attributes);
   attributes.first_vocab = share->first_vocab;
@@ -97,7 +97,7 @@ static int attend(ot_builder *b, int layer, ot_residual_stream *stream) {
   const int x = ot_residual_read(b, stream, OT_ROLE_ATTENTION_QUERY, "attention_residual");
   const int y = latent ? ot_decoder_latent_attention(b, layer, x, stream->sum)
                        : ot_decoder_attention(b, layer, x, stream->sum);
-  ot_residual_add(b, stream, y, ot_residual_place_of(ot_model_of(b), layer).attention_ends);
+  ot_residual_add(b, stream, y, ot_residual_position_of(ot_model_of(b), layer).attention_ends);
   return y;
 }
 
@@ -105,7 +105,7 @@ static int feed_forward(ot_builder *b, int layer, ot_residual_stream *stream) {
   const int x = ot_residual_read(b, stream, OT_ROLE_MLP_QUERY, "mlp_residual");
   const int y = ot_model_of(b)->moe.layer[layer] ? ot_decoder_experts(b, x, stream->sum)
                                                  : mlp(b, x, stream->sum);
-  ot_residual_add(b, stream, y, ot_residual_place_of(ot_model_of(b), layer).mlp_ends);
+  ot_residual_add(b, stream, y, ot_residual_position_of(ot_model_of(b), layer).mlp_ends);
   return y;
 }
 

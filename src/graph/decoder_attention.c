@@ -130,7 +130,7 @@ static int rearrange(ot_builder *b, ot_op_kind kind, const ot_op_attributes *att
 }
 
 static int attend_by_exchange(ot_builder *b, int qkv, ot_op_attributes attributes) {
-  const ot_share *const share = ot_share_of(b);
+  const ot_local_shape *const share = ot_share_of(b);
   ot_op_attributes copies = head_attributes(b);
   ot_op_attributes exchange = ot_builder_attributes(b);
   ot_builder_set_context(b, &copies);
@@ -152,7 +152,7 @@ static int attend_by_exchange(ot_builder *b, int qkv, ot_op_attributes attribute
 }
 
 int ot_decoder_attend(ot_builder *b, int layer, int qkv) {
-  const ot_share *const share = ot_share_of(b);
+  const ot_local_shape *const share = ot_share_of(b);
   const ot_op_attributes attributes = attention_attributes(b, layer);
   if (share->cp == 1) return attend(b, qkv, &attributes);
   return share->ulysses ? attend_by_exchange(b, qkv, attributes)
@@ -170,7 +170,7 @@ static int heads(ot_builder *b, int layer, int qkv) {
 
 int ot_decoder_attention(ot_builder *b, int layer, int x, int sum) {
   const ot_model *const model = ot_model_of(b);
-  const ot_share *const share = ot_share_of(b);
+  const ot_local_shape *const share = ot_share_of(b);
   const int64_t q_width = share->heads * model->head_dim;
   const int64_t kv_width = share->kv_heads * model->head_dim;
   const int normed = model->norm_placement == OT_NORM_POST

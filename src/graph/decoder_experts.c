@@ -23,10 +23,10 @@ typedef struct routed {
 
 // Token dispatch to the experts of all ranks: all send counts, and the plan of the first pass. All
 // values are -1 where this rank holds every expert.
-typedef struct journey {
+typedef struct token_dispatch {
   ot_op_attributes attributes;
   int counts, home, here, offsets, rounds;
-} journey;
+} token_dispatch;
 
 // Tokens sorted by expert, and the experts that process them.
 typedef struct sorted {
@@ -37,7 +37,7 @@ typedef struct sorted {
 } sorted;
 
 // `share` times `factor`, rounded up, at most `most`; `most` for factor 0.
-static int64_t with_room(double share, double factor, int64_t most) {
+static int64_t with_capacity_factor(double share, double factor, int64_t most) {
   const double wanted = factor > 0 ? share * factor : (double)most;
   const double rows = wanted < (double)most ? wanted : (double)most;
   int64_t whole = (int64_t)rows;
@@ -48,7 +48,7 @@ static int64_t with_room(double share, double factor, int64_t most) {
 // Expert capacity for a sequence of T tokens: its even share T*k/E times the capacity factor.
 static int64_t capacity_of(const ot_moe *moe, int64_t T) {
   const double share = (double)T * (double)moe->experts_per_token / (double)moe->num_experts;
-  return with_room(share, moe->capacity_factor, T);
+  return with_capacity_factor(share, moe->capacity_factor, T);
 }
 
 static ot_op_attributes route_attributes(const ot_builder *b) {
@@ -70,7 +70,7 @@ static ot_op_attributes route_attributes(const ot_builder *b) {
   if (moe->routing != OT_MOE_DROPLESS) {
     attributes.capacity = capacity_of(moe, ot_route_tokens(&attributes));
   }
-  const ot_share *const share = ot_share_of(b);
+  const ot_local_shape *const share = ot_share_of(b);
   const int64_t copies = share->expert_ranks * share->experts / moe->num_experts;
   if (copies > 1) attributes.expert_copies = copies;
   const int64_t rows = ot_route_rows(&attributes, share->own_rows);
@@ -90,15 +90,15 @@ static int sum_over(ot_builder *b, ot_group_kind group, int ranks, int counts) {
 
 // Token counts of whole sequences, from the counts of this rank's tokens.
 static int count_sequences(ot_builder *b, int own) {
-  const ot_share *const share = ot_share_of(b);
+  const ot_local_shape *const share = ot_share_of(b);
   if (share->expert_view) return sum_over(b, OT_GROUP_SEQUENCE, share->sequence_ranks, own);
   return sum_over(b, OT_GROUP_CONTEXT, share->cp, sum_over(b, OT_GROUP_TENSOR, share->tp, own));
 }
 
 // Auxiliary losses and statistics of the router; the losses get their gradients here.
-static void judge(ot_builder *b, const routed *r, int rounds) {
+static void add_router_losses(ot_builder *b, const routed *r, int rounds) {
   if (!ot_builder_trains(b) && b->graph->request.mode != OT_MODE_LOGITS) return;
-  const ot_share *const share = ot_share_of(b);
+  const ot_local_shape *const share = ot_share_of(b);
   ot_op_attributes own_rows = r->attributes;
   const bool whole = share->expert_view && share->sequence_ranks == 1;
   if (whole) ot_builder_set_group(b, OT_GROUP_EXPERT, &own_rows);
@@ -126,7 +126,7 @@ static int bias_of(ot_builder *b) {
 // sequence and other ranks hold some; otherwise -1. The choice has no gradient, so none flows back
 // through the gather.
 static int gather_sequences(ot_builder *b, int logits) {
-  const ot_share *const share = ot_share_of(b);
+  const ot_local_shape *const share = ot_share_of(b);
   const bool parts = share->cp > 1 || share->own_rows % share->length != 0;
   if (ot_model_of(b)->moe.routing == OT_MOE_DROPLESS || !parts) return -1;
   const char *const name = "router.logits_of_all";
@@ -158,7 +158,8 @@ static routed route(ot_builder *b, int normed) {
   r.experts = made.out[1];
   r.place = ot_builder_emit(
       b,
-      &(ot_op_description){OT_OP_ROUTE_ORDER, &r.attributes, "router.place", 1, {r.experts}, NULL},
+      &(ot_op_description){
+          OT_OP_SORT_BY_EXPERT, &r.attributes, "router.place", 1, {r.experts}, NULL},
       &made);
   r.offsets = made.out[1];
   return r;
@@ -186,24 +187,25 @@ static int run_experts(ot_builder *b, const sorted *s) {
 
 // Attributes of the all-to-all-v: the expert buffer limits the tokens of one pass.
 static ot_op_attributes exchange_attributes(ot_builder *b, const ot_op_attributes *routed_as) {
-  const ot_share *const share = ot_share_of(b);
+  const ot_local_shape *const share = ot_share_of(b);
   ot_op_attributes attributes = *routed_as;
   ot_builder_set_group(b, OT_GROUP_EXPERT, &attributes);
   attributes.held_experts = share->experts;
-  attributes.exchange_rows = with_room((double)ot_route_even_rows(&attributes, share->own_rows),
-                                       b->graph->request.expert_buffer,
-                                       ot_exchange_most_rows(&attributes, share->own_rows));
+  attributes.exchange_rows = with_capacity_factor(
+      (double)ot_route_even_rows(&attributes, share->own_rows), b->graph->request.expert_buffer,
+      ot_all_to_all_v_max_rows(&attributes, share->own_rows));
   return attributes;
 }
 
-static journey plan_journey(ot_builder *b, const routed *r) {
-  if (ot_share_of(b)->expert_ranks == 1) return (journey){.counts = -1, .rounds = -1};
-  journey j = {.attributes = exchange_attributes(b, &r->attributes)};
+static token_dispatch plan_journey(ot_builder *b, const routed *r) {
+  if (ot_share_of(b)->expert_ranks == 1) return (token_dispatch){.counts = -1, .rounds = -1};
+  token_dispatch j = {.attributes = exchange_attributes(b, &r->attributes)};
   ot_op plan;
   j.counts = ot_builder_gather_over(b, OT_GROUP_EXPERT, r->offsets, "router.counts_of_all");
   j.home = ot_builder_emit(
       b,
-      &(ot_op_description){OT_OP_EXCHANGE_PLAN, &j.attributes, "experts.home", 1, {j.counts}, NULL},
+      &(ot_op_description){
+          OT_OP_ALL_TO_ALL_V_PLAN, &j.attributes, "experts.home", 1, {j.counts}, NULL},
       &plan);
   j.here = plan.out[1];
   j.offsets = plan.out[2];
@@ -211,21 +213,21 @@ static journey plan_journey(ot_builder *b, const routed *r) {
   return j;
 }
 
-static int exchange(ot_builder *b, const journey *j, const char *name, int rows) {
+static int exchange(ot_builder *b, const token_dispatch *j, const char *name, int rows) {
   return ot_builder_op(
       b, &(ot_op_description){
-             OT_OP_EXCHANGE, &j->attributes, name, 3, {rows, j->home, j->here}, NULL});
+             OT_OP_ALL_TO_ALL_V, &j->attributes, name, 3, {rows, j->home, j->here}, NULL});
 }
 
 // Expert outputs of the overflow passes, or -1 when the first pass holds all tokens.
-static int more_rounds(ot_builder *b, const routed *r, const journey *j, const sorted *own,
-                       int tokens) {
-  const int64_t most = ot_exchange_most_rows(&j->attributes, ot_share_of(b)->own_rows);
+static int overflow_passes(ot_builder *b, const routed *r, const token_dispatch *j,
+                           const sorted *own, int tokens) {
+  const int64_t most = ot_all_to_all_v_max_rows(&j->attributes, ot_share_of(b)->own_rows);
   if (j->attributes.exchange_rows == most) return -1;
   ot_op_attributes attributes = j->attributes;
   ot_decoder_set_activation(b, &attributes);
   return ot_builder_op(
-      b, &(ot_op_description){OT_OP_MORE_ROUNDS,
+      b, &(ot_op_description){OT_OP_OVERFLOW_PASSES,
                               &attributes,
                               "experts.more",
                               10,
@@ -235,7 +237,7 @@ static int more_rounds(ot_builder *b, const routed *r, const journey *j, const s
 }
 
 // The tokens that this rank's experts receive in the first pass.
-static sorted receive(ot_builder *b, const journey *j, const sorted *own) {
+static sorted receive(ot_builder *b, const token_dispatch *j, const sorted *own) {
   sorted here = {
       .attributes = j->attributes, .up = own->up, .down = own->down, .up_bias = own->up_bias};
   ot_decoder_set_activation(b, &here.attributes);
@@ -246,8 +248,8 @@ static sorted receive(ot_builder *b, const journey *j, const sorted *own) {
 }
 
 // Returns the expert outputs to their source ranks, added to those of the overflow passes `more`.
-static int send_back(ot_builder *b, const journey *j, int more, int out) {
-  return ot_builder_op(b, &(ot_op_description){OT_OP_EXCHANGE_HOME,
+static int send_back(ot_builder *b, const token_dispatch *j, int more, int out) {
+  return ot_builder_op(b, &(ot_op_description){OT_OP_ALL_TO_ALL_V_BACK,
                                                &j->attributes,
                                                "experts.back",
                                                4,
@@ -309,7 +311,7 @@ static int add_biases(ot_builder *b, const routed *r, int x) {
 }
 
 // x (if present) + the output of the shared experts for `normed`.
-static int meet_shared(ot_builder *b, int normed, int x) {
+static int add_shared_experts(ot_builder *b, int normed, int x) {
   const ot_model *const model = ot_model_of(b);
   const int64_t F = ot_share_of(b)->shared_columns;
   if (model->moe.shared_size == 0) return x;
@@ -329,15 +331,15 @@ static int meet_shared(ot_builder *b, int normed, int x) {
 
 // Output of routed and shared experts for `normed`, joined to x. The shared experts overlap the
 // all-to-all-v.
-static int meet_experts(ot_builder *b, int normed, int x) {
+static int add_experts(ot_builder *b, int normed, int x) {
   const routed r = route(b, normed);
-  const journey j = plan_journey(b, &r);
+  const token_dispatch j = plan_journey(b, &r);
   const bool travels = j.counts >= 0;
-  judge(b, &r, j.rounds);
+  add_router_losses(b, &r, j.rounds);
   const sorted own = sort_rows(b, &r, normed);
-  const int more = travels ? more_rounds(b, &r, &j, &own, normed) : -1;
+  const int more = travels ? overflow_passes(b, &r, &j, &own, normed) : -1;
   const sorted here = travels ? receive(b, &j, &own) : own;
-  const int sum = add_biases(b, &r, meet_shared(b, normed, x));
+  const int sum = add_biases(b, &r, add_shared_experts(b, normed, x));
   const int out = run_experts(b, &here);
   const int places = travels ? send_back(b, &j, more, out) : out;
   return ot_builder_op(b, &(ot_op_description){OT_OP_COMBINE,
@@ -350,5 +352,5 @@ static int meet_experts(ot_builder *b, int normed, int x) {
 
 int ot_decoder_experts(ot_builder *b, int x, int sum) {
   const int normed = ot_decoder_norm(b, OT_ROLE_MLP_NORM, "mlp_norm", x);
-  return meet_experts(b, normed, sum);
+  return add_experts(b, normed, sum);
 }

@@ -98,7 +98,7 @@ static void chunk_count(ot_builder *b, const head *h) {
 
 // Chunks have the same number of tokens on every rank, whatever its vocabulary shard.
 static void by_chunks(ot_builder *b, const head *whole) {
-  const ot_share *const share = ot_share_of(b);
+  const ot_local_shape *const share = ot_share_of(b);
   const int64_t rows = ot_head_chunk_rows(&whole->attributes, share->rows, share->widest_vocab);
   head h = *whole;
   ot_builder_set_group(b, OT_GROUP_TENSOR, &h.attributes);

@@ -113,7 +113,7 @@ uint64_t ot_decoder_rng_stream(const ot_builder *b, const char *name) {
 
 int ot_decoder_dropout(ot_builder *b, const char *name, int x, double probability) {
   if (probability == 0 || !ot_builder_trains(b)) return x;
-  const ot_share *const share = ot_share_of(b);
+  const ot_local_shape *const share = ot_share_of(b);
   ot_op_attributes attributes = ot_builder_attributes(b);
   attributes.dropout = probability;
   attributes.seed = b->graph->request.seed;

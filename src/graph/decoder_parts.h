@@ -6,7 +6,7 @@
 
 static inline const ot_model *ot_model_of(const ot_builder *b) { return b->graph->request.model; }
 
-static inline const ot_share *ot_share_of(const ot_builder *b) { return &b->graph->share; }
+static inline const ot_local_shape *ot_share_of(const ot_builder *b) { return &b->graph->share; }
 
 bool ot_builder_trains(const ot_builder *b);
 

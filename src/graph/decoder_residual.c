@@ -9,7 +9,7 @@
 #include "graph/decoder_parts.h"
 
 ot_residual_stream ot_residual_enter(ot_builder *b, int layer, int after) {
-  const ot_residual_place at = ot_residual_place_of(ot_model_of(b), layer);
+  const ot_residual_position at = ot_residual_position_of(ot_model_of(b), layer);
   ot_residual_stream stream = {-1, -1, -1};
   if (at.finished == 0) {
     stream.sum = ot_builder_input(b);

@@ -3,7 +3,7 @@
 #include "graph/expand.h"
 
 #include "graph/emit.h"
-#include "graph/expand_rounds.h"
+#include "graph/expand_overflow.h"
 #include "graph/place.h"
 
 typedef struct expansion {
@@ -17,8 +17,8 @@ typedef struct expansion {
 } expansion;
 
 static bool is_rounds(const ot_op *op) {
-  return op->kind == OT_OP_MORE_ROUNDS || op->kind == OT_OP_MORE_ROUNDS_DX ||
-         op->kind == OT_OP_MORE_ROUNDS_DW;
+  return op->kind == OT_OP_OVERFLOW_PASSES || op->kind == OT_OP_OVERFLOW_PASSES_DX ||
+         op->kind == OT_OP_OVERFLOW_PASSES_DW;
 }
 
 static bool is_norm(const ot_op *op) {
@@ -206,7 +206,7 @@ ot_status ot_program_expand(ot_program *program, ot_arena *arena) {
       continue;
     }
     if (is_rounds(&ops[i])) {
-      OT_TRY(ot_expand_rounds(program, arena, &ops[i]));
+      OT_TRY(ot_expand_overflow_passes(program, arena, &ops[i]));
     } else {
       OT_TRY(expand_over_group(program, arena, &ops[i]));
     }

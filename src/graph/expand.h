@@ -3,7 +3,7 @@
 // it runs. Attention over a group (attributes.group_size > 1, the ranks of cp) and its gradient
 // stand for ring attention (Liu et al. 2023). Its backward is not the step-by-step transpose of its
 // forward: it uses the log-sum-exp of all blocks (Dao et al. 2022). The other composites are
-// overflow passes of experts (expand_rounds.h) and norms over the whole q and k when heads are
+// overflow passes of experts (expand_overflow.h) and norms over the whole q and k when heads are
 // sharded over tp (ops/head_norm.h), with an all-reduce before each. Only primitives reach a
 // schedule.
 //

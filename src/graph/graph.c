@@ -10,7 +10,7 @@
 #include "graph/program_check.h"
 
 ot_tensor_type ot_graph_batch_type(const ot_graph *graph, ot_batch_field field) {
-  const ot_share *const share = &graph->share;
+  const ot_local_shape *const share = &graph->share;
   const int64_t sequences = graph->request.micro_batch_size;
   const bool per_sequence = field == OT_BATCH_SAMPLE_IDS || field == OT_BATCH_LENGTHS;
   const bool whole = field == OT_BATCH_DOC_STARTS && share->ulysses;
@@ -143,8 +143,10 @@ static ot_status end_block(ot_builder *builder) {
 }
 
 int ot_graph_layer_blocks(const ot_model *model, const ot_split *split, int layer) {
-  return (split->experts_apart || split->ep > 1 || split->etp > 1) && model->moe.layer[layer] ? 2
-                                                                                              : 1;
+  return (split->separate_expert_block || split->ep > 1 || split->etp > 1) &&
+                 model->moe.layer[layer]
+             ? 2
+             : 1;
 }
 
 static ot_status build_layer(ot_builder *builder, int layer) {
@@ -158,10 +160,10 @@ static ot_status build_layer(ot_builder *builder, int layer) {
   }
   ot_decoder_layer_attention(builder, layer);
   OT_TRY(end_block(builder));
-  const ot_share dense = graph->share;
+  const ot_local_shape dense = graph->share;
   begin_block(builder, ot_arena_format(builder->arena, "layers.%d.experts", layer), layer);
   builder->block->experts = true;
-  graph->share = ot_share_of_experts(&dense, model);
+  graph->share = ot_local_shape_of_experts(&dense, model);
   ot_decoder_layer_experts(builder, layer);
   graph->share = dense;
   return end_block(builder);
@@ -178,7 +180,7 @@ ot_status ot_graph_build(const ot_graph_request *request, ot_arena *arena, ot_gr
   const bool has_head = request->mode != OT_MODE_PREFILL;
   const int most = 2 * layers + 2;
   *graph = (ot_graph){.request = *request};
-  OT_TRY(ot_share_build(request, &graph->share));
+  OT_TRY(ot_local_shape_build(request, &graph->share));
   graph->blocks = ot_arena_array(arena, most, sizeof *graph->blocks);
   graph->programs = ot_arena_array(arena, most, sizeof *graph->programs);
   build_constants(graph);

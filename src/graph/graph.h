@@ -8,9 +8,9 @@
 #pragma once
 
 #include "graph/graph_request.h"
+#include "graph/local_shape.h"
 #include "graph/parameter.h"
 #include "graph/program.h"
-#include "graph/share.h"
 
 typedef struct ot_block {
   const char *name;     // "embedding", "layers.3", "layers.3.experts", "head"
@@ -35,7 +35,7 @@ enum { OT_MAX_CONSTANTS = 2 };
 
 typedef struct ot_graph {
   ot_graph_request request;
-  ot_share share;  // this rank's local shapes
+  ot_local_shape share;  // this rank's local shapes
   int num_blocks;
   ot_block *blocks;  // [num_blocks], each reads the output of the previous one
   int num_programs;

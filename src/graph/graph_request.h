@@ -21,9 +21,9 @@ typedef struct ot_split {
   int tp, tp_index;  // heads, MLP columns, vocabulary; between them the tokens
   int cp, cp_index;  // blocks of each sequence
   ot_context_parallel context;
-  int ep, ep_index;    // experts
-  int etp, etp_index;  // columns of each expert's MLP
-  bool experts_apart;  // the MoE branch is a separate block; always with ep x etp > 1
+  int ep, ep_index;            // experts
+  int etp, etp_index;          // columns of each expert's MLP
+  bool separate_expert_block;  // the MoE branch is a separate block; always with ep x etp > 1
 } ot_split;
 
 // What is built.

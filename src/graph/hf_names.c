@@ -155,7 +155,7 @@ static int most_slices(const ot_hf_request *request) {
 
 static int slices_of_qkv(const ot_hf_request *request, slice *slices) {
   const ot_model *const model = request->model;
-  const ot_share *const share = request->share;
+  const ot_local_shape *const share = request->share;
   const char *const fused = module_name(model, OT_ROLE_QKV);
   const int64_t D = model->head_dim;
   slices[0] = (slice){.module = fused ? fused : "self_attn.q_proj",
@@ -183,7 +183,7 @@ static slice slice_of_row_norm(const ot_hf_request *request) {
 }
 
 static slice slice_of_columns(const ot_hf_request *request, const char *module) {
-  const ot_share *const share = request->share;
+  const ot_local_shape *const share = request->share;
   return (slice){.module = module,
                  .rows = share->columns,
                  .first = share->first_column,
@@ -200,7 +200,7 @@ static int slices_of_up(const ot_hf_request *request, slice *slices) {
 }
 
 static int slices_of_shared_up(const ot_hf_request *request, slice *slices) {
-  const ot_share *const share = request->share;
+  const ot_local_shape *const share = request->share;
   const bool one = request->model->family == OT_FAMILY_QWEN2_MOE;
   slices[0] =
       (slice){.module = one ? "mlp.shared_expert.gate_proj" : "mlp.shared_experts.gate_proj",
@@ -234,7 +234,7 @@ static const char *expert_module(const ot_hf_request *request, int expert, int m
 static int slices_of_experts(const ot_hf_request *request, int first, int count, slice *slices,
                              ot_arena *arena) {
   const ot_model *const model = request->model;
-  const ot_share *const share = request->share;
+  const ot_local_shape *const share = request->share;
   const bool down = first == 2;
   const bool all = !share->expert_view || (down && ot_text_equal(request->suffix, "bias"));
   const int experts = (int)(all ? model->moe.num_experts : share->experts);
@@ -281,7 +281,7 @@ static int slices_of(const ot_hf_request *request, int64_t rows, slice *slices, 
 // Rows or columns [first, first + held) of `whole`, for a parameter's input dimension.
 static void set_columns(const ot_hf_request *request, const ot_parameter *parameter,
                         ot_parameter_part *part) {
-  const ot_share *const share = request->share;
+  const ot_local_shape *const share = request->share;
   part->hf_cols = parameter->cols;
   if (request->role == OT_ROLE_EXPERT_DOWN && share->expert_view && parameter->rank == 2) {
     part->hf_first_col = share->first_expert_column;
@@ -304,7 +304,7 @@ static void set_columns(const ot_hf_request *request, const ot_parameter *parame
 // Which ranks hold copies and must reduce the gradient, and whether this rank counts the part.
 static void set_sum(const ot_hf_request *request, bool vector, int copies,
                     ot_parameter_part *part) {
-  const ot_share *const share = request->share;
+  const ot_local_shape *const share = request->share;
   const ot_shard_axis cut = ot_role_shard_axis(request->role, vector);
   part->sum_group = -1;
   part->counted = true;

@@ -4,8 +4,8 @@
 
 #include "base/arena.h"
 #include "describe/model.h"
+#include "graph/local_shape.h"
 #include "graph/parameter.h"
-#include "graph/share.h"
 
 // The role of a parameter in its block.
 typedef enum ot_role {
@@ -55,7 +55,7 @@ typedef enum ot_shard_axis {
 // Which parameter.
 typedef struct ot_hf_request {
   const ot_model *model;
-  const ot_share *share;
+  const ot_local_shape *share;
   ot_role role;
   int layer;           // -1 outside layers
   const char *suffix;  // "weight", "bias" or "sinks"

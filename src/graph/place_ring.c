@@ -5,20 +5,22 @@
 #include "ops/catalog.h"
 
 // State of a value: the rank that it comes from and what it includes.
-typedef struct travel {
+typedef struct ring_state {
   int hops;  // of keys, or of gradients of keys
   int met;   // blocks included in a sum, 0 when it is complete; for gradients of keys also when
              // complete
-} travel;
+} ring_state;
 
 typedef struct ring {
   const ot_program *program;
-  travel *travels;  // [values of the program]
+  ring_state *travels;  // [values of the program]
 } ring;
 
-static travel of(const ring *r, int value) { return value < 0 ? (travel){0} : r->travels[value]; }
+static ring_state of(const ring *r, int value) {
+  return value < 0 ? (ring_state){0} : r->travels[value];
+}
 
-static void set(ring *r, int value, travel t) {
+static void set(ring *r, int value, ring_state t) {
   if (value >= 0) r->travels[value] = t;
 }
 
@@ -42,9 +44,9 @@ static ot_status check_keys(const ring *r, const ot_op *op, int keys, int met) {
 }
 
 // A sum over all blocks is an ordinary value.
-static travel with_one_more(const ot_op *op, travel before) {
+static ring_state with_one_more(const ot_op *op, ring_state before) {
   const int met = before.met + 1;
-  return (travel){.met = met < op->attributes.context_size ? met : 0};
+  return (ring_state){.met = met < op->attributes.context_size ? met : 0};
 }
 
 static ot_status check_whole(const ring *r, const ot_op *op, int value) {
@@ -56,7 +58,7 @@ static ot_status check_whole(const ring *r, const ot_op *op, int value) {
 
 static ot_status visit_block(ring *r, const ot_op *op) {
   enum { KEYS = 1, O_BEFORE = 4, LSE_BEFORE = 5 };
-  const travel before = of(r, op->in[O_BEFORE]);
+  const ring_state before = of(r, op->in[O_BEFORE]);
   OT_TRY(check_keys(r, op, op->in[KEYS], before.met));
   OT_CHECK(of(r, op->in[LSE_BEFORE]).met == before.met, OT_BUG,
            "program %s: op %s merges %s and %s of different steps", r->program->name,
@@ -69,9 +71,9 @@ static ot_status visit_block(ring *r, const ot_op *op) {
 
 static ot_status visit_block_grad(ring *r, const ot_op *op) {
   enum { KEYS = 2, O = 5, LSE = 6, DQ_BEFORE = 7, DKV_BEFORE = 8 };
-  const travel keys = of(r, op->in[KEYS]);
-  const travel dq = of(r, op->in[DQ_BEFORE]);
-  const travel dkv = of(r, op->in[DKV_BEFORE]);
+  const ring_state keys = of(r, op->in[KEYS]);
+  const ring_state dq = of(r, op->in[DQ_BEFORE]);
+  const ring_state dkv = of(r, op->in[DKV_BEFORE]);
   OT_TRY(check_whole(r, op, op->in[O]));
   OT_TRY(check_whole(r, op, op->in[LSE]));
   OT_TRY(check_keys(r, op, op->in[KEYS], dq.met));
@@ -80,12 +82,12 @@ static ot_status visit_block_grad(ring *r, const ot_op *op) {
            "made %d",
            r->program->name, ot_op_info_of(op->kind)->name, dkv.hops, dkv.met, keys.hops);
   set(r, op->out[0], with_one_more(op, dq));
-  set(r, op->out[1], (travel){.hops = keys.hops, .met = dkv.met + 1});
+  set(r, op->out[1], (ring_state){.hops = keys.hops, .met = dkv.met + 1});
   return OT_OK;
 }
 
 static ot_status visit_join(ring *r, const ot_op *op) {
-  const travel dkv = of(r, op->in[1]);
+  const ring_state dkv = of(r, op->in[1]);
   const int size = op->attributes.context_size;
   OT_TRY(check_whole(r, op, op->in[0]));
   OT_CHECK(dkv.met == size && dkv.hops == size, OT_BUG,
@@ -103,8 +105,8 @@ static ot_status visit(ring *r, const ot_op *op) {
     case OT_OP_QKV_JOIN:
       return visit_join(r, op);
     case OT_OP_SHIFT: {
-      const travel t = of(r, op->in[0]);
-      set(r, op->out[0], (travel){.hops = t.hops + 1, .met = t.met});
+      const ring_state t = of(r, op->in[0]);
+      set(r, op->out[0], (ring_state){.hops = t.hops + 1, .met = t.met});
       return OT_OK;
     }
     default:

@@ -80,7 +80,7 @@ static const ot_place_rule rules[] = {
     // that an expert gets is local.
     [OT_OP_ROUTE] = {.rows = {"VRV>VV", "0RR>00"}},
     [OT_OP_ROUTE_GRAD] = {.rows = {"VVVV>V", "0000>0"}},
-    [OT_OP_ROUTE_ORDER] = {.rows = {"V>VV", "0>0V"}},
+    [OT_OP_SORT_BY_EXPERT] = {.rows = {"V>VV", "0>0V"}},
     // Counts are reduced over whole sequences before use; ranks of ep have whole sequences unless
     // they are ranks of tp or cp.
     [OT_OP_ROUTE_COUNT] = {.rows = {"V>V", "0>P"}, .own = {"0>V"}},
@@ -94,10 +94,10 @@ static const ot_place_rule rules[] = {
     [OT_OP_EXPERT_BIAS_DX] = {.rows = {"VVRV>V", "00R0>0"}},
     [OT_OP_EXPERT_BIAS_DW] = {.rows = {"VVV>P", "000>P"}},
     // Over ep every rank knows all send counts; the received rows are local.
-    [OT_OP_EXCHANGE_PLAN] = {.rows = {"VV>VVVV", "RR>VVVR"}},
-    [OT_OP_MORE_ROUNDS] = {.rows = {"VVVVRRVVVR>V", "VVRR000000>V"}},
-    [OT_OP_MORE_ROUNDS_DX] = {.rows = {"VVVVVRRVVVR>VV", "VVVRR000000>VV"}},
-    [OT_OP_MORE_ROUNDS_DW] = {.rows = {"VVVRRVVVR>PPP", "VRR000000>000"}},
+    [OT_OP_ALL_TO_ALL_V_PLAN] = {.rows = {"VV>VVVV", "RR>VVVR"}},
+    [OT_OP_OVERFLOW_PASSES] = {.rows = {"VVVVRRVVVR>V", "VVRR000000>V"}},
+    [OT_OP_OVERFLOW_PASSES_DX] = {.rows = {"VVVVVRRVVVR>VV", "VVVRR000000>VV"}},
+    [OT_OP_OVERFLOW_PASSES_DW] = {.rows = {"VVVRRVVVR>PPP", "VRR000000>000"}},
     [OT_OP_GROUPED_LINEAR] = {.rows = {"VRVR>V"}, .own = {"V0V0>V"}},
     [OT_OP_GROUPED_LINEAR_DX] = {.rows = {"VRV>V"}, .own = {"V0V>V"}},
     [OT_OP_GROUPED_LINEAR_DW] = {.rows = {"VVV>PP"}, .own = {"VVV>00"}},
@@ -118,8 +118,8 @@ static const ot_place_rule rules[] = {
     [OT_OP_ALL_REDUCE] = {.passes = true, .own = {"P>R"}},
     [OT_OP_ALL_TO_ALL] = {.passes = true, .own = {"0>1", "1>0"}},
     [OT_OP_SHIFT] = {.passes = true, .own = {"V>V"}},
-    [OT_OP_EXCHANGE] = {.rows = {"VVV>V"}},
-    [OT_OP_EXCHANGE_HOME] = {.rows = {"VVVV>V"}},
+    [OT_OP_ALL_TO_ALL_V] = {.rows = {"VVV>V"}},
+    [OT_OP_ALL_TO_ALL_V_BACK] = {.rows = {"VVVV>V"}},
     [OT_OP_SEND] = {.passes = true},
     [OT_OP_RECEIVE] = {.passes = true},
 };

@@ -50,7 +50,7 @@ int64_t ot_program_stack_end(const ot_program *program) {
   return ot_program_stack_size(program) + program->num_pushed;
 }
 
-int64_t ot_program_stack_place(const ot_program *program, int value) {
+int64_t ot_program_stack_index(const ot_program *program, int value) {
   const ot_value *const v = &program->values[value];
   const bool gradient = v->kind == OT_VALUE_GRADIENT && v->index == program->stack;
   if (program->stack >= 0 && (value == program->stack || gradient)) return 0;

@@ -122,7 +122,7 @@ int64_t ot_program_stack_end(const ot_program *program);
 
 // The stack index, in values from the bottom, of a pushed value or its gradient; 0 for the stack as
 // a whole; -1 for any other value.
-int64_t ot_program_stack_place(const ot_program *program, int value);
+int64_t ot_program_stack_index(const ot_program *program, int value);
 
 // True for gradients that other blocks produce: they enter in the backward.
 bool ot_program_enters_backwards(const ot_program *program, int value);

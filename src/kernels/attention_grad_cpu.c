@@ -136,10 +136,10 @@ static void add_key_group(const ot_tile_pair *pair, int64_t key, const ot_real *
   const ot_attention *const p = pair->p;
   const int64_t first = pair->q->first;
   const int64_t window = p->attributes->window;
-  const int64_t oldest = ot_place(&p->key_places, key);
-  const int64_t newest = ot_place(&p->key_places, key + OT_TILE_ROWS - 1);
-  const int64_t before = ot_rows_before(&p->query_places, oldest);
-  const int64_t seeing = ot_rows_before(&p->query_places, newest + window) - first;
+  const int64_t oldest = ot_token_position(&p->key_places, key);
+  const int64_t newest = ot_token_position(&p->key_places, key + OT_TILE_ROWS - 1);
+  const int64_t before = ot_tokens_before(&p->query_places, oldest);
+  const int64_t seeing = ot_tokens_before(&p->query_places, newest + window) - first;
   const int64_t begin = before > first ? before - first : 0;
   const int64_t end = window > 0 && seeing < OT_QUERIES ? seeing : OT_QUERIES;
   const int64_t vectors = (p->D + OT_LANES - 1) / OT_LANES;

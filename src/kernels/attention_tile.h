@@ -37,7 +37,7 @@ typedef struct ot_attention {
   int64_t heads;           // H / G
   int64_t tiles;           // tiles of queries of a sequence
   ot_heads queries, keys;  // in keys, head G + g has the values of key head g
-  ot_places query_places, key_places;
+  ot_positions query_places, key_places;
   int64_t key_begin, key_end;  // keys that some query may see by position, in whole groups
   const int32_t *doc_start;    // [R] or null
   const int64_t *sample_ids;   // [B] or null
@@ -89,11 +89,11 @@ static inline int64_t ot_group_end(const ot_attention *p, int64_t end) {
 static inline int64_t ot_first_key(const ot_attention *p, int64_t place, int64_t doc_start) {
   const int64_t window = p->attributes->window;
   const int64_t oldest = window > 0 ? place - window + 1 : 0;
-  return ot_rows_before(&p->key_places, doc_start > oldest ? doc_start : oldest);
+  return ot_tokens_before(&p->key_places, doc_start > oldest ? doc_start : oldest);
 }
 
 static inline int64_t ot_after_last_key(const ot_attention *p, int64_t place) {
-  return ot_rows_before(&p->key_places, place + 1);
+  return ot_tokens_before(&p->key_places, place + 1);
 }
 
 // The problem of a call whose inputs from `first` on are qkv, kv (for blocks), doc_start,
@@ -118,14 +118,14 @@ static inline ot_attention ot_attention_of(const ot_kernel_call *call, ot_op_kin
                     .tiles = (T + OT_QUERIES - 1) / OT_QUERIES,
                     .queries = {qkv, H + 2 * G, 0},
                     .keys = {qkv, H + 2 * G, H},
-                    .query_places = ot_places_of(T, context_size, a->context_index),
-                    .key_places = ot_places_of(T, context_size, a->key_index),
+                    .query_places = ot_positions_of(T, context_size, a->context_index),
+                    .key_places = ot_positions_of(T, context_size, a->key_index),
                     .doc_start = batch[0].data,
                     .sample_ids = batch[1].data};
   if (block) p.keys = (ot_heads){qkv + 1, 2 * G, 0};
   p.width = p.layout.width;
-  p.key_begin = ot_group_begin(ot_first_key(&p, ot_place(&p.query_places, 0), 0));
-  p.key_end = ot_group_end(&p, ot_after_last_key(&p, ot_place(&p.query_places, T - 1)));
+  p.key_begin = ot_group_begin(ot_first_key(&p, ot_token_position(&p.query_places, 0), 0));
+  p.key_end = ot_group_end(&p, ot_after_last_key(&p, ot_token_position(&p.query_places, T - 1)));
   return p;
 }
 
@@ -212,7 +212,7 @@ static inline ot_query_tile ot_query_tile_of(const ot_attention *p, int64_t b, i
   int64_t begin = p->T;
   int64_t end = 0;
   for (int64_t i = 0; i < OT_QUERIES; i++) {
-    const int64_t place = ot_place(&p->query_places, q.first + i);
+    const int64_t place = ot_token_position(&p->query_places, q.first + i);
     const int64_t start = p->doc_start && i < q.n ? p->doc_start[b * p->T + q.first + i] : 0;
     const int64_t low = ot_first_key(p, place, start);
     const int64_t high = ot_after_last_key(p, place);
@@ -292,13 +292,13 @@ static inline void ot_drop_scores(const ot_tile_pair *pair, ot_panel_scores scor
   const int64_t head = p->attributes->first_head + q->h;
   uint32_t position[OT_PANEL];
   for (int i = 0; i < OT_PANEL; i++) {
-    const int64_t place = ot_place(&p->query_places, q->first + scores.first + i);
+    const int64_t place = ot_token_position(&p->query_places, q->first + scores.first + i);
     position[i] = (uint32_t)((head << 24) + place);
   }
   uint32_t word[OT_PANEL][4];
   int64_t drawn = -1;
   for (int64_t j = 0; j < pair->n; j++) {
-    const int64_t key_place = ot_place(&p->key_places, pair->first + j);
+    const int64_t key_place = ot_token_position(&p->key_places, pair->first + j);
     const int64_t block = key_place / 4;
     const int64_t place = key_place % 4;
     if (block != drawn) {

@@ -15,8 +15,8 @@ static void drop_row(const ot_kernel_call *call, int64_t row, int64_t columns) {
   const int64_t among_all = attributes->first_row + row;
   const int64_t sequence = among_all / attributes->sequence_length;
   const int64_t sample = ((const int64_t *)call->in[1].data)[sequence];
-  const int64_t place = ot_place_in_sequence(attributes, attributes->context_index,
-                                             among_all % attributes->sequence_length);
+  const int64_t place = ot_position_in_sequence(attributes, attributes->context_index,
+                                                among_all % attributes->sequence_length);
   const ot_dropout_row mask = {
       .key = ot_rng_key(attributes->seed, attributes->rng_stream),
       .sample = (uint64_t)sample,

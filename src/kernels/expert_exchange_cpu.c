@@ -122,6 +122,6 @@ static void exchange_plan(const ot_kernel_call *call) {
 }
 
 const ot_kernel_entry OT_KERNEL(ot_exchange_cpu)[] = {
-    {OT_OP_EXCHANGE_PLAN, exchange_plan},
+    {OT_OP_ALL_TO_ALL_V_PLAN, exchange_plan},
     {OT_OP_COUNT, NULL},
 };

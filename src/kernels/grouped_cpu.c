@@ -199,7 +199,8 @@ static void make_tiles(const piece *p) {
 
 static void clear_unused(const ot_kernel_call *call) {
   const ot_tensor *const y = &call->out[0];
-  const int64_t used = ((const int32_t *)call->in[2].data)[ot_route_held(call->attributes)];
+  const int64_t used =
+      ((const int32_t *)call->in[2].data)[ot_route_local_experts(call->attributes)];
   const int64_t bytes = y->type.dim[1] * ot_dtype_bytes(y->type.dtype);
   memset((char *)y->data + used * bytes, 0, (size_t)((y->type.dim[0] - used) * bytes));
 }

@@ -38,7 +38,7 @@ void OT_KERNEL(ot_matrix_prepare)(void) {
 // of a and its columns of b.
 static grid grid_for(const ot_gemm *product, int threads) {
   const double work = (double)product->rows * (double)product->columns * (double)product->depth;
-  const int pieces = ot_threads_for_product(work, threads);
+  const int pieces = ot_threads_for_gemm(work, threads);
   grid best = {.rows = pieces, .columns = 1};
   double least = 0;
   for (int rows = pieces; rows >= 1; rows--) {

@@ -180,7 +180,7 @@ static ot_update_sums update_block(const muon_call *muon, int64_t begin, int64_t
 }
 
 static void muon_update(const ot_kernel_call *call) {
-  if (ot_update_is_off(call, call->out[3].data)) return;
+  if (ot_update_is_skipped(call, call->out[3].data)) return;
   muon_call muon = muon_call_of(call);
   start(&muon);
   for (int i = 0; i < OT_MUON_ITERATIONS; i++) iterate(&muon);

@@ -130,7 +130,7 @@ static ot_update_sums adamw_block(const adamw_step *s, int64_t begin, int64_t en
 }
 
 static void adamw(const ot_kernel_call *call) {
-  if (ot_update_is_off(call, call->out[4].data)) return;
+  if (ot_update_is_skipped(call, call->out[4].data)) return;
   const adamw_step step = adamw_step_of(call);
   const int64_t elements = ot_type_elements(&call->in[0].type);
   const int64_t blocks = ot_flat_blocks(elements);

@@ -150,7 +150,7 @@ static void route_loss(const ot_kernel_call *call) {
   statistics[1] += inverse / T * total[1];
   for (int i = 0; i < 3; i++) statistics[2 + i] += inverse * (double)rows / T * loads[i];
   const int32_t *const rounds = call->in[4].data;
-  statistics[OT_EXPERT_ROUNDS] += inverse * (double)rows / T * (rounds ? *rounds : 1);
+  statistics[OT_EXPERT_PASSES] += inverse * (double)rows / T * (rounds ? *rounds : 1);
 }
 
 // ---- gradient ----
@@ -198,7 +198,7 @@ static void route_bias(const ot_kernel_call *call) {
   const ot_op_attributes *const a = call->attributes;
   const double *const scalars = call->in[1].data;
   double *const stats = call->out[2].data;
-  if (ot_update_is_off(call, stats)) return;
+  if (ot_update_is_skipped(call, stats)) return;
   const ot_tensor *const kept = call->out[1].data ? &call->out[1] : &call->out[0];
   const double tokens = (double)ot_route_tokens(a) / scalars[OT_SCALAR_INVERSE_SEQUENCES];
   const ot_real mean = (ot_real)(tokens * (double)a->experts_per_token / (double)a->num_experts);

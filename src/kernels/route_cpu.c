@@ -51,7 +51,7 @@ static ot_real two_largest(const ot_real *values, int64_t n) {
 }
 
 // Marks the experts of all groups except the best as taken.
-static void leave_groups(const ot_op_attributes *a, const ot_real *choices, bool *taken) {
+static void drop_other_groups(const ot_op_attributes *a, const ot_real *choices, bool *taken) {
   ot_real sums[OT_MAX_EXPERTS];
   bool chosen[OT_MAX_EXPERTS] = {false};
   const int64_t size = a->num_experts / a->num_groups;
@@ -72,7 +72,7 @@ static void choose(const routing *m, const ot_real *logits, int64_t row) {
   memset(choices, 0, (size_t)m->E * sizeof *choices);
   if (m->bias->data) ot_load_row(choices, m->bias->data, m->bias->type.dtype, 0, m->E);
   for (int64_t e = 0; e < m->E; e++) choices[e] += scores[e];
-  if (a->num_groups > 1) leave_groups(a, choices, taken);
+  if (a->num_groups > 1) drop_other_groups(a, choices, taken);
   int32_t *const experts = m->experts + row * m->S;
   ot_real *const gates = m->gates + row * m->S;
   ot_real sum = 0;
@@ -164,7 +164,7 @@ static void keep_first(const routing *m, int64_t sequence, int64_t expert) {
 }
 
 // Makes every expert a candidate for every token, with its score as the gate.
-static void stand_for_choice(const routing *m, const ot_real *logits, int64_t row) {
+static void mark_all_candidates(const routing *m, const ot_real *logits, int64_t row) {
   ot_real *const gates = m->gates + row * m->S;
   ot_route_scores(m->attributes, logits, gates);
   for (int64_t e = 0; e < m->E; e++) {
@@ -202,7 +202,7 @@ static int64_t ordered(const routing *m, int64_t row) {
   const int64_t t = a->sequence_length;
   const int64_t piece = m->rows / (m->T / t);
   const int64_t sequence = row % piece / t;
-  return sequence * m->T + ot_place_in_sequence(a, (int)(row / piece), row % t);
+  return sequence * m->T + ot_position_in_sequence(a, (int)(row / piece), row % t);
 }
 
 // This rank's rows of the choice, in its own order.
@@ -247,7 +247,7 @@ static void route(const ot_kernel_call *call) {
   for (int64_t row = 0; row < m.rows; row++) {
     const int64_t to = whole ? ordered(&m, row) : row;
     if (chosen) {
-      stand_for_choice(&m, m.logits + row * m.E, to);
+      mark_all_candidates(&m, m.logits + row * m.E, to);
     } else {
       choose(&m, m.logits + row * m.E, to);
     }
@@ -332,6 +332,6 @@ static void route_order(const ot_kernel_call *call) {
 const ot_kernel_entry OT_KERNEL(ot_route_cpu)[] = {
     {OT_OP_ROUTE, route},
     {OT_OP_ROUTE_GRAD, route_grad},
-    {OT_OP_ROUTE_ORDER, route_order},
+    {OT_OP_SORT_BY_EXPERT, route_order},
     {OT_OP_COUNT, NULL},
 };

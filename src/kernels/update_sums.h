@@ -15,7 +15,7 @@ typedef struct ot_update_sums {
 
 // True when the step's gradients, and so the clip factor, are not finite: nothing is updated. Then
 // `stats` [2] (or null) is set to zero.
-static inline bool ot_update_is_off(const ot_kernel_call *call, double *stats) {
+static inline bool ot_update_is_skipped(const ot_kernel_call *call, double *stats) {
   const double factor = ((const double *)call->in[1].data)[OT_SCALAR_CLIP_FACTOR];
   if (factor - factor == 0) return false;
   if (stats) stats[0] = stats[1] = 0;

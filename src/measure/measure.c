@@ -14,7 +14,7 @@
 #include "measure/measure_parts.h"
 #include "ops/catalog.h"
 #include "ops/operands.h"
-#include "runtime/instance.h"
+#include "runtime/model_runtime.h"
 
 enum {
   LEAST_RUNS = 5,  // per figure
@@ -34,13 +34,13 @@ typedef struct subject {
   int num_in;
 } subject;
 
-typedef struct patience {
+typedef struct time_budget {
   int threads;
   double figure_s;                // minimum time per figure
   double most_flops, most_bytes;  // of one run; larger subjects are skipped
-} patience;
+} time_budget;
 
-static ot_status time_kernel(const subject *s, const patience *how, ot_timing *out) {
+static ot_status time_kernel(const subject *s, const time_budget *how, ot_timing *out) {
   ot_op_attributes attributes = {
       .threads = how->threads, .compute = s->dtype, .activation = OT_ACTIVATION_GELU_TANH};
   ot_op_types types = {.in = {s->in[0], s->in[1]}, .out = {s->out}};
@@ -79,7 +79,7 @@ static subject product_of(ot_dtype dtype, int64_t rows, int64_t columns, int64_t
                    2};
 }
 
-static subject sum_of(int64_t elements) {
+static subject addition_of(int64_t elements) {
   const ot_tensor_type type = ot_type_matrix(OT_F32, elements / 1024, 1024);
   return (subject){OT_OP_ADD, OT_F32, {type, type}, type, 2};
 }
@@ -96,7 +96,7 @@ static const ot_measured_product shapes[] = {
 static const int64_t traffics[] = {96 << 10, 768 << 10, 6 << 20, 48 << 20, 384 << 20};
 
 typedef struct measurement {
-  patience how;
+  time_budget how;
   ot_measured_product products[OT_COUNT(shapes)];
   int num_products;
   ot_measured_traffic traffic[OT_COUNT(traffics)];
@@ -126,7 +126,7 @@ static ot_status time_products(measurement *m) {
 static ot_status time_traffic(measurement *m) {
   for (int i = 0; i < OT_COUNT(traffics); i++) {
     if ((double)traffics[i] > m->how.most_bytes) continue;
-    const subject s = sum_of(traffics[i] / 3 / (int64_t)sizeof(float));
+    const subject s = addition_of(traffics[i] / 3 / (int64_t)sizeof(float));
     ot_timing timing;
     OT_TRY(time_kernel(&s, &m->how, &timing));
     m->traffic[m->num_traffic++] =
@@ -251,11 +251,11 @@ static void keep_tables(const measurement *m, ot_arena *arena, ot_measured_machi
 }
 
 ot_status ot_measure_machine(const ot_measure_request *request, ot_arena *arena, ot_cluster *out) {
-  const int cores = ot_instance_cores();
+  const int cores = ot_runtime_cores();
   const int ranks = request->ranks > 0 ? request->ranks : cores;
   // Ranks that share a core take turns, so timings of one of them are meaningless.
   const int together = ranks < cores ? ranks : cores, threads = cores / together;
-  const patience whole = {threads, 0.25, 1e300, 1e300}, quick = {threads, 0.01, 0.5e9, 64e6};
+  const time_budget whole = {threads, 0.25, 1e300, 1e300}, quick = {threads, 0.01, 0.5e9, 64e6};
   measurement m = {.how = request->quick ? quick : whole};
   say(request, "products and memory");
   OT_TRY(ot_comm_run_threads(together, rank_kernels, &m));
@@ -284,7 +284,7 @@ ot_status ot_measure_machine(const ot_measure_request *request, ot_arena *arena,
 
 ot_status ot_measure_pace(double *seconds) {
   const subject s = product_of(OT_F32, PACE, PACE, PACE);
-  const patience how = {1, 0.2, 1e300, 1e300};
+  const time_budget how = {1, 0.2, 1e300, 1e300};
   ot_timing timing;
   OT_TRY(time_kernel(&s, &how, &timing));
   *seconds = timing.seconds;

@@ -86,15 +86,15 @@ static ot_status load(const subject *s, int ranks, ot_arena *arena, ot_config *o
 // ---- times of its tasks ----
 
 // Runs of equal tasks.
-typedef struct likes {
+typedef struct task_timings {
   ot_op_kind op;
   double terms[OT_KERNEL_TERMS];
   ot_timings *timings;
-} likes;
+} task_timings;
 
 typedef struct collection {
   ot_arena *arena;
-  likes *likes;
+  task_timings *task_timings;
   int64_t count, capacity;
   ot_timings *gaps;  // between kernels of a segment
 } collection;
@@ -103,12 +103,13 @@ static ot_timings *find(collection *c, const ot_task *task) {
   double terms[OT_KERNEL_TERMS];
   ot_kernel_terms(task, terms);
   for (int64_t i = 0; i < c->count; i++) {
-    const likes *const l = &c->likes[i];
+    const task_timings *const l = &c->task_timings[i];
     if (l->op == task->op && memcmp(l->terms, terms, sizeof terms) == 0) return l->timings;
   }
-  c->likes = ot_arena_grow(c->arena, c->likes, c->count, &c->capacity, sizeof *c->likes);
-  likes *const added = &c->likes[c->count++];
-  *added = (likes){.op = task->op};
+  c->task_timings =
+      ot_arena_grow(c->arena, c->task_timings, c->count, &c->capacity, sizeof *c->task_timings);
+  task_timings *const added = &c->task_timings[c->count++];
+  *added = (task_timings){.op = task->op};
   memcpy(added->terms, terms, sizeof terms);
   added->timings = ot_arena_array(c->arena, 1, sizeof *added->timings);
   return added->timings;
@@ -124,7 +125,7 @@ static bool follows(const ot_span *span, const ot_span *before) {
          span->entry == before->entry && span->task == before->task + 1;
 }
 
-static ot_status hear(void *context, const ot_trial_step *step) {
+static ot_status on_step(void *context, const ot_trial_step *step) {
   collection *const c = context;
   if (step->rank != 0 || step->step == 0) return OT_OK;
   const ot_span *const spans = step->timeline->spans;
@@ -139,7 +140,7 @@ static ot_status hear(void *context, const ot_trial_step *step) {
   return OT_OK;
 }
 
-static ot_status try_subject(const subject *s, const ot_kernel_trials *trials, collection *c) {
+static ot_status run_subject(const subject *s, const ot_kernel_trials *trials, collection *c) {
   ot_heap heap = {0};
   ot_arena scratch = ot_heap_arena_create(&heap);
   ot_config config;
@@ -148,7 +149,7 @@ static ot_status try_subject(const subject *s, const ot_kernel_trials *trials, c
                           .ranks = trials->ranks,
                           .threads = trials->threads,
                           .steps = trials->quick ? QUICK_STEPS : STEPS,
-                          .hear = hear,
+                          .on_step = on_step,
                           .context = c};
   if (status == OT_OK) status = ot_trial_run(&trial);
   ot_heap_release(&heap);
@@ -170,10 +171,10 @@ static ot_kernel_rates fit_op(const collection *c, ot_op_kind op, int threads, o
   double *const spreads = ot_arena_array(arena, c->count, sizeof *spreads);
   int64_t count = 0;
   for (int64_t i = 0; i < c->count; i++) {
-    if (c->likes[i].op != op) continue;
-    const ot_timing timing = ot_timings_read(c->likes[i].timings);
+    if (c->task_timings[i].op != op) continue;
+    const ot_timing timing = ot_timings_read(c->task_timings[i].timings);
     if (timing.seconds <= 0) continue;
-    memcpy(samples[count].term, c->likes[i].terms, sizeof c->likes[i].terms);
+    memcpy(samples[count].term, c->task_timings[i].terms, sizeof c->task_timings[i].terms);
     samples[count].value = timing.seconds;
     spreads[count++] = timing.spread;
   }
@@ -199,7 +200,7 @@ ot_status ot_measure_kernels(const ot_kernel_trials *trials, ot_arena *arena,
   for (int i = 0; i < OT_COUNT(subjects); i++) {
     if (trials->ranks % subjects[i].multiple != 0) continue;
     if (trials->quick && !subjects[i].quick) continue;
-    OT_TRY(try_subject(&subjects[i], trials, &c));
+    OT_TRY(run_subject(&subjects[i], trials, &c));
   }
   *out = (ot_measured_kernels){.rates = ot_arena_array(arena, OT_OP_COUNT, sizeof *out->rates)};
   for (int op = 0; op < OT_OP_COUNT; op++) {

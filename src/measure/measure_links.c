@@ -13,7 +13,7 @@
 enum { ROUNDS = 48, QUICK_ROUNDS = 8, MOST_RANKS = 64 };
 
 static const int64_t sizes[] = {1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22};  // bytes
-static const double late_s = 60e-6;
+static const double entry_delay_s = 60e-6;
 
 typedef struct named_call {
   ot_comm_kind kind;
@@ -31,14 +31,14 @@ static const named_call calls[] = {
 };
 
 // One kind and size among all ranks of a world; threads write their own rows.
-typedef struct contest {
+typedef struct timed_call {
   named_call call;
   int64_t bytes;
   int rounds;
   double begin_s[MOST_RANKS][ROUNDS], end_s[MOST_RANKS][ROUNDS];
-} contest;
+} timed_call;
 
-static ot_comm_call call_of(const contest *c, const ot_comm *comm, char *memory) {
+static ot_comm_call call_of(const timed_call *c, const ot_comm *comm, char *memory) {
   const int n = ot_comm_size(comm);
   const int64_t elements = c->bytes / (int64_t)sizeof(float);
   ot_comm_call call = {.kind = c->call.kind,
@@ -61,12 +61,12 @@ static void work(double seconds) {
   while (ot_clock_s() < end_s) continue;
 }
 
-static ot_status take_rounds(contest *c, ot_comm *comm, const ot_comm_call *call) {
+static ot_status run_rounds(timed_call *c, ot_comm *comm, const ot_comm_call *call) {
   const int rank = ot_comm_rank(comm), n = ot_comm_size(comm);
   const ot_comm_call meet = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
   for (int i = 0; i < c->rounds; i++) {
     OT_TRY(ot_comm_run(comm, &meet));
-    if (i % n == rank) work(late_s);
+    if (i % n == rank) work(entry_delay_s);
     c->begin_s[rank][i] = ot_clock_s();
     OT_TRY(ot_comm_run(comm, call));
     c->end_s[rank][i] = ot_clock_s();
@@ -75,12 +75,12 @@ static ot_status take_rounds(contest *c, ot_comm *comm, const ot_comm_call *call
 }
 
 static ot_status rank_main(ot_comm *comm, void *context) {
-  contest *const c = context;
+  timed_call *const c = context;
   char *const memory = calloc(4, (size_t)c->bytes + 64);
   OT_CHECK(memory, OT_ENVIRONMENT, "bench: out of memory");
   const ot_comm_call call = call_of(c, comm, memory);
   OT_ASSERT(ot_comm_workspace(&call, ot_comm_size(comm)) <= 2 * c->bytes);
-  const ot_status status = take_rounds(c, comm, &call);
+  const ot_status status = run_rounds(c, comm, &call);
   free(memory);
   return status;
 }
@@ -91,7 +91,7 @@ static double latest(double row[MOST_RANKS][ROUNDS], int ranks, int round) {
   return last;
 }
 
-static ot_status time_call(contest *c, int ranks, ot_timing *out) {
+static ot_status time_call(timed_call *c, int ranks, ot_timing *out) {
   ot_timings timings = {0};
   OT_TRY(ot_comm_run_threads(ranks, rank_main, c));
   for (int i = 1; i < c->rounds; i++) {
@@ -101,7 +101,7 @@ static ot_status time_call(contest *c, int ranks, ot_timing *out) {
   return OT_OK;
 }
 
-static ot_status fit_call(contest *c, int ranks, ot_arena *arena, ot_collective_rates *out) {
+static ot_status fit_call(timed_call *c, int ranks, ot_arena *arena, ot_collective_rates *out) {
   ot_fit_sample samples[OT_COUNT(sizes)] = {{{0}, 0}};
   double spread = 0;
   for (int i = 0; i < OT_COUNT(sizes); i++) {
@@ -123,7 +123,7 @@ static ot_status fit_call(contest *c, int ranks, ot_arena *arena, ot_collective_
   return OT_OK;
 }
 
-static ot_status measure(contest *c, int most, ot_arena *arena, ot_measured_links *out) {
+static ot_status measure(timed_call *c, int most, ot_arena *arena, ot_measured_links *out) {
   for (int ranks = 2; ranks <= most && ranks <= MOST_RANKS; ranks *= 2) {
     for (int i = 0; i < OT_COUNT(calls); i++) {
       c->call = calls[i];
@@ -136,7 +136,7 @@ static ot_status measure(contest *c, int most, ot_arena *arena, ot_measured_link
 
 ot_status ot_measure_links(int most, bool quick, ot_arena *arena, ot_measured_links *out) {
   enum { GROUPS = 6 };  // 2 to MOST_RANKS
-  contest *const c = calloc(1, sizeof *c);
+  timed_call *const c = calloc(1, sizeof *c);
   OT_CHECK(c, OT_ENVIRONMENT, "bench: out of memory");
   c->rounds = quick ? QUICK_ROUNDS : ROUNDS;
   *out = (ot_measured_links){

@@ -9,9 +9,9 @@
 #include "host/clock.h"
 #include "train/trainer.h"
 
-static ot_status load_field(ot_instance *instance, int micro_batch, ot_batch_field field,
+static ot_status load_field(ot_runtime *instance, int micro_batch, ot_batch_field field,
                             int64_t vocab) {
-  const ot_graph *const graph = ot_instance_graph(instance, OT_MODE_TRAIN);
+  const ot_graph *const graph = ot_runtime_graph(instance, OT_MODE_TRAIN);
   const ot_tensor_type type = ot_graph_batch_type(graph, field);
   const int64_t n = ot_type_elements(&type);
   const bool ids = field == OT_BATCH_TOKENS || field == OT_BATCH_TARGETS;
@@ -24,13 +24,13 @@ static ot_status load_field(ot_instance *instance, int micro_batch, ot_batch_fie
     if (ids) ((int32_t *)values)[i] = (int32_t)ot_rng_below(7, field, at, (uint64_t)vocab);
     if (field == OT_BATCH_POSITIONS) ((int32_t *)values)[i] = position;
   }
-  ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, field, values);
+  ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, field, values);
   free(values);
   return OT_OK;
 }
 
-static ot_status load(ot_instance *instance, const ot_run *run, int micro_batches) {
-  ot_executor *const executor = ot_instance_executor(instance);
+static ot_status load(ot_runtime *instance, const ot_run *run, int micro_batches) {
+  ot_executor *const executor = ot_runtime_executor(instance);
   for (int m = 0; m < micro_batches; m++) {
     for (int field = 0; field < OT_BATCH_FIELDS; field++) {
       OT_TRY(load_field(instance, m, (ot_batch_field)field, run->model.vocab_size));
@@ -55,15 +55,15 @@ static double targets_of(const ot_run *run, int micro_batches) {
   return (double)(run->batch.micro_batch_size * run->data.sequence_length * micro_batches);
 }
 
-static ot_status step_once(const ot_trial *trial, ot_comm *comm, ot_instance *instance, int index) {
-  ot_executor *const executor = ot_instance_executor(instance);
-  const ot_schedule *const schedule = ot_instance_schedule(instance);
+static ot_status step_once(const ot_trial *trial, ot_comm *comm, ot_runtime *instance, int index) {
+  ot_executor *const executor = ot_runtime_executor(instance);
+  const ot_schedule *const schedule = ot_runtime_schedule(instance);
   const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
   const int micro_batches = schedule->orders[order].micro_batches;
   ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, targets_of(trial->run, micro_batches));
   OT_TRY(meet(comm));
   const double start_s = ot_clock_s();
-  OT_TRY(ot_instance_run(instance, OT_MODE_TRAIN, micro_batches));
+  OT_TRY(ot_runtime_run(instance, OT_MODE_TRAIN, micro_batches));
   const ot_trial_step step = {
       .rank = ot_comm_rank(comm),
       .step = index,
@@ -72,15 +72,15 @@ static ot_status step_once(const ot_trial *trial, ot_comm *comm, ot_instance *in
       .timeline = ot_executor_timeline(executor),
       .touched_bytes = trial->poison ? ot_executor_touched_bytes(executor) : 0};
   OT_TRY(meet(comm));
-  return trial->hear(trial->context, &step);
+  return trial->on_step(trial->context, &step);
 }
 
-static ot_status run_steps(const ot_trial *trial, ot_comm *comm, ot_instance *instance) {
-  const ot_schedule *const schedule = ot_instance_schedule(instance);
+static ot_status run_steps(const ot_trial *trial, ot_comm *comm, ot_runtime *instance) {
+  const ot_schedule *const schedule = ot_runtime_schedule(instance);
   const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
-  OT_TRY(ot_instance_initialize(instance, 1));
+  OT_TRY(ot_runtime_initialize(instance, 1));
   OT_TRY(load(instance, trial->run, schedule->orders[order].micro_batches));
-  ot_executor_set_trace(ot_instance_executor(instance), true);
+  ot_executor_set_trace(ot_runtime_executor(instance), true);
   for (int i = 0; i < trial->steps; i++) OT_TRY(step_once(trial, comm, instance, i));
   return OT_OK;
 }
@@ -88,17 +88,17 @@ static ot_status run_steps(const ot_trial *trial, ot_comm *comm, ot_instance *in
 static ot_status run_rank(const ot_trial *trial, ot_comm *comm, ot_arena *arena) {
   ot_mesh mesh;
   OT_TRY(ot_mesh_build(&trial->run->parallel, trial->ranks, &mesh));
-  ot_instance_request request = {.mesh = trial->ranks > 1 ? &mesh : NULL,
-                                 .rank = ot_comm_rank(comm),
-                                 .comm = trial->ranks > 1 ? comm : NULL};
+  ot_runtime_request request = {.mesh = trial->ranks > 1 ? &mesh : NULL,
+                                .rank = ot_comm_rank(comm),
+                                .comm = trial->ranks > 1 ? comm : NULL};
   OT_TRY(ot_trainer_check(trial->run));
   OT_TRY(ot_trainer_request(trial->run, arena, &request));
   request.threads = trial->threads;
   request.poison = trial->poison;
-  ot_instance *instance = NULL;
-  OT_TRY(ot_instance_create(&request, &instance));
+  ot_runtime *instance = NULL;
+  OT_TRY(ot_runtime_create(&request, &instance));
   const ot_status status = run_steps(trial, comm, instance);
-  ot_instance_destroy(&instance);
+  ot_runtime_destroy(&instance);
   return status;
 }
 

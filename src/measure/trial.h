@@ -3,7 +3,7 @@
 // this process, without data and without a run directory.
 #pragma once
 
-#include "runtime/instance.h"
+#include "runtime/model_runtime.h"
 #include "schedule/timeline.h"
 
 // One step on one rank.
@@ -17,7 +17,7 @@ typedef struct ot_trial_step {
 } ot_trial_step;
 
 // Called on the thread of the rank; all ranks wait for it before the next step.
-typedef ot_status (*ot_trial_hear)(void *context, const ot_trial_step *step);
+typedef ot_status (*ot_trial_callback)(void *context, const ot_trial_step *step);
 
 typedef struct ot_trial {
   const ot_run *run;  // `data` and `output` are ignored
@@ -25,7 +25,7 @@ typedef struct ot_trial {
   int threads;        // of each rank, >= 1
   int steps;          // >= 1
   bool poison;        // track written bytes; steps take longer
-  ot_trial_hear hear;
+  ot_trial_callback on_step;
   void *context;  // of `hear`
 } ot_trial;
 

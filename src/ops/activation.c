@@ -39,7 +39,7 @@ static ot_cost activation_grad_cost(const ot_op_attributes *attributes, const ot
 static ot_status check_offsets(const char *op, const ot_op_attributes *attributes,
                                const ot_tensor_type *offsets) {
   return ot_operand_check_optional(
-      offsets, (ot_expected){op, "offsets", OT_I32, 1, {ot_route_held(attributes) + 1}});
+      offsets, (ot_expected){op, "offsets", OT_I32, 1, {ot_route_local_experts(attributes) + 1}});
 }
 
 static ot_cost cost_of_used(ot_cost cost, const ot_op_attributes *attributes, int64_t rows,

@@ -175,8 +175,8 @@ static int64_t pairs_nearer(int64_t rows, int64_t apart, int64_t distance) {
 }
 
 // Pairs (query, key) of one sequence that are visible to a head, without document masks.
-static int64_t visible_pairs(const ot_op_attributes *a, const ot_places *queries,
-                             const ot_places *keys) {
+static int64_t visible_pairs(const ot_op_attributes *a, const ot_positions *queries,
+                             const ot_positions *keys) {
   const int64_t rows = queries->half;
   const int runs = queries->half < queries->rows ? 2 : 1;
   int64_t pairs = 0;
@@ -194,7 +194,7 @@ static int64_t visible_pairs(const ot_op_attributes *a, const ot_places *queries
 // The GEMMs of an op over the visible pairs of these tokens.
 typedef struct work {
   const ot_op_info *info;
-  ot_places queries, keys;
+  ot_positions queries, keys;
   int products;
 } work;
 
@@ -206,9 +206,9 @@ typedef struct row_range {
 // Adds the keys visible to queries [first, end), whose positions are consecutive.
 static void add_keys(const work *w, int64_t window, row_range queries, row_range *keys) {
   if (queries.begin >= queries.end) return;
-  const int64_t place = ot_place(&w->queries, queries.begin);
-  const int64_t begin = window > 0 ? ot_rows_before(&w->keys, place - window + 1) : 0;
-  const int64_t end = ot_rows_before(&w->keys, place + queries.end - queries.begin);
+  const int64_t place = ot_token_position(&w->queries, queries.begin);
+  const int64_t begin = window > 0 ? ot_tokens_before(&w->keys, place - window + 1) : 0;
+  const int64_t end = ot_tokens_before(&w->keys, place + queries.end - queries.begin);
   if (begin >= end) return;
   if (begin < keys->begin) keys->begin = begin;
   if (end > keys->end) keys->end = end;
@@ -255,7 +255,7 @@ static ot_cost cost_of(const work *w, const ot_op_attributes *a, const ot_op_typ
 
 static ot_cost whole_cost(const ot_op_info *info, const ot_op_attributes *a,
                           const ot_op_types *types, int products) {
-  const ot_places places = ot_places_whole(a->sequence_length);
+  const ot_positions places = ot_positions_whole(a->sequence_length);
   return cost_of(&(work){info, places, places, products}, a, types);
 }
 
@@ -263,8 +263,8 @@ static ot_cost whole_cost(const ot_op_info *info, const ot_op_attributes *a,
 static ot_cost block_cost(const work *w, const ot_op_attributes *a, const ot_op_types *types,
                           int qkv) {
   work placed = *w;
-  placed.queries = ot_places_of(a->sequence_length, a->context_size, a->context_index);
-  placed.keys = ot_places_of(a->sequence_length, a->context_size, a->key_index);
+  placed.queries = ot_positions_of(a->sequence_length, a->context_size, a->context_index);
+  placed.keys = ot_positions_of(a->sequence_length, a->context_size, a->key_index);
   ot_cost cost = cost_of(&placed, a, types);
   cost.bytes_read -= (double)ot_type_bytes(&types->in[qkv + 1]);
   return cost;

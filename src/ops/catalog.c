@@ -91,7 +91,7 @@ static const ot_op_info *const rows[] = {
     [OT_OP_SEQUENCE_SPLIT] = &ot_sequence_split_info,
     [OT_OP_ROUTE] = &ot_route_info,
     [OT_OP_ROUTE_GRAD] = &ot_route_grad_info,
-    [OT_OP_ROUTE_ORDER] = &ot_route_order_info,
+    [OT_OP_SORT_BY_EXPERT] = &ot_route_order_info,
     [OT_OP_ROUTE_COUNT] = &ot_route_count_info,
     [OT_OP_ROUTE_LOSS] = &ot_route_loss_info,
     [OT_OP_ROUTE_LOSS_GRAD] = &ot_route_loss_grad_info,
@@ -102,10 +102,10 @@ static const ot_op_info *const rows[] = {
     [OT_OP_EXPERT_BIAS] = &ot_expert_bias_info,
     [OT_OP_EXPERT_BIAS_DX] = &ot_expert_bias_dx_info,
     [OT_OP_EXPERT_BIAS_DW] = &ot_expert_bias_dw_info,
-    [OT_OP_EXCHANGE_PLAN] = &ot_exchange_plan_info,
-    [OT_OP_MORE_ROUNDS] = &ot_more_rounds_info,
-    [OT_OP_MORE_ROUNDS_DX] = &ot_more_rounds_dx_info,
-    [OT_OP_MORE_ROUNDS_DW] = &ot_more_rounds_dw_info,
+    [OT_OP_ALL_TO_ALL_V_PLAN] = &ot_exchange_plan_info,
+    [OT_OP_OVERFLOW_PASSES] = &ot_more_rounds_info,
+    [OT_OP_OVERFLOW_PASSES_DX] = &ot_more_rounds_dx_info,
+    [OT_OP_OVERFLOW_PASSES_DW] = &ot_more_rounds_dw_info,
     [OT_OP_GROUPED_LINEAR] = &ot_grouped_linear_info,
     [OT_OP_GROUPED_LINEAR_DX] = &ot_grouped_linear_dx_info,
     [OT_OP_GROUPED_LINEAR_DW] = &ot_grouped_linear_dw_info,
@@ -125,8 +125,8 @@ static const ot_op_info *const rows[] = {
     [OT_OP_ALL_REDUCE] = &ot_all_reduce_info,
     [OT_OP_ALL_TO_ALL] = &ot_all_to_all_info,
     [OT_OP_SHIFT] = &ot_shift_info,
-    [OT_OP_EXCHANGE] = &ot_exchange_info,
-    [OT_OP_EXCHANGE_HOME] = &ot_exchange_home_info,
+    [OT_OP_ALL_TO_ALL_V] = &ot_exchange_info,
+    [OT_OP_ALL_TO_ALL_V_BACK] = &ot_exchange_home_info,
     [OT_OP_SEND] = &ot_send_info,
     [OT_OP_RECEIVE] = &ot_receive_info,
 };
@@ -159,8 +159,8 @@ int64_t ot_op_workspace(ot_op_kind kind, const ot_op_attributes *attributes,
   return (bytes + 63) / 64 * 64;
 }
 
-int ot_op_sent_input(ot_op_kind kind) { return kind == OT_OP_EXCHANGE_HOME ? 1 : 0; }
+int ot_op_sent_input(ot_op_kind kind) { return kind == OT_OP_ALL_TO_ALL_V_BACK ? 1 : 0; }
 
-bool ot_op_exchanges(ot_op_kind kind) {
-  return kind == OT_OP_EXCHANGE || kind == OT_OP_EXCHANGE_HOME;
+bool ot_op_is_all_to_all_v(ot_op_kind kind) {
+  return kind == OT_OP_ALL_TO_ALL_V || kind == OT_OP_ALL_TO_ALL_V_BACK;
 }

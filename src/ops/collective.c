@@ -166,8 +166,9 @@ const ot_op_info ot_receive_info = {
     .name = "receive", .num_inputs = 0, .num_outputs = 1, .infer = receive_infer};
 
 const ot_op_kind ot_communications[OT_COMMUNICATIONS] = {
-    OT_OP_ALL_GATHER, OT_OP_REDUCE_SCATTER, OT_OP_ALL_REDUCE, OT_OP_ALL_TO_ALL,    OT_OP_SHIFT,
-    OT_OP_SEND,       OT_OP_RECEIVE,        OT_OP_EXCHANGE,   OT_OP_EXCHANGE_HOME,
+    OT_OP_ALL_GATHER, OT_OP_REDUCE_SCATTER, OT_OP_ALL_REDUCE,
+    OT_OP_ALL_TO_ALL, OT_OP_SHIFT,          OT_OP_SEND,
+    OT_OP_RECEIVE,    OT_OP_ALL_TO_ALL_V,   OT_OP_ALL_TO_ALL_V_BACK,
 };
 
 int ot_communication_index(ot_op_kind kind) {
@@ -183,7 +184,7 @@ double ot_collective_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
                            const ot_op_types *types) {
   const ot_tensor_type *const sent = &types->in[ot_op_sent_input(kind)];
   if (kind == OT_OP_ALL_GATHER) return (double)ot_type_bytes(&types->out[0]);
-  if (!ot_op_exchanges(kind)) return (double)ot_type_bytes(sent);
+  if (!ot_op_is_all_to_all_v(kind)) return (double)ot_type_bytes(sent);
   return (double)ot_type_bytes(sent) / (double)sent->dim[0] *
          ot_route_used(attributes, attributes->exchange_rows);
 }

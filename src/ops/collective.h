@@ -34,7 +34,7 @@ bool ot_op_communicates(ot_op_kind kind);
 int ot_op_sent_input(ot_op_kind kind);
 
 // True for the all-to-all-v ops, exchange and exchange_home.
-bool ot_op_exchanges(ot_op_kind kind);
+bool ot_op_is_all_to_all_v(ot_op_kind kind);
 
 // Bytes of the whole tensor: the output of all_gather, otherwise this rank's input; for exchange
 // and exchange_home, the rows of even loads.

@@ -7,7 +7,7 @@
 
 static ot_status check_places(const char *op, const ot_op_attributes *attributes, int64_t rows,
                               const ot_tensor_type *place, const ot_tensor_type *offsets) {
-  const int64_t places = ot_route_places(attributes);
+  const int64_t places = ot_route_destinations(attributes);
   OT_TRY(ot_operand_check(place, (ot_expected){op, "place", OT_I32, 2, {rows, places}}));
   return ot_operand_check_optional(
       offsets, (ot_expected){op, "offsets", OT_I32, 1, {attributes->num_experts + 1}});

@@ -7,7 +7,7 @@
 #include "ops/route.h"
 
 // An expert gets a token at most once.
-int64_t ot_exchange_most_rows(const ot_op_attributes *a, int64_t tokens) {
+int64_t ot_all_to_all_v_max_rows(const ot_op_attributes *a, int64_t tokens) {
   const int64_t chosen = tokens * ot_smaller_whole(ot_route_slots(a), a->held_experts);
   if (a->routing == OT_MOE_DROPLESS) return a->group_size * chosen;
   const int64_t kept = ot_route_sequences(a, tokens) * a->held_experts * a->capacity;
@@ -121,7 +121,7 @@ const ot_op_info ot_exchange_info = {
     .infer = exchange_infer,
     .cost = exchange_cost,
     .num_vjp_steps = 1,
-    .vjp = {{.op = OT_OP_EXCHANGE_HOME,
+    .vjp = {{.op = OT_OP_ALL_TO_ALL_V_BACK,
              .phase = OT_VJP_INPUT,
              .in = {{OT_REF_NONE, 0}, {OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 1}, {OT_REF_INPUT, 2}},
              .out = {{OT_REF_DINPUT, 0}}}},
@@ -138,7 +138,7 @@ const ot_op_info ot_exchange_home_info = {
     .infer = home_infer,
     .cost = home_cost,
     .num_vjp_steps = 2,
-    .vjp = {{.op = OT_OP_EXCHANGE,
+    .vjp = {{.op = OT_OP_ALL_TO_ALL_V,
              .phase = OT_VJP_INPUT,
              .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 2}, {OT_REF_INPUT, 3}},
              .out = {{OT_REF_DINPUT, 1}}},

@@ -11,14 +11,15 @@
 //   of rank 0  | e0 e0 e1 |            list of rank 1, which has e1 and e2, in passes of 3:
 //   of rank 1  | e0 e1 e2 |              e1 of 0 | e1 of 1 | e2 of 1
 //
-// OT_OP_EXCHANGE_PLAN  the rows of a pass (round[0], or 0 without one). For each rank:
+// OT_OP_ALL_TO_ALL_V_PLAN  the rows of a pass (round[0], or 0 without one). For each rank:
 //   counts [n * (E+1)] i32, `offsets` of each rank's rows
 //   -> home [n, 1, 2]  send splits: first row and number of rows sent to it; one run, since rows
 //                      are sorted
 //      here [n, H, 2]  recv splits: the same for the rows received from it, per expert
 //      offsets [H + 1] first received row of each expert; rounds [1]
-// OT_OP_EXCHANGE       rows [N, ...] -> y [B, ...]: rows `home` of each rank, at rows `here`
-// OT_OP_EXCHANGE_HOME  rows [B, ...] -> y [N, ...], its reverse and transpose. Rows of other passes
+// OT_OP_ALL_TO_ALL_V       rows [N, ...] -> y [B, ...]: rows `home` of each rank, at rows `here`
+// OT_OP_ALL_TO_ALL_V_BACK  rows [B, ...] -> y [N, ...], its reverse and transpose. Rows of other
+// passes
 //   keep their value: `before`, which y overwrites, or y itself with accumulate
 #pragma once
 
@@ -33,4 +34,4 @@ extern const ot_kernel_entry ot_exchange_cpu_f64[];
 
 // Most rows that a rank can receive in all passes from `tokens` tokens per rank, for any routing.
 // Pure.
-int64_t ot_exchange_most_rows(const ot_op_attributes *attributes, int64_t tokens);
+int64_t ot_all_to_all_v_max_rows(const ot_op_attributes *attributes, int64_t tokens);

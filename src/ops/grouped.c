@@ -14,7 +14,7 @@ static_assert(TILE_ROWS % OT_GROUPED_ROWS == 0 && BLOCK_COLUMNS % OT_GROUPED_COL
 
 static ot_status check_experts(const char *op, const ot_op_attributes *attributes, int64_t rows,
                                const ot_tensor_type *offsets) {
-  const int64_t E = ot_route_held(attributes);
+  const int64_t E = ot_route_local_experts(attributes);
   OT_TRY(ot_operand_check(offsets, (ot_expected){op, "offsets", OT_I32, 1, {E + 1}}));
   OT_CHECK(rows % E == 0, OT_BUG, "%s: w has %lld rows for %lld experts", op, (long long)rows,
            (long long)E);
@@ -30,14 +30,14 @@ static ot_status grouped_linear_infer(const ot_op_attributes *attributes, ot_op_
   OT_TRY(ot_operand_check_optional(
       &types->in[3], (ot_expected){op, "bias", OT_ANY_REAL, 1, {types->in[1].dim[0]}}));
   types->out[0] = ot_type_matrix(types->in[0].dtype, types->in[0].dim[0],
-                                 types->in[1].dim[0] / ot_route_held(attributes));
+                                 types->in[1].dim[0] / ot_route_local_experts(attributes));
   return OT_OK;
 }
 
 static ot_status grouped_linear_dx_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   const char *const op = "grouped_linear_dx";
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "dy", OT_ANY_REAL, 2, {0, 0}}));
-  const int64_t rows = types->in[0].dim[1] * ot_route_held(attributes);
+  const int64_t rows = types->in[0].dim[1] * ot_route_local_experts(attributes);
   OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "w", OT_ANY_REAL, 2, {rows, 0}}));
   OT_TRY(check_experts(op, attributes, rows, &types->in[2]));
   types->out[0] = ot_type_matrix(types->in[0].dtype, types->in[0].dim[0], types->in[1].dim[1]);
@@ -48,7 +48,7 @@ static ot_status grouped_linear_dw_infer(const ot_op_attributes *attributes, ot_
   const char *const op = "grouped_linear_dw";
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "dy", OT_ANY_REAL, 2, {0, 0}}));
   const int64_t N = types->in[0].dim[0];
-  const int64_t rows = types->in[0].dim[1] * ot_route_held(attributes);
+  const int64_t rows = types->in[0].dim[1] * ot_route_local_experts(attributes);
   OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "x", OT_ANY_REAL, 2, {N, 0}}));
   OT_TRY(check_experts(op, attributes, rows, &types->in[2]));
   OT_TRY(ot_operand_check_optional(&types->out[1],
@@ -67,7 +67,7 @@ ot_grouped_layout ot_grouped_layout_of(const ot_op_attributes *attributes, ot_op
                                        const ot_op_types *types) {
   const ot_tensor_type *const in = types->in;
   const int64_t N = in[0].dim[0];
-  ot_grouped_layout l = {.E = ot_route_held(attributes)};
+  ot_grouped_layout l = {.E = ot_route_local_experts(attributes)};
   if (kind == OT_OP_GROUPED_LINEAR_DW) {
     l.block = ot_smaller_whole(BLOCK_COLUMNS, in[0].dim[1]);
     l.depth = ot_smaller_whole(SUMMED_ROWS, N);
@@ -120,7 +120,7 @@ static double unread_bytes(const ot_op_attributes *attributes, const ot_tensor_t
 static ot_cost product_cost(const ot_op_info *info, const ot_op_attributes *attributes,
                             const ot_op_types *types, double width) {
   const double N = ot_route_used(attributes, types->in[0].dim[0]);
-  const double E = (double)ot_route_held(attributes);
+  const double E = (double)ot_route_local_experts(attributes);
   const double met = N < E ? N : E;
   ot_cost cost = ot_cost_of_traffic(info, attributes, types, 0);
   cost.matrix_flops = 2 * N * (double)types->in[0].dim[1] * width;
@@ -132,7 +132,7 @@ static ot_cost product_cost(const ot_op_info *info, const ot_op_attributes *attr
 }
 
 static ot_cost grouped_linear_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
-  const double width = (double)types->in[1].dim[0] / (double)ot_route_held(attributes);
+  const double width = (double)types->in[1].dim[0] / (double)ot_route_local_experts(attributes);
   ot_cost cost = product_cost(&ot_grouped_linear_info, attributes, types, width);
   const bool biased = ot_type_present(&types->in[3]);
   if (biased) cost.other_flops = ot_route_used(attributes, types->in[0].dim[0]) * width;

@@ -128,8 +128,9 @@ typedef enum ot_op_kind {
   OT_OP_ROUTE,       // logits[R,E], bias?[E], whole?[n*R,E] -> gates[R,S] compute, experts[R,S] i32
                      // (saved)
   OT_OP_ROUTE_GRAD,  // dgates[R,S], logits[R,E], experts[R,S], partial?[R,E] -> dlogits[R,E]
-  OT_OP_ROUTE_ORDER,  // experts[R,S] -> place[R,S*P] i32: row of the slot or -1, offsets[E+1] i32:
-                      // first row of each expert, then the number of rows in use (saved)
+  OT_OP_SORT_BY_EXPERT,  // experts[R,S] -> place[R,S*P] i32: row of the slot or -1, offsets[E+1]
+                         // i32:
+                         // first row of each expert, then the number of rows in use (saved)
   // route_balance.h: load balancing; B sequences, counts over all ranks of a sequence
   OT_OP_ROUTE_COUNT,      // experts[R,S] -> counts[B,E] compute dtype
   OT_OP_ROUTE_LOSS,       // logits[R,E], experts[R,S], counts[B,E], inverse_sequences[1] f64,
@@ -150,17 +151,17 @@ typedef enum ot_op_kind {
   OT_OP_EXPERT_BIAS_DW,  // dy[R,C], gates[R,S], experts[R,S] -> acc dbias[E*C]
   // expert_exchange.h: all-to-all-v of tokens to the ranks of their experts; n = group_size ranks
   // with H = held_experts each, B = exchange_rows received rows per pass
-  OT_OP_EXCHANGE_PLAN,  // counts[n*(E+1)] i32: offsets of all ranks, round?[1] i32
-                        // -> home[n,1,2] i32 (send splits), here[n,H,2] i32 (recv splits):
-                        // first row and rows of each run; offsets[H+1] i32, rounds[1] i32 if
-                        // there is no round (saved)
+  OT_OP_ALL_TO_ALL_V_PLAN,  // counts[n*(E+1)] i32: offsets of all ranks, round?[1] i32
+                            // -> home[n,1,2] i32 (send splits), here[n,H,2] i32 (recv splits):
+                            // first row and rows of each run; offsets[H+1] i32, rounds[1] i32 if
+                            // there is no round (saved)
   // expert_rounds.h: composites for the overflow passes
-  OT_OP_MORE_ROUNDS,     // rows[N,C], row_gates[N], counts[n*(E+1)], rounds[1], gate_up[H*2F,C],
-                         // down[H*C,F], x[R,C], gates[R,S], place[R,S*P], bias?[H*2F] -> home[N,C]
-  OT_OP_MORE_ROUNDS_DX,  // partial_rows[N,C], partial_row_gates[N], dhome[N,C], counts, rounds,
-                         // gate_up, down, x, gates, place, bias? -> drows[N,C], drow_gates[N]
-  OT_OP_MORE_ROUNDS_DW,  // dhome[N,C], counts, rounds, gate_up, down, x, gates, place, bias?
-                         // -> acc dgate_up, acc ddown, acc? dbias
+  OT_OP_OVERFLOW_PASSES,  // rows[N,C], row_gates[N], counts[n*(E+1)], rounds[1], gate_up[H*2F,C],
+                          // down[H*C,F], x[R,C], gates[R,S], place[R,S*P], bias?[H*2F] -> home[N,C]
+  OT_OP_OVERFLOW_PASSES_DX,  // partial_rows[N,C], partial_row_gates[N], dhome[N,C], counts, rounds,
+                             // gate_up, down, x, gates, place, bias? -> drows[N,C], drow_gates[N]
+  OT_OP_OVERFLOW_PASSES_DW,  // dhome[N,C], counts, rounds, gate_up, down, x, gates, place, bias?
+                             // -> acc dgate_up, acc ddown, acc? dbias
   // grouped.h: grouped GEMM, one matrix per expert, w stored as [E*O, C]
   OT_OP_GROUPED_LINEAR,     // x[N,C], w[E*O,C], offsets[E+1], bias?[E*O] -> y[N,O]
   OT_OP_GROUPED_LINEAR_DX,  // dy[N,O], w[E*O,C], offsets[E+1] -> dx[N,C]
@@ -190,17 +191,17 @@ typedef enum ot_op_kind {
                  // -> a?, b? (in place of the carried inputs), round[1] i32; the body
                  // runs for round = 1 .. rounds-1 (saved)
   // collective.h: among the ranks of attributes.group; n elements of one rank, k = group_size
-  OT_OP_ALL_GATHER,      // x[r,...] -> y[k*r,...]: x of all ranks in rank order
-  OT_OP_REDUCE_SCATTER,  // x[k*r,...] -> acc y[r,...]: block group_index of the sum over ranks
-  OT_OP_ALL_REDUCE,      // x -> y: the sum over ranks                     (in place)
-  OT_OP_ALL_TO_ALL,      // x[k,...] -> y[k,...]: y[j] = block group_index of rank j's x
-  OT_OP_SHIFT,           // x -> y: x of the previous rank, cyclic
-  OT_OP_EXCHANGE,        // rows[N,...], home[n,1,2], here[n,H,2] -> y[B,...]: all-to-all-v, from
-                         // the runs `home` of all ranks to this rank's runs `here`
-  OT_OP_EXCHANGE_HOME,   // before?[N,...], rows[B,...], home, here -> acc y[N,...]: its reverse;
-                         // rows in no run keep their value               (in place of before)
-  OT_OP_SEND,            // x ->    to rank `peer` of the group
-  OT_OP_RECEIVE,         // -> y    from rank `peer` of the group
+  OT_OP_ALL_GATHER,         // x[r,...] -> y[k*r,...]: x of all ranks in rank order
+  OT_OP_REDUCE_SCATTER,     // x[k*r,...] -> acc y[r,...]: block group_index of the sum over ranks
+  OT_OP_ALL_REDUCE,         // x -> y: the sum over ranks                     (in place)
+  OT_OP_ALL_TO_ALL,         // x[k,...] -> y[k,...]: y[j] = block group_index of rank j's x
+  OT_OP_SHIFT,              // x -> y: x of the previous rank, cyclic
+  OT_OP_ALL_TO_ALL_V,       // rows[N,...], home[n,1,2], here[n,H,2] -> y[B,...]: all-to-all-v, from
+                            // the runs `home` of all ranks to this rank's runs `here`
+  OT_OP_ALL_TO_ALL_V_BACK,  // before?[N,...], rows[B,...], home, here -> acc y[N,...]: its reverse;
+                            // rows in no run keep their value               (in place of before)
+  OT_OP_SEND,               // x ->    to rank `peer` of the group
+  OT_OP_RECEIVE,            // -> y    from rank `peer` of the group
   OT_OP_COUNT,
 } ot_op_kind;
 
@@ -232,7 +233,7 @@ typedef enum ot_expert_sum {
   OT_EXPERT_LOAD_MAX,      // largest over mean load of a micro-batch
   OT_EXPERT_LOAD_ENTROPY,  // of the loads of a micro-batch, over ln E
   OT_EXPERT_DROP_SHARE,    // slots dropped; for expert choice, tokens that no expert took
-  OT_EXPERT_ROUNDS,        // passes of the all-to-all-v per micro-batch; 1 without overflow
+  OT_EXPERT_PASSES,        // passes of the all-to-all-v per micro-batch; 1 without overflow
   OT_EXPERT_SUMS,
 } ot_expert_sum;
 

@@ -14,7 +14,7 @@ static ot_status repeat_infer(const ot_op_attributes *attributes, ot_op_types *t
   const ot_tensor_type count = ot_type_vector(OT_I32, 1);
   OT_CHECK(attributes->repeated >= 1, OT_BUG, "repeat: a body of %d ops, must be at least 1",
            attributes->repeated);
-  OT_CHECK(same_type(&types->in[OT_REPEAT_ROUNDS], &count), OT_BUG,
+  OT_CHECK(same_type(&types->in[OT_REPEAT_COUNT], &count), OT_BUG,
            "repeat: rounds must be one i32");
   for (int i = 0; i < OT_REPEAT_CARRIED; i++) {
     if (!ot_type_present(&types->in[i])) continue;
@@ -22,7 +22,7 @@ static ot_status repeat_infer(const ot_op_attributes *attributes, ot_op_types *t
              "repeat: output %d and its carried input have different types", i);
     types->out[i] = types->in[i];
   }
-  types->out[OT_REPEAT_ROUND] = count;
+  types->out[OT_REPEAT_INDEX] = count;
   return OT_OK;
 }
 

@@ -19,6 +19,6 @@
 #include "ops/op.h"
 
 // Operands.
-enum { OT_REPEAT_CARRIED = 2, OT_REPEAT_ROUNDS = 2, OT_REPEAT_ROUND = 2 };
+enum { OT_REPEAT_CARRIED = 2, OT_REPEAT_COUNT = 2, OT_REPEAT_INDEX = 2 };
 
 extern const ot_op_info ot_repeat_info;

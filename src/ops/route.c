@@ -12,7 +12,7 @@ int64_t ot_route_slots(const ot_op_attributes *attributes) {
   return chosen ? attributes->num_experts : attributes->experts_per_token;
 }
 
-int64_t ot_route_held(const ot_op_attributes *attributes) {
+int64_t ot_route_local_experts(const ot_op_attributes *attributes) {
   return attributes->held_experts > 0 ? attributes->held_experts : attributes->num_experts;
 }
 
@@ -20,7 +20,7 @@ int64_t ot_route_copies(const ot_op_attributes *attributes) {
   return attributes->expert_copies > 1 ? attributes->expert_copies : 1;
 }
 
-int64_t ot_route_places(const ot_op_attributes *attributes) {
+int64_t ot_route_destinations(const ot_op_attributes *attributes) {
   return ot_route_slots(attributes) * ot_route_copies(attributes);
 }
 
@@ -162,7 +162,7 @@ static ot_status route_order_infer(const ot_op_attributes *attributes, ot_op_typ
   const char *const op = "route_order";
   const int64_t S = ot_route_slots(attributes);
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "experts", OT_I32, 2, {0, S}}));
-  types->out[0] = ot_type_matrix(OT_I32, types->in[0].dim[0], ot_route_places(attributes));
+  types->out[0] = ot_type_matrix(OT_I32, types->in[0].dim[0], ot_route_destinations(attributes));
   types->out[1] = ot_type_vector(OT_I32, attributes->num_experts + 1);
   return OT_OK;
 }

@@ -18,10 +18,10 @@
 //   The last three need whole sequences. Where these are sharded, `whole` has the logits of all n
 //   ranks of the sequence, tp fastest, then cp. R rows of it, from row first_row of the block of
 //   rank context_index on, are this rank's, and only their choice is output. Rows are put in
-//   sequence order (ot_place_in_sequence) before the choice.
+//   sequence order (ot_position_in_sequence) before the choice.
 // OT_OP_ROUTE_GRAD  dlogits + partial from dgates, with the choice held fixed, so that the rows of
 //   other ranks do not contribute.
-// OT_OP_ROUTE_ORDER  the permutation that sorts rows by expert, then by slot.
+// OT_OP_SORT_BY_EXPERT  the permutation that sorts rows by expert, then by slot.
 //   place [R, S*P] the row of each slot, -1 for one without an expert; offsets [E + 1]. With P
 //   expert_copies a slot has P rows, each in its own plane of N/P rows; the planes are alike.
 #pragma once
@@ -39,13 +39,13 @@ extern const ot_kernel_entry ot_route_cpu_f64[];
 int64_t ot_route_slots(const ot_op_attributes *attributes);
 
 // Experts of this rank. Pure.
-int64_t ot_route_held(const ot_op_attributes *attributes);
+int64_t ot_route_local_experts(const ot_op_attributes *attributes);
 
 // P: number of ranks that a row is sent to. Pure.
 int64_t ot_route_copies(const ot_op_attributes *attributes);
 
 // S*P. Pure.
-int64_t ot_route_places(const ot_op_attributes *attributes);
+int64_t ot_route_destinations(const ot_op_attributes *attributes);
 
 // Most sequences that `tokens` consecutive tokens of a rank can belong to. Pure.
 int64_t ot_route_sequences(const ot_op_attributes *attributes, int64_t tokens);

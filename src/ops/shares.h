@@ -7,18 +7,18 @@
 
 enum {
   // Fewer elements than this are processed by one thread: waking others costs more time.
-  OT_ALONE_ELEMENTS = 65536,
+  OT_SINGLE_THREAD_ELEMENTS = 65536,
   // Multiply-adds of a GEMM per thread that make waking it worthwhile. Also above the size up to
   // which OpenBLAS uses another code path with another order of sums (28 * 512 * 512).
-  OT_PIECE_MULTIPLY_ADDS = 8 << 20,
+  OT_THREAD_MULTIPLY_ADDS = 8 << 20,
 };
 
 static inline int ot_threads_for_elements(int64_t elements, int threads) {
-  return elements < OT_ALONE_ELEMENTS ? 1 : threads;
+  return elements < OT_SINGLE_THREAD_ELEMENTS ? 1 : threads;
 }
 
 // For a GEMM of `multiply_adds`.
-static inline int ot_threads_for_product(double multiply_adds, int threads) {
-  const double affordable = multiply_adds / OT_PIECE_MULTIPLY_ADDS;
+static inline int ot_threads_for_gemm(double multiply_adds, int threads) {
+  const double affordable = multiply_adds / OT_THREAD_MULTIPLY_ADDS;
   return affordable < threads ? (affordable < 1 ? 1 : (int)affordable) : threads;
 }

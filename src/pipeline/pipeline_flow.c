@@ -7,7 +7,7 @@
 enum { FORWARD, BACKWARD, DIRECTIONS };
 
 typedef struct builder {
-  const ot_pipeline_order *order;
+  const ot_pipeline_schedule *order;
   ot_pipeline_flow *flow;
   int *position;         // [num_ranks] actions completed
   bool *sent, *awaited;  // [num_messages]
@@ -18,7 +18,8 @@ typedef struct builder {
 // ---- messages ----
 
 // Index of the message into (chunk, micro_batch).
-static int32_t message_into(const ot_pipeline_order *o, int chunk, int micro_batch, int direction) {
+static int32_t message_into(const ot_pipeline_schedule *o, int chunk, int micro_batch,
+                            int direction) {
   return (int32_t)(((int64_t)chunk * o->micro_batches + micro_batch) * DIRECTIONS + direction);
 }
 
@@ -32,7 +33,7 @@ ot_flow_message ot_pipeline_flow_message(const ot_pipeline_flow *flow, int32_t m
                            .boundary = backward ? into + 1 : into};
 }
 
-static bool crosses(const ot_pipeline_order *o, int chunk, int other) {
+static bool crosses(const ot_pipeline_schedule *o, int chunk, int other) {
   return other >= 0 && other < o->num_chunks && o->rank_of[chunk] != o->rank_of[other];
 }
 
@@ -41,7 +42,7 @@ static int direction_of(const ot_action *a) {
 }
 
 // Message that action `index` of the rank reads, or -1.
-static int32_t read_by(const ot_pipeline_order *o, int rank, int index) {
+static int32_t read_by(const ot_pipeline_schedule *o, int rank, int index) {
   if (index >= o->num_actions[rank]) return -1;
   const ot_action *const a = &o->actions[rank][index];
   const int from = direction_of(a) == FORWARD ? a->chunk - 1 : a->chunk + 1;
@@ -49,7 +50,7 @@ static int32_t read_by(const ot_pipeline_order *o, int rank, int index) {
   return message_into(o, a->chunk, a->micro_batch, direction_of(a));
 }
 
-static int32_t made_by(const ot_pipeline_order *o, const ot_action *a) {
+static int32_t made_by(const ot_pipeline_schedule *o, const ot_action *a) {
   const int to = direction_of(a) == FORWARD ? a->chunk + 1 : a->chunk - 1;
   if (a->kind == OT_ACTION_WEIGHT || !crosses(o, a->chunk, to)) return -1;
   return message_into(o, to, a->micro_batch, direction_of(a));
@@ -63,7 +64,7 @@ static void begin_receive(builder *b, int32_t message) {
 
 // The next action of the rank.
 static ot_flow_action next_action(const builder *b, int rank) {
-  const ot_pipeline_order *const o = b->order;
+  const ot_pipeline_schedule *const o = b->order;
   const int index = b->position[rank], buffers = b->flow->send_buffers;
   const ot_action *const a = &o->actions[rank][index];
   const int list = rank * DIRECTIONS + direction_of(a), sent = b->num_sends[list];
@@ -119,7 +120,7 @@ static bool list_actions(builder *b, int send_buffers, int64_t all) {
 
 // Allocates the list and temporaries; returns the number of all actions.
 static int64_t create(builder *b, ot_arena *arena, ot_arena *scratch) {
-  const ot_pipeline_order *const o = b->order;
+  const ot_pipeline_schedule *const o = b->order;
   ot_pipeline_flow *const flow = b->flow;
   int64_t all = 0;
   flow->of_rank = ot_arena_array(arena, o->num_ranks, sizeof *flow->of_rank);
@@ -145,7 +146,7 @@ static int64_t create(builder *b, ot_arena *arena, ot_arena *scratch) {
 
 // ---- saved activations ----
 
-static void find_places(const ot_pipeline_order *o, ot_arena *arena, ot_pipeline_flow *flow) {
+static void find_places(const ot_pipeline_schedule *o, ot_arena *arena, ot_pipeline_flow *flow) {
   const int64_t cells = (int64_t)o->num_chunks * o->micro_batches;
   for (int i = 0; i < (o->split ? OT_WORKS : OT_WORK_WEIGHT); i++) {
     flow->place[i] = ot_arena_array(arena, cells, sizeof(int32_t));
@@ -173,35 +174,35 @@ static int entered(const ot_pipeline_flow *flow, ot_work work, int chunk, int mi
   return here > 0 ? here - 1 : 0;
 }
 
-static int kept_from(const ot_pipeline_flow *flow, ot_kept kind, int chunk, int micro_batch) {
+static int kept_from(const ot_pipeline_flow *flow, ot_saved_kind kind, int chunk, int micro_batch) {
   switch (kind) {
-    case OT_KEPT_SHORT:
-    case OT_KEPT_LONG:
+    case OT_SAVED_SHORT:
+    case OT_SAVED_LONG:
       return place_of(flow, OT_WORK_FORWARD, chunk, micro_batch);
-    case OT_KEPT_WEIGHT:
+    case OT_SAVED_WEIGHT:
       return place_of(flow, OT_WORK_BACKWARD, chunk, micro_batch);
-    case OT_KEPT_INPUT:
+    case OT_SAVED_INPUT:
       return entered(flow, OT_WORK_FORWARD, chunk, micro_batch);
-    case OT_KEPT_D_OUTPUT:
+    case OT_SAVED_D_OUTPUT:
       return entered(flow, OT_WORK_BACKWARD, chunk, micro_batch);
-    case OT_KEPT_KINDS:
+    case OT_SAVED_KINDS:
       break;
   }
   OT_UNREACHABLE();
 }
 
-static int kept_to(const ot_pipeline_flow *flow, ot_kept kind, int chunk, int micro_batch) {
-  const ot_work last = kind == OT_KEPT_SHORT ? OT_WORK_BACKWARD : OT_WORK_WEIGHT;
+static int kept_to(const ot_pipeline_flow *flow, ot_saved_kind kind, int chunk, int micro_batch) {
+  const ot_work last = kind == OT_SAVED_SHORT ? OT_WORK_BACKWARD : OT_WORK_WEIGHT;
   return place_of(flow, last, chunk, micro_batch);
 }
 
-ot_kept_span ot_pipeline_flow_kept(const ot_pipeline_flow *flow, ot_kept kind, int chunk,
-                                   int micro_batch) {
-  return (ot_kept_span){kept_from(flow, kind, chunk, micro_batch),
-                        kept_to(flow, kind, chunk, micro_batch)};
+ot_saved_span ot_pipeline_flow_saved(const ot_pipeline_flow *flow, ot_saved_kind kind, int chunk,
+                                     int micro_batch) {
+  return (ot_saved_span){kept_from(flow, kind, chunk, micro_batch),
+                         kept_to(flow, kind, chunk, micro_batch)};
 }
 
-static int most_at_once(const ot_pipeline_flow *flow, ot_kept kind, int chunk) {
+static int most_at_once(const ot_pipeline_flow *flow, ot_saved_kind kind, int chunk) {
   int most = 0, over = 0;
   for (int i = 0; i < flow->micro_batches; i++) {
     const int first = kept_from(flow, kind, chunk, i);
@@ -229,7 +230,7 @@ static void count_neighbours(ot_arena *arena, ot_pipeline_flow *flow) {
 
 // ---- build ----
 
-void ot_pipeline_flow_build(const ot_pipeline_order *order, ot_arena *arena, ot_arena *scratch,
+void ot_pipeline_flow_build(const ot_pipeline_schedule *order, ot_arena *arena, ot_arena *scratch,
                             ot_pipeline_flow *out) {
   enum { LEAST_SEND_BUFFERS = 2 };
   *out = (ot_pipeline_flow){
@@ -249,10 +250,10 @@ void ot_pipeline_flow_build(const ot_pipeline_order *order, ot_arena *arena, ot_
   }
   find_places(order, arena, out);
   count_neighbours(arena, out);
-  for (int kind = 0; kind < OT_KEPT_KINDS; kind++) {
+  for (int kind = 0; kind < OT_SAVED_KINDS; kind++) {
     out->most[kind] = ot_arena_array(arena, order->num_chunks, sizeof(int));
     for (int c = 0; c < order->num_chunks; c++) {
-      out->most[kind][c] = most_at_once(out, (ot_kept)kind, c);
+      out->most[kind][c] = most_at_once(out, (ot_saved_kind)kind, c);
     }
   }
 }

@@ -8,7 +8,7 @@
 // that makes one waits until the previous message in its buffer has been sent.
 #pragma once
 
-#include "pipeline/pipeline_order.h"
+#include "pipeline/pipeline_schedule.h"
 
 // One action. Messages are identified by index; -1: none.
 typedef struct ot_flow_action {
@@ -21,19 +21,19 @@ typedef struct ot_flow_action {
 } ot_flow_action;
 
 // Saved tensors of a chunk's micro-batch, by lifetime.
-typedef enum ot_kept {
-  OT_KEPT_SHORT,     // from F to I, or B
-  OT_KEPT_LONG,      // from F to W
-  OT_KEPT_WEIGHT,    // from I to W
-  OT_KEPT_INPUT,     // input of the chunk: from its arrival to W
-  OT_KEPT_D_OUTPUT,  // gradient of its output: the same
-  OT_KEPT_KINDS,
-} ot_kept;
+typedef enum ot_saved_kind {
+  OT_SAVED_SHORT,     // from F to I, or B
+  OT_SAVED_LONG,      // from F to W
+  OT_SAVED_WEIGHT,    // from I to W
+  OT_SAVED_INPUT,     // input of the chunk: from its arrival to W
+  OT_SAVED_D_OUTPUT,  // gradient of its output: the same
+  OT_SAVED_KINDS,
+} ot_saved_kind;
 
 // Actions of a rank, as indices in its list, both inclusive.
-typedef struct ot_kept_span {
+typedef struct ot_saved_span {
   int first, last;
-} ot_kept_span;
+} ot_saved_span;
 
 typedef struct ot_pipeline_flow {
   int num_ranks, num_chunks, micro_batches;
@@ -46,8 +46,8 @@ typedef struct ot_pipeline_flow {
   int *num_of_rank;         // [num_ranks]
   int32_t *first_posts;     // [2 * num_ranks] messages whose receive is posted at the start
   int64_t num_messages;
-  int32_t *place[OT_WORKS];  // [num_chunks * micro_batches] index of the action in its rank's list
-  int *most[OT_KEPT_KINDS];  // [num_chunks] largest number of micro-batches held at once
+  int32_t *place[OT_WORKS];   // [num_chunks * micro_batches] index of the action in its rank's list
+  int *most[OT_SAVED_KINDS];  // [num_chunks] largest number of micro-batches held at once
   // Adjacent actions of a stage on the same chunk [num_chunks], ignoring W: a forward and a
   // backward, or two in the same direction.
   int *turns, *repeats;
@@ -56,12 +56,12 @@ typedef struct ot_pipeline_flow {
 // Builds from a schedule that passed its check. Send buffers: the fewest without deadlock, at least
 // two, so that one is filled while the other is sent. Keeps order->rank_of. Allocates in `arena`;
 // temporaries in `scratch` may be freed afterwards.
-void ot_pipeline_flow_build(const ot_pipeline_order *order, ot_arena *arena, ot_arena *scratch,
+void ot_pipeline_flow_build(const ot_pipeline_schedule *order, ot_arena *arena, ot_arena *scratch,
                             ot_pipeline_flow *out);
 
 // Lifetime of a saved tensor of `kind`, in actions; both ends ascend with micro_batch.
-ot_kept_span ot_pipeline_flow_kept(const ot_pipeline_flow *flow, ot_kept kind, int chunk,
-                                   int micro_batch);
+ot_saved_span ot_pipeline_flow_saved(const ot_pipeline_flow *flow, ot_saved_kind kind, int chunk,
+                                     int micro_batch);
 
 // Properties of a message.
 typedef struct ot_flow_message {

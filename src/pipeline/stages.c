@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes the costs of blocks from their programs; stage_cut.h and stage_layout.h partition them.
+// Computes the costs of blocks from their programs; chain_partition.h and stage_layout.h partition
+// them.
 #include "pipeline/stages.h"
 
 #include "base/text.h"
@@ -7,7 +8,7 @@
 #include "graph/body.h"
 #include "graph/recompute.h"
 #include "ops/catalog.h"
-#include "pipeline/stage_cut.h"
+#include "pipeline/chain_partition.h"
 #include "pipeline/stage_layout.h"
 
 // ---- costs ----
@@ -38,7 +39,7 @@ double ot_stages_block_cost(const ot_graph *graph, int block, const ot_run_paral
 
 // ---- stages ----
 
-const int *ot_stages_place(const ot_run_parallel *parallel, int chunks, ot_arena *arena) {
+const int *ot_stages_assign(const ot_run_parallel *parallel, int chunks, ot_arena *arena) {
   const int p = parallel->pp;
   int *const rank_of = ot_arena_array(arena, chunks, sizeof *rank_of);
   for (int c = 0; c < chunks; c++) {
@@ -47,8 +48,8 @@ const int *ot_stages_place(const ot_run_parallel *parallel, int chunks, ot_arena
   return rank_of;
 }
 
-ot_status ot_stages_cut(int num_blocks, const double *cost, const ot_run_parallel *parallel,
-                        ot_arena *arena, ot_stages *out) {
+ot_status ot_stages_partition(int num_blocks, const double *cost, const ot_run_parallel *parallel,
+                              ot_arena *arena, ot_stages *out) {
   const int per_stage = ot_pipeline_chunks(parallel->pipeline, parallel->pp, parallel->vpp);
   const int64_t chunks = (int64_t)parallel->pp * per_stage;
   OT_CHECK(chunks <= num_blocks, OT_USAGE,
@@ -59,16 +60,16 @@ ot_status ot_stages_cut(int num_blocks, const double *cost, const ot_run_paralle
   *out = (ot_stages){.num_ranks = parallel->pp,
                      .num_chunks = (int)chunks,
                      .first_block = first,
-                     .rank_of = ot_stages_place(parallel, (int)chunks, arena)};
+                     .rank_of = ot_stages_assign(parallel, (int)chunks, arena)};
   if (parallel->layout && parallel->layout[0] != '\0') {
     return ot_stage_layout_read(parallel->layout, num_blocks - 2, (int)chunks, first);
   }
-  const ot_cut_request request = {.num_blocks = num_blocks,
-                                  .cost = cost,
-                                  .num_ranks = out->num_ranks,
-                                  .num_chunks = out->num_chunks,
-                                  .rank_of = out->rank_of};
-  ot_stage_cut(&request, arena, first);
+  const ot_chain_request request = {.num_blocks = num_blocks,
+                                    .cost = cost,
+                                    .num_ranks = out->num_ranks,
+                                    .num_chunks = out->num_chunks,
+                                    .rank_of = out->rank_of};
+  ot_chain_partition(&request, arena, first);
   return OT_OK;
 }
 
@@ -92,7 +93,7 @@ ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel
   OT_ASSERT(graph->request.mode == OT_MODE_TRAIN);
   if (parallel->layout && parallel->layout[0] != '\0') {
     const int places = (int)graph->request.model->num_layers + 2;
-    OT_TRY(ot_stages_cut(places, NULL, parallel, arena, out));
+    OT_TRY(ot_stages_partition(places, NULL, parallel, arena, out));
     count_blocks(graph, arena, out);
     return OT_OK;
   }
@@ -100,7 +101,7 @@ ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel
   for (int i = 0; i < graph->num_blocks; i++) {
     cost[i] = ot_stages_block_cost(graph, i, parallel, arena);
   }
-  return ot_stages_cut(graph->num_blocks, cost, parallel, arena, out);
+  return ot_stages_partition(graph->num_blocks, cost, parallel, arena, out);
 }
 
 int ot_stages_chunk(const ot_stages *stages, int block) {
@@ -115,12 +116,12 @@ bool ot_stages_chunk_sends(const ot_stages *stages, int chunk, int rank, bool ba
   return stages->rank_of[to] != rank;
 }
 
-int ot_stages_hand(int block) { return (block + 1) % 2; }
+int ot_stages_ping_pong(int block) { return (block + 1) % 2; }
 
-bool ot_stages_uses_hand(const ot_stages *stages, int rank, int hand, const bool *gives) {
+bool ot_stages_uses_ping_pong(const ot_stages *stages, int rank, int hand, const bool *gives) {
   for (int c = 0; c < stages->num_chunks; c++) {
     for (int b = stages->first_block[c]; b < stages->first_block[c + 1] - 1; b++) {
-      if (stages->rank_of[c] == rank && ot_stages_hand(b) == hand && gives[b]) return true;
+      if (stages->rank_of[c] == rank && ot_stages_ping_pong(b) == hand && gives[b]) return true;
     }
   }
   return false;

@@ -26,11 +26,11 @@ ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel
 // the partition of blocks with given costs [num_blocks].
 double ot_stages_block_cost(const ot_graph *graph, int block, const ot_run_parallel *parallel,
                             ot_arena *arena);
-ot_status ot_stages_cut(int num_blocks, const double *cost, const ot_run_parallel *parallel,
-                        ot_arena *arena, ot_stages *out);
+ot_status ot_stages_partition(int num_blocks, const double *cost, const ot_run_parallel *parallel,
+                              ot_arena *arena, ot_stages *out);
 
 // The stage of each of `chunks` chunks: looped, or for zb-v down the stages and back up.
-const int *ot_stages_place(const ot_run_parallel *parallel, int chunks, ot_arena *arena);
+const int *ot_stages_assign(const ot_run_parallel *parallel, int chunks, ot_arena *arena);
 
 // The chunk that holds `block`.
 int ot_stages_chunk(const ot_stages *stages, int block);
@@ -40,7 +40,7 @@ int ot_stages_chunk(const ot_stages *stages, int block);
 bool ot_stages_chunk_sends(const ot_stages *stages, int chunk, int rank, bool backward);
 
 // Ping-pong gradient buffers inside a chunk, used when I and W run together: block b uses buffer
-// ot_stages_hand(b). True if a block of stage `rank` that sends a gradient on (`gives` [blocks])
-// uses buffer `hand`.
-int ot_stages_hand(int block);
-bool ot_stages_uses_hand(const ot_stages *stages, int rank, int hand, const bool *gives);
+// ot_stages_ping_pong(b). True if a block of stage `rank` that sends a gradient on (`gives`
+// [blocks]) uses buffer `hand`.
+int ot_stages_ping_pong(int block);
+bool ot_stages_uses_ping_pong(const ot_stages *stages, int rank, int hand, const bool *gives);

@@ -19,7 +19,7 @@ ot_split ot_estimator_split(const ot_estimator *e, const ot_candidate *c,
                     .ep_index = rank / etp % ep,
                     .etp = etp,
                     .etp_index = rank % etp,
-                    .experts_apart = ep * etp > 1};
+                    .separate_expert_block = ep * etp > 1};
 }
 
 // `first_kind` receives the index of the first block kind of each layer kind.

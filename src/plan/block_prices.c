@@ -78,13 +78,13 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
       .head_chunk_rows = loss_rows(e->job.engine, rows),
       .threads = e->threads,
       .expert_buffer = run->parallel.expert_buffer,
-      .split = whole ? (ot_split){.experts_apart = split.experts_apart} : split,
+      .split = whole ? (ot_split){.separate_expert_block = split.separate_expert_block} : split,
   };
 }
 
 static bool same_split(const ot_split *a, const ot_split *b) {
   return a->tp == b->tp && a->cp == b->cp && a->context == b->context && a->ep == b->ep &&
-         a->etp == b->etp && a->experts_apart == b->experts_apart;
+         a->etp == b->etp && a->separate_expert_block == b->separate_expert_block;
 }
 
 static bool same_graph(const ot_graph_request *a, const ot_graph_request *b) {
@@ -127,8 +127,8 @@ static ot_status price_work(const ot_estimator *e, const ot_prices *p, const ot_
 static ot_status price_hand_over(const ot_estimator *e, const ot_step_phases *phases,
                                  const ot_prices *p, ot_arena *scratch, ot_block_price *to) {
   if (to->memory.stack == 0) return OT_OK;
-  const ot_segment copy = ot_tasks_hand_over(phases->graph, OT_BASE_STACK, OT_BASE_STACK_OUT,
-                                             to->memory.stack * p->hidden_bytes, scratch);
+  const ot_segment copy = ot_tasks_copy_stack(phases->graph, OT_BASE_STACK, OT_BASE_STACK_OUT,
+                                              to->memory.stack * p->hidden_bytes, scratch);
   return ot_phase_price_build(e, p, &copy, &to->hand_over);
 }
 
@@ -183,9 +183,9 @@ static void count_work_bytes(const ot_block_phases *from, ot_block_price *to) {
 static void count_sum_bytes(const ot_block_phases *from, ot_block_price *to) {
   const ot_segment *const updates[] = {from->norm, from->update};
   const ot_segment *const moves[] = {from->reduce[0][0], from->reduce[0][1], from->reduce[1][0],
-                                     from->reduce[1][1], from->gather,       from->spread};
+                                     from->reduce[1][1], from->gather,       from->gather_gradient};
   to->buckets = from->buckets;
-  to->memory.piece_elements = from->bucket->piece_elements;
+  to->memory.shard_elements = from->bucket->shard_elements;
   to->memory.second_moments = from->second_moments;
   to->memory.shards = from->shards;
   to->update_scratch = most_scratch(updates, OT_COUNT(updates));
@@ -200,7 +200,7 @@ static void begin_prices(const ot_estimator *e, const ot_candidate *c, ot_prices
                    .ranks = e->job.devices,
                    .split = ot_pipeline_rules_of(c->pipeline)->splits};
   p->tied = e->job.model->tie_word_embeddings;
-  p->tied_apart = p->tied && c->pp > 1 && !ot_pipeline_folds(c->pipeline, c->pp);
+  p->tied_across_stages = p->tied && c->pp > 1 && !ot_pipeline_folds(c->pipeline, c->pp);
   const ot_candidate built = e->framework->built(c);
   p->sequence_parallel = e->job.engine->sequence_parallel && !built.no_sequence_parallel;
 }
@@ -221,7 +221,8 @@ static void draw(ot_estimator *e, const ot_graph *graph, ot_step_part part, ot_p
                                       .run = &out->run,
                                       .mesh = &out->mesh,
                                       .rank = ot_estimator_rank(&p->key)};
-  const ot_step_shape shape = {.part = part, .split = p->split, .tied_apart = p->tied_apart};
+  const ot_step_shape shape = {
+      .part = part, .split = p->split, .tied_across_stages = p->tied_across_stages};
   find_shapes(e, &out->mesh, &out->scratch, p);
   ot_step_phases_build(&wanted, shape, &out->scratch, &out->phases);
 }
@@ -232,7 +233,7 @@ static ot_status begin_blueprint(ot_estimator *e, const ot_candidate *c, bluepri
   ot_candidate_run(&e->job, &built, &out->lists, &out->run);
   e->simulation.expert_ranks = c->ep / built.ep;
   e->simulation.more_rounds =
-      ot_expert_load_rounds(&e->job.model->moe, &out->run.parallel, e->job.expert_imbalance);
+      ot_expert_overflow_passes(&e->job.model->moe, &out->run.parallel, e->job.expert_imbalance);
   return ot_mesh_build(&out->run.parallel, c->tp * c->cp * c->dp * c->pp, &out->mesh);
 }
 
@@ -369,11 +370,11 @@ static void join(const ot_block_price *work, const ot_block_price *sums, ot_bloc
   *out = *work;
   memcpy(out->reduce_s, sums->reduce_s, sizeof out->reduce_s);
   out->gather_s = sums->gather_s;
-  out->spread_s = sums->spread_s;
+  out->gradient_gather_s = sums->gradient_gather_s;
   out->norm = sums->norm;
   out->update = sums->update;
   out->buckets.elements = sums->buckets.elements;
-  out->memory.piece_elements = sums->memory.piece_elements;
+  out->memory.shard_elements = sums->memory.shard_elements;
   out->memory.second_moments = sums->memory.second_moments;
   out->memory.shards = sums->memory.shards;
   out->buckets.gathers = sums->buckets.gathers;

@@ -20,7 +20,7 @@ static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
   *out = (ot_block_bound){.experts = prices->blocks->experts[kind],
                           .elements = price->buckets.elements,
                           .input_bytes = price->memory.has_input ? prices->hidden_bytes : 0,
-                          .weights_read_in = price->memory.weights_read_in};
+                          .weight_pass_reads_input = price->memory.weight_pass_reads_input};
   for (int w = 0; w < OT_WORKS; w++) {
     out->work_s[w] = ot_smaller(price->work[w][0].total_s, price->work[w][1].total_s);
   }
@@ -95,7 +95,7 @@ static void take_smaller(double other, double *value) {
 void ot_shard_bound_merge(const ot_shard_bound *other, ot_shard_bound *out) {
   take_smaller(other->reduce_s, &out->reduce_s);
   take_smaller(other->reduce_each_s, &out->reduce_each_s);
-  take_smaller(other->spread_s, &out->spread_s);
+  take_smaller(other->gradient_gather_s, &out->gradient_gather_s);
   take_smaller(other->gather_s, &out->gather_s);
   take_smaller(other->end_s, &out->end_s);
 }
@@ -160,7 +160,7 @@ typedef struct bounder {
   const ot_pipeline_flow *flow;  // null: ignore the pipeline schedule
   double scale;                  // of seconds and saved activations, to the micro-batch size
   double state_bytes[2];         // per parameter of the dense view, and of the expert view
-  double ring_bytes[2];          // per parameter of the largest block, in addition to its states
+  double pool_bytes[2];          // per parameter of the largest block, in addition to its states
   double met_s, end_s;           // last stage has its reductions; the longest update
   double peak;
 } bounder;
@@ -174,7 +174,7 @@ static double state_bytes_of(const ot_estimator *e, const ot_candidate *c, bool 
 }
 
 // Buffers of gathered weights (at least one of a size) and of gradients in flight (at least two).
-static double ring_bytes_of(const ot_estimator *e, const ot_candidate *c, bool experts) {
+static double pool_bytes_of(const ot_estimator *e, const ot_candidate *c, bool experts) {
   const ot_recipe *const r = &e->job.recipe;
   if (!e->framework->has_places || e->framework->bound_shards(e, c, experts) <= 1) return 0;
   const double sums = c->micro_batches > 1 ? 2 : 1;
@@ -205,10 +205,12 @@ static double kept_bytes(const bounder *b, int chunk, const ot_block_bound *bloc
   if (!b->flow || !b->estimator->framework->has_places) {
     return in_flight(b, chunk) * slots_of(block);
   }
-  const ot_kept in = first ? OT_KEPT_INPUT : block->weights_read_in ? OT_KEPT_LONG : OT_KEPT_SHORT;
-  return (double)(slot[OT_SLOT_SHORT] * b->flow->most[OT_KEPT_SHORT][chunk] +
-                  slot[OT_SLOT_LONG] * b->flow->most[OT_KEPT_LONG][chunk] +
-                  slot[OT_SLOT_WEIGHT] * b->flow->most[OT_KEPT_WEIGHT][chunk] +
+  const ot_saved_kind in = first                            ? OT_SAVED_INPUT
+                           : block->weight_pass_reads_input ? OT_SAVED_LONG
+                                                            : OT_SAVED_SHORT;
+  return (double)(slot[OT_SLOT_SHORT] * b->flow->most[OT_SAVED_SHORT][chunk] +
+                  slot[OT_SLOT_LONG] * b->flow->most[OT_SAVED_LONG][chunk] +
+                  slot[OT_SLOT_WEIGHT] * b->flow->most[OT_SAVED_WEIGHT][chunk] +
                   block->input_bytes * b->flow->most[in][chunk]);
 }
 
@@ -263,7 +265,7 @@ static void add_chunk_traffic(const bounder *b, int chunk, double layers, stage_
 
 // Seconds by which concurrent collectives slow down kernels.
 static double beside_s(const bounder *b, double work_s, double traffic_s) {
-  return ot_price_beside_s(&b->estimator->simulation, work_s, traffic_s);
+  return ot_price_overlap_slowdown_s(&b->estimator->simulation, work_s, traffic_s);
 }
 
 // Upper bound of the duration of kernels that run concurrently with collectives.
@@ -334,7 +336,8 @@ static double busy_s(const bounder *b, const block_sum *own, const block_sum *be
   double back_s = (m * own->before_s + before->back_s) * b->scale + slow.before_s;
   if (!engine->overlap_reduce) {
     const bool between = shards->reduce_each_s > 0 && !b->work->split;
-    const double last_s = ot_larger(shards->reduce_s, shards->reduce_each_s) + shards->spread_s;
+    const double last_s =
+        ot_larger(shards->reduce_s, shards->reduce_each_s) + shards->gradient_gather_s;
     own_s += reduce_s;
     back_s += between ? ot_larger(0, reduce_s - last_s) : 0;
   }
@@ -354,7 +357,7 @@ static void bound_stage(bounder *b, const block_sum *own, const block_sum *befor
                         const stage_traffic *traffic) {
   const double m = (double)b->candidate->micro_batches;
   const double gather_s = traffic->gathers * b->shards->gather_s;
-  const double last_s = b->shards->reduce_s + b->shards->spread_s;
+  const double last_s = b->shards->reduce_s + b->shards->gradient_gather_s;
   const double reduce_s = own->layers * ((m - 1) * b->shards->reduce_each_s + last_s);
   const double total_s = busy_s(b, own, before, traffic, reduce_s);
   // W may fill the time in which the stage waits.
@@ -373,7 +376,7 @@ static void bound_stage(bounder *b, const block_sum *own, const block_sum *befor
 static double bytes_of(const bounder *b, const block_sum *own, double kept) {
   double bytes = 0;
   for (int i = 0; i < 2; i++) {
-    bytes += own->elements[i] * b->state_bytes[i] + own->largest[i] * b->ring_bytes[i];
+    bytes += own->elements[i] * b->state_bytes[i] + own->largest[i] * b->pool_bytes[i];
   }
   return bytes + (kept + own->scratch_bytes) * b->scale;
 }
@@ -475,7 +478,7 @@ static void bound_mean(bounder *b) {
 int64_t ot_bound_used(const ot_estimator *estimator, int64_t peak) {
   const ot_engine *const engine = estimator->job.engine;
   const int64_t reserved = (int64_t)((double)peak * (1 + engine->allocator_slack));
-  return reserved + ot_engine_context(engine, &estimator->cluster.device);
+  return reserved + ot_engine_context_bytes(engine, &estimator->cluster.device);
 }
 
 bool ot_bound_fits(const ot_estimator *estimator, int64_t peak) {
@@ -501,7 +504,7 @@ static bool rounds_differ(const ot_estimator *e, const ot_candidate *c) {
   const double buffer = e->job.run ? e->job.run->parallel.expert_buffer : OT_EXPERT_BUFFER;
   const double rows = (double)c->micro_batch_size * (double)e->job.sequence_length / c->cp / c->tp;
   const double even = rows * (double)moe->experts_per_token;
-  const double missing = even * (ot_expert_load_most(moe, c->ep) - buffer);
+  const double missing = even * (ot_expert_load_max(moe, c->ep) - buffer);
   return missing > 0 && missing < 1;
 }
 
@@ -544,7 +547,7 @@ ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_es
   OT_TRY(find_work(e, &priced, &b.work));
   for (int i = 0; i < 2; i++) {
     b.state_bytes[i] = state_bytes_of(e, c, i == 1);
-    b.ring_bytes[i] = ring_bytes_of(e, c, i == 1);
+    b.pool_bytes[i] = pool_bytes_of(e, c, i == 1);
   }
   if (!b.shards) {
     OT_TRY(ot_shard_bound_build(e, c, b.work->layer_elements, &shards));

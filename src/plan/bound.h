@@ -34,9 +34,9 @@ typedef struct ot_block_bound {
   bool experts;             // in the expert view
   int64_t elements;         // parameters
   int64_t slot_bytes[OT_SLOT_CLASSES];
-  int64_t scratch_bytes;  // temporaries of its kernels
-  int64_t input_bytes;    // received from the block before; 0 if none
-  bool weights_read_in;   // W reads the input
+  int64_t scratch_bytes;         // temporaries of its kernels
+  int64_t input_bytes;           // received from the block before; 0 if none
+  bool weight_pass_reads_input;  // W reads the input
 } ot_block_bound;
 
 // Bounds over all kinds of blocks; depends on what shards a micro-batch.

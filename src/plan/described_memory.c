@@ -143,7 +143,8 @@ static void count_states(counter *c) {
   const double expert_pieces = zero > 0 ? ot_described_expert_replicas(c->candidate).size : 1;
   double n = 0, held = 0;  // elements of a rank: before, after ZeRO sharding
   for (int i = 0; i < c->prices->blocks->num_blocks; i++) {
-    const bool copy = i == 0 && c->prices->tied_apart && runs(c, c->prices->blocks->num_blocks - 1);
+    const bool copy =
+        i == 0 && c->prices->tied_across_stages && runs(c, c->prices->blocks->num_blocks - 1);
     if (!runs(c, i) && !copy) continue;
     const double experts = c->prices->kind[kind_of(c, i)].expert_elements;
     n += elements_of(c, i);

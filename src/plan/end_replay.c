@@ -11,12 +11,12 @@ static void await_sum(const ot_replayer *p, ot_stage_clocks *s, int block) {
   const double waits_s = p->reduced_s[block] - s->clock_s;
   if (waits_s <= 0) return;
   s->clock_s = p->reduced_s[block];
-  if (block > 0 || !p->prices->tied_apart) {
+  if (block > 0 || !p->prices->tied_across_stages) {
     s->exposed_dp_s += waits_s;
     return;
   }
   // Between the first and the last stage: one of them waits for the other.
-  const double travels_s = p->prices->tie_s + ot_replayed_price(p, 0)->spread_s;
+  const double travels_s = p->prices->tie_s + ot_replayed_price(p, 0)->gradient_gather_s;
   s->exposed_pp_s += waits_s < travels_s ? waits_s : travels_s;
   s->bubble_s += waits_s < travels_s ? 0 : waits_s - travels_s;
 }
@@ -40,8 +40,8 @@ static void add_tied(ot_replayer *p, ot_stage_clocks *s, ot_stage_replay *out) {
 }
 
 static void spread_tied(ot_replayer *p, ot_stage_clocks *s, int block) {
-  const double spread_s = ot_replayed_price(p, block)->spread_s;
-  if (spread_s > 0) s->reduce_s = p->reduced_s[block] = s->reduce_s + spread_s;
+  const double gradient_gather_s = ot_replayed_price(p, block)->gradient_gather_s;
+  if (gradient_gather_s > 0) s->reduce_s = p->reduced_s[block] = s->reduce_s + gradient_gather_s;
 }
 
 static void run_norm(ot_replayer *p, ot_stage_clocks *s, int block, ot_stage_replay *out) {

@@ -21,7 +21,7 @@ static void find_kinds(ot_estimator *e) {
   }
   ot_model_take_layers(model, of_kind, kinds, &e->layers);
   ot_block_list_build(e, kind_of, &(ot_split){0}, &e->joined);
-  ot_block_list_build(e, kind_of, &(ot_split){.experts_apart = true}, &e->apart);
+  ot_block_list_build(e, kind_of, &(ot_split){.separate_expert_block = true}, &e->apart);
 }
 
 static ot_status find_machine(ot_estimator *e) {
@@ -55,7 +55,7 @@ ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **
 
 // A single stage that gathers or reduces bucket by bucket does the same in each micro-batch but the
 // first and the last. PLAYED micro-batches are replayed, and PLAYED_MORE to know the time of one.
-enum { PLAYED = 8, PLAYED_MORE = 2 };
+enum { REPLAYED = 8, REPLAYED_MORE = 2 };
 
 // Prepares the replay and the memory estimate of `micro_batches` of `candidate`.
 static ot_status prepare_some(ot_estimator *e, const ot_candidate *candidate, int64_t micro_batches,
@@ -81,7 +81,7 @@ static ot_status is_periodic(ot_estimator *e, const ot_candidate *candidate, boo
   ot_prices *prices;
   OT_TRY(ot_prices_find(e, candidate, &prices));
   *periodic = candidate->pp == 1 && !ot_pipeline_rules_of(candidate->pipeline)->fills &&
-              candidate->micro_batches > PLAYED + PLAYED_MORE &&
+              candidate->micro_batches > REPLAYED + REPLAYED_MORE &&
               (prices->gathers || prices->each_micro_batch);
   return OT_OK;
 }
@@ -133,7 +133,7 @@ static void find_memory(const ot_replay_request *r, ot_arena *arena, ot_memory_e
   for (int i = 0; i < stages; i++) {
     ot_memory_estimate *const m = &out[i];
     m->reserved = (int64_t)((double)m->peak * (1 + e->job.engine->allocator_slack));
-    m->context = ot_engine_context(e->job.engine, &e->cluster.device);
+    m->context = ot_engine_context_bytes(e->job.engine, &e->cluster.device);
   }
 }
 
@@ -174,7 +174,7 @@ void ot_replay_outline(ot_replay_request *r, ot_arena *arena) {
 
 // Adds the time of `times` more micro-batches to `replay`, from a replay of PLAYED_MORE more.
 static void extend(ot_stage_replay *replay, const ot_stage_replay *more, double times) {
-  const double n = times / PLAYED_MORE;
+  const double n = times / REPLAYED_MORE;
   replay->total_s += n * (more->total_s - replay->total_s);
   replay->compute_s += n * (more->compute_s - replay->compute_s);
   replay->update_s += n * (more->update_s - replay->update_s);
@@ -190,14 +190,14 @@ static ot_status estimate_periodic(ot_estimator *e, const ot_candidate *candidat
                                    ot_estimate *out) {
   ot_replay_request some, more;
   ot_stage_replay replay, longer;
-  OT_TRY(prepare_some(e, candidate, PLAYED, &some));
-  OT_TRY(prepare_some(e, candidate, PLAYED + PLAYED_MORE, &more));
+  OT_TRY(prepare_some(e, candidate, REPLAYED, &some));
+  OT_TRY(prepare_some(e, candidate, REPLAYED + REPLAYED_MORE, &more));
   ot_arena scratch = ot_arena_pool_begin(&e->pool);
   ot_replay_outline(&some, &scratch);
   ot_replay_outline(&more, &scratch);
   OT_TRY(ot_step_replay(&some, &scratch, &replay));
   OT_TRY(ot_step_replay(&more, &scratch, &longer));
-  extend(&replay, &longer, (double)(candidate->micro_batches - PLAYED));
+  extend(&replay, &longer, (double)(candidate->micro_batches - REPLAYED));
   take_replay(&replay, out);
   count_flops(&some, out);
   find_fullest(&some, &scratch, &out->memory);

@@ -44,7 +44,7 @@ typedef struct ot_block_price {
   double recompute_total_s;          // time of the recompute in BACKWARD
   ot_block_buckets buckets;          // buckets that its work uses
   double reduce_s[2][2];             // [accumulates into the shard][last micro-batch]
-  double gather_s, spread_s;
+  double gather_s, gradient_gather_s;
   ot_phase_price norm, update;
   ot_phase_price hand_over;  // transfer of the stack before the block, if a chunk starts here
   double matrix_flops, model_flops;  // per micro-batch
@@ -66,11 +66,11 @@ typedef struct ot_prices {
   double tied_reduce_s[2][2], tie_s;
   ot_phase_price tied_update;
   ot_phase_price begin, clip;
-  bool split;              // I and W are separate
-  bool gathers;            // weights of some blocks are sharded (ZeRO 3)
-  bool each_micro_batch;   // some gradients are reduced after each
-  bool sequence_parallel;  // tp shards activations between its regions
-  bool tied, tied_apart;   // head and embedding share weights; on different stages
+  bool split;                     // I and W are separate
+  bool gathers;                   // weights of some blocks are sharded (ZeRO 3)
+  bool each_micro_batch;          // some gradients are reduced after each
+  bool sequence_parallel;         // tp shards activations between its regions
+  bool tied, tied_across_stages;  // head and embedding share weights; on different stages
   // memory
   int64_t hidden_bytes;                 // activation between blocks
   int64_t batch_bytes, constant_bytes;  // fields of a micro-batch; tables
@@ -82,7 +82,7 @@ typedef struct ot_prices {
 // ---- pipeline flows ----
 
 // A pipeline flow and the key that it depends on (flow_list.c).
-typedef struct ot_known_flow ot_known_flow;
+typedef struct ot_cached_flow ot_cached_flow;
 
 // Layers of a stage: in all its chunks, in its last chunk, and before its first one.
 typedef struct ot_stage_share {
@@ -132,7 +132,7 @@ struct ot_estimator {
   int64_t num_graphs, graphs_capacity;
   ot_graph **graphs;
   int64_t num_flows, flows_capacity;
-  ot_known_flow **flows;
+  ot_cached_flow **flows;
   int64_t num_cuts, cuts_capacity;
   ot_stage_partition **cuts;
   ot_lookup cut_lookup;

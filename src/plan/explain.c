@@ -62,8 +62,8 @@ static const char *exposes(const speaker *s, ot_timeline_axis axis) {
 
 // ---- problem and fix ----
 
-static void say_bill(speaker *s) {
-  const ot_bill *const b = s->e->bill;
+static void say_memory_breakdown(speaker *s) {
+  const ot_model_totals *const b = s->e->bill;
   const ot_recipe *const r = &s->e->job->recipe;
   ot_arena *const a = s->arena;
   const double memory = (double)s->e->job->cluster->device.memory_bytes;
@@ -141,7 +141,7 @@ static const char *rounds_text(const speaker *s) {
   ot_run run;
   ot_candidate_run(s->e->job, s->c, &lists, &run);
   const int more =
-      ot_expert_load_rounds(&s->e->job->model->moe, &run.parallel, s->e->job->expert_imbalance);
+      ot_expert_overflow_passes(&s->e->job->model->moe, &run.parallel, s->e->job->expert_imbalance);
   if (more == 0) return "";
   return ot_arena_format(s->arena, ", in %d passes of %g even shares", more + 1,
                          run.parallel.expert_buffer);
@@ -187,7 +187,7 @@ static void say_pipeline(speaker *s) {
     return;
   }
   const double rows = (double)c->micro_batch_size * (double)job->sequence_length / c->cp / c->tp;
-  const ot_residual_place end = ot_residual_place_of(job->model, job->model->num_layers);
+  const ot_residual_position end = ot_residual_position_of(job->model, job->model->num_layers);
   const double activations = end.finished > 0 ? (double)(end.finished + end.begun) : 1;
   const double message =
       activations * rows * (double)job->model->hidden_size * job->recipe.activation_bytes;
@@ -326,7 +326,7 @@ static void say_result(speaker *s) {
 
 void ot_explain_best(const ot_explanation *e, ot_arena *arena, ot_reasons *out) {
   speaker s = speaker_create(e, arena, out);
-  say_bill(&s);
+  say_memory_breakdown(&s);
   say_sharding(&s);
   say_tensor(&s);
   say_context(&s);

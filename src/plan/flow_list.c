@@ -2,12 +2,12 @@
 // Cache of pipeline flows by their keys; each is built once.
 #include "plan/estimator.h"
 
-struct ot_known_flow {
+struct ot_cached_flow {
   ot_pipeline kind;
   ot_pipeline_flow flow;
 };
 
-static bool is_of(const ot_known_flow *known, const ot_candidate *candidate,
+static bool is_of(const ot_cached_flow *known, const ot_candidate *candidate,
                   const ot_stages *stages) {
   return known->kind == candidate->pipeline && known->flow.num_ranks == stages->num_ranks &&
          known->flow.num_chunks == stages->num_chunks &&
@@ -25,14 +25,14 @@ ot_status ot_flow_find(ot_estimator *e, const ot_candidate *candidate, const ot_
                                        .num_chunks = stages->num_chunks,
                                        .micro_batches = (int)candidate->micro_batches,
                                        .rank_of = stages->rank_of};
-  ot_known_flow *const made = ot_arena_array(e->arena, 1, sizeof *made);
+  ot_cached_flow *const made = ot_arena_array(e->arena, 1, sizeof *made);
   ot_arena scratch = ot_arena_pool_begin(&e->pool);
-  ot_pipeline_order order;
-  OT_TRY(ot_pipeline_order_build(&request, &scratch, &order));
+  ot_pipeline_schedule order;
+  OT_TRY(ot_pipeline_schedule_build(&request, &scratch, &order));
   made->kind = candidate->pipeline;
   ot_pipeline_flow_build(&order, e->arena, &scratch, &made->flow);
   e->flows =
-      ot_arena_grow(e->arena, e->flows, e->num_flows, &e->flows_capacity, sizeof(ot_known_flow *));
+      ot_arena_grow(e->arena, e->flows, e->num_flows, &e->flows_capacity, sizeof(ot_cached_flow *));
   e->flows[e->num_flows++] = made;
   *out = &made->flow;
   return OT_OK;

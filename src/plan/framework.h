@@ -11,12 +11,12 @@
 // Lower bounds for the gradient reductions, weight gathers and update of one layer. Latencies and
 // bytes of the collectives only; estimates add the kernels around them.
 typedef struct ot_shard_bound {
-  double reduce_s;       // after the last micro-batch
-  double reduce_each_s;  // after each micro-batch before
-  double spread_s;       // all-gather after the last reduction, if nothing is sharded
-  double gather_s;       // one all-gather of sharded weights
-  double end_s;          // after all reductions: update, and all-gather of weights
-  bool regathers;        // gathers in every pass through the layer
+  double reduce_s;           // after the last micro-batch
+  double reduce_each_s;      // after each micro-batch before
+  double gradient_gather_s;  // all-gather after the last reduction, if nothing is sharded
+  double gather_s;           // one all-gather of sharded weights
+  double end_s;              // after all reductions: update, and all-gather of weights
+  bool regathers;            // gathers in every pass through the layer
 } ot_shard_bound;
 
 struct ot_framework {

@@ -101,7 +101,7 @@ static ot_status partition(ot_estimator *e, const ot_candidate *c, ot_run *run,
   out->stages = (ot_stages){.num_ranks = c->pp,
                             .num_chunks = chunks,
                             .first_block = first,
-                            .rank_of = ot_stages_place(&run->parallel, chunks, e->arena)};
+                            .rank_of = ot_stages_assign(&run->parallel, chunks, e->arena)};
   return OT_OK;
 }
 
@@ -124,18 +124,18 @@ static bool feeds_activation(const ot_segment *forward, int i) {
   return false;
 }
 
-static bool is_remade(const ot_segment *forward, int i, unsigned parts) {
+static bool is_recomputed(const ot_segment *forward, int i, unsigned parts) {
   const ot_task *const task = &forward->tasks[i];
   switch (task->op) {
     case OT_OP_ATTENTION:
     case OT_OP_ATTENTION_BLOCK:
-      return parts == 0 || (parts & OT_REMADE_ATTENTION);
+      return parts == 0 || (parts & OT_RECOMPUTED_ATTENTION);
     case OT_OP_RMSNORM:
     case OT_OP_LAYERNORM:
-      return parts & OT_REMADE_NORMS;
+      return parts & OT_RECOMPUTED_NORMS;
     default:
-      if (is_activation(task)) return parts & OT_REMADE_ACTIVATION;
-      return (parts & OT_REMADE_WIDE) && feeds_activation(forward, i);
+      if (is_activation(task)) return parts & OT_RECOMPUTED_ACTIVATION;
+      return (parts & OT_RECOMPUTED_UP_GEMM) && feeds_activation(forward, i);
   }
 }
 
@@ -145,7 +145,7 @@ static ot_status price_parts(const ot_estimator *e, const ot_prices *p, const ot
   *out = (ot_phase_price){0};
   for (int i = 0; forward && i < forward->num_tasks; i++) {
     ot_price price;
-    if (!is_remade(forward, i, e->job.engine->remade)) continue;
+    if (!is_recomputed(forward, i, e->job.engine->remade)) continue;
     OT_TRY(ot_price_task(&e->simulation, p->shape, &forward->tasks[i], &price));
     const double times = ot_price_times(&e->simulation, forward, i);
     out->compute_s += times * ot_price_total_s(&e->simulation, price);
@@ -230,7 +230,7 @@ static ot_status send_s(const ot_estimator *e, const ot_group_shape *places, dou
 // exposed, and the overlap slows the work down.
 static void add_exposed(const ot_estimator *e, ot_phase_price *work, double s) {
   const double hidden_s = e->job.engine->overlap_expert ? ot_smaller(s, work->compute_s) : 0;
-  const double slower_s = ot_price_beside_s(&e->simulation, work->compute_s, hidden_s);
+  const double slower_s = ot_price_overlap_slowdown_s(&e->simulation, work->compute_s, hidden_s);
   work->total_s += s - hidden_s + slower_s;
   work->compute_s += slower_s;
   work->exposed_s[OT_TIMELINE_EP] += s - hidden_s;
@@ -393,7 +393,7 @@ static ot_status price_meeting(const ot_estimator *e, ot_prices *p) {
   OT_TRY(collective_s(e, &norm, &s));
   p->clip = (ot_phase_price){.total_s = s};
   p->clip.exposed_s[OT_TIMELINE_WORLD] = s;
-  if (!p->tied_apart) return OT_OK;
+  if (!p->tied_across_stages) return OT_OK;
   const ot_collective tie = {OT_OP_ALL_REDUCE, p->shape[OT_GROUP_TIED],
                              (double)p->kind[0].buckets.elements * e->job.recipe.reduce_bytes, 0};
   return collective_s(e, &tie, &p->tie_s);

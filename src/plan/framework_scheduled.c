@@ -2,7 +2,7 @@
 // Orthant itself: prices the schedules that it would run.
 #include "base/extremes.h"
 #include "describe/parallel_check.h"
-#include "graph/share.h"
+#include "graph/local_shape.h"
 #include "ops/catalog.h"
 #include "plan/framework.h"
 #include "plan/memory.h"
@@ -30,9 +30,9 @@ static ot_status check_run(const ot_job *job, const ot_candidate *candidate, ot_
       .sequence_length = run->data.sequence_length,
       .split = {.tp = p->tp, .cp = p->cp, .context = p->context, .ep = p->ep, .etp = p->etp},
   };
-  ot_share share;
+  ot_local_shape share;
   OT_TRY(ot_parallel_check(run));
-  OT_TRY(ot_share_build(&request, &share));
+  OT_TRY(ot_local_shape_build(&request, &share));
   return ot_run_check_ranks(run, job->devices);
 }
 
@@ -68,7 +68,7 @@ static ot_status partition(ot_estimator *e, const ot_candidate *c, ot_run *run,
   double *const cost = ot_arena_array(e->arena, num_blocks, sizeof *cost);
   if (c->pp == 1) run->parallel.vpp = 1;  // training has no stages then
   OT_TRY(block_costs(e, c, run, cost));
-  return ot_stages_cut(num_blocks, cost, &run->parallel, e->arena, &out->stages);
+  return ot_stages_partition(num_blocks, cost, &run->parallel, e->arena, &out->stages);
 }
 
 // ---- work of a micro-batch ----
@@ -104,7 +104,7 @@ static ot_status price_segments(const ot_estimator *e, const ot_prices *p,
     OT_TRY(total_of(e, p, from->reduce[i / 2][i % 2], &to->reduce_s[i / 2][i % 2]));
   }
   OT_TRY(total_of(e, p, from->gather, &to->gather_s));
-  OT_TRY(total_of(e, p, from->spread, &to->spread_s));
+  OT_TRY(total_of(e, p, from->gather_gradient, &to->gradient_gather_s));
   OT_TRY(ot_phase_price_build(e, p, from->norm, &to->norm));
   return ot_phase_price_build(e, p, from->update, &to->update);
 }
@@ -117,7 +117,7 @@ static int64_t scratch_of(const ot_segment *segment) {
 // vocabulary, and shards in their overlap with the table.
 static int64_t most_tied(const ot_step_phases *phases) {
   const ot_graph *const graph = phases->graph;
-  const int64_t piece = phases->blocks[0].bucket->piece_elements;
+  const int64_t piece = phases->blocks[0].bucket->shard_elements;
   int64_t begin = 0, end = 0, most = 0;
   for (int i = 0; i < graph->num_parameters; i++) {
     if (graph->parameters[i].tied_to < 0) continue;
@@ -149,7 +149,7 @@ static ot_status price_tied(const ot_estimator *e, const ot_step_phases *phases,
     p->tied_staging = ot_larger_whole(p->tied_staging, scratch_of(segment));
   }
   OT_TRY(total_of(e, p, phases->tie, &p->tie_s));
-  *(p->tied_apart ? &p->tie_staging : &p->tie_scratch) = tie_bytes(phases);
+  *(p->tied_across_stages ? &p->tie_staging : &p->tie_scratch) = tie_bytes(phases);
   return ot_phase_price_build(e, p, phases->tied_update, &p->tied_update);
 }
 
@@ -207,7 +207,7 @@ static ot_status bound_sums(const ot_estimator *e, const ot_candidate *c, double
   OT_TRY(collective_s(e, OT_OP_REDUCE_SCATTER, shard, wire, &scatter_s));
   OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, context, kept / pieces, &out->reduce_s));
   OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, others, kept / pieces, &out->reduce_s));
-  if (c->zero == 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, kept, &out->spread_s));
+  if (c->zero == 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, kept, &out->gradient_gather_s));
   if (c->zero > 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, weights, &gather_s));
   out->reduce_s += scatter_s;
   out->reduce_each_s = c->zero >= 2 ? scatter_s : 0;

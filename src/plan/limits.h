@@ -11,7 +11,7 @@
 //   backward  T >= (gather_bytes x regathered + reduce_bytes) x C / (4 d BW) x N_g / N
 #pragma once
 
-#include "plan/bill.h"
+#include "plan/model_totals.h"
 
 // Compute and incoming traffic of a device per micro-batch.
 typedef struct ot_gather_traffic {
@@ -43,7 +43,7 @@ double ot_critical_batch_tokens(double tokens);
 
 typedef struct ot_limits_request {
   const ot_job *job;
-  const ot_bill *bill;
+  const ot_model_totals *bill;
   double flops_per_s;            // one device, during kernels
   double critical_batch_tokens;  // measured; 0: the scaling law for job->tokens
   double step_flops_per_s;       // one device, model FLOPs over the whole step

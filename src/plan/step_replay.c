@@ -264,12 +264,13 @@ static void slow_down(const ot_replayer *p, const ot_flow_action *a, const ot_st
   double busy_s = price->work[a->work][later_of(price, a)].total_s;
   const ot_step_event *const end = p->events + p->num_events;
   for (const ot_step_event *e = event + 1; e < end && e->block == event->block; e++) {
-    if (e->kind == OT_EVENT_HAND_OVER) busy_s += hand_over_s(p, a->work, a->chunk);
+    if (e->kind == OT_EVENT_COPY_STACK) busy_s += hand_over_s(p, a->work, a->chunk);
     if (!p->overlap_reduce) continue;
     if (e->kind == OT_EVENT_REDUCE) traffic_s += price->reduce_s[adds(price, a)][is_last(p, a)];
-    if (e->kind == OT_EVENT_SPREAD) traffic_s += price->spread_s;
+    if (e->kind == OT_EVENT_GATHER_GRADIENT) traffic_s += price->gradient_gather_s;
   }
-  const double extra_s = ot_price_beside_s(&p->request->estimator->simulation, busy_s, traffic_s);
+  const double extra_s =
+      ot_price_overlap_slowdown_s(&p->request->estimator->simulation, busy_s, traffic_s);
   s->clock_s += extra_s;
   s->exposed_dp_s += extra_s;
 }
@@ -294,7 +295,7 @@ static void run_event(ot_replayer *p, const ot_flow_action *a, const ot_step_eve
       s->clock_s += work_s(p, a, event->block);
       slow_down(p, a, event);
       return;
-    case OT_EVENT_HAND_OVER:
+    case OT_EVENT_COPY_STACK:
       s->clock_s += hand_over_s(p, a->work, a->chunk);
       return;
     case OT_EVENT_SEND:
@@ -306,8 +307,9 @@ static void run_event(ot_replayer *p, const ot_flow_action *a, const ot_step_eve
     case OT_EVENT_REDUCE:
       reduce_block(p, a, event);
       return;
-    case OT_EVENT_SPREAD:
-      reduce(p, s, ot_replayed_price(p, event->block)->spread_s, &p->reduced_s[event->block]);
+    case OT_EVENT_GATHER_GRADIENT:
+      reduce(p, s, ot_replayed_price(p, event->block)->gradient_gather_s,
+             &p->reduced_s[event->block]);
       return;
   }
   OT_UNREACHABLE();
@@ -325,7 +327,7 @@ static void add_up(const ot_replayer *p, const ot_flow_action *a, int count, ot_
     if (events[i].kind == OT_EVENT_RECOMPUTE)
       *s += ot_replayed_price(p, events[i].block)->recompute_total_s;
     if (events[i].kind == OT_EVENT_WORK) *s += work_s(p, a, events[i].block);
-    if (events[i].kind == OT_EVENT_HAND_OVER) *s += hand_over_s(p, a->work, a->chunk);
+    if (events[i].kind == OT_EVENT_COPY_STACK) *s += hand_over_s(p, a->work, a->chunk);
   }
 }
 

@@ -298,7 +298,7 @@ static void put_run(const html *h) {
 
 static void put_facts(const html *h) {
   begin_section(h, "bill", "State and work", "Memory and compute of the whole model.");
-  ot_html_bill(h->page, h->out);
+  ot_html_model_totals(h->page, h->out);
   end_section(h);
   begin_section(h, "limits", "Limits", "These hold for every plan.");
   ot_html_limits(h->page, h->out);

@@ -60,6 +60,6 @@ void ot_html_plan_table(const ot_plan_page *page, ot_text_builder *out);
 void ot_html_memory_table(const ot_page_plan *plan, ot_text_builder *out);
 void ot_html_stage_table(const ot_page_plan *plan, ot_text_builder *out);
 void ot_html_scaling_table(const ot_scaling *scaling, ot_text_builder *out);
-void ot_html_bill(const ot_plan_page *page, ot_text_builder *out);
+void ot_html_model_totals(const ot_plan_page *page, ot_text_builder *out);
 void ot_html_limits(const ot_plan_page *page, ot_text_builder *out);
 void ot_html_search(const ot_plan_page *page, ot_text_builder *out);

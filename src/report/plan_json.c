@@ -58,8 +58,8 @@ static void put_job(document *d) {
   ot_json_text(w, "mfu_convention", "model FLOPs, causal half of attention");
 }
 
-static void put_bill(document *d) {
-  const ot_bill *const bill = d->page->bill;
+static void put_model_totals(document *d) {
+  const ot_model_totals *const bill = d->page->bill;
   ot_json_writer *const w = &d->w;
   ot_json_object(w, "bill");
   ot_json_real(w, "bytes_per_parameter", bill->bytes_per_parameter);
@@ -238,7 +238,7 @@ const char *ot_plan_json(const ot_plan_page *page, ot_arena *arena) {
   ot_json_object(&d.w, NULL);
   put_model(&d);
   put_job(&d);
-  put_bill(&d);
+  put_model_totals(&d);
   put_limits(&d);
   put_plans(&d);
   put_goodput(&d);

@@ -40,7 +40,7 @@ static void line(report *r, const char *label, const char *text) {
 
 // ---- the job ----
 
-static void put_question(report *r) {
+static void put_job(report *r) {
   const ot_job *const job = r->page->job;
   ot_arena *const a = r->arena;
   const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
@@ -61,8 +61,8 @@ static void put_question(report *r) {
 
 // ---- independent of the plan ----
 
-static void put_bill(report *r) {
-  const ot_bill *const b = r->page->bill;
+static void put_model_totals(report *r) {
+  const ot_model_totals *const b = r->page->bill;
   const ot_recipe *const recipe = &r->page->job->recipe;
   ot_arena *const a = r->arena;
   const char *const active =
@@ -265,8 +265,8 @@ static void put_remedies(report *r) {
 
 void ot_plan_report(const ot_plan_page *page, ot_text_builder *out) {
   report r = {page, out, out->arena};
-  put_question(&r);
-  put_bill(&r);
+  put_job(&r);
+  put_model_totals(&r);
   put_limits(&r);
   if (page->num_plans > 0 || page->imported) put_plans(&r);
   put_run(&r);

@@ -3,7 +3,7 @@
 // and log-probabilities of given tokens, as evaluation harnesses need.
 #pragma once
 
-#include "runtime/instance.h"
+#include "runtime/model_runtime.h"
 
 typedef struct ot_generate_request {
   const int32_t *prompt;  // [num_prompt], at least one token, all below the vocabulary
@@ -21,7 +21,7 @@ typedef bool (*ot_generate_sink)(void *context, int32_t token);
 // `instance` has modes prefill and decode, one sequence, sequence_length >= num_prompt - 1 (at
 // least 1), cache_positions >= num_prompt + max_tokens, and weights. The stop token is not passed
 // to the sink.
-ot_status ot_generate(ot_instance *instance, const ot_generate_request *request,
+ot_status ot_generate(ot_runtime *instance, const ot_generate_request *request,
                       ot_generate_sink sink, void *context);
 
 typedef struct ot_score_request {
@@ -32,5 +32,5 @@ typedef struct ot_score_request {
 // Runs the tokens through `instance`, which has mode score, one sequence and weights.
 //   logprobs  [count] ln p(token i | tokens before it); logprobs[0] is NaN
 //   greedy    [count] true where the token is the argmax; greedy[0] is false
-ot_status ot_score(ot_instance *instance, const ot_score_request *request, double *logprobs,
+ot_status ot_score(ot_runtime *instance, const ot_score_request *request, double *logprobs,
                    bool *greedy);

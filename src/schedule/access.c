@@ -181,7 +181,7 @@ static ot_access_kind output_kind(const ot_task *task, int output) {
 
 // Iterations are counted for the body, including those of a repeat.
 static int repeat_of(const ot_task *task, int index, int repeat, int output) {
-  return task->kind == OT_TASK_REPEAT && output == OT_REPEAT_ROUND ? index : repeat;
+  return task->kind == OT_TASK_REPEAT && output == OT_REPEAT_INDEX ? index : repeat;
 }
 
 static void add_task(access_builder *b, const ot_entry *entry, int index, int repeat) {
@@ -213,8 +213,8 @@ static void add_task(access_builder *b, const ot_entry *entry, int index, int re
 static void add_body(access_builder *b, const ot_entry *entry, int repeat) {
   const ot_task *const task = &b->schedule->segments[entry->segment].tasks[repeat];
   for (int round = 0; round < 2; round++) {
-    const operand_use counted = {repeat, OT_REPEAT_ROUND, repeat, OT_ACCESS_WRITE};
-    if (round > 0) add_operand(b, entry, &task->out[OT_REPEAT_ROUND], counted);
+    const operand_use counted = {repeat, OT_REPEAT_INDEX, repeat, OT_ACCESS_WRITE};
+    if (round > 0) add_operand(b, entry, &task->out[OT_REPEAT_INDEX], counted);
     for (int i = 1; i <= task->attributes.repeated; i++) add_task(b, entry, repeat + i, repeat);
   }
 }

@@ -22,14 +22,14 @@ static void take_block(const ot_step_builder *s, int block, ot_block_phases *out
   const ot_block_segments *const made = &s->segments[block];
   *out = (ot_block_phases){.bucket = &b->schedule->buckets[block],
                            .parts = ot_update_parts(s->graph, block),
-                           .shards = ot_build_shards(b, block),
+                           .shards = ot_build_shards_states(b, block),
                            .second_moments = b->memory[block].second_moments,
                            .buckets = s->buckets[block]};
   if (!s->only_work) {
     out->norm = segment_at(b, made->norm);
     out->update = segment_at(b, made->update);
     out->gather = segment_at(b, made->gather);
-    out->spread = segment_at(b, made->spread);
+    out->gather_gradient = segment_at(b, made->gather_gradient);
     take_reductions(b, made, out->reduce);
   }
   if (s->only_sums) return;
@@ -54,11 +54,11 @@ static void join_tied(ot_build *b) {
 
 static const ot_segment *update_tied(const ot_build *b) {
   const ot_bucket *const bucket = &b->schedule->buckets[b->tied_block];
-  const bool shards = ot_build_shards(b, b->tied_block);
+  const bool shards = ot_build_shards_states(b, b->tied_block);
   const ot_update_view view = {.graph = b->shape,
                                .block = b->tied_block,
-                               .first = shards ? bucket->piece_first : 0,
-                               .count = shards ? bucket->piece_elements : bucket->elements,
+                               .first = shards ? bucket->shard_first : 0,
+                               .count = shards ? bucket->shard_elements : bucket->elements,
                                .slots = b->schedule->slots_per_part,
                                .tied_only = true};
   ot_segment *const segment = ot_arena_array(b->arena, 1, sizeof *segment);
@@ -74,7 +74,7 @@ void ot_step_phases_build(const ot_schedule_request *request, ot_step_shape shap
   const bool sums = shape.part != OT_STEP_WORK;
   ot_build b = {.request = request, .arena = arena, .schedule = &out->schedule, .apart = true};
   ot_build_begin(&b);
-  const bool remote = shape.tied_apart && b.tied_user >= 0;
+  const bool remote = shape.tied_across_stages && b.tied_user >= 0;
   if (remote) join_tied(&b);
   ot_step_builder s = {.b = &b,
                        .graph = graph,

@@ -18,8 +18,8 @@ typedef struct ot_block_phases {
   const ot_segment *weight[2];     // W if separate
   const ot_segment *reduce[2][2];  // bucket: [accumulates into the shard][last micro-batch]
   const ot_segment *norm, *update;
-  const ot_segment *gather;  // all-gather of weights, if they or the states are sharded
-  const ot_segment *spread;  // all-gather of reduced gradients (ZeRO 0)
+  const ot_segment *gather;           // all-gather of weights, if they or the states are sharded
+  const ot_segment *gather_gradient;  // all-gather of reduced gradients (ZeRO 0)
   const ot_storage *storage;
   const ot_bucket *bucket;
   ot_block_buckets buckets;
@@ -50,8 +50,8 @@ typedef enum ot_step_part {
 // Properties of a step that an ot_schedule_request lacks.
 typedef struct ot_step_shape {
   ot_step_part part;
-  bool split;       // I and W are separate
-  bool tied_apart;  // embedding and head are on different stages
+  bool split;               // I and W are separate
+  bool tied_across_stages;  // embedding and head are on different stages
 } ot_step_shape;
 
 // Uses the request's graph of mode train, run, mesh, rank and guard_bytes. Treats all blocks as on

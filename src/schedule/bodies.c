@@ -13,7 +13,7 @@ int ot_segment_repeat_of(const ot_segment *segment, int task) {
   return -1;
 }
 
-int ot_segment_turn(const ot_segment *segment, int task) {
+int ot_segment_collective_index(const ot_segment *segment, int task) {
   const int repeat = ot_segment_repeat_of(segment, task);
   const ot_group_kind group = segment->tasks[task].attributes.group;
   int turn = 0;
@@ -43,7 +43,7 @@ static ot_status check_repeat(const ot_segment *segment, int index) {
              "schedule: %s, task %d repeats task %d (%s), not allowed in a body", segment->name,
              index, i, ot_task_name(&segment->tasks[i]));
   }
-  OT_CHECK(is_count(&task->in[OT_REPEAT_ROUNDS]) && is_count(&task->out[OT_REPEAT_ROUND]), OT_BUG,
+  OT_CHECK(is_count(&task->in[OT_REPEAT_COUNT]) && is_count(&task->out[OT_REPEAT_INDEX]), OT_BUG,
            "schedule: %s, task %d repeats without an iteration count", segment->name, index);
   return OT_OK;
 }

@@ -25,18 +25,18 @@ typedef struct ot_bucket_range {
 
 // A reduction that the gradient of elements [first, first + count) needs before use: the transpose
 // of the broadcast of the parameter to ranks that use it on different values.
-typedef struct ot_bucket_sum {
+typedef struct ot_bucket_reduction {
   ot_group_kind group;
   int64_t first, count;
   bool each_micro_batch;  // after each micro-batch, not once
-} ot_bucket_sum;
+} ot_bucket_reduction;
 
 typedef struct ot_bucket {
-  int64_t elements;                     // padded: shards * piece_elements
-  int64_t piece_first, piece_elements;  // this rank's shard
+  int64_t elements;                     // padded: shards * shard_elements
+  int64_t shard_first, shard_elements;  // this rank's shard
   bool counted;  // false for the copy of a tied embedding on the last stage: the first stage counts
                  // it in norms and saves it
   ot_bucket_range copy[OT_BUCKET_COPIES];
   int num_sums;
-  ot_bucket_sum *sums;  // [num_sums]
+  ot_bucket_reduction *sums;  // [num_sums]
 } ot_bucket;

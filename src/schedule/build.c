@@ -122,15 +122,16 @@ int ot_build_group_size(const ot_build *b, ot_group_kind kind) {
   return b->schedule->group[kind].size > 1 ? b->schedule->group[kind].size : 1;
 }
 
-bool ot_build_shards(const ot_build *b, int block) {
-  return b->cuts_states && ot_view_size(b->schedule, &b->shape->blocks[block], OT_GROUP_SHARD) > 1;
+bool ot_build_shards_states(const ot_build *b, int block) {
+  return b->shards_any_states &&
+         ot_view_size(b->schedule, &b->shape->blocks[block], OT_GROUP_SHARD) > 1;
 }
 
-bool ot_build_gathers(const ot_build *b, int block) {
-  return ot_build_shards(b, block) && b->request->run->parallel.zero == 3;
+bool ot_build_shards_weights(const ot_build *b, int block) {
+  return ot_build_shards_states(b, block) && b->request->run->parallel.zero == 3;
 }
 
-bool ot_build_eachtime(const ot_build *b, int block) {
+bool ot_build_reduces_each(const ot_build *b, int block) {
   return b->accumulates_sharded &&
          ot_view_size(b->schedule, &b->shape->blocks[block], OT_GROUP_SHARD) > 1;
 }
@@ -210,7 +211,7 @@ static void begin_schedule(ot_build *b) {
   find_tied(b);
   const ot_run *const run = b->request->run;
   const int shard = b->request->mesh ? b->request->mesh->degree[OT_AXIS_DP_SHARD] : 1;
-  b->cuts_states = run && run->parallel.zero >= 1 && shard > 1;
+  b->shards_any_states = run && run->parallel.zero >= 1 && shard > 1;
   b->accumulates_sharded = run && run->parallel.accumulate == OT_ACCUMULATE_SHARDED;
   const int dense =
       ot_build_group_size(b, OT_GROUP_TENSOR) * ot_build_group_size(b, OT_GROUP_SHARD);

@@ -36,7 +36,7 @@ static const char *const names[OT_REGION_KINDS][2] = {
     [OT_REGION_SLOT_LONG] = {"slot_long"},
     [OT_REGION_SLOT_WEIGHT] = {"slot_weight"},
     [OT_REGION_D_OUTPUT] = {"gradient", "gradient"},
-    [OT_REGION_HAND] = {"gradient"},
+    [OT_REGION_PING_PONG] = {"gradient"},
 };
 
 static bool holds_piece(const ot_build *b, const ot_region_need *need) {
@@ -61,7 +61,7 @@ static const char *name_of(const ot_build *b, const ot_region_need *need) {
       return name;
     case OT_REGION_SEND:
     case OT_REGION_SEND_GRADIENT:
-    case OT_REGION_HAND:
+    case OT_REGION_PING_PONG:
       return ot_arena_format(b->arena, "%s.%d", name, need->block);
     default:
       if (need->block < 0) return name;
@@ -84,8 +84,8 @@ static void take_persistent(void *to, const ot_region_need *need) {
 static ot_bucket_range range_of(const ot_build *b, ot_region_kind kind, int block, bool piece) {
   const ot_bucket *const bucket = &b->schedule->buckets[block];
   return (ot_bucket_range){.offset = ot_build_at(b, kind, block, 0),
-                           .first = piece ? bucket->piece_first : 0,
-                           .count = piece ? bucket->piece_elements : bucket->elements};
+                           .first = piece ? bucket->shard_first : 0,
+                           .count = piece ? bucket->shard_elements : bucket->elements};
 }
 
 static void list_weights(ot_build *b, int block) {
@@ -94,7 +94,7 @@ static void list_weights(ot_build *b, int block) {
   const bool piece = b->buckets[block].gathers;
   bucket->copy[OT_BUCKET_WEIGHT] = range_of(b, OT_REGION_WEIGHTS, block, piece);
   const int64_t offset = bucket->copy[OT_BUCKET_WEIGHT].offset;
-  b->pieces[block] = piece ? offset : offset + bucket->piece_first * size;
+  b->pieces[block] = piece ? offset : offset + bucket->shard_first * size;
   if (!piece) b->weights[block] = offset;
 }
 
@@ -109,7 +109,7 @@ static void list_gradients(ot_build *b, int block) {
     return;
   }
   b->gradients[block] = range->offset;
-  b->gradient_pieces[block] = range->offset + bucket->piece_first * size;
+  b->gradient_pieces[block] = range->offset + bucket->shard_first * size;
   range->offset += range->first * size;
 }
 
@@ -134,7 +134,7 @@ static void list_tied(ot_build *b) {
   b->tied_piece = apart;
   if (b->buckets[b->tied_block].each_micro_batch) return;
   b->tied_gradients = apart;
-  b->tied_piece += owner->piece_first * ot_dtype_bytes(b->schedule->gradients);
+  b->tied_piece += owner->shard_first * ot_dtype_bytes(b->schedule->gradients);
 }
 
 static bool is_shard(ot_group_kind group) {
@@ -145,10 +145,10 @@ static void need(ot_build *b, ot_bucket *bucket, ot_group_kind group, int64_t fi
                  int64_t count) {
   if (group == OT_GROUP_KINDS || ot_build_group_size(b, group) < 2) return;
   bucket->sums[bucket->num_sums++] =
-      (ot_bucket_sum){.group = group,
-                      .first = first,
-                      .count = count,
-                      .each_micro_batch = b->accumulates_sharded && is_shard(group)};
+      (ot_bucket_reduction){.group = group,
+                            .first = first,
+                            .count = count,
+                            .each_micro_batch = b->accumulates_sharded && is_shard(group)};
 }
 
 // Reductions of each gradient, from the placements alone: micro-batches differ over dp and cp,
@@ -184,16 +184,16 @@ static void describe_block(ot_build *b, int block) {
   const int pieces = ot_view_size(b->schedule, shape, OT_GROUP_SHARD);
   ot_bucket *const made = &b->schedule->buckets[block];
   made->elements = ot_bucket_elements(b->shape, block, pieces);
-  made->piece_elements = made->elements / pieces;
-  made->piece_first = pieces > 1 ? group->index * made->piece_elements : 0;
+  made->shard_elements = made->elements / pieces;
+  made->shard_first = pieces > 1 ? group->index * made->shard_elements : 0;
   made->counted = b->runs[block];
   b->buckets[block] = (ot_block_buckets){.elements = made->elements,
-                                         .gathers = ot_build_gathers(b, block),
-                                         .each_micro_batch = ot_build_eachtime(b, block)};
+                                         .gathers = ot_build_shards_weights(b, block),
+                                         .each_micro_batch = ot_build_reduces_each(b, block)};
   b->memory[block] = (ot_block_memory){
-      .piece_elements = made->piece_elements,
+      .shard_elements = made->shard_elements,
       .second_moments = ot_update_second_moments(b->shape, block, b->request->run, made->elements),
-      .shards = ot_build_shards(b, block)};
+      .shards = ot_build_shards_states(b, block)};
 }
 
 static ot_region_request request_of(const ot_build *b, const ot_outline_request *blocks) {

@@ -10,7 +10,7 @@
 // Location of the buffers of a region.
 typedef struct ot_placed {
   int64_t offset, stride;  // offset -1: none
-  ot_kept kept;
+  ot_saved_kind kept;
 } ot_placed;
 
 typedef struct ot_build {
@@ -25,7 +25,7 @@ typedef struct ot_build {
   bool *runs;        // [num_blocks] blocks that this rank computes
   bool *held;        // [num_blocks] blocks whose weights this rank holds: those it computes, and on
                      // the last stage the embedding that the head is tied to
-  bool cuts_states;  // ZeRO 1 to 3 with more than one rank to shard over
+  bool shards_any_states;     // ZeRO 1 to 3 with more than one rank to shard over
   bool accumulates_sharded;   // accumulate: sharded
   int tied_block;             // block that owns the head's tied parameter, or -1
   int tied_user;              // the head if tied, or -1
@@ -61,9 +61,9 @@ void ot_build_bind_block(const ot_build *b, ot_entry *entry);
 // How the bucket of `block` is sharded over OT_GROUP_SHARD (or its equivalent in the block's view),
 // if other ranks have parts of its gradient: optimizer states; weights (ZeRO 3); reduction of
 // gradients after each micro-batch.
-bool ot_build_shards(const ot_build *b, int block);
-bool ot_build_gathers(const ot_build *b, int block);
-bool ot_build_eachtime(const ot_build *b, int block);
+bool ot_build_shards_states(const ot_build *b, int block);
+bool ot_build_shards_weights(const ot_build *b, int block);
+bool ot_build_reduces_each(const ot_build *b, int block);
 
 // Ranks in a group of this rank, 1 if it does not exist.
 int ot_build_group_size(const ot_build *b, ot_group_kind kind);

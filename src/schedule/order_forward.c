@@ -115,7 +115,7 @@ static void add_gathers(forward_builder *f, int item) {
     const ot_reduce_request request = {
         .graph = f->graph, .schedule = b->schedule, .block = use->block};
     ot_segment segment;
-    ot_reduce_gather(&request, b->arena, &segment);
+    ot_reduce_gather_weight(&request, b->arena, &segment);
     ot_entry *const entry =
         add_entry(f, ot_build_add_segment(b, &segment), use->block, OT_LANE_GATHER);
     entry->base[OT_BASE_WEIGHT_PIECE] = b->pieces[use->block];
@@ -174,7 +174,7 @@ static void bring_home(forward_builder *f, int block) {
   const int64_t bytes = ot_build_output_bytes(f->graph, block);
   if (f->stack < 0 || bytes == 0) return;
   const ot_segment segment =
-      ot_tasks_hand_over(f->graph, OT_BASE_OUTPUT, OT_BASE_STACK, bytes, f->b->arena);
+      ot_tasks_copy_stack(f->graph, OT_BASE_OUTPUT, OT_BASE_STACK, bytes, f->b->arena);
   ot_entry *const entry =
       add_entry(f, ot_build_add_segment(f->b, &segment), block, OT_LANE_COMPUTE);
   entry->micro_batch = 0;
@@ -217,7 +217,7 @@ void ot_build_forward_order(ot_build *b, ot_order_kind kind, const ot_graph *gra
   ot_block_buckets *const buckets = ot_arena_array(b->arena, graph->num_blocks, sizeof *buckets);
   for (int i = 0; i < graph->num_blocks; i++) {
     buckets[i].elements = b->schedule->buckets[i].elements;
-    buckets[i].gathers = ot_build_gathers(b, i);
+    buckets[i].gathers = ot_build_shards_weights(b, i);
     if (!b->runs[i]) continue;
     const ot_segment segment = forward_segment(b, graph, i);
     buckets[i].reads[OT_WORK_FORWARD] = ot_segment_reads(&segment, OT_BASE_WEIGHT);

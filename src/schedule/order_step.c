@@ -51,7 +51,7 @@ static void wait_for(ot_entry *entry, ot_lane lane, int other) {
 }
 
 // Index of the buffer of a chunk's micro-batch.
-static int kept(const emission *e, ot_kept kind, int chunk, int micro_batch) {
+static int kept(const emission *e, ot_saved_kind kind, int chunk, int micro_batch) {
   const int local = ot_step_local_chunk(e->s->b, chunk);
   return e->plan->kept[kind][local * e->plan->flow.micro_batches + micro_batch].place;
 }
@@ -76,9 +76,9 @@ static bool leaves(const emission *e, const ot_step_item *item) {
 // Offset of a received message.
 static int64_t arrival(const emission *e, int into, int micro_batch, bool backward) {
   const int *const first = &e->s->b->stages.first_block[into];
-  return backward
-             ? at(e, OT_REGION_D_OUTPUT, first[1] - 1, kept(e, OT_KEPT_D_OUTPUT, into, micro_batch))
-             : at(e, OT_REGION_INPUT, first[0], kept(e, OT_KEPT_INPUT, into, micro_batch));
+  return backward ? at(e, OT_REGION_D_OUTPUT, first[1] - 1,
+                       kept(e, OT_SAVED_D_OUTPUT, into, micro_batch))
+                  : at(e, OT_REGION_INPUT, first[0], kept(e, OT_SAVED_INPUT, into, micro_batch));
 }
 
 // Sends or receives a message at offset `lies`; returns its entry. Tag of the output of chunk c: 2c
@@ -133,7 +133,7 @@ static int64_t d_output_of(const emission *e, const ot_step_item *item, int bloc
   const int64_t own = kept_at(e, OT_REGION_D_OUTPUT, block, item);
   if (own >= 0 || e->s->graph->programs[e->s->graph->blocks[block].program].d_output < 0)
     return own;
-  return at(e, OT_REGION_HAND, ot_stages_hand(block), 0);
+  return at(e, OT_REGION_PING_PONG, ot_stages_ping_pong(block), 0);
 }
 
 // Binds the stack of the chunk and its gradient, which follow the chunk's input. The block at an
@@ -228,7 +228,7 @@ static void add_work(emission *e, const ot_step_event *event, int segment) {
 
 static int segment_of(const emission *e, const ot_step_item *item) {
   const ot_block_segments *const made = &e->s->segments[item->block];
-  const int later = !ot_build_eachtime(e->s->b, item->block) && item->micro_batch > 0 ? 1 : 0;
+  const int later = !ot_build_reduces_each(e->s->b, item->block) && item->micro_batch > 0 ? 1 : 0;
   switch (item->work) {
     case OT_WORK_FORWARD:
       return made->forward[later];
@@ -279,9 +279,9 @@ static bool is_last(const emission *e, const ot_step_item *item) {
   return item->micro_batch == e->plan->flow.micro_batches - 1;
 }
 
-static void spread(emission *e, int block, int micro_batch) {
+static void gather_gradient(emission *e, int block, int micro_batch) {
   const ot_build *const b = e->s->b;
-  const int entry = add_reduction(e, &(reduction){.segment = e->s->segments[block].spread,
+  const int entry = add_reduction(e, &(reduction){.segment = e->s->segments[block].gather_gradient,
                                                   .block = block,
                                                   .micro_batch = micro_batch,
                                                   .whole = b->gradients[block],
@@ -292,7 +292,7 @@ static void spread(emission *e, int block, int micro_batch) {
 static void reduce_block(emission *e, const ot_step_item *item) {
   const ot_build *const b = e->s->b;
   const int block = item->block;
-  const bool adds = ot_build_eachtime(b, block) && item->micro_batch > 0;
+  const bool adds = ot_build_reduces_each(b, block) && item->micro_batch > 0;
   const int64_t whole = item->sum >= 0 ? at(e, OT_REGION_GRADIENT_PART, block,
                                             e->plan->outline.sums.uses[item->sum].place)
                                        : b->gradients[block];
@@ -305,7 +305,7 @@ static void reduce_block(emission *e, const ot_step_item *item) {
 
 static void reduce_tied(emission *e, const ot_step_item *item) {
   const ot_build *const b = e->s->b;
-  const bool adds = ot_build_eachtime(b, b->tied_block) && item->micro_batch > 0;
+  const bool adds = ot_build_reduces_each(b, b->tied_block) && item->micro_batch > 0;
   const int64_t whole = item->tied_sum >= 0
                             ? at(e, OT_REGION_TIED_PART, b->tied_block,
                                  e->plan->outline.tied_sums.uses[item->tied_sum].place)
@@ -327,8 +327,8 @@ static void add_hand_over(emission *e, const ot_step_item *item) {
   const int64_t bytes = ot_build_stack_bytes(e->s->graph, cut);
   if (bytes == 0) return;
   const ot_segment segment =
-      ot_tasks_hand_over(e->s->graph, backward ? OT_BASE_D_STACK : OT_BASE_STACK,
-                         backward ? OT_BASE_D_STACK_OUT : OT_BASE_STACK_OUT, bytes, b->arena);
+      ot_tasks_copy_stack(e->s->graph, backward ? OT_BASE_D_STACK : OT_BASE_STACK,
+                          backward ? OT_BASE_D_STACK_OUT : OT_BASE_STACK_OUT, bytes, b->arena);
   ot_entry *const entry =
       add_entry(e, ot_build_add_segment(b, &segment), item->block, OT_LANE_COMPUTE);
   entry->micro_batch = item->micro_batch;
@@ -355,7 +355,7 @@ static void add_event(emission *e, const ot_step_event *event) {
     case OT_EVENT_WORK:
       add_work(e, event, segment_of(e, item));
       return;
-    case OT_EVENT_HAND_OVER:
+    case OT_EVENT_COPY_STACK:
       add_hand_over(e, item);
       return;
     case OT_EVENT_SEND:
@@ -367,8 +367,8 @@ static void add_event(emission *e, const ot_step_event *event) {
     case OT_EVENT_REDUCE:
       reduce_block(e, item);
       return;
-    case OT_EVENT_SPREAD:
-      spread(e, event->block, item->micro_batch);
+    case OT_EVENT_GATHER_GRADIENT:
+      gather_gradient(e, event->block, item->micro_batch);
       return;
   }
   OT_UNREACHABLE();
@@ -403,8 +403,8 @@ static ot_entry *add_step(emission *e, int segment, int block) {
   entry->base[OT_BASE_EXPERTS] = at(e, OT_REGION_EXPERT_SUMS, 0, 0);
   if (block < 0) return entry;
   entry->base[OT_BASE_WEIGHT_PIECE] =
-      ot_build_shards(b, block) ? b->pieces[block] : b->weights[block];
-  const bool piece = ot_build_shards(b, block) || entry->phase == OT_PHASE_NORM;
+      ot_build_shards_states(b, block) ? b->pieces[block] : b->weights[block];
+  const bool piece = ot_build_shards_states(b, block) || entry->phase == OT_PHASE_NORM;
   entry->base[OT_BASE_GRADIENT_PIECE] = piece ? b->gradient_pieces[block] : b->gradients[block];
   entry->base[OT_BASE_MOMENT_1] = at(e, OT_REGION_MOMENT_1, block, 0);
   entry->base[OT_BASE_MOMENT_2] = at(e, OT_REGION_MOMENT_2, block, 0);
@@ -451,7 +451,7 @@ static void add_end_event(emission *e, const ot_end_event *event) {
       add_tied(e, block);
       return;
     case OT_END_SPREAD:
-      spread(e, block, -1);
+      gather_gradient(e, block, -1);
       return;
     case OT_END_NORM:
       if (e->s->segments[block].norm >= 0) add_step(e, e->s->segments[block].norm, block);

@@ -27,7 +27,7 @@ static void begin(const ot_reduce_request *r, const char *what, ot_phase phase, 
 
 // ---- over OT_GROUP_SHARD ----
 
-bool ot_reduce_notes(const ot_graph *graph, const ot_parameter *parameter, int part) {
+bool ot_reduce_adds_local_squares(const ot_graph *graph, const ot_parameter *parameter, int part) {
   if (parameter->kind == OT_PARAMETER_BUFFER) return false;
   if (graph->blocks[parameter->block].experts) return false;
   return parameter->parts[part].sum_group < 0 && !ot_update_is_tied_to(graph, parameter);
@@ -50,7 +50,7 @@ static void note_local_squares(const ot_reduce_request *r, ot_segment *segment) 
     const ot_parameter *const p = &r->graph->parameters[block->first_parameter + i];
     int64_t first = 0, rows = 0;
     for (int k = 0; k < p->num_parts; k++) {
-      const bool noted = ot_reduce_notes(r->graph, p, k);
+      const bool noted = ot_reduce_adds_local_squares(r->graph, p, k);
       if (noted && rows == 0) first = p->parts[k].first_row;
       if (noted) rows += p->parts[k].rows;
       const bool ends = !noted || k == p->num_parts - 1;
@@ -81,7 +81,7 @@ static void scatter(const ot_reduce_request *r, bool adds, ot_segment *segment) 
   sum.attributes.accumulate = adds;
   sum.attributes.sum_on_wire = r->precision->sum == OT_SUM_WIRE;
   sum.in[0] = payload;
-  sum.out[0] = ot_operand_vector(OT_BASE_GRADIENT_PIECE, kept, 0, bucket->piece_elements);
+  sum.out[0] = ot_operand_vector(OT_BASE_GRADIENT_PIECE, kept, 0, bucket->shard_elements);
   ot_tasks_append(segment, &sum, staged);
 }
 
@@ -99,10 +99,10 @@ static void all_reduce(const ot_reduce_request *r, ot_group_kind kind, int64_t f
 static void sum_range(const ot_reduce_request *r, ot_group_kind kind, int64_t begin, int64_t end,
                       ot_segment *segment) {
   const ot_bucket *const bucket = bucket_of(r);
-  const int64_t limit = bucket->piece_first + bucket->piece_elements;
-  const int64_t from = begin > bucket->piece_first ? begin : bucket->piece_first;
+  const int64_t limit = bucket->shard_first + bucket->shard_elements;
+  const int64_t from = begin > bucket->shard_first ? begin : bucket->shard_first;
   const int64_t to = end < limit ? end : limit;
-  if (from < to) all_reduce(r, kind, from - bucket->piece_first, to - from, segment);
+  if (from < to) all_reduce(r, kind, from - bucket->shard_first, to - from, segment);
 }
 
 // Reduces parts that tp ranks replicate and use on different tokens or heads; parts separated only
@@ -133,7 +133,7 @@ static void sum_copies(const ot_reduce_request *r, ot_group_kind kind, ot_segmen
 void ot_reduce_build(const ot_reduce_request *request, bool adds, bool last, ot_arena *arena,
                      ot_segment *segment) {
   const ot_reduce_request *const r = request;
-  const int64_t piece = bucket_of(r)->piece_elements;
+  const int64_t piece = bucket_of(r)->shard_elements;
   begin(r, last ? "reduce" : "reduce_part", OT_PHASE_REDUCE, arena, segment);
   if (among(r, OT_GROUP_SHARD)) {
     note_local_squares(r, segment);
@@ -165,19 +165,21 @@ static void gather(const ot_reduce_request *r, const piece_gather *what, ot_segm
   const ot_bucket *const bucket = bucket_of(r);
   ot_task task = ot_task_of(r->graph, OT_OP_ALL_GATHER);
   ot_task_set_group(&task, r->schedule, ot_view_kind(block_of(r), what->group));
-  task.in[0] = ot_operand_vector(what->piece, what->dtype, 0, bucket->piece_elements);
+  task.in[0] = ot_operand_vector(what->piece, what->dtype, 0, bucket->shard_elements);
   task.out[0] = ot_operand_vector(what->whole, what->dtype, 0, bucket->elements);
   ot_tasks_append(segment, &task, 0);
 }
 
-void ot_reduce_spread(const ot_reduce_request *request, ot_arena *arena, ot_segment *segment) {
+void ot_reduce_gather_gradient(const ot_reduce_request *request, ot_arena *arena,
+                               ot_segment *segment) {
   const piece_gather gradient = {OT_GROUP_SHARD, OT_BASE_GRADIENT_PIECE, OT_BASE_GRADIENT,
                                  request->schedule->gradients};
   begin(request, "spread", OT_PHASE_REDUCE, arena, segment);
   gather(request, &gradient, segment);
 }
 
-void ot_reduce_gather(const ot_reduce_request *request, ot_arena *arena, ot_segment *segment) {
+void ot_reduce_gather_weight(const ot_reduce_request *request, ot_arena *arena,
+                             ot_segment *segment) {
   const piece_gather weights = {OT_GROUP_GATHER, OT_BASE_WEIGHT_PIECE, OT_BASE_WEIGHT,
                                 request->graph->request.storage};
   begin(request, "gather", OT_PHASE_GATHER, arena, segment);

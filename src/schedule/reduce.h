@@ -19,7 +19,7 @@ typedef struct ot_reduce_request {
 // Whether the squares of a part are added to OT_SCALAR_LOCAL_SQUARES before the reduction over
 // OT_GROUP_SHARD. False for parts that tp replicates (their gradients need another reduction), and
 // for a parameter that a head is tied to (its two uses have two buckets).
-bool ot_reduce_notes(const ot_graph *graph, const ot_parameter *parameter, int part);
+bool ot_reduce_adds_local_squares(const ot_graph *graph, const ot_parameter *parameter, int part);
 
 // Reduces OT_BASE_GRADIENT (the full bucket, of one micro-batch or of all) over OT_GROUP_SHARD into
 // OT_BASE_GRADIENT_PIECE; accumulates if `adds`. With `last`, also reduces over all other groups,
@@ -33,7 +33,9 @@ void ot_reduce_tied(const ot_reduce_request *request, int64_t first, int64_t cou
                     ot_segment *segment);
 
 // All-gathers the gradient shards (OT_BASE_GRADIENT_PIECE, in place in OT_BASE_GRADIENT).
-void ot_reduce_spread(const ot_reduce_request *request, ot_arena *arena, ot_segment *segment);
+void ot_reduce_gather_gradient(const ot_reduce_request *request, ot_arena *arena,
+                               ot_segment *segment);
 
 // All-gathers the weight shards (OT_BASE_WEIGHT_PIECE) into OT_BASE_WEIGHT.
-void ot_reduce_gather(const ot_reduce_request *request, ot_arena *arena, ot_segment *segment);
+void ot_reduce_gather_weight(const ot_reduce_request *request, ot_arena *arena,
+                             ot_segment *segment);

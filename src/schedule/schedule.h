@@ -174,10 +174,10 @@ typedef struct ot_region {
 } ot_region;
 
 // Memory breakdown: bytes of each class at the peak of the training step, and the total.
-typedef struct ot_memory_bill {
+typedef struct ot_memory_breakdown {
   int64_t class_bytes[OT_MEMORY_CLASSES];
   int64_t peak_bytes;  // size of the arena
-} ot_memory_bill;
+} ot_memory_breakdown;
 
 // Ranks of a communicator that this rank belongs to.
 typedef struct ot_group {
@@ -204,7 +204,7 @@ typedef struct ot_schedule {
   int slots_per_part;   // entries of squares per part: tp ranks x shards; of updates: twice as many
   int64_t guard_bytes;  // free bytes after each buffer, for canaries in tests
   int64_t arena_bytes;
-  ot_memory_bill bill;
+  ot_memory_breakdown bill;
 } ot_schedule;
 
 // Proves before execution: operands lie inside the arena; nothing is read before it was written or

@@ -9,7 +9,7 @@
 #include "schedule/bodies.h"
 #include "schedule/schedule.h"
 #include "schedule/schedule_races.h"
-#include "schedule/schedule_sums.h"
+#include "schedule/schedule_reductions.h"
 
 // Bytes [begin, end) hold `tensor`; ranges are sorted and do not overlap.
 typedef struct owned {
@@ -222,7 +222,7 @@ static ot_status check_order(const ot_schedule *schedule, int order, ot_arena *a
     }
     if (ends_body(&list, next)) forget_body(&c, &list, next);
   }
-  OT_TRY(ot_schedule_check_sums(schedule, order, arena));
+  OT_TRY(ot_schedule_check_reductions(schedule, order, arena));
   return ot_schedule_check_races(schedule, order, &list, arena);
 }
 

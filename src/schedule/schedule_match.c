@@ -8,7 +8,7 @@
 #include "ops/catalog.h"
 #include "ops/collective.h"
 #include "schedule/bodies.h"
-#include "schedule/schedule_progress.h"
+#include "schedule/schedule_deadlock.h"
 
 // A communication of a rank, with the properties that its partners must share.
 typedef struct call {
@@ -17,7 +17,7 @@ typedef struct call {
   int64_t elements;  // sent; for a receive: received
   ot_dtype dtype, sum;
   bool accumulate, sum_on_wire;
-  int turn;           // index in a body (ot_segment_turn)
+  int turn;           // index in a body (ot_segment_collective_index)
   int from, to, tag;  // messages: indices in the group
   int micro_batch;
 } call;
@@ -101,7 +101,7 @@ static ot_status list_rank(matching *m, int rank) {
       call made = call_of(entry, task);
       made.entry = i;
       made.task = t;
-      made.turn = ot_segment_turn(segment, t);
+      made.turn = ot_segment_collective_index(segment, t);
       OT_TRY(check_group(m, rank, task, &made));
       const int kind = task->attributes.group;
       OT_CHECK(lane[kind] < 0 || lane[kind] == (int)entry->lane, OT_BUG,
@@ -238,7 +238,7 @@ static ot_status match_order(matching *m) {
       OT_TRY(match_messages(m, kind, rank));
     }
   }
-  return ot_schedules_check_progress(m->schedules, m->ranks, m->order, m->arena);
+  return ot_schedules_check_deadlock(m->schedules, m->ranks, m->order, m->arena);
 }
 
 ot_status ot_schedules_match(const ot_schedule *const *schedules, int ranks, ot_arena *arena) {

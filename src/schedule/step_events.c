@@ -47,7 +47,7 @@ static void add_work(lister *l, bool enters, bool leaves) {
   if (enters) work->message = message_into(l);
   if (!leaves || a->work == OT_WORK_WEIGHT) return;
   work->sent = a->reuse;
-  add(l, OT_EVENT_HAND_OVER);
+  add(l, OT_EVENT_COPY_STACK);
   if (a->out >= 0) add(l, OT_EVENT_SEND)->message = a->out;
 }
 
@@ -60,7 +60,7 @@ static void add_reductions(lister *l) {
   if (!last && !r->buckets[l->block]->each_micro_batch) return;
   if (l->block == r->tied_user) add(l, OT_EVENT_REDUCE_TIED);
   add(l, OT_EVENT_REDUCE);
-  if (last && l->block != l->request->tied_owner) add(l, OT_EVENT_SPREAD);
+  if (last && l->block != l->request->tied_owner) add(l, OT_EVENT_GATHER_GRADIENT);
 }
 
 // ---- an action ----

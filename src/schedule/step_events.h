@@ -12,11 +12,11 @@ typedef enum ot_event_kind {
   OT_EVENT_RECOMPUTE,    // recomputes the block before its backward
   OT_EVENT_WORK,         // forward, backward or weight gradients of the block, after `message` has
                          // arrived and the send of `sent` is complete
-  OT_EVENT_HAND_OVER,    // appends the stack to the output of the block at the edge of a chunk
+  OT_EVENT_COPY_STACK,   // appends the stack to the output of the block at the edge of a chunk
   OT_EVENT_SEND,         // starts the send of `message`
   OT_EVENT_REDUCE_TIED,  // reduces the head's gradients of the tied block
   OT_EVENT_REDUCE,       // reduces the block's gradients
-  OT_EVENT_SPREAD,       // all-gathers the block's reduced gradients, in the last micro-batch
+  OT_EVENT_GATHER_GRADIENT,  // all-gathers the block's reduced gradients, in the last micro-batch
 } ot_event_kind;
 
 typedef struct ot_step_event {

@@ -2,7 +2,7 @@
 // Items first, then uses, then buffer slots.
 #include "schedule/step_outline.h"
 
-#include "schedule/rings.h"
+#include "schedule/buffer_pool.h"
 
 typedef struct outliner {
   const ot_outline_request *request;
@@ -144,7 +144,7 @@ static int64_t elements_of(const ot_outline_request *r, const ot_bucket_use *use
 
 // Assigns slots in the buffers of each size, at least `least`. Uses are sorted by `issue`.
 static void assign(const outliner *o, const ot_bucket_list *list, int least) {
-  ot_ring_use *const ring = ot_arena_array(o->arena, list->count + 1, sizeof *ring);
+  ot_pool_use *const ring = ot_arena_array(o->arena, list->count + 1, sizeof *ring);
   int *const index = ot_arena_array(o->arena, list->count + 1, sizeof(int));
   bool *const done = ot_arena_array(o->arena, list->count + 1, sizeof(bool));
   for (int i = 0; i < list->count; i++) {
@@ -155,9 +155,9 @@ static void assign(const outliner *o, const ot_bucket_list *list, int least) {
       if (elements_of(o->request, &list->uses[k]) != elements) continue;
       done[k] = true;
       index[members] = k;
-      ring[members++] = (ot_ring_use){.first = list->uses[k].issue, .last = list->uses[k].last};
+      ring[members++] = (ot_pool_use){.first = list->uses[k].issue, .last = list->uses[k].last};
     }
-    ot_ring_assign(ring, members, least, o->arena);
+    ot_pool_assign(ring, members, least, o->arena);
     for (int k = 0; k < members; k++) {
       list->uses[index[k]].place = ring[k].place;
       list->uses[index[k]].previous = ring[k].previous < 0 ? -1 : index[ring[k].previous];

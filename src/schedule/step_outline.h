@@ -4,7 +4,7 @@
 // facts about each block, so a schedule and its estimate share one outline.
 //
 //   actions (chunk by chunk) -> items (block by block) -> uses of buckets, as intervals of items
-//                                                      -> slots in buffer pools (rings.h)
+//                                                      -> slots in buffer pools (buffer_pool.h)
 #pragma once
 
 #include "pipeline/pipeline_flow.h"

@@ -3,18 +3,18 @@
 // addresses. Private to schedule/.
 #pragma once
 
+#include "schedule/buffer_pool.h"
 #include "schedule/builder_state.h"
-#include "schedule/rings.h"
 #include "schedule/step_outline.h"
 
 typedef struct ot_step_plan {
   ot_pipeline_flow flow;
   ot_step_outline outline;
-  ot_ring_use *kept[OT_KEPT_KINDS];  // [local chunk * micro_batches + micro-batch], in actions
+  ot_pool_use *kept[OT_SAVED_KINDS];  // [local chunk * micro_batches + micro-batch], in actions
 } ot_step_plan;
 
 // Plans a step of `micro_batches`: the flow of all stages, and the saved activations of this one.
-// OT_USAGE as ot_pipeline_order_build.
+// OT_USAGE as ot_pipeline_schedule_build.
 ot_status ot_step_plan_build(ot_build *b, int micro_batches, ot_step_plan *plan);
 
 // Bucket use of the first `num_blocks` blocks, for an outline. Keeps `buckets` [num_blocks].

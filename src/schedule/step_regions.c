@@ -10,11 +10,12 @@ typedef struct lister {
   const ot_region_request *request;
   const ot_outline_request *blocks;
   bool *runs;  // [num_blocks] blocks that this rank computes
-  ot_region_take *take;
+  ot_region_visitor *take;
   void *to;
 } lister;
 
-static lister create(const ot_region_request *r, ot_arena *arena, ot_region_take *take, void *to) {
+static lister create(const ot_region_request *r, ot_arena *arena, ot_region_visitor *take,
+                     void *to) {
   const ot_stages *const stages = r->blocks->stages;
   lister l = {.request = r, .blocks = r->blocks, .take = take, .to = to};
   l.runs = ot_arena_array(arena, r->blocks->num_blocks, sizeof *l.runs);
@@ -51,7 +52,7 @@ void ot_block_memory_describe(const ot_program *program, const ot_storage *stora
   out->has_d_output = program->d_output >= 0;
   out->stack = (int)ot_program_stack_size(program);
   out->stack_end = (int)ot_program_stack_end(program);
-  out->weights_read_in = ot_program_reads(program, program->input, OT_PART_WEIGHT);
+  out->weight_pass_reads_input = ot_program_reads(program, program->input, OT_PART_WEIGHT);
   for (int i = 0; i < OT_SLOT_CLASSES; i++) out->slot_bytes[i] = storage->slot_bytes[i];
 }
 
@@ -62,7 +63,7 @@ static void add_weights(const lister *l) {
     if (!holds(l, i)) continue;
     const ot_block_buckets *const bucket = l->blocks->buckets[i];
     const int64_t elements =
-        bucket->gathers ? l->request->memory[i]->piece_elements : bucket->elements;
+        bucket->gathers ? l->request->memory[i]->shard_elements : bucket->elements;
     add(l, OT_REGION_WEIGHTS, OT_MEMORY_WEIGHTS, i, bytes_of(l->request->bytes.weight, elements));
   }
 }
@@ -73,10 +74,10 @@ static void add_states(const lister *l) {
     if (!holds(l, i)) continue;
     const ot_block_buckets *const bucket = l->blocks->buckets[i];
     const ot_block_memory *const memory = l->request->memory[i];
-    const int64_t state = memory->shards ? memory->piece_elements : bucket->elements;
-    const int64_t second = memory->shards ? memory->piece_elements : memory->second_moments;
+    const int64_t state = memory->shards ? memory->shard_elements : bucket->elements;
+    const int64_t second = memory->shards ? memory->shard_elements : memory->second_moments;
     const int64_t gradient =
-        memory->shards && bucket->each_micro_batch ? memory->piece_elements : bucket->elements;
+        memory->shards && bucket->each_micro_batch ? memory->shard_elements : bucket->elements;
     add(l, OT_REGION_GRADIENTS, OT_MEMORY_GRADIENTS, i, bytes_of(bytes->gradient, gradient));
     add(l, OT_REGION_MOMENT_1, OT_MEMORY_OPTIMIZER, i, bytes_of(bytes->moment_1, state));
     add(l, OT_REGION_MOMENT_2, OT_MEMORY_OPTIMIZER, i, bytes_of(bytes->moment_2, second));
@@ -87,7 +88,7 @@ static void add_states(const lister *l) {
   if (!has_head(l) || !l->runs[owner]) return;
   const ot_block_buckets *const bucket = l->blocks->buckets[owner];
   add(l, OT_REGION_TIED_GRADIENTS, OT_MEMORY_GRADIENTS, owner,
-      bytes_of(bytes->gradient, bucket->each_micro_batch ? l->request->memory[owner]->piece_elements
+      bytes_of(bytes->gradient, bucket->each_micro_batch ? l->request->memory[owner]->shard_elements
                                                          : bucket->elements));
 }
 
@@ -103,8 +104,8 @@ static void add_tables(const lister *l) {
   add(l, OT_REGION_CONSTANTS, class, -1, r->constant_bytes);
 }
 
-void ot_regions_persistent(const ot_region_request *request, ot_arena *arena, ot_region_take *take,
-                           void *to) {
+void ot_regions_persistent(const ot_region_request *request, ot_arena *arena,
+                           ot_region_visitor *take, void *to) {
   const lister l = create(request, arena, take, to);
   add_weights(&l);
   if (request->train) add_states(&l);
@@ -211,13 +212,15 @@ static void add_kept(const lister *l, const ot_region_need *need, int chunk) {
 static void add_block(const lister *l, int chunk, int block) {
   static const ot_region_kind slots[] = {OT_REGION_SLOT_SHORT, OT_REGION_SLOT_LONG,
                                          OT_REGION_SLOT_WEIGHT};
-  static const ot_kept kept[] = {OT_KEPT_SHORT, OT_KEPT_LONG, OT_KEPT_WEIGHT};
+  static const ot_saved_kind kept[] = {OT_SAVED_SHORT, OT_SAVED_LONG, OT_SAVED_WEIGHT};
   const ot_region_request *const r = l->request;
   const int *const first = &l->blocks->stages->first_block[chunk];
   const bool enters = block == first[0], leaves = block == first[1] - 1;
   const ot_block_memory *const m = r->memory[block];
   const int stack = r->memory[first[1] - 1]->stack_end;
-  const ot_kept in = enters ? OT_KEPT_INPUT : m->weights_read_in ? OT_KEPT_LONG : OT_KEPT_SHORT;
+  const ot_saved_kind in = enters                       ? OT_SAVED_INPUT
+                           : m->weight_pass_reads_input ? OT_SAVED_LONG
+                                                        : OT_SAVED_SHORT;
   const int inputs = m->has_input + (enters ? stack : 0);
   const int outputs = m->has_d_output + (leaves ? stack : 0);
   if (inputs > 0) {
@@ -235,7 +238,7 @@ static void add_block(const lister *l, int chunk, int block) {
   if (outputs > 0 && (leaves || r->steps[0].flow->split)) {
     add_kept(l,
              &(ot_region_need){OT_REGION_D_OUTPUT, .block = block,
-                               .kept = leaves ? OT_KEPT_D_OUTPUT : OT_KEPT_WEIGHT,
+                               .kept = leaves ? OT_SAVED_D_OUTPUT : OT_SAVED_WEIGHT,
                                .bytes = outputs * r->hidden_bytes},
              chunk);
   }
@@ -255,12 +258,12 @@ static void add_hands(const lister *l, ot_arena *arena) {
   bool *const gives = ot_arena_array(arena, n, sizeof *gives);
   for (int i = 0; i < n; i++) gives[i] = l->request->memory[i]->has_d_output;
   for (int i = 0; i < 2; i++) {
-    if (!ot_stages_uses_hand(l->blocks->stages, l->blocks->stage, i, gives)) continue;
-    add(l, OT_REGION_HAND, OT_MEMORY_ACTIVATIONS, i, l->request->hidden_bytes);
+    if (!ot_stages_uses_ping_pong(l->blocks->stages, l->blocks->stage, i, gives)) continue;
+    add(l, OT_REGION_PING_PONG, OT_MEMORY_ACTIVATIONS, i, l->request->hidden_bytes);
   }
 }
 
-void ot_regions_step(const ot_region_request *request, ot_arena *arena, ot_region_take *take,
+void ot_regions_step(const ot_region_request *request, ot_arena *arena, ot_region_visitor *take,
                      void *to) {
   const lister l = create(request, arena, take, to);
   int most = 1;

@@ -35,8 +35,8 @@ typedef enum ot_region_kind {
   OT_REGION_SLOT_SHORT,
   OT_REGION_SLOT_LONG,
   OT_REGION_SLOT_WEIGHT,
-  OT_REGION_D_OUTPUT,  // gradient of its output; with the stack at the end of a chunk
-  OT_REGION_HAND,      // ping-pong buffers of gradients inside a chunk: `block` is 0 or 1
+  OT_REGION_D_OUTPUT,   // gradient of its output; with the stack at the end of a chunk
+  OT_REGION_PING_PONG,  // ping-pong buffers of gradients inside a chunk: `block` is 0 or 1
   OT_REGION_KINDS,
 } ot_region_kind;
 
@@ -45,20 +45,20 @@ typedef struct ot_region_need {
   ot_region_kind kind;
   ot_memory_class class;
   int block;
-  ot_kept kept;
+  ot_saved_kind kept;
   int64_t bytes;
   int count;
 } ot_region_need;
 
 // What a block's regions depend on.
 typedef struct ot_block_memory {
-  int64_t piece_elements;               // this rank's shard of the block's bucket
+  int64_t shard_elements;               // this rank's shard of the block's bucket
   int64_t second_moments;               // elements of the bucket that have them
   bool shards;                          // optimizer states are sharded (ZeRO 1 to 3)
   int64_t slot_bytes[OT_SLOT_CLASSES];  // saved per micro-batch
   bool has_input, has_d_output;         // receives an activation; receives a gradient
   int stack, stack_end;                 // size of the stack at its start and end, in activations
-  bool weights_read_in;                 // W reads the input
+  bool weight_pass_reads_input;         // W reads the input
 } ot_block_memory;
 
 // Fills all fields except those of the bucket, from the program of a block and its storage.
@@ -92,10 +92,10 @@ typedef struct ot_region_request {
   int64_t scratch_bytes, staging_bytes;
 } ot_region_request;
 
-typedef void ot_region_take(void *to, const ot_region_need *need);
+typedef void ot_region_visitor(void *to, const ot_region_need *need);
 
 // Calls `take` for the persistent regions, or for those of steps, in address order.
-void ot_regions_persistent(const ot_region_request *request, ot_arena *arena, ot_region_take *take,
-                           void *to);
-void ot_regions_step(const ot_region_request *request, ot_arena *arena, ot_region_take *take,
+void ot_regions_persistent(const ot_region_request *request, ot_arena *arena,
+                           ot_region_visitor *take, void *to);
+void ot_regions_step(const ot_region_request *request, ot_arena *arena, ot_region_visitor *take,
                      void *to);

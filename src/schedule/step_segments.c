@@ -95,8 +95,8 @@ static ot_update_view view_of(const ot_step_builder *s, int block, bool piece) {
                    ot_view_group(b->schedule, shape, OT_GROUP_SHARD)->index;
   return (ot_update_view){.graph = s->graph,
                           .block = block,
-                          .first = piece ? bucket->piece_first : 0,
-                          .count = piece ? bucket->piece_elements : bucket->elements,
+                          .first = piece ? bucket->shard_first : 0,
+                          .count = piece ? bucket->shard_elements : bucket->elements,
                           .slots = b->schedule->slots_per_part,
                           .slot = slot,
                           .tied_only = !bucket->counted};
@@ -108,23 +108,23 @@ static void build_updates(ot_step_builder *s, int block) {
   ot_segment segment;
   ot_update_view counted = view_of(s, block, true);
   counted.counted_only = true;
-  made->norm = made->spread = made->gather = -1;
+  made->norm = made->gather_gradient = made->gather = -1;
   if (b->runs[block] && counts_norms(b, block)) {
     ot_update_norm(&counted, b->arena, &segment);
     made->norm = add(s, &segment, &s->scratch_bytes);
   }
-  const bool shards = ot_build_shards(b, block);
+  const bool shards = ot_build_shards_states(b, block);
   const ot_update_view whole = view_of(s, block, shards);
   ot_update_apply(&whole, b->request->run, b->arena, &segment);
   made->update = add(s, &segment, &s->scratch_bytes);
   const ot_reduce_request request = reduce_request(s, block, false);
   const ot_block *const shape = &s->graph->blocks[block];
   if (ot_view_size(b->schedule, shape, OT_GROUP_SHARD) > 1 && !shards) {
-    ot_reduce_spread(&request, b->arena, &segment);
-    made->spread = add(s, &segment, &s->staging_bytes);
+    ot_reduce_gather_gradient(&request, b->arena, &segment);
+    made->gather_gradient = add(s, &segment, &s->staging_bytes);
   }
   if (shards) {
-    ot_reduce_gather(&request, b->arena, &segment);
+    ot_reduce_gather_weight(&request, b->arena, &segment);
     made->gather = add(s, &segment, &s->staging_bytes);
   }
 }

@@ -12,7 +12,7 @@ typedef struct ot_block_segments {
   int recompute;
   int backward[2];  // B, or I if split
   int weight[2];    // W when split
-  int norm, update, gather, spread;
+  int norm, update, gather, gather_gradient;
   int reduce[2][2];  // [accumulates into the shard][last micro-batch]
 } ot_block_segments;
 

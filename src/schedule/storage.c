@@ -10,13 +10,13 @@
 #include "schedule/layout.h"
 
 // Lifetime of one instance; instances that share storage are chained to a root.
-typedef struct life {
+typedef struct lifetime {
   bool used;
   int root;         // instance whose storage this one shares, else itself
   int first, last;  // indices of runs
   unsigned groups;  // bit mask of ot_scratch_group
   int64_t bytes;
-} life;
+} lifetime;
 
 typedef struct storage_builder {
   ot_storage *storage;
@@ -25,7 +25,7 @@ typedef struct storage_builder {
   int64_t guard_bytes;
   ot_storage_run *runs;
   int num_runs;
-  life *lives;  // [2 * num_values]
+  lifetime *lives;  // [2 * num_values]
 } storage_builder;
 
 // ---- runs ----
@@ -138,7 +138,7 @@ static void list_runs(storage_builder *b) {
 
 static bool is_boundary(const ot_program *program, int value) {
   return value == program->output || value == program->d_output || value == program->d_input ||
-         ot_program_stack_place(program, value) >= 0;
+         ot_program_stack_index(program, value) >= 0;
 }
 
 // True if this file assigns the value's storage.
@@ -147,7 +147,7 @@ static bool is_internal(const ot_program *program, int value) {
   return (kind == OT_VALUE_ACTIVATION || kind == OT_VALUE_GRADIENT) && !is_boundary(program, value);
 }
 
-static bool is_emitted_again(const ot_storage *storage, int value) {
+static bool is_recomputed(const ot_storage *storage, int value) {
   for (int i = 0; i < storage->program->num_ops; i++) {
     if (!storage->set.emitted[i]) continue;
     for (int k = 0; k < OT_MAX_OUTPUTS; k++) {
@@ -161,19 +161,19 @@ static bool is_emitted_again(const ot_storage *storage, int value) {
 static int instance_of(const ot_storage *storage, int value, ot_side side) {
   const bool gradient = storage->program->values[value].kind == OT_VALUE_GRADIENT;
   if (gradient) return 2 * value + 1;
-  if (side == OT_SIDE_FORWARD || !is_emitted_again(storage, value)) return 2 * value;
+  if (side == OT_SIDE_FORWARD || !is_recomputed(storage, value)) return 2 * value;
   return 2 * value + 1;
 }
 
 static void touch(storage_builder *b, int value, const ot_storage_run *r, int time) {
   if (value < 0 || !is_internal(b->program, value)) return;
   const int instance = instance_of(b->storage, value, r->side);
-  life *const l = &b->lives[instance];
+  lifetime *const l = &b->lives[instance];
   if (!l->used) {
-    *l = (life){.used = true,
-                .root = instance,
-                .first = time,
-                .bytes = ot_type_bytes(&b->program->values[value].type)};
+    *l = (lifetime){.used = true,
+                    .root = instance,
+                    .first = time,
+                    .bytes = ot_type_bytes(&b->program->values[value].type)};
   }
   const body around = body_of(b, time);
   const int last = l->first < around.first && around.last > r->end ? around.last : r->end;
@@ -182,7 +182,7 @@ static void touch(storage_builder *b, int value, const ot_storage_run *r, int ti
 }
 
 static void find_lives(storage_builder *b) {
-  b->lives = ot_arena_array(b->arena, 2 * b->program->num_values + 1, sizeof(life));
+  b->lives = ot_arena_array(b->arena, 2 * b->program->num_values + 1, sizeof(lifetime));
   for (int t = 0; t < b->num_runs; t++) {
     const ot_op *const op = &b->program->ops[b->runs[t].op];
     for (int i = 0; i < OT_MAX_INPUTS; i++) touch(b, op->in[i], &b->runs[t], t);
@@ -221,8 +221,8 @@ static void share(storage_builder *b, int time, int i) {
   if (!is_internal(b->program, op->in[i]) || !is_internal(b->program, op->out[i])) return;
   const int in = root_of(b, instance_of(b->storage, op->in[i], r->side));
   const int out = instance_of(b->storage, op->out[i], r->side);
-  life *const from = &b->lives[in];
-  life *const to = &b->lives[out];
+  lifetime *const from = &b->lives[in];
+  lifetime *const to = &b->lives[out];
   if (in == out || from->last != r->end || to->first != time || from->bytes != to->bytes) return;
   if (is_touched(b, in, time, r->end)) return;
   if (is_in_body(b, time) && from->first < body_of(b, time).first) return;
@@ -247,7 +247,7 @@ static void place_slots(storage_builder *b, ot_place *places) {
       [OT_SLOT_WEIGHT] = OT_BASE_SLOT_WEIGHT,
   };
   for (int i = 0; i < 2 * b->program->num_values; i++) {
-    const life *const l = &b->lives[i];
+    const lifetime *const l = &b->lives[i];
     if (!l->used || l->root != i || in_one_group(l->groups)) continue;
     const ot_slot_class class = class_of(l->groups);
     int64_t *const top = &b->storage->slot_bytes[class];
@@ -269,7 +269,7 @@ static void place_scratch(storage_builder *b, ot_scratch_group group, ot_place *
   int *const owner = ot_arena_array(b->arena, num_instances + b->num_runs + 1, sizeof(int));
   int count = 0;
   for (int i = 0; i < num_instances; i++) {
-    const life *const l = &b->lives[i];
+    const lifetime *const l = &b->lives[i];
     if (!l->used || l->root != i || l->groups != 1u << group) continue;
     owner[count] = i;
     intervals[count++] = (ot_interval){.bytes = l->bytes, .first = l->first, .last = l->last};
@@ -294,7 +294,7 @@ static void place_scratch(storage_builder *b, ot_scratch_group group, ot_place *
 // Versions of the stack's gradient share one location.
 static ot_place boundary_place(const ot_program *program, int value) {
   const ot_value *const v = &program->values[value];
-  const int64_t place = ot_program_stack_place(program, value);
+  const int64_t place = ot_program_stack_index(program, value);
   if (place >= 0) {
     return (ot_place){v->kind == OT_VALUE_GRADIENT ? OT_BASE_D_STACK : OT_BASE_STACK,
                       place > 0 ? place * ot_type_bytes(&v->type) : 0};

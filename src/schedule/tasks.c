@@ -84,8 +84,8 @@ void ot_tasks_message(const ot_message *message, const ot_schedule *schedule, ot
   ot_tasks_append(segment, &task, 0);
 }
 
-ot_segment ot_tasks_hand_over(const ot_graph *graph, ot_base from, ot_base to, int64_t bytes,
-                              ot_arena *arena) {
+ot_segment ot_tasks_copy_stack(const ot_graph *graph, ot_base from, ot_base to, int64_t bytes,
+                               ot_arena *arena) {
   const ot_dtype storage = graph->request.storage;
   const int64_t elements = bytes / ot_dtype_bytes(storage);
   ot_segment segment;

@@ -48,5 +48,5 @@ void ot_tasks_message(const ot_message *message, const ot_schedule *schedule, ot
 
 // Returns a segment that copies `bytes` of the storage dtype from one base to another: a stack
 // passed to the next chunk.
-ot_segment ot_tasks_hand_over(const ot_graph *graph, ot_base from, ot_base to, int64_t bytes,
-                              ot_arena *arena);
+ot_segment ot_tasks_copy_stack(const ot_graph *graph, ot_base from, ot_base to, int64_t bytes,
+                               ot_arena *arena);

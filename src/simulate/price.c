@@ -41,7 +41,7 @@ static bool is_described(const ot_simulation *simulation) {
 
 static double stretch_of(const ot_simulation *simulation) {
   if (simulation->stretch > 0) return simulation->stretch;
-  return ot_larger(simulation->cluster->crowding, 1);
+  return ot_larger(simulation->cluster->threads_per_core, 1);
 }
 
 static ot_status price_compute(const ot_simulation *simulation, const ot_task *task,
@@ -185,7 +185,8 @@ double ot_price_total_s(const ot_simulation *simulation, ot_price price) {
   return ot_larger(device_s, host_s) * ot_pow(1 + ratio * ratio * ratio, 1.0 / 3);
 }
 
-double ot_price_beside_s(const ot_simulation *simulation, double work_s, double traffic_s) {
+double ot_price_overlap_slowdown_s(const ot_simulation *simulation, double work_s,
+                                   double traffic_s) {
   const double contention = simulation->cluster->device.contention;
   if (!is_described(simulation) || contention <= 1) return 0;
   return (contention - 1) * (work_s < traffic_s ? work_s : traffic_s);
@@ -193,7 +194,8 @@ double ot_price_beside_s(const ot_simulation *simulation, double work_s, double 
 
 ot_entry_delay ot_price_entry_delay(const ot_simulation *simulation, const ot_entry_work *work) {
   const double hidden_s = ot_larger(work->beside_s - work->exposed_s, 0);
-  ot_entry_delay delay = {.slower_s = ot_price_beside_s(simulation, work->compute_s, hidden_s)};
+  ot_entry_delay delay = {.slower_s =
+                              ot_price_overlap_slowdown_s(simulation, work->compute_s, hidden_s)};
   const double device_s = work->compute_s + work->exposed_s + delay.slower_s;
   if (!ot_price_host_ahead(simulation)) return delay;
   const ot_price both = {.device_s = device_s, .host_s = work->host_s};
@@ -219,10 +221,11 @@ static ot_status price_collective(const ot_simulation *simulation, const ot_grou
   const ot_op_types types = ot_task_types(task);
   const ot_dtype sent = types.in[ot_op_sent_input(task->op)].dtype;
   const double bytes = ot_collective_bytes(task->op, &task->attributes, &types);
-  const ot_collective collective = {.op = ot_op_exchanges(task->op) ? OT_OP_ALL_TO_ALL : task->op,
-                                    .shape = *shape,
-                                    .bytes = bytes,
-                                    .elements = bytes / (double)ot_dtype_bytes(sent)};
+  const ot_collective collective = {
+      .op = ot_op_is_all_to_all_v(task->op) ? OT_OP_ALL_TO_ALL : task->op,
+      .shape = *shape,
+      .bytes = bytes,
+      .elements = bytes / (double)ot_dtype_bytes(sent)};
   return ot_price_collective(simulation, &collective, price);
 }
 

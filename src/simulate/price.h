@@ -19,7 +19,7 @@ typedef struct ot_simulation {
   int expert_ranks;    // tasks hold all experts, which are sharded over so many ranks; 0: one rank
   bool expert_biases;  // other frameworks: added expert by expert
   double stretch;      // slowdown factor of kernels because other ranks share their cores; 0: from
-                       // the cluster's crowding
+                       // the cluster's threads_per_core
   double more_rounds;  // mean iterations of repeat bodies; 0: one pass holds all tokens
 } ot_simulation;
 
@@ -99,7 +99,8 @@ ot_status ot_price_message(const ot_simulation *simulation, int from, int to, do
 ot_price ot_price_pass(const ot_simulation *simulation, double bytes);
 
 // Seconds by which `traffic_s` of concurrent collectives slow down `work_s` of kernels.
-double ot_price_beside_s(const ot_simulation *simulation, double work_s, double traffic_s);
+double ot_price_overlap_slowdown_s(const ot_simulation *simulation, double work_s,
+                                   double traffic_s);
 
 // Time of a step on `devices` devices whose work takes `work_s`: adds host time between steps and
 // waiting for the slowest device.

@@ -266,11 +266,11 @@ static ot_status price_family(pricing *p) {
     case OT_OP_HEAD_LOSS: case OT_OP_HEAD_STATISTICS: case OT_OP_HEAD_DLOGITS:
     case OT_OP_HEAD_GRADIENT: case OT_OP_HEAD_GRADIENT_LAST:
       return price_head(p);
-    case OT_OP_ROUTE: case OT_OP_ROUTE_GRAD: case OT_OP_ROUTE_ORDER: case OT_OP_ROUTE_COUNT:
+    case OT_OP_ROUTE: case OT_OP_ROUTE_GRAD: case OT_OP_SORT_BY_EXPERT: case OT_OP_ROUTE_COUNT:
     case OT_OP_ROUTE_LOSS: case OT_OP_ROUTE_LOSS_GRAD: case OT_OP_ROUTE_LOAD: case OT_OP_ROUTE_BIAS:
-    case OT_OP_DISPATCH: case OT_OP_COMBINE: case OT_OP_EXCHANGE_PLAN: case OT_OP_MORE_ROUNDS:
-    case OT_OP_MORE_ROUNDS_DX: case OT_OP_MORE_ROUNDS_DW: case OT_OP_EXPERT_BIAS:
-    case OT_OP_EXPERT_BIAS_DX: case OT_OP_EXPERT_BIAS_DW:
+    case OT_OP_DISPATCH: case OT_OP_COMBINE: case OT_OP_ALL_TO_ALL_V_PLAN:
+    case OT_OP_OVERFLOW_PASSES: case OT_OP_OVERFLOW_PASSES_DX: case OT_OP_OVERFLOW_PASSES_DW:
+    case OT_OP_EXPERT_BIAS: case OT_OP_EXPERT_BIAS_DX: case OT_OP_EXPERT_BIAS_DW:
       p->experts = true;
       return price_pass(p);
     case OT_OP_EMBEDDING: case OT_OP_EMBEDDING_GRAD: case OT_OP_POSITION_GRAD:
@@ -291,7 +291,7 @@ static ot_status price_family(pricing *p) {
     case OT_OP_RESIDUAL_ATTENTION_GRAD: case OT_OP_REPEAT: case OT_OP_ATTENTION_SINKS_GRAD:
       return price_pass(p);
     case OT_OP_ALL_GATHER: case OT_OP_REDUCE_SCATTER: case OT_OP_ALL_REDUCE: case OT_OP_ALL_TO_ALL:
-    case OT_OP_SHIFT: case OT_OP_EXCHANGE: case OT_OP_EXCHANGE_HOME: case OT_OP_SEND:
+    case OT_OP_SHIFT: case OT_OP_ALL_TO_ALL_V: case OT_OP_ALL_TO_ALL_V_BACK: case OT_OP_SEND:
     case OT_OP_RECEIVE: case OT_OP_COUNT:
       break;
   }

@@ -25,7 +25,7 @@ static int64_t most_elements(const ot_task *task) {
 static int sharing(const ot_task *task, const ot_cost *cost) {
   const int threads = task->attributes.threads;
   if (threads <= 1) return 1;
-  return cost->matrix_flops > 0 ? ot_threads_for_product(cost->matrix_flops / 2, threads)
+  return cost->matrix_flops > 0 ? ot_threads_for_gemm(cost->matrix_flops / 2, threads)
                                 : ot_threads_for_elements(most_elements(task), threads);
 }
 

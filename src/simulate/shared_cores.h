@@ -12,7 +12,7 @@
 // evenly over them, takes longer than the step, kernels are stretched until the step takes as long
 // (Graham 1966: list scheduling is near that bound if ranks seldom wait). Replays the step up to
 // six times. `stretch`: slowdown factor of kernels in the timelines; 0: from the cluster's
-// crowding.
+// threads_per_core.
 ot_status ot_schedules_simulate_shared(const ot_pipeline_replay *replay,
                                        const ot_simulation *simulation, ot_arena *arena,
                                        ot_timeline *timelines, double *stretch);

@@ -11,8 +11,8 @@
 #include "simulate/simulate.h"
 
 #include "schedule/bodies.h"
-#include "simulate/meeting.h"
 #include "simulate/price.h"
+#include "simulate/stage_sync.h"
 
 // The next task of a lane.
 typedef struct lane_state {
@@ -25,7 +25,7 @@ typedef struct lane_state {
 typedef struct simulator {
   const ot_simulation *simulation;
   ot_arena *arena;
-  ot_meetings *meetings;
+  ot_stage_sync *meetings;
   int stage;
   const ot_schedule *schedule;
   const ot_order *order;
@@ -242,8 +242,8 @@ static ot_status run_collective(simulator *s, place at, lane_state *state, bool 
   const bool beside = ot_task_lane(&s->order->entries[at.entry], task) == OT_LANE_TENSOR;
   double start_s = beside && s->tensor_s > state->clock_s ? s->tensor_s : state->clock_s;
   *done = true;
-  if (ot_meetings_joins(s->meetings, task)) {
-    OT_TRY(ot_meetings_arrive(s->meetings, s->stage, task, &start_s, done));
+  if (ot_stage_sync_spans(s->meetings, task)) {
+    OT_TRY(ot_stage_sync_arrive(s->meetings, s->stage, task, &start_s, done));
     if (!*done) return OT_OK;
   }
   double *const lane_s = beside ? &s->tensor_s : &state->clock_s;
@@ -265,7 +265,7 @@ static void start_message(simulator *s, place at, double start_s) {
     record(s, at, start_s, start_s + message_s(s, at));
     return;
   }
-  ot_message_meeting *const message = &s->meetings->messages[index];
+  ot_message_match *const message = &s->meetings->messages[index];
   message->sides++;
   if (start_s > message->started_s) message->started_s = start_s;
   if (task_at(s, at)->kind == OT_TASK_SEND) message->price_s = message_s(s, at);
@@ -312,7 +312,7 @@ static void end_messages(simulator *s, int entry) {
     const int index = s->meetings->message_of[s->stage][s->place[entry] + i];
     const ot_span *const span = &s->timeline->spans[s->place[entry] + i];
     if (index >= 0) {
-      const ot_message_meeting *const message = &s->meetings->messages[index];
+      const ot_message_match *const message = &s->meetings->messages[index];
       if (message->sides < 2) return;
       record(s, (place){entry, i}, span->start_s, message->started_s + message->price_s);
     }
@@ -396,7 +396,7 @@ static void end_entry(simulator *s, lane_state *state) {
   if (s->order->entries[entry].lane == OT_LANE_COMPUTE) {
     if (s->begins[entry]) s->item_s = 0;
     s->item_s += work->compute_s + work->exposed_s + delay_s;
-    delay_s += ot_price_beside_s(s->simulation, s->item_s, s->traffic_s[entry]);
+    delay_s += ot_price_overlap_slowdown_s(s->simulation, s->item_s, s->traffic_s[entry]);
   }
   if (delay_s > 0 && work->compute_s > 0) stretch(s, entry, delay_s / work->compute_s);
   state->clock_s += delay_s;
@@ -518,8 +518,8 @@ static ot_status replay_orders(const ot_pipeline_replay *replay, const int *orde
                                const ot_simulation *simulation, ot_arena *arena,
                                ot_timeline *timelines) {
   OT_TRY(ot_price_check(simulation));
-  ot_meetings meetings;
-  OT_TRY(ot_meetings_build(replay, orders, arena, &meetings));
+  ot_stage_sync meetings;
+  OT_TRY(ot_stage_sync_build(replay, orders, arena, &meetings));
   simulator *const stages = ot_arena_array(arena, replay->num_stages, sizeof *stages);
   for (int i = 0; i < replay->num_stages; i++) {
     stages[i] = (simulator){.simulation = simulation,

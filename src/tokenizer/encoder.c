@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/piece_cache.h"
+#include "tokenizer/pre_token_cache.h"
 #include "tokenizer/tokenizer_parts.h"
 #include "tokenizer/unicode.h"
 
@@ -32,9 +32,9 @@ typedef enum progress {
 struct ot_encoder {
   const ot_tokenizer *tokenizer;
   ot_split_matcher *matcher;
-  ot_piece_cache *cache;
-  ot_token_list *ids;  // of the call
-  ot_piece_sink sink;  // of the call; null: encode
+  ot_pre_token_cache *cache;
+  ot_token_list *ids;      // of the call
+  ot_pre_token_sink sink;  // of the call; null: encode
   void *sink_context;
   ot_buffer normal[3];                      // normalized text, and two work buffers
   ot_buffer rewritten[OT_MAX_SPLIT_STEPS];  // text changed by a split step
@@ -46,11 +46,11 @@ struct ot_encoder {
 static ot_status take_piece(ot_encoder *e, const uint8_t *text, int64_t length) {
   if (length == 0) return OT_OK;
   if (e->sink) return e->sink(e->sink_context, text, length);
-  OT_TRY(ot_token_list_reserve(e->ids, length > OT_PIECE_IDS ? length : OT_PIECE_IDS));
+  OT_TRY(ot_token_list_reserve(e->ids, length > OT_PRE_TOKEN_IDS ? length : OT_PRE_TOKEN_IDS));
   int32_t *const ids = e->ids->ids + e->ids->count;
-  ot_piece_slot *slot = NULL;
-  if (length <= OT_PIECE_BYTES) {
-    slot = ot_piece_cache_slot(e->cache, text, length);
+  ot_pre_token_slot *slot = NULL;
+  if (length <= OT_PRE_TOKEN_BYTES) {
+    slot = ot_pre_token_cache_slot(e->cache, text, length);
     if (slot->length == length) {
       memcpy(ids, slot->ids, sizeof slot->ids);
       e->ids->count += slot->count;
@@ -62,7 +62,7 @@ static ot_status take_piece(ot_encoder *e, const uint8_t *text, int64_t length) 
   const ot_token_text piece = {.bytes = text, .length = length};
   OT_TRY(model->kind->encode(model->self, piece, &e->scratch, ids, &count));
   e->ids->count += count;
-  if (slot && count <= OT_PIECE_IDS) ot_piece_slot_fill(slot, length, ids, count);
+  if (slot && count <= OT_PRE_TOKEN_IDS) ot_pre_token_slot_fill(slot, length, ids, count);
   return OT_OK;
 }
 
@@ -388,7 +388,7 @@ ot_status ot_encoder_create(const ot_tokenizer *tokenizer, ot_encoder **out) {
   OT_CHECK(encoder, OT_ENVIRONMENT, "out of memory (encoder)");
   encoder->tokenizer = tokenizer;
   ot_status status = ot_split_matcher_create(&encoder->matcher);
-  if (status == OT_OK) status = ot_piece_cache_create(&encoder->cache);
+  if (status == OT_OK) status = ot_pre_token_cache_create(&encoder->cache);
   if (status != OT_OK) ot_encoder_destroy(&encoder);
   *out = encoder;
   return status;
@@ -398,7 +398,7 @@ void ot_encoder_destroy(ot_encoder **encoder) {
   ot_encoder *const e = *encoder;
   if (!e) return;
   ot_split_matcher_destroy(&e->matcher);
-  ot_piece_cache_destroy(&e->cache);
+  ot_pre_token_cache_destroy(&e->cache);
   for (int i = 0; i < OT_COUNT(e->normal); i++) ot_buffer_release(&e->normal[i]);
   for (int i = 0; i < OT_COUNT(e->rewritten); i++) ot_buffer_release(&e->rewritten[i]);
   ot_buffer_release(&e->scratch);
@@ -414,7 +414,7 @@ ot_status ot_encoder_encode_window(ot_encoder *encoder, const ot_text_window *wi
 }
 
 ot_status ot_encoder_split_window(ot_encoder *encoder, const ot_text_window *window,
-                                  ot_piece_sink sink, void *context, bool *reached) {
+                                  ot_pre_token_sink sink, void *context, bool *reached) {
   encoder->sink = sink;
   encoder->sink_context = context;
   return take_window(encoder, window, reached);

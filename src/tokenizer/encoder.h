@@ -24,8 +24,8 @@ ot_status ot_encoder_encode_window(ot_encoder *encoder, const ot_text_window *wi
                                    ot_token_list *ids, bool *reached);
 
 // Receives pre-tokens instead of the model, to count them.
-typedef ot_status (*ot_piece_sink)(void *context, const uint8_t *piece, int64_t length);
+typedef ot_status (*ot_pre_token_sink)(void *context, const uint8_t *piece, int64_t length);
 
 // As ot_encoder_encode_window, but passes each pre-token to `sink`; added tokens are skipped.
 ot_status ot_encoder_split_window(ot_encoder *encoder, const ot_text_window *window,
-                                  ot_piece_sink sink, void *context, bool *reached);
+                                  ot_pre_token_sink sink, void *context, bool *reached);

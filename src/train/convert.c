@@ -47,7 +47,7 @@ typedef struct conversion {
 
 // A tensor of the input files.
 typedef struct file_tensor {
-  ot_weight_reading reading;
+  ot_weight_reader reading;
   ot_dtype dtype;
 } file_tensor;
 
@@ -210,7 +210,7 @@ static const char *model_settings(conversion *c) {
 // Software that reads HF directories would ignore tensors without a known name and run another
 // model.
 static ot_status check_known(const conversion *c) {
-  if (c->model.residuals.block_size == 0 || c->request->only_ours) return OT_OK;
+  if (c->model.residuals.block_size == 0 || c->request->only_native) return OT_OK;
   ot_fail(OT_USAGE,
           "no HF model has attention_residuals, so there is no HF directory of this one (%s)",
           c->report->from);
@@ -234,8 +234,8 @@ static ot_status convert_open(conversion *c) {
                                          .manifest = report->to_hf ? NULL : &manifest,
                                          .shard_bytes = c->request->shard_bytes};
   OT_TRY(ot_checkpoint_write(c->to, &content));
-  OT_TRY(ot_checkpoint_account(c->checkpoint, OT_CHECKPOINT_MODEL));
-  return ot_checkpoint_account(c->checkpoint, OT_CHECKPOINT_OPTIMIZER);
+  OT_TRY(ot_checkpoint_check_complete(c->checkpoint, OT_CHECKPOINT_MODEL));
+  return ot_checkpoint_check_complete(c->checkpoint, OT_CHECKPOINT_OPTIMIZER);
 }
 
 ot_status ot_convert(ot_arena *arena, const ot_convert_request *request,

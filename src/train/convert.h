@@ -15,7 +15,7 @@ typedef struct ot_convert_request {
   int64_t shard_bytes;      // maximum size of a tensor file; 0 = one file
   const char *const *sets;  // [num_sets] model.KEY=VALUE
   int num_sets;
-  bool only_ours;  // read only by this program: also writes models that HF lacks
+  bool only_native;  // read only by this program: also writes models that HF lacks
 } ot_convert_request;
 
 // The result of a conversion; text in the arena of the call.

@@ -5,7 +5,7 @@
 #include "base/quantity.h"
 #include "base/text.h"
 #include "base/text_builder.h"
-#include "data/feed.h"
+#include "data/data_loader.h"
 #include "train/learning_rate.h"
 #include "train/loop_start.h"
 #include "train/prediction.h"
@@ -18,7 +18,7 @@ typedef struct planned {
 
 static ot_status plan_rank(const ot_run *run, const ot_dry_run *how, int rank, ot_arena *arena,
                            planned *p) {
-  const int shared = ot_instance_cores() / (how->local_ranks > 1 ? how->local_ranks : 1);
+  const int shared = ot_runtime_cores() / (how->local_ranks > 1 ? how->local_ranks : 1);
   p->rank = (ot_planned_rank){
       .run = run, .mesh = how->mesh, .rank = rank, .threads = shared > 1 ? shared : 1};
   OT_TRY(ot_rank_plan(&p->rank, arena));
@@ -51,7 +51,7 @@ static ot_status plan_ranks(const ot_run *run, const ot_dry_run *how, ot_arena *
     if (bytes > peak) fullest = rank;
     if (bytes > peak) peak = bytes;
   }
-  OT_TRY(ot_world_prove(run, mesh));
+  OT_TRY(ot_loop_check_schedules(run, mesh));
   return plan_rank(run, how, fullest, arena, most);
 }
 
@@ -83,7 +83,7 @@ static void say_memory(dry_run *d) {
 }
 
 static ot_status check_disk(dry_run *d) {
-  ot_loop_room room;
+  ot_disk_space room;
   OT_TRY(ot_loop_check_disk(d->request, d->arena, &room));
   d->report->disk_free_bytes = room.free_bytes;
   d->report->checkpoint_bytes = room.checkpoint_bytes;
@@ -155,12 +155,12 @@ static void say_prediction(dry_run *d) {
 static ot_status look(dry_run *d) {
   const ot_loop_request *const request = d->request;
   const ot_run *const run = request->run;
-  ot_feed *feed = NULL;
+  ot_data_loader *feed = NULL;
   OT_TRY(ot_run_check_training(run));
   OT_TRY(plan_ranks(run, d->how, d->arena, &d->most, &d->report->model_flops));
-  OT_TRY(ot_feed_create(run, &feed));
-  ot_loop_note_doubts(request, feed, d->arena);
-  ot_feed_destroy(&feed);
+  OT_TRY(ot_data_loader_create(run, &feed));
+  ot_loop_warn_settings(request, feed, d->arena);
+  ot_data_loader_destroy(&feed);
   d->report->parameters = ot_model_parameters(&run->model);
   ot_loop_note(request, "%s: %ld parameters", run->model.model_type, d->report->parameters);
   if (d->how->mesh->ranks > 1) {
@@ -169,8 +169,8 @@ static ot_status look(dry_run *d) {
   say_memory(d);
   say_length(d);
   say_prediction(d);
-  d->report->memory_bytes = ot_instance_memory();
-  OT_TRY(ot_instance_check_memory(d->report->memory.peak_bytes, d->how->local_ranks, d->arena));
+  d->report->memory_bytes = ot_runtime_memory();
+  OT_TRY(ot_runtime_check_memory(d->report->memory.peak_bytes, d->how->local_ranks, d->arena));
   return check_disk(d);
 }
 

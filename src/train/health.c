@@ -9,36 +9,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/exchange.h"
+#include "runtime/host_allreduce.h"
 
 // A region of float64 values, [*count].
-static double *read_region(ot_instance *instance, const char *name, ot_arena *arena,
+static double *read_region(ot_runtime *instance, const char *name, ot_arena *arena,
                            int64_t *count) {
-  const ot_region *const region = ot_schedule_region(ot_instance_schedule(instance), name);
+  const ot_region *const region = ot_schedule_region(ot_runtime_schedule(instance), name);
   *count = region->bytes / (int64_t)sizeof(double);
   double *const values = ot_arena_array(arena, *count + 1, sizeof *values);
-  ot_executor_read(ot_instance_executor(instance), region->offset, values, region->bytes);
+  ot_executor_read(ot_runtime_executor(instance), region->offset, values, region->bytes);
   return values;
 }
 
 // ---- over ranks ----
 
 static ot_status sum_values(ot_comm *comm, double *values, int64_t count) {
-  ot_exchange *exchange = NULL;
-  OT_TRY(ot_exchange_create(comm, count + 1, &exchange));
+  ot_host_allreduce *exchange = NULL;
+  OT_TRY(ot_host_allreduce_create(comm, count + 1, &exchange));
   const size_t bytes = (size_t)count * sizeof *values;
-  memcpy(ot_exchange_words(exchange), values, bytes);
-  const ot_status status = ot_exchange_sum(exchange, count);
-  memcpy(values, ot_exchange_words(exchange), bytes);
-  ot_exchange_destroy(&exchange);
+  memcpy(ot_host_allreduce_words(exchange), values, bytes);
+  const ot_status status = ot_host_allreduce_reals(exchange, count);
+  memcpy(values, ot_host_allreduce_words(exchange), bytes);
+  ot_host_allreduce_destroy(&exchange);
   return status;
 }
 
-static ot_status merge_values(ot_exchange *exchange, int rank, int ranks, double *values,
+static ot_status merge_values(ot_host_allreduce *exchange, int rank, int ranks, double *values,
                               int64_t count) {
-  double *const all = (double *)ot_exchange_words(exchange);
+  double *const all = (double *)ot_host_allreduce_words(exchange);
   memcpy(all + rank * count, values, (size_t)count * sizeof *values);
-  OT_TRY(ot_exchange_merge(exchange, ranks * count));
+  OT_TRY(ot_host_allreduce_integers(exchange, ranks * count));
   for (int64_t i = 0; i < ranks * count; i++) values[i % count] = fmax(values[i % count], all[i]);
   return OT_OK;
 }
@@ -47,10 +47,10 @@ static ot_status merge_values(ot_exchange *exchange, int rank, int ranks, double
 static ot_status largest_values(ot_comm *comm, double *values, int64_t count) {
   if (!comm) return OT_OK;
   const int ranks = ot_comm_size(comm);
-  ot_exchange *exchange = NULL;
-  OT_TRY(ot_exchange_create(comm, ranks * count + 1, &exchange));
+  ot_host_allreduce *exchange = NULL;
+  OT_TRY(ot_host_allreduce_create(comm, ranks * count + 1, &exchange));
   const ot_status status = merge_values(exchange, ot_comm_rank(comm), ranks, values, count);
-  ot_exchange_destroy(&exchange);
+  ot_host_allreduce_destroy(&exchange);
   return status;
 }
 
@@ -82,12 +82,13 @@ static part_slots slots_of_expert(const ot_schedule *schedule, const ot_paramete
                       pieces};
 }
 
-static ot_status read_tensors(ot_instance *instance, ot_comm *comm, ot_arena *arena,
+static ot_status read_tensors(ot_runtime *instance, ot_comm *comm, ot_arena *arena,
                               ot_health *health) {
-  const ot_graph *const graph = ot_instance_shape(instance), *const whole =
-                                                                 ot_instance_whole(instance);
-  const ot_schedule *const schedule = ot_instance_schedule(instance);
-  const int slots = ot_instance_schedule(instance)->slots_per_part;
+  const ot_graph *const graph = ot_runtime_any_graph(instance), *const whole =
+                                                                    ot_runtime_whole_graph(
+                                                                        instance);
+  const ot_schedule *const schedule = ot_runtime_schedule(instance);
+  const int slots = ot_runtime_schedule(instance)->slots_per_part;
   int64_t num_squares, num_updates;
   const double *const squares = read_region(instance, "squares", arena, &num_squares);
   double *const updates = read_region(instance, "updates", arena, &num_updates);
@@ -112,9 +113,9 @@ static ot_status read_tensors(ot_instance *instance, ot_comm *comm, ot_arena *ar
   return OT_OK;
 }
 
-static ot_status read_blocks(ot_instance *instance, ot_comm *comm, ot_arena *arena,
+static ot_status read_blocks(ot_runtime *instance, ot_comm *comm, ot_arena *arena,
                              ot_health *health) {
-  const ot_graph *const graph = ot_instance_shape(instance);
+  const ot_graph *const graph = ot_runtime_any_graph(instance);
   int64_t count;
   double *const maxima = read_region(instance, "statistics", arena, &count);
   OT_TRY(largest_values(comm, maxima, count));
@@ -133,9 +134,9 @@ static int count_parts(const ot_graph *graph) {
   return parts;
 }
 
-ot_status ot_health_read(ot_instance *instance, ot_comm *comm, ot_arena *arena, ot_health *health) {
-  const int parts = count_parts(ot_instance_whole(instance));
-  const int blocks = ot_instance_shape(instance)->num_blocks;
+ot_status ot_health_read(ot_runtime *instance, ot_comm *comm, ot_arena *arena, ot_health *health) {
+  const int parts = count_parts(ot_runtime_whole_graph(instance));
+  const int blocks = ot_runtime_any_graph(instance)->num_blocks;
   *health = (ot_health){
       .num_tensors = parts,
       .gradient_norm = ot_arena_array(arena, parts, sizeof(ot_health_value)),
@@ -151,8 +152,8 @@ ot_status ot_health_read(ot_instance *instance, ot_comm *comm, ot_arena *arena, 
 // ---- non-finite numbers ----
 
 // The first block of this rank with a non-finite output; num_blocks: none.
-static int first_strange_block(ot_instance *instance, ot_arena *arena) {
-  const int num_blocks = ot_instance_shape(instance)->num_blocks;
+static int first_nonfinite_block(ot_runtime *instance, ot_arena *arena) {
+  const int num_blocks = ot_runtime_any_graph(instance)->num_blocks;
   int64_t count;
   const double *const maxima = read_region(instance, "statistics", arena, &count);
   for (int i = 0; i < num_blocks; i++) {
@@ -163,8 +164,8 @@ static int first_strange_block(ot_instance *instance, ot_arena *arena) {
 }
 
 // Over ranks: the first such block and the lowest rank that has it, {block, rank}.
-static ot_status find_block(ot_instance *instance, ot_comm *comm, ot_arena *arena, int places[2]) {
-  places[0] = first_strange_block(instance, arena);
+static ot_status find_block(ot_runtime *instance, ot_comm *comm, ot_arena *arena, int places[2]) {
+  places[0] = first_nonfinite_block(instance, arena);
   places[1] = 0;
   if (!comm) return OT_OK;
   const int ranks = ot_comm_size(comm);
@@ -180,7 +181,7 @@ static ot_status find_block(ot_instance *instance, ot_comm *comm, ot_arena *aren
 }
 
 // The first block in backward order with non-finite gradients; null: none.
-static const char *last_strange_block(const ot_graph *whole, const ot_health *health) {
+static const char *last_nonfinite_block(const ot_graph *whole, const ot_health *health) {
   const char *block = NULL;
   int tensor = 0;
   for (int i = 0; i < whole->num_parameters; i++) {
@@ -206,8 +207,8 @@ static const char *describe_tensors(const ot_health *health, ot_arena *arena) {
                          count, health->num_tensors, first);
 }
 
-ot_status ot_health_find_strange(ot_instance *instance, ot_comm *comm, ot_arena *arena,
-                                 ot_strange_place *place) {
+ot_status ot_health_find_nonfinite(ot_runtime *instance, ot_comm *comm, ot_arena *arena,
+                                   ot_nonfinite_location *place) {
   int places[2];
   ot_health health;
   OT_TRY(find_block(instance, comm, arena, places));
@@ -215,9 +216,9 @@ ot_status ot_health_find_strange(ot_instance *instance, ot_comm *comm, ot_arena 
   const char *const tensors = describe_tensors(&health, arena);
   const bool forward = places[0] < health.num_blocks;
   const bool alone = !comm || ot_comm_size(comm) == 1;
-  *place = (ot_strange_place){.text = tensors, .rank = forward || alone ? places[1] : -1};
+  *place = (ot_nonfinite_location){.text = tensors, .rank = forward || alone ? places[1] : -1};
   place->block = forward ? health.max_activation[places[0]].name
-                         : last_strange_block(ot_instance_whole(instance), &health);
+                         : last_nonfinite_block(ot_runtime_whole_graph(instance), &health);
   if (!place->block) return OT_OK;
   const char *const rank = place->rank < 0 ? "on an unknown rank (the gradients are reduced)"
                                            : ot_arena_format(arena, "on rank %d", place->rank);

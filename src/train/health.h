@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "runtime/instance.h"
+#include "runtime/model_runtime.h"
 
 // A value of one tensor, layer or head.
 typedef struct ot_health_value {
@@ -25,19 +25,19 @@ typedef struct ot_health {
 
 // Reads the statistics after a step; arrays are in `arena`. `comm` is null on one rank. Collective
 // over the world. Blocks.
-ot_status ot_health_read(ot_instance *instance, ot_comm *comm, ot_arena *arena, ot_health *health);
+ot_status ot_health_read(ot_runtime *instance, ot_comm *comm, ot_arena *arena, ot_health *health);
 
 // Where numbers of a step became non-finite.
-typedef struct ot_strange_place {
+typedef struct ot_nonfinite_location {
   const char *text;   // a clause: the block, the rank and the tensors with non-finite gradients
   const char *block;  // first with a non-finite output, else gradient; null: none
   int rank;           // lowest rank that has it; -1: unknown after the reduction
-} ot_strange_place;
+} ot_nonfinite_location;
 
 // Call after a step with non-finite numbers; texts in `arena`, the same on all ranks. Collective
 // over the world. Blocks.
-ot_status ot_health_find_strange(ot_instance *instance, ot_comm *comm, ot_arena *arena,
-                                 ot_strange_place *place);
+ot_status ot_health_find_nonfinite(ot_runtime *instance, ot_comm *comm, ot_arena *arena,
+                                   ot_nonfinite_location *place);
 
 // ---- spikes ----
 

@@ -77,11 +77,11 @@ typedef struct step_sums {
   ot_step_figures figures;
 } step_sums;
 
-static bool leads(const loop *l) { return ot_team_leads(l->request->team); }
+static bool leads(const loop *l) { return ot_world_is_leader(l->request->team); }
 
 // `status` is the leader's: all ranks fail if the leader failed.
 static ot_status agree(loop *l, ot_status status) {
-  return ot_team_agree(l->request->team, status);
+  return ot_world_agree(l->request->team, status);
 }
 
 // ---- reports ----
@@ -334,12 +334,11 @@ static ot_status open_trace(loop *l, double start_s) {
 
 static ot_status write_trace(loop *l, const ot_step_report *step) {
   OT_TRY(agree(l, open_trace(l, step->start_s)));
-  const ot_trace_step what = {
-      .run = l->run,
-      .timeline = ot_trainer_timeline(l->start.trainer),
-      .schedule = ot_instance_schedule(ot_trainer_instance(l->start.trainer)),
-      .start_s = step->start_s,
-      .zero_s = l->trace_begin_s};
+  const ot_trace_step what = {.run = l->run,
+                              .timeline = ot_trainer_timeline(l->start.trainer),
+                              .schedule = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)),
+                              .start_s = step->start_s,
+                              .zero_s = l->trace_begin_s};
   return ot_trace_write_ranks(l->trace, l->request->team, &what);
 }
 
@@ -349,17 +348,17 @@ static ot_status write_trace(loop *l, const ot_step_report *step) {
 static ot_status sum_step(loop *l, step_sums *sums) {
   const ot_timeline_summary mine =
       ot_timeline_summarize(ot_trainer_timeline(l->start.trainer),
-                            ot_instance_schedule(ot_trainer_instance(l->start.trainer)));
+                            ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)));
   double values[OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 2] = {0};
   double *const part_s = &values[OT_TIMELINE_AXES];
   double *const stop = part_s + OT_TIMELINE_PARTS, *const bubble = stop + 1;
-  static_assert(OT_COUNT(values) <= OT_TEAM_VALUES, "one sum tells all");
+  static_assert(OT_COUNT(values) <= OT_WORLD_VALUES, "one sum tells all");
   for (int i = 0; i < OT_TIMELINE_AXES; i++) values[i] = mine.exposed_axis_s[i];
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) part_s[i] = mine.part_s[i];
   *stop = (stop_seen != 0);
   *bubble = mine.bubble_fraction;
-  OT_TRY(ot_team_sum(l->request->team, values, OT_COUNT(values)));
-  const double ranks = ot_team_size(l->request->team);
+  OT_TRY(ot_world_allreduce(l->request->team, values, OT_COUNT(values)));
+  const double ranks = ot_world_size(l->request->team);
   *sums = (step_sums){.stop = *stop > 0, .figures = {.bubble_fraction = *bubble / ranks}};
   for (int i = 0; i < OT_TIMELINE_AXES; i++) sums->figures.exposed_axis_s[i] = values[i] / ranks;
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) sums->figures.part_s[i] = part_s[i] / ranks;
@@ -452,25 +451,25 @@ static ot_status open_logs(loop *l) {
 
 // The resident memory of a process includes all its ranks, so it is compared with the plan of all.
 static ot_status sum_planned(loop *l) {
-  ot_team *const team = l->request->team;
-  const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(l->start.trainer));
-  const int size = ot_team_size(team);
+  ot_world *const team = l->request->team;
+  const ot_schedule *const schedule = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer));
+  const int size = ot_world_size(team);
   int64_t *const process = ot_arena_array(l->arena, size, sizeof *process);
   int64_t *const planned = ot_arena_array(l->arena, size, sizeof *planned);
-  OT_TRY(ot_team_collect(team, ot_team_process(team), process));
-  OT_TRY(ot_team_collect(team, schedule->bill.peak_bytes, planned));
+  OT_TRY(ot_world_allgather(team, ot_world_process(team), process));
+  OT_TRY(ot_world_allgather(team, schedule->bill.peak_bytes, planned));
   for (int i = 0; i < size; i++) {
-    if (process[i] == process[ot_team_rank(team)]) l->planned_bytes += planned[i];
+    if (process[i] == process[ot_world_rank(team)]) l->planned_bytes += planned[i];
   }
   return OT_OK;
 }
 
 // An incomplete description of the machine does not end a run.
 static void predict(loop *l) {
-  const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(l->start.trainer));
-  ot_comm *const comm = ot_team_comm(l->request->team);
+  const ot_schedule *const schedule = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer));
+  ot_comm *const comm = ot_world_comm(l->request->team);
   const ot_prediction_request request = {.run = l->run,
-                                         .mesh = ot_team_mesh(l->request->team),
+                                         .mesh = ot_world_mesh(l->request->team),
                                          .cluster = l->request->cluster,
                                          .threads = schedule->threads,
                                          .local_ranks = comm ? ot_comm_local_size(comm) : 1};
@@ -500,12 +499,13 @@ static void say_summary(loop *l) {
 }
 
 static void say_means(loop *l) {
-  const char *const text = ot_step_means_print(&l->means, ot_team_size(l->request->team), l->arena);
+  const char *const text =
+      ot_step_means_print(&l->means, ot_world_size(l->request->team), l->arena);
   if (text) ot_loop_note(l->request, "%s", text);
 }
 
 static ot_status check_room(loop *l) {
-  ot_loop_room room;
+  ot_disk_space room;
   return ot_loop_check_disk(l->request, l->arena, &room);
 }
 
@@ -513,7 +513,7 @@ static ot_status run_loop(loop *l) {
   OT_TRY(ot_loop_start_open(l->request, l->arena, &l->start));
   if (l->start.finished) return OT_OK;
   OT_TRY(agree(l, leads(l) ? check_room(l) : OT_OK));
-  ot_loop_note_doubts(l->request, ot_trainer_feed(l->start.trainer), l->arena);
+  ot_loop_warn_settings(l->request, ot_trainer_data_loader(l->start.trainer), l->arena);
   l->saved_step = l->start.resumed_here ? ot_trainer_position(l->start.trainer).step : -1;
   OT_TRY(agree(l, leads(l) ? open_logs(l) : OT_OK));
   OT_TRY(sum_planned(l));

@@ -66,7 +66,7 @@ typedef struct ot_loop_request {
   const char *trace_path;        // Chrome trace of the steps below, or null
   int64_t trace_from, trace_to;  // completed steps, inclusive; 0, 0: the third step of this process
   const ot_cluster *cluster;     // for MFU and predictions; its devices are ranks; or null
-  ot_team *team;                 // null: one rank
+  ot_world *team;                // null: one rank
   const ot_loop_check *checks;   // [num_checks], the same on all ranks
   int num_checks;
   ot_loop_sink sink;
@@ -87,17 +87,17 @@ typedef struct ot_dry_run {
 // The requirements of a run.
 typedef struct ot_dry_run_report {
   int64_t parameters;
-  int fullest_rank;          // rank with this memory
-  ot_memory_bill memory;     // planned arena of that rank
-  int64_t memory_bytes;      // for all ranks on this machine
-  int64_t checkpoint_bytes;  // of one checkpoint
-  int64_t disk_free_bytes;   // on the disk of the output
-  int64_t steps, tokens;     // of the whole run
-  int micro_batches;         // of the first step, per rank
-  double model_flops;        // of the first step, of all ranks
-  const char *cluster;       // for the prediction; null: no prediction
-  ot_step_figures expected;  // of the first step, per rank
-  double tokens_per_s, mfu;  // of the first step, all ranks
+  int fullest_rank;            // rank with this memory
+  ot_memory_breakdown memory;  // planned arena of that rank
+  int64_t memory_bytes;        // for all ranks on this machine
+  int64_t checkpoint_bytes;    // of one checkpoint
+  int64_t disk_free_bytes;     // on the disk of the output
+  int64_t steps, tokens;       // of the whole run
+  int micro_batches;           // of the first step, per rank
+  double model_flops;          // of the first step, of all ranks
+  const char *cluster;         // for the prediction; null: no prediction
+  ot_step_figures expected;    // of the first step, per rank
+  double tokens_per_s, mfu;    // of the first step, all ranks
 } ot_dry_run_report;
 
 // Reports the requirements of a run, as notes and in `report`, whose texts are valid as long as the

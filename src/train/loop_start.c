@@ -23,10 +23,10 @@
 
 // Also of a run in types that this back end lacks.
 static ot_status plan_rank(ot_planned_rank *planned, ot_arena *arena) {
-  ot_instance_request wanted = {.mesh = planned->mesh, .rank = planned->rank};
+  ot_runtime_request wanted = {.mesh = planned->mesh, .rank = planned->rank};
   OT_TRY(ot_trainer_request(planned->run, arena, &wanted));
   if (wanted.threads == 0) wanted.threads = planned->threads;
-  OT_TRY(ot_instance_plan(&wanted, arena, planned->graphs, &planned->schedule));
+  OT_TRY(ot_runtime_plan(&wanted, arena, planned->graphs, &planned->schedule));
   return ot_schedule_check(&planned->schedule, arena);
 }
 
@@ -55,7 +55,7 @@ static ot_status prove(const ot_run *run, const ot_mesh *mesh, ot_arena *arena) 
   return ot_schedules_match(schedules, mesh->ranks, arena);
 }
 
-ot_status ot_world_prove(const ot_run *run, const ot_mesh *mesh) {
+ot_status ot_loop_check_schedules(const ot_run *run, const ot_mesh *mesh) {
   if (!mesh || mesh->ranks == 1) return OT_OK;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -66,7 +66,7 @@ ot_status ot_world_prove(const ot_run *run, const ot_mesh *mesh) {
 
 void ot_loop_note(const ot_loop_request *request, const char *format, ...) {
   char text[4096];
-  if (!ot_team_leads(request->team)) return;
+  if (!ot_world_is_leader(request->team)) return;
   va_list arguments;
   va_start(arguments, format);
   ot_text_format_list(text, sizeof text, format, arguments);
@@ -204,12 +204,12 @@ static ot_status write_config(const ot_loop_request *request, const ot_loop_star
 
 static void say_start(const ot_loop_request *request, const ot_loop_start *start, ot_arena *arena) {
   const ot_run *const run = request->run;
-  const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(start->trainer));
+  const ot_schedule *const schedule = ot_runtime_schedule(ot_trainer_runtime(start->trainer));
   const bool many = schedule->ranks > 1;
   ot_loop_note(request, "%s: %ld parameters, %s%s%s, %d thread%s%s, arena planned %s%s",
                run->model.model_type, ot_model_parameters(&run->model),
                ot_dtype_name(run->precision.compute), many ? ", " : "",
-               many ? ot_loop_shape(ot_team_mesh(request->team), arena) : "", schedule->threads,
+               many ? ot_loop_shape(ot_world_mesh(request->team), arena) : "", schedule->threads,
                ot_text_plural(schedule->threads, "s"), many ? " each" : "",
                ot_figure_bytes(arena, schedule->bill.peak_bytes), many ? " on rank 0" : "");
 }
@@ -221,9 +221,9 @@ static ot_status open_directory(const ot_loop_request *request, ot_arena *arena,
   OT_TRY(ot_run_directory_create(request->run->output, &start->directory));
   OT_TRY(find_state(request, start, arena, &found));
   if (!found.path) return OT_OK;
-  OT_CHECK(ot_text_length(found.path) < OT_TEAM_TEXT, OT_ENVIRONMENT, "a path is too long (%s)",
+  OT_CHECK(ot_text_length(found.path) < OT_WORLD_TEXT, OT_ENVIRONMENT, "a path is too long (%s)",
            found.path);
-  ot_text_format(path, OT_TEAM_TEXT, "%s", found.path);
+  ot_text_format(path, OT_WORLD_TEXT, "%s", found.path);
   if (found.note) ot_loop_note(request, "%s", found.note);
   start->resumed_here =
       is_entry_of(found.path, ot_run_directory_checkpoints(start->directory), arena);
@@ -233,22 +233,22 @@ static ot_status open_directory(const ot_loop_request *request, ot_arena *arena,
 // Ranks with other settings or another world size must not start.
 static ot_status check_same_run(const ot_loop_request *request, ot_arena *arena) {
   uint64_t hash = ot_run_hash(request->run, arena);
-  if (ot_team_mesh(request->team)) {
-    const uint64_t shape = ot_mesh_hash(ot_team_mesh(request->team));
+  if (ot_world_mesh(request->team)) {
+    const uint64_t shape = ot_mesh_hash(ot_world_mesh(request->team));
     hash = ot_hash_bytes(hash, &shape, sizeof shape);
   }
-  return ot_team_check_equal(request->team, hash, "the settings of the run");
+  return ot_world_check_equal(request->team, hash, "the settings of the run");
 }
 
 static ot_status find_start(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start,
                             char *path) {
-  ot_team *const team = request->team;
+  ot_world *const team = request->team;
   OT_TRY(check_same_run(request, arena));
-  const bool leads = ot_team_leads(team);
-  OT_TRY(ot_team_agree(team, leads ? open_directory(request, arena, start, path) : OT_OK));
-  OT_TRY(ot_team_share(team, path));
+  const bool leads = ot_world_is_leader(team);
+  OT_TRY(ot_world_agree(team, leads ? open_directory(request, arena, start, path) : OT_OK));
+  OT_TRY(ot_world_broadcast(team, path));
   double here = start->resumed_here;
-  OT_TRY(ot_team_sum(team, &here, 1));
+  OT_TRY(ot_world_allreduce(team, &here, 1));
   start->resumed_here = here > 0;
   return OT_OK;
 }
@@ -266,13 +266,13 @@ static ot_status enter_directory(const ot_loop_request *request, ot_arena *arena
 }
 
 static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {
-  char path[OT_TEAM_TEXT] = "";
+  char path[OT_WORLD_TEXT] = "";
   OT_TRY(find_start(request, arena, start, path));
   OT_TRY(ot_trainer_create(request->run, request->settings, request->team, &start->trainer));
-  OT_TRY(
-      ot_team_agree(request->team, ot_team_leads(request->team)
-                                       ? ot_world_prove(request->run, ot_team_mesh(request->team))
-                                       : OT_OK));
+  OT_TRY(ot_world_agree(request->team,
+                        ot_world_is_leader(request->team)
+                            ? ot_loop_check_schedules(request->run, ot_world_mesh(request->team))
+                            : OT_OK));
   const bool begins = path[0] == '\0';
   if (!begins) OT_TRY(ot_trainer_resume(start->trainer, path));
   const ot_position position = ot_trainer_position(start->trainer);
@@ -286,16 +286,17 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
   if (begins && ot_trainer_note(start->trainer))
     ot_loop_note(request, "%s", ot_trainer_note(start->trainer));
   if (!begins) ot_loop_note(request, "resuming from %s", path);
-  const bool leads = ot_team_leads(request->team);
-  return ot_team_agree(request->team, leads ? enter_directory(request, arena, start) : OT_OK);
+  const bool leads = ot_world_is_leader(request->team);
+  return ot_world_agree(request->team, leads ? enter_directory(request, arena, start) : OT_OK);
 }
 
 static ot_status show_batch(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {
   const char *text = NULL;
   if (!request->show_batch) return OT_OK;
   ot_status status = OT_OK;
-  if (ot_team_leads(request->team)) status = ot_trainer_show_batch(start->trainer, arena, &text);
-  OT_TRY(ot_team_agree(request->team, status));
+  if (ot_world_is_leader(request->team))
+    status = ot_trainer_show_batch(start->trainer, arena, &text);
+  OT_TRY(ot_world_agree(request->team, status));
   if (!text) return OT_OK;
   const ot_loop_event event = {.kind = OT_LOOP_NOTE, .text = text};
   request->sink(request->context, &event);
@@ -344,10 +345,10 @@ static void note_warmup(const ot_loop_request *request) {
                (long long)warmup, (long long)steps);
 }
 
-static void note_data(const ot_loop_request *request, const ot_feed *feed) {
+static void note_data(const ot_loop_request *request, const ot_data_loader *feed) {
   const ot_run *const run = request->run;
   const int64_t step = run->batch.global_batch_size * run->data.sequence_length;
-  const int64_t tokens = ot_feed_tokens(feed);
+  const int64_t tokens = ot_data_loader_tokens(feed);
   if (step <= tokens) return;
   ot_loop_note(request,
                "note: a step needs %lld tokens and the training data has %lld: they are repeated "
@@ -355,7 +356,8 @@ static void note_data(const ot_loop_request *request, const ot_feed *feed) {
                (long long)step, (long long)tokens);
 }
 
-void ot_loop_note_doubts(const ot_loop_request *request, const ot_feed *feed, ot_arena *arena) {
+void ot_loop_warn_settings(const ot_loop_request *request, const ot_data_loader *feed,
+                           ot_arena *arena) {
   note_sizes(request, arena);
   note_warmup(request);
   note_data(request, feed);
@@ -370,7 +372,7 @@ static int64_t checkpoint_bytes(const ot_run *run) {
   return ot_model_parameters(&run->model) * (narrow + 2 * wide + (narrow != wide ? wide : 0));
 }
 
-ot_status ot_loop_check_disk(const ot_loop_request *request, ot_arena *arena, ot_loop_room *room) {
+ot_status ot_loop_check_disk(const ot_loop_request *request, ot_arena *arena, ot_disk_space *room) {
   const char *path = request->run->output;
   while (!ot_disk_is_directory(path)) {
     char *const parent = ot_arena_format(arena, "%s", path);
@@ -383,7 +385,7 @@ ot_status ot_loop_check_disk(const ot_loop_request *request, ot_arena *arena, ot
     *slash = '\0';
     path = parent;
   }
-  *room = (ot_loop_room){.checkpoint_bytes = checkpoint_bytes(request->run)};
+  *room = (ot_disk_space){.checkpoint_bytes = checkpoint_bytes(request->run)};
   OT_TRY(ot_disk_free_bytes(path, &room->free_bytes));
   OT_CHECK(room->free_bytes > room->checkpoint_bytes, OT_ENVIRONMENT,
            "a checkpoint needs %s, the disk of %s has %s free (output)",

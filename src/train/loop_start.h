@@ -4,8 +4,8 @@
 // Private to the loop.
 #pragma once
 
-#include "data/feed.h"
-#include "runtime/instance.h"
+#include "data/data_loader.h"
+#include "runtime/model_runtime.h"
 #include "train/loop.h"
 #include "train/prediction.h"
 #include "train/run_directory.h"
@@ -46,17 +46,18 @@ ot_status ot_rank_plan(ot_planned_rank *planned, ot_arena *arena);
 // OT_PROVEN_ENTRIES entries in total; returns OT_OK without a check otherwise. Local; called on one
 // rank.
 enum { OT_PROVEN_ENTRIES = 1 << 20 };
-ot_status ot_world_prove(const ot_run *run, const ot_mesh *mesh);
+ot_status ot_loop_check_schedules(const ot_run *run, const ot_mesh *mesh);
 
 // Warns of settings that are valid but rarely intended; invalid ones are rejected where settings
-// are read (describe/run.h), data opened (feed.h) and memory allocated (instance.h). Notes for the
-// user: model sizes that were not given, a warm-up longer than the run, a step with more tokens
-// than the data. `feed` is the run's, of one rank.
-void ot_loop_note_doubts(const ot_loop_request *request, const ot_feed *feed, ot_arena *arena);
+// are read (describe/run.h), data opened (data_loader.h) and memory allocated (model_runtime.h).
+// Notes for the user: model sizes that were not given, a warm-up longer than the run, a step with
+// more tokens than the data. `feed` is the run's, of one rank.
+void ot_loop_warn_settings(const ot_loop_request *request, const ot_data_loader *feed,
+                           ot_arena *arena);
 
 // Free bytes at the output, and those of one checkpoint. OT_ENVIRONMENT if it does not fit. Called
 // on one rank.
-typedef struct ot_loop_room {
+typedef struct ot_disk_space {
   int64_t free_bytes, checkpoint_bytes;
-} ot_loop_room;
-ot_status ot_loop_check_disk(const ot_loop_request *request, ot_arena *arena, ot_loop_room *room);
+} ot_disk_space;
+ot_status ot_loop_check_disk(const ot_loop_request *request, ot_arena *arena, ot_disk_space *room);

@@ -41,28 +41,29 @@ static double noted_squares(const ot_graph *graph, const double *squares, int sl
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
     for (int k = 0; k < p->num_parts; k++, part++) {
-      if (!ot_reduce_notes(graph, p, k)) continue;
+      if (!ot_reduce_adds_local_squares(graph, p, k)) continue;
       for (int s = 0; s < slots; s++) sum += squares[part * slots + s];
     }
   }
   return sum;
 }
 
-static double read_whole_squares(ot_instance *instance) {
-  const ot_schedule *const schedule = ot_instance_schedule(instance);
+static double read_whole_squares(ot_runtime *instance) {
+  const ot_schedule *const schedule = ot_runtime_schedule(instance);
   const ot_region *const region = ot_schedule_region(schedule, "squares");
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   double *const squares = ot_arena_array(&arena, region->bytes + 1, 1);
-  ot_executor_read(ot_instance_executor(instance), region->offset, squares, region->bytes);
-  const double sum = noted_squares(ot_instance_shape(instance), squares, schedule->slots_per_part);
+  ot_executor_read(ot_runtime_executor(instance), region->offset, squares, region->bytes);
+  const double sum =
+      noted_squares(ot_runtime_any_graph(instance), squares, schedule->slots_per_part);
   ot_heap_release(&heap);
   return sum;
 }
 
-bool ot_noise_sample_read(ot_instance *instance, ot_noise_sample *sample) {
-  const ot_schedule *const schedule = ot_instance_schedule(instance);
-  const ot_executor *const executor = ot_instance_executor(instance);
+bool ot_noise_sample_read(ot_runtime *instance, ot_noise_sample *sample) {
+  const ot_schedule *const schedule = ot_runtime_schedule(instance);
+  const ot_executor *const executor = ot_runtime_executor(instance);
   if (schedule->group[OT_GROUP_SHARD].size < 2) return false;
   if (schedule->group[OT_GROUP_CONTEXT_SUM].size > 1) return false;
   const double targets = ot_executor_scalar(executor, OT_SCALAR_TARGETS);

@@ -25,7 +25,7 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
            "%s describes one machine (threads=%d), but %d ranks are on several", measured->name,
            threads, ranks);
   OT_TRY(ot_cluster_share(measured, ranks, request->threads, &out->cluster));
-  out->doubt = ot_measured_doubt(measured, arena);
+  out->doubt = ot_measured_warning(measured, arena);
   out->products = request->run->precision.compute;
   out->peak_flops = ranks * peak_of(&out->cluster, out->products);
   out->basis = ot_arena_format(
@@ -46,10 +46,10 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
 static ot_status plan_rank(const ot_prediction_request *request, int rank, ot_arena *arena,
                            ot_schedule *schedule) {
   ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
-  ot_instance_request wanted = {.mesh = request->mesh, .rank = rank};
+  ot_runtime_request wanted = {.mesh = request->mesh, .rank = rank};
   OT_TRY(ot_trainer_request(request->run, arena, &wanted));
   wanted.threads = request->threads;
-  return ot_instance_plan(&wanted, arena, graphs, schedule);
+  return ot_runtime_plan(&wanted, arena, graphs, schedule);
 }
 
 static ot_status plan_stages(const ot_prediction_request *request, ot_arena *arena,
@@ -69,7 +69,7 @@ static ot_status plan_stages(const ot_prediction_request *request, ot_arena *are
     memory->rank = rank;
     memory->bill = schedule->bill;
   }
-  memory->context = ot_engine_context(&ot_engine_orthant, device);
+  memory->context = ot_engine_context_bytes(&ot_engine_orthant, device);
   memory->capacity = device->memory_bytes;
   memory->fits = memory->bill.peak_bytes + memory->context <= memory->capacity;
   return OT_OK;
@@ -134,8 +134,8 @@ ot_status ot_prediction_build(const ot_prediction_request *request, ot_arena *ar
                               ot_prediction *out) {
   *out = (ot_prediction){0};
   OT_TRY(find_cluster(request, arena, out));
-  out->more_rounds = ot_expert_load_rounds(&request->run->model.moe, &request->run->parallel,
-                                           request->expert_imbalance);
+  out->more_rounds = ot_expert_overflow_passes(&request->run->model.moe, &request->run->parallel,
+                                               request->expert_imbalance);
   OT_TRY(plan_stages(request, arena, out));
   return predict_steps(arena, out);
 }

@@ -30,10 +30,10 @@ typedef struct ot_predicted_step {
 // Memory in bytes of the rank that needs most.
 typedef struct ot_predicted_memory {
   int rank;
-  ot_memory_bill bill;  // of its arena
-  int64_t context;      // of the device's runtime and communicators, in addition to the arena
-  int64_t capacity;     // of the device
-  bool fits;            // arena + context <= capacity
+  ot_memory_breakdown bill;  // of its arena
+  int64_t context;           // of the device's runtime and communicators, in addition to the arena
+  int64_t capacity;          // of the device
+  bool fits;                 // arena + context <= capacity
 } ot_predicted_memory;
 
 typedef struct ot_prediction {

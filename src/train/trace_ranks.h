@@ -4,9 +4,9 @@
 #pragma once
 
 #include "host/clock.h"
-#include "runtime/instance.h"
+#include "runtime/model_runtime.h"
 #include "schedule/timeline.h"
-#include "train/team.h"
+#include "train/run_world.h"
 #include "train/trace.h"
 
 typedef struct ot_trace_step {
@@ -19,4 +19,4 @@ typedef struct ot_trace_step {
 
 // Writes the timelines of all ranks to `trace`, the leader's (null elsewhere). Clocks of one
 // machine are comparable; others are aligned at a barrier. Collective over the world. Blocks.
-ot_status ot_trace_write_ranks(ot_trace *trace, ot_team *team, const ot_trace_step *step);
+ot_status ot_trace_write_ranks(ot_trace *trace, ot_world *team, const ot_trace_step *step);

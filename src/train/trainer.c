@@ -18,12 +18,12 @@
 struct ot_trainer {
   const ot_run *run;
   const ot_node *settings;
-  ot_team *team;  // null: one rank
+  ot_world *team;  // null: one rank
   ot_trainer_hooks hooks;
-  ot_instance *instance;
-  ot_feed *feed;
-  ot_rows rows;  // one micro-batch, whole sequences
-  ot_rows part;  // this rank's shards of them, with cp > 1
+  ot_runtime *instance;
+  ot_data_loader *feed;
+  ot_micro_batch rows;  // one micro-batch, whole sequences
+  ot_micro_batch part;  // this rank's shards of them, with cp > 1
   ot_position position;
   int64_t total_steps;
   char *note;              // about the weights of run->init, or null
@@ -35,20 +35,20 @@ struct ot_trainer {
 // ---- create ----
 
 // Sequences per micro-batch over all ranks.
-static int64_t round_of(const ot_run *run, const ot_mesh *mesh) {
+static int64_t sequences_per_micro_batch(const ot_run *run, const ot_mesh *mesh) {
   const int replicas = mesh ? mesh->degree[OT_AXIS_DP_REPLICATE] : 1;
   const int shards = mesh ? mesh->degree[OT_AXIS_DP_SHARD] : 1;
   return run->batch.micro_batch_size * replicas * shards;
 }
 
 // Lists the distinct numbers of micro-batches that steps of the run have.
-static void count_micro_batches(const ot_run *run, ot_arena *arena, ot_instance_request *request) {
+static void count_micro_batches(const ot_run *run, ot_arena *arena, ot_runtime_request *request) {
   int *const counts = ot_arena_array(arena, run->batch.num_ramp + 1, sizeof *counts);
   int num = 0;
   for (int64_t i = -1; i < run->batch.num_ramp; i++) {
     const int64_t sequences =
         i < 0 ? run->batch.global_batch_size : run->batch.ramp[i].global_batch_size;
-    const int count = (int)(sequences / round_of(run, request->mesh));
+    const int count = (int)(sequences / sequences_per_micro_batch(run, request->mesh));
     bool known = false;
     for (int k = 0; k < num; k++) known = known || counts[k] == count;
     if (!known) counts[num++] = count;
@@ -57,7 +57,7 @@ static void count_micro_batches(const ot_run *run, ot_arena *arena, ot_instance_
   request->num_micro_batches = num;
 }
 
-static ot_status read_order(const ot_run *run, ot_arena *arena, ot_instance_request *request) {
+static ot_status read_order(const ot_run *run, ot_arena *arena, ot_runtime_request *request) {
   enum { ORDER_BYTES_MAX = 1 << 26 };
   if (!run->parallel.order_csv || run->parallel.order_csv[0] == '\0') return OT_OK;
   char *text = NULL;
@@ -105,10 +105,10 @@ ot_status ot_trainer_check(const ot_run *run) {
   return check_precision(&run->precision);
 }
 
-ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_instance_request *request) {
+ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_runtime_request *request) {
   OT_TRY(ot_run_check_ranks(run, request->mesh ? request->mesh->ranks : 1));
   const bool validates = run->data.num_validation > 0;
-  *request = (ot_instance_request){
+  *request = (ot_runtime_request){
       .model = &run->model,
       .run = run,
       .modes = 1u << OT_MODE_TRAIN | (validates ? 1u << OT_MODE_EVALUATE : 0),
@@ -129,24 +129,24 @@ ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_instance_req
 static ot_status open_data(ot_trainer *trainer) {
   const ot_run *const run = trainer->run;
   const int64_t B = run->batch.micro_batch_size, T = run->data.sequence_length;
-  const int cp = ot_team_degree(trainer->team, OT_AXIS_CP);
+  const int cp = ot_world_degree(trainer->team, OT_AXIS_CP);
   OT_TRY(ot_run_check_training(run));
-  OT_TRY(ot_feed_create(run, &trainer->feed));
-  OT_TRY(ot_rows_create(B, T, &trainer->rows));
-  return cp > 1 ? ot_rows_create(B, T / cp, &trainer->part) : OT_OK;
+  OT_TRY(ot_data_loader_create(run, &trainer->feed));
+  OT_TRY(ot_micro_batch_create(B, T, &trainer->rows));
+  return cp > 1 ? ot_micro_batch_create(B, T / cp, &trainer->part) : OT_OK;
 }
 
 static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
-  ot_team *const team = trainer->team;
-  ot_instance_request request = {
-      .mesh = ot_team_mesh(team), .rank = ot_team_rank(team), .comm = ot_team_comm(team)};
-  OT_TRY(ot_team_agree(team, ot_trainer_check(trainer->run)));
-  OT_TRY(ot_team_agree(team, ot_trainer_request(trainer->run, arena, &request)));
-  if (request.threads == 0) request.threads = ot_team_threads(team);
+  ot_world *const team = trainer->team;
+  ot_runtime_request request = {
+      .mesh = ot_world_mesh(team), .rank = ot_world_rank(team), .comm = ot_world_comm(team)};
+  OT_TRY(ot_world_agree(team, ot_trainer_check(trainer->run)));
+  OT_TRY(ot_world_agree(team, ot_trainer_request(trainer->run, arena, &request)));
+  if (request.threads == 0) request.threads = ot_world_threads(team);
   request.amend = trainer->hooks.amend;
   request.amend_context = trainer->hooks.context;
   request.unchecked = trainer->hooks.unchecked;
-  return ot_instance_create(&request, &trainer->instance);
+  return ot_runtime_create(&request, &trainer->instance);
 }
 
 // One rank finds and verifies the files of run->init.
@@ -154,9 +154,9 @@ static ot_status find_weights(ot_trainer *trainer, ot_arena *arena, char *path) 
   ot_model_files *const files = ot_arena_take(arena, sizeof *files);
   OT_TRY(ot_model_files_open_init(trainer->run, OT_CHECKPOINT_HASH_WEIGHTS, arena, files));
   if (files->path == NULL) return OT_OK;
-  OT_CHECK(ot_text_length(files->path) < OT_TEAM_TEXT, OT_ENVIRONMENT, "a path is too long (%s)",
+  OT_CHECK(ot_text_length(files->path) < OT_WORLD_TEXT, OT_ENVIRONMENT, "a path is too long (%s)",
            files->path);
-  ot_text_format(path, OT_TEAM_TEXT, "%s", files->path);
+  ot_text_format(path, OT_WORLD_TEXT, "%s", files->path);
   if (files->note == NULL) return OT_OK;
   trainer->note = strdup(files->note);
   OT_CHECK(trainer->note != NULL, OT_ENVIRONMENT, "out of memory (%s)", files->path);
@@ -167,11 +167,12 @@ static ot_status find_weights(ot_trainer *trainer, ot_arena *arena, char *path) 
 static ot_status share_weights(ot_trainer *trainer, char *path) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_team *const team = trainer->team;
-  const bool leads = ot_team_leads(team);
-  const ot_status status = ot_team_agree(team, leads ? find_weights(trainer, &arena, path) : OT_OK);
+  ot_world *const team = trainer->team;
+  const bool leads = ot_world_is_leader(team);
+  const ot_status status =
+      ot_world_agree(team, leads ? find_weights(trainer, &arena, path) : OT_OK);
   ot_heap_release(&heap);
-  return status == OT_OK ? ot_team_share(team, path) : status;
+  return status == OT_OK ? ot_world_broadcast(team, path) : status;
 }
 
 static ot_status load_weights(ot_trainer *trainer, const char *path) {
@@ -181,34 +182,35 @@ static ot_status load_weights(ot_trainer *trainer, const char *path) {
   const ot_config_request request = {.sets = run->sets, .num_sets = run->num_sets};
   ot_model_files *const files = ot_arena_take(&arena, sizeof *files);
   ot_status status = ot_model_files_open(path, OT_CHECKPOINT_HASH_NONE, &request, &arena, files);
-  if (status == OT_OK) status = ot_instance_load_weights(trainer->instance, files);
+  if (status == OT_OK) status = ot_runtime_load_weights(trainer->instance, files);
   ot_heap_release(&heap);
   return status;
 }
 
 static ot_status set_weights(ot_trainer *trainer, const char *path) {
   if (path[0] != '\0') return load_weights(trainer, path);
-  return ot_instance_initialize(trainer->instance, (uint64_t)trainer->run->seed);
+  return ot_runtime_initialize(trainer->instance, (uint64_t)trainer->run->seed);
 }
 
 static ot_status create(ot_trainer *trainer) {
-  OT_TRY(ot_team_agree(trainer->team, open_data(trainer)));
-  OT_TRY(ot_team_check_equal(trainer->team, ot_feed_hash(trainer->feed), "the training data"));
+  OT_TRY(ot_world_agree(trainer->team, open_data(trainer)));
+  OT_TRY(
+      ot_world_check_equal(trainer->team, ot_data_loader_hash(trainer->feed), "the training data"));
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   const ot_status taken = take_memory(trainer, &arena);
   ot_heap_release(&heap);
   OT_TRY(taken);
   trainer->total_steps = ot_run_total_steps(trainer->run);
-  char weights[OT_TEAM_TEXT] = "";
+  char weights[OT_WORLD_TEXT] = "";
   OT_TRY(share_weights(trainer, weights));
-  return ot_team_agree(trainer->team, set_weights(trainer, weights));
+  return ot_world_agree(trainer->team, set_weights(trainer, weights));
 }
 
-ot_status ot_trainer_create_hooked(const ot_run *run, ot_team *team, const ot_trainer_hooks *hooks,
+ot_status ot_trainer_create_hooked(const ot_run *run, ot_world *team, const ot_trainer_hooks *hooks,
                                    ot_trainer **out) {
   ot_trainer *trainer = calloc(1, sizeof *trainer);
-  OT_TRY(ot_team_agree(team, trainer ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
+  OT_TRY(ot_world_agree(team, trainer ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
   static const ot_node no_settings = {.kind = OT_NODE_MAP};
   trainer->run = run;
   trainer->settings = &no_settings;
@@ -220,7 +222,7 @@ ot_status ot_trainer_create_hooked(const ot_run *run, ot_team *team, const ot_tr
   return status;
 }
 
-ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_team *team,
+ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_world *team,
                             ot_trainer **out) {
   OT_TRY(ot_trainer_create_hooked(run, team, NULL, out));
   if (settings) (*out)->settings = settings;
@@ -229,10 +231,10 @@ ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_team 
 
 void ot_trainer_destroy(ot_trainer **trainer) {
   if (!trainer || !*trainer) return;
-  ot_instance_destroy(&(*trainer)->instance);
-  ot_feed_destroy(&(*trainer)->feed);
-  ot_rows_release(&(*trainer)->rows);
-  ot_rows_release(&(*trainer)->part);
+  ot_runtime_destroy(&(*trainer)->instance);
+  ot_data_loader_destroy(&(*trainer)->feed);
+  ot_micro_batch_release(&(*trainer)->rows);
+  ot_micro_batch_release(&(*trainer)->part);
   free((*trainer)->note);
   free(*trainer);
   *trainer = NULL;
@@ -242,31 +244,32 @@ void ot_trainer_destroy(ot_trainer **trainer) {
 
 // Loads this rank's part of trainer->rows; returns the number of its unmasked targets.
 static int64_t load_rows(ot_trainer *trainer, ot_mode mode, int micro_batch) {
-  ot_instance *const instance = trainer->instance;
-  const ot_rows *rows = &trainer->rows;
-  const ot_rows_piece piece = {.size = ot_team_degree(trainer->team, OT_AXIS_CP),
-                               .index = ot_team_index(trainer->team, OT_AXIS_CP),
-                               .context = ot_instance_shape(instance)->request.split.context};
+  ot_runtime *const instance = trainer->instance;
+  const ot_micro_batch *rows = &trainer->rows;
+  const ot_sequence_shard piece = {
+      .size = ot_world_degree(trainer->team, OT_AXIS_CP),
+      .index = ot_world_index(trainer->team, OT_AXIS_CP),
+      .context = ot_runtime_any_graph(instance)->request.split.context};
   if (piece.size > 1) {
-    ot_rows_cut(rows, &piece, &trainer->part);
+    ot_micro_batch_shard(rows, &piece, &trainer->part);
     rows = &trainer->part;
   }
-  ot_instance_load_batch(instance, mode, micro_batch, OT_BATCH_TOKENS, rows->tokens);
-  ot_instance_load_batch(instance, mode, micro_batch, OT_BATCH_TARGETS, rows->targets);
-  ot_instance_load_batch(instance, mode, micro_batch, OT_BATCH_POSITIONS, rows->positions);
-  ot_instance_load_batch(instance, mode, micro_batch, OT_BATCH_DOC_STARTS, rows->doc_starts);
-  ot_instance_load_batch(instance, mode, micro_batch, OT_BATCH_SAMPLE_IDS, rows->sample_ids);
+  ot_runtime_load_batch(instance, mode, micro_batch, OT_BATCH_TOKENS, rows->tokens);
+  ot_runtime_load_batch(instance, mode, micro_batch, OT_BATCH_TARGETS, rows->targets);
+  ot_runtime_load_batch(instance, mode, micro_batch, OT_BATCH_POSITIONS, rows->positions);
+  ot_runtime_load_batch(instance, mode, micro_batch, OT_BATCH_DOC_STARTS, rows->doc_starts);
+  ot_runtime_load_batch(instance, mode, micro_batch, OT_BATCH_SAMPLE_IDS, rows->sample_ids);
   return rows->num_targets;
 }
 
 // Loads this rank's samples of one step and counts the unmasked targets among them.
 static ot_status load_step(ot_trainer *trainer, int micro_batches, ot_noise_targets *targets) {
   const int64_t B = trainer->run->batch.micro_batch_size;
-  const int dp = ot_team_data_degree(trainer->team), d = ot_team_data_index(trainer->team);
+  const int dp = ot_world_data_degree(trainer->team), d = ot_world_data_index(trainer->team);
   *targets = (ot_noise_targets){0};
   for (int m = 0; m < micro_batches; m++) {
     const int64_t first = trainer->position.next_sample + ((int64_t)m * dp + d) * B;
-    OT_TRY(ot_feed_train(trainer->feed, first, &trainer->rows));
+    OT_TRY(ot_data_loader_train(trainer->feed, first, &trainer->rows));
     const ot_trainer_hooks *const hooks = &trainer->hooks;
     if (hooks->rows) hooks->rows(trainer, m, &trainer->rows, hooks->context);
     const int64_t count = load_rows(trainer, OT_MODE_TRAIN, m);
@@ -281,7 +284,7 @@ static ot_metrics_experts read_experts(const ot_trainer *trainer) {
   const ot_model *const model = &trainer->run->model;
   if (model->moe.num_experts == 0) return (ot_metrics_experts){NAN, NAN, NAN, NAN, NAN, NAN};
   double mean[OT_EXPERT_SUMS];
-  ot_instance_expert_sums(trainer->instance, mean);
+  ot_runtime_expert_sums(trainer->instance, mean);
   const double layers = (double)ot_moe_layers(model);
   for (int k = 0; k < OT_EXPERT_SUMS; k++) mean[k] /= layers;
   // With expert choice all experts are equally loaded: there is no such loss.
@@ -291,12 +294,12 @@ static ot_metrics_experts read_experts(const ot_trainer *trainer) {
                               .load_max = mean[OT_EXPERT_LOAD_MAX],
                               .load_entropy = mean[OT_EXPERT_LOAD_ENTROPY],
                               .drop_share = mean[OT_EXPERT_DROP_SHARE],
-                              .rounds = mean[OT_EXPERT_ROUNDS]};
+                              .rounds = mean[OT_EXPERT_PASSES]};
 }
 
 static double set_scalars(ot_trainer *trainer, const ot_noise_targets *targets, int64_t sequences) {
   const ot_run *const run = trainer->run;
-  ot_executor *const executor = ot_instance_executor(trainer->instance);
+  ot_executor *const executor = ot_runtime_executor(trainer->instance);
   const ot_progress progress = ot_run_progress(run, trainer->position.step);
   const double rate = ot_learning_rate(&run->learning_rate, run->optimizer.lr, &progress);
   const double t = (double)(trainer->position.step + 1);
@@ -312,7 +315,7 @@ static double set_scalars(ot_trainer *trainer, const ot_noise_targets *targets, 
 }
 
 // Where to look first.
-static const char *first_seen(const ot_strange_place *place, ot_arena *arena) {
+static const char *first_to_check(const ot_nonfinite_location *place, ot_arena *arena) {
   if (!place->block) return "";
   if (place->rank < 0) return ot_arena_format(arena, "; look at block %s first", place->block);
   return ot_arena_format(arena, "; look at block %s on rank %d first", place->block, place->rank);
@@ -324,15 +327,15 @@ static ot_status check_finite(ot_trainer *trainer, const ot_step_report *report)
   if (isfinite(report->loss) && isfinite(report->gradient_norm)) return OT_OK;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_strange_place place = {0};
+  ot_nonfinite_location place = {0};
   ot_status status =
-      ot_health_find_strange(trainer->instance, ot_team_comm(trainer->team), &arena, &place);
+      ot_health_find_nonfinite(trainer->instance, ot_world_comm(trainer->team), &arena, &place);
   if (status == OT_OK) {
     status = ot_fail(OT_NUMERIC, "step %lld: the loss is %g and the gradient norm %g; %s",
                      (long long)report->step, report->loss, report->gradient_norm, place.text);
     ot_fail_hint(OT_NUMERIC, "nothing was updated; the samples were %lld to %lld%s",
                  (long long)(trainer->position.next_sample - trainer->last_samples),
-                 (long long)(trainer->position.next_sample - 1), first_seen(&place, &arena));
+                 (long long)(trainer->position.next_sample - 1), first_to_check(&place, &arena));
   }
   ot_heap_release(&heap);
   return status;
@@ -343,15 +346,16 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   ot_position *const position = &trainer->position;
   const ot_run *const run = trainer->run;
   const int64_t global = ot_run_global_batch(run, position->step, position->tokens);
-  const int micro_batches = (int)(global / round_of(run, ot_team_mesh(trainer->team)));
+  const int micro_batches =
+      (int)(global / sequences_per_micro_batch(run, ot_world_mesh(trainer->team)));
   ot_noise_targets targets;
-  ot_team_watch(trainer->team, run->parallel.watchdog_seconds);
-  OT_TRY(ot_team_agree(trainer->team, load_step(trainer, micro_batches, &targets)));
+  ot_world_set_timeout(trainer->team, run->parallel.watchdog_seconds);
+  OT_TRY(ot_world_agree(trainer->team, load_step(trainer, micro_batches, &targets)));
   const double rate = set_scalars(trainer, &targets, global);
   const ot_trainer_hooks *const hooks = &trainer->hooks;
   if (hooks->before) hooks->before(trainer, hooks->context);
   const double order_start_s = ot_clock_s();
-  OT_TRY(ot_instance_run(trainer->instance, OT_MODE_TRAIN, micro_batches));
+  OT_TRY(ot_runtime_run(trainer->instance, OT_MODE_TRAIN, micro_batches));
   if (hooks->after) hooks->after(trainer, hooks->context);
 
   trainer->micro_batches = micro_batches;
@@ -359,7 +363,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   if (ot_noise_sample_read(trainer->instance, &noise)) {
     ot_noise_average_add(&trainer->noise, &noise);
   }
-  const ot_executor *const executor = ot_instance_executor(trainer->instance);
+  const ot_executor *const executor = ot_runtime_executor(trainer->instance);
   const int64_t step_tokens = global * run->data.sequence_length;
   position->step++;
   position->next_sample += global;
@@ -378,26 +382,26 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .micro_batches = micro_batches,
       .start_s = order_start_s,
   };
-  return ot_team_agree(trainer->team, check_finite(trainer, report));
+  return ot_world_agree(trainer->team, check_finite(trainer, report));
 }
 
 // ---- validation ----
 
 // True on ranks that add the head's loss: of the ranks of tp, which all have it, the first.
 static bool has_loss(const ot_trainer *trainer) {
-  const int head = ot_instance_shape(trainer->instance)->num_blocks - 1;
-  return ot_team_index(trainer->team, OT_AXIS_TP) == 0 &&
-         ot_instance_held(trainer->instance, head, OT_COPY_WEIGHT).count > 0;
+  const int head = ot_runtime_any_graph(trainer->instance)->num_blocks - 1;
+  return ot_world_index(trainer->team, OT_AXIS_TP) == 0 &&
+         ot_runtime_held_range(trainer->instance, head, OT_COPY_WEIGHT).count > 0;
 }
 
 // Evaluates one micro-batch per rank, from sequence `first` of the set on; adds this rank's sums.
 static ot_status evaluate(ot_trainer *trainer, int set, int64_t first, double *sums) {
-  const ot_executor *const executor = ot_instance_executor(trainer->instance);
-  const int64_t mine = first + ot_team_data_index(trainer->team) * trainer->rows.B;
-  OT_TRY(
-      ot_team_agree(trainer->team, ot_feed_validation(trainer->feed, set, mine, &trainer->rows)));
+  const ot_executor *const executor = ot_runtime_executor(trainer->instance);
+  const int64_t mine = first + ot_world_data_index(trainer->team) * trainer->rows.B;
+  OT_TRY(ot_world_agree(trainer->team,
+                        ot_data_loader_validation(trainer->feed, set, mine, &trainer->rows)));
   load_rows(trainer, OT_MODE_EVALUATE, 0);
-  OT_TRY(ot_instance_run(trainer->instance, OT_MODE_EVALUATE, 0));
+  OT_TRY(ot_runtime_run(trainer->instance, OT_MODE_EVALUATE, 0));
   if (!has_loss(trainer)) return OT_OK;
   sums[0] += ot_executor_scalar(executor, OT_SCALAR_EVALUATE_LOSS);
   sums[1] += ot_executor_scalar(executor, OT_SCALAR_EVALUATE_TOKENS);
@@ -405,13 +409,13 @@ static ot_status evaluate(ot_trainer *trainer, int set, int64_t first, double *s
 }
 
 ot_status ot_trainer_validate(ot_trainer *trainer, int set, double *loss) {
-  const int64_t rows = ot_feed_validation_rows(trainer->feed, set);
-  const int64_t round = round_of(trainer->run, ot_team_mesh(trainer->team));
+  const int64_t rows = ot_data_loader_validation_rows(trainer->feed, set);
+  const int64_t round = sequences_per_micro_batch(trainer->run, ot_world_mesh(trainer->team));
   double sums[2] = {0, 0};  // nats, targets
   for (int64_t first = 0; first < rows; first += round) {
     OT_TRY(evaluate(trainer, set, first, sums));
   }
-  OT_TRY(ot_team_sum(trainer->team, sums, 2));
+  OT_TRY(ot_world_allreduce(trainer->team, sums, 2));
   *loss = sums[1] > 0 ? sums[0] / sums[1] : NAN;
   return OT_OK;
 }
@@ -422,7 +426,7 @@ static ot_state_request state_of(const ot_trainer *trainer, const char *path) {
   return (ot_state_request){.path = path,
                             .run = trainer->run,
                             .settings = trainer->settings,
-                            .tokenizer = ot_feed_tokenizer(trainer->feed),
+                            .tokenizer = ot_data_loader_tokenizer(trainer->feed),
                             .position = trainer->position,
                             .team = trainer->team};
 }
@@ -444,9 +448,9 @@ const char *ot_trainer_note(const ot_trainer *trainer) { return trainer->note; }
 
 const ot_trainer_hooks *ot_trainer_get_hooks(const ot_trainer *trainer) { return &trainer->hooks; }
 
-ot_team *ot_trainer_team(const ot_trainer *trainer) { return trainer->team; }
+ot_world *ot_trainer_world(const ot_trainer *trainer) { return trainer->team; }
 
-const ot_feed *ot_trainer_feed(const ot_trainer *trainer) { return trainer->feed; }
+const ot_data_loader *ot_trainer_data_loader(const ot_trainer *trainer) { return trainer->feed; }
 
 ot_position ot_trainer_position(const ot_trainer *trainer) { return trainer->position; }
 
@@ -460,21 +464,21 @@ const ot_run *ot_trainer_run(const ot_trainer *trainer) { return trainer->run; }
 
 int ot_trainer_micro_batches(const ot_trainer *trainer) { return trainer->micro_batches; }
 
-ot_instance *ot_trainer_instance(const ot_trainer *trainer) { return trainer->instance; }
+ot_runtime *ot_trainer_runtime(const ot_trainer *trainer) { return trainer->instance; }
 
 void ot_trainer_set_trace(ot_trainer *trainer, bool on) {
-  ot_executor_set_trace(ot_instance_executor(trainer->instance), on);
+  ot_executor_set_trace(ot_runtime_executor(trainer->instance), on);
 }
 
 const ot_timeline *ot_trainer_timeline(const ot_trainer *trainer) {
-  return ot_executor_timeline(ot_instance_executor(trainer->instance));
+  return ot_executor_timeline(ot_runtime_executor(trainer->instance));
 }
 
 ot_status ot_trainer_health(const ot_trainer *trainer, ot_arena *arena, ot_health *health) {
-  return ot_health_read(trainer->instance, ot_team_comm(trainer->team), arena, health);
+  return ot_health_read(trainer->instance, ot_world_comm(trainer->team), arena, health);
 }
 
 ot_status ot_trainer_show_batch(ot_trainer *trainer, ot_arena *arena, const char **text) {
-  OT_TRY(ot_feed_train(trainer->feed, trainer->position.next_sample, &trainer->rows));
-  return ot_feed_decode(trainer->feed, &trainer->rows, arena, text);
+  OT_TRY(ot_data_loader_train(trainer->feed, trainer->position.next_sample, &trainer->rows));
+  return ot_data_loader_decode(trainer->feed, &trainer->rows, arena, text);
 }

@@ -5,8 +5,8 @@
 // on all ranks or on none.
 #pragma once
 
-#include "data/feed.h"
-#include "data/rows.h"
+#include "data/data_loader.h"
+#include "data/micro_batch.h"
 #include "schedule/timeline.h"
 #include "train/health.h"
 #include "train/metrics.h"
@@ -30,11 +30,11 @@ typedef struct ot_step_report {
 
 // Fault injection for tests of the audits. Each hook may be null.
 typedef struct ot_trainer_hooks {
-  // See ot_instance_request; `unchecked`: runs the schedule even if its check fails.
+  // See ot_runtime_request; `unchecked`: runs the schedule even if its check fails.
   void (*amend)(ot_schedule *schedule, ot_arena *arena, void *context);
   bool unchecked;
   // Tokens of a micro-batch as read, before context parallelism shards them.
-  void (*rows)(const ot_trainer *trainer, int micro_batch, ot_rows *rows, void *context);
+  void (*rows)(const ot_trainer *trainer, int micro_batch, ot_micro_batch *rows, void *context);
   void (*before)(ot_trainer *trainer, void *context);   // batches and scalars of a step are set
   void (*after)(ot_trainer *trainer, void *context);    // a step has run, results are unread
   void (*resumed)(ot_trainer *trainer, void *context);  // a checkpoint was read
@@ -44,19 +44,19 @@ typedef struct ot_trainer_hooks {
 
 // Opens data and tokenizer, builds the schedule, allocates the memory, sets initial weights
 // (random, or from run->init). Keeps `run`, `settings` and `team` (null: one rank) until destroy.
-ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_team *team,
+ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_world *team,
                             ot_trainer **out);
 void ot_trainer_destroy(ot_trainer **trainer);
 
 // The same with `hooks` (copied; null: none), which audits pass on to the trainers that they
 // create.
-ot_status ot_trainer_create_hooked(const ot_run *run, ot_team *team, const ot_trainer_hooks *hooks,
+ot_status ot_trainer_create_hooked(const ot_run *run, ot_world *team, const ot_trainer_hooks *hooks,
                                    ot_trainer **out);
 // A note for the user about the weights of run->init, on the leader; null: none.
 const char *ot_trainer_note(const ot_trainer *trainer);
 const ot_trainer_hooks *ot_trainer_get_hooks(const ot_trainer *trainer);
-ot_team *ot_trainer_team(const ot_trainer *trainer);
-const ot_feed *ot_trainer_feed(const ot_trainer *trainer);
+ot_world *ot_trainer_world(const ot_trainer *trainer);
+const ot_data_loader *ot_trainer_data_loader(const ot_trainer *trainer);
 
 // OT_USAGE or OT_ENVIRONMENT for settings that training on this back end does not support, such as
 // dtypes.
@@ -65,7 +65,7 @@ ot_status ot_trainer_check(const ot_run *run);
 // The request that determines the memory of a rank; also for dry runs, predictions and `orthant
 // schedule`, which accept dtypes that this back end lacks. mesh, rank and comm of `request` are
 // inputs and are kept; the rest is filled in, lists in `arena`.
-ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_instance_request *request);
+ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_runtime_request *request);
 
 // Runs one step. From then on, a rank that others wait for longer than parallel.watchdog_seconds is
 // named and the run ends. OT_NUMERIC, naming the step, if loss or gradient norm is not finite.
@@ -89,7 +89,7 @@ int64_t ot_trainer_total_steps(const ot_trainer *trainer);
 const ot_run *ot_trainer_run(const ot_trainer *trainer);
 // Micro-batches of the last step; 0 before the first step of this process.
 int ot_trainer_micro_batches(const ot_trainer *trainer);
-ot_instance *ot_trainer_instance(const ot_trainer *trainer);
+ot_runtime *ot_trainer_runtime(const ot_trainer *trainer);
 
 // Of the last step; arrays are in `arena`.
 ot_status ot_trainer_health(const ot_trainer *trainer, ot_arena *arena, ot_health *health);

@@ -17,13 +17,13 @@ enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
 // State shared by saving and loading.
 typedef struct state_view {
   ot_arena *arena;
-  ot_instance *instance;
+  ot_runtime *instance;
   const ot_run *run;
   ot_weight_map map;
 } state_view;
 
-static ot_status view(ot_instance *instance, const ot_run *run, ot_arena *arena, state_view *out) {
-  const ot_graph *const graph = ot_instance_whole(instance);
+static ot_status view(ot_runtime *instance, const ot_run *run, ot_arena *arena, state_view *out) {
+  const ot_graph *const graph = ot_runtime_whole_graph(instance);
   *out = (state_view){.arena = arena, .instance = instance, .run = run};
   return ot_weight_map_build(arena, graph->parameters, graph->num_parameters, &out->map);
 }
@@ -45,7 +45,7 @@ static ot_weight_export export_of(const state_view *v, const char *prefix, ot_pa
   return (ot_weight_export){.map = &v->map,
                             .access = access,
                             .prefix = prefix,
-                            .dtype = ot_instance_copy_dtype(v->instance, copy),
+                            .dtype = ot_runtime_copy_dtype(v->instance, copy),
                             .selected = selected(v, copy)};
 }
 
@@ -58,19 +58,19 @@ static const char *json_text(ot_arena *arena, const ot_node *node) {
 }
 
 static ot_manifest manifest_of(const ot_state_request *request, ot_arena *arena) {
-  const ot_team *const team = request->team;
-  const ot_mesh *const mesh = ot_team_mesh(team);
+  const ot_world *const team = request->team;
+  const ot_mesh *const mesh = ot_world_mesh(team);
   return (ot_manifest){
       .step = request->position.step,
       .config = json_text(arena, request->settings),
-      .mesh = {.pp = ot_team_degree(team, OT_AXIS_PP),
+      .mesh = {.pp = ot_world_degree(team, OT_AXIS_PP),
                .vpp = mesh ? mesh->vpp : 1,
-               .dp_replicate = ot_team_degree(team, OT_AXIS_DP_REPLICATE),
-               .dp_shard = ot_team_degree(team, OT_AXIS_DP_SHARD),
-               .cp = ot_team_degree(team, OT_AXIS_CP),
-               .ep = ot_team_degree(team, OT_AXIS_EP),
-               .tp = ot_team_degree(team, OT_AXIS_TP),
-               .ranks = ot_team_size(team)},
+               .dp_replicate = ot_world_degree(team, OT_AXIS_DP_REPLICATE),
+               .dp_shard = ot_world_degree(team, OT_AXIS_DP_SHARD),
+               .cp = ot_world_degree(team, OT_AXIS_CP),
+               .ep = ot_world_degree(team, OT_AXIS_EP),
+               .tp = ot_world_degree(team, OT_AXIS_TP),
+               .ranks = ot_world_size(team)},
       .next_sample = request->position.next_sample,
       .tokens = request->position.tokens,
   };
@@ -85,7 +85,7 @@ static ot_status save(state_view *v, const ot_state_request *request) {
   *weights = export_of(v, "", OT_COPY_WEIGHT);
   ot_weight_sources_build(v->arena, weights, model, &num_model);
   for (int i = 0; i < NUM_KINDS; i++) {
-    if (!ot_instance_has_copy(v->instance, kinds[i].copy)) continue;
+    if (!ot_runtime_has_copy(v->instance, kinds[i].copy)) continue;
     ot_weight_export *const state = ot_arena_take(v->arena, sizeof *state);
     *state = export_of(v, kinds[i].prefix, kinds[i].copy);
     int count = 0;
@@ -106,22 +106,22 @@ static ot_status save(state_view *v, const ot_state_request *request) {
   return ot_checkpoint_write(request->path, &content);
 }
 
-static ot_status lead(ot_instance *instance, const ot_state_request *request) {
+static ot_status lead(ot_runtime *instance, const ot_state_request *request) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   state_view v;
   ot_status status = view(instance, request->run, &arena, &v);
   if (status == OT_OK) status = save(&v, request);
   ot_heap_release(&heap);
-  if (status == OT_OK) return ot_instance_dismiss(instance);
-  (void)ot_instance_dismiss(instance);
+  if (status == OT_OK) return ot_runtime_end_reads(instance);
+  (void)ot_runtime_end_reads(instance);
   return status;
 }
 
-ot_status ot_training_state_save(ot_instance *instance, const ot_state_request *request) {
-  const ot_status status =
-      ot_team_leads(request->team) ? lead(instance, request) : ot_instance_serve(instance);
-  return ot_team_agree(request->team, status);
+ot_status ot_training_state_save(ot_runtime *instance, const ot_state_request *request) {
+  const ot_status status = ot_world_is_leader(request->team) ? lead(instance, request)
+                                                             : ot_runtime_serve_reads(instance);
+  return ot_world_agree(request->team, status);
 }
 
 // ---- load ----
@@ -136,19 +136,19 @@ static ot_status load(state_view *v, ot_checkpoint *checkpoint, ot_state_request
   const ot_weight_import into = {.map = &v->map, .access = &access, .num_access = 1};
   ot_weight_notes notes;
   OT_TRY(ot_weights_import(v->arena, &into, checkpoint, &notes));
-  ot_instance_zero_moments(v->instance);
+  ot_runtime_zero_moments(v->instance);
   for (int i = 0; i < NUM_KINDS; i++) {
-    if (!ot_instance_has_copy(v->instance, kinds[i].copy)) continue;
+    if (!ot_runtime_has_copy(v->instance, kinds[i].copy)) continue;
     const ot_weight_export state = export_of(v, kinds[i].prefix, kinds[i].copy);
     OT_TRY(ot_weights_restore(v->arena, &state, checkpoint));
   }
-  OT_TRY(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER));
+  OT_TRY(ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_OPTIMIZER));
   request->position = (ot_position){
       .step = manifest->step, .next_sample = manifest->next_sample, .tokens = manifest->tokens};
   return OT_OK;
 }
 
-ot_status ot_training_state_load(ot_instance *instance, ot_state_request *request) {
+ot_status ot_training_state_load(ot_runtime *instance, ot_state_request *request) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   state_view v;
@@ -158,5 +158,5 @@ ot_status ot_training_state_load(ot_instance *instance, ot_state_request *reques
   if (status == OT_OK) status = load(&v, checkpoint, request);
   ot_checkpoint_destroy(&checkpoint);
   ot_heap_release(&heap);
-  return ot_team_agree(request->team, status);
+  return ot_world_agree(request->team, status);
 }

@@ -14,7 +14,7 @@
 #include "support/audit_case.h"
 
 static ot_status audit(audit_rank *rank) {
-  audit_said *const s = rank->context;
+  audit_outcome *const s = rank->context;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report;
@@ -22,13 +22,13 @@ static ot_status audit(audit_rank *rank) {
   const ot_audit_request request = {.trainer = rank->trainer};
   ot_status status = audit_step(rank, &step);
   if (status == OT_OK) status = ot_audit_step(&request, &arena, &report);
-  if (status == OT_OK && ot_team_leads(rank->team)) audit_hear(&report, s);
+  if (status == OT_OK && ot_world_is_leader(rank->team)) audit_copy_report(&report, s);
   ot_heap_release(&heap);
   return status;
 }
 
-static audit_said run(const audit_request *request) {
-  audit_said s = {0};
+static audit_outcome run(const audit_request *request) {
+  audit_outcome s = {0};
   if (audit_run(request, audit, &s) != OT_OK) fail_msg("%s", ot_fail_message());
   return s;
 }
@@ -43,7 +43,7 @@ static void keep_gradients_narrow(ot_run *run, void *context) {
   run->precision.gradients = OT_BF16;
 }
 
-static void sound_steps_are_looked_at_and_clean(void **state) {
+static void correct_steps_are_examined_and_clean(void **state) {
   (void)state;
   for (int precision = 0; precision < 4; precision++) {
     audit_request request = plain();
@@ -53,7 +53,7 @@ static void sound_steps_are_looked_at_and_clean(void **state) {
     if (precision == 3) request.settings = keep_gradients_narrow;
     request.dp_shard = 2;
     request.zero = 1;
-    const audit_said s = run(&request);
+    const audit_outcome s = run(&request);
     if (s.num_findings > 0) fail_msg("%s: %s", s.what, s.where);
     // Two layers of eight tensors, embedding, norm and head.
     assert_non_null(strstr(s.figures, "\"slopes_compared\":15"));
@@ -63,7 +63,7 @@ static void sound_steps_are_looked_at_and_clean(void **state) {
 
 // A model with load-balancing losses, on one rank.
 static audit_request balanced(void) {
-  audit_request request = audit_experts(2, 4);
+  audit_request request = audit_moe_request(2, 4);
   request.batch = 4;
   request.documents = true;
   request.model.moe.balance = OT_MOE_BALANCE_AUX_LOSS;
@@ -77,7 +77,7 @@ static void slopes_of_a_model_with_balanced_experts_are_compared(void **state) {
   for (int fp64 = 0; fp64 < 2; fp64++) {
     audit_request request = balanced();
     request.fp64 = fp64 == 1;
-    const audit_said s = run(&request);
+    const audit_outcome s = run(&request);
     if (s.num_findings > 0) fail_msg("%s: %s", s.what, s.where);
     assert_int_equal(s.verdict, OT_VERDICT_CLEAN);
     // Two layers of seven tensors, embedding, norm and head.
@@ -104,7 +104,7 @@ static void a_balance_loss_whose_gradient_has_another_weight_is_found(void **sta
   audit_request request = balanced();
   request.fp64 = true;
   request.hooks = &hooks;
-  const audit_said s = run(&request);
+  const audit_outcome s = run(&request);
   assert_string_equal(s.what, "gradient_is_no_derivative");
 }
 
@@ -113,7 +113,7 @@ static void a_step_without_slopes_is_inconclusive(void **state) {
   const ot_trainer_hooks hooks = {.audit_bytes = 1};
   audit_request request = plain();
   request.hooks = &hooks;
-  const audit_said s = run(&request);
+  const audit_outcome s = run(&request);
   assert_int_equal(s.num_findings, 0);
   assert_non_null(strstr(s.figures, "\"slopes_compared\":0"));
   assert_int_equal(s.verdict, OT_VERDICT_INCONCLUSIVE);
@@ -121,7 +121,7 @@ static void a_step_without_slopes_is_inconclusive(void **state) {
 
 static void corrections_of_another_step(ot_trainer *trainer, void *context) {
   (void)context;
-  ot_executor_set_scalar(ot_instance_executor(ot_trainer_instance(trainer)), OT_SCALAR_CORRECTION_1,
+  ot_executor_set_scalar(ot_runtime_executor(ot_trainer_runtime(trainer)), OT_SCALAR_CORRECTION_1,
                          5.0);
 }
 
@@ -130,13 +130,13 @@ static void a_bias_correction_that_is_off_is_found(void **state) {
   const ot_trainer_hooks hooks = {.before = corrections_of_another_step};
   audit_request request = plain();
   request.hooks = &hooks;
-  const audit_said s = run(&request);
+  const audit_outcome s = run(&request);
   assert_string_equal(s.what, "update_differs");
   assert_string_equal(s.where, "weight of model.embed_tokens.weight");
 }
 
 // Masks the last but one token of the first sequence.
-static void mask_one_target(const ot_trainer *trainer, int micro_batch, ot_rows *rows,
+static void mask_one_target(const ot_trainer *trainer, int micro_batch, ot_micro_batch *rows,
                             void *context) {
   (void)trainer;
   (void)context;
@@ -152,13 +152,13 @@ static void one_target_that_is_masked_is_found(void **state) {
   audit_request request = plain();
   request.documents = false;
   request.hooks = &hooks;
-  const audit_said s = run(&request);
+  const audit_outcome s = run(&request);
   assert_string_equal(s.what, "target_mask");
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sound_steps_are_looked_at_and_clean),
+      cmocka_unit_test(correct_steps_are_examined_and_clean),
       cmocka_unit_test(slopes_of_a_model_with_balanced_experts_are_compared),
       cmocka_unit_test(a_balance_loss_whose_gradient_has_another_weight_is_found),
       cmocka_unit_test(a_step_without_slopes_is_inconclusive),

@@ -158,7 +158,7 @@ static void every_flow_has_its_limit(void **state) {
   ot_heap_release(&heap);
 }
 
-static void bubbles_are_told_from_what_the_order_has(void **state) {
+static void bubbles_are_explained_by_the_schedule(void **state) {
   (void)state;
   const ot_model model = tiny_llama();
   ot_run run = tiny_run(&model);
@@ -205,7 +205,7 @@ static void names_the_rank_that_the_others_wait_for(void **state) {
   ot_heap_release(&heap);
 }
 
-static void shared_cores_and_one_rank_give_no_verdict(void **state) {
+static void shared_cores_and_one_rank_are_inconclusive(void **state) {
   (void)state;
   const ot_model model = tiny_llama();
   ot_run run = tiny_run(&model);
@@ -257,7 +257,7 @@ static ot_status compare_bytes(audit_rank *rank) {
   OT_TRY(audit_step(rank, &step));
   count_sent(rank->comm, 1, sent);
   ot_overlap_add(&overlap, ot_trainer_timeline(rank->trainer),
-                 ot_instance_schedule(ot_trainer_instance(rank->trainer)));
+                 ot_runtime_schedule(ot_trainer_runtime(rank->trainer)));
   double all = 0;
   // The world axis also carries status agreements.
   for (int axis = 0; axis < OT_TIMELINE_WORLD; axis++) {
@@ -271,7 +271,7 @@ static ot_status compare_bytes(audit_rank *rank) {
   return OT_OK;
 }
 
-static void bytes_are_those_that_are_sent(void **state) {
+static void byte_counts_match_sent_bytes(void **state) {
   (void)state;
   const ot_model model = audit_model(1, true);
   const audit_request requests[] = {
@@ -293,7 +293,8 @@ static void reports_a_run(void **state) {
   (void)state;
   const audit_request request = {
       .model = audit_model(2, false), .tp = 2, .batch = 4, .micro_batch = 1};
-  const audit_said s = audit_ask(&request, ot_audit_overlap, &(ot_audit_request){.steps = 2});
+  const audit_outcome s =
+      audit_run_one(&request, ot_audit_overlap, &(ot_audit_request){.steps = 2});
   assert_non_null(strstr(s.figures, "{\"axis\":\"tp\",\"op\":\"all_gather\",\"calls\":"));
   assert_non_null(strstr(s.figures, "\"ranks\":2,\"steps\":2,"));
   assert_non_null(strstr(s.table, "  tp     all_gather"));
@@ -305,10 +306,10 @@ int main(void) {
       cmocka_unit_test(merges_steps_into_means),
       cmocka_unit_test(merges_ranks_and_names_the_slowest),
       cmocka_unit_test(every_flow_has_its_limit),
-      cmocka_unit_test(bubbles_are_told_from_what_the_order_has),
+      cmocka_unit_test(bubbles_are_explained_by_the_schedule),
       cmocka_unit_test(names_the_rank_that_the_others_wait_for),
-      cmocka_unit_test(shared_cores_and_one_rank_give_no_verdict),
-      cmocka_unit_test(bytes_are_those_that_are_sent),
+      cmocka_unit_test(shared_cores_and_one_rank_are_inconclusive),
+      cmocka_unit_test(byte_counts_match_sent_bytes),
       cmocka_unit_test(reports_a_run),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,9 +20,9 @@
 
 static double values[1 << 17];
 
-static double repeat(ot_sum_kind kind, const ot_format *format, double value, int64_t count) {
+static double repeat(ot_reduction_kind kind, const ot_format *format, double value, int64_t count) {
   for (int64_t i = 0; i < count; i++) values[i] = value;
-  return ot_sum_replay(kind, format, values, count);
+  return ot_reduction_emulate(kind, format, values, count);
 }
 
 static void near(double found, double expected, double tolerance) {
@@ -57,7 +57,7 @@ static void a_running_sum_of_ones_stalls(void **state) {
   near(repeat(OT_SUM_RING, &ot_format_e5m2, 1, 64), 8, 0);
 }
 
-static void swamping_can_also_make_sums_too_large(void **state) {
+static void swamping_can_also_inflate_reductions(void **state) {
   (void)state;
   const double sum = repeat(OT_SUM_RING, &ot_format_fp16, 0.3, 2975);
   const double exact = 2975 * ot_format_round(&ot_format_fp16, 0.3);
@@ -74,7 +74,7 @@ static void a_tree_of_ones_is_exact_until_it_overflows(void **state) {
   near(repeat(OT_SUM_TREE, &ot_format_bf16, g, 1000) / (1000 * g) - 1, 0.0029, 0.0001);
 }
 
-static void wide_sums_of_narrow_parts_lose_nothing_that_matters(void **state) {
+static void wide_sums_of_narrow_parts_are_accurate(void **state) {
   (void)state;
   near(repeat(OT_SUM_EXACT_PARTS, &ot_format_bf16, 1, 16384), 16384, 0);
   near(repeat(OT_SUM_EXACT_PARTS, &ot_format_fp16, 0.3, 4096) /
@@ -94,13 +94,13 @@ static void accumulating_locally_can_be_worse_than_the_collective(void **state) 
 static void exact_sums_do_not_depend_on_the_order(void **state) {
   (void)state;
   for (int i = 0; i < 1000; i++) values[i] = ot_rng_normal(3, 4, (uint64_t)i) * exp2(i % 80);
-  const double forward = ot_sum_exact(&ot_format_fp64, values, 1000);
+  const double forward = ot_reduction_exact(&ot_format_fp64, values, 1000);
   for (int i = 0; i < 500; i++) {
     const double x = values[i];
     values[i] = values[999 - i];
     values[999 - i] = x;
   }
-  near(ot_sum_exact(&ot_format_fp64, values, 1000), forward, fabs(forward) * 1e-15);
+  near(ot_reduction_exact(&ot_format_fp64, values, 1000), forward, fabs(forward) * 1e-15);
 }
 
 // ---- bias ----
@@ -109,7 +109,7 @@ enum { BUCKET = 1024 };
 
 // A bucket of reductions over `ranks` ranks: log-normal magnitudes, signal-to-noise `ratio` per
 // rank.
-static ot_bias sum_bucket(ot_sum_kind kind, int64_t ranks, double ratio, uint64_t draw) {
+static ot_bias sum_bucket(ot_reduction_kind kind, int64_t ranks, double ratio, uint64_t draw) {
   static double result[BUCKET], exact[BUCKET];
   for (int i = 0; i < BUCKET; i++) {
     const double size = exp(ot_rng_normal(draw, 1, (uint64_t)i));
@@ -117,8 +117,8 @@ static ot_bias sum_bucket(ot_sum_kind kind, int64_t ranks, double ratio, uint64_
     for (int64_t r = 0; r < ranks; r++) {
       values[r] = mean + size / ratio * ot_rng_normal(draw, 16 + (uint64_t)i, (uint64_t)r);
     }
-    exact[i] = ot_sum_exact(&ot_format_bf16, values, ranks);
-    result[i] = ot_sum_replay(kind, &ot_format_bf16, values, ranks);
+    exact[i] = ot_reduction_exact(&ot_format_bf16, values, ranks);
+    result[i] = ot_reduction_emulate(kind, &ot_format_bf16, values, ranks);
   }
   const ot_bias_request request = {result, exact, BUCKET, &ot_format_bf16};
   ot_bias bias;
@@ -127,7 +127,7 @@ static ot_bias sum_bucket(ot_sum_kind kind, int64_t ranks, double ratio, uint64_
 }
 
 // The t of unbiased reductions is N(0, 1): of 200 none is beyond 5, and their variance is 1.
-static void sums_without_bias_are_not_found(void **state) {
+static void unbiased_reductions_are_not_found(void **state) {
   (void)state;
   double squares = 0, largest = 0;
   enum { BUCKETS = 200 };
@@ -173,13 +173,13 @@ static void errors_on_either_side_count(void **state) {
 
 // ---- settings ----
 
-static audit_said lint(const ot_run *run) {
-  audit_said s;
+static audit_outcome lint(const ot_run *run) {
+  audit_outcome s;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report = {.audit = "precision", .arena = &arena};
   ot_precision_lint(run, &report);
-  audit_hear(&report, &s);
+  audit_copy_report(&report, &s);
   ot_heap_release(&heap);
   return s;
 }
@@ -207,7 +207,7 @@ static void moments_that_cannot_move_are_found_without_data(void **state) {
 static void updates_that_are_rounded_away_are_found_without_data(void **state) {
   (void)state;
   const ot_run run = settings(OT_BF16, 0.95, 1e-5);
-  const audit_said s = lint(&run);
+  const audit_outcome s = lint(&run);
   assert_string_equal(s.what, "updates_lost");
 }
 
@@ -221,13 +221,13 @@ static void an_epsilon_that_rounds_to_zero_is_found(void **state) {
 
 // ---- the audit ----
 
-static audit_said ask(const audit_request *request, int64_t ranks) {
-  return audit_ask(request, ot_audit_precision,
-                   &(ot_audit_request){.planned_ranks = ranks, .seed = 3});
+static audit_outcome ask(const audit_request *request, int64_t ranks) {
+  return audit_run_one(request, ot_audit_precision,
+                       &(ot_audit_request){.planned_ranks = ranks, .seed = 3});
 }
 
-static audit_said run_audit(bool on_wire, int64_t ranks) {
-  audit_request request = audit_plain(2);
+static audit_outcome run_audit(bool on_wire, int64_t ranks) {
+  audit_request request = audit_dense_request(2);
   request.dp_replicate = 2;
   request.bf16_on_wire = on_wire;
   return ask(&request, ranks);
@@ -236,7 +236,7 @@ static audit_said run_audit(bool on_wire, int64_t ranks) {
 static void a_ring_in_bf16_is_found_at_the_planned_size_only(void **state) {
   (void)state;
   assert_int_equal(run_audit(true, 4).verdict, OT_VERDICT_CLEAN);
-  const audit_said s = run_audit(true, 4096);
+  const audit_outcome s = run_audit(true, 4096);
   assert_int_equal(s.verdict, OT_VERDICT_FINDING);
   assert_string_equal(s.what, "biased_reduction");
   assert_non_null(strstr(s.where, "reduction over 4096 ranks in bf16"));
@@ -252,7 +252,7 @@ static int count_of(const char *text, const char *what) {
 // The row also shows alternative methods; the method itself is not among them.
 static void each_sum_stands_in_the_table_once(void **state) {
   (void)state;
-  const audit_said wire = run_audit(true, 64), wide = run_audit(false, 64);
+  const audit_outcome wire = run_audit(true, 64), wide = run_audit(false, 64);
   assert_true(count_of(wire.table, " ring ") > 0);
   assert_int_equal(count_of(wire.table, "bf16  ring"), count_of(wire.table, "bf16  tree"));
   assert_int_equal(count_of(wide.table, "bf16  ring"), count_of(wide.table, "bf16  tree"));
@@ -268,12 +268,12 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(formats_round_as_their_hardware_does),
       cmocka_unit_test(a_running_sum_of_ones_stalls),
-      cmocka_unit_test(swamping_can_also_make_sums_too_large),
+      cmocka_unit_test(swamping_can_also_inflate_reductions),
       cmocka_unit_test(a_tree_of_ones_is_exact_until_it_overflows),
-      cmocka_unit_test(wide_sums_of_narrow_parts_lose_nothing_that_matters),
+      cmocka_unit_test(wide_sums_of_narrow_parts_are_accurate),
       cmocka_unit_test(accumulating_locally_can_be_worse_than_the_collective),
       cmocka_unit_test(exact_sums_do_not_depend_on_the_order),
-      cmocka_unit_test(sums_without_bias_are_not_found),
+      cmocka_unit_test(unbiased_reductions_are_not_found),
       cmocka_unit_test(a_bias_of_a_hundredth_is_found_in_one_step),
       cmocka_unit_test(errors_on_either_side_count),
       cmocka_unit_test(moments_that_cannot_move_are_found_without_data),

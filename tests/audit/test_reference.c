@@ -18,25 +18,25 @@
 
 typedef struct looked {
   double damage;  // factor on the weights of rank 1 before the step; 0: none
-  audit_said said;
+  audit_outcome said;
   ot_reference_figures figures;
 } looked;
 
 // Makes rank 1 compute with other weights, so its part of every reduction is wrong.
-static void damage(ot_instance *instance, double factor) {
+static void damage(ot_runtime *instance, double factor) {
   const ot_parameter *const p =
-      ot_graph_parameter(ot_instance_shape(instance), "layers.1.mlp_norm.weight");
-  const ot_dtype dtype = ot_instance_copy_dtype(instance, OT_COPY_WEIGHT);
+      ot_graph_parameter(ot_runtime_any_graph(instance), "layers.1.mlp_norm.weight");
+  const ot_dtype dtype = ot_runtime_copy_dtype(instance, OT_COPY_WEIGHT);
   const int64_t size = ot_dtype_bytes(dtype);
   const int64_t offset =
-      ot_instance_held(instance, p->block, OT_COPY_WEIGHT).offset + p->offset * size;
+      ot_runtime_held_range(instance, p->block, OT_COPY_WEIGHT).offset + p->offset * size;
   char row[32 * 4];
   float wide[32];
-  ot_executor_read(ot_instance_executor(instance), offset, row, 32 * size);
+  ot_executor_read(ot_runtime_executor(instance), offset, row, 32 * size);
   ot_elements_convert(dtype, row, OT_F32, wide, 32);
   for (int i = 0; i < 32; i++) wide[i] *= (float)factor;
   ot_elements_convert(OT_F32, wide, dtype, row, 32);
-  ot_executor_write(ot_instance_executor(instance), offset, row, 32 * size);
+  ot_executor_write(ot_runtime_executor(instance), offset, row, 32 * size);
 }
 
 static ot_status compare(audit_rank *rank) {
@@ -46,12 +46,12 @@ static ot_status compare(audit_rank *rank) {
   ot_audit_report report = {.audit = "ranks", .arena = &arena};
   ot_reference_figures figures;
   if (l->damage != 0 && rank->rank == 1) {
-    damage(ot_trainer_instance(rank->trainer), l->damage);
+    damage(ot_trainer_runtime(rank->trainer), l->damage);
   }
   const ot_status status = ot_reference_compare(rank->trainer, &report, &figures);
-  if (status == OT_OK && ot_team_leads(rank->team)) {
+  if (status == OT_OK && ot_world_is_leader(rank->team)) {
     l->figures = figures;
-    audit_hear(&report, &l->said);
+    audit_copy_report(&report, &l->said);
   }
   ot_heap_release(&heap);
   return status;
@@ -131,22 +131,22 @@ static void rounding_that_moves_tokens_leaves_open_and_is_not_clean(void **state
   run.model.moe.num_experts = 8;
   run.parallel.tp = 1;
   run.parallel.ep = 2;
-  assert_true(ot_reference_doubt(&run) == ot_reference_tolerance(&run));
+  assert_true(ot_reference_limit(&run) == ot_reference_tolerance(&run));
   run.precision.params = OT_BF16;
   assert_true(ot_reference_tolerance(&run) == 0.01);
-  assert_true(ot_reference_doubt(&run) == 0.5);
+  assert_true(ot_reference_limit(&run) == 0.5);
   run.parallel.ep = 1;
-  assert_true(ot_reference_doubt(&run) == 0.01);
+  assert_true(ot_reference_limit(&run) == 0.01);
   run.parallel.tp = 2;
   assert_true(ot_reference_tolerance(&run) == 0.1);
-  assert_true(ot_reference_doubt(&run) == 0.5);
+  assert_true(ot_reference_limit(&run) == 0.5);
   run.model.moe.num_experts = 0;
-  assert_true(ot_reference_doubt(&run) == 0.1);
+  assert_true(ot_reference_limit(&run) == 0.1);
 }
 
-static void errors_as_small_as_tokens_gone_astray_leave_open(void **state) {
+static void small_routing_differences_are_inconclusive(void **state) {
   (void)state;
-  audit_request request = audit_experts(2, 8);
+  audit_request request = audit_moe_request(2, 8);
   request.tp = 2;
   request.bf16 = true;
   const looked sound = run(&request, 0, 1 << 30);
@@ -158,7 +158,7 @@ static void errors_as_small_as_tokens_gone_astray_leave_open(void **state) {
   assert_true(run(&request, 1.5, 1 << 30).said.num_findings > 0);
 }
 
-static void what_one_rank_cannot_hold_is_not_compared(void **state) {
+static void models_too_large_for_one_rank_are_not_compared(void **state) {
   (void)state;
   audit_request request = {.dp_replicate = 2, .batch = 4, .micro_batch = 1};
   request.model = audit_model(2, false);
@@ -173,9 +173,9 @@ static void replicas_that_agree_are_clean_only_where_one_rank_was_asked(void **s
   audit_request request = {.dp_replicate = 2, .batch = 4, .micro_batch = 1};
   request.model = audit_model(2, false);
   const ot_audit_request how = {.steps = 1};
-  assert_int_equal(audit_ask(&request, ot_audit_ranks, &how).verdict, OT_VERDICT_CLEAN);
+  assert_int_equal(audit_run_one(&request, ot_audit_ranks, &how).verdict, OT_VERDICT_CLEAN);
   request.hooks = &hooks;
-  const audit_said s = audit_ask(&request, ot_audit_ranks, &how);
+  const audit_outcome s = audit_run_one(&request, ot_audit_ranks, &how);
   assert_int_equal(s.num_findings, 0);
   assert_int_equal(s.verdict, OT_VERDICT_INCONCLUSIVE);
 }
@@ -186,8 +186,8 @@ int main(void) {
       cmocka_unit_test(other_weights_on_one_rank_are_found),
       cmocka_unit_test(gradients_in_bf16_differ_by_their_rounding),
       cmocka_unit_test(rounding_that_moves_tokens_leaves_open_and_is_not_clean),
-      cmocka_unit_test(errors_as_small_as_tokens_gone_astray_leave_open),
-      cmocka_unit_test(what_one_rank_cannot_hold_is_not_compared),
+      cmocka_unit_test(small_routing_differences_are_inconclusive),
+      cmocka_unit_test(models_too_large_for_one_rank_are_not_compared),
       cmocka_unit_test(replicas_that_agree_are_clean_only_where_one_rank_was_asked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

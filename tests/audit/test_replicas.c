@@ -43,7 +43,8 @@ static ot_replica_moment moment_of(const audit_rank *rank, int micro_batches) {
 }
 
 static int micro_batches_of(const audit_rank *rank) {
-  return (int)(rank->request->batch / rank->request->micro_batch / ot_team_data_degree(rank->team));
+  return (int)(rank->request->batch / rank->request->micro_batch /
+               ot_world_data_degree(rank->team));
 }
 
 static ot_status look(audit_rank *rank, ot_replicas *replicas, int micro_batches,
@@ -133,19 +134,19 @@ static void flip(ot_executor *executor, int64_t offset, int64_t size) {
 }
 
 static void damage_copy(audit_rank *rank, const attempt *a) {
-  ot_instance *const instance = ot_trainer_instance(rank->trainer);
-  const ot_parameter *const p = ot_graph_parameter(ot_instance_shape(instance), a->name);
+  ot_runtime *const instance = ot_trainer_runtime(rank->trainer);
+  const ot_parameter *const p = ot_graph_parameter(ot_runtime_any_graph(instance), a->name);
   assert_non_null(p);
-  const ot_bucket_range held = ot_instance_held(instance, p->block, (ot_parameter_copy)a->copy);
-  const int64_t size = ot_dtype_bytes(ot_instance_copy_dtype(instance, (ot_parameter_copy)a->copy));
+  const ot_bucket_range held =
+      ot_runtime_held_range(instance, p->block, (ot_parameter_copy)a->copy);
+  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(instance, (ot_parameter_copy)a->copy));
   const int64_t first = p->offset > held.first ? p->offset : held.first;
   assert_true(first + a->element < held.first + held.count);
-  flip(ot_instance_executor(instance), held.offset + (first + a->element - held.first) * size,
-       size);
+  flip(ot_runtime_executor(instance), held.offset + (first + a->element - held.first) * size, size);
 }
 
 static void damage_scalar(audit_rank *rank, const attempt *a) {
-  ot_executor *const executor = ot_instance_executor(ot_trainer_instance(rank->trainer));
+  ot_executor *const executor = ot_runtime_executor(ot_trainer_runtime(rank->trainer));
   ot_executor_set_scalar(executor, a->scalar, 1.5 * ot_executor_scalar(executor, a->scalar));
 }
 
@@ -153,18 +154,18 @@ static void damage_scalar(audit_rank *rank, const attempt *a) {
 static void damage_batch(audit_rank *rank, const attempt *a) {
   int64_t data[64];
   for (int i = 0; i < 64; i++) data[i] = a->field == OT_BATCH_SAMPLE_IDS ? 777 : 3;
-  ot_instance_load_batch(ot_trainer_instance(rank->trainer), OT_MODE_TRAIN,
-                         micro_batches_of(rank) - 1, a->field, data);
+  ot_runtime_load_batch(ot_trainer_runtime(rank->trainer), OT_MODE_TRAIN,
+                        micro_batches_of(rank) - 1, a->field, data);
 }
 
 static void copy_samples(audit_rank *rank, const attempt *a) {
   const int64_t first = ot_trainer_position(rank->trainer).next_sample - rank->request->batch;
-  const int dp = ot_team_data_degree(rank->team);
+  const int dp = ot_world_data_degree(rank->team);
   (void)a;
   for (int m = 0; m < micro_batches_of(rank); m++) {
     const int64_t sample = first + (int64_t)m * dp;
-    ot_instance_load_batch(ot_trainer_instance(rank->trainer), OT_MODE_TRAIN, m,
-                           OT_BATCH_SAMPLE_IDS, &sample);
+    ot_runtime_load_batch(ot_trainer_runtime(rank->trainer), OT_MODE_TRAIN, m, OT_BATCH_SAMPLE_IDS,
+                          &sample);
   }
 }
 
@@ -314,7 +315,7 @@ static void names_what_controls_a_step(void **state) {
   check_cases(cases, OT_COUNT(cases));
 }
 
-static void names_batches_that_are_not_what_they_should_be(void **state) {
+static void names_wrong_batches(void **state) {
   (void)state;
   const damage_case cases[] = {
       {GQA,
@@ -352,7 +353,7 @@ static uint64_t draw(int trial, uint64_t what, uint64_t bound) {
 }
 
 static bit_trial trial_at(const audit_rank *rank, int trial) {
-  const ot_graph *const graph = ot_instance_shape(ot_trainer_instance(rank->trainer));
+  const ot_graph *const graph = ot_runtime_any_graph(ot_trainer_runtime(rank->trainer));
   bit_trial t = {.victim = (int)draw(trial, 1, (uint64_t)rank->ranks),
                  .bit = (int)draw(trial, 2, 32),
                  .copy = (ot_bucket_copy)draw(trial, 3, OT_BUCKET_MASTER)};
@@ -365,19 +366,20 @@ static bit_trial trial_at(const audit_rank *rank, int trial) {
 }
 
 static void flip_bit(audit_rank *rank, const bit_trial *t) {
-  ot_instance *const instance = ot_trainer_instance(rank->trainer);
-  const ot_parameter *const p = &ot_instance_shape(instance)->parameters[t->parameter];
-  const ot_bucket_range held = ot_instance_held(instance, p->block, (ot_parameter_copy)t->copy);
+  ot_runtime *const instance = ot_trainer_runtime(rank->trainer);
+  const ot_parameter *const p = &ot_runtime_any_graph(instance)->parameters[t->parameter];
+  const ot_bucket_range held =
+      ot_runtime_held_range(instance, p->block, (ot_parameter_copy)t->copy);
   const int64_t offset = held.offset + (p->offset + t->element - held.first) * 4;
   uint32_t word;
-  ot_executor_read(ot_instance_executor(instance), offset, &word, sizeof word);
+  ot_executor_read(ot_runtime_executor(instance), offset, &word, sizeof word);
   word ^= 1u << t->bit;
-  ot_executor_write(ot_instance_executor(instance), offset, &word, sizeof word);
+  ot_executor_write(ot_runtime_executor(instance), offset, &word, sizeof word);
 }
 
 // True if the report names the part and the rank, and no other rank.
 static bool names(const audit_rank *rank, const bit_trial *t, const ot_audit_report *report) {
-  const ot_graph *const graph = ot_instance_shape(ot_trainer_instance(rank->trainer));
+  const ot_graph *const graph = ot_runtime_any_graph(ot_trainer_runtime(rank->trainer));
   const ot_parameter *const p = &graph->parameters[t->parameter];
   int part = 0;
   while (t->element / p->cols >= p->parts[part].first_row + p->parts[part].rows) part++;
@@ -430,7 +432,7 @@ int main(void) {
       cmocka_unit_test(names_copies_over_tensor_parallelism),
       cmocka_unit_test(names_the_tied_embedding_over_stages),
       cmocka_unit_test(names_what_controls_a_step),
-      cmocka_unit_test(names_batches_that_are_not_what_they_should_be),
+      cmocka_unit_test(names_wrong_batches),
       cmocka_unit_test(every_flipped_bit_is_found_and_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

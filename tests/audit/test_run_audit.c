@@ -50,38 +50,38 @@ static void hear(void *context, const ot_loop_event *event) {
 
 // A norm of the second layer, element 5.
 static void damage(ot_trainer *trainer) {
-  ot_instance *const instance = ot_trainer_instance(trainer);
+  ot_runtime *const instance = ot_trainer_runtime(trainer);
   const ot_parameter *const p =
-      ot_graph_parameter(ot_instance_shape(instance), "layers.1.mlp_norm.weight");
+      ot_graph_parameter(ot_runtime_any_graph(instance), "layers.1.mlp_norm.weight");
   assert_non_null(p);
   const int64_t offset =
-      ot_instance_held(instance, p->block, OT_COPY_WEIGHT).offset + (p->offset + 5) * 4;
+      ot_runtime_held_range(instance, p->block, OT_COPY_WEIGHT).offset + (p->offset + 5) * 4;
   float value;
-  ot_executor_read(ot_instance_executor(instance), offset, &value, sizeof value);
+  ot_executor_read(ot_runtime_executor(instance), offset, &value, sizeof value);
   value *= 1.0000005f;
-  ot_executor_write(ot_instance_executor(instance), offset, &value, sizeof value);
+  ot_executor_write(ot_runtime_executor(instance), offset, &value, sizeof value);
 }
 
 static ot_status look(void *context, ot_trainer *trainer, ot_arena *arena,
                       ot_loop_findings *findings) {
   rank_watch *const w = context;
-  const bool mine = ot_team_rank(ot_trainer_team(trainer)) == 3;
+  const bool mine = ot_world_rank(ot_trainer_world(trainer)) == 3;
   if (mine && ot_trainer_position(trainer).step == w->t->damage_step) damage(trainer);
-  return ot_ranks_look(&w->replicas, trainer, arena, findings);
+  return ot_ranks_check(&w->replicas, trainer, arena, findings);
 }
 
 static ot_status train_rank(ot_comm *comm, void *context) {
   training *const t = context;
   ot_loop_request request = {
       .run = &t->config->run, .settings = t->config->settings, .sink = hear, .context = t};
-  OT_TRY(ot_team_create(&request.run->parallel, comm, &request.team));
+  OT_TRY(ot_world_create(&request.run->parallel, comm, &request.team));
   rank_watch watch = {.t = t};
   const ot_loop_check check = {.look = look, .context = &watch};
   request.checks = &check;
   request.num_checks = 1;
   const ot_status status = ot_loop_run(&request);
   ot_replicas_destroy(&watch.replicas);
-  ot_team_destroy(&request.team);
+  ot_world_destroy(&request.team);
   return status;
 }
 
@@ -123,7 +123,7 @@ static bool is_saved(const char *directory, const char *step) {
   return file != NULL;
 }
 
-static void a_clean_run_is_looked_at_and_goes_on(void **state) {
+static void a_clean_run_is_audited_and_continues(void **state) {
   (void)state;
   char directory[SCRATCH_BYTES];
   prepare(directory);
@@ -134,7 +134,7 @@ static void a_clean_run_is_looked_at_and_goes_on(void **state) {
   scratch_destroy(directory);
 }
 
-static void a_changed_bit_ends_the_run_before_it_is_saved(void **state) {
+static void a_flipped_bit_ends_the_run_before_a_save(void **state) {
   (void)state;
   char directory[SCRATCH_BYTES];
   prepare(directory);
@@ -163,7 +163,7 @@ static void a_changed_bit_ends_the_run_before_it_is_saved(void **state) {
 
 typedef struct damage_watch {
   const training *t;
-  ot_team *team;
+  ot_world *team;
 } damage_watch;
 
 // Flips a low bit of a second moment in a shard that only rank 3 holds.
@@ -172,14 +172,14 @@ static ot_status flip(void *context, ot_trainer *trainer, ot_arena *arena,
   const damage_watch *const w = context;
   (void)arena;
   (void)findings;
-  const bool mine = ot_team_rank(w->team) == 3;
+  const bool mine = ot_world_rank(w->team) == 3;
   if (!mine || ot_trainer_position(trainer).step != w->t->damage_step) return OT_OK;
-  ot_instance *const instance = ot_trainer_instance(trainer);
-  const ot_bucket_range held = ot_instance_held(instance, 1, OT_COPY_MOMENT_2);
+  ot_runtime *const instance = ot_trainer_runtime(trainer);
+  const ot_bucket_range held = ot_runtime_held_range(instance, 1, OT_COPY_MOMENT_2);
   uint32_t word;
-  ot_executor_read(ot_instance_executor(instance), held.offset + 4 * 7, &word, sizeof word);
+  ot_executor_read(ot_runtime_executor(instance), held.offset + 4 * 7, &word, sizeof word);
   word ^= 1;
-  ot_executor_write(ot_instance_executor(instance), held.offset + 4 * 7, &word, sizeof word);
+  ot_executor_write(ot_runtime_executor(instance), held.offset + 4 * 7, &word, sizeof word);
   return OT_OK;
 }
 
@@ -187,7 +187,7 @@ static ot_status train_audited(ot_comm *comm, void *context) {
   training *const t = context;
   ot_loop_request request = {
       .run = &t->config->run, .settings = t->config->settings, .sink = hear, .context = t};
-  OT_TRY(ot_team_create(&request.run->parallel, comm, &request.team));
+  OT_TRY(ot_world_create(&request.run->parallel, comm, &request.team));
   ot_run_audits *audits = NULL;
   ot_loop_check checks[8];
   damage_watch watch = {.t = t, .team = request.team};
@@ -198,7 +198,7 @@ static ot_status train_audited(ot_comm *comm, void *context) {
   request.checks = checks;
   if (status == OT_OK) status = ot_loop_run(&request);
   ot_run_audits_destroy(&audits);
-  ot_team_destroy(&request.team);
+  ot_world_destroy(&request.team);
   return status;
 }
 
@@ -258,7 +258,7 @@ static void audits_change_no_bit_of_a_run(void **state) {
   assert_true(loss[0] == loss[1] && loss[0] > 0);
 }
 
-static void a_bit_that_no_replica_has_ends_the_run_after_one_step(void **state) {
+static void a_flipped_bit_without_replica_ends_the_run_after_one_step(void **state) {
   (void)state;
   char directory[SCRATCH_BYTES];
   prepare(directory);
@@ -274,7 +274,7 @@ static void a_bit_that_no_replica_has_ends_the_run_after_one_step(void **state) 
   scratch_destroy(directory);
 }
 
-static void a_leak_ends_a_run_as_it_ends_the_command(void **state) {
+static void a_leak_ends_a_run_like_the_command(void **state) {
   (void)state;
   char directory[SCRATCH_BYTES];
   prepare(directory);
@@ -290,12 +290,12 @@ static void a_leak_ends_a_run_as_it_ends_the_command(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_clean_run_is_looked_at_and_goes_on),
-      cmocka_unit_test(a_changed_bit_ends_the_run_before_it_is_saved),
+      cmocka_unit_test(a_clean_run_is_audited_and_continues),
+      cmocka_unit_test(a_flipped_bit_ends_the_run_before_a_save),
       cmocka_unit_test(every_audit_looks_at_a_clean_run),
       cmocka_unit_test(audits_change_no_bit_of_a_run),
-      cmocka_unit_test(a_bit_that_no_replica_has_ends_the_run_after_one_step),
-      cmocka_unit_test(a_leak_ends_a_run_as_it_ends_the_command),
+      cmocka_unit_test(a_flipped_bit_without_replica_ends_the_run_after_one_step),
+      cmocka_unit_test(a_leak_ends_a_run_like_the_command),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,8 +30,8 @@ static audit_request layout_at(int i, bool tied) {
 }
 
 // All weights of a parameter; the caller frees them.
-static double *weights_of(ot_instance *instance, int parameter) {
-  const ot_parameter *const p = &ot_instance_whole(instance)->parameters[parameter];
+static double *weights_of(ot_runtime *instance, int parameter) {
+  const ot_parameter *const p = &ot_runtime_whole_graph(instance)->parameters[parameter];
   double *const values = malloc((size_t)ot_parameter_elements(p) * sizeof *values);
   const ot_parameter_rows all = {parameter, OT_COPY_WEIGHT, 0, p->rows};
   if (ot_variant_read(instance, all, values) != OT_OK) abort();
@@ -46,12 +46,12 @@ static bool is_zero(const double *values, int64_t count) {
 }
 
 // Initial weights depend only on the seed and the tensor names.
-static ot_status check_initial(ot_instance *instance, int64_t seed) {
-  const ot_graph *const graph = ot_instance_whole(instance);
+static ot_status check_initial(ot_runtime *instance, int64_t seed) {
+  const ot_graph *const graph = ot_runtime_whole_graph(instance);
   double **const got = malloc((size_t)graph->num_parameters * sizeof *got);
   int differ = 0;
   for (int i = 0; i < graph->num_parameters; i++) got[i] = weights_of(instance, i);
-  OT_TRY(ot_instance_initialize(instance, (uint64_t)seed));
+  OT_TRY(ot_runtime_initialize(instance, (uint64_t)seed));
   for (int i = 0; i < graph->num_parameters; i++) {
     const bool own = graph->parameters[i].tied_to < 0;
     const int64_t count = own ? ot_parameter_elements(&graph->parameters[i]) : 0;
@@ -72,12 +72,13 @@ static ot_status compare_weights(audit_rank *rank) {
   ot_trainer *trainer = NULL;
   OT_TRY(ot_variant_create(&variant, &trainer));
   ot_status status = OT_OK;
-  if ((trainer != NULL) != ot_team_leads(rank->team)) status = ot_fail(OT_BUG, "on a wrong rank");
+  if ((trainer != NULL) != ot_world_is_leader(rank->team))
+    status = ot_fail(OT_BUG, "on a wrong rank");
   if (trainer && status == OT_OK) {
-    status = check_initial(ot_trainer_instance(trainer), rank->run->seed);
+    status = check_initial(ot_trainer_runtime(trainer), rank->run->seed);
   }
   ot_trainer_destroy(&trainer);
-  return ot_team_agree(rank->team, status);
+  return ot_world_agree(rank->team, status);
 }
 
 static void a_variant_on_one_rank_has_the_weights_of_every_layout(void **state) {
@@ -92,14 +93,14 @@ static void a_variant_on_one_rank_has_the_weights_of_every_layout(void **state) 
 
 // Omits layer 1 and the MLP of layer 0; unties the head.
 static ot_status keep_one_layer(audit_rank *rank) {
-  ot_run still = ot_variant_still(rank->run);
+  ot_run still = ot_variant_fixed_weights(rank->run);
   still.model.tie_word_embeddings = false;
   const ot_variant variant = {.of = rank->trainer, .run = &still};
   ot_trainer *trainer = NULL;
   OT_TRY(ot_variant_create(&variant, &trainer));
-  ot_instance *const to = ot_trainer_instance(trainer);
-  OT_TRY(ot_variant_keep_layers(ot_trainer_instance(rank->trainer), to, 1, true));
-  const ot_graph *const graph = ot_instance_whole(to);
+  ot_runtime *const to = ot_trainer_runtime(trainer);
+  OT_TRY(ot_variant_keep_layers(ot_trainer_runtime(rank->trainer), to, 1, true));
+  const ot_graph *const graph = ot_runtime_whole_graph(to);
   int wrong = 0;
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
@@ -114,7 +115,7 @@ static ot_status keep_one_layer(audit_rank *rank) {
   return OT_OK;
 }
 
-static void layers_that_are_left_out_are_zero(void **state) {
+static void omitted_layers_are_zero(void **state) {
   (void)state;
   for (int i = 0; i < OT_COUNT(layouts); i++) {
     const audit_request request = layout_at(i, true);
@@ -125,7 +126,7 @@ static void layers_that_are_left_out_are_zero(void **state) {
 }
 
 static ot_status ask_fits(audit_rank *rank) {
-  const ot_run one = ot_variant_one_rank(rank->run), still = ot_variant_still(rank->run);
+  const ot_run one = ot_variant_one_rank(rank->run), still = ot_variant_fixed_weights(rank->run);
   const ot_variant variants[] = {{.of = rank->trainer, .run = &one, .one_rank = true},
                                  {.of = rank->trainer, .run = &still}};
   const bool wanted = *(const bool *)rank->context;
@@ -137,7 +138,7 @@ static ot_status ask_fits(audit_rank *rank) {
   return OT_OK;
 }
 
-static void what_is_larger_than_an_audit_may_take_does_not_fit(void **state) {
+static void models_beyond_the_audit_limit_are_rejected(void **state) {
   (void)state;
   const ot_trainer_hooks narrow = {.audit_bytes = 1000};
   for (int fits = 0; fits < 2; fits++) {
@@ -151,8 +152,8 @@ static void what_is_larger_than_an_audit_may_take_does_not_fit(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_variant_on_one_rank_has_the_weights_of_every_layout),
-      cmocka_unit_test(layers_that_are_left_out_are_zero),
-      cmocka_unit_test(what_is_larger_than_an_audit_may_take_does_not_fit),
+      cmocka_unit_test(omitted_layers_are_zero),
+      cmocka_unit_test(models_beyond_the_audit_limit_are_rejected),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static void memory_is_zeroed_aligned_and_disjoint(void **state) {
   assert_null(heap.newest);
 }
 
-static void blocks_larger_than_usual_are_taken_whole(void **state) {
+static void large_requests_get_their_own_block(void **state) {
   (void)state;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -138,7 +138,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(memory_is_zeroed_aligned_and_disjoint),
       cmocka_unit_test(memory_of_a_dirty_source_is_zeroed),
-      cmocka_unit_test(blocks_larger_than_usual_are_taken_whole),
+      cmocka_unit_test(large_requests_get_their_own_block),
       cmocka_unit_test(grown_arrays_keep_their_elements),
       cmocka_unit_test(texts_are_copied_and_formatted),
       cmocka_unit_test(misuse_panics),

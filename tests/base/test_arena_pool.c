@@ -28,7 +28,7 @@ static void arenas_one_after_the_other_have_the_same_memory(void **state) {
 }
 
 // 40 MB in small allocations cost at most twice that, in every cycle.
-static void much_memory_takes_little_more(void **state) {
+static void pool_overhead_is_at_most_two(void **state) {
   (void)state;
   ot_heap heap = {0};
   ot_arena parent = ot_heap_arena_create(&heap);
@@ -45,7 +45,7 @@ static void much_memory_takes_little_more(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(arenas_one_after_the_other_have_the_same_memory),
-      cmocka_unit_test(much_memory_takes_little_more),
+      cmocka_unit_test(pool_overhead_is_at_most_two),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,7 +88,7 @@ static void rounds_to_the_nearest_bf16_with_ties_to_even(void **state) {
   }
 }
 
-static void bf16_values_survive_the_way_through_float(void **state) {
+static void bf16_values_round_trip_through_float(void **state) {
   (void)state;
   for (uint32_t bits = 0; bits < 0x10000; bits++) {
     const float value = ot_bf16_to_float((uint16_t)bits);
@@ -114,7 +114,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(names_read_back_in_both_spellings),
       cmocka_unit_test(rounds_to_the_nearest_bf16_with_ties_to_even),
-      cmocka_unit_test(bf16_values_survive_the_way_through_float),
+      cmocka_unit_test(bf16_values_round_trip_through_float),
       cmocka_unit_test(infinities_and_nan_stay_what_they_are),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,7 +79,7 @@ static void a_few_disturbed_timings_change_little(void **state) {
   expect_near(&fit, 0.05);
 }
 
-static void work_that_would_save_time_takes_none(void **state) {
+static void negative_rates_are_clamped_to_zero(void **state) {
   (void)state;
   ot_fit_sample samples[3] = {{{1, 10}, 9}, {{1, 20}, 19}, {{1, 40}, 39}};
   const ot_fit fit = fit_to(samples, 3);
@@ -87,7 +87,7 @@ static void work_that_would_save_time_takes_none(void **state) {
   assert_true(fit.x[1] >= 0.9 && fit.x[1] <= 0.975);
 }
 
-static void one_timing_is_put_down_to_its_last_term(void **state) {
+static void one_timing_determines_its_last_term(void **state) {
   (void)state;
   const ot_fit_sample sample = {{1, 0, 0, 200}, 50e-6};
   const ot_fit fit = fit_to(&sample, 1);
@@ -100,8 +100,8 @@ int main(void) {
       cmocka_unit_test(finds_the_constants_of_exact_timings),
       cmocka_unit_test(says_how_far_noisy_timings_are),
       cmocka_unit_test(a_few_disturbed_timings_change_little),
-      cmocka_unit_test(work_that_would_save_time_takes_none),
-      cmocka_unit_test(one_timing_is_put_down_to_its_last_term),
+      cmocka_unit_test(negative_rates_are_clamped_to_zero),
+      cmocka_unit_test(one_timing_determines_its_last_term),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

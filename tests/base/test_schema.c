@@ -187,7 +187,7 @@ static void one_value_is_a_list_of_one(void **state) {
   assert_string_equal(c.spares[0].name, "");
 }
 
-static void complaints_are_exact(void **state) {
+static void error_texts_are_exact(void **state) {
   (void)state;
   refuse("doors: 1", "length is needed (car.yaml:1:1)", "length: from end to end");
   refuse("length: 0", "length: 0 is out of range; allowed: 1 to 1048576 mm (car.yaml:1:9)", "");
@@ -238,7 +238,7 @@ static void variants_have_their_own_keys_and_defaults(void **state) {
          "try --ignore=limit");
 }
 
-static void a_type_that_this_machine_lacks_is_the_environments_fault(void **state) {
+static void a_missing_dtype_on_this_machine_is_an_environment_error(void **state) {
   (void)state;
   car out;
   assert_int_equal(ot_schema_read(&schema, parse("length: 5\ndtype: fp8"), &arena, &out),
@@ -291,7 +291,7 @@ static void refuse_path(const char *path, const char *part) {
   if (!strstr(ot_fail_message(), part)) fail_msg("\"%s\" lacks \"%s\"", ot_fail_message(), part);
 }
 
-static void paths_that_lead_nowhere_are_refused(void **state) {
+static void paths_without_a_target_are_rejected(void **state) {
   (void)state;
   refuse_path("engin.power", "unknown key \"engin\"");
   refuse_path("engine.pow", "engine: unknown key \"pow\"");
@@ -316,7 +316,7 @@ static const char *yaml_of(const ot_node *tree) {
   return ot_text_builder_text(&text);
 }
 
-static void what_is_written_reads_back(void **state) {
+static void written_values_read_back(void **state) {
   (void)state;
   const car c = accept(
       "length: 4000\ntitle: \"a: \\\"b\\\" #c\"\nwheels: [a, {path: \"b c\", size: 2}]\n"
@@ -379,13 +379,13 @@ int main(void) {
       cmocka_unit_test(defaults_fill_what_is_absent),
       cmocka_unit_test(values_are_typed_by_the_table),
       cmocka_unit_test(one_value_is_a_list_of_one),
-      cmocka_unit_test(complaints_are_exact),
+      cmocka_unit_test(error_texts_are_exact),
       cmocka_unit_test(unknown_keys_name_the_nearest),
       cmocka_unit_test(variants_have_their_own_keys_and_defaults),
-      cmocka_unit_test(a_type_that_this_machine_lacks_is_the_environments_fault),
+      cmocka_unit_test(a_missing_dtype_on_this_machine_is_an_environment_error),
       cmocka_unit_test(paths_set_single_values),
-      cmocka_unit_test(paths_that_lead_nowhere_are_refused),
-      cmocka_unit_test(what_is_written_reads_back),
+      cmocka_unit_test(paths_without_a_target_are_rejected),
+      cmocka_unit_test(written_values_read_back),
       cmocka_unit_test(places_follow_the_values),
       cmocka_unit_test(the_example_is_complete_and_valid),
       cmocka_unit_test(every_path_is_listed),

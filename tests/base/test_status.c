@@ -51,14 +51,14 @@ static void a_new_failure_replaces_message_hint_and_chain(void **state) {
   assert_string_equal(ot_fail_chain(), "");
 }
 
-static void a_message_may_quote_the_one_it_replaces(void **state) {
+static void a_message_may_quote_the_previous_one(void **state) {
   (void)state;
   ot_fail(OT_USAGE, "unknown key");
   ot_fail(OT_USAGE, "run.yaml: %s", ot_fail_message());
   assert_string_equal(ot_fail_message(), "run.yaml: unknown key");
 }
 
-static void long_messages_and_chains_are_cut_not_overrun(void **state) {
+static void long_messages_and_chains_are_truncated(void **state) {
   (void)state;
   char text[5000];
   memset(text, 'x', sizeof text - 1);
@@ -75,7 +75,7 @@ static void *fail_on_another_thread(void *seen) {
   return NULL;
 }
 
-static void threads_do_not_see_each_others_failures(void **state) {
+static void failures_are_thread_local(void **state) {
   (void)state;
   char seen[64] = "?";
   ot_fail(OT_USAGE, "ours");
@@ -96,7 +96,7 @@ static void record_panic(const char *file, int line, const char *text) {
   longjmp(after_panic, 1);
 }
 
-static void a_broken_assertion_reaches_the_hook(void **state) {
+static void a_failed_assertion_calls_the_hook(void **state) {
   (void)state;
   ot_panic_hook_set(record_panic);
   if (setjmp(after_panic) == 0) OT_ASSERT(1 + 1 == 3);
@@ -111,10 +111,10 @@ int main(void) {
       cmocka_unit_test(passes_on_success),
       cmocka_unit_test(keeps_message_and_chain_of_callers),
       cmocka_unit_test(a_new_failure_replaces_message_hint_and_chain),
-      cmocka_unit_test(a_message_may_quote_the_one_it_replaces),
-      cmocka_unit_test(long_messages_and_chains_are_cut_not_overrun),
-      cmocka_unit_test(threads_do_not_see_each_others_failures),
-      cmocka_unit_test(a_broken_assertion_reaches_the_hook),
+      cmocka_unit_test(a_message_may_quote_the_previous_one),
+      cmocka_unit_test(long_messages_and_chains_are_truncated),
+      cmocka_unit_test(failures_are_thread_local),
+      cmocka_unit_test(a_failed_assertion_calls_the_hook),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static void formats_reals_as_glibc(void **state) {
                (double)INFINITY);
 }
 
-static void cuts_what_does_not_fit(void **state) {
+static void truncates_long_lines(void **state) {
   (void)state;
   char text[6] = "?????";
   assert_int_equal(ot_text_format(text, sizeof text, "%s", "abcdefgh"), 5);
@@ -203,7 +203,7 @@ static void the_nearest_word_is_found(void **state) {
   assert_int_equal(best, 1);
 }
 
-static void one_of_a_thing_has_no_plural(void **state) {
+static void singular_has_no_plural_s(void **state) {
   (void)state;
   assert_string_equal(ot_text_plural(1, "s"), "");
   assert_string_equal(ot_text_plural(0, "s"), "s");
@@ -215,7 +215,7 @@ int main(void) {
       cmocka_unit_test(formats_integers_as_glibc),
       cmocka_unit_test(formats_text_and_characters_as_glibc),
       cmocka_unit_test(formats_reals_as_glibc),
-      cmocka_unit_test(cuts_what_does_not_fit),
+      cmocka_unit_test(truncates_long_lines),
       cmocka_unit_test(shows_what_it_cannot_format),
       cmocka_unit_test(compares_and_searches_as_string_h),
       cmocka_unit_test(matches_patterns_as_their_definition),
@@ -223,7 +223,7 @@ int main(void) {
       cmocka_unit_test(distance_is_capped_at_64_characters),
       cmocka_unit_test(hash_gives_the_published_answers),
       cmocka_unit_test(the_nearest_word_is_found),
-      cmocka_unit_test(one_of_a_thing_has_no_plural),
+      cmocka_unit_test(singular_has_no_plural_s),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

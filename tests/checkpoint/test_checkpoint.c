@@ -110,8 +110,8 @@ static void check_content(const fixture *f, ot_checkpoint *checkpoint) {
   assert_memory_equal(read, f->moment, sizeof read);
   assert_int_equal(ot_checkpoint_read(checkpoint, "master.w", OT_F32, ELEMENTS, read), OT_OK);
   assert_memory_equal(read, f->weight, sizeof read);
-  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL), OT_OK);
-  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_OK);
+  assert_int_equal(ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_MODEL), OT_OK);
+  assert_int_equal(ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_OK);
 }
 
 static void returns_what_was_saved(void **state) {
@@ -151,7 +151,7 @@ static void accounts_for_every_element(void **state) {
   assert_int_equal(ot_checkpoint_read(checkpoint, "norm", OT_F32, 5, read), OT_ENVIRONMENT);
   assert_message_has("tensor norm has 900 elements, expected 5");
   assert_int_equal(ot_checkpoint_read(checkpoint, "norm", OT_F32, COLS, read), OT_OK);
-  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL), OT_ENVIRONMENT);
+  assert_int_equal(ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_MODEL), OT_ENVIRONMENT);
   assert_message_has("1 tensor not read completely: w");
   const int w = ot_safetensors_find(ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_MODEL), "w");
   for (int row = 0; row < ROWS; row++)
@@ -159,17 +159,18 @@ static void accounts_for_every_element(void **state) {
                                               (ot_safetensors_range){w, (int64_t)row * COLS, COLS},
                                               OT_F32, read),
                      OT_OK);
-  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL), OT_OK);
+  assert_int_equal(ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_MODEL), OT_OK);
   assert_int_equal(ot_checkpoint_read(checkpoint, "norm", OT_F32, COLS, read), OT_OK);
-  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL), OT_ENVIRONMENT);
+  assert_int_equal(ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_MODEL), OT_ENVIRONMENT);
   assert_message_has("1 tensor read more than once: norm");
-  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_ENVIRONMENT);
+  assert_int_equal(ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_OPTIMIZER),
+                   OT_ENVIRONMENT);
   assert_message_has("2 tensors not read completely: m.w, master.w");
   const ot_safetensors *const optimizer =
       ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER);
   for (int i = 0; i < ot_safetensors_count(optimizer); i++)
     ot_checkpoint_skip(checkpoint, OT_CHECKPOINT_OPTIMIZER, i);
-  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_OK);
+  assert_int_equal(ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_OK);
   ot_checkpoint_destroy(&checkpoint);
 }
 
@@ -346,7 +347,7 @@ static void opens_a_directory_without_manifest(void **state) {
   ot_checkpoint *checkpoint = open_checkpoint(fixture_path("train/sharded"), true);
   assert_null(ot_checkpoint_manifest(checkpoint));
   assert_null(ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER));
-  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_OK);
+  assert_int_equal(ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_OK);
   float norm[5];
   assert_int_equal(ot_checkpoint_read(checkpoint, "norm.weight", OT_F32, 5, norm), OT_OK);
   assert_true(norm[4] == 1.0f);

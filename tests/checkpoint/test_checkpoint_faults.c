@@ -130,7 +130,7 @@ static int calls_of_a_save(const fixture *f, int64_t step) {
   return calls;
 }
 
-static void keeps_the_old_one_when_any_call_fails(void **state) {
+static void keeps_the_old_checkpoint_if_any_call_fails(void **state) {
   const fixture *const f = *state;
   const int errors[] = {ENOSPC, EIO};
   for (int64_t step = 1; step <= 2; step++) {  // 1: replaces the old one, 2: in addition to it
@@ -246,7 +246,8 @@ static void syncs_contents_names_and_the_rename_in_this_order(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(keeps_the_old_one_when_any_call_fails, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(keeps_the_old_checkpoint_if_any_call_fails, set_up,
+                                      tear_down),
       cmocka_unit_test_setup_teardown(frees_the_space_of_a_failed_save, set_up, tear_down),
       cmocka_unit_test_setup_teardown(survives_a_crash_at_every_call, set_up, tear_down),
       cmocka_unit_test_setup_teardown(syncs_contents_names_and_the_rename_in_this_order, set_up,

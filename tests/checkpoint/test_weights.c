@@ -40,7 +40,7 @@ typedef struct memory {
   ot_dtype dtype;
 } memory;
 
-static char *rows_at(const memory *m, const ot_weight_piece *rows, int64_t *bytes) {
+static char *rows_at(const memory *m, const ot_weight_slice *rows, int64_t *bytes) {
   const ot_parameter *const parameter = &m->f->graph.parameters[rows->parameter];
   assert_true(rows->first_row >= 0 && rows->rows > 0);
   assert_true(rows->first_row + rows->rows <= parameter->rows);
@@ -49,14 +49,14 @@ static char *rows_at(const memory *m, const ot_weight_piece *rows, int64_t *byte
   return (char *)m->f->values[rows->parameter] + rows->first_row * row_bytes;
 }
 
-static ot_status read_memory(void *context, const ot_weight_piece *rows, void *to) {
+static ot_status read_memory(void *context, const ot_weight_slice *rows, void *to) {
   int64_t bytes;
   const char *const from = rows_at(context, rows, &bytes);
   memcpy(to, from, (size_t)bytes);
   return OT_OK;
 }
 
-static void write_memory(void *context, const ot_weight_piece *rows, const void *from) {
+static void write_memory(void *context, const ot_weight_slice *rows, const void *from) {
   int64_t bytes;
   char *const to = rows_at(context, rows, &bytes);
   memcpy(to, from, (size_t)bytes);
@@ -135,7 +135,7 @@ static ot_status export_model(fixture *f, ot_dtype memory_dtype, ot_dtype file_d
   return ot_checkpoint_write(scratch_path(f->directory, "out"), &content);
 }
 
-static void returns_every_file_with_its_own_bytes(void **state) {
+static void every_file_round_trips_byte_for_byte(void **state) {
   fixture *const f = *state;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     const ot_dtype memory_dtypes[] = {OT_F32, OT_F64};
@@ -173,12 +173,12 @@ static float value_at(const fixture *f, const char *name, int64_t row, int64_t c
 static const ot_parameter *holder_of(const fixture *f, const char *hf_name, int64_t *first_row) {
   const int tensor = ot_weight_map_find(&f->map, hf_name);
   assert_true(tensor >= 0);
-  const ot_weight_piece *const piece = &f->map.tensors[tensor].pieces[0];
+  const ot_weight_slice *const piece = &f->map.tensors[tensor].pieces[0];
   *first_row = piece->first_row;
   return &f->graph.parameters[piece->parameter];
 }
 
-static void puts_llama_projections_one_below_the_other(void **state) {
+static void stacks_llama_projections(void **state) {
   fixture *const f = *state;
   build_model(f, "llama");
   ot_weight_notes notes;
@@ -479,7 +479,7 @@ static void ignores_old_buffers_and_says_so(void **state) {
   assert_string_equal(notes.ignored, "h.0.attn.bias");
 }
 
-static void takes_a_repeated_tied_head_only_when_equal(void **state) {
+static void accepts_a_repeated_tied_head_only_if_equal(void **state) {
   fixture *const f = *state;
   const variation equal = {.add = "transformer.wte.weight", .as = "lm_head.weight"};
   build_model(f, "gpt2");
@@ -564,7 +564,7 @@ static void restores_the_optimizers_state(void **state) {
   assert_int_equal(ot_checkpoint_create(path, false, &checkpoint), OT_OK);
   assert_int_equal(ot_weights_restore(&f->arena, &what, checkpoint), OT_OK);
   assert_memory_equal(f->values[embedding], before, (size_t)elements * sizeof *before);
-  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_OK);
+  assert_int_equal(ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_OK);
   what.prefix = "v.";
   assert_int_equal(ot_weights_restore(&f->arena, &what, checkpoint), OT_ENVIRONMENT);
   assert_message_has("tensors of the optimizer missing: v.transformer.wte.weight, v.");
@@ -573,9 +573,8 @@ static void restores_the_optimizers_state(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(returns_every_file_with_its_own_bytes, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(puts_llama_projections_one_below_the_other, set_up,
-                                      tear_down),
+      cmocka_unit_test_setup_teardown(every_file_round_trips_byte_for_byte, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(stacks_llama_projections, set_up, tear_down),
       cmocka_unit_test_setup_teardown(transposes_gpt2_matrices, set_up, tear_down),
       cmocka_unit_test_setup_teardown(assembles_any_range, set_up, tear_down),
       cmocka_unit_test_setup_teardown(exports_bf16_rounded_once, set_up, tear_down),
@@ -586,7 +585,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(takes_experts_of_gpt_oss_out_of_one_tensor, set_up,
                                       tear_down),
       cmocka_unit_test_setup_teardown(refuses_mxfp4_and_stacks_of_another_size, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(takes_a_repeated_tied_head_only_when_equal, set_up,
+      cmocka_unit_test_setup_teardown(accepts_a_repeated_tied_head_only_if_equal, set_up,
                                       tear_down),
       cmocka_unit_test_setup_teardown(names_tensors_that_do_not_fit, set_up, tear_down),
       cmocka_unit_test_setup_teardown(fills_several_copies_from_one_file, set_up, tear_down),

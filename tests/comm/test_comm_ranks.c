@@ -38,7 +38,7 @@ static ot_status fails(ot_comm *comm, void *context) {
 // The last rank computes for long; the timeouts of the others expire at the same time.
 static ot_status late(ot_comm *comm, void *context) {
   (void)context;
-  ot_comm_set_patience(comm, 0.5);
+  ot_comm_set_timeout(comm, 0.5);
   OT_TRY(barrier(comm, "together"));
   if (ot_comm_rank(comm) == ot_comm_size(comm) - 1) rest(60.0);
   return barrier(comm, "patient");
@@ -55,7 +55,7 @@ static ot_status receive(ot_comm *comm, int peer, const char *name) {
 // Every rank waits for a message that no rank sends.
 static ot_status all_late(ot_comm *comm, void *context) {
   (void)context;
-  ot_comm_set_patience(comm, 0.5);
+  ot_comm_set_timeout(comm, 0.5);
   OT_TRY(barrier(comm, "together"));
   return receive(comm, (ot_comm_rank(comm) + 1) % ot_comm_size(comm), "circle");
 }
@@ -63,7 +63,7 @@ static ot_status all_late(ot_comm *comm, void *context) {
 // Rank 2 computes for long; rank 1 waits for it and therefore reaches no barrier.
 static ot_status late_beside(ot_comm *comm, void *context) {
   (void)context;
-  ot_comm_set_patience(comm, ot_comm_rank(comm) == 1 ? 30.0 : 0.5);
+  ot_comm_set_timeout(comm, ot_comm_rank(comm) == 1 ? 30.0 : 0.5);
   OT_TRY(barrier(comm, "together"));
   if (ot_comm_rank(comm) == 2) rest(60.0);
   if (ot_comm_rank(comm) == 1) OT_TRY(receive(comm, 2, "message"));
@@ -73,7 +73,7 @@ static ot_status late_beside(ot_comm *comm, void *context) {
 // Rank 0 waits for rank 1, which waits for rank 2.
 static ot_status late_behind(ot_comm *comm, void *context) {
   (void)context;
-  ot_comm_set_patience(comm, ot_comm_rank(comm) == 1 ? 30.0 : 0.5);
+  ot_comm_set_timeout(comm, ot_comm_rank(comm) == 1 ? 30.0 : 0.5);
   OT_TRY(barrier(comm, "together"));
   if (ot_comm_rank(comm) == 2) rest(60.0);
   return receive(comm, ot_comm_rank(comm) + 1, "chain");
@@ -112,7 +112,7 @@ static ot_status exchange(ot_comm *comm, float *memory, last_act last) {
   enum { COUNT = 1 << 18, MOST = 8 };
   int32_t run[MOST][2];
   for (int i = 0; i < MOST; i++) run[i][0] = i, run[i][1] = 1;
-  const ot_comm_call call = {.kind = OT_COMM_EXCHANGE,
+  const ot_comm_call call = {.kind = OT_COMM_ALL_TO_ALL_V,
                              .send = memory,
                              .receive = memory + COUNT * MOST,
                              .count = COUNT,
@@ -153,7 +153,7 @@ static ot_status rest_long(ot_comm *comm) {
 
 static ot_status late_in_exchange(ot_comm *comm, void *context) {
   (void)context;
-  ot_comm_set_patience(comm, 0.5);
+  ot_comm_set_timeout(comm, 0.5);
   return exchange_with(comm, rest_long);
 }
 
@@ -201,27 +201,27 @@ static ot_status differs(ot_comm *comm, void *context) {
 
 static ot_status fewer_rows(ot_comm *comm, void *context) {
   (void)context;
-  return comm_uneven_exchange(comm, &(comm_uneven){1, 0, 3, 5, 5, 3});
+  return comm_uneven_exchange(comm, &(comm_row_mismatch){1, 0, 3, 5, 5, 3});
 }
 
 static ot_status more_rows(ot_comm *comm, void *context) {
   (void)context;
-  return comm_uneven_exchange(comm, &(comm_uneven){0, 2, 5, 4, 5, 100000});
+  return comm_uneven_exchange(comm, &(comm_row_mismatch){0, 2, 5, 4, 5, 100000});
 }
 
 static ot_status no_rows(ot_comm *comm, void *context) {
   (void)context;
-  return comm_uneven_exchange(comm, &(comm_uneven){2, 1, 0, 1, 2, 1});
+  return comm_uneven_exchange(comm, &(comm_row_mismatch){2, 1, 0, 1, 2, 1});
 }
 
 static ot_status unexpected_rows(ot_comm *comm, void *context) {
   (void)context;
-  return comm_uneven_exchange(comm, &(comm_uneven){2, 1, 1, 0, 2, 1});
+  return comm_uneven_exchange(comm, &(comm_row_mismatch){2, 1, 1, 0, 2, 1});
 }
 
 static ot_status own_rows(ot_comm *comm, void *context) {
   (void)context;
-  return comm_uneven_exchange(comm, &(comm_uneven){1, 1, 1, 2, 2, 1});
+  return comm_uneven_exchange(comm, &(comm_row_mismatch){1, 1, 1, 2, 2, 1});
 }
 
 static ot_status stops(ot_comm *comm, void *context) {

@@ -37,10 +37,10 @@ static exchange good(void) {
 
 static bool panics(exchange *e) {
   ot_comm comm = {.groups[OT_GROUP_WORLD] = {.size = SIZE}};
-  e->call.kind = OT_COMM_EXCHANGE;
+  e->call.kind = OT_COMM_ALL_TO_ALL_V;
   e->call.count = COUNT;
-  e->call.sends = (ot_comm_runs){RUNS, e->sends[0][0], ROWS};
-  e->call.receives = (ot_comm_runs){RUNS, e->receives[0][0], ROWS};
+  e->call.sends = (ot_comm_splits){RUNS, e->sends[0][0], ROWS};
+  e->call.receives = (ot_comm_splits){RUNS, e->receives[0][0], ROWS};
   if (!e->call.send) e->call.send = e->memory;
   if (!e->call.receive) e->call.receive = e->memory + ROWS * COUNT;
   volatile bool panicked = true;
@@ -53,7 +53,7 @@ static bool panics(exchange *e) {
   return panicked;
 }
 
-static void accepts_runs_that_fill_their_memory(void **state) {
+static void accepts_runs_that_fill_their_buffer(void **state) {
   (void)state;
   exchange e = good();
   assert_false(panics(&e));
@@ -93,7 +93,7 @@ static void refuses_memories_that_overlap(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(accepts_runs_that_fill_their_memory),
+      cmocka_unit_test(accepts_runs_that_fill_their_buffer),
       cmocka_unit_test(refuses_runs_outside_their_memory),
       cmocka_unit_test(refuses_a_run_whose_end_overflows),
       cmocka_unit_test(refuses_memories_that_overlap),

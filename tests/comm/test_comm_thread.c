@@ -65,7 +65,7 @@ static ot_status wait_in_a_circle(ot_comm *comm, void *context) {
   return receive_from(comm, (rank + 1) % size, "circle");
 }
 
-static void tells_a_circle_of_receives_at_once(void **state) {
+static void reports_cyclic_receives_immediately(void **state) {
   (void)state;
   expect_failure(3, wait_in_a_circle, OT_RANKS, 0.9,
                  (const char *const[]){
@@ -122,7 +122,7 @@ static ot_status send_other_numbers(ot_comm *comm, void *context) {
 static void names_numbers_of_rows_that_differ(void **state) {
   (void)state;
   const struct {
-    comm_uneven uneven;
+    comm_row_mismatch uneven;
     const char *said;
   } all[] = {
       {{2, 0, 3, 4, 4, 1}, "rank 2 sends 3 rows to rank 0, which expects 4"},
@@ -226,7 +226,7 @@ static ot_status exchange_until_one_fails(ot_comm *comm, float *send, float *rec
     from[i][0] = ROWS / 4 * (3 - i);
     run[i][1] = from[i][1] = ROWS / 4;
   }
-  const ot_comm_call call = {.kind = OT_COMM_EXCHANGE,
+  const ot_comm_call call = {.kind = OT_COMM_ALL_TO_ALL_V,
                              .send = send,
                              .receive = receive,
                              .count = COUNT,
@@ -253,7 +253,7 @@ static ot_status one_fails_in_an_exchange(ot_comm *comm, void *context) {
   return status;
 }
 
-static void memory_of_exchanges_is_free_after_a_failure(void **state) {
+static void all_to_all_buffers_are_free_after_a_failure(void **state) {
   (void)state;
   for (int i = 0; i < 20; i++) {
     expect_failure(4, one_fails_in_an_exchange, OT_NUMERIC, 2.0,
@@ -264,7 +264,8 @@ static void memory_of_exchanges_is_free_after_a_failure(void **state) {
 static ot_status one_leaves_an_exchange(ot_comm *comm, void *context) {
   (void)context;
   if (ot_comm_rank(comm) == 2) return OT_OK;
-  return ot_comm_run(comm, &(ot_comm_call){.kind = OT_COMM_EXCHANGE, .count = 1, .name = "rows"});
+  return ot_comm_run(comm,
+                     &(ot_comm_call){.kind = OT_COMM_ALL_TO_ALL_V, .count = 1, .name = "rows"});
 }
 
 static void names_a_rank_that_has_left_an_exchange(void **state) {
@@ -282,7 +283,7 @@ static void ends_all_ranks_when_one_aborts(void **state) {
 
 static ot_status one_is_late(ot_comm *comm, void *context) {
   (void)context;
-  ot_comm_set_patience(comm, 0.1);
+  ot_comm_set_timeout(comm, 0.1);
   const struct timespec long_kernel = {.tv_nsec = 500000000};
   if (ot_comm_rank(comm) == 1) nanosleep(&long_kernel, NULL);
   return barrier(comm, OT_GROUP_WORLD, "patient");
@@ -339,7 +340,7 @@ static ot_status wait_for_own_threads(ot_comm *comm, void *context) {
   return status;
 }
 
-static void tells_a_deadlock_of_ranks_with_threads(void **state) {
+static void reports_deadlocks_of_threaded_ranks(void **state) {
   (void)state;
   expect_failure(2, wait_for_own_threads, OT_RANKS, 5.0,
                  (const char *const[]){"rank 0 waits in 'lanes'", "rank 1 waits in 'lanes'", NULL});
@@ -377,7 +378,7 @@ enum { MAX_TESTS = 64 };
 
 int main(void) {
   static const struct CMUnitTest own[] = {
-      cmocka_unit_test(tells_a_circle_of_receives_at_once),
+      cmocka_unit_test(reports_cyclic_receives_immediately),
       cmocka_unit_test(names_collectives_in_other_orders),
       cmocka_unit_test(names_calls_that_differ),
       cmocka_unit_test(names_numbers_of_rows_that_differ),
@@ -385,12 +386,12 @@ int main(void) {
       cmocka_unit_test(ends_all_ranks_when_one_fails),
       cmocka_unit_test(ends_all_ranks_when_one_aborts),
       cmocka_unit_test(memory_of_calls_is_free_after_a_failure),
-      cmocka_unit_test(memory_of_exchanges_is_free_after_a_failure),
+      cmocka_unit_test(all_to_all_buffers_are_free_after_a_failure),
       cmocka_unit_test(names_a_rank_that_has_left_an_exchange),
       cmocka_unit_test(names_a_rank_that_does_not_come_in_time),
       cmocka_unit_test(refuses_to_leave_calls_under_way),
       cmocka_unit_test(a_rank_that_stops_is_no_failure),
-      cmocka_unit_test(tells_a_deadlock_of_ranks_with_threads),
+      cmocka_unit_test(reports_deadlocks_of_threaded_ranks),
       cmocka_unit_test(a_long_kernel_is_no_deadlock),
       cmocka_unit_test(an_agreed_failure_names_its_rank_once),
   };

@@ -47,7 +47,7 @@ static void keeps_every_source_within_one_of_its_share(void **state) {
   ot_blend_destroy(&blend);
 }
 
-static void keeps_it_for_many_weights(void **state) {
+static void keeps_its_share_for_many_weights(void **state) {
   (void)state;
   for (uint64_t n = 0; n < 60; n++) {
     const int64_t count = 1 + (int64_t)ot_rng_below(1, n, 0, 12);
@@ -108,7 +108,7 @@ static void refuses_weights_that_are_none(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(keeps_every_source_within_one_of_its_share),
-      cmocka_unit_test(keeps_it_for_many_weights),
+      cmocka_unit_test(keeps_its_share_for_many_weights),
       cmocka_unit_test(rounds_shares_that_no_period_makes_whole),
       cmocka_unit_test(counts_exactly_far_out),
       cmocka_unit_test(refuses_weights_that_are_none),

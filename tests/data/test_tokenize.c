@@ -15,8 +15,8 @@
 
 #include "base/text.h"
 #include "data/shard_writer.h"
+#include "data/token_shard.h"
 #include "data/tokenize.h"
-#include "data/tokens.h"
 #include "files/disk.h"
 #include "files/json_file.h"
 #include "support/scratch.h"
@@ -57,22 +57,22 @@ static ot_status tokenize(const char *const *names, int count, ot_tokenize_reque
   return ot_tokenize_run(&request, result);
 }
 
-static ot_tokens *open_shard(const char *name) {
-  ot_tokens *tokens;
-  const ot_tokens_request request = {.path = scratch_path(directory, name), .vocab_size = 257};
-  if (ot_tokens_create(&request, &tokens) != OT_OK) fail_msg("%s", ot_fail_message());
+static ot_token_shard *open_shard(const char *name) {
+  ot_token_shard *tokens;
+  const ot_token_shard_request request = {.path = scratch_path(directory, name), .vocab_size = 257};
+  if (ot_token_shard_create(&request, &tokens) != OT_OK) fail_msg("%s", ot_fail_message());
   return tokens;
 }
 
 // Fails unless document `document` of byte ids is `text`, followed by 256 if `ended`.
-static void assert_document(const ot_tokens *tokens, int64_t document, const char *text,
+static void assert_document(const ot_token_shard *tokens, int64_t document, const char *text,
                             bool ended) {
   int64_t first, count;
   int32_t ids[256];
-  assert_int_equal(ot_tokens_document(tokens, document, &first, &count), OT_OK);
+  assert_int_equal(ot_token_shard_document(tokens, document, &first, &count), OT_OK);
   const int64_t length = (int64_t)strlen(text);
   assert_int_equal(count, length + ended);
-  assert_int_equal(ot_tokens_read(tokens, first, count, ids), OT_OK);
+  assert_int_equal(ot_token_shard_read(tokens, first, count, ids), OT_OK);
   for (int64_t i = 0; i < length; i++) assert_int_equal(ids[i], (uint8_t)text[i]);
   if (ended) assert_int_equal(ids[length], 256);
 }
@@ -159,15 +159,15 @@ static void takes_documents_in_order_from_every_kind_of_file(void **state) {
   assert_int_equal(result.text_bytes, 6 + 3 + 5 + 0 + 0 + 4 + 4 + 4);
   assert_int_equal(result.tokens, result.text_bytes + 8);
   assert_int_equal(result.eod, 256);
-  ot_tokens *tokens = open_shard("out");
+  ot_token_shard *tokens = open_shard("out");
   const char *const texts[] = {"zipped", "one", NULL, "", "", "four", "five", "last"};
   for (int i = 0; i < 8; i++) {
     if (texts[i]) assert_document(tokens, i, texts[i], true);
   }
   int64_t first, count;
-  assert_int_equal(ot_tokens_document(tokens, 2, &first, &count), OT_OK);
+  assert_int_equal(ot_token_shard_document(tokens, 2, &first, &count), OT_OK);
   assert_int_equal(count, 6);
-  ot_tokens_destroy(&tokens);
+  ot_token_shard_destroy(&tokens);
 }
 
 static void walks_folders_in_the_order_of_names(void **state) {
@@ -184,10 +184,10 @@ static void walks_folders_in_the_order_of_names(void **state) {
   ot_tokenize_result result;
   assert_int_equal(tokenize(names, 1, (ot_tokenize_request){.no_eod = true}, &result), OT_OK);
   assert_int_equal(result.documents, 4);
-  ot_tokens *tokens = open_shard("out");
+  ot_token_shard *tokens = open_shard("out");
   const char *const texts[] = {"0", "1", "2", "3"};
   for (int i = 0; i < 4; i++) assert_document(tokens, i, texts[i], false);
-  ot_tokens_destroy(&tokens);
+  ot_token_shard_destroy(&tokens);
 }
 
 // Prose with split points, points that only look like one, and long passages without any.

@@ -96,7 +96,7 @@ static void ranks_share_the_machine_that_was_measured(void **state) {
   }
 }
 
-static void devices_that_are_no_machine_are_as_they_are(void **state) {
+static void described_devices_are_not_shared(void **state) {
   (void)state;
   const ot_cluster cluster = two_nodes();
   ot_cluster shared;
@@ -137,7 +137,7 @@ int main(void) {
       cmocka_unit_test(impossible_clusters_are_refused),
       cmocka_unit_test(hash_sees_every_figure),
       cmocka_unit_test(ranks_share_the_machine_that_was_measured),
-      cmocka_unit_test(devices_that_are_no_machine_are_as_they_are),
+      cmocka_unit_test(described_devices_are_not_shared),
       cmocka_unit_test(a_cluster_grows_over_its_outermost_links),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

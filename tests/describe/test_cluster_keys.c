@@ -27,7 +27,7 @@ static ot_status read(const char *text, ot_arena *arena, ot_cluster *out) {
   return ot_cluster_read(tree, arena, out);
 }
 
-static void what_is_written_is_read_back(void **state) {
+static void written_data_reads_back(void **state) {
   (void)state;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -55,7 +55,7 @@ static void expect(const char *text, const char *part) {
   ot_heap_release(&heap);
 }
 
-static void what_is_wrong_is_named(void **state) {
+static void errors_are_named(void **state) {
   (void)state;
   expect("name: x\nnum_devices: 0\nmemory_bytes: 1G\n", "num_devices");
   expect("name: x\nnum_devices: 1\nmemory_bytes: 1G\nflops: 3\n", "flops");
@@ -76,19 +76,19 @@ static void bad_measurements_are_doubted(void **state) {
   ot_kernel_rates kernels[] = {{.op = "linear", .fit = {8, 0.1, 0.05}},
                                {.op = "rope", .fit = {8, 0.3, 0.2}}};
   const ot_cluster cluster = {.name = "mine", .measured = {.kernels = kernels, .num_kernels = 2}};
-  assert_null(ot_measured_doubt(&cluster, &arena));
+  assert_null(ot_measured_warning(&cluster, &arena));
   kernels[1].fit.spread = 6.5;
-  assert_non_null(strstr(ot_measured_doubt(&cluster, &arena), "timings of rope varied by 650%"));
+  assert_non_null(strstr(ot_measured_warning(&cluster, &arena), "timings of rope varied by 650%"));
   kernels[1].fit.spread = 0;
   kernels[0].fit.residual = 0.9;
-  assert_non_null(strstr(ot_measured_doubt(&cluster, &arena), "the fit of linear misses"));
+  assert_non_null(strstr(ot_measured_warning(&cluster, &arena), "the fit of linear misses"));
   ot_heap_release(&heap);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_written_is_read_back),
-      cmocka_unit_test(what_is_wrong_is_named),
+      cmocka_unit_test(written_data_reads_back),
+      cmocka_unit_test(errors_are_named),
       cmocka_unit_test(bad_measurements_are_doubted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

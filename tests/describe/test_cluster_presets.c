@@ -34,7 +34,7 @@ static ot_status read_preset(const char *name, ot_arena *arena, ot_cluster *out)
   return ot_cluster_read(tree, arena, out);
 }
 
-static void every_preset_is_read_and_has_what_was_sold(void **state) {
+static void every_preset_parses_with_its_data_sheet_figures(void **state) {
   (void)state;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -81,7 +81,7 @@ static void expect_refusal(const ot_cluster *cluster, const char *part) {
   if (!strstr(ot_fail_message(), part)) fail_msg("\"%s\" lacks \"%s\"", ot_fail_message(), part);
 }
 
-static void figures_that_cannot_be_are_refused(void **state) {
+static void impossible_figures_are_rejected(void **state) {
   (void)state;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -110,9 +110,9 @@ static void figures_that_cannot_be_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_preset_is_read_and_has_what_was_sold),
+      cmocka_unit_test(every_preset_parses_with_its_data_sheet_figures),
       cmocka_unit_test(devices_of_a_generation_share_their_constants),
-      cmocka_unit_test(figures_that_cannot_be_are_refused),
+      cmocka_unit_test(impossible_figures_are_rejected),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static ot_status read(const char *text, ot_arena *arena, ot_engine *out) {
   return ot_engine_read(tree, arena, out);
 }
 
-static void every_engine_has_a_name_of_its_own_and_holds(void **state) {
+static void every_framework_is_valid_with_a_unique_name(void **state) {
   (void)state;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -48,7 +48,7 @@ static void every_engine_has_a_name_of_its_own_and_holds(void **state) {
   ot_heap_release(&heap);
 }
 
-static void a_preset_is_called_as_its_file(void **state) {
+static void a_preset_is_named_like_its_file(void **state) {
   (void)state;
   static const char *const directory = OT_SOURCE_DIR "/presets";
   const ot_presets presets = {&directory, 1};
@@ -61,7 +61,7 @@ static void a_preset_is_called_as_its_file(void **state) {
   ot_heap_release(&heap);
 }
 
-static void what_is_written_is_read_back(void **state) {
+static void written_data_reads_back(void **state) {
   (void)state;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -127,7 +127,7 @@ static void expect(const char *text, const char *part) {
   ot_heap_release(&heap);
 }
 
-static void what_is_wrong_is_named(void **state) {
+static void errors_are_named(void **state) {
   (void)state;
   const char *const directory = OT_SOURCE_DIR "/presets";
   const ot_presets presets = {&directory, 1};
@@ -154,12 +154,12 @@ static void what_is_wrong_is_named(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_engine_has_a_name_of_its_own_and_holds),
-      cmocka_unit_test(a_preset_is_called_as_its_file),
-      cmocka_unit_test(what_is_written_is_read_back),
+      cmocka_unit_test(every_framework_is_valid_with_a_unique_name),
+      cmocka_unit_test(a_preset_is_named_like_its_file),
+      cmocka_unit_test(written_data_reads_back),
       cmocka_unit_test(the_later_bridge_differs_in_its_experts_only),
       cmocka_unit_test(orthant_is_an_engine),
-      cmocka_unit_test(what_is_wrong_is_named),
+      cmocka_unit_test(errors_are_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,7 +76,7 @@ static void olmo3_scales_the_layers_that_see_everything(void **state) {
       "attention_factor=1.3", "null");
 }
 
-static void refuses_what_is_not_phi3_as_it_stands(void **state) {
+static void rejects_unsupported_phi3_variants(void **state) {
   (void)state;
   const ot_model phi3 = accept("{\"model_type\": \"phi3\", \"sliding_window\": 2047}");
   assert_true(phi3.window[0] == 2047 && phi3.window[31] == 2047 && phi3.residual_dropout == 0);
@@ -94,7 +94,7 @@ int main(void) {
       cmocka_unit_test(qwen2_moe_has_a_gated_shared_expert),
       cmocka_unit_test(layers_without_rope_are_those_that_the_keys_say),
       cmocka_unit_test(olmo3_scales_the_layers_that_see_everything),
-      cmocka_unit_test(refuses_what_is_not_phi3_as_it_stands),
+      cmocka_unit_test(rejects_unsupported_phi3_variants),
   };
   return cmocka_run_group_tests(tests, begin, finish);
 }

@@ -81,7 +81,7 @@ static void public_models_load_unchanged_with_the_parameters_that_transformers_c
   }
 }
 
-static void what_is_ignored_is_said_in_one_note_for_each_file(void **state) {
+static void ignored_keys_give_one_note_per_file(void **state) {
   fixture *const f = *state;
   static const char *const notes[][2] = {
       {"Qwen/Qwen3-30B-A3B", "ignored: max_window_layers"},
@@ -112,8 +112,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(
           public_models_load_unchanged_with_the_parameters_that_transformers_counts, set_up,
           tear_down),
-      cmocka_unit_test_setup_teardown(what_is_ignored_is_said_in_one_note_for_each_file, set_up,
-                                      tear_down),
+      cmocka_unit_test_setup_teardown(ignored_keys_give_one_note_per_file, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static void experts_span_tp_and_cp(void **state) {
   assert_int_equal(group[1], 6);
 }
 
-static void experts_cut_through_a_dense_axis(void **state) {
+static void experts_are_sharded_across_a_dense_axis(void **state) {
   (void)state;
   ot_run_parallel parallel = one;
   parallel.tp = 2;
@@ -146,7 +146,7 @@ static void all_small_meshes_hold_together(void **state) {
   assert_in_range(built, 300, 1000);
 }
 
-static void hash_tells_meshes_apart(void **state) {
+static void hash_distinguishes_meshes(void **state) {
   (void)state;
   ot_run_parallel parallel = one;
   ot_mesh a;
@@ -160,12 +160,12 @@ static void hash_tells_meshes_apart(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(experts_span_tp_and_cp),
-      cmocka_unit_test(experts_cut_through_a_dense_axis),
+      cmocka_unit_test(experts_are_sharded_across_a_dense_axis),
       cmocka_unit_test(degrees_without_common_factors_are_refused_with_the_nearest),
       cmocka_unit_test(ranks_that_do_not_fill_the_axes_are_refused),
       cmocka_unit_test(zero_0_replicates_over_all_of_dp),
       cmocka_unit_test(all_small_meshes_hold_together),
-      cmocka_unit_test(hash_tells_meshes_apart),
+      cmocka_unit_test(hash_distinguishes_meshes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,7 +106,7 @@ static void quantised_weights_are_fp8_in_blocks_or_refused_by_name(void **state)
   }
 }
 
-static void hash_tells_models_apart(void **state) {
+static void hash_distinguishes_models(void **state) {
   (void)state;
   const ot_model a = load_preset("llama3-8b");
   ot_model b = a;
@@ -119,7 +119,7 @@ static void hash_tells_models_apart(void **state) {
   assert_true(ot_model_same_layer(&b, 29, 30));
 }
 
-static void families_fix_what_no_key_says(void **state) {
+static void families_set_values_without_keys(void **state) {
   (void)state;
   const ot_model gpt2 = load_preset("gpt2");
   assert_true(gpt2.learned_positions && gpt2.mlp_bias && gpt2.qkv_bias && gpt2.output_bias);
@@ -392,8 +392,8 @@ static void the_balance_of_transformers_is_k_times_the_mean_over_layers(void **s
   assert_true(ot_model_hash(&again) == ot_model_hash(&other));
 }
 
-static void expect_place(const ot_model *model, int64_t layer, ot_residual_place expected) {
-  const ot_residual_place at = ot_residual_place_of(model, layer);
+static void expect_place(const ot_model *model, int64_t layer, ot_residual_position expected) {
+  const ot_residual_position at = ot_residual_position_of(model, layer);
   assert_int_equal(at.finished, expected.finished);
   assert_int_equal(at.begun, expected.begun);
   assert_int_equal(at.attention_ends, expected.attention_ends);
@@ -403,18 +403,18 @@ static void expect_place(const ot_model *model, int64_t layer, ot_residual_place
 static void blocks_of_residuals_count_sublayers(void **state) {
   (void)state;
   const ot_model plain = accept("{\"model_type\": \"llama\"}");
-  expect_place(&plain, 3, (ot_residual_place){0});
+  expect_place(&plain, 3, (ot_residual_position){0});
   const ot_model model = accept(
       "{\"model_type\": \"llama\", \"num_hidden_layers\": 5, \"attention_residuals\": \"block\","
       " \"attention_residual_block_size\": 3}");
   // Sub-layers 0 1 2 | 3 4 5 | 6 7 8 | 9: two per layer; the embedding is on the stack from the
   // start.
-  expect_place(&model, 0, (ot_residual_place){1, false, false, false});
-  expect_place(&model, 1, (ot_residual_place){1, true, true, false});
-  expect_place(&model, 2, (ot_residual_place){2, true, false, true});
-  expect_place(&model, 3, (ot_residual_place){3, false, false, false});
-  expect_place(&model, 4, (ot_residual_place){3, true, true, false});
-  expect_place(&model, 5, (ot_residual_place){4, true, false, false});
+  expect_place(&model, 0, (ot_residual_position){1, false, false, false});
+  expect_place(&model, 1, (ot_residual_position){1, true, true, false});
+  expect_place(&model, 2, (ot_residual_position){2, true, false, true});
+  expect_place(&model, 3, (ot_residual_position){3, false, false, false});
+  expect_place(&model, 4, (ot_residual_position){3, true, true, false});
+  expect_place(&model, 5, (ot_residual_position){4, true, false, false});
   assert_true(ot_model_parameters(&model) > 11 * model.hidden_size);
   assert_false(ot_model_same_layer(&model, 0, 3));
   const ot_model eight = accept(
@@ -424,9 +424,9 @@ static void blocks_of_residuals_count_sublayers(void **state) {
   const int taken[] = {4, 1};
   ot_model some;
   ot_model_take_layers(&model, taken, 2, &some);
-  expect_place(&some, 0, (ot_residual_place){3, true, true, false});
-  expect_place(&some, 1, (ot_residual_place){1, true, true, false});
-  expect_place(&some, 2, (ot_residual_place){4, true, false, false});
+  expect_place(&some, 0, (ot_residual_position){3, true, true, false});
+  expect_place(&some, 1, (ot_residual_position){1, true, true, false});
+  expect_place(&some, 2, (ot_residual_position){4, true, false, false});
 }
 
 static void blocks_of_residuals_must_fit_the_model(void **state) {
@@ -468,8 +468,8 @@ int main(void) {
       cmocka_unit_test(a_model_written_as_keys_reads_back_the_same),
       cmocka_unit_test(exports_say_what_other_readers_need),
       cmocka_unit_test(quantised_weights_are_fp8_in_blocks_or_refused_by_name),
-      cmocka_unit_test(hash_tells_models_apart),
-      cmocka_unit_test(families_fix_what_no_key_says),
+      cmocka_unit_test(hash_distinguishes_models),
+      cmocka_unit_test(families_set_values_without_keys),
       cmocka_unit_test(gemma_has_five_local_layers_for_a_global_one),
       cmocka_unit_test(reads_rotary_parameters_of_both_majors),
       cmocka_unit_test(refuses_rotary_parameters_that_disagree),

@@ -170,7 +170,7 @@ static void stages_cannot_outnumber_layers(void **state) {
   accept(&run);
 }
 
-static void orders_run_the_chunks_they_are_made_for(void **state) {
+static void schedules_run_their_number_of_chunks(void **state) {
   (void)state;
   ot_run run = base_run();
   run.parallel.pp = 2;
@@ -261,7 +261,7 @@ static void a_step_is_whole_micro_batches_of_every_rank(void **state) {
   accept_ranks(&run, 16);
 }
 
-static void a_step_is_as_many_micro_batches_as_the_order_runs(void **state) {
+static void a_step_has_the_micro_batches_of_its_schedule(void **state) {
   (void)state;
   ot_run run = base_run();
   run.parallel.pp = 4;
@@ -347,14 +347,14 @@ static void muon_needs_whole_matrices(void **state) {
   accept_ranks(&run, 4);
 }
 
-static void recompute_is_one_word_or_one_a_layer(void **state) {
+static void recompute_is_one_word_or_one_per_layer(void **state) {
   (void)state;
   ot_run run = base_run();
   run.parallel.num_recompute = 5;
   refuse(&run, "recompute has 5 entries", "12 layers");
 }
 
-static void reshard_is_one_word_or_one_a_block(void **state) {
+static void reshard_is_one_word_or_one_per_block(void **state) {
   (void)state;
   bool blocks[14] = {[3] = true, [13] = true};
   ot_run run = base_run();
@@ -377,18 +377,18 @@ int main(void) {
       cmocka_unit_test(ring_needs_two_pieces_a_rank),
       cmocka_unit_test(ulysses_must_divide_the_heads_of_a_rank),
       cmocka_unit_test(stages_cannot_outnumber_layers),
-      cmocka_unit_test(orders_run_the_chunks_they_are_made_for),
+      cmocka_unit_test(schedules_run_their_number_of_chunks),
       cmocka_unit_test(schedules_are_short_enough_to_be_built),
       cmocka_unit_test(a_file_of_actions_may_run_any_chunks),
       cmocka_unit_test(dp_must_hold_whole_replicas),
       cmocka_unit_test(a_step_is_whole_micro_batches_of_every_rank),
-      cmocka_unit_test(a_step_is_as_many_micro_batches_as_the_order_runs),
+      cmocka_unit_test(a_step_has_the_micro_batches_of_its_schedule),
       cmocka_unit_test(ranks_are_the_product_of_the_degrees),
       cmocka_unit_test(dense_models_have_no_experts_to_split),
       cmocka_unit_test(experts_are_split_by_what_divides_them),
       cmocka_unit_test(muon_needs_whole_matrices),
-      cmocka_unit_test(recompute_is_one_word_or_one_a_layer),
-      cmocka_unit_test(reshard_is_one_word_or_one_a_block),
+      cmocka_unit_test(recompute_is_one_word_or_one_per_layer),
+      cmocka_unit_test(reshard_is_one_word_or_one_per_block),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

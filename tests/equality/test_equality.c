@@ -31,7 +31,7 @@ static void try_row(const cover_row *row, bool poison, rank_verdict *verdict) {
     rank_request request;
     rank_request_of(row, types[i], &request);
     request.poison = poison && types[i] == OT_F32;
-    if (types[i] == OT_F32) rank_settle(&request);
+    if (types[i] == OT_F32) rank_choose_sample(&request);
     rank_try(&request, verdict);
   }
 }
@@ -163,7 +163,7 @@ static void try_sample(const sample *s, bool wide, rank_verdict *verdict) {
         .recompute = {OT_RECOMPUTE_NONE, OT_RECOMPUTE_FULL, OT_RECOMPUTE_SELECTIVE},
         .context = s->context,
         .overlap = true};
-    if (types[i] == OT_F32) rank_settle(&request);
+    if (types[i] == OT_F32) rank_choose_sample(&request);
     rank_try(&request, verdict);
   }
 }

@@ -130,13 +130,13 @@ static void try_spread(const spread *s, rank_loads loads, bool poison, rank_verd
   for (int i = 0; i < 2; i++) {
     rank_request request = request_of(s, types[i], loads);
     request.poison = poison && types[i] == OT_F32;
-    if (types[i] == OT_F32 && s->routing == OT_MOE_DROPLESS) rank_settle(&request);
+    if (types[i] == OT_F32 && s->routing == OT_MOE_DROPLESS) rank_choose_sample(&request);
     rank_try(&request, verdict);
     if (loads == RANK_LOADS_CROWDED) expect_crowds(rank_reference(&request), request.experts);
   }
 }
 
-static void experts_spread_over_ranks_equal_those_of_one(void **state) {
+static void experts_sharded_over_ranks_equal_one_rank(void **state) {
   (void)state;
   rank_verdict verdict = {0};
   for (int i = 0; i < OT_COUNT(spreads); i++)
@@ -144,7 +144,7 @@ static void experts_spread_over_ranks_equal_those_of_one(void **state) {
   rank_conclude(&verdict, "experts");
 }
 
-static void ranks_that_get_no_token_and_ranks_that_get_most_equal_one(void **state) {
+static void empty_and_overloaded_ranks_equal_one_rank(void **state) {
   (void)state;
   rank_verdict verdict = {0};
   for (int i = 0; i < OT_COUNT(crowded); i++) {
@@ -155,7 +155,7 @@ static void ranks_that_get_no_token_and_ranks_that_get_most_equal_one(void **sta
 
 // Number of passes of a micro-batch in the last step, over the layers with experts.
 static double rounds_of(const rank_result *result) {
-  return result->experts[RANK_STEPS - 1][OT_EXPERT_ROUNDS] / 3;
+  return result->experts[RANK_STEPS - 1][OT_EXPERT_PASSES] / 3;
 }
 
 static void try_rounds(const spread *s, rank_loads loads, double room, bool poison,
@@ -172,7 +172,7 @@ static void try_rounds(const spread *s, rank_loads loads, double room, bool pois
 }
 
 // A buffer for a third of a balanced load needs three passes or more.
-static void rows_without_room_come_in_further_rounds(void **state) {
+static void overflow_tokens_arrive_in_further_passes(void **state) {
   (void)state;
   rank_verdict verdict = {0};
   for (int i = 0; i < OT_COUNT(spreads); i += 4) {
@@ -185,7 +185,7 @@ static void rows_without_room_come_in_further_rounds(void **state) {
 }
 
 // A buffer for all tokens of all ranks needs one pass; several passes give the same bits.
-static void rounds_change_no_bit_of_a_loss(void **state) {
+static void overflow_passes_change_no_bit_of_a_loss(void **state) {
   (void)state;
   for (int i = 0; i < 3; i++) {
     rank_request request = request_of(&crowded[i], OT_F32, RANK_LOADS_CROWDED);
@@ -203,10 +203,10 @@ static void rounds_change_no_bit_of_a_loss(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(experts_spread_over_ranks_equal_those_of_one),
-      cmocka_unit_test(ranks_that_get_no_token_and_ranks_that_get_most_equal_one),
-      cmocka_unit_test(rows_without_room_come_in_further_rounds),
-      cmocka_unit_test(rounds_change_no_bit_of_a_loss),
+      cmocka_unit_test(experts_sharded_over_ranks_equal_one_rank),
+      cmocka_unit_test(empty_and_overloaded_ranks_equal_one_rank),
+      cmocka_unit_test(overflow_tokens_arrive_in_further_passes),
+      cmocka_unit_test(overflow_passes_change_no_bit_of_a_loss),
   };
   return cmocka_run_group_tests(tests, NULL, rank_references_release);
 }

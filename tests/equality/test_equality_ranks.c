@@ -142,7 +142,7 @@ static rank_request request_of(const process_case *c) {
                         .pipeline = c->pipeline,
                         .context = c->context,
                         .overlap = c->overlap,
-                        .patience_s = 60};
+                        .timeout_s = 60};
 }
 
 // On rank 0, after the processes finish: compares with one rank and with threads.

@@ -96,7 +96,7 @@ static void try_case(const mixed *m, bool poison, rank_verdict *verdict) {
   }
 }
 
-static void a_stack_over_ranks_equals_that_of_one(void **state) {
+static void a_stack_over_ranks_equals_one_rank(void **state) {
   (void)state;
   rank_verdict verdict = {0};
   for (int i = 0; i < OT_COUNT(cases); i++) try_case(&cases[i], true, &verdict);
@@ -105,7 +105,7 @@ static void a_stack_over_ranks_equals_that_of_one(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_stack_over_ranks_equals_that_of_one),
+      cmocka_unit_test(a_stack_over_ranks_equals_one_rank),
   };
   return cmocka_run_group_tests(tests, NULL, rank_references_release);
 }

@@ -97,7 +97,7 @@ static void try_layout(int place, rank_verdict *verdict) {
   }
 }
 
-static void a_choice_over_whole_sequences_is_that_of_one_rank(void **state) {
+static void whole_sequence_routing_equals_one_rank(void **state) {
   (void)state;
   rank_verdict verdict = {0};
   for (int i = 0; i < OT_COUNT(layouts); i++) try_layout(i, &verdict);
@@ -105,7 +105,7 @@ static void a_choice_over_whole_sequences_is_that_of_one_rank(void **state) {
 }
 
 // Overflow goes into later passes; no more tokens are dropped than on one rank.
-static void rounds_of_a_choice_over_whole_sequences_equal_one_rank(void **state) {
+static void overflow_passes_of_whole_sequence_routing_equal_one_rank(void **state) {
   (void)state;
   rank_verdict verdict = {0};
   for (int i = 0; i < OT_COUNT(layouts); i++) {
@@ -115,7 +115,7 @@ static void rounds_of_a_choice_over_whole_sequences_equal_one_rank(void **state)
     rank_result result;
     if (rank_run(&request, &result) != OT_OK) fail_msg("%s", ot_fail_message());
     rank_judge(&request, &result, &verdict);
-    assert_true(result.experts[0][OT_EXPERT_ROUNDS] > ROUTED_LAYERS);
+    assert_true(result.experts[0][OT_EXPERT_PASSES] > ROUTED_LAYERS);
     rank_release(&result);
   }
   rank_conclude(&verdict, "overflow passes of whole-sequence routing");
@@ -123,8 +123,8 @@ static void rounds_of_a_choice_over_whole_sequences_equal_one_rank(void **state)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_choice_over_whole_sequences_is_that_of_one_rank),
-      cmocka_unit_test(rounds_of_a_choice_over_whole_sequences_equal_one_rank),
+      cmocka_unit_test(whole_sequence_routing_equals_one_rank),
+      cmocka_unit_test(overflow_passes_of_whole_sequence_routing_equal_one_rank),
   };
   return cmocka_run_group_tests(tests, NULL, rank_references_release);
 }

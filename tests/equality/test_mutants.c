@@ -190,7 +190,7 @@ static rank_request layout_of(rank_model_kind model) {
                         .prefetch = 1,
                         .pipeline = OT_PIPELINE_1F1B,
                         .overlap = true,
-                        .patience_s = 5};
+                        .timeout_s = 5};
 }
 
 enum { SAMPLE = 40 };

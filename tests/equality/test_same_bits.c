@@ -218,7 +218,7 @@ static bool other_stages(rank_request *r, int index) {
   return true;
 }
 
-static void degrees_and_cuts_of_pipelines(void **state) {
+static void pipeline_degrees_and_stage_layouts(void **state) {
   (void)state;
   rank_request r = request_of(RANK_LLAMA, OT_F32);
   vary_all(&r, other_stages, "pp 1, 2, 4, 8, and another layout");
@@ -229,7 +229,7 @@ static bool other_stages_of_two(rank_request *r, int index) {
   return index < 2;
 }
 
-static void degrees_of_pipelines_beside_other_axes(void **state) {
+static void pipeline_degrees_with_other_axes(void **state) {
   (void)state;
   rank_request r = request_of(RANK_LLAMA, OT_F32);
   r.tp = 2;
@@ -306,7 +306,7 @@ static void running_again(void **state) {
 }
 
 // Other options while the experts' tokens need several passes.
-static bool beside_rounds(rank_request *r, int index) {
+static bool options_with_overflow_passes(rank_request *r, int index) {
   static const ot_pipeline orders[] = {OT_PIPELINE_1F1B, OT_PIPELINE_GPIPE, OT_PIPELINE_ZB_H2};
   if (index < 3) return other_recompute(r, index);
   if (index < 5) {
@@ -319,7 +319,7 @@ static bool beside_rounds(rank_request *r, int index) {
   return index < 9;
 }
 
-static void rounds_of_experts(void **state) {
+static void overflow_passes_of_experts(void **state) {
   (void)state;
   rank_request r = request_of(RANK_MOE, OT_F32);
   r.layers = 5;
@@ -330,7 +330,8 @@ static void rounds_of_experts(void **state) {
   r.pipeline = OT_PIPELINE_ZB_H1;
   r.zero = 3;
   r.accumulate = OT_ACCUMULATE_SHARDED;
-  print_message("overflow passes: %d runs bitwise equal to another\n", vary(&r, beside_rounds));
+  print_message("overflow passes: %d runs bitwise equal to another\n",
+                vary(&r, options_with_overflow_passes));
 }
 
 static bool other_wire(rank_request *r, int index) {
@@ -355,12 +356,12 @@ int main(void) {
       cmocka_unit_test(zero_stages_and_replicas),
       cmocka_unit_test(prefetch_and_reshard),
       cmocka_unit_test(pipeline_orders),
-      cmocka_unit_test(degrees_and_cuts_of_pipelines),
-      cmocka_unit_test(degrees_of_pipelines_beside_other_axes),
+      cmocka_unit_test(pipeline_degrees_and_stage_layouts),
+      cmocka_unit_test(pipeline_degrees_with_other_axes),
       cmocka_unit_test(recompute_policies),
       cmocka_unit_test(overlap),
       cmocka_unit_test(running_again),
-      cmocka_unit_test(rounds_of_experts),
+      cmocka_unit_test(overflow_passes_of_experts),
       cmocka_unit_test(type_on_the_wire_of_what_is_narrow_already),
   };
   return cmocka_run_group_tests_name("options that change no bit", tests, NULL, NULL);

@@ -463,7 +463,7 @@ static void check_rows(const run_case *c, const rank_result *result) {
       (double)(r->batch * r->length) * K * EXPERT_LAYERS * (r->etp > 1 ? r->etp : 1);
   double sent = 0;
   for (int rank = 0; rank < rank_count(r); rank++) {
-    sent += result->sent[rank][OT_GROUP_EXPERT][OT_COMM_EXCHANGE];
+    sent += result->sent[rank][OT_GROUP_EXPERT][OT_COMM_ALL_TO_ALL_V];
   }
   char text[RANK_TEXT];
   if (fmod(sent, of_row) != 0) {

@@ -75,7 +75,7 @@ static void bits_do_not_depend_on_where_buffers_lie(void **state) {
   }
 }
 
-static void no_kernel_reads_dead_memory_or_writes_beside_its_buffers(void **state) {
+static void no_kernel_reads_dead_or_writes_foreign_memory(void **state) {
   (void)state;
   for (int f = 0; f < NUM_FAMILIES; f++) {
     for (int variant = 0; variant < 6; variant++) {
@@ -88,7 +88,7 @@ static void no_kernel_reads_dead_memory_or_writes_beside_its_buffers(void **stat
   }
 }
 
-static void the_highest_byte_touched_is_the_planned_peak(void **state) {
+static void touched_memory_equals_the_planned_peak(void **state) {
   (void)state;
   for (int f = 0; f < NUM_FAMILIES; f++) {
     for (int recompute = 0; recompute < 3; recompute++) {
@@ -98,8 +98,8 @@ static void the_highest_byte_touched_is_the_planned_peak(void **state) {
       parity_case c;
       parity_create(&request, &c);
       parity_step(&c, 1);
-      assert_int_equal(ot_executor_touched_bytes(ot_instance_executor(c.instance)),
-                       ot_instance_schedule(c.instance)->bill.peak_bytes);
+      assert_int_equal(ot_executor_touched_bytes(ot_runtime_executor(c.instance)),
+                       ot_runtime_schedule(c.instance)->bill.peak_bytes);
       parity_destroy(&c);
     }
   }
@@ -131,8 +131,8 @@ int main(void) {
       cmocka_unit_test(recompute_and_split_backward_change_no_bit),
       cmocka_unit_test(a_run_is_repeatable),
       cmocka_unit_test(bits_do_not_depend_on_where_buffers_lie),
-      cmocka_unit_test(no_kernel_reads_dead_memory_or_writes_beside_its_buffers),
-      cmocka_unit_test(the_highest_byte_touched_is_the_planned_peak),
+      cmocka_unit_test(no_kernel_reads_dead_or_writes_foreign_memory),
+      cmocka_unit_test(touched_memory_equals_the_planned_peak),
       cmocka_unit_test(bf16_storage_stays_near_float32),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,9 +16,9 @@
 #include "execute/lanes.h"
 #include "support/hand_made.h"
 
-static hand_game *game_of(int ranks, bool overlap,
-                          ot_status (*write)(hand_made *h, const void *context)) {
-  hand_game *const game = calloc(1, sizeof *game);
+static hand_run *game_of(int ranks, bool overlap,
+                         ot_status (*write)(hand_made *h, const void *context)) {
+  hand_run *const game = calloc(1, sizeof *game);
   assert_non_null(game);
   game->ranks = ranks;
   game->overlap = overlap;
@@ -39,7 +39,7 @@ static double sum_over_ranks(int ranks, int place) {
 // Rank 0 computes during a gather. The others join the gather only after they meet rank 0 in the
 // world, which rank 0 enters after its kernel. A rank that waited for its gather first would
 // deadlock.
-static ot_status write_gather_beside_compute(hand_made *h, const void *context) {
+static ot_status write_gather_concurrent_with_compute(hand_made *h, const void *context) {
   (void)context;
   const bool first = h->schedule.rank == 0;
   int gather = -1;
@@ -64,11 +64,11 @@ static void expect_inside(const ot_span *outer, const ot_span *inner) {
   assert_true(outer->start_s <= inner->start_s && inner->end_s <= outer->end_s);
 }
 
-static void a_gather_is_under_way_while_kernels_run(void **state) {
+static void a_gather_overlaps_kernels(void **state) {
   (void)state;
   for (int ranks = 2; ranks <= HAND_MAX_RANKS; ranks++) {
-    hand_game *const game = game_of(ranks, true, write_gather_beside_compute);
-    hand_play_well(game);
+    hand_run *const game = game_of(ranks, true, write_gather_concurrent_with_compute);
+    hand_run_expect_ok(game);
     for (int i = 0; i < ranks; i++) {
       assert_true(game->places[i][13] == sum_over_ranks(ranks, 0) + 2 * hand_input(i, 1));
       assert_true(game->places[i][12] == sum_over_ranks(ranks, 2));
@@ -83,7 +83,7 @@ static void a_gather_is_under_way_while_kernels_run(void **state) {
 
 // The same inside one instruction: the collective of the tensor lane overlaps the next kernel and a
 // collective of the compute lane; the last task waits for it.
-static ot_status write_tensor_beside_compute(hand_made *h, const void *context) {
+static ot_status write_tensor_concurrent_with_compute(hand_made *h, const void *context) {
   (void)context;
   const int entry = hand_entry(h, OT_LANE_COMPUTE, "block");
   if (h->schedule.rank == 0) {
@@ -102,10 +102,10 @@ static ot_status write_tensor_beside_compute(hand_made *h, const void *context) 
   return OT_OK;
 }
 
-static void a_tensor_collective_is_under_way_until_a_task_waits_for_it(void **state) {
+static void a_tensor_collective_runs_until_a_task_waits_for_it(void **state) {
   (void)state;
-  hand_game *const game = game_of(3, true, write_tensor_beside_compute);
-  hand_play_well(game);
+  hand_run *const game = game_of(3, true, write_tensor_concurrent_with_compute);
+  hand_run_expect_ok(game);
   for (int i = 0; i < 3; i++) {
     assert_true(game->places[i][13] == sum_over_ranks(3, 0) + 2 * hand_input(i, 1));
   }
@@ -146,13 +146,13 @@ static ot_status write_crossing_messages(hand_made *h, const void *context) {
   return OT_OK;
 }
 
-static void messages_are_under_way_together(void **state) {
+static void messages_overlap(void **state) {
   (void)state;
   for (int poison = 0; poison < 2; poison++) {
-    hand_game *const game = game_of(2, true, write_crossing_messages);
+    hand_run *const game = game_of(2, true, write_crossing_messages);
     game->poison = poison == 1;
     game->times = 3;
-    hand_play_well(game);
+    hand_run_expect_ok(game);
     for (int i = 0; i < 2; i++) {
       const double sent = hand_input(1 - i, 0) + hand_input(1 - i, 1);
       assert_true(game->places[i][13] == sent + hand_input(1 - i, 0) + hand_input(1 - i, 2));
@@ -284,7 +284,7 @@ static void evaluate(const random_order *r, int ranks, double v[][HAND_PLACES]) 
   }
 }
 
-static void expect_values(const random_order *r, const hand_game *game) {
+static void expect_values(const random_order *r, const hand_run *game) {
   static double v[HAND_MAX_RANKS][HAND_PLACES];
   evaluate(r, game->ranks, v);
   for (int k = 0; k < game->ranks; k++) {
@@ -298,7 +298,7 @@ static void expect_values(const random_order *r, const hand_game *game) {
   }
 }
 
-static void expect_spans_by_start(const hand_game *game) {
+static void expect_spans_by_start(const hand_run *game) {
   for (int k = 0; k < game->ranks; k++) {
     for (int i = 1; i < game->num_spans[k]; i++) {
       const ot_span *const span = &game->spans[k][i];
@@ -307,15 +307,15 @@ static void expect_spans_by_start(const hand_game *game) {
   }
 }
 
-static void random_orders_give_what_they_give_in_order(void **state) {
+static void random_programs_equal_sequential_execution(void **state) {
   (void)state;
   for (uint64_t seed = 1; seed <= 12; seed++) {
     const random_order r = random_order_of(seed);
     for (int variant = 0; variant < 3; variant++) {
-      hand_game *const game = game_of(2 + (int)seed % 3, variant == 0, write_random);
+      hand_run *const game = game_of(2 + (int)seed % 3, variant == 0, write_random);
       game->poison = variant == 2;
       game->context = &r;
-      hand_play_well(game);
+      hand_run_expect_ok(game);
       expect_values(&r, game);
       expect_spans_by_start(game);
       free(game);
@@ -333,10 +333,10 @@ static void the_failure_of_a_rank_ends_all(void **state) {
   (void)state;
   const random_order r = random_order_of(5);
   for (int failing = 0; failing < 3; failing++) {
-    hand_game *const game = game_of(3, true, write_random);
+    hand_run *const game = game_of(3, true, write_random);
     game->context = &r;
     game->leaves = failing + 1;
-    assert_int_equal(hand_play(game), OT_NUMERIC);
+    assert_int_equal(hand_run_ranks(game), OT_NUMERIC);
     expect_text(ot_fail_message(), "has had enough");
     for (int i = 0; i < 3; i++) {
       assert_int_equal(game->status[i], i == failing ? OT_NUMERIC : OT_RANKS);
@@ -358,10 +358,10 @@ static ot_status write_crossing_groups(hand_made *h, const void *context) {
   return OT_OK;
 }
 
-static void a_deadlock_is_told_with_entries_and_tasks(void **state) {
+static void a_deadlock_is_reported_with_entries_and_tasks(void **state) {
   (void)state;
-  hand_game *const game = game_of(2, true, write_crossing_groups);
-  assert_int_equal(hand_play(game), OT_RANKS);
+  hand_run *const game = game_of(2, true, write_crossing_groups);
+  assert_int_equal(hand_run_ranks(game), OT_RANKS);
   expect_text(game->message[0], "entry 0 (one, block -1, micro-batch -1), task 0 (all_reduce): ");
   expect_text(game->message[0], "rank 0 waits in 'one/all_reduce'");
   expect_text(game->message[1], "entry 0 (one, block -1, micro-batch -1), task 0 (all_reduce): ");
@@ -457,8 +457,8 @@ static void ranks_and_orders_that_do_not_fit_are_refused(void **state) {
       {write_wait_on_another_lane, 1, OT_BUG, "entry 1 waits on lane gather for entry 0"},
   };
   for (int i = 0; i < OT_COUNT(cases); i++) {
-    hand_game *const game = game_of(cases[i].ranks, true, cases[i].write);
-    assert_int_equal(hand_play(game), cases[i].status);
+    hand_run *const game = game_of(cases[i].ranks, true, cases[i].write);
+    assert_int_equal(hand_run_ranks(game), cases[i].status);
     expect_text(ot_fail_message(), cases[i].text);
     free(game);
   }
@@ -466,12 +466,12 @@ static void ranks_and_orders_that_do_not_fit_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_gather_is_under_way_while_kernels_run),
-      cmocka_unit_test(a_tensor_collective_is_under_way_until_a_task_waits_for_it),
-      cmocka_unit_test(messages_are_under_way_together),
-      cmocka_unit_test(random_orders_give_what_they_give_in_order),
+      cmocka_unit_test(a_gather_overlaps_kernels),
+      cmocka_unit_test(a_tensor_collective_runs_until_a_task_waits_for_it),
+      cmocka_unit_test(messages_overlap),
+      cmocka_unit_test(random_programs_equal_sequential_execution),
       cmocka_unit_test(the_failure_of_a_rank_ends_all),
-      cmocka_unit_test(a_deadlock_is_told_with_entries_and_tasks),
+      cmocka_unit_test(a_deadlock_is_reported_with_entries_and_tasks),
       cmocka_unit_test(a_long_entry_is_no_deadlock),
       cmocka_unit_test(ranks_and_orders_that_do_not_fit_are_refused),
   };

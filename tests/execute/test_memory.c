@@ -18,7 +18,7 @@ int main(void) { return 77; }
 
 #include <cmocka.h>
 
-#include "runtime/instance.h"
+#include "runtime/model_runtime.h"
 #include "support/hand_made.h"
 #include "support/tiny_model.h"
 
@@ -82,27 +82,27 @@ static ot_model wide_llama(void) {
   return model;
 }
 
-static ot_instance *create(const ot_model *model, const ot_run *run) {
+static ot_runtime *create(const ot_model *model, const ot_run *run) {
   static const int one = 1;
-  const ot_instance_request request = {.model = model,
-                                       .run = run,
-                                       .modes = 1u << OT_MODE_TRAIN | 1u << OT_MODE_EVALUATE,
-                                       .micro_batch_size = 4,
-                                       .sequence_length = 512,
-                                       .compute = OT_F32,
-                                       .storage = OT_F32,
-                                       .threads = 2,
-                                       .micro_batches = &one,
-                                       .num_micro_batches = 1};
-  ot_instance *instance = NULL;
-  if (ot_instance_create(&request, &instance) != OT_OK) fail_msg("%s", ot_fail_message());
-  assert_int_equal(ot_instance_initialize(instance, 1), OT_OK);
-  ot_executor *const executor = ot_instance_executor(instance);
+  const ot_runtime_request request = {.model = model,
+                                      .run = run,
+                                      .modes = 1u << OT_MODE_TRAIN | 1u << OT_MODE_EVALUATE,
+                                      .micro_batch_size = 4,
+                                      .sequence_length = 512,
+                                      .compute = OT_F32,
+                                      .storage = OT_F32,
+                                      .threads = 2,
+                                      .micro_batches = &one,
+                                      .num_micro_batches = 1};
+  ot_runtime *instance = NULL;
+  if (ot_runtime_create(&request, &instance) != OT_OK) fail_msg("%s", ot_fail_message());
+  assert_int_equal(ot_runtime_initialize(instance, 1), OT_OK);
+  ot_executor *const executor = ot_runtime_executor(instance);
   ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 1e-4);
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1);
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1);
   ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, 2048);
-  const ot_region *const batch = ot_schedule_region(ot_instance_schedule(instance), "batch");
+  const ot_region *const batch = ot_schedule_region(ot_runtime_schedule(instance), "batch");
   ot_executor_fill(executor, batch->offset, 0, batch->bytes);
   return instance;
 }
@@ -112,13 +112,13 @@ static void a_step_allocates_nothing_and_stays_within_its_plan(void **state) {
   const ot_model model = wide_llama();
   const ot_run run = tiny_run(&model);
   const int64_t before = resident_bytes();
-  ot_instance *instance = create(&model, &run);
-  const int64_t planned = ot_instance_schedule(instance)->bill.peak_bytes;
-  assert_int_equal(ot_instance_run(instance, OT_MODE_TRAIN, 1), OT_OK);
+  ot_runtime *instance = create(&model, &run);
+  const int64_t planned = ot_runtime_schedule(instance)->bill.peak_bytes;
+  assert_int_equal(ot_runtime_run(instance, OT_MODE_TRAIN, 1), OT_OK);
   const int64_t after_one = resident_bytes();
   atomic_store(&counting, 1);
   for (int i = 1; i < STEPS; i++) {
-    assert_int_equal(ot_instance_run(instance, OT_MODE_TRAIN, 1), OT_OK);
+    assert_int_equal(ot_runtime_run(instance, OT_MODE_TRAIN, 1), OT_OK);
   }
   atomic_store(&counting, 0);
   const int64_t after_all = resident_bytes();
@@ -129,7 +129,7 @@ static void a_step_allocates_nothing_and_stays_within_its_plan(void **state) {
   assert_true((double)(after_one - before) <= 1.02 * (double)planned + CONSTANT_BYTES);
   // Whole pages may become resident late: a step touches the same memory as the one before it.
   assert_true(after_all - after_one <= 1 << 20);
-  ot_instance_destroy(&instance);
+  ot_runtime_destroy(&instance);
 }
 
 // ---- on many ranks ----
@@ -174,14 +174,14 @@ static ot_status count_between_barriers(ot_comm *comm, int time) {
 static void ranks_allocate_nothing_while_they_run(void **state) {
   (void)state;
   for (int ranks = 2; ranks <= HAND_MAX_RANKS; ranks++) {
-    hand_game *const game = calloc(1, sizeof *game);
+    hand_run *const game = calloc(1, sizeof *game);
     game->ranks = ranks;
     game->overlap = true;
     game->times = PLAYED;
     game->write = write_all_lanes;
     game->before = count_between_barriers;
     atomic_store(&allocations, 0);
-    hand_play_well(game);
+    hand_run_expect_ok(game);
     assert_int_equal(atomic_load(&allocations), 0);
     free(game);
   }

@@ -14,9 +14,9 @@
 
 enum { A = 10, B = 11, SUM = 12, LAST = 13 };
 
-static hand_game *game_of(int ranks, int rounds,
-                          ot_status (*write)(hand_made *h, const void *context)) {
-  hand_game *const game = calloc(1, sizeof *game);
+static hand_run *game_of(int ranks, int rounds,
+                         ot_status (*write)(hand_made *h, const void *context)) {
+  hand_run *const game = calloc(1, sizeof *game);
   assert_non_null(game);
   game->ranks = ranks;
   game->rounds = rounds;
@@ -26,7 +26,7 @@ static hand_game *game_of(int ranks, int rounds,
 
 static int rounds_of_bodies(int rounds) { return rounds > 1 ? rounds - 1 : 0; }
 
-typedef void (*game_check)(const hand_game *game, int more);
+typedef void (*game_check)(const hand_run *game, int more);
 
 // Runs it with several iteration counts, twice each, with concurrent and with sequential lanes.
 static void for_each_number(int ranks, ot_status (*write)(hand_made *h, const void *context),
@@ -34,11 +34,11 @@ static void for_each_number(int ranks, ot_status (*write)(hand_made *h, const vo
   static const int numbers[] = {0, 1, 2, 4, 33};
   for (int i = 0; i < OT_COUNT(numbers); i++) {
     for (int mode = 0; mode < 3; mode++) {
-      hand_game *const game = game_of(ranks, numbers[i], write);
+      hand_run *const game = game_of(ranks, numbers[i], write);
       game->overlap = mode == 0;
       game->poison = mode == 2;
       game->times = 2;
-      hand_play_well(game);
+      hand_run_expect_ok(game);
       check(game, rounds_of_bodies(numbers[i]));
       free(game);
     }
@@ -58,7 +58,7 @@ static ot_status write_adding_body(hand_made *h, const void *context) {
   return OT_OK;
 }
 
-static void expect_adding(const hand_game *game, int more) {
+static void expect_adding(const hand_run *game, int more) {
   const double each = hand_input(0, 2) + hand_input(0, 3);
   const double first = hand_input(0, 0) + hand_input(0, 1);
   assert_true(game->places[0][SUM] == first + more * each);
@@ -66,14 +66,14 @@ static void expect_adding(const hand_game *game, int more) {
   assert_int_equal(game->counter[0], more > 0 ? more : -1);
 }
 
-static void a_body_runs_once_less_than_there_are_rounds(void **state) {
+static void a_body_runs_one_time_less_than_the_iterations(void **state) {
   (void)state;
   for_each_number(1, write_adding_body, expect_adding);
 }
 
 // ---- recorded spans ----
 
-static void expect_spans(const hand_game *game, int more) {
+static void expect_spans(const hand_run *game, int more) {
   (void)more;
   enum { ENTRY, FIRST = 0, REPEAT = 1, BEHIND = 4, SPANS = 3 };
   const ot_span *const repeat = hand_span(game, 0, ENTRY, REPEAT);
@@ -83,7 +83,7 @@ static void expect_spans(const hand_game *game, int more) {
   assert_true(repeat->end_s <= hand_span(game, 0, ENTRY, BEHIND)->start_s);
 }
 
-static void a_repeat_records_one_span_for_all_its_rounds(void **state) {
+static void a_loop_records_one_span_for_all_iterations(void **state) {
   (void)state;
   for_each_number(1, write_adding_body, expect_spans);
 }
@@ -91,8 +91,8 @@ static void a_repeat_records_one_span_for_all_its_rounds(void **state) {
 // ---- invalid iteration counts ----
 
 static void expect_refused(int rounds) {
-  hand_game *const game = game_of(1, rounds, write_adding_body);
-  assert_int_equal(hand_play(game), OT_BUG);
+  hand_run *const game = game_of(1, rounds, write_adding_body);
+  assert_int_equal(hand_run_ranks(game), OT_BUG);
   const char *const message = game->message[0];
   if (!strstr(message, "entry 0 (adding") || !strstr(message, "task 1 (repeat)") ||
       !strstr(message, "iterations")) {
@@ -101,7 +101,7 @@ static void expect_refused(int rounds) {
   free(game);
 }
 
-static void absurd_numbers_of_rounds_end_the_run(void **state) {
+static void invalid_iteration_counts_end_the_run(void **state) {
   (void)state;
   expect_refused(-1);
   expect_refused(1 << 30);
@@ -128,7 +128,7 @@ static ot_status write_collective_body(hand_made *h, const void *context) {
   return OT_OK;
 }
 
-static void expect_collectives(const hand_game *game, int more) {
+static void expect_collectives(const hand_run *game, int more) {
   double sums[HAND_MAX_RANKS] = {0};
   double a[HAND_MAX_RANKS] = {0};
   for (int i = 0; i < game->ranks; i++) {
@@ -149,7 +149,7 @@ static void expect_collectives(const hand_game *game, int more) {
   }
 }
 
-static void each_round_makes_its_collectives(void **state) {
+static void each_iteration_runs_its_collectives(void **state) {
   (void)state;
   for_each_number(2, write_collective_body, expect_collectives);
   for_each_number(3, write_collective_body, expect_collectives);
@@ -178,7 +178,7 @@ static ot_status write_late_body(hand_made *h, const void *context) {
   return OT_OK;
 }
 
-static void expect_late(const hand_game *game, int more) {
+static void expect_late(const hand_run *game, int more) {
   double all = 0, step = 0;
   for (int i = 0; i < game->ranks; i++) {
     all += hand_input(i, 0) + hand_input(i, 1);
@@ -192,7 +192,7 @@ static void expect_late(const hand_game *game, int more) {
   }
 }
 
-static void a_round_ends_what_it_has_on_the_tensor_lane(void **state) {
+static void an_iteration_ends_its_tensor_lane_tasks(void **state) {
   (void)state;
   for_each_number(2, write_late_body, expect_late);
 }
@@ -212,8 +212,8 @@ static ot_status write_half_a_body(hand_made *h, const void *context) {
 
 static void members_must_have_the_same_bodies(void **state) {
   (void)state;
-  hand_game *const game = game_of(2, 3, write_half_a_body);
-  assert_int_equal(hand_play(game), OT_RANKS);
+  hand_run *const game = game_of(2, 3, write_half_a_body);
+  assert_int_equal(hand_run_ranks(game), OT_RANKS);
   if (!strstr(ot_fail_message(), "list of its collectives")) fail_msg("%s", ot_fail_message());
   free(game);
 }
@@ -235,8 +235,8 @@ static ot_status write_too_long(hand_made *h, const void *context) {
 }
 
 static void refuses(ot_status (*write)(hand_made *h, const void *context), const char *why) {
-  hand_game *const game = game_of(1, 3, write);
-  assert_int_equal(hand_play(game), OT_BUG);
+  hand_run *const game = game_of(1, 3, write);
+  assert_int_equal(hand_run_ranks(game), OT_BUG);
   if (!strstr(game->message[0], why)) fail_msg("%s", game->message[0]);
   free(game);
 }
@@ -249,11 +249,11 @@ static void repeats_elsewhere_or_too_long_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_body_runs_once_less_than_there_are_rounds),
-      cmocka_unit_test(a_repeat_records_one_span_for_all_its_rounds),
-      cmocka_unit_test(absurd_numbers_of_rounds_end_the_run),
-      cmocka_unit_test(each_round_makes_its_collectives),
-      cmocka_unit_test(a_round_ends_what_it_has_on_the_tensor_lane),
+      cmocka_unit_test(a_body_runs_one_time_less_than_the_iterations),
+      cmocka_unit_test(a_loop_records_one_span_for_all_iterations),
+      cmocka_unit_test(invalid_iteration_counts_end_the_run),
+      cmocka_unit_test(each_iteration_runs_its_collectives),
+      cmocka_unit_test(an_iteration_ends_its_tensor_lane_tasks),
       cmocka_unit_test(members_must_have_the_same_bodies),
       cmocka_unit_test(repeats_elsewhere_or_too_long_are_refused),
   };

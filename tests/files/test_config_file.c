@@ -160,7 +160,7 @@ static void a_model_may_be_a_preset_a_file_a_directory_or_keys(void **state) {
   assert_int_equal(accept("model: gpt2", &map, 1).run.model.num_layers, 5);
 }
 
-static void a_model_that_is_nowhere_is_refused_with_the_nearest(void **state) {
+static void an_unknown_model_is_rejected_with_the_nearest_name(void **state) {
   (void)state;
   refuse("model: llama3-8", NULL, "no preset and no file is called \"llama3-8\"");
   assert_string_equal(ot_fail_hint_text(), "did you mean the preset llama3-8b?");
@@ -171,7 +171,7 @@ static void a_model_that_is_nowhere_is_refused_with_the_nearest(void **state) {
   refuse("model: [a]", NULL, "model: not a map of HF keys");
 }
 
-static void unknown_model_keys_pass_on_the_users_word_only(void **state) {
+static void unknown_model_keys_need_explicit_ignore(void **state) {
   (void)state;
   static const char text[] =
       "model: {model_type: llama, logits_scaling: 8, rope_scaling: {factor: 2,"
@@ -218,7 +218,7 @@ static void keys_that_the_family_never_reads_are_taken_out_of_a_file_with_a_note
   assert_string_equal(ot_fail_hint_text(), "this model has no experts: leave the key out");
 }
 
-static void what_changes_the_mathematics_cannot_be_ignored(void **state) {
+static void keys_that_change_the_mathematics_cannot_be_ignored(void **state) {
   (void)state;
   static const char *const sets[] = {"model.n_embd=ignore", "model.resid_pdrop=ignore",
                                      "model.reorder_and_upcast_attn=ignore",
@@ -411,10 +411,10 @@ int main(void) {
       cmocka_unit_test(words_are_not_paths),
       cmocka_unit_test(null_takes_a_setting_back),
       cmocka_unit_test(a_model_may_be_a_preset_a_file_a_directory_or_keys),
-      cmocka_unit_test(a_model_that_is_nowhere_is_refused_with_the_nearest),
-      cmocka_unit_test(unknown_model_keys_pass_on_the_users_word_only),
+      cmocka_unit_test(an_unknown_model_is_rejected_with_the_nearest_name),
+      cmocka_unit_test(unknown_model_keys_need_explicit_ignore),
       cmocka_unit_test(keys_that_the_family_never_reads_are_taken_out_of_a_file_with_a_note),
-      cmocka_unit_test(what_changes_the_mathematics_cannot_be_ignored),
+      cmocka_unit_test(keys_that_change_the_mathematics_cannot_be_ignored),
       cmocka_unit_test(mistakes_name_their_place),
       cmocka_unit_test(data_types_follow_compute),
       cmocka_unit_test(other_values_follow_too),

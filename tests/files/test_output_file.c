@@ -64,7 +64,7 @@ static void links_stay_and_their_targets_are_replaced(void **state) {
   scratch_destroy(directory);
 }
 
-static void a_file_is_as_it_was_until_the_end(void **state) {
+static void a_file_is_unchanged_until_completion(void **state) {
   (void)state;
   char directory[SCRATCH_BYTES];
   scratch_create(directory);
@@ -149,7 +149,7 @@ static void devices_are_written_to_and_stay(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(links_stay_and_their_targets_are_replaced),
-      cmocka_unit_test(a_file_is_as_it_was_until_the_end),
+      cmocka_unit_test(a_file_is_unchanged_until_completion),
       cmocka_unit_test(a_fifo_reaches_its_reader_and_stays),
       cmocka_unit_test(devices_are_written_to_and_stay),
   };

@@ -93,7 +93,7 @@ static void an_empty_text_is_an_empty_map(void **state) {
   assert_int_equal(ot_node_count(yaml("{}")), 0);
 }
 
-static void yaml_refuses_what_people_do_not_write_by_hand(void **state) {
+static void yaml_rejects_exotic_syntax(void **state) {
   (void)state;
   refuse_yaml("a: &x 1\nb: 2", "anchors", "(file:1:7)");
   refuse_yaml("a: 1\nb: *x", "aliases", ")");
@@ -207,7 +207,7 @@ static void trees_print_as_yaml_that_reads_back(void **state) {
   assert_string_equal(json_of(yaml(commented.text)), json_of(tree));
 }
 
-static void files_that_cannot_be_read_are_the_environments_fault(void **state) {
+static void unreadable_files_are_environment_errors(void **state) {
   (void)state;
   ot_node *tree;
   assert_int_equal(ot_tree_load("/nowhere/run.yaml", &arena, &tree), OT_ENVIRONMENT);
@@ -236,7 +236,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(yaml_values_know_their_places),
       cmocka_unit_test(an_empty_text_is_an_empty_map),
-      cmocka_unit_test(yaml_refuses_what_people_do_not_write_by_hand),
+      cmocka_unit_test(yaml_rejects_exotic_syntax),
       cmocka_unit_test(malformed_yaml_gets_one_message_with_its_place),
       cmocka_unit_test(deep_and_wide_documents_are_refused),
       cmocka_unit_test(json_values_know_their_places),
@@ -244,7 +244,7 @@ int main(void) {
       cmocka_unit_test(malformed_json_gets_one_message_with_its_place),
       cmocka_unit_test(json_read_as_yaml_is_the_same_tree),
       cmocka_unit_test(trees_print_as_yaml_that_reads_back),
-      cmocka_unit_test(files_that_cannot_be_read_are_the_environments_fault),
+      cmocka_unit_test(unreadable_files_are_environment_errors),
       cmocka_unit_test(files_that_are_not_regular_are_refused_at_once),
   };
   return cmocka_run_group_tests(tests, begin, finish);

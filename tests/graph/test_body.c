@@ -84,7 +84,7 @@ static void read_outside(body_case *c) {
 static void read_round_outside(body_case *c) { last_op(c)->in[1] = BODY_ROUND; }
 static void leave(body_case *c) { c->program.output = BODY_T2; }
 
-static void what_a_body_makes_stays_in_it(void **state) {
+static void body_values_are_local(void **state) {
   (void)state;
   expect_refused(read_outside, "reads t2, which is local to the body");
   expect_refused(read_round_outside, "reads round, which is local to the body");
@@ -101,7 +101,7 @@ static void add_to_what_is_new(body_case *c) { op_at(c, ADD_A)->out[0] = BODY_B;
 static void write_again(body_case *c) { op_at(c, ADD_A)->attributes.accumulate = false; }
 static void write_again_by_what_never_adds(body_case *c) { op_at(c, T2)->out[0] = BODY_A; }
 
-static void a_body_adds_to_what_its_repeat_hands_out_alone(void **state) {
+static void a_body_accumulates_only_into_loop_outputs(void **state) {
   (void)state;
   expect_refused(add_outside, "adds to a0, which its enclosing repeat does not output");
   expect_refused(add_again_outside, "adds to a, which its enclosing repeat does not output");
@@ -112,7 +112,7 @@ static void a_body_adds_to_what_its_repeat_hands_out_alone(void **state) {
 }
 
 // A loop-carried value keeps its placement, and the body's contribution must have it.
-static void what_is_carried_keeps_its_placement(void **state) {
+static void loop_carried_values_keep_their_placement(void **state) {
   (void)state;
   body_case c;
   body_case_begin(&c, 0, 1);
@@ -129,7 +129,7 @@ static void what_is_carried_keeps_its_placement(void **state) {
   body_case_destroy(&c);
 }
 
-static void nothing_of_a_body_is_emitted_again(void **state) {
+static void bodies_are_not_recomputed(void **state) {
   (void)state;
   body_case c;
   body_case_begin(&c, 0, 1);
@@ -152,10 +152,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_program_with_a_body_passes),
       cmocka_unit_test(bodies_that_are_none_are_refused),
-      cmocka_unit_test(what_a_body_makes_stays_in_it),
-      cmocka_unit_test(a_body_adds_to_what_its_repeat_hands_out_alone),
-      cmocka_unit_test(what_is_carried_keeps_its_placement),
-      cmocka_unit_test(nothing_of_a_body_is_emitted_again),
+      cmocka_unit_test(body_values_are_local),
+      cmocka_unit_test(a_body_accumulates_only_into_loop_outputs),
+      cmocka_unit_test(loop_carried_values_keep_their_placement),
+      cmocka_unit_test(bodies_are_not_recomputed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

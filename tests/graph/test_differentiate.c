@@ -266,7 +266,7 @@ static void uses_without_a_partial_sum_are_added_last_first(void **state) {
 }
 
 // A parameter used twice in its block has one accumulator, to which both uses add.
-static void two_uses_in_a_block_share_an_accumulator(void **state) {
+static void tied_uses_in_a_block_share_an_accumulator(void **state) {
   (void)state;
   hand_program h = {.program = {.name = "twice",
                                 .output = -1,
@@ -333,7 +333,7 @@ static void a_bias_alone_has_one_weight_op(void **state) {
   }
 }
 
-static void a_program_that_forgets_its_input_is_refused(void **state) {
+static void a_program_that_ignores_its_input_is_rejected(void **state) {
   (void)state;
   hand_program h = {
       .program = {
@@ -355,9 +355,9 @@ int main(void) {
       cmocka_unit_test(nothing_reads_an_accumulator),
       cmocka_unit_test(residual_gradients_are_summed_by_the_ops_that_make_them),
       cmocka_unit_test(uses_without_a_partial_sum_are_added_last_first),
-      cmocka_unit_test(two_uses_in_a_block_share_an_accumulator),
+      cmocka_unit_test(tied_uses_in_a_block_share_an_accumulator),
       cmocka_unit_test(a_bias_alone_has_one_weight_op),
-      cmocka_unit_test(a_program_that_forgets_its_input_is_refused),
+      cmocka_unit_test(a_program_that_ignores_its_input_is_rejected),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

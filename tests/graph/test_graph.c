@@ -342,7 +342,7 @@ static int64_t exchange_rows(const ot_model *model, ot_split split) {
   for (int i = 0; i < graph.num_programs; i++) {
     for (int k = 0; k < graph.programs[i].num_ops; k++) {
       const ot_op *const op = &graph.programs[i].ops[k];
-      if (op->kind == OT_OP_EXCHANGE) return op->attributes.exchange_rows;
+      if (op->kind == OT_OP_ALL_TO_ALL_V) return op->attributes.exchange_rows;
     }
   }
   fail_msg("no all-to-all-v");
@@ -350,11 +350,11 @@ static int64_t exchange_rows(const ot_model *model, ot_split split) {
 }
 
 // With half of each sequence a rank may receive all tokens of its experts; its buffer holds half.
-static void room_for_experts_that_choose_is_of_even_loads_on_any_split(void **state) {
+static void expert_choice_buffers_hold_balanced_loads(void **state) {
   (void)state;
   const ot_model model = split_experts(split_llama(4, 2), 8, OT_MOE_EXPERT_CHOICE);
   const int64_t taken = SPLIT_SEQUENCES * SPLIT_LENGTH * 2;
-  const ot_split whole = {.tp = 1, .cp = 1, .ep = 2, .etp = 1, .experts_apart = true};
+  const ot_split whole = {.tp = 1, .cp = 1, .ep = 2, .etp = 1, .separate_expert_block = true};
   ot_split split = whole;
   assert_int_equal(exchange_rows(&model, whole), taken / 2);
   split.cp = 2;
@@ -376,7 +376,7 @@ int main(void) {
       cmocka_unit_test(equal_layers_share_a_program_and_windowed_ones_have_their_own),
       cmocka_unit_test(windowed_layers_read_the_rope_table_of_their_own),
       cmocka_unit_test(every_dropout_has_a_stream_of_its_own),
-      cmocka_unit_test(room_for_experts_that_choose_is_of_even_loads_on_any_split),
+      cmocka_unit_test(expert_choice_buffers_hold_balanced_loads),
   };
   return cmocka_run_group_tests(tests, begin, finish);
 }

@@ -84,7 +84,7 @@ static void expect_same_place(const ot_storage *storage, int a, int b) {
 }
 
 // I needs dx under every recompute policy. Logits are computed once and replaced by their gradient.
-static void chunks_are_made_in_place(void **state) {
+static void chunks_are_computed_in_place(void **state) {
   (void)state;
   static const ot_recompute policies[] = {OT_RECOMPUTE_NONE, OT_RECOMPUTE_SELECTIVE,
                                           OT_RECOMPUTE_FULL};
@@ -111,7 +111,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(only_the_last_chunk_is_the_gradient_of_x),
       cmocka_unit_test(all_chunks_add_to_one_accumulator),
-      cmocka_unit_test(chunks_are_made_in_place),
+      cmocka_unit_test(chunks_are_computed_in_place),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

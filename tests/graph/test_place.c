@@ -224,7 +224,7 @@ static void expect_retypes_to_be_missed(const ot_program *program) {
   }
 }
 
-static void no_parameter_can_go_without_its_sum(void **state) {
+static void every_parameter_needs_its_reduction(void **state) {
   (void)state;
   for_each_split(expect_retypes_to_be_missed);
 }
@@ -242,14 +242,14 @@ static void expect_keys_to_be_known(const ot_program *program) {
   }
 }
 
-static void blocks_of_a_ring_meet_the_keys_they_say(void **state) {
+static void ring_blocks_cover_the_stated_keys(void **state) {
   (void)state;
   for_each_split(expect_keys_to_be_known);
 }
 
 // ---- messages ----
 
-static void a_refusal_names_op_operand_axis_and_what_it_may_be(void **state) {
+static void placement_errors_name_op_operand_axis_and_choices(void **state) {
   (void)state;
   const ot_model model = split_llama(4, 2);
   const ot_graph graph = split_graph(&model, OT_MODE_TRAIN, (ot_split){.tp = 2, .cp = 1}, &arena);
@@ -271,9 +271,9 @@ int main(void) {
       cmocka_unit_test(rules_have_one_letter_for_each_operand),
       cmocka_unit_test(gradients_of_every_row_have_a_row_of_duals),
       cmocka_unit_test(no_collective_can_be_left_out),
-      cmocka_unit_test(no_parameter_can_go_without_its_sum),
-      cmocka_unit_test(blocks_of_a_ring_meet_the_keys_they_say),
-      cmocka_unit_test(a_refusal_names_op_operand_axis_and_what_it_may_be),
+      cmocka_unit_test(every_parameter_needs_its_reduction),
+      cmocka_unit_test(ring_blocks_cover_the_stated_keys),
+      cmocka_unit_test(placement_errors_name_op_operand_axis_and_choices),
   };
   return cmocka_run_group_tests(tests, begin, finish);
 }

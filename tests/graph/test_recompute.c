@@ -156,7 +156,7 @@ static void a_llama_layer_keeps_what_its_gradients_read(void **state) {
 
 // Values on the stack are available in the backward: neither they nor the layer's contribution are
 // saved or recomputed, and their mixes are cheap.
-static void a_stack_is_there_whatever_is_recomputed(void **state) {
+static void the_stack_is_available_under_every_policy(void **state) {
   (void)state;
   tiny_plan plan;
   ot_model model = tiny_llama();
@@ -199,7 +199,7 @@ static const ot_program *split_layer(ot_split split, ot_recompute policy, ot_are
 }
 
 // Of gathered tp values only the local tokens are saved; weight gradients gather again.
-static void gathered_rows_are_not_kept(void **state) {
+static void gathered_tokens_are_not_saved(void **state) {
   (void)state;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -223,7 +223,7 @@ static void gathered_rows_are_not_kept(void **state) {
 }
 
 // The gradient always sends keys around the ring again; the forward only under full recompute.
-static void a_ring_is_emitted_again_under_full_recompute_only(void **state) {
+static void a_ring_is_recomputed_under_full_recompute_only(void **state) {
   (void)state;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -317,7 +317,7 @@ static void expect_no_waste(const subject *s) {
   }
 }
 
-static void nothing_is_kept_or_emitted_for_nobody(void **state) {
+static void nothing_is_saved_or_recomputed_without_a_reader(void **state) {
   (void)state;
   for_each_program(expect_no_waste);
   for_each_split_program(expect_no_waste);
@@ -392,7 +392,7 @@ static void layers_keep_less_from_policy_to_policy(void **state) {
 }
 
 // These decisions determine the memory of the arena.
-static void slots_shrink_from_policy_to_policy(void **state) {
+static void saved_memory_shrinks_from_policy_to_policy(void **state) {
   (void)state;
   for (int m = 0; m < NUM_MODELS; m++) {
     const ot_model model = model_of(m);
@@ -413,15 +413,15 @@ static void slots_shrink_from_policy_to_policy(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_llama_layer_keeps_what_its_gradients_read),
-      cmocka_unit_test(a_stack_is_there_whatever_is_recomputed),
-      cmocka_unit_test(gathered_rows_are_not_kept),
-      cmocka_unit_test(a_ring_is_emitted_again_under_full_recompute_only),
+      cmocka_unit_test(the_stack_is_available_under_every_policy),
+      cmocka_unit_test(gathered_tokens_are_not_saved),
+      cmocka_unit_test(a_ring_is_recomputed_under_full_recompute_only),
       cmocka_unit_test(the_backward_finds_every_value_it_reads),
-      cmocka_unit_test(nothing_is_kept_or_emitted_for_nobody),
+      cmocka_unit_test(nothing_is_saved_or_recomputed_without_a_reader),
       cmocka_unit_test(policies_emit_only_what_they_may),
       cmocka_unit_test(full_recompute_keeps_outputs_of_saved_ops_only),
       cmocka_unit_test(layers_keep_less_from_policy_to_policy),
-      cmocka_unit_test(slots_shrink_from_policy_to_policy),
+      cmocka_unit_test(saved_memory_shrinks_from_policy_to_policy),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

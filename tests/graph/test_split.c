@@ -56,7 +56,7 @@ static void expect_equal(const ot_model *model, ot_split split) {
   expect_within(tolerance, request_of(model, OT_MODE_EVALUATE), split);
 }
 
-static void tensor_parallel_ranks_make_what_one_makes(void **state) {
+static void tensor_parallelism_equals_one_rank(void **state) {
   (void)state;
   const ot_model gpt2 = split_gpt2(4), llama = split_llama(4, 4), gemma = split_gemma(4, 2);
   for (int tp = 2; tp <= 4; tp *= 2) {
@@ -75,7 +75,7 @@ static void copies_of_kv_heads_are_summed(void **state) {
   expect_equal(&two, (ot_split){.tp = 8, .cp = 1});
 }
 
-static void rings_make_what_one_rank_makes(void **state) {
+static void ring_attention_equals_one_rank(void **state) {
   (void)state;
   const ot_model gpt2 = split_gpt2(3), llama = split_llama(4, 2), gemma = split_gemma(2, 1);
   for (int cp = 2; cp <= 4; cp *= 2) {
@@ -85,7 +85,7 @@ static void rings_make_what_one_rank_makes(void **state) {
   }
 }
 
-static void exchanges_of_heads_make_what_one_rank_makes(void **state) {
+static void ulysses_equals_one_rank(void **state) {
   (void)state;
   const ot_model gpt2 = split_gpt2(4), llama = split_llama(8, 4), gemma = split_gemma(4, 4);
   for (int cp = 2; cp <= 4; cp *= 2) {
@@ -95,7 +95,7 @@ static void exchanges_of_heads_make_what_one_rank_makes(void **state) {
   }
 }
 
-static void both_axes_together_make_what_one_rank_makes(void **state) {
+static void tp_and_cp_together_equal_one_rank(void **state) {
   (void)state;
   const ot_model gpt2 = split_gpt2(4), llama = split_llama(4, 1), gemma = split_gemma(4, 4);
   expect_equal(&gpt2, (ot_split){.tp = 2, .cp = 2, .context = OT_CONTEXT_RING});
@@ -128,11 +128,11 @@ static void narrow_types_differ_by_their_rounding(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tensor_parallel_ranks_make_what_one_makes),
+      cmocka_unit_test(tensor_parallelism_equals_one_rank),
       cmocka_unit_test(copies_of_kv_heads_are_summed),
-      cmocka_unit_test(rings_make_what_one_rank_makes),
-      cmocka_unit_test(exchanges_of_heads_make_what_one_rank_makes),
-      cmocka_unit_test(both_axes_together_make_what_one_rank_makes),
+      cmocka_unit_test(ring_attention_equals_one_rank),
+      cmocka_unit_test(ulysses_equals_one_rank),
+      cmocka_unit_test(tp_and_cp_together_equal_one_rank),
       cmocka_unit_test(masks_of_dropout_do_not_depend_on_the_split),
       cmocka_unit_test(narrow_types_differ_by_their_rounding),
   };

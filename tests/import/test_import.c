@@ -152,7 +152,7 @@ static void reads_megatron_flags_in_yaml(void **state) {
 }
 
 // A model that Megatron can build from its options and that no HF family covers.
-static void prices_mixtures_of_parts_and_says_that_nobody_else_has_them(void **state) {
+static void plans_megatron_models_without_an_hf_family(void **state) {
   (void)state;
   const ot_imported imported = import_text(
       "--num-layers 4 --hidden-size 256 --num-attention-heads 4 --seq-length 128\n"
@@ -197,7 +197,7 @@ static void takes_the_last_of_repeated_flags(void **state) {
 static const char flags[] =
     "--hidden-size 64 --num-attention-heads 4\n--seq-length 128 --micro-batch-size 1\n";
 
-static void names_file_line_and_flag_of_what_does_not_fit(void **state) {
+static void misfits_name_file_line_and_flag(void **state) {
   (void)state;
   char text[512];
   snprintf(text, sizeof text, "%s--num-layers 0 --vocab-size 9\n", flags);
@@ -389,7 +389,7 @@ static void expands_as_a_shell_does(void **state) {
   assert_string_equal(commands_of("T=a\nT+=b\nrun $T \\\n  next\n"), "run|ab|next\n");
 }
 
-static void decides_what_can_be_decided(void **state) {
+static void evaluates_decidable_shell_conditions(void **state) {
   (void)state;
   assert_string_equal(commands_of("A=x\nif [ $A = x ]; then run 1; else run 2; fi\n"), "run|1\n");
   assert_string_equal(commands_of("A=3\nif [[ $A -gt 4 ]] || [[ -z \"$A\" ]]; then run 1\n"
@@ -422,11 +422,10 @@ int main(void) {
                                       begin, finish),
       cmocka_unit_test_setup_teardown(reads_a_file_of_megatron_flags, begin, finish),
       cmocka_unit_test_setup_teardown(reads_megatron_flags_in_yaml, begin, finish),
-      cmocka_unit_test_setup_teardown(prices_mixtures_of_parts_and_says_that_nobody_else_has_them,
-                                      begin, finish),
+      cmocka_unit_test_setup_teardown(plans_megatron_models_without_an_hf_family, begin, finish),
       cmocka_unit_test_setup_teardown(reads_mixtures_of_experts, begin, finish),
       cmocka_unit_test_setup_teardown(takes_the_last_of_repeated_flags, begin, finish),
-      cmocka_unit_test_setup_teardown(names_file_line_and_flag_of_what_does_not_fit, begin, finish),
+      cmocka_unit_test_setup_teardown(misfits_name_file_line_and_flag, begin, finish),
       cmocka_unit_test_setup_teardown(
           reads_torchtitan_and_leaves_open_what_it_leaves_to_the_launcher, begin, finish),
       cmocka_unit_test_setup_teardown(reads_torchtitan_of_2024, begin, finish),
@@ -438,7 +437,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(refuses_what_nanotron_does_not_have, begin, finish),
       cmocka_unit_test_setup_teardown(names_the_formats_when_a_file_is_of_none, begin, finish),
       cmocka_unit_test_setup_teardown(expands_as_a_shell_does, begin, finish),
-      cmocka_unit_test_setup_teardown(decides_what_can_be_decided, begin, finish),
+      cmocka_unit_test_setup_teardown(evaluates_decidable_shell_conditions, begin, finish),
       cmocka_unit_test_setup_teardown(scripts_that_explode_are_refused, begin, finish),
   };
   return cmocka_run_group_tests(tests, make_file, remove_file);

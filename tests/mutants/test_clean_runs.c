@@ -130,7 +130,7 @@ static bool is_clean(int number, int *inconclusive, int *alarms) {
   return true;
 }
 
-static void no_audit_finds_anything_in_sound_runs(void **state) {
+static void correct_runs_have_no_findings(void **state) {
   (void)state;
   const char *const alone = getenv("CLEAN");
   const int wanted = alone ? 1 : full() ? ALL : SAMPLE;
@@ -147,7 +147,7 @@ static void no_audit_finds_anything_in_sound_runs(void **state) {
 static void set_etp(ot_run *run, void *context) { run->parallel.etp = *(const int *)context; }
 
 // Expert parallelism over every axis that it folds over.
-static void nor_in_sound_runs_with_experts_over_ranks(void **state) {
+static void correct_expert_parallel_runs_have_no_findings(void **state) {
   (void)state;
   static const struct {
     degrees d;
@@ -196,7 +196,8 @@ static void nor_in_sound_runs_with_experts_over_ranks(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(no_audit_finds_anything_in_sound_runs),
-                                     cmocka_unit_test(nor_in_sound_runs_with_experts_over_ranks)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(correct_runs_have_no_findings),
+      cmocka_unit_test(correct_expert_parallel_runs_have_no_findings)};
   return cmocka_run_group_tests_name("false alarms", tests, NULL, NULL);
 }

@@ -100,7 +100,7 @@ static void ninety_five_in_a_hundred_silent_failures_are_found(void **state) {
   assert_true(all.caught * 100 >= all.total * 95 || getenv("MUTANT"));
 }
 
-static void names_are_told_apart(void **state) {
+static void names_are_distinguished(void **state) {
   (void)state;
   assert_true(mutant_count() >= 60);
   for (int i = 0; i < mutant_count(); i++) {
@@ -122,7 +122,7 @@ static void the_layouts_without_a_bug_are_clean(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(names_are_told_apart),
+      cmocka_unit_test(names_are_distinguished),
       cmocka_unit_test(the_layouts_without_a_bug_are_clean),
       cmocka_unit_test(ninety_five_in_a_hundred_silent_failures_are_found),
   };

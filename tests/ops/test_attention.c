@@ -254,7 +254,7 @@ static void gradient_is_the_formula_in_every_precision(void **state) {
   }
 }
 
-static void largest_logit_is_kept_from_call_to_call(void **state) {
+static void the_largest_logit_persists_across_calls(void **state) {
   (void)state;
   const shape s = {2, 7, 3, 1, 5, 0, false, 0, 0, false};
   ot_case c = attention_case(s);
@@ -339,7 +339,7 @@ static int64_t hidden_pairs(const shape *s) {
   return hidden;
 }
 
-static void cost_tells_what_tiles_hold_beside(void **state) {
+static void cost_includes_hidden_pairs_in_tiles(void **state) {
   (void)state;
   const int64_t lengths[] = {1, 37, 64, 65, 100, 128, 129, 191, 256, 300, 700, 1000, 1024};
   const int64_t windows[] = {0, 1, 2, 16, 64, 100, 128, 200, 256, 999};
@@ -369,11 +369,11 @@ int main(void) {
       cmocka_unit_test(output_is_the_definition_in_every_precision),
       cmocka_unit_test(gradients_are_those_of_the_output),
       cmocka_unit_test(gradient_is_the_formula_in_every_precision),
-      cmocka_unit_test(largest_logit_is_kept_from_call_to_call),
+      cmocka_unit_test(the_largest_logit_persists_across_calls),
       cmocka_unit_test(large_logits_do_not_overflow),
       cmocka_unit_test(a_row_does_not_depend_on_later_rows),
       cmocka_unit_test(cost_counts_visible_keys),
-      cmocka_unit_test(cost_tells_what_tiles_hold_beside),
+      cmocka_unit_test(cost_includes_hidden_pairs_in_tiles),
       cmocka_unit_test(rejects_heads_that_do_not_share_evenly),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -313,7 +313,7 @@ static void expect_backward(const ring *g, double tolerance) {
 
 // ---- tests ----
 
-static void a_ring_gives_what_one_rank_gives(void **state) {
+static void a_ring_of_blocks_equals_one_rank(void **state) {
   (void)state;
   for (int k = 0; k < NUM_SHAPES; k++) {
     ring g = ring_of(shapes[k], OT_F64, OT_F64);
@@ -323,7 +323,7 @@ static void a_ring_gives_what_one_rank_gives(void **state) {
   }
 }
 
-static void a_ring_of_bf16_is_as_near_as_one_rank(void **state) {
+static void a_bf16_ring_is_as_accurate_as_one_rank(void **state) {
   (void)state;
   const shape few[] = {shapes[2], shapes[6], shapes[9], shapes[12]};
   for (int k = 0; k < 4; k++) {
@@ -401,7 +401,7 @@ static void hide_other_block(const ring *g, int rank) {
   ot_case_destroy(&before);
 }
 
-static void a_block_out_of_sight_changes_no_bit(void **state) {
+static void a_block_without_visible_keys_changes_no_bit(void **state) {
   (void)state;
   for (int documents = 0; documents < 2; documents++) {
     const shape s = {2, 1, 280, 2, 1, 8, documents ? 0 : 1, documents, 0, 0};
@@ -490,7 +490,7 @@ static double hidden_pairs_counted(shape s, int rank, int key_index) {
   return (double)held - pairs_counted(s, rank, key_index);
 }
 
-static void costs_tell_what_tiles_hold_beside(void **state) {
+static void costs_include_hidden_pairs_in_tiles(void **state) {
   (void)state;
   const int64_t windows[] = {0, 1, 70, 130, 300};
   for (int k = 0; k < 5; k++) {
@@ -521,7 +521,7 @@ static void every_rank_has_the_same_work_in_every_step(void **state) {
   assert_true(all == 4.0 * 64 * 4 * (8192.0 * 8193 / 2));
 }
 
-static void costs_leave_out_the_keys_beside_the_queries(void **state) {
+static void costs_exclude_unread_keys_in_qkv(void **state) {
   (void)state;
   const shape s = {2, 1, 8, 4, 2, 8, 0, false, 0, 0};
   const ot_cost cost = cost_of(s, 0, 1, false);
@@ -531,7 +531,7 @@ static void costs_leave_out_the_keys_beside_the_queries(void **state) {
 
 // ---- rejected inputs ----
 
-static void rejects_what_is_no_block_of_a_ring(void **state) {
+static void rejects_invalid_ring_blocks(void **state) {
   (void)state;
   const ring g = {.s = {2, 1, 8, 2, 1, 4, 0, false, 0, 0}, .compute = OT_F32};
   const ot_tensor_type qkv = ot_type_matrix(OT_F32, 4, 16);
@@ -561,17 +561,17 @@ static void rejects_what_is_no_block_of_a_ring(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_ring_gives_what_one_rank_gives),
-      cmocka_unit_test(a_ring_of_bf16_is_as_near_as_one_rank),
+      cmocka_unit_test(a_ring_of_blocks_equals_one_rank),
+      cmocka_unit_test(a_bf16_ring_is_as_accurate_as_one_rank),
       cmocka_unit_test(blocks_give_the_same_bits_on_any_number_of_threads),
       cmocka_unit_test(the_order_of_blocks_does_not_matter),
-      cmocka_unit_test(a_block_out_of_sight_changes_no_bit),
+      cmocka_unit_test(a_block_without_visible_keys_changes_no_bit),
       cmocka_unit_test(a_block_on_one_rank_has_the_bits_of_attention),
       cmocka_unit_test(costs_count_the_pairs_that_a_block_sees),
       cmocka_unit_test(every_rank_has_the_same_work_in_every_step),
-      cmocka_unit_test(costs_tell_what_tiles_hold_beside),
-      cmocka_unit_test(costs_leave_out_the_keys_beside_the_queries),
-      cmocka_unit_test(rejects_what_is_no_block_of_a_ring),
+      cmocka_unit_test(costs_include_hidden_pairs_in_tiles),
+      cmocka_unit_test(costs_exclude_unread_keys_in_qkv),
+      cmocka_unit_test(rejects_invalid_ring_blocks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,8 +32,8 @@ static void every_kind_has_a_kernel_for_both_compute_types(void **state) {
   (void)state;
   for (int kind = 0; kind < OT_OP_COUNT; kind++) {
     const char *const name = ot_op_info_of((ot_op_kind)kind)->name;
-    const bool rounds =
-        kind == OT_OP_MORE_ROUNDS || kind == OT_OP_MORE_ROUNDS_DX || kind == OT_OP_MORE_ROUNDS_DW;
+    const bool rounds = kind == OT_OP_OVERFLOW_PASSES || kind == OT_OP_OVERFLOW_PASSES_DX ||
+                        kind == OT_OP_OVERFLOW_PASSES_DW;
     if (ot_op_communicates((ot_op_kind)kind) || kind == OT_OP_REPEAT || rounds) {
       assert_null(ot_kernel_cpu((ot_op_kind)kind, OT_F32));
       continue;

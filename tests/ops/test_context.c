@@ -95,7 +95,7 @@ static void scatter_takes_outputs_of_attention_too(void **state) {
   ot_case_destroy(&c);
 }
 
-static void join_orders_rows_by_sequence_and_place(void **state) {
+static void join_orders_rows_by_sequence_and_position(void **state) {
   (void)state;
   const ot_tensor_type types[] = {ot_type_matrix(OT_F64, 12, 7), ot_type_vector(OT_I32, 12)};
   for (int k = 0; k < 2; k++) {
@@ -351,7 +351,7 @@ static void run_exchange(exchange *e, double *o, double *dqkv) {
   }
 }
 
-static void exchanged_heads_give_what_one_rank_gives(void **state) {
+static void exchanged_heads_equal_one_rank(void **state) {
   (void)state;
   enum { MOST_ELEMENTS = 2 * 160 * 16 * 9 };
   static double o[MOST_ELEMENTS], dqkv[MOST_ELEMENTS];
@@ -380,13 +380,13 @@ int main(void) {
       cmocka_unit_test(copies_invert_exactly),
       cmocka_unit_test(scatter_puts_the_heads_of_a_rank_together),
       cmocka_unit_test(scatter_takes_outputs_of_attention_too),
-      cmocka_unit_test(join_orders_rows_by_sequence_and_place),
+      cmocka_unit_test(join_orders_rows_by_sequence_and_position),
       cmocka_unit_test(slice_and_join_keep_the_order_of_qkv),
       cmocka_unit_test(join_of_gradients_rounds_to_the_type_that_is_given),
       cmocka_unit_test(gradients_are_the_inverse_copies),
       cmocka_unit_test(costs_are_a_copy),
       cmocka_unit_test(rejects_what_cannot_be_shared),
-      cmocka_unit_test(exchanged_heads_give_what_one_rank_gives),
+      cmocka_unit_test(exchanged_heads_equal_one_rank),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static ot_case add_case(int64_t rows, int64_t columns) {
   return c;
 }
 
-static void adds_apart_and_in_place(void **state) {
+static void adds_in_place_and_out_of_place(void **state) {
   (void)state;
   static const int64_t columns[] = {1, 7, 6001};
   for (int s = 0; s < 3; s++) {
@@ -215,7 +215,7 @@ static bool kept(const ot_op_attributes *attributes, int64_t row, int64_t column
   return block.word[column % 4] * 0x1p-32 >= attributes->dropout;
 }
 
-static void drops_what_the_generator_says(void **state) {
+static void dropout_follows_the_generator(void **state) {
   (void)state;
   static const int64_t columns[] = {1, 6, 67, 2050};
   static const ot_op_kind kinds[] = {OT_OP_DROPOUT, OT_OP_DROPOUT_GRAD};
@@ -471,7 +471,7 @@ static void inverts_a_count_and_keeps_zero(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(adds_apart_and_in_place),
+      cmocka_unit_test(adds_in_place_and_out_of_place),
       cmocka_unit_test(both_summands_get_the_gradient),
       cmocka_unit_test(adds_bias_and_residual_to_a_sum),
       cmocka_unit_test(bias_after_a_product_has_the_bits_of_linear),
@@ -479,7 +479,7 @@ int main(void) {
       cmocka_unit_test(a_gate_multiplies_each_row_by_its_sigmoid),
       cmocka_unit_test(a_gate_has_the_gradients_of_differences),
       cmocka_unit_test(a_gate_agrees_with_pytorch),
-      cmocka_unit_test(drops_what_the_generator_says),
+      cmocka_unit_test(dropout_follows_the_generator),
       cmocka_unit_test(dropout_keeps_the_mean_and_the_share),
       cmocka_unit_test(dropout_gradient_uses_the_same_mask),
       cmocka_unit_test(a_mask_does_not_depend_on_how_rows_are_cut),

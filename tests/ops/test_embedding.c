@@ -211,7 +211,7 @@ static void the_position_gradient_is_whole_in_every_shard(void **state) {
   ot_case_destroy(&c);
 }
 
-static void a_shard_is_priced_at_its_share(void **state) {
+static void a_shard_costs_its_share(void **state) {
   (void)state;
   ot_op_attributes attributes = {.threads = 1, .compute = OT_F32};
   ot_op_types types = {.in = {ot_type_vector(OT_I32, 8), ot_type_matrix(OT_F32, 9, 6)},
@@ -256,7 +256,7 @@ int main(void) {
       cmocka_unit_test(one_shard_gives_each_row_and_the_others_zero),
       cmocka_unit_test(a_shard_takes_the_gradient_of_its_own_ids),
       cmocka_unit_test(the_position_gradient_is_whole_in_every_shard),
-      cmocka_unit_test(a_shard_is_priced_at_its_share),
+      cmocka_unit_test(a_shard_costs_its_share),
       cmocka_unit_test(refuses_a_scale_together_with_positions),
       cmocka_unit_test(stores_the_rows_as_the_builder_asks),
   };

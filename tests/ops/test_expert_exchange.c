@@ -68,7 +68,7 @@ static int list_of(const load *l, int rank, row *list, int *firsts) {
 
 static ot_case plan_case(const load *l, int rank, int rows, int round) {
   ot_case c = {
-      .kind = OT_OP_EXCHANGE_PLAN,
+      .kind = OT_OP_ALL_TO_ALL_V_PLAN,
       .attributes = {.threads = 1,
                      .compute = OT_F64,
                      .num_experts = l->experts,
@@ -171,27 +171,27 @@ static void every_row_comes_once_in_the_order_of_experts_and_sources(void **unus
 }
 
 // A buffer that can hold the worst case is limited to it.
-static void the_most_that_can_come_is_known(void **unused) {
+static void the_receive_bound_is_known(void **unused) {
   (void)unused;
   ot_op_attributes a = {.num_experts = 8,
                         .experts_per_token = 3,
                         .held_experts = 2,
                         .group_size = 4,
                         .sequence_length = 16};
-  assert_int_equal(ot_exchange_most_rows(&a, 32), 4 * 32 * 2);
+  assert_int_equal(ot_all_to_all_v_max_rows(&a, 32), 4 * 32 * 2);
   a.held_experts = 4;
-  assert_int_equal(ot_exchange_most_rows(&a, 32), 4 * 32 * 3);
+  assert_int_equal(ot_all_to_all_v_max_rows(&a, 32), 4 * 32 * 3);
   a.routing = OT_MOE_DROP_BY_SCORE;
   a.capacity = 5;
-  assert_int_equal(ot_exchange_most_rows(&a, 32), 4 * 2 * 4 * 5);
+  assert_int_equal(ot_all_to_all_v_max_rows(&a, 32), 4 * 2 * 4 * 5);
   a.routing = OT_MOE_EXPERT_CHOICE;
-  assert_int_equal(ot_exchange_most_rows(&a, 32), 4 * 2 * 4 * 5);
+  assert_int_equal(ot_all_to_all_v_max_rows(&a, 32), 4 * 2 * 4 * 5);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_row_comes_once_in_the_order_of_experts_and_sources),
-      cmocka_unit_test(the_most_that_can_come_is_known),
+      cmocka_unit_test(the_receive_bound_is_known),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,7 +84,7 @@ static void expect_forward(const ot_case *c, shape s) {
   free(expected);
 }
 
-static void rows_meet_the_matrix_of_their_expert(void **state) {
+static void rows_use_the_matrix_of_their_expert(void **state) {
   (void)state;
   for (int i = 0; i < NUM_SHAPES; i++) {
     ot_case c = case_of(OT_OP_GROUPED_LINEAR, shapes[i]);
@@ -190,7 +190,7 @@ static void bits_of_a_row_do_not_depend_on_its_neighbours(void **state) {
   }
 }
 
-static void cost_counts_the_rows_and_the_matrices_that_are_met(void **state) {
+static void cost_counts_used_rows_and_matrices(void **state) {
   (void)state;
   const ot_op_attributes attributes = {.threads = 1, .compute = OT_F32, .num_experts = 8};
   ot_op_types types = {.in = {ot_type_matrix(OT_F32, 4, 5), ot_type_matrix(OT_F32, 8 * 3, 5),
@@ -203,7 +203,7 @@ static void cost_counts_the_rows_and_the_matrices_that_are_met(void **state) {
 }
 
 // A buffer for ten rows receives eight under balanced load; results of the other rows are zero.
-static void cost_of_a_buffer_counts_the_rows_that_come(void **state) {
+static void cost_of_a_buffer_counts_received_rows(void **state) {
   (void)state;
   const ot_op_attributes attributes = {.num_experts = 4,
                                        .held_experts = 2,
@@ -316,7 +316,7 @@ static double sum_of_gates(const ot_case *c, int copies, int slot) {
   return sum;
 }
 
-static void a_token_is_the_sum_of_its_rows_in_the_order_of_its_slots(void **state) {
+static void a_token_sums_its_expert_outputs_in_slot_order(void **state) {
   (void)state;
   for (int variant = 0; variant < 6; variant++) {
     const int copies = 1 + variant / 2;
@@ -371,7 +371,7 @@ static void a_scale_multiplies_rows_and_has_a_gradient(void **state) {
 }
 
 // Four of seven rows are assigned; the content of the others is never used.
-static void rows_of_nobody_are_zero(void **state) {
+static void unassigned_rows_are_zero(void **state) {
   (void)state;
   ot_case c = {.kind = OT_OP_GLU,
                .attributes = {.threads = 2,
@@ -409,18 +409,18 @@ static void a_router_keeps_its_logits_in_the_compute_type(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_meet_the_matrix_of_their_expert),
+      cmocka_unit_test(rows_use_the_matrix_of_their_expert),
       cmocka_unit_test(gradients_are_those_of_the_output),
       cmocka_unit_test(rows_get_the_bias_of_their_expert),
       cmocka_unit_test(gradient_kernels_agree_in_every_precision),
       cmocka_unit_test(weights_have_the_gradient_of_their_rows),
       cmocka_unit_test(bits_of_a_row_do_not_depend_on_its_neighbours),
-      cmocka_unit_test(cost_counts_the_rows_and_the_matrices_that_are_met),
-      cmocka_unit_test(cost_of_a_buffer_counts_the_rows_that_come),
+      cmocka_unit_test(cost_counts_used_rows_and_matrices),
+      cmocka_unit_test(cost_of_a_buffer_counts_received_rows),
       cmocka_unit_test(every_row_is_a_copy_of_its_token_and_the_others_are_zero),
-      cmocka_unit_test(a_token_is_the_sum_of_its_rows_in_the_order_of_its_slots),
+      cmocka_unit_test(a_token_sums_its_expert_outputs_in_slot_order),
       cmocka_unit_test(a_scale_multiplies_rows_and_has_a_gradient),
-      cmocka_unit_test(rows_of_nobody_are_zero),
+      cmocka_unit_test(unassigned_rows_are_zero),
       cmocka_unit_test(a_router_keeps_its_logits_in_the_compute_type),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -162,7 +162,7 @@ static void every_operator_agrees_in_every_precision(void **state) {
 }
 
 // More rows of w than one widening block (half a Mi elements), in chunks.
-static void widened_weights_are_taken_block_by_block(void **state) {
+static void weights_are_widened_block_by_block(void **state) {
   (void)state;
   const shape s = {20, 512, 1100, 8, 0};
   ot_case c = head_case(OT_OP_HEAD_LOSS, s);
@@ -301,7 +301,7 @@ int main(void) {
       cmocka_unit_test(loss_and_gradients_are_the_formula),
       cmocka_unit_test(gradients_are_the_slope_of_the_loss),
       cmocka_unit_test(every_operator_agrees_in_every_precision),
-      cmocka_unit_test(widened_weights_are_taken_block_by_block),
+      cmocka_unit_test(weights_are_widened_block_by_block),
       cmocka_unit_test(chunks_change_nothing_but_the_order_of_sums_over_rows),
       cmocka_unit_test(weight_gradient_is_added_when_asked),
       cmocka_unit_test(works_without_a_weight_gradient),

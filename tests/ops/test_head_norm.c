@@ -179,7 +179,7 @@ static void set_means(const ot_tensor *means, const double *sums) {
   for (int64_t i = 0; i < 2 * CUT_ROWS; i++) ot_case_set(means, i, sums[i]);
 }
 
-static void rows_that_are_cut_have_the_norms_of_whole_ones(void **state) {
+static void sharded_rows_have_the_norms_of_whole_rows(void **state) {
   (void)state;
   ot_case whole = head_norm_case((shape){CUT_ROWS, 2, 1, 4, true});
   whole.attributes.norm_offset = 0;
@@ -209,7 +209,7 @@ static void rows_that_are_cut_have_the_norms_of_whole_ones(void **state) {
   ot_case_destroy(&whole);
 }
 
-static void rows_that_are_cut_have_the_gradients_of_whole_ones(void **state) {
+static void sharded_rows_have_the_gradients_of_whole_rows(void **state) {
   (void)state;
   ot_case whole = head_norm_case((shape){CUT_ROWS, 2, 1, 4, true});
   whole.attributes.norm_offset = 0;
@@ -288,8 +288,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(follows_its_formula_per_head_and_over_rows),
       cmocka_unit_test(agrees_with_torch),
-      cmocka_unit_test(rows_that_are_cut_have_the_norms_of_whole_ones),
-      cmocka_unit_test(rows_that_are_cut_have_the_gradients_of_whole_ones),
+      cmocka_unit_test(sharded_rows_have_the_norms_of_whole_rows),
+      cmocka_unit_test(sharded_rows_have_the_gradients_of_whole_rows),
       cmocka_unit_test(gradients_are_those_of_the_forward_kernel),
       cmocka_unit_test(precisions_and_threads_agree),
       cmocka_unit_test(refuses_another_width_than_a_head_or_the_row),

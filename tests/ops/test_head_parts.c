@@ -468,7 +468,7 @@ static void refuses_statistics_of_another_number_of_ranks(void **state) {
 }
 
 // The parts of all chunks have the GEMM FLOPs of the head as one op, no more.
-static void the_parts_cost_what_the_whole_costs(void **state) {
+static void the_parts_have_the_cost_of_the_whole(void **state) {
   (void)state;
   const shape s = {12, 8, 30, 4, 0};
   ot_case whole = whole_case(s);
@@ -501,7 +501,7 @@ int main(void) {
       cmocka_unit_test(uneven_shards_choose_the_same_chunks),
       cmocka_unit_test(refuses_a_chunk_with_nothing_before_it),
       cmocka_unit_test(refuses_statistics_of_another_number_of_ranks),
-      cmocka_unit_test(the_parts_cost_what_the_whole_costs),
+      cmocka_unit_test(the_parts_have_the_cost_of_the_whole),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,7 +92,7 @@ static void heads_are_packed_rotated_and_filled_up(void **state) {
   }
 }
 
-static void latents_and_rotary_parts_are_taken_apart(void **state) {
+static void latents_and_rotary_parts_are_split(void **state) {
   (void)state;
   ot_case c = {.kind = OT_OP_LATENT_SPLIT,
                .attributes = attributes_of(false),
@@ -167,7 +167,7 @@ static double attended(const ot_case *rows, int h, int v) {
   return result;
 }
 
-static void a_cache_of_latents_gives_what_keys_and_values_give(void **state) {
+static void a_latent_cache_equals_a_kv_cache(void **state) {
   (void)state;
   for (int interleaved = 0; interleaved < 2; interleaved++) {
     ot_case rows = heads_case(interleaved == 1);
@@ -200,9 +200,9 @@ static void a_cache_of_latents_gives_what_keys_and_values_give(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(heads_are_packed_rotated_and_filled_up),
-      cmocka_unit_test(latents_and_rotary_parts_are_taken_apart),
+      cmocka_unit_test(latents_and_rotary_parts_are_split),
       cmocka_unit_test(values_are_cut_to_their_width),
-      cmocka_unit_test(a_cache_of_latents_gives_what_keys_and_values_give),
+      cmocka_unit_test(a_latent_cache_equals_a_kv_cache),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

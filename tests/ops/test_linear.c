@@ -100,7 +100,7 @@ static void gradient_kernels_agree_in_every_precision(void **state) {
 
 // Wider than one block of widened outputs (half a Mi elements), and large enough for several work
 // items.
-static void blocks_and_pieces_join_without_a_seam(void **state) {
+static void blocks_and_work_items_join_seamlessly(void **state) {
   (void)state;
   const shape s = {33, 512, 1030, true, true};
   ot_case c = linear_case(s);
@@ -169,7 +169,7 @@ int main(void) {
       cmocka_unit_test(output_is_the_formula_in_every_precision),
       cmocka_unit_test(gradients_are_those_of_the_output),
       cmocka_unit_test(gradient_kernels_agree_in_every_precision),
-      cmocka_unit_test(blocks_and_pieces_join_without_a_seam),
+      cmocka_unit_test(blocks_and_work_items_join_seamlessly),
       cmocka_unit_test(bias_gradient_alone_makes_no_product),
       cmocka_unit_test(rejects_weights_of_another_width),
       cmocka_unit_test(cost_counts_two_operations_for_each_multiply_add),

@@ -93,7 +93,7 @@ static void every_form_is_the_sum_written_out(void **state) {
   }
 }
 
-static void pieces_of_threads_cover_the_product(void **state) {
+static void thread_tiles_cover_the_gemm(void **state) {
   (void)state;
   const shape shapes[] = {{700, 300, 130}, {37, 1500, 600}, {1601, 17, 900}};
   for (int i = 0; i < 3; i++) {
@@ -128,7 +128,7 @@ static void beta_zero_does_not_read(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_form_is_the_sum_written_out),
-      cmocka_unit_test(pieces_of_threads_cover_the_product),
+      cmocka_unit_test(thread_tiles_cover_the_gemm),
       cmocka_unit_test(empty_depth_leaves_beta_times_what_was_there),
       cmocka_unit_test(beta_zero_does_not_read),
   };

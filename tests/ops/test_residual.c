@@ -82,7 +82,7 @@ static void follows_its_formula_on_awkward_shapes(void **state) {
 }
 
 // All sources get the same weight: the mean, for any number of them.
-static void a_query_of_zero_gives_the_mean(void **state) {
+static void a_zero_query_gives_the_mean(void **state) {
   (void)state;
   ot_case c = mix_case((shape){4, 6, 33, true});
   ot_case_fill(&c.in[2], 1, 0, 0);
@@ -209,7 +209,7 @@ static void refuses_sources_of_unequal_shapes(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(follows_its_formula_on_awkward_shapes),
-      cmocka_unit_test(a_query_of_zero_gives_the_mean),
+      cmocka_unit_test(a_zero_query_gives_the_mean),
       cmocka_unit_test(one_source_passes),
       cmocka_unit_test(large_scores_choose_one_source),
       cmocka_unit_test(gradients_agree_with_differences),

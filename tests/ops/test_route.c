@@ -156,7 +156,7 @@ static void the_lower_index_wins_among_equals(void **state) {
   ot_case_destroy(&c);
 }
 
-static void a_bias_chooses_and_is_in_no_gate(void **state) {
+static void the_router_bias_affects_choice_not_gates(void **state) {
   (void)state;
   ot_op_attributes a = token_choice(4, 1);
   a.score = OT_MOE_SIGMOID;
@@ -343,7 +343,7 @@ static void expect_part(const cut *l, int rank, const ot_case *all) {
   ot_case_destroy(&c);
 }
 
-static void ranks_with_parts_of_sequences_make_one_choice(void **state) {
+static void ranks_with_parts_of_sequences_route_alike(void **state) {
   (void)state;
   for (int i = 0; i < OT_COUNT(cuts); i++) {
     for (int routing = OT_MOE_DROP_BY_POSITION; routing <= OT_MOE_EXPERT_CHOICE; routing++) {
@@ -386,8 +386,9 @@ static void parts_that_are_no_sequences_are_refused(void **state) {
 static void rows_are_sorted_by_expert_then_by_token(void **state) {
   (void)state;
   ot_op_attributes a = token_choice(4, 2);
-  ot_case c = {
-      .kind = OT_OP_ROUTE_ORDER, .attributes = a, .types = {.in = {ot_type_matrix(OT_I32, 4, 2)}}};
+  ot_case c = {.kind = OT_OP_SORT_BY_EXPERT,
+               .attributes = a,
+               .types = {.in = {ot_type_matrix(OT_I32, 4, 2)}}};
   ot_case_create(&c);
   static const int experts[] = {3, 1, 1, -1 - 0, 3, 0, -1 - 3, 1};
   static const int place[] = {4, 1, 2, -1, 5, 0, -1, 3};
@@ -460,11 +461,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tokens_take_their_best_experts_with_the_gates_of_the_formula),
       cmocka_unit_test(the_lower_index_wins_among_equals),
-      cmocka_unit_test(a_bias_chooses_and_is_in_no_gate),
+      cmocka_unit_test(the_router_bias_affects_choice_not_gates),
       cmocka_unit_test(gradients_are_those_of_the_gates),
       cmocka_unit_test(an_expert_keeps_its_capacity_of_each_sequence),
       cmocka_unit_test(experts_take_their_best_tokens_of_each_sequence),
-      cmocka_unit_test(ranks_with_parts_of_sequences_make_one_choice),
+      cmocka_unit_test(ranks_with_parts_of_sequences_route_alike),
       cmocka_unit_test(parts_that_are_no_sequences_are_refused),
       cmocka_unit_test(rows_are_sorted_by_expert_then_by_token),
       cmocka_unit_test(the_number_of_rows_is_known_before_anyone_chooses),

@@ -109,7 +109,7 @@ static void losses_are_those_of_the_papers(void **state) {
   }
 }
 
-static void even_loads_and_even_probabilities_have_a_loss_of_one(void **state) {
+static void balanced_routing_has_a_balance_loss_of_one(void **state) {
   (void)state;
   ot_case c = loss_case(OT_OP_ROUTE_LOSS, attributes_of(OT_MOE_SOFTMAX));
   for (int i = 0; i < R * E; i++) ot_case_set(&c.in[0], i, 0.5);
@@ -236,7 +236,7 @@ static void a_bias_moves_towards_the_mean_load(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(losses_are_those_of_the_papers),
-      cmocka_unit_test(even_loads_and_even_probabilities_have_a_loss_of_one),
+      cmocka_unit_test(balanced_routing_has_a_balance_loss_of_one),
       cmocka_unit_test(loads_are_described),
       cmocka_unit_test(gradients_are_those_of_the_weighted_losses),
       cmocka_unit_test(counts_go_to_the_sequence_of_a_row),

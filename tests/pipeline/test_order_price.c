@@ -181,7 +181,7 @@ static void messages_cost_what_they_delay(void **state) {
 }
 
 // p = 2, m = 1: two forwards, two backwards, and one message in each direction.
-static void a_sender_that_stands_still_starts_later(void **state) {
+static void a_blocking_send_delays_the_sender(void **state) {
   (void)state;
   const phase_costs blocks = {.f = 1, .i = 1, .w = 1, .message = .5, .blocks = true};
   const phase_costs flies = {.f = 1, .i = 1, .w = 1, .message = .5};
@@ -281,7 +281,7 @@ int main(void) {
       cmocka_unit_test(unequal_phases_give_the_published_bubbles),
       cmocka_unit_test(zb_h2_gains_with_a_barrier_where_i_is_longer_than_f_or_w),
       cmocka_unit_test(messages_cost_what_they_delay),
-      cmocka_unit_test(a_sender_that_stands_still_starts_later),
+      cmocka_unit_test(a_blocking_send_delays_the_sender),
       cmocka_unit_test(closed_forms_hold_for_full_pipelines),
       cmocka_unit_test(zero_bubble_h_holds_equally_much_on_all_ranks),
       cmocka_unit_test(few_micro_batches_never_take_longer_than_gpipe),

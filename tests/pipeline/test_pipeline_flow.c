@@ -37,14 +37,14 @@ static void orders_of_one_chunk_need_two(void **state) {
   }
 }
 
-static void folded_orders_need_more_but_few(void **state) {
+static void folded_schedules_need_few_extra_buffers(void **state) {
   (void)state;
   assert_true(needed(OT_PIPELINE_ZB_V, 4, 8) > 2);
   for (int p = 2; p <= 16; p *= 2) assert_in_range(needed(OT_PIPELINE_ZB_V, p, 40), 2, 2 * p);
 }
 
 // More buffers than messages act like an unlimited number.
-static void no_more_are_asked_for_than_there_are_messages(void **state) {
+static void send_buffers_never_exceed_messages(void **state) {
   (void)state;
   for (int kind = 0; kind < OT_PIPELINES; kind++) {
     const int m = kind == OT_PIPELINE_INTERLEAVED ? 8 : 7;
@@ -115,10 +115,10 @@ static void lists_actions_after_what_they_need(void **state) {
 // ---- saved activations ----
 
 // Micro-batches whose `kind` is saved while the rank runs its action `at`.
-static int kept_at(const ot_pipeline_flow *flow, ot_kept kind, int chunk, int at) {
+static int kept_at(const ot_pipeline_flow *flow, ot_saved_kind kind, int chunk, int at) {
   int count = 0;
   for (int m = 0; m < flow->micro_batches; m++) {
-    const ot_kept_span span = ot_pipeline_flow_kept(flow, kind, chunk, m);
+    const ot_saved_span span = ot_pipeline_flow_saved(flow, kind, chunk, m);
     count += span.first <= at && at <= span.last;
   }
   return count;
@@ -130,8 +130,8 @@ static void counts_the_most_kept_at_once(void **state) {
     pipeline_case c;
     ot_pipeline_flow flow;
     create((ot_pipeline)pipeline, 4, 12, &c, &flow);
-    for (int i = 0; i < OT_KEPT_KINDS * flow.num_chunks; i++) {
-      const ot_kept kind = (ot_kept)(i / flow.num_chunks);
+    for (int i = 0; i < OT_SAVED_KINDS * flow.num_chunks; i++) {
+      const ot_saved_kind kind = (ot_saved_kind)(i / flow.num_chunks);
       const int chunk = i % flow.num_chunks;
       int most = 0;
       for (int at = 0; at < flow.num_of_rank[flow.rank_of[chunk]]; at++) {
@@ -151,10 +151,10 @@ static void keeps_as_many_as_the_papers_say(void **state) {
     pipeline_case c;
     ot_pipeline_flow flow;
     create(OT_PIPELINE_1F1B, 4, 12, &c, &flow);
-    assert_int_equal(flow.most[OT_KEPT_SHORT][r], 4 - r);
+    assert_int_equal(flow.most[OT_SAVED_SHORT][r], 4 - r);
     pipeline_case_destroy(&c);
     create(OT_PIPELINE_GPIPE, 4, 12, &c, &flow);
-    assert_int_equal(flow.most[OT_KEPT_SHORT][r], 12);
+    assert_int_equal(flow.most[OT_SAVED_SHORT][r], 12);
     pipeline_case_destroy(&c);
   }
 }
@@ -162,8 +162,8 @@ static void keeps_as_many_as_the_papers_say(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(orders_of_one_chunk_need_two),
-      cmocka_unit_test(folded_orders_need_more_but_few),
-      cmocka_unit_test(no_more_are_asked_for_than_there_are_messages),
+      cmocka_unit_test(folded_schedules_need_few_extra_buffers),
+      cmocka_unit_test(send_buffers_never_exceed_messages),
       cmocka_unit_test(lists_actions_after_what_they_need),
       cmocka_unit_test(counts_the_most_kept_at_once),
       cmocka_unit_test(keeps_as_many_as_the_papers_say),

@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "host/heap.h"
-#include "pipeline/stage_cut.h"
+#include "pipeline/chain_partition.h"
 #include "pipeline/stages.h"
 #include "support/scratch.h"
 #include "support/tiny_model.h"
@@ -65,8 +65,8 @@ static load cut_load(const chain *c) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   int first[MAX_BLOCKS + 1];
-  const ot_cut_request request = {c->blocks, c->cost, c->ranks, c->chunks, c->rank_of};
-  ot_stage_cut(&request, &arena, first);
+  const ot_chain_request request = {c->blocks, c->cost, c->ranks, c->chunks, c->rank_of};
+  ot_chain_partition(&request, &arena, first);
   ot_heap_release(&heap);
   assert_int_equal(first[0], 0);
   assert_int_equal(first[c->chunks], c->blocks);
@@ -81,7 +81,7 @@ static void place(chain *c, bool folded) {
   }
 }
 
-static void one_chunk_a_rank_is_cut_as_well_as_can_be(void **state) {
+static void one_chunk_per_rank_is_partitioned_optimally(void **state) {
   (void)state;
   for (uint64_t trial = 0; trial < 200; trial++) {
     chain c = {.ranks = 1 + (int)ot_rng_below(1, trial, 0, 6)};
@@ -96,7 +96,7 @@ static void one_chunk_a_rank_is_cut_as_well_as_can_be(void **state) {
 }
 
 // Equal layers, or every third one more expensive, a free embedding and a head of any size.
-static void several_chunks_a_rank_are_cut_as_well_as_can_be(void **state) {
+static void several_chunks_per_rank_are_partitioned_optimally(void **state) {
   (void)state;
   for (uint64_t trial = 0; trial < 120; trial++) {
     const int v = 2 + (int)ot_rng_below(2, trial, 0, 2);
@@ -115,19 +115,19 @@ static void several_chunks_a_rank_are_cut_as_well_as_can_be(void **state) {
 }
 
 // 8 layers on 3 ranks: 2 ranks get 3; the choice is deterministic.
-static void equal_bests_are_cut_the_same_way_and_evenly(void **state) {
+static void ties_are_partitioned_evenly_and_deterministically(void **state) {
   (void)state;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   const double cost[] = {1e15, 1e15, 1e15, 1e15, 1e15, 1e15, 1e15, 1e15, 1e15};
   const int rank_of[] = {0, 1, 2};
   int first[4];
-  const ot_cut_request nine = {9, cost, 3, 3, rank_of};
-  ot_stage_cut(&nine, &arena, first);
+  const ot_chain_request nine = {9, cost, 3, 3, rank_of};
+  ot_chain_partition(&nine, &arena, first);
   assert_int_equal(first[1], 3);
   assert_int_equal(first[2], 6);
-  const ot_cut_request seven = {7, cost, 3, 3, rank_of};
-  ot_stage_cut(&seven, &arena, first);
+  const ot_chain_request seven = {7, cost, 3, 3, rank_of};
+  ot_chain_partition(&seven, &arena, first);
   assert_int_equal(first[1], 3);
   assert_int_equal(first[2], 5);
   ot_heap_release(&heap);
@@ -185,7 +185,7 @@ static void a_large_head_leaves_its_rank_fewer_layers(void **state) {
 }
 
 // Global layers cost more than windowed ones for long sequences.
-static void global_layers_count_for_more_than_windowed_ones(void **state) {
+static void global_layers_cost_more_than_windowed_ones(void **state) {
   (void)state;
   stage_case c;
   stage_case_create(&c, 8);
@@ -294,7 +294,7 @@ static void more_chunks_than_blocks_are_refused(void **state) {
 
 // ---- layouts ----
 
-static void layouts_are_cut_as_they_say(void **state) {
+static void layout_texts_determine_the_stages(void **state) {
   (void)state;
   stage_case c;
   stage_case_create(&c, 10);
@@ -339,16 +339,16 @@ static void layouts_that_do_not_fit_are_refused_with_their_place(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_chunk_a_rank_is_cut_as_well_as_can_be),
-      cmocka_unit_test(several_chunks_a_rank_are_cut_as_well_as_can_be),
-      cmocka_unit_test(equal_bests_are_cut_the_same_way_and_evenly),
+      cmocka_unit_test(one_chunk_per_rank_is_partitioned_optimally),
+      cmocka_unit_test(several_chunks_per_rank_are_partitioned_optimally),
+      cmocka_unit_test(ties_are_partitioned_evenly_and_deterministically),
       cmocka_unit_test(a_large_head_leaves_its_rank_fewer_layers),
-      cmocka_unit_test(global_layers_count_for_more_than_windowed_ones),
+      cmocka_unit_test(global_layers_cost_more_than_windowed_ones),
       cmocka_unit_test(interleaved_windows_are_balanced_by_cost),
       cmocka_unit_test(recompute_counts_for_the_layers_that_do_it),
       cmocka_unit_test(chunks_stand_in_a_loop_or_fold_back),
       cmocka_unit_test(more_chunks_than_blocks_are_refused),
-      cmocka_unit_test(layouts_are_cut_as_they_say),
+      cmocka_unit_test(layout_texts_determine_the_stages),
       cmocka_unit_test(layouts_that_do_not_fit_are_refused_with_their_place),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -148,7 +148,7 @@ static void stages_keep_what_figure_1_of_korthikanti_says(void **state) {
 }
 
 // Eager layers also save the activated gate besides gate, up and their product: 2 bytes each.
-static void an_eager_gated_mlp_keeps_what_compiled_ones_make_again(void **state) {
+static void an_eager_gated_mlp_saves_what_compiled_ones_recompute(void **state) {
   (void)state;
   const question q = {
       .shape = {.hidden = H, .heads = A, .ffn = 11008, .vocab = 32000, .gated = true},
@@ -224,7 +224,7 @@ static void a_parameter_takes_what_the_documents_of_its_software_say(void **stat
 // ---- pipelines ----
 
 // Of 12 h^2 + 13 h elements per layer, up to 1e9 are gathered at once, two bytes each.
-static void deepspeed_keeps_weights_that_it_needs_again_soon(void **state) {
+static void deepspeed_caches_gathered_weights_up_to_a_limit(void **state) {
   (void)state;
   question q = layer_of_gpt("deepspeed", OT_RECOMPUTE_FULL, true);
   q.candidate.tp = 1;
@@ -284,9 +284,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(layers_keep_what_table_2_of_korthikanti_says),
       cmocka_unit_test(stages_keep_what_figure_1_of_korthikanti_says),
-      cmocka_unit_test(an_eager_gated_mlp_keeps_what_compiled_ones_make_again),
+      cmocka_unit_test(an_eager_gated_mlp_saves_what_compiled_ones_recompute),
       cmocka_unit_test(a_parameter_takes_what_the_documents_of_its_software_say),
-      cmocka_unit_test(deepspeed_keeps_weights_that_it_needs_again_soon),
+      cmocka_unit_test(deepspeed_caches_gathered_weights_up_to_a_limit),
       cmocka_unit_test(nanotron_gives_a_stage_with_the_head_fewer_layers),
       cmocka_unit_test(oneflow_has_room_for_twice_as_many_micro_batches_as_stages),
   };

@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "host/heap.h"
 #include "plan/estimate.h"
-#include "runtime/instance.h"
+#include "runtime/model_runtime.h"
 #include "support/paper_job.h"
 #include "support/tiny_model.h"
 #include "train/prediction.h"
@@ -82,14 +82,14 @@ static ot_candidate candidate_of(ot_candidate c) {
 // Expects the maximum over all stages and tp ranks.
 static void expect_bill(estimate_case *e, const ot_run *run, const ot_mesh *mesh,
                         const ot_estimate *estimate, const char *text) {
-  ot_memory_bill most = {.peak_bytes = -1};
+  ot_memory_breakdown most = {.peak_bytes = -1};
   for (int i = 0; i < mesh->ranks; i++) {
     ot_graph graphs[OT_MODES];
     ot_schedule schedule;
-    ot_instance_request wanted = {.mesh = mesh, .rank = i};
+    ot_runtime_request wanted = {.mesh = mesh, .rank = i};
     assert_int_equal(ot_trainer_request(run, &e->arena, &wanted), OT_OK);
     wanted.threads = 1;
-    assert_int_equal(ot_instance_plan(&wanted, &e->arena, graphs, &schedule), OT_OK);
+    assert_int_equal(ot_runtime_plan(&wanted, &e->arena, graphs, &schedule), OT_OK);
     if (schedule.bill.peak_bytes > most.peak_bytes) most = schedule.bill;
   }
   const ot_memory_estimate *const m = &estimate->memory;
@@ -130,30 +130,22 @@ static void expect_bound(estimate_case *e, const ot_estimate *estimate, const ch
   }
 }
 
-// The run of `out` keeps gathered weights of some blocks, prefetches far ahead, and uses Ulysses.
-static void set_run(const ot_candidate *c, ot_run_lists *lists, ot_run *run, estimate_case *out) {
+// The run keeps gathered weights of some blocks, prefetches far ahead, and uses Ulysses.
+static void set_run(ot_run *run) {
   static bool reshard[] = {false, true, false, true, true, false, true, true, true};
-  assert_int_equal(out->model.num_layers + 2, OT_COUNT(reshard));
-  ot_candidate_run(&out->job, c, lists, run);
+  assert_int_equal(run->model.num_layers + 2, OT_COUNT(reshard));
   run->parallel.prefetch = 3;
   run->parallel.reshard = reshard;
   run->parallel.num_reshard = OT_COUNT(reshard);
   run->parallel.context = OT_CONTEXT_ULYSSES;
-  out->job.run = run;
-  assert_int_equal(ot_estimator_build(&out->job, &out->arena, &out->estimator), OT_OK);
 }
 
-static void set_muon(const ot_candidate *c, ot_run_lists *lists, ot_run *run, estimate_case *out) {
-  ot_candidate_run(&out->job, c, lists, run);
-  run->optimizer.name = OT_OPTIMIZER_MUON;
-  out->job.run = run;
-  assert_int_equal(ot_estimator_build(&out->job, &out->arena, &out->estimator), OT_OK);
-}
+static void set_muon(ot_run *run) { run->optimizer.name = OT_OPTIMIZER_MUON; }
 
 typedef struct comparison {
   const ot_model *model;
   const char *recipe;
-  void (*set)(const ot_candidate *c, ot_run_lists *lists, ot_run *run, estimate_case *out);
+  void (*set)(ot_run *run);  // null: no run is given
 } comparison;
 
 static void compare_as(comparison how, ot_candidate c) {
@@ -168,7 +160,12 @@ static void compare_as(comparison how, ot_candidate c) {
   ot_prediction p;
   c = candidate_of(c);
   create(how.model, how.recipe, &c, &e);
-  if (how.set) how.set(&c, &given_lists, &given, &e);
+  if (how.set) {
+    ot_candidate_run(&e.job, &c, &given_lists, &given);
+    how.set(&given);
+    e.job.run = &given;
+    assert_int_equal(ot_estimator_build(&e.job, &e.arena, &e.estimator), OT_OK);
+  }
   ot_candidate_print(&c, text, sizeof text);
   if (ot_candidate_check(&e.job, &c) != OT_OK) fail_msg("%s: %s", text, ot_fail_message());
   if (ot_estimate_build(e.estimator, &c, &estimate) != OT_OK) {
@@ -228,7 +225,7 @@ static ot_model experts(bool tied) {
   return model;
 }
 
-static void one_stage_takes_what_its_schedule_takes(void **state) {
+static void one_stage_estimate_matches_its_schedule(void **state) {
   (void)state;
   const ot_model tied = gpt2(), plain = llama();
   compare(&tied, (ot_candidate){.micro_batches = 1});
@@ -243,7 +240,7 @@ static void one_stage_takes_what_its_schedule_takes(void **state) {
   compare(&windows, (ot_candidate){.micro_batches = 3, .recompute = OT_RECOMPUTE_FULL});
 }
 
-static void ranks_of_data_take_what_their_schedules_take(void **state) {
+static void data_parallel_estimates_match_their_schedules(void **state) {
   (void)state;
   const ot_model tied = gpt2(), plain = llama();
   for (int zero = 0; zero <= 3; zero++) {
@@ -265,7 +262,7 @@ static void muon_estimates_match_their_schedules(void **state) {
 }
 
 // Only a few of many micro-batches are replayed.
-static void many_micro_batches_take_what_their_schedules_take(void **state) {
+static void estimates_of_many_micro_batches_match_their_schedules(void **state) {
   (void)state;
   const ot_model tied = gpt2(), plain = llama();
   for (int zero = 2; zero <= 3; zero++) {
@@ -280,7 +277,7 @@ static void many_micro_batches_take_what_their_schedules_take(void **state) {
   }
 }
 
-static void stages_take_what_their_schedules_take(void **state) {
+static void stage_estimates_match_their_schedules(void **state) {
   (void)state;
   static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B,  OT_PIPELINE_INTERLEAVED,
                                       OT_PIPELINE_ZB_H1, OT_PIPELINE_ZB_H2, OT_PIPELINE_ZB_V};
@@ -305,7 +302,7 @@ static void stages_take_what_their_schedules_take(void **state) {
                                 .micro_batches = 8});
 }
 
-static void composed_splits_take_what_their_schedules_take(void **state) {
+static void estimates_of_composed_splits_match_their_schedules(void **state) {
   (void)state;
   static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B, OT_PIPELINE_ZB_H1,
                                       OT_PIPELINE_ZB_V};
@@ -327,7 +324,7 @@ static void composed_splits_take_what_their_schedules_take(void **state) {
 }
 
 // A layer has two blocks; the shard of its experts' ranks is a separate part of the stage.
-static void experts_over_ranks_take_what_their_schedules_take(void **state) {
+static void expert_parallel_estimates_match_their_schedules(void **state) {
   (void)state;
   const ot_model tied = experts(true), plain = experts(false);
   for (int zero = 0; zero <= 3; zero++) {
@@ -349,7 +346,7 @@ static void experts_over_ranks_take_what_their_schedules_take(void **state) {
   compare(&plain, (ot_candidate){.dp = 4, .ep = 4, .zero = 2, .micro_batches = 23});
 }
 
-static void runs_that_say_more_take_what_their_schedules_take(void **state) {
+static void estimates_of_detailed_runs_match_their_schedules(void **state) {
   (void)state;
   const ot_model plain = llama(), spread = experts(false);
   const comparison dense = {&plain, "fp32", set_run}, moe = {&spread, "fp32", set_run};
@@ -391,7 +388,7 @@ static bool can_run(const ot_model *model, const ot_candidate *c) {
   return can;
 }
 
-static void any_split_of_experts_takes_what_its_schedule_takes(void **state) {
+static void estimates_of_any_expert_split_match_their_schedules(void **state) {
   (void)state;
   enum { CASES = 40, MOST_RANKS = 24 };
   static const char *const recipes[] = {"fp32", "bf16-fp32-gradients", "bf16"};
@@ -429,7 +426,7 @@ static double step_with(const ot_model *model, double imbalance, ot_candidate c)
 // gate and up, then need those of down, gate and up (5). Weight gradients recompute gate, up and
 // the activation's gradient and add three weight GEMMs (6). Rows of an expert are padded to a
 // multiple of 8, by 3.5 on average, except in weight GEMMs. 7 layers, 4 micro-batches.
-static void further_rounds_take_what_their_bodies_take(void **state) {
+static void overflow_passes_cost_their_loop_bodies(void **state) {
   (void)state;
   const ot_model model = experts(true);
   const ot_candidate c = candidate_of((ot_candidate){.dp = 4, .ep = 4, .zero = 1});
@@ -448,7 +445,7 @@ static void further_rounds_take_what_their_bodies_take(void **state) {
 }
 
 // Summed over all ranks, the same tokens go to the same experts in any layout.
-static void experts_elsewhere_are_as_much_work(void **state) {
+static void remote_experts_are_the_same_work(void **state) {
   (void)state;
   const ot_model model = experts(false);
   double flops[2];
@@ -464,7 +461,7 @@ static void experts_elsewhere_are_as_much_work(void **state) {
   assert_true(flops[0] > 0 && flops[1] > flops[0] * (1 - 1e-9) && flops[1] < flops[0] * (1 + 1e-9));
 }
 
-static void stages_with_experts_take_what_their_schedules_take(void **state) {
+static void expert_estimates_of_stages_match_their_schedules(void **state) {
   (void)state;
   static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B,  OT_PIPELINE_INTERLEAVED,
                                       OT_PIPELINE_ZB_H1, OT_PIPELINE_ZB_H2, OT_PIPELINE_ZB_V};
@@ -496,7 +493,7 @@ static ot_model mixed(ot_model model, int block_size) {
 }
 
 // Activations at stage boundaries grow from stage to stage and are copied before each.
-static void stages_with_a_stack_take_what_their_schedules_take(void **state) {
+static void stack_estimates_of_stages_match_their_schedules(void **state) {
   (void)state;
   static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B,  OT_PIPELINE_INTERLEAVED,
                                       OT_PIPELINE_ZB_H1, OT_PIPELINE_ZB_H2, OT_PIPELINE_ZB_V};
@@ -515,7 +512,7 @@ static void stages_with_a_stack_take_what_their_schedules_take(void **state) {
   }
 }
 
-static void other_splits_with_a_stack_take_what_their_schedules_take(void **state) {
+static void stack_estimates_of_other_splits_match_their_schedules(void **state) {
   (void)state;
   const ot_model tied = mixed(gpt2(), 3), plain = mixed(llama(), 4);
   const ot_model spread = mixed(experts(false), 3);
@@ -534,7 +531,7 @@ static void other_splits_with_a_stack_take_what_their_schedules_take(void **stat
   compare(&plain, (ot_candidate){.dp = 2, .zero = 3, .micro_batches = 23});
 }
 
-static void other_software_knows_no_stack(void **state) {
+static void other_frameworks_have_no_stack(void **state) {
   (void)state;
   estimate_case e;
   const ot_model plain = llama(), model = mixed(plain, 3);
@@ -549,7 +546,7 @@ static void other_software_knows_no_stack(void **state) {
 }
 
 // bf16 storage halves the bytes; the second recipe also stores gradients in bf16.
-static void bf16_takes_what_its_schedule_takes(void **state) {
+static void bf16_estimates_match_their_schedules(void **state) {
   (void)state;
   static const char *const recipes[] = {"bf16-fp32-gradients", "bf16"};
   const ot_model tied = gpt2(), plain = llama(), spread = experts(false), stacked = mixed(plain, 3);
@@ -591,22 +588,22 @@ static void an_accelerator_keeps_memory_for_its_runtime(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_stage_takes_what_its_schedule_takes),
-      cmocka_unit_test(ranks_of_data_take_what_their_schedules_take),
+      cmocka_unit_test(one_stage_estimate_matches_its_schedule),
+      cmocka_unit_test(data_parallel_estimates_match_their_schedules),
       cmocka_unit_test(muon_estimates_match_their_schedules),
-      cmocka_unit_test(many_micro_batches_take_what_their_schedules_take),
-      cmocka_unit_test(stages_take_what_their_schedules_take),
-      cmocka_unit_test(composed_splits_take_what_their_schedules_take),
-      cmocka_unit_test(experts_over_ranks_take_what_their_schedules_take),
-      cmocka_unit_test(runs_that_say_more_take_what_their_schedules_take),
-      cmocka_unit_test(any_split_of_experts_takes_what_its_schedule_takes),
-      cmocka_unit_test(further_rounds_take_what_their_bodies_take),
-      cmocka_unit_test(experts_elsewhere_are_as_much_work),
-      cmocka_unit_test(stages_with_experts_take_what_their_schedules_take),
-      cmocka_unit_test(stages_with_a_stack_take_what_their_schedules_take),
-      cmocka_unit_test(other_splits_with_a_stack_take_what_their_schedules_take),
-      cmocka_unit_test(other_software_knows_no_stack),
-      cmocka_unit_test(bf16_takes_what_its_schedule_takes),
+      cmocka_unit_test(estimates_of_many_micro_batches_match_their_schedules),
+      cmocka_unit_test(stage_estimates_match_their_schedules),
+      cmocka_unit_test(estimates_of_composed_splits_match_their_schedules),
+      cmocka_unit_test(expert_parallel_estimates_match_their_schedules),
+      cmocka_unit_test(estimates_of_detailed_runs_match_their_schedules),
+      cmocka_unit_test(estimates_of_any_expert_split_match_their_schedules),
+      cmocka_unit_test(overflow_passes_cost_their_loop_bodies),
+      cmocka_unit_test(remote_experts_are_the_same_work),
+      cmocka_unit_test(expert_estimates_of_stages_match_their_schedules),
+      cmocka_unit_test(stack_estimates_of_stages_match_their_schedules),
+      cmocka_unit_test(stack_estimates_of_other_splits_match_their_schedules),
+      cmocka_unit_test(other_frameworks_have_no_stack),
+      cmocka_unit_test(bf16_estimates_match_their_schedules),
       cmocka_unit_test(an_accelerator_keeps_memory_for_its_runtime),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@
 
 typedef struct explained {
   paper_job paper;
-  ot_bill bill;
+  ot_model_totals bill;
   ot_limits limits;
   ot_estimate best;
   ot_explanation e;
@@ -28,7 +28,7 @@ typedef struct explained {
 static void begin(explained *x) {
   *x = (explained){0};
   paper_job_create("llama3.1-405b", 16384, 2048, 8192, &x->paper);
-  ot_bill_build(&x->paper.job, &x->bill);
+  ot_model_totals_build(&x->paper.job, &x->bill);
   x->limits = (ot_limits){.crossover_devices = 11000, .critical_batch_tokens = 20e6};
   x->best = (ot_estimate){.candidate = {.tp = 8,
                                         .pp = 16,
@@ -79,7 +79,7 @@ static bool says(const ot_reasons *reasons, const char *part) {
   return false;
 }
 
-static void the_recipe_goes_from_the_bill_to_what_is_exposed(void **state) {
+static void the_recipe_goes_from_memory_to_exposed_time(void **state) {
   (void)state;
   explained x;
   ot_reasons r;
@@ -156,7 +156,7 @@ static void one_device_needs_no_axes(void **state) {
 }
 
 // A group of 8 with more devices than the innermost links join.
-static void axes_that_leave_a_node_are_told_by_their_links(void **state) {
+static void axes_across_nodes_are_explained_by_their_links(void **state) {
   (void)state;
   explained x;
   ot_reasons r;
@@ -167,7 +167,7 @@ static void axes_that_leave_a_node_are_told_by_their_links(void **state) {
   finish(&x);
 }
 
-static void what_zb_h2_gains_with_a_barrier_is_said(void **state) {
+static void zb_h2_gain_with_a_barrier_is_reported(void **state) {
   (void)state;
   explained x;
   ot_reasons r;
@@ -185,7 +185,7 @@ static void what_zb_h2_gains_with_a_barrier_is_said(void **state) {
 }
 
 // Largest first; compute without recompute; nothing below a thousandth of the step.
-static void what_another_plan_loses_is_told_term_by_term(void **state) {
+static void extra_costs_of_another_plan_are_listed_by_term(void **state) {
   (void)state;
   explained x;
   ot_reasons r;
@@ -213,7 +213,7 @@ static void what_another_plan_loses_is_told_term_by_term(void **state) {
   finish(&x);
 }
 
-static void a_plan_against_itself_is_the_same(void **state) {
+static void a_plan_compared_with_itself_is_equal(void **state) {
   (void)state;
   explained x;
   ot_reasons r;
@@ -231,7 +231,7 @@ static void expect_beyond(explained *x, int num, const char *item) {
   if (num > 0) assert_string_equal(beyond.text[num - 1], item);
 }
 
-static void what_no_published_run_has_is_named(void **state) {
+static void features_of_no_published_run_are_named(void **state) {
   (void)state;
   explained x;
   begin(&x);
@@ -337,7 +337,7 @@ static void reasons_agree_with_the_simulated_alternatives(void **state) {
     assert_int_equal(ot_cluster_read(tree, a, &x.paper.cluster), OT_OK);
     x.paper.job.given =
         (ot_candidate){.zero = -1, .pipeline = (ot_pipeline)-1, .recompute = (ot_recompute)-1};
-    ot_bill_build(&x.paper.job, &x.bill);
+    ot_model_totals_build(&x.paper.job, &x.bill);
     const ot_search best = search_of(&x.paper, false), sharded = search_of(&x.paper, true);
     const ot_limits_request limits = {.job = &x.paper.job, .bill = &x.bill, .flops_per_s = 6e14};
     ot_limits_build(&limits, &x.limits);
@@ -355,14 +355,14 @@ static void reasons_agree_with_the_simulated_alternatives(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_recipe_goes_from_the_bill_to_what_is_exposed),
+      cmocka_unit_test(the_recipe_goes_from_memory_to_exposed_time),
       cmocka_unit_test(a_batch_that_does_not_feed_the_devices_is_a_reason),
       cmocka_unit_test(one_device_needs_no_axes),
-      cmocka_unit_test(axes_that_leave_a_node_are_told_by_their_links),
-      cmocka_unit_test(what_zb_h2_gains_with_a_barrier_is_said),
-      cmocka_unit_test(what_another_plan_loses_is_told_term_by_term),
-      cmocka_unit_test(a_plan_against_itself_is_the_same),
-      cmocka_unit_test(what_no_published_run_has_is_named),
+      cmocka_unit_test(axes_across_nodes_are_explained_by_their_links),
+      cmocka_unit_test(zb_h2_gain_with_a_barrier_is_reported),
+      cmocka_unit_test(extra_costs_of_another_plan_are_listed_by_term),
+      cmocka_unit_test(a_plan_compared_with_itself_is_equal),
+      cmocka_unit_test(features_of_no_published_run_are_named),
       cmocka_unit_test(figures_are_short),
       cmocka_unit_test(reasons_agree_with_the_simulated_alternatives),
   };

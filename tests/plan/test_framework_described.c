@@ -134,7 +134,7 @@ static void a_rank_holds_its_part_of_the_experts(void **state) {
   assert_true(all.memory.optimizer - part.memory.optimizer <= 12);
 }
 
-static void rows_are_sent_to_experts_elsewhere_only(void **state) {
+static void tokens_are_sent_to_remote_experts_only(void **state) {
   (void)state;
   const double alone = must_estimate(1).exposed_s[OT_TIMELINE_EP];
   const double near = must_estimate(8).exposed_s[OT_TIMELINE_EP];
@@ -142,7 +142,7 @@ static void rows_are_sent_to_experts_elsewhere_only(void **state) {
   assert_true(near > 0);
 }
 
-static void rows_that_travel_beside_compute_are_not_waited_for(void **state) {
+static void overlapped_dispatch_exposes_less_time(void **state) {
   (void)state;
   ot_engine engine = plain_engine();
   question q = {.engine = &engine, .candidate = split_of(8)};
@@ -155,7 +155,7 @@ static void rows_that_travel_beside_compute_are_not_waited_for(void **state) {
 
 // Received tokens: 256 tokens, each sent to 8 (1 - (7/8)^2) of 8 ranks, read and written twice,
 // forward and backward, in each of 2 layers and 2 micro-batches.
-static void received_rows_are_sorted_by_passes_of_their_own(void **state) {
+static void received_tokens_are_sorted_by_separate_passes(void **state) {
   (void)state;
   ot_engine engine = plain_engine();
   question q = {.engine = &engine, .candidate = split_of(8)};
@@ -168,7 +168,7 @@ static void received_rows_are_sorted_by_passes_of_their_own(void **state) {
     fail_msg("%.9g, by hand %.9g", more_s, bytes / 1e12);
 }
 
-static void biases_go_over_what_experts_put_out(void **state) {
+static void biases_are_added_to_expert_outputs(void **state) {
   (void)state;
   ot_engine engine = plain_engine();
   question q = {.engine = &engine, .candidate = split_of(1)};
@@ -191,10 +191,10 @@ static double remade_s(unsigned parts) {
 }
 
 // Each part costs its own time only; a framework that names no part recomputes attention.
-static void what_is_made_again_is_what_an_engine_names(void **state) {
+static void recompute_covers_the_parts_a_framework_names(void **state) {
   (void)state;
-  const unsigned parts[] = {OT_REMADE_ATTENTION, OT_REMADE_NORMS, OT_REMADE_ACTIVATION,
-                            OT_REMADE_WIDE};
+  const unsigned parts[] = {OT_RECOMPUTED_ATTENTION, OT_RECOMPUTED_NORMS, OT_RECOMPUTED_ACTIVATION,
+                            OT_RECOMPUTED_UP_GEMM};
   unsigned all = 0;
   double sum_s = 0;
   for (int i = 0; i < OT_COUNT(parts); i++) {
@@ -203,13 +203,14 @@ static void what_is_made_again_is_what_an_engine_names(void **state) {
     all |= parts[i];
   }
   assert_true(fabs(remade_s(all) / sum_s - 1) < 1e-9);
-  assert_true(remade_s(0) == remade_s(OT_REMADE_ATTENTION));
+  assert_true(remade_s(0) == remade_s(OT_RECOMPUTED_ATTENTION));
   // Two norms of 256 tokens, read and written, in each of 2 layers and 2 micro-batches.
   const double norms_s = 2.0 * 2 * 256 * WIDTH * 2 * LAYERS * 2 / 1e12;
-  assert_true(remade_s(OT_REMADE_NORMS) > norms_s && remade_s(OT_REMADE_NORMS) < 1.1 * norms_s);
+  assert_true(remade_s(OT_RECOMPUTED_NORMS) > norms_s &&
+              remade_s(OT_RECOMPUTED_NORMS) < 1.1 * norms_s);
   // The wide GEMM of experts: 2 rows per expert of 256, gate and up.
   const double wide_s = 2.0 * 512 * WIDTH * 2 * EXPERT_WIDTH * LAYERS * 2 / 1e14;
-  assert_true(remade_s(OT_REMADE_WIDE) > wide_s);
+  assert_true(remade_s(OT_RECOMPUTED_UP_GEMM) > wide_s);
 }
 
 // The first and the last stage hold the table. Its gradients are reduced over both, here on two
@@ -239,11 +240,11 @@ static void ep_divides_experts_and_ranks(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_rank_holds_its_part_of_the_experts),
-      cmocka_unit_test(rows_are_sent_to_experts_elsewhere_only),
-      cmocka_unit_test(rows_that_travel_beside_compute_are_not_waited_for),
-      cmocka_unit_test(received_rows_are_sorted_by_passes_of_their_own),
-      cmocka_unit_test(biases_go_over_what_experts_put_out),
-      cmocka_unit_test(what_is_made_again_is_what_an_engine_names),
+      cmocka_unit_test(tokens_are_sent_to_remote_experts_only),
+      cmocka_unit_test(overlapped_dispatch_exposes_less_time),
+      cmocka_unit_test(received_tokens_are_sorted_by_separate_passes),
+      cmocka_unit_test(biases_are_added_to_expert_outputs),
+      cmocka_unit_test(recompute_covers_the_parts_a_framework_names),
       cmocka_unit_test(a_tied_embedding_on_two_stages_is_reduced_over_them),
       cmocka_unit_test(ep_divides_experts_and_ranks),
   };

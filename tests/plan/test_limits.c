@@ -74,7 +74,7 @@ static void a_larger_batch_moves_the_crossover_right(void **state) {
 }
 
 // Each device uses only its own link: an eighth.
-static void hierarchical_collectives_move_it_right(void **state) {
+static void hierarchical_collectives_move_the_crossover_right(void **state) {
   (void)state;
   const ot_gather_traffic t = traffic_of(2, 2);
   const ot_cluster cluster = cluster_of();
@@ -82,7 +82,7 @@ static void hierarchical_collectives_move_it_right(void **state) {
 }
 
 // 671 of 37: gathers 18 times the parameters that a token uses.
-static void sparsity_moves_it_left(void **state) {
+static void sparsity_moves_the_crossover_left(void **state) {
   (void)state;
   ot_gather_traffic t = traffic_of(2, 2);
   const ot_cluster cluster = cluster_of();
@@ -104,7 +104,7 @@ static void a_small_batch_stays_inside_a_node(void **state) {
 }
 
 // A machine with one kind of link has as many devices as those links join.
-static void the_only_links_do_not_go_on(void **state) {
+static void single_level_links_have_a_limit(void **state) {
   (void)state;
   const ot_gather_traffic t = traffic_of(2, 2);
   ot_cluster cluster = cluster_of();
@@ -113,7 +113,7 @@ static void the_only_links_do_not_go_on(void **state) {
 }
 
 // The measured efficiency of a link is used, not its nominal rate.
-static void links_count_with_what_they_attain(void **state) {
+static void links_use_their_attained_rate(void **state) {
   (void)state;
   const ot_gather_traffic t = traffic_of(2, 2);
   ot_cluster cluster = cluster_of();
@@ -124,10 +124,10 @@ static void links_count_with_what_they_attain(void **state) {
 static void a_critical_batch_of_ten_million_tokens_feeds_a_thousand_devices(void **state) {
   (void)state;
   paper_job p;
-  ot_bill bill;
+  ot_model_totals bill;
   ot_limits limits;
   paper_job_create("llama3-8b", 1024, 1024, 10000, &p);
-  ot_bill_build(&p.job, &bill);
+  ot_model_totals_build(&p.job, &bill);
   const ot_limits_request request = {&p.job, &bill, 600e12, 10e6, 0};
   ot_limits_build(&request, &limits);
   assert_int_equal(limits.batch_floor_devices, 1000);
@@ -153,13 +153,13 @@ static void bubbles_are_idle_over_the_whole_step(void **state) {
 }
 
 // t <= F BW / C: 28,672 x 450 GB/s / 600 TFLOP/s.
-static void tensors_can_be_cut_as_far_as_their_products_hide_it(void **state) {
+static void tp_is_limited_by_the_gemms_that_hide_it(void **state) {
   (void)state;
   paper_job p;
-  ot_bill bill;
+  ot_model_totals bill;
   ot_limits limits;
   paper_job_create("llama3-70b", 1024, 2048, 8192, &p);
-  ot_bill_build(&p.job, &bill);
+  ot_model_totals_build(&p.job, &bill);
   const ot_limits_request request = {&p.job, &bill, 600e12, 0, 0};
   ot_limits_build(&request, &limits);
   assert_float_equal(limits.tensor_ways, 28672 * 450e9 / 600e12, 1e-9);
@@ -179,15 +179,15 @@ int main(void) {
       cmocka_unit_test(seventy_billion_on_1024_devices),
       cmocka_unit_test(weights_that_stay_gathered_save_half_of_the_backward),
       cmocka_unit_test(a_larger_batch_moves_the_crossover_right),
-      cmocka_unit_test(hierarchical_collectives_move_it_right),
-      cmocka_unit_test(sparsity_moves_it_left),
+      cmocka_unit_test(hierarchical_collectives_move_the_crossover_right),
+      cmocka_unit_test(sparsity_moves_the_crossover_left),
       cmocka_unit_test(a_small_batch_stays_inside_a_node),
-      cmocka_unit_test(the_only_links_do_not_go_on),
-      cmocka_unit_test(links_count_with_what_they_attain),
+      cmocka_unit_test(single_level_links_have_a_limit),
+      cmocka_unit_test(links_use_their_attained_rate),
       cmocka_unit_test(a_critical_batch_of_ten_million_tokens_feeds_a_thousand_devices),
       cmocka_unit_test(the_critical_batch_grows_with_the_length_of_the_run),
       cmocka_unit_test(bubbles_are_idle_over_the_whole_step),
-      cmocka_unit_test(tensors_can_be_cut_as_far_as_their_products_hide_it),
+      cmocka_unit_test(tp_is_limited_by_the_gemms_that_hide_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -154,7 +154,7 @@ static void compare_some(const char *model, const char *cluster) {
 
 // ---- pairs ----
 
-static void any_run_takes_on_any_cluster_what_it_was_planned_to_take(void **state) {
+static void every_simulated_run_matches_its_plan_on_every_cluster(void **state) {
   (void)state;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -174,7 +174,7 @@ static void any_run_takes_on_any_cluster_what_it_was_planned_to_take(void **stat
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(any_run_takes_on_any_cluster_what_it_was_planned_to_take),
+      cmocka_unit_test(every_simulated_run_matches_its_plan_on_every_cluster),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

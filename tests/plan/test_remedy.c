@@ -35,7 +35,7 @@ static void more_devices_help_where_states_do_not_fit(void **state) {
 }
 
 // Unsharded states do not fit on a device; sharded ones do.
-static void a_value_that_was_fixed_is_named(void **state) {
+static void a_fixed_value_is_named(void **state) {
   (void)state;
   paper_job p;
   ot_remedies remedies;
@@ -52,7 +52,7 @@ static void a_value_that_was_fixed_is_named(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(more_devices_help_where_states_do_not_fit),
-      cmocka_unit_test(a_value_that_was_fixed_is_named),
+      cmocka_unit_test(a_fixed_value_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

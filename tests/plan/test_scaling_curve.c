@@ -53,7 +53,7 @@ static void compute_gets_less_as_devices_double_and_waiting_does_not(void **stat
   paper_job_destroy(&paper);
 }
 
-static void a_played_step_has_every_action_of_every_stage_once_in_order(void **state) {
+static void a_replayed_step_has_every_action_once_in_order(void **state) {
   (void)state;
   paper_job paper;
   paper_job_create("llama3-8b", 16, 64, 4096, &paper);
@@ -91,7 +91,7 @@ static void a_played_step_has_every_action_of_every_stage_once_in_order(void **s
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(compute_gets_less_as_devices_double_and_waiting_does_not),
-      cmocka_unit_test(a_played_step_has_every_action_of_every_stage_once_in_order),
+      cmocka_unit_test(a_replayed_step_has_every_action_once_in_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -197,7 +197,7 @@ static void assert_same_plan(uint64_t number, const ot_estimate *a, const ot_est
   }
 }
 
-static void stopping_early_finds_what_simulating_everything_finds(void **state) {
+static void pruned_search_equals_exhaustive_search(void **state) {
   (void)state;
   int64_t simulated = 0, all = 0, with_plans = 0, by_memory = 0;
   for (uint64_t i = 0; i < PROBLEMS; i++) {
@@ -316,7 +316,7 @@ static void assert_bounds(ot_estimator *estimator, const ot_candidate *candidate
   }
 }
 
-static void bounds_are_at_most_what_estimates_say(void **state) {
+static void bounds_never_exceed_estimates(void **state) {
   (void)state;
   for (uint64_t i = 0; i < PROBLEMS; i++) {
     problem p;
@@ -451,8 +451,8 @@ static void no_micro_batch_is_too_long_for_any_engine(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_space_is_all_that_the_rules_allow),
-      cmocka_unit_test(bounds_are_at_most_what_estimates_say),
-      cmocka_unit_test(stopping_early_finds_what_simulating_everything_finds),
+      cmocka_unit_test(bounds_never_exceed_estimates),
+      cmocka_unit_test(pruned_search_equals_exhaustive_search),
       cmocka_unit_test(no_micro_batch_is_too_long_for_any_engine),
       cmocka_unit_test(of_plans_with_the_same_degrees_the_fastest_is_shown_when_asked),
   };

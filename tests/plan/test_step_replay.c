@@ -61,7 +61,7 @@ static void create(ot_pipeline kind, int stages, int chunks, int micro_batches, 
   p->cut.stages = (ot_stages){.num_ranks = stages,
                               .num_chunks = n,
                               .first_block = first,
-                              .rank_of = ot_stages_place(&parallel, n, &p->arena)};
+                              .rank_of = ot_stages_assign(&parallel, n, &p->arena)};
   for (int i = 0; i < n; i++) {
     first[i + 1] = i + 1;
     p->cut.chunk_of[i] = i;

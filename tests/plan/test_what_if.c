@@ -107,7 +107,7 @@ static void decisions_that_move_no_ranks(void **state) {
 }
 
 // Experts are sharded over existing ranks; no other tensor moves.
-static void experts_over_ranks_move_no_others(void **state) {
+static void ep_moves_no_other_tensors(void **state) {
   (void)state;
   changed x;
   begin_with("olmoe-1b-7b", 1, &x);
@@ -122,7 +122,7 @@ static void experts_over_ranks_move_no_others(void **state) {
 }
 
 // 8.03 G parameters in two shards need 64 GB, activations another 20.
-static void what_does_not_fit_is_told_in_bytes(void **state) {
+static void misfits_are_reported_in_bytes(void **state) {
   (void)state;
   changed x;
   begin(&x);
@@ -138,7 +138,7 @@ static void what_does_not_fit_is_told_in_bytes(void **state) {
   paper_job_destroy(&x.paper);
 }
 
-static void what_cannot_run_says_why(void **state) {
+static void infeasible_alternatives_state_the_reason(void **state) {
   (void)state;
   changed x;
   begin(&x);
@@ -158,9 +158,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranks_of_an_axis_go_to_dp),
       cmocka_unit_test(decisions_that_move_no_ranks),
-      cmocka_unit_test(experts_over_ranks_move_no_others),
-      cmocka_unit_test(what_does_not_fit_is_told_in_bytes),
-      cmocka_unit_test(what_cannot_run_says_why),
+      cmocka_unit_test(ep_moves_no_other_tensors),
+      cmocka_unit_test(misfits_are_reported_in_bytes),
+      cmocka_unit_test(infeasible_alternatives_state_the_reason),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,7 +43,7 @@ static const ot_candidate sharded = {.tp = 1,
 
 typedef struct page_case {
   paper_job paper;
-  ot_bill bill;
+  ot_model_totals bill;
   ot_limits limits;
   ot_search search;
   ot_estimate estimates[2];
@@ -70,7 +70,7 @@ static void create(const char *name, int num_plans, page_case *c) {
   *c = (page_case){.note = "figures of a preset & nothing measured"};
   paper_job_create("llama3-8b", 32, 64, 4096, &c->paper);
   c->paper.job.tokens = 1e12;
-  ot_bill_build(&c->paper.job, &c->bill);
+  ot_model_totals_build(&c->paper.job, &c->bill);
   const ot_limits_request limits = {.job = &c->paper.job, .bill = &c->bill, .flops_per_s = 5e14};
   ot_limits_build(&limits, &c->limits);
   ot_estimator *estimator;
@@ -204,7 +204,7 @@ static void the_page_is_well_formed_and_has_every_section(void **state) {
   paper_job_destroy(&c.paper);
 }
 
-static void the_page_needs_nothing_from_elsewhere(void **state) {
+static void the_page_is_self_contained(void **state) {
   (void)state;
   static const char *const outside[] = {"http:",   "https:",  "//",    "src=",    "url(",
                                         "@import", "<script", "<link", "<iframe", "<img"};
@@ -273,7 +273,7 @@ static void charts_have_a_row_for_each_stage_and_a_point_for_each_number_of_devi
   paper_job_destroy(&c.paper);
 }
 
-static void without_a_plan_the_page_says_so_and_has_the_rest(void **state) {
+static void a_page_without_plan_states_it_and_has_the_rest(void **state) {
   (void)state;
   page_case c;
   static const char *const remedies[] = {"without --tp: tp 2 & pp 4"};
@@ -313,11 +313,11 @@ static void scales_map_ends_to_ends_and_have_round_ticks(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_page_is_well_formed_and_has_every_section),
-      cmocka_unit_test(the_page_needs_nothing_from_elsewhere),
+      cmocka_unit_test(the_page_is_self_contained),
       cmocka_unit_test(names_are_escaped),
       cmocka_unit_test(the_same_page_has_the_same_bytes),
       cmocka_unit_test(charts_have_a_row_for_each_stage_and_a_point_for_each_number_of_devices),
-      cmocka_unit_test(without_a_plan_the_page_says_so_and_has_the_rest),
+      cmocka_unit_test(a_page_without_plan_states_it_and_has_the_rest),
       cmocka_unit_test(scales_map_ends_to_ends_and_have_round_ticks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,7 +32,7 @@ static int bars_of(const json_t *events, int pid, const char *category, double *
   return count;
 }
 
-static void a_trace_has_each_action_on_the_first_rank_of_its_stage(void **state) {
+static void a_trace_shows_actions_on_the_first_rank_of_a_stage(void **state) {
   (void)state;
   const ot_candidate candidate = {.tp = 2,
                                   .pp = 2,
@@ -74,7 +74,7 @@ static void a_trace_has_each_action_on_the_first_rank_of_its_stage(void **state)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_trace_has_each_action_on_the_first_rank_of_its_stage),
+      cmocka_unit_test(a_trace_shows_actions_on_the_first_rank_of_a_stage),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

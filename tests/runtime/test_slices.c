@@ -161,7 +161,7 @@ static void takes_copies_from_the_rank_that_counts_them(void **state) {
   check_layout(&norm);
 }
 
-static void gives_every_holder_its_copy(void **state) {
+static void every_holder_gets_its_copy(void **state) {
   (void)state;
   ot_parameter_part part = {.hf_name = "b", .rows = 11, .hf_rows = 11, .hf_cols = 1};
   const ot_parameter p = {.offset = OFFSET, .rows = 11, .cols = 1, .num_parts = 1, .parts = &part};
@@ -182,7 +182,7 @@ int main(void) {
       cmocka_unit_test(finds_rows_of_several_tensors_in_one_parameter),
       cmocka_unit_test(finds_columns),
       cmocka_unit_test(takes_copies_from_the_rank_that_counts_them),
-      cmocka_unit_test(gives_every_holder_its_copy),
+      cmocka_unit_test(every_holder_gets_its_copy),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

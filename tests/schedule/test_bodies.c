@@ -53,15 +53,14 @@ static bool same_place(const ot_operand *a, const ot_operand *b) {
 static void play_everywhere(int rounds) {
   for (int ranks = 1; ranks <= BODY_MAX_RANKS; ranks++) {
     for (int mode = 0; mode < 3; mode++) {
-      body_game game = {
-          .ranks = ranks, .rounds = rounds, .overlap = mode == 0, .poison = mode == 2};
-      body_game_play(&game);
-      body_game_expect(&game);
+      body_run game = {.ranks = ranks, .rounds = rounds, .overlap = mode == 0, .poison = mode == 2};
+      body_run_schedules(&game);
+      body_run_expect(&game);
     }
   }
 }
 
-static void bodies_of_programs_give_the_sums_of_their_rounds(void **state) {
+static void bodies_accumulate_over_their_iterations(void **state) {
   (void)state;
   static const int numbers[] = {0, 1, 2, 4, 9};
   for (int i = 0; i < OT_COUNT(numbers); i++) play_everywhere(numbers[i]);
@@ -70,7 +69,7 @@ static void bodies_of_programs_give_the_sums_of_their_rounds(void **state) {
 // ---- storage ----
 
 // Only the first op of the body reads h, and that of the next iteration reads it again.
-static void what_a_body_finds_lives_to_its_end(void **state) {
+static void live_ins_of_a_body_stay_live_to_its_end(void **state) {
   (void)state;
   for (int ranks = 1; ranks <= 2; ranks++) {
     body_case c;
@@ -90,7 +89,7 @@ static void what_a_body_finds_lives_to_its_end(void **state) {
   }
 }
 
-static void a_repeat_hands_on_what_is_carried_in_place(void **state) {
+static void loop_carried_values_are_updated_in_place(void **state) {
   (void)state;
   body_case c;
   begin(&c, 1);
@@ -108,7 +107,7 @@ static void a_repeat_hands_on_what_is_carried_in_place(void **state) {
 }
 
 // t has no reader after the all-reduce; u is computed during the all-reduce.
-static void a_collective_shares_what_nobody_else_reads(void **state) {
+static void a_collective_works_in_place_without_other_readers(void **state) {
   (void)state;
   body_case c;
   begin(&c, 2);
@@ -133,7 +132,7 @@ static void a_collective_shares_what_nobody_else_reads(void **state) {
 }
 
 // No op may overwrite h, not even the last op of the body: the next iteration reads it.
-static void no_op_of_a_body_takes_the_place_of_what_it_finds(void **state) {
+static void no_op_of_a_body_overwrites_its_live_ins(void **state) {
   (void)state;
   body_case c;
   body_case_begin(&c, 0, 1);
@@ -150,7 +149,7 @@ static void no_op_of_a_body_takes_the_place_of_what_it_finds(void **state) {
   body_case_destroy(&c);
 }
 
-static void bodies_stay_as_they_are_and_nothing_moves_over_them(void **state) {
+static void ops_are_not_moved_into_or_across_bodies(void **state) {
   (void)state;
   body_case c;
   body_case_begin(&c, 0, 2);
@@ -178,7 +177,7 @@ static void bodies_stay_as_they_are_and_nothing_moves_over_them(void **state) {
 }
 
 // s has no reader: its all-reduce may run until the end of the iteration, not longer.
-static void a_collective_ends_with_its_round(void **state) {
+static void a_collective_ends_with_its_iteration(void **state) {
   (void)state;
   body_case c;
   body_case_begin(&c, 0, 2);
@@ -214,7 +213,7 @@ static bool places_overlap(const body_case *c, int a, int b) {
 }
 
 // A body of input gradients, with weight gradients before and after it.
-static void bodies_of_the_backward_are_no_others(void **state) {
+static void backward_bodies_follow_the_same_rules(void **state) {
   (void)state;
   for (int split = 0; split < 2; split++) {
     body_case c;
@@ -241,7 +240,7 @@ static void bodies_of_the_backward_are_no_others(void **state) {
 
 // ---- segments ----
 
-static void a_body_adds_to_accumulators_that_something_before_it_wrote(void **state) {
+static void a_body_accumulates_only_into_initialised_accumulators(void **state) {
   (void)state;
   body_case c;
   begin(&c, 1);
@@ -262,7 +261,7 @@ static void a_body_adds_to_accumulators_that_something_before_it_wrote(void **st
 }
 
 // Accumulation waits for a collective that writes or reads the accumulator.
-static void adding_waits_for_collectives_on_the_same_value(void **state) {
+static void accumulation_waits_for_collectives_on_the_same_value(void **state) {
   (void)state;
   body_case c;
   body_case_begin(&c, 0, 2);
@@ -282,7 +281,7 @@ static void adding_waits_for_collectives_on_the_same_value(void **state) {
 
 // ---- the check ----
 
-static void the_check_plays_a_second_round(void **state) {
+static void the_check_replays_a_second_iteration(void **state) {
   (void)state;
   body_case c;
   begin(&c, 1);
@@ -293,7 +292,7 @@ static void the_check_plays_a_second_round(void **state) {
   body_case_destroy(&c);
 }
 
-static void the_check_lets_nobody_read_what_a_body_made(void **state) {
+static void the_check_rejects_readers_of_body_values(void **state) {
   (void)state;
   body_case c;
   begin(&c, 1);
@@ -306,7 +305,7 @@ static void the_check_lets_nobody_read_what_a_body_made(void **state) {
   body_case_destroy(&c);
 }
 
-static void a_body_writes_over_nothing_but_scratch(void **state) {
+static void a_body_overwrites_only_scratch(void **state) {
   (void)state;
   body_case c;
   begin(&c, 1);
@@ -394,19 +393,19 @@ static void members_of_a_group_have_the_same_bodies(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bodies_of_programs_give_the_sums_of_their_rounds),
-      cmocka_unit_test(what_a_body_finds_lives_to_its_end),
-      cmocka_unit_test(a_repeat_hands_on_what_is_carried_in_place),
-      cmocka_unit_test(a_collective_shares_what_nobody_else_reads),
-      cmocka_unit_test(no_op_of_a_body_takes_the_place_of_what_it_finds),
-      cmocka_unit_test(bodies_stay_as_they_are_and_nothing_moves_over_them),
-      cmocka_unit_test(a_collective_ends_with_its_round),
-      cmocka_unit_test(bodies_of_the_backward_are_no_others),
-      cmocka_unit_test(a_body_adds_to_accumulators_that_something_before_it_wrote),
-      cmocka_unit_test(adding_waits_for_collectives_on_the_same_value),
-      cmocka_unit_test(the_check_plays_a_second_round),
-      cmocka_unit_test(the_check_lets_nobody_read_what_a_body_made),
-      cmocka_unit_test(a_body_writes_over_nothing_but_scratch),
+      cmocka_unit_test(bodies_accumulate_over_their_iterations),
+      cmocka_unit_test(live_ins_of_a_body_stay_live_to_its_end),
+      cmocka_unit_test(loop_carried_values_are_updated_in_place),
+      cmocka_unit_test(a_collective_works_in_place_without_other_readers),
+      cmocka_unit_test(no_op_of_a_body_overwrites_its_live_ins),
+      cmocka_unit_test(ops_are_not_moved_into_or_across_bodies),
+      cmocka_unit_test(a_collective_ends_with_its_iteration),
+      cmocka_unit_test(backward_bodies_follow_the_same_rules),
+      cmocka_unit_test(a_body_accumulates_only_into_initialised_accumulators),
+      cmocka_unit_test(accumulation_waits_for_collectives_on_the_same_value),
+      cmocka_unit_test(the_check_replays_a_second_iteration),
+      cmocka_unit_test(the_check_rejects_readers_of_body_values),
+      cmocka_unit_test(a_body_overwrites_only_scratch),
       cmocka_unit_test(bodies_are_seen_in_print),
       cmocka_unit_test(memory_without_content_may_be_filled),
       cmocka_unit_test(bodies_that_are_none_are_refused),

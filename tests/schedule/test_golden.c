@@ -133,7 +133,7 @@ static rank_request layout_of(rank_model_kind model) {
                         .overlap = true};
 }
 
-static void zb_v_is_scheduled_as_ever(void **state) {
+static void zb_v_schedule_is_golden(void **state) {
   (void)state;
   rank_request request = layout_of(RANK_GPT2);
   request.layers = 4;
@@ -142,7 +142,7 @@ static void zb_v_is_scheduled_as_ever(void **state) {
   expect_golden_ranks("gpt2_pp2_zb_v", &request);
 }
 
-static void zero3_is_scheduled_as_ever(void **state) {
+static void zero3_schedule_is_golden(void **state) {
   (void)state;
   rank_request request = layout_of(RANK_LLAMA);
   request.dp_shard = 2;
@@ -151,7 +151,7 @@ static void zero3_is_scheduled_as_ever(void **state) {
   expect_golden_ranks("llama_dp2_zero3", &request);
 }
 
-static void experts_over_ranks_are_scheduled_as_ever(void **state) {
+static void expert_parallel_schedule_is_golden(void **state) {
   (void)state;
   rank_request request = layout_of(RANK_MOE);
   request.dp_shard = 2;
@@ -159,14 +159,14 @@ static void experts_over_ranks_are_scheduled_as_ever(void **state) {
   expect_golden_ranks("moe_dp2_ep2", &request);
 }
 
-static void llama_with_selective_recompute_is_scheduled_as_ever(void **state) {
+static void llama_selective_recompute_schedule_is_golden(void **state) {
   (void)state;
   const ot_model model = tiny_llama();
   expect_golden("llama_selective", &model,
                 &(tiny_request){.recompute = OT_RECOMPUTE_SELECTIVE, .micro_batches = 2});
 }
 
-static void tied_gpt2_is_scheduled_as_ever(void **state) {
+static void tied_gpt2_schedule_is_golden(void **state) {
   (void)state;
   const ot_model model = tiny_gpt2();
   expect_golden("gpt2_tied", &model, &(tiny_request){.micro_batches = 2});
@@ -174,11 +174,11 @@ static void tied_gpt2_is_scheduled_as_ever(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(llama_with_selective_recompute_is_scheduled_as_ever),
-      cmocka_unit_test(tied_gpt2_is_scheduled_as_ever),
-      cmocka_unit_test(zb_v_is_scheduled_as_ever),
-      cmocka_unit_test(zero3_is_scheduled_as_ever),
-      cmocka_unit_test(experts_over_ranks_are_scheduled_as_ever),
+      cmocka_unit_test(llama_selective_recompute_schedule_is_golden),
+      cmocka_unit_test(tied_gpt2_schedule_is_golden),
+      cmocka_unit_test(zb_v_schedule_is_golden),
+      cmocka_unit_test(zero3_schedule_is_golden),
+      cmocka_unit_test(expert_parallel_schedule_is_golden),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

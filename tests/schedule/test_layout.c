@@ -71,7 +71,7 @@ static void a_nest_of_lifetimes_reaches_the_lower_bound(void **state) {
   ot_heap_release(&heap);
 }
 
-static void empty_buffers_take_no_room(void **state) {
+static void empty_buffers_need_no_memory(void **state) {
   (void)state;
   ot_interval intervals[] = {{.bytes = 0, .first = 0, .last = 9},
                              {.bytes = 64, .first = 0, .last = 9}};
@@ -85,7 +85,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(places_buffers_that_live_together_apart),
       cmocka_unit_test(a_nest_of_lifetimes_reaches_the_lower_bound),
-      cmocka_unit_test(empty_buffers_take_no_room),
+      cmocka_unit_test(empty_buffers_need_no_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

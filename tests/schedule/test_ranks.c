@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "describe/mesh.h"
-#include "runtime/instance.h"
+#include "runtime/model_runtime.h"
 #include "schedule/schedule_match.h"
 #include "support/tiny_model.h"
 
@@ -119,8 +119,8 @@ static void check_pieces(const planned *p) {
       if (bucket->elements == 0) continue;
       const ot_group *const group = &schedule->group[OT_GROUP_SHARD];
       const int pieces = group->size > 1 ? group->size : 1;
-      assert_int_equal(bucket->piece_elements * pieces, bucket->elements);
-      assert_int_equal(bucket->piece_first, group->index * bucket->piece_elements);
+      assert_int_equal(bucket->shard_elements * pieces, bucket->elements);
+      assert_int_equal(bucket->shard_first, group->index * bucket->shard_elements);
     }
   }
 }
@@ -184,8 +184,8 @@ static void expect_half(const ot_model *model, const rank_layout *c, ot_dtype re
   plan_in(&half, model, c, &precision);
   must(match_all(&half));
   for (int rank = 0; rank < half.mesh.ranks; rank++) {
-    const ot_memory_bill *const before = &whole.schedule[rank].bill;
-    const ot_memory_bill *const after = &half.schedule[rank].bill;
+    const ot_memory_breakdown *const before = &whole.schedule[rank].bill;
+    const ot_memory_breakdown *const after = &half.schedule[rank].bill;
     for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
       if (i == OT_MEMORY_BUFFERS) continue;
       const int share = i == OT_MEMORY_GRADIENTS ? 2 : 1;
@@ -197,7 +197,7 @@ static void expect_half(const ot_model *model, const rank_layout *c, ot_dtype re
   ot_heap_release(&half.heap);
 }
 
-static void gradients_in_bf16_take_half_the_bytes_on_every_rank(void **state) {
+static void bf16_gradients_halve_the_bytes_on_every_rank(void **state) {
   (void)state;
   const rank_layout alone = {1, 1, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false};
   const ot_model gpt2 = for_four(tiny_gpt2()), llama = for_four(tiny_llama());
@@ -209,7 +209,7 @@ static void gradients_in_bf16_take_half_the_bytes_on_every_rank(void **state) {
 }
 
 // Both neighbours of a stage send to it and receive from it, in both directions.
-static void folded_pipelines_do_not_wait_in_a_circle(void **state) {
+static void folded_pipelines_do_not_deadlock(void **state) {
   (void)state;
   const rank_layout layout = {4, 2, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, false};
   ot_model model = tiny_llama();
@@ -318,7 +318,7 @@ static void add_up(ot_task *task) { task->attributes.accumulate = !task->attribu
 static void tag_other(ot_task *task) { task->attributes.tag++; }
 static void join_others(ot_task *task) { task->attributes.group = OT_GROUP_CONTEXT; }
 
-static void schedules_that_do_not_fit_are_found(void **state) {
+static void mismatched_schedules_are_found(void **state) {
   (void)state;
   const rank_layout layout = {2, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false};
   const ot_model model = tiny_gpt2();
@@ -381,7 +381,7 @@ static void swap_sums(ot_schedule *schedule) {
 
 // Each group sees the same calls in the same order, and yet: rank 0 waits in its tp group for rank
 // 1, which waits in its dp group for rank 3, which waits for 2, which waits for 0.
-static void ranks_that_wait_in_a_circle_are_found(void **state) {
+static void cyclic_waits_between_ranks_are_found(void **state) {
   (void)state;
   const rank_layout layout = {1, 1, 1, 2, 1, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false};
   ot_model model = tiny_gpt2();
@@ -432,7 +432,7 @@ static void delete_each_wait(planned *p, int *caught, int *total) {
   }
 }
 
-static void every_wait_is_needed_and_missed(void **state) {
+static void every_wait_is_needed_and_its_removal_detected(void **state) {
   (void)state;
   const rank_layout cases[] = {
       {1, 1, 1, 2, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
@@ -453,14 +453,14 @@ static void every_wait_is_needed_and_missed(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(schedules_of_every_rank_fit_each_other),
-      cmocka_unit_test(gradients_in_bf16_take_half_the_bytes_on_every_rank),
-      cmocka_unit_test(folded_pipelines_do_not_wait_in_a_circle),
+      cmocka_unit_test(bf16_gradients_halve_the_bytes_on_every_rank),
+      cmocka_unit_test(folded_pipelines_do_not_deadlock),
       cmocka_unit_test(too_few_send_buffers_are_found),
       cmocka_unit_test(builder_plans_two_send_buffers_or_as_many_as_the_order_needs),
-      cmocka_unit_test(schedules_that_do_not_fit_are_found),
+      cmocka_unit_test(mismatched_schedules_are_found),
       cmocka_unit_test(messages_of_other_micro_batches_are_found),
-      cmocka_unit_test(ranks_that_wait_in_a_circle_are_found),
-      cmocka_unit_test(every_wait_is_needed_and_missed),
+      cmocka_unit_test(cyclic_waits_between_ranks_are_found),
+      cmocka_unit_test(every_wait_is_needed_and_its_removal_detected),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

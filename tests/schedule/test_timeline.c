@@ -109,7 +109,7 @@ static void kernels_are_counted_by_the_phase_of_their_entry(void **state) {
 }
 
 // Its iterations form one span, which includes its communication.
-static void a_repeat_counts_as_computing(void **state) {
+static void a_loop_counts_as_compute(void **state) {
   (void)state;
   const bar rounds = call(OT_LANE_COMPUTE, 2, 7, OT_OP_REPEAT, OT_GROUP_WORLD);
   const bar bars[] = {
@@ -146,7 +146,7 @@ static void communication_inside_compute_is_hidden(void **state) {
   expect(bars, 3, 10, 0);
 }
 
-static void exposed_is_what_sticks_out_on_both_sides(void **state) {
+static void exposed_time_is_outside_compute_on_both_sides(void **state) {
   (void)state;
   const bar bars[] = {kernel_on(OT_LANE_GATHER, 0, 20), kernel(5, 12), kernel(25, 26)};
   expect(bars, 3, 8, 13);
@@ -158,7 +158,7 @@ static void exposed_counts_the_gaps_between_compute(void **state) {
   expect(bars, 4, 7, 2 + 3 + 3);
 }
 
-static void lanes_that_run_beside_each_other_are_exposed_once(void **state) {
+static void concurrent_lanes_are_exposed_once(void **state) {
   (void)state;
   const bar bars[] = {kernel(0, 2), kernel_on(OT_LANE_GATHER, 1, 6),
                       kernel_on(OT_LANE_REDUCE, 4, 9), kernel_on(OT_LANE_PIPELINE, 5, 7)};
@@ -284,7 +284,7 @@ static void messages_count_while_compute_waits_for_them(void **state) {
   assert_true(summary.bubble_s == 5 && summary.bubble_fraction == 5.0 / 20);
 }
 
-static void a_bubble_ends_where_a_collective_is_under_way(void **state) {
+static void a_bubble_ends_at_a_running_collective(void **state) {
   (void)state;
   const bar bars[] = {
       message(0, 6, OT_OP_RECEIVE),
@@ -332,20 +332,20 @@ static void messages_are_found_in_any_order_of_their_waits(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(kernels_are_counted_by_the_phase_of_their_entry),
-      cmocka_unit_test(a_repeat_counts_as_computing),
+      cmocka_unit_test(a_loop_counts_as_compute),
       cmocka_unit_test(compute_alone_has_gaps_and_nothing_exposed),
       cmocka_unit_test(an_empty_timeline_is_no_division_by_zero),
       cmocka_unit_test(communication_inside_compute_is_hidden),
-      cmocka_unit_test(exposed_is_what_sticks_out_on_both_sides),
+      cmocka_unit_test(exposed_time_is_outside_compute_on_both_sides),
       cmocka_unit_test(exposed_counts_the_gaps_between_compute),
-      cmocka_unit_test(lanes_that_run_beside_each_other_are_exposed_once),
+      cmocka_unit_test(concurrent_lanes_are_exposed_once),
       cmocka_unit_test(spans_within_spans_count_once),
       cmocka_unit_test(lanes_may_come_in_any_order),
       cmocka_unit_test(touching_spans_leave_nothing_between_them),
       cmocka_unit_test(a_collective_that_compute_waits_for_is_no_compute),
       cmocka_unit_test(axes_and_ops_are_unions_of_their_own),
       cmocka_unit_test(messages_count_while_compute_waits_for_them),
-      cmocka_unit_test(a_bubble_ends_where_a_collective_is_under_way),
+      cmocka_unit_test(a_bubble_ends_at_a_running_collective),
       cmocka_unit_test(waits_of_entries_without_tasks_and_at_the_end_count),
       cmocka_unit_test(messages_are_found_in_any_order_of_their_waits),
   };

@@ -242,7 +242,7 @@ static void assert_played(const ot_goodput_request *request) {
   assert_mean(&recovering, expected_s * g.recovery, 0.05);
 }
 
-static void shares_are_those_of_failures_played_with_synchronous_checkpoints(void **state) {
+static void goodput_matches_simulated_failures_synchronous(void **state) {
   (void)state;
   ot_goodput_request request = job("rsc-1", 98304, 10, 600);
   assert_played(&request);
@@ -252,7 +252,7 @@ static void shares_are_those_of_failures_played_with_synchronous_checkpoints(voi
   assert_played(&request);
 }
 
-static void shares_are_those_of_failures_played_with_asynchronous_checkpoints(void **state) {
+static void goodput_matches_simulated_failures_asynchronous(void **state) {
   (void)state;
   ot_goodput_request request = job("rsc-1", 98304, 2, 300);
   request.asynchronous = true;
@@ -267,7 +267,7 @@ static void shares_are_those_of_failures_played_with_asynchronous_checkpoints(vo
 
 // ---- checkpoints and spares ----
 
-static void an_asynchronous_checkpoint_stalls_for_the_copy_to_the_host(void **state) {
+static void an_async_checkpoint_stalls_only_for_the_host_copy(void **state) {
   (void)state;
   ot_goodput_request request = ot_goodput_defaults(16384, 6.4e12);
   const ot_goodput waits = build(&request);
@@ -398,9 +398,9 @@ int main(void) {
       cmocka_unit_test(reported_shares_lie_around_the_rate_of_rsc1),
       cmocka_unit_test(the_best_interval_is_better_than_its_neighbours),
       cmocka_unit_test(young_and_daly_come_near_the_best_where_stalls_are_short),
-      cmocka_unit_test(shares_are_those_of_failures_played_with_synchronous_checkpoints),
-      cmocka_unit_test(shares_are_those_of_failures_played_with_asynchronous_checkpoints),
-      cmocka_unit_test(an_asynchronous_checkpoint_stalls_for_the_copy_to_the_host),
+      cmocka_unit_test(goodput_matches_simulated_failures_synchronous),
+      cmocka_unit_test(goodput_matches_simulated_failures_asynchronous),
+      cmocka_unit_test(an_async_checkpoint_stalls_only_for_the_host_copy),
       cmocka_unit_test(an_interval_is_never_shorter_than_an_asynchronous_write),
       cmocka_unit_test(spares_are_the_fewest_that_suffice_for_the_share_of_time),
       cmocka_unit_test(spares_for_many_failures_follow_the_normal_approximation),

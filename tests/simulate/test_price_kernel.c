@@ -72,7 +72,7 @@ static void expect_near(double value, double by_hand, double within) {
 }
 
 // 100 tiles of 256 x 128 on 100 processors: one full wave.
-static void a_product_of_full_waves_has_the_whole_rate(void **state) {
+static void a_gemm_of_full_waves_has_the_full_rate(void **state) {
   (void)state;
   const ot_task task = linear(2560, 1280, 4096);
   expect_near(seconds(&task), ideal_s(2560, 1280, 4096), 1e-12);
@@ -98,7 +98,7 @@ static void rows_that_are_no_whole_16_bytes_are_slow(void **state) {
   expect_near(b / a, 4, 0.01);
 }
 
-static void a_thin_product_takes_as_long_as_its_weights_to_be_read(void **state) {
+static void a_thin_gemm_is_bound_by_reading_its_weights(void **state) {
   (void)state;
   ot_cluster cluster = plain();
   const ot_kernel_style style = compiled();
@@ -109,7 +109,7 @@ static void a_thin_product_takes_as_long_as_its_weights_to_be_read(void **state)
 }
 
 // dx is [rows, inputs] = dy w, dw is [outputs, inputs] = dy^T x: each has the FLOPs of the forward.
-static void gradients_of_a_layer_are_products_of_their_own_shapes(void **state) {
+static void gradients_of_a_layer_have_their_own_gemm_shapes(void **state) {
   (void)state;
   const ot_task dx = {.op = OT_OP_LINEAR_DX,
                       .in = {matrix(2560, 4096), matrix(4096, 1280)},
@@ -121,7 +121,7 @@ static void gradients_of_a_layer_are_products_of_their_own_shapes(void **state) 
   expect_near(seconds(&dw), ideal_s(2560, 1280, 4096), 1e-12);
 }
 
-static void sums_outside_the_product_are_passes_of_their_own(void **state) {
+static void sums_outside_the_gemm_are_separate_passes(void **state) {
   (void)state;
   const ot_cluster cluster = plain();
   ot_kernel_style style = compiled();
@@ -145,7 +145,7 @@ static void fp8_multiplies_at_its_own_rate_and_casts(void **state) {
               1e-12);
 }
 
-static void a_type_that_the_device_lacks_is_refused(void **state) {
+static void an_unsupported_dtype_is_rejected(void **state) {
   (void)state;
   ot_cluster cluster = plain();
   cluster.device.flops[OT_F8] = 0;
@@ -177,7 +177,7 @@ static ot_task grouped(int64_t rows) {
 
 // With ep, buffers can hold more tokens than a balanced load has; only received ones are
 // multiplied.
-static void rows_that_nobody_sent_are_not_multiplied(void **state) {
+static void unused_rows_are_not_multiplied(void **state) {
   (void)state;
   const ot_cluster cluster = plain();
   const ot_kernel_style style = compiled();
@@ -327,7 +327,7 @@ static void unfused_attention_moves_its_scores(void **state) {
 
 // ---- other ops ----
 
-static void passes_move_bytes_at_the_share_that_is_had(void **state) {
+static void elementwise_passes_run_at_the_attained_bandwidth(void **state) {
   (void)state;
   ot_cluster cluster = plain();
   ot_kernel_style style = compiled();
@@ -340,7 +340,7 @@ static void passes_move_bytes_at_the_share_that_is_had(void **state) {
   expect_near(one.host_s, 1e-5, 1e-12);
 }
 
-static void a_host_that_runs_ahead_counts_where_it_is_slower(void **state) {
+static void a_host_running_ahead_overlaps_the_device(void **state) {
   (void)state;
   const ot_cluster cluster = plain();
   ot_kernel_style style = compiled();
@@ -353,28 +353,28 @@ static void a_host_that_runs_ahead_counts_where_it_is_slower(void **state) {
   assert_true(ot_price_total_s(&simulation, (ot_price){2, 3}) == 5);
 }
 
-static void traffic_beside_kernels_makes_them_longer_by_its_own_length_at_most(void **state) {
+static void overlapped_traffic_slows_kernels_at_most_by_its_time(void **state) {
   (void)state;
   ot_cluster cluster = plain();
   const ot_kernel_style style = compiled();
   const ot_simulation simulation = {.cluster = &cluster, .style = &style};
-  assert_true(ot_price_beside_s(&simulation, 10, 4) == 0);
+  assert_true(ot_price_overlap_slowdown_s(&simulation, 10, 4) == 0);
   cluster.device.contention = 1.5;
-  assert_true(ot_price_beside_s(&simulation, 10, 4) == 2);
-  assert_true(ot_price_beside_s(&simulation, 4, 10) == 2);
+  assert_true(ot_price_overlap_slowdown_s(&simulation, 10, 4) == 2);
+  assert_true(ot_price_overlap_slowdown_s(&simulation, 4, 10) == 2);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_product_of_full_waves_has_the_whole_rate),
+      cmocka_unit_test(a_gemm_of_full_waves_has_the_full_rate),
       cmocka_unit_test(the_last_wave_is_counted_whole),
       cmocka_unit_test(rows_that_are_no_whole_16_bytes_are_slow),
-      cmocka_unit_test(a_thin_product_takes_as_long_as_its_weights_to_be_read),
-      cmocka_unit_test(gradients_of_a_layer_are_products_of_their_own_shapes),
-      cmocka_unit_test(sums_outside_the_product_are_passes_of_their_own),
+      cmocka_unit_test(a_thin_gemm_is_bound_by_reading_its_weights),
+      cmocka_unit_test(gradients_of_a_layer_have_their_own_gemm_shapes),
+      cmocka_unit_test(sums_outside_the_gemm_are_separate_passes),
       cmocka_unit_test(fp8_multiplies_at_its_own_rate_and_casts),
-      cmocka_unit_test(a_type_that_the_device_lacks_is_refused),
-      cmocka_unit_test(rows_that_nobody_sent_are_not_multiplied),
+      cmocka_unit_test(an_unsupported_dtype_is_rejected),
+      cmocka_unit_test(unused_rows_are_not_multiplied),
       cmocka_unit_test(rows_of_an_expert_are_padded_to_whole_blocks),
       cmocka_unit_test(rows_of_experts_are_cast_once),
       cmocka_unit_test(fused_experts_only_write_what_is_between_them),
@@ -382,9 +382,9 @@ int main(void) {
       cmocka_unit_test(fused_attention_takes_its_visible_flops_at_its_share),
       cmocka_unit_test(the_first_flash_attention_has_a_share_of_its_own),
       cmocka_unit_test(unfused_attention_moves_its_scores),
-      cmocka_unit_test(passes_move_bytes_at_the_share_that_is_had),
-      cmocka_unit_test(a_host_that_runs_ahead_counts_where_it_is_slower),
-      cmocka_unit_test(traffic_beside_kernels_makes_them_longer_by_its_own_length_at_most),
+      cmocka_unit_test(elementwise_passes_run_at_the_attained_bandwidth),
+      cmocka_unit_test(a_host_running_ahead_overlaps_the_device),
+      cmocka_unit_test(overlapped_traffic_slows_kernels_at_most_by_its_time),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

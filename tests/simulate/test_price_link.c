@@ -166,7 +166,7 @@ static void switches_that_add_up_are_used_by_libraries_that_know_them(void **sta
 }
 
 // Every rank sends (n - 8)/n of its data through its own port.
-static void an_exchange_crosses_the_network_through_each_port(void **state) {
+static void an_all_to_all_uses_every_port(void **state) {
   (void)state;
   machine m;
   create(&m, "h100");
@@ -222,7 +222,7 @@ static void part_of_a_node_sends_through_its_host(void **state) {
 }
 
 // For any number of members: no data is relayed.
-static void an_exchange_is_a_hop_of_each_level(void **state) {
+static void an_all_to_all_is_one_hop_per_level(void **state) {
   (void)state;
   machine m;
   create(&m, "h100");
@@ -234,7 +234,7 @@ static void an_exchange_is_a_hop_of_each_level(void **state) {
   ot_heap_release(&m.heap);
 }
 
-static void alone_there_is_nothing_to_send(void **state) {
+static void one_rank_sends_nothing(void **state) {
   (void)state;
   machine m;
   create(&m, "h100");
@@ -261,11 +261,11 @@ int main(void) {
       cmocka_unit_test(half_a_node_has_half_of_its_ports),
       cmocka_unit_test(steps_and_bytes_are_put_together_as_in_a_pipeline),
       cmocka_unit_test(switches_that_add_up_are_used_by_libraries_that_know_them),
-      cmocka_unit_test(an_exchange_crosses_the_network_through_each_port),
+      cmocka_unit_test(an_all_to_all_uses_every_port),
       cmocka_unit_test(a_group_in_a_mesh_has_the_links_between_its_members),
       cmocka_unit_test(part_of_a_node_sends_through_its_host),
-      cmocka_unit_test(an_exchange_is_a_hop_of_each_level),
-      cmocka_unit_test(alone_there_is_nothing_to_send),
+      cmocka_unit_test(an_all_to_all_is_one_hop_per_level),
+      cmocka_unit_test(one_rank_sends_nothing),
       cmocka_unit_test(devices_beyond_the_cluster_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,7 +66,7 @@ static void expect_near(double seconds, double expected) {
   if (fabs(seconds / expected - 1) > 1e-9) fail_msg("%.12g s, not %.12g", seconds, expected);
 }
 
-static void a_product_takes_its_call_its_flops_and_its_bytes(void **state) {
+static void a_gemm_costs_its_call_its_flops_and_its_bytes(void **state) {
   (void)state;
   const ot_cluster cluster = machine();
   const double flops = 2.0 * 512 * 256 * 128, bytes = 4.0 * (512 * 128 + 256 * 128 + 512 * 256);
@@ -77,7 +77,7 @@ static void a_product_takes_its_call_its_flops_and_its_bytes(void **state) {
   expect_near(price(&cluster, &task), 2e-6 + flops / 50e9 + bytes / 10e9);
 }
 
-static void threads_share_what_is_worth_waking_them(void **state) {
+static void threads_share_work_worth_waking_them(void **state) {
   (void)state;
   const ot_cluster cluster = machine();
   // 32 Mi multiply-adds: 8 Mi for each of 4 threads.
@@ -91,7 +91,7 @@ static void threads_share_what_is_worth_waking_them(void **state) {
   expect_near(price(&cluster, &two), 2e-6 + flops / 2 / 100e9 + bytes / 2 / 10e9);
 }
 
-static void what_was_not_measured_is_not_priced(void **state) {
+static void unmeasured_costs_are_not_predicted(void **state) {
   (void)state;
   const ot_cluster cluster = machine();
   ot_task task = product(64, 64, 64, 1);
@@ -153,14 +153,14 @@ static double step_s(int ranks, int pp, int cores) {
   return seconds;
 }
 
-static void ranks_that_never_wait_share_cores_in_equal_parts(void **state) {
+static void ranks_that_never_wait_share_cores_equally(void **state) {
   (void)state;
   assert_true(fabs(step_s(4, 1, 4) / step_s(4, 1, 8) - 1) < 1e-9);
   assert_true(fabs(step_s(4, 1, 2) / step_s(4, 1, 4) - 2) < 0.01);
   assert_true(fabs(step_s(4, 1, 1) / step_s(4, 1, 4) - 4) < 0.02);
 }
 
-static void a_core_that_one_stage_leaves_idle_is_used_by_another(void **state) {
+static void an_idle_core_is_used_by_another_stage(void **state) {
   (void)state;
   const double alone = step_s(2, 2, 2), shared = step_s(2, 2, 1);
   assert_true(shared > 1.2 * alone && shared < 1.9 * alone);
@@ -170,12 +170,12 @@ static void a_core_that_one_stage_leaves_idle_is_used_by_another(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_product_takes_its_call_its_flops_and_its_bytes),
-      cmocka_unit_test(threads_share_what_is_worth_waking_them),
-      cmocka_unit_test(what_was_not_measured_is_not_priced),
+      cmocka_unit_test(a_gemm_costs_its_call_its_flops_and_its_bytes),
+      cmocka_unit_test(threads_share_work_worth_waking_them),
+      cmocka_unit_test(unmeasured_costs_are_not_predicted),
       cmocka_unit_test(collectives_are_those_of_as_many_ranks_or_grow_with_them),
-      cmocka_unit_test(ranks_that_never_wait_share_cores_in_equal_parts),
-      cmocka_unit_test(a_core_that_one_stage_leaves_idle_is_used_by_another),
+      cmocka_unit_test(ranks_that_never_wait_share_cores_equally),
+      cmocka_unit_test(an_idle_core_is_used_by_another_stage),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -170,7 +170,7 @@ static void twice_the_rate_halves_what_is_bound_by_it(void **state) {
   tiny_plan_destroy(&plan);
 }
 
-static void recompute_costs_what_it_emits_again(void **state) {
+static void recompute_costs_its_recomputed_ops(void **state) {
   (void)state;
   const ot_cluster cluster = cluster_of(0x1p33, 0x1p32);
   const ot_simulation simulation = {
@@ -263,7 +263,7 @@ static ot_entry entry_of(ot_lane lane, int segment, ot_lane on, int wait) {
   return entry;
 }
 
-static void lanes_run_beside_each_other_and_wait(void **state) {
+static void lanes_run_concurrently_and_wait(void **state) {
   (void)state;
   ot_entry entries[] = {
       entry_of(OT_LANE_GATHER, 1, OT_LANE_COMPUTE, -1),    // 0: 0 to 2
@@ -317,7 +317,7 @@ static void expect_refusal(tiny_plan *plan, const ot_simulation *simulation, con
   if (!strstr(ot_fail_message(), part)) fail_msg("\"%s\" lacks \"%s\"", ot_fail_message(), part);
 }
 
-static void rates_that_are_not_there_are_refused(void **state) {
+static void missing_rates_are_rejected(void **state) {
   (void)state;
   tiny_plan plan;
   const ot_model model = tiny_gpt2();
@@ -423,10 +423,10 @@ int main(void) {
       cmocka_unit_test(the_step_takes_the_sum_of_its_tasks),
       cmocka_unit_test(spans_cover_every_order_without_a_gap),
       cmocka_unit_test(twice_the_rate_halves_what_is_bound_by_it),
-      cmocka_unit_test(recompute_costs_what_it_emits_again),
-      cmocka_unit_test(lanes_run_beside_each_other_and_wait),
+      cmocka_unit_test(recompute_costs_its_recomputed_ops),
+      cmocka_unit_test(lanes_run_concurrently_and_wait),
       cmocka_unit_test(an_entry_cannot_wait_for_a_later_one),
-      cmocka_unit_test(rates_that_are_not_there_are_refused),
+      cmocka_unit_test(missing_rates_are_rejected),
       cmocka_unit_test(gradients_of_linear_layers_cost_twice_the_forward),
       cmocka_unit_test(model_flops_are_those_of_the_closed_formula),
   };

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "describe/mesh.h"
-#include "runtime/instance.h"
+#include "runtime/model_runtime.h"
 #include "simulate/simulate.h"
 #include "support/tiny_model.h"
 
@@ -37,7 +37,7 @@ static void must(ot_status status) {
 
 static void plan_stage(planned *p, int stage) {
   static const int micro_batches = MICRO_BATCHES;
-  const ot_instance_request wanted = {
+  const ot_runtime_request wanted = {
       .model = &p->model,
       .run = &p->run,
       .modes = 1u << OT_MODE_TRAIN | 1u << OT_MODE_EVALUATE,
@@ -53,7 +53,7 @@ static void plan_stage(planned *p, int stage) {
       .rank = stage * p->mesh.ranks / p->mesh.degree[OT_AXIS_PP],
   };
   ot_graph *const graphs = ot_arena_array(&p->arena, OT_MODES, sizeof *graphs);
-  must(ot_instance_plan(&wanted, &p->arena, graphs, &p->schedules[stage]));
+  must(ot_runtime_plan(&wanted, &p->arena, graphs, &p->schedules[stage]));
 }
 
 static void plan_all(planned *p, const layout *c) {

@@ -50,7 +50,7 @@ static bool is_repeated(const body_case *c, const ot_span *span) {
   return span->entry == ENTRY && ot_segment_repeat_of(&c->segments[ENTRY], span->task) >= 0;
 }
 
-static void a_body_takes_as_long_as_all_its_rounds(void **state) {
+static void a_loop_costs_the_sum_of_its_iterations(void **state) {
   (void)state;
   for (int ranks = 1; ranks <= 2; ranks++) {
     body_case c;
@@ -73,7 +73,7 @@ static void a_body_takes_as_long_as_all_its_rounds(void **state) {
   }
 }
 
-static void plans_price_a_body_as_the_simulator_does(void **state) {
+static void plans_and_simulator_agree_on_bodies(void **state) {
   (void)state;
   static const double more[] = {0, 0.25, 1, 3};
   for (int ranks = 1; ranks <= 2; ranks++) {
@@ -101,7 +101,7 @@ static void plans_price_a_body_as_the_simulator_does(void **state) {
 }
 
 // Spans without length do not conflict with others.
-static void a_timeline_with_a_body_is_read_as_any_other(void **state) {
+static void a_timeline_with_a_body_is_summarised_correctly(void **state) {
   (void)state;
   body_case c;
   body_case_begin(&c, 0, 2);
@@ -135,9 +135,9 @@ static void flops_of_a_step_are_those_of_loads_that_fit(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_body_takes_as_long_as_all_its_rounds),
-      cmocka_unit_test(plans_price_a_body_as_the_simulator_does),
-      cmocka_unit_test(a_timeline_with_a_body_is_read_as_any_other),
+      cmocka_unit_test(a_loop_costs_the_sum_of_its_iterations),
+      cmocka_unit_test(plans_and_simulator_agree_on_bodies),
+      cmocka_unit_test(a_timeline_with_a_body_is_summarised_correctly),
       cmocka_unit_test(flops_of_a_step_are_those_of_loads_that_fit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -158,7 +158,7 @@ static void communication_costs_latency_bytes_and_sums(void **state) {
 // seconds   0   1   2   3   4   5   6   7   8   9
 // compute   [1 ][2 ]    [4 ]        [next]
 // tensor    [0         ][3         ]
-static void tensor_collectives_run_beside_the_tasks_behind_them(void **state) {
+static void tensor_collectives_overlap_the_tasks_after_them(void **state) {
   (void)state;
   pipeline p;
   create(&p, 2);
@@ -201,7 +201,7 @@ static void tensor_collectives_run_beside_the_tasks_behind_them(void **state) {
 // 0 messages      [send  ]        [receive]
 // 1 compute               [F ]                [world     ]
 // 1 messages  [receive   ][   ][send         ]
-static void messages_meet_and_worlds_wait_for_the_last(void **state) {
+static void messages_match_and_worlds_wait_for_the_last_stage(void **state) {
   (void)state;
   pipeline p;
   create(&p, 2);
@@ -243,7 +243,7 @@ static void messages_meet_and_worlds_wait_for_the_last(void **state) {
 }
 
 // Both ends of the tag have two messages; they match in order, independent of their start times.
-static void messages_of_a_tag_meet_in_their_order(void **state) {
+static void messages_of_a_tag_match_in_order(void **state) {
   (void)state;
   pipeline p;
   create(&p, 2);
@@ -360,7 +360,7 @@ static void stages_that_wait_for_each_other_are_named(void **state) {
               "stage 1 waits at entry 1 (layer_1.F, micro-batch -1) for entry 0 (receive)", NULL});
 }
 
-static void a_stage_that_never_comes_to_the_world_is_missed(void **state) {
+static void a_stage_missing_in_the_world_is_named(void **state) {
   (void)state;
   pipeline p;
   create(&p, 3);
@@ -375,7 +375,7 @@ static void a_stage_that_never_comes_to_the_world_is_missed(void **state) {
                                 NULL});
 }
 
-static void messages_without_another_side_are_refused(void **state) {
+static void unmatched_messages_are_rejected(void **state) {
   (void)state;
   pipeline p;
   create(&p, 2);
@@ -420,13 +420,13 @@ static void a_cluster_that_is_too_small_is_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(communication_costs_latency_bytes_and_sums),
-      cmocka_unit_test(tensor_collectives_run_beside_the_tasks_behind_them),
-      cmocka_unit_test(messages_meet_and_worlds_wait_for_the_last),
-      cmocka_unit_test(messages_of_a_tag_meet_in_their_order),
+      cmocka_unit_test(tensor_collectives_overlap_the_tasks_after_them),
+      cmocka_unit_test(messages_match_and_worlds_wait_for_the_last_stage),
+      cmocka_unit_test(messages_of_a_tag_match_in_order),
       cmocka_unit_test(the_bubble_of_1f1b_is_that_of_the_formula),
       cmocka_unit_test(stages_that_wait_for_each_other_are_named),
-      cmocka_unit_test(a_stage_that_never_comes_to_the_world_is_missed),
-      cmocka_unit_test(messages_without_another_side_are_refused),
+      cmocka_unit_test(a_stage_missing_in_the_world_is_named),
+      cmocka_unit_test(unmatched_messages_are_rejected),
       cmocka_unit_test(different_collectives_of_a_group_are_refused),
       cmocka_unit_test(a_cluster_that_is_too_small_is_refused),
   };

@@ -95,11 +95,11 @@ static ot_status run_rank(ot_comm *comm, void *context) {
   audit_rank rank = {.request = w->request, .run = &w->run, .comm = comm, .context = w->context};
   rank.rank = ot_comm_rank(comm);
   rank.ranks = ot_comm_size(comm);
-  OT_TRY(ot_team_create(&w->run.parallel, comm, &rank.team));
+  OT_TRY(ot_world_create(&w->run.parallel, comm, &rank.team));
   ot_status status = ot_trainer_create_hooked(&w->run, rank.team, w->request->hooks, &rank.trainer);
   if (status == OT_OK) status = w->body(&rank);
   ot_trainer_destroy(&rank.trainer);
-  ot_team_destroy(&rank.team);
+  ot_world_destroy(&rank.team);
   return status;
 }
 
@@ -121,8 +121,8 @@ static void keep(char *to, size_t bytes, const char *text) {
   snprintf(to, bytes, "%s", text ? text : "");
 }
 
-void audit_hear(const ot_audit_report *report, audit_said *said) {
-  *said = (audit_said){.verdict = report->verdict, .num_findings = report->num_findings};
+void audit_copy_report(const ot_audit_report *report, audit_outcome *said) {
+  *said = (audit_outcome){.verdict = report->verdict, .num_findings = report->num_findings};
   keep(said->figures, sizeof said->figures, report->figures);
   keep(said->table, sizeof said->table, report->table);
   if (report->num_findings == 0) return;
@@ -133,7 +133,7 @@ void audit_hear(const ot_audit_report *report, audit_said *said) {
 typedef struct asking {
   ot_audit_call call;
   const ot_audit_request *how;
-  audit_said said;
+  audit_outcome said;
 } asking;
 
 static ot_status ask(audit_rank *rank) {
@@ -144,29 +144,29 @@ static ot_status ask(audit_rank *rank) {
   ot_audit_request request = *a->how;
   request.trainer = rank->trainer;
   const ot_status status = a->call(&request, &arena, &report);
-  if (status == OT_OK && ot_team_leads(rank->team)) {
-    audit_hear(&report, &a->said);
+  if (status == OT_OK && ot_world_is_leader(rank->team)) {
+    audit_copy_report(&report, &a->said);
     a->said.report_bytes = heap.bytes;
   }
   ot_heap_release(&heap);
   return status;
 }
 
-audit_said audit_ask(const audit_request *request, ot_audit_call call,
-                     const ot_audit_request *how) {
+audit_outcome audit_run_one(const audit_request *request, ot_audit_call call,
+                            const ot_audit_request *how) {
   asking a = {.call = call, .how = how};
   if (audit_run(request, ask, &a) != OT_OK) fail_msg("%s", ot_fail_message());
   return a.said;
 }
 
-audit_request audit_plain(int layers) {
+audit_request audit_dense_request(int layers) {
   audit_request request = {.batch = 2, .micro_batch = 1, .model = audit_model(2, false)};
   request.model.num_layers = layers;
   return request;
 }
 
-audit_request audit_experts(int layers, int experts) {
-  audit_request request = audit_plain(layers);
+audit_request audit_moe_request(int layers, int experts) {
+  audit_request request = audit_dense_request(layers);
   ot_model *const model = &request.model;
   model->family = OT_FAMILY_MIXTRAL;
   model->model_type = ot_family_name(OT_FAMILY_MIXTRAL);

@@ -37,7 +37,7 @@ void audit_write_tokens(const char *directory, bool documents);
 typedef struct audit_rank {
   const audit_request *request;
   const ot_run *run;
-  ot_team *team;
+  ot_world *team;
   ot_comm *comm;
   ot_trainer *trainer;
   int rank, ranks;
@@ -50,27 +50,28 @@ typedef ot_status (*audit_body)(audit_rank *rank);
 ot_status audit_run(const audit_request *request, audit_body body, void *context);
 
 // Result of an audit of one run; outlives the run.
-typedef struct audit_said {
+typedef struct audit_outcome {
   ot_verdict verdict;
   int num_findings;
   char what[64], where[160];  // of the first finding
   char figures[2048], table[2048];
-  int64_t report_bytes;  // size of the report; set by audit_ask
-} audit_said;
+  int64_t report_bytes;  // size of the report; set by audit_run_one
+} audit_outcome;
 
 // Copies `report` into `said`; truncates longer texts.
-void audit_hear(const ot_audit_report *report, audit_said *said);
+void audit_copy_report(const ot_audit_report *report, audit_outcome *said);
 
 // Result of `call` on a run whose trainer has not run a step. `how` gives the audit request without
 // its trainer. Fails the test if the audit returns an error.
-audit_said audit_ask(const audit_request *request, ot_audit_call call, const ot_audit_request *how);
+audit_outcome audit_run_one(const audit_request *request, ot_audit_call call,
+                            const ot_audit_request *how);
 
 // A model of `layers` layers on one rank, one sequence per micro-batch, two per step.
-audit_request audit_plain(int layers);
+audit_request audit_dense_request(int layers);
 
 // The same as a Mixtral model: at most two layers, each with `experts` experts, top-2 routing,
 // dropless, no load-balancing loss.
-audit_request audit_experts(int layers, int experts);
+audit_request audit_moe_request(int layers, int experts);
 
 // Runs one training step.
 ot_status audit_step(audit_rank *rank, ot_step_report *report);

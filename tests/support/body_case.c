@@ -218,7 +218,7 @@ static void read_square(const ot_executor *executor, int64_t at, double *to) {
   for (int i = 0; i < C * C; i++) to[i] = values[i];
 }
 
-static ot_status run(body_case *c, body_game *game, ot_comm *comm) {
+static ot_status run(body_case *c, body_run *game, ot_comm *comm) {
   if (c->ranks > 1) OT_TRY(ot_executor_join(&c->schedule, comm));
   ot_executor *executor = NULL;
   OT_TRY(ot_executor_create(
@@ -239,7 +239,7 @@ static ot_status run(body_case *c, body_game *game, ot_comm *comm) {
 }
 
 static ot_status rank_main(ot_comm *comm, void *context) {
-  body_game *const game = context;
+  body_run *const game = context;
   body_case c;
   body_case_begin(&c, ot_comm_rank(comm), game->ranks);
   body_case_lower(&c);
@@ -249,11 +249,11 @@ static ot_status rank_main(ot_comm *comm, void *context) {
   return status;
 }
 
-void body_game_play(body_game *game) {
+void body_run_schedules(body_run *game) {
   if (ot_comm_run_threads(game->ranks, rank_main, game) != OT_OK) fail_msg("%s", ot_fail_message());
 }
 
-void body_game_expect(const body_game *game) {
+void body_run_expect(const body_run *game) {
   float x[BODY_MAX_RANKS][R * C];
   for (int rank = 0; rank < game->ranks; rank++) fill_x(rank, x[rank]);
   for (int rank = 0; rank < game->ranks; rank++) {

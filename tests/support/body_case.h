@@ -68,15 +68,15 @@ void body_case_destroy(body_case *c);
 // The task of the body segment for op number `number` of kind `kind` in the program.
 const ot_task *body_case_task(const body_case *c, ot_op_kind kind, int number);
 
-typedef struct body_game {
+typedef struct body_run {
   int ranks, rounds;
   bool overlap, poison;
   double y[BODY_MAX_RANKS][BODY_COLUMNS * BODY_COLUMNS];
   double dw[BODY_MAX_RANKS][BODY_COLUMNS * BODY_COLUMNS];
-} body_game;
+} body_run;
 
 // Runs the schedules of all ranks, one thread per rank; fails the test if one fails.
-void body_game_play(body_game *game);
+void body_run_schedules(body_run *game);
 
 // Fails the test unless y and dw match the formulas above.
-void body_game_expect(const body_game *game);
+void body_run_expect(const body_run *game);

@@ -94,18 +94,18 @@ static int64_t place_received(const plan *p, int member, int32_t *run, int runs)
 
 // Builds the runs of `member`; the caller frees `run`. With seeds that 3 divides, a rank without
 // rows passes no runs.
-static ot_status make_runs(const plan *p, int member, bool receives, ot_comm_runs *out) {
+static ot_status make_runs(const plan *p, int member, bool receives, ot_comm_splits *out) {
   int64_t rows = 0;
   for (int i = 0; i < p->m.size; i++) {
     rows += rows_between(p, receives ? i : member, receives ? member : i);
   }
-  *out = (ot_comm_runs){.rows = receives ? 0 : SEND_ROWS};
+  *out = (ot_comm_splits){.rows = receives ? 0 : SEND_ROWS};
   if (rows == 0 && p->seed % 3 == 0) return OT_OK;
   const int runs = runs_of(p, member, receives);
   int32_t *const run = calloc((size_t)p->m.size * (size_t)runs * 2, sizeof *run);
   COMM_EXPECT(run != NULL);
   split_rows(p, member, receives, run, runs);
-  *out = (ot_comm_runs){.runs = runs, .run = run, .rows = SEND_ROWS};
+  *out = (ot_comm_splits){.runs = runs, .run = run, .rows = SEND_ROWS};
   if (receives) {
     out->rows = place_received(p, member, run, runs);
   } else {
@@ -117,16 +117,16 @@ static ot_status make_runs(const plan *p, int member, bool receives, ot_comm_run
 // ---- the reference ----
 
 // Offset of row `which` for `member`.
-static int64_t row_at(const ot_comm_runs *runs, int member, int64_t which) {
+static int64_t row_at(const ot_comm_splits *runs, int member, int64_t which) {
   const int32_t *run = runs->run + (int64_t)member * runs->runs * 2;
   for (; which >= run[1]; run += 2) which -= run[1];
   return run[0] + which;
 }
 
 // expected = what member `from` sends; its runs are built for this.
-static ot_status expect_rows(const plan *p, int from, const ot_comm_runs *receives,
+static ot_status expect_rows(const plan *p, int from, const ot_comm_splits *receives,
                              unsigned char *expected) {
-  ot_comm_runs sends;
+  ot_comm_splits sends;
   OT_TRY(make_runs(p, from, false, &sends));
   const int64_t bytes = p->count * ot_dtype_bytes(p->dtype);
   for (int64_t i = 0; i < rows_between(p, from, p->m.index); i++) {
@@ -160,7 +160,7 @@ static ot_status trial_make(trial *t, const plan *p) {
   const int64_t bytes = p->count * ot_dtype_bytes(p->dtype);
   *t = (trial){.p = *p};
   t->call = (ot_comm_call){
-      .kind = OT_COMM_EXCHANGE, .group = p->m.kind, .count = p->count, .dtype = p->dtype};
+      .kind = OT_COMM_ALL_TO_ALL_V, .group = p->m.kind, .count = p->count, .dtype = p->dtype};
   t->call.name = "rows";
   OT_TRY(make_runs(p, p->m.index, false, &t->call.sends));
   OT_TRY(make_runs(p, p->m.index, true, &t->call.receives));
@@ -198,10 +198,10 @@ static double bytes_to_others(const plan *p) {
 }
 
 static ot_status trial_run(ot_comm *comm, trial *t) {
-  const double before = ot_comm_sent_bytes(comm, t->p.m.kind, OT_COMM_EXCHANGE);
+  const double before = ot_comm_sent_bytes(comm, t->p.m.kind, OT_COMM_ALL_TO_ALL_V);
   COMM_EXPECT(ot_comm_workspace(&t->call, t->p.m.size) == 0);
   OT_TRY(ot_comm_run(comm, &t->call));
-  const double sent = ot_comm_sent_bytes(comm, t->p.m.kind, OT_COMM_EXCHANGE) - before;
+  const double sent = ot_comm_sent_bytes(comm, t->p.m.kind, OT_COMM_ALL_TO_ALL_V) - before;
   COMM_EXPECT(sent == bytes_to_others(&t->p));
   return trial_check(t);
 }
@@ -247,7 +247,7 @@ ot_status comm_exchanges_of_many_runs(ot_comm *comm) {
 }
 
 ot_status comm_exchange_of_nothing(ot_comm *comm) {
-  const ot_comm_call call = {.kind = OT_COMM_EXCHANGE, .count = 5, .name = "nothing"};
+  const ot_comm_call call = {.kind = OT_COMM_ALL_TO_ALL_V, .count = 5, .name = "nothing"};
   return ot_comm_size(comm) == 1 ? OT_OK : ot_comm_run(comm, &call);
 }
 
@@ -309,7 +309,8 @@ ot_status comm_exchanges_at_once(ot_comm *comm) {
 // ---- mismatched row counts ----
 
 // Every pair has rows; for the pair in `uneven` the two ends disagree about their number.
-static ot_status run_uneven(ot_comm *comm, const comm_uneven *u, int32_t *run, float *memory) {
+static ot_status run_uneven(ot_comm *comm, const comm_row_mismatch *u, int32_t *run,
+                            float *memory) {
   const int size = ot_comm_size(comm), rank = ot_comm_rank(comm);
   for (int i = 0; i < size; i++) {
     int32_t *const sent = run + 2 * i, *const expected = run + 2 * (size + i);
@@ -319,7 +320,7 @@ static ot_status run_uneven(ot_comm *comm, const comm_uneven *u, int32_t *run, f
     expected[1] = rank == u->to && i == u->from ? u->expected : 2;
   }
   const int64_t rows = (int64_t)size * u->most;
-  return ot_comm_run(comm, &(ot_comm_call){.kind = OT_COMM_EXCHANGE,
+  return ot_comm_run(comm, &(ot_comm_call){.kind = OT_COMM_ALL_TO_ALL_V,
                                            .send = memory,
                                            .receive = memory + u->most * u->count,
                                            .count = u->count,
@@ -328,7 +329,7 @@ static ot_status run_uneven(ot_comm *comm, const comm_uneven *u, int32_t *run, f
                                            .name = "uneven rows"});
 }
 
-ot_status comm_uneven_exchange(ot_comm *comm, const comm_uneven *uneven) {
+ot_status comm_uneven_exchange(ot_comm *comm, const comm_row_mismatch *uneven) {
   const int64_t rows = (ot_comm_size(comm) + 1) * uneven->most;
   float *const memory = calloc((size_t)(rows * uneven->count), sizeof *memory);
   int32_t *const run = calloc((size_t)ot_comm_size(comm) * 4, sizeof *run);

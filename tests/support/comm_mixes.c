@@ -278,7 +278,7 @@ ot_status comm_bytes_are_counted(ot_comm *comm) {
   float scatter_workspace[COUNT * MAX_RANKS];
   int32_t run[MAX_RANKS][2];
   for (int i = 0; i < MAX_RANKS; i++) run[i][0] = i, run[i][1] = 1;
-  const ot_comm_runs row_each = {.runs = 1, .run = run[0], .rows = MAX_RANKS};
+  const ot_comm_splits row_each = {.runs = 1, .run = run[0], .rows = MAX_RANKS};
   for (int k = 0; k < OT_COMM_KINDS; k++) {
     if (k == OT_COMM_SEND || k == OT_COMM_RECEIVE) continue;
     OT_TRY(ot_comm_run(
@@ -307,7 +307,7 @@ ot_status comm_bytes_are_counted(ot_comm *comm) {
       [OT_COMM_SHIFT] = whole,
       [OT_COMM_SEND] = rank == 0 ? whole : 0.0,
       [OT_COMM_RECEIVE] = 0.0,
-      [OT_COMM_EXCHANGE] = whole * (size - 1),
+      [OT_COMM_ALL_TO_ALL_V] = whole * (size - 1),
       [OT_COMM_BARRIER] = 0.0,
   };
   for (int k = 0; k < OT_COMM_KINDS; k++) {

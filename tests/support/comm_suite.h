@@ -20,12 +20,12 @@ ot_status comm_suite_main(ot_comm *comm, void *context);
 
 // Runs an fp32 all-to-all-v in which members `from` and `to` disagree about the number of rows
 // between them. Every back end must reject it.
-typedef struct comm_uneven {
+typedef struct comm_row_mismatch {
   int from, to;
   int32_t sent, expected, most;  // rows; most: at least the larger of the two, >= 2
   int64_t count;                 // elements per row
-} comm_uneven;
-ot_status comm_uneven_exchange(ot_comm *comm, const comm_uneven *uneven);
+} comm_row_mismatch;
+ot_status comm_uneven_exchange(ot_comm *comm, const comm_row_mismatch *uneven);
 
 #define COMM_EXPECT(condition)                                                             \
   do {                                                                                     \

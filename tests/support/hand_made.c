@@ -151,8 +151,8 @@ static ot_operand count_at(ot_base base, int64_t offset) {
 
 int hand_repeat(hand_made *h, int entry, int repeated) {
   ot_task task = {.op = OT_OP_REPEAT, .attributes = {.repeated = repeated}};
-  task.in[OT_REPEAT_ROUNDS] = count_at(OT_BASE_SCALAR, ROUNDS);
-  task.out[OT_REPEAT_ROUND] = count_at(OT_BASE_RESULT, bytes_before(HAND_COUNTER));
+  task.in[OT_REPEAT_COUNT] = count_at(OT_BASE_SCALAR, ROUNDS);
+  task.out[OT_REPEAT_INDEX] = count_at(OT_BASE_RESULT, bytes_before(HAND_COUNTER));
   return append(h, entry, task);
 }
 
@@ -168,7 +168,7 @@ void hand_task_waits(hand_made *h, int entry, int other) { last_task(h, entry)->
 
 double hand_input(int rank, int place) { return 1000 * (rank + 1) + place; }
 
-static void fill(const hand_game *game, ot_executor *executor, int rank) {
+static void fill(const hand_run *game, ot_executor *executor, int rank) {
   ot_executor_fill(executor, SCALAR_BYTES, 0xFF, HAND_PLACES * PLACE_BYTES);
   for (int place = 0; place < HAND_INPUTS; place++) {
     double values[HAND_N];
@@ -188,7 +188,7 @@ static double read_place(const ot_executor *executor, int place) {
   return values[0];
 }
 
-static ot_status play_times(hand_game *game, ot_executor *executor, ot_comm *comm) {
+static ot_status play_times(hand_run *game, ot_executor *executor, ot_comm *comm) {
   const int rank = ot_comm_rank(comm);
   const int times = game->times > 0 ? game->times : 1;
   for (int i = 0; i < times; i++) {
@@ -207,7 +207,7 @@ static ot_status play_times(hand_game *game, ot_executor *executor, ot_comm *com
   return OT_OK;
 }
 
-static ot_status play_rank(hand_game *game, hand_made *h, ot_comm *comm) {
+static ot_status play_rank(hand_run *game, hand_made *h, ot_comm *comm) {
   const int rank = h->schedule.rank;
   OT_TRY(game->write(h, game->context));
   if (game->ranks > 1) OT_TRY(ot_executor_join(&h->schedule, comm));
@@ -227,7 +227,7 @@ static ot_status play_rank(hand_game *game, hand_made *h, ot_comm *comm) {
 }
 
 static ot_status rank_main(ot_comm *comm, void *context) {
-  hand_game *const game = context;
+  hand_run *const game = context;
   const int rank = ot_comm_rank(comm);
   hand_made *const h = malloc(sizeof *h);
   OT_CHECK(h, OT_ENVIRONMENT, "out of memory");
@@ -240,13 +240,15 @@ static ot_status rank_main(ot_comm *comm, void *context) {
   return game->status[rank];
 }
 
-ot_status hand_play(hand_game *game) { return ot_comm_run_threads(game->ranks, rank_main, game); }
-
-void hand_play_well(hand_game *game) {
-  if (hand_play(game) != OT_OK) fail_msg("%s", ot_fail_message());
+ot_status hand_run_ranks(hand_run *game) {
+  return ot_comm_run_threads(game->ranks, rank_main, game);
 }
 
-const ot_span *hand_span(const hand_game *game, int rank, int entry, int task) {
+void hand_run_expect_ok(hand_run *game) {
+  if (hand_run_ranks(game) != OT_OK) fail_msg("%s", ot_fail_message());
+}
+
+const ot_span *hand_span(const hand_run *game, int rank, int entry, int task) {
   const ot_span *found = NULL;
   for (int i = 0; i < game->num_spans[rank]; i++) {
     const ot_span *const span = &game->spans[rank][i];

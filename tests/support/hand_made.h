@@ -56,7 +56,7 @@ void hand_task_waits(hand_made *h, int entry, int other);
 
 // ---- runs on threads ----
 
-typedef struct hand_game {
+typedef struct hand_run {
   // Input, set by the test.
   int ranks;
   bool overlap, poison;
@@ -75,16 +75,16 @@ typedef struct hand_game {
   int counter[HAND_MAX_RANKS];                 // last iteration that ran; -1: none
   int num_spans[HAND_MAX_RANKS];               // of the last run
   ot_span spans[HAND_MAX_RANKS][HAND_ENTRIES * HAND_TASKS];
-} hand_game;
+} hand_run;
 
 // Value that fills input slot `place` of `rank` before each run.
 double hand_input(int rank, int place);
 
 // Runs on `game->ranks` threads. Returns the status and sets the message on which the ranks agreed.
-ot_status hand_play(hand_game *game);
+ot_status hand_run_ranks(hand_run *game);
 
 // The same; fails the test with the message on an error.
-void hand_play_well(hand_game *game);
+void hand_run_expect_ok(hand_run *game);
 
 // The span of a task in the last run of `rank`; fails the test unless there is exactly one.
-const ot_span *hand_span(const hand_game *game, int rank, int entry, int task);
+const ot_span *hand_span(const hand_run *game, int rank, int entry, int task);

@@ -59,8 +59,8 @@ typedef enum mutant_catch {
 typedef struct mutant_site {
   ot_trainer *trainer;
   const ot_run *run;
-  ot_team *team;
-  ot_instance *instance;
+  ot_world *team;
+  ot_runtime *instance;
   int64_t step;  // index of the current step, counted from 0
   int rank, ranks, micro_batch;
   double (*memory)[64];  // of this rank, for the bug's own use
@@ -77,13 +77,13 @@ typedef struct mutant {
   void (*settings)(ot_run *run);
   void (*amend)(ot_schedule *schedule, ot_arena *arena);
   void (*created)(const mutant_site *site);  // before the first step
-  void (*rows)(const mutant_site *site, ot_rows *rows);
+  void (*rows)(const mutant_site *site, ot_micro_batch *rows);
   void (*before)(const mutant_site *site);
   void (*after)(const mutant_site *site);
   void (*resumed)(const mutant_site *site);  // if set, the run is first saved and resumed
   void (*decoder)(ot_model *model);          // the model used for inference
   void (*exported)(const char *path);        // exported files
-  void (*swapped)(ot_rows *rows);            // data loader's batches of the audit's own documents
+  void (*swapped)(ot_micro_batch *rows);     // data loader's batches of the audit's own documents
 } mutant;
 
 typedef struct mutant_list {

@@ -2,52 +2,52 @@
 // Wrongly loaded batches and wrong dropout masks.
 #include <string.h>
 
-#include "data/feed.h"
+#include "data/data_loader.h"
 #include "support/mutant.h"
 #include "support/mutant_tasks.h"
 
-static void count(ot_rows *rows) {
+static void count(ot_micro_batch *rows) {
   rows->num_targets = 0;
   for (int64_t i = 0; i < rows->B * rows->T; i++) rows->num_targets += rows->targets[i] >= 0;
 }
 
 // ---- sample selection ----
 
-static void load(const mutant_site *site, int64_t first, ot_rows *rows) {
-  ot_feed *feed = NULL;
-  if (ot_feed_create(site->run, &feed) != OT_OK) return;
-  (void)ot_feed_train(feed, first, rows);
-  ot_feed_destroy(&feed);
+static void load(const mutant_site *site, int64_t first, ot_micro_batch *rows) {
+  ot_data_loader *feed = NULL;
+  if (ot_data_loader_create(site->run, &feed) != OT_OK) return;
+  (void)ot_data_loader_train(feed, first, rows);
+  ot_data_loader_destroy(&feed);
 }
 
-static void samples_of_the_rank_before(const mutant_site *site, ot_rows *rows) {
-  if (ot_team_data_index(site->team) == 0) return;
+static void samples_of_the_rank_before(const mutant_site *site, ot_micro_batch *rows) {
+  if (ot_world_data_index(site->team) == 0) return;
   load(site, rows->sample_ids[0] - rows->B, rows);
 }
 
-static void samples_of_the_first_step(const mutant_site *site, ot_rows *rows) {
+static void samples_of_the_first_step(const mutant_site *site, ot_micro_batch *rows) {
   load(site, rows->sample_ids[0] - site->step * site->run->batch.global_batch_size, rows);
 }
 
-static void samples_of_another_rank(const mutant_site *site, ot_rows *rows) {
+static void samples_of_another_rank(const mutant_site *site, ot_micro_batch *rows) {
   load(site, rows->sample_ids[0] + 1000, rows);
 }
 
-static void one_corrupt_token(const mutant_site *site, ot_rows *rows) {
+static void one_corrupt_token(const mutant_site *site, ot_micro_batch *rows) {
   (void)site;
   rows->tokens[rows->T / 2] = (rows->tokens[rows->T / 2] + 1) % 250;
 }
 
 // ---- targets, documents ----
 
-static void not_shifted(const mutant_site *site, ot_rows *rows) {
+static void not_shifted(const mutant_site *site, ot_micro_batch *rows) {
   (void)site;
   for (int64_t i = 0; i < rows->B * rows->T; i++) {
     if (rows->targets[i] >= 0) rows->targets[i] = rows->tokens[i];
   }
 }
 
-static void shifted_twice(const mutant_site *site, ot_rows *rows) {
+static void shifted_twice(const mutant_site *site, ot_micro_batch *rows) {
   (void)site;
   for (int64_t i = 0; i + 1 < rows->B * rows->T; i++) {
     if (rows->targets[i] >= 0) rows->targets[i] = rows->targets[i + 1];
@@ -55,22 +55,22 @@ static void shifted_twice(const mutant_site *site, ot_rows *rows) {
   count(rows);
 }
 
-static void no_document_mask(const mutant_site *site, ot_rows *rows) {
+static void no_document_mask(const mutant_site *site, ot_micro_batch *rows) {
   (void)site;
   memset(rows->doc_starts, 0, (size_t)(rows->B * rows->T) * sizeof *rows->doc_starts);
 }
 
-static void mask_one_too_early(const mutant_site *site, ot_rows *rows) {
+static void mask_one_too_early(const mutant_site *site, ot_micro_batch *rows) {
   (void)site;
   for (int64_t i = 0; i < rows->B * rows->T; i++) rows->doc_starts[i] -= rows->doc_starts[i] > 0;
 }
 
-static void positions_go_on(const mutant_site *site, ot_rows *rows) {
+static void positions_go_on(const mutant_site *site, ot_micro_batch *rows) {
   (void)site;
   for (int64_t i = 0; i < rows->B * rows->T; i++) rows->positions[i] = (int32_t)(i % rows->T);
 }
 
-static void ends_are_trained(const mutant_site *site, ot_rows *rows) {
+static void ends_are_trained(const mutant_site *site, ot_micro_batch *rows) {
   (void)site;
   for (int64_t i = 0; i + 1 < rows->B * rows->T; i++) {
     if (rows->targets[i] < 0) rows->targets[i] = rows->tokens[i + 1];
@@ -78,19 +78,19 @@ static void ends_are_trained(const mutant_site *site, ot_rows *rows) {
   count(rows);
 }
 
-static void half_is_masked(const mutant_site *site, ot_rows *rows) {
+static void half_is_masked(const mutant_site *site, ot_micro_batch *rows) {
   (void)site;
   for (int64_t i = 0; i < rows->B * rows->T; i += 2) rows->targets[i] = -1;
   count(rows);
 }
 
 // What a loader that does not mask documents makes of the audit's own rows.
-static void loader_without_mask(ot_rows *rows) { no_document_mask(NULL, rows); }
-static void loader_one_too_early(ot_rows *rows) { mask_one_too_early(NULL, rows); }
+static void loader_without_mask(ot_micro_batch *rows) { no_document_mask(NULL, rows); }
+static void loader_one_too_early(ot_micro_batch *rows) { mask_one_too_early(NULL, rows); }
 
 // ---- dropout masks ----
 
-static void one_mask_for_all(const mutant_site *site, ot_rows *rows) {
+static void one_mask_for_all(const mutant_site *site, ot_micro_batch *rows) {
   (void)site;
   for (int64_t b = 0; b < rows->B; b++) rows->sample_ids[b] = 0;
 }

@@ -70,12 +70,12 @@ static void weights_of_experts_not_gathered(ot_schedule *s, ot_arena *arena) {
 
 static void outputs_not_returned(ot_schedule *s, ot_arena *arena) {
   (void)arena;
-  tasks_bring_nothing(s, (task_kind){FORWARD_PHASES, OT_OP_EXCHANGE_HOME, OT_GROUP_EXPERT});
+  tasks_bring_nothing(s, (task_kind){FORWARD_PHASES, OT_OP_ALL_TO_ALL_V_BACK, OT_GROUP_EXPERT});
 }
 
 static void gradients_not_returned(ot_schedule *s, ot_arena *arena) {
   (void)arena;
-  tasks_bring_nothing(s, (task_kind){BACKWARD_PHASES, OT_OP_EXCHANGE_HOME, OT_GROUP_EXPERT});
+  tasks_bring_nothing(s, (task_kind){BACKWARD_PHASES, OT_OP_ALL_TO_ALL_V_BACK, OT_GROUP_EXPERT});
 }
 
 // Makes `in` start at the next row.
@@ -105,7 +105,7 @@ static void gates_of_the_next_choice(ot_schedule *s, ot_arena *arena) {
 
 // True if the task sends the gates: a vector with one element per dispatched token.
 static bool brings_gates(const ot_task *task) {
-  return task->op == OT_OP_EXCHANGE && task->in[0].type.rank == 1;
+  return task->op == OT_OP_ALL_TO_ALL_V && task->in[0].type.rank == 1;
 }
 
 static void stay_here(const ot_schedule *s, ot_task *task) {
@@ -119,17 +119,17 @@ static void stay_here(const ot_schedule *s, ot_task *task) {
 
 static void gates_do_not_travel(ot_schedule *s, ot_arena *arena) {
   (void)arena;
-  tasks_edit(s, (task_kind){FORWARD_PHASES, OT_OP_EXCHANGE, OT_GROUP_EXPERT}, stay_here);
+  tasks_edit(s, (task_kind){FORWARD_PHASES, OT_OP_ALL_TO_ALL_V, OT_GROUP_EXPERT}, stay_here);
 }
 
 // ---- load balancing ----
 
 // Replaces the global mean by the mean over the sequences of the ranks that hold the same experts.
 static void mean_over_edp(const mutant_site *site) {
-  ot_executor *const executor = ot_instance_executor(site->instance);
+  ot_executor *const executor = ot_runtime_executor(site->instance);
   const double inverse = ot_executor_scalar(executor, OT_SCALAR_INVERSE_SEQUENCES);
   ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_SEQUENCES,
-                         inverse * ot_team_degree(site->team, OT_AXIS_EP));
+                         inverse * ot_world_degree(site->team, OT_AXIS_EP));
 }
 
 // ---- the table ----

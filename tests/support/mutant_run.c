@@ -55,19 +55,20 @@ static void amend(ot_schedule *schedule, ot_arena *arena, void *context) {
 }
 
 static mutant_site site_of(const ot_trainer *trainer, infection *i) {
-  ot_team *const team = ot_trainer_team(trainer);
-  const int rank = ot_team_rank(team), ranks = ot_team_size(team);
+  ot_world *const team = ot_trainer_world(trainer);
+  const int rank = ot_world_rank(team), ranks = ot_world_size(team);
   return (mutant_site){.trainer = (ot_trainer *)trainer,
                        .run = ot_trainer_run(trainer),
                        .team = team,
-                       .instance = ot_trainer_instance(trainer),
+                       .instance = ot_trainer_runtime(trainer),
                        .step = ot_trainer_position(trainer).step,
                        .rank = rank,
                        .ranks = ranks,
                        .memory = ranks == 1 ? &i->alone : &i->memory[rank]};
 }
 
-static void rows(const ot_trainer *trainer, int micro_batch, ot_rows *loaded, void *context) {
+static void rows(const ot_trainer *trainer, int micro_batch, ot_micro_batch *loaded,
+                 void *context) {
   infection *const i = context;
   mutant_site site = site_of(trainer, i);
   site.micro_batch = micro_batch;

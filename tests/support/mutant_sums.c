@@ -112,44 +112,44 @@ static void scale_by_memory(ot_schedule *s, ot_arena *arena) {
   tasks_edit(s, (task_kind){FORWARD_PHASES, OT_OP_HEAD_DLOGITS, -1}, read_own_scale);
 }
 
-static void count_targets(const mutant_site *site, ot_rows *rows) {
+static void count_targets(const mutant_site *site, ot_micro_batch *rows) {
   (*site->memory)[site->micro_batch] = (double)rows->num_targets;
 }
 
 static int micro_batches_of(const mutant_site *site) {
   const ot_run_batch *const batch = &site->run->batch;
   return (int)(batch->global_batch_size / batch->micro_batch_size /
-               ot_team_data_degree(site->team));
+               ot_world_data_degree(site->team));
 }
 
 static void write_scale(const mutant_site *site, int micro_batch, double targets) {
-  const int64_t at = tasks_memory(ot_instance_schedule(site->instance)) + 8 * (int64_t)micro_batch;
+  const int64_t at = tasks_memory(ot_runtime_schedule(site->instance)) + 8 * (int64_t)micro_batch;
   const double scale = 1 / targets;
-  ot_executor_write(ot_instance_executor(site->instance), at, &scale, sizeof scale);
+  ot_executor_write(ot_runtime_executor(site->instance), at, &scale, sizeof scale);
 }
 
 // Gives each micro-batch of each rank the same weight, whatever its number of targets.
 static void mean_over_micro_batches(const mutant_site *site) {
-  const int n = micro_batches_of(site), dp = ot_team_data_degree(site->team);
+  const int n = micro_batches_of(site), dp = ot_world_data_degree(site->team);
   for (int m = 0; m < n; m++) write_scale(site, m, (*site->memory)[m] * n * dp);
 }
 
 // Gives each data-parallel rank the same weight.
 static void mean_over_ranks(const mutant_site *site) {
-  const int n = micro_batches_of(site), dp = ot_team_data_degree(site->team);
+  const int n = micro_batches_of(site), dp = ot_world_data_degree(site->team);
   double sum = 0;
   for (int m = 0; m < n; m++) sum += (*site->memory)[m];
   for (int m = 0; m < n; m++) write_scale(site, m, sum * dp);
 }
 
 static void scale_targets(const mutant_site *site, double factor) {
-  ot_executor *const executor = ot_instance_executor(site->instance);
+  ot_executor *const executor = ot_runtime_executor(site->instance);
   ot_executor_set_scalar(executor, OT_SCALAR_TARGETS,
                          ot_executor_scalar(executor, OT_SCALAR_TARGETS) * factor);
 }
 
 static void loss_times_cp(const mutant_site *site) {
-  scale_targets(site, 1.0 / ot_team_degree(site->team, OT_AXIS_CP));
+  scale_targets(site, 1.0 / ot_world_degree(site->team, OT_AXIS_CP));
 }
 
 static void loss_over_micro_batches(const mutant_site *site) {
@@ -157,7 +157,7 @@ static void loss_over_micro_batches(const mutant_site *site) {
 }
 
 static void loss_times_dp(const mutant_site *site) {
-  scale_targets(site, 1.0 / ot_team_data_degree(site->team));
+  scale_targets(site, 1.0 / ot_world_data_degree(site->team));
 }
 
 static void targets_not_summed(ot_schedule *s, ot_arena *arena) {

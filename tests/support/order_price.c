@@ -2,10 +2,10 @@
 // The walk visits actions in dependency order.
 #include "support/order_price.h"
 
-#include "pipeline/order_walk.h"
+#include "pipeline/pipeline_walk.h"
 
 typedef struct replayer {
-  const ot_pipeline_order *order;
+  const ot_pipeline_schedule *order;
   const ot_order_costs *costs;
   double *done[OT_WORKS];  // [num_chunks * micro_batches] completion time of each
   ot_rank_price *ranks;    // [num_ranks], `end`: time at which the rank is free
@@ -49,7 +49,7 @@ static double ready_at(const replayer *p, const ot_action *action) {
 }
 
 // True if another rank needs the result of `action`.
-static bool sends(const ot_pipeline_order *order, const ot_action *action) {
+static bool sends(const ot_pipeline_schedule *order, const ot_action *action) {
   if (action->kind == OT_ACTION_WEIGHT) return false;
   const int to = action->chunk + (action->kind == OT_ACTION_FORWARD ? 1 : -1);
   if (to < 0 || to >= order->num_chunks) return false;
@@ -77,7 +77,7 @@ static void replay(replayer *p, const ot_action *action) {
   hold(p, rank, action->kind);
 }
 
-void ot_order_price_build(const ot_pipeline_order *order, const ot_order_costs *costs,
+void ot_order_price_build(const ot_pipeline_schedule *order, const ot_order_costs *costs,
                           ot_arena *arena, ot_order_price *out) {
   const int64_t cells = (int64_t)order->num_chunks * order->micro_batches;
   replayer p = {.order = order, .costs = costs};
@@ -87,10 +87,10 @@ void ot_order_price_build(const ot_pipeline_order *order, const ot_order_costs *
   p.ranks = ot_arena_array(arena, order->num_ranks, sizeof *p.ranks);
   p.begun = ot_arena_array(arena, order->num_ranks, sizeof *p.begun);
   p.held = ot_arena_array(arena, order->num_ranks, sizeof *p.held);
-  ot_order_walk walk;
-  ot_order_walk_begin(order, arena, &walk);
+  ot_pipeline_walk walk;
+  ot_pipeline_walk_begin(order, arena, &walk);
   const ot_action *action;
-  while ((action = ot_order_walk_next(&walk))) replay(&p, action);
+  while ((action = ot_pipeline_walk_next(&walk))) replay(&p, action);
   *out = (ot_order_price){.ranks = p.ranks};
   for (int r = 0; r < order->num_ranks; r++) {
     OT_ASSERT(walk.position[r] == order->num_actions[r]);

@@ -4,7 +4,7 @@
 // Exact; the only bubble and memory figures that hold for unequal costs.
 #pragma once
 
-#include "pipeline/pipeline_order.h"
+#include "pipeline/pipeline_schedule.h"
 
 typedef struct ot_order_costs {
   const double *forward, *input, *weight;  // [num_chunks] any unit of time; B costs input + weight
@@ -25,5 +25,5 @@ typedef struct ot_order_price {
 } ot_order_price;
 
 // `order` must have passed its check.
-void ot_order_price_build(const ot_pipeline_order *order, const ot_order_costs *costs,
+void ot_order_price_build(const ot_pipeline_schedule *order, const ot_order_costs *costs,
                           ot_arena *arena, ot_order_price *out);

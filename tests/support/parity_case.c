@@ -115,8 +115,8 @@ static void set(ot_dtype dtype, void *data, int64_t i, double value) {
 }
 
 static void load_weights(parity_case *c) {
-  const ot_graph *const graph = ot_instance_shape(c->instance);
-  const ot_dtype dtype = ot_instance_copy_dtype(c->instance, OT_COPY_WEIGHT);
+  const ot_graph *const graph = ot_runtime_any_graph(c->instance);
+  const ot_dtype dtype = ot_runtime_copy_dtype(c->instance, OT_COPY_WEIGHT);
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
     for (int k = 0; k < p->num_parts; k++) {
@@ -131,10 +131,10 @@ static void load_weights(parity_case *c) {
         set(dtype, rows, e, hf[hf_element(p, part, e / p->cols, e % p->cols)]);
       }
       const ot_parameter_rows range = {i, OT_COPY_WEIGHT, part->first_row, part->rows};
-      ot_instance_write(c->instance, &range, rows);
+      ot_runtime_write(c->instance, &range, rows);
     }
   }
-  must(ot_instance_reset_optimizer(c->instance));
+  must(ot_runtime_reset_optimizer(c->instance));
 }
 
 // ---- batches ----
@@ -144,7 +144,7 @@ static void load_field(parity_case *c, ot_mode mode, ot_batch_field field, const
   const int32_t *const tokens = integers(c, name, &count);
   const int64_t rows = count / c->micro_batches;
   for (int m = 0; m < c->micro_batches; m++) {
-    ot_instance_load_batch(c->instance, mode, m, field, tokens + m * rows);
+    ot_runtime_load_batch(c->instance, mode, m, field, tokens + m * rows);
     if (mode != OT_MODE_TRAIN) return;
   }
 }
@@ -156,7 +156,7 @@ static void load_batches(parity_case *c, ot_mode mode) {
   load_field(c, mode, OT_BATCH_DOC_STARTS, "doc_start");
   const int64_t samples[PARITY_BATCH] = {0, 1};
   for (int m = 0; m < c->micro_batches; m++) {
-    ot_instance_load_batch(c->instance, mode, m, OT_BATCH_SAMPLE_IDS, samples + m);
+    ot_runtime_load_batch(c->instance, mode, m, OT_BATCH_SAMPLE_IDS, samples + m);
     if (mode != OT_MODE_TRAIN) return;
   }
 }
@@ -192,7 +192,7 @@ void parity_create(const parity_request *request, parity_case *c) {
   c->run.parallel.recompute = &c->recompute;
   c->micro_batches = PARITY_BATCH / request->micro_batch_size;
   const bool whole = request->micro_batch_size == PARITY_BATCH;
-  const ot_instance_request wanted = {
+  const ot_runtime_request wanted = {
       .model = &c->model,
       .run = &c->run,
       .modes = 1u << OT_MODE_TRAIN |
@@ -209,12 +209,12 @@ void parity_create(const parity_request *request, parity_case *c) {
       .poison = request->poison,
       .guard_bytes = request->poison ? 64 : 0,
   };
-  must(ot_instance_create(&wanted, &c->instance));
+  must(ot_runtime_create(&wanted, &c->instance));
   load_weights(c);
 }
 
 void parity_destroy(parity_case *c) {
-  ot_instance_destroy(&c->instance);
+  ot_runtime_destroy(&c->instance);
   ot_safetensors_destroy(&c->weights);
   ot_safetensors_destroy(&c->reference);
   ot_heap_release(&c->heap);
@@ -223,7 +223,7 @@ void parity_destroy(parity_case *c) {
 // ---- runs ----
 
 void parity_step(parity_case *c, int step) {
-  ot_executor *const executor = ot_instance_executor(c->instance);
+  ot_executor *const executor = ot_runtime_executor(c->instance);
   const ot_run_optimizer *const o = &c->run.optimizer;
   load_batches(c, OT_MODE_TRAIN);
   ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, o->lr);
@@ -231,11 +231,11 @@ void parity_step(parity_case *c, int step) {
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1 / (1 - pow(o->betas[1], step)));
   ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)counted_targets(c));
   ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_SEQUENCES, 1.0 / PARITY_BATCH);
-  must(ot_instance_run(c->instance, OT_MODE_TRAIN, c->micro_batches));
+  must(ot_runtime_run(c->instance, OT_MODE_TRAIN, c->micro_batches));
 }
 
 double parity_loss(parity_case *c) {
-  return ot_executor_scalar(ot_instance_executor(c->instance), OT_SCALAR_LOSS);
+  return ot_executor_scalar(ot_runtime_executor(c->instance), OT_SCALAR_LOSS);
 }
 
 double parity_reference_loss(parity_case *c, const char *suffix) {
@@ -278,8 +278,8 @@ typedef struct comparison {
 // all of them.
 static double tensor_error(parity_case *c, const comparison *how, const char *name,
                            int64_t *elements) {
-  const ot_graph *const graph = ot_instance_shape(c->instance);
-  const ot_dtype dtype = ot_instance_copy_dtype(c->instance, how->copy);
+  const ot_graph *const graph = ot_runtime_any_graph(c->instance);
+  const ot_dtype dtype = ot_runtime_copy_dtype(c->instance, how->copy);
   int64_t count;
   const double *const hf =
       reals(c, c->reference, ot_arena_format(&c->arena, "%s%s", how->prefix, name), &count);
@@ -295,7 +295,7 @@ static double tensor_error(parity_case *c, const comparison *how, const char *na
       const int64_t n = part->rows * p->cols;
       void *const rows = ot_arena_array(&c->arena, n, sizeof(double));
       const ot_parameter_rows range = {i, how->copy, part->first_row, part->rows};
-      ot_instance_read(c->instance, &range, rows);
+      ot_runtime_read(c->instance, &range, rows);
       for (int64_t e = 0; e < n; e++) {
         const double b = own[hf_element(p, part, e / p->cols, e % p->cols)];
         const double d = fabs(get(dtype, rows, e) - b);
@@ -341,15 +341,15 @@ double parity_after_error(parity_case *c, const char **worst) {
 
 double parity_logits_error(parity_case *c, const char *suffix) {
   load_batches(c, OT_MODE_LOGITS);
-  must(ot_instance_run(c->instance, OT_MODE_LOGITS, 0));
+  must(ot_runtime_run(c->instance, OT_MODE_LOGITS, 0));
   const ot_dtype compute = c->request.compute;
   int64_t count;
   const double *const hf =
       reals(c, c->reference, ot_arena_format(&c->arena, "logits.%s", suffix), &count);
   assert_int_equal(count, PARITY_BATCH * c->T * c->V);
   void *const logits = ot_arena_array(&c->arena, count, sizeof(double));
-  ot_instance_read_result(c->instance, OT_MODE_LOGITS, OT_RESULT_LOGITS, logits,
-                          count * ot_dtype_bytes(compute));
+  ot_runtime_read_result(c->instance, OT_MODE_LOGITS, OT_RESULT_LOGITS, logits,
+                         count * ot_dtype_bytes(compute));
   double difference = 0, largest = 0;
   for (int64_t i = 0; i < count; i++) {
     const double d = fabs(get(compute, logits, i) - hf[i]);
@@ -360,7 +360,7 @@ double parity_logits_error(parity_case *c, const char *suffix) {
 }
 
 uint64_t parity_bits(parity_case *c) {
-  const ot_graph *const graph = ot_instance_shape(c->instance);
+  const ot_graph *const graph = ot_runtime_any_graph(c->instance);
   uint64_t hash = OT_HASH_START;
   const ot_parameter_copy copies[] = {OT_COPY_GRADIENT, OT_COPY_WEIGHT, OT_COPY_MOMENT_1,
                                       OT_COPY_MOMENT_2};
@@ -369,10 +369,10 @@ uint64_t parity_bits(parity_case *c) {
     if (p->tied_to >= 0) continue;
     for (int k = 0; k < 4; k++) {
       const int64_t bytes =
-          ot_parameter_elements(p) * ot_dtype_bytes(ot_instance_copy_dtype(c->instance, copies[k]));
+          ot_parameter_elements(p) * ot_dtype_bytes(ot_runtime_copy_dtype(c->instance, copies[k]));
       void *const values = ot_arena_take(&c->arena, bytes);
       const ot_parameter_rows range = {i, copies[k], 0, p->rows};
-      ot_instance_read(c->instance, &range, values);
+      ot_runtime_read(c->instance, &range, values);
       hash = ot_hash_bytes(hash, values, bytes);
     }
   }

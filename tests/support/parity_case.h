@@ -4,7 +4,7 @@
 #pragma once
 
 #include "checkpoint/safetensors.h"
-#include "runtime/instance.h"
+#include "runtime/model_runtime.h"
 #include "support/tiny_model.h"
 
 typedef struct parity_request {
@@ -29,7 +29,7 @@ typedef struct parity_case {
   int micro_batches;
   int64_t T, V;
   ot_safetensors *weights, *reference;
-  ot_instance *instance;
+  ot_runtime *instance;
 } parity_case;
 
 enum { PARITY_BATCH = 2 };

@@ -27,7 +27,7 @@ ot_status pipeline_case_build(const pipeline_shape *shape, pipeline_case *out) {
       .rank_of = out->rank_of,
       .csv = shape->csv,
   };
-  return ot_pipeline_order_build(&request, &out->arena, &out->order);
+  return ot_pipeline_schedule_build(&request, &out->arena, &out->order);
 }
 
 void pipeline_case_create(const pipeline_shape *shape, pipeline_case *out) {

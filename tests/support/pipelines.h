@@ -3,7 +3,7 @@
 #pragma once
 
 #include "host/heap.h"
-#include "pipeline/pipeline_order.h"
+#include "pipeline/pipeline_schedule.h"
 
 enum { PIPELINE_MAX_CHUNKS = 256 };
 
@@ -11,7 +11,7 @@ typedef struct pipeline_case {
   ot_heap heap;
   ot_arena arena;
   int rank_of[PIPELINE_MAX_CHUNKS];
-  ot_pipeline_order order;
+  ot_pipeline_schedule order;
 } pipeline_case;
 
 typedef struct pipeline_shape {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "data/rows.h"
+#include "data/micro_batch.h"
 #include "support/tiny_model.h"
 
 // State shared by all ranks.
@@ -100,34 +100,34 @@ static ot_status build_world(const rank_request *r, rank_result *result, world *
   return OT_OK;
 }
 
-static ot_instance_request instance_request(const world *w, int rank, ot_comm *comm) {
+static ot_runtime_request instance_request(const world *w, int rank, ot_comm *comm) {
   const rank_request *const r = w->request;
-  return (ot_instance_request){.model = &w->model,
-                               .run = &w->run,
-                               .modes = 1u << OT_MODE_TRAIN,
-                               .micro_batch_size = r->micro_batch,
-                               .sequence_length = r->length,
-                               .compute = r->dtype,
-                               .storage = w->run.precision.params,
-                               .threads = 1,
-                               .head_chunk_rows = HEAD_CHUNK_ROWS,
-                               .seed = SEED,
-                               .micro_batches = &w->micro_batches,
-                               .num_micro_batches = 1,
-                               .poison = r->poison,
-                               .guard_bytes = r->poison ? 64 : 0,
-                               .serial = !r->overlap,
-                               .mesh = w->ranks > 1 ? &w->mesh : NULL,
-                               .rank = rank,
-                               .comm = w->ranks > 1 ? comm : NULL,
-                               .amend = r->amend,
-                               .amend_context = r->amend_context};
+  return (ot_runtime_request){.model = &w->model,
+                              .run = &w->run,
+                              .modes = 1u << OT_MODE_TRAIN,
+                              .micro_batch_size = r->micro_batch,
+                              .sequence_length = r->length,
+                              .compute = r->dtype,
+                              .storage = w->run.precision.params,
+                              .threads = 1,
+                              .head_chunk_rows = HEAD_CHUNK_ROWS,
+                              .seed = SEED,
+                              .micro_batches = &w->micro_batches,
+                              .num_micro_batches = 1,
+                              .poison = r->poison,
+                              .guard_bytes = r->poison ? 64 : 0,
+                              .serial = !r->overlap,
+                              .mesh = w->ranks > 1 ? &w->mesh : NULL,
+                              .rank = rank,
+                              .comm = w->ranks > 1 ? comm : NULL,
+                              .amend = r->amend,
+                              .amend_context = r->amend_context};
 }
 
 // ---- data ----
 
 // Samples [first, first + B).
-static void fill_rows(const world *w, int64_t first, ot_rows *rows) {
+static void fill_rows(const world *w, int64_t first, ot_micro_batch *rows) {
   rank_token tokens[64];
   OT_ASSERT(rows->T <= 64);
   rows->num_targets = 0;
@@ -144,41 +144,41 @@ static void fill_rows(const world *w, int64_t first, ot_rows *rows) {
   }
 }
 
-static int64_t load(ot_instance *instance, int micro_batch, const ot_rows *rows) {
-  ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_TOKENS, rows->tokens);
-  ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_TARGETS, rows->targets);
-  ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_POSITIONS, rows->positions);
-  ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_DOC_STARTS,
-                         rows->doc_starts);
-  ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_SAMPLE_IDS,
-                         rows->sample_ids);
+static int64_t load(ot_runtime *instance, int micro_batch, const ot_micro_batch *rows) {
+  ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_TOKENS, rows->tokens);
+  ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_TARGETS, rows->targets);
+  ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_POSITIONS, rows->positions);
+  ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_DOC_STARTS,
+                        rows->doc_starts);
+  ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_SAMPLE_IDS,
+                        rows->sample_ids);
   return rows->num_targets;
 }
 
 // Loads the rank's share of a step and returns its number of targets. Micro-batch m of data rank d
 // is micro-batch m * dp + d of the step.
-static ot_status load_step(const world *w, int rank, int step, ot_instance *instance,
+static ot_status load_step(const world *w, int rank, int step, ot_runtime *instance,
                            int64_t *targets) {
   const rank_request *const r = w->request;
   const int shards = w->mesh.degree[OT_AXIS_DP_SHARD];
   const int dp = shards * w->mesh.degree[OT_AXIS_DP_REPLICATE];
   const int d = ot_mesh_coordinate(&w->mesh, rank, OT_AXIS_DP_REPLICATE) * shards +
                 ot_mesh_coordinate(&w->mesh, rank, OT_AXIS_DP_SHARD);
-  const ot_rows_piece piece = {.size = w->mesh.degree[OT_AXIS_CP],
-                               .index = ot_mesh_coordinate(&w->mesh, rank, OT_AXIS_CP),
-                               .context = r->context};
-  ot_rows whole, part;
-  OT_TRY(ot_rows_create(r->micro_batch, r->length, &whole));
-  OT_TRY(ot_rows_create(r->micro_batch, r->length / piece.size, &part));
+  const ot_sequence_shard piece = {.size = w->mesh.degree[OT_AXIS_CP],
+                                   .index = ot_mesh_coordinate(&w->mesh, rank, OT_AXIS_CP),
+                                   .context = r->context};
+  ot_micro_batch whole, part;
+  OT_TRY(ot_micro_batch_create(r->micro_batch, r->length, &whole));
+  OT_TRY(ot_micro_batch_create(r->micro_batch, r->length / piece.size, &part));
   *targets = 0;
   for (int m = 0; m < w->micro_batches; m++) {
     fill_rows(w, r->first_sample + step * r->batch + ((int64_t)m * dp + d) * r->micro_batch,
               &whole);
-    if (piece.size > 1) ot_rows_cut(&whole, &piece, &part);
+    if (piece.size > 1) ot_micro_batch_shard(&whole, &piece, &part);
     *targets += load(instance, m, piece.size > 1 ? &part : &whole);
   }
-  ot_rows_release(&whole);
-  ot_rows_release(&part);
+  ot_micro_batch_release(&whole);
+  ot_micro_batch_release(&part);
   return OT_OK;
 }
 
@@ -190,22 +190,22 @@ static double element(ot_dtype dtype, const void *data, int64_t i) {
 }
 
 // Reads rows of a copy; rank 0 stores them as `values` [count] and hashes their bits.
-static ot_status read_rows(const world *w, ot_instance *instance, const ot_parameter_rows *range,
+static ot_status read_rows(const world *w, ot_runtime *instance, const ot_parameter_rows *range,
                            int64_t cols, double *values) {
   rank_result *const result = w->result;
-  if (!values) return ot_instance_read(instance, range, NULL);
+  if (!values) return ot_runtime_read(instance, range, NULL);
   const int64_t count = range->rows * cols;
-  const ot_dtype dtype = ot_instance_copy_dtype(instance, range->copy);
+  const ot_dtype dtype = ot_runtime_copy_dtype(instance, range->copy);
   void *const raw = ot_arena_take(&result->arena, count * ot_dtype_bytes(dtype));
-  OT_TRY(ot_instance_read(instance, range, raw));
+  OT_TRY(ot_runtime_read(instance, range, raw));
   result->bits = ot_hash_bytes(result->bits, raw, count * ot_dtype_bytes(dtype));
   for (int64_t i = 0; i < count; i++) values[i] = element(dtype, raw, i);
   return OT_OK;
 }
 
-static void list_tensors(const world *w, ot_instance *instance) {
+static void list_tensors(const world *w, ot_runtime *instance) {
   rank_result *const result = w->result;
-  const ot_graph *const graph = ot_instance_whole(instance);
+  const ot_graph *const graph = ot_runtime_whole_graph(instance);
   for (int i = 0; i < graph->num_parameters; i++)
     result->num_tensors += graph->parameters[i].num_parts;
   result->tensors = ot_arena_array(&result->arena, result->num_tensors, sizeof(rank_tensor));
@@ -230,10 +230,10 @@ static double *place_of(rank_tensor *tensor, ot_parameter_copy copy, int step) {
   return copy == OT_COPY_GRADIENT && step == 0 ? tensor->gradient : tensor->last;
 }
 
-static ot_status collect_copy(const world *w, ot_instance *instance, ot_parameter_copy copy,
+static ot_status collect_copy(const world *w, ot_runtime *instance, ot_parameter_copy copy,
                               int step) {
-  const ot_graph *const graph = ot_instance_whole(instance);
-  const bool writes = ot_instance_schedule(instance)->rank == 0;
+  const ot_graph *const graph = ot_runtime_whole_graph(instance);
+  const bool writes = ot_runtime_schedule(instance)->rank == 0;
   rank_tensor *tensor = writes ? w->result->tensors : NULL;
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
@@ -246,21 +246,21 @@ static ot_status collect_copy(const world *w, ot_instance *instance, ot_paramete
   return OT_OK;
 }
 
-static void note_experts(const world *w, ot_instance *instance, int step) {
-  const ot_schedule *const schedule = ot_instance_schedule(instance);
+static void note_experts(const world *w, ot_runtime *instance, int step) {
+  const ot_schedule *const schedule = ot_runtime_schedule(instance);
   if (w->model.moe.num_experts == 0) return;
   const ot_region *const region = ot_schedule_region(schedule, "expert_sums");
   for (int i = 0; i < schedule->num_blocks; i++) {
     double block[OT_EXPERT_SUMS];
-    ot_executor_read(ot_instance_executor(instance),
+    ot_executor_read(ot_runtime_executor(instance),
                      region->offset + (int64_t)i * (int64_t)sizeof block, block, sizeof block);
     for (int k = 0; k < OT_EXPERT_SUMS; k++) w->result->experts[step][k] += block[k];
   }
 }
 
-static void note_scalars(const world *w, ot_instance *instance, int step) {
+static void note_scalars(const world *w, ot_runtime *instance, int step) {
   rank_result *const result = w->result;
-  const ot_executor *const executor = ot_instance_executor(instance);
+  const ot_executor *const executor = ot_runtime_executor(instance);
   result->loss[step] = ot_executor_scalar(executor, OT_SCALAR_LOSS);
   result->norm[step] = ot_executor_scalar(executor, OT_SCALAR_GRADIENT_NORM);
   result->bits = ot_hash_bytes(result->bits, &result->loss[step], sizeof(double));
@@ -279,10 +279,10 @@ static void count_bytes(const world *w, const ot_comm *comm, int rank, double si
   }
 }
 
-static ot_status run_step(const world *w, ot_comm *comm, ot_instance *instance, int step) {
+static ot_status run_step(const world *w, ot_comm *comm, ot_runtime *instance, int step) {
   const int rank = ot_comm_rank(comm);
   const ot_run_optimizer *const o = &w->run.optimizer;
-  ot_executor *const executor = ot_instance_executor(instance);
+  ot_executor *const executor = ot_runtime_executor(instance);
   int64_t targets;
   OT_TRY(load_step(w, rank, step, instance, &targets));
   const double t = step + 1;
@@ -294,7 +294,7 @@ static ot_status run_step(const world *w, ot_comm *comm, ot_instance *instance, 
   ot_executor_set_scalar(executor, OT_SCALAR_TARGET_SQUARES, (double)(targets * targets));
   const bool last = step == w->request->steps - 1;
   if (last) count_bytes(w, comm, rank, -1);
-  OT_TRY(ot_instance_run(instance, OT_MODE_TRAIN, w->micro_batches));
+  OT_TRY(ot_runtime_run(instance, OT_MODE_TRAIN, w->micro_batches));
   if (last) count_bytes(w, comm, rank, 1);
   for (int i = 0; i < OT_STEP_SCALARS; i++) {
     w->result->scalars[rank][i] = ot_executor_scalar(executor, (ot_step_scalar)i);
@@ -310,8 +310,8 @@ float rank_initial_bias(const rank_request *request, int expert) {
   return expert >= experts - experts / 4 ? -4.0f : -0.05f * (float)expert;
 }
 
-static void set_biases(const world *w, ot_instance *instance) {
-  const ot_graph *const graph = ot_instance_whole(instance);
+static void set_biases(const world *w, ot_runtime *instance) {
+  const ot_graph *const graph = ot_runtime_whole_graph(instance);
   if (w->request->loads == RANK_LOADS_FREE) return;
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
@@ -322,17 +322,17 @@ static void set_biases(const world *w, ot_instance *instance) {
       const double wide = (double)bias;
       const uint16_t narrow = ot_bf16_from_float(bias);
       const ot_dtype stored = w->run.precision.params;
-      ot_instance_write(instance, &range,
-                        stored == OT_F64    ? (const void *)&wide
-                        : stored == OT_BF16 ? (const void *)&narrow
-                                            : &bias);
+      ot_runtime_write(instance, &range,
+                       stored == OT_F64    ? (const void *)&wide
+                       : stored == OT_BF16 ? (const void *)&narrow
+                                           : &bias);
     }
   }
 }
 
-static ot_status train(const world *w, ot_comm *comm, ot_instance *instance) {
+static ot_status train(const world *w, ot_comm *comm, ot_runtime *instance) {
   if (ot_comm_rank(comm) == 0) list_tensors(w, instance);
-  OT_TRY(ot_instance_initialize(instance, SEED));
+  OT_TRY(ot_runtime_initialize(instance, SEED));
   set_biases(w, instance);
   for (int step = 0; step < w->request->steps; step++) {
     OT_TRY(run_step(w, comm, instance, step));
@@ -349,12 +349,12 @@ static ot_status train(const world *w, ot_comm *comm, ot_instance *instance) {
 
 static ot_status run_rank(ot_comm *comm, void *context) {
   const world *const w = context;
-  if (w->request->patience_s > 0) ot_comm_set_patience(comm, w->request->patience_s);
-  const ot_instance_request request = instance_request(w, ot_comm_rank(comm), comm);
-  ot_instance *instance = NULL;
-  OT_TRY(ot_instance_create(&request, &instance));
+  if (w->request->timeout_s > 0) ot_comm_set_timeout(comm, w->request->timeout_s);
+  const ot_runtime_request request = instance_request(w, ot_comm_rank(comm), comm);
+  ot_runtime *instance = NULL;
+  OT_TRY(ot_runtime_create(&request, &instance));
   const ot_status status = train(w, comm, instance);
-  ot_instance_destroy(&instance);
+  ot_runtime_destroy(&instance);
   return status;
 }
 
@@ -382,9 +382,9 @@ ot_status rank_plan(const rank_request *request, ot_arena *arena, ot_schedule *s
   world *const w = ot_arena_take(arena, sizeof *w);
   OT_TRY(build_world(request, NULL, w));
   for (int rank = 0; rank < w->ranks; rank++) {
-    ot_instance_request wanted = instance_request(w, rank, NULL);
+    ot_runtime_request wanted = instance_request(w, rank, NULL);
     ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
-    OT_TRY(ot_instance_plan(&wanted, arena, graphs, &schedules[rank]));
+    OT_TRY(ot_runtime_plan(&wanted, arena, graphs, &schedules[rank]));
     OT_TRY(ot_schedule_check(&schedules[rank], arena));
   }
   return OT_OK;

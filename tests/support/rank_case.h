@@ -5,7 +5,7 @@
 #pragma once
 
 #include "comm/comm.h"
-#include "runtime/instance.h"
+#include "runtime/model_runtime.h"
 #include "support/rank_case_models.h"
 
 enum { RANK_MAX = 16, RANK_STEPS = 2, RANK_MAX_LAYERS = 32, RANK_LAYOUT = 96 };
@@ -44,13 +44,13 @@ typedef struct rank_request {
   char layout[RANK_LAYOUT];        // of stages; "": by cost
   bool keep[RANK_MAX_LAYERS + 2];  // keep gathered weights of a block: embedding, layers, head
   bool overlap, poison;
-  double patience_s;  // timeout of a wait; 0: none
+  double timeout_s;  // timeout of a wait; 0: none
   // Changes the schedule of a rank before it is checked and run, or null. Called on each rank's
   // thread.
   void (*amend)(ot_schedule *schedule, ot_arena *arena, void *context);
   void *amend_context;
   // Inspects a rank after each step, on its thread; or null.
-  void (*observe)(ot_instance *instance, int step, void *context);
+  void (*observe)(ot_runtime *instance, int step, void *context);
   void *observe_context;
 } rank_request;
 
@@ -93,10 +93,10 @@ ot_status rank_run_processes(const rank_request *request, rank_result *result);
 ot_status rank_plan(const rank_request *request, ot_arena *arena, ot_schedule *schedules);
 
 // The same model, data and types on one rank, unsharded.
-rank_request rank_whole(const rank_request *request);
+rank_request rank_unsharded_request(const rank_request *request);
 
 // True if both have the same run on one rank.
-bool rank_same_whole(const rank_request *a, const rank_request *b);
+bool rank_same_reference(const rank_request *a, const rank_request *b);
 
 // Result of that run, cached for all callers. Fails the test on an error.
 const rank_result *rank_reference(const rank_request *request);

@@ -26,7 +26,7 @@ enum { MAX_REFERENCES = 1024 };
 static kept_reference *references[MAX_REFERENCES];
 static int num_references;
 
-rank_request rank_whole(const rank_request *r) {
+rank_request rank_unsharded_request(const rank_request *r) {
   return (rank_request){.model = r->model,
                         .layers = r->layers,
                         .wide = r->wide,
@@ -44,7 +44,7 @@ rank_request rank_whole(const rank_request *r) {
                         .steps = r->steps};
 }
 
-bool rank_same_whole(const rank_request *a, const rank_request *b) {
+bool rank_same_reference(const rank_request *a, const rank_request *b) {
   return a->model == b->model && a->layers == b->layers && a->wide == b->wide &&
          a->experts == b->experts && a->lone == b->lone && a->loads == b->loads &&
          a->first_sample == b->first_sample && a->residual_block == b->residual_block &&
@@ -53,9 +53,9 @@ bool rank_same_whole(const rank_request *a, const rank_request *b) {
 }
 
 const rank_result *rank_reference(const rank_request *request) {
-  const rank_request wanted = rank_whole(request);
+  const rank_request wanted = rank_unsharded_request(request);
   for (int i = 0; i < num_references; i++) {
-    if (rank_same_whole(&references[i]->request, &wanted)) return &references[i]->result;
+    if (rank_same_reference(&references[i]->request, &wanted)) return &references[i]->result;
   }
   assert_true(num_references < MAX_REFERENCES);
   kept_reference *const made = calloc(1, sizeof *made);
@@ -146,7 +146,7 @@ static double expert_difference(const rank_result *a, const rank_result *b, int 
   for (int k = 0; k < OT_EXPERT_SUMS; k++) {
     const double x = a->experts[step][k], y = b->experts[step][k];
     const bool loads = k == OT_EXPERT_LOAD_MAX || k == OT_EXPERT_LOAD_ENTROPY;
-    if (k == OT_EXPERT_ROUNDS) continue;
+    if (k == OT_EXPERT_PASSES) continue;
     if (loads && a->micro_batch != b->micro_batch) continue;
     if (x != y) most = larger(relative(x, y), most);
   }

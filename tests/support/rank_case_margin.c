@@ -119,8 +119,8 @@ static void look_at_task(margin_search *m, ot_executor *executor, const ot_entry
   free(experts);
 }
 
-static void look(ot_instance *instance, int step, void *context) {
-  const ot_schedule *const schedule = ot_instance_schedule(instance);
+static void look(ot_runtime *instance, int step, void *context) {
+  const ot_schedule *const schedule = ot_runtime_schedule(instance);
   const ot_order *const order =
       &schedule->orders[ot_schedule_find_order(schedule, OT_ORDER_STEP, 1)];
   (void)step;
@@ -129,7 +129,7 @@ static void look(ot_instance *instance, int step, void *context) {
     const ot_segment *const segment = &schedule->segments[entry->segment];
     for (int k = 0; k < segment->num_tasks && entry->phase == OT_PHASE_FORWARD; k++) {
       if (segment->tasks[k].op != OT_OP_ROUTE) continue;
-      look_at_task(context, ot_instance_executor(instance), entry, &segment->tasks[k]);
+      look_at_task(context, ot_runtime_executor(instance), entry, &segment->tasks[k]);
     }
   }
 }
@@ -138,7 +138,7 @@ double rank_routing_margin(const rank_request *request) {
   margin_search *const m = calloc(1, sizeof *m);
   assert_non_null(m);
   m->least = INFINITY;
-  rank_request whole = rank_whole(request);
+  rank_request whole = rank_unsharded_request(request);
   whole.dtype = OT_F32;
   whole.micro_batch = request->batch;
   whole.observe = look;
@@ -175,11 +175,11 @@ static int64_t find_sequences(const rank_request *asked) {
   return 0;
 }
 
-void rank_settle(rank_request *request) {
+void rank_choose_sample(rank_request *request) {
   if (!rank_has_experts(request->model)) return;
-  const rank_request asked = rank_whole(request);
+  const rank_request asked = rank_unsharded_request(request);
   int i = 0;
-  while (i < num_known && !rank_same_whole(&known[i].asked, &asked)) i++;
+  while (i < num_known && !rank_same_reference(&known[i].asked, &asked)) i++;
   if (i == num_known) {
     assert_true(num_known < MAX_KNOWN);
     known[num_known++] = (settled){asked, find_sequences(&asked)};

@@ -17,4 +17,4 @@ double rank_routing_margin(const rank_request *request);
 
 // Sets `request` to the first tried sequences whose margin is at least RANK_LEAST_MARGIN; fails the
 // test if there are none.
-void rank_settle(rank_request *request);
+void rank_choose_sample(rank_request *request);

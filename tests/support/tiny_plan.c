@@ -14,7 +14,7 @@ void tiny_plan_create(const ot_model *model, const tiny_request *request, tiny_p
   plan->arena = ot_heap_arena_create(&plan->heap);
   plan->run = tiny_run(model);
   plan->run.parallel.recompute = &plan->recompute;
-  const ot_instance_request wanted = {
+  const ot_runtime_request wanted = {
       .model = &plan->model,
       .run = &plan->run,
       .modes = 1u << OT_MODE_TRAIN | 1u << OT_MODE_EVALUATE,
@@ -29,7 +29,7 @@ void tiny_plan_create(const ot_model *model, const tiny_request *request, tiny_p
       .split_backward = request->split_backward,
       .guard_bytes = request->guard_bytes,
   };
-  const ot_status status = ot_instance_plan(&wanted, &plan->arena, plan->graphs, &plan->schedule);
+  const ot_status status = ot_runtime_plan(&wanted, &plan->arena, plan->graphs, &plan->schedule);
   if (status != OT_OK) fail_msg("%s", ot_fail_message());
 }
 

@@ -2,7 +2,7 @@
 // The schedule of a tiny model, planned but not run: input of tests of graph and schedule.
 #pragma once
 
-#include "runtime/instance.h"
+#include "runtime/model_runtime.h"
 #include "support/tiny_model.h"
 
 typedef struct tiny_plan {

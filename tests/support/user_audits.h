@@ -26,7 +26,7 @@ typedef struct user_request {
   void *created_context;
   void (*decoder)(ot_model *model);
   void (*exported)(const char *path);
-  void (*swapped)(ot_rows *rows);
+  void (*swapped)(ot_micro_batch *rows);
 } user_request;
 
 typedef struct user_report {

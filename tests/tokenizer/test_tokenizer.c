@@ -283,7 +283,7 @@ static int64_t make_bytes(uint64_t n, char *text, int64_t capacity) {
   return length;
 }
 
-static void returns_every_byte_string(void **state) {
+static void every_byte_string_round_trips(void **state) {
   (void)state;
   // Excludes those whose rules change text (NFC, added spaces, stripping tokens).
   const char *const names[] = {"gpt2", "llama3", "deepseek", "starcoder", "words", "gemma"};
@@ -447,7 +447,7 @@ static void windows_give_the_ids_of_the_whole_text(void **state) {
   json_decref(cases);
 }
 
-static void what_depends_on_the_text_before_forbids_windows(void **state) {
+static void left_context_rules_forbid_windows(void **state) {
   (void)state;
   const char *const names[] = {"gpt2_added", "qwen_added", "words_added", "prefix_space",
                                "llama2",     "mistral",    "t5",          "xlmr"};
@@ -465,13 +465,13 @@ int main(void) {
       cmocka_unit_test(splits_text_as_hf_tokenizers_do),
       cmocka_unit_test(reads_vocab_json_with_merges_txt_as_the_same_tokenizer),
       cmocka_unit_test(counts_the_gpt2_tokens_of_tinyshakespeare),
-      cmocka_unit_test(returns_every_byte_string),
+      cmocka_unit_test(every_byte_string_round_trips),
       cmocka_unit_test(gives_bytes_as_their_own_ids),
       cmocka_unit_test(reads_back_the_tokenizer_it_writes),
       cmocka_unit_test(the_first_token_of_a_text_loses_the_space_put_before_it),
       cmocka_unit_test(bytes_that_are_no_text_are_byte_tokens_or_unknown),
       cmocka_unit_test(windows_give_the_ids_of_the_whole_text),
-      cmocka_unit_test(what_depends_on_the_text_before_forbids_windows),
+      cmocka_unit_test(left_context_rules_forbid_windows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,7 @@ static void refuses_what_would_change_the_ids_by_name(void **state) {
   for (int i = 0; i < OT_COUNT(changes); i++) assert_refused("tokenizers/gpt2.json", &changes[i]);
 }
 
-static void refuses_what_it_would_read_otherwise_in_sentencepiece_kinds(void **state) {
+static void rejects_ambiguous_sentencepiece_settings(void **state) {
   (void)state;
   static const change of_characters[] = {
       {{"normalizer"}, "{\"type\":\"Prepend\"}", "prepend is missing; allowed: a text"},
@@ -273,7 +273,7 @@ static void a_mutated_tokenizer_is_refused_or_works(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(refuses_what_would_change_the_ids_by_name),
-      cmocka_unit_test(refuses_what_it_would_read_otherwise_in_sentencepiece_kinds),
+      cmocka_unit_test(rejects_ambiguous_sentencepiece_settings),
       cmocka_unit_test(refuses_a_vocabulary_without_all_bytes),
       cmocka_unit_test(refuses_json_that_is_none),
       cmocka_unit_test(names_the_file_that_is_missing),

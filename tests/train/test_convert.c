@@ -52,7 +52,7 @@ static ot_convert_report convert(fixture *f, const char *from, const char *to,
   return report;
 }
 
-static void comes_back_with_the_same_bytes(void **state) {
+static void round_trips_byte_for_byte(void **state) {
   fixture *const f = *state;
   static const char *const names[] = {"gpt2",  "llama", "llama-tied-bias", "gemma2", "gemma3",
                                       "olmo2", "phi3",  "gpt-oss"};
@@ -74,7 +74,7 @@ static void comes_back_with_the_same_bytes(void **state) {
   }
 }
 
-static void changes_the_type_and_says_so_in_the_config(void **state) {
+static void changes_the_dtype_and_the_config(void **state) {
   fixture *const f = *state;
   const ot_dtype dtype = OT_BF16;
   const char *const narrow = scratch_path(f->directory, "narrow");
@@ -187,7 +187,7 @@ static void refuses_what_it_cannot_account_for(void **state) {
   assert_message_has("there is no checkpoint, run or HF directory of this name");
 }
 
-static void makes_no_hf_directory_of_what_hf_does_not_know(void **state) {
+static void exports_no_hf_directory_for_unsupported_models(void **state) {
   fixture *const f = *state;
   ot_convert_report report;
   const char *const checkpoint = scratch_path(f->directory, "checkpoint");
@@ -345,12 +345,11 @@ static void leaves_out_layers_that_predict_further_tokens(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(comes_back_with_the_same_bytes, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(changes_the_type_and_says_so_in_the_config, set_up,
-                                      tear_down),
+      cmocka_unit_test_setup_teardown(round_trips_byte_for_byte, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(changes_the_dtype_and_the_config, set_up, tear_down),
       cmocka_unit_test_setup_teardown(takes_full_precision_copies_for_fp32, set_up, tear_down),
       cmocka_unit_test_setup_teardown(refuses_what_it_cannot_account_for, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(makes_no_hf_directory_of_what_hf_does_not_know, set_up,
+      cmocka_unit_test_setup_teardown(exports_no_hf_directory_for_unsupported_models, set_up,
                                       tear_down),
       cmocka_unit_test_setup_teardown(dequantises_fp8_block_by_block_as_torch_does, set_up,
                                       tear_down),

@@ -117,9 +117,9 @@ static ot_status run_rank(ot_comm *comm, void *context) {
   };
   reads_left = rank == f->failing_rank ? f->reads : NEVER;
   stalls = f->stalls;
-  OT_TRY(ot_team_create(&request.run->parallel, comm, &request.team));
+  OT_TRY(ot_world_create(&request.run->parallel, comm, &request.team));
   const ot_status status = ot_loop_run(&request);
-  ot_team_destroy(&request.team);
+  ot_world_destroy(&request.team);
   reads_left = NEVER;
   stalls = false;
   return status;
@@ -177,7 +177,7 @@ static void a_rank_that_does_not_answer_is_named(void **state) {
   tear_down(&f);
 }
 
-static void a_full_disk_ends_all_and_leaves_the_last_checkpoint(void **state) {
+static void a_full_disk_ends_all_ranks_and_keeps_the_last_checkpoint(void **state) {
   (void)state;
   int failures = 0, kept = 0;
   for (int writes = 0; writes < 120; writes += 11) {
@@ -217,7 +217,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_read_that_fails_on_one_rank_ends_all),
       cmocka_unit_test(a_rank_that_does_not_answer_is_named),
-      cmocka_unit_test(a_full_disk_ends_all_and_leaves_the_last_checkpoint),
+      cmocka_unit_test(a_full_disk_ends_all_ranks_and_keeps_the_last_checkpoint),
       cmocka_unit_test(ranks_with_other_settings_do_not_begin),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

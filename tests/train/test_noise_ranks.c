@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "data/feed.h"
+#include "data/data_loader.h"
 #include "support/audit_case.h"
 #include "train/noise_scale.h"
 
@@ -32,7 +32,7 @@ static ot_status step_on_ranks(audit_rank *rank) {
   ot_step_report report;
   OT_TRY(audit_step(rank, &report));
   ot_noise_sample sample;
-  const bool known = ot_noise_sample_read(ot_trainer_instance(rank->trainer), &sample);
+  const bool known = ot_noise_sample_read(ot_trainer_runtime(rank->trainer), &sample);
   OT_CHECK(isnan(report.noise_scale_tokens) || report.noise_scale_tokens > 0, OT_BUG, "negative");
   if (rank->rank != rank->ranks - 1) return OT_OK;
   m->known = known;
@@ -52,8 +52,8 @@ static bool counts(const measure *m, const ot_parameter *p, int part) {
 }
 
 // The gradient of the selected parameters in HF order; returns the number of elements.
-static int64_t read_gradient(const measure *m, ot_instance *instance, double *to) {
-  const ot_graph *const graph = ot_instance_whole(instance);
+static int64_t read_gradient(const measure *m, ot_runtime *instance, double *to) {
+  const ot_graph *const graph = ot_runtime_whole_graph(instance);
   int64_t count = 0;
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
@@ -61,47 +61,48 @@ static int64_t read_gradient(const measure *m, ot_instance *instance, double *to
       if (!counts(m, p, k)) continue;
       const ot_parameter_rows rows = {i, OT_COPY_GRADIENT, p->parts[k].first_row, p->parts[k].rows};
       assert_true(count + rows.rows * p->cols <= MAX_ELEMENTS);
-      assert_int_equal(ot_instance_read(instance, &rows, to + count), OT_OK);
+      assert_int_equal(ot_runtime_read(instance, &rows, to + count), OT_OK);
       count += rows.rows * p->cols;
     }
   }
   return count;
 }
 
-static int64_t load(const ot_rows *rows, int micro_batch, ot_instance *instance) {
+static int64_t load(const ot_micro_batch *rows, int micro_batch, ot_runtime *instance) {
   const void *const fields[] = {rows->tokens, rows->targets, rows->positions, rows->doc_starts,
                                 rows->sample_ids};
   for (int i = 0; i < OT_COUNT(fields); i++) {
-    ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, (ot_batch_field)i, fields[i]);
+    ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, (ot_batch_field)i, fields[i]);
   }
   return rows->num_targets;
 }
 
 // Small batch k has samples k, k + small, k + 2 small, ...: those of dp rank k.
-static ot_status gradient_alone(audit_rank *rank, ot_feed *feed, ot_rows *rows, int k) {
+static ot_status gradient_alone(audit_rank *rank, ot_data_loader *feed, ot_micro_batch *rows,
+                                int k) {
   const measure *const m = rank->context;
-  ot_instance *const instance = ot_trainer_instance(rank->trainer);
+  ot_runtime *const instance = ot_trainer_runtime(rank->trainer);
   const int micro_batches = BATCH / m->small;
   for (int i = 0; i < micro_batches; i++) {
-    OT_TRY(ot_feed_train(feed, k + (int64_t)i * m->small, rows));
+    OT_TRY(ot_data_loader_train(feed, k + (int64_t)i * m->small, rows));
     load(rows, i, instance);
   }
-  ot_executor *const executor = ot_instance_executor(instance);
+  ot_executor *const executor = ot_runtime_executor(instance);
   ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 0);
   ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)m->targets);
-  return ot_instance_run(instance, OT_MODE_TRAIN, micro_batches);
+  return ot_runtime_run(instance, OT_MODE_TRAIN, micro_batches);
 }
 
-static int64_t count_targets(const measure *m, ot_feed *feed, ot_rows *rows, int k) {
+static int64_t count_targets(const measure *m, ot_data_loader *feed, ot_micro_batch *rows, int k) {
   int64_t targets = 0;
   for (int i = 0; i < BATCH / m->small; i++) {
-    assert_int_equal(ot_feed_train(feed, k + (int64_t)i * m->small, rows), OT_OK);
+    assert_int_equal(ot_data_loader_train(feed, k + (int64_t)i * m->small, rows), OT_OK);
     targets += rows->num_targets;
   }
   return targets;
 }
 
-static ot_status measure_alone(audit_rank *rank, ot_feed *feed, ot_rows *rows) {
+static ot_status measure_alone(audit_rank *rank, ot_data_loader *feed, ot_micro_batch *rows) {
   static double gradient[MAX_ELEMENTS], whole[MAX_ELEMENTS];
   measure *const m = rank->context;
   m->sample = (ot_noise_sample){0};
@@ -110,7 +111,7 @@ static ot_status measure_alone(audit_rank *rank, ot_feed *feed, ot_rows *rows) {
   for (int k = 0; k < m->small; k++) {
     const double share = (double)count_targets(m, feed, rows, k) / (double)m->targets;
     OT_TRY(gradient_alone(rank, feed, rows, k));
-    const int64_t count = read_gradient(m, ot_trainer_instance(rank->trainer), gradient);
+    const int64_t count = read_gradient(m, ot_trainer_runtime(rank->trainer), gradient);
     for (int64_t i = 0; i < count; i++) {
       m->sample.local_squares += gradient[i] * gradient[i];
       whole[i] += gradient[i];
@@ -123,13 +124,13 @@ static ot_status measure_alone(audit_rank *rank, ot_feed *feed, ot_rows *rows) {
 }
 
 static ot_status step_alone(audit_rank *rank) {
-  ot_feed *feed = NULL;
-  ot_rows rows;
-  OT_TRY(ot_feed_create(rank->run, &feed));
-  OT_TRY(ot_rows_create(1, rank->run->data.sequence_length, &rows));
+  ot_data_loader *feed = NULL;
+  ot_micro_batch rows;
+  OT_TRY(ot_data_loader_create(rank->run, &feed));
+  OT_TRY(ot_micro_batch_create(1, rank->run->data.sequence_length, &rows));
   const ot_status status = measure_alone(rank, feed, &rows);
-  ot_rows_release(&rows);
-  ot_feed_destroy(&feed);
+  ot_micro_batch_release(&rows);
+  ot_data_loader_destroy(&feed);
   return status;
 }
 
@@ -171,7 +172,7 @@ static void a_rank_is_a_small_batch(void **state) {
   check((audit_request){.pp = 2, .dp_shard = 2, .zero = 1}, (measure){.small = 2});
 }
 
-static void a_micro_batch_is_when_each_is_summed(void **state) {
+static void a_micro_batch_is_a_small_batch_if_each_is_reduced(void **state) {
   (void)state;
   const audit_request two = {.dp_shard = 2, .zero = 2, .accumulate = OT_ACCUMULATE_SHARDED};
   const audit_request four = {.dp_shard = 4, .zero = 3, .accumulate = OT_ACCUMULATE_SHARDED};
@@ -187,7 +188,7 @@ static void copies_of_tensor_parallelism_are_left_out(void **state) {
         (measure){.small = 2, .without_norms = true, .without_kv = true});
 }
 
-static void nothing_is_known_of_one_rank_or_of_pieces(void **state) {
+static void one_rank_or_cp_shards_have_no_estimate(void **state) {
   (void)state;
   const audit_request requests[] = {{.tp = 2}, {.cp = 2, .dp_shard = 2, .zero = 1}, {.pp = 2}};
   for (int i = 0; i < OT_COUNT(requests); i++) {
@@ -204,9 +205,9 @@ static void nothing_is_known_of_one_rank_or_of_pieces(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_rank_is_a_small_batch),
-      cmocka_unit_test(a_micro_batch_is_when_each_is_summed),
+      cmocka_unit_test(a_micro_batch_is_a_small_batch_if_each_is_reduced),
       cmocka_unit_test(copies_of_tensor_parallelism_are_left_out),
-      cmocka_unit_test(nothing_is_known_of_one_rank_or_of_pieces),
+      cmocka_unit_test(one_rank_or_cp_shards_have_no_estimate),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

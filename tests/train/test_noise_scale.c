@@ -163,18 +163,18 @@ static void plan_two_ranks(const ot_model *model, ot_accumulate accumulate, tiny
   for (int i = 0; i < OT_AXIS_COUNT; i++) mesh->degree[i] = 1;
   mesh->degree[OT_AXIS_DP_SHARD] = 2;
   assert_int_equal(ot_mesh_check(mesh), OT_OK);
-  const ot_instance_request wanted = {.model = &plan->model,
-                                      .run = &plan->run,
-                                      .modes = 1u << OT_MODE_TRAIN,
-                                      .micro_batch_size = 1,
-                                      .sequence_length = 8,
-                                      .compute = OT_F32,
-                                      .storage = OT_F32,
-                                      .threads = 1,
-                                      .micro_batches = micro_batches,
-                                      .num_micro_batches = 1,
-                                      .mesh = mesh};
-  const ot_status status = ot_instance_plan(&wanted, &plan->arena, plan->graphs, &plan->schedule);
+  const ot_runtime_request wanted = {.model = &plan->model,
+                                     .run = &plan->run,
+                                     .modes = 1u << OT_MODE_TRAIN,
+                                     .micro_batch_size = 1,
+                                     .sequence_length = 8,
+                                     .compute = OT_F32,
+                                     .storage = OT_F32,
+                                     .threads = 1,
+                                     .micro_batches = micro_batches,
+                                     .num_micro_batches = 1,
+                                     .mesh = mesh};
+  const ot_status status = ot_runtime_plan(&wanted, &plan->arena, plan->graphs, &plan->schedule);
   if (status != OT_OK) fail_msg("%s", ot_fail_message());
 }
 
@@ -200,7 +200,7 @@ static int64_t noted_elements(const ot_graph *graph) {
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
     for (int k = 0; k < p->num_parts; k++) {
-      if (ot_reduce_notes(graph, p, k)) elements += p->parts[k].rows * p->cols;
+      if (ot_reduce_adds_local_squares(graph, p, k)) elements += p->parts[k].rows * p->cols;
     }
   }
   return elements;

@@ -146,7 +146,7 @@ static void a_pipeline_waits_for_its_longest_stage(void **state) {
   let_go(&p);
 }
 
-static void a_machine_is_shared_and_that_is_said(void **state) {
+static void shared_cores_are_reported(void **state) {
   (void)state;
   ot_cluster cluster = products_only(2);
   cluster.device.threads = 1;
@@ -165,7 +165,7 @@ static void a_machine_is_shared_and_that_is_said(void **state) {
   let_go(&two);
 }
 
-static void what_the_machine_lacks_is_named(void **state) {
+static void missing_machine_figures_are_named(void **state) {
   (void)state;
   ot_cluster cluster = products_only(2);
   predicted p;
@@ -183,8 +183,8 @@ int main(void) {
       cmocka_unit_test(one_rank_takes_its_flops_at_the_peak),
       cmocka_unit_test(splits_share_the_same_flops),
       cmocka_unit_test(a_pipeline_waits_for_its_longest_stage),
-      cmocka_unit_test(a_machine_is_shared_and_that_is_said),
-      cmocka_unit_test(what_the_machine_lacks_is_named),
+      cmocka_unit_test(shared_cores_are_reported),
+      cmocka_unit_test(missing_machine_figures_are_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,7 +134,7 @@ static void assert_same_state(const fixture *f, int step, const char *a, const c
 
 // ---- damage ----
 
-static void goes_on_from_the_newest_whole_checkpoint(void **state) {
+static void continues_from_the_newest_complete_checkpoint(void **state) {
   fixture *const f = *state;
   must(TRAIN(f, "whole", "steps=8", "checkpoint.every=2"));
   must(TRAIN(f, "run", "steps=6", "checkpoint.every=2"));
@@ -162,7 +162,7 @@ static void keeps_what_it_saves_after_falling_back(void **state) {
   assert_said(f, "is finished: 5 steps");
 }
 
-static void does_not_begin_again_when_no_checkpoint_can_be_read(void **state) {
+static void does_not_restart_if_no_checkpoint_is_readable(void **state) {
   fixture *const f = *state;
   static const char *const names[] = {"model.safetensors", "manifest.json"};
   for (int kind = 0; kind < 3; kind++) {
@@ -181,7 +181,7 @@ static void does_not_begin_again_when_no_checkpoint_can_be_read(void **state) {
   }
 }
 
-static void does_not_begin_again_when_checkpoints_are_gone(void **state) {
+static void does_not_restart_if_checkpoints_are_missing(void **state) {
   fixture *const f = *state;
   const char *const checkpoints = scratch_path(f->directory, "run/checkpoints");
   must(TRAIN(f, "run", "steps=3"));
@@ -194,7 +194,7 @@ static void does_not_begin_again_when_checkpoints_are_gone(void **state) {
   must(TRAIN(f, "run", "steps=2"));
 }
 
-static void begins_again_when_it_was_stopped_before_its_first_checkpoint(void **state) {
+static void restarts_if_stopped_before_the_first_checkpoint(void **state) {
   fixture *const f = *state;
   must(TRAIN(f, "run", "steps=3"));
   assert_int_equal(ot_disk_remove(scratch_path(f->directory, "run/checkpoints")), OT_OK);
@@ -206,7 +206,7 @@ static void begins_again_when_it_was_stopped_before_its_first_checkpoint(void **
 
 // ---- --resume DIR ----
 
-static void goes_back_to_the_checkpoint_that_is_named(void **state) {
+static void returns_to_the_named_checkpoint(void **state) {
   fixture *const f = *state;
   must(TRAIN(f, "run", "steps=6", "checkpoint.every=1", "checkpoint.keep=0"));
   f->resume = path_of(f, "run", 2, "");
@@ -224,7 +224,7 @@ static void goes_back_to_the_checkpoint_that_is_named(void **state) {
   }
 }
 
-static void continues_another_run_only_where_there_is_none(void **state) {
+static void continues_another_run_only_in_an_empty_directory(void **state) {
   fixture *const f = *state;
   must(TRAIN(f, "a", "steps=2"));
   must(TRAIN(f, "b", "steps=3"));
@@ -255,7 +255,7 @@ static void refuses_a_named_checkpoint_that_is_damaged(void **state) {
 
 // ---- init ----
 
-static void takes_initial_weights_from_what_is_whole(void **state) {
+static void initial_weights_come_from_a_complete_checkpoint(void **state) {
   fixture *const f = *state;
   char init[OT_PATH_BYTES];
   must(TRAIN(f, "run", "steps=3", "checkpoint.every=1"));
@@ -284,20 +284,22 @@ static void saves_any_number_of_times_in_the_same_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(goes_on_from_the_newest_whole_checkpoint, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(continues_from_the_newest_complete_checkpoint, set_up,
+                                      tear_down),
       cmocka_unit_test_setup_teardown(keeps_what_it_saves_after_falling_back, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(does_not_begin_again_when_no_checkpoint_can_be_read, set_up,
+      cmocka_unit_test_setup_teardown(does_not_restart_if_no_checkpoint_is_readable, set_up,
                                       tear_down),
-      cmocka_unit_test_setup_teardown(does_not_begin_again_when_checkpoints_are_gone, set_up,
+      cmocka_unit_test_setup_teardown(does_not_restart_if_checkpoints_are_missing, set_up,
                                       tear_down),
-      cmocka_unit_test_setup_teardown(begins_again_when_it_was_stopped_before_its_first_checkpoint,
-                                      set_up, tear_down),
-      cmocka_unit_test_setup_teardown(goes_back_to_the_checkpoint_that_is_named, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(continues_another_run_only_where_there_is_none, set_up,
+      cmocka_unit_test_setup_teardown(restarts_if_stopped_before_the_first_checkpoint, set_up,
+                                      tear_down),
+      cmocka_unit_test_setup_teardown(returns_to_the_named_checkpoint, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(continues_another_run_only_in_an_empty_directory, set_up,
                                       tear_down),
       cmocka_unit_test_setup_teardown(refuses_a_named_checkpoint_that_is_damaged, set_up,
                                       tear_down),
-      cmocka_unit_test_setup_teardown(takes_initial_weights_from_what_is_whole, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(initial_weights_come_from_a_complete_checkpoint, set_up,
+                                      tear_down),
       cmocka_unit_test_setup_teardown(saves_any_number_of_times_in_the_same_memory, set_up,
                                       tear_down),
   };

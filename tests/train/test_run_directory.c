@@ -87,7 +87,7 @@ static void finds_the_newest_whole_checkpoint(void **state) {
   assert_non_null(strstr(found.note, "step-99999999/manifest.json:"));
 }
 
-static void passes_over_a_checkpoint_under_the_name_of_another_step(void **state) {
+static void skips_a_checkpoint_named_after_another_step(void **state) {
   fixture *const f = *state;
   save(f, f->directory, 5);
   save(f, f->directory, 6);
@@ -100,7 +100,7 @@ static void passes_over_a_checkpoint_under_the_name_of_another_step(void **state
   assert_non_null(strstr(found.note, "step-00000009 states step 6"));
 }
 
-static void lets_old_checkpoints_go_and_no_others(void **state) {
+static void removes_only_old_checkpoints(void **state) {
   fixture *const f = *state;
   for (int64_t step = 1; step <= 6; step++) save(f, f->directory, step);
   assert_int_equal(ot_checkpoint_prune(&f->arena, f->directory, 0), OT_OK);
@@ -173,7 +173,7 @@ static void flip(const char *directory, int64_t step, const char *name) {
   free(data);
 }
 
-static void falls_back_from_damage_that_keeps_the_size(void **state) {
+static void falls_back_from_damage_of_unchanged_size(void **state) {
   fixture *const f = *state;
   ot_checkpoint_found found;
   for (int64_t step = 1; step <= 3; step++) save(f, f->directory, step);
@@ -204,7 +204,7 @@ static void names_each_checkpoint_when_none_is_whole(void **state) {
 }
 
 // A link to itself simulates a missing disk: the name exists, and opening it fails.
-static void does_not_take_a_file_that_cannot_be_opened_for_damage(void **state) {
+static void an_unreadable_file_is_not_damage(void **state) {
   fixture *const f = *state;
   ot_checkpoint_found found;
   static const char *const names[] = {"manifest.json", "model.safetensors"};
@@ -219,7 +219,7 @@ static void does_not_take_a_file_that_cannot_be_opened_for_damage(void **state) 
   }
 }
 
-static void tells_an_empty_directory_from_a_run(void **state) {
+static void distinguishes_an_empty_directory_from_a_run(void **state) {
   fixture *const f = *state;
   ot_run_directory *run = NULL;
   for (int i = 0; i < 2; i++) {  // opening alone does not create a run
@@ -280,7 +280,7 @@ static void sets_aside_what_is_newer(void **state) {
   ot_run_directory_destroy(&run);
 }
 
-static void admits_one_holder_and_names_it(void **state) {
+static void allows_one_owner_and_names_it(void **state) {
   fixture *const f = *state;
   ot_run_directory *run = NULL, *second = NULL;
   assert_int_equal(ot_run_directory_create(f->run, &run), OT_OK);
@@ -314,20 +314,19 @@ static void frees_the_lock_of_a_killed_process(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(finds_the_newest_whole_checkpoint, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(passes_over_a_checkpoint_under_the_name_of_another_step,
-                                      set_up, tear_down),
-      cmocka_unit_test_setup_teardown(lets_old_checkpoints_go_and_no_others, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(skips_a_checkpoint_named_after_another_step, set_up,
+                                      tear_down),
+      cmocka_unit_test_setup_teardown(removes_only_old_checkpoints, set_up, tear_down),
       cmocka_unit_test_setup_teardown(clears_what_an_interrupted_save_left, set_up, tear_down),
       cmocka_unit_test_setup_teardown(finds_what_a_user_calls_a_checkpoint, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(falls_back_from_damage_that_keeps_the_size, set_up,
-                                      tear_down),
+      cmocka_unit_test_setup_teardown(falls_back_from_damage_of_unchanged_size, set_up, tear_down),
       cmocka_unit_test_setup_teardown(names_each_checkpoint_when_none_is_whole, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(does_not_take_a_file_that_cannot_be_opened_for_damage, set_up,
+      cmocka_unit_test_setup_teardown(an_unreadable_file_is_not_damage, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(distinguishes_an_empty_directory_from_a_run, set_up,
                                       tear_down),
-      cmocka_unit_test_setup_teardown(tells_an_empty_directory_from_a_run, set_up, tear_down),
       cmocka_unit_test_setup_teardown(clears_what_an_interrupted_write_left, set_up, tear_down),
       cmocka_unit_test_setup_teardown(sets_aside_what_is_newer, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(admits_one_holder_and_names_it, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(allows_one_owner_and_names_it, set_up, tear_down),
       cmocka_unit_test_setup_teardown(frees_the_lock_of_a_killed_process, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,7 @@ static void seeded_spikes_are_found_at_their_step(void **state) {
   }
 }
 
-static void a_lesser_spike_counts_when_it_stays(void **state) {
+static void a_small_persistent_spike_is_an_alarm(void **state) {
   (void)state;
   ot_spike_monitor monitor = {0};
   for (int64_t i = 0; i < 200; i++) assert_false(ot_spike_add(&monitor, level(i)));
@@ -75,7 +75,7 @@ static void z_is_of_median_and_median_deviation(void **state) {
   assert_float_equal(monitor.z, (25 - 10.5) / (1.4826 * 5), 1e-12);
 }
 
-static void what_is_not_finite_is_left_out(void **state) {
+static void nonfinite_values_are_omitted(void **state) {
   (void)state;
   ot_spike_monitor monitor = {0};
   for (int64_t i = 0; i < 100; i++) assert_false(ot_spike_add(&monitor, level(i)));
@@ -89,9 +89,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(trends_with_noise_give_no_alarm),
       cmocka_unit_test(seeded_spikes_are_found_at_their_step),
-      cmocka_unit_test(a_lesser_spike_counts_when_it_stays),
+      cmocka_unit_test(a_small_persistent_spike_is_an_alarm),
       cmocka_unit_test(z_is_of_median_and_median_deviation),
-      cmocka_unit_test(what_is_not_finite_is_left_out),
+      cmocka_unit_test(nonfinite_values_are_omitted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

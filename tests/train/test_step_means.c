@@ -46,7 +46,7 @@ static void means_leave_out_the_first_step(void **state) {
          "  bubble             37.50 %      12.50 %");
 }
 
-static void kernels_are_told_by_part_on_one_rank_too(void **state) {
+static void kernels_are_listed_by_part_on_one_rank_too(void **state) {
   (void)state;
   ot_step_figures step = figures(0.5, 0, 0), plan = figures(0.4, 0, 0);
   step.part_s[OT_TIMELINE_FORWARD] = 0.125;
@@ -66,7 +66,7 @@ static void kernels_are_told_by_part_on_one_rank_too(void **state) {
          "  update             62.50 ms     50.00 ms");
 }
 
-static void what_is_not_known_is_not_said(void **state) {
+static void unknown_values_are_not_printed(void **state) {
   (void)state;
   const ot_step_figures step = figures(0.5, 0, 0);
   ot_step_means means = {0};
@@ -82,8 +82,8 @@ static void what_is_not_known_is_not_said(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(means_leave_out_the_first_step),
-      cmocka_unit_test(kernels_are_told_by_part_on_one_rank_too),
-      cmocka_unit_test(what_is_not_known_is_not_said),
+      cmocka_unit_test(kernels_are_listed_by_part_on_one_rank_too),
+      cmocka_unit_test(unknown_values_are_not_printed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,7 +151,7 @@ static void nests_tasks_in_their_segments(void **state) {
   scratch_destroy(directory);
 }
 
-static void leaves_nothing_without_a_finish(void **state) {
+static void an_unfinished_trace_leaves_no_file(void **state) {
   (void)state;
   char directory[SCRATCH_BYTES];
   scratch_create(directory);
@@ -170,7 +170,7 @@ static void leaves_nothing_without_a_finish(void **state) {
 
 // A tensor collective extends beyond the end of its kernel, and two messages cross: none of these
 // nest, so each gets a separate row.
-static void what_overlaps_stands_in_rows_of_its_own(void **state) {
+static void overlapping_spans_get_separate_rows(void **state) {
   (void)state;
   char directory[SCRATCH_BYTES];
   scratch_create(directory);
@@ -224,8 +224,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(writes_events_that_viewers_read),
       cmocka_unit_test(nests_tasks_in_their_segments),
-      cmocka_unit_test(what_overlaps_stands_in_rows_of_its_own),
-      cmocka_unit_test(leaves_nothing_without_a_finish),
+      cmocka_unit_test(overlapping_spans_get_separate_rows),
+      cmocka_unit_test(an_unfinished_trace_leaves_no_file),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

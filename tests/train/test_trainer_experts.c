@@ -12,7 +12,7 @@
 #include "support/audit_case.h"
 
 static audit_request experts(ot_moe_routing routing) {
-  audit_request request = audit_experts(2, 4);
+  audit_request request = audit_moe_request(2, 4);
   request.model.moe.routing = routing;
   return request;
 }
@@ -35,7 +35,7 @@ static void tokens_that_choose_have_a_loss_of_balance(void **state) {
   assert_true(said.rounds == 1);
 }
 
-static void experts_that_choose_have_none(void **state) {
+static void expert_choice_has_no_balance_loss(void **state) {
   (void)state;
   const ot_metrics_experts said = said_of(OT_MOE_EXPERT_CHOICE);
   assert_true(isnan(said.aux_loss));
@@ -47,7 +47,7 @@ static void experts_that_choose_have_none(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tokens_that_choose_have_a_loss_of_balance),
-      cmocka_unit_test(experts_that_choose_have_none),
+      cmocka_unit_test(expert_choice_has_no_balance_loss),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ static ot_status train(double patience, double seconds, double *took) {
   return status;
 }
 
-static void a_rank_that_stays_away_from_a_step_is_named(void **state) {
+static void a_rank_missing_in_a_step_is_named(void **state) {
   (void)state;
   double took;
   assert_int_equal(train(.4, 1, &took), OT_RANKS);
@@ -62,7 +62,7 @@ static void a_rank_that_stays_away_from_a_step_is_named(void **state) {
   assert_true(took < 4);
 }
 
-static void a_rank_that_comes_in_time_disturbs_nobody(void **state) {
+static void a_slow_rank_in_time_has_no_effect(void **state) {
   (void)state;
   double took;
   if (train(20, .2, &took) != OT_OK) fail_msg("%s", ot_fail_message());
@@ -92,20 +92,20 @@ typedef struct slow_writer {
 
 static ot_status lead_slowly(audit_rank *rank) {
   const slow_writer *const writer = rank->context;
-  ot_instance *const instance = ot_trainer_instance(rank->trainer);
+  ot_runtime *const instance = ot_trainer_runtime(rank->trainer);
   ot_step_report step;
   OT_TRY(audit_step(rank, &step));
-  if (rank->rank != 0) return ot_instance_serve(instance);
+  if (rank->rank != 0) return ot_runtime_serve_reads(instance);
   float row[1024];
   const ot_parameter_rows range = {.rows = 1};
   for (int i = 0; i < writer->pieces; i++) {
     rest(writer->seconds);
-    OT_TRY(ot_instance_lead_read(instance, &range, row));
+    OT_TRY(ot_runtime_read_leader(instance, &range, row));
   }
-  return ot_instance_dismiss(instance);
+  return ot_runtime_end_reads(instance);
 }
 
-static void a_rank_that_stays_away_from_a_save_is_named(void **state) {
+static void a_rank_missing_in_a_save_is_named(void **state) {
   (void)state;
   static const char *const late[] = {"for rank 0, which has not arrived in 0.4 s",
                                      "for rank 3, which has not arrived in 0.4 s"};
@@ -122,7 +122,7 @@ static void a_rank_that_stays_away_from_a_save_is_named(void **state) {
   scratch_destroy(scratch);
 }
 
-static void a_writer_that_goes_on_slowly_is_waited_for(void **state) {
+static void a_slow_writer_does_not_time_out(void **state) {
   (void)state;
   const audit_request request = watched(.8);
   slow_writer writer = {.3, 4};
@@ -149,20 +149,20 @@ static ot_status write_sums(hand_made *h, const void *context) {
 
 // Before the third run of the program, rank 1 sleeps for longer than the timeout of the others.
 static ot_status rest_before_third(ot_comm *comm, int time) {
-  ot_comm_set_patience(comm, .3);
+  ot_comm_set_timeout(comm, .3);
   if (ot_comm_rank(comm) == 1 && time == 2) rest(.8);
   return OT_OK;
 }
 
-static void task_and_call_are_named_that_a_rank_did_not_come_to(void **state) {
+static void missed_tasks_and_calls_are_named(void **state) {
   (void)state;
-  hand_game *const game = test_calloc(1, sizeof *game);
+  hand_run *const game = test_calloc(1, sizeof *game);
   game->ranks = 3;
   game->overlap = true;
   game->times = 3;
   game->write = write_sums;
   game->before = rest_before_third;
-  assert_int_equal(hand_play(game), OT_RANKS);
+  assert_int_equal(hand_run_ranks(game), OT_RANKS);
   // The fourth call of the group: joining compared schedules, and the program ran twice.
   assert_message_has("entry 0 (first, ");
   assert_message_has(
@@ -174,11 +174,11 @@ static void task_and_call_are_named_that_a_rank_did_not_come_to(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_rank_that_stays_away_from_a_step_is_named),
-      cmocka_unit_test(a_rank_that_comes_in_time_disturbs_nobody),
-      cmocka_unit_test(a_rank_that_stays_away_from_a_save_is_named),
-      cmocka_unit_test(a_writer_that_goes_on_slowly_is_waited_for),
-      cmocka_unit_test(task_and_call_are_named_that_a_rank_did_not_come_to),
+      cmocka_unit_test(a_rank_missing_in_a_step_is_named),
+      cmocka_unit_test(a_slow_rank_in_time_has_no_effect),
+      cmocka_unit_test(a_rank_missing_in_a_save_is_named),
+      cmocka_unit_test(a_slow_writer_does_not_time_out),
+      cmocka_unit_test(missed_tasks_and_calls_are_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

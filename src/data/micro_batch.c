@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Micro-batches; runs of tokens are copied field by field.
+#include "data/micro_batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+ot_status ot_micro_batch_create(int64_t B, int64_t T, ot_micro_batch *rows) {
+  const size_t n = (size_t)(B * T);
+  *rows = (ot_micro_batch){.B = B, .T = T};
+  rows->tokens = calloc(4 * n, sizeof *rows->tokens);
+  rows->sample_ids = calloc((size_t)B, sizeof *rows->sample_ids);
+  if (!rows->tokens || !rows->sample_ids) {
+    ot_micro_batch_release(rows);
+    return ot_fail(OT_ENVIRONMENT, "out of memory for a micro-batch of %ld tokens", B * T);
+  }
+  rows->targets = rows->tokens + n;
+  rows->positions = rows->tokens + 2 * n;
+  rows->doc_starts = rows->tokens + 3 * n;
+  return OT_OK;
+}
+
+void ot_micro_batch_release(ot_micro_batch *rows) {
+  free(rows->tokens);
+  free(rows->sample_ids);
+  *rows = (ot_micro_batch){0};
+}
+
+// Copies `count` tokens from token `from` of the whole to token `to` of the shard.
+static void copy_run(const ot_micro_batch *whole, int64_t from, ot_micro_batch *part, int64_t to,
+                     int64_t count) {
+  const size_t bytes = (size_t)count * sizeof *part->tokens;
+  memcpy(part->tokens + to, whole->tokens + from, bytes);
+  memcpy(part->targets + to, whole->targets + from, bytes);
+  memcpy(part->positions + to, whole->positions + from, bytes);
+  if (part->doc_starts != whole->doc_starts) {
+    memcpy(part->doc_starts + to, whole->doc_starts + from, bytes);
+  }
+}
+
+void ot_micro_batch_shard(const ot_micro_batch *whole, const ot_sequence_shard *piece,
+                          ot_micro_batch *part) {
+  const bool ring = piece->context == OT_CONTEXT_RING && piece->size > 1;
+  const int runs = ring ? 2 : 1;
+  const int64_t length = part->T / runs;
+  OT_ASSERT(part->B == whole->B && length * runs * piece->size == whole->T);
+  if (!ring) part->doc_starts = whole->doc_starts;
+  const int places[2] = {piece->index, 2 * piece->size - 1 - piece->index};
+  for (int64_t b = 0; b < whole->B; b++) {
+    part->sample_ids[b] = whole->sample_ids[b];
+    for (int i = 0; i < runs; i++) {
+      copy_run(whole, b * whole->T + places[i] * length, part, b * part->T + i * length, length);
+    }
+  }
+  part->num_targets = 0;
+  for (int64_t i = 0; i < part->B * part->T; i++) part->num_targets += part->targets[i] >= 0;
+}

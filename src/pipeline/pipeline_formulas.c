@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pipeline schedules as loops. p ranks, m micro-batches, v chunks per rank; rank r counts from the
+// first stage. F, I and W of a chunk are always sorted by micro-batch, so that sums do not depend
+// on the schedule. Each schedule names its source; "B" (gradient of inputs) in the papers is I
+// here.
+#include "pipeline/pipeline_formulas.h"
+
+#include "describe/pipeline_rules.h"
+
+typedef struct rank_list {
+  ot_pipeline_schedule *order;
+  int p, m, v, r;
+  const int *chunk;     // [v] chunks of this rank, in model order
+  int made;             // micro-batches of the formula; those from m on are omitted
+  int *next[OT_WORKS];  // [v] next micro-batch of F, I and W of a chunk
+} rank_list;
+
+static void append(rank_list *list, ot_action_kind kind, int index, int micro_batch) {
+  int *const n = &list->order->num_actions[list->r];
+  list->order->actions[list->r][(*n)++] =
+      (ot_action){.kind = kind, .chunk = list->chunk[index], .micro_batch = micro_batch};
+}
+
+static void forward(rank_list *list, int index, int micro_batch) {
+  append(list, OT_ACTION_FORWARD, index, micro_batch);
+}
+
+static void backward(rank_list *list, int index, int micro_batch) {
+  if (!list->order->split) {
+    append(list, OT_ACTION_BACKWARD, index, micro_batch);
+    return;
+  }
+  append(list, OT_ACTION_INPUT, index, micro_batch);
+  append(list, OT_ACTION_WEIGHT, index, micro_batch);
+}
+
+// ---- schedules ----
+
+// One rank needs no pipeline: one micro-batch at a time saves the fewest activations.
+static void alone(rank_list *list) {
+  for (int i = 0; i < list->m; i++) {
+    for (int c = 0; c < list->v; c++) forward(list, c, i);
+    for (int c = list->v - 1; c >= 0; c--) backward(list, c, i);
+  }
+}
+
+// Huang et al. 2019 (GPipe): all forwards, then all backwards.
+static void gpipe(rank_list *list) {
+  for (int c = 0; c < list->v; c++) {
+    for (int i = 0; i < list->m; i++) forward(list, c, i);
+  }
+  for (int c = list->v - 1; c >= 0; c--) {
+    for (int i = 0; i < list->m; i++) backward(list, c, i);
+  }
+}
+
+// Narayanan et al. 2019 (PipeDream-Flush): as many forwards as later stages, then 1F1B.
+static void one_forward_one_backward(rank_list *list) {
+  const int behind = list->p - 1 - list->r;
+  const int warm = behind < list->m ? behind : list->m;
+  for (int i = 0; i < warm; i++) forward(list, 0, i);
+  for (int i = warm; i < list->m; i++) {
+    forward(list, 0, i);
+    backward(list, 0, i - warm);
+  }
+  for (int i = list->m - warm; i < list->m; i++) backward(list, 0, i);
+}
+
+// Entry k of the interleaved table: groups of `round` micro-batches, each through all chunks.
+static void table_entry(const rank_list *list, int round, int k, int *index, int *micro_batch) {
+  const int per_round = round * list->v;
+  *index = k % per_round / round;
+  *micro_batch = k / per_round * round + k % round;
+}
+
+// Narayanan et al. 2021, sec. 2.2: forwards by the table, backwards by the same table with the
+// chunks reversed.
+static void interleaved(rank_list *list) {
+  const int round = ot_pipeline_round(list->p, list->m);
+  const int all = list->m * list->v;
+  const int lead = 2 * (list->p - 1 - list->r) + (list->v - 1) * round;
+  const int warm = lead < all ? lead : all;
+  int index, micro_batch;
+  for (int k = 0; k < all + warm; k++) {
+    if (k < all) {
+      table_entry(list, round, k, &index, &micro_batch);
+      forward(list, index, micro_batch);
+    }
+    if (k >= warm) {
+      table_entry(list, round, k - warm, &index, &micro_batch);
+      backward(list, list->v - 1 - index, micro_batch);
+    }
+  }
+}
+
+// Qi et al. 2024 (Zero bubble), sec. 2: W lags behind I by `depth` * r micro-batches, so that all
+// ranks save equally much; depth 1 is ZB-H1, 2 is ZB-H2 with twice the forwards ahead.
+static void zero_bubble_h(rank_list *list, int depth) {
+  const int m = list->m;
+  const int lead = depth * (list->p - 1 - list->r);
+  const int warm = lead < m ? lead : m;
+  int weights = 0;
+  for (int i = 0; i < warm; i++) forward(list, 0, i);
+  for (int i = 0; i < m; i++) {
+    if (warm + i < m) forward(list, 0, warm + i);
+    append(list, OT_ACTION_INPUT, 0, i);
+    if (i + 1 - weights > depth * list->r) append(list, OT_ACTION_WEIGHT, 0, weights++);
+  }
+  while (weights < m) append(list, OT_ACTION_WEIGHT, 0, weights++);
+}
+
+static bool remain(const rank_list *list, ot_action_kind kind, int index) {
+  return list->next[ot_action_work(kind)][index] < list->made;
+}
+
+// Appends the next micro-batch of (kind, chunk).
+static void next(rank_list *list, ot_action_kind kind, int index) {
+  const int micro_batch = list->next[ot_action_work(kind)][index]++;
+  if (micro_batch < list->m) append(list, kind, index, micro_batch);
+}
+
+static void next_input_weight(rank_list *list, int index) {
+  next(list, OT_ACTION_INPUT, index);
+  next(list, OT_ACTION_WEIGHT, index);
+}
+
+static void zb_v_warm_up(rank_list *list) {
+  const int p = list->p, r = list->r;
+  for (int i = 0; i < 2 * (p - r) - 1; i++) next(list, OT_ACTION_FORWARD, 0);
+  for (int i = 0; i < r; i++) {
+    next(list, OT_ACTION_FORWARD, 1);
+    next(list, OT_ACTION_FORWARD, 0);
+  }
+  for (int i = 0; i < p - r; i++) {
+    next(list, OT_ACTION_FORWARD, 1);
+    next_input_weight(list, 1);
+  }
+}
+
+// Qi et al. 2024, sec. 6 (ZB-V), as in torch.distributed.pipelining. The formula needs at least 2p
+// - 1 micro-batches; with fewer, the excess ones are omitted.
+static void zero_bubble_v(rank_list *list) {
+  list->made = list->m > 2 * list->p - 1 ? list->m : 2 * list->p - 1;
+  zb_v_warm_up(list);
+  while (remain(list, OT_ACTION_FORWARD, 0) || remain(list, OT_ACTION_FORWARD, 1)) {
+    if (remain(list, OT_ACTION_FORWARD, 0)) next(list, OT_ACTION_FORWARD, 0);
+    next_input_weight(list, 0);
+    next(list, OT_ACTION_FORWARD, 1);
+    next_input_weight(list, 1);
+  }
+  for (int i = 0; i < list->r; i++) {
+    next(list, OT_ACTION_INPUT, 0);
+    next(list, OT_ACTION_INPUT, 1);
+  }
+  for (int i = 0; i < list->p - list->r; i++) next_input_weight(list, 0);
+  for (int c = 1; c >= 0; c--) {
+    while (remain(list, OT_ACTION_WEIGHT, c)) next(list, OT_ACTION_WEIGHT, c);
+  }
+}
+
+// ---- one rank ----
+
+static const int *chunks_of(const ot_pipeline_schedule *order, int rank, ot_arena *arena,
+                            int *count) {
+  int *const chunks = ot_arena_array(arena, order->num_chunks, sizeof *chunks);
+  *count = 0;
+  for (int c = 0; c < order->num_chunks; c++) {
+    if (order->rank_of[c] == rank) chunks[(*count)++] = c;
+  }
+  return chunks;
+}
+
+void ot_pipeline_formula(ot_pipeline kind, int rank, ot_arena *arena, ot_pipeline_schedule *order) {
+  rank_list list = {.order = order, .p = order->num_ranks, .m = order->micro_batches, .r = rank};
+  list.chunk = chunks_of(order, rank, arena, &list.v);
+  list.made = list.m;
+  for (int i = 0; i < OT_COUNT(list.next); i++) {
+    list.next[i] = ot_arena_array(arena, list.v, sizeof *list.next[i]);
+  }
+  if (list.p == 1 && kind != OT_PIPELINE_GPIPE) {
+    alone(&list);
+    return;
+  }
+  switch (kind) {
+    case OT_PIPELINE_GPIPE:
+      gpipe(&list);
+      return;
+    case OT_PIPELINE_1F1B:
+      one_forward_one_backward(&list);
+      return;
+    case OT_PIPELINE_INTERLEAVED:
+      interleaved(&list);
+      return;
+    case OT_PIPELINE_ZB_H1:
+      zero_bubble_h(&list, 1);
+      return;
+    case OT_PIPELINE_ZB_H2:
+      zero_bubble_h(&list, 2);
+      return;
+    case OT_PIPELINE_ZB_V:
+      zero_bubble_v(&list);
+      return;
+    case OT_PIPELINES:
+      break;
+  }
+  OT_UNREACHABLE();
+}

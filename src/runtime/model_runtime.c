@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a request to an allocated model runtime.
+#include "runtime/model_runtime.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/quantity.h"
+#include "base/text.h"
+#include "runtime/runtime_state.h"
+#include "schedule/segment.h"
+
+int ot_runtime_cores(void) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  const int cores = CPU_COUNT(&set);
+  return cores > 0 ? cores : 1;
+}
+
+int64_t ot_runtime_memory(void) {
+  return (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+}
+
+enum { EXCHANGE_WORDS = 1 << 17 };  // a megabyte
+
+// ---- planning ----
+
+static int degree_of(const ot_mesh *mesh, ot_axis axis) { return mesh ? mesh->degree[axis] : 1; }
+
+static bool spreads_experts(const ot_mesh *mesh) {
+  return degree_of(mesh, OT_AXIS_EP) * degree_of(mesh, OT_AXIS_ETP) > 1;
+}
+
+static ot_split split_of(const ot_runtime_request *request) {
+  const ot_mesh *const mesh = request->mesh;
+  if (!mesh) return (ot_split){0};
+  return (ot_split){
+      .tp = mesh->degree[OT_AXIS_TP],
+      .tp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_TP),
+      .cp = mesh->degree[OT_AXIS_CP],
+      .cp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_CP),
+      .context = request->run ? request->run->parallel.context : OT_CONTEXT_RING,
+      .ep = mesh->degree[OT_AXIS_EP],
+      .ep_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_EP),
+      .etp = mesh->degree[OT_AXIS_ETP],
+      .etp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_ETP),
+      .separate_expert_block = spreads_experts(mesh),
+  };
+}
+
+// The same blocks, unsharded.
+static ot_split whole_split(const ot_runtime_request *request) {
+  return (ot_split){.separate_expert_block = spreads_experts(request->mesh)};
+}
+
+static ot_status build_graph(const ot_runtime_request *request, ot_mode mode, ot_split split,
+                             ot_arena *arena, ot_graph *graph) {
+  const bool decode = mode == OT_MODE_DECODE;
+  const ot_graph_request wanted = {
+      .model = request->model,
+      .mode = mode,
+      .micro_batch_size = request->micro_batch_size,
+      .sequence_length = decode ? 1 : request->sequence_length,
+      .cache_positions = request->cache_positions,
+      .compute = request->compute,
+      .storage = request->storage,
+      .narrow_gradients = request->run && ot_run_narrow_gradients(&request->run->precision),
+      .matrices_last = ot_run_uses_muon(request->run),
+      .head_chunk_rows = request->head_chunk_rows,
+      .threads = request->threads > 0 ? request->threads : ot_runtime_cores(),
+      .seed = request->seed,
+      .expert_buffer = request->run ? request->run->parallel.expert_buffer : 0,
+      .split = split,
+  };
+  return ot_graph_build(&wanted, arena, graph);
+}
+
+// Every rank must partition the model alike, so the cost is computed for the whole model.
+static ot_status cut_stages(const ot_runtime_request *request, ot_arena *arena, ot_stages *stages) {
+  ot_graph whole;
+  OT_TRY(build_graph(request, OT_MODE_TRAIN, whole_split(request), arena, &whole));
+  return ot_stages_build(&whole, &request->run->parallel, arena, stages);
+}
+
+ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot_graph *graphs,
+                          ot_schedule *schedule) {
+  ot_schedule_request wanted = {
+      .run = request->run,
+      .micro_batches = request->micro_batches,
+      .num_micro_batches = request->num_micro_batches,
+      .split_backward = request->split_backward,
+      .mesh = request->mesh,
+      .rank = request->rank,
+      .order_csv = request->order_csv,
+      .guard_bytes = request->guard_bytes,
+  };
+  ot_stages stages;
+  const bool written =
+      request->run && request->run->parallel.layout && request->run->parallel.layout[0] != '\0';
+  if (written || (request->run && degree_of(request->mesh, OT_AXIS_PP) > 1)) {
+    OT_TRY(cut_stages(request, arena, &stages));
+    wanted.stages = &stages;
+  }
+  for (int mode = 0; mode < OT_MODES; mode++) {
+    if (!((request->modes >> mode) & 1u)) continue;
+    OT_TRY(build_graph(request, (ot_mode)mode, split_of(request), arena, &graphs[mode]));
+    wanted.graphs[mode] = &graphs[mode];
+  }
+  return ot_schedule_build(&wanted, arena, schedule);
+}
+
+// ---- create ----
+
+// Of the ranks that hold the same elements, the first counts them.
+static void find_place(ot_runtime *instance, const ot_runtime_request *request) {
+  const ot_mesh *const mesh = request->mesh;
+  const bool sharded = degree_of(mesh, OT_AXIS_DP_SHARD) > 1;
+  const bool first_cp = !mesh || ot_mesh_coordinate(mesh, request->rank, OT_AXIS_CP) == 0;
+  const bool first_shard = !mesh || ot_mesh_coordinate(mesh, request->rank, OT_AXIS_DP_SHARD) == 0;
+  const bool first_copy =
+      !mesh || ot_mesh_coordinate(mesh, request->rank, OT_AXIS_DP_REPLICATE) == 0;
+  instance->counts_shards = first_cp && (first_copy || !sharded);
+  instance->counts_buckets = first_cp && first_shard && first_copy;
+}
+
+// Parameters of the whole model; operators do not matter, so the smallest mode is used.
+static ot_status find_whole(ot_runtime *instance, const ot_runtime_request *request,
+                            ot_arena *arena) {
+  instance->whole = instance->shape;
+  if (degree_of(request->mesh, OT_AXIS_TP) == 1 && !spreads_experts(request->mesh)) return OT_OK;
+  instance->whole = &instance->whole_graph;
+  return build_graph(request, OT_MODE_LOGITS, whole_split(request), arena, &instance->whole_graph);
+}
+
+static ot_status plan(ot_runtime *instance, const ot_runtime_request *request, ot_arena *arena) {
+  OT_TRY(ot_runtime_plan(request, arena, instance->graphs, &instance->schedule));
+  if (request->amend) request->amend(&instance->schedule, arena, request->amend_context);
+  ot_heap scratch = {0};
+  ot_arena check_arena = ot_heap_arena_create(&scratch);
+  const ot_status checked = ot_schedule_check(&instance->schedule, &check_arena);
+  ot_heap_release(&scratch);
+  if (!request->unchecked) OT_TRY(checked);
+  for (int mode = OT_MODES - 1; mode >= 0; mode--) {
+    if (mode != OT_MODE_PREFILL && ((request->modes >> mode) & 1u)) {
+      instance->shape = &instance->graphs[mode];
+    }
+  }
+  OT_ASSERT(instance->shape != NULL);
+  OT_TRY(find_whole(instance, request, arena));
+  find_place(instance, request);
+  return OT_OK;
+}
+
+ot_status ot_runtime_check_memory(int64_t peak_bytes, int local_ranks, ot_arena *arena) {
+  const int64_t there = ot_runtime_memory();
+  const int64_t needed = peak_bytes * (local_ranks > 1 ? local_ranks : 1);
+  if (needed < there) return OT_OK;
+  ot_fail(OT_ENVIRONMENT, "the run needs %s, this machine has %s", ot_figure_bytes(arena, needed),
+          ot_figure_bytes(arena, there));
+  return ot_fail_hint(OT_ENVIRONMENT,
+                      "a smaller model or micro-batch, parallel.recompute=full, or more machines");
+}
+
+static ot_status create_executor(ot_runtime *instance, const ot_runtime_request *request) {
+  const int local_ranks = request->comm ? ot_comm_local_size(request->comm) : 1;
+  ot_arena arena = ot_heap_arena_create(&instance->heap);
+  OT_TRY(ot_runtime_check_memory(instance->schedule.bill.peak_bytes, local_ranks, &arena));
+  const ot_executor_options options = {
+      .comm = request->comm, .overlap = !request->serial, .poison = request->poison};
+  return ot_executor_create(&instance->schedule, &options, &instance->executor);
+}
+
+// Failures that may occur on one rank are agreed on before the next collective.
+static ot_status create(ot_runtime *instance, const ot_runtime_request *request) {
+  ot_comm *const comm = request->comm;
+  if (!instance) return ot_fail(OT_ENVIRONMENT, "out of memory");
+  instance->model = *request->model;
+  instance->modes = request->modes;
+  ot_arena arena = ot_heap_arena_create(&instance->heap);
+  ot_runtime_request own = *request;
+  own.model = &instance->model;
+  ot_status status = plan(instance, &own, &arena);
+  if (!comm || ot_comm_size(comm) == 1) {
+    return status == OT_OK ? create_executor(instance, request) : status;
+  }
+  if (status == OT_OK) status = ot_host_allreduce_create(comm, EXCHANGE_WORDS, &instance->exchange);
+  OT_TRY(ot_comm_agree(comm, status));
+  OT_TRY(ot_executor_join(&instance->schedule, comm));
+  return ot_comm_agree(comm, create_executor(instance, request));
+}
+
+ot_status ot_runtime_create(const ot_runtime_request *request, ot_runtime **out) {
+  *out = calloc(1, sizeof **out);
+  const ot_status status = create(*out, request);
+  if (status != OT_OK) ot_runtime_destroy(out);
+  return status;
+}
+
+void ot_runtime_destroy(ot_runtime **instance) {
+  if (!instance || !*instance) return;
+  ot_executor_destroy(&(*instance)->executor);
+  ot_host_allreduce_destroy(&(*instance)->exchange);
+  ot_heap_release(&(*instance)->heap);
+  free(*instance);
+  *instance = NULL;
+}
+
+const ot_schedule *ot_runtime_schedule(const ot_runtime *instance) { return &instance->schedule; }
+
+ot_executor *ot_runtime_executor(ot_runtime *instance) { return instance->executor; }
+
+const ot_graph *ot_runtime_graph(const ot_runtime *instance, ot_mode mode) {
+  OT_ASSERT((instance->modes >> mode) & 1u);
+  return &instance->graphs[mode];
+}
+
+const ot_graph *ot_runtime_any_graph(const ot_runtime *instance) { return instance->shape; }
+
+const ot_graph *ot_runtime_whole_graph(const ot_runtime *instance) { return instance->whole; }
+
+// ---- batches ----
+
+static const ot_region *order_region(const ot_runtime *instance, ot_mode mode, const char *name) {
+  for (int i = 0; i < instance->schedule.num_regions; i++) {
+    const ot_region *const region = &instance->schedule.regions[i];
+    const bool mine = !region->persistent && region->order == (int)ot_order_of_mode(mode);
+    if (mine && ot_text_equal(region->name, name)) return region;
+  }
+  OT_UNREACHABLE();
+}
+
+static int64_t batch_offset(const ot_runtime *instance, ot_mode mode, int micro_batch,
+                            ot_batch_field field) {
+  const ot_graph *const graph = ot_runtime_graph(instance, mode);
+  return order_region(instance, mode, "batch")->offset +
+         micro_batch * ot_segment_batch_bytes(graph) + ot_segment_batch_offset(graph, field);
+}
+
+static int64_t batch_bytes(const ot_runtime *instance, ot_mode mode, ot_batch_field field) {
+  const ot_tensor_type type = ot_graph_batch_type(ot_runtime_graph(instance, mode), field);
+  return ot_type_bytes(&type);
+}
+
+void ot_runtime_load_batch(ot_runtime *instance, ot_mode mode, int micro_batch,
+                           ot_batch_field field, const void *data) {
+  ot_executor_write(instance->executor, batch_offset(instance, mode, micro_batch, field), data,
+                    batch_bytes(instance, mode, field));
+}
+
+void ot_runtime_read_batch(const ot_runtime *instance, ot_mode mode, int micro_batch,
+                           ot_batch_field field, void *to) {
+  ot_executor_read(instance->executor, batch_offset(instance, mode, micro_batch, field), to,
+                   batch_bytes(instance, mode, field));
+}
+
+void ot_runtime_read_result(const ot_runtime *instance, ot_mode mode, ot_result result, void *to,
+                            int64_t bytes) {
+  const ot_graph *const graph = ot_runtime_graph(instance, mode);
+  const int64_t offset =
+      order_region(instance, mode, "result")->offset + ot_segment_result_offset(graph, result);
+  ot_executor_read(instance->executor, offset, to, bytes);
+}
+
+void ot_runtime_expert_sums(const ot_runtime *instance, double sums[OT_EXPERT_SUMS]) {
+  const ot_region *const region = ot_schedule_region(&instance->schedule, "expert_sums");
+  double block[OT_EXPERT_SUMS];
+  for (int k = 0; k < OT_EXPERT_SUMS; k++) sums[k] = 0;
+  for (int i = 0; i < instance->schedule.num_blocks; i++) {
+    ot_executor_read(instance->executor, region->offset + (int64_t)i * (int64_t)sizeof block, block,
+                     sizeof block);
+    for (int k = 0; k < OT_EXPERT_SUMS; k++) sums[k] += block[k];
+  }
+}
+
+ot_status ot_runtime_run(ot_runtime *instance, ot_mode mode, int micro_batches) {
+  const int order =
+      ot_schedule_find_order(&instance->schedule, ot_order_of_mode(mode), micro_batches);
+  OT_ASSERT(order >= 0);
+  return ot_executor_run(instance->executor, order);
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model runtime: the graphs of the requested modes, their schedule, an executor and its memory.
+// Training, scoring, sampling and the audits build on it; weights are accessed by parameter of the
+// whole model, independent of this rank's shard and its address.
+#pragma once
+
+#include "comm/comm.h"
+#include "execute/execute.h"
+#include "host/heap.h"
+#include "schedule/build.h"
+
+typedef struct ot_runtime ot_runtime;
+
+typedef struct ot_runtime_request {
+  const ot_model *model;  // copied
+  const ot_run *run;      // optimizer, precision, recompute; null without OT_MODE_TRAIN. Kept
+  unsigned modes;         // bits 1 << ot_mode
+  int64_t micro_batch_size;
+  int64_t sequence_length;
+  int64_t cache_positions;  // prefill and decode
+  ot_dtype compute, storage;
+  int threads;              // 0 = all cores of this process
+  int64_t head_chunk_rows;  // 0 = default of the operator
+  uint64_t seed;
+  const int *micro_batches;  // [num_micro_batches] see ot_schedule_request
+  int num_micro_batches;
+  const char *order_csv;  // contents of a compute order file, or null
+  bool split_backward, poison;
+  int64_t guard_bytes;
+  const ot_mesh *mesh;  // null: one rank
+  int rank;             // in the mesh
+  ot_comm *comm;        // world of the mesh, null: one rank. Kept
+  bool serial;          // disables overlap; same bits
+  // Tests: modifies the schedule before it is checked, or null.
+  void (*amend)(ot_schedule *schedule, ot_arena *arena, void *context);
+  void *amend_context;
+  bool unchecked;  // tests: ignores the result of the check
+} ot_runtime_request;
+
+// Builds and checks the schedule, allocates the memory. Weights are undefined until initialized or
+// written. OT_ENVIRONMENT if there is not enough memory. Collective over the world.
+ot_status ot_runtime_create(const ot_runtime_request *request, ot_runtime **out);
+void ot_runtime_destroy(ot_runtime **instance);
+
+// Builds the schedule of `request`, in `arena`, without allocating model memory: for dry runs and
+// `orthant schedule`. `graphs` [OT_MODES] receives the graphs by mode.
+ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot_graph *graphs,
+                          ot_schedule *schedule);
+
+// OT_ENVIRONMENT if `local_ranks` ranks with `peak_bytes` each exceed the memory of this machine.
+// ot_runtime_create calls it before it allocates.
+ot_status ot_runtime_check_memory(int64_t peak_bytes, int local_ranks, ot_arena *arena);
+
+const ot_schedule *ot_runtime_schedule(const ot_runtime *instance);
+ot_executor *ot_runtime_executor(ot_runtime *instance);
+// Graph of a requested mode.
+const ot_graph *ot_runtime_graph(const ot_runtime *instance, ot_mode mode);
+// Any graph of this rank: parameters are the same in all, but prefill has no head.
+const ot_graph *ot_runtime_any_graph(const ot_runtime *instance);
+// A graph of the whole model, which defines the rows of parameters: the same on all ranks.
+const ot_graph *ot_runtime_whole_graph(const ot_runtime *instance);
+
+// The copies of a parameter in the arena, in the order of ot_bucket_copy.
+typedef enum ot_parameter_copy {
+  OT_COPY_WEIGHT,    // in the storage dtype
+  OT_COPY_GRADIENT,  // in the accumulation dtype
+  OT_COPY_MOMENT_1,  // in the compute dtype, as are the rest
+  OT_COPY_MOMENT_2,
+  OT_COPY_MASTER,  // only if storage and compute dtype differ
+  OT_COPIES,
+} ot_parameter_copy;
+
+// False if the copy is not kept (no training, no master weights, second moment of Muon).
+bool ot_runtime_has_copy(const ot_runtime *instance, ot_parameter_copy copy);
+
+// Element type of a copy.
+ot_dtype ot_runtime_copy_dtype(const ot_runtime *instance, ot_parameter_copy copy);
+
+// This rank's shard of the bucket of `block`; count 0: none.
+ot_bucket_range ot_runtime_held_range(const ot_runtime *instance, int block,
+                                      ot_parameter_copy copy);
+
+// Rows [first_row, first_row + rows) of parameter `parameter` of the whole model, contiguous, in
+// the dtype of the copy.
+typedef struct ot_parameter_rows {
+  int parameter;
+  ot_parameter_copy copy;
+  int64_t first_row, rows;
+} ot_parameter_rows;
+
+// Gathers the rows on all ranks, each element from the rank that counts it; `to` may be null on
+// ranks that do not need them. Not during a step. Collective over the world. Blocks.
+ot_status ot_runtime_read(ot_runtime *instance, const ot_parameter_rows *range, void *to);
+
+// The same when only rank 0 knows what to read (it saves): it calls ot_runtime_read_leader any
+// number of times and then, even after a failure, ot_runtime_end_reads; the other ranks call
+// ot_runtime_serve_reads once, which returns then. Blocks.
+ot_status ot_runtime_read_leader(ot_runtime *instance, const ot_parameter_rows *range, void *to);
+ot_status ot_runtime_end_reads(ot_runtime *instance);
+ot_status ot_runtime_serve_reads(ot_runtime *instance);
+
+// Copies this rank's part of the rows; all ranks must pass the same rows.
+void ot_runtime_write(ot_runtime *instance, const ot_parameter_rows *range, const void *from);
+
+// Sets weights (and master copies) to their random initial values, moments to zero. Element i of
+// HF tensor NAME depends on (seed, NAME, i) only.
+ot_status ot_runtime_initialize(ot_runtime *instance, uint64_t seed);
+
+// Call after writing weights: fills the master copies from them and zeroes the moments.
+ot_status ot_runtime_reset_optimizer(ot_runtime *instance);
+
+// Zeroes the moments, if any.
+void ot_runtime_zero_moments(ot_runtime *instance);
+
+// Loads one field of micro-batch `micro_batch` for the schedules of `kind`; `data` has the field's
+// dtype.
+void ot_runtime_load_batch(ot_runtime *instance, ot_mode mode, int micro_batch,
+                           ot_batch_field field, const void *data);
+
+// Reads a field back as it was loaded.
+void ot_runtime_read_batch(const ot_runtime *instance, ot_mode mode, int micro_batch,
+                           ot_batch_field field, void *to);
+
+// Reads the result of the last run of `mode`: [R] float64, [R] int32 or [R, V] of compute dtype.
+void ot_runtime_read_result(const ot_runtime *instance, ot_mode mode, ot_result result, void *to,
+                            int64_t bytes);
+
+// Expert statistics of the last training step or forward, summed over blocks (ot_expert_sum). For
+// models with experts.
+void ot_runtime_expert_sums(const ot_runtime *instance, double sums[OT_EXPERT_SUMS]);
+
+// Runs the schedule of `mode` (train: with `micro_batches`).
+ot_status ot_runtime_run(ot_runtime *instance, ot_mode mode, int micro_batches);
+
+// Cores available to this process, and bytes of memory of this machine.
+int ot_runtime_cores(void);
+int64_t ot_runtime_memory(void);

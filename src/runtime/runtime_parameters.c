@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies rows of parameters between callers, which address the whole model, and this rank's
+// buckets.
+#include <assert.h>
+#include <string.h>
+
+#include "runtime/runtime_state.h"
+#include "runtime/slices.h"
+#include "schedule/block_view.h"
+
+static_assert((int)OT_COPY_WEIGHT == (int)OT_BUCKET_WEIGHT &&
+                  (int)OT_COPY_MASTER == (int)OT_BUCKET_MASTER,
+              "one order of copies");
+
+bool ot_runtime_has_copy(const ot_runtime *instance, ot_parameter_copy copy) {
+  for (int i = 0; i < instance->schedule.num_blocks; i++) {
+    if (instance->schedule.buckets[i].copy[copy].count > 0) return true;
+  }
+  return false;
+}
+
+ot_dtype ot_runtime_copy_dtype(const ot_runtime *instance, ot_parameter_copy copy) {
+  const ot_graph_request *const request = &instance->shape->request;
+  if (copy == OT_COPY_WEIGHT) return request->storage;
+  return copy == OT_COPY_GRADIENT ? ot_graph_gradient_type(request) : request->compute;
+}
+
+ot_bucket_range ot_runtime_held_range(const ot_runtime *instance, int block,
+                                      ot_parameter_copy copy) {
+  return instance->schedule.buckets[block].copy[copy];
+}
+
+// Copies slices between the arena and `memory`, whose first element is element `first` of the
+// parameter.
+typedef struct transfer {
+  ot_executor *executor;
+  ot_bucket_range held;
+  int64_t size;  // bytes per element
+  int64_t first;
+  char *to;          // null: write
+  const char *from;  // null: read
+} transfer;
+
+static void copy_slice(void *context, const ot_slice *slice) {
+  const transfer *const t = context;
+  const int64_t offset = t->held.offset + (slice->bucket - t->held.first) * t->size;
+  const int64_t place = (slice->whole - t->first) * t->size;
+  const int64_t bytes = slice->count * t->size;
+  if (t->to) {
+    ot_executor_read(t->executor, offset, t->to + place, bytes);
+  } else {
+    ot_executor_write(t->executor, offset, t->from + place, bytes);
+  }
+}
+
+// The first of the ranks that hold the same shard of the block's bucket, or all of it.
+static bool counts(const ot_runtime *instance, int block, bool whole) {
+  const ot_block *const shape = &instance->shape->blocks[block];
+  if (!shape->experts) return whole ? instance->counts_buckets : instance->counts_shards;
+  const ot_schedule *const schedule = &instance->schedule;
+  const bool first = ot_view_group(schedule, shape, OT_GROUP_SHARD)->index == 0;
+  return (first || !whole) && ot_view_group(schedule, shape, OT_GROUP_REPLICATE)->index == 0;
+}
+
+// Elements [t->first, t->first + count) of parameter `range->parameter`.
+static void copy_elements(const ot_runtime *instance, const ot_parameter_rows *range, transfer *t,
+                          int64_t count) {
+  const ot_parameter *const local = &instance->shape->parameters[range->parameter];
+  const ot_bucket *const bucket = &instance->schedule.buckets[local->block];
+  t->executor = instance->executor;
+  t->held = bucket->copy[range->copy];
+  t->size = ot_dtype_bytes(ot_runtime_copy_dtype(instance, range->copy));
+  const bool whole = t->held.count >= bucket->elements;
+  const bool mine = bucket->counted && counts(instance, local->block, whole);
+  if (t->to && !mine) return;
+  const ot_slice_request request = {.whole = &instance->whole->parameters[range->parameter],
+                                    .local = local,
+                                    .first = t->first,
+                                    .count = count,
+                                    .held_first = t->held.first,
+                                    .held_count = t->held.count,
+                                    .counted = t->to != NULL};
+  ot_slices_visit(&request, copy_slice, t);
+}
+
+static int64_t first_element(const ot_runtime *instance, const ot_parameter_rows *range,
+                             int64_t *count) {
+  const ot_parameter *const whole = &instance->whole->parameters[range->parameter];
+  OT_ASSERT(range->first_row >= 0 && range->first_row + range->rows <= whole->rows);
+  *count = range->rows * whole->cols;
+  return range->first_row * whole->cols;
+}
+
+// Elements [first, first + count), filling in those that this rank counts.
+static void collect(const ot_runtime *instance, const ot_parameter_rows *range, int64_t first,
+                    int64_t count, char *to) {
+  transfer t = {.first = first, .to = to};
+  copy_elements(instance, range, &t, count);
+}
+
+ot_status ot_runtime_read(ot_runtime *instance, const ot_parameter_rows *range, void *to) {
+  int64_t count;
+  const int64_t first = first_element(instance, range, &count);
+  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(instance, range->copy));
+  if (!instance->exchange) {
+    collect(instance, range, first, count, to);
+    return OT_OK;
+  }
+  const int64_t word = sizeof(int64_t);
+  char *const words = (char *)ot_host_allreduce_words(instance->exchange);
+  const int64_t most = ot_host_allreduce_capacity(instance->exchange) * word / size;
+  for (int64_t done = 0; done < count; done += most) {
+    const int64_t n = count - done < most ? count - done : most;
+    const int64_t num_words = (n * size + word - 1) / word;
+    memset(words, 0, (size_t)(num_words * word));
+    collect(instance, range, first + done, n, words);
+    OT_TRY(ot_host_allreduce_integers(instance->exchange, num_words));
+    if (to) memcpy((char *)to + done * size, words, (size_t)(n * size));
+  }
+  return OT_OK;
+}
+
+// ---- reads led by rank 0 ----
+
+// The words of an announcement; all zero: dismiss.
+enum { READS, PARAMETER, COPY, FIRST_ROW, ROWS, ANNOUNCED_WORDS };
+
+static ot_status announce(ot_runtime *instance, const ot_parameter_rows *range) {
+  int64_t *const words = ot_host_allreduce_words(instance->exchange);
+  memset(words, 0, ANNOUNCED_WORDS * sizeof *words);
+  if (range) {
+    words[READS] = 1;
+    words[PARAMETER] = range->parameter;
+    words[COPY] = range->copy;
+    words[FIRST_ROW] = range->first_row;
+    words[ROWS] = range->rows;
+  }
+  return ot_host_allreduce_integers(instance->exchange, ANNOUNCED_WORDS);
+}
+
+ot_status ot_runtime_read_leader(ot_runtime *instance, const ot_parameter_rows *range, void *to) {
+  if (instance->exchange) OT_TRY(announce(instance, range));
+  return ot_runtime_read(instance, range, to);
+}
+
+ot_status ot_runtime_end_reads(ot_runtime *instance) {
+  return instance->exchange ? announce(instance, NULL) : OT_OK;
+}
+
+ot_status ot_runtime_serve_reads(ot_runtime *instance) {
+  while (instance->exchange) {
+    OT_TRY(announce(instance, NULL));
+    const int64_t *const words = ot_host_allreduce_words(instance->exchange);
+    if (!words[READS]) break;
+    const ot_parameter_rows range = {.parameter = (int)words[PARAMETER],
+                                     .copy = (ot_parameter_copy)words[COPY],
+                                     .first_row = words[FIRST_ROW],
+                                     .rows = words[ROWS]};
+    OT_TRY(ot_runtime_read(instance, &range, NULL));
+  }
+  return OT_OK;
+}
+
+// ---- writing ----
+
+void ot_runtime_write(ot_runtime *instance, const ot_parameter_rows *range, const void *from) {
+  int64_t count;
+  const int64_t first = first_element(instance, range, &count);
+  transfer t = {.first = first, .from = from};
+  copy_elements(instance, range, &t, count);
+}
