@@ -43,9 +43,9 @@ typedef struct ot_planned_rank {
 ot_status ot_rank_plan(ot_planned_rank *planned, ot_arena *arena);
 
 // Proves that the schedules of all ranks match (ot_schedules_match), if they have at most
-// OT_PROVEN_ENTRIES entries in total; returns OT_OK without a check otherwise. Local; called on one
-// rank.
-enum { OT_PROVEN_ENTRIES = 1 << 20 };
+// OT_PROVEN_ENTRIES entries in total on at most OT_PROVEN_RANKS ranks: about 1 GB. Returns OT_OK
+// without a check otherwise. Local; called on one rank.
+enum { OT_PROVEN_ENTRIES = 1 << 20, OT_PROVEN_RANKS = 64 };
 ot_status ot_loop_check_schedules(const ot_run *run, const ot_mesh *mesh);
 
 // Warns of settings that are valid but rarely intended; invalid ones are rejected where settings

@@ -134,9 +134,9 @@ static void broken_rows_name_file_row_and_key(void **state) {
   expect_error("[{\"id\": \"a\", \"source\": \"s\", \"model\": {}, \"gpu\": 1}]",
                "row a: key \"gpu\" is missing or not an object");
   expect_error("[{\"id\": \"a\", \"source\": \"s\", \"model\": {}, \"gpu\": {}, \"tp\": \"two\"}]",
-               "row a: key \"tp\" is no whole number");
+               "row a: key \"tp\" is not an integer");
   expect_error("[{\"id\": \"a\", \"source\": \"s\", \"gpu\": {}, \"model\": {\"vocab\": -1}}]",
-               "row a: model: key \"vocab\" is no whole number");
+               "row a: model: key \"vocab\" is not an integer");
   expect_error(
       "[{\"id\": \"a\", \"source\": \"s\", \"model\": {}, \"gpu\": {}},"
       " {\"id\": \"a\", \"source\": \"s\", \"model\": {}, \"gpu\": {}}]",

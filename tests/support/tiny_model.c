@@ -66,6 +66,29 @@ ot_model tiny_gemma(void) {
   return model;
 }
 
+ot_model tiny_experts(const ot_model *base, bool tied) {
+  ot_model model = *base;
+  model.family = OT_FAMILY_QWEN3_MOE;
+  model.model_type = "qwen3_moe";
+  model.architecture = "Qwen3MoeForCausalLM";
+  model.tie_word_embeddings = tied;
+  model.moe = (ot_moe){.num_experts = 8,
+                       .experts_per_token = 3,
+                       .expert_size = 24,
+                       .shared_size = tied ? 0 : 16,
+                       .score = OT_MOE_SIGMOID,
+                       .renormalise = true,
+                       .scale = 1,
+                       .num_groups = 1,
+                       .groups_per_token = 1,
+                       .capacity_factor = 1,
+                       .balance = tied ? OT_MOE_BALANCE_NONE : OT_MOE_BALANCE_BIAS,
+                       .z_coefficient = 0.01,
+                       .bias_rate = 0.01};
+  for (int i = 0; i < (int)model.num_layers; i++) model.moe.layer[i] = tied || i != 1;
+  return model;
+}
+
 ot_run tiny_run(const ot_model *model) {
   static ot_recompute none[] = {OT_RECOMPUTE_NONE};
   static bool always[] = {true};
