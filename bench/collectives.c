@@ -108,7 +108,7 @@ static double better(double best, double time) {
 static const char *const names[] = {
     [OT_COMM_ALL_GATHER] = "all_gather", [OT_COMM_REDUCE_SCATTER] = "reduce_scatter",
     [OT_COMM_ALL_REDUCE] = "all_reduce", [OT_COMM_ALL_TO_ALL] = "all_to_all",
-    [OT_COMM_SHIFT] = "shift",           [OT_COMM_ALL_TO_ALL_V] = "exchange",
+    [OT_COMM_SHIFT] = "shift",           [OT_COMM_ALL_TO_ALL_V] = "all_to_all_v",
     [OT_COMM_BARRIER] = "barrier",       [COPY] = "copy",
 };
 

@@ -97,7 +97,7 @@ void ot_comm_set_timeout(ot_comm *comm, double seconds);
 
 // Bytes that this rank has sent since create, by group and kind: (size-1)/size of the whole for
 // all_gather, reduce_scatter and all_to_all, twice that for all_reduce, the whole for shift and
-// send, the tokens for other ranks for exchange. Counted when a call starts.
+// send, the tokens for other ranks for all-to-all-v. Counted when a call starts.
 double ot_comm_sent_bytes(const ot_comm *comm, ot_group_kind group, ot_comm_kind kind);
 
 // ---- agreement ----

@@ -11,7 +11,7 @@ static const char *const names[] = {
     [OT_COMM_ALL_GATHER] = "all_gather", [OT_COMM_REDUCE_SCATTER] = "reduce_scatter",
     [OT_COMM_ALL_REDUCE] = "all_reduce", [OT_COMM_ALL_TO_ALL] = "all_to_all",
     [OT_COMM_SHIFT] = "shift",           [OT_COMM_SEND] = "send",
-    [OT_COMM_RECEIVE] = "receive",       [OT_COMM_ALL_TO_ALL_V] = "exchange",
+    [OT_COMM_RECEIVE] = "receive",       [OT_COMM_ALL_TO_ALL_V] = "all_to_all_v",
     [OT_COMM_BARRIER] = "barrier",
 };
 static_assert(OT_COUNT(names) == OT_COMM_KINDS, "one each");

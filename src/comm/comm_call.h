@@ -50,14 +50,14 @@ typedef struct ot_comm_call {
   int tag;   // send, receive: matches messages; [0, 32767]
   const void *send;
   void *receive;
-  int64_t count;     // elements, see ot_comm_kind; exchange: per row
+  int64_t count;     // elements, see ot_comm_kind; all-to-all-v: per row
   ot_dtype dtype;    // of the data sent; fp32, fp64, bf16, i32, i64
   ot_dtype sum;      // reductions: accumulation dtype; reduce_scatter: also of `receive`. fp32 or
                      // fp64 for bf16, else equal to dtype
   bool sum_on_wire;  // reductions: each partial sum is rounded to dtype
   bool accumulate;   // reduce_scatter: receive += the sum, added last
   bool narrow;       // reduce_scatter: `receive` is bf16; the final value is rounded once
-  ot_comm_splits sends, receives;  // exchange: of send [rows, count] and receive [rows, count],
+  ot_comm_splits sends, receives;  // all-to-all-v: of send [rows, count] and receive [rows, count],
                                    // disjoint. No row is received twice; rows of `receive` outside
                                    // the runs keep their values
   void *workspace;                 // [ot_comm_workspace] bytes

@@ -21,7 +21,7 @@ typedef struct ot_comm_member_call {
 typedef struct ot_comm_block {
   char *memory;
   int64_t bytes;
-  // exchange: the block is rows of `memory`, in runs.
+  // all-to-all-v: the block is rows of `memory`, in runs.
   const int32_t *run;  // [runs][2] first row, number of rows
   int runs;
   int64_t rows, row_bytes;

@@ -108,7 +108,7 @@ static void list_arrivals(const plan *p, const ot_tensor *here, int32_t *offsets
   offsets[H] = row_in_round(p, at);
 }
 
-static void exchange_plan(const ot_kernel_call *call) {
+static void all_to_all_v_plan(const ot_kernel_call *call) {
   const ot_op_attributes *const a = call->attributes;
   const int32_t *const round = call->in[1].data;
   plan p = {.attributes = a, .counts = call->in[0].data};
@@ -122,6 +122,6 @@ static void exchange_plan(const ot_kernel_call *call) {
 }
 
 const ot_kernel_entry OT_KERNEL(ot_exchange_cpu)[] = {
-    {OT_OP_ALL_TO_ALL_V_PLAN, exchange_plan},
+    {OT_OP_ALL_TO_ALL_V_PLAN, all_to_all_v_plan},
     {OT_OP_COUNT, NULL},
 };

@@ -312,7 +312,7 @@ static void count_rows(const int32_t *experts, int64_t slots, int64_t E, int32_t
 }
 
 // A counting sort: one pass to count and one to place, both in memory order.
-static void route_order(const ot_kernel_call *call) {
+static void sort_by_expert(const ot_kernel_call *call) {
   const int64_t E = call->attributes->num_experts;
   const int64_t P = ot_route_copies(call->attributes);
   const int64_t slots = ot_type_elements(&call->in[0].type);
@@ -332,6 +332,6 @@ static void route_order(const ot_kernel_call *call) {
 const ot_kernel_entry OT_KERNEL(ot_route_cpu)[] = {
     {OT_OP_ROUTE, route},
     {OT_OP_ROUTE_GRAD, route_grad},
-    {OT_OP_SORT_BY_EXPERT, route_order},
+    {OT_OP_SORT_BY_EXPERT, sort_by_expert},
     {OT_OP_COUNT, NULL},
 };

@@ -9,7 +9,7 @@
 //   all_reduce      x -> y, equal types             the transpose of P -> I is a retype
 //   all_to_all      x [k*r, ...] -> y [k*r, ...]    its own transpose
 //   shift           x -> y                          transposed by the composite that uses it
-//   exchange, exchange_home                         each other's (expert_exchange.h)
+//   all_to_all_v, all_to_all_v_back                 each other's (expert_exchange.h)
 //   send, receive   between pipeline stages
 #pragma once
 
@@ -30,14 +30,14 @@ extern const ot_op_kind ot_communications[OT_COMMUNICATIONS];
 int ot_communication_index(ot_op_kind kind);
 bool ot_op_communicates(ot_op_kind kind);
 
-// The input that is sent. For exchange_home the destination is a separate input.
+// The input that is sent. For all_to_all_v_back the destination is a separate input.
 int ot_op_sent_input(ot_op_kind kind);
 
-// True for the all-to-all-v ops, exchange and exchange_home.
+// True for all_to_all_v and all_to_all_v_back.
 bool ot_op_is_all_to_all_v(ot_op_kind kind);
 
-// Bytes of the whole tensor: the output of all_gather, otherwise this rank's input; for exchange
-// and exchange_home, the rows of even loads.
+// Bytes of the whole tensor: the output of all_gather, otherwise this rank's input; for
+// all_to_all_v and all_to_all_v_back, the rows of even loads.
 double ot_collective_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
                            const ot_op_types *types);
 

@@ -34,7 +34,7 @@ static ot_tensor_type runs(const ot_op_attributes *a, int64_t of_each) {
 }
 
 static ot_status plan_infer(const ot_op_attributes *a, ot_op_types *types) {
-  const char *const op = "exchange_plan";
+  const char *const op = "all_to_all_v_plan";
   OT_TRY(check_ranks(op, a));
   const int64_t counts = a->group_size * (a->num_experts + 1);
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "counts", OT_I32, 1, {counts}}));
@@ -69,7 +69,7 @@ static ot_status check_rows(const char *op, const ot_tensor_type *rows, int64_t 
 }
 
 static ot_status exchange_infer(const ot_op_attributes *a, ot_op_types *types) {
-  const char *const op = "exchange";
+  const char *const op = "all_to_all_v";
   OT_TRY(check_runs(op, a, &types->in[1], &types->in[2]));
   OT_TRY(check_rows(op, &types->in[0], a->copy_rows * ot_route_copies(a)));
   types->out[0] = types->in[0];
@@ -78,7 +78,7 @@ static ot_status exchange_infer(const ot_op_attributes *a, ot_op_types *types) {
 }
 
 static ot_status home_infer(const ot_op_attributes *a, ot_op_types *types) {
-  const char *const op = "exchange_home";
+  const char *const op = "all_to_all_v_back";
   OT_TRY(check_runs(op, a, &types->in[2], &types->in[3]));
   OT_TRY(check_rows(op, &types->in[1], a->exchange_rows));
   types->out[0] = types->in[1];
@@ -103,7 +103,7 @@ static ot_cost home_cost(const ot_op_attributes *a, const ot_op_types *types) {
 }
 
 const ot_op_info ot_exchange_plan_info = {
-    .name = "exchange_plan",
+    .name = "all_to_all_v_plan",
     .num_inputs = 2,
     .num_outputs = 4,
     .optional_inputs = 1u << 1,
@@ -114,7 +114,7 @@ const ot_op_info ot_exchange_plan_info = {
 };
 
 const ot_op_info ot_exchange_info = {
-    .name = "exchange",
+    .name = "all_to_all_v",
     .num_inputs = 3,
     .num_outputs = 1,
     .class = OT_CLASS_PURE,
@@ -128,7 +128,7 @@ const ot_op_info ot_exchange_info = {
 };
 
 const ot_op_info ot_exchange_home_info = {
-    .name = "exchange_home",
+    .name = "all_to_all_v_back",
     .num_inputs = 4,
     .num_outputs = 1,
     .optional_inputs = 1u << 0,

@@ -6,15 +6,15 @@
 
 static ot_status rounds_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   (void)attributes;
-  OT_TRY(
-      ot_operand_check(&types->in[0], (ot_expected){"more_rounds", "rows", OT_ANY_REAL, 2, {0}}));
+  OT_TRY(ot_operand_check(&types->in[0],
+                          (ot_expected){"overflow_passes", "rows", OT_ANY_REAL, 2, {0}}));
   types->out[0] = types->in[0];
   return OT_OK;
 }
 
 static ot_status dx_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   (void)attributes;
-  const char *const op = "more_rounds_dx";
+  const char *const op = "overflow_passes_dx";
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "partial_rows", OT_ANY_REAL, 2, {0}}));
   types->out[0] = types->in[0];
   types->out[1] = types->in[1];
@@ -24,11 +24,11 @@ static ot_status dx_infer(const ot_op_attributes *attributes, ot_op_types *types
 static ot_status dw_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   (void)attributes;
   return ot_operand_check(&types->in[0],
-                          (ot_expected){"more_rounds_dw", "dhome", OT_ANY_REAL, 2, {0}});
+                          (ot_expected){"overflow_passes_dw", "dhome", OT_ANY_REAL, 2, {0}});
 }
 
 const ot_op_info ot_more_rounds_info = {
-    .name = "more_rounds",
+    .name = "overflow_passes",
     .num_inputs = 10,
     .num_outputs = 1,
     .optional_inputs = 1u << 9,
@@ -64,7 +64,7 @@ const ot_op_info ot_more_rounds_info = {
 };
 
 const ot_op_info ot_more_rounds_dx_info = {
-    .name = "more_rounds_dx",
+    .name = "overflow_passes_dx",
     .num_inputs = 11,
     .num_outputs = 2,
     .optional_inputs = 1u << 10,
@@ -73,7 +73,7 @@ const ot_op_info ot_more_rounds_dx_info = {
 };
 
 const ot_op_info ot_more_rounds_dw_info = {
-    .name = "more_rounds_dw",
+    .name = "overflow_passes_dw",
     .num_inputs = 9,
     .num_outputs = 3,
     .optional_inputs = 1u << 8,

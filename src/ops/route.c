@@ -159,7 +159,7 @@ static ot_cost route_grad_cost(const ot_op_attributes *attributes, const ot_op_t
 }
 
 static ot_status route_order_infer(const ot_op_attributes *attributes, ot_op_types *types) {
-  const char *const op = "route_order";
+  const char *const op = "sort_by_expert";
   const int64_t S = ot_route_slots(attributes);
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "experts", OT_I32, 2, {0, S}}));
   types->out[0] = ot_type_matrix(OT_I32, types->in[0].dim[0], ot_route_destinations(attributes));
@@ -204,7 +204,7 @@ const ot_op_info ot_route_grad_info = {
 };
 
 const ot_op_info ot_route_order_info = {
-    .name = "route_order",
+    .name = "sort_by_expert",
     .num_inputs = 1,
     .num_outputs = 2,
     .class = OT_CLASS_SAVED,

@@ -47,7 +47,7 @@ expect 0 '' env OMPI_MCA_btl=self,tcp "${launch[@]}" -n 3 "$program"
 expect 3 'rank 2 on .*: cannot read the shard' "${launch[@]}" -n 3 "$program" fails
 expect 3 'rank 2 on .*: cannot read the shard' "${launch[@]}" -n 3 "$program" fails_in_call
 expect 3 'rank 2 on .*: cannot read the shard' "${launch[@]}" -n 3 "$program" fails_in_exchange
-expect 4 "rank [01] waits in 'rows' (exchange 2 of group world, ranks 0-2) for rank 2, which has" \
+expect 4 "rank [01] waits in 'rows' (all_to_all_v 2 of group world, ranks 0-2) for rank 2, which has" \
   "${launch[@]}" -n 3 "$program" late_in_exchange
 expect 4 "rank [01] waits in 'patient' (barrier 2 of group world, ranks 0-2) for rank 2, which has" \
   "${launch[@]}" -n 3 "$program" late
@@ -61,7 +61,7 @@ expect 5 'rank 2 on .*: the loss is not a number' "${launch[@]}" -n 3 "$program"
 expect 5 '' "${launch[@]}" -n 3 "$program" aborts
 expect 4 "ranks differ in 'uneven' (all_gather 1 of group world" \
   "${launch[@]}" -n 3 "$program" differs
-rows="ranks differ in 'uneven rows' (exchange 1 of group world, ranks 0-2): rank"
+rows="ranks differ in 'uneven rows' (all_to_all_v 1 of group world, ranks 0-2): rank"
 expect 4 "$rows 1 sends 3 rows to rank 0, which expects 5" "${launch[@]}" -n 3 "$program" fewer_rows
 expect 4 "$rows 0 sends more than the 4 rows that rank 2 expects" \
   "${launch[@]}" -n 3 "$program" more_rows

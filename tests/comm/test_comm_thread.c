@@ -133,8 +133,8 @@ static void names_numbers_of_rows_that_differ(void **state) {
   };
   for (int i = 0; i < OT_COUNT(all); i++) {
     assert_int_equal(ot_comm_run_threads(3, send_other_numbers, (void *)&all[i].uneven), OT_RANKS);
-    expect_message((const char *const[]){"ranks differ in 'uneven rows' (exchange 1 of group world",
-                                         all[i].said, NULL});
+    expect_message((const char *const[]){
+        "ranks differ in 'uneven rows' (all_to_all_v 1 of group world", all[i].said, NULL});
   }
 }
 
@@ -270,9 +270,10 @@ static ot_status one_leaves_an_exchange(ot_comm *comm, void *context) {
 
 static void names_a_rank_that_has_left_an_exchange(void **state) {
   (void)state;
-  expect_failure(3, one_leaves_an_exchange, OT_RANKS, 2.0,
-                 (const char *const[]){"waits in 'rows' (exchange 1 of group world, ranks 0-2) for",
-                                       "but rank 2 has ended", NULL});
+  expect_failure(
+      3, one_leaves_an_exchange, OT_RANKS, 2.0,
+      (const char *const[]){"waits in 'rows' (all_to_all_v 1 of group world, ranks 0-2) for",
+                            "but rank 2 has ended", NULL});
 }
 
 static void ends_all_ranks_when_one_aborts(void **state) {

@@ -218,7 +218,7 @@ static void step_sums(const rank_place *p, volume *v) {
 static void check_rank(const rank_place *p, int rank, const rank_result *result) {
   static const char *const names[] = {"all_gather", "reduce_scatter", "all_reduce",
                                       "all_to_all", "shift",          "send",
-                                      "receive",    "exchange",       "barrier"};
+                                      "receive",    "all_to_all_v",   "barrier"};
   static_assert(OT_COUNT(names) == OT_COMM_KINDS, "one each");
   volume v = {0};
   data_parallel(p, &v);

@@ -81,7 +81,7 @@ static ot_status check_all_to_all(ot_comm *comm, const comm_members *m, ot_dtype
                              .receive = b->receive,
                              .count = count,
                              .dtype = dtype,
-                             .name = "exchange"};
+                             .name = "all_to_all_v"};
   OT_TRY(ot_comm_run(comm, &call));
   return same_bytes(b->receive, b->expected, m->size * count, dtype, "all_to_all");
 }

@@ -114,7 +114,7 @@ source_file src/base/two.c 'int ot_two(void);' 'int ot_two(void) { static int ca
 expect 'mutable global'
 
 rm -f build/liborthant_plan.a
-if "$lint" "$tree" build >said 2>&1 || ! grep -q 'not there' said; then
+if "$lint" "$tree" build >said 2>&1 || ! grep -q 'missing, so' said; then
   echo 'not found: a missing library'
   failures=$((failures + 1))
 fi
