@@ -59,6 +59,9 @@ static ot_status fit_import(reader *r) {
   if (ot_imported_fit(i, r->out->job.devices) != OT_OK) {
     return ot_fail_hint(OT_USAGE, "--gpus: as many devices as the file is meant for");
   }
+  const bool orthant = r->out->job.engine == &ot_engine_orthant;
+  if (orthant && i->no_sequence_parallel)
+    note(r, "tp with sequence parallelism, as Orthant has it");
   r->out->own = (ot_candidate){.tp = or_one(i->tp),
                                .pp = or_one(i->pp),
                                .vpp = or_one(i->vpp),
@@ -71,7 +74,7 @@ static ot_status fit_import(reader *r) {
                                .micro_batch_size = i->micro_batch_size,
                                .pipeline = i->pipeline,
                                .recompute = i->recompute,
-                               .no_sequence_parallel = i->no_sequence_parallel};
+                               .no_sequence_parallel = i->no_sequence_parallel && !orthant};
   return OT_OK;
 }
 

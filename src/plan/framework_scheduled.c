@@ -38,12 +38,7 @@ static ot_status check_run(const ot_job *job, const ot_candidate *candidate, ot_
 
 // ---- candidate and partition ----
 
-// The candidate itself, with sequence parallelism: Orthant always uses it with tp.
-static ot_candidate built(const ot_candidate *candidate) {
-  ot_candidate same = *candidate;
-  same.no_sequence_parallel = false;
-  return same;
-}
+static ot_candidate built(const ot_candidate *candidate) { return *candidate; }
 
 // Matrix FLOPs of each block of the unsharded model: all ranks use the same partition.
 static ot_status block_costs(ot_estimator *e, const ot_candidate *c, const ot_run *run,

@@ -254,6 +254,11 @@ holds from.json '"imported": {'
 expect 2 "--gpus: as many devices as the file is meant for" \
   "${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 24
 
+sed "s/tp_mode: REDUCE_SCATTER/tp_mode: ALL_REDUCE/" "$source_dir"/tests/fixtures/import/nanotron.yaml >all_reduce.yaml
+"${plan[@]}" --from all_reduce.yaml --engine orthant >from.txt
+holds from.txt "tp with sequence parallelism, as Orthant has it"
+! grep -q "without sequence parallelism" from.txt || fail "Orthant without sequence parallelism"
+
 # ---- user-defined frameworks ----
 core=("${plan[@]}" --model llama3-8b --gpus 16 --tp 2 --pp 2 --cp 1 --json)
 "$orthant" presets megatron-core >core.yaml
