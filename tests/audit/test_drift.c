@@ -12,6 +12,7 @@
 
 #include "base/math.h"
 #include "support/audit_case.h"
+#include "support/rank_case_models.h"
 
 static audit_outcome run(const audit_request *request, void (*amend)(ot_model *)) {
   return audit_run_one(request, ot_audit_drift, &(ot_audit_request){.amend_model = amend});
@@ -59,6 +60,25 @@ static void families_with_windows_and_norms_of_heads_are_clean(void **state) {
   request.model = tiny_gpt2();
   request.model.vocab_size = 300;
   assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+}
+
+// Soft caps, sinks, experts with biases, norms of whole rows, windows. The files of a family may
+// not describe these models: then that is the only finding.
+static void every_kind_of_attention_is_clean(void **state) {
+  (void)state;
+  static const rank_model_kind kinds[] = {RANK_GEMMA2, RANK_QWEN, RANK_OLMO, RANK_GPT_OSS};
+  for (int i = 0; i < OT_COUNT(kinds); i++) {
+    audit_request request = audit_dense_request(3);
+    request.model = rank_model(kinds[i], 3, false);
+    request.model.vocab_size = 300;
+    if (kinds[i] == RANK_GPT_OSS) request.model.intermediate_size = request.model.moe.expert_size;
+    request.fp64 = true;
+    const audit_outcome s = run(&request, NULL);
+    const bool only_export = s.num_findings == 1 && strcmp(s.what, "export") == 0;
+    if (s.verdict != OT_VERDICT_CLEAN && !only_export) {
+      fail_msg("%s: %s %s: %s", rank_model_name(kinds[i]), s.what, s.where, s.table);
+    }
+  }
 }
 
 // Decoding mixes the blocks of one token, training those of all tokens.
@@ -169,6 +189,7 @@ int main(void) {
       cmocka_unit_test(expert_parallelism_equals_one_rank),
       cmocka_unit_test(decoding_equals_training_on_any_mesh_and_type),
       cmocka_unit_test(families_with_windows_and_norms_of_heads_are_clean),
+      cmocka_unit_test(every_kind_of_attention_is_clean),
       cmocka_unit_test(a_mix_of_blocks_is_clean),
       cmocka_unit_test(a_model_that_its_files_do_not_describe_is_found),
       cmocka_unit_test(a_different_constant_is_found),
