@@ -7,6 +7,7 @@
 #include <math.h>
 #include <omp.h>
 
+#include "kernels/attention_score.h"
 #include "kernels/attention_tile.h"
 #include "kernels/vector_math.h"
 
@@ -103,7 +104,7 @@ static ot_real seen_before(const forward *f, const ot_query_tile *q, int64_t i) 
   const ot_attention *const p = &f->p;
   if (i >= q->n) return -(ot_real)INFINITY;
   if (f->lse_before) return f->lse_before[(q->b * p->T + q->first + i) * p->H + q->h];
-  return f->sinks->data ? ot_sink_of(p->attributes, f->sinks, q->h) : -(ot_real)INFINITY;
+  return ot_sink_of(p->attributes, f->sinks, q->h);
 }
 
 // With o_before = sum_before / exp(lse_before), both sums are relative to the larger exponent. A
@@ -146,7 +147,7 @@ static void run_panel(const ot_tile_pair *pair, int first, const slot *s, runnin
   const ot_attention *const p = pair->p;
   const ot_panel_scores scores = {s->scores, OT_PANEL, first};
   ot_scores(pair, s->keys + pair->first * p->width, s->queries, scores);
-  if (p->attributes->soft_cap > 0) ot_cap_scores(pair, scores);
+  if (ot_scores_transform(p->attributes)) ot_transform_scores(pair, scores);
   if (pair->edge) ot_mask_scores(pair, scores, -(ot_real)INFINITY);
   exponentiate(state, first, pair->n, s->scores);
   if (p->attributes->dropout > 0) ot_drop_scores(pair, scores);

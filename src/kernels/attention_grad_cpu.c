@@ -3,13 +3,14 @@
 // delta_i = do_i . o_i:
 //   dv_j = sum_i p_ij do_i    dp_ij = do_i . v_j    ds_ij = p_ij (dp_ij - delta_i)
 //   dq_i = scale sum_j ds_ij k_j                    dk_j = scale sum_i ds_ij q_i
-// With a soft cap c, ds_ij is multiplied by the slope 1 - (s_ij / c)^2.
+// Where scores are transformed (attention_score.h), ds_ij is multiplied by the slope.
 // A unit owns dk and dv of its key head and adds query tiles in order. Few heads make few units:
 // then the query tiles are divided among several units, each with its own dk and dv, which are
 // added in unit order. A ring block is the same with the keys of another sequence block, added to
 // the previous result.
 #include <omp.h>
 
+#include "kernels/attention_score.h"
 #include "kernels/attention_tile.h"
 #include "kernels/real.h"
 #include "kernels/vector_math.h"
@@ -112,17 +113,8 @@ static void score_gradients(const per_query *each, int64_t n, ot_panel_scores p,
   }
 }
 
-// slopes [n][OT_PANEL] = derivatives of the capped scores.
-static void cap_slopes(const ot_tile_pair *pair, ot_panel_scores scores, ot_real *slopes) {
-  const ot_real cap = (ot_real)pair->p->attributes->soft_cap;
-  for (int64_t j = 0; j < pair->n; j++) {
-    const ot_real *const row = scores.data + j * scores.stride;
-    for (int i = 0; i < OT_PANEL; i++) slopes[j * OT_PANEL + i] = ot_soft_cap_slope(row[i], cap);
-  }
-}
-
-// Converts ds of capped scores to ds of the uncapped scores.
-static void uncap_gradients(int64_t n, const ot_real *slopes, ot_panel_scores ds) {
+// Converts ds of transformed scores to ds of scaled scores.
+static void multiply_slopes(int64_t n, const ot_real *slopes, ot_panel_scores ds) {
   for (int64_t j = 0; j < n; j++) {
     ot_real *const row = ds.data + j * ds.stride;
     for (int i = 0; i < OT_PANEL; i++) row[i] *= slopes[j * OT_PANEL + i];
@@ -195,19 +187,19 @@ static void write_query_gradients(const backward *f, const ot_query_tile *q, con
 static void run_panel(const ot_tile_pair *pair, int first, const slot *s, const per_query *each) {
   const int64_t width = pair->p->width;
   const bool drops = pair->p->attributes->dropout > 0;
-  const bool caps = pair->p->attributes->soft_cap > 0;
+  const bool transforms = ot_scores_transform(pair->p->attributes);
   ot_real slopes[OT_KEYS * OT_PANEL];
   const ot_panel_scores p = {s->p + first, OT_QUERIES, first};
   const ot_panel_scores ds = {s->ds + first, OT_QUERIES, first};
   ot_scores(pair, s->keys + pair->first * width, s->queries_t, p);
-  if (caps) ot_cap_scores(pair, p);
-  if (caps) cap_slopes(pair, p, slopes);
+  if (transforms) ot_transform_scores(pair, p);
+  if (transforms) ot_score_slopes(pair, p, slopes);
   probabilities(each, pair->n, p);
   if (pair->edge) ot_mask_scores(pair, p, 0);
   ot_scores(pair, s->values + pair->first * width, s->outputs_t, ds);
   if (drops) ot_drop_scores(pair, ds);
   score_gradients(each, pair->n, p, ds);
-  if (caps) uncap_gradients(pair->n, slopes, ds);
+  if (transforms) multiply_slopes(pair->n, slopes, ds);
   if (pair->edge) ot_mask_scores(pair, ds, 0);
   if (drops) ot_drop_scores(pair, p);
   ot_add_rows(pair, s->keys + pair->first * width, ds, s->dqueries_t, NULL);

@@ -11,7 +11,6 @@
 
 #include "kernels/dropout_mask.h"
 #include "kernels/register_tile.h"
-#include "kernels/soft_cap.h"
 #include "ops/attention.h"
 #include "ops/kernel.h"
 #include "ops/zigzag.h"
@@ -42,13 +41,6 @@ typedef struct ot_attention {
   const int32_t *doc_start;    // [R] or null
   const int64_t *sample_ids;   // [B] or null
 } ot_attention;
-
-// The sink of head `head` of this op. `sinks` is present.
-static inline ot_real ot_sink_of(const ot_op_attributes *a, const ot_tensor *sinks, int64_t head) {
-  ot_real sink;
-  ot_load_row(&sink, sinks->data, sinks->type.dtype, a->first_sink + head, 1);
-  return sink;
-}
 
 // A unit of work: query tiles `part`, `part` + parts, ... of the heads of one key head.
 typedef struct ot_attention_unit {
@@ -264,11 +256,6 @@ typedef struct ot_panel_scores {
   int64_t stride;
   int first;
 } ot_panel_scores;
-
-static inline void ot_cap_scores(const ot_tile_pair *pair, ot_panel_scores scores) {
-  const ot_real cap = (ot_real)pair->p->attributes->soft_cap;
-  for (int64_t j = 0; j < pair->n; j++) ot_soft_cap(scores.data + j * scores.stride, OT_PANEL, cap);
-}
 
 // Writes `value` where a query does not see a key.
 static inline void ot_mask_scores(const ot_tile_pair *pair, ot_panel_scores scores, ot_real value) {

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "kernels/attention_score.h"
 #include "kernels/real.h"
-#include "kernels/soft_cap.h"
 #include "kernels/vector_math.h"
 #include "ops/decode.h"
 
@@ -88,10 +88,8 @@ static void compute_scores(const decode *d, const group *u) {
   }
 }
 
-// Softmax over the scores of one head and a sink (-inf: none).
-static void normalise(ot_real *restrict score, int64_t n, const ot_op_attributes *a, ot_real sink) {
-  for (int64_t j = 0; j < n; j++) score[j] *= (ot_real)a->scale;
-  ot_soft_cap(score, n, (ot_real)a->soft_cap);
+// Softmax over the scores of one query and a sink (-inf: none).
+static void softmax(ot_real *restrict score, int64_t n, ot_real sink) {
   ot_real largest = sink;
   for (int64_t j = 0; j < n; j++) largest = score[j] > largest ? score[j] : largest;
   ot_real sum = sink > -(ot_real)INFINITY ? OT_KERNEL(ot_exp)(sink - largest) : 0;
@@ -101,6 +99,14 @@ static void normalise(ot_real *restrict score, int64_t n, const ot_op_attributes
     sum += score[j];
   }
   for (int64_t j = 0; j < n; j++) score[j] /= sum;
+}
+
+// Turns products q . k into probabilities.
+static void normalise(const ot_kernel_call *call, ot_query_scores scores) {
+  const ot_op_attributes *const a = call->attributes;
+  for (int64_t j = 0; j < scores.n; j++) scores.data[j] *= (ot_real)a->scale;
+  ot_transform_query_scores(a, scores);
+  softmax(scores.data, scores.n, ot_sink_of(a, &call->in[3], scores.head));
 }
 
 static void add_values(const decode *d, const group *u) {
@@ -124,13 +130,6 @@ static void add_values(const decode *d, const group *u) {
   }
 }
 
-static ot_real sink_of(const decode *d, int64_t head) {
-  const ot_tensor *const sinks = &d->call->in[3];
-  ot_real sink = -(ot_real)INFINITY;
-  if (sinks->data) ot_load_row(&sink, sinks->data, sinks->type.dtype, head, 1);
-  return sink;
-}
-
 static void attention_decode(const ot_kernel_call *call) {
   const ot_op_attributes *const a = call->attributes;
   const decode d = {.call = call,
@@ -149,7 +148,9 @@ static void attention_decode(const ot_kernel_call *call) {
     u.scores = (ot_real *)call->workspace + omp_get_thread_num() * d.heads * d.P;
     compute_scores(&d, &u);
     for (int64_t h = 0; h < d.heads; h++) {
-      normalise(u.scores + h * d.P + u.begin, u.end - u.begin, a, sink_of(&d, u.g * d.heads + h));
+      normalise(call, (ot_query_scores){.data = u.scores + h * d.P + u.begin,
+                                        .n = u.end - u.begin,
+                                        .head = u.g * d.heads + h});
     }
     add_values(&d, &u);
   }

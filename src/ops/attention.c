@@ -233,14 +233,17 @@ static int64_t held_pairs(const work *w, int64_t window) {
   return pairs;
 }
 
+int ot_attention_score_flops(const ot_op_attributes *attributes) {
+  return attributes->soft_cap > 0 ? 6 + OT_SOFT_CAP_FLOPS : 6;
+}
+
 static ot_cost cost_of(const work *w, const ot_op_attributes *a, const ot_op_types *types) {
   const double B = (double)(types->out[0].dim[0] / a->sequence_length);
   const double BH = B * (double)a->num_heads;
   const int64_t visible = visible_pairs(a, &w->queries, &w->keys);
   const int64_t hidden = held_pairs(w, a->window) - visible;
   const double pairs = BH * (double)visible;
-  const int flops = a->soft_cap > 0 ? 6 + OT_SOFT_CAP_FLOPS : 6;
-  ot_cost cost = ot_cost_of_traffic(w->info, a, types, flops * pairs);
+  ot_cost cost = ot_cost_of_traffic(w->info, a, types, ot_attention_score_flops(a) * pairs);
   cost.matrix_flops = 2 * w->products * pairs * (double)a->head_dim;
   if (w->products == GRAD_PRODUCTS) cost.repeated_flops = cost.matrix_flops / GRAD_PRODUCTS;
   if (a->value_dim > 0) {

@@ -67,6 +67,10 @@ enum {
 // True for the kinds that read the keys of another tensor.
 bool ot_attention_is_block(ot_op_kind kind);
 
+// FLOPs per query and key outside GEMMs: what happens to the score (kernels/attention_score.h) and
+// the softmax.
+int ot_attention_score_flops(const ot_op_attributes *attributes);
+
 // How the work is partitioned and the layout of its workspace, in elements of the compute type. A
 // unit is a share of the query tiles of the heads that share a key head; a thread processes units
 // and has one slot.

@@ -2,6 +2,7 @@
 // Shapes, cost and workspace of the operators on a KV cache.
 #include "ops/decode.h"
 
+#include "ops/attention.h"
 #include "ops/operands.h"
 
 static ot_status check_qkv(const char *op, const ot_op_attributes *a, const ot_tensor_type *qkv) {
@@ -57,8 +58,8 @@ static ot_cost attention_decode_cost(const ot_op_attributes *attributes, const o
   const int64_t window = attributes->window;
   const double visible = (double)(window > 0 && window < slots ? window : slots);
   const double pairs = (double)types->in[0].dim[0] * (double)attributes->num_heads * visible;
-  const int flops = attributes->soft_cap > 0 ? 6 + OT_SOFT_CAP_FLOPS : 6;
-  ot_cost cost = ot_cost_of_traffic(&ot_attention_decode_info, attributes, types, flops * pairs);
+  const double flops = ot_attention_score_flops(attributes) * pairs;
+  ot_cost cost = ot_cost_of_traffic(&ot_attention_decode_info, attributes, types, flops);
   cost.matrix_flops = 4 * pairs * (double)attributes->head_dim;
   return cost;
 }
