@@ -29,15 +29,13 @@ typedef struct ot_quantization_keys {
   int64_t num_block;
 } ot_quantization_keys;
 
-// The values of the keys after defaults, before conversion to an ot_model. The table in
-// model_keys.c gives the meaning of each key per family.
+// The values of the keys after defaults. Keys that give a value of the model as it is, or up to a
+// default or a property of the family that is added to it, are read into `model`; the others are
+// converted. The table in model_keys.c gives the meaning of each key per family.
 typedef struct ot_model_keys {
-  int family;  // ot_family, key model_type
-  int64_t vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim;
-  int64_t max_positions, original_positions;
-  int activation;  // ot_activation
-  double norm_epsilon, initializer_range;
-  bool tie_word_embeddings, attention_bias, qkv_bias, mlp_bias, use_sliding_window, scale_attention;
+  ot_model model;
+  int64_t original_positions;
+  bool use_sliding_window, scale_attention;
   double rope_theta, rope_local_theta;
   ot_rope_group rope_scaling, rope_parameters;
   int64_t sliding_window, sliding_window_pattern, max_window_layers;
@@ -45,24 +43,14 @@ typedef struct ot_model_keys {
   int64_t num_layer_types;
   int64_t *rope_layers;  // [num_rope_layers] no_rope_layers: 1 rotates, 0 does not
   int64_t num_rope_layers, no_rope_interval;
-  double query_scalar, score_soft_cap, logit_soft_cap;
-  double attention_dropout, embedding_dropout, residual_dropout;
-  int64_t bos_id, pad_id;
+  double query_scalar;
   int64_t *eos_id;
   int64_t num_eos;
-  int dtype;  // ot_dtype
-  int64_t num_experts, experts_per_token, expert_size, shared_experts, shared_size;
+  int64_t shared_experts;
   int64_t first_dense, sparse_step;
   int64_t *dense_layers;  // [num_dense_layers] layers without experts
   int64_t num_dense_layers;
-  int64_t num_groups, groups_per_token;
-  bool renormalise;
-  double glu_alpha, glu_limit;
-  double gate_scale, aux_coefficient, z_coefficient, capacity_factor, bias_rate;
-  int routing, balance, aux_scale;  // ot_moe_routing, ot_moe_balance, ot_moe_aux_scale
-  int64_t kv_rank, q_rank, nope_dim, rope_dim, v_dim;
-  bool interleaved;
-  int64_t prediction_layers;
+  int balance;                  // ot_moe_balance, -1 = auto
   int residuals;                // 0 = none, 1 = block
   int64_t residual_block_size;  // 0: not given
   ot_quantization_keys quantization;

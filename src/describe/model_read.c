@@ -2,8 +2,6 @@
 // Converts keys to a model: properties fixed by the family, the rotary parameters in the spellings
 // of transformers 4 (rope_theta, rope_scaling) and 5 (rope_parameters), and the window of each
 // layer.
-#include <string.h>
-
 #include "base/math.h"
 #include "base/text.h"
 #include "describe/family.h"
@@ -31,39 +29,25 @@ static const char *place(const reading *r, const ot_node *node) {
 
 // ---- Shape ----
 
-static void fill_shape(reading *r) {
-  const ot_model_keys *const keys = r->keys;
-  ot_model *const out = r->out;
-  out->vocab_size = keys->vocab_size;
-  out->hidden_size = keys->hidden_size;
-  out->intermediate_size =
-      keys->intermediate_size > 0 ? keys->intermediate_size : 4 * keys->hidden_size;
-  out->num_layers = keys->num_layers;
-  out->num_heads = keys->num_heads;
-  out->num_kv_heads = keys->num_kv_heads > 0 ? keys->num_kv_heads : keys->num_heads;
-  out->head_dim = keys->head_dim > 0 ? keys->head_dim : keys->hidden_size / keys->num_heads;
-  out->max_positions = keys->max_positions;
-  if (!r->family->latent_attention) return;
-  out->head_dim = keys->nope_dim + keys->rope_dim;
-  out->mla = (ot_mla){.kv_rank = keys->kv_rank,
-                      .q_rank = keys->q_rank,
-                      .nope_dim = keys->nope_dim,
-                      .rope_dim = keys->rope_dim,
-                      .v_dim = keys->v_dim,
-                      .interleaved = keys->interleaved};
+// Completes the sizes that the keys leave to a default.
+static void fill_shape(ot_model *out, const ot_family_row *family) {
+  if (out->intermediate_size == 0) out->intermediate_size = 4 * out->hidden_size;
+  if (out->num_kv_heads == 0) out->num_kv_heads = out->num_heads;
+  if (out->head_dim == 0) out->head_dim = out->hidden_size / out->num_heads;
+  if (family->latent_attention) out->head_dim = out->mla.nope_dim + out->mla.rope_dim;
 }
 
 static ot_status check_shape(const reading *r) {
-  const ot_model_keys *const keys = r->keys;
+  const ot_model *const model = r->out;
   const bool latent = r->family->latent_attention;
-  OT_CHECK(!latent || keys->head_dim == 0 || keys->head_dim == keys->rope_dim, OT_USAGE,
+  OT_CHECK(!latent || model->head_dim == 0 || model->head_dim == model->mla.rope_dim, OT_USAGE,
            "model: head_dim=%lld; in model_type deepseek_v3 it is qk_rope_head_dim=%lld (%s)",
-           (long long)keys->head_dim, (long long)keys->rope_dim,
+           (long long)model->head_dim, (long long)model->mla.rope_dim,
            place(r, given(r->tree, "head_dim")));
-  OT_CHECK(latent || keys->head_dim > 0 || keys->hidden_size % keys->num_heads == 0, OT_USAGE,
+  OT_CHECK(latent || model->head_dim > 0 || model->hidden_size % model->num_heads == 0, OT_USAGE,
            "model: num_attention_heads=%lld does not divide hidden_size=%lld, and head_dim is not "
            "given (%s)",
-           (long long)keys->num_heads, (long long)keys->hidden_size,
+           (long long)model->num_heads, (long long)model->hidden_size,
            r->tree ? place(r, r->tree) : "defaults");
   return OT_OK;
 }
@@ -72,52 +56,39 @@ static void fill_mathematics(reading *r) {
   const ot_model_keys *const keys = r->keys;
   const ot_family_row *const family = r->family;
   ot_model *const out = r->out;
-  out->activation = (ot_activation)keys->activation;
   out->gated_mlp = family->gated_mlp;
-  out->glu_alpha = keys->glu_alpha;
-  out->glu_limit = keys->glu_limit;
   out->sinks = family->sinks;
-  out->qkv_bias =
-      family->all_biases || family->qkv_biases || keys->qkv_bias || keys->attention_bias;
-  out->output_bias = family->all_biases || keys->attention_bias;
-  out->mlp_bias = family->all_biases || keys->mlp_bias;
-  out->tie_word_embeddings = keys->tie_word_embeddings;
+  out->output_bias = family->all_biases || out->output_bias;
+  out->qkv_bias = family->qkv_biases || out->qkv_bias || out->output_bias;
+  out->mlp_bias = family->all_biases || out->mlp_bias;
   out->norm = family->norm;
   out->norm_placement = family->norm_placement;
-  out->norm_epsilon = keys->norm_epsilon;
   out->norm_offset = family->norm_offset;
   out->qk_norm = family->qk_norm;
-  out->embedding_scale = family->scaled_embedding ? ot_sqrt((double)keys->hidden_size) : 1;
+  out->embedding_scale = family->scaled_embedding ? ot_sqrt((double)out->hidden_size) : 1;
   const double scalar = keys->query_scalar > 0 ? keys->query_scalar : (double)out->head_dim;
-  const bool unscaled = keys->family == OT_FAMILY_GPT2 && !keys->scale_attention;
+  const bool unscaled = out->family == OT_FAMILY_GPT2 && !keys->scale_attention;
   out->attention_scale = unscaled ? 1 : 1 / ot_sqrt(scalar);
-  out->score_soft_cap = keys->score_soft_cap;
-  out->logit_soft_cap = keys->logit_soft_cap;
   out->learned_positions = family->learned_positions;
   out->rotary_dim = out->mla.kv_rank > 0 ? out->mla.rope_dim : out->head_dim;
   if (family->learned_positions) out->rotary_dim = 0;
-  out->embedding_dropout = keys->embedding_dropout;
-  out->attention_dropout = keys->attention_dropout;
-  out->residual_dropout = keys->residual_dropout;
-  out->initializer_range = keys->initializer_range;
 }
 
 // An id beyond the vocabulary is invalid: it occurs when a small model uses a family's defaults.
-static int64_t known_token(const ot_model_keys *keys, int64_t id) {
-  return id < keys->vocab_size ? id : -1;
+static int64_t known_token(const ot_model *model, int64_t id) {
+  return id < model->vocab_size ? id : -1;
 }
 
 static ot_status fill_tokens(reading *r) {
   const ot_model_keys *const keys = r->keys;
   ot_model *const out = r->out;
-  out->dtype = (ot_dtype)keys->dtype;
-  out->bos_id = known_token(keys, keys->bos_id);
-  out->pad_id = known_token(keys, keys->pad_id);
+  out->bos_id = known_token(out, out->bos_id);
+  out->pad_id = known_token(out, out->pad_id);
   OT_CHECK(keys->num_eos <= OT_MAX_EOS, OT_USAGE,
            "model: eos_token_id has %lld entries; allowed: up to %d (%s)", (long long)keys->num_eos,
            OT_MAX_EOS, place(r, given(r->tree, "eos_token_id")));
   for (int64_t i = 0; i < keys->num_eos; i++) {
-    const int64_t id = known_token(keys, keys->eos_id[i]);
+    const int64_t id = known_token(out, keys->eos_id[i]);
     if (id >= 0) out->eos_id[out->num_eos++] = id;
   }
   return OT_OK;
@@ -159,7 +130,7 @@ static ot_status read_rope(const reading *r, const ot_rope_keys *keys, const ot_
   out->factor = keys->factor;
   if (out->type == OT_ROPE_LINEAR) return OT_OK;
   out->original_positions =
-      keys->original_positions > 0 ? keys->original_positions : r->keys->max_positions;
+      keys->original_positions > 0 ? keys->original_positions : r->keys->model.max_positions;
   if (out->type == OT_ROPE_YARN) {
     out->beta_fast = keys->beta_fast;
     out->beta_slow = keys->beta_slow;
@@ -218,7 +189,8 @@ static void scale_scores(ot_model *out) {
 
 // For phi3, transformers treats yarn as its old name of longrope.
 static ot_status check_phi3_rope(const reading *r, const ot_node *node) {
-  const bool other = r->keys->family == OT_FAMILY_PHI3 && r->out->rope.type != OT_ROPE_DEFAULT;
+  const bool other =
+      r->keys->model.family == OT_FAMILY_PHI3 && r->out->rope.type != OT_ROPE_DEFAULT;
   OT_CHECK(!other, OT_USAGE,
            "model: for phi3 only rope_type default is supported, not longrope (nor its aliases "
            "su and yarn) (%s)",
@@ -261,7 +233,7 @@ static ot_status fill_ropes(reading *r) {
            "model: rope_scaling is one set; sets per layer type go to rope_parameters (%s)",
            place(r, scaling));
   OT_CHECK(!parameters || !parameters->first || is_nested(parameters) == by_type, OT_USAGE,
-           "model: rope_parameters of %s must be %s (%s)", ot_family_name((ot_family)keys->family),
+           "model: rope_parameters of %s must be %s (%s)", ot_family_name(keys->model.family),
            by_type ? "a map of full_attention and sliding_attention" : "one set for all layers",
            place(r, parameters));
   rope_sources from = {
@@ -274,13 +246,13 @@ static ot_status fill_ropes(reading *r) {
   };
   OT_TRY(fill_rope(r, &from, &r->out->rope));
   OT_TRY(check_phi3_rope(r, scaling ? scaling : parameters));
-  if (keys->family == OT_FAMILY_GPT_OSS && !scaling && !parameters) {
+  if (keys->model.family == OT_FAMILY_GPT_OSS && !scaling && !parameters) {
     r->out->rope = gpt_oss_rope(keys->rope_theta);
   }
   r->out->rope_local = r->out->rope;
   if (r->out->mla.kv_rank > 0) scale_scores(r->out);
   if (!by_type) return OT_OK;
-  const bool olmo3 = keys->family == OT_FAMILY_OLMO3;
+  const bool olmo3 = keys->model.family == OT_FAMILY_OLMO3;
   from = (rope_sources){
       .theta_key = olmo3 ? "rope_theta" : "rope_local_base_freq",
       .theta = olmo3 ? keys->rope_theta : keys->rope_local_theta,
@@ -297,11 +269,11 @@ static ot_status fill_ropes(reading *r) {
 static ot_status fill_no_rope(reading *r) {
   const ot_model_keys *const keys = r->keys;
   const int64_t told = keys->num_rope_layers;
-  OT_CHECK(told == 0 || told >= keys->num_layers, OT_USAGE,
+  OT_CHECK(told == 0 || told >= keys->model.num_layers, OT_USAGE,
            "model: no_rope_layers has %lld entries, but there are %lld layers (%s)",
-           (long long)told, (long long)keys->num_layers,
+           (long long)told, (long long)keys->model.num_layers,
            place(r, given(r->tree, "no_rope_layers")));
-  for (int64_t i = 0; i < keys->num_layers; i++) {
+  for (int64_t i = 0; i < keys->model.num_layers; i++) {
     const bool every = keys->no_rope_interval > 0 && (i + 1) % keys->no_rope_interval == 0;
     r->out->no_rope[i] = told > 0 ? keys->rope_layers[i] == 0 : every;
   }
@@ -337,10 +309,10 @@ static ot_status fill_windows(reading *r) {
   const ot_node *const types = given(r->tree, "layer_types");
   const bool off = r->family->window_switch && !keys->use_sliding_window;
   const int64_t window = off ? 0 : keys->sliding_window;
-  OT_CHECK(keys->num_layer_types == 0 || keys->num_layer_types == keys->num_layers, OT_USAGE,
+  OT_CHECK(keys->num_layer_types == 0 || keys->num_layer_types == keys->model.num_layers, OT_USAGE,
            "model: layer_types has %lld entries, but there are %lld layers (%s)",
-           (long long)keys->num_layer_types, (long long)keys->num_layers, place(r, types));
-  for (int64_t i = 0; i < keys->num_layers; i++) {
+           (long long)keys->num_layer_types, (long long)keys->model.num_layers, place(r, types));
+  for (int64_t i = 0; i < keys->model.num_layers; i++) {
     const bool told = keys->num_layer_types > 0;
     const bool sliding = told ? keys->layer_types[i] == 1 : slides(r, i, window);
     OT_CHECK(!sliding || window > 0, OT_USAGE,
@@ -355,7 +327,7 @@ static ot_status fill_windows(reading *r) {
 // ---- Experts ----
 
 static bool has_experts(const ot_model_keys *keys, int64_t layer) {
-  if (keys->family == OT_FAMILY_DEEPSEEK_V3) return layer >= keys->first_dense;
+  if (keys->model.family == OT_FAMILY_DEEPSEEK_V3) return layer >= keys->first_dense;
   if (keys->sparse_step == 0) return true;  // of families without that key
   for (int64_t i = 0; i < keys->num_dense_layers; i++) {
     if (keys->dense_layers[i] == layer) return false;
@@ -365,45 +337,38 @@ static bool has_experts(const ot_model_keys *keys, int64_t layer) {
 
 static ot_moe_balance balance_of(const reading *r) {
   if (r->keys->balance >= 0) return (ot_moe_balance)r->keys->balance;
-  if (r->keys->routing == OT_MOE_EXPERT_CHOICE) return OT_MOE_BALANCE_NONE;
-  return r->keys->family == OT_FAMILY_DEEPSEEK_V3 ? OT_MOE_BALANCE_BIAS : OT_MOE_BALANCE_AUX_LOSS;
+  if (r->keys->model.moe.routing == OT_MOE_EXPERT_CHOICE) return OT_MOE_BALANCE_NONE;
+  return r->keys->model.family == OT_FAMILY_DEEPSEEK_V3 ? OT_MOE_BALANCE_BIAS
+                                                        : OT_MOE_BALANCE_AUX_LOSS;
 }
 
 static void fill_balance(reading *r) {
-  const ot_model_keys *const keys = r->keys;
   ot_moe *const moe = &r->out->moe;
-  moe->routing = (ot_moe_routing)keys->routing;
   moe->balance = balance_of(r);
   const double usual = moe->routing == OT_MOE_EXPERT_CHOICE ? 1 : 1.25;
-  moe->capacity_factor = keys->capacity_factor > 0 ? keys->capacity_factor : usual;
+  if (moe->capacity_factor == 0) moe->capacity_factor = usual;
   const bool asked = given(r->tree, "router_aux_loss_coef") || given(r->tree, "aux_loss_alpha");
   const bool helps =
       moe->balance == OT_MOE_BALANCE_AUX_LOSS || (moe->balance == OT_MOE_BALANCE_BIAS && asked);
-  moe->aux_coefficient = helps ? keys->aux_coefficient : 0;
-  moe->aux_scale = (ot_moe_aux_scale)keys->aux_scale;
-  moe->z_coefficient = keys->z_coefficient;
-  moe->bias_rate = keys->bias_rate;
+  if (!helps) moe->aux_coefficient = 0;
 }
 
 static void fill_experts(reading *r) {
   const ot_model_keys *const keys = r->keys;
-  const bool deepseek = keys->family == OT_FAMILY_DEEPSEEK_V3;
-  const bool one_width =
-      keys->expert_size == 0;  // mixtral, olmoe: intermediate_size is an expert's
   ot_moe *const moe = &r->out->moe;
-  if (keys->num_experts == 0) return;
-  moe->num_experts = keys->num_experts;
-  moe->experts_per_token = keys->experts_per_token;
-  moe->expert_size = one_width ? r->out->intermediate_size : keys->expert_size;
-  moe->shared_size = keys->shared_experts * moe->expert_size + keys->shared_size;
+  if (moe->num_experts == 0) return;
+  // mixtral, olmoe: intermediate_size is an expert's
+  if (moe->expert_size == 0) moe->expert_size = r->out->intermediate_size;
+  moe->shared_size += keys->shared_experts * moe->expert_size;
   moe->shared_gate = r->family->shared_gate;
-  moe->score = deepseek ? OT_MOE_SIGMOID : OT_MOE_SOFTMAX;
+  moe->score = r->out->family == OT_FAMILY_DEEPSEEK_V3 ? OT_MOE_SIGMOID : OT_MOE_SOFTMAX;
   moe->biases = r->family->expert_biases;
-  moe->renormalise = r->family->renormalise || keys->renormalise;
-  moe->scale = deepseek ? keys->gate_scale : 1;
-  moe->num_groups = deepseek ? keys->num_groups : 1;
-  moe->groups_per_token = deepseek ? keys->groups_per_token : 1;
-  for (int64_t i = 0; i < keys->num_layers; i++) moe->layer[i] = has_experts(keys, i);
+  moe->renormalise = r->family->renormalise || moe->renormalise;
+  // Only deepseek_v3 has keys for the next three.
+  if (moe->scale == 0) moe->scale = 1;
+  if (moe->num_groups == 0) moe->num_groups = 1;
+  if (moe->groups_per_token == 0) moe->groups_per_token = 1;
+  for (int64_t i = 0; i < r->out->num_layers; i++) moe->layer[i] = has_experts(keys, i);
   fill_balance(r);
 }
 
@@ -415,7 +380,7 @@ static ot_status fill_scale_block(reading *r) {
   if (!node || !node->first) return OT_OK;
   // Models with mxfp4 experts can be planned, and trained from random weights; their weights cannot
   // be read.
-  const bool gpt_oss = r->keys->family == OT_FAMILY_GPT_OSS;
+  const bool gpt_oss = r->keys->model.family == OT_FAMILY_GPT_OSS;
   if (gpt_oss && ot_text_equal(keys->method, "mxfp4")) return OT_OK;
   const bool e4m3 = ot_text_equal(keys->method, "fp8") && ot_text_equal(keys->format, "e4m3");
   if (!e4m3 || keys->num_block != 2) {
@@ -444,10 +409,11 @@ static ot_status fill_residuals(reading *r) {
            (long long)keys->residual_block_size,
            place(r, given(r->tree, "attention_residual_block_size")));
   if (!block) return OT_OK;
-  out->block_size = keys->residual_block_size > 0 ? keys->residual_block_size
-                                                  : ot_residual_default_size(keys->num_layers);
-  out->sublayers = 2 * keys->num_layers;
-  for (int64_t i = 0; i < keys->num_layers; i++) out->place[i] = 2 * i;
+  out->block_size = keys->residual_block_size > 0
+                        ? keys->residual_block_size
+                        : ot_residual_default_size(keys->model.num_layers);
+  out->sublayers = 2 * keys->model.num_layers;
+  for (int64_t i = 0; i < keys->model.num_layers; i++) out->place[i] = 2 * i;
   return OT_OK;
 }
 
@@ -467,15 +433,14 @@ static void fill_names(ot_model *out) {
 
 ot_status ot_model_from_keys(const ot_model_keys *keys, const ot_node *tree, ot_arena *arena,
                              ot_model *out) {
-  memset(out, 0, sizeof *out);
+  *out = keys->model;
   reading r = {.keys = keys,
                .tree = tree,
-               .family = ot_family_row_of((ot_family)keys->family),
+               .family = ot_family_row_of(out->family),
                .arena = arena,
                .out = out};
-  out->family = (ot_family)keys->family;
   OT_TRY(check_shape(&r));
-  fill_shape(&r);
+  fill_shape(out, r.family);
   fill_mathematics(&r);
   OT_TRY(fill_tokens(&r));
   if (!out->learned_positions) OT_TRY(fill_ropes(&r));
@@ -483,7 +448,6 @@ ot_status ot_model_from_keys(const ot_model_keys *keys, const ot_node *tree, ot_
   OT_TRY(fill_windows(&r));
   fill_experts(&r);
   OT_TRY(fill_residuals(&r));
-  out->prediction_layers = keys->prediction_layers;
   OT_TRY(fill_scale_block(&r));
   fill_names(out);
   return ot_model_check(out);

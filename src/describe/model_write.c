@@ -48,32 +48,9 @@ static void fill_dense_layers(const ot_model *model, ot_arena *arena, ot_model_k
 
 static void fill_experts(const ot_model *model, ot_arena *arena, ot_model_keys *keys) {
   const ot_moe *const moe = &model->moe;
-  const ot_mla *const mla = &model->mla;
-  keys->num_experts = moe->num_experts;
-  keys->experts_per_token = moe->experts_per_token;
-  keys->expert_size = moe->expert_size;
   keys->shared_experts = moe->num_experts > 0 ? moe->shared_size / moe->expert_size : 0;
-  keys->shared_size = moe->shared_size;
-  fill_dense_layers(model, arena, keys);
-  keys->num_groups = moe->num_groups;
-  keys->groups_per_token = moe->groups_per_token;
-  keys->renormalise = moe->renormalise;
-  keys->glu_alpha = model->glu_alpha;
-  keys->glu_limit = model->glu_limit;
-  keys->gate_scale = moe->scale;
-  keys->aux_coefficient = moe->aux_coefficient;
-  keys->aux_scale = (int)moe->aux_scale;
-  keys->z_coefficient = moe->z_coefficient;
-  keys->capacity_factor = moe->capacity_factor;
-  keys->bias_rate = moe->bias_rate;
-  keys->routing = (int)moe->routing;
   keys->balance = (int)moe->balance;
-  keys->kv_rank = mla->kv_rank;
-  keys->q_rank = mla->q_rank;
-  keys->nope_dim = mla->nope_dim;
-  keys->rope_dim = mla->rope_dim;
-  keys->v_dim = mla->v_dim;
-  keys->interleaved = mla->interleaved;
+  fill_dense_layers(model, arena, keys);
 }
 
 // The integer whose inverse square root is the scale, if there is one, as in configurations.
@@ -85,35 +62,12 @@ static double query_scalar(double scale) {
 
 static ot_model_keys keys_of(const ot_model *model, ot_arena *arena) {
   ot_model_keys keys = {
-      .family = (int)model->family,
-      .vocab_size = model->vocab_size,
-      .hidden_size = model->hidden_size,
-      .intermediate_size = model->intermediate_size,
-      .num_layers = model->num_layers,
-      .num_heads = model->num_heads,
-      .num_kv_heads = model->num_kv_heads,
-      .head_dim = model->head_dim,
-      .max_positions = model->max_positions,
+      .model = *model,
       .original_positions = model->max_positions,
-      .activation = (int)model->activation,
-      .norm_epsilon = model->norm_epsilon,
-      .initializer_range = model->initializer_range,
-      .tie_word_embeddings = model->tie_word_embeddings,
-      .attention_bias = model->output_bias,
-      .qkv_bias = model->qkv_bias,
-      .mlp_bias = model->mlp_bias,
       .scale_attention = model->attention_scale != 1,
       .query_scalar = query_scalar(model->attention_scale),
-      .score_soft_cap = model->score_soft_cap,
-      .logit_soft_cap = model->logit_soft_cap,
       .rope_theta = model->rope.theta,
       .rope_local_theta = model->rope_local.theta,
-      .attention_dropout = model->attention_dropout,
-      .embedding_dropout = model->embedding_dropout,
-      .residual_dropout = model->residual_dropout,
-      .dtype = (int)model->dtype,
-      .bos_id = model->bos_id,
-      .pad_id = model->pad_id,
       .num_eos = model->num_eos,
       .residuals = model->residuals.block_size > 0,
       .residual_block_size = model->residuals.block_size,
