@@ -251,20 +251,66 @@ static void put_word(printer *p, const char *name, const char *word) {
   p->length += ot_text_format(p->out + p->length, p->capacity - p->length, "%s %s\n", name, word);
 }
 
+// A value as it is printed.
+typedef enum value_kind { VALUE_WHOLE, VALUE_BOOL, VALUE_REAL, VALUE_WORD } value_kind;
+
+typedef struct printed_value {
+  const char *name;
+  value_kind kind;
+  int32_t offset;
+  bool optional;             // not printed when 0
+  const char *const *words;  // of WORD: names of an enum
+} printed_value;
+
+static void put_value(printer *p, const printed_value *v, const char *at) {
+  switch (v->kind) {
+    case VALUE_WHOLE: {
+      const int64_t whole = *(const int64_t *)(const void *)at;
+      if (whole != 0 || !v->optional) put_whole(p, v->name, whole);
+      return;
+    }
+    case VALUE_BOOL: {
+      const bool flag = *(const bool *)at;
+      if (flag || !v->optional) put_whole(p, v->name, flag);
+      return;
+    }
+    case VALUE_REAL: {
+      const double real = *(const double *)(const void *)at;
+      if (real != 0 || !v->optional) put_real(p, v->name, real);
+      return;
+    }
+    case VALUE_WORD: {
+      const int word = *(const int *)(const void *)at;
+      if (word != 0 || !v->optional) put_word(p, v->name, v->words[word]);
+      return;
+    }
+  }
+  OT_UNREACHABLE();
+}
+
+static void put_values(printer *p, const printed_value *values, int count, const void *object) {
+  for (int i = 0; i < count; i++) put_value(p, &values[i], (const char *)object + values[i].offset);
+}
+
 static void put_rope(printer *p, const char *name, const ot_rope *rope) {
   static const char *const types[] = {"default", "linear", "llama3", "yarn"};
+  static const printed_value all[] = {
+      {"  theta", VALUE_REAL, .offset = offsetof(ot_rope, theta)},
+      {"  factor", VALUE_REAL, .offset = offsetof(ot_rope, factor)},
+      {"  low_frequency_factor", VALUE_REAL, .offset = offsetof(ot_rope, low_frequency_factor)},
+      {"  high_frequency_factor", VALUE_REAL, .offset = offsetof(ot_rope, high_frequency_factor)},
+      {"  original_positions", VALUE_WHOLE, .offset = offsetof(ot_rope, original_positions)},
+  };
+  static const printed_value yarn[] = {
+      {"  beta_fast", VALUE_REAL, .offset = offsetof(ot_rope, beta_fast)},
+      {"  beta_slow", VALUE_REAL, .offset = offsetof(ot_rope, beta_slow)},
+      {"  mscale", VALUE_REAL, .offset = offsetof(ot_rope, mscale)},
+      {"  mscale_all", VALUE_REAL, .offset = offsetof(ot_rope, mscale_all)},
+      {"  exact_ramp", VALUE_BOOL, .offset = offsetof(ot_rope, exact_ramp), .optional = true},
+  };
   put_word(p, name, types[rope->type]);
-  put_real(p, "  theta", rope->theta);
-  put_real(p, "  factor", rope->factor);
-  put_real(p, "  low_frequency_factor", rope->low_frequency_factor);
-  put_real(p, "  high_frequency_factor", rope->high_frequency_factor);
-  put_whole(p, "  original_positions", rope->original_positions);
-  if (rope->type != OT_ROPE_YARN) return;
-  put_real(p, "  beta_fast", rope->beta_fast);
-  put_real(p, "  beta_slow", rope->beta_slow);
-  put_real(p, "  mscale", rope->mscale);
-  put_real(p, "  mscale_all", rope->mscale_all);
-  if (rope->exact_ramp) put_whole(p, "  exact_ramp", 1);
+  put_values(p, all, OT_COUNT(all), rope);
+  if (rope->type == OT_ROPE_YARN) put_values(p, yarn, OT_COUNT(yarn), rope);
 }
 
 // Run lengths of consecutive layers with the same flag; `names` for those without and with it.
@@ -280,38 +326,44 @@ static void put_moe(printer *p, const ot_model *model) {
   static const char *const routings[] = {"dropless", "drop_by_position", "drop_by_score",
                                          "expert_choice"};
   static const char *const balances[] = {"none", "aux_loss", "bias"};
-  const ot_moe *const moe = &model->moe;
-  if (moe->num_experts == 0) return;
-  put_whole(p, "num_experts", moe->num_experts);
-  put_whole(p, "experts_per_token", moe->experts_per_token);
-  put_whole(p, "expert_size", moe->expert_size);
-  put_whole(p, "shared_size", moe->shared_size);
-  if (moe->shared_gate) put_whole(p, "shared_gate", 1);
-  if (moe->biases) put_whole(p, "biases", 1);
-  put_word(p, "score", scores[moe->score]);
-  put_whole(p, "renormalise", moe->renormalise);
-  put_real(p, "gate_scale", moe->scale);
-  put_whole(p, "num_groups", moe->num_groups);
-  put_whole(p, "groups_per_token", moe->groups_per_token);
-  put_word(p, "routing", routings[moe->routing]);
-  put_real(p, "capacity_factor", moe->capacity_factor);
-  put_word(p, "balance", balances[moe->balance]);
-  put_real(p, "aux_coefficient", moe->aux_coefficient);
-  if (moe->aux_scale == OT_MOE_AUX_TRANSFORMERS) put_word(p, "aux_scale", "transformers");
-  put_real(p, "z_coefficient", moe->z_coefficient);
-  put_real(p, "bias_rate", moe->bias_rate);
+  static const char *const aux_scales[] = {"layers", "transformers"};
+  static const printed_value values[] = {
+      {"num_experts", VALUE_WHOLE, .offset = offsetof(ot_moe, num_experts)},
+      {"experts_per_token", VALUE_WHOLE, .offset = offsetof(ot_moe, experts_per_token)},
+      {"expert_size", VALUE_WHOLE, .offset = offsetof(ot_moe, expert_size)},
+      {"shared_size", VALUE_WHOLE, .offset = offsetof(ot_moe, shared_size)},
+      {"shared_gate", VALUE_BOOL, .offset = offsetof(ot_moe, shared_gate), .optional = true},
+      {"biases", VALUE_BOOL, .offset = offsetof(ot_moe, biases), .optional = true},
+      {"score", VALUE_WORD, .offset = offsetof(ot_moe, score), .words = scores},
+      {"renormalise", VALUE_BOOL, .offset = offsetof(ot_moe, renormalise)},
+      {"gate_scale", VALUE_REAL, .offset = offsetof(ot_moe, scale)},
+      {"num_groups", VALUE_WHOLE, .offset = offsetof(ot_moe, num_groups)},
+      {"groups_per_token", VALUE_WHOLE, .offset = offsetof(ot_moe, groups_per_token)},
+      {"routing", VALUE_WORD, .offset = offsetof(ot_moe, routing), .words = routings},
+      {"capacity_factor", VALUE_REAL, .offset = offsetof(ot_moe, capacity_factor)},
+      {"balance", VALUE_WORD, .offset = offsetof(ot_moe, balance), .words = balances},
+      {"aux_coefficient", VALUE_REAL, .offset = offsetof(ot_moe, aux_coefficient)},
+      {"aux_scale", VALUE_WORD, .offset = offsetof(ot_moe, aux_scale), .optional = true,
+       .words = aux_scales},
+      {"z_coefficient", VALUE_REAL, .offset = offsetof(ot_moe, z_coefficient)},
+      {"bias_rate", VALUE_REAL, .offset = offsetof(ot_moe, bias_rate)},
+  };
   static const char *const names[] = {"layers_without_experts", "layers_with_experts"};
-  put_runs(p, moe->layer, model->num_layers, names);
+  if (model->moe.num_experts == 0) return;
+  put_values(p, values, OT_COUNT(values), &model->moe);
+  put_runs(p, model->moe.layer, model->num_layers, names);
 }
 
 static void put_mla(printer *p, const ot_mla *mla) {
-  if (mla->kv_rank == 0) return;
-  put_whole(p, "kv_rank", mla->kv_rank);
-  put_whole(p, "q_rank", mla->q_rank);
-  put_whole(p, "nope_dim", mla->nope_dim);
-  put_whole(p, "rope_dim", mla->rope_dim);
-  put_whole(p, "v_dim", mla->v_dim);
-  put_whole(p, "interleaved", mla->interleaved);
+  static const printed_value values[] = {
+      {"kv_rank", VALUE_WHOLE, .offset = offsetof(ot_mla, kv_rank)},
+      {"q_rank", VALUE_WHOLE, .offset = offsetof(ot_mla, q_rank)},
+      {"nope_dim", VALUE_WHOLE, .offset = offsetof(ot_mla, nope_dim)},
+      {"rope_dim", VALUE_WHOLE, .offset = offsetof(ot_mla, rope_dim)},
+      {"v_dim", VALUE_WHOLE, .offset = offsetof(ot_mla, v_dim)},
+      {"interleaved", VALUE_BOOL, .offset = offsetof(ot_mla, interleaved)},
+  };
+  if (mla->kv_rank > 0) put_values(p, values, OT_COUNT(values), mla);
 }
 
 static void put_no_rope(printer *p, const ot_model *model) {
@@ -334,16 +386,57 @@ static void put_windows(printer *p, const ot_model *model) {
   p->length += ot_text_format(p->out + p->length, p->capacity - p->length, "\n");
 }
 
+static const char *const activations[] = {"gelu", "gelu_tanh", "silu", "relu"};
+static const char *const norms[] = {"layernorm", "rmsnorm"};
+static const char *const placements[] = {"pre", "post", "sandwich"};
+static const char *const qk_norms[] = {"none", "head", "row"};
+
+// A new value is optional: the hash of a model without it then stays as it is.
+static const printed_value shape_values[] = {
+    {"vocab_size", VALUE_WHOLE, .offset = offsetof(ot_model, vocab_size)},
+    {"hidden_size", VALUE_WHOLE, .offset = offsetof(ot_model, hidden_size)},
+    {"intermediate_size", VALUE_WHOLE, .offset = offsetof(ot_model, intermediate_size)},
+    {"num_layers", VALUE_WHOLE, .offset = offsetof(ot_model, num_layers)},
+    {"num_heads", VALUE_WHOLE, .offset = offsetof(ot_model, num_heads)},
+    {"num_kv_heads", VALUE_WHOLE, .offset = offsetof(ot_model, num_kv_heads)},
+    {"head_dim", VALUE_WHOLE, .offset = offsetof(ot_model, head_dim)},
+    {"max_positions", VALUE_WHOLE, .offset = offsetof(ot_model, max_positions)},
+};
+
+static const printed_value mathematics_values[] = {
+    {"activation", VALUE_WORD, .offset = offsetof(ot_model, activation), .words = activations},
+    {"gated_mlp", VALUE_BOOL, .offset = offsetof(ot_model, gated_mlp)},
+    {"glu_alpha", VALUE_REAL, .offset = offsetof(ot_model, glu_alpha), .optional = true},
+    {"glu_limit", VALUE_REAL, .offset = offsetof(ot_model, glu_limit), .optional = true},
+    {"qkv_bias", VALUE_BOOL, .offset = offsetof(ot_model, qkv_bias)},
+    {"output_bias", VALUE_BOOL, .offset = offsetof(ot_model, output_bias)},
+    {"mlp_bias", VALUE_BOOL, .offset = offsetof(ot_model, mlp_bias)},
+    {"sinks", VALUE_BOOL, .offset = offsetof(ot_model, sinks), .optional = true},
+    {"tie_word_embeddings", VALUE_BOOL, .offset = offsetof(ot_model, tie_word_embeddings)},
+    {"norm", VALUE_WORD, .offset = offsetof(ot_model, norm), .words = norms},
+    {"norm_placement", VALUE_WORD, .offset = offsetof(ot_model, norm_placement),
+     .words = placements},
+    {"norm_epsilon", VALUE_REAL, .offset = offsetof(ot_model, norm_epsilon)},
+    {"norm_offset", VALUE_REAL, .offset = offsetof(ot_model, norm_offset)},
+    {"qk_norm", VALUE_WORD, .offset = offsetof(ot_model, qk_norm), .words = qk_norms},
+    {"embedding_scale", VALUE_REAL, .offset = offsetof(ot_model, embedding_scale)},
+    {"attention_scale", VALUE_REAL, .offset = offsetof(ot_model, attention_scale)},
+    {"score_soft_cap", VALUE_REAL, .offset = offsetof(ot_model, score_soft_cap), .optional = true},
+    {"logit_soft_cap", VALUE_REAL, .offset = offsetof(ot_model, logit_soft_cap), .optional = true},
+    {"learned_positions", VALUE_BOOL, .offset = offsetof(ot_model, learned_positions)},
+    {"rotary_dim", VALUE_WHOLE, .offset = offsetof(ot_model, rotary_dim)},
+};
+
+static const printed_value random_values[] = {
+    {"embedding_dropout", VALUE_REAL, .offset = offsetof(ot_model, embedding_dropout)},
+    {"attention_dropout", VALUE_REAL, .offset = offsetof(ot_model, attention_dropout)},
+    {"residual_dropout", VALUE_REAL, .offset = offsetof(ot_model, residual_dropout)},
+    {"initializer_range", VALUE_REAL, .offset = offsetof(ot_model, initializer_range)},
+};
+
 static void put_shape(printer *p, const ot_model *model) {
   put_word(p, "model_type", model->model_type);
-  put_whole(p, "vocab_size", model->vocab_size);
-  put_whole(p, "hidden_size", model->hidden_size);
-  put_whole(p, "intermediate_size", model->intermediate_size);
-  put_whole(p, "num_layers", model->num_layers);
-  put_whole(p, "num_heads", model->num_heads);
-  put_whole(p, "num_kv_heads", model->num_kv_heads);
-  put_whole(p, "head_dim", model->head_dim);
-  put_whole(p, "max_positions", model->max_positions);
+  put_values(p, shape_values, OT_COUNT(shape_values), model);
   put_moe(p, model);
   put_mla(p, &model->mla);
   if (model->residuals.block_size > 0) {
@@ -353,40 +446,12 @@ static void put_shape(printer *p, const ot_model *model) {
 }
 
 static void put_mathematics(printer *p, const ot_model *model) {
-  static const char *const activations[] = {"gelu", "gelu_tanh", "silu", "relu"};
-  static const char *const norms[] = {"layernorm", "rmsnorm"};
-  static const char *const placements[] = {"pre", "post", "sandwich"};
-  static const char *const qk_norms[] = {"none", "head", "row"};
-  put_word(p, "activation", activations[model->activation]);
-  put_whole(p, "gated_mlp", model->gated_mlp);
-  if (model->glu_limit > 0) {
-    put_real(p, "glu_alpha", model->glu_alpha);
-    put_real(p, "glu_limit", model->glu_limit);
-  }
-  put_whole(p, "qkv_bias", model->qkv_bias);
-  put_whole(p, "output_bias", model->output_bias);
-  put_whole(p, "mlp_bias", model->mlp_bias);
-  if (model->sinks) put_whole(p, "sinks", 1);
-  put_whole(p, "tie_word_embeddings", model->tie_word_embeddings);
-  put_word(p, "norm", norms[model->norm]);
-  put_word(p, "norm_placement", placements[model->norm_placement]);
-  put_real(p, "norm_epsilon", model->norm_epsilon);
-  put_real(p, "norm_offset", model->norm_offset);
-  put_word(p, "qk_norm", qk_norms[model->qk_norm]);
-  put_real(p, "embedding_scale", model->embedding_scale);
-  put_real(p, "attention_scale", model->attention_scale);
-  if (model->score_soft_cap > 0) put_real(p, "score_soft_cap", model->score_soft_cap);
-  if (model->logit_soft_cap > 0) put_real(p, "logit_soft_cap", model->logit_soft_cap);
-  put_whole(p, "learned_positions", model->learned_positions);
-  put_whole(p, "rotary_dim", model->rotary_dim);
+  put_values(p, mathematics_values, OT_COUNT(mathematics_values), model);
   put_rope(p, "rope", &model->rope);
   put_rope(p, "rope_local", &model->rope_local);
   put_no_rope(p, model);
   put_windows(p, model);
-  put_real(p, "embedding_dropout", model->embedding_dropout);
-  put_real(p, "attention_dropout", model->attention_dropout);
-  put_real(p, "residual_dropout", model->residual_dropout);
-  put_real(p, "initializer_range", model->initializer_range);
+  put_values(p, random_values, OT_COUNT(random_values), model);
 }
 
 int64_t ot_model_print(const ot_model *model, char *out, int64_t capacity) {
