@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rule set per op kind. Typical rules: V, samples of this rank (data parallel); 0, tokens of
-// this rank (sequence or context parallel), both with parameters R, whose gradients are P; 1, heads
-// or columns of this rank (tensor parallel).
+// One rule set per op kind; ops outside blocks (tables of constants, optimizers) have none. Typical
+// rules: V, samples of this rank (data parallel); 0, tokens of this rank (sequence or context
+// parallel), both with parameters R, whose gradients are P; 1, heads or columns of this rank
+// (tensor parallel).
 #include "graph/place_rules.h"
 
 #include <assert.h>
@@ -26,7 +27,6 @@ static const ot_place_rule rules[] = {
     [OT_OP_HEAD_NORM_GRAD] = {.rows = {"VVRRVV>VPP", "00RR00>0PP", "11RR1.>1PP", "1100RR>100"},
                               .own = {"1100R.>100"}},
     [OT_OP_HEAD_MEANS] = {.rows = {"VVRRV>V", "00RR0>0"}, .own = {"1100R>P"}},
-    [OT_OP_ROPE_TABLE] = {.rows = {NULL}},
     [OT_OP_ROPE] = {.rows = {"VVI>V", "00I>0", "1II>1"}},
     [OT_OP_ROPE_GRAD] = {.rows = {"VVI>V", "00I>0", "1II>1"}},
     // A single rank needs whole sequences; over the ranks of cp it is a ring (expand.h). Sinks are
@@ -46,8 +46,6 @@ static const ot_place_rule rules[] = {
     [OT_OP_DROPOUT_GRAD] = {.rows = {"VV>V", "0I>0"}},
     [OT_OP_ABSMAX] = {.rows = {"V>V", "0>V", "1>V"}},
     [OT_OP_CAST] = {.rows = {"V>V", "0>0", "1>1"}},
-    [OT_OP_ZERO] = {.rows = {NULL}},
-    [OT_OP_INVERSE] = {.rows = {NULL}},
     [OT_OP_HEAD_LOSS] = {.rows = {"VRVI>VPP", "0R0I>0PP"}},
     [OT_OP_HEAD_EVALUATE] = {.rows = {"VRV>PP", "0R0>PP"}},
     [OT_OP_HEAD_SCORE] = {.rows = {"VRV>VV"}},
@@ -61,10 +59,6 @@ static const ot_place_rule rules[] = {
     [OT_OP_HEAD_COUNT] = {.rows = {"VV>PP", "00>PP", "RI>II"}},
     [OT_OP_APPEND_KV] = {.rows = {"VV>V"}},
     [OT_OP_ATTENTION_DECODE] = {.rows = {"VVVR>V"}},
-    [OT_OP_SUM_SQUARES] = {.rows = {NULL}},
-    [OT_OP_CLIP_FACTOR] = {.rows = {NULL}},
-    [OT_OP_ADAMW] = {.rows = {NULL}},
-    [OT_OP_MUON] = {.rows = {NULL}},
     // One step of a ring: V are the keys of some rank, place_ring.h checks which.
     [OT_OP_ATTENTION_BLOCK] = {.rows = {"VVVVVVR>VVV", "11II110>11V", "0V0I00R>00V"}},
     [OT_OP_ATTENTION_BLOCK_GRAD] = {.rows = {"VVVVVVVVV>VV", "111II1111>11", "00V0I000V>0V"}},
@@ -87,7 +81,6 @@ static const ot_place_rule rules[] = {
     [OT_OP_ROUTE_LOSS] = {.rows = {"VVVIV>P", "00RIR>P"}, .own = {"00VIR>P"}},
     [OT_OP_ROUTE_LOSS_GRAD] = {.rows = {"VVIV>V", "0RI0>0"}, .own = {"0VI0>0"}},
     [OT_OP_ROUTE_LOAD] = {.rows = {"V>P", "0>P"}},
-    [OT_OP_ROUTE_BIAS] = {.rows = {NULL}},
     [OT_OP_DISPATCH] = {.rows = {"VVVV>VV", "000V>VV"}},
     [OT_OP_COMBINE] = {.rows = {"VVVVV>VV", "VV0V0>00"}},
     [OT_OP_EXPERT_BIAS] = {.rows = {"VVRV>V", "00R0>0"}},

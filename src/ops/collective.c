@@ -104,6 +104,7 @@ const ot_op_info ot_all_gather_info = {
     .name = "all_gather",
     .num_inputs = 1,
     .num_outputs = 1,
+    .work = OT_WORK_COMMUNICATION,
     .infer = all_gather_infer,
     .cost = all_gather_cost,
     .num_vjp_steps = 1,
@@ -117,6 +118,7 @@ const ot_op_info ot_reduce_scatter_info = {
     .name = "reduce_scatter",
     .num_inputs = 1,
     .num_outputs = 1,
+    .work = OT_WORK_COMMUNICATION,
     .accumulated_outputs = 1u << 0,
     .infer = reduce_scatter_infer,
     .cost = reduce_scatter_cost,
@@ -132,6 +134,7 @@ const ot_op_info ot_all_reduce_info = {
     .name = "all_reduce",
     .num_inputs = 1,
     .num_outputs = 1,
+    .work = OT_WORK_COMMUNICATION,
     .in_place = 1u << 0,
     .infer = same_infer,
     .cost = all_reduce_cost,
@@ -142,6 +145,7 @@ const ot_op_info ot_all_to_all_info = {
     .name = "all_to_all",
     .num_inputs = 1,
     .num_outputs = 1,
+    .work = OT_WORK_COMMUNICATION,
     .infer = all_to_all_infer,
     .cost = all_to_all_cost,
     .num_vjp_steps = 1,
@@ -155,15 +159,22 @@ const ot_op_info ot_shift_info = {
     .name = "shift",
     .num_inputs = 1,
     .num_outputs = 1,
+    .work = OT_WORK_COMMUNICATION,
     .infer = same_infer,
     .cost = shift_cost,
 };
 
-const ot_op_info ot_send_info = {
-    .name = "send", .num_inputs = 1, .num_outputs = 0, .infer = send_infer};
+const ot_op_info ot_send_info = {.name = "send",
+                                 .num_inputs = 1,
+                                 .num_outputs = 0,
+                                 .work = OT_WORK_COMMUNICATION,
+                                 .infer = send_infer};
 
-const ot_op_info ot_receive_info = {
-    .name = "receive", .num_inputs = 0, .num_outputs = 1, .infer = receive_infer};
+const ot_op_info ot_receive_info = {.name = "receive",
+                                    .num_inputs = 0,
+                                    .num_outputs = 1,
+                                    .work = OT_WORK_COMMUNICATION,
+                                    .infer = receive_infer};
 
 const ot_op_kind ot_communications[OT_COMMUNICATIONS] = {
     OT_OP_ALL_GATHER, OT_OP_REDUCE_SCATTER, OT_OP_ALL_REDUCE,

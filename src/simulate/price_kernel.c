@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function per family of ops: GEMMs of layers, attention, the head, and memory-bound ops.
-// Formulas and sources: docs/pricing.md.
+// One function per kind of work (ot_op_work): GEMMs of layers, attention, the head, and
+// memory-bound ops. Formulas and sources: docs/pricing.md.
 #include "simulate/price_kernel.h"
 
+#include "ops/catalog.h"
 #include "ops/route.h"
 #include "simulate/price_gemm.h"
 
@@ -252,52 +253,27 @@ static ot_status price_pass(pricing *p) {
   return OT_OK;
 }
 
-// clang-format off
-// A new op cannot be priced until it is in one of these families.
-static ot_status price_family(pricing *p) {
-  switch (p->task->op) {
-    case OT_OP_LINEAR: case OT_OP_LINEAR_DX: case OT_OP_LINEAR_DW:
-      return price_linear(p);
-    case OT_OP_GROUPED_LINEAR: case OT_OP_GROUPED_LINEAR_DX: case OT_OP_GROUPED_LINEAR_DW:
-      return price_grouped(p);
-    case OT_OP_ATTENTION: case OT_OP_ATTENTION_GRAD: case OT_OP_ATTENTION_BLOCK:
-    case OT_OP_ATTENTION_BLOCK_GRAD:
-      return price_attention(p);
-    case OT_OP_HEAD_LOSS: case OT_OP_HEAD_STATISTICS: case OT_OP_HEAD_DLOGITS:
-    case OT_OP_HEAD_GRADIENT: case OT_OP_HEAD_GRADIENT_LAST:
-      return price_head(p);
-    case OT_OP_ROUTE: case OT_OP_ROUTE_GRAD: case OT_OP_SORT_BY_EXPERT: case OT_OP_ROUTE_COUNT:
-    case OT_OP_ROUTE_LOSS: case OT_OP_ROUTE_LOSS_GRAD: case OT_OP_ROUTE_LOAD: case OT_OP_ROUTE_BIAS:
-    case OT_OP_DISPATCH: case OT_OP_COMBINE: case OT_OP_ALL_TO_ALL_V_PLAN:
-    case OT_OP_OVERFLOW_PASSES: case OT_OP_OVERFLOW_PASSES_DX: case OT_OP_OVERFLOW_PASSES_DW:
-    case OT_OP_EXPERT_BIAS: case OT_OP_EXPERT_BIAS_DX: case OT_OP_EXPERT_BIAS_DW:
+static ot_status price_work(pricing *p) {
+  switch (ot_op_info_of(p->task->op)->work) {
+    case OT_WORK_PASS:
+      return price_pass(p);
+    case OT_WORK_EXPERT_PASS:
       p->experts = true;
       return price_pass(p);
-    case OT_OP_EMBEDDING: case OT_OP_EMBEDDING_GRAD: case OT_OP_POSITION_GRAD:
-    case OT_OP_LINEAR_WIDE: case OT_OP_LINEAR_WIDE_DX: case OT_OP_RMSNORM: case OT_OP_RMSNORM_GRAD:
-    case OT_OP_LAYERNORM: case OT_OP_LAYERNORM_GRAD: case OT_OP_HEAD_NORM:
-    case OT_OP_HEAD_NORM_GRAD: case OT_OP_HEAD_MEANS: case OT_OP_ROPE_TABLE: case OT_OP_ROPE:
-    case OT_OP_ROPE_GRAD: case OT_OP_ACTIVATION: case OT_OP_ACTIVATION_GRAD: case OT_OP_GLU:
-    case OT_OP_GLU_GRAD: case OT_OP_ADD: case OT_OP_BIAS: case OT_OP_GATE: case OT_OP_GATE_GRAD:
-    case OT_OP_DROPOUT: case OT_OP_DROPOUT_GRAD: case OT_OP_ABSMAX: case OT_OP_CAST:
-    case OT_OP_ZERO: case OT_OP_INVERSE: case OT_OP_HEAD_EVALUATE: case OT_OP_HEAD_SCORE:
-    case OT_OP_HEAD_LOGITS: case OT_OP_HEAD_COUNT: case OT_OP_APPEND_KV:
-    case OT_OP_ATTENTION_DECODE: case OT_OP_SUM_SQUARES: case OT_OP_CLIP_FACTOR: case OT_OP_ADAMW:
-    case OT_OP_MUON: case OT_OP_KV_SLICE: case OT_OP_QKV_JOIN: case OT_OP_HEADS_SCATTER:
-    case OT_OP_HEADS_GATHER: case OT_OP_SEQUENCE_JOIN: case OT_OP_SEQUENCE_SPLIT:
-    case OT_OP_LATENT_SPLIT: case OT_OP_LATENT_JOIN: case OT_OP_LATENT_HEADS:
-    case OT_OP_LATENT_HEADS_GRAD: case OT_OP_VALUE_TRIM: case OT_OP_VALUE_PAD:
-    case OT_OP_APPEND_LATENT: case OT_OP_LATENT_DECODE: case OT_OP_RESIDUAL_ATTENTION:
-    case OT_OP_RESIDUAL_ATTENTION_GRAD: case OT_OP_REPEAT: case OT_OP_ATTENTION_SINKS_GRAD:
-      return price_pass(p);
-    case OT_OP_ALL_GATHER: case OT_OP_REDUCE_SCATTER: case OT_OP_ALL_REDUCE: case OT_OP_ALL_TO_ALL:
-    case OT_OP_SHIFT: case OT_OP_ALL_TO_ALL_V: case OT_OP_ALL_TO_ALL_V_BACK: case OT_OP_SEND:
-    case OT_OP_RECEIVE: case OT_OP_COUNT:
+    case OT_WORK_LINEAR:
+      return price_linear(p);
+    case OT_WORK_GROUPED:
+      return price_grouped(p);
+    case OT_WORK_ATTENTION:
+      return price_attention(p);
+    case OT_WORK_HEAD:
+      return price_head(p);
+    case OT_WORK_COMMUNICATION:
+    case OT_WORK_UNKNOWN:
       break;
   }
   OT_UNREACHABLE();
 }
-// clang-format on
 
 ot_status ot_price_kernel(const ot_simulation *simulation, const ot_task *task, ot_price *price) {
   const ot_device_kind *const device = &simulation->cluster->device;
@@ -307,7 +283,7 @@ ot_status ot_price_kernel(const ot_simulation *simulation, const ot_task *task, 
                .task = task,
                .cost = ot_task_cost(task),
                .ops = 1};
-  OT_TRY(price_family(&p));
+  OT_TRY(price_work(&p));
   const ot_kernel_style *const style = p.style;
   const bool slow = p.experts && style->expert_ops > style->host_ops;
   const double ops = slow ? style->expert_ops : style->host_ops;
