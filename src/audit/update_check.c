@@ -42,9 +42,10 @@ typedef struct update_check {
 
 // ---- reading ----
 
+// The formula below is AdamW's, which alone keeps two moments.
 static bool is_looked_at(const update_check *u, const ot_parameter *p) {
-  const bool muon = ot_run_uses_muon(u->run);
-  return ot_parameter_is_trained(p) && !(muon && p->kind == OT_PARAMETER_MATRIX);
+  const bool two = ot_run_moments(u->run, p->kind == OT_PARAMETER_MATRIX) == 2;
+  return ot_parameter_is_trained(p) && two;
 }
 
 static void choose_rows(update_check *u) {

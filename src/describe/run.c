@@ -19,6 +19,21 @@ bool ot_run_narrow_gradients(const ot_run_precision *precision) {
 
 bool ot_run_uses_muon(const ot_run *run) { return run && run->optimizer.name == OT_OPTIMIZER_MUON; }
 
+const char *const ot_optimizer_names[] = {
+    [OT_OPTIMIZER_ADAMW] = "adamw", [OT_OPTIMIZER_MUON] = "muon", [OT_OPTIMIZERS] = NULL};
+
+int ot_run_moments(const ot_run *run, bool matrix) {
+  switch (run ? run->optimizer.name : OT_OPTIMIZER_ADAMW) {
+    case OT_OPTIMIZER_ADAMW:
+      return 2;
+    case OT_OPTIMIZER_MUON:
+      return matrix ? 1 : 2;
+    case OT_OPTIMIZERS:
+      break;
+  }
+  OT_UNREACHABLE();
+}
+
 ot_recompute ot_run_recompute(const ot_run *run, int layer) {
   const ot_run_parallel *const parallel = &run->parallel;
   if (parallel->num_recompute == 0) return OT_RECOMPUTE_NONE;

@@ -124,7 +124,14 @@ typedef struct ot_run_parallel {
                             // never
 } ot_run_parallel;
 
-typedef enum ot_optimizer_name { OT_OPTIMIZER_ADAMW, OT_OPTIMIZER_MUON } ot_optimizer_name;
+typedef enum ot_optimizer_name {
+  OT_OPTIMIZER_ADAMW,
+  OT_OPTIMIZER_MUON,  // of matrices; AdamW of the rest
+  OT_OPTIMIZERS,
+} ot_optimizer_name;
+
+// Names as in files, null after the last.
+extern const char *const ot_optimizer_names[OT_OPTIMIZERS + 1];
 
 // Overrides for parameters whose name matches `pattern`. The first match applies.
 typedef struct ot_optimizer_group {
@@ -248,8 +255,12 @@ ot_dtype ot_run_storage(const ot_run_precision *precision);
 // True when gradient accumulators are stored as bf16; fp16 is mapped to it.
 bool ot_run_narrow_gradients(const ot_run_precision *precision);
 
-// True when matrices keep one moment and everything else two. `run` may be null.
+// True when Muon updates the matrices. `run` may be null.
 bool ot_run_uses_muon(const ot_run *run);
+
+// Moments per element that the optimizer keeps, 1 or 2, of matrices inside blocks or of all other
+// parameters. `run` may be null: AdamW.
+int ot_run_moments(const ot_run *run, bool matrix);
 
 // Recompute mode of a layer.
 ot_recompute ot_run_recompute(const ot_run *run, int layer);

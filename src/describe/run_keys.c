@@ -14,7 +14,6 @@ static const char *const boundaries[] = {"auto", "end", "start", NULL};
 static const char *const no_tokenizer[] = {"bytes", NULL};
 static const char *const contexts[] = {"ring", "ulysses", NULL};
 static const char *const accumulates[] = {"whole", "sharded", NULL};
-static const char *const optimizers[] = {"adamw", "muon", NULL};
 static const char *const decays[] = {"constant", "linear", "cosine", "wsd", NULL};
 static const char *const sums[] = {"wide", "wire", NULL};
 static const char *const audits[] = {"causality", "precision", "ranks", "drift",
@@ -175,8 +174,8 @@ static const ot_schema parallel = {
     "parallel section", parallel_keys, OT_COUNT(parallel_keys), .size = sizeof(ot_run_parallel)};
 
 static const ot_key optimizer_keys[] = {
-    {"name", OT_KEY_CHOICE, offsetof(ot_run_optimizer, name), "adamw", .choices = optimizers,
-     .help = "muon: matrices by Muon, the rest by AdamW"},
+    {"name", OT_KEY_CHOICE, offsetof(ot_run_optimizer, name), "adamw",
+     .choices = ot_optimizer_names, .help = "muon: matrices by Muon, the rest by AdamW"},
     {"lr", OT_KEY_REAL, offsetof(ot_run_optimizer, lr), "3e-4", 0, OT_NO_MAXIMUM,
      .help = "peak learning rate"},
     {"betas", OT_KEY_REAL, offsetof(ot_run_optimizer, betas), "0.9 0.95", 0, 1,

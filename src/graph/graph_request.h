@@ -36,7 +36,7 @@ typedef struct ot_graph_request {
   ot_dtype compute;          // OT_F32 or OT_F64
   ot_dtype storage;          // of weights and activations: compute, or OT_BF16
   bool narrow_gradients;     // gradient accumulators are stored in OT_BF16, not in compute
-  bool matrices_last;        // buckets end with matrices, which have no second moments (Muon)
+  bool matrices_last;        // buckets end with matrices, of which fewer moments are kept
   int64_t head_chunk_rows;   // tokens whose logits exist at once; 0 = the head op's choice
   int threads;               // per kernel
   uint64_t seed;             // of dropout

@@ -76,4 +76,4 @@ int64_t ot_candidate_micro_batches(const ot_job *job, const ot_candidate *candid
   return job->global_batch_size / round;
 }
 
-int ot_job_moments(const ot_job *job) { return ot_run_uses_muon(job->run) ? 1 : 2; }
+int ot_job_moments(const ot_job *job) { return ot_run_moments(job->run, true); }

@@ -77,5 +77,5 @@ int64_t ot_candidate_print(const ot_candidate *candidate, char *out, int64_t cap
 // A total order independent of the machine, to break ties.
 int ot_candidate_compare(const ot_candidate *a, const ot_candidate *b);
 
-// Moments that each parameter has at least: 2 with AdamW, 1 with Muon.
+// Moments that each parameter has at least (ot_run_moments).
 int ot_job_moments(const ot_job *job);

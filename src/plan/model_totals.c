@@ -62,12 +62,13 @@ static double attention_flops(const ot_model *m, int64_t sequence_length) {
   return flops;
 }
 
-// Of the mean parameter: Muon keeps one moment of a matrix.
+// Of the mean parameter.
 static double moment_bytes(const ot_job *job) {
   const double n = (double)ot_model_parameters(job->model);
   const double single = all_matrices(job->model, job->model->moe.num_experts);
   const double all = job->recipe.moment_bytes;
-  return ot_job_moments(job) == 2 ? all : all * (1 - single / n / 2);
+  if (ot_job_moments(job) == 2) return all;
+  return ot_run_moments(job->run, false) == 2 ? all * (1 - single / n / 2) : all / 2;
 }
 
 void ot_model_totals_build(const ot_job *job, ot_model_totals *out) {

@@ -67,7 +67,7 @@ static ot_status build_graph(const ot_runtime_request *request, ot_mode mode, ot
       .compute = request->compute,
       .storage = request->storage,
       .narrow_gradients = request->run && ot_run_narrow_gradients(&request->run->precision),
-      .matrices_last = ot_run_uses_muon(request->run),
+      .matrices_last = ot_run_moments(request->run, true) < ot_run_moments(request->run, false),
       .head_chunk_rows = request->head_chunk_rows,
       .threads = request->threads > 0 ? request->threads : ot_runtime_cores(),
       .seed = request->seed,

@@ -162,11 +162,12 @@ int64_t ot_update_second_moments(const ot_graph *graph, int block, const ot_run 
                                  int64_t elements) {
   const ot_block *const b = &graph->blocks[block];
   int64_t most = 0;
-  if (!ot_run_uses_muon(run)) return elements;
+  if (ot_run_moments(run, true) == 2) return elements;
   for (int i = 0; i < b->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[b->first_parameter + i];
     const int64_t end = p->offset + ot_parameter_elements(p);
-    if (p->tied_to < 0 && !uses_muon(run, p) && end > most) most = end;
+    const bool two = ot_run_moments(run, p->kind == OT_PARAMETER_MATRIX) == 2;
+    if (p->tied_to < 0 && two && end > most) most = end;
   }
   return most;
 }
@@ -243,7 +244,9 @@ static void append_update(const part_view *p, const update_context *c) {
   task.out[out++] = ot_operand_at(OT_BASE_WEIGHT_PIECE, p->first * ot_dtype_bytes(storage),
                                   type_of(p, muon, storage));
   task.out[out++] = ot_operand_at(OT_BASE_MOMENT_1, wide, type);
-  if (!muon) task.out[out++] = ot_operand_at(OT_BASE_MOMENT_2, wide, type);
+  if (ot_run_moments(run, p->parameter->kind == OT_PARAMETER_MATRIX) == 2) {
+    task.out[out++] = ot_operand_at(OT_BASE_MOMENT_2, wide, type);
+  }
   if (storage != compute) task.out[out] = ot_operand_at(OT_BASE_MASTER, wide, type);
   task.out[out + 1] = ot_operand_vector(OT_BASE_UPDATES, OT_F64, 2 * slot_of(p, c->view), 2);
   ot_tasks_append(c->segment, &task, 0);

@@ -28,13 +28,13 @@ static ot_status view(ot_runtime *instance, const ot_run *run, ot_arena *arena, 
   return ot_weight_map_build(arena, graph->parameters, graph->num_parameters, &out->map);
 }
 
-// Muon has no second moment: tensors of its matrices lack one.
+// Tensors of which the optimizer keeps one moment have no second one.
 static const bool *selected(const state_view *v, ot_parameter_copy copy) {
-  if (copy != OT_COPY_MOMENT_2 || !ot_run_uses_muon(v->run)) return NULL;
+  if (copy != OT_COPY_MOMENT_2 || ot_run_moments(v->run, true) == 2) return NULL;
   bool *const keep = ot_arena_array(v->arena, v->map.num_tensors + 1, sizeof *keep);
   for (int i = 0; i < v->map.num_tensors; i++) {
     const int parameter = v->map.tensors[i].pieces[0].parameter;
-    keep[i] = v->map.parameters[parameter].kind != OT_PARAMETER_MATRIX;
+    keep[i] = ot_run_moments(v->run, v->map.parameters[parameter].kind == OT_PARAMETER_MATRIX) == 2;
   }
   return keep;
 }
