@@ -77,7 +77,7 @@ const ot_op_info ot_append_kv_info = {
     .num_outputs = 1,
     .accumulated_outputs = 1u << 0,
     .class = OT_CLASS_EFFECT,
-    .work = OT_WORK_PASS,
+    .cost_kind = OT_COST_PASS,
     .infer = append_kv_infer,
     .cost = append_kv_cost,
 };
@@ -88,7 +88,7 @@ const ot_op_info ot_attention_decode_info = {
     .num_outputs = 1,
     .optional_inputs = 1u << 3,
     .class = OT_CLASS_PURE,
-    .work = OT_WORK_PASS,
+    .cost_kind = OT_COST_PASS,
     .infer = attention_decode_infer,
     .cost = attention_decode_cost,
     .workspace = attention_decode_workspace,

@@ -76,7 +76,7 @@ const ot_op_info ot_expert_bias_info = {
     .num_outputs = 1,
     .optional_inputs = 1u << 3,
     .class = OT_CLASS_PURE,
-    .work = OT_WORK_EXPERT_PASS,
+    .cost_kind = OT_COST_EXPERT_PASS,
     .cheap = true,
     .infer = expert_bias_infer,
     .cost = expert_bias_cost,
@@ -101,7 +101,7 @@ const ot_op_info ot_expert_bias_dx_info = {
     .num_outputs = 1,
     .optional_inputs = 1u << 3,
     .class = OT_CLASS_PURE,
-    .work = OT_WORK_EXPERT_PASS,
+    .cost_kind = OT_COST_EXPERT_PASS,
     .infer = expert_bias_dx_infer,
     .cost = expert_bias_dx_cost,
 };
@@ -112,7 +112,7 @@ const ot_op_info ot_expert_bias_dw_info = {
     .num_outputs = 1,
     .accumulated_outputs = 1u << 0,
     .class = OT_CLASS_PURE,
-    .work = OT_WORK_EXPERT_PASS,
+    .cost_kind = OT_COST_EXPERT_PASS,
     .infer = expert_bias_dw_infer,
     .cost = expert_bias_dw_cost,
 };

@@ -33,7 +33,7 @@ const ot_op_info ot_more_rounds_info = {
     .num_outputs = 1,
     .optional_inputs = 1u << 9,
     .class = OT_CLASS_SAVED,
-    .work = OT_WORK_EXPERT_PASS,
+    .cost_kind = OT_COST_EXPERT_PASS,
     .infer = rounds_infer,
     .num_vjp_steps = 2,
     .vjp = {{.op = OT_OP_OVERFLOW_PASSES_DX,
@@ -70,7 +70,7 @@ const ot_op_info ot_more_rounds_dx_info = {
     .num_outputs = 2,
     .optional_inputs = 1u << 10,
     .class = OT_CLASS_SAVED,
-    .work = OT_WORK_EXPERT_PASS,
+    .cost_kind = OT_COST_EXPERT_PASS,
     .infer = dx_infer,
 };
 
@@ -82,6 +82,6 @@ const ot_op_info ot_more_rounds_dw_info = {
     .optional_outputs = 1u << 2,
     .accumulated_outputs = 1u << 0 | 1u << 1 | 1u << 2,
     .class = OT_CLASS_SAVED,
-    .work = OT_WORK_EXPERT_PASS,
+    .cost_kind = OT_COST_EXPERT_PASS,
     .infer = dw_infer,
 };

@@ -369,16 +369,16 @@ typedef struct ot_vjp_step {
 typedef enum ot_op_class { OT_CLASS_PURE, OT_CLASS_SAVED, OT_CLASS_EFFECT } ot_op_class;
 
 // What dominates the time of an op, for its price (simulate/price_kernel.c).
-typedef enum ot_op_work {
-  OT_WORK_UNKNOWN,
-  OT_WORK_PASS,         // memory traffic
-  OT_WORK_EXPERT_PASS,  // the same, of the routing of experts
-  OT_WORK_LINEAR,
-  OT_WORK_GROUPED,
-  OT_WORK_ATTENTION,
-  OT_WORK_HEAD,
-  OT_WORK_COMMUNICATION,  // priced by links
-} ot_op_work;
+typedef enum ot_cost_kind {
+  OT_COST_UNKNOWN,
+  OT_COST_PASS,         // memory traffic
+  OT_COST_EXPERT_PASS,  // the same, of the routing of experts
+  OT_COST_LINEAR,
+  OT_COST_GROUPED,
+  OT_COST_ATTENTION,
+  OT_COST_HEAD,
+  OT_COST_COMMUNICATION,  // priced by links
+} ot_cost_kind;
 
 typedef struct ot_op_info {
   const char *name;  // printed in schedules, unique, lower case
@@ -388,7 +388,7 @@ typedef struct ot_op_info {
   uint32_t accumulated_outputs;  // bit i: output i is "acc" (see attributes.accumulate)
   uint32_t effect_outputs;       // bit i: output i is a step-level buffer
   ot_op_class class;
-  ot_op_work work;
+  ot_cost_kind cost_kind;
   uint32_t in_place;  // bit i: output i may share the storage of input i. For communication and
                       // repeat ops it must when input i is optional and present
   bool cheap;         // elementwise or norm: selective recompute re-emits it

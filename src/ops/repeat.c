@@ -33,7 +33,7 @@ const ot_op_info ot_repeat_info = {
     .optional_inputs = 1u << 0 | 1u << 1,
     .optional_outputs = 1u << 0 | 1u << 1,
     .class = OT_CLASS_SAVED,
-    .work = OT_WORK_PASS,
+    .cost_kind = OT_COST_PASS,
     .in_place = 1u << 0 | 1u << 1,
     .infer = repeat_infer,
 };

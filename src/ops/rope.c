@@ -131,7 +131,7 @@ static ot_status rope_grad_infer(const ot_op_attributes *attributes, ot_op_types
 const ot_op_info ot_rope_table_info = {
     .name = "rope_table",
     .num_outputs = 1,
-    .work = OT_WORK_PASS,
+    .cost_kind = OT_COST_PASS,
     .cost = rope_table_cost,
 };
 
@@ -139,7 +139,7 @@ const ot_op_info ot_rope_info = {
     .name = "rope",
     .num_inputs = 3,
     .num_outputs = 1,
-    .work = OT_WORK_PASS,
+    .cost_kind = OT_COST_PASS,
     .in_place = 1u << 0,
     .cheap = true,
     .infer = rope_infer,
@@ -155,7 +155,7 @@ const ot_op_info ot_rope_grad_info = {
     .name = "rope_grad",
     .num_inputs = 3,
     .num_outputs = 1,
-    .work = OT_WORK_PASS,
+    .cost_kind = OT_COST_PASS,
     .in_place = 1u << 0,
     .infer = rope_grad_infer,
     .cost = rope_cost,

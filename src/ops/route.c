@@ -178,7 +178,7 @@ const ot_op_info ot_route_info = {
     .num_outputs = 2,
     .optional_inputs = 1u << 1 | 1u << 2,
     .class = OT_CLASS_SAVED,
-    .work = OT_WORK_EXPERT_PASS,
+    .cost_kind = OT_COST_EXPERT_PASS,
     .infer = route_infer,
     .cost = route_cost,
     .workspace = route_workspace,
@@ -200,7 +200,7 @@ const ot_op_info ot_route_grad_info = {
     .num_outputs = 1,
     .optional_inputs = 1u << 3,
     .class = OT_CLASS_PURE,
-    .work = OT_WORK_EXPERT_PASS,
+    .cost_kind = OT_COST_EXPERT_PASS,
     .infer = route_grad_infer,
     .cost = route_grad_cost,
 };
@@ -210,7 +210,7 @@ const ot_op_info ot_route_order_info = {
     .num_inputs = 1,
     .num_outputs = 2,
     .class = OT_CLASS_SAVED,
-    .work = OT_WORK_EXPERT_PASS,
+    .cost_kind = OT_COST_EXPERT_PASS,
     .infer = route_order_infer,
     .cost = route_order_cost,
 };

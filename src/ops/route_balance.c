@@ -103,7 +103,7 @@ const ot_op_info ot_route_count_info = {
     .num_inputs = 1,
     .num_outputs = 1,
     .class = OT_CLASS_PURE,
-    .work = OT_WORK_EXPERT_PASS,
+    .cost_kind = OT_COST_EXPERT_PASS,
     .infer = route_count_infer,
     .cost = route_count_cost,
 };
@@ -115,7 +115,7 @@ const ot_op_info ot_route_loss_info = {
     .optional_inputs = 1u << 4,
     .effect_outputs = 1u << 0,
     .class = OT_CLASS_EFFECT,
-    .work = OT_WORK_EXPERT_PASS,
+    .cost_kind = OT_COST_EXPERT_PASS,
     .infer = route_loss_infer,
     .cost = route_loss_cost,
     .workspace = route_loss_workspace,
@@ -132,7 +132,7 @@ const ot_op_info ot_route_loss_grad_info = {
     .num_outputs = 1,
     .optional_inputs = 1u << 3,
     .class = OT_CLASS_PURE,
-    .work = OT_WORK_EXPERT_PASS,
+    .cost_kind = OT_COST_EXPERT_PASS,
     .infer = route_loss_grad_infer,
     .cost = route_loss_grad_cost,
 };
@@ -143,7 +143,7 @@ const ot_op_info ot_route_load_info = {
     .num_outputs = 1,
     .accumulated_outputs = 1u << 0,
     .class = OT_CLASS_PURE,
-    .work = OT_WORK_EXPERT_PASS,
+    .cost_kind = OT_COST_EXPERT_PASS,
     .infer = route_load_infer,
     .cost = route_load_cost,
 };
@@ -154,6 +154,6 @@ const ot_op_info ot_route_bias_info = {
     .num_outputs = 3,
     .optional_outputs = 1u << 1 | 1u << 2,
     .class = OT_CLASS_PURE,
-    .work = OT_WORK_EXPERT_PASS,
+    .cost_kind = OT_COST_EXPERT_PASS,
     .cost = route_bias_cost,
 };

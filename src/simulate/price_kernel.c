@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function per kind of work (ot_op_work): GEMMs of layers, attention, the head, and
+// One function per kind of cost (ot_cost_kind): GEMMs of layers, attention, the head, and
 // memory-bound ops. Formulas and sources: docs/pricing.md.
 #include "simulate/price_kernel.h"
 
@@ -253,23 +253,23 @@ static ot_status price_pass(pricing *p) {
   return OT_OK;
 }
 
-static ot_status price_work(pricing *p) {
-  switch (ot_op_info_of(p->task->op)->work) {
-    case OT_WORK_PASS:
+static ot_status price_kind(pricing *p) {
+  switch (ot_op_info_of(p->task->op)->cost_kind) {
+    case OT_COST_PASS:
       return price_pass(p);
-    case OT_WORK_EXPERT_PASS:
+    case OT_COST_EXPERT_PASS:
       p->experts = true;
       return price_pass(p);
-    case OT_WORK_LINEAR:
+    case OT_COST_LINEAR:
       return price_linear(p);
-    case OT_WORK_GROUPED:
+    case OT_COST_GROUPED:
       return price_grouped(p);
-    case OT_WORK_ATTENTION:
+    case OT_COST_ATTENTION:
       return price_attention(p);
-    case OT_WORK_HEAD:
+    case OT_COST_HEAD:
       return price_head(p);
-    case OT_WORK_COMMUNICATION:
-    case OT_WORK_UNKNOWN:
+    case OT_COST_COMMUNICATION:
+    case OT_COST_UNKNOWN:
       break;
   }
   OT_UNREACHABLE();
@@ -283,7 +283,7 @@ ot_status ot_price_kernel(const ot_simulation *simulation, const ot_task *task, 
                .task = task,
                .cost = ot_task_cost(task),
                .ops = 1};
-  OT_TRY(price_work(&p));
+  OT_TRY(price_kind(&p));
   const ot_kernel_style *const style = p.style;
   const bool slow = p.experts && style->expert_ops > style->host_ops;
   const double ops = slow ? style->expert_ops : style->host_ops;

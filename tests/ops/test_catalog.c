@@ -19,8 +19,9 @@ static void every_kind_has_a_row_of_its_own(void **state) {
     const ot_op_info *const info = ot_op_info_of((ot_op_kind)kind);
     assert_true(info->num_inputs >= 0 && info->num_inputs <= OT_MAX_INPUTS);
     assert_true(info->num_inputs + info->num_outputs > 0);
-    if (info->work == OT_WORK_UNKNOWN) fail_msg("%s has no kind of work", info->name);
-    assert_int_equal(info->work == OT_WORK_COMMUNICATION, ot_op_communicates((ot_op_kind)kind));
+    if (info->cost_kind == OT_COST_UNKNOWN) fail_msg("%s has no kind of cost", info->name);
+    assert_int_equal(info->cost_kind == OT_COST_COMMUNICATION,
+                     ot_op_communicates((ot_op_kind)kind));
     assert_true(info->num_outputs >= 0 && info->num_outputs <= OT_MAX_OUTPUTS);
     for (const char *c = info->name; *c; c++) assert_true((*c >= 'a' && *c <= 'z') || *c == '_');
     for (int other = 0; other < kind; other++) {
