@@ -38,8 +38,9 @@ struct ot_executor {
   ot_guard *guard;  // with options.poison
   ot_recorder recorder;
   ot_timeline timeline;
-  const ot_order *order;    // the running order
-  int64_t scalars;          // offset in the arena
+  const ot_order *order;  // the running order
+  int64_t scalars;        // offset in the arena
+  ot_executor_transfers *transfers;
   ot_executor_pause pause;  // call null: none
   bool paused;              // in this run
 };
@@ -358,6 +359,7 @@ static ot_status create(ot_executor *executor) {
     OT_TRY(ot_stream_create(executor->device, &executor->stream[i]));
   }
   ot_arena arena = ot_heap_arena_create(&executor->heap);
+  executor->transfers = ot_arena_array(&arena, 1, sizeof *executor->transfers);
   OT_TRY(ot_bind(schedule, executor->options.comm, &arena, &executor->bound));
   ot_recorder_create(schedule, &arena, &executor->recorder, &executor->timeline);
   ot_mailbox_create(schedule, executor->options.comm, &executor->recorder, &arena,
@@ -403,17 +405,23 @@ void ot_executor_destroy(ot_executor **executor) {
 
 void ot_executor_write(ot_executor *executor, int64_t offset, const void *from, int64_t bytes) {
   OT_ASSERT(offset >= 0 && offset + bytes <= executor->schedule->arena_bytes);
+  executor->transfers->writes++;
   ot_device_write(executor->device, executor->memory, offset, from, bytes);
 }
 
 void ot_executor_read(const ot_executor *executor, int64_t offset, void *to, int64_t bytes) {
   OT_ASSERT(offset >= 0 && offset + bytes <= executor->schedule->arena_bytes);
+  executor->transfers->reads++;
   ot_device_read(executor->device, executor->memory, offset, to, bytes);
 }
 
 void ot_executor_fill(ot_executor *executor, int64_t offset, unsigned char byte, int64_t bytes) {
   OT_ASSERT(offset >= 0 && offset + bytes <= executor->schedule->arena_bytes);
   ot_device_fill(executor->device, executor->memory, offset, byte, bytes);
+}
+
+ot_executor_transfers ot_executor_count_transfers(const ot_executor *executor) {
+  return *executor->transfers;
 }
 
 double ot_executor_scalar(const ot_executor *executor, ot_step_scalar scalar) {

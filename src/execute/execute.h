@@ -62,6 +62,12 @@ void ot_executor_write(ot_executor *executor, int64_t offset, const void *from, 
 void ot_executor_read(const ot_executor *executor, int64_t offset, void *to, int64_t bytes);
 void ot_executor_fill(ot_executor *executor, int64_t offset, unsigned char byte, int64_t bytes);
 
+// Calls of ot_executor_read and ot_executor_write since create, those of loops in a run included.
+typedef struct ot_executor_transfers {
+  int64_t reads, writes;
+} ot_executor_transfers;
+ot_executor_transfers ot_executor_count_transfers(const ot_executor *executor);
+
 double ot_executor_scalar(const ot_executor *executor, ot_step_scalar scalar);
 void ot_executor_set_scalar(ot_executor *executor, ot_step_scalar scalar, double value);
 

@@ -231,28 +231,28 @@ static const ot_region *order_region(const ot_runtime *instance, ot_mode mode, c
   OT_UNREACHABLE();
 }
 
-static int64_t batch_offset(const ot_runtime *instance, ot_mode mode, int micro_batch,
-                            ot_batch_field field) {
+int64_t ot_runtime_batch_offset(const ot_runtime *instance, ot_mode mode, int micro_batch,
+                                ot_batch_field field) {
   const ot_graph *const graph = ot_runtime_graph(instance, mode);
   return order_region(instance, mode, "batch")->offset +
          micro_batch * ot_segment_batch_bytes(graph) + ot_segment_batch_offset(graph, field);
 }
 
-static int64_t batch_bytes(const ot_runtime *instance, ot_mode mode, ot_batch_field field) {
+int64_t ot_runtime_batch_bytes(const ot_runtime *instance, ot_mode mode, ot_batch_field field) {
   const ot_tensor_type type = ot_graph_batch_type(ot_runtime_graph(instance, mode), field);
   return ot_type_bytes(&type);
 }
 
 void ot_runtime_load_batch(ot_runtime *instance, ot_mode mode, int micro_batch,
                            ot_batch_field field, const void *data) {
-  ot_executor_write(instance->executor, batch_offset(instance, mode, micro_batch, field), data,
-                    batch_bytes(instance, mode, field));
+  ot_executor_write(instance->executor, ot_runtime_batch_offset(instance, mode, micro_batch, field),
+                    data, ot_runtime_batch_bytes(instance, mode, field));
 }
 
 void ot_runtime_read_batch(const ot_runtime *instance, ot_mode mode, int micro_batch,
                            ot_batch_field field, void *to) {
-  ot_executor_read(instance->executor, batch_offset(instance, mode, micro_batch, field), to,
-                   batch_bytes(instance, mode, field));
+  ot_executor_read(instance->executor, ot_runtime_batch_offset(instance, mode, micro_batch, field),
+                   to, ot_runtime_batch_bytes(instance, mode, field));
 }
 
 void ot_runtime_read_result(const ot_runtime *instance, ot_mode mode, ot_result result, void *to,

@@ -117,6 +117,11 @@ void ot_runtime_zero_moments(ot_runtime *instance);
 void ot_runtime_load_batch(ot_runtime *instance, ot_mode mode, int micro_batch,
                            ot_batch_field field, const void *data);
 
+// Its place in the arena, and its size.
+int64_t ot_runtime_batch_offset(const ot_runtime *instance, ot_mode mode, int micro_batch,
+                                ot_batch_field field);
+int64_t ot_runtime_batch_bytes(const ot_runtime *instance, ot_mode mode, ot_batch_field field);
+
 // Reads a field back as it was loaded.
 void ot_runtime_read_batch(const ot_runtime *instance, ot_mode mode, int micro_batch,
                            ot_batch_field field, void *to);

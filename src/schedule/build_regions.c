@@ -17,12 +17,12 @@ static const char *const names[OT_REGION_KINDS][2] = {
     [OT_REGION_MOMENT_2] = {"moment_2", "moment_2"},
     [OT_REGION_MASTER] = {"master", "master"},
     [OT_REGION_TIED_GRADIENTS] = {"tied_gradients", "tied_piece"},
-    [OT_REGION_SCALARS] = {"scalars"},
-    [OT_REGION_STATISTICS] = {"statistics"},
-    [OT_REGION_EXPERT_SUMS] = {"expert_sums"},
-    [OT_REGION_SQUARES] = {"squares"},
-    [OT_REGION_UPDATES] = {"updates"},
     [OT_REGION_CONSTANTS] = {"constants"},
+    [OT_REGION_STATISTICS] = {"statistics"},
+    [OT_REGION_UPDATES] = {"updates"},
+    [OT_REGION_SQUARES] = {"squares"},
+    [OT_REGION_EXPERT_SUMS] = {"expert_sums"},
+    [OT_REGION_SCALARS] = {"scalars"},
     [OT_REGION_BATCH] = {"batch"},
     [OT_REGION_SCRATCH] = {"scratch"},
     [OT_REGION_STAGING] = {"staging"},
@@ -261,6 +261,7 @@ void ot_build_place_persistent(ot_build *b) {
   }
   const ot_outline_request blocks = ot_step_outline_request(b, b->buckets, n);
   const ot_region_request request = request_of(b, &blocks);
+  place_caches(b);
   ot_regions_persistent(&request, b->arena, take_persistent, b);
   for (int i = 0; i < n; i++) {
     if (!b->held[i]) continue;
@@ -271,7 +272,6 @@ void ot_build_place_persistent(ot_build *b) {
     list_sums(b, i);
   }
   if (request.train) list_tied(b);
-  place_caches(b);
 }
 
 // ---- regions of steps ----

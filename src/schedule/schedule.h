@@ -10,8 +10,8 @@
 // Step-level work (clipping, optimizer, gathers, reductions) is made of segments too. An order is
 // thus the whole program of a rank, and check, print, cost model and executor share one format.
 //
-//   arena  | weights | gradients | moments, master | scalars, batch | activations, scratch |
-//          |<--------------- persistent, for all orders ----------->|<-- laid per order -->|
+//   arena  | weights | gradients | moments, master | tables, scalars | batch, activations, ... |
+//          |<--------------- persistent, for all orders ------------>|<---- laid per order --->|
 #pragma once
 
 #include "base/arena.h"

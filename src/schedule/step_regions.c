@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Persistent regions: weights, gradients, states, tables. Regions of a step: scratch, whose last
 // bytes a kernel need not access, precedes regions that are always written completely, so that the
-// highest byte accessed equals the planned peak.
+// highest byte accessed equals the planned peak. Between two steps the host accesses the tables at
+// the end of the persistent regions and the batches at the start of the step's: the scalars and the
+// batches by one write, the scalars, expert sums and squares by one read, and the statistics,
+// updates and squares by another (runtime/step_transfer.h, train/health.h).
 #include "schedule/step_regions.h"
 
 #include "base/extremes.h"
@@ -96,12 +99,12 @@ static void add_tables(const lister *l) {
   const ot_region_request *const r = l->request;
   const int64_t blocks = l->blocks->num_blocks;
   const ot_memory_class class = OT_MEMORY_BUFFERS;
-  add(l, OT_REGION_SCALARS, class, -1, OT_STEP_SCALARS * 8);
-  add(l, OT_REGION_STATISTICS, class, -1, blocks * OT_BLOCK_STATISTICS * 8);
-  if (r->experts) add(l, OT_REGION_EXPERT_SUMS, class, -1, blocks * OT_EXPERT_SUMS * 8);
-  add(l, OT_REGION_SQUARES, class, -1, r->norm_slots * 8);
-  add(l, OT_REGION_UPDATES, class, -1, r->norm_slots * 16);
   add(l, OT_REGION_CONSTANTS, class, -1, r->constant_bytes);
+  add(l, OT_REGION_STATISTICS, class, -1, blocks * OT_BLOCK_STATISTICS * 8);
+  add(l, OT_REGION_UPDATES, class, -1, r->norm_slots * 16);
+  add(l, OT_REGION_SQUARES, class, -1, r->norm_slots * 8);
+  if (r->experts) add(l, OT_REGION_EXPERT_SUMS, class, -1, blocks * OT_EXPERT_SUMS * 8);
+  add(l, OT_REGION_SCALARS, class, -1, OT_STEP_SCALARS * 8);
 }
 
 void ot_regions_persistent(const ot_region_request *request, ot_arena *arena,

@@ -11,14 +11,26 @@
 
 #include "runtime/host_allreduce.h"
 
-// A region of float64 values, [*count].
-static double *read_region(ot_runtime *instance, const char *name, ot_arena *arena,
-                           int64_t *count) {
-  const ot_region *const region = ot_schedule_region(ot_runtime_schedule(instance), name);
-  *count = region->bytes / (int64_t)sizeof(double);
-  double *const values = ot_arena_array(arena, *count + 1, sizeof *values);
-  ot_executor_read(ot_runtime_executor(instance), region->offset, values, region->bytes);
-  return values;
+// The regions of float64 values that health needs; they lie next to each other.
+typedef struct tables {
+  double *maxima, *updates, *squares;  // regions "statistics", "updates", "squares"
+  int64_t num_maxima, num_updates;
+} tables;
+
+static tables read_tables(ot_runtime *instance, ot_arena *arena) {
+  const ot_schedule *const schedule = ot_runtime_schedule(instance);
+  const ot_region *const maxima = ot_schedule_region(schedule, "statistics");
+  const ot_region *const updates = ot_schedule_region(schedule, "updates");
+  const ot_region *const squares = ot_schedule_region(schedule, "squares");
+  const int64_t bytes = squares->offset + squares->bytes - maxima->offset;
+  double *const values = ot_arena_array(arena, bytes / 8 + 1, sizeof *values);
+  OT_ASSERT(maxima->offset < updates->offset && updates->offset < squares->offset);
+  ot_executor_read(ot_runtime_executor(instance), maxima->offset, values, bytes);
+  return (tables){.maxima = values,
+                  .updates = values + (updates->offset - maxima->offset) / 8,
+                  .squares = values + (squares->offset - maxima->offset) / 8,
+                  .num_maxima = maxima->bytes / 8,
+                  .num_updates = updates->bytes / 8};
 }
 
 // ---- over ranks ----
@@ -82,17 +94,14 @@ static part_slots slots_of_expert(const ot_schedule *schedule, const ot_paramete
                       pieces};
 }
 
-static ot_status read_tensors(ot_runtime *instance, ot_comm *comm, ot_arena *arena,
+static ot_status read_tensors(ot_runtime *instance, ot_comm *comm, const tables *t,
                               ot_health *health) {
   const ot_graph *const graph = ot_runtime_any_graph(instance), *const whole =
                                                                     ot_runtime_whole_graph(
                                                                         instance);
   const ot_schedule *const schedule = ot_runtime_schedule(instance);
   const int slots = ot_runtime_schedule(instance)->slots_per_part;
-  int64_t num_squares, num_updates;
-  const double *const squares = read_region(instance, "squares", arena, &num_squares);
-  double *const updates = read_region(instance, "updates", arena, &num_updates);
-  OT_TRY(sum_values(comm, updates, num_updates));
+  OT_TRY(sum_values(comm, t->updates, t->num_updates));
   int64_t part = 0, before = 0;
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const local = &graph->parameters[i];
@@ -101,8 +110,8 @@ static ot_status read_tensors(ot_runtime *instance, ot_comm *comm, ot_arena *are
       const bool cut = local->num_parts < whole->parameters[i].num_parts;
       const part_slots s = cut ? slots_of_expert(schedule, local, before, k)
                                : (part_slots){(before + k) * slots, slots};
-      const double *const update = updates + 2 * s.first;
-      const double norm = sqrt(sum_slots(squares + s.first, s.count, 1));
+      const double *const update = t->updates + 2 * s.first;
+      const double norm = sqrt(sum_slots(t->squares + s.first, s.count, 1));
       const double ratio =
           ratio_of(sum_slots(update, s.count, 2), sum_slots(update + 1, s.count, 2));
       health->gradient_norm[part] = (ot_health_value){name, norm};
@@ -113,14 +122,12 @@ static ot_status read_tensors(ot_runtime *instance, ot_comm *comm, ot_arena *are
   return OT_OK;
 }
 
-static ot_status read_blocks(ot_runtime *instance, ot_comm *comm, ot_arena *arena,
+static ot_status read_blocks(ot_runtime *instance, ot_comm *comm, const tables *t,
                              ot_health *health) {
   const ot_graph *const graph = ot_runtime_any_graph(instance);
-  int64_t count;
-  double *const maxima = read_region(instance, "statistics", arena, &count);
-  OT_TRY(largest_values(comm, maxima, count));
+  OT_TRY(largest_values(comm, t->maxima, t->num_maxima));
   for (int i = 0; i < graph->num_blocks; i++) {
-    const double *const m = maxima + (int64_t)i * OT_BLOCK_STATISTICS;
+    const double *const m = t->maxima + (int64_t)i * OT_BLOCK_STATISTICS;
     const char *const name = graph->blocks[i].name;
     health->max_activation[i] = (ot_health_value){name, m[OT_STATISTIC_MAX_ACTIVATION]};
     health->max_logit[i] = (ot_health_value){name, m[OT_STATISTIC_MAX_LOGIT]};
@@ -145,8 +152,9 @@ ot_status ot_health_read(ot_runtime *instance, ot_comm *comm, ot_arena *arena, o
       .max_activation = ot_arena_array(arena, blocks, sizeof(ot_health_value)),
       .max_logit = ot_arena_array(arena, blocks, sizeof(ot_health_value)),
   };
-  OT_TRY(read_tensors(instance, comm, arena, health));
-  return read_blocks(instance, comm, arena, health);
+  const tables t = read_tables(instance, arena);
+  OT_TRY(read_tensors(instance, comm, &t, health));
+  return read_blocks(instance, comm, &t, health);
 }
 
 // ---- non-finite numbers ----
@@ -154,10 +162,9 @@ ot_status ot_health_read(ot_runtime *instance, ot_comm *comm, ot_arena *arena, o
 // The first block of this rank with a non-finite output; num_blocks: none.
 static int first_nonfinite_block(ot_runtime *instance, ot_arena *arena) {
   const int num_blocks = ot_runtime_any_graph(instance)->num_blocks;
-  int64_t count;
-  const double *const maxima = read_region(instance, "statistics", arena, &count);
+  const tables t = read_tables(instance, arena);
   for (int i = 0; i < num_blocks; i++) {
-    const double *const m = maxima + (int64_t)i * OT_BLOCK_STATISTICS;
+    const double *const m = t.maxima + (int64_t)i * OT_BLOCK_STATISTICS;
     if (!isfinite(m[OT_STATISTIC_MAX_ACTIVATION]) || !isfinite(m[OT_STATISTIC_MAX_LOGIT])) return i;
   }
   return num_blocks;

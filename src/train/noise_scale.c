@@ -48,31 +48,24 @@ static double noted_squares(const ot_graph *graph, const double *squares, int sl
   return sum;
 }
 
-static double read_whole_squares(ot_runtime *instance) {
-  const ot_schedule *const schedule = ot_runtime_schedule(instance);
-  const ot_region *const region = ot_schedule_region(schedule, "squares");
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  double *const squares = ot_arena_array(&arena, region->bytes + 1, 1);
-  ot_executor_read(ot_runtime_executor(instance), region->offset, squares, region->bytes);
-  const double sum =
-      noted_squares(ot_runtime_any_graph(instance), squares, schedule->slots_per_part);
-  ot_heap_release(&heap);
-  return sum;
+bool ot_noise_is_known(const ot_schedule *schedule) {
+  return schedule->group[OT_GROUP_SHARD].size >= 2 &&
+         schedule->group[OT_GROUP_CONTEXT_SUM].size <= 1;
 }
 
-bool ot_noise_sample_read(ot_runtime *instance, ot_noise_sample *sample) {
+bool ot_noise_sample_read(const ot_runtime *instance, const ot_step_transfer *results,
+                          ot_noise_sample *sample) {
   const ot_schedule *const schedule = ot_runtime_schedule(instance);
-  const ot_executor *const executor = ot_runtime_executor(instance);
-  if (schedule->group[OT_GROUP_SHARD].size < 2) return false;
-  if (schedule->group[OT_GROUP_CONTEXT_SUM].size > 1) return false;
-  const double targets = ot_executor_scalar(executor, OT_SCALAR_TARGETS);
+  if (!ot_noise_is_known(schedule)) return false;
+  const double targets = ot_step_transfer_scalar(results, OT_SCALAR_TARGETS);
   if (!(targets > 0)) return false;
   *sample = (ot_noise_sample){
-      .whole_squares = read_whole_squares(instance),
-      .local_squares = ot_executor_scalar(executor, OT_SCALAR_LOCAL_SQUARES),
+      .whole_squares = noted_squares(ot_runtime_any_graph(instance),
+                                     ot_step_transfer_squares(results), schedule->slots_per_part),
+      .local_squares = ot_step_transfer_scalar(results, OT_SCALAR_LOCAL_SQUARES),
       .targets = targets,
-      .share_squares = ot_executor_scalar(executor, OT_SCALAR_TARGET_SQUARES) / (targets * targets),
+      .share_squares =
+          ot_step_transfer_scalar(results, OT_SCALAR_TARGET_SQUARES) / (targets * targets),
   };
   return true;
 }

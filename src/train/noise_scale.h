@@ -8,7 +8,7 @@
 // checkpoints.
 #pragma once
 
-#include "runtime/model_runtime.h"
+#include "runtime/step_transfer.h"
 
 // The inputs from one step. Gradients are means over unmasked targets.
 typedef struct ot_noise_sample {
@@ -32,10 +32,14 @@ void ot_noise_average_add(ot_noise_average *average, const ot_noise_sample *samp
 // The noise scale in tokens; NAN until both averages are positive.
 double ot_noise_average_tokens(const ot_noise_average *average);
 
-// Reads the values of the last step. The parameters are those of ot_reduce_adds_local_squares.
-// False if the step has no estimate: with one data-parallel rank, or with context parallelism,
+// Whether steps have an estimate: not with one data-parallel rank, nor with context parallelism,
 // where a rank has the gradient of parts of sequences.
-bool ot_noise_sample_read(ot_runtime *instance, ot_noise_sample *sample);
+bool ot_noise_is_known(const ot_schedule *schedule);
+
+// Takes the values of a step from `results`, which has the squares if the estimate is known. The
+// parameters are those of ot_reduce_adds_local_squares. False if the step has no estimate.
+bool ot_noise_sample_read(const ot_runtime *instance, const ot_step_transfer *results,
+                          ot_noise_sample *sample);
 
 // Unmasked targets of a rank's micro-batches.
 typedef struct ot_noise_targets {

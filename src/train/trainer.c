@@ -21,6 +21,7 @@ struct ot_trainer {
   ot_world *team;  // null: one rank
   ot_trainer_hooks hooks;
   ot_runtime *instance;
+  ot_step_transfer *transfer;
   ot_data_loader *feed;
   ot_micro_batch rows;  // one micro-batch, whole sequences
   ot_micro_batch part;  // this rank's shards of them, with cp > 1
@@ -187,6 +188,11 @@ static ot_status load_weights(ot_trainer *trainer, const char *path) {
   return status;
 }
 
+static ot_status create_transfer(ot_trainer *trainer) {
+  const bool squares = ot_noise_is_known(ot_runtime_schedule(trainer->instance));
+  return ot_step_transfer_create(trainer->instance, squares, &trainer->transfer);
+}
+
 static ot_status set_weights(ot_trainer *trainer, const char *path) {
   if (path[0] != '\0') return load_weights(trainer, path);
   return ot_runtime_initialize(trainer->instance, (uint64_t)trainer->run->seed);
@@ -201,6 +207,7 @@ static ot_status create(ot_trainer *trainer) {
   const ot_status taken = take_memory(trainer, &arena);
   ot_heap_release(&heap);
   OT_TRY(taken);
+  OT_TRY(ot_world_agree(trainer->team, create_transfer(trainer)));
   trainer->total_steps = ot_run_total_steps(trainer->run);
   char weights[OT_WORLD_TEXT] = "";
   OT_TRY(share_weights(trainer, weights));
@@ -231,6 +238,7 @@ ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_world
 
 void ot_trainer_destroy(ot_trainer **trainer) {
   if (!trainer || !*trainer) return;
+  ot_step_transfer_destroy(&(*trainer)->transfer);
   ot_runtime_destroy(&(*trainer)->instance);
   ot_data_loader_destroy(&(*trainer)->feed);
   ot_micro_batch_release(&(*trainer)->rows);
@@ -242,24 +250,40 @@ void ot_trainer_destroy(ot_trainer **trainer) {
 
 // ---- step ----
 
-// Loads this rank's part of trainer->rows; returns the number of its unmasked targets.
-static int64_t load_rows(ot_trainer *trainer, ot_mode mode, int micro_batch) {
-  ot_runtime *const instance = trainer->instance;
-  const ot_micro_batch *rows = &trainer->rows;
+// This rank's part of trainer->rows, valid until they change.
+static const ot_micro_batch *own_rows(ot_trainer *trainer) {
   const ot_sequence_shard piece = {
       .size = ot_world_degree(trainer->team, OT_AXIS_CP),
       .index = ot_world_index(trainer->team, OT_AXIS_CP),
-      .context = ot_runtime_any_graph(instance)->request.split.context};
-  if (piece.size > 1) {
-    ot_micro_batch_shard(rows, &piece, &trainer->part);
-    rows = &trainer->part;
+      .context = ot_runtime_any_graph(trainer->instance)->request.split.context};
+  if (piece.size == 1) return &trainer->rows;
+  ot_micro_batch_shard(&trainer->rows, &piece, &trainer->part);
+  return &trainer->part;
+}
+
+// The fields of trainer->rows that this rank computes with, by ot_batch_field.
+typedef struct batch_fields {
+  const void *of[OT_BATCH_LENGTHS];
+  int64_t num_targets;  // unmasked
+} batch_fields;
+
+static batch_fields own_fields(ot_trainer *trainer) {
+  const ot_micro_batch *const rows = own_rows(trainer);
+  return (batch_fields){.of = {[OT_BATCH_TOKENS] = rows->tokens,
+                               [OT_BATCH_TARGETS] = rows->targets,
+                               [OT_BATCH_POSITIONS] = rows->positions,
+                               [OT_BATCH_DOC_STARTS] = rows->doc_starts,
+                               [OT_BATCH_SAMPLE_IDS] = rows->sample_ids},
+                        .num_targets = rows->num_targets};
+}
+
+// Gives trainer->rows to the next step; returns the number of this rank's unmasked targets.
+static int64_t give_rows(ot_trainer *trainer, int micro_batch) {
+  const batch_fields fields = own_fields(trainer);
+  for (int i = 0; i < OT_COUNT(fields.of); i++) {
+    ot_step_transfer_set_field(trainer->transfer, micro_batch, (ot_batch_field)i, fields.of[i]);
   }
-  ot_runtime_load_batch(instance, mode, micro_batch, OT_BATCH_TOKENS, rows->tokens);
-  ot_runtime_load_batch(instance, mode, micro_batch, OT_BATCH_TARGETS, rows->targets);
-  ot_runtime_load_batch(instance, mode, micro_batch, OT_BATCH_POSITIONS, rows->positions);
-  ot_runtime_load_batch(instance, mode, micro_batch, OT_BATCH_DOC_STARTS, rows->doc_starts);
-  ot_runtime_load_batch(instance, mode, micro_batch, OT_BATCH_SAMPLE_IDS, rows->sample_ids);
-  return rows->num_targets;
+  return fields.num_targets;
 }
 
 // Loads this rank's samples of one step and counts the unmasked targets among them.
@@ -272,7 +296,7 @@ static ot_status load_step(ot_trainer *trainer, int micro_batches, ot_noise_targ
     OT_TRY(ot_data_loader_train(trainer->feed, first, &trainer->rows));
     const ot_trainer_hooks *const hooks = &trainer->hooks;
     if (hooks->rows) hooks->rows(trainer, m, &trainer->rows, hooks->context);
-    const int64_t count = load_rows(trainer, OT_MODE_TRAIN, m);
+    const int64_t count = give_rows(trainer, m);
     targets->sum += count;
     targets->squares += (double)count * (double)count;
   }
@@ -284,7 +308,7 @@ static ot_metrics_experts read_experts(const ot_trainer *trainer) {
   const ot_model *const model = &trainer->run->model;
   if (model->moe.num_experts == 0) return (ot_metrics_experts){NAN, NAN, NAN, NAN, NAN, NAN};
   double mean[OT_EXPERT_SUMS];
-  ot_runtime_expert_sums(trainer->instance, mean);
+  ot_step_transfer_expert_sums(trainer->transfer, mean);
   const double layers = (double)ot_moe_layers(model);
   for (int k = 0; k < OT_EXPERT_SUMS; k++) mean[k] /= layers;
   // With expert choice all experts are equally loaded: there is no such loss.
@@ -297,20 +321,21 @@ static ot_metrics_experts read_experts(const ot_trainer *trainer) {
                               .rounds = mean[OT_EXPERT_PASSES]};
 }
 
-static double set_scalars(ot_trainer *trainer, const ot_noise_targets *targets, int64_t sequences) {
+// Returns the learning rate.
+static double give_scalars(ot_trainer *trainer, const ot_noise_targets *targets,
+                           int64_t sequences) {
   const ot_run *const run = trainer->run;
-  ot_executor *const executor = ot_runtime_executor(trainer->instance);
+  ot_step_transfer *const to = trainer->transfer;
   const ot_progress progress = ot_run_progress(run, trainer->position.step);
   const double rate = ot_learning_rate(&run->learning_rate, run->optimizer.lr, &progress);
   const double t = (double)(trainer->position.step + 1);
-  ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, rate);
-  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1,
-                         1 / (1 - ot_pow(run->optimizer.betas[0], t)));
-  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2,
-                         1 / (1 - ot_pow(run->optimizer.betas[1], t)));
-  ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)targets->sum);
-  ot_executor_set_scalar(executor, OT_SCALAR_TARGET_SQUARES, ot_noise_target_squares(run, targets));
-  ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_SEQUENCES, 1.0 / (double)sequences);
+  const double *const betas = run->optimizer.betas;
+  ot_step_transfer_set_scalar(to, OT_SCALAR_LEARNING_RATE, rate);
+  ot_step_transfer_set_scalar(to, OT_SCALAR_CORRECTION_1, 1 / (1 - ot_pow(betas[0], t)));
+  ot_step_transfer_set_scalar(to, OT_SCALAR_CORRECTION_2, 1 / (1 - ot_pow(betas[1], t)));
+  ot_step_transfer_set_scalar(to, OT_SCALAR_TARGETS, (double)targets->sum);
+  ot_step_transfer_set_scalar(to, OT_SCALAR_TARGET_SQUARES, ot_noise_target_squares(run, targets));
+  ot_step_transfer_set_scalar(to, OT_SCALAR_INVERSE_SEQUENCES, 1.0 / (double)sequences);
   return rate;
 }
 
@@ -351,19 +376,20 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   ot_noise_targets targets;
   ot_world_set_timeout(trainer->team, run->parallel.watchdog_seconds);
   OT_TRY(ot_world_agree(trainer->team, load_step(trainer, micro_batches, &targets)));
-  const double rate = set_scalars(trainer, &targets, global);
+  const double rate = give_scalars(trainer, &targets, global);
+  ot_step_transfer_write(trainer->transfer, micro_batches);
   const ot_trainer_hooks *const hooks = &trainer->hooks;
   if (hooks->before) hooks->before(trainer, hooks->context);
   const double order_start_s = ot_clock_s();
   OT_TRY(ot_runtime_run(trainer->instance, OT_MODE_TRAIN, micro_batches));
   if (hooks->after) hooks->after(trainer, hooks->context);
+  ot_step_transfer_read(trainer->transfer);
 
   trainer->micro_batches = micro_batches;
   ot_noise_sample noise;
-  if (ot_noise_sample_read(trainer->instance, &noise)) {
+  if (ot_noise_sample_read(trainer->instance, trainer->transfer, &noise)) {
     ot_noise_average_add(&trainer->noise, &noise);
   }
-  const ot_executor *const executor = ot_runtime_executor(trainer->instance);
   const int64_t step_tokens = global * run->data.sequence_length;
   position->step++;
   position->next_sample += global;
@@ -373,8 +399,8 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .step = position->step,
       .tokens = position->tokens,
       .step_tokens = step_tokens,
-      .loss = ot_executor_scalar(executor, OT_SCALAR_LOSS),
-      .gradient_norm = ot_executor_scalar(executor, OT_SCALAR_GRADIENT_NORM),
+      .loss = ot_step_transfer_scalar(trainer->transfer, OT_SCALAR_LOSS),
+      .gradient_norm = ot_step_transfer_scalar(trainer->transfer, OT_SCALAR_GRADIENT_NORM),
       .learning_rate = rate,
       .experts = read_experts(trainer),
       .noise_scale_tokens = ot_noise_average_tokens(&trainer->noise),
@@ -400,7 +426,10 @@ static ot_status evaluate(ot_trainer *trainer, int set, int64_t first, double *s
   const int64_t mine = first + ot_world_data_index(trainer->team) * trainer->rows.B;
   OT_TRY(ot_world_agree(trainer->team,
                         ot_data_loader_validation(trainer->feed, set, mine, &trainer->rows)));
-  load_rows(trainer, OT_MODE_EVALUATE, 0);
+  const batch_fields fields = own_fields(trainer);
+  for (int i = 0; i < OT_COUNT(fields.of); i++) {
+    ot_runtime_load_batch(trainer->instance, OT_MODE_EVALUATE, 0, (ot_batch_field)i, fields.of[i]);
+  }
   OT_TRY(ot_runtime_run(trainer->instance, OT_MODE_EVALUATE, 0));
   if (!has_loss(trainer)) return OT_OK;
   sums[0] += ot_executor_scalar(executor, OT_SCALAR_EVALUATE_LOSS);
@@ -465,6 +494,8 @@ const ot_run *ot_trainer_run(const ot_trainer *trainer) { return trainer->run; }
 int ot_trainer_micro_batches(const ot_trainer *trainer) { return trainer->micro_batches; }
 
 ot_runtime *ot_trainer_runtime(const ot_trainer *trainer) { return trainer->instance; }
+
+const ot_step_transfer *ot_trainer_results(const ot_trainer *trainer) { return trainer->transfer; }
 
 void ot_trainer_set_trace(ot_trainer *trainer, bool on) {
   ot_executor_set_trace(ot_runtime_executor(trainer->instance), on);

@@ -7,6 +7,7 @@
 
 #include "data/data_loader.h"
 #include "data/micro_batch.h"
+#include "runtime/step_transfer.h"
 #include "schedule/timeline.h"
 #include "train/health.h"
 #include "train/metrics.h"
@@ -90,6 +91,8 @@ const ot_run *ot_trainer_run(const ot_trainer *trainer);
 // Micro-batches of the last step; 0 before the first step of this process.
 int ot_trainer_micro_batches(const ot_trainer *trainer);
 ot_runtime *ot_trainer_runtime(const ot_trainer *trainer);
+// What the host read after the last step.
+const ot_step_transfer *ot_trainer_results(const ot_trainer *trainer);
 
 // Of the last step; arrays are in `arena`.
 ot_status ot_trainer_health(const ot_trainer *trainer, ot_arena *arena, ot_health *health);
