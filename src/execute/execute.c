@@ -244,11 +244,11 @@ static ot_status wait_for_message(ot_executor *executor, int entry) {
 
 // Waits on lane `self` for the dependencies of `entry` on lanes that have threads.
 static ot_status wait_for_lanes(ot_executor *executor, ot_lane self, const ot_entry *entry) {
-  static const ot_lane beside[] = {OT_LANE_GATHER, OT_LANE_REDUCE};
-  for (int i = 0; i < OT_COUNT(beside); i++) {
-    const int other = entry->wait[beside[i]];
-    if (other < 0 || beside[i] == self) continue;
-    OT_TRY(ot_lanes_wait(executor->lanes, self, beside[i], other));
+  static const ot_lane concurrent[] = {OT_LANE_GATHER, OT_LANE_REDUCE};
+  for (int i = 0; i < OT_COUNT(concurrent); i++) {
+    const int other = entry->wait[concurrent[i]];
+    if (other < 0 || concurrent[i] == self) continue;
+    OT_TRY(ot_lanes_wait(executor->lanes, self, concurrent[i], other));
   }
   return OT_OK;
 }

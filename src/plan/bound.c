@@ -264,13 +264,13 @@ static void add_chunk_traffic(const bounder *b, int chunk, double layers, stage_
 }
 
 // Seconds by which concurrent collectives slow down kernels.
-static double beside_s(const bounder *b, double work_s, double traffic_s) {
+static double overlapped_s(const bounder *b, double work_s, double traffic_s) {
   return ot_price_overlap_slowdown_s(&b->estimator->simulation, work_s, traffic_s);
 }
 
 // Upper bound of the duration of kernels that run concurrently with collectives.
 static double slowest_s(const bounder *b, double work_s) {
-  return work_s + beside_s(b, work_s, work_s);
+  return work_s + overlapped_s(b, work_s, work_s);
 }
 
 // Exposed collectives of a stage that waits for them block by block: a gather starts one block
@@ -312,12 +312,12 @@ static stage_slowdown slowdown_of(const bounder *b, const block_sum *own,
   const double each_s = engine->overlap_reduce ? shards->reduce_each_s : 0;
   const double last_s = engine->overlap_reduce ? shards->reduce_s : 0;
   const double both_s = again && !split ? gather_s : 0;  // both in one pass
-  const double pass_s =
-      beside_s(b, forward_s, gather_s) + (again && split ? beside_s(b, back_s, gather_s) : 0);
-  const double most_s = again ? beside_s(b, ot_larger(forward_s, back_s), gather_s) : 0;
+  const double pass_s = overlapped_s(b, forward_s, gather_s) +
+                        (again && split ? overlapped_s(b, back_s, gather_s) : 0);
+  const double most_s = again ? overlapped_s(b, ot_larger(forward_s, back_s), gather_s) : 0;
   const double gathered_s = own->layers * (again ? m : 1) * pass_s - traffic->stay * most_s;
-  const double summed_s = own->layers * ((m - 1) * beside_s(b, summing_s, both_s + each_s) +
-                                         beside_s(b, summing_s, both_s + last_s));
+  const double summed_s = own->layers * ((m - 1) * overlapped_s(b, summing_s, both_s + each_s) +
+                                         overlapped_s(b, summing_s, both_s + last_s));
   return (stage_slowdown){.before_s = ot_larger(0, gathered_s + (split ? 0 : summed_s)),
                           .all_s = ot_larger(0, gathered_s + summed_s)};
 }

@@ -7,7 +7,7 @@ static bool holds_copy(const ot_replayer *p, const ot_stage_clocks *s, int block
   return p->request->cut->stage_of[block] != s->blocks.stage;
 }
 
-static void await_sum(const ot_replayer *p, ot_stage_clocks *s, int block) {
+static void await_reduction(const ot_replayer *p, ot_stage_clocks *s, int block) {
   const double waits_s = p->reduced_s[block] - s->clock_s;
   if (waits_s <= 0) return;
   s->clock_s = p->reduced_s[block];
@@ -16,9 +16,9 @@ static void await_sum(const ot_replayer *p, ot_stage_clocks *s, int block) {
     return;
   }
   // Between the first and the last stage: one of them waits for the other.
-  const double travels_s = p->prices->tie_s + ot_replayed_price(p, 0)->gradient_gather_s;
-  s->exposed_pp_s += waits_s < travels_s ? waits_s : travels_s;
-  s->bubble_s += waits_s < travels_s ? 0 : waits_s - travels_s;
+  const double transfer_s = p->prices->tie_s + ot_replayed_price(p, 0)->gradient_gather_s;
+  s->exposed_pp_s += waits_s < transfer_s ? waits_s : transfer_s;
+  s->bubble_s += waits_s < transfer_s ? 0 : waits_s - transfer_s;
 }
 
 // Time at which both gradients of a tied embedding are complete.
@@ -39,14 +39,14 @@ static void add_tied(ot_replayer *p, ot_stage_clocks *s, ot_stage_replay *out) {
   }
 }
 
-static void spread_tied(ot_replayer *p, ot_stage_clocks *s, int block) {
+static void gather_tied(ot_replayer *p, ot_stage_clocks *s, int block) {
   const double gradient_gather_s = ot_replayed_price(p, block)->gradient_gather_s;
   if (gradient_gather_s > 0) s->reduce_s = p->reduced_s[block] = s->reduce_s + gradient_gather_s;
 }
 
 static void run_norm(ot_replayer *p, ot_stage_clocks *s, int block, ot_stage_replay *out) {
   const double norm_s = holds_copy(p, s, block) ? 0 : ot_replayed_price(p, block)->norm.total_s;
-  await_sum(p, s, block);
+  await_reduction(p, s, block);
   s->clock_s += norm_s;
   out->update_s += norm_s;
 }
@@ -70,8 +70,8 @@ static void run_end_event(ot_replayer *p, ot_stage_clocks *s, const ot_end_event
     case OT_END_TIE:
       add_tied(p, s, out);
       return;
-    case OT_END_SPREAD:
-      spread_tied(p, s, event->block);
+    case OT_END_GATHER_GRADIENT:
+      gather_tied(p, s, event->block);
       return;
     case OT_END_NORM:
       run_norm(p, s, event->block, out);
@@ -92,9 +92,8 @@ static void run_end_event(ot_replayer *p, ot_stage_clocks *s, const ot_end_event
 // Replays the end of the step on a stage: up to clipping, where stages synchronise, or the rest.
 static void run_end(ot_replayer *p, int rank, bool met, ot_stage_replay *out) {
   ot_stage_clocks *const s = &p->stage[rank];
-  const int count = ot_step_end_events(&s->request, p->ends);
-  while (s->next_end < count && (met || p->ends[s->next_end].kind != OT_END_CLIP)) {
-    run_end_event(p, s, &p->ends[s->next_end++], out);
+  while (s->next_end < s->num_ends && (met || s->ends[s->next_end].kind != OT_END_CLIP)) {
+    run_end_event(p, s, &s->ends[s->next_end++], out);
   }
 }
 

@@ -15,9 +15,9 @@ typedef struct replayer {
   double clock_s, tensor_s, host_s;
   double *tensor_end_s;  // [num_tasks] tensor_s after each
   double product_s;      // previous task, if it is a GEMM
-  double beside_s;       // collectives concurrent with kernels
+  double overlapped_s;   // collectives concurrent with kernels
   bool ahead;            // the host runs ahead
-  bool beside;           // collectives run concurrently with kernels
+  bool overlaps;         // collectives run concurrently with kernels
   bool in_pieces;        // also with the GEMM that makes or reads their data
 } replayer;
 
@@ -91,9 +91,9 @@ static void replay_collective(replayer *p, const ot_task *task, double s) {
   }
   const bool made = is_tensor(task) && task->op != OT_OP_ALL_GATHER;
   const double hides_s = made ? hidden_s(p, s, p->product_s, task->attributes.group_size) : 0;
-  if (task->lane == OT_LANE_TENSOR && p->beside) {
+  if (task->lane == OT_LANE_TENSOR && p->overlaps) {
     p->tensor_s = (p->tensor_s > p->clock_s ? p->tensor_s : p->clock_s) + s - hides_s;
-    p->beside_s += s;
+    p->overlapped_s += s;
   } else {
     wait_until(p, p->clock_s + s - hides_s, task);
     p->tensor_s = p->clock_s;
@@ -128,7 +128,7 @@ static replayer create(const ot_estimator *e, const ot_prices *prices, const ot_
       .prices = prices,
       .segment = segment,
       .ahead = ot_price_host_ahead(&e->simulation),
-      .beside = overlap >= (backward ? OT_TENSOR_OVERLAP_BACKWARD : OT_TENSOR_OVERLAP_KERNELS),
+      .overlaps = overlap >= (backward ? OT_TENSOR_OVERLAP_BACKWARD : OT_TENSOR_OVERLAP_KERNELS),
       .in_pieces = overlap == OT_TENSOR_OVERLAP_PIECES,
   };
 }
@@ -156,7 +156,8 @@ ot_status ot_phase_price_build(const ot_estimator *estimator, const ot_prices *p
     if (segment->tasks[i].lane == OT_LANE_TENSOR) last = i;
   }
   if (last >= 0) wait_until(&p, p.tensor_s, &segment->tasks[last]);
-  ot_entry_work work = {.compute_s = out->compute_s, .beside_s = p.beside_s, .host_s = p.host_s};
+  ot_entry_work work = {
+      .compute_s = out->compute_s, .overlapped_s = p.overlapped_s, .host_s = p.host_s};
   for (int i = 0; i < OT_TIMELINE_AXES; i++) work.exposed_s += out->exposed_s[i];
   const ot_entry_delay delay = ot_price_entry_delay(&estimator->simulation, &work);
   out->compute_s += delay.slower_s;

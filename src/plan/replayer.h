@@ -15,7 +15,8 @@ typedef struct ot_stage_clocks {
   ot_outline_request blocks;
   ot_event_request request;
   ot_event_cursor cursor;
-  int next_end;                      // next event after the last action
+  ot_end_event *ends;  // [num_ends] after the last action; next_end is the next
+  int num_ends, next_end;
   double *gathered_s;                // [plan.gathers.count] completion times
   double *summed_s, *tied_summed_s;  // [plan.sums.count], [plan.tied_sums.count]
 } ot_stage_clocks;
@@ -39,7 +40,6 @@ typedef struct ot_replayer {
   ot_chunk_cost *cost[OT_WORKS][2];  // [num_chunks] [later]
   ot_step_event *events;             // [num_events] of one action
   int num_events;
-  ot_end_event *ends;         // [ot_step_most_end_events]
   double *hop_s;              // [num_chunks] message between chunks c - 1 and c
   double *sent_s, *posted_s;  // [num_messages]
   double *reduced_s;          // [num_blocks] completion of its gradient reduction

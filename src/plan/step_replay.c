@@ -62,6 +62,8 @@ static void create_stage(ot_replayer *p, int rank, ot_arena *arena) {
     s->summed_s = ot_arena_array(arena, outline->sums.count + 1, sizeof(double));
     s->tied_summed_s = ot_arena_array(arena, outline->tied_sums.count + 1, sizeof(double));
   }
+  s->ends = ot_arena_array(arena, ot_step_most_end_events(&s->request), sizeof *s->ends);
+  s->num_ends = ot_step_end_events(&s->request, s->ends);
   s->clock_s = s->reduce_s = s->gather_s = p->prices->begin.total_s;
   for (int i = 0; i < 2; i++) {
     const int32_t message = p->flow->first_posts[2 * rank + i];
@@ -94,7 +96,6 @@ static ot_status create(ot_replayer *p, ot_arena *arena) {
     if (events > most) most = events;
   }
   p->events = ot_arena_array(arena, most, sizeof *p->events);
-  p->ends = ot_arena_array(arena, ot_step_most_end_events(&p->stage[0].request), sizeof *p->ends);
   return find_hops(p);
 }
 

@@ -450,7 +450,7 @@ static void add_end_event(emission *e, const ot_end_event *event) {
     case OT_END_TIE:
       add_tied(e, block);
       return;
-    case OT_END_SPREAD:
+    case OT_END_GATHER_GRADIENT:
       gather_gradient(e, block, -1);
       return;
     case OT_END_NORM:

@@ -106,52 +106,40 @@ static int copied_block(const ot_outline_request *r) {
   return runs(r, r->tied_user) && !runs(r, r->tied_block) ? r->tied_block : -1;
 }
 
-// An event for each block that the rank holds, first to last.
-static int add_blocks(const ot_outline_request *r, ot_end_kind kind, ot_end_event *events) {
+// Norms of the blocks that the rank holds, last to first.
+static int add_norms(const ot_outline_request *r, int copy, ot_end_event *events) {
   const ot_stages *const stages = r->stages;
-  const int copy = copied_block(r);
   int count = 0;
-  if (copy >= 0) events[count++] = (ot_end_event){kind, copy};
-  for (int c = 0; c < stages->num_chunks; c++) {
+  for (int c = stages->num_chunks - 1; c >= 0; c--) {
     if (stages->rank_of[c] != r->stage) continue;
-    for (int i = stages->first_block[c]; i < stages->first_block[c + 1]; i++) {
-      events[count++] = (ot_end_event){kind, i};
+    for (int i = stages->first_block[c + 1] - 1; i >= stages->first_block[c]; i--) {
+      events[count++] = (ot_end_event){OT_END_NORM, i};
     }
   }
-  return count;
-}
-
-static void reverse(ot_end_event *events, int count) {
-  for (int i = 0; i < count / 2; i++) {
-    const ot_end_event other = events[count - 1 - i];
-    events[count - 1 - i] = events[i];
-    events[i] = other;
-  }
-}
-
-static int add_gathers_after(const ot_outline_request *r, ot_end_event *events) {
-  const int blocks = add_blocks(r, OT_END_GATHER, events);
-  int count = 0;
-  for (int i = 0; i < blocks; i++) {
-    if (!r->buckets[events[i].block]->gathers) events[count++] = events[i];
-  }
+  if (copy >= 0) events[count++] = (ot_end_event){OT_END_NORM, copy};
   return count;
 }
 
 int ot_step_end_events(const ot_event_request *request, ot_end_event *events) {
   const ot_outline_request *const r = request->blocks;
-  const int owner = request->tied_owner;
+  const int owner = request->tied_owner, copy = copied_block(r);
   int count = 0;
-  if (owner >= 0 && (runs(r, owner) || owner == copied_block(r))) {
+  if (owner >= 0 && (runs(r, owner) || owner == copy)) {
     events[count++] = (ot_end_event){OT_END_TIE, owner};
-    events[count++] = (ot_end_event){OT_END_SPREAD, owner};
+    events[count++] = (ot_end_event){OT_END_GATHER_GRADIENT, owner};
   }
-  const int norms = add_blocks(r, OT_END_NORM, events + count);
-  reverse(events + count, norms);
-  count += norms;
+  const ot_end_event *const norms = events + count;
+  const int held = add_norms(r, copy, events + count);
+  count += held;
   events[count++] = (ot_end_event){OT_END_CLIP, -1};
-  count += add_blocks(r, OT_END_UPDATE, events + count);
-  return count + add_gathers_after(r, events + count);
+  for (int i = held - 1; i >= 0; i--) {
+    events[count++] = (ot_end_event){OT_END_UPDATE, norms[i].block};
+  }
+  for (int i = held - 1; i >= 0; i--) {
+    if (r->buckets[norms[i].block]->gathers) continue;
+    events[count++] = (ot_end_event){OT_END_GATHER, norms[i].block};
+  }
+  return count;
 }
 
 int ot_step_most_end_events(const ot_event_request *request) {

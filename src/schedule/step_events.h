@@ -47,12 +47,12 @@ int ot_step_events(const ot_event_request *request, ot_event_cursor *cursor, ot_
 int ot_step_most_events(const ot_event_request *request);
 
 typedef enum ot_end_kind {
-  OT_END_TIE,     // the two uses of the tied block's gradient are added
-  OT_END_SPREAD,  // its sum is gathered
-  OT_END_NORM,    // squares of the block's gradient, once its reduction is complete
-  OT_END_CLIP,    // the norm over all ranks; block -1
-  OT_END_UPDATE,  // the optimizer on the block
-  OT_END_GATHER,  // of its new weights, unless they are gathered before each use
+  OT_END_TIE,              // the two uses of the tied block's gradient are added
+  OT_END_GATHER_GRADIENT,  // their sum is gathered (ZeRO 0)
+  OT_END_NORM,             // squares of the block's gradient, once its reduction is complete
+  OT_END_CLIP,             // the norm over all ranks; block -1
+  OT_END_UPDATE,           // the optimizer on the block
+  OT_END_GATHER,           // of its new weights, unless they are gathered before each use
 } ot_end_kind;
 
 typedef struct ot_end_event {

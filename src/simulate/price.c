@@ -193,7 +193,7 @@ double ot_price_overlap_slowdown_s(const ot_simulation *simulation, double work_
 }
 
 ot_entry_delay ot_price_entry_delay(const ot_simulation *simulation, const ot_entry_work *work) {
-  const double hidden_s = ot_larger(work->beside_s - work->exposed_s, 0);
+  const double hidden_s = ot_larger(work->overlapped_s - work->exposed_s, 0);
   ot_entry_delay delay = {.slower_s =
                               ot_price_overlap_slowdown_s(simulation, work->compute_s, hidden_s)};
   const double device_s = work->compute_s + work->exposed_s + delay.slower_s;

@@ -16,7 +16,7 @@ typedef struct ot_simulation {
   double launch_s;               // host time per task, >= 0; Orthant's own kernels
   const ot_kernel_style *style;  // null: Orthant's own kernels
   ot_dtype products;             // with a style: GEMM dtype of layers
-  int expert_ranks;    // tasks hold all experts, which are sharded over so many ranks; 0: one rank
+  int expert_ranks;    // tasks hold all experts; they are sharded over this many ranks; 0: one
   bool expert_biases;  // other frameworks: added expert by expert
   double stretch;      // slowdown factor of kernels because other ranks share their cores; 0: from
                        // the cluster's threads_per_core
@@ -56,10 +56,10 @@ double ot_price_times(const ot_simulation *simulation, const ot_segment *segment
 
 // Work of the tasks of one entry, run one after the other.
 typedef struct ot_entry_work {
-  double compute_s;  // kernel time
-  double exposed_s;  // the lane waits for collectives of its own tasks
-  double beside_s;   // collectives on the tensor lane, hidden or exposed
-  double host_s;     // host time to start all tasks
+  double compute_s;     // kernel time
+  double exposed_s;     // the lane waits for collectives of its own tasks
+  double overlapped_s;  // collectives on the tensor lane, hidden or exposed
+  double host_s;        // host time to start all tasks
 } ot_entry_work;
 
 // Time of the entry in addition to compute_s + exposed_s.

@@ -239,18 +239,18 @@ static void run_compute(simulator *s, place at, lane_state *state) {
 static ot_status run_collective(simulator *s, place at, lane_state *state, bool *done) {
   const ot_task *const task = task_at(s, at);
   const ot_price *const price = price_at(s, at);
-  const bool beside = ot_task_lane(&s->order->entries[at.entry], task) == OT_LANE_TENSOR;
-  double start_s = beside && s->tensor_s > state->clock_s ? s->tensor_s : state->clock_s;
+  const bool on_tensor_lane = ot_task_lane(&s->order->entries[at.entry], task) == OT_LANE_TENSOR;
+  double start_s = on_tensor_lane && s->tensor_s > state->clock_s ? s->tensor_s : state->clock_s;
   *done = true;
   if (ot_stage_sync_spans(s->meetings, task)) {
     OT_TRY(ot_stage_sync_arrive(s->meetings, s->stage, task, &start_s, done));
     if (!*done) return OT_OK;
   }
-  double *const lane_s = beside ? &s->tensor_s : &state->clock_s;
+  double *const lane_s = on_tensor_lane ? &s->tensor_s : &state->clock_s;
   *lane_s = start_s + task_s(s, price);
   record(s, at, start_s, *lane_s);
-  if (beside) {
-    state->work.beside_s += task_s(s, price);
+  if (on_tensor_lane) {
+    state->work.overlapped_s += task_s(s, price);
     state->work.host_s += price->host_s;
   } else {
     add_work(s, task, price, &state->work);

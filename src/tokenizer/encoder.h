@@ -13,7 +13,7 @@ typedef struct ot_text_window {
 } ot_text_window;
 
 // True if encoding may start at any boundary between pre-tokens, so that windows can be encoded
-// separately: no added token depends on text before it, no pattern has anchors or look-behind, no
+// separately: no added token depends on text before it, no pattern has anchors or lookbehind, no
 // space is prepended, and the normalizer treats both sides of an ASCII character separately.
 bool ot_tokenizer_is_splittable(const ot_tokenizer *tokenizer);
 
