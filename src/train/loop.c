@@ -69,6 +69,7 @@ typedef struct loop {
   ot_prediction prediction;  // on the leader; without steps if unknown
   ot_step_means means;
   ot_spike_monitor loss_spikes, norm_spikes;  // on the leader
+  ot_failure unreported;  // the leader's, of a step's files: the ranks learn of it when they meet
 } loop;
 
 // Values of a step over all ranks.
@@ -79,9 +80,10 @@ typedef struct step_sums {
 
 static bool leads(const loop *l) { return ot_world_is_leader(l->request->team); }
 
-// `status` is the leader's: all ranks fail if the leader failed.
+// `status` is the leader's: all ranks fail if the leader failed, now or since they met last.
 static ot_status agree(loop *l, ot_status status) {
-  return ot_world_agree(l->request->team, status);
+  ot_failure_take(&l->unreported, status);
+  return ot_world_agree(l->request->team, ot_failure_repeat(&l->unreported));
 }
 
 // ---- reports ----
@@ -344,20 +346,25 @@ static ot_status write_trace(loop *l, const ot_step_report *step) {
 
 // ---- the loop ----
 
-// Combines what single ranks know: stop requests, and means of their timelines.
+// Combines what single ranks know: stop requests, means of their timelines, and whether the leader
+// failed to write the files of the step before. With the agreement on the samples at its begin, it
+// is all that the hosts exchange in a step.
 static ot_status sum_step(loop *l, step_sums *sums) {
   const ot_timeline_summary mine =
       ot_timeline_summarize(ot_trainer_timeline(l->start.trainer),
                             ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)));
-  double values[OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 2] = {0};
+  double values[OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 3] = {0};
   double *const part_s = &values[OT_TIMELINE_AXES];
   double *const stop = part_s + OT_TIMELINE_PARTS, *const bubble = stop + 1;
+  double *const failed = bubble + 1;
   static_assert(OT_COUNT(values) <= OT_WORLD_VALUES, "one sum tells all");
   for (int i = 0; i < OT_TIMELINE_AXES; i++) values[i] = mine.exposed_axis_s[i];
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) part_s[i] = mine.part_s[i];
   *stop = (stop_seen != 0);
   *bubble = mine.bubble_fraction;
+  *failed = (l->unreported.status != OT_OK);
   OT_TRY(ot_world_allreduce(l->request->team, values, OT_COUNT(values)));
+  if (*failed > 0) return agree(l, OT_OK);
   const double ranks = ot_world_size(l->request->team);
   *sums = (step_sums){.stop = *stop > 0, .figures = {.bubble_fraction = *bubble / ranks}};
   for (int i = 0; i < OT_TIMELINE_AXES; i++) sums->figures.exposed_axis_s[i] = values[i] / ranks;
@@ -371,15 +378,21 @@ static void add_means(loop *l, const ot_step_report *report, step_sums *sums) {
   ot_step_means_add(&l->means, &sums->figures, plan ? &plan->expected : NULL);
 }
 
-// All ranks combine the health; the leader writes files and the status line.
+// The leader's part: files and the status line.
+static ot_status write_step(loop *l, const ot_step_report *report, const ot_metrics_step *line) {
+  const bool last = report->step == ot_trainer_total_steps(l->start.trainer);
+  OT_TRY(write_metrics(l, line));
+  OT_TRY(watch_spikes(l, report));
+  if (last || is_due(report->step, l->run->log.every)) say_status(l, report);
+  return OT_OK;
+}
+
+// All ranks combine the health.
 static ot_status report_step(loop *l, const ot_step_report *report, const step_sums *sums,
                              ot_arena *arena) {
-  const bool last = report->step == ot_trainer_total_steps(l->start.trainer);
   ot_metrics_step line = line_of(l, report, sums);
   if (is_due(report->step, l->run->log.health_every)) OT_TRY(health_metrics(l, arena, &line));
-  OT_TRY(agree(l, leads(l) ? write_metrics(l, &line) : OT_OK));
-  OT_TRY(agree(l, leads(l) ? watch_spikes(l, report) : OT_OK));
-  if (leads(l) && (last || is_due(report->step, l->run->log.every))) say_status(l, report);
+  if (leads(l)) ot_failure_take(&l->unreported, write_step(l, report, &line));
   return OT_OK;
 }
 

@@ -347,7 +347,7 @@ static const char *first_to_check(const ot_nonfinite_location *place, ot_arena *
 }
 
 // If not finite, nothing was updated (ops/optimizer.h): the weights are those of the previous step.
-// The norm is the same on all ranks, so all ranks fail or none.
+// Loss and norm are the same on all ranks, so all ranks fail or none.
 static ot_status check_finite(ot_trainer *trainer, const ot_step_report *report) {
   if (isfinite(report->loss) && isfinite(report->gradient_norm)) return OT_OK;
   ot_heap heap = {0};
@@ -363,7 +363,7 @@ static ot_status check_finite(ot_trainer *trainer, const ot_step_report *report)
                  (long long)(trainer->position.next_sample - 1), first_to_check(&place, &arena));
   }
   ot_heap_release(&heap);
-  return status;
+  return ot_world_agree(trainer->team, status);
 }
 
 ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
@@ -408,7 +408,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .micro_batches = micro_batches,
       .start_s = order_start_s,
   };
-  return ot_world_agree(trainer->team, check_finite(trainer, report));
+  return check_finite(trainer, report);
 }
 
 // ---- validation ----
