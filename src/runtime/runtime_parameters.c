@@ -70,7 +70,10 @@ static void copy_elements(const ot_runtime *instance, const ot_parameter_rows *r
   t->executor = instance->executor;
   t->held = bucket->copy[range->copy];
   t->size = ot_dtype_bytes(ot_runtime_copy_dtype(instance, range->copy));
-  const bool whole = t->held.count >= bucket->elements;
+  // Second moments may be kept of a part only; the first ones tell whether ranks share them out.
+  const bool second = range->copy == OT_COPY_MOMENT_2;
+  const bool whole =
+      bucket->copy[second ? OT_COPY_MOMENT_1 : range->copy].count >= bucket->elements;
   const bool mine = bucket->counted && counts(instance, local->block, whole);
   if (t->to && !mine) return;
   const ot_slice_request request = {.whole = &instance->whole->parameters[range->parameter],

@@ -19,19 +19,21 @@ typedef struct layout {
   const char *name;
   int ranks;
   ot_run_parallel parallel;
+  bool muon;  // the matrices are whole on every rank
 } layout;
 
 static const layout layouts[] = {
-    {"zero 0", 2, {.tp = 1, .pp = 1, .cp = 1, .zero = 0}},
-    {"zero 1", 2, {.tp = 1, .pp = 1, .cp = 1, .zero = 1}},
-    {"zero 2 with replicas", 4, {.tp = 1, .pp = 1, .cp = 1, .zero = 2, .dp_replicate = 2}},
-    {"zero 3", 4, {.tp = 1, .pp = 1, .cp = 1, .zero = 3}},
-    {"tp 2", 2, {.tp = 2, .pp = 1, .cp = 1, .zero = 1}},
-    {"tp 4", 4, {.tp = 4, .pp = 1, .cp = 1, .zero = 1}},
-    {"cp 2", 2, {.tp = 1, .pp = 1, .cp = 2, .zero = 1}},
-    {"cp 2, zero 3", 4, {.tp = 1, .pp = 1, .cp = 2, .zero = 3}},
-    {"pp 2", 2, {.tp = 1, .pp = 2, .cp = 1, .zero = 1}},
-    {"tp 2, pp 2, zero 3", 8, {.tp = 2, .pp = 2, .cp = 1, .zero = 3}},
+    {"zero 0", 2, {.tp = 1, .pp = 1, .cp = 1, .zero = 0}, true},
+    {"replicas", 2, {.tp = 1, .pp = 1, .cp = 1, .zero = 1, .dp_replicate = 2}, true},
+    {"zero 1", 2, {.tp = 1, .pp = 1, .cp = 1, .zero = 1}, false},
+    {"zero 2 with replicas", 4, {.tp = 1, .pp = 1, .cp = 1, .zero = 2, .dp_replicate = 2}, false},
+    {"zero 3", 4, {.tp = 1, .pp = 1, .cp = 1, .zero = 3}, false},
+    {"tp 2", 2, {.tp = 2, .pp = 1, .cp = 1, .zero = 1}, false},
+    {"tp 4", 4, {.tp = 4, .pp = 1, .cp = 1, .zero = 1}, false},
+    {"cp 2", 2, {.tp = 1, .pp = 1, .cp = 2, .zero = 1}, true},
+    {"cp 2, zero 3", 4, {.tp = 1, .pp = 1, .cp = 2, .zero = 3}, false},
+    {"pp 2", 2, {.tp = 1, .pp = 2, .cp = 1, .zero = 1}, true},
+    {"tp 2, pp 2, zero 3", 8, {.tp = 2, .pp = 2, .cp = 1, .zero = 3}, false},
 };
 
 // Odd vocabulary, one KV head per two query heads: with tp 4, ranks share KV heads.
@@ -72,14 +74,21 @@ static ot_status create(const setting *s, const ot_mesh *mesh, ot_comm *comm, ot
 
 // ---- all elements of a copy ----
 
+// Muon keeps no second moment of a matrix; a shard may have unused memory for it.
+static bool is_kept(const setting *s, const ot_parameter *p, ot_parameter_copy copy) {
+  const bool matrix = p->kind == OT_PARAMETER_MATRIX;
+  return copy != OT_COPY_MOMENT_2 || ot_run_moments(&s->run, matrix) == 2;
+}
+
 // Reads every parameter some rows at a time.
-static ot_status hash_copy(ot_runtime *instance, ot_parameter_copy copy, uint64_t *hash) {
+static ot_status hash_copy(const setting *s, ot_runtime *instance, ot_parameter_copy copy,
+                           uint64_t *hash) {
   const ot_graph *const graph = ot_runtime_whole_graph(instance);
   const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(instance, copy));
   *hash = OT_HASH_START;
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
-    if (p->tied_to >= 0) continue;
+    if (p->tied_to >= 0 || !is_kept(s, p, copy)) continue;
     char *const rows = calloc((size_t)ot_parameter_elements(p), (size_t)size);
     ot_status status = OT_OK;
     for (int64_t first = 0; first < p->rows && status == OT_OK; first += 5) {
@@ -116,7 +125,7 @@ static void write_copy(ot_runtime *instance, ot_parameter_copy copy) {
 }
 
 // Initial weights, then written copies: hashes[copy] and hashes[OT_BUCKET_COPIES + copy].
-static ot_status hash_all(ot_runtime *instance, uint64_t *hashes) {
+static ot_status hash_all(const setting *s, ot_runtime *instance, uint64_t *hashes) {
   OT_TRY(ot_runtime_initialize(instance, 11));
   for (int pass = 0; pass < 2; pass++) {
     for (int copy = 0; copy < OT_BUCKET_COPIES; copy++) {
@@ -124,7 +133,8 @@ static ot_status hash_all(ot_runtime *instance, uint64_t *hashes) {
       const bool kept = copy != OT_COPY_GRADIENT && ot_runtime_has_copy(instance, copy);
       if (!kept) continue;
       if (pass == 1) write_copy(instance, (ot_parameter_copy)copy);
-      OT_TRY(hash_copy(instance, (ot_parameter_copy)copy, &hashes[pass * OT_BUCKET_COPIES + copy]));
+      uint64_t *const hash = &hashes[pass * OT_BUCKET_COPIES + copy];
+      OT_TRY(hash_copy(s, instance, (ot_parameter_copy)copy, hash));
     }
   }
   return OT_OK;
@@ -132,7 +142,7 @@ static ot_status hash_all(ot_runtime *instance, uint64_t *hashes) {
 
 static ot_status compare(ot_runtime *instance, const setting *s) {
   uint64_t hashes[2 * OT_BUCKET_COPIES] = {0};
-  OT_TRY(hash_all(instance, hashes));
+  OT_TRY(hash_all(s, instance, hashes));
   for (int i = 0; i < 2 * OT_BUCKET_COPIES; i++) {
     OT_CHECK(hashes[i] == s->expected[i], OT_FINDINGS, "%s: copy %d %s are not those of one rank",
              s->at->name, i % OT_BUCKET_COPIES, i < OT_BUCKET_COPIES ? "at first" : "as written");
@@ -157,16 +167,18 @@ static void must(ot_status status) {
   if (status != OT_OK) fail_msg("%s (%s)", ot_fail_message(), ot_fail_chain());
 }
 
-static void check_layouts(bool tied_gpt2, ot_dtype storage) {
+static void check_layouts(bool tied_gpt2, ot_dtype storage, ot_optimizer_name optimizer) {
   setting s = {.model = model_of(tied_gpt2), .storage = storage};
   uint64_t expected[2 * OT_BUCKET_COPIES] = {0};
   ot_runtime *one = NULL;
   s.run = tiny_run(&s.model);
+  s.run.optimizer.name = optimizer;
   must(create(&s, NULL, NULL, &one));
-  must(hash_all(one, expected));
+  must(hash_all(&s, one, expected));
   ot_runtime_destroy(&one);
   s.expected = expected;
   for (int i = 0; i < OT_COUNT(layouts); i++) {
+    if (optimizer == OT_OPTIMIZER_MUON && !layouts[i].muon) continue;
     ot_run_parallel *const parallel = &s.run.parallel;
     ot_recompute *const recompute = parallel->recompute;
     s.at = &layouts[i];
@@ -185,17 +197,23 @@ static void check_layouts(bool tied_gpt2, ot_dtype storage) {
 
 static void untied_models_are_those_of_one_rank(void **state) {
   (void)state;
-  check_layouts(false, OT_F32);
+  check_layouts(false, OT_F32, OT_OPTIMIZER_ADAMW);
 }
 
 static void tied_models_with_turned_tensors_are_those_of_one_rank(void **state) {
   (void)state;
-  check_layouts(true, OT_F32);
+  check_layouts(true, OT_F32, OT_OPTIMIZER_ADAMW);
 }
 
 static void master_copies_are_those_of_one_rank(void **state) {
   (void)state;
-  check_layouts(false, OT_BF16);
+  check_layouts(false, OT_BF16, OT_OPTIMIZER_ADAMW);
+}
+
+static void second_moments_of_a_part_of_a_block_are_those_of_one_rank(void **state) {
+  (void)state;
+  check_layouts(false, OT_F32, OT_OPTIMIZER_MUON);
+  check_layouts(true, OT_F32, OT_OPTIMIZER_MUON);
 }
 
 int main(void) {
@@ -203,6 +221,7 @@ int main(void) {
       cmocka_unit_test(untied_models_are_those_of_one_rank),
       cmocka_unit_test(tied_models_with_turned_tensors_are_those_of_one_rank),
       cmocka_unit_test(master_copies_are_those_of_one_rank),
+      cmocka_unit_test(second_moments_of_a_part_of_a_block_are_those_of_one_rank),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,8 @@ typedef struct rank_verdict {
 //           weights within 1e-10
 //   float32: loss, norm and expert statistics within 1e-5, gradients of the first step within 1e-5
 //           (later ones come from weights that differ), weights within 1e-3 of lr x steps. Where
-//           the bits of products depend on their shape (blas_bits.h), gradients also within twice
-//           the distance of one rank from float64
+//           the bits of products depend on their shape (blas_bits.h), gradients within 1e-5, or
+//           twice the distance of one rank from float64, of one rank in float32 or in float64
 // AdamW's eps is 1e-6 in float64 and 1e-3 in float32: with a smaller one, an element whose gradient
 // is pure rounding error moves by lr times the sign of that error.
 // Appends reasons to verdict->text. True if equal.
