@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tests set of the emulated device (C17 and C++17). Environment variables set the same before
+// the first call: OT_SHIM_ORDER=forward|backward|random, OT_SHIM_SEED=N, OT_SHIM_MEMORY=BYTES,
+// OT_SHIM_FAIL=CALL:N:ERROR[,...].
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda_runtime_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The order in which blocks of a grid, and threads of a block, run where nothing else decides it:
+// ascending, all warps in step; descending, each warp as far as it gets; drawn at every choice.
+typedef enum shim_order { SHIM_FORWARD, SHIM_BACKWARD, SHIM_RANDOM } shim_order;
+
+// `seed` draws random orders of threads, and in every order the sequence of work of several
+// streams.
+void shim_set_order(shim_order order, uint64_t seed);
+
+// Bytes of device memory; 8 GiB at the start. Guard zones do not count.
+void shim_set_memory_limit(size_t bytes);
+
+// The n-th call (from 1) of the API function `call` from now on returns `error` and does nothing.
+// Further calls: "launch" (the n-th kernel launch is not queued; cudaGetLastError tells) and
+// "kernel" (the n-th kernel that would run ends the context with `error`, which a later call
+// returns). Of the errors that end a context (cudaErrorIllegalAddress, cudaErrorLaunchFailure,
+// cudaErrorECCUncorrectable and their kind) every later call returns the same, until shim_reset.
+void shim_fail(const char *call, int64_t n, cudaError_t error);
+
+// Forgets failures on purpose, ended contexts, queued work and the last error of this thread.
+// Memory, streams and events stay. No other thread may be in a call.
+void shim_reset(void);
+
+// Allocations that are live: device and pinned memory, streams and events.
+int64_t shim_live_objects(void);
+
+#ifdef __cplusplus
+}
+#endif

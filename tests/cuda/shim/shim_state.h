@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// The emulated device behind the runtime API (C++17, private to the shim). One mutex guards all of
+// it, including the grid that runs; every call of the API holds it but while a host function runs.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda_runtime_api.h"
+#include "fibers.h"
+#include "shim_control.h"
+
+namespace shim {
+using stream_pointer = std::shared_ptr<CUstream_st>;
+using event_pointer = std::shared_ptr<CUevent_st>;
+
+// A point in a stream: reached when `number` pieces of its work are done. An empty stream: the
+// start.
+struct position {
+  stream_pointer stream;
+  uint64_t number = 0;
+  bool reached() const;
+};
+
+enum class work_kind { OTHER, KERNEL, HOST_FUNCTION };
+
+// One piece of work of a stream.
+struct work_item {
+  work_kind kind = work_kind::OTHER;
+  const char *name = "";        // for messages
+  std::function<void()> run;    // empty: only waits
+  std::vector<position> after;  // besides the items before it in its stream
+};
+}  // namespace shim
+
+struct CUstream_st {
+  bool non_blocking = false, busy = false;  // busy: a host function runs
+  uint64_t queued = 0, done = 0;            // pieces of work ever
+  std::deque<shim::work_item> items;        // those not done
+};
+
+struct CUevent_st {
+  bool has_time = false;
+  shim::position last;  // the latest record
+  double time_s = 0;    // of the latest record that was reached
+};
+
+namespace shim {
+
+struct allocation {
+  size_t bytes;
+  bool on_device;       // else pinned memory of the host
+  unsigned char *base;  // what malloc returned
+};
+
+struct planned_failure {
+  std::string call;
+  int64_t calls_left;  // this many calls until it fails
+  cudaError_t error;
+};
+
+struct device_state {
+  std::mutex mutex;
+  std::condition_variable host_function_returned;
+  cudaError_t ended = cudaSuccess;  // the error that ended the context
+  std::vector<planned_failure> failures;
+  stream_pointer default_stream = std::make_shared<CUstream_st>();
+  std::vector<stream_pointer> streams;    // created and not destroyed, and the default one
+  std::vector<stream_pointer> destroyed;  // with work left
+  std::vector<event_pointer> events;
+  std::map<uintptr_t, allocation> allocations;  // by address
+  std::map<const void *, size_t> shared_bytes;  // opted in, by kernel
+  size_t limit_bytes, used_bytes = 0;
+  random_numbers chance{1};
+  device_state();
+};
+
+using lock_held = std::unique_lock<std::mutex>;
+
+device_state &device();
+
+// What every function of the API does: takes the lock, returns a planned failure or the error that
+// ended the context instead of calling `body`, and keeps what went wrong for cudaGetLastError.
+cudaError_t api_call(const char *name, const std::function<cudaError_t(lock_held &)> &body);
+// Keeps an error that is reported by cudaGetLastError only.
+void set_last_error(cudaError_t error);
+// The error that a call of this name fails with on purpose, now.
+cudaError_t take_planned_failure(const char *call);
+// Marks the thread as in a host function, which may not call the API.
+void enter_host_function(bool enter);
+
+// ---- streams ----
+
+// Queues work and returns the position that is reached when it is done.
+position enqueue(const stream_pointer &stream, work_item item);
+// Runs queued work until `until` is reached. May release the lock meanwhile.
+void run_until(lock_held &lock, const position &until);
+void run_everything(lock_held &lock);
+// The stream of a handle; null if there is none.
+stream_pointer find_stream(cudaStream_t stream);
+
+// ---- memory ----
+
+// Ends the process if something was written next to an allocation. `name`: what ran last.
+void check_guards(const char *name);
+
+}  // namespace shim

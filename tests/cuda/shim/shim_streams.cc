@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams, events and launches of the emulated device.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "cuda_runtime.h"
+#include "shim_state.h"
+
+namespace shim {
+
+bool position::reached() const { return !stream || stream->done >= number; }
+
+namespace {
+
+bool can_run(const CUstream_st &s) {
+  if (s.busy || s.items.empty()) return false;
+  const std::vector<position> &after = s.items.front().after;
+  return std::all_of(after.begin(), after.end(), [](const position &p) { return p.reached(); });
+}
+
+std::vector<stream_pointer> streams_that_can_run() {
+  std::vector<stream_pointer> able;
+  for (const auto *list : {&device().streams, &device().destroyed}) {
+    std::copy_if(list->begin(), list->end(), std::back_inserter(able),
+                 [](const stream_pointer &s) { return can_run(*s); });
+  }
+  return able;
+}
+
+void run_host_function(lock_held &lock, CUstream_st &stream, const work_item &item) {
+  stream.busy = true;
+  lock.unlock();
+  enter_host_function(true);
+  item.run();
+  enter_host_function(false);
+  lock.lock();
+  stream.busy = false;
+  device().host_function_returned.notify_all();
+}
+
+// An ended context runs nothing more; what waits for it goes on.
+void run_item(lock_held &lock, CUstream_st &stream, const work_item &item) {
+  if (!item.run || device().ended != cudaSuccess) return;
+  if (item.kind == work_kind::HOST_FUNCTION) {
+    run_host_function(lock, stream, item);
+    return;
+  }
+  const bool fails =
+      item.kind == work_kind::KERNEL && take_planned_failure("kernel") != cudaSuccess;
+  if (!fails) item.run();
+  check_guards(item.name);
+}
+
+void forget_if_destroyed(const stream_pointer &stream) {
+  if (!stream->items.empty()) return;
+  std::vector<stream_pointer> &list = device().destroyed;
+  list.erase(std::remove(list.begin(), list.end(), stream), list.end());
+}
+
+// Runs one piece of work of a stream drawn among those that can go on; false if there is none.
+bool run_one(lock_held &lock) {
+  const std::vector<stream_pointer> able = streams_that_can_run();
+  if (able.empty()) return false;
+  const stream_pointer stream = able[device().chance.below(static_cast<uint32_t>(able.size()))];
+  const work_item item = std::move(stream->items.front());
+  stream->items.pop_front();
+  run_item(lock, *stream, item);
+  stream->done++;
+  forget_if_destroyed(stream);
+  return true;
+}
+
+bool is_busy() {
+  const auto busy = [](const stream_pointer &s) { return s->busy; };
+  const device_state &d = device();
+  return std::any_of(d.streams.begin(), d.streams.end(), busy) ||
+         std::any_of(d.destroyed.begin(), d.destroyed.end(), busy);
+}
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+event_pointer find_event(cudaEvent_t event) {
+  for (const event_pointer &e : device().events) {
+    if (e.get() == event) return e;
+  }
+  return nullptr;
+}
+
+// The legacy default stream and the streams that do not ignore it wait for each other.
+void wait_for_default_stream(const stream_pointer &stream, work_item *item) {
+  device_state &d = device();
+  if (stream == d.default_stream) {
+    for (const auto *list : {&d.streams, &d.destroyed}) {
+      for (const stream_pointer &s : *list) {
+        if (!s->non_blocking && s != stream) item->after.push_back({s, s->queued});
+      }
+    }
+  } else if (!stream->non_blocking) {
+    item->after.push_back({d.default_stream, d.default_stream->queued});
+  }
+}
+
+}  // namespace
+
+position enqueue(const stream_pointer &stream, work_item item) {
+  wait_for_default_stream(stream, &item);
+  stream->items.push_back(std::move(item));
+  return {stream, ++stream->queued};
+}
+
+void run_until(lock_held &lock, const position &until) {
+  while (!until.reached()) {
+    if (run_one(lock)) continue;
+    if (!is_busy()) {
+      fprintf(stderr, "shim: streams wait for each other\n");
+      abort();
+    }
+    device().host_function_returned.wait(lock);
+  }
+}
+
+void run_everything(lock_held &lock) {
+  std::vector<stream_pointer> all = device().streams;
+  all.insert(all.end(), device().destroyed.begin(), device().destroyed.end());
+  for (const stream_pointer &s : all) run_until(lock, {s, s->queued});
+}
+
+stream_pointer find_stream(cudaStream_t stream) {
+  if (!stream) return device().default_stream;
+  for (const stream_pointer &s : device().streams) {
+    if (s.get() == stream) return s;
+  }
+  return nullptr;
+}
+
+// ---- launches ----
+
+namespace {
+enum { MAX_SHARED_BYTES = 227 << 10, MAX_SHARED_BYTES_UNASKED = 48 << 10 };
+
+bool fits(dim3 size, uint64_t x, uint64_t y, uint64_t z) {
+  return size.x >= 1 && size.x <= x && size.y >= 1 && size.y <= y && size.z >= 1 && size.z <= z;
+}
+
+cudaError_t check_shape(const launch_shape &s, size_t max_shared_bytes) {
+  if (!fits(s.grid, 0x7FFFFFFF, 65535, 65535) || !fits(s.block, 1024, 1024, 64) ||
+      s.block.x * s.block.y * s.block.z > 1024) {
+    return cudaErrorInvalidConfiguration;
+  }
+  return s.shared_bytes > max_shared_bytes ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+cudaError_t queue_checked(const launch_shape &shape, size_t max_shared_bytes, cudaStream_t handle,
+                          std::function<void()> body) {
+  const stream_pointer stream = find_stream(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  const cudaError_t error = check_shape(shape, max_shared_bytes);
+  if (error != cudaSuccess) return error;
+  work_item item;
+  item.kind = work_kind::KERNEL;
+  item.name = shape.kernel;
+  item.run = [shape, body] { run_grid(shape, body); };
+  enqueue(stream, std::move(item));
+  return cudaSuccess;
+}
+}  // namespace
+
+void queue_kernel(const launch_shape &shape, cudaStream_t stream, std::function<void()> body) {
+  api_call("launch", [&](lock_held &) {
+    return queue_checked(shape, MAX_SHARED_BYTES, stream, std::move(body));
+  });
+}
+
+void queue_kernel_at(const void *function, const launch_shape &shape, cudaStream_t stream,
+                     std::function<void()> body) {
+  api_call("launch", [&](lock_held &) {
+    const auto asked = device().shared_bytes.find(function);
+    const size_t unasked = MAX_SHARED_BYTES_UNASKED;
+    const bool known = asked != device().shared_bytes.end();
+    return queue_checked(shape, known ? asked->second : unasked, stream, std::move(body));
+  });
+}
+
+}  // namespace shim
+
+using namespace shim;
+
+cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value) {
+  return api_call("cudaFuncSetAttribute", [=](lock_held &) {
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+        value > MAX_SHARED_BYTES) {
+      return cudaErrorInvalidValue;
+    }
+    device().shared_bytes[kernel] = static_cast<size_t>(value);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceSynchronize(void) {
+  return api_call("cudaDeviceSynchronize", [](lock_held &lock) {
+    run_everything(lock);
+    return cudaSuccess;
+  });
+}
+
+// ---- streams ----
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+  return api_call("cudaStreamCreateWithFlags", [=](lock_held &) {
+    if (flags > cudaStreamNonBlocking) return cudaErrorInvalidValue;
+    device().streams.push_back(std::make_shared<CUstream_st>());
+    device().streams.back()->non_blocking = flags == cudaStreamNonBlocking;
+    *stream = device().streams.back().get();
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+  return api_call("cudaStreamDestroy", [=](lock_held &) {
+    const stream_pointer stream = handle ? find_stream(handle) : nullptr;
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    std::vector<stream_pointer> &list = device().streams;
+    list.erase(std::find(list.begin(), list.end(), stream));
+    if (!stream->items.empty() || stream->busy) device().destroyed.push_back(stream);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+  return api_call("cudaStreamSynchronize", [=](lock_held &lock) {
+    const stream_pointer stream = find_stream(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    // Something to wait for: on the default stream it stands behind other streams' work.
+    run_until(lock, enqueue(stream, work_item()));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+  return api_call("cudaStreamQuery", [=](lock_held &lock) {
+    const stream_pointer stream = find_stream(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    if (stream->done == stream->queued) return cudaSuccess;
+    run_one(lock);
+    return cudaErrorNotReady;
+  });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, unsigned) {
+  return api_call("cudaStreamWaitEvent", [=](lock_held &) {
+    const stream_pointer stream = find_stream(handle);
+    const event_pointer event = find_event(event_handle);
+    if (!stream || !event) return cudaErrorInvalidResourceHandle;
+    work_item item;
+    item.after.push_back(event->last);
+    enqueue(stream, std::move(item));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t handle, void (*function)(void *), void *argument) {
+  return api_call("cudaLaunchHostFunc", [=](lock_held &) {
+    const stream_pointer stream = find_stream(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    work_item item;
+    item.kind = work_kind::HOST_FUNCTION;
+    item.name = "a host function";
+    item.run = [=] { function(argument); };
+    enqueue(stream, std::move(item));
+    return cudaSuccess;
+  });
+}
+
+// ---- events ----
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+  return api_call("cudaEventCreateWithFlags", [=](lock_held &) {
+    if (flags & ~(cudaEventBlockingSync | cudaEventDisableTiming)) return cudaErrorInvalidValue;
+    device().events.push_back(std::make_shared<CUevent_st>());
+    device().events.back()->has_time = !(flags & cudaEventDisableTiming);
+    *event = device().events.back().get();
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t handle) {
+  return api_call("cudaEventDestroy", [=](lock_held &) {
+    const event_pointer event = find_event(handle);
+    if (!event) return cudaErrorInvalidResourceHandle;
+    std::vector<event_pointer> &list = device().events;
+    list.erase(std::find(list.begin(), list.end(), event));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event_handle, cudaStream_t handle) {
+  return api_call("cudaEventRecord", [=](lock_held &) {
+    const stream_pointer stream = find_stream(handle);
+    const event_pointer event = find_event(event_handle);
+    if (!stream || !event) return cudaErrorInvalidResourceHandle;
+    work_item item;
+    item.name = "cudaEventRecord";
+    item.run = [event] { event->time_s = now_s(); };
+    event->last = enqueue(stream, std::move(item));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t handle) {
+  return api_call("cudaEventQuery", [=](lock_held &lock) {
+    const event_pointer event = find_event(handle);
+    if (!event) return cudaErrorInvalidResourceHandle;
+    if (event->last.reached()) return cudaSuccess;
+    run_one(lock);
+    return cudaErrorNotReady;
+  });
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
+  return api_call("cudaEventSynchronize", [=](lock_held &lock) {
+    const event_pointer event = find_event(handle);
+    if (!event) return cudaErrorInvalidResourceHandle;
+    run_until(lock, position(event->last));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventElapsedTime(float *elapsed_ms, cudaEvent_t begin, cudaEvent_t end) {
+  return api_call("cudaEventElapsedTime", [=](lock_held &) {
+    const event_pointer a = find_event(begin), b = find_event(end);
+    if (!a || !b || !a->has_time || !b->has_time || !a->last.stream || !b->last.stream) {
+      return cudaErrorInvalidResourceHandle;
+    }
+    if (!a->last.reached() || !b->last.reached()) return cudaErrorNotReady;
+    *elapsed_ms = static_cast<float>((b->time_s - a->time_s) * 1e3);
+    return cudaSuccess;
+  });
+}
