@@ -100,8 +100,9 @@ static void run(subject *s, int set) {
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
     out[i] = (ot_tensor){s->data[set][OT_MAX_INPUTS + i], s->types.out[i]};
   }
-  const ot_kernel_call call = {&s->attributes, in, out, s->workspace};
-  const ot_kernel kernel = ot_kernel_cpu(s->kind, s->attributes.compute);
+  const ot_kernel_call call = {
+      .attributes = &s->attributes, .in = in, .out = out, .workspace = s->workspace};
+  const ot_kernel kernel = ot_kernel_find(OT_BACKEND_CPU, s->kind, s->attributes.compute);
   const double start_s = now_s();
   kernel(&call);
   const double seconds = now_s() - start_s;

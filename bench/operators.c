@@ -95,8 +95,9 @@ typedef struct op_run {
 
 static void run_op(void *context) {
   op_run *const o = context;
-  const ot_kernel_call call = {&o->attributes, o->in, o->out, o->workspace};
-  ot_kernel_cpu(o->kind, OT_F32)(&call);
+  const ot_kernel_call call = {
+      .attributes = &o->attributes, .in = o->in, .out = o->out, .workspace = o->workspace};
+  ot_kernel_find(OT_BACKEND_CPU, o->kind, OT_F32)(&call);
 }
 
 static void create_op(op_run *o) {

@@ -3,6 +3,9 @@
 // that none of them includes another.
 #pragma once
 
+// What runs kernels and holds the arena.
+typedef enum ot_backend { OT_BACKEND_CPU, OT_BACKEND_CUDA, OT_BACKENDS } ot_backend;
+
 typedef enum ot_activation {
   OT_ACTIVATION_GELU,       // x * Phi(x), erf form
   OT_ACTIVATION_GELU_TANH,  // HF gelu_new, gelu_pytorch_tanh

@@ -39,7 +39,7 @@ const char *ot_fail_chain(void);
 // and aborts), or traps when there is none, as in WebAssembly. Does not return.
 typedef void (*ot_panic_hook)(const char *file, int line, const char *text);
 void ot_panic_hook_set(ot_panic_hook hook);
-_Noreturn void ot_panic(const char *file, int line, const char *text);
+void ot_panic(const char *file, int line, const char *text) __attribute__((noreturn));
 
 #define OT_TRY(call)                         \
   do {                                       \

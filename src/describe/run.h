@@ -211,6 +211,9 @@ typedef struct ot_run_log {
   bool tensorboard;      // write event files
 } ot_run_log;
 
+// What computes: a GPU where there is one that the run can use, or what is named.
+typedef enum ot_run_device { OT_DEVICE_AUTO, OT_DEVICE_CPU, OT_DEVICE_CUDA } ot_run_device;
+
 typedef struct ot_run {
   ot_model model;
   const char *model_source;  // source of `model`: preset, path, or "" for inline keys
@@ -231,6 +234,7 @@ typedef struct ot_run {
   ot_run_log log;
   const char *cluster;  // preset or file for predictions; "this-machine"
   int64_t seed;
+  ot_run_device device;
   int threads;         // per rank; 0 = an equal share of the machine's cores
   const char *output;  // the run directory
 } ot_run;

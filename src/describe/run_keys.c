@@ -19,6 +19,7 @@ static const char *const sums[] = {"wide", "wire", NULL};
 static const char *const audits[] = {"causality", "precision", "ranks", "drift",
                                      "overlap",   "state",     NULL};
 static const char *const computes[] = {"fp32", "fp64", "bf16", "fp16", "fp8", NULL};
+static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const stored[] = {"fp32", "fp64", "bf16", "fp16", NULL};
 static const char *const no_file[] = {"random", NULL};
 
@@ -301,6 +302,8 @@ static const ot_key run_keys[] = {
      .help = "preset or file of the machine, for predictions"},
     {"seed", OT_KEY_INTEGER, offsetof(ot_run_keys, run.seed), "1", 0, OT_NO_MAXIMUM,
      .help = "seed of weights, data order and dropout"},
+    {"device", OT_KEY_CHOICE, offsetof(ot_run_keys, run.device), "auto", .choices = devices,
+     .help = "what computes; auto: a GPU if there is one that the run can use"},
     {"threads", OT_KEY_INT, offsetof(ot_run_keys, run.threads), "0", 0, 4096,
      .help = "threads per rank; 0: its share of the cores"},
     {"output", OT_KEY_PATH, offsetof(ot_run_keys, run.output), "null", .null_text = "",

@@ -1,80 +1,124 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU as a device: anonymous pages (huge pages where available), and streams that run work when
-// it is queued.
+// The CPU as a device: anonymous pages (huge pages where available), streams that run work when it
+// is queued, events that are always done.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "device/device.h"
+#include "base/text.h"
+#include "device/device_backend.h"
 
-struct ot_device {
-  ot_backend kind;
-};
+static int count(void) { return 1; }
 
-struct ot_stream {
-  ot_device *device;
-};
-
-ot_status ot_device_create(ot_backend kind, ot_device **device) {
-  *device = calloc(1, sizeof **device);
-  OT_CHECK(*device, OT_ENVIRONMENT, "device: out of memory");
-  (*device)->kind = kind;
+static ot_status open_device(ot_device *device) {
+  (void)device;
   return OT_OK;
 }
 
-void ot_device_destroy(ot_device **device) {
-  if (!device) return;
-  free(*device);
-  *device = NULL;
+static ot_status describe(ot_device *device, ot_device_info *info) {
+  (void)device;
+  ot_text_format(info->name, sizeof info->name, "CPU");
+  return OT_OK;
 }
 
-ot_status ot_device_allocate(ot_device *device, int64_t bytes, void **memory) {
+// ---- memory ----
+
+static ot_status allocate(ot_device *device, int64_t bytes, void **memory) {
   (void)device;
-  const size_t length = bytes > 0 ? (size_t)bytes : 1;
-  void *const pages = mmap(NULL, length, PROT_READ | PROT_WRITE,
+  void *const pages = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   OT_CHECK(pages != MAP_FAILED, OT_ENVIRONMENT, "device: cannot get %lld bytes of memory",
            (long long)bytes);
-  madvise(pages, length, MADV_HUGEPAGE);
+  madvise(pages, (size_t)bytes, MADV_HUGEPAGE);
   *memory = pages;
   return OT_OK;
 }
 
-void ot_device_release(ot_device *device, void **memory, int64_t bytes) {
+static void release(ot_device *device, void *memory, int64_t bytes) {
   (void)device;
-  if (*memory) munmap(*memory, bytes > 0 ? (size_t)bytes : 1);
-  *memory = NULL;
+  munmap(memory, (size_t)bytes);
 }
 
-void ot_device_write(ot_device *device, void *memory, int64_t offset, const void *from,
-                     int64_t bytes) {
+static ot_status allocate_host(ot_device *device, int64_t bytes, void **memory) {
   (void)device;
-  if (bytes > 0) memcpy((char *)memory + offset, from, (size_t)bytes);
-}
-
-void ot_device_read(ot_device *device, const void *memory, int64_t offset, void *to,
-                    int64_t bytes) {
-  (void)device;
-  if (bytes > 0) memcpy(to, (const char *)memory + offset, (size_t)bytes);
-}
-
-void ot_device_fill(ot_device *device, void *memory, int64_t offset, unsigned char byte,
-                    int64_t bytes) {
-  (void)device;
-  if (bytes > 0) memset((char *)memory + offset, byte, (size_t)bytes);
-}
-
-ot_status ot_stream_create(ot_device *device, ot_stream **stream) {
-  *stream = calloc(1, sizeof **stream);
-  OT_CHECK(*stream, OT_ENVIRONMENT, "device: out of memory");
-  (*stream)->device = device;
+  *memory = malloc((size_t)bytes);
+  OT_CHECK(*memory, OT_ENVIRONMENT, "device: out of memory");
   return OT_OK;
 }
 
-void ot_stream_destroy(ot_stream **stream) {
-  if (!stream) return;
-  free(*stream);
-  *stream = NULL;
+static void release_host(ot_device *device, void *memory) {
+  (void)device;
+  free(memory);
 }
 
-void ot_stream_synchronize(ot_stream *stream) { (void)stream; }
+static ot_status copy(ot_stream *stream, void *to, const void *from, int64_t bytes,
+                      ot_copy_kind kind) {
+  (void)stream, (void)kind;
+  memcpy(to, from, (size_t)bytes);
+  return OT_OK;
+}
+
+static ot_status fill(ot_stream *stream, void *memory, unsigned char byte, int64_t bytes) {
+  (void)stream;
+  memset(memory, byte, (size_t)bytes);
+  return OT_OK;
+}
+
+// ---- streams and events ----
+
+static ot_status open_stream(ot_stream *stream) {
+  (void)stream;
+  return OT_OK;
+}
+
+static void close_stream(ot_stream *stream) { (void)stream; }
+
+static ot_status open_event(ot_event *event) {
+  (void)event;
+  return OT_OK;
+}
+
+static void close_event(ot_event *event) { (void)event; }
+
+static ot_status record(ot_event *event, ot_stream *stream) {
+  (void)event, (void)stream;
+  return OT_OK;
+}
+
+static ot_status wait(ot_stream *stream, const ot_event *event) {
+  (void)stream, (void)event;
+  return OT_OK;
+}
+
+static ot_status synchronize_event(const ot_event *event) {
+  (void)event;
+  return OT_OK;
+}
+
+static ot_status elapsed(const ot_event *from, const ot_event *to, double *seconds) {
+  (void)from, (void)to;
+  *seconds = 0;
+  return OT_OK;
+}
+
+const ot_device_backend ot_device_cpu = {
+    .count = count,
+    .open = open_device,
+    .bind = open_device,
+    .describe = describe,
+    .allocate = allocate,
+    .release = release,
+    .allocate_host = allocate_host,
+    .release_host = release_host,
+    .copy = copy,
+    .fill = fill,
+    .open_stream = open_stream,
+    .close_stream = close_stream,
+    .synchronize = open_stream,
+    .open_event = open_event,
+    .close_event = close_event,
+    .record = record,
+    .wait = wait,
+    .synchronize_event = synchronize_event,
+    .elapsed = elapsed,
+};

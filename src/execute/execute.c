@@ -14,6 +14,7 @@
 #include "execute/mailbox.h"
 #include "execute/recorder.h"
 #include "host/heap.h"
+#include "kernels/kernels.h"
 #include "ops/repeat.h"
 
 // The collective in flight on the tensor lane.
@@ -28,7 +29,8 @@ struct ot_executor {
   const ot_schedule *schedule;
   ot_executor_options options;
   ot_device *device;
-  ot_stream *stream[OT_LANES];
+  ot_stream *stream;    // of the kernels
+  void *kernel_context;
   char *memory;  // [schedule->arena_bytes]
   ot_heap heap;  // all other memory
   ot_bound_task **bound;
@@ -41,6 +43,7 @@ struct ot_executor {
   const ot_order *order;  // the running order
   int64_t scalars;        // offset in the arena
   ot_executor_transfers *transfers;
+  ot_failure *copies;       // the first failure of host access since the last run
   ot_executor_pause pause;  // call null: none
   bool paused;              // in this run
 };
@@ -89,6 +92,7 @@ static void run_compute(ot_executor *executor, place at) {
       .in = in,
       .out = out,
       .workspace = task->workspace_bytes > 0 ? executor->memory + scratch + task->workspace : NULL,
+      .context = executor->kernel_context,
   };
   const int64_t span = open_span(executor, entry->lane, at);
   bound_at(executor, at)->kernel(&call);
@@ -194,6 +198,7 @@ static ot_status run_rounds(ot_executor *executor, place at) {
   enum { MOST_ROUNDS = 1 << 20 };
   const ot_task *const task = task_at(executor, at);
   int32_t rounds = 0;
+  OT_TRY(ot_stream_synchronize(executor->stream));
   ot_executor_read(executor, place_of(executor, at, &task->in[OT_REPEAT_COUNT]), &rounds,
                    sizeof rounds);
   if (rounds < 0 || rounds > MOST_ROUNDS) {
@@ -202,6 +207,7 @@ static ot_status run_rounds(ot_executor *executor, place at) {
   }
   const int64_t counter = place_of(executor, at, &task->out[OT_REPEAT_INDEX]);
   for (int32_t round = 1; round < rounds; round++) {
+    OT_TRY(ot_stream_synchronize(executor->stream));
     ot_executor_write(executor, counter, &round, sizeof round);
     OT_TRY(run_body(executor, at));
   }
@@ -272,6 +278,7 @@ static ot_status walk_entry(ot_executor *executor, int index) {
   const int message = entry->wait[OT_LANE_PIPELINE];
   if (executor->pause.call && !executor->paused && entry->phase == executor->pause.phase) {
     executor->paused = true;
+    OT_TRY(ot_stream_synchronize(executor->stream));
     executor->pause.call(executor->pause.context);
   }
   if (message >= 0) OT_TRY(wait_for_message(executor, message));
@@ -308,16 +315,19 @@ static ot_status finish(ot_executor *executor, ot_status status) {
 }
 
 ot_status ot_executor_run(ot_executor *executor, int order) {
+  const bool timed = executor->schedule->backend == OT_BACKEND_CPU;
+  OT_TRY(ot_failure_repeat(executor->copies));
+  OT_TRY(ot_device_bind(executor->device));
   executor->order = &executor->schedule->orders[order];
   executor->timeline.order = order;
   executor->paused = false;
-  ot_recorder_begin(&executor->recorder, executor->options.trace);
+  ot_recorder_begin(&executor->recorder, executor->options.trace && timed);
   ot_mailbox_begin(&executor->mailbox);
   if (executor->lanes) ot_lanes_begin(executor->lanes);
   if (executor->guard) ot_guard_begin(executor->guard, order);
   const ot_status status = walk(executor);
   OT_TRY(finish(executor, status));
-  ot_stream_synchronize(executor->stream[OT_LANE_COMPUTE]);
+  OT_TRY(ot_stream_synchronize(executor->stream));
   ot_recorder_finish(&executor->recorder, &executor->timeline);
   return OT_OK;
 }
@@ -354,12 +364,13 @@ static ot_status run_setup(ot_executor *executor) {
 
 static ot_status create(ot_executor *executor) {
   const ot_schedule *const schedule = executor->schedule;
-  OT_TRY(ot_device_create(OT_BACKEND_CPU, &executor->device));
-  for (int i = 0; i < OT_LANES; i++) {
-    OT_TRY(ot_stream_create(executor->device, &executor->stream[i]));
-  }
+  OT_TRY(ot_device_create(schedule->backend, executor->options.ordinal, &executor->device));
+  OT_TRY(ot_stream_create(executor->device, &executor->stream));
+  OT_TRY(ot_kernel_context_create(schedule->backend, ot_stream_native(executor->stream),
+                                  &executor->kernel_context));
   ot_arena arena = ot_heap_arena_create(&executor->heap);
   executor->transfers = ot_arena_array(&arena, 1, sizeof *executor->transfers);
+  executor->copies = ot_arena_array(&arena, 1, sizeof *executor->copies);
   OT_TRY(ot_bind(schedule, executor->options.comm, &arena, &executor->bound));
   ot_recorder_create(schedule, &arena, &executor->recorder, &executor->timeline);
   ot_mailbox_create(schedule, executor->options.comm, &executor->recorder, &arena,
@@ -370,6 +381,7 @@ static ot_status create(ot_executor *executor) {
   executor->memory = memory;
   executor->scalars = ot_schedule_region(schedule, "scalars")->offset;
   if (executor->options.poison) {
+    OT_ASSERT(schedule->backend == OT_BACKEND_CPU);
     executor->options.overlap = false;
     OT_TRY(ot_guard_create(schedule, executor->memory, &executor->guard));
   }
@@ -395,7 +407,8 @@ void ot_executor_destroy(ot_executor **executor) {
   if (e->device) ot_device_release(e->device, &memory, e->schedule->arena_bytes);
   ot_guard_destroy(&e->guard);
   ot_heap_release(&e->heap);
-  for (int i = 0; i < OT_LANES; i++) ot_stream_destroy(&e->stream[i]);
+  ot_kernel_context_destroy(e->schedule->backend, &e->kernel_context);
+  ot_stream_destroy(&e->stream);
   ot_device_destroy(&e->device);
   free(e);
   *executor = NULL;
@@ -406,18 +419,21 @@ void ot_executor_destroy(ot_executor **executor) {
 void ot_executor_write(ot_executor *executor, int64_t offset, const void *from, int64_t bytes) {
   OT_ASSERT(offset >= 0 && offset + bytes <= executor->schedule->arena_bytes);
   executor->transfers->writes++;
-  ot_device_write(executor->device, executor->memory, offset, from, bytes);
+  ot_failure_take(executor->copies,
+                  ot_device_write(executor->device, executor->memory, offset, from, bytes));
 }
 
 void ot_executor_read(const ot_executor *executor, int64_t offset, void *to, int64_t bytes) {
   OT_ASSERT(offset >= 0 && offset + bytes <= executor->schedule->arena_bytes);
   executor->transfers->reads++;
-  ot_device_read(executor->device, executor->memory, offset, to, bytes);
+  ot_failure_take(executor->copies,
+                  ot_device_read(executor->device, executor->memory, offset, to, bytes));
 }
 
 void ot_executor_fill(ot_executor *executor, int64_t offset, unsigned char byte, int64_t bytes) {
   OT_ASSERT(offset >= 0 && offset + bytes <= executor->schedule->arena_bytes);
-  ot_device_fill(executor->device, executor->memory, offset, byte, bytes);
+  ot_failure_take(executor->copies,
+                  ot_device_fill(executor->device, executor->memory, offset, byte, bytes));
 }
 
 ot_executor_transfers ot_executor_count_transfers(const ot_executor *executor) {

@@ -23,6 +23,7 @@
 typedef struct ot_executor ot_executor;
 
 typedef struct ot_executor_options {
+  int ordinal;    // device of the schedule's back end, of this machine
   ot_comm *comm;  // this rank in the world, with the schedule's groups; null: one rank
   bool overlap;   // false: wait at once for everything but messages; same bits
   bool poison;    // tests: fill dead memory with NaN, check canaries after every buffer; without
@@ -57,7 +58,8 @@ typedef struct ot_executor_pause {
 } ot_executor_pause;
 void ot_executor_set_pause(ot_executor *executor, const ot_executor_pause *pause);
 
-// Host access to the arena between runs; [offset, offset + bytes) must lie inside.
+// Host access to the arena between runs; [offset, offset + bytes) must lie inside. The next run
+// returns the failure of a copy.
 void ot_executor_write(ot_executor *executor, int64_t offset, const void *from, int64_t bytes);
 void ot_executor_read(const ot_executor *executor, int64_t offset, void *to, int64_t bytes);
 void ot_executor_fill(ot_executor *executor, int64_t offset, unsigned char byte, int64_t bytes);
@@ -72,7 +74,7 @@ double ot_executor_scalar(const ot_executor *executor, ot_step_scalar scalar);
 void ot_executor_set_scalar(ot_executor *executor, ot_step_scalar scalar, double value);
 
 // The timeline of the last run with `trace`, spans of all lanes sorted by start; null without
-// `trace`.
+// `trace`. On a GPU it has no spans: the host clock does not know when kernels run.
 const ot_timeline *ot_executor_timeline(const ot_executor *executor);
 void ot_executor_set_trace(ot_executor *executor, bool on);
 

@@ -17,6 +17,7 @@ ot_op_attributes ot_builder_attributes(const ot_builder *builder) {
   const ot_graph_request *const request = &builder->graph->request;
   return (ot_op_attributes){
       .threads = request->threads,
+      .backend = request->backend,
       .compute = request->compute,
       .sequence_length = builder->graph->share.length,
   };

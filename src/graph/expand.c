@@ -47,6 +47,7 @@ static void begin(expansion *e) {
   e->plain.group = (ot_group_kind)0;
   e->plain.group_size = e->plain.group_index = 0;
   e->travel = (ot_op_attributes){.threads = e->plain.threads,
+                                 .backend = e->plain.backend,
                                  .compute = e->plain.compute,
                                  .sequence_length = e->plain.sequence_length,
                                  .group = e->op.attributes.group,

@@ -44,6 +44,7 @@ static ot_constant rope_table(const ot_graph_request *request, const ot_rope *ro
   return (ot_constant){
       .op = OT_OP_ROPE_TABLE,
       .attributes = {.threads = request->threads,
+                     .backend = request->backend,
                      .compute = request->compute,
                      .head_dim = model->head_dim,
                      .rotary_dim = model->rotary_dim,

@@ -38,7 +38,8 @@ typedef struct ot_graph_request {
   bool narrow_gradients;     // gradient accumulators are stored in OT_BF16, not in compute
   bool matrices_last;        // buckets end with matrices, of which fewer moments are kept
   int64_t head_chunk_rows;   // tokens whose logits exist at once; 0 = the head op's choice
-  int threads;               // per kernel
+  int threads;               // per kernel, on the CPU
+  ot_backend backend;        // whose kernels run it
   uint64_t seed;             // of dropout
   double expert_buffer;      // rows that a rank's experts receive in one pass, over their even
                              // share; 0 = enough for every token

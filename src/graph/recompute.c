@@ -45,7 +45,7 @@ static bool worth_emitting(const ot_program *program, const ot_op *op, const boo
 static bool re_emits(const ot_program *program, int index, ot_recompute policy,
                      const bool *needed) {
   const ot_op *const op = &program->ops[index];
-  if (!is_forward(op) || ot_op_info_of(op->kind)->class != OT_CLASS_PURE) return false;
+  if (!is_forward(op) || ot_op_info_of(op->kind)->purity != OT_PURITY_PURE) return false;
   if (ot_program_repeat_of(program, index) >= 0) return false;
   switch (policy) {
     case OT_RECOMPUTE_NONE:

@@ -17,7 +17,8 @@
 // Runs a kernel of linear.h on `in` and `out`, with the attributes and workspace of `call`.
 static void multiply(const ot_kernel_call *call, ot_op_kind kind, const ot_tensor *in,
                      const ot_tensor *out) {
-  const ot_kernel_call product = {call->attributes, in, out, call->workspace};
+  const ot_kernel_call product = {
+      .attributes = call->attributes, .in = in, .out = out, .workspace = call->workspace};
   const ot_kernel_entry *entry = OT_KERNEL(ot_linear_cpu);
   while (entry->kind != kind) entry++;
   entry->run(&product);

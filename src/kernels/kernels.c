@@ -28,45 +28,64 @@
 #include "ops/route_balance.h"
 
 // Each table is declared in the header of its operators.
-typedef struct kernel_tables {
-  const ot_kernel_entry *f32, *f64;
-} kernel_tables;
-
-static const kernel_tables files[] = {
-    {ot_activation_cpu_f32, ot_activation_cpu_f64},
-    {ot_attention_cpu_f32, ot_attention_cpu_f64},
-    {ot_attention_grad_cpu_f32, ot_attention_grad_cpu_f64},
-    {ot_context_cpu_f32, ot_context_cpu_f64},
-    {ot_dropout_cpu_f32, ot_dropout_cpu_f64},
-    {ot_decode_cpu_f32, ot_decode_cpu_f64},
-    {ot_dispatch_cpu_f32, ot_dispatch_cpu_f64},
-    {ot_elementwise_cpu_f32, ot_elementwise_cpu_f64},
-    {ot_embedding_cpu_f32, ot_embedding_cpu_f64},
-    {ot_exchange_cpu_f32, ot_exchange_cpu_f64},
-    {ot_expert_bias_cpu_f32, ot_expert_bias_cpu_f64},
-    {ot_grouped_cpu_f32, ot_grouped_cpu_f64},
-    {ot_head_cpu_f32, ot_head_cpu_f64},
-    {ot_head_norm_cpu_f32, ot_head_norm_cpu_f64},
-    {ot_head_parts_cpu_f32, ot_head_parts_cpu_f64},
-    {ot_latent_cpu_f32, ot_latent_cpu_f64},
-    {ot_latent_decode_cpu_f32, ot_latent_decode_cpu_f64},
-    {ot_linear_cpu_f32, ot_linear_cpu_f64},
-    {ot_muon_cpu_f32, ot_muon_cpu_f64},
-    {ot_norm_cpu_f32, ot_norm_cpu_f64},
-    {ot_optimizer_cpu_f32, ot_optimizer_cpu_f64},
-    {ot_residual_cpu_f32, ot_residual_cpu_f64},
-    {ot_rope_cpu_f32, ot_rope_cpu_f64},
-    {ot_route_cpu_f32, ot_route_cpu_f64},
-    {ot_route_balance_cpu_f32, ot_route_balance_cpu_f64},
+static const ot_kernel_entry *const cpu_f32[] = {
+    ot_activation_cpu_f32,     ot_attention_cpu_f32,
+    ot_attention_grad_cpu_f32, ot_context_cpu_f32,
+    ot_dropout_cpu_f32,        ot_decode_cpu_f32,
+    ot_dispatch_cpu_f32,       ot_elementwise_cpu_f32,
+    ot_embedding_cpu_f32,      ot_exchange_cpu_f32,
+    ot_expert_bias_cpu_f32,    ot_grouped_cpu_f32,
+    ot_head_cpu_f32,           ot_head_norm_cpu_f32,
+    ot_head_parts_cpu_f32,     ot_latent_cpu_f32,
+    ot_latent_decode_cpu_f32,  ot_linear_cpu_f32,
+    ot_muon_cpu_f32,           ot_norm_cpu_f32,
+    ot_optimizer_cpu_f32,      ot_residual_cpu_f32,
+    ot_rope_cpu_f32,           ot_route_cpu_f32,
+    ot_route_balance_cpu_f32,  NULL,
 };
 
-ot_kernel ot_kernel_cpu(ot_op_kind kind, ot_dtype compute) {
-  if (compute != OT_F32 && compute != OT_F64) return NULL;
-  for (int i = 0; i < (int)(sizeof files / sizeof files[0]); i++) {
-    const ot_kernel_entry *entry = compute == OT_F64 ? files[i].f64 : files[i].f32;
-    for (; entry->run; entry++) {
+static const ot_kernel_entry *const cpu_f64[] = {
+    ot_activation_cpu_f64,     ot_attention_cpu_f64,
+    ot_attention_grad_cpu_f64, ot_context_cpu_f64,
+    ot_dropout_cpu_f64,        ot_decode_cpu_f64,
+    ot_dispatch_cpu_f64,       ot_elementwise_cpu_f64,
+    ot_embedding_cpu_f64,      ot_exchange_cpu_f64,
+    ot_expert_bias_cpu_f64,    ot_grouped_cpu_f64,
+    ot_head_cpu_f64,           ot_head_norm_cpu_f64,
+    ot_head_parts_cpu_f64,     ot_latent_cpu_f64,
+    ot_latent_decode_cpu_f64,  ot_linear_cpu_f64,
+    ot_muon_cpu_f64,           ot_norm_cpu_f64,
+    ot_optimizer_cpu_f64,      ot_residual_cpu_f64,
+    ot_rope_cpu_f64,           ot_route_cpu_f64,
+    ot_route_balance_cpu_f64,  NULL,
+};
+
+static const ot_kernel_backend cpu = {.f32 = cpu_f32, .f64 = cpu_f64};
+
+static const ot_kernel_backend *backend_of(ot_backend backend) {
+  return backend == OT_BACKEND_CPU ? &cpu : ot_kernels_cuda;
+}
+
+ot_kernel ot_kernel_find(ot_backend backend, ot_op_kind kind, ot_dtype compute) {
+  const ot_kernel_backend *const found = backend_of(backend);
+  if (!found || (compute != OT_F32 && compute != OT_F64)) return NULL;
+  const ot_kernel_entry *const *tables = compute == OT_F64 ? found->f64 : found->f32;
+  for (; *tables; tables++) {
+    for (const ot_kernel_entry *entry = *tables; entry->run; entry++) {
       if (entry->kind == kind) return entry->run;
     }
   }
   return NULL;
+}
+
+ot_status ot_kernel_context_create(ot_backend backend, void *stream, void **context) {
+  const ot_kernel_backend *const found = backend_of(backend);
+  *context = NULL;
+  return found && found->open ? found->open(stream, context) : OT_OK;
+}
+
+void ot_kernel_context_destroy(ot_backend backend, void **context) {
+  const ot_kernel_backend *const found = backend_of(backend);
+  if (*context && found && found->close) found->close(*context);
+  *context = NULL;
 }

@@ -61,7 +61,7 @@ static ot_status time_kernel(const subject *s, const time_budget *how, ot_timing
   const double begin_s = ot_clock_s();
   for (int i = 0; enough && (i < LEAST_RUNS || ot_clock_s() < begin_s + how->figure_s); i++) {
     const double start_s = ot_clock_s();
-    ot_kernel_cpu(s->op, s->dtype)(&call);
+    ot_kernel_find(OT_BACKEND_CPU, s->op, s->dtype)(&call);
     if (i > 0) ot_timings_add(&timings, ot_clock_s() - start_s);
   }
   *out = ot_timings_read(&timings);

@@ -358,11 +358,11 @@ const ot_op_info ot_attention_info = {
     .optional_inputs = 1u << 1 | 1u << 2 | 1u << 3,
     .optional_outputs = 1u << 2,
     .effect_outputs = 1u << 2,
-    .class = OT_CLASS_PURE,
+    .purity = OT_PURITY_PURE,
     .cost_kind = OT_COST_ATTENTION,
     .infer = attention_infer,
     .cost = attention_cost,
-    .workspace = attention_workspace,
+    .workspace = {[OT_BACKEND_CPU] = attention_workspace},
     .num_vjp_steps = 2,
     .vjp = {{.op = OT_OP_ATTENTION_GRAD,
              .phase = OT_VJP_INPUT,
@@ -384,11 +384,11 @@ const ot_op_info ot_attention_grad_info = {
     .num_inputs = 6,
     .num_outputs = 1,
     .optional_inputs = 1u << 2 | 1u << 3,
-    .class = OT_CLASS_PURE,
+    .purity = OT_PURITY_PURE,
     .cost_kind = OT_COST_ATTENTION,
     .infer = attention_grad_infer,
     .cost = attention_grad_cost,
-    .workspace = attention_grad_workspace,
+    .workspace = {[OT_BACKEND_CPU] = attention_grad_workspace},
 };
 
 const ot_op_info ot_attention_sinks_grad_info = {
@@ -396,7 +396,7 @@ const ot_op_info ot_attention_sinks_grad_info = {
     .num_inputs = 4,
     .num_outputs = 1,
     .accumulated_outputs = 1u << 0,
-    .class = OT_CLASS_PURE,
+    .purity = OT_PURITY_PURE,
     .cost_kind = OT_COST_PASS,
     .infer = sinks_grad_infer,
     .cost = sinks_grad_cost,
@@ -409,11 +409,11 @@ const ot_op_info ot_attention_block_info = {
     .optional_inputs = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5 | 1u << 6,
     .optional_outputs = 1u << 2,
     .effect_outputs = 1u << 2,
-    .class = OT_CLASS_PURE,
+    .purity = OT_PURITY_PURE,
     .cost_kind = OT_COST_ATTENTION,
     .infer = attention_block_infer,
     .cost = attention_block_cost,
-    .workspace = attention_block_workspace,
+    .workspace = {[OT_BACKEND_CPU] = attention_block_workspace},
 };
 
 const ot_op_info ot_attention_block_grad_info = {
@@ -421,9 +421,9 @@ const ot_op_info ot_attention_block_grad_info = {
     .num_inputs = 9,
     .num_outputs = 2,
     .optional_inputs = 1u << 3 | 1u << 4 | 1u << 7 | 1u << 8,
-    .class = OT_CLASS_PURE,
+    .purity = OT_PURITY_PURE,
     .cost_kind = OT_COST_ATTENTION,
     .infer = attention_block_grad_infer,
     .cost = attention_block_grad_cost,
-    .workspace = attention_block_grad_workspace,
+    .workspace = {[OT_BACKEND_CPU] = attention_block_grad_workspace},
 };

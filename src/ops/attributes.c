@@ -23,6 +23,7 @@ typedef struct attribute_field {
 
 static const attribute_field fields[] = {
     {"threads", FIELD_INT, offsetof(ot_op_attributes, threads)},
+    {"backend", FIELD_INT, offsetof(ot_op_attributes, backend)},
     {"compute", FIELD_INT, offsetof(ot_op_attributes, compute)},
     {"accumulate", FIELD_BOOL, offsetof(ot_op_attributes, accumulate)},
     {"sequence_length", FIELD_INT64, offsetof(ot_op_attributes, sequence_length)},
@@ -95,7 +96,7 @@ static const attribute_field fields[] = {
     {"repeated", FIELD_INT, offsetof(ot_op_attributes, repeated)},
 };
 
-enum { NUM_FIELDS = sizeof fields / sizeof fields[0], FIRST_PRINTED = 2 };
+enum { NUM_FIELDS = sizeof fields / sizeof fields[0], FIRST_PRINTED = 3 };
 
 // The 64 bits of a field's value; 0 exactly for zero, false and the first enumerator.
 static uint64_t field_bits(const ot_op_attributes *attributes, const attribute_field *field) {

@@ -241,7 +241,7 @@ const ot_op_info ot_absmax_info = {
     .num_inputs = 1,
     .num_outputs = 1,
     .effect_outputs = 1u << 0,
-    .class = OT_CLASS_EFFECT,
+    .purity = OT_PURITY_EFFECT,
     .cost_kind = OT_COST_PASS,
     .cost = absmax_cost,
 };

@@ -115,7 +115,7 @@ const ot_op_info ot_embedding_grad_info = {
     .accumulated_outputs = 1u << 0,
     .infer = embedding_grad_infer,
     .cost = embedding_grad_cost,
-    .workspace = scatter_workspace,
+    .workspace = {[OT_BACKEND_CPU] = scatter_workspace},
 };
 
 const ot_op_info ot_position_grad_info = {
@@ -126,5 +126,5 @@ const ot_op_info ot_position_grad_info = {
     .accumulated_outputs = 1u << 0,
     .infer = position_grad_infer,
     .cost = position_grad_cost,
-    .workspace = scatter_workspace,
+    .workspace = {[OT_BACKEND_CPU] = scatter_workspace},
 };

@@ -32,7 +32,7 @@ const ot_op_info ot_more_rounds_info = {
     .num_inputs = 10,
     .num_outputs = 1,
     .optional_inputs = 1u << 9,
-    .class = OT_CLASS_SAVED,
+    .purity = OT_PURITY_SAVED,
     .cost_kind = OT_COST_EXPERT_PASS,
     .infer = rounds_infer,
     .num_vjp_steps = 2,
@@ -69,7 +69,7 @@ const ot_op_info ot_more_rounds_dx_info = {
     .num_inputs = 11,
     .num_outputs = 2,
     .optional_inputs = 1u << 10,
-    .class = OT_CLASS_SAVED,
+    .purity = OT_PURITY_SAVED,
     .cost_kind = OT_COST_EXPERT_PASS,
     .infer = dx_infer,
 };
@@ -81,7 +81,7 @@ const ot_op_info ot_more_rounds_dw_info = {
     .optional_inputs = 1u << 8,
     .optional_outputs = 1u << 2,
     .accumulated_outputs = 1u << 0 | 1u << 1 | 1u << 2,
-    .class = OT_CLASS_SAVED,
+    .purity = OT_PURITY_SAVED,
     .cost_kind = OT_COST_EXPERT_PASS,
     .infer = dw_infer,
 };

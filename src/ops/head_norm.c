@@ -137,5 +137,5 @@ const ot_op_info ot_head_norm_grad_info = {
     .accumulated_outputs = 1u << 1 | 1u << 2,
     .infer = head_norm_grad_infer,
     .cost = head_norm_grad_cost,
-    .workspace = head_norm_grad_workspace,
+    .workspace = {[OT_BACKEND_CPU] = head_norm_grad_workspace},
 };

@@ -104,7 +104,7 @@ static int64_t head_statistics_workspace(const ot_op_attributes *attributes,
                                          const ot_op_types *types) {
   const ot_op_types product = {.in = {rows_of(attributes, &types->in[0]), types->in[1]},
                                .out = {types->out[0]}};
-  return ot_linear_info.workspace(attributes, &product);
+  return ot_linear_info.workspace[OT_BACKEND_CPU](attributes, &product);
 }
 
 static int64_t head_gradient_workspace(const ot_op_attributes *attributes,
@@ -112,8 +112,8 @@ static int64_t head_gradient_workspace(const ot_op_attributes *attributes,
   const ot_tensor_type x = rows_of(attributes, &types->in[2]);
   const ot_op_types dx = {.in = {types->in[1], types->in[3]}, .out = {x}};
   const ot_op_types dw = {.in = {types->in[1], x}, .out = {types->out[1]}};
-  const int64_t dx_bytes = ot_linear_dx_info.workspace(attributes, &dx);
-  const int64_t dw_bytes = ot_linear_dw_info.workspace(attributes, &dw);
+  const int64_t dx_bytes = ot_linear_dx_info.workspace[OT_BACKEND_CPU](attributes, &dx);
+  const int64_t dw_bytes = ot_linear_dw_info.workspace[OT_BACKEND_CPU](attributes, &dw);
   return dx_bytes > dw_bytes ? dx_bytes : dw_bytes;
 }
 
@@ -179,11 +179,11 @@ const ot_op_info ot_head_statistics_info = {
     .name = "head_statistics",
     .num_inputs = 3,
     .num_outputs = 2,
-    .class = OT_CLASS_PURE,
+    .purity = OT_PURITY_PURE,
     .cost_kind = OT_COST_HEAD,
     .infer = head_statistics_infer,
     .cost = head_statistics_cost,
-    .workspace = head_statistics_workspace,
+    .workspace = {[OT_BACKEND_CPU] = head_statistics_workspace},
 };
 
 const ot_op_info ot_head_dlogits_info = {
@@ -191,12 +191,12 @@ const ot_op_info ot_head_dlogits_info = {
     .num_inputs = 4,
     .num_outputs = 2,
     .effect_outputs = 1u << 1,
-    .class = OT_CLASS_SAVED,
+    .purity = OT_PURITY_SAVED,
     .cost_kind = OT_COST_HEAD,
     .in_place = 1u << 0,
     .infer = head_dlogits_infer,
     .cost = head_dlogits_cost,
-    .workspace = nats_workspace,
+    .workspace = {[OT_BACKEND_CPU] = nats_workspace},
 };
 
 const ot_op_info ot_head_gradient_info = {
@@ -206,12 +206,12 @@ const ot_op_info ot_head_gradient_info = {
     .optional_inputs = 1u << 0,
     .optional_outputs = 1u << 1,
     .accumulated_outputs = 1u << 1,
-    .class = OT_CLASS_SAVED,
+    .purity = OT_PURITY_SAVED,
     .cost_kind = OT_COST_HEAD,
     .in_place = 1u << 0,
     .infer = head_gradient_infer,
     .cost = head_gradient_cost,
-    .workspace = head_gradient_workspace,
+    .workspace = {[OT_BACKEND_CPU] = head_gradient_workspace},
 };
 
 const ot_op_info ot_head_gradient_last_info = {
@@ -221,12 +221,12 @@ const ot_op_info ot_head_gradient_last_info = {
     .optional_inputs = 1u << 0,
     .optional_outputs = 1u << 1,
     .accumulated_outputs = 1u << 1,
-    .class = OT_CLASS_SAVED,
+    .purity = OT_PURITY_SAVED,
     .cost_kind = OT_COST_HEAD,
     .in_place = 1u << 0,
     .infer = head_gradient_infer,
     .cost = head_gradient_cost,
-    .workspace = head_gradient_workspace,
+    .workspace = {[OT_BACKEND_CPU] = head_gradient_workspace},
     .num_vjp_steps = 1,
     .vjp = {{.pass = true,
              .phase = OT_VJP_INPUT,
@@ -239,7 +239,7 @@ const ot_op_info ot_head_count_info = {
     .num_inputs = 2,
     .num_outputs = 2,
     .effect_outputs = 1u << 0 | 1u << 1,
-    .class = OT_CLASS_EFFECT,
+    .purity = OT_PURITY_EFFECT,
     .cost_kind = OT_COST_PASS,
     .infer = head_count_infer,
     .cost = head_count_cost,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The signature of every kernel. A kernel is a plain function over prepared memory: it cannot fail,
-// allocates nothing, and gives the same bits for the same call.
+// allocates nothing, and gives the same bits for the same call. On the CPU it has run when it
+// returns; elsewhere it has queued its work on a stream, which keeps failures.
 #pragma once
 
 #include "ops/op.h"
@@ -16,11 +17,12 @@ typedef struct ot_kernel_call {
   const ot_tensor *in;   // [OT_MAX_INPUTS] in the order of ot_op_kind's comments
   const ot_tensor *out;  // [OT_MAX_OUTPUTS]; out[0].data may equal in[0].data for in-place ops
   void *workspace;       // [ot_op_workspace(...)] bytes, 64-byte aligned, contents undefined
+  void *context;         // of the stream that runs it (kernels.h); null on the CPU
 } ot_kernel_call;
 
 typedef void (*ot_kernel)(const ot_kernel_call *call);
 
-// One entry of the table that each *_cpu.c file exports, once per compute type; a null `run` ends
+// One entry of the table that each kernel file exports, once per compute type; a null `run` ends
 // it.
 typedef struct ot_kernel_entry {
   ot_op_kind kind;

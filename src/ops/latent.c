@@ -274,7 +274,7 @@ const ot_op_info ot_append_latent_info = {
     .num_inputs = 5,
     .num_outputs = 1,
     .accumulated_outputs = 1u << 0,
-    .class = OT_CLASS_EFFECT,
+    .purity = OT_PURITY_EFFECT,
     .cost_kind = OT_COST_PASS,
     .infer = append_latent_infer,
     .cost = append_latent_cost,
@@ -287,5 +287,5 @@ const ot_op_info ot_latent_decode_info = {
     .cost_kind = OT_COST_PASS,
     .infer = latent_decode_infer,
     .cost = latent_decode_cost,
-    .workspace = latent_decode_workspace,
+    .workspace = {[OT_BACKEND_CPU] = latent_decode_workspace},
 };

@@ -128,7 +128,7 @@ const ot_op_info ot_rmsnorm_grad_info = {
     .accumulated_outputs = 1u << 1,
     .infer = rmsnorm_grad_infer,
     .cost = rmsnorm_grad_cost,
-    .workspace = rmsnorm_grad_workspace,
+    .workspace = {[OT_BACKEND_CPU] = rmsnorm_grad_workspace},
 };
 
 const ot_op_info ot_layernorm_info = {
@@ -162,5 +162,5 @@ const ot_op_info ot_layernorm_grad_info = {
     .accumulated_outputs = 1u << 1 | 1u << 2,
     .infer = layernorm_grad_infer,
     .cost = layernorm_grad_cost,
-    .workspace = layernorm_grad_workspace,
+    .workspace = {[OT_BACKEND_CPU] = layernorm_grad_workspace},
 };

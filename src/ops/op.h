@@ -240,8 +240,9 @@ typedef enum ot_expert_sum {
 // All parameters of an op besides its operands. Flat plain data, so that a task can be printed,
 // hashed and compared; an op reads the fields that its header names, the others are zero.
 typedef struct ot_op_attributes {
-  int threads;              // threads of the kernel, part of the plan [1..]
-  ot_dtype compute;         // OT_F32 or OT_F64: which kernel table runs it
+  int threads;              // threads of the kernel on the CPU, part of the plan [1..]
+  ot_backend backend;       // with compute: which kernel runs it
+  ot_dtype compute;         // OT_F32 or OT_F64
   bool accumulate;          // acc outputs: add (true) or overwrite (false)
   int64_t sequence_length;  // T: rows per sequence of the micro-batch
   int64_t num_heads;        // H
@@ -366,7 +367,7 @@ typedef struct ot_vjp_step {
 
 // ---- The catalog row ----
 
-typedef enum ot_op_class { OT_CLASS_PURE, OT_CLASS_SAVED, OT_CLASS_EFFECT } ot_op_class;
+typedef enum ot_op_purity { OT_PURITY_PURE, OT_PURITY_SAVED, OT_PURITY_EFFECT } ot_op_purity;
 
 // What dominates the time of an op, for its price (simulate/price_kernel.c).
 typedef enum ot_cost_kind {
@@ -380,6 +381,9 @@ typedef enum ot_cost_kind {
   OT_COST_COMMUNICATION,  // priced by links
 } ot_cost_kind;
 
+// Bytes of scratch that the kernel of a back end needs (on the CPU, also by attributes.threads).
+typedef int64_t (*ot_workspace_rule)(const ot_op_attributes *attributes, const ot_op_types *types);
+
 typedef struct ot_op_info {
   const char *name;  // printed in schedules, unique, lower case
   int num_inputs, num_outputs;
@@ -387,7 +391,7 @@ typedef struct ot_op_info {
   uint32_t optional_outputs;
   uint32_t accumulated_outputs;  // bit i: output i is "acc" (see attributes.accumulate)
   uint32_t effect_outputs;       // bit i: output i is a step-level buffer
-  ot_op_class class;
+  ot_op_purity purity;  // whether it may be emitted again
   ot_cost_kind cost_kind;
   uint32_t in_place;  // bit i: output i may share the storage of input i. For communication and
                       // repeat ops it must when input i is optional and present
@@ -398,8 +402,7 @@ typedef struct ot_op_info {
   // provides (acc, effect).
   ot_status (*infer)(const ot_op_attributes *attributes, ot_op_types *types);
   ot_cost (*cost)(const ot_op_attributes *attributes, const ot_op_types *types);
-  // Bytes of scratch the CPU kernel needs (may depend on attributes.threads). Null: none.
-  int64_t (*workspace)(const ot_op_attributes *attributes, const ot_op_types *types);
+  ot_workspace_rule workspace[OT_BACKENDS];  // null: none
 
   int num_vjp_steps;
   ot_vjp_step vjp[OT_MAX_VJP_STEPS];

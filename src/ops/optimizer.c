@@ -124,7 +124,7 @@ const ot_op_info ot_sum_squares_info = {
     .accumulated_outputs = 1u << 0,
     .infer = sum_squares_infer,
     .cost = sum_squares_cost,
-    .workspace = sum_squares_workspace,
+    .workspace = {[OT_BACKEND_CPU] = sum_squares_workspace},
 };
 
 const ot_op_info ot_clip_factor_info = {
@@ -142,11 +142,11 @@ const ot_op_info ot_adamw_info = {
     .num_outputs = 5,
     .optional_outputs = 1u << 3 | 1u << 4,
     .effect_outputs = 1u << 0 | 1u << 1 | 1u << 2 | 1u << 3,
-    .class = OT_CLASS_EFFECT,
+    .purity = OT_PURITY_EFFECT,
     .cost_kind = OT_COST_PASS,
     .infer = adamw_infer,
     .cost = adamw_cost,
-    .workspace = adamw_workspace,
+    .workspace = {[OT_BACKEND_CPU] = adamw_workspace},
 };
 
 const ot_op_info ot_muon_info = {
@@ -155,9 +155,9 @@ const ot_op_info ot_muon_info = {
     .num_outputs = 4,
     .optional_outputs = 1u << 2 | 1u << 3,
     .effect_outputs = 1u << 0 | 1u << 1 | 1u << 2,
-    .class = OT_CLASS_EFFECT,
+    .purity = OT_PURITY_EFFECT,
     .cost_kind = OT_COST_PASS,
     .infer = muon_infer,
     .cost = muon_cost,
-    .workspace = muon_workspace,
+    .workspace = {[OT_BACKEND_CPU] = muon_workspace},
 };

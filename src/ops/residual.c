@@ -110,5 +110,5 @@ const ot_op_info ot_residual_attention_grad_info = {
     .in_place = 1u << 0,
     .infer = residual_attention_grad_infer,
     .cost = residual_attention_grad_cost,
-    .workspace = residual_attention_grad_workspace,
+    .workspace = {[OT_BACKEND_CPU] = residual_attention_grad_workspace},
 };

@@ -70,6 +70,7 @@ static ot_status build_graph(const ot_runtime_request *request, ot_mode mode, ot
       .matrices_last = ot_run_moments(request->run, true) < ot_run_moments(request->run, false),
       .head_chunk_rows = request->head_chunk_rows,
       .threads = request->threads > 0 ? request->threads : ot_runtime_cores(),
+      .backend = request->backend,
       .seed = request->seed,
       .expert_buffer = request->run ? request->run->parallel.expert_buffer : 0,
       .split = split,

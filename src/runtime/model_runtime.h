@@ -19,7 +19,9 @@ typedef struct ot_runtime_request {
   int64_t sequence_length;
   int64_t cache_positions;  // prefill and decode
   ot_dtype compute, storage;
-  int threads;              // 0 = all cores of this process
+  int threads;  // 0 = all cores of this process
+  ot_backend backend;
+  int ordinal;              // device of the back end, of this machine
   int64_t head_chunk_rows;  // 0 = default of the operator
   uint64_t seed;
   const int *micro_batches;  // [num_micro_batches] see ot_schedule_request

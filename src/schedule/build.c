@@ -197,6 +197,7 @@ static void begin_schedule(ot_build *b) {
   ot_schedule *const schedule = b->schedule;
   const int n = b->shape->num_blocks;
   *schedule = (ot_schedule){.threads = b->shape->request.threads,
+                            .backend = b->shape->request.backend,
                             .compute = b->shape->request.compute,
                             .gradients = ot_graph_gradient_type(&b->shape->request),
                             .num_blocks = n,

@@ -189,7 +189,8 @@ typedef struct ot_group {
 typedef struct ot_schedule {
   int rank, ranks;  // world rank, world size
   ot_group group[OT_GROUP_KINDS];
-  int threads;  // per kernel
+  int threads;  // per kernel, on the CPU
+  ot_backend backend;
   ot_dtype compute;
   ot_dtype gradients;  // dtype of accumulators: compute, or OT_BF16
   int num_segments;

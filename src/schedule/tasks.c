@@ -14,11 +14,12 @@ void ot_tasks_begin(ot_segment *segment, const char *name, ot_phase phase, int m
 }
 
 ot_task ot_task_of(const ot_graph *graph, ot_op_kind op) {
-  ot_task task = {
-      .kind = ot_task_kind_of(op),
-      .op = op,
-      .wait = -1,
-      .attributes = {.threads = graph->request.threads, .compute = graph->request.compute}};
+  ot_task task = {.kind = ot_task_kind_of(op),
+                  .op = op,
+                  .wait = -1,
+                  .attributes = {.threads = graph->request.threads,
+                                 .backend = graph->request.backend,
+                                 .compute = graph->request.compute}};
   for (int i = 0; i < OT_MAX_INPUTS; i++) task.in[i].value = -1;
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) task.out[i].value = -1;
   return task;

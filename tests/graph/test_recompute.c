@@ -334,7 +334,7 @@ static void expect_rules(const subject *s) {
       if (!s->sets[policy].emitted[i]) continue;
       const ot_op_info *const info = ot_op_info_of(program->ops[i].kind);
       assert_int_equal(program->ops[i].part, OT_PART_FORWARD);
-      assert_int_equal(info->class, OT_CLASS_PURE);
+      assert_int_equal(info->purity, OT_PURITY_PURE);
       if (policy == OT_RECOMPUTE_SELECTIVE) assert_true(info->cheap);
       emitted++;
     }
@@ -364,7 +364,7 @@ static void expect_only_saved_outputs(const subject *s) {
   int kept = 0;
   for (int i = 0; i < s->program->num_values; i++) {
     if (!full->kept[i]) continue;
-    assert_int_equal(ot_op_info_of(producer_of(s->program, i)->kind)->class, OT_CLASS_SAVED);
+    assert_int_equal(ot_op_info_of(producer_of(s->program, i)->kind)->purity, OT_PURITY_SAVED);
     kept++;
   }
   const bool head = s->program->output < 0;

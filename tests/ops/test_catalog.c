@@ -38,13 +38,15 @@ static void every_kind_has_a_kernel_for_both_compute_types(void **state) {
     const bool rounds = kind == OT_OP_OVERFLOW_PASSES || kind == OT_OP_OVERFLOW_PASSES_DX ||
                         kind == OT_OP_OVERFLOW_PASSES_DW;
     if (ot_op_communicates((ot_op_kind)kind) || kind == OT_OP_REPEAT || rounds) {
-      assert_null(ot_kernel_cpu((ot_op_kind)kind, OT_F32));
+      assert_null(ot_kernel_find(OT_BACKEND_CPU, (ot_op_kind)kind, OT_F32));
       continue;
     }
-    if (!ot_kernel_cpu((ot_op_kind)kind, OT_F32)) fail_msg("%s has no float32 kernel", name);
-    if (!ot_kernel_cpu((ot_op_kind)kind, OT_F64)) fail_msg("%s has no float64 kernel", name);
+    if (!ot_kernel_find(OT_BACKEND_CPU, (ot_op_kind)kind, OT_F32))
+      fail_msg("%s has no float32 kernel", name);
+    if (!ot_kernel_find(OT_BACKEND_CPU, (ot_op_kind)kind, OT_F64))
+      fail_msg("%s has no float64 kernel", name);
   }
-  assert_null(ot_kernel_cpu(OT_OP_ADD, OT_BF16));
+  assert_null(ot_kernel_find(OT_BACKEND_CPU, OT_OP_ADD, OT_BF16));
 }
 
 static bool exists(const ot_op_info *info, ot_ref ref) {

@@ -223,8 +223,8 @@ static void a_bias_moves_towards_the_mean_load(void **state) {
   static const double moved[] = {0.125, 0.875, 2};
   for (int broken = 0; broken < 2; broken++) {
     ot_case c = bias_case(broken ? NAN : 1);
-    const ot_kernel_call call = {&c.attributes, c.in, c.out, NULL};
-    ot_kernel_cpu(OT_OP_ROUTE_BIAS, OT_F64)(&call);
+    const ot_kernel_call call = {.attributes = &c.attributes, .in = c.in, .out = c.out};
+    ot_kernel_find(OT_BACKEND_CPU, OT_OP_ROUTE_BIAS, OT_F64)(&call);
     for (int i = 0; i < 3; i++) {
       const double expected = broken ? i : moved[i];
       assert_true(ot_case_get(&c.out[1], i) == expected && ot_case_get(&c.out[0], i) == expected);

@@ -12,18 +12,18 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "support/op_device.h"
 
-enum { GUARD_BYTES = 64, CANARY = 0xA5, POISON = 0xFF };
+enum { GUARD_BYTES = OP_GUARD_BYTES, CANARY = 0xA5, POISON = 0xFF };
 
 // ---- memory ----
 
-static int64_t padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
 // `bytes` at a multiple of 64, with GUARD_BYTES of canary before and at least as many after.
 static void *guarded_create(int64_t bytes) {
-  unsigned char *const base = aligned_alloc(64, (size_t)(padded(bytes) + 2 * GUARD_BYTES));
+  unsigned char *const base =
+      aligned_alloc(64, (size_t)(op_device_padded(bytes) + 2 * GUARD_BYTES));
   assert_non_null(base);
-  memset(base, CANARY, (size_t)(padded(bytes) + 2 * GUARD_BYTES));
+  memset(base, CANARY, (size_t)(op_device_padded(bytes) + 2 * GUARD_BYTES));
   memset(base + GUARD_BYTES, POISON, (size_t)bytes);
   return base + GUARD_BYTES;
 }
@@ -33,7 +33,7 @@ static void guarded_check(const void *data, int64_t bytes, const char *what) {
   for (int64_t i = 1; i <= GUARD_BYTES; i++) {
     if (at[-i] != CANARY) fail_msg("%s: wrote %d bytes before its start", what, (int)i);
   }
-  for (int64_t i = bytes; i < padded(bytes) + GUARD_BYTES; i++) {
+  for (int64_t i = bytes; i < op_device_padded(bytes) + GUARD_BYTES; i++) {
     if (at[i] != CANARY) fail_msg("%s: wrote %d bytes past its end", what, (int)(i - bytes));
   }
 }
@@ -135,6 +135,7 @@ static bool keeps_contents(const ot_op_info *info, int output) {
 
 void ot_case_create(ot_case *c) {
   const ot_op_info *const info = ot_op_info_of(c->kind);
+  c->attributes.backend = op_device_backend();
   if (ot_op_infer(c->kind, &c->attributes, &c->types) != OT_OK) fail_msg("%s", ot_fail_message());
   for (int i = 0; i < info->num_inputs; i++) {
     c->in[i] = (ot_tensor){.type = c->types.in[i]};
@@ -173,10 +174,9 @@ static void check_guards(const ot_case *c, const ot_op_info *info) {
 static void run_kernel(ot_case *c, const ot_op_info *info) {
   const int64_t bytes = ot_op_workspace(c->kind, &c->attributes, &c->types);
   void *const workspace = guarded_create(bytes);
-  const ot_kernel_call call = {&c->attributes, c->in, c->out, workspace};
-  const ot_kernel run = ot_kernel_cpu(c->kind, c->attributes.compute);
-  assert_non_null(run);
-  run(&call);
+  const ot_kernel_call call = {
+      .attributes = &c->attributes, .in = c->in, .out = c->out, .workspace = workspace};
+  op_device_run(c->kind, &call, bytes);
   guarded_check(workspace, bytes, "workspace");
   guarded_destroy(workspace);
   check_guards(c, info);

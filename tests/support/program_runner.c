@@ -130,8 +130,8 @@ static void make_constants(runner *r, runner_rank *rank) {
     rank->constant[i] = take_type(r, &constant->type);
     const ot_tensor in[OT_MAX_INPUTS] = {{0}};
     const ot_tensor out[OT_MAX_OUTPUTS] = {{rank->constant[i], constant->type}};
-    const ot_kernel_call call = {&constant->attributes, in, out, NULL};
-    ot_kernel_cpu(constant->op, constant->attributes.compute)(&call);
+    const ot_kernel_call call = {.attributes = &constant->attributes, .in = in, .out = out};
+    ot_kernel_find(OT_BACKEND_CPU, constant->op, constant->attributes.compute)(&call);
   }
 }
 
@@ -284,14 +284,17 @@ static void run_kernel(runner *r, runner_rank *rank, int block, const ot_op *op)
   ot_op_attributes attributes = op->attributes;
   ot_op_types types;
   ot_program_types(runner_program(rank, block), op, &types);
-  const ot_kernel run = ot_kernel_cpu(op->kind, attributes.compute);
+  const ot_kernel run = ot_kernel_find(OT_BACKEND_CPU, op->kind, attributes.compute);
   if (!run) fail_msg("%s has no kernel", ot_op_info_of(op->kind)->name);
   attributes.accumulate = adds(rank, block, op);
   ot_tensor in[OT_MAX_INPUTS], out[OT_MAX_OUTPUTS];
   for (int i = 0; i < OT_MAX_INPUTS; i++) in[i] = tensor_of(rank, block, op->in[i]);
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) out[i] = tensor_of(rank, block, op->out[i]);
   const int64_t bytes = ot_op_workspace(op->kind, &attributes, &types);
-  const ot_kernel_call call = {&attributes, in, out, bytes > 0 ? take(r, bytes) : NULL};
+  const ot_kernel_call call = {.attributes = &attributes,
+                               .in = in,
+                               .out = out,
+                               .workspace = bytes > 0 ? take(r, bytes) : NULL};
   run(&call);
 }
 

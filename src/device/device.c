@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the back end of a device and passes calls on.
+#include "device/device.h"
+
+#include <stdlib.h>
+
+#include "device/device_backend.h"
+
+static const ot_device_backend *backend_of(ot_backend backend) {
+  return backend == OT_BACKEND_CPU ? &ot_device_cpu : ot_device_cuda;
+}
+
+int ot_device_count(ot_backend backend) {
+  const ot_device_backend *const found = backend_of(backend);
+  return found ? found->count() : 0;
+}
+
+ot_status ot_device_create(ot_backend backend, int ordinal, ot_device **device) {
+  *device = NULL;
+  const ot_device_backend *const found = backend_of(backend);
+  OT_CHECK(found, OT_ENVIRONMENT, "this build of orthant has no CUDA (try device=cpu)");
+  *device = calloc(1, sizeof **device);
+  OT_CHECK(*device, OT_ENVIRONMENT, "device: out of memory");
+  **device = (ot_device){.backend = found, .ordinal = ordinal};
+  ot_status status = found->open(*device);
+  if (status == OT_OK) status = ot_stream_create(*device, &(*device)->copies);
+  if (status != OT_OK) ot_device_destroy(device);
+  return status;
+}
+
+void ot_device_destroy(ot_device **device) {
+  if (!device || !*device) return;
+  ot_stream_destroy(&(*device)->copies);
+  free(*device);
+  *device = NULL;
+}
+
+ot_status ot_device_describe(ot_device *device, ot_device_info *info) {
+  *info = (ot_device_info){0};
+  return device->backend->describe(device, info);
+}
+
+ot_status ot_device_bind(ot_device *device) { return device->backend->bind(device); }
+
+// ---- memory ----
+
+ot_status ot_device_allocate(ot_device *device, int64_t bytes, void **memory) {
+  return device->backend->allocate(device, bytes > 0 ? bytes : 1, memory);
+}
+
+void ot_device_release(ot_device *device, void **memory, int64_t bytes) {
+  if (*memory) device->backend->release(device, *memory, bytes > 0 ? bytes : 1);
+  *memory = NULL;
+}
+
+ot_status ot_device_allocate_host(ot_device *device, int64_t bytes, void **memory) {
+  return device->backend->allocate_host(device, bytes > 0 ? bytes : 1, memory);
+}
+
+void ot_device_release_host(ot_device *device, void **memory) {
+  if (*memory) device->backend->release_host(device, *memory);
+  *memory = NULL;
+}
+
+static ot_status copy(ot_stream *stream, void *to, const void *from, int64_t bytes,
+                      ot_copy_kind kind) {
+  return bytes > 0 ? stream->device->backend->copy(stream, to, from, bytes, kind) : OT_OK;
+}
+
+ot_status ot_device_write(ot_device *device, void *memory, int64_t offset, const void *from,
+                          int64_t bytes) {
+  OT_TRY(copy(device->copies, (char *)memory + offset, from, bytes, OT_COPY_TO_DEVICE));
+  return ot_stream_synchronize(device->copies);
+}
+
+ot_status ot_device_read(ot_device *device, const void *memory, int64_t offset, void *to,
+                         int64_t bytes) {
+  OT_TRY(copy(device->copies, to, (const char *)memory + offset, bytes, OT_COPY_TO_HOST));
+  return ot_stream_synchronize(device->copies);
+}
+
+ot_status ot_device_fill(ot_device *device, void *memory, int64_t offset, unsigned char byte,
+                         int64_t bytes) {
+  if (bytes <= 0) return OT_OK;
+  OT_TRY(device->backend->fill(device->copies, (char *)memory + offset, byte, bytes));
+  return ot_stream_synchronize(device->copies);
+}
+
+// ---- streams ----
+
+ot_status ot_stream_create(ot_device *device, ot_stream **stream) {
+  *stream = calloc(1, sizeof **stream);
+  OT_CHECK(*stream, OT_ENVIRONMENT, "device: out of memory");
+  (*stream)->device = device;
+  return device->backend->open_stream(*stream);
+}
+
+void ot_stream_destroy(ot_stream **stream) {
+  if (!stream || !*stream) return;
+  (*stream)->device->backend->close_stream(*stream);
+  free(*stream);
+  *stream = NULL;
+}
+
+void *ot_stream_native(const ot_stream *stream) { return stream->native; }
+
+ot_status ot_stream_synchronize(ot_stream *stream) {
+  return stream->device->backend->synchronize(stream);
+}
+
+ot_status ot_stream_copy(ot_stream *stream, void *to, const void *from, int64_t bytes) {
+  return copy(stream, to, from, bytes, OT_COPY_ON_DEVICE);
+}
+
+// ---- events ----
+
+ot_status ot_event_create(ot_device *device, ot_event **event) {
+  *event = calloc(1, sizeof **event);
+  OT_CHECK(*event, OT_ENVIRONMENT, "device: out of memory");
+  (*event)->device = device;
+  return device->backend->open_event(*event);
+}
+
+void ot_event_destroy(ot_event **event) {
+  if (!event || !*event) return;
+  (*event)->device->backend->close_event(*event);
+  free(*event);
+  *event = NULL;
+}
+
+ot_status ot_event_record(ot_event *event, ot_stream *stream) {
+  return event->device->backend->record(event, stream);
+}
+
+ot_status ot_stream_wait(ot_stream *stream, const ot_event *event) {
+  return stream->device->backend->wait(stream, event);
+}
+
+ot_status ot_event_synchronize(const ot_event *event) {
+  return event->device->backend->synchronize_event(event);
+}
+
+ot_status ot_event_elapsed(const ot_event *from, const ot_event *to, double *seconds) {
+  return from->device->backend->elapsed(from, to, seconds);
+}

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel tables of the .cu files.
+#pragma once
+
+#include "ops/kernel.h"
+
+extern const ot_kernel_entry ot_elementwise_cuda_f32[], ot_elementwise_cuda_f64[];

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of host memory and their copies on the device.
+#include "support/op_device.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/device.h"
+#include "ops/catalog.h"
+
+enum { MOST_BLOCKS = OT_MAX_INPUTS + OT_MAX_OUTPUTS + 1 };
+
+// A block of host memory with its canaries, and its copy.
+typedef struct block {
+  char *host;
+  int64_t bytes;
+  void *copy;
+} block;
+
+typedef struct device_run {
+  ot_device *device;
+  ot_stream *stream;
+  void *context;
+  int num_blocks;
+  block blocks[MOST_BLOCKS];
+} device_run;
+
+ot_backend op_device_backend(void) {
+  const char *const text = getenv("OT_TEST_DEVICE");
+  return text && strcmp(text, "cuda") == 0 ? OT_BACKEND_CUDA : OT_BACKEND_CPU;
+}
+
+int64_t op_device_padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+static void must(ot_status status) {
+  if (status != OT_OK) fail_msg("%s", ot_fail_message());
+}
+
+// The device address of `data`, a block of `bytes` with canaries; equal addresses share a copy.
+static void *copy_of(device_run *r, void *data, int64_t bytes) {
+  if (!data) return NULL;
+  char *const host = (char *)data - OP_GUARD_BYTES;
+  int i = 0;
+  while (i < r->num_blocks && r->blocks[i].host != host) i++;
+  if (i == r->num_blocks) {
+    block *const made = &r->blocks[r->num_blocks++];
+    *made = (block){.host = host, .bytes = op_device_padded(bytes) + 2 * OP_GUARD_BYTES};
+    must(ot_device_allocate(r->device, made->bytes, &made->copy));
+    must(ot_device_write(r->device, made->copy, 0, host, made->bytes));
+  }
+  return (char *)r->blocks[i].copy + OP_GUARD_BYTES;
+}
+
+static void copy_back(device_run *r) {
+  for (int i = 0; i < r->num_blocks; i++) {
+    block *const b = &r->blocks[i];
+    must(ot_device_read(r->device, b->copy, 0, b->host, b->bytes));
+    ot_device_release(r->device, &b->copy, b->bytes);
+  }
+}
+
+static void open_run(device_run *r) {
+  must(ot_device_create(OT_BACKEND_CUDA, 0, &r->device));
+  must(ot_device_bind(r->device));
+  must(ot_stream_create(r->device, &r->stream));
+  must(ot_kernel_context_create(OT_BACKEND_CUDA, ot_stream_native(r->stream), &r->context));
+}
+
+static void close_run(device_run *r) {
+  ot_kernel_context_destroy(OT_BACKEND_CUDA, &r->context);
+  ot_stream_destroy(&r->stream);
+  ot_device_destroy(&r->device);
+}
+
+static void run_on_device(ot_kernel run, const ot_kernel_call *call, int64_t workspace_bytes) {
+  device_run r = {0};
+  ot_tensor in[OT_MAX_INPUTS] = {{0}}, out[OT_MAX_OUTPUTS] = {{0}};
+  open_run(&r);
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    in[i] = call->in[i];
+    in[i].data = copy_of(&r, in[i].data, ot_type_bytes(&in[i].type));
+  }
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
+    out[i] = call->out[i];
+    out[i].data = copy_of(&r, out[i].data, ot_type_bytes(&out[i].type));
+  }
+  const ot_kernel_call moved = {.attributes = call->attributes,
+                                .in = in,
+                                .out = out,
+                                .workspace = copy_of(&r, call->workspace, workspace_bytes),
+                                .context = r.context};
+  run(&moved);
+  must(ot_stream_synchronize(r.stream));
+  copy_back(&r);
+  close_run(&r);
+}
+
+void op_device_run(ot_op_kind kind, const ot_kernel_call *call, int64_t workspace_bytes) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_kernel run = ot_kernel_find(a->backend, kind, a->compute);
+  if (!run) fail_msg("%s has no kernel for this device", ot_op_info_of(kind)->name);
+  if (a->backend == OT_BACKEND_CPU) {
+    run(call);
+  } else {
+    run_on_device(run, call, workspace_bytes);
+  }
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a kernel of the back end under test on operands in host memory. The back end is the CPU, or
+// CUDA (an emulated GPU in builds without nvcc) with OT_TEST_DEVICE=cuda in the environment.
+#pragma once
+
+#include "kernels/kernels.h"
+
+// Bytes of canary before and after every block of op_device_run.
+enum { OP_GUARD_BYTES = 64 };
+
+ot_backend op_device_backend(void);
+
+// Runs the kernel of `kind` for call->attributes. Operands and workspace lie between canaries in
+// host memory; on a device, whole blocks are copied there and back. Fails the test if there is no
+// such kernel or the device fails.
+void op_device_run(ot_op_kind kind, const ot_kernel_call *call, int64_t workspace_bytes);
+
+// Bytes of a block of `bytes` without its canary before it, rounded up to 64.
+int64_t op_device_padded(int64_t bytes);
