@@ -7,10 +7,12 @@
 #include <stdint.h>
 
 enum {
-  OT_ROW_BLOCKS = 64,         // blocks of rows for gradients of weights, at most
-  OT_ROW_BLOCK_ROWS = 16,     // rows of a block, at least
-  OT_FLAT_BLOCKS = 256,       // blocks of elements for sums over whole tensors, at most
-  OT_FLAT_BLOCK_ITEMS = 8192  // elements of a block, at least
+  OT_ROW_BLOCKS = 64,          // blocks of rows for gradients of weights, at most
+  OT_ROW_BLOCK_ROWS = 16,      // rows of a block, at least
+  OT_FLAT_BLOCKS = 256,        // blocks of elements for sums over whole tensors, at most
+  OT_FLAT_BLOCK_ITEMS = 8192,  // elements of a block, at least
+  OT_CUDA_FLAT_BLOCKS = 1056,  // blocks of threads on a GPU, at most: 8 on each of 132
+  OT_CUDA_FLAT_ITEMS = 1024    // elements of one, at least
 };
 
 // Number of blocks for `n` items: at most `most`, each of at least `least` items if possible; 1 for
@@ -31,4 +33,8 @@ static inline int64_t ot_row_blocks(int64_t rows) {
 
 static inline int64_t ot_flat_blocks(int64_t items) {
   return ot_block_count(items, OT_FLAT_BLOCKS, OT_FLAT_BLOCK_ITEMS);
+}
+
+static inline int64_t ot_cuda_flat_blocks(int64_t items) {
+  return ot_block_count(items, OT_CUDA_FLAT_BLOCKS, OT_CUDA_FLAT_ITEMS);
 }

@@ -6,6 +6,7 @@
 
 enum {
   LOGITS_ELEMENTS = 20 << 20,  // of a chunk, when it is chosen here; docs/blas.md has rates
+  CUDA_LOGITS_ELEMENTS = 128 << 20,
   LEAST_CHUNK_ROWS = 64,
   MOST_CHUNKS = 16,          // with more tokens, other activations are larger than the logits
   BLOCK_ELEMENTS = 1 << 19,  // of w, widened at a time
@@ -67,16 +68,18 @@ static ot_status head_logits_infer(const ot_op_attributes *attributes, ot_op_typ
   return OT_OK;
 }
 
-static int64_t chosen_chunk(int64_t rows, int64_t V) {
-  const int64_t fit = LOGITS_ELEMENTS / V / LEAST_CHUNK_ROWS * LEAST_CHUNK_ROWS;
+static int64_t chosen_chunk(ot_backend backend, int64_t rows, int64_t V) {
+  const int64_t most = backend == OT_BACKEND_CUDA ? CUDA_LOGITS_ELEMENTS : LOGITS_ELEMENTS;
+  const int64_t fit = most / V / LEAST_CHUNK_ROWS * LEAST_CHUNK_ROWS;
   const int64_t needed = (rows + MOST_CHUNKS - 1) / MOST_CHUNKS;
   const int64_t least = (needed + LEAST_CHUNK_ROWS - 1) / LEAST_CHUNK_ROWS * LEAST_CHUNK_ROWS;
   return fit > least ? fit : least;
 }
 
 int64_t ot_head_chunk_rows(const ot_op_attributes *attributes, int64_t rows, int64_t vocabulary) {
-  const int64_t wanted =
-      attributes->chunk_rows > 0 ? attributes->chunk_rows : chosen_chunk(rows, vocabulary);
+  const int64_t wanted = attributes->chunk_rows > 0
+                             ? attributes->chunk_rows
+                             : chosen_chunk(attributes->backend, rows, vocabulary);
   return wanted < rows ? wanted : rows;
 }
 
@@ -126,6 +129,38 @@ static int64_t workspace_of(ot_op_kind kind, const ot_op_attributes *attributes,
                             const ot_op_types *types) {
   const ot_head_layout layout = ot_head_layout_of(kind, attributes, types);
   return layout.elements * ot_dtype_bytes(attributes->compute);
+}
+
+ot_cuda_head_layout ot_cuda_head_layout_of(ot_op_kind kind, const ot_op_attributes *attributes,
+                                           const ot_op_types *types) {
+  enum { ALIGNMENT = 64 };  // elements of a row, bytes of a region
+  const int64_t R = types->in[0].dim[0], V = types->in[1].dim[0];
+  const ot_dtype x = types->in[0].dtype, compute = attributes->compute;
+  ot_cuda_head_layout layout = {
+      .chunk = ot_head_chunk_rows(attributes, R, V),
+      .stride = (V + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT,
+      .dlogits_dtype = x,
+  };
+  const int64_t elements = layout.chunk * layout.stride;
+  if (kind == OT_OP_HEAD_LOGITS) return layout;
+  layout.logits = (R * 8 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  layout.dlogits = layout.logits;
+  layout.total_bytes = layout.logits + elements * ot_dtype_bytes(compute);
+  if (kind != OT_OP_HEAD_LOSS || x == compute) return layout;
+  layout.dlogits = layout.total_bytes;
+  layout.total_bytes += elements * ot_dtype_bytes(x);
+  return layout;
+}
+
+static int64_t head_loss_workspace_cuda(const ot_op_attributes *attributes,
+                                        const ot_op_types *types) {
+  return ot_cuda_head_layout_of(OT_OP_HEAD_LOSS, attributes, types).total_bytes;
+}
+
+// Of evaluation and scores.
+static int64_t head_nats_workspace_cuda(const ot_op_attributes *attributes,
+                                        const ot_op_types *types) {
+  return ot_cuda_head_layout_of(OT_OP_HEAD_EVALUATE, attributes, types).total_bytes;
 }
 
 static int64_t head_loss_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
@@ -198,7 +233,8 @@ const ot_op_info ot_head_loss_info = {
     .cost_kind = OT_COST_HEAD,
     .infer = head_loss_infer,
     .cost = head_loss_cost,
-    .workspace = {[OT_BACKEND_CPU] = head_loss_workspace},
+    .workspace =
+        {[OT_BACKEND_CPU] = head_loss_workspace, [OT_BACKEND_CUDA] = head_loss_workspace_cuda},
     .num_vjp_steps = 1,
     .vjp = {{.pass = true,
              .phase = OT_VJP_INPUT,
@@ -215,7 +251,8 @@ const ot_op_info ot_head_evaluate_info = {
     .cost_kind = OT_COST_PASS,
     .infer = head_evaluate_infer,
     .cost = head_evaluate_cost,
-    .workspace = {[OT_BACKEND_CPU] = head_evaluate_workspace},
+    .workspace =
+        {[OT_BACKEND_CPU] = head_evaluate_workspace, [OT_BACKEND_CUDA] = head_nats_workspace_cuda},
 };
 
 const ot_op_info ot_head_score_info = {
@@ -226,7 +263,8 @@ const ot_op_info ot_head_score_info = {
     .cost_kind = OT_COST_PASS,
     .infer = head_score_infer,
     .cost = head_score_cost,
-    .workspace = {[OT_BACKEND_CPU] = head_score_workspace},
+    .workspace =
+        {[OT_BACKEND_CPU] = head_score_workspace, [OT_BACKEND_CUDA] = head_nats_workspace_cuda},
 };
 
 const ot_op_info ot_head_logits_info = {

@@ -51,3 +51,17 @@ typedef struct ot_head_layout {
 
 ot_head_layout ot_head_layout_of(ot_op_kind kind, const ot_op_attributes *attributes,
                                  const ot_op_types *types);
+
+// The same on a GPU, in bytes. Logits are in the compute type; their gradient is stored like x, in
+// memory of its own if that is another type.
+typedef struct ot_cuda_head_layout {
+  int64_t chunk, stride;
+  int64_t nats;     // [R] f64
+  int64_t logits;   // [chunk, stride]
+  int64_t dlogits;  // [chunk, stride]
+  ot_dtype dlogits_dtype;
+  int64_t total_bytes;
+} ot_cuda_head_layout;
+
+ot_cuda_head_layout ot_cuda_head_layout_of(ot_op_kind kind, const ot_op_attributes *attributes,
+                                           const ot_op_types *types);

@@ -140,6 +140,14 @@ static int64_t linear_dx_workspace(const ot_op_attributes *attributes, const ot_
   return layout.elements * ot_dtype_bytes(attributes->compute);
 }
 
+// Sums of blocks of rows.
+static int64_t linear_dw_workspace_cuda(const ot_op_attributes *attributes,
+                                        const ot_op_types *types) {
+  const int64_t R = types->in[0].dim[0], O = types->in[0].dim[1];
+  const bool bias = ot_type_present(&types->out[1]);
+  return bias ? ot_row_blocks(R) * O * ot_dtype_bytes(attributes->compute) : 0;
+}
+
 static int64_t linear_dw_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
   const ot_linear_layout layout =
       ot_linear_layout_of(attributes->compute, &types->in[1], &types->in[0], &types->out[0],
@@ -194,7 +202,8 @@ const ot_op_info ot_linear_dw_info = {
     .cost_kind = OT_COST_LINEAR,
     .infer = linear_dw_infer,
     .cost = linear_dw_cost,
-    .workspace = {[OT_BACKEND_CPU] = linear_dw_workspace},
+    .workspace =
+        {[OT_BACKEND_CPU] = linear_dw_workspace, [OT_BACKEND_CUDA] = linear_dw_workspace_cuda},
 };
 
 static ot_cost linear_wide_cost(const ot_op_attributes *attributes, const ot_op_types *types) {

@@ -31,6 +31,12 @@ static int64_t sum_squares_workspace(const ot_op_attributes *attributes, const o
   return block_sum_bytes(ot_type_elements(&types->in[0]), 1);
 }
 
+static int64_t sum_squares_workspace_cuda(const ot_op_attributes *attributes,
+                                          const ot_op_types *types) {
+  (void)attributes;
+  return ot_cuda_flat_blocks(ot_type_elements(&types->in[0])) * sum_bytes;
+}
+
 static ot_status clip_factor_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   (void)attributes;
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){"clip_factor", "s", OT_F64, 1, {0}}));
@@ -71,6 +77,10 @@ static ot_cost adamw_cost(const ot_op_attributes *attributes, const ot_op_types 
 static int64_t adamw_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
   (void)attributes;
   return block_sum_bytes(ot_type_elements(&types->in[0]), 2);
+}
+
+static int64_t adamw_workspace_cuda(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return 2 * sum_squares_workspace_cuda(attributes, types);
 }
 
 static ot_status muon_infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -124,7 +134,8 @@ const ot_op_info ot_sum_squares_info = {
     .accumulated_outputs = 1u << 0,
     .infer = sum_squares_infer,
     .cost = sum_squares_cost,
-    .workspace = {[OT_BACKEND_CPU] = sum_squares_workspace},
+    .workspace =
+        {[OT_BACKEND_CPU] = sum_squares_workspace, [OT_BACKEND_CUDA] = sum_squares_workspace_cuda},
 };
 
 const ot_op_info ot_clip_factor_info = {
@@ -146,7 +157,7 @@ const ot_op_info ot_adamw_info = {
     .cost_kind = OT_COST_PASS,
     .infer = adamw_infer,
     .cost = adamw_cost,
-    .workspace = {[OT_BACKEND_CPU] = adamw_workspace},
+    .workspace = {[OT_BACKEND_CPU] = adamw_workspace, [OT_BACKEND_CUDA] = adamw_workspace_cuda},
 };
 
 const ot_op_info ot_muon_info = {

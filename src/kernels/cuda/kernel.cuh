@@ -35,20 +35,23 @@ __device__ __forceinline__ void ot_narrow(double x, double *to) { *to = x; }
 __device__ __forceinline__ void ot_narrow(double x, float *to) { *to = (float)x; }
 __device__ __forceinline__ void ot_narrow(float x, double *to) { *to = x; }
 
-// A tensor of R or of bf16, told apart when it is accessed: weights, biases, accumulators.
+// A tensor of any real type, told apart when it is accessed: weights, biases, accumulators.
 template <class R>
 struct ot_any {
   void *data;  // null: absent
-  bool is_bf16;
+  ot_dtype dtype;
 
   __device__ R operator[](int64_t i) const {
-    return is_bf16 ? (R)ot_wide(((const ot_bf16 *)data)[i]) : ((const R *)data)[i];
+    if (dtype == OT_BF16) return (R)ot_wide(((const ot_bf16 *)data)[i]);
+    return dtype == OT_F32 ? (R)((const float *)data)[i] : (R)((const double *)data)[i];
   }
   __device__ void set(int64_t i, R value) const {
-    if (is_bf16) {
+    if (dtype == OT_BF16) {
       ot_narrow(value, (ot_bf16 *)data + i);
+    } else if (dtype == OT_F32) {
+      ot_narrow(value, (float *)data + i);
     } else {
-      ((R *)data)[i] = value;
+      ot_narrow(value, (double *)data + i);
     }
   }
   // Overwrites an accumulator, or adds to it.
@@ -59,7 +62,7 @@ struct ot_any {
 
 template <class R>
 static inline ot_any<R> ot_any_of(const ot_tensor *tensor) {
-  return {tensor->data, tensor->type.dtype == OT_BF16};
+  return {tensor->data, tensor->type.dtype};
 }
 
 // ---- vectors: N elements that one access moves ----

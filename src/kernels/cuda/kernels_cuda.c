@@ -2,22 +2,32 @@
 // The CUDA back end of kernels.h.
 #include <stdlib.h>
 
-#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/matmul.h"
 #include "kernels/cuda/tables.h"
 #include "kernels/kernels.h"
 
-static const ot_kernel_entry *const f32[] = {ot_elementwise_cuda_f32, NULL};
+static const ot_kernel_entry *const f32[] = {
+    ot_elementwise_cuda_f32, ot_head_cuda_f32, ot_linear_cuda_f32, ot_optimizer_cuda_f32, NULL,
+};
 
-static const ot_kernel_entry *const f64[] = {ot_elementwise_cuda_f64, NULL};
+static const ot_kernel_entry *const f64[] = {
+    ot_elementwise_cuda_f64, ot_head_cuda_f64, ot_linear_cuda_f64, ot_optimizer_cuda_f64, NULL,
+};
 
-static void close_context(void *context) { free(context); }
+static void close_context(void *context) {
+  ot_cuda_context *const c = context;
+  ot_cuda_matmul_destroy(&c->matmul);
+  free(c);
+}
 
 static ot_status open_context(void *stream, void **context) {
   ot_cuda_context *const made = calloc(1, sizeof *made);
   OT_CHECK(made, OT_ENVIRONMENT, "kernels: out of memory");
   made->stream = stream;
-  *context = made;
-  return OT_OK;
+  const ot_status status = ot_cuda_matmul_create(stream, &made->matmul);
+  if (status != OT_OK) close_context(made);
+  *context = status == OT_OK ? made : NULL;
+  return status;
 }
 
 static const ot_kernel_backend backend = {

@@ -4,9 +4,24 @@
 
 #include <cuda_runtime.h>
 
-#define OT_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                           \
-  shim::launch(#kernel, (grid), (block), (shared_bytes), (cudaStream_t)(stream),            \
-               [=] { kernel(__VA_ARGS__); })
+#include <tuple>
+
+namespace shim {
+
+// As in CUDA, arguments are converted and copied when the kernel is queued.
+template <class... Parameters, class... Arguments>
+void launch_with(const char *name, const launch_shape &shape, void *stream,
+                 void (*kernel)(Parameters...), Arguments... arguments) {
+  const std::tuple<Parameters...> copies{static_cast<Parameters>(arguments)...};
+  launch(name, kernel, shape.grid, shape.block, shape.shared_bytes, (cudaStream_t)stream,
+         [=] { std::apply(kernel, copies); });
+}
+
+}  // namespace shim
+
+#define OT_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                             \
+  shim::launch_with(#kernel, {#kernel, (grid), (block), (size_t)(shared_bytes)}, (stream), \
+                    (kernel), __VA_ARGS__)
 
 #define OT_DYNAMIC_SHARED(type, name) type *const name = (type *)shim::dynamic_shared()
 

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// The head, chunk by chunk: a product gives the logits, a block of threads a row computes their
+// maximum, the sum of exponentials and, for the loss, their gradient; two products give dx and dw.
+#include "kernels/cuda/kernel.cuh"
+
+extern "C" {
+#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/tables.h"
+#include "ops/head.h"
+}
+
+namespace {
+
+enum { THREADS = 512 };
+
+// Logits of a chunk, [rows, stride], of which each row has V.
+template <class R>
+struct chunk_logits {
+  R *logits;
+  int64_t V, stride;
+  const int32_t *targets;  // of the chunk's rows
+  double cap;              // 0: none
+};
+
+template <class R>
+__device__ __forceinline__ R capped(R logit, R cap) {
+  return cap > 0 ? cap * tanh(logit / cap) : logit;
+}
+
+template <class R>
+__device__ __forceinline__ R cap_slope(R logit, R cap) {
+  return cap > 0 ? (cap - logit) * (cap + logit) / (cap * cap) : (R)1;
+}
+
+// The largest capped logit of a row, NaN ignored, and the sum of exponentials relative to it; the
+// same in all threads.
+template <class R>
+struct row_statistics {
+  R largest;
+  double sum;
+};
+
+template <class R>
+__device__ row_statistics<R> read_row(const chunk_logits<R> &c, const R *row, double *parts,
+                                      R *most) {
+  const R cap = (R)c.cap;
+  R largest = -INFINITY;
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < c.V; i += THREADS) {
+    const R x = capped(row[i], cap);
+    largest = x > largest ? x : largest;
+  }
+  largest = ot_block_max<THREADS>(largest, most);
+  for (int64_t i = threadIdx.x; i < c.V; i += THREADS) {
+    sum += (double)exp(capped(row[i], cap) - largest);
+  }
+  return {largest, ot_block_sum<THREADS>(sum, parts)};
+}
+
+template <class R>
+__device__ __forceinline__ double nats_of(const chunk_logits<R> &c, const R *row, int32_t target,
+                                          const row_statistics<R> &s) {
+  return log(s.sum) + ((double)s.largest - (double)capped(row[target], (R)c.cap));
+}
+
+// nats [row]; dlogits [row, stride] in S, which may be the logits themselves.
+template <class R, class S>
+__global__ void __launch_bounds__(THREADS)
+    loss_kernel(chunk_logits<R> c, const double *inverse_tokens, double *nats, S *dlogits) {
+  __shared__ double parts[THREADS / 32];
+  __shared__ R most[THREADS / 32];
+  const int64_t r = blockIdx.x;
+  const R *const row = c.logits + r * c.stride;
+  S *const to = dlogits + r * c.stride;
+  const int32_t target = c.targets[r];
+  const R cap = (R)c.cap;
+  const row_statistics<R> s = read_row(c, row, parts, most);
+  const double value = target < 0 ? 0 : nats_of(c, row, target, s);
+  __syncthreads();
+  if (threadIdx.x == 0) nats[r] = value;
+  const R factor = (R)(*inverse_tokens / s.sum), one = (R)*inverse_tokens;
+  for (int64_t i = threadIdx.x; i < c.V; i += THREADS) {
+    const R x = capped(row[i], cap);
+    const R p = exp(x - s.largest) * factor - (i == target ? one : (R)0);
+    ot_narrow(target < 0 ? (R)0 : p * cap_slope(x, cap), &to[i]);
+  }
+}
+
+template <class R>
+__global__ void __launch_bounds__(THREADS) nats_kernel(chunk_logits<R> c, double *nats) {
+  __shared__ double parts[THREADS / 32];
+  __shared__ R most[THREADS / 32];
+  const int64_t r = blockIdx.x;
+  const R *const row = c.logits + r * c.stride;
+  const int32_t target = c.targets[r];
+  const row_statistics<R> s = read_row(c, row, parts, most);
+  if (threadIdx.x == 0) nats[r] = target < 0 ? 0 : nats_of(c, row, target, s);
+}
+
+// The lowest id with the largest logit, -1 when there is none.
+template <class R>
+__global__ void __launch_bounds__(THREADS)
+    score_kernel(chunk_logits<R> c, double *logprob, int32_t *greedy) {
+  __shared__ double parts[THREADS / 32];
+  __shared__ R most[THREADS / 32];
+  __shared__ int32_t lowest;
+  const int64_t r = blockIdx.x;
+  const R *const row = c.logits + r * c.stride;
+  const int32_t target = c.targets[r];
+  if (threadIdx.x == 0) lowest = INT32_MAX;
+  const row_statistics<R> s = read_row(c, row, parts, most);
+  for (int64_t i = threadIdx.x; i < c.V; i += THREADS) {
+    if (capped(row[i], (R)c.cap) != s.largest) continue;
+    atomicMin(&lowest, (int32_t)i);
+    break;
+  }
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  logprob[r] = target < 0 ? 0 : -nats_of(c, row, target, s);
+  greedy[r] = lowest == INT32_MAX ? -1 : lowest;
+}
+
+template <class R>
+__global__ void cap_kernel(R *logits, int64_t n, R cap) {
+  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) logits[i] = capped(logits[i], cap);
+}
+
+// loss += factor * the sum of nats [n], or without `factor` the sum itself; count += targets >= 0.
+__global__ void __launch_bounds__(THREADS)
+    add_nats(const double *nats, const int32_t *targets, int64_t n, const double *factor,
+             double *loss, double *count) {
+  __shared__ double parts[THREADS / 32];
+  double sum = 0, unmasked = 0;
+  for (int64_t i = threadIdx.x; i < n; i += THREADS) {
+    sum += nats[i];
+    unmasked += targets[i] >= 0 ? 1 : 0;
+  }
+  sum = ot_block_sum<THREADS>(sum, parts);
+  unmasked = ot_block_sum<THREADS>(unmasked, parts);
+  if (threadIdx.x > 0) return;
+  *loss += factor ? sum * *factor : sum;
+  if (count) *count += unmasked;
+}
+
+// ---- the operators ----
+
+template <class R>
+struct head {
+  const ot_kernel_call *call;
+  ot_cuda_head_layout layout;
+  int64_t rows, C, V;
+  const int32_t *targets;
+  char *workspace;
+
+  head(const ot_kernel_call *c, ot_op_kind kind)
+      : call(c),
+        rows(c->in[0].type.dim[0]),
+        C(c->in[0].type.dim[1]),
+        V(c->in[1].type.dim[0]),
+        targets((const int32_t *)c->in[2].data),
+        workspace((char *)c->workspace) {
+    ot_op_types types = {};
+    for (int i = 0; i < 2; i++) types.in[i] = c->in[i].type;
+    layout = ot_cuda_head_layout_of(kind, c->attributes, &types);
+  }
+
+  double *nats() const { return (double *)(workspace + layout.nats); }
+
+  ot_cuda_matrix x(int64_t first) const {
+    const ot_tensor &t = call->in[0];
+    return {(char *)t.data + first * C * ot_dtype_bytes(t.type.dtype), t.type.dtype, C, false};
+  }
+
+  ot_cuda_matrix w() const { return {call->in[1].data, call->in[1].type.dtype, C, false}; }
+
+  ot_cuda_matrix dlogits() const {
+    return {workspace + layout.dlogits, layout.dlogits_dtype, layout.stride, false};
+  }
+
+  // Queues the product of n rows from `first` on into `to` [n, stride].
+  void project(int64_t first, int64_t n, R *to, int64_t stride) const {
+    ot_cuda_product p = {};
+    p.rows = n;
+    p.columns = V;
+    p.depth = C;
+    p.a = x(first);
+    p.b = w();
+    p.b.transposed = true;
+    p.y = {to, call->attributes->compute, stride, false};
+    p.compute = call->attributes->compute;
+    ot_cuda_multiply(ot_cuda_context_of(call), &p);
+  }
+
+  chunk_logits<R> chunk(int64_t first, int64_t n) const {
+    R *const logits = (R *)(workspace + layout.logits);
+    project(first, n, logits, layout.stride);
+    return {logits, V, layout.stride, targets + first, call->attributes->soft_cap};
+  }
+
+  void input_gradient(int64_t first, int64_t n) const {
+    const ot_tensor &dx = call->out[0];
+    ot_cuda_product p = {};
+    p.rows = n;
+    p.columns = C;
+    p.depth = V;
+    p.a = dlogits();
+    p.b = w();
+    p.y = {(char *)dx.data + first * C * ot_dtype_bytes(dx.type.dtype), dx.type.dtype, C, false};
+    p.compute = call->attributes->compute;
+    ot_cuda_multiply(ot_cuda_context_of(call), &p);
+  }
+
+  void weight_gradient(int64_t first, int64_t n) const {
+    const ot_tensor &dw = call->out[1];
+    ot_cuda_product p = {};
+    p.rows = V;
+    p.columns = C;
+    p.depth = n;
+    p.a = dlogits();
+    p.a.transposed = true;
+    p.b = x(first);
+    p.y = {dw.data, dw.type.dtype, C, false};
+    if (first > 0 || call->attributes->accumulate) p.addend = p.y;
+    p.compute = call->attributes->compute;
+    ot_cuda_multiply(ot_cuda_context_of(call), &p);
+  }
+
+  void loss_rows(int64_t first, int64_t n) const {
+    const chunk_logits<R> c = chunk(first, n);
+    const double *const inverse = (const double *)call->in[3].data;
+    void *const stream = ot_cuda_stream_of(call);
+    double *const to = nats() + first;
+    void *const gradient = workspace + layout.dlogits;
+    if (layout.dlogits_dtype == OT_BF16) {
+      OT_LAUNCH((loss_kernel<R, ot_bf16>), (unsigned)n, THREADS, 0, stream, c, inverse, to,
+                (ot_bf16 *)gradient);
+    } else {
+      OT_LAUNCH((loss_kernel<R, R>), (unsigned)n, THREADS, 0, stream, c, inverse, to,
+                (R *)gradient);
+    }
+  }
+
+  // Adds all nats, and with `factor` their product with it, to `loss`.
+  void finish(const double *factor, double *loss, double *count) const {
+    OT_LAUNCH(add_nats, 1, THREADS, 0, ot_cuda_stream_of(call), (const double *)nats(), targets,
+              rows, factor, loss, count);
+  }
+
+  int64_t chunk_rows(int64_t first) const {
+    return rows - first < layout.chunk ? rows - first : layout.chunk;
+  }
+};
+
+template <class R>
+void head_loss(const ot_kernel_call *call) {
+  const head<R> h(call, OT_OP_HEAD_LOSS);
+  for (int64_t first = 0; first < h.rows; first += h.layout.chunk) {
+    const int64_t n = h.chunk_rows(first);
+    h.loss_rows(first, n);
+    h.input_gradient(first, n);
+    if (call->out[1].data) h.weight_gradient(first, n);
+  }
+  h.finish((const double *)call->in[3].data, (double *)call->out[2].data, nullptr);
+}
+
+template <class R>
+void head_evaluate(const ot_kernel_call *call) {
+  const head<R> h(call, OT_OP_HEAD_EVALUATE);
+  for (int64_t first = 0; first < h.rows; first += h.layout.chunk) {
+    const int64_t n = h.chunk_rows(first);
+    const chunk_logits<R> c = h.chunk(first, n);
+    double *const to = h.nats() + first;
+    OT_LAUNCH(nats_kernel<R>, (unsigned)n, THREADS, 0, ot_cuda_stream_of(call), c, to);
+  }
+  h.finish(nullptr, (double *)call->out[0].data, (double *)call->out[1].data);
+}
+
+template <class R>
+void head_score(const ot_kernel_call *call) {
+  const head<R> h(call, OT_OP_HEAD_SCORE);
+  for (int64_t first = 0; first < h.rows; first += h.layout.chunk) {
+    const int64_t n = h.chunk_rows(first);
+    const chunk_logits<R> c = h.chunk(first, n);
+    OT_LAUNCH(score_kernel<R>, (unsigned)n, THREADS, 0, ot_cuda_stream_of(call), c,
+              (double *)call->out[0].data + first, (int32_t *)call->out[1].data + first);
+  }
+}
+
+template <class R>
+void head_logits(const ot_kernel_call *call) {
+  const head<R> h(call, OT_OP_HEAD_LOGITS);
+  R *const logits = (R *)call->out[0].data;
+  const R cap = (R)call->attributes->soft_cap;
+  h.project(0, h.rows, logits, h.V);
+  if (cap == 0) return;
+  OT_LAUNCH(cap_kernel<R>, ot_blocks(h.rows * h.V, 256), 256, 0, ot_cuda_stream_of(call), logits,
+            h.rows * h.V, cap);
+}
+
+}  // namespace
+
+extern "C" const ot_kernel_entry ot_head_cuda_f32[] = {{OT_OP_HEAD_LOSS, head_loss<float>},
+                                                       {OT_OP_HEAD_EVALUATE, head_evaluate<float>},
+                                                       {OT_OP_HEAD_SCORE, head_score<float>},
+                                                       {OT_OP_HEAD_LOGITS, head_logits<float>},
+                                                       {}};
+
+extern "C" const ot_kernel_entry ot_head_cuda_f64[] = {
+    {OT_OP_HEAD_LOSS, head_loss<double>},
+    {OT_OP_HEAD_EVALUATE, head_evaluate<double>},
+    {OT_OP_HEAD_SCORE, head_score<double>},
+    {OT_OP_HEAD_LOGITS, head_logits<double>},
+    {}};

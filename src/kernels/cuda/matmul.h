@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products on a stream: by cuBLASLt where it has the combination of types, else by a kernel
+// of our own (product.cu). Matrices are in row-major order.
+#pragma once
+
+#include "kernels/cuda/cuda_context.h"
+
+typedef struct ot_cuda_matrix {
+  const void *data;
+  ot_dtype dtype;
+  int64_t stride;   // elements between rows, as stored
+  bool transposed;  // stored as its transpose
+} ot_cuda_matrix;
+
+// y [rows, columns] = a [rows, depth] b [depth, columns] + (addend + bias), accumulated in
+// `compute` and rounded once.
+typedef struct ot_cuda_product {
+  int64_t rows, columns, depth;
+  ot_cuda_matrix a, b;
+  ot_cuda_matrix y;       // not transposed; written
+  ot_cuda_matrix addend;  // data null: none; may be y
+  ot_cuda_matrix bias;    // [columns], data null: none
+  ot_dtype compute;       // OT_F32 or OT_F64
+} ot_cuda_product;
+
+ot_status ot_cuda_matmul_create(void *stream, ot_cuda_matmul **matmul);
+void ot_cuda_matmul_destroy(ot_cuda_matmul **matmul);
+
+// Queues the product. Failures stay in the context until ot_stream_synchronize.
+void ot_cuda_multiply(const ot_cuda_context *context, const ot_cuda_product *product);
+
+// The kernel of our own: any combination of real types. (product.cu)
+void ot_cuda_multiply_generic(void *stream, const ot_cuda_product *product);
