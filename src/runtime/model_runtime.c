@@ -8,6 +8,7 @@
 
 #include "base/quantity.h"
 #include "base/text.h"
+#include "device/device.h"
 #include "runtime/runtime_state.h"
 #include "schedule/segment.h"
 
@@ -17,6 +18,17 @@ int ot_runtime_cores(void) {
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
   const int cores = CPU_COUNT(&set);
   return cores > 0 ? cores : 1;
+}
+
+ot_status ot_runtime_choose_device(ot_run_device device, int ranks, ot_backend *backend) {
+  const bool there = ot_device_count(OT_BACKEND_CUDA) > 0;
+  *backend = OT_BACKEND_CPU;
+  if (device == OT_DEVICE_CPU || (device == OT_DEVICE_AUTO && (!there || ranks > 1))) return OT_OK;
+  OT_CHECK(ranks == 1, OT_ENVIRONMENT,
+           "device=cuda with %d ranks is not supported: a GPU runs one rank (try device=cpu)",
+           ranks);
+  *backend = OT_BACKEND_CUDA;
+  return OT_OK;
 }
 
 int64_t ot_runtime_memory(void) {
@@ -167,9 +179,13 @@ ot_status ot_runtime_check_memory(int64_t peak_bytes, int local_ranks, ot_arena 
 static ot_status create_executor(ot_runtime *instance, const ot_runtime_request *request) {
   const int local_ranks = request->comm ? ot_comm_local_size(request->comm) : 1;
   ot_arena arena = ot_heap_arena_create(&instance->heap);
-  OT_TRY(ot_runtime_check_memory(instance->schedule.bill.peak_bytes, local_ranks, &arena));
-  const ot_executor_options options = {
-      .comm = request->comm, .overlap = !request->serial, .poison = request->poison};
+  if (request->backend == OT_BACKEND_CPU) {
+    OT_TRY(ot_runtime_check_memory(instance->schedule.bill.peak_bytes, local_ranks, &arena));
+  }
+  const ot_executor_options options = {.ordinal = request->ordinal,
+                                       .comm = request->comm,
+                                       .overlap = !request->serial,
+                                       .poison = request->poison};
   return ot_executor_create(&instance->schedule, &options, &instance->executor);
 }
 

@@ -49,6 +49,9 @@ void ot_runtime_destroy(ot_runtime **instance);
 ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot_graph *graphs,
                           ot_schedule *schedule);
 
+// The back end of `device` for a run of `ranks` ranks. OT_ENVIRONMENT if it cannot run them.
+ot_status ot_runtime_choose_device(ot_run_device device, int ranks, ot_backend *backend);
+
 // OT_ENVIRONMENT if `local_ranks` ranks with `peak_bytes` each exceed the memory of this machine.
 // ot_runtime_create calls it before it allocates.
 ot_status ot_runtime_check_memory(int64_t peak_bytes, int local_ranks, ot_arena *arena);

@@ -118,6 +118,7 @@ ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_runtime_requ
       .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
       .storage = ot_run_storage(&run->precision),
       .threads = run->threads,
+      .backend = request->backend,
       .seed = (uint64_t)run->seed,
       .mesh = request->mesh,
       .rank = request->rank,
@@ -142,6 +143,9 @@ static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
   ot_runtime_request request = {
       .mesh = ot_world_mesh(team), .rank = ot_world_rank(team), .comm = ot_world_comm(team)};
   OT_TRY(ot_world_agree(team, ot_trainer_check(trainer->run)));
+  const int ranks = ot_world_size(team);
+  OT_TRY(ot_world_agree(team,
+                        ot_runtime_choose_device(trainer->run->device, ranks, &request.backend)));
   OT_TRY(ot_world_agree(team, ot_trainer_request(trainer->run, arena, &request)));
   if (request.threads == 0) request.threads = ot_world_threads(team);
   request.amend = trainer->hooks.amend;

@@ -64,8 +64,8 @@ const ot_data_loader *ot_trainer_data_loader(const ot_trainer *trainer);
 ot_status ot_trainer_check(const ot_run *run);
 
 // The request that determines the memory of a rank; also for dry runs, predictions and `orthant
-// schedule`, which accept dtypes that this back end lacks. mesh, rank and comm of `request` are
-// inputs and are kept; the rest is filled in, lists in `arena`.
+// schedule`, which accept dtypes that this back end lacks. mesh, rank, comm and backend of
+// `request` are inputs and are kept; the rest is filled in, lists in `arena`.
 ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_runtime_request *request);
 
 // Runs one step. From then on, a rank that others wait for longer than parallel.watchdog_seconds is

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "describe/model_keys.h"
 #include "files/tree_file.h"
+#include "support/op_device.h"
 
 const char *const parity_cases[] = {
     "gpt2",
@@ -202,6 +203,7 @@ void parity_create(const parity_request *request, parity_case *c) {
       .compute = request->compute,
       .storage = request->storage,
       .threads = request->threads,
+      .backend = op_device_backend(),
       .head_chunk_rows = 16,
       .micro_batches = &c->micro_batches,
       .num_micro_batches = 1,

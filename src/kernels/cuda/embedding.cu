@@ -59,7 +59,7 @@ static __device__ __forceinline__ void store_pieces(S *to, const R (&from)[N]) {
 
 template <int N, class R>
 static __device__ __forceinline__ void load_table(const ot_any<R> &table, int64_t i, R (&to)[N]) {
-  if (table.is_bf16) {
+  if (table.dtype == OT_BF16) {
     load_pieces<N>((const ot_bf16 *)table.data + i, to);
   } else {
     load_pieces<N>((const R *)table.data + i, to);
@@ -69,7 +69,7 @@ static __device__ __forceinline__ void load_table(const ot_any<R> &table, int64_
 template <int N, class R>
 static __device__ __forceinline__ void store_table(const ot_any<R> &table, int64_t i,
                                                    const R (&from)[N]) {
-  if (table.is_bf16) {
+  if (table.dtype == OT_BF16) {
     store_pieces<N>((ot_bf16 *)table.data + i, from);
   } else {
     store_pieces<N>((R *)table.data + i, from);
