@@ -49,9 +49,20 @@ static int64_t grad_workspace(const ot_op_attributes *attributes, const ot_op_ty
   return rows * dy->dim[1] * ot_dtype_bytes(attributes->compute);
 }
 
+static int64_t cuda_grad_workspace(const ot_op_attributes *attributes, const ot_op_types *types,
+                                   int64_t sums) {
+  const ot_tensor_type *const dy = &types->in[0];
+  return sums * ot_norm_parts(dy->dim[0]) * dy->dim[1] * ot_dtype_bytes(attributes->compute);
+}
+
 static int64_t rmsnorm_grad_workspace(const ot_op_attributes *attributes,
                                       const ot_op_types *types) {
   return grad_workspace(attributes, types, 1);
+}
+
+static int64_t rmsnorm_grad_cuda_workspace(const ot_op_attributes *attributes,
+                                           const ot_op_types *types) {
+  return cuda_grad_workspace(attributes, types, 1);
 }
 
 static ot_status layernorm_infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -99,6 +110,11 @@ static int64_t layernorm_grad_workspace(const ot_op_attributes *attributes,
   return grad_workspace(attributes, types, 2);
 }
 
+static int64_t layernorm_grad_cuda_workspace(const ot_op_attributes *attributes,
+                                             const ot_op_types *types) {
+  return cuda_grad_workspace(attributes, types, 2);
+}
+
 const ot_op_info ot_rmsnorm_info = {
     .name = "rmsnorm",
     .num_inputs = 2,
@@ -128,7 +144,8 @@ const ot_op_info ot_rmsnorm_grad_info = {
     .accumulated_outputs = 1u << 1,
     .infer = rmsnorm_grad_infer,
     .cost = rmsnorm_grad_cost,
-    .workspace = {[OT_BACKEND_CPU] = rmsnorm_grad_workspace},
+    .workspace = {[OT_BACKEND_CPU] = rmsnorm_grad_workspace,
+                  [OT_BACKEND_CUDA] = rmsnorm_grad_cuda_workspace},
 };
 
 const ot_op_info ot_layernorm_info = {
@@ -162,5 +179,6 @@ const ot_op_info ot_layernorm_grad_info = {
     .accumulated_outputs = 1u << 1 | 1u << 2,
     .infer = layernorm_grad_infer,
     .cost = layernorm_grad_cost,
-    .workspace = {[OT_BACKEND_CPU] = layernorm_grad_workspace},
+    .workspace = {[OT_BACKEND_CPU] = layernorm_grad_workspace,
+                  [OT_BACKEND_CUDA] = layernorm_grad_cuda_workspace},
 };

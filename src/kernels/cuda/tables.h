@@ -4,8 +4,10 @@
 
 #include "ops/kernel.h"
 
+extern const ot_kernel_entry ot_activation_cuda_f32[], ot_activation_cuda_f64[];
 extern const ot_kernel_entry ot_elementwise_cuda_f32[], ot_elementwise_cuda_f64[];
 extern const ot_kernel_entry ot_embedding_cuda_f32[], ot_embedding_cuda_f64[];
 extern const ot_kernel_entry ot_head_cuda_f32[], ot_head_cuda_f64[];
 extern const ot_kernel_entry ot_linear_cuda_f32[], ot_linear_cuda_f64[];
+extern const ot_kernel_entry ot_norm_cuda_f32[], ot_norm_cuda_f64[];
 extern const ot_kernel_entry ot_optimizer_cuda_f32[], ot_optimizer_cuda_f64[];

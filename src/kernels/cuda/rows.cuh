@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of matrices, each read by a team of TEAM threads: a warp, or a block of OT_ROW_THREADS. A
+// block of OT_ROW_THREADS threads holds one team or several. Also the sums over rows that gradients
+// of weights need.
+#pragma once
+
+#include "kernels/cuda/kernel.cuh"
+
+enum { OT_ROW_THREADS = 256 };
+
+// Calls launch(ot_width<TEAM>{}): a warp for rows that `most` vectors a thread of it cover.
+template <class Launch>
+static inline void ot_for_teams(int64_t vectors, int64_t most, Launch launch) {
+  if (vectors <= 32 * most) {
+    launch(ot_width<32>{});
+  } else {
+    launch(ot_width<OT_ROW_THREADS>{});
+  }
+}
+
+// Elements [i, i + N) of a tensor of weights, whose address is a multiple of 16 if N > 1.
+template <class R, int N>
+__device__ __forceinline__ void ot_load_any(const ot_any<R> &from, int64_t i, R (&to)[N]) {
+  constexpr int PIECE = N * sizeof(R) > 16 ? 16 / sizeof(R) : N;
+  if (from.is_bf16) {
+    ot_load((const ot_bf16 *)from.data + i, to);
+    return;
+  }
+#pragma unroll
+  for (int first = 0; first < N; first += PIECE) {
+    R piece[PIECE];
+    ot_load((const R *)from.data + i + first, piece);
+#pragma unroll
+    for (int k = 0; k < PIECE; k++) to[first + k] = piece[k];
+  }
+}
+
+// Overwrites elements [i, i + N) of R, or adds to them.
+template <class R, int N>
+__device__ __forceinline__ void ot_put_part(R *to, const R (&from)[N], bool add) {
+#pragma unroll
+  for (int k = 0; k < N; k++) to[k] = add ? to[k] + from[k] : from[k];
+}
+
+// The sums of COUNT values over a team. `parts` [2][COUNT][TEAM / 32] in shared memory; `turn` is
+// the number of earlier calls of the team, so that one barrier a call is enough.
+template <int TEAM, int COUNT, class R>
+__device__ __forceinline__ void ot_team_sums(R (&x)[COUNT], R *parts, int turn) {
+#pragma unroll
+  for (int k = 0; k < COUNT; k++) x[k] = ot_warp_sum(x[k]);
+  if (TEAM == 32) return;
+  constexpr int WARPS = TEAM / 32;
+  R *const at = parts + turn % 2 * COUNT * WARPS;
+  if (threadIdx.x % 32 == 0) {
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) at[k * WARPS + threadIdx.x / 32] = x[k];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < COUNT; k++) {
+    x[k] = at[k * WARPS];
+#pragma unroll
+    for (int w = 1; w < WARPS; w++) x[k] += at[k * WARPS + w];
+  }
+}
+
+// ---- rows that are passed over several times ----
+
+// The vectors of one row that a thread of a team keeps in registers.
+template <class S, int N, int TEAM, int HELD>
+struct ot_held_row {
+  const S *row;
+  ot_vector<S, N> held[HELD];
+
+  __device__ __forceinline__ void read(const S *from, int columns, int thread) {
+    row = from;
+#pragma unroll
+    for (int h = 0; h < HELD; h++) {
+      const int c = (h * TEAM + thread) * N;
+      if (c < columns) held[h] = *(const ot_vector<S, N> *)(from + c);
+    }
+  }
+  // The elements at column c, of held vector h or, if h < 0, of memory.
+  template <class R>
+  __device__ __forceinline__ void get(int c, int h, R (&to)[N]) const {
+    const ot_vector<S, N> v = h < 0 ? *(const ot_vector<S, N> *)(row + c) : held[h < 0 ? 0 : h];
+#pragma unroll
+    for (int k = 0; k < N; k++) to[k] = (R)ot_wide(v.at[k]);
+  }
+};
+
+// Calls visit(c, h) for the vectors of a row that are the thread's, h as in ot_held_row.
+template <int N, int TEAM, int HELD, class Visit>
+__device__ __forceinline__ void ot_for_row(int columns, int thread, Visit visit) {
+#pragma unroll
+  for (int h = 0; h < HELD; h++) {
+    const int c = (h * TEAM + thread) * N;
+    if (c < columns) visit(c, h);
+  }
+  for (int c = (HELD * TEAM + thread) * N; c < columns; c += TEAM * N) visit(c, -1);
+}
+
+// ---- sums over rows ----
+
+enum { OT_SUM_COLUMNS_X = 32, OT_SUM_COLUMNS_Y = 16 };
+
+// out[c] (+)= the sum over `parts` of part[p * stride + c], in a fixed order.
+template <class R>
+static __global__ void __launch_bounds__(OT_SUM_COLUMNS_X *OT_SUM_COLUMNS_Y)
+    ot_sum_parts_kernel(const R *part, int parts, int64_t stride, int64_t columns, ot_any<R> out,
+                        bool accumulate) {
+  __shared__ R sums[OT_SUM_COLUMNS_Y][OT_SUM_COLUMNS_X];
+  const int64_t c = (int64_t)blockIdx.x * OT_SUM_COLUMNS_X + threadIdx.x;
+  R sum = 0;
+  if (c < columns) {
+#pragma unroll 4
+    for (int p = threadIdx.y; p < parts; p += OT_SUM_COLUMNS_Y) sum += part[p * stride + c];
+  }
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || c >= columns) return;
+#pragma unroll
+  for (int y = 1; y < OT_SUM_COLUMNS_Y; y++) sum += sums[y][threadIdx.x];
+  out.add(c, sum, accumulate);
+}
+
+// `part` [parts, stride]; `out` [columns] may be absent.
+template <class R>
+static void ot_sum_parts(const ot_kernel_call *call, const R *part, int64_t parts, int64_t stride,
+                         const ot_tensor *out) {
+  if (!out->data) return;
+  const int64_t columns = ot_type_elements(&out->type);
+  OT_LAUNCH(ot_sum_parts_kernel<R>, ot_blocks(columns, OT_SUM_COLUMNS_X),
+            dim3(OT_SUM_COLUMNS_X, OT_SUM_COLUMNS_Y), 0, ot_cuda_stream_of(call), part, (int)parts,
+            stride, columns, ot_any_of<R>(out), call->attributes->accumulate);
+}
