@@ -22,7 +22,7 @@ static inline void ot_for_teams(int64_t vectors, int64_t most, Launch launch) {
 template <class R, int N>
 __device__ __forceinline__ void ot_load_any(const ot_any<R> &from, int64_t i, R (&to)[N]) {
   constexpr int PIECE = N * sizeof(R) > 16 ? 16 / sizeof(R) : N;
-  if (from.is_bf16) {
+  if (from.dtype == OT_BF16) {
     ot_load((const ot_bf16 *)from.data + i, to);
     return;
   }
