@@ -107,7 +107,7 @@ template <class R, class Launch>
 static inline void ot_for_storage(ot_dtype dtype, bool vectors, Launch launch) {
   if (dtype == OT_BF16) {
     if (vectors) {
-      launch(ot_bf16{}, ot_width<32 / (int)sizeof(R)>{});
+      launch(ot_bf16{}, ot_width<sizeof(R) == 4 ? 8 : 2>{});
     } else {
       launch(ot_bf16{}, ot_width<1>{});
     }

@@ -11,3 +11,4 @@ extern const ot_kernel_entry ot_head_cuda_f32[], ot_head_cuda_f64[];
 extern const ot_kernel_entry ot_linear_cuda_f32[], ot_linear_cuda_f64[];
 extern const ot_kernel_entry ot_norm_cuda_f32[], ot_norm_cuda_f64[];
 extern const ot_kernel_entry ot_optimizer_cuda_f32[], ot_optimizer_cuda_f64[];
+extern const ot_kernel_entry ot_rope_cuda_f32[], ot_rope_cuda_f64[];
