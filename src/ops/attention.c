@@ -2,6 +2,7 @@
 // Shapes, cost, workspace and VJP of attention over whole sequences and over blocks of a ring.
 #include "ops/attention.h"
 
+#include "ops/blocks.h"
 #include "ops/operands.h"
 #include "ops/zigzag.h"
 
@@ -351,6 +352,23 @@ static int64_t attention_block_grad_workspace(const ot_op_attributes *attributes
   return workspace_of(OT_OP_ATTENTION_BLOCK_GRAD, attributes, &types->in[1]);
 }
 
+// On a GPU: the largest score of each block.
+static int64_t maxima_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const int64_t T = attributes->sequence_length;
+  const int64_t tiles = (T + OT_ATTENTION_BLOCK_QUERIES - 1) / OT_ATTENTION_BLOCK_QUERIES;
+  return types->in[0].dim[0] / T * attributes->num_heads * tiles * (int64_t)sizeof(double);
+}
+
+// On a GPU: do . o of each token and head.
+static int64_t delta_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return types->in[0].dim[0] * attributes->num_heads * ot_dtype_bytes(attributes->compute);
+}
+
+// On a GPU: sums of blocks of tokens.
+static int64_t sinks_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return ot_row_blocks(types->in[0].dim[0]) * attributes->num_heads * (int64_t)sizeof(double);
+}
+
 const ot_op_info ot_attention_info = {
     .name = "attention",
     .num_inputs = 4,
@@ -362,7 +380,7 @@ const ot_op_info ot_attention_info = {
     .cost_kind = OT_COST_ATTENTION,
     .infer = attention_infer,
     .cost = attention_cost,
-    .workspace = {[OT_BACKEND_CPU] = attention_workspace},
+    .workspace = {[OT_BACKEND_CPU] = attention_workspace, [OT_BACKEND_CUDA] = maxima_workspace},
     .num_vjp_steps = 2,
     .vjp = {{.op = OT_OP_ATTENTION_GRAD,
              .phase = OT_VJP_INPUT,
@@ -388,7 +406,7 @@ const ot_op_info ot_attention_grad_info = {
     .cost_kind = OT_COST_ATTENTION,
     .infer = attention_grad_infer,
     .cost = attention_grad_cost,
-    .workspace = {[OT_BACKEND_CPU] = attention_grad_workspace},
+    .workspace = {[OT_BACKEND_CPU] = attention_grad_workspace, [OT_BACKEND_CUDA] = delta_workspace},
 };
 
 const ot_op_info ot_attention_sinks_grad_info = {
@@ -400,6 +418,7 @@ const ot_op_info ot_attention_sinks_grad_info = {
     .cost_kind = OT_COST_PASS,
     .infer = sinks_grad_infer,
     .cost = sinks_grad_cost,
+    .workspace = {[OT_BACKEND_CUDA] = sinks_workspace},
 };
 
 const ot_op_info ot_attention_block_info = {

@@ -60,8 +60,9 @@ extern const ot_kernel_entry ot_attention_grad_cpu_f32[];
 extern const ot_kernel_entry ot_attention_grad_cpu_f64[];
 
 enum {
-  OT_ATTENTION_QUERIES = 64,  // queries per tile
-  OT_ATTENTION_KEYS = 128,    // keys per tile
+  OT_ATTENTION_QUERIES = 64,        // queries per tile
+  OT_ATTENTION_KEYS = 128,          // keys per tile
+  OT_ATTENTION_BLOCK_QUERIES = 16,  // queries of a head that one block of a GPU has, at least
 };
 
 // True for the kinds that read the keys of another tensor.

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention forward for all storage types and attributes. A block has a tile of queries of one head
+// and visits the tiles of keys from the first to the last visible one, with a running maximum and
+// sum per query (online softmax).
+#include "kernels/cuda/attention_tile.cuh"
+
+extern "C" {
+#include "kernels/cuda/tables.h"
+}
+
+template <class R>
+struct forward {
+  ot_attention_shape<R> shape;
+  ot_heads<R> qkv, o;
+  R *lse;           // [B T, H]
+  ot_any<R> sinks;  // or null
+  int first_sink;
+  double *maxima;  // [blocks] the largest score of each, or null
+};
+
+// State of the thread's queries, the same in all threads of half a warp.
+template <class R, int M>
+struct running {
+  R largest[M], sum[M];
+  int low[M];  // first visible key
+};
+
+// Turns products of queries from `first` on and keys from `key` on into exp(score - largest so
+// far), and rescales the sums of the tiles before.
+template <class R, int M, int C, int VEC>
+static __device__ __forceinline__ void exponentiate(const ot_attention_shape<R> &shape, int first,
+                                                    int key, R (&p)[M][M], running<R, M> &state,
+                                                    R (&output)[M][C][VEC]) {
+  const int tx = threadIdx.x % OT_TILE_SIDE, ty = threadIdx.x / OT_TILE_SIDE;
+#pragma unroll
+  for (int i = 0; i < M; i++) {
+    const int query = first + ty + OT_TILE_SIDE * i;
+    R largest = state.largest[i];
+#pragma unroll
+    for (int j = 0; j < M; j++) {
+      const int at = key + tx + OT_TILE_SIDE * j;
+      p[i][j] = at >= state.low[i] && at <= query ? shape.score(p[i][j]) : -(R)INFINITY;
+      largest = p[i][j] > largest ? p[i][j] : largest;
+    }
+    largest = ot_half_warp_max(largest);
+    // No visible key yet: any finite base makes exp(-inf - base) zero.
+    const R base = largest > -(R)INFINITY ? largest : 0;
+    const R rescale = exp(state.largest[i] - base);
+    R sum = 0;
+#pragma unroll
+    for (int j = 0; j < M; j++) {
+      p[i][j] = exp(p[i][j] - base);
+      sum += p[i][j];
+    }
+    state.sum[i] = state.sum[i] * rescale + ot_half_warp_sum(sum);
+    state.largest[i] = largest;
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+#pragma unroll
+      for (int k = 0; k < VEC; k++) output[i][c][k] *= rescale;
+    }
+  }
+}
+
+// Multiplies by the dropout mask.
+template <class R, int M>
+static __device__ __forceinline__ void drop(const ot_attention_shape<R> &shape, const int *at,
+                                            int key, R (&p)[M][M]) {
+  const int tx = threadIdx.x % OT_TILE_SIDE, ty = threadIdx.x / OT_TILE_SIDE;
+#pragma unroll
+  for (int i = 0; i < M; i++) {
+#pragma unroll
+    for (int j = 0; j < M; j++) {
+      p[i][j] *=
+          shape.keep(at[0], at[1], at[2] + ty + OT_TILE_SIDE * i, key + tx + OT_TILE_SIDE * j);
+    }
+  }
+}
+
+// The factors of the output and the stored lse; a sink is a score without a value.
+template <class R, int M>
+static __device__ __forceinline__ void finish(const forward<R> &f, const int *at,
+                                              const running<R, M> &state, R (&factor)[M]) {
+  const int tx = threadIdx.x % OT_TILE_SIDE, ty = threadIdx.x / OT_TILE_SIDE;
+  const R sink = f.sinks.data ? f.sinks[f.first_sink + at[1]] : -(R)INFINITY;
+#pragma unroll
+  for (int i = 0; i < M; i++) {
+    const int query = at[2] + ty + OT_TILE_SIDE * i;
+    const R largest = sink > state.largest[i] ? sink : state.largest[i];
+    const R base = largest > -(R)INFINITY ? largest : 0;
+    const R block = exp(state.largest[i] - base);
+    const R sum = exp(sink - base) + block * state.sum[i];
+    factor[i] = sum > 0 ? block / sum : 0;
+    if (tx == 0 && query < f.shape.T) {
+      const R lse = sum > 0 ? base + log(sum) : -(R)INFINITY;
+      f.lse[((int64_t)at[0] * f.shape.T + query) * f.shape.H + at[1]] = lse;
+    }
+  }
+}
+
+template <class R, int M>
+static __device__ __forceinline__ void write_maximum(const running<R, M> &state, double *maximum) {
+  __shared__ R parts[OT_TILE_THREADS / 32];
+  R largest = -(R)INFINITY;
+#pragma unroll
+  for (int i = 0; i < M; i++) largest = state.largest[i] > largest ? state.largest[i] : largest;
+  largest = ot_block_max<OT_TILE_THREADS>(largest, parts);
+  if (threadIdx.x == 0) *maximum = (double)largest;
+}
+
+// Blocks (sequence and head, query tile): the longest rows first.
+template <class R, int DMAX>
+static __global__ void __launch_bounds__(OT_TILE_THREADS, 1) forward_kernel(forward<R> f) {
+  using t = ot_tiling<R, DMAX>;
+  OT_DYNAMIC_SHARED(R, queries);
+  R *const rows = queries + t::HEAD, *const scores = rows + t::HEAD;
+  const ot_attention_shape<R> &shape = f.shape;
+  const int T = shape.T, ty = threadIdx.x / OT_TILE_SIDE;
+  const int at[] = {(int)blockIdx.x / shape.H, (int)blockIdx.x % shape.H,
+                    (int)(gridDim.y - 1 - blockIdx.y) * t::ROWS};
+  const int64_t token = (int64_t)at[0] * T;
+  const int first = at[2], key_head = shape.H + at[1] / (shape.H / shape.G);
+  running<R, t::M> state;
+#pragma unroll
+  for (int i = 0; i < t::M; i++) {
+    state.largest[i] = -(R)INFINITY;
+    state.sum[i] = 0;
+    state.low[i] = shape.first_key(at[0], first + ty + OT_TILE_SIDE * i);
+  }
+  R output[t::M][t::C][t::VEC] = {};
+  ot_load_rows<R, DMAX>(f.qkv, token + first, at[1], T - first, queries);
+  const int end = first + t::ROWS < T ? first + t::ROWS : T;
+  for (int key = ot_first_visible<R, DMAX>(shape, at[0], first); key < end; key += t::ROWS) {
+    R p[t::M][t::M];
+    ot_load_rows<R, DMAX>(f.qkv, token + key, key_head, T - key, rows);
+    __syncthreads();
+    ot_row_products<R, DMAX>(queries, rows, shape.D, p);
+    __syncthreads();
+    ot_load_rows<R, DMAX>(f.qkv, token + key, key_head + shape.G, T - key, rows);
+    exponentiate(shape, first, key, p, state, output);
+    if (shape.dropout_threshold > 0) drop(shape, at, key, p);
+    ot_share_scores<R, DMAX>(p, scores);
+    __syncthreads();
+    ot_add_products<R, DMAX>(scores, rows, shape.D, output);
+    __syncthreads();
+  }
+  R factor[t::M];
+  finish(f, at, state, factor);
+  ot_store_rows<R, DMAX>(f.o, token + first, at[1], T - first, factor, output);
+  if (f.maxima) write_maximum(state, f.maxima + (int64_t)blockIdx.y * gridDim.x + blockIdx.x);
+}
+
+// One block: max_logit = max(max_logit, maxima).
+static __global__ void __launch_bounds__(OT_TILE_THREADS)
+    maximum_kernel(const double *maxima, int64_t n, double *max_logit) {
+  __shared__ double parts[OT_TILE_THREADS / 32];
+  double largest = *max_logit;
+  for (int64_t i = threadIdx.x; i < n; i += OT_TILE_THREADS) {
+    largest = maxima[i] > largest ? maxima[i] : largest;
+  }
+  largest = ot_block_max<OT_TILE_THREADS>(largest, parts);
+  if (threadIdx.x == 0) *max_logit = largest;
+}
+
+template <class R, int DMAX>
+static void run_forward(const ot_kernel_call *call, const forward<R> &f) {
+  using t = ot_tiling<R, DMAX>;
+  const int64_t rows = call->in[0].type.dim[0];
+  void *const stream = ot_cuda_stream_of(call);
+  const dim3 grid((unsigned)(rows / f.shape.T * f.shape.H), ot_blocks(f.shape.T, t::ROWS));
+  const size_t shared = (2 * t::HEAD + t::ROWS * t::SCORES) * sizeof(R);
+  ot_allow_shared(forward_kernel<R, DMAX>, shared);
+  OT_LAUNCH((forward_kernel<R, DMAX>), grid, OT_TILE_THREADS, shared, stream, f);
+  if (!f.maxima) return;
+  OT_LAUNCH(maximum_kernel, 1, OT_TILE_THREADS, 0, stream, f.maxima, (int64_t)grid.x * grid.y,
+            (double *)call->out[2].data);
+}
+
+template <class R>
+static void attention(const ot_kernel_call *call) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_tensor *const in = call->in, *const out = call->out;
+  const int64_t heads = a->num_heads + 2 * a->num_kv_heads;
+  const forward<R> f = {ot_attention_shape_of<R>(a, &in[1]),
+                        ot_heads_of<R>(&in[0], heads, a->head_dim),
+                        ot_heads_of<R>(&out[0], a->num_heads, a->head_dim),
+                        (R *)out[1].data,
+                        ot_any_of<R>(&in[3]),
+                        (int)a->first_sink,
+                        out[2].data ? (double *)call->workspace : NULL};
+  if (in[0].type.dim[0] == 0) return;
+  ot_for_head_dim(a->head_dim, [&](auto dmax) { run_forward<R, decltype(dmax)::value>(call, f); });
+}
+
+extern "C" const ot_kernel_entry ot_attention_cuda_f32[] = {{OT_OP_ATTENTION, attention<float>},
+                                                            {}};
+
+extern "C" const ot_kernel_entry ot_attention_cuda_f64[] = {{OT_OP_ATTENTION, attention<double>},
+                                                            {}};
