@@ -151,7 +151,7 @@ static __device__ __forceinline__ void ot_load_rows(const ot_heads<R> &from, int
                                                     int head, int n, R *tile) {
   using t = ot_tiling<R, DMAX>;
   const int64_t first = from.at(token, head), step = (int64_t)from.heads * from.D;
-  if (from.vectors && from.tensor.is_bf16) {
+  if (from.vectors && from.tensor.dtype == OT_BF16) {
     ot_load_vectors<ot_bf16, 8, R, DMAX>((const ot_bf16 *)from.tensor.data + first, step, n, from.D,
                                          tile);
   } else if (from.vectors) {
