@@ -26,6 +26,7 @@ build  | .gz files             | pkg:zlib              | zlib1g-dev        | zli
 build  | cores and caches      | pkg:hwloc             | libhwloc-dev      | hwloc-devel        | hwloc
 mpi    | MPI                   | mpi:                  | libopenmpi-dev openmpi-bin | openmpi-devel  | open-mpi
 test   | unit tests            | pkg:cmocka            | libcmocka-dev     | libcmocka-devel    | cmocka
+test   | C++, for an emulated GPU | command:c++        | g++               | gcc-c++            | gcc
 demo   | xz to compare with    | command:xz            | xz-utils          | xz                 | xz
 format | the code formatter    | command:clang-format-14 | clang-format-14 | clang-tools-extra  | clang-format@14
 clang  | a second compiler     | command:clang         | clang             | clang              | llvm

@@ -29,7 +29,7 @@ struct ot_executor {
   const ot_schedule *schedule;
   ot_executor_options options;
   ot_device *device;
-  ot_stream *stream;    // of the kernels
+  ot_stream *stream;  // of the kernels
   void *kernel_context;
   char *memory;  // [schedule->arena_bytes]
   ot_heap heap;  // all other memory
@@ -315,7 +315,7 @@ static ot_status finish(ot_executor *executor, ot_status status) {
 }
 
 ot_status ot_executor_run(ot_executor *executor, int order) {
-  const bool timed = executor->schedule->backend == OT_BACKEND_CPU;
+  const bool timed = executor->schedule->backend == OT_BACKEND_CPU || executor->options.events;
   OT_TRY(ot_failure_repeat(executor->copies));
   OT_TRY(ot_device_bind(executor->device));
   executor->order = &executor->schedule->orders[order];
@@ -328,8 +328,7 @@ ot_status ot_executor_run(ot_executor *executor, int order) {
   const ot_status status = walk(executor);
   OT_TRY(finish(executor, status));
   OT_TRY(ot_stream_synchronize(executor->stream));
-  ot_recorder_finish(&executor->recorder, &executor->timeline);
-  return OT_OK;
+  return ot_recorder_finish(&executor->recorder, &executor->timeline);
 }
 
 void ot_executor_set_pause(ot_executor *executor, const ot_executor_pause *pause) {
@@ -373,6 +372,9 @@ static ot_status create(ot_executor *executor) {
   executor->copies = ot_arena_array(&arena, 1, sizeof *executor->copies);
   OT_TRY(ot_bind(schedule, executor->options.comm, &arena, &executor->bound));
   ot_recorder_create(schedule, &arena, &executor->recorder, &executor->timeline);
+  if (executor->options.events) {
+    OT_TRY(ot_recorder_use_events(&executor->recorder, executor->device, executor->stream, &arena));
+  }
   ot_mailbox_create(schedule, executor->options.comm, &executor->recorder, &arena,
                     &executor->mailbox);
   OT_TRY(create_lanes(executor));
@@ -406,6 +408,7 @@ void ot_executor_destroy(ot_executor **executor) {
   void *memory = e->memory;
   if (e->device) ot_device_release(e->device, &memory, e->schedule->arena_bytes);
   ot_guard_destroy(&e->guard);
+  ot_recorder_destroy(&e->recorder);
   ot_heap_release(&e->heap);
   ot_kernel_context_destroy(e->schedule->backend, &e->kernel_context);
   ot_stream_destroy(&e->stream);

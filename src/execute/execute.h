@@ -29,6 +29,7 @@ typedef struct ot_executor_options {
   bool poison;    // tests: fill dead memory with NaN, check canaries after every buffer; without
                   // overlap, so that memory dead on one lane is dead on all
   bool trace;     // record a timeline on each run
+  bool events;    // on a GPU: the timeline is from events, which takes microseconds a task
 } ot_executor_options;
 
 // Creates the groups of `schedule` that `comm` lacks. OT_RANKS, naming the ranks that differ, if
@@ -74,7 +75,8 @@ double ot_executor_scalar(const ot_executor *executor, ot_step_scalar scalar);
 void ot_executor_set_scalar(ot_executor *executor, ot_step_scalar scalar, double value);
 
 // The timeline of the last run with `trace`, spans of all lanes sorted by start; null without
-// `trace`. On a GPU it has no spans: the host clock does not know when kernels run.
+// `trace`. On a GPU it has no spans without options.events: the host clock does not
+// know when kernels run.
 const ot_timeline *ot_executor_timeline(const ot_executor *executor);
 void ot_executor_set_trace(ot_executor *executor, bool on);
 

@@ -35,10 +35,53 @@ void ot_recorder_create(const ot_schedule *schedule, ot_arena *arena, ot_recorde
   timeline->spans = ot_arena_array(arena, most + 1, sizeof *timeline->spans);
 }
 
+// ---- events ----
+
+ot_status ot_recorder_use_events(ot_recorder *recorder, ot_device *device, ot_stream *stream,
+                                 ot_arena *arena) {
+  const int64_t count = 2 * recorder->lane[OT_LANE_COMPUTE].capacity;
+  recorder->stream = stream;
+  recorder->events = ot_arena_array(arena, count + 1, sizeof(ot_event *));
+  OT_TRY(ot_event_create(device, &recorder->start));
+  for (int64_t i = 0; i < count; i++) OT_TRY(ot_event_create(device, &recorder->events[i]));
+  return OT_OK;
+}
+
+void ot_recorder_destroy(ot_recorder *recorder) {
+  if (!recorder->stream) return;
+  ot_event_destroy(&recorder->start);
+  for (int64_t i = 0; i < 2 * recorder->lane[OT_LANE_COMPUTE].capacity; i++) {
+    ot_event_destroy(&recorder->events[i]);
+  }
+  recorder->stream = NULL;
+}
+
+static bool has_events(const ot_recorder *recorder, ot_lane lane) {
+  return recorder->stream && lane == OT_LANE_COMPUTE;
+}
+
+// A failure shows when the stream is synchronized.
+static void mark(ot_recorder *recorder, ot_event *event) {
+  (void)ot_event_record(event, recorder->stream);
+}
+
+static ot_status read_events(ot_recorder *recorder) {
+  const ot_recorder_lane *const list = &recorder->lane[OT_LANE_COMPUTE];
+  for (int64_t i = 0; i < list->count; i++) {
+    ot_span *const span = &list->spans[i];
+    OT_TRY(ot_event_elapsed(recorder->start, recorder->events[2 * i], &span->start_s));
+    OT_TRY(ot_event_elapsed(recorder->start, recorder->events[2 * i + 1], &span->end_s));
+  }
+  return OT_OK;
+}
+
+// ---- spans ----
+
 void ot_recorder_begin(ot_recorder *recorder, bool on) {
   recorder->on = on;
   for (int lane = 0; lane < OT_LANES; lane++) recorder->lane[lane].count = 0;
   recorder->start_s = ot_clock_s();
+  if (on && recorder->stream) mark(recorder, recorder->start);
 }
 
 int64_t ot_recorder_open(ot_recorder *recorder, ot_lane lane, int entry, int task) {
@@ -48,15 +91,18 @@ int64_t ot_recorder_open(ot_recorder *recorder, ot_lane lane, int entry, int tas
   const double now_s = ot_clock_s() - recorder->start_s;
   list->spans[list->count] = (ot_span){
       .entry = entry, .task = task, .lane = (int32_t)lane, .start_s = now_s, .end_s = now_s};
+  if (has_events(recorder, lane)) mark(recorder, recorder->events[2 * list->count]);
   return list->count++;
 }
 
 void ot_recorder_close(ot_recorder *recorder, ot_lane lane, int64_t span) {
   if (span < 0) return;
+  if (has_events(recorder, lane)) mark(recorder, recorder->events[2 * span + 1]);
   recorder->lane[lane].spans[span].end_s = ot_clock_s() - recorder->start_s;
 }
 
-void ot_recorder_finish(const ot_recorder *recorder, ot_timeline *timeline) {
+ot_status ot_recorder_finish(ot_recorder *recorder, ot_timeline *timeline) {
+  if (recorder->stream && recorder->on) OT_TRY(read_events(recorder));
   int64_t next[OT_LANES] = {0};
   timeline->num_spans = 0;
   for (;;) {
@@ -72,4 +118,5 @@ void ot_recorder_finish(const ot_recorder *recorder, ot_timeline *timeline) {
     timeline->spans[timeline->num_spans++] = *first;
   }
   timeline->total_s = ot_clock_s() - recorder->start_s;
+  return OT_OK;
 }

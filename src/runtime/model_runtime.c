@@ -185,6 +185,7 @@ static ot_status create_executor(ot_runtime *instance, const ot_runtime_request 
   const ot_executor_options options = {.ordinal = request->ordinal,
                                        .comm = request->comm,
                                        .overlap = !request->serial,
+                                       .events = request->events,
                                        .poison = request->poison};
   return ot_executor_create(&instance->schedule, &options, &instance->executor);
 }

@@ -33,6 +33,7 @@ typedef struct ot_runtime_request {
   int rank;             // in the mesh
   ot_comm *comm;        // world of the mesh, null: one rank. Kept
   bool serial;          // disables overlap; same bits
+  bool events;          // see ot_executor_options
   // Tests: modifies the schedule before it is checked, or null.
   void (*amend)(ot_schedule *schedule, ot_arena *arena, void *context);
   void *amend_context;

@@ -35,6 +35,14 @@ ot_backend op_device_backend(void) {
   return text && strcmp(text, "cuda") == 0 ? OT_BACKEND_CUDA : OT_BACKEND_CPU;
 }
 
+// Of the emulated GPU alone.
+enum { SHIM_FORWARD = 0, SHIM_RANDOM = 2 };
+extern void shim_set_order(int order, uint64_t seed) __attribute__((weak));
+
+void op_device_set_order(int seed) {
+  if (shim_set_order) shim_set_order(seed ? SHIM_RANDOM : SHIM_FORWARD, (uint64_t)seed);
+}
+
 int64_t op_device_padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static void must(ot_status status) {

@@ -17,3 +17,7 @@ void op_device_run(ot_op_kind kind, const ot_kernel_call *call, int64_t workspac
 
 // Bytes of a block of `bytes` without its canary before it, rounded up to 64.
 int64_t op_device_padded(int64_t bytes);
+
+// On the emulated GPU, later kernels run their threads and blocks, and streams their work, in a
+// random order drawn from `seed`; 0: in ascending order. Does nothing on a real one.
+void op_device_set_order(int seed);

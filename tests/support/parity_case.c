@@ -15,7 +15,6 @@
 #include "base/text.h"
 #include "describe/model_keys.h"
 #include "files/tree_file.h"
-#include "support/op_device.h"
 
 const char *const parity_cases[] = {
     "gpt2",
@@ -203,7 +202,7 @@ void parity_create(const parity_request *request, parity_case *c) {
       .compute = request->compute,
       .storage = request->storage,
       .threads = request->threads,
-      .backend = op_device_backend(),
+      .backend = request->backend,
       .head_chunk_rows = 16,
       .micro_batches = &c->micro_batches,
       .num_micro_batches = 1,
@@ -359,6 +358,53 @@ double parity_logits_error(parity_case *c, const char *suffix) {
     largest = fmax(largest, fabs(hf[i]));
   }
   return difference / fmax(largest, 1e-3 * gradient_rms(c, suffix));
+}
+
+// Gradients of all parameters as doubles, one after the other.
+static double *all_gradients(parity_case *c, int64_t *count) {
+  const ot_graph *const graph = ot_runtime_any_graph(c->instance);
+  const ot_dtype dtype = ot_runtime_copy_dtype(c->instance, OT_COPY_GRADIENT);
+  *count = 0;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    *count += ot_parameter_elements(&graph->parameters[i]);
+  }
+  double *const all = ot_arena_array(&c->arena, *count + 1, sizeof *all);
+  double *to = all;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const ot_parameter *const p = &graph->parameters[i];
+    const int64_t n = ot_parameter_elements(p);
+    void *const values = ot_arena_take(&c->arena, n * ot_dtype_bytes(dtype));
+    const ot_parameter_rows range = {i, OT_COPY_GRADIENT, 0, p->rows};
+    if (p->tied_to < 0) ot_runtime_read(c->instance, &range, values);
+    for (int64_t e = 0; e < n; e++) to[e] = p->tied_to < 0 ? get(dtype, values, e) : 0;
+    to += n;
+  }
+  return all;
+}
+
+double parity_distance(parity_case *c, parity_case *other, const char **worst) {
+  const ot_graph *const graph = ot_runtime_any_graph(c->instance);
+  int64_t count;
+  const double *a = all_gradients(c, &count), *b = all_gradients(other, &count);
+  double squares = 0, error = 0;
+  for (int64_t e = 0; e < count; e++) squares += b[e] * b[e];
+  const double floor = 1e-3 * sqrt(squares / (double)count);
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const int64_t n = ot_parameter_elements(&graph->parameters[i]);
+    double difference = 0, largest = floor;
+    for (int64_t e = 0; e < n; e++) {
+      const double d = fabs(a[e] - b[e]);
+      difference = d > difference || isnan(d) ? d : difference;
+      largest = fmax(largest, fabs(b[e]));
+    }
+    if (!(difference / largest <= error)) {
+      error = difference / largest;
+      *worst = graph->parameters[i].name;
+    }
+    a += n;
+    b += n;
+  }
+  return error;
 }
 
 uint64_t parity_bits(parity_case *c) {

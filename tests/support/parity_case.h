@@ -12,6 +12,7 @@ typedef struct parity_request {
   const char *config;  // "config.json" or "config_v4.json"
   ot_dtype compute;
   ot_dtype storage;
+  ot_backend backend;
   ot_recompute recompute;
   bool split_backward;
   bool poison;           // with canaries of 64 bytes
@@ -57,6 +58,10 @@ double parity_logits_error(parity_case *c, const char *suffix);
 double parity_reference_loss(parity_case *c, const char *suffix);
 double parity_loss(parity_case *c);
 double parity_reference_norm(parity_case *c, int step);
+
+// The largest difference of a gradient from that of `other`, the same case run elsewhere, over the
+// largest element of the tensor or, where that is larger, 1e-3 x the rms of all gradients.
+double parity_distance(parity_case *c, parity_case *other, const char **worst);
 
 // Hash of all gradients and weights, bit by bit.
 uint64_t parity_bits(parity_case *c);

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine; in builds without CUDA on an emulated GPU. Whole training steps by the CUDA
+// kernels: in float64 against PyTorch, in every precision against the CPU's kernels, and their bits
+// in whatever order threads and streams run.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "support/op_device.h"
+#include "support/parity_case.h"
+
+// The families whose operators all have CUDA kernels.
+static const char *const families[] = {
+    "gpt2",     "gpt2-packed",  "gpt2-untied",   "llama",   "llama-packed", "llama-tied-bias",
+    "llama3.1", "llama-linear", "qwen2-sliding", "mistral", "smollm3",      "phi3"};
+
+static parity_request request_of(const char *name, ot_dtype compute, ot_dtype storage) {
+  return (parity_request){.name = name,
+                          .config = "config.json",
+                          .compute = compute,
+                          .storage = storage,
+                          .backend = OT_BACKEND_CUDA,
+                          .micro_batch_size = PARITY_BATCH,
+                          .threads = 2};
+}
+
+static void float64_agrees_with_pytorch_within_1e_10(void **state) {
+  (void)state;
+  for (int i = 0; i < OT_COUNT(families); i++) {
+    const parity_request request = request_of(families[i], OT_F64, OT_F64);
+    const char *worst = "";
+    parity_case c;
+    parity_create(&request, &c);
+    const double logits = parity_logits_error(&c, "f64");
+    parity_step(&c, 1);
+    const double reference = parity_reference_loss(&c, "f64");
+    const double loss = fabs(parity_loss(&c) - reference) / fabs(reference);
+    const double gradients = parity_gradient_error(&c, "f64", &worst);
+    printf("%-22s logits %.1e  loss %.1e  gradients %.1e (%s)\n", families[i], logits, loss,
+           gradients, worst);
+    if (!(logits <= 1e-10)) fail_msg("%s: logits off by %.3e", families[i], logits);
+    if (!(loss <= 1e-10)) fail_msg("%s: loss off by %.3e", families[i], loss);
+    if (!(gradients <= 1e-10)) fail_msg("%s: %s off by %.3e", families[i], worst, gradients);
+    parity_destroy(&c);
+  }
+}
+
+static void check_against_cpu(const char *family, ot_dtype compute, ot_dtype storage,
+                              double tolerance) {
+  const parity_request request = request_of(family, compute, storage);
+  parity_request on_cpu = request;
+  parity_case c, other;
+  const char *worst = "";
+  on_cpu.backend = OT_BACKEND_CPU;
+  parity_create(&request, &c);
+  parity_create(&on_cpu, &other);
+  parity_step(&c, 1);
+  parity_step(&other, 1);
+  const double loss = fabs(parity_loss(&c) / parity_loss(&other) - 1);
+  const double gradients = parity_distance(&c, &other, &worst);
+  printf("%-22s %s  loss %.1e  gradients %.1e (%s)\n", family, ot_dtype_name(storage), loss,
+         gradients, worst);
+  if (!(loss <= tolerance)) fail_msg("%s: loss off by %.3e", family, loss);
+  if (!(gradients <= tolerance)) fail_msg("%s: %s off by %.3e", family, worst, gradients);
+  parity_destroy(&c);
+  parity_destroy(&other);
+}
+
+static void every_precision_agrees_with_the_cpu(void **state) {
+  (void)state;
+  for (int i = 0; i < OT_COUNT(families); i++) {
+    check_against_cpu(families[i], OT_F64, OT_F64, 1e-12);
+    check_against_cpu(families[i], OT_F32, OT_F32, 1e-5);
+    check_against_cpu(families[i], OT_F32, OT_BF16, 2e-2);
+  }
+}
+
+static uint64_t bits_of_two_steps(const parity_request *request) {
+  parity_case c;
+  parity_create(request, &c);
+  for (int step = 1; step <= 2; step++) parity_step(&c, step);
+  const uint64_t bits = parity_bits(&c);
+  parity_destroy(&c);
+  return bits;
+}
+
+// On the emulated GPU, each seed is another order of threads, blocks and streams.
+static void bits_do_not_depend_on_the_order_of_threads(void **state) {
+  (void)state;
+  const char *const some[] = {"gpt2", "llama-packed", "qwen2-sliding"};
+  for (int i = 0; i < OT_COUNT(some); i++) {
+    const parity_request request = request_of(some[i], OT_F32, OT_BF16);
+    op_device_set_order(0);
+    const uint64_t bits = bits_of_two_steps(&request);
+    for (int seed = 1; seed <= 20; seed++) {
+      op_device_set_order(seed);
+      if (bits_of_two_steps(&request) != bits)
+        fail_msg("%s: other bits with seed %d", some[i], seed);
+    }
+  }
+}
+
+static void recompute_changes_no_bit(void **state) {
+  (void)state;
+  parity_request request = request_of("llama", OT_F32, OT_BF16);
+  const uint64_t bits = bits_of_two_steps(&request);
+  request.recompute = OT_RECOMPUTE_SELECTIVE;
+  assert_int_equal(bits_of_two_steps(&request), bits);
+  request.recompute = OT_RECOMPUTE_FULL;
+  assert_int_equal(bits_of_two_steps(&request), bits);
+}
+
+int main(void) {
+  setenv("OT_TEST_DEVICE", "cuda", 1);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(float64_agrees_with_pytorch_within_1e_10),
+      cmocka_unit_test(every_precision_agrees_with_the_cpu),
+      cmocka_unit_test(bits_do_not_depend_on_the_order_of_threads),
+      cmocka_unit_test(recompute_changes_no_bit),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

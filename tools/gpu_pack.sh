@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Packs what a machine with a GPU needs to test and measure Orthant: programs built with nvcc for a
+# common processor, and the libraries that they load, without the C library and CUDA.
+#   tools/gpu_pack.sh BUILD OUT.tar.xz     BUILD: a build folder configured with -DOT_CUDA=ON
+set -euo pipefail
+build=$(realpath "$1") out=$(realpath -m "$2")
+pack=$(mktemp -d)
+trap 'rm -rf "$pack"' EXIT
+mkdir -p "$pack/bin" "$pack/lib"
+for program in "$build"/orthant "$build"/tests/test_* "$build"/bench/gpu_step; do
+  [ -x "$program" ] && strip -o "$pack/bin/${program##*/}" "$program"
+done
+# Libraries of the C library's package belong to the machine that loads them.
+system='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread)[.-]'
+for program in "$pack"/bin/*; do ldd "$program"; done | awk '$2 == "=>" { print $3 }' | sort -u |
+  while read -r library; do
+    [[ ${library##*/} =~ $system ]] || cp -L "$library" "$pack/lib/"
+  done
+strip "$pack"/lib/* 2>/dev/null || true
+tar -C "$pack" -cJf "$out" bin lib
+ls -l "$out" | awk '{ printf "%s: %.1f MB\n", $NF, $5 / 1e6 }'
