@@ -3,12 +3,13 @@
 // values of enumerators and semantics are those of CUDA 13; structs have the members that are used.
 // Arguments that CUDA's C++ header defaults must be given. What differs on purpose:
 //   - Work on streams is only queued. It runs when a thread waits for some of it (synchronize, a
-//     blocking copy) or asks for its state (query: one piece of work per call), in an order drawn from
-//     a seed among all that streams and events permit. A forgotten wait so shows as other bits.
-//   - Device memory starts as 0xFF bytes and has guard zones: a kernel or copy that writes outside an
-//     allocation ends the process with a message.
-// shim_control.h sets orders, seeds, the memory limit, and failures on purpose. Any thread may
-// call.
+//     blocking copy) or asks for its state (query: one piece of work per call), in an order drawn
+//     from a seed among all that streams and events permit, so a forgotten wait shows as other
+//     bits.
+//   - Device memory starts as 0xFF bytes and has guard zones: a kernel or copy that writes outside
+//     an allocation, and host code that touches device memory, end the process with a message.
+// shim_control.h sets orders, seeds, the memory limit, and failures on purpose. Threads may call at
+// any time.
 #pragma once
 
 #include <stddef.h>
@@ -110,12 +111,13 @@ cudaError_t cudaFreeHost(void *memory);
 // Copies and fills check that each end lies in a live allocation where it must, and stand in their
 // stream's order, the blocking ones in that of the default stream. None waits for non-blocking
 // streams.
-//   cudaMemcpy       from a device to the host and from the host to the host: blocks until done. From
-//                    pageable host memory to a device: waits for the default stream, reads the host's
-//                    bytes, and returns BEFORE they reach the device; from pinned memory (of
-//                    cudaMallocHost): blocks until done. Device to device: does not block.
+//   cudaMemcpy       from pageable host memory to a device: waits for the default stream, reads the
+//                    host's bytes, and returns BEFORE they reach the device. Device to device: does
+//                    not block. All others, with pinned memory (of cudaMallocHost) too: block until
+//                    done.
 //   cudaMemcpyAsync  between pinned memory and a device, and on a device: reads and writes when the
-//                    copy runs. From pageable memory: reads it at once. To pageable memory: blocks.
+//                    copy runs. From pageable memory to a device: reads it at once. To pageable
+//                    memory, and from the host to the host: blocks.
 //   cudaMemset       does not block, except on pinned host memory.
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <pthread.h>
 #include <utility>
 #include <vector>
 
@@ -51,7 +52,8 @@ struct barrier_state {
 
 // The block that runs. Threads are numbered as in CUDA, x fastest.
 struct block_state {
-  const launch_shape *shape;
+  const launch_shape *shape;  // null while no grid runs
+  pthread_t runner;           // the OS thread that runs the grid
   const std::function<void()> *body;
   int num_threads, num_live;
   int running;      // the thread that runs
@@ -98,9 +100,15 @@ void set_thread_order(shim_order new_order, uint64_t seed) {
   chance = random_numbers(seed);
 }
 
-void fail(place at, const char *format, ...) {
+bool print_running_thread() {
+  if (!block.shape || !pthread_equal(block.runner, pthread_self())) return false;
   print_block();
   print_index(", thread", threadIdx);
+  return true;
+}
+
+void fail(place at, const char *format, ...) {
+  print_running_thread();
   fprintf(stderr, ", %s:%d: ", at.file, at.line);
   va_list arguments;
   va_start(arguments, format);
@@ -349,6 +357,7 @@ uint3 index_of(uint64_t number, dim3 size) {
 
 void prepare_grid(const launch_shape &shape, const std::function<void()> &body) {
   block.shape = &shape;
+  block.runner = pthread_self();
   block.body = &body;
   gridDim = shape.grid;
   blockDim = shape.block;
@@ -433,6 +442,7 @@ void run_grid(const launch_shape &shape, const std::function<void()> &body) {
   std::vector<uint64_t> numbers(blocks);
   fill_order(numbers.data(), blocks);
   for (const uint64_t number : numbers) run_block(number);
+  block.shape = nullptr;
 }
 
 }  // namespace shim

@@ -6,9 +6,9 @@
 //   - Blocks, and threads between two waits, run in an order that the test picks.
 //   - Dynamic shared memory starts as NaN, with a canary behind it. Static shared memory keeps what
 //     the block before left (zeros in the first), because its size is not known here.
-//   - A barrier in divergent code, lanes of a warp that wait for each other in different operations,
-//     masks that are wrong, lanes that exit while others wait for them, and deadlocks end the process
-//     with a message that names kernel, block, thread and line.
+//   - A barrier in divergent code, lanes of a warp that wait for each other in different
+//     operations, wrong masks, lanes that exit while others wait for them, addresses that are not
+//     mapped, and deadlocks end the process with a message that names kernel, block and thread.
 // Not covered: blocks that wait for each other (they hang), memory ordering, timing.
 #pragma once
 
@@ -65,6 +65,10 @@ struct launch_shape {
 void run_grid(const launch_shape &shape, const std::function<void()> &body);
 
 void set_thread_order(shim_order order, uint64_t seed);
+
+// Whether the calling code is a thread of a kernel; if so, prints kernel, block and thread to
+// stderr.
+bool print_running_thread();
 
 // xorshift64*.
 class random_numbers {

@@ -111,7 +111,7 @@ device_state::device_state() {
 }
 
 device_state &device() {
-  static device_state *const state = new device_state;
+  static device_state *const state = (explain_memory_faults(), new device_state);
   return *state;
 }
 
@@ -135,6 +135,7 @@ cudaError_t api_call(const char *name, const std::function<cudaError_t(lock_held
   if (error == cudaSuccess) error = device().ended;
   if (error == cudaSuccess) error = body(lock);
   if (error == cudaSuccess) error = device().ended;
+  close_device_memory();
   // CUDA does not count "not ready" as an error.
   if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
   return error;

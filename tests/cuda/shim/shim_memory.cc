@@ -3,6 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <signal.h>
+#include <sys/mman.h>
 
 #include "shim_state.h"
 
@@ -10,37 +13,50 @@ namespace shim {
 
 namespace {
 
-enum { ALIGNMENT = 256, GUARD_BYTES = 256 };
-// NaN as bf16, float and double, and never what poisoned memory holds.
-const uint16_t guard_word = 0xFFF5;
+enum { GUARD_BYTES = 256, PAGE_BYTES = 4096, FENCE_BYTES = 64 << 10 };
+// Bytes of guard zones: NaN as bf16, float and double, and never what poisoned memory holds.
+struct guard_zone {
+  unsigned char bytes[GUARD_BYTES];
+  guard_zone() {
+    for (int i = 0; i < GUARD_BYTES; i++) bytes[i] = i % 2 ? 0xFF : 0xF5;
+  }
+};
+const guard_zone intact;
 
-unsigned char guard_byte(size_t offset) {
-  return static_cast<unsigned char>(offset % 2 ? guard_word >> 8 : guard_word);
-}
+void fill_guard(unsigned char *guard) { memcpy(guard, intact.bytes, GUARD_BYTES); }
 
-void fill_guard(unsigned char *guard) {
-  for (size_t i = 0; i < GUARD_BYTES; i++) guard[i] = guard_byte(i);
-}
-
-// The offset of the first byte that changed; GUARD_BYTES if none did.
-size_t first_change(const unsigned char *guard) {
-  size_t i = 0;
-  while (i < GUARD_BYTES && guard[i] == guard_byte(i)) i++;
-  return i;
-}
+unsigned char *bytes_of(const allocation &a) { return a.pages + GUARD_BYTES; }
 
 void check_guard(const allocation &a, const unsigned char *guard, const char *name) {
-  const size_t at = first_change(guard);
-  if (at == GUARD_BYTES) return;
-  const long long offset = guard + at - (a.base + GUARD_BYTES);
+  if (memcmp(guard, intact.bytes, GUARD_BYTES) == 0) return;
+  int at = 0;
+  while (guard[at] == intact.bytes[at]) at++;
+  const long long offset = guard + at - bytes_of(a);
   fprintf(stderr, "shim: %s wrote at byte %lld of an allocation of %zu bytes\n", name, offset,
           a.bytes);
   abort();
 }
 
 void check_allocation(const allocation &a, const char *name) {
-  check_guard(a, a.base, name);
-  check_guard(a, a.base + GUARD_BYTES + a.bytes, name);
+  check_guard(a, a.pages, name);
+  check_guard(a, bytes_of(a) + a.bytes, name);
+}
+
+// Maps an allocation with its guard zones between pages that are never accessible.
+bool map_pages(allocation *a) {
+  const size_t all = a->bytes + 2 * GUARD_BYTES;
+  a->mapped_bytes = (all + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+  void *const reserved = mmap(nullptr, a->mapped_bytes + 2 * FENCE_BYTES, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) return false;
+  a->pages = static_cast<unsigned char *>(reserved) + FENCE_BYTES;
+  return mprotect(a->pages, a->mapped_bytes, PROT_READ | PROT_WRITE) == 0;
+}
+
+void set_access(const allocation &a, int protection) {
+  if (mprotect(a.pages, a.mapped_bytes, protection) == 0) return;
+  fprintf(stderr, "shim: mprotect failed\n");
+  abort();
 }
 
 cudaError_t allocate(void **memory, size_t bytes, bool on_device) {
@@ -48,14 +64,14 @@ cudaError_t allocate(void **memory, size_t bytes, bool on_device) {
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
   if (on_device && bytes > d.limit_bytes - d.used_bytes) return cudaErrorMemoryAllocation;
-  const size_t all = (bytes + 2 * GUARD_BYTES + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  unsigned char *const base = static_cast<unsigned char *>(aligned_alloc(ALIGNMENT, all));
-  if (!base) return cudaErrorMemoryAllocation;
-  fill_guard(base);
-  memset(base + GUARD_BYTES, 0xFF, bytes);
-  fill_guard(base + GUARD_BYTES + bytes);
-  *memory = base + GUARD_BYTES;
-  d.allocations[reinterpret_cast<uintptr_t>(*memory)] = {bytes, on_device, base};
+  allocation a = {bytes, on_device, nullptr, 0};
+  if (!map_pages(&a)) return cudaErrorMemoryAllocation;
+  *memory = bytes_of(a);
+  fill_guard(a.pages);
+  memset(*memory, 0xFF, bytes);
+  fill_guard(bytes_of(a) + bytes);
+  if (on_device) set_access(a, PROT_NONE);
+  d.allocations[reinterpret_cast<uintptr_t>(*memory)] = a;
   d.used_bytes += on_device ? bytes : 0;
   return cudaSuccess;
 }
@@ -68,11 +84,43 @@ cudaError_t release(lock_held &lock, void *memory, bool on_device) {
   if (found == d.allocations.end() || found->second.on_device != on_device) {
     return cudaErrorInvalidValue;
   }
-  check_allocation(found->second, "something");
-  d.used_bytes -= on_device ? found->second.bytes : 0;
-  free(found->second.base);
+  const allocation a = found->second;
+  if (on_device) set_access(a, PROT_READ | PROT_WRITE);
+  check_allocation(a, "something");
+  d.used_bytes -= on_device ? a.bytes : 0;
+  munmap(a.pages - FENCE_BYTES, a.mapped_bytes + 2 * FENCE_BYTES);
   d.allocations.erase(found);
   return cudaSuccess;
+}
+
+void set_device_access(int protection) {
+  for (const auto &a : device().allocations) {
+    if (a.second.on_device) set_access(a.second, protection);
+  }
+}
+
+// ---- faults ----
+
+struct sigaction action_before;
+
+void explain_address(uintptr_t at, bool in_kernel) {
+  const auto next = device().allocations.upper_bound(at + GUARD_BYTES);
+  if (next == device().allocations.begin()) return;
+  const auto &found = *std::prev(next);
+  fprintf(stderr, ", byte %lld of an allocation of %zu bytes",
+          static_cast<long long>(at - found.first), found.second.bytes);
+  if (found.second.on_device && !in_kernel) {
+    fprintf(stderr, " on the device: the host may only copy it");
+  }
+}
+
+// Says what the address is. Then the instruction faults again, under the action that stood before.
+void explain_fault(int, siginfo_t *fault, void *) {
+  const bool in_kernel = print_running_thread();
+  fprintf(stderr, "%s no access to address %p", in_kernel ? ":" : "shim:", fault->si_addr);
+  explain_address(reinterpret_cast<uintptr_t>(fault->si_addr), in_kernel);
+  fputc('\n', stderr);
+  sigaction(SIGSEGV, &action_before, nullptr);
 }
 
 // ---- copies ----
@@ -114,6 +162,7 @@ struct copy_request {
   cudaMemcpyKind kind;
 };
 
+// `reads_now`: into staging memory, when the copy is queued.
 position queue_copy(const stream_pointer &stream, const copy_request &c, bool reads_now) {
   work_item item;
   item.name = "a copy";
@@ -146,8 +195,9 @@ cudaError_t copy_on_stream(lock_held &lock, const copy_request &c, cudaStream_t 
   const area to = area_of(c.to, c.bytes), from = area_of(c.from, c.bytes);
   const cudaError_t error = check_copy(to, from, c.kind);
   if (error != cudaSuccess || c.bytes == 0) return error;
-  const position done = queue_copy(stream, c, from == area::PAGEABLE);
-  if (to == area::PAGEABLE) run_until(lock, done);
+  const position done = queue_copy(stream, c, to == area::DEVICE && from == area::PAGEABLE);
+  const bool on_host = to != area::DEVICE && from != area::DEVICE;
+  if (to == area::PAGEABLE || on_host) run_until(lock, done);
   return cudaSuccess;
 }
 
@@ -163,6 +213,23 @@ cudaError_t fill(const stream_pointer &stream, void *memory, int byte, size_t by
 }
 
 }  // namespace
+
+void open_device_memory() {
+  if (!device().memory_open) set_device_access(PROT_READ | PROT_WRITE);
+  device().memory_open = true;
+}
+
+void close_device_memory() {
+  if (device().memory_open) set_device_access(PROT_NONE);
+  device().memory_open = false;
+}
+
+void explain_memory_faults() {
+  struct sigaction action = {};
+  action.sa_sigaction = explain_fault;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, &action_before);
+}
 
 void check_guards(const char *name) {
   for (const auto &a : device().allocations) check_allocation(a.second, name);

@@ -48,16 +48,18 @@ struct CUstream_st {
 
 struct CUevent_st {
   bool has_time = false;
-  shim::position last;  // the latest record
-  double time_s = 0;    // of the latest record that was reached
+  shim::position last;   // the latest record
+  uint64_t records = 0;  // ever
+  double time_s = 0;     // of the latest record
 };
 
 namespace shim {
 
 struct allocation {
   size_t bytes;
-  bool on_device;       // else pinned memory of the host
-  unsigned char *base;  // what malloc returned
+  bool on_device;        // else pinned memory of the host
+  unsigned char *pages;  // what is mapped: the bytes and a guard zone on either side
+  size_t mapped_bytes;
 };
 
 struct planned_failure {
@@ -78,6 +80,7 @@ struct device_state {
   std::map<uintptr_t, allocation> allocations;  // by address
   std::map<const void *, size_t> shared_bytes;  // opted in, by kernel
   size_t limit_bytes, used_bytes = 0;
+  bool memory_open = false;  // whether the host could touch device memory
   random_numbers chance{1};
   device_state();
 };
@@ -110,5 +113,10 @@ stream_pointer find_stream(cudaStream_t stream);
 
 // Ends the process if something was written next to an allocation. `name`: what ran last.
 void check_guards(const char *name);
+// Device memory is accessible only while queued work runs.
+void open_device_memory();
+void close_device_memory();
+// From now on an access of memory that is not accessible ends the process with a message.
+void explain_memory_faults();
 
 }  // namespace shim

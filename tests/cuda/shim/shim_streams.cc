@@ -31,6 +31,7 @@ std::vector<stream_pointer> streams_that_can_run() {
 
 void run_host_function(lock_held &lock, CUstream_st &stream, const work_item &item) {
   stream.busy = true;
+  close_device_memory();
   lock.unlock();
   enter_host_function(true);
   item.run();
@@ -49,6 +50,7 @@ void run_item(lock_held &lock, CUstream_st &stream, const work_item &item) {
   }
   const bool fails =
       item.kind == work_kind::KERNEL && take_planned_failure("kernel") != cudaSuccess;
+  open_device_memory();
   if (!fails) item.run();
   check_guards(item.name);
 }
@@ -119,6 +121,7 @@ void run_until(lock_held &lock, const position &until) {
       fprintf(stderr, "shim: streams wait for each other\n");
       abort();
     }
+    close_device_memory();
     device().host_function_returned.wait(lock);
   }
 }
@@ -304,7 +307,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event_handle, cudaStream_t handle) {
     if (!stream || !event) return cudaErrorInvalidResourceHandle;
     work_item item;
     item.name = "cudaEventRecord";
-    item.run = [event] { event->time_s = now_s(); };
+    item.run = [event, record = ++event->records] {
+      if (event->records == record) event->time_s = now_s();
+    };
     event->last = enqueue(stream, std::move(item));
     return cudaSuccess;
   });
