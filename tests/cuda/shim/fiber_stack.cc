@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -112,11 +113,11 @@ fiber *fiber_create(void (*entry)(), int number) {
     fprintf(stderr, "shim: no memory for the stack of a thread\n");
     abort();
   }
-  fiber *const f = new fiber;
-  f->bottom = static_cast<char *>(memory) + GUARD_BYTES;
-  f->bytes = STACK_BYTES;
   char *const end = static_cast<char *>(memory) + GUARD_BYTES + STACK_BYTES;
-  prepare(f, end - number % 20 * STAGGER_BYTES, entry);
+  fiber *const f = new (end - sizeof(fiber)) fiber;
+  f->bottom = static_cast<char *>(memory) + GUARD_BYTES;
+  f->bytes = STACK_BYTES - sizeof(fiber);
+  prepare(f, end - sizeof(fiber) - number % 20 * STAGGER_BYTES, entry);
   return f;
 }
 
