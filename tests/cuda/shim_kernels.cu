@@ -54,12 +54,21 @@ __global__ void votes(int *out) {
 __global__ void early_exit(int *out) {
   if (threadIdx.x >= 56) return;
   const int count = __syncthreads_count(1);
-  if (threadIdx.x == 0) out[0] = count;
+  const int all = __syncthreads_and(1);
+  if (threadIdx.x == 0) out[0] = all ? count : -count;
+}
+
+__global__ void tickets(int *out) {
+  int *const counts = out + 2 * blockIdx.x;
+  int *const mine = out + 4 + 2 * TICKET_THREADS * blockIdx.x + threadIdx.x;
+  mine[0] = atomicAdd(&counts[0], 1);
+  __syncthreads();
+  mine[TICKET_THREADS] = atomicAdd(&counts[1], 1);
 }
 
 template <class T>
 __device__ T exchange_static(T mine) {
-  __shared__ T values[64];
+  __shared__ __align__(16) T values[64];
   const T before = values[threadIdx.x];
   __syncthreads();
   values[threadIdx.x] = mine;
@@ -174,7 +183,7 @@ __device__ void mix_operations(int lane) {
 
 __device__ void overrun() { shim::dynamic_shared()[1024 + 3] = 1; }
 
-__global__ void do_wrong(misuse kind, int *null) {
+__global__ void do_wrong(misuse kind, volatile int *null) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   if (kind == DIVERGENT_BARRIER) wait_in_two_places(lane);
   if (kind == BARRIER_KINDS) wait_in_two_ways(lane);
@@ -210,6 +219,10 @@ void queue_votes(cudaStream_t stream, int *out) {
 
 void queue_early_exit(cudaStream_t stream, int *out) {
   shim::launch("early_exit", 1, 96, 0, stream, [=] { early_exit(out); });
+}
+
+void queue_tickets(cudaStream_t stream, int *out) {
+  shim::launch("tickets", 2, TICKET_THREADS, 0, stream, [=] { tickets(out); });
 }
 
 void queue_shared_memory(cudaStream_t stream, int *out, int blocks) {

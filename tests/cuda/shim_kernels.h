@@ -20,8 +20,14 @@ void queue_shuffles(cudaStream_t stream, double *out);
 enum { VOTE_THREADS = 100, NUM_VOTES = 7 };
 void queue_votes(cudaStream_t stream, int *out);
 
-// Of 96 threads the last 40 exit before a barrier; out[0]: how many the barrier counted.
+// Of 96 threads the last 40 exit before barriers; out[0]: how many a barrier counted, negative when
+// "and" over them is not true.
 void queue_early_exit(cudaStream_t stream, int *out);
+
+// Two blocks of 64 threads count in the order in which they run. out[4 + 64 (2 b + i) + thread]:
+// the count at the start of the thread (i = 0) and behind a barrier (i = 1). The first 4 must be 0.
+enum { TICKET_THREADS = 64, NUM_TICKETS = 4 + 4 * TICKET_THREADS };
+void queue_tickets(cudaStream_t stream, int *out);
 
 // Blocks of 64 threads write what they find in static shared memory (declared in a template) and in
 // 4096 bytes of dynamic shared memory, then numbers of their own. out[3 b]: 1 if the dynamic bytes

@@ -107,6 +107,39 @@ void check_early_exit() {
   expect(out.read()[0] == 56, "threads that have exited take part in a barrier");
 }
 
+// The order in which threads ran: NUM_TICKETS - 4 numbers.
+std::vector<int> run_order(shim_order order, uint64_t seed) {
+  shim_set_order(order, seed);
+  const device_array<int> out(NUM_TICKETS);
+  must(cudaMemset(out.get(), 0, sizeof(int) * NUM_TICKETS));
+  queue_tickets(nullptr, out.get());
+  const std::vector<int> all = out.read();
+  return std::vector<int>(all.begin() + 4, all.end());
+}
+
+// Whether the threads of a block ran in the same order, at their start or behind a barrier.
+bool same_part(const std::vector<int> &a, int part_a, const std::vector<int> &b, int part_b) {
+  const auto first = a.begin() + part_a * TICKET_THREADS;
+  return std::equal(first, first + TICKET_THREADS, b.begin() + part_b * TICKET_THREADS);
+}
+
+void orders_differ_and_repeat() {
+  const std::vector<int> forward = run_order(SHIM_FORWARD, 1),
+                         backward = run_order(SHIM_BACKWARD, 1);
+  const std::vector<int> random = run_order(SHIM_RANDOM, 1), other = run_order(SHIM_RANDOM, 2);
+  expect(run_order(SHIM_RANDOM, 1) == random, "a seed does not repeat its order");
+  for (int t = 0; t < TICKET_THREADS; t++) {
+    expect(forward[static_cast<size_t>(t)] == t, "threads do not start in ascending order");
+    expect(backward[static_cast<size_t>(t)] == TICKET_THREADS - 1 - t, "nor in descending order");
+  }
+  expect(!same_part(forward, 1, backward, 1), "forward and backward are equal behind a barrier");
+  expect(!same_part(random, 0, random, 2), "two blocks start in the same random order");
+  expect(!same_part(random, 1, random, 3), "two blocks go on in the same random order");
+  expect(!same_part(random, 0, random, 1), "threads go on in the order in which they started");
+  expect(!same_part(random, 0, other, 0) && !same_part(random, 1, other, 1), "two seeds are equal");
+  shim_set_order(SHIM_FORWARD, 1);
+}
+
 void check_shared_memory() {
   const device_array<int> out(3 * 20);
   queue_shared_memory(nullptr, out.get(), 20);
@@ -181,6 +214,7 @@ void writes_outside_allocations_are_found() {
 int main() {
   sums_have_the_same_bits_in_every_order();
   sums_without_barriers_depend_on_the_order();
+  orders_differ_and_repeat();
   in_every_order(check_shuffles);
   in_every_order(check_votes);
   in_every_order(check_early_exit);

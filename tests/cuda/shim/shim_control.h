@@ -13,8 +13,11 @@
 extern "C" {
 #endif
 
-// The order in which blocks of a grid, and threads of a block, run where nothing else decides it:
-// ascending, all warps in step; descending, each warp as far as it gets; drawn at every choice.
+// The order in which blocks of a grid, and threads of a block, run where nothing else decides it.
+// Forward: ascending, and who waited longest goes on first, so that warps run in step. Backward:
+// descending, and who waited shortest goes on first, so that each warp runs as far as it can.
+// Random: drawn at every choice. The thread that completes an operation goes on at once, but in
+// random order.
 typedef enum shim_order { SHIM_FORWARD, SHIM_BACKWARD, SHIM_RANDOM } shim_order;
 
 // `seed` draws random orders of threads, and in every order the sequence of work of several
