@@ -244,6 +244,10 @@ void memory_has_a_limit() {
   expect(!b, "a failed cudaMalloc leaves a pointer");
   expect_error(cudaGetLastError(), cudaErrorMemoryAllocation);
   must(cudaGetLastError());
+  shim_set_memory_limit(5000);  // less than is in use
+  expect_error(cudaMalloc(&b, 1), cudaErrorMemoryAllocation);
+  cudaGetLastError();
+  shim_set_memory_limit(10000);
   must(cudaFree(a));
   must(cudaMalloc(&a, 10000));
   must(cudaFree(a));
@@ -268,6 +272,8 @@ void copies_check_their_ends() {
   must(cudaMemcpy(other.get(), m, 100, cudaMemcpyDefault));
   must(cudaMemcpy(host, other.get() + 50, 50, cudaMemcpyDefault));
   expect(host[0] == 7 && host[49] == 7 && host[50] == 0, "copies move the bytes asked for");
+  must(cudaMemcpy(m + 100, host, 0, cudaMemcpyHostToDevice));
+  must(cudaMemset(m + 100, 0, 0));
   must(cudaFree(nullptr));
   cudaGetLastError();
 }

@@ -59,11 +59,16 @@ void set_access(const allocation &a, int protection) {
   abort();
 }
 
+size_t free_bytes() {
+  const device_state &d = device();
+  return d.limit_bytes > d.used_bytes ? d.limit_bytes - d.used_bytes : 0;
+}
+
 cudaError_t allocate(void **memory, size_t bytes, bool on_device) {
   device_state &d = device();
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
-  if (on_device && bytes > d.limit_bytes - d.used_bytes) return cudaErrorMemoryAllocation;
+  if (on_device && bytes > free_bytes()) return cudaErrorMemoryAllocation;
   allocation a = {bytes, on_device, nullptr, 0};
   if (!map_pages(&a)) return cudaErrorMemoryAllocation;
   *memory = bytes_of(a);
@@ -178,9 +183,10 @@ position queue_copy(const stream_pointer &stream, const copy_request &c, bool re
 }
 
 cudaError_t copy_and_wait(lock_held &lock, const copy_request &c) {
+  if (c.bytes == 0) return cudaSuccess;
   const area to = area_of(c.to, c.bytes), from = area_of(c.from, c.bytes);
   const cudaError_t error = check_copy(to, from, c.kind);
-  if (error != cudaSuccess || c.bytes == 0) return error;
+  if (error != cudaSuccess) return error;
   const stream_pointer stream = device().default_stream;
   const bool staged = to == area::DEVICE && from == area::PAGEABLE;
   if (staged) run_until(lock, enqueue(stream, work_item()));
@@ -192,9 +198,10 @@ cudaError_t copy_and_wait(lock_held &lock, const copy_request &c) {
 cudaError_t copy_on_stream(lock_held &lock, const copy_request &c, cudaStream_t handle) {
   const stream_pointer stream = find_stream(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
+  if (c.bytes == 0) return cudaSuccess;
   const area to = area_of(c.to, c.bytes), from = area_of(c.from, c.bytes);
   const cudaError_t error = check_copy(to, from, c.kind);
-  if (error != cudaSuccess || c.bytes == 0) return error;
+  if (error != cudaSuccess) return error;
   const position done = queue_copy(stream, c, to == area::DEVICE && from == area::PAGEABLE);
   const bool on_host = to != area::DEVICE && from != area::DEVICE;
   if (to == area::PAGEABLE || on_host) run_until(lock, done);
@@ -203,6 +210,7 @@ cudaError_t copy_on_stream(lock_held &lock, const copy_request &c, cudaStream_t 
 
 cudaError_t fill(const stream_pointer &stream, void *memory, int byte, size_t bytes) {
   if (!stream) return cudaErrorInvalidResourceHandle;
+  if (bytes == 0) return cudaSuccess;
   const area place = area_of(memory, bytes);
   if (place != area::DEVICE && place != area::PINNED) return cudaErrorInvalidValue;
   work_item item;
@@ -239,10 +247,10 @@ void check_guards(const char *name) {
 
 using namespace shim;
 
-cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
+cudaError_t cudaMemGetInfo(size_t *unused_bytes, size_t *total_bytes) {
   return api_call("cudaMemGetInfo", [=](lock_held &) {
     *total_bytes = device().limit_bytes;
-    *free_bytes = device().limit_bytes - device().used_bytes;
+    *unused_bytes = free_bytes();
     return cudaSuccess;
   });
 }
