@@ -135,8 +135,8 @@ __device__ __forceinline__ void add_element(const adamw_tensors<R> &t, int64_t i
   sums[1] += (double)w * (double)w;
 }
 
-// sums[block] [2]: squares of steps and of new weights. Nothing is updated if the clip factor is not
-// finite.
+// sums[block] [2]: squares of steps and of new weights. Nothing is updated if the clip factor is
+// not finite.
 template <class R>
 __global__ void __launch_bounds__(THREADS)
     adamw_kernel(adamw_tensors<R> t, const double *scalars, adamw_settings settings,
