@@ -38,3 +38,15 @@ static inline int64_t ot_flat_blocks(int64_t items) {
 static inline int64_t ot_cuda_flat_blocks(int64_t items) {
   return ot_block_count(items, OT_CUDA_FLAT_BLOCKS, OT_CUDA_FLAT_ITEMS);
 }
+
+// On CUDA: the rows of each of at most `most` parts, and the number of parts.
+enum { OT_CUDA_PARTS = 264 };
+
+static inline int64_t ot_rows_of_part(int64_t rows, int64_t most) {
+  return rows > most ? (rows + most - 1) / most : 1;
+}
+
+static inline int64_t ot_parts_of_rows(int64_t rows, int64_t most) {
+  const int64_t each = ot_rows_of_part(rows, most);
+  return rows > 0 ? (rows + each - 1) / each : 1;
+}

@@ -19,6 +19,7 @@
 // Attributes: num_heads, num_kv_heads, head_dim, norm_width, norm_offset, epsilon.
 #pragma once
 
+#include "ops/blocks.h"
 #include "ops/kernel.h"
 
 extern const ot_op_info ot_head_norm_info;
@@ -27,6 +28,9 @@ extern const ot_op_info ot_head_means_info;
 
 extern const ot_kernel_entry ot_head_norm_cpu_f32[];
 extern const ot_kernel_entry ot_head_norm_cpu_f64[];
+
+// On CUDA a gradient sums over the rows of each part (blocks.h), then over parts.
+enum { OT_HEAD_NORM_PARTS = 2 * OT_CUDA_PARTS };
 
 // How a packed row is divided into groups.
 typedef struct ot_head_groups {

@@ -49,10 +49,12 @@ static int64_t grad_workspace(const ot_op_attributes *attributes, const ot_op_ty
   return rows * dy->dim[1] * ot_dtype_bytes(attributes->compute);
 }
 
+// On CUDA, `sums` rows of sums per part.
 static int64_t cuda_grad_workspace(const ot_op_attributes *attributes, const ot_op_types *types,
                                    int64_t sums) {
   const ot_tensor_type *const dy = &types->in[0];
-  return sums * ot_norm_parts(dy->dim[0]) * dy->dim[1] * ot_dtype_bytes(attributes->compute);
+  const int64_t rows = sums * ot_parts_of_rows(dy->dim[0], OT_CUDA_PARTS);
+  return rows * dy->dim[1] * ot_dtype_bytes(attributes->compute);
 }
 
 static int64_t rmsnorm_grad_workspace(const ot_op_attributes *attributes,

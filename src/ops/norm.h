@@ -17,18 +17,6 @@
 
 #include "ops/kernel.h"
 
-// On CUDA a gradient sums over the rows of each block of rows, then over blocks.
-enum { OT_NORM_PARTS = 264 };  // blocks of rows, at most
-
-static inline int64_t ot_norm_rows_of_block(int64_t rows) {
-  return rows > OT_NORM_PARTS ? (rows + OT_NORM_PARTS - 1) / OT_NORM_PARTS : 1;
-}
-
-static inline int64_t ot_norm_parts(int64_t rows) {
-  const int64_t each = ot_norm_rows_of_block(rows);
-  return (rows + each - 1) / each;
-}
-
 extern const ot_op_info ot_rmsnorm_info;
 extern const ot_op_info ot_rmsnorm_grad_info;
 extern const ot_op_info ot_layernorm_info;

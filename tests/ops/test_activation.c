@@ -16,7 +16,7 @@ typedef struct shape {
   int64_t rows, columns;
 } shape;
 
-static const shape shapes[] = {{1, 1}, {5, 7}, {137, 130}, {3, 2051}};
+static const shape shapes[] = {{1, 1}, {5, 7}, {137, 130}, {3, 2051}, {19, 1056}};
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
 

@@ -16,7 +16,8 @@ typedef struct shape {
   int64_t rows, columns;
 } shape;
 
-static const shape shapes[] = {{1, 1}, {5, 7}, {17, 130}, {3, 2051}, {1031, 3}, {300, 67}};
+static const shape shapes[] = {{1, 1},    {5, 7},    {17, 130},  {3, 2051},
+                               {1031, 3}, {300, 67}, {19, 1024}, {2, 8448}};
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
 

@@ -5,7 +5,7 @@
 
 extern "C" {
 #include "kernels/cuda/tables.h"
-#include "ops/norm.h"
+#include "ops/blocks.h"
 }
 
 // ---- forward ----
@@ -137,6 +137,28 @@ static __device__ __forceinline__ void grad_means(const grad_operands<R, S> &o,
   for (int k = 0; k < COUNT; k++) means[k] /= (R)o.columns;
 }
 
+// part[c] = the sums of the held columns, over the teams of the block in order.
+template <class R, int N, int TEAM, int HELD>
+static __device__ __forceinline__ void put_sums(R *part, const R (&sums)[HELD][N], int columns) {
+  constexpr int TEAMS = TEAM > OT_ROW_THREADS ? 1 : OT_ROW_THREADS / TEAM;
+  __shared__ R total[TEAMS > 1 ? TEAM * HELD * N : 1];
+  const int thread = threadIdx.x % TEAM, team = threadIdx.x / TEAM;
+  for (int t = 0; t < TEAMS; t++) {
+#pragma unroll
+    for (int h = 0; h < HELD; h++) {
+      const int c = (h * TEAM + thread) * N;
+      if (team != t || c >= columns) continue;
+#pragma unroll
+      for (int k = 0; k < N; k++) {
+        const R sum = t > 0 ? total[c + k] + sums[h][k] : sums[h][k];
+        if (t < TEAMS - 1) total[c + k] = sum;
+        if (t == TEAMS - 1) part[c + k] = sum;
+      }
+    }
+    __syncthreads();
+  }
+}
+
 template <class R, class S, int N, int TEAM, int HELD, bool CENTRED>
 static __global__ void __launch_bounds__(TEAM > OT_ROW_THREADS ? TEAM : OT_ROW_THREADS, 1)
     norm_grad_kernel(grad_operands<R, S> o) {
@@ -183,18 +205,8 @@ static __global__ void __launch_bounds__(TEAM > OT_ROW_THREADS ? TEAM : OT_ROW_T
       ot_store(o.dx + row * o.columns + c, partial);
     });
   }
-  for (int t = 0; t < TEAMS; t++) {
-    if (team == t) {
-#pragma unroll
-      for (int h = 0; h < HELD; h++) {
-        const int c = (h * TEAM + thread) * N;
-        if (c >= o.columns) continue;
-        ot_put_part(dw_part + c, dw[h], t > 0);
-        if (CENTRED) ot_put_part(db_part + c, db[h * CENTRED], t > 0);
-      }
-    }
-    __syncthreads();
-  }
+  put_sums<R, N, TEAM, HELD>(dw_part, dw, o.columns);
+  if (CENTRED) put_sums<R, N, TEAM, CENTRED ? HELD : 1>(db_part, db, o.columns);
 }
 
 // Calls launch(ot_width<TEAM>{}) with the smallest team that keeps a row in registers.
@@ -213,7 +225,8 @@ template <class R, bool CENTRED>
 static void norm_grad(const ot_kernel_call *call) {
   const ot_tensor *const in = call->in, *const out = call->out;
   const int64_t rows = in[0].type.dim[0], columns = in[0].type.dim[1];
-  const int64_t rows_of_block = ot_norm_rows_of_block(rows), parts = ot_norm_parts(rows);
+  const int64_t rows_of_block = ot_rows_of_part(rows, OT_CUDA_PARTS);
+  const int64_t parts = ot_parts_of_rows(rows, OT_CUDA_PARTS);
   const ot_tensor *const partial = &in[CENTRED ? 5 : 4];
   const ot_dtype dtype = in[0].type.dtype;
   const void *const all[] = {in[0].data, in[1].data, in[2].data, partial->data, out[0].data};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of matrices, each read by a team of TEAM threads: a warp, or a block of OT_ROW_THREADS. A
-// block of OT_ROW_THREADS threads holds one team or several. Also the sums over rows that gradients
-// of weights need.
+// Rows of matrices, each read by a team of TEAM threads: some lanes of a warp, a warp, or a block.
+// A block of OT_ROW_THREADS threads holds one team or several. Also the sums over rows that
+// gradients of weights need.
 #pragma once
 
 #include "kernels/cuda/kernel.cuh"
@@ -42,14 +42,24 @@ __device__ __forceinline__ void ot_put_part(R *to, const R (&from)[N], bool add)
   for (int k = 0; k < N; k++) to[k] = add ? to[k] + from[k] : from[k];
 }
 
+// The sum over LANES lanes of a warp, a power of two, which start at a multiple of LANES.
+template <int LANES, class R>
+__device__ __forceinline__ R ot_lanes_sum(R x) {
+  const unsigned lanes = LANES == 32 ? 0xffffffffu : (1u << LANES % 32) - 1;
+  const unsigned mask = lanes << (threadIdx.x % 32 / LANES * LANES);
+#pragma unroll
+  for (int by = LANES / 2; by > 0; by /= 2) x += __shfl_xor_sync(mask, x, by);
+  return x;
+}
+
 // The sums of COUNT values over a team. `parts` [2][COUNT][TEAM / 32] in shared memory; `turn` is
 // the number of earlier calls of the team, so that one barrier a call is enough.
 template <int TEAM, int COUNT, class R>
 __device__ __forceinline__ void ot_team_sums(R (&x)[COUNT], R *parts, int turn) {
 #pragma unroll
-  for (int k = 0; k < COUNT; k++) x[k] = ot_warp_sum(x[k]);
-  if (TEAM == 32) return;
-  constexpr int WARPS = TEAM / 32;
+  for (int k = 0; k < COUNT; k++) x[k] = ot_lanes_sum<(TEAM < 32 ? TEAM : 32)>(x[k]);
+  if (TEAM <= 32) return;
+  constexpr int WARPS = TEAM > 32 ? TEAM / 32 : 1;
   R *const at = parts + turn % 2 * COUNT * WARPS;
   if (threadIdx.x % 32 == 0) {
 #pragma unroll

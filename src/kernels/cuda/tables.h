@@ -7,9 +7,11 @@
 extern const ot_kernel_entry ot_activation_cuda_f32[], ot_activation_cuda_f64[];
 extern const ot_kernel_entry ot_attention_cuda_f32[], ot_attention_cuda_f64[];
 extern const ot_kernel_entry ot_attention_grad_cuda_f32[], ot_attention_grad_cuda_f64[];
+extern const ot_kernel_entry ot_dropout_cuda_f32[], ot_dropout_cuda_f64[];
 extern const ot_kernel_entry ot_elementwise_cuda_f32[], ot_elementwise_cuda_f64[];
 extern const ot_kernel_entry ot_embedding_cuda_f32[], ot_embedding_cuda_f64[];
 extern const ot_kernel_entry ot_head_cuda_f32[], ot_head_cuda_f64[];
+extern const ot_kernel_entry ot_head_norm_cuda_f32[], ot_head_norm_cuda_f64[];
 extern const ot_kernel_entry ot_linear_cuda_f32[], ot_linear_cuda_f64[];
 extern const ot_kernel_entry ot_norm_cuda_f32[], ot_norm_cuda_f64[];
 extern const ot_kernel_entry ot_optimizer_cuda_f32[], ot_optimizer_cuda_f64[];
