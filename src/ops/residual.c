@@ -76,6 +76,15 @@ static int64_t residual_attention_grad_workspace(const ot_op_attributes *attribu
   return elements * ot_dtype_bytes(attributes->compute);
 }
 
+// On CUDA: per part of the rows, its sums and two numbers per source.
+static int64_t residual_attention_grad_cuda_workspace(const ot_op_attributes *attributes,
+                                                      const ot_op_types *types) {
+  const ot_tensor_type *const stack = &types->in[2];
+  const int64_t each = stack->dim[2] + 2 * sources_of(stack, &types->in[3]);
+  return ot_parts_of_rows(stack->dim[1], OT_CUDA_PARTS) * each *
+         ot_dtype_bytes(attributes->compute);
+}
+
 const ot_op_info ot_residual_attention_info = {
     .name = "residual_attention",
     .num_inputs = 3,
@@ -110,5 +119,6 @@ const ot_op_info ot_residual_attention_grad_info = {
     .in_place = 1u << 0,
     .infer = residual_attention_grad_infer,
     .cost = residual_attention_grad_cost,
-    .workspace = {[OT_BACKEND_CPU] = residual_attention_grad_workspace},
+    .workspace = {[OT_BACKEND_CPU] = residual_attention_grad_workspace,
+                  [OT_BACKEND_CUDA] = residual_attention_grad_cuda_workspace},
 };

@@ -7,6 +7,7 @@
 extern const ot_kernel_entry ot_activation_cuda_f32[], ot_activation_cuda_f64[];
 extern const ot_kernel_entry ot_attention_cuda_f32[], ot_attention_cuda_f64[];
 extern const ot_kernel_entry ot_attention_grad_cuda_f32[], ot_attention_grad_cuda_f64[];
+extern const ot_kernel_entry ot_context_cuda_f32[], ot_context_cuda_f64[];
 extern const ot_kernel_entry ot_dropout_cuda_f32[], ot_dropout_cuda_f64[];
 extern const ot_kernel_entry ot_elementwise_cuda_f32[], ot_elementwise_cuda_f64[];
 extern const ot_kernel_entry ot_embedding_cuda_f32[], ot_embedding_cuda_f64[];
@@ -15,4 +16,5 @@ extern const ot_kernel_entry ot_head_norm_cuda_f32[], ot_head_norm_cuda_f64[];
 extern const ot_kernel_entry ot_linear_cuda_f32[], ot_linear_cuda_f64[];
 extern const ot_kernel_entry ot_norm_cuda_f32[], ot_norm_cuda_f64[];
 extern const ot_kernel_entry ot_optimizer_cuda_f32[], ot_optimizer_cuda_f64[];
+extern const ot_kernel_entry ot_residual_cuda_f32[], ot_residual_cuda_f64[];
 extern const ot_kernel_entry ot_rope_cuda_f32[], ot_rope_cuda_f64[];
