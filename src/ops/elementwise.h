@@ -19,7 +19,7 @@
 //   is at least p * 2^32 (rounded down). So a mask depends only on sample, position and column, not
 //   on batch shape, layout, threads or earlier draws.
 // OT_OP_DROPOUT_GRAD  dy [R, C], sample_ids [B] -> dx = dy under the same mask; may be dy.
-// OT_OP_ABSMAX   x real, any shape -> effect m[1] f64 = max(m, max|x|); NaN is ignored.
+// OT_OP_ABSMAX   x real, any shape -> effect m[1] f64 = max(m, max|x|); NaN counts as infinity.
 // OT_OP_CAST     x real -> y of the dtype and shape that the builder gives, rounded once to nearest
 //   even (float64 to bf16: through float32).
 // OT_OP_ZERO     -> y = 0, any dtype and shape.
