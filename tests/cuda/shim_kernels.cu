@@ -6,12 +6,11 @@
 namespace {
 
 template <bool BARRIERS>
-__global__ void block_sums(const float *x, float *y, int n) {
+__global__ void block_sums(const float *x, float *y) {
   __shared__ float parts[256];
-  const int per_block = n / static_cast<int>(gridDim.x);
-  const int first = static_cast<int>(blockIdx.x) * per_block, t = static_cast<int>(threadIdx.x);
+  const int first = static_cast<int>(blockIdx.x) * PER_BLOCK, t = static_cast<int>(threadIdx.x);
   float sum = 0;
-  for (int i = t; i < per_block; i += 256) sum += x[first + i];
+  for (int i = t; i < PER_BLOCK; i += 256) sum += x[first + i];
   parts[t] = sum;
   if (BARRIERS) __syncthreads();
   for (int half = 128; half > 0; half /= 2) {
@@ -202,45 +201,44 @@ __global__ void do_wrong(misuse kind, volatile int *null) {
 
 }  // namespace
 
-void queue_block_sums(cudaStream_t stream, const float *x, float *y, int n, int blocks,
-                      bool barriers) {
+void queue_block_sums(cudaStream_t stream, const float *x, float *y, int blocks, bool barriers) {
   const auto kernel = barriers ? block_sums<true> : block_sums<false>;
-  shim::launch("block_sums", static_cast<unsigned>(blocks), 256, 0, stream,
-               [=] { kernel(x, y, n); });
+  shim::launch({"block_sums", static_cast<unsigned>(blocks), 256, 0}, stream,
+               [=] { kernel(x, y); });
 }
 
 void queue_shuffles(cudaStream_t stream, double *out) {
-  shim::launch("shuffles", 1, 32, 0, stream, [=] { shuffles(out); });
+  shim::launch({"shuffles", 1, 32, 0}, stream, [=] { shuffles(out); });
 }
 
 void queue_votes(cudaStream_t stream, int *out) {
-  shim::launch("votes", 1, dim3(10, 5, 2), 0, stream, [=] { votes(out); });
+  shim::launch({"votes", 1, dim3(10, 5, 2), 0}, stream, [=] { votes(out); });
 }
 
 void queue_early_exit(cudaStream_t stream, int *out) {
-  shim::launch("early_exit", 1, 96, 0, stream, [=] { early_exit(out); });
+  shim::launch({"early_exit", 1, 96, 0}, stream, [=] { early_exit(out); });
 }
 
 void queue_tickets(cudaStream_t stream, int *out) {
-  shim::launch("tickets", 2, TICKET_THREADS, 0, stream, [=] { tickets(out); });
+  shim::launch({"tickets", 2, TICKET_THREADS, 0}, stream, [=] { tickets(out); });
 }
 
 void queue_shared_memory(cudaStream_t stream, int *out, int blocks) {
-  shim::launch("shared_memory", static_cast<unsigned>(blocks), 64, 4096, stream,
+  shim::launch({"shared_memory", static_cast<unsigned>(blocks), 64, 4096}, stream,
                [=] { shared_memory(out); });
 }
 
 void queue_functions(cudaStream_t stream, int *out) {
-  shim::launch("functions", 1, 1, 0, stream, [=] { functions(out); });
+  shim::launch({"functions", 1, 1, 0}, stream, [=] { functions(out); });
 }
 
 void queue_add(cudaStream_t stream, const int *in, int *out, int n, int amount) {
   const unsigned blocks = static_cast<unsigned>(n + 63) / 64;
-  shim::launch("add", blocks, 64, 0, stream, [=] { add(in, out, n, amount); });
+  shim::launch({"add", blocks, 64, 0}, stream, [=] { add(in, out, n, amount); });
 }
 
 void queue_write(cudaStream_t stream, char *memory, long offset) {
-  shim::launch("write_byte", 1, 1, 0, stream, [=] { write_byte(memory, offset); });
+  shim::launch({"write_byte", 1, 1, 0}, stream, [=] { write_byte(memory, offset); });
 }
 
 void queue_large_shared(cudaStream_t stream, size_t bytes) {
@@ -252,9 +250,9 @@ cudaError_t allow_large_shared(int bytes) {
 }
 
 void queue_empty(cudaStream_t stream, unsigned grid_y, unsigned threads) {
-  shim::launch("touch_shared", dim3(1, grid_y), threads, 0, stream, [=] { touch_shared(0); });
+  shim::launch({"touch_shared", dim3(1, grid_y), threads, 0}, stream, [=] { touch_shared(0); });
 }
 
 void queue_misuse(cudaStream_t stream, misuse kind) {
-  shim::launch("do_wrong", 3, 64, 1024, stream, [=] { do_wrong(kind, nullptr); });
+  shim::launch({"do_wrong", 3, 64, 1024}, stream, [=] { do_wrong(kind, nullptr); });
 }

@@ -5,10 +5,10 @@
 
 #include <cuda_runtime_api.h>
 
-// y[b]: the sum of block b's part of x[n]; 256 threads a block. `barriers`: false leaves out the
-// barriers, so the result depends on the order of threads.
-void queue_block_sums(cudaStream_t stream, const float *x, float *y, int n, int blocks,
-                      bool barriers);
+// y[b]: the sum of block b's part of x[blocks][1000]; 256 threads a block. `barriers`: false leaves
+// out the barriers, so the result depends on the order of threads.
+enum { PER_BLOCK = 1000 };
+void queue_block_sums(cudaStream_t stream, const float *x, float *y, int blocks, bool barriers);
 
 // out[5][width choice][lane]: shuffle, up, down, xor by 5 of the values 100 + lane, and xor by 16
 // of doubles; for the widths 32, 16, 8, 4, 2, 1.

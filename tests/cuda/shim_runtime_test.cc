@@ -153,7 +153,7 @@ void events_refer_to_the_record_before_the_wait() {
 }
 
 void elapsed_times_need_timed_and_reached_events() {
-  enum { SUM_BLOCKS = 7, SUM_COUNT = SUM_BLOCKS * 1000 };
+  enum { SUM_BLOCKS = 7, SUM_COUNT = SUM_BLOCKS * PER_BLOCK };
   const std::vector<float> ones(SUM_COUNT, 1.0f);
   const device_array<float> x(ones), y(SUM_BLOCKS);
   const test_stream stream;
@@ -161,7 +161,7 @@ void elapsed_times_need_timed_and_reached_events() {
   float elapsed_ms = -1;
   expect_error(cudaEventElapsedTime(&elapsed_ms, begin, end), cudaErrorInvalidResourceHandle);
   must(cudaEventRecord(begin, stream));
-  queue_block_sums(stream, x.get(), y.get(), SUM_COUNT, SUM_BLOCKS, true);
+  queue_block_sums(stream, x.get(), y.get(), SUM_BLOCKS, true);
   must(cudaEventRecord(end, stream));
   must(cudaEventRecord(untimed, stream));
   expect_error(cudaEventElapsedTime(&elapsed_ms, begin, end), cudaErrorNotReady);

@@ -25,13 +25,13 @@ void in_every_order(const std::function<void()> &check) {
 
 // ---- kernels ----
 
-enum { SUM_BLOCKS = 7, SUM_COUNT = SUM_BLOCKS * 1000 };
+enum { SUM_BLOCKS = 7, SUM_COUNT = SUM_BLOCKS * PER_BLOCK };
 
 std::vector<float> block_sums(bool barriers) {
   std::vector<float> x(SUM_COUNT);
   for (int i = 0; i < SUM_COUNT; i++) x[static_cast<size_t>(i)] = 1.0f / static_cast<float>(1 + i);
   const device_array<float> input(x), sums(SUM_BLOCKS);
-  queue_block_sums(nullptr, input.get(), sums.get(), SUM_COUNT, SUM_BLOCKS, barriers);
+  queue_block_sums(nullptr, input.get(), sums.get(), SUM_BLOCKS, barriers);
   return sums.read();
 }
 

@@ -38,9 +38,8 @@ void queue_kernel_at(const void *function, const launch_shape &shape, cudaStream
 
 // `body` calls the kernel with copies of its arguments.
 template <class Body>
-void launch(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-            Body body) {
-  queue_kernel({kernel, grid, block, shared_bytes}, stream, std::move(body));
+void launch(const launch_shape &shape, cudaStream_t stream, Body body) {
+  queue_kernel(shape, stream, std::move(body));
 }
 template <class... Arguments, class Body>
 void launch(const char *kernel, void (*function)(Arguments...), dim3 grid, dim3 block,

@@ -6,7 +6,9 @@ struct uint3 {
   unsigned x, y, z;
 };
 struct dim3 {
-  unsigned x, y, z;
+  unsigned x;
+  unsigned y;
+  unsigned z;
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 struct alignas(8) int2 {
