@@ -136,6 +136,16 @@ void pageable_memory_is_read_at_once_and_written_before_the_call_returns() {
   expect(early > 0, "a non-blocking stream always sees what cudaMemcpy wrote");
 }
 
+void a_blocking_upload_waits_for_earlier_default_work() {
+  const device_array<int> memory(std::vector<int>({1}));
+  int *pinned, value = 9;
+  must(cudaMallocHost(reinterpret_cast<void **>(&pinned), sizeof *pinned));
+  must(cudaMemcpyAsync(pinned, memory.get(), sizeof value, cudaMemcpyDeviceToHost, nullptr));
+  must(cudaMemcpy(memory.get(), &value, sizeof value, cudaMemcpyHostToDevice));
+  expect(*pinned == 1, "cudaMemcpy to the device does not wait for the default stream");
+  must(cudaFreeHost(pinned));
+}
+
 void events_refer_to_the_record_before_the_wait() {
   const device_array<int> memory(std::vector<int>({1}));
   const test_stream first, second;
@@ -385,6 +395,7 @@ int main() {
   streams_wait_for_the_default_stream();
   work_runs_only_when_something_waits();
   pageable_memory_is_read_at_once_and_written_before_the_call_returns();
+  a_blocking_upload_waits_for_earlier_default_work();
   events_refer_to_the_record_before_the_wait();
   elapsed_times_need_timed_and_reached_events();
   destroyed_streams_finish_their_work();
