@@ -28,6 +28,7 @@ static const shape shapes[] = {
     {1, 193, 2, 1, 80, 128, false, 0, 0, false},    {1, 70, 6, 2, 4, 20, true, 0.5, 0, false},
     {2, 140, 6, 2, 12, 50, true, 0.25, 1.5, false}, {1, 70, 2, 1, 5, 0, false, 0, 0.7, false},
     {2, 140, 6, 2, 12, 50, true, 0.25, 0, true},    {1, 70, 2, 2, 5, 0, true, 0, 0.7, true},
+    {1, 150, 2, 1, 128, 0, false, 0, 0, false},     {2, 200, 2, 1, 64, 90, true, 0, 0, true},
 };
 
 enum { FIRST_SINK = 2 };  // of the sinks passed to the op, one more than needed

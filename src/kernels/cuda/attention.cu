@@ -5,6 +5,7 @@
 #include "kernels/cuda/attention_tile.cuh"
 
 extern "C" {
+#include "kernels/cuda/attention_mma.h"
 #include "kernels/cuda/tables.h"
 }
 
@@ -25,21 +26,21 @@ struct running {
   int low[M];  // first visible key
 };
 
-// Turns products of queries from `first` on and keys from `key` on into exp(score - largest so
+// Turns products of queries from at[2] on and keys from at[3] on into exp(score - largest so
 // far), and rescales the sums of the tiles before.
-template <class R, int M, int C, int VEC>
-static __device__ __forceinline__ void exponentiate(const ot_attention_shape<R> &shape, int first,
-                                                    int key, R (&p)[M][M], running<R, M> &state,
+template <class R, class State, int M, int C, int VEC>
+static __device__ __forceinline__ void exponentiate(const ot_attention_shape<R> &shape,
+                                                    const int *at, R (&p)[M][M], State &state,
                                                     R (&output)[M][C][VEC]) {
   const int tx = threadIdx.x % OT_TILE_SIDE, ty = threadIdx.x / OT_TILE_SIDE;
 #pragma unroll
   for (int i = 0; i < M; i++) {
-    const int query = first + ty + OT_TILE_SIDE * i;
+    const int query = at[2] + ty + OT_TILE_SIDE * i;
     R largest = state.largest[i];
 #pragma unroll
     for (int j = 0; j < M; j++) {
-      const int at = key + tx + OT_TILE_SIDE * j;
-      p[i][j] = at >= state.low[i] && at <= query ? shape.score(p[i][j]) : -(R)INFINITY;
+      const int key = at[3] + tx + OT_TILE_SIDE * j;
+      p[i][j] = key >= state.low[i] && key <= query ? shape.score(p[i][j]) : -(R)INFINITY;
       largest = p[i][j] > largest ? p[i][j] : largest;
     }
     largest = ot_half_warp_max(largest);
@@ -65,14 +66,14 @@ static __device__ __forceinline__ void exponentiate(const ot_attention_shape<R> 
 // Multiplies by the dropout mask.
 template <class R, int M>
 static __device__ __forceinline__ void drop(const ot_attention_shape<R> &shape, const int *at,
-                                            int key, R (&p)[M][M]) {
+                                            R (&p)[M][M]) {
   const int tx = threadIdx.x % OT_TILE_SIDE, ty = threadIdx.x / OT_TILE_SIDE;
 #pragma unroll
   for (int i = 0; i < M; i++) {
 #pragma unroll
     for (int j = 0; j < M; j++) {
       p[i][j] *=
-          shape.keep(at[0], at[1], at[2] + ty + OT_TILE_SIDE * i, key + tx + OT_TILE_SIDE * j);
+          shape.keep(at[0], at[1], at[2] + ty + OT_TILE_SIDE * i, at[3] + tx + OT_TILE_SIDE * j);
     }
   }
 }
@@ -116,8 +117,8 @@ static __global__ void __launch_bounds__(OT_TILE_THREADS, 1) forward_kernel(forw
   R *const rows = queries + t::HEAD, *const scores = rows + t::HEAD;
   const ot_attention_shape<R> &shape = f.shape;
   const int T = shape.T, ty = threadIdx.x / OT_TILE_SIDE;
-  const int at[] = {(int)blockIdx.x / shape.H, (int)blockIdx.x % shape.H,
-                    (int)(gridDim.y - 1 - blockIdx.y) * t::ROWS};
+  int at[] = {(int)blockIdx.x / shape.H, (int)blockIdx.x % shape.H,
+              (int)(gridDim.y - 1 - blockIdx.y) * t::ROWS, 0};
   const int64_t token = (int64_t)at[0] * T;
   const int first = at[2], key_head = shape.H + at[1] / (shape.H / shape.G);
   running<R, t::M> state;
@@ -131,14 +132,15 @@ static __global__ void __launch_bounds__(OT_TILE_THREADS, 1) forward_kernel(forw
   ot_load_rows<R, DMAX>(f.qkv, token + first, at[1], T - first, queries);
   const int end = first + t::ROWS < T ? first + t::ROWS : T;
   for (int key = ot_first_visible<R, DMAX>(shape, at[0], first); key < end; key += t::ROWS) {
+    at[3] = key;
     R p[t::M][t::M];
     ot_load_rows<R, DMAX>(f.qkv, token + key, key_head, T - key, rows);
     __syncthreads();
     ot_row_products<R, DMAX>(queries, rows, shape.D, p);
     __syncthreads();
     ot_load_rows<R, DMAX>(f.qkv, token + key, key_head + shape.G, T - key, rows);
-    exponentiate(shape, first, key, p, state, output);
-    if (shape.dropout_threshold > 0) drop(shape, at, key, p);
+    exponentiate(shape, at, p, state, output);
+    if (shape.dropout_threshold > 0) drop(shape, at, p);
     ot_share_scores<R, DMAX>(p, scores);
     __syncthreads();
     ot_add_products<R, DMAX>(scores, rows, shape.D, output);
@@ -162,22 +164,20 @@ static __global__ void __launch_bounds__(OT_TILE_THREADS)
   if (threadIdx.x == 0) *max_logit = largest;
 }
 
+// Returns the number of blocks.
 template <class R, int DMAX>
-static void run_forward(const ot_kernel_call *call, const forward<R> &f) {
+static int64_t run_forward(const ot_kernel_call *call, const forward<R> &f) {
   using t = ot_tiling<R, DMAX>;
   const int64_t rows = call->in[0].type.dim[0];
-  void *const stream = ot_cuda_stream_of(call);
   const dim3 grid((unsigned)(rows / f.shape.T * f.shape.H), ot_blocks(f.shape.T, t::ROWS));
   const size_t shared = (2 * t::HEAD + t::ROWS * t::SCORES) * sizeof(R);
   ot_allow_shared(forward_kernel<R, DMAX>, shared);
-  OT_LAUNCH((forward_kernel<R, DMAX>), grid, OT_TILE_THREADS, shared, stream, f);
-  if (!f.maxima) return;
-  OT_LAUNCH(maximum_kernel, 1, OT_TILE_THREADS, 0, stream, f.maxima, (int64_t)grid.x * grid.y,
-            (double *)call->out[2].data);
+  OT_LAUNCH((forward_kernel<R, DMAX>), grid, OT_TILE_THREADS, shared, ot_cuda_stream_of(call), f);
+  return (int64_t)grid.x * grid.y;
 }
 
 template <class R>
-static void attention(const ot_kernel_call *call) {
+static int64_t run_any(const ot_kernel_call *call, double *maxima) {
   const ot_op_attributes *const a = call->attributes;
   const ot_tensor *const in = call->in, *const out = call->out;
   const int64_t heads = a->num_heads + 2 * a->num_kv_heads;
@@ -187,9 +187,23 @@ static void attention(const ot_kernel_call *call) {
                         (R *)out[1].data,
                         ot_any_of<R>(&in[3]),
                         (int)a->first_sink,
-                        out[2].data ? (double *)call->workspace : NULL};
-  if (in[0].type.dim[0] == 0) return;
-  ot_for_head_dim(a->head_dim, [&](auto dmax) { run_forward<R, decltype(dmax)::value>(call, f); });
+                        maxima};
+  int64_t blocks = 0;
+  ot_for_head_dim(a->head_dim,
+                  [&](auto dmax) { blocks = run_forward<R, decltype(dmax)::value>(call, f); });
+  return blocks;
+}
+
+template <class R>
+static void attention(const ot_kernel_call *call) {
+  if (call->in[0].type.dim[0] == 0) return;
+  double *const max_logit = (double *)call->out[2].data;
+  double *const maxima = max_logit ? (double *)call->workspace : NULL;
+  int64_t blocks = 0;
+  if (!ot_attention_mma(call, maxima, &blocks)) blocks = run_any<R>(call, maxima);
+  if (!max_logit) return;
+  OT_LAUNCH(maximum_kernel, 1, OT_TILE_THREADS, 0, ot_cuda_stream_of(call), maxima, blocks,
+            max_logit);
 }
 
 extern "C" const ot_kernel_entry ot_attention_cuda_f32[] = {{OT_OP_ATTENTION, attention<float>},

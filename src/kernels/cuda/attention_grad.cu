@@ -8,6 +8,7 @@
 #include "kernels/cuda/attention_tile.cuh"
 
 extern "C" {
+#include "kernels/cuda/attention_mma.h"
 #include "kernels/cuda/tables.h"
 #include "ops/blocks.h"
 }
@@ -104,10 +105,10 @@ struct key_tiles {
 };
 
 // Adds the tile of queries from `first` on of head `h` to the gradients of the keys from `key` on.
-template <class R, int DMAX, int M, int C, int VEC>
+template <class R, int DMAX, class Tiles, int M, int C, int VEC>
 static __device__ __forceinline__ void add_queries(const backward<R> &f, pair at,
-                                                   const key_tiles<R, DMAX> &tiles,
-                                                   R (&dkeys)[M][C][VEC], R (&dvalues)[M][C][VEC]) {
+                                                   const Tiles &tiles, R (&dkeys)[M][C][VEC],
+                                                   R (&dvalues)[M][C][VEC]) {
   const ot_attention_shape<R> &shape = f.shape;
   const int tx = threadIdx.x % OT_TILE_SIDE, ty = threadIdx.x / OT_TILE_SIDE;
   const int64_t token = (int64_t)at.b * shape.T + at.query;
@@ -257,6 +258,7 @@ static void attention_grad(const ot_kernel_call *call) {
   if (items == 0) return;
   OT_LAUNCH(delta_kernel<R>, ot_blocks(items, WARPS), OT_TILE_THREADS, 0, ot_cuda_stream_of(call),
             f.doutput, ot_heads_of<R>(&in[4], H, D), items, (R *)call->workspace);
+  if (ot_attention_grad_mma(call, (const float *)call->workspace)) return;
   ot_for_head_dim(D, [&](auto dmax) { run_backward<R, decltype(dmax)::value>(call, f); });
 }
 

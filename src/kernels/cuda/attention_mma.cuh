@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared by the attention kernels on tensor cores: bf16 storage, float32 sums, head dims 64 and
+// 128, without soft cap and dropout. A tile of rows of a head lies in shared memory as [rows][D],
+// where the 16-byte chunk c of row r stands at chunk c ^ (r % 8), so that neither copies nor
+// ldmatrix have bank conflicts. A warp has MT times 16 rows of the products; lane l has rows l / 4
+// and l / 4 + 8 and columns 2 (l % 4), 2 (l % 4) + 1 of each 16 x 8 part.
+#pragma once
+
+#include "kernels/cuda/attention_tile.cuh"
+
+static constexpr float OT_LOG2_E = 1.4426950408889634f;
+
+template <int D>
+static __device__ __forceinline__ ot_bf16 *ot_chunk(ot_bf16 *tile, int row, int chunk) {
+  return tile + row * D + (chunk ^ (row & 7)) * 8;
+}
+
+// Starts the copy of n rows, zeros up to ROWS, that are `step` elements apart.
+template <int D, int ROWS, int THREADS>
+static __device__ __forceinline__ void ot_copy_rows(const ot_bf16 *from, int64_t step, int n,
+                                                    ot_bf16 *tile) {
+  constexpr int AT_ONCE = THREADS / (D / 8);
+  static_assert(AT_ONCE % 8 == 0 && ROWS % AT_ONCE == 0, "a thread's chunks are a column");
+  const int first = threadIdx.x / (D / 8), c = threadIdx.x % (D / 8);
+  const ot_bf16 *row = from + first * step + c * 8;
+  ot_bf16 *const to = ot_chunk<D>(tile, first, c);
+#pragma unroll
+  for (int r = 0; r < ROWS; r += AT_ONCE) {
+    ot_copy_async(to + r * D, first + r < n ? row : from, first + r < n);
+    row += AT_ONCE * step;
+  }
+}
+
+// The 16 x 16 part of rows from `row` on and columns from 8 * chunk on as operand a.
+template <int D>
+static __device__ __forceinline__ void ot_load_a(uint32_t (&a)[4], ot_bf16 *tile, int row,
+                                                 int chunk) {
+  const int lane = threadIdx.x % 32;
+  ot_load_matrices(a, ot_chunk<D>(tile, row + lane % 16, chunk + lane / 16));
+}
+
+// Of b[k][n] = tile[n][k]: n from `row` on, k from 8 * chunk on; b[0], b[1] for the first 8 n.
+template <int D>
+static __device__ __forceinline__ void ot_load_b(uint32_t (&b)[4], ot_bf16 *tile, int row,
+                                                 int chunk) {
+  const int lane = threadIdx.x % 32;
+  ot_load_matrices(b, ot_chunk<D>(tile, row + lane / 16 * 8 + lane % 8, chunk + lane / 8 % 2));
+}
+
+// Of b[k][n] = tile[k][n]: k from `row` on, n from 8 * chunk on; b[0], b[1] for the first 8 n.
+template <int D>
+static __device__ __forceinline__ void ot_load_b_rows(uint32_t (&b)[4], ot_bf16 *tile, int row,
+                                                      int chunk) {
+  const int lane = threadIdx.x % 32;
+  ot_load_transposed(b, ot_chunk<D>(tile, row + lane % 16, chunk + lane / 16));
+}
+
+// products = rows of `a` from `row` on times all N rows of `b`, transposed.
+template <int D, int MT, int NT>
+static __device__ __forceinline__ void ot_mma_rows(ot_bf16 *a, int row, ot_bf16 *b,
+                                                   float (&products)[MT][NT][4]) {
+#pragma unroll
+  for (int m = 0; m < MT; m++) {
+#pragma unroll
+    for (int n = 0; n < NT; n++) {
+#pragma unroll
+      for (int k = 0; k < 4; k++) products[m][n][k] = 0;
+    }
+  }
+#pragma unroll
+  for (int chunk = 0; chunk < D / 8; chunk += 2) {
+    uint32_t x[MT][4];
+#pragma unroll
+    for (int m = 0; m < MT; m++) ot_load_a<D>(x[m], a, row + 16 * m, chunk);
+#pragma unroll
+    for (int n = 0; n < NT; n += 2) {
+      uint32_t y[4];
+      ot_load_b<D>(y, b, n * 8, chunk);
+#pragma unroll
+      for (int m = 0; m < MT; m++) {
+        ot_mma_bf16(products[m][n], x[m], y[0], y[1]);
+        ot_mma_bf16(products[m][n + 1], x[m], y[2], y[3]);
+      }
+    }
+  }
+}
+
+// sums += weights [16 MT, 8 NT], rounded to bf16, times the rows of `rows` [8 NT, D].
+template <int D, int MT, int NT>
+static __device__ __forceinline__ void ot_mma_add(const float (&weights)[MT][NT][4], ot_bf16 *rows,
+                                                  float (&sums)[MT][D / 8][4]) {
+#pragma unroll
+  for (int n = 0; n < NT; n += 2) {
+    uint32_t x[MT][4];
+#pragma unroll
+    for (int m = 0; m < MT; m++) {
+      x[m][0] = ot_pack_bf16(weights[m][n][0], weights[m][n][1]);
+      x[m][1] = ot_pack_bf16(weights[m][n][2], weights[m][n][3]);
+      x[m][2] = ot_pack_bf16(weights[m][n + 1][0], weights[m][n + 1][1]);
+      x[m][3] = ot_pack_bf16(weights[m][n + 1][2], weights[m][n + 1][3]);
+    }
+#pragma unroll
+    for (int chunk = 0; chunk < D / 8; chunk += 2) {
+      uint32_t y[4];
+      ot_load_b_rows<D>(y, rows, n * 8, chunk);
+#pragma unroll
+      for (int m = 0; m < MT; m++) {
+        ot_mma_bf16(sums[m][chunk], x[m], y[0], y[1]);
+        ot_mma_bf16(sums[m][chunk + 1], x[m], y[2], y[3]);
+      }
+    }
+  }
+}
+
+// factor * sums of the warp to its rows from `row` on of a tile that no other warp reads, and from
+// there to rows `to`, `step` elements apart, of which the block has n.
+template <int D, int MT>
+static __device__ __forceinline__ void ot_store_sums(const float (&sums)[MT][D / 8][4],
+                                                     const float (&factor)[MT][2], ot_bf16 *tile,
+                                                     int row, ot_bf16 *to, int64_t step, int n) {
+  const int lane = threadIdx.x % 32;
+  __syncwarp();
+#pragma unroll
+  for (int m = 0; m < MT; m++) {
+#pragma unroll
+    for (int c = 0; c < D / 8; c++) {
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        const float f = factor[m][half];
+        ot_bf16 *const at = ot_chunk<D>(tile, row + 16 * m + 8 * half + lane / 4, c);
+        *(uint32_t *)(at + lane % 4 * 2) =
+            ot_pack_bf16(f * sums[m][c][2 * half], f * sums[m][c][2 * half + 1]);
+      }
+    }
+  }
+  __syncwarp();
+#pragma unroll
+  for (int i = lane; i < 16 * MT * (D / 8); i += 32) {
+    const int r = row + i / (D / 8), c = i % (D / 8);
+    if (r < n) *(uint4 *)(to + r * step + c * 8) = *(const uint4 *)ot_chunk<D>(tile, r, c);
+  }
+}
+
+// The sum over the four lanes that share a row.
+static __device__ __forceinline__ float ot_quad_sum(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+static __device__ __forceinline__ float ot_quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+// The least and the largest first visible key of the ROWS queries from `first` on.
+struct ot_first_keys {
+  int least, largest;
+};
+
+template <int ROWS, int THREADS>
+static __device__ __forceinline__ ot_first_keys
+ot_first_keys_of(const ot_attention_shape<float> &shape, int b, int first) {
+  __shared__ int parts[THREADS / 32];
+  ot_first_keys keys = {INT32_MAX, 0};
+  for (int i = threadIdx.x; i < ROWS; i += THREADS) {
+    const int key = shape.first_key(b, first + i);
+    keys.least = key < keys.least ? key : keys.least;
+    keys.largest = key > keys.largest ? key : keys.largest;
+  }
+  keys.largest = ot_block_max<THREADS>(keys.largest, parts);
+  keys.least = -ot_block_max<THREADS>(-keys.least, parts);
+  return keys;
+}
+
+// True if the kernels on tensor cores do this call: all its activations, `tensors`, are stored in
+// bf16.
+static inline bool ot_attention_fits_mma(const ot_op_attributes *a, const ot_tensor *const *tensors,
+                                         int count) {
+  if (a->compute != OT_F32 || (a->head_dim != 64 && a->head_dim != 128)) return false;
+  if (a->soft_cap > 0 || a->dropout > 0 || a->scale <= 0) return false;
+  for (int i = 0; i < count; i++) {
+    const void *const data = tensors[i]->data;
+    const ot_dtype dtype = tensors[i]->type.dtype;
+    if (dtype != OT_BF16 || !ot_fits_vectors(dtype, a->head_dim, &data, 1)) return false;
+  }
+  return true;
+}
