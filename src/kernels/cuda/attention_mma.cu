@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention forward on tensor cores (Dao 2023, FlashAttention-2): a block has a tile of queries of
-// one head, a warp some rows of it; scores and output stay in registers. Values are copied while
-// scores are computed, the next keys while the output is.
+// one head, a warp some rows of it; scores and output stay in registers. The next keys and values
+// are copied meanwhile.
 #include "kernels/cuda/attention_mma.cuh"
 
 extern "C" {
@@ -128,20 +128,25 @@ static __device__ __forceinline__ void write_maximum(const running<MT> &state, f
 template <int D, int MT>
 static __global__ void __launch_bounds__(THREADS, 2) forward_kernel(forward f) {
   constexpr int QUERIES = 16 * MT * WARPS;
+  constexpr int PART = D > 64 ? KEYS / 2 : KEYS;  // keys at once, so that registers suffice
   OT_DYNAMIC_SHARED(ot_bf16, queries);
-  ot_bf16 *const keys = queries + QUERIES * D, *const values = keys + KEYS * D;
+  ot_bf16 *const stages = queries + QUERIES * D;
   const ot_attention_shape<float> &shape = f.shape;
   const int T = shape.T, H = shape.H, row = threadIdx.x / 32 * 16 * MT;
   const int b = blockIdx.x / H, h = blockIdx.x % H, kv = H + h / (H / shape.G);
   const int first = (int)(gridDim.y - 1 - blockIdx.y) * QUERIES;
   const int64_t step = (int64_t)(H + 2 * shape.G) * D;
-  const ot_bf16 *const sequence = f.qkv + b * T * step;
-  const ot_bf16 *const from_keys = sequence + kv * D, *const from_values = from_keys + shape.G * D;
+  const ot_bf16 *const sequence = f.qkv + b * T * step, *const keys = sequence + kv * D;
   const ot_first_keys seen = ot_first_keys_of<QUERIES, THREADS>(shape, b, first);
   const int end = first + QUERIES < T ? first + QUERIES : T;
-  int key = seen.least / KEYS * KEYS;
+  const int begin = seen.least / KEYS * KEYS;
+  const auto copy = [&](int key, int n) {
+    ot_bf16 *const to = stages + n % 2 * 2 * KEYS * D;
+    ot_copy_rows<D, KEYS, THREADS>(keys + key * step, step, T - key, to);
+    ot_copy_rows<D, KEYS, THREADS>(keys + key * step + shape.G * D, step, T - key, to + KEYS * D);
+  };
   ot_copy_rows<D, QUERIES, THREADS>(sequence + first * step + h * D, step, T - first, queries);
-  ot_copy_rows<D, KEYS, THREADS>(from_keys + key * step, step, T - key, keys);
+  copy(begin, 0);
   ot_copy_commit();
   running<MT> state;
 #pragma unroll
@@ -153,22 +158,22 @@ static __global__ void __launch_bounds__(THREADS, 2) forward_kernel(forward f) {
     }
   }
   float output[MT][D / 8][4] = {};
-  for (; key < end; key += KEYS) {
-    ot_copy_rows<D, KEYS, THREADS>(from_values + key * step, step, T - key, values);
+  for (int key = begin, n = 0; key < end; key += KEYS, n++) {
+    if (key + KEYS < end) copy(key + KEYS, n + 1);
     ot_copy_commit();
     ot_copy_wait<1>();
     __syncthreads();
-    float s[MT][KEYS / 8][4];
-    ot_mma_rows<D>(queries, row, keys, s);
-    __syncthreads();
-    const int next = key + KEYS;
-    if (next < end) ot_copy_rows<D, KEYS, THREADS>(from_keys + next * step, step, T - next, keys);
-    ot_copy_commit();
-    if (key < seen.largest || next > first + row + 1) mask(shape, b, first + row, key, s);
-    exponentiate(shape.scale * OT_LOG2_E, state, s, output);
-    ot_copy_wait<1>();
-    __syncthreads();
-    ot_mma_add<D>(s, values, output);
+#pragma unroll 1
+    for (int part = 0; part < KEYS; part += PART) {
+      ot_bf16 *const from = stages + (n % 2 * 2 * KEYS + part) * D;
+      const int at = key + part;
+      if (at >= first + row + 16 * MT) break;  // beyond the warp's queries
+      float s[MT][PART / 8][4];
+      ot_mma_rows<D>(queries, row, from, s);
+      if (at < seen.largest || at + PART > first + row + 1) mask(shape, b, first + row, at, s);
+      exponentiate(shape.scale * OT_LOG2_E, state, s, output);
+      ot_mma_add<D>(s, from + KEYS * D, output);
+    }
     __syncthreads();
   }
   ot_copy_wait<0>();
@@ -185,7 +190,7 @@ static int64_t run_forward(const ot_kernel_call *call, const forward &f) {
   constexpr int QUERIES = 16 * MT * WARPS;
   const unsigned B = (unsigned)(call->in[0].type.dim[0] / f.shape.T);
   const dim3 grid(B * (unsigned)f.shape.H, ot_blocks(f.shape.T, QUERIES));
-  const size_t shared = (QUERIES + 2 * KEYS) * D * sizeof(ot_bf16);
+  const size_t shared = (QUERIES + 4 * KEYS) * D * sizeof(ot_bf16);
   ot_allow_shared(forward_kernel<D, MT>, shared);
   OT_LAUNCH((forward_kernel<D, MT>), grid, THREADS, shared, ot_cuda_stream_of(call), f);
   return (int64_t)grid.x * grid.y;

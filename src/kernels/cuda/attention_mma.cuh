@@ -31,28 +31,35 @@ static __device__ __forceinline__ void ot_copy_rows(const ot_bf16 *from, int64_t
   }
 }
 
-// The 16 x 16 part of rows from `row` on and columns from 8 * chunk on as operand a.
+// Where a lane reads its row of 16 x 16 parts of a tile with ldmatrix: 8-element chunk c, which is
+// even, of rows 16 r on at `row` + 16 r D + 8 (c ^ flip).
+struct ot_lane_reads {
+  ot_bf16 *row;
+  int flip;
+
+  template <int D>
+  __device__ const ot_bf16 *at(int rows, int chunk) const {
+    return row + rows * D + (chunk ^ flip) * 8;
+  }
+};
+
+// Matrices in the order of operand a, or of b[k][n] = tile[k][n] when they are transposed: rows
+// first.
 template <int D>
-static __device__ __forceinline__ void ot_load_a(uint32_t (&a)[4], ot_bf16 *tile, int row,
-                                                 int chunk) {
+static __device__ __forceinline__ ot_lane_reads ot_rows_first(ot_bf16 *tile, int row) {
   const int lane = threadIdx.x % 32;
-  ot_load_matrices(a, ot_chunk<D>(tile, row + lane % 16, chunk + lane / 16));
+  ot_lane_reads reads = {tile + (row + lane % 16) * D, (lane / 16) ^ (lane % 8)};
+  ot_forget(reads.flip);
+  return reads;
 }
 
-// Of b[k][n] = tile[n][k]: n from `row` on, k from 8 * chunk on; b[0], b[1] for the first 8 n.
+// In the order of b[k][n] = tile[n][k]: columns first.
 template <int D>
-static __device__ __forceinline__ void ot_load_b(uint32_t (&b)[4], ot_bf16 *tile, int row,
-                                                 int chunk) {
+static __device__ __forceinline__ ot_lane_reads ot_columns_first(ot_bf16 *tile) {
   const int lane = threadIdx.x % 32;
-  ot_load_matrices(b, ot_chunk<D>(tile, row + lane / 16 * 8 + lane % 8, chunk + lane / 8 % 2));
-}
-
-// Of b[k][n] = tile[k][n]: k from `row` on, n from 8 * chunk on; b[0], b[1] for the first 8 n.
-template <int D>
-static __device__ __forceinline__ void ot_load_b_rows(uint32_t (&b)[4], ot_bf16 *tile, int row,
-                                                      int chunk) {
-  const int lane = threadIdx.x % 32;
-  ot_load_transposed(b, ot_chunk<D>(tile, row + lane % 16, chunk + lane / 16));
+  ot_lane_reads reads = {tile + (lane / 16 * 8 + lane % 8) * D, (lane / 8 % 2) ^ (lane % 8)};
+  ot_forget(reads.flip);
+  return reads;
 }
 
 // products = rows of `a` from `row` on times all N rows of `b`, transposed.
@@ -67,15 +74,16 @@ static __device__ __forceinline__ void ot_mma_rows(ot_bf16 *a, int row, ot_bf16 
       for (int k = 0; k < 4; k++) products[m][n][k] = 0;
     }
   }
+  const ot_lane_reads from_a = ot_rows_first<D>(a, row), from_b = ot_columns_first<D>(b);
 #pragma unroll
   for (int chunk = 0; chunk < D / 8; chunk += 2) {
     uint32_t x[MT][4];
 #pragma unroll
-    for (int m = 0; m < MT; m++) ot_load_a<D>(x[m], a, row + 16 * m, chunk);
+    for (int m = 0; m < MT; m++) ot_load_matrices(x[m], from_a.at<D>(16 * m, chunk));
 #pragma unroll
     for (int n = 0; n < NT; n += 2) {
       uint32_t y[4];
-      ot_load_b<D>(y, b, n * 8, chunk);
+      ot_load_matrices(y, from_b.at<D>(n * 8, chunk));
 #pragma unroll
       for (int m = 0; m < MT; m++) {
         ot_mma_bf16(products[m][n], x[m], y[0], y[1]);
@@ -89,6 +97,7 @@ static __device__ __forceinline__ void ot_mma_rows(ot_bf16 *a, int row, ot_bf16 
 template <int D, int MT, int NT>
 static __device__ __forceinline__ void ot_mma_add(const float (&weights)[MT][NT][4], ot_bf16 *rows,
                                                   float (&sums)[MT][D / 8][4]) {
+  const ot_lane_reads from = ot_rows_first<D>(rows, 0);
 #pragma unroll
   for (int n = 0; n < NT; n += 2) {
     uint32_t x[MT][4];
@@ -102,7 +111,7 @@ static __device__ __forceinline__ void ot_mma_add(const float (&weights)[MT][NT]
 #pragma unroll
     for (int chunk = 0; chunk < D / 8; chunk += 2) {
       uint32_t y[4];
-      ot_load_b_rows<D>(y, rows, n * 8, chunk);
+      ot_load_transposed(y, from.at<D>(n * 8, chunk));
 #pragma unroll
       for (int m = 0; m < MT; m++) {
         ot_mma_bf16(sums[m][chunk], x[m], y[0], y[1]);

@@ -89,8 +89,8 @@ struct corner {
 };
 
 // Turns the products k . q and v . do into p and ds.
-template <int D, int NT>
-static __device__ __forceinline__ void turn_keys(const stage<D> &from, float unit, corner at,
+template <int NT>
+static __device__ __forceinline__ void turn_keys(const query_state *states, float unit, corner at,
                                                  float (&p)[1][NT][4], float (&ds)[1][NT][4]) {
   const int lane = threadIdx.x % 32, key = at.key + lane / 4;
 #pragma unroll
@@ -98,7 +98,7 @@ static __device__ __forceinline__ void turn_keys(const stage<D> &from, float uni
 #pragma unroll
     for (int k = 0; k < 2; k++) {
       const int i = 8 * n + lane % 4 * 2 + k;
-      const query_state state = from.states[i];
+      const query_state state = states[i];
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         const int j = key + 8 * half, e = 2 * half + k;
@@ -128,6 +128,7 @@ static __device__ __forceinline__ int after_last_query(const ot_attention_shape<
 // Blocks (sequence and key head, key tile).
 template <int D>
 static __global__ void __launch_bounds__(THREADS, 1) key_gradient_kernel(backward f) {
+  constexpr int PART = D > 64 ? OTHERS / 2 : OTHERS;  // queries at once, so that registers suffice
   OT_DYNAMIC_SHARED(ot_bf16, keys);
   ot_bf16 *const values = keys + OWN * D;
   unsigned char *const stages = (unsigned char *)(values + OWN * D);
@@ -137,9 +138,9 @@ static __global__ void __launch_bounds__(THREADS, 1) key_gradient_kernel(backwar
   const int end = key + OWN < T ? key + OWN : T;
   const int last = after_last_query(shape, b, key, end);
   const visits v = {b, g * heads, key, (last - key + OTHERS - 1) / OTHERS};
-  const int64_t step = qkv_step<D>(shape), at = ((int64_t)b * T + key) * step + (H + g) * D;
-  ot_copy_rows<D, OWN, THREADS>(f.qkv + at, step, T - key, keys);
-  ot_copy_rows<D, OWN, THREADS>(f.qkv + at + G * D, step, T - key, values);
+  const int64_t step = qkv_step<D>(shape), offset = ((int64_t)b * T + key) * step + (H + g) * D;
+  ot_copy_rows<D, OWN, THREADS>(f.qkv + offset, step, T - key, keys);
+  ot_copy_rows<D, OWN, THREADS>(f.qkv + offset + G * D, step, T - key, values);
   copy_queries<D>(f, v, 0, stage_of<D>(stages, 0));
   ot_copy_commit();
   query_state own = own_state(f, v, 0);
@@ -156,18 +157,24 @@ static __global__ void __launch_bounds__(THREADS, 1) key_gradient_kernel(backwar
     ot_copy_commit();
     ot_copy_wait<1>();
     const bool edge = __syncthreads_or(hidden) || query < key + row + 15;
-    float p[1][OTHERS / 8][4], ds[1][OTHERS / 8][4];
-    ot_mma_rows<D>(keys, row, from.queries, p);
-    ot_mma_rows<D>(values, row, from.doutputs, ds);
-    turn_keys<D>(from, shape.scale * OT_LOG2_E, {key + row, query, edge}, p, ds);
-    ot_mma_add<D>(p, from.doutputs, dvalues);
-    ot_mma_add<D>(ds, from.queries, dkeys);
+#pragma unroll 1
+    for (int part = 0; part < OTHERS; part += PART) {
+      if (query + part + PART <= key + row) continue;  // before the warp's keys
+      ot_bf16 *const queries = from.queries + part * D, *const doutputs = from.doutputs + part * D;
+      const corner at = {key + row, query + part, edge};
+      float p[1][PART / 8][4], ds[1][PART / 8][4];
+      ot_mma_rows<D>(keys, row, queries, p);
+      ot_mma_rows<D>(values, row, doutputs, ds);
+      turn_keys(from.states + part, shape.scale * OT_LOG2_E, at, p, ds);
+      ot_mma_add<D>(p, doutputs, dvalues);
+      ot_mma_add<D>(ds, queries, dkeys);
+    }
     __syncthreads();
   }
   ot_copy_wait<0>();
   const float one[1][2] = {{1, 1}}, scale[1][2] = {{shape.scale, shape.scale}};
-  ot_store_sums<D>(dkeys, scale, keys, row, f.dqkv + at, step, T - key);
-  ot_store_sums<D>(dvalues, one, values, row, f.dqkv + at + G * D, step, T - key);
+  ot_store_sums<D>(dkeys, scale, keys, row, f.dqkv + offset, step, T - key);
+  ot_store_sums<D>(dvalues, one, values, row, f.dqkv + offset + G * D, step, T - key);
 }
 
 // ---- queries ----
@@ -227,11 +234,13 @@ static __global__ void __launch_bounds__(THREADS, 1) query_gradient_kernel(backw
     ot_copy_commit();
     ot_copy_wait<1>();
     __syncthreads();
-    float p[1][OTHERS / 8][4], ds[1][OTHERS / 8][4];
-    ot_mma_rows<D>(queries, row, from, p);
-    ot_mma_rows<D>(doutputs, row, from + OTHERS * D, ds);
-    turn_queries(states, shape.scale * OT_LOG2_E, own - key, p, ds);
-    ot_mma_add<D>(ds, from, dqueries);
+    if (key < own + 16) {  // not beyond the warp's queries
+      float p[1][OTHERS / 8][4], ds[1][OTHERS / 8][4];
+      ot_mma_rows<D>(queries, row, from, p);
+      ot_mma_rows<D>(doutputs, row, from + OTHERS * D, ds);
+      turn_queries(states, shape.scale * OT_LOG2_E, own - key, p, ds);
+      ot_mma_add<D>(ds, from, dqueries);
+    }
     __syncthreads();
   }
   ot_copy_wait<0>();

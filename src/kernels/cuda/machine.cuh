@@ -36,6 +36,10 @@ __device__ __forceinline__ float ot_exp2(float x) {
   return y;
 }
 
+// Hides from the compiler how x was computed, so that a loop computes what follows from it again
+// instead of keeping it in registers.
+__device__ __forceinline__ void ot_forget(int &x) { asm volatile("" : "+r"(x)); }
+
 // ---- matrices in the registers of a warp; layouts as in PTX's mma.m16n8k16 and ldmatrix ----
 
 // c [16, 8] += a [16, 16] b [16, 8].

@@ -39,6 +39,8 @@ static inline uint32_t ot_pack_bf16(float low, float high) {
 
 static inline float ot_exp2(float x) { return x < -126 ? 0 : exp2f(x); }
 
+static inline void ot_forget(int &) {}
+
 namespace shim {
 
 inline float upper_or_lower(uint32_t pair, int index) {
