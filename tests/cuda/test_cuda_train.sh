@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: any machine. `train` with device=cuda, on the emulated GPU: the losses of the CPU, the same bits
+# twice, a checkpoint that the CPU goes on from; and what it says where there is no GPU.
+set -euo pipefail
+orthant=$(realpath "${1:-build/orthant}")
+emulated=$(dirname "$orthant")/tests/orthant_emulated
+[ -x "$emulated" ] || exit 77
+here=$(cd "$(dirname "$0")/../.." && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+unset OT_TEST_DEVICE
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+
+"$orthant" tokenize --tokenizer bytes --out train "$here/LICENSE" >/dev/null
+cat >run.yaml <<'YAML'
+model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 2,
+  num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64, tie_word_embeddings: true}
+data: {train: train, tokenizer: bytes, sequence_length: 32}
+batch: {global_batch_size: 4, micro_batch_size: 2}
+optimizer: {lr: 5e-3}
+steps: 6
+threads: 1
+YAML
+
+losses() { grep -o '"loss":[^,]*' "$1/metrics.jsonl"; }
+on_gpu() { OT_TEST_DEVICE=cuda "$emulated" "$@"; }
+
+"$orthant" train run.yaml --set device=cpu --set output=cpu >/dev/null 2>&1
+on_gpu train run.yaml --set device=cuda --set output=gpu >/dev/null 2>&1
+on_gpu train run.yaml --set output=again >/dev/null 2>&1  # auto finds the GPU
+losses gpu | cmp - <(losses again) || fail "other bits in a second run"
+paste -d' ' <(losses cpu) <(losses gpu) | sed 's/"loss"://g' | awk '
+  { d = $1 - $2; if (d < 0) d = -d; if (d > 2e-5 * $1) { print "step", NR ": loss", $2, "and", $1; bad = 1 } }
+  END { exit bad || NR != 6 }' || fail "the losses are not those of the CPU"
+
+"$orthant" train run.yaml --set device=cpu --set output=gpu --set steps=8 >/dev/null 2>&1 ||
+  fail "the CPU does not go on from the checkpoint of the GPU"
+[ "$(losses gpu | wc -l)" = 8 ] || fail "not 8 steps"
+
+status=0
+"$orthant" train run.yaml --set device=cuda --set output=none >out 2>&1 || status=$?
+[ "$status" = 3 ] || fail "no CUDA in this build: exit $status"
+grep -q 'error: this build of orthant has no CUDA' out || fail "message: $(cat out)"
+status=0
+"$emulated" train run.yaml --set device=cuda --set output=none >out 2>&1 || status=$?
+[ "$status" = 3 ] && grep -q 'no GPU can be used' out || fail "no GPU: exit $status, $(cat out)"
+status=0
+on_gpu train run.yaml --ranks 2 --set device=cuda --set output=none >out 2>&1 || status=$?
+[ "$status" = 3 ] && grep -q 'device=cuda with 2 ranks' out || fail "2 ranks: exit $status, $(cat out)"
