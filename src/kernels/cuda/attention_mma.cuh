@@ -75,7 +75,7 @@ static __device__ __forceinline__ void ot_mma_rows(ot_bf16 *a, int row, ot_bf16 
     }
   }
   const ot_lane_reads from_a = ot_rows_first<D>(a, row), from_b = ot_columns_first<D>(b);
-#pragma unroll
+#pragma unroll 2  // more would load more at once than there are registers
   for (int chunk = 0; chunk < D / 8; chunk += 2) {
     uint32_t x[MT][4];
 #pragma unroll

@@ -43,15 +43,15 @@ static __device__ __forceinline__ query_state query_state_of(const backward &f, 
 
 // ---- keys and values ----
 
-// The tiles of queries that a block of keys visits: `tiles` of each head from `first` on.
-struct visits {
-  int b, h, first, tiles;
-};
+// A tile of queries that a block of keys visits.
+struct visit {
+  int h, query;
 
-// The position of visit n.
-static __device__ __forceinline__ int query_of(const visits &v, int n) {
-  return v.first + n % v.tiles * OTHERS;
-}
+  // From `key` to `last` for each head.
+  __device__ visit next(int key, int last) const {
+    return query + OTHERS < last ? visit{h, query + OTHERS} : visit{h + 1, key};
+  }
+};
 
 template <int D>
 struct stage {
@@ -66,20 +66,21 @@ static __device__ __forceinline__ stage<D> stage_of(unsigned char *shared, int n
   return {queries, queries + OTHERS * D, (query_state *)(queries + 2 * OTHERS * D)};
 }
 
-// Starts the copies of visit n.
+// Starts the copies of a visit.
 template <int D>
-static __device__ __forceinline__ void copy_queries(const backward &f, const visits &v, int n,
+static __device__ __forceinline__ void copy_queries(const backward &f, visit v,
                                                     const stage<D> &to) {
-  const int T = f.shape.T, H = f.shape.H, h = v.h + n / v.tiles, query = query_of(v, n);
-  const int64_t step = qkv_step<D>(f.shape), token = (int64_t)v.b * T + query;
-  ot_copy_rows<D, OTHERS, THREADS>(f.qkv + token * step + h * D, step, T - query, to.queries);
-  ot_copy_rows<D, OTHERS, THREADS>(f.doutput + (token * H + h) * D, (int64_t)H * D, T - query,
+  const int T = f.shape.T, H = f.shape.H;
+  const int64_t step = qkv_step<D>(f.shape);
+  const int64_t token = (int64_t)(blockIdx.x / f.shape.G) * T + v.query;
+  ot_copy_rows<D, OTHERS, THREADS>(f.qkv + token * step + v.h * D, step, T - v.query, to.queries);
+  ot_copy_rows<D, OTHERS, THREADS>(f.doutput + (token * H + v.h) * D, (int64_t)H * D, T - v.query,
                                    to.doutputs);
 }
 
-static __device__ __forceinline__ query_state own_state(const backward &f, const visits &v, int n) {
+static __device__ __forceinline__ query_state own_state(const backward &f, visit v) {
   if (threadIdx.x >= OTHERS) return {0, 0, 0};
-  return query_state_of(f, v.b, v.h + n / v.tiles, query_of(v, n) + (int)threadIdx.x);
+  return query_state_of(f, blockIdx.x / f.shape.G, v.h, v.query + (int)threadIdx.x);
 }
 
 // The first key and query of a warp's product; `edge` if some query does not see some key.
@@ -137,22 +138,24 @@ static __global__ void __launch_bounds__(THREADS, 1) key_gradient_kernel(backwar
   const int b = blockIdx.x / G, g = blockIdx.x % G, key = blockIdx.y * OWN;
   const int end = key + OWN < T ? key + OWN : T;
   const int last = after_last_query(shape, b, key, end);
-  const visits v = {b, g * heads, key, (last - key + OTHERS - 1) / OTHERS};
-  const int64_t step = qkv_step<D>(shape), offset = ((int64_t)b * T + key) * step + (H + g) * D;
-  ot_copy_rows<D, OWN, THREADS>(f.qkv + offset, step, T - key, keys);
-  ot_copy_rows<D, OWN, THREADS>(f.qkv + offset + G * D, step, T - key, values);
-  copy_queries<D>(f, v, 0, stage_of<D>(stages, 0));
+  visit v = {g * heads, key};
+  const int64_t step = qkv_step<D>(shape);
+  const auto own_rows = [&](int first) { return (b * (int64_t)T + first) * step + (H + g) * D; };
+  ot_copy_rows<D, OWN, THREADS>(f.qkv + own_rows(key), step, T - key, keys);
+  ot_copy_rows<D, OWN, THREADS>(f.qkv + own_rows(key) + G * D, step, T - key, values);
+  copy_queries<D>(f, v, stage_of<D>(stages, 0));
   ot_copy_commit();
-  query_state own = own_state(f, v, 0);
+  query_state own = own_state(f, v);
   float dkeys[1][D / 8][4] = {}, dvalues[1][D / 8][4] = {};
-  for (int n = 0; n < heads * v.tiles; n++) {
+  for (int n = 0; v.h < (g + 1) * heads; n++) {
     const stage<D> from = stage_of<D>(stages, n);
-    const int query = query_of(v, n);
+    const int query = v.query;
     if (threadIdx.x < OTHERS) from.states[threadIdx.x] = own;
     const bool hidden = threadIdx.x < OTHERS && own.low > key;
-    if (n + 1 < heads * v.tiles) {
-      copy_queries<D>(f, v, n + 1, stage_of<D>(stages, n + 1));
-      own = own_state(f, v, n + 1);
+    v = v.next(key, last);
+    if (v.h < (g + 1) * heads) {
+      copy_queries<D>(f, v, stage_of<D>(stages, n + 1));
+      own = own_state(f, v);
     }
     ot_copy_commit();
     ot_copy_wait<1>();
@@ -173,8 +176,11 @@ static __global__ void __launch_bounds__(THREADS, 1) key_gradient_kernel(backwar
   }
   ot_copy_wait<0>();
   const float one[1][2] = {{1, 1}}, scale[1][2] = {{shape.scale, shape.scale}};
-  ot_store_sums<D>(dkeys, scale, keys, row, f.dqkv + offset, step, T - key);
-  ot_store_sums<D>(dvalues, one, values, row, f.dqkv + offset + G * D, step, T - key);
+  int first = blockIdx.y * OWN;
+  ot_forget(first);
+  ot_bf16 *const to = f.dqkv + own_rows(first);
+  ot_store_sums<D>(dkeys, scale, keys, row, to, step, T - first);
+  ot_store_sums<D>(dvalues, one, values, row, to + G * D, step, T - first);
 }
 
 // ---- queries ----
