@@ -25,15 +25,32 @@ struct backward {
 
 // ---- delta ----
 
+// The lane's share of do . o for N neighbouring columns at once.
+template <int N, class R, class S>
+static __device__ __forceinline__ R dot_of_lane(const S *x, const S *y, int D) {
+  R sum = 0;
+  for (int d = threadIdx.x % 32 * N; d < D; d += 32 * N) {
+    R a[N], b[N];
+    ot_load(x + d, a);
+    ot_load(y + d, b);
+#pragma unroll
+    for (int k = 0; k < N; k++) sum += a[k] * b[k];
+  }
+  return sum;
+}
+
 // do . o of a token and head, the same in all lanes of the warp.
 template <class R>
 static __device__ __forceinline__ R dot_of_head(const ot_heads<R> &doutput, const ot_heads<R> &o,
                                                 int64_t token, int head) {
   const int64_t first = o.at(token, head);
-  R sum = 0;
-  for (int d = threadIdx.x % 32; d < o.D; d += 32) {
-    sum += doutput.tensor[first + d] * o.tensor[first + d];
+  const ot_any<R> &x = doutput.tensor, &y = o.tensor;
+  if (x.is_bf16 && y.is_bf16 && doutput.vectors && o.vectors) {
+    const ot_bf16 *const from = (const ot_bf16 *)x.data, *const other = (const ot_bf16 *)y.data;
+    return ot_warp_sum(dot_of_lane<8, R>(from + first, other + first, o.D));
   }
+  R sum = 0;
+  for (int d = threadIdx.x % 32; d < o.D; d += 32) sum += x[first + d] * y[first + d];
   return ot_warp_sum(sum);
 }
 
