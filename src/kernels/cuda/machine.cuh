@@ -81,7 +81,9 @@ __device__ __forceinline__ void ot_copy_async(void *shared, const void *from, bo
 }
 
 // Ends a group of the thread's copies.
-__device__ __forceinline__ void ot_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void ot_copy_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 
 // Waits until at most N of the thread's groups are under way. Other threads see the copies after a
 // barrier.
