@@ -45,7 +45,7 @@ static __device__ __forceinline__ R dot_of_head(const ot_heads<R> &doutput, cons
                                                 int64_t token, int head) {
   const int64_t first = o.at(token, head);
   const ot_any<R> &x = doutput.tensor, &y = o.tensor;
-  if (x.is_bf16 && y.is_bf16 && doutput.vectors && o.vectors) {
+  if (x.dtype == OT_BF16 && y.dtype == OT_BF16 && doutput.vectors && o.vectors) {
     const ot_bf16 *const from = (const ot_bf16 *)x.data, *const other = (const ot_bf16 *)y.data;
     return ot_warp_sum(dot_of_lane<8, R>(from + first, other + first, o.D));
   }
