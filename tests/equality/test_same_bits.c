@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -90,12 +91,20 @@ static int vary(const rank_request *base, variant change) {
   return runs;
 }
 
+// Without OT_TESTS=full or few, each model takes option `option` in float32 or in float64 by turns.
+static bool takes_turn(int option, int model, int type) {
+  const char *const text = getenv("OT_TESTS");
+  return text || types[type].kept == OT_BF16 || (option + model) % 2 == type;
+}
+
 // Applies `change` to `base` for every model and type.
 static void vary_all(const rank_request *base, variant change, const char *what) {
+  static int option;
   int runs = 0;
+  option++;
   for (int m = 0; m < OT_COUNT(models); m++) {
     for (int t = 0; t < OT_COUNT(types); t++) {
-      if (!rank_sampled()) continue;
+      if (!takes_turn(option, m, t) || !rank_sampled()) continue;
       rank_request request = *base;
       // bf16 runs every option with tied weights and with experts.
       const bool both = models[m] == RANK_GPT2 || models[m] == RANK_MOE;
