@@ -54,7 +54,7 @@ static ot_status write_tokens(char path[]) {
 
 // ---- measurement ----
 
-static ot_status take_turns(timing *t, ot_trainer *trainer, ot_world *team, ot_arena *arena) {
+static ot_status take_turns(timing *t, ot_trainer *trainer, ot_world *world, ot_arena *arena) {
   ot_replicas *replicas = NULL;
   ot_step_report step;
   ot_loop_findings findings;
@@ -65,7 +65,7 @@ static ot_status take_turns(timing *t, ot_trainer *trainer, ot_world *team, ot_a
     const double start_s = ot_clock_s();
     if (status == OT_OK) status = ot_ranks_check(&replicas, trainer, arena, &findings);
     if (status == OT_OK && findings.count > 0) status = ot_fail(OT_FINDINGS, "%s", findings.worst);
-    if (!ot_world_is_leader(team)) continue;
+    if (!ot_world_is_leader(world)) continue;
     t->look_s[i] = ot_clock_s() - start_s;
     t->step_s[i] = step.step_seconds;
   }
@@ -77,13 +77,13 @@ static ot_status time_rank(ot_comm *comm, void *context) {
   timing *const t = context;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_world *team = NULL;
+  ot_world *world = NULL;
   ot_trainer *trainer = NULL;
-  ot_status status = ot_world_create(&t->config.run.parallel, comm, &team);
-  if (status == OT_OK) status = ot_trainer_create(&t->config.run, NULL, team, &trainer);
-  if (status == OT_OK) status = take_turns(t, trainer, team, &arena);
+  ot_status status = ot_world_create(&t->config.run.parallel, comm, &world);
+  if (status == OT_OK) status = ot_trainer_create(&t->config.run, NULL, world, &trainer);
+  if (status == OT_OK) status = take_turns(t, trainer, world, &arena);
   ot_trainer_destroy(&trainer);
-  ot_world_destroy(&team);
+  ot_world_destroy(&world);
   ot_heap_release(&heap);
   return status;
 }

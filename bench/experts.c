@@ -25,7 +25,7 @@ typedef struct settings {
 
 // One of the two models.
 typedef struct subject {
-  ot_runtime *instance;
+  ot_runtime *runtime;
   int order;
   double model_flops;
   double seconds[OT_BENCH_REPEATS];    // of F, R and B
@@ -59,11 +59,11 @@ static ot_status create(const settings *s, const char *text, ot_arena *arena, su
                                       .seed = 1,
                                       .micro_batches = &micro_batches,
                                       .num_micro_batches = 1};
-  OT_TRY(ot_runtime_create(&request, &out->instance));
-  OT_TRY(ot_runtime_initialize(out->instance, 1));
-  ot_executor_set_trace(ot_runtime_executor(out->instance), true);
-  ot_bench_load(out->instance, 0, VOCABULARY);
-  const ot_schedule *const schedule = ot_runtime_schedule(out->instance);
+  OT_TRY(ot_runtime_create(&request, &out->runtime));
+  OT_TRY(ot_runtime_initialize(out->runtime, 1));
+  ot_executor_set_trace(ot_runtime_executor(out->runtime), true);
+  ot_bench_load(out->runtime, 0, VOCABULARY);
+  const ot_schedule *const schedule = ot_runtime_schedule(out->runtime);
   out->order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
   out->model_flops = ot_order_flops(schedule, out->order, true);
   return OT_OK;
@@ -76,26 +76,26 @@ static double processor_s(void) {
 }
 
 static ot_status run_once(const settings *s, subject *which, int turn) {
-  ot_executor *const executor = ot_runtime_executor(which->instance);
-  ot_bench_set_scalars(which->instance, (int64_t)s->batch * SEQUENCE, s->batch);
+  ot_executor *const executor = ot_runtime_executor(which->runtime);
+  ot_bench_set_scalars(which->runtime, (int64_t)s->batch * SEQUENCE, s->batch);
   const double start_s = processor_s();
   OT_TRY(ot_executor_run(executor, which->order));
   const double used_s = processor_s() - start_s;
-  which->seconds[turn] = ot_bench_forward_backward_s(which->instance);
+  which->seconds[turn] = ot_bench_forward_backward_s(which->runtime);
   which->processor[turn] = used_s * which->seconds[turn] / ot_executor_timeline(executor)->total_s;
   return OT_OK;
 }
 
 // The smallest number of tokens of an expert in any layer in the last step; the accumulator of the
 // router bias sums the loads.
-static ot_status least_rows(const settings *s, ot_runtime *instance, double *rows) {
-  const ot_graph *const graph = ot_runtime_whole_graph(instance);
+static ot_status least_rows(const settings *s, ot_runtime *runtime, double *rows) {
+  const ot_graph *const graph = ot_runtime_whole_graph(runtime);
   float loads[OT_BENCH_REPEATS];
   *rows = INFINITY;
   for (int i = 0; i < graph->num_parameters; i++) {
     if (graph->parameters[i].kind != OT_PARAMETER_BUFFER) continue;
     const ot_parameter_rows range = {i, OT_COPY_GRADIENT, 0, s->experts};
-    OT_TRY(ot_runtime_read(instance, &range, loads));
+    OT_TRY(ot_runtime_read(runtime, &range, loads));
     for (int e = 0; e < s->experts; e++) *rows = fmin(*rows, (double)loads[e]);
   }
   return OT_OK;
@@ -109,8 +109,8 @@ static ot_status take_turns(const settings *s, subject *dense, subject *experts)
     OT_TRY(run_once(s, experts, i));
   }
   if (!s->phases) return OT_OK;
-  ot_bench_print_phases(dense->instance);
-  ot_bench_print_phases(experts->instance);
+  ot_bench_print_phases(dense->runtime);
+  ot_bench_print_phases(experts->runtime);
   return OT_OK;
 }
 
@@ -161,7 +161,7 @@ static ot_status compare(const settings *s, ot_arena *arena, subject *dense, sub
              arena, experts));
   OT_TRY(take_turns(s, dense, experts));
   double rows;
-  OT_TRY(least_rows(s, experts->instance, &rows));
+  OT_TRY(least_rows(s, experts->runtime, &rows));
   report(s, dense, experts, rows);
   return OT_OK;
 }
@@ -179,7 +179,7 @@ static ot_status run_program(const ot_options *options) {
   ot_arena arena = ot_heap_arena_create(&heap);
   subject *const both = ot_arena_array(&arena, 2, sizeof *both);
   const ot_status status = compare(&s, &arena, &both[0], &both[1]);
-  for (int i = 0; i < 2; i++) ot_runtime_destroy(&both[i].instance);
+  for (int i = 0; i < 2; i++) ot_runtime_destroy(&both[i].runtime);
   ot_heap_release(&heap);
   return status;
 }

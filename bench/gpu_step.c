@@ -37,12 +37,12 @@ static settings read_settings(const ot_options *o) {
   return s;
 }
 
-static ot_status time_steps(ot_runtime *instance, const settings *s, double *step_s) {
+static ot_status time_steps(ot_runtime *runtime, const settings *s, double *step_s) {
   double seconds[OT_BENCH_REPEATS];
   const int repeats = s->repeats < OT_BENCH_REPEATS ? s->repeats : OT_BENCH_REPEATS;
   for (int i = -2; i < repeats; i++) {
     const double start_s = ot_clock_s();
-    OT_TRY(ot_runtime_run(instance, OT_MODE_TRAIN, s->micro_batches));
+    OT_TRY(ot_runtime_run(runtime, OT_MODE_TRAIN, s->micro_batches));
     if (i >= 0) seconds[i] = ot_clock_s() - start_s;
   }
   *step_s = ot_bench_median(seconds, repeats);
@@ -64,21 +64,21 @@ static void print_figures(const settings *s, const ot_schedule *schedule, double
          (double)(schedule->arena_bytes - state) * 1e-9);
 }
 
-static ot_status measure(ot_runtime *instance, const settings *s, int64_t vocabulary) {
+static ot_status measure(ot_runtime *runtime, const settings *s, int64_t vocabulary) {
   const int sequences = s->micro_batches * s->micro_batch;
   double step_s = 0;
-  OT_TRY(ot_runtime_initialize(instance, 1));
-  for (int m = 0; m < s->micro_batches; m++) ot_bench_load(instance, m, vocabulary);
-  ot_bench_set_scalars(instance, (int64_t)sequences * s->sequence, sequences);
-  OT_TRY(time_steps(instance, s, &step_s));
-  print_figures(s, ot_runtime_schedule(instance), step_s);
+  OT_TRY(ot_runtime_initialize(runtime, 1));
+  for (int m = 0; m < s->micro_batches; m++) ot_bench_load(runtime, m, vocabulary);
+  ot_bench_set_scalars(runtime, (int64_t)sequences * s->sequence, sequences);
+  OT_TRY(time_steps(runtime, s, &step_s));
+  print_figures(s, ot_runtime_schedule(runtime), step_s);
   printf("loss %.6f, gradient norm %.6f\n",
-         ot_executor_scalar(ot_runtime_executor(instance), OT_SCALAR_LOSS),
-         ot_executor_scalar(ot_runtime_executor(instance), OT_SCALAR_GRADIENT_NORM));
+         ot_executor_scalar(ot_runtime_executor(runtime), OT_SCALAR_LOSS),
+         ot_executor_scalar(ot_runtime_executor(runtime), OT_SCALAR_GRADIENT_NORM));
   if (!s->ops) return OT_OK;
-  ot_executor_set_trace(ot_runtime_executor(instance), true);
-  OT_TRY(ot_runtime_run(instance, OT_MODE_TRAIN, s->micro_batches));
-  ot_bench_print_phases(instance);
+  ot_executor_set_trace(ot_runtime_executor(runtime), true);
+  OT_TRY(ot_runtime_run(runtime, OT_MODE_TRAIN, s->micro_batches));
+  ot_bench_print_phases(runtime);
   return OT_OK;
 }
 
@@ -111,10 +111,10 @@ static ot_status run(const settings *s, const ot_model *model) {
                                       .events = s->ops,
                                       .micro_batches = &s->micro_batches,
                                       .num_micro_batches = 1};
-  ot_runtime *instance = NULL;
-  OT_TRY(ot_runtime_create(&request, &instance));
-  const ot_status status = measure(instance, s, model->vocab_size);
-  ot_runtime_destroy(&instance);
+  ot_runtime *runtime = NULL;
+  OT_TRY(ot_runtime_create(&request, &runtime));
+  const ot_status status = measure(runtime, s, model->vocab_size);
+  ot_runtime_destroy(&runtime);
   return status;
 }
 

@@ -117,10 +117,10 @@ static ot_status create(const settings *s, const ot_run *run, ot_mesh *mesh, ot_
   return ot_runtime_initialize(*out, 1);
 }
 
-static ot_status step(ot_runtime *instance, int micro_batches, double *seconds) {
-  ot_bench_set_scalars(instance, 4096, 1);
+static ot_status step(ot_runtime *runtime, int micro_batches, double *seconds) {
+  ot_bench_set_scalars(runtime, 4096, 1);
   const double start_s = ot_clock_s();
-  const ot_status status = ot_runtime_run(instance, OT_MODE_TRAIN, micro_batches);
+  const ot_status status = ot_runtime_run(runtime, OT_MODE_TRAIN, micro_batches);
   *seconds = ot_clock_s() - start_s;
   return status;
 }

@@ -187,10 +187,10 @@ typedef struct figures {
   double blas_flops;
 } figures;
 
-static ot_status measure(ot_runtime *instance, const settings *s, figures *out) {
+static ot_status measure(ot_runtime *runtime, const settings *s, figures *out) {
   double step[OT_BENCH_REPEATS], fb[OT_BENCH_REPEATS], blas[OT_BENCH_REPEATS],
       fb_ratio[OT_BENCH_REPEATS], step_ratio[OT_BENCH_REPEATS];
-  const ot_schedule *const schedule = ot_runtime_schedule(instance);
+  const ot_schedule *const schedule = ot_runtime_schedule(runtime);
   const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
   shape_list list;
   list_products(schedule, order, &list);
@@ -207,17 +207,17 @@ static ot_status measure(ot_runtime *instance, const settings *s, figures *out) 
   for (int64_t i = 0; i < 3 * stride; i++) memory[i] = (float)(i % 7) - 3;
   const double flops = ot_order_flops(schedule, order, true);
   const int repeats = s->repeats < OT_BENCH_REPEATS ? s->repeats : OT_BENCH_REPEATS;
-  OT_TRY(ot_executor_run(ot_runtime_executor(instance), order));
+  OT_TRY(ot_executor_run(ot_runtime_executor(runtime), order));
   for (int i = 0; i < repeats; i++) {
-    OT_TRY(ot_executor_run(ot_runtime_executor(instance), order));
-    step[i] = ot_executor_timeline(ot_runtime_executor(instance))->total_s;
-    fb[i] = ot_bench_forward_backward_s(instance);
+    OT_TRY(ot_executor_run(ot_runtime_executor(runtime), order));
+    step[i] = ot_executor_timeline(ot_runtime_executor(runtime))->total_s;
+    fb[i] = ot_bench_forward_backward_s(runtime);
     blas[i] = blas_seconds(&list, s->threads, 2, memory, stride);
     const double rate = blas_flops / blas[i];
     fb_ratio[i] = flops / fb[i] / rate;
     step_ratio[i] = flops / step[i] / rate;
   }
-  if (s->phases) ot_bench_print_phases(instance);
+  if (s->phases) ot_bench_print_phases(runtime);
   free(memory);
   *out = (figures){.step_s = ot_bench_median(step, repeats),
                    .forward_backward_s = ot_bench_median(fb, repeats),
@@ -289,16 +289,16 @@ static ot_status run(const settings *s) {
                                       .threads = s->threads,
                                       .micro_batches = &micro_batches,
                                       .num_micro_batches = 1};
-  ot_runtime *instance = NULL;
+  ot_runtime *runtime = NULL;
   figures f = {0};
-  OT_TRY(ot_runtime_create(&request, &instance));
-  ot_status status = ot_runtime_initialize(instance, 1);
-  ot_executor_set_trace(ot_runtime_executor(instance), true);
-  for (int m = 0; m < micro_batches; m++) ot_bench_load(instance, m, model.vocab_size);
-  ot_bench_set_scalars(instance, (int64_t)s->batch * s->sequence, s->batch);
-  if (status == OT_OK) status = measure(instance, s, &f);
-  if (status == OT_OK) print_figures(s, ot_runtime_schedule(instance), &f);
-  ot_runtime_destroy(&instance);
+  OT_TRY(ot_runtime_create(&request, &runtime));
+  ot_status status = ot_runtime_initialize(runtime, 1);
+  ot_executor_set_trace(ot_runtime_executor(runtime), true);
+  for (int m = 0; m < micro_batches; m++) ot_bench_load(runtime, m, model.vocab_size);
+  ot_bench_set_scalars(runtime, (int64_t)s->batch * s->sequence, s->batch);
+  if (status == OT_OK) status = measure(runtime, s, &f);
+  if (status == OT_OK) print_figures(s, ot_runtime_schedule(runtime), &f);
+  ot_runtime_destroy(&runtime);
   return status;
 }
 

@@ -11,8 +11,8 @@
 
 enum { SEED = 7 };
 
-void ot_bench_load(ot_runtime *instance, int micro_batch, int64_t vocab) {
-  const ot_graph *const graph = ot_runtime_graph(instance, OT_MODE_TRAIN);
+void ot_bench_load(ot_runtime *runtime, int micro_batch, int64_t vocab) {
+  const ot_graph *const graph = ot_runtime_graph(runtime, OT_MODE_TRAIN);
   for (int field = 0; field < OT_BATCH_FIELDS; field++) {
     const ot_tensor_type type = ot_graph_batch_type(graph, (ot_batch_field)field);
     const int64_t n = ot_type_elements(&type);
@@ -25,13 +25,13 @@ void ot_bench_load(ot_runtime *instance, int micro_batch, int64_t vocab) {
       const int32_t id = (int32_t)ot_rng_below(SEED, (uint64_t)field, at, (uint64_t)vocab);
       ((int32_t *)values)[i] = ids ? id : field == OT_BATCH_POSITIONS ? (int32_t)place : 0;
     }
-    ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, (ot_batch_field)field, values);
+    ot_runtime_load_batch(runtime, OT_MODE_TRAIN, micro_batch, (ot_batch_field)field, values);
     free(values);
   }
 }
 
-void ot_bench_set_scalars(ot_runtime *instance, int64_t targets, int64_t sequences) {
-  ot_executor *const executor = ot_runtime_executor(instance);
+void ot_bench_set_scalars(ot_runtime *runtime, int64_t targets, int64_t sequences) {
+  ot_executor *const executor = ot_runtime_executor(runtime);
   ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 1e-4);
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1);
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1);
@@ -43,9 +43,9 @@ static bool is_forward_backward(ot_phase phase) {
   return phase == OT_PHASE_FORWARD || phase == OT_PHASE_BACKWARD || phase == OT_PHASE_RECOMPUTE;
 }
 
-double ot_bench_forward_backward_s(ot_runtime *instance) {
-  const ot_timeline *const timeline = ot_executor_timeline(ot_runtime_executor(instance));
-  const ot_order *const order = &ot_runtime_schedule(instance)->orders[timeline->order];
+double ot_bench_forward_backward_s(ot_runtime *runtime) {
+  const ot_timeline *const timeline = ot_executor_timeline(ot_runtime_executor(runtime));
+  const ot_order *const order = &ot_runtime_schedule(runtime)->orders[timeline->order];
   double sum_s = 0;
   for (int64_t i = 0; i < timeline->num_spans; i++) {
     const ot_span *const span = &timeline->spans[i];
@@ -68,9 +68,9 @@ double ot_bench_median(const double *values, int count) {
   return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
 }
 
-void ot_bench_print_phases(ot_runtime *instance) {
-  const ot_schedule *const schedule = ot_runtime_schedule(instance);
-  const ot_timeline *const timeline = ot_executor_timeline(ot_runtime_executor(instance));
+void ot_bench_print_phases(ot_runtime *runtime) {
+  const ot_schedule *const schedule = ot_runtime_schedule(runtime);
+  const ot_timeline *const timeline = ot_executor_timeline(ot_runtime_executor(runtime));
   const ot_order *const order = &schedule->orders[timeline->order];
   double seconds[OT_OP_COUNT] = {0}, flops[OT_OP_COUNT] = {0}, bytes[OT_OP_COUNT] = {0};
   for (int64_t i = 0; i < timeline->num_spans; i++) {

@@ -46,7 +46,7 @@ void ot_precision_lint(const ot_run *run, ot_audit_report *report);
 // The audits of run->audit.checks, run between the steps of a run. Their findings are those of the
 // command, and a finding ends the run. Keeps `run` until destroy, after the run has ended.
 typedef struct ot_run_audits ot_run_audits;
-ot_status ot_run_audits_create(const ot_run *run, ot_world *team, ot_run_audits **out);
+ot_status ot_run_audits_create(const ot_run *run, ot_world *world, ot_run_audits **out);
 void ot_run_audits_destroy(ot_run_audits **audits);
 
 // One of them, the callback of an ot_loop_check: compares replicas. `replicas` is an ot_replicas

@@ -85,7 +85,7 @@ static void check_entry(stream_list *l, const ot_entry *entry, bool forward) {
 
 // Of the first micro-batch; the others are keyed by their samples.
 static void check_streams(const ot_step_audit *a) {
-  const ot_schedule *const schedule = ot_runtime_schedule(a->instance);
+  const ot_schedule *const schedule = ot_runtime_schedule(a->runtime);
   const ot_order *const order =
       &schedule->orders[ot_schedule_find_order(schedule, OT_ORDER_STEP, 0)];
   stream_list l = {.schedule = schedule, .seed = (uint64_t)a->run->seed, .report = a->report};
@@ -138,9 +138,9 @@ ot_status ot_audit_step(const ot_audit_request *request, ot_arena *arena, ot_aud
   ot_trainer *const trainer = request->trainer;
   *report = (ot_audit_report){.audit = "step", .arena = arena};
   ot_step_audit a = {.trainer = trainer,
-                     .team = ot_trainer_world(trainer),
+                     .world = ot_trainer_world(trainer),
                      .run = ot_trainer_run(trainer),
-                     .instance = ot_trainer_runtime(trainer),
+                     .runtime = ot_trainer_runtime(trainer),
                      .report = report,
                      .before = ot_trainer_position(trainer)};
   check_streams(&a);

@@ -48,7 +48,7 @@ typedef struct fault {
 typedef struct batch_check {
   const ot_step_audit *audit;
   const ot_run *run;
-  ot_data_loader *feed;
+  ot_data_loader *loader;
   ot_sequence_shard piece;
   ot_micro_batch whole;   // as read from the data
   ot_micro_batch part;    // this rank's shard of those; with cp
@@ -132,25 +132,25 @@ static fault compare_data(const batch_check *c, int64_t starts) {
 
 // Elements of document starts of one micro-batch.
 static int64_t count_starts(const batch_check *c) {
-  const ot_graph *const graph = ot_runtime_graph(c->audit->instance, OT_MODE_TRAIN);
+  const ot_graph *const graph = ot_runtime_graph(c->audit->runtime, OT_MODE_TRAIN);
   const ot_tensor_type type = ot_graph_batch_type(graph, OT_BATCH_DOC_STARTS);
   return ot_type_elements(&type);
 }
 
 static void read_batch(batch_check *c, int micro_batch) {
-  const ot_runtime *const instance = c->audit->instance;
+  const ot_runtime *const runtime = c->audit->runtime;
   const ot_mode mode = OT_MODE_TRAIN;
   ot_micro_batch *const r = &c->loaded;
-  ot_runtime_read_batch(instance, mode, micro_batch, OT_BATCH_TOKENS, r->tokens);
-  ot_runtime_read_batch(instance, mode, micro_batch, OT_BATCH_TARGETS, r->targets);
-  ot_runtime_read_batch(instance, mode, micro_batch, OT_BATCH_POSITIONS, r->positions);
-  ot_runtime_read_batch(instance, mode, micro_batch, OT_BATCH_DOC_STARTS, r->doc_starts);
-  ot_runtime_read_batch(instance, mode, micro_batch, OT_BATCH_SAMPLE_IDS, r->sample_ids);
+  ot_runtime_read_batch(runtime, mode, micro_batch, OT_BATCH_TOKENS, r->tokens);
+  ot_runtime_read_batch(runtime, mode, micro_batch, OT_BATCH_TARGETS, r->targets);
+  ot_runtime_read_batch(runtime, mode, micro_batch, OT_BATCH_POSITIONS, r->positions);
+  ot_runtime_read_batch(runtime, mode, micro_batch, OT_BATCH_DOC_STARTS, r->doc_starts);
+  ot_runtime_read_batch(runtime, mode, micro_batch, OT_BATCH_SAMPLE_IDS, r->sample_ids);
 }
 
 // One micro-batch, whose first sample is `first`.
 static ot_status check_batch(batch_check *c, int micro_batch, int64_t first, fault *found) {
-  OT_TRY(ot_data_loader_train(c->feed, first, &c->whole));
+  OT_TRY(ot_data_loader_train(c->loader, first, &c->whole));
   if (c->piece.size > 1) ot_micro_batch_shard(&c->whole, &c->piece, &c->part);
   read_batch(c, micro_batch);
   *found = check_rows(c);
@@ -164,9 +164,9 @@ static ot_status check_batch(batch_check *c, int micro_batch, int64_t first, fau
 }
 
 static ot_status check_batches(batch_check *c, fault *found) {
-  const ot_world *const team = c->audit->team;
+  const ot_world *const world = c->audit->world;
   const int64_t B = c->run->batch.micro_batch_size;
-  const int dp = ot_world_data_degree(team), d = ot_world_data_index(team);
+  const int dp = ot_world_data_degree(world), d = ot_world_data_index(world);
   for (int m = 0; m < c->audit->step.micro_batches && !found->kind; m++) {
     const int64_t first = c->audit->before.next_sample + ((int64_t)m * dp + d) * B;
     OT_TRY(check_batch(c, m, first, found));
@@ -178,7 +178,7 @@ static ot_status check_batches(batch_check *c, fault *found) {
 
 static ot_status open_check(batch_check *c) {
   const int64_t B = c->run->batch.micro_batch_size, T = c->run->data.sequence_length;
-  OT_TRY(ot_data_loader_create(c->run, &c->feed));
+  OT_TRY(ot_data_loader_create(c->run, &c->loader));
   OT_TRY(ot_micro_batch_create(B, T, &c->whole));
   OT_TRY(ot_micro_batch_create(B, T / c->piece.size, &c->part));
   OT_TRY(ot_micro_batch_create(B, T / c->piece.size, &c->loaded));
@@ -189,7 +189,7 @@ static ot_status open_check(batch_check *c) {
 }
 
 static void close_check(batch_check *c) {
-  ot_data_loader_destroy(&c->feed);
+  ot_data_loader_destroy(&c->loader);
   ot_micro_batch_release(&c->whole);
   ot_micro_batch_release(&c->part);
   ot_micro_batch_release(&c->loaded);
@@ -198,17 +198,17 @@ static void close_check(batch_check *c) {
 
 // The fault of the lowest rank that has one.
 static ot_status share(const ot_step_audit *audit, const fault *mine) {
-  const int size = ot_world_size(audit->team);
+  const int size = ot_world_size(audit->world);
   int64_t *const kinds = ot_arena_array(audit->report->arena, size, sizeof *kinds);
   char text[OT_WORLD_TEXT];
   ot_text_format(text, sizeof text, "on rank %d, micro-batch %lld, at %lld: %lld, expected %lld",
-                 ot_world_rank(audit->team), (long long)mine->micro_batch, (long long)mine->row,
+                 ot_world_rank(audit->world), (long long)mine->micro_batch, (long long)mine->row,
                  (long long)mine->got, (long long)mine->wanted);
-  OT_TRY(ot_world_allgather(audit->team, (int64_t)mine->kind, kinds));
+  OT_TRY(ot_world_allgather(audit->world, (int64_t)mine->kind, kinds));
   int r = 0;
   while (r < size && kinds[r] == BATCH_SOUND) r++;
   if (r == size) return OT_OK;
-  OT_TRY(ot_world_broadcast_from(audit->team, r, text));
+  OT_TRY(ot_world_broadcast_from(audit->world, r, text));
   ot_audit_find(audit->report, words[kinds[r]].what, words[kinds[r]].where, words[kinds[r]].advice,
                 "%s", text);
   return OT_OK;
@@ -217,13 +217,13 @@ static ot_status share(const ot_step_audit *audit, const fault *mine) {
 ot_status ot_step_check_batches(ot_step_audit *audit) {
   batch_check c = {.audit = audit, .run = audit->run};
   c.piece =
-      (ot_sequence_shard){.size = ot_world_degree(audit->team, OT_AXIS_CP),
-                          .index = ot_world_index(audit->team, OT_AXIS_CP),
-                          .context = ot_runtime_any_graph(audit->instance)->request.split.context};
+      (ot_sequence_shard){.size = ot_world_degree(audit->world, OT_AXIS_CP),
+                          .index = ot_world_index(audit->world, OT_AXIS_CP),
+                          .context = ot_runtime_any_graph(audit->runtime)->request.split.context};
   fault found = {0};
   ot_status status = open_check(&c);
   if (status == OT_OK) status = check_batches(&c, &found);
   close_check(&c);
-  OT_TRY(ot_world_agree(audit->team, status));
+  OT_TRY(ot_world_agree(audit->world, status));
   return share(audit, &found);
 }

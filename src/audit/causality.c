@@ -52,7 +52,7 @@ typedef struct trial_count {
 
 typedef struct causality_audit {
   const ot_audit_request *request;
-  ot_world *team;
+  ot_world *world;
   ot_audit_report *report;
   const ot_run *run;
   int trials;  // of each kind
@@ -410,7 +410,7 @@ static bool can_drop(const ot_model *model) {
 }
 
 static const char *summary_of(const causality_audit *c) {
-  const int ranks = ot_world_size(c->team);
+  const int ranks = ot_world_size(c->world);
   const char *const gradients =
       c->steps == 0
           ? "no gradients: too little memory or too small a vocabulary"
@@ -464,15 +464,15 @@ static ot_status look(causality_audit *c) {
 }
 
 static ot_status take_rows(causality_audit *c) {
-  ot_world *const team = c->team;
+  ot_world *const world = c->world;
   const int64_t sequence = c->run->data.sequence_length;
   OT_CHECK(sequence >= 8, OT_USAGE,
            "audit causality: sequence_length=%lld; at least 8 are needed to hold documents",
            (long long)sequence);
   c->vocab = c->run->model.vocab_size;
-  c->rank_sequences = ot_layout_sequences(team, SEQUENCES);
-  const int64_t tokens = ot_layout_tokens(team, sequence, MOST_TOKENS);
-  const int64_t sequences = c->rank_sequences * ot_world_data_degree(team);
+  c->rank_sequences = ot_layout_sequences(world, SEQUENCES);
+  const int64_t tokens = ot_layout_tokens(world, sequence, MOST_TOKENS);
+  const int64_t sequences = c->rank_sequences * ot_world_data_degree(world);
   OT_TRY(ot_micro_batch_create(sequences, tokens, &c->rows));
   OT_TRY(ot_micro_batch_create(sequences, tokens, &c->changed));
   c->changes = malloc((size_t)(sequences * tokens) * sizeof *c->changes);
@@ -489,11 +489,11 @@ ot_status ot_audit_causality(const ot_audit_request *request, ot_arena *arena,
                              ot_audit_report *report) {
   *report = (ot_audit_report){.audit = "causality", .arena = arena};
   causality_audit c = {.request = request,
-                       .team = ot_trainer_world(request->trainer),
+                       .world = ot_trainer_world(request->trainer),
                        .report = report,
                        .run = ot_trainer_run(request->trainer),
                        .trials = request->trials > 0 ? request->trials : TRIALS};
-  ot_status status = ot_world_agree(c.team, take_rows(&c));
+  ot_status status = ot_world_agree(c.world, take_rows(&c));
   if (status == OT_OK) status = look(&c);
   ot_micro_batch_release(&c.rows);
   ot_micro_batch_release(&c.changed);

@@ -29,7 +29,7 @@ enum { TOKENS = 128, NEIGHBOURS = 3, MOST_LENGTHS = 8, LAYOUT_TOKENS = 32 };
 
 typedef struct drift_audit {
   const ot_audit_request *request;
-  ot_world *team;
+  ot_world *world;
   ot_audit_report *report;
   const ot_run *run;
   ot_runtime *whole;    // on the leader: the training forward, whose weights the others copy
@@ -58,17 +58,17 @@ static ot_status make_document(const ot_micro_batch *from, int64_t tokens, ot_mi
 }
 
 static ot_status read_text(drift_audit *d) {
-  ot_data_loader *feed = NULL;
+  ot_data_loader *loader = NULL;
   ot_micro_batch whole = {0};
-  ot_status status = ot_data_loader_create(d->run, &feed);
+  ot_status status = ot_data_loader_create(d->run, &loader);
   if (status == OT_OK) status = ot_micro_batch_create(1, d->run->data.sequence_length, &whole);
-  if (status == OT_OK) status = ot_data_loader_train(feed, 0, &whole);
+  if (status == OT_OK) status = ot_data_loader_train(loader, 0, &whole);
   if (status == OT_OK) {
     const int64_t asked = d->request->tokens;
     status = make_document(&whole, asked > 0 ? asked : (int64_t)TOKENS, &d->rows);
   }
   ot_micro_batch_release(&whole);
-  ot_data_loader_destroy(&feed);
+  ot_data_loader_destroy(&loader);
   return status;
 }
 
@@ -297,8 +297,8 @@ static ot_status score_layout(drift_audit *d, ot_layout_probe *probe) {
 
 // Collective; the comparison runs on the leader.
 static ot_status ask_layout(drift_audit *d) {
-  if (ot_world_size(d->team) == 1) return OT_OK;
-  d->layout_tokens = ot_layout_tokens(d->team, d->tokens, LAYOUT_TOKENS);
+  if (ot_world_size(d->world) == 1) return OT_OK;
+  d->layout_tokens = ot_layout_tokens(d->world, d->tokens, LAYOUT_TOKENS);
   d->layout = ot_arena_array(d->report->arena, d->layout_tokens, sizeof *d->layout);
   const ot_layout_probe_request request = {.trainer = d->request->trainer,
                                            .model = &d->run->model,
@@ -336,7 +336,7 @@ static void check_layout(drift_audit *d) {
   if (within(d, &f)) return;
   ot_audit_find(
       d->report, "layout",
-      ot_arena_format(d->report->arena, "the forward on %d ranks", ot_world_size(d->team)),
+      ot_arena_format(d->report->arena, "the forward on %d ranks", ot_world_size(d->world)),
       "a reduction or mask differs from that of one rank: `audit ranks` and `audit causality` "
       "with the same ranks locate it",
       "%s: |ln p| of the same tokens differs from that on one rank by %.3g on average and %.3g at "
@@ -357,13 +357,13 @@ static ot_status make_folder(ot_arena *arena, char **folder) {
 // Creates a folder on the leader; all ranks learn its name.
 static ot_status share_folder(const drift_audit *d, char folder[OT_WORLD_TEXT]) {
   ot_status status = OT_OK;
-  if (ot_world_is_leader(d->team)) {
+  if (ot_world_is_leader(d->world)) {
     char *made = NULL;
     status = make_folder(d->report->arena, &made);
     if (status == OT_OK) ot_text_format(folder, OT_WORLD_TEXT, "%s", made);
   }
-  OT_TRY(ot_world_agree(d->team, status));
-  return ot_world_broadcast(d->team, folder);
+  OT_TRY(ot_world_agree(d->world, status));
+  return ot_world_broadcast(d->world, folder);
 }
 
 // Exports the state saved in `folder` as HF files of full precision; `path` on the leader is
@@ -379,9 +379,9 @@ static ot_status export_model(const drift_audit *d, const char *folder, const ch
                                       .dtype = &d->compute,
                                       .only_native = true};
   ot_status status = ot_trainer_save(d->request->trainer, request.from);
-  if (status == OT_OK && ot_world_is_leader(d->team)) status = ot_convert(&own, &request, &report);
+  if (status == OT_OK && ot_world_is_leader(d->world)) status = ot_convert(&own, &request, &report);
   ot_heap_release(&heap);
-  return ot_world_agree(d->team, status);
+  return ot_world_agree(d->world, status);
 }
 
 static ot_status check_export(drift_audit *d, const char *files) {
@@ -456,18 +456,18 @@ static ot_status look_with_files(drift_audit *d) {
   const char *exported = NULL;
   OT_TRY(share_folder(d, folder));
   ot_status status = export_model(d, folder, &exported);
-  if (status == OT_OK && ot_world_is_leader(d->team)) {
+  if (status == OT_OK && ot_world_is_leader(d->world)) {
     if (d->request->amend_files) d->request->amend_files(exported);
     status = lead(d, exported);
   }
-  if (ot_world_is_leader(d->team)) ot_disk_remove(folder);
-  return ot_world_agree(d->team, status);
+  if (ot_world_is_leader(d->world)) ot_disk_remove(folder);
+  return ot_world_agree(d->world, status);
 }
 
 static ot_status create_whole(drift_audit *d) {
   const question forward = {OT_MODE_LOGITS, &d->run->model, &d->rows, NULL};
-  const bool leads = ot_world_is_leader(d->team);
-  OT_TRY(ot_world_agree(d->team, leads ? create_probe(d, &forward, &d->whole) : OT_OK));
+  const bool leads = ot_world_is_leader(d->world);
+  OT_TRY(ot_world_agree(d->world, leads ? create_probe(d, &forward, &d->whole) : OT_OK));
   return ot_variant_copy_weights(ot_trainer_runtime(d->request->trainer), d->whole);
 }
 
@@ -476,13 +476,13 @@ ot_status ot_audit_drift(const ot_audit_request *request, ot_arena *arena,
   *report = (ot_audit_report){.audit = "drift", .arena = arena};
   const ot_run *const run = ot_trainer_run(request->trainer);
   drift_audit d = {.request = request,
-                   .team = ot_trainer_world(request->trainer),
+                   .world = ot_trainer_world(request->trainer),
                    .report = report,
                    .run = run,
                    .vocab = run->model.vocab_size,
                    .table = {.arena = arena}};
   d.compute = d.storage = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
-  ot_status status = ot_world_agree(d.team, read_text(&d));
+  ot_status status = ot_world_agree(d.world, read_text(&d));
   d.tokens = d.rows.T;
   if (status == OT_OK) status = create_whole(&d);
   if (status == OT_OK) status = ask_layout(&d);

@@ -18,7 +18,7 @@ enum { OWN, CLASSES = 1 + OT_LEAK_KINDS };
 
 struct ot_gradient_probe {
   ot_trainer *trainer;  // of the run
-  ot_world *team;
+  ot_world *world;
   const ot_micro_batch *rows;
   ot_run run;
   ot_trainer *still;  // the trainer whose steps are run
@@ -76,12 +76,12 @@ static void amend(ot_schedule *schedule, ot_arena *arena, void *context) {
 // A pipeline schedule needs as many micro-batches as stages.
 static ot_run run_of(const ot_gradient_probe *g) {
   ot_run run = ot_variant_fixed_weights(ot_trainer_run(g->trainer));
-  const int64_t micro_batches = ot_world_degree(g->team, OT_AXIS_PP);
+  const int64_t micro_batches = ot_world_degree(g->world, OT_AXIS_PP);
   run.model.tie_word_embeddings = false;
   run.model.moe.z_coefficient = run.model.moe.aux_coefficient = 0;
   run.parallel.order_csv = "";
   run.data.sequence_length = g->rows->T;
-  run.batch.micro_batch_size = g->rows->B / ot_world_data_degree(g->team);
+  run.batch.micro_batch_size = g->rows->B / ot_world_data_degree(g->world);
   run.batch.global_batch_size = g->rows->B * micro_batches;
   return run;
 }
@@ -112,18 +112,18 @@ static ot_status create(ot_gradient_probe *g, bool *fits) {
   *fits = *fits && g->ids >= 2;
   if (!*fits) return OT_OK;
   OT_TRY(ot_variant_create(&variant, &g->still));
-  return ot_world_agree(g->team, find_table(g));
+  return ot_world_agree(g->world, find_table(g));
 }
 
 ot_status ot_gradient_probe_create(ot_trainer *trainer, const ot_micro_batch *rows,
                                    ot_gradient_probe **out) {
-  ot_world *const team = ot_trainer_world(trainer);
+  ot_world *const world = ot_trainer_world(trainer);
   const int64_t share = ot_trainer_run(trainer)->model.vocab_size / CLASSES;
   ot_gradient_probe *g = calloc(1, sizeof *g);
   *out = NULL;
-  OT_TRY(ot_world_agree(team, g ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
+  OT_TRY(ot_world_agree(world, g ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
   g->trainer = trainer;
-  g->team = team;
+  g->world = world;
   g->rows = rows;
   g->ids = share < MOST_IDS ? share : MOST_IDS;
   g->run = run_of(g);
@@ -138,7 +138,7 @@ void ot_gradient_probe_destroy(ot_gradient_probe **probe) {
   if (!probe || !*probe) return;
   ot_gradient_probe *const g = *probe;
   // Later audits may keep ranks waiting for their leader.
-  ot_world_set_timeout(g->team, 0);
+  ot_world_set_timeout(g->world, 0);
   ot_trainer_destroy(&g->still);
   free(g->gradient);
   free(g);
@@ -153,10 +153,10 @@ ot_status ot_gradient_probe_keep(ot_gradient_probe *probe, int64_t layers, bool 
 // ---- ask ----
 
 static ot_status read_class(ot_gradient_probe *g, int class, double *largest) {
-  ot_runtime *const instance = ot_trainer_runtime(g->still);
-  const int64_t count = g->ids * ot_runtime_whole_graph(instance)->parameters[g->table].cols;
+  ot_runtime *const runtime = ot_trainer_runtime(g->still);
+  const int64_t count = g->ids * ot_runtime_whole_graph(runtime)->parameters[g->table].cols;
   const ot_parameter_rows range = {g->table, OT_COPY_GRADIENT, class * g->ids, g->ids};
-  OT_TRY(ot_variant_read(instance, range, g->gradient));
+  OT_TRY(ot_variant_read(runtime, range, g->gradient));
   *largest = 0;
   for (int64_t i = 0; i < count; i++) {
     const double size = fabs(g->gradient[i]);

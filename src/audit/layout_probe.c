@@ -14,10 +14,10 @@
 
 struct ot_layout_probe {
   ot_trainer *trainer;
-  ot_world *team;
+  ot_world *world;
   ot_run run;  // the trainer's, with the probed model
   int64_t B, T, sequences;
-  ot_runtime *instance;
+  ot_runtime *runtime;
   ot_micro_batch part;    // this rank's shards of the sequences
   int64_t rows, columns;  // of its part of an answer, per plane
   int64_t *number;        // [rows] global row number of each row of this rank
@@ -30,22 +30,22 @@ struct ot_layout_probe {
 
 // ---- shapes ----
 
-int64_t ot_layout_tokens(const ot_world *team, int64_t sequence, int64_t most) {
+int64_t ot_layout_tokens(const ot_world *world, int64_t sequence, int64_t most) {
   const int64_t unit =
-      2 * (int64_t)ot_world_degree(team, OT_AXIS_CP) * (int64_t)ot_world_degree(team, OT_AXIS_TP);
+      2 * (int64_t)ot_world_degree(world, OT_AXIS_CP) * (int64_t)ot_world_degree(world, OT_AXIS_TP);
   if (sequence <= most || sequence < unit) return sequence;
   return most < unit ? unit : most / unit * unit;
 }
 
-int64_t ot_layout_sequences(const ot_world *team, int64_t wanted) {
-  const int dp = ot_world_data_degree(team);
+int64_t ot_layout_sequences(const ot_world *world, int64_t wanted) {
+  const int dp = ot_world_data_degree(world);
   return (wanted + dp - 1) / dp;
 }
 
 int64_t ot_layout_probe_sequences(const ot_layout_probe *probe) { return probe->sequences; }
 
 ot_status ot_layout_probe_keep(ot_layout_probe *probe, int64_t layers, bool silenced) {
-  return ot_variant_keep_layers(ot_trainer_runtime(probe->trainer), probe->instance, layers,
+  return ot_variant_keep_layers(ot_trainer_runtime(probe->trainer), probe->runtime, layers,
                                 silenced);
 }
 
@@ -63,23 +63,23 @@ static const ot_entry *head_entry(const ot_schedule *schedule) {
 }
 
 static ot_sequence_shard piece_of(const ot_layout_probe *p) {
-  return (ot_sequence_shard){.size = ot_world_degree(p->team, OT_AXIS_CP),
-                             .index = ot_world_index(p->team, OT_AXIS_CP),
+  return (ot_sequence_shard){.size = ot_world_degree(p->world, OT_AXIS_CP),
+                             .index = ot_world_index(p->world, OT_AXIS_CP),
                              .context = p->run.parallel.context};
 }
 
 static void number_rows(ot_layout_probe *p, const ot_micro_batch *numbered) {
   const ot_sequence_shard piece = piece_of(p);
-  const int64_t first = ot_world_data_index(p->team) * p->B * p->T;
-  const int64_t first_row = ot_world_index(p->team, OT_AXIS_TP) * p->rows;
+  const int64_t first = ot_world_data_index(p->world) * p->B * p->T;
+  const int64_t first_row = ot_world_index(p->world, OT_AXIS_TP) * p->rows;
   for (int64_t i = 0; i < p->B * p->T; i++) numbered->tokens[i] = (int32_t)i;
   ot_micro_batch_shard(numbered, &piece, &p->part);
   for (int64_t r = 0; r < p->rows; r++) p->number[r] = first + p->part.tokens[first_row + r];
 }
 
 static ot_status take_memory(ot_layout_probe *p) {
-  const int cp = ot_world_degree(p->team, OT_AXIS_CP), tp = ot_world_degree(p->team, OT_AXIS_TP);
-  p->sequences = p->B * ot_world_data_degree(p->team);
+  const int cp = ot_world_degree(p->world, OT_AXIS_CP), tp = ot_world_degree(p->world, OT_AXIS_TP);
+  p->sequences = p->B * ot_world_data_degree(p->world);
   p->rows = p->B * p->T / cp / tp;
   p->columns = p->run.model.hidden_size;
   p->dtype = p->run.precision.params;
@@ -90,13 +90,13 @@ static ot_status take_memory(ot_layout_probe *p) {
   OT_TRY(ot_micro_batch_create(p->B, p->T, &numbered));
   number_rows(p, &numbered);
   ot_micro_batch_release(&numbered);
-  return ot_host_allreduce_create(ot_world_comm(p->team), p->sequences * p->T, &p->exchange);
+  return ot_host_allreduce_create(ot_world_comm(p->world), p->sequences * p->T, &p->exchange);
 }
 
 static ot_status find_answer(ot_layout_probe *p) {
-  const ot_graph *const graph = ot_runtime_graph(p->instance, OT_MODE_EVALUATE);
+  const ot_graph *const graph = ot_runtime_graph(p->runtime, OT_MODE_EVALUATE);
   const ot_program *const program = &graph->programs[graph->blocks[graph->num_blocks - 1].program];
-  const ot_entry *const head = head_entry(ot_runtime_schedule(p->instance));
+  const ot_entry *const head = head_entry(ot_runtime_schedule(p->runtime));
   const int64_t plane = p->rows * p->columns * ot_dtype_bytes(p->dtype);
   const bool enters = program->input >= 0;
   const int64_t on_stack = ot_program_stack_size(program);
@@ -124,17 +124,17 @@ static ot_status create_instance(ot_layout_probe *p) {
       .sequence_length = p->T,
       .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
       .storage = p->dtype,
-      .threads = run->threads > 0 ? run->threads : ot_world_threads(p->team),
+      .threads = run->threads > 0 ? run->threads : ot_world_threads(p->world),
       .seed = (uint64_t)run->seed,
-      .mesh = ot_world_mesh(p->team),
-      .rank = ot_world_rank(p->team),
-      .comm = ot_world_comm(p->team),
+      .mesh = ot_world_mesh(p->world),
+      .rank = ot_world_rank(p->world),
+      .comm = ot_world_comm(p->world),
       .amend = hooks->amend,
       .amend_context = hooks->context,
       .unchecked = hooks->unchecked,
   };
-  OT_TRY(ot_runtime_create(&request, &p->instance));
-  return ot_world_agree(p->team, find_answer(p));
+  OT_TRY(ot_runtime_create(&request, &p->runtime));
+  return ot_world_agree(p->world, find_answer(p));
 }
 
 // Every row is held by exactly one rank.
@@ -152,18 +152,18 @@ static ot_status check_rows(ot_layout_probe *p) {
 }
 
 static ot_status create(ot_layout_probe *p) {
-  OT_TRY(ot_world_agree(p->team, take_memory(p)));
+  OT_TRY(ot_world_agree(p->world, take_memory(p)));
   OT_TRY(create_instance(p));
   OT_TRY(check_rows(p));
-  return ot_variant_copy_weights(ot_trainer_runtime(p->trainer), p->instance);
+  return ot_variant_copy_weights(ot_trainer_runtime(p->trainer), p->runtime);
 }
 
 ot_status ot_layout_probe_create(const ot_layout_probe_request *request, ot_layout_probe **out) {
-  ot_world *const team = ot_trainer_world(request->trainer);
+  ot_world *const world = ot_trainer_world(request->trainer);
   ot_layout_probe *p = calloc(1, sizeof *p);
-  OT_TRY(ot_world_agree(team, p ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
+  OT_TRY(ot_world_agree(world, p ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
   p->trainer = request->trainer;
-  p->team = team;
+  p->world = world;
   p->run = *ot_trainer_run(request->trainer);
   p->run.model = *request->model;
   if (request->wide) p->run.precision.params = p->run.precision.compute == OT_F64 ? OT_F64 : OT_F32;
@@ -178,7 +178,7 @@ ot_status ot_layout_probe_create(const ot_layout_probe_request *request, ot_layo
 void ot_layout_probe_destroy(ot_layout_probe **probe) {
   if (!probe || !*probe) return;
   ot_layout_probe *const p = *probe;
-  ot_runtime_destroy(&p->instance);
+  ot_runtime_destroy(&p->runtime);
   ot_host_allreduce_destroy(&p->exchange);
   ot_micro_batch_release(&p->part);
   free(p->number);
@@ -194,7 +194,7 @@ void ot_layout_probe_destroy(ot_layout_probe **probe) {
 static ot_status evaluate(ot_layout_probe *p, const ot_micro_batch *rows) {
   const ot_sequence_shard piece = piece_of(p);
   const ot_mode mode = OT_MODE_EVALUATE;
-  const int64_t sequence = ot_world_data_index(p->team) * p->B, first = sequence * p->T;
+  const int64_t sequence = ot_world_data_index(p->world) * p->B, first = sequence * p->T;
   const ot_micro_batch mine = {.B = p->B,
                                .T = p->T,
                                .tokens = rows->tokens + first,
@@ -204,19 +204,19 @@ static ot_status evaluate(ot_layout_probe *p, const ot_micro_batch *rows) {
                                .sample_ids = rows->sample_ids + sequence};
   OT_ASSERT(rows->B == p->sequences && rows->T == p->T);
   ot_micro_batch_shard(&mine, &piece, &p->part);
-  ot_runtime_load_batch(p->instance, mode, 0, OT_BATCH_TOKENS, p->part.tokens);
-  ot_runtime_load_batch(p->instance, mode, 0, OT_BATCH_TARGETS, p->part.targets);
-  ot_runtime_load_batch(p->instance, mode, 0, OT_BATCH_POSITIONS, p->part.positions);
-  ot_runtime_load_batch(p->instance, mode, 0, OT_BATCH_DOC_STARTS, p->part.doc_starts);
-  ot_runtime_load_batch(p->instance, mode, 0, OT_BATCH_SAMPLE_IDS, p->part.sample_ids);
-  return ot_runtime_run(p->instance, mode, 0);
+  ot_runtime_load_batch(p->runtime, mode, 0, OT_BATCH_TOKENS, p->part.tokens);
+  ot_runtime_load_batch(p->runtime, mode, 0, OT_BATCH_TARGETS, p->part.targets);
+  ot_runtime_load_batch(p->runtime, mode, 0, OT_BATCH_POSITIONS, p->part.positions);
+  ot_runtime_load_batch(p->runtime, mode, 0, OT_BATCH_DOC_STARTS, p->part.doc_starts);
+  ot_runtime_load_batch(p->runtime, mode, 0, OT_BATCH_SAMPLE_IDS, p->part.sample_ids);
+  return ot_runtime_run(p->runtime, mode, 0);
 }
 
 static ot_status ask(ot_layout_probe *p, const ot_micro_batch *rows, char *answer) {
   const int64_t plane = p->rows * p->columns * ot_dtype_bytes(p->dtype);
   OT_TRY(evaluate(p, rows));
   for (int64_t i = 0; p->offset && i < p->planes; i++) {
-    ot_executor_read(ot_runtime_executor(p->instance), p->offset[i], answer + i * plane, plane);
+    ot_executor_read(ot_runtime_executor(p->runtime), p->offset[i], answer + i * plane, plane);
   }
   return OT_OK;
 }
@@ -227,15 +227,15 @@ ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_micro_batch *rows
 
 ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_micro_batch *rows, double *nats) {
   const ot_layout_probe *const p = probe;
-  const ot_executor *const executor = ot_runtime_executor(p->instance);
+  const ot_executor *const executor = ot_runtime_executor(p->runtime);
   double sums[2] = {0, 0};
   OT_TRY(evaluate(probe, rows));
   // All ranks of tp hold the same.
-  if (p->offset && ot_world_index(p->team, OT_AXIS_TP) == 0) {
+  if (p->offset && ot_world_index(p->world, OT_AXIS_TP) == 0) {
     sums[0] = ot_executor_scalar(executor, OT_SCALAR_EVALUATE_LOSS);
     sums[1] = ot_executor_scalar(executor, OT_SCALAR_EVALUATE_TOKENS);
   }
-  OT_TRY(ot_world_allreduce(p->team, sums, 2));
+  OT_TRY(ot_world_allreduce(p->world, sums, 2));
   *nats = sums[0] / sums[1];
   return OT_OK;
 }

@@ -41,9 +41,9 @@ ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_micro_batch *ro
 // Loads the trainer's weights as ot_variant_keep_layers does.
 ot_status ot_layout_probe_keep(ot_layout_probe *probe, int64_t layers, bool silenced);
 
-// The largest number of tokens up to `most`, of a sequence of `sequence`, that the layout of `team`
-// can shard.
-int64_t ot_layout_tokens(const ot_world *team, int64_t sequence, int64_t most);
+// The largest number of tokens up to `most`, of a sequence of `sequence`, that the layout of
+// `world` can shard.
+int64_t ot_layout_tokens(const ot_world *world, int64_t sequence, int64_t most);
 
 // Sequences per data-parallel rank, so that all have at least `wanted`.
-int64_t ot_layout_sequences(const ot_world *team, int64_t wanted);
+int64_t ot_layout_sequences(const ot_world *world, int64_t wanted);

@@ -91,7 +91,7 @@ ot_status ot_audit_overlap(const ot_audit_request *request, ot_arena *arena,
                            ot_audit_report *report) {
   enum { STEPS = 5 };
   ot_trainer *const trainer = request->trainer;
-  ot_world *const team = ot_trainer_world(trainer);
+  ot_world *const world = ot_trainer_world(trainer);
   const ot_schedule *const schedule = ot_runtime_schedule(ot_trainer_runtime(trainer));
   const int steps = request->steps > 0 ? request->steps : STEPS;
   ot_overlap overlap = {0};
@@ -103,11 +103,11 @@ ot_status ot_audit_overlap(const ot_audit_request *request, ot_arena *arena,
     ot_overlap_add(&overlap, ot_trainer_timeline(trainer), schedule);
   }
   ot_trainer_set_trace(trainer, false);
-  OT_TRY(ot_overlap_merge(&overlap, ot_world_comm(team), arena));
+  OT_TRY(ot_overlap_merge(&overlap, ot_world_comm(world), arena));
   const ot_overlap_run run = {
       .run = ot_trainer_run(trainer),
       .micro_batches = ot_trainer_micro_batches(trainer),
-      .shares_cores = ot_world_core_sharers(team) * schedule->threads > ot_runtime_cores(),
+      .shares_cores = ot_world_core_sharers(world) * schedule->threads > ot_runtime_cores(),
   };
   *report = (ot_audit_report){.audit = "overlap", .arena = arena};
   ot_overlap_judge(&overlap, &run, report);

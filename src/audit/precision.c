@@ -185,15 +185,15 @@ static int64_t count_accumulated(const ot_run *run, int64_t ranks) {
 
 // Gradients are reduced over data and context parallelism.
 static int64_t ranks_of(const ot_audit_request *request) {
-  ot_world *const team = ot_trainer_world(request->trainer);
+  ot_world *const world = ot_trainer_world(request->trainer);
   if (request->planned_ranks > 0) return request->planned_ranks;
-  return ot_world_data_degree(team) * ot_world_degree(team, OT_AXIS_CP);
+  return ot_world_data_degree(world) * ot_world_degree(world, OT_AXIS_CP);
 }
 
 ot_status ot_audit_precision(const ot_audit_request *request, ot_arena *arena,
                              ot_audit_report *report) {
   *report = (ot_audit_report){.audit = "precision", .arena = arena};
-  ot_world *const team = ot_trainer_world(request->trainer);
+  ot_world *const world = ot_trainer_world(request->trainer);
   const ot_run *const run = ot_trainer_run(request->trainer);
   const int64_t ranks = ranks_of(request);
   precision_audit *const p = ot_arena_array(arena, 1, sizeof *p);
@@ -208,5 +208,5 @@ ot_status ot_audit_precision(const ot_audit_request *request, ot_arena *arena,
                                            .seed = request->seed};
   ot_precision_lint(run, report);
   OT_TRY(ot_contributions_read(&wanted, arena, &p->contributions));
-  return ot_world_agree(team, ot_world_is_leader(team) ? look(p) : OT_OK);
+  return ot_world_agree(world, ot_world_is_leader(world) ? look(p) : OT_OK);
 }

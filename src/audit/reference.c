@@ -121,15 +121,15 @@ static void compare_loss(comparison *c) {
 
 // Fewest and most targets of the micro-batches of this rank's step.
 static ot_status count_targets(const ot_trainer *trainer, int64_t counts[2]) {
-  const ot_runtime *const instance = ot_trainer_runtime(trainer);
-  const ot_graph *const graph = ot_runtime_graph(instance, OT_MODE_TRAIN);
+  const ot_runtime *const runtime = ot_trainer_runtime(trainer);
+  const ot_graph *const graph = ot_runtime_graph(runtime, OT_MODE_TRAIN);
   const ot_tensor_type type = ot_graph_batch_type(graph, OT_BATCH_TARGETS);
   const int64_t rows = ot_type_elements(&type);
   int32_t *const targets = malloc((size_t)rows * sizeof *targets);
   OT_CHECK(targets, OT_ENVIRONMENT, "out of memory for the targets of a micro-batch");
   for (int m = 0; m < ot_trainer_micro_batches(trainer); m++) {
     int64_t count = 0;
-    ot_runtime_read_batch(instance, OT_MODE_TRAIN, m, OT_BATCH_TARGETS, targets);
+    ot_runtime_read_batch(runtime, OT_MODE_TRAIN, m, OT_BATCH_TARGETS, targets);
     for (int64_t i = 0; i < rows; i++) count += targets[i] >= 0;
     if (m == 0 || count < counts[0]) counts[0] = count;
     if (m == 0 || count > counts[1]) counts[1] = count;
@@ -140,16 +140,16 @@ static ot_status count_targets(const ot_trainer *trainer, int64_t counts[2]) {
 
 // With equal counts a mean of means equals the mean, so the check cannot detect it.
 static ot_status compare_targets(const comparison *c) {
-  ot_world *const team = ot_trainer_world(c->trainer);
+  ot_world *const world = ot_trainer_world(c->trainer);
   ot_arena *const arena = c->report->arena;
   ot_reference_figures *const f = c->figures;
-  const int ranks = ot_world_size(team);
+  const int ranks = ot_world_size(world);
   int64_t *const fewest = ot_arena_array(arena, ranks, sizeof *fewest);
   int64_t *const most = ot_arena_array(arena, ranks, sizeof *most);
   int64_t counts[2] = {0, 0};
-  OT_TRY(ot_world_agree(team, count_targets(c->trainer, counts)));
-  OT_TRY(ot_world_allgather(team, counts[0], fewest));
-  OT_TRY(ot_world_allgather(team, counts[1], most));
+  OT_TRY(ot_world_agree(world, count_targets(c->trainer, counts)));
+  OT_TRY(ot_world_allgather(world, counts[0], fewest));
+  OT_TRY(ot_world_allgather(world, counts[1], most));
   f->fewest_targets = fewest[0];
   f->most_targets = most[0];
   for (int i = 1; i < ranks; i++) {

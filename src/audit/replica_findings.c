@@ -157,7 +157,7 @@ static ot_status find_element(ot_replicas *r, const group *g, int64_t *all, diff
   }
   memset(mine, 0, sizeof mine);
   if (unit) {
-    ot_executor_read(ot_runtime_executor(r->instance), unit->offset + low * unit->size, mine,
+    ot_executor_read(ot_runtime_executor(r->runtime), unit->offset + low * unit->size, mine,
                      unit->size);
   }
   OT_TRY(ot_replicas_gather(r, mine, all, FAN));
@@ -176,7 +176,7 @@ static void find_word(const ot_replicas *r, const group *g, difference *found) {
 
 static double number_of(const ot_replicas *r, ot_unit_kind kind, int64_t bits) {
   const ot_dtype dtype =
-      kind < OT_UNIT_SCALAR ? ot_runtime_copy_dtype(r->instance, (ot_parameter_copy)kind) : OT_F64;
+      kind < OT_UNIT_SCALAR ? ot_runtime_copy_dtype(r->runtime, (ot_parameter_copy)kind) : OT_F64;
   double number;
   ot_elements_convert(dtype, &bits, OT_F64, &number, 1);
   return number;
@@ -299,7 +299,7 @@ static const char *evidence_of(const ot_replicas *r, const group *g,
 }
 
 static const char *where_of(const ot_replicas *r, const group *g, ot_arena *arena) {
-  const char *const name = ot_unit_name(r->instance, g->kind, g->index);
+  const char *const name = ot_unit_name(r->runtime, g->kind, g->index);
   if (g->kind >= OT_UNIT_SCALAR) return name;
   return ot_arena_format(arena, "%s of %s", ot_unit_kind_name(g->kind), name);
 }

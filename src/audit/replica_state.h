@@ -22,7 +22,7 @@ typedef struct ot_unit_header {
 enum { OT_HEADER_WORDS = sizeof(ot_unit_header) / 8 };
 
 struct ot_replicas {
-  ot_runtime *instance;
+  ot_runtime *runtime;
   const ot_mesh *mesh;
   ot_comm *comm;
   int rank, ranks;

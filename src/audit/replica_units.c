@@ -68,7 +68,7 @@ static const char *part_name(const ot_graph *graph, int index) {
   OT_UNREACHABLE();
 }
 
-const char *ot_unit_name(const ot_runtime *instance, ot_unit_kind kind, int index) {
+const char *ot_unit_name(const ot_runtime *runtime, ot_unit_kind kind, int index) {
   switch (kind) {
     case OT_UNIT_SCALAR:
       return scalar_name(index);
@@ -81,7 +81,7 @@ const char *ot_unit_name(const ot_runtime *instance, ot_unit_kind kind, int inde
     case OT_UNIT_MOMENT_1:
     case OT_UNIT_MOMENT_2:
     case OT_UNIT_MASTER:
-      return part_name(ot_runtime_whole_graph(instance), index);
+      return part_name(ot_runtime_whole_graph(runtime), index);
     case OT_UNIT_KINDS:
       break;
   }
@@ -91,7 +91,7 @@ const char *ot_unit_name(const ot_runtime *instance, ot_unit_kind kind, int inde
 // ---- units ----
 
 typedef struct listing {
-  const ot_runtime *instance;
+  const ot_runtime *runtime;
   const ot_mesh *mesh;
   int rank;
   ot_arena *arena;
@@ -117,10 +117,10 @@ static void add(listing *l, const ot_unit *unit, const int64_t *coordinates, int
 
 // The elements of a part within the held range of its bucket.
 static void add_part(listing *l, ot_bucket_copy copy, const ot_parameter *p, int part, int index) {
-  const ot_schedule *const schedule = ot_runtime_schedule(l->instance);
+  const ot_schedule *const schedule = ot_runtime_schedule(l->runtime);
   const ot_bucket_range *const held = &schedule->buckets[p->block].copy[copy];
   const ot_parameter_part *const slice = &p->parts[part];
-  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(l->instance, (ot_parameter_copy)copy));
+  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(l->runtime, (ot_parameter_copy)copy));
   const int64_t start = p->offset + slice->first_row * p->cols;
   const int64_t end = start + slice->rows * p->cols;
   const int64_t from = start > held->first ? start : held->first;
@@ -163,9 +163,9 @@ static int part_in_whole(const ot_parameter *whole, const ot_parameter *local, i
 }
 
 static void add_copies(listing *l) {
-  const ot_graph *const graph = ot_runtime_any_graph(l->instance);
-  const ot_graph *const whole = ot_runtime_whole_graph(l->instance);
-  const ot_schedule *const schedule = ot_runtime_schedule(l->instance);
+  const ot_graph *const graph = ot_runtime_any_graph(l->runtime);
+  const ot_graph *const whole = ot_runtime_whole_graph(l->runtime);
+  const ot_schedule *const schedule = ot_runtime_schedule(l->runtime);
   int before = 0;
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
@@ -183,7 +183,7 @@ static void add_copies(listing *l) {
 }
 
 static void add_scalars(listing *l) {
-  const int64_t base = ot_schedule_region(ot_runtime_schedule(l->instance), "scalars")->offset;
+  const int64_t base = ot_schedule_region(ot_runtime_schedule(l->runtime), "scalars")->offset;
   for (int i = 0; i < OT_COUNT(scalars); i++) {
     const ot_unit unit = {.kind = OT_UNIT_SCALAR,
                           .index = (int)scalars[i].scalar,
@@ -204,8 +204,8 @@ static int coordinate(const listing *l, ot_axis axis) {
 
 // Ranks of tp and all stages share the same tokens; those of cp hold other shards of the sequences.
 static void add_batches(listing *l) {
-  const ot_schedule *const schedule = ot_runtime_schedule(l->instance);
-  const ot_graph *const graph = ot_runtime_graph(l->instance, OT_MODE_TRAIN);
+  const ot_schedule *const schedule = ot_runtime_schedule(l->runtime);
+  const ot_graph *const graph = ot_runtime_graph(l->runtime, OT_MODE_TRAIN);
   int64_t base = -1;
   for (int i = 0; i < schedule->num_regions; i++) {
     const ot_region *const region = &schedule->regions[i];
@@ -229,7 +229,7 @@ static void add_batches(listing *l) {
 }
 
 static void count_parts(listing *l) {
-  const ot_graph *const whole = ot_runtime_whole_graph(l->instance);
+  const ot_graph *const whole = ot_runtime_whole_graph(l->runtime);
   ot_unit_list *const list = l->list;
   for (int i = 0; i < whole->num_parameters; i++) list->num_parts += whole->parameters[i].num_parts;
   list->part_count = ot_arena_array(l->arena, list->num_parts + 1, sizeof *list->part_count);
@@ -240,9 +240,9 @@ static void count_parts(listing *l) {
   }
 }
 
-void ot_units_list(const ot_runtime *instance, const ot_mesh *mesh, int rank, ot_arena *arena,
+void ot_units_list(const ot_runtime *runtime, const ot_mesh *mesh, int rank, ot_arena *arena,
                    ot_unit_list *list) {
-  listing l = {.instance = instance, .mesh = mesh, .rank = rank, .arena = arena, .list = list};
+  listing l = {.runtime = runtime, .mesh = mesh, .rank = rank, .arena = arena, .list = list};
   *list = (ot_unit_list){0};
   count_parts(&l);
   add_copies(&l);
@@ -258,10 +258,10 @@ static int count_chunks(const ot_unit *unit) {
   return (int)((unit->count * unit->size + CHUNK_BYTES - 1) / CHUNK_BYTES);
 }
 
-void ot_unit_hasher_build(ot_runtime *instance, const ot_unit_list *list, const bool *wanted,
+void ot_unit_hasher_build(ot_runtime *runtime, const ot_unit_list *list, const bool *wanted,
                           ot_arena *arena, ot_unit_hasher *hasher) {
   const int n = list->num_units;
-  *hasher = (ot_unit_hasher){.instance = instance, .list = list, .wanted = wanted};
+  *hasher = (ot_unit_hasher){.runtime = runtime, .list = list, .wanted = wanted};
   hasher->first_chunk = ot_arena_array(arena, n + 1, sizeof *hasher->first_chunk);
   for (int i = 0; i < n; i++) {
     hasher->first_chunk[i + 1] =
@@ -274,13 +274,13 @@ void ot_unit_hasher_build(ot_runtime *instance, const ot_unit_list *list, const 
   }
   hasher->hashes = ot_arena_array(arena, chunks + 1, sizeof *hasher->hashes);
   hasher->staging =
-      ot_arena_take(arena, (int64_t)ot_runtime_schedule(instance)->threads * CHUNK_BYTES);
+      ot_arena_take(arena, (int64_t)ot_runtime_schedule(runtime)->threads * CHUNK_BYTES);
 }
 
 // At most CHUNK_BYTES.
 static uint64_t hash_chunk(ot_unit_hasher *h, int64_t offset, int64_t bytes,
                            unsigned char *staging) {
-  ot_executor_read(ot_runtime_executor(h->instance), offset, staging, bytes);
+  ot_executor_read(ot_runtime_executor(h->runtime), offset, staging, bytes);
   return XXH3_64bits(staging, (size_t)bytes);
 }
 
@@ -293,7 +293,7 @@ static void hash_chunk_of_unit(ot_unit_hasher *h, int64_t chunk, unsigned char *
 }
 
 void ot_unit_hasher_run(ot_unit_hasher *hasher, int64_t *hashes) {
-  const int threads = ot_runtime_schedule(hasher->instance)->threads, n = hasher->list->num_units;
+  const int threads = ot_runtime_schedule(hasher->runtime)->threads, n = hasher->list->num_units;
   const int64_t chunks = hasher->first_chunk[n];
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
   for (int t = 0; t < threads; t++) {

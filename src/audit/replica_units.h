@@ -49,18 +49,18 @@ typedef struct ot_unit_list {
 } ot_unit_list;
 
 // Lists the units of the rank at `rank` of `mesh`, in `arena`.
-void ot_units_list(const ot_runtime *instance, const ot_mesh *mesh, int rank, ot_arena *arena,
+void ot_units_list(const ot_runtime *runtime, const ot_mesh *mesh, int rank, ot_arena *arena,
                    ot_unit_list *list);
 
 // "weights", "gradients", "first moments", ...
 const char *ot_unit_kind_name(ot_unit_kind kind);
 
 // HF name of a part, or name of a scalar, field or word.
-const char *ot_unit_name(const ot_runtime *instance, ot_unit_kind kind, int index);
+const char *ot_unit_name(const ot_runtime *runtime, ot_unit_kind kind, int index);
 
 // Some of the units of this rank, in chunks that its threads hash concurrently.
 typedef struct ot_unit_hasher {
-  ot_runtime *instance;
+  ot_runtime *runtime;
   const ot_unit_list *list;
   const bool *wanted;      // [list->num_units]
   int *first_chunk;        // [list->num_units + 1]
@@ -70,7 +70,7 @@ typedef struct ot_unit_hasher {
 } ot_unit_hasher;
 
 // For the units in `wanted`; keeps its arguments, allocates in `arena`.
-void ot_unit_hasher_build(ot_runtime *instance, const ot_unit_list *list, const bool *wanted,
+void ot_unit_hasher_build(ot_runtime *runtime, const ot_unit_list *list, const bool *wanted,
                           ot_arena *arena, ot_unit_hasher *hasher);
 
 // Sets hashes[i] of each wanted unit; does not change the others. One pass over memory.

@@ -88,7 +88,7 @@ static ot_status check_keys(const ot_replicas *r, ot_arena *arena) {
     OT_CHECK(counts[i] == 0 || counts[i] == count, OT_BUG,
              "audit: ranks hold %lld elements of the %s of %s, which has %lld",
              (long long)counts[i], ot_unit_kind_name(kind),
-             ot_unit_name(r->instance, kind, i % parts), (long long)count);
+             ot_unit_name(r->runtime, kind, i % parts), (long long)count);
   }
   return OT_OK;
 }
@@ -164,11 +164,11 @@ static void hash_units(ot_replicas *r, const ot_replica_moment *moment) {
 
 static ot_status create(ot_replicas *r) {
   r->arena = ot_heap_arena_create(&r->heap);
-  ot_units_list(r->instance, r->mesh, r->rank, &r->arena, &r->list);
+  ot_units_list(r->runtime, r->mesh, r->rank, &r->arena, &r->list);
   OT_TRY(gather_headers(r));
   OT_TRY(check_keys(r, &r->arena));
   find_holders(r);
-  ot_unit_hasher_build(r->instance, &r->list, r->replicated, &r->arena, &r->hasher);
+  ot_unit_hasher_build(r->runtime, &r->list, r->replicated, &r->arena, &r->hasher);
   OT_TRY(count_bytes(r));
   r->values = ot_arena_array(&r->arena, r->most_units + 1, sizeof *r->values);
   r->all_values = ot_arena_array(&r->arena, (int64_t)r->ranks * r->most_units, sizeof *r->values);
@@ -176,14 +176,14 @@ static ot_status create(ot_replicas *r) {
 }
 
 ot_status ot_replicas_create(ot_trainer *trainer, ot_replicas **out) {
-  const ot_world *const team = ot_trainer_world(trainer);
+  const ot_world *const world = ot_trainer_world(trainer);
   ot_replicas *r = calloc(1, sizeof *r);
   OT_CHECK(r, OT_ENVIRONMENT, "out of memory for an audit");
-  r->instance = ot_trainer_runtime(trainer);
-  r->mesh = ot_world_mesh(team);
-  r->comm = ot_world_comm(team);
-  r->ranks = ot_world_size(team);
-  r->rank = ot_world_rank(team);
+  r->runtime = ot_trainer_runtime(trainer);
+  r->mesh = ot_world_mesh(world);
+  r->comm = ot_world_comm(world);
+  r->ranks = ot_world_size(world);
+  r->rank = ot_world_rank(world);
   const ot_status status = create(r);
   if (status != OT_OK) ot_replicas_destroy(&r);
   *out = r;

@@ -21,7 +21,7 @@ static const struct {
 
 typedef struct resume_check {
   ot_step_audit *audit;
-  ot_runtime *instance;
+  ot_runtime *runtime;
   ot_arena *arena;
   ot_checkpoint *checkpoint;
   ot_weight_map map;
@@ -33,7 +33,7 @@ static ot_status compare_tensor(resume_check *r, int kind, ot_weight_stage *stag
                                 int64_t *differ) {
   const ot_safetensors *const set = ot_checkpoint_tensors(r->checkpoint, kinds[kind].set);
   const ot_weight_tensor *const t = &r->map.tensors[tensor];
-  const ot_dtype dtype = ot_runtime_copy_dtype(r->instance, kinds[kind].copy);
+  const ot_dtype dtype = ot_runtime_copy_dtype(r->runtime, kinds[kind].copy);
   const char *const name = ot_arena_format(r->arena, "%s%s", kinds[kind].prefix, t->name);
   const int found = set ? ot_safetensors_find(set, name) : -1;
   const int64_t size = ot_dtype_bytes(dtype), total = t->rows * t->cols;
@@ -63,8 +63,8 @@ static void find(resume_check *r, int kind, const ot_weight_tensor *t, int64_t d
 }
 
 static ot_status compare_kind(resume_check *r, int kind) {
-  if (!ot_runtime_has_copy(r->instance, kinds[kind].copy)) return OT_OK;
-  const ot_weight_access access = ot_weight_access_of(r->arena, r->instance, kinds[kind].copy);
+  if (!ot_runtime_has_copy(r->runtime, kinds[kind].copy)) return OT_OK;
+  const ot_weight_access access = ot_weight_access_of(r->arena, r->runtime, kinds[kind].copy);
   ot_weight_stage stage;
   ot_weight_stage_build(r->arena, &r->map, &access, &stage);
   for (int i = 0; i < r->map.num_tensors; i++) {
@@ -76,7 +76,7 @@ static ot_status compare_kind(resume_check *r, int kind) {
 }
 
 static ot_status compare_state(resume_check *r, const char *path) {
-  const ot_graph *const whole = ot_runtime_whole_graph(r->instance);
+  const ot_graph *const whole = ot_runtime_whole_graph(r->runtime);
   OT_TRY(ot_weight_map_build(r->arena, whole->parameters, whole->num_parameters, &r->map));
   OT_TRY(ot_checkpoint_create(path, false, &r->checkpoint));
   r->memory = malloc(2 * BLOCK_ELEMENTS * sizeof(double));
@@ -109,13 +109,13 @@ static ot_status lead(resume_check *r, const char *path) {
   if (status == OT_OK) compare_position(r);
   ot_checkpoint_destroy(&r->checkpoint);
   free(r->memory);
-  const ot_status dismissed = ot_runtime_end_reads(r->instance);
+  const ot_status dismissed = ot_runtime_end_reads(r->runtime);
   return status != OT_OK ? status : dismissed;
 }
 
 ot_status ot_step_check_resume(ot_step_audit *audit, const char *path) {
-  resume_check r = {.audit = audit, .instance = audit->instance, .arena = audit->report->arena};
-  return ot_world_agree(audit->team, ot_world_is_leader(audit->team)
-                                         ? lead(&r, path)
-                                         : ot_runtime_serve_reads(r.instance));
+  resume_check r = {.audit = audit, .runtime = audit->runtime, .arena = audit->report->arena};
+  return ot_world_agree(audit->world, ot_world_is_leader(audit->world)
+                                          ? lead(&r, path)
+                                          : ot_runtime_serve_reads(r.runtime));
 }

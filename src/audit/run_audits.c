@@ -26,19 +26,19 @@ struct ot_run_audits {
 // ---- models ----
 
 // The leader's texts, on all ranks.
-static ot_status share(ot_world *team, const ot_audit_report *report, ot_arena *arena,
+static ot_status share(ot_world *world, const ot_audit_report *report, ot_arena *arena,
                        ot_loop_findings *findings) {
   char worst[OT_WORLD_TEXT] = "";
-  double count = ot_world_is_leader(team) ? report->num_findings : 0;
-  OT_TRY(ot_world_allreduce(team, &count, 1));
+  double count = ot_world_is_leader(world) ? report->num_findings : 0;
+  OT_TRY(ot_world_allreduce(world, &count, 1));
   findings->count = (int)count;
   if (count == 0) return OT_OK;
-  if (ot_world_is_leader(team)) {
+  if (ot_world_is_leader(world)) {
     const ot_finding *const first = &report->findings[0];
     ot_text_format(worst, sizeof worst, "%s in %s, %s", first->what, first->where, first->evidence);
     findings->text = ot_audit_report_print(report);
   }
-  OT_TRY(ot_world_broadcast(team, worst));
+  OT_TRY(ot_world_broadcast(world, worst));
   findings->worst = ot_arena_format(arena, "%s", worst);
   return OT_OK;
 }
@@ -47,13 +47,13 @@ static ot_status share(ot_world *team, const ot_audit_report *report, ot_arena *
 static ot_status look_at_model(void *context, ot_trainer *trainer, ot_arena *arena,
                                ot_loop_findings *findings) {
   model_watch *const w = context;
-  ot_world *const team = ot_trainer_world(trainer);
+  ot_world *const world = ot_trainer_world(trainer);
   const int64_t step = ot_trainer_position(trainer).step;
   const ot_audit_request request = {.trainer = trainer,
                                     .seed = (uint64_t)(ot_trainer_run(trainer)->seed + step)};
   ot_audit_report report = {0};
   // Ranks may wait long for their leader.
-  ot_world_set_timeout(team, 0);
+  ot_world_set_timeout(world, 0);
   OT_TRY(w->call(&request, arena, &report));
   *findings = (ot_loop_findings){.audit = report.audit};
   if (report.verdict == OT_VERDICT_INCONCLUSIVE && !w->noted) {
@@ -61,7 +61,7 @@ static ot_status look_at_model(void *context, ot_trainer *trainer, ot_arena *are
         ot_arena_format(arena, "the audit of %s is inconclusive: %s", report.audit, report.summary);
     w->noted = true;
   }
-  return share(team, &report, arena, findings);
+  return share(world, &report, arena, findings);
 }
 
 // ---- state ----
@@ -94,9 +94,9 @@ static ot_loop_check check_of(ot_run_audits *a, ot_audit_check check) {
   return (ot_loop_check){.look = look_at_model, .context = &a->models[check]};
 }
 
-ot_status ot_run_audits_create(const ot_run *run, ot_world *team, ot_run_audits **out) {
+ot_status ot_run_audits_create(const ot_run *run, ot_world *world, ot_run_audits **out) {
   ot_run_audits *const a = calloc(1, sizeof *a);
-  OT_TRY(ot_world_agree(team, a ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory for audits")));
+  OT_TRY(ot_world_agree(world, a ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory for audits")));
   for (int check = 0; check < CHECKS; check++) {
     bool wanted = false;
     for (int64_t i = 0; i < run->audit.num_checks; i++) {

@@ -188,12 +188,12 @@ static ot_run run_of(const ot_run *run) {
 }
 
 static ot_status read_batch(slope_check *s, int64_t first) {
-  ot_data_loader *feed = NULL;
+  ot_data_loader *loader = NULL;
   OT_TRY(ot_micro_batch_create(s->alone.batch.micro_batch_size, s->alone.data.sequence_length,
                                &s->rows));
-  ot_status status = ot_data_loader_create(&s->alone, &feed);
-  if (status == OT_OK) status = ot_data_loader_train(feed, first, &s->rows);
-  ot_data_loader_destroy(&feed);
+  ot_status status = ot_data_loader_create(&s->alone, &loader);
+  if (status == OT_OK) status = ot_data_loader_train(loader, first, &s->rows);
+  ot_data_loader_destroy(&loader);
   return status;
 }
 
@@ -245,10 +245,10 @@ ot_status ot_step_check_slopes(ot_step_audit *audit) {
   audit->slopes_left_out = !fits;
   if (!fits) return OT_OK;
   OT_TRY(ot_variant_create(&variant, &s.trainer));
-  const ot_status status = ot_world_is_leader(audit->team) ? lead(&s) : OT_OK;
+  const ot_status status = ot_world_is_leader(audit->world) ? lead(&s) : OT_OK;
   ot_trainer_destroy(&s.trainer);
   ot_runtime_destroy(&s.probe);
   ot_micro_batch_release(&s.rows);
   free(s.logits);
-  return ot_world_agree(audit->team, status);
+  return ot_world_agree(audit->world, status);
 }

@@ -9,7 +9,7 @@
 
 struct ot_state_watch {
   ot_trainer *trainer;
-  ot_runtime *instance;
+  ot_runtime *runtime;
   ot_heap heap;
   ot_arena arena;
   ot_unit_list list;
@@ -36,13 +36,13 @@ static void compare(void *context) {
 
 ot_status ot_state_watch_create(ot_trainer *trainer, ot_state_watch **out) {
   ot_state_watch *const w = calloc(1, sizeof *w);
-  ot_world *const team = ot_trainer_world(trainer);
-  OT_TRY(ot_world_agree(team, w ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory for an audit")));
+  ot_world *const world = ot_trainer_world(trainer);
+  OT_TRY(ot_world_agree(world, w ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory for an audit")));
   w->trainer = trainer;
   w->step = -1;
-  w->instance = ot_trainer_runtime(trainer);
+  w->runtime = ot_trainer_runtime(trainer);
   w->arena = ot_heap_arena_create(&w->heap);
-  ot_units_list(w->instance, ot_world_mesh(team), ot_world_rank(team), &w->arena, &w->list);
+  ot_units_list(w->runtime, ot_world_mesh(world), ot_world_rank(world), &w->arena, &w->list);
   const int n = w->list.num_units;
   w->taken = ot_arena_array(&w->arena, n + 1, sizeof *w->taken);
   w->now = ot_arena_array(&w->arena, n + 1, sizeof *w->now);
@@ -51,9 +51,9 @@ ot_status ot_state_watch_create(ot_trainer *trainer, ot_state_watch **out) {
     const ot_unit_kind kind = w->list.units[i].kind;
     w->watched[i] = kind < OT_UNIT_SCALAR && kind != OT_UNIT_GRADIENT;
   }
-  ot_unit_hasher_build(w->instance, &w->list, w->watched, &w->arena, &w->hasher);
+  ot_unit_hasher_build(w->runtime, &w->list, w->watched, &w->arena, &w->hasher);
   const ot_executor_pause pause = {OT_PHASE_UPDATE, compare, w};
-  ot_executor_set_pause(ot_runtime_executor(w->instance), &pause);
+  ot_executor_set_pause(ot_runtime_executor(w->runtime), &pause);
   *out = w;
   return OT_OK;
 }
@@ -77,24 +77,24 @@ static void describe(const ot_state_watch *w, char *text) {
   ot_text_format(text, OT_WORLD_TEXT,
                  "%s of %s on rank %d changed after the update of step %lld (%d tensor%s "
                  "of this rank)",
-                 ot_unit_kind_name(unit->kind), ot_unit_name(w->instance, unit->kind, unit->index),
+                 ot_unit_kind_name(unit->kind), ot_unit_name(w->runtime, unit->kind, unit->index),
                  ot_world_rank(ot_trainer_world(w->trainer)), (long long)w->step, w->differ,
                  ot_text_plural(w->differ, "s"));
 }
 
 // The number of ranks with a difference, and the message of the first of them.
 static ot_status collect(const ot_state_watch *w, ot_arena *arena, int *count, char *text) {
-  ot_world *const team = ot_trainer_world(w->trainer);
-  const int ranks = ot_world_size(team);
+  ot_world *const world = ot_trainer_world(w->trainer);
+  const int ranks = ot_world_size(world);
   int64_t *const all = ot_arena_array(arena, ranks, sizeof *all);
   int first = -1;
-  OT_TRY(ot_world_allgather(team, w->differ, all));
+  OT_TRY(ot_world_allgather(world, w->differ, all));
   for (int i = ranks - 1; i >= 0; i--) {
     if (all[i] == 0) continue;
     first = i;
     ++*count;
   }
-  return first >= 0 ? ot_world_broadcast_from(team, first, text) : OT_OK;
+  return first >= 0 ? ot_world_broadcast_from(world, first, text) : OT_OK;
 }
 
 ot_status ot_state_watch_report(ot_state_watch *watch, ot_arena *arena,

@@ -8,9 +8,9 @@
 
 typedef struct ot_step_audit {
   ot_trainer *trainer;
-  ot_world *team;
+  ot_world *world;
   const ot_run *run;
-  ot_runtime *instance;
+  ot_runtime *runtime;
   ot_audit_report *report;
   ot_position before;        // the step
   ot_step_report step;       // that was taken

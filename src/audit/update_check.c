@@ -75,7 +75,7 @@ static ot_status read_copy(update_check *u, sampled_row *r, moment_of_read when,
   const int64_t rows = u->whole->parameters[r->parameter].rank == 1 ? r->count : 1;
   const ot_parameter_rows range = {r->parameter, copy, r->row, rows};
   if (u->kept[copy] == 0) return OT_OK;
-  OT_TRY(ot_variant_read(u->audit->instance, range, u->values));
+  OT_TRY(ot_variant_read(u->audit->runtime, range, u->values));
   r->values[when][copy] = ot_arena_array(u->arena, r->count, sizeof(double));
   memcpy(r->values[when][copy], u->values, (size_t)r->count * sizeof(double));
   return OT_OK;
@@ -97,7 +97,7 @@ static ot_status add_squares(update_check *u, int parameter, double *sum) {
   for (int64_t row = 0; row < p->rows; row += step) {
     const int64_t rows = step < p->rows - row ? step : p->rows - row;
     const ot_parameter_rows range = {parameter, OT_COPY_GRADIENT, row, rows};
-    OT_TRY(ot_variant_read(u->audit->instance, range, u->values));
+    OT_TRY(ot_variant_read(u->audit->runtime, range, u->values));
     for (int64_t i = 0; i < rows * p->cols; i++) *sum += u->values[i] * u->values[i];
   }
   return OT_OK;
@@ -233,15 +233,15 @@ static void set_expected(update_check *u) {
 ot_status ot_step_check_update(ot_step_audit *audit) {
   update_check u = {.audit = audit,
                     .run = audit->run,
-                    .whole = ot_runtime_whole_graph(audit->instance),
+                    .whole = ot_runtime_whole_graph(audit->runtime),
                     .arena = audit->report->arena};
   const int64_t widest = ot_graph_widest_row(u.whole);
   u.values =
       ot_arena_array(u.arena, widest > BLOCK_ELEMENTS ? widest : BLOCK_ELEMENTS, sizeof *u.values);
   for (int copy = 0; copy < OT_COPIES; copy++) {
-    u.kept[copy] = ot_runtime_has_copy(audit->instance, (ot_parameter_copy)copy);
+    u.kept[copy] = ot_runtime_has_copy(audit->runtime, (ot_parameter_copy)copy);
   }
-  OT_TRY(ot_world_allreduce(audit->team, u.kept, OT_COPIES));
+  OT_TRY(ot_world_allreduce(audit->world, u.kept, OT_COPIES));
   choose_rows(&u);
   OT_TRY(read_rows(&u, BEFORE));
   OT_TRY(ot_trainer_step(audit->trainer, &audit->step));

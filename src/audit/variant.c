@@ -56,8 +56,8 @@ static bool is_here(const ot_variant *v) {
 static ot_status count_bytes(const ot_variant *v, int64_t *bytes) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_world *const team = team_of(v);
-  ot_runtime_request request = {.mesh = ot_world_mesh(team), .rank = ot_world_rank(team)};
+  ot_world *const world = team_of(v);
+  ot_runtime_request request = {.mesh = ot_world_mesh(world), .rank = ot_world_rank(world)};
   ot_graph *const graphs = ot_arena_array(&arena, OT_MODES, sizeof *graphs);
   ot_schedule schedule;
   ot_status status = ot_trainer_request(v->run, &arena, &request);
@@ -69,13 +69,13 @@ static ot_status count_bytes(const ot_variant *v, int64_t *bytes) {
 }
 
 ot_status ot_variant_fits(const ot_variant *variant, bool *fits) {
-  ot_world *const team = ot_trainer_world(variant->of);
+  ot_world *const world = ot_trainer_world(variant->of);
   const int64_t asked = ot_trainer_get_hooks(variant->of)->audit_bytes;
   const int64_t most = asked > 0 ? asked : (int64_t)1 << 30;
   int64_t bytes = 0;
-  OT_TRY(ot_world_agree(team, is_here(variant) ? count_bytes(variant, &bytes) : OT_OK));
+  OT_TRY(ot_world_agree(world, is_here(variant) ? count_bytes(variant, &bytes) : OT_OK));
   double too_many = bytes > most;
-  OT_TRY(ot_world_allreduce(team, &too_many, 1));
+  OT_TRY(ot_world_allreduce(world, &too_many, 1));
   *fits = too_many == 0;
   return OT_OK;
 }
@@ -178,14 +178,14 @@ ot_status ot_variant_copy_weights(ot_runtime *from, ot_runtime *to) {
   return ot_variant_keep_layers(from, to, INT64_MAX, false);
 }
 
-ot_status ot_variant_read(ot_runtime *instance, ot_parameter_rows range, double *values) {
+ot_status ot_variant_read(ot_runtime *runtime, ot_parameter_rows range, double *values) {
   const int64_t count =
-      range.rows * ot_runtime_whole_graph(instance)->parameters[range.parameter].cols;
-  const ot_dtype dtype = ot_runtime_copy_dtype(instance, range.copy);
-  if (dtype == OT_F64) return ot_runtime_read(instance, &range, values);
+      range.rows * ot_runtime_whole_graph(runtime)->parameters[range.parameter].cols;
+  const ot_dtype dtype = ot_runtime_copy_dtype(runtime, range.copy);
+  if (dtype == OT_F64) return ot_runtime_read(runtime, &range, values);
   void *const raw = malloc((size_t)(count * ot_dtype_bytes(dtype)));
   OT_CHECK(raw, OT_ENVIRONMENT, "out of memory for rows of a parameter");
-  const ot_status status = ot_runtime_read(instance, &range, raw);
+  const ot_status status = ot_runtime_read(runtime, &range, raw);
   if (status == OT_OK) ot_elements_convert(dtype, raw, OT_F64, values, count);
   free(raw);
   return status;

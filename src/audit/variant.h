@@ -39,4 +39,4 @@ ot_status ot_variant_copy_weights(ot_runtime *from, ot_runtime *to);
 ot_status ot_variant_keep_layers(ot_runtime *from, ot_runtime *to, int64_t layers, bool silenced);
 
 // Rows of a parameter as float64, [range.rows * cols].
-ot_status ot_variant_read(ot_runtime *instance, ot_parameter_rows range, double *values);
+ot_status ot_variant_read(ot_runtime *runtime, ot_parameter_rows range, double *values);

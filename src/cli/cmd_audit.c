@@ -117,16 +117,16 @@ static ot_status look(const auditing *a, ot_trainer *trainer, ot_arena *arena,
 }
 
 // Keeps the leader's report; those of the other ranks are the same.
-static ot_status audit_team(auditing *a, ot_world *team) {
+static ot_status audit_team(auditing *a, ot_world *world) {
   ot_heap heap = {0};
   ot_arena own = ot_heap_arena_create(&heap);
-  const bool leads = ot_world_is_leader(team);
+  const bool leads = ot_world_is_leader(world);
   if (leads) ot_output_notes(&a->config.notes);
   if (leads && a->note) fprintf(stderr, "%s\nauditing %s\n", a->note, a->checkpoint);
   ot_trainer *trainer = NULL;
   ot_audit_report reports[MOST_REPORTS] = {0};
   int count = 0;
-  ot_status status = ot_trainer_create(&a->config.run, a->config.settings, team, &trainer);
+  ot_status status = ot_trainer_create(&a->config.run, a->config.settings, world, &trainer);
   if (status == OT_OK && ot_trainer_note(trainer))
     fprintf(stderr, "%s\n", ot_trainer_note(trainer));
   if (status == OT_OK) status = look(a, trainer, leads ? a->arena : &own, reports, &count);
@@ -140,10 +140,10 @@ static ot_status audit_team(auditing *a, ot_world *team) {
 
 static ot_status audit_rank(ot_comm *comm, void *context) {
   auditing *const a = context;
-  ot_world *team = NULL;
-  OT_TRY(ot_world_create(&a->config.run.parallel, comm, &team));
-  const ot_status status = audit_team(a, team);
-  ot_world_destroy(&team);
+  ot_world *world = NULL;
+  OT_TRY(ot_world_create(&a->config.run.parallel, comm, &world));
+  const ot_status status = audit_team(a, world);
+  ot_world_destroy(&world);
   return status;
 }
 

@@ -12,7 +12,7 @@ typedef struct sampling {
   const ot_options *options;
   ot_arena *arena;
   ot_opened_model model;
-  ot_runtime *instance;
+  ot_runtime *runtime;
   ot_token_list prompt;
   ot_token_list made;
   ot_buffer text;
@@ -45,7 +45,7 @@ static ot_status create_instance(sampling *s) {
       .storage = OT_F32,
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
-  return ot_model_files_runtime(&s->model.files, &request, &s->instance);
+  return ot_model_files_runtime(&s->model.files, &request, &s->runtime);
 }
 
 // Decodes `count` generated tokens from index `first` on into `text`, as the continuation of the
@@ -99,7 +99,7 @@ static ot_status sample(sampling *s) {
       .stop = ot_tokenizer_eos(s->model.tokenizer),
       .vocab_size = ot_tokenizer_vocab_size(s->model.tokenizer),
   };
-  OT_TRY(ot_generate(s->instance, &request, append_token, s));
+  OT_TRY(ot_generate(s->runtime, &request, append_token, s));
   if (!s->stream) return print_json(s);
   putchar('\n');
   return OT_OK;
@@ -108,7 +108,7 @@ static ot_status sample(sampling *s) {
 static ot_status run(const ot_options *options) {
   sampling s = {.options = options, .arena = ot_options_arena(options)};
   const ot_status status = sample(&s);
-  ot_runtime_destroy(&s.instance);
+  ot_runtime_destroy(&s.runtime);
   ot_opened_model_release(&s.model);
   ot_token_list_release(&s.prompt);
   ot_token_list_release(&s.made);

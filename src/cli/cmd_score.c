@@ -23,7 +23,7 @@ typedef struct scoring {
   ot_arena *arena;
   const char *path;       // of the JSONL file
   ot_opened_model model;  // without a tokenizer only {"tokens"} works
-  ot_runtime *instance;
+  ot_runtime *runtime;
   item *items;
   int64_t num_items, items_capacity;
   double *logprobs;  // [longest]
@@ -156,7 +156,7 @@ static void print_item(const scoring *s, const item *it) {
 
 static ot_status score_item(const scoring *s, const item *it) {
   const ot_score_request one = {.tokens = it->tokens.ids, .count = it->tokens.count};
-  if (!it->error) OT_TRY(ot_score(s->instance, &one, s->logprobs, s->greedy));
+  if (!it->error) OT_TRY(ot_score(s->runtime, &one, s->logprobs, s->greedy));
   print_item(s, it);
   return OT_OK;
 }
@@ -186,7 +186,7 @@ static ot_status score_items(scoring *s) {
       .storage = OT_F32,
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
-  OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->instance));
+  OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->runtime));
   s->logprobs = ot_arena_array(s->arena, longest, sizeof *s->logprobs);
   s->greedy = ot_arena_array(s->arena, longest, sizeof *s->greedy);
   // One JSON document, or one per line; both are written incrementally.
@@ -212,7 +212,7 @@ static ot_status run(const ot_options *options) {
                .path = ot_options_argument(options, 1)};
   const ot_status status = score(&s);
   for (int64_t i = 0; i < s.num_items; i++) ot_token_list_release(&s.items[i].tokens);
-  ot_runtime_destroy(&s.instance);
+  ot_runtime_destroy(&s.runtime);
   ot_opened_model_release(&s.model);
   return status;
 }

@@ -130,7 +130,7 @@ typedef struct training {
   ot_cluster cluster;
   bool processes;  // ranks are processes started by a launcher
   ot_mesh mesh;
-  ot_loop_request request;  // without the team
+  ot_loop_request request;  // without the world
   bool leads;               // the leading rank is in this process
 } training;
 
@@ -187,17 +187,17 @@ static void print_done(const training *t) {
 static ot_status train_rank(ot_comm *comm, void *context) {
   training *const t = context;
   ot_loop_request request = t->request;
-  OT_TRY(ot_world_create(&request.run->parallel, comm, &request.team));
-  const bool leads = ot_world_is_leader(request.team);
+  OT_TRY(ot_world_create(&request.run->parallel, comm, &request.world));
+  const bool leads = ot_world_is_leader(request.world);
   if (leads) ot_output_notes(&t->config.notes);
   ot_run_audits *audits = NULL;
-  ot_status status = ot_run_audits_create(request.run, request.team, &audits);
+  ot_status status = ot_run_audits_create(request.run, request.world, &audits);
   if (status == OT_OK) {
     request.checks = ot_run_audits_checks(audits, &request.num_checks);
     status = ot_loop_run(&request);
   }
   ot_run_audits_destroy(&audits);
-  ot_world_destroy(&request.team);
+  ot_world_destroy(&request.world);
   if (leads) {
     t->leads = true;
     end_line(&t->console);

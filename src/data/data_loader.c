@@ -35,72 +35,72 @@ static int64_t samples_before(const ot_run *run, int64_t step) {
   return ot_run_tokens_after(run, step) / run->data.sequence_length;
 }
 
-static ot_sampler_request sampler_request(const ot_data_loader *feed) {
-  const ot_run *const run = feed->run;
+static ot_sampler_request sampler_request(const ot_data_loader *loader) {
+  const ot_run *const run = loader->run;
   return (ot_sampler_request){
       .seed = (uint64_t)run->seed,
       .sequence_length = run->data.sequence_length,
       .document_mask = run->data.document_mask,
       .format = run->data.format,
       .vocab_size = run->model.vocab_size,
-      .eod = feed->tokenizer ? ot_tokenizer_eos(feed->tokenizer) : -1,
+      .eod = loader->tokenizer ? ot_tokenizer_eos(loader->tokenizer) : -1,
       .boundary = run->data.document_boundary,
   };
 }
 
-static ot_status create_train(ot_data_loader *feed) {
-  const ot_run_data *const data = &feed->run->data;
+static ot_status create_train(ot_data_loader *loader) {
+  const ot_run_data *const data = &loader->run->data;
   const int64_t count = data->num_mixtures + 1;
   ot_sampler_mixture *const mixtures = calloc((size_t)count, sizeof *mixtures);
   OT_CHECK(mixtures, OT_ENVIRONMENT, "out of memory");
   mixtures[0] = (ot_sampler_mixture){.sources = data->train, .num_sources = data->num_train};
   for (int64_t i = 1; i < count; i++) {
     const ot_data_mixture *const from = &data->mixtures[i - 1];
-    mixtures[i] = (ot_sampler_mixture){.from_sample = samples_before(feed->run, from->from_step),
+    mixtures[i] = (ot_sampler_mixture){.from_sample = samples_before(loader->run, from->from_step),
                                        .sources = from->sources,
                                        .num_sources = from->num_sources};
   }
-  ot_sampler_request request = sampler_request(feed);
+  ot_sampler_request request = sampler_request(loader);
   request.mixtures = mixtures;
   request.num_mixtures = count;
-  const ot_status status = ot_sampler_create(&request, &feed->train);
+  const ot_status status = ot_sampler_create(&request, &loader->train);
   free(mixtures);
   return status;
 }
 
-static ot_status create_validation(ot_data_loader *feed) {
-  const ot_run_data *const data = &feed->run->data;
-  feed->validation = calloc((size_t)data->num_validation + 1, sizeof *feed->validation);
-  OT_CHECK(feed->validation, OT_ENVIRONMENT, "out of memory");
+static ot_status create_validation(ot_data_loader *loader) {
+  const ot_run_data *const data = &loader->run->data;
+  loader->validation = calloc((size_t)data->num_validation + 1, sizeof *loader->validation);
+  OT_CHECK(loader->validation, OT_ENVIRONMENT, "out of memory");
   for (int64_t i = 0; i < data->num_validation; i++) {
     const ot_data_source source = {.path = data->validation[i].path, .weight = 1};
     const ot_sampler_mixture mixture = {.sources = &source, .num_sources = 1};
-    ot_sampler_request request = sampler_request(feed);
+    ot_sampler_request request = sampler_request(loader);
     request.mixtures = &mixture;
     request.num_mixtures = 1;
     request.sequential = true;
-    OT_TRY(ot_sampler_create(&request, &feed->validation[i]));
+    OT_TRY(ot_sampler_create(&request, &loader->validation[i]));
   }
   return OT_OK;
 }
 
-static ot_status create_tokenizer(ot_data_loader *feed) {
-  const ot_run *const run = feed->run;
+static ot_status create_tokenizer(ot_data_loader *loader) {
+  const ot_run *const run = loader->run;
   if (run->data.tokenizer[0] == '\0') return OT_OK;
-  OT_TRY(ot_tokenizer_create(run->data.tokenizer, &feed->tokenizer));
-  const int64_t size = ot_tokenizer_vocab_size(feed->tokenizer);
+  OT_TRY(ot_tokenizer_create(run->data.tokenizer, &loader->tokenizer));
+  const int64_t size = ot_tokenizer_vocab_size(loader->tokenizer);
   OT_CHECK(size <= run->model.vocab_size, OT_USAGE,
            "model: vocab_size=%ld is smaller than the tokenizer's %ld entries (%s)",
            run->model.vocab_size, size, run->data.tokenizer);
   return OT_OK;
 }
 
-static ot_status check_origin(const ot_data_loader *feed, const char *path, ot_arena *arena) {
-  const ot_run_data *const data = &feed->run->data;
+static ot_status check_origin(const ot_data_loader *loader, const char *path, ot_arena *arena) {
+  const ot_run_data *const data = &loader->run->data;
   ot_shard_origin origin;
   char hash[OT_CONTENT_HASH_BYTES];
   OT_TRY(ot_shard_origin_read(path, arena, &origin));
-  ot_tokenizer_hash(feed->tokenizer, hash);
+  ot_tokenizer_hash(loader->tokenizer, hash);
   if (!origin.found || ot_text_equal(origin.tokenizer_hash, hash)) return OT_OK;
   ot_fail(OT_USAGE, "data: %s was tokenized with %s (hash %s), not with %s (hash %s)", path,
           origin.tokenizer, origin.tokenizer_hash, data->tokenizer, hash);
@@ -110,24 +110,24 @@ static ot_status check_origin(const ot_data_loader *feed, const char *path, ot_a
 }
 
 // Checks that token files with a record of their tokenizer used the run's.
-static ot_status check_origins(const ot_data_loader *feed, ot_arena *arena) {
-  const ot_run_data *const data = &feed->run->data;
-  if (!feed->tokenizer || !data->tokenizer_check) return OT_OK;
-  for (int64_t i = 0; i < ot_sampler_num_sources(feed->train); i++) {
-    OT_TRY(check_origin(feed, ot_sampler_source_at(feed->train, i).path, arena));
+static ot_status check_origins(const ot_data_loader *loader, ot_arena *arena) {
+  const ot_run_data *const data = &loader->run->data;
+  if (!loader->tokenizer || !data->tokenizer_check) return OT_OK;
+  for (int64_t i = 0; i < ot_sampler_num_sources(loader->train); i++) {
+    OT_TRY(check_origin(loader, ot_sampler_source_at(loader->train, i).path, arena));
   }
   for (int64_t i = 0; i < data->num_validation; i++) {
-    OT_TRY(check_origin(feed, data->validation[i].path, arena));
+    OT_TRY(check_origin(loader, data->validation[i].path, arena));
   }
   return OT_OK;
 }
 
 // A short source among others is padded; if all are short, every sequence would be.
-static ot_status check_length(const ot_data_loader *feed) {
-  const int64_t T = feed->run->data.sequence_length;
-  ot_sampler_source longest = ot_sampler_source_at(feed->train, 0);
-  for (int64_t i = 1; i < ot_sampler_num_sources(feed->train); i++) {
-    const ot_sampler_source source = ot_sampler_source_at(feed->train, i);
+static ot_status check_length(const ot_data_loader *loader) {
+  const int64_t T = loader->run->data.sequence_length;
+  ot_sampler_source longest = ot_sampler_source_at(loader->train, 0);
+  for (int64_t i = 1; i < ot_sampler_num_sources(loader->train); i++) {
+    const ot_sampler_source source = ot_sampler_source_at(loader->train, i);
     if (source.tokens > longest.tokens) longest = source;
   }
   if (longest.tokens > T) return OT_OK;
@@ -137,15 +137,16 @@ static ot_status check_length(const ot_data_loader *feed) {
                       (long long)longest.tokens - 1);
 }
 
-static ot_status create(ot_data_loader *feed) {
-  OT_CHECK(feed->run->data.num_train > 0, OT_USAGE, "data.train is not given: nothing to train on");
-  OT_TRY(create_tokenizer(feed));
-  OT_TRY(create_train(feed));
-  OT_TRY(check_length(feed));
-  OT_TRY(create_validation(feed));
+static ot_status create(ot_data_loader *loader) {
+  OT_CHECK(loader->run->data.num_train > 0, OT_USAGE,
+           "data.train is not given: nothing to train on");
+  OT_TRY(create_tokenizer(loader));
+  OT_TRY(create_train(loader));
+  OT_TRY(check_length(loader));
+  OT_TRY(create_validation(loader));
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = check_origins(feed, &arena);
+  const ot_status status = check_origins(loader, &arena);
   ot_heap_release(&heap);
   return status;
 }
@@ -159,24 +160,24 @@ ot_status ot_data_loader_create(const ot_run *run, ot_data_loader **out) {
   return status;
 }
 
-void ot_data_loader_destroy(ot_data_loader **feed) {
-  if (!feed || !*feed) return;
-  ot_sampler_destroy(&(*feed)->train);
-  for (int64_t i = 0; (*feed)->validation && i < (*feed)->run->data.num_validation; i++) {
-    ot_sampler_destroy(&(*feed)->validation[i]);
+void ot_data_loader_destroy(ot_data_loader **loader) {
+  if (!loader || !*loader) return;
+  ot_sampler_destroy(&(*loader)->train);
+  for (int64_t i = 0; (*loader)->validation && i < (*loader)->run->data.num_validation; i++) {
+    ot_sampler_destroy(&(*loader)->validation[i]);
   }
-  free((*feed)->validation);
-  ot_tokenizer_destroy(&(*feed)->tokenizer);
-  free(*feed);
-  *feed = NULL;
+  free((*loader)->validation);
+  ot_tokenizer_destroy(&(*loader)->tokenizer);
+  free(*loader);
+  *loader = NULL;
 }
 
 // ---- reading ----
 
-int64_t ot_data_loader_tokens(const ot_data_loader *feed) {
+int64_t ot_data_loader_tokens(const ot_data_loader *loader) {
   int64_t tokens = 0;
-  for (int64_t i = 0; i < ot_sampler_num_sources(feed->train); i++) {
-    tokens += ot_sampler_source_at(feed->train, i).tokens;
+  for (int64_t i = 0; i < ot_sampler_num_sources(loader->train); i++) {
+    tokens += ot_sampler_source_at(loader->train, i).tokens;
   }
   return tokens;
 }
@@ -190,31 +191,31 @@ static uint64_t hash_sources(uint64_t hash, const ot_sampler *sampler) {
   return hash;
 }
 
-uint64_t ot_data_loader_hash(const ot_data_loader *feed) {
-  uint64_t hash = hash_sources(OT_HASH_START, feed->train);
-  for (int64_t i = 0; i < feed->run->data.num_validation; i++) {
-    hash = hash_sources(hash, feed->validation[i]);
+uint64_t ot_data_loader_hash(const ot_data_loader *loader) {
+  uint64_t hash = hash_sources(OT_HASH_START, loader->train);
+  for (int64_t i = 0; i < loader->run->data.num_validation; i++) {
+    hash = hash_sources(hash, loader->validation[i]);
   }
   return hash;
 }
 
-ot_status ot_data_loader_train(ot_data_loader *feed, int64_t first, ot_micro_batch *rows) {
-  return read_rows(feed->train, first, rows);
+ot_status ot_data_loader_train(ot_data_loader *loader, int64_t first, ot_micro_batch *rows) {
+  return read_rows(loader->train, first, rows);
 }
 
-int64_t ot_data_loader_validation_rows(const ot_data_loader *feed, int set) {
-  const int64_t rows = ot_sampler_num_rows(feed->validation[set]);
-  const int64_t T = feed->run->data.sequence_length;
-  const int64_t limit = feed->run->data.validation_tokens;
+int64_t ot_data_loader_validation_rows(const ot_data_loader *loader, int set) {
+  const int64_t rows = ot_sampler_num_rows(loader->validation[set]);
+  const int64_t T = loader->run->data.sequence_length;
+  const int64_t limit = loader->run->data.validation_tokens;
   const int64_t wanted = (limit + T - 1) / T;
   return limit > 0 && wanted < rows ? wanted : rows;
 }
 
-ot_status ot_data_loader_validation(ot_data_loader *feed, int set, int64_t first,
+ot_status ot_data_loader_validation(ot_data_loader *loader, int set, int64_t first,
                                     ot_micro_batch *rows) {
-  OT_TRY(read_rows(feed->validation[set], first, rows));
+  OT_TRY(read_rows(loader->validation[set], first, rows));
   // The last micro-batch may extend beyond the evaluated range.
-  const int64_t limit = ot_data_loader_validation_rows(feed, set);
+  const int64_t limit = ot_data_loader_validation_rows(loader, set);
   for (int64_t b = 0; b < rows->B; b++) {
     if (first + b < limit) continue;
     for (int64_t t = 0; t < rows->T; t++) rows->targets[b * rows->T + t] = -1;
@@ -222,15 +223,17 @@ ot_status ot_data_loader_validation(ot_data_loader *feed, int set, int64_t first
   return OT_OK;
 }
 
-const ot_tokenizer *ot_data_loader_tokenizer(const ot_data_loader *feed) { return feed->tokenizer; }
+const ot_tokenizer *ot_data_loader_tokenizer(const ot_data_loader *loader) {
+  return loader->tokenizer;
+}
 
 // ---- display ----
 
-static void append_token(const ot_data_loader *feed, const ot_micro_batch *rows, int64_t t,
+static void append_token(const ot_data_loader *loader, const ot_micro_batch *rows, int64_t t,
                          ot_text_builder *text) {
   int64_t length = 0;
   const uint8_t *const bytes =
-      feed->tokenizer ? ot_tokenizer_bytes(feed->tokenizer, rows->tokens[t], &length) : NULL;
+      loader->tokenizer ? ot_tokenizer_bytes(loader->tokenizer, rows->tokens[t], &length) : NULL;
   if (t == 0 || rows->positions[t] == 0) ot_text_appendf(text, "%s[document]", t > 0 ? "\n" : "");
   if (bytes) {
     ot_text_append(text, (const char *)bytes, length);
@@ -240,15 +243,15 @@ static void append_token(const ot_data_loader *feed, const ot_micro_batch *rows,
   if (rows->targets[t] < 0) ot_text_appendf(text, "[masked]");
 }
 
-ot_status ot_data_loader_decode(const ot_data_loader *feed, const ot_micro_batch *rows,
+ot_status ot_data_loader_decode(const ot_data_loader *loader, const ot_micro_batch *rows,
                                 ot_arena *arena, const char **text) {
   ot_sample_place place;
   ot_text_builder builder = {.arena = arena};
-  ot_sampler_locate(feed->train, rows->sample_ids[0], &place);
+  ot_sampler_locate(loader->train, rows->sample_ids[0], &place);
   ot_text_appendf(&builder, "sample %ld: %s, epoch %ld, window %ld, tokens %ld to %ld\n",
                   rows->sample_ids[0], place.path, place.epoch, place.window, place.first,
                   place.first + place.count);
-  for (int64_t t = 0; t < rows->T; t++) append_token(feed, rows, t, &builder);
+  for (int64_t t = 0; t < rows->T; t++) append_token(loader, rows, t, &builder);
   *text = ot_text_builder_text(&builder);
   return OT_OK;
 }

@@ -13,27 +13,27 @@ typedef struct ot_data_loader ot_data_loader;
 // Opens every shard of the run and its tokenizer, and checks that they match each other and the
 // model.
 ot_status ot_data_loader_create(const ot_run *run, ot_data_loader **out);
-void ot_data_loader_destroy(ot_data_loader **feed);
+void ot_data_loader_destroy(ot_data_loader **loader);
 
 // Hash of the names and sizes of the sources: it differs between ranks that see different data.
-uint64_t ot_data_loader_hash(const ot_data_loader *feed);
+uint64_t ot_data_loader_hash(const ot_data_loader *loader);
 
 // Tokens of all training sources, each source counted once.
-int64_t ot_data_loader_tokens(const ot_data_loader *feed);
+int64_t ot_data_loader_tokens(const ot_data_loader *loader);
 
 // Samples [first, first + B) of training.
-ot_status ot_data_loader_train(ot_data_loader *feed, int64_t first, ot_micro_batch *rows);
+ot_status ot_data_loader_train(ot_data_loader *loader, int64_t first, ot_micro_batch *rows);
 
 // Sequences of a validation set that cover its validation_tokens.
-int64_t ot_data_loader_validation_rows(const ot_data_loader *feed, int set);
+int64_t ot_data_loader_validation_rows(const ot_data_loader *loader, int set);
 
 // Sequences [first, first + B) of a validation set; those after its end are fully masked.
-ot_status ot_data_loader_validation(ot_data_loader *feed, int set, int64_t first,
+ot_status ot_data_loader_validation(ot_data_loader *loader, int set, int64_t first,
                                     ot_micro_batch *rows);
 
 // The run's tokenizer, or null. Valid until destroy.
-const ot_tokenizer *ot_data_loader_tokenizer(const ot_data_loader *feed);
+const ot_tokenizer *ot_data_loader_tokenizer(const ot_data_loader *loader);
 
 // The first sequence of `rows` as text with its ids, marking masked targets and document starts.
-ot_status ot_data_loader_decode(const ot_data_loader *feed, const ot_micro_batch *rows,
+ot_status ot_data_loader_decode(const ot_data_loader *loader, const ot_micro_batch *rows,
                                 ot_arena *arena, const char **text);

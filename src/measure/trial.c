@@ -9,9 +9,9 @@
 #include "host/clock.h"
 #include "train/trainer.h"
 
-static ot_status load_field(ot_runtime *instance, int micro_batch, ot_batch_field field,
+static ot_status load_field(ot_runtime *runtime, int micro_batch, ot_batch_field field,
                             int64_t vocab) {
-  const ot_graph *const graph = ot_runtime_graph(instance, OT_MODE_TRAIN);
+  const ot_graph *const graph = ot_runtime_graph(runtime, OT_MODE_TRAIN);
   const ot_tensor_type type = ot_graph_batch_type(graph, field);
   const int64_t n = ot_type_elements(&type);
   const bool ids = field == OT_BATCH_TOKENS || field == OT_BATCH_TARGETS;
@@ -24,16 +24,16 @@ static ot_status load_field(ot_runtime *instance, int micro_batch, ot_batch_fiel
     if (ids) ((int32_t *)values)[i] = (int32_t)ot_rng_below(7, field, at, (uint64_t)vocab);
     if (field == OT_BATCH_POSITIONS) ((int32_t *)values)[i] = position;
   }
-  ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, field, values);
+  ot_runtime_load_batch(runtime, OT_MODE_TRAIN, micro_batch, field, values);
   free(values);
   return OT_OK;
 }
 
-static ot_status load(ot_runtime *instance, const ot_run *run, int micro_batches) {
-  ot_executor *const executor = ot_runtime_executor(instance);
+static ot_status load(ot_runtime *runtime, const ot_run *run, int micro_batches) {
+  ot_executor *const executor = ot_runtime_executor(runtime);
   for (int m = 0; m < micro_batches; m++) {
     for (int field = 0; field < OT_BATCH_FIELDS; field++) {
-      OT_TRY(load_field(instance, m, (ot_batch_field)field, run->model.vocab_size));
+      OT_TRY(load_field(runtime, m, (ot_batch_field)field, run->model.vocab_size));
     }
   }
   ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 1e-4);
@@ -55,15 +55,15 @@ static double targets_of(const ot_run *run, int micro_batches) {
   return (double)(run->batch.micro_batch_size * run->data.sequence_length * micro_batches);
 }
 
-static ot_status step_once(const ot_trial *trial, ot_comm *comm, ot_runtime *instance, int index) {
-  ot_executor *const executor = ot_runtime_executor(instance);
-  const ot_schedule *const schedule = ot_runtime_schedule(instance);
+static ot_status step_once(const ot_trial *trial, ot_comm *comm, ot_runtime *runtime, int index) {
+  ot_executor *const executor = ot_runtime_executor(runtime);
+  const ot_schedule *const schedule = ot_runtime_schedule(runtime);
   const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
   const int micro_batches = schedule->orders[order].micro_batches;
   ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, targets_of(trial->run, micro_batches));
   OT_TRY(meet(comm));
   const double start_s = ot_clock_s();
-  OT_TRY(ot_runtime_run(instance, OT_MODE_TRAIN, micro_batches));
+  OT_TRY(ot_runtime_run(runtime, OT_MODE_TRAIN, micro_batches));
   const ot_trial_step step = {
       .rank = ot_comm_rank(comm),
       .step = index,
@@ -75,13 +75,13 @@ static ot_status step_once(const ot_trial *trial, ot_comm *comm, ot_runtime *ins
   return trial->on_step(trial->context, &step);
 }
 
-static ot_status run_steps(const ot_trial *trial, ot_comm *comm, ot_runtime *instance) {
-  const ot_schedule *const schedule = ot_runtime_schedule(instance);
+static ot_status run_steps(const ot_trial *trial, ot_comm *comm, ot_runtime *runtime) {
+  const ot_schedule *const schedule = ot_runtime_schedule(runtime);
   const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
-  OT_TRY(ot_runtime_initialize(instance, 1));
-  OT_TRY(load(instance, trial->run, schedule->orders[order].micro_batches));
-  ot_executor_set_trace(ot_runtime_executor(instance), true);
-  for (int i = 0; i < trial->steps; i++) OT_TRY(step_once(trial, comm, instance, i));
+  OT_TRY(ot_runtime_initialize(runtime, 1));
+  OT_TRY(load(runtime, trial->run, schedule->orders[order].micro_batches));
+  ot_executor_set_trace(ot_runtime_executor(runtime), true);
+  for (int i = 0; i < trial->steps; i++) OT_TRY(step_once(trial, comm, runtime, i));
   return OT_OK;
 }
 
@@ -95,10 +95,10 @@ static ot_status run_rank(const ot_trial *trial, ot_comm *comm, ot_arena *arena)
   OT_TRY(ot_trainer_request(trial->run, arena, &request));
   request.threads = trial->threads;
   request.poison = trial->poison;
-  ot_runtime *instance = NULL;
-  OT_TRY(ot_runtime_create(&request, &instance));
-  const ot_status status = run_steps(trial, comm, instance);
-  ot_runtime_destroy(&instance);
+  ot_runtime *runtime = NULL;
+  OT_TRY(ot_runtime_create(&request, &runtime));
+  const ot_status status = run_steps(trial, comm, runtime);
+  ot_runtime_destroy(&runtime);
   return status;
 }
 

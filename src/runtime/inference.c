@@ -13,8 +13,8 @@ enum { DRAW_STREAM = 0x67656e };
 
 // ---- prefill ----
 
-static ot_status prefill(ot_runtime *instance, const ot_generate_request *request) {
-  const ot_graph *const graph = ot_runtime_graph(instance, OT_MODE_PREFILL);
+static ot_status prefill(ot_runtime *runtime, const ot_generate_request *request) {
+  const ot_graph *const graph = ot_runtime_graph(runtime, OT_MODE_PREFILL);
   const int64_t rows = graph->request.sequence_length;
   const int64_t count = request->num_prompt - 1;
   OT_CHECK(count <= rows, OT_BUG, "generate: the prompt has %lld tokens, at most %lld fit",
@@ -29,20 +29,20 @@ static ot_status prefill(ot_runtime *instance, const ot_generate_request *reques
   }
   const int64_t sample = 0;
   const int32_t length = 0;
-  ot_runtime_load_batch(instance, OT_MODE_PREFILL, 0, OT_BATCH_TOKENS, fields);
-  ot_runtime_load_batch(instance, OT_MODE_PREFILL, 0, OT_BATCH_POSITIONS, fields + rows);
-  ot_runtime_load_batch(instance, OT_MODE_PREFILL, 0, OT_BATCH_DOC_STARTS, fields + 2 * rows);
-  ot_runtime_load_batch(instance, OT_MODE_PREFILL, 0, OT_BATCH_SAMPLE_IDS, &sample);
-  ot_runtime_load_batch(instance, OT_MODE_PREFILL, 0, OT_BATCH_LENGTHS, &length);
+  ot_runtime_load_batch(runtime, OT_MODE_PREFILL, 0, OT_BATCH_TOKENS, fields);
+  ot_runtime_load_batch(runtime, OT_MODE_PREFILL, 0, OT_BATCH_POSITIONS, fields + rows);
+  ot_runtime_load_batch(runtime, OT_MODE_PREFILL, 0, OT_BATCH_DOC_STARTS, fields + 2 * rows);
+  ot_runtime_load_batch(runtime, OT_MODE_PREFILL, 0, OT_BATCH_SAMPLE_IDS, &sample);
+  ot_runtime_load_batch(runtime, OT_MODE_PREFILL, 0, OT_BATCH_LENGTHS, &length);
   free(fields);
-  return ot_runtime_run(instance, OT_MODE_PREFILL, 0);
+  return ot_runtime_run(runtime, OT_MODE_PREFILL, 0);
 }
 
 // ---- decode ----
 
 // Work buffers of one generation.
 typedef struct generation {
-  ot_runtime *instance;
+  ot_runtime *runtime;
   const ot_generate_request *request;
   void *raw;       // [vocabulary of the model] of the compute dtype
   double *logits;  // [vocabulary of the model]
@@ -50,15 +50,15 @@ typedef struct generation {
 
 // Runs `token` at `position`; fills the logits.
 static ot_status decode(const generation *g, int32_t token, int64_t position) {
-  ot_runtime *const instance = g->instance;
+  ot_runtime *const runtime = g->runtime;
   const int32_t at = (int32_t)position;
-  const ot_graph_request *const shape = &ot_runtime_graph(instance, OT_MODE_DECODE)->request;
-  ot_runtime_load_batch(instance, OT_MODE_DECODE, 0, OT_BATCH_TOKENS, &token);
-  ot_runtime_load_batch(instance, OT_MODE_DECODE, 0, OT_BATCH_POSITIONS, &at);
-  ot_runtime_load_batch(instance, OT_MODE_DECODE, 0, OT_BATCH_LENGTHS, &at);
-  OT_TRY(ot_runtime_run(instance, OT_MODE_DECODE, 0));
+  const ot_graph_request *const shape = &ot_runtime_graph(runtime, OT_MODE_DECODE)->request;
+  ot_runtime_load_batch(runtime, OT_MODE_DECODE, 0, OT_BATCH_TOKENS, &token);
+  ot_runtime_load_batch(runtime, OT_MODE_DECODE, 0, OT_BATCH_POSITIONS, &at);
+  ot_runtime_load_batch(runtime, OT_MODE_DECODE, 0, OT_BATCH_LENGTHS, &at);
+  OT_TRY(ot_runtime_run(runtime, OT_MODE_DECODE, 0));
   const int64_t bytes = shape->model->vocab_size * ot_dtype_bytes(shape->compute);
-  ot_runtime_read_result(instance, OT_MODE_DECODE, OT_RESULT_LOGITS, g->raw, bytes);
+  ot_runtime_read_result(runtime, OT_MODE_DECODE, OT_RESULT_LOGITS, g->raw, bytes);
   for (int64_t i = 0; i < shape->model->vocab_size; i++) {
     g->logits[i] = shape->compute == OT_F64 ? ((double *)g->raw)[i] : (double)((float *)g->raw)[i];
   }
@@ -101,17 +101,17 @@ static ot_status generate(const generation *g, ot_generate_sink sink, void *cont
   return OT_OK;
 }
 
-ot_status ot_generate(ot_runtime *instance, const ot_generate_request *request,
+ot_status ot_generate(ot_runtime *runtime, const ot_generate_request *request,
                       ot_generate_sink sink, void *context) {
-  const int64_t vocab = ot_runtime_any_graph(instance)->request.model->vocab_size;
+  const int64_t vocab = ot_runtime_any_graph(runtime)->request.model->vocab_size;
   OT_CHECK(request->num_prompt > 0, OT_USAGE, "generate: the prompt has no token");
   for (int64_t i = 0; i < request->num_prompt; i++) {
     OT_CHECK(request->prompt[i] >= 0 && request->prompt[i] < vocab, OT_USAGE,
              "generate: token %d of the prompt is %d, but the vocabulary has %lld tokens", (int)i,
              request->prompt[i], (long long)vocab);
   }
-  OT_TRY(prefill(instance, request));
-  const generation g = {.instance = instance,
+  OT_TRY(prefill(runtime, request));
+  const generation g = {.runtime = runtime,
                         .request = request,
                         .raw = malloc((size_t)vocab * sizeof(double)),
                         .logits = malloc((size_t)vocab * sizeof(double))};
@@ -122,8 +122,8 @@ ot_status ot_generate(ot_runtime *instance, const ot_generate_request *request,
   return status;
 }
 
-static ot_status check(const ot_runtime *instance, const ot_score_request *request) {
-  const ot_graph_request *const shape = &ot_runtime_graph(instance, OT_MODE_SCORE)->request;
+static ot_status check(const ot_runtime *runtime, const ot_score_request *request) {
+  const ot_graph_request *const shape = &ot_runtime_graph(runtime, OT_MODE_SCORE)->request;
   OT_CHECK(request->count >= 1 && request->count <= shape->sequence_length, OT_BUG,
            "score: %ld tokens, at most %ld fit", request->count, shape->sequence_length);
   for (int64_t i = 0; i < request->count; i++) {
@@ -134,8 +134,7 @@ static ot_status check(const ot_runtime *instance, const ot_score_request *reque
   return OT_OK;
 }
 
-static void load(ot_runtime *instance, const ot_score_request *request, int64_t T,
-                 int32_t *fields) {
+static void load(ot_runtime *runtime, const ot_score_request *request, int64_t T, int32_t *fields) {
   const int64_t sample = 0;
   for (int64_t t = 0; t < T; t++) {
     fields[t] = t < request->count ? request->tokens[t] : 0;
@@ -143,34 +142,34 @@ static void load(ot_runtime *instance, const ot_score_request *request, int64_t 
     fields[2 * T + t] = (int32_t)t;
     fields[3 * T + t] = 0;
   }
-  ot_runtime_load_batch(instance, OT_MODE_SCORE, 0, OT_BATCH_TOKENS, fields);
-  ot_runtime_load_batch(instance, OT_MODE_SCORE, 0, OT_BATCH_TARGETS, fields + T);
-  ot_runtime_load_batch(instance, OT_MODE_SCORE, 0, OT_BATCH_POSITIONS, fields + 2 * T);
-  ot_runtime_load_batch(instance, OT_MODE_SCORE, 0, OT_BATCH_DOC_STARTS, fields + 3 * T);
-  ot_runtime_load_batch(instance, OT_MODE_SCORE, 0, OT_BATCH_SAMPLE_IDS, &sample);
+  ot_runtime_load_batch(runtime, OT_MODE_SCORE, 0, OT_BATCH_TOKENS, fields);
+  ot_runtime_load_batch(runtime, OT_MODE_SCORE, 0, OT_BATCH_TARGETS, fields + T);
+  ot_runtime_load_batch(runtime, OT_MODE_SCORE, 0, OT_BATCH_POSITIONS, fields + 2 * T);
+  ot_runtime_load_batch(runtime, OT_MODE_SCORE, 0, OT_BATCH_DOC_STARTS, fields + 3 * T);
+  ot_runtime_load_batch(runtime, OT_MODE_SCORE, 0, OT_BATCH_SAMPLE_IDS, &sample);
 }
 
-static ot_status score(ot_runtime *instance, const ot_score_request *request, double *logprobs,
+static ot_status score(ot_runtime *runtime, const ot_score_request *request, double *logprobs,
                        bool *greedy, int32_t *fields) {
-  const int64_t T = ot_runtime_graph(instance, OT_MODE_SCORE)->request.sequence_length;
-  load(instance, request, T, fields);
-  OT_TRY(ot_runtime_run(instance, OT_MODE_SCORE, 0));
+  const int64_t T = ot_runtime_graph(runtime, OT_MODE_SCORE)->request.sequence_length;
+  load(runtime, request, T, fields);
+  OT_TRY(ot_runtime_run(runtime, OT_MODE_SCORE, 0));
   logprobs[0] = NAN;
   greedy[0] = false;
   const int64_t scored = request->count - 1;
-  ot_runtime_read_result(instance, OT_MODE_SCORE, OT_RESULT_LOGPROBS, logprobs + 1, scored * 8);
-  ot_runtime_read_result(instance, OT_MODE_SCORE, OT_RESULT_GREEDY, fields, scored * 4);
+  ot_runtime_read_result(runtime, OT_MODE_SCORE, OT_RESULT_LOGPROBS, logprobs + 1, scored * 8);
+  ot_runtime_read_result(runtime, OT_MODE_SCORE, OT_RESULT_GREEDY, fields, scored * 4);
   for (int64_t i = 0; i < scored; i++) greedy[i + 1] = fields[i] == request->tokens[i + 1];
   return OT_OK;
 }
 
-ot_status ot_score(ot_runtime *instance, const ot_score_request *request, double *logprobs,
+ot_status ot_score(ot_runtime *runtime, const ot_score_request *request, double *logprobs,
                    bool *greedy) {
-  OT_TRY(check(instance, request));
-  const int64_t T = ot_runtime_graph(instance, OT_MODE_SCORE)->request.sequence_length;
+  OT_TRY(check(runtime, request));
+  const int64_t T = ot_runtime_graph(runtime, OT_MODE_SCORE)->request.sequence_length;
   int32_t *const fields = malloc((size_t)T * 4 * sizeof *fields);
   OT_CHECK(fields, OT_ENVIRONMENT, "score: out of memory");
-  const ot_status status = score(instance, request, logprobs, greedy, fields);
+  const ot_status status = score(runtime, request, logprobs, greedy, fields);
   free(fields);
   return status;
 }

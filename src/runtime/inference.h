@@ -18,19 +18,19 @@ typedef struct ot_generate_request {
 // Called for each generated token; false ends the generation.
 typedef bool (*ot_generate_sink)(void *context, int32_t token);
 
-// `instance` has modes prefill and decode, one sequence, sequence_length >= num_prompt - 1 (at
+// `runtime` has modes prefill and decode, one sequence, sequence_length >= num_prompt - 1 (at
 // least 1), cache_positions >= num_prompt + max_tokens, and weights. The stop token is not passed
 // to the sink.
-ot_status ot_generate(ot_runtime *instance, const ot_generate_request *request,
+ot_status ot_generate(ot_runtime *runtime, const ot_generate_request *request,
                       ot_generate_sink sink, void *context);
 
 typedef struct ot_score_request {
   const int32_t *tokens;  // [count], all below the vocabulary
-  int64_t count;          // [1, sequence_length of the instance]
+  int64_t count;          // [1, sequence_length of the runtime]
 } ot_score_request;
 
-// Runs the tokens through `instance`, which has mode score, one sequence and weights.
+// Runs the tokens through `runtime`, which has mode score, one sequence and weights.
 //   logprobs  [count] ln p(token i | tokens before it); logprobs[0] is NaN
 //   greedy    [count] true where the token is the argmax; greedy[0] is false
-ot_status ot_score(ot_runtime *instance, const ot_score_request *request, double *logprobs,
+ot_status ot_score(ot_runtime *runtime, const ot_score_request *request, double *logprobs,
                    bool *greedy);

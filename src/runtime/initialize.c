@@ -17,8 +17,8 @@ static range intersect(range a, range b) {
   return (range){a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};
 }
 
-static range held(const ot_runtime *instance, int block, ot_parameter_copy copy) {
-  const ot_bucket_range r = ot_runtime_held_range(instance, block, copy);
+static range held(const ot_runtime *runtime, int block, ot_parameter_copy copy) {
+  const ot_bucket_range r = ot_runtime_held_range(runtime, block, copy);
   return (range){r.first, r.first + r.count};
 }
 
@@ -55,65 +55,65 @@ static void convert(const double *values, int64_t n, ot_dtype dtype, void *to) {
 
 // Generates elements `at` of the bucket, at most BLOCK, and stores them in every copy that holds
 // them.
-static void make(ot_runtime *instance, int index, const ot_parameter_part *part, uint64_t seed,
+static void make(ot_runtime *runtime, int index, const ot_parameter_part *part, uint64_t seed,
                  range at) {
   static const ot_parameter_copy copies[] = {OT_COPY_WEIGHT, OT_COPY_MASTER};
-  const ot_parameter *const parameter = &ot_runtime_any_graph(instance)->parameters[index];
+  const ot_parameter *const parameter = &ot_runtime_any_graph(runtime)->parameters[index];
   double values[BLOCK], stored[BLOCK];
   fill(parameter, part, seed, at, values);
   for (int i = 0; i < OT_COUNT(copies); i++) {
-    const ot_bucket_range there = ot_runtime_held_range(instance, parameter->block, copies[i]);
-    const range mine = intersect(at, held(instance, parameter->block, copies[i]));
+    const ot_bucket_range there = ot_runtime_held_range(runtime, parameter->block, copies[i]);
+    const range mine = intersect(at, held(runtime, parameter->block, copies[i]));
     if (mine.first >= mine.end) continue;
-    const ot_dtype dtype = ot_runtime_copy_dtype(instance, copies[i]);
+    const ot_dtype dtype = ot_runtime_copy_dtype(runtime, copies[i]);
     const int64_t size = ot_dtype_bytes(dtype), n = mine.end - mine.first;
     convert(values + (mine.first - at.first), n, dtype, stored);
-    ot_executor_write(ot_runtime_executor(instance),
+    ot_executor_write(ot_runtime_executor(runtime),
                       there.offset + (mine.first - there.first) * size, stored, n * size);
   }
 }
 
-static void initialize_part(ot_runtime *instance, int index, const ot_parameter_part *part,
+static void initialize_part(ot_runtime *runtime, int index, const ot_parameter_part *part,
                             uint64_t seed) {
-  const ot_parameter *const parameter = &ot_runtime_any_graph(instance)->parameters[index];
-  const int threads = ot_runtime_any_graph(instance)->request.threads;
+  const ot_parameter *const parameter = &ot_runtime_any_graph(runtime)->parameters[index];
+  const int threads = ot_runtime_any_graph(runtime)->request.threads;
   const int64_t begin = parameter->offset + part->first_row * parameter->cols;
   // Master copies have the same shards as weights, so these determine the range.
   const range all = intersect((range){begin, begin + part->rows * parameter->cols},
-                              held(instance, parameter->block, OT_COPY_WEIGHT));
+                              held(runtime, parameter->block, OT_COPY_WEIGHT));
 #pragma omp parallel for num_threads(threads)
   for (int64_t first = all.first; first < all.end; first += BLOCK) {
     const int64_t end = first + BLOCK < all.end ? first + BLOCK : all.end;
-    make(instance, index, part, seed, (range){first, end});
+    make(runtime, index, part, seed, (range){first, end});
   }
 }
 
-void ot_runtime_zero_moments(ot_runtime *instance) {
-  const ot_schedule *const schedule = ot_runtime_schedule(instance);
+void ot_runtime_zero_moments(ot_runtime *runtime) {
+  const ot_schedule *const schedule = ot_runtime_schedule(runtime);
   for (int i = 0; i < schedule->num_regions; i++) {
     const ot_region *const region = &schedule->regions[i];
     if (!ot_text_starts_with(region->name, "moment_")) continue;
-    ot_executor_fill(ot_runtime_executor(instance), region->offset, 0, region->bytes);
+    ot_executor_fill(ot_runtime_executor(runtime), region->offset, 0, region->bytes);
   }
 }
 
-ot_status ot_runtime_initialize(ot_runtime *instance, uint64_t seed) {
-  const ot_graph *const graph = ot_runtime_any_graph(instance);
+ot_status ot_runtime_initialize(ot_runtime *runtime, uint64_t seed) {
+  const ot_graph *const graph = ot_runtime_any_graph(runtime);
   for (int i = 0; i < graph->num_parameters; i++) {
     for (int k = 0; k < graph->parameters[i].num_parts; k++) {
-      initialize_part(instance, i, &graph->parameters[i].parts[k], seed);
+      initialize_part(runtime, i, &graph->parameters[i].parts[k], seed);
     }
   }
-  ot_runtime_zero_moments(instance);
+  ot_runtime_zero_moments(runtime);
   return OT_OK;
 }
 
 // ---- after loading weights ----
 
-static void widen(ot_runtime *instance, int block) {
-  ot_executor *const executor = ot_runtime_executor(instance);
-  const ot_bucket_range from = ot_runtime_held_range(instance, block, OT_COPY_WEIGHT);
-  const ot_bucket_range to = ot_runtime_held_range(instance, block, OT_COPY_MASTER);
+static void widen(ot_runtime *runtime, int block) {
+  ot_executor *const executor = ot_runtime_executor(runtime);
+  const ot_bucket_range from = ot_runtime_held_range(runtime, block, OT_COPY_WEIGHT);
+  const ot_bucket_range to = ot_runtime_held_range(runtime, block, OT_COPY_MASTER);
   uint16_t narrow[BLOCK];
   float wide[BLOCK];
   for (int64_t done = 0; done < to.count; done += BLOCK) {
@@ -125,8 +125,8 @@ static void widen(ot_runtime *instance, int block) {
   }
 }
 
-ot_status ot_runtime_reset_optimizer(ot_runtime *instance) {
-  for (int i = 0; i < ot_runtime_any_graph(instance)->num_blocks; i++) widen(instance, i);
-  ot_runtime_zero_moments(instance);
+ot_status ot_runtime_reset_optimizer(ot_runtime *runtime) {
+  for (int i = 0; i < ot_runtime_any_graph(runtime)->num_blocks; i++) widen(runtime, i);
+  ot_runtime_zero_moments(runtime);
   return OT_OK;
 }

@@ -30,12 +30,12 @@ ot_status ot_model_files_open_init(const ot_run *run, ot_checkpoint_hashes hashe
 // Creates a model runtime according to `request`, for the files' model (request->model is ignored),
 // and loads the weights; every tensor of the files is accounted for.
 ot_status ot_model_files_runtime(const ot_model_files *files, const ot_runtime_request *request,
-                                 ot_runtime **instance);
+                                 ot_runtime **runtime);
 
-// Loads the weights of `files` into `instance`, for any model, and resets its optimizer state.
-ot_status ot_runtime_load_weights(ot_runtime *instance, const ot_model_files *files);
+// Loads the weights of `files` into `runtime`, for any model, and resets its optimizer state.
+ot_status ot_runtime_load_weights(ot_runtime *runtime, const ot_model_files *files);
 
 // Access to the weights, moments or master copies of a model in memory, for reading and writing by
-// weights.h: `copy` of all parameters of `instance`, which must outlive it; allocated in `arena`.
+// weights.h: `copy` of all parameters of `runtime`, which must outlive it; allocated in `arena`.
 // On several ranks all write, and rank 0 leads reads (ot_runtime_read_leader).
-ot_weight_access ot_weight_access_of(ot_arena *arena, ot_runtime *instance, ot_parameter_copy copy);
+ot_weight_access ot_weight_access_of(ot_arena *arena, ot_runtime *runtime, ot_parameter_copy copy);

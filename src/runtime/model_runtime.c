@@ -127,42 +127,42 @@ ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot
 // ---- create ----
 
 // Of the ranks that hold the same elements, the first counts them.
-static void find_place(ot_runtime *instance, const ot_runtime_request *request) {
+static void find_place(ot_runtime *runtime, const ot_runtime_request *request) {
   const ot_mesh *const mesh = request->mesh;
   const bool sharded = degree_of(mesh, OT_AXIS_DP_SHARD) > 1;
   const bool first_cp = !mesh || ot_mesh_coordinate(mesh, request->rank, OT_AXIS_CP) == 0;
   const bool first_shard = !mesh || ot_mesh_coordinate(mesh, request->rank, OT_AXIS_DP_SHARD) == 0;
   const bool first_copy =
       !mesh || ot_mesh_coordinate(mesh, request->rank, OT_AXIS_DP_REPLICATE) == 0;
-  instance->counts_shards = first_cp && (first_copy || !sharded);
-  instance->counts_buckets = first_cp && first_shard && first_copy;
+  runtime->counts_shards = first_cp && (first_copy || !sharded);
+  runtime->counts_buckets = first_cp && first_shard && first_copy;
 }
 
 // Parameters of the whole model; operators do not matter, so the smallest mode is used.
-static ot_status find_whole(ot_runtime *instance, const ot_runtime_request *request,
+static ot_status find_whole(ot_runtime *runtime, const ot_runtime_request *request,
                             ot_arena *arena) {
-  instance->whole = instance->shape;
+  runtime->whole = runtime->shape;
   if (degree_of(request->mesh, OT_AXIS_TP) == 1 && !spreads_experts(request->mesh)) return OT_OK;
-  instance->whole = &instance->whole_graph;
-  return build_graph(request, OT_MODE_LOGITS, whole_split(request), arena, &instance->whole_graph);
+  runtime->whole = &runtime->whole_graph;
+  return build_graph(request, OT_MODE_LOGITS, whole_split(request), arena, &runtime->whole_graph);
 }
 
-static ot_status plan(ot_runtime *instance, const ot_runtime_request *request, ot_arena *arena) {
-  OT_TRY(ot_runtime_plan(request, arena, instance->graphs, &instance->schedule));
-  if (request->amend) request->amend(&instance->schedule, arena, request->amend_context);
+static ot_status plan(ot_runtime *runtime, const ot_runtime_request *request, ot_arena *arena) {
+  OT_TRY(ot_runtime_plan(request, arena, runtime->graphs, &runtime->schedule));
+  if (request->amend) request->amend(&runtime->schedule, arena, request->amend_context);
   ot_heap scratch = {0};
   ot_arena check_arena = ot_heap_arena_create(&scratch);
-  const ot_status checked = ot_schedule_check(&instance->schedule, &check_arena);
+  const ot_status checked = ot_schedule_check(&runtime->schedule, &check_arena);
   ot_heap_release(&scratch);
   if (!request->unchecked) OT_TRY(checked);
   for (int mode = OT_MODES - 1; mode >= 0; mode--) {
     if (mode != OT_MODE_PREFILL && ((request->modes >> mode) & 1u)) {
-      instance->shape = &instance->graphs[mode];
+      runtime->shape = &runtime->graphs[mode];
     }
   }
-  OT_ASSERT(instance->shape != NULL);
-  OT_TRY(find_whole(instance, request, arena));
-  find_place(instance, request);
+  OT_ASSERT(runtime->shape != NULL);
+  OT_TRY(find_whole(runtime, request, arena));
+  find_place(runtime, request);
   return OT_OK;
 }
 
@@ -176,37 +176,37 @@ ot_status ot_runtime_check_memory(int64_t peak_bytes, int local_ranks, ot_arena 
                       "a smaller model or micro-batch, parallel.recompute=full, or more machines");
 }
 
-static ot_status create_executor(ot_runtime *instance, const ot_runtime_request *request) {
+static ot_status create_executor(ot_runtime *runtime, const ot_runtime_request *request) {
   const int local_ranks = request->comm ? ot_comm_local_size(request->comm) : 1;
-  ot_arena arena = ot_heap_arena_create(&instance->heap);
+  ot_arena arena = ot_heap_arena_create(&runtime->heap);
   if (request->backend == OT_BACKEND_CPU) {
-    OT_TRY(ot_runtime_check_memory(instance->schedule.bill.peak_bytes, local_ranks, &arena));
+    OT_TRY(ot_runtime_check_memory(runtime->schedule.bill.peak_bytes, local_ranks, &arena));
   }
   const ot_executor_options options = {.ordinal = request->ordinal,
                                        .comm = request->comm,
                                        .overlap = !request->serial,
                                        .events = request->events,
                                        .poison = request->poison};
-  return ot_executor_create(&instance->schedule, &options, &instance->executor);
+  return ot_executor_create(&runtime->schedule, &options, &runtime->executor);
 }
 
 // Failures that may occur on one rank are agreed on before the next collective.
-static ot_status create(ot_runtime *instance, const ot_runtime_request *request) {
+static ot_status create(ot_runtime *runtime, const ot_runtime_request *request) {
   ot_comm *const comm = request->comm;
-  if (!instance) return ot_fail(OT_ENVIRONMENT, "out of memory");
-  instance->model = *request->model;
-  instance->modes = request->modes;
-  ot_arena arena = ot_heap_arena_create(&instance->heap);
+  if (!runtime) return ot_fail(OT_ENVIRONMENT, "out of memory");
+  runtime->model = *request->model;
+  runtime->modes = request->modes;
+  ot_arena arena = ot_heap_arena_create(&runtime->heap);
   ot_runtime_request own = *request;
-  own.model = &instance->model;
-  ot_status status = plan(instance, &own, &arena);
+  own.model = &runtime->model;
+  ot_status status = plan(runtime, &own, &arena);
   if (!comm || ot_comm_size(comm) == 1) {
-    return status == OT_OK ? create_executor(instance, request) : status;
+    return status == OT_OK ? create_executor(runtime, request) : status;
   }
-  if (status == OT_OK) status = ot_host_allreduce_create(comm, EXCHANGE_WORDS, &instance->exchange);
+  if (status == OT_OK) status = ot_host_allreduce_create(comm, EXCHANGE_WORDS, &runtime->exchange);
   OT_TRY(ot_comm_agree(comm, status));
-  OT_TRY(ot_executor_join(&instance->schedule, comm));
-  return ot_comm_agree(comm, create_executor(instance, request));
+  OT_TRY(ot_executor_join(&runtime->schedule, comm));
+  return ot_comm_agree(comm, create_executor(runtime, request));
 }
 
 ot_status ot_runtime_create(const ot_runtime_request *request, ot_runtime **out) {
@@ -216,85 +216,85 @@ ot_status ot_runtime_create(const ot_runtime_request *request, ot_runtime **out)
   return status;
 }
 
-void ot_runtime_destroy(ot_runtime **instance) {
-  if (!instance || !*instance) return;
-  ot_executor_destroy(&(*instance)->executor);
-  ot_host_allreduce_destroy(&(*instance)->exchange);
-  ot_heap_release(&(*instance)->heap);
-  free(*instance);
-  *instance = NULL;
+void ot_runtime_destroy(ot_runtime **runtime) {
+  if (!runtime || !*runtime) return;
+  ot_executor_destroy(&(*runtime)->executor);
+  ot_host_allreduce_destroy(&(*runtime)->exchange);
+  ot_heap_release(&(*runtime)->heap);
+  free(*runtime);
+  *runtime = NULL;
 }
 
-const ot_schedule *ot_runtime_schedule(const ot_runtime *instance) { return &instance->schedule; }
+const ot_schedule *ot_runtime_schedule(const ot_runtime *runtime) { return &runtime->schedule; }
 
-ot_executor *ot_runtime_executor(ot_runtime *instance) { return instance->executor; }
+ot_executor *ot_runtime_executor(ot_runtime *runtime) { return runtime->executor; }
 
-const ot_graph *ot_runtime_graph(const ot_runtime *instance, ot_mode mode) {
-  OT_ASSERT((instance->modes >> mode) & 1u);
-  return &instance->graphs[mode];
+const ot_graph *ot_runtime_graph(const ot_runtime *runtime, ot_mode mode) {
+  OT_ASSERT((runtime->modes >> mode) & 1u);
+  return &runtime->graphs[mode];
 }
 
-const ot_graph *ot_runtime_any_graph(const ot_runtime *instance) { return instance->shape; }
+const ot_graph *ot_runtime_any_graph(const ot_runtime *runtime) { return runtime->shape; }
 
-const ot_graph *ot_runtime_whole_graph(const ot_runtime *instance) { return instance->whole; }
+const ot_graph *ot_runtime_whole_graph(const ot_runtime *runtime) { return runtime->whole; }
 
 // ---- batches ----
 
-static const ot_region *order_region(const ot_runtime *instance, ot_mode mode, const char *name) {
-  for (int i = 0; i < instance->schedule.num_regions; i++) {
-    const ot_region *const region = &instance->schedule.regions[i];
+static const ot_region *order_region(const ot_runtime *runtime, ot_mode mode, const char *name) {
+  for (int i = 0; i < runtime->schedule.num_regions; i++) {
+    const ot_region *const region = &runtime->schedule.regions[i];
     const bool mine = !region->persistent && region->order == (int)ot_order_of_mode(mode);
     if (mine && ot_text_equal(region->name, name)) return region;
   }
   OT_UNREACHABLE();
 }
 
-int64_t ot_runtime_batch_offset(const ot_runtime *instance, ot_mode mode, int micro_batch,
+int64_t ot_runtime_batch_offset(const ot_runtime *runtime, ot_mode mode, int micro_batch,
                                 ot_batch_field field) {
-  const ot_graph *const graph = ot_runtime_graph(instance, mode);
-  return order_region(instance, mode, "batch")->offset +
+  const ot_graph *const graph = ot_runtime_graph(runtime, mode);
+  return order_region(runtime, mode, "batch")->offset +
          micro_batch * ot_segment_batch_bytes(graph) + ot_segment_batch_offset(graph, field);
 }
 
-int64_t ot_runtime_batch_bytes(const ot_runtime *instance, ot_mode mode, ot_batch_field field) {
-  const ot_tensor_type type = ot_graph_batch_type(ot_runtime_graph(instance, mode), field);
+int64_t ot_runtime_batch_bytes(const ot_runtime *runtime, ot_mode mode, ot_batch_field field) {
+  const ot_tensor_type type = ot_graph_batch_type(ot_runtime_graph(runtime, mode), field);
   return ot_type_bytes(&type);
 }
 
-void ot_runtime_load_batch(ot_runtime *instance, ot_mode mode, int micro_batch,
-                           ot_batch_field field, const void *data) {
-  ot_executor_write(instance->executor, ot_runtime_batch_offset(instance, mode, micro_batch, field),
-                    data, ot_runtime_batch_bytes(instance, mode, field));
+void ot_runtime_load_batch(ot_runtime *runtime, ot_mode mode, int micro_batch, ot_batch_field field,
+                           const void *data) {
+  ot_executor_write(runtime->executor, ot_runtime_batch_offset(runtime, mode, micro_batch, field),
+                    data, ot_runtime_batch_bytes(runtime, mode, field));
 }
 
-void ot_runtime_read_batch(const ot_runtime *instance, ot_mode mode, int micro_batch,
+void ot_runtime_read_batch(const ot_runtime *runtime, ot_mode mode, int micro_batch,
                            ot_batch_field field, void *to) {
-  ot_executor_read(instance->executor, ot_runtime_batch_offset(instance, mode, micro_batch, field),
-                   to, ot_runtime_batch_bytes(instance, mode, field));
+  ot_executor_read(runtime->executor, ot_runtime_batch_offset(runtime, mode, micro_batch, field),
+                   to, ot_runtime_batch_bytes(runtime, mode, field));
 }
 
-void ot_runtime_read_result(const ot_runtime *instance, ot_mode mode, ot_result result, void *to,
+void ot_runtime_read_result(const ot_runtime *runtime, ot_mode mode, ot_result result, void *to,
                             int64_t bytes) {
-  const ot_graph *const graph = ot_runtime_graph(instance, mode);
+  const ot_graph *const graph = ot_runtime_graph(runtime, mode);
   const int64_t offset =
-      order_region(instance, mode, "result")->offset + ot_segment_result_offset(graph, result);
-  ot_executor_read(instance->executor, offset, to, bytes);
+      order_region(runtime, mode, "result")->offset + ot_segment_result_offset(graph, result);
+  ot_executor_read(runtime->executor, offset, to, bytes);
 }
 
-void ot_runtime_expert_sums(const ot_runtime *instance, double sums[OT_EXPERT_SUMS]) {
-  const ot_region *const region = ot_schedule_region(&instance->schedule, "expert_sums");
+void ot_runtime_expert_sums(const ot_runtime *runtime, double sums[OT_EXPERT_SUMS]) {
+  const ot_region *const region = ot_schedule_region(&runtime->schedule, "expert_sums");
   double block[OT_EXPERT_SUMS];
   for (int k = 0; k < OT_EXPERT_SUMS; k++) sums[k] = 0;
-  for (int i = 0; i < instance->schedule.num_blocks; i++) {
-    ot_executor_read(instance->executor, region->offset + (int64_t)i * (int64_t)sizeof block, block,
+  for (int i = 0; i < runtime->schedule.num_blocks; i++) {
+    ot_executor_read(runtime->executor, region->offset + (int64_t)i * (int64_t)sizeof block, block,
                      sizeof block);
     for (int k = 0; k < OT_EXPERT_SUMS; k++) sums[k] += block[k];
   }
 }
 
-ot_status ot_runtime_run(ot_runtime *instance, ot_mode mode, int micro_batches) {
+ot_status ot_runtime_run(ot_runtime *runtime, ot_mode mode, int micro_batches) {
   const int order =
-      ot_schedule_find_order(&instance->schedule, ot_order_of_mode(mode), micro_batches);
+      ot_schedule_find_order(&runtime->schedule, ot_order_of_mode(mode), micro_batches);
   OT_ASSERT(order >= 0);
-  return ot_executor_run(instance->executor, order);
+  return ot_executor_run(runtime->executor, order);
 }

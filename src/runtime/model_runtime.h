@@ -43,7 +43,7 @@ typedef struct ot_runtime_request {
 // Builds and checks the schedule, allocates the memory. Weights are undefined until initialized or
 // written. OT_ENVIRONMENT if there is not enough memory. Collective over the world.
 ot_status ot_runtime_create(const ot_runtime_request *request, ot_runtime **out);
-void ot_runtime_destroy(ot_runtime **instance);
+void ot_runtime_destroy(ot_runtime **runtime);
 
 // Builds the schedule of `request`, in `arena`, without allocating model memory: for dry runs and
 // `orthant schedule`. `graphs` [OT_MODES] receives the graphs by mode.
@@ -57,14 +57,14 @@ ot_status ot_runtime_choose_device(ot_run_device device, int ranks, ot_backend *
 // ot_runtime_create calls it before it allocates.
 ot_status ot_runtime_check_memory(int64_t peak_bytes, int local_ranks, ot_arena *arena);
 
-const ot_schedule *ot_runtime_schedule(const ot_runtime *instance);
-ot_executor *ot_runtime_executor(ot_runtime *instance);
+const ot_schedule *ot_runtime_schedule(const ot_runtime *runtime);
+ot_executor *ot_runtime_executor(ot_runtime *runtime);
 // Graph of a requested mode.
-const ot_graph *ot_runtime_graph(const ot_runtime *instance, ot_mode mode);
+const ot_graph *ot_runtime_graph(const ot_runtime *runtime, ot_mode mode);
 // Any graph of this rank: parameters are the same in all, but prefill has no head.
-const ot_graph *ot_runtime_any_graph(const ot_runtime *instance);
+const ot_graph *ot_runtime_any_graph(const ot_runtime *runtime);
 // A graph of the whole model, which defines the rows of parameters: the same on all ranks.
-const ot_graph *ot_runtime_whole_graph(const ot_runtime *instance);
+const ot_graph *ot_runtime_whole_graph(const ot_runtime *runtime);
 
 // The copies of a parameter in the arena, in the order of ot_bucket_copy.
 typedef enum ot_parameter_copy {
@@ -77,14 +77,13 @@ typedef enum ot_parameter_copy {
 } ot_parameter_copy;
 
 // False if the copy is not kept (no training, no master weights, second moment of Muon).
-bool ot_runtime_has_copy(const ot_runtime *instance, ot_parameter_copy copy);
+bool ot_runtime_has_copy(const ot_runtime *runtime, ot_parameter_copy copy);
 
 // Element type of a copy.
-ot_dtype ot_runtime_copy_dtype(const ot_runtime *instance, ot_parameter_copy copy);
+ot_dtype ot_runtime_copy_dtype(const ot_runtime *runtime, ot_parameter_copy copy);
 
 // This rank's shard of the bucket of `block`; count 0: none.
-ot_bucket_range ot_runtime_held_range(const ot_runtime *instance, int block,
-                                      ot_parameter_copy copy);
+ot_bucket_range ot_runtime_held_range(const ot_runtime *runtime, int block, ot_parameter_copy copy);
 
 // Rows [first_row, first_row + rows) of parameter `parameter` of the whole model, contiguous, in
 // the dtype of the copy.
@@ -96,52 +95,52 @@ typedef struct ot_parameter_rows {
 
 // Gathers the rows on all ranks, each element from the rank that counts it; `to` may be null on
 // ranks that do not need them. Not during a step. Collective over the world. Blocks.
-ot_status ot_runtime_read(ot_runtime *instance, const ot_parameter_rows *range, void *to);
+ot_status ot_runtime_read(ot_runtime *runtime, const ot_parameter_rows *range, void *to);
 
 // The same when only rank 0 knows what to read (it saves): it calls ot_runtime_read_leader any
 // number of times and then, even after a failure, ot_runtime_end_reads; the other ranks call
 // ot_runtime_serve_reads once, which returns then. Blocks.
-ot_status ot_runtime_read_leader(ot_runtime *instance, const ot_parameter_rows *range, void *to);
-ot_status ot_runtime_end_reads(ot_runtime *instance);
-ot_status ot_runtime_serve_reads(ot_runtime *instance);
+ot_status ot_runtime_read_leader(ot_runtime *runtime, const ot_parameter_rows *range, void *to);
+ot_status ot_runtime_end_reads(ot_runtime *runtime);
+ot_status ot_runtime_serve_reads(ot_runtime *runtime);
 
 // Copies this rank's part of the rows; all ranks must pass the same rows.
-void ot_runtime_write(ot_runtime *instance, const ot_parameter_rows *range, const void *from);
+void ot_runtime_write(ot_runtime *runtime, const ot_parameter_rows *range, const void *from);
 
 // Sets weights (and master copies) to their random initial values, moments to zero. Element i of
 // HF tensor NAME depends on (seed, NAME, i) only.
-ot_status ot_runtime_initialize(ot_runtime *instance, uint64_t seed);
+ot_status ot_runtime_initialize(ot_runtime *runtime, uint64_t seed);
 
 // Call after writing weights: fills the master copies from them and zeroes the moments.
-ot_status ot_runtime_reset_optimizer(ot_runtime *instance);
+ot_status ot_runtime_reset_optimizer(ot_runtime *runtime);
 
 // Zeroes the moments, if any.
-void ot_runtime_zero_moments(ot_runtime *instance);
+void ot_runtime_zero_moments(ot_runtime *runtime);
 
 // Loads one field of micro-batch `micro_batch` for the schedules of `kind`; `data` has the field's
 // dtype.
-void ot_runtime_load_batch(ot_runtime *instance, ot_mode mode, int micro_batch,
-                           ot_batch_field field, const void *data);
+void ot_runtime_load_batch(ot_runtime *runtime, ot_mode mode, int micro_batch, ot_batch_field field,
+                           const void *data);
 
 // Its place in the arena, and its size.
-int64_t ot_runtime_batch_offset(const ot_runtime *instance, ot_mode mode, int micro_batch,
+int64_t ot_runtime_batch_offset(const ot_runtime *runtime, ot_mode mode, int micro_batch,
                                 ot_batch_field field);
-int64_t ot_runtime_batch_bytes(const ot_runtime *instance, ot_mode mode, ot_batch_field field);
+int64_t ot_runtime_batch_bytes(const ot_runtime *runtime, ot_mode mode, ot_batch_field field);
 
 // Reads a field back as it was loaded.
-void ot_runtime_read_batch(const ot_runtime *instance, ot_mode mode, int micro_batch,
+void ot_runtime_read_batch(const ot_runtime *runtime, ot_mode mode, int micro_batch,
                            ot_batch_field field, void *to);
 
 // Reads the result of the last run of `mode`: [R] float64, [R] int32 or [R, V] of compute dtype.
-void ot_runtime_read_result(const ot_runtime *instance, ot_mode mode, ot_result result, void *to,
+void ot_runtime_read_result(const ot_runtime *runtime, ot_mode mode, ot_result result, void *to,
                             int64_t bytes);
 
 // Expert statistics of the last training step or forward, summed over blocks (ot_expert_sum). For
 // models with experts.
-void ot_runtime_expert_sums(const ot_runtime *instance, double sums[OT_EXPERT_SUMS]);
+void ot_runtime_expert_sums(const ot_runtime *runtime, double sums[OT_EXPERT_SUMS]);
 
 // Runs the schedule of `mode` (train: with `micro_batches`).
-ot_status ot_runtime_run(ot_runtime *instance, ot_mode mode, int micro_batches);
+ot_status ot_runtime_run(ot_runtime *runtime, ot_mode mode, int micro_batches);
 
 // Cores available to this process, and bytes of memory of this machine.
 int ot_runtime_cores(void);

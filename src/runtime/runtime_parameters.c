@@ -12,22 +12,22 @@ static_assert((int)OT_COPY_WEIGHT == (int)OT_BUCKET_WEIGHT &&
                   (int)OT_COPY_MASTER == (int)OT_BUCKET_MASTER,
               "one order of copies");
 
-bool ot_runtime_has_copy(const ot_runtime *instance, ot_parameter_copy copy) {
-  for (int i = 0; i < instance->schedule.num_blocks; i++) {
-    if (instance->schedule.buckets[i].copy[copy].count > 0) return true;
+bool ot_runtime_has_copy(const ot_runtime *runtime, ot_parameter_copy copy) {
+  for (int i = 0; i < runtime->schedule.num_blocks; i++) {
+    if (runtime->schedule.buckets[i].copy[copy].count > 0) return true;
   }
   return false;
 }
 
-ot_dtype ot_runtime_copy_dtype(const ot_runtime *instance, ot_parameter_copy copy) {
-  const ot_graph_request *const request = &instance->shape->request;
+ot_dtype ot_runtime_copy_dtype(const ot_runtime *runtime, ot_parameter_copy copy) {
+  const ot_graph_request *const request = &runtime->shape->request;
   if (copy == OT_COPY_WEIGHT) return request->storage;
   return copy == OT_COPY_GRADIENT ? ot_graph_gradient_type(request) : request->compute;
 }
 
-ot_bucket_range ot_runtime_held_range(const ot_runtime *instance, int block,
+ot_bucket_range ot_runtime_held_range(const ot_runtime *runtime, int block,
                                       ot_parameter_copy copy) {
-  return instance->schedule.buckets[block].copy[copy];
+  return runtime->schedule.buckets[block].copy[copy];
 }
 
 // Copies slices between the arena and `memory`, whose first element is element `first` of the
@@ -54,29 +54,29 @@ static void copy_slice(void *context, const ot_slice *slice) {
 }
 
 // The first of the ranks that hold the same shard of the block's bucket, or all of it.
-static bool counts(const ot_runtime *instance, int block, bool whole) {
-  const ot_block *const shape = &instance->shape->blocks[block];
-  if (!shape->experts) return whole ? instance->counts_buckets : instance->counts_shards;
-  const ot_schedule *const schedule = &instance->schedule;
+static bool counts(const ot_runtime *runtime, int block, bool whole) {
+  const ot_block *const shape = &runtime->shape->blocks[block];
+  if (!shape->experts) return whole ? runtime->counts_buckets : runtime->counts_shards;
+  const ot_schedule *const schedule = &runtime->schedule;
   const bool first = ot_view_group(schedule, shape, OT_GROUP_SHARD)->index == 0;
   return (first || !whole) && ot_view_group(schedule, shape, OT_GROUP_REPLICATE)->index == 0;
 }
 
 // Elements [t->first, t->first + count) of parameter `range->parameter`.
-static void copy_elements(const ot_runtime *instance, const ot_parameter_rows *range, transfer *t,
+static void copy_elements(const ot_runtime *runtime, const ot_parameter_rows *range, transfer *t,
                           int64_t count) {
-  const ot_parameter *const local = &instance->shape->parameters[range->parameter];
-  const ot_bucket *const bucket = &instance->schedule.buckets[local->block];
-  t->executor = instance->executor;
+  const ot_parameter *const local = &runtime->shape->parameters[range->parameter];
+  const ot_bucket *const bucket = &runtime->schedule.buckets[local->block];
+  t->executor = runtime->executor;
   t->held = bucket->copy[range->copy];
-  t->size = ot_dtype_bytes(ot_runtime_copy_dtype(instance, range->copy));
+  t->size = ot_dtype_bytes(ot_runtime_copy_dtype(runtime, range->copy));
   // Second moments may be kept of a part only; the first ones tell whether ranks share them out.
   const bool second = range->copy == OT_COPY_MOMENT_2;
   const bool whole =
       bucket->copy[second ? OT_COPY_MOMENT_1 : range->copy].count >= bucket->elements;
-  const bool mine = bucket->counted && counts(instance, local->block, whole);
+  const bool mine = bucket->counted && counts(runtime, local->block, whole);
   if (t->to && !mine) return;
-  const ot_slice_request request = {.whole = &instance->whole->parameters[range->parameter],
+  const ot_slice_request request = {.whole = &runtime->whole->parameters[range->parameter],
                                     .local = local,
                                     .first = t->first,
                                     .count = count,
@@ -86,38 +86,38 @@ static void copy_elements(const ot_runtime *instance, const ot_parameter_rows *r
   ot_slices_visit(&request, copy_slice, t);
 }
 
-static int64_t first_element(const ot_runtime *instance, const ot_parameter_rows *range,
+static int64_t first_element(const ot_runtime *runtime, const ot_parameter_rows *range,
                              int64_t *count) {
-  const ot_parameter *const whole = &instance->whole->parameters[range->parameter];
+  const ot_parameter *const whole = &runtime->whole->parameters[range->parameter];
   OT_ASSERT(range->first_row >= 0 && range->first_row + range->rows <= whole->rows);
   *count = range->rows * whole->cols;
   return range->first_row * whole->cols;
 }
 
 // Elements [first, first + count), filling in those that this rank counts.
-static void collect(const ot_runtime *instance, const ot_parameter_rows *range, int64_t first,
+static void collect(const ot_runtime *runtime, const ot_parameter_rows *range, int64_t first,
                     int64_t count, char *to) {
   transfer t = {.first = first, .to = to};
-  copy_elements(instance, range, &t, count);
+  copy_elements(runtime, range, &t, count);
 }
 
-ot_status ot_runtime_read(ot_runtime *instance, const ot_parameter_rows *range, void *to) {
+ot_status ot_runtime_read(ot_runtime *runtime, const ot_parameter_rows *range, void *to) {
   int64_t count;
-  const int64_t first = first_element(instance, range, &count);
-  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(instance, range->copy));
-  if (!instance->exchange) {
-    collect(instance, range, first, count, to);
+  const int64_t first = first_element(runtime, range, &count);
+  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(runtime, range->copy));
+  if (!runtime->exchange) {
+    collect(runtime, range, first, count, to);
     return OT_OK;
   }
   const int64_t word = sizeof(int64_t);
-  char *const words = (char *)ot_host_allreduce_words(instance->exchange);
-  const int64_t most = ot_host_allreduce_capacity(instance->exchange) * word / size;
+  char *const words = (char *)ot_host_allreduce_words(runtime->exchange);
+  const int64_t most = ot_host_allreduce_capacity(runtime->exchange) * word / size;
   for (int64_t done = 0; done < count; done += most) {
     const int64_t n = count - done < most ? count - done : most;
     const int64_t num_words = (n * size + word - 1) / word;
     memset(words, 0, (size_t)(num_words * word));
-    collect(instance, range, first + done, n, words);
-    OT_TRY(ot_host_allreduce_integers(instance->exchange, num_words));
+    collect(runtime, range, first + done, n, words);
+    OT_TRY(ot_host_allreduce_integers(runtime->exchange, num_words));
     if (to) memcpy((char *)to + done * size, words, (size_t)(n * size));
   }
   return OT_OK;
@@ -128,8 +128,8 @@ ot_status ot_runtime_read(ot_runtime *instance, const ot_parameter_rows *range, 
 // The words of an announcement; all zero: dismiss.
 enum { READS, PARAMETER, COPY, FIRST_ROW, ROWS, ANNOUNCED_WORDS };
 
-static ot_status announce(ot_runtime *instance, const ot_parameter_rows *range) {
-  int64_t *const words = ot_host_allreduce_words(instance->exchange);
+static ot_status announce(ot_runtime *runtime, const ot_parameter_rows *range) {
+  int64_t *const words = ot_host_allreduce_words(runtime->exchange);
   memset(words, 0, ANNOUNCED_WORDS * sizeof *words);
   if (range) {
     words[READS] = 1;
@@ -138,37 +138,37 @@ static ot_status announce(ot_runtime *instance, const ot_parameter_rows *range) 
     words[FIRST_ROW] = range->first_row;
     words[ROWS] = range->rows;
   }
-  return ot_host_allreduce_integers(instance->exchange, ANNOUNCED_WORDS);
+  return ot_host_allreduce_integers(runtime->exchange, ANNOUNCED_WORDS);
 }
 
-ot_status ot_runtime_read_leader(ot_runtime *instance, const ot_parameter_rows *range, void *to) {
-  if (instance->exchange) OT_TRY(announce(instance, range));
-  return ot_runtime_read(instance, range, to);
+ot_status ot_runtime_read_leader(ot_runtime *runtime, const ot_parameter_rows *range, void *to) {
+  if (runtime->exchange) OT_TRY(announce(runtime, range));
+  return ot_runtime_read(runtime, range, to);
 }
 
-ot_status ot_runtime_end_reads(ot_runtime *instance) {
-  return instance->exchange ? announce(instance, NULL) : OT_OK;
+ot_status ot_runtime_end_reads(ot_runtime *runtime) {
+  return runtime->exchange ? announce(runtime, NULL) : OT_OK;
 }
 
-ot_status ot_runtime_serve_reads(ot_runtime *instance) {
-  while (instance->exchange) {
-    OT_TRY(announce(instance, NULL));
-    const int64_t *const words = ot_host_allreduce_words(instance->exchange);
+ot_status ot_runtime_serve_reads(ot_runtime *runtime) {
+  while (runtime->exchange) {
+    OT_TRY(announce(runtime, NULL));
+    const int64_t *const words = ot_host_allreduce_words(runtime->exchange);
     if (!words[READS]) break;
     const ot_parameter_rows range = {.parameter = (int)words[PARAMETER],
                                      .copy = (ot_parameter_copy)words[COPY],
                                      .first_row = words[FIRST_ROW],
                                      .rows = words[ROWS]};
-    OT_TRY(ot_runtime_read(instance, &range, NULL));
+    OT_TRY(ot_runtime_read(runtime, &range, NULL));
   }
   return OT_OK;
 }
 
 // ---- writing ----
 
-void ot_runtime_write(ot_runtime *instance, const ot_parameter_rows *range, const void *from) {
+void ot_runtime_write(ot_runtime *runtime, const ot_parameter_rows *range, const void *from) {
   int64_t count;
-  const int64_t first = first_element(instance, range, &count);
+  const int64_t first = first_element(runtime, range, &count);
   transfer t = {.first = first, .from = from};
-  copy_elements(instance, range, &t, count);
+  copy_elements(runtime, range, &t, count);
 }

@@ -13,7 +13,7 @@ typedef struct image {
 } image;
 
 struct ot_step_transfer {
-  ot_runtime *instance;
+  ot_runtime *runtime;
   image given, result;
   int64_t squares, experts, scalars;  // offsets in the arena
 };
@@ -25,8 +25,8 @@ static ot_status create_image(int64_t begin, int64_t end, image *out) {
 }
 
 // Offset of micro-batch `count`, the end of the ones before it.
-static int64_t end_of_batches(const ot_runtime *instance, int count) {
-  return ot_runtime_batch_offset(instance, OT_MODE_TRAIN, count, OT_BATCH_TOKENS);
+static int64_t end_of_batches(const ot_runtime *runtime, int count) {
+  return ot_runtime_batch_offset(runtime, OT_MODE_TRAIN, count, OT_BATCH_TOKENS);
 }
 
 static int most_micro_batches(const ot_schedule *schedule) {
@@ -39,9 +39,9 @@ static int most_micro_batches(const ot_schedule *schedule) {
 }
 
 static ot_status create(ot_step_transfer *t, bool squares) {
-  const ot_schedule *const schedule = ot_runtime_schedule(t->instance);
-  const bool experts = ot_runtime_any_graph(t->instance)->request.model->moe.num_experts > 0;
-  const int64_t end = end_of_batches(t->instance, most_micro_batches(schedule));
+  const ot_schedule *const schedule = ot_runtime_schedule(t->runtime);
+  const bool experts = ot_runtime_any_graph(t->runtime)->request.model->moe.num_experts > 0;
+  const int64_t end = end_of_batches(t->runtime, most_micro_batches(schedule));
   t->scalars = ot_schedule_region(schedule, "scalars")->offset;
   t->experts = experts ? ot_schedule_region(schedule, "expert_sums")->offset : t->scalars;
   t->squares = squares ? ot_schedule_region(schedule, "squares")->offset : t->experts;
@@ -49,14 +49,14 @@ static ot_status create(ot_step_transfer *t, bool squares) {
   OT_TRY(create_image(t->scalars, end, &t->given));
   OT_TRY(create_image(t->squares, t->scalars + OT_STEP_SCALARS * 8, &t->result));
   // Bytes between the fields keep their values.
-  ot_executor_read(ot_runtime_executor(t->instance), t->given.begin, t->given.data, t->given.bytes);
+  ot_executor_read(ot_runtime_executor(t->runtime), t->given.begin, t->given.data, t->given.bytes);
   return OT_OK;
 }
 
-ot_status ot_step_transfer_create(ot_runtime *instance, bool squares, ot_step_transfer **out) {
+ot_status ot_step_transfer_create(ot_runtime *runtime, bool squares, ot_step_transfer **out) {
   *out = calloc(1, sizeof **out);
   OT_CHECK(*out, OT_ENVIRONMENT, "out of memory for the transfers of a step");
-  (*out)->instance = instance;
+  (*out)->runtime = runtime;
   const ot_status status = create(*out, squares);
   if (status != OT_OK) ot_step_transfer_destroy(out);
   return status;
@@ -81,8 +81,8 @@ static const double *result_at(const ot_step_transfer *t, int64_t offset) {
 
 void ot_step_transfer_set_field(ot_step_transfer *t, int micro_batch, ot_batch_field field,
                                 const void *data) {
-  const int64_t offset = ot_runtime_batch_offset(t->instance, OT_MODE_TRAIN, micro_batch, field);
-  fill(&t->given, offset, data, ot_runtime_batch_bytes(t->instance, OT_MODE_TRAIN, field));
+  const int64_t offset = ot_runtime_batch_offset(t->runtime, OT_MODE_TRAIN, micro_batch, field);
+  fill(&t->given, offset, data, ot_runtime_batch_bytes(t->runtime, OT_MODE_TRAIN, field));
 }
 
 void ot_step_transfer_set_scalar(ot_step_transfer *t, ot_step_scalar scalar, double value) {
@@ -90,13 +90,13 @@ void ot_step_transfer_set_scalar(ot_step_transfer *t, ot_step_scalar scalar, dou
 }
 
 void ot_step_transfer_write(ot_step_transfer *t, int micro_batches) {
-  const int64_t bytes = end_of_batches(t->instance, micro_batches) - t->given.begin;
+  const int64_t bytes = end_of_batches(t->runtime, micro_batches) - t->given.begin;
   OT_ASSERT(bytes <= t->given.bytes);
-  ot_executor_write(ot_runtime_executor(t->instance), t->given.begin, t->given.data, bytes);
+  ot_executor_write(ot_runtime_executor(t->runtime), t->given.begin, t->given.data, bytes);
 }
 
 void ot_step_transfer_read(ot_step_transfer *t) {
-  ot_executor_read(ot_runtime_executor(t->instance), t->result.begin, t->result.data,
+  ot_executor_read(ot_runtime_executor(t->runtime), t->result.begin, t->result.data,
                    t->result.bytes);
 }
 
@@ -110,7 +110,7 @@ const double *ot_step_transfer_squares(const ot_step_transfer *t) {
 
 void ot_step_transfer_expert_sums(const ot_step_transfer *t, double sums[OT_EXPERT_SUMS]) {
   const double *const blocks = result_at(t, t->experts);
-  const int num_sums = ot_runtime_schedule(t->instance)->num_blocks * OT_EXPERT_SUMS;
+  const int num_sums = ot_runtime_schedule(t->runtime)->num_blocks * OT_EXPERT_SUMS;
   for (int k = 0; k < OT_EXPERT_SUMS; k++) sums[k] = 0;
   for (int i = 0; i < num_sums; i++) sums[i % OT_EXPERT_SUMS] += blocks[i];
 }

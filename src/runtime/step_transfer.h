@@ -12,9 +12,9 @@
 
 typedef struct ot_step_transfer ot_step_transfer;
 
-// Allocates the buffers. `squares`: the squared gradient norms are read, too. Keeps `instance`,
+// Allocates the buffers. `squares`: the squared gradient norms are read, too. Keeps `runtime`,
 // which has OT_MODE_TRAIN, until destroy.
-ot_status ot_step_transfer_create(ot_runtime *instance, bool squares, ot_step_transfer **out);
+ot_status ot_step_transfer_create(ot_runtime *runtime, bool squares, ot_step_transfer **out);
 void ot_step_transfer_destroy(ot_step_transfer **transfer);
 
 // Fills the next write. `data` has the field's dtype.

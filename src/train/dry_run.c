@@ -155,12 +155,12 @@ static void say_prediction(dry_run *d) {
 static ot_status look(dry_run *d) {
   const ot_loop_request *const request = d->request;
   const ot_run *const run = request->run;
-  ot_data_loader *feed = NULL;
+  ot_data_loader *loader = NULL;
   OT_TRY(ot_run_check_training(run));
   OT_TRY(plan_ranks(run, d->how, d->arena, &d->most, &d->report->model_flops));
-  OT_TRY(ot_data_loader_create(run, &feed));
-  ot_loop_warn_settings(request, feed, d->arena);
-  ot_data_loader_destroy(&feed);
+  OT_TRY(ot_data_loader_create(run, &loader));
+  ot_loop_warn_settings(request, loader, d->arena);
+  ot_data_loader_destroy(&loader);
   d->report->parameters = ot_model_parameters(&run->model);
   ot_loop_note(request, "%s: %ld parameters", run->model.model_type, d->report->parameters);
   if (d->how->mesh->ranks > 1) {

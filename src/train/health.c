@@ -17,15 +17,15 @@ typedef struct tables {
   int64_t num_maxima, num_updates;
 } tables;
 
-static tables read_tables(ot_runtime *instance, ot_arena *arena) {
-  const ot_schedule *const schedule = ot_runtime_schedule(instance);
+static tables read_tables(ot_runtime *runtime, ot_arena *arena) {
+  const ot_schedule *const schedule = ot_runtime_schedule(runtime);
   const ot_region *const maxima = ot_schedule_region(schedule, "statistics");
   const ot_region *const updates = ot_schedule_region(schedule, "updates");
   const ot_region *const squares = ot_schedule_region(schedule, "squares");
   const int64_t bytes = squares->offset + squares->bytes - maxima->offset;
   double *const values = ot_arena_array(arena, bytes / 8 + 1, sizeof *values);
   OT_ASSERT(maxima->offset < updates->offset && updates->offset < squares->offset);
-  ot_executor_read(ot_runtime_executor(instance), maxima->offset, values, bytes);
+  ot_executor_read(ot_runtime_executor(runtime), maxima->offset, values, bytes);
   return (tables){.maxima = values,
                   .updates = values + (updates->offset - maxima->offset) / 8,
                   .squares = values + (squares->offset - maxima->offset) / 8,
@@ -94,13 +94,12 @@ static part_slots slots_of_expert(const ot_schedule *schedule, const ot_paramete
                       pieces};
 }
 
-static ot_status read_tensors(ot_runtime *instance, ot_comm *comm, const tables *t,
+static ot_status read_tensors(ot_runtime *runtime, ot_comm *comm, const tables *t,
                               ot_health *health) {
-  const ot_graph *const graph = ot_runtime_any_graph(instance), *const whole =
-                                                                    ot_runtime_whole_graph(
-                                                                        instance);
-  const ot_schedule *const schedule = ot_runtime_schedule(instance);
-  const int slots = ot_runtime_schedule(instance)->slots_per_part;
+  const ot_graph *const graph = ot_runtime_any_graph(runtime), *const whole =
+                                                                   ot_runtime_whole_graph(runtime);
+  const ot_schedule *const schedule = ot_runtime_schedule(runtime);
+  const int slots = ot_runtime_schedule(runtime)->slots_per_part;
   OT_TRY(sum_values(comm, t->updates, t->num_updates));
   int64_t part = 0, before = 0;
   for (int i = 0; i < graph->num_parameters; i++) {
@@ -122,9 +121,9 @@ static ot_status read_tensors(ot_runtime *instance, ot_comm *comm, const tables 
   return OT_OK;
 }
 
-static ot_status read_blocks(ot_runtime *instance, ot_comm *comm, const tables *t,
+static ot_status read_blocks(ot_runtime *runtime, ot_comm *comm, const tables *t,
                              ot_health *health) {
-  const ot_graph *const graph = ot_runtime_any_graph(instance);
+  const ot_graph *const graph = ot_runtime_any_graph(runtime);
   OT_TRY(largest_values(comm, t->maxima, t->num_maxima));
   for (int i = 0; i < graph->num_blocks; i++) {
     const double *const m = t->maxima + (int64_t)i * OT_BLOCK_STATISTICS;
@@ -141,9 +140,9 @@ static int count_parts(const ot_graph *graph) {
   return parts;
 }
 
-ot_status ot_health_read(ot_runtime *instance, ot_comm *comm, ot_arena *arena, ot_health *health) {
-  const int parts = count_parts(ot_runtime_whole_graph(instance));
-  const int blocks = ot_runtime_any_graph(instance)->num_blocks;
+ot_status ot_health_read(ot_runtime *runtime, ot_comm *comm, ot_arena *arena, ot_health *health) {
+  const int parts = count_parts(ot_runtime_whole_graph(runtime));
+  const int blocks = ot_runtime_any_graph(runtime)->num_blocks;
   *health = (ot_health){
       .num_tensors = parts,
       .gradient_norm = ot_arena_array(arena, parts, sizeof(ot_health_value)),
@@ -152,17 +151,17 @@ ot_status ot_health_read(ot_runtime *instance, ot_comm *comm, ot_arena *arena, o
       .max_activation = ot_arena_array(arena, blocks, sizeof(ot_health_value)),
       .max_logit = ot_arena_array(arena, blocks, sizeof(ot_health_value)),
   };
-  const tables t = read_tables(instance, arena);
-  OT_TRY(read_tensors(instance, comm, &t, health));
-  return read_blocks(instance, comm, &t, health);
+  const tables t = read_tables(runtime, arena);
+  OT_TRY(read_tensors(runtime, comm, &t, health));
+  return read_blocks(runtime, comm, &t, health);
 }
 
 // ---- non-finite numbers ----
 
 // The first block of this rank with a non-finite output; num_blocks: none.
-static int first_nonfinite_block(ot_runtime *instance, ot_arena *arena) {
-  const int num_blocks = ot_runtime_any_graph(instance)->num_blocks;
-  const tables t = read_tables(instance, arena);
+static int first_nonfinite_block(ot_runtime *runtime, ot_arena *arena) {
+  const int num_blocks = ot_runtime_any_graph(runtime)->num_blocks;
+  const tables t = read_tables(runtime, arena);
   for (int i = 0; i < num_blocks; i++) {
     const double *const m = t.maxima + (int64_t)i * OT_BLOCK_STATISTICS;
     if (!isfinite(m[OT_STATISTIC_MAX_ACTIVATION]) || !isfinite(m[OT_STATISTIC_MAX_LOGIT])) return i;
@@ -171,8 +170,8 @@ static int first_nonfinite_block(ot_runtime *instance, ot_arena *arena) {
 }
 
 // Over ranks: the first such block and the lowest rank that has it, {block, rank}.
-static ot_status find_block(ot_runtime *instance, ot_comm *comm, ot_arena *arena, int places[2]) {
-  places[0] = first_nonfinite_block(instance, arena);
+static ot_status find_block(ot_runtime *runtime, ot_comm *comm, ot_arena *arena, int places[2]) {
+  places[0] = first_nonfinite_block(runtime, arena);
   places[1] = 0;
   if (!comm) return OT_OK;
   const int ranks = ot_comm_size(comm);
@@ -214,18 +213,18 @@ static const char *describe_tensors(const ot_health *health, ot_arena *arena) {
                          count, health->num_tensors, first);
 }
 
-ot_status ot_health_find_nonfinite(ot_runtime *instance, ot_comm *comm, ot_arena *arena,
+ot_status ot_health_find_nonfinite(ot_runtime *runtime, ot_comm *comm, ot_arena *arena,
                                    ot_nonfinite_location *place) {
   int places[2];
   ot_health health;
-  OT_TRY(find_block(instance, comm, arena, places));
-  OT_TRY(ot_health_read(instance, comm, arena, &health));
+  OT_TRY(find_block(runtime, comm, arena, places));
+  OT_TRY(ot_health_read(runtime, comm, arena, &health));
   const char *const tensors = describe_tensors(&health, arena);
   const bool forward = places[0] < health.num_blocks;
   const bool alone = !comm || ot_comm_size(comm) == 1;
   *place = (ot_nonfinite_location){.text = tensors, .rank = forward || alone ? places[1] : -1};
   place->block = forward ? health.max_activation[places[0]].name
-                         : last_nonfinite_block(ot_runtime_whole_graph(instance), &health);
+                         : last_nonfinite_block(ot_runtime_whole_graph(runtime), &health);
   if (!place->block) return OT_OK;
   const char *const rank = place->rank < 0 ? "on an unknown rank (the gradients are reduced)"
                                            : ot_arena_format(arena, "on rank %d", place->rank);

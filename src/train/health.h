@@ -25,7 +25,7 @@ typedef struct ot_health {
 
 // Reads the statistics after a step; arrays are in `arena`. `comm` is null on one rank. Collective
 // over the world. Blocks.
-ot_status ot_health_read(ot_runtime *instance, ot_comm *comm, ot_arena *arena, ot_health *health);
+ot_status ot_health_read(ot_runtime *runtime, ot_comm *comm, ot_arena *arena, ot_health *health);
 
 // Where numbers of a step became non-finite.
 typedef struct ot_nonfinite_location {
@@ -36,7 +36,7 @@ typedef struct ot_nonfinite_location {
 
 // Call after a step with non-finite numbers; texts in `arena`, the same on all ranks. Collective
 // over the world. Blocks.
-ot_status ot_health_find_nonfinite(ot_runtime *instance, ot_comm *comm, ot_arena *arena,
+ot_status ot_health_find_nonfinite(ot_runtime *runtime, ot_comm *comm, ot_arena *arena,
                                    ot_nonfinite_location *place);
 
 // ---- spikes ----

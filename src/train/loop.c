@@ -78,12 +78,12 @@ typedef struct step_sums {
   ot_step_figures figures;
 } step_sums;
 
-static bool leads(const loop *l) { return ot_world_is_leader(l->request->team); }
+static bool leads(const loop *l) { return ot_world_is_leader(l->request->world); }
 
 // `status` is the leader's: all ranks fail if the leader failed, now or since they met last.
 static ot_status agree(loop *l, ot_status status) {
   ot_failure_take(&l->unreported, status);
-  return ot_world_agree(l->request->team, ot_failure_repeat(&l->unreported));
+  return ot_world_agree(l->request->world, ot_failure_repeat(&l->unreported));
 }
 
 // ---- reports ----
@@ -341,7 +341,7 @@ static ot_status write_trace(loop *l, const ot_step_report *step) {
                               .schedule = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)),
                               .start_s = step->start_s,
                               .zero_s = l->trace_begin_s};
-  return ot_trace_write_ranks(l->trace, l->request->team, &what);
+  return ot_trace_write_ranks(l->trace, l->request->world, &what);
 }
 
 // ---- the loop ----
@@ -363,9 +363,9 @@ static ot_status sum_step(loop *l, step_sums *sums) {
   *stop = (stop_seen != 0);
   *bubble = mine.bubble_fraction;
   *failed = (l->unreported.status != OT_OK);
-  OT_TRY(ot_world_allreduce(l->request->team, values, OT_COUNT(values)));
+  OT_TRY(ot_world_allreduce(l->request->world, values, OT_COUNT(values)));
   if (*failed > 0) return agree(l, OT_OK);
-  const double ranks = ot_world_size(l->request->team);
+  const double ranks = ot_world_size(l->request->world);
   *sums = (step_sums){.stop = *stop > 0, .figures = {.bubble_fraction = *bubble / ranks}};
   for (int i = 0; i < OT_TIMELINE_AXES; i++) sums->figures.exposed_axis_s[i] = values[i] / ranks;
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) sums->figures.part_s[i] = part_s[i] / ranks;
@@ -464,15 +464,15 @@ static ot_status open_logs(loop *l) {
 
 // The resident memory of a process includes all its ranks, so it is compared with the plan of all.
 static ot_status sum_planned(loop *l) {
-  ot_world *const team = l->request->team;
+  ot_world *const world = l->request->world;
   const ot_schedule *const schedule = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer));
-  const int size = ot_world_size(team);
+  const int size = ot_world_size(world);
   int64_t *const process = ot_arena_array(l->arena, size, sizeof *process);
   int64_t *const planned = ot_arena_array(l->arena, size, sizeof *planned);
-  OT_TRY(ot_world_allgather(team, ot_world_process(team), process));
-  OT_TRY(ot_world_allgather(team, schedule->bill.peak_bytes, planned));
+  OT_TRY(ot_world_allgather(world, ot_world_process(world), process));
+  OT_TRY(ot_world_allgather(world, schedule->bill.peak_bytes, planned));
   for (int i = 0; i < size; i++) {
-    if (process[i] == process[ot_world_rank(team)]) l->planned_bytes += planned[i];
+    if (process[i] == process[ot_world_rank(world)]) l->planned_bytes += planned[i];
   }
   return OT_OK;
 }
@@ -480,9 +480,9 @@ static ot_status sum_planned(loop *l) {
 // An incomplete description of the machine does not end a run.
 static void predict(loop *l) {
   const ot_schedule *const schedule = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer));
-  ot_comm *const comm = ot_world_comm(l->request->team);
+  ot_comm *const comm = ot_world_comm(l->request->world);
   const ot_prediction_request request = {.run = l->run,
-                                         .mesh = ot_world_mesh(l->request->team),
+                                         .mesh = ot_world_mesh(l->request->world),
                                          .cluster = l->request->cluster,
                                          .threads = schedule->threads,
                                          .local_ranks = comm ? ot_comm_local_size(comm) : 1};
@@ -513,7 +513,7 @@ static void say_summary(loop *l) {
 
 static void say_means(loop *l) {
   const char *const text =
-      ot_step_means_print(&l->means, ot_world_size(l->request->team), l->arena);
+      ot_step_means_print(&l->means, ot_world_size(l->request->world), l->arena);
   if (text) ot_loop_note(l->request, "%s", text);
 }
 

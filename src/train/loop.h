@@ -66,7 +66,7 @@ typedef struct ot_loop_request {
   const char *trace_path;        // Chrome trace of the steps below, or null
   int64_t trace_from, trace_to;  // completed steps, inclusive; 0, 0: the third step of this process
   const ot_cluster *cluster;     // for MFU and predictions; its devices are ranks; or null
-  ot_world *team;                // null: one rank
+  ot_world *world;               // null: one rank
   const ot_loop_check *checks;   // [num_checks], the same on all ranks
   int num_checks;
   ot_loop_sink sink;

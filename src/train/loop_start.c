@@ -66,7 +66,7 @@ ot_status ot_loop_check_schedules(const ot_run *run, const ot_mesh *mesh) {
 
 void ot_loop_note(const ot_loop_request *request, const char *format, ...) {
   char text[4096];
-  if (!ot_world_is_leader(request->team)) return;
+  if (!ot_world_is_leader(request->world)) return;
   va_list arguments;
   va_start(arguments, format);
   ot_text_format_list(text, sizeof text, format, arguments);
@@ -209,7 +209,7 @@ static void say_start(const ot_loop_request *request, const ot_loop_start *start
   ot_loop_note(request, "%s: %ld parameters, %s%s%s, %d thread%s%s, arena planned %s%s",
                run->model.model_type, ot_model_parameters(&run->model),
                ot_dtype_name(run->precision.compute), many ? ", " : "",
-               many ? ot_loop_shape(ot_world_mesh(request->team), arena) : "", schedule->threads,
+               many ? ot_loop_shape(ot_world_mesh(request->world), arena) : "", schedule->threads,
                ot_text_plural(schedule->threads, "s"), many ? " each" : "",
                ot_figure_bytes(arena, schedule->bill.peak_bytes), many ? " on rank 0" : "");
 }
@@ -233,22 +233,22 @@ static ot_status open_directory(const ot_loop_request *request, ot_arena *arena,
 // Ranks with other settings or another world size must not start.
 static ot_status check_same_run(const ot_loop_request *request, ot_arena *arena) {
   uint64_t hash = ot_run_hash(request->run, arena);
-  if (ot_world_mesh(request->team)) {
-    const uint64_t shape = ot_mesh_hash(ot_world_mesh(request->team));
+  if (ot_world_mesh(request->world)) {
+    const uint64_t shape = ot_mesh_hash(ot_world_mesh(request->world));
     hash = ot_hash_bytes(hash, &shape, sizeof shape);
   }
-  return ot_world_check_equal(request->team, hash, "the settings of the run");
+  return ot_world_check_equal(request->world, hash, "the settings of the run");
 }
 
 static ot_status find_start(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start,
                             char *path) {
-  ot_world *const team = request->team;
+  ot_world *const world = request->world;
   OT_TRY(check_same_run(request, arena));
-  const bool leads = ot_world_is_leader(team);
-  OT_TRY(ot_world_agree(team, leads ? open_directory(request, arena, start, path) : OT_OK));
-  OT_TRY(ot_world_broadcast(team, path));
+  const bool leads = ot_world_is_leader(world);
+  OT_TRY(ot_world_agree(world, leads ? open_directory(request, arena, start, path) : OT_OK));
+  OT_TRY(ot_world_broadcast(world, path));
   double here = start->resumed_here;
-  OT_TRY(ot_world_allreduce(team, &here, 1));
+  OT_TRY(ot_world_allreduce(world, &here, 1));
   start->resumed_here = here > 0;
   return OT_OK;
 }
@@ -268,10 +268,10 @@ static ot_status enter_directory(const ot_loop_request *request, ot_arena *arena
 static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {
   char path[OT_WORLD_TEXT] = "";
   OT_TRY(find_start(request, arena, start, path));
-  OT_TRY(ot_trainer_create(request->run, request->settings, request->team, &start->trainer));
-  OT_TRY(ot_world_agree(request->team,
-                        ot_world_is_leader(request->team)
-                            ? ot_loop_check_schedules(request->run, ot_world_mesh(request->team))
+  OT_TRY(ot_trainer_create(request->run, request->settings, request->world, &start->trainer));
+  OT_TRY(ot_world_agree(request->world,
+                        ot_world_is_leader(request->world)
+                            ? ot_loop_check_schedules(request->run, ot_world_mesh(request->world))
                             : OT_OK));
   const bool begins = path[0] == '\0';
   if (!begins) OT_TRY(ot_trainer_resume(start->trainer, path));
@@ -286,17 +286,17 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
   if (begins && ot_trainer_note(start->trainer))
     ot_loop_note(request, "%s", ot_trainer_note(start->trainer));
   if (!begins) ot_loop_note(request, "resuming from %s", path);
-  const bool leads = ot_world_is_leader(request->team);
-  return ot_world_agree(request->team, leads ? enter_directory(request, arena, start) : OT_OK);
+  const bool leads = ot_world_is_leader(request->world);
+  return ot_world_agree(request->world, leads ? enter_directory(request, arena, start) : OT_OK);
 }
 
 static ot_status show_batch(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {
   const char *text = NULL;
   if (!request->show_batch) return OT_OK;
   ot_status status = OT_OK;
-  if (ot_world_is_leader(request->team))
+  if (ot_world_is_leader(request->world))
     status = ot_trainer_show_batch(start->trainer, arena, &text);
-  OT_TRY(ot_world_agree(request->team, status));
+  OT_TRY(ot_world_agree(request->world, status));
   if (!text) return OT_OK;
   const ot_loop_event event = {.kind = OT_LOOP_NOTE, .text = text};
   request->sink(request->context, &event);
@@ -345,10 +345,10 @@ static void note_warmup(const ot_loop_request *request) {
                (long long)warmup, (long long)steps);
 }
 
-static void note_data(const ot_loop_request *request, const ot_data_loader *feed) {
+static void note_data(const ot_loop_request *request, const ot_data_loader *loader) {
   const ot_run *const run = request->run;
   const int64_t step = run->batch.global_batch_size * run->data.sequence_length;
-  const int64_t tokens = ot_data_loader_tokens(feed);
+  const int64_t tokens = ot_data_loader_tokens(loader);
   if (step <= tokens) return;
   ot_loop_note(request,
                "note: a step needs %lld tokens and the training data has %lld: they are repeated "
@@ -356,11 +356,11 @@ static void note_data(const ot_loop_request *request, const ot_data_loader *feed
                (long long)step, (long long)tokens);
 }
 
-void ot_loop_warn_settings(const ot_loop_request *request, const ot_data_loader *feed,
+void ot_loop_warn_settings(const ot_loop_request *request, const ot_data_loader *loader,
                            ot_arena *arena) {
   note_sizes(request, arena);
   note_warmup(request);
-  note_data(request, feed);
+  note_data(request, loader);
 }
 
 // ---- disk ----

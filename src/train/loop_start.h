@@ -51,8 +51,8 @@ ot_status ot_loop_check_schedules(const ot_run *run, const ot_mesh *mesh);
 // Warns of settings that are valid but rarely intended; invalid ones are rejected where settings
 // are read (describe/run.h), data opened (data_loader.h) and memory allocated (model_runtime.h).
 // Notes for the user: model sizes that were not given, a warm-up longer than the run, a step with
-// more tokens than the data. `feed` is the run's, of one rank.
-void ot_loop_warn_settings(const ot_loop_request *request, const ot_data_loader *feed,
+// more tokens than the data. `loader` is the run's, of one rank.
+void ot_loop_warn_settings(const ot_loop_request *request, const ot_data_loader *loader,
                            ot_arena *arena);
 
 // Free bytes at the output, and those of one checkpoint. OT_ENVIRONMENT if it does not fit. Called

@@ -53,14 +53,14 @@ bool ot_noise_is_known(const ot_schedule *schedule) {
          schedule->group[OT_GROUP_CONTEXT_SUM].size <= 1;
 }
 
-bool ot_noise_sample_read(const ot_runtime *instance, const ot_step_transfer *results,
+bool ot_noise_sample_read(const ot_runtime *runtime, const ot_step_transfer *results,
                           ot_noise_sample *sample) {
-  const ot_schedule *const schedule = ot_runtime_schedule(instance);
+  const ot_schedule *const schedule = ot_runtime_schedule(runtime);
   if (!ot_noise_is_known(schedule)) return false;
   const double targets = ot_step_transfer_scalar(results, OT_SCALAR_TARGETS);
   if (!(targets > 0)) return false;
   *sample = (ot_noise_sample){
-      .whole_squares = noted_squares(ot_runtime_any_graph(instance),
+      .whole_squares = noted_squares(ot_runtime_any_graph(runtime),
                                      ot_step_transfer_squares(results), schedule->slots_per_part),
       .local_squares = ot_step_transfer_scalar(results, OT_SCALAR_LOCAL_SQUARES),
       .targets = targets,

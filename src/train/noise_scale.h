@@ -38,7 +38,7 @@ bool ot_noise_is_known(const ot_schedule *schedule);
 
 // Takes the values of a step from `results`, which has the squares if the estimate is known. The
 // parameters are those of ot_reduce_adds_local_squares. False if the step has no estimate.
-bool ot_noise_sample_read(const ot_runtime *instance, const ot_step_transfer *results,
+bool ot_noise_sample_read(const ot_runtime *runtime, const ot_step_transfer *results,
                           ot_noise_sample *sample);
 
 // Unmasked targets of a rank's micro-batches.

@@ -18,25 +18,25 @@ typedef struct roll_call {
   double *start_s;     // [size] start of the order, by the leader's clock
 } roll_call;
 
-static ot_status collect_real(ot_world *team, double mine, double *all) {
+static ot_status collect_real(ot_world *world, double mine, double *all) {
   int64_t bits;
   memcpy(&bits, &mine, sizeof bits);
-  return ot_world_allgather(team, bits, (int64_t *)all);
+  return ot_world_allgather(world, bits, (int64_t *)all);
 }
 
-static ot_status call_roll(ot_world *team, const ot_trace_step *step, ot_arena *arena,
+static ot_status call_roll(ot_world *world, const ot_trace_step *step, ot_arena *arena,
                            roll_call *roll) {
-  const int size = ot_world_size(team);
+  const int size = ot_world_size(world);
   roll->machine = ot_arena_array(arena, size, sizeof(int64_t));
   roll->num_spans = ot_arena_array(arena, size, sizeof(int64_t));
   roll->start_s = ot_arena_array(arena, size, sizeof(double));
   double *const age_s = ot_arena_array(arena, size, sizeof(double));
-  OT_TRY(ot_world_allgather(team, ot_world_machine(team), roll->machine));
+  OT_TRY(ot_world_allgather(world, ot_world_machine(world), roll->machine));
   // All ranks leave that call at about the same time, whatever their clocks show.
   const double now_s = ot_clock_s();
-  OT_TRY(ot_world_allgather(team, step->timeline->num_spans, roll->num_spans));
-  OT_TRY(collect_real(team, step->start_s, roll->start_s));
-  OT_TRY(collect_real(team, now_s - step->start_s, age_s));
+  OT_TRY(ot_world_allgather(world, step->timeline->num_spans, roll->num_spans));
+  OT_TRY(collect_real(world, step->start_s, roll->start_s));
+  OT_TRY(collect_real(world, now_s - step->start_s, age_s));
   for (int i = 0; i < size; i++) {
     if (roll->machine[i] != roll->machine[0]) roll->start_s[i] = now_s - age_s[i];
   }
@@ -44,7 +44,7 @@ static ot_status call_roll(ot_world *team, const ot_trace_step *step, ot_arena *
 }
 
 typedef struct relay {
-  ot_world *team;
+  ot_world *world;
   ot_host_allreduce *exchange;
   const ot_timeline *mine;
 } relay;
@@ -57,7 +57,7 @@ static ot_status hand_over(const relay *r, int owner, int64_t count, ot_span *sp
   for (int64_t done = 0; done < bytes; done += chunk) {
     const int64_t n = bytes - done < chunk ? bytes - done : chunk;
     memset(words, 0, (size_t)chunk);
-    if (ot_world_rank(r->team) == owner) {
+    if (ot_world_rank(r->world) == owner) {
       memcpy(words, (const char *)r->mine->spans + done, (size_t)n);
     }
     OT_TRY(ot_host_allreduce_integers(r->exchange, (n + word - 1) / word));
@@ -90,8 +90,8 @@ static ot_status write_all(ot_trace *trace, const relay *r, const ot_trace_step 
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   roll_call roll;
-  ot_status status = call_roll(r->team, step, &arena, &roll);
-  for (int rank = 0; rank < ot_world_size(r->team) && status == OT_OK; rank++) {
+  ot_status status = call_roll(r->world, step, &arena, &roll);
+  for (int rank = 0; rank < ot_world_size(r->world) && status == OT_OK; rank++) {
     const int64_t count = roll.num_spans[rank];
     ot_timeline timeline = *step->timeline;
     timeline.rank = rank;
@@ -100,23 +100,23 @@ static ot_status write_all(ot_trace *trace, const relay *r, const ot_trace_step 
     status = hand_over(r, rank, count, timeline.spans);
     if (!trace || status != OT_OK || *failed != OT_OK) continue;
     const double offset_s = roll.start_s[rank] - step->zero_s;
-    *failed = write_rank(trace, step, ot_world_mesh(r->team), &timeline, offset_s);
+    *failed = write_rank(trace, step, ot_world_mesh(r->world), &timeline, offset_s);
   }
   ot_heap_release(&heap);
   return status;
 }
 
-ot_status ot_trace_write_ranks(ot_trace *trace, ot_world *team, const ot_trace_step *step) {
-  relay r = {.team = team, .mine = step->timeline};
+ot_status ot_trace_write_ranks(ot_trace *trace, ot_world *world, const ot_trace_step *step) {
+  relay r = {.world = world, .mine = step->timeline};
   ot_status failed = OT_OK;
-  if (ot_world_size(team) == 1) {
+  if (ot_world_size(world) == 1) {
     return ot_trace_write_timeline(trace, step->timeline, step->schedule,
                                    step->start_s - step->zero_s);
   }
-  OT_TRY(ot_world_agree(team,
-                        ot_host_allreduce_create(ot_world_comm(team), CHUNK_WORDS, &r.exchange)));
+  OT_TRY(ot_world_agree(world,
+                        ot_host_allreduce_create(ot_world_comm(world), CHUNK_WORDS, &r.exchange)));
   const ot_status status = write_all(trace, &r, step, &failed);
   ot_host_allreduce_destroy(&r.exchange);
   OT_TRY(status);
-  return ot_world_agree(team, failed);
+  return ot_world_agree(world, failed);
 }

@@ -19,4 +19,4 @@ typedef struct ot_trace_step {
 
 // Writes the timelines of all ranks to `trace`, the leader's (null elsewhere). Clocks of one
 // machine are comparable; others are aligned at a barrier. Collective over the world. Blocks.
-ot_status ot_trace_write_ranks(ot_trace *trace, ot_world *team, const ot_trace_step *step);
+ot_status ot_trace_write_ranks(ot_trace *trace, ot_world *world, const ot_trace_step *step);

@@ -18,11 +18,11 @@
 struct ot_trainer {
   const ot_run *run;
   const ot_node *settings;
-  ot_world *team;  // null: one rank
+  ot_world *world;  // null: one rank
   ot_trainer_hooks hooks;
-  ot_runtime *instance;
+  ot_runtime *runtime;
   ot_step_transfer *transfer;
-  ot_data_loader *feed;
+  ot_data_loader *loader;
   ot_micro_batch rows;  // one micro-batch, whole sequences
   ot_micro_batch part;  // this rank's shards of them, with cp > 1
   ot_position position;
@@ -131,27 +131,27 @@ ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_runtime_requ
 static ot_status open_data(ot_trainer *trainer) {
   const ot_run *const run = trainer->run;
   const int64_t B = run->batch.micro_batch_size, T = run->data.sequence_length;
-  const int cp = ot_world_degree(trainer->team, OT_AXIS_CP);
+  const int cp = ot_world_degree(trainer->world, OT_AXIS_CP);
   OT_TRY(ot_run_check_training(run));
-  OT_TRY(ot_data_loader_create(run, &trainer->feed));
+  OT_TRY(ot_data_loader_create(run, &trainer->loader));
   OT_TRY(ot_micro_batch_create(B, T, &trainer->rows));
   return cp > 1 ? ot_micro_batch_create(B, T / cp, &trainer->part) : OT_OK;
 }
 
 static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
-  ot_world *const team = trainer->team;
+  ot_world *const world = trainer->world;
   ot_runtime_request request = {
-      .mesh = ot_world_mesh(team), .rank = ot_world_rank(team), .comm = ot_world_comm(team)};
-  OT_TRY(ot_world_agree(team, ot_trainer_check(trainer->run)));
-  const int ranks = ot_world_size(team);
-  OT_TRY(ot_world_agree(team,
+      .mesh = ot_world_mesh(world), .rank = ot_world_rank(world), .comm = ot_world_comm(world)};
+  OT_TRY(ot_world_agree(world, ot_trainer_check(trainer->run)));
+  const int ranks = ot_world_size(world);
+  OT_TRY(ot_world_agree(world,
                         ot_runtime_choose_device(trainer->run->device, ranks, &request.backend)));
-  OT_TRY(ot_world_agree(team, ot_trainer_request(trainer->run, arena, &request)));
-  if (request.threads == 0) request.threads = ot_world_threads(team);
+  OT_TRY(ot_world_agree(world, ot_trainer_request(trainer->run, arena, &request)));
+  if (request.threads == 0) request.threads = ot_world_threads(world);
   request.amend = trainer->hooks.amend;
   request.amend_context = trainer->hooks.context;
   request.unchecked = trainer->hooks.unchecked;
-  return ot_runtime_create(&request, &trainer->instance);
+  return ot_runtime_create(&request, &trainer->runtime);
 }
 
 // One rank finds and verifies the files of run->init.
@@ -172,12 +172,12 @@ static ot_status find_weights(ot_trainer *trainer, ot_arena *arena, char *path) 
 static ot_status share_weights(ot_trainer *trainer, char *path) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_world *const team = trainer->team;
-  const bool leads = ot_world_is_leader(team);
+  ot_world *const world = trainer->world;
+  const bool leads = ot_world_is_leader(world);
   const ot_status status =
-      ot_world_agree(team, leads ? find_weights(trainer, &arena, path) : OT_OK);
+      ot_world_agree(world, leads ? find_weights(trainer, &arena, path) : OT_OK);
   ot_heap_release(&heap);
-  return status == OT_OK ? ot_world_broadcast(team, path) : status;
+  return status == OT_OK ? ot_world_broadcast(world, path) : status;
 }
 
 static ot_status load_weights(ot_trainer *trainer, const char *path) {
@@ -187,45 +187,45 @@ static ot_status load_weights(ot_trainer *trainer, const char *path) {
   const ot_config_request request = {.sets = run->sets, .num_sets = run->num_sets};
   ot_model_files *const files = ot_arena_take(&arena, sizeof *files);
   ot_status status = ot_model_files_open(path, OT_CHECKPOINT_HASH_NONE, &request, &arena, files);
-  if (status == OT_OK) status = ot_runtime_load_weights(trainer->instance, files);
+  if (status == OT_OK) status = ot_runtime_load_weights(trainer->runtime, files);
   ot_heap_release(&heap);
   return status;
 }
 
 static ot_status create_transfer(ot_trainer *trainer) {
-  const bool squares = ot_noise_is_known(ot_runtime_schedule(trainer->instance));
-  return ot_step_transfer_create(trainer->instance, squares, &trainer->transfer);
+  const bool squares = ot_noise_is_known(ot_runtime_schedule(trainer->runtime));
+  return ot_step_transfer_create(trainer->runtime, squares, &trainer->transfer);
 }
 
 static ot_status set_weights(ot_trainer *trainer, const char *path) {
   if (path[0] != '\0') return load_weights(trainer, path);
-  return ot_runtime_initialize(trainer->instance, (uint64_t)trainer->run->seed);
+  return ot_runtime_initialize(trainer->runtime, (uint64_t)trainer->run->seed);
 }
 
 static ot_status create(ot_trainer *trainer) {
-  OT_TRY(ot_world_agree(trainer->team, open_data(trainer)));
-  OT_TRY(
-      ot_world_check_equal(trainer->team, ot_data_loader_hash(trainer->feed), "the training data"));
+  OT_TRY(ot_world_agree(trainer->world, open_data(trainer)));
+  OT_TRY(ot_world_check_equal(trainer->world, ot_data_loader_hash(trainer->loader),
+                              "the training data"));
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   const ot_status taken = take_memory(trainer, &arena);
   ot_heap_release(&heap);
   OT_TRY(taken);
-  OT_TRY(ot_world_agree(trainer->team, create_transfer(trainer)));
+  OT_TRY(ot_world_agree(trainer->world, create_transfer(trainer)));
   trainer->total_steps = ot_run_total_steps(trainer->run);
   char weights[OT_WORLD_TEXT] = "";
   OT_TRY(share_weights(trainer, weights));
-  return ot_world_agree(trainer->team, set_weights(trainer, weights));
+  return ot_world_agree(trainer->world, set_weights(trainer, weights));
 }
 
-ot_status ot_trainer_create_hooked(const ot_run *run, ot_world *team, const ot_trainer_hooks *hooks,
-                                   ot_trainer **out) {
+ot_status ot_trainer_create_hooked(const ot_run *run, ot_world *world,
+                                   const ot_trainer_hooks *hooks, ot_trainer **out) {
   ot_trainer *trainer = calloc(1, sizeof *trainer);
-  OT_TRY(ot_world_agree(team, trainer ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
+  OT_TRY(ot_world_agree(world, trainer ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
   static const ot_node no_settings = {.kind = OT_NODE_MAP};
   trainer->run = run;
   trainer->settings = &no_settings;
-  trainer->team = team;
+  trainer->world = world;
   if (hooks) trainer->hooks = *hooks;
   const ot_status status = create(trainer);
   if (status != OT_OK) ot_trainer_destroy(&trainer);
@@ -233,9 +233,9 @@ ot_status ot_trainer_create_hooked(const ot_run *run, ot_world *team, const ot_t
   return status;
 }
 
-ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_world *team,
+ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_world *world,
                             ot_trainer **out) {
-  OT_TRY(ot_trainer_create_hooked(run, team, NULL, out));
+  OT_TRY(ot_trainer_create_hooked(run, world, NULL, out));
   if (settings) (*out)->settings = settings;
   return OT_OK;
 }
@@ -243,8 +243,8 @@ ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_world
 void ot_trainer_destroy(ot_trainer **trainer) {
   if (!trainer || !*trainer) return;
   ot_step_transfer_destroy(&(*trainer)->transfer);
-  ot_runtime_destroy(&(*trainer)->instance);
-  ot_data_loader_destroy(&(*trainer)->feed);
+  ot_runtime_destroy(&(*trainer)->runtime);
+  ot_data_loader_destroy(&(*trainer)->loader);
   ot_micro_batch_release(&(*trainer)->rows);
   ot_micro_batch_release(&(*trainer)->part);
   free((*trainer)->note);
@@ -257,9 +257,9 @@ void ot_trainer_destroy(ot_trainer **trainer) {
 // This rank's part of trainer->rows, valid until they change.
 static const ot_micro_batch *own_rows(ot_trainer *trainer) {
   const ot_sequence_shard piece = {
-      .size = ot_world_degree(trainer->team, OT_AXIS_CP),
-      .index = ot_world_index(trainer->team, OT_AXIS_CP),
-      .context = ot_runtime_any_graph(trainer->instance)->request.split.context};
+      .size = ot_world_degree(trainer->world, OT_AXIS_CP),
+      .index = ot_world_index(trainer->world, OT_AXIS_CP),
+      .context = ot_runtime_any_graph(trainer->runtime)->request.split.context};
   if (piece.size == 1) return &trainer->rows;
   ot_micro_batch_shard(&trainer->rows, &piece, &trainer->part);
   return &trainer->part;
@@ -293,11 +293,11 @@ static int64_t give_rows(ot_trainer *trainer, int micro_batch) {
 // Loads this rank's samples of one step and counts the unmasked targets among them.
 static ot_status load_step(ot_trainer *trainer, int micro_batches, ot_noise_targets *targets) {
   const int64_t B = trainer->run->batch.micro_batch_size;
-  const int dp = ot_world_data_degree(trainer->team), d = ot_world_data_index(trainer->team);
+  const int dp = ot_world_data_degree(trainer->world), d = ot_world_data_index(trainer->world);
   *targets = (ot_noise_targets){0};
   for (int m = 0; m < micro_batches; m++) {
     const int64_t first = trainer->position.next_sample + ((int64_t)m * dp + d) * B;
-    OT_TRY(ot_data_loader_train(trainer->feed, first, &trainer->rows));
+    OT_TRY(ot_data_loader_train(trainer->loader, first, &trainer->rows));
     const ot_trainer_hooks *const hooks = &trainer->hooks;
     if (hooks->rows) hooks->rows(trainer, m, &trainer->rows, hooks->context);
     const int64_t count = give_rows(trainer, m);
@@ -358,7 +358,7 @@ static ot_status check_finite(ot_trainer *trainer, const ot_step_report *report)
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_nonfinite_location place = {0};
   ot_status status =
-      ot_health_find_nonfinite(trainer->instance, ot_world_comm(trainer->team), &arena, &place);
+      ot_health_find_nonfinite(trainer->runtime, ot_world_comm(trainer->world), &arena, &place);
   if (status == OT_OK) {
     status = ot_fail(OT_NUMERIC, "step %lld: the loss is %g and the gradient norm %g; %s",
                      (long long)report->step, report->loss, report->gradient_norm, place.text);
@@ -367,7 +367,7 @@ static ot_status check_finite(ot_trainer *trainer, const ot_step_report *report)
                  (long long)(trainer->position.next_sample - 1), first_to_check(&place, &arena));
   }
   ot_heap_release(&heap);
-  return ot_world_agree(trainer->team, status);
+  return ot_world_agree(trainer->world, status);
 }
 
 ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
@@ -376,22 +376,22 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   const ot_run *const run = trainer->run;
   const int64_t global = ot_run_global_batch(run, position->step, position->tokens);
   const int micro_batches =
-      (int)(global / sequences_per_micro_batch(run, ot_world_mesh(trainer->team)));
+      (int)(global / sequences_per_micro_batch(run, ot_world_mesh(trainer->world)));
   ot_noise_targets targets;
-  ot_world_set_timeout(trainer->team, run->parallel.watchdog_seconds);
-  OT_TRY(ot_world_agree(trainer->team, load_step(trainer, micro_batches, &targets)));
+  ot_world_set_timeout(trainer->world, run->parallel.watchdog_seconds);
+  OT_TRY(ot_world_agree(trainer->world, load_step(trainer, micro_batches, &targets)));
   const double rate = give_scalars(trainer, &targets, global);
   ot_step_transfer_write(trainer->transfer, micro_batches);
   const ot_trainer_hooks *const hooks = &trainer->hooks;
   if (hooks->before) hooks->before(trainer, hooks->context);
   const double order_start_s = ot_clock_s();
-  OT_TRY(ot_runtime_run(trainer->instance, OT_MODE_TRAIN, micro_batches));
+  OT_TRY(ot_runtime_run(trainer->runtime, OT_MODE_TRAIN, micro_batches));
   if (hooks->after) hooks->after(trainer, hooks->context);
   ot_step_transfer_read(trainer->transfer);
 
   trainer->micro_batches = micro_batches;
   ot_noise_sample noise;
-  if (ot_noise_sample_read(trainer->instance, trainer->transfer, &noise)) {
+  if (ot_noise_sample_read(trainer->runtime, trainer->transfer, &noise)) {
     ot_noise_average_add(&trainer->noise, &noise);
   }
   const int64_t step_tokens = global * run->data.sequence_length;
@@ -419,22 +419,22 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
 
 // True on ranks that add the head's loss: of the ranks of tp, which all have it, the first.
 static bool has_loss(const ot_trainer *trainer) {
-  const int head = ot_runtime_any_graph(trainer->instance)->num_blocks - 1;
-  return ot_world_index(trainer->team, OT_AXIS_TP) == 0 &&
-         ot_runtime_held_range(trainer->instance, head, OT_COPY_WEIGHT).count > 0;
+  const int head = ot_runtime_any_graph(trainer->runtime)->num_blocks - 1;
+  return ot_world_index(trainer->world, OT_AXIS_TP) == 0 &&
+         ot_runtime_held_range(trainer->runtime, head, OT_COPY_WEIGHT).count > 0;
 }
 
 // Evaluates one micro-batch per rank, from sequence `first` of the set on; adds this rank's sums.
 static ot_status evaluate(ot_trainer *trainer, int set, int64_t first, double *sums) {
-  const ot_executor *const executor = ot_runtime_executor(trainer->instance);
-  const int64_t mine = first + ot_world_data_index(trainer->team) * trainer->rows.B;
-  OT_TRY(ot_world_agree(trainer->team,
-                        ot_data_loader_validation(trainer->feed, set, mine, &trainer->rows)));
+  const ot_executor *const executor = ot_runtime_executor(trainer->runtime);
+  const int64_t mine = first + ot_world_data_index(trainer->world) * trainer->rows.B;
+  OT_TRY(ot_world_agree(trainer->world,
+                        ot_data_loader_validation(trainer->loader, set, mine, &trainer->rows)));
   const batch_fields fields = own_fields(trainer);
   for (int i = 0; i < OT_COUNT(fields.of); i++) {
-    ot_runtime_load_batch(trainer->instance, OT_MODE_EVALUATE, 0, (ot_batch_field)i, fields.of[i]);
+    ot_runtime_load_batch(trainer->runtime, OT_MODE_EVALUATE, 0, (ot_batch_field)i, fields.of[i]);
   }
-  OT_TRY(ot_runtime_run(trainer->instance, OT_MODE_EVALUATE, 0));
+  OT_TRY(ot_runtime_run(trainer->runtime, OT_MODE_EVALUATE, 0));
   if (!has_loss(trainer)) return OT_OK;
   sums[0] += ot_executor_scalar(executor, OT_SCALAR_EVALUATE_LOSS);
   sums[1] += ot_executor_scalar(executor, OT_SCALAR_EVALUATE_TOKENS);
@@ -442,13 +442,13 @@ static ot_status evaluate(ot_trainer *trainer, int set, int64_t first, double *s
 }
 
 ot_status ot_trainer_validate(ot_trainer *trainer, int set, double *loss) {
-  const int64_t rows = ot_data_loader_validation_rows(trainer->feed, set);
-  const int64_t round = sequences_per_micro_batch(trainer->run, ot_world_mesh(trainer->team));
+  const int64_t rows = ot_data_loader_validation_rows(trainer->loader, set);
+  const int64_t round = sequences_per_micro_batch(trainer->run, ot_world_mesh(trainer->world));
   double sums[2] = {0, 0};  // nats, targets
   for (int64_t first = 0; first < rows; first += round) {
     OT_TRY(evaluate(trainer, set, first, sums));
   }
-  OT_TRY(ot_world_allreduce(trainer->team, sums, 2));
+  OT_TRY(ot_world_allreduce(trainer->world, sums, 2));
   *loss = sums[1] > 0 ? sums[0] / sums[1] : NAN;
   return OT_OK;
 }
@@ -459,19 +459,19 @@ static ot_state_request state_of(const ot_trainer *trainer, const char *path) {
   return (ot_state_request){.path = path,
                             .run = trainer->run,
                             .settings = trainer->settings,
-                            .tokenizer = ot_data_loader_tokenizer(trainer->feed),
+                            .tokenizer = ot_data_loader_tokenizer(trainer->loader),
                             .position = trainer->position,
-                            .team = trainer->team};
+                            .world = trainer->world};
 }
 
 ot_status ot_trainer_save(ot_trainer *trainer, const char *path) {
   const ot_state_request request = state_of(trainer, path);
-  return ot_training_state_save(trainer->instance, &request);
+  return ot_training_state_save(trainer->runtime, &request);
 }
 
 ot_status ot_trainer_resume(ot_trainer *trainer, const char *path) {
   ot_state_request request = state_of(trainer, path);
-  OT_TRY(ot_training_state_load(trainer->instance, &request));
+  OT_TRY(ot_training_state_load(trainer->runtime, &request));
   trainer->position = request.position;
   if (trainer->hooks.resumed) trainer->hooks.resumed(trainer, trainer->hooks.context);
   return OT_OK;
@@ -481,9 +481,9 @@ const char *ot_trainer_note(const ot_trainer *trainer) { return trainer->note; }
 
 const ot_trainer_hooks *ot_trainer_get_hooks(const ot_trainer *trainer) { return &trainer->hooks; }
 
-ot_world *ot_trainer_world(const ot_trainer *trainer) { return trainer->team; }
+ot_world *ot_trainer_world(const ot_trainer *trainer) { return trainer->world; }
 
-const ot_data_loader *ot_trainer_data_loader(const ot_trainer *trainer) { return trainer->feed; }
+const ot_data_loader *ot_trainer_data_loader(const ot_trainer *trainer) { return trainer->loader; }
 
 ot_position ot_trainer_position(const ot_trainer *trainer) { return trainer->position; }
 
@@ -497,23 +497,23 @@ const ot_run *ot_trainer_run(const ot_trainer *trainer) { return trainer->run; }
 
 int ot_trainer_micro_batches(const ot_trainer *trainer) { return trainer->micro_batches; }
 
-ot_runtime *ot_trainer_runtime(const ot_trainer *trainer) { return trainer->instance; }
+ot_runtime *ot_trainer_runtime(const ot_trainer *trainer) { return trainer->runtime; }
 
 const ot_step_transfer *ot_trainer_results(const ot_trainer *trainer) { return trainer->transfer; }
 
 void ot_trainer_set_trace(ot_trainer *trainer, bool on) {
-  ot_executor_set_trace(ot_runtime_executor(trainer->instance), on);
+  ot_executor_set_trace(ot_runtime_executor(trainer->runtime), on);
 }
 
 const ot_timeline *ot_trainer_timeline(const ot_trainer *trainer) {
-  return ot_executor_timeline(ot_runtime_executor(trainer->instance));
+  return ot_executor_timeline(ot_runtime_executor(trainer->runtime));
 }
 
 ot_status ot_trainer_health(const ot_trainer *trainer, ot_arena *arena, ot_health *health) {
-  return ot_health_read(trainer->instance, ot_world_comm(trainer->team), arena, health);
+  return ot_health_read(trainer->runtime, ot_world_comm(trainer->world), arena, health);
 }
 
 ot_status ot_trainer_show_batch(ot_trainer *trainer, ot_arena *arena, const char **text) {
-  OT_TRY(ot_data_loader_train(trainer->feed, trainer->position.next_sample, &trainer->rows));
-  return ot_data_loader_decode(trainer->feed, &trainer->rows, arena, text);
+  OT_TRY(ot_data_loader_train(trainer->loader, trainer->position.next_sample, &trainer->rows));
+  return ot_data_loader_decode(trainer->loader, &trainer->rows, arena, text);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training run in memory, on one of its ranks: data, model, optimizer state, position. The caller
 // (train/loop.c, tests, audits) drives the steps. All functions are collective over the world
-// except queries (position, total_steps, micro_batches, instance, timeline, show_batch), and fail
+// except queries (position, total_steps, micro_batches, runtime, timeline, show_batch), and fail
 // on all ranks or on none.
 #pragma once
 
@@ -44,15 +44,15 @@ typedef struct ot_trainer_hooks {
 } ot_trainer_hooks;
 
 // Opens data and tokenizer, builds the schedule, allocates the memory, sets initial weights
-// (random, or from run->init). Keeps `run`, `settings` and `team` (null: one rank) until destroy.
-ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_world *team,
+// (random, or from run->init). Keeps `run`, `settings` and `world` (null: one rank) until destroy.
+ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_world *world,
                             ot_trainer **out);
 void ot_trainer_destroy(ot_trainer **trainer);
 
 // The same with `hooks` (copied; null: none), which audits pass on to the trainers that they
 // create.
-ot_status ot_trainer_create_hooked(const ot_run *run, ot_world *team, const ot_trainer_hooks *hooks,
-                                   ot_trainer **out);
+ot_status ot_trainer_create_hooked(const ot_run *run, ot_world *world,
+                                   const ot_trainer_hooks *hooks, ot_trainer **out);
 // A note for the user about the weights of run->init, on the leader; null: none.
 const char *ot_trainer_note(const ot_trainer *trainer);
 const ot_trainer_hooks *ot_trainer_get_hooks(const ot_trainer *trainer);

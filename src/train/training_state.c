@@ -17,14 +17,14 @@ enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
 // State shared by saving and loading.
 typedef struct state_view {
   ot_arena *arena;
-  ot_runtime *instance;
+  ot_runtime *runtime;
   const ot_run *run;
   ot_weight_map map;
 } state_view;
 
-static ot_status view(ot_runtime *instance, const ot_run *run, ot_arena *arena, state_view *out) {
-  const ot_graph *const graph = ot_runtime_whole_graph(instance);
-  *out = (state_view){.arena = arena, .instance = instance, .run = run};
+static ot_status view(ot_runtime *runtime, const ot_run *run, ot_arena *arena, state_view *out) {
+  const ot_graph *const graph = ot_runtime_whole_graph(runtime);
+  *out = (state_view){.arena = arena, .runtime = runtime, .run = run};
   return ot_weight_map_build(arena, graph->parameters, graph->num_parameters, &out->map);
 }
 
@@ -41,11 +41,11 @@ static const bool *selected(const state_view *v, ot_parameter_copy copy) {
 
 static ot_weight_export export_of(const state_view *v, const char *prefix, ot_parameter_copy copy) {
   ot_weight_access *const access = ot_arena_take(v->arena, sizeof *access);
-  *access = ot_weight_access_of(v->arena, v->instance, copy);
+  *access = ot_weight_access_of(v->arena, v->runtime, copy);
   return (ot_weight_export){.map = &v->map,
                             .access = access,
                             .prefix = prefix,
-                            .dtype = ot_runtime_copy_dtype(v->instance, copy),
+                            .dtype = ot_runtime_copy_dtype(v->runtime, copy),
                             .selected = selected(v, copy)};
 }
 
@@ -58,19 +58,19 @@ static const char *json_text(ot_arena *arena, const ot_node *node) {
 }
 
 static ot_manifest manifest_of(const ot_state_request *request, ot_arena *arena) {
-  const ot_world *const team = request->team;
-  const ot_mesh *const mesh = ot_world_mesh(team);
+  const ot_world *const world = request->world;
+  const ot_mesh *const mesh = ot_world_mesh(world);
   return (ot_manifest){
       .step = request->position.step,
       .config = json_text(arena, request->settings),
-      .mesh = {.pp = ot_world_degree(team, OT_AXIS_PP),
+      .mesh = {.pp = ot_world_degree(world, OT_AXIS_PP),
                .vpp = mesh ? mesh->vpp : 1,
-               .dp_replicate = ot_world_degree(team, OT_AXIS_DP_REPLICATE),
-               .dp_shard = ot_world_degree(team, OT_AXIS_DP_SHARD),
-               .cp = ot_world_degree(team, OT_AXIS_CP),
-               .ep = ot_world_degree(team, OT_AXIS_EP),
-               .tp = ot_world_degree(team, OT_AXIS_TP),
-               .ranks = ot_world_size(team)},
+               .dp_replicate = ot_world_degree(world, OT_AXIS_DP_REPLICATE),
+               .dp_shard = ot_world_degree(world, OT_AXIS_DP_SHARD),
+               .cp = ot_world_degree(world, OT_AXIS_CP),
+               .ep = ot_world_degree(world, OT_AXIS_EP),
+               .tp = ot_world_degree(world, OT_AXIS_TP),
+               .ranks = ot_world_size(world)},
       .next_sample = request->position.next_sample,
       .tokens = request->position.tokens,
   };
@@ -85,7 +85,7 @@ static ot_status save(state_view *v, const ot_state_request *request) {
   *weights = export_of(v, "", OT_COPY_WEIGHT);
   ot_weight_sources_build(v->arena, weights, model, &num_model);
   for (int i = 0; i < NUM_KINDS; i++) {
-    if (!ot_runtime_has_copy(v->instance, kinds[i].copy)) continue;
+    if (!ot_runtime_has_copy(v->runtime, kinds[i].copy)) continue;
     ot_weight_export *const state = ot_arena_take(v->arena, sizeof *state);
     *state = export_of(v, kinds[i].prefix, kinds[i].copy);
     int count = 0;
@@ -106,22 +106,22 @@ static ot_status save(state_view *v, const ot_state_request *request) {
   return ot_checkpoint_write(request->path, &content);
 }
 
-static ot_status lead(ot_runtime *instance, const ot_state_request *request) {
+static ot_status lead(ot_runtime *runtime, const ot_state_request *request) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   state_view v;
-  ot_status status = view(instance, request->run, &arena, &v);
+  ot_status status = view(runtime, request->run, &arena, &v);
   if (status == OT_OK) status = save(&v, request);
   ot_heap_release(&heap);
-  if (status == OT_OK) return ot_runtime_end_reads(instance);
-  (void)ot_runtime_end_reads(instance);
+  if (status == OT_OK) return ot_runtime_end_reads(runtime);
+  (void)ot_runtime_end_reads(runtime);
   return status;
 }
 
-ot_status ot_training_state_save(ot_runtime *instance, const ot_state_request *request) {
-  const ot_status status = ot_world_is_leader(request->team) ? lead(instance, request)
-                                                             : ot_runtime_serve_reads(instance);
-  return ot_world_agree(request->team, status);
+ot_status ot_training_state_save(ot_runtime *runtime, const ot_state_request *request) {
+  const ot_status status =
+      ot_world_is_leader(request->world) ? lead(runtime, request) : ot_runtime_serve_reads(runtime);
+  return ot_world_agree(request->world, status);
 }
 
 // ---- load ----
@@ -132,13 +132,13 @@ static ot_status load(state_view *v, ot_checkpoint *checkpoint, ot_state_request
   OT_CHECK(manifest, OT_USAGE, "%s has no manifest.json: it is not a checkpoint of a run", path);
   OT_CHECK(ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_ENVIRONMENT,
            "%s has no optimizer state", path);
-  ot_weight_access access = ot_weight_access_of(v->arena, v->instance, OT_COPY_WEIGHT);
+  ot_weight_access access = ot_weight_access_of(v->arena, v->runtime, OT_COPY_WEIGHT);
   const ot_weight_import into = {.map = &v->map, .access = &access, .num_access = 1};
   ot_weight_notes notes;
   OT_TRY(ot_weights_import(v->arena, &into, checkpoint, &notes));
-  ot_runtime_zero_moments(v->instance);
+  ot_runtime_zero_moments(v->runtime);
   for (int i = 0; i < NUM_KINDS; i++) {
-    if (!ot_runtime_has_copy(v->instance, kinds[i].copy)) continue;
+    if (!ot_runtime_has_copy(v->runtime, kinds[i].copy)) continue;
     const ot_weight_export state = export_of(v, kinds[i].prefix, kinds[i].copy);
     OT_TRY(ot_weights_restore(v->arena, &state, checkpoint));
   }
@@ -148,15 +148,15 @@ static ot_status load(state_view *v, ot_checkpoint *checkpoint, ot_state_request
   return OT_OK;
 }
 
-ot_status ot_training_state_load(ot_runtime *instance, ot_state_request *request) {
+ot_status ot_training_state_load(ot_runtime *runtime, ot_state_request *request) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   state_view v;
   ot_checkpoint *checkpoint = NULL;
-  ot_status status = view(instance, request->run, &arena, &v);
+  ot_status status = view(runtime, request->run, &arena, &v);
   if (status == OT_OK) status = ot_checkpoint_create(request->path, false, &checkpoint);
   if (status == OT_OK) status = load(&v, checkpoint, request);
   ot_checkpoint_destroy(&checkpoint);
   ot_heap_release(&heap);
-  return ot_world_agree(request->team, status);
+  return ot_world_agree(request->world, status);
 }

@@ -22,15 +22,15 @@ typedef struct ot_state_request {
   const ot_node *settings;        // resolved configuration (ot_config_load)
   const ot_tokenizer *tokenizer;  // or null
   ot_position position;
-  ot_world *team;  // null: one rank
+  ot_world *world;  // null: one rank
 } ot_state_request;
 
-// Saves; the leader of the team writes. Collective over the world. Blocks until the checkpoint is
+// Saves; the leader of the world writes. Collective over the world. Blocks until the checkpoint is
 // complete.
-ot_status ot_training_state_save(ot_runtime *instance, const ot_state_request *request);
+ot_status ot_training_state_save(ot_runtime *runtime, const ot_state_request *request);
 
 // Reads the checkpoint at `request->path`, whose hashes one rank has verified (checkpoint_list.h),
-// into `instance`, moments and master weights included; every tensor is accounted for. request->run
+// into `runtime`, moments and master weights included; every tensor is accounted for. request->run
 // tells which tensors have which state; its position is set to that of the checkpoint. Checkpoints
 // are independent of the mesh. Collective over the world.
-ot_status ot_training_state_load(ot_runtime *instance, ot_state_request *request);
+ot_status ot_training_state_load(ot_runtime *runtime, ot_state_request *request);

@@ -22,7 +22,7 @@ static ot_status audit(audit_rank *rank) {
   const ot_audit_request request = {.trainer = rank->trainer};
   ot_status status = audit_step(rank, &step);
   if (status == OT_OK) status = ot_audit_step(&request, &arena, &report);
-  if (status == OT_OK && ot_world_is_leader(rank->team)) audit_copy_report(&report, s);
+  if (status == OT_OK && ot_world_is_leader(rank->world)) audit_copy_report(&report, s);
   ot_heap_release(&heap);
   return status;
 }

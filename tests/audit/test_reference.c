@@ -23,20 +23,20 @@ typedef struct looked {
 } looked;
 
 // Makes rank 1 compute with other weights, so its part of every reduction is wrong.
-static void damage(ot_runtime *instance, double factor) {
+static void damage(ot_runtime *runtime, double factor) {
   const ot_parameter *const p =
-      ot_graph_parameter(ot_runtime_any_graph(instance), "layers.1.mlp_norm.weight");
-  const ot_dtype dtype = ot_runtime_copy_dtype(instance, OT_COPY_WEIGHT);
+      ot_graph_parameter(ot_runtime_any_graph(runtime), "layers.1.mlp_norm.weight");
+  const ot_dtype dtype = ot_runtime_copy_dtype(runtime, OT_COPY_WEIGHT);
   const int64_t size = ot_dtype_bytes(dtype);
   const int64_t offset =
-      ot_runtime_held_range(instance, p->block, OT_COPY_WEIGHT).offset + p->offset * size;
+      ot_runtime_held_range(runtime, p->block, OT_COPY_WEIGHT).offset + p->offset * size;
   char row[32 * 4];
   float wide[32];
-  ot_executor_read(ot_runtime_executor(instance), offset, row, 32 * size);
+  ot_executor_read(ot_runtime_executor(runtime), offset, row, 32 * size);
   ot_elements_convert(dtype, row, OT_F32, wide, 32);
   for (int i = 0; i < 32; i++) wide[i] *= (float)factor;
   ot_elements_convert(OT_F32, wide, dtype, row, 32);
-  ot_executor_write(ot_runtime_executor(instance), offset, row, 32 * size);
+  ot_executor_write(ot_runtime_executor(runtime), offset, row, 32 * size);
 }
 
 static ot_status compare(audit_rank *rank) {
@@ -49,7 +49,7 @@ static ot_status compare(audit_rank *rank) {
     damage(ot_trainer_runtime(rank->trainer), l->damage);
   }
   const ot_status status = ot_reference_compare(rank->trainer, &report, &figures);
-  if (status == OT_OK && ot_world_is_leader(rank->team)) {
+  if (status == OT_OK && ot_world_is_leader(rank->world)) {
     l->figures = figures;
     audit_copy_report(&report, &l->said);
   }

@@ -44,7 +44,7 @@ static ot_replica_moment moment_of(const audit_rank *rank, int micro_batches) {
 
 static int micro_batches_of(const audit_rank *rank) {
   return (int)(rank->request->batch / rank->request->micro_batch /
-               ot_world_data_degree(rank->team));
+               ot_world_data_degree(rank->world));
 }
 
 static ot_status look(audit_rank *rank, ot_replicas *replicas, int micro_batches,
@@ -134,15 +134,14 @@ static void flip(ot_executor *executor, int64_t offset, int64_t size) {
 }
 
 static void damage_copy(audit_rank *rank, const attempt *a) {
-  ot_runtime *const instance = ot_trainer_runtime(rank->trainer);
-  const ot_parameter *const p = ot_graph_parameter(ot_runtime_any_graph(instance), a->name);
+  ot_runtime *const runtime = ot_trainer_runtime(rank->trainer);
+  const ot_parameter *const p = ot_graph_parameter(ot_runtime_any_graph(runtime), a->name);
   assert_non_null(p);
-  const ot_bucket_range held =
-      ot_runtime_held_range(instance, p->block, (ot_parameter_copy)a->copy);
-  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(instance, (ot_parameter_copy)a->copy));
+  const ot_bucket_range held = ot_runtime_held_range(runtime, p->block, (ot_parameter_copy)a->copy);
+  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(runtime, (ot_parameter_copy)a->copy));
   const int64_t first = p->offset > held.first ? p->offset : held.first;
   assert_true(first + a->element < held.first + held.count);
-  flip(ot_runtime_executor(instance), held.offset + (first + a->element - held.first) * size, size);
+  flip(ot_runtime_executor(runtime), held.offset + (first + a->element - held.first) * size, size);
 }
 
 static void damage_scalar(audit_rank *rank, const attempt *a) {
@@ -160,7 +159,7 @@ static void damage_batch(audit_rank *rank, const attempt *a) {
 
 static void copy_samples(audit_rank *rank, const attempt *a) {
   const int64_t first = ot_trainer_position(rank->trainer).next_sample - rank->request->batch;
-  const int dp = ot_world_data_degree(rank->team);
+  const int dp = ot_world_data_degree(rank->world);
   (void)a;
   for (int m = 0; m < micro_batches_of(rank); m++) {
     const int64_t sample = first + (int64_t)m * dp;
@@ -366,15 +365,14 @@ static bit_trial trial_at(const audit_rank *rank, int trial) {
 }
 
 static void flip_bit(audit_rank *rank, const bit_trial *t) {
-  ot_runtime *const instance = ot_trainer_runtime(rank->trainer);
-  const ot_parameter *const p = &ot_runtime_any_graph(instance)->parameters[t->parameter];
-  const ot_bucket_range held =
-      ot_runtime_held_range(instance, p->block, (ot_parameter_copy)t->copy);
+  ot_runtime *const runtime = ot_trainer_runtime(rank->trainer);
+  const ot_parameter *const p = &ot_runtime_any_graph(runtime)->parameters[t->parameter];
+  const ot_bucket_range held = ot_runtime_held_range(runtime, p->block, (ot_parameter_copy)t->copy);
   const int64_t offset = held.offset + (p->offset + t->element - held.first) * 4;
   uint32_t word;
-  ot_executor_read(ot_runtime_executor(instance), offset, &word, sizeof word);
+  ot_executor_read(ot_runtime_executor(runtime), offset, &word, sizeof word);
   word ^= 1u << t->bit;
-  ot_executor_write(ot_runtime_executor(instance), offset, &word, sizeof word);
+  ot_executor_write(ot_runtime_executor(runtime), offset, &word, sizeof word);
 }
 
 // True if the report names the part and the rank, and no other rank.

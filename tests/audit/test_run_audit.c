@@ -50,16 +50,16 @@ static void hear(void *context, const ot_loop_event *event) {
 
 // A norm of the second layer, element 5.
 static void damage(ot_trainer *trainer) {
-  ot_runtime *const instance = ot_trainer_runtime(trainer);
+  ot_runtime *const runtime = ot_trainer_runtime(trainer);
   const ot_parameter *const p =
-      ot_graph_parameter(ot_runtime_any_graph(instance), "layers.1.mlp_norm.weight");
+      ot_graph_parameter(ot_runtime_any_graph(runtime), "layers.1.mlp_norm.weight");
   assert_non_null(p);
   const int64_t offset =
-      ot_runtime_held_range(instance, p->block, OT_COPY_WEIGHT).offset + (p->offset + 5) * 4;
+      ot_runtime_held_range(runtime, p->block, OT_COPY_WEIGHT).offset + (p->offset + 5) * 4;
   float value;
-  ot_executor_read(ot_runtime_executor(instance), offset, &value, sizeof value);
+  ot_executor_read(ot_runtime_executor(runtime), offset, &value, sizeof value);
   value *= 1.0000005f;
-  ot_executor_write(ot_runtime_executor(instance), offset, &value, sizeof value);
+  ot_executor_write(ot_runtime_executor(runtime), offset, &value, sizeof value);
 }
 
 static ot_status look(void *context, ot_trainer *trainer, ot_arena *arena,
@@ -74,14 +74,14 @@ static ot_status train_rank(ot_comm *comm, void *context) {
   training *const t = context;
   ot_loop_request request = {
       .run = &t->config->run, .settings = t->config->settings, .sink = hear, .context = t};
-  OT_TRY(ot_world_create(&request.run->parallel, comm, &request.team));
+  OT_TRY(ot_world_create(&request.run->parallel, comm, &request.world));
   rank_watch watch = {.t = t};
   const ot_loop_check check = {.look = look, .context = &watch};
   request.checks = &check;
   request.num_checks = 1;
   const ot_status status = ot_loop_run(&request);
   ot_replicas_destroy(&watch.replicas);
-  ot_world_destroy(&request.team);
+  ot_world_destroy(&request.world);
   return status;
 }
 
@@ -163,7 +163,7 @@ static void a_flipped_bit_ends_the_run_before_a_save(void **state) {
 
 typedef struct damage_watch {
   const training *t;
-  ot_world *team;
+  ot_world *world;
 } damage_watch;
 
 // Flips a low bit of a second moment in a shard that only rank 3 holds.
@@ -172,14 +172,14 @@ static ot_status flip(void *context, ot_trainer *trainer, ot_arena *arena,
   const damage_watch *const w = context;
   (void)arena;
   (void)findings;
-  const bool mine = ot_world_rank(w->team) == 3;
+  const bool mine = ot_world_rank(w->world) == 3;
   if (!mine || ot_trainer_position(trainer).step != w->t->damage_step) return OT_OK;
-  ot_runtime *const instance = ot_trainer_runtime(trainer);
-  const ot_bucket_range held = ot_runtime_held_range(instance, 1, OT_COPY_MOMENT_2);
+  ot_runtime *const runtime = ot_trainer_runtime(trainer);
+  const ot_bucket_range held = ot_runtime_held_range(runtime, 1, OT_COPY_MOMENT_2);
   uint32_t word;
-  ot_executor_read(ot_runtime_executor(instance), held.offset + 4 * 7, &word, sizeof word);
+  ot_executor_read(ot_runtime_executor(runtime), held.offset + 4 * 7, &word, sizeof word);
   word ^= 1;
-  ot_executor_write(ot_runtime_executor(instance), held.offset + 4 * 7, &word, sizeof word);
+  ot_executor_write(ot_runtime_executor(runtime), held.offset + 4 * 7, &word, sizeof word);
   return OT_OK;
 }
 
@@ -187,18 +187,18 @@ static ot_status train_audited(ot_comm *comm, void *context) {
   training *const t = context;
   ot_loop_request request = {
       .run = &t->config->run, .settings = t->config->settings, .sink = hear, .context = t};
-  OT_TRY(ot_world_create(&request.run->parallel, comm, &request.team));
+  OT_TRY(ot_world_create(&request.run->parallel, comm, &request.world));
   ot_run_audits *audits = NULL;
   ot_loop_check checks[8];
-  damage_watch watch = {.t = t, .team = request.team};
-  ot_status status = ot_run_audits_create(request.run, request.team, &audits);
+  damage_watch watch = {.t = t, .world = request.world};
+  ot_status status = ot_run_audits_create(request.run, request.world, &audits);
   const ot_loop_check *const made = ot_run_audits_checks(audits, &request.num_checks);
   for (int i = 0; i < request.num_checks; i++) checks[i] = made[i];
   checks[request.num_checks++] = (ot_loop_check){.look = flip, .context = &watch};
   request.checks = checks;
   if (status == OT_OK) status = ot_loop_run(&request);
   ot_run_audits_destroy(&audits);
-  ot_world_destroy(&request.team);
+  ot_world_destroy(&request.world);
   return status;
 }
 

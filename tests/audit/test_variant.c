@@ -30,11 +30,11 @@ static audit_request layout_at(int i, bool tied) {
 }
 
 // All weights of a parameter; the caller frees them.
-static double *weights_of(ot_runtime *instance, int parameter) {
-  const ot_parameter *const p = &ot_runtime_whole_graph(instance)->parameters[parameter];
+static double *weights_of(ot_runtime *runtime, int parameter) {
+  const ot_parameter *const p = &ot_runtime_whole_graph(runtime)->parameters[parameter];
   double *const values = malloc((size_t)ot_parameter_elements(p) * sizeof *values);
   const ot_parameter_rows all = {parameter, OT_COPY_WEIGHT, 0, p->rows};
-  if (ot_variant_read(instance, all, values) != OT_OK) abort();
+  if (ot_variant_read(runtime, all, values) != OT_OK) abort();
   return values;
 }
 
@@ -46,16 +46,16 @@ static bool is_zero(const double *values, int64_t count) {
 }
 
 // Initial weights depend only on the seed and the tensor names.
-static ot_status check_initial(ot_runtime *instance, int64_t seed) {
-  const ot_graph *const graph = ot_runtime_whole_graph(instance);
+static ot_status check_initial(ot_runtime *runtime, int64_t seed) {
+  const ot_graph *const graph = ot_runtime_whole_graph(runtime);
   double **const got = malloc((size_t)graph->num_parameters * sizeof *got);
   int differ = 0;
-  for (int i = 0; i < graph->num_parameters; i++) got[i] = weights_of(instance, i);
-  OT_TRY(ot_runtime_initialize(instance, (uint64_t)seed));
+  for (int i = 0; i < graph->num_parameters; i++) got[i] = weights_of(runtime, i);
+  OT_TRY(ot_runtime_initialize(runtime, (uint64_t)seed));
   for (int i = 0; i < graph->num_parameters; i++) {
     const bool own = graph->parameters[i].tied_to < 0;
     const int64_t count = own ? ot_parameter_elements(&graph->parameters[i]) : 0;
-    double *const wanted = weights_of(instance, i);
+    double *const wanted = weights_of(runtime, i);
     for (int64_t k = 0; k < count; k++) differ += got[i][k] != wanted[k];
     if (own && is_zero(wanted, count)) differ++;
     free(got[i]);
@@ -72,13 +72,13 @@ static ot_status compare_weights(audit_rank *rank) {
   ot_trainer *trainer = NULL;
   OT_TRY(ot_variant_create(&variant, &trainer));
   ot_status status = OT_OK;
-  if ((trainer != NULL) != ot_world_is_leader(rank->team))
+  if ((trainer != NULL) != ot_world_is_leader(rank->world))
     status = ot_fail(OT_BUG, "on a wrong rank");
   if (trainer && status == OT_OK) {
     status = check_initial(ot_trainer_runtime(trainer), rank->run->seed);
   }
   ot_trainer_destroy(&trainer);
-  return ot_world_agree(rank->team, status);
+  return ot_world_agree(rank->world, status);
 }
 
 static void a_variant_on_one_rank_has_the_weights_of_every_layout(void **state) {

@@ -98,8 +98,8 @@ static void touched_memory_equals_the_planned_peak(void **state) {
       parity_case c;
       parity_create(&request, &c);
       parity_step(&c, 1);
-      assert_int_equal(ot_executor_touched_bytes(ot_runtime_executor(c.instance)),
-                       ot_runtime_schedule(c.instance)->bill.peak_bytes);
+      assert_int_equal(ot_executor_touched_bytes(ot_runtime_executor(c.runtime)),
+                       ot_runtime_schedule(c.runtime)->bill.peak_bytes);
       parity_destroy(&c);
     }
   }

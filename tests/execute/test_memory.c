@@ -94,17 +94,17 @@ static ot_runtime *create(const ot_model *model, const ot_run *run) {
                                       .threads = 2,
                                       .micro_batches = &one,
                                       .num_micro_batches = 1};
-  ot_runtime *instance = NULL;
-  if (ot_runtime_create(&request, &instance) != OT_OK) fail_msg("%s", ot_fail_message());
-  assert_int_equal(ot_runtime_initialize(instance, 1), OT_OK);
-  ot_executor *const executor = ot_runtime_executor(instance);
+  ot_runtime *runtime = NULL;
+  if (ot_runtime_create(&request, &runtime) != OT_OK) fail_msg("%s", ot_fail_message());
+  assert_int_equal(ot_runtime_initialize(runtime, 1), OT_OK);
+  ot_executor *const executor = ot_runtime_executor(runtime);
   ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 1e-4);
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1);
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1);
   ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, 2048);
-  const ot_region *const batch = ot_schedule_region(ot_runtime_schedule(instance), "batch");
+  const ot_region *const batch = ot_schedule_region(ot_runtime_schedule(runtime), "batch");
   ot_executor_fill(executor, batch->offset, 0, batch->bytes);
-  return instance;
+  return runtime;
 }
 
 static void a_step_allocates_nothing_and_stays_within_its_plan(void **state) {
@@ -112,13 +112,13 @@ static void a_step_allocates_nothing_and_stays_within_its_plan(void **state) {
   const ot_model model = wide_llama();
   const ot_run run = tiny_run(&model);
   const int64_t before = resident_bytes();
-  ot_runtime *instance = create(&model, &run);
-  const int64_t planned = ot_runtime_schedule(instance)->bill.peak_bytes;
-  assert_int_equal(ot_runtime_run(instance, OT_MODE_TRAIN, 1), OT_OK);
+  ot_runtime *runtime = create(&model, &run);
+  const int64_t planned = ot_runtime_schedule(runtime)->bill.peak_bytes;
+  assert_int_equal(ot_runtime_run(runtime, OT_MODE_TRAIN, 1), OT_OK);
   const int64_t after_one = resident_bytes();
   atomic_store(&counting, 1);
   for (int i = 1; i < STEPS; i++) {
-    assert_int_equal(ot_runtime_run(instance, OT_MODE_TRAIN, 1), OT_OK);
+    assert_int_equal(ot_runtime_run(runtime, OT_MODE_TRAIN, 1), OT_OK);
   }
   atomic_store(&counting, 0);
   const int64_t after_all = resident_bytes();
@@ -129,7 +129,7 @@ static void a_step_allocates_nothing_and_stays_within_its_plan(void **state) {
   assert_true((double)(after_one - before) <= 1.02 * (double)planned + CONSTANT_BYTES);
   // Whole pages may become resident late: a step touches the same memory as the one before it.
   assert_true(after_all - after_one <= 1 << 20);
-  ot_runtime_destroy(&instance);
+  ot_runtime_destroy(&runtime);
 }
 
 // ---- on many ranks ----

@@ -82,7 +82,7 @@ static void two_steps_of_adamw_agree_with_pytorch(void **state) {
     for (int step = 1; step <= 2; step++) {
       parity_step(&c, step);
       const double norm =
-          ot_executor_scalar(ot_runtime_executor(c.instance), OT_SCALAR_GRADIENT_NORM);
+          ot_executor_scalar(ot_runtime_executor(c.runtime), OT_SCALAR_GRADIENT_NORM);
       assert_true(fabs(norm / parity_reference_norm(&c, step) - 1) < 1e-10);
     }
     const double error = parity_after_error(&c, &worst);

@@ -81,10 +81,10 @@ static bool is_kept(const setting *s, const ot_parameter *p, ot_parameter_copy c
 }
 
 // Reads every parameter some rows at a time.
-static ot_status hash_copy(const setting *s, ot_runtime *instance, ot_parameter_copy copy,
+static ot_status hash_copy(const setting *s, ot_runtime *runtime, ot_parameter_copy copy,
                            uint64_t *hash) {
-  const ot_graph *const graph = ot_runtime_whole_graph(instance);
-  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(instance, copy));
+  const ot_graph *const graph = ot_runtime_whole_graph(runtime);
+  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(runtime, copy));
   *hash = OT_HASH_START;
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
@@ -94,7 +94,7 @@ static ot_status hash_copy(const setting *s, ot_runtime *instance, ot_parameter_
     for (int64_t first = 0; first < p->rows && status == OT_OK; first += 5) {
       const int64_t count = p->rows - first < 5 ? p->rows - first : 5;
       const ot_parameter_rows range = {i, copy, first, count};
-      status = ot_runtime_read(instance, &range, rows + first * p->cols * size);
+      status = ot_runtime_read(runtime, &range, rows + first * p->cols * size);
     }
     *hash = ot_hash_bytes(*hash, rows, ot_parameter_elements(p) * size);
     free(rows);
@@ -104,9 +104,9 @@ static ot_status hash_copy(const setting *s, ot_runtime *instance, ot_parameter_
 }
 
 // Writes a distinct number to every element, exact in both types.
-static void write_copy(ot_runtime *instance, ot_parameter_copy copy) {
-  const ot_graph *const graph = ot_runtime_whole_graph(instance);
-  const ot_dtype dtype = ot_runtime_copy_dtype(instance, copy);
+static void write_copy(ot_runtime *runtime, ot_parameter_copy copy) {
+  const ot_graph *const graph = ot_runtime_whole_graph(runtime);
+  const ot_dtype dtype = ot_runtime_copy_dtype(runtime, copy);
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
     if (p->tied_to >= 0) continue;
@@ -118,31 +118,31 @@ static void write_copy(ot_runtime *instance, ot_parameter_copy copy) {
       narrow[e] = ot_bf16_from_float(wide[e]);
     }
     const ot_parameter_rows range = {i, copy, 0, p->rows};
-    ot_runtime_write(instance, &range, dtype == OT_BF16 ? (void *)narrow : (void *)wide);
+    ot_runtime_write(runtime, &range, dtype == OT_BF16 ? (void *)narrow : (void *)wide);
     free(wide);
     free(narrow);
   }
 }
 
 // Initial weights, then written copies: hashes[copy] and hashes[OT_BUCKET_COPIES + copy].
-static ot_status hash_all(const setting *s, ot_runtime *instance, uint64_t *hashes) {
-  OT_TRY(ot_runtime_initialize(instance, 11));
+static ot_status hash_all(const setting *s, ot_runtime *runtime, uint64_t *hashes) {
+  OT_TRY(ot_runtime_initialize(runtime, 11));
   for (int pass = 0; pass < 2; pass++) {
     for (int copy = 0; copy < OT_BUCKET_COPIES; copy++) {
       // A step leaves gradients in another form than they are written here.
-      const bool kept = copy != OT_COPY_GRADIENT && ot_runtime_has_copy(instance, copy);
+      const bool kept = copy != OT_COPY_GRADIENT && ot_runtime_has_copy(runtime, copy);
       if (!kept) continue;
-      if (pass == 1) write_copy(instance, (ot_parameter_copy)copy);
+      if (pass == 1) write_copy(runtime, (ot_parameter_copy)copy);
       uint64_t *const hash = &hashes[pass * OT_BUCKET_COPIES + copy];
-      OT_TRY(hash_copy(s, instance, (ot_parameter_copy)copy, hash));
+      OT_TRY(hash_copy(s, runtime, (ot_parameter_copy)copy, hash));
     }
   }
   return OT_OK;
 }
 
-static ot_status compare(ot_runtime *instance, const setting *s) {
+static ot_status compare(ot_runtime *runtime, const setting *s) {
   uint64_t hashes[2 * OT_BUCKET_COPIES] = {0};
-  OT_TRY(hash_all(s, instance, hashes));
+  OT_TRY(hash_all(s, runtime, hashes));
   for (int i = 0; i < 2 * OT_BUCKET_COPIES; i++) {
     OT_CHECK(hashes[i] == s->expected[i], OT_FINDINGS, "%s: copy %d %s are not those of one rank",
              s->at->name, i % OT_BUCKET_COPIES, i < OT_BUCKET_COPIES ? "at first" : "as written");
@@ -153,11 +153,11 @@ static ot_status compare(ot_runtime *instance, const setting *s) {
 static ot_status run_rank(ot_comm *comm, void *context) {
   const setting *const s = context;
   ot_mesh mesh;
-  ot_runtime *instance = NULL;
+  ot_runtime *runtime = NULL;
   OT_TRY(ot_mesh_build(&s->run.parallel, ot_comm_size(comm), &mesh));
-  OT_TRY(create(s, &mesh, comm, &instance));
-  const ot_status status = compare(instance, s);
-  ot_runtime_destroy(&instance);
+  OT_TRY(create(s, &mesh, comm, &runtime));
+  const ot_status status = compare(runtime, s);
+  ot_runtime_destroy(&runtime);
   return status;
 }
 

@@ -95,11 +95,12 @@ static ot_status run_rank(ot_comm *comm, void *context) {
   audit_rank rank = {.request = w->request, .run = &w->run, .comm = comm, .context = w->context};
   rank.rank = ot_comm_rank(comm);
   rank.ranks = ot_comm_size(comm);
-  OT_TRY(ot_world_create(&w->run.parallel, comm, &rank.team));
-  ot_status status = ot_trainer_create_hooked(&w->run, rank.team, w->request->hooks, &rank.trainer);
+  OT_TRY(ot_world_create(&w->run.parallel, comm, &rank.world));
+  ot_status status =
+      ot_trainer_create_hooked(&w->run, rank.world, w->request->hooks, &rank.trainer);
   if (status == OT_OK) status = w->body(&rank);
   ot_trainer_destroy(&rank.trainer);
-  ot_world_destroy(&rank.team);
+  ot_world_destroy(&rank.world);
   return status;
 }
 
@@ -144,7 +145,7 @@ static ot_status ask(audit_rank *rank) {
   ot_audit_request request = *a->how;
   request.trainer = rank->trainer;
   const ot_status status = a->call(&request, &arena, &report);
-  if (status == OT_OK && ot_world_is_leader(rank->team)) {
+  if (status == OT_OK && ot_world_is_leader(rank->world)) {
     audit_copy_report(&report, &a->said);
     a->said.report_bytes = heap.bytes;
   }

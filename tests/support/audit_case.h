@@ -37,7 +37,7 @@ void audit_write_tokens(const char *directory, bool documents);
 typedef struct audit_rank {
   const audit_request *request;
   const ot_run *run;
-  ot_world *team;
+  ot_world *world;
   ot_comm *comm;
   ot_trainer *trainer;
   int rank, ranks;

@@ -59,8 +59,8 @@ typedef enum mutant_catch {
 typedef struct mutant_site {
   ot_trainer *trainer;
   const ot_run *run;
-  ot_world *team;
-  ot_runtime *instance;
+  ot_world *world;
+  ot_runtime *runtime;
   int64_t step;  // index of the current step, counted from 0
   int rank, ranks, micro_batch;
   double (*memory)[64];  // of this rank, for the bug's own use

@@ -14,14 +14,14 @@ static void count(ot_micro_batch *rows) {
 // ---- sample selection ----
 
 static void load(const mutant_site *site, int64_t first, ot_micro_batch *rows) {
-  ot_data_loader *feed = NULL;
-  if (ot_data_loader_create(site->run, &feed) != OT_OK) return;
-  (void)ot_data_loader_train(feed, first, rows);
-  ot_data_loader_destroy(&feed);
+  ot_data_loader *loader = NULL;
+  if (ot_data_loader_create(site->run, &loader) != OT_OK) return;
+  (void)ot_data_loader_train(loader, first, rows);
+  ot_data_loader_destroy(&loader);
 }
 
 static void samples_of_the_rank_before(const mutant_site *site, ot_micro_batch *rows) {
-  if (ot_world_data_index(site->team) == 0) return;
+  if (ot_world_data_index(site->world) == 0) return;
   load(site, rows->sample_ids[0] - rows->B, rows);
 }
 

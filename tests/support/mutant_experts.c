@@ -126,10 +126,10 @@ static void gates_do_not_travel(ot_schedule *s, ot_arena *arena) {
 
 // Replaces the global mean by the mean over the sequences of the ranks that hold the same experts.
 static void mean_over_edp(const mutant_site *site) {
-  ot_executor *const executor = ot_runtime_executor(site->instance);
+  ot_executor *const executor = ot_runtime_executor(site->runtime);
   const double inverse = ot_executor_scalar(executor, OT_SCALAR_INVERSE_SEQUENCES);
   ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_SEQUENCES,
-                         inverse * ot_world_degree(site->team, OT_AXIS_EP));
+                         inverse * ot_world_degree(site->world, OT_AXIS_EP));
 }
 
 // ---- the table ----

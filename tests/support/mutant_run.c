@@ -55,12 +55,12 @@ static void amend(ot_schedule *schedule, ot_arena *arena, void *context) {
 }
 
 static mutant_site site_of(const ot_trainer *trainer, infection *i) {
-  ot_world *const team = ot_trainer_world(trainer);
-  const int rank = ot_world_rank(team), ranks = ot_world_size(team);
+  ot_world *const world = ot_trainer_world(trainer);
+  const int rank = ot_world_rank(world), ranks = ot_world_size(world);
   return (mutant_site){.trainer = (ot_trainer *)trainer,
                        .run = ot_trainer_run(trainer),
-                       .team = team,
-                       .instance = ot_trainer_runtime(trainer),
+                       .world = world,
+                       .runtime = ot_trainer_runtime(trainer),
                        .step = ot_trainer_position(trainer).step,
                        .rank = rank,
                        .ranks = ranks,

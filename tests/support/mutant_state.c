@@ -14,12 +14,12 @@ enum { LATE_STEP = 60 };
 
 // Flips bit `bit` of one element of the first matrix of which this rank holds a copy.
 static void flip(const mutant_site *site, ot_parameter_copy copy, int bit) {
-  const ot_graph *const graph = ot_runtime_any_graph(site->instance);
-  ot_executor *const executor = ot_runtime_executor(site->instance);
-  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(site->instance, copy));
+  const ot_graph *const graph = ot_runtime_any_graph(site->runtime);
+  ot_executor *const executor = ot_runtime_executor(site->runtime);
+  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(site->runtime, copy));
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
-    const ot_bucket_range held = ot_runtime_held_range(site->instance, p->block, copy);
+    const ot_bucket_range held = ot_runtime_held_range(site->runtime, p->block, copy);
     const int64_t first = (p->offset > held.first ? p->offset : held.first) + 40;
     const int64_t end = p->offset + ot_parameter_elements(p);
     const bool has = first < end && first < held.first + held.count;
@@ -53,14 +53,14 @@ static void moment_bit_late(const mutant_site *site) {
 }
 
 static void other_initial_weights(const mutant_site *site) {
-  (void)ot_runtime_initialize(site->instance, (uint64_t)site->run->seed + 1);
+  (void)ot_runtime_initialize(site->runtime, (uint64_t)site->run->seed + 1);
 }
 
 static void weights_rounded(const mutant_site *site) {
-  ot_executor *const executor = ot_runtime_executor(site->instance);
-  const int blocks = ot_runtime_any_graph(site->instance)->num_blocks;
+  ot_executor *const executor = ot_runtime_executor(site->runtime);
+  const int blocks = ot_runtime_any_graph(site->runtime)->num_blocks;
   for (int block = 0; block < blocks; block++) {
-    const ot_bucket_range held = ot_runtime_held_range(site->instance, block, OT_COPY_WEIGHT);
+    const ot_bucket_range held = ot_runtime_held_range(site->runtime, block, OT_COPY_WEIGHT);
     for (int64_t i = 0; i < held.count; i++) {
       uint32_t word;
       ot_executor_read(executor, held.offset + i * 4, &word, sizeof word);
@@ -82,12 +82,12 @@ static void a_batch_of_one_token(const mutant_site *site, ot_micro_batch *rows) 
 
 static void a_huge_rate(const mutant_site *site) {
   if (site->step != LATE_STEP) return;
-  ot_executor_set_scalar(ot_runtime_executor(site->instance), OT_SCALAR_LEARNING_RATE, 2.0);
+  ot_executor_set_scalar(ot_runtime_executor(site->runtime), OT_SCALAR_LEARNING_RATE, 2.0);
 }
 
 // ---- resuming ----
 
-static void moments_zero(const mutant_site *site) { ot_runtime_zero_moments(site->instance); }
+static void moments_zero(const mutant_site *site) { ot_runtime_zero_moments(site->runtime); }
 
 static void move(const mutant_site *site, int64_t steps, int64_t samples) {
   ot_position position = ot_trainer_position(site->trainer);
@@ -107,7 +107,7 @@ static void steps_begin_anew(const mutant_site *site) {
 static void one_sample_ahead(const mutant_site *site) { move(site, 0, 1); }
 
 static void weights_start_anew(const mutant_site *site) {
-  (void)ot_runtime_initialize(site->instance, (uint64_t)site->run->seed);
+  (void)ot_runtime_initialize(site->runtime, (uint64_t)site->run->seed);
 }
 
 // ---- files ----

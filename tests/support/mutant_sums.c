@@ -119,37 +119,37 @@ static void count_targets(const mutant_site *site, ot_micro_batch *rows) {
 static int micro_batches_of(const mutant_site *site) {
   const ot_run_batch *const batch = &site->run->batch;
   return (int)(batch->global_batch_size / batch->micro_batch_size /
-               ot_world_data_degree(site->team));
+               ot_world_data_degree(site->world));
 }
 
 static void write_scale(const mutant_site *site, int micro_batch, double targets) {
-  const int64_t at = tasks_memory(ot_runtime_schedule(site->instance)) + 8 * (int64_t)micro_batch;
+  const int64_t at = tasks_memory(ot_runtime_schedule(site->runtime)) + 8 * (int64_t)micro_batch;
   const double scale = 1 / targets;
-  ot_executor_write(ot_runtime_executor(site->instance), at, &scale, sizeof scale);
+  ot_executor_write(ot_runtime_executor(site->runtime), at, &scale, sizeof scale);
 }
 
 // Gives each micro-batch of each rank the same weight, whatever its number of targets.
 static void mean_over_micro_batches(const mutant_site *site) {
-  const int n = micro_batches_of(site), dp = ot_world_data_degree(site->team);
+  const int n = micro_batches_of(site), dp = ot_world_data_degree(site->world);
   for (int m = 0; m < n; m++) write_scale(site, m, (*site->memory)[m] * n * dp);
 }
 
 // Gives each data-parallel rank the same weight.
 static void mean_over_ranks(const mutant_site *site) {
-  const int n = micro_batches_of(site), dp = ot_world_data_degree(site->team);
+  const int n = micro_batches_of(site), dp = ot_world_data_degree(site->world);
   double sum = 0;
   for (int m = 0; m < n; m++) sum += (*site->memory)[m];
   for (int m = 0; m < n; m++) write_scale(site, m, sum * dp);
 }
 
 static void scale_targets(const mutant_site *site, double factor) {
-  ot_executor *const executor = ot_runtime_executor(site->instance);
+  ot_executor *const executor = ot_runtime_executor(site->runtime);
   ot_executor_set_scalar(executor, OT_SCALAR_TARGETS,
                          ot_executor_scalar(executor, OT_SCALAR_TARGETS) * factor);
 }
 
 static void loss_times_cp(const mutant_site *site) {
-  scale_targets(site, 1.0 / ot_world_degree(site->team, OT_AXIS_CP));
+  scale_targets(site, 1.0 / ot_world_degree(site->world, OT_AXIS_CP));
 }
 
 static void loss_over_micro_batches(const mutant_site *site) {
@@ -157,7 +157,7 @@ static void loss_over_micro_batches(const mutant_site *site) {
 }
 
 static void loss_times_dp(const mutant_site *site) {
-  scale_targets(site, 1.0 / ot_world_data_degree(site->team));
+  scale_targets(site, 1.0 / ot_world_data_degree(site->world));
 }
 
 static void targets_not_summed(ot_schedule *s, ot_arena *arena) {

@@ -148,11 +148,11 @@ static void tensor_not_updated(ot_schedule *s, ot_arena *arena) {
 // ---- scalars ----
 
 static void set(const mutant_site *site, ot_step_scalar scalar, double value) {
-  ot_executor_set_scalar(ot_runtime_executor(site->instance), scalar, value);
+  ot_executor_set_scalar(ot_runtime_executor(site->runtime), scalar, value);
 }
 
 static double get(const mutant_site *site, ot_step_scalar scalar) {
-  return ot_executor_scalar(ot_runtime_executor(site->instance), scalar);
+  return ot_executor_scalar(ot_runtime_executor(site->runtime), scalar);
 }
 
 static void corrections_at(const mutant_site *site, double t) {

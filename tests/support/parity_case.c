@@ -115,8 +115,8 @@ static void set(ot_dtype dtype, void *data, int64_t i, double value) {
 }
 
 static void load_weights(parity_case *c) {
-  const ot_graph *const graph = ot_runtime_any_graph(c->instance);
-  const ot_dtype dtype = ot_runtime_copy_dtype(c->instance, OT_COPY_WEIGHT);
+  const ot_graph *const graph = ot_runtime_any_graph(c->runtime);
+  const ot_dtype dtype = ot_runtime_copy_dtype(c->runtime, OT_COPY_WEIGHT);
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
     for (int k = 0; k < p->num_parts; k++) {
@@ -131,10 +131,10 @@ static void load_weights(parity_case *c) {
         set(dtype, rows, e, hf[hf_element(p, part, e / p->cols, e % p->cols)]);
       }
       const ot_parameter_rows range = {i, OT_COPY_WEIGHT, part->first_row, part->rows};
-      ot_runtime_write(c->instance, &range, rows);
+      ot_runtime_write(c->runtime, &range, rows);
     }
   }
-  must(ot_runtime_reset_optimizer(c->instance));
+  must(ot_runtime_reset_optimizer(c->runtime));
 }
 
 // ---- batches ----
@@ -144,7 +144,7 @@ static void load_field(parity_case *c, ot_mode mode, ot_batch_field field, const
   const int32_t *const tokens = integers(c, name, &count);
   const int64_t rows = count / c->micro_batches;
   for (int m = 0; m < c->micro_batches; m++) {
-    ot_runtime_load_batch(c->instance, mode, m, field, tokens + m * rows);
+    ot_runtime_load_batch(c->runtime, mode, m, field, tokens + m * rows);
     if (mode != OT_MODE_TRAIN) return;
   }
 }
@@ -156,7 +156,7 @@ static void load_batches(parity_case *c, ot_mode mode) {
   load_field(c, mode, OT_BATCH_DOC_STARTS, "doc_start");
   const int64_t samples[PARITY_BATCH] = {0, 1};
   for (int m = 0; m < c->micro_batches; m++) {
-    ot_runtime_load_batch(c->instance, mode, m, OT_BATCH_SAMPLE_IDS, samples + m);
+    ot_runtime_load_batch(c->runtime, mode, m, OT_BATCH_SAMPLE_IDS, samples + m);
     if (mode != OT_MODE_TRAIN) return;
   }
 }
@@ -210,12 +210,12 @@ void parity_create(const parity_request *request, parity_case *c) {
       .poison = request->poison,
       .guard_bytes = request->poison ? 64 : 0,
   };
-  must(ot_runtime_create(&wanted, &c->instance));
+  must(ot_runtime_create(&wanted, &c->runtime));
   load_weights(c);
 }
 
 void parity_destroy(parity_case *c) {
-  ot_runtime_destroy(&c->instance);
+  ot_runtime_destroy(&c->runtime);
   ot_safetensors_destroy(&c->weights);
   ot_safetensors_destroy(&c->reference);
   ot_heap_release(&c->heap);
@@ -224,7 +224,7 @@ void parity_destroy(parity_case *c) {
 // ---- runs ----
 
 void parity_step(parity_case *c, int step) {
-  ot_executor *const executor = ot_runtime_executor(c->instance);
+  ot_executor *const executor = ot_runtime_executor(c->runtime);
   const ot_run_optimizer *const o = &c->run.optimizer;
   load_batches(c, OT_MODE_TRAIN);
   ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, o->lr);
@@ -232,11 +232,11 @@ void parity_step(parity_case *c, int step) {
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1 / (1 - pow(o->betas[1], step)));
   ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)counted_targets(c));
   ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_SEQUENCES, 1.0 / PARITY_BATCH);
-  must(ot_runtime_run(c->instance, OT_MODE_TRAIN, c->micro_batches));
+  must(ot_runtime_run(c->runtime, OT_MODE_TRAIN, c->micro_batches));
 }
 
 double parity_loss(parity_case *c) {
-  return ot_executor_scalar(ot_runtime_executor(c->instance), OT_SCALAR_LOSS);
+  return ot_executor_scalar(ot_runtime_executor(c->runtime), OT_SCALAR_LOSS);
 }
 
 double parity_reference_loss(parity_case *c, const char *suffix) {
@@ -279,8 +279,8 @@ typedef struct comparison {
 // all of them.
 static double tensor_error(parity_case *c, const comparison *how, const char *name,
                            int64_t *elements) {
-  const ot_graph *const graph = ot_runtime_any_graph(c->instance);
-  const ot_dtype dtype = ot_runtime_copy_dtype(c->instance, how->copy);
+  const ot_graph *const graph = ot_runtime_any_graph(c->runtime);
+  const ot_dtype dtype = ot_runtime_copy_dtype(c->runtime, how->copy);
   int64_t count;
   const double *const hf =
       reals(c, c->reference, ot_arena_format(&c->arena, "%s%s", how->prefix, name), &count);
@@ -296,7 +296,7 @@ static double tensor_error(parity_case *c, const comparison *how, const char *na
       const int64_t n = part->rows * p->cols;
       void *const rows = ot_arena_array(&c->arena, n, sizeof(double));
       const ot_parameter_rows range = {i, how->copy, part->first_row, part->rows};
-      ot_runtime_read(c->instance, &range, rows);
+      ot_runtime_read(c->runtime, &range, rows);
       for (int64_t e = 0; e < n; e++) {
         const double b = own[hf_element(p, part, e / p->cols, e % p->cols)];
         const double d = fabs(get(dtype, rows, e) - b);
@@ -342,14 +342,14 @@ double parity_after_error(parity_case *c, const char **worst) {
 
 double parity_logits_error(parity_case *c, const char *suffix) {
   load_batches(c, OT_MODE_LOGITS);
-  must(ot_runtime_run(c->instance, OT_MODE_LOGITS, 0));
+  must(ot_runtime_run(c->runtime, OT_MODE_LOGITS, 0));
   const ot_dtype compute = c->request.compute;
   int64_t count;
   const double *const hf =
       reals(c, c->reference, ot_arena_format(&c->arena, "logits.%s", suffix), &count);
   assert_int_equal(count, PARITY_BATCH * c->T * c->V);
   void *const logits = ot_arena_array(&c->arena, count, sizeof(double));
-  ot_runtime_read_result(c->instance, OT_MODE_LOGITS, OT_RESULT_LOGITS, logits,
+  ot_runtime_read_result(c->runtime, OT_MODE_LOGITS, OT_RESULT_LOGITS, logits,
                          count * ot_dtype_bytes(compute));
   double difference = 0, largest = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -362,8 +362,8 @@ double parity_logits_error(parity_case *c, const char *suffix) {
 
 // Gradients of all parameters as doubles, one after the other.
 static double *all_gradients(parity_case *c, int64_t *count) {
-  const ot_graph *const graph = ot_runtime_any_graph(c->instance);
-  const ot_dtype dtype = ot_runtime_copy_dtype(c->instance, OT_COPY_GRADIENT);
+  const ot_graph *const graph = ot_runtime_any_graph(c->runtime);
+  const ot_dtype dtype = ot_runtime_copy_dtype(c->runtime, OT_COPY_GRADIENT);
   *count = 0;
   for (int i = 0; i < graph->num_parameters; i++) {
     *count += ot_parameter_elements(&graph->parameters[i]);
@@ -375,7 +375,7 @@ static double *all_gradients(parity_case *c, int64_t *count) {
     const int64_t n = ot_parameter_elements(p);
     void *const values = ot_arena_take(&c->arena, n * ot_dtype_bytes(dtype));
     const ot_parameter_rows range = {i, OT_COPY_GRADIENT, 0, p->rows};
-    if (p->tied_to < 0) ot_runtime_read(c->instance, &range, values);
+    if (p->tied_to < 0) ot_runtime_read(c->runtime, &range, values);
     for (int64_t e = 0; e < n; e++) to[e] = p->tied_to < 0 ? get(dtype, values, e) : 0;
     to += n;
   }
@@ -383,7 +383,7 @@ static double *all_gradients(parity_case *c, int64_t *count) {
 }
 
 double parity_distance(parity_case *c, parity_case *other, const char **worst) {
-  const ot_graph *const graph = ot_runtime_any_graph(c->instance);
+  const ot_graph *const graph = ot_runtime_any_graph(c->runtime);
   int64_t count;
   const double *a = all_gradients(c, &count), *b = all_gradients(other, &count);
   double squares = 0, error = 0;
@@ -408,7 +408,7 @@ double parity_distance(parity_case *c, parity_case *other, const char **worst) {
 }
 
 uint64_t parity_bits(parity_case *c) {
-  const ot_graph *const graph = ot_runtime_any_graph(c->instance);
+  const ot_graph *const graph = ot_runtime_any_graph(c->runtime);
   uint64_t hash = OT_HASH_START;
   const ot_parameter_copy copies[] = {OT_COPY_GRADIENT, OT_COPY_WEIGHT, OT_COPY_MOMENT_1,
                                       OT_COPY_MOMENT_2};
@@ -417,10 +417,10 @@ uint64_t parity_bits(parity_case *c) {
     if (p->tied_to >= 0) continue;
     for (int k = 0; k < 4; k++) {
       const int64_t bytes =
-          ot_parameter_elements(p) * ot_dtype_bytes(ot_runtime_copy_dtype(c->instance, copies[k]));
+          ot_parameter_elements(p) * ot_dtype_bytes(ot_runtime_copy_dtype(c->runtime, copies[k]));
       void *const values = ot_arena_take(&c->arena, bytes);
       const ot_parameter_rows range = {i, copies[k], 0, p->rows};
-      ot_runtime_read(c->instance, &range, values);
+      ot_runtime_read(c->runtime, &range, values);
       hash = ot_hash_bytes(hash, values, bytes);
     }
   }

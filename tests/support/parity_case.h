@@ -30,7 +30,7 @@ typedef struct parity_case {
   int micro_batches;
   int64_t T, V;
   ot_safetensors *weights, *reference;
-  ot_runtime *instance;
+  ot_runtime *runtime;
 } parity_case;
 
 enum { PARITY_BATCH = 2 };

@@ -144,20 +144,18 @@ static void fill_rows(const world *w, int64_t first, ot_micro_batch *rows) {
   }
 }
 
-static int64_t load(ot_runtime *instance, int micro_batch, const ot_micro_batch *rows) {
-  ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_TOKENS, rows->tokens);
-  ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_TARGETS, rows->targets);
-  ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_POSITIONS, rows->positions);
-  ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_DOC_STARTS,
-                        rows->doc_starts);
-  ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_SAMPLE_IDS,
-                        rows->sample_ids);
+static int64_t load(ot_runtime *runtime, int micro_batch, const ot_micro_batch *rows) {
+  ot_runtime_load_batch(runtime, OT_MODE_TRAIN, micro_batch, OT_BATCH_TOKENS, rows->tokens);
+  ot_runtime_load_batch(runtime, OT_MODE_TRAIN, micro_batch, OT_BATCH_TARGETS, rows->targets);
+  ot_runtime_load_batch(runtime, OT_MODE_TRAIN, micro_batch, OT_BATCH_POSITIONS, rows->positions);
+  ot_runtime_load_batch(runtime, OT_MODE_TRAIN, micro_batch, OT_BATCH_DOC_STARTS, rows->doc_starts);
+  ot_runtime_load_batch(runtime, OT_MODE_TRAIN, micro_batch, OT_BATCH_SAMPLE_IDS, rows->sample_ids);
   return rows->num_targets;
 }
 
 // Loads the rank's share of a step and returns its number of targets. Micro-batch m of data rank d
 // is micro-batch m * dp + d of the step.
-static ot_status load_step(const world *w, int rank, int step, ot_runtime *instance,
+static ot_status load_step(const world *w, int rank, int step, ot_runtime *runtime,
                            int64_t *targets) {
   const rank_request *const r = w->request;
   const int shards = w->mesh.degree[OT_AXIS_DP_SHARD];
@@ -175,7 +173,7 @@ static ot_status load_step(const world *w, int rank, int step, ot_runtime *insta
     fill_rows(w, r->first_sample + step * r->batch + ((int64_t)m * dp + d) * r->micro_batch,
               &whole);
     if (piece.size > 1) ot_micro_batch_shard(&whole, &piece, &part);
-    *targets += load(instance, m, piece.size > 1 ? &part : &whole);
+    *targets += load(runtime, m, piece.size > 1 ? &part : &whole);
   }
   ot_micro_batch_release(&whole);
   ot_micro_batch_release(&part);
@@ -190,22 +188,22 @@ static double element(ot_dtype dtype, const void *data, int64_t i) {
 }
 
 // Reads rows of a copy; rank 0 stores them as `values` [count] and hashes their bits.
-static ot_status read_rows(const world *w, ot_runtime *instance, const ot_parameter_rows *range,
+static ot_status read_rows(const world *w, ot_runtime *runtime, const ot_parameter_rows *range,
                            int64_t cols, double *values) {
   rank_result *const result = w->result;
-  if (!values) return ot_runtime_read(instance, range, NULL);
+  if (!values) return ot_runtime_read(runtime, range, NULL);
   const int64_t count = range->rows * cols;
-  const ot_dtype dtype = ot_runtime_copy_dtype(instance, range->copy);
+  const ot_dtype dtype = ot_runtime_copy_dtype(runtime, range->copy);
   void *const raw = ot_arena_take(&result->arena, count * ot_dtype_bytes(dtype));
-  OT_TRY(ot_runtime_read(instance, range, raw));
+  OT_TRY(ot_runtime_read(runtime, range, raw));
   result->bits = ot_hash_bytes(result->bits, raw, count * ot_dtype_bytes(dtype));
   for (int64_t i = 0; i < count; i++) values[i] = element(dtype, raw, i);
   return OT_OK;
 }
 
-static void list_tensors(const world *w, ot_runtime *instance) {
+static void list_tensors(const world *w, ot_runtime *runtime) {
   rank_result *const result = w->result;
-  const ot_graph *const graph = ot_runtime_whole_graph(instance);
+  const ot_graph *const graph = ot_runtime_whole_graph(runtime);
   for (int i = 0; i < graph->num_parameters; i++)
     result->num_tensors += graph->parameters[i].num_parts;
   result->tensors = ot_arena_array(&result->arena, result->num_tensors, sizeof(rank_tensor));
@@ -230,42 +228,42 @@ static double *place_of(rank_tensor *tensor, ot_parameter_copy copy, int step) {
   return copy == OT_COPY_GRADIENT && step == 0 ? tensor->gradient : tensor->last;
 }
 
-static ot_status collect_copy(const world *w, ot_runtime *instance, ot_parameter_copy copy,
+static ot_status collect_copy(const world *w, ot_runtime *runtime, ot_parameter_copy copy,
                               int step) {
-  const ot_graph *const graph = ot_runtime_whole_graph(instance);
-  const bool writes = ot_runtime_schedule(instance)->rank == 0;
+  const ot_graph *const graph = ot_runtime_whole_graph(runtime);
+  const bool writes = ot_runtime_schedule(runtime)->rank == 0;
   rank_tensor *tensor = writes ? w->result->tensors : NULL;
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
     for (int k = 0; k < p->num_parts; k++) {
       const ot_parameter_rows range = {i, copy, p->parts[k].first_row, p->parts[k].rows};
       OT_TRY(
-          read_rows(w, instance, &range, p->cols, writes ? place_of(tensor++, copy, step) : NULL));
+          read_rows(w, runtime, &range, p->cols, writes ? place_of(tensor++, copy, step) : NULL));
     }
   }
   return OT_OK;
 }
 
-static void note_experts(const world *w, ot_runtime *instance, int step) {
-  const ot_schedule *const schedule = ot_runtime_schedule(instance);
+static void note_experts(const world *w, ot_runtime *runtime, int step) {
+  const ot_schedule *const schedule = ot_runtime_schedule(runtime);
   if (w->model.moe.num_experts == 0) return;
   const ot_region *const region = ot_schedule_region(schedule, "expert_sums");
   for (int i = 0; i < schedule->num_blocks; i++) {
     double block[OT_EXPERT_SUMS];
-    ot_executor_read(ot_runtime_executor(instance),
+    ot_executor_read(ot_runtime_executor(runtime),
                      region->offset + (int64_t)i * (int64_t)sizeof block, block, sizeof block);
     for (int k = 0; k < OT_EXPERT_SUMS; k++) w->result->experts[step][k] += block[k];
   }
 }
 
-static void note_scalars(const world *w, ot_runtime *instance, int step) {
+static void note_scalars(const world *w, ot_runtime *runtime, int step) {
   rank_result *const result = w->result;
-  const ot_executor *const executor = ot_runtime_executor(instance);
+  const ot_executor *const executor = ot_runtime_executor(runtime);
   result->loss[step] = ot_executor_scalar(executor, OT_SCALAR_LOSS);
   result->norm[step] = ot_executor_scalar(executor, OT_SCALAR_GRADIENT_NORM);
   result->bits = ot_hash_bytes(result->bits, &result->loss[step], sizeof(double));
   result->bits = ot_hash_bytes(result->bits, &result->norm[step], sizeof(double));
-  note_experts(w, instance, step);
+  note_experts(w, runtime, step);
 }
 
 // ---- one rank ----
@@ -279,12 +277,12 @@ static void count_bytes(const world *w, const ot_comm *comm, int rank, double si
   }
 }
 
-static ot_status run_step(const world *w, ot_comm *comm, ot_runtime *instance, int step) {
+static ot_status run_step(const world *w, ot_comm *comm, ot_runtime *runtime, int step) {
   const int rank = ot_comm_rank(comm);
   const ot_run_optimizer *const o = &w->run.optimizer;
-  ot_executor *const executor = ot_runtime_executor(instance);
+  ot_executor *const executor = ot_runtime_executor(runtime);
   int64_t targets;
-  OT_TRY(load_step(w, rank, step, instance, &targets));
+  OT_TRY(load_step(w, rank, step, runtime, &targets));
   const double t = step + 1;
   ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, o->lr);
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1 / (1 - pow(o->betas[0], t)));
@@ -294,14 +292,14 @@ static ot_status run_step(const world *w, ot_comm *comm, ot_runtime *instance, i
   ot_executor_set_scalar(executor, OT_SCALAR_TARGET_SQUARES, (double)(targets * targets));
   const bool last = step == w->request->steps - 1;
   if (last) count_bytes(w, comm, rank, -1);
-  OT_TRY(ot_runtime_run(instance, OT_MODE_TRAIN, w->micro_batches));
+  OT_TRY(ot_runtime_run(runtime, OT_MODE_TRAIN, w->micro_batches));
   if (last) count_bytes(w, comm, rank, 1);
   for (int i = 0; i < OT_STEP_SCALARS; i++) {
     w->result->scalars[rank][i] = ot_executor_scalar(executor, (ot_step_scalar)i);
   }
-  if (rank == 0) note_scalars(w, instance, step);
-  if (w->request->observe) w->request->observe(instance, step, w->request->observe_context);
-  return collect_copy(w, instance, OT_COPY_GRADIENT, step);
+  if (rank == 0) note_scalars(w, runtime, step);
+  if (w->request->observe) w->request->observe(runtime, step, w->request->observe_context);
+  return collect_copy(w, runtime, OT_COPY_GRADIENT, step);
 }
 
 float rank_initial_bias(const rank_request *request, int expert) {
@@ -310,8 +308,8 @@ float rank_initial_bias(const rank_request *request, int expert) {
   return expert >= experts - experts / 4 ? -4.0f : -0.05f * (float)expert;
 }
 
-static void set_biases(const world *w, ot_runtime *instance) {
-  const ot_graph *const graph = ot_runtime_whole_graph(instance);
+static void set_biases(const world *w, ot_runtime *runtime) {
+  const ot_graph *const graph = ot_runtime_whole_graph(runtime);
   if (w->request->loads == RANK_LOADS_FREE) return;
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
@@ -322,7 +320,7 @@ static void set_biases(const world *w, ot_runtime *instance) {
       const double wide = (double)bias;
       const uint16_t narrow = ot_bf16_from_float(bias);
       const ot_dtype stored = w->run.precision.params;
-      ot_runtime_write(instance, &range,
+      ot_runtime_write(runtime, &range,
                        stored == OT_F64    ? (const void *)&wide
                        : stored == OT_BF16 ? (const void *)&narrow
                                            : &bias);
@@ -330,19 +328,19 @@ static void set_biases(const world *w, ot_runtime *instance) {
   }
 }
 
-static ot_status train(const world *w, ot_comm *comm, ot_runtime *instance) {
-  if (ot_comm_rank(comm) == 0) list_tensors(w, instance);
-  OT_TRY(ot_runtime_initialize(instance, SEED));
-  set_biases(w, instance);
+static ot_status train(const world *w, ot_comm *comm, ot_runtime *runtime) {
+  if (ot_comm_rank(comm) == 0) list_tensors(w, runtime);
+  OT_TRY(ot_runtime_initialize(runtime, SEED));
+  set_biases(w, runtime);
   for (int step = 0; step < w->request->steps; step++) {
-    OT_TRY(run_step(w, comm, instance, step));
+    OT_TRY(run_step(w, comm, runtime, step));
   }
   const ot_parameter_copy copies[] = {OT_COPY_MOMENT_1, OT_COPY_MOMENT_2, OT_COPY_MASTER,
                                       OT_COPY_GRADIENT, OT_COPY_WEIGHT};
   const bool has_master = w->run.precision.params != w->run.precision.master;
   for (int i = 0; i < OT_COUNT(copies); i++) {
     if (copies[i] == OT_COPY_MASTER && !has_master) continue;
-    OT_TRY(collect_copy(w, instance, copies[i], w->request->steps - 1));
+    OT_TRY(collect_copy(w, runtime, copies[i], w->request->steps - 1));
   }
   return OT_OK;
 }
@@ -351,10 +349,10 @@ static ot_status run_rank(ot_comm *comm, void *context) {
   const world *const w = context;
   if (w->request->timeout_s > 0) ot_comm_set_timeout(comm, w->request->timeout_s);
   const ot_runtime_request request = instance_request(w, ot_comm_rank(comm), comm);
-  ot_runtime *instance = NULL;
-  OT_TRY(ot_runtime_create(&request, &instance));
-  const ot_status status = train(w, comm, instance);
-  ot_runtime_destroy(&instance);
+  ot_runtime *runtime = NULL;
+  OT_TRY(ot_runtime_create(&request, &runtime));
+  const ot_status status = train(w, comm, runtime);
+  ot_runtime_destroy(&runtime);
   return status;
 }
 

@@ -50,7 +50,7 @@ typedef struct rank_request {
   void (*amend)(ot_schedule *schedule, ot_arena *arena, void *context);
   void *amend_context;
   // Inspects a rank after each step, on its thread; or null.
-  void (*observe)(ot_runtime *instance, int step, void *context);
+  void (*observe)(ot_runtime *runtime, int step, void *context);
   void *observe_context;
 } rank_request;
 

@@ -119,8 +119,8 @@ static void look_at_task(margin_search *m, ot_executor *executor, const ot_entry
   free(experts);
 }
 
-static void look(ot_runtime *instance, int step, void *context) {
-  const ot_schedule *const schedule = ot_runtime_schedule(instance);
+static void look(ot_runtime *runtime, int step, void *context) {
+  const ot_schedule *const schedule = ot_runtime_schedule(runtime);
   const ot_order *const order =
       &schedule->orders[ot_schedule_find_order(schedule, OT_ORDER_STEP, 1)];
   (void)step;
@@ -129,7 +129,7 @@ static void look(ot_runtime *instance, int step, void *context) {
     const ot_segment *const segment = &schedule->segments[entry->segment];
     for (int k = 0; k < segment->num_tasks && entry->phase == OT_PHASE_FORWARD; k++) {
       if (segment->tasks[k].op != OT_OP_ROUTE) continue;
-      look_at_task(context, ot_runtime_executor(instance), entry, &segment->tasks[k]);
+      look_at_task(context, ot_runtime_executor(runtime), entry, &segment->tasks[k]);
     }
   }
 }

@@ -57,17 +57,17 @@ static ot_status look(const place *p, user_stage stage, ot_audit_report *report)
 // Copies the first finding of rank 0, if any, into the report; sets *found on all ranks.
 static ot_status conclude(const place *p, user_stage stage, const ot_audit_report *report,
                           bool *found) {
-  double count = ot_world_is_leader(p->rank->team) ? report->num_findings : 0;
+  double count = ot_world_is_leader(p->rank->world) ? report->num_findings : 0;
   if (count > 0) {
     const ot_finding *const f = &report->findings[0];
     p->s->report->stage = stage;
     snprintf(p->s->report->text, sizeof p->s->report->text, "%s: %s: %s", f->what, f->where,
              f->evidence);
   }
-  if (ot_world_is_leader(p->rank->team) && report->verdict == OT_VERDICT_INCONCLUSIVE) {
+  if (ot_world_is_leader(p->rank->world) && report->verdict == OT_VERDICT_INCONCLUSIVE) {
     p->s->report->inconclusive++;
   }
-  OT_TRY(ot_world_allreduce(p->rank->team, &count, 1));
+  OT_TRY(ot_world_allreduce(p->rank->world, &count, 1));
   *found = count > 0;
   return OT_OK;
 }
@@ -75,7 +75,7 @@ static ot_status conclude(const place *p, user_stage stage, const ot_audit_repor
 // ---- training ----
 
 static void note_spike(const place *p, const char *what, const ot_step_report *step, double z) {
-  if (!ot_world_is_leader(p->rank->team)) return;
+  if (!ot_world_is_leader(p->rank->world)) return;
   p->s->report->stage = USER_TRAINING;
   snprintf(p->s->report->text, sizeof p->s->report->text, "spike: %s at step %lld: z = %.3g", what,
            (long long)step->step, z);
@@ -87,7 +87,7 @@ static ot_status note_state(const place *p, ot_state_watch *watch, bool *found) 
   OT_TRY(ot_state_watch_report(watch, p->arena, &findings));
   if (findings.count == 0) return OT_OK;
   *found = true;
-  if (!ot_world_is_leader(p->rank->team)) return OT_OK;
+  if (!ot_world_is_leader(p->rank->world)) return OT_OK;
   p->s->report->stage = USER_TRAINING;
   snprintf(p->s->report->text, sizeof p->s->report->text, "state: %s", findings.worst);
   return OT_OK;

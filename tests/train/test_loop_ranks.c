@@ -117,9 +117,9 @@ static ot_status run_rank(ot_comm *comm, void *context) {
   };
   reads_left = rank == f->failing_rank ? f->reads : NEVER;
   stalls = f->stalls;
-  OT_TRY(ot_world_create(&request.run->parallel, comm, &request.team));
+  OT_TRY(ot_world_create(&request.run->parallel, comm, &request.world));
   const ot_status status = ot_loop_run(&request);
-  ot_world_destroy(&request.team);
+  ot_world_destroy(&request.world);
   reads_left = NEVER;
   stalls = false;
   return status;

@@ -53,8 +53,8 @@ static bool counts(const measure *m, const ot_parameter *p, int part) {
 }
 
 // The gradient of the selected parameters in HF order; returns the number of elements.
-static int64_t read_gradient(const measure *m, ot_runtime *instance, double *to) {
-  const ot_graph *const graph = ot_runtime_whole_graph(instance);
+static int64_t read_gradient(const measure *m, ot_runtime *runtime, double *to) {
+  const ot_graph *const graph = ot_runtime_whole_graph(runtime);
   int64_t count = 0;
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
@@ -62,56 +62,57 @@ static int64_t read_gradient(const measure *m, ot_runtime *instance, double *to)
       if (!counts(m, p, k)) continue;
       const ot_parameter_rows rows = {i, OT_COPY_GRADIENT, p->parts[k].first_row, p->parts[k].rows};
       assert_true(count + rows.rows * p->cols <= MAX_ELEMENTS);
-      assert_int_equal(ot_runtime_read(instance, &rows, to + count), OT_OK);
+      assert_int_equal(ot_runtime_read(runtime, &rows, to + count), OT_OK);
       count += rows.rows * p->cols;
     }
   }
   return count;
 }
 
-static int64_t load(const ot_micro_batch *rows, int micro_batch, ot_runtime *instance) {
+static int64_t load(const ot_micro_batch *rows, int micro_batch, ot_runtime *runtime) {
   const void *const fields[] = {rows->tokens, rows->targets, rows->positions, rows->doc_starts,
                                 rows->sample_ids};
   for (int i = 0; i < OT_COUNT(fields); i++) {
-    ot_runtime_load_batch(instance, OT_MODE_TRAIN, micro_batch, (ot_batch_field)i, fields[i]);
+    ot_runtime_load_batch(runtime, OT_MODE_TRAIN, micro_batch, (ot_batch_field)i, fields[i]);
   }
   return rows->num_targets;
 }
 
 // Small batch k has samples k, k + small, k + 2 small, ...: those of dp rank k.
-static ot_status gradient_alone(audit_rank *rank, ot_data_loader *feed, ot_micro_batch *rows,
+static ot_status gradient_alone(audit_rank *rank, ot_data_loader *loader, ot_micro_batch *rows,
                                 int k) {
   const measure *const m = rank->context;
-  ot_runtime *const instance = ot_trainer_runtime(rank->trainer);
+  ot_runtime *const runtime = ot_trainer_runtime(rank->trainer);
   const int micro_batches = BATCH / m->small;
   for (int i = 0; i < micro_batches; i++) {
-    OT_TRY(ot_data_loader_train(feed, k + (int64_t)i * m->small, rows));
-    load(rows, i, instance);
+    OT_TRY(ot_data_loader_train(loader, k + (int64_t)i * m->small, rows));
+    load(rows, i, runtime);
   }
-  ot_executor *const executor = ot_runtime_executor(instance);
+  ot_executor *const executor = ot_runtime_executor(runtime);
   ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 0);
   ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)m->targets);
-  return ot_runtime_run(instance, OT_MODE_TRAIN, micro_batches);
+  return ot_runtime_run(runtime, OT_MODE_TRAIN, micro_batches);
 }
 
-static int64_t count_targets(const measure *m, ot_data_loader *feed, ot_micro_batch *rows, int k) {
+static int64_t count_targets(const measure *m, ot_data_loader *loader, ot_micro_batch *rows,
+                             int k) {
   int64_t targets = 0;
   for (int i = 0; i < BATCH / m->small; i++) {
-    assert_int_equal(ot_data_loader_train(feed, k + (int64_t)i * m->small, rows), OT_OK);
+    assert_int_equal(ot_data_loader_train(loader, k + (int64_t)i * m->small, rows), OT_OK);
     targets += rows->num_targets;
   }
   return targets;
 }
 
-static ot_status measure_alone(audit_rank *rank, ot_data_loader *feed, ot_micro_batch *rows) {
+static ot_status measure_alone(audit_rank *rank, ot_data_loader *loader, ot_micro_batch *rows) {
   static double gradient[MAX_ELEMENTS], whole[MAX_ELEMENTS];
   measure *const m = rank->context;
   m->sample = (ot_noise_sample){0};
   for (int i = 0; i < MAX_ELEMENTS; i++) whole[i] = 0;
-  for (int k = 0; k < m->small; k++) m->targets += count_targets(m, feed, rows, k);
+  for (int k = 0; k < m->small; k++) m->targets += count_targets(m, loader, rows, k);
   for (int k = 0; k < m->small; k++) {
-    const double share = (double)count_targets(m, feed, rows, k) / (double)m->targets;
-    OT_TRY(gradient_alone(rank, feed, rows, k));
+    const double share = (double)count_targets(m, loader, rows, k) / (double)m->targets;
+    OT_TRY(gradient_alone(rank, loader, rows, k));
     const int64_t count = read_gradient(m, ot_trainer_runtime(rank->trainer), gradient);
     for (int64_t i = 0; i < count; i++) {
       m->sample.local_squares += gradient[i] * gradient[i];
@@ -125,13 +126,13 @@ static ot_status measure_alone(audit_rank *rank, ot_data_loader *feed, ot_micro_
 }
 
 static ot_status step_alone(audit_rank *rank) {
-  ot_data_loader *feed = NULL;
+  ot_data_loader *loader = NULL;
   ot_micro_batch rows;
-  OT_TRY(ot_data_loader_create(rank->run, &feed));
+  OT_TRY(ot_data_loader_create(rank->run, &loader));
   OT_TRY(ot_micro_batch_create(1, rank->run->data.sequence_length, &rows));
-  const ot_status status = measure_alone(rank, feed, &rows);
+  const ot_status status = measure_alone(rank, loader, &rows);
   ot_micro_batch_release(&rows);
-  ot_data_loader_destroy(&feed);
+  ot_data_loader_destroy(&loader);
   return status;
 }
 

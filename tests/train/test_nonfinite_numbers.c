@@ -21,41 +21,41 @@ typedef struct attempt {
   bool same;  // undamaged weights have their bits from before the step
 } attempt;
 
-static const ot_parameter *parameter_of(ot_runtime *instance, const char *name) {
-  return ot_graph_parameter(ot_runtime_any_graph(instance), name);
+static const ot_parameter *parameter_of(ot_runtime *runtime, const char *name) {
+  return ot_graph_parameter(ot_runtime_any_graph(runtime), name);
 }
 
 // Element `index` of a parameter that this rank holds unsharded.
-static int64_t offset_of(ot_runtime *instance, const char *name, int64_t index) {
-  const ot_parameter *const p = parameter_of(instance, name);
-  assert_true(ot_runtime_held_range(instance, p->block, OT_COPY_WEIGHT).count > 0);
-  return ot_runtime_held_range(instance, p->block, OT_COPY_WEIGHT).offset + (p->offset + index) * 4;
+static int64_t offset_of(ot_runtime *runtime, const char *name, int64_t index) {
+  const ot_parameter *const p = parameter_of(runtime, name);
+  assert_true(ot_runtime_held_range(runtime, p->block, OT_COPY_WEIGHT).count > 0);
+  return ot_runtime_held_range(runtime, p->block, OT_COPY_WEIGHT).offset + (p->offset + index) * 4;
 }
 
-static void damage(ot_runtime *instance, const char *name) {
+static void damage(ot_runtime *runtime, const char *name) {
   const float strange = NAN;
-  ot_executor_write(ot_runtime_executor(instance), offset_of(instance, name, 3), &strange,
+  ot_executor_write(ot_runtime_executor(runtime), offset_of(runtime, name, 3), &strange,
                     sizeof strange);
 }
 
-static bool holds(ot_runtime *instance, const char *name) {
-  const ot_parameter *const p = parameter_of(instance, name);
-  return p && ot_runtime_held_range(instance, p->block, OT_COPY_WEIGHT).count > 0;
+static bool holds(ot_runtime *runtime, const char *name) {
+  const ot_parameter *const p = parameter_of(runtime, name);
+  return p && ot_runtime_held_range(runtime, p->block, OT_COPY_WEIGHT).count > 0;
 }
 
 static ot_status body(audit_rank *rank) {
   attempt *const a = rank->context;
-  ot_runtime *const instance = ot_trainer_runtime(rank->trainer);
+  ot_runtime *const runtime = ot_trainer_runtime(rank->trainer);
   static const char witness[] = "layers.0.mlp_norm.weight";
   ot_step_report step;
   OT_TRY(audit_step(rank, &step));
   float before[8] = {0}, after[8] = {0};
-  const bool looks = rank->rank == 0 && holds(instance, witness);
+  const bool looks = rank->rank == 0 && holds(runtime, witness);
   if (looks) {
-    ot_executor_read(ot_runtime_executor(instance), offset_of(instance, witness, 0), before,
+    ot_executor_read(ot_runtime_executor(runtime), offset_of(runtime, witness, 0), before,
                      sizeof before);
   }
-  if (rank->rank == a->rank) damage(instance, a->parameter);
+  if (rank->rank == a->rank) damage(runtime, a->parameter);
   const ot_status status = audit_step(rank, &step);
   if (rank->rank == 0) {
     a->status = status;
@@ -63,7 +63,7 @@ static ot_status body(audit_rank *rank) {
     snprintf(a->hint, sizeof a->hint, "%s", ot_fail_hint_text());
   }
   if (looks) {
-    ot_executor_read(ot_runtime_executor(instance), offset_of(instance, witness, 0), after,
+    ot_executor_read(ot_runtime_executor(runtime), offset_of(runtime, witness, 0), after,
                      sizeof after);
     a->same = memcmp(before, after, sizeof before) == 0;
   }

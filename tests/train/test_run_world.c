@@ -17,14 +17,14 @@ enum { RANKS = 8 };
 static const ot_run_parallel parallel = {
     .tp = 2, .pp = 1, .vpp = 1, .cp = 2, .ep = 1, .etp = 1, .dp_replicate = 1, .zero = 1};
 
-typedef ot_status (*team_test)(ot_world *team);
+typedef ot_status (*team_test)(ot_world *world);
 
 static ot_status with_team(ot_comm *comm, void *context) {
   const team_test *const test = context;
-  ot_world *team = NULL;
-  OT_TRY(ot_world_create(&parallel, comm, &team));
-  const ot_status status = (*test)(team);
-  ot_world_destroy(&team);
+  ot_world *world = NULL;
+  OT_TRY(ot_world_create(&parallel, comm, &world));
+  const ot_status status = (*test)(world);
+  ot_world_destroy(&world);
   return status;
 }
 
@@ -34,14 +34,14 @@ static void must(ot_status status) {
   if (status != OT_OK) fail_msg("%s (%s)", ot_fail_message(), ot_fail_chain());
 }
 
-static ot_status check_places(ot_world *team) {
-  const int rank = ot_world_rank(team);
-  OT_CHECK(ot_world_size(team) == RANKS, OT_BUG, "size");
-  OT_CHECK(ot_world_index(team, OT_AXIS_TP) == rank % 2, OT_BUG, "tp");
-  OT_CHECK(ot_world_index(team, OT_AXIS_CP) == rank / 2 % 2, OT_BUG, "cp");
-  OT_CHECK(ot_world_data_index(team) == rank / 4, OT_BUG, "dp");
-  OT_CHECK(ot_world_data_degree(team) == 2, OT_BUG, "dp degree");
-  OT_CHECK(ot_world_is_leader(team) == (rank == 0), OT_BUG, "leader");
+static ot_status check_places(ot_world *world) {
+  const int rank = ot_world_rank(world);
+  OT_CHECK(ot_world_size(world) == RANKS, OT_BUG, "size");
+  OT_CHECK(ot_world_index(world, OT_AXIS_TP) == rank % 2, OT_BUG, "tp");
+  OT_CHECK(ot_world_index(world, OT_AXIS_CP) == rank / 2 % 2, OT_BUG, "cp");
+  OT_CHECK(ot_world_data_index(world) == rank / 4, OT_BUG, "dp");
+  OT_CHECK(ot_world_data_degree(world) == 2, OT_BUG, "dp degree");
+  OT_CHECK(ot_world_is_leader(world) == (rank == 0), OT_BUG, "leader");
   return OT_OK;
 }
 
@@ -50,20 +50,20 @@ static void ranks_know_their_places(void **state) {
   must(run(check_places));
 }
 
-static ot_status check_words(ot_world *team) {
-  const int rank = ot_world_rank(team);
+static ot_status check_words(ot_world *world) {
+  const int rank = ot_world_rank(world);
   char text[OT_WORLD_TEXT] = "the view of another rank";
   if (rank == 0) ot_text_format(text, sizeof text, "runs/a/checkpoints/step-00000003");
-  OT_TRY(ot_world_broadcast(team, text));
+  OT_TRY(ot_world_broadcast(world, text));
   OT_CHECK(strcmp(text, "runs/a/checkpoints/step-00000003") == 0, OT_BUG, "got \"%s\"", text);
 
   int64_t all[RANKS];
-  OT_TRY(ot_world_allgather(team, -1000 + rank, all));
+  OT_TRY(ot_world_allgather(world, -1000 + rank, all));
   for (int i = 0; i < RANKS; i++) OT_CHECK(all[i] == -1000 + i, OT_BUG, "rank %d", i);
 
   // Added in rank order: 1e16 absorbs each later term.
   double values[2] = {rank == 0 ? 1e16 : 1, rank};
-  OT_TRY(ot_world_allreduce(team, values, 2));
+  OT_TRY(ot_world_allreduce(world, values, 2));
   OT_CHECK(values[0] == 1e16 && values[1] == 28, OT_BUG, "%.17g %.17g", values[0], values[1]);
   return OT_OK;
 }
@@ -73,12 +73,12 @@ static void texts_and_sums_reach_every_rank(void **state) {
   must(run(check_words));
 }
 
-static ot_status fail_on_two_ranks(ot_world *team) {
-  const int rank = ot_world_rank(team);
+static ot_status fail_on_two_ranks(ot_world *world) {
+  const int rank = ot_world_rank(world);
   ot_status status = OT_OK;
   if (rank == 5) status = ot_fail(OT_ENVIRONMENT, "no room for rank five");
   if (rank == 6) status = ot_fail(OT_USAGE, "another failure");
-  OT_TRY(ot_world_agree(team, status));
+  OT_TRY(ot_world_agree(world, status));
   return ot_fail(OT_BUG, "rank %d went on", rank);
 }
 
@@ -89,8 +89,8 @@ static void all_ranks_end_with_the_first_failure(void **state) {
   assert_non_null(strstr(ot_fail_message(), "no room for rank five"));
 }
 
-static ot_status differ(ot_world *team) {
-  return ot_world_check_equal(team, ot_world_rank(team) == 3 ? 1 : 2, "the settings of the run");
+static ot_status differ(ot_world *world) {
+  return ot_world_check_equal(world, ot_world_rank(world) == 3 ? 1 : 2, "the settings of the run");
 }
 
 static void ranks_that_differ_are_named(void **state) {

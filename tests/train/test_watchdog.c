@@ -92,17 +92,17 @@ typedef struct slow_writer {
 
 static ot_status lead_slowly(audit_rank *rank) {
   const slow_writer *const writer = rank->context;
-  ot_runtime *const instance = ot_trainer_runtime(rank->trainer);
+  ot_runtime *const runtime = ot_trainer_runtime(rank->trainer);
   ot_step_report step;
   OT_TRY(audit_step(rank, &step));
-  if (rank->rank != 0) return ot_runtime_serve_reads(instance);
+  if (rank->rank != 0) return ot_runtime_serve_reads(runtime);
   float row[1024];
   const ot_parameter_rows range = {.rows = 1};
   for (int i = 0; i < writer->pieces; i++) {
     rest(writer->seconds);
-    OT_TRY(ot_runtime_read_leader(instance, &range, row));
+    OT_TRY(ot_runtime_read_leader(runtime, &range, row));
   }
-  return ot_runtime_end_reads(instance);
+  return ot_runtime_end_reads(runtime);
 }
 
 static void a_rank_missing_in_a_save_is_named(void **state) {
