@@ -24,6 +24,8 @@ static const ot_comm_backend *const backends[BACKENDS] = {
 
 bool ot_comm_has_mpi(void) { return backends[MPI] != NULL; }
 
+bool ot_comm_has_streams(const ot_comm *comm) { return comm->backend->has_streams; }
+
 ot_status ot_comm_run_threads(int ranks, ot_rank_main main, void *context) {
   OT_ASSERT(ranks >= 1);
   return backends[THREADS]->run(ranks, main, context);

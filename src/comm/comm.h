@@ -37,6 +37,9 @@ ot_status ot_comm_run_mpi(ot_rank_main main, void *context);
 // True when this program was built with MPI.
 bool ot_comm_has_mpi(void);
 
+// True if calls of this communicator may have buffers in device memory (ot_comm_call.stream).
+bool ot_comm_has_streams(const ot_comm *comm);
+
 int ot_comm_rank(const ot_comm *comm);
 int ot_comm_size(const ot_comm *comm);
 // Host name of the rank.

@@ -30,6 +30,7 @@ void ot_comm_check_call(const ot_comm *comm, const ot_comm_call *call) {
   OT_ASSERT(call->group >= 0 && call->group < OT_GROUP_KINDS);
   const ot_comm_group *const group = &comm->groups[call->group];
   OT_ASSERT(group->size >= 2);
+  OT_ASSERT(!call->stream || (comm->backend->has_streams && call->event));
   if (call->kind == OT_COMM_BARRIER) return;
   OT_ASSERT(call->count >= 0);
   OT_ASSERT(call->dtype == OT_F32 || call->dtype == OT_F64 || call->dtype == OT_BF16 ||
@@ -48,8 +49,7 @@ ot_status ot_comm_deliver(const ot_comm_request *request, const ot_comm_member_c
   if (sent.rows != place.rows) {
     return ot_comm_fail_row_mismatch(request, from->index, to->index, sent.rows, place.rows);
   }
-  ot_comm_copy(&sent, &place);
-  return OT_OK;
+  return ot_comm_copy(to->call->stream, &sent, &place);
 }
 
 // ---- texts ----

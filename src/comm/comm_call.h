@@ -9,6 +9,7 @@
 #include "base/choices.h"
 #include "base/dtype.h"
 #include "base/status.h"
+#include "device/device.h"
 
 // A rank's communicator: see comm.h.
 typedef struct ot_comm ot_comm;
@@ -61,7 +62,13 @@ typedef struct ot_comm_call {
                                    // disjoint. No row is received twice; rows of `receive` outside
                                    // the runs keep their values
   void *workspace;                 // [ot_comm_workspace] bytes
-  const char *name;                // shown in messages; kept until done
+  // Null: the buffers are in host memory. Else they are in the memory of the stream's device, and
+  // the call runs in stream order: after what the stream holds when the call starts, and before
+  // what is queued on it after the call is done. Done then means queued on the streams of all
+  // members. The runs of an all-to-all-v are in host memory.
+  ot_stream *stream;
+  ot_event *event;   // with `stream`: recorded on it when the call's last work is queued
+  const char *name;  // shown in messages; kept until done
 } ot_comm_call;
 
 // Staging bytes that `call` needs, on every back end: only reductions need any. Aligned to 8.

@@ -33,6 +33,7 @@ typedef struct ot_comm_pace {
 // The operations of a back end. Called under the lock of the process unless stated otherwise.
 // Arguments are checked; see comm.h for the contracts.
 typedef struct ot_comm_backend {
+  bool has_streams;  // of ot_comm_has_streams
   // Creates the communicators of this process and runs `main` on each. `ranks`: see
   // ot_comm_run_threads. Not under the lock.
   ot_status (*run)(int ranks, ot_rank_main main, void *context);

@@ -215,7 +215,9 @@ static void start(ot_comm *comm, const ot_comm_call *call, ot_comm_request *requ
   const ot_comm_member_call x = ot_comm_member_call_of(request);
   request->bytes = ot_comm_received_bytes(&x);
   count_bytes(&x, &comm->sent_bytes[call->group][call->kind]);
+  const ot_status queued = call->stream ? ot_event_record(call->event, call->stream) : OT_OK;
   pthread_mutex_lock(&comm->process->lock);
+  if (queued != OT_OK) ot_comm_fail_rank(comm, queued);
   request->sequence = next_sequence(ot_comm_group_of(request), call);
   if (!comm->process->failed) {
     comm->open++;

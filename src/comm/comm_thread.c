@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "comm/comm_parts.h"
 #include "host/clock.h"
+#include "kernels/kernels.h"
 
 enum { SMALL = 32 * 1024 };  // bytes up to which the last to arrive does all the work
 
@@ -138,6 +139,29 @@ static void check_ended(const ot_comm_request *request) {
   ot_comm_fail_process(request->end->process, why.text);
 }
 
+// ---- work on streams ----
+
+// The streams of all members wait for the events of all others.
+static ot_status join_streams(ot_comm_request *request) {
+  ot_comm_request *member = request;
+  do {
+    for (ot_comm_request *other = member->peer; other != member; other = other->peer) {
+      OT_TRY(ot_stream_wait(member->call.stream, other->call.event));
+    }
+    member = member->peer;
+  } while (member != request);
+  return OT_OK;
+}
+
+static ot_status record_events(ot_comm_request *request) {
+  ot_comm_request *member = request;
+  do {
+    OT_TRY(ot_event_record(member->call.event, member->call.stream));
+    member = member->peer;
+  } while (member != request);
+  return OT_OK;
+}
+
 // ---- work ----
 
 // How a reduction visits the members of a call.
@@ -157,24 +181,48 @@ static void *target_of(void *context, int i) {
   return m->target->call.receive;
 }
 
+// The same reduction, on the stream of a GPU.
+static ot_status queue_sum(ot_stream *stream, const ot_comm_reduction *sum) {
+  ot_rank_sum job = {.num_sources = sum->num_sources,
+                     .num_targets = sum->num_targets,
+                     .count = sum->count,
+                     .dtype = sum->dtype,
+                     .sum = sum->sum,
+                     .target_dtype = sum->target_dtype,
+                     .round = sum->round,
+                     .accumulate = sum->accumulate};
+  OT_CHECK(sum->num_sources <= OT_RANK_SUM_MOST, OT_RANKS,
+           "comm: %d ranks reduce on one GPU, at most %d can", sum->num_sources, OT_RANK_SUM_MOST);
+  for (int i = 0; i < sum->num_sources; i++) {
+    job.source[i] = (const char *)sum->source(sum->context, i) +
+                    sum->source_offset * ot_dtype_bytes(sum->dtype);
+  }
+  for (int i = 0; i < sum->num_targets; i++) {
+    job.target[i] = (char *)sum->target(sum->context, i) +
+                    sum->target_offset * ot_dtype_bytes(sum->target_dtype);
+  }
+  OT_TRY(ot_device_bind(ot_stream_device(stream)));
+  ot_kernel_sum_ranks(ot_stream_native(stream), &job);
+  return OT_OK;
+}
+
 // Sources are read in place. An all_reduce writes its block to all members at once.
-static void run_sum(ot_comm_request *request, const ot_comm_member_call *x) {
+static ot_status run_sum(ot_comm_request *request, const ot_comm_member_call *x) {
   members m = {.own = request, .first = meeting_of(meeting_of(request)->host)->first};
   ot_comm_reduction sum = ot_comm_reduction_of(x);
   sum.source = source_of;
   sum.target = target_of;
   sum.context = &m;
   if (ot_comm_steps(x) > 1) sum.num_targets = x->size;
+  if (x->call->stream) return queue_sum(x->call->stream, &sum);
   ot_comm_reduce_run(&sum);
+  return OT_OK;
 }
 
 // All the work of one member.
 static ot_status run_member(ot_comm_request *request) {
   const ot_comm_member_call x = ot_comm_member_call_of(request);
-  if (ot_comm_is_reduction(request->call.kind)) {
-    run_sum(request, &x);
-    return OT_OK;
-  }
+  if (ot_comm_is_reduction(request->call.kind)) return run_sum(request, &x);
   ot_comm_request *member = request;
   do {
     const ot_comm_member_call from = ot_comm_member_call_of(member);
@@ -184,16 +232,33 @@ static ot_status run_member(ot_comm_request *request) {
   return OT_OK;
 }
 
-static bool is_small(ot_comm_request *host) { return meeting_of(host)->bytes <= SMALL; }
+// One thread does the work of all members: there is little, or it is only queued.
+static bool is_small(ot_comm_request *host) {
+  return host->call.stream || meeting_of(host)->bytes <= SMALL;
+}
 
-static ot_status work(ot_comm_request *request) {
-  if (!is_small(meeting_of(request)->host)) return run_member(request);
+static ot_status run_members(ot_comm_request *request) {
   ot_comm_request *member = request;
   do {
     OT_TRY(run_member(member));
     member = member->peer;
   } while (member != request);
   return OT_OK;
+}
+
+// The events are recorded three times: when the buffers of a member are ready (by start), when its
+// own work is queued, and when its stream waits for the work of the others, too.
+static ot_status queue_members(ot_comm_request *request) {
+  OT_TRY(join_streams(request));
+  OT_TRY(run_members(request));
+  OT_TRY(record_events(request));
+  OT_TRY(join_streams(request));
+  return record_events(request);
+}
+
+static ot_status work(ot_comm_request *request) {
+  if (request->call.stream) return queue_members(request);
+  return is_small(meeting_of(request)->host) ? run_members(request) : run_member(request);
 }
 
 // All members' requests are done after the last work item.
@@ -476,6 +541,7 @@ static ot_status run(int ranks, ot_rank_main main, void *context) {
 }
 
 const ot_comm_backend ot_comm_thread = {
+    .has_streams = true,
     .run = run,
     .add_group = add_group,
     .post = post,

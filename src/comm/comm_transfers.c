@@ -224,7 +224,13 @@ double ot_comm_wire_bytes(const ot_comm_member_call *x) {
 
 // ---- copying ----
 
-static void copy_rows(const ot_comm_block *from, const ot_comm_block *to) {
+static ot_status copy(ot_stream *stream, void *to, const void *from, int64_t bytes) {
+  if (stream) return ot_stream_copy(stream, to, from, bytes);
+  memcpy(to, from, (size_t)bytes);
+  return OT_OK;
+}
+
+static ot_status copy_rows(ot_stream *stream, const ot_comm_block *from, const ot_comm_block *to) {
   const int32_t *source = from->run, *target = to->run;
   int64_t read = 0, written = 0;  // rows of these runs
   for (int64_t left = from->rows, rows = 0; left > 0; left -= rows) {
@@ -232,18 +238,16 @@ static void copy_rows(const ot_comm_block *from, const ot_comm_block *to) {
     for (; written == target[1]; target += 2) written = 0;
     const int64_t more = source[1] - read, place = target[1] - written;
     rows = more < place ? more : place;
-    memcpy(to->memory + (target[0] + written) * to->row_bytes,
-           from->memory + (source[0] + read) * from->row_bytes, (size_t)(rows * from->row_bytes));
+    OT_TRY(copy(stream, to->memory + (target[0] + written) * to->row_bytes,
+                from->memory + (source[0] + read) * from->row_bytes, rows * from->row_bytes));
     read += rows;
     written += rows;
   }
+  return OT_OK;
 }
 
-void ot_comm_copy(const ot_comm_block *from, const ot_comm_block *to) {
-  if (from->bytes == 0 || from->memory == to->memory) return;
-  if (from->run) {
-    copy_rows(from, to);
-  } else {
-    memcpy(to->memory, from->memory, (size_t)from->bytes);
-  }
+ot_status ot_comm_copy(ot_stream *stream, const ot_comm_block *from, const ot_comm_block *to) {
+  if (from->bytes == 0 || from->memory == to->memory) return OT_OK;
+  if (from->run) return copy_rows(stream, from, to);
+  return copy(stream, to->memory, from->memory, from->bytes);
 }

@@ -54,8 +54,9 @@ ot_comm_block ot_comm_received(const ot_comm_member_call *x, int step, int from)
 // Bytes that this member receives in the first step, its own included.
 int64_t ot_comm_received_bytes(const ot_comm_member_call *x);
 
-// Copies a block between buffers that both are addressable, unless it is in place.
-void ot_comm_copy(const ot_comm_block *from, const ot_comm_block *to);
+// Copies a block between buffers that both are addressable, unless it is in place: at once, or on
+// `stream`.
+ot_status ot_comm_copy(ot_stream *stream, const ot_comm_block *from, const ot_comm_block *to);
 
 // The reduction after the first step. Its offsets assume the members' `send` as sources and one
 // member's `receive` as target; the caller sets both.

@@ -102,6 +102,8 @@ void ot_stream_destroy(ot_stream **stream) {
   *stream = NULL;
 }
 
+ot_device *ot_stream_device(const ot_stream *stream) { return stream->device; }
+
 void *ot_stream_native(const ot_stream *stream) { return stream->native; }
 
 ot_status ot_stream_synchronize(ot_stream *stream) {

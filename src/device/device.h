@@ -55,6 +55,7 @@ ot_status ot_device_fill(ot_device *device, void *memory, int64_t offset, unsign
 // Streams: queues of work.
 ot_status ot_stream_create(ot_device *device, ot_stream **stream);
 void ot_stream_destroy(ot_stream **stream);
+ot_device *ot_stream_device(const ot_stream *stream);
 // The back end's own handle, for its kernels; null on the CPU.
 void *ot_stream_native(const ot_stream *stream);
 // Waits for all its work and returns the first failure of it. Blocks.

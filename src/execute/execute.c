@@ -13,8 +13,8 @@
 #include "execute/lanes.h"
 #include "execute/mailbox.h"
 #include "execute/recorder.h"
+#include "execute/streams.h"
 #include "host/heap.h"
-#include "kernels/kernels.h"
 #include "ops/repeat.h"
 
 // The collective in flight on the tensor lane.
@@ -29,10 +29,10 @@ struct ot_executor {
   const ot_schedule *schedule;
   ot_executor_options options;
   ot_device *device;
-  ot_stream *stream;  // of the kernels
-  void *kernel_context;
-  char *memory;  // [schedule->arena_bytes]
-  ot_heap heap;  // all other memory
+  ot_streams streams;
+  char *memory;     // [schedule->arena_bytes]
+  int32_t *splits;  // of the all-to-all-v in flight, if the arena is not host memory
+  ot_heap heap;     // all other memory
   ot_bound_task **bound;
   ot_lanes *lanes;  // null if no order needs it
   ot_mailbox mailbox;
@@ -40,7 +40,8 @@ struct ot_executor {
   ot_guard *guard;  // with options.poison
   ot_recorder recorder;
   ot_timeline timeline;
-  const ot_order *order;  // the running order
+  int running;            // the running order
+  const ot_order *order;  // it
   int64_t scalars;        // offset in the arena
   ot_executor_transfers *transfers;
   ot_failure *copies;       // the first failure of host access since the last run
@@ -69,7 +70,11 @@ static const ot_bound_task *bound_at(const ot_executor *executor, place at) {
 // ---- run: tasks ----
 
 static int64_t open_span(ot_executor *executor, ot_lane lane, place at) {
-  return at.repeated ? -1 : ot_recorder_open(&executor->recorder, lane, at.entry, at.task);
+  if (at.repeated) return -1;
+  ot_stream *const stream = lane == OT_LANE_TENSOR
+                                ? executor->streams.lane[lane]
+                                : ot_streams_of(&executor->streams, entry_at(executor, at));
+  return ot_recorder_open(&executor->recorder, stream, lane, at.entry, at.task);
 }
 
 static ot_tensor tensor_at(const ot_executor *executor, const ot_entry *entry,
@@ -92,7 +97,7 @@ static void run_compute(ot_executor *executor, place at) {
       .in = in,
       .out = out,
       .workspace = task->workspace_bytes > 0 ? executor->memory + scratch + task->workspace : NULL,
-      .context = executor->kernel_context,
+      .context = executor->streams.context[entry->lane],
   };
   const int64_t span = open_span(executor, entry->lane, at);
   bound_at(executor, at)->kernel(&call);
@@ -111,9 +116,34 @@ static ot_status add_location(const ot_executor *executor, place at, ot_status s
   return failure.hint[0] != '\0' ? ot_fail_hint(status, "%s", failure.hint) : status;
 }
 
-static ot_comm_call call_at(const ot_executor *executor, place at) {
-  return ot_bind_call(entry_at(executor, at), task_at(executor, at), executor->memory,
-                      bound_at(executor, at)->name);
+// Copies the runs of `splits` to the host, at `to`.
+static ot_status read_splits(const ot_executor *executor, int ranks, int32_t *to,
+                             ot_comm_splits *splits) {
+  const int64_t bytes = (int64_t)ranks * splits->runs * 2 * (int64_t)sizeof *to;
+  const int64_t offset = (const char *)splits->run - executor->memory;
+  splits->run = to;
+  return ot_device_read(executor->device, executor->memory, offset, to, bytes);
+}
+
+// The splits of an all-to-all-v are made by kernels; whoever moves the rows reads them on the host.
+static ot_status fetch_splits(ot_executor *executor, ot_comm_call *call) {
+  if (call->kind != OT_COMM_ALL_TO_ALL_V) return OT_OK;
+  const int ranks = ot_comm_group_size(executor->options.comm, call->group);
+  OT_TRY(ot_stream_synchronize(executor->streams.lane[OT_LANE_COMPUTE]));
+  OT_TRY(read_splits(executor, ranks, executor->splits, &call->sends));
+  int32_t *const second = executor->splits + (int64_t)ranks * call->sends.runs * 2;
+  return read_splits(executor, ranks, second, &call->receives);
+}
+
+// `event`: of the call, if it is queued on `stream`.
+static ot_status make_call(ot_executor *executor, place at, ot_stream *stream, ot_event *event,
+                           ot_comm_call *call) {
+  *call = ot_bind_call(entry_at(executor, at), task_at(executor, at), executor->memory,
+                       bound_at(executor, at)->name);
+  if (!executor->streams.queued) return OT_OK;
+  call->stream = stream;
+  call->event = event;
+  return fetch_splits(executor, call);
 }
 
 // Waits for the collective of the tensor lane, if one is in flight.
@@ -123,13 +153,18 @@ static ot_status end_tensor(ot_executor *executor) {
   t->under_way = false;
   const ot_status status = ot_comm_wait(executor->options.comm, &t->request);
   ot_recorder_close(&executor->recorder, OT_LANE_TENSOR, t->span);
-  return add_location(executor, (place){.entry = t->entry, .task = t->task}, status);
+  OT_TRY(add_location(executor, (place){.entry = t->entry, .task = t->task}, status));
+  return ot_streams_join(&executor->streams);
 }
 
 static ot_status start_tensor(ot_executor *executor, place at) {
   tensor_call *const t = &executor->tensor;
+  const ot_streams *const streams = &executor->streams;
+  ot_comm_call call;
   OT_TRY(end_tensor(executor));
-  const ot_comm_call call = call_at(executor, at);
+  OT_TRY(ot_streams_fork(streams));
+  OT_TRY(
+      make_call(executor, at, streams->lane[OT_LANE_TENSOR], streams->call[OT_LANE_TENSOR], &call));
   t->under_way = true;
   t->entry = at.entry;
   t->task = at.task;
@@ -141,16 +176,23 @@ static ot_status start_tensor(ot_executor *executor, place at) {
 static ot_status run_collective(ot_executor *executor, place at) {
   const ot_lane lane = ot_task_lane(entry_at(executor, at), task_at(executor, at));
   if (lane == OT_LANE_TENSOR) return start_tensor(executor, at);
-  const ot_comm_call call = call_at(executor, at);
+  const ot_streams *const streams = &executor->streams;
+  ot_comm_call call;
+  OT_TRY(make_call(executor, at, streams->lane[lane], streams->call[lane], &call));
   const int64_t span = open_span(executor, lane, at);
   const ot_status status = ot_comm_run(executor->options.comm, &call);
   ot_recorder_close(&executor->recorder, lane, span);
   return add_location(executor, at, status);
 }
 
-static void start_message(ot_executor *executor, place at) {
-  const ot_comm_call call = call_at(executor, at);
+static ot_status start_message(ot_executor *executor, place at) {
+  const ot_streams *const streams = &executor->streams;
+  ot_event *const event =
+      streams->queued ? ot_streams_message(streams, executor->running, at.entry, at.task) : NULL;
+  ot_comm_call call;
+  OT_TRY(make_call(executor, at, ot_streams_of(streams, entry_at(executor, at)), event, &call));
   ot_mailbox_start(&executor->mailbox, at.entry, at.task, &call);
+  return OT_OK;
 }
 
 static ot_status run_task(ot_executor *executor, place at) {
@@ -162,8 +204,7 @@ static ot_status run_task(ot_executor *executor, place at) {
       return run_collective(executor, at);
     case OT_TASK_SEND:
     case OT_TASK_RECEIVE:
-      start_message(executor, at);
-      return OT_OK;
+      return start_message(executor, at);
     case OT_TASK_REPEAT:  // handled by run_entry; bodies do not nest
     case OT_TASK_KINDS:
       break;
@@ -198,7 +239,7 @@ static ot_status run_rounds(ot_executor *executor, place at) {
   enum { MOST_ROUNDS = 1 << 20 };
   const ot_task *const task = task_at(executor, at);
   int32_t rounds = 0;
-  OT_TRY(ot_stream_synchronize(executor->stream));
+  OT_TRY(ot_stream_synchronize(executor->streams.lane[OT_LANE_COMPUTE]));
   ot_executor_read(executor, place_of(executor, at, &task->in[OT_REPEAT_COUNT]), &rounds,
                    sizeof rounds);
   if (rounds < 0 || rounds > MOST_ROUNDS) {
@@ -207,7 +248,7 @@ static ot_status run_rounds(ot_executor *executor, place at) {
   }
   const int64_t counter = place_of(executor, at, &task->out[OT_REPEAT_INDEX]);
   for (int32_t round = 1; round < rounds; round++) {
-    OT_TRY(ot_stream_synchronize(executor->stream));
+    OT_TRY(ot_stream_synchronize(executor->streams.lane[OT_LANE_COMPUTE]));
     ot_executor_write(executor, counter, &round, sizeof round);
     OT_TRY(run_body(executor, at));
   }
@@ -259,10 +300,18 @@ static ot_status wait_for_lanes(ot_executor *executor, ot_lane self, const ot_en
   return OT_OK;
 }
 
+// Between what it waits for on other lanes and what waits for it.
+static ot_status queue_entry(ot_executor *executor, int entry) {
+  OT_TRY(ot_streams_enter(&executor->streams, executor->running, entry));
+  OT_TRY(run_entry(executor, entry));
+  return ot_streams_leave(&executor->streams, executor->running, entry);
+}
+
 static ot_status run_on_lane(void *context, ot_lane lane, int entry) {
   ot_executor *const executor = context;
+  OT_TRY(ot_device_bind(executor->device));
   OT_TRY(wait_for_lanes(executor, lane, &executor->order->entries[entry]));
-  return run_entry(executor, entry);
+  return queue_entry(executor, entry);
 }
 
 static ot_status push(ot_executor *executor, int index, ot_lane lane) {
@@ -278,7 +327,7 @@ static ot_status walk_entry(ot_executor *executor, int index) {
   const int message = entry->wait[OT_LANE_PIPELINE];
   if (executor->pause.call && !executor->paused && entry->phase == executor->pause.phase) {
     executor->paused = true;
-    OT_TRY(ot_stream_synchronize(executor->stream));
+    OT_TRY(ot_stream_synchronize(executor->streams.lane[OT_LANE_COMPUTE]));
     executor->pause.call(executor->pause.context);
   }
   if (message >= 0) OT_TRY(wait_for_message(executor, message));
@@ -286,7 +335,7 @@ static ot_status walk_entry(ot_executor *executor, int index) {
     return push(executor, index, entry->lane);
   }
   OT_TRY(wait_for_lanes(executor, OT_LANE_COMPUTE, entry));
-  OT_TRY(run_entry(executor, index));
+  OT_TRY(queue_entry(executor, index));
   if (executor->recorder.on) ot_mailbox_poll(&executor->mailbox);
   if (!executor->guard) return OT_OK;
   if (entry->lane == OT_LANE_COMPUTE) return ot_guard_after(executor->guard, index);
@@ -311,6 +360,7 @@ static ot_status finish(ot_executor *executor, ot_status status) {
   ot_failure_take(&first,
                   add_location(executor, (place){.entry = executor->mailbox.failed}, messages));
   if (executor->lanes) ot_failure_take(&first, ot_lanes_finish(executor->lanes));
+  ot_failure_take(&first, ot_streams_synchronize(&executor->streams));
   return ot_failure_repeat(&first);
 }
 
@@ -318,6 +368,7 @@ ot_status ot_executor_run(ot_executor *executor, int order) {
   const bool timed = executor->schedule->backend == OT_BACKEND_CPU || executor->options.events;
   OT_TRY(ot_failure_repeat(executor->copies));
   OT_TRY(ot_device_bind(executor->device));
+  executor->running = order;
   executor->order = &executor->schedule->orders[order];
   executor->timeline.order = order;
   executor->paused = false;
@@ -327,7 +378,6 @@ ot_status ot_executor_run(ot_executor *executor, int order) {
   if (executor->guard) ot_guard_begin(executor->guard, order);
   const ot_status status = walk(executor);
   OT_TRY(finish(executor, status));
-  OT_TRY(ot_stream_synchronize(executor->stream));
   return ot_recorder_finish(&executor->recorder, &executor->timeline);
 }
 
@@ -356,6 +406,22 @@ static ot_status create_lanes(ot_executor *executor) {
   return needed ? ot_lanes_create(&options, &executor->lanes) : OT_OK;
 }
 
+// The largest number of elements that the two tables of an all-to-all-v have.
+static int64_t most_splits(const ot_schedule *schedule) {
+  int64_t most = 0;
+  for (int i = 0; i < schedule->num_segments; i++) {
+    for (int k = 0; k < schedule->segments[i].num_tasks; k++) {
+      const ot_task *const task = &schedule->segments[i].tasks[k];
+      const bool back = task->op == OT_OP_ALL_TO_ALL_V_BACK;
+      if (!back && task->op != OT_OP_ALL_TO_ALL_V) continue;
+      const ot_operand *const tables = &task->in[back ? 2 : 1];
+      const int64_t all = ot_type_elements(&tables[0].type) + ot_type_elements(&tables[1].type);
+      if (all > most) most = all;
+    }
+  }
+  return most;
+}
+
 static ot_status run_setup(ot_executor *executor) {
   const int setup = ot_schedule_find_order(executor->schedule, OT_ORDER_SETUP, 0);
   return setup < 0 ? OT_OK : ot_executor_run(executor, setup);
@@ -364,16 +430,16 @@ static ot_status run_setup(ot_executor *executor) {
 static ot_status create(ot_executor *executor) {
   const ot_schedule *const schedule = executor->schedule;
   OT_TRY(ot_device_create(schedule->backend, executor->options.ordinal, &executor->device));
-  OT_TRY(ot_stream_create(executor->device, &executor->stream));
-  OT_TRY(ot_kernel_context_create(schedule->backend, ot_stream_native(executor->stream),
-                                  &executor->kernel_context));
   ot_arena arena = ot_heap_arena_create(&executor->heap);
+  OT_TRY(ot_streams_create(schedule, executor->device, &arena, &executor->streams));
   executor->transfers = ot_arena_array(&arena, 1, sizeof *executor->transfers);
   executor->copies = ot_arena_array(&arena, 1, sizeof *executor->copies);
+  executor->splits = ot_arena_array(&arena, most_splits(schedule) + 1, sizeof(int32_t));
   OT_TRY(ot_bind(schedule, executor->options.comm, &arena, &executor->bound));
   ot_recorder_create(schedule, &arena, &executor->recorder, &executor->timeline);
   if (executor->options.events) {
-    OT_TRY(ot_recorder_use_events(&executor->recorder, executor->device, executor->stream, &arena));
+    ot_stream *const stream = executor->streams.lane[OT_LANE_COMPUTE];
+    OT_TRY(ot_recorder_use_events(&executor->recorder, executor->device, stream, &arena));
   }
   ot_mailbox_create(schedule, executor->options.comm, &executor->recorder, &arena,
                     &executor->mailbox);
@@ -410,8 +476,7 @@ void ot_executor_destroy(ot_executor **executor) {
   ot_guard_destroy(&e->guard);
   ot_recorder_destroy(&e->recorder);
   ot_heap_release(&e->heap);
-  ot_kernel_context_destroy(e->schedule->backend, &e->kernel_context);
-  ot_stream_destroy(&e->stream);
+  ot_streams_destroy(&e->streams);
   ot_device_destroy(&e->device);
   free(e);
   *executor = NULL;

@@ -33,7 +33,7 @@ void ot_mailbox_start(ot_mailbox *box, int entry, int task, const ot_comm_call *
   ot_message_slot *const slot = &box->slots[box->count++];
   slot->entry = entry;
   slot->done = false;
-  slot->span = ot_recorder_open(box->recorder, OT_LANE_PIPELINE, entry, task);
+  slot->span = ot_recorder_open(box->recorder, call->stream, OT_LANE_PIPELINE, entry, task);
   ot_comm_start(box->comm, call, &slot->request);
 }
 

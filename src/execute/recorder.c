@@ -2,6 +2,8 @@
 // Spans per lane, and their merge.
 #include "execute/recorder.h"
 
+#include <stdlib.h>
+
 #include "host/clock.h"
 
 static void count_tasks(const ot_schedule *schedule, const ot_order *order, int64_t *tasks) {
@@ -39,38 +41,54 @@ void ot_recorder_create(const ot_schedule *schedule, ot_arena *arena, ot_recorde
 
 ot_status ot_recorder_use_events(ot_recorder *recorder, ot_device *device, ot_stream *stream,
                                  ot_arena *arena) {
-  const int64_t count = 2 * recorder->lane[OT_LANE_COMPUTE].capacity;
   recorder->stream = stream;
-  recorder->events = ot_arena_array(arena, count + 1, sizeof(ot_event *));
   OT_TRY(ot_event_create(device, &recorder->start));
-  for (int64_t i = 0; i < count; i++) OT_TRY(ot_event_create(device, &recorder->events[i]));
+  for (int lane = 0; lane < OT_LANES; lane++) {
+    ot_recorder_lane *const list = &recorder->lane[lane];
+    list->streams = ot_arena_array(arena, list->capacity + 1, sizeof(ot_stream *));
+    list->events = ot_arena_array(arena, 2 * list->capacity + 1, sizeof(ot_event *));
+    for (int64_t i = 0; i < 2 * list->capacity; i++) {
+      OT_TRY(ot_event_create(device, &list->events[i]));
+    }
+  }
   return OT_OK;
 }
 
 void ot_recorder_destroy(ot_recorder *recorder) {
   if (!recorder->stream) return;
   ot_event_destroy(&recorder->start);
-  for (int64_t i = 0; i < 2 * recorder->lane[OT_LANE_COMPUTE].capacity; i++) {
-    ot_event_destroy(&recorder->events[i]);
+  for (int lane = 0; lane < OT_LANES; lane++) {
+    const ot_recorder_lane *const list = &recorder->lane[lane];
+    for (int64_t i = 0; list->events && i < 2 * list->capacity; i++) {
+      ot_event_destroy(&list->events[i]);
+    }
   }
   recorder->stream = NULL;
 }
 
-static bool has_events(const ot_recorder *recorder, ot_lane lane) {
-  return recorder->stream && lane == OT_LANE_COMPUTE;
-}
-
 // A failure shows when the stream is synchronized.
-static void mark(ot_recorder *recorder, ot_event *event) {
-  (void)ot_event_record(event, recorder->stream);
-}
+static void mark(ot_event *event, ot_stream *stream) { (void)ot_event_record(event, stream); }
 
-static ot_status read_events(ot_recorder *recorder) {
-  const ot_recorder_lane *const list = &recorder->lane[OT_LANE_COMPUTE];
+static ot_status read_events(const ot_recorder *recorder, const ot_recorder_lane *list) {
   for (int64_t i = 0; i < list->count; i++) {
     ot_span *const span = &list->spans[i];
-    OT_TRY(ot_event_elapsed(recorder->start, recorder->events[2 * i], &span->start_s));
-    OT_TRY(ot_event_elapsed(recorder->start, recorder->events[2 * i + 1], &span->end_s));
+    OT_TRY(ot_event_elapsed(recorder->start, list->events[2 * i], &span->start_s));
+    OT_TRY(ot_event_elapsed(recorder->start, list->events[2 * i + 1], &span->end_s));
+  }
+  return OT_OK;
+}
+
+static int by_start(const void *a, const void *b) {
+  const double x = ((const ot_span *)a)->start_s, y = ((const ot_span *)b)->start_s;
+  return (x > y) - (x < y);
+}
+
+// Streams of messages start in any order.
+static ot_status read_all_events(ot_recorder *recorder) {
+  for (int lane = 0; lane < OT_LANES; lane++) {
+    const ot_recorder_lane *const list = &recorder->lane[lane];
+    OT_TRY(read_events(recorder, list));
+    qsort(list->spans, (size_t)list->count, sizeof *list->spans, by_start);
   }
   return OT_OK;
 }
@@ -81,28 +99,33 @@ void ot_recorder_begin(ot_recorder *recorder, bool on) {
   recorder->on = on;
   for (int lane = 0; lane < OT_LANES; lane++) recorder->lane[lane].count = 0;
   recorder->start_s = ot_clock_s();
-  if (on && recorder->stream) mark(recorder, recorder->start);
+  if (on && recorder->stream) mark(recorder->start, recorder->stream);
 }
 
-int64_t ot_recorder_open(ot_recorder *recorder, ot_lane lane, int entry, int task) {
+int64_t ot_recorder_open(ot_recorder *recorder, ot_stream *stream, ot_lane lane, int entry,
+                         int task) {
   if (!recorder->on) return -1;
   ot_recorder_lane *const list = &recorder->lane[lane];
   OT_ASSERT(list->count < list->capacity);
   const double now_s = ot_clock_s() - recorder->start_s;
   list->spans[list->count] = (ot_span){
       .entry = entry, .task = task, .lane = (int32_t)lane, .start_s = now_s, .end_s = now_s};
-  if (has_events(recorder, lane)) mark(recorder, recorder->events[2 * list->count]);
+  if (recorder->stream) {
+    list->streams[list->count] = stream;
+    mark(list->events[2 * list->count], stream);
+  }
   return list->count++;
 }
 
 void ot_recorder_close(ot_recorder *recorder, ot_lane lane, int64_t span) {
   if (span < 0) return;
-  if (has_events(recorder, lane)) mark(recorder, recorder->events[2 * span + 1]);
-  recorder->lane[lane].spans[span].end_s = ot_clock_s() - recorder->start_s;
+  const ot_recorder_lane *const list = &recorder->lane[lane];
+  if (recorder->stream) mark(list->events[2 * span + 1], list->streams[span]);
+  list->spans[span].end_s = ot_clock_s() - recorder->start_s;
 }
 
 ot_status ot_recorder_finish(ot_recorder *recorder, ot_timeline *timeline) {
-  if (recorder->stream && recorder->on) OT_TRY(read_events(recorder));
+  if (recorder->stream && recorder->on) OT_TRY(read_all_events(recorder));
   int64_t next[OT_LANES] = {0};
   timeline->num_spans = 0;
   for (;;) {

@@ -78,6 +78,10 @@ ot_kernel ot_kernel_find(ot_backend backend, ot_op_kind kind, ot_dtype compute) 
   return NULL;
 }
 
+void ot_kernel_sum_ranks(void *stream, const ot_rank_sum *job) {
+  ot_kernels_cuda->sum_ranks(stream, job);
+}
+
 ot_status ot_kernel_context_create(ot_backend backend, void *stream, void **context) {
   const ot_kernel_backend *const found = backend_of(backend);
   *context = NULL;

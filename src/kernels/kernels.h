@@ -3,6 +3,7 @@
 // available", which the caller reports; there is no silent fallback.
 #pragma once
 
+#include "kernels/rank_sum.h"
 #include "ops/kernel.h"
 
 // What a back end provides.
@@ -11,6 +12,7 @@ typedef struct ot_kernel_backend {
   // Creates what kernels on one stream share (library handles, their workspace). Null: nothing.
   ot_status (*open)(void *stream, void **context);
   void (*close)(void *context);
+  void (*sum_ranks)(void *stream, const ot_rank_sum *job);  // null: host memory has its own
 } ot_kernel_backend;
 
 // Null in builds without CUDA.
@@ -22,3 +24,6 @@ ot_kernel ot_kernel_find(ot_backend backend, ot_op_kind kind, ot_dtype compute);
 // The `context` of calls on `stream` (ot_stream_native); null on the CPU. The device must be bound.
 ot_status ot_kernel_context_create(ot_backend backend, void *stream, void **context);
 void ot_kernel_context_destroy(ot_backend backend, void **context);
+
+// Queues a sum over ranks on a stream of a GPU. The device must be bound.
+void ot_kernel_sum_ranks(void *stream, const ot_rank_sum *job);

@@ -122,7 +122,7 @@ const ot_op_info ot_reduce_scatter_info = {
     .accumulated_outputs = 1u << 0,
     .infer = reduce_scatter_infer,
     .cost = reduce_scatter_cost,
-    .workspace = {[OT_BACKEND_CPU] = exchanged_bytes},
+    .workspace = {[OT_BACKEND_CPU] = exchanged_bytes, [OT_BACKEND_CUDA] = exchanged_bytes},
     .num_vjp_steps = 1,
     .vjp = {{.op = OT_OP_ALL_GATHER,
              .phase = OT_VJP_INPUT,
@@ -138,7 +138,7 @@ const ot_op_info ot_all_reduce_info = {
     .in_place = 1u << 0,
     .infer = same_infer,
     .cost = all_reduce_cost,
-    .workspace = {[OT_BACKEND_CPU] = all_reduce_bytes},
+    .workspace = {[OT_BACKEND_CPU] = all_reduce_bytes, [OT_BACKEND_CUDA] = all_reduce_bytes},
 };
 
 const ot_op_info ot_all_to_all_info = {

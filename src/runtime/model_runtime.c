@@ -20,13 +20,15 @@ int ot_runtime_cores(void) {
   return cores > 0 ? cores : 1;
 }
 
-ot_status ot_runtime_choose_device(ot_run_device device, int ranks, ot_backend *backend) {
+ot_status ot_runtime_choose_device(ot_run_device device, const ot_comm *comm, ot_backend *backend) {
   const bool there = ot_device_count(OT_BACKEND_CUDA) > 0;
+  const int ranks = comm ? ot_comm_size(comm) : 1;
   *backend = OT_BACKEND_CPU;
   if (device == OT_DEVICE_CPU || (device == OT_DEVICE_AUTO && (!there || ranks > 1))) return OT_OK;
-  OT_CHECK(ranks == 1, OT_ENVIRONMENT,
-           "device=cuda with %d ranks is not supported: a GPU runs one rank (try device=cpu)",
-           ranks);
+  OT_CHECK(ranks == 1 || ot_comm_has_streams(comm), OT_ENVIRONMENT,
+           "device=cuda with %d processes is not supported: ranks share a GPU only as threads of "
+           "one process (try --ranks %d without a launcher, or device=cpu)",
+           ranks, ranks);
   *backend = OT_BACKEND_CUDA;
   return OT_OK;
 }

@@ -50,8 +50,9 @@ void ot_runtime_destroy(ot_runtime **runtime);
 ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot_graph *graphs,
                           ot_schedule *schedule);
 
-// The back end of `device` for a run of `ranks` ranks. OT_ENVIRONMENT if it cannot run them.
-ot_status ot_runtime_choose_device(ot_run_device device, int ranks, ot_backend *backend);
+// The back end of `device` for the ranks of `comm` (null: one). OT_ENVIRONMENT if it cannot run
+// them.
+ot_status ot_runtime_choose_device(ot_run_device device, const ot_comm *comm, ot_backend *backend);
 
 // OT_ENVIRONMENT if `local_ranks` ranks with `peak_bytes` each exceed the memory of this machine.
 // ot_runtime_create calls it before it allocates.

@@ -47,6 +47,19 @@ grep -q 'error: this build of orthant has no CUDA' out || fail "message: $(cat o
 status=0
 "$emulated" train run.yaml --set device=cuda --set output=none >out 2>&1 || status=$?
 [ "$status" = 3 ] && grep -q 'no GPU can be used' out || fail "no GPU: exit $status, $(cat out)"
-status=0
-on_gpu train run.yaml --ranks 2 --set device=cuda --set output=none >out 2>&1 || status=$?
-[ "$status" = 3 ] && grep -q 'device=cuda with 2 ranks' out || fail "2 ranks: exit $status, $(cat out)"
+
+# Ranks that are threads share the GPU.
+on_gpu train run.yaml --ranks 2 --set device=cuda --set output=two >/dev/null 2>&1 || fail "2 ranks"
+paste -d' ' <(losses two) <(losses gpu) | head -6 | sed 's/"loss"://g' | awk '
+  { d = $1 - $2; if (d < 0) d = -d; if (d > 2e-5 * $1) { print "step", NR ": loss", $1, "and", $2; bad = 1 } }
+  END { exit bad || NR != 6 }' || fail "the losses of 2 ranks are not those of 1"
+
+# Processes do not.
+(
+  cd "$here"
+  . tests/support/mpi_launch.sh "$emulated"
+  cd "$folder"
+  status=0
+  OT_TEST_DEVICE=cuda "${launch[@]}" -n 2 "$emulated" train run.yaml --set device=cuda --set output=none >out 2>&1 || status=$?
+  [ "$status" = 3 ] && grep -q 'device=cuda with 2 processes' out || fail "2 processes: exit $status, $(cat out)"
+) || [ $? = 77 ] || exit 1

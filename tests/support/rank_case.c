@@ -102,7 +102,8 @@ static ot_status build_world(const rank_request *r, rank_result *result, world *
 
 static ot_runtime_request instance_request(const world *w, int rank, ot_comm *comm) {
   const rank_request *const r = w->request;
-  return (ot_runtime_request){.model = &w->model,
+  return (ot_runtime_request){.backend = r->backend,
+                              .model = &w->model,
                               .run = &w->run,
                               .modes = 1u << OT_MODE_TRAIN,
                               .micro_batch_size = r->micro_batch,

@@ -16,6 +16,7 @@ typedef enum rank_loads { RANK_LOADS_FREE, RANK_LOADS_CROWDED } rank_loads;
 
 // One run configuration. Zero degrees mean 1.
 typedef struct rank_request {
+  ot_backend backend;  // of the mesh; one rank is always run on the CPU
   rank_model_kind model;
   int layers;           // 0: RANK_LAYERS
   bool wide;            // 12 heads, for degrees with a 3

@@ -39,6 +39,11 @@ static ot_status open_context(void *stream, void **context) {
 }
 
 static const ot_kernel_backend backend = {
-    .f32 = f32, .f64 = f64, .open = open_context, .close = close_context};
+    .f32 = f32,
+    .f64 = f64,
+    .open = open_context,
+    .close = close_context,
+    .sum_ranks = ot_rank_sum_cuda,
+};
 
 const ot_kernel_backend *const ot_kernels_cuda = &backend;

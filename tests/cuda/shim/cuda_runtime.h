@@ -18,6 +18,7 @@
 #include "fibers.h"
 #include "vector_types.h"
 
+#define __grid_constant__
 #define __global__
 #define __device__
 #define __host__

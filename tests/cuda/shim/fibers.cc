@@ -240,13 +240,16 @@ void release_barrier() {
   }
 }
 
+// Most are the same literal.
+bool same_text(const char *a, const char *b) { return a == b || strcmp(a, b) == 0; }
+
 bool same_place(place a, place b) {
-  return a.line == b.line && (a.file == b.file || strcmp(a.file, b.file) == 0);
+  return a.line == b.line && same_text(a.file, b.file);
 }
 
 void check_same_barrier(const char *name, place at) {
   const barrier_state &b = block.barrier;
-  if (same_place(b.at, at) && strcmp(b.name, name) == 0) return;
+  if (same_place(b.at, at) && same_text(b.name, name)) return;
   const uint3 i = block.threads[b.waiting[0]].index;
   fail(at, "%s in divergent code: thread (%u,%u,%u) waits in %s at %s:%d", name, i.x, i.y, i.z,
        b.name, b.at.file, b.at.line);
@@ -257,7 +260,7 @@ void check_same_barrier(const char *name, place at) {
 // Finds the operation of `mine` that other lanes have reached, or enters it.
 warp_group &join(warp_state &warp, const warp_group &mine, uint32_t my_bit) {
   for (warp_group &g : warp.groups) {
-    if (g.mask == mine.mask && g.work == mine.work && strcmp(g.name, mine.name) == 0) return g;
+    if (g.mask == mine.mask && g.work == mine.work && same_text(g.name, mine.name)) return g;
     if (g.mask & my_bit && g.arrived & mine.mask) {
       fail(mine.at,
            "%s with mask %08x, while a lane that it names waits in %s with mask %08x at %s:%d",

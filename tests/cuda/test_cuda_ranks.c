@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine; in builds without CUDA on an emulated GPU. Ranks that are threads share a GPU:
+// training on every axis equals one rank on the CPU, with the same bits in whatever order the
+// streams of all ranks run.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/op_device.h"
+#include "support/rank_case_verdict.h"
+
+// {model, pp, vpp, dp_replicate, dp_shard, cp, tp, zero, accumulate, pipeline, context}
+typedef struct mesh {
+  rank_model_kind model;
+  int pp, vpp, dp_replicate, dp_shard, cp, tp, zero;
+  ot_accumulate accumulate;
+  ot_pipeline pipeline;
+  ot_context_parallel context;
+} mesh;
+
+static const mesh meshes[] = {
+    {RANK_LLAMA, 1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, OT_CONTEXT_RING},
+    {RANK_GPT2, 1, 1, 2, 2, 1, 1, 2, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_RING},
+    {RANK_QWEN, 2, 2, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_INTERLEAVED, OT_CONTEXT_RING},
+    {RANK_GPT2, 3, 1, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, OT_CONTEXT_RING},
+    {RANK_LLAMA, 1, 1, 1, 1, 2, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_ULYSSES},
+    {RANK_DROPOUT, 2, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, OT_CONTEXT_RING},
+    {RANK_RESIDUALS, 1, 1, 1, 2, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_RING},
+};
+
+static rank_request request_of(const mesh *m, ot_dtype dtype) {
+  rank_request request = {.backend = OT_BACKEND_CUDA,
+                          .model = m->model,
+                          .dtype = dtype,
+                          .layers = 3,
+                          .length = 16,
+                          .batch = 4,
+                          .micro_batch = 1,
+                          .steps = RANK_STEPS,
+                          .pp = m->pp,
+                          .vpp = m->vpp,
+                          .dp_replicate = m->dp_replicate,
+                          .dp_shard = m->dp_shard,
+                          .cp = m->cp,
+                          .tp = m->tp,
+                          .zero = m->zero,
+                          .prefetch = m->zero == 3,
+                          .accumulate = m->accumulate,
+                          .pipeline = m->pipeline,
+                          .context = m->context,
+                          .overlap = true,
+                          .timeout_s = 60};
+  if (m->pp > 1) request.layers = 6;  // two parts a stage
+  return request;
+}
+
+static void every_axis_equals_one_rank_on_the_cpu(void **state) {
+  (void)state;
+  rank_verdict verdict = {0};
+  for (int i = 0; i < OT_COUNT(meshes); i++) {
+    const rank_request wide = request_of(&meshes[i], OT_F64);
+    rank_try(&wide, &verdict);
+  }
+  rank_conclude(&verdict, "meshes on a GPU");
+}
+
+static uint64_t bits_of(const rank_request *request) {
+  rank_result result;
+  if (rank_run(request, &result) != OT_OK) fail_msg("%s", ot_fail_message());
+  const uint64_t bits = result.bits;
+  rank_release(&result);
+  return bits;
+}
+
+static void bits_do_not_depend_on_the_order_of_streams(void **state) {
+  (void)state;
+  for (int i = 0; i < OT_COUNT(meshes); i += 2) {
+    rank_request request = request_of(&meshes[i], OT_F32);
+    request.steps = 1;
+    request.overlap = false;
+    const uint64_t bits = bits_of(&request);
+    request.overlap = true;
+    for (int seed = 1; seed <= 2; seed++) {
+      op_device_set_order(seed);
+      const bool equal = bits_of(&request) == bits;
+      op_device_set_order(0);
+      if (!equal) {
+        char text[RANK_TEXT];
+        fail_msg("other bits in order %d: %s", seed, rank_describe(&request, text));
+      }
+    }
+  }
+}
+
+int main(void) {
+  if (op_device_backend() != OT_BACKEND_CUDA) return 77;
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_axis_equals_one_rank_on_the_cpu),
+      cmocka_unit_test(bits_do_not_depend_on_the_order_of_streams),
+  };
+  return cmocka_run_group_tests(tests, NULL, rank_references_release);
+}
