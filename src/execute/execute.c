@@ -475,8 +475,8 @@ void ot_executor_destroy(ot_executor **executor) {
   if (e->device) ot_device_release(e->device, &memory, e->schedule->arena_bytes);
   ot_guard_destroy(&e->guard);
   ot_recorder_destroy(&e->recorder);
-  ot_heap_release(&e->heap);
   ot_streams_destroy(&e->streams);
+  ot_heap_release(&e->heap);
   ot_device_destroy(&e->device);
   free(e);
   *executor = NULL;
