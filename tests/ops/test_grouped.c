@@ -23,7 +23,7 @@ enum { E = 5 };
 static const shape shapes[] = {
     {3, 7, {1, 0, 2, 0, 1}, 0},         {33, 65, {17, 3, 0, 16, 1}, 4},
     {130, 300, {0, 0, 40, 0, 0}, 0},    {20, 257, {64, 65, 63, 1, 200}, 7},
-    {48, 12, {520, 0, 1100, 3, 30}, 0},
+    {48, 12, {520, 0, 1100, 3, 30}, 0}, {200, 136, {130, 0, 257, 5, 1}, 9},
 };
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
@@ -50,7 +50,10 @@ static ot_case case_of(ot_op_kind kind, shape s) {
   c.types.in[0] = ot_type_matrix(OT_F64, N, backward ? s.O : s.C);
   c.types.in[1] = kind == OT_OP_GROUPED_LINEAR_DW ? ot_type_matrix(OT_F64, N, s.C) : w;
   c.types.in[2] = ot_type_vector(OT_I32, E + 1);
-  if (kind == OT_OP_GROUPED_LINEAR_DW) c.types.out[0] = w;
+  if (kind == OT_OP_GROUPED_LINEAR_DW) {
+    c.types.out[0] = w;
+    c.types.out[1] = ot_type_vector(OT_F64, E * s.O);
+  }
   ot_case_create(&c);
   set_offsets(&c.in[2], s);
   return c;
@@ -93,6 +96,34 @@ static void rows_use_the_matrix_of_their_expert(void **state) {
     ot_case_check_precisions(&c, 2e-6, 4e-3);
     ot_case_destroy(&c);
   }
+}
+
+// Expert e has e % 3 rows, and four rows belong to none.
+static void there_may_be_many_experts(void **state) {
+  (void)state;
+  enum { MANY = 70, ROWS = 69 + 4, WIDTH = 8 };
+  ot_case c = {.kind = OT_OP_GROUPED_LINEAR,
+               .attributes = {.threads = 2, .compute = OT_F64, .num_experts = MANY},
+               .types = {.in = {ot_type_matrix(OT_F64, ROWS, WIDTH),
+                                ot_type_matrix(OT_F64, MANY * WIDTH, WIDTH),
+                                ot_type_vector(OT_I32, MANY + 1)}}};
+  ot_case_create(&c);
+  double expected[ROWS * WIDTH] = {0};
+  int row = 0;
+  for (int e = 0; e < MANY; e++) {
+    for (int last = row + e % 3; row < last; row++) {
+      for (int i = 0; i < WIDTH * WIDTH; i++) {
+        expected[row * WIDTH + i / WIDTH] +=
+            at(&c.in[0], row, i % WIDTH) * at(&c.in[1], e * WIDTH + i / WIDTH, i % WIDTH);
+      }
+    }
+    ot_case_set(&c.in[2], e + 1, row);
+  }
+  assert_int_equal(row, ROWS - 4);
+  ot_case_run(&c);
+  ot_case_expect(&c.out[0], expected, 1e-13, "y");
+  ot_case_check_precisions(&c, 2e-6, 4e-3);
+  ot_case_destroy(&c);
 }
 
 static void gradients_are_those_of_the_output(void **state) {
@@ -157,6 +188,12 @@ static void weights_have_the_gradient_of_their_rows(void **state) {
     }
   }
   ot_case_expect(&c.out[0], expected, 1e-13, "dw");
+  memset(expected, 0, (size_t)(E * s.O) * sizeof *expected);
+  for (int64_t r = 0; r < rows_of(s); r++) {
+    const int e = expert_of(s, r);
+    for (int64_t o = 0; o < s.O && e < E; o++) expected[e * s.O + o] += at(&c.in[0], r, o);
+  }
+  ot_case_expect(&c.out[1], expected, 1e-13, "dbias");
   free(expected);
   ot_case_destroy(&c);
 }
@@ -168,22 +205,24 @@ static void bits_of_a_row_do_not_depend_on_its_neighbours(void **state) {
   static const int counts[][E] = {
       {100, 50, 350, 0, 0}, {0, 0, 7, 493, 0}, {250, 0, 1, 100, 149}, {1, 2, 33, 464, 0}};
   static const ot_op_kind kinds[] = {OT_OP_GROUPED_LINEAR, OT_OP_GROUPED_LINEAR_DX};
-  for (int k = 0; k < 2; k++) {
-    float first[2][300];
+  static const ot_dtype storages[] = {OT_F32, OT_BF16};
+  for (int k = 0; k < 4; k++) {
+    char first[96 * sizeof(float)];
     for (int i = 0; i < 4; i++) {
       shape s = {96, 96, {0}, 0};
       memcpy(s.rows, counts[i], sizeof s.rows);
-      ot_case wide = case_of(kinds[k], s);
+      ot_case wide = case_of(kinds[k % 2], s);
       ot_case c;
-      ot_case_clone(&wide, OT_F32, OT_F32, &c);
+      ot_case_clone(&wide, OT_F32, storages[k / 2], &c);
       const int64_t row = (int64_t)counts[i][0] + counts[i][1];
       for (int64_t e = 0; e < 96; e++) {
         ot_case_set(&c.in[0], row * 96 + e, (double)(e % 7) / 3 - 0.7);
       }
       ot_case_run(&c);
-      const float *const y = (const float *)c.out[0].data + row * 96;
-      if (i == 0) memcpy(first[k], y, 96 * sizeof *y);
-      assert_memory_equal(y, first[k], 96 * sizeof *y);
+      const size_t bytes = (size_t)(96 * ot_dtype_bytes(storages[k / 2]));
+      const char *const y = (const char *)c.out[0].data + (size_t)row * bytes;
+      if (i == 0) memcpy(first, y, bytes);
+      assert_memory_equal(y, first, bytes);
       ot_case_destroy(&c);
       ot_case_destroy(&wide);
     }
@@ -410,6 +449,7 @@ static void a_router_keeps_its_logits_in_the_compute_type(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_use_the_matrix_of_their_expert),
+      cmocka_unit_test(there_may_be_many_experts),
       cmocka_unit_test(gradients_are_those_of_the_output),
       cmocka_unit_test(rows_get_the_bias_of_their_expert),
       cmocka_unit_test(gradient_kernels_agree_in_every_precision),

@@ -204,7 +204,7 @@ static __global__ void __launch_bounds__(OT_ROW_THREADS) glu_kernel(glu_operands
       ot_load(x + o.columns + c, up);
       apply_form(o.form, gate, up, rises, free);
 #pragma unroll
-      for (int k = 0; k < N; k++) gate[k] *= up[k] * scale;
+      for (int k = 0; k < N; k++) gate[k] = gate[k] * up[k] * scale;
     }
     ot_store(o.out + row * o.columns + c, gate);
   }

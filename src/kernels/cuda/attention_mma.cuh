@@ -1,66 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the attention kernels on tensor cores: bf16 storage, float32 sums, head dims 64 and
-// 128, without soft cap and dropout. A tile of rows of a head lies in shared memory as [rows][D],
-// where the 16-byte chunk c of row r stands at chunk c ^ (r % 8), so that neither copies nor
-// ldmatrix have bank conflicts. A warp has MT times 16 rows of the products; lane l has rows l / 4
-// and l / 4 + 8 and columns 2 (l % 4), 2 (l % 4) + 1 of each 16 x 8 part.
+// 128, without soft cap and dropout. Tiles of rows of a head are those of mma_tile.cuh. A warp has
+// MT times 16 rows of the products; lane l has rows l / 4 and l / 4 + 8 and columns 2 (l % 4), 2 (l
+// % 4) + 1 of each 16 x 8 part.
 #pragma once
 
 #include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/mma_tile.cuh"
 
 static constexpr float OT_LOG2_E = 1.4426950408889634f;
-
-template <int D>
-static __device__ __forceinline__ ot_bf16 *ot_chunk(ot_bf16 *tile, int row, int chunk) {
-  return tile + row * D + (chunk ^ (row & 7)) * 8;
-}
-
-// Starts the copy of n rows, zeros up to ROWS, that are `step` elements apart.
-template <int D, int ROWS, int THREADS>
-static __device__ __forceinline__ void ot_copy_rows(const ot_bf16 *from, int64_t step, int n,
-                                                    ot_bf16 *tile) {
-  constexpr int AT_ONCE = THREADS / (D / 8);
-  static_assert(AT_ONCE % 8 == 0 && ROWS % AT_ONCE == 0, "a thread's chunks are a column");
-  const int first = threadIdx.x / (D / 8), c = threadIdx.x % (D / 8);
-  const ot_bf16 *row = from + first * step + c * 8;
-  ot_bf16 *const to = ot_chunk<D>(tile, first, c);
-#pragma unroll
-  for (int r = 0; r < ROWS; r += AT_ONCE) {
-    ot_copy_async(to + r * D, first + r < n ? row : from, first + r < n);
-    row += AT_ONCE * step;
-  }
-}
-
-// Where a lane reads its row of 16 x 16 parts of a tile with ldmatrix: 8-element chunk c, which is
-// even, of rows 16 r on at `row` + 16 r D + 8 (c ^ flip).
-struct ot_lane_reads {
-  ot_bf16 *row;
-  int flip;
-
-  template <int D>
-  __device__ const ot_bf16 *at(int rows, int chunk) const {
-    return row + rows * D + (chunk ^ flip) * 8;
-  }
-};
-
-// Matrices in the order of operand a, or of b[k][n] = tile[k][n] when they are transposed: rows
-// first.
-template <int D>
-static __device__ __forceinline__ ot_lane_reads ot_rows_first(ot_bf16 *tile, int row) {
-  const int lane = threadIdx.x % 32;
-  ot_lane_reads reads = {tile + (row + lane % 16) * D, (lane / 16) ^ (lane % 8)};
-  ot_forget(reads.flip);
-  return reads;
-}
-
-// In the order of b[k][n] = tile[n][k]: columns first.
-template <int D>
-static __device__ __forceinline__ ot_lane_reads ot_columns_first(ot_bf16 *tile) {
-  const int lane = threadIdx.x % 32;
-  ot_lane_reads reads = {tile + (lane / 16 * 8 + lane % 8) * D, (lane / 8 % 2) ^ (lane % 8)};
-  ot_forget(reads.flip);
-  return reads;
-}
 
 // products = rows of `a` from `row` on times all N rows of `b`, transposed.
 template <int D, int MT, int NT>

@@ -306,9 +306,3 @@ static inline void ot_for_head_dim(int64_t head_dim, Launch launch) {
     launch(ot_width<256>{});
   }
 }
-
-// Lets a kernel have `bytes` of dynamic shared memory.
-template <class... Arguments>
-static inline void ot_allow_shared(void (*kernel)(Arguments...), size_t bytes) {
-  (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-}

@@ -168,3 +168,9 @@ __device__ __forceinline__ R ot_block_max(R x, R *parts) {
 static inline unsigned ot_blocks(int64_t items, int64_t each) {
   return (unsigned)((items + each - 1) / each);
 }
+
+// Lets a kernel have `bytes` of dynamic shared memory.
+template <class... Arguments>
+static inline void ot_allow_shared(void (*kernel)(Arguments...), size_t bytes) {
+  (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}

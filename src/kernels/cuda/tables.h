@@ -11,6 +11,7 @@ extern const ot_kernel_entry ot_context_cuda_f32[], ot_context_cuda_f64[];
 extern const ot_kernel_entry ot_dropout_cuda_f32[], ot_dropout_cuda_f64[];
 extern const ot_kernel_entry ot_elementwise_cuda_f32[], ot_elementwise_cuda_f64[];
 extern const ot_kernel_entry ot_embedding_cuda_f32[], ot_embedding_cuda_f64[];
+extern const ot_kernel_entry ot_grouped_cuda_f32[], ot_grouped_cuda_f64[];
 extern const ot_kernel_entry ot_head_cuda_f32[], ot_head_cuda_f64[];
 extern const ot_kernel_entry ot_head_norm_cuda_f32[], ot_head_norm_cuda_f64[];
 extern const ot_kernel_entry ot_linear_cuda_f32[], ot_linear_cuda_f64[];
