@@ -13,41 +13,44 @@
 
 enum { R = 7, H = 3, N = 5, P = 4, D = N + P, V = 6, K = 11, POSITIONS = 16 };
 
-static ot_op_attributes attributes_of(bool interleaved) {
+// All widths but H are `times` those above.
+static ot_op_attributes attributes_of(bool interleaved, int times) {
   return (ot_op_attributes){.threads = 2,
                             .compute = OT_F64,
                             .num_heads = H,
                             .num_kv_heads = H,
-                            .head_dim = D,
-                            .rotary_dim = P,
-                            .value_dim = V,
+                            .head_dim = times * D,
+                            .rotary_dim = times * P,
+                            .value_dim = times * V,
                             .interleaved = interleaved,
                             .sequence_length = R,
                             .scale = 0.4};
 }
 
-static double angle_of(int position, int pair) { return position * (pair == 0 ? 0.7 : 0.09); }
+static double angle_of(int position, int pair) { return position * 0.7 / (1 + 7 * pair); }
 
 static void set_rotation(const ot_tensor *positions, const ot_tensor *table, int first) {
   for (int64_t r = 0; r < positions->type.dim[0]; r++)
     ot_case_set(positions, r, (double)(first + r));
-  for (int i = 0; i < POSITIONS * P / 2; i++) {
-    ot_case_set(table, 2 * i, cos(angle_of(i / (P / 2), i % (P / 2))));
-    ot_case_set(table, 2 * i + 1, sin(angle_of(i / (P / 2), i % (P / 2))));
+  const int pairs = (int)table->type.dim[1];
+  for (int i = 0; i < POSITIONS * pairs; i++) {
+    ot_case_set(table, 2 * i, cos(angle_of(i / pairs, i % pairs)));
+    ot_case_set(table, 2 * i + 1, sin(angle_of(i / pairs, i % pairs)));
   }
 }
 
-static ot_tensor_type table_type(void) {
-  return (ot_tensor_type){.dtype = OT_F64, .rank = 3, .dim = {POSITIONS, P / 2, 2}};
+static ot_tensor_type table_type(int times) {
+  return (ot_tensor_type){.dtype = OT_F64, .rank = 3, .dim = {POSITIONS, times * P / 2, 2}};
 }
 
-static ot_case heads_case(bool interleaved) {
-  ot_case c = {
-      .kind = OT_OP_LATENT_HEADS,
-      .attributes = attributes_of(interleaved),
-      .types = {.in = {ot_type_matrix(OT_F64, R, H * D), ot_type_matrix(OT_F64, R, H * (N + V)),
-                       ot_type_matrix(OT_F64, R, P), ot_type_vector(OT_I32, R), table_type()}},
-      .statistic_inputs = 1u << 4};
+static ot_case heads_case(bool interleaved, int times) {
+  ot_case c = {.kind = OT_OP_LATENT_HEADS,
+               .attributes = attributes_of(interleaved, times),
+               .types = {.in = {ot_type_matrix(OT_F64, R, times * H * D),
+                                ot_type_matrix(OT_F64, R, times * H * (N + V)),
+                                ot_type_matrix(OT_F64, R, times * P), ot_type_vector(OT_I32, R),
+                                table_type(times)}},
+               .statistic_inputs = 1u << 4};
   ot_case_create(&c);
   set_rotation(&c.in[3], &c.in[4], 2);
   return c;
@@ -57,9 +60,9 @@ static double at(const ot_tensor *tensor, int64_t row, int64_t column) {
   return ot_case_get(tensor, row * tensor->type.dim[1] + column);
 }
 
-// Rotated element i of `from` + [0, P) at the position of row r.
+// Element i of the rotated part at column `from`, at the position of row r.
 static double rotated(const ot_case *c, const ot_tensor *tensor, int r, int from, int i) {
-  const int half = P / 2, pair = i % half;
+  const int half = (int)c->attributes.rotary_dim / 2, pair = i % half;
   const bool together = c->attributes.interleaved;
   const double x = at(tensor, r, from + (together ? 2 * pair : pair));
   const double y = at(tensor, r, from + (together ? 2 * pair + 1 : pair + half));
@@ -68,61 +71,68 @@ static double rotated(const ot_case *c, const ot_tensor *tensor, int r, int from
 }
 
 static void expect_head(const ot_case *c, int r, int h) {
-  const ot_tensor *const y = &c->out[0];
-  for (int i = 0; i < D; i++) {
-    const double q =
-        i < N ? at(&c->in[0], r, h * D + i) : rotated(c, &c->in[0], r, h * D + N, i - N);
-    const double k = i < N ? at(&c->in[1], r, h * (N + V) + i) : rotated(c, &c->in[2], r, 0, i - N);
-    const double v = i < V ? at(&c->in[1], r, h * (N + V) + N + i) : 0;
-    assert_true(fabs(at(y, r, h * D + i) - q) < 1e-14);
-    assert_true(fabs(at(y, r, (H + h) * D + i) - k) < 1e-14);
-    assert_true(fabs(at(y, r, (2 * H + h) * D + i) - v) < 1e-14);
+  const int times = (int)c->attributes.head_dim / D, d = times * D, n = times * N, v = times * V;
+  const ot_tensor *const in = c->in, *const y = &c->out[0];
+  for (int i = 0; i < d; i++) {
+    const double query = i < n ? at(&in[0], r, h * d + i) : rotated(c, &in[0], r, h * d + n, i - n);
+    const double key = i < n ? at(&in[1], r, h * (n + v) + i) : rotated(c, &in[2], r, 0, i - n);
+    const double value = i < v ? at(&in[1], r, h * (n + v) + n + i) : 0;
+    assert_true(fabs(at(y, r, h * d + i) - query) < 1e-14);
+    assert_true(fabs(at(y, r, (H + h) * d + i) - key) < 1e-14);
+    assert_true(fabs(at(y, r, (2 * H + h) * d + i) - value) < 1e-14);
   }
 }
 
 static void heads_are_packed_rotated_and_filled_up(void **state) {
   (void)state;
-  for (int interleaved = 0; interleaved < 2; interleaved++) {
-    ot_case c = heads_case(interleaved == 1);
+  for (int i = 0; i < 4; i++) {
+    ot_case c = heads_case(i % 2 == 1, i < 2 ? 1 : 8);
     ot_case_run(&c);
-    for (int i = 0; i < R * H; i++) expect_head(&c, i / H, i % H);
+    for (int j = 0; j < R * H; j++) expect_head(&c, j / H, j % H);
     ot_case_check_precisions(&c, 2e-6, 8e-3);
     ot_case_check_gradients(&c, 1e-3, 1e-10);
     ot_case_destroy(&c);
   }
 }
 
+// Rows of K + P columns, then such whose parts are multiples of 16 bytes.
 static void latents_and_rotary_parts_are_split(void **state) {
   (void)state;
-  ot_case c = {.kind = OT_OP_LATENT_SPLIT,
-               .attributes = attributes_of(false),
-               .types = {.in = {ot_type_matrix(OT_F64, R, K + P)}}};
-  ot_case_create(&c);
-  ot_case_run(&c);
-  for (int i = 0; i < R * (K + P); i++) {
-    const int r = i / (K + P), k = i % (K + P);
-    const double found = k < K ? at(&c.out[0], r, k) : at(&c.out[1], r, k - K);
-    assert_true(found == ot_case_get(&c.in[0], i));
+  for (int times = 1; times <= 8; times += 7) {
+    const int k = times * K, columns = times * (K + P);
+    ot_case c = {.kind = OT_OP_LATENT_SPLIT,
+                 .attributes = attributes_of(false, times),
+                 .types = {.in = {ot_type_matrix(OT_F64, R, columns)}}};
+    ot_case_create(&c);
+    ot_case_run(&c);
+    for (int i = 0; i < R * columns; i++) {
+      const int r = i / columns, j = i % columns;
+      const double found = j < k ? at(&c.out[0], r, j) : at(&c.out[1], r, j - k);
+      assert_true(found == ot_case_get(&c.in[0], i));
+    }
+    ot_case_check_precisions(&c, 0, 0);
+    ot_case_check_gradients(&c, 1e-3, 1e-10);
+    ot_case_destroy(&c);
   }
-  ot_case_check_precisions(&c, 0, 0);
-  ot_case_check_gradients(&c, 1e-3, 1e-10);
-  ot_case_destroy(&c);
 }
 
 static void values_are_cut_to_their_width(void **state) {
   (void)state;
-  ot_case c = {.kind = OT_OP_VALUE_TRIM,
-               .attributes = attributes_of(false),
-               .types = {.in = {ot_type_matrix(OT_F64, R, H * D)}}};
-  ot_case_create(&c);
-  ot_case_run(&c);
-  for (int i = 0; i < R * H * V; i++) {
-    const int r = i / (H * V), h = i / V % H;
-    assert_true(ot_case_get(&c.out[0], i) == at(&c.in[0], r, h * D + i % V));
+  for (int times = 1; times <= 8; times += 7) {
+    const int v = times * V;
+    ot_case c = {.kind = OT_OP_VALUE_TRIM,
+                 .attributes = attributes_of(false, times),
+                 .types = {.in = {ot_type_matrix(OT_F64, R, times * H * D)}}};
+    ot_case_create(&c);
+    ot_case_run(&c);
+    for (int i = 0; i < R * H * v; i++) {
+      const int r = i / (H * v), h = i / v % H;
+      assert_true(ot_case_get(&c.out[0], i) == at(&c.in[0], r, h * times * D + i % v));
+    }
+    ot_case_check_precisions(&c, 0, 0);
+    ot_case_check_gradients(&c, 1e-3, 1e-10);
+    ot_case_destroy(&c);
   }
-  ot_case_check_precisions(&c, 0, 0);
-  ot_case_check_gradients(&c, 1e-3, 1e-10);
-  ot_case_destroy(&c);
 }
 
 // ---- with a cache ----
@@ -170,7 +180,7 @@ static double attended(const ot_case *rows, int h, int v) {
 static void a_latent_cache_equals_a_kv_cache(void **state) {
   (void)state;
   for (int interleaved = 0; interleaved < 2; interleaved++) {
-    ot_case rows = heads_case(interleaved == 1);
+    ot_case rows = heads_case(interleaved == 1, 1);
     ot_case cache = cache_case(&rows);
     ot_case c = {
         .kind = OT_OP_LATENT_DECODE, .attributes = rows.attributes, .statistic_inputs = 1u << 4};
@@ -178,7 +188,7 @@ static void a_latent_cache_equals_a_kv_cache(void **state) {
     c.types.in[1] = ot_type_matrix(OT_F64, H * (N + V), K);
     c.types.in[2] = cache.types.out[0];
     c.types.in[3] = c.types.in[5] = ot_type_vector(OT_I32, 1);
-    c.types.in[4] = table_type();
+    c.types.in[4] = table_type(1);
     ot_case_create(&c);
     make_keys_and_values(&rows, &cache.in[0], &c.in[1]);
     ot_case_run(&rows);

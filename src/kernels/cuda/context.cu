@@ -30,21 +30,15 @@ static void copy_words(const ot_kernel_call *call, int64_t bytes, Place place) {
             (const Word *)call->in[0].data, (Word *)call->out[0].data, n, place);
 }
 
-// Copies `bytes` in words of as many bytes as `pieces`, the OR of the sizes of all pieces, allows.
+// Copies `bytes` in words as long as `pieces`, the OR of the sizes of all pieces, allows.
 // place_of(bytes of a word) returns the place function.
 template <class PlaceOf>
 static void copy(const ot_kernel_call *call, int64_t bytes, int64_t pieces, PlaceOf place_of) {
-  const int element = ot_dtype_bytes(call->in[0].type.dtype);
-  pieces |= (int64_t)((uintptr_t)call->in[0].data | (uintptr_t)call->out[0].data);
-  if (pieces % 16 == 0) {
-    copy_words<ot_vector<uint32_t, 4>>(call, bytes, place_of(16));
-  } else if (element == 8) {
-    copy_words<uint64_t>(call, bytes, place_of(8));
-  } else if (element == 4) {
-    copy_words<uint32_t>(call, bytes, place_of(4));
-  } else {
-    copy_words<uint16_t>(call, bytes, place_of(2));
-  }
+  const ot_tensor *const tensors[] = {&call->in[0], &call->out[0]};
+  ot_for_words(tensors, 2, pieces, [&](auto word) {
+    using Word = decltype(word);
+    copy_words<Word>(call, bytes, place_of((int64_t)sizeof(Word)));
+  });
 }
 
 // ---- keys and values ----

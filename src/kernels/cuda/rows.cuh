@@ -74,6 +74,26 @@ __device__ __forceinline__ void ot_team_sums(R (&x)[COUNT], R *parts, int turn) 
   }
 }
 
+// ---- copies ----
+
+// Calls run(Word{}), Word a type of 16 bytes if that divides `bytes`, the OR of the sizes of all
+// pieces of `tensors`, of one type, and their addresses; else of the bytes of an element.
+template <class Run>
+static inline void ot_for_words(const ot_tensor *const *tensors, int count, int64_t bytes,
+                                Run run) {
+  const int element = ot_dtype_bytes(tensors[0]->type.dtype);
+  for (int i = 0; i < count; i++) bytes |= (int64_t)(uintptr_t)tensors[i]->data;
+  if (bytes % 16 == 0) {
+    run(ot_vector<uint32_t, 4>{});
+  } else if (element == 8) {
+    run(uint64_t{});
+  } else if (element == 4) {
+    run(uint32_t{});
+  } else {
+    run(uint16_t{});
+  }
+}
+
 // ---- rows that are passed over several times ----
 
 // The vectors of one row that a thread of a team keeps in registers.
