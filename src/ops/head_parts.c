@@ -117,6 +117,15 @@ static int64_t head_gradient_workspace(const ot_op_attributes *attributes,
   return dx_bytes > dw_bytes ? dx_bytes : dw_bytes;
 }
 
+int64_t ot_cuda_dlogits_stride(int64_t V) { return (V + 63) / 64 * 64; }
+
+static int64_t head_gradient_workspace_cuda(const ot_op_attributes *attributes,
+                                            const ot_op_types *types) {
+  if (types->in[2].dtype != OT_BF16) return 0;
+  return attributes->chunk_rows * ot_cuda_dlogits_stride(types->in[3].dim[0]) *
+         ot_dtype_bytes(OT_BF16);
+}
+
 // Per-token losses in nats.
 static int64_t nats_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
   (void)types;
@@ -196,7 +205,7 @@ const ot_op_info ot_head_dlogits_info = {
     .in_place = 1u << 0,
     .infer = head_dlogits_infer,
     .cost = head_dlogits_cost,
-    .workspace = {[OT_BACKEND_CPU] = nats_workspace},
+    .workspace = {[OT_BACKEND_CPU] = nats_workspace, [OT_BACKEND_CUDA] = nats_workspace},
 };
 
 const ot_op_info ot_head_gradient_info = {
@@ -211,7 +220,8 @@ const ot_op_info ot_head_gradient_info = {
     .in_place = 1u << 0,
     .infer = head_gradient_infer,
     .cost = head_gradient_cost,
-    .workspace = {[OT_BACKEND_CPU] = head_gradient_workspace},
+    .workspace = {[OT_BACKEND_CPU] = head_gradient_workspace,
+                  [OT_BACKEND_CUDA] = head_gradient_workspace_cuda},
 };
 
 const ot_op_info ot_head_gradient_last_info = {
@@ -226,7 +236,8 @@ const ot_op_info ot_head_gradient_last_info = {
     .in_place = 1u << 0,
     .infer = head_gradient_infer,
     .cost = head_gradient_cost,
-    .workspace = {[OT_BACKEND_CPU] = head_gradient_workspace},
+    .workspace = {[OT_BACKEND_CPU] = head_gradient_workspace,
+                  [OT_BACKEND_CUDA] = head_gradient_workspace_cuda},
     .num_vjp_steps = 1,
     .vjp = {{.pass = true,
              .phase = OT_VJP_INPUT,
@@ -243,4 +254,5 @@ const ot_op_info ot_head_count_info = {
     .cost_kind = OT_COST_PASS,
     .infer = head_count_infer,
     .cost = head_count_cost,
+    .workspace = {[OT_BACKEND_CUDA] = nats_workspace},
 };

@@ -48,3 +48,7 @@ enum { OT_HEAD_STATISTICS = 3 };  // numbers per token
 
 // k: the number of vocabulary shards.
 int64_t ot_head_shards(const ot_op_attributes *attributes);
+
+// On a GPU, dlogits of bf16 x are narrowed before the products: elements between their rows in the
+// workspace. Pure.
+int64_t ot_cuda_dlogits_stride(int64_t V);

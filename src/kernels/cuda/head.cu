@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The head, chunk by chunk: a product gives the logits, a block of threads a row computes their
 // maximum, the sum of exponentials and, for the loss, their gradient; two products give dx and dw.
-#include "kernels/cuda/kernel.cuh"
+#include "kernels/cuda/logits.cuh"
 
 extern "C" {
 #include "kernels/cuda/matmul.h"
@@ -11,7 +11,7 @@ extern "C" {
 
 namespace {
 
-enum { THREADS = 512 };
+enum { THREADS = OT_LOGIT_THREADS };
 
 // Logits of a chunk, [rows, stride], of which each row has V.
 template <class R>
@@ -21,16 +21,6 @@ struct chunk_logits {
   const int32_t *targets;  // of the chunk's rows
   double cap;              // 0: none
 };
-
-template <class R>
-__device__ __forceinline__ R capped(R logit, R cap) {
-  return cap > 0 ? cap * tanh(logit / cap) : logit;
-}
-
-template <class R>
-__device__ __forceinline__ R cap_slope(R logit, R cap) {
-  return cap > 0 ? (cap - logit) * (cap + logit) / (cap * cap) : (R)1;
-}
 
 // The largest capped logit of a row, NaN ignored, and the sum of exponentials relative to it; the
 // same in all threads.
@@ -44,15 +34,10 @@ template <class R>
 __device__ row_statistics<R> read_row(const chunk_logits<R> &c, const R *row, double *parts,
                                       R *most) {
   const R cap = (R)c.cap;
-  R largest = -INFINITY;
+  const R largest = ot_largest_logit(row, c.V, cap, most);
   double sum = 0;
   for (int64_t i = threadIdx.x; i < c.V; i += THREADS) {
-    const R x = capped(row[i], cap);
-    largest = x > largest ? x : largest;
-  }
-  largest = ot_block_max<THREADS>(largest, most);
-  for (int64_t i = threadIdx.x; i < c.V; i += THREADS) {
-    sum += (double)exp(capped(row[i], cap) - largest);
+    sum += (double)exp(ot_capped_logit(row[i], cap) - largest);
   }
   return {largest, ot_block_sum<THREADS>(sum, parts)};
 }
@@ -60,7 +45,7 @@ __device__ row_statistics<R> read_row(const chunk_logits<R> &c, const R *row, do
 template <class R>
 __device__ __forceinline__ double nats_of(const chunk_logits<R> &c, const R *row, int32_t target,
                                           const row_statistics<R> &s) {
-  return log(s.sum) + ((double)s.largest - (double)capped(row[target], (R)c.cap));
+  return log(s.sum) + ((double)s.largest - (double)ot_capped_logit(row[target], (R)c.cap));
 }
 
 // nats [row]; dlogits [row, stride] in S, which may be the logits themselves.
@@ -80,9 +65,9 @@ __global__ void __launch_bounds__(THREADS)
   if (threadIdx.x == 0) nats[r] = value;
   const R factor = (R)(*inverse_tokens / s.sum), one = (R)*inverse_tokens;
   for (int64_t i = threadIdx.x; i < c.V; i += THREADS) {
-    const R x = capped(row[i], cap);
+    const R x = ot_capped_logit(row[i], cap);
     const R p = exp(x - s.largest) * factor - (i == target ? one : (R)0);
-    ot_narrow(target < 0 ? (R)0 : p * cap_slope(x, cap), &to[i]);
+    ot_narrow(target < 0 ? (R)0 : p * ot_cap_slope(x, cap), &to[i]);
   }
 }
 
@@ -110,7 +95,7 @@ __global__ void __launch_bounds__(THREADS)
   if (threadIdx.x == 0) lowest = INT32_MAX;
   const row_statistics<R> s = read_row(c, row, parts, most);
   for (int64_t i = threadIdx.x; i < c.V; i += THREADS) {
-    if (capped(row[i], (R)c.cap) != s.largest) continue;
+    if (ot_capped_logit(row[i], (R)c.cap) != s.largest) continue;
     atomicMin(&lowest, (int32_t)i);
     break;
   }
@@ -123,24 +108,7 @@ __global__ void __launch_bounds__(THREADS)
 template <class R>
 __global__ void cap_kernel(R *logits, int64_t n, R cap) {
   const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) logits[i] = capped(logits[i], cap);
-}
-
-// loss += factor * the sum of nats [n], or without `factor` the sum itself; count += targets >= 0.
-__global__ void __launch_bounds__(THREADS)
-    add_nats(const double *nats, const int32_t *targets, int64_t n, const double *factor,
-             double *loss, double *count) {
-  __shared__ double parts[THREADS / 32];
-  double sum = 0, unmasked = 0;
-  for (int64_t i = threadIdx.x; i < n; i += THREADS) {
-    sum += nats[i];
-    unmasked += targets[i] >= 0 ? 1 : 0;
-  }
-  sum = ot_block_sum<THREADS>(sum, parts);
-  unmasked = ot_block_sum<THREADS>(unmasked, parts);
-  if (threadIdx.x > 0) return;
-  *loss += factor ? sum * *factor : sum;
-  if (count) *count += unmasked;
+  if (i < n) logits[i] = ot_capped_logit(logits[i], cap);
 }
 
 // ---- the operators ----
@@ -243,7 +211,7 @@ struct head {
 
   // Adds all nats, and with `factor` their product with it, to `loss`.
   void finish(const double *factor, double *loss, double *count) const {
-    OT_LAUNCH(add_nats, 1, THREADS, 0, ot_cuda_stream_of(call), (const double *)nats(), targets,
+    OT_LAUNCH(ot_add_nats, 1, THREADS, 0, ot_cuda_stream_of(call), (const double *)nats(), targets,
               rows, factor, loss, count);
   }
 

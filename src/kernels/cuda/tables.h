@@ -14,6 +14,7 @@ extern const ot_kernel_entry ot_embedding_cuda_f32[], ot_embedding_cuda_f64[];
 extern const ot_kernel_entry ot_grouped_cuda_f32[], ot_grouped_cuda_f64[];
 extern const ot_kernel_entry ot_head_cuda_f32[], ot_head_cuda_f64[];
 extern const ot_kernel_entry ot_head_norm_cuda_f32[], ot_head_norm_cuda_f64[];
+extern const ot_kernel_entry ot_head_parts_cuda_f32[], ot_head_parts_cuda_f64[];
 extern const ot_kernel_entry ot_latent_cuda_f32[], ot_latent_cuda_f64[];
 extern const ot_kernel_entry ot_linear_cuda_f32[], ot_linear_cuda_f64[];
 extern const ot_kernel_entry ot_norm_cuda_f32[], ot_norm_cuda_f64[];

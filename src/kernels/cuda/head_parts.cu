@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// The head of a sharded vocabulary: a block of threads for each row of logits, products by
+// matmul.h. For those, dlogits are narrowed to the type of x, as the head as one op does.
+#include "kernels/cuda/logits.cuh"
+
+extern "C" {
+#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/tables.h"
+#include "ops/head_parts.h"
+}
+
+namespace {
+
+enum { THREADS = OT_LOGIT_THREADS, PASS_THREADS = 256 };
+
+// ---- rows ----
+
+// The statistics of one token in one shard.
+struct row_statistics {
+  double largest, sum, target;
+};
+
+// Statistics [shards, rows] of the tokens of a chunk.
+struct all_statistics {
+  const row_statistics *of;
+  int64_t rows;
+  int shards;
+
+  // The statistics of a whole row, shards in order.
+  __device__ row_statistics join(int64_t row) const {
+    row_statistics joined = of[row];
+    for (int i = 1; i < shards; i++) {
+      const row_statistics s = of[i * rows + row];
+      if (s.largest > joined.largest) joined.largest = s.largest;
+      if (s.target != -INFINITY) joined.target = s.target;
+    }
+    joined.sum = 0;
+    for (int i = 0; i < shards; i++) {
+      const row_statistics s = of[i * rows + row];
+      joined.sum += s.sum * exp(s.largest - joined.largest);
+    }
+    return joined;
+  }
+};
+
+__device__ __forceinline__ double nats_of(const row_statistics &whole) {
+  return log(whole.sum) + (whole.largest - whole.target);
+}
+
+// Replaces each row of logits [V] by its exponentials. Target ids are relative to first_vocab.
+template <class R>
+__global__ void __launch_bounds__(THREADS)
+    statistics_kernel(R *logits, int64_t V, const int32_t *targets, int64_t first_vocab, double cap,
+                      row_statistics *statistics) {
+  __shared__ double parts[THREADS / 32];
+  __shared__ R most[THREADS / 32];
+  R *const row = logits + blockIdx.x * V;
+  const bool masked = targets[blockIdx.x] < 0;
+  const int64_t target = targets[blockIdx.x] - first_vocab;
+  row_statistics s = {0, 0, -INFINITY};
+  if (masked) {
+    for (int64_t i = threadIdx.x; i < V; i += THREADS) row[i] = 0;
+  } else {
+    const bool own = target >= 0 && target < V;
+    const R largest = ot_largest_logit(row, V, (R)cap, most);
+    if (own) s.target = (double)ot_capped_logit(row[target], (R)cap);
+    __syncthreads();
+#pragma unroll 4
+    for (int64_t i = threadIdx.x; i < V; i += THREADS) {
+      const R x = ot_capped_logit(row[i], (R)cap), e = exp(x - largest);
+      s.sum += (double)e;
+      row[i] = e * ot_cap_slope(x, (R)cap);
+    }
+    s.largest = (double)largest;
+    s.sum = ot_block_sum<THREADS>(s.sum, parts);
+  }
+  if (threadIdx.x == 0) statistics[blockIdx.x] = s;
+}
+
+template <class R>
+struct dlogits_task {
+  const R *e;
+  R *dlogits;  // may be e
+  all_statistics all;
+  const int32_t *targets;
+  const double *inverse_tokens;
+  double *nats;
+  int64_t V, first_vocab;
+  int shard;
+  double cap;
+};
+
+// A block a row, N elements at once.
+template <class R, int N>
+__global__ void __launch_bounds__(PASS_THREADS) dlogits_kernel(dlogits_task<R> t) {
+  __shared__ row_statistics joined;
+  const int64_t r = blockIdx.x;
+  const bool masked = t.targets[r] < 0;
+  const int64_t target = t.targets[r] - t.first_vocab;
+  if (threadIdx.x == 0) {
+    joined = t.all.join(r);
+    t.nats[r] = masked ? 0 : nats_of(joined);
+  }
+  __syncthreads();
+  const double inverse = *t.inverse_tokens;
+  const double own = exp(t.all.of[t.shard * t.all.rows + r].largest - joined.largest);
+  const R factor = (R)(inverse * own / joined.sum);
+  const R one = (R)inverse * ot_cap_slope((R)joined.target, (R)t.cap);
+#pragma unroll 4
+  for (int64_t i = threadIdx.x * N; i < t.V; i += PASS_THREADS * N) {
+    R x[N];
+    ot_load(t.e + r * t.V + i, x);
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+      const R d = x[k] * factor - (i + k == target ? one : (R)0);
+      x[k] = masked ? (R)0 : d;
+    }
+    ot_store(t.dlogits + r * t.V + i, x);
+  }
+}
+
+__global__ void __launch_bounds__(PASS_THREADS)
+    nats_kernel(all_statistics all, const int32_t *targets, double *nats) {
+  const int64_t r = (int64_t)blockIdx.x * PASS_THREADS + threadIdx.x;
+  if (r < all.rows) nats[r] = targets[r] < 0 ? 0 : nats_of(all.join(r));
+}
+
+// Narrows rows of `columns` to rows that are `stride` elements apart, up to that with zeros.
+template <class R>
+__global__ void __launch_bounds__(PASS_THREADS)
+    narrow_kernel(const R *from, int64_t columns, ot_bf16 *to, int64_t stride) {
+  const int64_t i = ((int64_t)blockIdx.y * PASS_THREADS + threadIdx.x) * 2, row = blockIdx.x;
+  if (i >= stride) return;
+  R x[2] = {0, 0};
+#pragma unroll
+  for (int k = 0; k < 2; k++) {
+    if (i + k < columns) x[k] = from[row * columns + i + k];
+  }
+  ot_store(to + row * stride + i, x);
+}
+
+// ---- the operators ----
+
+const int32_t *targets_of(const ot_kernel_call *call, const ot_tensor *targets) {
+  return (const int32_t *)targets->data + call->attributes->first_row;
+}
+
+all_statistics statistics_of(const ot_kernel_call *call, const ot_tensor *all) {
+  return {(const row_statistics *)all->data, call->attributes->chunk_rows,
+          (int)ot_head_shards(call->attributes)};
+}
+
+ot_cuda_matrix matrix_of(const ot_tensor *tensor, bool transposed) {
+  return {tensor->data, tensor->type.dtype, tensor->type.dim[1], transposed};
+}
+
+// The tokens of the chunk in a tensor of all tokens.
+ot_cuda_matrix chunk_of(const ot_kernel_call *call, const ot_tensor *x) {
+  ot_cuda_matrix rows = matrix_of(x, false);
+  const int64_t first = call->attributes->first_row * x->type.dim[1];
+  rows.data = (const char *)x->data + first * ot_dtype_bytes(x->type.dtype);
+  return rows;
+}
+
+// e = exp(x w^T - largest)
+template <class R>
+void head_statistics(const ot_kernel_call *call) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_tensor *const in = call->in, *const e = &call->out[0];
+  const ot_cuda_product logits = {.rows = a->chunk_rows,
+                                  .columns = e->type.dim[1],
+                                  .depth = in[1].type.dim[1],
+                                  .a = chunk_of(call, &in[0]),
+                                  .b = matrix_of(&in[1], true),
+                                  .y = matrix_of(e, false),
+                                  .addend = {},
+                                  .bias = {},
+                                  .compute = a->compute};
+  ot_cuda_multiply(ot_cuda_context_of(call), &logits);
+  OT_LAUNCH(statistics_kernel<R>, (unsigned)a->chunk_rows, THREADS, 0, ot_cuda_stream_of(call),
+            (R *)e->data, e->type.dim[1], targets_of(call, &in[2]), a->first_vocab, a->soft_cap,
+            (row_statistics *)call->out[1].data);
+}
+
+template <class R>
+void head_dlogits(const ot_kernel_call *call) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_tensor *const in = call->in, *const out = call->out;
+  const int64_t V = in[0].type.dim[1];
+  const dlogits_task<R> task = {(const R *)in[0].data,
+                                (R *)out[0].data,
+                                statistics_of(call, &in[1]),
+                                targets_of(call, &in[2]),
+                                (const double *)in[3].data,
+                                (double *)call->workspace,
+                                V,
+                                a->first_vocab,
+                                a->group_index,
+                                a->soft_cap};
+  const void *const all[] = {in[0].data, out[0].data};
+  constexpr int N = 16 / (int)sizeof(R);
+  const unsigned rows = (unsigned)a->chunk_rows;
+  void *const stream = ot_cuda_stream_of(call);
+  if (ot_fits_vectors(a->compute, V, all, 2)) {
+    OT_LAUNCH((dlogits_kernel<R, N>), rows, PASS_THREADS, 0, stream, task);
+  } else {
+    OT_LAUNCH((dlogits_kernel<R, 1>), rows, PASS_THREADS, 0, stream, task);
+  }
+  OT_LAUNCH(ot_add_nats, 1, THREADS, 0, stream, (const double *)task.nats, task.targets,
+            a->chunk_rows, task.inverse_tokens, (double *)out[1].data, (double *)nullptr);
+}
+
+// dlogits for products: themselves, or narrowed to bf16 if x is stored so.
+template <class R>
+ot_cuda_matrix factor_of(const ot_kernel_call *call) {
+  const ot_tensor *const dlogits = &call->in[1];
+  if (call->in[2].type.dtype != OT_BF16) return matrix_of(dlogits, false);
+  const int64_t V = dlogits->type.dim[1], stride = ot_cuda_dlogits_stride(V);
+  const dim3 grid((unsigned)dlogits->type.dim[0], ot_blocks(stride, 2 * PASS_THREADS));
+  OT_LAUNCH(narrow_kernel<R>, grid, PASS_THREADS, 0, ot_cuda_stream_of(call),
+            (const R *)dlogits->data, V, (ot_bf16 *)call->workspace, stride);
+  return {call->workspace, OT_BF16, stride, false};
+}
+
+// dx = dlogits w
+void input_gradient(const ot_kernel_call *call, const ot_cuda_matrix &dlogits) {
+  const ot_tensor *const in = call->in, *const dx = &call->out[0];
+  const ot_cuda_product product = {.rows = in[1].type.dim[0],
+                                   .columns = dx->type.dim[1],
+                                   .depth = in[1].type.dim[1],
+                                   .a = dlogits,
+                                   .b = matrix_of(&in[3], false),
+                                   .y = chunk_of(call, dx),
+                                   .addend = {},
+                                   .bias = {},
+                                   .compute = call->attributes->compute};
+  ot_cuda_multiply(ot_cuda_context_of(call), &product);
+}
+
+// dw (+)= dlogits^T x
+void weight_gradient(const ot_kernel_call *call, ot_cuda_matrix dlogits) {
+  const ot_tensor *const in = call->in, *const dw = &call->out[1];
+  dlogits.transposed = true;
+  const bool adds = call->attributes->accumulate;
+  const ot_cuda_product product = {.rows = in[1].type.dim[1],
+                                   .columns = dw->type.dim[1],
+                                   .depth = in[1].type.dim[0],
+                                   .a = dlogits,
+                                   .b = chunk_of(call, &in[2]),
+                                   .y = matrix_of(dw, false),
+                                   .addend = adds ? matrix_of(dw, false) : ot_cuda_matrix{},
+                                   .bias = {},
+                                   .compute = call->attributes->compute};
+  ot_cuda_multiply(ot_cuda_context_of(call), &product);
+}
+
+template <class R>
+void head_gradient(const ot_kernel_call *call) {
+  const ot_tensor *const dx = &call->out[0];
+  const void *const before = call->in[0].data;
+  const int64_t row_bytes = dx->type.dim[1] * ot_dtype_bytes(dx->type.dtype);
+  const size_t done = (size_t)(call->attributes->first_row * row_bytes);
+  if (before && before != dx->data) {
+    (void)cudaMemcpyAsync(dx->data, before, done, cudaMemcpyDeviceToDevice,
+                          (cudaStream_t)ot_cuda_stream_of(call));
+  }
+  const ot_cuda_matrix dlogits = factor_of<R>(call);
+  input_gradient(call, dlogits);
+  if (call->out[1].data) weight_gradient(call, dlogits);
+}
+
+void head_count(const ot_kernel_call *call) {
+  const all_statistics all = statistics_of(call, &call->in[0]);
+  const int32_t *const targets = targets_of(call, &call->in[1]);
+  double *const nats = (double *)call->workspace;
+  void *const stream = ot_cuda_stream_of(call);
+  OT_LAUNCH(nats_kernel, ot_blocks(all.rows, PASS_THREADS), PASS_THREADS, 0, stream, all, targets,
+            nats);
+  OT_LAUNCH(ot_add_nats, 1, THREADS, 0, stream, (const double *)nats, targets, all.rows,
+            (const double *)nullptr, (double *)call->out[0].data, (double *)call->out[1].data);
+}
+
+}  // namespace
+
+extern "C" const ot_kernel_entry ot_head_parts_cuda_f32[] = {
+    {OT_OP_HEAD_STATISTICS, head_statistics<float>},
+    {OT_OP_HEAD_DLOGITS, head_dlogits<float>},
+    {OT_OP_HEAD_GRADIENT, head_gradient<float>},
+    {OT_OP_HEAD_GRADIENT_LAST, head_gradient<float>},
+    {OT_OP_HEAD_COUNT, head_count},
+    {}};
+
+extern "C" const ot_kernel_entry ot_head_parts_cuda_f64[] = {
+    {OT_OP_HEAD_STATISTICS, head_statistics<double>},
+    {OT_OP_HEAD_DLOGITS, head_dlogits<double>},
+    {OT_OP_HEAD_GRADIENT, head_gradient<double>},
+    {OT_OP_HEAD_GRADIENT_LAST, head_gradient<double>},
+    {OT_OP_HEAD_COUNT, head_count},
+    {}};
