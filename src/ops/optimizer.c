@@ -126,6 +126,12 @@ static int64_t muon_workspace(const ot_op_attributes *attributes, const ot_op_ty
   return ot_muon_layout_of(g->dim[0], g->dim[1], attributes->compute).total_bytes;
 }
 
+static int64_t muon_workspace_cuda(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const ot_tensor_type *const g = &types->in[0];
+  const ot_muon_layout layout = ot_muon_layout_of(g->dim[0], g->dim[1], attributes->compute);
+  return layout.sums + (2 * ot_cuda_flat_blocks(ot_type_elements(g)) + 1) * sum_bytes;
+}
+
 const ot_op_info ot_sum_squares_info = {
     .name = "sum_squares",
     .num_inputs = 1,
@@ -170,5 +176,5 @@ const ot_op_info ot_muon_info = {
     .cost_kind = OT_COST_PASS,
     .infer = muon_infer,
     .cost = muon_cost,
-    .workspace = {[OT_BACKEND_CPU] = muon_workspace},
+    .workspace = {[OT_BACKEND_CPU] = muon_workspace, [OT_BACKEND_CUDA] = muon_workspace_cuda},
 };

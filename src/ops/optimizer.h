@@ -36,11 +36,11 @@ extern const ot_kernel_entry ot_muon_cpu_f64[];
 
 enum { OT_MUON_ITERATIONS = 5 };
 
-// Offsets of the regions of OT_OP_MUON's workspace, in bytes, and its size. Pure.
+// Offsets of the regions of OT_OP_MUON's workspace, in bytes, and its size on the CPU. Pure.
 typedef struct ot_muon_layout {
   int64_t x, y;  // [O, C] compute type: the iterate and the next one
   int64_t a, b;  // [s, s] compute type, s = min(O, C): the Gram matrix and the polynomial in it
-  int64_t sums;  // [blocks, 2] f64
+  int64_t sums;  // [blocks, 2] f64; on a GPU [ot_cuda_flat_blocks, 2] f64 and one more
   int64_t total_bytes;
 } ot_muon_layout;
 

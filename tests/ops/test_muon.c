@@ -178,6 +178,19 @@ static void a_zero_gradient_moves_nothing_but_decays(void **state) {
   ot_case_destroy(&c);
 }
 
+static void a_step_without_a_finite_norm_changes_nothing(void **state) {
+  (void)state;
+  ot_case c = muon_case(6, 4, (muon_types){OT_F32, OT_F32, OT_BF16, true});
+  muon_step(&c, 0);
+  double before[3][24];
+  for (int i = 0; i < 3 * 24; i++) before[i / 24][i % 24] = ot_case_get(&c.out[i / 24], i % 24);
+  ot_case_set(&c.in[1], OT_SCALAR_CLIP_FACTOR, NAN);
+  muon_step(&c, 1);
+  for (int i = 0; i < 3; i++) ot_case_expect(&c.out[i], before[i], 0, "p, m or master");
+  assert_true(ot_case_get(&c.out[3], 0) == 0 && ot_case_get(&c.out[3], 1) == 0);
+  ot_case_destroy(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(muon_agrees_with_torch),
@@ -186,6 +199,7 @@ int main(void) {
       cmocka_unit_test(statistics_are_the_squared_step_and_weight),
       cmocka_unit_test(a_run_repeated_gives_the_same_bits),
       cmocka_unit_test(a_zero_gradient_moves_nothing_but_decays),
+      cmocka_unit_test(a_step_without_a_finite_norm_changes_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@ extern const ot_kernel_entry ot_head_norm_cuda_f32[], ot_head_norm_cuda_f64[];
 extern const ot_kernel_entry ot_head_parts_cuda_f32[], ot_head_parts_cuda_f64[];
 extern const ot_kernel_entry ot_latent_cuda_f32[], ot_latent_cuda_f64[];
 extern const ot_kernel_entry ot_linear_cuda_f32[], ot_linear_cuda_f64[];
+extern const ot_kernel_entry ot_muon_cuda_f32[], ot_muon_cuda_f64[];
 extern const ot_kernel_entry ot_norm_cuda_f32[], ot_norm_cuda_f64[];
 extern const ot_kernel_entry ot_optimizer_cuda_f32[], ot_optimizer_cuda_f64[];
 extern const ot_kernel_entry ot_residual_cuda_f32[], ot_residual_cuda_f64[];
