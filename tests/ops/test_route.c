@@ -197,52 +197,52 @@ static void gradients_are_those_of_the_gates(void **state) {
 
 enum { R = 24, T = 8, CAPACITY = 2 };
 
-// Choices of the tokens before any drop.
-typedef struct chosen {
-  int expert[R];
-  double gate[R];
-} chosen;
-
-// Rows of the sequence of `row` that its expert prefers: with larger gates, or at earlier
-// positions.
-static int rows_before(const chosen *all, int row, bool by_score) {
+// Slots that their expert prefers to slot `i`: with larger gates, or earlier in the sequence. `all`
+// has the choices before any drop.
+static int slots_before(const ot_case *all, int i, bool by_score) {
+  const int slots = (int)(all->attributes.sequence_length * all->attributes.experts_per_token);
+  const int32_t *const experts = all->out[1].data;
+  const double *const gates = all->out[0].data;
   int before = 0;
-  for (int o = row / T * T; o < row / T * T + T; o++) {
-    if (o == row || all->expert[o] != all->expert[row]) continue;
-    const bool better = by_score && all->gate[o] != all->gate[row];
-    before += better ? all->gate[o] > all->gate[row] : o < row;
+  for (int o = i / slots * slots; o < i / slots * slots + slots; o++) {
+    if (o == i || experts[o] != experts[i]) continue;
+    before += by_score && gates[o] != gates[i] ? gates[o] > gates[i] : o < i;
   }
   return before;
 }
 
+// Returns the number of dropped slots.
+static int expect_kept(const ot_case *all, const ot_case *some) {
+  const bool by_score = some->attributes.routing == OT_MOE_DROP_BY_SCORE;
+  int dropped = 0;
+  for (int i = 0; i < (int)ot_type_elements(&all->out[1].type); i++) {
+    const int expert = (int)ot_case_get(&all->out[1], i);
+    const bool kept = slots_before(all, i, by_score) < some->attributes.capacity;
+    assert_int_equal((int)ot_case_get(&some->out[1], i), kept ? expert : -1 - expert);
+    assert_true(ot_case_get(&some->out[0], i) == (kept ? ot_case_get(&all->out[0], i) : 0));
+    dropped += !kept;
+  }
+  return dropped;
+}
+
 static void an_expert_keeps_its_capacity_of_each_sequence(void **state) {
   (void)state;
-  static const ot_moe_routing routings[] = {OT_MOE_DROP_BY_POSITION, OT_MOE_DROP_BY_SCORE};
-  for (int i = 0; i < 2; i++) {
-    ot_case all = route_case(R, token_choice(3, 1), false);
-    ot_op_attributes a = all.attributes;
-    a.routing = routings[i];
-    a.capacity = CAPACITY;
-    ot_case some = route_case(R, a, false);
+  static const int shapes[][4] = {{3, T, 1, CAPACITY}, {2, 1100, 2, 300}};  // sequences, T, k
+  for (int i = 0; i < 4; i++) {
+    const int *const shape = shapes[i / 2];
+    ot_op_attributes a = token_choice(3, shape[2]);
+    a.sequence_length = shape[1];
+    ot_case all = route_case(shape[0] * shape[1], a, false);
+    a.routing = i % 2 ? OT_MOE_DROP_BY_SCORE : OT_MOE_DROP_BY_POSITION;
+    a.capacity = shape[3];
+    ot_case some = route_case(shape[0] * shape[1], a, false);
     repeat_tokens(&all);
     repeat_tokens(&some);
     ot_case_run(&all);
     ot_case_run(&some);
-    int dropped = 0;
-    chosen before;
-    for (int r = 0; r < R; r++) {
-      before.expert[r] = (int)ot_case_get(&all.out[1], r);
-      before.gate[r] = ot_case_get(&all.out[0], r);
-    }
-    for (int r = 0; r < R; r++) {
-      const int expert = before.expert[r];
-      const bool kept = rows_before(&before, r, i == 1) < CAPACITY;
-      assert_int_equal((int)ot_case_get(&some.out[1], r), kept ? expert : -1 - expert);
-      assert_true(ot_case_get(&some.out[0], r) == (kept ? before.gate[r] : 0));
-      dropped += !kept;
-    }
-    assert_true(dropped >= R - 3 * 3 * CAPACITY && dropped < R);
-    ot_case_check_precisions(&some, 2e-6, 2e-6);
+    const int dropped = expect_kept(&all, &some), slots = shape[0] * shape[1] * shape[2];
+    assert_true(dropped >= slots - shape[0] * 3 * shape[3] && dropped < slots);
+    if (i < 2) ot_case_check_precisions(&some, 2e-6, 2e-6);
     ot_case_destroy(&some);
     ot_case_destroy(&all);
   }
@@ -250,10 +250,11 @@ static void an_expert_keeps_its_capacity_of_each_sequence(void **state) {
 
 // Tokens of the sequence of `row` with a larger score for `expert`, or an equal one and earlier.
 static int tokens_before(const ot_case *c, int row, int expert) {
+  const int tokens = (int)c->attributes.sequence_length;
   double mine[MAX_E], other[MAX_E];
   int before = 0;
   scores_of(c, row, mine);
-  for (int o = row / T * T; o < row / T * T + T; o++) {
+  for (int o = row / tokens * tokens; o < row / tokens * tokens + tokens; o++) {
     scores_of(c, o, other);
     before += other[expert] > mine[expert] || (other[expert] == mine[expert] && o < row);
   }
@@ -262,23 +263,27 @@ static int tokens_before(const ot_case *c, int row, int expert) {
 
 static void experts_take_their_best_tokens_of_each_sequence(void **state) {
   (void)state;
-  enum { E = 5 };
-  ot_op_attributes a = token_choice(E, 2);
-  a.routing = OT_MOE_EXPERT_CHOICE;
-  a.capacity = CAPACITY;
-  ot_case c = route_case(R, a, false);
-  repeat_tokens(&c);
-  ot_case_run(&c);
-  for (int i = 0; i < R * E; i++) {
-    const int r = i / E, e = i % E;
-    double mine[E];
-    scores_of(&c, r, mine);
-    const bool taken = tokens_before(&c, r, e) < CAPACITY;
-    assert_int_equal((int)ot_case_get(&c.out[1], i), taken ? e : -1 - e);
-    assert_true(fabs(ot_case_get(&c.out[0], i) - (taken ? mine[e] : 0)) < 1e-15);
+  static const int shapes[][4] = {{R, T, 5, CAPACITY}, {1100, 1100, 2, 77}};  // rows, T, E
+  for (int k = 0; k < 2; k++) {
+    const int rows = shapes[k][0], E = shapes[k][2], capacity = shapes[k][3];
+    ot_op_attributes a = token_choice(E, 2);
+    a.routing = OT_MOE_EXPERT_CHOICE;
+    a.sequence_length = shapes[k][1];
+    a.capacity = capacity;
+    ot_case c = route_case(rows, a, false);
+    repeat_tokens(&c);
+    ot_case_run(&c);
+    for (int i = 0; i < rows * E; i++) {
+      double mine[MAX_E];
+      scores_of(&c, i / E, mine);
+      const int e = i % E;
+      const bool taken = tokens_before(&c, i / E, e) < capacity;
+      assert_int_equal((int)ot_case_get(&c.out[1], i), taken ? e : -1 - e);
+      assert_true(fabs(ot_case_get(&c.out[0], i) - (taken ? mine[e] : 0)) < 1e-15);
+    }
+    if (k == 0) ot_case_check_precisions(&c, 2e-6, 2e-6);
+    ot_case_destroy(&c);
   }
-  ot_case_check_precisions(&c, 2e-6, 2e-6);
-  ot_case_destroy(&c);
 }
 
 // ---- parts of sequences ----
@@ -400,6 +405,49 @@ static void rows_are_sorted_by_expert_then_by_token(void **state) {
   ot_case_destroy(&c);
 }
 
+// By the definition: the rows of an expert in the order of its slots, after those of lower experts.
+static void expect_sorted(const ot_case *c) {
+  const ot_op_attributes *const a = &c->attributes;
+  const int64_t slots = ot_type_elements(&c->in[0].type), P = ot_route_copies(a);
+  const int64_t plane = ot_route_rows(a, c->types.in[0].dim[0]) / P;
+  int64_t row = 0;
+  for (int64_t e = 0; e < a->num_experts; e++) {
+    assert_int_equal((int64_t)ot_case_get(&c->out[1], e), row);
+    for (int64_t i = 0; i < slots; i++) {
+      if ((int64_t)ot_case_get(&c->in[0], i) != e) continue;
+      for (int64_t q = 0; q < P; q++) {
+        assert_int_equal((int64_t)ot_case_get(&c->out[0], i * P + q), row + q * plane);
+      }
+      row++;
+    }
+  }
+  assert_int_equal((int64_t)ot_case_get(&c->out[1], a->num_experts), row);
+  for (int64_t i = 0; i < slots * P; i++) {
+    if (ot_case_get(&c->in[0], i / P) < 0) assert_true(ot_case_get(&c->out[0], i) == -1);
+  }
+}
+
+static void many_rows_are_sorted_by_expert_then_by_slot(void **state) {
+  (void)state;
+  static const int shapes[][4] = {{1, 1, 1, 1}, {1500, 2, 70, 1}, {700, 3, 5, 2}, {60, 8, 512, 3}};
+  for (int k = 0; k < 4; k++) {
+    const int rows = shapes[k][0], S = shapes[k][1], E = shapes[k][2];
+    ot_op_attributes a = token_choice(E, S);
+    a.expert_copies = shapes[k][3];
+    ot_case c = {.kind = OT_OP_SORT_BY_EXPERT,
+                 .attributes = a,
+                 .types = {.in = {ot_type_matrix(OT_I32, rows, S)}}};
+    ot_case_create(&c);
+    for (int i = 0; i < rows * S; i++) {
+      const int expert = (int)((int64_t)i * i / 3 % 1009 % E);
+      ot_case_set(&c.in[0], i, i % 11 == 3 ? -1 - expert : expert);
+    }
+    ot_case_run(&c);
+    expect_sorted(&c);
+    ot_case_destroy(&c);
+  }
+}
+
 static void the_number_of_rows_is_known_before_anyone_chooses(void **state) {
   (void)state;
   ot_op_attributes a = token_choice(64, 8);
@@ -468,6 +516,7 @@ int main(void) {
       cmocka_unit_test(ranks_with_parts_of_sequences_route_alike),
       cmocka_unit_test(parts_that_are_no_sequences_are_refused),
       cmocka_unit_test(rows_are_sorted_by_expert_then_by_token),
+      cmocka_unit_test(many_rows_are_sorted_by_expert_then_by_slot),
       cmocka_unit_test(the_number_of_rows_is_known_before_anyone_chooses),
       cmocka_unit_test(the_sequences_of_a_rank_are_no_more_than_it_can_have),
   };
