@@ -12,14 +12,15 @@ static __device__ __forceinline__ int ot_slot_expert(int32_t slot) {
 template <class R>
 struct ot_row_scores {
   const R *logits;
-  R largest, sum;  // of the logits, and of their exponentials relative to it
+  R largest;  // of the logits
+  R log_sum;  // of the exponentials
+  R inverse;  // 1 / the sum of the exponentials relative to the largest
   bool is_softmax;
 
-  __device__ __forceinline__ R softmax(int e) const { return exp(logits[e] - largest) / sum; }
+  __device__ __forceinline__ R softmax(int e) const { return exp(logits[e] - largest) * inverse; }
   __device__ __forceinline__ R operator[](int e) const {
     return is_softmax ? softmax(e) : 1 / (1 + exp(-logits[e]));
   }
-  __device__ __forceinline__ R log_sum() const { return largest + log(sum); }
 };
 
 // All lanes call it. logits [E]
@@ -31,5 +32,6 @@ static __device__ __forceinline__ ot_row_scores<R> ot_row_scores_of(const R *log
   for (int e = lane; e < E; e += 32) largest = logits[e] > largest ? logits[e] : largest;
   largest = ot_warp_max(largest);
   for (int e = lane; e < E; e += 32) sum += exp(logits[e] - largest);
-  return {logits, largest, ot_warp_sum(sum), is_softmax};
+  sum = ot_warp_sum(sum);
+  return {logits, largest, largest + log(sum), 1 / sum, is_softmax};
 }

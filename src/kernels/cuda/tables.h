@@ -23,3 +23,4 @@ extern const ot_kernel_entry ot_optimizer_cuda_f32[], ot_optimizer_cuda_f64[];
 extern const ot_kernel_entry ot_residual_cuda_f32[], ot_residual_cuda_f64[];
 extern const ot_kernel_entry ot_rope_cuda_f32[], ot_rope_cuda_f64[];
 extern const ot_kernel_entry ot_route_cuda_f32[], ot_route_cuda_f64[];
+extern const ot_kernel_entry ot_route_balance_cuda_f32[], ot_route_balance_cuda_f64[];
