@@ -432,7 +432,8 @@ const ot_op_info ot_attention_block_info = {
     .cost_kind = OT_COST_ATTENTION,
     .infer = attention_block_infer,
     .cost = attention_block_cost,
-    .workspace = {[OT_BACKEND_CPU] = attention_block_workspace},
+    .workspace =
+        {[OT_BACKEND_CPU] = attention_block_workspace, [OT_BACKEND_CUDA] = maxima_workspace},
 };
 
 const ot_op_info ot_attention_block_grad_info = {
@@ -444,5 +445,6 @@ const ot_op_info ot_attention_block_grad_info = {
     .cost_kind = OT_COST_ATTENTION,
     .infer = attention_block_grad_infer,
     .cost = attention_block_grad_cost,
-    .workspace = {[OT_BACKEND_CPU] = attention_block_grad_workspace},
+    .workspace =
+        {[OT_BACKEND_CPU] = attention_block_grad_workspace, [OT_BACKEND_CUDA] = delta_workspace},
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention forward for all storage types and attributes. A block has a tile of queries of one head
-// and visits the tiles of keys from the first to the last visible one, with a running maximum and
-// sum per query (online softmax).
+// Attention forward for all storage types and attributes, of whole sequences and of blocks of a
+// ring. A block of threads has a tile of queries of one head and visits the tiles of keys from the
+// first to the last visible one, with a running maximum and sum per query (online softmax).
 #include "kernels/cuda/attention_tile.cuh"
 
 extern "C" {
@@ -12,9 +12,12 @@ extern "C" {
 template <class R>
 struct forward {
   ot_attention_shape<R> shape;
-  ot_heads<R> qkv, o;
-  R *lse;           // [B T, H]
-  ot_any<R> sinks;  // or null
+  ot_heads<R> queries, keys, o;
+  int first_key;         // head of `keys`; the values are G heads further
+  R *lse;                // [B T, H]
+  ot_heads<R> o_before;  // of other blocks of keys, or null
+  const R *lse_before;
+  ot_any<R> sinks;  // or null; not with o_before
   int first_sink;
   double *maxima;  // [blocks] the largest score of each, or null
 };
@@ -23,24 +26,24 @@ struct forward {
 template <class R, int M>
 struct running {
   R largest[M], sum[M];
-  int low[M];  // first visible key
+  ot_seen seen[M];
 };
 
-// Turns products of queries from at[2] on and keys from at[3] on into exp(score - largest so
+// Turns products of the thread's queries and keys from at[3] on into exp(score - largest so
 // far), and rescales the sums of the tiles before.
 template <class R, class State, int M, int C, int VEC>
 static __device__ __forceinline__ void exponentiate(const ot_attention_shape<R> &shape,
                                                     const int *at, R (&p)[M][M], State &state,
                                                     R (&output)[M][C][VEC]) {
-  const int tx = threadIdx.x % OT_TILE_SIDE, ty = threadIdx.x / OT_TILE_SIDE;
+  const int tx = threadIdx.x % OT_TILE_SIDE;
 #pragma unroll
   for (int i = 0; i < M; i++) {
-    const int query = at[2] + ty + OT_TILE_SIDE * i;
     R largest = state.largest[i];
 #pragma unroll
     for (int j = 0; j < M; j++) {
       const int key = at[3] + tx + OT_TILE_SIDE * j;
-      p[i][j] = key >= state.low[i] && key <= query ? shape.score(p[i][j]) : -(R)INFINITY;
+      const bool seen = key >= state.seen[i].low && key < state.seen[i].high;
+      p[i][j] = seen ? shape.score(p[i][j]) : -(R)INFINITY;
       largest = p[i][j] > largest ? p[i][j] : largest;
     }
     largest = ot_half_warp_max(largest);
@@ -78,24 +81,26 @@ static __device__ __forceinline__ void drop(const ot_attention_shape<R> &shape, 
   }
 }
 
-// The factors of the output and the stored lse; a sink is a score without a value.
+// The stored lse, and the factors of the output and of o_before. What earlier blocks have seen, or
+// a sink, is one more score; a sink has no value.
 template <class R, int M>
 static __device__ __forceinline__ void finish(const forward<R> &f, const int *at,
-                                              const running<R, M> &state, R (&factor)[M]) {
-  const int tx = threadIdx.x % OT_TILE_SIDE, ty = threadIdx.x / OT_TILE_SIDE;
+                                              const running<R, M> &state, R (&factor)[M],
+                                              R (&weight)[M]) {
+  const int tx = threadIdx.x % OT_TILE_SIDE, ty = threadIdx.x / OT_TILE_SIDE, T = f.shape.T;
   const R sink = f.sinks.data ? f.sinks[f.first_sink + at[1]] : -(R)INFINITY;
 #pragma unroll
   for (int i = 0; i < M; i++) {
     const int query = at[2] + ty + OT_TILE_SIDE * i;
-    const R largest = sink > state.largest[i] ? sink : state.largest[i];
+    const int64_t row = ((int64_t)at[0] * T + query) * f.shape.H + at[1];
+    const R before = f.lse_before && query < T ? f.lse_before[row] : sink;
+    const R largest = before > state.largest[i] ? before : state.largest[i];
     const R base = largest > -(R)INFINITY ? largest : 0;
-    const R block = exp(state.largest[i] - base);
-    const R sum = exp(sink - base) + block * state.sum[i];
+    const R block = exp(state.largest[i] - base), rest = exp(before - base);
+    const R sum = rest + block * state.sum[i];
     factor[i] = sum > 0 ? block / sum : 0;
-    if (tx == 0 && query < f.shape.T) {
-      const R lse = sum > 0 ? base + log(sum) : -(R)INFINITY;
-      f.lse[((int64_t)at[0] * f.shape.T + query) * f.shape.H + at[1]] = lse;
-    }
+    weight[i] = sum > 0 ? rest / sum : 0;
+    if (tx == 0 && query < T) f.lse[row] = sum > 0 ? base + log(sum) : -(R)INFINITY;
   }
 }
 
@@ -109,7 +114,7 @@ static __device__ __forceinline__ void write_maximum(const running<R, M> &state,
   if (threadIdx.x == 0) *maximum = (double)largest;
 }
 
-// Blocks (sequence and head, query tile): the longest rows first.
+// Blocks (sequence and head, query tile): in whole sequences the longest rows first.
 template <class R, int DMAX>
 static __global__ void __launch_bounds__(OT_TILE_THREADS, 1) forward_kernel(forward<R> f) {
   using t = ot_tiling<R, DMAX>;
@@ -120,25 +125,25 @@ static __global__ void __launch_bounds__(OT_TILE_THREADS, 1) forward_kernel(forw
   int at[] = {(int)blockIdx.x / shape.H, (int)blockIdx.x % shape.H,
               (int)(gridDim.y - 1 - blockIdx.y) * t::ROWS, 0};
   const int64_t token = (int64_t)at[0] * T;
-  const int first = at[2], key_head = shape.H + at[1] / (shape.H / shape.G);
+  const int first = at[2], key_head = f.first_key + at[1] / (shape.H / shape.G);
   running<R, t::M> state;
 #pragma unroll
   for (int i = 0; i < t::M; i++) {
     state.largest[i] = -(R)INFINITY;
     state.sum[i] = 0;
-    state.low[i] = shape.first_key(at[0], first + ty + OT_TILE_SIDE * i);
+    state.seen[i] = shape.seen(at[0], first + ty + OT_TILE_SIDE * i);
   }
   R output[t::M][t::C][t::VEC] = {};
-  ot_load_rows<R, DMAX>(f.qkv, token + first, at[1], T - first, queries);
-  const int end = first + t::ROWS < T ? first + t::ROWS : T;
-  for (int key = ot_first_visible<R, DMAX>(shape, at[0], first); key < end; key += t::ROWS) {
+  ot_load_rows<R, DMAX>(f.queries, token + first, at[1], T - first, queries);
+  const ot_seen seen = ot_seen_by_tile<R, DMAX>(shape, at[0], first);
+  for (int key = seen.low; key < seen.high; key += t::ROWS) {
     at[3] = key;
     R p[t::M][t::M];
-    ot_load_rows<R, DMAX>(f.qkv, token + key, key_head, T - key, rows);
+    ot_load_rows<R, DMAX>(f.keys, token + key, key_head, T - key, rows);
     __syncthreads();
     ot_row_products<R, DMAX>(queries, rows, shape.D, p);
     __syncthreads();
-    ot_load_rows<R, DMAX>(f.qkv, token + key, key_head + shape.G, T - key, rows);
+    ot_load_rows<R, DMAX>(f.keys, token + key, key_head + shape.G, T - key, rows);
     exponentiate(shape, at, p, state, output);
     if (shape.dropout_threshold > 0) drop(shape, at, p);
     ot_share_scores<R, DMAX>(p, scores);
@@ -146,8 +151,11 @@ static __global__ void __launch_bounds__(OT_TILE_THREADS, 1) forward_kernel(forw
     ot_add_products<R, DMAX>(scores, rows, shape.D, output);
     __syncthreads();
   }
-  R factor[t::M];
-  finish(f, at, state, factor);
+  R factor[t::M], weight[t::M];
+  finish(f, at, state, factor, weight);
+  if (f.lse_before) {
+    ot_add_rows<R, DMAX>(f.o_before, token + first, at[1], T - first, weight, factor, output);
+  }
   ot_store_rows<R, DMAX>(f.o, token + first, at[1], T - first, factor, output);
   if (f.maxima) write_maximum(state, f.maxima + (int64_t)blockIdx.y * gridDim.x + blockIdx.x);
 }
@@ -177,37 +185,63 @@ static int64_t run_forward(const ot_kernel_call *call, const forward<R> &f) {
 }
 
 template <class R>
-static int64_t run_any(const ot_kernel_call *call, double *maxima) {
-  const ot_op_attributes *const a = call->attributes;
-  const ot_tensor *const in = call->in, *const out = call->out;
-  const int64_t heads = a->num_heads + 2 * a->num_kv_heads;
-  const forward<R> f = {ot_attention_shape_of<R>(a, &in[1]),
-                        ot_heads_of<R>(&in[0], heads, a->head_dim),
-                        ot_heads_of<R>(&out[0], a->num_heads, a->head_dim),
-                        (R *)out[1].data,
-                        ot_any_of<R>(&in[3]),
-                        (int)a->first_sink,
-                        maxima};
+static int64_t run_any(const ot_kernel_call *call, const forward<R> &f) {
   int64_t blocks = 0;
-  ot_for_head_dim(a->head_dim,
+  ot_for_head_dim(f.shape.D,
                   [&](auto dmax) { blocks = run_forward<R, decltype(dmax)::value>(call, f); });
   return blocks;
 }
 
-template <class R>
-static void attention(const ot_kernel_call *call) {
-  if (call->in[0].type.dim[0] == 0) return;
+static void add_maximum(const ot_kernel_call *call, int64_t blocks) {
   double *const max_logit = (double *)call->out[2].data;
-  double *const maxima = max_logit ? (double *)call->workspace : NULL;
-  int64_t blocks = 0;
-  if (!ot_attention_mma(call, maxima, &blocks)) blocks = run_any<R>(call, maxima);
   if (!max_logit) return;
-  OT_LAUNCH(maximum_kernel, 1, OT_TILE_THREADS, 0, ot_cuda_stream_of(call), maxima, blocks,
-            max_logit);
+  OT_LAUNCH(maximum_kernel, 1, OT_TILE_THREADS, 0, ot_cuda_stream_of(call),
+            (const double *)call->workspace, blocks, max_logit);
 }
 
-extern "C" const ot_kernel_entry ot_attention_cuda_f32[] = {{OT_OP_ATTENTION, attention<float>},
-                                                            {}};
+template <class R>
+static void attention(const ot_kernel_call *call) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_tensor *const in = call->in, *const out = call->out;
+  if (in[0].type.dim[0] == 0) return;
+  double *const maxima = out[2].data ? (double *)call->workspace : NULL;
+  int64_t blocks = 0;
+  if (!ot_attention_mma(call, maxima, &blocks)) {
+    forward<R> f = {};
+    f.shape = ot_attention_shape_of<R>(a, &in[1]);
+    f.queries = f.keys = ot_heads_of<R>(&in[0], a->num_heads + 2 * a->num_kv_heads, a->head_dim);
+    f.first_key = (int)a->num_heads;
+    f.o = ot_heads_of<R>(&out[0], a->num_heads, a->head_dim);
+    f.lse = (R *)out[1].data;
+    f.sinks = ot_any_of<R>(&in[3]);
+    f.first_sink = (int)a->first_sink;
+    f.maxima = maxima;
+    blocks = run_any<R>(call, f);
+  }
+  add_maximum(call, blocks);
+}
 
-extern "C" const ot_kernel_entry ot_attention_cuda_f64[] = {{OT_OP_ATTENTION, attention<double>},
-                                                            {}};
+template <class R>
+static void attention_block(const ot_kernel_call *call) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_tensor *const in = call->in, *const out = call->out;
+  if (in[0].type.dim[0] == 0) return;
+  forward<R> f = {};
+  f.shape = ot_attention_block_shape_of<R>(a, &in[2]);
+  f.queries = ot_heads_of<R>(&in[0], a->num_heads + 2 * a->num_kv_heads, a->head_dim);
+  f.keys = ot_heads_of<R>(&in[1], 2 * a->num_kv_heads, a->head_dim);
+  f.o = ot_heads_of<R>(&out[0], a->num_heads, a->head_dim);
+  f.lse = (R *)out[1].data;
+  f.o_before = ot_heads_of<R>(&in[4], a->num_heads, a->head_dim);
+  f.lse_before = (const R *)in[5].data;
+  f.sinks = ot_any_of<R>(&in[6]);
+  f.first_sink = (int)a->first_sink;
+  f.maxima = out[2].data ? (double *)call->workspace : NULL;
+  add_maximum(call, run_any<R>(call, f));
+}
+
+extern "C" const ot_kernel_entry ot_attention_cuda_f32[] = {
+    {OT_OP_ATTENTION, attention<float>}, {OT_OP_ATTENTION_BLOCK, attention_block<float>}, {}};
+
+extern "C" const ot_kernel_entry ot_attention_cuda_f64[] = {
+    {OT_OP_ATTENTION, attention<double>}, {OT_OP_ATTENTION_BLOCK, attention_block<double>}, {}};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention backward for all storage types and attributes, in two kernels (Dao et al. 2022,
+// Attention backward for all storage types and attributes, of whole sequences and of blocks of a
+// ring, in two kernels (Dao et al. 2022,
 // algorithm 4) without atomics: a block of the first owns the gradients of a tile of keys and
 // values and visits the tiles of queries of all heads of its group; a block of the second owns the
 // gradient of a tile of queries and visits the tiles of keys. Both compute, from lse and delta_i =
@@ -15,10 +16,18 @@ extern "C" {
 
 enum { WARPS = OT_TILE_THREADS / 32 };
 
+// A gradient and what is added to it, or null.
+template <class R>
+struct gradient {
+  ot_heads<R> to, before;
+};
+
 template <class R>
 struct backward {
   ot_attention_shape<R> shape;
-  ot_heads<R> qkv, doutput, dqkv;
+  ot_heads<R> queries, keys, doutput;
+  gradient<R> dqueries, dkeys;
+  int first_key;   // head of `keys` and dkeys; the values are G heads further
   const R *lse;    // [B T, H]
   const R *delta;  // [B T, H]
 };
@@ -70,13 +79,13 @@ static __global__ void __launch_bounds__(OT_TILE_THREADS)
 template <class R>
 struct query_state {
   R lse, delta;
-  int low;  // first visible key; beyond all keys for a query that does not exist
+  ot_seen seen;
 };
 
 template <class R>
 static __device__ __forceinline__ query_state<R> query_state_of(const backward<R> &f, int b, int h,
                                                                 int query) {
-  query_state<R> state = {0, 0, f.shape.first_key(b, query)};
+  query_state<R> state = {0, 0, f.shape.seen(b, query)};
   if (query >= f.shape.T) return state;
   const int64_t i = ((int64_t)b * f.shape.T + query) * f.shape.H + h;
   state.lse = f.lse[i];
@@ -93,7 +102,7 @@ struct pair {
 template <class R>
 static __device__ __forceinline__ void turn_pair(const ot_attention_shape<R> &shape, pair at,
                                                  const query_state<R> &state, R *p, R *ds) {
-  if (at.key < state.low || at.key > at.query) {
+  if (at.key < state.seen.low || at.key >= state.seen.high) {
     *p = 0;
     *ds = 0;
     return;
@@ -129,7 +138,7 @@ static __device__ __forceinline__ void add_queries(const backward<R> &f, pair at
   const ot_attention_shape<R> &shape = f.shape;
   const int tx = threadIdx.x % OT_TILE_SIDE, ty = threadIdx.x / OT_TILE_SIDE;
   const int64_t token = (int64_t)at.b * shape.T + at.query;
-  ot_load_rows<R, DMAX>(f.qkv, token, at.h, shape.T - at.query, tiles.queries);
+  ot_load_rows<R, DMAX>(f.queries, token, at.h, shape.T - at.query, tiles.queries);
   ot_load_rows<R, DMAX>(f.doutput, token, at.h, shape.T - at.query, tiles.outputs);
   __syncthreads();
   R p[M][M], ds[M][M];
@@ -156,12 +165,43 @@ static __device__ __forceinline__ void add_queries(const backward<R> &f, pair at
   __syncthreads();
 }
 
-// True in all threads if a query of the tile from `first` on sees a key before `end`.
+// True in all threads if a query of the tile from `first` on sees a key from `key` to before `end`.
 template <class R, int DMAX>
 static __device__ __forceinline__ bool any_sees(const ot_attention_shape<R> &shape, int b,
-                                                int first, int end) {
-  const bool query = threadIdx.x < ot_tiling<R, DMAX>::ROWS;
-  return __syncthreads_or(query && shape.first_key(b, first + (int)threadIdx.x) < end) != 0;
+                                                int first, int key, int end) {
+  bool sees = false;
+  if (threadIdx.x < ot_tiling<R, DMAX>::ROWS) {
+    const ot_seen seen = shape.seen(b, first + (int)threadIdx.x);
+    sees = seen.low < end && seen.high > key;
+  }
+  return __syncthreads_or(sees) != 0;
+}
+
+// Queries [low, high), of which some may see a key from `key` to before `end`, from a multiple of a
+// tile on.
+template <class R, int DMAX>
+static __device__ __forceinline__ ot_seen seers_of(const ot_attention_shape<R> &shape, int key,
+                                                   int end) {
+  constexpr int ROWS = ot_tiling<R, DMAX>::ROWS;
+  const int first = shape.queries.before(shape.keys.position(key));
+  const int last = shape.keys.position(end - 1) + shape.window;
+  return {first / ROWS * ROWS, shape.window > 0 ? shape.queries.before(last) : shape.T};
+}
+
+// factor * sums, and what is added to them, to the rows of a gradient.
+template <class R, int DMAX, int M, int C, int VEC>
+static __device__ __forceinline__ void store_gradient(const gradient<R> &d, int64_t token, int head,
+                                                      int n, R factor, R (&sums)[M][C][VEC]) {
+  R factors[M], one[M];
+#pragma unroll
+  for (int i = 0; i < M; i++) {
+    factors[i] = factor;
+    one[i] = 1;
+  }
+  if (d.before.tensor.data) {
+    ot_add_rows<R, DMAX>(d.before, token, head, n, one, factors, sums);
+  }
+  ot_store_rows<R, DMAX>(d.to, token, head, n, factors, sums);
 }
 
 // Blocks (sequence and key head, key tile).
@@ -174,30 +214,25 @@ static __global__ void __launch_bounds__(OT_TILE_THREADS, 1) key_gradient_kernel
   const int T = shape.T, heads = shape.H / shape.G;
   const int b = blockIdx.x / shape.G, g = blockIdx.x % shape.G, key = blockIdx.y * t::ROWS;
   const int64_t token = (int64_t)b * T + key;
-  ot_load_rows<R, DMAX>(f.qkv, token, shape.H + g, T - key, tiles.keys);
-  ot_load_rows<R, DMAX>(f.qkv, token, shape.H + shape.G + g, T - key, tiles.values);
+  const int key_head = f.first_key + g, value_head = key_head + shape.G;
+  ot_load_rows<R, DMAX>(f.keys, token, key_head, T - key, tiles.keys);
+  ot_load_rows<R, DMAX>(f.keys, token, value_head, T - key, tiles.values);
   R dkeys[t::M][t::C][t::VEC] = {}, dvalues[t::M][t::C][t::VEC] = {};
   const int end = key + t::ROWS < T ? key + t::ROWS : T;
-  const int last = shape.window > 0 && end + shape.window - 1 < T ? end + shape.window - 1 : T;
+  const ot_seen seers = seers_of<R, DMAX>(shape, key, end);
   for (int h = g * heads; h < (g + 1) * heads; h++) {
-    for (int first = key; first < last; first += t::ROWS) {
-      if (!any_sees<R, DMAX>(shape, b, first, end)) continue;
+    for (int first = seers.low; first < seers.high; first += t::ROWS) {
+      if (!any_sees<R, DMAX>(shape, b, first, key, end)) continue;
       add_queries<R, DMAX>(f, {b, h, first, key}, tiles, dkeys, dvalues);
     }
   }
-  R one[t::M], scale[t::M];
-#pragma unroll
-  for (int i = 0; i < t::M; i++) {
-    one[i] = 1;
-    scale[i] = shape.scale;
-  }
-  ot_store_rows<R, DMAX>(f.dqkv, token, shape.H + g, T - key, scale, dkeys);
-  ot_store_rows<R, DMAX>(f.dqkv, token, shape.H + shape.G + g, T - key, one, dvalues);
+  store_gradient<R, DMAX>(f.dkeys, token, key_head, T - key, shape.scale, dkeys);
+  store_gradient<R, DMAX>(f.dkeys, token, value_head, T - key, (R)1, dvalues);
 }
 
 // ---- queries ----
 
-// Blocks (sequence and head, query tile): the longest rows first.
+// Blocks (sequence and head, query tile): in whole sequences the longest rows first.
 template <class R, int DMAX>
 static __global__ void __launch_bounds__(OT_TILE_THREADS, 1) query_gradient_kernel(backward<R> f) {
   using t = ot_tiling<R, DMAX>;
@@ -208,9 +243,9 @@ static __global__ void __launch_bounds__(OT_TILE_THREADS, 1) query_gradient_kern
   const int T = shape.T, tx = threadIdx.x % OT_TILE_SIDE, ty = threadIdx.x / OT_TILE_SIDE;
   const int b = blockIdx.x / shape.H, h = blockIdx.x % shape.H;
   const int first = (int)(gridDim.y - 1 - blockIdx.y) * t::ROWS;
-  const int key_head = shape.H + h / (shape.H / shape.G);
+  const int key_head = f.first_key + h / (shape.H / shape.G);
   const int64_t token = (int64_t)b * T;
-  ot_load_rows<R, DMAX>(f.qkv, token + first, h, T - first, tiles.queries);
+  ot_load_rows<R, DMAX>(f.queries, token + first, h, T - first, tiles.queries);
   ot_load_rows<R, DMAX>(f.doutput, token + first, h, T - first, tiles.outputs);
   query_state<R> states[M];
 #pragma unroll
@@ -218,10 +253,10 @@ static __global__ void __launch_bounds__(OT_TILE_THREADS, 1) query_gradient_kern
     states[i] = query_state_of(f, b, h, first + ty + OT_TILE_SIDE * i);
   }
   R dqueries[M][t::C][t::VEC] = {};
-  const int end = first + t::ROWS < T ? first + t::ROWS : T;
-  for (int key = ot_first_visible<R, DMAX>(shape, b, first); key < end; key += t::ROWS) {
-    ot_load_rows<R, DMAX>(f.qkv, token + key, key_head, T - key, tiles.keys);
-    ot_load_rows<R, DMAX>(f.qkv, token + key, key_head + shape.G, T - key, tiles.values);
+  const ot_seen seen = ot_seen_by_tile<R, DMAX>(shape, b, first);
+  for (int key = seen.low; key < seen.high; key += t::ROWS) {
+    ot_load_rows<R, DMAX>(f.keys, token + key, key_head, T - key, tiles.keys);
+    ot_load_rows<R, DMAX>(f.keys, token + key, key_head + shape.G, T - key, tiles.values);
     __syncthreads();
     R p[M][M], ds[M][M];
     ot_row_products<R, DMAX>(tiles.queries, tiles.keys, shape.D, p);
@@ -239,10 +274,7 @@ static __global__ void __launch_bounds__(OT_TILE_THREADS, 1) query_gradient_kern
     ot_add_products<R, DMAX>(tiles.scores, tiles.keys, shape.D, dqueries);
     __syncthreads();
   }
-  R scale[M];
-#pragma unroll
-  for (int i = 0; i < M; i++) scale[i] = shape.scale;
-  ot_store_rows<R, DMAX>(f.dqkv, token + first, h, T - first, scale, dqueries);
+  store_gradient<R, DMAX>(f.dqueries, token + first, h, T - first, shape.scale, dqueries);
 }
 
 template <class R, int DMAX>
@@ -260,22 +292,49 @@ static void run_backward(const ot_kernel_call *call, const backward<R> &f) {
             shared, stream, f);
 }
 
+// delta of do and `o`, to workspace.
+template <class R>
+static void run_delta(const ot_kernel_call *call, const ot_heads<R> &doutput, const ot_tensor *o) {
+  const int64_t items = o->type.dim[0] * doutput.heads;
+  OT_LAUNCH(delta_kernel<R>, ot_blocks(items, WARPS), OT_TILE_THREADS, 0, ot_cuda_stream_of(call),
+            doutput, ot_heads_of<R>(o, doutput.heads, doutput.D), items, (R *)call->workspace);
+}
+
 template <class R>
 static void attention_grad(const ot_kernel_call *call) {
   const ot_op_attributes *const a = call->attributes;
   const ot_tensor *const in = call->in;
   const int64_t H = a->num_heads, D = a->head_dim, Q = H + 2 * a->num_kv_heads;
-  const backward<R> f = {ot_attention_shape_of<R>(a, &in[2]),
-                         ot_heads_of<R>(&in[1], Q, D),
-                         ot_heads_of<R>(&in[0], H, D),
-                         ot_heads_of<R>(&call->out[0], Q, D),
-                         (const R *)in[5].data,
-                         (const R *)call->workspace};
-  const int64_t items = in[1].type.dim[0] * H;
-  if (items == 0) return;
-  OT_LAUNCH(delta_kernel<R>, ot_blocks(items, WARPS), OT_TILE_THREADS, 0, ot_cuda_stream_of(call),
-            f.doutput, ot_heads_of<R>(&in[4], H, D), items, (R *)call->workspace);
+  if (in[1].type.dim[0] == 0) return;
+  backward<R> f = {};
+  f.shape = ot_attention_shape_of<R>(a, &in[2]);
+  f.queries = f.keys = ot_heads_of<R>(&in[1], Q, D);
+  f.doutput = ot_heads_of<R>(&in[0], H, D);
+  f.dqueries.to = f.dkeys.to = ot_heads_of<R>(&call->out[0], Q, D);
+  f.first_key = (int)H;
+  f.lse = (const R *)in[5].data;
+  f.delta = (const R *)call->workspace;
+  run_delta(call, f.doutput, &in[4]);
   if (ot_attention_grad_mma(call, (const float *)call->workspace)) return;
+  ot_for_head_dim(D, [&](auto dmax) { run_backward<R, decltype(dmax)::value>(call, f); });
+}
+
+template <class R>
+static void attention_block_grad(const ot_kernel_call *call) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_tensor *const in = call->in, *const out = call->out;
+  const int64_t H = a->num_heads, D = a->head_dim, G = a->num_kv_heads;
+  if (in[1].type.dim[0] == 0) return;
+  backward<R> f = {};
+  f.shape = ot_attention_block_shape_of<R>(a, &in[3]);
+  f.queries = ot_heads_of<R>(&in[1], H + 2 * G, D);
+  f.keys = ot_heads_of<R>(&in[2], 2 * G, D);
+  f.doutput = ot_heads_of<R>(&in[0], H, D);
+  f.dqueries = {ot_heads_of<R>(&out[0], H, D), ot_heads_of<R>(&in[7], H, D)};
+  f.dkeys = {ot_heads_of<R>(&out[1], 2 * G, D), ot_heads_of<R>(&in[8], 2 * G, D)};
+  f.lse = (const R *)in[6].data;
+  f.delta = (const R *)call->workspace;
+  run_delta(call, f.doutput, &in[5]);
   ot_for_head_dim(D, [&](auto dmax) { run_backward<R, decltype(dmax)::value>(call, f); });
 }
 
@@ -349,10 +408,12 @@ static void attention_sinks_grad(const ot_kernel_call *call) {
 
 extern "C" const ot_kernel_entry ot_attention_grad_cuda_f32[] = {
     {OT_OP_ATTENTION_GRAD, attention_grad<float>},
+    {OT_OP_ATTENTION_BLOCK_GRAD, attention_block_grad<float>},
     {OT_OP_ATTENTION_SINKS_GRAD, attention_sinks_grad<float>},
     {}};
 
 extern "C" const ot_kernel_entry ot_attention_grad_cuda_f64[] = {
     {OT_OP_ATTENTION_GRAD, attention_grad<double>},
+    {OT_OP_ATTENTION_BLOCK_GRAD, attention_block_grad<double>},
     {OT_OP_ATTENTION_SINKS_GRAD, attention_sinks_grad<double>},
     {}};

@@ -11,6 +11,7 @@
 extern "C" {
 #include "base/rng.h"
 #include "ops/attention.h"
+#include "ops/zigzag.h"
 }
 
 enum { OT_TILE_THREADS = 256, OT_TILE_SIDE = 16 };
@@ -45,10 +46,32 @@ static __device__ __attribute__((noinline)) uint32_t ot_dropout_word(uint64_t ke
   return j & 2 ? high : low;
 }
 
+// ot_positions of zigzag.h, on the device.
+struct ot_places {
+  int rows, half, first, second;
+
+  __device__ int position(int i) const { return i < half ? first + i : second + i - half; }
+  // Number of tokens before a position.
+  __device__ int before(int position) const {
+    const int one = position - first, two = position - second, rest = rows - half;
+    return (one < 0 ? 0 : one < half ? one : half) + (two < 0 ? 0 : two < rest ? two : rest);
+  }
+};
+
+static inline ot_places ot_places_of(const ot_positions &p) {
+  return {(int)p.rows, (int)p.half, (int)p.start[0], (int)p.start[1]};
+}
+
+// Keys [low, high), those that a query sees.
+struct ot_seen {
+  int low, high;
+};
+
 template <class R>
 struct ot_attention_shape {
   int T, H, G, D;
-  int window;  // 0: none
+  ot_places queries, keys;  // of a block of a ring; both the whole sequence else
+  int window;               // 0: none
   R scale, soft_cap;
   const int32_t *doc_start;    // [B T] or null
   const int64_t *sample_ids;   // [B], with dropout
@@ -57,12 +80,22 @@ struct ot_attention_shape {
   uint64_t dropout_key;
   int first_head;
 
-  // The first key that query i of sequence b sees; it sees the keys from there to i.
-  __device__ int first_key(int b, int i) const {
-    if (i >= T) return INT32_MAX;
+  // The position of the first key that query i of sequence b, itself at `position`, sees.
+  __device__ int first_position(int b, int i, int position) const {
     const int start = doc_start ? doc_start[(int64_t)b * T + i] : 0;
-    const int oldest = window > 0 ? i - window + 1 : 0;
+    const int oldest = window > 0 ? position - window + 1 : 0;
     return start > oldest ? start : oldest;
+  }
+  // In whole sequences: query i sees the keys from there to i.
+  __device__ int first_key(int b, int i) const {
+    return i < T ? first_position(b, i, i) : INT32_MAX;
+  }
+  // A query that sees no key of the block, or that does not exist, has none from INT32_MAX on.
+  __device__ ot_seen seen(int b, int i) const {
+    if (i >= T) return {INT32_MAX, 0};
+    const int position = queries.position(i), high = keys.before(position + 1);
+    const int low = keys.before(first_position(b, i, position));
+    return low < high ? ot_seen{low, high} : ot_seen{INT32_MAX, 0};
   }
   __device__ R score(R dot) const {
     const R scaled = scale * dot;
@@ -75,9 +108,9 @@ struct ot_attention_shape {
   // The factor of a probability: 0 or 1 / (1 - dropout).
   __device__ R keep(int b, int h, int i, int j) const {
     if (dropout_threshold == 0) return 1;
-    const uint32_t position = ((uint32_t)(first_head + h) << 24) + (uint32_t)i;
-    const uint64_t sample = (uint64_t)sample_ids[b];
-    const uint32_t word = ot_dropout_word(dropout_key, sample, position, (uint32_t)j);
+    const uint32_t query = (uint32_t)queries.position(i), key = (uint32_t)keys.position(j);
+    const uint32_t row = ((uint32_t)(first_head + h) << 24) + query;
+    const uint32_t word = ot_dropout_word(dropout_key, (uint64_t)sample_ids[b], row, key);
     return word >= dropout_threshold ? dropout_factor : 0;
   }
 };
@@ -91,6 +124,7 @@ static inline ot_attention_shape<R> ot_attention_shape_of(const ot_op_attributes
   s.H = (int)a->num_heads;
   s.G = (int)a->num_kv_heads;
   s.D = (int)a->head_dim;
+  s.queries = s.keys = ot_places_of(ot_positions_whole(a->sequence_length));
   s.window = a->window < a->sequence_length ? (int)a->window : 0;
   s.scale = (R)a->scale;
   s.soft_cap = (R)a->soft_cap;
@@ -100,6 +134,19 @@ static inline ot_attention_shape<R> ot_attention_shape_of(const ot_op_attributes
   s.dropout_factor = (R)(1 / (1 - a->dropout));
   s.dropout_key = ot_rng_key(a->seed, a->rng_stream);
   s.first_head = (int)a->first_head;
+  return s;
+}
+
+// The same for a block of a ring.
+template <class R>
+static inline ot_attention_shape<R> ot_attention_block_shape_of(const ot_op_attributes *a,
+                                                                const ot_tensor *batch) {
+  const int64_t rows = a->sequence_length;
+  const int ranks = a->context_size > 1 ? a->context_size : 1;
+  ot_attention_shape<R> s = ot_attention_shape_of<R>(a, batch);
+  s.queries = ot_places_of(ot_positions_of(rows, ranks, a->context_index));
+  s.keys = ot_places_of(ot_positions_of(rows, ranks, a->key_index));
+  s.window = a->window < rows * ranks ? (int)a->window : 0;
   return s;
 }
 
@@ -185,6 +232,30 @@ static __device__ __forceinline__ void ot_store_rows(const ot_heads<R> &to, int6
         if (d + k < to.D) to.tensor.set(first + d + k, factor[i] * sums[i][c][k]);
       }
     }
+  }
+}
+
+// sums = factor * sums + weight * the same rows of `before`, and factor = 1.
+template <class R, int DMAX, int M, int C, int VEC>
+static __device__ __forceinline__ void ot_add_rows(const ot_heads<R> &before, int64_t token,
+                                                   int head, int n, const R (&weight)[M],
+                                                   R (&factor)[M], R (&sums)[M][C][VEC]) {
+  const int tx = threadIdx.x % OT_TILE_SIDE, ty = threadIdx.x / OT_TILE_SIDE;
+#pragma unroll
+  for (int i = 0; i < M; i++) {
+    const int row = ty + OT_TILE_SIDE * i;
+    if (row >= n) continue;
+    const int64_t first = before.at(token + row, head);
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+      const int d = VEC * (tx + OT_TILE_SIDE * c);
+#pragma unroll
+      for (int k = 0; k < VEC; k++) {
+        const R x = d + k < before.D ? before.tensor[first + d + k] : 0;
+        sums[i][c][k] = factor[i] * sums[i][c][k] + weight[i] * x;
+      }
+    }
+    factor[i] = 1;
   }
 }
 
@@ -280,17 +351,21 @@ static __device__ __forceinline__ R ot_half_warp_sum(R x) {
   return x;
 }
 
-// The first key that some query of the tile from `first` on sees, rounded down to a tile. All
+// The keys that some query of the tile from `first` on sees, from a multiple of a tile on. All
 // threads of the block call it.
 template <class R, int DMAX>
-static __device__ int ot_first_visible(const ot_attention_shape<R> &shape, int b, int first) {
+static __device__ ot_seen ot_seen_by_tile(const ot_attention_shape<R> &shape, int b, int first) {
   using t = ot_tiling<R, DMAX>;
-  __shared__ int seen[t::ROWS];
-  if (threadIdx.x < t::ROWS) seen[threadIdx.x] = shape.first_key(b, first + threadIdx.x);
+  __shared__ ot_seen seen[t::ROWS];
+  if (threadIdx.x < t::ROWS) seen[threadIdx.x] = shape.seen(b, first + threadIdx.x);
   __syncthreads();
-  int begin = first;
-  for (int i = 0; i < t::ROWS; i++) begin = seen[i] < begin ? seen[i] : begin;
-  return begin / t::ROWS * t::ROWS;
+  ot_seen all = {INT32_MAX, 0};
+  for (int i = 0; i < t::ROWS; i++) {
+    all.low = seen[i].low < all.low ? seen[i].low : all.low;
+    all.high = seen[i].high > all.high ? seen[i].high : all.high;
+  }
+  all.low = all.low / t::ROWS * t::ROWS;
+  return all;
 }
 
 // ---- launches ----
