@@ -71,6 +71,15 @@ static int64_t attention_decode_workspace(const ot_op_attributes *attributes,
   return attributes->threads * heads * types->in[1].dim[1] * ot_dtype_bytes(attributes->compute);
 }
 
+// On a GPU: of each head and part of the slots the largest score, the sum and the sum of values.
+static int64_t decode_parts_workspace(const ot_op_attributes *attributes,
+                                      const ot_op_types *types) {
+  const int64_t units = types->in[0].dim[0] * attributes->num_heads;
+  const int64_t elements =
+      units * ot_decode_parts(types->in[1].dim[1]) * (2 + attributes->head_dim);
+  return elements * ot_dtype_bytes(attributes->compute);
+}
+
 const ot_op_info ot_append_kv_info = {
     .name = "append_kv",
     .num_inputs = 2,
@@ -91,5 +100,6 @@ const ot_op_info ot_attention_decode_info = {
     .cost_kind = OT_COST_PASS,
     .infer = attention_decode_infer,
     .cost = attention_decode_cost,
-    .workspace = {[OT_BACKEND_CPU] = attention_decode_workspace},
+    .workspace =
+        {[OT_BACKEND_CPU] = attention_decode_workspace, [OT_BACKEND_CUDA] = decode_parts_workspace},
 };

@@ -21,7 +21,7 @@ static const shape shapes[] = {
     {1, 1, 1, 1, 1, 0, 0, false},   {2, 9, 3, 1, 5, 0, 0, false},
     {3, 70, 6, 2, 16, 0, 0, false}, {2, 40, 4, 4, 33, 6, 0, false},
     {1, 33, 2, 1, 8, 33, 0, false}, {2, 40, 6, 2, 20, 30, 0.4, false},
-    {2, 40, 6, 2, 20, 30, 0, true},
+    {2, 40, 6, 2, 20, 30, 0, true}, {2, 150, 18, 2, 8, 70, 0, true},
 };
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
