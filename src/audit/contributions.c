@@ -131,7 +131,7 @@ static ot_status read_steps(const ot_contributions_request *q, ot_trainer *train
 
 ot_status ot_contributions_read(const ot_contributions_request *request, ot_arena *arena,
                                 ot_contributions *out) {
-  const ot_run run = ot_variant_one_rank(ot_trainer_run(request->trainer));
+  const ot_run run = ot_variant_one_rank(request->trainer);
   const ot_variant variant = {.of = request->trainer, .run = &run, .one_rank = true};
   ot_trainer *trainer = NULL;
   *out = (ot_contributions){.micro_batches = request->micro_batches};

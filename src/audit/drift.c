@@ -82,13 +82,15 @@ typedef struct question {
 } question;
 
 static ot_status create_probe(const drift_audit *d, const question *q, ot_runtime **probe) {
-  const ot_probe_request request = {.model = q->model,
-                                    .mode = q->mode,
-                                    .sequences = q->rows->B,
-                                    .tokens = q->rows->T,
-                                    .compute = d->compute,
-                                    .storage = d->storage,
-                                    .files = q->files};
+  const ot_probe_request request = {
+      .model = q->model,
+      .mode = q->mode,
+      .sequences = q->rows->B,
+      .tokens = q->rows->T,
+      .compute = d->compute,
+      .storage = d->storage,
+      .backend = ot_runtime_backend(ot_trainer_runtime(d->request->trainer)),
+      .files = q->files};
   return ot_probe_create(&request, probe);
 }
 

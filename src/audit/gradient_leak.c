@@ -75,7 +75,7 @@ static void amend(ot_schedule *schedule, ot_arena *arena, void *context) {
 
 // A pipeline schedule needs as many micro-batches as stages.
 static ot_run run_of(const ot_gradient_probe *g) {
-  ot_run run = ot_variant_fixed_weights(ot_trainer_run(g->trainer));
+  ot_run run = ot_variant_fixed_weights(g->trainer);
   const int64_t micro_batches = ot_world_degree(g->world, OT_AXIS_PP);
   run.model.tie_word_embeddings = false;
   run.model.moe.z_coefficient = run.model.moe.aux_coefficient = 0;

@@ -125,6 +125,7 @@ static ot_status create_instance(ot_layout_probe *p) {
       .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
       .storage = p->dtype,
       .threads = run->threads > 0 ? run->threads : ot_world_threads(p->world),
+      .backend = ot_runtime_backend(ot_trainer_runtime(p->trainer)),
       .seed = (uint64_t)run->seed,
       .mesh = ot_world_mesh(p->world),
       .rank = ot_world_rank(p->world),

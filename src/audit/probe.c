@@ -29,7 +29,8 @@ ot_status ot_probe_create(const ot_probe_request *request, ot_runtime **out) {
                                      .cache_positions = decodes ? request->tokens : 0,
                                      .compute = request->compute,
                                      .storage = request->storage,
-                                     .threads = request->threads};
+                                     .threads = request->threads,
+                                     .backend = request->backend};
   *out = NULL;
   if (request->files) return read_instance(request->files, &wanted, out);
   return ot_runtime_create(&wanted, out);

@@ -15,7 +15,8 @@ typedef struct ot_probe_request {
   ot_dtype compute;       // OT_F32 or OT_F64
   ot_dtype storage;       // of weights and activations: compute, or OT_BF16
   int threads;            // 0 = all cores
-  const char *files;      // HF directory of model and weights; null: weights are written later
+  ot_backend backend;
+  const char *files;  // HF directory of model and weights; null: weights are written later
 } ot_probe_request;
 
 // Allocates the memory.

@@ -168,7 +168,7 @@ static ot_status create_alone(comparison *c) {
   const ot_position position = ot_trainer_position(c->trainer);
   const ot_variant variant = {c->trainer, &c->run, true, ot_trainer_get_hooks(c->trainer)};
   bool *const fits = &c->figures->compared;
-  c->run = ot_variant_one_rank(run);
+  c->run = ot_variant_one_rank(c->trainer);
   c->run.batch.global_batch_size = ot_run_global_batch(run, position.step, position.tokens);
   c->run.batch.micro_batch_size = c->run.batch.global_batch_size;
   OT_TRY(ot_variant_fits(&variant, fits));

@@ -171,9 +171,10 @@ static ot_status check_slopes(slope_check *s) {
 
 // The run on one rank in its compute dtype, without dropout; several sequences if they are short,
 // so that rare events (a window, the end of a document) occur.
-static ot_run run_of(const ot_run *run) {
+static ot_run run_of(const ot_trainer *trainer) {
   enum { SEQUENCES = 8, TOKENS = 4096 };
-  ot_run one = ot_variant_one_rank(run);
+  const ot_run *const run = ot_trainer_run(trainer);
+  ot_run one = ot_variant_one_rank(trainer);
   const int64_t fit = TOKENS / run->data.sequence_length;
   int64_t sequences = run->batch.global_batch_size;
   sequences = sequences > SEQUENCES ? SEQUENCES : sequences;
@@ -204,7 +205,8 @@ static ot_status create_probe(slope_check *s) {
                                     .tokens = s->rows.T,
                                     .compute = OT_F64,
                                     .storage = OT_F64,
-                                    .threads = s->alone.threads};
+                                    .threads = s->alone.threads,
+                                    .backend = ot_runtime_backend(ot_trainer_runtime(s->trainer))};
   OT_TRY(ot_probe_create(&request, &s->probe));
   s->whole = ot_runtime_whole_graph(s->probe);
   return ot_variant_copy_weights(ot_trainer_runtime(s->trainer), s->probe);
@@ -238,7 +240,7 @@ static ot_status lead(slope_check *s) {
 }
 
 ot_status ot_step_check_slopes(ot_step_audit *audit) {
-  slope_check s = {.audit = audit, .alone = run_of(audit->run)};
+  slope_check s = {.audit = audit, .alone = run_of(audit->trainer)};
   const ot_variant variant = {audit->trainer, &s.alone, true, ot_trainer_get_hooks(audit->trainer)};
   bool fits = false;
   OT_TRY(ot_variant_fits(&variant, &fits));

@@ -10,8 +10,11 @@
 
 // ---- settings ----
 
-ot_run ot_variant_fixed_weights(const ot_run *run) {
-  ot_run still = *run;
+ot_run ot_variant_fixed_weights(const ot_trainer *of) {
+  ot_run still = *ot_trainer_run(of);
+  // With `auto`, one rank might compute elsewhere than the ranks of the run.
+  const bool on_gpu = ot_runtime_backend(ot_trainer_runtime(of)) == OT_BACKEND_CUDA;
+  still.device = on_gpu ? OT_DEVICE_CUDA : OT_DEVICE_CPU;
   still.batch.ramp = NULL;
   still.batch.num_ramp = 0;
   still.optimizer.lr = still.optimizer.adamw_lr = still.optimizer.weight_decay = 0;
@@ -23,9 +26,9 @@ ot_run ot_variant_fixed_weights(const ot_run *run) {
   return still;
 }
 
-ot_run ot_variant_one_rank(const ot_run *run) {
+ot_run ot_variant_one_rank(const ot_trainer *of) {
   static ot_recompute none[] = {OT_RECOMPUTE_NONE};
-  ot_run one = ot_variant_fixed_weights(run);
+  ot_run one = ot_variant_fixed_weights(of);
   one.parallel.tp = one.parallel.pp = one.parallel.vpp = one.parallel.cp = 1;
   one.parallel.ep = one.parallel.etp = one.parallel.dp_replicate = 1;
   one.parallel.dp = one.parallel.zero = 0;
@@ -34,8 +37,8 @@ ot_run ot_variant_one_rank(const ot_run *run) {
   one.parallel.layout = one.parallel.order_csv = "";
   one.parallel.recompute = none;
   one.parallel.num_recompute = 1;
-  one.batch.global_batch_size = run->batch.micro_batch_size;
-  const ot_dtype wide = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
+  one.batch.global_batch_size = one.batch.micro_batch_size;
+  const ot_dtype wide = one.precision.compute == OT_F64 ? OT_F64 : OT_F32;
   one.precision.gradients = one.precision.reduce = wide;
   one.precision.sum = OT_SUM_WIDE;
   return one;
@@ -57,7 +60,9 @@ static ot_status count_bytes(const ot_variant *v, int64_t *bytes) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_world *const world = team_of(v);
-  ot_runtime_request request = {.mesh = ot_world_mesh(world), .rank = ot_world_rank(world)};
+  ot_runtime_request request = {.mesh = ot_world_mesh(world),
+                                .rank = ot_world_rank(world),
+                                .backend = ot_runtime_backend(ot_trainer_runtime(v->of))};
   ot_graph *const graphs = ot_arena_array(&arena, OT_MODES, sizeof *graphs);
   ot_schedule schedule;
   ot_status status = ot_trainer_request(v->run, &arena, &request);

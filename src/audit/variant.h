@@ -8,12 +8,13 @@
 
 #include "train/trainer.h"
 
-// `run` at a learning rate of zero, without validation and audits. Borrows from `run`.
-ot_run ot_variant_fixed_weights(const ot_run *run);
+// The run of `of` at a learning rate of zero, without validation and audits, on its device. Borrows
+// from the run.
+ot_run ot_variant_fixed_weights(const ot_trainer *of);
 
 // The same on one rank, with reductions in full precision and one micro-batch per step: all
-// settings of the layout are reset. Borrows from `run`.
-ot_run ot_variant_one_rank(const ot_run *run);
+// settings of the layout are reset. Borrows from the run.
+ot_run ot_variant_one_rank(const ot_trainer *of);
 
 typedef struct ot_variant {
   ot_trainer *of;                 // trainer of the run; provides the weights

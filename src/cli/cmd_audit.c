@@ -72,13 +72,17 @@ static ot_status read_checkpoint(auditing *a, const char *path, const char **tex
 static ot_status load_settings(auditing *a) {
   const char *const path = ot_options_argument(a->options, 1);
   const int given = ot_options_count(a->options, "set");
-  const char **const sets = ot_arena_array(a->arena, given + 1, sizeof *sets);
+  const char **const sets = ot_arena_array(a->arena, given + 2, sizeof *sets);
   ot_config_request request = {
       .path = path, .sets = sets, .num_sets = given, .presets = ot_installed_presets(a->arena)};
   for (int i = 0; i < given; i++) sets[i] = ot_options_values(a->options, "set")[i];
   if (ot_options_given(a->options, "seed")) {
     sets[request.num_sets++] =
         ot_arena_format(a->arena, "seed=%lld", (long long)ot_options_integer(a->options, "seed"));
+  }
+  if (ot_options_given(a->options, "device")) {
+    sets[request.num_sets++] =
+        ot_arena_format(a->arena, "device=%s", ot_options_text(a->options, "device"));
   }
   if (ot_disk_is_directory(path)) OT_TRY(read_checkpoint(a, path, &request.text));
   return ot_config_load(&request, a->arena, &a->config);
@@ -225,6 +229,7 @@ static const ot_option rows[] = {
     {.shared = &ot_option_ranks},
     {.shared = &ot_option_set},
     {"seed", OT_OPTION_INTEGER, "N", .help = "of initial weights and data, in place of the run's"},
+    {"device", OT_OPTION_CHOICE, "auto|cpu|cuda", .help = "what computes, in place of the run's"},
     {"planned-ranks", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
      .help = "precision: ranks of the planned gradient reduction; 0: those of the run"},
     {"steps", OT_OPTION_INTEGER, "N", NULL, 1, 1000,

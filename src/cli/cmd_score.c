@@ -178,12 +178,15 @@ static ot_status score_items(scoring *s) {
   for (int64_t i = 0; i < s->num_items; i++) {
     if (s->items[i].tokens.count > longest) longest = s->items[i].tokens.count;
   }
+  ot_backend backend;
+  OT_TRY(ot_model_options_backend(s->options, &backend));
   const ot_runtime_request request = {
       .modes = 1u << OT_MODE_SCORE,
       .micro_batch_size = 1,
       .sequence_length = longest,
       .compute = OT_F32,
       .storage = OT_F32,
+      .backend = backend,
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
   OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->runtime));
@@ -221,6 +224,7 @@ static const ot_option rows[] = {
     {.shared = &ot_option_tokenizer},
     {.shared = &ot_option_model_set},
     {.shared = &ot_option_threads},
+    {.shared = &ot_option_device},
 };
 
 const ot_verb ot_verb_score = {

@@ -54,6 +54,9 @@ const ot_option ot_option_model_set = {
     .help = "override a key of its config.json; model.KEY=ignore ignores it"};
 const ot_option ot_option_threads = {
     "threads", OT_OPTION_INTEGER, "N", "0", 0, 4096, .help = "threads; 0 = all cores"};
+// In the order of ot_run_device.
+const ot_option ot_option_device = {"device", OT_OPTION_CHOICE, "auto|cpu|cuda", "auto",
+                                    .help = "what computes; auto: a GPU if there is one"};
 
 ot_status ot_model_options_open(const ot_options *options, ot_arena *arena,
                                 ot_opened_model *model) {
@@ -73,6 +76,10 @@ ot_status ot_model_options_open(const ot_options *options, ot_arena *arena,
            "the tokenizer has %ld entries, the model only %ld (%s)", vocab,
            model->files.model.vocab_size, path);
   return ot_encoder_create(model->tokenizer, &model->encoder);
+}
+
+ot_status ot_model_options_backend(const ot_options *options, ot_backend *backend) {
+  return ot_runtime_choose_device((ot_run_device)ot_options_choice(options, "device"), 1, backend);
 }
 
 void ot_opened_model_release(ot_opened_model *model) {

@@ -107,8 +107,9 @@ ot_comm_call ot_bind_call(const ot_entry *entry, const ot_task *task, char *memo
 
 static ot_status bind_kernel(const ot_task *task, ot_bound_task *bound) {
   bound->kernel = ot_kernel_find(task->attributes.backend, task->op, task->attributes.compute);
-  OT_CHECK(bound->kernel, OT_ENVIRONMENT, "executor: op %s has no %s kernel on this device",
-           ot_task_name(task), ot_dtype_name(task->attributes.compute));
+  OT_CHECK(bound->kernel, OT_ENVIRONMENT, "executor: op %s has no %s kernel on %s",
+           ot_task_name(task), ot_dtype_name(task->attributes.compute),
+           task->attributes.backend == OT_BACKEND_CPU ? "the CPU" : "a GPU (try device=cpu)");
   return OT_OK;
 }
 

@@ -229,6 +229,8 @@ void ot_runtime_destroy(ot_runtime **runtime) {
 
 const ot_schedule *ot_runtime_schedule(const ot_runtime *runtime) { return &runtime->schedule; }
 
+ot_backend ot_runtime_backend(const ot_runtime *runtime) { return runtime->shape->request.backend; }
+
 ot_executor *ot_runtime_executor(ot_runtime *runtime) { return runtime->executor; }
 
 const ot_graph *ot_runtime_graph(const ot_runtime *runtime, ot_mode mode) {

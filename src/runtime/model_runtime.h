@@ -59,6 +59,7 @@ ot_status ot_runtime_choose_device(ot_run_device device, const ot_comm *comm, ot
 ot_status ot_runtime_check_memory(int64_t peak_bytes, int local_ranks, ot_arena *arena);
 
 const ot_schedule *ot_runtime_schedule(const ot_runtime *runtime);
+ot_backend ot_runtime_backend(const ot_runtime *runtime);
 ot_executor *ot_runtime_executor(ot_runtime *runtime);
 // Graph of a requested mode.
 const ot_graph *ot_runtime_graph(const ot_runtime *runtime, ot_mode mode);

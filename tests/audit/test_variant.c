@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: ranks=1,2,4 as threads. A variant on one rank has the weights of every layout, bit for bit;
-// omitted layers are zero; a model beyond the audit's memory limit is rejected.
+// omitted layers are zero; a model beyond the audit's memory limit is rejected; variants and
+// probes compute on the device of their run.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,8 +10,10 @@
 
 #include <cmocka.h>
 
+#include "audit/layout_probe.h"
 #include "audit/variant.h"
 #include "base/text.h"
+#include "device/device.h"
 #include "support/audit_case.h"
 
 static const audit_request layouts[] = {
@@ -67,7 +70,7 @@ static ot_status check_initial(ot_runtime *runtime, int64_t seed) {
 }
 
 static ot_status compare_weights(audit_rank *rank) {
-  const ot_run one = ot_variant_one_rank(rank->run);
+  const ot_run one = ot_variant_one_rank(rank->trainer);
   const ot_variant variant = {.of = rank->trainer, .run = &one, .one_rank = true};
   ot_trainer *trainer = NULL;
   OT_TRY(ot_variant_create(&variant, &trainer));
@@ -93,7 +96,7 @@ static void a_variant_on_one_rank_has_the_weights_of_every_layout(void **state) 
 
 // Omits layer 1 and the MLP of layer 0; unties the head.
 static ot_status keep_one_layer(audit_rank *rank) {
-  ot_run still = ot_variant_fixed_weights(rank->run);
+  ot_run still = ot_variant_fixed_weights(rank->trainer);
   still.model.tie_word_embeddings = false;
   const ot_variant variant = {.of = rank->trainer, .run = &still};
   ot_trainer *trainer = NULL;
@@ -126,7 +129,8 @@ static void omitted_layers_are_zero(void **state) {
 }
 
 static ot_status ask_fits(audit_rank *rank) {
-  const ot_run one = ot_variant_one_rank(rank->run), still = ot_variant_fixed_weights(rank->run);
+  const ot_run one = ot_variant_one_rank(rank->trainer),
+               still = ot_variant_fixed_weights(rank->trainer);
   const ot_variant variants[] = {{.of = rank->trainer, .run = &one, .one_rank = true},
                                  {.of = rank->trainer, .run = &still}};
   const bool wanted = *(const bool *)rank->context;
@@ -149,8 +153,58 @@ static void models_beyond_the_audit_limit_are_rejected(void **state) {
   }
 }
 
+// Notes the back end of a schedule: `context` is an ot_backend of this rank.
+static void note_backend(ot_schedule *schedule, ot_arena *arena, void *context) {
+  (void)arena;
+  *(ot_backend *)context = schedule->backend;
+}
+
+static ot_status compare_probe(audit_rank *rank) {
+  const ot_backend *const noted = ot_trainer_get_hooks(rank->trainer)->context;
+  const ot_backend wanted = *noted;
+  const ot_layout_probe_request request = {
+      .trainer = rank->trainer, .model = &rank->run->model, .rank_sequences = 1, .tokens = 8};
+  ot_layout_probe *probe = NULL;
+  OT_TRY(ot_layout_probe_create(&request, &probe));
+  ot_layout_probe_destroy(&probe);
+  OT_CHECK(*noted == wanted, OT_BUG, "the probe");
+  return OT_OK;
+}
+
+static ot_status compare_devices(audit_rank *rank) {
+  const ot_run one = ot_variant_one_rank(rank->trainer);
+  const ot_variant variant = {.of = rank->trainer, .run = &one, .one_rank = true};
+  const ot_backend wanted = ot_runtime_backend(ot_trainer_runtime(rank->trainer));
+  ot_trainer *trainer = NULL;
+  OT_TRY(ot_variant_create(&variant, &trainer));
+  const ot_backend found = trainer ? ot_runtime_backend(ot_trainer_runtime(trainer)) : wanted;
+  ot_trainer_destroy(&trainer);
+  const bool on_gpu = rank->ranks == 1 && ot_device_count(OT_BACKEND_CUDA) > 0;
+  OT_CHECK(wanted == (on_gpu ? OT_BACKEND_CUDA : OT_BACKEND_CPU), OT_BUG, "the run");
+  OT_CHECK(found == wanted, OT_BUG, "the variant");
+  return rank->ranks == 1 ? compare_probe(rank) : OT_OK;
+}
+
+// With device: auto and a GPU: several ranks run on the CPU, so one rank of them does, too.
+static void variants_and_probes_compute_where_their_run_does(void **state) {
+  (void)state;
+  ot_backend noted = OT_BACKEND_CPU;
+  const ot_trainer_hooks notes = {.amend = note_backend, .context = &noted};
+  setenv("OT_TEST_DEVICE", "cuda", 1);
+  for (int i = 0; i < 2; i++) {
+    audit_request request = layout_at(i, true);
+    if (i == 0) request.hooks = &notes;
+    if (audit_run(&request, compare_devices, NULL) != OT_OK) {
+      fail_msg("%s: %s", audit_describe(&request), ot_fail_message());
+    }
+  }
+  unsetenv("OT_TEST_DEVICE");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      // First: without the variable there is no GPU, and that failure stays with the process.
+      cmocka_unit_test(variants_and_probes_compute_where_their_run_does),
       cmocka_unit_test(a_variant_on_one_rank_has_the_weights_of_every_layout),
       cmocka_unit_test(omitted_layers_are_zero),
       cmocka_unit_test(models_beyond_the_audit_limit_are_rejected),
