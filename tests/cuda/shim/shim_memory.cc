@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of the emulated device and pinned memory, with guard zones, and copies.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "shim_state.h"
 
@@ -14,6 +16,7 @@ namespace shim {
 namespace {
 
 enum { GUARD_BYTES = 256, PAGE_BYTES = 4096, FENCE_BYTES = 64 << 10 };
+constexpr size_t poison_bytes = 4 << 20;
 // Bytes of guard zones: NaN as bf16, float and double, and never what poisoned memory holds.
 struct guard_zone {
   unsigned char bytes[GUARD_BYTES];
@@ -42,15 +45,36 @@ void check_allocation(const allocation &a, const char *name) {
   check_guard(a, bytes_of(a) + a.bytes, name);
 }
 
-// Maps an allocation with its guard zones between pages that are never accessible.
-bool map_pages(allocation *a) {
+// Reserves an allocation with its guard zones between pages that are never accessible.
+bool reserve_pages(allocation *a) {
   const size_t all = a->bytes + 2 * GUARD_BYTES;
   a->mapped_bytes = (all + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
   void *const reserved = mmap(nullptr, a->mapped_bytes + 2 * FENCE_BYTES, PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return false;
   a->pages = static_cast<unsigned char *>(reserved) + FENCE_BYTES;
-  return mprotect(a->pages, a->mapped_bytes, PROT_READ | PROT_WRITE) == 0;
+  return true;
+}
+
+// A file of poison_bytes bytes 0xFF; -1: the system has none.
+int poison_file() {
+  static const int file = [] {
+    const int made = memfd_create("poison", MFD_CLOEXEC);
+    const std::vector<unsigned char> poison(poison_bytes, 0xFF);
+    return write(made, poison.data(), poison_bytes) == ssize_t{poison_bytes} ? made : -1;
+  }();
+  return file;
+}
+
+// Maps pages of 0xFF, which need memory only where they are written.
+bool poison_pages(const allocation &a) {
+  bool mapped = true;
+  for (size_t at = 0; at < a.mapped_bytes && mapped; at += poison_bytes) {
+    const size_t bytes = std::min(a.mapped_bytes - at, poison_bytes);
+    mapped = mmap(a.pages + at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
+                  poison_file(), 0) != MAP_FAILED;
+  }
+  return mapped;
 }
 
 void set_access(const allocation &a, int protection) {
@@ -70,10 +94,9 @@ cudaError_t allocate(void **memory, size_t bytes, bool on_device) {
   if (bytes == 0) return cudaSuccess;
   if (on_device && bytes > free_bytes()) return cudaErrorMemoryAllocation;
   allocation a = {bytes, on_device, nullptr, 0};
-  if (!map_pages(&a)) return cudaErrorMemoryAllocation;
+  if (!reserve_pages(&a) || !poison_pages(a)) return cudaErrorMemoryAllocation;
   *memory = bytes_of(a);
   fill_guard(a.pages);
-  memset(*memory, 0xFF, bytes);
   fill_guard(bytes_of(a) + bytes);
   if (on_device) set_access(a, PROT_NONE);
   d.allocations[reinterpret_cast<uintptr_t>(*memory)] = a;
