@@ -68,7 +68,7 @@ static ot_status open_context(void *stream, void **context) {
   ot_cuda_context *const made = calloc(1, sizeof *made);
   OT_CHECK(made, OT_ENVIRONMENT, "kernels: out of memory");
   made->stream = stream;
-  const ot_status status = ot_cuda_matmul_create(stream, &made->matmul);
+  const ot_status status = ot_cuda_matmul_create(&made->matmul);
   if (status != OT_OK) close_context(made);
   *context = status == OT_OK ? made : NULL;
   return status;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of cuBLASLt 13 that products use, declared here so that neither its headers nor the
 // library are needed to build. Values and sizes are those of cublasLt.h 13.1;
-// tests/cuda/test_lt_api.c compares them where the header is.
+// tests/cuda/lt_abi.cc compares them where the header is.
 #pragma once
 
 #include <stddef.h>
@@ -27,6 +27,10 @@ typedef struct ot_lt_choice {
 } ot_lt_choice;
 
 enum {
+  OT_LT_NOT_INITIALIZED = 1,  // cublasStatus_t
+  OT_LT_INVALID_VALUE = 7,
+  OT_LT_EXECUTION_FAILED = 13,
+  OT_LT_NOT_SUPPORTED = 15,
   OT_LT_R_32F = 0,  // cudaDataType
   OT_LT_R_64F = 1,
   OT_LT_R_16BF = 14,
@@ -44,6 +48,7 @@ enum {
   OT_LT_EPILOGUE_DEFAULT = 1,  // cublasLtEpilogue_t
   OT_LT_EPILOGUE_BIAS = 4,
   OT_LT_REDUCTION_COMPUTE_TYPE = 2,  // cublasLtReductionScheme_t
+  OT_LT_REDUCTION_OUTPUT_TYPE = 4,
 };
 
 // All return a cublasStatus_t, 0 for success.
@@ -64,6 +69,9 @@ typedef struct ot_lt_api {
   int (*choose)(ot_lt_handle *handle, ot_lt_description *description, ot_lt_layout *a,
                 ot_lt_layout *b, ot_lt_layout *c, ot_lt_layout *d, ot_lt_preference *preference,
                 int wanted, ot_lt_choice *choices, int *found);
+  int (*check)(ot_lt_handle *handle, ot_lt_description *description, ot_lt_layout *a,
+               ot_lt_layout *b, ot_lt_layout *c, ot_lt_layout *d, const ot_lt_algorithm *algorithm,
+               ot_lt_choice *result);
   int (*multiply)(ot_lt_handle *handle, ot_lt_description *description, const void *alpha,
                   const void *a, ot_lt_layout *a_layout, const void *b, ot_lt_layout *b_layout,
                   const void *beta, const void *c, ot_lt_layout *c_layout, void *d,
@@ -72,7 +80,7 @@ typedef struct ot_lt_api {
   size_t (*version)(void);
 } ot_lt_api;
 
-// Opens the library. OT_ENVIRONMENT, naming what was searched, if it is missing. Test builds have
-// none: `library` is null and products run by the kernel of our own.
+// Opens the library. OT_ENVIRONMENT, naming what was searched, if it is missing. An emulated device
+// may have none: `library` is null and products run by the kernel of our own.
 ot_status ot_lt_open(ot_lt_api *api);
 void ot_lt_close(ot_lt_api *api);

@@ -41,6 +41,7 @@ ot_status ot_lt_open(ot_lt_api *api) {
       {"cublasLtMatmulPreferenceSetAttribute", &api->set_preference},
       {"cublasLtMatmulPreferenceDestroy", &api->free_preference},
       {"cublasLtMatmulAlgoGetHeuristic", &api->choose},
+      {"cublasLtMatmulAlgoCheck", &api->check},
       {"cublasLtMatmul", &api->multiply},
       {"cublasLtGetVersion", &api->version},
   };

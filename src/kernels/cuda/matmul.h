@@ -23,7 +23,7 @@ typedef struct ot_cuda_product {
   ot_dtype compute;       // OT_F32 or OT_F64
 } ot_cuda_product;
 
-ot_status ot_cuda_matmul_create(void *stream, ot_cuda_matmul **matmul);
+ot_status ot_cuda_matmul_create(ot_cuda_matmul **matmul);
 void ot_cuda_matmul_destroy(ot_cuda_matmul **matmul);
 
 // Queues the product. Failures stay in the context until ot_stream_synchronize.
