@@ -330,18 +330,19 @@ void descriptions_are_checked() {
   s = shape();
   s.epilogue = 32;
   expect_refused(s, OT_LT_NOT_SUPPORTED);
+  s = shape();
+  s.transpose_b = 7;
+  expect_refused(s, OT_LT_INVALID_VALUE);
   const descriptors d{shape()};
   const int64_t value = 1;
-  const int operation = 7;
   expect_status(api.set_description(d.description, OT_LT_EPILOGUE, &value, 8), OT_LT_INVALID_VALUE);
   expect_status(api.set_description(d.description, 3000, &value, 4), OT_LT_INVALID_VALUE);
-  expect_status(api.set_description(d.description, OT_LT_TRANSPOSE_A, &operation, 4),
-                OT_LT_INVALID_VALUE);
   expect_status(api.set_preference(d.preference, OT_LT_WORKSPACE_BYTES, &value, 4),
                 OT_LT_INVALID_VALUE);
   expect_status(api.set_preference(d.preference, OT_LT_WORKSPACE_BYTES, nullptr, 8),
                 OT_LT_INVALID_VALUE);
-  expect_status(api.destroy(nullptr), OT_LT_NOT_INITIALIZED);
+  expect_status(api.destroy(nullptr), OT_LT_INVALID_VALUE);
+  expect_status(api.forget(nullptr), 0);
 }
 
 void operands_are_checked() {

@@ -77,10 +77,10 @@ int make(T **object, const T &value) {
 }
 
 template <class T>
-int drop(T *object, int unknown) {
+int drop(T *object) {
   {
     const std::lock_guard<std::mutex> lock(objects().mutex);
-    if (objects().live.erase(object) == 0) return unknown;
+    if (objects().live.erase(object) == 0) return OT_LT_INVALID_VALUE;
   }
   delete object;
   return success;
@@ -108,7 +108,7 @@ int create(ot_lt_handle **handle) {
   return make(handle, {version(), is_set("OT_SHIM_LT_ORDER", "forward", "reversed")});
 }
 
-int destroy(ot_lt_handle *handle) { return drop(handle, OT_LT_NOT_INITIALIZED); }
+int destroy(ot_lt_handle *handle) { return drop(handle); }
 
 int describe(ot_lt_description **description, int compute, int scale) {
   ot_lt_description made;
@@ -124,21 +124,13 @@ int take(void *to, size_t wanted, const void *value, size_t bytes) {
   return success;
 }
 
-int take_transpose(int *to, const void *value, size_t bytes) {
-  int operation = -1;
-  if (take(&operation, sizeof operation, value, bytes) != success) return OT_LT_INVALID_VALUE;
-  if (operation != OT_LT_TRANSPOSE && operation != OT_LT_NO_TRANSPOSE) return OT_LT_INVALID_VALUE;
-  *to = operation;
-  return success;
-}
-
 int set_description(ot_lt_description *d, int attribute, const void *value, size_t bytes) {
   if (!is_live(d)) return OT_LT_INVALID_VALUE;
   switch (attribute) {
     case OT_LT_TRANSPOSE_A:
-      return take_transpose(&d->transpose_a, value, bytes);
+      return take(&d->transpose_a, sizeof d->transpose_a, value, bytes);
     case OT_LT_TRANSPOSE_B:
-      return take_transpose(&d->transpose_b, value, bytes);
+      return take(&d->transpose_b, sizeof d->transpose_b, value, bytes);
     case OT_LT_EPILOGUE:
       return take(&d->epilogue, sizeof d->epilogue, value, bytes);
     case OT_LT_BIAS_POINTER:
@@ -148,13 +140,13 @@ int set_description(ot_lt_description *d, int attribute, const void *value, size
   }
 }
 
-int forget(ot_lt_description *description) { return drop(description, OT_LT_INVALID_VALUE); }
+int forget(ot_lt_description *description) { return description ? drop(description) : success; }
 
 int lay_out(ot_lt_layout **layout, int type, uint64_t rows, uint64_t columns, int64_t stride) {
   return make(layout, {type, rows, columns, stride});
 }
 
-int free_layout(ot_lt_layout *layout) { return drop(layout, OT_LT_INVALID_VALUE); }
+int free_layout(ot_lt_layout *layout) { return layout ? drop(layout) : success; }
 
 int prefer(ot_lt_preference **preference) { return make(preference, ot_lt_preference()); }
 
@@ -171,7 +163,9 @@ int set_preference(ot_lt_preference *p, int attribute, const void *value, size_t
   return take(&p->alignments[matrix], sizeof p->alignments[matrix], value, bytes);
 }
 
-int free_preference(ot_lt_preference *preference) { return drop(preference, OT_LT_INVALID_VALUE); }
+int free_preference(ot_lt_preference *preference) {
+  return preference ? drop(preference) : success;
+}
 
 // ---- problems ----
 
@@ -213,7 +207,14 @@ bool has_shape(const ot_lt_layout &x, uint64_t rows, uint64_t columns, bool tran
                     : x.rows == rows && x.columns == columns;
 }
 
+bool is_operation(int operation) {
+  return operation == OT_LT_TRANSPOSE || operation == OT_LT_NO_TRANSPOSE;
+}
+
 int check_problem(const problem &p) {
+  if (!is_operation(p.description.transpose_a) || !is_operation(p.description.transpose_b)) {
+    return OT_LT_INVALID_VALUE;
+  }
   const bool a = p.description.transpose_a == OT_LT_TRANSPOSE;
   const bool b = p.description.transpose_b == OT_LT_TRANSPOSE;
   if (!has_shape(p.layouts[0], p.m, p.k, a) || !has_shape(p.layouts[1], p.k, p.n, b) ||
