@@ -26,7 +26,7 @@ typedef struct ot_tensor_source {
   void *context;
 } ot_tensor_source;
 
-// A small file to save unchanged: config.json, tokenizer.json, ...
+// A small file to save unchanged: config.json, tokenizer.json, gemm.table, ...
 typedef struct ot_checkpoint_text {
   const char *name;
   const char *text;  // [bytes]

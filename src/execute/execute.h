@@ -71,6 +71,10 @@ typedef struct ot_executor_transfers {
 } ot_executor_transfers;
 ot_executor_transfers ot_executor_count_transfers(const ot_executor *executor);
 
+// See ot_kernel_algorithms_print and ot_kernel_algorithms_read.
+const char *ot_executor_print_algorithms(const ot_executor *executor, ot_arena *arena);
+const char *ot_executor_read_algorithms(ot_executor *executor, const char *text, ot_arena *arena);
+
 double ot_executor_scalar(const ot_executor *executor, ot_step_scalar scalar);
 void ot_executor_set_scalar(ot_executor *executor, ot_step_scalar scalar, double value);
 

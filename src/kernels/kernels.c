@@ -93,3 +93,14 @@ void ot_kernel_context_destroy(ot_backend backend, void **context) {
   if (*context && found && found->close) found->close(*context);
   *context = NULL;
 }
+
+const char *ot_kernel_algorithms_print(ot_backend backend, const void *context, ot_arena *arena) {
+  const ot_kernel_backend *const found = backend_of(backend);
+  return found && found->print_algorithms ? found->print_algorithms(context, arena) : NULL;
+}
+
+const char *ot_kernel_algorithms_read(ot_backend backend, void *context, const char *text,
+                                      ot_arena *arena) {
+  const ot_kernel_backend *const found = backend_of(backend);
+  return found && found->read_algorithms ? found->read_algorithms(context, text, arena) : NULL;
+}

@@ -3,6 +3,7 @@
 // available", which the caller reports; there is no silent fallback.
 #pragma once
 
+#include "base/arena.h"
 #include "kernels/rank_sum.h"
 #include "ops/kernel.h"
 
@@ -13,6 +14,9 @@ typedef struct ot_kernel_backend {
   ot_status (*open)(void *stream, void **context);
   void (*close)(void *context);
   void (*sum_ranks)(void *stream, const ot_rank_sum *job);  // null: host memory has its own
+  // See ot_kernel_algorithms_print and _read. Null: kernels choose nothing.
+  const char *(*print_algorithms)(const void *context, ot_arena *arena);
+  const char *(*read_algorithms)(void *context, const char *text, ot_arena *arena);
 } ot_kernel_backend;
 
 // Null in builds without CUDA.
@@ -27,3 +31,12 @@ void ot_kernel_context_destroy(ot_backend backend, void **context);
 
 // Queues a sum over ranks on a stream of a GPU. The device must be bound.
 void ot_kernel_sum_ranks(void *stream, const ot_rank_sum *job);
+
+// The algorithms that kernels of this context have chosen at run time so far and on which bits
+// depend, as text in `arena`; null: none.
+const char *ot_kernel_algorithms_print(ot_backend backend, const void *context, ot_arena *arena);
+
+// Takes over such a text of an earlier run. Returns a note, in `arena`, that later results may have
+// other bits than those of that run; null: they have the same. The device must be bound.
+const char *ot_kernel_algorithms_read(ot_backend backend, void *context, const char *text,
+                                      ot_arena *arena);

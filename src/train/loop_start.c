@@ -283,9 +283,8 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
     return OT_OK;
   }
   say_start(request, start, arena);
-  if (begins && ot_trainer_note(start->trainer))
-    ot_loop_note(request, "%s", ot_trainer_note(start->trainer));
   if (!begins) ot_loop_note(request, "resuming from %s", path);
+  if (ot_trainer_note(start->trainer)) ot_loop_note(request, "%s", ot_trainer_note(start->trainer));
   const bool leads = ot_world_is_leader(request->world);
   return ot_world_agree(request->world, leads ? enter_directory(request, arena, start) : OT_OK);
 }

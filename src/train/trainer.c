@@ -27,7 +27,7 @@ struct ot_trainer {
   ot_micro_batch part;  // this rank's shards of them, with cp > 1
   ot_position position;
   int64_t total_steps;
-  char *note;              // about the weights of run->init, or null
+  char *note;              // see ot_trainer_note
   int micro_batches;       // of the last step; 0: no step yet
   int64_t last_samples;    // of the last step
   ot_noise_average noise;  // of the steps of this process
@@ -470,7 +470,10 @@ ot_status ot_trainer_save(ot_trainer *trainer, const char *path) {
 
 ot_status ot_trainer_resume(ot_trainer *trainer, const char *path) {
   ot_state_request request = state_of(trainer, path);
-  OT_TRY(ot_training_state_load(trainer->runtime, &request));
+  const ot_status status = ot_training_state_load(trainer->runtime, &request);
+  free(trainer->note);
+  trainer->note = request.note;
+  OT_TRY(status);
   trainer->position = request.position;
   if (trainer->hooks.resumed) trainer->hooks.resumed(trainer, trainer->hooks.context);
   return OT_OK;

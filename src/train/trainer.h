@@ -53,7 +53,8 @@ void ot_trainer_destroy(ot_trainer **trainer);
 // create.
 ot_status ot_trainer_create_hooked(const ot_run *run, ot_world *world,
                                    const ot_trainer_hooks *hooks, ot_trainer **out);
-// A note for the user about the weights of run->init, on the leader; null: none.
+// A note for the user, on the leader: about the weights of run->init or, once resumed, about the
+// checkpoint. Null: none.
 const char *ot_trainer_note(const ot_trainer *trainer);
 const ot_trainer_hooks *ot_trainer_get_hooks(const ot_trainer *trainer);
 ot_world *ot_trainer_world(const ot_trainer *trainer);

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names in optimizer files: m.NAME and v.NAME (moments), master.NAME (master weights).
+// Names in optimizer files: m.NAME and v.NAME (moments), master.NAME (master weights). gemm.table,
+// if a GPU wrote the checkpoint: the algorithms of products (ot_kernel_algorithms_print).
 #include "train/training_state.h"
 
+#include <string.h>
+
+#include "base/text.h"
 #include "checkpoint/hf_texts.h"
+#include "files/disk.h"
 #include "runtime/model_files.h"
 
 typedef struct state_kind {
@@ -13,6 +18,9 @@ typedef struct state_kind {
 static const state_kind kinds[] = {
     {"m.", OT_COPY_MOMENT_1}, {"v.", OT_COPY_MOMENT_2}, {"master.", OT_COPY_MASTER}};
 enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
+
+static const char table_name[] = "gemm.table";
+enum { TABLE_BYTES_MAX = 1 << 24 };
 
 // State shared by saving and loading.
 typedef struct state_view {
@@ -76,6 +84,19 @@ static ot_manifest manifest_of(const ot_state_request *request, ot_arena *arena)
   };
 }
 
+// `texts` has space for OT_HF_TEXTS_MAX + 1.
+static ot_status build_texts(const state_view *v, const ot_state_request *request,
+                             ot_checkpoint_text *texts, int *count) {
+  const ot_dtype dtype = ot_runtime_copy_dtype(v->runtime, OT_COPY_WEIGHT);
+  ot_hf_texts hf;
+  OT_TRY(ot_hf_texts_build(v->arena, &request->run->model, dtype, request->tokenizer, &hf));
+  memcpy(texts, hf.text, sizeof hf.text);
+  *count = hf.count;
+  const char *const table = ot_executor_print_algorithms(ot_runtime_executor(v->runtime), v->arena);
+  if (table) texts[(*count)++] = (ot_checkpoint_text){table_name, table, ot_text_length(table)};
+  return OT_OK;
+}
+
 static ot_status save(state_view *v, const ot_state_request *request) {
   const int n = v->map.num_tensors;
   ot_tensor_source *const model = ot_arena_array(v->arena, n, sizeof *model);
@@ -93,15 +114,15 @@ static ot_status save(state_view *v, const ot_state_request *request) {
     num_optimizer += count;
   }
   const ot_manifest manifest = manifest_of(request, v->arena);
-  ot_hf_texts texts;
-  OT_TRY(ot_hf_texts_build(v->arena, &request->run->model, weights->dtype, request->tokenizer,
-                           &texts));
+  ot_checkpoint_text texts[OT_HF_TEXTS_MAX + 1];
+  int num_texts = 0;
+  OT_TRY(build_texts(v, request, texts, &num_texts));
   const ot_checkpoint_content content = {.num_model = num_model,
                                          .model = model,
                                          .num_optimizer = num_optimizer,
                                          .optimizer = optimizer,
-                                         .num_texts = texts.count,
-                                         .texts = texts.text,
+                                         .num_texts = num_texts,
+                                         .texts = texts,
                                          .manifest = &manifest};
   return ot_checkpoint_write(request->path, &content);
 }
@@ -126,6 +147,21 @@ ot_status ot_training_state_save(ot_runtime *runtime, const ot_state_request *re
 
 // ---- load ----
 
+static ot_status load_table(const state_view *v, ot_checkpoint *checkpoint,
+                            ot_state_request *request) {
+  const char *const path = ot_checkpoint_file(checkpoint, table_name);
+  char *text = NULL;
+  int64_t bytes = 0;
+  if (!path) return OT_OK;
+  OT_TRY(ot_disk_read(v->arena, path, TABLE_BYTES_MAX, &text, &bytes));
+  const char *const note =
+      ot_executor_read_algorithms(ot_runtime_executor(v->runtime), text, v->arena);
+  if (!note || !ot_world_is_leader(request->world)) return OT_OK;
+  request->note = strdup(note);
+  OT_CHECK(request->note, OT_ENVIRONMENT, "out of memory (%s)", path);
+  return OT_OK;
+}
+
 static ot_status load(state_view *v, ot_checkpoint *checkpoint, ot_state_request *request) {
   const char *const path = request->path;
   const ot_manifest *const manifest = ot_checkpoint_manifest(checkpoint);
@@ -143,6 +179,7 @@ static ot_status load(state_view *v, ot_checkpoint *checkpoint, ot_state_request
     OT_TRY(ot_weights_restore(v->arena, &state, checkpoint));
   }
   OT_TRY(ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_OPTIMIZER));
+  OT_TRY(load_table(v, checkpoint, request));
   request->position = (ot_position){
       .step = manifest->step, .next_sample = manifest->next_sample, .tokens = manifest->tokens};
   return OT_OK;

@@ -23,6 +23,7 @@ typedef struct ot_state_request {
   const ot_tokenizer *tokenizer;  // or null
   ot_position position;
   ot_world *world;  // null: one rank
+  char *note;       // set by a load, on the leader, to be freed; null: nothing to say
 } ot_state_request;
 
 // Saves; the leader of the world writes. Collective over the world. Blocks until the checkpoint is
@@ -32,5 +33,6 @@ ot_status ot_training_state_save(ot_runtime *runtime, const ot_state_request *re
 // Reads the checkpoint at `request->path`, whose hashes one rank has verified (checkpoint_list.h),
 // into `runtime`, moments and master weights included; every tensor is accounted for. request->run
 // tells which tensors have which state; its position is set to that of the checkpoint. Checkpoints
-// are independent of the mesh. Collective over the world.
+// are independent of the mesh. On a GPU it also takes over the algorithms of products; the note
+// says if they cannot be. Collective over the world.
 ot_status ot_training_state_load(ot_runtime *runtime, ot_state_request *request);

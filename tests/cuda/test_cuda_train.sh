@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # run: any machine. `train` with device=cuda, on the emulated GPU: the losses of the CPU, the same bits
-# twice, a checkpoint that the CPU goes on from; and what it says where there is no GPU.
+# twice, a checkpoint that the CPU goes on from, resumed runs that keep the algorithms of their products; and what
+# it says where there is no GPU.
 set -euo pipefail
 orthant=$(realpath "${1:-build/orthant}")
 emulated=$(dirname "$orthant")/tests/orthant_emulated
@@ -32,6 +33,18 @@ on_gpu() { OT_TEST_DEVICE=cuda "$emulated" "$@"; }
 on_gpu train run.yaml --set device=cuda --set output=gpu >/dev/null 2>&1
 on_gpu train run.yaml --set output=again >/dev/null 2>&1  # auto finds the GPU
 losses gpu | cmp - <(losses again) || fail "other bits in a second run"
+
+# Resumed where cuBLASLt would propose other algorithms: gemm.table keeps the first ones. Another version says so.
+cp -r again kept
+cp -r again upgraded
+on_gpu train run.yaml --set output=again --set steps=8 >/dev/null 2>&1
+OT_SHIM_LT_ORDER=reversed on_gpu train run.yaml --set output=kept --set steps=8 >out 2>&1
+losses again | cmp - <(losses kept) || fail "other bits in a resumed run"
+grep -q 'note: matrix products' out && fail "note: $(cat out)"
+OT_SHIM_LT_ORDER=reversed OT_SHIM_LT_VERSION=130200 on_gpu train run.yaml --set output=upgraded --set steps=8 >out 2>&1
+grep -q 'note: matrix products may have other bits than before: they were by cuBLASLt 130100' out ||
+  fail "another version: $(cat out)"
+losses again | cmp -s - <(losses upgraded) && fail "other algorithms give the same bits"
 paste -d' ' <(losses cpu) <(losses gpu) | sed 's/"loss"://g' | awk '
   { d = $1 - $2; if (d < 0) d = -d; if (d > 2e-5 * $1) { print "step", NR ": loss", $2, "and", $1; bad = 1 } }
   END { exit bad || NR != 6 }' || fail "the losses are not those of the CPU"

@@ -3,6 +3,7 @@
 // of our own (product.cu). Matrices are in row-major order.
 #pragma once
 
+#include "base/arena.h"
 #include "kernels/cuda/cuda_context.h"
 
 typedef struct ot_cuda_matrix {
@@ -28,6 +29,13 @@ void ot_cuda_matmul_destroy(ot_cuda_matmul **matmul);
 
 // Queues the product. Failures stay in the context until ot_stream_synchronize.
 void ot_cuda_multiply(const ot_cuda_context *context, const ot_cuda_product *product);
+
+// The algorithms of all products so far, as text in `arena`. (gemm_table.c)
+const char *ot_cuda_matmul_print(const ot_cuda_matmul *matmul, ot_arena *arena);
+
+// Takes over the algorithms of such a text. Returns a note, in `arena`, that products may have
+// other bits than where it was written; null: they have the same. (gemm_table.c)
+const char *ot_cuda_matmul_read(ot_cuda_matmul *matmul, const char *text, ot_arena *arena);
 
 // The kernel of our own: any combination of real types. (product.cu)
 void ot_cuda_multiply_generic(void *stream, const ot_cuda_product *product);

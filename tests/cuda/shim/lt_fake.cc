@@ -254,8 +254,8 @@ struct algorithm_kind {
 // In the order of their proposal.
 const algorithm_kind kinds[] = {{2, OT_LT_REDUCTION_OUTPUT_TYPE, true},
                                 {1, 0, true},
-                                {2, OT_LT_REDUCTION_COMPUTE_TYPE, true},
-                                {1, 0, false}};
+                                {1, 0, false},
+                                {2, OT_LT_REDUCTION_COMPUTE_TYPE, true}};
 enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
 
 const uint64_t magic = 0x6f742d6c742d3133;

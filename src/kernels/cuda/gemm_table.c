@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// The algorithms of plans as text: a line for the library and the GPU that they are for, then a
+// line for each plan, its key and the words of its algorithm.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "base/text_builder.h"
+#include "kernels/cuda/gemm_plan.h"
+
+static const char title[] = "orthant gemm.table 1\n";
+static const char own_kernel[] = " own";
+
+typedef struct row {
+  ot_gemm_key key;
+  bool own;  // by the kernel of our own: the library has no algorithm
+  ot_lt_algorithm algorithm;
+} row;
+
+static const char *place_of(const ot_cuda_matmul *m, ot_arena *arena) {
+  const size_t version = m->api.library ? m->api.version() : 0;
+  return ot_arena_format(arena, "cuBLASLt %zu on %s", version, m->device);
+}
+
+// ---- print ----
+
+static void print_plan(const ot_gemm_plan *p, ot_text_builder *text) {
+  for (int i = 0; i < OT_GEMM_FIELDS; i++) {
+    ot_text_appendf(text, "%s%lld", i > 0 ? " " : "", (long long)p->key.of[i]);
+  }
+  ot_text_put(text, " :");
+  if (p->failure != 0) ot_text_put(text, own_kernel);
+  for (int i = 0; i < OT_COUNT(p->algorithm.words) && p->failure == 0; i++) {
+    ot_text_appendf(text, " %llu", (unsigned long long)p->algorithm.words[i]);
+  }
+  ot_text_put(text, "\n");
+}
+
+const char *ot_cuda_matmul_print(const ot_cuda_matmul *m, ot_arena *arena) {
+  ot_text_builder text = {.arena = arena};
+  ot_text_appendf(&text, "%s%s\n", title, place_of(m, arena));
+  for (const ot_gemm_plan *p = m->plans; p; p = p->next) print_plan(p, &text);
+  return ot_text_builder_text(&text);
+}
+
+// ---- read ----
+
+// Each moves *at behind what it reads; false if that does not stand there.
+static bool read_text(const char **at, const char *text) {
+  if (!ot_text_starts_with(*at, text)) return false;
+  *at += ot_text_length(text);
+  return true;
+}
+
+static bool read_number(const char **at, uint64_t *number) {
+  char *end = NULL;
+  *number = strtoull(*at, &end, 10);
+  const bool found = end != *at;
+  *at = end;
+  return found;
+}
+
+static bool read_row(const char **at, row *r) {
+  uint64_t number = 0;
+  memset(r, 0, sizeof *r);
+  for (int i = 0; i < OT_GEMM_FIELDS; i++) {
+    if (!read_number(at, &number)) return false;
+    r->key.of[i] = (int64_t)number;
+  }
+  if (!read_text(at, " :")) return false;
+  r->own = read_text(at, own_kernel);
+  for (int i = 0; i < OT_COUNT(r->algorithm.words) && !r->own; i++) {
+    if (!read_number(at, &r->algorithm.words[i])) return false;
+  }
+  return read_text(at, "\n");
+}
+
+// False if the product has another algorithm than that of the row.
+static bool use_row(ot_cuda_matmul *m, const row *r) {
+  ot_gemm_plan *p = ot_gemm_plan_find(m, &r->key);
+  if (!p) p = ot_gemm_plan_create(m, &r->key);
+  if (!p) return false;
+  if (r->own) p->failure = OT_LT_NOT_SUPPORTED;
+  if (r->own || ot_gemm_plan_use(m, p, &r->algorithm)) return true;
+  ot_gemm_plan_choose(m, p);
+  return false;
+}
+
+static const char *note_of(ot_arena *arena, const char *reason) {
+  return ot_arena_format(arena, "note: matrix products may have other bits than before: %s",
+                         reason);
+}
+
+static const char *read_rows(ot_cuda_matmul *m, const char *at, ot_arena *arena) {
+  int rows = 0, refused = 0;
+  for (; *at != '\0'; rows++) {
+    row r;
+    if (!read_row(&at, &r)) return note_of(arena, "the checkpoint's gemm.table cannot be read");
+    if (!use_row(m, &r)) refused++;
+  }
+  if (refused == 0) return NULL;
+  return note_of(arena, ot_arena_format(arena,
+                                        "cuBLASLt refuses %d of %d algorithms of the "
+                                        "checkpoint's gemm.table",
+                                        refused, rows));
+}
+
+const char *ot_cuda_matmul_read(ot_cuda_matmul *m, const char *text, ot_arena *arena) {
+  const char *const place = place_of(m, arena);
+  const char *at = text;
+  if (!read_text(&at, title)) return note_of(arena, "the checkpoint's gemm.table cannot be read");
+  const char *const end = ot_text_find(at, "\n");
+  const char *const stated = ot_arena_text(arena, at, end ? end - at : ot_text_length(at));
+  if (!end || !ot_text_equal(stated, place)) {
+    return note_of(arena,
+                   ot_arena_format(arena, "they were by %s, and are now by %s", stated, place));
+  }
+  return read_rows(m, end + 1, arena);
+}
