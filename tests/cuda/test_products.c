@@ -320,27 +320,33 @@ static void a_table_of_another_version_is_told_and_not_used(void **state) {
   ot_heap_release(&t.heap);
 }
 
-// `text` with a 9 before its first `part`.
-static const char *with_nine(ot_arena *arena, const char *text, const char *part) {
-  const char *const at = ot_text_find(text, part);
-  assert_non_null(at);
-  return ot_arena_format(arena, "%.*s9%s", (int)(at - text), text, at);
+// The words of a real library's algorithm have no stated meaning, so none is changed there.
+static void refused_algorithms_are_told(void **state) {
+  (void)state;
+  if (!shim_set_order) skip();
+  table_case t;
+  device_case c;
+  open_table(&t);
+  open_case(&c);
+  const char *const words = ot_text_find(t.table, " : ") + 3;
+  expect_note(&c,
+              ot_arena_format(&t.arena, "%.*s1%s", (int)(words - t.table), t.table,
+                              ot_text_find(words, " ")),
+              "refuses 1 of 12 algorithms");
+  assert_int_equal(multiply_all(&c), t.bits);
+  close_case(&c);
+  ot_heap_release(&t.heap);
 }
 
-static void refused_algorithms_and_damage_are_told(void **state) {
+static void damaged_tables_are_told(void **state) {
   (void)state;
   table_case t;
   device_case c;
   open_table(&t);
   open_case(&c);
-  const char *const rows = ot_text_find(t.table, " : ") + 3;
-  const int in_table = (int)(rows - t.table);
-  const char *const refused =
-      ot_arena_format(&t.arena, "%.*s1%s", in_table, t.table, ot_text_find(rows, " "));
-  expect_note(&c, refused, "refuses 1 of 12 algorithms");
-  assert_int_equal(multiply_all(&c), t.bits);
-  expect_note(&c, with_nine(&t.arena, t.table, "orthant"), "cannot be read");
-  expect_note(&c, ot_arena_format(&t.arena, "%.*s", in_table, t.table), "cannot be read");
+  const int length = (int)(ot_text_find(t.table, " : ") - t.table);
+  expect_note(&c, ot_arena_format(&t.arena, "9%s", t.table), "cannot be read");
+  expect_note(&c, ot_arena_format(&t.arena, "%.*s", length, t.table), "cannot be read");
   expect_note(&c, "", "cannot be read");
   close_case(&c);
   ot_heap_release(&t.heap);
@@ -371,7 +377,8 @@ int main(void) {
       cmocka_unit_test(what_the_library_lacks_runs_by_our_own_kernel),
       cmocka_unit_test(a_table_keeps_bits),
       cmocka_unit_test(a_table_of_another_version_is_told_and_not_used),
-      cmocka_unit_test(refused_algorithms_and_damage_are_told),
+      cmocka_unit_test(refused_algorithms_are_told),
+      cmocka_unit_test(damaged_tables_are_told),
       cmocka_unit_test(an_algorithm_needs_no_more_workspace_than_there_is),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
