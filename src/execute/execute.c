@@ -509,13 +509,14 @@ ot_executor_transfers ot_executor_count_transfers(const ot_executor *executor) {
 }
 
 const char *ot_executor_print_algorithms(const ot_executor *executor, ot_arena *arena) {
-  return ot_kernel_algorithms_print(executor->schedule->backend, executor->kernel_context, arena);
+  return ot_kernel_algorithms_print(executor->schedule->backend,
+                                    executor->streams.context[OT_LANE_COMPUTE], arena);
 }
 
 const char *ot_executor_read_algorithms(ot_executor *executor, const char *text, ot_arena *arena) {
   if (ot_device_bind(executor->device) != OT_OK) return ot_fail_message();
-  return ot_kernel_algorithms_read(executor->schedule->backend, executor->kernel_context, text,
-                                   arena);
+  return ot_kernel_algorithms_read(executor->schedule->backend,
+                                   executor->streams.context[OT_LANE_COMPUTE], text, arena);
 }
 
 double ot_executor_scalar(const ot_executor *executor, ot_step_scalar scalar) {

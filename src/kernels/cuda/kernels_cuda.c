@@ -74,11 +74,23 @@ static ot_status open_context(void *stream, void **context) {
   return status;
 }
 
+static const char *print_algorithms(const void *context, ot_arena *arena) {
+  const ot_cuda_context *const c = context;
+  return ot_cuda_matmul_print(c->matmul, arena);
+}
+
+static const char *read_algorithms(void *context, const char *text, ot_arena *arena) {
+  const ot_cuda_context *const c = context;
+  return ot_cuda_matmul_read(c->matmul, text, arena);
+}
+
 static const ot_kernel_backend backend = {
     .f32 = f32,
     .f64 = f64,
     .open = open_context,
     .close = close_context,
+    .print_algorithms = print_algorithms,
+    .read_algorithms = read_algorithms,
     .sum_ranks = ot_rank_sum_cuda,
 };
 
