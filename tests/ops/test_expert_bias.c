@@ -18,7 +18,7 @@ typedef struct shape {
 enum { E = 5 };
 
 static const shape shapes[] = {
-    {1, 1, 1, false}, {7, 2, 13, true}, {70, 3, 65, true}, {9, 2, 2100, false}};
+    {1, 1, 1, false}, {7, 2, 13, true}, {70, 3, 65, true}, {9, 2, 2100, false}, {700, 4, 72, true}};
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -74,9 +74,34 @@ static void gradients_are_those_of_the_output(void **state) {
   }
 }
 
-static void gradient_kernels_agree_in_every_precision(void **state) {
+static void biases_have_the_gradient_of_their_slots(void **state) {
   (void)state;
-  const shape s = shapes[2];
+  for (int i = 0; i < NUM_SHAPES; i++) {
+    const shape s = shapes[i];
+    ot_case c = {
+        .kind = OT_OP_EXPERT_BIAS_DW,
+        .attributes = {.threads = 2, .compute = OT_F64, .num_experts = E},
+        .types = {.in = {ot_type_matrix(OT_F64, s.R, s.C), ot_type_matrix(OT_F64, s.R, s.S),
+                         ot_type_matrix(OT_I32, s.R, s.S)},
+                  .out = {ot_type_vector(OT_F64, E * s.C)}}};
+    ot_case_create(&c);
+    set_experts(&c.in[2]);
+    ot_case_run(&c);
+    double *const dbias = calloc((size_t)(E * s.C), sizeof *dbias);
+    for (int64_t slot = 0; slot < s.R * s.S; slot++) {
+      const int64_t expert = (int64_t)ot_case_get(&c.in[2], slot);
+      for (int64_t k = 0; k < s.C && expert >= 0; k++) {
+        const double dy = ot_case_get(&c.in[0], slot / s.S * s.C + k);
+        dbias[expert * s.C + k] += ot_case_get(&c.in[1], slot) * dy;
+      }
+    }
+    ot_case_expect(&c.out[0], dbias, 1e-13, "dbias");
+    free(dbias);
+    ot_case_destroy(&c);
+  }
+}
+
+static void check_gradient_kernels(shape s) {
   const ot_tensor_type dy = ot_type_matrix(OT_F64, s.R, s.C);
   const ot_tensor_type gates = ot_type_matrix(OT_F64, s.R, s.S);
   const ot_tensor_type experts = ot_type_matrix(OT_I32, s.R, s.S);
@@ -99,6 +124,11 @@ static void gradient_kernels_agree_in_every_precision(void **state) {
   }
 }
 
+static void gradient_kernels_agree_in_every_precision(void **state) {
+  (void)state;
+  for (int i = 2; i < NUM_SHAPES; i++) check_gradient_kernels(shapes[i]);
+}
+
 static void rejects_a_bias_of_another_number_of_experts(void **state) {
   (void)state;
   ot_op_types types = {.in = {ot_type_matrix(OT_F32, 4, 2), ot_type_matrix(OT_I32, 4, 2),
@@ -112,6 +142,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tokens_get_the_biases_of_their_experts),
       cmocka_unit_test(gradients_are_those_of_the_output),
+      cmocka_unit_test(biases_have_the_gradient_of_their_slots),
       cmocka_unit_test(gradient_kernels_agree_in_every_precision),
       cmocka_unit_test(rejects_a_bias_of_another_number_of_experts),
   };

@@ -111,13 +111,6 @@ static __global__ void __launch_bounds__(THREADS) embedding_kernel(lookup<R> l, 
   }
 }
 
-// Threads of a block over rows of `vectors`: x a power of two.
-static dim3 row_threads(int64_t vectors) {
-  unsigned x = 1;
-  while (x < THREADS && x < vectors) x *= 2;
-  return dim3(x, THREADS / x);
-}
-
 template <class R>
 static void embedding(const ot_kernel_call *call) {
   const ot_tensor *const in = call->in, *const y = &call->out[0];
@@ -133,7 +126,7 @@ static void embedding(const ot_kernel_call *call) {
   const auto launch = [&](auto s, auto width) {
     using S = decltype(s);
     constexpr int N = decltype(width)::value;
-    const dim3 threads = row_threads(l.columns / N);
+    const dim3 threads = ot_row_threads(l.columns / N, THREADS);
     OT_LAUNCH((embedding_kernel<R, S, N>), ot_blocks(l.rows, threads.y), threads, 0,
               ot_cuda_stream_of(call), l, (S *)y->data);
   };

@@ -169,6 +169,13 @@ static inline unsigned ot_blocks(int64_t items, int64_t each) {
   return (unsigned)((items + each - 1) / each);
 }
 
+// `most` threads, a power of two, over rows of `vectors`: x, a power of two, for each row.
+static inline dim3 ot_row_threads(int64_t vectors, unsigned most) {
+  unsigned x = 1;
+  while (x < most && x < vectors) x *= 2;
+  return dim3(x, most / x);
+}
+
 // Lets a kernel have `bytes` of dynamic shared memory.
 template <class... Arguments>
 static inline void ot_allow_shared(void (*kernel)(Arguments...), size_t bytes) {
