@@ -105,7 +105,9 @@ ot_comm_call ot_bind_call(const ot_entry *entry, const ot_task *task, char *memo
 
 // ---- segments ----
 
-static ot_status bind_kernel(const ot_task *task, ot_bound_task *bound) {
+static ot_status bind_kernel(const ot_task *task, ot_backend backend, ot_bound_task *bound) {
+  OT_CHECK(task->attributes.backend == backend, OT_BUG,
+           "schedule: op %s is of another back end than its schedule", ot_task_name(task));
   bound->kernel = ot_kernel_find(task->attributes.backend, task->op, task->attributes.compute);
   OT_CHECK(bound->kernel, OT_ENVIRONMENT, "executor: op %s has no %s kernel on %s",
            ot_task_name(task), ot_dtype_name(task->attributes.compute),
@@ -133,14 +135,14 @@ static ot_status bind_call(const ot_task *task, const ot_comm *comm, const char 
   return OT_OK;
 }
 
-static ot_status bind_segment(const ot_segment *segment, const ot_comm *comm, ot_arena *arena,
-                              ot_bound_task **bound) {
+static ot_status bind_segment(const ot_schedule *schedule, const ot_segment *segment,
+                              const ot_comm *comm, ot_arena *arena, ot_bound_task **bound) {
   OT_TRY(ot_segment_check_bodies(segment));
   *bound = ot_arena_array(arena, segment->num_tasks + 1, sizeof **bound);
   for (int i = 0; i < segment->num_tasks; i++) {
     const ot_task *const task = &segment->tasks[i];
     if (task->kind == OT_TASK_COMPUTE) {
-      OT_TRY(bind_kernel(task, &(*bound)[i]));
+      OT_TRY(bind_kernel(task, schedule->backend, &(*bound)[i]));
       continue;
     }
     if (task->kind == OT_TASK_REPEAT) continue;
@@ -185,7 +187,7 @@ ot_status ot_bind(const ot_schedule *schedule, const ot_comm *comm, ot_arena *ar
                   ot_bound_task ***bound) {
   *bound = ot_arena_array(arena, schedule->num_segments + 1, sizeof **bound);
   for (int i = 0; i < schedule->num_segments; i++) {
-    OT_TRY(bind_segment(&schedule->segments[i], comm, arena, &(*bound)[i]));
+    OT_TRY(bind_segment(schedule, &schedule->segments[i], comm, arena, &(*bound)[i]));
   }
   for (int i = 0; i < schedule->num_orders; i++) {
     const ot_order *const order = &schedule->orders[i];

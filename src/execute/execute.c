@@ -15,6 +15,7 @@
 #include "execute/recorder.h"
 #include "execute/streams.h"
 #include "host/heap.h"
+#include "kernels/kernels.h"
 #include "ops/repeat.h"
 
 // The collective in flight on the tensor lane.

@@ -84,6 +84,7 @@ static void contribute(backward *b, int value, int made, bool has_partial) {
   for (int i = 0; i < OT_MAX_INPUTS; i++) add.in[i] = -1;
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) add.out[i] = -1;
   add.attributes.threads = b->program->ops[0].attributes.threads;
+  add.attributes.backend = b->program->ops[0].attributes.backend;
   add.attributes.compute = b->program->ops[0].attributes.compute;
   add.in[0] = before;
   add.in[1] = made;

@@ -14,23 +14,37 @@
 #include "support/op_device.h"
 #include "support/rank_case_verdict.h"
 
-// {model, pp, vpp, dp_replicate, dp_shard, cp, tp, zero, accumulate, pipeline, context}
+// {model, pp, vpp, dp_replicate, dp_shard, cp, tp, zero, accumulate, pipeline, context, ep, etp}
 typedef struct mesh {
   rank_model_kind model;
   int pp, vpp, dp_replicate, dp_shard, cp, tp, zero;
   ot_accumulate accumulate;
   ot_pipeline pipeline;
   ot_context_parallel context;
+  int ep, etp;
 } mesh;
 
 static const mesh meshes[] = {
-    {RANK_LLAMA, 1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, OT_CONTEXT_RING},
-    {RANK_GPT2, 1, 1, 2, 2, 1, 1, 2, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_RING},
-    {RANK_QWEN, 2, 2, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_INTERLEAVED, OT_CONTEXT_RING},
-    {RANK_GPT2, 3, 1, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, OT_CONTEXT_RING},
-    {RANK_LLAMA, 1, 1, 1, 1, 2, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_ULYSSES},
-    {RANK_DROPOUT, 2, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, OT_CONTEXT_RING},
-    {RANK_RESIDUALS, 1, 1, 1, 2, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_RING},
+    {RANK_LLAMA, 1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, OT_CONTEXT_RING, 1,
+     1},
+    {RANK_GPT2, 1, 1, 2, 2, 1, 1, 2, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_RING, 1, 1},
+    {RANK_GEMMA2, 1, 1, 1, 1, 1, 4, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_RING, 1,
+     1},
+    {RANK_QWEN, 2, 2, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_INTERLEAVED, OT_CONTEXT_RING,
+     1, 1},
+    {RANK_GPT2, 3, 1, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, OT_CONTEXT_RING, 1, 1},
+    {RANK_LLAMA, 1, 1, 1, 1, 2, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_ULYSSES, 1,
+     1},
+    {RANK_DROPOUT, 2, 1, 1, 2, 1, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, OT_CONTEXT_RING, 1,
+     1},
+    {RANK_QWEN, 1, 1, 1, 1, 2, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_RING, 1, 1},
+    {RANK_LATENT, 2, 1, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_RING, 1,
+     1},
+    {RANK_MOE, 1, 1, 1, 2, 1, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_RING, 2, 2},
+    {RANK_GPT_OSS, 2, 1, 1, 2, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_RING, 2,
+     1},
+    {RANK_RESIDUALS, 1, 1, 1, 2, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_RING, 1,
+     1},
 };
 
 static rank_request request_of(const mesh *m, ot_dtype dtype) {
@@ -41,7 +55,7 @@ static rank_request request_of(const mesh *m, ot_dtype dtype) {
                           .length = 16,
                           .batch = 4,
                           .micro_batch = 1,
-                          .steps = RANK_STEPS,
+                          .steps = 1,
                           .pp = m->pp,
                           .vpp = m->vpp,
                           .dp_replicate = m->dp_replicate,
@@ -53,6 +67,8 @@ static rank_request request_of(const mesh *m, ot_dtype dtype) {
                           .accumulate = m->accumulate,
                           .pipeline = m->pipeline,
                           .context = m->context,
+                          .ep = m->ep,
+                          .etp = m->etp,
                           .overlap = true,
                           .timeout_s = 60};
   if (m->pp > 1) request.layers = 6;  // two parts a stage
@@ -79,9 +95,8 @@ static uint64_t bits_of(const rank_request *request) {
 
 static void bits_do_not_depend_on_the_order_of_streams(void **state) {
   (void)state;
-  for (int i = 0; i < OT_COUNT(meshes); i += 2) {
+  for (int i = 0; i < OT_COUNT(meshes); i += 3) {
     rank_request request = request_of(&meshes[i], OT_F32);
-    request.steps = 1;
     request.overlap = false;
     const uint64_t bits = bits_of(&request);
     request.overlap = true;

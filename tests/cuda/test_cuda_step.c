@@ -19,14 +19,42 @@
 
 // The families whose operators all have CUDA kernels; with OT_TESTS=full all of them are run, else
 // the first ones.
-static const char *const families[] = {
-    "gpt2",          "llama-packed",    "qwen3-sliding",        "gemma2",   "gpt2-packed",
-    "gpt2-untied",   "llama",           "llama-tied-bias",      "llama3.1", "llama-linear",
-    "qwen2-sliding", "qwen3",           "qwen3-sliding-packed", "olmo2",    "mistral",
-    "gemma2-packed", "gemma3",          "gemma3-packed",        "smollm3",  "phi3",
-    "olmo3",         "llama-residuals", "gemma3-odd-residuals"};
+static const char *const families[] = {"gpt2",
+                                       "llama-packed",
+                                       "qwen3-sliding",
+                                       "gemma2",
+                                       "mixtral-balanced",
+                                       "deepseek-v3",
+                                       "gpt2-packed",
+                                       "gpt2-untied",
+                                       "llama",
+                                       "llama-tied-bias",
+                                       "llama3.1",
+                                       "llama-linear",
+                                       "qwen2-sliding",
+                                       "qwen3",
+                                       "qwen3-sliding-packed",
+                                       "olmo2",
+                                       "mistral",
+                                       "gemma2-packed",
+                                       "gemma3",
+                                       "gemma3-packed",
+                                       "smollm3",
+                                       "phi3",
+                                       "olmo3",
+                                       "llama-residuals",
+                                       "gemma3-odd-residuals",
+                                       "mixtral",
+                                       "mixtral-packed",
+                                       "qwen3-moe",
+                                       "qwen3-moe-residuals",
+                                       "qwen2-moe",
+                                       "olmoe",
+                                       "gpt-oss",
+                                       "gpt-oss-packed",
+                                       "deepseek-v3-yarn"};
 
-enum { FIRST_FAMILIES = 4 };
+enum { FIRST_FAMILIES = 6 };
 
 static int num_families(void) {
   const char *const text = getenv("OT_TESTS");

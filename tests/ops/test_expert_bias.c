@@ -74,31 +74,34 @@ static void gradients_are_those_of_the_output(void **state) {
   }
 }
 
+// Adds the part of slot `slot` to dbias [E, C].
+static void add_slot(const ot_case *c, shape s, int64_t slot, double *dbias) {
+  const int64_t expert = (int64_t)ot_case_get(&c->in[2], slot);
+  for (int64_t k = 0; k < s.C && expert >= 0; k++) {
+    const double dy = ot_case_get(&c->in[0], slot / s.S * s.C + k);
+    dbias[expert * s.C + k] += ot_case_get(&c->in[1], slot) * dy;
+  }
+}
+
+static void check_bias_gradient(shape s) {
+  ot_case c = {.kind = OT_OP_EXPERT_BIAS_DW,
+               .attributes = {.threads = 2, .compute = OT_F64, .num_experts = E},
+               .types = {.in = {ot_type_matrix(OT_F64, s.R, s.C), ot_type_matrix(OT_F64, s.R, s.S),
+                                ot_type_matrix(OT_I32, s.R, s.S)},
+                         .out = {ot_type_vector(OT_F64, E * s.C)}}};
+  ot_case_create(&c);
+  set_experts(&c.in[2]);
+  ot_case_run(&c);
+  double *const dbias = calloc((size_t)(E * s.C), sizeof *dbias);
+  for (int64_t slot = 0; slot < s.R * s.S; slot++) add_slot(&c, s, slot, dbias);
+  ot_case_expect(&c.out[0], dbias, 1e-13, "dbias");
+  free(dbias);
+  ot_case_destroy(&c);
+}
+
 static void biases_have_the_gradient_of_their_slots(void **state) {
   (void)state;
-  for (int i = 0; i < NUM_SHAPES; i++) {
-    const shape s = shapes[i];
-    ot_case c = {
-        .kind = OT_OP_EXPERT_BIAS_DW,
-        .attributes = {.threads = 2, .compute = OT_F64, .num_experts = E},
-        .types = {.in = {ot_type_matrix(OT_F64, s.R, s.C), ot_type_matrix(OT_F64, s.R, s.S),
-                         ot_type_matrix(OT_I32, s.R, s.S)},
-                  .out = {ot_type_vector(OT_F64, E * s.C)}}};
-    ot_case_create(&c);
-    set_experts(&c.in[2]);
-    ot_case_run(&c);
-    double *const dbias = calloc((size_t)(E * s.C), sizeof *dbias);
-    for (int64_t slot = 0; slot < s.R * s.S; slot++) {
-      const int64_t expert = (int64_t)ot_case_get(&c.in[2], slot);
-      for (int64_t k = 0; k < s.C && expert >= 0; k++) {
-        const double dy = ot_case_get(&c.in[0], slot / s.S * s.C + k);
-        dbias[expert * s.C + k] += ot_case_get(&c.in[1], slot) * dy;
-      }
-    }
-    ot_case_expect(&c.out[0], dbias, 1e-13, "dbias");
-    free(dbias);
-    ot_case_destroy(&c);
-  }
+  for (int i = 0; i < NUM_SHAPES; i++) check_bias_gradient(shapes[i]);
 }
 
 static void check_gradient_kernels(shape s) {

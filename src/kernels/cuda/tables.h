@@ -13,6 +13,7 @@ extern const ot_kernel_entry ot_dispatch_cuda_f32[], ot_dispatch_cuda_f64[];
 extern const ot_kernel_entry ot_dropout_cuda_f32[], ot_dropout_cuda_f64[];
 extern const ot_kernel_entry ot_elementwise_cuda_f32[], ot_elementwise_cuda_f64[];
 extern const ot_kernel_entry ot_embedding_cuda_f32[], ot_embedding_cuda_f64[];
+extern const ot_kernel_entry ot_exchange_cuda_f32[], ot_exchange_cuda_f64[];
 extern const ot_kernel_entry ot_expert_bias_cuda_f32[], ot_expert_bias_cuda_f64[];
 extern const ot_kernel_entry ot_grouped_cuda_f32[], ot_grouped_cuda_f64[];
 extern const ot_kernel_entry ot_head_cuda_f32[], ot_head_cuda_f64[];

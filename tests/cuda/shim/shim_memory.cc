@@ -148,7 +148,10 @@ void explain_fault(int, siginfo_t *fault, void *) {
   fprintf(stderr, "%s no access to address %p", in_kernel ? ":" : "shim:", fault->si_addr);
   explain_address(reinterpret_cast<uintptr_t>(fault->si_addr), in_kernel);
   fputc('\n', stderr);
-  sigaction(SIGSEGV, &action_before, nullptr);
+  // A handler that goes on would find the lock of the device held.
+  struct sigaction end = {};
+  end.sa_handler = SIG_DFL;
+  sigaction(SIGSEGV, in_kernel ? &end : &action_before, nullptr);
 }
 
 // ---- copies ----
