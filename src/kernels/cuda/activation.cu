@@ -7,6 +7,8 @@ extern "C" {
 #include "kernels/cuda/tables.h"
 }
 
+namespace {
+
 // ---- functions of one number ----
 
 static __device__ __forceinline__ float exp_of(float x) { return expf(x); }
@@ -287,6 +289,8 @@ template <class R>
 static void glu_grad(const ot_kernel_call *call) {
   run_gated<R>(call, &call->in[0], &call->in[1], &call->in[0]);
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_activation_cuda_f32[] = {
     {OT_OP_ACTIVATION, activation<float>},

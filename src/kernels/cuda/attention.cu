@@ -9,6 +9,8 @@ extern "C" {
 #include "kernels/cuda/tables.h"
 }
 
+namespace {
+
 template <class R>
 struct forward {
   ot_attention_shape<R> shape;
@@ -239,6 +241,8 @@ static void attention_block(const ot_kernel_call *call) {
   f.maxima = out[2].data ? (double *)call->workspace : NULL;
   add_maximum(call, run_any<R>(call, f));
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_attention_cuda_f32[] = {
     {OT_OP_ATTENTION, attention<float>}, {OT_OP_ATTENTION_BLOCK, attention_block<float>}, {}};

@@ -14,6 +14,8 @@ extern "C" {
 #include "ops/blocks.h"
 }
 
+namespace {
+
 enum { WARPS = OT_TILE_THREADS / 32 };
 
 // A gradient and what is added to it, or null.
@@ -405,6 +407,8 @@ static void attention_sinks_grad(const ot_kernel_call *call) {
   OT_LAUNCH(sink_sums_kernel<R>, ot_blocks(s.count, OT_TILE_THREADS), OT_TILE_THREADS, 0, stream,
             s);
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_attention_grad_cuda_f32[] = {
     {OT_OP_ATTENTION_GRAD, attention_grad<float>},

@@ -8,6 +8,8 @@ extern "C" {
 #include "kernels/cuda/attention_mma.h"
 }
 
+namespace {
+
 enum { WARPS = 4, THREADS = 32 * WARPS, KEYS = 64 };
 
 struct forward {
@@ -195,6 +197,8 @@ static int64_t run_forward(const ot_kernel_call *call, const forward &f) {
   OT_LAUNCH((forward_kernel<D, MT>), grid, THREADS, shared, ot_cuda_stream_of(call), f);
   return (int64_t)grid.x * grid.y;
 }
+
+}  // namespace
 
 extern "C" bool ot_attention_mma(const ot_kernel_call *call, double *maxima, int64_t *blocks) {
   const ot_op_attributes *const a = call->attributes;

@@ -9,6 +9,8 @@ extern "C" {
 #include "kernels/cuda/attention_mma.h"
 }
 
+namespace {
+
 enum { WARPS = 8, THREADS = 32 * WARPS, OWN = 16 * WARPS, OTHERS = 64 };
 
 // A block owns OWN rows and visits tiles of OTHERS rows.
@@ -269,6 +271,8 @@ static void run_backward(const ot_kernel_call *call, const backward &f) {
   OT_LAUNCH(query_gradient_kernel<D>, dim3(B * (unsigned)f.shape.H, tiles), THREADS, heads, stream,
             f);
 }
+
+}  // namespace
 
 extern "C" bool ot_attention_grad_mma(const ot_kernel_call *call, const float *delta) {
   const ot_op_attributes *const a = call->attributes;

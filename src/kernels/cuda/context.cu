@@ -7,6 +7,8 @@ extern "C" {
 #include "kernels/cuda/tables.h"
 }
 
+namespace {
+
 enum { THREADS = 256 };
 
 struct copy_place {
@@ -146,6 +148,8 @@ static void exchange_rows(const ot_kernel_call *call, bool join) {
 static void sequence_join(const ot_kernel_call *call) { exchange_rows(call, true); }
 
 static void sequence_split(const ot_kernel_call *call) { exchange_rows(call, false); }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_context_cuda_f32[] = {{OT_OP_KV_SLICE, kv_slice},
                                                           {OT_OP_QKV_JOIN, qkv_join<float>},

@@ -6,6 +6,8 @@ extern "C" {
 #include "kernels/cuda/tables.h"
 }
 
+namespace {
+
 enum { THREADS = 256 };
 
 // A thread has one element. Rows beyond the cache are dropped.
@@ -52,6 +54,8 @@ static void attention_decode(const ot_kernel_call *call) {
   d.parts = (R *)call->workspace;
   ot_decode_run(call, d);
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_decode_cuda_f32[] = {
     {OT_OP_APPEND_KV, append_kv<float>}, {OT_OP_ATTENTION_DECODE, attention_decode<float>}, {}};

@@ -9,6 +9,8 @@ extern "C" {
 #include "ops/route.h"
 }
 
+namespace {
+
 enum { THREADS = 128, CLEAR_BLOCKS = 264, CLEAR_THREADS = 256, ROWS_AT_ONCE = 4 };
 
 // ---- dispatch: a thread moves words of 16 bytes where rows are multiples of that, else elements
@@ -174,6 +176,8 @@ static void combine(const ot_kernel_call *call) {
                                 0, ot_cuda_stream_of(call), o);
                     });
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_dispatch_cuda_f32[] = {
     {OT_OP_DISPATCH, dispatch<float>}, {OT_OP_COMBINE, combine<float>}, {}};

@@ -8,6 +8,8 @@ extern "C" {
 #include "ops/zigzag.h"
 }
 
+namespace {
+
 template <class R, class S>
 struct dropout_operands {
   const S *x;
@@ -106,6 +108,8 @@ static void dropout(const ot_kernel_call *call) {
     });
   });
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_dropout_cuda_f32[] = {
     {OT_OP_DROPOUT, dropout<float>}, {OT_OP_DROPOUT_GRAD, dropout<float>}, {}};

@@ -6,6 +6,8 @@ extern "C" {
 #include "kernels/cuda/tables.h"
 }
 
+namespace {
+
 enum { THREADS = 256 };
 
 template <class R, class S, int N>
@@ -246,6 +248,8 @@ static void inverse(const ot_kernel_call *call) {
   OT_LAUNCH(inverse_kernel<R>, 1, 32, 0, ot_cuda_stream_of(call), (const double *)call->in[0].data,
             (double *)call->out[0].data);
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_elementwise_cuda_f32[] = {{OT_OP_ADD, add<float>},
                                                               {OT_OP_BIAS, bias<float>},

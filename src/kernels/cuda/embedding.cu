@@ -8,6 +8,8 @@ extern "C" {
 #include "ops/embedding.h"
 }
 
+namespace {
+
 enum {
   THREADS = 128,
   SORT_THREADS = 256,
@@ -252,6 +254,8 @@ template <class R>
 static void position_grad(const ot_kernel_call *call) {
   add_rows<R>(call, {0, INT64_MAX});
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_embedding_cuda_f32[] = {
     {OT_OP_EMBEDDING, embedding<float>},

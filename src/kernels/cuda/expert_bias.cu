@@ -8,6 +8,8 @@ extern "C" {
 #include "ops/expert_bias.h"
 }
 
+namespace {
+
 enum {
   THREADS = 128,
   WARPS = THREADS / 32,
@@ -18,7 +20,7 @@ enum {
 // ---- forward ----
 
 template <class R, class S>
-struct expert_bias_operands {
+struct bias_operands {
   const R *gates;          // [tokens, slots]
   const int32_t *experts;  // [tokens, slots]
   ot_any<R> bias;          // [E, columns]
@@ -29,7 +31,7 @@ struct expert_bias_operands {
 };
 
 template <class R, class S, int N>
-static __global__ void __launch_bounds__(THREADS) bias_kernel(expert_bias_operands<R, S> o) {
+static __global__ void __launch_bounds__(THREADS) bias_kernel(bias_operands<R, S> o) {
   const int64_t token = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
   if (token >= o.tokens) return;
   const R *const gates = o.gates + token * o.slots;
@@ -58,7 +60,7 @@ static void expert_bias(const ot_kernel_call *call) {
       y->type.dtype, ot_fits_vectors(y->type.dtype, columns, all, 3), [&](auto s, auto width) {
         using S = decltype(s);
         constexpr int N = decltype(width)::value;
-        const expert_bias_operands<R, S> o = {(const R *)in[0].data, (const int32_t *)in[1].data,
+        const bias_operands<R, S> o = {(const R *)in[0].data, (const int32_t *)in[1].data,
                                        ot_any_of<R>(&in[2]),  ot_any_of<R>(&in[3]),
                                        (S *)y->data,          y->type.dim[0],
                                        (int)columns,          (int)in[1].type.dim[1]};
@@ -71,7 +73,7 @@ static void expert_bias(const ot_kernel_call *call) {
 // ---- gradients ----
 
 template <class R, class S>
-struct expert_grad_operands {
+struct grad_operands {
   const S *dy;             // [tokens, columns]
   const R *gates;          // [tokens, slots]: of biases
   const int32_t *experts;  // [tokens, slots]
@@ -85,7 +87,7 @@ struct expert_grad_operands {
 
 // A warp for each slot.
 template <class R, class S, int N>
-static __global__ void __launch_bounds__(THREADS) gates_kernel(expert_grad_operands<R, S> o) {
+static __global__ void __launch_bounds__(THREADS) gates_kernel(grad_operands<R, S> o) {
   const int lane = threadIdx.x % 32;
   const int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
   if (i >= o.all) return;
@@ -135,7 +137,7 @@ static __device__ __forceinline__ int list_slots(const int32_t *experts, int64_t
 
 // Adds gates * dy of the listed slots, counted from `first` on, in order.
 template <int N, class R, class S>
-static __device__ __forceinline__ void add_slots(const expert_grad_operands<R, S> &o, int64_t first,
+static __device__ __forceinline__ void add_slots(const grad_operands<R, S> &o, int64_t first,
                                                  const int32_t *list, int count, int c,
                                                  R (&sum)[N]) {
   for (int l = 0; l < count; l += ROWS_AT_ONCE) {
@@ -157,7 +159,7 @@ static __device__ __forceinline__ void add_slots(const expert_grad_operands<R, S
 
 // A block for THREADS vectors of columns (x), an expert (y) and a part of the slots (z).
 template <class R, class S, int N>
-static __global__ void __launch_bounds__(THREADS) biases_kernel(expert_grad_operands<R, S> o) {
+static __global__ void __launch_bounds__(THREADS) biases_kernel(grad_operands<R, S> o) {
   __shared__ int32_t list[SLOTS_OF_THREAD * THREADS];
   const int c = (int)(blockIdx.x * THREADS + threadIdx.x) * N, expert = blockIdx.y;
   const int64_t begin = blockIdx.z * o.each;
@@ -181,7 +183,7 @@ static void expert_bias_dx(const ot_kernel_call *call) {
   ot_for_storage<R>(type->dtype, ot_fits_vectors(type->dtype, type->dim[1], all, 2),
                     [&](auto s, auto width) {
                       using S = decltype(s);
-                      const expert_grad_operands<R, S> o = {(const S *)in[0].data,
+                      const grad_operands<R, S> o = {(const S *)in[0].data,
                                                      NULL,
                                                      (const int32_t *)in[1].data,
                                                      ot_any_of<R>(&in[2]),
@@ -208,7 +210,7 @@ static void expert_bias_dw(const ot_kernel_call *call) {
       type->dtype, ot_fits_vectors(type->dtype, columns, all, 1), [&](auto s, auto width) {
         using S = decltype(s);
         constexpr int N = decltype(width)::value;
-        const expert_grad_operands<R, S> o = {(const S *)in[0].data,
+        const grad_operands<R, S> o = {(const S *)in[0].data,
                                        (const R *)in[1].data,
                                        (const int32_t *)in[2].data,
                                        {},
@@ -223,6 +225,8 @@ static void expert_bias_dw(const ot_kernel_call *call) {
       });
   ot_sum_parts(call, sums, parts, E * columns, &call->out[0]);
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_expert_bias_cuda_f32[] = {
     {OT_OP_EXPERT_BIAS, expert_bias<float>},

@@ -9,6 +9,8 @@ extern "C" {
 #include "ops/route.h"
 }
 
+namespace {
+
 enum { THREADS = 1024, WARPS = THREADS / 32 };
 
 struct plan {
@@ -120,6 +122,8 @@ static void all_to_all_v_plan(const ot_kernel_call *call) {
                   (int)a->group_index};
   OT_LAUNCH(plan_kernel, 1, THREADS, 0, ot_cuda_stream_of(call), p);
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_exchange_cuda_f32[] = {
     {OT_OP_ALL_TO_ALL_V_PLAN, all_to_all_v_plan},

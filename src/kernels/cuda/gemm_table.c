@@ -45,7 +45,7 @@ const char *ot_cuda_matmul_print(const ot_cuda_matmul *m, ot_arena *arena) {
 
 // ---- read ----
 
-// Each moves *at behind what it reads; false if that does not stand there.
+// Each moves *at past what it reads; false if the text is another.
 static bool read_text(const char **at, const char *text) {
   if (!ot_text_starts_with(*at, text)) return false;
   *at += ot_text_length(text);

@@ -9,6 +9,8 @@ extern "C" {
 #include "ops/head_norm.h"
 }
 
+namespace {
+
 enum { HELD = 4 };  // vectors of a group in the registers of a thread
 
 template <class R, class S>
@@ -317,6 +319,8 @@ static void head_means(const ot_kernel_call *call) {
               OT_ROW_THREADS, 0, ot_cuda_stream_of(call), o);
   });
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_head_norm_cuda_f32[] = {
     {OT_OP_HEAD_NORM, head_norm<float>},

@@ -29,7 +29,7 @@ void for_items(const ot_kernel_call *call, int64_t items, const Work &work) {
 
 // ---- latent | rotary ----
 
-// Rows of `whole` are rows of `left` and of `right`, of so many words each.
+// A row of `whole` is a row of `left` and then one of `right`; lengths of rows in words.
 template <class Word>
 struct split_row {
   Word *whole, *left, *right;

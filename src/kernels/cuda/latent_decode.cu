@@ -9,6 +9,8 @@ extern "C" {
 #include "ops/latent.h"
 }
 
+namespace {
+
 enum { THREADS = 256, WARPS = THREADS / 32 };
 
 // The rotation of heads of 2 * half elements.
@@ -128,6 +130,8 @@ static void latent_decode(const ot_kernel_call *call) {
   OT_LAUNCH(project_kernel<R>, ot_blocks(B * p.H * p.V, WARPS), THREADS, 0, stream, p, mean,
             ot_any_of<R>(&call->out[0]), B * p.H * p.V);
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_latent_decode_cuda_f32[] = {
     {OT_OP_APPEND_LATENT, append_latent<float>}, {OT_OP_LATENT_DECODE, latent_decode<float>}, {}};

@@ -8,6 +8,8 @@ extern "C" {
 #include "ops/blocks.h"
 }
 
+namespace {
+
 // ---- forward ----
 
 template <class R, class S>
@@ -256,6 +258,8 @@ static void norm_grad(const ot_kernel_call *call) {
   ot_sum_parts(call, dw, parts, columns, &out[1]);
   if (CENTRED) ot_sum_parts(call, db, parts, columns, &out[2]);
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_norm_cuda_f32[] = {
     {OT_OP_RMSNORM, norm<float, false>},

@@ -15,6 +15,8 @@ static __device__ __forceinline__ void ot_narrow(uint32_t x, uint32_t *to) { *to
 static __device__ __forceinline__ void ot_narrow(uint64_t x, uint64_t *to) { *to = x; }
 
 
+namespace {
+
 template <class R, class S, int N>
 static __device__ __forceinline__ void read(const S *from, R (&to)[N]) {
   const ot_vector<S, N> v = *(const ot_vector<S, N> *)from;
@@ -83,6 +85,8 @@ static void choose_target(void *stream, const ot_rank_sum *job) {
     launch<X, R, R>(stream, job);
   }
 }
+
+}  // namespace
 
 extern "C" void ot_rank_sum_cuda(void *stream, const ot_rank_sum *job) {
   if (job->count == 0) return;

@@ -9,6 +9,8 @@ extern "C" {
 #include "ops/blocks.h"
 }
 
+namespace {
+
 enum { TEAM = OT_ROW_THREADS, HELD = 2 };
 
 static __device__ __forceinline__ float exp_of(float x) { return expf(x); }
@@ -244,6 +246,8 @@ static void residual_attention_grad(const ot_kernel_call *call) {
       });
   ot_sum_parts(call, dquery, parts, columns, &out[2]);
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_residual_cuda_f32[] = {
     {OT_OP_RESIDUAL_ATTENTION, residual_attention<float>},

@@ -7,6 +7,8 @@ extern "C" {
 #include "ops/rope.h"
 }
 
+namespace {
+
 enum { THREADS = 256, PAIRS = 64 };
 
 // ---- table ----
@@ -145,6 +147,8 @@ template <class R>
 static void rope_grad(const ot_kernel_call *call) {
   rotate<R>(call, -1);
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_rope_cuda_f32[] = {{OT_OP_ROPE_TABLE, rope_table<float>},
                                                        {OT_OP_ROPE, rope<float>},

@@ -10,6 +10,8 @@ extern "C" {
 #include "ops/route.h"
 }
 
+namespace {
+
 enum { THREADS = 256, KEEP_THREADS = 1024, DIGITS = 256, SHARED_BYTES = 48 << 10 };
 
 static bool is_softmax(const ot_op_attributes *a) { return a->score == OT_MOE_SOFTMAX; }
@@ -518,6 +520,8 @@ static void sort_by_expert(const ot_kernel_call *call) {
   OT_LAUNCH(sum_experts_kernel, 1, 32, 0, stream, s);
   OT_LAUNCH(sort_kernel<true>, blocks, 32 * warps, warps * bytes, stream, s);
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_route_cuda_f32[] = {{OT_OP_ROUTE, route<float>},
                                                         {OT_OP_ROUTE_GRAD, route_grad<float>},

@@ -10,6 +10,8 @@ extern "C" {
 #include "ops/route_balance.h"
 }
 
+namespace {
+
 enum { THREADS = 256, COUNT_THREADS = 1024, EXPERTS_OF_BLOCK = 8 };
 
 // ---- counts ----
@@ -107,15 +109,15 @@ static double aux_factor(const ot_op_attributes *a) {
 
 // Sums over the experts of a row.
 template <class R>
-struct route_row_sums {
+struct row_sums {
   R scores;
   double counted;  // counts times scores
 };
 
 template <class R>
-static __device__ __forceinline__ route_row_sums<R> row_sums_of(const ot_row_scores<R> &scores,
+static __device__ __forceinline__ row_sums<R> row_sums_of(const ot_row_scores<R> &scores,
                                                           const R *counts, int E) {
-  route_row_sums<R> sums = {0, 0};
+  row_sums<R> sums = {0, 0};
   for (int e = threadIdx.x % 32; e < E; e += 32) {
     const R score = scores[e];
     sums.scores += score;
@@ -136,7 +138,7 @@ static __global__ void __launch_bounds__(THREADS)
   double mine[3] = {};
   for (int64_t row = first + threadIdx.x / 32; row < end; row += THREADS / 32) {
     const ot_row_scores<R> scores = ot_row_scores_of(b.logits + row * b.E, b.E, b.softmax);
-    const route_row_sums<R> of_row = row_sums_of(scores, b.counts_of(row), b.E);
+    const row_sums<R> of_row = row_sums_of(scores, b.counts_of(row), b.E);
     const double log_sum = (double)scores.log_sum;
     int kept = 0;
     for (int j = lane; j < S; j += 32) kept += experts[row * S + j] >= 0;
@@ -241,7 +243,7 @@ static __global__ void __launch_bounds__(THREADS)
   if (row >= b.rows) return;
   const R *const counts = b.counts_of(row);
   const ot_row_scores<R> scores = ot_row_scores_of(b.logits + row * b.E, b.E, b.softmax);
-  const route_row_sums<R> sums = row_sums_of(scores, counts, b.E);
+  const row_sums<R> sums = row_sums_of(scores, counts, b.E);
   const R mean = (R)sums.counted / sums.scores;
   const R of_scores = (R)(*inverse * aux) / sums.scores;
   const R of_softmax = (R)(*inverse * z) * scores.log_sum;
@@ -312,6 +314,8 @@ static void route_bias(const ot_kernel_call *call) {
                               (double)a->num_experts,      (R)a->bias_rate};
   OT_LAUNCH(bias_kernel<R>, 1, THREADS, 0, ot_cuda_stream_of(call), o);
 }
+
+}  // namespace
 
 extern "C" const ot_kernel_entry ot_route_balance_cuda_f32[] = {
     {OT_OP_ROUTE_COUNT, route_count<float>},         {OT_OP_ROUTE_LOSS, route_loss<float>},
