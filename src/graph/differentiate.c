@@ -3,6 +3,7 @@
 #include "graph/differentiate.h"
 
 #include "graph/program_check.h"
+#include "ops/attributes.h"
 #include "ops/catalog.h"
 
 // State of the reverse walk.
@@ -83,9 +84,7 @@ static void contribute(backward *b, int value, int made, bool has_partial) {
   ot_op add = {.kind = OT_OP_ADD, .part = OT_PART_INPUT};
   for (int i = 0; i < OT_MAX_INPUTS; i++) add.in[i] = -1;
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) add.out[i] = -1;
-  add.attributes.threads = b->program->ops[0].attributes.threads;
-  add.attributes.backend = b->program->ops[0].attributes.backend;
-  add.attributes.compute = b->program->ops[0].attributes.compute;
+  add.attributes = ot_op_attributes_like(&b->program->ops[0].attributes);
   add.in[0] = before;
   add.in[1] = made;
   add.out[0] = sum;

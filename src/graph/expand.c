@@ -5,6 +5,7 @@
 #include "graph/emit.h"
 #include "graph/expand_overflow.h"
 #include "graph/place.h"
+#include "ops/attributes.h"
 
 typedef struct expansion {
   ot_program *program;
@@ -46,13 +47,11 @@ static void begin(expansion *e) {
   e->plain = e->op.attributes;
   e->plain.group = (ot_group_kind)0;
   e->plain.group_size = e->plain.group_index = 0;
-  e->travel = (ot_op_attributes){.threads = e->plain.threads,
-                                 .backend = e->plain.backend,
-                                 .compute = e->plain.compute,
-                                 .sequence_length = e->plain.sequence_length,
-                                 .group = e->op.attributes.group,
-                                 .group_size = e->op.attributes.group_size,
-                                 .group_index = e->op.attributes.group_index};
+  e->travel = ot_op_attributes_like(&e->op.attributes);
+  e->travel.sequence_length = e->plain.sequence_length;
+  e->travel.group = e->op.attributes.group;
+  e->travel.group_size = e->op.attributes.group_size;
+  e->travel.group_index = e->op.attributes.group_index;
 }
 
 static void slice_keys(expansion *e, int qkv) {

@@ -119,6 +119,10 @@ static uint64_t field_bits(const ot_op_attributes *attributes, const attribute_f
   OT_UNREACHABLE();
 }
 
+ot_op_attributes ot_op_attributes_like(const ot_op_attributes *of) {
+  return (ot_op_attributes){.threads = of->threads, .backend = of->backend, .compute = of->compute};
+}
+
 // Hashes names and values of nonzero fields only: a new field changes no hash where it is unused.
 uint64_t ot_attributes_hash(uint64_t hash, const ot_op_attributes *attributes) {
   for (int i = 0; i < NUM_FIELDS; i++) {

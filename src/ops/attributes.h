@@ -7,6 +7,9 @@
 #include "base/text_builder.h"
 #include "ops/op.h"
 
+// How `of` is computed (threads, back end, compute type), without what: for another op next to it.
+ot_op_attributes ot_op_attributes_like(const ot_op_attributes *of);
+
 uint64_t ot_attributes_hash(uint64_t hash, const ot_op_attributes *attributes);
 
 // Appends " name=value" for each nonzero field except `threads` and `compute`, which are equal for
