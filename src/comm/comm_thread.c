@@ -233,7 +233,7 @@ static ot_status run_member(ot_comm_request *request) {
 }
 
 // One thread does the work of all members: there is little, or it is only queued.
-static bool is_small(ot_comm_request *host) {
+static bool one_does_all(ot_comm_request *host) {
   return host->call.stream || meeting_of(host)->bytes <= SMALL;
 }
 
@@ -258,7 +258,7 @@ static ot_status queue_members(ot_comm_request *request) {
 
 static ot_status work(ot_comm_request *request) {
   if (request->call.stream) return queue_members(request);
-  return is_small(meeting_of(request)->host) ? run_members(request) : run_member(request);
+  return one_does_all(meeting_of(request)->host) ? run_members(request) : run_member(request);
 }
 
 // All members' requests are done after the last work item.
@@ -331,8 +331,8 @@ static void begin(ot_comm_request *host, ot_comm_request *last) {
   ot_comm_request *member = m->first;
   while (member->peer) member = member->peer;
   member->peer = m->first;
-  m->left = is_small(host) || message ? 1 : m->arrived;
-  if (is_small(host)) {
+  m->left = one_does_all(host) || message ? 1 : m->arrived;
+  if (one_does_all(host)) {
     ot_comm_run_work(last);
     return;
   }
