@@ -93,8 +93,6 @@ static ot_status prepare(void *context, int ranks) {
   OT_TRY(load_settings(a));
   OT_TRY(ot_run_options_check_init(&a->config, a->arena));
   OT_TRY(ot_run_check_ranks(&a->config.run, ranks));
-  OT_CHECK(ranks == 1 || a->config.run.device != OT_DEVICE_CUDA, OT_ENVIRONMENT,
-           "device=cuda with %d ranks is not supported by audits (try device=cpu)", ranks);
   ot_mesh mesh;
   OT_TRY(ot_mesh_build(&a->config.run.parallel, ranks, &mesh));
   ot_runtime_request one_rank = {.mesh = &mesh};

@@ -82,11 +82,17 @@ static ot_comm_splits runs_at(const ot_entry *entry, const ot_operand *runs, con
       .runs = (int)runs->type.dim[1], .run = at(entry, runs, memory), .rows = rows->type.dim[0]};
 }
 
+const ot_operand *ot_bind_splits(const ot_task *task) {
+  return task->op == OT_OP_ALL_TO_ALL_V        ? &task->in[1]
+         : task->op == OT_OP_ALL_TO_ALL_V_BACK ? &task->in[2]
+                                               : NULL;
+}
+
 // Dispatch sends from `home` to `here` (expert_exchange.h); combine sends from `here` to `home`.
 static void bind_runs(const ot_entry *entry, const ot_task *task, char *memory,
                       ot_comm_call *call) {
   const bool back = task->op == OT_OP_ALL_TO_ALL_V_BACK;
-  const ot_operand *const runs = &task->in[back ? 2 : 1];
+  const ot_operand *const runs = ot_bind_splits(task);
   call->sends = runs_at(entry, &runs[back ? 1 : 0], payload(task), memory);
   call->receives = runs_at(entry, &runs[back ? 0 : 1], &task->out[0], memory);
 }

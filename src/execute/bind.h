@@ -20,6 +20,10 @@ typedef struct ot_bound_task {
 ot_status ot_bind(const ot_schedule *schedule, const ot_comm *comm, ot_arena *arena,
                   ot_bound_task ***bound);
 
+// The two tables of splits of an all-to-all-v, `home` and `here` (expert_exchange.h); null: `task`
+// is another op.
+const ot_operand *ot_bind_splits(const ot_task *task);
+
 // The call of communication `task` of `entry`, with its operands in `memory`.
 ot_comm_call ot_bind_call(const ot_entry *entry, const ot_task *task, char *memory,
                           const char *name);

@@ -41,9 +41,8 @@ struct ot_executor {
   ot_guard *guard;  // with options.poison
   ot_recorder recorder;
   ot_timeline timeline;
-  int running;            // the running order
-  const ot_order *order;  // it
-  int64_t scalars;        // offset in the arena
+  int order;        // the running one
+  int64_t scalars;  // offset in the arena
   ot_executor_transfers *transfers;
   ot_failure *copies;       // the first failure of host access since the last run
   ot_executor_pause pause;  // call null: none
@@ -56,8 +55,12 @@ typedef struct place {
   bool repeated;  // in a loop body: its repeat is recorded, not the task
 } place;
 
+static const ot_order *order_of(const ot_executor *executor) {
+  return &executor->schedule->orders[executor->order];
+}
+
 static const ot_entry *entry_at(const ot_executor *executor, place at) {
-  return &executor->order->entries[at.entry];
+  return &order_of(executor)->entries[at.entry];
 }
 
 static const ot_task *task_at(const ot_executor *executor, place at) {
@@ -126,7 +129,8 @@ static ot_status read_splits(const ot_executor *executor, int ranks, int32_t *to
   return ot_device_read(executor->device, executor->memory, offset, to, bytes);
 }
 
-// The splits of an all-to-all-v are made by kernels; whoever moves the rows reads them on the host.
+// Kernels write the splits of an all-to-all-v to the arena; the communicator reads them on the
+// host.
 static ot_status fetch_splits(ot_executor *executor, ot_comm_call *call) {
   if (call->kind != OT_COMM_ALL_TO_ALL_V) return OT_OK;
   const int ranks = ot_comm_group_size(executor->options.comm, call->group);
@@ -189,7 +193,7 @@ static ot_status run_collective(ot_executor *executor, place at) {
 static ot_status start_message(ot_executor *executor, place at) {
   const ot_streams *const streams = &executor->streams;
   ot_event *const event =
-      streams->queued ? ot_streams_message(streams, executor->running, at.entry, at.task) : NULL;
+      streams->queued ? ot_streams_message(streams, executor->order, at.entry, at.task) : NULL;
   ot_comm_call call;
   OT_TRY(make_call(executor, at, ot_streams_of(streams, entry_at(executor, at)), event, &call));
   ot_mailbox_start(&executor->mailbox, at.entry, at.task, &call);
@@ -266,7 +270,7 @@ static ot_status run_repeat(ot_executor *executor, place at) {
 // Runs the tasks of an entry.
 static ot_status run_entry(ot_executor *executor, int entry) {
   const ot_segment *const segment =
-      &executor->schedule->segments[executor->order->entries[entry].segment];
+      &executor->schedule->segments[order_of(executor)->entries[entry].segment];
   for (int i = 0; i < segment->num_tasks; i++) {
     const place at = {.entry = entry, .task = i};
     OT_TRY(wait_for_task(executor, at));
@@ -277,7 +281,7 @@ static ot_status run_entry(ot_executor *executor, int entry) {
       OT_TRY(run_task(executor, at));
     }
   }
-  const bool walks = executor->order->entries[entry].lane == OT_LANE_COMPUTE;
+  const bool walks = order_of(executor)->entries[entry].lane == OT_LANE_COMPUTE;
   return walks ? end_tensor(executor) : OT_OK;
 }
 
@@ -303,15 +307,15 @@ static ot_status wait_for_lanes(ot_executor *executor, ot_lane self, const ot_en
 
 // Between what it waits for on other lanes and what waits for it.
 static ot_status queue_entry(ot_executor *executor, int entry) {
-  OT_TRY(ot_streams_enter(&executor->streams, executor->running, entry));
+  OT_TRY(ot_streams_enter(&executor->streams, executor->order, entry));
   OT_TRY(run_entry(executor, entry));
-  return ot_streams_leave(&executor->streams, executor->running, entry);
+  return ot_streams_leave(&executor->streams, executor->order, entry);
 }
 
 static ot_status run_on_lane(void *context, ot_lane lane, int entry) {
   ot_executor *const executor = context;
   OT_TRY(ot_device_bind(executor->device));
-  OT_TRY(wait_for_lanes(executor, lane, &executor->order->entries[entry]));
+  OT_TRY(wait_for_lanes(executor, lane, &order_of(executor)->entries[entry]));
   return queue_entry(executor, entry);
 }
 
@@ -324,7 +328,7 @@ static ot_status push(ot_executor *executor, int index, ot_lane lane) {
 
 // Earlier compute entries are done: this thread ran them.
 static ot_status walk_entry(ot_executor *executor, int index) {
-  const ot_entry *const entry = &executor->order->entries[index];
+  const ot_entry *const entry = &order_of(executor)->entries[index];
   const int message = entry->wait[OT_LANE_PIPELINE];
   if (executor->pause.call && !executor->paused && entry->phase == executor->pause.phase) {
     executor->paused = true;
@@ -345,7 +349,7 @@ static ot_status walk_entry(ot_executor *executor, int index) {
 }
 
 static ot_status walk(ot_executor *executor) {
-  for (int i = 0; i < executor->order->num_entries; i++) OT_TRY(walk_entry(executor, i));
+  for (int i = 0; i < order_of(executor)->num_entries; i++) OT_TRY(walk_entry(executor, i));
   return OT_OK;
 }
 
@@ -369,8 +373,7 @@ ot_status ot_executor_run(ot_executor *executor, int order) {
   const bool timed = executor->schedule->backend == OT_BACKEND_CPU || executor->options.events;
   OT_TRY(ot_failure_repeat(executor->copies));
   OT_TRY(ot_device_bind(executor->device));
-  executor->running = order;
-  executor->order = &executor->schedule->orders[order];
+  executor->order = order;
   executor->timeline.order = order;
   executor->paused = false;
   ot_recorder_begin(&executor->recorder, executor->options.trace && timed);
@@ -412,10 +415,8 @@ static int64_t most_splits(const ot_schedule *schedule) {
   int64_t most = 0;
   for (int i = 0; i < schedule->num_segments; i++) {
     for (int k = 0; k < schedule->segments[i].num_tasks; k++) {
-      const ot_task *const task = &schedule->segments[i].tasks[k];
-      const bool back = task->op == OT_OP_ALL_TO_ALL_V_BACK;
-      if (!back && task->op != OT_OP_ALL_TO_ALL_V) continue;
-      const ot_operand *const tables = &task->in[back ? 2 : 1];
+      const ot_operand *const tables = ot_bind_splits(&schedule->segments[i].tasks[k]);
+      if (!tables) continue;
       const int64_t all = ot_type_elements(&tables[0].type) + ot_type_elements(&tables[1].type);
       if (all > most) most = all;
     }
@@ -449,6 +450,9 @@ static ot_status create(ot_executor *executor) {
   OT_TRY(ot_device_allocate(executor->device, schedule->arena_bytes, &memory));
   executor->memory = memory;
   executor->scalars = ot_schedule_region(schedule, "scalars")->offset;
+  // Ranks are summed over slots of which each writes its own.
+  const ot_region *const updates = ot_schedule_region(schedule, "updates");
+  OT_TRY(ot_device_fill(executor->device, memory, updates->offset, 0, updates->bytes));
   if (executor->options.poison) {
     OT_ASSERT(schedule->backend == OT_BACKEND_CPU);
     executor->options.overlap = false;

@@ -16,6 +16,26 @@ static ot_status create_lane(ot_streams *streams, ot_device *device, ot_lane lan
                                   &streams->context[lane]);
 }
 
+static bool uses_lane(const ot_schedule *schedule, const ot_order *order, ot_lane lane) {
+  for (int i = 0; i < order->num_entries; i++) {
+    const ot_segment *const segment = &schedule->segments[order->entries[i].segment];
+    for (int k = 0; k < segment->num_tasks; k++) {
+      if (ot_task_lane(&order->entries[i], &segment->tasks[k]) == lane) return true;
+    }
+  }
+  return false;
+}
+
+// Streams of kernels have handles and a workspace of libraries, so none is made for nothing.
+static ot_status create_used_lane(ot_streams *streams, ot_device *device, ot_lane lane) {
+  const ot_schedule *const schedule = streams->schedule;
+  for (int i = 0; i < schedule->num_orders; i++) {
+    if (!uses_lane(schedule, &schedule->orders[i], lane)) continue;
+    return create_lane(streams, device, lane);
+  }
+  return OT_OK;
+}
+
 static ot_status create_message_streams(ot_streams *streams, ot_device *device, ot_arena *arena) {
   const ot_schedule *const schedule = streams->schedule;
   streams->message = ot_arena_array(arena, schedule->num_segments + 1, sizeof(ot_stream *));
@@ -74,7 +94,7 @@ static ot_status create_events(ot_streams *streams, ot_device *device, ot_arena 
 static ot_status create_queued(ot_streams *streams, ot_device *device, ot_arena *arena) {
   static const ot_lane lanes[] = {OT_LANE_TENSOR, OT_LANE_GATHER, OT_LANE_REDUCE};
   OT_TRY(ot_event_create(device, &streams->fork));
-  for (int i = 0; i < OT_COUNT(lanes); i++) OT_TRY(create_lane(streams, device, lanes[i]));
+  for (int i = 0; i < OT_COUNT(lanes); i++) OT_TRY(create_used_lane(streams, device, lanes[i]));
   OT_TRY(create_message_streams(streams, device, arena));
   return create_events(streams, device, arena);
 }

@@ -14,7 +14,7 @@
 typedef struct ot_streams {
   const ot_schedule *schedule;
   bool queued;                // a device that runs work later
-  ot_stream *lane[OT_LANES];  // pipeline: null
+  ot_stream *lane[OT_LANES];  // null: pipeline, and lanes that no order uses
   void *context[OT_LANES];    // of kernels (ot_kernel_context_create)
   ot_event *call[OT_LANES];   // of the collective in flight
   ot_event *fork;             // of the compute lane where the tensor lane starts

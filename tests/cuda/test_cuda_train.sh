@@ -4,16 +4,7 @@
 # twice, a checkpoint that the CPU goes on from, resumed runs that keep the algorithms of their products; and what
 # it says where there is no GPU.
 set -euo pipefail
-orthant=$(realpath "${1:-build/orthant}")
-emulated=$(dirname "$orthant")/tests/orthant_emulated
-[ -x "$emulated" ] || exit 77
-here=$(cd "$(dirname "$0")/../.." && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-unset OT_TEST_DEVICE
-
-fail() { echo "FAILED: $*" >&2; exit 1; }
+. tests/cuda/emulated.sh "${1:-build/orthant}"
 
 "$orthant" tokenize --tokenizer bytes --out train "$here/LICENSE" >/dev/null
 cat >run.yaml <<'YAML'
@@ -27,7 +18,6 @@ threads: 1
 YAML
 
 losses() { grep -o '"loss":[^,]*' "$1/metrics.jsonl"; }
-on_gpu() { OT_TEST_DEVICE=cuda "$emulated" "$@"; }
 
 "$orthant" train run.yaml --set device=cpu --set output=cpu >/dev/null 2>&1
 on_gpu train run.yaml --set device=cuda --set output=gpu >/dev/null 2>&1

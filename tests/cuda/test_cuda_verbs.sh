@@ -3,17 +3,7 @@
 # run: any machine. sample, score and audit with --device, on the emulated GPU: the tokens and
 # log-probabilities of the CPU, clean audits; and what they say where there is no GPU.
 set -euo pipefail
-orthant=$(realpath "${1:-build/orthant}")
-emulated=$(dirname "$orthant")/tests/orthant_emulated
-[ -x "$emulated" ] || exit 77
-here=$(cd "$(dirname "$0")/../.." && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-unset OT_TEST_DEVICE
-
-fail() { echo "FAILED: $*" >&2; exit 1; }
-on_gpu() { OT_TEST_DEVICE=cuda "$emulated" "$@"; }
+. tests/cuda/emulated.sh "${1:-build/orthant}"
 
 "$orthant" tokenize --tokenizer bytes --out train "$here/LICENSE" >/dev/null
 cat >run.yaml <<'YAML'
@@ -53,6 +43,8 @@ grep -q '^drift: clean' cuda.drift || fail "drift: $(cat cuda.drift)"
 ! cmp -s cpu.drift cuda.drift || fail "drift has the figures of the CPU: not on the GPU"
 on_gpu audit drift model --set device=cuda | cmp - cuda.drift || fail "--device is not the key device"
 "$orthant" audit drift run.yaml --set device=cuda --device cpu >out || fail "--device does not override: $(cat out)"
+on_gpu audit ranks run.yaml --set batch.micro_batch_size=8 --ranks 2 --device cuda >out || fail "ranks: $(cat out)"
+grep -q '^ranks: clean' out || fail "ranks: $(cat out)"
 
 # ---- without a GPU ----
 expect_3() { # a part of the message, then the command
@@ -65,4 +57,3 @@ for verb in "sample model" "score model texts" "audit drift model"; do
   expect_3 'error: this build of orthant has no CUDA (try device=cpu)' "$orthant" $verb --device cuda
   expect_3 'no GPU can be used' "$emulated" $verb --device cuda
 done
-expect_3 'device=cuda with 2 ranks' on_gpu audit ranks run.yaml --set batch.micro_batch_size=8 --ranks 2 --device cuda

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by test scripts: `orthant`, the program; `emulated`, the program with an emulated GPU, which
+# `on_gpu` lets it find; `here`, the source tree. Goes to an empty folder, removed at exit. Exits the
+# script with 77 (skipped) if this build has no emulated GPU.
+#   . tests/cuda/emulated.sh build/orthant
+orthant=$(realpath "${1:-build/orthant}")
+emulated=$(dirname "$orthant")/tests/orthant_emulated
+[ -x "$emulated" ] || exit 77
+here=$PWD
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+unset OT_TEST_DEVICE
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+on_gpu() { OT_TEST_DEVICE=cuda "$emulated" "$@"; }
