@@ -450,9 +450,6 @@ static ot_status create(ot_executor *executor) {
   OT_TRY(ot_device_allocate(executor->device, schedule->arena_bytes, &memory));
   executor->memory = memory;
   executor->scalars = ot_schedule_region(schedule, "scalars")->offset;
-  // Ranks are summed over slots of which each writes its own.
-  const ot_region *const updates = ot_schedule_region(schedule, "updates");
-  OT_TRY(ot_device_fill(executor->device, memory, updates->offset, 0, updates->bytes));
   if (executor->options.poison) {
     OT_ASSERT(schedule->backend == OT_BACKEND_CPU);
     executor->options.overlap = false;

@@ -189,7 +189,11 @@ static ot_status create_executor(ot_runtime *runtime, const ot_runtime_request *
                                        .overlap = !request->serial,
                                        .events = request->events,
                                        .poison = request->poison};
-  return ot_executor_create(&runtime->schedule, &options, &runtime->executor);
+  OT_TRY(ot_executor_create(&runtime->schedule, &options, &runtime->executor));
+  // Health sums slots over ranks, of which each writes its own.
+  const ot_region *const updates = ot_schedule_region(&runtime->schedule, "updates");
+  ot_executor_fill(runtime->executor, updates->offset, 0, updates->bytes);
+  return OT_OK;
 }
 
 // Failures that may occur on one rank are agreed on before the next collective.
