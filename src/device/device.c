@@ -114,6 +114,37 @@ ot_status ot_stream_copy(ot_stream *stream, void *to, const void *from, int64_t 
   return copy(stream, to, from, bytes, OT_COPY_ON_DEVICE);
 }
 
+// ---- graphs ----
+
+ot_status ot_stream_begin_capture(ot_stream *stream) {
+  const ot_device_backend *const backend = stream->device->backend;
+  return backend->begin_capture ? backend->begin_capture(stream) : OT_OK;
+}
+
+ot_status ot_stream_end_capture(ot_stream *stream, ot_captured **captured) {
+  *captured = NULL;
+  if (!stream->device->backend->end_capture) return OT_OK;
+  ot_captured made = {.device = stream->device};
+  OT_TRY(stream->device->backend->end_capture(stream, &made));
+  if (!made.native) return OT_OK;
+  *captured = calloc(1, sizeof **captured);
+  if (!*captured) stream->device->backend->close_captured(&made);
+  OT_CHECK(*captured, OT_ENVIRONMENT, "device: out of memory");
+  **captured = made;
+  return OT_OK;
+}
+
+ot_status ot_stream_launch(ot_stream *stream, const ot_captured *captured) {
+  return stream->device->backend->launch(stream, captured);
+}
+
+void ot_captured_destroy(ot_captured **captured) {
+  if (!captured || !*captured) return;
+  (*captured)->device->backend->close_captured(*captured);
+  free(*captured);
+  *captured = NULL;
+}
+
 // ---- events ----
 
 ot_status ot_event_create(ot_device *device, ot_event **event) {

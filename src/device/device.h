@@ -15,6 +15,7 @@
 typedef struct ot_device ot_device;
 typedef struct ot_stream ot_stream;
 typedef struct ot_event ot_event;
+typedef struct ot_captured ot_captured;
 
 // Device `ordinal` of this machine. OT_ENVIRONMENT if this build or this machine lacks it.
 ot_status ot_device_create(ot_backend backend, int ordinal, ot_device **device);
@@ -62,6 +63,15 @@ void *ot_stream_native(const ot_stream *stream);
 ot_status ot_stream_synchronize(ot_stream *stream);
 // Copies between two places of device memory in stream order.
 ot_status ot_stream_copy(ot_stream *stream, void *to, const void *from, int64_t bytes);
+
+// Work of a stream as one graph, which is queued in a single call. Until the end, kernels, copies
+// and fills on the device that this thread queues on `stream` are captured and do not run; it must
+// queue nothing else there, and must not allocate, release or wait. Null: the back end has no
+// graphs (the CPU; work runs as ever) or cannot capture what was queued, and nothing has run.
+ot_status ot_stream_begin_capture(ot_stream *stream);
+ot_status ot_stream_end_capture(ot_stream *stream, ot_captured **captured);
+ot_status ot_stream_launch(ot_stream *stream, const ot_captured *captured);
+void ot_captured_destroy(ot_captured **captured);
 
 // Events: a place in a stream, for which another stream or the host can wait.
 ot_status ot_event_create(ot_device *device, ot_event **event);

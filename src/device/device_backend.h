@@ -26,6 +26,11 @@ typedef struct ot_device_backend {
   ot_status (*open_stream)(ot_stream *stream);
   void (*close_stream)(ot_stream *stream);
   ot_status (*synchronize)(ot_stream *stream);
+  // Null: no graphs. The end sets the handle of a graph, or none if it cannot be captured.
+  ot_status (*begin_capture)(ot_stream *stream);
+  ot_status (*end_capture)(ot_stream *stream, ot_captured *captured);
+  ot_status (*launch)(ot_stream *stream, const ot_captured *captured);
+  void (*close_captured)(ot_captured *captured);
   ot_status (*open_event)(ot_event *event);
   void (*close_event)(ot_event *event);
   ot_status (*record)(ot_event *event, ot_stream *stream);
@@ -45,6 +50,11 @@ struct ot_device {
 };
 
 struct ot_stream {
+  ot_device *device;
+  void *native;
+};
+
+struct ot_captured {
   ot_device *device;
   void *native;
 };

@@ -119,6 +119,41 @@ static ot_status synchronize(ot_stream *stream) {
   return check(cudaStreamSynchronize(stream->native), "running kernels");
 }
 
+// ---- graphs ----
+
+// Other threads may allocate and wait meanwhile.
+static ot_status begin_capture(ot_stream *stream) {
+  OT_TRY(check(cudaPeekAtLastError(), "launching a kernel"));
+  return check(cudaStreamBeginCapture(stream->native, cudaStreamCaptureModeThreadLocal),
+               "capturing kernels");
+}
+
+// A capture that failed has run nothing, and its error is forgotten: the caller queues the work as
+// it is, which shows a true failure.
+static ot_status end_capture(ot_stream *stream, ot_captured *captured) {
+  cudaGraph_t graph = NULL;
+  cudaGraphExec_t executable = NULL;
+  cudaError_t error = cudaStreamEndCapture(stream->native, &graph);
+  if (error == cudaSuccess) error = cudaPeekAtLastError();
+  if (error == cudaSuccess) error = cudaGraphInstantiate(&executable, graph, 0);
+  if (graph) (void)cudaGraphDestroy(graph);
+  if (error == cudaSuccess) {
+    captured->native = executable;
+    return OT_OK;
+  }
+  (void)cudaGetLastError();
+  return OT_OK;
+}
+
+static ot_status launch(ot_stream *stream, const ot_captured *captured) {
+  return check(cudaGraphLaunch(captured->native, stream->native), "launching a graph");
+}
+
+static void close_captured(ot_captured *captured) {
+  (void)bind(captured->device);
+  (void)cudaGraphExecDestroy(captured->native);
+}
+
 // ---- events ----
 
 static ot_status open_event(ot_event *event) {
@@ -166,6 +201,10 @@ static const ot_device_backend backend = {
     .open_stream = open_stream,
     .close_stream = close_stream,
     .synchronize = synchronize,
+    .begin_capture = begin_capture,
+    .end_capture = end_capture,
+    .launch = launch,
+    .close_captured = close_captured,
     .open_event = open_event,
     .close_event = close_event,
     .record = record,

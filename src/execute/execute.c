@@ -12,6 +12,7 @@
 #include "execute/guard.h"
 #include "execute/lanes.h"
 #include "execute/mailbox.h"
+#include "execute/pieces.h"
 #include "execute/recorder.h"
 #include "execute/streams.h"
 #include "host/heap.h"
@@ -31,9 +32,10 @@ struct ot_executor {
   ot_executor_options options;
   ot_device *device;
   ot_streams streams;
-  char *memory;     // [schedule->arena_bytes]
-  int32_t *splits;  // of the all-to-all-v in flight, if the arena is not host memory
-  ot_heap heap;     // all other memory
+  ot_pieces pieces;  // without tables: none is captured
+  char *memory;      // [schedule->arena_bytes]
+  int32_t *splits;   // of the all-to-all-v in flight, if the arena is not host memory
+  ot_heap heap;      // all other memory
   ot_bound_task **bound;
   ot_lanes *lanes;  // null if no order needs it
   ot_mailbox mailbox;
@@ -267,19 +269,44 @@ static ot_status run_repeat(ot_executor *executor, place at) {
   return status;
 }
 
+static void run_kernels(ot_executor *executor, place at, int count) {
+  for (const int end = at.task + count; at.task < end; at.task++) run_compute(executor, at);
+}
+
+// `length` kernels as one graph, or kernel by kernel where there is none.
+static ot_status run_piece(ot_executor *executor, place at, ot_piece *piece, int length) {
+  ot_stream *const stream = ot_streams_of(&executor->streams, entry_at(executor, at));
+  if (piece->has_run && !piece->captured && !piece->refused) {
+    OT_TRY(ot_stream_begin_capture(stream));
+    run_kernels(executor, at, length);
+    OT_TRY(ot_stream_end_capture(stream, &piece->captured));
+    piece->refused = !piece->captured;
+  }
+  piece->has_run = true;
+  if (piece->captured) return ot_stream_launch(stream, piece->captured);
+  run_kernels(executor, at, length);
+  return OT_OK;
+}
+
+// Runs the task and those that go with it; returns in *count how many.
+static ot_status run_tasks(ot_executor *executor, place at, int *count) {
+  const ot_task *const task = task_at(executor, at);
+  const bool graphs = executor->pieces.piece && !executor->recorder.on;
+  ot_piece *const piece =
+      graphs ? ot_pieces_at(&executor->pieces, executor->order, at.entry, at.task, count) : NULL;
+  if (piece) return run_piece(executor, at, piece, *count);
+  *count = task->kind == OT_TASK_REPEAT ? 1 + (int)task->attributes.repeated : 1;
+  return task->kind == OT_TASK_REPEAT ? run_repeat(executor, at) : run_task(executor, at);
+}
+
 // Runs the tasks of an entry.
 static ot_status run_entry(ot_executor *executor, int entry) {
   const ot_segment *const segment =
       &executor->schedule->segments[order_of(executor)->entries[entry].segment];
-  for (int i = 0; i < segment->num_tasks; i++) {
+  for (int i = 0, count = 0; i < segment->num_tasks; i += count) {
     const place at = {.entry = entry, .task = i};
     OT_TRY(wait_for_task(executor, at));
-    if (segment->tasks[i].kind == OT_TASK_REPEAT) {
-      OT_TRY(run_repeat(executor, at));
-      i += segment->tasks[i].attributes.repeated;
-    } else {
-      OT_TRY(run_task(executor, at));
-    }
+    OT_TRY(run_tasks(executor, at, &count));
   }
   const bool walks = order_of(executor)->entries[entry].lane == OT_LANE_COMPUTE;
   return walks ? end_tensor(executor) : OT_OK;
@@ -434,6 +461,9 @@ static ot_status create(ot_executor *executor) {
   OT_TRY(ot_device_create(schedule->backend, executor->options.ordinal, &executor->device));
   ot_arena arena = ot_heap_arena_create(&executor->heap);
   OT_TRY(ot_streams_create(schedule, executor->device, &arena, &executor->streams));
+  if (executor->streams.queued && !executor->options.no_graphs) {
+    ot_pieces_create(schedule, &arena, &executor->pieces);
+  }
   executor->transfers = ot_arena_array(&arena, 1, sizeof *executor->transfers);
   executor->copies = ot_arena_array(&arena, 1, sizeof *executor->copies);
   executor->splits = ot_arena_array(&arena, most_splits(schedule) + 1, sizeof(int32_t));
@@ -476,6 +506,7 @@ void ot_executor_destroy(ot_executor **executor) {
   void *memory = e->memory;
   if (e->device) ot_device_release(e->device, &memory, e->schedule->arena_bytes);
   ot_guard_destroy(&e->guard);
+  ot_pieces_destroy(&e->pieces);
   ot_recorder_destroy(&e->recorder);
   ot_streams_destroy(&e->streams);
   ot_heap_release(&e->heap);
@@ -510,6 +541,12 @@ ot_executor_transfers ot_executor_count_transfers(const ot_executor *executor) {
   return *executor->transfers;
 }
 
+ot_executor_graphs ot_executor_count_graphs(const ot_executor *executor) {
+  ot_executor_graphs count = {0};
+  ot_pieces_count(&executor->pieces, &count.captured, &count.refused);
+  return count;
+}
+
 const char *ot_executor_print_algorithms(const ot_executor *executor, ot_arena *arena) {
   return ot_kernel_algorithms_print(executor->schedule->backend,
                                     executor->streams.context[OT_LANE_COMPUTE], arena);
@@ -517,6 +554,7 @@ const char *ot_executor_print_algorithms(const ot_executor *executor, ot_arena *
 
 const char *ot_executor_read_algorithms(ot_executor *executor, const char *text, ot_arena *arena) {
   if (ot_device_bind(executor->device) != OT_OK) return ot_fail_message();
+  if (executor->pieces.piece) ot_pieces_forget(&executor->pieces);
   return ot_kernel_algorithms_read(executor->schedule->backend,
                                    executor->streams.context[OT_LANE_COMPUTE], text, arena);
 }

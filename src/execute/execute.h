@@ -23,13 +23,14 @@
 typedef struct ot_executor ot_executor;
 
 typedef struct ot_executor_options {
-  int ordinal;    // device of the schedule's back end, of this machine
-  ot_comm *comm;  // this rank in the world, with the schedule's groups; null: one rank
-  bool overlap;   // false: wait at once for everything but messages; same bits
-  bool poison;    // tests: fill dead memory with NaN, check canaries after every buffer; without
-                  // overlap, so that memory dead on one lane is dead on all
-  bool trace;     // record a timeline on each run
-  bool events;    // on a GPU: the timeline is from events, which takes microseconds a task
+  int ordinal;     // device of the schedule's back end, of this machine
+  ot_comm *comm;   // this rank in the world, with the schedule's groups; null: one rank
+  bool overlap;    // false: wait at once for everything but messages; same bits
+  bool poison;     // tests: fill dead memory with NaN, check canaries after every buffer; without
+                   // overlap, so that memory dead on one lane is dead on all
+  bool trace;      // record a timeline on each run
+  bool no_graphs;  // on a GPU: queue kernel by kernel; same bits
+  bool events;     // on a GPU: the timeline is from events, which takes microseconds a task
 } ot_executor_options;
 
 // Creates the groups of `schedule` that `comm` lacks. OT_RANKS, naming the ranks that differ, if
@@ -70,6 +71,12 @@ typedef struct ot_executor_transfers {
   int64_t reads, writes;
 } ot_executor_transfers;
 ot_executor_transfers ot_executor_count_transfers(const ot_executor *executor);
+
+// Runs of kernels that became CUDA graphs, and those that could not be captured.
+typedef struct ot_executor_graphs {
+  int captured, refused;
+} ot_executor_graphs;
+ot_executor_graphs ot_executor_count_graphs(const ot_executor *executor);
 
 // See ot_kernel_algorithms_print and ot_kernel_algorithms_read.
 const char *ot_executor_print_algorithms(const ot_executor *executor, ot_arena *arena);

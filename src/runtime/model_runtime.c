@@ -188,6 +188,7 @@ static ot_status create_executor(ot_runtime *runtime, const ot_runtime_request *
                                        .comm = request->comm,
                                        .overlap = !request->serial,
                                        .events = request->events,
+                                       .no_graphs = request->no_graphs,
                                        .poison = request->poison};
   OT_TRY(ot_executor_create(&runtime->schedule, &options, &runtime->executor));
   // Health sums slots over ranks, of which each writes its own.

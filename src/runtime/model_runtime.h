@@ -29,11 +29,11 @@ typedef struct ot_runtime_request {
   const char *order_csv;  // contents of a compute order file, or null
   bool split_backward, poison;
   int64_t guard_bytes;
-  const ot_mesh *mesh;  // null: one rank
-  int rank;             // in the mesh
-  ot_comm *comm;        // world of the mesh, null: one rank. Kept
-  bool serial;          // disables overlap; same bits
-  bool events;          // see ot_executor_options
+  const ot_mesh *mesh;     // null: one rank
+  int rank;                // in the mesh
+  ot_comm *comm;           // world of the mesh, null: one rank. Kept
+  bool serial;             // disables overlap; same bits
+  bool events, no_graphs;  // see ot_executor_options
   // Tests: modifies the schedule before it is checked, or null.
   void (*amend)(ot_schedule *schedule, ot_arena *arena, void *context);
   void *amend_context;

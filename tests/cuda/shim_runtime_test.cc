@@ -136,6 +136,68 @@ void pageable_memory_is_read_at_once_and_written_before_the_call_returns() {
   expect(early > 0, "a non-blocking stream always sees what cudaMemcpy wrote");
 }
 
+// ---- graphs ----
+
+void a_graph_runs_when_it_is_launched() {
+  const device_array<int> memory(std::vector<int>({1}));
+  const test_stream stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  queue_add(stream, memory.get(), memory.get(), 1, 1);
+  must(cudaMemsetAsync(memory.get() + 0, 0, 0, stream));
+  queue_add(stream, memory.get(), memory.get(), 1, 10);
+  must(cudaStreamEndCapture(stream, &graph));
+  must(cudaGraphInstantiate(&executable, graph, 0));
+  must(cudaGraphDestroy(graph));
+  expect(peek(memory) == 1, "captured work has run");
+  queue_add(stream, memory.get(), memory.get(), 1, 100);
+  must(cudaGraphLaunch(executable, stream));
+  must(cudaGraphLaunch(executable, stream));
+  must(cudaGraphExecDestroy(executable));
+  must(cudaStreamSynchronize(stream));
+  expect(peek(memory) == 123, "a graph does not run as often as it is launched");
+}
+
+cudaError_t end_of_capture(const std::function<cudaError_t(cudaStream_t)> &within) {
+  const test_stream stream;
+  must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  expect(within(stream) != cudaSuccess, "a call that no capture permits succeeds");
+  cudaGraph_t graph;
+  const cudaError_t end = cudaStreamEndCapture(stream, &graph);
+  expect(!graph, "a broken capture makes a graph");
+  (void)cudaGetLastError();
+  return end;
+}
+
+void what_cannot_be_captured_breaks_the_capture() {
+  const test_event event;
+  int value = 0;
+  const device_array<int> memory(1);
+  const std::function<cudaError_t(cudaStream_t)> calls[] = {
+      [](cudaStream_t s) { return cudaStreamSynchronize(s); },
+      [](cudaStream_t) { return cudaDeviceSynchronize(); },
+      [&](cudaStream_t s) { return cudaEventRecord(event, s); },
+      [](cudaStream_t) {
+        void *more;
+        return cudaMalloc(&more, 1);
+      },
+      [&](cudaStream_t s) {
+        return cudaMemcpyAsync(memory.get(), &value, sizeof value, cudaMemcpyHostToDevice, s);
+      },
+      [](cudaStream_t s) {
+        queue_large_shared(s, 300 << 10);
+        return cudaGetLastError();
+      }};
+  for (const auto &call : calls) {
+    expect_error(end_of_capture(call), cudaErrorStreamCaptureInvalidated);
+  }
+  cudaGraph_t graph;
+  const test_stream stream;
+  expect_error(cudaStreamEndCapture(stream, &graph), cudaErrorIllegalState);
+  (void)cudaGetLastError();
+}
+
 void a_blocking_upload_waits_for_earlier_default_work() {
   const device_array<int> memory(std::vector<int>({1}));
   int *pinned, value = 9;
@@ -391,6 +453,8 @@ int main() {
   the_environment_sets_the_device();
   check_device();
   missing_waits_show_under_some_seed();
+  a_graph_runs_when_it_is_launched();
+  what_cannot_be_captured_breaks_the_capture();
   blocking_copies_wait_for_blocking_streams_only();
   streams_wait_for_the_default_stream();
   work_runs_only_when_something_waits();

@@ -152,13 +152,20 @@ static void bf16_is_as_exact_as_on_the_cpu(void **state) {
   for (int i = 0; i < num_families(); i++) check_bf16(families[i]);
 }
 
-static uint64_t bits_of_two_steps(const parity_request *request) {
+static uint64_t bits_of_steps(const parity_request *request, int steps,
+                              ot_executor_graphs *graphs) {
   parity_case c;
   parity_create(request, &c);
-  for (int step = 1; step <= 2; step++) parity_step(&c, step);
+  for (int step = 1; step <= steps; step++) parity_step(&c, step);
   const uint64_t bits = parity_bits(&c);
+  *graphs = ot_executor_count_graphs(ot_runtime_executor(c.runtime));
   parity_destroy(&c);
   return bits;
+}
+
+static uint64_t bits_of_two_steps(const parity_request *request) {
+  ot_executor_graphs graphs;
+  return bits_of_steps(request, 2, &graphs);
 }
 
 // On the emulated GPU, each seed is another order of threads, blocks and streams.
@@ -187,6 +194,23 @@ static void recompute_changes_no_bit(void **state) {
   assert_int_equal(bits_of_two_steps(&request), bits);
 }
 
+// Kernels run one by one in the first step, are captured in the second and launched from then on.
+static void graphs_change_no_bit(void **state) {
+  (void)state;
+  for (int i = 0; i < num_families(); i++) {
+    parity_request request = request_of(families[i], OT_F32, OT_BF16);
+    request.micro_batch_size = PARITY_BATCH / 2;
+    ot_executor_graphs with, without;
+    const uint64_t bits = bits_of_steps(&request, 3, &with);
+    request.no_graphs = true;
+    const bool equal = bits_of_steps(&request, 3, &without) == bits;
+    if (!equal) fail_msg("%s: graphs change bits", families[i]);
+    if (with.captured == 0 || with.refused > 0)
+      fail_msg("%s: %d graphs, %d refused", families[i], with.captured, with.refused);
+    assert_int_equal(without.captured, 0);
+  }
+}
+
 int main(void) {
   setenv("OT_TEST_DEVICE", "cuda", 1);
   const struct CMUnitTest tests[] = {
@@ -195,6 +219,7 @@ int main(void) {
       cmocka_unit_test(bf16_is_as_exact_as_on_the_cpu),
       cmocka_unit_test(bits_do_not_depend_on_the_order_of_threads),
       cmocka_unit_test(recompute_changes_no_bit),
+      cmocka_unit_test(graphs_change_no_bit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -207,6 +207,7 @@ void parity_create(const parity_request *request, parity_case *c) {
       .micro_batches = &c->micro_batches,
       .num_micro_batches = 1,
       .split_backward = request->split_backward,
+      .no_graphs = request->no_graphs,
       .poison = request->poison,
       .guard_bytes = request->poison ? 64 : 0,
   };

@@ -14,7 +14,7 @@ typedef struct parity_request {
   ot_dtype storage;
   ot_backend backend;
   ot_recompute recompute;
-  bool split_backward;
+  bool split_backward, no_graphs;
   bool poison;           // with canaries of 64 bytes
   int micro_batch_size;  // 2 (the whole batch) or 1
   int threads;

@@ -118,6 +118,7 @@ static ot_runtime_request instance_request(const world *w, int rank, ot_comm *co
                               .poison = r->poison,
                               .guard_bytes = r->poison ? 64 : 0,
                               .serial = !r->overlap,
+                              .no_graphs = r->no_graphs,
                               .mesh = w->ranks > 1 ? &w->mesh : NULL,
                               .rank = rank,
                               .comm = w->ranks > 1 ? comm : NULL,

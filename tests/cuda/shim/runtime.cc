@@ -47,6 +47,14 @@ const error_text error_texts[] = {
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {cudaErrorNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorIllegalState, "cudaErrorIllegalState",
+     "the operation cannot be performed in the present state"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureWrongThread, "cudaErrorStreamCaptureWrongThread",
+     "attempt to terminate a thread-local capture sequence from another thread"},
     {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
 };
 
@@ -133,6 +141,7 @@ cudaError_t api_call(const char *name, const std::function<cudaError_t(lock_held
   lock_held lock(device().mutex);
   cudaError_t error = take_planned_failure(name);
   if (error == cudaSuccess) error = device().ended;
+  if (error == cudaSuccess && capture_forbids(name)) error = cudaErrorStreamCaptureUnsupported;
   if (error == cudaSuccess) error = body(lock);
   if (error == cudaSuccess) error = device().ended;
   close_device_memory();
@@ -290,5 +299,6 @@ void shim_reset(void) {
 int64_t shim_live_objects(void) {
   const lock_held lock(device().mutex);
   const device_state &d = device();
-  return static_cast<int64_t>(d.allocations.size() + d.streams.size() - 1 + d.events.size());
+  return static_cast<int64_t>(d.allocations.size() + d.streams.size() - 1 + d.events.size() +
+                              d.graphs.size() + d.executables.size());
 }

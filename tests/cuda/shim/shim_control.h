@@ -40,7 +40,7 @@ void shim_fail(const char *call, int64_t n, cudaError_t error);
 // Memory, streams and events stay. No other thread may be in a call.
 void shim_reset(void);
 
-// Allocations that are live: device and pinned memory, streams and events.
+// What is live: device and pinned memory, streams, events and graphs.
 int64_t shim_live_objects(void);
 
 #ifdef __cplusplus

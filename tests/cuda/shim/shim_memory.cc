@@ -228,6 +228,8 @@ cudaError_t copy_on_stream(lock_held &lock, const copy_request &c, cudaStream_t 
   const area to = area_of(c.to, c.bytes), from = area_of(c.from, c.bytes);
   const cudaError_t error = check_copy(to, from, c.kind);
   if (error != cudaSuccess) return error;
+  const bool pageable = to == area::PAGEABLE || from == area::PAGEABLE;
+  if (pageable && break_capture(stream)) return cudaErrorStreamCaptureUnsupported;
   const position done = queue_copy(stream, c, to == area::DEVICE && from == area::PAGEABLE);
   const bool on_host = to != area::DEVICE && from != area::DEVICE;
   if (to == area::PAGEABLE || on_host) run_until(lock, done);

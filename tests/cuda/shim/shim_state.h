@@ -40,10 +40,25 @@ struct work_item {
 };
 }  // namespace shim
 
+// What a stream queues for a graph instead of running it.
+struct stream_capture {
+  bool on = false, broken = false;  // broken: something that no graph of this device can hold
+  std::vector<shim::work_item> items;
+};
+
 struct CUstream_st {
   bool non_blocking = false, busy = false;  // busy: a host function runs
   uint64_t queued = 0, done = 0;            // pieces of work ever
   std::deque<shim::work_item> items;        // those not done
+  stream_capture capture;
+};
+
+struct CUgraph_st {
+  std::vector<shim::work_item> items;
+};
+
+struct CUgraphExec_st {
+  std::vector<shim::work_item> items;
 };
 
 struct CUevent_st {
@@ -77,6 +92,8 @@ struct device_state {
   std::vector<stream_pointer> streams;    // created and not destroyed, and the default one
   std::vector<stream_pointer> destroyed;  // with work left
   std::vector<event_pointer> events;
+  std::vector<std::shared_ptr<CUgraph_st>> graphs;
+  std::vector<std::shared_ptr<CUgraphExec_st>> executables;
   std::map<uintptr_t, allocation> allocations;  // by address
   std::map<const void *, size_t> shared_bytes;  // opted in, by kernel
   size_t limit_bytes, used_bytes = 0;
@@ -108,6 +125,15 @@ void run_until(lock_held &lock, const position &until);
 void run_everything(lock_held &lock);
 // The stream of a handle; null if there is none.
 stream_pointer find_stream(cudaStream_t stream);
+
+// ---- graphs ----
+
+// Whether this thread captures a stream and `call` may not be made then; the capture is broken.
+bool capture_forbids(const char *call);
+// Whether the stream is captured, by work that a graph cannot hold; the capture is broken.
+bool break_capture(const stream_pointer &stream);
+// Whether the stream is captured; then the item is part of the graph and is not to be queued.
+bool capture_item(const stream_pointer &stream, const work_item &item);
 
 // ---- memory ----
 

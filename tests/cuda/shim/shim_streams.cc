@@ -109,6 +109,7 @@ void wait_for_default_stream(const stream_pointer &stream, work_item *item) {
 }  // namespace
 
 position enqueue(const stream_pointer &stream, work_item item) {
+  if (capture_item(stream, item)) return {};
   wait_for_default_stream(stream, &item);
   stream->items.push_back(std::move(item));
   return {stream, ++stream->queued};
@@ -162,6 +163,7 @@ cudaError_t queue_checked(const launch_shape &shape, size_t max_shared_bytes, cu
   const stream_pointer stream = find_stream(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
   const cudaError_t error = check_shape(shape, max_shared_bytes);
+  if (error != cudaSuccess) break_capture(stream);
   if (error != cudaSuccess) return error;
   work_item item;
   item.kind = work_kind::KERNEL;
@@ -237,6 +239,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return api_call("cudaStreamSynchronize", [=](lock_held &lock) {
     const stream_pointer stream = find_stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
+    if (break_capture(stream)) return cudaErrorStreamCaptureUnsupported;
     // Something to wait for: on the default stream it stands behind other streams' work.
     run_until(lock, enqueue(stream, work_item()));
     return cudaSuccess;
@@ -247,6 +250,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return api_call("cudaStreamQuery", [=](lock_held &lock) {
     const stream_pointer stream = find_stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
+    if (break_capture(stream)) return cudaErrorStreamCaptureUnsupported;
     if (stream->done == stream->queued) return cudaSuccess;
     run_one(lock);
     return cudaErrorNotReady;
@@ -258,6 +262,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, u
     const stream_pointer stream = find_stream(handle);
     const event_pointer event = find_event(event_handle);
     if (!stream || !event) return cudaErrorInvalidResourceHandle;
+    if (break_capture(stream)) return cudaErrorStreamCaptureUnsupported;
     work_item item;
     item.after.push_back(event->last);
     enqueue(stream, std::move(item));
@@ -269,6 +274,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, void (*function)(void *), vo
   return api_call("cudaLaunchHostFunc", [=](lock_held &) {
     const stream_pointer stream = find_stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
+    if (break_capture(stream)) return cudaErrorStreamCaptureUnsupported;
     work_item item;
     item.kind = work_kind::HOST_FUNCTION;
     item.name = "a host function";
@@ -305,6 +311,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event_handle, cudaStream_t handle) {
     const stream_pointer stream = find_stream(handle);
     const event_pointer event = find_event(event_handle);
     if (!stream || !event) return cudaErrorInvalidResourceHandle;
+    if (break_capture(stream)) return cudaErrorStreamCaptureUnsupported;
     work_item item;
     item.name = "cudaEventRecord";
     item.run = [event, record = ++event->records] {
