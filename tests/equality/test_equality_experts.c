@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "support/op_device.h"
 #include "support/rank_case_margin.h"
 #include "support/rank_case_verdict.h"
 
@@ -97,6 +98,7 @@ static void expect_crowds(const rank_result *result, int experts) {
 
 static rank_request request_of(const spread *s, ot_dtype dtype, rank_loads loads) {
   return (rank_request){
+      .backend = op_device_backend(),
       .model = RANK_MOE,
       .layers = 4,
       .dtype = dtype,

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "support/op_device.h"
 #include "support/rank_case_verdict.h"
 
 typedef struct mixed {
@@ -66,6 +67,7 @@ static void try_case(const mixed *m, bool poison, rank_verdict *verdict) {
   static const ot_dtype types[] = {OT_F64, OT_F32};
   for (int i = 0; i < 2; i++) {
     rank_request request = {
+        .backend = op_device_backend(),
         .model = m->model,
         .layers = m->layers,
         .dtype = types[i],

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "support/op_device.h"
 #include "support/rank_case.h"
 
 typedef struct run_types {
@@ -22,7 +23,8 @@ static const rank_model_kind models[] = {RANK_LLAMA, RANK_GPT2,   RANK_DROPOUT,
                                          RANK_GEMMA, RANK_GEMMA2, RANK_MOE};
 
 static rank_request request_of(rank_model_kind model, ot_dtype dtype) {
-  return (rank_request){.model = model,
+  return (rank_request){.backend = op_device_backend(),
+                        .model = model,
                         .layers = 8,
                         .dtype = dtype,
                         .length = 16,

@@ -102,6 +102,7 @@ static ot_status build_world(const rank_request *r, rank_result *result, world *
 
 static ot_runtime_request instance_request(const world *w, int rank, ot_comm *comm) {
   const rank_request *const r = w->request;
+  const bool poison = r->poison && r->backend == OT_BACKEND_CPU;
   return (ot_runtime_request){.backend = r->backend,
                               .model = &w->model,
                               .run = &w->run,
@@ -115,8 +116,8 @@ static ot_runtime_request instance_request(const world *w, int rank, ot_comm *co
                               .seed = SEED,
                               .micro_batches = &w->micro_batches,
                               .num_micro_batches = 1,
-                              .poison = r->poison,
-                              .guard_bytes = r->poison ? 64 : 0,
+                              .poison = poison,
+                              .guard_bytes = poison ? 64 : 0,
                               .serial = !r->overlap,
                               .no_graphs = r->no_graphs,
                               .mesh = w->ranks > 1 ? &w->mesh : NULL,

@@ -44,7 +44,9 @@ typedef struct rank_request {
   ot_context_parallel context;
   char layout[RANK_LAYOUT];        // of stages; "": by cost
   bool keep[RANK_MAX_LAYERS + 2];  // keep gathered weights of a block: embedding, layers, head
-  bool overlap, poison, no_graphs;
+  bool overlap;
+  bool poison;  // on the CPU only
+  bool no_graphs;
   double timeout_s;  // timeout of a wait; 0: none
   // Changes the schedule of a rank before it is checked and run, or null. Called on each rank's
   // thread.

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
+#include "support/op_device.h"
 
 enum { DEGREES = 4, MAX_DEGREE = 8 };
 static const int degrees[DEGREES] = {1, 2, 4, 8};
@@ -162,7 +163,8 @@ static void set_recompute(int level, rank_request *r) {
 }
 
 void rank_request_of(const cover_row *row, ot_dtype dtype, rank_request *request) {
-  *request = (rank_request){.model = (rank_model_kind)row->level[RANK_MODEL],
+  *request = (rank_request){.backend = op_device_backend(),
+                            .model = (rank_model_kind)row->level[RANK_MODEL],
                             .dtype = dtype,
                             .length = 32,
                             .micro_batch = 1 + row->level[RANK_MICRO_BATCH],
