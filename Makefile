@@ -3,6 +3,7 @@
 # dependencies (tools/dependencies.sh). Variables:
 #   CC=clang  BLAS=/path/libcblas.so  BLAS_INCLUDE=/path  ARCH=x86-64-v3  PREFIX=/where  JOBS=2
 #   MPI=/path/mpicc (with a new build/) or MPI=none
+#   CUDA=ON (installs nvcc 13 into build/cuda if there is none) or CUDA=OFF; default: ON where nvcc 13 is
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 export BLAS MPI
 
@@ -11,34 +12,38 @@ options := $(if $(filter command environment,$(origin CC)),-DCMAKE_C_COMPILER=$(
   $(if $(BLAS_INCLUDE),-DOT_CBLAS_INCLUDE=$(BLAS_INCLUDE)) \
   $(if $(filter undefined,$(origin ARCH)),,-DOT_ARCH=$(ARCH))
 
-# Presets with sanitizers build without MPI, whose libraries leak memory.
+# Presets with sanitizers build without MPI, whose libraries leak memory, and that of machines with a
+# GPU, which lack it.
 with_mpi = -DOT_MPI=$(if $(filter none,$(MPI)),OFF,AUTO $(if $(MPI),-DMPI_C_COMPILER=$(MPI)))
-configure = cmake --preset $(1) $(options) $(if $(filter asan tsan,$(1)),,$(with_mpi)) $(2) >build/configure-$(1).log 2>&1 \
+with_cuda = $(if $(CUDA),-DOT_CUDA=$(CUDA))
+configure = cmake --preset $(1) $(options) $(if $(filter asan tsan gpu,$(1)),,$(with_mpi)) \
+  $(if $(filter cpu,$(1)),$(with_cuda)) $(2) >build/configure-$(1).log 2>&1 \
   || { cat build/configure-$(1).log; exit 3; }
 build = mkdir -p build && { $(call configure,$(1),$(2)); } && cmake --build --preset $(1) -j $(JOBS)
 test = ctest --preset $(1) -j $(JOBS)
+needs = @tools/dependencies.sh build optional:mpi $(if $(filter ON,$(CUDA)),cuda)
 
-.PHONY: all help demo check check-full bench lint format install clean
+.PHONY: all help demo check check-full bench gpu-pack lint format install clean
 
 all:  ## build/orthant and the benchmark programs build/bench/*
-	@tools/dependencies.sh build optional:mpi
+	$(needs)
 	@$(call build,cpu)
 
 help:  ## this list
 	@awk -F ':  ## ' '/^[a-z-]+:  ## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo:  ## trains a small model on the C headers of this machine, in minutes
-	@tools/dependencies.sh build optional:mpi demo
+	$(needs) demo
 	@$(call build,cpu)
 	@tools/demo.sh
 
 check:  ## builds, then all tests and the lint
-	@tools/dependencies.sh build optional:mpi test
+	$(needs) test
 	@$(call build,cpu)
 	@$(call test,cpu)
 
 check-full:  ## all cases of all tests, the formatter, a second compiler, the sanitizers; an hour
-	@tools/dependencies.sh build optional:mpi test format clang
+	$(needs) test format clang
 	@clang-format-14 --dry-run --Werror $$(git ls-files '*.c' '*.h')
 	@$(call build,cpu)
 	@$(call test,full)
@@ -50,12 +55,19 @@ check-full:  ## all cases of all tests, the formatter, a second compiler, the sa
 	@$(call test,tsan)
 
 bench:  ## runs every benchmark program
-	@tools/dependencies.sh build optional:mpi
+	$(needs)
 	@$(call build,cpu)
 	@for program in build/bench/*; do echo "== $$program"; $$program || exit $$?; done
 
+gpu-pack:  ## build/gpu-pack.tar.xz: what tools/gpu_check.sh runs on a machine with a GPU
+	@tools/dependencies.sh build test cuda
+	@$(call build,gpu) --target gpu_programs
+	@tools/gpu_pack.sh build/gpu build/gpu-pack.tar.xz
+	@test $$(stat -c %s build/gpu-pack.tar.xz) -le 60000000 \
+	  || { echo 'error: build/gpu-pack.tar.xz has more than 60 MB' >&2; exit 3; }
+
 lint:  ## folder dependencies, sizes, banned calls and the purity of the planning half
-	@tools/dependencies.sh build optional:mpi
+	$(needs)
 	@mkdir -p build && { $(call configure,cpu); } && cmake --build --preset plan -j $(JOBS)
 	@tools/lint
 
@@ -64,7 +76,7 @@ format:  ## formats the sources with clang-format
 	@clang-format-14 -i $$(git ls-files '*.c' '*.h')
 
 install:  ## into PREFIX (default /usr/local)
-	@tools/dependencies.sh build optional:mpi
+	$(needs)
 	@$(call build,cpu,-DCMAKE_INSTALL_PREFIX=$(abspath $(or $(PREFIX),/usr/local)))
 	@cmake --install build
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by test scripts: `orthant`, the program; `emulated`, the program with an emulated GPU, which
-# `on_gpu` lets it find; `here`, the source tree. Goes to an empty folder, removed at exit. Exits the
+# `on_gpu` lets it find; `no_gpu`, what either says without one; `here`, the source tree. Goes to an empty folder, removed at exit. Exits the
 # script with 77 (skipped) if this build has no emulated GPU.
 #   . tests/cuda/emulated.sh build/orthant
 orthant=$(realpath "${1:-build/orthant}")
@@ -11,6 +11,8 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 unset OT_TEST_DEVICE
+export CUDA_VISIBLE_DEVICES=  # hides a GPU of this machine from `orthant`
+no_gpu='error: this build of orthant has no CUDA (try device=cpu)\|no GPU can be used'
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
 on_gpu() { OT_TEST_DEVICE=cuda "$emulated" "$@"; }

@@ -54,6 +54,6 @@ expect_3() { # a part of the message, then the command
   [ "$status" = 3 ] && grep -q "$part" out || fail "$*: exit $status, $(cat out)"
 }
 for verb in "sample model" "score model texts" "audit drift model"; do
-  expect_3 'error: this build of orthant has no CUDA (try device=cpu)' "$orthant" $verb --device cuda
+  expect_3 "$no_gpu" "$orthant" $verb --device cuda
   expect_3 'no GPU can be used' "$emulated" $verb --device cuda
 done

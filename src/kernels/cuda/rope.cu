@@ -18,6 +18,15 @@ struct frequencies {
   double of[PAIRS];
 };
 
+// The sine and cosine of an angle below 2^31, reduced to [-pi, pi] with a 2 pi of 106 bits. cos()
+// reduces any angle, for which it needs a stack.
+static __device__ __forceinline__ void sine_and_cosine(double angle, double *sine, double *cosine) {
+  constexpr double high = 6.283185307179586, low = 2.4492935982947064e-16;
+  const double turns = rint(angle * (1 / high));
+  const double rest = fma(-turns, low, fma(-turns, high, angle));
+  sincospi(rest * (2 / high), sine, cosine);
+}
+
 // Pairs [first, first + n) of `pairs`, of all positions.
 template <class R>
 static __global__ void __launch_bounds__(THREADS)
@@ -26,10 +35,11 @@ static __global__ void __launch_bounds__(THREADS)
   const int64_t position = (int64_t)blockIdx.x * (THREADS / PAIRS) + threadIdx.x / PAIRS;
   const int i = threadIdx.x % PAIRS;
   if (position >= positions || i >= n) return;
-  const double angle = (double)position * f.of[i];
+  double sine, cosine;
+  sine_and_cosine((double)position * f.of[i], &sine, &cosine);
   R *const at = table + (position * pairs + first + i) * 2;
-  at[0] = (R)(magnitude * cos(angle));
-  at[1] = (R)(magnitude * sin(angle));
+  at[0] = (R)(magnitude * cosine);
+  at[1] = (R)(magnitude * sine);
 }
 
 template <class R>

@@ -127,6 +127,7 @@ __device__ __forceinline__ void ot_for_row(int columns, int thread, Visit visit)
     const int c = (h * TEAM + thread) * N;
     if (c < columns) visit(c, h);
   }
+#pragma unroll 1  // few rows are so long, and the registers are for those that are not
   for (int c = (HELD * TEAM + thread) * N; c < columns; c += TEAM * N) visit(c, -1);
 }
 

@@ -200,6 +200,10 @@ static inline float __fdividef(float x, float y) { return x / y; }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 static inline float rsqrt(float x) { return rsqrtf(x); }
+static inline void sincospi(double x, double *sine, double *cosine) {
+  *sine = sin(x * M_PI);
+  *cosine = cos(x * M_PI);
+}
 
 static inline unsigned __float_as_uint(float x) { return shim::same_bits<unsigned>(x); }
 static inline int __float_as_int(float x) { return shim::same_bits<int>(x); }
