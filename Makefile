@@ -20,7 +20,7 @@ configure = cmake --preset $(1) $(options) $(if $(filter asan tsan gpu,$(1)),,$(
   $(if $(filter cpu,$(1)),$(with_cuda)) $(2) >build/configure-$(1).log 2>&1 \
   || { cat build/configure-$(1).log; exit 3; }
 build = mkdir -p build && { $(call configure,$(1),$(2)); } && cmake --build --preset $(1) -j $(JOBS)
-test = ctest --preset $(1) -j $(JOBS)
+test = ctest --preset $(1) -j $$(($(JOBS) + 1))  # some tests wait
 needs = @tools/dependencies.sh build optional:mpi $(if $(filter ON,$(CUDA)),cuda)
 
 .PHONY: all help demo check check-full bench gpu-pack lint format install clean
