@@ -54,6 +54,17 @@ static void print_status(console *t, const ot_status_line *status) {
   fflush(stderr);
 }
 
+static void print_memory(const ot_loop_summary *s) {
+  const double planned_mb = (double)s->memory_planned_bytes / 1e6;
+  const double used_mb = (double)s->memory_peak_bytes / 1e6;
+  if (s->memory_capacity_bytes > 0)
+    fprintf(stderr, "memory: arena planned %.1f MB, in use on the GPU %.1f of %.1f MB\n",
+            planned_mb, used_mb, (double)s->memory_capacity_bytes / 1e6);
+  else
+    fprintf(stderr, "memory: arena planned %.1f MB, process resident %.1f MB at most\n", planned_mb,
+            used_mb);
+}
+
 static void print_summary(const ot_loop_summary *s) {
   char rate[32], time[32];
   ot_rate_print(rate, sizeof rate, s->seconds > 0 ? (double)s->tokens / s->seconds : 0);
@@ -61,8 +72,7 @@ static void print_summary(const ot_loop_summary *s) {
   fprintf(stderr, "%lld step%s, %lld tokens in %s, %s tok/s; loss %.4f at first, %.4f at last\n",
           (long long)s->steps, ot_text_plural(s->steps, "s"), (long long)s->tokens, time, rate,
           s->first_loss_nats, s->last_loss_nats);
-  fprintf(stderr, "memory: arena planned %.1f MB, process resident %.1f MB at most\n",
-          (double)s->memory_planned_bytes / 1e6, (double)s->memory_peak_bytes / 1e6);
+  print_memory(s);
   if (s->checkpoint) fprintf(stderr, "checkpoint: %s\n", s->checkpoint);
 }
 

@@ -37,7 +37,13 @@ void ot_device_destroy(ot_device **device) {
 
 ot_status ot_device_describe(ot_device *device, ot_device_info *info) {
   *info = (ot_device_info){0};
-  return device->backend->describe(device, info);
+  OT_TRY(device->backend->describe(device, info));
+  return ot_device_memory(device, &info->free_bytes, &info->total_bytes);
+}
+
+ot_status ot_device_memory(ot_device *device, int64_t *free_bytes, int64_t *total_bytes) {
+  *free_bytes = *total_bytes = 0;
+  return device->backend->memory(device, free_bytes, total_bytes);
 }
 
 ot_status ot_device_bind(ot_device *device) { return device->backend->bind(device); }

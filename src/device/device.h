@@ -31,6 +31,8 @@ typedef struct ot_device_info {
   int64_t free_bytes;
 } ot_device_info;
 ot_status ot_device_describe(ot_device *device, ot_device_info *info);
+// Its memory alone, which is asked for each step; both 0 on the CPU.
+ot_status ot_device_memory(ot_device *device, int64_t *free_bytes, int64_t *total_bytes);
 
 // The calling thread will launch kernels on the device.
 ot_status ot_device_bind(ot_device *device);

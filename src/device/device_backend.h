@@ -14,7 +14,8 @@ typedef struct ot_device_backend {
   int (*count)(void);
   ot_status (*open)(ot_device *device);
   ot_status (*bind)(ot_device *device);
-  ot_status (*describe)(ot_device *device, ot_device_info *info);
+  ot_status (*describe)(ot_device *device, ot_device_info *info);  // without its memory
+  ot_status (*memory)(ot_device *device, int64_t *free_bytes, int64_t *total_bytes);
   ot_status (*allocate)(ot_device *device, int64_t bytes, void **memory);
   void (*release)(ot_device *device, void *memory, int64_t bytes);
   ot_status (*allocate_host)(ot_device *device, int64_t bytes, void **memory);

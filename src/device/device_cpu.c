@@ -21,6 +21,13 @@ static ot_status describe(ot_device *device, ot_device_info *info) {
   return OT_OK;
 }
 
+static ot_status read_memory(ot_device *device, int64_t *free_bytes, int64_t *total_bytes) {
+  (void)device;
+  (void)free_bytes;
+  (void)total_bytes;
+  return OT_OK;
+}
+
 // ---- memory ----
 
 static ot_status allocate(ot_device *device, int64_t bytes, void **memory) {
@@ -106,6 +113,7 @@ const ot_device_backend ot_device_cpu = {
     .open = open_device,
     .bind = open_device,
     .describe = describe,
+    .memory = read_memory,
     .allocate = allocate,
     .release = release,
     .allocate_host = allocate_host,

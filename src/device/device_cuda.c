@@ -48,10 +48,15 @@ static ot_status describe(ot_device *device, ot_device_info *info) {
   int version = 0;
   OT_TRY(check(cudaDriverGetVersion(&version), "reading the driver's version"));
   print_version(version, info->driver, sizeof info->driver);
-  size_t free_bytes = 0, total_bytes = 0;
-  OT_TRY(check(cudaMemGetInfo(&free_bytes, &total_bytes), "reading its free memory"));
-  info->total_bytes = (int64_t)total_bytes;
-  info->free_bytes = (int64_t)free_bytes;
+  return OT_OK;
+}
+
+static ot_status read_memory(ot_device *device, int64_t *free_bytes, int64_t *total_bytes) {
+  size_t unused = 0, all = 0;
+  OT_TRY(bind(device));
+  OT_TRY(check(cudaMemGetInfo(&unused, &all), "reading its free memory"));
+  *free_bytes = (int64_t)unused;
+  *total_bytes = (int64_t)all;
   return OT_OK;
 }
 
@@ -62,8 +67,8 @@ static ot_status allocate(ot_device *device, int64_t bytes, void **memory) {
   const cudaError_t error = cudaMalloc(memory, (size_t)bytes);
   if (error != cudaErrorMemoryAllocation) return check(error, "allocating memory");
   (void)cudaGetLastError();  // not sticky
-  size_t free_bytes = 0, total_bytes = 0;
-  OT_TRY(check(cudaMemGetInfo(&free_bytes, &total_bytes), "reading its free memory"));
+  int64_t free_bytes = 0, total_bytes = 0;
+  OT_TRY(read_memory(device, &free_bytes, &total_bytes));
   ot_fail(OT_ENVIRONMENT, "GPU %d: %lld bytes are needed, %lld of %lld are free", device->ordinal,
           (long long)bytes, (long long)free_bytes, (long long)total_bytes);
   return ot_fail_hint(OT_ENVIRONMENT,
@@ -192,6 +197,7 @@ static const ot_device_backend backend = {
     .open = open_device,
     .bind = bind,
     .describe = describe,
+    .memory = read_memory,
     .allocate = allocate,
     .release = release,
     .allocate_host = allocate_host,

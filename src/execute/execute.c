@@ -541,6 +541,11 @@ ot_executor_transfers ot_executor_count_transfers(const ot_executor *executor) {
   return *executor->transfers;
 }
 
+ot_status ot_executor_device_memory(const ot_executor *executor, int64_t *free_bytes,
+                                    int64_t *total_bytes) {
+  return ot_device_memory(executor->device, free_bytes, total_bytes);
+}
+
 ot_executor_graphs ot_executor_count_graphs(const ot_executor *executor) {
   ot_executor_graphs count = {0};
   ot_pieces_count(&executor->pieces, &count.captured, &count.refused);

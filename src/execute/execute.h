@@ -72,6 +72,10 @@ typedef struct ot_executor_transfers {
 } ot_executor_transfers;
 ot_executor_transfers ot_executor_count_transfers(const ot_executor *executor);
 
+// Of the device: see ot_device_memory.
+ot_status ot_executor_device_memory(const ot_executor *executor, int64_t *free_bytes,
+                                    int64_t *total_bytes);
+
 // Runs of kernels that became CUDA graphs, and those that could not be captured.
 typedef struct ot_executor_graphs {
   int captured, refused;

@@ -4,6 +4,7 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/quantity.h"
@@ -35,6 +36,15 @@ ot_status ot_runtime_choose_device(ot_run_device device, const ot_comm *comm, ot
 
 int64_t ot_runtime_memory(void) {
   return (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+}
+
+ot_runtime_memory_use ot_runtime_use_of_memory(const ot_runtime *runtime) {
+  int64_t unused = 0, all = 0;
+  const ot_status status = ot_executor_device_memory(runtime->executor, &unused, &all);
+  if (status == OT_OK && all > 0) return (ot_runtime_memory_use){all - unused, all};
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return (ot_runtime_memory_use){(int64_t)usage.ru_maxrss * 1024, -1};
 }
 
 enum { EXCHANGE_WORDS = 1 << 17 };  // a megabyte

@@ -147,3 +147,10 @@ ot_status ot_runtime_run(ot_runtime *runtime, ot_mode mode, int micro_batches);
 // Cores available to this process, and bytes of memory of this machine.
 int ot_runtime_cores(void);
 int64_t ot_runtime_memory(void);
+
+// On a GPU, what is in use of its memory, and all of it; on the CPU, the largest resident size of
+// this process so far, and capacity -1.
+typedef struct ot_runtime_memory_use {
+  int64_t used_bytes, capacity_bytes;
+} ot_runtime_memory_use;
+ot_runtime_memory_use ot_runtime_use_of_memory(const ot_runtime *runtime);

@@ -8,7 +8,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/failure.h"
 #include "base/text.h"
@@ -88,10 +87,8 @@ static ot_status agree(loop *l, ot_status status) {
 
 // ---- reports ----
 
-static double peak_rss_bytes(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return (double)usage.ru_maxrss * 1024;
+static ot_runtime_memory_use use_of_memory(const loop *l) {
+  return ot_runtime_use_of_memory(ot_trainer_runtime(l->start.trainer));
 }
 
 // For a step of `step_s`; NAN if the machine is unknown.
@@ -148,7 +145,7 @@ static ot_metrics_step line_of(const loop *l, const ot_step_report *report, cons
                   .pp_s = exposed_s[OT_TIMELINE_PP],
                   .dp_s = exposed_s[OT_TIMELINE_DP]},
       .bubble_fraction = sums->figures.bubble_fraction,
-      .memory_peak_bytes = (int64_t)peak_rss_bytes(),
+      .memory_peak_bytes = use_of_memory(l).used_bytes,
       .memory_planned_bytes = l->planned_bytes,
       .noise_scale_tokens = report->noise_scale_tokens,
       .experts = report->experts,
@@ -187,6 +184,7 @@ static ot_status watch_spikes(loop *l, const ot_step_report *report) {
 static void say_status(loop *l, const ot_step_report *report) {
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
   const double elapsed_s = ot_clock_s() - l->begin_s;
+  const ot_runtime_memory_use memory = use_of_memory(l);
   const double per_step_s = elapsed_s / (double)(report->step - l->begin_step);
   const ot_status_line status = {
       .step = report->step,
@@ -196,8 +194,8 @@ static void say_status(loop *l, const ot_step_report *report) {
       .tokens_per_s = (double)report->step_tokens / report->step_seconds,
       .mfu = mfu_of(l, report->micro_batches, report->step_seconds),
       .planned_mfu = mfu_of(l, report->micro_batches, predicted_s(l, report->micro_batches)),
-      .memory_peak_bytes = (int64_t)peak_rss_bytes(),
-      .memory_capacity_bytes = -1,
+      .memory_peak_bytes = memory.used_bytes,
+      .memory_capacity_bytes = memory.capacity_bytes,
       .remaining_s = per_step_s * (double)(total - report->step),
       .learning_rate = report->learning_rate,
       .step_s = report->step_seconds,
@@ -503,7 +501,9 @@ static void say_summary(loop *l) {
   ot_loop_summary *const s = &l->summary;
   if (!leads(l)) return;
   s->seconds = ot_clock_s() - l->begin_s;
-  s->memory_peak_bytes = (int64_t)peak_rss_bytes();
+  const ot_runtime_memory_use memory = use_of_memory(l);
+  s->memory_peak_bytes = memory.used_bytes;
+  s->memory_capacity_bytes = memory.capacity_bytes;
   s->memory_planned_bytes = l->planned_bytes;
   const char *const directory = ot_run_directory_checkpoints(l->start.directory);
   if (l->saved_step >= 0) s->checkpoint = ot_checkpoint_path(l->arena, directory, l->saved_step);

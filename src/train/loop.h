@@ -24,7 +24,8 @@ typedef struct ot_loop_summary {
   double seconds;                          // including validation and checkpoints
   double first_loss_nats, last_loss_nats;  // NaN without a step
   int64_t memory_peak_bytes, memory_planned_bytes;
-  const char *checkpoint;  // newest of this run; null: none
+  int64_t memory_capacity_bytes;  // of the GPU; -1 on the CPU
+  const char *checkpoint;         // newest of this run; null: none
 } ot_loop_summary;
 
 typedef struct ot_loop_event {

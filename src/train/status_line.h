@@ -14,7 +14,7 @@ typedef struct ot_status_line {
   double gradient_norm;
   double tokens_per_s;
   double mfu, planned_mfu;                           // 0 to 1
-  int64_t memory_peak_bytes, memory_capacity_bytes;  // resident, of the process
+  int64_t memory_peak_bytes, memory_capacity_bytes;  // ot_runtime_memory_use
   double remaining_s;
   double learning_rate;
   double step_s;

@@ -20,7 +20,8 @@ YAML
 losses() { grep -o '"loss":[^,]*' "$1/metrics.jsonl"; }
 
 "$orthant" train run.yaml --set device=cpu --set output=cpu >/dev/null 2>&1
-on_gpu train run.yaml --set device=cuda --set output=gpu >/dev/null 2>&1
+on_gpu train run.yaml --set device=cuda --set output=gpu >/dev/null 2>out
+grep -Eq '^memory: arena planned [0-9.]+ MB, in use on the GPU [0-9.]+ of 8589\.9 MB$' out || fail "memory: $(cat out)"
 on_gpu train run.yaml --set output=again >/dev/null 2>&1  # auto finds the GPU
 losses gpu | cmp - <(losses again) || fail "other bits in a second run"
 
