@@ -4,10 +4,11 @@
 # One table lists the dependencies, how to detect them, and their names in three package managers. If
 # all are present, nothing is printed and nothing needs root. Missing ones are installed on Debian and
 # its derivatives (as root, or through sudo); elsewhere the packages are named. Missing dependencies of
-# a group written as optional:GROUP are not an error.
+# a group written as optional:GROUP are not an error. nvcc is installed by pip, into build/cuda.
 #   BLAS=/path/to/library.so   uses that CBLAS library instead of searching OpenBLAS
 #   MPI=/path/to/mpicc         uses that MPI; MPI=none: no MPI
 set -euo pipefail
+cuda=$(realpath -m "$(dirname "$0")/../build/cuda")
 
 # group | purpose | detection | apt | dnf | brew
 table='
@@ -29,6 +30,8 @@ test   | unit tests            | pkg:cmocka            | libcmocka-dev     | lib
 test   | C++, for an emulated GPU | command:c++        | g++               | gcc-c++            | gcc
 demo   | xz to compare with    | command:xz            | xz-utils          | xz                 | xz
 format | the code formatter    | command:clang-format-14 | clang-format-14 | clang-tools-extra  | clang-format@14
+cuda   | pip, for nvcc         | pip:                | python3-pip       | python3-pip        | python
+cuda   | C++, which nvcc needs | command:c++          | g++               | gcc-c++            | gcc
 clang  | a second compiler     | command:clang         | clang             | clang              | llvm
 clang  | OpenMP for clang      | header:clang omp.h    | libomp-dev        | libomp-devel       | libomp
 '
@@ -51,8 +54,18 @@ has_mpi() {
     compgen -G '/usr/lib64/*/bin/mpicc'
 } >/dev/null
 
+# The places where tools/find_nvcc.cmake looks.
+has_nvcc() {
+  local nvcc
+  for nvcc in nvcc /usr/local/cuda/bin/nvcc "$cuda/nvidia/cu13/bin/nvcc"; do
+    "$nvcc" --version 2>/dev/null | grep -q 'release 13\.' && return
+  done
+  return 1
+}
+
 is_there() {
   case $1 in
+    pip:*) has_nvcc || python3 -m pip --version >/dev/null 2>&1 ;;
     command:*) command -v "${1#*:}" >/dev/null ;;
     pkg:*) pkg-config --exists "${1#*:}" 2>/dev/null ;;
     cmake:*) cmake_at_least "${1#*:}" ;;
@@ -60,6 +73,19 @@ is_there() {
     blas:*) has_blas "${1#*:}" ;;
     mpi:*) has_mpi ;;
   esac
+}
+
+# nvcc 13.0 with its headers and its static run time, 300 MB.
+install_nvcc() {
+  echo "dependencies: installing nvcc with pip into $cuda" >&2
+  rm -rf "$cuda"
+  PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --target "$cuda" \
+    'nvidia-cuda-nvcc==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*' \
+    'nvidia-nvvm==13.0.*' 'nvidia-cuda-cccl==13.0.*' &&
+    ln -s lib "$cuda/nvidia/cu13/lib64" && has_nvcc && return  # where nvcc looks
+  echo "error: nvcc 13 is needed and could not be installed" >&2
+  echo "help: install CUDA 13, so that nvcc is on PATH or in /usr/local/cuda, or build with CUDA=OFF" >&2
+  exit 3
 }
 
 trim() { sed 's/^ *//; s/ *$//'; }
@@ -141,3 +167,4 @@ END
 fi
 wanted=$optional
 provide || echo "dependencies: continuing without $missing (apt-get install$apt)" >&2
+if [[ " $required " == *' cuda '* ]]; then has_nvcc || install_nvcc; fi
