@@ -77,6 +77,10 @@ bool ot_device_is_host(const ot_device_kind *device) {
   return device->packs || device->threads > 0;
 }
 
+ot_backend ot_device_kind_backend(const ot_device_kind *device) {
+  return ot_device_is_host(device) ? OT_BACKEND_CPU : OT_BACKEND_CUDA;
+}
+
 ot_status ot_cluster_check(const ot_cluster *cluster) {
   OT_CHECK(cluster->num_devices >= 1, OT_USAGE, "cluster %s: num_devices=%d; allowed: at least 1",
            cluster->name, cluster->num_devices);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/choices.h"
 #include "base/dtype.h"
 #include "base/status.h"
 
@@ -134,6 +135,10 @@ typedef struct ot_cluster {
 
 // Whether the device is the host's own CPU, on which this program runs, and no accelerator.
 bool ot_device_is_host(const ot_device_kind *device);
+
+// The back end whose kernels and workspace a plan for the device holds: that of CUDA on every
+// accelerator.
+ot_backend ot_device_kind_backend(const ot_device_kind *device);
 
 // "fitted", "extrapolated", ...
 const char *ot_cluster_basis_name(ot_cluster_basis basis);

@@ -77,6 +77,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
       .matrices_last = ot_run_moments(run, true) < ot_run_moments(run, false),
       .head_chunk_rows = loss_rows(e->job.engine, rows),
       .threads = e->threads,
+      .backend = ot_device_kind_backend(&e->cluster.device),
       .expert_buffer = run->parallel.expert_buffer,
       .split = whole ? (ot_split){.separate_expert_block = split.separate_expert_block} : split,
   };

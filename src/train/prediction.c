@@ -46,7 +46,9 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
 static ot_status plan_rank(const ot_prediction_request *request, int rank, ot_arena *arena,
                            ot_schedule *schedule) {
   ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
-  ot_runtime_request wanted = {.mesh = request->mesh, .rank = rank};
+  ot_runtime_request wanted = {.mesh = request->mesh,
+                               .rank = rank,
+                               .backend = ot_device_kind_backend(&request->cluster->device)};
   OT_TRY(ot_trainer_request(request->run, arena, &wanted));
   wanted.threads = request->threads;
   return ot_runtime_plan(&wanted, arena, graphs, schedule);

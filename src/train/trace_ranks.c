@@ -75,7 +75,8 @@ static ot_status write_rank(ot_trace *trace, const ot_trace_step *step, const ot
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_graph graphs[OT_MODES];
   ot_schedule schedule;
-  ot_runtime_request request = {.mesh = mesh, .rank = timeline->rank};
+  ot_runtime_request request = {
+      .mesh = mesh, .rank = timeline->rank, .backend = step->schedule->backend};
   ot_status status = ot_trainer_request(step->run, &arena, &request);
   request.threads = step->schedule->threads;
   if (status == OT_OK) status = ot_runtime_plan(&request, &arena, graphs, &schedule);
