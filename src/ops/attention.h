@@ -42,8 +42,8 @@
 // dropout * 2^32, with low = ((first_head + h) * 2^24 + i) * 2^32 + floor(j / 4), i and j positions
 // in the whole sequence. This allows at most 256 heads over all ranks and 2^24 positions.
 // attributes: threads, sequence_length (T), num_heads, num_kv_heads, head_dim, window, scale,
-// soft_cap, dropout, seed, rng_stream, first_head, first_sink; blocks also context_size,
-// context_index, key_index.
+// soft_cap, dropout, seed, rng_stream, first_head, first_sink, value_dim (if positive, columns of v
+// and do from there on are zero); blocks also context_size, context_index, key_index.
 #pragma once
 
 #include "ops/kernel.h"

@@ -228,6 +228,12 @@ static void attention_block(const ot_kernel_call *call) {
   const ot_op_attributes *const a = call->attributes;
   const ot_tensor *const in = call->in, *const out = call->out;
   if (in[0].type.dim[0] == 0) return;
+  double *const maxima = out[2].data ? (double *)call->workspace : NULL;
+  int64_t blocks = 0;
+  if (ot_attention_block_mma(call, maxima, &blocks)) {
+    add_maximum(call, blocks);
+    return;
+  }
   forward<R> f = {};
   f.shape = ot_attention_block_shape_of<R>(a, &in[2]);
   f.queries = ot_heads_of<R>(&in[0], a->num_heads + 2 * a->num_kv_heads, a->head_dim);
@@ -238,7 +244,7 @@ static void attention_block(const ot_kernel_call *call) {
   f.lse_before = (const R *)in[5].data;
   f.sinks = ot_any_of<R>(&in[6]);
   f.first_sink = (int)a->first_sink;
-  f.maxima = out[2].data ? (double *)call->workspace : NULL;
+  f.maxima = maxima;
   add_maximum(call, run_any<R>(call, f));
 }
 

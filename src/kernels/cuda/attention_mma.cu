@@ -10,14 +10,26 @@ extern "C" {
 
 namespace {
 
-enum { WARPS = 4, THREADS = 32 * WARPS, KEYS = 64 };
+enum { KEYS = 64 };
+
+// How the work is divided for head dim D: registers hold the output of MT 16-row parts, and scores
+// of PART keys at once.
+template <int D>
+struct division {
+  static constexpr int WARPS = D > 128 ? 8 : 4, THREADS = 32 * WARPS, MT = D > 192 ? 1 : 2;
+  static constexpr int QUERIES = 16 * MT * WARPS;
+  static constexpr int PART = D == 192 ? KEYS / 4 : D > 64 ? KEYS / 2 : KEYS;
+  static constexpr int V = ot_value_dim<D>, STAGE = KEYS * (D + V);  // elements of keys and values
+};
 
 struct forward {
   ot_attention_shape<float> shape;
-  const ot_bf16 *qkv;
-  ot_bf16 *o;
-  float *lse;           // [B T, H]
-  ot_any<float> sinks;  // or null
+  const ot_bf16 *queries, *keys;  // the first head of each; values are G heads behind the keys
+  int64_t query_step, key_step;   // elements from token to token
+  void *o;                        // bf16; float32 of a ring
+  float *lse;                     // [B T, H]
+  const float *o_before, *lse_before;  // of other blocks of keys, or null
+  ot_any<float> sinks;                 // or null; not with o_before
   int first_sink;
   double *maxima;  // [blocks] or null
 };
@@ -28,22 +40,21 @@ struct running {
   float largest[MT][2], sum[MT][2];  // sum: of the lane's own columns
 };
 
-// Hides the keys from `key` on that queries from `query` on of sequence b do not see.
+// Hides the keys from `key` on that the warp's queries, which see `rows`, do not see.
 template <int MT, int NT>
-static __device__ __forceinline__ void mask(const ot_attention_shape<float> &shape, int b,
-                                            int query, int key, float (&s)[MT][NT][4]) {
+static __device__ __forceinline__ void mask(const ot_seen *rows, int key, float (&s)[MT][NT][4]) {
   const int lane = threadIdx.x % 32, first = key + lane % 4 * 2;
 #pragma unroll
   for (int m = 0; m < MT; m++) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      const int i = query + 16 * m + 8 * half + lane / 4;
-      const int low = shape.first_key(b, i) - first, high = i - first;
+      const ot_seen seen = rows[16 * m + 8 * half + lane / 4];
+      const int low = seen.low - first, high = seen.high - first;
 #pragma unroll
       for (int n = 0; n < NT; n++) {
 #pragma unroll
         for (int k = 0; k < 2; k++) {
-          if (8 * n + k < low || 8 * n + k > high) s[m][n][2 * half + k] = -INFINITY;
+          if (8 * n + k < low || 8 * n + k >= high) s[m][n][2 * half + k] = -INFINITY;
         }
       }
     }
@@ -89,10 +100,11 @@ static __device__ __forceinline__ void exponentiate(float unit, running<MT> &sta
   }
 }
 
-// The factors of the output and the stored lse; a sink is a score without a value.
+// The stored lse, and the factors of the output and of o_before. What earlier blocks have seen, or
+// a sink, is one more score; a sink has no value.
 template <int MT>
 static __device__ __forceinline__ void finish(const forward &f, int query, const running<MT> &state,
-                                              float (&factor)[MT][2]) {
+                                              float (&factor)[MT][2], float (&weight)[MT][2]) {
   const int lane = threadIdx.x % 32, H = f.shape.H, b = blockIdx.x / H, h = blockIdx.x % H;
   const float sink = f.sinks.data ? f.sinks[f.first_sink + h] : -INFINITY;
 #pragma unroll
@@ -100,20 +112,21 @@ static __device__ __forceinline__ void finish(const forward &f, int query, const
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       const int i = query + 16 * m + 8 * half + lane / 4;
+      const int64_t row = ((int64_t)b * f.shape.T + i) * H + h;
+      const float before = f.lse_before && i < f.shape.T ? f.lse_before[row] : sink;
       const float own = f.shape.scale * state.largest[m][half];
-      const float largest = fmaxf(sink, own);
+      const float largest = fmaxf(before, own);
       const float base = largest > -INFINITY ? largest : 0;
-      const float block = expf(own - base);
-      const float sum = expf(sink - base) + block * ot_quad_sum(state.sum[m][half]);
+      const float block = expf(own - base), rest = expf(before - base);
+      const float sum = rest + block * ot_quad_sum(state.sum[m][half]);
       factor[m][half] = sum > 0 ? block / sum : 0;
-      if (lane % 4 == 0 && i < f.shape.T) {
-        f.lse[((int64_t)b * f.shape.T + i) * H + h] = sum > 0 ? base + logf(sum) : -INFINITY;
-      }
+      weight[m][half] = sum > 0 ? rest / sum : 0;
+      if (lane % 4 == 0 && i < f.shape.T) f.lse[row] = sum > 0 ? base + logf(sum) : -INFINITY;
     }
   }
 }
 
-template <int MT>
+template <int WARPS, int MT>
 static __device__ __forceinline__ void write_maximum(const running<MT> &state, float scale,
                                                      double *maximum) {
   __shared__ float parts[WARPS];
@@ -122,33 +135,60 @@ static __device__ __forceinline__ void write_maximum(const running<MT> &state, f
   for (int m = 0; m < MT; m++) {
     largest = fmaxf(largest, fmaxf(state.largest[m][0], state.largest[m][1]));
   }
-  largest = ot_block_max<THREADS>(largest, parts);
+  largest = ot_block_max<32 * WARPS>(largest, parts);
   if (threadIdx.x == 0) *maximum = (double)(scale * largest);
 }
 
+// The warp's output, by way of its rows of the queries' tile.
+template <int D, bool RING, int MT, int DT>
+static __device__ __forceinline__ void store_output(const forward &f, int first,
+                                                    const running<MT> &state, ot_bf16 *queries,
+                                                    const float (&output)[MT][DT][4]) {
+  constexpr int V = ot_value_dim<D>;
+  const int T = f.shape.T, H = f.shape.H, row = threadIdx.x / 32 * 16 * MT;
+  const int64_t step = (int64_t)H * D;
+  const int64_t to = ((int64_t)(blockIdx.x / H) * T + first) * step + blockIdx.x % H * D;
+  float factor[MT][2], weight[MT][2];
+  finish(f, first + row, state, factor, weight);
+  if (RING) {
+    float *const o = (float *)f.o + to;
+    const float *const before = f.o_before ? f.o_before + to : nullptr;
+    ot_store_wide<V>(output, factor, weight, before, row, o, step, T - first);
+    ot_store_zeros<D, V, MT>(row, o, step, T - first);
+  } else {
+    ot_bf16 *const o = (ot_bf16 *)f.o + to;
+    ot_store_sums<V>(output, factor, queries + row * (D - V), row, o, step, T - first);
+    ot_store_zeros<D, V, MT>(row, o, step, T - first);
+  }
+}
+
 // Blocks (sequence and head, query tile): the longest rows first.
-template <int D, int MT>
-static __global__ void __launch_bounds__(THREADS, 2) forward_kernel(forward f) {
-  constexpr int QUERIES = 16 * MT * WARPS;
-  constexpr int PART = D > 64 ? KEYS / 2 : KEYS;  // keys at once, so that registers suffice
+template <int D, bool RING>
+static __global__ void __launch_bounds__(division<D>::THREADS, 8 / division<D>::WARPS)
+    forward_kernel(forward f) {
+  using t = division<D>;
+  constexpr int V = t::V, MT = t::MT, PART = t::PART, THREADS = t::THREADS;
+  __shared__ ot_seen rows[t::QUERIES];
   OT_DYNAMIC_SHARED(ot_bf16, queries);
-  ot_bf16 *const stages = queries + QUERIES * D;
+  ot_bf16 *const stages = queries + t::QUERIES * D;
   const ot_attention_shape<float> &shape = f.shape;
-  const int T = shape.T, H = shape.H, row = threadIdx.x / 32 * 16 * MT;
-  const int b = blockIdx.x / H, h = blockIdx.x % H, kv = H + h / (H / shape.G);
-  const int first = (int)(gridDim.y - 1 - blockIdx.y) * QUERIES;
-  const int64_t step = (int64_t)(H + 2 * shape.G) * D;
-  const ot_bf16 *const sequence = f.qkv + b * T * step, *const keys = sequence + kv * D;
-  const ot_first_keys seen = ot_first_keys_of<QUERIES, THREADS>(shape, b, first);
-  const int end = first + QUERIES < T ? first + QUERIES : T;
-  const int begin = seen.least / KEYS * KEYS;
+  const int T = shape.T, H = shape.H, G = shape.G, row = threadIdx.x / 32 * 16 * MT;
+  const int b = blockIdx.x / H, h = blockIdx.x % H;
+  const int first = (int)(gridDim.y - 1 - blockIdx.y) * t::QUERIES;
+  const ot_bf16 *const keys = f.keys + b * T * f.key_step + h / (H / G) * D;
+  const ot_first_keys seen = ot_first_keys_of<RING, t::QUERIES, THREADS>(shape, b, first, rows);
+  const int last = (first + t::QUERIES < T ? first + t::QUERIES : T) - 1;
+  const int end = ot_end_key<RING>(shape, last);
+  const int begin = (seen.least < end ? seen.least : end) / KEYS * KEYS;
   const auto copy = [&](int key, int n) {
-    ot_bf16 *const to = stages + n % 2 * 2 * KEYS * D;
-    ot_copy_rows<D, KEYS, THREADS>(keys + key * step, step, T - key, to);
-    ot_copy_rows<D, KEYS, THREADS>(keys + key * step + shape.G * D, step, T - key, to + KEYS * D);
+    ot_bf16 *const to = stages + n % 2 * t::STAGE;
+    const ot_bf16 *const from = keys + key * f.key_step;
+    ot_copy_rows<D, KEYS, THREADS>(from, f.key_step, T - key, to);
+    ot_copy_rows<V, KEYS, THREADS>(from + G * D, f.key_step, T - key, to + KEYS * D);
   };
-  ot_copy_rows<D, QUERIES, THREADS>(sequence + first * step + h * D, step, T - first, queries);
-  copy(begin, 0);
+  ot_copy_rows<D, t::QUERIES, THREADS>(f.queries + (b * (int64_t)T + first) * f.query_step + h * D,
+                                       f.query_step, T - first, queries);
+  if (begin < end) copy(begin, 0);
   ot_copy_commit();
   running<MT> state;
 #pragma unroll
@@ -159,7 +199,8 @@ static __global__ void __launch_bounds__(THREADS, 2) forward_kernel(forward f) {
       state.sum[m][half] = 0;
     }
   }
-  float output[MT][D / 8][4] = {};
+  float output[MT][V / 8][4] = {};
+  const int warp_end = ot_end_key<RING>(shape, first + row + 16 * MT - 1);
   for (int key = begin, n = 0; key < end; key += KEYS, n++) {
     if (key + KEYS < end) copy(key + KEYS, n + 1);
     ot_copy_commit();
@@ -167,34 +208,33 @@ static __global__ void __launch_bounds__(THREADS, 2) forward_kernel(forward f) {
     __syncthreads();
 #pragma unroll 1
     for (int part = 0; part < KEYS; part += PART) {
-      ot_bf16 *const from = stages + (n % 2 * 2 * KEYS + part) * D;
+      ot_bf16 *const stage = stages + n % 2 * t::STAGE;
       const int at = key + part;
-      if (at >= first + row + 16 * MT) break;  // beyond the warp's queries
+      if (at >= warp_end) break;  // beyond the warp's queries
       float s[MT][PART / 8][4];
-      ot_mma_rows<D>(queries, row, from, s);
-      if (at < seen.largest || at + PART > first + row + 1) mask(shape, b, first + row, at, s);
+      ot_mma_rows<D>(queries, row, stage + part * D, s);
+      if (at < seen.largest || at + PART > rows[row].high) mask(rows + row, at, s);
       exponentiate(shape.scale * OT_LOG2_E, state, s, output);
-      ot_mma_add<D>(s, from + KEYS * D, output);
+      ot_mma_add<V>(s, stage + KEYS * D + part * V, output);
     }
     __syncthreads();
   }
   ot_copy_wait<0>();
-  float factor[MT][2];
-  finish(f, first + row, state, factor);
-  ot_store_sums<D>(output, factor, queries, row, f.o + ((b * T + first) * (int64_t)H + h) * D,
-                   (int64_t)H * D, T - first);
+  store_output<D, RING>(f, first, state, queries, output);
   if (!f.maxima) return;
-  write_maximum(state, shape.scale, f.maxima + (int64_t)blockIdx.y * gridDim.x + blockIdx.x);
+  write_maximum<t::WARPS>(state, shape.scale,
+                          f.maxima + (int64_t)blockIdx.y * gridDim.x + blockIdx.x);
 }
 
-template <int D, int MT>
+// Returns the number of blocks.
+template <int D, bool RING>
 static int64_t run_forward(const ot_kernel_call *call, const forward &f) {
-  constexpr int QUERIES = 16 * MT * WARPS;
+  using t = division<D>;
   const unsigned B = (unsigned)(call->in[0].type.dim[0] / f.shape.T);
-  const dim3 grid(B * (unsigned)f.shape.H, ot_blocks(f.shape.T, QUERIES));
-  const size_t shared = (QUERIES + 4 * KEYS) * D * sizeof(ot_bf16);
-  ot_allow_shared(forward_kernel<D, MT>, shared);
-  OT_LAUNCH((forward_kernel<D, MT>), grid, THREADS, shared, ot_cuda_stream_of(call), f);
+  const dim3 grid(B * (unsigned)f.shape.H, ot_blocks(f.shape.T, t::QUERIES));
+  const size_t shared = (t::QUERIES * D + 2 * t::STAGE) * sizeof(ot_bf16);
+  ot_allow_shared(forward_kernel<D, RING>, shared);
+  OT_LAUNCH((forward_kernel<D, RING>), grid, t::THREADS, shared, ot_cuda_stream_of(call), f);
   return (int64_t)grid.x * grid.y;
 }
 
@@ -204,14 +244,44 @@ extern "C" bool ot_attention_mma(const ot_kernel_call *call, double *maxima, int
   const ot_op_attributes *const a = call->attributes;
   const ot_tensor *const in = call->in, *const out = call->out;
   const ot_tensor *const tensors[] = {&in[0], &out[0]};
-  if (!ot_attention_fits_mma(a, tensors, 2)) return false;
-  const forward f = {ot_attention_shape_of<float>(a, &in[1]),
-                     (const ot_bf16 *)in[0].data,
-                     (ot_bf16 *)out[0].data,
-                     (float *)out[1].data,
-                     ot_any_of<float>(&in[3]),
-                     (int)a->first_sink,
-                     maxima};
-  *blocks = a->head_dim == 64 ? run_forward<64, 2>(call, f) : run_forward<128, 2>(call, f);
+  if (!ot_attention_fits_mma(a, tensors, 2, 0)) return false;
+  const int64_t D = a->head_dim, step = (a->num_heads + 2 * a->num_kv_heads) * D;
+  const ot_bf16 *const qkv = (const ot_bf16 *)in[0].data;
+  forward f = {};
+  f.shape = ot_attention_shape_of<float>(a, &in[1]);
+  f.queries = qkv;
+  f.keys = qkv + a->num_heads * D;
+  f.query_step = f.key_step = step;
+  f.o = out[0].data;
+  f.lse = (float *)out[1].data;
+  f.sinks = ot_any_of<float>(&in[3]);
+  f.first_sink = (int)a->first_sink;
+  f.maxima = maxima;
+  ot_for_mma_head_dim(
+      D, [&](auto d) { *blocks = run_forward<decltype(d)::value, false>(call, f); });
+  return true;
+}
+
+extern "C" bool ot_attention_block_mma(const ot_kernel_call *call, double *maxima,
+                                       int64_t *blocks) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_tensor *const in = call->in, *const out = call->out;
+  const ot_tensor *const tensors[] = {&in[0], &in[1], &in[4], &out[0]};
+  if (!ot_attention_fits_mma(a, tensors, 4, 1u << 2 | 1u << 3)) return false;
+  const int64_t D = a->head_dim;
+  forward f = {};
+  f.shape = ot_attention_block_shape_of<float>(a, &in[2]);
+  f.queries = (const ot_bf16 *)in[0].data;
+  f.keys = (const ot_bf16 *)in[1].data;
+  f.query_step = (a->num_heads + 2 * a->num_kv_heads) * D;
+  f.key_step = 2 * a->num_kv_heads * D;
+  f.o = out[0].data;
+  f.lse = (float *)out[1].data;
+  f.o_before = (const float *)in[4].data;
+  f.lse_before = (const float *)in[5].data;
+  f.sinks = ot_any_of<float>(&in[6]);
+  f.first_sink = (int)a->first_sink;
+  f.maxima = maxima;
+  ot_for_mma_head_dim(D, [&](auto d) { *blocks = run_forward<decltype(d)::value, true>(call, f); });
   return true;
 }

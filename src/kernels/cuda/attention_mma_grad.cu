@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention backward on tensor cores, in two kernels as in attention_grad.cu. A block of the first
 // has keys as rows of its products, so that p and ds, transposed, go from the registers of one
-// product into those of the next; a block of the second has queries as rows. The tiles that a block
-// visits are copied into two stages in turn.
+// product into those of the next; beyond head dim 128 it runs once for the values and once for the
+// keys, whose sums do not fit into registers together. A block of the second has queries as rows.
+// The tiles that a block visits are copied into two stages in turn.
 #include "kernels/cuda/attention_mma.cuh"
 
 extern "C" {
@@ -11,31 +12,37 @@ extern "C" {
 
 namespace {
 
-enum { WARPS = 8, THREADS = 32 * WARPS, OWN = 16 * WARPS, OTHERS = 64 };
+enum { WARPS = 8, THREADS = 32 * WARPS, OWN = 16 * WARPS };
+enum { VALUES = 1, KEYS = 2 };  // gradients
 
-// A block owns OWN rows and visits tiles of OTHERS rows.
+// A block owns OWN rows and visits tiles of OTHERS rows, PART of them at once, so that registers
+// suffice.
+template <int D>
+struct division {
+  static constexpr int V = ot_value_dim<D>, OTHERS = D > 192 ? 32 : 64, PART = D > 64 ? 32 : 64;
+};
+
 struct backward {
   ot_attention_shape<float> shape;
-  const ot_bf16 *qkv, *doutput;
-  ot_bf16 *dqkv;
-  const float *lse, *delta;  // [B T, H]
+  // The first head of each; values are G heads behind the keys. Steps: elements between tokens.
+  const ot_bf16 *queries, *keys, *doutput;
+  int64_t query_step, key_step;
+  void *dqueries, *dkeys;  // bf16; float32 of a ring
+  int64_t dquery_step, dkey_step;
+  const float *dqueries_before, *dkeys_before;  // what is added to them, or null
+  const float *lse, *delta;                     // [B T, H]
 };
 
-// Elements between the rows of qkv.
-template <int D>
-static __device__ __forceinline__ int64_t qkv_step(const ot_attention_shape<float> &shape) {
-  return (int64_t)(shape.H + 2 * shape.G) * D;
-}
-
-// lse, in powers of two, and delta of a query and head, and the first key that it sees.
+// lse, in powers of two, and delta of a query and head, and the keys that it sees.
 struct query_state {
   float lse, delta;
-  int low;
+  ot_seen seen;
 };
 
+template <bool RING>
 static __device__ __forceinline__ query_state query_state_of(const backward &f, int b, int h,
                                                              int query) {
-  query_state state = {0, 0, f.shape.first_key(b, query)};
+  query_state state = {0, 0, ot_seen_of<RING>(f.shape, b, query)};
   if (query >= f.shape.T) return state;
   const int64_t i = ((int64_t)b * f.shape.T + query) * f.shape.H + h;
   state.lse = f.lse[i] * OT_LOG2_E;
@@ -43,16 +50,31 @@ static __device__ __forceinline__ query_state query_state_of(const backward &f, 
   return state;
 }
 
+// factor * sums, COLUMNS of D, to rows of a gradient from element `to` on, of which the block has
+// n, and zeros to the columns beyond V; by way of the warp's rows of `tile` [rows, D].
+template <int D, int COLUMNS, bool RING, int DT>
+static __device__ __forceinline__ void store_gradient(const float (&sums)[1][DT][4], float factor,
+                                                      ot_bf16 *tile, void *gradient,
+                                                      const float *before, int64_t to,
+                                                      int64_t step, int n) {
+  const int row = threadIdx.x / 32 * 16;
+  const float factors[1][2] = {{factor, factor}}, one[1][2] = {{1, 1}};
+  if (RING) {
+    float *const rows = (float *)gradient + to;
+    ot_store_wide<COLUMNS>(sums, factors, one, before ? before + to : nullptr, row, rows, step, n);
+    ot_store_zeros<D, COLUMNS, 1>(row, rows, step, n);
+  } else {
+    ot_bf16 *const rows = (ot_bf16 *)gradient + to;
+    ot_store_sums<COLUMNS>(sums, factors, tile + row * (D - COLUMNS), row, rows, step, n);
+    ot_store_zeros<D, COLUMNS, 1>(row, rows, step, n);
+  }
+}
+
 // ---- keys and values ----
 
 // A tile of queries that a block of keys visits.
 struct visit {
   int h, query;
-
-  // From `key` to `last` for each head.
-  __device__ visit next(int key, int last) const {
-    return query + OTHERS < last ? visit{h, query + OTHERS} : visit{h + 1, key};
-  }
 };
 
 template <int D>
@@ -63,143 +85,155 @@ struct stage {
 
 template <int D>
 static __device__ __forceinline__ stage<D> stage_of(unsigned char *shared, int n) {
-  constexpr int BYTES = 2 * OTHERS * D * (int)sizeof(ot_bf16) + OTHERS * (int)sizeof(query_state);
+  using t = division<D>;
+  constexpr int ELEMENTS = t::OTHERS * (D + t::V);
+  constexpr int BYTES = ELEMENTS * (int)sizeof(ot_bf16) + t::OTHERS * (int)sizeof(query_state);
   ot_bf16 *const queries = (ot_bf16 *)(shared + n % 2 * BYTES);
-  return {queries, queries + OTHERS * D, (query_state *)(queries + 2 * OTHERS * D)};
+  return {queries, queries + t::OTHERS * D, (query_state *)(queries + ELEMENTS)};
 }
 
 // Starts the copies of a visit.
 template <int D>
 static __device__ __forceinline__ void copy_queries(const backward &f, visit v,
                                                     const stage<D> &to) {
-  const int T = f.shape.T, H = f.shape.H;
-  const int64_t step = qkv_step<D>(f.shape);
+  constexpr int V = division<D>::V, OTHERS = division<D>::OTHERS;
+  const int T = f.shape.T;
+  const int64_t step = (int64_t)f.shape.H * D;
   const int64_t token = (int64_t)(blockIdx.x / f.shape.G) * T + v.query;
-  ot_copy_rows<D, OTHERS, THREADS>(f.qkv + token * step + v.h * D, step, T - v.query, to.queries);
-  ot_copy_rows<D, OTHERS, THREADS>(f.doutput + (token * H + v.h) * D, (int64_t)H * D, T - v.query,
+  ot_copy_rows<D, OTHERS, THREADS>(f.queries + token * f.query_step + v.h * D, f.query_step,
+                                   T - v.query, to.queries);
+  ot_copy_rows<V, OTHERS, THREADS>(f.doutput + token * step + v.h * D, step, T - v.query,
                                    to.doutputs);
 }
 
+template <bool RING, int OTHERS>
 static __device__ __forceinline__ query_state own_state(const backward &f, visit v) {
-  if (threadIdx.x >= OTHERS) return {0, 0, 0};
-  return query_state_of(f, blockIdx.x / f.shape.G, v.h, v.query + (int)threadIdx.x);
+  if (threadIdx.x >= OTHERS) return {0, 0, {0, INT32_MAX}};
+  return query_state_of<RING>(f, blockIdx.x / f.shape.G, v.h, v.query + (int)threadIdx.x);
 }
 
-// The first key and query of a warp's product; `edge` if some query does not see some key.
-struct corner {
-  int key, query;
-  bool edge;
-};
-
-// Turns the products k . q and v . do into p and ds.
-template <int NT>
-static __device__ __forceinline__ void turn_keys(const query_state *states, float unit, corner at,
-                                                 float (&p)[1][NT][4], float (&ds)[1][NT][4]) {
-  const int lane = threadIdx.x % 32, key = at.key + lane / 4;
+// Turns the products k . q of the keys from `key` on into p and, with WHICH, v . do into ds; `edge`
+// if some query does not see some key.
+template <int WHICH, int NT>
+static __device__ __forceinline__ void turn_keys(const query_state *states, float unit, int key,
+                                                 bool edge, float (&p)[1][NT][4],
+                                                 float (&ds)[1][NT][4]) {
+  const int lane = threadIdx.x % 32, first = key + lane / 4;
 #pragma unroll
   for (int n = 0; n < NT; n++) {
 #pragma unroll
     for (int k = 0; k < 2; k++) {
-      const int i = 8 * n + lane % 4 * 2 + k;
-      const query_state state = states[i];
+      const query_state state = states[8 * n + lane % 4 * 2 + k];
 #pragma unroll
       for (int half = 0; half < 2; half++) {
-        const int j = key + 8 * half, e = 2 * half + k;
+        const int j = first + 8 * half, e = 2 * half + k;
         float weight = ot_exp2(unit * p[0][n][e] - state.lse);
-        if (at.edge && (j < state.low || j > at.query + i)) weight = 0;
+        if (edge && (j < state.seen.low || j >= state.seen.high)) weight = 0;
         p[0][n][e] = weight;
-        ds[0][n][e] = weight * (ds[0][n][e] - state.delta);
+        if (WHICH & KEYS) ds[0][n][e] = weight * (ds[0][n][e] - state.delta);
       }
     }
   }
 }
 
-// The end of the queries that see keys from `key` to `end`: of those from `key` on, the last.
-static __device__ __forceinline__ int after_last_query(const ot_attention_shape<float> &shape,
-                                                       int b, int key, int end) {
+// The queries that may see keys from `key` to before `end`, from a multiple of OTHERS on.
+template <bool RING, int OTHERS>
+static __device__ __forceinline__ ot_seen seers_of(const ot_attention_shape<float> &shape, int b,
+                                                   int key, int end) {
   __shared__ int parts[WARPS];
-  const int T = shape.T;
-  const int last = shape.window > 0 && end + shape.window - 1 < T ? end + shape.window - 1 : T;
-  if (!shape.doc_start) return last;
-  int found = key;
-  for (int i = key + (int)threadIdx.x; i < last; i += THREADS) {
-    if (shape.first_key(b, i) < end) found = i;
+  const int first = RING ? shape.queries.before(shape.keys.position(key)) : key;
+  ot_seen seers = {first / OTHERS * OTHERS, shape.T};
+  if (shape.window > 0) {
+    const int past = (RING ? shape.keys.position(end - 1) : end - 1) + shape.window;
+    seers.high = shape.queries.before(past);
   }
-  return ot_block_max<THREADS>(found, parts) + 1;
+  if (!shape.doc_start) return seers;
+  int found = first - 1;
+  for (int i = first + (int)threadIdx.x; i < seers.high; i += THREADS) {
+    if (ot_seen_of<RING>(shape, b, i).low < end) found = i;
+  }
+  seers.high = ot_block_max<THREADS>(found, parts) + 1;
+  return seers;
 }
 
-// Blocks (sequence and key head, key tile).
-template <int D>
+// Blocks (sequence and key head, key tile). WHICH gradients.
+template <int D, bool RING, int WHICH>
 static __global__ void __launch_bounds__(THREADS, 1) key_gradient_kernel(backward f) {
-  constexpr int PART = D > 64 ? OTHERS / 2 : OTHERS;  // queries at once, so that registers suffice
+  constexpr int V = division<D>::V, OTHERS = division<D>::OTHERS, PART = division<D>::PART;
   OT_DYNAMIC_SHARED(ot_bf16, keys);
   ot_bf16 *const values = keys + OWN * D;
-  unsigned char *const stages = (unsigned char *)(values + OWN * D);
+  unsigned char *const stages = (unsigned char *)(values + OWN * V);
   const ot_attention_shape<float> &shape = f.shape;
-  const int T = shape.T, H = shape.H, G = shape.G, heads = H / G, row = threadIdx.x / 32 * 16;
+  const int T = shape.T, G = shape.G, heads = shape.H / G, row = threadIdx.x / 32 * 16;
   const int b = blockIdx.x / G, g = blockIdx.x % G, key = blockIdx.y * OWN;
-  const int end = key + OWN < T ? key + OWN : T;
-  const int last = after_last_query(shape, b, key, end);
-  visit v = {g * heads, key};
-  const int64_t step = qkv_step<D>(shape);
-  const auto own_rows = [&](int first) { return (b * (int64_t)T + first) * step + (H + g) * D; };
-  ot_copy_rows<D, OWN, THREADS>(f.qkv + own_rows(key), step, T - key, keys);
-  ot_copy_rows<D, OWN, THREADS>(f.qkv + own_rows(key) + G * D, step, T - key, values);
-  copy_queries<D>(f, v, stage_of<D>(stages, 0));
+  const ot_seen seers = seers_of<RING, OTHERS>(shape, b, key, key + OWN < T ? key + OWN : T);
+  const int h_end = seers.low < seers.high ? (g + 1) * heads : 0;
+  visit v = {g * heads, seers.low};
+  const ot_bf16 *const own_rows = f.keys + ((int64_t)b * T + key) * f.key_step + g * D;
+  ot_copy_rows<D, OWN, THREADS>(own_rows, f.key_step, T - key, keys);
+  if (WHICH & KEYS) ot_copy_rows<V, OWN, THREADS>(own_rows + G * D, f.key_step, T - key, values);
+  query_state own = {};
+  if (v.h < h_end) {
+    copy_queries<D>(f, v, stage_of<D>(stages, 0));
+    own = own_state<RING, OTHERS>(f, v);
+  }
   ot_copy_commit();
-  query_state own = own_state(f, v);
-  float dkeys[1][D / 8][4] = {}, dvalues[1][D / 8][4] = {};
-  for (int n = 0; v.h < (g + 1) * heads; n++) {
+  float dkeys[1][WHICH & KEYS ? D / 8 : 1][4] = {}, dvalues[1][WHICH & VALUES ? V / 8 : 1][4] = {};
+  for (int n = 0; v.h < h_end; n++) {
     const stage<D> from = stage_of<D>(stages, n);
     const int query = v.query;
     if (threadIdx.x < OTHERS) from.states[threadIdx.x] = own;
-    const bool hidden = threadIdx.x < OTHERS && own.low > key;
-    v = v.next(key, last);
-    if (v.h < (g + 1) * heads) {
+    const bool hidden = own.seen.low > key || (RING && own.seen.high < key + OWN);
+    v = query + OTHERS < seers.high ? visit{v.h, query + OTHERS} : visit{v.h + 1, seers.low};
+    if (v.h < h_end) {
       copy_queries<D>(f, v, stage_of<D>(stages, n + 1));
-      own = own_state(f, v);
+      own = own_state<RING, OTHERS>(f, v);
     }
     ot_copy_commit();
     ot_copy_wait<1>();
-    const bool edge = __syncthreads_or(hidden) || query < key + row + 15;
+    const bool edge = __syncthreads_or(hidden) || (!RING && query < key + row + 15);
 #pragma unroll 1
     for (int part = 0; part < OTHERS; part += PART) {
-      if (query + part + PART <= key + row) continue;  // before the warp's keys
-      ot_bf16 *const queries = from.queries + part * D, *const doutputs = from.doutputs + part * D;
-      const corner at = {key + row, query + part, edge};
+      if (ot_end_key<RING>(shape, query + part + PART - 1) <= key + row) continue;
+      ot_bf16 *const queries = from.queries + part * D, *const doutputs = from.doutputs + part * V;
       float p[1][PART / 8][4], ds[1][PART / 8][4];
       ot_mma_rows<D>(keys, row, queries, p);
-      ot_mma_rows<D>(values, row, doutputs, ds);
-      turn_keys(from.states + part, shape.scale * OT_LOG2_E, at, p, ds);
-      ot_mma_add<D>(p, doutputs, dvalues);
-      ot_mma_add<D>(ds, queries, dkeys);
+      if constexpr ((WHICH & KEYS) != 0) ot_mma_rows<V>(values, row, doutputs, ds);
+      turn_keys<WHICH>(from.states + part, shape.scale * OT_LOG2_E, key + row, edge, p, ds);
+      if constexpr ((WHICH & VALUES) != 0) ot_mma_add<V>(p, doutputs, dvalues);
+      if constexpr ((WHICH & KEYS) != 0) ot_mma_add<D>(ds, queries, dkeys);
     }
     __syncthreads();
   }
   ot_copy_wait<0>();
-  const float one[1][2] = {{1, 1}}, scale[1][2] = {{shape.scale, shape.scale}};
   int first = blockIdx.y * OWN;
   ot_forget(first);
-  ot_bf16 *const to = f.dqkv + own_rows(first);
-  ot_store_sums<D>(dkeys, scale, keys, row, to, step, T - first);
-  ot_store_sums<D>(dvalues, one, values, row, to + G * D, step, T - first);
+  const int64_t to = ((int64_t)b * T + first) * f.dkey_step + g * D;
+  if constexpr ((WHICH & KEYS) != 0) {
+    store_gradient<D, D, RING>(dkeys, shape.scale, keys, f.dkeys, f.dkeys_before, to, f.dkey_step,
+                               T - first);
+  }
+  if constexpr ((WHICH & VALUES) != 0) {
+    store_gradient<D, V, RING>(dvalues, 1, keys, f.dkeys, f.dkeys_before, to + G * D, f.dkey_step,
+                               T - first);
+  }
 }
 
 // ---- queries ----
 
-// Turns the products q . k and do . v into p and ds; key and query are relative.
+// Turns the products q . k and do . v with the keys from `key` on into p and ds.
 template <int NT>
 static __device__ __forceinline__ void turn_queries(const query_state (&states)[2], float unit,
-                                                    int apart, float (&p)[1][NT][4],
+                                                    int key, float (&p)[1][NT][4],
                                                     float (&ds)[1][NT][4]) {
-  const int lane = threadIdx.x % 32;
+  const int first = key + threadIdx.x % 4 * 2;
 #pragma unroll
   for (int n = 0; n < NT; n++) {
 #pragma unroll
     for (int k = 0; k < 4; k++) {
       const query_state &state = states[k / 2];
-      const int key = 8 * n + lane % 4 * 2 + k % 2;
-      const bool sees = key >= state.low + apart && key <= k / 2 * 8 + lane / 4 + apart;
+      const int j = first + 8 * n + k % 2;
+      const bool sees = j >= state.seen.low && j < state.seen.high;
       const float weight = sees ? ot_exp2(unit * p[0][n][k] - state.lse) : 0;
       ds[0][n][k] = weight * (ds[0][n][k] - state.delta);
     }
@@ -207,88 +241,128 @@ static __device__ __forceinline__ void turn_queries(const query_state (&states)[
 }
 
 // Blocks (sequence and head, query tile): the longest rows first.
-template <int D>
+template <int D, bool RING>
 static __global__ void __launch_bounds__(THREADS, 1) query_gradient_kernel(backward f) {
+  constexpr int V = division<D>::V, OTHERS = division<D>::OTHERS, STAGE = OTHERS * (D + V);
+  __shared__ ot_seen rows[OWN];
   OT_DYNAMIC_SHARED(ot_bf16, queries);
-  ot_bf16 *const doutputs = queries + OWN * D, *const stages = doutputs + OWN * D;
+  ot_bf16 *const doutputs = queries + OWN * D, *const stages = doutputs + OWN * V;
   const ot_attention_shape<float> &shape = f.shape;
   const int T = shape.T, H = shape.H, G = shape.G, lane = threadIdx.x % 32;
   const int row = threadIdx.x / 32 * 16, b = blockIdx.x / H, h = blockIdx.x % H;
-  const int first = (int)(gridDim.y - 1 - blockIdx.y) * OWN, own = first + row;
-  const int64_t step = qkv_step<D>(shape), token = (int64_t)b * T;
-  const ot_bf16 *const keys = f.qkv + token * step + (H + h / (H / G)) * D;
-  const int begin = ot_first_keys_of<OWN, THREADS>(shape, b, first).least / OTHERS * OTHERS;
-  const int end = first + OWN < T ? first + OWN : T;
+  const int first = (int)(gridDim.y - 1 - blockIdx.y) * OWN;
+  const int64_t token = (int64_t)b * T + first, step = (int64_t)H * D;
+  const ot_bf16 *const keys = f.keys + b * T * f.key_step + h / (H / G) * D;
+  const int least = ot_first_keys_of<RING, OWN, THREADS>(shape, b, first, rows).least;
+  const int end = ot_end_key<RING>(shape, (first + OWN < T ? first + OWN : T) - 1);
+  const int begin = (least < end ? least : end) / OTHERS * OTHERS;
   const auto copy = [&](int key, int n) {
-    ot_bf16 *const to = stages + n % 2 * 2 * OTHERS * D;
-    ot_copy_rows<D, OTHERS, THREADS>(keys + key * step, step, T - key, to);
-    ot_copy_rows<D, OTHERS, THREADS>(keys + key * step + G * D, step, T - key, to + OTHERS * D);
+    ot_bf16 *const to = stages + n % 2 * STAGE;
+    const ot_bf16 *const from = keys + key * f.key_step;
+    ot_copy_rows<D, OTHERS, THREADS>(from, f.key_step, T - key, to);
+    ot_copy_rows<V, OTHERS, THREADS>(from + G * D, f.key_step, T - key, to + OTHERS * D);
   };
-  ot_copy_rows<D, OWN, THREADS>(f.qkv + (token + first) * step + h * D, step, T - first, queries);
-  ot_copy_rows<D, OWN, THREADS>(f.doutput + ((token + first) * H + h) * D, (int64_t)H * D,
-                                T - first, doutputs);
-  copy(begin, 0);
+  ot_copy_rows<D, OWN, THREADS>(f.queries + token * f.query_step + h * D, f.query_step, T - first,
+                                queries);
+  ot_copy_rows<V, OWN, THREADS>(f.doutput + token * step + h * D, step, T - first, doutputs);
+  if (begin < end) copy(begin, 0);
   ot_copy_commit();
   query_state states[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    states[half] = query_state_of(f, b, h, own + 8 * half + lane / 4);
-    states[half].low -= own;
+    states[half] = query_state_of<RING>(f, b, h, first + row + 8 * half + lane / 4);
   }
+  const int warp_end = ot_end_key<RING>(shape, first + row + 15);
   float dqueries[1][D / 8][4] = {};
   for (int key = begin, n = 0; key < end; key += OTHERS, n++) {
-    ot_bf16 *const from = stages + n % 2 * 2 * OTHERS * D;
+    ot_bf16 *const from = stages + n % 2 * STAGE;
     if (key + OTHERS < end) copy(key + OTHERS, n + 1);
     ot_copy_commit();
     ot_copy_wait<1>();
     __syncthreads();
-    if (key < own + 16) {  // not beyond the warp's queries
+    if (key < warp_end) {  // not beyond the warp's queries
       float p[1][OTHERS / 8][4], ds[1][OTHERS / 8][4];
       ot_mma_rows<D>(queries, row, from, p);
-      ot_mma_rows<D>(doutputs, row, from + OTHERS * D, ds);
-      turn_queries(states, shape.scale * OT_LOG2_E, own - key, p, ds);
+      ot_mma_rows<V>(doutputs, row, from + OTHERS * D, ds);
+      turn_queries(states, shape.scale * OT_LOG2_E, key, p, ds);
       ot_mma_add<D>(ds, from, dqueries);
     }
     __syncthreads();
   }
   ot_copy_wait<0>();
-  const float scale[1][2] = {{shape.scale, shape.scale}};
-  ot_store_sums<D>(dqueries, scale, queries, row, f.dqkv + (token + first) * step + h * D, step,
-                   T - first);
+  store_gradient<D, D, RING>(dqueries, shape.scale, queries, f.dqueries, f.dqueries_before,
+                             token * f.dquery_step + h * D, f.dquery_step, T - first);
 }
 
-template <int D>
-static void run_backward(const ot_kernel_call *call, const backward &f) {
-  const unsigned B = (unsigned)(call->in[1].type.dim[0] / f.shape.T);
-  const unsigned tiles = ot_blocks(f.shape.T, OWN);
-  void *const stream = ot_cuda_stream_of(call);
-  const size_t heads = (2 * OWN + 4 * OTHERS) * D * sizeof(ot_bf16);
-  const size_t states = 2 * OTHERS * sizeof(query_state);
-  ot_allow_shared(key_gradient_kernel<D>, heads + states);
-  ot_allow_shared(query_gradient_kernel<D>, heads);
-  OT_LAUNCH(key_gradient_kernel<D>, dim3(B * (unsigned)f.shape.G, tiles), THREADS, heads + states,
-            stream, f);
-  OT_LAUNCH(query_gradient_kernel<D>, dim3(B * (unsigned)f.shape.H, tiles), THREADS, heads, stream,
+template <int D, bool RING, int WHICH>
+static void run_keys(const ot_kernel_call *call, const backward &f, dim3 grid) {
+  using t = division<D>;
+  const size_t shared = (OWN + 2 * t::OTHERS) * (D + t::V) * sizeof(ot_bf16) +
+                        2 * t::OTHERS * sizeof(query_state);
+  ot_allow_shared(key_gradient_kernel<D, RING, WHICH>, shared);
+  OT_LAUNCH((key_gradient_kernel<D, RING, WHICH>), grid, THREADS, shared, ot_cuda_stream_of(call),
             f);
+}
+
+template <int D, bool RING>
+static void run_backward(const ot_kernel_call *call, const backward &f) {
+  using t = division<D>;
+  const unsigned B = (unsigned)(call->in[1].type.dim[0] / f.shape.T);
+  const dim3 grid(B * (unsigned)f.shape.G, ot_blocks(f.shape.T, OWN));
+  if constexpr (D > 128) {
+    run_keys<D, RING, VALUES>(call, f, grid);
+    run_keys<D, RING, KEYS>(call, f, grid);
+  } else {
+    run_keys<D, RING, VALUES | KEYS>(call, f, grid);
+  }
+  const size_t shared = (OWN + 2 * t::OTHERS) * (D + t::V) * sizeof(ot_bf16);
+  ot_allow_shared(query_gradient_kernel<D, RING>, shared);
+  OT_LAUNCH((query_gradient_kernel<D, RING>), dim3(B * (unsigned)f.shape.H, grid.y), THREADS,
+            shared, ot_cuda_stream_of(call), f);
 }
 
 }  // namespace
 
 extern "C" bool ot_attention_grad_mma(const ot_kernel_call *call, const float *delta) {
   const ot_op_attributes *const a = call->attributes;
-  const ot_tensor *const in = call->in;
-  const ot_tensor *const tensors[] = {&in[0], &in[1], &call->out[0]};
-  if (!ot_attention_fits_mma(a, tensors, 3)) return false;
-  const backward f = {ot_attention_shape_of<float>(a, &in[2]),
-                      (const ot_bf16 *)in[1].data,
-                      (const ot_bf16 *)in[0].data,
-                      (ot_bf16 *)call->out[0].data,
-                      (const float *)in[5].data,
-                      delta};
-  if (a->head_dim == 64) {
-    run_backward<64>(call, f);
-  } else {
-    run_backward<128>(call, f);
-  }
+  const ot_tensor *const in = call->in, *const out = call->out;
+  const ot_tensor *const tensors[] = {&in[0], &in[1], &out[0]};
+  if (!ot_attention_fits_mma(a, tensors, 3, 0)) return false;
+  const int64_t H = a->num_heads, D = a->head_dim;
+  backward f = {};
+  f.shape = ot_attention_shape_of<float>(a, &in[2]);
+  f.queries = (const ot_bf16 *)in[1].data;
+  f.keys = f.queries + H * D;
+  f.doutput = (const ot_bf16 *)in[0].data;
+  f.query_step = f.key_step = f.dquery_step = f.dkey_step = (H + 2 * a->num_kv_heads) * D;
+  f.dqueries = out[0].data;
+  f.dkeys = (ot_bf16 *)out[0].data + H * D;
+  f.lse = (const float *)in[5].data;
+  f.delta = delta;
+  ot_for_mma_head_dim(D, [&](auto d) { run_backward<decltype(d)::value, false>(call, f); });
+  return true;
+}
+
+extern "C" bool ot_attention_block_grad_mma(const ot_kernel_call *call, const float *delta) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_tensor *const in = call->in, *const out = call->out;
+  const ot_tensor *const tensors[] = {&in[0], &in[1], &in[2], &in[7], &in[8], &out[0], &out[1]};
+  if (!ot_attention_fits_mma(a, tensors, 7, 0xfu << 3)) return false;
+  const int64_t H = a->num_heads, D = a->head_dim, G = a->num_kv_heads;
+  backward f = {};
+  f.shape = ot_attention_block_shape_of<float>(a, &in[3]);
+  f.queries = (const ot_bf16 *)in[1].data;
+  f.keys = (const ot_bf16 *)in[2].data;
+  f.doutput = (const ot_bf16 *)in[0].data;
+  f.query_step = (H + 2 * G) * D;
+  f.key_step = f.dkey_step = 2 * G * D;
+  f.dquery_step = H * D;
+  f.dqueries = out[0].data;
+  f.dkeys = out[1].data;
+  f.dqueries_before = (const float *)in[7].data;
+  f.dkeys_before = (const float *)in[8].data;
+  f.lse = (const float *)in[6].data;
+  f.delta = delta;
+  ot_for_mma_head_dim(D, [&](auto d) { run_backward<decltype(d)::value, true>(call, f); });
   return true;
 }

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles of bf16 matrices in shared memory, for products on tensor cores. A tile lies as [rows][D],
-// where the 16-byte chunk c of row r stands at chunk c ^ (r % 8), so that neither copies nor
+// where the 16-byte chunk c of row r stands at chunk c ^ ot_flip<D>(r), so that neither copies nor
 // ldmatrix have bank conflicts.
 #pragma once
 
 #include "kernels/cuda/kernel.cuh"
 
+// A row of D % 64 == 32 elements ends in the middle of the banks.
+template <int D>
+static __device__ __forceinline__ int ot_flip(int row) {
+  static_assert(D % 32 == 0, "a row is whole halves of the banks");
+  return D % 64 == 0 ? row & 7 : row >> 1 & 3;
+}
+
 template <int D>
 static __device__ __forceinline__ ot_bf16 *ot_chunk(ot_bf16 *tile, int row, int chunk) {
-  return tile + row * D + (chunk ^ (row & 7)) * 8;
+  return tile + row * D + (chunk ^ ot_flip<D>(row)) * 8;
 }
 
 // Starts the copy of a tile whose rows are `step` elements apart, of which `rows` and `columns` are
@@ -16,16 +23,21 @@ static __device__ __forceinline__ ot_bf16 *ot_chunk(ot_bf16 *tile, int row, int 
 template <int D, int ROWS, int THREADS>
 static __device__ __forceinline__ void ot_copy_rows(const ot_bf16 *from, int64_t step, int rows,
                                                     ot_bf16 *tile, int columns = D) {
-  constexpr int AT_ONCE = THREADS / (D / 8);
+  // Threads copy panels of PANEL chunks of each row.
+  constexpr int CHUNKS = D / 8, PANEL = CHUNKS & (CHUNKS - 1) ? CHUNKS & -CHUNKS : CHUNKS;
+  constexpr int AT_ONCE = THREADS / PANEL;
   static_assert(AT_ONCE % 8 == 0 && ROWS % AT_ONCE == 0, "a thread's chunks are a column");
-  const int first = threadIdx.x / (D / 8), c = threadIdx.x % (D / 8);
-  const int given = c * 8 < columns ? rows : 0;
-  const ot_bf16 *row = from + first * step + c * 8;
-  ot_bf16 *const to = ot_chunk<D>(tile, first, c);
+  const int first = threadIdx.x / PANEL;
 #pragma unroll
-  for (int r = 0; r < ROWS; r += AT_ONCE) {
-    ot_copy_async(to + r * D, first + r < given ? row : from, first + r < given);
-    row += AT_ONCE * step;
+  for (int c = threadIdx.x % PANEL; c < CHUNKS; c += PANEL) {
+    const int given = c * 8 < columns ? rows : 0;
+    const ot_bf16 *row = from + first * step + c * 8;
+    ot_bf16 *const to = ot_chunk<D>(tile, first, c);
+#pragma unroll
+    for (int r = 0; r < ROWS; r += AT_ONCE) {
+      ot_copy_async(to + r * D, first + r < given ? row : from, first + r < given);
+      row += AT_ONCE * step;
+    }
   }
 }
 
@@ -46,7 +58,7 @@ struct ot_lane_reads {
 template <int D>
 static __device__ __forceinline__ ot_lane_reads ot_rows_first(ot_bf16 *tile, int row) {
   const int lane = threadIdx.x % 32;
-  ot_lane_reads reads = {tile + (row + lane % 16) * D, (lane / 16) ^ (lane % 8)};
+  ot_lane_reads reads = {tile + (row + lane % 16) * D, (lane / 16) ^ ot_flip<D>(lane % 16)};
   ot_forget(reads.flip);
   return reads;
 }
@@ -55,7 +67,7 @@ static __device__ __forceinline__ ot_lane_reads ot_rows_first(ot_bf16 *tile, int
 template <int D>
 static __device__ __forceinline__ ot_lane_reads ot_columns_first(ot_bf16 *tile) {
   const int lane = threadIdx.x % 32;
-  ot_lane_reads reads = {tile + (lane / 16 * 8 + lane % 8) * D, (lane / 8 % 2) ^ (lane % 8)};
+  ot_lane_reads reads = {tile + (lane / 16 * 8 + lane % 8) * D, (lane / 8 % 2) ^ ot_flip<D>(lane % 8)};
   ot_forget(reads.flip);
   return reads;
 }
