@@ -104,3 +104,9 @@ const char *ot_kernel_algorithms_read(ot_backend backend, void *context, const c
   const ot_kernel_backend *const found = backend_of(backend);
   return found && found->read_algorithms ? found->read_algorithms(context, text, arena) : NULL;
 }
+
+const char *ot_kernel_algorithms_race(ot_backend backend, void *context, int repeats,
+                                      ot_arena *arena) {
+  const ot_kernel_backend *const found = backend_of(backend);
+  return found && found->race_algorithms ? found->race_algorithms(context, repeats, arena) : NULL;
+}

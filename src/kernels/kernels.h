@@ -17,6 +17,7 @@ typedef struct ot_kernel_backend {
   // See ot_kernel_algorithms_print and _read. Null: kernels choose nothing.
   const char *(*print_algorithms)(const void *context, ot_arena *arena);
   const char *(*read_algorithms)(void *context, const char *text, ot_arena *arena);
+  const char *(*race_algorithms)(void *context, int repeats, ot_arena *arena);  // null: none
 } ot_kernel_backend;
 
 // Null in builds without CUDA.
@@ -39,4 +40,12 @@ const char *ot_kernel_algorithms_print(ot_backend backend, const void *context, 
 // Takes over such a text of an earlier run. Returns a note, in `arena`, that later results may have
 // other bits than those of that run; null: they have the same. The device must be bound.
 const char *ot_kernel_algorithms_read(ot_backend backend, void *context, const char *text,
+                                      ot_arena *arena);
+
+// Times other algorithms for everything that kernels of this context have run, and takes the
+// fastest: later results may have other bits. Returns a JSON array in `arena`, an element with
+// shape, types and `seconds` of each algorithm, 0 where it failed, the present one first; null:
+// there is nothing to choose from. Each time is the median of `repeats` runs. Allocates device
+// memory; blocks.
+const char *ot_kernel_algorithms_race(ot_backend backend, void *context, int repeats,
                                       ot_arena *arena);

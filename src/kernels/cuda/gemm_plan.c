@@ -121,21 +121,27 @@ static int set_preferences(const ot_lt_api *api, ot_lt_preference *preference,
   return status;
 }
 
-void ot_gemm_plan_choose(const ot_cuda_matmul *m, ot_gemm_plan *p) {
+int ot_gemm_plan_propose(const ot_cuda_matmul *m, ot_gemm_plan *p, int wanted,
+                         ot_lt_choice *choices) {
   const ot_lt_api *const api = &m->api;
   ot_lt_preference *preference = NULL;
-  ot_lt_choice best;
   int found = 0;
-  memset(&best, 0, sizeof best);
+  memset(choices, 0, (size_t)wanted * sizeof *choices);
   if (p->failure == 0) p->failure = api->prefer(&preference);
   if (p->failure == 0) p->failure = set_preferences(api, preference, p);
   if (p->failure == 0) {
     p->failure = api->choose(m->handle, p->description, p->first, p->second, addend_of(p),
-                             p->result, preference, 1, &best, &found);
+                             p->result, preference, wanted, choices, &found);
   }
+  if (preference) (void)api->free_preference(preference);
+  return p->failure == 0 ? found : 0;
+}
+
+void ot_gemm_plan_choose(const ot_cuda_matmul *m, ot_gemm_plan *p) {
+  ot_lt_choice best;
+  const int found = ot_gemm_plan_propose(m, p, 1, &best);
   if (p->failure == 0) p->failure = found == 0 ? OT_LT_NOT_SUPPORTED : best.status;
   p->algorithm = best.algorithm;
-  if (preference) (void)api->free_preference(preference);
 }
 
 bool ot_gemm_plan_use(const ot_cuda_matmul *m, ot_gemm_plan *p, const ot_lt_algorithm *algorithm) {
@@ -147,6 +153,26 @@ bool ot_gemm_plan_use(const ot_cuda_matmul *m, ot_gemm_plan *p, const ot_lt_algo
   if (status != 0 || result.workspace_bytes > OT_GEMM_WORKSPACE_BYTES) return false;
   p->algorithm = *algorithm;
   return true;
+}
+
+int ot_gemm_plan_run(const ot_cuda_matmul *m, const ot_gemm_plan *p, const ot_cuda_product *product,
+                     void *stream) {
+  static const double real_one = 1, real_zero = 0;
+  static const float one = 1, zero = 0;
+  const bool wide = product->compute == OT_F64;
+  const void *const alpha = wide ? (const void *)&real_one : &one;
+  const void *const nothing = wide ? (const void *)&real_zero : &zero;
+  const void *const addend = product->addend.data;
+  if (product->bias.data) {
+    const int status = m->api.set_description(p->description, OT_LT_BIAS_POINTER,
+                                              &product->bias.data, sizeof product->bias.data);
+    if (status != 0) return status;
+  }
+  return m->api.multiply(m->handle, p->description, alpha, product->b.data, p->first,
+                         product->a.data, p->second, addend ? alpha : nothing,
+                         addend ? addend : product->y.data, p->addend ? p->addend : p->result,
+                         (void *)product->y.data, p->result, &p->algorithm, m->workspace,
+                         OT_GEMM_WORKSPACE_BYTES, stream);
 }
 
 void ot_gemm_plan_destroy(const ot_lt_api *api, ot_gemm_plan *p) {

@@ -61,11 +61,20 @@ ot_gemm_plan *ot_gemm_plan_find(const ot_cuda_matmul *matmul, const ot_gemm_key 
 // A plan without an algorithm, which belongs to `matmul`. Null: out of memory.
 ot_gemm_plan *ot_gemm_plan_create(ot_cuda_matmul *matmul, const ot_gemm_key *key);
 
-// Takes the algorithm that the library proposes.
+// Writes up to `wanted` proposals of the library to choices [wanted], which it expects to be the
+// fastest first, and returns their number.
+int ot_gemm_plan_propose(const ot_cuda_matmul *matmul, ot_gemm_plan *plan, int wanted,
+                         ot_lt_choice *choices);
+
+// Takes the first proposal.
 void ot_gemm_plan_choose(const ot_cuda_matmul *matmul, ot_gemm_plan *plan);
 
 // Takes `algorithm`; false if the library refuses it.
 bool ot_gemm_plan_use(const ot_cuda_matmul *matmul, ot_gemm_plan *plan,
                       const ot_lt_algorithm *algorithm);
+
+// Queues the product of the plan's key. Returns a cublasStatus_t.
+int ot_gemm_plan_run(const ot_cuda_matmul *matmul, const ot_gemm_plan *plan,
+                     const ot_cuda_product *product, void *stream);
 
 void ot_gemm_plan_destroy(const ot_lt_api *api, ot_gemm_plan *plan);

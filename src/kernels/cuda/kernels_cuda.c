@@ -64,6 +64,11 @@ static const char *read_algorithms(void *context, const char *text, ot_arena *ar
   return ot_cuda_matmul_read(c->matmul, text, arena);
 }
 
+static const char *race_algorithms(void *context, int repeats, ot_arena *arena) {
+  const ot_cuda_context *const c = context;
+  return ot_cuda_matmul_race(c->matmul, c->stream, repeats, arena);
+}
+
 static const ot_kernel_backend backend = {
     .f32 = f32,
     .f64 = f64,
@@ -71,6 +76,7 @@ static const ot_kernel_backend backend = {
     .close = close_context,
     .print_algorithms = print_algorithms,
     .read_algorithms = read_algorithms,
+    .race_algorithms = race_algorithms,
     .sum_ranks = ot_rank_sum_cuda,
 };
 

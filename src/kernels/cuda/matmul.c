@@ -76,29 +76,9 @@ static ot_gemm_plan *plan_of(ot_cuda_matmul *m, const ot_cuda_product *product) 
   return p;
 }
 
-static int run_plan(ot_cuda_matmul *m, const ot_gemm_plan *p, const ot_cuda_product *product,
-                    void *stream) {
-  static const double real_one = 1, real_zero = 0;
-  static const float one = 1, zero = 0;
-  const bool wide = product->compute == OT_F64;
-  const void *const alpha = wide ? (const void *)&real_one : &one;
-  const void *const nothing = wide ? (const void *)&real_zero : &zero;
-  const void *const addend = product->addend.data;
-  if (product->bias.data) {
-    const int status = m->api.set_description(p->description, OT_LT_BIAS_POINTER,
-                                              &product->bias.data, sizeof product->bias.data);
-    if (status != 0) return status;
-  }
-  return m->api.multiply(m->handle, p->description, alpha, product->b.data, p->first,
-                         product->a.data, p->second, addend ? alpha : nothing,
-                         addend ? addend : product->y.data, p->addend ? p->addend : p->result,
-                         (void *)product->y.data, p->result, &p->algorithm, m->workspace,
-                         OT_GEMM_WORKSPACE_BYTES, stream);
-}
-
 void ot_cuda_multiply(const ot_cuda_context *context, const ot_cuda_product *product) {
   ot_cuda_matmul *const m = context->matmul;
   ot_gemm_plan *const p = m->api.library && fits_library(product) ? plan_of(m, product) : NULL;
-  if (p && p->failure == 0) p->failure = run_plan(m, p, product, context->stream);
+  if (p && p->failure == 0) p->failure = ot_gemm_plan_run(m, p, product, context->stream);
   if (!p || p->failure != 0) ot_cuda_multiply_generic(context->stream, product);
 }

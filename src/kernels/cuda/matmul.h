@@ -37,5 +37,10 @@ const char *ot_cuda_matmul_print(const ot_cuda_matmul *matmul, ot_arena *arena);
 // other bits than where it was written; null: they have the same. (gemm_table.c)
 const char *ot_cuda_matmul_read(ot_cuda_matmul *matmul, const char *text, ot_arena *arena);
 
+// Times the algorithms that the library proposes for each product so far, takes the fastest, and
+// returns the times as JSON in `arena`; null: there is no library. Allocates device memory, waits
+// for `stream`. (gemm_race.c)
+const char *ot_cuda_matmul_race(ot_cuda_matmul *matmul, void *stream, int repeats, ot_arena *arena);
+
 // The kernel of our own: any combination of real types. (product.cu)
 void ot_cuda_multiply_generic(void *stream, const ot_cuda_product *product);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training job that programs for GPUs measure, from options that they share.
+#pragma once
+
+#include "cli/options.h"
+#include "runtime/model_runtime.h"
+
+// Rows of these options, for `.shared`.
+typedef struct ot_bench_job_options {
+  ot_option model, sequence, micro_batch, micro_batches, precision, recompute, device;
+} ot_bench_job_options;
+extern const ot_bench_job_options ot_bench_job_rows;
+
+// One rank, AdamW, clipping. Masters, moments and gradients are fp32, or fp64 with fp64 weights.
+typedef struct ot_bench_job {
+  const char *name;  // of the model
+  ot_model model;
+  ot_recompute recompute;
+  ot_run run;
+  int micro_batches[2];  // 1, then what was asked for, if that is more
+  ot_runtime_request request;
+} ot_bench_job;
+
+// `job` must stay where it is: the request refers to it.
+ot_status ot_bench_job_load(const ot_options *options, ot_arena *arena, ot_bench_job *job);
+
+// Tokens of a step of the largest order.
+int64_t ot_bench_job_tokens(const ot_bench_job *job);
