@@ -3,40 +3,14 @@
 // are those of cublasLt.h.
 #include <cstddef>
 #include <cublasLt.h>
-#include <type_traits>
+
+#include "same_call.h"
 
 extern "C" {
 #include "kernels/cuda/lt_api.h"
 }
 
 namespace {
-
-// The same value as an argument of a call: a pointer, or whole numbers of one size.
-template <class A, class B>
-constexpr bool same_value() {
-  if (std::is_pointer_v<A> || std::is_pointer_v<B>)
-    return std::is_pointer_v<A> && std::is_pointer_v<B>;
-  constexpr bool whole =
-      (std::is_integral_v<A> || std::is_enum_v<A>)&&(std::is_integral_v<B> || std::is_enum_v<B>);
-  return whole && sizeof(A) == sizeof(B);
-}
-
-template <class Ours, class Theirs>
-struct same_call : std::false_type {};
-template <class R, class... A, class S, class... B>
-struct same_call<R (*)(A...), S (*)(B...)> {
-  static constexpr bool arguments() {
-    if constexpr (sizeof...(A) == sizeof...(B)) {
-      return (same_value<A, B>() && ...);
-    } else {
-      return false;
-    }
-  }
-  static constexpr bool value = same_value<R, S>() && arguments();
-};
-
-template <class Ours, class Theirs>
-constexpr bool same = same_call<Ours, Theirs>::value;
 
 static_assert(same<decltype(ot_lt_api::create), decltype(&cublasLtCreate)>);
 static_assert(same<decltype(ot_lt_api::destroy), decltype(&cublasLtDestroy)>);

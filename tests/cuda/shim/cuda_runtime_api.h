@@ -74,14 +74,21 @@ enum cudaDeviceAttr {
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
 };
 
+typedef struct CUuuid_st {
+  char bytes[16];
+} cudaUUID_t;
+
 struct cudaDeviceProp {
   char name[256];
+  cudaUUID_t uuid;
   size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin;
   int warpSize, maxThreadsPerBlock, multiProcessorCount, major, minor;
   int memoryBusWidth, l2CacheSize;
 };
 
-// There is one device, number 0.
+// There is one device, number 0, or as many as shim_control.h sets. A thread starts on device 0.
+// Streams, events and memory belong to the device on which they are made; kernels and copies of one
+// device reach no memory of another.
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int *device);

@@ -460,7 +460,7 @@ bool bias_faults(const product &c) {
 
 void run_product(const product &c) {
   if (bias_faults(c)) {
-    shim::device().ended = cudaErrorMisalignedAddress;
+    shim::running_context().ended = cudaErrorMisalignedAddress;
   } else if (c.p.description.compute == OT_LT_COMPUTE_64F) {
     run<double>(c);
   } else {

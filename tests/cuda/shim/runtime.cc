@@ -13,6 +13,7 @@ namespace {
 
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local bool in_host_function = false;
+thread_local int chosen_device = 0;
 
 struct error_text {
   cudaError_t error;
@@ -107,11 +108,22 @@ std::vector<planned_failure> failures_of_environment() {
   return failures;
 }
 
+void make_devices(device_state *state, int count) {
+  state->contexts.resize(static_cast<size_t>(count));
+  state->streams.clear();
+  for (int i = 0; i < count; i++) {
+    const stream_pointer stream = state->contexts[static_cast<size_t>(i)].default_stream;
+    stream->device = i;
+    state->streams.push_back(stream);
+  }
+}
+
 }  // namespace
 
 device_state::device_state() {
   failures = failures_of_environment();
-  streams.push_back(default_stream);
+  make_devices(this, static_cast<int>(number_of("OT_SHIM_DEVICES", 1)));
+  patience_s = static_cast<double>(number_of("OT_SHIM_PATIENCE_S", 30));
   limit_bytes = number_of("OT_SHIM_MEMORY", uint64_t{8} << 30);
   const uint64_t seed = number_of("OT_SHIM_SEED", 1);
   chance = random_numbers(seed);
@@ -123,27 +135,34 @@ device_state &device() {
   return *state;
 }
 
+int current_device() { return chosen_device; }
+context &current_context() { return device().contexts.at(static_cast<size_t>(chosen_device)); }
+
+context &running_context() {
+  return device().contexts.at(static_cast<size_t>(device().open_memory));
+}
+
 void set_last_error(cudaError_t error) { last_error = error; }
 void enter_host_function(bool enter) { in_host_function = enter; }
 
-cudaError_t take_planned_failure(const char *call) {
+cudaError_t take_planned_failure(const char *call, int number) {
   device_state &d = device();
   cudaError_t error = cudaSuccess;
   for (planned_failure &f : d.failures) {
     if (f.call == call && --f.calls_left == 0) error = f.error;
   }
-  if (ends_context(error)) d.ended = error;
+  if (ends_context(error)) d.contexts[static_cast<size_t>(number)].ended = error;
   return error;
 }
 
 cudaError_t api_call(const char *name, const std::function<cudaError_t(lock_held &)> &body) {
   if (in_host_function) return last_error = cudaErrorNotPermitted;
   lock_held lock(device().mutex);
-  cudaError_t error = take_planned_failure(name);
-  if (error == cudaSuccess) error = device().ended;
+  cudaError_t error = take_planned_failure(name, current_device());
+  if (error == cudaSuccess) error = current_context().ended;
   if (error == cudaSuccess && capture_forbids(name)) error = cudaErrorStreamCaptureUnsupported;
   if (error == cudaSuccess) error = body(lock);
-  if (error == cudaSuccess) error = device().ended;
+  if (error == cudaSuccess) error = current_context().ended;
   close_device_memory();
   // CUDA does not count "not ready" as an error.
   if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
@@ -166,7 +185,7 @@ const char *cudaGetErrorString(cudaError_t error) {
 
 cudaError_t cudaPeekAtLastError(void) {
   const lock_held lock(device().mutex);
-  return device().ended != cudaSuccess ? device().ended : last_error;
+  return current_context().ended != cudaSuccess ? current_context().ended : last_error;
 }
 
 cudaError_t cudaGetLastError(void) {
@@ -204,6 +223,7 @@ cudaError_t attribute_value(int *value, cudaDeviceAttr attribute) {
 void describe_device(cudaDeviceProp *p) {
   *p = {};
   snprintf(p->name, sizeof p->name, "emulated device");
+  snprintf(p->uuid.bytes, sizeof p->uuid.bytes, "emulated");
   p->totalGlobalMem = device().limit_bytes;
   p->sharedMemPerBlock = SHARED_BYTES;
   p->sharedMemPerBlockOptin = SHARED_BYTES_OPTIN;
@@ -220,34 +240,45 @@ void describe_device(cudaDeviceProp *p) {
 cudaError_t cudaGetDeviceCount(int *count) {
   return api_call("cudaGetDeviceCount", [=](lock_held &) {
     const char *const device = getenv("OT_TEST_DEVICE");
-    *count = device && strcmp(device, "cuda") == 0 ? 1 : 0;
-    return *count ? cudaSuccess : cudaErrorNoDevice;
+    const bool there = device && strcmp(device, "cuda") == 0;
+    *count = there ? static_cast<int>(shim::device().contexts.size()) : 0;
+    return there ? cudaSuccess : cudaErrorNoDevice;
   });
 }
 
+namespace {
+bool is_device(int number) {
+  return number >= 0 && number < static_cast<int>(device().contexts.size());
+}
+}  // namespace
+
 cudaError_t cudaSetDevice(int number) {
-  return api_call("cudaSetDevice",
-                  [=](lock_held &) { return number == 0 ? cudaSuccess : cudaErrorInvalidDevice; });
+  return api_call("cudaSetDevice", [=](lock_held &) {
+    if (!is_device(number)) return cudaErrorInvalidDevice;
+    chosen_device = number;
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaGetDevice(int *number) {
   return api_call("cudaGetDevice", [=](lock_held &) {
-    *number = 0;
+    *number = chosen_device;
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int number) {
   return api_call("cudaGetDeviceProperties", [=](lock_held &) {
-    if (number != 0) return cudaErrorInvalidDevice;
+    if (!is_device(number)) return cudaErrorInvalidDevice;
     describe_device(properties);
+    properties->uuid.bytes[15] = static_cast<char>(number);
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int number) {
   return api_call("cudaDeviceGetAttribute", [=](lock_held &) {
-    return number == 0 ? attribute_value(value, attribute) : cudaErrorInvalidDevice;
+    return is_device(number) ? attribute_value(value, attribute) : cudaErrorInvalidDevice;
   });
 }
 
@@ -278,6 +309,11 @@ void shim_set_memory_limit(size_t bytes) {
   device().limit_bytes = bytes;
 }
 
+void shim_set_devices(int count) {
+  const lock_held lock(device().mutex);
+  make_devices(&device(), count);
+}
+
 void shim_fail(const char *call, int64_t n, cudaError_t error) {
   const lock_held lock(device().mutex);
   device().failures.push_back({call, n, error});
@@ -292,13 +328,14 @@ void shim_reset(void) {
     s->items.clear();
     s->done = s->queued;
   }
-  d.ended = cudaSuccess;
+  for (context &c : d.contexts) c.ended = cudaSuccess;
   set_last_error(cudaSuccess);
 }
 
 int64_t shim_live_objects(void) {
   const lock_held lock(device().mutex);
   const device_state &d = device();
-  return static_cast<int64_t>(d.allocations.size() + d.streams.size() - 1 + d.events.size() +
-                              d.graphs.size() + d.executables.size());
+  return static_cast<int64_t>(d.allocations.size() + d.streams.size() - d.contexts.size() +
+                              d.events.size() + d.graphs.size() + d.executables.size()) +
+         d.communicators;
 }

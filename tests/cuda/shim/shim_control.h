@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tests set of the emulated device (C17 and C++17). Environment variables set the same before
 // the first call: OT_SHIM_ORDER=forward|backward|random, OT_SHIM_SEED=N, OT_SHIM_MEMORY=BYTES,
-// OT_SHIM_FAIL=CALL:N:ERROR[,...]. Three are read whenever cuBLASLt is opened: OT_SHIM_LT=blas|none
-// (none: the device has no cuBLASLt), OT_SHIM_LT_ORDER=forward|reversed (of the algorithms that it
-// proposes), OT_SHIM_LT_VERSION=N (130100 if not set).
+// OT_SHIM_FAIL=CALL:N:ERROR[,...], OT_SHIM_DEVICES=N, OT_SHIM_PATIENCE_S=N (30 if not set: how long
+// work may wait for a rank that has not queued its part). Three are read whenever cuBLASLt is
+// opened: OT_SHIM_LT=blas|none (none: the device has no cuBLASLt),
+// OT_SHIM_LT_ORDER=forward|reversed (of the algorithms that it proposes), OT_SHIM_LT_VERSION=N
+// (130100 if not set).
 #pragma once
 
 #include <stddef.h>
@@ -26,7 +28,10 @@ typedef enum shim_order { SHIM_FORWARD, SHIM_BACKWARD, SHIM_RANDOM } shim_order;
 // streams.
 void shim_set_order(shim_order order, uint64_t seed);
 
-// Bytes of device memory; 8 GiB at the start. Guard zones do not count.
+// The number of devices, 1 at the start. No streams or memory may exist.
+void shim_set_devices(int count);
+
+// Bytes of memory of each device; 8 GiB at the start. Guard zones do not count.
 void shim_set_memory_limit(size_t bytes);
 
 // The n-th call (from 1) of the API function `call` from now on returns `error` and does nothing.

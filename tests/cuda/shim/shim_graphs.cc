@@ -25,7 +25,9 @@ cudaError_t forget(List *list, Handle handle) {
 }
 
 cudaError_t begin_capture(const stream_pointer &stream) {
-  if (!stream || stream == device().default_stream) return cudaErrorStreamCaptureUnsupported;
+  if (!stream || stream == current_context().default_stream) {
+    return cudaErrorStreamCaptureUnsupported;
+  }
   if (stream->capture.on || own_capture) return cudaErrorIllegalState;
   stream->capture = {};
   stream->capture.on = true;
@@ -41,6 +43,7 @@ cudaError_t end_capture(const stream_pointer &stream, cudaGraph_t *graph) {
   stream->capture.on = false;
   if (stream->capture.broken) return cudaErrorStreamCaptureInvalidated;
   device().graphs.push_back(std::make_shared<CUgraph_st>());
+  device().graphs.back()->device = stream->device;
   device().graphs.back()->items = std::move(stream->capture.items);
   *graph = device().graphs.back().get();
   return cudaSuccess;
@@ -92,6 +95,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph,
     const auto found = find_in(device().graphs, graph);
     if (found == device().graphs.end() || flags != 0) return cudaErrorInvalidValue;
     device().executables.push_back(std::make_shared<CUgraphExec_st>());
+    device().executables.back()->device = (*found)->device;
     device().executables.back()->items = (*found)->items;
     *executable = device().executables.back().get();
     return cudaSuccess;
@@ -103,6 +107,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t handle) {
     const stream_pointer stream = find_stream(handle);
     const auto found = find_in(device().executables, executable);
     if (!stream || found == device().executables.end()) return cudaErrorInvalidResourceHandle;
+    if (stream->device != (*found)->device) return cudaErrorInvalidValue;
     if (break_capture(stream)) return cudaErrorStreamCaptureUnsupported;
     for (const work_item &item : (*found)->items) enqueue(stream, item);
     return cudaSuccess;

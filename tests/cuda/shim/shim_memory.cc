@@ -84,8 +84,8 @@ void set_access(const allocation &a, int protection) {
 }
 
 size_t free_bytes() {
-  const device_state &d = device();
-  return d.limit_bytes > d.used_bytes ? d.limit_bytes - d.used_bytes : 0;
+  const size_t limit = device().limit_bytes, used = current_context().used_bytes;
+  return limit > used ? limit - used : 0;
 }
 
 cudaError_t allocate(void **memory, size_t bytes, bool on_device) {
@@ -93,37 +93,38 @@ cudaError_t allocate(void **memory, size_t bytes, bool on_device) {
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
   if (on_device && bytes > free_bytes()) return cudaErrorMemoryAllocation;
-  allocation a = {bytes, on_device, nullptr, 0};
+  allocation a = {bytes, on_device, current_device(), nullptr, 0};
   if (!reserve_pages(&a) || !poison_pages(a)) return cudaErrorMemoryAllocation;
   *memory = bytes_of(a);
   fill_guard(a.pages);
   fill_guard(bytes_of(a) + bytes);
   if (on_device) set_access(a, PROT_NONE);
   d.allocations[reinterpret_cast<uintptr_t>(*memory)] = a;
-  d.used_bytes += on_device ? bytes : 0;
+  current_context().used_bytes += on_device ? bytes : 0;
   return cudaSuccess;
 }
 
 cudaError_t release(lock_held &lock, void *memory, bool on_device) {
   device_state &d = device();
   if (!memory) return cudaSuccess;
-  run_everything(lock);
   const auto found = d.allocations.find(reinterpret_cast<uintptr_t>(memory));
   if (found == d.allocations.end() || found->second.on_device != on_device) {
     return cudaErrorInvalidValue;
   }
+  run_everything(lock, found->second.device);
   const allocation a = found->second;
   if (on_device) set_access(a, PROT_READ | PROT_WRITE);
   check_allocation(a, "something");
-  d.used_bytes -= on_device ? a.bytes : 0;
+  d.contexts[static_cast<size_t>(a.device)].used_bytes -= on_device ? a.bytes : 0;
   munmap(a.pages - FENCE_BYTES, a.mapped_bytes + 2 * FENCE_BYTES);
   d.allocations.erase(found);
   return cudaSuccess;
 }
 
-void set_device_access(int protection) {
+void set_device_access(int number, int protection) {
   for (const auto &a : device().allocations) {
-    if (a.second.on_device) set_access(a.second, protection);
+    const bool chosen = number == EVERY_DEVICE || a.second.device == number;
+    if (a.second.on_device && chosen) set_access(a.second, protection);
   }
 }
 
@@ -139,6 +140,10 @@ void explain_address(uintptr_t at, bool in_kernel) {
           static_cast<long long>(at - found.first), found.second.bytes);
   if (found.second.on_device && !in_kernel) {
     fprintf(stderr, " on the device: the host may only copy it");
+  }
+  if (found.second.on_device && in_kernel && found.second.device != device().open_memory) {
+    fprintf(stderr, " on device %d, the kernel runs on device %d", found.second.device,
+            device().open_memory);
   }
 }
 
@@ -156,9 +161,10 @@ void explain_fault(int, siginfo_t *fault, void *) {
 
 // ---- copies ----
 
-enum class area { PAGEABLE, PINNED, DEVICE, BROKEN };  // broken: reaches over an allocation's end
+// Broken: reaches over an allocation's end. Elsewhere: on another device than the stream's.
+enum class area { PAGEABLE, PINNED, DEVICE, BROKEN, ELSEWHERE };
 
-area area_of(const void *memory, size_t bytes) {
+area area_of(const void *memory, size_t bytes, int number) {
   const std::map<uintptr_t, allocation> &all = device().allocations;
   const uintptr_t at = reinterpret_cast<uintptr_t>(memory);
   auto next = all.upper_bound(at);
@@ -168,15 +174,16 @@ area area_of(const void *memory, size_t bytes) {
   const uintptr_t offset = at - next->first;
   if (offset >= next->second.bytes) return area::PAGEABLE;
   if (bytes > next->second.bytes - offset) return area::BROKEN;
-  return next->second.on_device ? area::DEVICE : area::PINNED;
+  if (!next->second.on_device) return area::PINNED;
+  return next->second.device == number ? area::DEVICE : area::ELSEWHERE;
 }
 
-bool side_is(area place, bool device_wanted) {
-  return place != area::BROKEN && (place == area::DEVICE) == device_wanted;
-}
+bool side_is(area place, bool device_wanted) { return (place == area::DEVICE) == device_wanted; }
 
 cudaError_t check_copy(area to, area from, cudaMemcpyKind kind) {
-  if (to == area::BROKEN || from == area::BROKEN) return cudaErrorInvalidValue;
+  for (const area place : {to, from}) {
+    if (place == area::BROKEN || place == area::ELSEWHERE) return cudaErrorInvalidValue;
+  }
   if (kind == cudaMemcpyDefault) return cudaSuccess;
   if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {
     return cudaErrorInvalidMemcpyDirection;
@@ -210,10 +217,11 @@ position queue_copy(const stream_pointer &stream, const copy_request &c, bool re
 
 cudaError_t copy_and_wait(lock_held &lock, const copy_request &c) {
   if (c.bytes == 0) return cudaSuccess;
-  const area to = area_of(c.to, c.bytes), from = area_of(c.from, c.bytes);
+  const stream_pointer stream = current_context().default_stream;
+  const area to = area_of(c.to, c.bytes, stream->device);
+  const area from = area_of(c.from, c.bytes, stream->device);
   const cudaError_t error = check_copy(to, from, c.kind);
   if (error != cudaSuccess) return error;
-  const stream_pointer stream = device().default_stream;
   const bool staged = to == area::DEVICE && from == area::PAGEABLE;
   if (staged) run_until(lock, enqueue(stream, work_item()));
   const position done = queue_copy(stream, c, staged);
@@ -225,7 +233,8 @@ cudaError_t copy_on_stream(lock_held &lock, const copy_request &c, cudaStream_t 
   const stream_pointer stream = find_stream(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (c.bytes == 0) return cudaSuccess;
-  const area to = area_of(c.to, c.bytes), from = area_of(c.from, c.bytes);
+  const area to = area_of(c.to, c.bytes, stream->device);
+  const area from = area_of(c.from, c.bytes, stream->device);
   const cudaError_t error = check_copy(to, from, c.kind);
   if (error != cudaSuccess) return error;
   const bool pageable = to == area::PAGEABLE || from == area::PAGEABLE;
@@ -239,7 +248,7 @@ cudaError_t copy_on_stream(lock_held &lock, const copy_request &c, cudaStream_t 
 cudaError_t fill(const stream_pointer &stream, void *memory, int byte, size_t bytes) {
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (bytes == 0) return cudaSuccess;
-  const area place = area_of(memory, bytes);
+  const area place = area_of(memory, bytes, stream->device);
   if (place != area::DEVICE && place != area::PINNED) return cudaErrorInvalidValue;
   work_item item;
   item.name = "a fill";
@@ -250,14 +259,20 @@ cudaError_t fill(const stream_pointer &stream, void *memory, int byte, size_t by
 
 }  // namespace
 
-void open_device_memory() {
-  if (!device().memory_open) set_device_access(PROT_READ | PROT_WRITE);
-  device().memory_open = true;
+void open_device_memory(int number) {
+  if (device().open_memory == number) return;
+  close_device_memory();
+  set_device_access(number, PROT_READ | PROT_WRITE);
+  device().open_memory = number;
 }
 
 void close_device_memory() {
-  if (device().memory_open) set_device_access(PROT_NONE);
-  device().memory_open = false;
+  if (device().open_memory != NO_DEVICE) set_device_access(device().open_memory, PROT_NONE);
+  device().open_memory = NO_DEVICE;
+}
+
+bool is_memory_of(int number, const void *memory, size_t bytes) {
+  return area_of(memory, bytes, number) == area::DEVICE;
 }
 
 void explain_memory_faults() {
@@ -314,9 +329,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 
 cudaError_t cudaMemset(void *memory, int byte, size_t bytes) {
   return api_call("cudaMemset", [=](lock_held &lock) {
-    const stream_pointer stream = device().default_stream;
+    const stream_pointer stream = current_context().default_stream;
     const cudaError_t error = fill(stream, memory, byte, bytes);
-    if (error == cudaSuccess && area_of(memory, bytes) == area::PINNED) {
+    const bool pinned = area_of(memory, bytes, stream->device) == area::PINNED;
+    if (error == cudaSuccess && pinned) {
       run_until(lock, {stream, stream->queued});
     }
     return error;

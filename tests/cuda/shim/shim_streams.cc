@@ -14,10 +14,16 @@ bool position::reached() const { return !stream || stream->done >= number; }
 
 namespace {
 
+context &context_of(const CUstream_st &s) {
+  return device().contexts[static_cast<size_t>(s.device)];
+}
+
 bool can_run(const CUstream_st &s) {
   if (s.busy || s.items.empty()) return false;
-  const std::vector<position> &after = s.items.front().after;
-  return std::all_of(after.begin(), after.end(), [](const position &p) { return p.reached(); });
+  const work_item &item = s.items.front();
+  return std::all_of(item.after.begin(), item.after.end(),
+                     [](const position &p) { return p.reached(); }) &&
+         (!item.opens || item.opens->is_open() || context_of(s).ended != cudaSuccess);
 }
 
 std::vector<stream_pointer> streams_that_can_run() {
@@ -38,19 +44,18 @@ void run_host_function(lock_held &lock, CUstream_st &stream, const work_item &it
   enter_host_function(false);
   lock.lock();
   stream.busy = false;
-  device().host_function_returned.notify_all();
 }
 
 // An ended context runs nothing more; what waits for it goes on.
 void run_item(lock_held &lock, CUstream_st &stream, const work_item &item) {
-  if (!item.run || device().ended != cudaSuccess) return;
+  if (!item.run || context_of(stream).ended != cudaSuccess) return;
   if (item.kind == work_kind::HOST_FUNCTION) {
     run_host_function(lock, stream, item);
     return;
   }
-  const bool fails =
-      item.kind == work_kind::KERNEL && take_planned_failure("kernel") != cudaSuccess;
-  open_device_memory();
+  const bool fails = item.kind == work_kind::KERNEL &&
+                     take_planned_failure("kernel", stream.device) != cudaSuccess;
+  open_device_memory(item.reaches_all ? EVERY_DEVICE : stream.device);
   if (!fails) item.run();
   check_guards(item.name);
 }
@@ -71,6 +76,7 @@ bool run_one(lock_held &lock) {
   run_item(lock, *stream, item);
   stream->done++;
   forget_if_destroyed(stream);
+  if (device().waiting > 0) device().changed.notify_all();
   return true;
 }
 
@@ -95,15 +101,89 @@ event_pointer find_event(cudaEvent_t event) {
 // The legacy default stream and the streams that do not ignore it wait for each other.
 void wait_for_default_stream(const stream_pointer &stream, work_item *item) {
   device_state &d = device();
-  if (stream == d.default_stream) {
+  const stream_pointer &first = context_of(*stream).default_stream;
+  if (stream == first) {
     for (const auto *list : {&d.streams, &d.destroyed}) {
       for (const stream_pointer &s : *list) {
-        if (!s->non_blocking && s != stream) item->after.push_back({s, s->queued});
+        const bool waits = !s->non_blocking && s != stream && s->device == stream->device;
+        if (waits) item->after.push_back({s, s->queued});
       }
     }
   } else if (!stream->non_blocking) {
-    item->after.push_back({d.default_stream, d.default_stream->queued});
+    item->after.push_back({first, first->queued});
   }
+}
+
+// ---- standstill ----
+
+// The work for which the first one of a stream waits.
+std::vector<position> blockers(const CUstream_st &s, std::string *missing) {
+  std::vector<position> all;
+  if (s.items.empty()) return all;
+  const work_item &item = s.items.front();
+  std::copy_if(item.after.begin(), item.after.end(), std::back_inserter(all),
+               [](const position &p) { return !p.reached(); });
+  if (!item.opens) return all;
+  const std::vector<position> others = item.opens->after(missing);
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+std::string name_of(const CUstream_st &s) {
+  const work_item &item = s.items.front();
+  return item.opens ? item.opens->name() : item.name[0] ? item.name : "a wait for an event";
+}
+
+// Follows what the first work of `s` waits for. True, with the names, if it waits for itself.
+bool is_in_circle(const stream_pointer &s, std::vector<stream_pointer> *path, std::string *names) {
+  if (std::find(path->begin(), path->end(), s) != path->end()) return s == path->front();
+  path->push_back(s);
+  std::string missing;
+  for (const position &p : blockers(*s, &missing)) {
+    if (!is_in_circle(p.stream, path, names)) continue;
+    *names = name_of(*s) + " waits for " + (names->empty() ? "itself" : *names);
+    return true;
+  }
+  path->pop_back();
+  return false;
+}
+
+std::vector<stream_pointer> all_streams() {
+  std::vector<stream_pointer> all = device().streams;
+  all.insert(all.end(), device().destroyed.begin(), device().destroyed.end());
+  return all;
+}
+
+// Nothing can run. Ends the process if nothing ever can.
+void end_if_in_circle() {
+  for (const stream_pointer &s : all_streams()) {
+    std::vector<stream_pointer> path;
+    std::string names;
+    if (!is_in_circle(s, &path, &names)) continue;
+    fprintf(stderr, "shim: streams wait for each other: %s\n", names.c_str());
+    abort();
+  }
+}
+
+// Returns what work waits for that nobody has queued.
+std::string find_missing() {
+  std::string missing;
+  for (const stream_pointer &s : all_streams()) blockers(*s, &missing);
+  return missing;
+}
+
+// Waits until another thread queues or runs something. Ends the process when that takes too long.
+void wait_for_others(lock_held &lock) {
+  device_state &d = device();
+  if (!is_busy()) end_if_in_circle();
+  close_device_memory();
+  d.waiting++;
+  const auto limit = std::chrono::duration<double>(d.patience_s);
+  const bool late = d.changed.wait_for(lock, limit) == std::cv_status::timeout;
+  d.waiting--;
+  if (!late || is_busy() || !streams_that_can_run().empty()) return;
+  fprintf(stderr, "shim: nothing runs for %g s: %s\n", d.patience_s, find_missing().c_str());
+  abort();
 }
 
 }  // namespace
@@ -112,29 +192,24 @@ position enqueue(const stream_pointer &stream, work_item item) {
   if (capture_item(stream, item)) return {};
   wait_for_default_stream(stream, &item);
   stream->items.push_back(std::move(item));
+  if (device().waiting > 0) device().changed.notify_all();
   return {stream, ++stream->queued};
 }
 
 void run_until(lock_held &lock, const position &until) {
   while (!until.reached()) {
-    if (run_one(lock)) continue;
-    if (!is_busy()) {
-      fprintf(stderr, "shim: streams wait for each other\n");
-      abort();
-    }
-    close_device_memory();
-    device().host_function_returned.wait(lock);
+    if (!run_one(lock)) wait_for_others(lock);
   }
 }
 
-void run_everything(lock_held &lock) {
-  std::vector<stream_pointer> all = device().streams;
-  all.insert(all.end(), device().destroyed.begin(), device().destroyed.end());
-  for (const stream_pointer &s : all) run_until(lock, {s, s->queued});
+void run_everything(lock_held &lock, int number) {
+  for (const stream_pointer &s : all_streams()) {
+    if (s->device == number) run_until(lock, {s, s->queued});
+  }
 }
 
 stream_pointer find_stream(cudaStream_t stream) {
-  if (!stream) return device().default_stream;
+  if (!stream) return current_context().default_stream;
   for (const stream_pointer &s : device().streams) {
     if (s.get() == stream) return s;
   }
@@ -161,7 +236,7 @@ cudaError_t check_shape(const launch_shape &s, size_t max_shared_bytes) {
 cudaError_t queue_checked(const launch_shape &shape, size_t max_shared_bytes, cudaStream_t handle,
                           std::function<void()> body) {
   const stream_pointer stream = find_stream(handle);
-  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (!stream || stream->device != current_device()) return cudaErrorInvalidResourceHandle;
   const cudaError_t error = check_shape(shape, max_shared_bytes);
   if (error != cudaSuccess) break_capture(stream);
   if (error != cudaSuccess) return error;
@@ -207,7 +282,7 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute
 
 cudaError_t cudaDeviceSynchronize(void) {
   return api_call("cudaDeviceSynchronize", [](lock_held &lock) {
-    run_everything(lock);
+    run_everything(lock, current_device());
     return cudaSuccess;
   });
 }
@@ -218,6 +293,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
   return api_call("cudaStreamCreateWithFlags", [=](lock_held &) {
     if (flags > cudaStreamNonBlocking) return cudaErrorInvalidValue;
     device().streams.push_back(std::make_shared<CUstream_st>());
+    device().streams.back()->device = current_device();
     device().streams.back()->non_blocking = flags == cudaStreamNonBlocking;
     *stream = device().streams.back().get();
     return cudaSuccess;
@@ -252,7 +328,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     if (!stream) return cudaErrorInvalidResourceHandle;
     if (break_capture(stream)) return cudaErrorStreamCaptureUnsupported;
     if (stream->done == stream->queued) return cudaSuccess;
-    run_one(lock);
+    if (!run_one(lock) && !is_busy()) end_if_in_circle();
     return cudaErrorNotReady;
   });
 }
@@ -290,6 +366,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
   return api_call("cudaEventCreateWithFlags", [=](lock_held &) {
     if (flags & ~(cudaEventBlockingSync | cudaEventDisableTiming)) return cudaErrorInvalidValue;
     device().events.push_back(std::make_shared<CUevent_st>());
+    device().events.back()->device = current_device();
     device().events.back()->has_time = !(flags & cudaEventDisableTiming);
     *event = device().events.back().get();
     return cudaSuccess;
@@ -310,7 +387,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event_handle, cudaStream_t handle) {
   return api_call("cudaEventRecord", [=](lock_held &) {
     const stream_pointer stream = find_stream(handle);
     const event_pointer event = find_event(event_handle);
-    if (!stream || !event) return cudaErrorInvalidResourceHandle;
+    if (!stream || !event || stream->device != event->device) return cudaErrorInvalidResourceHandle;
     if (break_capture(stream)) return cudaErrorStreamCaptureUnsupported;
     work_item item;
     item.name = "cudaEventRecord";
@@ -327,7 +404,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
     const event_pointer event = find_event(handle);
     if (!event) return cudaErrorInvalidResourceHandle;
     if (event->last.reached()) return cudaSuccess;
-    run_one(lock);
+    if (!run_one(lock) && !is_busy()) end_if_in_circle();
     return cudaErrorNotReady;
   });
 }

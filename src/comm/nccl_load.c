@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds NCCL at run time.
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "comm/nccl_api.h"
+
+enum { PATH_BYTES = 4096 };
+
+static const char *const name = "libnccl.so.2";
+
+// In OT_CUDA_LIBRARIES if it is set and holds the library, else where the system looks.
+static void *open_library(void) {
+  const char *const folder = getenv("OT_CUDA_LIBRARIES");
+  char path[PATH_BYTES];
+  if (folder && folder[0] != '\0') {
+    ot_text_format(path, sizeof path, "%s/%s", folder, name);
+    void *const found = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (found) return found;
+  }
+  return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+
+static ot_status find_functions(void *library, ot_nccl_api *api) {
+  const struct {
+    const char *name;
+    void *place;
+  } symbols[] = {
+      {"ncclGetVersion", &api->version},
+      {"ncclGetUniqueId", &api->make_id},
+      {"ncclCommInitRank", &api->create},
+      {"ncclGroupStart", &api->begin},
+      {"ncclGroupEnd", &api->end},
+      {"ncclSend", &api->send},
+      {"ncclRecv", &api->receive},
+      {"ncclAllGather", &api->all_gather},
+      {"ncclCommGetAsyncError", &api->failure},
+      {"ncclCommFinalize", &api->finalize},
+      {"ncclCommDestroy", &api->destroy},
+      {"ncclCommAbort", &api->abort},
+      {"ncclGetErrorString", &api->describe},
+      {"ncclGetLastError", &api->last_error},
+  };
+  for (int i = 0; i < OT_COUNT(symbols); i++) {
+    void *const found = dlsym(library, symbols[i].name);
+    OT_CHECK(found, OT_ENVIRONMENT, "%s has no %s: it is too old (2.14.3 or later is needed)", name,
+             symbols[i].name);
+    memcpy(symbols[i].place, &found, sizeof found);
+  }
+  return OT_OK;
+}
+
+static ot_status check_version(const ot_nccl_api *api) {
+  int version = 0;
+  const int result = api->version(&version);
+  OT_CHECK(result == 0, OT_ENVIRONMENT, "NCCL does not tell its version: %s",
+           api->describe(result));
+  OT_CHECK(version >= OT_NCCL_OLDEST, OT_ENVIRONMENT,
+           "%s has version code %d: it is too old (2.14.3 or later is needed)", name, version);
+  return OT_OK;
+}
+
+ot_status ot_nccl_open(ot_nccl_api *api) {
+  void *const library = open_library();
+  if (!library) {
+    ot_fail(OT_ENVIRONMENT, "NCCL is not found: %s", dlerror());
+    return ot_fail_hint(OT_ENVIRONMENT,
+                        "install NCCL for CUDA 13 (pip's nvidia-nccl-cu13), and set "
+                        "OT_CUDA_LIBRARIES or LD_LIBRARY_PATH to the folder of %s",
+                        name);
+  }
+  OT_TRY(find_functions(library, api));
+  return check_version(api);
+}
