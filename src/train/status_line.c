@@ -44,7 +44,8 @@ static void print_memory(char *part, const ot_status_line *status) {
   const double unit = giga ? 1e9 : 1e6;
   const char *const name = giga ? "GB" : "MB";
   if (capacity > 0)
-    ot_text_format(part, PART_BYTES, "peak %.1f/%.3g %s of GPU", peak / unit, capacity / unit, name);
+    ot_text_format(part, PART_BYTES, "peak %.1f/%.3g %s of GPU", peak / unit, capacity / unit,
+                   name);
   else
     ot_text_format(part, PART_BYTES, "peak %.1f %s resident", peak / unit, name);
 }
