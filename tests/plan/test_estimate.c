@@ -252,7 +252,6 @@ static void muon_estimates_match_their_schedules(void **state) {
   compare_as(two, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_ZB_V, .dp = 2});
 }
 
-// Only a few of many micro-batches are replayed.
 static void estimates_of_many_micro_batches_match_their_schedules(void **state) {
   (void)state;
   const ot_model tied = gpt2(), plain = llama();
