@@ -18,24 +18,6 @@
 #include "train/prediction.h"
 #include "train/trainer.h"
 
-static ot_cluster machine_of(int devices) {
-  ot_cluster cluster = {
-      .name = "paper",
-      .num_devices = devices,
-      .device = {.name = "abacus",
-                 .other_flops_per_s = 4e9,
-                 .memory_bytes_per_s = 1e10,
-                 .packs = true,
-                 .launch_s = 2e-6,
-                 .memory_bytes = 1 << 30},
-      .num_levels = 2,
-      .level = {{.name = "node", .size = 4, .bytes_per_s = 5e9, .latency_s = 1e-6},
-                {.name = "net", .size = 1024, .bytes_per_s = 1e9, .latency_s = 5e-6}}};
-  cluster.device.flops[OT_F32] = 3e10;
-  cluster.device.flops[OT_F64] = 1e10;
-  return cluster;
-}
-
 typedef struct estimate_case {
   ot_heap heap;
   ot_arena arena;
@@ -51,7 +33,7 @@ static void create(const ot_model *model, const char *recipe, const ot_candidate
   *out = (estimate_case){.model = *model};
   out->arena = ot_heap_arena_create(&out->heap);
   const int devices = c->tp * c->pp * c->cp * c->dp;
-  out->cluster = machine_of(devices);
+  out->cluster = paper_machine(devices);
   out->job = (ot_job){.model = &out->model,
                       .cluster = &out->cluster,
                       .engine = &ot_engine_orthant,
@@ -252,6 +234,7 @@ static void muon_estimates_match_their_schedules(void **state) {
   compare_as(two, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_ZB_V, .dp = 2});
 }
 
+// Only a few of many micro-batches are replayed.
 static void estimates_of_many_micro_batches_match_their_schedules(void **state) {
   (void)state;
   const ot_model tied = gpt2(), plain = llama();
@@ -575,6 +558,7 @@ static void an_accelerator_keeps_memory_for_its_runtime(void **state) {
   assert_true(other.context >= 1000000000);
 }
 
+// The workspace of its kernels instead of the CPU's.
 static void estimates_for_an_accelerator_match_its_schedules(void **state) {
   (void)state;
   const ot_model plain = llama(), spread = experts(false);

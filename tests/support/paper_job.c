@@ -71,3 +71,21 @@ const ot_engine *paper_engine_at(int index) {
   ot_heap_release(&heap);
   return found;
 }
+
+ot_cluster paper_machine(int devices) {
+  ot_cluster cluster = {
+      .name = "paper",
+      .num_devices = devices,
+      .device = {.name = "abacus",
+                 .other_flops_per_s = 4e9,
+                 .memory_bytes_per_s = 1e10,
+                 .packs = true,
+                 .launch_s = 2e-6,
+                 .memory_bytes = 1 << 30},
+      .num_levels = 2,
+      .level = {{.name = "node", .size = 4, .bytes_per_s = 5e9, .latency_s = 1e-6},
+                {.name = "net", .size = 1024, .bytes_per_s = 1e9, .latency_s = 5e-6}}};
+  cluster.device.flops[OT_F32] = 3e10;
+  cluster.device.flops[OT_F64] = 1e10;
+  return cluster;
+}

@@ -25,3 +25,6 @@ const ot_engine *paper_engine(const char *name);
 
 // The `index`-th framework: this program first, then the presets; null after the last.
 const ot_engine *paper_engine_at(int index);
+
+// A slow machine of nodes of four devices.
+ot_cluster paper_machine(int devices);
