@@ -10,7 +10,14 @@ in the PyTorch process, so that a slow phase of the machine affects both; the or
 alternates. The table gives the median step of each side and the median, lowest and highest of the
 ratios per round, other / ours: above 1 ours is faster.
 
-Memory excludes 16 bytes per parameter (weights, gradients, two moments) for both. Ours is the
+    python3 bench/compare.py --device cuda --model bench/models/qwen2.5-1.5b.json 16x1024 \
+        --micro-batches 32 [--rounds 1]
+
+compares bench/gpu_step with bench/pytorch_gpu_step.py on a GPU, which has no room for both: every
+measurement is a process of its own, ours before and after each of PyTorch's. Memory excludes the
+state of each: weights, accumulators, masters and moments.
+
+On CPUs, memory excludes 16 bytes per parameter (weights, gradients, two moments) for both. Ours is the
 arena, which holds every tensor; PyTorch's is the peak resident size of the timed steps minus that
 of a process that has only imported PyTorch; llm.c's is its peak resident size.
 """
@@ -109,19 +116,60 @@ def print_table(rows):
               f" {r['memory_share']:6.0%}  {r['other']}")
 
 
+# ---- on a GPU ----
+
+def run_json(words):
+    out = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout
+    return json.loads(out.strip().splitlines()[-1])
+
+
+def compare_on_gpu(batch, sequence, a):
+    shape = ["--model", a.model, "--sequence", str(sequence), "--micro-batch", str(batch),
+             "--micro-batches", str(a.micro_batches), "--repeats", str(a.repeats),
+             "--warmup", str(a.warmup)]
+    python = os.environ.get("PYTHON", sys.executable)
+    theirs = [python, "bench/pytorch_gpu_step.py", *shape, *a.pytorch.split()]
+    ours = [*a.ours.split(), *shape]
+    first = [run_json(ours)]
+    second = []
+    for _ in range(a.rounds):
+        second.append(run_json(theirs))
+        first.append(run_json(ours))
+    ratios = [second[i]["step_s"] / statistics.mean((first[i]["step_s"], first[i + 1]["step_s"]))
+              for i in range(a.rounds)]
+    memory = first[-1]["memory"]
+    beyond = memory["planned_bytes"] - memory["state_bytes"]
+    tokens = first[-1]["tokens"]
+    return {"shape": f"{batch} x {sequence}", "model": a.model, "tokens": tokens,
+            "other": second[-1]["program"] + " " + second[-1]["variant"],
+            "ours_seconds": statistics.median(r["step_s"] for r in first),
+            "ours_steps_s": [r["step_s"] for r in first],
+            "other_seconds": statistics.median(r["step_s"] for r in second),
+            "other_steps_s": [r["step_s"] for r in second],
+            "ratio": statistics.median(ratios), "ratio_low": min(ratios), "ratio_high": max(ratios),
+            "ours_beyond_bytes": beyond, "other_beyond_bytes": second[-1]["beyond_bytes"],
+            "memory_share": beyond / max(1, second[-1]["beyond_bytes"]), "rounds": a.rounds}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("shapes", nargs="*", default=["4x1024", "1x1024", "4x64", "16x256"])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--model", default="presets/models/gpt2.json", help="config.json, for cuda")
+    parser.add_argument("--micro-batches", type=int, default=1, help="of a step, for cuda")
+    parser.add_argument("--warmup", type=int, default=2, help="steps before those timed, for cuda")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=2, help="steps of each side in a round")
-    parser.add_argument("--ours", default="build/bench/step --json")
-    parser.add_argument("--pytorch", default="", help="options of pytorch_step.py, as one word")
+    parser.add_argument("--ours", help="default: build/bench/step or gpu_step, with --json")
+    parser.add_argument("--pytorch", default="", help="more options of PyTorch's program, as one word")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    gpu = arguments.device == "cuda"
+    arguments.ours = arguments.ours or f"build/bench/{'gpu_step' if gpu else 'step'} --json"
     rows = []
     for shape in arguments.shapes:
-        rows.append(compare(*map(int, shape.split("x")), arguments))
-    if os.environ.get("LLMC_DIR"):
+        rows.append((compare_on_gpu if gpu else compare)(*map(int, shape.split("x")), arguments))
+    if not gpu and os.environ.get("LLMC_DIR"):
         rows.append(compare_llmc(arguments))
     if arguments.json:
         print(json.dumps(rows))

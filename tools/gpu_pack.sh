@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Packs what a machine with a GPU needs to test and measure Orthant: programs built with nvcc for a
-# common processor, and the libraries that they load, without the C library and CUDA.
+# common processor, the libraries that they load, without the C library and CUDA, and presets.
 #   tools/gpu_pack.sh BUILD OUT.tar.xz     BUILD: a build folder configured with -DOT_CUDA=ON
 set -euo pipefail
 build=$(realpath "$1") out=$(realpath -m "$2")
 pack=$(mktemp -d)
 trap 'rm -rf "$pack"' EXIT
 mkdir -p "$pack/bin" "$pack/lib"
-for program in "$build"/orthant "$build"/tests/test_* "$build"/bench/gpu_step; do
-  [ -x "$program" ] && strip -o "$pack/bin/${program##*/}" "$program"
+# Of the test programs, those that use the GPU.
+tests=$(ctest --test-dir "$build" -N -R '_cuda$|^test_cuda_|^test_products$' |
+  sed -n 's/.*Test *#[0-9]*: \(test_[a-z_]*\)$/\1/p' | sed 's/_cuda$//' | sort -u)
+for program in "$build/orthant" $(sed "s|^|$build/tests/|" <<<"$tests") "$build"/bench/gpu_*; do
+  [ -f "$program" ] && [ -x "$program" ] && strip -o "$pack/bin/${program##*/}" "$program"
 done
 # Libraries of the C library's package belong to the machine that loads them.
 system='^(linux-vdso|ld-linux|libc|libm|libdl|librt|libpthread)[.-]'
@@ -18,5 +21,6 @@ for program in "$pack"/bin/*; do ldd "$program"; done | awk '$2 == "=>" { print 
     [[ ${library##*/} =~ $system ]] || cp -L "$library" "$pack/lib/"
   done
 strip "$pack"/lib/* 2>/dev/null || true
-tar -C "$pack" -cJf "$out" bin lib
+cp -r "$(dirname "$0")/../presets" "$pack/presets"
+tar -C "$pack" -cJf "$out" bin lib presets
 ls -l "$out" | awk '{ printf "%s: %.1f MB\n", $NF, $5 / 1e6 }'

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "describe/model_keys.h"
 #include "files/tree_file.h"
+#include "support/scratch.h"
 
 const char *const parity_cases[] = {
     "gpt2",
@@ -61,8 +62,8 @@ static void must(ot_status status) {
 }
 
 static char *path_of(parity_case *c, const char *file) {
-  return ot_arena_format(&c->arena, "%s/tests/fixtures/parity/%s/%s", OT_SOURCE_DIR,
-                         c->request.name, file);
+  return ot_arena_format(&c->arena, "%s/tests/fixtures/parity/%s/%s",
+                         source_directory(), c->request.name, file);
 }
 
 // A whole tensor as doubles; its number of elements in `count`.

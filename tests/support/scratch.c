@@ -42,9 +42,14 @@ const char *scratch_path(const char *directory, const char *name) {
   return path;
 }
 
+const char *source_directory(void) {
+  const char *const given = getenv("OT_TEST_SOURCE");
+  return given ? given : OT_SOURCE_DIR;
+}
+
 const char *fixture_path(const char *name) {
   char *const path = path_slot();
-  snprintf(path, OT_PATH_BYTES, "%s/tests/fixtures/%s", OT_SOURCE_DIR, name);
+  snprintf(path, OT_PATH_BYTES, "%s/tests/fixtures/%s", source_directory(), name);
   return path;
 }
 

@@ -15,6 +15,9 @@ void scratch_destroy(const char *path);
 // "DIRECTORY/NAME" in static storage, valid for the next 63 calls.
 const char *scratch_path(const char *directory, const char *name);
 
+// The source tree: that of the build or, where it has moved, OT_TEST_SOURCE in the environment.
+const char *source_directory(void);
+
 // The path of a file under tests/fixtures, in the same storage.
 const char *fixture_path(const char *name);
 
