@@ -251,6 +251,13 @@ static void inverse(const ot_kernel_call *call) {
 
 }  // namespace
 
+extern "C" int ot_cuda_has_kernels(void) {
+  cudaFuncAttributes attributes;
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, inverse_kernel<float>);
+  (void)cudaGetLastError();
+  return error != cudaErrorNoKernelImageForDevice;
+}
+
 extern "C" const ot_kernel_entry ot_elementwise_cuda_f32[] = {{OT_OP_ADD, add<float>},
                                                               {OT_OP_BIAS, bias<float>},
                                                               {OT_OP_GATE, gate<float>},

@@ -45,6 +45,12 @@ static void close_context(void *context) {
 }
 
 static ot_status open_context(void *stream, void **context) {
+  if (!ot_cuda_has_kernels()) {
+    ot_fail(OT_ENVIRONMENT, "this build has no kernels for the architecture of this GPU");
+    return ot_fail_hint(OT_ENVIRONMENT,
+                        "set device: cpu, or build with -DOT_CUDA_ARCHITECTURES=N, "
+                        "N as in its compute capability without the point");
+  }
   ot_cuda_context *const made = calloc(1, sizeof *made);
   OT_CHECK(made, OT_ENVIRONMENT, "kernels: out of memory");
   made->stream = stream;

@@ -259,7 +259,12 @@ static inline double max(double x, double y) { return fmax(x, y); }
 static inline double max(float x, double y) { return fmax(x, y); }
 static inline double max(double x, float y) { return fmax(x, y); }
 
-// The C++ form of CUDA's header.
+// The C++ forms of CUDA's header.
+template <class Kernel>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, Kernel *kernel) {
+  return cudaFuncGetAttributes(attributes, reinterpret_cast<const void *>(kernel));
+}
+
 template <class Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel *kernel, cudaFuncAttribute attribute, int value) {
   return cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel), attribute, value);
