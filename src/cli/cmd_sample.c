@@ -36,8 +36,6 @@ static ot_status create_instance(sampling *s) {
   OT_CHECK(!model->learned_positions || positions <= model->max_positions, OT_USAGE,
            "prompt and --max-tokens make %lld tokens, the model has positions for %lld",
            (long long)positions, (long long)model->max_positions);
-  ot_backend backend;
-  OT_TRY(ot_model_options_backend(s->options, &backend));
   const ot_runtime_request request = {
       .modes = 1u << OT_MODE_PREFILL | 1u << OT_MODE_DECODE,
       .micro_batch_size = 1,
@@ -45,7 +43,7 @@ static ot_status create_instance(sampling *s) {
       .cache_positions = positions,
       .compute = OT_F32,
       .storage = OT_F32,
-      .backend = backend,
+      .backend = ot_model_options_backend(s->options),
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
   return ot_model_files_runtime(&s->model.files, &request, &s->runtime);

@@ -178,15 +178,13 @@ static ot_status score_items(scoring *s) {
   for (int64_t i = 0; i < s->num_items; i++) {
     if (s->items[i].tokens.count > longest) longest = s->items[i].tokens.count;
   }
-  ot_backend backend;
-  OT_TRY(ot_model_options_backend(s->options, &backend));
   const ot_runtime_request request = {
       .modes = 1u << OT_MODE_SCORE,
       .micro_batch_size = 1,
       .sequence_length = longest,
       .compute = OT_F32,
       .storage = OT_F32,
-      .backend = backend,
+      .backend = ot_model_options_backend(s->options),
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
   OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->runtime));

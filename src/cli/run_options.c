@@ -78,9 +78,8 @@ ot_status ot_model_options_open(const ot_options *options, ot_arena *arena,
   return ot_encoder_create(model->tokenizer, &model->encoder);
 }
 
-ot_status ot_model_options_backend(const ot_options *options, ot_backend *backend) {
-  return ot_runtime_choose_device((ot_run_device)ot_options_choice(options, "device"), NULL,
-                                  backend);
+ot_backend ot_model_options_backend(const ot_options *options) {
+  return ot_runtime_choose_device((ot_run_device)ot_options_choice(options, "device"), 1);
 }
 
 void ot_opened_model_release(ot_opened_model *model) {

@@ -34,7 +34,7 @@ typedef struct ot_opened_model {
 // zeroes `model` before and releases it in every case.
 ot_status ot_model_options_open(const ot_options *options, ot_arena *arena, ot_opened_model *model);
 
-// The back end of --device. OT_ENVIRONMENT if there is none.
-ot_status ot_model_options_backend(const ot_options *options, ot_backend *backend);
+// The back end of --device.
+ot_backend ot_model_options_backend(const ot_options *options);
 
 void ot_opened_model_release(ot_opened_model *model);

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "comm/comm_nccl.h"
 #include "comm/comm_parts.h"
 
 // ---- back ends ----
@@ -23,8 +24,6 @@ static const ot_comm_backend *const backends[BACKENDS] = {
 };
 
 bool ot_comm_has_mpi(void) { return backends[MPI] != NULL; }
-
-bool ot_comm_has_streams(const ot_comm *comm) { return comm->backend->has_streams; }
 
 ot_status ot_comm_run_threads(int ranks, ot_rank_main main, void *context) {
   OT_ASSERT(ranks >= 1);
@@ -83,6 +82,12 @@ int ot_comm_launched_rank(void) {
     return rank > 0 ? rank : 0;
   }
   return 0;
+}
+
+ot_status ot_comm_run_main(ot_comm *comm, ot_rank_main main, void *context) {
+  const ot_status status = main(comm, context);
+  ot_comm_nccl_close(comm, status);
+  return status;
 }
 
 // ---- groups ----
@@ -174,6 +179,8 @@ int ot_comm_size(const ot_comm *comm) { return comm->size; }
 const char *ot_comm_host(const ot_comm *comm) { return comm->host; }
 
 int ot_comm_local_size(const ot_comm *comm) { return comm->local_size; }
+
+int ot_comm_local_rank(const ot_comm *comm) { return comm->local_rank; }
 
 void ot_comm_set_timeout(ot_comm *comm, double seconds) { comm->timeout_s = seconds; }
 

@@ -37,15 +37,13 @@ ot_status ot_comm_run_mpi(ot_rank_main main, void *context);
 // True when this program was built with MPI.
 bool ot_comm_has_mpi(void);
 
-// True if calls of this communicator may have buffers in device memory (ot_comm_call.stream).
-bool ot_comm_has_streams(const ot_comm *comm);
-
 int ot_comm_rank(const ot_comm *comm);
 int ot_comm_size(const ot_comm *comm);
 // Host name of the rank.
 const char *ot_comm_host(const ot_comm *comm);
-// Ranks of the world on this rank's host, this rank included.
+// Ranks of the world on this rank's host, this rank included, and this rank's number among them.
 int ot_comm_local_size(const ot_comm *comm);
+int ot_comm_local_rank(const ot_comm *comm);
 
 // This rank failed with `status` and this thread's message. From now on waits of all its threads
 // return OT_RANKS (with the thread back end, waits of all ranks), and on return none of its calls
@@ -65,6 +63,33 @@ ot_status ot_comm_add_group(ot_comm *comm, ot_group_kind kind, const int *ranks,
 
 // Ranks in the group of `kind`; 1 if there is no group.
 int ot_comm_group_size(const ot_comm *comm, ot_group_kind kind);
+
+// ---- device memory ----
+
+// A kind of calls with streams. Of messages: those with one peer and tag.
+typedef struct ot_comm_route {
+  ot_group_kind group;
+  ot_comm_kind kind;
+  int peer, tag;  // send, receive: see ot_comm_call
+} ot_comm_route;
+
+// Which of the `devices` GPUs of a host this rank takes: one of its own if each rank of the host
+// can have one, else the first. Local.
+int ot_comm_ordinal(const ot_comm *comm, int devices);
+
+// Makes ready calls with buffers in the memory of GPU `ordinal`, of the kinds `routes` [count]:
+// where messages are sent, both ranks give a route. Ranks that are threads and have the same GPU
+// read each other's memory; else every rank has a GPU of its own and NCCL moves all bytes.
+// OT_ENVIRONMENT on all ranks if processes have the same GPU, if some ranks share one and others do
+// not, or without NCCL. May be called again, for more routes. Collective over the world; the groups
+// exist. Blocks.
+ot_status ot_comm_use_device(ot_comm *comm, int ordinal, const ot_comm_route *routes, int count);
+
+// Waits for all work of `stream`, calls included; afterwards nothing of it uses memory. `comm` may
+// be null. OT_RANKS if another rank fails, or names the calls that have not finished within the
+// timeout, which with NCCL counts from here. If the GPU fails, so does the rank (ot_comm_fail).
+// Blocks.
+ot_status ot_comm_synchronize(ot_comm *comm, ot_stream *stream);
 
 // ---- calls ----
 

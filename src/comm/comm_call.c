@@ -30,7 +30,8 @@ void ot_comm_check_call(const ot_comm *comm, const ot_comm_call *call) {
   OT_ASSERT(call->group >= 0 && call->group < OT_GROUP_KINDS);
   const ot_comm_group *const group = &comm->groups[call->group];
   OT_ASSERT(group->size >= 2);
-  OT_ASSERT(!call->stream || (comm->backend->has_streams && call->event));
+  const bool reaches = comm->shares_device || comm->nccl;
+  OT_ASSERT(!call->stream || (reaches && call->event && call->kind != OT_COMM_BARRIER));
   if (call->kind == OT_COMM_BARRIER) return;
   OT_ASSERT(call->count >= 0);
   OT_ASSERT(call->dtype == OT_F32 || call->dtype == OT_F64 || call->dtype == OT_BF16 ||

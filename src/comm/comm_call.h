@@ -62,18 +62,21 @@ typedef struct ot_comm_call {
                                    // disjoint. No row is received twice; rows of `receive` outside
                                    // the runs keep their values
   void *workspace;                 // [ot_comm_workspace] bytes
-  // Null: the buffers are in host memory. Else they are in the memory of the stream's device, and
-  // the call runs in stream order: after what the stream holds when the call starts, and before
-  // what is queued on it after the call is done. Done then means queued on the streams of all
-  // members. The runs of an all-to-all-v are in host memory.
+  // Null: the buffers are in host memory. Else they are in the memory of the stream's device
+  // (ot_comm_use_device), and the call runs in stream order: after what the stream holds when the
+  // call starts, and before what is queued on it after the call is done. Done then means queued.
+  // The runs of an all-to-all-v are in host memory. There is no barrier with a stream. With NCCL,
+  // calls of members that differ are not found out: they never end.
   ot_stream *stream;
   ot_event *event;   // with `stream`: recorded on it when the call's last work is queued
   const char *name;  // shown in messages; kept until done
 } ot_comm_call;
 
-// Staging bytes that `call` needs, on every back end: only reductions need any. Aligned to 8.
+// Staging bytes that `call` needs, on every back end. Aligned to 8.
 //   reduce_scatter  size * count elements of dtype
 //   all_reduce      size * ceil(count / size) elements of dtype
+//   all_to_all_v    with a stream, where sends or receives have several runs: all their rows
+//   other kinds     none
 int64_t ot_comm_workspace(const ot_comm_call *call, int group_size);
 
 // A call in progress. An open struct so that callers can put it on the stack; must not move.

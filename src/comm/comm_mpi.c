@@ -200,24 +200,9 @@ static bool is_absent(const void *context, int index) {
 
 // ---- reductions ----
 
-// The member's own source is its send buffer.
-static const void *source_of(void *context, int i) {
-  const ot_comm_member_call *const x = context;
-  return i == x->index ? ot_comm_sent(x, 0, i).memory : ot_comm_received(x, 0, i).memory;
-}
-
-static void *target_of(void *context, int i) {
-  (void)i;
-  return ((const ot_comm_member_call *)context)->call->receive;
-}
-
 static ot_status work(ot_comm_request *request) {
   ot_comm_member_call x = exchange_of(request);
-  ot_comm_reduction sum = ot_comm_reduction_of(&x);
-  sum.source = source_of;
-  sum.source_offset = 0;
-  sum.target = target_of;
-  sum.context = &x;
+  const ot_comm_reduction sum = ot_comm_reduction_of_received(&x);
   ot_comm_reduce_run(&sum);
   return OT_OK;
 }
@@ -478,7 +463,7 @@ static ot_status add_group(ot_comm *comm, ot_group_kind kind) {
 
 static ot_status make_world(mpi_end *end) {
   const int size = end->comm.size;
-  OT_TRY(ot_mpi_count_local(&end->comm.local_size, &end->process.spins));
+  OT_TRY(ot_mpi_count_local(&end->comm, &end->process.spins));
   end->indices = calloc((size_t)size * 2, sizeof *end->indices);
   end->statuses = calloc((size_t)size * 2, sizeof *end->statuses);
   OT_CHECK(end->indices && end->statuses, OT_ENVIRONMENT, "comm: out of memory for %d ranks", size);
@@ -491,7 +476,8 @@ static ot_status run_main(mpi_end *end, ot_rank_main main, void *context) {
   OT_CHECK(ot_comm_start_progress(&end->comm), OT_ENVIRONMENT,
            "comm: cannot start the MPI progress thread");
   const bool yielded = ot_mpi_set_yields(false);
-  const ot_status status = ot_comm_check_left(&end->comm, main(&end->comm, context));
+  const ot_status status =
+      ot_comm_check_left(&end->comm, ot_comm_run_main(&end->comm, main, context));
   ot_mpi_set_yields(yielded);
   ot_comm_stop_progress(&end->process);
   return status;

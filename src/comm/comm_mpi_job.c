@@ -63,12 +63,13 @@ ot_status ot_mpi_check_launch(int size) {
                       version);
 }
 
-ot_status ot_mpi_count_local(int *ranks, bool *cores) {
+ot_status ot_mpi_count_local(ot_comm *comm, bool *cores) {
   MPI_Comm host;
   OT_TRY_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
-  OT_TRY_MPI(MPI_Comm_size(host, ranks));
+  OT_TRY_MPI(MPI_Comm_size(host, &comm->local_size));
+  OT_TRY_MPI(MPI_Comm_rank(host, &comm->local_rank));
   OT_TRY_MPI(MPI_Comm_free(&host));
-  *cores = *ranks <= usable_cores();
+  *cores = comm->local_size <= usable_cores();
   return OT_OK;
 }
 

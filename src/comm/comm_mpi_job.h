@@ -13,8 +13,9 @@
 void ot_mpi_prepare(void);
 // OT_RANKS if the launcher's number of processes is not MPI's.
 ot_status ot_mpi_check_launch(int size);
-// Ranks on this machine, and whether it has cores for all. Collective over the world. Blocks.
-ot_status ot_mpi_count_local(int *ranks, bool *cores);
+// Sets the local size and rank of `comm`; `cores`: whether this machine has cores for all ranks.
+// Collective over the world. Blocks.
+ot_status ot_mpi_count_local(ot_comm *comm, bool *cores);
 // True: MPI yields in polls that find nothing. Returns the previous setting.
 bool ot_mpi_set_yields(bool yields);
 

@@ -33,7 +33,7 @@ typedef struct ot_comm_pace {
 // The operations of a back end. Called under the lock of the process unless stated otherwise.
 // Arguments are checked; see comm.h for the contracts.
 typedef struct ot_comm_backend {
-  bool has_streams;  // of ot_comm_has_streams
+  bool shares_memory;  // ranks are threads of a process
   // Creates the communicators of this process and runs `main` on each. `ranks`: see
   // ot_comm_run_threads. Not under the lock.
   ot_status (*run)(int ranks, ot_rank_main main, void *context);
@@ -94,6 +94,7 @@ struct ot_comm {
   int rank;
   int size;
   int local_size;  // ranks on this host
+  int local_rank;  // this rank among them
   char host[128];
   _Atomic double timeout_s;  // timeout; 0: none
   bool agreed;               // all ranks know the failure, by the same message
@@ -101,6 +102,8 @@ struct ot_comm {
   int32_t *scratch;          // [OT_AGREEMENT_WORDS + size] too
   ot_comm_group groups[OT_GROUP_KINDS];
   _Atomic double sent_bytes[OT_GROUP_KINDS][OT_COMM_KINDS];  // see ot_comm_sent_bytes
+  bool shares_device;         // calls with streams read the memory of other ranks
+  struct ot_comm_nccl *nccl;  // calls with streams; null: none
   bool has_engine;
   pthread_t engine;         // progress thread, for work that no thread waits for
   pthread_cond_t woken;     // threads of the rank that wait for calls
@@ -182,8 +185,15 @@ void ot_comm_check_call(const ot_comm *comm, const ot_comm_call *call);
 ot_status ot_comm_deliver(const ot_comm_request *request, const ot_comm_member_call *from,
                           const ot_comm_member_call *to);
 
+// ---- device memory ----
+
+// Queues the reduction on the stream of a GPU.
+ot_status ot_comm_queue_sum(ot_stream *stream, const ot_comm_reduction *sum);
+
 // ---- launchers ----
 
+// Runs the rank's main, then releases what its calls with streams have made. Not under the lock.
+ot_status ot_comm_run_main(ot_comm *comm, ot_rank_main main, void *context);
 // The number of this process given by its launcher; 0 without one.
 int ot_comm_launched_rank(void);
 

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "comm/comm.h"
+#include "comm/comm_nccl.h"
 #include "comm/comm_parts.h"
 #include "host/clock.h"
 
@@ -205,6 +206,16 @@ static int64_t next_sequence(ot_comm_group *group, const ot_comm_call *call) {
                                          : ++group->started;
 }
 
+// Under the lock, released meanwhile. Then the request is done: the stream keeps its order.
+static void queue_by_nccl(ot_comm_request *request) {
+  ot_comm *const comm = request->end;
+  pthread_mutex_unlock(&comm->process->lock);
+  const ot_status status = ot_comm_nccl_queue(request);
+  pthread_mutex_lock(&comm->process->lock);
+  if (status != OT_OK) ot_comm_fail_rank(comm, status);
+  ot_comm_complete(request);
+}
+
 static void start(ot_comm *comm, const ot_comm_call *call, ot_comm_request *request, bool awaited) {
   ot_comm_check_call(comm, call);
   memset(request, 0, sizeof *request);
@@ -215,13 +226,18 @@ static void start(ot_comm *comm, const ot_comm_call *call, ot_comm_request *requ
   const ot_comm_member_call x = ot_comm_member_call_of(request);
   request->bytes = ot_comm_received_bytes(&x);
   count_bytes(&x, &comm->sent_bytes[call->group][call->kind]);
-  const ot_status queued = call->stream ? ot_event_record(call->event, call->stream) : OT_OK;
+  const bool shared = call->stream && !comm->nccl;
+  const ot_status queued = shared ? ot_event_record(call->event, call->stream) : OT_OK;
   pthread_mutex_lock(&comm->process->lock);
   if (queued != OT_OK) ot_comm_fail_rank(comm, queued);
   request->sequence = next_sequence(ot_comm_group_of(request), call);
   if (!comm->process->failed) {
     comm->open++;
-    comm->backend->post(request);
+    if (call->stream && comm->nccl) {
+      queue_by_nccl(request);
+    } else {
+      comm->backend->post(request);
+    }
   }
   pthread_mutex_unlock(&comm->process->lock);
 }

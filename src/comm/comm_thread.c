@@ -17,7 +17,6 @@
 #include "base/text.h"
 #include "comm/comm_parts.h"
 #include "host/clock.h"
-#include "kernels/kernels.h"
 
 enum { SMALL = 32 * 1024 };  // bytes up to which the last to arrive does all the work
 
@@ -181,31 +180,6 @@ static void *target_of(void *context, int i) {
   return m->target->call.receive;
 }
 
-// The same reduction, on the stream of a GPU.
-static ot_status queue_sum(ot_stream *stream, const ot_comm_reduction *sum) {
-  ot_rank_sum job = {.num_sources = sum->num_sources,
-                     .num_targets = sum->num_targets,
-                     .count = sum->count,
-                     .dtype = sum->dtype,
-                     .sum = sum->sum,
-                     .target_dtype = sum->target_dtype,
-                     .round = sum->round,
-                     .accumulate = sum->accumulate};
-  OT_CHECK(sum->num_sources <= OT_RANK_SUM_MOST, OT_RANKS,
-           "comm: %d ranks reduce on one GPU, at most %d can", sum->num_sources, OT_RANK_SUM_MOST);
-  for (int i = 0; i < sum->num_sources; i++) {
-    job.source[i] = (const char *)sum->source(sum->context, i) +
-                    sum->source_offset * ot_dtype_bytes(sum->dtype);
-  }
-  for (int i = 0; i < sum->num_targets; i++) {
-    job.target[i] = (char *)sum->target(sum->context, i) +
-                    sum->target_offset * ot_dtype_bytes(sum->target_dtype);
-  }
-  OT_TRY(ot_device_bind(ot_stream_device(stream)));
-  ot_kernel_sum_ranks(ot_stream_native(stream), &job);
-  return OT_OK;
-}
-
 // Sources are read in place. An all_reduce writes its block to all members at once.
 static ot_status run_sum(ot_comm_request *request, const ot_comm_member_call *x) {
   members m = {.own = request, .first = meeting_of(meeting_of(request)->host)->first};
@@ -214,7 +188,7 @@ static ot_status run_sum(ot_comm_request *request, const ot_comm_member_call *x)
   sum.target = target_of;
   sum.context = &m;
   if (ot_comm_steps(x) > 1) sum.num_targets = x->size;
-  if (x->call->stream) return queue_sum(x->call->stream, &sum);
+  if (x->call->stream) return ot_comm_queue_sum(x->call->stream, &sum);
   ot_comm_reduce_run(&sum);
   return OT_OK;
 }
@@ -435,7 +409,7 @@ static void finish_rank(end *e, ot_status status) {
 }
 
 static void run_rank(end *e) {
-  const ot_status status = e->main(&e->comm, e->context);
+  const ot_status status = ot_comm_run_main(&e->comm, e->main, e->context);
   pthread_mutex_lock(&e->comm.process->lock);
   finish_rank(e, status);
   pthread_mutex_unlock(&e->comm.process->lock);
@@ -475,6 +449,7 @@ static ot_status world_create(world *w, int ranks) {
     w->ranks = i + 1;
     OT_TRY(ot_comm_head_create(&w->ends[i].comm, &ot_comm_thread, &w->process, i, ranks));
     w->ends[i].comm.local_size = ranks;
+    w->ends[i].comm.local_rank = i;
   }
   return OT_OK;
 }
@@ -541,7 +516,7 @@ static ot_status run(int ranks, ot_rank_main main, void *context) {
 }
 
 const ot_comm_backend ot_comm_thread = {
-    .has_streams = true,
+    .shares_memory = true,
     .run = run,
     .add_group = add_group,
     .post = post,

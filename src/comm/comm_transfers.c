@@ -60,7 +60,20 @@ static int64_t block_count(const ot_comm_call *call, int size, int index) {
   return left < 0 ? 0 : left < block ? left : block;
 }
 
+// All rows of a side that has several runs.
+static int64_t staged_bytes(const ot_comm_call *call, const ot_comm_splits *runs, int size) {
+  int64_t rows = 0;
+  for (int64_t i = 0; runs->runs > 1 && i < (int64_t)size * runs->runs; i++) {
+    rows += runs->run[2 * i + 1];
+  }
+  return rows * whole_bytes(call);
+}
+
 int64_t ot_comm_workspace(const ot_comm_call *call, int group_size) {
+  if (call->kind == OT_COMM_ALL_TO_ALL_V && call->stream) {
+    return staged_bytes(call, &call->sends, group_size) +
+           staged_bytes(call, &call->receives, group_size);
+  }
   if (!ot_comm_is_reduction(call->kind)) return 0;
   const int64_t block =
       call->kind == OT_COMM_ALL_REDUCE ? block_length(call, group_size) : call->count;
@@ -194,6 +207,25 @@ ot_comm_reduction ot_comm_reduction_of(const ot_comm_member_call *x) {
       .round = call->sum_on_wire,
       .accumulate = call->accumulate,
   };
+}
+
+static const void *received_source(void *context, int i) {
+  const ot_comm_member_call *const x = context;
+  return i == x->index ? ot_comm_sent(x, 0, i).memory : ot_comm_received(x, 0, i).memory;
+}
+
+static void *own_target(void *context, int i) {
+  (void)i;
+  return ((const ot_comm_member_call *)context)->call->receive;
+}
+
+ot_comm_reduction ot_comm_reduction_of_received(ot_comm_member_call *x) {
+  ot_comm_reduction sum = ot_comm_reduction_of(x);
+  sum.source = received_source;
+  sum.source_offset = 0;
+  sum.target = own_target;
+  sum.context = x;
+  return sum;
 }
 
 double ot_comm_wire_bytes(const ot_comm_member_call *x) {

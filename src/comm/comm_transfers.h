@@ -62,6 +62,10 @@ ot_status ot_comm_copy(ot_stream *stream, const ot_comm_block *from, const ot_co
 // member's `receive` as target; the caller sets both.
 ot_comm_reduction ot_comm_reduction_of(const ot_comm_member_call *x);
 
+// The same for sources that are where the first step left them: the blocks received, and the
+// member's own in `send`. Keeps `x`.
+ot_comm_reduction ot_comm_reduction_of_received(ot_comm_member_call *x);
+
 // Bytes that this member sends to others.
 double ot_comm_wire_bytes(const ot_comm_member_call *x);
 

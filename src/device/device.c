@@ -116,6 +116,10 @@ ot_status ot_stream_synchronize(ot_stream *stream) {
   return stream->device->backend->synchronize(stream);
 }
 
+ot_status ot_stream_is_done(ot_stream *stream, bool *done) {
+  return stream->device->backend->query(stream, done);
+}
+
 ot_status ot_stream_copy(ot_stream *stream, void *to, const void *from, int64_t bytes) {
   return copy(stream, to, from, bytes, OT_COPY_ON_DEVICE);
 }
@@ -177,6 +181,10 @@ ot_status ot_stream_wait(ot_stream *stream, const ot_event *event) {
 
 ot_status ot_event_synchronize(const ot_event *event) {
   return event->device->backend->synchronize_event(event);
+}
+
+ot_status ot_event_is_done(const ot_event *event, bool *done) {
+  return event->device->backend->query_event(event, done);
 }
 
 ot_status ot_event_elapsed(const ot_event *from, const ot_event *to, double *seconds) {

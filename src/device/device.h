@@ -7,6 +7,7 @@
 // on its device may return the failure.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/choices.h"
@@ -27,6 +28,7 @@ int ot_device_count(ot_backend backend);
 typedef struct ot_device_info {
   char name[128];
   char driver[64];      // "" on the CPU
+  uint64_t id[2];       // different for any two GPUs; 0 on the CPU
   int64_t total_bytes;  // of its memory; 0: unknown
   int64_t free_bytes;
 } ot_device_info;
@@ -63,6 +65,8 @@ ot_device *ot_stream_device(const ot_stream *stream);
 void *ot_stream_native(const ot_stream *stream);
 // Waits for all its work and returns the first failure of it. Blocks.
 ot_status ot_stream_synchronize(ot_stream *stream);
+// Whether all its work is done, or the failure of it. Does not block.
+ot_status ot_stream_is_done(ot_stream *stream, bool *done);
 // Copies between two places of device memory in stream order.
 ot_status ot_stream_copy(ot_stream *stream, void *to, const void *from, int64_t bytes);
 
@@ -83,5 +87,7 @@ ot_status ot_event_record(ot_event *event, ot_stream *stream);
 ot_status ot_stream_wait(ot_stream *stream, const ot_event *event);
 // Blocks.
 ot_status ot_event_synchronize(const ot_event *event);
+// Whether its last record is reached, or the failure of work before it. Does not block.
+ot_status ot_event_is_done(const ot_event *event, bool *done);
 // Seconds between two recorded events that are done; 0 on the CPU.
 ot_status ot_event_elapsed(const ot_event *from, const ot_event *to, double *seconds);

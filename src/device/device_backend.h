@@ -27,6 +27,7 @@ typedef struct ot_device_backend {
   ot_status (*open_stream)(ot_stream *stream);
   void (*close_stream)(ot_stream *stream);
   ot_status (*synchronize)(ot_stream *stream);
+  ot_status (*query)(ot_stream *stream, bool *done);
   // Null: no graphs. The end sets the handle of a graph, or none if it cannot be captured.
   ot_status (*begin_capture)(ot_stream *stream);
   ot_status (*end_capture)(ot_stream *stream, ot_captured *captured);
@@ -37,6 +38,7 @@ typedef struct ot_device_backend {
   ot_status (*record)(ot_event *event, ot_stream *stream);
   ot_status (*wait)(ot_stream *stream, const ot_event *event);
   ot_status (*synchronize_event)(const ot_event *event);
+  ot_status (*query_event)(const ot_event *event, bool *done);
   ot_status (*elapsed)(const ot_event *from, const ot_event *to, double *seconds);
 } ot_device_backend;
 

@@ -73,6 +73,18 @@ static ot_status fill(ot_stream *stream, void *memory, unsigned char byte, int64
 
 // ---- streams and events ----
 
+static ot_status query(ot_stream *stream, bool *done) {
+  (void)stream;
+  *done = true;
+  return OT_OK;
+}
+
+static ot_status query_event(const ot_event *event, bool *done) {
+  (void)event;
+  *done = true;
+  return OT_OK;
+}
+
 static ot_status open_stream(ot_stream *stream) {
   (void)stream;
   return OT_OK;
@@ -123,10 +135,12 @@ const ot_device_backend ot_device_cpu = {
     .open_stream = open_stream,
     .close_stream = close_stream,
     .synchronize = open_stream,
+    .query = query,
     .open_event = open_event,
     .close_event = close_event,
     .record = record,
     .wait = wait,
     .synchronize_event = synchronize_event,
+    .query_event = query_event,
     .elapsed = elapsed,
 };

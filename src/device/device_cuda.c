@@ -3,6 +3,7 @@
 // events order them.
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "device/device_backend.h"
@@ -45,6 +46,7 @@ static ot_status describe(ot_device *device, ot_device_info *info) {
   OT_TRY(bind(device));
   OT_TRY(check(cudaGetDeviceProperties(&properties, device->ordinal), "reading its properties"));
   ot_text_format(info->name, sizeof info->name, "%s", properties.name);
+  memcpy(info->id, &properties.uuid, sizeof info->id);
   int version = 0;
   OT_TRY(check(cudaDriverGetVersion(&version), "reading the driver's version"));
   print_version(version, info->driver, sizeof info->driver);
@@ -124,6 +126,17 @@ static ot_status synchronize(ot_stream *stream) {
   return check(cudaStreamSynchronize(stream->native), "running kernels");
 }
 
+// "Not ready" is no failure.
+static ot_status is_done(cudaError_t error, bool *done) {
+  *done = error == cudaSuccess;
+  return error == cudaErrorNotReady ? OT_OK : check(error, "running kernels");
+}
+
+static ot_status query(ot_stream *stream, bool *done) {
+  OT_TRY(bind(stream->device));
+  return is_done(cudaStreamQuery(stream->native), done);
+}
+
 // ---- graphs ----
 
 // Other threads may allocate and wait meanwhile.
@@ -185,6 +198,10 @@ static ot_status synchronize_event(const ot_event *event) {
   return check(cudaEventSynchronize(event->native), "running kernels");
 }
 
+static ot_status query_event(const ot_event *event, bool *done) {
+  return is_done(cudaEventQuery(event->native), done);
+}
+
 static ot_status elapsed(const ot_event *from, const ot_event *to, double *seconds) {
   float milliseconds = 0;
   OT_TRY(check(cudaEventElapsedTime(&milliseconds, from->native, to->native), "reading events"));
@@ -207,6 +224,7 @@ static const ot_device_backend backend = {
     .open_stream = open_stream,
     .close_stream = close_stream,
     .synchronize = synchronize,
+    .query = query,
     .begin_capture = begin_capture,
     .end_capture = end_capture,
     .launch = launch,
@@ -216,6 +234,7 @@ static const ot_device_backend backend = {
     .record = record,
     .wait = wait,
     .synchronize_event = synchronize_event,
+    .query_event = query_event,
     .elapsed = elapsed,
 };
 

@@ -109,6 +109,40 @@ ot_comm_call ot_bind_call(const ot_entry *entry, const ot_task *task, char *memo
   return call;
 }
 
+// ---- kinds of calls ----
+
+// Adds the route of `task` to `routes` [count], unless it is there; returns their number.
+static int add_route(const ot_task *task, ot_comm_route *routes, int count) {
+  const ot_op_attributes *const a = &task->attributes;
+  const bool message = task->kind != OT_TASK_COLLECTIVE;
+  const ot_comm_route made = {.group = a->group,
+                              .kind = call_kind(task->op),
+                              .peer = message ? a->peer : 0,
+                              .tag = message ? a->tag : 0};
+  for (int i = 0; i < count; i++) {
+    const ot_comm_route *const r = &routes[i];
+    const bool same = r->group == made.group && r->kind == made.kind;
+    if (same && r->peer == made.peer && r->tag == made.tag) return count;
+  }
+  routes[count] = made;
+  return count + 1;
+}
+
+int ot_bind_routes(const ot_schedule *schedule, ot_arena *arena, ot_comm_route **routes) {
+  int tasks = 0, count = 0;
+  for (int i = 0; i < schedule->num_segments; i++) tasks += schedule->segments[i].num_tasks;
+  *routes = ot_arena_array(arena, tasks + 1, sizeof **routes);
+  for (int i = 0; i < schedule->num_segments; i++) {
+    const ot_segment *const segment = &schedule->segments[i];
+    for (int k = 0; k < segment->num_tasks; k++) {
+      const ot_task_kind kind = segment->tasks[k].kind;
+      const bool calls = kind != OT_TASK_COMPUTE && kind != OT_TASK_REPEAT;
+      if (calls) count = add_route(&segment->tasks[k], *routes, count);
+    }
+  }
+  return count;
+}
+
 // ---- segments ----
 
 static ot_status bind_kernel(const ot_task *task, ot_backend backend, ot_bound_task *bound) {

@@ -24,6 +24,9 @@ ot_status ot_bind(const ot_schedule *schedule, const ot_comm *comm, ot_arena *ar
 // is another op.
 const ot_operand *ot_bind_splits(const ot_task *task);
 
+// The kinds of calls of `schedule`, each once, in `arena`; returns how many.
+int ot_bind_routes(const ot_schedule *schedule, ot_arena *arena, ot_comm_route **routes);
+
 // The call of communication `task` of `entry`, with its operands in `memory`.
 ot_comm_call ot_bind_call(const ot_entry *entry, const ot_task *task, char *memory,
                           const char *name);

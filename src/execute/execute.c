@@ -133,13 +133,17 @@ static ot_status read_splits(const ot_executor *executor, int ranks, int32_t *to
 
 // Kernels write the splits of an all-to-all-v to the arena; the communicator reads them on the
 // host.
-static ot_status fetch_splits(ot_executor *executor, ot_comm_call *call) {
+static ot_status fetch_splits(ot_executor *executor, int64_t workspace_bytes, ot_comm_call *call) {
   if (call->kind != OT_COMM_ALL_TO_ALL_V) return OT_OK;
   const int ranks = ot_comm_group_size(executor->options.comm, call->group);
-  OT_TRY(ot_stream_synchronize(executor->streams.lane[OT_LANE_COMPUTE]));
+  OT_TRY(ot_streams_wait(&executor->streams));
   OT_TRY(read_splits(executor, ranks, executor->splits, &call->sends));
   int32_t *const second = executor->splits + (int64_t)ranks * call->sends.runs * 2;
-  return read_splits(executor, ranks, second, &call->receives);
+  OT_TRY(read_splits(executor, ranks, second, &call->receives));
+  const int64_t needed = ot_comm_workspace(call, ranks);
+  OT_CHECK(needed <= workspace_bytes, OT_BUG, "schedule: %s needs %lld bytes, it has %lld",
+           call->name, (long long)needed, (long long)workspace_bytes);
+  return OT_OK;
 }
 
 // `event`: of the call, if it is queued on `stream`.
@@ -150,7 +154,7 @@ static ot_status make_call(ot_executor *executor, place at, ot_stream *stream, o
   if (!executor->streams.queued) return OT_OK;
   call->stream = stream;
   call->event = event;
-  return fetch_splits(executor, call);
+  return fetch_splits(executor, task_at(executor, at)->workspace_bytes, call);
 }
 
 // Waits for the collective of the tensor lane, if one is in flight.
@@ -246,7 +250,7 @@ static ot_status run_rounds(ot_executor *executor, place at) {
   enum { MOST_ROUNDS = 1 << 20 };
   const ot_task *const task = task_at(executor, at);
   int32_t rounds = 0;
-  OT_TRY(ot_stream_synchronize(executor->streams.lane[OT_LANE_COMPUTE]));
+  OT_TRY(ot_streams_wait(&executor->streams));
   ot_executor_read(executor, place_of(executor, at, &task->in[OT_REPEAT_COUNT]), &rounds,
                    sizeof rounds);
   if (rounds < 0 || rounds > MOST_ROUNDS) {
@@ -255,7 +259,7 @@ static ot_status run_rounds(ot_executor *executor, place at) {
   }
   const int64_t counter = place_of(executor, at, &task->out[OT_REPEAT_INDEX]);
   for (int32_t round = 1; round < rounds; round++) {
-    OT_TRY(ot_stream_synchronize(executor->streams.lane[OT_LANE_COMPUTE]));
+    OT_TRY(ot_streams_wait(&executor->streams));
     ot_executor_write(executor, counter, &round, sizeof round);
     OT_TRY(run_body(executor, at));
   }
@@ -359,7 +363,7 @@ static ot_status walk_entry(ot_executor *executor, int index) {
   const int message = entry->wait[OT_LANE_PIPELINE];
   if (executor->pause.call && !executor->paused && entry->phase == executor->pause.phase) {
     executor->paused = true;
-    OT_TRY(ot_stream_synchronize(executor->streams.lane[OT_LANE_COMPUTE]));
+    OT_TRY(ot_streams_wait(&executor->streams));
     executor->pause.call(executor->pause.context);
   }
   if (message >= 0) OT_TRY(wait_for_message(executor, message));
@@ -460,7 +464,8 @@ static ot_status create(ot_executor *executor) {
   const ot_schedule *const schedule = executor->schedule;
   OT_TRY(ot_device_create(schedule->backend, executor->options.ordinal, &executor->device));
   ot_arena arena = ot_heap_arena_create(&executor->heap);
-  OT_TRY(ot_streams_create(schedule, executor->device, &arena, &executor->streams));
+  OT_TRY(ot_streams_create(schedule, executor->device, executor->options.comm, &arena,
+                           &executor->streams));
   if (executor->streams.queued && !executor->options.no_graphs) {
     ot_pieces_create(schedule, &arena, &executor->pieces);
   }

@@ -33,10 +33,11 @@ typedef struct ot_executor_options {
   bool events;     // on a GPU: the timeline is from events, which takes microseconds a task
 } ot_executor_options;
 
-// Creates the groups of `schedule` that `comm` lacks. OT_RANKS, naming the ranks that differ, if
-// the world is not the schedule's or the members of a group would run different collectives.
-// Collective over the world. Blocks.
-ot_status ot_executor_join(const ot_schedule *schedule, ot_comm *comm);
+// Creates the groups of `schedule` that `comm` lacks and, for a schedule of GPUs, makes its calls
+// ready on GPU `ordinal` (ot_comm_use_device). OT_RANKS, naming the ranks that differ, if the world
+// is not the schedule's or the members of a group would run different collectives. Collective over
+// the world. Blocks.
+ot_status ot_executor_join(const ot_schedule *schedule, ot_comm *comm, int ordinal);
 
 // Allocates the arena, binds a kernel to every task (or names the op that lacks one for the
 // schedule's dtype) and starts the lane threads. Keeps `schedule` and `comm` until destroy. Runs

@@ -2,7 +2,9 @@
 // What ranks must agree on before they run: the world, the members of each group, and the ordered
 // list of collectives of each group. Buffer addresses may differ between ranks.
 #include "base/text.h"
+#include "execute/bind.h"
 #include "execute/execute.h"
+#include "host/heap.h"
 #include "schedule/bodies.h"
 
 static ot_status check_world(const ot_schedule *schedule, const ot_comm *comm) {
@@ -70,7 +72,17 @@ static uint64_t hash_group(const ot_schedule *schedule, ot_group_kind kind) {
   return hash;
 }
 
-ot_status ot_executor_join(const ot_schedule *schedule, ot_comm *comm) {
+static ot_status use_device(const ot_schedule *schedule, ot_comm *comm, int ordinal) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_comm_route *routes = NULL;
+  const int count = ot_bind_routes(schedule, &arena, &routes);
+  const ot_status status = ot_comm_use_device(comm, ordinal, routes, count);
+  ot_heap_release(&heap);
+  return status;
+}
+
+ot_status ot_executor_join(const ot_schedule *schedule, ot_comm *comm, int ordinal) {
   ot_status local = check_world(schedule, comm);
   if (local == OT_OK) local = check_made(schedule, comm);
   OT_TRY(ot_comm_agree(comm, local));
@@ -84,5 +96,5 @@ ot_status ot_executor_join(const ot_schedule *schedule, ot_comm *comm) {
     const uint64_t hash = hash_group(schedule, (ot_group_kind)kind);
     OT_TRY(ot_comm_check_equal(comm, (ot_group_kind)kind, hash, "the list of its collectives"));
   }
-  return OT_OK;
+  return schedule->backend == OT_BACKEND_CPU ? OT_OK : use_device(schedule, comm, ordinal);
 }

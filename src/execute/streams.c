@@ -99,9 +99,10 @@ static ot_status create_queued(ot_streams *streams, ot_device *device, ot_arena 
   return create_events(streams, device, arena);
 }
 
-ot_status ot_streams_create(const ot_schedule *schedule, ot_device *device, ot_arena *arena,
-                            ot_streams *streams) {
-  *streams = (ot_streams){.schedule = schedule, .queued = schedule->backend != OT_BACKEND_CPU};
+ot_status ot_streams_create(const ot_schedule *schedule, ot_device *device, ot_comm *comm,
+                            ot_arena *arena, ot_streams *streams) {
+  *streams = (ot_streams){
+      .schedule = schedule, .comm = comm, .queued = schedule->backend != OT_BACKEND_CPU};
   OT_TRY(create_lane(streams, device, OT_LANE_COMPUTE));
   return streams->queued ? create_queued(streams, device, arena) : OT_OK;
 }
@@ -177,14 +178,23 @@ ot_status ot_streams_join(const ot_streams *streams) {
 
 // ---- all of them ----
 
+static ot_status wait_on(const ot_streams *streams, ot_stream *stream) {
+  return streams->queued ? ot_comm_synchronize(streams->comm, stream)
+                         : ot_stream_synchronize(stream);
+}
+
+ot_status ot_streams_wait(const ot_streams *streams) {
+  return wait_on(streams, streams->lane[OT_LANE_COMPUTE]);
+}
+
 ot_status ot_streams_synchronize(const ot_streams *streams) {
   ot_failure first = {.status = OT_OK};
   for (int i = 0; i < OT_LANES; i++) {
-    if (streams->lane[i]) ot_failure_take(&first, ot_stream_synchronize(streams->lane[i]));
+    if (streams->lane[i]) ot_failure_take(&first, wait_on(streams, streams->lane[i]));
   }
   for (int i = 0; streams->message && i < streams->schedule->num_segments; i++) {
     if (!streams->message[i]) continue;
-    ot_failure_take(&first, ot_stream_synchronize(streams->message[i]));
+    ot_failure_take(&first, wait_on(streams, streams->message[i]));
   }
   return ot_failure_repeat(&first);
 }

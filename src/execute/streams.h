@@ -8,11 +8,13 @@
 // stream and there are no events.
 #pragma once
 
+#include "comm/comm.h"
 #include "device/device.h"
 #include "schedule/schedule.h"
 
 typedef struct ot_streams {
   const ot_schedule *schedule;
+  ot_comm *comm;
   bool queued;                // a device that runs work later
   ot_stream *lane[OT_LANES];  // null: pipeline, and lanes that no order uses
   void *context[OT_LANES];    // of kernels (ot_kernel_context_create)
@@ -25,10 +27,10 @@ typedef struct ot_streams {
   int num_events;
 } ot_streams;
 
-// Keeps `schedule` and allocates tables in `arena`. The device must be bound. After a failure,
-// destroy is allowed.
-ot_status ot_streams_create(const ot_schedule *schedule, ot_device *device, ot_arena *arena,
-                            ot_streams *streams);
+// Keeps `schedule` and `comm` (null: one rank) and allocates tables in `arena`. The device must be
+// bound. After a failure, destroy is allowed.
+ot_status ot_streams_create(const ot_schedule *schedule, ot_device *device, ot_comm *comm,
+                            ot_arena *arena, ot_streams *streams);
 void ot_streams_destroy(ot_streams *streams);
 
 // The stream of an entry's tasks; collectives on the tensor lane have their own.
@@ -45,5 +47,7 @@ ot_event *ot_streams_message(const ot_streams *streams, int order, int entry, in
 ot_status ot_streams_fork(const ot_streams *streams);
 ot_status ot_streams_join(const ot_streams *streams);
 
+// Waits for the work of the compute lane. Blocks.
+ot_status ot_streams_wait(const ot_streams *streams);
 // Waits for all work on all streams; returns the first failure. Blocks.
 ot_status ot_streams_synchronize(const ot_streams *streams);

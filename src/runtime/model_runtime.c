@@ -21,17 +21,10 @@ int ot_runtime_cores(void) {
   return cores > 0 ? cores : 1;
 }
 
-ot_status ot_runtime_choose_device(ot_run_device device, const ot_comm *comm, ot_backend *backend) {
-  const bool there = ot_device_count(OT_BACKEND_CUDA) > 0;
-  const int ranks = comm ? ot_comm_size(comm) : 1;
-  *backend = OT_BACKEND_CPU;
-  if (device == OT_DEVICE_CPU || (device == OT_DEVICE_AUTO && (!there || ranks > 1))) return OT_OK;
-  OT_CHECK(ranks == 1 || ot_comm_has_streams(comm), OT_ENVIRONMENT,
-           "device=cuda with %d processes is not supported: ranks share a GPU only as threads of "
-           "one process (try --ranks %d without a launcher, or device=cpu)",
-           ranks, ranks);
-  *backend = OT_BACKEND_CUDA;
-  return OT_OK;
+ot_backend ot_runtime_choose_device(ot_run_device device, int ranks) {
+  const bool fits = ranks == 1 && ot_device_count(OT_BACKEND_CUDA) > 0;
+  const bool chosen = device == OT_DEVICE_CUDA || (device == OT_DEVICE_AUTO && fits);
+  return chosen ? OT_BACKEND_CUDA : OT_BACKEND_CPU;
 }
 
 int64_t ot_runtime_memory(void) {
@@ -188,13 +181,19 @@ ot_status ot_runtime_check_memory(int64_t peak_bytes, int local_ranks, ot_arena 
                       "a smaller model or micro-batch, parallel.recompute=full, or more machines");
 }
 
+// The device of this rank's back end.
+static int ordinal_of(const ot_runtime_request *request) {
+  const bool one = request->backend == OT_BACKEND_CPU || !request->comm;
+  return one ? 0 : ot_comm_ordinal(request->comm, ot_device_count(request->backend));
+}
+
 static ot_status create_executor(ot_runtime *runtime, const ot_runtime_request *request) {
   const int local_ranks = request->comm ? ot_comm_local_size(request->comm) : 1;
   ot_arena arena = ot_heap_arena_create(&runtime->heap);
   if (request->backend == OT_BACKEND_CPU) {
     OT_TRY(ot_runtime_check_memory(runtime->schedule.bill.peak_bytes, local_ranks, &arena));
   }
-  const ot_executor_options options = {.ordinal = request->ordinal,
+  const ot_executor_options options = {.ordinal = ordinal_of(request),
                                        .comm = request->comm,
                                        .overlap = !request->serial,
                                        .events = request->events,
@@ -223,7 +222,7 @@ static ot_status create(ot_runtime *runtime, const ot_runtime_request *request) 
   }
   if (status == OT_OK) status = ot_host_allreduce_create(comm, EXCHANGE_WORDS, &runtime->exchange);
   OT_TRY(ot_comm_agree(comm, status));
-  OT_TRY(ot_executor_join(&runtime->schedule, comm));
+  OT_TRY(ot_executor_join(&runtime->schedule, comm, ordinal_of(request)));
   return ot_comm_agree(comm, create_executor(runtime, request));
 }
 

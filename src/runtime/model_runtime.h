@@ -21,7 +21,6 @@ typedef struct ot_runtime_request {
   ot_dtype compute, storage;
   int threads;  // 0 = all cores of this process
   ot_backend backend;
-  int ordinal;              // device of the back end, of this machine
   int64_t head_chunk_rows;  // 0 = default of the operator
   uint64_t seed;
   const int *micro_batches;  // [num_micro_batches] see ot_schedule_request
@@ -50,9 +49,8 @@ void ot_runtime_destroy(ot_runtime **runtime);
 ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot_graph *graphs,
                           ot_schedule *schedule);
 
-// The back end of `device` for the ranks of `comm` (null: one). OT_ENVIRONMENT if it cannot run
-// them.
-ot_status ot_runtime_choose_device(ot_run_device device, const ot_comm *comm, ot_backend *backend);
+// The back end of `device` for a run of `ranks` ranks.
+ot_backend ot_runtime_choose_device(ot_run_device device, int ranks);
 
 // OT_ENVIRONMENT if `local_ranks` ranks with `peak_bytes` each exceed the memory of this machine.
 // ot_runtime_create calls it before it allocates.

@@ -143,8 +143,8 @@ static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
   ot_runtime_request request = {
       .mesh = ot_world_mesh(world), .rank = ot_world_rank(world), .comm = ot_world_comm(world)};
   OT_TRY(ot_world_agree(world, ot_trainer_check(trainer->run)));
-  OT_TRY(ot_world_agree(
-      world, ot_runtime_choose_device(trainer->run->device, request.comm, &request.backend)));
+  request.backend =
+      ot_runtime_choose_device(trainer->run->device, request.mesh ? request.mesh->ranks : 1);
   OT_TRY(ot_world_agree(world, ot_trainer_request(trainer->run, arena, &request)));
   if (request.threads == 0) request.threads = ot_world_threads(world);
   request.amend = trainer->hooks.amend;

@@ -11,20 +11,11 @@
 
 #include <cmocka.h>
 
+#include "support/cuda_mesh.h"
 #include "support/op_device.h"
 #include "support/rank_case_verdict.h"
 
-// {model, pp, vpp, dp_replicate, dp_shard, cp, tp, zero, accumulate, pipeline, context, ep, etp}
-typedef struct mesh {
-  rank_model_kind model;
-  int pp, vpp, dp_replicate, dp_shard, cp, tp, zero;
-  ot_accumulate accumulate;
-  ot_pipeline pipeline;
-  ot_context_parallel context;
-  int ep, etp;
-} mesh;
-
-static const mesh meshes[] = {
+static const cuda_mesh meshes[] = {
     {RANK_LLAMA, 1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, OT_CONTEXT_RING, 1,
      1},
     {RANK_GPT2, 1, 1, 2, 2, 1, 1, 2, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, OT_CONTEXT_RING, 1, 1},
@@ -47,62 +38,26 @@ static const mesh meshes[] = {
      1},
 };
 
-static rank_request request_of(const mesh *m, ot_dtype dtype) {
-  rank_request request = {.backend = OT_BACKEND_CUDA,
-                          .model = m->model,
-                          .dtype = dtype,
-                          .layers = 3,
-                          .length = 16,
-                          .batch = 4,
-                          .micro_batch = 1,
-                          .steps = 1,
-                          .pp = m->pp,
-                          .vpp = m->vpp,
-                          .dp_replicate = m->dp_replicate,
-                          .dp_shard = m->dp_shard,
-                          .cp = m->cp,
-                          .tp = m->tp,
-                          .zero = m->zero,
-                          .prefetch = m->zero == 3,
-                          .accumulate = m->accumulate,
-                          .pipeline = m->pipeline,
-                          .context = m->context,
-                          .ep = m->ep,
-                          .etp = m->etp,
-                          .overlap = true,
-                          .timeout_s = 60};
-  if (m->pp > 1) request.layers = 6;  // two parts a stage
-  return request;
-}
-
 static void every_axis_equals_one_rank_on_the_cpu(void **state) {
   (void)state;
   rank_verdict verdict = {0};
   for (int i = 0; i < OT_COUNT(meshes); i++) {
-    const rank_request wide = request_of(&meshes[i], OT_F64);
+    const rank_request wide = cuda_mesh_request(&meshes[i], OT_F64);
     rank_try(&wide, &verdict);
   }
   rank_conclude(&verdict, "meshes on a GPU");
 }
 
-static uint64_t bits_of(const rank_request *request) {
-  rank_result result;
-  if (rank_run(request, &result) != OT_OK) fail_msg("%s", ot_fail_message());
-  const uint64_t bits = result.bits;
-  rank_release(&result);
-  return bits;
-}
-
 static void bits_do_not_depend_on_the_order_of_streams(void **state) {
   (void)state;
   for (int i = 0; i < OT_COUNT(meshes); i += 6) {
-    rank_request request = request_of(&meshes[i], OT_F32);
+    rank_request request = cuda_mesh_request(&meshes[i], OT_F32);
     request.overlap = false;
-    const uint64_t bits = bits_of(&request);
+    const uint64_t bits = cuda_mesh_bits(&request);
     request.overlap = true;
     for (int seed = 1; seed <= 2; seed++) {
       op_device_set_order(seed);
-      const bool equal = bits_of(&request) == bits;
+      const bool equal = cuda_mesh_bits(&request) == bits;
       op_device_set_order(0);
       if (!equal) {
         char text[RANK_TEXT];

@@ -219,7 +219,7 @@ static void read_square(const ot_executor *executor, int64_t at, double *to) {
 }
 
 static ot_status run(body_case *c, body_run *game, ot_comm *comm) {
-  if (c->ranks > 1) OT_TRY(ot_executor_join(&c->schedule, comm));
+  if (c->ranks > 1) OT_TRY(ot_executor_join(&c->schedule, comm, 0));
   ot_executor *executor = NULL;
   OT_TRY(ot_executor_create(
       &c->schedule,

@@ -210,7 +210,7 @@ static ot_status play_times(hand_run *game, ot_executor *executor, ot_comm *comm
 static ot_status play_rank(hand_run *game, hand_made *h, ot_comm *comm) {
   const int rank = h->schedule.rank;
   OT_TRY(game->write(h, game->context));
-  if (game->ranks > 1) OT_TRY(ot_executor_join(&h->schedule, comm));
+  if (game->ranks > 1) OT_TRY(ot_executor_join(&h->schedule, comm, 0));
   const ot_executor_options options = {.comm = game->ranks > 1 ? comm : NULL,
                                        .overlap = game->overlap,
                                        .poison = game->poison,

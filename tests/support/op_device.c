@@ -43,6 +43,13 @@ void op_device_set_order(int seed) {
   if (shim_set_order) shim_set_order(seed ? SHIM_RANDOM : SHIM_FORWARD, (uint64_t)seed);
 }
 
+extern void shim_set_devices(int count) __attribute__((weak));
+
+int op_device_set_count(int wanted) {
+  if (shim_set_devices) shim_set_devices(wanted);
+  return ot_device_count(OT_BACKEND_CUDA);
+}
+
 int64_t op_device_padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static void must(ot_status status) {

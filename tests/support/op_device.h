@@ -21,3 +21,6 @@ int64_t op_device_padded(int64_t bytes);
 // On the emulated GPU, later kernels run their threads and blocks, and streams their work, in a
 // random order drawn from `seed`; 0: in ascending order. Does nothing on a real one.
 void op_device_set_order(int seed);
+
+// The number of GPUs. Emulated ones are from now on as many as `wanted`; nothing may exist on them.
+int op_device_set_count(int wanted);

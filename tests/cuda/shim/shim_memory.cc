@@ -283,7 +283,12 @@ void explain_memory_faults() {
 }
 
 void check_guards(const char *name) {
-  for (const auto &a : device().allocations) check_allocation(a.second, name);
+  const int open = device().open_memory;
+  for (const auto &a : device().allocations) {
+    const bool can_be_written =
+        !a.second.on_device || open == EVERY_DEVICE || open == a.second.device;
+    if (can_be_written) check_allocation(a.second, name);
+  }
 }
 
 }  // namespace shim
