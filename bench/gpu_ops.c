@@ -25,8 +25,8 @@ typedef struct settings {
 
 static ot_status measure_row(ot_bench_stream *s, const settings *with, ot_bench_row *row) {
   const ot_bench_op op = ot_bench_row_op(row);
-  const bool product = ot_op_info_of(op.kind)->cost_kind == OT_COST_LINEAR;
-  if (with->products && !product) return OT_OK;
+  const ot_cost_kind kind = ot_op_info_of(op.kind)->cost_kind;
+  if (with->products && kind != OT_COST_LINEAR && kind != OT_COST_HEAD) return OT_OK;
   if (with->only && strcmp(with->only, ot_op_info_of(op.kind)->name) != 0) return OT_OK;
   if (!ot_bench_row_independent(row)) return OT_OK;
   if (with->repeats > 0) OT_TRY(ot_bench_op_time(s, &op, with->repeats, &row->alone_s));
@@ -48,8 +48,12 @@ static ot_status measure_step(ot_bench_stream *s, const settings *with, ot_json_
   OT_TRY(ot_runtime_plan(&job.request, with->arena, graphs, &schedule));
   const int order = ot_schedule_find_order(&schedule, OT_ORDER_STEP, 1);
   ot_bench_rows_build(&schedule, order, with->arena, &rows);
-  for (int i = 0; i < rows.num_rows; i++) OT_TRY(measure_row(s, with, &rows.rows[i]));
+  for (int i = 0; i < rows.num_rows; i++) {
+    if (measure_row(s, with, &rows.rows[i]) == OT_OK) continue;
+    rows.rows[i].error = ot_arena_format(with->arena, "%s", ot_fail_message());
+  }
   ot_json_text(json, "model", job.name);
+  ot_json_integer(json, "planned_bytes", schedule.arena_bytes);
   ot_bench_rows_print(&rows, "rows", json);
   return OT_OK;
 }

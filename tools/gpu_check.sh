@@ -23,8 +23,8 @@ if [ -f "$pack" ]; then
   tar -C "$here" -xJf "$pack" || exit 3
   pack=$here
 fi
-export LD_LIBRARY_PATH=$pack/lib:${LD_LIBRARY_PATH:-} OT_TEST_DEVICE=cuda
-# The libraries of PyTorch's packages; each of ours is opened by its name.
+export OT_TEST_DEVICE=cuda
+# CUDA's libraries, of the packages of PyTorch.
 if [ -z "${OT_CUDA_LIBRARIES:-}" ]; then
   OT_CUDA_LIBRARIES=$(python3 -c 'import glob, os, nvidia
 for folder in nvidia.__path__:

@@ -9,8 +9,10 @@ pack=$(mktemp -d)
 trap 'rm -rf "$pack"' EXIT
 mkdir -p "$pack/bin" "$pack/lib"
 # Of the test programs, those that use the GPU.
-tests=$(ctest --test-dir "$build" -N -R '_cuda$|^test_cuda_|^test_products$' |
-  sed -n 's/.*Test *#[0-9]*: \(test_[a-z_]*\)$/\1/p' | sed 's/_cuda$//' | sort -u)
+tests=$({
+  ctest --test-dir "$build" -N -R '_cuda$' | sed -n 's/.*Test *#[0-9]*: \(test_[a-z0-9_]*\)_cuda$/\1/p'
+  basename -s .c "$(dirname "$0")"/../tests/cuda/test_*.c
+} | sort -u)
 for program in "$build/orthant" $(sed "s|^|$build/tests/|" <<<"$tests") "$build"/bench/gpu_*; do
   [ -f "$program" ] && [ -x "$program" ] && strip -o "$pack/bin/${program##*/}" "$program"
 done
@@ -22,5 +24,6 @@ for program in "$pack"/bin/*; do ldd "$program"; done | awk '$2 == "=>" { print 
   done
 strip "$pack"/lib/* 2>/dev/null || true
 cp -r "$(dirname "$0")/../presets" "$pack/presets"
-tar -C "$pack" -cJf "$out" bin lib presets
+git -C "$(dirname "$0")" describe --always --abbrev=40 --dirty >"$pack/commit" 2>/dev/null || true
+tar -C "$pack" -cJf "$out" bin lib presets commit
 ls -l "$out" | awk '{ printf "%s: %.1f MB\n", $NF, $5 / 1e6 }'

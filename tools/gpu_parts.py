@@ -80,9 +80,12 @@ class Run:
         """The standard output of a command; its process group is killed after `limit` seconds."""
         limit = min(limit, self.end - time.monotonic())
         started = time.monotonic()
+        env = {**os.environ, "OMP_WAIT_POLICY": "passive", **(env or {})}
+        if Path(words[0]).parent == self.pack / "bin":  # Python has libraries of its own
+            env["LD_LIBRARY_PATH"] = str(self.pack / "lib")
         with subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, errors="replace", cwd=ROOT,
-                              start_new_session=True, env={**os.environ, **(env or {})}) as child:
+                              start_new_session=True, env=env) as child:
             try:
                 out, err = child.communicate(timeout=max(limit, 0.1))
             except subprocess.TimeoutExpired:
@@ -156,8 +159,8 @@ def run_part(run, name, limit, work):
 
 def read_machine(run, limit):
     found = {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")}
-    git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=ROOT)
-    found["commit"] = git.stdout.strip() or "unknown"
+    commit = run.pack / "commit"
+    found["commit"] = commit.read_text().strip() if commit.is_file() else "unknown"
     found["cores"] = os.cpu_count()
     if shutil.which("nvidia-smi"):
         fields = ("name,driver_version,memory.total,clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem,"
@@ -216,7 +219,7 @@ def identity_parts(run):
 
 def run_test(name):
     def work(run, limit):
-        out = run.command([run.program(name)], limit, {"OMP_WAIT_POLICY": "passive"})
+        out = run.command([run.program(name)], limit)
         return {"lines": out.strip().splitlines()[-40:]}
     return work
 
@@ -227,8 +230,9 @@ def compare_bits(config, precision):
                  "--sequence", "24", "--micro-batch", "2", "--bits"]
         rows = run.json(words, limit)["rows"]
         other = [row["key"] for row in rows if row.get("same_bits") is False]
-        if other:
-            raise Failed(f"other bits in a second run of {'; '.join(other)}")
+        errors = [f"{row['op']}: {row['error']}" for row in rows if "error" in row]
+        if other or errors:
+            raise Failed("; ".join(errors + [f"other bits in a second run of {key}" for key in other]))
         return {"operators": sum("same_bits" in row for row in rows)}
     return work
 
@@ -324,10 +328,19 @@ def pytorch_words(run, script):
 
 
 def pytorch_step(model):
+    """With half the micro-batch, at as many tokens of a step, where the GPU lacks memory for it."""
+    name, config, sequence, micro_batch, micro_batches, head = model
+
     def work(run, limit):
-        words = [*pytorch_words(run, "pytorch_gpu_step.py"), *shape_words(model), "--head", model[-1],
-                 "--warmup", 1, "--repeats", 2]
-        return run.json(words, limit)
+        for parts in (1, 2, 4):
+            shape = (name, config, sequence, max(1, micro_batch // parts), micro_batches * parts, head)
+            words = [*pytorch_words(run, "pytorch_gpu_step.py"), *shape_words(shape), "--head", head,
+                     "--warmup", 1, "--repeats", 2]
+            try:
+                return {**run.json(words, limit), "micro_batch": shape[3]}
+            except Failed as error:
+                if parts == 4 or micro_batch < 2 * parts or "OutOfMemory" not in str(error):
+                    raise
     return work
 
 
@@ -415,7 +428,8 @@ def sanitize(tool, config, precision):
         sanitizer = shutil.which("compute-sanitizer")
         if not sanitizer:
             raise Skipped("compute-sanitizer is not found")
-        words = [sanitizer, "--tool", tool, "--error-exitcode", "9", "--print-limit", "5",
+        words = [sanitizer, "--tool", tool, "--target-processes", "all", "--error-exitcode", "9",
+                 "--print-limit", "5", "env", f"LD_LIBRARY_PATH={run.pack / 'lib'}",
                  run.program("gpu_step"), "--model", config, "--precision", precision, "--sequence", "24",
                  "--micro-batch", "2", "--micro-batches", "2", "--warmup", "0", "--repeats", "1"]
         out = run.command(words, limit)

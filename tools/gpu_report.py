@@ -137,7 +137,7 @@ def steps_text(report):
     for name in report["parts"]:
         step = data_of(report, name)
         if name.startswith("pytorch ") and step:
-            rows.append((f"{name}: {step['program']}, {step['variant']}", shown("x.step_s", step["step_s"]),
+            rows.append((f"{name}: {step['program']}, {step['variant']}, micro-batch {step['micro_batch']}", shown("x.step_s", step["step_s"]),
                          f"{step['tokens_per_s']:,.0f}", "", "", f"{step['peak_bytes'] / 1e9:.3f}",
                          f"{step['reserved_bytes'] / 1e9:.3f}", "", "", "",
                          f"{step['state_bytes'] / 1e9:.3f}"))

@@ -155,6 +155,7 @@ static void print_row(const ot_bench_row *row, ot_json_writer *json) {
   print_seconds(json, "step_s", row->step_s);
   print_seconds(json, "alone_s", row->alone_s);
   print_seconds(json, "predicted_s", row->predicted_s);
+  if (row->error) ot_json_text(json, "error", row->error);
   if (row->same_bits >= 0) ot_json_boolean(json, "same_bits", row->same_bits == 1);
   ot_json_end(json);
 }

@@ -16,6 +16,7 @@ typedef struct ot_bench_row {
   double step_s;        // of all of them, in a traced step; 0: not measured
   double alone_s;       // of one; 0: not measured
   double predicted_s;   // of one; 0: not predicted
+  const char *error;    // it could not be measured; null: it could
   int same_bits;        // 1: two runs gave equal bits, 0: not, -1: not tested
 } ot_bench_row;
 

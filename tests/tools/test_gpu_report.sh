@@ -49,7 +49,7 @@ memory = {"planned_bytes": 5 << 30, "created_bytes": (5 << 30) + (32 << 20) + 10
 step = {"step_s": 2.0, "tokens_per_s": 500.0, "mfu": 0.5, "memory": memory, "predicted_s": 1.9,
         "one_micro_batch": {"step_s": 0.0143, "traced_s": 0.02, "kernels_s": 0.0199, "rows": rows}}
 alone = {"rows": [{**rows[0], "alone_s": 1e-3}, {**rows[1], "alone_s": 2e-3}]}
-other = {"program": "pytorch", "variant": "", "step_s": 2.4, "tokens_per_s": 1.0, "peak_bytes": 1, "reserved_bytes": 1,
+other = {"program": "pytorch", "variant": "", "micro_batch": 8, "step_s": 2.4, "tokens_per_s": 1.0, "peak_bytes": 1, "reserved_bytes": 1,
          "state_bytes": 1, "beyond_bytes": 8 << 30}
 case = {"sequence": 1024, "head_dim": 64, "forward_s": 2e-3, "backward_s": 4e-3, "forward_flops_per_s": 1.0,
         "backward_flops_per_s": 1.0}
