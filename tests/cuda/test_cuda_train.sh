@@ -64,5 +64,5 @@ paste -d' ' <(losses two) <(losses gpu) | head -6 | sed 's/"loss"://g' | awk '
   cd "$folder"
   status=0
   OT_TEST_DEVICE=cuda "${launch[@]}" -n 2 "$emulated" train run.yaml --set device=cuda --set output=none >out 2>&1 || status=$?
-  [ "$status" = 3 ] && grep -q 'device=cuda with 2 processes' out || fail "2 processes: exit $status, $(cat out)"
+  [ "$status" = 3 ] && grep -q 'ranks 0 1 use the same GPU' out || fail "2 processes: exit $status, $(cat out)"
 ) || [ $? = 77 ] || exit 1
