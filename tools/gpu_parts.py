@@ -10,6 +10,7 @@ models are tiny, and the report says that it is emulated.
 """
 
 import concurrent.futures
+import contextlib
 import datetime
 import glob
 import json
@@ -121,6 +122,16 @@ class Run:
             gpu_report.write(self.report, self.out)
 
 
+@contextlib.contextmanager
+def temporary(path):
+    """A file or folder that is removed in the end."""
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        path.unlink(missing_ok=True)
+
+
 def last_words(out, err):
     """The lines that tell what failed."""
     lines = (out + "\n" + err).strip().splitlines()
@@ -133,6 +144,7 @@ def run_part(run, name, limit, work):
     before = run.report["parts"].get(name)
     if before and before["state"] == "passed" and before["mode"] == run.mode:
         return True
+    limit *= 10 if run.emulated else 1
     left = run.end - time.monotonic()
     if left < 5:
         run.store(name, {"state": "not reached", "seconds": 0})
@@ -248,8 +260,7 @@ threads: 2
 """
 
 
-def loss_curve(run, device, precision, limit):
-    folder = run.out / f"curve-{precision}"
+def loss_curve(run, folder, device, precision, limit):
     output = folder / device
     words = [run.program("orthant"), "train", folder / "run.yaml", "--set", f"device={device}",
              "--set", f"precision.params={precision}", "--set", f"precision.compute={precision}",
@@ -262,17 +273,13 @@ def loss_curve(run, device, precision, limit):
 def train_curve(precision, bound):
     """20 steps on the GPU next to the same on the CPU; `bound` is relative, of every loss."""
     def work(run, limit):
-        folder = run.out / f"curve-{precision}"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
         steps = 2 if run.emulated else 20
-        try:
+        with temporary(run.out / f"curve-{precision}") as folder:
+            folder.mkdir(exist_ok=True)
             run.command([run.program("orthant"), "tokenize", "--tokenizer", "bytes", "--out",
                          folder / "train", "LICENSE"], limit)
             (folder / "run.yaml").write_text(CURVE % (folder, steps))
-            cpu, gpu = (loss_curve(run, device, precision, limit) for device in ("cpu", "cuda"))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            cpu, gpu = (loss_curve(run, folder, device, precision, limit) for device in ("cpu", "cuda"))
         if len(cpu) != steps or len(gpu) != steps:
             raise Failed(f"{len(cpu)} and {len(gpu)} losses in place of {steps}")
         worst = max(abs(g / c - 1) for c, g in zip(cpu, gpu))
@@ -310,7 +317,10 @@ def shape_words(model):
 def our_step(model, more=()):
     def work(run, limit):
         words = [run.program("gpu_step"), *shape_words(model), "--json", "--warmup", 1, "--repeats", 2]
-        return run.json([*words, *more], limit)
+        with temporary(run.out / f"chosen {model[0]}.table") as table:
+            data = run.json([*words, "--write-table", table, *more], limit)
+            data["table"] = table.read_text() if table.is_file() else ""
+        return data
     return work
 
 
@@ -335,7 +345,7 @@ def pytorch_step(model):
         for parts in (1, 2, 4):
             shape = (name, config, sequence, max(1, micro_batch // parts), micro_batches * parts, head)
             words = [*pytorch_words(run, "pytorch_gpu_step.py"), *shape_words(shape), "--head", head,
-                     "--warmup", 1, "--repeats", 2]
+                     "--warmup", 1, "--repeats", 2, *(["--eager"] if run.emulated else [])]
             try:
                 return {**run.json(words, limit), "micro_batch": shape[3]}
             except Failed as error:
@@ -377,13 +387,12 @@ def bench_parts(run):
 
 def race(model):
     def work(run, limit):
-        with_table = run.out / "gemm.table"
         words = [run.program("gpu_ops"), *shape_words(model), "--race", "--repeats",
-                 2 if run.emulated else 10, "--write-table", with_table]
-        data = run.json(words, limit)
+                 2 if run.emulated else 10, "--write-table"]
+        with temporary(run.out / f"raced {model[0]}.table") as table:
+            data = run.json([*words, table], limit)
+            data["table"] = table.read_text() if table.is_file() else ""
         data.pop("rows", None)
-        data["table"] = with_table.read_text() if with_table.is_file() else ""
-        with_table.unlink(missing_ok=True)
         return data
     return work
 
@@ -393,12 +402,9 @@ def step_with_winners(model):
         raced = run.report["parts"].get(f"products {model[0]}", {}).get("data")
         if not raced or not raced["table"]:
             raise Skipped("its products were not raced")
-        table = run.out / "gemm.table"
-        table.write_text(raced["table"])
-        try:
+        with temporary(run.out / f"winners {model[0]}.table") as table:
+            table.write_text(raced["table"])
             return our_step(model, ["--read-table", table])(run, limit)
-        finally:
-            table.unlink(missing_ok=True)
     return work
 
 

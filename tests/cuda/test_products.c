@@ -370,6 +370,41 @@ static void an_algorithm_needs_no_more_workspace_than_there_is(void **state) {
   ot_heap_release(&t.heap);
 }
 
+static int count(const char *text, const char *wanted) {
+  int found = 0;
+  for (; (text = ot_text_find(text, wanted)); text++) found++;
+  return found;
+}
+
+// The text of a race after all products and one by our own kernel, and the bits of the products
+// afterwards, which are their formula.
+static const char *race_all(device_case *c, uint64_t *bits) {
+  const product_kind mixed = {.operands = OT_F32, .result = OT_F64, .compute = OT_F64, .gap = 1};
+  (void)multiply_all(c);
+  (void)multiply(c, &mixed, OT_HASH_START);
+  const char *const raced = ot_kernel_algorithms_race(OT_BACKEND_CUDA, c->context, 2, &c->arena);
+  assert_non_null(raced);
+  *bits = multiply_all(c);
+  return raced;
+}
+
+static void a_race_times_what_the_library_proposes_and_products_stay_right(void **state) {
+  (void)state;
+  device_case c;
+  uint64_t bits;
+  open_case(&c);
+  const char *const raced = race_all(&c, &bits);
+  assert_int_equal(count(raced, "\"seconds\":["), OT_COUNT(of_library));
+  assert_int_equal(count(raced, "\"own\":true"), 1);
+  assert_int_equal(count(raced, "[0,") + count(raced, ",0]") + count(raced, "[]"), 0);
+  assert_int_equal(multiply_all(&c), bits);
+  const char *const table = table_of(&c);
+  assert_int_equal(count_lines(table), 3 + OT_COUNT(of_library));
+  assert_null(read_table(&c, table));
+  assert_int_equal(multiply_all(&c), bits);
+  close_case(&c);
+}
+
 int main(void) {
   setenv("OT_TEST_DEVICE", "cuda", 1);
   const struct CMUnitTest tests[] = {
@@ -379,6 +414,7 @@ int main(void) {
       cmocka_unit_test(a_table_of_another_version_is_told_and_not_used),
       cmocka_unit_test(refused_algorithms_are_told),
       cmocka_unit_test(damaged_tables_are_told),
+      cmocka_unit_test(a_race_times_what_the_library_proposes_and_products_stay_right),
       cmocka_unit_test(an_algorithm_needs_no_more_workspace_than_there_is),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
