@@ -18,6 +18,7 @@ import os
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -64,7 +65,7 @@ class Run:
         self.end = time.monotonic() + seconds
         self.lock = threading.Lock()
         self.children = set()
-        self.emulated = False
+        self.emulated, self.device = False, ""
         self.log = open(self.out / "log.txt", "a", errors="replace")
         self.report = gpu_report.read(self.out / "report.json") or gpu_report.empty()
 
@@ -215,7 +216,8 @@ def find_out_device(run):
     """True if a GPU can be used. Its name also tells whether it is emulated."""
     try:
         words = [run.program("gpu_limits"), "--bytes", "65536", "--size", "64", "--repeats", "1"]
-        run.emulated = "emulated" in run.json(words, 60)["device"]
+        run.device = run.json(words, 60)["device"]
+        run.emulated = "emulated" in run.device
     except (Failed, TimedOut, Skipped) as error:
         run.store("device", {"state": "failed", "error": str(error), "seconds": 0})
         print(f"     failed  no GPU can be used: {error}", flush=True)
@@ -308,6 +310,31 @@ def quick_parts(run):
 
 # ---- bench ----
 
+class Clocks:
+    """Clocks, power and temperature of the GPU while something runs."""
+    FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
+
+    def __init__(self):
+        self.child = None
+        if shutil.which("nvidia-smi"):
+            words = ["nvidia-smi", f"--query-gpu={','.join(self.FIELDS)}", "--format=csv,noheader,nounits",
+                     "-lms", "250"]
+            self.child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def finish(self):
+        """The median of each while the GPU took at least half of its highest power; None if not known."""
+        if not self.child:
+            return None
+        self.child.terminate()
+        rows = []
+        for line in self.child.communicate()[0].splitlines():
+            with contextlib.suppress(ValueError):
+                rows.append([float(word) for word in line.split(",")])
+        rows = [row for row in rows if len(row) == len(self.FIELDS)]
+        busy = [row for row in rows if row[2] >= 0.5 * max(r[2] for r in rows)]
+        return dict(zip(self.FIELDS, map(statistics.median, zip(*busy)))) if busy else None
+
+
 def shape_words(model):
     _, config, sequence, micro_batch, micro_batches, _ = model
     return ["--model", config, "--sequence", sequence, "--micro-batch", micro_batch,
@@ -316,11 +343,16 @@ def shape_words(model):
 
 def our_step(model, more=()):
     def work(run, limit):
-        words = [run.program("gpu_step"), *shape_words(model), "--json", "--warmup", 1, "--repeats", 2]
-        with temporary(run.out / f"chosen {model[0]}.table") as table:
-            data = run.json([*words, "--write-table", table, *more], limit)
-            data["table"] = table.read_text() if table.is_file() else ""
-        return data
+        words = [run.program("gpu_step"), *shape_words(model), "--json", "--warmup", 1, "--repeats", 2,
+                 "--cluster", "h200" if "H200" in run.device else "h100"]
+        clocks = Clocks()
+        try:
+            with temporary(run.out / f"chosen {model[0]}.table") as table:
+                data = run.json([*words, "--write-table", table, *more], limit)
+                data["table"] = table.read_text() if table.is_file() else ""
+        finally:
+            seen = clocks.finish()
+        return {**data, "clocks": seen}
     return work
 
 
@@ -429,20 +461,29 @@ def tune_parts(run):
 
 # ---- sanitize ----
 
+def run_sanitizer(run, tool, words, limit):
+    sanitizer = shutil.which("compute-sanitizer")
+    if not sanitizer:
+        raise Skipped("compute-sanitizer is not found")
+    out = run.command([sanitizer, "--tool", tool, "--target-processes", "all", "--error-exitcode", "9",
+                       "--print-limit", "5", "env", f"LD_LIBRARY_PATH={run.pack / 'lib'}", *words], limit)
+    summary = [line for line in out.splitlines() if "SUMMARY" in line]
+    if not summary:
+        raise Failed("compute-sanitizer printed no summary")
+    return {"summary": summary[-1].strip("= ")}
+
+
 def sanitize(tool, config, precision):
     def work(run, limit):
-        sanitizer = shutil.which("compute-sanitizer")
-        if not sanitizer:
-            raise Skipped("compute-sanitizer is not found")
-        words = [sanitizer, "--tool", tool, "--target-processes", "all", "--error-exitcode", "9",
-                 "--print-limit", "5", "env", f"LD_LIBRARY_PATH={run.pack / 'lib'}",
-                 run.program("gpu_step"), "--model", config, "--precision", precision, "--sequence", "24",
+        words = [run.program("gpu_step"), "--model", config, "--precision", precision, "--sequence", "24",
                  "--micro-batch", "2", "--micro-batches", "2", "--warmup", "0", "--repeats", "1"]
-        out = run.command(words, limit)
-        summary = [line for line in out.splitlines() if "SUMMARY" in line]
-        if not summary:
-            raise Failed("compute-sanitizer printed no summary")
-        return {"summary": summary[-1].strip("= ")}
+        return run_sanitizer(run, tool, words, limit)
+    return work
+
+
+def sanitize_test(name):
+    def work(run, limit):
+        return run_sanitizer(run, "memcheck", [run.program(name)], limit)
     return work
 
 
@@ -455,7 +496,10 @@ def sanitize_parts(run):
         tools = ("memcheck", "racecheck", "synccheck", "initcheck")
     # bf16 has the kernels of training; fp64 shares the sources of fp32.
     parts = [(f"{tool} {name} bf16", 90, sanitize(tool, path, "bf16")) for tool in tools for name, path in configs]
-    return parts + [(f"memcheck {name} fp32", 90, sanitize("memcheck", path, "fp32")) for name, path in configs]
+    parts += [(f"memcheck {name} fp32", 90, sanitize("memcheck", path, "fp32")) for name, path in configs]
+    # Kernels of other steps: decoding, ranks of an axis, optimizers.
+    names = sorted(p.name for p in (run.pack / "bin").glob("test_*"))
+    return parts + [(f"memcheck {name}", 200, sanitize_test(name)) for name in names if not run.emulated]
 
 
 # ---- the program ----

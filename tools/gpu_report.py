@@ -122,6 +122,11 @@ def machine_text(report):
     return table(head, lines) + clocks
 
 
+def clocks_text(step):
+    units = {"clocks.sm": "MHz", "clocks.mem": "MHz", "power.draw": "W", "temperature.gpu": "degrees C"}
+    return ", ".join(f"{value:.0f} {units[key]}" for key, value in (step.get("clocks") or {}).items())
+
+
 def steps_text(report):
     rows = []
     for name in report["parts"]:
@@ -133,16 +138,17 @@ def steps_text(report):
                      shown("mfu", step["mfu"]), shown("x.step_s", step["predicted_s"]) if "predicted_s" in step else "",
                      *(f"{memory[key] / 1e9:.3f}" for key in
                        ("planned_bytes", "created_bytes", "code_bytes", "grown_bytes", "context_bytes",
-                        "state_bytes"))))
+                        "state_bytes")), clocks_text(step)))
     for name in report["parts"]:
         step = data_of(report, name)
         if name.startswith("pytorch ") and step:
             rows.append((f"{name}: {step['program']}, {step['variant']}, micro-batch {step['micro_batch']}", shown("x.step_s", step["step_s"]),
                          f"{step['tokens_per_s']:,.0f}", "", "", f"{step['peak_bytes'] / 1e9:.3f}",
                          f"{step['reserved_bytes'] / 1e9:.3f}", "", "", "",
-                         f"{step['state_bytes'] / 1e9:.3f}"))
+                         f"{step['state_bytes'] / 1e9:.3f}", ""))
     head = ("run", "step", "tokens/s", "MFU", "expected", "planned GB (PyTorch: peak)",
-            "created GB (reserved)", "code GB", "grown GB", "context GB", "state GB")
+            "created GB (reserved)", "code GB", "grown GB", "context GB", "state GB",
+            "clocks")
     return table(head, rows) if rows else NOT_RUN + "\n"
 
 

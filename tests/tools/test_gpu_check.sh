@@ -28,7 +28,14 @@ shift 2
 echo "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"
 exit 9
 SCRIPT
-chmod +x pack/bin/test_broken tools/compute-sanitizer
+cat >tools/nvidia-smi <<'SCRIPT'
+#!/bin/sh
+case "$*" in
+  *-lms*) while echo '1980, 2619, 650.5, 61' && echo '345, 2619, 70.1, 40' && echo '[N/A], 1, 2, 3'; do sleep 0.1; done ;;
+  *) echo 'a GPU, 580.1, 81559 MiB, 345 MHz, 2619 MHz, 1980 MHz, 2619 MHz, 700.00 W, 70.11 W, 30' ;;
+esac
+SCRIPT
+chmod +x pack/bin/test_broken tools/compute-sanitizer tools/nvidia-smi
 export PYTHONPATH=$folder/tools
 
 # run MODE STATUS: the exit code of the mode.
@@ -83,6 +90,8 @@ for row in parts[f"step {model}"]["data"]["one_micro_batch"]["rows"]:
 raced = parts[f"products {model}"]["data"]["products"]
 assert raced and all(len(p["seconds"]) >= 1 for p in raced), raced
 assert any(len(p["seconds"]) > 1 for p in raced), "one proposal for every product"
+assert parts["machine (bench)"]["data"]["nvidia_smi"]["clocks.max.sm"] == "1980 MHz"
+assert parts[f"step {model}"]["data"]["clocks"]["clocks.sm"] == 1980, parts[f"step {model}"]["data"]["clocks"]
 assert parts["attention"]["data"][0]["forward_s"] > 0
 for key in ("mfu", "tokens_per_s", "step_s", "memory", "simulator.step", "simulator.operator", "gaps", "floors"):
     assert f"{key}.qwen2.5-1.5b-T1024" in report["figures"], key
