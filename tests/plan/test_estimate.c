@@ -558,7 +558,6 @@ static void an_accelerator_keeps_memory_for_its_runtime(void **state) {
   assert_true(other.context >= 1000000000);
 }
 
-// The workspace of its kernels instead of the CPU's.
 static void estimates_for_an_accelerator_match_its_schedules(void **state) {
   (void)state;
   const ot_model plain = llama(), spread = experts(false);
