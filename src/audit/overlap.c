@@ -98,11 +98,13 @@ ot_status ot_audit_overlap(const ot_audit_request *request, ot_arena *arena,
   ot_step_report step;
   OT_TRY(ot_trainer_step(trainer, &step));
   ot_trainer_set_trace(trainer, true);
+  OT_TRY(ot_world_agree(world, ot_trainer_set_events(trainer, true)));
   for (int i = 0; i < steps; i++) {
     OT_TRY(ot_trainer_step(trainer, &step));
     ot_overlap_add(&overlap, ot_trainer_timeline(trainer), schedule);
   }
   ot_trainer_set_trace(trainer, false);
+  OT_TRY(ot_world_agree(world, ot_trainer_set_events(trainer, false)));
   OT_TRY(ot_overlap_merge(&overlap, ot_world_comm(world), arena));
   const ot_overlap_run run = {
       .run = ot_trainer_run(trainer),

@@ -6,6 +6,7 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "cli/installed.h"
+#include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "describe/measured_keys.h"
 #include "files/config_file.h"
@@ -36,6 +37,7 @@ static void print_kernels_json(const ot_measured_machine *m, ot_json_writer *jso
     ot_json_object(json, NULL);
     ot_json_text(json, "op", k->op);
     ot_json_integer(json, "threads", k->threads);
+    ot_json_text(json, "dtype", ot_dtype_name(k->dtype));
     ot_json_real(json, "call_s", k->call_s);
     ot_json_real(json, "fork_s", k->fork_s);
     ot_json_real(json, "matrix_flops_per_s", k->matrix_flops_per_s);
@@ -63,13 +65,19 @@ static void print_json(const ot_cluster *c, const char *path, ot_arena *arena) {
   ot_json_writer json = ot_json_begin(arena, 2);
   ot_json_object(&json, NULL);
   ot_json_text(&json, "file", path);
+  ot_json_text(&json, "device", c->device.name);
   ot_json_integer(&json, "ranks", c->num_devices);
   ot_json_integer(&json, "cores", c->measured.cores);
+  ot_json_real(&json, "flops_bf16", c->device.flops[OT_BF16]);
   ot_json_real(&json, "flops_fp32", c->device.flops[OT_F32]);
   ot_json_real(&json, "flops_fp64", c->device.flops[OT_F64]);
   ot_json_real(&json, "other_flops_per_s", c->device.other_flops_per_s);
   ot_json_real(&json, "memory_bytes_per_s", c->device.memory_bytes_per_s);
   ot_json_real(&json, "disk_bytes_per_s", c->measured.disk_bytes_per_s);
+  ot_json_integer(&json, "memory_bytes", c->device.memory_bytes);
+  ot_json_real(&json, "launch_s", c->measured.launch_s);
+  ot_json_real(&json, "to_device_bytes_per_s", c->measured.to_device_bytes_per_s);
+  ot_json_real(&json, "from_device_bytes_per_s", c->measured.from_device_bytes_per_s);
   if (c->num_levels > 0) {
     ot_json_real(&json, "link_bytes_per_s", c->level[0].bytes_per_s);
     ot_json_real(&json, "link_latency_s", c->level[0].latency_s);
@@ -82,8 +90,9 @@ static void print_json(const ot_cluster *c, const char *path, ot_arena *arena) {
 static void print_products(const ot_measured_machine *m) {
   for (int64_t i = 0; i < m->num_products; i++) {
     const ot_measured_product *const p = &m->products[i];
-    printf("  product %4lld x %4lld x %4lld %6.1f GFLOP/s  +- %.0f %%\n", (long long)p->rows,
-           (long long)p->columns, (long long)p->depth, p->flops_per_s / 1e9, 50 * p->spread);
+    printf("  product %s %4lld x %4lld x %4lld %6.1f GFLOP/s  +- %.0f %%\n",
+           ot_dtype_name(p->dtype), (long long)p->rows, (long long)p->columns, (long long)p->depth,
+           p->flops_per_s / 1e9, 50 * p->spread);
   }
   for (int64_t i = 0; i < m->num_traffic; i++) {
     const ot_measured_traffic *const t = &m->traffic[i];
@@ -101,9 +110,9 @@ static void print_kernels(const ot_measured_machine *m) {
     bool is_shown = false;
     for (int j = 0; j < OT_COUNT(shown); j++) is_shown |= strcmp(shown[j], k->op) == 0;
     if (!is_shown) continue;
-    printf("  %-16s %2d thread%s %7.1f GFLOP/s  off by %.0f %%, runs +- %.0f %%\n", k->op,
-           k->threads, k->threads == 1 ? " " : "s", k->matrix_flops_per_s / 1e9,
-           100 * k->fit.residual, 50 * k->fit.spread);
+    printf("  %-16s %s %2d thread%s %7.1f GFLOP/s  off by %.0f %%, runs +- %.0f %%\n", k->op,
+           ot_dtype_name(k->dtype), k->threads, k->threads == 1 ? " " : "s",
+           k->matrix_flops_per_s / 1e9, 100 * k->fit.residual, 50 * k->fit.spread);
   }
   for (int64_t i = 0; i < m->num_collectives; i++) {
     const ot_collective_rates *const c = &m->collectives[i];
@@ -113,7 +122,24 @@ static void print_kernels(const ot_measured_machine *m) {
   }
 }
 
-static void print_text(const ot_cluster *c, const char *path) {
+static void print_gpu(const ot_cluster *c) {
+  const ot_measured_machine *const m = &c->measured;
+  printf("%d x %s, %.1f GB each:\n", c->num_devices, c->device.name,
+         (double)c->device.memory_bytes / 1e9);
+  print_products(m);
+  printf("  copies on the device %8.1f GB/s, from the host %.1f, to the host %.1f\n",
+         c->device.memory_bytes_per_s / 1e9, m->to_device_bytes_per_s / 1e9,
+         m->from_device_bytes_per_s / 1e9);
+  if (c->num_levels > 0) {
+    printf("  copies between GPUs  %8.1f GB/s\n", c->level[0].bytes_per_s / 1e9);
+  }
+  printf("  launches             %8.1f us each, %.1f us in a graph\n", 1e6 * m->launch_s,
+         1e6 * c->device.launch_s);
+  printf("in steps:\n");
+  print_kernels(m);
+}
+
+static void print_cpu(const ot_cluster *c) {
   printf("%d core%s; %d concurrent rank%s, each:\n", c->measured.cores,
          ot_text_plural(c->measured.cores, "s"), c->num_devices,
          ot_text_plural(c->num_devices, "s"));
@@ -122,8 +148,32 @@ static void print_text(const ot_cluster *c, const char *path) {
   print_products(&c->measured);
   printf("in steps, per thread, and between ranks:\n");
   print_kernels(&c->measured);
+}
+
+static void print_text(const ot_cluster *c, const char *path) {
+  if (ot_device_is_host(&c->device)) {
+    print_cpu(c);
+  } else {
+    print_gpu(c);
+  }
   printf("disk               %8.2f GB/s\n", c->measured.disk_bytes_per_s / 1e9);
   printf("written to %s\n", path);
+}
+
+// A GPU with a preset keeps the rates of its data sheet, by which MFU is counted everywhere, and
+// the measured ones as fractions of them.
+static ot_status use_data_sheet(ot_cluster *c, ot_arena *arena) {
+  static const char *const names[][2] = {
+      {"NVIDIA H100 80GB HBM3", "h100"}, {"NVIDIA H200", "h200"}, {"NVIDIA B200", "b200"}};
+  const ot_presets presets = ot_installed_presets(arena);
+  for (int i = 0; i < OT_COUNT(names); i++) {
+    ot_cluster sheet;
+    bool found;
+    if (strcmp(c->device.name, names[i][0]) != 0) continue;
+    OT_TRY(ot_cluster_file_load(names[i][1], &presets, arena, &sheet, &found));
+    if (found) ot_measured_relate(c, &sheet.device);
+  }
+  return OT_OK;
 }
 
 static void say(void *context, const char *what) {
@@ -140,11 +190,13 @@ static ot_status bench(const ot_options *options) {
   OT_TRY(ot_output_file_follow(path, target));
   const bool disk = !ot_output_file_is_stream(path);
   const ot_measure_request request = {
+      .backend = ot_model_options_backend(options),
       .ranks = (int)ot_options_integer(options, "ranks"),
       .quick = ot_options_flag(options, "quick"),
       .disk_file = disk ? ot_arena_format(arena, "%s.disk", target) : NULL,
       .say = say};
   OT_TRY(ot_measure_machine(&request, arena, &cluster));
+  OT_TRY(use_data_sheet(&cluster, arena));
   OT_TRY(ot_cluster_file_save(&cluster, path));
   const char *const doubt = ot_measured_warning(&cluster, arena);
   if (doubt) fprintf(stderr, "warning: %s\n", doubt);
@@ -160,8 +212,10 @@ static ot_status bench(const ot_options *options) {
 static const ot_option rows[] = {
     {"out", OT_OPTION_TEXT, "CLUSTER.yaml",
      .help = "output file; default: the user's this-machine"},
-    {"ranks", OT_OPTION_INTEGER, "N", "0", 0, 4096, .help = "concurrent ranks; 0: one per core"},
+    {"ranks", OT_OPTION_INTEGER, "N", "0", 0, 4096,
+     .help = "concurrent ranks of a CPU; 0: one per core"},
     {"quick", OT_OPTION_FLAG, .help = "takes seconds, less exact"},
+    {.shared = &ot_option_device},
 };
 
 const ot_verb ot_verb_bench = {
@@ -173,11 +227,16 @@ const ot_verb ot_verb_bench = {
         "of\n"
         "small models, collectives and messages by size and number of ranks, and the disk, while\n"
         "all ranks work concurrently. Writes a cluster file with the errors of its formulas and\n"
-        "the spread of the timings. `cluster:` of a run names such a file; the default,\n"
+        "the spread of the timings. Of a GPU (--device) it measures products by shape and type,\n"
+        "memory, attention, launches, copies to and from the host and to other GPUs, and the\n"
+        "kernels of steps in bf16 and fp32. `cluster:` of a run names such a file; the default,\n"
         "this-machine, is the last one written by this verb. Takes a minute on an idle machine;\n"
-        "figures of a busy machine are poor.",
+        "figures of a busy machine are poor. Runs on a GPU are predicted from a file of a GPU "
+        "only,\n"
+        "and runs on a CPU from one of a CPU.",
     .examples =
         "  orthant bench\n"
+        "  orthant bench --device cpu --out cpu.yaml\n"
         "  orthant bench --ranks 2 --out two-ranks.yaml",
     .options = rows,
     .num_options = OT_COUNT(rows),

@@ -44,9 +44,12 @@ static ot_status create_instance(sampling *s) {
       .compute = OT_F32,
       .storage = OT_F32,
       .backend = ot_model_options_backend(s->options),
+      .may_fall_back = ot_options_choice(s->options, "device") == OT_DEVICE_AUTO,
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
-  return ot_model_files_runtime(&s->model.files, &request, &s->runtime);
+  OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->runtime));
+  ot_model_options_note(s->runtime);
+  return OT_OK;
 }
 
 // Decodes `count` generated tokens from index `first` on into `text`, as the continuation of the

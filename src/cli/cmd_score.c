@@ -185,9 +185,11 @@ static ot_status score_items(scoring *s) {
       .compute = OT_F32,
       .storage = OT_F32,
       .backend = ot_model_options_backend(s->options),
+      .may_fall_back = ot_options_choice(s->options, "device") == OT_DEVICE_AUTO,
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
   OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->runtime));
+  ot_model_options_note(s->runtime);
   s->logprobs = ot_arena_array(s->arena, longest, sizeof *s->logprobs);
   s->greedy = ot_arena_array(s->arena, longest, sizeof *s->greedy);
   // One JSON document, or one per line; both are written incrementally.

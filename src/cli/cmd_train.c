@@ -275,7 +275,12 @@ static void print_dry_json(const training *t, const ot_dry_run_report *r, const 
 }
 
 static ot_status check(const training *t, int local_ranks) {
-  const ot_dry_run how = {.mesh = &t->mesh, .local_ranks = local_ranks};
+  const ot_dry_run how = {
+      .mesh = &t->mesh,
+      .local_ranks = local_ranks,
+      .backend = ot_runtime_choose_device(t->config.run.device, t->mesh.ranks),
+      .gpu_ranks = ot_gpu_sharers(local_ranks),
+  };
   ot_dry_run_report report;
   ot_output_notes(&t->config.notes);
   OT_TRY(ot_loop_dry_run(&t->request, &how, &report));

@@ -60,7 +60,8 @@ ot_status ot_plan_predict(const ot_job *job, const ot_candidate *candidate, ot_a
 ot_status ot_plan_prove(const ot_job *job, const ot_candidate *candidate, ot_arena *arena) {
   candidate_run *own;
   OT_TRY(run_of(job, candidate, arena, &own));
-  return ot_loop_check_schedules(&own->run, &own->mesh);
+  return ot_loop_check_schedules(&own->run, &own->mesh,
+                                 ot_device_kind_backend(&job->cluster->device));
 }
 
 // The estimator of the job with the kernel slowdown of `candidate`, whose ranks share cores.

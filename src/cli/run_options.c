@@ -82,6 +82,11 @@ ot_backend ot_model_options_backend(const ot_options *options) {
   return ot_runtime_choose_device((ot_run_device)ot_options_choice(options, "device"), 1);
 }
 
+void ot_model_options_note(const ot_runtime *runtime) {
+  const char *const note = ot_runtime_note(runtime);
+  if (note) fprintf(stderr, "note: %s\n", note);
+}
+
 void ot_opened_model_release(ot_opened_model *model) {
   ot_encoder_destroy(&model->encoder);
   ot_tokenizer_destroy(&model->tokenizer);

@@ -168,16 +168,16 @@ static int64_t print_kernels(const ot_cluster *cluster, char *out, int64_t capac
 
 // The measurements that the cost model uses.
 static int64_t print_measured(const ot_measured_machine *m, char *out, int64_t capacity) {
-  if (m->cores == 0) return 0;
+  if (m->cores == 0 && m->num_kernels == 0) return 0;
   int64_t length = ot_text_format(out, capacity, "cores %d disk_bytes_per_s %.17g\n", m->cores,
                                   m->disk_bytes_per_s);
   for (int64_t i = 0; i < m->num_kernels; i++) {
     const ot_kernel_rates *const k = &m->kernels[i];
     length += ot_text_format(out + length, capacity - length,
-                             "kernel %s threads %d call_s %.17g fork_s %.17g matrix %.17g other "
+                             "kernel %s threads %d %s call_s %.17g fork_s %.17g matrix %.17g other "
                              "%.17g bytes %.17g\n",
-                             k->op, k->threads, k->call_s, k->fork_s, k->matrix_flops_per_s,
-                             k->other_flops_per_s, k->bytes_per_s);
+                             k->op, k->threads, ot_dtype_name(k->dtype), k->call_s, k->fork_s,
+                             k->matrix_flops_per_s, k->other_flops_per_s, k->bytes_per_s);
   }
   for (int64_t i = 0; i < m->num_collectives; i++) {
     const ot_collective_rates *const c = &m->collectives[i];

@@ -64,7 +64,9 @@ typedef struct ot_fit_quality {
 // with w the threads that share the call (ops/shares.h). A rate of 0 costs no time.
 typedef struct ot_kernel_rates {
   const char *op;  // name in the catalog
-  int threads;     // per rank
+  int threads;     // per rank; 1 on a GPU
+  ot_dtype dtype;  // precision of the measured run; other types of a CPU are scaled, those of a GPU
+                   // have their own rates
   double call_s, fork_s;
   double matrix_flops_per_s, other_flops_per_s, bytes_per_s;
   ot_fit_quality fit;
@@ -83,6 +85,7 @@ typedef struct ot_collective_rates {
 // Measurements for display only; the cost model does not use them.
 typedef struct ot_measured_product {
   int64_t rows, columns, depth;
+  ot_dtype dtype;      // of the operands
   double flops_per_s;  // per rank
   double spread;       // (third quartile - first) / median
 } ot_measured_product;
@@ -95,8 +98,8 @@ typedef struct ot_measured_traffic {
 
 // Arrays have the lengths of their counts and are allocated with the cluster.
 typedef struct ot_measured_machine {
-  int cores;  // shared by all ranks; 0: the cluster was described, or measured by a version without
-              // these figures
+  int cores;  // shared by all ranks; 0: a GPU was measured, or the cluster was described, or
+              // measured by a version without these figures
   const ot_kernel_rates *kernels;  // [num_kernels]
   int64_t num_kernels;
   const ot_collective_rates *collectives;  // [num_collectives]
@@ -106,6 +109,10 @@ typedef struct ot_measured_machine {
   const ot_measured_traffic *traffic;  // [num_traffic]
   int64_t num_traffic;
   double disk_bytes_per_s;  // written and synced; 0 = not known
+  // of a GPU; for display only. 0 = not known
+  double launch_s;                 // from call to call of a kernel that does nearly nothing
+  double to_device_bytes_per_s;    // copies from pinned memory of the host
+  double from_device_bytes_per_s;  // and to it
 } ot_measured_machine;
 
 // Source of a cluster's efficiencies, which determines how reliable predictions are.

@@ -2,11 +2,15 @@
 // One entry per key. A rate of 0 costs no time.
 #include "describe/measured_keys.h"
 
+static const char *const types[] = {"fp32", "fp64", "bf16", NULL};
+
 // clang-format off
 static const ot_key kernel_keys[] = {
     {"op", OT_KEY_TEXT, offsetof(ot_kernel_rates, op),
      .help = "operator, as printed by orthant schedule"},
     {"threads", OT_KEY_INT, offsetof(ot_kernel_rates, threads), NULL, 1, 4096, .help = "per rank"},
+    {"dtype", OT_KEY_DTYPE, offsetof(ot_kernel_rates, dtype), "fp32", .choices = types,
+     .help = "precision of the run that was measured"},
     {"call_s", OT_KEY_REAL, offsetof(ot_kernel_rates, call_s), "0", 0, OT_NO_MAXIMUM,
      .unit = "seconds", .help = "per call, independent of size"},
     {"fork_s", OT_KEY_REAL, offsetof(ot_kernel_rates, fork_s), "0", 0, OT_NO_MAXIMUM,
@@ -56,6 +60,8 @@ static const ot_key product_keys[] = {
      .unit = "per second", .help = "per rank"},
     {"spread", OT_KEY_REAL, offsetof(ot_measured_product, spread), "0", 0, OT_NO_MAXIMUM,
      .help = "interquartile range over the median"},
+    {"dtype", OT_KEY_DTYPE, offsetof(ot_measured_product, dtype), "fp32", .choices = types,
+     .help = "of the operands"},
 };
 static const ot_schema product = {
     "product", product_keys, OT_COUNT(product_keys), .size = sizeof(ot_measured_product)};
@@ -76,6 +82,12 @@ static const ot_key keys[] = {
      .help = "shared by all ranks; 0: not measured"},
     {"disk_bytes_per_s", OT_KEY_REAL, offsetof(ot_measured_machine, disk_bytes_per_s), "0",
      0, OT_NO_MAXIMUM, .unit = "bytes per second", .help = "written and synced"},
+    {"launch_s", OT_KEY_REAL, offsetof(ot_measured_machine, launch_s), "0", 0, OT_NO_MAXIMUM,
+     .unit = "seconds", .help = "of a GPU: from call to call of a small kernel"},
+    {"to_device_bytes_per_s", OT_KEY_REAL, offsetof(ot_measured_machine, to_device_bytes_per_s),
+     "0", 0, OT_NO_MAXIMUM, .unit = "bytes per second", .help = "of a GPU: copies from the host"},
+    {"from_device_bytes_per_s", OT_KEY_REAL, offsetof(ot_measured_machine, from_device_bytes_per_s),
+     "0", 0, OT_NO_MAXIMUM, .unit = "bytes per second", .help = "of a GPU: copies to the host"},
     {"kernels", OT_KEY_OBJECT, offsetof(ot_measured_machine, kernels), "", .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(ot_measured_machine, num_kernels), .object = &kernel,
      .help = "cost by kind of kernel"},
@@ -97,7 +109,7 @@ const ot_schema ot_measured_schema = {
 ot_status ot_measured_check(const ot_cluster *cluster) {
   const ot_measured_machine *const m = &cluster->measured;
   const bool any = m->num_kernels > 0 || m->num_collectives > 0;
-  OT_CHECK(!any || m->cores > 0, OT_USAGE,
+  OT_CHECK(!any || m->cores > 0 || !ot_device_is_host(&cluster->device), OT_USAGE,
            "cluster %s: measured.kernels and measured.collectives need measured.cores (`orthant "
            "bench` writes them together)",
            cluster->name);
@@ -105,6 +117,18 @@ ot_status ot_measured_check(const ot_cluster *cluster) {
            "cluster %s: measured.cores=%d needs threads, of each rank when it was measured",
            cluster->name, m->cores);
   return OT_OK;
+}
+
+void ot_measured_relate(ot_cluster *cluster, const ot_device_kind *sheet) {
+  ot_device_kind *const device = &cluster->device;
+  const double matrix = device->flops[OT_BF16] / sheet->flops[OT_BF16];
+  const double memory = device->memory_bytes_per_s / sheet->memory_bytes_per_s;
+  if (matrix <= 0 || matrix > 1 || memory <= 0 || memory > 1) return;
+  device->matrix_efficiency = matrix;
+  device->memory_efficiency = memory;
+  device->memory_bytes_per_s = sheet->memory_bytes_per_s;
+  device->attention_efficiency *= matrix;
+  for (int i = 0; i < OT_DTYPE_COUNT; i++) device->flops[i] /= matrix;
 }
 
 // ---- unreliable measurements ----

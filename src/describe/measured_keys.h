@@ -10,6 +10,10 @@
 // The keys of ot_measured_machine; a map without keys: not measured.
 extern const ot_schema ot_measured_schema;
 
+// Gives a measured GPU the nominal rates of `sheet` in bf16 and of its memory, with the measured
+// ones as efficiencies, so that prices stay the same; nothing if one is above its nominal rate.
+void ot_measured_relate(ot_cluster *cluster, const ot_device_kind *sheet);
+
 // Checks that names are set, ranks and threads at least 1 and rates not negative.
 ot_status ot_measured_check(const ot_cluster *cluster);
 

@@ -4,7 +4,8 @@
 //
 // Work on a stream runs in order; work on different streams is ordered by events only. The CPU runs
 // work when it is queued. After a failure on a stream, what it holds is undefined; every later call
-// on its device may return the failure.
+// on its device may return the failure: OT_RANKS if the GPU is lost to this process, with its rank
+// (a fault of a kernel or of the memory), else OT_ENVIRONMENT.
 #pragma once
 
 #include <stdbool.h>
@@ -27,10 +28,13 @@ int ot_device_count(ot_backend backend);
 
 typedef struct ot_device_info {
   char name[128];
-  char driver[64];      // "" on the CPU
+  char driver[64];      // newest CUDA that it supports; "" on the CPU
+  char runtime[64];     // CUDA of this program; "" on the CPU
   uint64_t id[2];       // different for any two GPUs; 0 on the CPU
   int64_t total_bytes;  // of its memory; 0: unknown
   int64_t free_bytes;
+  int processors;  // SMs; 0 on the CPU
+  int capability;  // 90 for sm_90; 0 on the CPU
 } ot_device_info;
 ot_status ot_device_describe(ot_device *device, ot_device_info *info);
 // Its memory alone, which is asked for each step; both 0 on the CPU.

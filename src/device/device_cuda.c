@@ -8,7 +8,25 @@
 #include "base/text.h"
 #include "device/device_backend.h"
 
+// Errors after which the context is lost, and with it the rank.
+static bool is_lost(cudaError_t error) {
+  static const cudaError_t lost[] = {
+      cudaErrorECCUncorrectable,  cudaErrorIllegalAddress, cudaErrorLaunchTimeout, cudaErrorAssert,
+      cudaErrorMisalignedAddress, cudaErrorLaunchFailure,  cudaErrorUnknown};
+  for (int i = 0; i < OT_COUNT(lost); i++) {
+    if (error == lost[i]) return true;
+  }
+  return false;
+}
+
 static ot_status check(cudaError_t error, const char *what) {
+  if (is_lost(error)) {
+    ot_fail(OT_RANKS, "the GPU failed: %s (%s), seen when %s", cudaGetErrorString(error),
+            cudaGetErrorName(error), what);
+    return ot_fail_hint(OT_RANKS,
+                        "the run goes on from its last checkpoint when it is started again; "
+                        "`dmesg | grep Xid` and `nvidia-smi -q` tell more");
+  }
   OT_CHECK(error == cudaSuccess, OT_ENVIRONMENT, "CUDA: %s: %s (%s)", what,
            cudaGetErrorString(error), cudaGetErrorName(error));
   return OT_OK;
@@ -50,6 +68,10 @@ static ot_status describe(ot_device *device, ot_device_info *info) {
   int version = 0;
   OT_TRY(check(cudaDriverGetVersion(&version), "reading the driver's version"));
   print_version(version, info->driver, sizeof info->driver);
+  OT_TRY(check(cudaRuntimeGetVersion(&version), "reading the version of CUDA"));
+  print_version(version, info->runtime, sizeof info->runtime);
+  info->processors = properties.multiProcessorCount;
+  info->capability = 10 * properties.major + properties.minor;
   return OT_OK;
 }
 

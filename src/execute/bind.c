@@ -145,13 +145,34 @@ int ot_bind_routes(const ot_schedule *schedule, ot_arena *arena, ot_comm_route *
 
 // ---- segments ----
 
+static ot_status find_kernel(const ot_task *task, ot_kernel *kernel) {
+  const ot_op_attributes *const a = &task->attributes;
+  *kernel = ot_kernel_find(a->backend, task->op, a->compute);
+  OT_CHECK(*kernel, OT_ENVIRONMENT, "op %s has no %s kernel on %s", ot_task_name(task),
+           ot_dtype_name(a->compute),
+           a->backend == OT_BACKEND_CPU ? "the CPU" : "a GPU (try device=cpu)");
+  return OT_OK;
+}
+
 static ot_status bind_kernel(const ot_task *task, ot_backend backend, ot_bound_task *bound) {
   OT_CHECK(task->attributes.backend == backend, OT_BUG,
            "schedule: op %s is of another back end than its schedule", ot_task_name(task));
-  bound->kernel = ot_kernel_find(task->attributes.backend, task->op, task->attributes.compute);
-  OT_CHECK(bound->kernel, OT_ENVIRONMENT, "executor: op %s has no %s kernel on %s",
-           ot_task_name(task), ot_dtype_name(task->attributes.compute),
-           task->attributes.backend == OT_BACKEND_CPU ? "the CPU" : "a GPU (try device=cpu)");
+  return find_kernel(task, &bound->kernel);
+}
+
+ot_status ot_bind_check_kernels(const ot_schedule *schedule, const ot_device_info *info) {
+  ot_kernel kernel;
+  OT_CHECK(ot_kernel_fits_device(schedule->backend), OT_ENVIRONMENT,
+           "%s has compute capability %d.%d, for which this build has no kernels (try device=cpu, "
+           "or build with -DOT_CUDA_ARCHITECTURES=%d)",
+           info->name, info->capability / 10, info->capability % 10, info->capability);
+  for (int i = 0; i < schedule->num_segments; i++) {
+    const ot_segment *const segment = &schedule->segments[i];
+    for (int k = 0; k < segment->num_tasks; k++) {
+      if (segment->tasks[k].kind != OT_TASK_COMPUTE) continue;
+      OT_TRY(find_kernel(&segment->tasks[k], &kernel));
+    }
+  }
   return OT_OK;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "comm/comm.h"
+#include "device/device.h"
 #include "ops/kernel.h"
 #include "schedule/schedule.h"
 
@@ -19,6 +20,9 @@ typedef struct ot_bound_task {
 // off the compute lane or rejected by schedule/bodies.h, waits for entries that do not exist.
 ot_status ot_bind(const ot_schedule *schedule, const ot_comm *comm, ot_arena *arena,
                   ot_bound_task ***bound);
+
+// OT_ENVIRONMENT if this build has no kernels for the bound device, `info`, or none for an op.
+ot_status ot_bind_check_kernels(const ot_schedule *schedule, const ot_device_info *info);
 
 // The two tables of splits of an all-to-all-v, `home` and `here` (expert_exchange.h); null: `task`
 // is another op.

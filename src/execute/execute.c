@@ -585,6 +585,15 @@ const ot_timeline *ot_executor_timeline(const ot_executor *executor) {
 
 void ot_executor_set_trace(ot_executor *executor, bool on) { executor->options.trace = on; }
 
+ot_status ot_executor_set_events(ot_executor *executor, bool on) {
+  if (executor->schedule->backend == OT_BACKEND_CPU) return OT_OK;
+  executor->options.events = on;
+  if (!on || executor->recorder.stream) return OT_OK;
+  ot_arena arena = ot_heap_arena_create(&executor->heap);
+  return ot_recorder_use_events(&executor->recorder, executor->device,
+                                executor->streams.lane[OT_LANE_COMPUTE], &arena);
+}
+
 int64_t ot_executor_touched_bytes(const ot_executor *executor) {
   return executor->guard ? ot_guard_touched_bytes(executor->guard) : 0;
 }

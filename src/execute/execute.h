@@ -96,5 +96,9 @@ void ot_executor_set_scalar(ot_executor *executor, ot_step_scalar scalar, double
 const ot_timeline *ot_executor_timeline(const ot_executor *executor);
 void ot_executor_set_trace(ot_executor *executor, bool on);
 
+// On a GPU, from now on timelines of runs are from events, or have no spans; on the CPU they are
+// always from the clock. Not during a run.
+ot_status ot_executor_set_events(ot_executor *executor, bool on);
+
 // Highest byte of the arena ever written, plus one (with `poison`).
 int64_t ot_executor_touched_bytes(const ot_executor *executor);

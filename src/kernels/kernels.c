@@ -82,6 +82,11 @@ void ot_kernel_sum_ranks(void *stream, const ot_rank_sum *job) {
   ot_kernels_cuda->sum_ranks(stream, job);
 }
 
+bool ot_kernel_fits_device(ot_backend backend) {
+  const ot_kernel_backend *const found = backend_of(backend);
+  return found && (!found->fits || found->fits());
+}
+
 ot_status ot_kernel_context_create(ot_backend backend, void *stream, void **context) {
   const ot_kernel_backend *const found = backend_of(backend);
   *context = NULL;

@@ -10,6 +10,7 @@
 // What a back end provides.
 typedef struct ot_kernel_backend {
   const ot_kernel_entry *const *f32, *const *f64;  // lists of tables, each ended by null
+  bool (*fits)(void);                              // null: always. See ot_kernel_fits_device
   // Creates what kernels on one stream share (library handles, their workspace). Null: nothing.
   ot_status (*open)(void *stream, void **context);
   void (*close)(void *context);
@@ -25,6 +26,10 @@ extern const ot_kernel_backend *const ot_kernels_cuda;
 
 // The kernel of `kind` for `compute` (OT_F32 or OT_F64), or null.
 ot_kernel ot_kernel_find(ot_backend backend, ot_op_kind kind, ot_dtype compute);
+
+// Whether this build has kernels for the bound device of a back end; false if it lacks the back
+// end.
+bool ot_kernel_fits_device(ot_backend backend);
 
 // The `context` of calls on `stream` (ot_stream_native); null on the CPU. The device must be bound.
 ot_status ot_kernel_context_create(ot_backend backend, void *stream, void **context);

@@ -26,6 +26,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "measure/gpu_report.h"
 
 enum { LINE_BYTES = 8192 };
 
@@ -264,10 +265,11 @@ static void report_disk(report *r) {
 // Variables that change speed or reproducibility.
 static void report_environment(report *r) {
   static const char *const names[] = {
-      "OMP_WAIT_POLICY",  "GOMP_SPINCOUNT",  "KMP_BLOCKTIME",        "OMP_NUM_THREADS",
-      "OMP_PROC_BIND",    "OMP_PLACES",      "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE",
-      "GOTO_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",     "GLIBC_TUNABLES",
-      "LD_PRELOAD",       "SLURM_JOB_ID",    "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+      "OMP_WAIT_POLICY",      "GOMP_SPINCOUNT",    "KMP_BLOCKTIME",        "OMP_NUM_THREADS",
+      "OMP_PROC_BIND",        "OMP_PLACES",        "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE",
+      "GOTO_NUM_THREADS",     "MKL_NUM_THREADS",   "BLIS_NUM_THREADS",     "GLIBC_TUNABLES",
+      "LD_PRELOAD",           "OT_CUDA_LIBRARIES", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID",
+      "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
   ot_node *const map = section(r, "environment");
   for (int i = 0; i < OT_COUNT(names); i++) {
     const char *const value = getenv(names[i]);
@@ -283,6 +285,7 @@ ot_node *ot_machine_report(ot_arena *arena) {
   report_libraries(&r);
   report_blas(&r);
   report_processor(&r);
+  ot_node_put(arena, r.root, "gpu", ot_gpu_report(arena, r.warnings));
   report_memory(&r);
   report_limits(&r);
   report_disk(&r);

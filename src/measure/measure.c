@@ -87,9 +87,10 @@ static subject addition_of(int64_t elements) {
 // ---- all ranks at once ----
 
 static const ot_measured_product shapes[] = {
-    {64, 256, 256, 0, 0},   {64, 768, 768, 0, 0},   {256, 64, 256, 0, 0},    {256, 256, 64, 0, 0},
-    {256, 256, 256, 0, 0},  {256, 768, 256, 0, 0},  {1024, 256, 256, 0, 0},  {1024, 768, 768, 0, 0},
-    {768, 768, 4096, 0, 0}, {256, 4096, 256, 0, 0}, {1024, 3072, 768, 0, 0},
+    {64, 256, 256, OT_F32, 0, 0},   {64, 768, 768, OT_F32, 0, 0},    {256, 64, 256, OT_F32, 0, 0},
+    {256, 256, 64, OT_F32, 0, 0},   {256, 256, 256, OT_F32, 0, 0},   {256, 768, 256, OT_F32, 0, 0},
+    {1024, 256, 256, OT_F32, 0, 0}, {1024, 768, 768, OT_F32, 0, 0},  {768, 768, 4096, OT_F32, 0, 0},
+    {256, 4096, 256, OT_F32, 0, 0}, {1024, 3072, 768, OT_F32, 0, 0},
 };
 
 // Bytes read and written by an addition: within caches and far beyond.
@@ -209,7 +210,8 @@ static ot_status measure_all_kernels(const ot_measure_request *request, int thre
   for (int i = 0; i < OT_COUNT(counts); i++) {
     const bool known = (i > 0 && counts[i] == counts[0]) || (i > 1 && counts[i] == counts[1]);
     if (known) continue;
-    const ot_kernel_trials trials = {cores / counts[i], counts[i], request->quick};
+    const ot_kernel_trials trials = {
+        .ranks = cores / counts[i], .threads = counts[i], .quick = request->quick};
     ot_measured_kernels kernels;
     OT_TRY(ot_measure_kernels(&trials, arena, &kernels));
     for (int64_t k = 0; k < kernels.num_rates; k++) all[count++] = kernels.rates[k];
@@ -250,7 +252,7 @@ static void keep_tables(const measurement *m, ot_arena *arena, ot_measured_machi
   out->num_traffic = m->num_traffic;
 }
 
-ot_status ot_measure_machine(const ot_measure_request *request, ot_arena *arena, ot_cluster *out) {
+static ot_status measure_cpu(const ot_measure_request *request, ot_arena *arena, ot_cluster *out) {
   const int cores = ot_runtime_cores();
   const int ranks = request->ranks > 0 ? request->ranks : cores;
   // Ranks that share a core take turns, so timings of one of them are meaningless.
@@ -277,9 +279,15 @@ ot_status ot_measure_machine(const ot_measure_request *request, ot_arena *arena,
   OT_TRY(measure_all_kernels(request, threads, cores, arena, out));
   say(request, "collectives and messages");
   OT_TRY(measure_links(request, together, arena, out));
+  return ot_cluster_share(out, ranks, threads, out);
+}
+
+ot_status ot_measure_machine(const ot_measure_request *request, ot_arena *arena, ot_cluster *out) {
+  OT_TRY(request->backend == OT_BACKEND_CPU ? measure_cpu(request, arena, out)
+                                            : ot_measure_gpus(request, arena, out));
   say(request, "the disk");
   OT_TRY(measure_disk(request->disk_file, &out->measured.disk_bytes_per_s));
-  return ot_cluster_share(out, ranks, threads, out);
+  return ot_cluster_check(out);
 }
 
 ot_status ot_measure_pace(double *seconds) {

@@ -7,6 +7,7 @@
 #include "describe/cluster.h"
 
 typedef struct ot_measure_request {
+  ot_backend backend;     // what is measured: the CPU, or all GPUs of this machine
   int ranks;              // concurrent ranks; 0: one per core
   bool quick;             // fewer repetitions, for tests: takes seconds, less exact
   const char *disk_file;  // written to time the disk, and removed; null: no timing
@@ -18,6 +19,8 @@ typedef struct ot_measure_request {
 // per rank, with all cores for one rank, and with `ranks` ranks; then communication between 2, 4,
 // ... ranks. Text and arrays live in `arena` or are static. Takes about a minute on an idle
 // machine. Blocks.
+// A GPU is measured by one rank: products, copies, attention and launches alone, then the kernels
+// of steps, in bf16 and fp32. OT_ENVIRONMENT if it cannot be used.
 ot_status ot_measure_machine(const ot_measure_request *request, ot_arena *arena, ot_cluster *out);
 
 // Seconds of a fixed matrix product on one thread: the present speed of the machine.

@@ -18,7 +18,7 @@ static_assert((int)OT_KERNEL_TERMS <= (int)OT_FIT_TERMS, "a fit has room for all
 
 // ---- the models ----
 
-#define LLAMA "model.model_type=llama model.max_position_embeddings=1024 "
+#define LLAMA "model.model_type=llama model.max_position_embeddings=4096 "
 #define GPT2                                                                             \
   "model.model_type=gpt2 model.n_positions=1024 model.resid_pdrop=0 model.embd_pdrop=0 " \
   "model.attn_pdrop=0 "
@@ -62,17 +62,44 @@ static const subject subjects[] = {
           "parallel.cp=2"},
 };
 
+// Of a GPU: large enough that it never waits for the host.
+static const subject gpu_subjects[] = {
+    {1, false, 4, 2048,
+     LLAMA "model.vocab_size=32768 model.hidden_size=2048 model.intermediate_size=5632 "
+           "model.num_hidden_layers=2 model.num_attention_heads=16 model.num_key_value_heads=8"},
+    {1, false, 8, 1024,
+     GPT2 "model.vocab_size=50304 model.n_embd=1536 model.n_layer=2 model.n_head=24"},
+    {1, false, 1, 4096,
+     LLAMA "model.vocab_size=16384 model.hidden_size=4096 model.intermediate_size=14336 "
+           "model.num_hidden_layers=1 model.num_attention_heads=32 model.num_key_value_heads=8 "
+           "parallel.recompute=full"},
+    {1, false, 16, 512,
+     LLAMA "model.vocab_size=32768 model.hidden_size=1024 model.intermediate_size=2816 "
+           "model.num_hidden_layers=2 model.num_attention_heads=16 model.num_key_value_heads=16"},
+    {1, false, 4, 1024,
+     "model.model_type=mixtral model.max_position_embeddings=4096 model.vocab_size=32768 "
+     "model.hidden_size=1024 model.intermediate_size=2816 model.num_hidden_layers=2 "
+     "model.num_attention_heads=16 model.num_key_value_heads=8 model.num_local_experts=8 "
+     "model.num_experts_per_tok=2"},
+    {1, true, 2, 16,
+     LLAMA "model.vocab_size=64 model.hidden_size=32 model.intermediate_size=64 "
+           "model.num_hidden_layers=1 model.num_attention_heads=2 model.num_key_value_heads=1"},
+};
+
 enum { MAX_SETS = 32, STEPS = 8, QUICK_STEPS = 2, MICRO_BATCHES = 2 };
 
-static ot_status load(const subject *s, int ranks, ot_arena *arena, ot_config *out) {
+static ot_status load(const subject *s, const ot_kernel_trials *trials, ot_arena *arena,
+                      ot_config *out) {
+  const int ranks = trials->ranks;
   const char *sets[MAX_SETS];
   int count = 0;
   const char *words = ot_arena_format(
       arena,
       "data.train=none data.tokenizer=bytes output=none steps=1 data.sequence_length=%lld "
-      "batch.micro_batch_size=%lld batch.global_batch_size=%lld %s",
+      "batch.micro_batch_size=%lld batch.global_batch_size=%lld precision.compute=%s %s",
       (long long)s->sequence, (long long)s->micro_batch,
-      (long long)(s->micro_batch * MICRO_BATCHES * ranks / s->multiple), s->sets);
+      (long long)(s->micro_batch * MICRO_BATCHES * ranks / s->multiple),
+      ot_dtype_name(trials->dtype), s->sets);
   while (*words) {
     const size_t length = strcspn(words, " ");
     OT_ASSERT(count < MAX_SETS);
@@ -97,6 +124,7 @@ typedef struct collection {
   task_timings *task_timings;
   int64_t count, capacity;
   ot_timings *gaps;  // between kernels of a segment
+  double event_s;    // see ot_kernel_trials
 } collection;
 
 static ot_timings *find(collection *c, const ot_task *task) {
@@ -132,7 +160,7 @@ static ot_status on_step(void *context, const ot_trial_step *step) {
   for (int64_t i = 0; i < step->timeline->num_spans; i++) {
     const ot_task *const task = task_of(step, &spans[i]);
     if (task->kind != OT_TASK_COMPUTE) continue;
-    ot_timings_add(find(c, task), spans[i].end_s - spans[i].start_s);
+    ot_timings_add(find(c, task), spans[i].end_s - spans[i].start_s - c->event_s);
     if (i > 0 && follows(&spans[i], &spans[i - 1])) {
       ot_timings_add(c->gaps, spans[i].start_s - spans[i - 1].end_s);
     }
@@ -144,10 +172,11 @@ static ot_status run_subject(const subject *s, const ot_kernel_trials *trials, c
   ot_heap heap = {0};
   ot_arena scratch = ot_heap_arena_create(&heap);
   ot_config config;
-  ot_status status = load(s, trials->ranks, &scratch, &config);
+  ot_status status = load(s, trials, &scratch, &config);
   const ot_trial trial = {.run = &config.run,
                           .ranks = trials->ranks,
                           .threads = trials->threads,
+                          .backend = trials->backend,
                           .steps = trials->quick ? QUICK_STEPS : STEPS,
                           .on_step = on_step,
                           .context = c};
@@ -166,7 +195,8 @@ static int by_value(const void *a, const void *b, const void *context) {
   return (x > y) - (x < y);
 }
 
-static ot_kernel_rates fit_op(const collection *c, ot_op_kind op, int threads, ot_arena *arena) {
+static ot_kernel_rates fit_op(const collection *c, ot_op_kind op, const ot_kernel_trials *trials,
+                              ot_arena *arena) {
   ot_fit_sample *const samples = ot_arena_array(arena, c->count, sizeof *samples);
   double *const spreads = ot_arena_array(arena, c->count, sizeof *spreads);
   int64_t count = 0;
@@ -183,7 +213,8 @@ static ot_kernel_rates fit_op(const collection *c, ot_op_kind op, int threads, o
   ot_sort(spreads, count, sizeof *spreads, (ot_ordering){by_value, NULL}, arena);
   return (ot_kernel_rates){
       .op = ot_op_info_of(op)->name,
-      .threads = threads,
+      .threads = trials->threads,
+      .dtype = trials->dtype,
       .call_s = fit.x[OT_KERNEL_CALL],
       .fork_s = fit.x[OT_KERNEL_FORK],
       .matrix_flops_per_s = rate_of(fit.x[OT_KERNEL_MATRIX]),
@@ -195,16 +226,19 @@ static ot_kernel_rates fit_op(const collection *c, ot_op_kind op, int threads, o
 
 ot_status ot_measure_kernels(const ot_kernel_trials *trials, ot_arena *arena,
                              ot_measured_kernels *out) {
-  collection c = {.arena = arena};
+  const bool gpu = trials->backend != OT_BACKEND_CPU;
+  const subject *const all = gpu ? gpu_subjects : subjects;
+  const int count = gpu ? OT_COUNT(gpu_subjects) : OT_COUNT(subjects);
+  collection c = {.arena = arena, .event_s = trials->event_s};
   c.gaps = ot_arena_array(arena, 1, sizeof *c.gaps);
-  for (int i = 0; i < OT_COUNT(subjects); i++) {
-    if (trials->ranks % subjects[i].multiple != 0) continue;
-    if (trials->quick && !subjects[i].quick) continue;
-    OT_TRY(run_subject(&subjects[i], trials, &c));
+  for (int i = 0; i < count; i++) {
+    if (trials->ranks % all[i].multiple != 0) continue;
+    if (trials->quick != all[i].quick && (gpu || trials->quick)) continue;
+    OT_TRY(run_subject(&all[i], trials, &c));
   }
   *out = (ot_measured_kernels){.rates = ot_arena_array(arena, OT_OP_COUNT, sizeof *out->rates)};
   for (int op = 0; op < OT_OP_COUNT; op++) {
-    const ot_kernel_rates rates = fit_op(&c, (ot_op_kind)op, trials->threads, arena);
+    const ot_kernel_rates rates = fit_op(&c, (ot_op_kind)op, trials, arena);
     if (rates.op) out->rates[out->num_rates++] = rates;
   }
   out->launch_s = ot_timings_read(c.gaps).seconds;

@@ -7,6 +7,9 @@
 
 #include "base/arena.h"
 #include "describe/cluster.h"
+#include "device/device.h"
+#include "measure/measure.h"
+#include "ops/op.h"
 
 enum { OT_TIMINGS_MOST = 192 };
 
@@ -32,13 +35,55 @@ typedef struct ot_measured_kernels {
 } ot_measured_kernels;
 
 typedef struct ot_kernel_trials {
-  int ranks, threads;  // of each
+  ot_backend backend;
+  ot_dtype dtype;      // precision of the steps
+  int ranks, threads;  // of each; one on a GPU
+  double event_s;      // between two events with nothing between them, subtracted from each timing
   bool quick;
 } ot_kernel_trials;
 
 // With `ranks` concurrent ranks of `threads` threads. In `arena`. Blocks.
 ot_status ot_measure_kernels(const ot_kernel_trials *trials, ot_arena *arena,
                              ot_measured_kernels *out);
+
+// One GPU: its memory, one stream and its kernels (gpu_timing.c).
+typedef struct ot_gpu_timer {
+  ot_device *device;
+  ot_stream *stream;
+  ot_event *from, *to;
+  void *context;    // of kernels on the stream
+  double sample_s;  // least time of one timing, of several calls
+  int samples;      // per figure
+  double event_s;   // between two events with nothing between them
+} ot_gpu_timer;
+
+// Device `ordinal`. After a failure, destroy is allowed. Blocks.
+ot_status ot_gpu_timer_create(int ordinal, bool quick, ot_gpu_timer *timer);
+void ot_gpu_timer_destroy(ot_gpu_timer *timer);
+
+// A call of a kernel; outputs follow from the inputs.
+typedef struct ot_gpu_call {
+  ot_op_kind op;
+  ot_op_attributes attributes;
+  ot_op_types types;
+} ot_gpu_call;
+
+// Times one call among many, on random numbers. OT_ENVIRONMENT without a kernel or memory. Blocks.
+ot_status ot_gpu_time_call(ot_gpu_timer *timer, ot_gpu_call *call, ot_timing *out);
+
+// Times one call among a hundred that are queued one by one, or as one graph. Blocks.
+ot_status ot_gpu_time_launch(ot_gpu_timer *timer, bool graph, ot_timing *out);
+
+// Bytes per second of a copy of `bytes` between pinned memory and the device. Blocks.
+ot_status ot_gpu_time_transfer(ot_gpu_timer *timer, int64_t bytes, bool to_device, double *rate);
+
+// Bytes per second of a copy of `bytes` on the device (read and written bytes both count), or to
+// the device of `peer` (bytes received). Blocks.
+ot_status ot_gpu_time_copy(ot_gpu_timer *timer, const ot_gpu_timer *peer, int64_t bytes,
+                           double *rate);
+
+// Measures all GPUs (measure.h).
+ot_status ot_measure_gpus(const ot_measure_request *request, ot_arena *arena, ot_cluster *out);
 
 // Latency and rate of collectives and messages on one machine, by kind and number of ranks.
 typedef struct ot_measured_links {

@@ -90,11 +90,13 @@ static ot_status run_rank(const ot_trial *trial, ot_comm *comm, ot_arena *arena)
   OT_TRY(ot_mesh_build(&trial->run->parallel, trial->ranks, &mesh));
   ot_runtime_request request = {.mesh = trial->ranks > 1 ? &mesh : NULL,
                                 .rank = ot_comm_rank(comm),
+                                .backend = trial->backend,
                                 .comm = trial->ranks > 1 ? comm : NULL};
   OT_TRY(ot_trainer_check(trial->run));
   OT_TRY(ot_trainer_request(trial->run, arena, &request));
   request.threads = trial->threads;
   request.poison = trial->poison;
+  request.events = trial->backend != OT_BACKEND_CPU;
   ot_runtime *runtime = NULL;
   OT_TRY(ot_runtime_create(&request, &runtime));
   const ot_status status = run_steps(trial, comm, runtime);

@@ -20,11 +20,12 @@ typedef struct ot_trial_step {
 typedef ot_status (*ot_trial_callback)(void *context, const ot_trial_step *step);
 
 typedef struct ot_trial {
-  const ot_run *run;  // `data` and `output` are ignored
-  int ranks;          // >= 1
-  int threads;        // of each rank, >= 1
-  int steps;          // >= 1
-  bool poison;        // track written bytes; steps take longer
+  const ot_run *run;   // `data` and `output` are ignored
+  int ranks;           // >= 1
+  int threads;         // of each rank, >= 1
+  ot_backend backend;  // on a GPU the timeline is from events
+  int steps;           // >= 1
+  bool poison;         // track written bytes; steps take longer
   ot_trial_callback on_step;
   void *context;  // of `hear`
 } ot_trial;

@@ -187,12 +187,22 @@ static int ordinal_of(const ot_runtime_request *request) {
   return one ? 0 : ot_comm_ordinal(request->comm, ot_device_count(request->backend));
 }
 
-static ot_status create_executor(ot_runtime *runtime, const ot_runtime_request *request) {
+// Before any rank allocates, because ranks may share the memory.
+static ot_status check_device(ot_runtime *runtime, const ot_runtime_request *request) {
   const int local_ranks = request->comm ? ot_comm_local_size(request->comm) : 1;
+  const ot_memory_breakdown *const memory = &runtime->schedule.bill;
   ot_arena arena = ot_heap_arena_create(&runtime->heap);
   if (request->backend == OT_BACKEND_CPU) {
-    OT_TRY(ot_runtime_check_memory(runtime->schedule.bill.peak_bytes, local_ranks, &arena));
+    return ot_runtime_check_memory(memory->peak_bytes, local_ranks, &arena);
   }
+  const ot_gpu_need need = {.ordinal = ordinal_of(request),
+                            .ranks = ot_gpu_sharers(local_ranks),
+                            .memory = memory,
+                            .advisor = request->advisor};
+  return ot_gpu_check_memory(&need, &arena, NULL);
+}
+
+static ot_status create_executor(ot_runtime *runtime, const ot_runtime_request *request) {
   const ot_executor_options options = {.ordinal = ordinal_of(request),
                                        .comm = request->comm,
                                        .overlap = !request->serial,
@@ -208,7 +218,8 @@ static ot_status create_executor(ot_runtime *runtime, const ot_runtime_request *
 }
 
 // Failures that may occur on one rank are agreed on before the next collective.
-static ot_status create(ot_runtime *runtime, const ot_runtime_request *request) {
+static ot_status create(ot_runtime *runtime, const ot_runtime_request *request,
+                        bool *lacks_kernel) {
   ot_comm *const comm = request->comm;
   if (!runtime) return ot_fail(OT_ENVIRONMENT, "out of memory");
   runtime->model = *request->model;
@@ -217,6 +228,11 @@ static ot_status create(ot_runtime *runtime, const ot_runtime_request *request) 
   ot_runtime_request own = *request;
   own.model = &runtime->model;
   ot_status status = plan(runtime, &own, &arena);
+  if (status == OT_OK && request->backend == OT_BACKEND_CUDA) {
+    status = ot_gpu_check_kernels(ordinal_of(request), &runtime->schedule);
+    *lacks_kernel = status != OT_OK;
+  }
+  if (status == OT_OK) status = check_device(runtime, request);
   if (!comm || ot_comm_size(comm) == 1) {
     return status == OT_OK ? create_executor(runtime, request) : status;
   }
@@ -226,11 +242,24 @@ static ot_status create(ot_runtime *runtime, const ot_runtime_request *request) 
   return ot_comm_agree(comm, create_executor(runtime, request));
 }
 
+static ot_status create_on_cpu(const ot_runtime_request *request, ot_runtime **out) {
+  ot_runtime_request own = *request;
+  const char *const reason = ot_fail_message();
+  own.backend = OT_BACKEND_CPU;
+  own.may_fall_back = false;
+  char note[sizeof(*out)->note];
+  ot_text_format(note, sizeof note, "the CPU runs it: %s", reason);
+  OT_TRY(ot_runtime_create(&own, out));
+  ot_text_format((*out)->note, sizeof(*out)->note, "%s", note);
+  return OT_OK;
+}
+
 ot_status ot_runtime_create(const ot_runtime_request *request, ot_runtime **out) {
+  bool lacks_kernel = false;
   *out = calloc(1, sizeof **out);
-  const ot_status status = create(*out, request);
+  const ot_status status = create(*out, request, &lacks_kernel);
   if (status != OT_OK) ot_runtime_destroy(out);
-  return status;
+  return lacks_kernel && request->may_fall_back ? create_on_cpu(request, out) : status;
 }
 
 void ot_runtime_destroy(ot_runtime **runtime) {
@@ -240,6 +269,10 @@ void ot_runtime_destroy(ot_runtime **runtime) {
   ot_heap_release(&(*runtime)->heap);
   free(*runtime);
   *runtime = NULL;
+}
+
+const char *ot_runtime_note(const ot_runtime *runtime) {
+  return runtime->note[0] != '\0' ? runtime->note : NULL;
 }
 
 const ot_schedule *ot_runtime_schedule(const ot_runtime *runtime) { return &runtime->schedule; }

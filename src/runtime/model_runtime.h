@@ -7,6 +7,7 @@
 #include "comm/comm.h"
 #include "execute/execute.h"
 #include "host/heap.h"
+#include "runtime/gpu_check.h"
 #include "schedule/build.h"
 
 typedef struct ot_runtime ot_runtime;
@@ -28,11 +29,13 @@ typedef struct ot_runtime_request {
   const char *order_csv;  // contents of a compute order file, or null
   bool split_backward, poison;
   int64_t guard_bytes;
-  const ot_mesh *mesh;     // null: one rank
-  int rank;                // in the mesh
-  ot_comm *comm;           // world of the mesh, null: one rank. Kept
-  bool serial;             // disables overlap; same bits
-  bool events, no_graphs;  // see ot_executor_options
+  const ot_mesh *mesh;        // null: one rank
+  int rank;                   // in the mesh
+  ot_comm *comm;              // world of the mesh, null: one rank. Kept
+  bool serial;                // disables overlap; same bits
+  bool events, no_graphs;     // see ot_executor_options
+  bool may_fall_back;         // device=auto: one rank runs on the CPU if its GPU lacks a kernel
+  ot_memory_advisor advisor;  // if the GPU lacks memory
   // Tests: modifies the schedule before it is checked, or null.
   void (*amend)(ot_schedule *schedule, ot_arena *arena, void *context);
   void *amend_context;
@@ -55,6 +58,9 @@ ot_backend ot_runtime_choose_device(ot_run_device device, int ranks);
 // OT_ENVIRONMENT if `local_ranks` ranks with `peak_bytes` each exceed the memory of this machine.
 // ot_runtime_create calls it before it allocates.
 ot_status ot_runtime_check_memory(int64_t peak_bytes, int local_ranks, ot_arena *arena);
+
+// Why the CPU runs it instead of the GPU (may_fall_back); null: it runs where it was asked to.
+const char *ot_runtime_note(const ot_runtime *runtime);
 
 const ot_schedule *ot_runtime_schedule(const ot_runtime *runtime);
 ot_backend ot_runtime_backend(const ot_runtime *runtime);

@@ -18,4 +18,5 @@ struct ot_runtime {
   bool counts_buckets;          // first of the ranks that hold the same unsharded buckets
   ot_host_allreduce *exchange;  // null: one rank
   ot_executor *executor;
+  char note[512];  // see ot_runtime_note
 };

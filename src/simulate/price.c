@@ -54,7 +54,7 @@ static ot_status price_compute(const ot_simulation *simulation, const ot_task *t
            "cluster %s: device %s has no flops of %s, which op %s needs", simulation->cluster->name,
            device->name, ot_dtype_name(type), ot_task_name(task));
   double measured_s;
-  if (ot_price_measured_kernel(simulation->cluster, task, &measured_s)) {
+  if (ot_price_measured_kernel(simulation, task, &measured_s)) {
     const double stretch = stretch_of(simulation);
     *price = (ot_price){stretch * measured_s, stretch * simulation->launch_s};
     return OT_OK;
@@ -67,6 +67,17 @@ static ot_status price_compute(const ot_simulation *simulation, const ot_task *t
                                       : ot_larger(matrix_s, memory_s) + other_s;
   const double stretch = stretch_of(simulation);
   *price = (ot_price){stretch * work_s, stretch * simulation->launch_s};
+  return OT_OK;
+}
+
+// The host queues one kernel for each task that was measured.
+static ot_status price_on_accelerator(const ot_simulation *simulation, const ot_task *task,
+                                      ot_price *price) {
+  double measured_s;
+  if (!ot_price_measured_kernel(simulation, task, &measured_s)) {
+    return ot_price_kernel(simulation, task, price);
+  }
+  *price = (ot_price){measured_s, simulation->launch_s};
   return OT_OK;
 }
 
@@ -246,7 +257,7 @@ ot_status ot_price_task(const ot_simulation *simulation,
   const ot_group_shape *const shape = &shapes[task->attributes.group];
   switch (task->kind) {
     case OT_TASK_COMPUTE:
-      if (is_described(simulation)) return ot_price_kernel(simulation, task, price);
+      if (is_described(simulation)) return price_on_accelerator(simulation, task, price);
       return price_compute(simulation, task, price);
     case OT_TASK_COLLECTIVE:
       return price_collective(simulation, shape, task, price);

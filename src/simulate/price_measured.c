@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels: the rates measured with the same number of threads, else the next smaller one.
+// Kernels: of a CPU the rates measured with the same number of threads, else the next smaller one;
+// of a GPU those measured in the precision of the run.
 // Collectives: likewise by number of ranks; each further rank adds a message and its bytes.
 #include "simulate/price_measured.h"
 
@@ -24,7 +25,7 @@ static int64_t most_elements(const ot_task *task) {
 
 static int sharing(const ot_task *task, const ot_cost *cost) {
   const int threads = task->attributes.threads;
-  if (threads <= 1) return 1;
+  if (threads <= 1 || task->attributes.backend != OT_BACKEND_CPU) return 1;
   return cost->matrix_flops > 0 ? ot_threads_for_gemm(cost->matrix_flops / 2, threads)
                                 : ot_threads_for_elements(most_elements(task), threads);
 }
@@ -52,18 +53,36 @@ static const ot_kernel_rates *find_kernel(const ot_measured_machine *m, const ch
   return best;
 }
 
+static const ot_kernel_rates *find_precision(const ot_measured_machine *m, const char *op,
+                                             ot_dtype products) {
+  for (int64_t i = 0; i < m->num_kernels; i++) {
+    if (m->kernels[i].dtype == products && ot_text_equal(m->kernels[i].op, op)) {
+      return &m->kernels[i];
+    }
+  }
+  return NULL;
+}
+
 static double over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 
-bool ot_price_measured_kernel(const ot_cluster *cluster, const ot_task *task, double *seconds) {
-  const ot_kernel_rates *const k =
-      find_kernel(&cluster->measured, ot_task_name(task), task->attributes.threads);
+// Rates of a CPU are in fp32; arithmetic in another dtype is scaled by the ratio of peak rates.
+static double slowdown_of(const ot_device_kind *device, ot_dtype compute) {
+  const bool scaled = ot_device_is_host(device) && device->flops[compute] > 0;
+  return scaled ? device->flops[OT_F32] / device->flops[compute] : 1;
+}
+
+bool ot_price_measured_kernel(const ot_simulation *simulation, const ot_task *task,
+                              double *seconds) {
+  const ot_cluster *const cluster = simulation->cluster;
+  const ot_measured_machine *const m = &cluster->measured;
+  const char *const op = ot_task_name(task);
+  const ot_kernel_rates *const k = ot_device_is_host(&cluster->device)
+                                       ? find_kernel(m, op, task->attributes.threads)
+                                       : find_precision(m, op, simulation->products);
   if (!k) return false;
   double terms[OT_KERNEL_TERMS];
   ot_kernel_terms(task, terms);
-  // Measured in fp32; arithmetic in another dtype is scaled by the ratio of peak rates.
-  const double *const flops = cluster->device.flops;
-  const ot_dtype type = task->attributes.compute;
-  const double slower = flops[type] > 0 ? flops[OT_F32] / flops[type] : 1;
+  const double slower = slowdown_of(&cluster->device, task->attributes.compute);
   *seconds = k->call_s + terms[OT_KERNEL_FORK] * k->fork_s +
              slower * over(terms[OT_KERNEL_MATRIX], k->matrix_flops_per_s) +
              slower * over(terms[OT_KERNEL_OTHER], k->other_flops_per_s) +

@@ -17,8 +17,10 @@ typedef enum ot_kernel_term {
 
 void ot_kernel_terms(const ot_task *task, double terms[OT_KERNEL_TERMS]);
 
-// Seconds of `task` without contention for its cores. False if no such kernel was measured.
-bool ot_price_measured_kernel(const ot_cluster *cluster, const ot_task *task, double *seconds);
+// Seconds of `task` without contention for its cores. False if no such kernel was measured, on a
+// GPU in the precision of the simulation.
+bool ot_price_measured_kernel(const ot_simulation *simulation, const ot_task *task,
+                              double *seconds);
 
 // Seconds of `collective` after all ranks have reached it; `bytes` as in ot_collective. False if no
 // such collective was measured for any number of ranks.

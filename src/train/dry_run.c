@@ -8,6 +8,7 @@
 #include "data/data_loader.h"
 #include "train/learning_rate.h"
 #include "train/loop_start.h"
+#include "train/memory_advice.h"
 #include "train/prediction.h"
 
 // A planned rank.
@@ -19,8 +20,11 @@ typedef struct planned {
 static ot_status plan_rank(const ot_run *run, const ot_dry_run *how, int rank, ot_arena *arena,
                            planned *p) {
   const int shared = ot_runtime_cores() / (how->local_ranks > 1 ? how->local_ranks : 1);
-  p->rank = (ot_planned_rank){
-      .run = run, .mesh = how->mesh, .rank = rank, .threads = shared > 1 ? shared : 1};
+  p->rank = (ot_planned_rank){.run = run,
+                              .mesh = how->mesh,
+                              .rank = rank,
+                              .threads = shared > 1 ? shared : 1,
+                              .backend = how->backend};
   OT_TRY(ot_rank_plan(&p->rank, arena));
   const ot_schedule *const schedule = &p->rank.schedule;
   const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
@@ -51,7 +55,7 @@ static ot_status plan_ranks(const ot_run *run, const ot_dry_run *how, ot_arena *
     if (bytes > peak) fullest = rank;
     if (bytes > peak) peak = bytes;
   }
-  OT_TRY(ot_loop_check_schedules(run, mesh));
+  OT_TRY(ot_loop_check_schedules(run, mesh, how->backend));
   return plan_rank(run, how, fullest, arena, most);
 }
 
@@ -68,17 +72,10 @@ static void say_memory(dry_run *d) {
   const ot_schedule *const schedule = &d->most.rank.schedule;
   d->report->fullest_rank = d->most.rank.rank;
   d->report->memory = schedule->bill;
-  ot_text_builder text = {.arena = d->arena};
-  for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
-    const int64_t bytes = schedule->bill.class_bytes[i];
-    if (bytes == 0) continue;
-    ot_text_appendf(&text, "  %-12s %14s\n", ot_memory_class_name((ot_memory_class)i),
-                    ot_figure_bytes(d->arena, bytes));
-  }
   const char *const which = ot_arena_format(d->arena, " (rank %d, the maximum)", d->most.rank.rank);
   ot_loop_note(d->request,
                "memory of one rank%s, arena planned to the byte:\n%s  %-12s %14s (%ld bytes)",
-               schedule->ranks > 1 ? which : "", ot_text_builder_text(&text), "peak",
+               schedule->ranks > 1 ? which : "", ot_memory_table(&schedule->bill, d->arena), "peak",
                ot_figure_bytes(d->arena, schedule->bill.peak_bytes), schedule->bill.peak_bytes);
 }
 
@@ -135,7 +132,8 @@ static void say_prediction(dry_run *d) {
                                         .local_ranks = d->how->local_ranks};
   ot_prediction prediction;
   if (!request->cluster) return;
-  if (ot_prediction_build(&wanted, d->arena, &prediction) != OT_OK) {
+  if (ot_prediction_check(wanted.cluster, d->how->backend) != OT_OK ||
+      ot_prediction_build(&wanted, d->arena, &prediction) != OT_OK) {
     ot_loop_note(request, "no prediction: %s", ot_fail_message());
     return;
   }
@@ -150,6 +148,24 @@ static void say_prediction(dry_run *d) {
                first->expected.step_s, report->tokens_per_s, 100 * report->mfu);
   say_exposed(d, &first->expected);
   ot_loop_note_prediction(request, &prediction);
+}
+
+static ot_status check_memory(dry_run *d) {
+  const ot_dry_run *const how = d->how;
+  ot_dry_run_report *const report = d->report;
+  if (how->backend == OT_BACKEND_CPU) {
+    report->memory_bytes = ot_runtime_memory();
+    return ot_runtime_check_memory(report->memory.peak_bytes, how->local_ranks, d->arena);
+  }
+  ot_memory_question question = {.run = d->request->run,
+                                 .mesh = how->mesh,
+                                 .rank = report->fullest_rank,
+                                 .threads = d->most.rank.threads,
+                                 .backend = how->backend};
+  const ot_gpu_need need = {.ranks = how->gpu_ranks,
+                            .memory = &report->memory,
+                            .advisor = ot_memory_advisor_of(&question)};
+  return ot_gpu_check_memory(&need, d->arena, &report->memory_bytes);
 }
 
 static ot_status look(dry_run *d) {
@@ -169,8 +185,7 @@ static ot_status look(dry_run *d) {
   say_memory(d);
   say_length(d);
   say_prediction(d);
-  d->report->memory_bytes = ot_runtime_memory();
-  OT_TRY(ot_runtime_check_memory(d->report->memory.peak_bytes, d->how->local_ranks, d->arena));
+  OT_TRY(check_memory(d));
   return check_disk(d);
 }
 

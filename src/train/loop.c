@@ -363,7 +363,9 @@ static ot_status sum_step(loop *l, step_sums *sums) {
   *failed = (l->unreported.status != OT_OK);
   OT_TRY(ot_world_allreduce(l->request->world, values, OT_COUNT(values)));
   if (*failed > 0) return agree(l, OT_OK);
-  const double ranks = ot_world_size(l->request->world);
+  // A GPU's step has no timeline unless its events are recorded.
+  const bool timed = ot_trainer_timeline(l->start.trainer)->num_spans > 0;
+  const double ranks = timed ? ot_world_size(l->request->world) : NAN;
   *sums = (step_sums){.stop = *stop > 0, .figures = {.bubble_fraction = *bubble / ranks}};
   for (int i = 0; i < OT_TIMELINE_AXES; i++) sums->figures.exposed_axis_s[i] = values[i] / ranks;
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) sums->figures.part_s[i] = part_s[i] / ranks;
@@ -415,7 +417,11 @@ static ot_status step_once(loop *l, bool *stop) {
   const bool traced = traces(l, next);
   ot_step_report step;
   step_sums sums;
+  if (traced)
+    OT_TRY(ot_world_agree(l->request->world, ot_trainer_set_events(l->start.trainer, true)));
   OT_TRY(ot_trainer_step(l->start.trainer, &step));
+  if (traced) OT_TRY(ot_trainer_set_events(l->start.trainer, false));
+  if (l->summary.steps == 0) ot_loop_note_products(l->request, l->start.trainer, l->arena);
   OT_TRY(sum_step(l, &sums));
   add_means(l, &step, &sums);
   add_to_summary(l, &step);
@@ -487,7 +493,9 @@ static void predict(loop *l) {
   if (!leads(l) || !request.cluster) return;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  if (ot_prediction_build(&request, &arena, &l->prediction) == OT_OK) {
+  ot_status status = ot_prediction_check(request.cluster, schedule->backend);
+  if (status == OT_OK) status = ot_prediction_build(&request, &arena, &l->prediction);
+  if (status == OT_OK) {
     ot_loop_note_prediction(l->request, &l->prediction);
     ot_prediction_keep_steps(&l->prediction, l->arena);
   } else {

@@ -83,6 +83,8 @@ ot_status ot_loop_run(const ot_loop_request *request);
 typedef struct ot_dry_run {
   const ot_mesh *mesh;
   int local_ranks;  // of these on this machine
+  ot_backend backend;
+  int gpu_ranks;  // that share a GPU, on a GPU
 } ot_dry_run;
 
 // The requirements of a run.
@@ -90,7 +92,7 @@ typedef struct ot_dry_run_report {
   int64_t parameters;
   int fullest_rank;            // rank with this memory
   ot_memory_breakdown memory;  // planned arena of that rank
-  int64_t memory_bytes;        // for all ranks on this machine
+  int64_t memory_bytes;        // for all ranks on this machine: its own, or that free on the GPU
   int64_t checkpoint_bytes;    // of one checkpoint
   int64_t disk_free_bytes;     // on the disk of the output
   int64_t steps, tokens;       // of the whole run

@@ -23,7 +23,8 @@
 
 // Also of a run in types that this back end lacks.
 static ot_status plan_rank(ot_planned_rank *planned, ot_arena *arena) {
-  ot_runtime_request wanted = {.mesh = planned->mesh, .rank = planned->rank};
+  ot_runtime_request wanted = {
+      .mesh = planned->mesh, .rank = planned->rank, .backend = planned->backend};
   OT_TRY(ot_trainer_request(planned->run, arena, &wanted));
   if (wanted.threads == 0) wanted.threads = planned->threads;
   OT_TRY(ot_runtime_plan(&wanted, arena, planned->graphs, &planned->schedule));
@@ -41,12 +42,14 @@ static int64_t entries_of(const ot_schedule *schedule) {
   return entries;
 }
 
-static ot_status prove(const ot_run *run, const ot_mesh *mesh, ot_arena *arena) {
+static ot_status prove(const ot_run *run, const ot_mesh *mesh, ot_backend backend,
+                       ot_arena *arena) {
   const ot_schedule **const schedules = ot_arena_array(arena, mesh->ranks, sizeof *schedules);
   int64_t entries = 0;
   for (int rank = 0; rank < mesh->ranks; rank++) {
     ot_planned_rank *const planned = ot_arena_take(arena, sizeof *planned);
-    *planned = (ot_planned_rank){.run = run, .mesh = mesh, .rank = rank, .threads = 1};
+    *planned =
+        (ot_planned_rank){.run = run, .mesh = mesh, .rank = rank, .threads = 1, .backend = backend};
     OT_TRY(plan_rank(planned, arena));
     schedules[rank] = &planned->schedule;
     entries += entries_of(&planned->schedule);
@@ -55,11 +58,11 @@ static ot_status prove(const ot_run *run, const ot_mesh *mesh, ot_arena *arena) 
   return ot_schedules_match(schedules, mesh->ranks, arena);
 }
 
-ot_status ot_loop_check_schedules(const ot_run *run, const ot_mesh *mesh) {
+ot_status ot_loop_check_schedules(const ot_run *run, const ot_mesh *mesh, ot_backend backend) {
   if (!mesh || mesh->ranks == 1 || mesh->ranks > OT_PROVEN_RANKS) return OT_OK;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = prove(run, mesh, &arena);
+  const ot_status status = prove(run, mesh, backend, &arena);
   ot_heap_release(&heap);
   return status;
 }
@@ -96,6 +99,25 @@ void ot_loop_note_prediction(const ot_loop_request *request, const ot_prediction
   for (int i = 0; i < OT_COUNT(notes); i++) {
     if (notes[i]) ot_loop_note(request, "%s", notes[i]);
   }
+}
+
+// Rows of products that our own kernel runs end with "own" (gemm_table.c).
+void ot_loop_note_products(const ot_loop_request *request, const ot_trainer *trainer,
+                           ot_arena *arena) {
+  static const char own[] = " : own\n";
+  const ot_executor *const executor = ot_runtime_executor(ot_trainer_runtime(trainer));
+  const char *at = ot_executor_print_algorithms(executor, arena);
+  int count = 0;
+  while (at && (at = ot_text_find(at, own)) != NULL) {
+    at += ot_text_length(own);
+    count++;
+  }
+  if (count == 0) return;
+  ot_loop_note(
+      request,
+      "note: cuBLASLt refuses %d shape%s of products; a slower kernel of our own runs them "
+      "(gemm.table of the checkpoint lists them)",
+      count, ot_text_plural(count, "s"));
 }
 
 // ---- resuming ----
@@ -206,12 +228,14 @@ static void say_start(const ot_loop_request *request, const ot_loop_start *start
   const ot_run *const run = request->run;
   const ot_schedule *const schedule = ot_runtime_schedule(ot_trainer_runtime(start->trainer));
   const bool many = schedule->ranks > 1;
-  ot_loop_note(request, "%s: %ld parameters, %s%s%s, %d thread%s%s, arena planned %s%s",
-               run->model.model_type, ot_model_parameters(&run->model),
-               ot_dtype_name(run->precision.compute), many ? ", " : "",
-               many ? ot_loop_shape(ot_world_mesh(request->world), arena) : "", schedule->threads,
-               ot_text_plural(schedule->threads, "s"), many ? " each" : "",
-               ot_figure_bytes(arena, schedule->bill.peak_bytes), many ? " on rank 0" : "");
+  const char *const threads =
+      ot_arena_format(arena, "%d thread%s%s", schedule->threads,
+                      ot_text_plural(schedule->threads, "s"), many ? " each" : "");
+  const char *const place = schedule->backend == OT_BACKEND_CPU ? threads : "on a GPU";
+  ot_loop_note(request, "%s: %ld parameters, %s%s%s, %s, arena planned %s%s", run->model.model_type,
+               ot_model_parameters(&run->model), ot_dtype_name(run->precision.compute),
+               many ? ", " : "", many ? ot_loop_shape(ot_world_mesh(request->world), arena) : "",
+               place, ot_figure_bytes(arena, schedule->bill.peak_bytes), many ? " on rank 0" : "");
 }
 
 // One rank's work for all, before there is a trainer. `path` stays empty for a new run.
@@ -269,10 +293,12 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
   char path[OT_WORLD_TEXT] = "";
   OT_TRY(find_start(request, arena, start, path));
   OT_TRY(ot_trainer_create(request->run, request->settings, request->world, &start->trainer));
-  OT_TRY(ot_world_agree(request->world,
-                        ot_world_is_leader(request->world)
-                            ? ot_loop_check_schedules(request->run, ot_world_mesh(request->world))
-                            : OT_OK));
+  const ot_backend backend = ot_runtime_backend(ot_trainer_runtime(start->trainer));
+  const bool leader = ot_world_is_leader(request->world);
+  OT_TRY(ot_world_agree(
+      request->world,
+      leader ? ot_loop_check_schedules(request->run, ot_world_mesh(request->world), backend)
+             : OT_OK));
   const bool begins = path[0] == '\0';
   if (!begins) OT_TRY(ot_trainer_resume(start->trainer, path));
   const ot_position position = ot_trainer_position(start->trainer);
@@ -283,10 +309,11 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
     return OT_OK;
   }
   say_start(request, start, arena);
+  const char *const device_note = ot_runtime_note(ot_trainer_runtime(start->trainer));
+  if (device_note) ot_loop_note(request, "note: %s", device_note);
   if (!begins) ot_loop_note(request, "resuming from %s", path);
   if (ot_trainer_note(start->trainer)) ot_loop_note(request, "%s", ot_trainer_note(start->trainer));
-  const bool leads = ot_world_is_leader(request->world);
-  return ot_world_agree(request->world, leads ? enter_directory(request, arena, start) : OT_OK);
+  return ot_world_agree(request->world, leader ? enter_directory(request, arena, start) : OT_OK);
 }
 
 static ot_status show_batch(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {

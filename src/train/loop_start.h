@@ -28,6 +28,10 @@ const char *ot_loop_shape(const ot_mesh *mesh, ot_arena *arena);
 void ot_loop_note(const ot_loop_request *request, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+// Says which products the library refused in the first step, if it did.
+void ot_loop_note_products(const ot_loop_request *request, const ot_trainer *trainer,
+                           ot_arena *arena);
+
 // Reports the basis of the prediction.
 void ot_loop_note_prediction(const ot_loop_request *request, const ot_prediction *prediction);
 
@@ -37,6 +41,7 @@ typedef struct ot_planned_rank {
   const ot_run *run;
   const ot_mesh *mesh;
   int rank, threads;
+  ot_backend backend;
   ot_graph graphs[OT_MODES];
   ot_schedule schedule;
 } ot_planned_rank;
@@ -46,7 +51,7 @@ ot_status ot_rank_plan(ot_planned_rank *planned, ot_arena *arena);
 // OT_PROVEN_ENTRIES entries in total on at most OT_PROVEN_RANKS ranks: about 1 GB. Returns OT_OK
 // without a check otherwise. Local; called on one rank.
 enum { OT_PROVEN_ENTRIES = 1 << 20, OT_PROVEN_RANKS = 64 };
-ot_status ot_loop_check_schedules(const ot_run *run, const ot_mesh *mesh);
+ot_status ot_loop_check_schedules(const ot_run *run, const ot_mesh *mesh, ot_backend backend);
 
 // Warns of settings that are valid but rarely intended; invalid ones are rejected where settings
 // are read (describe/run.h), data opened (data_loader.h) and memory allocated (model_runtime.h).

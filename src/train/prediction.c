@@ -16,6 +16,18 @@ static double peak_of(const ot_cluster *cluster, ot_dtype compute) {
   return flops[compute] > 0 ? flops[compute] : flops[OT_F32];
 }
 
+ot_status ot_prediction_check(const ot_cluster *cluster, ot_backend backend) {
+  const ot_device_kind *const device = &cluster->device;
+  const bool measured = cluster->basis == OT_BASIS_MEASURED || ot_device_is_host(device);
+  const bool cpu = backend == OT_BACKEND_CPU;
+  OT_CHECK(!measured || ot_device_kind_backend(device) == backend, OT_USAGE,
+           "%s describes %s, and the run is on %s (`orthant bench --device %s --out FILE`, then "
+           "cluster: FILE)",
+           cluster->name, cpu ? device->name : "a CPU", cpu ? "the CPU" : "a GPU",
+           cpu ? "cpu" : "cuda");
+  return OT_OK;
+}
+
 static ot_status find_cluster(const ot_prediction_request *request, ot_arena *arena,
                               ot_prediction *out) {
   const ot_cluster *const measured = request->cluster;
@@ -30,9 +42,11 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
   out->peak_flops = ranks * peak_of(&out->cluster, out->products);
   out->basis = ot_arena_format(
       arena, "MFU is relative to %.4g GFLOP/s a rank: %s", 1e-9 * out->peak_flops / ranks,
-      threads > 0 ? "the fastest matmul that `orthant bench` measured, not a data sheet's peak"
-                  : ot_arena_format(arena, "the peak of %s in %s", out->cluster.device.name,
-                                    ot_dtype_name(out->products)));
+      threads > 0 ||
+              (measured->basis == OT_BASIS_MEASURED && measured->device.matrix_efficiency == 0)
+          ? "the fastest matmul that `orthant bench` measured, not a data sheet's peak"
+          : ot_arena_format(arena, "the peak of %s in %s", out->cluster.device.name,
+                            ot_dtype_name(out->products)));
   if (threads == 0 || (measured->num_devices == ranks && threads == request->threads)) return OT_OK;
   out->note = ot_arena_format(
       arena, "%s was measured with %d rank%s of %d thread%s at once; scaled to %d of %d",

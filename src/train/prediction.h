@@ -51,6 +51,10 @@ typedef struct ot_prediction {
   ot_predicted_step *steps;  // [num_steps] those with run->batch.global_batch_size first
 } ot_prediction;
 
+// OT_USAGE if a run on `backend` cannot be predicted from `cluster`: a measured machine stands for
+// the device that was measured.
+ot_status ot_prediction_check(const ot_cluster *cluster, ot_backend backend);
+
 // OT_USAGE if the cluster lacks a rate or has fewer devices than the run has ranks. Allocated in
 // `arena`. Called on one rank.
 ot_status ot_prediction_build(const ot_prediction_request *request, ot_arena *arena,

@@ -2,6 +2,8 @@
 // Sums, and a table of two columns.
 #include "train/step_means.h"
 
+#include <math.h>
+
 #include "base/text.h"
 #include "base/text_builder.h"
 
@@ -32,8 +34,12 @@ typedef struct row {
 } row;
 
 static void print_row(const ot_step_means *means, const row *r, ot_text_builder *text) {
-  ot_text_appendf(text, "\n  %-14s %9.2f %s", r->name,
-                  r->scale * r->measured / (double)means->num_steps, r->unit);
+  const double measured = r->scale * r->measured / (double)means->num_steps;
+  if (isnan(measured)) {
+    ot_text_appendf(text, "\n  %-14s %9s %*s", r->name, "-", (int)ot_text_length(r->unit), "");
+  } else {
+    ot_text_appendf(text, "\n  %-14s %9.2f %s", r->name, measured, r->unit);
+  }
   if (means->num_predicted == 0) return;
   const char *const space = ot_text_length(r->unit) < 2 ? "  " : " ";
   ot_text_appendf(text, "%s%9.2f %s", space, r->scale * r->predicted / (double)means->num_predicted,

@@ -13,6 +13,7 @@
 #include "host/clock.h"
 #include "runtime/model_files.h"
 #include "train/learning_rate.h"
+#include "train/memory_advice.h"
 #include "train/noise_scale.h"
 
 struct ot_trainer {
@@ -147,6 +148,13 @@ static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
       ot_runtime_choose_device(trainer->run->device, request.mesh ? request.mesh->ranks : 1);
   OT_TRY(ot_world_agree(world, ot_trainer_request(trainer->run, arena, &request)));
   if (request.threads == 0) request.threads = ot_world_threads(world);
+  ot_memory_question question = {.run = trainer->run,
+                                 .mesh = request.mesh,
+                                 .rank = request.rank,
+                                 .threads = request.threads,
+                                 .backend = request.backend};
+  request.advisor = ot_memory_advisor_of(&question);
+  request.may_fall_back = trainer->run->device == OT_DEVICE_AUTO && ot_world_size(world) == 1;
   request.amend = trainer->hooks.amend;
   request.amend_context = trainer->hooks.context;
   request.unchecked = trainer->hooks.unchecked;
@@ -505,6 +513,10 @@ const ot_step_transfer *ot_trainer_results(const ot_trainer *trainer) { return t
 
 void ot_trainer_set_trace(ot_trainer *trainer, bool on) {
   ot_executor_set_trace(ot_runtime_executor(trainer->runtime), on);
+}
+
+ot_status ot_trainer_set_events(ot_trainer *trainer, bool on) {
+  return ot_executor_set_events(ot_runtime_executor(trainer->runtime), on);
 }
 
 const ot_timeline *ot_trainer_timeline(const ot_trainer *trainer) {

@@ -100,6 +100,8 @@ ot_status ot_trainer_health(const ot_trainer *trainer, ot_arena *arena, ot_healt
 
 // Timeline of the last step; null unless tracing was on.
 void ot_trainer_set_trace(ot_trainer *trainer, bool on);
+// See ot_executor_set_events.
+ot_status ot_trainer_set_events(ot_trainer *trainer, bool on);
 const ot_timeline *ot_trainer_timeline(const ot_trainer *trainer);
 
 // Decodes the first sequence of the next batch as text into `arena`, for --show-batch.

@@ -9,6 +9,7 @@
 #include "checkpoint/hf_texts.h"
 #include "files/disk.h"
 #include "runtime/model_files.h"
+#include "train/algorithm_table.h"
 
 typedef struct state_kind {
   const char *prefix;
@@ -28,6 +29,7 @@ typedef struct state_view {
   ot_runtime *runtime;
   const ot_run *run;
   ot_weight_map map;
+  const char *algorithms;  // of all ranks, to save; null: none
 } state_view;
 
 static ot_status view(ot_runtime *runtime, const ot_run *run, ot_arena *arena, state_view *out) {
@@ -92,7 +94,7 @@ static ot_status build_texts(const state_view *v, const ot_state_request *reques
   OT_TRY(ot_hf_texts_build(v->arena, &request->run->model, dtype, request->tokenizer, &hf));
   memcpy(texts, hf.text, sizeof hf.text);
   *count = hf.count;
-  const char *const table = ot_executor_print_algorithms(ot_runtime_executor(v->runtime), v->arena);
+  const char *const table = v->algorithms;
   if (table) texts[(*count)++] = (ot_checkpoint_text){table_name, table, ot_text_length(table)};
   return OT_OK;
 }
@@ -127,11 +129,13 @@ static ot_status save(state_view *v, const ot_state_request *request) {
   return ot_checkpoint_write(request->path, &content);
 }
 
-static ot_status lead(ot_runtime *runtime, const ot_state_request *request) {
+static ot_status lead(ot_runtime *runtime, const ot_state_request *request,
+                      const char *algorithms) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   state_view v;
   ot_status status = view(runtime, request->run, &arena, &v);
+  v.algorithms = algorithms;
   if (status == OT_OK) status = save(&v, request);
   ot_heap_release(&heap);
   if (status == OT_OK) return ot_runtime_end_reads(runtime);
@@ -140,9 +144,18 @@ static ot_status lead(ot_runtime *runtime, const ot_state_request *request) {
 }
 
 ot_status ot_training_state_save(ot_runtime *runtime, const ot_state_request *request) {
-  const ot_status status =
-      ot_world_is_leader(request->world) ? lead(runtime, request) : ot_runtime_serve_reads(runtime);
-  return ot_world_agree(request->world, status);
+  ot_world *const world = request->world;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const char *table = NULL;
+  ot_status status = ot_algorithm_table_gather(ot_runtime_executor(runtime), world, &arena, &table);
+  if (status == OT_OK) {
+    status =
+        ot_world_is_leader(world) ? lead(runtime, request, table) : ot_runtime_serve_reads(runtime);
+    status = ot_world_agree(world, status);
+  }
+  ot_heap_release(&heap);
+  return status;
 }
 
 // ---- load ----

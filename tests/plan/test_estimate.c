@@ -227,8 +227,8 @@ static void data_parallel_estimates_match_their_schedules(void **state) {
 static void muon_estimates_match_their_schedules(void **state) {
   (void)state;
   const ot_model tied = gpt2(), plain = llama();
-  const comparison one = {&plain, "bf16-fp32-gradients", set_muon, false},
-                   two = {&tied, "fp32", set_muon, false};
+  const comparison one = {&plain, "bf16-fp32-gradients", set_muon, 0},
+                   two = {&tied, "fp32", set_muon, 0};
   compare_as(one, (ot_candidate){.dp = 2});
   compare_as(one, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B});
   compare_as(two, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_ZB_V, .dp = 2});
@@ -322,8 +322,7 @@ static void expert_parallel_estimates_match_their_schedules(void **state) {
 static void estimates_of_detailed_runs_match_their_schedules(void **state) {
   (void)state;
   const ot_model plain = llama(), spread = experts(false);
-  const comparison dense = {&plain, "fp32", set_run, false},
-                   moe = {&spread, "fp32", set_run, false};
+  const comparison dense = {&plain, "fp32", set_run, 0}, moe = {&spread, "fp32", set_run, 0};
   compare_as(dense, (ot_candidate){.dp = 2, .cp = 2, .zero = 3});
   compare_as(dense, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B, .dp = 2, .zero = 3});
   compare_as(moe, (ot_candidate){.dp = 4, .ep = 2, .zero = 3});

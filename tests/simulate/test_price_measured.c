@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "describe/engine.h"
 #include "host/heap.h"
 #include "ops/operands.h"
 #include "simulate/price_measured.h"
@@ -17,8 +18,8 @@
 
 // linear: 100 GFLOP/s and 10 GB/s per thread, 2 us per call, and 8 us more to wake threads.
 static const ot_kernel_rates kernels[] = {
-    {"linear", 1, 2e-6, 0, 100e9, 0, 10e9, {1, 0, 0}},
-    {"linear", 4, 2e-6, 8e-6, 50e9, 0, 10e9, {1, 0, 0}},
+    {"linear", 1, OT_F32, 2e-6, 0, 100e9, 0, 10e9, {1, 0, 0}},
+    {"linear", 4, OT_F32, 2e-6, 8e-6, 50e9, 0, 10e9, {1, 0, 0}},
 };
 static const ot_collective_rates collectives[] = {
     {"all_reduce", 2, 10e-6, 5e9, {1, 0, 0}},
@@ -58,7 +59,7 @@ static ot_task product(int64_t rows, int64_t columns, int64_t depth, int threads
 
 static double price(const ot_cluster *cluster, const ot_task *task) {
   double seconds = 0;
-  assert_true(ot_price_measured_kernel(cluster, task, &seconds));
+  assert_true(ot_price_measured_kernel(&(ot_simulation){.cluster = cluster}, task, &seconds));
   return seconds;
 }
 
@@ -97,8 +98,49 @@ static void unmeasured_costs_are_not_predicted(void **state) {
   ot_task task = product(64, 64, 64, 1);
   task.op = OT_OP_LINEAR_DX;
   double seconds;
-  assert_false(ot_price_measured_kernel(&cluster, &task, &seconds));
+  assert_false(ot_price_measured_kernel(&(ot_simulation){.cluster = &cluster}, &task, &seconds));
   assert_false(ot_price_measured_collective(&cluster, "all_gather", 2, 100, &seconds));
+}
+
+// Through ot_price_task, as schedules are priced. 60 TFLOP/s in bf16 and 20 in fp32 were measured.
+static void a_measured_gpu_costs_what_runs_in_the_same_precision_took(void **state) {
+  (void)state;
+  static const ot_kernel_rates rates[] = {
+      {"linear", 1, OT_BF16, 3e-6, 0, 60e12, 0, 2e12, {1, 0, 0}},
+      {"linear", 1, OT_F32, 4e-6, 0, 20e12, 0, 1e12, {1, 0, 0}},
+  };
+  const ot_cluster gpu = {
+      .name = "measured",
+      .basis = OT_BASIS_MEASURED,
+      .num_devices = 1,
+      .device = {.name = "gpu",
+                 .flops = {[OT_F32] = 25e12, [OT_F64] = 10e12, [OT_BF16] = 80e12},
+                 .other_flops_per_s = 25e12,
+                 .memory_bytes_per_s = 2e12,
+                 .memory_bytes = 1 << 30,
+                 .launch_s = 1e-6,
+                 .processors = 100},
+      .measured = {.kernels = rates, .num_kernels = OT_COUNT(rates)}};
+  const ot_kernel_style *const style = ot_engine_style(&ot_engine_orthant, &gpu.device);
+  // The threads of a schedule mean nothing there.
+  ot_task task = product(512, 256, 128, 4);
+  task.attributes.backend = OT_BACKEND_CUDA;
+  const double flops = 2.0 * 512 * 256 * 128, bytes = 4.0 * (512 * 128 + 256 * 128 + 512 * 256);
+  ot_price bf16, fp32, fp64;
+  ot_simulation simulation = ot_simulation_of(&gpu, style, OT_BF16);
+  assert_int_equal(ot_price_task(&simulation, (ot_group_shape[OT_GROUP_KINDS]){{0}}, &task, &bf16),
+                   OT_OK);
+  expect_near(bf16.device_s, 3e-6 + flops / 60e12 + bytes / 2e12);
+  expect_near(bf16.host_s, 1e-6);
+  simulation.products = OT_F32;
+  assert_int_equal(ot_price_task(&simulation, (ot_group_shape[OT_GROUP_KINDS]){{0}}, &task, &fp32),
+                   OT_OK);
+  expect_near(fp32.device_s, 4e-6 + flops / 20e12 + bytes / 1e12);
+  // Not measured: the formula of described GPUs, at least the time at the peak rate.
+  simulation.products = OT_F64;
+  assert_int_equal(ot_price_task(&simulation, (ot_group_shape[OT_GROUP_KINDS]){{0}}, &task, &fp64),
+                   OT_OK);
+  assert_true(fp64.device_s >= flops / 10e12 && fp64.device_s < 100 * flops / 10e12);
 }
 
 static void collectives_are_those_of_as_many_ranks_or_grow_with_them(void **state) {
@@ -173,6 +215,7 @@ int main(void) {
       cmocka_unit_test(a_gemm_costs_its_call_its_flops_and_its_bytes),
       cmocka_unit_test(threads_share_work_worth_waking_them),
       cmocka_unit_test(unmeasured_costs_are_not_predicted),
+      cmocka_unit_test(a_measured_gpu_costs_what_runs_in_the_same_precision_took),
       cmocka_unit_test(collectives_are_those_of_as_many_ranks_or_grow_with_them),
       cmocka_unit_test(ranks_that_never_wait_share_cores_equally),
       cmocka_unit_test(an_idle_core_is_used_by_another_stage),

@@ -251,7 +251,7 @@ static void inverse(const ot_kernel_call *call) {
 
 }  // namespace
 
-extern "C" int ot_cuda_has_kernels(void) {
+extern "C" bool ot_cuda_has_kernels(void) {
   cudaFuncAttributes attributes;
   const cudaError_t error = cudaFuncGetAttributes(&attributes, inverse_kernel<float>);
   (void)cudaGetLastError();

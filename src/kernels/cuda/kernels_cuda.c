@@ -45,12 +45,6 @@ static void close_context(void *context) {
 }
 
 static ot_status open_context(void *stream, void **context) {
-  if (!ot_cuda_has_kernels()) {
-    ot_fail(OT_ENVIRONMENT, "this build has no kernels for the architecture of this GPU");
-    return ot_fail_hint(OT_ENVIRONMENT,
-                        "set device: cpu, or build with -DOT_CUDA_ARCHITECTURES=N, "
-                        "N as in its compute capability without the point");
-  }
   ot_cuda_context *const made = calloc(1, sizeof *made);
   OT_CHECK(made, OT_ENVIRONMENT, "kernels: out of memory");
   made->stream = stream;
@@ -78,6 +72,7 @@ static const char *race_algorithms(void *context, int repeats, ot_arena *arena) 
 static const ot_kernel_backend backend = {
     .f32 = f32,
     .f64 = f64,
+    .fits = ot_cuda_has_kernels,
     .open = open_context,
     .close = close_context,
     .print_algorithms = print_algorithms,

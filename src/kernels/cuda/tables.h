@@ -31,4 +31,4 @@ extern const ot_kernel_entry ot_route_cuda_f32[], ot_route_cuda_f64[];
 extern const ot_kernel_entry ot_route_balance_cuda_f32[], ot_route_balance_cuda_f64[];
 
 // False if none was compiled for the GPU that is bound.
-int ot_cuda_has_kernels(void);
+bool ot_cuda_has_kernels(void);

@@ -222,6 +222,8 @@ cudaError_t attribute_value(int *value, cudaDeviceAttr attribute) {
   return cudaSuccess;
 }
 
+uint64_t capability() { return number_of("OT_SHIM_CAPABILITY", 10 * MAJOR + MINOR); }
+
 void describe_device(cudaDeviceProp *p) {
   *p = {};
   snprintf(p->name, sizeof p->name, "emulated device");
@@ -232,12 +234,19 @@ void describe_device(cudaDeviceProp *p) {
   p->warpSize = warpSize;
   p->maxThreadsPerBlock = THREADS_PER_BLOCK;
   p->multiProcessorCount = NUM_SM;
-  p->major = MAJOR;
-  p->minor = MINOR;
+  p->major = static_cast<int>(capability() / 10);
+  p->minor = static_cast<int>(capability() % 10);
   p->memoryBusWidth = BUS_BITS;
   p->l2CacheSize = L2_BYTES;
 }
 }  // namespace
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *) {
+  return api_call("cudaFuncGetAttributes", [=](lock_held &) {
+    *attributes = {};
+    return capability() == 90 ? cudaSuccess : cudaErrorNoKernelImageForDevice;
+  });
+}
 
 cudaError_t cudaGetDeviceCount(int *count) {
   return api_call("cudaGetDeviceCount", [=](lock_held &) {

@@ -280,13 +280,6 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute
   });
 }
 
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *) {
-  return api_call("cudaFuncGetAttributes", [=](lock_held &) {
-    *attributes = {};
-    return cudaSuccess;
-  });
-}
-
 cudaError_t cudaDeviceSynchronize(void) {
   return api_call("cudaDeviceSynchronize", [](lock_held &lock) {
     run_everything(lock, current_device());
