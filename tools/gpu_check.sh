@@ -27,9 +27,10 @@ export OT_TEST_DEVICE=cuda
 # CUDA's libraries, of the packages of PyTorch.
 if [ -z "${OT_CUDA_LIBRARIES:-}" ]; then
   OT_CUDA_LIBRARIES=$(python3 -c 'import glob, os, nvidia
-for folder in nvidia.__path__:
-    found = glob.glob(os.path.join(folder, "**", "libcublasLt.so.13"), recursive=True)
-    if found: print(os.path.dirname(found[0])); break' 2>/dev/null)
+names = ["libcublasLt.so.13", "libnccl.so.2"]
+found = [glob.glob(os.path.join(folder, "**", name), recursive=True)
+         for name in names for folder in nvidia.__path__]
+print(":".join(os.path.dirname(paths[0]) for paths in found if paths))' 2>/dev/null)
   export OT_CUDA_LIBRARIES
 fi
 cd "$tools/.." || exit 3

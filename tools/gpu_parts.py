@@ -200,7 +200,7 @@ def measure_limits(run, limit):
 
 def check_abi(run, limit):
     """Declarations of cuBLASLt against its header, where that and a compiler are."""
-    library = os.environ.get("OT_CUDA_LIBRARIES", "")
+    library = os.environ.get("OT_CUDA_LIBRARIES", "").split(":")[0]
     folders = [Path(library).parent / "include", *map(Path, glob.glob("/usr/local/cuda*/include"))]
     header = next((f for f in folders if (f / "cublasLt.h").is_file()), None)
     runtime = next((f for f in folders if (f / "library_types.h").is_file()), None)

@@ -1,27 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds NCCL at run time.
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "comm/nccl_api.h"
-
-enum { PATH_BYTES = 4096 };
+#include "host/cuda_library.h"
 
 static const char *const name = "libnccl.so.2";
-
-// In OT_CUDA_LIBRARIES if it is set and holds the library, else where the system looks.
-static void *open_library(void) {
-  const char *const folder = getenv("OT_CUDA_LIBRARIES");
-  char path[PATH_BYTES];
-  if (folder && folder[0] != '\0') {
-    ot_text_format(path, sizeof path, "%s/%s", folder, name);
-    void *const found = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (found) return found;
-  }
-  return dlopen(name, RTLD_NOW | RTLD_LOCAL);
-}
 
 static ot_status find_functions(void *library, ot_nccl_api *api) {
   const struct {
@@ -63,7 +48,7 @@ static ot_status check_version(const ot_nccl_api *api) {
 }
 
 ot_status ot_nccl_open(ot_nccl_api *api) {
-  void *const library = open_library();
+  void *const library = ot_cuda_library_open(name);
   if (!library) {
     ot_fail(OT_ENVIRONMENT, "NCCL is not found: %s", dlerror());
     return ot_fail_hint(OT_ENVIRONMENT,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries are opened as runs open them: from OT_CUDA_LIBRARIES, or where the system looks.
+// Libraries are opened as runs open them.
 #include "measure/gpu_report.h"
 
 #include <dlfcn.h>
@@ -9,9 +9,8 @@
 
 #include "base/text.h"
 #include "device/device.h"
+#include "host/cuda_library.h"
 #include "kernels/kernels.h"
-
-enum { PATH_BYTES = 4096 };
 
 typedef struct gpu_report {
   ot_arena *arena;
@@ -68,11 +67,7 @@ static void put_found(const gpu_report *r, ot_node *map, const library *l, void 
 
 static void report_library(const gpu_report *r, const library *l, bool needed) {
   ot_node *const map = ot_node_put(r->arena, r->map, l->key, ot_node_create(r->arena, OT_NODE_MAP));
-  const char *const folder = getenv("OT_CUDA_LIBRARIES");
-  char path[PATH_BYTES];
-  ot_text_format(path, sizeof path, "%s%s%s", folder ? folder : "",
-                 folder && folder[0] != '\0' ? "/" : "", l->file);
-  void *const opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void *const opened = ot_cuda_library_open(l->file);
   if (opened) {
     put_found(r, map, l, opened);
     dlclose(opened);

@@ -1,25 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds cuBLASLt at run time.
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "host/cuda_library.h"
 #include "kernels/cuda/lt_api.h"
 
-enum { PATH_BYTES = 4096 };
-
-static void *open_library(void) {
-  static const char *const name = "libcublasLt.so.13";
-  const char *const folder = getenv("OT_CUDA_LIBRARIES");
-  char path[PATH_BYTES];
-  if (!folder || folder[0] == '\0') return dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  ot_text_format(path, sizeof path, "%s/%s", folder, name);
-  return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-}
-
 ot_status ot_lt_open(ot_lt_api *api) {
-  *api = (ot_lt_api){.library = open_library()};
+  *api = (ot_lt_api){.library = ot_cuda_library_open("libcublasLt.so.13")};
   if (!api->library) {
     ot_fail(OT_ENVIRONMENT, "cuBLASLt is not found: %s", dlerror());
     return ot_fail_hint(OT_ENVIRONMENT,
