@@ -9,6 +9,7 @@
 // different sizes, operations that wait for each other in a circle, and an operation for which
 // another rank has queued nothing (after a while). It refuses what NCCL refuses: two ranks on a
 // device, peers that do not exist, memory that is not of the communicator's device.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -81,7 +82,8 @@ struct ot_nccl_comm {
   int rank, device;
   bool aborted;
   int failure;
-  position last;  // the end of its latest operation
+  position last;                                     // the end of its latest operation
+  std::vector<std::weak_ptr<operation>> operations;  // that run, and some that have ended
 };
 
 namespace {
@@ -253,6 +255,10 @@ int queue_operation(const std::vector<call> &list) {
   const auto o = std::make_shared<operation>();
   o->all = comm->all.get();
   o->rank = comm->rank;
+  std::vector<std::weak_ptr<operation>> &running = comm->operations;
+  const auto has_ended = [](const std::weak_ptr<operation> &other) { return other.expired(); };
+  running.erase(std::remove_if(running.begin(), running.end(), has_ended), running.end());
+  running.push_back(o);
   for (const call &c : list) add_call(o, c);
   for (const transfer &t : o->transfers) check_sizes(*o, t);
   o->broken = shim::take_planned_failure("nccl", comm->device) != cudaSuccess;
@@ -373,7 +379,7 @@ int create(ot_nccl_comm **out, int size, ot_nccl_id id, int rank) {
     forming->pairs.assign(n, std::vector<pair_queue>(n));
   }
   const std::shared_ptr<clique> all = forming;
-  auto *const comm = new ot_nccl_comm{all, rank, shim::current_device(), false, SUCCESS, {}};
+  auto *const comm = new ot_nccl_comm{all, rank, shim::current_device(), false, SUCCESS, {}, {}};
   join_clique(all.get(), comm, size);
   list.changed.notify_all();
   const bool complete = wait_for_members(lock, *all);
@@ -413,12 +419,8 @@ int abort_comm(ot_nccl_comm *comm) {
   {
     const lock_held lock(shim::device().mutex);
     comm->aborted = true;
-    for (auto &row : comm->all->pairs) {
-      for (pair_queue &q : row) {
-        for (auto *sides : {&q.sends, &q.receives}) {
-          for (const side &s : *sides) s.owner->aborted |= s.owner->rank == comm->rank;
-        }
-      }
+    for (const std::weak_ptr<operation> &o : comm->operations) {
+      if (const auto running = o.lock()) running->aborted = true;
     }
   }
   return destroy(comm);
