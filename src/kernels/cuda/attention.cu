@@ -5,6 +5,7 @@
 #include "kernels/cuda/attention_tile.cuh"
 
 extern "C" {
+#include "kernels/cuda/attention_hopper.h"
 #include "kernels/cuda/attention_mma.h"
 #include "kernels/cuda/tables.h"
 }
@@ -208,7 +209,7 @@ static void attention(const ot_kernel_call *call) {
   if (in[0].type.dim[0] == 0) return;
   double *const maxima = out[2].data ? (double *)call->workspace : NULL;
   int64_t blocks = 0;
-  if (!ot_attention_mma(call, maxima, &blocks)) {
+  if (!ot_attention_hopper(call, maxima, &blocks) && !ot_attention_mma(call, maxima, &blocks)) {
     forward<R> f = {};
     f.shape = ot_attention_shape_of<R>(a, &in[1]);
     f.queries = f.keys = ot_heads_of<R>(&in[0], a->num_heads + 2 * a->num_kv_heads, a->head_dim);

@@ -2,7 +2,7 @@
 // Attention forward on tensor cores (Dao 2023, FlashAttention-2): a block has a tile of queries of
 // one head, a warp some rows of it; scores and output stay in registers. The next keys and values
 // are copied meanwhile.
-#include "kernels/cuda/attention_mma.cuh"
+#include "kernels/cuda/attention_softmax.cuh"
 
 extern "C" {
 #include "kernels/cuda/attention_mma.h"
@@ -27,107 +27,13 @@ struct forward {
   const ot_bf16 *queries, *keys;  // the first head of each; values are G heads behind the keys
   int64_t query_step, key_step;   // elements from token to token
   void *o;                        // bf16; float32 of a ring
-  float *lse;                     // [B T, H]
-  const float *o_before, *lse_before;  // of other blocks of keys, or null
-  ot_any<float> sinks;                 // or null; not with o_before
-  int first_sink;
+  const float *o_before;          // of other blocks of keys, or null
+  ot_softmax_ends ends;
   double *maxima;  // [blocks] or null
 };
 
-// Of the lane's rows. Scores are q . k without the scale until they are exponents of 2.
-template <int MT>
-struct running {
-  float largest[MT][2], sum[MT][2];  // sum: of the lane's own columns
-};
-
-// Hides the keys from `key` on that the warp's queries, which see `rows`, do not see.
-template <int MT, int NT>
-static __device__ __forceinline__ void mask(const ot_seen *rows, int key, float (&s)[MT][NT][4]) {
-  const int lane = threadIdx.x % 32, first = key + lane % 4 * 2;
-#pragma unroll
-  for (int m = 0; m < MT; m++) {
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      const ot_seen seen = rows[16 * m + 8 * half + lane / 4];
-      const int low = seen.low - first, high = seen.high - first;
-#pragma unroll
-      for (int n = 0; n < NT; n++) {
-#pragma unroll
-        for (int k = 0; k < 2; k++) {
-          if (8 * n + k < low || 8 * n + k >= high) s[m][n][2 * half + k] = -INFINITY;
-        }
-      }
-    }
-  }
-}
-
-// Turns scores into 2^(unit score - unit largest), unit = scale * log2(e), and rescales the sums of
-// the tiles before.
-template <int MT, int NT, int DT>
-static __device__ __forceinline__ void exponentiate(float unit, running<MT> &state,
-                                                    float (&s)[MT][NT][4],
-                                                    float (&output)[MT][DT][4]) {
-#pragma unroll
-  for (int m = 0; m < MT; m++) {
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      float largest = state.largest[m][half];
-#pragma unroll
-      for (int n = 0; n < NT; n++) {
-        largest = fmaxf(largest, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
-      }
-      largest = ot_quad_max(largest);
-      // No visible key yet: any finite base makes 2^(-inf - base) zero.
-      const float base = largest > -INFINITY ? unit * largest : 0;
-      const float rescale = ot_exp2(unit * state.largest[m][half] - base);
-      float sum = state.sum[m][half] * rescale;
-#pragma unroll
-      for (int n = 0; n < NT; n++) {
-#pragma unroll
-        for (int k = 2 * half; k < 2 * half + 2; k++) {
-          s[m][n][k] = ot_exp2(unit * s[m][n][k] - base);
-          sum += s[m][n][k];
-        }
-      }
-      state.sum[m][half] = sum;
-      state.largest[m][half] = largest;
-#pragma unroll
-      for (int d = 0; d < DT; d++) {
-        output[m][d][2 * half] *= rescale;
-        output[m][d][2 * half + 1] *= rescale;
-      }
-    }
-  }
-}
-
-// The stored lse, and the factors of the output and of o_before. What earlier blocks have seen, or
-// a sink, is one more score; a sink has no value.
-template <int MT>
-static __device__ __forceinline__ void finish(const forward &f, int query, const running<MT> &state,
-                                              float (&factor)[MT][2], float (&weight)[MT][2]) {
-  const int lane = threadIdx.x % 32, H = f.shape.H, b = blockIdx.x / H, h = blockIdx.x % H;
-  const float sink = f.sinks.data ? f.sinks[f.first_sink + h] : -INFINITY;
-#pragma unroll
-  for (int m = 0; m < MT; m++) {
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      const int i = query + 16 * m + 8 * half + lane / 4;
-      const int64_t row = ((int64_t)b * f.shape.T + i) * H + h;
-      const float before = f.lse_before && i < f.shape.T ? f.lse_before[row] : sink;
-      const float own = f.shape.scale * state.largest[m][half];
-      const float largest = fmaxf(before, own);
-      const float base = largest > -INFINITY ? largest : 0;
-      const float block = expf(own - base), rest = expf(before - base);
-      const float sum = rest + block * ot_quad_sum(state.sum[m][half]);
-      factor[m][half] = sum > 0 ? block / sum : 0;
-      weight[m][half] = sum > 0 ? rest / sum : 0;
-      if (lane % 4 == 0 && i < f.shape.T) f.lse[row] = sum > 0 ? base + logf(sum) : -INFINITY;
-    }
-  }
-}
-
 template <int WARPS, int MT>
-static __device__ __forceinline__ void write_maximum(const running<MT> &state, float scale,
+static __device__ __forceinline__ void write_maximum(const ot_running<MT> &state, float scale,
                                                      double *maximum) {
   __shared__ float parts[WARPS];
   float largest = -INFINITY;
@@ -142,14 +48,14 @@ static __device__ __forceinline__ void write_maximum(const running<MT> &state, f
 // The warp's output, by way of its rows of the queries' tile.
 template <int D, bool RING, int MT, int DT>
 static __device__ __forceinline__ void store_output(const forward &f, int first,
-                                                    const running<MT> &state, ot_bf16 *queries,
+                                                    const ot_running<MT> &state, ot_bf16 *queries,
                                                     const float (&output)[MT][DT][4]) {
   constexpr int V = ot_value_dim<D>;
   const int T = f.shape.T, H = f.shape.H, row = threadIdx.x / 32 * 16 * MT;
   const int64_t step = (int64_t)H * D;
   const int64_t to = ((int64_t)(blockIdx.x / H) * T + first) * step + blockIdx.x % H * D;
   float factor[MT][2], weight[MT][2];
-  finish(f, first + row, state, factor, weight);
+  ot_finish(f.shape, f.ends, first + row, state, factor, weight);
   if (RING) {
     float *const o = (float *)f.o + to;
     const float *const before = f.o_before ? f.o_before + to : nullptr;
@@ -190,7 +96,7 @@ static __global__ void __launch_bounds__(division<D>::THREADS, 8 / division<D>::
                                        f.query_step, T - first, queries);
   if (begin < end) copy(begin, 0);
   ot_copy_commit();
-  running<MT> state;
+  ot_running<MT> state;
 #pragma unroll
   for (int m = 0; m < MT; m++) {
 #pragma unroll
@@ -213,8 +119,14 @@ static __global__ void __launch_bounds__(division<D>::THREADS, 8 / division<D>::
       if (at >= warp_end) break;  // beyond the warp's queries
       float s[MT][PART / 8][4];
       ot_mma_rows<D>(queries, row, stage + part * D, s);
-      if (at < seen.largest || at + PART > rows[row].high) mask(rows + row, at, s);
-      exponentiate(shape.scale * OT_LOG2_E, state, s, output);
+      if (at < seen.largest || at + PART > rows[row].high) ot_mask(rows + row, at, s);
+      ot_exponentiate(shape.scale * OT_LOG2_E, state, s, [&](int m, int half, float factor) {
+#pragma unroll
+        for (int d = 0; d < V / 8; d++) {
+          output[m][d][2 * half] *= factor;
+          output[m][d][2 * half + 1] *= factor;
+        }
+      });
       ot_mma_add<V>(s, stage + KEYS * D + part * V, output);
     }
     __syncthreads();
@@ -253,9 +165,7 @@ extern "C" bool ot_attention_mma(const ot_kernel_call *call, double *maxima, int
   f.keys = qkv + a->num_heads * D;
   f.query_step = f.key_step = step;
   f.o = out[0].data;
-  f.lse = (float *)out[1].data;
-  f.sinks = ot_any_of<float>(&in[3]);
-  f.first_sink = (int)a->first_sink;
+  f.ends = {(float *)out[1].data, nullptr, ot_any_of<float>(&in[3]), (int)a->first_sink};
   f.maxima = maxima;
   ot_for_mma_head_dim(
       D, [&](auto d) { *blocks = run_forward<decltype(d)::value, false>(call, f); });
@@ -276,11 +186,9 @@ extern "C" bool ot_attention_block_mma(const ot_kernel_call *call, double *maxim
   f.query_step = (a->num_heads + 2 * a->num_kv_heads) * D;
   f.key_step = 2 * a->num_kv_heads * D;
   f.o = out[0].data;
-  f.lse = (float *)out[1].data;
   f.o_before = (const float *)in[4].data;
-  f.lse_before = (const float *)in[5].data;
-  f.sinks = ot_any_of<float>(&in[6]);
-  f.first_sink = (int)a->first_sink;
+  f.ends = {(float *)out[1].data, (const float *)in[5].data, ot_any_of<float>(&in[6]),
+            (int)a->first_sink};
   f.maxima = maxima;
   ot_for_mma_head_dim(D, [&](auto d) { *blocks = run_forward<decltype(d)::value, true>(call, f); });
   return true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA back end of kernels.h.
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/tables.h"
@@ -44,11 +45,27 @@ static void close_context(void *context) {
   free(c);
 }
 
+// The kernels for Hopper run only if OT_ATTENTION=hopper: no GPU has shown them right yet, and an
+// emulated one cannot show that operands lie where the hardware reads them.
+static ot_status choose_attention(ot_tensor_map_encode *encode) {
+  const char *const choice = getenv("OT_ATTENTION");
+  const bool hopper = choice && strcmp(choice, "hopper") == 0;
+  OT_CHECK(!choice || hopper || strcmp(choice, "mma") == 0, OT_ENVIRONMENT,
+           "OT_ATTENTION is %s, must be mma (default) or hopper", choice);
+  *encode = hopper ? ot_tensor_map_encoder() : NULL;
+  OT_CHECK(
+      !hopper || *encode, OT_ENVIRONMENT,
+      "OT_ATTENTION is hopper, but the GPU is not one of compute capability 9.0, or its driver "
+      "is older than CUDA 12 (try mma)");
+  return OT_OK;
+}
+
 static ot_status open_context(void *stream, void **context) {
   ot_cuda_context *const made = calloc(1, sizeof *made);
   OT_CHECK(made, OT_ENVIRONMENT, "kernels: out of memory");
   made->stream = stream;
-  const ot_status status = ot_cuda_matmul_create(&made->matmul);
+  ot_status status = choose_attention(&made->encode);
+  if (status == OT_OK) status = ot_cuda_matmul_create(&made->matmul);
   if (status != OT_OK) close_context(made);
   *context = status == OT_OK ? made : NULL;
   return status;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fiber_stack.h"
+#include "hopper.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -179,6 +180,8 @@ bool prefers_unstarted(int num_unstarted) {
 // A thread that can run, removed from its queue; NONE when all have exited.
 int take_next() {
   if (prefers_unstarted(block.num_threads - block.num_started)) return take_unstarted();
+  while (block.num_ready == 0 && block.num_live > 0 && hopper_land_one()) {
+  }
   if (block.num_ready == 0) {
     if (block.num_live > 0) report_deadlock();
     return NONE;
@@ -243,9 +246,7 @@ void release_barrier() {
 // Most are the same literal.
 bool same_text(const char *a, const char *b) { return a == b || strcmp(a, b) == 0; }
 
-bool same_place(place a, place b) {
-  return a.line == b.line && same_text(a.file, b.file);
-}
+bool same_place(place a, place b) { return a.line == b.line && same_text(a.file, b.file); }
 
 void check_same_barrier(const char *name, place at) {
   const barrier_state &b = block.barrier;
@@ -381,6 +382,7 @@ void prepare_block() {
   if (order == SHIM_RANDOM) shuffle(block.start_order, n);
   memset(shared_memory, 0xFF, block.shape->shared_bytes);
   memset(shared_memory + block.shape->shared_bytes, 0xC3, CANARY_BYTES);
+  hopper_begin_block();
 }
 
 void check_canary() {
@@ -400,10 +402,17 @@ void run_block(uint64_t number) {
   block.on = &block.os_thread;
   block.running = take_next();
   switch_fiber(take_idle_fiber());
+  hopper_end_block();
   check_canary();
 }
 
 }  // namespace
+
+void park(const char *name, place at) { wait(name, at); }
+void wake(int thread) { make_ready(thread); }
+shim_order thread_order() { return order; }
+uint32_t random_below(uint32_t limit) { return chance.below(limit); }
+size_t dynamic_shared_bytes() { return block.shape->shared_bytes; }
 
 void together(uint32_t mask, warp_work work, void *argument, const char *name, place at) {
   const uint32_t my_bit = 1u << lane();

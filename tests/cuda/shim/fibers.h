@@ -55,6 +55,15 @@ struct votes {
 // Waits until all threads of the block that have not exited are here, and counts their predicates.
 votes barrier(bool predicate, const char *name, place at);
 
+// For operations with waits of their own (hopper.h): the running thread waits until wake() names
+// it, which may only name threads that wait here.
+void park(const char *name, place at);
+void wake(int thread);
+// How the test wants undefined orders, and a number below `limit` to draw them.
+shim_order thread_order();
+uint32_t random_below(uint32_t limit);
+size_t dynamic_shared_bytes();
+
 struct launch_shape {
   const char *kernel;  // its name, for messages
   dim3 grid, block;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "hopper.h"
 #include "shim_state.h"
 
 namespace shim {
@@ -303,6 +304,20 @@ cudaError_t cudaDriverGetVersion(int *version) {
 cudaError_t cudaRuntimeGetVersion(int *version) {
   return api_call("cudaRuntimeGetVersion", [=](lock_held &) {
     *version = CUDART_VERSION;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult *result) {
+  return api_call("cudaGetDriverEntryPointByVersion", [=](lock_held &) {
+    const bool known = strcmp(symbol, "cuTensorMapEncodeTiled") == 0;
+    if (flags != cudaEnableDefault) return cudaErrorInvalidValue;
+    *function = known ? reinterpret_cast<void *>(encode_tensor_map) : nullptr;
+    *result = !known            ? cudaDriverEntryPointSymbolNotFound
+              : version < 12000 ? cudaDriverEntryPointVersionNotSufficent
+                                : cudaDriverEntryPointSuccess;
     return cudaSuccess;
   });
 }

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared by the attention kernels for Hopper. A tile has ROWS rows of a head; it lies in panels of
+// 64 columns, as the tensor memory accelerator copies them. One warpgroup of a block copies, the
+// others compute; a warp of those has 16 rows of the products.
+#pragma once
+
+#include "kernels/cuda/attention_mma.cuh"
+#include "kernels/cuda/hopper.cuh"
+
+enum { OT_WARPGROUP = 128, OT_PANEL_COLUMNS = OT_TENSOR_MAP_COLUMNS, OT_PANEL_ROW = 128 };
+
+// Bytes of a panel, and of a tile of head dim D.
+template <int ROWS>
+static constexpr int ot_panel = ROWS *OT_PANEL_ROW;
+template <int D, int ROWS>
+static constexpr int ot_tile_bytes = D / OT_PANEL_COLUMNS *ot_panel<ROWS>;
+
+// Starts the copy of a tile of ROWS rows from (column, row, sequence) on; rows outside of the
+// sequence are zero. By one thread.
+template <int D, int ROWS>
+static __device__ __forceinline__ void ot_copy_head(unsigned char *tile, const ot_tensor_map &map,
+                                                    int column, int row, int sequence,
+                                                    uint64_t *barrier) {
+#pragma unroll
+  for (int panel = 0; panel < D / OT_PANEL_COLUMNS; panel++) {
+    ot_copy_tile(tile + panel * ot_panel<ROWS>, map, column + panel * OT_PANEL_COLUMNS, row,
+                 sequence, barrier);
+  }
+}
+
+// products = 64 rows of tile `a` from its row `row` on times the first 8 NT rows of tile `b`,
+// transposed.
+template <int D, int A_ROWS, int B_ROWS, int NT>
+static __device__ __forceinline__ void ot_multiply_rows(const unsigned char *a, int row,
+                                                        const unsigned char *b,
+                                                        float (&products)[NT][4]) {
+#pragma unroll
+  for (int d = 0; d < D; d += 16) {
+    const int panel = d / OT_PANEL_COLUMNS, at = d % OT_PANEL_COLUMNS * 2;
+    ot_multiply(products,
+                ot_operand_by_depth(a + panel * ot_panel<A_ROWS> + row * OT_PANEL_ROW + at),
+                ot_operand_by_depth(b + panel * ot_panel<B_ROWS> + at), d > 0);
+  }
+}
+
+// sums += weights [64, ROWS] times the rows of a tile, whose columns are those of sums.
+template <int ROWS, int NT>
+static __device__ __forceinline__ void ot_multiply_weights(const uint32_t (&weights)[ROWS / 16][4],
+                                                           const unsigned char *tile,
+                                                           float (&sums)[NT][4]) {
+#pragma unroll
+  for (int k = 0; k < ROWS / 16; k++) {
+    ot_multiply_add(sums, weights[k],
+                    ot_operand_by_column(tile + k * 16 * OT_PANEL_ROW, ot_panel<ROWS>));
+  }
+}
+
+// Weights as operand a.
+template <int NT>
+static __device__ __forceinline__ void ot_pack_weights(const float (&from)[NT][4],
+                                                       uint32_t (&to)[NT / 2][4]) {
+#pragma unroll
+  for (int k = 0; k < NT / 2; k++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float *const pair = &from[2 * k + i / 2][i % 2 * 2];
+      to[k][i] = ot_pack_bf16(pair[0], pair[1]);
+    }
+  }
+}
+
+// factor * sums of the warp to its rows from `row` on of a tile of ROWS rows that nobody else uses,
+// and from there to rows `to`, `step` elements apart, of which the tile has n.
+template <int D, int ROWS>
+static __device__ __forceinline__ void ot_store_panels(const float (&sums)[D / 8][4],
+                                                       const float (&factor)[2],
+                                                       unsigned char *tile, int row, ot_bf16 *to,
+                                                       int64_t step, int n) {
+  constexpr int CHUNKS = D / 8, PANEL_CHUNKS = OT_PANEL_COLUMNS / 8;
+  const int lane = threadIdx.x % 32;
+  const auto chunk = [=](int r, int c) {
+    ot_bf16 *const panel = (ot_bf16 *)(tile + c / PANEL_CHUNKS * ot_panel<ROWS>);
+    return ot_chunk<OT_PANEL_COLUMNS>(panel, r, c % PANEL_CHUNKS);
+  };
+  __syncwarp();
+#pragma unroll
+  for (int c = 0; c < CHUNKS; c++) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const float f = factor[half];
+      *(uint32_t *)(chunk(row + 8 * half + lane / 4, c) + lane % 4 * 2) =
+          ot_pack_bf16(f * sums[c][2 * half], f * sums[c][2 * half + 1]);
+    }
+  }
+  __syncwarp();
+#pragma unroll
+  for (int i = lane; i < 16 * CHUNKS; i += 32) {
+    const int r = row + i / CHUNKS, c = i % CHUNKS;
+    if (r < n) *(uint4 *)(to + r * step + c * 8) = *(const uint4 *)chunk(r, c);
+  }
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention by Hopper's warpgroup products and tensor memory accelerator, for calls that it fits
+// when the context asks for it (kernels_cuda.c). Each returns false without any work for others.
+#pragma once
+
+#include <stdbool.h>
+
+#include "ops/kernel.h"
+
+// As ot_attention_mma (attention_mma.h).
+bool ot_attention_hopper(const ot_kernel_call *call, double *maxima, int64_t *blocks);
