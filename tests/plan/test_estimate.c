@@ -25,7 +25,6 @@ typedef struct estimate_case {
   ot_cluster cluster;
   ot_job job;
   ot_estimator *estimator;
-  bool accelerator;
 } estimate_case;
 
 static void create(const ot_model *model, const char *recipe, const ot_candidate *c,
@@ -69,8 +68,8 @@ static void expect_bill(estimate_case *e, const ot_run *run, const ot_mesh *mesh
   for (int i = 0; i < mesh->ranks; i++) {
     ot_graph graphs[OT_MODES];
     ot_schedule schedule;
-    ot_runtime_request wanted = {
-        .mesh = mesh, .rank = i, .backend = e->accelerator ? OT_BACKEND_CUDA : OT_BACKEND_CPU};
+    ot_runtime_request wanted = {.mesh = mesh, .rank = i};
+    if (!e->cluster.device.packs) wanted.backend = OT_BACKEND_CUDA;
     assert_int_equal(ot_trainer_request(run, &e->arena, &wanted), OT_OK);
     wanted.threads = 1;
     assert_int_equal(ot_runtime_plan(&wanted, &e->arena, graphs, &schedule), OT_OK);
@@ -145,17 +144,13 @@ static void compare_as(comparison how, ot_candidate c) {
   ot_prediction p;
   c = candidate_of(c);
   create(how.model, how.recipe, &c, &e);
-  if (how.accelerator) {
-    e.accelerator = true;
-    e.cluster.device.packs = false;
-    assert_int_equal(ot_estimator_build(&e.job, &e.arena, &e.estimator), OT_OK);
-  }
+  e.cluster.device.packs = !how.accelerator;
   if (how.set) {
     ot_candidate_run(&e.job, &c, &given_lists, &given);
     how.set(&given);
     e.job.run = &given;
-    assert_int_equal(ot_estimator_build(&e.job, &e.arena, &e.estimator), OT_OK);
   }
+  assert_int_equal(ot_estimator_build(&e.job, &e.arena, &e.estimator), OT_OK);
   ot_candidate_print(&c, text, sizeof text);
   if (ot_candidate_check(&e.job, &c) != OT_OK) fail_msg("%s: %s", text, ot_fail_message());
   if (ot_estimate_build(e.estimator, &c, &estimate) != OT_OK) {
@@ -170,6 +165,8 @@ static void compare_as(comparison how, ot_candidate c) {
   }
   expect_time(&estimate, p.steps[0].expected.step_s, text);
   expect_bill(&e, &run, &mesh, &estimate, text);
+  const int64_t context = how.accelerator ? ot_engine_orthant.context_bytes : 0;
+  assert_int_equal(estimate.memory.context, context);
   expect_bound(&e, &estimate, text);
   destroy(&e);
 }
@@ -536,27 +533,7 @@ static void bf16_estimates_match_their_schedules(void **state) {
   }
 }
 
-static ot_memory_estimate memory_on(bool host) {
-  estimate_case e;
-  ot_estimate estimate;
-  const ot_model model = llama();
-  const ot_candidate c = candidate_of((ot_candidate){.pp = 2});
-  create(&model, "fp32", &c, &e);
-  e.cluster.device.packs = host;
-  assert_int_equal(ot_estimator_build(&e.job, &e.arena, &e.estimator), OT_OK);
-  assert_int_equal(ot_estimate_build(e.estimator, &c, &estimate), OT_OK);
-  destroy(&e);
-  return estimate.memory;
-}
-
-static void an_accelerator_keeps_memory_for_its_runtime(void **state) {
-  (void)state;
-  const ot_memory_estimate host = memory_on(true), other = memory_on(false);
-  assert_int_equal(host.context, 0);
-  assert_int_equal(other.context, ot_engine_orthant.context_bytes);
-  assert_true(other.context >= 1000000000);
-}
-
+// The workspace of its kernels, and the memory of its runtime beside the arena.
 static void estimates_for_an_accelerator_match_its_schedules(void **state) {
   (void)state;
   const ot_model plain = llama(), spread = experts(false);
@@ -564,7 +541,7 @@ static void estimates_for_an_accelerator_match_its_schedules(void **state) {
   compare_as(dense, (ot_candidate){.pp = 2, .tp = 2});
   compare_as(dense, (ot_candidate){.dp = 2, .zero = 3, .cp = 2});
   compare_as(sparse, (ot_candidate){.dp = 4, .ep = 2, .zero = 2});
-  assert_int_not_equal(memory_on(true).buffers, memory_on(false).buffers);
+  assert_true(ot_engine_orthant.context_bytes >= 1000000000);
 }
 
 int main(void) {
@@ -586,7 +563,6 @@ int main(void) {
       cmocka_unit_test(stack_estimates_of_other_splits_match_their_schedules),
       cmocka_unit_test(other_frameworks_have_no_stack),
       cmocka_unit_test(bf16_estimates_match_their_schedules),
-      cmocka_unit_test(an_accelerator_keeps_memory_for_its_runtime),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
