@@ -94,7 +94,9 @@ static void contribute(backward *b, int value, int made, bool has_partial) {
 
 // The output value of a VJP step at `ref` of the forward op, or -1 when no op reads it.
 static int make_output(backward *b, const ot_op *op, ot_ref ref) {
-  const int input = ref.kind == OT_REF_NONE ? -1 : op->in[ref.index];
+  // Which outputs are written again depends on the recompute policy (recompute.h).
+  const bool absent = ref.kind == OT_REF_NONE || ref.kind == OT_REF_OUTPUT;
+  const int input = absent ? -1 : op->in[ref.index];
   if (input < 0) return -1;
   if (ref.kind == OT_REF_ACCUMULATOR) {
     return ot_program_accumulator(b->program, b->arena, input, b->accumulators);

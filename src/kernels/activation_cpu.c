@@ -80,9 +80,10 @@ __attribute__((always_inline)) static inline slope relu_slope_of(ot_real x) {
 typedef ot_real (*value_function)(ot_real x);
 typedef slope (*slope_function)(ot_real x);
 
-// Elements [0, n) of the operands of an op; only the gated forms use `up` and `d_up`.
+// Elements [0, n) of the operands of an op; only the gated forms use `up`, `d_up` and `scale`.
 typedef struct tile {
   const ot_real *dy, *x, *up;
+  const ot_real *scale;  // of the row, or null
   ot_real *out, *d_up;
   int64_t n;
 } tile;
@@ -179,27 +180,38 @@ static void clear_bounded(const ot_op_attributes *a, const ot_real *up, const ti
   }
 }
 
-static void activation_tile(const ot_kernel_call *call, int64_t first, int64_t n) {
-  ot_real x_scratch[OT_TILE];
-  ot_real y_scratch[OT_TILE];
-  const tile t = {.x = ot_tile_in(&call->in[0], first, n, x_scratch),
-                  .out = ot_tile_out(&call->out[0], first, y_scratch),
-                  .n = n};
-  switch (call->attributes->activation) {
+// Not inlined, like map_gated: the forward op and the gradient that writes its output again run the
+// same instructions, for the same bits.
+__attribute__((noinline)) static void map_plain(const ot_op_attributes *a, const tile *t) {
+  switch (a->activation) {
     case OT_ACTIVATION_GELU:
-      map_values(gelu_value, &t);
+      map_values(gelu_value, t);
       break;
     case OT_ACTIVATION_GELU_TANH:
-      map_values(gelu_tanh_value, &t);
+      map_values(gelu_tanh_value, t);
       break;
     case OT_ACTIVATION_SILU:
-      map_values(silu_value, &t);
+      map_values(silu_value, t);
       break;
     case OT_ACTIVATION_RELU:
-      map_values(relu_value, &t);
+      map_values(relu_value, t);
       break;
   }
-  ot_tile_done(&call->out[0], first, t.out, n);
+}
+
+// y of elements [first, first + n), whose x is given.
+static void write_values(const ot_kernel_call *call, const ot_tensor *y, const ot_real *x,
+                         int64_t first, int64_t n) {
+  ot_real scratch[OT_TILE];
+  const tile t = {.x = x, .out = ot_tile_out(y, first, scratch), .n = n};
+  map_plain(call->attributes, &t);
+  ot_tile_done(y, first, t.out, n);
+}
+
+static void activation_tile(const ot_kernel_call *call, int64_t first, int64_t n) {
+  ot_real scratch[OT_TILE];
+  const ot_real *const x = ot_tile_in(&call->in[0], first, n, scratch);
+  write_values(call, &call->out[0], x, first, n);
 }
 
 static void activation(const ot_kernel_call *call) {
@@ -229,13 +241,14 @@ static void activation_grad_tile(const ot_kernel_call *call, int64_t first, int6
       break;
   }
   ot_tile_done(&call->out[0], first, t.out, n);
+  if (call->out[1].data) write_values(call, &call->out[1], t.x, first, n);
 }
 
 static void activation_grad(const ot_kernel_call *call) {
   ot_for_tiles(call, ot_type_elements(&call->in[0].type), activation_grad_tile);
 }
 
-static void map_gated(const ot_op_attributes *a, const tile *t) {
+__attribute__((noinline)) static void map_gated(const ot_op_attributes *a, const tile *t) {
   if (a->glu_limit > 0) {
     map_clamped_values(a, t);
     return;
@@ -277,31 +290,39 @@ static void map_gated_gradients(const ot_op_attributes *a, const tile *t) {
   }
 }
 
+// The scale of row `row`, or null.
+static const ot_real *scale_of(const ot_tensor *scale, int64_t row) {
+  return scale->data ? (const ot_real *)scale->data + row : NULL;
+}
+
+// y of a tile whose `up` is already clamped, from element `first` on.
+static void write_gated(const ot_op_attributes *a, const ot_tensor *y, int64_t first, tile t) {
+  ot_real scratch[OT_TILE];
+  t.out = ot_tile_out(y, first, scratch);
+  map_gated(a, &t);
+  for (int64_t i = 0; i < t.n && t.scale; i++) t.out[i] *= *t.scale;
+  ot_tile_done(y, first, t.out, t.n);
+}
+
 // Columns [column, column + n) of row `row`.
 static void glu_tile(const ot_kernel_call *call, int64_t row, int64_t column, int64_t n) {
-  ot_real scratch[3][OT_TILE], bounded[OT_TILE];
+  ot_real scratch[2][OT_TILE], bounded[OT_TILE];
   const bool bounds = call->attributes->glu_limit > 0;
-  const ot_tensor *const y = &call->out[0];
-  const int64_t columns = y->type.dim[1];
+  const int64_t columns = call->out[0].type.dim[1];
   const int64_t gate = row * 2 * columns + column;
   tile t = {.x = ot_tile_in(&call->in[0], gate, n, scratch[0]),
             .up = ot_tile_in(&call->in[0], gate + columns, n, scratch[1]),
-            .out = ot_tile_out(y, row * columns + column, scratch[2]),
+            .scale = scale_of(&call->in[1], row),
             .n = n};
   if (bounds) bound_up(call->attributes, t.up, n, bounded);
   if (bounds) t.up = bounded;
-  map_gated(call->attributes, &t);
-  if (call->in[1].data) {
-    const ot_real scale = ((const ot_real *)call->in[1].data)[row];
-    for (int64_t i = 0; i < n; i++) t.out[i] *= scale;
-  }
-  ot_tile_done(y, row * columns + column, t.out, n);
+  write_gated(call->attributes, &call->out[0], row * columns + column, t);
 }
 
 // Multiplies the gradients of a tile by the scale. d_up is dy f(gate) so far, so its product with
 // up is the tile's contribution to the gradient of the scale.
 static void scale_gradient(const ot_kernel_call *call, int64_t row, int64_t column, const tile *t) {
-  const ot_real scale = ((const ot_real *)call->in[2].data)[row];
+  const ot_real scale = *t->scale;
   ot_real *const dscale = (ot_real *)call->out[1].data + row;
   ot_real sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -324,15 +345,18 @@ static void glu_grad_tile(const ot_kernel_call *call, int64_t row, int64_t colum
             .up = ot_tile_in(&call->in[1], gate + columns, n, scratch[2]),
             .out = ot_tile_out(dx, gate, scratch[3]),
             .d_up = ot_tile_out(dx, gate + columns, scratch[4]),
+            .scale = scale_of(&call->in[2], row),
             .n = n};
   const ot_real *const up = t.up;
   if (bounds) bound_up(call->attributes, up, n, bounded);
   if (bounds) t.up = bounded;
   map_gated_gradients(call->attributes, &t);
-  if (call->in[2].data) scale_gradient(call, row, column, &t);
+  if (t.scale) scale_gradient(call, row, column, &t);
   if (bounds) clear_bounded(call->attributes, up, &t);
   ot_tile_done(dx, gate, t.out, n);
   ot_tile_done(dx, gate + columns, t.d_up, n);
+  if (!call->out[2].data) return;
+  write_gated(call->attributes, &call->out[2], row * columns + column, t);
 }
 
 typedef void (*row_tile_function)(const ot_kernel_call *call, int64_t row, int64_t column,
@@ -372,7 +396,7 @@ static void glu_grad(const ot_kernel_call *call) {
   const ot_tensor_type *const dy = &call->in[0].type;
   const int64_t used = used_rows(&call->in[3], dy->dim[0]);
   for_row_tiles(call, used, dy->dim[1], glu_grad_tile);
-  for (int i = 0; i < 2; i++) clear_rows(&call->out[i], used);
+  for (int i = 0; i < 3; i++) clear_rows(&call->out[i], used);
 }
 
 const ot_kernel_entry OT_KERNEL(ot_activation_cpu)[] = {

@@ -8,8 +8,9 @@
 #include "kernels/tiles.h"
 #include "ops/norm.h"
 
-// Substitute for an absent operand.
+// Substitutes for an absent operand.
 static const ot_real zeros[OT_TILE];
+static const ot_tensor absent;
 
 static int64_t tile_size(int64_t c, int64_t columns) {
   return columns - c < OT_TILE ? columns - c : OT_TILE;
@@ -77,22 +78,47 @@ static ot_real inverse_deviation(ot_real sum, int64_t columns, double epsilon) {
   return 1 / ot_real_sqrt(sum / (ot_real)columns + (ot_real)epsilon);
 }
 
+// n columns of a row. The forward op and the gradient that writes its output again run the same
+// instructions, for the same bits: the two functions are not inlined.
+typedef struct row_tile {
+  const ot_real *x, *w;
+  const ot_real *b;  // of layernorm; zeros when absent
+  ot_real mean, rstd, offset;
+  int64_t n;
+} row_tile;
+
+__attribute__((noinline)) static void rmsnorm_values(const row_tile *t, ot_real *y) {
+  const ot_real *const x = t->x;
+  const ot_real *const w = t->w;
+  const ot_real rstd = t->rstd, offset = t->offset;
+#pragma omp simd
+  for (int64_t i = 0; i < t->n; i++) y[i] = x[i] * rstd * (w[i] + offset);
+}
+
+__attribute__((noinline)) static void layernorm_values(const row_tile *t, ot_real *y) {
+  const ot_real *const x = t->x;
+  const ot_real *const w = t->w;
+  const ot_real *const b = t->b;
+  const ot_real mean = t->mean, rstd = t->rstd;
+#pragma omp simd
+  for (int64_t i = 0; i < t->n; i++) y[i] = (x[i] - mean) * rstd * w[i] + b[i];
+}
+
 static void rmsnorm_row(const ot_kernel_call *call, int64_t row, int64_t columns) {
-  ot_real x_scratch[OT_TILE];
-  ot_real w_scratch[OT_TILE];
-  ot_real y_scratch[OT_TILE];
+  ot_real scratch[3][OT_TILE];
   const int64_t first = row * columns;
-  const ot_real offset = (ot_real)call->attributes->norm_offset;
   const ot_real sum = sum_squares_about(&call->in[0], first, columns, 0);
   const ot_real rstd = inverse_deviation(sum, columns, call->attributes->epsilon);
   ((ot_real *)call->out[1].data)[row] = rstd;
   for (int64_t c = 0; c < columns; c += OT_TILE) {
     const int64_t n = tile_size(c, columns);
-    const ot_real *const x = ot_tile_in(&call->in[0], first + c, n, x_scratch);
-    const ot_real *const w = ot_tile_in(&call->in[1], c, n, w_scratch);
-    ot_real *const y = ot_tile_out(&call->out[0], first + c, y_scratch);
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = x[i] * rstd * (w[i] + offset);
+    const row_tile t = {.x = ot_tile_in(&call->in[0], first + c, n, scratch[0]),
+                        .w = ot_tile_in(&call->in[1], c, n, scratch[1]),
+                        .rstd = rstd,
+                        .offset = (ot_real)call->attributes->norm_offset,
+                        .n = n};
+    ot_real *const y = ot_tile_out(&call->out[0], first + c, scratch[2]);
+    rmsnorm_values(&t, y);
     ot_tile_done(&call->out[0], first + c, y, n);
   }
 }
@@ -105,10 +131,7 @@ static void rmsnorm(const ot_kernel_call *call) {
 }
 
 static void layernorm_row(const ot_kernel_call *call, int64_t row, int64_t columns) {
-  ot_real x_scratch[OT_TILE];
-  ot_real w_scratch[OT_TILE];
-  ot_real b_scratch[OT_TILE];
-  ot_real y_scratch[OT_TILE];
+  ot_real scratch[4][OT_TILE];
   const int64_t first = row * columns;
   const ot_real mean = sum_row(&call->in[0], first, columns) / (ot_real)columns;
   const ot_real sum = sum_squares_about(&call->in[0], first, columns, mean);
@@ -117,12 +140,16 @@ static void layernorm_row(const ot_kernel_call *call, int64_t row, int64_t colum
   ((ot_real *)call->out[2].data)[row] = rstd;
   for (int64_t c = 0; c < columns; c += OT_TILE) {
     const int64_t n = tile_size(c, columns);
-    const ot_real *const x = ot_tile_in(&call->in[0], first + c, n, x_scratch);
-    const ot_real *const w = ot_tile_in(&call->in[1], c, n, w_scratch);
-    const ot_real *const b = call->in[2].data ? ot_tile_in(&call->in[2], c, n, b_scratch) : zeros;
-    ot_real *const y = ot_tile_out(&call->out[0], first + c, y_scratch);
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd * w[i] + b[i];
+    const row_tile t = {
+        .x = ot_tile_in(&call->in[0], first + c, n, scratch[0]),
+        .w = ot_tile_in(&call->in[1], c, n, scratch[1]),
+        .b = call->in[2].data ? ot_tile_in(&call->in[2], c, n, scratch[2]) : zeros,
+        .mean = mean,
+        .rstd = rstd,
+        .n = n,
+    };
+    ot_real *const y = ot_tile_out(&call->out[0], first + c, scratch[3]);
+    layernorm_values(&t, y);
     ot_tile_done(&call->out[0], first + c, y, n);
   }
 }
@@ -140,8 +167,9 @@ static void layernorm(const ot_kernel_call *call) {
 typedef struct norm_grad {
   const ot_kernel_call *call;
   const ot_tensor *dy, *x, *w, *partial;
-  const ot_real *mean;  // [R], or null for rmsnorm
-  const ot_real *rstd;  // [R]
+  const ot_tensor *b, *y;  // of layernorm, may be absent; the forward op's output, may be absent
+  const ot_real *mean;     // [R], or null for rmsnorm
+  const ot_real *rstd;     // [R]
   int64_t rows, columns, blocks;
   ot_real *weights;   // [columns] w + norm_offset
   ot_real *dw_parts;  // [blocks, columns]
@@ -249,6 +277,27 @@ static void prefetch_row(const ot_tensor *tensor, int64_t row, int64_t columns) 
   for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i, 0, 2);
 }
 
+// y of the columns of `from` in row `row`, from column c on.
+static void write_values(const norm_grad *grad, int64_t row, int64_t c, const grad_tile *from) {
+  ot_real scratch[2][OT_TILE];
+  const int64_t first = row * grad->columns + c, n = from->n;
+  const row_tile t = {
+      .x = from->x,
+      .w = from->w,
+      .b = grad->b->data ? ot_tile_in(grad->b, c, n, scratch[0]) : zeros,
+      .mean = grad->mean ? grad->mean[row] : 0,
+      .rstd = grad->rstd[row],
+      .n = n,
+  };
+  ot_real *const y = ot_tile_out(grad->y, first, scratch[1]);
+  if (grad->mean) {
+    layernorm_values(&t, y);
+  } else {
+    rmsnorm_values(&t, y);
+  }
+  ot_tile_done(grad->y, first, y, n);
+}
+
 static void grad_row(const norm_grad *grad, int64_t row, ot_real *dw, ot_real *db) {
   ot_real scratch[4][OT_TILE];
   const ot_tensor *const out = &grad->call->out[0];
@@ -277,6 +326,7 @@ static void grad_row(const norm_grad *grad, int64_t row, ot_real *dw, ot_real *d
       rmsnorm_grad_tile(&t, rstd, means);
     }
     ot_tile_done(out, first + c, t.dx, n);
+    if (grad->y->data) write_values(grad, row, c, &t);
   }
 }
 
@@ -327,7 +377,9 @@ static void rmsnorm_grad(const ot_kernel_call *call) {
                     .x = &call->in[1],
                     .w = &call->in[2],
                     .rstd = call->in[3].data,
-                    .partial = &call->in[4]};
+                    .partial = &call->in[4],
+                    .b = &absent,
+                    .y = &call->out[2]};
   run_grad(&grad);
 }
 
@@ -338,7 +390,9 @@ static void layernorm_grad(const ot_kernel_call *call) {
                     .w = &call->in[2],
                     .mean = call->in[3].data,
                     .rstd = call->in[4].data,
-                    .partial = &call->in[5]};
+                    .partial = &call->in[5],
+                    .b = &call->in[6],
+                    .y = &call->out[3]};
   run_grad(&grad);
 }
 

@@ -19,6 +19,12 @@ static ot_cost activation_cost(const ot_op_attributes *attributes, const ot_op_t
   return ot_cost_of_traffic(&ot_activation_info, attributes, types, FORWARD_FLOPS * elements);
 }
 
+// The output of the forward op, if the gradient writes it again.
+static ot_status check_again(const char *op, const ot_tensor_type *y, const ot_tensor_type *dy) {
+  return ot_operand_check_optional(
+      y, (ot_expected){op, "y", (int)dy->dtype, 2, {dy->dim[0], dy->dim[1]}});
+}
+
 static ot_status activation_grad_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   (void)attributes;
   const char *const op = "activation_grad";
@@ -26,6 +32,7 @@ static ot_status activation_grad_infer(const ot_op_attributes *attributes, ot_op
   OT_TRY(ot_operand_check(dy, (ot_expected){op, "dy", OT_ANY_REAL, 2, {0, 0}}));
   OT_TRY(ot_operand_check(&types->in[1],
                           (ot_expected){op, "x", OT_ANY_REAL, 2, {dy->dim[0], dy->dim[1]}}));
+  OT_TRY(check_again(op, &types->out[1], dy));
   types->out[0] = types->in[0];
   return OT_OK;
 }
@@ -79,6 +86,7 @@ static ot_status glu_grad_infer(const ot_op_attributes *attributes, ot_op_types 
   OT_TRY(ot_operand_check_optional(
       &types->in[2], (ot_expected){op, "scale", (int)attributes->compute, 1, {dy->dim[0]}}));
   OT_TRY(check_offsets(op, attributes, &types->in[3]));
+  OT_TRY(check_again(op, &types->out[2], dy));
   types->out[0] = ot_type_matrix(dy->dtype, dy->dim[0], 2 * dy->dim[1]);
   types->out[1] = types->in[2];
   return OT_OK;
@@ -103,14 +111,15 @@ const ot_op_info ot_activation_info = {
     .vjp = {{.op = OT_OP_ACTIVATION_GRAD,
              .phase = OT_VJP_INPUT,
              .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 0}},
-             .out = {{OT_REF_DINPUT, 0}}}},
+             .out = {{OT_REF_DINPUT, 0}, {OT_REF_OUTPUT, 0}}}},
 };
 
 const ot_op_info ot_activation_grad_info = {
     .name = "activation_grad",
     .num_inputs = 2,
-    .num_outputs = 1,
+    .num_outputs = 2,
     .cost_kind = OT_COST_PASS,
+    .optional_outputs = 1u << 1,
     .in_place = 1u << 0,
     .infer = activation_grad_infer,
     .cost = activation_grad_cost,
@@ -129,16 +138,17 @@ const ot_op_info ot_glu_info = {
     .vjp = {{.op = OT_OP_GLU_GRAD,
              .phase = OT_VJP_INPUT,
              .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 0}, {OT_REF_INPUT, 1}, {OT_REF_INPUT, 2}},
-             .out = {{OT_REF_DINPUT, 0}, {OT_REF_DINPUT, 1}}}},
+             .out = {{OT_REF_DINPUT, 0}, {OT_REF_DINPUT, 1}, {OT_REF_OUTPUT, 0}}}},
 };
 
 const ot_op_info ot_glu_grad_info = {
     .name = "glu_grad",
     .num_inputs = 4,
-    .num_outputs = 2,
+    .num_outputs = 3,
     .cost_kind = OT_COST_PASS,
     .optional_inputs = 1u << 2 | 1u << 3,
-    .optional_outputs = 1u << 1,
+    .optional_outputs = 1u << 1 | 1u << 2,
+    .over_first = 1u << 2,
     .infer = glu_grad_infer,
     .cost = glu_grad_cost,
 };

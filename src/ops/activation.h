@@ -13,6 +13,8 @@
 // OT_OP_GLU_GRAD         dy [R, F], x [R, 2F], scale? [R], offsets?, with dz = dy * scale
 //                        -> dx [R, 2F] = dz * f'(gate) * up | dz * f(gate),
 //                           dscale [R] = sum of dy * f(gate) * up, where there is a scale
+// A gradient may also write y, with the bits that the forward op gives it (graph/recompute.h); in
+// GLU_GRAD it may be dy.
 // With attributes.glu_limit = m > 0 the clamped form (OpenAI 2025, gpt-oss, sec. 2.2): gate is
 // min(gate, m), up min(max(up, -m), m) + 1, and f silu of slope a = glu_alpha, x / (1 + exp(-a x));
 // what is clamped has no gradient.

@@ -12,7 +12,8 @@
 // OT_OP_LAYERNORM_GRAD, with g = dy * w and h = (x - mean) * rstd:
 //   dx = rstd * (g - mean(g) - h * mean(g * h)) + partial, acc dw = sum dy * h, acc? db = sum dy
 //   dy [R, C] real; partial? [R, C] real; dx [R, C] stored like dy; dw, db [C] real, each may be
-//   absent. Sums over rows are accumulated by blocks of rows (blocks.h).
+//   absent. Sums over rows are accumulated by blocks of rows (blocks.h). A gradient may also write
+//   y, with the bits that the forward op gives it (graph/recompute.h); it may be dy.
 #pragma once
 
 #include "ops/kernel.h"

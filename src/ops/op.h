@@ -38,9 +38,12 @@ typedef enum ot_op_kind {
   OT_OP_LINEAR_WIDE_DX,  // dy[R,O] compute dtype, w[O,C], partial?[R,C] -> dx[R,C] stored like w
   // norm.h: R rows of width C
   OT_OP_RMSNORM,         // x[R,C], w[C] -> y[R,C], rstd[R]    y = x * rstd * (w + norm_offset)
-  OT_OP_RMSNORM_GRAD,    // dy[R,C], x[R,C], w[C], rstd[R], partial?[R,C] -> dx[R,C], acc dw[C]
+  OT_OP_RMSNORM_GRAD,    // dy[R,C], x[R,C], w[C], rstd[R], partial?[R,C]
+                         // -> dx[R,C], acc dw[C], y?[R,C] again        (y may be in place of dy)
   OT_OP_LAYERNORM,       // x[R,C], w[C], b?[C] -> y[R,C], mean[R], rstd[R]
-  OT_OP_LAYERNORM_GRAD,  // dy, x, w, mean, rstd, partial?[R,C] -> dx[R,C], acc dw[C], acc? db[C]
+  OT_OP_LAYERNORM_GRAD,  // dy, x, w, mean, rstd, partial?[R,C], b?[C]
+                         // -> dx[R,C], acc dw[C], acc? db[C], y?[R,C] again
+                         // (y may be in place of dy)
   // head_norm.h: RMSNorm of the q and k parts of packed q|k|v; v is copied. norm_width is D (per
   // head, weights [D]) or 0 (the whole q and the whole k row, weights [H*D] and [G*D])
   OT_OP_HEAD_NORM,       // qkv[R,Q], wq, wk, means?[R,2] -> y[R,Q], rstd[R,H+G] (or [R,2])
@@ -60,12 +63,13 @@ typedef enum ot_op_kind {
   OT_OP_ATTENTION_SINKS_GRAD,  // do[R,H*D], o[R,H*D], lse[R,H], sinks[h] -> acc dsinks[h]
   // activation.h
   OT_OP_ACTIVATION,       // x[R,F] -> y[R,F]
-  OT_OP_ACTIVATION_GRAD,  // dy[R,F], x[R,F] -> dx[R,F]                   (may be in place of dy)
+  OT_OP_ACTIVATION_GRAD,  // dy[R,F], x[R,F] -> dx[R,F] (may be in place of dy), y?[R,F] again
   OT_OP_GLU,              // x[R,2F] gate|up, scale?[R], offsets?[E+1] i32
                           // -> y[R,F] = activation(gate) * up * scale, 0 from offsets[E] on
                           // (clamped form: activation.h)
   OT_OP_GLU_GRAD,         // dy[R,F], x[R,2F], scale?[R], offsets?[E+1] i32
-                          // -> dx[R,2F], dscale[R] if there is a scale
+                          // -> dx[R,2F], dscale[R] if there is a scale, y?[R,F] again
+                          // (y may be in place of dy)
   // elementwise.h
   OT_OP_ADD,           // a, b -> y = a + b, any equal shapes              (in place of a)
   OT_OP_BIAS,          // x[R,C], bias?[C], residual?[R,C] -> y[R,C] = x + (residual + bias)
@@ -342,7 +346,8 @@ typedef enum ot_vjp_phase { OT_VJP_INPUT, OT_VJP_WEIGHT } ot_vjp_phase;
 typedef enum ot_ref_kind {
   OT_REF_NONE,
   OT_REF_INPUT,        // forward input `index`
-  OT_REF_OUTPUT,       // forward output `index`
+  OT_REF_OUTPUT,       // forward output `index`; as an output of the step: the same value, written
+                       // again instead of by a recomputed forward op (graph/recompute.h)
   OT_REF_DOUTPUT,      // gradient of output `index`
   OT_REF_DINPUT,       // gradient of input `index`; written by the step
   OT_REF_PARTIAL,      // partial gradient of input `index` from its other uses, or absent
@@ -391,11 +396,12 @@ typedef struct ot_op_info {
   uint32_t optional_outputs;
   uint32_t accumulated_outputs;  // bit i: output i is "acc" (see attributes.accumulate)
   uint32_t effect_outputs;       // bit i: output i is a step-level buffer
-  ot_op_purity purity;  // whether it may be emitted again
+  ot_op_purity purity;           // whether it may be emitted again
   ot_cost_kind cost_kind;
-  uint32_t in_place;  // bit i: output i may share the storage of input i. For communication and
-                      // repeat ops it must when input i is optional and present
-  bool cheap;         // elementwise or norm: selective recompute re-emits it
+  uint32_t in_place;    // bit i: output i may share the storage of input i. For communication and
+                        // repeat ops it must when input i is optional and present
+  uint32_t over_first;  // bit i: output i may share the storage of input 0
+  bool cheap;           // elementwise or norm: selective recompute re-emits it
 
   // Fills the output types from the inputs; checks that the inputs fit each other. Types of
   // statistics (rstd, lse, ...) are attributes.compute. Null for ops whose outputs the builder
@@ -416,6 +422,12 @@ static inline int64_t ot_type_elements(const ot_tensor_type *type) {
 
 static inline int64_t ot_type_bytes(const ot_tensor_type *type) {
   return ot_type_elements(type) * ot_dtype_bytes(type->dtype);
+}
+
+// The input whose storage output `output` may share, or -1.
+static inline int ot_op_shared_input(const ot_op_info *info, int output) {
+  if (info->in_place >> output & 1u) return output;
+  return info->over_first >> output & 1u ? 0 : -1;
 }
 
 static inline bool ot_type_present(const ot_tensor_type *type) { return type->rank > 0; }

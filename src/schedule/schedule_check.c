@@ -139,13 +139,12 @@ static bool is_own_block(const ot_task *task, const ot_access *a, const ot_acces
 // True for an output at the offset where its op allows it in place.
 static bool is_in_place(const ot_task *task, const ot_access *output, const ot_access *input) {
   if (input->kind != OT_ACCESS_READ || output->kind == OT_ACCESS_READ) return false;
-  if (input->operand != output->operand) return false;
-  if (!(ot_op_info_of(task->op)->in_place >> output->operand & 1u)) return false;
+  if (input->operand != ot_op_shared_input(ot_op_info_of(task->op), output->operand)) return false;
   return input->begin == output->begin && input->end == output->end;
 }
 
 // Within one task, outputs and workspace must not overlap the inputs or each other; an in-place op
-// may write an output exactly over the operand of the same index.
+// may write an output exactly over one input (ot_op_shared_input).
 static ot_status check_task(checker *c, const ot_access *accesses, int64_t count) {
   const ot_entry *const entry = &c->order->entries[accesses[0].entry];
   const ot_task *const task = &c->schedule->segments[entry->segment].tasks[accesses[0].task];

@@ -147,9 +147,11 @@ static bool is_internal(const ot_program *program, int value) {
   return (kind == OT_VALUE_ACTIVATION || kind == OT_VALUE_GRADIENT) && !is_boundary(program, value);
 }
 
+// Made in the backward, by an op that runs again or by a gradient.
 static bool is_recomputed(const ot_storage *storage, int value) {
   for (int i = 0; i < storage->program->num_ops; i++) {
-    if (!storage->set.emitted[i]) continue;
+    const bool backward = storage->program->ops[i].part != OT_PART_FORWARD;
+    if (!backward && !storage->set.emitted[i]) continue;
     for (int k = 0; k < OT_MAX_OUTPUTS; k++) {
       if (storage->program->ops[i].out[k] == value) return true;
     }
@@ -211,15 +213,16 @@ static bool is_touched(const storage_builder *b, int root, int time, int end) {
   return false;
 }
 
-// Lets output `i` of an in-place op reuse the storage of input `i` if that input has no later
+// Lets output `i` of an in-place op reuse the storage of its input if that input has no later
 // reader, no reader while the op (a collective) is in flight, and none in the next iteration of a
 // loop body.
 static void share(storage_builder *b, int time, int i) {
   const ot_storage_run *const r = &b->runs[time];
   const ot_op *const op = &b->program->ops[r->op];
-  if (!(ot_op_info_of(op->kind)->in_place >> i & 1u) || op->in[i] < 0 || op->out[i] < 0) return;
-  if (!is_internal(b->program, op->in[i]) || !is_internal(b->program, op->out[i])) return;
-  const int in = root_of(b, instance_of(b->storage, op->in[i], r->side));
+  const int input = ot_op_shared_input(ot_op_info_of(op->kind), i);
+  if (input < 0 || op->in[input] < 0 || op->out[i] < 0) return;
+  if (!is_internal(b->program, op->in[input]) || !is_internal(b->program, op->out[i])) return;
+  const int in = root_of(b, instance_of(b->storage, op->in[input], r->side));
   const int out = instance_of(b->storage, op->out[i], r->side);
   lifetime *const from = &b->lives[in];
   lifetime *const to = &b->lives[out];
@@ -305,9 +308,9 @@ static ot_place boundary_place(const ot_program *program, int value) {
 }
 
 void ot_storage_build(const ot_storage_request *request, ot_arena *arena, ot_storage *storage) {
-  const ot_program *const program = request->program;
-  *storage = (ot_storage){.program = program, .split = request->split};
-  ot_recompute_build(program, request->recompute, arena, &storage->set);
+  *storage = (ot_storage){.split = request->split};
+  ot_recompute_build(request->program, request->recompute, arena, &storage->set);
+  const ot_program *const program = storage->program = storage->set.program;
   storage_builder b = {
       .storage = storage, .program = program, .arena = arena, .guard_bytes = request->guard_bytes};
   list_runs(&b);

@@ -44,7 +44,7 @@ typedef struct ot_place {
 } ot_place;
 
 typedef struct ot_storage {
-  const ot_program *program;
+  const ot_program *program;  // of the set
   ot_recompute_set set;
   bool split;  // I and W are separate segments
   int num_runs;

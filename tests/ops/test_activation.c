@@ -137,6 +137,19 @@ static void gradients_are_those_of_the_forward_kernels(void **state) {
   }
 }
 
+static void gradients_write_the_output_again_with_its_bits(void **state) {
+  (void)state;
+  for (int i = 0; i < NUM_SHAPES * NUM_FUNCTIONS; i++) {
+    const ot_activation f = functions[i % NUM_FUNCTIONS].activation;
+    ot_case c = case_of(OT_OP_ACTIVATION, f, shapes[i / NUM_FUNCTIONS]);
+    ot_case_check_written_again(&c);
+    ot_case_destroy(&c);
+    c = case_of(OT_OP_GLU, f, shapes[i / NUM_FUNCTIONS]);
+    ot_case_check_written_again(&c);
+    ot_case_destroy(&c);
+  }
+}
+
 // ---- the clamped gated form ----
 
 static const double ALPHA = 1.702, LIMIT = 1.5;
@@ -184,11 +197,13 @@ static void clamped_form_has_the_gradients_of_its_kernel(void **state) {
                                 .activation = OT_ACTIVATION_SILU,
                                 .glu_alpha = ALPHA,
                                 .glu_limit = LIMIT},
-                 .types = {.in = {ot_type_matrix(OT_F64, 9, 14)}}};
+                 .types = {.in = {ot_type_matrix(OT_F64, 9, 14)}},
+                 .statistic_inputs = 1u << 1};
     if (scaled) c.types.in[1] = ot_type_vector(OT_F64, 9);
     ot_case_create(&c);
     ot_case_fill(&c.in[0], 5, 2, 0);
     ot_case_check_gradients(&c, 1e-5, 1e-8);
+    ot_case_check_written_again(&c);
     ot_case_destroy(&c);
     c = clamped_case(OT_OP_GLU_GRAD, (shape){137, 130});
     ot_case_check_precisions(&c, 3e-6, 2e-2);
@@ -243,6 +258,7 @@ int main(void) {
       cmocka_unit_test(gated_form_agrees_with_torch),
       cmocka_unit_test(follows_its_formula_on_awkward_shapes),
       cmocka_unit_test(gradients_are_those_of_the_forward_kernels),
+      cmocka_unit_test(gradients_write_the_output_again_with_its_bits),
       cmocka_unit_test(clamped_form_follows_its_formula),
       cmocka_unit_test(clamped_form_has_the_gradients_of_its_kernel),
       cmocka_unit_test(precisions_and_threads_agree),

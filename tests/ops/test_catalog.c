@@ -70,6 +70,12 @@ static bool written(ot_ref ref) {
   return ref.kind == OT_REF_DINPUT || ref.kind == OT_REF_ACCUMULATOR;
 }
 
+// A step may write an output of a pure op again, as an optional output of its own.
+static bool written_again(const ot_op_info *info, const ot_op_info *op, int output, ot_ref ref) {
+  const bool optional = op && (op->optional_outputs >> output & 1) != 0;
+  return ref.kind == OT_REF_OUTPUT && info->purity == OT_PURITY_PURE && optional;
+}
+
 static void check_step(const ot_op_info *info, const ot_vjp_step *step) {
   const ot_op_info *const op = step->pass ? NULL : ot_op_info_of(step->op);
   for (int i = 0; i < OT_MAX_INPUTS; i++) {
@@ -84,7 +90,7 @@ static void check_step(const ot_op_info *info, const ot_vjp_step *step) {
     if (ref.kind == OT_REF_NONE) continue;
     const bool adds = op && (op->accumulated_outputs >> i & 1) != 0;
     const bool either = op && ot_op_communicates(step->op);
-    if (!exists(info, ref) || !written(ref) ||
+    if (!exists(info, ref) || !(written(ref) || written_again(info, op, i, ref)) ||
         (!either && adds != (ref.kind == OT_REF_ACCUMULATOR))) {
       fail_msg("%s: output %d of a step of its gradient", info->name, i);
     }

@@ -182,6 +182,18 @@ static void precisions_and_threads_agree(void **state) {
   }
 }
 
+static void gradients_write_the_output_again_with_its_bits(void **state) {
+  (void)state;
+  for (int s = 0; s < NUM_SHAPES; s++) {
+    ot_case c = rmsnorm_case(shapes[s]);
+    ot_case_check_written_again(&c);
+    ot_case_destroy(&c);
+    c = layernorm_case(shapes[s], s % 2 == 0);
+    ot_case_check_written_again(&c);
+    ot_case_destroy(&c);
+  }
+}
+
 static void layernorm_keeps_its_precision_far_from_zero(void **state) {
   (void)state;
   ot_case c = layernorm_case((shape){4, 512}, true);
@@ -238,6 +250,7 @@ int main(void) {
       cmocka_unit_test(rmsnorm_agrees_with_torch),
       cmocka_unit_test(gradients_are_those_of_the_forward_kernels),
       cmocka_unit_test(precisions_and_threads_agree),
+      cmocka_unit_test(gradients_write_the_output_again_with_its_bits),
       cmocka_unit_test(layernorm_keeps_its_precision_far_from_zero),
       cmocka_unit_test(absent_weight_gradients_are_left_out),
       cmocka_unit_test(operands_that_do_not_fit_are_named),

@@ -33,6 +33,9 @@ void ot_case_run(ot_case *c);
 // Like ot_case_run, but output 0 shares storage with a copy of input 0; both keep their own memory.
 void ot_case_run_in_place(ot_case *c);
 
+// The same with output `output` and input 0.
+void ot_case_run_over_first(ot_case *c, int output);
+
 double ot_case_get(const ot_tensor *tensor, int64_t i);
 void ot_case_set(const ot_tensor *tensor, int64_t i, double value);
 // Sets real element i to scale * normal(stream, i) + shift, rounded to bf16.
@@ -63,3 +66,8 @@ void ot_case_check_precisions(const ot_case *c, double tolerance_f32, double tol
 // parameter gradient with central differences of the forward kernel. Runs each step with and
 // without partial, with accumulators both overwritten and added to.
 void ot_case_check_gradients(ot_case *c, double step, double tolerance);
+
+// Runs the op in float64, float32 and float32 with storage in bf16, and then each VJP step that can
+// write an output of the op again: with the bits of the op, also in place, and without a change of
+// its gradients.
+void ot_case_check_written_again(const ot_case *c);

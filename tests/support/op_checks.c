@@ -200,18 +200,24 @@ static const ot_tensor *source_of_ref(const ot_case *c, const gradients *g, ot_r
   return NULL;
 }
 
+// Optional operands of a step.
+enum { WITH_PARTIAL = 1, WITH_OUTPUTS = 2 };
+
 // False if a required operand is absent; the step is then skipped.
-static bool step_create(const ot_case *c, const gradients *g, const ot_vjp_step *step,
-                        bool with_partial, ot_case *result) {
+static bool step_create(const ot_case *c, const gradients *g, const ot_vjp_step *step, int with,
+                        ot_case *result) {
   const ot_op_info *const info = ot_op_info_of(step->op);
   *result = (ot_case){.kind = step->op, .attributes = c->attributes};
   for (int i = 0; i < info->num_inputs; i++) {
-    if (step->in[i].kind == OT_REF_PARTIAL && !with_partial) continue;
+    if (step->in[i].kind == OT_REF_PARTIAL && (with & WITH_PARTIAL) == 0) continue;
     result->types.in[i] = type_of_ref(c, step->in[i]);
     const bool optional = (info->optional_inputs >> i & 1) != 0;
     if (!ot_type_present(&result->types.in[i]) && !optional) return false;
   }
   for (int i = 0; i < info->num_outputs; i++) {
+    if (step->out[i].kind == OT_REF_OUTPUT && (with & WITH_OUTPUTS) != 0) {
+      result->types.out[i] = type_of_ref(c, step->out[i]);
+    }
     if (step->out[i].kind == OT_REF_ACCUMULATOR) {
       result->types.out[i] = type_of_ref(c, step->out[i]);
       const bool optional = (info->optional_outputs >> i & 1) != 0;
@@ -231,7 +237,7 @@ static bool step_create(const ot_case *c, const gradients *g, const ot_vjp_step 
 static void check_step_added(const ot_case *c, const gradients *g, const ot_vjp_step *step) {
   const ot_op_info *const info = ot_op_info_of(step->op);
   ot_case again;
-  if (!step_create(c, g, step, true, &again)) return;
+  if (!step_create(c, g, step, WITH_PARTIAL, &again)) return;
   again.attributes.accumulate = true;
   double *before[OT_MAX_OUTPUTS] = {0};
   for (int i = 0; i < info->num_outputs; i++) {
@@ -267,7 +273,7 @@ static void run_step(const ot_case *c, gradients *g, const ot_vjp_step *step) {
   }
   const ot_op_info *const info = ot_op_info_of(step->op);
   ot_case once;
-  if (!step_create(c, g, step, false, &once)) return;
+  if (!step_create(c, g, step, 0, &once)) return;
   ot_case_run(&once);
   for (int i = 0; i < info->num_outputs; i++) {
     if (!once.out[i].data || step->out[i].kind == OT_REF_NONE) continue;
@@ -276,6 +282,70 @@ static void run_step(const ot_case *c, gradients *g, const ot_vjp_step *step) {
   }
   ot_case_destroy(&once);
   check_step_added(c, g, step);
+}
+
+static void expect_bits(const ot_tensor *found, const ot_tensor *expected, const char *what) {
+  const size_t bytes = (size_t)ot_type_bytes(&expected->type);
+  if (memcmp(found->data, expected->data, bytes) != 0) fail_msg("%s: other bits", what);
+}
+
+static void expect_written_again(const ot_case *c, const gradients *g, const ot_vjp_step *step,
+                                 int output) {
+  const ot_op_info *const info = ot_op_info_of(step->op);
+  const ot_tensor *const y = &c->out[step->out[output].index];
+  ot_case without, with;
+  assert_true(step_create(c, g, step, WITH_PARTIAL, &without));
+  assert_true(step_create(c, g, step, WITH_PARTIAL | WITH_OUTPUTS, &with));
+  for (int i = 0; i < info->num_inputs; i++) {
+    const bool partial = step->in[i].kind == OT_REF_PARTIAL;
+    const int64_t bytes = partial ? ot_type_bytes(&with.in[i].type) : 0;
+    if (bytes > 0) memcpy(with.in[i].data, without.in[i].data, (size_t)bytes);
+  }
+  ot_case_run(&without);
+  const bool over_first = ot_op_shared_input(info, output) == 0;
+  for (int in_place = 0; in_place < (over_first ? 2 : 1); in_place++) {
+    if (in_place) {
+      ot_case_run_over_first(&with, output);
+    } else {
+      ot_case_run(&with);
+    }
+    expect_bits(&with.out[output], y, info->name);
+    for (int i = 0; i < info->num_outputs; i++) {
+      if (without.out[i].data) expect_bits(&with.out[i], &without.out[i], "its gradients");
+    }
+  }
+  ot_case_destroy(&with);
+  ot_case_destroy(&without);
+}
+
+static void check_written_again(ot_case *c) {
+  const ot_op_info *const info = ot_op_info_of(c->kind);
+  gradients g = {0};
+  int found = 0;
+  ot_case_run(c);
+  for (int s = 0; s < info->num_vjp_steps; s++) {
+    for (int i = 0; i < OT_MAX_INPUTS; i++) {
+      const ot_ref ref = info->vjp[s].in[i];
+      if (ref.kind == OT_REF_DOUTPUT) doutput_create(c, ref.index, &g);
+    }
+    for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
+      if (info->vjp[s].out[i].kind != OT_REF_OUTPUT) continue;
+      expect_written_again(c, &g, &info->vjp[s], i);
+      found++;
+    }
+  }
+  assert_true(found > 0);
+  for (int i = 0; i < info->num_outputs; i++) free(g.doutput[i].data);
+}
+
+void ot_case_check_written_again(const ot_case *c) {
+  static const ot_dtype types[3][2] = {{OT_F64, OT_F64}, {OT_F32, OT_F32}, {OT_F32, OT_BF16}};
+  for (int i = 0; i < 3; i++) {
+    ot_case clone;
+    ot_case_clone(c, types[i][0], types[i][1], &clone);
+    check_written_again(&clone);
+    ot_case_destroy(&clone);
+  }
 }
 
 static void compare_differences(ot_case *c, const gradients *g, int input, double step,

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nonlinearities and gated forms: a vector of elements a thread. f and f' come from one
 // exponential, and the tanh form of gelu is x * sigmoid(2 u), as on the CPU (activation_cpu.c).
+//
+// A gradient that writes y again must give it the forward kernel's bits. Both compute f by the same
+// functions, in which sums that the compiler could merge with a product differently are spelled out
+// (ot_add, fma).
 #include "kernels/cuda/rows.cuh"
 
 extern "C" {
@@ -34,13 +38,13 @@ static __device__ __forceinline__ sigmoid<R> sigmoid_of(R z) {
   const R limit = sizeof(R) == sizeof(double) ? 700 : 87;
   const R above = -limit > z ? -limit : z;
   const R e = exp_of(-(limit < above ? limit : above));
-  const R s = 1 / (1 + e);
+  const R s = 1 / ot_add((R)1, e);
   return {s, e * s};
 }
 
 template <class R>
 static __device__ __forceinline__ slope<R> gelu(R x) {
-  const R below = (R)0.5 * (1 + erf_of(x * (R)0.70710678118654752440));
+  const R below = (R)0.5 * ot_add((R)1, erf_of(x * (R)0.70710678118654752440));
   const R density = (R)0.39894228040143267794 * exp_of((R)-0.5 * x * x);
   return {x * below, below + x * density};
 }
@@ -49,7 +53,7 @@ template <class R>
 static __device__ __forceinline__ slope<R> gelu_tanh(R x) {
   const R first = (R)1.59576912160573071176;  // 2 sqrt(2/pi)
   const R cubic = (R)(1.59576912160573071176 * 0.044715);
-  const sigmoid<R> s = sigmoid_of(x * (first + cubic * x * x));
+  const sigmoid<R> s = sigmoid_of(x * fma(cubic * x, x, first));
   return {x * s.value, s.value * (1 + x * s.rest * (first + 3 * cubic * x * x))};
 }
 
@@ -114,10 +118,10 @@ static void activation(const ot_kernel_call *call) {
                     });
 }
 
-// dx may be dy.
+// dx may be dy; y may be absent.
 template <class R, class S, int N>
 static __global__ void __launch_bounds__(OT_ROW_THREADS)
-    activation_grad_kernel(ot_activation f, const S *dy, const S *x, S *dx, int64_t n) {
+    activation_grad_kernel(ot_activation f, const S *dy, const S *x, S *dx, S *y, int64_t n) {
   const int64_t i = ((int64_t)blockIdx.x * OT_ROW_THREADS + threadIdx.x) * N;
   if (i >= n) return;
   R d[N], value[N], rises[N];
@@ -127,20 +131,22 @@ static __global__ void __launch_bounds__(OT_ROW_THREADS)
 #pragma unroll
   for (int k = 0; k < N; k++) d[k] *= rises[k];
   ot_store(dx + i, d);
+  if (y) ot_store(y + i, value);
 }
 
 template <class R>
 static void activation_grad(const ot_kernel_call *call) {
   const ot_tensor *const dy = &call->in[0], *const x = &call->in[1], *const dx = &call->out[0];
+  void *const y = call->out[1].data;
   const int64_t n = ot_type_elements(&x->type);
-  const void *const all[] = {dy->data, x->data, dx->data};
+  const void *const all[] = {dy->data, x->data, dx->data, y};
   ot_for_storage<R>(
-      x->type.dtype, ot_fits_vectors(x->type.dtype, n, all, 3), [&](auto s, auto width) {
+      x->type.dtype, ot_fits_vectors(x->type.dtype, n, all, 4), [&](auto s, auto width) {
         using S = decltype(s);
         constexpr int N = decltype(width)::value;
         OT_LAUNCH((activation_grad_kernel<R, S, N>), ot_blocks(n, OT_ROW_THREADS * N),
                   OT_ROW_THREADS, 0, ot_cuda_stream_of(call), call->attributes->activation,
-                  (const S *)dy->data, (const S *)x->data, (S *)dx->data, n);
+                  (const S *)dy->data, (const S *)x->data, (S *)dx->data, (S *)y, n);
       });
 }
 
@@ -186,11 +192,19 @@ struct glu_operands {
   const S *dy, *x;      // [rows, columns], of the gradient; [rows, 2 * columns]
   const R *scale;       // [rows], may be absent
   const int32_t *used;  // rows in use; null: all
-  S *out;               // y [rows, columns], or dx [rows, 2 * columns]
+  S *y;                 // [rows, columns]; of the gradient, may be absent, and may be dy
+  S *dx;                // [rows, 2 * columns], of the gradient
   R *dscale;            // [rows], present with scale
   int64_t rows;
   int columns;
 };
+
+// gate = f(gate) * up * scale
+template <class R, int N>
+static __device__ __forceinline__ void gate_values(R (&gate)[N], const R (&up)[N], R scale) {
+#pragma unroll
+  for (int k = 0; k < N; k++) gate[k] = gate[k] * up[k] * scale;
+}
 
 template <class R, class S, int N, int TEAM>
 static __global__ void __launch_bounds__(OT_ROW_THREADS) glu_kernel(glu_operands<R, S> o) {
@@ -205,10 +219,9 @@ static __global__ void __launch_bounds__(OT_ROW_THREADS) glu_kernel(glu_operands
       ot_load(x + c, gate);
       ot_load(x + o.columns + c, up);
       apply_form(o.form, gate, up, rises, free);
-#pragma unroll
-      for (int k = 0; k < N; k++) gate[k] = gate[k] * up[k] * scale;
+      gate_values(gate, up, scale);
     }
-    ot_store(o.out + row * o.columns + c, gate);
+    ot_store(o.y + row * o.columns + c, gate);
   }
 }
 
@@ -222,7 +235,7 @@ static __global__ void __launch_bounds__(OT_ROW_THREADS, 2) glu_grad_kernel(glu_
   const int64_t at = row * 2 * o.columns;
   R dscale[1] = {0};
   for (int c = threadIdx.x % TEAM * N; c < o.columns; c += TEAM * N) {
-    R dy[N], gate[N] = {}, up[N] = {}, rises[N], free[N];
+    R dy[N] = {}, gate[N] = {}, up[N], rises[N] = {}, free[N];
     if (used) {
       ot_load(o.dy + row * o.columns + c, dy);
       ot_load(o.x + at + c, gate);
@@ -232,28 +245,31 @@ static __global__ void __launch_bounds__(OT_ROW_THREADS, 2) glu_grad_kernel(glu_
       for (int k = 0; k < N; k++) {
         const R d_up = dy[k] * gate[k];
         dscale[0] += d_up * up[k];
-        gate[k] = dy[k] * up[k] * rises[k] * scale;
-        up[k] = free[k] != 0 ? d_up * scale : 0;
+        rises[k] = dy[k] * up[k] * rises[k] * scale;
+        dy[k] = free[k] != 0 ? d_up * scale : 0;
       }
+      gate_values(gate, up, scale);
     }
-    ot_store(o.out + at + c, gate);
-    ot_store(o.out + at + o.columns + c, up);
+    ot_store(o.dx + at + c, rises);
+    ot_store(o.dx + at + o.columns + c, dy);
+    if (o.y) ot_store(o.y + row * o.columns + c, gate);
   }
   if (!o.scale) return;
   ot_team_sums<TEAM>(dscale, parts, 0);
   if (threadIdx.x % TEAM == 0) o.dscale[row] = dscale[0];
 }
 
-// Both ops: `y` is the operand [rows, columns].
+// Both ops: dy and dx are null in the forward, y may be absent in the gradient. `x` is followed by
+// scale and offsets.
 template <class R>
 static void run_gated(const ot_kernel_call *call, const ot_tensor *dy, const ot_tensor *x,
-                      const ot_tensor *y) {
+                      const ot_tensor *dx, const ot_tensor *y) {
   const ot_op_attributes *const a = call->attributes;
-  const ot_tensor *const scale = x + 1, *const offsets = x + 2, *const out = &call->out[0];
-  const int64_t rows = y->type.dim[0], columns = y->type.dim[1];
-  const ot_dtype dtype = y->type.dtype;
-  const void *const all[] = {dy ? dy->data : NULL, x->data, out->data};
-  ot_for_storage<R>(dtype, ot_fits_vectors(dtype, columns, all, 3), [&](auto s, auto width) {
+  const ot_tensor *const scale = x + 1, *const offsets = x + 2;
+  const int64_t rows = x->type.dim[0], columns = x->type.dim[1] / 2;
+  const ot_dtype dtype = x->type.dtype;
+  const void *const all[] = {dy ? dy->data : NULL, x->data, dx ? dx->data : NULL, y->data};
+  ot_for_storage<R>(dtype, ot_fits_vectors(dtype, columns, all, 4), [&](auto s, auto width) {
     using S = decltype(s);
     constexpr int N = decltype(width)::value;
     const int32_t *const used = (const int32_t *)offsets->data;
@@ -262,7 +278,8 @@ static void run_gated(const ot_kernel_call *call, const ot_tensor *dy, const ot_
                                   (const S *)x->data,
                                   (const R *)scale->data,
                                   used ? used + offsets->type.dim[0] - 1 : NULL,
-                                  (S *)out->data,
+                                  (S *)y->data,
+                                  dx ? (S *)dx->data : NULL,
                                   dy ? (R *)call->out[1].data : NULL,
                                   rows,
                                   (int)columns};
@@ -282,12 +299,12 @@ static void run_gated(const ot_kernel_call *call, const ot_tensor *dy, const ot_
 
 template <class R>
 static void glu(const ot_kernel_call *call) {
-  run_gated<R>(call, NULL, &call->in[0], &call->out[0]);
+  run_gated<R>(call, NULL, &call->in[0], NULL, &call->out[0]);
 }
 
 template <class R>
 static void glu_grad(const ot_kernel_call *call) {
-  run_gated<R>(call, &call->in[0], &call->in[1], &call->in[0]);
+  run_gated<R>(call, &call->in[0], &call->in[1], &call->out[0], &call->out[2]);
 }
 
 }  // namespace

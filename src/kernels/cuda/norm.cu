@@ -10,6 +10,13 @@ extern "C" {
 
 namespace {
 
+// y, in the forward and where a gradient writes it again: the same bits in both kernels, since
+// nothing is left to merge differently.
+template <bool CENTRED, class R>
+static __device__ __forceinline__ R norm_value(R h, R w, R b) {
+  return CENTRED ? fma(h, w, b) : h * w;
+}
+
 // ---- forward ----
 
 template <class R, class S>
@@ -61,7 +68,9 @@ static __global__ void __launch_bounds__(OT_ROW_THREADS, 2) norm_kernel(norm_ope
     ot_load_any(o.w, c, w);
     if (CENTRED && o.b.data) ot_load_any(o.b, c, b);
 #pragma unroll
-    for (int k = 0; k < N; k++) x[k] = (x[k] - mean[0]) * rstd * (w[k] + o.offset) + b[k];
+    for (int k = 0; k < N; k++) {
+      x[k] = norm_value<CENTRED>((x[k] - mean[0]) * rstd, w[k] + o.offset, b[k]);
+    }
     ot_store(o.y + row * o.columns + c, x);
   });
 }
@@ -98,9 +107,9 @@ static void norm(const ot_kernel_call *call) {
 template <class R, class S>
 struct grad_operands {
   const S *dy, *x, *partial;  // [rows, columns]; partial may be absent
-  ot_any<R> w;                // [columns]
+  ot_any<R> w, b;             // [columns]; b of layernorm, may be absent
   const R *mean, *rstd;       // [rows]; rmsnorm has no mean
-  S *dx;                      // [rows, columns]
+  S *dx, *y;                  // [rows, columns]; y may be absent, and may be dy
   R *dw, *db;                 // [parts, columns]: sums over the rows of each block
   int64_t rows;
   int columns, rows_of_block;
@@ -205,6 +214,14 @@ static __global__ void __launch_bounds__(TEAM > OT_ROW_THREADS ? TEAM : OT_ROW_T
       if (h < 0) ot_put_part(dw_part + c, normal, row > first);
       if (CENTRED && h < 0) ot_put_part(db_part + c, dy, row > first);
       ot_store(o.dx + row * o.columns + c, partial);
+      if (!o.y) return;
+      R b[N] = {};
+      if (CENTRED && o.b.data) ot_load_any(o.b, c, b);
+#pragma unroll
+      for (int k = 0; k < N; k++) {
+        x[k] = norm_value<CENTRED>((x[k] - mean) * rstd, w[k] + o.offset, b[k]);
+      }
+      ot_store(o.y + row * o.columns + c, x);
     });
   }
   put_sums<R, N, TEAM, HELD>(dw_part, dw, o.columns);
@@ -230,19 +247,22 @@ static void norm_grad(const ot_kernel_call *call) {
   const int64_t rows_of_block = ot_rows_of_part(rows, OT_CUDA_PARTS);
   const int64_t parts = ot_parts_of_rows(rows, OT_CUDA_PARTS);
   const ot_tensor *const partial = &in[CENTRED ? 5 : 4];
+  void *const y = out[CENTRED ? 3 : 2].data, *const b = CENTRED ? in[6].data : NULL;
   const ot_dtype dtype = in[0].type.dtype;
-  const void *const all[] = {in[0].data, in[1].data, in[2].data, partial->data, out[0].data};
+  const void *const all[] = {in[0].data, in[1].data, in[2].data, partial->data, out[0].data, b, y};
   R *const dw = (R *)call->workspace, *const db = CENTRED ? dw + parts * columns : dw;
-  ot_for_storage<R>(dtype, ot_fits_vectors(dtype, columns, all, 5), [&](auto s, auto width) {
+  ot_for_storage<R>(dtype, ot_fits_vectors(dtype, columns, all, 7), [&](auto s, auto width) {
     using S = decltype(s);
     constexpr int N = decltype(width)::value;
     const grad_operands<R, S> o = {(const S *)in[0].data,
                                    (const S *)in[1].data,
                                    (const S *)partial->data,
                                    ot_any_of<R>(&in[2]),
+                                   CENTRED ? ot_any_of<R>(&in[6]) : ot_any<R>{},
                                    CENTRED ? (const R *)in[3].data : NULL,
                                    (const R *)in[CENTRED ? 4 : 3].data,
                                    (S *)out[0].data,
+                                   (S *)y,
                                    dw,
                                    db,
                                    rows,
