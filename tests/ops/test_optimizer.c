@@ -51,6 +51,20 @@ static void sums_of_squares_are_added_when_asked(void **state) {
   ot_case_destroy(&c);
 }
 
+static void the_norm_is_of_all_terms(void **state) {
+  (void)state;
+  enum { TERMS = 600 };
+  const double norm = sqrt(TERMS * (TERMS + 1) / 2);
+  ot_case c = {.kind = OT_OP_CLIP_FACTOR,
+               .attributes = {.threads = 1, .compute = OT_F32},
+               .types = {.in = {ot_type_vector(OT_F64, TERMS)}}};
+  ot_case_create(&c);
+  for (int i = 0; i < TERMS; i++) ot_case_set(&c.in[0], i, i + 1);
+  ot_case_run(&c);
+  ot_case_expect(&c.out[0], &norm, 1e-15, "norm");
+  ot_case_destroy(&c);
+}
+
 static void expect_clip(double clip, const double *expected_norm, const double *expected_factor) {
   ot_case c = {.kind = OT_OP_CLIP_FACTOR,
                .attributes = {.threads = 1, .compute = OT_F32, .clip = clip},
@@ -213,6 +227,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sums_squares_over_many_blocks),
       cmocka_unit_test(sums_of_squares_are_added_when_asked),
+      cmocka_unit_test(the_norm_is_of_all_terms),
       cmocka_unit_test(clips_only_what_is_longer),
       cmocka_unit_test(adamw_agrees_with_torch),
       cmocka_unit_test(parameter_is_the_rounded_master),

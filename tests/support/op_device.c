@@ -36,11 +36,11 @@ ot_backend op_device_backend(void) {
 }
 
 // Of the emulated GPU alone.
-enum { SHIM_FORWARD = 0, SHIM_RANDOM = 2 };
+enum { SHIM_FORWARD, SHIM_BACKWARD, SHIM_RANDOM };
 extern void shim_set_order(int order, uint64_t seed) __attribute__((weak));
 
 void op_device_set_order(int seed) {
-  if (shim_set_order) shim_set_order(seed ? SHIM_RANDOM : SHIM_FORWARD, (uint64_t)seed);
+  if (shim_set_order) shim_set_order(seed < SHIM_RANDOM ? seed : SHIM_RANDOM, (uint64_t)seed);
 }
 
 extern void shim_set_devices(int count) __attribute__((weak));
@@ -51,6 +51,11 @@ int op_device_set_count(int wanted) {
 }
 
 int64_t op_device_padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// OT_TEST_CASES=PATTERN: only the cases whose names match.
+__attribute__((constructor)) static void choose_cases(void) {
+  cmocka_set_test_filter(getenv("OT_TEST_CASES"));
+}
 
 static void must(ot_status status) {
   if (status != OT_OK) fail_msg("%s", ot_fail_message());

@@ -62,6 +62,7 @@ struct block_state {
   int start_order[MAX_THREADS];
   int ready[MAX_THREADS];  // ring of threads that can go on
   int ready_head, num_ready;
+  bool newest_first;  // in random order: mostly, in this block
   thread_state threads[MAX_THREADS];
   warp_state warps[MAX_THREADS / WARP];
   barrier_state barrier;
@@ -187,7 +188,8 @@ int take_next() {
     return NONE;
   }
   if (order == SHIM_FORWARD) return take_oldest_ready();
-  return order == SHIM_BACKWARD ? take_newest_ready() : take_any_ready();
+  const bool newest = order == SHIM_BACKWARD || (block.newest_first && chance.below(8) > 0);
+  return newest ? take_newest_ready() : take_any_ready();
 }
 
 void run_threads();
@@ -380,6 +382,8 @@ void prepare_block() {
     block.warps[w].exited = lanes < WARP ? ~0u << lanes : 0;
   }
   if (order == SHIM_RANDOM) shuffle(block.start_order, n);
+  // Else no warp would be a whole operation ahead of another.
+  block.newest_first = order == SHIM_RANDOM && chance.below(2) == 1;
   memset(shared_memory, 0xFF, block.shape->shared_bytes);
   memset(shared_memory + block.shape->shared_bytes, 0xC3, CANARY_BYTES);
   hopper_begin_block();

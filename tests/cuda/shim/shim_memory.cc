@@ -276,10 +276,11 @@ bool is_memory_of(int number, const void *memory, size_t bytes) {
 }
 
 void explain_memory_faults() {
-  struct sigaction action = {};
+  struct sigaction action = {}, before;
   action.sa_sigaction = explain_fault;
   action.sa_flags = SA_SIGINFO;
-  sigaction(SIGSEGV, &action, &action_before);
+  sigaction(SIGSEGV, &action, &before);
+  if (before.sa_sigaction != explain_fault) action_before = before;
 }
 
 void check_guards(const char *name) {

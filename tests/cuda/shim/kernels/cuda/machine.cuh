@@ -78,6 +78,12 @@ inline void multiply_matrices(void *const *lanes, uint32_t) {
   }
 }
 
+// Rows of matrices and copies at other addresses are errors on a GPU.
+inline void check_aligned(const void *at, const char *name, place here) {
+  if (reinterpret_cast<uintptr_t>(at) % 16 == 0) return;
+  fail(here, "%s %p, which is not a multiple of 16", name, at);
+}
+
 struct load_of_lane {
   uint32_t *to;
   const void *row;
@@ -150,16 +156,20 @@ static inline void ot_mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b
 }
 
 static inline void ot_load_matrices(uint32_t (&to)[4], const void *row, SHIM_HERE) {
+  shim::check_aligned(row, "ldmatrix", {file, line});
   shim::load_of_lane mine = {to, row};
   shim::together(~0u, shim::load_matrices, &mine, "ldmatrix", {file, line});
 }
 
 static inline void ot_load_transposed(uint32_t (&to)[4], const void *row, SHIM_HERE) {
+  shim::check_aligned(row, "ldmatrix.trans", {file, line});
   shim::load_of_lane mine = {to, row};
   shim::together(~0u, shim::load_transposed, &mine, "ldmatrix.trans", {file, line});
 }
 
-static inline void ot_copy_async(void *shared, const void *from, bool given) {
+static inline void ot_copy_async(void *shared, const void *from, bool given, SHIM_HERE) {
+  shim::check_aligned(shared, "cp.async to", {file, line});
+  shim::check_aligned(from, "cp.async from", {file, line});
   shim::copies().open.push_back({shared, from, given});
 }
 
