@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fibers: stacks of their own that one OS thread switches between. A switch costs some ten
-// instructions on x86-64 and a ucontext swap elsewhere. AddressSanitizer is told of every switch.
+// instructions on x86-64 and a ucontext swap elsewhere. Sanitizers are told of every switch.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ struct fiber {
   void *context = nullptr;  // registers of a fiber that does not run
   const void *bottom = nullptr;
   size_t bytes = 0;
-  void *fake_stack = nullptr;  // AddressSanitizer's
+  void *of_sanitizer = nullptr;  // AddressSanitizer's stack or ThreadSanitizer's fiber
 };
 
 // A fiber that will run `entry`, which must not return, when it is first switched to. The page
