@@ -25,5 +25,6 @@ for program in "$pack"/bin/*; do ldd "$program"; done | awk '$2 == "=>" { print 
 strip "$pack"/lib/* 2>/dev/null || true
 cp -r "$(dirname "$0")/../presets" "$pack/presets"
 git -C "$(dirname "$0")" describe --always --abbrev=40 --dirty >"$pack/commit" 2>/dev/null || true
-tar -C "$pack" -cJf "$out" bin lib presets commit
+# The programs have most of their code in common: the dictionary holds several of them.
+XZ_OPT=--lzma2=preset=1,dict=128MiB tar -C "$pack" -cJf "$out" bin lib presets commit
 ls -l "$out" | awk '{ printf "%s: %.1f MB\n", $NF, $5 / 1e6 }'
