@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Tests and measures Orthant on a machine with a GPU, and writes OUT/report.md, report.json, log.txt.
+# Tests and measures Orthant on a machine with a GPU; writes report.md, report.json, log.txt to OUT.
 #   tools/gpu_check.sh PACK OUT quick|bench|tune|sanitize [SECONDS]
 # PACK: of tools/gpu_pack.sh, or a folder with the same contents; run in the source tree.
 #   quick     every kernel against its tests and twice for equal bits, whole steps, meshes, training

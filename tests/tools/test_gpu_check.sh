@@ -66,7 +66,7 @@ def is_state(name, state, text=""):
 
 model = "qwen2.5-1.5b T1024"
 for name in ("machine (quick)", "limits (bench)", "kernels rope", "kernels muon", "bits tiny-64 bf16", "training fp32",
-             "training bf16", f"step {model}", f"step again {model}", f"operators {model}", "attention",
+             "training bf16", "cluster of this GPU", f"step {model}", f"step again {model}", f"operators {model}", "attention",
              f"products {model}", f"step before {model}", f"step with winners {model}", "memcheck tiny-64 bf16"):
     is_state(name, "passed")
 is_state("kernels broken", "failed", "a kernel")
@@ -109,7 +109,7 @@ run quick 0
 grep -q 'kernels rope' quick.txt && fail "a part that passed ran again"
 OT_SHIM_FAIL=cudaGetDeviceCount:1:100 run quick 1
 grep -q 'no GPU can be used' quick.txt || fail "no GPU: $(cat quick.txt)"
-[ "$(ls out)" = "$(printf 'log.txt\nreport.json\nreport.md')" ] || fail "files: $(ls out)"
+[ "$(ls out)" = "$(printf 'cluster.yaml\nlog.txt\nreport.json\nreport.md')" ] || fail "files: $(ls out)"
 
 # Hangs, and what comes after the end of the time.
 cd "$here/tools"
