@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "support/comm_cases.h"
+#include "support/comm_place.h"
 
 enum {
   FEW_ROWS = 9,
@@ -200,7 +201,7 @@ static double bytes_to_others(const plan *p) {
 static ot_status trial_run(ot_comm *comm, trial *t) {
   const double before = ot_comm_sent_bytes(comm, t->p.m.kind, OT_COMM_ALL_TO_ALL_V);
   COMM_EXPECT(ot_comm_workspace(&t->call, t->p.m.size) == 0);
-  OT_TRY(ot_comm_run(comm, &t->call));
+  OT_TRY(comm_run(comm, &t->call));
   const double sent = ot_comm_sent_bytes(comm, t->p.m.kind, OT_COMM_ALL_TO_ALL_V) - before;
   COMM_EXPECT(sent == bytes_to_others(&t->p));
   return trial_check(t);
@@ -248,7 +249,7 @@ ot_status comm_exchanges_of_many_runs(ot_comm *comm) {
 
 ot_status comm_exchange_of_nothing(ot_comm *comm) {
   const ot_comm_call call = {.kind = OT_COMM_ALL_TO_ALL_V, .count = 5, .name = "nothing"};
-  return ot_comm_size(comm) == 1 ? OT_OK : ot_comm_run(comm, &call);
+  return ot_comm_size(comm) == 1 ? OT_OK : comm_run(comm, &call);
 }
 
 enum { TRIALS = 40, ROW = 1031 };

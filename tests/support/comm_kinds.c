@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "support/comm_cases.h"
+#include "support/comm_place.h"
 
 static const ot_dtype dtypes[] = {OT_F32, OT_F64, OT_BF16, OT_I32, OT_I64};
 static const int64_t counts[] = {0, 1, 3, 1003, 5003};
@@ -59,12 +60,12 @@ static ot_status check_all_gather(ot_comm *comm, const comm_members *m, ot_dtype
     comm_values(m->ranks[r], 0, count, dtype, b->expected + r * bytes);
   }
   comm_values(m->ranks[m->index], 0, count, dtype, b->send);
-  OT_TRY(ot_comm_run(comm, &call));
+  OT_TRY(comm_run(comm, &call));
   OT_TRY(same_bytes(b->receive, b->expected, m->size * count, dtype, "all_gather"));
   memset(b->receive, 0xee, (size_t)(m->size * bytes));
   memcpy(b->receive + m->index * bytes, b->send, (size_t)bytes);
   call.send = b->receive + m->index * bytes;
-  OT_TRY(ot_comm_run(comm, &call));
+  OT_TRY(comm_run(comm, &call));
   return same_bytes(b->receive, b->expected, m->size * count, dtype, "all_gather in place");
 }
 
@@ -82,7 +83,7 @@ static ot_status check_all_to_all(ot_comm *comm, const comm_members *m, ot_dtype
                              .count = count,
                              .dtype = dtype,
                              .name = "all_to_all_v"};
-  OT_TRY(ot_comm_run(comm, &call));
+  OT_TRY(comm_run(comm, &call));
   return same_bytes(b->receive, b->expected, m->size * count, dtype, "all_to_all");
 }
 
@@ -97,7 +98,7 @@ static ot_status check_shift(ot_comm *comm, const comm_members *m, ot_dtype dtyp
                              .count = count,
                              .dtype = dtype,
                              .name = "ring"};
-  OT_TRY(ot_comm_run(comm, &call));
+  OT_TRY(comm_run(comm, &call));
   return same_bytes(b->receive, b->expected, count, dtype, "shift");
 }
 
@@ -150,11 +151,11 @@ static ot_status check_reduce_scatter(ot_comm *comm, const comm_members *m, ot_c
   if (call.narrow) widen(b->receive, count, b->expected, call.sum);
   expect_sums(&call, m, m->index * count, count, b);
   if (call.narrow) narrow(b->expected, count, call.sum, b->expected, OT_BF16);
-  OT_TRY(ot_comm_run(comm, &call));
+  OT_TRY(comm_run(comm, &call));
   OT_TRY(same_bytes(b->receive, b->expected, count, handed_out, "reduce_scatter"));
   if (handed_out != call.dtype || call.accumulate) return OT_OK;
   call.receive = b->send + m->index * block;
-  OT_TRY(ot_comm_run(comm, &call));
+  OT_TRY(comm_run(comm, &call));
   return same_bytes(call.receive, b->expected, count, handed_out, "reduce_scatter in place");
 }
 
@@ -167,10 +168,10 @@ static ot_status check_all_reduce(ot_comm *comm, const comm_members *m, ot_comm_
   comm_values(m->ranks[m->index], 0, count, call.dtype, b->send);
   expect_sums(&call, m, 0, count, b);
   if (call.sum != call.dtype) narrow(b->expected, count, call.sum, b->expected, call.dtype);
-  OT_TRY(ot_comm_run(comm, &call));
+  OT_TRY(comm_run(comm, &call));
   OT_TRY(same_bytes(b->receive, b->expected, count, call.dtype, "all_reduce"));
   call.receive = b->send;
-  OT_TRY(ot_comm_run(comm, &call));
+  OT_TRY(comm_run(comm, &call));
   return same_bytes(b->send, b->expected, count, call.dtype, "all_reduce in place");
 }
 
@@ -233,7 +234,7 @@ static ot_status run_large(ot_comm *comm, const comm_members *m, int64_t count, 
                              .workspace = b->workspace,
                              .name = "large"};
   comm_values(m->ranks[m->index], 0, count, OT_BF16, b->send);
-  OT_TRY(ot_comm_run(comm, &call));
+  OT_TRY(comm_run(comm, &call));
   for (int64_t e = 0; e < count; e += 1 + e % 101) {
     comm_expected_sum(&call, m, e, NULL, b->expected);
     narrow(b->expected, 1, OT_F64, b->expected, OT_BF16);

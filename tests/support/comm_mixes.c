@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "support/comm_cases.h"
+#include "support/comm_place.h"
 
 enum { MAX_RANKS = 64 };
 
@@ -28,8 +29,9 @@ ot_status comm_groups_of_some_ranks(ot_comm *comm) {
   OT_TRY(ot_comm_add_group(comm, half.kind, half.ranks, half.size));
   COMM_EXPECT(ot_comm_group_size(comm, half.kind) == half.size);
   COMM_EXPECT(ot_comm_group_size(comm, OT_GROUP_SHARD) == 1);
+  if (first + 1 < size) OT_TRY(ot_comm_add_group(comm, pair.kind, pair.ranks, 2));
+  OT_TRY(comm_join(comm));
   if (first + 1 < size) {
-    OT_TRY(ot_comm_add_group(comm, pair.kind, pair.ranks, 2));
     OT_TRY(comm_check_kinds(comm, &pair, OT_F32, 77));
     OT_TRY(comm_check_exchange(comm, &pair, OT_F32, 11, 7));
   }
