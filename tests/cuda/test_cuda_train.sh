@@ -57,7 +57,14 @@ paste -d' ' <(losses two) <(losses gpu) | head -6 | sed 's/"loss"://g' | awk '
   { d = $1 - $2; if (d < 0) d = -d; if (d > 2e-5 * $1) { print "step", NR ": loss", $1, "and", $2; bad = 1 } }
   END { exit bad || NR != 6 }' || fail "the losses of 2 ranks are not those of 1"
 
-# Processes do not.
+# With a GPU each they have the same bits, and need NCCL.
+OT_SHIM_DEVICES=2 on_gpu train run.yaml --ranks 2 --set device=cuda --set output=each >/dev/null 2>&1 || fail "2 GPUs"
+losses two | cmp - <(losses each) || fail "other bits on 2 GPUs"
+status=0
+OT_SHIM_DEVICES=2 OT_SHIM_NCCL=none on_gpu train run.yaml --ranks 2 --set device=cuda --set output=none >out 2>&1 || status=$?
+[ "$status" = 3 ] && grep -q 'NCCL is not found' out || fail "no NCCL: exit $status, $(cat out)"
+
+# Processes need a GPU each.
 (
   cd "$here"
   . tests/support/mpi_launch.sh "$emulated"
