@@ -53,6 +53,64 @@ static ot_status messages(ot_comm *comm) {
   return ot_comm_size(comm) % 2 ? OT_OK : pass_messages(comm, memory);
 }
 
+// A message on a stream of its own.
+typedef struct parcel {
+  ot_stream *stream;
+  ot_event *event;
+  void *memory;  // [VALUES + tag]
+  ot_comm_request request;
+} parcel;
+
+static ot_status start_parcel(ot_comm *comm, ot_device *device, int tag, parcel *p) {
+  const int size = ot_comm_size(comm), rank = ot_comm_rank(comm);
+  const bool sends = rank % 2 == 0;
+  int32_t values[VALUES + 1];
+  for (int e = 0; e < VALUES + tag; e++) values[e] = sends ? 1000 * tag + e : -1;
+  OT_TRY(ot_stream_create(device, &p->stream));
+  OT_TRY(ot_event_create(device, &p->event));
+  OT_TRY(ot_device_allocate(device, sizeof values, &p->memory));
+  OT_TRY(ot_device_write(device, p->memory, 0, values, (int64_t)sizeof *values * (VALUES + tag)));
+  const ot_comm_call call = {.kind = sends ? OT_COMM_SEND : OT_COMM_RECEIVE,
+                             .peer = (rank + (sends ? 1 : size - 1)) % size,
+                             .tag = tag,
+                             .send = p->memory,
+                             .receive = p->memory,
+                             .count = VALUES + tag,
+                             .dtype = OT_I32,
+                             .stream = p->stream,
+                             .event = p->event,
+                             .name = "parcel"};
+  ot_comm_start(comm, &call, &p->request);
+  return OT_OK;
+}
+
+static ot_status end_parcel(ot_comm *comm, ot_device *device, int tag, parcel *p) {
+  int32_t values[VALUES + 1];
+  OT_TRY(ot_comm_wait(comm, &p->request));
+  OT_TRY(ot_comm_synchronize(comm, p->stream));
+  OT_TRY(ot_device_read(device, p->memory, 0, values, (int64_t)sizeof *values * (VALUES + tag)));
+  for (int e = 0; e < VALUES + tag; e++) COMM_EXPECT(values[e] == 1000 * tag + e);
+  ot_device_release(device, &p->memory, sizeof values);
+  ot_event_destroy(&p->event);
+  ot_stream_destroy(&p->stream);
+  return OT_OK;
+}
+
+// The sender starts with tag 0, the receiver with tag 1.
+static ot_status messages_overtake(ot_comm *comm) {
+  const int rank = ot_comm_rank(comm), first = rank % 2;
+  if (ot_comm_size(comm) % 2) return OT_OK;
+  const int ordinal = ot_comm_ordinal(comm, ot_device_count(OT_BACKEND_CUDA));
+  ot_device *device = NULL;
+  parcel parcels[2] = {0};
+  OT_TRY(ot_device_create(OT_BACKEND_CUDA, ordinal, &device));
+  OT_TRY(start_parcel(comm, device, first, &parcels[first]));
+  OT_TRY(start_parcel(comm, device, 1 - first, &parcels[1 - first]));
+  for (int tag = 0; tag < 2; tag++) OT_TRY(end_parcel(comm, device, tag, &parcels[tag]));
+  ot_device_destroy(&device);
+  return OT_OK;
+}
+
 static ot_status run_suite(ot_comm *comm) {
   static const comm_case cases[] = {
       {"every_kind_and_type", comm_every_kind_and_type},
@@ -60,6 +118,7 @@ static ot_status run_suite(ot_comm *comm) {
       {"exchanges_of_many_runs", comm_exchanges_of_many_runs},
       {"exchange_of_nothing", comm_exchange_of_nothing},
       {"messages", messages},
+      {"messages_overtake", messages_overtake},
       {"groups_of_some_ranks", comm_groups_of_some_ranks},
   };
   for (int i = 0; i < OT_COUNT(cases); i++) {
