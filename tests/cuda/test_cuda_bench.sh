@@ -81,6 +81,13 @@ expect 4 'the GPU failed: an illegal memory access' env OT_SHIM_FAIL=kernel:90:7
   train run.yaml --set output=h --set device=cuda --set batch.micro_batch_size=2 --ranks 2
 [ "$(grep -c '^error' out)" = 1 ] || fail "more than one error: $(cat out)"
 
+# ---- a checkpoint has the algorithms of all ranks: the head's products are on the last stage only ----
+on_gpu train run.yaml --set output=one --set steps=1 --set model.num_hidden_layers=2 --set model.tie_word_embeddings=false >out 2>&1 || fail "$(cat out)"
+on_gpu train run.yaml --set output=two --set steps=1 --set model.num_hidden_layers=2 --set model.tie_word_embeddings=false --set device=cuda \
+  --set parallel.pp=2 --ranks 2 >out 2>&1 || fail "2 stages: $(cat out)"
+table() { sort "$1/checkpoints/step-00000001/gemm.table"; }
+[ "$(table one | wc -l)" -gt 8 ] && diff <(table one) <(table two) >out || fail "algorithms of 2 stages: $(cat out)"
+
 # ---- overlap: from events ----
 on_gpu audit overlap run.yaml --device cuda --set batch.micro_batch_size=2 --ranks 2 --steps 1 --json >out || true
 grep -Eq '"(compute|exposed)_seconds": *[0-9.e-]*[1-9]' out || fail "overlap: $(cat out)"
