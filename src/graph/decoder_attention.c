@@ -4,6 +4,7 @@
 // (Liu et al. 2023; a composite attention op that expand.h lowers) or an all-to-all from sequence
 // shards to head shards (Ulysses: Jacobs et al. 2023).
 #include "graph/decoder_parts.h"
+#include "ops/head_norm.h"
 #include "ops/operands.h"
 
 static ot_op_attributes head_attributes(const ot_builder *b) {
@@ -14,10 +15,26 @@ static ot_op_attributes head_attributes(const ot_builder *b) {
   return attributes;
 }
 
-static int qk_norm(ot_builder *b, int qkv) {
+// Positions and the rope table of a layer; -1 where the layer does not rotate.
+typedef struct rotation {
+  int positions, table;
+} rotation;
+
+static rotation rotation_of(ot_builder *b, int layer) {
+  const ot_model *const model = ot_model_of(b);
+  if (model->rotary_dim == 0 || model->no_rope[layer]) return (rotation){-1, -1};
+  // With one rope for all layers there is one table.
+  const int constant = model->window[layer] > 0 ? b->graph->num_constants - 1 : 0;
+  const int table = ot_builder_constant(b, constant, "rope");
+  return (rotation){ot_builder_batch(b, OT_BATCH_POSITIONS), table};
+}
+
+// Norms of q and k, and in the same op, where that is possible, their rotation.
+static int qk_norm(ot_builder *b, int qkv, rotation *r) {
   const ot_model *const model = ot_model_of(b);
   if (model->qk_norm == OT_QK_NORM_NONE) return qkv;
   const bool per_head = model->qk_norm == OT_QK_NORM_HEAD;
+  const bool rotates = per_head && r->table >= 0 && model->head_dim <= OT_ROTATED_HEAD;
   const int64_t D = model->head_dim;
   const int64_t q_width = per_head ? D : ot_share_of(b)->heads * D;
   const int64_t k_width = per_head ? D : ot_share_of(b)->kv_heads * D;
@@ -30,23 +47,27 @@ static int qk_norm(ot_builder *b, int qkv) {
   attributes.epsilon = model->norm_epsilon;
   attributes.norm_offset = model->norm_offset;
   attributes.norm_width = per_head ? D : 0;
-  return ot_builder_op(
-      b,
-      &(ot_op_description){OT_OP_HEAD_NORM, &attributes, "attention.normed", 3, {qkv, q, k}, NULL});
+  ot_op_description norm = {OT_OP_HEAD_NORM, &attributes, "attention.normed", 3, {qkv, q, k}, NULL};
+  if (rotates) {
+    attributes.rotary_dim = model->rotary_dim;
+    norm = (ot_op_description){OT_OP_HEAD_NORM,
+                               &attributes,
+                               "attention.rotated",
+                               6,
+                               {qkv, q, k, -1, r->positions, r->table},
+                               NULL};
+    *r = (rotation){-1, -1};
+  }
+  return ot_builder_op(b, &norm);
 }
 
-static int rope(ot_builder *b, int layer, int qkv) {
-  const ot_model *const model = ot_model_of(b);
-  if (model->rotary_dim == 0 || model->no_rope[layer]) return qkv;
-  // With one rope for all layers there is one table.
-  const int constant = model->window[layer] > 0 ? b->graph->num_constants - 1 : 0;
-  const int cos_sin = ot_builder_constant(b, constant, "rope");
+static int rope(ot_builder *b, int qkv, rotation r) {
+  if (r.table < 0) return qkv;
   ot_op_attributes attributes = head_attributes(b);
-  attributes.rotary_dim = model->rotary_dim;
-  const int positions = ot_builder_batch(b, OT_BATCH_POSITIONS);
+  attributes.rotary_dim = ot_model_of(b)->rotary_dim;
   return ot_builder_op(
       b, &(ot_op_description){
-             OT_OP_ROPE, &attributes, "attention.rotated", 3, {qkv, positions, cos_sin}, NULL});
+             OT_OP_ROPE, &attributes, "attention.rotated", 3, {qkv, r.positions, r.table}, NULL});
 }
 
 // ---- against a cache ----
@@ -178,7 +199,10 @@ int ot_decoder_attention(ot_builder *b, int layer, int x, int sum) {
                          : ot_decoder_norm(b, OT_ROLE_ATTENTION_NORM, "attention_norm", x);
   const ot_projection qkv = {OT_ROLE_QKV,        "attention.qkv", q_width + 2 * kv_width,
                              model->hidden_size, model->qkv_bias, -1};
-  const int packed = rope(b, layer, qk_norm(b, ot_decoder_into(b, normed, &qkv)));
+  const int wide = ot_decoder_into(b, normed, &qkv);
+  rotation r = rotation_of(b, layer);
+  const int heads_in = qk_norm(b, wide, &r);
+  const int packed = rope(b, heads_in, r);
   const ot_projection output = {OT_ROLE_ATTENTION_OUTPUT, "attention.output",
                                 model->hidden_size,       q_width,
                                 model->output_bias,       -1};

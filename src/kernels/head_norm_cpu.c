@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSNorm of the queries and keys of packed rows. A row is widened per group, in tiles; sums over
-// rows use row blocks as in norm_cpu.c.
+// RMSNorm of the queries and keys of packed rows, and their rotation. A row is widened per group,
+// in tiles; sums over rows use row blocks as in norm_cpu.c. A rotated group is one tile.
 #include <stddef.h>
 #include <string.h>
 
+#include "kernels/rotation.h"
 #include "kernels/tiles.h"
 #include "ops/head_norm.h"
+
+static const ot_rotation no_rotation;
 
 // The groups of one part (q or k) of the rows.
 typedef struct head_part {
@@ -18,10 +21,26 @@ typedef struct head_part {
 typedef struct head_call {
   const ot_kernel_call *call;
   head_part part[2];
-  const ot_tensor *x, *dy;  // of gradients and means
+  const ot_tensor *x, *dy;     // of gradients and means
+  const ot_tensor *positions;  // followed by the table; null: no rotation
   int64_t rows, columns, groups, v_width;
   ot_real offset;
 } head_call;
+
+// A row and its rotation: the inverse for gradients, of no pairs without positions.
+typedef struct head_row {
+  int64_t row;
+  ot_rotation rotation;
+} head_row;
+
+static void begin_row(const head_call *head, int64_t row, ot_real sign, head_row *r) {
+  r->row = row;
+  r->rotation.first = 0;
+  r->rotation.n = head->positions ? head->positions[1].type.dim[1] : 0;
+  if (head->positions) {
+    ot_rotation_read(head->positions, head->positions + 1, row, sign, &r->rotation);
+  }
+}
 
 static head_call head_call_of(const ot_kernel_call *call, const ot_tensor *wq,
                               const ot_tensor *wk) {
@@ -79,8 +98,10 @@ static ot_real group_rstd(const ot_kernel_call *call, const head_part *part, int
   return 1 / ot_real_sqrt(mean + (ot_real)call->attributes->epsilon);
 }
 
-static void norm_group(const head_call *head, const head_part *part, int64_t row, int64_t group) {
+static void norm_group(const head_call *head, const head_part *part, const head_row *r,
+                       int64_t group) {
   ot_real scratch[3][OT_TILE];
+  const int64_t row = r->row, pairs = r->rotation.n;
   const ot_kernel_call *const call = head->call;
   const ot_tensor *const y = &call->out[0];
   const int64_t first = row * head->columns + part->first_column + group * part->width;
@@ -94,16 +115,20 @@ static void norm_group(const head_call *head, const head_part *part, int64_t row
     ot_real *const to = ot_tile_out(y, first + c, scratch[2]);
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) to[i] = x[i] * rstd * (w[i] + offset);
+    ot_rotate(&r->rotation, to, to + pairs, to, to + pairs);
     ot_tile_done(y, first + c, to, n);
   }
 }
 
 static void head_norm(const ot_kernel_call *call) {
-  const head_call head = head_call_of(call, &call->in[1], &call->in[2]);
+  head_call head = head_call_of(call, &call->in[1], &call->in[2]);
+  if (call->in[4].data) head.positions = &call->in[4];
 #pragma omp parallel for num_threads(ot_threads_for(call, head.rows *head.columns)) schedule(static)
   for (int64_t row = 0; row < head.rows; row++) {
+    head_row r;
+    begin_row(&head, row, 1, &r);
     for (int p = 0; p < 2; p++) {
-      for (int64_t g = 0; g < head.part[p].groups; g++) norm_group(&head, &head.part[p], row, g);
+      for (int64_t g = 0; g < head.part[p].groups; g++) norm_group(&head, &head.part[p], &r, g);
     }
     copy_values(&head, row);
   }
@@ -111,15 +136,25 @@ static void head_norm(const ot_kernel_call *call) {
 
 // ---- gradient ----
 
-// mean(g * h), g = dy * (w + offset), h = x * rstd.
-static ot_real group_mean(const head_call *head, const head_part *part, int64_t first,
-                          ot_real rstd) {
+// Elements [first, first + n) of dy, rotated back; in `scratch` if that changes them.
+static const ot_real *gradient_of(const head_call *head, const ot_rotation *r, int64_t first,
+                                  int64_t n, ot_real *scratch) {
+  const ot_real *const dy = ot_tile_in(head->dy, first, n, scratch);
+  if (r->n == 0) return dy;
+  ot_rotate(r, dy, dy + r->n, scratch, scratch + r->n);
+  for (int64_t i = 2 * r->n; i < n; i++) scratch[i] = dy[i];
+  return scratch;
+}
+
+// mean(g * h), g = dy * (w + offset), h = x * rstd, of the group that starts at element `first`.
+static ot_real group_mean(const head_call *head, const head_part *part, const ot_rotation *r,
+                          int64_t first, ot_real rstd) {
   ot_real scratch[3][OT_TILE];
   const ot_real offset = head->offset;
   ot_real sum = 0;
   for (int64_t c = 0; c < part->width; c += OT_TILE) {
     const int64_t n = tile_size(c, part->width);
-    const ot_real *const dy = ot_tile_in(head->dy, first + c, n, scratch[0]);
+    const ot_real *const dy = gradient_of(head, r, first + c, n, scratch[0]);
     const ot_real *const x = ot_tile_in(head->x, first + c, n, scratch[1]);
     const ot_real *const w = ot_tile_in(part->w, c, n, scratch[2]);
 #pragma omp simd reduction(+ : sum)
@@ -128,9 +163,10 @@ static ot_real group_mean(const head_call *head, const head_part *part, int64_t 
   return sum * rstd / (ot_real)part->width;
 }
 
-static void grad_group(const head_call *head, const head_part *part, int64_t row, int64_t group,
-                       ot_real *dw) {
+static void grad_group(const head_call *head, const head_part *part, const head_row *r,
+                       int64_t group, ot_real *dw) {
   ot_real scratch[4][OT_TILE];
+  const int64_t row = r->row;
   const ot_kernel_call *const call = head->call;
   const ot_tensor *const dx = &call->out[0];
   const int64_t first = row * head->columns + part->first_column + group * part->width;
@@ -138,11 +174,11 @@ static void grad_group(const head_call *head, const head_part *part, int64_t row
   const ot_real rstd =
       ((const ot_real *)call->in[4].data)[row * head->groups + part->first_group + group];
   const ot_real *const means = call->in[5].data;
-  const ot_real mean =
-      means ? means[2 * row + part->first_group] : group_mean(head, part, first, rstd);
+  const ot_real mean = means ? means[2 * row + part->first_group]
+                             : group_mean(head, part, &r->rotation, first, rstd);
   for (int64_t c = 0; c < part->width; c += OT_TILE) {
     const int64_t n = tile_size(c, part->width);
-    const ot_real *const dy = ot_tile_in(&call->in[0], first + c, n, scratch[0]);
+    const ot_real *const dy = gradient_of(head, &r->rotation, first + c, n, scratch[0]);
     const ot_real *const x = ot_tile_in(&call->in[1], first + c, n, scratch[1]);
     const ot_real *const w = ot_tile_in(part->w, c, n, scratch[2]);
     ot_real *const to = ot_tile_out(dx, first + c, scratch[3]);
@@ -164,10 +200,12 @@ static void grad_block(const head_call *head, int64_t blocks, int64_t block) {
   const int64_t end = ot_block_begin(head->rows, blocks, block + 1);
   memset(dw, 0, (size_t)stride * sizeof *dw);
   for (int64_t row = ot_block_begin(head->rows, blocks, block); row < end; row++) {
+    head_row r;
+    begin_row(head, row, -1, &r);
     for (int p = 0; p < 2; p++) {
       const head_part *const part = &head->part[p];
       for (int64_t g = 0; g < part->groups; g++) {
-        grad_group(head, part, row, g, dw + (p == 0 ? 0 : q_width));
+        grad_group(head, part, &r, g, dw + (p == 0 ? 0 : q_width));
       }
     }
     copy_values(head, row);
@@ -178,6 +216,7 @@ static void head_norm_grad(const ot_kernel_call *call) {
   head_call head = head_call_of(call, &call->in[2], &call->in[3]);
   head.dy = &call->in[0];
   head.x = &call->in[1];
+  if (call->in[6].data) head.positions = &call->in[6];
   const int64_t blocks = ot_row_blocks(head.rows);
   const int64_t q_width = head.part[0].width;
 #pragma omp parallel for num_threads(ot_threads_for(call, head.rows *head.columns)) schedule(static)
@@ -203,7 +242,7 @@ static ot_real part_of_mean(const head_call *head, const head_part *part, int64_
     return sum_of_squares(&call->in[0], first, part->width) / (ot_real)part->width;
   }
   const ot_real rstd = ((const ot_real *)call->in[4].data)[2 * row + part->first_group];
-  return group_mean(head, part, first, rstd);
+  return group_mean(head, part, &no_rotation, first, rstd);
 }
 
 static void head_means(const ot_kernel_call *call) {

@@ -4,11 +4,9 @@
 #include <stddef.h>
 
 #include "base/math.h"
+#include "kernels/rotation.h"
 #include "kernels/tiles.h"
 #include "ops/rope.h"
-
-// Pairs rotated together; heads have at most a few hundred.
-enum { PAIRS = OT_TILE / 2 };
 
 // Pairs [first, first + n) of the table, given their frequencies in radians per position.
 static void table_pairs(const ot_kernel_call *call, const double *frequency, int64_t first,
@@ -30,9 +28,9 @@ static void table_pairs(const ot_kernel_call *call, const double *frequency, int
 
 static void rope_table(const ot_kernel_call *call) {
   const int64_t pairs = call->out[0].type.dim[1];
-  double frequency[PAIRS];
-  for (int64_t first = 0; first < pairs; first += PAIRS) {
-    const int64_t n = pairs - first < PAIRS ? pairs - first : PAIRS;
+  double frequency[OT_PAIRS];
+  for (int64_t first = 0; first < pairs; first += OT_PAIRS) {
+    const int64_t n = pairs - first < OT_PAIRS ? pairs - first : OT_PAIRS;
     for (int64_t i = 0; i < n; i++) {
       frequency[i] = ot_rope_frequency(call->attributes, first + i);
     }
@@ -40,26 +38,8 @@ static void rope_table(const ot_kernel_call *call) {
   }
 }
 
-// The rotation of one token, pairs [first, first + n) of every head.
-typedef struct rotation {
-  int64_t first, n;
-  ot_real cosine[PAIRS];
-  ot_real sine[PAIRS];  // negated for the inverse
-} rotation;
-
-static void rotation_of(const ot_kernel_call *call, int64_t row, ot_real sign, rotation *r) {
-  const int64_t pairs = call->in[2].type.dim[1];
-  const int64_t position = ((const int32_t *)call->in[1].data)[row];
-  const ot_real *const table =
-      (const ot_real *)call->in[2].data + (position * pairs + r->first) * 2;
-  for (int64_t i = 0; i < r->n; i++) {
-    r->cosine[i] = table[2 * i];
-    r->sine[i] = sign * table[2 * i + 1];
-  }
-}
-
-static void rotate_head(const ot_kernel_call *call, const rotation *r, int64_t head_first) {
-  ot_real scratch[4][PAIRS];
+static void rotate_head(const ot_kernel_call *call, const ot_rotation *r, int64_t head_first) {
+  ot_real scratch[4][OT_PAIRS];
   const ot_tensor *const x = &call->in[0];
   const ot_tensor *const y = &call->out[0];
   const int64_t low = head_first + r->first;
@@ -68,13 +48,7 @@ static void rotate_head(const ot_kernel_call *call, const rotation *r, int64_t h
   const ot_real *const b = ot_tile_in(x, high, r->n, scratch[1]);
   ot_real *const to_a = ot_tile_out(y, low, scratch[2]);
   ot_real *const to_b = ot_tile_out(y, high, scratch[3]);
-#pragma omp simd
-  for (int64_t i = 0; i < r->n; i++) {
-    const ot_real a_i = a[i];
-    const ot_real b_i = b[i];
-    to_a[i] = a_i * r->cosine[i] - b_i * r->sine[i];
-    to_b[i] = b_i * r->cosine[i] + a_i * r->sine[i];
-  }
+  ot_rotate(r, a, b, to_a, to_b);
   ot_tile_done(y, low, to_a, r->n);
   ot_tile_done(y, high, to_b, r->n);
 }
@@ -107,10 +81,10 @@ static void rotate_row(const ot_kernel_call *call, int64_t row, ot_real sign) {
   const int64_t heads = attributes->num_heads + attributes->num_kv_heads;
   const int64_t pairs = attributes->rotary_dim / 2;
   const int64_t begin = row * call->in[0].type.dim[1];
-  rotation r;
-  for (r.first = 0; r.first < pairs; r.first += PAIRS) {
-    r.n = pairs - r.first < PAIRS ? pairs - r.first : PAIRS;
-    rotation_of(call, row, sign, &r);
+  ot_rotation r;
+  for (r.first = 0; r.first < pairs; r.first += OT_PAIRS) {
+    r.n = pairs - r.first < OT_PAIRS ? pairs - r.first : OT_PAIRS;
+    ot_rotation_read(&call->in[1], &call->in[2], row, sign, &r);
     for (int64_t head = 0; head < heads; head++) {
       rotate_head(call, &r, begin + head * attributes->head_dim);
     }

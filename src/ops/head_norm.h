@@ -6,7 +6,11 @@
 // norm_width = 0 (olmo2, olmo3, olmoe; wq [H*D], wk [G*D]).
 // OT_OP_HEAD_NORM       y = x * rstd * (w + norm_offset), rstd = 1 / sqrt(mean(x^2) + epsilon)
 //   qkv [R, (H+2G)*D] real -> y stored like qkv, rstd [R, H+G] (or [R, 2]) compute type.
-// OT_OP_HEAD_NORM_GRAD  as rmsnorm_grad in each group; dx of the values is dy.
+//   With positions [R] i32 and table (rope.h), for norms per head: y is then rotated as by
+//   OT_OP_ROPE, in the same pass and without a rounding in between. D is at most OT_ROTATED_HEAD.
+// OT_OP_HEAD_NORM_GRAD  as rmsnorm_grad in each group; dx of the values is dy. With positions, dy
+// is
+//   the gradient of the rotated y.
 //   dy, qkv [R, (H+2G)*D] real -> dx stored like dy, acc dwq, acc dwk real, each may be
 //   absent. Sums over rows are made by blocks of rows (blocks.h), heads in order within a row.
 // With norm_width = 0 the heads may be sharded over the ranks of attributes.group. Then each of the
@@ -16,7 +20,7 @@
 //   with dy     sum(dy * (w + norm_offset) * x) * rstd / (n * width)
 // The sum of m over the ranks is the mean over the whole row, also with replicated k heads; the op
 // then reads it as `means`.
-// Attributes: num_heads, num_kv_heads, head_dim, norm_width, norm_offset, epsilon.
+// Attributes: num_heads, num_kv_heads, head_dim, norm_width, norm_offset, epsilon, rotary_dim.
 #pragma once
 
 #include "ops/blocks.h"
@@ -31,6 +35,8 @@ extern const ot_kernel_entry ot_head_norm_cpu_f64[];
 
 // On CUDA a gradient sums over the rows of each part (blocks.h), then over parts.
 enum { OT_HEAD_NORM_PARTS = 2 * OT_CUDA_PARTS };
+
+enum { OT_ROTATED_HEAD = 1024 };
 
 // How a packed row is divided into groups.
 typedef struct ot_head_groups {

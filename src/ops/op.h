@@ -44,10 +44,10 @@ typedef enum ot_op_kind {
   OT_OP_LAYERNORM_GRAD,  // dy, x, w, mean, rstd, partial?[R,C], b?[C]
                          // -> dx[R,C], acc dw[C], acc? db[C], y?[R,C] again
                          // (y may be in place of dy)
-  // head_norm.h: RMSNorm of the q and k parts of packed q|k|v; v is copied. norm_width is D (per
-  // head, weights [D]) or 0 (the whole q and the whole k row, weights [H*D] and [G*D])
-  OT_OP_HEAD_NORM,       // qkv[R,Q], wq, wk, means?[R,2] -> y[R,Q], rstd[R,H+G] (or [R,2])
-  OT_OP_HEAD_NORM_GRAD,  // dy[R,Q], qkv[R,Q], wq, wk, rstd, means?[R,2]
+  // head_norm.h: RMSNorm of the q and k parts of packed q|k|v, v copied. norm_width is D (per head,
+  // weights [D]; then rotated as by rope) or 0 (whole q and k rows, weights [H*D] and [G*D])
+  OT_OP_HEAD_NORM,       // qkv[R,Q], wq, wk, means?, positions?[R], table? -> y[R,Q], rstd[R,H+G]
+  OT_OP_HEAD_NORM_GRAD,  // dy[R,Q], qkv[R,Q], wq, wk, rstd, means?[R,2], positions?[R], table?
                          // -> dx[R,Q], acc dwq, acc dwk
   OT_OP_HEAD_MEANS,      // qkv[R,Q], dy?[R,Q], wq?, wk?, rstd?[R,2] -> means[R,2]: this rank's
                          // contribution to the means over the whole q and k of a row

@@ -88,22 +88,24 @@ static ot_cost rope_table_cost(const ot_op_attributes *attributes, const ot_op_t
   return ot_cost_of_traffic(&ot_rope_table_info, attributes, types, 20 * elements);
 }
 
-static ot_status check_rotation(const char *op, const ot_op_attributes *attributes,
-                                ot_op_types *types, const char *first) {
-  const int64_t width =
-      (attributes->num_heads + 2 * attributes->num_kv_heads) * attributes->head_dim;
+ot_status ot_rope_check(const char *op, const ot_op_attributes *attributes, int64_t rows,
+                        const ot_tensor_type *positions, const ot_tensor_type *table) {
   const int64_t rotary_dim = attributes->rotary_dim;
   OT_CHECK(rotary_dim > 0 && rotary_dim % 2 == 0 && rotary_dim <= attributes->head_dim, OT_BUG,
            "%s: rotary_dim is %lld, expected an even number up to head_dim %lld", op,
            (long long)rotary_dim, (long long)attributes->head_dim);
+  OT_TRY(ot_operand_check(positions, (ot_expected){op, "positions", OT_I32, 1, {rows}}));
+  return ot_operand_check(
+      table, (ot_expected){op, "table", (int)attributes->compute, 3, {0, rotary_dim / 2, 2}});
+}
+
+static ot_status check_rotation(const char *op, const ot_op_attributes *attributes,
+                                ot_op_types *types, const char *first) {
+  const int64_t width =
+      (attributes->num_heads + 2 * attributes->num_kv_heads) * attributes->head_dim;
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, first, OT_ANY_REAL, 2, {0, width}}));
-  const int64_t rows = types->in[0].dim[0];
-  OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "positions", OT_I32, 1, {rows}}));
-  OT_TRY(ot_operand_check(
-      &types->in[2],
-      (ot_expected){op, "table", (int)attributes->compute, 3, {0, rotary_dim / 2, 2}}));
   types->out[0] = types->in[0];
-  return OT_OK;
+  return ot_rope_check(op, attributes, types->in[0].dim[0], &types->in[1], &types->in[2]);
 }
 
 static ot_status rope_infer(const ot_op_attributes *attributes, ot_op_types *types) {

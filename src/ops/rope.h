@@ -26,3 +26,7 @@ double ot_rope_frequency(const ot_op_attributes *attributes, int64_t i);
 
 // The factor of cosines and sines: 1 except for yarn. Pure.
 double ot_rope_magnitude(const ot_op_attributes *attributes);
+
+// Checks rotary_dim, positions and table of an op `op` that rotates R = `rows` rows.
+ot_status ot_rope_check(const char *op, const ot_op_attributes *attributes, int64_t rows,
+                        const ot_tensor_type *positions, const ot_tensor_type *table);

@@ -274,6 +274,126 @@ static void precisions_and_threads_agree(void **state) {
   }
 }
 
+// ---- rotated: random numbers instead of cosines and sines, for which the rotation is any matrix
+// ----
+
+enum { POSITIONS = 5 };
+
+static const struct {
+  shape s;
+  int64_t rotary_dim;
+} rotations[] = {{{1, 1, 1, 2, false}, 2},      {{5, 3, 1, 7, false}, 4},
+                 {{37, 6, 2, 64, false}, 64},   {{9, 4, 2, 32, false}, 16},
+                 {{3, 9, 3, 130, false}, 128},  {{70, 2, 1, 16, false}, 16},
+                 {{4, 1, 1, 1024, false}, 1024}};
+
+enum { NUM_ROTATIONS = sizeof rotations / sizeof rotations[0] };
+
+static ot_case rotated_case(int index) {
+  ot_case c = head_norm_case(rotations[index].s);
+  const ot_op_types types = c.types;
+  ot_case_destroy(&c);
+  c.types = (ot_op_types){.in = {types.in[0], types.in[1], types.in[2]}};
+  c.attributes.rotary_dim = rotations[index].rotary_dim;
+  c.types.in[4] = ot_type_vector(OT_I32, types.in[0].dim[0]);
+  c.types.in[5] = (ot_tensor_type){
+      .dtype = OT_F64, .rank = 3, .dim = {POSITIONS, rotations[index].rotary_dim / 2, 2}};
+  c.statistic_inputs = 1u << 5;
+  ot_case_create(&c);
+  for (int64_t i = 0; i < types.in[0].dim[0]; i++) ot_case_set(&c.in[4], i, (double)(3 * i % 5));
+  return c;
+}
+
+// Rotates the head of y that starts at `first` by the table row of its position.
+static void rotate_head(const ot_case *c, int64_t row, int64_t first, double *y) {
+  const int64_t half = c->attributes.rotary_dim / 2;
+  const int64_t angles = (int64_t)ot_case_get(&c->in[4], row) * half * 2;
+  for (int64_t i = 0; i < half; i++) {
+    const double cosine = ot_case_get(&c->in[5], angles + 2 * i);
+    const double sine = ot_case_get(&c->in[5], angles + 2 * i + 1);
+    const double a = y[first + i], b = y[first + half + i];
+    y[first + i] = a * cosine - b * sine;
+    y[first + half + i] = b * cosine + a * sine;
+  }
+}
+
+static void rotates_what_it_normalises(void **state) {
+  (void)state;
+  for (int r = 0; r < NUM_ROTATIONS; r++) {
+    const shape s = rotations[r].s;
+    ot_case c = rotated_case(r);
+    const int64_t width = c.types.in[0].dim[1];
+    double *const y = calloc((size_t)(s.rows * width), sizeof *y);
+    for (int64_t k = 0; k < s.rows * width; k++) y[k] = ot_case_get(&c.in[0], k);
+    for (int64_t k = 0; k < s.rows * (s.heads + s.kv_heads); k++) {
+      const int64_t row = k / (s.heads + s.kv_heads), head = k % (s.heads + s.kv_heads);
+      const int64_t first = row * width + head * s.head_dim;
+      expect_group(&c, first, head < s.heads ? &c.in[1] : &c.in[2], y);
+      rotate_head(&c, row, first, y);
+    }
+    ot_case_run(&c);
+    ot_case_expect(&c.out[0], y, 1e-14, "y");
+    ot_case_check_precisions(&c, 1e-6, 4e-3);
+    free(y);
+    ot_case_destroy(&c);
+  }
+}
+
+static void gradients_of_the_rotated_form_are_those_of_its_kernel(void **state) {
+  (void)state;
+  for (int r = 0; r < 2; r++) {
+    ot_case c = rotated_case(r);
+    ot_case_check_gradients(&c, 1e-5, 1e-8);
+    ot_case_destroy(&c);
+  }
+}
+
+static void copy(const ot_tensor *from, const ot_tensor *to) {
+  for (int64_t i = 0; i < ot_type_elements(&from->type); i++) {
+    ot_case_set(to, i, ot_case_get(from, i));
+  }
+}
+
+// dy of the rotated form `g`, rotated back by the op that does only that.
+static ot_case rotated_back(const ot_case *g) {
+  ot_case c = {.kind = OT_OP_ROPE_GRAD,
+               .attributes = g->attributes,
+               .types = {.in = {g->types.in[0], g->types.in[6], g->types.in[7]}}};
+  ot_case_create(&c);
+  copy(&g->in[0], &c.in[0]);
+  copy(&g->in[6], &c.in[1]);
+  copy(&g->in[7], &c.in[2]);
+  ot_case_run(&c);
+  return c;
+}
+
+static void gradients_are_those_of_the_plain_form_for_dy_rotated_back(void **state) {
+  (void)state;
+  for (int r = 0; r < NUM_ROTATIONS; r++) {
+    ot_case c = rotated_case(r);
+    ot_case_run(&c);
+    ot_case plain = grad_case(&c);
+    ot_case g = plain;
+    g.types.in[6] = c.types.in[4];
+    g.types.in[7] = c.types.in[5];
+    g.statistic_inputs |= 1u << 7;
+    ot_case_create(&g);
+    copy(&plain.in[4], &g.in[4]);
+    copy(&c.in[4], &g.in[6]);
+    copy(&c.in[5], &g.in[7]);
+    ot_case back = rotated_back(&g);
+    copy(&back.out[0], &plain.in[0]);
+    ot_case_run(&plain);
+    ot_case_run(&g);
+    for (int i = 0; i < 3; i++) ot_case_expect(&g.out[i], plain.out[i].data, 1e-13, "gradient");
+    ot_case_check_precisions(&g, 2e-6, 4e-3);
+    ot_case_destroy(&back);
+    ot_case_destroy(&g);
+    ot_case_destroy(&plain);
+    ot_case_destroy(&c);
+  }
+}
+
 static void refuses_another_width_than_a_head_or_the_row(void **state) {
   (void)state;
   ot_op_types types = {
@@ -292,6 +412,9 @@ int main(void) {
       cmocka_unit_test(sharded_rows_have_the_gradients_of_whole_rows),
       cmocka_unit_test(gradients_are_those_of_the_forward_kernel),
       cmocka_unit_test(precisions_and_threads_agree),
+      cmocka_unit_test(rotates_what_it_normalises),
+      cmocka_unit_test(gradients_of_the_rotated_form_are_those_of_its_kernel),
+      cmocka_unit_test(gradients_are_those_of_the_plain_form_for_dy_rotated_back),
       cmocka_unit_test(refuses_another_width_than_a_head_or_the_row),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSNorm of the queries and keys of packed rows: a team of threads a group, which it keeps in
-// registers. Gradients of weights are summed over the rows of a block, then over blocks.
+// RMSNorm of the queries and keys of packed rows, and their rotation: a team of threads a group,
+// which it keeps in registers. The other element of a rotated pair is another thread's; it is read
+// from memory again, where the cache still has it. Gradients of weights are summed over the rows of
+// a block, then over blocks.
+#include "kernels/cuda/rotation.cuh"
 #include "kernels/cuda/rows.cuh"
 
 extern "C" {
@@ -26,7 +29,30 @@ struct head_operands {
   int q_groups, k_groups, v_groups;  // of values: pieces to copy
   int q_width, k_width, v_width;     // elements of each group
   R offset, epsilon, ranks;
+  const int32_t *positions;  // [rows], null: no rotation
+  const R *table;
+  int half;  // pairs of a head
 };
+
+// Where the N elements at column `column` of a head get their other halves from.
+template <class R, int N>
+struct rotated {
+  int other;  // column of the other halves
+  R cosine[N], sine[N];  // value = own * cosine + other * sine
+};
+
+// False where nothing rotates. `sign` is 1, or -1 for the inverse.
+template <class R, class S, int N>
+static __device__ __forceinline__ bool rotation_at(const head_operands<R, S> &o, int64_t row,
+                                                   int column, R sign, rotated<R, N> *r) {
+  if (!o.positions || column >= 2 * o.half) return false;
+  const bool low = column < o.half;
+  r->other = low ? column + o.half : column - o.half;
+  ot_load_angles(o.table, o.positions[row], o.half, low ? column : r->other, r->cosine, r->sine);
+#pragma unroll
+  for (int k = 0; k < N; k++) r->sine[k] *= low ? -sign : sign;
+  return true;
+}
 
 // A group of a row.
 template <class R>
@@ -87,22 +113,47 @@ static __global__ void __launch_bounds__(OT_ROW_THREADS, 2)
     ot_load_any(group.w, c, w);
 #pragma unroll
     for (int k = 0; k < N; k++) x[k] = x[k] * rstd * (w[k] + o.offset);
+    rotated<R, N> r;
+    if (rotation_at(o, row, c, (R)1, &r)) {
+      R other[N];
+      ot_load(o.x + first + r.other, other);
+      ot_load_any(group.w, r.other, w);
+#pragma unroll
+      for (int k = 0; k < N; k++) {
+        x[k] = x[k] * r.cosine[k] + other[k] * rstd * (w[k] + o.offset) * r.sine[k];
+      }
+    }
     ot_store(o.out + first + c, x);
   });
 }
 
 // ---- gradient ----
 
+// The elements of dy at column c of a group, rotated back.
+template <class R, class S, int N, int TEAM>
+static __device__ __forceinline__ void get_gradient(const head_operands<R, S> &o,
+                                                    const ot_held_row<S, N, TEAM, HELD> &dy,
+                                                    int64_t row, int c, int h, R (&d)[N]) {
+  rotated<R, N> r;
+  dy.get(c, h, d);
+  if (!rotation_at(o, row, c, (R)-1, &r)) return;
+  R other[N];
+  ot_load(dy.row + r.other, other);
+#pragma unroll
+  for (int k = 0; k < N; k++) d[k] = d[k] * r.cosine[k] + other[k] * r.sine[k];
+}
+
 // The sum of dy * (w + offset) * x over a group.
 template <class R, class S, int N, int TEAM>
 static __device__ __forceinline__ R group_sum(const head_operands<R, S> &o,
                                               const ot_held_row<S, N, TEAM, HELD> &dy,
                                               const ot_held_row<S, N, TEAM, HELD> &x,
-                                              const head_group<R> &group, R *parts, int turn) {
+                                              const head_group<R> &group, int64_t row, R *parts,
+                                              int turn) {
   R sum[1] = {0};
   ot_for_row<N, TEAM, HELD>(group.width, threadIdx.x % TEAM, [&](int c, int h) {
     R d[N], value[N], w[N];
-    dy.get(c, h, d);
+    get_gradient<R, S, N, TEAM>(o, dy, row, c, h, d);
     x.get(c, h, value);
     ot_load_any(group.w, c, w);
 #pragma unroll
@@ -164,11 +215,12 @@ static __device__ __forceinline__ void grad_part(const head_operands<R, S> &o, i
     dy.read(o.dy + at, group.width, thread);
     x.read(o.x + at, group.width, thread);
     const R rstd = o.rstd[row * (o.q_groups + o.k_groups) + index];
-    R mean = group_sum<R, S, N, TEAM>(o, dy, x, group, parts, turn) * rstd / (R)group.width;
+    R mean = group_sum<R, S, N, TEAM>(o, dy, x, group, row, parts, turn) * rstd /
+             (R)group.width;
     if (o.means) mean = o.means[2 * row + part];
     ot_for_row<N, TEAM, HELD>(group.width, thread, [&](int c, int h) {
       R d[N], value[N], w[N];
-      dy.get(c, h, d);
+      get_gradient<R, S, N, TEAM>(o, dy, row, c, h, d);
       x.get(c, h, value);
       ot_load_any(group.w, c, w);
 #pragma unroll
@@ -252,6 +304,14 @@ static head_operands<R, S> operands_of(const ot_kernel_call *call, const ot_tens
   return o;
 }
 
+// `positions` is followed by the table; both may be absent.
+template <class R, class S>
+static void set_rotation(const ot_tensor *positions, head_operands<R, S> *o) {
+  o->positions = (const int32_t *)positions[0].data;
+  o->table = (const R *)positions[1].data;
+  o->half = positions[1].data ? (int)positions[1].type.dim[1] : 0;
+}
+
 // Calls launch(S{}, ot_width<N>{}, ot_width<TEAM>{}) for groups of packed rows.
 template <class R, class Launch>
 static void for_groups(const ot_kernel_call *call, const ot_tensor *x, const ot_tensor *wq,
@@ -259,7 +319,8 @@ static void for_groups(const ot_kernel_call *call, const ot_tensor *x, const ot_
   const ot_head_groups groups = ot_head_groups_of(call->attributes);
   const ot_dtype dtype = x->type.dtype;
   const void *const all[] = {call->in[0].data, x->data, wq[0].data, wq[1].data, call->out[0].data};
-  const bool vectors = ot_fits_vectors(dtype, call->attributes->head_dim, all, 5);
+  const int64_t half = call->attributes->rotary_dim / 2;
+  const bool vectors = ot_fits_vectors(dtype, call->attributes->head_dim | half, all, 5);
   ot_for_storage<R>(dtype, vectors, [&](auto s, auto width) {
     const int64_t widest = groups.q_width > groups.k_width ? groups.q_width : groups.k_width;
     if (widest <= 8 * HELD * decltype(width)::value) {
@@ -278,6 +339,7 @@ static void head_norm(const ot_kernel_call *call) {
     head_operands<R, S> o = operands_of<R, S>(call, &call->in[0], &call->in[1]);
     o.means = (const R *)call->in[3].data;
     o.rstd = (R *)call->out[1].data;
+    set_rotation(&call->in[4], &o);
     const int64_t units = o.rows * (o.q_groups + o.k_groups + o.v_groups);
     OT_LAUNCH((head_norm_kernel<R, S, N, TEAM>), ot_blocks(units, OT_ROW_THREADS / TEAM),
               OT_ROW_THREADS, 0, ot_cuda_stream_of(call), o);
@@ -298,6 +360,7 @@ static void head_norm_grad(const ot_kernel_call *call) {
     o.means = (const R *)call->in[5].data;
     o.rstd = (R *)call->in[4].data;
     o.sums = sums;
+    set_rotation(&call->in[6], &o);
     o.rows_of_block = (int)ot_rows_of_part(rows, most);
     OT_LAUNCH((head_norm_grad_kernel<R, S, N, TEAM>), (unsigned)parts, OT_ROW_THREADS, 0,
               ot_cuda_stream_of(call), o);

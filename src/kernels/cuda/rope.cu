@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotation of query and key heads by position: a vector of pairs a thread.
-#include "kernels/cuda/kernel.cuh"
+#include "kernels/cuda/rotation.cuh"
 
 extern "C" {
 #include "kernels/cuda/tables.h"
@@ -75,24 +75,16 @@ struct rope_operands {
 template <int N, class R, class S>
 static __device__ __forceinline__ void rotate_pairs(const rope_operands<R, S> &o, int64_t row,
                                                     int64_t first, int pair) {
-  const R *const angles = o.table + ((int64_t)o.positions[row] * o.half + pair) * 2;
   const int64_t low = first + pair, high = low + o.half;
-  constexpr int PIECE = N > 1 ? 16 / (int)sizeof(R) : 2;
-  R a[N], b[N], angle[2 * N];
+  R a[N], b[N], cosine[N], sine[N];
   ot_load(o.x + low, a);
   ot_load(o.x + high, b);
-#pragma unroll
-  for (int k = 0; k < 2 * N; k += PIECE) {
-    R piece[PIECE];
-    ot_load(angles + k, piece);
-#pragma unroll
-    for (int j = 0; j < PIECE; j++) angle[k + j] = piece[j];
-  }
+  ot_load_angles(o.table, o.positions[row], o.half, pair, cosine, sine);
 #pragma unroll
   for (int k = 0; k < N; k++) {
-    const R cosine = angle[2 * k], sine = o.sign * angle[2 * k + 1], a_k = a[k];
-    a[k] = a_k * cosine - b[k] * sine;
-    b[k] = b[k] * cosine + a_k * sine;
+    const R sine_k = o.sign * sine[k], a_k = a[k];
+    a[k] = a_k * cosine[k] - b[k] * sine_k;
+    b[k] = b[k] * cosine[k] + a_k * sine_k;
   }
   ot_store(o.y + low, a);
   ot_store(o.y + high, b);
