@@ -9,6 +9,7 @@
 #include "kernels/cuda/attention_tile.cuh"
 
 extern "C" {
+#include "kernels/cuda/attention_hopper.h"
 #include "kernels/cuda/attention_mma.h"
 #include "kernels/cuda/tables.h"
 #include "ops/blocks.h"
@@ -317,6 +318,7 @@ static void attention_grad(const ot_kernel_call *call) {
   f.lse = (const R *)in[5].data;
   f.delta = (const R *)call->workspace;
   run_delta(call, f.doutput, &in[4]);
+  if (ot_attention_grad_hopper(call, (const float *)call->workspace)) return;
   if (ot_attention_grad_mma(call, (const float *)call->workspace)) return;
   ot_for_head_dim(D, [&](auto dmax) { run_backward<R, decltype(dmax)::value>(call, f); });
 }

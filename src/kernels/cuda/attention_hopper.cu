@@ -82,10 +82,6 @@ static __device__ __forceinline__ void copy_tiles(const ot_tensor_map &map, cons
   }
 }
 
-static __device__ __forceinline__ void arrive_by_warp(uint64_t *barrier) {
-  if (threadIdx.x % 32 == 0) ot_barrier_arrive(barrier);
-}
-
 template <int NT>
 static __device__ __forceinline__ void rescale(const float (&factor)[2], float (&output)[NT][4]) {
 #pragma unroll
@@ -130,7 +126,7 @@ static __device__ __forceinline__ void compute(const forward &f, part at, const 
   ot_products_end();
   ot_products_wait<0>();
   ot_products_hold(s[0]);
-  arrive_by_warp(&bar.keys_read[0]);
+  ot_arrive_by_warp(&bar.keys_read[0]);
   soften(f, own, at.begin, state, s, factor);
   ot_pack_weights(s[0], weights);
   for (int n = 1; n < at.tiles; n++) {
@@ -145,11 +141,11 @@ static __device__ __forceinline__ void compute(const forward &f, part at, const 
     ot_products_end();
     ot_products_wait<1>();
     ot_products_hold(s[0]);
-    arrive_by_warp(&bar.keys_read[stage]);
+    ot_arrive_by_warp(&bar.keys_read[stage]);
     soften(f, own, at.begin + n * KEYS, state, s, factor);
     ot_products_wait<0>();
     ot_products_hold(output);
-    arrive_by_warp(&bar.values_read[last]);
+    ot_arrive_by_warp(&bar.values_read[last]);
     rescale(factor, output);
     ot_pack_weights(s[0], weights);
   }

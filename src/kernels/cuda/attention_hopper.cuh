@@ -15,16 +15,19 @@ static constexpr int ot_panel = ROWS *OT_PANEL_ROW;
 template <int D, int ROWS>
 static constexpr int ot_tile_bytes = D / OT_PANEL_COLUMNS *ot_panel<ROWS>;
 
-// Starts the copy of a tile of ROWS rows from (column, row, sequence) on; rows outside of the
-// sequence are zero. By one thread.
-template <int D, int ROWS>
+// Starts the copy of a tile of ROWS rows from (column, row, sequence) on, BOX rows at a time; rows
+// outside of the sequence are zero. By one thread.
+template <int D, int ROWS, int BOX = ROWS>
 static __device__ __forceinline__ void ot_copy_head(unsigned char *tile, const ot_tensor_map &map,
                                                     int column, int row, int sequence,
                                                     uint64_t *barrier) {
 #pragma unroll
   for (int panel = 0; panel < D / OT_PANEL_COLUMNS; panel++) {
-    ot_copy_tile(tile + panel * ot_panel<ROWS>, map, column + panel * OT_PANEL_COLUMNS, row,
-                 sequence, barrier);
+#pragma unroll
+    for (int r = 0; r < ROWS; r += BOX) {
+      ot_copy_tile(tile + panel * ot_panel<ROWS> + r * OT_PANEL_ROW, map,
+                   column + panel * OT_PANEL_COLUMNS, row + r, sequence, barrier);
+    }
   }
 }
 
@@ -67,6 +70,13 @@ static __device__ __forceinline__ void ot_pack_weights(const float (&from)[NT][4
       to[k][i] = ot_pack_bf16(pair[0], pair[1]);
     }
   }
+}
+
+// One arrival for a warp whose lanes have all come here: a lane that still waits for an earlier
+// phase of another barrier could else miss it.
+static __device__ __forceinline__ void ot_arrive_by_warp(uint64_t *barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) ot_barrier_arrive(barrier);
 }
 
 // factor * sums of the warp to its rows from `row` on of a tile of ROWS rows that nobody else uses,

@@ -9,3 +9,6 @@
 
 // As ot_attention_mma (attention_mma.h).
 bool ot_attention_hopper(const ot_kernel_call *call, double *maxima, int64_t *blocks);
+
+// As ot_attention_grad_mma.
+bool ot_attention_grad_hopper(const ot_kernel_call *call, const float *delta);

@@ -4,7 +4,7 @@
 // product into those of the next; beyond head dim 128 it runs once for the values and once for the
 // keys, whose sums do not fit into registers together. A block of the second has queries as rows.
 // The tiles that a block visits are copied into two stages in turn.
-#include "kernels/cuda/attention_mma.cuh"
+#include "kernels/cuda/attention_gradient.cuh"
 
 extern "C" {
 #include "kernels/cuda/attention_mma.h"
@@ -30,25 +30,8 @@ struct backward {
   void *dqueries, *dkeys;  // bf16; float32 of a ring
   int64_t dquery_step, dkey_step;
   const float *dqueries_before, *dkeys_before;  // what is added to them, or null
-  const float *lse, *delta;                     // [B T, H]
+  ot_softmax_rows rows;
 };
-
-// lse, in powers of two, and delta of a query and head, and the keys that it sees.
-struct query_state {
-  float lse, delta;
-  ot_seen seen;
-};
-
-template <bool RING>
-static __device__ __forceinline__ query_state query_state_of(const backward &f, int b, int h,
-                                                             int query) {
-  query_state state = {0, 0, ot_seen_of<RING>(f.shape, b, query)};
-  if (query >= f.shape.T) return state;
-  const int64_t i = ((int64_t)b * f.shape.T + query) * f.shape.H + h;
-  state.lse = f.lse[i] * OT_LOG2_E;
-  state.delta = f.delta[i];
-  return state;
-}
 
 // factor * sums, COLUMNS of D, to rows of a gradient from element `to` on, of which the block has
 // n, and zeros to the columns beyond V; by way of the warp's rows of `tile` [rows, D].
@@ -80,16 +63,16 @@ struct visit {
 template <int D>
 struct stage {
   ot_bf16 *queries, *doutputs;
-  query_state *states;  // [OTHERS]
+  ot_query_state *states;  // [OTHERS]
 };
 
 template <int D>
 static __device__ __forceinline__ stage<D> stage_of(unsigned char *shared, int n) {
   using t = division<D>;
   constexpr int ELEMENTS = t::OTHERS * (D + t::V);
-  constexpr int BYTES = ELEMENTS * (int)sizeof(ot_bf16) + t::OTHERS * (int)sizeof(query_state);
+  constexpr int BYTES = ELEMENTS * (int)sizeof(ot_bf16) + t::OTHERS * (int)sizeof(ot_query_state);
   ot_bf16 *const queries = (ot_bf16 *)(shared + n % 2 * BYTES);
-  return {queries, queries + t::OTHERS * D, (query_state *)(queries + ELEMENTS)};
+  return {queries, queries + t::OTHERS * D, (ot_query_state *)(queries + ELEMENTS)};
 }
 
 // Starts the copies of a visit.
@@ -107,53 +90,10 @@ static __device__ __forceinline__ void copy_queries(const backward &f, visit v,
 }
 
 template <bool RING, int OTHERS>
-static __device__ __forceinline__ query_state own_state(const backward &f, visit v) {
+static __device__ __forceinline__ ot_query_state own_state(const backward &f, visit v) {
   if (threadIdx.x >= OTHERS) return {0, 0, {0, INT32_MAX}};
-  return query_state_of<RING>(f, blockIdx.x / f.shape.G, v.h, v.query + (int)threadIdx.x);
-}
-
-// Turns the products k . q of the keys from `key` on into p and, with WHICH, v . do into ds; `edge`
-// if some query does not see some key.
-template <int WHICH, int NT>
-static __device__ __forceinline__ void turn_keys(const query_state *states, float unit, int key,
-                                                 bool edge, float (&p)[1][NT][4],
-                                                 float (&ds)[1][NT][4]) {
-  const int lane = threadIdx.x % 32, first = key + lane / 4;
-#pragma unroll
-  for (int n = 0; n < NT; n++) {
-#pragma unroll
-    for (int k = 0; k < 2; k++) {
-      const query_state state = states[8 * n + lane % 4 * 2 + k];
-#pragma unroll
-      for (int half = 0; half < 2; half++) {
-        const int j = first + 8 * half, e = 2 * half + k;
-        float weight = ot_exp2(unit * p[0][n][e] - state.lse);
-        if (edge && (j < state.seen.low || j >= state.seen.high)) weight = 0;
-        p[0][n][e] = weight;
-        if (WHICH & KEYS) ds[0][n][e] = weight * (ds[0][n][e] - state.delta);
-      }
-    }
-  }
-}
-
-// The queries that may see keys from `key` to before `end`, from a multiple of OTHERS on.
-template <bool RING, int OTHERS>
-static __device__ __forceinline__ ot_seen seers_of(const ot_attention_shape<float> &shape, int b,
-                                                   int key, int end) {
-  __shared__ int parts[WARPS];
-  const int first = RING ? shape.queries.before(shape.keys.position(key)) : key;
-  ot_seen seers = {first / OTHERS * OTHERS, shape.T};
-  if (shape.window > 0) {
-    const int past = (RING ? shape.keys.position(end - 1) : end - 1) + shape.window;
-    seers.high = shape.queries.before(past);
-  }
-  if (!shape.doc_start) return seers;
-  int found = first - 1;
-  for (int i = first + (int)threadIdx.x; i < seers.high; i += THREADS) {
-    if (ot_seen_of<RING>(shape, b, i).low < end) found = i;
-  }
-  seers.high = ot_block_max<THREADS>(found, parts) + 1;
-  return seers;
+  return ot_query_state_of<RING>(f.shape, f.rows, blockIdx.x / f.shape.G, v.h,
+                                 v.query + (int)threadIdx.x);
 }
 
 // Blocks (sequence and key head, key tile). WHICH gradients.
@@ -166,13 +106,14 @@ static __global__ void __launch_bounds__(THREADS, 1) key_gradient_kernel(backwar
   const ot_attention_shape<float> &shape = f.shape;
   const int T = shape.T, G = shape.G, heads = shape.H / G, row = threadIdx.x / 32 * 16;
   const int b = blockIdx.x / G, g = blockIdx.x % G, key = blockIdx.y * OWN;
-  const ot_seen seers = seers_of<RING, OTHERS>(shape, b, key, key + OWN < T ? key + OWN : T);
+  const int end = key + OWN < T ? key + OWN : T;
+  const ot_seen seers = ot_seers_of<RING, OTHERS, THREADS>(shape, b, key, end);
   const int h_end = seers.low < seers.high ? (g + 1) * heads : 0;
   visit v = {g * heads, seers.low};
   const ot_bf16 *const own_rows = f.keys + ((int64_t)b * T + key) * f.key_step + g * D;
   ot_copy_rows<D, OWN, THREADS>(own_rows, f.key_step, T - key, keys);
   if (WHICH & KEYS) ot_copy_rows<V, OWN, THREADS>(own_rows + G * D, f.key_step, T - key, values);
-  query_state own = {};
+  ot_query_state own = {};
   if (v.h < h_end) {
     copy_queries<D>(f, v, stage_of<D>(stages, 0));
     own = own_state<RING, OTHERS>(f, v);
@@ -199,7 +140,8 @@ static __global__ void __launch_bounds__(THREADS, 1) key_gradient_kernel(backwar
       float p[1][PART / 8][4], ds[1][PART / 8][4];
       ot_mma_rows<D>(keys, row, queries, p);
       if constexpr ((WHICH & KEYS) != 0) ot_mma_rows<V>(values, row, doutputs, ds);
-      turn_keys<WHICH>(from.states + part, shape.scale * OT_LOG2_E, key + row, edge, p, ds);
+      ot_turn_keys<(WHICH & KEYS) != 0>(from.states + part, shape.scale * OT_LOG2_E, key + row,
+                                        edge, p, ds);
       if constexpr ((WHICH & VALUES) != 0) ot_mma_add<V>(p, doutputs, dvalues);
       if constexpr ((WHICH & KEYS) != 0) ot_mma_add<D>(ds, queries, dkeys);
     }
@@ -220,25 +162,6 @@ static __global__ void __launch_bounds__(THREADS, 1) key_gradient_kernel(backwar
 }
 
 // ---- queries ----
-
-// Turns the products q . k and do . v with the keys from `key` on into p and ds.
-template <int NT>
-static __device__ __forceinline__ void turn_queries(const query_state (&states)[2], float unit,
-                                                    int key, float (&p)[1][NT][4],
-                                                    float (&ds)[1][NT][4]) {
-  const int first = key + threadIdx.x % 4 * 2;
-#pragma unroll
-  for (int n = 0; n < NT; n++) {
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-      const query_state &state = states[k / 2];
-      const int j = first + 8 * n + k % 2;
-      const bool sees = j >= state.seen.low && j < state.seen.high;
-      const float weight = sees ? ot_exp2(unit * p[0][n][k] - state.lse) : 0;
-      ds[0][n][k] = weight * (ds[0][n][k] - state.delta);
-    }
-  }
-}
 
 // Blocks (sequence and head, query tile): the longest rows first.
 template <int D, bool RING>
@@ -267,10 +190,11 @@ static __global__ void __launch_bounds__(THREADS, 1) query_gradient_kernel(backw
   ot_copy_rows<V, OWN, THREADS>(f.doutput + token * step + h * D, step, T - first, doutputs);
   if (begin < end) copy(begin, 0);
   ot_copy_commit();
-  query_state states[2];
+  ot_query_state states[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    states[half] = query_state_of<RING>(f, b, h, first + row + 8 * half + lane / 4);
+    states[half] =
+        ot_query_state_of<RING>(shape, f.rows, b, h, first + row + 8 * half + lane / 4);
   }
   const int warp_end = ot_end_key<RING>(shape, first + row + 15);
   float dqueries[1][D / 8][4] = {};
@@ -284,7 +208,7 @@ static __global__ void __launch_bounds__(THREADS, 1) query_gradient_kernel(backw
       float p[1][OTHERS / 8][4], ds[1][OTHERS / 8][4];
       ot_mma_rows<D>(queries, row, from, p);
       ot_mma_rows<V>(doutputs, row, from + OTHERS * D, ds);
-      turn_queries(states, shape.scale * OT_LOG2_E, key, p, ds);
+      ot_turn_queries(states, shape.scale * OT_LOG2_E, key, p, ds);
       ot_mma_add<D>(ds, from, dqueries);
     }
     __syncthreads();
@@ -298,7 +222,7 @@ template <int D, bool RING, int WHICH>
 static void run_keys(const ot_kernel_call *call, const backward &f, dim3 grid) {
   using t = division<D>;
   const size_t shared = (OWN + 2 * t::OTHERS) * (D + t::V) * sizeof(ot_bf16) +
-                        2 * t::OTHERS * sizeof(query_state);
+                        2 * t::OTHERS * sizeof(ot_query_state);
   ot_allow_shared(key_gradient_kernel<D, RING, WHICH>, shared);
   OT_LAUNCH((key_gradient_kernel<D, RING, WHICH>), grid, THREADS, shared, ot_cuda_stream_of(call),
             f);
@@ -337,8 +261,7 @@ extern "C" bool ot_attention_grad_mma(const ot_kernel_call *call, const float *d
   f.query_step = f.key_step = f.dquery_step = f.dkey_step = (H + 2 * a->num_kv_heads) * D;
   f.dqueries = out[0].data;
   f.dkeys = (ot_bf16 *)out[0].data + H * D;
-  f.lse = (const float *)in[5].data;
-  f.delta = delta;
+  f.rows = {(const float *)in[5].data, delta};
   ot_for_mma_head_dim(D, [&](auto d) { run_backward<decltype(d)::value, false>(call, f); });
   return true;
 }
@@ -361,8 +284,7 @@ extern "C" bool ot_attention_block_grad_mma(const ot_kernel_call *call, const fl
   f.dkeys = out[1].data;
   f.dqueries_before = (const float *)in[7].data;
   f.dkeys_before = (const float *)in[8].data;
-  f.lse = (const float *)in[6].data;
-  f.delta = delta;
+  f.rows = {(const float *)in[6].data, delta};
   ot_for_mma_head_dim(D, [&](auto d) { run_backward<decltype(d)::value, true>(call, f); });
   return true;
 }
