@@ -16,8 +16,9 @@ enum { WARPS = 4 * GROUPS, COPY_REGISTERS = 24, COMPUTE_REGISTERS = 240 };
 
 template <int D>
 struct division {
-  static constexpr int TILE = ot_tile_bytes<D, KEYS>, STAGES = D > 64 ? 2 : 4;
-  static constexpr int BYTES = ot_tile_bytes<D, QUERIES> + 2 * STAGES * TILE;
+  static constexpr int V = ot_value_dim<D>, STAGES = D > 64 ? 2 : 4;
+  static constexpr int KEY_TILE = ot_tile_bytes<D, KEYS>, VALUE_TILE = ot_tile_bytes<V, KEYS>;
+  static constexpr int BYTES = ot_tile_bytes<D, QUERIES> + STAGES * (KEY_TILE + VALUE_TILE);
 };
 
 struct forward {
@@ -57,9 +58,9 @@ struct tiles_of {
 
   __device__ unsigned char *keys(int n) const {
     using t = division<D>;
-    return queries + ot_tile_bytes<D, QUERIES> + n % t::STAGES * 2 * t::TILE;
+    return queries + ot_tile_bytes<D, QUERIES> + n % t::STAGES * (t::KEY_TILE + t::VALUE_TILE);
   }
-  __device__ unsigned char *values(int n) const { return keys(n) + division<D>::TILE; }
+  __device__ unsigned char *values(int n) const { return keys(n) + division<D>::KEY_TILE; }
 };
 
 // By one thread.
@@ -67,18 +68,20 @@ template <int D>
 static __device__ __forceinline__ void copy_tiles(const ot_tensor_map &map, const forward &f,
                                                   part at, tiles_of<D> tiles,
                                                   barriers<division<D>::STAGES> &bar) {
-  constexpr int STAGES = division<D>::STAGES, TILE = division<D>::TILE;
+  using t = division<D>;
+  constexpr int STAGES = t::STAGES;
   const int H = f.shape.H, G = f.shape.G, key_head = H + at.h / (H / G);
   ot_barrier_expect(&bar.queries, ot_tile_bytes<D, QUERIES>);
   ot_copy_head<D, QUERIES>(tiles.queries, map, at.h * D, at.first, at.b, &bar.queries);
   for (int n = 0; n < at.tiles; n++) {
     const int stage = n % STAGES, key = at.begin + n * KEYS, before = (n / STAGES + 1) & 1;
     if (n >= STAGES) ot_barrier_wait(&bar.keys_read[stage], before);
-    ot_barrier_expect(&bar.keys[stage], TILE);
+    ot_barrier_expect(&bar.keys[stage], t::KEY_TILE);
     ot_copy_head<D, KEYS>(tiles.keys(n), map, key_head * D, key, at.b, &bar.keys[stage]);
     if (n >= STAGES) ot_barrier_wait(&bar.values_read[stage], before);
-    ot_barrier_expect(&bar.values[stage], TILE);
-    ot_copy_head<D, KEYS>(tiles.values(n), map, (key_head + G) * D, key, at.b, &bar.values[stage]);
+    ot_barrier_expect(&bar.values[stage], t::VALUE_TILE);
+    ot_copy_head<t::V, KEYS>(tiles.values(n), map, (key_head + G) * D, key, at.b,
+                             &bar.values[stage]);
   }
 }
 
@@ -114,7 +117,8 @@ template <int D>
 static __device__ __forceinline__ void compute(const forward &f, part at, const own_rows &own,
                                                tiles_of<D> tiles,
                                                barriers<division<D>::STAGES> &bar,
-                                               ot_running<1> &state, float (&output)[D / 8][4]) {
+                                               ot_running<1> &state,
+                                               float (&output)[division<D>::V / 8][4]) {
   constexpr int STAGES = division<D>::STAGES;
   const int group_row = own.row / 64 * 64;
   float s[1][KEYS / 8][4], factor[2];
@@ -161,15 +165,18 @@ static __device__ __forceinline__ void compute(const forward &f, part at, const 
 template <int D>
 static __device__ __forceinline__ void store(const forward &f, part at, int row,
                                              tiles_of<D> tiles, const ot_running<1> &state,
-                                             const float (&output)[D / 8][4]) {
+                                             const float (&output)[division<D>::V / 8][4]) {
+  constexpr int V = division<D>::V;
   const int T = f.shape.T, H = f.shape.H;
   const int64_t token = (int64_t)at.b * T + at.first;
   float factor[1][2], weight[1][2];
   ot_finish(f.shape, f.ends, at.first + row, state, factor, weight);
   // The warpgroup has read its queries.
   ot_named_barrier(1 + row / 64, OT_WARPGROUP);
-  ot_store_panels<D, QUERIES>(output, factor[0], tiles.queries, row, f.o + (token * H + at.h) * D,
-                              (int64_t)H * D, T - at.first);
+  ot_bf16 *const to = f.o + (token * H + at.h) * D;
+  ot_store_panels<V, QUERIES>(output, factor[0], tiles.queries, row, to, (int64_t)H * D,
+                              T - at.first);
+  ot_store_zeros<D, V, 1>(row, to, (int64_t)H * D, T - at.first);
   if (!f.maxima || at.first + row >= T) return;
   const float largest = ot_warp_max(fmaxf(state.largest[0][0], state.largest[0][1]));
   const int64_t i = (int64_t)blockIdx.x * ((T + 15) / 16) + (at.first + row) / 16;
@@ -201,7 +208,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     ot_more_registers<COMPUTE_REGISTERS>();
     const int row = ((int)threadIdx.x - OT_WARPGROUP) / 32 * 16;
     ot_running<1> state = {{{-INFINITY, -INFINITY}}, {{0, 0}}};
-    float output[D / 8][4] = {};
+    float output[division<D>::V / 8][4] = {};
     compute<D>(f, at, {row, rows, seen}, tiles, bar, state, output);
     store<D>(f, at, row, tiles, state, output);
   }
@@ -223,7 +230,8 @@ extern "C" bool ot_attention_hopper(const ot_kernel_call *call, double *maxima, 
   const ot_tensor *const in = call->in, *const out = call->out;
   const ot_tensor *const tensors[] = {&in[0], &out[0]};
   const ot_tensor_map_encode encode = ot_cuda_context_of(call)->encode;
-  if (!encode || (a->head_dim != 64 && a->head_dim != 128)) return false;
+  const int64_t D = a->head_dim;
+  if (!encode || (D != 64 && D != 128 && D != 192)) return false;
   if (!ot_attention_fits_mma(a, tensors, 2, 0)) return false;
   const int64_t T = a->sequence_length, R = in[0].type.dim[0];
   const int64_t dim[] = {R / T, T, in[0].type.dim[1]};
@@ -234,6 +242,8 @@ extern "C" bool ot_attention_hopper(const ot_kernel_call *call, double *maxima, 
                      (ot_bf16 *)out[0].data,
                      {(float *)out[1].data, nullptr, ot_any_of<float>(&in[3]), (int)a->first_sink},
                      maxima};
-  *blocks = a->head_dim == 64 ? run_forward<64>(call, map, f) : run_forward<128>(call, map, f);
+  *blocks = D == 64    ? run_forward<64>(call, map, f)
+            : D == 128 ? run_forward<128>(call, map, f)
+                       : run_forward<192>(call, map, f);
   return true;
 }
