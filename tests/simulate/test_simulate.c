@@ -185,9 +185,12 @@ static void recompute_costs_its_recomputed_ops(void **state) {
           &(tiny_request){.recompute = (ot_recompute)policy, .micro_batches = MICRO_BATCHES},
           &plan);
       const double again_s = phase_seconds(&plan, OT_PHASE_RECOMPUTE, &simulation);
-      assert_true((policy == OT_RECOMPUTE_NONE) == (again_s == 0));
+      // Gradients write again some of what is read again; only full recompute needs more.
+      assert_true((policy == OT_RECOMPUTE_FULL) == (again_s > 0));
       seconds[policy] = step_seconds(&plan, &simulation);
-      assert_true(seconds[policy] - again_s == seconds[OT_RECOMPUTE_NONE]);
+      const double rest_s = seconds[policy] - again_s;
+      if (policy == OT_RECOMPUTE_SELECTIVE) assert_true(rest_s > seconds[OT_RECOMPUTE_NONE]);
+      assert_true(rest_s >= seconds[OT_RECOMPUTE_NONE]);
       flops[policy] = ot_order_flops(&plan.schedule, step_of(&plan), true);
       assert_true(flops[policy] == flops[0]);
       tiny_plan_destroy(&plan);

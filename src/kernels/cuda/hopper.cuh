@@ -12,6 +12,13 @@ extern "C" {
 #include "kernels/cuda/tensor_map.h"
 }
 
+// An instruction that only sm_90a has. Other targets compile these kernels, too, and never launch them.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define OT_HOPPER(...) asm volatile(__VA_ARGS__)
+#else
+#define OT_HOPPER(...) __trap()
+#endif
+
 // A kernel's parameter that holds a tensor map.
 #define OT_GRID_CONSTANT const __grid_constant__
 
@@ -25,24 +32,24 @@ extern "C" {
 // A phase ends when `count` threads have arrived and all expected bytes have landed. One thread
 // initialises barriers, calls ot_barrier_fence once, and then a barrier of the block follows.
 __device__ __forceinline__ void ot_barrier_init(uint64_t *barrier, int count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(ot_shared_address(barrier)),
+  OT_HOPPER("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(ot_shared_address(barrier)),
                "r"(count)
                : "memory");
 }
 
 __device__ __forceinline__ void ot_barrier_fence() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  OT_HOPPER("fence.mbarrier_init.release.cluster;" ::: "memory");
+  OT_HOPPER("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 __device__ __forceinline__ void ot_barrier_arrive(uint64_t *barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(ot_shared_address(barrier))
+  OT_HOPPER("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(ot_shared_address(barrier))
                : "memory");
 }
 
 // Arrives, and lets the phase also wait for `bytes` of copies.
 __device__ __forceinline__ void ot_barrier_expect(uint64_t *barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+  OT_HOPPER("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
                    ot_shared_address(barrier)),
                "r"(bytes)
                : "memory");
@@ -50,7 +57,7 @@ __device__ __forceinline__ void ot_barrier_expect(uint64_t *barrier, int bytes) 
 
 // Waits until the phase of this parity has ended: of phases 0, 1, 2, ... parities are 0, 1, 0, ...
 __device__ __forceinline__ void ot_barrier_wait(uint64_t *barrier, int parity) {
-  asm volatile(
+  OT_HOPPER(
       "{\n"
       ".reg .pred done;\n"
       "again:\n"
@@ -65,7 +72,7 @@ __device__ __forceinline__ void ot_barrier_wait(uint64_t *barrier, int parity) {
 
 // All `threads`, whole warps, that use barrier `number` [1, 16) of the block wait for each other.
 __device__ __forceinline__ void ot_named_barrier(int number, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+  OT_HOPPER("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
 // ---- copies of tiles ----
@@ -74,7 +81,7 @@ __device__ __forceinline__ void ot_named_barrier(int number, int threads) {
 // `shared`, 1024-byte aligned. `barrier` counts its bytes. By one thread.
 __device__ __forceinline__ void ot_copy_tile(void *shared, const ot_tensor_map &map, int column,
                                              int row, int sequence, uint64_t *barrier) {
-  asm volatile(
+  OT_HOPPER(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(ot_shared_address(shared)),
       "l"(&map), "r"(column), "r"(row), "r"(sequence), "r"(ot_shared_address(barrier))
@@ -82,19 +89,19 @@ __device__ __forceinline__ void ot_copy_tile(void *shared, const ot_tensor_map &
 }
 
 __device__ __forceinline__ void ot_prefetch_map(const ot_tensor_map &map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+  OT_HOPPER("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 // ---- registers of a warpgroup's threads; of one branch each ----
 
 template <int N>
 __device__ __forceinline__ void ot_fewer_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+  OT_HOPPER("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
 template <int N>
 __device__ __forceinline__ void ot_more_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+  OT_HOPPER("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
 // ---- products of a warpgroup: d [64, N] = a [64, 16] b [16, N] (+ d) in bf16 and float32 ----
@@ -119,18 +126,18 @@ __device__ __forceinline__ uint64_t ot_operand_by_column(const void *from, int p
 
 // Before the first product of a group: orders earlier accesses of its registers.
 __device__ __forceinline__ void ot_products_begin() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  OT_HOPPER("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
 // Ends a group of products.
 __device__ __forceinline__ void ot_products_end() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  OT_HOPPER("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
 // Waits until at most N groups are under way. Until then nobody touches their registers.
 template <int N>
 __device__ __forceinline__ void ot_products_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+  OT_HOPPER("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
 // Between a wait and the first access of sums: the compiler does not know what the wait waits for.
@@ -138,7 +145,7 @@ template <int N>
 __device__ __forceinline__ void ot_products_hold(float (&d)[N][4]) {
 #pragma unroll
   for (int i = 0; i < N; i++) {
-    asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
+    OT_HOPPER("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
   }
 }
 
@@ -157,7 +164,7 @@ __device__ __forceinline__ void ot_products_hold(float (&d)[N][4]) {
 
 // Both operands in shared memory with K innermost.
 __device__ __forceinline__ void ot_multiply(float (&d)[8][4], uint64_t a, uint64_t b, bool add) {
-  asm volatile(
+  OT_HOPPER(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" OT_NAMES_32
       "}, %32, %33, p, 1, 1, 0, 0;\n}"
@@ -166,7 +173,7 @@ __device__ __forceinline__ void ot_multiply(float (&d)[8][4], uint64_t a, uint64
 }
 
 __device__ __forceinline__ void ot_multiply(float (&d)[16][4], uint64_t a, uint64_t b, bool add) {
-  asm volatile(
+  OT_HOPPER(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" OT_NAMES_64
       "}, %64, %65, p, 1, 1, 0, 0;\n}"
@@ -177,7 +184,7 @@ __device__ __forceinline__ void ot_multiply(float (&d)[16][4], uint64_t a, uint6
 // d += a b with a in registers and b in shared memory with columns innermost.
 __device__ __forceinline__ void ot_multiply_add(float (&d)[8][4], const uint32_t (&a)[4],
                                                 uint64_t b) {
-  asm volatile(
+  OT_HOPPER(
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" OT_NAMES_32
       "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
       : OT_SUMS_32(d, 0)
@@ -186,7 +193,7 @@ __device__ __forceinline__ void ot_multiply_add(float (&d)[8][4], const uint32_t
 
 __device__ __forceinline__ void ot_multiply_add(float (&d)[16][4], const uint32_t (&a)[4],
                                                 uint64_t b) {
-  asm volatile(
+  OT_HOPPER(
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" OT_NAMES_64
       "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
       : OT_SUMS_32(d, 0), OT_SUMS_32(d, 8)
