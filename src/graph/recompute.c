@@ -6,7 +6,6 @@
 
 #include "graph/body.h"
 #include "ops/catalog.h"
-#include "ops/collective.h"
 
 static bool is_forward(const ot_op *op) { return op->part == OT_PART_FORWARD; }
 
@@ -120,6 +119,7 @@ static bool disturbs(const ot_program *program, const ot_op *op, const ot_op *ot
 }
 
 // Whether op `index` may run after op `last`: a weight gradient that nothing in between depends on.
+// Not a collective: its output is no accumulator.
 static bool may_follow(const ot_program *program, int index, int last) {
   const ot_op *const op = &program->ops[index];
   if (op->part != OT_PART_WEIGHT || ot_program_repeat_of(program, index) >= 0) return false;
@@ -137,7 +137,7 @@ static bool may_take_over(const ot_program *program, const bool *emitted, const 
   for (int i = 0; i < program->num_ops; i++) {
     const ot_op *const op = &program->ops[i];
     if (!reads(op, t->value) || (is_forward(op) && !emitted[i])) continue;
-    if (is_forward(op) || ot_op_communicates(op->kind)) return false;
+    if (is_forward(op)) return false;
     if (i <= t->gradient && !may_follow(program, i, t->gradient)) return false;
   }
   return true;
