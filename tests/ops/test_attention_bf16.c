@@ -22,16 +22,16 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {0, 1, 300, 2, 1, 64, 64, 0, false, false},     {0, 2, 97, 4, 2, 64, 64, 33, true, true},
+    {0, 1, 300, 1, 1, 64, 64, 0, false, false},     {0, 2, 97, 4, 2, 64, 64, 33, true, true},
     {0, 1, 201, 2, 1, 96, 96, 0, false, false},     {0, 2, 131, 3, 3, 96, 96, 40, true, false},
-    {0, 1, 260, 2, 2, 128, 128, 0, true, false},    {0, 1, 191, 4, 1, 128, 128, 70, false, true},
-    {0, 1, 290, 2, 2, 192, 128, 0, false, false},   {0, 2, 75, 2, 1, 192, 96, 20, true, false},
-    {0, 1, 170, 2, 1, 256, 256, 0, false, false},   {0, 2, 133, 1, 1, 256, 256, 50, true, false},
+    {0, 1, 260, 2, 2, 128, 128, 0, true, false},    {0, 1, 191, 2, 1, 128, 128, 20, false, true},
+    {0, 1, 290, 1, 1, 192, 128, 0, false, false},   {0, 2, 75, 2, 1, 192, 96, 20, true, false},
+    {0, 1, 170, 1, 1, 256, 256, 0, false, false},   {0, 2, 133, 1, 1, 256, 256, 50, true, false},
     {0, 1, 700, 1, 1, 64, 64, 0, false, false},     {0, 1, 520, 1, 1, 128, 128, 0, false, false},
     {1, 1, 193, 2, 1, 64, 64, 0, true, true},       {2, 1, 300, 2, 1, 64, 64, 0, false, false},
-    {2, 2, 260, 2, 2, 96, 96, 50, true, false},     {3, 1, 330, 2, 1, 128, 128, 0, true, true},
-    {2, 1, 404, 2, 1, 128, 128, 130, false, false}, {2, 1, 292, 1, 1, 192, 128, 0, true, false},
-    {2, 1, 140, 2, 1, 256, 256, 90, false, false},
+    {2, 2, 260, 2, 2, 96, 96, 50, true, false},     {3, 1, 330, 1, 1, 128, 128, 0, true, true},
+    {2, 1, 404, 1, 1, 128, 128, 130, false, false}, {2, 1, 292, 1, 1, 192, 128, 0, true, false},
+    {2, 1, 140, 1, 1, 256, 256, 90, false, false},
 };
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0], MOST_RANKS = 3, FIRST_SINK = 1 };
 static const double SCALE = 0.11;
