@@ -62,7 +62,7 @@ static void bits_are_those_of_one_gpu_in_any_order(void **state) {
     if (op_device_set_count(1) != 1) skip();
     const uint64_t bits = cuda_mesh_bits(&request);
     op_device_set_count(GPUS);
-    for (int seed = 0; seed <= 2; seed++) {
+    for (int seed = 0; seed < 2; seed++) {  // ascending, random
       op_device_set_order(seed);
       const bool equal = cuda_mesh_bits(&request) == bits;
       op_device_set_order(0);
