@@ -214,7 +214,7 @@ static void expect_failure(ot_status (*run)(ot_comm *), ot_status status, const 
 static void a_gpu_that_fails_ends_the_run(void **state) {
   (void)state;
   setenv("OT_TEST_FAILS", "kernel", 1);
-  expect_failure(sum_often, OT_ENVIRONMENT, "rank ", "uncorrectable ECC error");
+  expect_failure(sum_often, OT_RANKS, "the GPU failed: ", "uncorrectable ECC error");
 }
 
 static void work_that_nccl_gives_up_ends_the_run(void **state) {
