@@ -466,9 +466,9 @@ static ot_status create(ot_executor *executor) {
   ot_arena arena = ot_heap_arena_create(&executor->heap);
   OT_TRY(ot_streams_create(schedule, executor->device, executor->options.comm, &arena,
                            &executor->streams));
-  // What makes a graph may wait for the GPU, whose work may be NCCL's and wait for another rank.
-  const bool graphs = !executor->options.no_graphs && !ot_comm_uses_nccl(executor->options.comm);
-  if (executor->streams.queued && graphs) {
+  // Making a graph may wait for the GPU, whose work may be NCCL's and wait for another rank.
+  if (executor->streams.queued && !executor->options.no_graphs &&
+      !ot_comm_uses_nccl(executor->options.comm)) {
     ot_pieces_create(schedule, &arena, &executor->pieces);
   }
   executor->transfers = ot_arena_array(&arena, 1, sizeof *executor->transfers);
