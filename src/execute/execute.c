@@ -295,10 +295,9 @@ static ot_status run_piece(ot_executor *executor, place at, ot_piece *piece, int
 // Runs the task and those that go with it; returns in *count how many.
 static ot_status run_tasks(ot_executor *executor, place at, int *count) {
   const ot_task *const task = task_at(executor, at);
-  const bool graphs = executor->pieces.piece && !executor->recorder.on;
   ot_piece *const piece =
-      graphs ? ot_pieces_at(&executor->pieces, executor->order, at.entry, at.task, count) : NULL;
-  if (piece) return run_piece(executor, at, piece, *count);
+      ot_pieces_at(&executor->pieces, executor->order, at.entry, at.task, count);
+  if (piece && !executor->recorder.on) return run_piece(executor, at, piece, *count);
   *count = task->kind == OT_TASK_REPEAT ? 1 + (int)task->attributes.repeated : 1;
   return task->kind == OT_TASK_REPEAT ? run_repeat(executor, at) : run_task(executor, at);
 }
@@ -566,7 +565,7 @@ const char *ot_executor_print_algorithms(const ot_executor *executor, ot_arena *
 
 const char *ot_executor_read_algorithms(ot_executor *executor, const char *text, ot_arena *arena) {
   if (ot_device_bind(executor->device) != OT_OK) return ot_fail_message();
-  if (executor->pieces.piece) ot_pieces_forget(&executor->pieces);
+  ot_pieces_forget(&executor->pieces);
   return ot_kernel_algorithms_read(executor->schedule->backend,
                                    executor->streams.context[OT_LANE_COMPUTE], text, arena);
 }

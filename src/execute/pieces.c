@@ -76,6 +76,7 @@ void ot_pieces_create(const ot_schedule *schedule, ot_arena *arena, ot_pieces *p
 }
 
 ot_piece *ot_pieces_at(const ot_pieces *pieces, int order, int entry, int task, int *length) {
+  if (!pieces->piece) return NULL;
   const int segment = pieces->schedule->orders[order].entries[entry].segment;
   *length = pieces->length[segment][task];
   return *length > 0 ? &pieces->piece[pieces->variant[order][entry]][task] : NULL;
@@ -101,6 +102,6 @@ void ot_pieces_forget(ot_pieces *pieces) {
 }
 
 void ot_pieces_destroy(ot_pieces *pieces) {
-  if (pieces->piece) ot_pieces_forget(pieces);
+  ot_pieces_forget(pieces);
   pieces->piece = NULL;
 }

@@ -30,7 +30,7 @@ typedef struct ot_pieces {
 void ot_pieces_create(const ot_schedule *schedule, ot_arena *arena, ot_pieces *pieces);
 void ot_pieces_destroy(ot_pieces *pieces);
 
-// The piece that begins at `task` and its number of tasks; null: none does.
+// The piece that begins at `task` and its number of tasks; null: none does, or there are no tables.
 ot_piece *ot_pieces_at(const ot_pieces *pieces, int order, int entry, int task, int *length);
 
 // Pieces that are graphs, and those that could not be captured.
