@@ -292,7 +292,7 @@ def train_curve(precision, bound):
 
 
 def quick_parts(run):
-    whole = ("test_cuda_step", "test_cuda_ranks", "test_products")
+    whole = ("test_products", "test_cuda_step", "test_cuda_ranks", "test_nccl_one")
     names = sorted(p.name for p in (run.pack / "bin").glob("test_*") if p.name not in whole)
     parts = [(f"kernels {name[5:]}", 150, run_test(name)) for name in names]
     configs = [("tiny-64", "bench/models/tiny-64.json")]
@@ -303,8 +303,7 @@ def quick_parts(run):
     parts += [(f"bits {name} {p}", 60, compare_bits(path, p)) for name, path in configs for p in precisions]
     parts += [("training fp32", 60, train_curve("fp32", 2e-5)),
               ("training bf16", 60, train_curve("bf16", 5e-3))]
-    parts += [(name, 150, run_test(name)) for name in ("test_products", "test_cuda_step", "test_cuda_ranks")
-              if (run.pack / "bin" / name).is_file()]
+    parts += [(name, 150, run_test(name)) for name in whole if (run.pack / "bin" / name).is_file()]
     # Kernels that misunderstand the hardware can end the device's context, so they come last.
     hopper = [(f"kernels {name[5:]} hopper", 150, run_test(name, {"OT_ATTENTION": "hopper"}))
               for name in ("test_attention_bf16",) if (run.pack / "bin" / name).is_file()]
