@@ -17,11 +17,6 @@
 #include "support/rank_case_margin.h"
 #include "support/rank_case_verdict.h"
 
-static bool full(void) {
-  const char *const text = getenv("OT_TESTS");
-  return text && strcmp(text, "full") == 0;
-}
-
 // ---- factorisations and pairs ----
 
 static void try_row(const cover_row *row, rank_verdict *verdict) {
@@ -41,7 +36,7 @@ static void try_row_in_float32(const cover_row *row, bool poison, rank_verdict *
 
 static void every_factorisation_with_all_pairs_of_choices_equals_one_rank(void **state) {
   (void)state;
-  if (full()) skip();
+  if (rank_full()) skip();
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   cover_row *given;
@@ -68,7 +63,7 @@ static void every_factorisation_with_all_pairs_of_choices_equals_one_rank(void *
 // Every factorisation x ZeRO stage x pipeline schedule x recompute policy; other options rotate.
 static void the_whole_product_equals_one_rank(void **state) {
   (void)state;
-  if (!full()) skip();
+  if (!rank_full()) skip();
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   static const rank_factor product[] = {RANK_ZERO, RANK_PIPELINE, RANK_RECOMPUTE};

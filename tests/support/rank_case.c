@@ -396,3 +396,8 @@ bool rank_sampled(void) {
   const char *const text = getenv("OT_TESTS");
   return cases++ % 7 == 0 || !text || strcmp(text, "few") != 0;
 }
+
+bool rank_full(void) {
+  const char *const text = getenv("OT_TESTS");
+  return text && strcmp(text, "full") == 0;
+}

@@ -134,3 +134,6 @@ const char *rank_describe(const rank_request *request, char *text);
 // Whether to run the next case: one in seven with OT_TESTS=few (for slow sanitizer runs), else
 // every case.
 bool rank_sampled(void);
+
+// Whether OT_TESTS=full is in the environment.
+bool rank_full(void);
