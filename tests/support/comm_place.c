@@ -44,7 +44,13 @@ ot_status comm_join(ot_comm *comm) {
   return ot_comm_use_device(comm, here.ordinal, routes, count);
 }
 
-ot_status comm_place_on_gpu(ot_comm *comm) {
+void comm_place_on_host(void) {
+  ot_event_destroy(&here.event);
+  ot_stream_destroy(&here.stream);
+  ot_device_destroy(&here.device);
+}
+
+static ot_status place_on_gpu(ot_comm *comm) {
   here.ordinal = ot_comm_ordinal(comm, ot_device_count(OT_BACKEND_CUDA));
   OT_TRY(ot_device_create(OT_BACKEND_CUDA, here.ordinal, &here.device));
   OT_TRY(ot_stream_create(here.device, &here.stream));
@@ -52,10 +58,10 @@ ot_status comm_place_on_gpu(ot_comm *comm) {
   return comm_join(comm);
 }
 
-void comm_place_on_host(void) {
-  ot_event_destroy(&here.event);
-  ot_stream_destroy(&here.stream);
-  ot_device_destroy(&here.device);
+ot_status comm_place_on_gpu(ot_comm *comm) {
+  const ot_status status = place_on_gpu(comm);
+  if (status != OT_OK) comm_place_on_host();
+  return status;
 }
 
 // ---- calls ----
