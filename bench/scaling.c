@@ -77,20 +77,9 @@ static ot_model small_mixtral(int sequence) {
 }
 
 static ot_run run_of(const ot_model *model, const ot_run_parallel *parallel) {
-  return (ot_run){.model = *model,
-                  .parallel = *parallel,
-                  .optimizer = {.name = OT_OPTIMIZER_ADAMW,
-                                .lr = 1e-4,
-                                .betas = {0.9, 0.95},
-                                .eps = 1e-8,
-                                .weight_decay = 0.1,
-                                .clip = 1},
-                  .precision = {.compute = OT_F32,
-                                .params = OT_F32,
-                                .gradients = OT_F32,
-                                .master = OT_F32,
-                                .moments = OT_F32,
-                                .reduce = OT_F32}};
+  ot_run run = ot_bench_run(model, OT_F32);
+  run.parallel = *parallel;
+  return run;
 }
 
 // ---- ranks ----

@@ -268,16 +268,8 @@ static void print_figures(const settings *s, const ot_schedule *schedule, const 
 static ot_status run(const settings *s) {
   const ot_model model = gpt2_small();
   ot_recompute recompute = s->recompute;
-  const ot_run run_settings = {
-      .model = model,
-      .parallel = {.recompute = &recompute, .num_recompute = 1},
-      .optimizer = {.name = OT_OPTIMIZER_ADAMW,
-                    .lr = 1e-4,
-                    .betas = {0.9, 0.95},
-                    .eps = 1e-8,
-                    .weight_decay = 0.1,
-                    .clip = 1},
-  };
+  ot_run run_settings = ot_bench_run(&model, OT_F32);
+  run_settings.parallel = (ot_run_parallel){.recompute = &recompute, .num_recompute = 1};
   const int micro_batches = s->batch / s->micro_batch;
   const ot_runtime_request request = {.model = &model,
                                       .run = &run_settings,

@@ -4,6 +4,7 @@
 
 #include "cli/installed.h"
 #include "files/config_file.h"
+#include "support/bench_step.h"
 
 const ot_bench_job_options ot_bench_job_rows = {
     .model = {"model", OT_OPTION_TEXT, "MODEL", "gpt2", .help = "preset or config.json"},
@@ -20,26 +21,6 @@ const ot_bench_job_options ot_bench_job_rows = {
     .device = {"device", OT_OPTION_CHOICE, "cpu|cuda", "cuda", .help = "what computes"},
 };
 
-static ot_run run_of(const ot_model *model, ot_recompute *recompute, ot_dtype storage) {
-  const ot_dtype compute = storage == OT_F64 ? OT_F64 : OT_F32;
-  return (ot_run){
-      .model = *model,
-      .parallel = {.recompute = recompute, .num_recompute = 1},
-      .optimizer = {.name = OT_OPTIMIZER_ADAMW,
-                    .lr = 1e-4,
-                    .betas = {0.9, 0.95},
-                    .eps = 1e-8,
-                    .weight_decay = 0.1,
-                    .clip = 1},
-      .precision = {.compute = storage,
-                    .params = storage,
-                    .gradients = compute,
-                    .reduce = compute,
-                    .master = compute,
-                    .moments = compute},
-  };
-}
-
 ot_status ot_bench_job_load(const ot_options *o, ot_arena *arena, ot_bench_job *job) {
   static const ot_dtype storages[] = {OT_BF16, OT_F32, OT_F64};
   const ot_config_request wanted = {.presets = ot_installed_presets(arena)};
@@ -50,7 +31,8 @@ ot_status ot_bench_job_load(const ot_options *o, ot_arena *arena, ot_bench_job *
   OT_TRY(ot_config_load_model(job->name, &wanted, arena, &loaded));
   const ot_dtype storage = storages[ot_options_choice(o, "precision")];
   job->model = loaded.model;
-  job->run = run_of(&job->model, &job->recompute, storage);
+  job->run = ot_bench_run(&job->model, storage);
+  job->run.parallel = (ot_run_parallel){.recompute = &job->recompute, .num_recompute = 1};
   job->request = (ot_runtime_request){.model = &job->model,
                                       .run = &job->run,
                                       .modes = 1u << OT_MODE_TRAIN,

@@ -61,16 +61,8 @@ static int count_sharers(const fleet *f) {
   return count;
 }
 
-static ot_status describe_device(int ordinal, ot_device_info *info) {
-  ot_device *device = NULL;
-  OT_TRY(ot_device_create(OT_BACKEND_CUDA, ordinal, &device));
-  const ot_status status = ot_device_describe(device, info);
-  ot_device_destroy(&device);
-  return status;
-}
-
 static ot_status gather_devices(ot_comm *comm, int ordinal, fleet *f) {
-  OT_TRY(ot_comm_agree(comm, describe_device(ordinal, &f->own)));
+  OT_TRY(ot_comm_agree(comm, ot_device_query(OT_BACKEND_CUDA, ordinal, &f->own)));
   return ot_comm_run(comm, &(ot_comm_call){.kind = OT_COMM_ALL_GATHER,
                                            .group = OT_GROUP_WORLD,
                                            .send = f->own.id,

@@ -231,7 +231,7 @@ static void *abort_channel(void *context) {
   return NULL;
 }
 
-// At once, since the work of one may stand behind that of another.
+// All at the same time, since the work of one may wait for that of another.
 void ot_comm_nccl_abort(ot_comm *comm) {
   if (!comm->nccl) return;
   int count = 0;

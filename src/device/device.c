@@ -15,14 +15,16 @@ int ot_device_count(ot_backend backend) {
   return found ? found->count() : 0;
 }
 
+static ot_status open_device(ot_backend backend, int ordinal, ot_device *device) {
+  *device = (ot_device){.backend = backend_of(backend), .ordinal = ordinal};
+  OT_CHECK(device->backend, OT_ENVIRONMENT, "this build of orthant has no CUDA (try device=cpu)");
+  return device->backend->open(device);
+}
+
 ot_status ot_device_create(ot_backend backend, int ordinal, ot_device **device) {
-  *device = NULL;
-  const ot_device_backend *const found = backend_of(backend);
-  OT_CHECK(found, OT_ENVIRONMENT, "this build of orthant has no CUDA (try device=cpu)");
   *device = calloc(1, sizeof **device);
   OT_CHECK(*device, OT_ENVIRONMENT, "device: out of memory");
-  **device = (ot_device){.backend = found, .ordinal = ordinal};
-  ot_status status = found->open(*device);
+  ot_status status = open_device(backend, ordinal, *device);
   if (status == OT_OK) status = ot_stream_create(*device, &(*device)->copies);
   if (status != OT_OK) ot_device_destroy(device);
   return status;
@@ -39,6 +41,12 @@ ot_status ot_device_describe(ot_device *device, ot_device_info *info) {
   *info = (ot_device_info){0};
   OT_TRY(device->backend->describe(device, info));
   return ot_device_memory(device, &info->free_bytes, &info->total_bytes);
+}
+
+ot_status ot_device_query(ot_backend backend, int ordinal, ot_device_info *info) {
+  ot_device device;
+  OT_TRY(open_device(backend, ordinal, &device));
+  return ot_device_describe(&device, info);
 }
 
 ot_status ot_device_memory(ot_device *device, int64_t *free_bytes, int64_t *total_bytes) {
@@ -127,13 +135,11 @@ ot_status ot_stream_copy(ot_stream *stream, void *to, const void *from, int64_t 
 // ---- graphs ----
 
 ot_status ot_stream_begin_capture(ot_stream *stream) {
-  const ot_device_backend *const backend = stream->device->backend;
-  return backend->begin_capture ? backend->begin_capture(stream) : OT_OK;
+  return stream->device->backend->begin_capture(stream);
 }
 
 ot_status ot_stream_end_capture(ot_stream *stream, ot_captured **captured) {
   *captured = NULL;
-  if (!stream->device->backend->end_capture) return OT_OK;
   ot_captured made = {.device = stream->device};
   OT_TRY(stream->device->backend->end_capture(stream, &made));
   if (!made.native) return OT_OK;

@@ -37,6 +37,8 @@ typedef struct ot_device_info {
   int capability;  // 90 for sm_90; 0 on the CPU
 } ot_device_info;
 ot_status ot_device_describe(ot_device *device, ot_device_info *info);
+// The same of a device that is not created; binds the calling thread to it. Errors as create.
+ot_status ot_device_query(ot_backend backend, int ordinal, ot_device_info *info);
 // Its memory alone, which is asked for each step; both 0 on the CPU.
 ot_status ot_device_memory(ot_device *device, int64_t *free_bytes, int64_t *total_bytes);
 
@@ -76,8 +78,8 @@ ot_status ot_stream_copy(ot_stream *stream, void *to, const void *from, int64_t 
 
 // Work of a stream as one graph, which is queued in a single call. Until the end, kernels, copies
 // and fills on the device that this thread queues on `stream` are captured and do not run; it must
-// queue nothing else there, and must not allocate, release or wait. Null: the back end has no
-// graphs (the CPU; work runs as ever) or cannot capture what was queued, and nothing has run.
+// queue nothing else there, and must not allocate, release or wait. Null: what was queued cannot be
+// captured, and nothing has run. Not for the CPU, which runs work when it is queued.
 ot_status ot_stream_begin_capture(ot_stream *stream);
 ot_status ot_stream_end_capture(ot_stream *stream, ot_captured **captured);
 ot_status ot_stream_launch(ot_stream *stream, const ot_captured *captured);

@@ -28,7 +28,7 @@ typedef struct ot_device_backend {
   void (*close_stream)(ot_stream *stream);
   ot_status (*synchronize)(ot_stream *stream);
   ot_status (*query)(ot_stream *stream, bool *done);
-  // Null: no graphs. The end sets the handle of a graph, or none if it cannot be captured.
+  // Null: the CPU's. The end sets the handle of a graph, or none if it cannot be captured.
   ot_status (*begin_capture)(ot_stream *stream);
   ot_status (*end_capture)(ot_stream *stream, ot_captured *captured);
   ot_status (*launch)(ot_stream *stream, const ot_captured *captured);

@@ -143,7 +143,7 @@ static bool may_take_over(const ot_program *program, const bool *emitted, const 
   return true;
 }
 
-// Adds the output to the gradient op, and moves the readers before it behind it.
+// Adds the output to the gradient op, and moves earlier readers of the value to directly after it.
 static const ot_program *rewrite(const ot_program *program, const takeover *t, ot_arena *arena) {
   ot_program *const made = ot_arena_array(arena, 1, sizeof *made);
   *made = *program;

@@ -94,19 +94,11 @@ static const char *driver_of(const gpu_report *r) {
   return read ? ot_arena_format(r->arena, "%s", line) : NULL;
 }
 
-static ot_status describe(int ordinal, ot_device_info *info) {
-  ot_device *device = NULL;
-  OT_TRY(ot_device_create(OT_BACKEND_CUDA, ordinal, &device));
-  const ot_status status = ot_device_describe(device, info);
-  ot_device_destroy(&device);
-  return status;
-}
-
 static void report_gpu(const gpu_report *r, int ordinal, ot_node *list) {
   ot_node *const map = ot_node_create(r->arena, OT_NODE_MAP);
   ot_device_info info;
   ot_node_append(list, map);
-  if (describe(ordinal, &info) != OT_OK) {
+  if (ot_device_query(OT_BACKEND_CUDA, ordinal, &info) != OT_OK) {
     put(r, map, "error", ot_arena_format(r->arena, "%s", ot_fail_message()));
     return;
   }
@@ -127,7 +119,7 @@ static void report_gpu(const gpu_report *r, int ordinal, ot_node *list) {
 // Says why there is none.
 static void explain_none(const gpu_report *r) {
   ot_device_info info;
-  if (describe(0, &info) == OT_OK) return;
+  if (ot_device_query(OT_BACKEND_CUDA, 0, &info) == OT_OK) return;
   put(r, r->map, "error", ot_arena_format(r->arena, "%s", ot_fail_message()));
   if (driver_of(r)) warn(r, ot_arena_format(r->arena, "%s", ot_fail_message()));
 }

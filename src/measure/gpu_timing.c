@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times by events on one stream: a sample is so many calls that it takes milliseconds, because
-// events resolve half a microsecond.
+// Times by events on one stream: a sample is as many calls as take milliseconds, because events
+// resolve half a microsecond.
 #include <stdlib.h>
 #include <string.h>
 

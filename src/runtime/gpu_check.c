@@ -10,14 +10,6 @@
 // Workspace of products on the streams of a rank, and what the runtime takes for its kernels.
 static const int64_t reserve_bytes = (int64_t)128 << 20;
 
-static ot_status describe(int ordinal, ot_device_info *info) {
-  ot_device *device = NULL;
-  OT_TRY(ot_device_create(OT_BACKEND_CUDA, ordinal, &device));
-  const ot_status status = ot_device_describe(device, info);
-  ot_device_destroy(&device);
-  return status;
-}
-
 int ot_gpu_sharers(int local_ranks) {
   return local_ranks <= ot_device_count(OT_BACKEND_CUDA) ? 1 : local_ranks;
 }
@@ -35,7 +27,7 @@ const char *ot_memory_table(const ot_memory_breakdown *memory, ot_arena *arena) 
 
 ot_status ot_gpu_check_memory(const ot_gpu_need *need, ot_arena *arena, int64_t *free_bytes) {
   ot_device_info info;
-  OT_TRY(describe(need->ordinal, &info));
+  OT_TRY(ot_device_query(OT_BACKEND_CUDA, need->ordinal, &info));
   const int64_t each = info.free_bytes / need->ranks - reserve_bytes;
   if (free_bytes) *free_bytes = info.free_bytes;
   if (need->memory->peak_bytes <= each) return OT_OK;
@@ -59,6 +51,6 @@ ot_status ot_gpu_check_memory(const ot_gpu_need *need, ot_arena *arena, int64_t 
 
 ot_status ot_gpu_check_kernels(int ordinal, const ot_schedule *schedule) {
   ot_device_info info;
-  OT_TRY(describe(ordinal, &info));
+  OT_TRY(ot_device_query(OT_BACKEND_CUDA, ordinal, &info));
   return ot_bind_check_kernels(schedule, &info);
 }

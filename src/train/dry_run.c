@@ -157,14 +157,9 @@ static ot_status check_memory(dry_run *d) {
     report->memory_bytes = ot_runtime_memory();
     return ot_runtime_check_memory(report->memory.peak_bytes, how->local_ranks, d->arena);
   }
-  ot_memory_question question = {.run = d->request->run,
-                                 .mesh = how->mesh,
-                                 .rank = report->fullest_rank,
-                                 .threads = d->most.rank.threads,
-                                 .backend = how->backend};
   const ot_gpu_need need = {.ranks = how->gpu_ranks,
                             .memory = &report->memory,
-                            .advisor = ot_memory_advisor_of(&question)};
+                            .advisor = ot_memory_advisor_of(&d->most.rank)};
   return ot_gpu_check_memory(&need, d->arena, &report->memory_bytes);
 }
 

@@ -145,7 +145,6 @@ static ot_metrics_step line_of(const loop *l, const ot_step_report *report, cons
                   .pp_s = exposed_s[OT_TIMELINE_PP],
                   .dp_s = exposed_s[OT_TIMELINE_DP]},
       .bubble_fraction = sums->figures.bubble_fraction,
-      .memory_peak_bytes = use_of_memory(l).used_bytes,
       .memory_planned_bytes = l->planned_bytes,
       .noise_scale_tokens = report->noise_scale_tokens,
       .experts = report->experts,
@@ -181,10 +180,9 @@ static ot_status watch_spikes(loop *l, const ot_step_report *report) {
   return report_spike(l, report, "grad_norm", l->norm_spikes.z);
 }
 
-static void say_status(loop *l, const ot_step_report *report) {
+static void say_status(loop *l, const ot_step_report *report, const ot_runtime_memory_use *memory) {
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
   const double elapsed_s = ot_clock_s() - l->begin_s;
-  const ot_runtime_memory_use memory = use_of_memory(l);
   const double per_step_s = elapsed_s / (double)(report->step - l->begin_step);
   const ot_status_line status = {
       .step = report->step,
@@ -194,8 +192,8 @@ static void say_status(loop *l, const ot_step_report *report) {
       .tokens_per_s = (double)report->step_tokens / report->step_seconds,
       .mfu = mfu_of(l, report->micro_batches, report->step_seconds),
       .planned_mfu = mfu_of(l, report->micro_batches, predicted_s(l, report->micro_batches)),
-      .memory_peak_bytes = memory.used_bytes,
-      .memory_capacity_bytes = memory.capacity_bytes,
+      .memory_peak_bytes = memory->used_bytes,
+      .memory_capacity_bytes = memory->capacity_bytes,
       .remaining_s = per_step_s * (double)(total - report->step),
       .learning_rate = report->learning_rate,
       .step_s = report->step_seconds,
@@ -379,11 +377,13 @@ static void add_means(loop *l, const ot_step_report *report, step_sums *sums) {
 }
 
 // The leader's part: files and the status line.
-static ot_status write_step(loop *l, const ot_step_report *report, const ot_metrics_step *line) {
+static ot_status write_step(loop *l, const ot_step_report *report, ot_metrics_step *line) {
   const bool last = report->step == ot_trainer_total_steps(l->start.trainer);
+  const ot_runtime_memory_use memory = use_of_memory(l);
+  line->memory_peak_bytes = memory.used_bytes;
   OT_TRY(write_metrics(l, line));
   OT_TRY(watch_spikes(l, report));
-  if (last || is_due(report->step, l->run->log.every)) say_status(l, report);
+  if (last || is_due(report->step, l->run->log.every)) say_status(l, report, &memory);
   return OT_OK;
 }
 

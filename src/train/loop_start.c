@@ -23,11 +23,7 @@
 
 // Also of a run in types that this back end lacks.
 static ot_status plan_rank(ot_planned_rank *planned, ot_arena *arena) {
-  ot_runtime_request wanted = {
-      .mesh = planned->mesh, .rank = planned->rank, .backend = planned->backend};
-  OT_TRY(ot_trainer_request(planned->run, arena, &wanted));
-  if (wanted.threads == 0) wanted.threads = planned->threads;
-  OT_TRY(ot_runtime_plan(&wanted, arena, planned->graphs, &planned->schedule));
+  OT_TRY(ot_planned_rank_build(planned, arena));
   return ot_schedule_check(&planned->schedule, arena);
 }
 

@@ -7,6 +7,7 @@
 #include "data/data_loader.h"
 #include "runtime/model_runtime.h"
 #include "train/loop.h"
+#include "train/planned_rank.h"
 #include "train/prediction.h"
 #include "train/run_directory.h"
 
@@ -35,16 +36,7 @@ void ot_loop_note_products(const ot_loop_request *request, const ot_trainer *tra
 // Reports the basis of the prediction.
 void ot_loop_note_prediction(const ot_loop_request *request, const ot_prediction *prediction);
 
-// One rank of the run on `mesh` (null: one rank) as it will be trained, checked: `graphs`
-// [OT_MODES] and `schedule` in `arena`. `threads` per kernel if the run does not set them.
-typedef struct ot_planned_rank {
-  const ot_run *run;
-  const ot_mesh *mesh;
-  int rank, threads;
-  ot_backend backend;
-  ot_graph graphs[OT_MODES];
-  ot_schedule schedule;
-} ot_planned_rank;
+// Plans a rank and checks that training supports it and that its schedule is right.
 ot_status ot_rank_plan(ot_planned_rank *planned, ot_arena *arena);
 
 // Proves that the schedules of all ranks match (ot_schedules_match), if they have at most

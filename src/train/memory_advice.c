@@ -13,24 +13,20 @@ typedef struct change {
   int zero;
 } change;
 
-static ot_status plan_with(const ot_memory_question *q, const ot_run *run, ot_arena *arena,
+static ot_status plan_with(const ot_planned_rank *q, const ot_run *run, ot_arena *arena,
                            int64_t *bytes) {
-  const int ranks = q->mesh ? q->mesh->ranks : 1;
+  ot_planned_rank other = *q;
   ot_mesh mesh;
-  ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
-  ot_schedule schedule;
-  OT_TRY(ot_mesh_build(&run->parallel, ranks, &mesh));
-  ot_runtime_request request = {
-      .mesh = q->mesh ? &mesh : NULL, .rank = q->rank, .backend = q->backend};
-  OT_TRY(ot_trainer_request(run, arena, &request));
-  if (request.threads == 0) request.threads = q->threads;
-  OT_TRY(ot_runtime_plan(&request, arena, graphs, &schedule));
-  *bytes = schedule.bill.peak_bytes;
+  OT_TRY(ot_mesh_build(&run->parallel, q->mesh ? q->mesh->ranks : 1, &mesh));
+  other.run = run;
+  other.mesh = q->mesh ? &mesh : NULL;
+  OT_TRY(ot_planned_rank_build(&other, arena));
+  *bytes = other.schedule.bill.peak_bytes;
   return OT_OK;
 }
 
 // Bytes of the arena with the change; 0 if it is none, or not allowed.
-static int64_t bytes_with(const ot_memory_question *q, const change *c) {
+static int64_t bytes_with(const ot_planned_rank *q, const change *c) {
   ot_run run = *q->run;
   ot_recompute recompute = c->recompute;
   int64_t bytes = 0;
@@ -47,7 +43,7 @@ static int64_t bytes_with(const ot_memory_question *q, const change *c) {
   return bytes;
 }
 
-static const char *words_of(const ot_memory_question *q, const change *c, ot_arena *arena) {
+static const char *words_of(const ot_planned_rank *q, const change *c, ot_arena *arena) {
   ot_text_builder text = {.arena = arena};
   if (c->micro_batch_size > 0 && c->micro_batch_size < q->run->batch.micro_batch_size) {
     ot_text_appendf(&text, " batch.micro_batch_size=%lld", (long long)c->micro_batch_size);
@@ -60,7 +56,7 @@ static const char *words_of(const ot_memory_question *q, const change *c, ot_are
 }
 
 // The hint if the change helps, else null.
-static const char *try_change(const ot_memory_question *q, const change *c, int64_t most,
+static const char *try_change(const ot_planned_rank *q, const change *c, int64_t most,
                               ot_arena *arena) {
   const char *const words = words_of(q, c, arena);
   if (words[0] == '\0') return NULL;
@@ -70,7 +66,7 @@ static const char *try_change(const ot_memory_question *q, const change *c, int6
 }
 
 // The largest micro-batch that fits.
-static const char *try_micro_batches(const ot_memory_question *q, change c, int64_t most,
+static const char *try_micro_batches(const ot_planned_rank *q, change c, int64_t most,
                                      ot_arena *arena) {
   const int64_t size = q->run->batch.micro_batch_size;
   for (c.micro_batch_size = size - 1; c.micro_batch_size > 0; c.micro_batch_size--) {
@@ -82,7 +78,7 @@ static const char *try_micro_batches(const ot_memory_question *q, change c, int6
 }
 
 static const char *advise(void *context, int64_t most, ot_arena *arena) {
-  const ot_memory_question *const q = context;
+  const ot_planned_rank *const q = context;
   const int zero = q->mesh && q->mesh->degree[OT_AXIS_DP_SHARD] > 1 ? 3 : 0;
   const change others[] = {{0, OT_RECOMPUTE_SELECTIVE, 0},
                            {0, OT_RECOMPUTE_FULL, 0},
@@ -101,6 +97,6 @@ static const char *advise(void *context, int64_t most, ot_arena *arena) {
                 "smaller model or sequence, or device=cpu";
 }
 
-ot_memory_advisor ot_memory_advisor_of(ot_memory_question *question) {
-  return (ot_memory_advisor){advise, question};
+ot_memory_advisor ot_memory_advisor_of(ot_planned_rank *rank) {
+  return (ot_memory_advisor){advise, rank};
 }

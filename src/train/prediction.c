@@ -8,6 +8,7 @@
 #include "describe/expert_load.h"
 #include "describe/measured_keys.h"
 #include "simulate/shared_cores.h"
+#include "train/planned_rank.h"
 
 // ---- the machine ----
 
@@ -59,13 +60,15 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
 
 static ot_status plan_rank(const ot_prediction_request *request, int rank, ot_arena *arena,
                            ot_schedule *schedule) {
-  ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
-  ot_runtime_request wanted = {.mesh = request->mesh,
+  ot_planned_rank *const planned = ot_arena_take(arena, sizeof *planned);
+  *planned = (ot_planned_rank){.run = request->run,
+                               .mesh = request->mesh,
                                .rank = rank,
+                               .threads = request->threads,
                                .backend = ot_device_kind_backend(&request->cluster->device)};
-  OT_TRY(ot_trainer_request(request->run, arena, &wanted));
-  wanted.threads = request->threads;
-  return ot_runtime_plan(&wanted, arena, graphs, schedule);
+  OT_TRY(ot_planned_rank_build(planned, arena));
+  *schedule = planned->schedule;
+  return OT_OK;
 }
 
 static ot_status plan_stages(const ot_prediction_request *request, ot_arena *arena,

@@ -7,7 +7,7 @@
 
 #include "host/clock.h"
 #include "runtime/host_allreduce.h"
-#include "train/trainer.h"
+#include "train/planned_rank.h"
 
 enum { CHUNK_WORDS = 1 << 15 };
 
@@ -73,14 +73,15 @@ static ot_status write_rank(ot_trace *trace, const ot_trace_step *step, const ot
   }
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_graph graphs[OT_MODES];
-  ot_schedule schedule;
-  ot_runtime_request request = {
-      .mesh = mesh, .rank = timeline->rank, .backend = step->schedule->backend};
-  ot_status status = ot_trainer_request(step->run, &arena, &request);
-  request.threads = step->schedule->threads;
-  if (status == OT_OK) status = ot_runtime_plan(&request, &arena, graphs, &schedule);
-  if (status == OT_OK) status = ot_trace_write_timeline(trace, timeline, &schedule, offset_s);
+  ot_planned_rank planned = {.run = step->run,
+                             .mesh = mesh,
+                             .rank = timeline->rank,
+                             .threads = step->schedule->threads,
+                             .backend = step->schedule->backend};
+  ot_status status = ot_planned_rank_build(&planned, &arena);
+  if (status == OT_OK) {
+    status = ot_trace_write_timeline(trace, timeline, &planned.schedule, offset_s);
+  }
   ot_heap_release(&heap);
   return status;
 }

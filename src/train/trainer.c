@@ -148,12 +148,12 @@ static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
       ot_runtime_choose_device(trainer->run->device, request.mesh ? request.mesh->ranks : 1);
   OT_TRY(ot_world_agree(world, ot_trainer_request(trainer->run, arena, &request)));
   if (request.threads == 0) request.threads = ot_world_threads(world);
-  ot_memory_question question = {.run = trainer->run,
-                                 .mesh = request.mesh,
-                                 .rank = request.rank,
-                                 .threads = request.threads,
-                                 .backend = request.backend};
-  request.advisor = ot_memory_advisor_of(&question);
+  ot_planned_rank rank = {.run = trainer->run,
+                          .mesh = request.mesh,
+                          .rank = request.rank,
+                          .threads = request.threads,
+                          .backend = request.backend};
+  request.advisor = ot_memory_advisor_of(&rank);
   request.may_fall_back = trainer->run->device == OT_DEVICE_AUTO && ot_world_size(world) == 1;
   request.amend = trainer->hooks.amend;
   request.amend_context = trainer->hooks.context;

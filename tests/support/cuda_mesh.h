@@ -14,6 +14,10 @@ typedef struct cuda_mesh {
   int ep, etp;
 } cuda_mesh;
 
+// Every axis, alone and with others. The first CUDA_SAMPLE have at most 4 ranks.
+enum { CUDA_MESHES = 15, CUDA_SAMPLE = 4 };
+extern const cuda_mesh cuda_meshes[CUDA_MESHES];
+
 // A step of it on GPUs.
 rank_request cuda_mesh_request(const cuda_mesh *mesh, ot_dtype dtype);
 

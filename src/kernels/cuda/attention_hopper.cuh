@@ -79,7 +79,7 @@ static __device__ __forceinline__ void ot_arrive_by_warp(uint64_t *barrier) {
   if (threadIdx.x % 32 == 0) ot_barrier_arrive(barrier);
 }
 
-// factor * sums of the warp to its rows from `row` on of a tile of ROWS rows that nobody else uses,
+// factor * sums of the warp to its rows from `row` on of a tile of ROWS rows that no other warp uses,
 // and from there to rows `to`, `step` elements apart, of which the tile has n.
 template <int D, int ROWS>
 static __device__ __forceinline__ void ot_store_panels(const float (&sums)[D / 8][4],

@@ -24,7 +24,7 @@ struct division {
 
 struct forward {
   ot_attention_shape<float> shape;
-  const ot_bf16 *queries, *keys;  // the first head of each; values are G heads behind the keys
+  const ot_bf16 *queries, *keys;  // the first head of each; values come G heads after keys
   int64_t query_step, key_step;   // elements from token to token
   void *o;                        // bf16; float32 of a ring
   const float *o_before;          // of other blocks of keys, or null

@@ -24,7 +24,7 @@ struct division {
 
 struct backward {
   ot_attention_shape<float> shape;
-  // The first head of each; values are G heads behind the keys. Steps: elements between tokens.
+  // The first head of each; values come G heads after keys. Steps: elements between tokens.
   const ot_bf16 *queries, *keys, *doutput;
   int64_t query_step, key_step;
   void *dqueries, *dkeys;  // bf16; float32 of a ring

@@ -134,7 +134,7 @@ __device__ __forceinline__ void ot_products_end() {
   OT_HOPPER("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most N groups are under way. Until then nobody touches their registers.
+// Waits until at most N groups are under way. Until then no thread may use their registers.
 template <int N>
 __device__ __forceinline__ void ot_products_wait() {
   OT_HOPPER("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");

@@ -4,7 +4,7 @@
 // share one fiber. One grid runs at a time in a process (the runtime's lock). What a GPU leaves
 // undefined is made visible:
 //   - Blocks, and threads between two waits, run in an order that the test picks.
-//   - Dynamic shared memory starts as NaN, with a canary behind it. Static shared memory keeps what
+//   - Dynamic shared memory starts as NaN, with a canary after it. Static shared memory keeps what
 //     the block before left (zeros in the first), because its size is not known here.
 //   - A barrier in divergent code, lanes of a warp that wait for each other in different
 //     operations, wrong masks, lanes that exit while others wait for them, addresses that are not
