@@ -15,12 +15,6 @@ batch: {global_batch_size: 4, micro_batch_size: 4}
 steps: 2
 threads: 1
 YAML
-expect() { # exit code, a part of the message, then the command
-  local status=0 wanted=$1 part=$2
-  shift 2
-  "$@" >out 2>&1 || status=$?
-  [ "$status" = "$wanted" ] && grep -qF "$part" out || fail "$*: exit $status, not $wanted with \"$part\": $(cat out)"
-}
 
 # ---- bench: auto takes the GPU, and this-machine is the GPU ----
 on_gpu bench --quick >bench.txt 2>/dev/null
@@ -40,7 +34,7 @@ grep -q '^1 x emulated device, 8.6 GB each' bench.txt || fail "bench: $(cat benc
 grep -q '"basis": "measured"' plan.json || grep -q 'emulated device' plan.json || fail "plan: $(head -c 600 plan.json)"
 on_gpu train run.yaml --set output=a --trace trace.json:2-2 >out 2>&1 || fail "train: $(cat out)"
 grep -q 'on a GPU, arena planned' out || fail "train does not say what computes: $(cat out)"
-grep -Eq '^  step +[0-9.]+ ms +[0-9.]+ ms' out || fail "no predicted step beside the measured one: $(cat out)"
+grep -Eq '^  step +[0-9.]+ ms +[0-9.]+ ms' out || fail "no predicted step next to the measured one: $(cat out)"
 grep -q '"predicted_step_seconds":[0-9]' a/metrics.jsonl || fail "metrics: $(cat a/metrics.jsonl)"
 grep -q '"name": *"[a-z_/.]*linear' trace.json || fail "the trace has no kernels: $(head -c 400 trace.json)"
 head -n 1 a/metrics.jsonl | grep -q '"bubble_fraction":null' || fail "a bubble without events: $(cat a/metrics.jsonl)"
@@ -56,7 +50,7 @@ expect 0 'no prediction: this-machine describes a CPU, and the run is on a GPU' 
 expect 3 'it fits with batch.micro_batch_size=2' \
   env OT_SHIM_MEMORY=134700000 OT_TEST_DEVICE=cuda "$emulated" train run.yaml --set output=d
 for part in '134.7 MB free of 134.7 MB' '  weights ' '  activations ' '  peak '; do
-  grep -q "$part" out || fail "too little memory: no \"$part\": $(cat out)"
+  grep -q "$part" err.txt || fail "too little memory: no \"$part\": $(cat err.txt)"
 done
 [ ! -s d/metrics.jsonl ] || fail "a step ran with too little memory"
 expect 3 'it fits with batch.micro_batch_size=2' \
@@ -75,11 +69,11 @@ expect 3 'precision: compute=fp16 is not supported' on_gpu train run.yaml --set 
 # ---- a GPU that fails in a step: illegal address, uncorrectable memory, as a lost rank ----
 for fault in kernel:60:700 kernel:60:214 launch:60:719; do
   expect 4 'error: the GPU failed: ' env OT_SHIM_FAIL=$fault OT_TEST_DEVICE=cuda "$emulated" train run.yaml --set output=g
-  [ "$(grep -c '^error' out)" = 1 ] || fail "more than one error: $(cat out)"
+  [ "$(grep -c '^error' err.txt)" = 1 ] || fail "more than one error: $(cat err.txt)"
 done
 expect 4 'the GPU failed: an illegal memory access' env OT_SHIM_FAIL=kernel:90:700 OT_TEST_DEVICE=cuda "$emulated" \
   train run.yaml --set output=h --set device=cuda --set batch.micro_batch_size=2 --ranks 2
-[ "$(grep -c '^error' out)" = 1 ] || fail "more than one error: $(cat out)"
+[ "$(grep -c '^error' err.txt)" = 1 ] || fail "more than one error: $(cat err.txt)"
 
 # ---- a checkpoint has the algorithms of all ranks: the head's products are on the last stage only ----
 on_gpu train run.yaml --set output=one --set steps=1 --set model.num_hidden_layers=2 --set model.tie_word_embeddings=false >out 2>&1 || fail "$(cat out)"

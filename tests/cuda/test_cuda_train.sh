@@ -44,12 +44,8 @@ paste -d' ' <(losses cpu) <(losses gpu) | sed 's/"loss"://g' | awk '
   fail "the CPU does not go on from the checkpoint of the GPU"
 [ "$(losses gpu | wc -l)" = 8 ] || fail "not 8 steps"
 
-status=0
-"$orthant" train run.yaml --set device=cuda --set output=none >out 2>&1 || status=$?
-[ "$status" = 3 ] && grep -q "$no_gpu" out || fail "no GPU: exit $status, $(cat out)"
-status=0
-"$emulated" train run.yaml --set device=cuda --set output=none >out 2>&1 || status=$?
-[ "$status" = 3 ] && grep -q 'no GPU can be used' out || fail "no GPU: exit $status, $(cat out)"
+expect 3 "$no_gpu" "$orthant" train run.yaml --set device=cuda --set output=none
+expect 3 'no GPU can be used' "$emulated" train run.yaml --set device=cuda --set output=none
 
 # Ranks that are threads share the GPU.
 on_gpu train run.yaml --ranks 2 --set device=cuda --set output=two >/dev/null 2>&1 || fail "2 ranks"
@@ -60,16 +56,14 @@ paste -d' ' <(losses two) <(losses gpu) | head -6 | sed 's/"loss"://g' | awk '
 # With a GPU each they have the same bits, and need NCCL.
 OT_SHIM_DEVICES=2 on_gpu train run.yaml --ranks 2 --set device=cuda --set output=each >/dev/null 2>&1 || fail "2 GPUs"
 losses two | cmp - <(losses each) || fail "other bits on 2 GPUs"
-status=0
-OT_SHIM_DEVICES=2 OT_SHIM_NCCL=none on_gpu train run.yaml --ranks 2 --set device=cuda --set output=none >out 2>&1 || status=$?
-[ "$status" = 3 ] && grep -q 'NCCL is not found' out || fail "no NCCL: exit $status, $(cat out)"
+OT_SHIM_DEVICES=2 OT_SHIM_NCCL=none expect 3 'NCCL is not found' \
+  on_gpu train run.yaml --ranks 2 --set device=cuda --set output=none
 
 # Processes need a GPU each.
 (
   cd "$here"
   . tests/support/mpi_launch.sh "$emulated"
   cd "$folder"
-  status=0
-  OT_TEST_DEVICE=cuda "${launch[@]}" -n 2 "$emulated" train run.yaml --set device=cuda --set output=none >out 2>&1 || status=$?
-  [ "$status" = 3 ] && grep -q 'ranks 0 1 use the same GPU' out || fail "2 processes: exit $status, $(cat out)"
+  OT_TEST_DEVICE=cuda expect 3 'ranks 0 1 use the same GPU' \
+    "${launch[@]}" -n 2 "$emulated" train run.yaml --set device=cuda --set output=none
 ) || [ $? = 77 ] || exit 1

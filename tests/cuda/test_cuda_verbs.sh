@@ -47,13 +47,7 @@ on_gpu audit ranks run.yaml --set batch.micro_batch_size=8 --ranks 2 --device cu
 grep -q '^ranks: clean' out || fail "ranks: $(cat out)"
 
 # ---- without a GPU ----
-expect_3() { # a part of the message, then the command
-  local status=0 part=$1
-  shift
-  "$@" >out 2>&1 || status=$?
-  [ "$status" = 3 ] && grep -q "$part" out || fail "$*: exit $status, $(cat out)"
-}
 for verb in "sample model" "score model texts" "audit drift model"; do
-  expect_3 "$no_gpu" "$orthant" $verb --device cuda
-  expect_3 'no GPU can be used' "$emulated" $verb --device cuda
+  expect 3 "$no_gpu" "$orthant" $verb --device cuda
+  expect 3 'no GPU can be used' "$emulated" $verb --device cuda
 done
