@@ -205,6 +205,14 @@ typedef struct ot_run_audit {
   int64_t num_checks;
 } ot_run_audit;
 
+// The answer to an outlier of the loss or of the gradient norm (train/spike_watch.h).
+typedef enum ot_spike_action {
+  OT_SPIKE_NOTE,    // report it and go on
+  OT_SPIKE_STOP,    // end the run
+  OT_SPIKE_SKIP,    // go back to the checkpoint before it and leave out the samples since then
+  OT_SPIKE_REWIND,  // go back to the checkpoint before it and repeat the same samples
+} ot_spike_action;
+
 typedef struct ot_run_log {
   int64_t every;         // steps between status lines
   int64_t health_every;  // steps between per-layer health metrics; 0 = never
@@ -231,6 +239,7 @@ typedef struct ot_run {
   ot_run_precision precision;
   ot_run_checkpoint checkpoint;
   ot_run_audit audit;
+  ot_spike_action on_spike;
   ot_run_log log;
   const char *cluster;  // preset or file for predictions; "this-machine"
   int64_t seed;

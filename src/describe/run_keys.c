@@ -20,6 +20,7 @@ static const char *const audits[] = {"causality", "precision", "ranks", "drift",
                                      "overlap",   "state",     NULL};
 static const char *const computes[] = {"fp32", "fp64", "bf16", "fp16", "fp8", NULL};
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
+static const char *const spike_actions[] = {"note", "stop", "skip", "rewind", NULL};
 static const char *const stored[] = {"fp32", "fp64", "bf16", "fp16", NULL};
 static const char *const no_file[] = {"random", NULL};
 
@@ -296,6 +297,9 @@ static const ot_key run_keys[] = {
      .help = "checkpoints"},
     {"audit", OT_KEY_OBJECT, offsetof(ot_run_keys, run.audit), .object = &audit,
      .help = "audits during training"},
+    {"on_spike", OT_KEY_CHOICE, offsetof(ot_run_keys, run.on_spike), "note",
+     .choices = spike_actions,
+     .help = "outlier of loss or gradient norm: go on, stop, or go back and skip or repeat"},
     {"log", OT_KEY_OBJECT, offsetof(ot_run_keys, run.log), .object = &logging,
      .help = "logs and metrics"},
     {"cluster", OT_KEY_TEXT, offsetof(ot_run_keys, run.cluster), "this-machine",

@@ -144,8 +144,8 @@ typedef struct comparison {
 // Settings that a resumed run may change.
 static bool is_free(const char *path) {
   return ot_choice_matches(
-      "parallel|checkpoint|audit|cluster|steps|output|log|device|threads|batch.micro_batch_size|"
-      "data.tokenizer_check",
+      "parallel|checkpoint|audit|cluster|steps|output|log|device|threads|on_spike|"
+      "batch.micro_batch_size|data.tokenizer_check",
       path);
 }
 

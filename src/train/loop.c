@@ -9,16 +9,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "base/failure.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
 #include "host/clock.h"
 #include "train/health.h"
-#include "train/loop_start.h"
-#include "train/metrics.h"
-#include "train/prediction.h"
-#include "train/tensorboard.h"
-#include "train/trace_ranks.h"
+#include "train/loop_state.h"
 
 // ---- stop signals ----
 
@@ -51,59 +46,36 @@ static void install_stop_handlers(void) {
 
 enum { KEY_BYTES = 512 };
 
-typedef struct loop {
-  const ot_loop_request *request;
-  const ot_run *run;
-  ot_arena *arena;
-  ot_loop_start start;
-  ot_metrics *metrics;
-  ot_tensorboard *tensorboard;
-  ot_trace *trace;
-  double begin_s;  // clock when this process began its first step
-  int64_t begin_step;
-  ot_loop_summary summary;
-  double trace_begin_s;
-  int64_t saved_step;        // newest checkpoint of this run; -1: none
-  int64_t planned_bytes;     // of all ranks of this process
-  ot_prediction prediction;  // on the leader; without steps if unknown
-  ot_step_means means;
-  ot_spike_monitor loss_spikes, norm_spikes;  // on the leader
-  ot_failure unreported;  // the leader's, of a step's files: the ranks learn of it when they meet
-} loop;
-
 // Values of a step over all ranks.
 typedef struct step_sums {
   bool stop;  // a rank was asked to stop
   ot_step_figures figures;
 } step_sums;
 
-static bool leads(const loop *l) { return ot_world_is_leader(l->request->world); }
-
-// `status` is the leader's: all ranks fail if the leader failed, now or since they met last.
-static ot_status agree(loop *l, ot_status status) {
+ot_status ot_loop_agree(ot_loop *l, ot_status status) {
   ot_failure_take(&l->unreported, status);
   return ot_world_agree(l->request->world, ot_failure_repeat(&l->unreported));
 }
 
 // ---- reports ----
 
-static ot_runtime_memory_use use_of_memory(const loop *l) {
+static ot_runtime_memory_use use_of_memory(const ot_loop *l) {
   return ot_runtime_use_of_memory(ot_trainer_runtime(l->start.trainer));
 }
 
 // For a step of `step_s`; NAN if the machine is unknown.
-static double mfu_of(const loop *l, int micro_batches, double step_s) {
+static double mfu_of(const ot_loop *l, int micro_batches, double step_s) {
   const ot_predicted_step *const plan = ot_prediction_find(&l->prediction, micro_batches);
   return plan ? plan->model_flops / step_s / l->prediction.peak_flops : NAN;
 }
 
-static double predicted_s(const loop *l, int micro_batches) {
+static double predicted_s(const ot_loop *l, int micro_batches) {
   const ot_predicted_step *const plan = ot_prediction_find(&l->prediction, micro_batches);
   return plan ? plan->expected.step_s : NAN;
 }
 
 // The health of every layer, as further keys of a step's line.
-static ot_status health_metrics(loop *l, ot_arena *arena, ot_metrics_step *line) {
+static ot_status health_metrics(ot_loop *l, ot_arena *arena, ot_metrics_step *line) {
   ot_health h;
   OT_TRY(ot_trainer_health(l->start.trainer, arena, &h));
   const struct {
@@ -127,7 +99,8 @@ static ot_status health_metrics(loop *l, ot_arena *arena, ot_metrics_step *line)
   return OT_OK;
 }
 
-static ot_metrics_step line_of(const loop *l, const ot_step_report *report, const step_sums *sums) {
+static ot_metrics_step line_of(const ot_loop *l, const ot_step_report *report,
+                               const step_sums *sums) {
   const double *const exposed_s = sums->figures.exposed_axis_s;
   return (ot_metrics_step){
       .step = report->step,
@@ -151,36 +124,13 @@ static ot_metrics_step line_of(const loop *l, const ot_step_report *report, cons
   };
 }
 
-static ot_status write_metrics(loop *l, const ot_metrics_step *line) {
+static ot_status write_metrics(ot_loop *l, const ot_metrics_step *line) {
   OT_TRY(ot_metrics_write_step(l->metrics, line));
   return l->tensorboard ? ot_tensorboard_write_step(l->tensorboard, line) : OT_OK;
 }
 
-static ot_status report_spike(loop *l, const ot_step_report *report, const char *name, double z) {
-  const int64_t next = ot_trainer_position(l->start.trainer).next_sample;
-  const ot_metrics_spike spike = {
-      .step = report->step,
-      .name = name,
-      .z = z,
-      .first_sample = next - report->step_tokens / l->run->data.sequence_length,
-      .last_sample = next - 1};
-  ot_loop_note(l->request,
-               "step %lld: %s is an outlier (z = %.3g over the last %d steps); its samples are "
-               "%lld to %lld",
-               (long long)report->step, name, z, OT_SPIKE_WINDOW, (long long)spike.first_sample,
-               (long long)spike.last_sample);
-  return ot_metrics_write_spike(l->metrics, &spike);
-}
-
-static ot_status watch_spikes(loop *l, const ot_step_report *report) {
-  if (ot_spike_add(&l->loss_spikes, report->loss)) {
-    OT_TRY(report_spike(l, report, "loss", l->loss_spikes.z));
-  }
-  if (!ot_spike_add(&l->norm_spikes, report->gradient_norm)) return OT_OK;
-  return report_spike(l, report, "grad_norm", l->norm_spikes.z);
-}
-
-static void say_status(loop *l, const ot_step_report *report, const ot_runtime_memory_use *memory) {
+static void say_status(ot_loop *l, const ot_step_report *report,
+                       const ot_runtime_memory_use *memory) {
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
   const double elapsed_s = ot_clock_s() - l->begin_s;
   const double per_step_s = elapsed_s / (double)(report->step - l->begin_step);
@@ -204,7 +154,7 @@ static void say_status(loop *l, const ot_step_report *report, const ot_runtime_m
 
 // ---- validation and checkpoints ----
 
-static ot_status report_validation(loop *l, int64_t step, const char *name, double loss) {
+static ot_status report_validation(ot_loop *l, int64_t step, const char *name, double loss) {
   OT_TRY(ot_metrics_write_validation(l->metrics, step, name, loss));
   if (l->tensorboard) {
     char key[KEY_BYTES];
@@ -218,32 +168,33 @@ static ot_status report_validation(loop *l, int64_t step, const char *name, doub
   return OT_OK;
 }
 
-static ot_status validate(loop *l, int64_t step) {
+static ot_status validate(ot_loop *l, int64_t step) {
   for (int i = 0; i < (int)l->run->data.num_validation; i++) {
     const char *const name = l->run->data.validation[i].name;
     double loss;
     OT_TRY(ot_trainer_validate(l->start.trainer, i, &loss));
-    OT_TRY(agree(l, leads(l) ? report_validation(l, step, name, loss) : OT_OK));
+    OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? report_validation(l, step, name, loss) : OT_OK));
   }
   return OT_OK;
 }
 
 // The leader's part after all files are written.
-static ot_status close_save(const loop *l, ot_arena *arena) {
+static ot_status close_save(const ot_loop *l, ot_arena *arena) {
   const bool resumed = l->request->resume == OT_RESUME_FROM;
   OT_TRY(ot_run_directory_set_saved(l->start.directory, resumed ? l->request->resume_path : ""));
   return ot_checkpoint_prune(arena, ot_run_directory_checkpoints(l->start.directory),
                              l->run->checkpoint.keep);
 }
 
-static ot_status save_state(loop *l, int64_t step, ot_arena *arena) {
+static ot_status save_state(ot_loop *l, int64_t step, ot_arena *arena) {
   const char *path = NULL;
-  if (leads(l))
+  if (ot_loop_leads(l))
     path = ot_checkpoint_path(arena, ot_run_directory_checkpoints(l->start.directory), step);
-  OT_TRY(agree(l, leads(l) ? ot_metrics_sync(l->metrics) : OT_OK));
+  OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? ot_metrics_sync(l->metrics) : OT_OK));
   OT_TRY(ot_trainer_save(l->start.trainer, path));
   l->saved_step = step;
-  return agree(l, leads(l) ? close_save(l, arena) : OT_OK);
+  ot_spike_watch_saved(&l->spikes, step);
+  return ot_loop_agree(l, ot_loop_leads(l) ? close_save(l, arena) : OT_OK);
 }
 
 // Adds to the message of a failed wait that it was part of a save.
@@ -256,7 +207,7 @@ static ot_status name_save(int64_t step, ot_status status) {
 }
 
 // Allocates nothing in the run's arena: a run saves any number of times.
-static ot_status save(loop *l) {
+static ot_status save(ot_loop *l) {
   const int64_t step = ot_trainer_position(l->start.trainer).step;
   if (step == l->saved_step) return OT_OK;
   ot_heap heap = {0};
@@ -268,7 +219,7 @@ static ot_status save(loop *l) {
 
 // ---- audits ----
 
-static ot_status report_audit(loop *l, int64_t step, const ot_loop_findings *found) {
+static ot_status report_audit(ot_loop *l, int64_t step, const ot_loop_findings *found) {
   OT_TRY(ot_metrics_write_audit(l->metrics, step, found->audit, found->count));
   if (l->tensorboard) {
     char key[KEY_BYTES];
@@ -281,12 +232,12 @@ static ot_status report_audit(loop *l, int64_t step, const ot_loop_findings *fou
   return ot_metrics_sync(l->metrics);
 }
 
-static ot_status look_once(loop *l, int64_t step, const ot_loop_check *check, ot_arena *arena) {
+static ot_status look_once(ot_loop *l, int64_t step, const ot_loop_check *check, ot_arena *arena) {
   ot_loop_findings found = {0};
   OT_TRY(check->look(check->context, l->start.trainer, arena, &found));
   if (!found.audit) return OT_OK;
-  if (leads(l) && found.note) ot_loop_note(l->request, "%s", found.note);
-  OT_TRY(agree(l, leads(l) ? report_audit(l, step, &found) : OT_OK));
+  if (ot_loop_leads(l) && found.note) ot_loop_note(l->request, "%s", found.note);
+  OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? report_audit(l, step, &found) : OT_OK));
   if (found.count == 0) return OT_OK;
   ot_fail(OT_FINDINGS, "step %lld: the audit of %s found %d: %s", (long long)step, found.audit,
           found.count, found.worst);
@@ -297,7 +248,7 @@ static ot_status look_once(loop *l, int64_t step, const ot_loop_check *check, ot
 
 static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
-static ot_status look_at_all(loop *l, int64_t step, ot_arena *arena) {
+static ot_status look_at_all(ot_loop *l, int64_t step, ot_arena *arena) {
   const int64_t every = l->run->audit.every;
   for (int i = 0; i < l->request->num_checks; i++) {
     const ot_loop_check *const check = &l->request->checks[i];
@@ -307,7 +258,7 @@ static ot_status look_at_all(loop *l, int64_t step, ot_arena *arena) {
   return OT_OK;
 }
 
-static ot_status audit(loop *l, int64_t step) {
+static ot_status audit(ot_loop *l, int64_t step) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   const ot_status status = look_at_all(l, step, &arena);
@@ -315,23 +266,33 @@ static ot_status audit(loop *l, int64_t step) {
   return status;
 }
 
+// ---- files of the leader ----
+
+ot_status ot_loop_open_logs(ot_loop *l) {
+  const int64_t step = ot_trainer_position(l->start.trainer).step;
+  OT_TRY(ot_metrics_create(ot_run_directory_metrics(l->start.directory), step, &l->metrics));
+  if (!l->run->log.tensorboard) return OT_OK;
+  return ot_tensorboard_create(ot_run_directory_tensorboard(l->start.directory), step,
+                               &l->tensorboard);
+}
+
 // ---- traces ----
 
-static bool traces(const loop *l, int64_t step) {
+static bool traces(const ot_loop *l, int64_t step) {
   const ot_loop_request *const request = l->request;
   if (!request->trace_path) return false;
   if (request->trace_to == 0) return step == l->begin_step + 3;
   return step >= request->trace_from && step <= request->trace_to;
 }
 
-static ot_status open_trace(loop *l, double start_s) {
-  if (l->trace || !leads(l)) return OT_OK;
+static ot_status open_trace(ot_loop *l, double start_s) {
+  if (l->trace || !ot_loop_leads(l)) return OT_OK;
   l->trace_begin_s = start_s;
   return ot_trace_create(l->request->trace_path, &l->trace);
 }
 
-static ot_status write_trace(loop *l, const ot_step_report *step) {
-  OT_TRY(agree(l, open_trace(l, step->start_s)));
+static ot_status write_trace(ot_loop *l, const ot_step_report *step) {
+  OT_TRY(ot_loop_agree(l, open_trace(l, step->start_s)));
   const ot_trace_step what = {.run = l->run,
                               .timeline = ot_trainer_timeline(l->start.trainer),
                               .schedule = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)),
@@ -345,7 +306,7 @@ static ot_status write_trace(loop *l, const ot_step_report *step) {
 // Combines what single ranks know: stop requests, means of their timelines, and whether the leader
 // failed to write the files of the step before. With the agreement on the samples at its begin, it
 // is all that the hosts exchange in a step.
-static ot_status sum_step(loop *l, step_sums *sums) {
+static ot_status sum_step(ot_loop *l, step_sums *sums) {
   const ot_timeline_summary mine =
       ot_timeline_summarize(ot_trainer_timeline(l->start.trainer),
                             ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)));
@@ -360,7 +321,7 @@ static ot_status sum_step(loop *l, step_sums *sums) {
   *bubble = mine.bubble_fraction;
   *failed = (l->unreported.status != OT_OK);
   OT_TRY(ot_world_allreduce(l->request->world, values, OT_COUNT(values)));
-  if (*failed > 0) return agree(l, OT_OK);
+  if (*failed > 0) return ot_loop_agree(l, OT_OK);
   // A GPU's step has no timeline unless its events are recorded.
   const bool timed = ot_trainer_timeline(l->start.trainer)->num_spans > 0;
   const double ranks = timed ? ot_world_size(l->request->world) : NAN;
@@ -370,33 +331,32 @@ static ot_status sum_step(loop *l, step_sums *sums) {
   return OT_OK;
 }
 
-static void add_means(loop *l, const ot_step_report *report, step_sums *sums) {
+static void add_means(ot_loop *l, const ot_step_report *report, step_sums *sums) {
   const ot_predicted_step *const plan = ot_prediction_find(&l->prediction, report->micro_batches);
   sums->figures.step_s = report->step_seconds;
   ot_step_means_add(&l->means, &sums->figures, plan ? &plan->expected : NULL);
 }
 
 // The leader's part: files and the status line.
-static ot_status write_step(loop *l, const ot_step_report *report, ot_metrics_step *line) {
+static ot_status write_step(ot_loop *l, const ot_step_report *report, ot_metrics_step *line) {
   const bool last = report->step == ot_trainer_total_steps(l->start.trainer);
   const ot_runtime_memory_use memory = use_of_memory(l);
   line->memory_peak_bytes = memory.used_bytes;
   OT_TRY(write_metrics(l, line));
-  OT_TRY(watch_spikes(l, report));
   if (last || is_due(report->step, l->run->log.every)) say_status(l, report, &memory);
   return OT_OK;
 }
 
 // All ranks combine the health.
-static ot_status report_step(loop *l, const ot_step_report *report, const step_sums *sums,
+static ot_status report_step(ot_loop *l, const ot_step_report *report, const step_sums *sums,
                              ot_arena *arena) {
   ot_metrics_step line = line_of(l, report, sums);
   if (is_due(report->step, l->run->log.health_every)) OT_TRY(health_metrics(l, arena, &line));
-  if (leads(l)) ot_failure_take(&l->unreported, write_step(l, report, &line));
+  if (ot_loop_leads(l)) ot_failure_take(&l->unreported, write_step(l, report, &line));
   return OT_OK;
 }
 
-static ot_status report(loop *l, const ot_step_report *step, const step_sums *sums) {
+static ot_status report(ot_loop *l, const ot_step_report *step, const step_sums *sums) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   const ot_status status = report_step(l, step, sums, &arena);
@@ -404,14 +364,14 @@ static ot_status report(loop *l, const ot_step_report *step, const step_sums *su
   return status;
 }
 
-static void add_to_summary(loop *l, const ot_step_report *report) {
+static void add_to_summary(ot_loop *l, const ot_step_report *report) {
   ot_loop_summary *const s = &l->summary;
   if (s->steps++ == 0) s->first_loss_nats = report->loss;
   s->last_loss_nats = report->loss;
   s->tokens += report->step_tokens;
 }
 
-static ot_status step_once(loop *l, bool *stop) {
+static ot_status step_once(ot_loop *l, bool *stop) {
   const int64_t next = ot_trainer_position(l->start.trainer).step + 1;
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
   const bool traced = traces(l, next);
@@ -419,7 +379,7 @@ static ot_status step_once(loop *l, bool *stop) {
   step_sums sums;
   if (traced)
     OT_TRY(ot_world_agree(l->request->world, ot_trainer_set_events(l->start.trainer, true)));
-  OT_TRY(ot_trainer_step(l->start.trainer, &step));
+  OT_TRY(ot_loop_take_step(l, &step));
   if (traced) OT_TRY(ot_trainer_set_events(l->start.trainer, false));
   if (l->summary.steps == 0) ot_loop_note_products(l->request, l->start.trainer, l->arena);
   OT_TRY(sum_step(l, &sums));
@@ -427,17 +387,20 @@ static ot_status step_once(loop *l, bool *stop) {
   add_to_summary(l, &step);
   if (traced) OT_TRY(write_trace(l, &step));
   OT_TRY(report(l, &step, &sums));
+  bool went_back = false;
+  *stop = sums.stop;
+  OT_TRY(ot_loop_watch_spikes(l, &step, &went_back));
+  if (went_back) return OT_OK;
   OT_TRY(audit(l, step.step));
   const bool last = step.step == total;
   if (last || is_due(step.step, l->run->data.validation_every)) {
     OT_TRY(validate(l, step.step));
   }
   if (last || is_due(step.step, l->run->checkpoint.every)) OT_TRY(save(l));
-  *stop = sums.stop;
   return OT_OK;
 }
 
-static ot_status run_steps(loop *l) {
+static ot_status run_steps(ot_loop *l) {
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
   bool stop = false;
   ot_trainer_set_trace(l->start.trainer, true);
@@ -455,19 +418,11 @@ static ot_status run_steps(loop *l) {
                                         ? "run the same command without --resume to continue"
                                         : "run the same command again to continue");
   }
-  return agree(l, l->trace ? ot_trace_finish(l->trace) : OT_OK);
-}
-
-static ot_status open_logs(loop *l) {
-  const int64_t step = ot_trainer_position(l->start.trainer).step;
-  OT_TRY(ot_metrics_create(ot_run_directory_metrics(l->start.directory), step, &l->metrics));
-  if (!l->run->log.tensorboard) return OT_OK;
-  return ot_tensorboard_create(ot_run_directory_tensorboard(l->start.directory), step,
-                               &l->tensorboard);
+  return ot_loop_agree(l, l->trace ? ot_trace_finish(l->trace) : OT_OK);
 }
 
 // The resident memory of a process includes all its ranks, so it is compared with the plan of all.
-static ot_status sum_planned(loop *l) {
+static ot_status sum_planned(ot_loop *l) {
   ot_world *const world = l->request->world;
   const ot_schedule *const schedule = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer));
   const int size = ot_world_size(world);
@@ -482,7 +437,7 @@ static ot_status sum_planned(loop *l) {
 }
 
 // An incomplete description of the machine does not end a run.
-static void predict(loop *l) {
+static void predict(ot_loop *l) {
   const ot_schedule *const schedule = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer));
   ot_comm *const comm = ot_world_comm(l->request->world);
   const ot_prediction_request request = {.run = l->run,
@@ -490,7 +445,7 @@ static void predict(loop *l) {
                                          .cluster = l->request->cluster,
                                          .threads = schedule->threads,
                                          .local_ranks = comm ? ot_comm_local_size(comm) : 1};
-  if (!leads(l) || !request.cluster) return;
+  if (!ot_loop_leads(l) || !request.cluster) return;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_status status = ot_prediction_check(request.cluster, schedule->backend);
@@ -505,9 +460,9 @@ static void predict(loop *l) {
   ot_heap_release(&heap);
 }
 
-static void say_summary(loop *l) {
+static void say_summary(ot_loop *l) {
   ot_loop_summary *const s = &l->summary;
-  if (!leads(l)) return;
+  if (!ot_loop_leads(l)) return;
   s->seconds = ot_clock_s() - l->begin_s;
   const ot_runtime_memory_use memory = use_of_memory(l);
   s->memory_peak_bytes = memory.used_bytes;
@@ -519,24 +474,24 @@ static void say_summary(loop *l) {
   l->request->sink(l->request->context, &event);
 }
 
-static void say_means(loop *l) {
+static void say_means(ot_loop *l) {
   const char *const text =
       ot_step_means_print(&l->means, ot_world_size(l->request->world), l->arena);
   if (text) ot_loop_note(l->request, "%s", text);
 }
 
-static ot_status check_room(loop *l) {
+static ot_status check_room(ot_loop *l) {
   ot_disk_space room;
   return ot_loop_check_disk(l->request, l->arena, &room);
 }
 
-static ot_status run_loop(loop *l) {
+static ot_status run_loop(ot_loop *l) {
   OT_TRY(ot_loop_start_open(l->request, l->arena, &l->start));
   if (l->start.finished) return OT_OK;
-  OT_TRY(agree(l, leads(l) ? check_room(l) : OT_OK));
+  OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? check_room(l) : OT_OK));
   ot_loop_warn_settings(l->request, ot_trainer_data_loader(l->start.trainer), l->arena);
   l->saved_step = l->start.resumed_here ? ot_trainer_position(l->start.trainer).step : -1;
-  OT_TRY(agree(l, leads(l) ? open_logs(l) : OT_OK));
+  OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? ot_loop_open_logs(l) : OT_OK));
   OT_TRY(sum_planned(l));
   predict(l);
   install_stop_handlers();
@@ -549,10 +504,10 @@ static ot_status run_loop(loop *l) {
 ot_status ot_loop_run(const ot_loop_request *request) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  loop l = {.request = request,
-            .run = request->run,
-            .arena = &arena,
-            .summary = {.first_loss_nats = NAN, .last_loss_nats = NAN}};
+  ot_loop l = {.request = request,
+               .run = request->run,
+               .arena = &arena,
+               .summary = {.first_loss_nats = NAN, .last_loss_nats = NAN}};
   const ot_status status = run_loop(&l);
   ot_trace_destroy(&l.trace);
   ot_tensorboard_destroy(&l.tensorboard);

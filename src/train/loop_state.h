@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of a running loop, shared by its files. Private to train/loop*.c.
+#pragma once
+
+#include "base/failure.h"
+#include "train/loop_start.h"
+#include "train/metrics.h"
+#include "train/prediction.h"
+#include "train/spike_watch.h"
+#include "train/tensorboard.h"
+#include "train/trace_ranks.h"
+
+typedef struct ot_loop {
+  const ot_loop_request *request;
+  const ot_run *run;
+  ot_arena *arena;
+  ot_loop_start start;
+  ot_metrics *metrics;
+  ot_tensorboard *tensorboard;
+  ot_trace *trace;
+  double begin_s;  // clock when this process began its first step
+  int64_t begin_step;
+  ot_loop_summary summary;
+  double trace_begin_s;
+  int64_t saved_step;        // newest checkpoint of this run; -1: none
+  int64_t planned_bytes;     // of all ranks of this process
+  ot_prediction prediction;  // on the leader; without steps if unknown
+  ot_step_means means;
+  ot_spike_watch spikes;
+  ot_failure unreported;  // the leader's, of a step's files: the ranks learn of it when they meet
+} ot_loop;
+
+static inline bool ot_loop_leads(const ot_loop *l) { return ot_world_is_leader(l->request->world); }
+
+// `status` is the leader's: all ranks fail if the leader failed, now or since they met last.
+// Collective over the world.
+ot_status ot_loop_agree(ot_loop *l, ot_status status);
+
+// Opens the files that the leader writes at each step, to continue after the trainer's position.
+ot_status ot_loop_open_logs(ot_loop *l);
+
+// Takes the next step. One that is not finite is taken again, if the run's on_spike says so.
+// Collective over the world.
+ot_status ot_loop_take_step(ot_loop *l, ot_step_report *report);
+
+// Reports a step that is an outlier and answers it as the run's on_spike says. *went_back: the next
+// step is the one after an earlier checkpoint. OT_NUMERIC ends the run. Collective over the world.
+ot_status ot_loop_watch_spikes(ot_loop *l, const ot_step_report *report, bool *went_back);
