@@ -70,6 +70,7 @@ typedef struct ot_loop_request {
   ot_world *world;               // null: one rank
   const ot_loop_check *checks;   // [num_checks], the same on all ranks
   int num_checks;
+  const ot_trainer_hooks *hooks;  // fault injection for tests; null: none
   ot_loop_sink sink;
   void *context;
 } ot_loop_request;

@@ -289,6 +289,7 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
   char path[OT_WORLD_TEXT] = "";
   OT_TRY(find_start(request, arena, start, path));
   OT_TRY(ot_trainer_create(request->run, request->settings, request->world, &start->trainer));
+  if (request->hooks) ot_trainer_set_hooks(start->trainer, request->hooks);
   const ot_backend backend = ot_runtime_backend(ot_trainer_runtime(start->trainer));
   const bool leader = ot_world_is_leader(request->world);
   OT_TRY(ot_world_agree(

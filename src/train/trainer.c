@@ -489,6 +489,10 @@ ot_status ot_trainer_resume(ot_trainer *trainer, const char *path) {
 
 const char *ot_trainer_note(const ot_trainer *trainer) { return trainer->note; }
 
+void ot_trainer_set_hooks(ot_trainer *trainer, const ot_trainer_hooks *hooks) {
+  trainer->hooks = *hooks;
+}
+
 const ot_trainer_hooks *ot_trainer_get_hooks(const ot_trainer *trainer) { return &trainer->hooks; }
 
 ot_world *ot_trainer_world(const ot_trainer *trainer) { return trainer->world; }

@@ -53,6 +53,10 @@ void ot_trainer_destroy(ot_trainer **trainer);
 // create.
 ot_status ot_trainer_create_hooked(const ot_run *run, ot_world *world,
                                    const ot_trainer_hooks *hooks, ot_trainer **out);
+
+// Sets the hooks of steps: all but `amend`. Kept by value.
+void ot_trainer_set_hooks(ot_trainer *trainer, const ot_trainer_hooks *hooks);
+
 // A note for the user, on the leader: about the weights of run->init or, once resumed, about the
 // checkpoint. Null: none.
 const char *ot_trainer_note(const ot_trainer *trainer);
