@@ -4,8 +4,12 @@
 
 #include <time.h>
 
-double ot_clock_s(void) {
+static double now_s(clockid_t clock) {
   struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
+
+double ot_clock_s(void) { return now_s(CLOCK_MONOTONIC); }
+
+double ot_clock_unix_s(void) { return now_s(CLOCK_REALTIME); }

@@ -13,6 +13,7 @@
 #include "checkpoint/checkpoint_list.h"
 #include "host/clock.h"
 #include "train/health.h"
+#include "train/loop_events.h"
 #include "train/loop_state.h"
 
 // ---- stop signals ----
@@ -169,32 +170,38 @@ static ot_status report_validation(ot_loop *l, int64_t step, const char *name, d
 }
 
 static ot_status validate(ot_loop *l, int64_t step) {
+  const double begin_s = ot_clock_s();
+  if (l->run->data.num_validation == 0) return OT_OK;
   for (int i = 0; i < (int)l->run->data.num_validation; i++) {
     const char *const name = l->run->data.validation[i].name;
     double loss;
     OT_TRY(ot_trainer_validate(l->start.trainer, i, &loss));
     OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? report_validation(l, step, name, loss) : OT_OK));
   }
+  ot_failure_take(&l->unreported,
+                  ot_loop_log_timed(&l->start, OT_RUN_EVENT_VALIDATION, step, begin_s));
   return OT_OK;
 }
 
 // The leader's part after all files are written.
-static ot_status close_save(const ot_loop *l, ot_arena *arena) {
+static ot_status close_save(const ot_loop *l, int64_t step, double begin_s, ot_arena *arena) {
   const bool resumed = l->request->resume == OT_RESUME_FROM;
   OT_TRY(ot_run_directory_set_saved(l->start.directory, resumed ? l->request->resume_path : ""));
-  return ot_checkpoint_prune(arena, ot_run_directory_checkpoints(l->start.directory),
-                             l->run->checkpoint.keep);
+  OT_TRY(ot_checkpoint_prune(arena, ot_run_directory_checkpoints(l->start.directory),
+                             l->run->checkpoint.keep));
+  return ot_loop_log_save(&l->start, arena, step, begin_s);
 }
 
 static ot_status save_state(ot_loop *l, int64_t step, ot_arena *arena) {
   const char *path = NULL;
+  const double begin_s = ot_clock_s();
   if (ot_loop_leads(l))
     path = ot_checkpoint_path(arena, ot_run_directory_checkpoints(l->start.directory), step);
   OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? ot_metrics_sync(l->metrics) : OT_OK));
   OT_TRY(ot_trainer_save(l->start.trainer, path));
   l->saved_step = step;
   ot_spike_watch_saved(&l->spikes, step);
-  return ot_loop_agree(l, ot_loop_leads(l) ? close_save(l, arena) : OT_OK);
+  return ot_loop_agree(l, ot_loop_leads(l) ? close_save(l, step, begin_s, arena) : OT_OK);
 }
 
 // Adds to the message of a failed wait that it was part of a save.
@@ -259,10 +266,14 @@ static ot_status look_at_all(ot_loop *l, int64_t step, ot_arena *arena) {
 }
 
 static ot_status audit(ot_loop *l, int64_t step) {
+  const double begin_s = ot_clock_s();
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   const ot_status status = look_at_all(l, step, &arena);
   ot_heap_release(&heap);
+  if (status == OT_OK && l->request->num_checks > 0 && is_due(step, l->run->audit.every))
+    ot_failure_take(&l->unreported,
+                    ot_loop_log_timed(&l->start, OT_RUN_EVENT_AUDIT, step, begin_s));
   return status;
 }
 
@@ -270,6 +281,8 @@ static ot_status audit(ot_loop *l, int64_t step) {
 
 ot_status ot_loop_open_logs(ot_loop *l) {
   const int64_t step = ot_trainer_position(l->start.trainer).step;
+  OT_TRY(l->summary.steps == 0 ? ot_loop_log_start(l->request, &l->start, l->open_s)
+                               : ot_loop_log_rewind(&l->start));
   OT_TRY(ot_metrics_create(ot_run_directory_metrics(l->start.directory), step, &l->metrics));
   if (!l->run->log.tensorboard) return OT_OK;
   return ot_tensorboard_create(ot_run_directory_tensorboard(l->start.directory), step,
@@ -343,6 +356,8 @@ static ot_status write_step(ot_loop *l, const ot_step_report *report, ot_metrics
   const ot_runtime_memory_use memory = use_of_memory(l);
   line->memory_peak_bytes = memory.used_bytes;
   OT_TRY(write_metrics(l, line));
+  const ot_run_event first = {.kind = OT_RUN_EVENT_FIRST_STEP, .step = report->step};
+  if (l->summary.steps == 1) OT_TRY(ot_loop_log(&l->start, &first));
   if (last || is_due(report->step, l->run->log.every)) say_status(l, report, &memory);
   return OT_OK;
 }
@@ -496,6 +511,7 @@ static ot_status run_loop(ot_loop *l) {
   predict(l);
   install_stop_handlers();
   const ot_status status = run_steps(l);
+  ot_loop_log_stop(&l->start, status);
   if (status == OT_OK) say_means(l);
   if (status == OT_OK || status == OT_STOPPED) say_summary(l);
   return status;
@@ -507,6 +523,7 @@ ot_status ot_loop_run(const ot_loop_request *request) {
   ot_loop l = {.request = request,
                .run = request->run,
                .arena = &arena,
+               .open_s = ot_clock_s(),
                .summary = {.first_loss_nats = NAN, .last_loss_nats = NAN}};
   const ot_status status = run_loop(&l);
   ot_trace_destroy(&l.trace);

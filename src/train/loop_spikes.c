@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers to outlier steps. Loss and norm are the same on all ranks, and so are the answers.
+#include <math.h>
+
 #include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
 #include "host/heap.h"
+#include "train/loop_events.h"
 #include "train/loop_state.h"
 
 static ot_spike_step spike_step_of(const ot_loop *l, const ot_step_report *report) {
@@ -14,7 +17,25 @@ static ot_spike_step spike_step_of(const ot_loop *l, const ot_step_report *repor
                          .last_sample = next - 1};
 }
 
-static ot_status report_spike(const ot_loop *l, const ot_spike_step *step, const ot_spike *spike) {
+// `answer` is the run's answer to the step.
+static ot_status log_spike(const ot_loop *l, const ot_spike_step *step, const ot_spike *spike,
+                           ot_spike_answer answer) {
+  static const char *const actions[] = {[OT_SPIKE_CONTINUES] = "note",
+                                        [OT_SPIKE_ENDS] = "stop",
+                                        [OT_SPIKE_SKIPS] = "skip",
+                                        [OT_SPIKE_REPEATS] = "rewind"};
+  const ot_run_event event = {.kind = OT_RUN_EVENT_SPIKE,
+                              .step = step->step,
+                              .name = spike->name,
+                              .z = spike->z,
+                              .first_sample = step->first_sample,
+                              .last_sample = step->last_sample,
+                              .action = actions[answer]};
+  return ot_loop_log(&l->start, &event);
+}
+
+static ot_status report_spike(const ot_loop *l, const ot_spike_step *step, const ot_spike *spike,
+                              ot_spike_answer answer) {
   const ot_metrics_spike line = {.step = step->step,
                                  .name = spike->name,
                                  .z = spike->z,
@@ -25,7 +46,8 @@ static ot_status report_spike(const ot_loop *l, const ot_spike_step *step, const
                "%lld to %lld",
                (long long)step->step, spike->name, spike->z, OT_SPIKE_WINDOW,
                (long long)step->first_sample, (long long)step->last_sample);
-  return ot_metrics_write_spike(l->metrics, &line);
+  OT_TRY(ot_metrics_write_spike(l->metrics, &line));
+  return log_spike(l, step, spike, answer);
 }
 
 static ot_status end_at_spike(const ot_loop *l, const ot_spike_step *step) {
@@ -77,8 +99,8 @@ static ot_status go_back(ot_loop *l, const ot_spike_step *spike, bool skips, ot_
   return OT_OK;
 }
 
-static ot_status answer_spike(ot_loop *l, const ot_spike_step *step, bool *went_back) {
-  const ot_spike_answer answer = ot_spike_watch_answer(&l->spikes, l->run->on_spike, step);
+static ot_status answer_spike(ot_loop *l, const ot_spike_step *step, ot_spike_answer answer,
+                              bool *went_back) {
   if (answer == OT_SPIKE_CONTINUES) return OT_OK;
   if (answer == OT_SPIKE_ENDS) return end_at_spike(l, step);
   ot_heap heap = {0};
@@ -101,10 +123,12 @@ ot_status ot_loop_watch_spikes(ot_loop *l, const ot_step_report *report, bool *w
   ot_spike spikes[2];
   if (ot_spike_watch_differs(&l->spikes, &step)) note_transient(l, step.step);
   const int count = ot_spike_watch_add(&l->spikes, &step, spikes);
+  if (count == 0) return OT_OK;
+  const ot_spike_answer answer = ot_spike_watch_answer(&l->spikes, l->run->on_spike, &step);
   for (int i = 0; i < count && ot_loop_leads(l); i++) {
-    ot_failure_take(&l->unreported, report_spike(l, &step, &spikes[i]));
+    ot_failure_take(&l->unreported, report_spike(l, &step, &spikes[i], answer));
   }
-  return count > 0 ? answer_spike(l, &step, went_back) : OT_OK;
+  return answer_spike(l, &step, answer, went_back);
 }
 
 // A step that is not finite has updated nothing (ot_trainer_step): it needs no checkpoint.
@@ -113,6 +137,8 @@ static ot_status repeat_nonfinite(ot_loop *l, const ot_position *before, ot_step
   ot_failure failure = {.status = OT_OK};
   ot_failure_take(&failure, OT_NUMERIC);
   const ot_spike_answer answer = ot_spike_watch_answer(&l->spikes, l->run->on_spike, &step);
+  const ot_spike spike = {.name = isfinite(step.loss_nats) ? "grad_norm" : "loss", .z = NAN};
+  ot_failure_take(&l->unreported, log_spike(l, &step, &spike, answer));
   if (answer == OT_SPIKE_CONTINUES || answer == OT_SPIKE_ENDS) return ot_failure_repeat(&failure);
   ot_position position = *before;
   const bool skips = answer == OT_SPIKE_SKIPS;

@@ -18,7 +18,8 @@ typedef struct ot_loop {
   ot_metrics *metrics;
   ot_tensorboard *tensorboard;
   ot_trace *trace;
-  double begin_s;  // clock when this process began its first step
+  double open_s;   // clock when this process began
+  double begin_s;  // clock when it began its first step
   int64_t begin_step;
   ot_loop_summary summary;
   double trace_begin_s;
@@ -36,7 +37,8 @@ static inline bool ot_loop_leads(const ot_loop *l) { return ot_world_is_leader(l
 // Collective over the world.
 ot_status ot_loop_agree(ot_loop *l, ot_status status);
 
-// Opens the files that the leader writes at each step, to continue after the trainer's position.
+// Opens the files that the leader writes at each step, to continue after the trainer's position:
+// what they have after it is removed, and the event log tells what that was.
 ot_status ot_loop_open_logs(ot_loop *l);
 
 // Takes the next step. One that is not finite is taken again, if the run's on_spike says so.

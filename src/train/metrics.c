@@ -38,10 +38,17 @@ static int64_t step_of_line(const char *line) {
   return *end == ',' || *end == '}' ? step : -1;
 }
 
+// The step_seconds of a line; 0 if it has none.
+static double seconds_of_line(const char *line) {
+  static const char key[] = "\"step_seconds\":";
+  const char *const at = strstr(line, key);
+  return at ? strtod(at + sizeof key - 1, NULL) : 0;
+}
+
 typedef struct line_survey {
-  int64_t newest;  // highest step of any line; 0: none
-  int64_t kept;    // bytes of the leading lines up to the kept step
-  int64_t bytes;   // bytes of complete lines
+  ot_metrics_extent extent;
+  int64_t kept;   // bytes of the leading lines up to the kept step
+  int64_t bytes;  // bytes of complete lines
 } line_survey;
 
 static ot_status survey_lines(const char *path, FILE *file, int64_t step, line_survey *survey) {
@@ -52,7 +59,8 @@ static ot_status survey_lines(const char *path, FILE *file, int64_t step, line_s
     if (line[length - 1] != '\n') break;
     const int64_t of_line = step_of_line(line);
     if (survey->kept == survey->bytes && of_line <= step) survey->kept += length;
-    if (of_line > survey->newest) survey->newest = of_line;
+    if (of_line > step) survey->extent.later_s += seconds_of_line(line);
+    if (of_line > survey->extent.newest) survey->extent.newest = of_line;
     survey->bytes += length;
   }
   free(line);
@@ -85,10 +93,10 @@ static ot_status cut_later_lines(ot_metrics *metrics, int64_t step) {
   return ot_metrics_sync(metrics);
 }
 
-ot_status ot_metrics_newest(const char *path, int64_t *step) {
+ot_status ot_metrics_measure(const char *path, int64_t step, ot_metrics_extent *extent) {
   line_survey found;
-  OT_TRY(survey(path, 0, &found));
-  *step = found.newest;
+  OT_TRY(survey(path, step, &found));
+  *extent = found.extent;
   return OT_OK;
 }
 

@@ -55,8 +55,12 @@ typedef struct ot_metrics ot_metrics;
 // new run): removes later lines and an incomplete one.
 ot_status ot_metrics_create(const char *path, int64_t step, ot_metrics **out);
 
-// The highest step with a line in the file at `path`; 0: none, or no file.
-ot_status ot_metrics_newest(const char *path, int64_t *step);
+// The lines of the file at `path`, which need not exist.
+typedef struct ot_metrics_extent {
+  int64_t newest;  // highest step with a line; 0: none
+  double later_s;  // sum of the step_seconds of lines after a given step
+} ot_metrics_extent;
+ot_status ot_metrics_measure(const char *path, int64_t step, ot_metrics_extent *extent);
 
 // Writes a copy of the lines after `step` of the file at `path` (which need not exist) to `copy`,
 // synced; no file if there are none.

@@ -16,6 +16,7 @@
 #include "files/output_file.h"
 #include "host/heap.h"
 #include "train/metrics.h"
+#include "train/run_events.h"
 
 static const char lock_name[] = ".lock";
 static const char saved_name[] = ".saved";
@@ -27,7 +28,7 @@ struct ot_run_directory {
   const char *path;
   int lock;  // -1: not held
   ot_run_directory_state found;
-  const char *checkpoints, *tensorboard, *metrics, *config, *saved;
+  const char *checkpoints, *tensorboard, *metrics, *events, *config, *saved;
 };
 
 static ot_status lock_taken(const char *path, int lock) {
@@ -59,7 +60,8 @@ static ot_status take_lock(ot_run_directory *run) {
 }
 
 static bool is_own(const char *name) {
-  static const char *const own[] = {lock_name, saved_name, "checkpoints", "tensorboard"};
+  static const char *const own[] = {lock_name, saved_name, OT_RUN_EVENTS_FILE, "checkpoints",
+                                    "tensorboard"};
   for (int i = 0; i < OT_COUNT(own); i++)
     if (ot_text_equal(name, own[i])) return true;
   return false;
@@ -104,6 +106,7 @@ ot_status ot_run_directory_create(const char *path, ot_run_directory **out) {
   run->checkpoints = ot_disk_join(arena, path, "checkpoints");
   run->tensorboard = ot_disk_join(arena, path, "tensorboard");
   run->metrics = ot_disk_join(arena, path, "metrics.jsonl");
+  run->events = ot_disk_join(arena, path, OT_RUN_EVENTS_FILE);
   run->config = ot_disk_join(arena, path, "config.yaml");
   run->saved = ot_disk_join(arena, path, saved_name);
   const ot_status status = open_run(run);
@@ -125,7 +128,10 @@ ot_run_directory_state ot_run_directory_found(const ot_run_directory *directory)
 }
 
 ot_status ot_run_directory_steps(const ot_run_directory *directory, int64_t *steps) {
-  return ot_metrics_newest(directory->metrics, steps);
+  ot_metrics_extent extent;
+  OT_TRY(ot_metrics_measure(directory->metrics, 0, &extent));
+  *steps = extent.newest;
+  return OT_OK;
 }
 
 bool ot_run_directory_saved(const ot_run_directory *directory) {
@@ -202,5 +208,7 @@ const char *ot_run_directory_tensorboard(const ot_run_directory *directory) {
 const char *ot_run_directory_metrics(const ot_run_directory *directory) {
   return directory->metrics;
 }
+
+const char *ot_run_directory_events(const ot_run_directory *directory) { return directory->events; }
 
 const char *ot_run_directory_config(const ot_run_directory *directory) { return directory->config; }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The directory of a run (`output:`), held by one process at a time through a lock that the kernel
 // releases when the process ends for any reason.
-//   config.yaml  metrics.jsonl  tensorboard/  checkpoints/step-00000100/  .lock  .saved
+//   config.yaml  metrics.jsonl  events.jsonl  tensorboard/  checkpoints/step-00000100/
+//   .lock  .saved
 // .saved exists once a checkpoint was saved; it distinguishes a run whose checkpoints are missing
 // from one that was stopped before its first.
 #pragma once
@@ -53,4 +54,5 @@ ot_status ot_run_directory_rewind(const ot_run_directory *directory, int64_t ste
 const char *ot_run_directory_checkpoints(const ot_run_directory *directory);
 const char *ot_run_directory_tensorboard(const ot_run_directory *directory);
 const char *ot_run_directory_metrics(const ot_run_directory *directory);
+const char *ot_run_directory_events(const ot_run_directory *directory);
 const char *ot_run_directory_config(const ot_run_directory *directory);

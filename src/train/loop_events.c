@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of the loop as events.
+#include "train/loop_events.h"
+
+#include "base/failure.h"
+#include "base/text.h"
+#include "checkpoint/checkpoint.h"
+#include "host/clock.h"
+
+ot_status ot_loop_log(const ot_loop_start *start, const ot_run_event *event) {
+  if (!start->directory) return OT_OK;
+  return ot_run_event_append(ot_run_directory_events(start->directory), event);
+}
+
+// What is about to be removed.
+static ot_status measure_metrics(const ot_loop_start *start, int64_t step,
+                                 ot_metrics_extent *extent) {
+  return ot_metrics_measure(ot_run_directory_metrics(start->directory), step, extent);
+}
+
+ot_status ot_loop_log_start(const ot_loop_request *request, const ot_loop_start *start,
+                            double open_s) {
+  if (!start->directory) return OT_OK;
+  const int64_t step = ot_trainer_position(start->trainer).step;
+  const bool random = ot_text_equal(request->run->init, "random");
+  ot_metrics_extent before;
+  OT_TRY(measure_metrics(start, step, &before));
+  const ot_run_event event = {.kind = OT_RUN_EVENT_START,
+                              .step = step,
+                              .attempt = 1,
+                              .ranks = ot_world_size(request->world),
+                              .from = step > 0 ? "checkpoint"
+                                      : random ? "nothing"
+                                               : "init",
+                              .last_step = before.newest,
+                              .lost_s = before.later_s,
+                              .load_s = ot_clock_s() - open_s};
+  return ot_loop_log(start, &event);
+}
+
+ot_status ot_loop_log_rewind(const ot_loop_start *start) {
+  if (!start->directory) return OT_OK;
+  const int64_t step = ot_trainer_position(start->trainer).step;
+  ot_metrics_extent before;
+  OT_TRY(measure_metrics(start, step, &before));
+  const ot_run_event event = {.kind = OT_RUN_EVENT_REWIND,
+                              .step = step,
+                              .last_step = before.newest,
+                              .lost_s = before.later_s};
+  return ot_loop_log(start, &event);
+}
+
+void ot_loop_log_stop(const ot_loop_start *start, ot_status status) {
+  const char *reason = "failure";
+  if (status == OT_OK) reason = "end";
+  if (status == OT_STOPPED) reason = "signal";
+  if (status == OT_NUMERIC) reason = "numeric";
+  ot_failure failure = {.status = OT_OK};
+  ot_failure_take(&failure, status);
+  const ot_run_event event = {.kind = OT_RUN_EVENT_STOP,
+                              .step = ot_trainer_position(start->trainer).step,
+                              .reason = reason};
+  (void)ot_loop_log(start, &event);
+  (void)ot_failure_repeat(&failure);
+}
+
+ot_status ot_loop_log_timed(const ot_loop_start *start, ot_run_event_kind kind, int64_t step,
+                            double begin_s) {
+  const ot_run_event event = {.kind = kind, .step = step, .seconds = ot_clock_s() - begin_s};
+  return ot_loop_log(start, &event);
+}
+
+ot_status ot_loop_log_save(const ot_loop_start *start, ot_arena *arena, int64_t step,
+                           double begin_s) {
+  if (!start->directory) return OT_OK;
+  const double seconds = ot_clock_s() - begin_s;
+  const char *const path =
+      ot_checkpoint_path(arena, ot_run_directory_checkpoints(start->directory), step);
+  ot_manifest manifest;
+  const char *damage = NULL;
+  OT_TRY(ot_checkpoint_inspect(arena, path, OT_CHECKPOINT_HASH_NONE, &manifest, &damage));
+  int64_t bytes = 0;
+  for (int i = 0; !damage && i < manifest.num_files; i++) bytes += manifest.files[i].bytes;
+  const ot_run_event event = {.kind = OT_RUN_EVENT_SAVE,
+                              .step = step,
+                              .seconds = seconds,
+                              .blocked_s = seconds,
+                              .bytes = bytes};
+  return ot_loop_log(start, &event);
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the loop writes to the event log of its run directory. On ranks other than the leader, which
+// have no directory, these functions do nothing. Private to the loop.
+#pragma once
+
+#include "train/loop_start.h"
+#include "train/run_events.h"
+
+ot_status ot_loop_log(const ot_loop_start *start, const ot_run_event *event);
+
+// The process, which began at `open_s` of its clock, is ready for its first step. Call it before
+// ot_metrics_create removes the metrics of steps that are repeated, because the event counts them.
+ot_status ot_loop_log_start(const ot_loop_request *request, const ot_loop_start *start,
+                            double open_s);
+
+// The process went back to the trainer's position and will repeat the steps after it. Call it
+// before the metrics of these are removed.
+ot_status ot_loop_log_rewind(const ot_loop_start *start);
+
+// The loop ends with `status`, whose message stays this thread's.
+void ot_loop_log_stop(const ot_loop_start *start, ot_status status);
+
+// A validation or an audit after `step`, which took from `begin_s` of the clock until now.
+ot_status ot_loop_log_timed(const ot_loop_start *start, ot_run_event_kind kind, int64_t step,
+                            double begin_s);
+
+// The checkpoint of `step`, complete now; training waited for it from `begin_s` on.
+ot_status ot_loop_log_save(const ot_loop_start *start, ot_arena *arena, int64_t step,
+                           double begin_s);
