@@ -3,7 +3,9 @@
 # dependencies (tools/dependencies.sh). Variables:
 #   CC=clang  BLAS=/path/libcblas.so  BLAS_INCLUDE=/path  ARCH=x86-64-v3  PREFIX=/where  JOBS=2
 #   MPI=/path/mpicc (with a new build/) or MPI=none
+#   FUZZ_SECONDS=600, for make fuzz and its part of make check-full
 #   CUDA=ON (installs nvcc 13 into build/cuda if there is none) or CUDA=OFF; default: ON where nvcc 13 is
+FUZZ_SECONDS ?= 600
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 export BLAS MPI
 
@@ -16,14 +18,14 @@ options := $(if $(filter command environment,$(origin CC)),-DCMAKE_C_COMPILER=$(
 # GPU, which lack it.
 with_mpi = -DOT_MPI=$(if $(filter none,$(MPI)),OFF,AUTO $(if $(MPI),-DMPI_C_COMPILER=$(MPI)))
 with_cuda = $(if $(CUDA),-DOT_CUDA=$(CUDA))
-configure = cmake --preset $(1) $(options) $(if $(filter asan tsan gpu,$(1)),,$(with_mpi)) \
+configure = cmake --preset $(1) $(options) $(if $(filter asan tsan fuzz gpu,$(1)),,$(with_mpi)) \
   $(if $(filter cpu,$(1)),$(with_cuda)) $(2) >build/configure-$(1).log 2>&1 \
   || { cat build/configure-$(1).log; exit 3; }
 build = mkdir -p build && { $(call configure,$(1),$(2)); } && cmake --build --preset $(1) -j $(JOBS)
 test = ctest --preset $(1) -j $$(($(JOBS) + 1))  # some tests wait
 needs = @tools/dependencies.sh build optional:mpi $(if $(filter ON,$(CUDA)),cuda)
 
-.PHONY: all help demo check check-full bench gpu-pack lint format install clean
+.PHONY: all help demo check check-full fuzz bench gpu-pack lint format install clean
 
 all:  ## build/orthant and the benchmark programs build/bench/*
 	$(needs)
@@ -43,7 +45,7 @@ check:  ## builds, then all tests and the lint
 	@$(call test,cpu)
 
 check-full:  ## all cases of all tests, the formatter, a second compiler, the sanitizers; an hour
-	$(needs) test format clang
+	$(needs) test format clang optional:fuzz
 	@clang-format-14 --dry-run --Werror $$(git ls-files '*.c' '*.h')
 	@$(call build,cpu)
 	@$(call test,full)
@@ -53,6 +55,14 @@ check-full:  ## all cases of all tests, the formatter, a second compiler, the sa
 	@$(call test,asan)
 	@$(call build,tsan)
 	@$(call test,tsan)
+	@if ls "$$(clang -print-runtime-dir)"/libclang_rt.fuzzer*.a >/dev/null 2>&1; then \
+	  $(MAKE) --no-print-directory fuzz; \
+	else echo 'check-full: clang has no libFuzzer here: fuzz targets were only replayed'; fi
+
+fuzz:  ## searches for files that break a reader, FUZZ_SECONDS in all (docs/untrusted-input.md)
+	@tools/dependencies.sh build clang fuzz
+	@$(call build,fuzz)
+	@tests/fuzz/run.sh $(FUZZ_SECONDS)
 
 bench:  ## runs every benchmark program
 	$(needs)

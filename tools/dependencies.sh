@@ -33,6 +33,7 @@ format | the code formatter    | command:clang-format-14 | clang-format-14 | cla
 cuda   | pip, for nvcc         | pip:                | python3-pip       | python3-pip        | python
 cuda   | C++, which nvcc needs | command:c++          | g++               | gcc-c++            | gcc
 clang  | a second compiler     | command:clang         | clang             | clang              | llvm
+fuzz   | libFuzzer of clang    | fuzzer:clang          | libclang-rt-dev   | compiler-rt        | llvm
 clang  | OpenMP for clang      | header:clang omp.h    | libomp-dev        | libomp-devel       | libomp
 '
 
@@ -63,6 +64,8 @@ has_nvcc() {
   return 1
 }
 
+has_fuzzer() { compgen -G "$("$1" -print-runtime-dir 2>/dev/null)/libclang_rt.fuzzer*.a" >/dev/null; }
+
 is_there() {
   case $1 in
     pip:*) has_nvcc || python3 -m pip --version >/dev/null 2>&1 ;;
@@ -70,6 +73,7 @@ is_there() {
     pkg:*) pkg-config --exists "${1#*:}" 2>/dev/null ;;
     cmake:*) cmake_at_least "${1#*:}" ;;
     header:*) has_header ${1#*:} ;;
+    fuzzer:*) has_fuzzer "${1#*:}" ;;
     blas:*) has_blas "${1#*:}" ;;
     mpi:*) has_mpi ;;
   esac

@@ -27,11 +27,13 @@ static ot_status read_vocab(ot_tokenizer_reader *r, const json_t *vocab, ot_voca
   const char *key;
   json_t *value;
   int64_t n = 0;
+  const int64_t bound = ot_vocabulary_id_bound((int64_t)json_object_size(vocab));
   json_object_foreach((json_t *)(uintptr_t)vocab, key, value) {
     OT_CHECK(json_is_integer(value) && json_integer_value(value) >= 0 &&
-                 json_integer_value(value) < OT_VOCABULARY_MAX,
-             OT_USAGE, "%s: vocab: id of \"%s\" is not a whole number from 0 to %d", r->name, key,
-             OT_VOCABULARY_MAX - 1);
+                 json_integer_value(value) < bound,
+             OT_USAGE,
+             "%s: vocab: id of \"%s\" is not a whole number from 0 to %lld (2 x entries + 65536)",
+             r->name, key, (long long)bound - 1);
     entries[n++] = (ot_vocabulary_entry){
         .text = key, .length = (int64_t)strlen(key), .id = json_integer_value(value)};
   }

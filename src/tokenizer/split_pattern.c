@@ -8,7 +8,15 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-enum { JIT_STACK_BYTES = 1 << 20, MESSAGE_BYTES = 160 };
+enum {
+  JIT_STACK_BYTES = 1 << 20,
+  HEAP_KIB_MAX = 1 << 16,
+  MESSAGE_BYTES = 160,
+  // A pattern may take exponential time. One match may take this many of PCRE2's steps, and so many
+  // for each byte that is left; patterns of real tokenizers take a few for each byte of the match.
+  STEPS = 1 << 20,
+  STEPS_PER_BYTE = 64,
+};
 
 struct ot_split_pattern {
   pcre2_code *code;
@@ -92,7 +100,7 @@ ot_status ot_split_matcher_create(ot_split_matcher **out) {
   matcher->stack = pcre2_jit_stack_create(32 * 1024, JIT_STACK_BYTES, NULL);
   if (matcher->data && matcher->context) {
     if (matcher->stack) pcre2_jit_stack_assign(matcher->context, NULL, matcher->stack);
-    pcre2_set_match_limit(matcher->context, UINT32_MAX);
+    pcre2_set_heap_limit(matcher->context, HEAP_KIB_MAX);
     return OT_OK;
   }
   ot_split_matcher_destroy(out);
@@ -119,6 +127,8 @@ ot_status ot_split_pattern_next(const ot_split_pattern *pattern, ot_split_matche
                                 const ot_split_subject *subject, int64_t from,
                                 ot_split_match *match) {
   const uint32_t partial = subject->final ? 0 : PCRE2_PARTIAL_HARD;
+  const int64_t steps = STEPS + STEPS_PER_BYTE * (subject->length - from);
+  pcre2_set_match_limit(matcher->context, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
   const int code =
       pattern->jit
           ? pcre2_jit_match(pattern->code, subject->text, (PCRE2_SIZE)subject->length,

@@ -30,3 +30,9 @@ ot_status ot_token_model_read(ot_tokenizer_reader *reader, const json_t *json, b
 void ot_token_model_destroy(ot_token_model *model) {
   if (model->self) model->kind->destroy(&model->self);
 }
+
+int64_t ot_vocabulary_id_bound(int64_t count) {
+  enum { SPARE = 1 << 16 };  // ids that a file may leave unused, beyond one for each entry
+  const int64_t bound = 2 * count + SPARE;
+  return bound < OT_VOCABULARY_MAX ? bound : OT_VOCABULARY_MAX;
+}

@@ -59,3 +59,7 @@ typedef struct ot_token_model_reading {
 } ot_token_model_reading;
 
 enum { OT_VOCABULARY_MAX = 1 << 24 };
+
+// Ids of a vocabulary of `count` entries must be below this, since tables have a row for each id up
+// to the largest: a short file could ask for gigabytes.
+int64_t ot_vocabulary_id_bound(int64_t count);

@@ -9,7 +9,8 @@
 
 // ---- added tokens ----
 
-static ot_status read_added_token(ot_tokenizer_reader *r, const json_t *token,
+// `bound`: ids are below it.
+static ot_status read_added_token(ot_tokenizer_reader *r, const json_t *token, int64_t bound,
                                   ot_added_token *out) {
   static const char *const keys[] = {"id",     "content",    "single_word", "lstrip",
                                      "rstrip", "normalized", "special",     NULL};
@@ -19,9 +20,9 @@ static ot_status read_added_token(ot_tokenizer_reader *r, const json_t *token,
   const json_t *const id = json_object_get(token, "id");
   OT_CHECK(json_is_string(content) && json_is_integer(id), OT_USAGE,
            "%s: added_tokens: an entry without content or id", r->name);
-  OT_CHECK(json_integer_value(id) >= 0 && json_integer_value(id) < OT_VOCABULARY_MAX, OT_USAGE,
-           "%s: added_tokens: id %lld is out of range; allowed: 0 to %d", r->name,
-           (long long)json_integer_value(id), OT_VOCABULARY_MAX - 1);
+  OT_CHECK(json_integer_value(id) >= 0 && json_integer_value(id) < bound, OT_USAGE,
+           "%s: added_tokens: id %lld is out of range; allowed: 0 to %lld (2 x entries + 65536)",
+           r->name, (long long)json_integer_value(id), (long long)bound - 1);
   *out = (ot_added_token){.content = json_string_value(content),
                           .length = (int64_t)json_string_length(content),
                           .id = (int32_t)json_integer_value(id)};
@@ -39,8 +40,9 @@ static ot_status read_added_tokens(ot_tokenizer_reader *r, const json_t *list,
   OT_CHECK(json_is_array(list), OT_USAGE, "%s: added_tokens is not a list", r->name);
   const int64_t count = (int64_t)json_array_size(list);
   ot_added_token *const added = ot_arena_array(&r->arena, count + 1, sizeof *added);
+  const int64_t bound = ot_vocabulary_id_bound(d->vocab.count + count);
   for (int64_t i = 0; i < count; i++) {
-    OT_TRY(read_added_token(r, json_array_get(list, (size_t)i), &added[i]));
+    OT_TRY(read_added_token(r, json_array_get(list, (size_t)i), bound, &added[i]));
   }
   d->added = added;
   d->num_added = count;
