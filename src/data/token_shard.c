@@ -5,20 +5,18 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/text.h"
 #include "data/shard_meta.h"
 #include "files/disk.h"
+#include "files/steady_file.h"
 
 struct ot_token_shard {
   ot_token_shard_info about;
   char bin_path[OT_PATH_BYTES];
   char idx_path[OT_PATH_BYTES];
-  int bin;  // descriptor, -1
-  int idx;  // descriptor, -1
-  int64_t bin_bytes;
+  ot_steady_file bin;
+  ot_steady_file idx;
   int64_t data_start;  // byte of the first token in .bin
   ot_shard_type type;
   int64_t vocab_size;      // 0: unknown
@@ -47,11 +45,6 @@ static const llmc_kind llmc_kinds[] = {
 };
 
 // ---- opening ----
-
-static ot_status open_bin(ot_token_shard *t) {
-  OT_TRY(ot_disk_open(t->bin_path, &t->bin));
-  return ot_disk_size(t->bin, t->bin_path, INT64_MAX, &t->bin_bytes);
-}
 
 static void set_type(ot_token_shard *t, ot_shard_type type) {
   t->type = type;
@@ -99,15 +92,12 @@ typedef struct index_header {
 } index_header;
 
 static ot_status read_header(ot_token_shard *t, index_header *h) {
-  struct stat about;
-  OT_CHECK(fstat(t->idx, &about) == 0 && S_ISREG(about.st_mode), OT_ENVIRONMENT,
-           "not a regular file (%s)", t->idx_path);
-  h->bytes = about.st_size;
+  h->bytes = t->idx.bytes;
   OT_CHECK(h->bytes >= OT_SHARD_HEADER_BYTES, OT_ENVIRONMENT,
            "%s: truncated: %lld bytes, the header alone has %d", t->idx_path, (long long)h->bytes,
            OT_SHARD_HEADER_BYTES);
   uint8_t raw[OT_SHARD_HEADER_BYTES];
-  OT_TRY(ot_disk_read_at(t->idx, t->idx_path, 0, raw, sizeof raw));
+  OT_TRY(ot_steady_file_read(&t->idx, 0, raw, sizeof raw));
   OT_CHECK(memcmp(raw, ot_shard_magic, sizeof ot_shard_magic) == 0, OT_ENVIRONMENT,
            "%s: byte 0: not a Megatron index (magic number)", t->idx_path);
   uint64_t version, sequences, entries;
@@ -139,8 +129,8 @@ static ot_status check_sequences(ot_token_shard *t, const index_header *h) {
   int64_t end = 0;
   for (int64_t first = 0; first < h->sequences; first += INDEX_BLOCK) {
     const int64_t n = h->sequences - first < INDEX_BLOCK ? h->sequences - first : INDEX_BLOCK;
-    OT_TRY(ot_disk_read_at(t->idx, t->idx_path, OT_SHARD_HEADER_BYTES + 4 * first, lengths, 4 * n));
-    OT_TRY(ot_disk_read_at(t->idx, t->idx_path, t->offset_table + 8 * first, offsets, 8 * n));
+    OT_TRY(ot_steady_file_read(&t->idx, OT_SHARD_HEADER_BYTES + 4 * first, lengths, 4 * n));
+    OT_TRY(ot_steady_file_read(&t->idx, t->offset_table + 8 * first, offsets, 8 * n));
     for (int64_t i = 0; i < n; i++) {
       OT_CHECK(lengths[i] >= 0, OT_ENVIRONMENT, "%s: byte %lld: sequence %lld has length %d",
                t->idx_path, (long long)(OT_SHARD_HEADER_BYTES + 4 * (first + i)),
@@ -150,13 +140,13 @@ static ot_status check_sequences(ot_token_shard *t, const index_header *h) {
                t->idx_path, (long long)(t->offset_table + 8 * (first + i)), (long long)(first + i),
                (long long)offsets[i], (long long)end);
       end += lengths[i] * t->about.token_bytes;
-      OT_CHECK(end <= t->bin_bytes, OT_ENVIRONMENT,
+      OT_CHECK(end <= t->bin.bytes, OT_ENVIRONMENT,
                "%s: truncated: %lld bytes, but the index has sequence %lld end at byte %lld",
-               t->bin_path, (long long)t->bin_bytes, (long long)(first + i), (long long)end);
+               t->bin_path, (long long)t->bin.bytes, (long long)(first + i), (long long)end);
     }
   }
-  OT_CHECK(end == t->bin_bytes, OT_ENVIRONMENT, "%s: %lld bytes, but the index covers %lld",
-           t->bin_path, (long long)t->bin_bytes, (long long)end);
+  OT_CHECK(end == t->bin.bytes, OT_ENVIRONMENT, "%s: %lld bytes, but the index covers %lld",
+           t->bin_path, (long long)t->bin.bytes, (long long)end);
   t->about.tokens = end / t->about.token_bytes;
   return OT_OK;
 }
@@ -167,7 +157,7 @@ static ot_status check_documents(ot_token_shard *t, const index_header *h) {
   t->plain_documents = h->entries == h->sequences + 1;
   for (int64_t first = 0; first < h->entries; first += INDEX_BLOCK) {
     const int64_t n = h->entries - first < INDEX_BLOCK ? h->entries - first : INDEX_BLOCK;
-    OT_TRY(ot_disk_read_at(t->idx, t->idx_path, t->document_table + 8 * first, table, 8 * n));
+    OT_TRY(ot_steady_file_read(&t->idx, t->document_table + 8 * first, table, 8 * n));
     for (int64_t i = 0; i < n; i++) {
       const int64_t at = first + i;
       const bool right = table[i] >= last && table[i] <= h->sequences &&
@@ -199,13 +189,11 @@ static ot_status read_index(ot_token_shard *tokens) {
 static ot_status document_start(const ot_token_shard *tokens, int64_t document, int64_t *start) {
   int64_t sequence = document;
   if (!tokens->plain_documents) {
-    OT_TRY(ot_disk_read_at(tokens->idx, tokens->idx_path, tokens->document_table + 8 * document,
-                           &sequence, 8));
+    OT_TRY(ot_steady_file_read(&tokens->idx, tokens->document_table + 8 * document, &sequence, 8));
   }
   int64_t offset = tokens->about.tokens * tokens->about.token_bytes;
   if (sequence >= 0 && sequence < tokens->about.sequences) {
-    OT_TRY(ot_disk_read_at(tokens->idx, tokens->idx_path, tokens->offset_table + 8 * sequence,
-                           &offset, 8));
+    OT_TRY(ot_steady_file_read(&tokens->idx, tokens->offset_table + 8 * sequence, &offset, 8));
   }
   *start = offset / tokens->about.token_bytes;
   return OT_OK;
@@ -230,15 +218,16 @@ static ot_status find_document(const ot_token_shard *tokens, int64_t position, i
 static ot_status open_megatron(ot_token_shard *t) {
   t->about.format = OT_DATA_MEGATRON;
   t->about.idx_path = t->idx_path;
-  OT_TRY(ot_disk_open(t->idx_path, &t->idx));
-  OT_TRY(open_bin(t));
+  OT_TRY(ot_steady_file_open(t->idx_path, &t->idx));
+  OT_TRY(ot_steady_file_open(t->bin_path, &t->bin));
   return read_index(t);
 }
 
 // The header of an llm.c file, or null.
 static const llmc_kind *read_llmc_header(const ot_token_shard *t, int32_t header[3]) {
   const int64_t length = 3 * (int64_t)sizeof *header;
-  if (t->bin_bytes < length || pread(t->bin, header, (size_t)length, 0) != length) return NULL;
+  if (t->bin.bytes < length || ot_steady_file_read(&t->bin, 0, header, length) != OT_OK)
+    return NULL;
   for (size_t i = 0; i < sizeof llmc_kinds / sizeof *llmc_kinds; i++) {
     if (header[0] == llmc_kinds[i].magic) return &llmc_kinds[i];
   }
@@ -252,9 +241,9 @@ static ot_status open_llmc(ot_token_shard *t, const llmc_kind *kind, const int32
            t->bin_path, header[1], kind->version);
   set_type(t, kind->type);
   const int64_t expected = LLMC_HEADER_BYTES + header[2] * t->about.token_bytes;
-  OT_CHECK(header[2] >= 0 && t->bin_bytes == expected, OT_ENVIRONMENT,
+  OT_CHECK(header[2] >= 0 && t->bin.bytes == expected, OT_ENVIRONMENT,
            "%s: the header says %d tokens (%lld bytes), but the file has %lld bytes", t->bin_path,
-           header[2], (long long)expected, (long long)t->bin_bytes);
+           header[2], (long long)expected, (long long)t->bin.bytes);
   t->data_start = LLMC_HEADER_BYTES;
   t->about.tokens = header[2];
   return OT_OK;
@@ -263,15 +252,15 @@ static ot_status open_llmc(ot_token_shard *t, const llmc_kind *kind, const int32
 static ot_status open_headerless(ot_token_shard *t) {
   t->about.format = OT_DATA_NANOGPT;
   set_type(t, OT_SHARD_U16);
-  OT_CHECK(t->bin_bytes % 2 == 0, OT_ENVIRONMENT,
+  OT_CHECK(t->bin.bytes % 2 == 0, OT_ENVIRONMENT,
            "%s: %lld bytes are not a whole number of 16-bit tokens", t->bin_path,
-           (long long)t->bin_bytes);
-  t->about.tokens = t->bin_bytes / 2;
+           (long long)t->bin.bytes);
+  t->about.tokens = t->bin.bytes / 2;
   return OT_OK;
 }
 
 static ot_status open_without_index(ot_token_shard *t, ot_data_format format) {
-  OT_TRY(open_bin(t));
+  OT_TRY(ot_steady_file_open(t->bin_path, &t->bin));
   if (format == OT_DATA_NANOGPT) return open_headerless(t);
   int32_t header[3] = {0};
   const llmc_kind *const kind = read_llmc_header(t, header);
@@ -319,7 +308,7 @@ static ot_status open_files(ot_token_shard *t, const ot_token_shard_request *req
 }
 
 static ot_status fill(ot_token_shard *t, const ot_token_shard_request *request) {
-  t->bin = t->idx = -1;
+  t->bin.descriptor = t->idx.descriptor = -1;
   t->vocab_size = request->vocab_size;
   t->about = (ot_token_shard_info){
       .bin_path = t->bin_path, .documents = -1, .sequences = -1, .eod = request->eod};
@@ -329,7 +318,7 @@ static ot_status fill(ot_token_shard *t, const ot_token_shard_request *request) 
   t->about.boundary = request->boundary != OT_BOUNDARY_AUTO ? request->boundary
                       : begins                              ? OT_BOUNDARY_START
                                                             : OT_BOUNDARY_END;
-  if (t->vocab_size == 0 || t->bin_bytes > OT_TOKEN_SHARD_CHECKED_BYTES) return OT_OK;
+  if (t->vocab_size == 0 || t->bin.bytes > OT_TOKEN_SHARD_CHECKED_BYTES) return OT_OK;
   ot_token_shard_scan_result ignored;
   return ot_token_shard_scan(t, &ignored);
 }
@@ -346,8 +335,8 @@ ot_status ot_token_shard_create(const ot_token_shard_request *request, ot_token_
 
 void ot_token_shard_destroy(ot_token_shard **tokens) {
   if (!*tokens) return;
-  if ((*tokens)->bin >= 0) close((*tokens)->bin);
-  if ((*tokens)->idx >= 0) close((*tokens)->idx);
+  ot_steady_file_close(&(*tokens)->bin);
+  ot_steady_file_close(&(*tokens)->idx);
   free(*tokens);
   *tokens = NULL;
 }
@@ -437,8 +426,8 @@ ot_status ot_token_shard_read(const ot_token_shard *tokens, int64_t first, int64
   _Alignas(8) uint8_t raw[BLOCK * 8];
   for (int64_t done = 0; done < count; done += BLOCK) {
     const int64_t n = count - done < BLOCK ? count - done : BLOCK;
-    OT_TRY(ot_disk_read_at(tokens->bin, tokens->bin_path,
-                           tokens->data_start + (first + done) * size, raw, n * size));
+    OT_TRY(ot_steady_file_read(&tokens->bin, tokens->data_start + (first + done) * size, raw,
+                               n * size));
     const uint32_t largest = convert(tokens->type, raw, n, ids + done);
     if (largest >= limit) return fail_at_bad_id(tokens, first + done, raw, limit);
   }

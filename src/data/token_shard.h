@@ -3,11 +3,11 @@
 // Llama-3's u32 kind), and headerless u16 (nanoGPT). A shard is one array of tokens divided into
 // documents: by the .idx, or by an end-of-document id that ends or begins each.
 //
-// Files are read by pread: memory use does not depend on their size, and a file that fails or
-// shrinks gives an error with its position, not a signal. Sizes, header and index are checked when
-// a shard is opened; ids are checked against the vocabulary whenever they are read, and for shards
-// up to OT_TOKEN_SHARD_CHECKED_BYTES also when opened. Safe to read from many threads.
-// OT_TOKEN_SHARD_CHECKED_BYTES all of them when it is opened. Safe to read from many threads.
+// Files are read by pread: memory use does not depend on their size, and a file that fails,
+// shrinks, is written to, removed or replaced gives an error with its position, not a signal or
+// other tokens. Sizes, header and index are checked when a shard is opened; ids are checked against
+// the vocabulary whenever they are read, and for shards up to OT_TOKEN_SHARD_CHECKED_BYTES also
+// when opened. Safe to read from many threads.
 #pragma once
 
 #include <stdbool.h>

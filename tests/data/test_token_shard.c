@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: alone. Reads token shards of every format, written by hand. Every kind of damage gives an
 // error that names file and offset. Thousands of mutated shards never crash.
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -236,16 +240,59 @@ static void names_the_file_that_is_missing(void **state) {
   assert_message_has("m.idx");
 }
 
-static void a_shard_that_shrinks_while_open_is_an_error(void **state) {
-  (void)state;
+// ---- files that change while they are read ----
+
+static void cut(const char *path) { assert_int_equal(truncate(path, 50), 0); }
+
+static void delete_it(const char *path) { assert_int_equal(unlink(path), 0); }
+
+// Puts a file of the same size in its place.
+static void replace(const char *path) {
   const int32_t lengths[] = {100};
-  shard_write(directory, "m", lengths, 1, 0);
-  ot_token_shard *tokens = open_shard("m", OT_DATA_AUTO);
-  assert_int_equal(truncate(scratch_path(directory, "m.bin"), 50), 0);
-  int32_t ids[100];
-  assert_int_equal(ot_token_shard_read(tokens, 0, 100, ids), OT_ENVIRONMENT);
-  assert_message_has("m.bin");
-  ot_token_shard_destroy(&tokens);
+  shard_write(directory, "other", lengths, 1, 7);
+  const bool tokens = ot_text_ends_with(path, ".bin");
+  assert_int_equal(rename(scratch_path(directory, tokens ? "other.bin" : "other.idx"), path), 0);
+}
+
+// Writes other bytes of the same number into it, later than it was made on any clock.
+static void overwrite(const char *path) {
+  const struct timespec later[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = 4000000000}};
+  FILE *const file = fopen(path, "r+b");
+  assert_non_null(file);
+  fseek(file, 60, SEEK_SET);
+  fputc(1, file);
+  fclose(file);
+  assert_int_equal(utimensat(AT_FDCWD, path, later, 0), 0);
+}
+
+static ot_status read_shard(const ot_token_shard *tokens) {
+  int32_t ids[40];
+  int64_t first, count;
+  OT_TRY(ot_token_shard_document(tokens, 0, &first, &count));
+  return ot_token_shard_read(tokens, 10, OT_COUNT(ids), ids);
+}
+
+static void a_shard_that_changes_while_open_is_an_error(void **state) {
+  (void)state;
+  static const struct {
+    void (*change)(const char *path);
+    const char *what;
+  } changes[] = {{cut, "was cut after it was opened, noticed at byte"},
+                 {delete_it, "was removed or replaced after it was opened, noticed at byte"},
+                 {replace, "was removed or replaced after it was opened, noticed at byte"},
+                 {overwrite, "was written to after it was opened, noticed at byte"}};
+  static const char *const names[] = {"m.bin", "m.idx"};
+  for (int i = 0; i < 2 * OT_COUNT(changes); i++) {
+    const int32_t lengths[] = {100};
+    shard_write(directory, "m", lengths, 1, 0);
+    ot_token_shard *tokens = open_shard("m", OT_DATA_AUTO);
+    assert_int_equal(read_shard(tokens), OT_OK);
+    changes[i / 2].change(scratch_path(directory, names[i % 2]));
+    assert_int_equal(read_shard(tokens), OT_ENVIRONMENT);
+    assert_message_has(names[i % 2]);
+    assert_message_has(changes[i / 2].what);
+    ot_token_shard_destroy(&tokens);
+  }
 }
 
 // ---- fuzzing ----
@@ -333,7 +380,7 @@ int main(void) {
       TEST(reads_documents_of_several_sequences),
       TEST(names_what_is_wrong_with_a_shard_and_where),
       TEST(names_the_file_that_is_missing),
-      TEST(a_shard_that_shrinks_while_open_is_an_error),
+      TEST(a_shard_that_changes_while_open_is_an_error),
       TEST(mutated_shards_never_crash),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
