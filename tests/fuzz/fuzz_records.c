@@ -8,12 +8,12 @@ enum { STEP = 2 };
 
 ot_status fuzz_one(const uint8_t *data, size_t size, ot_arena *arena) {
   const char *const path = fuzz_file("metrics.jsonl", data, size);
-  int64_t newest = 0;
-  OT_TRY(ot_metrics_newest(path, &newest));
-  fuzz_require(newest >= 0, "steps are counted from 0");
+  ot_metrics_extent extent;
+  OT_TRY(ot_metrics_measure(path, STEP, &extent));
+  fuzz_require(extent.newest >= 0, "steps are counted from 0");
   OT_TRY(ot_metrics_copy_later(path, STEP, ot_disk_join(arena, fuzz_directory(), "later.jsonl")));
   ot_metrics *metrics = NULL;
   OT_TRY(ot_metrics_create(path, STEP, &metrics));
   ot_metrics_destroy(&metrics);
-  return ot_metrics_newest(path, &newest);
+  return ot_metrics_measure(path, STEP, &extent);
 }
