@@ -3,11 +3,12 @@
 #include <stdlib.h>
 
 #include "audit/audit.h"
+#include "audit/compute_check.h"
 #include "audit/replicas.h"
 #include "audit/state_watch.h"
 #include "base/text.h"
 
-enum { CHECKS = OT_AUDIT_STATE + 1 };
+enum { CHECKS = OT_AUDIT_COMPUTE + 1 };
 
 // One audit of a model in its current state.
 typedef struct model_watch {
@@ -18,6 +19,7 @@ typedef struct model_watch {
 struct ot_run_audits {
   ot_replicas *replicas;  // created at the first call, as is
   ot_state_watch *state;
+  ot_compute_audit compute;
   model_watch models[CHECKS];
   int count;
   ot_loop_check checks[CHECKS];
@@ -89,6 +91,9 @@ static ot_loop_check check_of(ot_run_audits *a, ot_audit_check check) {
   }
   if (check == OT_AUDIT_STATE) {
     return (ot_loop_check){.look = look_at_state, .context = a, .follows = true};
+  }
+  if (check == OT_AUDIT_COMPUTE) {
+    return (ot_loop_check){.look = ot_compute_check, .context = &a->compute};
   }
   a->models[check].call = calls[check];
   return (ot_loop_check){.look = look_at_model, .context = &a->models[check]};

@@ -19,6 +19,13 @@ bool ot_run_narrow_gradients(const ot_run_precision *precision) {
 
 bool ot_run_uses_muon(const ot_run *run) { return run && run->optimizer.name == OT_OPTIMIZER_MUON; }
 
+bool ot_run_checks_compute(const ot_run *run) {
+  for (int64_t i = 0; run && run->audit.every > 0 && i < run->audit.num_checks; i++) {
+    if (run->audit.checks[i] == OT_AUDIT_COMPUTE) return true;
+  }
+  return false;
+}
+
 const char *const ot_optimizer_names[] = {
     [OT_OPTIMIZER_ADAMW] = "adamw", [OT_OPTIMIZER_MUON] = "muon", [OT_OPTIMIZERS] = NULL};
 

@@ -197,6 +197,7 @@ typedef enum ot_audit_check {
   OT_AUDIT_DRIFT,
   OT_AUDIT_OVERLAP,
   OT_AUDIT_STATE,
+  OT_AUDIT_COMPUTE,
 } ot_audit_check;
 
 typedef struct ot_run_audit {
@@ -270,6 +271,9 @@ bool ot_run_narrow_gradients(const ot_run_precision *precision);
 
 // True when Muon updates the matrices. `run` may be null.
 bool ot_run_uses_muon(const ot_run *run);
+
+// True when the run recomputes gradients on other ranks (audit.checks). `run` may be null.
+bool ot_run_checks_compute(const ot_run *run);
 
 // Moments per element that the optimizer keeps, 1 or 2, of matrices inside blocks or of all other
 // parameters. `run` may be null: AdamW.

@@ -16,8 +16,8 @@ static const char *const contexts[] = {"ring", "ulysses", NULL};
 static const char *const accumulates[] = {"whole", "sharded", NULL};
 static const char *const decays[] = {"constant", "linear", "cosine", "wsd", NULL};
 static const char *const sums[] = {"wide", "wire", NULL};
-static const char *const audits[] = {"causality", "precision", "ranks", "drift",
-                                     "overlap",   "state",     NULL};
+static const char *const audits[] = {"causality", "precision", "ranks",   "drift",
+                                     "overlap",   "state",     "compute", NULL};
 static const char *const computes[] = {"fp32", "fp64", "bf16", "fp16", "fp8", NULL};
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const spike_actions[] = {"note", "stop", "skip", "rewind", NULL};

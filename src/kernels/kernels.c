@@ -7,6 +7,7 @@
 
 #include "ops/activation.h"
 #include "ops/attention.h"
+#include "ops/checksum.h"
 #include "ops/context.h"
 #include "ops/decode.h"
 #include "ops/dispatch.h"
@@ -29,35 +30,27 @@
 
 // Each table is declared in the header of its operators.
 static const ot_kernel_entry *const cpu_f32[] = {
-    ot_activation_cpu_f32,     ot_attention_cpu_f32,
-    ot_attention_grad_cpu_f32, ot_context_cpu_f32,
-    ot_dropout_cpu_f32,        ot_decode_cpu_f32,
-    ot_dispatch_cpu_f32,       ot_elementwise_cpu_f32,
-    ot_embedding_cpu_f32,      ot_exchange_cpu_f32,
-    ot_expert_bias_cpu_f32,    ot_grouped_cpu_f32,
-    ot_head_cpu_f32,           ot_head_norm_cpu_f32,
-    ot_head_parts_cpu_f32,     ot_latent_cpu_f32,
-    ot_latent_decode_cpu_f32,  ot_linear_cpu_f32,
-    ot_muon_cpu_f32,           ot_norm_cpu_f32,
-    ot_optimizer_cpu_f32,      ot_residual_cpu_f32,
-    ot_rope_cpu_f32,           ot_route_cpu_f32,
-    ot_route_balance_cpu_f32,  NULL,
+    ot_activation_cpu_f32, ot_attention_cpu_f32,     ot_attention_grad_cpu_f32,
+    ot_checksum_cpu_f32,   ot_context_cpu_f32,       ot_dropout_cpu_f32,
+    ot_decode_cpu_f32,     ot_dispatch_cpu_f32,      ot_elementwise_cpu_f32,
+    ot_embedding_cpu_f32,  ot_exchange_cpu_f32,      ot_expert_bias_cpu_f32,
+    ot_grouped_cpu_f32,    ot_head_cpu_f32,          ot_head_norm_cpu_f32,
+    ot_head_parts_cpu_f32, ot_latent_cpu_f32,        ot_latent_decode_cpu_f32,
+    ot_linear_cpu_f32,     ot_muon_cpu_f32,          ot_norm_cpu_f32,
+    ot_optimizer_cpu_f32,  ot_residual_cpu_f32,      ot_rope_cpu_f32,
+    ot_route_cpu_f32,      ot_route_balance_cpu_f32, NULL,
 };
 
 static const ot_kernel_entry *const cpu_f64[] = {
-    ot_activation_cpu_f64,     ot_attention_cpu_f64,
-    ot_attention_grad_cpu_f64, ot_context_cpu_f64,
-    ot_dropout_cpu_f64,        ot_decode_cpu_f64,
-    ot_dispatch_cpu_f64,       ot_elementwise_cpu_f64,
-    ot_embedding_cpu_f64,      ot_exchange_cpu_f64,
-    ot_expert_bias_cpu_f64,    ot_grouped_cpu_f64,
-    ot_head_cpu_f64,           ot_head_norm_cpu_f64,
-    ot_head_parts_cpu_f64,     ot_latent_cpu_f64,
-    ot_latent_decode_cpu_f64,  ot_linear_cpu_f64,
-    ot_muon_cpu_f64,           ot_norm_cpu_f64,
-    ot_optimizer_cpu_f64,      ot_residual_cpu_f64,
-    ot_rope_cpu_f64,           ot_route_cpu_f64,
-    ot_route_balance_cpu_f64,  NULL,
+    ot_activation_cpu_f64, ot_attention_cpu_f64,     ot_attention_grad_cpu_f64,
+    ot_checksum_cpu_f64,   ot_context_cpu_f64,       ot_dropout_cpu_f64,
+    ot_decode_cpu_f64,     ot_dispatch_cpu_f64,      ot_elementwise_cpu_f64,
+    ot_embedding_cpu_f64,  ot_exchange_cpu_f64,      ot_expert_bias_cpu_f64,
+    ot_grouped_cpu_f64,    ot_head_cpu_f64,          ot_head_norm_cpu_f64,
+    ot_head_parts_cpu_f64, ot_latent_cpu_f64,        ot_latent_decode_cpu_f64,
+    ot_linear_cpu_f64,     ot_muon_cpu_f64,          ot_norm_cpu_f64,
+    ot_optimizer_cpu_f64,  ot_residual_cpu_f64,      ot_rope_cpu_f64,
+    ot_route_cpu_f64,      ot_route_balance_cpu_f64, NULL,
 };
 
 static const ot_kernel_backend cpu = {.f32 = cpu_f32, .f64 = cpu_f64};

@@ -8,6 +8,7 @@
 #include "ops/activation.h"
 #include "ops/attention.h"
 #include "ops/collective.h"
+#include "ops/checksum.h"
 #include "ops/context.h"
 #include "ops/decode.h"
 #include "ops/dispatch.h"
@@ -81,6 +82,7 @@ static const ot_op_info *const rows[] = {
     [OT_OP_CLIP_FACTOR] = &ot_clip_factor_info,
     [OT_OP_ADAMW] = &ot_adamw_info,
     [OT_OP_MUON] = &ot_muon_info,
+    [OT_OP_CHECKSUM] = &ot_checksum_info,
     [OT_OP_ATTENTION_BLOCK] = &ot_attention_block_info,
     [OT_OP_ATTENTION_BLOCK_GRAD] = &ot_attention_block_grad_info,
     [OT_OP_KV_SLICE] = &ot_kv_slice_info,

@@ -113,6 +113,8 @@ typedef enum ot_op_kind {
   OT_OP_ADAMW,        // g[n], scalars[OT_STEP_SCALARS] f64
                       // -> p[n] (read too), m[n], v[n], master?[n], stats[2] f64
   OT_OP_MUON,         // g[O,C], scalars -> p[O,C] (read too), m[O,C], master?[O,C], stats[2] f64
+  // checksum.h
+  OT_OP_CHECKSUM,  // x any shape -> acc s[1] i64 = hash of its bits
   // attention.h: one step of a ring over the ranks of attributes.context_size; R tokens per rank
   OT_OP_ATTENTION_BLOCK,       // qkv[R,Q], kv[R,2*G*D], doc_start?[R], sample_ids?[B],
                                // o_before?[R,H*D], lse_before?[R,H], sinks?[h]

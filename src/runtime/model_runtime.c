@@ -344,6 +344,30 @@ void ot_runtime_expert_sums(const ot_runtime *runtime, double sums[OT_EXPERT_SUM
   }
 }
 
+int ot_runtime_hashed_micro_batches(const ot_runtime *runtime) {
+  const int order = ot_schedule_find_order(&runtime->schedule, OT_ORDER_CHECKSUM, 0);
+  OT_ASSERT(order >= 0);
+  return runtime->schedule.orders[order].micro_batches;
+}
+
+ot_status ot_runtime_hash_gradients(ot_runtime *runtime, int64_t *hashes) {
+  const ot_schedule *const schedule = &runtime->schedule;
+  const ot_region *const region = ot_schedule_region(schedule, "squares");
+  OT_TRY(
+      ot_executor_run(runtime->executor, ot_schedule_find_order(schedule, OT_ORDER_CHECKSUM, 0)));
+  for (int part = 0; part < schedule->num_parts; part++) {
+    uint64_t sum = 0;
+    for (int slot = 0; slot < schedule->slots_per_part; slot++) {
+      const int64_t place = (int64_t)part * schedule->slots_per_part + slot;
+      uint64_t hash;
+      ot_executor_read(runtime->executor, region->offset + 8 * place, &hash, sizeof hash);
+      sum += hash;
+    }
+    hashes[part] = (int64_t)sum;
+  }
+  return OT_OK;
+}
+
 ot_status ot_runtime_run(ot_runtime *runtime, ot_mode mode, int micro_batches) {
   const int order =
       ot_schedule_find_order(&runtime->schedule, ot_order_of_mode(mode), micro_batches);

@@ -148,6 +148,13 @@ void ot_runtime_expert_sums(const ot_runtime *runtime, double sums[OT_EXPERT_SUM
 // Runs the schedule of `mode` (train: with `micro_batches`).
 ot_status ot_runtime_run(ot_runtime *runtime, ot_mode mode, int micro_batches);
 
+// Runs OT_ORDER_CHECKSUM, for runs with ot_run_checks_compute: hashes of this rank's gradients, of
+// micro-batches and scalars that are written as for a step, before any reduction. Updates nothing.
+//   hashes  [parts of all parameters, in their order]; 0 for those of other ranks
+ot_status ot_runtime_hash_gradients(ot_runtime *runtime, int64_t *hashes);
+// The micro-batches that it needs.
+int ot_runtime_hashed_micro_batches(const ot_runtime *runtime);
+
 // Cores available to this process, and bytes of memory of this machine.
 int ot_runtime_cores(void);
 int64_t ot_runtime_memory(void);

@@ -43,6 +43,12 @@ void ot_frame_begin(const ot_graph *graph, const ot_schedule *schedule, ot_arena
   ot_tasks_append(segment, &inverse, 0);
 }
 
+void ot_frame_zero_hashes(const ot_graph *graph, const ot_schedule *schedule, ot_arena *arena,
+                          ot_segment *segment) {
+  ot_tasks_begin(segment, "zero_hashes", OT_PHASE_BEGIN, 1, arena);
+  ot_tasks_zero(graph, OT_BASE_SQUARES, 0, squares_of(schedule), segment);
+}
+
 void ot_frame_begin_forward(const ot_graph *graph, ot_arena *arena, ot_segment *segment) {
   ot_tasks_begin(segment, "begin", OT_PHASE_BEGIN, 1, arena);
   if (graph->request.mode == OT_MODE_EVALUATE) {

@@ -12,6 +12,10 @@ void ot_frame_begin(const ot_graph *graph, const ot_schedule *schedule, ot_arena
                     ot_segment *segment);
 
 // Zeroes the accumulators of an order without a backward. num_tasks is 0 if there are none.
+// Zeroes the hashes of OT_ORDER_CHECKSUM.
+void ot_frame_zero_hashes(const ot_graph *graph, const ot_schedule *schedule, ot_arena *arena,
+                          ot_segment *segment);
+
 void ot_frame_begin_forward(const ot_graph *graph, ot_arena *arena, ot_segment *segment);
 
 // Reduces squares and loss over all ranks in rank order, and computes norm and clip factor. The

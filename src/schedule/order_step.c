@@ -22,6 +22,7 @@ typedef struct emission {
   int *receive_entry, *send_entry;                 // [messages] of the flow, or -1
   int *reduced;  // [num_blocks] entry that completes the block's gradient, or -1
   int tied_reduced;
+  bool hashes;  // OT_ORDER_CHECKSUM: gradients are hashed where a step reduces them
 } emission;
 
 // ---- entries ----
@@ -269,6 +270,23 @@ static int add_reduction(emission *e, const reduction *r) {
   return last_entry(e);
 }
 
+static void bind_parts(const emission *e, int block, ot_entry *entry) {
+  const ot_build *const b = e->s->b;
+  const int64_t first =
+      block < 0 ? 0
+                : (int64_t)ot_update_first_part(e->s->graph, block) * b->schedule->slots_per_part;
+  entry->base[OT_BASE_SQUARES] = at(e, OT_REGION_SQUARES, 0, 0) + first * 8;
+  entry->base[OT_BASE_UPDATES] = at(e, OT_REGION_UPDATES, 0, 0) + first * 16;
+}
+
+static void add_checksum(emission *e, const reduction *r) {
+  if (r->segment < 0) return;
+  ot_entry *const entry = add_entry(e, r->segment, r->block, OT_LANE_COMPUTE);
+  entry->micro_batch = r->micro_batch;
+  entry->base[OT_BASE_GRADIENT] = r->whole;
+  bind_parts(e, r->block, entry);
+}
+
 // The block whose gradient is complete only after adding the other use of its parameter, or -1.
 static int tied_owner(const ot_build *b) {
   const bool remote = b->schedule->group[OT_GROUP_TIED].size > 1;
@@ -296,6 +314,11 @@ static void reduce_block(emission *e, const ot_step_item *item) {
   const int64_t whole = item->sum >= 0 ? at(e, OT_REGION_GRADIENT_PART, block,
                                             e->plan->outline.sums.uses[item->sum].place)
                                        : b->gradients[block];
+  if (e->hashes) {
+    add_checksum(e,
+                 &(reduction){e->s->segments[block].checksum, block, item->micro_batch, whole, -1});
+    return;
+  }
   const int entry =
       add_reduction(e, &(reduction){e->s->segments[block].reduce[adds][is_last(e, item)], block,
                                     item->micro_batch, whole, b->gradient_pieces[block]});
@@ -310,6 +333,10 @@ static void reduce_tied(emission *e, const ot_step_item *item) {
                             ? at(e, OT_REGION_TIED_PART, b->tied_block,
                                  e->plan->outline.tied_sums.uses[item->tied_sum].place)
                             : b->tied_gradients;
+  if (e->hashes) {
+    add_checksum(e, &(reduction){e->s->tied.checksum, b->tied_block, item->micro_batch, whole, -1});
+    return;
+  }
   const int entry =
       add_reduction(e, &(reduction){e->s->tied.reduce[adds][is_last(e, item)], b->tied_block,
                                     item->micro_batch, whole, b->tied_piece});
@@ -368,7 +395,7 @@ static void add_event(emission *e, const ot_step_event *event) {
       reduce_block(e, item);
       return;
     case OT_EVENT_GATHER_GRADIENT:
-      gather_gradient(e, event->block, item->micro_batch);
+      if (!e->hashes) gather_gradient(e, event->block, item->micro_batch);
       return;
   }
   OT_UNREACHABLE();
@@ -394,11 +421,7 @@ static void add_actions(emission *e, const ot_event_request *request) {
 static ot_entry *add_step(emission *e, int segment, int block) {
   const ot_build *const b = e->s->b;
   ot_entry *const entry = add_entry(e, segment, block, OT_LANE_COMPUTE);
-  const int64_t first =
-      block < 0 ? 0
-                : (int64_t)ot_update_first_part(e->s->graph, block) * b->schedule->slots_per_part;
-  entry->base[OT_BASE_SQUARES] = at(e, OT_REGION_SQUARES, 0, 0) + first * 8;
-  entry->base[OT_BASE_UPDATES] = at(e, OT_REGION_UPDATES, 0, 0) + first * 16;
+  bind_parts(e, block, entry);
   entry->base[OT_BASE_STATISTIC] = at(e, OT_REGION_STATISTICS, 0, 0);
   entry->base[OT_BASE_EXPERTS] = at(e, OT_REGION_EXPERT_SUMS, 0, 0);
   if (block < 0) return entry;
@@ -484,11 +507,33 @@ static int *entries_of(const emission *e, int64_t count) {
   return entries;
 }
 
-static void add_order(ot_step_builder *s, const ot_step_plan *plan,
-                      const ot_outline_request *blocks, const ot_segment *begin) {
+// Of the run's steps, then of OT_ORDER_CHECKSUM: one, if the pipeline can do with it.
+static int micro_batches_of(const ot_step_builder *s, int plan) {
+  const ot_schedule_request *const request = s->b->request;
+  const ot_stages *const stages = &s->b->stages;
+  if (plan < request->num_micro_batches) return request->micro_batches[plan];
+  int fewest = request->micro_batches[0];
+  if (!request->order_csv && stages->num_chunks == stages->num_ranks) return 1;
+  for (int i = 1; i < request->num_micro_batches; i++) {
+    if (request->micro_batches[i] < fewest) fewest = request->micro_batches[i];
+  }
+  return fewest;
+}
+
+static int zero_hashes(ot_step_builder *s) {
+  ot_segment segment;
+  ot_frame_zero_hashes(s->graph, s->b->schedule, s->b->arena, &segment);
+  return ot_build_add_segment(s->b, &segment);
+}
+
+static void add_order(ot_step_builder *s, int index, const ot_outline_request *blocks,
+                      const ot_segment *begin) {
   ot_build *const b = s->b;
+  const ot_step_plan *const plan = &s->plans[index];
   emission e = {.s = s, .plan = plan, .compute = -1, .tied_reduced = -1};
-  e.order = ot_build_add_order(b, OT_ORDER_STEP, plan->flow.micro_batches);
+  e.hashes = index == b->request->num_micro_batches;
+  e.order =
+      ot_build_add_order(b, e.hashes ? OT_ORDER_CHECKSUM : OT_ORDER_STEP, plan->flow.micro_batches);
   e.gather_entry = entries_of(&e, plan->outline.gathers.count);
   e.sum_entry = entries_of(&e, plan->outline.sums.count);
   e.tied_sum_entry = entries_of(&e, plan->outline.tied_sums.count);
@@ -500,16 +545,18 @@ static void add_order(ot_step_builder *s, const ot_step_plan *plan,
                                    .flow = &plan->flow,
                                    .outline = &plan->outline,
                                    .tied_owner = tied_owner(b)};
+  if (e.hashes) add_step(&e, zero_hashes(s), -1);
   add_actions(&e, &events);
-  add_end(&e, &events);
+  if (!e.hashes) add_end(&e, &events);
 }
 
 ot_status ot_build_step_orders(ot_build *b) {
   const ot_graph *const graph = b->request->graphs[OT_MODE_TRAIN];
-  ot_step_builder s = {.b = b, .graph = graph, .num_plans = b->request->num_micro_batches};
+  ot_step_builder s = {.b = b, .graph = graph, .hashes = ot_run_checks_compute(b->request->run)};
+  s.num_plans = b->request->num_micro_batches + s.hashes;
   s.plans = ot_arena_array(b->arena, s.num_plans + 1, sizeof *s.plans);
   for (int i = 0; i < s.num_plans; i++) {
-    OT_TRY(ot_step_plan_build(b, b->request->micro_batches[i], &s.plans[i]));
+    OT_TRY(ot_step_plan_build(b, micro_batches_of(&s, i), &s.plans[i]));
   }
   s.split = s.num_plans > 0 && s.plans[0].flow.split;
   ot_step_segments_build(&s);
@@ -535,6 +582,6 @@ ot_status ot_build_step_orders(ot_build *b) {
                                           .num_steps = s.num_plans,
                                           .scratch_bytes = s.scratch_bytes,
                                           .staging_bytes = s.staging_bytes});
-  for (int i = 0; i < s.num_plans; i++) add_order(&s, &s.plans[i], &buckets, &begin);
+  for (int i = 0; i < s.num_plans; i++) add_order(&s, i, &buckets, &begin);
   return OT_OK;
 }

@@ -73,8 +73,8 @@ const char *ot_memory_class_name(ot_memory_class class) {
 }
 
 const char *ot_order_name(ot_order_kind kind) {
-  static const char *const names[] = {"setup",  "step",    "evaluate", "score",
-                                      "logits", "prefill", "decode"};
+  static const char *const names[] = {"setup", "step",   "checksum", "evaluate",
+                                      "score", "logits", "prefill",  "decode"};
   return names[kind];
 }
 

@@ -90,7 +90,8 @@ typedef enum ot_base {
   OT_BASE_SCALAR,          // ot_step_scalar, float64
   OT_BASE_STATISTIC,       // ot_block_statistic of the block, float64
   OT_BASE_EXPERTS,         // ot_expert_sum of the block, float64
-  OT_BASE_SQUARES,         // squared gradient norm of each part of the block, float64
+  OT_BASE_SQUARES,         // squared gradient norm of each part of the block, float64; in
+                           // OT_ORDER_CHECKSUM hashes of its bits, int64
   OT_BASE_UPDATES,  // squared update and weight norm of each part of the block, float64 pairs
   OT_BASE_CACHE,    // key-value cache of the block
   OT_BASE_RESULT,   // results of score and decode
@@ -140,6 +141,7 @@ typedef struct ot_entry {
 typedef enum ot_order_kind {
   OT_ORDER_SETUP,
   OT_ORDER_STEP,      // one per number of micro-batches used in the run
+  OT_ORDER_CHECKSUM,  // gradients of few micro-batches, hashed by part and not reduced
   OT_ORDER_EVALUATE,  // one micro-batch
   OT_ORDER_SCORE,
   OT_ORDER_LOGITS,

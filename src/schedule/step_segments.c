@@ -129,6 +129,16 @@ static void build_updates(ot_step_builder *s, int block) {
   }
 }
 
+// Of a bucket before its reduction; `tied_use`: of the head's use of a tied embedding.
+static int checksum_segment(ot_step_builder *s, int block, bool tied_use) {
+  if (!s->hashes) return -1;
+  ot_update_view view = view_of(s, block, false);
+  view.tied_only = tied_use;
+  ot_segment segment;
+  ot_update_checksum(&view, s->b->arena, &segment);
+  return add(s, &segment, &s->scratch_bytes);
+}
+
 static void build_tie(ot_step_builder *s) {
   ot_build *const b = s->b;
   s->tie = -1;
@@ -192,11 +202,13 @@ void ot_step_segments_build(ot_step_builder *s) {
     const ot_reduce_request request = reduce_request(s, i, false);
     build_reductions(s, &request, &s->segments[i]);
     build_updates(s, i);
+    s->segments[i].checksum = b->runs[i] ? checksum_segment(s, i, false) : -1;
   }
   if (s->only_work) return;
   if (b->tied_user >= 0) {
     const ot_reduce_request request = reduce_request(s, b->tied_block, true);
     build_reductions(s, &request, &s->tied);
+    s->tied.checksum = checksum_segment(s, b->tied_block, true);
   }
   build_tie(s);
 }

@@ -14,6 +14,7 @@ typedef struct ot_block_segments {
   int weight[2];    // W when split
   int norm, update, gather, gather_gradient;
   int reduce[2][2];  // [accumulates into the shard][last micro-batch]
+  int checksum;      // for OT_ORDER_CHECKSUM
 } ot_block_segments;
 
 typedef struct ot_step_builder {
@@ -26,6 +27,7 @@ typedef struct ot_step_builder {
   ot_block_buckets *buckets;    // [num_blocks] their use of buckets
   int64_t scratch_bytes, staging_bytes;
   bool split;           // I and W are separate
+  bool hashes;          // there is an OT_ORDER_CHECKSUM
   bool only_sums;       // builds no storage and no segments of micro-batches
   bool only_work;       // builds only those
   ot_step_plan *plans;  // [num_plans]

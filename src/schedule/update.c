@@ -152,6 +152,23 @@ void ot_update_norm(const ot_update_view *view, ot_arena *arena, ot_segment *seg
   for_each_part(append_norm, &context);
 }
 
+static void append_checksum(const part_view *p, const update_context *c) {
+  const ot_dtype dtype = ot_graph_gradient_type(&c->view->graph->request);
+  ot_task task = ot_task_of(c->view->graph, OT_OP_CHECKSUM);
+  task.attributes.accumulate = true;
+  task.in[0] = ot_operand_vector(OT_BASE_GRADIENT, dtype, p->first, p->count);
+  task.out[0] = ot_operand_vector(OT_BASE_SQUARES, OT_I64, slot_of(p, c->view), 1);
+  ot_tasks_append(c->segment, &task, 0);
+}
+
+void ot_update_checksum(const ot_update_view *view, ot_arena *arena, ot_segment *segment) {
+  const update_context context = {.view = view, .segment = segment};
+  const char *const block = view->graph->blocks[view->block].name;
+  ot_tasks_begin(segment, ot_arena_format(arena, "checksum.%s", block), OT_PHASE_NORM,
+                 ot_update_parts(view->graph, view->block), arena);
+  for_each_part(append_checksum, &context);
+}
+
 // ---- optimizer ----
 
 static bool uses_muon(const ot_run *run, const ot_parameter *parameter) {

@@ -40,6 +40,10 @@ void ot_update_tied_range(const ot_update_view *view, int user, int64_t *first, 
 // Squared norms of the gradient (OT_BASE_GRADIENT_PIECE), by part.
 void ot_update_norm(const ot_update_view *view, ot_arena *arena, ot_segment *segment);
 
+// Hashes of the gradient before any reduction (OT_BASE_GRADIENT), by part, added to those of
+// earlier micro-batches.
+void ot_update_checksum(const ot_update_view *view, ot_arena *arena, ot_segment *segment);
+
 // Elements of the bucket of `block`, from its first on, that have second moments: with Muon up to
 // the end of the last parameter that AdamW updates. `elements` are those of the bucket.
 int64_t ot_update_second_moments(const ot_graph *graph, int block, const ot_run *run,

@@ -297,10 +297,12 @@ static int64_t give_rows(ot_trainer *trainer, int micro_batch) {
   return fields.num_targets;
 }
 
-// Loads this rank's samples of one step and counts the unmasked targets among them.
-static ot_status load_step(ot_trainer *trainer, int micro_batches, ot_noise_targets *targets) {
+// Loads the samples of rank `d` of data parallelism in the next step, and counts the unmasked
+// targets among them.
+static ot_status load_step(ot_trainer *trainer, int d, int micro_batches,
+                           ot_noise_targets *targets) {
   const int64_t B = trainer->run->batch.micro_batch_size;
-  const int dp = ot_world_data_degree(trainer->world), d = ot_world_data_index(trainer->world);
+  const int dp = ot_world_data_degree(trainer->world);
   *targets = (ot_noise_targets){0};
   for (int m = 0; m < micro_batches; m++) {
     const int64_t first = trainer->position.next_sample + ((int64_t)m * dp + d) * B;
@@ -386,7 +388,8 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       (int)(global / sequences_per_micro_batch(run, ot_world_mesh(trainer->world)));
   ot_noise_targets targets;
   ot_world_set_timeout(trainer->world, run->parallel.watchdog_seconds);
-  OT_TRY(ot_world_agree(trainer->world, load_step(trainer, micro_batches, &targets)));
+  const int d = ot_world_data_index(trainer->world);
+  OT_TRY(ot_world_agree(trainer->world, load_step(trainer, d, micro_batches, &targets)));
   const double rate = give_scalars(trainer, &targets, global);
   ot_step_transfer_write(trainer->transfer, micro_batches);
   const ot_trainer_hooks *const hooks = &trainer->hooks;
@@ -420,6 +423,19 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .start_s = order_start_s,
   };
   return check_finite(trainer, report);
+}
+
+ot_status ot_trainer_hash_gradients(ot_trainer *trainer, int data_index, int64_t *hashes) {
+  const ot_position *const position = &trainer->position;
+  const int micro_batches = ot_runtime_hashed_micro_batches(trainer->runtime);
+  const int64_t global = ot_run_global_batch(trainer->run, position->step, position->tokens);
+  ot_noise_targets targets;
+  OT_TRY(ot_world_agree(trainer->world, load_step(trainer, data_index, micro_batches, &targets)));
+  (void)give_scalars(trainer, &targets, global);
+  ot_step_transfer_write(trainer->transfer, micro_batches);
+  const ot_trainer_hooks *const hooks = &trainer->hooks;
+  if (hooks->before) hooks->before(trainer, hooks->context);
+  return ot_runtime_hash_gradients(trainer->runtime, hashes);
 }
 
 // ---- validation ----

@@ -77,6 +77,12 @@ ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_runtime_requ
 // named and the run ends. OT_NUMERIC, naming the step, if loss or gradient norm is not finite.
 ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report);
 
+// Hashes the gradients of the first micro-batches of the next step, computed on the samples of rank
+// `data_index` of data parallelism: ranks that differ in their position there only, and experts'
+// ranks alike, get the same hashes for the same samples. For runs with ot_run_checks_compute. Takes
+// no step; see ot_runtime_hash_gradients.
+ot_status ot_trainer_hash_gradients(ot_trainer *trainer, int data_index, int64_t *hashes);
+
 // Mean nats per target of validation set `set` (index in run->data.validation), over
 // validation_tokens of it.
 ot_status ot_trainer_validate(ot_trainer *trainer, int set, double *loss);

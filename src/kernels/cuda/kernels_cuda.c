@@ -8,35 +8,27 @@
 #include "kernels/kernels.h"
 
 static const ot_kernel_entry *const f32[] = {
-    ot_activation_cuda_f32,     ot_attention_cuda_f32,
-    ot_attention_grad_cuda_f32, ot_context_cuda_f32,
-    ot_decode_cuda_f32,         ot_dispatch_cuda_f32,
-    ot_dropout_cuda_f32,        ot_elementwise_cuda_f32,
-    ot_embedding_cuda_f32,      ot_exchange_cuda_f32,
-    ot_expert_bias_cuda_f32,    ot_grouped_cuda_f32,
-    ot_head_cuda_f32,           ot_head_norm_cuda_f32,
-    ot_head_parts_cuda_f32,     ot_latent_cuda_f32,
-    ot_latent_decode_cuda_f32,  ot_linear_cuda_f32,
-    ot_muon_cuda_f32,           ot_norm_cuda_f32,
-    ot_optimizer_cuda_f32,      ot_residual_cuda_f32,
-    ot_rope_cuda_f32,           ot_route_cuda_f32,
-    ot_route_balance_cuda_f32,  NULL,
+    ot_activation_cuda_f32, ot_attention_cuda_f32,     ot_attention_grad_cuda_f32,
+    ot_checksum_cuda_f32,   ot_context_cuda_f32,       ot_decode_cuda_f32,
+    ot_dispatch_cuda_f32,   ot_dropout_cuda_f32,       ot_elementwise_cuda_f32,
+    ot_embedding_cuda_f32,  ot_exchange_cuda_f32,      ot_expert_bias_cuda_f32,
+    ot_grouped_cuda_f32,    ot_head_cuda_f32,          ot_head_norm_cuda_f32,
+    ot_head_parts_cuda_f32, ot_latent_cuda_f32,        ot_latent_decode_cuda_f32,
+    ot_linear_cuda_f32,     ot_muon_cuda_f32,          ot_norm_cuda_f32,
+    ot_optimizer_cuda_f32,  ot_residual_cuda_f32,      ot_rope_cuda_f32,
+    ot_route_cuda_f32,      ot_route_balance_cuda_f32, NULL,
 };
 
 static const ot_kernel_entry *const f64[] = {
-    ot_activation_cuda_f64,     ot_attention_cuda_f64,
-    ot_attention_grad_cuda_f64, ot_context_cuda_f64,
-    ot_decode_cuda_f64,         ot_dispatch_cuda_f64,
-    ot_dropout_cuda_f64,        ot_elementwise_cuda_f64,
-    ot_embedding_cuda_f64,      ot_exchange_cuda_f64,
-    ot_expert_bias_cuda_f64,    ot_grouped_cuda_f64,
-    ot_head_cuda_f64,           ot_head_norm_cuda_f64,
-    ot_head_parts_cuda_f64,     ot_latent_cuda_f64,
-    ot_latent_decode_cuda_f64,  ot_linear_cuda_f64,
-    ot_muon_cuda_f64,           ot_norm_cuda_f64,
-    ot_optimizer_cuda_f64,      ot_residual_cuda_f64,
-    ot_rope_cuda_f64,           ot_route_cuda_f64,
-    ot_route_balance_cuda_f64,  NULL,
+    ot_activation_cuda_f64, ot_attention_cuda_f64,     ot_attention_grad_cuda_f64,
+    ot_checksum_cuda_f64,   ot_context_cuda_f64,       ot_decode_cuda_f64,
+    ot_dispatch_cuda_f64,   ot_dropout_cuda_f64,       ot_elementwise_cuda_f64,
+    ot_embedding_cuda_f64,  ot_exchange_cuda_f64,      ot_expert_bias_cuda_f64,
+    ot_grouped_cuda_f64,    ot_head_cuda_f64,          ot_head_norm_cuda_f64,
+    ot_head_parts_cuda_f64, ot_latent_cuda_f64,        ot_latent_decode_cuda_f64,
+    ot_linear_cuda_f64,     ot_muon_cuda_f64,          ot_norm_cuda_f64,
+    ot_optimizer_cuda_f64,  ot_residual_cuda_f64,      ot_rope_cuda_f64,
+    ot_route_cuda_f64,      ot_route_balance_cuda_f64, NULL,
 };
 
 static void close_context(void *context) {

@@ -7,6 +7,7 @@
 extern const ot_kernel_entry ot_activation_cuda_f32[], ot_activation_cuda_f64[];
 extern const ot_kernel_entry ot_attention_cuda_f32[], ot_attention_cuda_f64[];
 extern const ot_kernel_entry ot_attention_grad_cuda_f32[], ot_attention_grad_cuda_f64[];
+extern const ot_kernel_entry ot_checksum_cuda_f32[], ot_checksum_cuda_f64[];
 extern const ot_kernel_entry ot_context_cuda_f32[], ot_context_cuda_f64[];
 extern const ot_kernel_entry ot_decode_cuda_f32[], ot_decode_cuda_f64[];
 extern const ot_kernel_entry ot_dispatch_cuda_f32[], ot_dispatch_cuda_f64[];
