@@ -31,11 +31,12 @@ static const char *const stems[SETS] = {
 
 // ---- opening ----
 
-// *bytes: size of the file at `path`; -1 if it is missing or no file: then *damage is set.
+// *bytes: size of the file at `path`; -1 if it is missing or no file: then *damage is set. A link
+// is none: it could name any file of this machine.
 static ot_status measure(ot_arena *arena, const char *path, int64_t *bytes, const char **damage) {
   struct stat info;
   *bytes = -1;
-  if (stat(path, &info) != 0) {
+  if (lstat(path, &info) != 0) {
     if (errno != ENOENT && errno != ENOTDIR) return ot_disk_fail("read", path, errno);
     *damage = ot_arena_format(arena, "%s is missing", path);
   } else if (!S_ISREG(info.st_mode)) {
@@ -210,8 +211,10 @@ const ot_manifest *ot_checkpoint_manifest(const ot_checkpoint *checkpoint) {
 }
 
 const char *ot_checkpoint_file(ot_checkpoint *checkpoint, const char *name) {
+  struct stat info;
   const char *const path = ot_disk_join(&checkpoint->arena, checkpoint->path, name);
-  return ot_disk_is_file(path) ? path : NULL;
+  const bool link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+  return ot_disk_is_file(path) && !(link && checkpoint->has_manifest) ? path : NULL;
 }
 
 const ot_safetensors *ot_checkpoint_tensors(const ot_checkpoint *checkpoint,

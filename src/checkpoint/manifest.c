@@ -10,7 +10,7 @@
 #include "base/text_builder.h"
 #include "files/json_file.h"
 
-enum { PIECE_DIGITS = 16 };
+enum { PIECE_DIGITS = 16, SMALL_PIECE_BYTES = 4096 };
 
 static void print_mesh(ot_json_writer *json, const ot_manifest_mesh *mesh) {
   ot_json_object(json, "mesh");
@@ -117,7 +117,10 @@ static ot_status read_pieces(ot_arena *arena, const char *path, const json_t *en
   OT_TRY(ot_json_member_count(path, entry, "piece_bytes", &pieces->bytes));
   OT_TRY(ot_json_member_text(path, entry, "pieces_xxh3_64", &digits));
   pieces->count = ot_text_length(digits) / PIECE_DIGITS;
-  OT_CHECK(pieces->bytes > 0 && ot_text_length(digits) % PIECE_DIGITS == 0 &&
+  // Readers take memory for a block, so it is not more than the file, whose size they have seen.
+  const bool fits =
+      pieces->bytes > 0 && (pieces->bytes <= SMALL_PIECE_BYTES || pieces->bytes <= record->bytes);
+  OT_CHECK(fits && ot_text_length(digits) % PIECE_DIGITS == 0 &&
                pieces->count == (record->bytes - 1) / pieces->bytes + 1,
            OT_ENVIRONMENT, "%s: file %s: its blocks are not %lld bytes", path, record->name,
            (long long)record->bytes);

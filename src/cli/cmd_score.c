@@ -113,8 +113,11 @@ static ot_status read_file(scoring *s) {
   for (int64_t line = 1; (length = getline(&text, &capacity, file)) >= 0; line++) {
     read_line(s, line, text, length);
   }
+  const bool failed = ferror(file) != 0;
+  const int error = errno;
   free(text);
   fclose(file);
+  OT_CHECK(!failed, OT_ENVIRONMENT, "cannot read %s: %s", s->path, strerror(error));
   return OT_OK;
 }
 

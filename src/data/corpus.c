@@ -72,6 +72,8 @@ static ot_status add_files(file_list *list, const char *path, int depth, ot_aren
   return OT_OK;
 }
 
+static const int64_t document_bytes_max = INT64_C(1) << 32;
+
 enum { WINDOW_BYTES = 1 << 20, LOOK_AHEAD_BYTES = 4096, READ_BYTES = 1 << 16 };
 
 struct ot_corpus {
@@ -80,6 +82,7 @@ struct ot_corpus {
   const char *key;
   bool splittable;
   int64_t window_bytes;
+  int64_t document_bytes_max;
   int64_t next_file;
   int64_t next_index;
   int64_t next_line;
@@ -94,6 +97,8 @@ static ot_status fill(ot_corpus *corpus, const ot_corpus_request *request) {
   corpus->key = ot_arena_format(&arena, "%s", request->key ? request->key : "text");
   corpus->splittable = request->splittable;
   corpus->window_bytes = request->window_bytes > 0 ? request->window_bytes : WINDOW_BYTES;
+  corpus->document_bytes_max =
+      request->document_bytes_max > 0 ? request->document_bytes_max : document_bytes_max;
   for (int64_t i = 0; i < request->num_paths; i++) {
     OT_TRY(add_files(&corpus->files, ot_arena_format(&arena, "%s", request->paths[i]), 0, &arena));
   }
@@ -151,6 +156,9 @@ static ot_status read_up_to(ot_corpus *corpus, ot_buffer *text, int64_t target) 
     OT_TRY(ot_text_file_read(corpus->file, text->data + text->length, READ_BYTES, &n));
     text->length += n;
     corpus->at_end = n == 0;
+    OT_CHECK(text->length <= corpus->document_bytes_max, OT_ENVIRONMENT,
+             "%s: a document or line of more than %lld bytes; split it", corpus->path,
+             (long long)corpus->document_bytes_max);
   }
   return OT_OK;
 }

@@ -18,6 +18,9 @@ typedef struct ot_corpus_request {
   const char *key;       // of the text in lines of .jsonl files
   bool splittable;       // large documents are split into windows; else whole
   int64_t window_bytes;  // of text per block; 0 = 1 MiB
+  // Of a line, or of a document that is not split, which a small compressed file could make
+  // endless; 0 = 4 GiB.
+  int64_t document_bytes_max;
 } ot_corpus_request;
 
 typedef enum ot_corpus_kind {

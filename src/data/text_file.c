@@ -51,6 +51,10 @@ static ot_status open_file(ot_text_file *file, const char *path) {
   OT_CHECK(fstat(file->descriptor, &about) == 0, OT_ENVIRONMENT, "cannot read %s: %s", path,
            strerror(errno));
   OT_CHECK(!S_ISDIR(about.st_mode), OT_ENVIRONMENT, "cannot read %s: it is a directory", path);
+  // Some devices never end. Text from a pipe is as good as that of a file.
+  const bool device =
+      S_ISBLK(about.st_mode) || (S_ISCHR(about.st_mode) && !isatty(file->descriptor));
+  OT_CHECK(!device, OT_ENVIRONMENT, "cannot read %s: it is a device", path);
   if (ot_text_ends_with(path, ".gz")) return open_gzip(file);
   if (ot_text_ends_with(path, ".zst")) return open_zstd(file);
   return OT_OK;

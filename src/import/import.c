@@ -77,6 +77,8 @@ ot_status ot_import_read(const char *path, const ot_presets *presets, ot_arena *
   ot_import import = {.path = path, .presets = presets, .arena = arena, .out = out};
   char *text;
   OT_TRY(ot_disk_read(arena, path, IMPORT_BYTES_MAX, &text, &import.bytes));
+  OT_CHECK(ot_text_length(text) == import.bytes, OT_USAGE, "%s: not a text: a zero byte at %lld",
+           path, (long long)ot_text_length(text));
   import.text = text;
   for (int i = 0; i < OT_COUNT(formats); i++) {
     if (!formats[i].is(&import)) continue;

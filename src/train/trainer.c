@@ -65,6 +65,8 @@ static ot_status read_order(const ot_run *run, ot_arena *arena, ot_runtime_reque
   char *text = NULL;
   int64_t bytes = 0;
   OT_TRY(ot_disk_read(arena, run->parallel.order_csv, ORDER_BYTES_MAX, &text, &bytes));
+  OT_CHECK(ot_text_length(text) == bytes, OT_USAGE, "parallel.order_csv: a zero byte at %lld (%s)",
+           (long long)ot_text_length(text), run->parallel.order_csv);
   request->order_csv = text;
   return OT_OK;
 }

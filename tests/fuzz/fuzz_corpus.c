@@ -4,7 +4,7 @@
 #include "data/corpus.h"
 #include "fuzz/fuzz.h"
 
-enum { HEAD = 2, WINDOW_BYTES = 4096 };
+enum { HEAD = 2, WINDOW_BYTES = 4096, DOCUMENT_BYTES_MAX = 1 << 19 };
 
 static ot_status count_text(void *context, const char *text, int64_t length) {
   int64_t *const sum = context;
@@ -33,8 +33,11 @@ ot_status fuzz_one(const uint8_t *data, size_t size, ot_arena *arena) {
   (void)arena;
   if (size < HEAD) return ot_fail(OT_USAGE, "nothing");
   const char *const path = fuzz_file(names[data[0] % OT_COUNT(names)], data + HEAD, size - HEAD);
-  const ot_corpus_request request = {
-      .paths = &path, .num_paths = 1, .splittable = data[1] & 1, .window_bytes = WINDOW_BYTES};
+  const ot_corpus_request request = {.paths = &path,
+                                     .num_paths = 1,
+                                     .splittable = data[1] & 1,
+                                     .window_bytes = WINDOW_BYTES,
+                                     .document_bytes_max = DOCUMENT_BYTES_MAX};
   ot_corpus *corpus = NULL;
   ot_corpus_block block = {0};
   OT_TRY(ot_corpus_create(&request, &corpus));

@@ -84,8 +84,9 @@ def manifest():
     put(kind, "refused-bytes-2-to-63", files("m", entry.replace('"bytes": 5', '"bytes": 9223372036854775808')))
     put(kind, "refused-bytes-negative", files("m", entry.replace('"bytes": 5', '"bytes": -5')))
     put(kind, "refused-piece-bytes-0", files("m", entry.replace('"piece_bytes": 4', '"piece_bytes": 0')))
-    put(kind, "refused-piece-bytes-huge",
-        files("m", entry.replace('"piece_bytes": 4', '"piece_bytes": 9223372036854775807')))
+    put(kind, "refused-piece-bytes-huge", files("m", entry.replace(
+        '"piece_bytes": 4, "pieces_xxh3_64": "%s"' % ("a" * 32),
+        '"piece_bytes": 9223372036854775807, "pieces_xxh3_64": "%s"' % ("a" * 16))))
     put(kind, "refused-mesh", files("m").replace('"pp": 1', '"pp": 4294967296'))
     put(kind, "refused-format", files("m").replace('"format": 1', '"format": 2'))
     put(kind, "refused-deep", head + ', "files": {"a": ' + "[" * 2100)
@@ -270,7 +271,7 @@ def texts():
     put(kind, "refused-lines-no-text", b'\1\0{"txt": "a"}\n')
     put(kind, "refused-lines-twice", b'\1\0{"text": "a", "text": "b"}\n')
     bomb = zlib.compressobj(9, zlib.DEFLATED, 31)
-    put(kind, "long-lines-gzip", b"\3\0" + bomb.compress(b'{"text": "' + b"a" * (1 << 20) + b'"}\n') + bomb.flush())
+    put(kind, "refused-long-line-gzip", b"\3\0" + bomb.compress(b'{"text": "' + b"a" * (1 << 20) + b'"}\n') + bomb.flush())
 
 
 def small_ones():
