@@ -24,6 +24,45 @@ ot_status ot_disk_fail(const char *action, const char *path, int error) {
       full ? "make room on that file system" : "raise the limit on the size of files (ulimit -f)");
 }
 
+int ot_disk_open_file(const char *path, int flags) {
+  int file;
+  do {
+    file = open(path, flags | O_CLOEXEC, 0666);
+  } while (file < 0 && errno == EINTR);
+  return file;
+}
+
+// The kernel releases the descriptor even if a signal interrupts the call.
+static int close_file(int file) {
+  const int result = close(file);
+  return result != 0 && errno == EINTR ? 0 : result;
+}
+
+ot_status ot_disk_create_directory(const char *path) {
+  int result;
+  do {
+    result = mkdir(path, 0777);
+  } while (result != 0 && errno == EINTR);
+  return result == 0 ? OT_OK : ot_disk_fail("create directory", path, errno);
+}
+
+ot_status ot_disk_rename(const char *from, const char *to) {
+  int result;
+  do {
+    result = rename(from, to);
+  } while (result != 0 && errno == EINTR);
+  return result == 0 ? OT_OK : ot_disk_fail("rename into place", to, errno);
+}
+
+// Removes a name with `call`, unlink or rmdir.
+static ot_status remove_name(int (*call)(const char *), const char *path) {
+  int result;
+  do {
+    result = call(path);
+  } while (result != 0 && errno == EINTR);
+  return result == 0 ? OT_OK : ot_disk_fail("remove", path, errno);
+}
+
 char *ot_disk_join(ot_arena *arena, const char *directory, const char *name) {
   const int64_t length = ot_text_length(directory);
   const char *const separator = length > 0 && directory[length - 1] == '/' ? "" : "/";
@@ -63,7 +102,7 @@ ot_status ot_disk_size(int file, const char *path, int64_t limit, int64_t *bytes
 }
 
 ot_status ot_disk_open(const char *path, int *file) {
-  *file = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  *file = ot_disk_open_file(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (*file < 0) return ot_disk_fail("read", path, errno);
   int64_t bytes = 0;
   const ot_status status = ot_disk_size(*file, path, INT64_MAX, &bytes);
@@ -87,7 +126,7 @@ ot_status ot_disk_read(ot_arena *arena, const char *path, int64_t limit, char **
 }
 
 ot_status ot_disk_write(const char *path, const void *data, int64_t bytes) {
-  const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const int file = ot_disk_open_file(path, O_WRONLY | O_CREAT | O_TRUNC);
   if (file < 0) return ot_disk_fail("create", path, errno);
   const ot_status status = ot_disk_write_at(file, path, 0, data, bytes);
   if (status == OT_OK) return ot_disk_sync_close(file, path);
@@ -131,12 +170,20 @@ ot_status ot_disk_write_at(int file, const char *path, int64_t offset, const voi
   return OT_OK;
 }
 
+ot_status ot_disk_close(int file, const char *path) {
+  return close_file(file) == 0 ? OT_OK : ot_disk_fail("close", path, errno);
+}
+
 ot_status ot_disk_sync_close(int file, const char *path) {
-  const int sync_error = fsync(file) == 0 ? 0 : errno;
-  const int close_error = close(file) == 0 ? 0 : errno;
-  if (sync_error != 0) return ot_disk_fail("sync", path, sync_error);
-  if (close_error != 0) return ot_disk_fail("close", path, close_error);
-  return OT_OK;
+  const int error = fsync(file) == 0 ? 0 : errno;
+  const ot_status closed = ot_disk_close(file, path);
+  return error != 0 ? ot_disk_fail("sync", path, error) : closed;
+}
+
+// Another process may create it first.
+static ot_status make_directory(const char *path) {
+  const ot_status status = ot_disk_create_directory(path);
+  return status == OT_OK || ot_disk_is_directory(path) ? OT_OK : status;
 }
 
 ot_status ot_disk_make_directory(const char *path) {
@@ -146,14 +193,13 @@ ot_status ot_disk_make_directory(const char *path) {
   for (int64_t i = 1; i <= length; i++) {
     if (path[i] != '/' && path[i] != '\0') continue;
     ot_text_format(prefix, sizeof prefix, "%.*s", (int)i, path);
-    if (mkdir(prefix, 0777) == 0 || (errno == EEXIST && ot_disk_is_directory(prefix))) continue;
-    return ot_disk_fail("create directory", prefix, errno);
+    if (!ot_disk_is_directory(prefix)) OT_TRY(make_directory(prefix));
   }
   return OT_OK;
 }
 
 ot_status ot_disk_sync_directory(const char *path) {
-  const int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int directory = ot_disk_open_file(path, O_RDONLY | O_DIRECTORY);
   if (directory < 0) return ot_disk_fail("open directory", path, errno);
   return ot_disk_sync_close(directory, path);
 }
@@ -207,15 +253,11 @@ static ot_status remove_entries(DIR *directory, const char *path) {
 ot_status ot_disk_remove(const char *path) {
   struct stat info;
   if (lstat(path, &info) != 0) return errno == ENOENT ? OT_OK : ot_disk_fail("remove", path, errno);
-  if (!S_ISDIR(info.st_mode)) {
-    if (unlink(path) != 0) return ot_disk_fail("remove", path, errno);
-    return OT_OK;
-  }
+  if (!S_ISDIR(info.st_mode)) return remove_name(unlink, path);
   DIR *const directory = opendir(path);
   if (directory == NULL) return ot_disk_fail("remove", path, errno);
   const ot_status status = remove_entries(directory, path);
   closedir(directory);
   OT_TRY(status);
-  if (rmdir(path) != 0) return ot_disk_fail("remove", path, errno);
-  return OT_OK;
+  return remove_name(rmdir, path);
 }

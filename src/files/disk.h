@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // File access for the formats of this folder: whole reads with a limit, durable writes,
 // directories. Every failure is OT_ENVIRONMENT and names the path and the system's reason. A failed
-// fsync is never retried: the kernel may have dropped the page and would report success.
+// fsync is never retried: the kernel may have dropped the page and would report success. All other
+// calls are retried when a signal interrupts them.
 #pragma once
 
 #include <stdbool.h>
@@ -28,6 +29,9 @@ bool ot_disk_is_directory(const char *path);
 // Bytes that an unprivileged user may still write on the file system of `path`.
 ot_status ot_disk_free_bytes(const char *path, int64_t *bytes);
 
+// open(2) with close-on-exec and mode 0666, retried when a signal interrupts it.
+int ot_disk_open_file(const char *path, int flags);
+
 // Opens the regular file at `path` for reading. Refuses a FIFO or a device instead of blocking.
 // *file is -1 after a failure.
 ot_status ot_disk_open(const char *path, int *file);
@@ -48,6 +52,9 @@ ot_status ot_disk_read_at(int file, const char *path, int64_t offset, void *data
 ot_status ot_disk_write_at(int file, const char *path, int64_t offset, const void *data,
                            int64_t bytes);
 
+// Closes a file that was written.
+ot_status ot_disk_close(int file, const char *path);
+
 // fsync, then close: always closes and returns the first failure.
 ot_status ot_disk_sync_close(int file, const char *path);
 
@@ -61,6 +68,12 @@ ot_status ot_disk_list(ot_arena *arena, const char *path, ot_disk_names *names);
 
 // Creates `path` and its parents; an existing one is no error.
 ot_status ot_disk_make_directory(const char *path);
+
+// Creates the directory `path`; an existing one is an error.
+ot_status ot_disk_create_directory(const char *path);
+
+// rename(2). Not durable until the directory is synced.
+ot_status ot_disk_rename(const char *from, const char *to);
 
 // Makes the names in directory `path` durable.
 ot_status ot_disk_sync_directory(const char *path);

@@ -67,7 +67,7 @@ static ot_status open_stream(const char *path, int *descriptor) {
   struct stat info;
   const int standard = stat(path, &info) == 0 ? standard_stream(&info) : -1;
   *descriptor = standard >= 0 ? fcntl(standard, F_DUPFD_CLOEXEC, 0)
-                              : open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+                              : ot_disk_open_file(path, O_WRONLY | O_NOCTTY);
   return *descriptor >= 0 ? OT_OK : ot_disk_fail("create", path, errno);
 }
 
@@ -80,8 +80,8 @@ static ot_status open_target(ot_output_file *file, const char *path) {
   if (ot_output_file_is_stream(path)) return open_stream(path, &file->descriptor);
   OT_TRY(ot_output_file_follow(path, file->path));
   ot_text_format(file->partial, OT_PATH_BYTES, "%s.partial", file->path);
-  const int flags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
-  file->descriptor = open(file->partial, flags, 0666);
+  const int flags = O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW;
+  file->descriptor = ot_disk_open_file(file->partial, flags);
   return file->descriptor >= 0 ? OT_OK : ot_disk_fail("create", file->partial, errno);
 }
 
@@ -171,12 +171,11 @@ ot_status ot_output_file_commit(ot_output_file *file) {
   const int descriptor = file->descriptor;
   file->descriptor = -1;
   if (is_stream(file)) return close_stream(file, descriptor);
-  const ot_status status = ot_disk_sync_close(descriptor, file->path);
-  if (status == OT_OK && rename(file->partial, file->path) == 0)
-    return ot_disk_sync_parent(file->path);
-  const int error = errno;
+  ot_status status = ot_disk_sync_close(descriptor, file->path);
+  if (status == OT_OK) status = ot_disk_rename(file->partial, file->path);
+  if (status == OT_OK) return ot_disk_sync_parent(file->path);
   unlink(file->partial);
-  return status != OT_OK ? status : ot_disk_fail("rename into place", file->path, error);
+  return status;
 }
 
 ot_status ot_output_file_replace(const char *path, const void *bytes, int64_t length) {

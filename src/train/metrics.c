@@ -120,7 +120,7 @@ ot_status ot_metrics_create(const char *path, int64_t step, ot_metrics **out) {
   metrics->arena = ot_heap_arena_create(&metrics->heap);
   metrics->line = ot_json_begin(&metrics->arena, 0);
   ot_text_format(metrics->path, sizeof metrics->path, "%s", path);
-  metrics->file = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
+  metrics->file = ot_disk_open_file(path, O_WRONLY | O_CREAT | O_NONBLOCK);
   ot_status status =
       metrics->file < 0 ? ot_disk_fail("create", path, errno) : cut_later_lines(metrics, step);
   if (status != OT_OK) ot_metrics_destroy(&metrics);

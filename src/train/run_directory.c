@@ -52,7 +52,7 @@ static ot_status write_holder(const char *path, int lock) {
 
 static ot_status take_lock(ot_run_directory *run) {
   const char *const path = ot_disk_join(&run->arena, run->path, lock_name);
-  run->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  run->lock = ot_disk_open_file(path, O_RDWR | O_CREAT);
   if (run->lock < 0) return ot_disk_fail("create", path, errno);
   if (flock(run->lock, LOCK_EX | LOCK_NB) == 0) return write_holder(path, run->lock);
   if (errno == EWOULDBLOCK) return lock_taken(run->path, run->lock);
@@ -175,7 +175,7 @@ static ot_status move_aside(const ot_run_directory *run, const ot_checkpoint_ste
   for (int64_t i = 0; i < newer->count; i++) {
     const char *const from = ot_checkpoint_path(arena, run->checkpoints, newer->step[i]);
     const char *const to = ot_checkpoint_path(arena, aside, newer->step[i]);
-    if (rename(from, to) != 0) return ot_disk_fail("set aside", from, errno);
+    OT_TRY(ot_disk_rename(from, to));
   }
   OT_TRY(ot_disk_sync_directory(aside));
   return ot_disk_sync_directory(run->checkpoints);

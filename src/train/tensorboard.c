@@ -159,7 +159,7 @@ static ot_status open_new_file(ot_tensorboard *tensorboard, const char *director
   for (int i = 0; i < FILES_MAX; i++) {
     ot_text_format(path, OT_PATH_BYTES, "%s/events.out.tfevents.%lld.%s.%lld.%d", directory,
                    (long long)time(NULL), host, (long long)getpid(), i);
-    tensorboard->file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    tensorboard->file = ot_disk_open_file(path, O_WRONLY | O_CREAT | O_EXCL);
     if (tensorboard->file >= 0) return OT_OK;
     if (errno != EEXIST) break;
   }
