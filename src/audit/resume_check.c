@@ -44,7 +44,8 @@ static ot_status compare_tensor(resume_check *r, int kind, ot_weight_stage *stag
     const int64_t count = total - first < BLOCK_ELEMENTS ? total - first : BLOCK_ELEMENTS;
     OT_TRY(
         ot_weights_assemble(stage, (ot_safetensors_range){tensor, first, count}, dtype, r->memory));
-    OT_TRY(ot_safetensors_read(set, (ot_safetensors_range){found, first, count}, dtype, r->file));
+    OT_TRY(ot_checkpoint_fetch(r->checkpoint, kinds[kind].set,
+                               (ot_safetensors_range){found, first, count}, dtype, r->file));
     for (int64_t i = 0; i < count; i++) {
       *differ +=
           memcmp((char *)r->memory + i * size, (char *)r->file + i * size, (size_t)size) != 0;

@@ -51,14 +51,49 @@ char *ot_checkpoint_path(ot_arena *arena, const char *directory, int64_t step);
 // whole. After a failure nothing has changed and the space is freed. Blocks.
 ot_status ot_checkpoint_write(const char *path, const ot_checkpoint_content *content);
 
+// The same in steps, so that many processes can write parts of one checkpoint: all plan; one
+// creates the files; all write tensors (safetensors_writer.h); one commits, or abandons after a
+// failure anywhere. What a step needs done before it must be done on all processes.
+
+typedef enum ot_checkpoint_set {
+  OT_CHECKPOINT_MODEL,
+  OT_CHECKPOINT_OPTIMIZER,
+  OT_CHECKPOINT_SETS,
+} ot_checkpoint_set;
+
+// Where a checkpoint is written and its tensor files: a function of the path and of the names,
+// types and shapes of the content.
+typedef struct ot_checkpoint_plan {
+  const char *path, *partial, *parent;  // at the end, until then, the directory of both
+  ot_safetensors_layout layout[OT_CHECKPOINT_SETS];
+  int num_files;  // of both sets
+  int64_t bytes;  // of tensor files
+} ot_checkpoint_plan;
+
+ot_status ot_checkpoint_plan_build(ot_arena *arena, const char *path,
+                                   const ot_checkpoint_content *content, ot_checkpoint_plan *plan);
+
+// Creates the directory and the tensor files, after removing what an interrupted save left.
+// OT_ENVIRONMENT if the file system lacks space for all of it.
+ot_status ot_checkpoint_begin(const ot_checkpoint_plan *plan);
+
+// Writes the texts and the manifest, syncs the directory and makes it the checkpoint. `records`
+// [num_files] are those of the synced tensor files, set by set. *committed tells whether the
+// checkpoint is in place: it may be after a failure.
+ot_status ot_checkpoint_commit(const ot_checkpoint_plan *plan, const ot_checkpoint_content *content,
+                               const ot_content_record *records, bool *committed);
+
+// Removes what was written. Keeps this thread's failure message.
+void ot_checkpoint_abandon(const ot_checkpoint_plan *plan);
+
 // ---- reading ----
 
-// The checks against the manifest: the sizes of all files, and the hashes of some; each level
-// includes the previous ones.
+// The checks against the manifest: the sizes of all files, and the hashes of some.
 typedef enum ot_checkpoint_hashes {
   OT_CHECKPOINT_HASH_NONE,
+  OT_CHECKPOINT_HASH_HEADERS,  // texts, and headers of tensor files: reading compares the tensors
   OT_CHECKPOINT_HASH_TEXTS,    // files without tensors
-  OT_CHECKPOINT_HASH_WEIGHTS,  // files of the model
+  OT_CHECKPOINT_HASH_WEIGHTS,  // and files of the model
   OT_CHECKPOINT_HASH_ALL,      // and of the optimizer
 } ot_checkpoint_hashes;
 
@@ -73,15 +108,18 @@ bool ot_checkpoint_is_native(ot_arena *arena, const char *path);
 
 typedef struct ot_checkpoint ot_checkpoint;
 
-typedef enum ot_checkpoint_set { OT_CHECKPOINT_MODEL, OT_CHECKPOINT_OPTIMIZER } ot_checkpoint_set;
-
 // Opens a checkpoint, an HF directory or a single tensor file. With a manifest, always checks
-// sizes, and hashes if `verify` (reads every file once).
+// sizes, and hashes if `verify` (reads every file once). Tensors of a checkpoint are read by whole
+// blocks of the manifest, each of which is compared with its hash.
 ot_status ot_checkpoint_create(const char *path, bool verify, ot_checkpoint **out);
 void ot_checkpoint_destroy(ot_checkpoint **checkpoint);
 
 // The path passed to create. Valid until destroy.
 const char *ot_checkpoint_directory(const ot_checkpoint *checkpoint);
+
+// The damage that a read has found ("the content of FILE differs ..."); null: none. Valid until
+// destroy.
+const char *ot_checkpoint_damage(const ot_checkpoint *checkpoint);
 
 // Null for an HF directory or file. Valid until destroy.
 const ot_manifest *ot_checkpoint_manifest(const ot_checkpoint *checkpoint);
@@ -92,7 +130,12 @@ const char *ot_checkpoint_file(ot_checkpoint *checkpoint, const char *name);
 // The tensors of a set, or null if there is none (an HF directory has no optimizer).
 const ot_safetensors *ot_checkpoint_tensors(const ot_checkpoint *checkpoint, ot_checkpoint_set set);
 
-// Reads a range of a tensor, converted, and records it as read.
+// Reads a range of a tensor, converted. OT_ENVIRONMENT, naming file, bytes and tensors, if a block
+// differs from the manifest.
+ot_status ot_checkpoint_fetch(ot_checkpoint *checkpoint, ot_checkpoint_set set,
+                              ot_safetensors_range range, ot_dtype dtype, void *out);
+
+// The same, and records it as read.
 ot_status ot_checkpoint_read_range(ot_checkpoint *checkpoint, ot_checkpoint_set set,
                                    ot_safetensors_range range, ot_dtype dtype, void *out);
 

@@ -59,9 +59,30 @@ static ot_status inspect(ot_arena *arena, ot_checkpoint_hashes hashes, candidate
                       "make it readable; to use an older checkpoint, move %s elsewhere", c->path);
 }
 
-static ot_status inspect_step(ot_arena *arena, ot_checkpoint_hashes hashes, int64_t step,
+void ot_checkpoint_damage_add(ot_arena *arena, ot_checkpoint_damage_list *list, int64_t step,
+                              const char *text) {
+  int64_t *const steps = ot_arena_array(arena, list->count + 1, sizeof *steps);
+  const char **const texts = ot_arena_array(arena, list->count + 1, sizeof *texts);
+  for (int64_t i = 0; i < list->count; i++) {
+    steps[i] = list->step[i];
+    texts[i] = list->text[i];
+  }
+  steps[list->count] = step;
+  texts[list->count] = ot_arena_text(arena, text, ot_text_length(text));
+  *list = (ot_checkpoint_damage_list){list->count + 1, steps, texts};
+}
+
+static const char *known_damage(const ot_checkpoint_search *search, int64_t step) {
+  for (int64_t i = 0; search->known && i < search->known->count; i++)
+    if (search->known->step[i] == step) return search->known->text[i];
+  return NULL;
+}
+
+static ot_status inspect_step(ot_arena *arena, const ot_checkpoint_search *search, int64_t step,
                               candidate *c) {
-  OT_TRY(inspect(arena, hashes, c));
+  c->damage = known_damage(search, step);
+  if (c->damage != NULL) return OT_OK;
+  OT_TRY(inspect(arena, search->hashes, c));
   if (c->damage == NULL && c->manifest.step != step)
     c->damage = ot_arena_format(arena, "the manifest of %s states step %lld", c->path,
                                 (long long)c->manifest.step);
@@ -81,8 +102,8 @@ static ot_status fail_all_damaged(const char *directory, int64_t count, const ch
   return ot_fail_hint(OT_ENVIRONMENT, "restore one from a backup, or start in another `output`");
 }
 
-ot_status ot_checkpoint_newest(ot_arena *arena, const char *directory, ot_checkpoint_hashes hashes,
-                               ot_checkpoint_found *found) {
+ot_status ot_checkpoint_newest(ot_arena *arena, const char *directory,
+                               const ot_checkpoint_search *search, ot_checkpoint_found *found) {
   *found = (ot_checkpoint_found){0};
   ot_text_builder damages = {.arena = arena};
   ot_checkpoint_steps steps;
@@ -91,7 +112,7 @@ ot_status ot_checkpoint_newest(ot_arena *arena, const char *directory, ot_checkp
   for (; damaged < steps.count; damaged++) {
     const int64_t step = steps.step[damaged];
     candidate c = {.path = ot_checkpoint_path(arena, directory, step)};
-    OT_TRY(inspect_step(arena, hashes, step, &c));
+    OT_TRY(inspect_step(arena, search, step, &c));
     if (c.damage == NULL) {
       take(arena, &c, found);
       break;
@@ -102,16 +123,26 @@ ot_status ot_checkpoint_newest(ot_arena *arena, const char *directory, ot_checkp
   if (damaged > MOST_NAMED) ot_text_appendf(&damages, "\n  and %ld more", damaged - MOST_NAMED);
   const char *const text = ot_text_builder_text(&damages);
   if (found->path == NULL) return fail_all_damaged(directory, damaged, text);
-  found->note = ot_arena_format(arena, "skipping %lld damaged checkpoint%s:%s", (long long)damaged,
-                                damaged == 1 ? "" : "s", text);
+  const int64_t lost = steps.step[0] - found->manifest->step;
+  found->note = ot_arena_format(arena, "skipping %lld damaged checkpoint%s:%s\n  %lld step%s lost",
+                                (long long)damaged, damaged == 1 ? "" : "s", text, (long long)lost,
+                                lost == 1 ? " is" : "s are");
   return OT_OK;
 }
 
-ot_status ot_checkpoint_find(ot_arena *arena, const char *path, ot_checkpoint_hashes hashes,
+// The damage of the checkpoint at `path`, which the user named.
+static const char *damage_of(ot_arena *arena, const ot_checkpoint_search *search,
+                             const candidate *c) {
+  if (c->damage != NULL) return c->damage;
+  const char *const known = known_damage(search, c->manifest.step);
+  return known ? ot_arena_format(arena, "%s", known) : NULL;
+}
+
+ot_status ot_checkpoint_find(ot_arena *arena, const char *path, const ot_checkpoint_search *search,
                              ot_checkpoint_found *found) {
   const char *const checkpoints = ot_disk_join(arena, path, "checkpoints");
   if (ot_disk_is_directory(checkpoints)) {
-    OT_TRY(ot_checkpoint_newest(arena, checkpoints, hashes, found));
+    OT_TRY(ot_checkpoint_newest(arena, checkpoints, search, found));
     OT_CHECK(found->path != NULL, OT_ENVIRONMENT, "the run has no checkpoint yet (%s)", path);
     return OT_OK;
   }
@@ -120,8 +151,9 @@ ot_status ot_checkpoint_find(ot_arena *arena, const char *path, ot_checkpoint_ha
   candidate c = {.path = ot_arena_text(arena, path, ot_text_length(path))};
   *found = (ot_checkpoint_found){.path = c.path};
   if (!ot_checkpoint_is_native(arena, path)) return OT_OK;
-  OT_TRY(inspect(arena, hashes, &c));
-  OT_CHECK(c.damage == NULL, OT_ENVIRONMENT, "checkpoint is damaged: %s", c.damage);
+  OT_TRY(inspect(arena, search->hashes, &c));
+  const char *const damage = damage_of(arena, search, &c);
+  OT_CHECK(damage == NULL, OT_ENVIRONMENT, "checkpoint is damaged: %s", damage);
   take(arena, &c, found);
   return OT_OK;
 }
@@ -132,11 +164,12 @@ static ot_status remove_checkpoint(ot_arena *arena, const char *directory, const
   const char *const name = ot_arena_format(arena, ".%s.deleting", ot_disk_base_name(path));
   const char *const hidden = ot_disk_join(arena, directory, name);
   OT_TRY(ot_disk_remove(hidden));
-  if (rename(path, hidden) != 0) return ot_disk_fail("remove", path, errno);
+  OT_TRY(ot_disk_rename(path, hidden));
   return ot_disk_remove(hidden);
 }
 
 ot_status ot_checkpoint_prune(ot_arena *arena, const char *directory, int64_t keep) {
+  static const ot_checkpoint_search sizes = {.hashes = OT_CHECKPOINT_HASH_NONE};
   if (keep <= 0) return OT_OK;
   ot_checkpoint_steps steps;
   OT_TRY(ot_checkpoint_list(arena, directory, &steps));
@@ -145,8 +178,10 @@ ot_status ot_checkpoint_prune(ot_arena *arena, const char *directory, int64_t ke
     candidate c = {.path = ot_checkpoint_path(arena, directory, steps.step[i])};
     if (complete >= keep)
       OT_TRY(remove_checkpoint(arena, directory, c.path));
-    else if (inspect_step(arena, OT_CHECKPOINT_HASH_NONE, steps.step[i], &c) == OT_OK)
-      complete += c.damage == NULL;
+    else if (inspect_step(arena, &sizes, steps.step[i], &c) == OT_OK && c.damage == NULL)
+      complete++;
+    else if (complete == 0 && keep == 1)
+      keep = 2;
   }
   return OT_OK;
 }

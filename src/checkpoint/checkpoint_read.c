@@ -2,7 +2,9 @@
 // Opens and verifies a checkpoint, and reads it with a record of every element.
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/name_list.h"
 #include "base/text.h"
@@ -10,12 +12,19 @@
 #include "files/disk.h"
 #include "host/heap.h"
 
-enum { SETS = 2 };
-
 typedef struct tensor_set {
-  ot_safetensors *tensors;  // null: no such set
-  int64_t *elements_read;   // [count]; skipped tensors count as read
+  ot_safetensors *tensors;            // null: no such set
+  int64_t *elements_read;             // [count]; skipped tensors count as read
+  const ot_content_record **records;  // [files] of the manifest; null without one
 } tensor_set;
+
+// The block that was read last, which neighbouring tensors share.
+typedef struct block_cache {
+  char *bytes;  // [capacity]
+  int64_t capacity;
+  int set, file;
+  int64_t index, count;  // of the block, and its bytes; 0: none
+} block_cache;
 
 struct ot_checkpoint {
   ot_heap heap;
@@ -23,10 +32,12 @@ struct ot_checkpoint {
   const char *path;
   bool has_manifest;
   ot_manifest manifest;
-  tensor_set sets[SETS];
+  tensor_set sets[OT_CHECKPOINT_SETS];
+  block_cache block;
+  const char *damage;
 };
 
-static const char *const stems[SETS] = {
+static const char *const stems[OT_CHECKPOINT_SETS] = {
     [OT_CHECKPOINT_MODEL] = "model", [OT_CHECKPOINT_OPTIMIZER] = "optimizer"};
 
 // ---- opening ----
@@ -84,8 +95,71 @@ static const char *locate(ot_arena *arena, const char *path, const ot_content_re
                          (long long)(end - 1), names ? ", tensors " : "", names ? names : "");
 }
 
+// How much of a file is compared with its hashes.
+typedef enum inspection { INSPECT_SIZE, INSPECT_HEADER, INSPECT_ALL } inspection;
+
+// ": bytes 4096 to 8191, tensors a, b" for block `index` of an open set; tensors: if known.
+static const char *locate_block(ot_arena *arena, const ot_safetensors *set, int file,
+                                const ot_content_record *record, int64_t index) {
+  const int64_t first = index * record->pieces.bytes, after = first + record->pieces.bytes;
+  const int64_t end = after < record->bytes ? after : record->bytes;
+  ot_name_list names = ot_name_list_create(arena);
+  for (int i = 0; set != NULL && i < ot_safetensors_count(set); i++) {
+    const ot_safetensors_tensor *const t = ot_safetensors_tensor_at(set, i);
+    if (t->file == file && t->offset < end && t->offset + t->bytes > first)
+      ot_name_list_add(&names, t->name);
+  }
+  return ot_arena_format(arena, ": bytes %lld to %lld%s%s", (long long)first, (long long)(end - 1),
+                         names.count > 0 ? ", tensors " : "",
+                         names.count > 0 ? ot_name_list_text(&names) : "");
+}
+
+static const char *describe_difference(ot_arena *arena, const char *path, const char *where) {
+  return ot_arena_format(arena, "the content of %s differs from its manifest%s", path, where);
+}
+
+typedef struct opened_file {
+  const char *path;
+  int descriptor;
+} opened_file;
+
+// Compares the blocks of [0, bytes) of a file.
+static ot_status inspect_blocks(ot_arena *arena, opened_file file, const ot_content_record *record,
+                                int64_t bytes, const char **damage) {
+  const ot_content_blocks *const pieces = &record->pieces;
+  char *const block = malloc((size_t)pieces->bytes);
+  ot_status status = OT_OK;
+  OT_CHECK(block != NULL, OT_ENVIRONMENT, "out of memory (%s)", file.path);
+  for (int64_t i = 0; i * pieces->bytes < bytes && status == OT_OK && *damage == NULL; i++) {
+    const int64_t first = i * pieces->bytes, left = record->bytes - first;
+    const int64_t count = left < pieces->bytes ? left : pieces->bytes;
+    status = ot_disk_read_at(file.descriptor, file.path, first, block, count);
+    if (status == OT_OK && ot_content_hash_block(block, count) != pieces->hash[i])
+      *damage = describe_difference(arena, file.path, locate_block(arena, NULL, 0, record, i));
+  }
+  free(block);
+  return status;
+}
+
+static ot_status inspect_header(ot_arena *arena, const char *path, const ot_content_record *record,
+                                const char **damage) {
+  unsigned char length[8];
+  uint64_t bytes = 0;
+  opened_file file = {.path = path};
+  if (record->pieces.count == 0) return OT_OK;
+  OT_TRY(ot_disk_open(path, &file.descriptor));
+  ot_status status = ot_disk_read_at(file.descriptor, path, 0, length, sizeof length);
+  for (int i = 7; i >= 0; i--) bytes = bytes << 8 | length[i];
+  const int64_t room = record->bytes - (int64_t)sizeof length;
+  // A length that is damaged is in the first block.
+  const int64_t header = bytes <= (uint64_t)room ? (int64_t)bytes + (int64_t)sizeof length : 1;
+  if (status == OT_OK) status = inspect_blocks(arena, file, record, header, damage);
+  close(file.descriptor);
+  return status;
+}
+
 static ot_status inspect_file(ot_arena *arena, const char *path, const ot_content_record *record,
-                              bool verify, const char **damage) {
+                              inspection verify, const char **damage) {
   int64_t bytes = 0;
   OT_TRY(measure(arena, path, &bytes, damage));
   if (*damage != NULL) return OT_OK;
@@ -94,12 +168,12 @@ static ot_status inspect_file(ot_arena *arena, const char *path, const ot_conten
                               (long long)bytes, (long long)record->bytes);
     return OT_OK;
   }
-  if (!verify) return OT_OK;
+  if (verify == INSPECT_SIZE) return OT_OK;
+  if (verify == INSPECT_HEADER) return inspect_header(arena, path, record, damage);
   ot_content_record found;
   OT_TRY(ot_content_record_read(arena, path, &found));
   if (!ot_text_equal(found.hash, record->hash))
-    *damage = ot_arena_format(arena, "the content of %s differs from its manifest%s", path,
-                              locate(arena, path, record, &found));
+    *damage = describe_difference(arena, path, locate(arena, path, record, &found));
   return OT_OK;
 }
 
@@ -120,11 +194,14 @@ static ot_status inspect_manifest(ot_arena *arena, const char *path, ot_manifest
   return OT_OK;
 }
 
-// The lowest level that includes the hash of file `name`.
-static ot_checkpoint_hashes least_hashes(const char *name) {
-  if (ot_text_starts_with(name, stems[OT_CHECKPOINT_OPTIMIZER])) return OT_CHECKPOINT_HASH_ALL;
-  return ot_text_ends_with(name, ".safetensors") ? OT_CHECKPOINT_HASH_WEIGHTS
-                                                 : OT_CHECKPOINT_HASH_TEXTS;
+static inspection inspection_of(const char *name, ot_checkpoint_hashes hashes) {
+  const bool optimizer = ot_text_starts_with(name, stems[OT_CHECKPOINT_OPTIMIZER]);
+  if (hashes == OT_CHECKPOINT_HASH_NONE) return INSPECT_SIZE;
+  if (!ot_text_ends_with(name, ".safetensors")) return INSPECT_ALL;
+  if (hashes == OT_CHECKPOINT_HASH_HEADERS) return INSPECT_HEADER;
+  const ot_checkpoint_hashes least =
+      optimizer ? OT_CHECKPOINT_HASH_ALL : OT_CHECKPOINT_HASH_WEIGHTS;
+  return hashes >= least ? INSPECT_ALL : INSPECT_SIZE;
 }
 
 ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint_hashes hashes,
@@ -133,8 +210,8 @@ ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint
   OT_TRY(inspect_manifest(arena, ot_disk_join(arena, path, "manifest.json"), manifest, damage));
   for (int i = 0; *damage == NULL && i < manifest->num_files; i++) {
     const ot_content_record *const record = &manifest->files[i];
-    const bool verify = hashes >= least_hashes(record->name);
-    OT_TRY(inspect_file(arena, ot_disk_join(arena, path, record->name), record, verify, damage));
+    OT_TRY(inspect_file(arena, ot_disk_join(arena, path, record->name), record,
+                        inspection_of(record->name, hashes), damage));
   }
   return OT_OK;
 }
@@ -161,15 +238,30 @@ bool ot_checkpoint_is_native(ot_arena *arena, const char *path) {
   return !absent || errno != ENOENT || has_optimizer(arena, path);
 }
 
+static ot_status find_records(ot_checkpoint *checkpoint, tensor_set *set) {
+  ot_arena *const arena = &checkpoint->arena;
+  const int num_files = ot_safetensors_num_files(set->tensors);
+  set->records = ot_arena_array(arena, num_files, sizeof *set->records);
+  for (int i = 0; i < num_files; i++) {
+    const char *const path = ot_safetensors_file_path(set->tensors, i);
+    const ot_content_record *const record =
+        ot_manifest_find(&checkpoint->manifest, ot_disk_base_name(path));
+    OT_CHECK(record != NULL, OT_ENVIRONMENT,
+             "checkpoint is damaged: its manifest does not list this file (%s)", path);
+    set->records[i] = record;
+    // Old manifests have no blocks to compare while reading.
+    if (record->pieces.count > 0) continue;
+    OT_TRY(inspect_file(arena, path, record, INSPECT_ALL, &checkpoint->damage));
+    OT_CHECK(checkpoint->damage == NULL, OT_ENVIRONMENT, "checkpoint is damaged: %s",
+             checkpoint->damage);
+  }
+  return OT_OK;
+}
+
 static ot_status open_tensors(ot_checkpoint *checkpoint, ot_checkpoint_set which) {
   tensor_set *const set = &checkpoint->sets[which];
   OT_TRY(ot_safetensors_create(checkpoint->path, stems[which], &set->tensors));
-  for (int i = 0; i < ot_safetensors_num_files(set->tensors) && checkpoint->has_manifest; i++) {
-    const char *const path = ot_safetensors_file_path(set->tensors, i);
-    OT_CHECK(ot_manifest_find(&checkpoint->manifest, ot_disk_base_name(path)) != NULL,
-             OT_ENVIRONMENT, "checkpoint is damaged: its manifest does not list this file (%s)",
-             path);
-  }
+  if (checkpoint->has_manifest) OT_TRY(find_records(checkpoint, set));
   set->elements_read = ot_arena_array(&checkpoint->arena, ot_safetensors_count(set->tensors),
                                       sizeof *set->elements_read);
   return OT_OK;
@@ -198,13 +290,17 @@ ot_status ot_checkpoint_create(const char *path, bool verify, ot_checkpoint **ou
 
 void ot_checkpoint_destroy(ot_checkpoint **checkpoint) {
   if (*checkpoint == NULL) return;
-  for (int i = 0; i < SETS; i++) ot_safetensors_destroy(&(*checkpoint)->sets[i].tensors);
+  for (int i = 0; i < OT_CHECKPOINT_SETS; i++)
+    ot_safetensors_destroy(&(*checkpoint)->sets[i].tensors);
+  free((*checkpoint)->block.bytes);
   ot_heap_release(&(*checkpoint)->heap);
   free(*checkpoint);
   *checkpoint = NULL;
 }
 
 const char *ot_checkpoint_directory(const ot_checkpoint *checkpoint) { return checkpoint->path; }
+
+const char *ot_checkpoint_damage(const ot_checkpoint *checkpoint) { return checkpoint->damage; }
 
 const ot_manifest *ot_checkpoint_manifest(const ot_checkpoint *checkpoint) {
   return checkpoint->has_manifest ? &checkpoint->manifest : NULL;
@@ -224,17 +320,88 @@ const ot_safetensors *ot_checkpoint_tensors(const ot_checkpoint *checkpoint,
 
 // ---- reading ----
 
+// The place of bytes to read.
+typedef struct block_reader {
+  ot_checkpoint *checkpoint;
+  int set;
+} block_reader;
+
+// Reads block `index` of a file, `count` bytes, and compares it with its hash.
+static ot_status read_block(const block_reader *r, int file, int64_t index, int64_t count,
+                            void *to) {
+  ot_checkpoint *const c = r->checkpoint;
+  const tensor_set *const set = &c->sets[r->set];
+  const ot_content_record *const record = set->records[file];
+  OT_TRY(ot_safetensors_read_bytes(set->tensors, file, index * record->pieces.bytes, to, count));
+  if (ot_content_hash_block(to, count) == record->pieces.hash[index]) return OT_OK;
+  c->damage = describe_difference(&c->arena, ot_safetensors_file_path(set->tensors, file),
+                                  locate_block(&c->arena, set->tensors, file, record, index));
+  return ot_fail(OT_ENVIRONMENT, "checkpoint is damaged: %s", c->damage);
+}
+
+static ot_status keep_block(const block_reader *r, int file, int64_t index, int64_t count) {
+  block_cache *const kept = &r->checkpoint->block;
+  const bool same =
+      kept->count > 0 && kept->set == r->set && kept->file == file && kept->index == index;
+  if (same) return OT_OK;
+  kept->count = 0;
+  if (kept->capacity < count) {
+    free(kept->bytes);
+    kept->bytes = malloc((size_t)count);
+    kept->capacity = kept->bytes != NULL ? count : 0;
+    OT_CHECK(kept->bytes != NULL, OT_ENVIRONMENT, "out of memory for a block of %lld bytes (%s)",
+             (long long)count, r->checkpoint->path);
+  }
+  OT_TRY(read_block(r, file, index, count, kept->bytes));
+  kept->set = r->set;
+  kept->file = file;
+  kept->index = index;
+  kept->count = count;
+  return OT_OK;
+}
+
+static ot_status fetch_verified(void *context, int file, int64_t offset, void *to, int64_t bytes) {
+  const block_reader *const r = context;
+  const ot_content_record *const record = r->checkpoint->sets[r->set].records[file];
+  const int64_t piece = record->pieces.bytes;
+  for (int64_t done = 0; done < bytes;) {
+    const int64_t at = offset + done, index = at / piece, begin = index * piece;
+    const int64_t count = record->bytes - begin < piece ? record->bytes - begin : piece;
+    const int64_t left = begin + count - at;
+    const int64_t part = left < bytes - done ? left : bytes - done;
+    if (part == count) {
+      OT_TRY(read_block(r, file, index, count, (char *)to + done));
+    } else {
+      OT_TRY(keep_block(r, file, index, count));
+      memcpy((char *)to + done, r->checkpoint->block.bytes + (at - begin), (size_t)part);
+    }
+    done += part;
+  }
+  return OT_OK;
+}
+
+ot_status ot_checkpoint_fetch(ot_checkpoint *checkpoint, ot_checkpoint_set set,
+                              ot_safetensors_range range, ot_dtype dtype, void *out) {
+  const tensor_set *const s = &checkpoint->sets[set];
+  const int file = ot_safetensors_tensor_at(s->tensors, range.tensor)->file;
+  if (s->records == NULL || s->records[file]->pieces.count == 0)
+    return ot_safetensors_read(s->tensors, range, dtype, out);
+  block_reader reader = {checkpoint, (int)set};
+  const ot_safetensors_bytes source = {fetch_verified, &reader};
+  return ot_safetensors_read_from(s->tensors, &source, range, dtype, out);
+}
+
 ot_status ot_checkpoint_read_range(ot_checkpoint *checkpoint, ot_checkpoint_set set,
                                    ot_safetensors_range range, ot_dtype dtype, void *out) {
   tensor_set *const s = &checkpoint->sets[set];
-  OT_TRY(ot_safetensors_read(s->tensors, range, dtype, out));
+  OT_TRY(ot_checkpoint_fetch(checkpoint, set, range, dtype, out));
   s->elements_read[range.tensor] += range.count;
   return OT_OK;
 }
 
 ot_status ot_checkpoint_read(ot_checkpoint *checkpoint, const char *name, ot_dtype dtype,
                              int64_t elements, void *out) {
-  for (int set = 0; set < SETS; set++) {
+  for (int set = 0; set < OT_CHECKPOINT_SETS; set++) {
     const ot_safetensors *const tensors = checkpoint->sets[set].tensors;
     const int index = tensors != NULL ? ot_safetensors_find(tensors, name) : -1;
     if (index < 0) continue;

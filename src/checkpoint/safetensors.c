@@ -206,27 +206,43 @@ const void *ot_safetensors_data(const ot_safetensors *set, int index) {
   return set->files[tensor->file].map + tensor->offset;
 }
 
-ot_status ot_safetensors_read(const ot_safetensors *set, ot_safetensors_range range, ot_dtype dtype,
-                              void *out) {
+ot_status ot_safetensors_read_bytes(const ot_safetensors *set, int file, int64_t offset, void *to,
+                                    int64_t bytes) {
+  OT_ASSERT(file >= 0 && file < set->num_files);
+  const tensor_file *const from = &set->files[file];
+  return ot_disk_read_at(from->descriptor, from->path, offset, to, bytes);
+}
+
+static ot_status fetch_file(void *context, int file, int64_t offset, void *to, int64_t bytes) {
+  return ot_safetensors_read_bytes(context, file, offset, to, bytes);
+}
+
+ot_status ot_safetensors_read_from(const ot_safetensors *set, const ot_safetensors_bytes *source,
+                                   ot_safetensors_range range, ot_dtype dtype, void *out) {
   const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(set, range.tensor);
-  const tensor_file *const file = &set->files[tensor->file];
   OT_ASSERT(range.first >= 0 && range.count >= 0 && range.count <= tensor->elements - range.first);
   ot_dtype stored;
   OT_CHECK(
       ot_safetensors_type_dtype(tensor->type, &stored) && ot_elements_convertible(stored, dtype),
-      OT_ENVIRONMENT, "%s: tensor %s is %s and cannot be read as %s", file->path, tensor->name,
-      ot_safetensors_type_name(tensor->type), ot_dtype_name(dtype));
+      OT_ENVIRONMENT, "%s: tensor %s is %s and cannot be read as %s", set->files[tensor->file].path,
+      tensor->name, ot_safetensors_type_name(tensor->type), ot_dtype_name(dtype));
   const int64_t stored_bytes = ot_dtype_bytes(stored);
   const int64_t offset = tensor->offset + range.first * stored_bytes;
   if (stored == dtype)
-    return ot_disk_read_at(file->descriptor, file->path, offset, out, range.count * stored_bytes);
+    return source->fetch(source->context, tensor->file, offset, out, range.count * stored_bytes);
   _Alignas(8) char block[READ_BLOCK_BYTES];
   const int64_t block_count = READ_BLOCK_BYTES / stored_bytes;
   for (int64_t i = 0; i < range.count; i += block_count) {
     const int64_t count = range.count - i < block_count ? range.count - i : block_count;
-    OT_TRY(ot_disk_read_at(file->descriptor, file->path, offset + i * stored_bytes, block,
-                           count * stored_bytes));
+    OT_TRY(source->fetch(source->context, tensor->file, offset + i * stored_bytes, block,
+                         count * stored_bytes));
     ot_elements_convert(stored, block, dtype, (char *)out + i * ot_dtype_bytes(dtype), count);
   }
   return OT_OK;
+}
+
+ot_status ot_safetensors_read(const ot_safetensors *set, ot_safetensors_range range, ot_dtype dtype,
+                              void *out) {
+  const ot_safetensors_bytes source = {fetch_file, (void *)(uintptr_t)set};
+  return ot_safetensors_read_from(set, &source, range, dtype, out);
 }

@@ -97,3 +97,15 @@ typedef struct ot_safetensors_range {
 // Reads `range` into `out` [count] of `dtype`, converted (elements.h).
 ot_status ot_safetensors_read(const ot_safetensors *set, ot_safetensors_range range, ot_dtype dtype,
                               void *out);
+
+// The same with the bytes of file `file` from `fetch`.
+typedef struct ot_safetensors_bytes {
+  ot_status (*fetch)(void *context, int file, int64_t offset, void *to, int64_t bytes);
+  void *context;
+} ot_safetensors_bytes;
+ot_status ot_safetensors_read_from(const ot_safetensors *set, const ot_safetensors_bytes *source,
+                                   ot_safetensors_range range, ot_dtype dtype, void *out);
+
+// Bytes [offset, offset + bytes) of file `file`.
+ot_status ot_safetensors_read_bytes(const ot_safetensors *set, int file, int64_t offset, void *to,
+                                    int64_t bytes);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slices to files. Each file counts its elements and hashes those written in order.
+// Slices to files. Each file counts its elements and hashes those written in order. Few files are
+// open at a time: the first opened is synced and closed when another one is needed, while the bytes
+// of the others go to the disk.
 #include "checkpoint/safetensors_writer.h"
 
 #include <errno.h>
@@ -11,11 +13,15 @@
 #include "files/disk.h"
 #include "host/heap.h"
 
+enum { OPEN_MAX = 4, FLUSH_BYTES = 8 << 20 };
+
 typedef struct output_file {
   const char *path;
-  int descriptor;  // -1 when closed
-  ot_content_hash *hash;
-  int64_t hashed;  // leading bytes of the file covered by `hash`
+  int descriptor;         // -1: closed
+  ot_content_hash *hash;  // of the leading bytes; null: none passed yet, or some did out of order
+  int64_t hashed;         // bytes in `hash`; -1: none will be
+  int64_t first, end;     // bytes not yet passed on to the disk are in this range
+  int64_t waiting;        // and so many
 } output_file;
 
 struct ot_safetensors_writer {
@@ -25,30 +31,101 @@ struct ot_safetensors_writer {
   const char *directory;
   output_file *files;  // [layout->num_files]
   int64_t *written;    // [layout->num_tensors] elements
+  int num_open;
+  int open[OPEN_MAX];  // [num_open] files, in the order of opening
 };
 
-static ot_status write_bytes(output_file *file, int64_t offset, const void *data, int64_t bytes) {
-  OT_TRY(ot_disk_write_at(file->descriptor, file->path, offset, data, bytes));
-  if (offset != file->hashed) return OT_OK;
-  ot_content_hash_update(file->hash, data, bytes);
-  file->hashed += bytes;
-  return OT_OK;
+// ---- creating the files ----
+
+// Reserves the space, or, where that is not possible, only sets the size.
+static ot_status set_size(int file, const char *path, int64_t bytes) {
+  int result;
+  do {
+    result = fallocate(file, 0, 0, bytes);
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return OT_OK;
+  if (errno != EOPNOTSUPP && errno != ENOSYS) return ot_disk_fail("reserve space", path, errno);
+  do {
+    result = ftruncate(file, bytes);
+  } while (result != 0 && errno == EINTR);
+  return result == 0 ? OT_OK : ot_disk_fail("set the size", path, errno);
 }
 
-static ot_status create_file(output_file *file, const ot_safetensors_layout_file *layout) {
-  OT_TRY(ot_content_hash_create_blocks(layout->file_bytes, &file->hash));
-  file->descriptor = open(file->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file->descriptor < 0) return ot_disk_fail("create", file->path, errno);
-  return write_bytes(file, 0, layout->header, layout->header_bytes);
-}
-
-static ot_status create_files(ot_safetensors_writer *writer) {
-  const ot_safetensors_layout *const layout = writer->layout;
+ot_status ot_safetensors_files_create(const char *directory, const ot_safetensors_layout *layout) {
+  char path[OT_PATH_BYTES];
   for (int i = 0; i < layout->num_files; i++) {
-    writer->files[i].path = ot_disk_join(&writer->arena, writer->directory, layout->files[i].name);
-    OT_TRY(create_file(&writer->files[i], &layout->files[i]));
+    ot_text_format(path, sizeof path, "%s/%s", directory, layout->files[i].name);
+    const int file = ot_disk_open_file(path, O_WRONLY | O_CREAT | O_EXCL);
+    if (file < 0) return ot_disk_fail("create", path, errno);
+    const ot_status status = set_size(file, path, layout->files[i].file_bytes);
+    const ot_status closed = ot_disk_close(file, path);
+    OT_TRY(status != OT_OK ? status : closed);
   }
   return OT_OK;
+}
+
+// ---- writing ----
+
+static ot_status sync_file(output_file *file) {
+  const int descriptor = file->descriptor;
+  file->descriptor = -1;
+  return ot_disk_sync_close(descriptor, file->path);
+}
+
+static ot_status open_file(ot_safetensors_writer *writer, int index) {
+  output_file *const file = &writer->files[index];
+  if (writer->num_open == OPEN_MAX) {
+    const int oldest = writer->open[0];
+    writer->num_open--;
+    for (int i = 0; i < writer->num_open; i++) writer->open[i] = writer->open[i + 1];
+    OT_TRY(sync_file(&writer->files[oldest]));
+  }
+  file->descriptor = ot_disk_open_file(file->path, O_WRONLY);
+  if (file->descriptor < 0) return ot_disk_fail("open", file->path, errno);
+  writer->open[writer->num_open++] = index;
+  return OT_OK;
+}
+
+// The disk works while further bytes are made, and the final sync is short.
+static void pass_on(output_file *file, int64_t offset, int64_t bytes) {
+  if (file->waiting == 0 || offset < file->first) file->first = offset;
+  if (file->waiting == 0 || offset + bytes > file->end) file->end = offset + bytes;
+  file->waiting += bytes;
+  if (file->waiting < FLUSH_BYTES) return;
+  // A file system without this syncs at the end.
+  (void)sync_file_range(file->descriptor, file->first, file->end - file->first,
+                        SYNC_FILE_RANGE_WRITE);
+  file->waiting = 0;
+}
+
+// A file is hashed from its header on, whoever writes that.
+static ot_status hash_bytes(const ot_safetensors_layout_file *layout, output_file *file,
+                            int64_t offset, const void *data, int64_t bytes) {
+  if (file->hashed == 0 && (offset == 0 || offset == layout->header_bytes)) {
+    OT_TRY(ot_content_hash_create_blocks(layout->file_bytes, &file->hash));
+    ot_content_hash_update(file->hash, layout->header, layout->header_bytes);
+    file->hashed = layout->header_bytes;
+  }
+  if (offset == 0) return OT_OK;
+  if (offset == file->hashed) {
+    ot_content_hash_update(file->hash, data, bytes);
+    file->hashed += bytes;
+  } else {
+    ot_content_hash_destroy(&file->hash);
+    file->hashed = -1;
+  }
+  return OT_OK;
+}
+
+static ot_status write_bytes(ot_safetensors_writer *writer, int index, int64_t offset,
+                             const void *data, int64_t bytes) {
+  output_file *const file = &writer->files[index];
+  if (bytes == 0) return OT_OK;
+  if (file->descriptor < 0) OT_TRY(open_file(writer, index));
+  OT_TRY(ot_disk_write_at(file->descriptor, file->path, offset, data, bytes));
+  pass_on(file, offset, bytes);
+  return file->hashed < 0 ? OT_OK
+                          : hash_bytes(&writer->layout->files[index], file, offset, data, bytes);
 }
 
 ot_status ot_safetensors_writer_create(const char *directory, const ot_safetensors_layout *layout,
@@ -61,11 +138,16 @@ ot_status ot_safetensors_writer_create(const char *directory, const ot_safetenso
   writer->directory = ot_arena_text(arena, directory, ot_text_length(directory));
   writer->files = ot_arena_array(arena, layout->num_files, sizeof *writer->files);
   writer->written = ot_arena_array(arena, layout->num_tensors, sizeof *writer->written);
-  for (int i = 0; i < layout->num_files; i++) writer->files[i].descriptor = -1;
-  const ot_status status = create_files(writer);
-  if (status != OT_OK) ot_safetensors_writer_destroy(&writer);
+  for (int i = 0; i < layout->num_files; i++)
+    writer->files[i] = (output_file){
+        .path = ot_disk_join(arena, writer->directory, layout->files[i].name), .descriptor = -1};
   *out = writer;
-  return status;
+  return OT_OK;
+}
+
+ot_status ot_safetensors_write_header(ot_safetensors_writer *writer, int file) {
+  const ot_safetensors_layout_file *const layout = &writer->layout->files[file];
+  return write_bytes(writer, file, 0, layout->header, layout->header_bytes);
 }
 
 ot_status ot_safetensors_write(ot_safetensors_writer *writer, ot_safetensors_range range,
@@ -74,8 +156,8 @@ ot_status ot_safetensors_write(ot_safetensors_writer *writer, ot_safetensors_ran
   OT_ASSERT(range.first >= 0 && range.count >= 0 && range.count <= tensor->elements - range.first);
   const int64_t element_bytes = ot_safetensors_type_bits(tensor->type) / 8;
   writer->written[range.tensor] += range.count;
-  return write_bytes(&writer->files[tensor->file], tensor->offset + range.first * element_bytes,
-                     data, range.count * element_bytes);
+  return write_bytes(writer, tensor->file, tensor->offset + range.first * element_bytes, data,
+                     range.count * element_bytes);
 }
 
 ot_status ot_safetensors_write_tensor(ot_safetensors_writer *writer, int tensor, const void *data) {
@@ -83,43 +165,55 @@ ot_status ot_safetensors_write_tensor(ot_safetensors_writer *writer, int tensor,
   return ot_safetensors_write(writer, (ot_safetensors_range){tensor, 0, elements}, data);
 }
 
-static ot_status check_complete(const ot_safetensors_writer *writer) {
-  for (int i = 0; i < writer->layout->num_tensors; i++) {
-    const ot_safetensors_tensor *const tensor = &writer->layout->tensors[i];
-    OT_CHECK(writer->written[i] == tensor->elements, OT_BUG,
-             "%s: tensor %s: %lld of %lld elements were written", writer->files[tensor->file].path,
-             tensor->name, (long long)writer->written[i], (long long)tensor->elements);
+ot_status ot_safetensors_writer_sync(ot_safetensors_writer *writer) {
+  while (writer->num_open > 0) OT_TRY(sync_file(&writer->files[writer->open[--writer->num_open]]));
+  return OT_OK;
+}
+
+// ---- results ----
+
+const int64_t *ot_safetensors_written(const ot_safetensors_writer *writer) {
+  return writer->written;
+}
+
+ot_status ot_safetensors_check_written(const ot_safetensors_layout *layout,
+                                       const int64_t *written) {
+  for (int i = 0; i < layout->num_tensors; i++) {
+    const ot_safetensors_tensor *const tensor = &layout->tensors[i];
+    OT_CHECK(written[i] == tensor->elements, OT_BUG,
+             "%s: tensor %s: %lld of %lld elements were written", layout->files[tensor->file].name,
+             tensor->name, (long long)written[i], (long long)tensor->elements);
   }
   return OT_OK;
 }
 
-static ot_status finish_file(ot_arena *arena, output_file *file,
-                             const ot_safetensors_layout_file *layout, ot_content_record *record) {
-  OT_TRY(ot_content_hash_range(file->hash, file->descriptor, file->path, file->hashed,
-                               layout->file_bytes - file->hashed));
+bool ot_safetensors_is_hashed(const ot_safetensors_writer *writer, int file) {
+  return writer->files[file].hashed == writer->layout->files[file].file_bytes;
+}
+
+ot_status ot_safetensors_record(const ot_safetensors_writer *writer, int file, ot_arena *arena,
+                                ot_content_record *record) {
+  const ot_safetensors_layout_file *const layout = &writer->layout->files[file];
+  const output_file *const written = &writer->files[file];
   *record = (ot_content_record){.name = layout->name, .bytes = layout->file_bytes};
-  ot_content_hash_print(file->hash, record->hash);
-  record->pieces = ot_content_hash_blocks(file->hash, arena);
-  const int descriptor = file->descriptor;
-  file->descriptor = -1;
-  return ot_disk_sync_close(descriptor, file->path);
+  if (!ot_safetensors_is_hashed(writer, file)) {
+    OT_TRY(ot_content_record_read(arena, written->path, record));
+    OT_CHECK(record->bytes == layout->file_bytes, OT_ENVIRONMENT,
+             "%lld bytes were written, and the file has %lld (%s)", (long long)layout->file_bytes,
+             (long long)record->bytes, written->path);
+    return OT_OK;
+  }
+  ot_content_hash_print(written->hash, record->hash);
+  record->pieces = ot_content_hash_blocks(written->hash, arena);
+  return OT_OK;
 }
 
 ot_status ot_safetensors_writer_finish(ot_safetensors_writer *writer, ot_arena *arena,
-                                       ot_content_record **records, int *num_records) {
-  const ot_safetensors_layout *const layout = writer->layout;
-  OT_TRY(check_complete(writer));
-  *records = ot_arena_array(arena, layout->num_files + 1, sizeof **records);
-  for (int i = 0; i < layout->num_files; i++)
-    OT_TRY(finish_file(arena, &writer->files[i], &layout->files[i], &(*records)[i]));
-  *num_records = layout->num_files;
-  if (layout->index_name == NULL) return OT_OK;
-  const int64_t bytes = ot_text_length(layout->index_text);
-  OT_TRY(ot_disk_write(ot_disk_join(arena, writer->directory, layout->index_name),
-                       layout->index_text, bytes));
-  ot_content_record *const record = &(*records)[(*num_records)++];
-  *record = (ot_content_record){.name = layout->index_name, .bytes = bytes};
-  ot_content_hash_memory(layout->index_text, bytes, record->hash);
+                                       ot_content_record *records) {
+  OT_TRY(ot_safetensors_check_written(writer->layout, writer->written));
+  OT_TRY(ot_safetensors_writer_sync(writer));
+  for (int i = 0; i < writer->layout->num_files; i++)
+    OT_TRY(ot_safetensors_record(writer, i, arena, &records[i]));
   return OT_OK;
 }
 

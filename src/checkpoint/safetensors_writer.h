@@ -41,27 +41,52 @@ typedef struct ot_safetensors_layout {
 ot_status ot_safetensors_layout_build(ot_arena *arena, const ot_safetensors_request *request,
                                       ot_safetensors_layout *layout);
 
-// Files being written.
+// Creates the files of `layout` in `directory`, which must exist, at their full size; the file
+// system reserves the space if it can, so that a full disk shows here. Not synced.
+ot_status ot_safetensors_files_create(const char *directory, const ot_safetensors_layout *layout);
+
+// Writes created files. Several processes may write the same files, each its own bytes: they are
+// opened for writing only, because network file systems read, and later write back, whole pages of
+// files that are opened for both.
 typedef struct ot_safetensors_writer ot_safetensors_writer;
 
-// Creates the files of `layout` in `directory`, which must exist, and writes their headers. Keeps
-// `layout` and its arena until destroy.
+// Opens files as they are written. Keeps `layout` and its arena until destroy.
 ot_status ot_safetensors_writer_create(const char *directory, const ot_safetensors_layout *layout,
                                        ot_safetensors_writer **out);
 
+// Writes the header of file `file`.
+ot_status ot_safetensors_write_header(ot_safetensors_writer *writer, int file);
+
 // Writes `data` [range.count], in the tensor's type, as that range of elements; ranges of a tensor
-// in any order, each element once. Hashing is free if ranges arrive in file order; otherwise
-// `finish` reads the rest again.
+// in any order, each element once. A file that this writer writes alone and in order is hashed on
+// the way.
 ot_status ot_safetensors_write(ot_safetensors_writer *writer, ot_safetensors_range range,
                                const void *data);
 
 // Writes the whole of `tensor` (index of the request).
 ot_status ot_safetensors_write_tensor(ot_safetensors_writer *writer, int tensor, const void *data);
 
-// Checks that every element was written, syncs the files, writes the index last. `records`
-// [num_files, plus one with an index] in `arena` list the files.
+// Syncs and closes all files that were written.
+ot_status ot_safetensors_writer_sync(ot_safetensors_writer *writer);
+
+// Elements of each tensor that this writer wrote, [num_tensors]. Valid until destroy.
+const int64_t *ot_safetensors_written(const ot_safetensors_writer *writer);
+
+// OT_BUG, naming a tensor, unless `written` [num_tensors], of all writers, are all its elements.
+ot_status ot_safetensors_check_written(const ot_safetensors_layout *layout, const int64_t *written);
+
+// True if all bytes of file `file` passed this writer in order.
+bool ot_safetensors_is_hashed(const ot_safetensors_writer *writer, int file);
+
+// The record of file `file`, once synced by all writers: of what was written if it is hashed, else
+// of the file, which is read. Block hashes are in `arena`.
+ot_status ot_safetensors_record(const ot_safetensors_writer *writer, int file, ot_arena *arena,
+                                ot_content_record *record);
+
+// For a writer of all files: checks that every element was written, syncs, and lists the files in
+// `records` [num_files].
 ot_status ot_safetensors_writer_finish(ot_safetensors_writer *writer, ot_arena *arena,
-                                       ot_content_record **records, int *num_records);
+                                       ot_content_record *records);
 
 // Closes open files; files of an unfinished writer stay incomplete.
 void ot_safetensors_writer_destroy(ot_safetensors_writer **writer);

@@ -155,13 +155,19 @@ static ot_tensor_source join_sources(ot_arena *arena, const ot_tensor_source *so
   return all;
 }
 
-void ot_weight_stacks_join(ot_arena *arena, ot_tensor_source *sources, int *count) {
+void ot_weight_stacks_join(ot_arena *arena, ot_tensor_source *sources, int *count,
+                           ot_weight_place *places) {
   int made = 0;
   for (int i = 0; i < *count;) {
     int64_t length = 0;
     const int run = run_length(&sources[i], *count - i, &length);
+    const int taken = run > 0 ? run : 1;
+    int64_t elements = 1;
+    for (int j = 0; j < sources[i].rank; j++) elements *= sources[i].dim[j];
+    for (int j = 0; places != NULL && j < taken; j++)
+      places[i + j] = (ot_weight_place){made, j * elements};
     sources[made++] = run > 0 ? join_sources(arena, &sources[i], run, length) : sources[i];
-    i += run > 0 ? run : 1;
+    i += taken;
   }
   *count = made;
 }

@@ -24,4 +24,7 @@ ot_status ot_weight_stack_read(ot_arena *arena, const ot_weight_map *map,
                                const ot_safetensors_tensor *found, ot_weight_stack *stack);
 
 // Replaces each run NAME[0], NAME[1], ... of `sources` [*count] by one source NAME, in place.
-void ot_weight_stacks_join(ot_arena *arena, ot_tensor_source *sources, int *count);
+// places
+// [*count], or null, receives where each of the given sources is now.
+void ot_weight_stacks_join(ot_arena *arena, ot_tensor_source *sources, int *count,
+                           ot_weight_place *places);

@@ -85,9 +85,16 @@ ot_status ot_weights_assemble(ot_weight_stage *stage, ot_safetensors_range range
 
 // ---- saving ----
 
+// Where a tensor of a map is among the sources of a checkpoint, and so in its layout.
+typedef struct ot_weight_place {
+  int tensor;     // index of the source; -1: not saved
+  int64_t first;  // its first element in it: not 0 in a stack
+} ot_weight_place;
+
 // Sources of a checkpoint, one per HF tensor: PREFIX + name ("", "m.", "v.", "master."), of `dtype`
 // in the file, read through `access` when saved. `selected` [num_tensors] excludes tensors; null:
-// none. `sources` has space for num_tensors; *count are filled.
+// none. `sources` has space for num_tensors; *count are filled. places [num_tensors], or null,
+// receives the place of each tensor.
 typedef struct ot_weight_export {
   const ot_weight_map *map;
   const ot_weight_access *access;
@@ -96,7 +103,38 @@ typedef struct ot_weight_export {
   const bool *selected;
 } ot_weight_export;
 void ot_weight_sources_build(ot_arena *arena, const ot_weight_export *what,
-                             ot_tensor_source *sources, int *count);
+                             ot_tensor_source *sources, int *count, ot_weight_place *places);
+
+// Elements [element, element + count) of a parameter, row-major, at `data`.
+typedef void (*ot_weight_visitor)(void *context, int64_t element, int64_t count, const void *data);
+
+// The elements of one kind of value that this process writes: of all processes that write a
+// checkpoint, each element belongs to one. `visit` calls `visitor` for every run of those in `rows`
+// that is contiguous in the parameter and in memory.
+typedef struct ot_weight_share {
+  ot_dtype dtype;  // as in the file
+  ot_status (*visit)(void *context, const ot_weight_slice *rows, ot_weight_visitor visitor,
+                     void *visitor_context);
+  void *context;
+} ot_weight_share;
+
+// Memory to bring tensors that HF stores transposed or interleaved into the order of files, a block
+// of file rows at a time; none if the map has no such tensor.
+typedef struct ot_weight_turn {
+  int64_t bytes;         // of `block`
+  char *block;           // [bytes] in the order of the file
+  unsigned char *given;  // [bytes] by element: whether it is in `block`
+} ot_weight_turn;
+void ot_weight_turn_build(ot_arena *arena, const ot_weight_map *map, ot_weight_turn *turn);
+
+// Writes the elements of tensor `tensor` of `map` that belong to `share`, to `place`.
+typedef struct ot_weight_writing {
+  const ot_weight_map *map;
+  const ot_weight_share *share;
+  const ot_weight_turn *turn;
+  ot_safetensors_writer *writer;
+} ot_weight_writing;
+ot_status ot_weights_write(const ot_weight_writing *what, int tensor, ot_weight_place place);
 
 // ---- loading ----
 

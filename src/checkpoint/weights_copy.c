@@ -156,13 +156,15 @@ static ot_status fill_source(void *context, int64_t first, int64_t count, void *
 }
 
 void ot_weight_sources_build(ot_arena *arena, const ot_weight_export *what,
-                             ot_tensor_source *sources, int *count) {
+                             ot_tensor_source *sources, int *count, ot_weight_place *places) {
   const ot_weight_map *const map = what->map;
   ot_weight_stage *const stage = ot_arena_take(arena, sizeof *stage);
   ot_weight_stage_build(arena, map, what->access, stage);
+  ot_weight_place *const made = ot_arena_array(arena, map->num_tensors, sizeof *made);
   *count = 0;
   for (int i = 0; i < map->num_tensors; i++) {
     if (what->selected != NULL && !what->selected[i]) continue;
+    made[*count] = (ot_weight_place){*count, 0};
     const ot_weight_tensor *const tensor = &map->tensors[i];
     source_context *const context = ot_arena_take(arena, sizeof *context);
     *context = (source_context){stage, i, what->dtype};
@@ -175,5 +177,9 @@ void ot_weight_sources_build(ot_arena *arena, const ot_weight_export *what,
                            .context = context};
   }
   // Only this program reads optimizer files.
-  if (what->prefix[0] == '\0') ot_weight_stacks_join(arena, sources, count);
+  if (what->prefix[0] == '\0') ot_weight_stacks_join(arena, sources, count, made);
+  for (int i = 0, next = 0; places != NULL && i < map->num_tensors; i++) {
+    const bool saved = what->selected == NULL || what->selected[i];
+    places[i] = saved ? made[next++] : (ot_weight_place){-1, 0};
+  }
 }

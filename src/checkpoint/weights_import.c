@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/name_list.h"
+#include "base/sort.h"
 #include "base/text.h"
 #include "checkpoint/weight_stack.h"
 #include "checkpoint/weights.h"
@@ -208,27 +209,56 @@ static ot_status match_all(matching *in, ot_weight_notes *notes) {
 
 // ---- reading ----
 
+// The part of a piece in rows [row, row + rows) of its tensor; false: none.
+static bool cut_piece(const ot_weight_slice *piece, int64_t row, int64_t rows,
+                      ot_weight_slice *part) {
+  const int64_t begin = row > piece->hf_first ? row : piece->hf_first;
+  const int64_t piece_end = piece->hf_first + piece->rows;
+  const int64_t end = row + rows < piece_end ? row + rows : piece_end;
+  *part = (ot_weight_slice){piece->parameter, piece->first_row + begin - piece->hf_first,
+                            end - begin, begin};
+  return begin < end;
+}
+
 static void write_rows(const ot_weight_stage *stage, const ot_weight_tensor *tensor, int64_t row,
                        int64_t rows, const void *from) {
   const int64_t row_bytes = tensor->cols * ot_dtype_bytes(stage->access->dtype);
   for (int i = 0; i < tensor->num_pieces; i++) {
-    const ot_weight_slice *const piece = &tensor->pieces[i];
-    const int64_t begin = row > piece->hf_first ? row : piece->hf_first;
-    const int64_t piece_end = piece->hf_first + piece->rows;
-    const int64_t end = row + rows < piece_end ? row + rows : piece_end;
-    if (begin >= end) continue;
-    const ot_weight_slice part = {piece->parameter, piece->first_row + begin - piece->hf_first,
-                                  end - begin, begin};
+    ot_weight_slice part;
+    if (!cut_piece(&tensor->pieces[i], row, rows, &part)) continue;
     stage->access->write(stage->access->context, &part,
-                         (const char *)from + (begin - row) * row_bytes);
+                         (const char *)from + (part.hf_first - row) * row_bytes);
   }
 }
 
+// Counts elements that this process does not need as handled.
+static void pass_over(const ot_weight_reader *r, int64_t elements) {
+  if (!r->counted) return;
+  ot_checkpoint_skip_elements(r->checkpoint, r->set, r->source.index, elements);
+}
+
+// Whether any of rows [row, row + rows) of a tensor would be stored.
+static bool is_held(const ot_weight_access *access, const ot_weight_tensor *tensor, int64_t row,
+                    int64_t rows) {
+  if (!access->holds) return true;
+  for (int i = 0; i < tensor->num_pieces; i++) {
+    ot_weight_slice part;
+    if (!cut_piece(&tensor->pieces[i], row, rows, &part)) continue;
+    if (access->holds(access->context, &part)) return true;
+  }
+  return false;
+}
+
+// Reads only blocks of rows of which some would be stored.
 static ot_status read_rows_of(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
                               const ot_weight_reader *r) {
   const int64_t rows = tensor->rows, cols = tensor->cols;
   for (int64_t row = 0; row < rows; row += stage->block_rows) {
     const int64_t count = rows - row < stage->block_rows ? rows - row : stage->block_rows;
+    if (!is_held(stage->access, tensor, row, count)) {
+      pass_over(r, count * cols);
+      continue;
+    }
     OT_TRY(ot_weight_read(r, row * cols, count * cols, stage->access->dtype, stage->block));
     write_rows(stage, tensor, row, count, stage->block);
   }
@@ -250,24 +280,13 @@ static ot_status read_columns_of(const ot_weight_stage *stage, const ot_weight_t
   return OT_OK;
 }
 
-static bool is_held(const ot_weight_access *access, const ot_weight_tensor *tensor) {
-  if (!access->holds) return true;
-  for (int i = 0; i < tensor->num_pieces; i++) {
-    if (access->holds(access->context, &tensor->pieces[i])) return true;
-  }
-  return false;
-}
-
 static ot_status read_tensor(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
                              const ot_weight_reader *r) {
-  if (!is_held(stage->access, tensor)) {
-    const int64_t elements = tensor->rows * tensor->cols;
-    if (r->counted) {
-      ot_checkpoint_skip_elements(r->checkpoint, r->set, r->source.index, elements);
-    }
+  if (!tensor->transposed && !tensor->interleaved) return read_rows_of(stage, tensor, r);
+  if (!is_held(stage->access, tensor, 0, tensor->rows)) {
+    pass_over(r, tensor->rows * tensor->cols);
     return OT_OK;
   }
-  if (!tensor->transposed && !tensor->interleaved) return read_rows_of(stage, tensor, r);
   const size_t bytes = (size_t)(tensor->rows * tensor->cols * ot_dtype_bytes(stage->access->dtype));
   char *const whole = malloc(bytes);
   OT_CHECK(whole != NULL, OT_ENVIRONMENT, "out of memory for tensor %s", tensor->name);
@@ -288,8 +307,8 @@ static ot_status check_tied_head(const matching *in) {
     OT_TRY(ot_checkpoint_read_range(in->checkpoint, OT_CHECKPOINT_MODEL,
                                     (ot_safetensors_range){in->tied_head, first, count}, OT_F64,
                                     head));
-    OT_TRY(ot_safetensors_read(in->tensors, (ot_safetensors_range){embedding, first, count}, OT_F64,
-                               shared));
+    OT_TRY(ot_checkpoint_fetch(in->checkpoint, OT_CHECKPOINT_MODEL,
+                               (ot_safetensors_range){embedding, first, count}, OT_F64, shared));
     if (memcmp(head, shared, (size_t)count * sizeof *head) == 0) continue;
     ot_fail(OT_ENVIRONMENT,
             "the model ties its head to its embedding, but lm_head.weight differs from %s (%s)",
@@ -299,14 +318,47 @@ static ot_status check_tied_head(const matching *in) {
   return OT_OK;
 }
 
+// Tensors to read, sorted by their place in the files: neighbours share blocks.
+typedef struct reading_order {
+  const ot_safetensors *tensors;
+  const ot_weight_source *source;  // index -1: not read
+} reading_order;
+
+static int by_place(const void *a, const void *b, const void *context) {
+  const reading_order *const order = context;
+  const ot_weight_source *const x = &order->source[*(const int *)a];
+  const ot_weight_source *const y = &order->source[*(const int *)b];
+  if (x->index < 0 || y->index < 0) return (x->index < 0) - (y->index < 0);
+  const ot_safetensors_tensor *const s = ot_safetensors_tensor_at(order->tensors, x->index);
+  const ot_safetensors_tensor *const t = ot_safetensors_tensor_at(order->tensors, y->index);
+  if (s->file != t->file) return s->file < t->file ? -1 : 1;
+  if (s->offset != t->offset) return s->offset < t->offset ? -1 : 1;
+  return (x->first > y->first) - (x->first < y->first);
+}
+
+// Reads all tensors of `map` that have a source, as `first` with theirs.
+static ot_status read_sources(ot_arena *arena, const ot_weight_stage *stage,
+                              const ot_weight_reader *first, const ot_weight_source *source) {
+  const ot_weight_map *const map = stage->map;
+  const reading_order order = {ot_checkpoint_tensors(first->checkpoint, first->set), source};
+  int *const sorted = ot_arena_array(arena, map->num_tensors, sizeof *sorted);
+  for (int i = 0; i < map->num_tensors; i++) sorted[i] = i;
+  ot_sort(sorted, map->num_tensors, sizeof *sorted, (ot_ordering){by_place, &order}, arena);
+  for (int i = 0; i < map->num_tensors; i++) {
+    ot_weight_reader r = *first;
+    r.source = source[sorted[i]];
+    if (r.source.index < 0) break;
+    OT_TRY(read_tensor(stage, &map->tensors[sorted[i]], &r));
+  }
+  return OT_OK;
+}
+
 static ot_status read_all(const matching *in, const ot_weight_access *access, bool counted) {
   ot_weight_stage stage;
   ot_weight_stage_build(in->arena, in->map, access, &stage);
-  for (int i = 0; i < in->map->num_tensors; i++) {
-    const ot_weight_reader r = {in->checkpoint, OT_CHECKPOINT_MODEL, in->source[i], counted};
-    OT_TRY(read_tensor(&stage, &in->map->tensors[i], &r));
-  }
-  return OT_OK;
+  const ot_weight_reader first = {
+      .checkpoint = in->checkpoint, .set = OT_CHECKPOINT_MODEL, .counted = counted};
+  return read_sources(in->arena, &stage, &first, in->source);
 }
 
 static ot_status match(matching *in, ot_weight_notes *notes) {
@@ -336,18 +388,18 @@ ot_status ot_weights_import(ot_arena *arena, const ot_weight_import *into,
 // ---- the optimizer's state ----
 
 static ot_status find_saved(ot_arena *arena, const ot_weight_export *what, const char *path,
-                            const ot_safetensors *tensors, int *source) {
+                            const ot_safetensors *tensors, ot_weight_source *source) {
   ot_name_list missing = ot_name_list_create(arena);
   for (int i = 0; i < what->map->num_tensors; i++) {
-    source[i] = -1;
+    source[i] = (ot_weight_source){.index = -1};
     if (what->selected != NULL && !what->selected[i]) continue;
     const ot_weight_tensor *const tensor = &what->map->tensors[i];
     const char *const name = ot_arena_format(arena, "%s%s", what->prefix, tensor->name);
-    source[i] = ot_safetensors_find(tensors, name);
-    if (source[i] < 0)
+    source[i].index = ot_safetensors_find(tensors, name);
+    if (source[i].index < 0)
       ot_name_list_add(&missing, name);
     else
-      OT_TRY(check_shape(arena, path, tensor, ot_safetensors_tensor_at(tensors, source[i])));
+      OT_TRY(check_shape(arena, path, tensor, ot_safetensors_tensor_at(tensors, source[i].index)));
   }
   OT_CHECK(missing.count == 0, OT_ENVIRONMENT, "%d tensor%s of the optimizer missing: %s (%s)",
            missing.count, ot_text_plural(missing.count, "s"), ot_name_list_text(&missing), path);
@@ -359,14 +411,11 @@ ot_status ot_weights_restore(ot_arena *arena, const ot_weight_export *what,
   const ot_safetensors *const tensors = ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER);
   const char *const path = ot_checkpoint_directory(checkpoint);
   OT_CHECK(tensors != NULL, OT_ENVIRONMENT, "no optimizer state to resume from (%s)", path);
-  int *const source = ot_arena_array(arena, what->map->num_tensors, sizeof *source);
+  ot_weight_source *const source = ot_arena_array(arena, what->map->num_tensors, sizeof *source);
   OT_TRY(find_saved(arena, what, path, tensors, source));
   ot_weight_stage stage;
   ot_weight_stage_build(arena, what->map, what->access, &stage);
-  for (int i = 0; i < what->map->num_tensors; i++) {
-    if (source[i] < 0) continue;
-    const ot_weight_reader r = {checkpoint, OT_CHECKPOINT_OPTIMIZER, {.index = source[i]}, true};
-    OT_TRY(read_tensor(&stage, &what->map->tensors[i], &r));
-  }
-  return OT_OK;
+  const ot_weight_reader first = {
+      .checkpoint = checkpoint, .set = OT_CHECKPOINT_OPTIMIZER, .counted = true};
+  return read_sources(arena, &stage, &first, source);
 }

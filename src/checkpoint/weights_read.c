@@ -77,8 +77,9 @@ ot_status ot_weight_read(const ot_weight_reader *reading, int64_t first, int64_t
   const ot_weight_source *const source = &reading->source;
   const ot_safetensors *const tensors = ot_checkpoint_tensors(reading->checkpoint, reading->set);
   const ot_safetensors_range range = {source->index, source->first + first, count};
-  OT_TRY(source->scales ? read_scaled(tensors, source->scales, range, dtype, out)
-                        : ot_safetensors_read(tensors, range, dtype, out));
+  OT_TRY(source->scales
+             ? read_scaled(tensors, source->scales, range, dtype, out)
+             : ot_checkpoint_fetch(reading->checkpoint, reading->set, range, dtype, out));
   if (reading->counted) {
     ot_checkpoint_skip_elements(reading->checkpoint, reading->set, range.tensor, count);
   }

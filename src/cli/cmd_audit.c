@@ -57,8 +57,9 @@ static ot_status find_audit(auditing *a) {
 
 // The settings of the run that wrote a checkpoint.
 static ot_status read_checkpoint(auditing *a, const char *path, const char **text) {
+  static const ot_checkpoint_search all = {.hashes = OT_CHECKPOINT_HASH_ALL};
   ot_checkpoint_found found;
-  OT_TRY(ot_checkpoint_find(a->arena, path, OT_CHECKPOINT_HASH_ALL, &found));
+  OT_TRY(ot_checkpoint_find(a->arena, path, &all, &found));
   if (found.manifest == NULL) {
     ot_fail(OT_USAGE, "%s has no manifest.json: it is not a checkpoint of a run", found.path);
     return ot_fail_hint(OT_USAGE, "audit a RUN.yaml with init: %s", found.path);

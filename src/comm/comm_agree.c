@@ -60,6 +60,7 @@ ot_status ot_comm_agree(ot_comm *comm, ot_status status) {
       return share_failure(comm, rank, (ot_status)comm->gathered[rank]);
     }
   }
+  comm->agreed = false;  // an earlier failure did not end the job
   return OT_OK;
 }
 

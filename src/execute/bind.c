@@ -88,6 +88,19 @@ const ot_operand *ot_bind_splits(const ot_task *task) {
                                                : NULL;
 }
 
+int64_t ot_bind_most_splits(const ot_schedule *schedule) {
+  int64_t most = 0;
+  for (int i = 0; i < schedule->num_segments; i++) {
+    for (int k = 0; k < schedule->segments[i].num_tasks; k++) {
+      const ot_operand *const tables = ot_bind_splits(&schedule->segments[i].tasks[k]);
+      if (!tables) continue;
+      const int64_t all = ot_type_elements(&tables[0].type) + ot_type_elements(&tables[1].type);
+      if (all > most) most = all;
+    }
+  }
+  return most;
+}
+
 // Dispatch sends from `home` to `here` (expert_exchange.h); combine sends from `here` to `home`.
 static void bind_runs(const ot_entry *entry, const ot_task *task, char *memory,
                       ot_comm_call *call) {

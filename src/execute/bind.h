@@ -28,6 +28,9 @@ ot_status ot_bind_check_kernels(const ot_schedule *schedule, const ot_device_inf
 // is another op.
 const ot_operand *ot_bind_splits(const ot_task *task);
 
+// The largest number of elements that the two tables of an all-to-all-v have.
+int64_t ot_bind_most_splits(const ot_schedule *schedule);
+
 // The kinds of calls of `schedule`, each once, in `arena`; returns how many.
 int ot_bind_routes(const ot_schedule *schedule, ot_arena *arena, ot_comm_route **routes);
 

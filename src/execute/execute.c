@@ -440,20 +440,6 @@ static ot_status create_lanes(ot_executor *executor) {
   return needed ? ot_lanes_create(&options, &executor->lanes) : OT_OK;
 }
 
-// The largest number of elements that the two tables of an all-to-all-v have.
-static int64_t most_splits(const ot_schedule *schedule) {
-  int64_t most = 0;
-  for (int i = 0; i < schedule->num_segments; i++) {
-    for (int k = 0; k < schedule->segments[i].num_tasks; k++) {
-      const ot_operand *const tables = ot_bind_splits(&schedule->segments[i].tasks[k]);
-      if (!tables) continue;
-      const int64_t all = ot_type_elements(&tables[0].type) + ot_type_elements(&tables[1].type);
-      if (all > most) most = all;
-    }
-  }
-  return most;
-}
-
 static ot_status run_setup(ot_executor *executor) {
   const int setup = ot_schedule_find_order(executor->schedule, OT_ORDER_SETUP, 0);
   return setup < 0 ? OT_OK : ot_executor_run(executor, setup);
@@ -472,7 +458,7 @@ static ot_status create(ot_executor *executor) {
   }
   executor->transfers = ot_arena_array(&arena, 1, sizeof *executor->transfers);
   executor->copies = ot_arena_array(&arena, 1, sizeof *executor->copies);
-  executor->splits = ot_arena_array(&arena, most_splits(schedule) + 1, sizeof(int32_t));
+  executor->splits = ot_arena_array(&arena, ot_bind_most_splits(schedule) + 1, sizeof(int32_t));
   OT_TRY(ot_bind(schedule, executor->options.comm, &arena, &executor->bound));
   ot_recorder_create(schedule, &arena, &executor->recorder, &executor->timeline);
   if (executor->options.events) {
@@ -541,6 +527,10 @@ void ot_executor_fill(ot_executor *executor, int64_t offset, unsigned char byte,
   OT_ASSERT(offset >= 0 && offset + bytes <= executor->schedule->arena_bytes);
   ot_failure_take(executor->copies,
                   ot_device_fill(executor->device, executor->memory, offset, byte, bytes));
+}
+
+const char *ot_executor_host_memory(const ot_executor *executor) {
+  return executor->schedule->backend == OT_BACKEND_CPU ? executor->memory : NULL;
 }
 
 ot_executor_transfers ot_executor_count_transfers(const ot_executor *executor) {

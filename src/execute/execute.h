@@ -67,6 +67,9 @@ void ot_executor_write(ot_executor *executor, int64_t offset, const void *from, 
 void ot_executor_read(const ot_executor *executor, int64_t offset, void *to, int64_t bytes);
 void ot_executor_fill(ot_executor *executor, int64_t offset, unsigned char byte, int64_t bytes);
 
+// The arena if it is host memory, else null. Valid until destroy; a run changes it.
+const char *ot_executor_host_memory(const ot_executor *executor);
+
 // Calls of ot_executor_read and ot_executor_write since create, those of loops in a run included.
 typedef struct ot_executor_transfers {
   int64_t reads, writes;

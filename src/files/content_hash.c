@@ -107,6 +107,10 @@ void ot_content_hash_memory(const void *data, int64_t bytes, char hex[OT_CONTENT
   print_hash(XXH3_128bits(data, (size_t)bytes), hex);
 }
 
+uint64_t ot_content_hash_block(const void *data, int64_t bytes) {
+  return XXH3_64bits(data, (size_t)bytes);
+}
+
 ot_status ot_content_hash_range(ot_content_hash *hash, int file, const char *path, int64_t first,
                                 int64_t bytes) {
   unsigned char *const block = malloc(BLOCK_BYTES);

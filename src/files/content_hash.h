@@ -44,6 +44,9 @@ ot_content_blocks ot_content_hash_blocks(const ot_content_hash *hash, ot_arena *
 // The hash of `bytes` bytes at `data`.
 void ot_content_hash_memory(const void *data, int64_t bytes, char hex[OT_CONTENT_HASH_BYTES]);
 
+// The hash of a block of `bytes` bytes.
+uint64_t ot_content_hash_block(const void *data, int64_t bytes);
+
 // The record of the file at `path`, except for its name; block hashes are allocated in `arena`.
 ot_status ot_content_record_read(ot_arena *arena, const char *path, ot_content_record *record);
 

@@ -22,11 +22,10 @@ static void write_copy(void *context, const ot_weight_slice *rows, const void *f
   ot_runtime_write(c->runtime, &range, from);
 }
 
-// False for rows that are on another pipeline stage.
 static bool holds(void *context, const ot_weight_slice *rows) {
   const instance_copy *const c = context;
-  const int block = ot_runtime_whole_graph(c->runtime)->parameters[rows->parameter].block;
-  return ot_runtime_held_range(c->runtime, block, c->copy).count > 0;
+  const ot_parameter_rows range = {rows->parameter, c->copy, rows->first_row, rows->rows};
+  return ot_runtime_holds(c->runtime, &range);
 }
 
 ot_weight_access ot_weight_access_of(ot_arena *arena, ot_runtime *runtime, ot_parameter_copy copy) {
@@ -44,7 +43,7 @@ ot_status ot_model_files_open(const char *path, ot_checkpoint_hashes hashes,
                               ot_model_files *files) {
   *files = (ot_model_files){0};
   ot_checkpoint_found found;
-  OT_TRY(ot_checkpoint_find(arena, path, hashes, &found));
+  OT_TRY(ot_checkpoint_find(arena, path, &(ot_checkpoint_search){.hashes = hashes}, &found));
   files->path = found.path;
   files->note = found.note;
   ot_config_model *const read = ot_arena_take(arena, sizeof *read);

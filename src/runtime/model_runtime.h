@@ -8,6 +8,7 @@
 #include "execute/execute.h"
 #include "host/heap.h"
 #include "runtime/gpu_check.h"
+#include "runtime/slices.h"
 #include "schedule/build.h"
 
 typedef struct ot_runtime ot_runtime;
@@ -109,6 +110,18 @@ ot_status ot_runtime_read(ot_runtime *runtime, const ot_parameter_rows *range, v
 ot_status ot_runtime_read_leader(ot_runtime *runtime, const ot_parameter_rows *range, void *to);
 ot_status ot_runtime_end_reads(ot_runtime *runtime);
 ot_status ot_runtime_serve_reads(ot_runtime *runtime);
+
+// Whether this rank counts elements of a copy of `block`: of all ranks, one counts each element of
+// each copy that is kept.
+bool ot_runtime_counts(const ot_runtime *runtime, int block, ot_parameter_copy copy);
+
+// Calls `visitor` for every run of the rows that this rank counts (slices.h). Element 0 of its
+// shard of the copy (ot_runtime_held_range) is at arena byte `offset` of that range.
+void ot_runtime_visit_counted(const ot_runtime *runtime, const ot_parameter_rows *range,
+                              ot_slice_visitor visitor, void *context);
+
+// Whether this rank holds, counted or not, an element of the rows.
+bool ot_runtime_holds(const ot_runtime *runtime, const ot_parameter_rows *range);
 
 // Copies this rank's part of the rows; all ranks must pass the same rows.
 void ot_runtime_write(ot_runtime *runtime, const ot_parameter_rows *range, const void *from);

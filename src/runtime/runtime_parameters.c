@@ -30,6 +30,37 @@ ot_bucket_range ot_runtime_held_range(const ot_runtime *runtime, int block,
   return runtime->schedule.buckets[block].copy[copy];
 }
 
+// The first of the ranks that hold the same shard of the block's bucket, or all of it.
+static bool counts(const ot_runtime *runtime, int block, bool whole) {
+  const ot_block *const shape = &runtime->shape->blocks[block];
+  if (!shape->experts) return whole ? runtime->counts_buckets : runtime->counts_shards;
+  const ot_schedule *const schedule = &runtime->schedule;
+  const bool first = ot_view_group(schedule, shape, OT_GROUP_SHARD)->index == 0;
+  return (first || !whole) && ot_view_group(schedule, shape, OT_GROUP_REPLICATE)->index == 0;
+}
+
+static bool counts_copy(const ot_runtime *runtime, int block, ot_parameter_copy copy) {
+  const ot_bucket *const bucket = &runtime->schedule.buckets[block];
+  // Second moments may be kept of a part only; the first ones tell whether ranks share them out.
+  const bool second = copy == OT_COPY_MOMENT_2;
+  const bool whole = bucket->copy[second ? OT_COPY_MOMENT_1 : copy].count >= bucket->elements;
+  return bucket->counted && counts(runtime, block, whole);
+}
+
+// Elements [first, first + count) of the parameter of `range` that this rank holds, or of those the
+// ones that it counts.
+static void visit(const ot_runtime *runtime, const ot_parameter_rows *range,
+                  ot_slice_request wanted, ot_slice_visitor visitor, void *context) {
+  const ot_parameter *const local = &runtime->shape->parameters[range->parameter];
+  const ot_bucket_range *const held = &runtime->schedule.buckets[local->block].copy[range->copy];
+  if (wanted.counted && !counts_copy(runtime, local->block, range->copy)) return;
+  wanted.whole = &runtime->whole->parameters[range->parameter];
+  wanted.local = local;
+  wanted.held_first = held->first;
+  wanted.held_count = held->count;
+  ot_slices_visit(&wanted, visitor, context);
+}
+
 // Copies slices between the arena and `memory`, whose first element is element `first` of the
 // parameter.
 typedef struct transfer {
@@ -53,37 +84,15 @@ static void copy_slice(void *context, const ot_slice *slice) {
   }
 }
 
-// The first of the ranks that hold the same shard of the block's bucket, or all of it.
-static bool counts(const ot_runtime *runtime, int block, bool whole) {
-  const ot_block *const shape = &runtime->shape->blocks[block];
-  if (!shape->experts) return whole ? runtime->counts_buckets : runtime->counts_shards;
-  const ot_schedule *const schedule = &runtime->schedule;
-  const bool first = ot_view_group(schedule, shape, OT_GROUP_SHARD)->index == 0;
-  return (first || !whole) && ot_view_group(schedule, shape, OT_GROUP_REPLICATE)->index == 0;
-}
-
 // Elements [t->first, t->first + count) of parameter `range->parameter`.
 static void copy_elements(const ot_runtime *runtime, const ot_parameter_rows *range, transfer *t,
                           int64_t count) {
-  const ot_parameter *const local = &runtime->shape->parameters[range->parameter];
-  const ot_bucket *const bucket = &runtime->schedule.buckets[local->block];
+  const int block = runtime->shape->parameters[range->parameter].block;
   t->executor = runtime->executor;
-  t->held = bucket->copy[range->copy];
+  t->held = ot_runtime_held_range(runtime, block, range->copy);
   t->size = ot_dtype_bytes(ot_runtime_copy_dtype(runtime, range->copy));
-  // Second moments may be kept of a part only; the first ones tell whether ranks share them out.
-  const bool second = range->copy == OT_COPY_MOMENT_2;
-  const bool whole =
-      bucket->copy[second ? OT_COPY_MOMENT_1 : range->copy].count >= bucket->elements;
-  const bool mine = bucket->counted && counts(runtime, local->block, whole);
-  if (t->to && !mine) return;
-  const ot_slice_request request = {.whole = &runtime->whole->parameters[range->parameter],
-                                    .local = local,
-                                    .first = t->first,
-                                    .count = count,
-                                    .held_first = t->held.first,
-                                    .held_count = t->held.count,
-                                    .counted = t->to != NULL};
-  ot_slices_visit(&request, copy_slice, t);
+  const ot_slice_request wanted = {.first = t->first, .count = count, .counted = t->to != NULL};
+  visit(runtime, range, wanted, copy_slice, t);
 }
 
 static int64_t first_element(const ot_runtime *runtime, const ot_parameter_rows *range,
@@ -162,6 +171,32 @@ ot_status ot_runtime_serve_reads(ot_runtime *runtime) {
     OT_TRY(ot_runtime_read(runtime, &range, NULL));
   }
   return OT_OK;
+}
+
+// ---- shares ----
+
+bool ot_runtime_counts(const ot_runtime *runtime, int block, ot_parameter_copy copy) {
+  return ot_runtime_held_range(runtime, block, copy).count > 0 && counts_copy(runtime, block, copy);
+}
+
+void ot_runtime_visit_counted(const ot_runtime *runtime, const ot_parameter_rows *range,
+                              ot_slice_visitor visitor, void *context) {
+  ot_slice_request wanted = {.counted = true};
+  wanted.first = first_element(runtime, range, &wanted.count);
+  visit(runtime, range, wanted, visitor, context);
+}
+
+static void find_slice(void *context, const ot_slice *slice) {
+  (void)slice;
+  *(bool *)context = true;
+}
+
+bool ot_runtime_holds(const ot_runtime *runtime, const ot_parameter_rows *range) {
+  bool found = false;
+  ot_slice_request wanted = {0};
+  wanted.first = first_element(runtime, range, &wanted.count);
+  visit(runtime, range, wanted, find_slice, &found);
+  return found;
 }
 
 // ---- writing ----

@@ -139,7 +139,7 @@ static ot_status build_sources(conversion *c) {
     c->report->bytes += tensor->rows * tensor->cols * ot_dtype_bytes(context->dtype);
   }
   c->num_sources = c->map.num_tensors;
-  ot_weight_stacks_join(c->arena, c->sources, &c->num_sources);
+  ot_weight_stacks_join(c->arena, c->sources, &c->num_sources, NULL);
   c->report->num_tensors = c->num_sources;
   return OT_OK;
 }
@@ -247,8 +247,9 @@ ot_status ot_convert(ot_arena *arena, const ot_convert_request *request,
     ot_fail(OT_USAGE, "the output directory already exists (%s)", request->to);
     return ot_fail_hint(OT_USAGE, "choose another, or remove it first");
   }
+  static const ot_checkpoint_search all = {.hashes = OT_CHECKPOINT_HASH_ALL};
   ot_checkpoint_found found;
-  OT_TRY(ot_checkpoint_find(arena, request->from, OT_CHECKPOINT_HASH_ALL, &found));
+  OT_TRY(ot_checkpoint_find(arena, request->from, &all, &found));
   report->from = found.path;
   report->note = found.note;
   conversion c = {.arena = arena, .request = request, .report = report, .to = target};

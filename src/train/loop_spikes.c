@@ -62,9 +62,10 @@ static ot_status end_at_spike(const ot_loop *l, const ot_spike_step *step) {
 
 // The checkpoint to go back to, found by the leader.
 static ot_status find_earlier(const ot_loop *l, ot_arena *arena, char *path) {
+  static const ot_checkpoint_search all = {.hashes = OT_CHECKPOINT_HASH_ALL};
   ot_checkpoint_found found = {0};
-  OT_TRY(ot_checkpoint_newest(arena, ot_run_directory_checkpoints(l->start.directory),
-                              OT_CHECKPOINT_HASH_ALL, &found));
+  OT_TRY(
+      ot_checkpoint_newest(arena, ot_run_directory_checkpoints(l->start.directory), &all, &found));
   OT_CHECK(found.path, OT_NUMERIC, "the run has no checkpoint to go back to (checkpoint.every)");
   ot_text_format(path, OT_WORLD_TEXT, "%s", found.path);
   return OT_OK;

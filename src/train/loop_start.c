@@ -142,10 +142,16 @@ static ot_status check_nothing_lost(const ot_loop_request *request, const ot_loo
                       ot_run_directory_checkpoints(start->directory));
 }
 
+// Tensors are compared with their hashes when they are read.
+static ot_checkpoint_search search_of(const ot_loop_start *start) {
+  return (ot_checkpoint_search){.hashes = OT_CHECKPOINT_HASH_HEADERS, .known = &start->damages};
+}
+
 static ot_status find_newest(const ot_loop_request *request, ot_loop_start *start, ot_arena *arena,
                              ot_checkpoint_found *found) {
   const char *const directory = ot_run_directory_checkpoints(start->directory);
-  OT_TRY(ot_checkpoint_newest(arena, directory, OT_CHECKPOINT_HASH_ALL, found));
+  const ot_checkpoint_search search = search_of(start);
+  OT_TRY(ot_checkpoint_newest(arena, directory, &search, found));
   return found->path ? OT_OK : check_nothing_lost(request, start);
 }
 
@@ -159,7 +165,8 @@ static ot_status find_given(const ot_loop_request *request, ot_loop_start *start
   bool began = false;
   OT_TRY(ot_run_directory_began_with(start->directory, given, arena, &began));
   if (began) return find_newest(request, start, arena, found);
-  OT_TRY(ot_checkpoint_find(arena, given, OT_CHECKPOINT_HASH_ALL, found));
+  const ot_checkpoint_search search = search_of(start);
+  OT_TRY(ot_checkpoint_find(arena, given, &search, found));
   OT_CHECK(found->manifest, OT_USAGE, "%s has no manifest.json: it is not a checkpoint of a run",
            found->path);
   start->went_back = is_entry_of(found->path, directory, arena);
@@ -234,16 +241,17 @@ static void say_start(const ot_loop_request *request, const ot_loop_start *start
                place, ot_figure_bytes(arena, schedule->bill.peak_bytes), many ? " on rank 0" : "");
 }
 
-// One rank's work for all, before there is a trainer. `path` stays empty for a new run.
-static ot_status open_directory(const ot_loop_request *request, ot_arena *arena,
-                                ot_loop_start *start, char *path) {
+// The leader's work for all. `path` stays empty for a new run.
+static ot_status choose_state(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start,
+                              char *path) {
   ot_checkpoint_found found = {0};
-  OT_TRY(ot_run_directory_create(request->run->output, &start->directory));
+  if (!start->directory) OT_TRY(ot_run_directory_create(request->run->output, &start->directory));
   OT_TRY(find_state(request, start, arena, &found));
   if (!found.path) return OT_OK;
   OT_CHECK(ot_text_length(found.path) < OT_WORLD_TEXT, OT_ENVIRONMENT, "a path is too long (%s)",
            found.path);
   ot_text_format(path, OT_WORLD_TEXT, "%s", found.path);
+  start->found_step = found.manifest->step;
   if (found.note) ot_loop_note(request, "%s", found.note);
   start->resumed_here =
       is_entry_of(found.path, ot_run_directory_checkpoints(start->directory), arena);
@@ -263,9 +271,8 @@ static ot_status check_same_run(const ot_loop_request *request, ot_arena *arena)
 static ot_status find_start(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start,
                             char *path) {
   ot_world *const world = request->world;
-  OT_TRY(check_same_run(request, arena));
   const bool leads = ot_world_is_leader(world);
-  OT_TRY(ot_world_agree(world, leads ? open_directory(request, arena, start, path) : OT_OK));
+  OT_TRY(ot_world_agree(world, leads ? choose_state(request, arena, start, path) : OT_OK));
   OT_TRY(ot_world_broadcast(world, path));
   double here = start->resumed_here;
   OT_TRY(ot_world_allreduce(world, &here, 1));
@@ -285,8 +292,24 @@ static ot_status enter_directory(const ot_loop_request *request, ot_arena *arena
   return write_config(request, start, arena);
 }
 
+// Loads the checkpoint at `path`, or, if it is damaged, the newest one before it that is not.
+static ot_status load_state(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start,
+                            char *path) {
+  static const char prefix[] = "checkpoint is damaged: ";
+  while (true) {
+    const ot_status status = ot_trainer_resume(start->trainer, path);
+    if (status == OT_OK || !ot_trainer_found_damage(start->trainer)) return status;
+    const char *const message = ot_fail_message();
+    const char *const found = ot_text_find(message, prefix);
+    ot_checkpoint_damage_add(arena, &start->damages, start->found_step,
+                             found ? found + ot_text_length(prefix) : message);
+    OT_TRY(find_start(request, arena, start, path));
+  }
+}
+
 static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {
   char path[OT_WORLD_TEXT] = "";
+  OT_TRY(check_same_run(request, arena));
   OT_TRY(find_start(request, arena, start, path));
   OT_TRY(ot_trainer_create(request->run, request->settings, request->world, &start->trainer));
   if (request->hooks) ot_trainer_set_hooks(start->trainer, request->hooks);
@@ -297,7 +320,7 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
       leader ? ot_loop_check_schedules(request->run, ot_world_mesh(request->world), backend)
              : OT_OK));
   const bool begins = path[0] == '\0';
-  if (!begins) OT_TRY(ot_trainer_resume(start->trainer, path));
+  if (!begins) OT_TRY(load_state(request, arena, start, path));
   const ot_position position = ot_trainer_position(start->trainer);
   start->finished = position.step >= ot_trainer_total_steps(start->trainer);
   if (start->finished) {

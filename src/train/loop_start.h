@@ -4,6 +4,7 @@
 // Private to the loop.
 #pragma once
 
+#include "checkpoint/checkpoint_list.h"
 #include "data/data_loader.h"
 #include "runtime/model_runtime.h"
 #include "train/loop.h"
@@ -14,9 +15,11 @@
 typedef struct ot_loop_start {
   ot_run_directory *directory;  // on the leader; null on other ranks
   ot_trainer *trainer;
-  bool finished;      // all steps were done before: nothing to do
-  bool resumed_here;  // the state is a checkpoint of this directory
-  bool went_back;     // on the leader: rewound to a checkpoint that --resume names
+  bool finished;                      // all steps were done before: nothing to do
+  bool resumed_here;                  // the state is a checkpoint of this directory
+  bool went_back;                     // on the leader: rewound to a checkpoint that --resume names
+  int64_t found_step;                 // on the leader: the step of the checkpoint to load
+  ot_checkpoint_damage_list damages;  // on the leader: found while loading
 } ot_loop_start;
 
 ot_status ot_loop_start_open(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start);

@@ -29,6 +29,7 @@ struct ot_trainer {
   ot_position position;
   int64_t total_steps;
   char *note;              // see ot_trainer_note
+  bool damaged;            // the checkpoint of the last resume
   int micro_batches;       // of the last step; 0: no step yet
   int64_t last_samples;    // of the last step
   ot_noise_average noise;  // of the steps of this process
@@ -480,7 +481,7 @@ ot_status ot_trainer_validate(ot_trainer *trainer, int set, double *loss) {
 
 // ---- state ----
 
-static ot_state_request state_of(const ot_trainer *trainer, const char *path) {
+ot_state_request ot_trainer_state(const ot_trainer *trainer, const char *path) {
   return (ot_state_request){.path = path,
                             .run = trainer->run,
                             .settings = trainer->settings,
@@ -490,20 +491,23 @@ static ot_state_request state_of(const ot_trainer *trainer, const char *path) {
 }
 
 ot_status ot_trainer_save(ot_trainer *trainer, const char *path) {
-  const ot_state_request request = state_of(trainer, path);
+  const ot_state_request request = ot_trainer_state(trainer, path);
   return ot_training_state_save(trainer->runtime, &request);
 }
 
 ot_status ot_trainer_resume(ot_trainer *trainer, const char *path) {
-  ot_state_request request = state_of(trainer, path);
+  ot_state_request request = ot_trainer_state(trainer, path);
   const ot_status status = ot_training_state_load(trainer->runtime, &request);
   free(trainer->note);
   trainer->note = request.note;
+  trainer->damaged = request.damaged;
   OT_TRY(status);
   trainer->position = request.position;
   if (trainer->hooks.resumed) trainer->hooks.resumed(trainer, trainer->hooks.context);
   return OT_OK;
 }
+
+bool ot_trainer_found_damage(const ot_trainer *trainer) { return trainer->damaged; }
 
 const char *ot_trainer_note(const ot_trainer *trainer) { return trainer->note; }
 

@@ -87,12 +87,19 @@ ot_status ot_trainer_hash_gradients(ot_trainer *trainer, int data_index, int64_t
 // validation_tokens of it.
 ot_status ot_trainer_validate(ot_trainer *trainer, int set, double *loss);
 
-// Each block that the writer requests is a separate wait, so the watchdog starts at the last
-// progress: a slow disk does not end a run while blocks keep arriving.
+// Saves the state as the checkpoint at the leader's `path`. A slow disk does not end the run: ranks
+// that wait meet more often than the watchdog looks.
 ot_status ot_trainer_save(ot_trainer *trainer, const char *path);
 
 // Continues from the checkpoint at `path`, which ot_checkpoint_find or ot_checkpoint_newest found.
 ot_status ot_trainer_resume(ot_trainer *trainer, const char *path);
+
+// Whether the last resume failed because the checkpoint is damaged: another may be loaded.
+bool ot_trainer_found_damage(const ot_trainer *trainer);
+
+// What a save of the state as the checkpoint at `path` needs, for state_save.h. Valid until the
+// next step; what it points to, until destroy.
+ot_state_request ot_trainer_state(const ot_trainer *trainer, const char *path);
 
 ot_position ot_trainer_position(const ot_trainer *trainer);
 // The next step is the one after `position`; weights and optimizer state do not change.

@@ -22,17 +22,20 @@ typedef struct ot_state_request {
   const ot_node *settings;        // resolved configuration (ot_config_load)
   const ot_tokenizer *tokenizer;  // or null
   ot_position position;
-  ot_world *world;  // null: one rank
-  char *note;       // set by a load, on the leader, to be freed; null: nothing to say
+  ot_world *world;      // null: one rank
+  int64_t shard_bytes;  // of tensor files, to save; 0: 1 GiB
+  char *note;           // set by a load, on the leader, to be freed; null: nothing to say
+  bool damaged;         // set by a load: it failed because the files are not those that were saved
 } ot_state_request;
 
-// Saves; the leader of the world writes. Collective over the world. Blocks until the checkpoint is
-// complete.
+// Saves (state_save.h). Collective over the world. Blocks until the checkpoint is complete.
 ot_status ot_training_state_save(ot_runtime *runtime, const ot_state_request *request);
 
-// Reads the checkpoint at `request->path`, whose hashes one rank has verified (checkpoint_list.h),
-// into `runtime`, moments and master weights included; every tensor is accounted for. request->run
-// tells which tensors have which state; its position is set to that of the checkpoint. Checkpoints
-// are independent of the mesh. On a GPU it also takes over the algorithms of products; the note
-// says if they cannot be. Collective over the world.
+// Reads the checkpoint at `request->path`, which one rank has found (checkpoint_list.h), into
+// `runtime`, moments and master weights included; every tensor is accounted for. Each rank reads
+// the blocks of the files that hold elements of its own, and compares them with the manifest; after
+// damage the state is undefined until another checkpoint is loaded. request->run tells which
+// tensors have which state; its position is set to that of the checkpoint. Checkpoints are
+// independent of the mesh. On a GPU it also takes over the algorithms of products; the note says if
+// they cannot be. Collective over the world.
 ot_status ot_training_state_load(ot_runtime *runtime, ot_state_request *request);

@@ -105,8 +105,10 @@ static outcome newest(const fixture *f) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_checkpoint_found found;
-  assert_int_equal(ot_checkpoint_newest(&arena, f->checkpoints, OT_CHECKPOINT_HASH_ALL, &found),
-                   OT_OK);
+  assert_int_equal(
+      ot_checkpoint_newest(&arena, f->checkpoints,
+                           &(ot_checkpoint_search){.hashes = OT_CHECKPOINT_HASH_ALL}, &found),
+      OT_OK);
   if (found.path == NULL) fail_msg("no checkpoint is left");
   assert_null(found.note);
   const outcome result = {found.manifest->step, check_whole(found.path)};

@@ -130,7 +130,7 @@ static ot_status export_model(fixture *f, ot_dtype memory_dtype, ot_dtype file_d
   const ot_weight_export what = {&f->map, &access, "", file_dtype, NULL};
   ot_tensor_source *const sources = ot_arena_array(&f->arena, f->map.num_tensors, sizeof *sources);
   int count;
-  ot_weight_sources_build(&f->arena, &what, sources, &count);
+  ot_weight_sources_build(&f->arena, &what, sources, &count, NULL);
   const ot_checkpoint_content content = {.num_model = count, .model = sources};
   return ot_checkpoint_write(scratch_path(f->directory, "out"), &content);
 }
@@ -542,7 +542,7 @@ static void restores_the_optimizers_state(void **state) {
   ot_weight_export what = {&f->map, &access, "m.", OT_F32, selected};
   ot_tensor_source *const sources = ot_arena_array(&f->arena, f->map.num_tensors, sizeof *sources);
   int count;
-  ot_weight_sources_build(&f->arena, &what, sources, &count);
+  ot_weight_sources_build(&f->arena, &what, sources, &count, NULL);
   assert_true(count > 0 && count < f->map.num_tensors);
   const float unit = 1.0f;
   const ot_tensor_source model = {.name = "w", .dtype = OT_F32, .data = &unit};

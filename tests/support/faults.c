@@ -72,6 +72,7 @@ static bool fails(void) {
 
 typedef int (*open_function)(const char *, int, ...);
 typedef ssize_t (*write_function)(int, const void *, size_t, off_t);
+typedef int (*allocate_function)(int, int, off_t, off_t);
 typedef int (*file_function)(int);
 typedef int (*rename_function)(const char *, const char *);
 typedef int (*rename_at_function)(int, const char *, int, const char *, unsigned);
@@ -95,6 +96,11 @@ ssize_t pwrite(int file, const void *data, size_t bytes, off_t offset) {
   note_file(FAULTS_WRITE, file);
   const size_t part = write_limit > 0 && bytes > (size_t)write_limit ? (size_t)write_limit : bytes;
   return real(file, data, part, offset);
+}
+
+int fallocate(int file, int mode, off_t offset, off_t bytes) {
+  REAL(allocate_function, "fallocate");
+  return fails() ? -1 : real(file, mode, offset, bytes);
 }
 
 int fsync(int file) {

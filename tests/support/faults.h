@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Failing system calls on demand. A test that uses this file replaces the C library's open, pwrite,
-// fsync, close, rename, renameat2, mkdir and unlink by versions that count calls and fail the
-// chosen one.
+// fallocate, fsync, close, rename, renameat2, mkdir and unlink by versions that count calls and
+// fail the chosen one.
 #pragma once
 
 // Makes the `call`-th call from now on (counted from 1) fail with `error`; 0: no call fails.

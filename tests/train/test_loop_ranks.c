@@ -131,8 +131,10 @@ static ot_status run(fixture *f) { return ot_comm_run_threads(RANKS, run_rank, f
 static int64_t saved_step(fixture *f) {
   ot_checkpoint_found found;
   const char *const directory = scratch_path(f->directory, "run/checkpoints");
-  assert_int_equal(ot_checkpoint_newest(&f->arena, directory, OT_CHECKPOINT_HASH_ALL, &found),
-                   OT_OK);
+  assert_int_equal(
+      ot_checkpoint_newest(&f->arena, directory,
+                           &(ot_checkpoint_search){.hashes = OT_CHECKPOINT_HASH_ALL}, &found),
+      OT_OK);
   assert_null(found.note);
   return found.path ? found.manifest->step : 0;
 }
@@ -180,7 +182,7 @@ static void a_rank_that_does_not_answer_is_named(void **state) {
 static void a_full_disk_ends_all_ranks_and_keeps_the_last_checkpoint(void **state) {
   (void)state;
   int failures = 0, kept = 0;
-  for (int writes = 0; writes < 120; writes += 11) {
+  for (int writes = 0; writes < 1200; writes += 90) {
     fixture f;
     set_up(&f);
     writes_left = writes;
@@ -188,7 +190,7 @@ static void a_full_disk_ends_all_ranks_and_keeps_the_last_checkpoint(void **stat
     writes_left = NEVER;
     if (status != OT_OK) {
       assert_int_equal(status, OT_ENVIRONMENT);
-      assert_message_has("rank 0 on ");
+      assert_message_has("rank ");
       assert_message_has("No space left");
       failures++;
       kept += access(scratch_path(f.directory, "run/checkpoints"), F_OK) == 0 && saved_step(&f) > 0;

@@ -61,7 +61,8 @@ static void save(fixture *f, const char *directory, int64_t step) {
 }
 
 static ot_status newest(fixture *f, const char *directory, ot_checkpoint_found *found) {
-  return ot_checkpoint_newest(&f->arena, directory, OT_CHECKPOINT_HASH_ALL, found);
+  return ot_checkpoint_newest(&f->arena, directory,
+                              &(ot_checkpoint_search){.hashes = OT_CHECKPOINT_HASH_ALL}, found);
 }
 
 static void finds_the_newest_whole_checkpoint(void **state) {
@@ -134,7 +135,8 @@ static void clears_what_an_interrupted_save_left(void **state) {
 }
 
 static ot_status find(fixture *f, const char *path, ot_checkpoint_found *found) {
-  return ot_checkpoint_find(&f->arena, path, OT_CHECKPOINT_HASH_WEIGHTS, found);
+  return ot_checkpoint_find(&f->arena, path,
+                            &(ot_checkpoint_search){.hashes = OT_CHECKPOINT_HASH_WEIGHTS}, found);
 }
 
 static void finds_what_a_user_calls_a_checkpoint(void **state) {
@@ -184,7 +186,9 @@ static void falls_back_from_damage_of_unchanged_size(void **state) {
   assert_non_null(strstr(found.note, "step-00000003/model.safetensors differs from its manifest"));
   // A reader of weights alone ignores the optimizer file.
   assert_int_equal(
-      ot_checkpoint_newest(&f->arena, f->directory, OT_CHECKPOINT_HASH_WEIGHTS, &found), OT_OK);
+      ot_checkpoint_newest(&f->arena, f->directory,
+                           &(ot_checkpoint_search){.hashes = OT_CHECKPOINT_HASH_WEIGHTS}, &found),
+      OT_OK);
   assert_int_equal(found.manifest->step, 2);
 }
 
