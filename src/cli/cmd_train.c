@@ -20,6 +20,7 @@
 #include "files/config_file.h"
 #include "host/clock.h"
 #include "train/loop.h"
+#include "train/stop_signal.h"
 
 typedef struct console {
   ot_arena *arena;
@@ -67,6 +68,7 @@ static void print_memory(const ot_loop_summary *s) {
 
 static void print_summary(const ot_loop_summary *s) {
   char rate[32], time[32];
+  if (s->steps == 0) return;
   ot_rate_print(rate, sizeof rate, s->seconds > 0 ? (double)s->tokens / s->seconds : 0);
   ot_seconds_print(time, sizeof time, s->seconds);
   fprintf(stderr, "%lld step%s, %lld tokens in %s, %s tok/s; loss %.4f at first, %.4f at last\n",
@@ -295,10 +297,24 @@ static ot_status check_process(ot_comm *comm, void *context) {
   return ot_comm_agree(comm, leads ? check(context, ot_comm_local_size(comm)) : OT_OK);
 }
 
+// In a signal handler.
+static void end_at_start(void) {
+  static const char text[] =
+      "stopped by a signal before the first step; nothing was changed: run the same command "
+      "again\n";
+  int launched = 0;
+  // Of the processes of a launcher, each would say it.
+  if (!ot_comm_launched(&launched) || launched == 1) {
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+  }
+  _exit(OT_STOPPED);
+}
+
 static ot_status train(training *t) {
   int ranks;
   OT_TRY(ot_ranks_count(t->options, &ranks, &t->processes));
   const bool dry = ot_options_flag(t->options, "dry-run");
+  if (!dry) ot_stop_signal_install(end_at_start);
   const ot_ranks_verb verb = {prepare, dry ? check_process : train_rank, t};
   if (!dry || t->processes) return ot_ranks_run(t->options, &verb);
   OT_TRY(prepare(t, ranks));
@@ -361,7 +377,9 @@ const ot_verb ot_verb_train = {
     .details =
         "Writes to the run's `output`: config.yaml, metrics.jsonl, tensorboard/, checkpoints/.\n"
         "SIGTERM, SIGUSR1 or the first Ctrl-C: finish the step, save, exit 75; the same command\n"
-        "resumes from there, bit for bit.\n"
+        "resumes from there, bit for bit. A step that is not done half a second later is left: "
+        "the\n"
+        "state of the step before is saved. A second SIGTERM or Ctrl-C ends the run at once.\n"
         "A checkpoint is verified before it is used. A damaged one is skipped and named; if no\n"
         "checkpoint is intact, the exit code is 3 and training does not restart. --resume DIR\n"
         "uses that checkpoint: one of output, whose newer ones then move to checkpoints/aside-N,\n"

@@ -10,6 +10,9 @@
 
 #include "comm/comm_nccl.h"
 #include "comm/comm_parts.h"
+#include "host/clock.h"
+
+static const double listen_s = 0.2;  // between looks for requests of other ranks
 
 // ---- back ends ----
 
@@ -181,6 +184,23 @@ const char *ot_comm_host(const ot_comm *comm) { return comm->host; }
 int ot_comm_local_size(const ot_comm *comm) { return comm->local_size; }
 
 int ot_comm_local_rank(const ot_comm *comm) { return comm->local_rank; }
+
+void ot_comm_ask(ot_comm *comm) { comm->process->asked = true; }
+
+// A rank that only computes would not hear.
+static void listen(ot_comm *comm) {
+  const double now = ot_clock_s();
+  if (!comm->backend->poll || now < comm->listens_s) return;
+  comm->listens_s = now + listen_s;
+  pthread_mutex_lock(&comm->process->lock);
+  if (!comm->process->failed) comm->backend->poll(comm);
+  pthread_mutex_unlock(&comm->process->lock);
+}
+
+bool ot_comm_is_asked(ot_comm *comm) {
+  if (!comm->process->asked) listen(comm);
+  return comm->process->asked;
+}
 
 void ot_comm_set_timeout(ot_comm *comm, double seconds) { comm->timeout_s = seconds; }
 

@@ -55,6 +55,12 @@ void ot_comm_fail(ot_comm *comm, ot_status status);
 // with exit code `status`. For a rank that cannot return to its caller.
 void ot_comm_abort(ot_comm *comm, ot_status status);
 
+// Asks all ranks of the world to leave what they do (for the caller to define): a rank is asked
+// some time after one of them has asked. Not collective, does not block.
+void ot_comm_ask(ot_comm *comm);
+// Called by one thread of the rank.
+bool ot_comm_is_asked(ot_comm *comm);
+
 // ---- groups ----
 
 // Creates group `kind` from the world ranks `ranks` [size >= 2], ascending, this rank among them.

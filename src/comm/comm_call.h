@@ -62,6 +62,8 @@ typedef struct ot_comm_call {
                                    // disjoint. No row is received twice; rows of `receive` outside
                                    // the runs keep their values
   void *workspace;                 // [ot_comm_workspace] bytes
+  bool discarded;  // this rank does not read what it receives; where no member does, a back end may
+                   // move nothing
   // Null: the buffers are in host memory. Else they are in the memory of the stream's device
   // (ot_comm_use_device), and the call runs in stream order: after what the stream holds when the
   // call starts, and before what is queued on it after the call is done. Done then means queued.

@@ -2,7 +2,7 @@
 // Start and failure of an MPI job. A failing rank notifies all others, whose waits end; of ranks
 // that fail at about the same time, the lowest reports to the user and the others stay silent. A
 // waiting rank says so in its reply: of the ranks missing from a call, it is not to blame. A notice
-// is one number: rank R has failed (R) or waits (-1 - R).
+// is one number: rank R has failed (R) or waits (-1 - R), or a rank asks (the number of ranks).
 //
 // MPI_Abort ends the job when the process exits, after its message. MPI is called only while the
 // memory of calls in flight still exists, because any MPI call may progress them.
@@ -111,20 +111,36 @@ void ot_mpi_news_close(ot_mpi_news *news) {
 static ot_status tell(const ot_mpi_news *news, int rank, const int32_t *what) {
   MPI_Request sent;
   OT_TRY_MPI(MPI_Isend(what, 1, MPI_INT32_T, rank, 0, news->control, &sent));
-  // Never waited for: the process is about to end.
+  // Never waited for: what is sent stays as it is.
   OT_TRY_MPI(MPI_Request_free(&sent));
   return OT_OK;
 }
 
-static ot_status tell_all(ot_mpi_news *news) {
-  news->failure = news->comm->rank;
+static ot_status tell_others(const ot_mpi_news *news, const int32_t *what) {
   for (int rank = 0; rank < news->comm->size; rank++) {
-    if (rank != news->comm->rank) OT_TRY(tell(news, rank, &news->failure));
+    if (rank != news->comm->rank) OT_TRY(tell(news, rank, what));
   }
   return OT_OK;
 }
 
+static ot_status tell_failure(ot_mpi_news *news) {
+  news->failure = news->comm->rank;
+  return tell_others(news, &news->failure);
+}
+
+// One rank asks all, so those that are asked ask nobody.
+static ot_status ask_others(ot_mpi_news *news) {
+  if (news->asked || !news->comm->process->asked) return OT_OK;
+  news->asked = true;
+  news->asks = news->comm->size;
+  return tell_others(news, &news->asks);
+}
+
 static ot_status take(ot_mpi_news *news, int what, int *failed) {
+  if (what == news->comm->size) {
+    news->asked = news->comm->process->asked = true;
+    return OT_OK;
+  }
   news->answered[what < 0 ? -1 - what : what] = true;
   if (what < 0) return OT_OK;
   if (what < *failed) *failed = what;
@@ -150,7 +166,7 @@ ot_status ot_mpi_receive_news(ot_mpi_news *news) {
   const int none = news->comm->size;
   int failed = none;
   OT_TRY(hear(news, &failed));
-  if (failed == none) return OT_OK;
+  if (failed == none) return ask_others(news);
   news->muted = true;
   return ot_fail(OT_RANKS, "rank %d has failed", failed);
 }
@@ -212,7 +228,7 @@ void ot_mpi_choose_reporter(ot_mpi_news *news) {
   if (news->control == MPI_COMM_NULL) {
     news->muted = news->comm->rank > 0;
   } else if (!news->muted) {
-    news->muted = tell_all(news) == OT_OK && hear_for(news, reply_wait_s) < news->comm->rank;
+    news->muted = tell_failure(news) == OT_OK && hear_for(news, reply_wait_s) < news->comm->rank;
   }
   if (news->comm->process->overdue && !news->muted) say_overdue(news);
   // The launcher is about to end this process; others may still read the buffers of its calls. The

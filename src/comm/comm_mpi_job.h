@@ -27,6 +27,8 @@ typedef struct ot_mpi_news {
   MPI_Request receive;     // from any rank
   int32_t in;              // receive buffer
   int32_t failure, waits;  // sent by this rank
+  int32_t asks;            // the same, see ot_comm_ask
+  bool asked;              // all ranks have been asked
   bool *answered;          // [size] ranks known to have failed or to wait
   bool muted;              // another rank reports the failure
   bool broken;             // MPI itself failed: perhaps a process is dead
@@ -35,7 +37,8 @@ typedef struct ot_mpi_news {
 // Collective over the world. Blocks.
 ot_status ot_mpi_news_open(ot_mpi_news *news);
 void ot_mpi_news_close(ot_mpi_news *news);
-// Reads notices of other ranks and replies. OT_RANKS if one of them has failed.
+// Reads notices of other ranks and replies; asks the others once this process is asked. OT_RANKS if
+// a rank has failed.
 ot_status ot_mpi_receive_news(ot_mpi_news *news);
 // This process has failed: determines which rank reports and, after a timed-out wait, which ranks
 // are to blame. Blocks for a fraction of a second.

@@ -67,6 +67,7 @@ typedef struct ot_comm_process {
   bool stopping;                   // progress threads end
   int ready, running;              // requests in these phases
   _Atomic bool failed;             // all waits return
+  _Atomic bool asked;              // see ot_comm_ask
   char why[2048];                  // message of waits
   int failed_rank;                 // first rank whose main failed; -1: none of this process
   ot_failure failure;              // of failed_rank
@@ -115,6 +116,7 @@ struct ot_comm {
   int threads;              // that may start calls: see ot_comm_add_thread
   _Atomic int waiting;      // of these, in a wait
   int declared;             // of these, declared by ot_comm_set_waiting
+  double listens_s;         // when ot_comm_is_asked next looks for requests
 };
 
 // Initializes the base of a zeroed communicator, with the world group, and adds it to `process`.

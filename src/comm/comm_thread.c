@@ -193,8 +193,18 @@ static ot_status run_sum(ot_comm_request *request, const ot_comm_member_call *x)
   return OT_OK;
 }
 
+static bool is_discarded(const ot_comm_request *request) {
+  const ot_comm_request *member = request;
+  do {
+    if (!member->call.discarded) return false;
+    member = member->peer;
+  } while (member != request);
+  return true;
+}
+
 // All the work of one member.
 static ot_status run_member(ot_comm_request *request) {
+  if (is_discarded(request)) return OT_OK;
   const ot_comm_member_call x = ot_comm_member_call_of(request);
   if (ot_comm_is_reduction(request->call.kind)) return run_sum(request, &x);
   ot_comm_request *member = request;

@@ -11,6 +11,7 @@
 #include "execute/bind.h"
 #include "execute/guard.h"
 #include "execute/lanes.h"
+#include "execute/leave.h"
 #include "execute/mailbox.h"
 #include "execute/pieces.h"
 #include "execute/recorder.h"
@@ -49,6 +50,7 @@ struct ot_executor {
   ot_failure *copies;       // the first failure of host access since the last run
   ot_executor_pause pause;  // call null: none
   bool paused;              // in this run
+  ot_leave leave;
 };
 
 // A task of the running order.
@@ -94,6 +96,7 @@ static ot_tensor tensor_at(const ot_executor *executor, const ot_entry *entry,
 static void run_compute(ot_executor *executor, place at) {
   const ot_entry *const entry = entry_at(executor, at);
   const ot_task *const task = task_at(executor, at);
+  if (ot_leave_skips(&executor->leave, entry, task)) return;
   ot_tensor in[OT_MAX_INPUTS], out[OT_MAX_OUTPUTS];
   for (int i = 0; i < OT_MAX_INPUTS; i++) in[i] = tensor_at(executor, entry, &task->in[i]);
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) out[i] = tensor_at(executor, entry, &task->out[i]);
@@ -151,6 +154,7 @@ static ot_status make_call(ot_executor *executor, place at, ot_stream *stream, o
                            ot_comm_call *call) {
   *call = ot_bind_call(entry_at(executor, at), task_at(executor, at), executor->memory,
                        bound_at(executor, at)->name);
+  call->discarded = ot_leave_discards(&executor->leave, at.entry);
   if (!executor->streams.queued) return OT_OK;
   call->stream = stream;
   call->event = event;
@@ -297,7 +301,8 @@ static ot_status run_tasks(ot_executor *executor, place at, int *count) {
   const ot_task *const task = task_at(executor, at);
   ot_piece *const piece =
       ot_pieces_at(&executor->pieces, executor->order, at.entry, at.task, count);
-  if (piece && !executor->recorder.on) return run_piece(executor, at, piece, *count);
+  if (piece && !executor->recorder.on && !executor->leave.left)
+    return run_piece(executor, at, piece, *count);
   *count = task->kind == OT_TASK_REPEAT ? 1 + (int)task->attributes.repeated : 1;
   return task->kind == OT_TASK_REPEAT ? run_repeat(executor, at) : run_task(executor, at);
 }
@@ -356,6 +361,14 @@ static ot_status push(ot_executor *executor, int index, ot_lane lane) {
   return executor->guard ? ot_guard_after(executor->guard, index) : OT_OK;
 }
 
+// All bits set: NaN.
+static ot_status spoil_norms(ot_executor *executor) {
+  const ot_region *const squares = ot_schedule_region(executor->schedule, "squares");
+  OT_TRY(ot_streams_wait(&executor->streams));
+  ot_executor_fill(executor, squares->offset, 0xff, squares->bytes);
+  return ot_failure_repeat(executor->copies);
+}
+
 // Earlier compute entries are done: this thread ran them.
 static ot_status walk_entry(ot_executor *executor, int index) {
   const ot_entry *const entry = &order_of(executor)->entries[index];
@@ -370,6 +383,7 @@ static ot_status walk_entry(ot_executor *executor, int index) {
     return push(executor, index, entry->lane);
   }
   OT_TRY(wait_for_lanes(executor, OT_LANE_COMPUTE, entry));
+  if (ot_leave_spoils(&executor->leave, entry)) OT_TRY(spoil_norms(executor));
   OT_TRY(queue_entry(executor, index));
   if (executor->recorder.on) ot_mailbox_poll(&executor->mailbox);
   if (!executor->guard) return OT_OK;
@@ -410,6 +424,7 @@ ot_status ot_executor_run(ot_executor *executor, int order) {
   ot_mailbox_begin(&executor->mailbox);
   if (executor->lanes) ot_lanes_begin(executor->lanes);
   if (executor->guard) ot_guard_begin(executor->guard, order);
+  ot_leave_begin(&executor->leave, order_of(executor));
   const ot_status status = walk(executor);
   OT_TRY(finish(executor, status));
   return ot_recorder_finish(&executor->recorder, &executor->timeline);
@@ -419,25 +434,19 @@ void ot_executor_set_pause(ot_executor *executor, const ot_executor_pause *pause
   executor->pause = pause ? *pause : (ot_executor_pause){0};
 }
 
+void ot_executor_set_leave(ot_executor *executor, const ot_executor_leave *leave) {
+  executor->leave.options = *leave;
+}
+
+bool ot_executor_has_left(const ot_executor *executor) { return executor->leave.left; }
+
 // ---- create ----
 
 static ot_status create_lanes(ot_executor *executor) {
-  static const ot_lane own_threads[] = {OT_LANE_GATHER, OT_LANE_REDUCE};
-  const ot_schedule *const schedule = executor->schedule;
   ot_lanes_options options = {
       .comm = executor->options.comm, .run = run_on_lane, .context = executor};
-  for (int i = 0; i < schedule->num_orders; i++) {
-    int64_t entries[OT_LANES] = {0};
-    for (int k = 0; k < schedule->orders[i].num_entries; k++) {
-      entries[schedule->orders[i].entries[k].lane]++;
-    }
-    for (int k = 0; k < OT_COUNT(own_threads); k++) {
-      const ot_lane lane = own_threads[k];
-      if (entries[lane] > options.capacity[lane]) options.capacity[lane] = entries[lane];
-    }
-  }
-  const bool needed = options.capacity[OT_LANE_GATHER] + options.capacity[OT_LANE_REDUCE] > 0;
-  return needed ? ot_lanes_create(&options, &executor->lanes) : OT_OK;
+  return ot_lanes_count(executor->schedule, &options) ? ot_lanes_create(&options, &executor->lanes)
+                                                      : OT_OK;
 }
 
 static ot_status run_setup(ot_executor *executor) {
@@ -468,6 +477,7 @@ static ot_status create(ot_executor *executor) {
   ot_mailbox_create(schedule, executor->options.comm, &executor->recorder, &arena,
                     &executor->mailbox);
   OT_TRY(create_lanes(executor));
+  ot_leave_create(schedule, &executor->leave);
   void *memory = NULL;
   OT_TRY(ot_device_allocate(executor->device, schedule->arena_bytes, &memory));
   executor->memory = memory;

@@ -61,6 +61,18 @@ typedef struct ot_executor_pause {
 } ot_executor_pause;
 void ot_executor_set_pause(ot_executor *executor, const ot_executor_pause *pause);
 
+// From now on runs of a step ask `asks` before each kernel, on the calling thread. Once it says
+// yes, the rest of the step is not computed (execute/leave.h): its gradient norm is NaN on all
+// ranks, and no rank updates anything; weights, moments and masters are those of the step before.
+// What a GPU has been given is still run. Ranks may say yes at different places, or some never.
+typedef struct ot_executor_leave {
+  bool (*asks)(void *context);
+  void *context;
+} ot_executor_leave;
+void ot_executor_set_leave(ot_executor *executor, const ot_executor_leave *leave);
+// Whether this rank left the last run.
+bool ot_executor_has_left(const ot_executor *executor);
+
 // Host access to the arena between runs; [offset, offset + bytes) must lie inside. The next run
 // returns the failure of a copy.
 void ot_executor_write(ot_executor *executor, int64_t offset, const void *from, int64_t bytes);

@@ -123,6 +123,21 @@ static ot_status start_thread(ot_lanes *lanes, lane_thread *t, int64_t capacity)
 
 // ---- create ----
 
+bool ot_lanes_count(const ot_schedule *schedule, ot_lanes_options *options) {
+  static const ot_lane own_threads[] = {OT_LANE_GATHER, OT_LANE_REDUCE};
+  for (int i = 0; i < schedule->num_orders; i++) {
+    int64_t entries[OT_LANES] = {0};
+    for (int k = 0; k < schedule->orders[i].num_entries; k++) {
+      entries[schedule->orders[i].entries[k].lane]++;
+    }
+    for (int k = 0; k < OT_COUNT(own_threads); k++) {
+      const ot_lane lane = own_threads[k];
+      if (entries[lane] > options->capacity[lane]) options->capacity[lane] = entries[lane];
+    }
+  }
+  return options->capacity[OT_LANE_GATHER] + options->capacity[OT_LANE_REDUCE] > 0;
+}
+
 ot_status ot_lanes_create(const ot_lanes_options *options, ot_lanes **out) {
   ot_lanes *const lanes = calloc(1, sizeof *lanes);
   OT_CHECK(lanes, OT_ENVIRONMENT, "executor: out of memory");

@@ -20,6 +20,9 @@ typedef struct ot_lanes_options {
   void *context;  // of `run`
 } ot_lanes_options;
 
+// Adds the capacities that runs of `schedule` need; false if none.
+bool ot_lanes_count(const ot_schedule *schedule, ot_lanes_options *options);
+
 // Starts the threads. Keeps `comm` and the context until destroy.
 ot_status ot_lanes_create(const ot_lanes_options *options, ot_lanes **lanes);
 // No work may be in flight.

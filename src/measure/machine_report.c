@@ -27,6 +27,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "measure/gpu_report.h"
+#include "measure/left_segments.h"
 
 enum { LINE_BYTES = 8192 };
 
@@ -277,6 +278,20 @@ static void report_environment(report *r) {
   }
 }
 
+static void report_segments(report *r) {
+  const ot_left_segments left = ot_left_segments_find();
+  ot_node *const map = section(r, "shared_memory");
+  put_whole(r, map, "left_segments", left.count);
+  put_whole(r, map, "left_bytes", left.bytes);
+  if (left.count == 0) return;
+  warn(r, ot_arena_format(r->arena,
+                          "%lld shared-memory segment%s of killed Open MPI jobs hold %.1f MB; when "
+                          "no Open MPI job of yours runs: rm -f /dev/shm/vader_segment.* "
+                          "/dev/shm/sm_segment.*",
+                          (long long)left.count, left.count == 1 ? "" : "s",
+                          (double)left.bytes / 1e6));
+}
+
 ot_node *ot_machine_report(ot_arena *arena) {
   report r = {.arena = arena,
               .root = ot_node_create(arena, OT_NODE_MAP),
@@ -289,6 +304,7 @@ ot_node *ot_machine_report(ot_arena *arena) {
   report_memory(&r);
   report_limits(&r);
   report_disk(&r);
+  report_segments(&r);
   report_environment(&r);
   ot_node_put(arena, r.root, "warnings", r.warnings);
   return r.root;

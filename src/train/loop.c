@@ -4,9 +4,7 @@
 
 #include <assert.h>
 #include <math.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -15,33 +13,7 @@
 #include "train/health.h"
 #include "train/loop_events.h"
 #include "train/loop_state.h"
-
-// ---- stop signals ----
-
-// SIGTERM, SIGUSR1 or the first Ctrl-C request a checkpoint and a clean exit, a second Ctrl-C ends
-// at once; one handler for all ranks of the process. It only sets a flag, which the loop checks
-// between steps.
-static atomic_int stop_seen;  // lock-free: ranks in other threads read it
-
-static void handle_stop(int number) {
-  if (number == SIGINT && stop_seen) {
-    // The default action ends the process as shells expect from a second Ctrl-C.
-    signal(SIGINT, SIG_DFL);
-    raise(SIGINT);
-  }
-  stop_seen = 1;
-}
-
-// With SA_RESTART.
-static void install_stop_handlers(void) {
-  struct sigaction action;
-  memset(&action, 0, sizeof action);
-  action.sa_handler = handle_stop;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGTERM, &action, NULL);
-  sigaction(SIGUSR1, &action, NULL);
-  sigaction(SIGINT, &action, NULL);
-}
+#include "train/stop_signal.h"
 
 // ---- the loop ----
 
@@ -330,7 +302,7 @@ static ot_status sum_step(ot_loop *l, step_sums *sums) {
   static_assert(OT_COUNT(values) <= OT_WORLD_VALUES, "one sum tells all");
   for (int i = 0; i < OT_TIMELINE_AXES; i++) values[i] = mine.exposed_axis_s[i];
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) part_s[i] = mine.part_s[i];
-  *stop = (stop_seen != 0);
+  *stop = ot_stop_signal_seen();
   *bubble = mine.bubble_fraction;
   *failed = (l->unreported.status != OT_OK);
   OT_TRY(ot_world_allreduce(l->request->world, values, OT_COUNT(values)));
@@ -415,23 +387,35 @@ static ot_status step_once(ot_loop *l, bool *stop) {
   return OT_OK;
 }
 
+// After a step, or after one that was left.
+static ot_status stop_here(ot_loop *l, bool left) {
+  const int64_t step = ot_trainer_position(l->start.trainer).step;
+  const bool from_other = l->start.went_back || l->request->resume == OT_RESUME_NEVER;
+  // The state before the first step is that of a new start.
+  if (step > 0) OT_TRY(save(l));
+  ot_fail(OT_STOPPED, "stopped by a signal %s step %lld", left ? "in" : "after",
+          (long long)(left ? step + 1 : step));
+  return ot_fail_hint(OT_STOPPED, "run the same command %s to continue%s",
+                      from_other ? "without --resume" : "again",
+                      left ? "; it takes that step again" : "");
+}
+
 static ot_status run_steps(ot_loop *l) {
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
+  const ot_executor_leave leave = {ot_stop_signal_leaves, ot_world_comm(l->request->world)};
   bool stop = false;
   ot_trainer_set_trace(l->start.trainer, true);
   l->begin_step = ot_trainer_position(l->start.trainer).step;
   if (l->begin_step == 0) OT_TRY(validate(l, 0));
+  ot_stop_signal_defer();
+  ot_executor_set_leave(ot_runtime_executor(ot_trainer_runtime(l->start.trainer)), &leave);
   l->begin_s = ot_clock_s();
   while (ot_trainer_position(l->start.trainer).step < total) {
-    OT_TRY(step_once(l, &stop));
-    if (!stop) continue;
+    const ot_status status = step_once(l, &stop);
+    if (status != OT_OK && status != OT_STOPPED) return status;
+    if (status == OT_OK && !stop) continue;
     if (ot_trainer_position(l->start.trainer).step == total) break;
-    OT_TRY(save(l));
-    ot_fail(OT_STOPPED, "stopped by a signal after step %ld",
-            ot_trainer_position(l->start.trainer).step);
-    return ot_fail_hint(OT_STOPPED, l->start.went_back
-                                        ? "run the same command without --resume to continue"
-                                        : "run the same command again to continue");
+    return stop_here(l, status == OT_STOPPED);
   }
   return ot_loop_agree(l, l->trace ? ot_trace_finish(l->trace) : OT_OK);
 }
@@ -509,7 +493,6 @@ static ot_status run_loop(ot_loop *l) {
   OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? ot_loop_open_logs(l) : OT_OK));
   OT_TRY(sum_planned(l));
   predict(l);
-  install_stop_handlers();
   const ot_status status = run_steps(l);
   ot_loop_log_stop(&l->start, status);
   if (status == OT_OK) say_means(l);

@@ -382,6 +382,15 @@ static ot_status check_finite(ot_trainer *trainer, const ot_step_report *report)
   return ot_world_agree(trainer->world, status);
 }
 
+// A rank that leaves a step makes the gradient norm of all ranks NaN (execute/leave.h).
+static ot_status check_left(ot_trainer *trainer) {
+  double left = ot_executor_has_left(ot_runtime_executor(trainer->runtime));
+  if (isfinite(ot_step_transfer_scalar(trainer->transfer, OT_SCALAR_GRADIENT_NORM))) return OT_OK;
+  OT_TRY(ot_world_allreduce(trainer->world, &left, 1));
+  if (left == 0) return OT_OK;
+  return ot_fail(OT_STOPPED, "step %lld was left", (long long)trainer->position.step + 1);
+}
+
 ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   const double start_s = ot_clock_s();
   ot_position *const position = &trainer->position;
@@ -401,6 +410,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   OT_TRY(ot_runtime_run(trainer->runtime, OT_MODE_TRAIN, micro_batches));
   if (hooks->after) hooks->after(trainer, hooks->context);
   ot_step_transfer_read(trainer->transfer);
+  OT_TRY(check_left(trainer));
 
   trainer->micro_batches = micro_batches;
   ot_noise_sample noise;

@@ -75,6 +75,8 @@ ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_runtime_requ
 
 // Runs one step. From then on, a rank that others wait for longer than parallel.watchdog_seconds is
 // named and the run ends. OT_NUMERIC, naming the step, if loss or gradient norm is not finite.
+// OT_STOPPED on all ranks, with weights, optimizer state and position as before, if a rank left the
+// step (ot_executor_set_leave).
 ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report);
 
 // Hashes the gradients of the first micro-batches of the next step, computed on the samples of rank
