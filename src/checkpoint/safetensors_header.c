@@ -12,7 +12,12 @@
 #include "base/text.h"
 #include "files/json_reader.h"
 
-enum { LENGTH_BYTES = 8, NAME_BYTES_MAX = 512, MESSAGE_NAME_BYTES = 1024 };
+enum {
+  LENGTH_BYTES = 8,
+  NAME_BYTES_MAX = 512,
+  MESSAGE_NAME_BYTES = 1024,
+  ENTRY_BYTES_MIN = 50,  // "a":{"dtype":"U8","shape":[],"data_offsets":[0,1]}
+};
 
 typedef struct type_row {
   const char *name;
@@ -296,9 +301,11 @@ static ot_status check_names(const char *file, const ot_safetensors_header *head
 
 static ot_status read_root(ot_json_reader *reader, int64_t data_bytes,
                            ot_safetensors_header *header) {
-  int64_t capacity = 0;
+  // Room for all at once: an array that grows would take twice the memory.
+  int64_t capacity = reader->length / ENTRY_BYTES_MIN + 1;
   bool first = true, more = false;
-  *header = (ot_safetensors_header){0};
+  *header = (ot_safetensors_header){
+      .tensors = ot_arena_array(reader->arena, capacity, sizeof *header->tensors)};
   OT_TRY(ot_json_reader_take(reader, '{'));
   OT_TRY(ot_json_reader_more(reader, '}', &first, &more));
   while (more) {

@@ -8,8 +8,9 @@
 #include "base/tree.h"
 
 enum {
-  OT_TREE_BYTES_MAX = 1 << 20,  // per file
-  OT_TREE_KEYS_MAX = 5000,      // per map
+  OT_TREE_BYTES_MAX = 1 << 20,   // per file
+  OT_TREE_KEYS_MAX = 5000,       // per map
+  OT_TREE_VALUES_MAX = 1 << 16,  // per file
   OT_TREE_DEPTH_MAX = 64,
 };
 

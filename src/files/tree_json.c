@@ -118,16 +118,18 @@ static ot_status build(cursor *c, json_t *value, int depth, ot_node **out) {
 }
 
 // Python writes non-finite numbers as words, which are not JSON and which jansson refuses: they are
-// replaced by digits for the validation.
-static void mask_words(char *text) {
+// replaced by digits for the validation. Returns the number of commas between values.
+static int64_t mask_words(char *text) {
   static const char *const words[] = {"NaN", "-Infinity", "Infinity"};
   bool quoted = false;
+  int64_t commas = 0;
   for (char *at = text; *at != '\0'; at++) {
     if (*at == '\\' && quoted && at[1] != '\0') {
       at++;
     } else if (*at == '"') {
       quoted = !quoted;
     }
+    commas += *at == ',' && !quoted;
     for (int i = 0; !quoted && i < OT_COUNT(words); i++) {
       const size_t length = strlen(words[i]);
       const bool begins = at == text || strchr(" \t\r\n,[:", at[-1]) != NULL;
@@ -135,6 +137,7 @@ static void mask_words(char *text) {
       if (strchr(" \t\r\n,]}", at[length]) != NULL) memset(at, '1', length);
     }
   }
+  return commas;
 }
 
 ot_status ot_tree_parse_json(const ot_tree_origin *origin, const char *text, int64_t bytes,
@@ -144,7 +147,9 @@ ot_status ot_tree_parse_json(const ot_tree_origin *origin, const char *text, int
   // A zero-terminated copy; the zero ends the second pass.
   const char *const copy = ot_arena_text(arena, text, bytes);
   char *const finite = ot_arena_text(arena, text, bytes);
-  mask_words(finite);
+  // Each value but the first of a map or list follows a comma.
+  OT_CHECK(mask_words(finite) < OT_TREE_VALUES_MAX, OT_USAGE, "more than 65536 values (%s)",
+           origin->name);
   json_t *root;
   if (ot_json_parse(origin->name, finite, bytes, &root) != OT_OK) return OT_USAGE;
   cursor c = {.origin = origin, .arena = arena, .at = copy, .line = 1, .column = 1};

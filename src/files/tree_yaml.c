@@ -18,6 +18,7 @@ typedef struct builder {
   struct fy_mark key_mark[OT_TREE_DEPTH_MAX];  // its position
   int64_t children[OT_TREE_DEPTH_MAX];
   int depth;
+  int values;
   int documents;
   ot_node *root;
 } builder;
@@ -49,6 +50,7 @@ static ot_node *create(builder *b, struct fy_event *event, ot_node_kind kind) {
 
 // Adds a finished or begun node at the current position of the event stream.
 static ot_status place(builder *b, struct fy_event *event, ot_node *node) {
+  if (++b->values > OT_TREE_VALUES_MAX) return fail_at(b, mark_of(event), "more than 65536 values");
   if (b->depth == 0) {
     if (b->root) return fail_at(b, mark_of(event), "more than one YAML document");
     b->root = node;
@@ -175,6 +177,7 @@ static ot_status build(builder *b, struct fy_diag *diagnostics) {
 static ot_status check_characters(const ot_tree_origin *origin, const char *text, int64_t bytes) {
   int line = 1;
   int column = 1;
+  int64_t commas = 0;
   for (int64_t i = 0; i < bytes; column++) {
     const unsigned char c = (unsigned char)text[i];
     const bool control = (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
@@ -183,6 +186,10 @@ static ot_status check_characters(const ot_tree_origin *origin, const char *text
         utf8proc_iterate((const utf8proc_uint8_t *)text + i, bytes - i, &point);
     OT_CHECK(!control && width > 0, OT_USAGE, "not valid YAML: byte 0x%02x is not text (%s:%d:%d)",
              c, origin->name, line, column);
+    // libfyaml keeps a list in brackets whole, at 200 bytes a value, before its first event.
+    commas += c == ',';
+    OT_CHECK(commas < 2 * OT_TREE_VALUES_MAX, OT_USAGE, "more than %d commas (%s:%d:%d)",
+             2 * OT_TREE_VALUES_MAX - 1, origin->name, line, column);
     i += width;
     if (c != '\n') continue;
     line++;

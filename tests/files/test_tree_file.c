@@ -133,6 +133,13 @@ static void deep_and_wide_documents_are_refused(void **state) {
   for (int i = 0; i < KEYS; i++) ot_text_appendf(&wide, "k%d: 1\n", i);
   assert_int_equal(ot_tree_parse_yaml(&origin, wide.text, wide.length, &arena, &tree), OT_USAGE);
   assert_non_null(strstr(ot_fail_message(), "more than 5000 keys in one map (file:5001:1)"));
+  ot_text_builder many = {.arena = &arena};
+  for (int i = 0; i < OT_TREE_VALUES_MAX; i++) ot_text_put(&many, i == 0 ? "[1" : ",1");
+  ot_text_put(&many, ",1]");
+  assert_int_equal(ot_tree_parse_yaml(&origin, many.text, many.length, &arena, &tree), OT_USAGE);
+  assert_non_null(strstr(ot_fail_message(), "more than 65536 values (file:1:131072)"));
+  assert_int_equal(ot_tree_parse_json(&origin, many.text, many.length, &arena, &tree), OT_USAGE);
+  assert_non_null(strstr(ot_fail_message(), "more than 65536 values (file)"));
   char *const large = calloc(1, OT_TREE_BYTES_MAX + 1);
   assert_non_null(large);
   assert_int_equal(ot_tree_parse_yaml(&origin, large, OT_TREE_BYTES_MAX + 1, &arena, &tree),

@@ -107,6 +107,7 @@ def trees():
     put("json", "refused-deep-objects", '{"a":' * 2100)
     put("json", "refused-65-deep", "[" * 65 + "]" * 65)
     put("json", "refused-twice", '{"steps": 1, "steps": 2}')
+    put("json", "refused-zero-byte-after-number", b'{"":1\0}')
     put("json", "refused-nul", '{"a\\u0000b": 1}')
     put("json", "refused-surrogate", '{"a": "\\ud800"}')
     put("json", "refused-number", '{"steps": 1e999999999}')
