@@ -25,7 +25,7 @@ build = mkdir -p build && { $(call configure,$(1),$(2)); } && cmake --build --pr
 test = ctest --preset $(1) -j $$(($(JOBS) + 1))  # some tests wait
 needs = @tools/dependencies.sh build optional:mpi $(if $(filter ON,$(CUDA)),cuda)
 
-.PHONY: all help demo check check-full fuzz bench gpu-pack lint format install clean
+.PHONY: all help demo check check-full fuzz torture bench gpu-pack lint format install clean
 
 all:  ## build/orthant and the benchmark programs build/bench/*
 	$(needs)
@@ -63,6 +63,11 @@ fuzz:  ## searches for files that break a reader, FUZZ_SECONDS in all (docs/untr
 	@tools/dependencies.sh build clang fuzz
 	@$(call build,fuzz)
 	@tests/fuzz/run.sh $(FUZZ_SECONDS)
+
+torture:  ## kills, full disks, failing calls, damaged files: what a run survives, in an hour (docs/failures.md)
+	$(needs) test
+	@$(call build,cpu)
+	@tools/torture.py --build build
 
 bench:  ## runs every benchmark program
 	$(needs)

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// A library to preload (LD_PRELOAD) into a training process: counts its calls on files below a
+// folder and breaks one of them, or spoils a product. Controlled by the environment:
+//   BREAK_UNDER   the folder, an absolute path
+//   BREAK_AT      the call to break, counted from 1; 0 or absent: none
+//   BREAK_HOW     kill (SIGKILL before the call has an effect), short (half of a write), or the
+//                 name of an errno: ENOSPC EIO EINTR EDQUOT
+//   BREAK_LASTS   1: also all later calls
+//   BREAK_COUNT   a file that receives the number of calls when the process ends
+//   BREAK_PRODUCT the call of cblas_sgemm of which one element becomes NaN, counted from 1
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FILES = 4096, PATH = 4096 };
+
+static atomic_long calls, products;
+static atomic_bool below[FILES];  // open files of the folder
+
+// ---- what to break ----
+
+static long number_of(const char *name) {
+  const char *const text = getenv(name);
+  return text ? strtol(text, NULL, 10) : 0;
+}
+
+static int error_of(const char *how) {
+  static const struct {
+    const char *name;
+    int number;
+  } errors[] = {{"ENOSPC", ENOSPC}, {"EIO", EIO}, {"EINTR", EINTR}, {"EDQUOT", EDQUOT}};
+  for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+    if (strcmp(errors[i].name, how) == 0) return errors[i].number;
+  }
+  return 0;
+}
+
+static bool is_short(void) {
+  const char *const how = getenv("BREAK_HOW");
+  return how && strcmp(how, "short") == 0;
+}
+
+// Counts a call. True: it must fail, or be short; errno is set.
+static bool breaks(void) {
+  const long call = atomic_fetch_add(&calls, 1) + 1, at = number_of("BREAK_AT");
+  const char *const how = getenv("BREAK_HOW");
+  if (at == 0 || !how || call < at || (call > at && number_of("BREAK_LASTS") == 0)) return false;
+  if (strcmp(how, "kill") == 0) raise(SIGKILL);
+  errno = error_of(how);
+  return errno != 0 || is_short();
+}
+
+static bool is_below(const char *path) {
+  const char *const folder = getenv("BREAK_UNDER");
+  return folder && strncmp(path, folder, strlen(folder)) == 0;
+}
+
+static bool is_open_below(int file) { return file >= 0 && file < FILES && below[file]; }
+
+// Whether `path` relative to the folder `directory` lies below.
+static bool is_at_below(int directory, const char *path) {
+  return path[0] == '/' || directory == AT_FDCWD ? is_below(path) : is_open_below(directory);
+}
+
+__attribute__((destructor)) static void write_count(void) {
+  const char *const path = getenv("BREAK_COUNT");
+  if (!path || calls == 0) return;
+  FILE *const file = fopen(path, "w");
+  if (!file) return;
+  fprintf(file, "%ld\n", (long)calls);
+  fclose(file);
+}
+
+// ---- calls ----
+
+// The function that this library hides.
+static void find(const char *name, void *function) {
+  void *const found = dlsym(RTLD_NEXT, name);
+  memcpy(function, &found, sizeof found);
+}
+
+#define REAL(name)        \
+  __typeof__(&name) real; \
+  find(#name, &real)
+
+static int note(int file, bool is) {
+  if (file >= 0 && file < FILES) below[file] = is;
+  return file;
+}
+
+// The mode of an open that may create a file.
+#define MODE_OF(flags, mode)               \
+  mode_t mode = 0;                         \
+  if (flags & (O_CREAT | O_TMPFILE)) {     \
+    va_list arguments;                     \
+    va_start(arguments, flags);            \
+    mode = (mode_t)va_arg(arguments, int); \
+    va_end(arguments);                     \
+  }
+
+int open(const char *path, int flags, ...) {
+  MODE_OF(flags, mode)
+  const bool is = is_below(path);
+  if (is && (flags & O_ACCMODE) != O_RDONLY && breaks() && !is_short()) return -1;
+  REAL(open);
+  return note(real(path, flags, mode), is);
+}
+
+int open64(const char *path, int flags, ...) {
+  MODE_OF(flags, mode)
+  const bool is = is_below(path);
+  if (is && (flags & O_ACCMODE) != O_RDONLY && breaks() && !is_short()) return -1;
+  REAL(open);
+  return note(real(path, flags | O_LARGEFILE, mode), is);
+}
+
+int openat(int directory, const char *path, int flags, ...) {
+  MODE_OF(flags, mode)
+  const bool is = is_at_below(directory, path);
+  if (is && (flags & O_ACCMODE) != O_RDONLY && breaks() && !is_short()) return -1;
+  REAL(openat);
+  return note(real(directory, path, flags, mode), is);
+}
+
+int close(int file) {
+  const bool is = is_open_below(file);
+  note(file, false);
+  REAL(close);
+  const int done = real(file);
+  return is && breaks() && !is_short() ? -1 : done;
+}
+
+ssize_t write(int file, const void *data, size_t bytes) {
+  if (is_open_below(file) && breaks()) {
+    if (!is_short()) return -1;
+    bytes = bytes > 1 ? bytes / 2 : bytes;
+  }
+  REAL(write);
+  return real(file, data, bytes);
+}
+
+ssize_t pwrite(int file, const void *data, size_t bytes, off_t offset) {
+  if (is_open_below(file) && breaks()) {
+    if (!is_short()) return -1;
+    bytes = bytes > 1 ? bytes / 2 : bytes;
+  }
+  REAL(pwrite);
+  return real(file, data, bytes, offset);
+}
+
+ssize_t pwrite64(int file, const void *data, size_t bytes, off64_t offset) {
+  return pwrite(file, data, bytes, offset);
+}
+
+#define SIMPLE(name, declared, is, given)           \
+  int name declared {                               \
+    if ((is) && breaks() && !is_short()) return -1; \
+    REAL(name);                                     \
+    return real given;                              \
+  }
+
+SIMPLE(fsync, (int file), is_open_below(file), (file))
+SIMPLE(fdatasync, (int file), is_open_below(file), (file))
+SIMPLE(ftruncate, (int file, off_t bytes), is_open_below(file), (file, bytes))
+SIMPLE(rename, (const char *from, const char *to), is_below(to), (from, to))
+SIMPLE(renameat2, (int a, const char *from, int b, const char *to, unsigned flags),
+       is_at_below(b, to), (a, from, b, to, flags))
+SIMPLE(mkdir, (const char *path, mode_t mode), is_below(path), (path, mode))
+SIMPLE(unlink, (const char *path), is_below(path), (path))
+SIMPLE(unlinkat, (int directory, const char *path, int flags), is_at_below(directory, path),
+       (directory, path, flags))
+
+int posix_fallocate(int file, off_t offset, off_t bytes) {
+  if (is_open_below(file) && breaks() && !is_short()) return errno;
+  REAL(posix_fallocate);
+  return real(file, offset, bytes);
+}
+
+// ---- products ----
+
+void cblas_sgemm(int layout, int ta, int tb, int m, int n, int k, float alpha, const float *a,
+                 int lda, const float *b, int ldb, float beta, float *c, int ldc);
+
+void cblas_sgemm(int layout, int ta, int tb, int m, int n, int k, float alpha, const float *a,
+                 int lda, const float *b, int ldb, float beta, float *c, int ldc) {
+  REAL(cblas_sgemm);
+  real(layout, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  if (atomic_fetch_add(&products, 1) + 1 == number_of("BREAK_PRODUCT")) c[(n - 1) / 2] = NAN;
+}
