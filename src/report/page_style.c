@@ -2,7 +2,7 @@
 // One style sheet, in parts within the string length limit of compilers.
 #include <stddef.h>
 
-#include "report/plan_html_parts.h"
+#include "report/page_frame.h"
 
 const char *const ot_page_style[] = {
     ":root{color-scheme:light dark;--page:#f4f5f7;--card:#fff;--text:#1b1f24;--dim:#59636e;"
@@ -47,6 +47,7 @@ const char *const ot_page_style[] = {
     "svg .limit{stroke:var(--text);stroke-width:1.5;stroke-dasharray:5 3}\n"
     "svg .curve{fill:none;stroke-width:2}svg .l-total{stroke-width:3.2}\n"
     "svg .dot{stroke:var(--card);stroke-width:1}\n"
+    "svg .band{fill:none;opacity:.4}svg .cell{stroke:none}\n"
     "svg .act{stroke:var(--card);stroke-width:.7}\n"
     "svg .s1{opacity:.78}svg .s2{opacity:.58}svg .s3{opacity:.42}\n"
     ".idle{fill:var(--idle);background:var(--idle)}\n"

@@ -4,6 +4,7 @@
 #include "base/quantity.h"
 #include "describe/pipeline_rules.h"
 #include "report/markup.h"
+#include "report/page_frame.h"
 #include "report/plan_html_parts.h"
 #include "report/plan_page.h"
 
@@ -14,27 +15,6 @@ typedef struct html {
   ot_arena *arena;  // of `out`
 } html;
 
-// ---- sections ----
-
-static void begin_section(const html *h, const char *id, const char *title, const char *reading) {
-  ot_text_appendf(h->out, "<section id=\"%s\" aria-labelledby=\"%s-title\">\n", id, id);
-  ot_text_appendf(h->out, "<h2 id=\"%s-title\">%s</h2>\n", id, title);
-  if (reading) {
-    ot_markup_element(h->out, "p class=\"read\"", reading);
-    ot_text_put(h->out, "\n");
-  }
-}
-
-static void end_section(const html *h) { ot_text_put(h->out, "</section>\n"); }
-
-static void begin_table(const html *h, const char *what) {
-  ot_text_put(h->out, "<details><summary>");
-  ot_markup_text(h->out, what);
-  ot_text_put(h->out, "</summary><div class=\"scroll\" tabindex=\"0\">\n");
-}
-
-static void end_table(const html *h) { ot_text_put(h->out, "</div></details>\n"); }
-
 // ---- head ----
 
 static void put_head(const html *h) {
@@ -42,24 +22,15 @@ static void put_head(const html *h) {
   const char *const title =
       ot_arena_format(h->arena, "%s on %d x %s", h->page->model_name, job->devices,
                       job->cluster->device.name ? job->cluster->device.name : job->cluster->name);
-  ot_text_put(h->out,
-              "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n");
-  ot_markup_element(h->out, "title", ot_arena_format(h->arena, "Orthant plan: %s", title));
-  ot_text_put(h->out, "\n<style>\n");
-  for (int i = 0; ot_page_style[i]; i++) ot_text_put(h->out, ot_page_style[i]);
-  ot_text_put(h->out, "</style>\n</head>\n<body>\n<header>\n");
-  ot_markup_element(h->out, "h1", title);
   const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
-  ot_markup_element(
-      h->out, "p class=\"dim\"",
+  ot_page_begin(
+      h->out, ot_arena_format(h->arena, "Orthant plan: %s", title), title,
       ot_arena_format(h->arena,
                       "%lld sequences of %lld tokens a step (%s tokens), precision %s, engine %s, "
                       "cluster %s",
                       (long long)job->global_batch_size, (long long)job->sequence_length,
                       ot_figure_count(h->arena, tokens), job->recipe.name, job->engine->name,
                       job->cluster->name));
-  ot_text_put(h->out, "\n</header>\n");
 }
 
 static void put_navigation(const html *h) {
@@ -71,31 +42,25 @@ static void put_navigation(const html *h) {
                {"plans", "Plans", true},        {"why", "Why", true},
                {"bill", "Bill", false},         {"limits", "Limits", false},
                {"rejected", "Rejected", false}, {"run", "Run it", true}};
-  ot_text_put(h->out, "<nav aria-label=\"Sections\"><ul>\n");
+  ot_page_navigation(h->out, true);
   for (int i = 0; i < OT_COUNT(links); i++) {
     if (links[i].needs_plan && !h->best) continue;
-    ot_text_appendf(h->out, "<li><a href=\"#%s\">%s</a></li>\n", links[i].id, links[i].name);
+    ot_page_link(h->out, links[i].id, links[i].name);
   }
-  ot_text_put(h->out, "</ul></nav>\n<main>\n");
+  ot_page_navigation(h->out, false);
 }
 
 // ---- summary ----
-
-static void put_tile(const html *h, const char *figure, const char *what) {
-  ot_text_put(h->out, "<div class=\"tile\">");
-  ot_markup_element(h->out, "b", figure);
-  ot_markup_element(h->out, "span", what);
-  ot_text_put(h->out, "</div>\n");
-}
 
 static void put_run_tile(const html *h, const ot_estimate *e) {
   const double tokens = h->page->job->tokens;
   if (tokens <= 0 || e->tokens_per_s <= 0) return;
   const double days = tokens / e->tokens_per_s / 86400;
   const double hours = days * 24 * h->page->job->devices;
-  put_tile(h, ot_arena_format(h->arena, days < 10 ? "%.2f days" : "%.0f days", days),
-           ot_arena_format(h->arena, "for %s tokens, %s device hours, no failures",
-                           ot_figure_count(h->arena, tokens), ot_figure_count(h->arena, hours)));
+  ot_page_tile(
+      h->out, ot_arena_format(h->arena, days < 10 ? "%.2f days" : "%.0f days", days),
+      ot_arena_format(h->arena, "for %s tokens, %s device hours, no failures",
+                      ot_figure_count(h->arena, tokens), ot_figure_count(h->arena, hours)));
 }
 
 static void put_tiles(const html *h) {
@@ -104,15 +69,15 @@ static void put_tiles(const html *h) {
   const double used = (double)(m->reserved + m->context);
   ot_arena *const a = h->arena;
   ot_text_put(h->out, "<div class=\"tiles\">\n");
-  put_tile(h, ot_figure_seconds(a, e->step_s), "a step");
-  put_tile(h, ot_figure_share(a, e->mfu), "MFU (causal attention)");
-  put_tile(h, ot_arena_format(a, "%s/s", ot_figure_count(a, e->tokens_per_s)),
-           ot_arena_format(a, "tokens, %s/s on each device",
-                           ot_figure_count(a, e->tokens_per_s / h->page->job->devices)));
-  put_tile(h, ot_arena_format(a, "%.0f%%", 100 * used / (double)m->capacity),
-           ot_arena_format(a, "of memory, %s of %s", ot_figure_bytes(a, used),
-                           ot_figure_bytes(a, (double)m->capacity)));
-  put_tile(h, ot_figure_share(a, e->bubble_fraction), "pipeline bubble");
+  ot_page_tile(h->out, ot_figure_seconds(a, e->step_s), "a step");
+  ot_page_tile(h->out, ot_figure_share(a, e->mfu), "MFU (causal attention)");
+  ot_page_tile(h->out, ot_arena_format(a, "%s/s", ot_figure_count(a, e->tokens_per_s)),
+               ot_arena_format(a, "tokens, %s/s on each device",
+                               ot_figure_count(a, e->tokens_per_s / h->page->job->devices)));
+  ot_page_tile(h->out, ot_arena_format(a, "%.0f%%", 100 * used / (double)m->capacity),
+               ot_arena_format(a, "of memory, %s of %s", ot_figure_bytes(a, used),
+                               ot_figure_bytes(a, (double)m->capacity)));
+  ot_page_tile(h->out, ot_figure_share(a, e->bubble_fraction), "pipeline bubble");
   put_run_tile(h, e);
   ot_text_put(h->out, "</div>\n");
 }
@@ -157,7 +122,7 @@ static void put_refusal(const html *h) {
   const ot_memory_estimate *const m = &nearest->memory;
   char split[256];
   ot_candidate_print(&nearest->candidate, split, sizeof split);
-  begin_section(h, "summary", "No plan fits", NULL);
+  ot_page_section(h->out, "summary", "No plan fits", NULL);
   ot_markup_element(h->out, "p",
                     ot_arena_format(h->arena, "The nearest takes %s a device: %s.",
                                     ot_figure_need(h->arena, (double)(m->reserved + m->context),
@@ -168,7 +133,7 @@ static void put_refusal(const html *h) {
     ot_text_put(h->out, "<p>Each of these fits:</p>\n");
     ot_markup_list(h->out, "ul", h->page->remedies, h->page->num_remedies);
   }
-  end_section(h);
+  ot_page_section_end(h->out);
 }
 
 static void put_summary(const html *h) {
@@ -176,7 +141,7 @@ static void put_summary(const html *h) {
     put_refusal(h);
     return;
   }
-  begin_section(h, "summary", "The fastest plan that fits", NULL);
+  ot_page_section(h->out, "summary", "The fastest plan that fits", NULL);
   put_chips(h);
   put_tiles(h);
   put_caveat(h, h->page->basis_note);
@@ -187,38 +152,40 @@ static void put_summary(const html *h) {
                     "other colours are waiting times, recompute and the optimizer update.");
   ot_chart_terms(h->best->estimate, h->out);
   ot_text_put(h->out, "</figure>\n");
-  end_section(h);
+  ot_page_section_end(h->out);
 }
 
 // ---- charts ----
 
 static void put_memory(const html *h) {
-  begin_section(h, "memory", "Memory of each stage",
-                "How to read: a bar is the peak memory of one device of a stage; it must end left "
-                "of the dashed line. The list gives the fullest stage.");
+  ot_page_section(
+      h->out, "memory", "Memory of each stage",
+      "How to read: a bar is the peak memory of one device of a stage; it must end left "
+      "of the dashed line. The list gives the fullest stage.");
   ot_text_put(h->out, "<figure>\n");
   ot_chart_memory(h->best, h->out);
-  begin_table(h, "Figures as a table");
+  ot_page_fold(h->out, "Figures as a table");
   ot_html_memory_table(h->best, h->out);
-  end_table(h);
+  ot_page_fold_end(h->out);
   ot_text_put(h->out, "</figure>\n");
-  end_section(h);
+  ot_page_section_end(h->out);
 }
 
 static ot_status put_timeline(const html *h) {
   const ot_candidate *const candidate = &h->best->estimate->candidate;
   ot_replayed_step step;
   OT_TRY(ot_estimate_replay(h->page->estimator, candidate, h->arena, &step));
-  begin_section(h, "timeline", "One step, stage by stage",
-                "How to read: time runs to the right, a row is a stage, a number is a micro-batch; "
-                "lighter shades are later chunks of the stage. Grey between blocks is waiting.");
+  ot_page_section(
+      h->out, "timeline", "One step, stage by stage",
+      "How to read: time runs to the right, a row is a stage, a number is a micro-batch; "
+      "lighter shades are later chunks of the stage. Grey between blocks is waiting.");
   ot_text_put(h->out, "<figure>\n");
   ot_chart_timeline(candidate, &step, h->out);
-  begin_table(h, "Stages as a table");
+  ot_page_fold(h->out, "Stages as a table");
   ot_html_stage_table(h->best, h->out);
-  end_table(h);
+  ot_page_fold_end(h->out);
   ot_text_put(h->out, "</figure>\n");
-  end_section(h);
+  ot_page_section_end(h->out);
   return OT_OK;
 }
 
@@ -228,30 +195,31 @@ static ot_status put_devices(const html *h) {
   const ot_scaling_chart chart = {.scaling = scaling,
                                   .devices = h->page->job->devices,
                                   .global_batch_size = h->page->job->global_batch_size};
-  begin_section(h, "devices", "The same batch on more or fewer devices",
-                "How to read: the plan with more or less data parallelism. At the crossover, where "
-                "compute (blue) falls below a waiting time, further devices mostly wait. Pipeline "
-                "schedules that need more micro-batches than remain are priced as 1f1b.");
+  ot_page_section(
+      h->out, "devices", "The same batch on more or fewer devices",
+      "How to read: the plan with more or less data parallelism. At the crossover, where "
+      "compute (blue) falls below a waiting time, further devices mostly wait. Pipeline "
+      "schedules that need more micro-batches than remain are priced as 1f1b.");
   ot_text_put(h->out, "<figure>\n");
   ot_chart_scaling(&chart, h->out);
-  begin_table(h, "Figures as a table");
+  ot_page_fold(h->out, "Figures as a table");
   ot_html_scaling_table(scaling, h->out);
-  end_table(h);
+  ot_page_fold_end(h->out);
   ot_text_put(h->out, "</figure>\n");
-  end_section(h);
+  ot_page_section_end(h->out);
   return OT_OK;
 }
 
 // ---- plans and reasons ----
 
 static void put_plans(const html *h) {
-  begin_section(h, "plans", "Plans, fastest first",
-                "How to read: each row is a parallel configuration; times are those of one step, "
-                "memory is that of the fullest device.");
+  ot_page_section(h->out, "plans", "Plans, fastest first",
+                  "How to read: each row is a parallel configuration; times are those of one step, "
+                  "memory is that of the fullest device.");
   ot_text_put(h->out, "<div class=\"scroll\" tabindex=\"0\">\n");
   ot_html_plan_table(h->page, h->out);
   ot_text_put(h->out, "</div>\n");
-  end_section(h);
+  ot_page_section_end(h->out);
 }
 
 static void put_other(const html *h, const char *name, const ot_page_plan *plan) {
@@ -263,25 +231,25 @@ static void put_other(const html *h, const char *name, const ot_page_plan *plan)
 }
 
 static void put_why(const html *h) {
-  begin_section(h, "why", "Why this plan", NULL);
+  ot_page_section(h->out, "why", "Why this plan", NULL);
   ot_markup_list(h->out, "ol", h->best->why.text, h->best->why.num);
   if (h->page->imported) put_other(h, "Why not the configuration of the file", h->page->imported);
   for (int i = 1; i < h->page->num_plans; i++) {
     put_other(h, ot_arena_format(h->arena, "Why not number %d", i + 1), &h->page->plans[i]);
   }
-  end_section(h);
+  ot_page_section_end(h->out);
 }
 
 static void put_rejected(const html *h) {
-  begin_section(h, "rejected", "Rejected configurations", NULL);
+  ot_page_section(h->out, "rejected", "Rejected configurations", NULL);
   ot_html_search(h->page, h->out);
-  end_section(h);
+  ot_page_section_end(h->out);
 }
 
 static void put_run(const html *h) {
   ot_text_builder yaml = {.arena = h->arena};
   ot_node_print_yaml(ot_plan_sections(h->page, &h->best->estimate->candidate, h->arena), 0, &yaml);
-  begin_section(h, "run", "Sections of RUN.yaml", NULL);
+  ot_page_section(h->out, "run", "Sections of RUN.yaml", NULL);
   ot_text_put(h->out, "<pre>");
   // Line by line, because escaping turns newlines into blanks.
   const char *at = ot_text_builder_text(&yaml);
@@ -293,16 +261,16 @@ static void put_run(const html *h) {
     at += length + (at[length] == '\n');
   }
   ot_text_put(h->out, "</pre>\n");
-  end_section(h);
+  ot_page_section_end(h->out);
 }
 
 static void put_facts(const html *h) {
-  begin_section(h, "bill", "State and work", "Memory and compute of the whole model.");
+  ot_page_section(h->out, "bill", "State and work", "Memory and compute of the whole model.");
   ot_html_model_totals(h->page, h->out);
-  end_section(h);
-  begin_section(h, "limits", "Limits", "These hold for every plan.");
+  ot_page_section_end(h->out);
+  ot_page_section(h->out, "limits", "Limits", "These hold for every plan.");
   ot_html_limits(h->page, h->out);
-  end_section(h);
+  ot_page_section_end(h->out);
 }
 
 static void put_foot(const html *h) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a plan's HTML page: style, terms, charts and tables. A chart appends a drawing with
+// The parts of a plan's HTML page: terms, charts and tables. A chart appends a drawing with
 // its legend; the page adds the heading and the text on how to read it.
 #pragma once
 
@@ -7,10 +7,6 @@
 #include "plan/scaling_curve.h"
 #include "plan/step_terms.h"
 #include "report/plan_page.h"
-
-// The style sheet in parts, null after the last: colours for light and dark, wide and narrow
-// screens, and print. Colour-blind readers can tell the colours of terms apart.
-extern const char *const ot_page_style[];
 
 // ---- terms: parts of a step and of memory as charts and tables show them ----
 
