@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "ops/catalog.h"
+#include "schedule/joined.h"
 
 // ---- keys ----
 
@@ -71,14 +72,31 @@ void ot_bench_rows_build(const ot_schedule *schedule, int order, ot_arena *arena
   }
 }
 
+static double bytes_of(const ot_task *task) {
+  const ot_cost cost = ot_task_cost(task);
+  return cost.bytes_read + cost.bytes_written;
+}
+
+// Adds the time of the launch that begins at `task`, by the bytes of its tasks.
+static void add_launch(ot_bench_rows *rows, const ot_segment *segment, int task, double seconds) {
+  const int count = ot_segment_launch(segment, task);
+  const ot_task *const tasks = &segment->tasks[task];
+  double bytes = 0;
+  for (int i = 0; i < count; i++) bytes += bytes_of(&tasks[i]);
+  for (int i = 0; i < count; i++) {
+    row_of(rows, &tasks[i])->step_s += count > 1 ? seconds * bytes_of(&tasks[i]) / bytes : seconds;
+  }
+}
+
 void ot_bench_rows_add(ot_bench_rows *rows, const ot_timeline *timeline) {
   const ot_order *const order = &rows->schedule->orders[timeline->order];
   for (int64_t i = 0; i < timeline->num_spans; i++) {
     const ot_span *const span = &timeline->spans[i];
     const ot_segment *const segment =
         &rows->schedule->segments[order->entries[span->entry].segment];
-    const ot_task *const task = &segment->tasks[span->task];
-    if (task->kind == OT_TASK_COMPUTE) row_of(rows, task)->step_s += span->end_s - span->start_s;
+    if (segment->tasks[span->task].kind == OT_TASK_COMPUTE) {
+      add_launch(rows, segment, span->task, span->end_s - span->start_s);
+    }
   }
 }
 
@@ -151,7 +169,7 @@ static void print_row(const ot_bench_row *row, ot_json_writer *json) {
   ot_json_integer(json, "rows", row->task->in[0].type.dim[0]);
   ot_json_real(json, "matrix_flops", cost.matrix_flops);
   ot_json_real(json, "model_flops", cost.matrix_flops - cost.repeated_flops);
-  ot_json_real(json, "bytes", cost.bytes_read + cost.bytes_written);
+  ot_json_real(json, "bytes", bytes_of(row->task));
   print_seconds(json, "step_s", row->step_s);
   print_seconds(json, "alone_s", row->alone_s);
   print_seconds(json, "predicted_s", row->predicted_s);

@@ -20,7 +20,7 @@ typedef struct ot_device_kind {
   double memory_bytes_per_s;     // > 0
   bool packs;                    // GEMMs pack, multiply and store one after the other (a CPU);
                                  // otherwise they load and store during the multiplications
-  double launch_s;               // host time per task
+  double launch_s;               // host time per launch
   double host_op_s;              // host time of an op that a framework dispatches from Python
   double step_s;                 // host time per step outside its kernels: data, loss, logs
   int64_t memory_bytes;          // usable by one rank, > 0

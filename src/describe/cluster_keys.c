@@ -68,7 +68,7 @@ static const ot_key cluster_keys[] = {
     {"threads", OT_KEY_INT, offsetof(ot_cluster, device.threads), "0", 0, 4096,
      .help = "per rank when measured, all ranks active; 0: irrelevant"},
     {"launch_s", OT_KEY_REAL, offsetof(ot_cluster, device.launch_s), "0", 0, OT_NO_MAXIMUM,
-     .unit = "seconds", .help = "host time per task"},
+     .unit = "seconds", .help = "host time per launch"},
     {"processors", OT_KEY_INT, offsetof(ot_cluster, device.processors), "0", 0, 1 << 20,
      .help = "SMs or cores for the tiles of a GEMM; 0: not a GPU or TPU"},
     {"matrix_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.matrix_efficiency), "0", 0, 1,

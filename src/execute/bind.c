@@ -7,6 +7,7 @@
 #include "ops/catalog.h"
 #include "ops/collective.h"
 #include "schedule/bodies.h"
+#include "schedule/joined.h"
 
 // ---- communication calls ----
 
@@ -167,10 +168,17 @@ static ot_status find_kernel(const ot_task *task, ot_kernel *kernel) {
   return OT_OK;
 }
 
-static ot_status bind_kernel(const ot_task *task, ot_backend backend, ot_bound_task *bound) {
+static ot_status bind_kernel(const ot_segment *segment, int index, ot_backend backend,
+                             ot_bound_task *bound) {
+  const ot_task *const task = &segment->tasks[index];
   OT_CHECK(task->attributes.backend == backend, OT_BUG,
            "schedule: op %s is of another back end than its schedule", ot_task_name(task));
-  return find_kernel(task, &bound->kernel);
+  OT_TRY(find_kernel(task, &bound->kernel));
+  bound->joined = ot_kernel_find_joined(backend, task->op, task->attributes.compute);
+  OT_CHECK(bound->count <= 1 || bound->joined, OT_BUG,
+           "schedule: %s, task %d: %d calls of op %s run in one launch, its kernel takes one",
+           segment->name, index, bound->count, ot_task_name(task));
+  return OT_OK;
 }
 
 ot_status ot_bind_check_kernels(const ot_schedule *schedule, const ot_device_info *info) {
@@ -212,11 +220,13 @@ static ot_status bind_call(const ot_task *task, const ot_comm *comm, const char 
 static ot_status bind_segment(const ot_schedule *schedule, const ot_segment *segment,
                               const ot_comm *comm, ot_arena *arena, ot_bound_task **bound) {
   OT_TRY(ot_segment_check_bodies(segment));
+  OT_TRY(ot_segment_check_joined(segment));
   *bound = ot_arena_array(arena, segment->num_tasks + 1, sizeof **bound);
   for (int i = 0; i < segment->num_tasks; i++) {
     const ot_task *const task = &segment->tasks[i];
+    (*bound)[i].count = task->joins ? 0 : ot_segment_launch(segment, i);
     if (task->kind == OT_TASK_COMPUTE) {
-      OT_TRY(bind_kernel(task, schedule->backend, &(*bound)[i]));
+      OT_TRY(bind_kernel(segment, i, schedule->backend, &(*bound)[i]));
       continue;
     }
     if (task->kind == OT_TASK_REPEAT) continue;

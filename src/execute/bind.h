@@ -10,8 +10,10 @@
 #include "schedule/schedule.h"
 
 typedef struct ot_bound_task {
-  ot_kernel kernel;  // compute
-  const char *name;  // communication: "segment/op", for timeout messages
+  ot_kernel kernel;         // compute
+  ot_joined_kernel joined;  // of the launch that begins here, if it has several tasks
+  int count;                // of its tasks; 0: the task runs in the launch of an earlier one
+  const char *name;         // communication: "segment/op", for timeout messages
 } ot_bound_task;
 
 // Binds the tasks of `schedule` [num_segments][num_tasks] in `arena`. `comm` is null on one rank.

@@ -11,6 +11,7 @@
 #include "execute/bind.h"
 #include "execute/guard.h"
 #include "execute/lanes.h"
+#include "execute/launch.h"
 #include "execute/leave.h"
 #include "execute/mailbox.h"
 #include "execute/pieces.h"
@@ -85,32 +86,21 @@ static int64_t open_span(ot_executor *executor, ot_lane lane, place at) {
   return ot_recorder_open(&executor->recorder, stream, lane, at.entry, at.task);
 }
 
-static ot_tensor tensor_at(const ot_executor *executor, const ot_entry *entry,
-                           const ot_operand *operand) {
-  if (operand->base == OT_BASE_NONE) return (ot_tensor){0};
-  const int64_t base = entry->base[operand->base];
-  OT_ASSERT(base >= 0);
-  return (ot_tensor){.data = executor->memory + base + operand->offset, .type = operand->type};
-}
-
-static void run_compute(ot_executor *executor, place at) {
+// Runs the task and those that join it; returns how many.
+static int run_compute(ot_executor *executor, place at) {
   const ot_entry *const entry = entry_at(executor, at);
   const ot_task *const task = task_at(executor, at);
-  if (ot_leave_skips(&executor->leave, entry, task)) return;
-  ot_tensor in[OT_MAX_INPUTS], out[OT_MAX_OUTPUTS];
-  for (int i = 0; i < OT_MAX_INPUTS; i++) in[i] = tensor_at(executor, entry, &task->in[i]);
-  for (int i = 0; i < OT_MAX_OUTPUTS; i++) out[i] = tensor_at(executor, entry, &task->out[i]);
-  const int64_t scratch = entry->base[OT_BASE_SCRATCH];
-  const ot_kernel_call call = {
-      .attributes = &task->attributes,
-      .in = in,
-      .out = out,
-      .workspace = task->workspace_bytes > 0 ? executor->memory + scratch + task->workspace : NULL,
-      .context = executor->streams.context[entry->lane],
-  };
+  const ot_bound_task *const bound = bound_at(executor, at);
+  if (ot_leave_skips(&executor->leave, entry, task)) return bound->count;
+  const ot_launch launch = {.entry = entry,
+                            .tasks = task,
+                            .bound = bound,
+                            .memory = executor->memory,
+                            .context = executor->streams.context[entry->lane]};
   const int64_t span = open_span(executor, entry->lane, at);
-  bound_at(executor, at)->kernel(&call);
+  ot_launch_run(&launch);
   ot_recorder_close(&executor->recorder, entry->lane, span);
+  return bound->count;
 }
 
 // Prepends the entry and the task to the message of a failed communication.
@@ -278,7 +268,7 @@ static ot_status run_repeat(ot_executor *executor, place at) {
 }
 
 static void run_kernels(ot_executor *executor, place at, int count) {
-  for (const int end = at.task + count; at.task < end; at.task++) run_compute(executor, at);
+  for (const int end = at.task + count; at.task < end;) at.task += run_compute(executor, at);
 }
 
 // `length` kernels as one graph, or kernel by kernel where there is none.
@@ -303,8 +293,9 @@ static ot_status run_tasks(ot_executor *executor, place at, int *count) {
       ot_pieces_at(&executor->pieces, executor->order, at.entry, at.task, count);
   if (piece && !executor->recorder.on && !executor->leave.left)
     return run_piece(executor, at, piece, *count);
-  *count = task->kind == OT_TASK_REPEAT ? 1 + (int)task->attributes.repeated : 1;
-  return task->kind == OT_TASK_REPEAT ? run_repeat(executor, at) : run_task(executor, at);
+  const bool repeats = task->kind == OT_TASK_REPEAT;
+  *count = repeats ? 1 + (int)task->attributes.repeated : bound_at(executor, at)->count;
+  return repeats ? run_repeat(executor, at) : run_task(executor, at);
 }
 
 // Runs the tasks of an entry.

@@ -71,6 +71,15 @@ ot_kernel ot_kernel_find(ot_backend backend, ot_op_kind kind, ot_dtype compute) 
   return NULL;
 }
 
+ot_joined_kernel ot_kernel_find_joined(ot_backend backend, ot_op_kind kind, ot_dtype compute) {
+  const ot_kernel_backend *const found = backend_of(backend);
+  if (!found || (compute != OT_F32 && compute != OT_F64)) return NULL;
+  for (const ot_joined_entry *entry = found->joined; entry && entry->f32; entry++) {
+    if (entry->kind == kind) return compute == OT_F64 ? entry->f64 : entry->f32;
+  }
+  return NULL;
+}
+
 void ot_kernel_sum_ranks(void *stream, const ot_rank_sum *job) {
   ot_kernels_cuda->sum_ranks(stream, job);
 }

@@ -10,6 +10,7 @@
 // What a back end provides.
 typedef struct ot_kernel_backend {
   const ot_kernel_entry *const *f32, *const *f64;  // lists of tables, each ended by null
+  const ot_joined_entry *joined;                   // null: none
   bool (*fits)(void);                              // null: always. See ot_kernel_fits_device
   // Creates what kernels on one stream share (library handles, their workspace). Null: nothing.
   ot_status (*open)(void *stream, void **context);
@@ -26,6 +27,9 @@ extern const ot_kernel_backend *const ot_kernels_cuda;
 
 // The kernel of `kind` for `compute` (OT_F32 or OT_F64), or null.
 ot_kernel ot_kernel_find(ot_backend backend, ot_op_kind kind, ot_dtype compute);
+
+// The same for several calls at once, or null.
+ot_joined_kernel ot_kernel_find_joined(ot_backend backend, ot_op_kind kind, ot_dtype compute);
 
 // Whether this build has kernels for the bound device of a back end; false if it lacks the back
 // end.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks of the same op with the same work share one timing over all steps and layers. Rank 0
+// Launches of the same op with the same work share one timing over all steps and layers. Rank 0
 // represents all ranks. Its caches are as in a real step and the other ranks run concurrently,
 // unlike in a loop over one kernel.
 #include <assert.h>
@@ -12,6 +12,7 @@
 #include "measure/measure_parts.h"
 #include "measure/trial.h"
 #include "ops/catalog.h"
+#include "schedule/joined.h"
 #include "simulate/price_measured.h"
 
 static_assert((int)OT_KERNEL_TERMS <= (int)OT_FIT_TERMS, "a fit has room for all terms");
@@ -127,25 +128,34 @@ typedef struct collection {
   double event_s;    // see ot_kernel_trials
 } collection;
 
-static ot_timings *find(collection *c, const ot_task *task) {
-  double terms[OT_KERNEL_TERMS];
-  ot_kernel_terms(task, terms);
+static ot_timings *find(collection *c, ot_op_kind op, const double terms[OT_KERNEL_TERMS]) {
   for (int64_t i = 0; i < c->count; i++) {
     const task_timings *const l = &c->task_timings[i];
-    if (l->op == task->op && memcmp(l->terms, terms, sizeof terms) == 0) return l->timings;
+    if (l->op == op && memcmp(l->terms, terms, sizeof l->terms) == 0) return l->timings;
   }
   c->task_timings =
       ot_arena_grow(c->arena, c->task_timings, c->count, &c->capacity, sizeof *c->task_timings);
   task_timings *const added = &c->task_timings[c->count++];
-  *added = (task_timings){.op = task->op};
-  memcpy(added->terms, terms, sizeof terms);
+  *added = (task_timings){.op = op};
+  memcpy(added->terms, terms, sizeof added->terms);
   added->timings = ot_arena_array(c->arena, 1, sizeof *added->timings);
   return added->timings;
 }
 
-static const ot_task *task_of(const ot_trial_step *step, const ot_span *span) {
+static const ot_segment *segment_of(const ot_trial_step *step, const ot_span *span) {
   const ot_order *const order = &step->schedule->orders[step->timeline->order];
-  return &step->schedule->segments[order->entries[span->entry].segment].tasks[span->task];
+  return &step->schedule->segments[order->entries[span->entry].segment];
+}
+
+// The times of launches with the work of the one that begins at `task`.
+static ot_timings *find_launch(collection *c, const ot_segment *segment, int task) {
+  double sums[OT_KERNEL_TERMS] = {0};
+  for (int i = 0; i < ot_segment_launch(segment, task); i++) {
+    double terms[OT_KERNEL_TERMS];
+    ot_kernel_terms(&segment->tasks[task + i], terms);
+    for (int k = 0; k < OT_KERNEL_TERMS; k++) sums[k] += terms[k];
+  }
+  return find(c, segment->tasks[task].op, sums);
 }
 
 static bool follows(const ot_span *span, const ot_span *before) {
@@ -158,9 +168,10 @@ static ot_status on_step(void *context, const ot_trial_step *step) {
   if (step->rank != 0 || step->step == 0) return OT_OK;
   const ot_span *const spans = step->timeline->spans;
   for (int64_t i = 0; i < step->timeline->num_spans; i++) {
-    const ot_task *const task = task_of(step, &spans[i]);
-    if (task->kind != OT_TASK_COMPUTE) continue;
-    ot_timings_add(find(c, task), spans[i].end_s - spans[i].start_s - c->event_s);
+    const ot_segment *const segment = segment_of(step, &spans[i]);
+    if (segment->tasks[spans[i].task].kind != OT_TASK_COMPUTE) continue;
+    ot_timings_add(find_launch(c, segment, spans[i].task),
+                   spans[i].end_s - spans[i].start_s - c->event_s);
     if (i > 0 && follows(&spans[i], &spans[i - 1])) {
       ot_timings_add(c->gaps, spans[i].start_s - spans[i - 1].end_s);
     }

@@ -12,7 +12,8 @@ enum {
   OT_FLAT_BLOCKS = 256,        // blocks of elements for sums over whole tensors, at most
   OT_FLAT_BLOCK_ITEMS = 8192,  // elements of a block, at least
   OT_CUDA_FLAT_BLOCKS = 1056,  // blocks of threads on a GPU, at most: 8 on each of 132
-  OT_CUDA_FLAT_ITEMS = 1024    // elements of one, at least
+  OT_CUDA_FLAT_ITEMS = 1024,   // elements of one, at least
+  OT_CUDA_JOINED = 32          // tensors of a launch, at most: their arguments are below 4 KiB
 };
 
 // Number of blocks for `n` items: at most `most`, each of at least `least` items if possible; 1 for

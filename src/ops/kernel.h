@@ -22,9 +22,20 @@ typedef struct ot_kernel_call {
 
 typedef void (*ot_kernel)(const ot_kernel_call *call);
 
+// Runs calls [count] as one, with the bits of one after the other. Their operands have the same
+// dtypes, and no call touches what another writes, but for accumulated outputs. `count` is at most
+// ot_op_info.joined.
+typedef void (*ot_joined_kernel)(const ot_kernel_call *calls, int count);
+
 // One entry of the table that each kernel file exports, once per compute type; a null `run` ends
 // it.
 typedef struct ot_kernel_entry {
   ot_op_kind kind;
   ot_kernel run;
 } ot_kernel_entry;
+
+// The same for several calls; null ends the table.
+typedef struct ot_joined_entry {
+  ot_op_kind kind;
+  ot_joined_kernel f32, f64;  // by compute type
+} ot_joined_entry;

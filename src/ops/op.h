@@ -411,6 +411,7 @@ typedef struct ot_op_info {
   ot_status (*infer)(const ot_op_attributes *attributes, ot_op_types *types);
   ot_cost (*cost)(const ot_op_attributes *attributes, const ot_op_types *types);
   ot_workspace_rule workspace[OT_BACKENDS];  // null: none
+  int joined[OT_BACKENDS];  // calls that one launch runs, at most (ot_joined_kernel); 0: one
 
   int num_vjp_steps;
   ot_vjp_step vjp[OT_MAX_VJP_STEPS];

@@ -142,6 +142,7 @@ const ot_op_info ot_sum_squares_info = {
     .cost = sum_squares_cost,
     .workspace =
         {[OT_BACKEND_CPU] = sum_squares_workspace, [OT_BACKEND_CUDA] = sum_squares_workspace_cuda},
+    .joined = {[OT_BACKEND_CUDA] = OT_CUDA_JOINED},
 };
 
 const ot_op_info ot_clip_factor_info = {
@@ -164,6 +165,7 @@ const ot_op_info ot_adamw_info = {
     .infer = adamw_infer,
     .cost = adamw_cost,
     .workspace = {[OT_BACKEND_CPU] = adamw_workspace, [OT_BACKEND_CUDA] = adamw_workspace_cuda},
+    .joined = {[OT_BACKEND_CUDA] = OT_CUDA_JOINED},
 };
 
 const ot_op_info ot_muon_info = {

@@ -200,6 +200,7 @@ static void print_task(const ot_segment *segment, int index, ot_text_builder *te
   ot_attributes_print(&task->attributes, text);
   if (task->lane != OT_LANE_COMPUTE) ot_text_appendf(text, " lane=%s", ot_lane_name(task->lane));
   if (task->wait >= 0) ot_text_appendf(text, " wait=%d", task->wait);
+  if (task->joins) ot_text_put(text, " joins");
   ot_text_appendf(text, "\n");
 }
 

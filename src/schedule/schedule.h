@@ -114,8 +114,9 @@ typedef struct ot_task {
   ot_operand out[OT_MAX_OUTPUTS];
   int64_t workspace;  // bytes from OT_BASE_SCRATCH
   int64_t workspace_bytes;
-  int wait;  // earlier task of the segment on another lane that must be complete first, or -1;
-             // earlier tasks of that lane are then complete, too
+  int wait;    // earlier task of the segment on another lane that must be complete first, or -1;
+               // earlier tasks of that lane are then complete, too
+  bool joins;  // one launch runs it with the task before it (schedule/joined.h)
 } ot_task;
 
 typedef struct ot_segment {

@@ -7,6 +7,7 @@
 #include "ops/catalog.h"
 #include "schedule/access.h"
 #include "schedule/bodies.h"
+#include "schedule/joined.h"
 #include "schedule/schedule.h"
 #include "schedule/schedule_races.h"
 #include "schedule/schedule_reductions.h"
@@ -162,6 +163,29 @@ static ot_status check_task(checker *c, const ot_access *accesses, int64_t count
   return OT_OK;
 }
 
+// The tasks of a launch run at once: what one writes, no other one touches, unless both add to it.
+//   first, next  range of the accesses of a task
+static ot_status check_joined(checker *c, const ot_access_list *list, int64_t first, int64_t next) {
+  const ot_access *const begin = &list->accesses[first];
+  const ot_entry *const entry = &c->order->entries[begin->entry];
+  const ot_task *const tasks = c->schedule->segments[entry->segment].tasks;
+  const bool adds = tasks[begin->task].attributes.accumulate;
+  int task = begin->task;
+  if (!tasks[task].joins) return OT_OK;
+  while (tasks[task].joins) task--;
+  for (int64_t i = first - 1; i >= 0; i--) {
+    const ot_access *const a = &list->accesses[i];
+    if (a->entry != begin->entry || a->task < task) return OT_OK;
+    for (const ot_access *b = begin; b < &list->accesses[next]; b++) {
+      const bool alike = a->kind == b->kind;
+      const bool harmless = a->kind == OT_ACCESS_READ || (a->kind == OT_ACCESS_UPDATE && adds);
+      OT_CHECK((alike && harmless) || !overlaps(a, b), OT_BUG,
+               "schedule: %s overlaps %s of the same launch", describe(c, b), describe(c, a));
+    }
+  }
+  return OT_OK;
+}
+
 static ot_status check_range(checker *c, const ot_access *access) {
   const ot_entry *const entry = &c->order->entries[access->entry];
   OT_CHECK(entry->base[access->base] >= 0, OT_BUG, "schedule: %s: the base is not bound",
@@ -213,6 +237,7 @@ static ot_status check_order(const ot_schedule *schedule, int order, ot_arena *a
       OT_TRY(check_range(&c, access));
     }
     OT_TRY(check_task(&c, first, next - i));
+    OT_TRY(check_joined(&c, &list, i, next));
     for (int64_t k = i; k < next; k++) {
       if (list.accesses[k].kind != OT_ACCESS_WRITE) OT_TRY(check_read(&c, &list.accesses[k]));
     }
@@ -236,6 +261,7 @@ ot_status ot_schedule_check(const ot_schedule *schedule, ot_arena *arena) {
            (long long)schedule->arena_bytes);
   for (int i = 0; i < schedule->num_segments; i++) {
     OT_TRY(ot_segment_check_bodies(&schedule->segments[i]));
+    OT_TRY(ot_segment_check_joined(&schedule->segments[i]));
   }
   for (int i = 0; i < schedule->num_orders; i++) OT_TRY(check_order(schedule, i, arena));
   return OT_OK;

@@ -277,6 +277,7 @@ uint64_t ot_segment_hash(const ot_segment *segment) {
     const ot_task *const task = &segment->tasks[t];
     const int64_t fields[] = {
         task->kind, task->lane, task->op, task->workspace, task->workspace_bytes, task->wait};
+    if (task->joins) hash = ot_hash_bytes(hash, &task->joins, sizeof task->joins);
     hash = ot_hash_bytes(hash, fields, sizeof fields);
     hash = ot_attributes_hash(hash, &task->attributes);
     for (int i = 0; i < OT_MAX_INPUTS; i++) hash = hash_operand(hash, &task->in[i]);

@@ -5,6 +5,7 @@
 #include "ops/catalog.h"
 #include "ops/collective.h"
 #include "ops/operands.h"
+#include "schedule/joined.h"
 #include "schedule/segment.h"
 
 void ot_tasks_begin(ot_segment *segment, const char *name, ot_phase phase, int max_tasks,
@@ -33,8 +34,25 @@ ot_operand ot_operand_vector(ot_base base, ot_dtype dtype, int64_t first, int64_
   return ot_operand_at(base, first * ot_dtype_bytes(dtype), ot_type_vector(dtype, n));
 }
 
+// Whether `task` runs in the launch of the last task of `segment`.
+static bool joins_last(const ot_segment *segment, const ot_task *task) {
+  const int most = ot_op_info_of(task->op)->joined[task->attributes.backend];
+  int count = 0;
+  for (int i = segment->num_tasks - 1; i >= 0; i--) {
+    count++;
+    if (!segment->tasks[i].joins) break;
+  }
+  if (count == 0 || count >= most) return false;
+  return ot_task_may_join(&segment->tasks[segment->num_tasks - 1], task);
+}
+
 void ot_tasks_append(ot_segment *segment, ot_task *task, int64_t scratch) {
   const ot_op_types types = ot_task_types(task);
+  task->joins = joins_last(segment, task);
+  if (task->joins) {
+    const ot_task *const last = &segment->tasks[segment->num_tasks - 1];
+    scratch = last->workspace + last->workspace_bytes;
+  }
   task->workspace = scratch;
   task->workspace_bytes = ot_op_workspace(task->op, &task->attributes, &types);
   const int64_t end = scratch + task->workspace_bytes;

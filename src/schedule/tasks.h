@@ -17,8 +17,8 @@ ot_task ot_task_of(const ot_graph *graph, ot_op_kind op);
 ot_operand ot_operand_at(ot_base base, int64_t offset, ot_tensor_type type);
 ot_operand ot_operand_vector(ot_base base, ot_dtype dtype, int64_t first, int64_t n);
 
-// Appends `task`. Its workspace is at `scratch` bytes of OT_BASE_SCRATCH; it is the only one in
-// use.
+// Appends `task`; where the back end can, one launch runs it with the last one. Its workspace is at
+// `scratch` bytes of OT_BASE_SCRATCH and the only one in use, or behind that of the task it joins.
 void ot_tasks_append(ot_segment *segment, ot_task *task, int64_t scratch);
 
 // Appends a task that zeroes [n] float64.

@@ -17,7 +17,8 @@
 //
 // A measured timeline has one span on the compute lane for a repeat with all its iterations, and
 // none for the tasks of its body: their communication counts as compute. A simulated one has spans
-// for them, each as long as all its iterations (ot_price_times).
+// for them, each as long as all its iterations (ot_price_times). Likewise, tasks that one launch
+// runs (joined.h) have one measured span, of the first, and a simulated one each.
 #pragma once
 
 #include <stdbool.h>

@@ -227,6 +227,15 @@ double ot_price_step_s(const ot_simulation *simulation, int devices, double work
 
 // ---- tasks ----
 
+// A task that joins another is launched with it.
+static ot_status price_kernel(const ot_simulation *simulation, const ot_task *task,
+                              ot_price *price) {
+  OT_TRY(is_described(simulation) ? price_on_accelerator(simulation, task, price)
+                                  : price_compute(simulation, task, price));
+  if (task->joins) price->host_s = 0;
+  return OT_OK;
+}
+
 static ot_status price_collective(const ot_simulation *simulation, const ot_group_shape *shape,
                                   const ot_task *task, ot_price *price) {
   const ot_op_types types = ot_task_types(task);
@@ -257,8 +266,7 @@ ot_status ot_price_task(const ot_simulation *simulation,
   const ot_group_shape *const shape = &shapes[task->attributes.group];
   switch (task->kind) {
     case OT_TASK_COMPUTE:
-      if (is_described(simulation)) return price_on_accelerator(simulation, task, price);
-      return price_compute(simulation, task, price);
+      return price_kernel(simulation, task, price);
     case OT_TASK_COLLECTIVE:
       return price_collective(simulation, shape, task, price);
     case OT_TASK_SEND:

@@ -13,7 +13,7 @@
 typedef struct ot_simulation {
   const ot_cluster *cluster;     // its device is one rank, with any number of threads
   double other_flops_per_s;      // elementwise work and reductions on one device, > 0
-  double launch_s;               // host time per task, >= 0; Orthant's own kernels
+  double launch_s;               // host time per launch, >= 0; Orthant's own kernels
   const ot_kernel_style *style;  // null: Orthant's own kernels
   ot_dtype products;             // with a style: GEMM dtype of layers
   int expert_ranks;    // tasks hold all experts; they are sharded over this many ranks; 0: one

@@ -33,7 +33,7 @@ static int sharing(const ot_task *task, const ot_cost *cost) {
 void ot_kernel_terms(const ot_task *task, double terms[OT_KERNEL_TERMS]) {
   const ot_cost cost = ot_task_cost(task);
   const int w = sharing(task, &cost);
-  terms[OT_KERNEL_CALL] = 1;
+  terms[OT_KERNEL_CALL] = task->joins ? 0 : 1;
   terms[OT_KERNEL_FORK] = w > 1;
   terms[OT_KERNEL_MATRIX] = (cost.matrix_flops + cost.padded_flops) / w;
   terms[OT_KERNEL_OTHER] = cost.other_flops / w;
@@ -83,7 +83,7 @@ bool ot_price_measured_kernel(const ot_simulation *simulation, const ot_task *ta
   double terms[OT_KERNEL_TERMS];
   ot_kernel_terms(task, terms);
   const double slower = slowdown_of(&cluster->device, task->attributes.compute);
-  *seconds = k->call_s + terms[OT_KERNEL_FORK] * k->fork_s +
+  *seconds = terms[OT_KERNEL_CALL] * k->call_s + terms[OT_KERNEL_FORK] * k->fork_s +
              slower * over(terms[OT_KERNEL_MATRIX], k->matrix_flops_per_s) +
              slower * over(terms[OT_KERNEL_OTHER], k->other_flops_per_s) +
              over(terms[OT_KERNEL_BYTES], k->bytes_per_s);

@@ -7,7 +7,7 @@
 
 // Terms of a kernel's time, in the order of the fields of ot_kernel_rates.
 typedef enum ot_kernel_term {
-  OT_KERNEL_CALL,    // 1
+  OT_KERNEL_CALL,    // 1; 0 if the task joins another
   OT_KERNEL_FORK,    // 1 if several threads share it
   OT_KERNEL_MATRIX,  // FLOPs / threads that share it
   OT_KERNEL_OTHER,

@@ -152,6 +152,57 @@ static void rejects_every_shifted_base(void **state) {
   tiny_plan_destroy(&plan);
 }
 
+// The tasks of a launch of GPT-2's update on a GPU, whose back end takes several.
+static ot_task *find_launch(tiny_plan *plan) {
+  const int segment = find_entry(plan, OT_PHASE_UPDATE, 1, -1)->segment;
+  ot_task *const tasks = plan->schedule.segments[segment].tasks;
+  assert_true(plan->schedule.segments[segment].num_tasks > 3 && tasks[1].joins && tasks[2].joins);
+  return tasks;
+}
+
+static void rejects_tasks_of_a_launch_that_touch_the_same_bytes(void **state) {
+  (void)state;
+  tiny_plan plan;
+  const ot_model model = tiny_gpt2();
+  tiny_plan_create(&model, &(tiny_request){.micro_batches = 1, .backend = OT_BACKEND_CUDA}, &plan);
+  assert_int_equal(ot_schedule_check(&plan.schedule, &plan.arena), OT_OK);
+  ot_task *const tasks = find_launch(&plan);
+  const ot_task second = tasks[1], third = tasks[2];
+  tasks[2].workspace = tasks[1].workspace;
+  expect_refusal(&plan, "of the same launch");
+  tasks[2] = third;
+  tasks[2].out[1].offset = tasks[0].out[1].offset;  // first moments
+  expect_refusal(&plan, "of the same launch");
+  tasks[2].joins = false;
+  assert_int_equal(ot_schedule_check(&plan.schedule, &plan.arena), OT_OK);
+  tasks[2] = third;
+  tasks[1].in[0].type.dtype = OT_BF16;
+  expect_refusal(&plan, "joins a task that it cannot run with");
+  tasks[1] = second;
+  tasks[0].joins = true;
+  expect_refusal(&plan, "joins a task that it cannot run with");
+  tiny_plan_destroy(&plan);
+}
+
+static void rejects_a_launch_of_too_many_tasks(void **state) {
+  (void)state;
+  enum { MOST = 32 };
+  tiny_plan plan;
+  const ot_model llama = tiny_llama();
+  ot_model model = tiny_experts(&llama, true);
+  model.moe.num_experts = 16;
+  tiny_plan_create(&model, &(tiny_request){.micro_batches = 1, .backend = OT_BACKEND_CUDA}, &plan);
+  assert_int_equal(ot_schedule_check(&plan.schedule, &plan.arena), OT_OK);
+  const int segment = find_entry(&plan, OT_PHASE_UPDATE, 1, -1)->segment;
+  ot_task *const tasks = plan.schedule.segments[segment].tasks;
+  assert_true(plan.schedule.segments[segment].num_tasks > MOST);
+  assert_true(tasks[MOST - 1].joins && !tasks[MOST].joins);
+  tasks[MOST].joins = true;
+  tasks[MOST].workspace = tasks[MOST - 1].workspace + tasks[MOST - 1].workspace_bytes;
+  expect_refusal(&plan, "is number 33 of a launch, which takes 32");
+  tiny_plan_destroy(&plan);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(accepts_every_model_recompute_and_split),
@@ -162,6 +213,8 @@ int main(void) {
       cmocka_unit_test(rejects_a_buffer_outside_the_arena),
       cmocka_unit_test(rejects_an_entry_that_waits_for_a_later_one),
       cmocka_unit_test(rejects_every_shifted_base),
+      cmocka_unit_test(rejects_tasks_of_a_launch_that_touch_the_same_bytes),
+      cmocka_unit_test(rejects_a_launch_of_too_many_tasks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

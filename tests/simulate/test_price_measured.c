@@ -132,6 +132,13 @@ static void a_measured_gpu_costs_what_runs_in_the_same_precision_took(void **sta
                    OT_OK);
   expect_near(bf16.device_s, 3e-6 + flops / 60e12 + bytes / 2e12);
   expect_near(bf16.host_s, 1e-6);
+  // A task that joins another costs its work alone.
+  task.joins = true;
+  assert_int_equal(ot_price_task(&simulation, (ot_group_shape[OT_GROUP_KINDS]){{0}}, &task, &bf16),
+                   OT_OK);
+  expect_near(bf16.device_s, flops / 60e12 + bytes / 2e12);
+  assert_true(bf16.host_s == 0);
+  task.joins = false;
   simulation.products = OT_F32;
   assert_int_equal(ot_price_task(&simulation, (ot_group_shape[OT_GROUP_KINDS]){{0}}, &task, &fp32),
                    OT_OK);

@@ -193,6 +193,27 @@ void ot_case_run(ot_case *c) {
   run_kernel(c, info);
 }
 
+void ot_case_run_joined(ot_case *cases, int count) {
+  enum { MOST = 64 };
+  ot_kernel_call calls[MOST];
+  int64_t bytes[MOST];
+  assert_true(count <= MOST);
+  for (int i = 0; i < count; i++) {
+    const ot_case *const c = &cases[i];
+    bytes[i] = ot_op_workspace(c->kind, &c->attributes, &c->types);
+    calls[i] = (ot_kernel_call){.attributes = &c->attributes,
+                                .in = c->in,
+                                .out = c->out,
+                                .workspace = guarded_create(bytes[i])};
+  }
+  op_device_run_joined(cases[0].kind, calls, bytes, count);
+  for (int i = 0; i < count; i++) {
+    guarded_check(calls[i].workspace, bytes[i], "workspace");
+    guarded_destroy(calls[i].workspace);
+    check_guards(&cases[i], ot_op_info_of(cases[i].kind));
+  }
+}
+
 void ot_case_run_in_place(ot_case *c) { ot_case_run_over_first(c, 0); }
 
 void ot_case_run_over_first(ot_case *c, int output) {

@@ -30,6 +30,10 @@ void ot_case_destroy(ot_case *c);
 // Poisons the outputs that the op overwrites, runs the kernel and checks all canaries.
 void ot_case_run(ot_case *c);
 
+// Runs cases [count] as one launch of a device that takes several calls at once; outputs keep what
+// they hold until they are overwritten.
+void ot_case_run_joined(ot_case *cases, int count);
+
 // Like ot_case_run, but output 0 shares storage with a copy of input 0; both keep their own memory.
 void ot_case_run_in_place(ot_case *c);
 

@@ -11,9 +11,10 @@
 #include <cmocka.h>
 
 #include "device/device.h"
+#include "ops/blocks.h"
 #include "ops/catalog.h"
 
-enum { MOST_BLOCKS = OT_MAX_INPUTS + OT_MAX_OUTPUTS + 1 };
+enum { MOST_BLOCKS = OT_CUDA_JOINED * (OT_MAX_INPUTS + OT_MAX_OUTPUTS + 1) };
 
 // A block of host memory with its canaries, and its copy.
 typedef struct block {
@@ -41,6 +42,12 @@ extern void shim_set_order(int order, uint64_t seed) __attribute__((weak));
 
 void op_device_set_order(int seed) {
   if (shim_set_order) shim_set_order(seed < SHIM_RANDOM ? seed : SHIM_RANDOM, (uint64_t)seed);
+}
+
+extern int64_t shim_count_kernels(const char *name) __attribute__((weak));
+
+int64_t op_device_count_kernels(const char *name) {
+  return shim_count_kernels ? shim_count_kernels(name) : -1;
 }
 
 extern void shim_set_devices(int count) __attribute__((weak));
@@ -97,24 +104,34 @@ static void close_run(device_run *r) {
   ot_device_destroy(&r->device);
 }
 
-static void run_on_device(ot_kernel run, const ot_kernel_call *call, int64_t workspace_bytes) {
-  device_run r = {0};
-  ot_tensor in[OT_MAX_INPUTS] = {{0}}, out[OT_MAX_OUTPUTS] = {{0}};
-  open_run(&r);
+// The operands of a call on the device.
+typedef struct moved {
+  ot_tensor in[OT_MAX_INPUTS], out[OT_MAX_OUTPUTS];
+} moved;
+
+static ot_kernel_call move_call(device_run *r, const ot_kernel_call *call, int64_t workspace_bytes,
+                                moved *to) {
   for (int i = 0; i < OT_MAX_INPUTS; i++) {
-    in[i] = call->in[i];
-    in[i].data = copy_of(&r, in[i].data, ot_type_bytes(&in[i].type));
+    to->in[i] = call->in[i];
+    to->in[i].data = copy_of(r, to->in[i].data, ot_type_bytes(&to->in[i].type));
   }
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
-    out[i] = call->out[i];
-    out[i].data = copy_of(&r, out[i].data, ot_type_bytes(&out[i].type));
+    to->out[i] = call->out[i];
+    to->out[i].data = copy_of(r, to->out[i].data, ot_type_bytes(&to->out[i].type));
   }
-  const ot_kernel_call moved = {.attributes = call->attributes,
-                                .in = in,
-                                .out = out,
-                                .workspace = copy_of(&r, call->workspace, workspace_bytes),
-                                .context = r.context};
-  run(&moved);
+  return (ot_kernel_call){.attributes = call->attributes,
+                          .in = to->in,
+                          .out = to->out,
+                          .workspace = copy_of(r, call->workspace, workspace_bytes),
+                          .context = r->context};
+}
+
+static void run_on_device(ot_kernel run, const ot_kernel_call *call, int64_t workspace_bytes) {
+  device_run r = {0};
+  moved operands;
+  open_run(&r);
+  const ot_kernel_call there = move_call(&r, call, workspace_bytes, &operands);
+  run(&there);
   must(ot_stream_synchronize(r.stream));
   copy_back(&r);
   close_run(&r);
@@ -129,4 +146,22 @@ void op_device_run(ot_op_kind kind, const ot_kernel_call *call, int64_t workspac
   } else {
     run_on_device(run, call, workspace_bytes);
   }
+}
+
+void op_device_run_joined(ot_op_kind kind, const ot_kernel_call *calls,
+                          const int64_t *workspace_bytes, int count) {
+  const ot_op_attributes *const a = calls[0].attributes;
+  const ot_joined_kernel run = ot_kernel_find_joined(a->backend, kind, a->compute);
+  if (!run) fail_msg("%s has no kernel for several calls", ot_op_info_of(kind)->name);
+  device_run r = {0};
+  moved operands[OT_CUDA_JOINED];
+  ot_kernel_call there[OT_CUDA_JOINED];
+  open_run(&r);
+  for (int i = 0; i < count; i++) {
+    there[i] = move_call(&r, &calls[i], workspace_bytes[i], &operands[i]);
+  }
+  run(there, count);
+  must(ot_stream_synchronize(r.stream));
+  copy_back(&r);
+  close_run(&r);
 }

@@ -15,6 +15,13 @@ ot_backend op_device_backend(void);
 // such kernel or the device fails.
 void op_device_run(ot_op_kind kind, const ot_kernel_call *call, int64_t workspace_bytes);
 
+// Runs the kernel for several calls (ot_kernel_find_joined) on calls [count] likewise.
+void op_device_run_joined(ot_op_kind kind, const ot_kernel_call *calls,
+                          const int64_t *workspace_bytes, int count);
+
+// Kernels that the emulated GPU has run so far and whose name begins with `name`; -1 on a real one.
+int64_t op_device_count_kernels(const char *name);
+
 // Bytes of a block of `bytes` without its canary before it, rounded up to 64.
 int64_t op_device_padded(int64_t bytes);
 

@@ -23,6 +23,7 @@ void tiny_plan_create(const ot_model *model, const tiny_request *request, tiny_p
       .compute = OT_F32,
       .storage = OT_F32,
       .threads = 1,
+      .backend = request->backend,
       .head_chunk_rows = 5,
       .micro_batches = &request->micro_batches,
       .num_micro_batches = 1,

@@ -20,6 +20,7 @@ typedef struct tiny_request {
   bool split_backward;
   int micro_batches;  // of the only step program
   int64_t guard_bytes;
+  ot_backend backend;
 } tiny_request;
 
 // Train and evaluate modes, two sequences of 7 tokens, one thread, fp32. Fails the test on an

@@ -81,6 +81,7 @@ static const char *race_algorithms(void *context, int repeats, ot_arena *arena) 
 static const ot_kernel_backend backend = {
     .f32 = f32,
     .f64 = f64,
+    .joined = ot_optimizer_cuda_joined,
     .fits = ot_cuda_has_kernels,
     .open = open_context,
     .close = close_context,

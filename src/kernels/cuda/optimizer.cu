@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradient norm, clipping and AdamW: one pass over memory each; sums in float64, by blocks into the
-// workspace and then in a fixed order.
+// workspace and then in a fixed order. One launch runs the tensors of many calls, with the blocks
+// and so the bits that each has alone.
 #include "kernels/cuda/kernel.cuh"
 
 extern "C" {
@@ -11,47 +12,118 @@ extern "C" {
 
 namespace {
 
-enum { THREADS = 256, WIDTH = 4 };
+enum { THREADS = 256, MOST_PARTS = OT_CUDA_JOINED };
+
+// ---- several tensors in one launch: each is a part with blocks of its own ----
+
+// Part i has the blocks from first[i] to before first[i + 1].
+struct part_blocks {
+  int count, first[MOST_PARTS + 1];
+
+  void add(int64_t elements) {
+    first[count + 1] = first[count] + (int)ot_cuda_flat_blocks(elements);
+    count++;
+  }
+  __device__ int part_of(int block) const {
+    int part = 0;
+    while (block >= first[part + 1]) part++;
+    return part;
+  }
+};
+
+// The elements of a part that a thread has, and its block's sums.
+struct part_range {
+  int64_t begin, step;
+  int block;
+
+  __device__ part_range(const part_blocks &blocks, int part)
+      : step((int64_t)(blocks.first[part + 1] - blocks.first[part]) * THREADS),
+        block((int)blockIdx.x - blocks.first[part]) {
+    begin = (int64_t)block * THREADS + threadIdx.x;
+  }
+};
 
 // ---- sums of parts ----
 
-// totals[k] (+)= sum over parts of sums[part][k], k < COUNT, by one block.
+// Of each part: totals[k] (+)= sum over its blocks of sums[block][k].
+struct part_totals {
+  int count, blocks[MOST_PARTS];
+  const double *sums[MOST_PARTS];
+  double *totals[MOST_PARTS];
+
+  part_totals(const part_blocks &launched, const ot_kernel_call *calls, int output)
+      : count(launched.count) {
+    for (int i = 0; i < count; i++) {
+      blocks[i] = launched.first[i + 1] - launched.first[i];
+      sums[i] = (const double *)calls[i].workspace;
+      totals[i] = (double *)calls[i].out[output].data;
+    }
+  }
+};
+
+// A block has every gridDim.x-th part, in order.
 template <int COUNT>
-__global__ void __launch_bounds__(THREADS)
-    total_kernel(const double *sums, int parts, double *totals, bool accumulate) {
+__global__ void __launch_bounds__(THREADS) total_kernel(part_totals parts, bool accumulate) {
   __shared__ double shared[THREADS / 32];
+  for (int part = blockIdx.x; part < parts.count; part += gridDim.x) {
+    const double *const sums = parts.sums[part];
+    double *const totals = parts.totals[part];
 #pragma unroll
-  for (int k = 0; k < COUNT; k++) {
-    double sum = 0;
-    for (int i = threadIdx.x; i < parts; i += THREADS) sum += sums[(int64_t)i * COUNT + k];
-    sum = ot_block_sum<THREADS>(sum, shared);
-    if (threadIdx.x == 0) totals[k] = accumulate ? totals[k] + sum : sum;
+    for (int k = 0; k < COUNT; k++) {
+      double sum = 0;
+      for (int i = threadIdx.x; i < parts.blocks[part]; i += THREADS) {
+        sum += sums[(int64_t)i * COUNT + k];
+      }
+      sum = ot_block_sum<THREADS>(sum, shared);
+      if (threadIdx.x == 0) totals[k] = accumulate ? totals[k] + sum : sum;
+    }
   }
 }
 
 template <class R>
-__global__ void __launch_bounds__(THREADS)
-    squares_kernel(ot_any<R> g, int64_t n, double *sums) {
+struct squares_parts {
+  part_blocks blocks;
+  ot_any<R> g[MOST_PARTS];
+  int64_t n[MOST_PARTS];
+  double *sums[MOST_PARTS];
+};
+
+template <class R>
+__global__ void __launch_bounds__(THREADS) squares_kernel(squares_parts<R> parts) {
   __shared__ double shared[THREADS / 32];
+  const int part = parts.blocks.part_of(blockIdx.x);
+  const part_range mine(parts.blocks, part);
+  const ot_any<R> g = parts.g[part];
+  const int64_t n = parts.n[part];
   double sum = 0;
-  const int64_t step = (int64_t)gridDim.x * THREADS;
-  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += step) {
+  for (int64_t i = mine.begin; i < n; i += mine.step) {
     const double x = (double)g[i];
     sum += x * x;
   }
   sum = ot_block_sum<THREADS>(sum, shared);
-  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+  if (threadIdx.x == 0) parts.sums[part][mine.block] = sum;
+}
+
+// Parts that are added to one sum are added in order, by one block.
+template <class R>
+void sum_all_squares(const ot_kernel_call *calls, int count) {
+  const bool accumulate = calls[0].attributes->accumulate;
+  void *const stream = ot_cuda_stream_of(calls);
+  squares_parts<R> parts = {};
+  for (int i = 0; i < count; i++) {
+    parts.g[i] = ot_any_of<R>(&calls[i].in[0]);
+    parts.n[i] = ot_type_elements(&calls[i].in[0].type);
+    parts.sums[i] = (double *)calls[i].workspace;
+    parts.blocks.add(parts.n[i]);
+  }
+  OT_LAUNCH(squares_kernel<R>, parts.blocks.first[count], THREADS, 0, stream, parts);
+  OT_LAUNCH(total_kernel<1>, accumulate ? 1 : count, THREADS, 0, stream,
+            part_totals(parts.blocks, calls, 0), accumulate);
 }
 
 template <class R>
 void sum_squares(const ot_kernel_call *call) {
-  const int64_t n = ot_type_elements(&call->in[0].type);
-  const int parts = (int)ot_cuda_flat_blocks(n);
-  double *const sums = (double *)call->workspace;
-  void *const stream = ot_cuda_stream_of(call);
-  OT_LAUNCH(squares_kernel<R>, parts, THREADS, 0, stream, ot_any_of<R>(&call->in[0]), n, sums);
-  OT_LAUNCH(total_kernel<1>, 1, THREADS, 0, stream, (const double *)sums, parts,
-            (double *)call->out[0].data, call->attributes->accumulate);
+  sum_all_squares<R>(call, 1);
 }
 
 // ---- clipping ----
@@ -115,10 +187,31 @@ struct adamw_step {
   }
 };
 
+struct adamw_part {
+  void *g, *p, *m, *v, *master;
+  const double *scalars;
+  adamw_settings settings;
+  int64_t n;
+  double *sums;  // [blocks, 2] squares of steps and of new weights
+};
+
+struct adamw_parts {
+  part_blocks blocks;
+  ot_dtype g, p, m, v, master;  // of all parts
+  adamw_part part[MOST_PARTS];
+};
+static_assert(sizeof(adamw_parts) <= 4096, "as much as the arguments of a kernel may take");
+
 template <class R>
 struct adamw_tensors {
   ot_any<R> g, p, m, v, master;
-  int64_t n;
+
+  __device__ adamw_tensors(const adamw_parts &all, int part)
+      : g{all.part[part].g, all.g},
+        p{all.part[part].p, all.p},
+        m{all.part[part].m, all.m},
+        v{all.part[part].v, all.v},
+        master{all.part[part].master, all.master} {}
 };
 
 template <class R>
@@ -135,47 +228,69 @@ __device__ __forceinline__ void add_element(const adamw_tensors<R> &t, int64_t i
   sums[1] += (double)w * (double)w;
 }
 
-// sums[block] [2]: squares of steps and of new weights. Nothing is updated if the clip factor is
-// not finite.
+// Nothing is updated if the clip factor is not finite. Addresses are read again for each element:
+// in registers they would cost a block of a multiprocessor.
 template <class R>
-__global__ void __launch_bounds__(THREADS)
-    adamw_kernel(adamw_tensors<R> t, const double *scalars, adamw_settings settings,
-                 double *sums) {
+__global__ void __launch_bounds__(THREADS, sizeof(R) == 4 ? 5 : 1) adamw_kernel(adamw_parts parts) {
   __shared__ double shared[THREADS / 32];
-  const double factor = scalars[OT_SCALAR_CLIP_FACTOR];
-  const adamw_step<R> step(scalars, settings);
+  const int number = parts.blocks.part_of(blockIdx.x);
+  const part_range range(parts.blocks, number);
+  const adamw_part &part = parts.part[number];
+  const int64_t n = part.n;
+  const double factor = part.scalars[OT_SCALAR_CLIP_FACTOR];
+  const adamw_step<R> step(part.scalars, part.settings);
   double mine[2] = {0, 0};
-  const int64_t stride = (int64_t)gridDim.x * THREADS;
   if (factor - factor == 0) {
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < t.n; i += stride) {
-      add_element(t, i, step, mine);
+    for (int64_t i = range.begin; i < n; i += range.step) {
+      int again = number;
+      ot_forget(again);
+      add_element(adamw_tensors<R>(parts, again), i, step, mine);
     }
   }
   const double update = ot_block_sum<THREADS>(mine[0], shared);
   const double weight = ot_block_sum<THREADS>(mine[1], shared);
   if (threadIdx.x > 0) return;
-  sums[2 * blockIdx.x] = update;
-  sums[2 * blockIdx.x + 1] = weight;
+  part.sums[2 * range.block] = update;
+  part.sums[2 * range.block + 1] = weight;
+}
+
+adamw_part adamw_part_of(const ot_kernel_call *call) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_tensor *const out = call->out;
+  return {call->in[0].data,
+          out[0].data,
+          out[1].data,
+          out[2].data,
+          out[3].data,
+          (const double *)call->in[1].data,
+          {a->learning_rate_factor, a->weight_decay, a->beta1, a->beta2, a->epsilon},
+          ot_type_elements(&call->in[0].type),
+          (double *)call->workspace};
+}
+
+template <class R>
+void adamw_all(const ot_kernel_call *calls, int count) {
+  const ot_tensor *const out = calls[0].out;
+  void *const stream = ot_cuda_stream_of(calls);
+  adamw_parts parts = {{},
+                       calls[0].in[0].type.dtype,
+                       out[0].type.dtype,
+                       out[1].type.dtype,
+                       out[2].type.dtype,
+                       out[3].type.dtype,
+                       {}};
+  for (int i = 0; i < count; i++) {
+    parts.part[i] = adamw_part_of(&calls[i]);
+    parts.blocks.add(parts.part[i].n);
+  }
+  OT_LAUNCH(adamw_kernel<R>, parts.blocks.first[count], THREADS, 0, stream, parts);
+  if (!out[4].data) return;
+  OT_LAUNCH(total_kernel<2>, count, THREADS, 0, stream, part_totals(parts.blocks, calls, 4), false);
 }
 
 template <class R>
 void adamw(const ot_kernel_call *call) {
-  const ot_op_attributes *const a = call->attributes;
-  const ot_tensor *const out = call->out;
-  const adamw_settings settings = {a->learning_rate_factor, a->weight_decay, a->beta1, a->beta2,
-                                   a->epsilon};
-  const int64_t n = ot_type_elements(&call->in[0].type);
-  const adamw_tensors<R> tensors = {ot_any_of<R>(&call->in[0]), ot_any_of<R>(&out[0]),
-                                    ot_any_of<R>(&out[1]),      ot_any_of<R>(&out[2]),
-                                    ot_any_of<R>(&out[3]),      n};
-  const int parts = (int)ot_cuda_flat_blocks(n);
-  double *const sums = (double *)call->workspace;
-  void *const stream = ot_cuda_stream_of(call);
-  OT_LAUNCH(adamw_kernel<R>, parts, THREADS, 0, stream, tensors,
-            (const double *)call->in[1].data, settings, sums);
-  if (!out[4].data) return;
-  OT_LAUNCH(total_kernel<2>, 1, THREADS, 0, stream, (const double *)sums, parts,
-            (double *)out[4].data, false);
+  adamw_all<R>(call, 1);
 }
 
 }  // namespace
@@ -189,4 +304,9 @@ extern "C" const ot_kernel_entry ot_optimizer_cuda_f64[] = {
     {OT_OP_SUM_SQUARES, sum_squares<double>},
     {OT_OP_CLIP_FACTOR, clip_factor},
     {OT_OP_ADAMW, adamw<double>},
+    {}};
+
+extern "C" const ot_joined_entry ot_optimizer_cuda_joined[] = {
+    {OT_OP_SUM_SQUARES, sum_all_squares<float>, sum_all_squares<double>},
+    {OT_OP_ADAMW, adamw_all<float>, adamw_all<double>},
     {}};

@@ -26,6 +26,7 @@ extern const ot_kernel_entry ot_linear_cuda_f32[], ot_linear_cuda_f64[];
 extern const ot_kernel_entry ot_muon_cuda_f32[], ot_muon_cuda_f64[];
 extern const ot_kernel_entry ot_norm_cuda_f32[], ot_norm_cuda_f64[];
 extern const ot_kernel_entry ot_optimizer_cuda_f32[], ot_optimizer_cuda_f64[];
+extern const ot_joined_entry ot_optimizer_cuda_joined[];
 extern const ot_kernel_entry ot_residual_cuda_f32[], ot_residual_cuda_f64[];
 extern const ot_kernel_entry ot_rope_cuda_f32[], ot_rope_cuda_f64[];
 extern const ot_kernel_entry ot_route_cuda_f32[], ot_route_cuda_f64[];

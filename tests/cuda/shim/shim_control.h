@@ -45,6 +45,9 @@ void shim_fail(const char *call, int64_t n, cudaError_t error);
 // Memory, streams and events stay. No other thread may be in a call.
 void shim_reset(void);
 
+// Kernels that have run so far and whose name, as launched ("adamw_kernel<R>"), begins with `name`.
+int64_t shim_count_kernels(const char *name);
+
 // What is live: device and pinned memory, streams, events and graphs.
 int64_t shim_live_objects(void);
 

@@ -123,6 +123,7 @@ struct device_state {
   std::vector<std::shared_ptr<CUgraphExec_st>> executables;
   std::map<uintptr_t, allocation> allocations;  // by address
   std::map<const void *, size_t> shared_bytes;  // opted in, by kernel
+  std::map<std::string, int64_t> runs;          // of kernels, by name
   size_t limit_bytes;                           // of each device
   int open_memory = NO_DEVICE;                  // the device whose memory the host could touch
   double patience_s;                            // how long work may wait for what nobody has queued

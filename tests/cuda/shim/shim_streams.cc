@@ -56,6 +56,7 @@ void run_item(lock_held &lock, CUstream_st &stream, const work_item &item) {
   const bool fails = item.kind == work_kind::KERNEL &&
                      take_planned_failure("kernel", stream.device) != cudaSuccess;
   open_device_memory(item.reaches_all ? EVERY_DEVICE : stream.device);
+  if (item.kind == work_kind::KERNEL) device().runs[item.name]++;
   if (!fails) item.run();
   check_guards(item.name);
 }
