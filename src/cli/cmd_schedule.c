@@ -39,6 +39,7 @@ static void write_task(const ot_task *task, ot_json_writer *w) {
   ot_json_text(w, "op", info->name);
   ot_json_text(w, "lane", ot_lane_name(task->lane));
   ot_json_integer(w, "wait", task->wait);
+  if (task->joins) ot_json_boolean(w, "joins", true);
   ot_json_array(w, "in");
   for (int i = 0; i < info->num_inputs; i++) write_operand(&task->in[i], w);
   ot_json_end(w);
@@ -187,7 +188,8 @@ static ot_status show(const ot_options *options) {
   OT_CHECK(rank < ranks, OT_USAGE, "--rank %d: ranks are 0 to %d (--ranks)", rank, ranks - 1);
   ot_mesh mesh;
   OT_TRY(ot_mesh_build(&config.run.parallel, ranks, &mesh));
-  ot_runtime_request request = {.mesh = &mesh, .rank = rank};
+  ot_runtime_request request = {
+      .mesh = &mesh, .rank = rank, .backend = ot_runtime_choose_device(config.run.device, ranks)};
   OT_TRY(ot_trainer_request(&config.run, arena, &request));
   request.split_backward = ot_options_flag(options, "split-backward");
   ot_graph graphs[OT_MODES];

@@ -157,6 +157,9 @@ expect 2 "3 of 5 lines could not be scored; the first: bad.jsonl:1: no tokens" "
 cmp one.txt two.txt
 "$orthant" schedule run.yaml >schedule.txt
 grep -q "^order step micro_batches=3" schedule.txt || fail "no step order"
+"$orthant" schedule run.yaml --set device=cuda >gpu.txt
+grep -q '^  adamw.* joins$' gpu.txt || fail "no tensors share a launch on a GPU"
+"$orthant" schedule run.yaml --set device=cpu | grep -q ' joins$' && fail "tensors share a launch on the CPU"
 "$orthant" train run.yaml --set output=t --trace trace.json:2-3 2>/dev/null
 grep -q '"linear"' trace.json || fail "no linear task in the trace"
 "$orthant" train run.yaml --set output=u --set steps=1 --show-batch 2>&1 | grep -q "sample 0: " || fail "no batch shown"
