@@ -241,9 +241,9 @@ static const ot_key checkpoint_keys[] = {
     {"every", OT_KEY_INTEGER, offsetof(ot_run_checkpoint, every), "1000", 0, OT_NO_MAXIMUM,
      .unit = "steps", .help = "steps between checkpoints; 0: after the last step only"},
     {"keep", OT_KEY_INTEGER, offsetof(ot_run_checkpoint, keep), "3", 0, OT_NO_MAXIMUM,
-     .help = "number of checkpoints to keep; 0: all"},
+     .help = "number of checkpoints to keep, of those complete; 0: all"},
     {"async", OT_KEY_BOOL, offsetof(ot_run_checkpoint, async), "false",
-     .help = "write concurrently with training"},
+     .help = "write while training goes on, from a copy of the state in host memory"},
 };
 static const ot_schema checkpoint = {
     "checkpoint section", checkpoint_keys, OT_COUNT(checkpoint_keys),

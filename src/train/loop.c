@@ -21,7 +21,8 @@ enum { KEY_BYTES = 512 };
 
 // Values of a step over all ranks.
 typedef struct step_sums {
-  bool stop;  // a rank was asked to stop
+  bool stop;   // a rank was asked to stop
+  bool saves;  // a rank is busy with a save that runs beside the steps
   ot_step_figures figures;
 } step_sums;
 
@@ -155,47 +156,6 @@ static ot_status validate(ot_loop *l, int64_t step) {
   return OT_OK;
 }
 
-// The leader's part after all files are written.
-static ot_status close_save(const ot_loop *l, int64_t step, double begin_s, ot_arena *arena) {
-  const bool resumed = l->request->resume == OT_RESUME_FROM;
-  OT_TRY(ot_run_directory_set_saved(l->start.directory, resumed ? l->request->resume_path : ""));
-  OT_TRY(ot_checkpoint_prune(arena, ot_run_directory_checkpoints(l->start.directory),
-                             l->run->checkpoint.keep));
-  return ot_loop_log_save(&l->start, arena, step, begin_s);
-}
-
-static ot_status save_state(ot_loop *l, int64_t step, ot_arena *arena) {
-  const char *path = NULL;
-  const double begin_s = ot_clock_s();
-  if (ot_loop_leads(l))
-    path = ot_checkpoint_path(arena, ot_run_directory_checkpoints(l->start.directory), step);
-  OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? ot_metrics_sync(l->metrics) : OT_OK));
-  OT_TRY(ot_trainer_save(l->start.trainer, path));
-  l->saved_step = step;
-  ot_spike_watch_saved(&l->spikes, step);
-  return ot_loop_agree(l, ot_loop_leads(l) ? close_save(l, step, begin_s, arena) : OT_OK);
-}
-
-// Adds to the message of a failed wait that it was part of a save.
-static ot_status name_save(int64_t step, ot_status status) {
-  if (status != OT_RANKS) return status;
-  ot_failure failure = {.status = OT_OK};
-  ot_failure_take(&failure, status);
-  ot_fail(status, "saving step %lld: %s", (long long)step, failure.message);
-  return failure.hint[0] ? ot_fail_hint(status, "%s", failure.hint) : status;
-}
-
-// Allocates nothing in the run's arena: a run saves any number of times.
-static ot_status save(ot_loop *l) {
-  const int64_t step = ot_trainer_position(l->start.trainer).step;
-  if (step == l->saved_step) return OT_OK;
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = save_state(l, step, &arena);
-  ot_heap_release(&heap);
-  return name_save(step, status);
-}
-
 // ---- audits ----
 
 static ot_status report_audit(ot_loop *l, int64_t step, const ot_loop_findings *found) {
@@ -295,22 +255,24 @@ static ot_status sum_step(ot_loop *l, step_sums *sums) {
   const ot_timeline_summary mine =
       ot_timeline_summarize(ot_trainer_timeline(l->start.trainer),
                             ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)));
-  double values[OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 3] = {0};
+  double values[OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 4] = {0};
   double *const part_s = &values[OT_TIMELINE_AXES];
   double *const stop = part_s + OT_TIMELINE_PARTS, *const bubble = stop + 1;
-  double *const failed = bubble + 1;
+  double *const failed = bubble + 1, *const saves = failed + 1;
   static_assert(OT_COUNT(values) <= OT_WORLD_VALUES, "one sum tells all");
   for (int i = 0; i < OT_TIMELINE_AXES; i++) values[i] = mine.exposed_axis_s[i];
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) part_s[i] = mine.part_s[i];
   *stop = ot_stop_signal_seen();
   *bubble = mine.bubble_fraction;
   *failed = (l->unreported.status != OT_OK);
+  *saves = ot_saving_busy(l);
   OT_TRY(ot_world_allreduce(l->request->world, values, OT_COUNT(values)));
   if (*failed > 0) return ot_loop_agree(l, OT_OK);
   // A GPU's step has no timeline unless its events are recorded.
   const bool timed = ot_trainer_timeline(l->start.trainer)->num_spans > 0;
   const double ranks = timed ? ot_world_size(l->request->world) : NAN;
-  *sums = (step_sums){.stop = *stop > 0, .figures = {.bubble_fraction = *bubble / ranks}};
+  *sums = (step_sums){
+      .stop = *stop > 0, .saves = *saves > 0, .figures = {.bubble_fraction = *bubble / ranks}};
   for (int i = 0; i < OT_TIMELINE_AXES; i++) sums->figures.exposed_axis_s[i] = values[i] / ranks;
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) sums->figures.part_s[i] = part_s[i] / ranks;
   return OT_OK;
@@ -378,13 +340,14 @@ static ot_status step_once(ot_loop *l, bool *stop) {
   *stop = sums.stop;
   OT_TRY(ot_loop_watch_spikes(l, &step, &went_back));
   if (went_back) return OT_OK;
+  OT_TRY(ot_saving_poll(l, sums.saves));
   OT_TRY(audit(l, step.step));
   const bool last = step.step == total;
   if (last || is_due(step.step, l->run->data.validation_every)) {
     OT_TRY(validate(l, step.step));
   }
-  if (last || is_due(step.step, l->run->checkpoint.every)) OT_TRY(save(l));
-  return OT_OK;
+  if (last) return ot_saving_save_last(l);
+  return is_due(step.step, l->run->checkpoint.every) ? ot_saving_save(l) : OT_OK;
 }
 
 // After a step, or after one that was left.
@@ -392,7 +355,7 @@ static ot_status stop_here(ot_loop *l, bool left) {
   const int64_t step = ot_trainer_position(l->start.trainer).step;
   const bool from_other = l->start.went_back || l->request->resume == OT_RESUME_NEVER;
   // The state before the first step is that of a new start.
-  if (step > 0) OT_TRY(save(l));
+  if (step > 0) OT_TRY(ot_saving_save_last(l));
   ot_fail(OT_STOPPED, "stopped by a signal %s step %lld", left ? "in" : "after",
           (long long)(left ? step + 1 : step));
   return ot_fail_hint(OT_STOPPED, "run the same command %s to continue%s",
@@ -468,7 +431,8 @@ static void say_summary(ot_loop *l) {
   s->memory_capacity_bytes = memory.capacity_bytes;
   s->memory_planned_bytes = l->planned_bytes;
   const char *const directory = ot_run_directory_checkpoints(l->start.directory);
-  if (l->saved_step >= 0) s->checkpoint = ot_checkpoint_path(l->arena, directory, l->saved_step);
+  const int64_t saved = l->saving.saved_step;
+  if (saved >= 0) s->checkpoint = ot_checkpoint_path(l->arena, directory, saved);
   const ot_loop_event event = {.kind = OT_LOOP_SUMMARY, .summary = s};
   l->request->sink(l->request->context, &event);
 }
@@ -489,7 +453,7 @@ static ot_status run_loop(ot_loop *l) {
   if (l->start.finished) return OT_OK;
   OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? check_room(l) : OT_OK));
   ot_loop_warn_settings(l->request, ot_trainer_data_loader(l->start.trainer), l->arena);
-  l->saved_step = l->start.resumed_here ? ot_trainer_position(l->start.trainer).step : -1;
+  OT_TRY(ot_saving_create(l));
   OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? ot_loop_open_logs(l) : OT_OK));
   OT_TRY(sum_planned(l));
   predict(l);
@@ -512,6 +476,7 @@ ot_status ot_loop_run(const ot_loop_request *request) {
   ot_trace_destroy(&l.trace);
   ot_tensorboard_destroy(&l.tensorboard);
   ot_metrics_destroy(&l.metrics);
+  ot_saving_destroy(&l);
   ot_loop_start_close(&l.start);
   ot_heap_release(&heap);
   return status;

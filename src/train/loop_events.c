@@ -4,7 +4,6 @@
 
 #include "base/failure.h"
 #include "base/text.h"
-#include "checkpoint/checkpoint.h"
 #include "host/clock.h"
 
 ot_status ot_loop_log(const ot_loop_start *start, const ot_run_event *event) {
@@ -70,21 +69,18 @@ ot_status ot_loop_log_timed(const ot_loop_start *start, ot_run_event_kind kind, 
   return ot_loop_log(start, &event);
 }
 
-ot_status ot_loop_log_save(const ot_loop_start *start, ot_arena *arena, int64_t step,
-                           double begin_s) {
-  if (!start->directory) return OT_OK;
-  const double seconds = ot_clock_s() - begin_s;
-  const char *const path =
-      ot_checkpoint_path(arena, ot_run_directory_checkpoints(start->directory), step);
-  ot_manifest manifest;
-  const char *damage = NULL;
-  OT_TRY(ot_checkpoint_inspect(arena, path, OT_CHECKPOINT_HASH_NONE, &manifest, &damage));
-  int64_t bytes = 0;
-  for (int i = 0; !damage && i < manifest.num_files; i++) bytes += manifest.files[i].bytes;
+ot_status ot_loop_log_save(const ot_loop_start *start, const ot_state_saved *saved) {
   const ot_run_event event = {.kind = OT_RUN_EVENT_SAVE,
-                              .step = step,
-                              .seconds = seconds,
-                              .blocked_s = seconds,
-                              .bytes = bytes};
+                              .step = saved->step,
+                              .seconds = saved->seconds,
+                              .blocked_s = saved->blocked_s,
+                              .bytes = saved->bytes};
+  return ot_loop_log(start, &event);
+}
+
+ot_status ot_loop_log_fallback(const ot_loop_start *start, const char *reason) {
+  const ot_run_event event = {.kind = OT_RUN_EVENT_FALLBACK,
+                              .step = ot_trainer_position(start->trainer).step,
+                              .reason = reason};
   return ot_loop_log(start, &event);
 }

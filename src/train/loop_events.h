@@ -5,6 +5,7 @@
 
 #include "train/loop_start.h"
 #include "train/run_events.h"
+#include "train/state_save.h"
 
 ot_status ot_loop_log(const ot_loop_start *start, const ot_run_event *event);
 
@@ -24,6 +25,8 @@ void ot_loop_log_stop(const ot_loop_start *start, ot_status status);
 ot_status ot_loop_log_timed(const ot_loop_start *start, ot_run_event_kind kind, int64_t step,
                             double begin_s);
 
-// The checkpoint of `step`, complete now; training waited for it from `begin_s` on.
-ot_status ot_loop_log_save(const ot_loop_start *start, ot_arena *arena, int64_t step,
-                           double begin_s);
+// A checkpoint that is complete now.
+ot_status ot_loop_log_save(const ot_loop_start *start, const ot_state_saved *saved);
+
+// A newer checkpoint than the one that was loaded is damaged, as `reason` says.
+ot_status ot_loop_log_fallback(const ot_loop_start *start, const char *reason);

@@ -84,12 +84,13 @@ static ot_status rewind_files(ot_loop *l, int64_t step, ot_arena *arena) {
 static ot_status go_back(ot_loop *l, const ot_spike_step *spike, bool skips, ot_arena *arena) {
   ot_trainer *const trainer = l->start.trainer;
   char path[OT_WORLD_TEXT] = "";
+  OT_TRY(ot_saving_finish(l));
   OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? find_earlier(l, arena, path) : OT_OK));
   OT_TRY(ot_world_broadcast(l->request->world, path));
   OT_TRY(ot_trainer_resume(trainer, path));
   ot_position position = ot_trainer_position(trainer);
   if (position.step < l->begin_step) l->begin_step = position.step;
-  l->saved_step = position.step;
+  l->saving.saved_step = position.step;
   OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? rewind_files(l, position.step, arena) : OT_OK));
   ot_loop_note(l->request, "back to step %lld; samples %lld to %lld are %s",
                (long long)position.step, (long long)position.next_sample,

@@ -17,6 +17,7 @@
 #include "host/heap.h"
 #include "schedule/schedule_match.h"
 #include "train/learning_rate.h"
+#include "train/loop_events.h"
 #include "train/trainer.h"
 
 // ---- schedules of ranks ----
@@ -252,6 +253,7 @@ static ot_status choose_state(const ot_loop_request *request, ot_arena *arena, o
            found.path);
   ot_text_format(path, OT_WORLD_TEXT, "%s", found.path);
   start->found_step = found.manifest->step;
+  start->fallback = found.note;
   if (found.note) ot_loop_note(request, "%s", found.note);
   start->resumed_here =
       is_entry_of(found.path, ot_run_directory_checkpoints(start->directory), arena);
@@ -286,6 +288,7 @@ static ot_status enter_directory(const ot_loop_request *request, ot_arena *arena
                                  const ot_loop_start *start) {
   const char *note = NULL;
   const int64_t step = ot_trainer_position(start->trainer).step;
+  if (start->fallback) OT_TRY(ot_loop_log_fallback(start, start->fallback));
   if (start->resumed_here) OT_TRY(ot_run_directory_rewind(start->directory, step, arena, &note));
   if (note) ot_loop_note(request, "%s", note);
   if (!start->resumed_here) OT_TRY(ot_run_directory_clear_saved(start->directory));

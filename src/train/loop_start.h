@@ -20,6 +20,7 @@ typedef struct ot_loop_start {
   bool went_back;                     // on the leader: rewound to a checkpoint that --resume names
   int64_t found_step;                 // on the leader: the step of the checkpoint to load
   ot_checkpoint_damage_list damages;  // on the leader: found while loading
+  const char *fallback;               // on the leader: why it is not the newest; null: it is
 } ot_loop_start;
 
 ot_status ot_loop_start_open(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start);

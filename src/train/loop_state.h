@@ -6,6 +6,7 @@
 #include "train/loop_start.h"
 #include "train/metrics.h"
 #include "train/prediction.h"
+#include "train/saving.h"
 #include "train/spike_watch.h"
 #include "train/tensorboard.h"
 #include "train/trace_ranks.h"
@@ -23,7 +24,7 @@ typedef struct ot_loop {
   int64_t begin_step;
   ot_loop_summary summary;
   double trace_begin_s;
-  int64_t saved_step;        // newest checkpoint of this run; -1: none
+  ot_saving saving;
   int64_t planned_bytes;     // of all ranks of this process
   ot_prediction prediction;  // on the leader; without steps if unknown
   ot_step_means means;

@@ -105,8 +105,6 @@ ot_status ot_trainer_check(const ot_run *run) {
   OT_CHECK(run->audit.every == 0 || run->audit.num_checks > 0, OT_USAGE,
            "audit.every=%lld, but audit.checks is empty (try [ranks])",
            (long long)run->audit.every);
-  OT_CHECK(!run->checkpoint.async, OT_ENVIRONMENT,
-           "checkpoint: async=true is not supported (try false)");
   return check_precision(&run->precision);
 }
 
