@@ -6,6 +6,7 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "cli/installed.h"
+#include "cli/ranks.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "describe/measured_keys.h"
@@ -53,6 +54,7 @@ static void print_kernels_json(const ot_measured_machine *m, ot_json_writer *jso
     ot_json_object(json, NULL);
     ot_json_text(json, "op", c->op);
     ot_json_integer(json, "ranks", c->ranks);
+    ot_json_integer(json, "hosts", c->hosts);
     ot_json_real(json, "latency_s", c->latency_s);
     ot_json_real(json, "bytes_per_s", c->bytes_per_s);
     print_fit(json, &c->fit);
@@ -116,9 +118,10 @@ static void print_kernels(const ot_measured_machine *m) {
   }
   for (int64_t i = 0; i < m->num_collectives; i++) {
     const ot_collective_rates *const c = &m->collectives[i];
-    printf("  %-16s %2d ranks   %7.1f GB/s, %.0f us  off by %.0f %%, runs +- %.0f %%\n", c->op,
-           c->ranks, c->bytes_per_s / 1e9, 1e6 * c->latency_s, 100 * c->fit.residual,
-           50 * c->fit.spread);
+    printf("  %-16s %2d ranks", c->op, c->ranks);
+    if (c->hosts > 1) printf(" of %2d hosts", c->hosts);
+    printf("   %7.3f GB/s, %.0f us  off by %.0f %%, runs +- %.0f %%\n", c->bytes_per_s / 1e9,
+           1e6 * c->latency_s, 100 * c->fit.residual, 50 * c->fit.spread);
   }
 }
 
@@ -177,11 +180,27 @@ static ot_status use_data_sheet(ot_cluster *c, ot_arena *arena) {
 }
 
 static void say(void *context, const char *what) {
-  (void)context;
-  fprintf(stderr, "measuring %s\n", what);
+  const ot_comm *const comm = context;
+  if (!comm || ot_comm_rank(comm) == 0) fprintf(stderr, "measuring %s\n", what);
 }
 
-static ot_status bench(const ot_options *options) {
+static ot_status report(const ot_options *options, ot_cluster *cluster, const char *path) {
+  ot_arena *const arena = ot_options_arena(options);
+  OT_TRY(use_data_sheet(cluster, arena));
+  OT_TRY(ot_cluster_file_save(cluster, path));
+  const char *const doubt = ot_measured_warning(cluster, arena);
+  if (doubt) fprintf(stderr, "warning: %s\n", doubt);
+  if (ot_output_file_is_stdout(path)) return OT_OK;
+  if (ot_options_json(options)) {
+    print_json(cluster, path, arena);
+  } else {
+    print_text(cluster, path);
+  }
+  return OT_OK;
+}
+
+// `comm`: the ranks of a launcher; null without one.
+static ot_status measure(const ot_options *options, ot_comm *comm) {
   ot_arena *const arena = ot_options_arena(options);
   const char *path = ot_options_text(options, "out");
   ot_cluster cluster;
@@ -191,22 +210,38 @@ static ot_status bench(const ot_options *options) {
   const bool disk = !ot_output_file_is_stream(path);
   const ot_measure_request request = {
       .backend = ot_model_options_backend(options),
-      .ranks = (int)ot_options_integer(options, "ranks"),
+      .ranks = comm ? 0 : (int)ot_options_integer(options, "ranks"),
       .quick = ot_options_flag(options, "quick"),
       .disk_file = disk ? ot_arena_format(arena, "%s.disk", target) : NULL,
-      .say = say};
-  OT_TRY(ot_measure_machine(&request, arena, &cluster));
-  OT_TRY(use_data_sheet(&cluster, arena));
-  OT_TRY(ot_cluster_file_save(&cluster, path));
-  const char *const doubt = ot_measured_warning(&cluster, arena);
-  if (doubt) fprintf(stderr, "warning: %s\n", doubt);
-  if (ot_output_file_is_stdout(path)) return OT_OK;
-  if (ot_options_json(options)) {
-    print_json(&cluster, path, arena);
-  } else {
-    print_text(&cluster, path);
+      .comm = comm,
+      .say = say,
+      .context = comm};
+  if (!comm) {
+    OT_TRY(ot_measure_machine(&request, arena, &cluster));
+    return report(options, &cluster, path);
   }
+  OT_TRY(ot_measure_cluster(&request, arena, &cluster));
+  const bool leads = ot_comm_rank(comm) == 0;
+  return ot_comm_agree(comm, leads ? report(options, &cluster, path) : OT_OK);
+}
+
+static ot_status measure_ranks(ot_comm *comm, void *context) { return measure(context, comm); }
+
+// The file of a cluster is no file of this machine.
+static ot_status prepare_ranks(void *context, int ranks) {
+  const ot_options *const options = context;
+  OT_CHECK(ot_options_text(options, "out"), OT_USAGE,
+           "bench: %d ranks of a launcher are not this machine (--out CLUSTER.yaml)", ranks);
   return OT_OK;
+}
+
+static ot_status bench(const ot_options *options) {
+  int ranks;
+  bool processes;
+  OT_TRY(ot_ranks_count(options, &ranks, &processes));
+  if (!processes) return measure(options, NULL);
+  const ot_ranks_verb verb = {prepare_ranks, measure_ranks, (void *)options};
+  return ot_ranks_run(options, &verb);
 }
 
 static const ot_option rows[] = {
@@ -233,11 +268,17 @@ const ot_verb ot_verb_bench = {
         "this-machine, is the last one written by this verb. Takes a minute on an idle machine;\n"
         "figures of a busy machine are poor. Runs on a GPU are predicted from a file of a GPU "
         "only,\n"
-        "and runs on a CPU from one of a CPU.",
+        "and runs on a CPU from one of a CPU.\n"
+        "Started by mpirun or srun with as many ranks as a run will have, on the same hosts, it\n"
+        "measures the first host and communication within and across hosts. Runs of any number "
+        "of\n"
+        "such hosts are predicted from that file, and `train` checks that ranks stand as they "
+        "did.",
     .examples =
         "  orthant bench\n"
         "  orthant bench --device cpu --out cpu.yaml\n"
-        "  orthant bench --ranks 2 --out two-ranks.yaml",
+        "  orthant bench --ranks 2 --out two-ranks.yaml\n"
+        "  mpirun -n 16 orthant bench --device cpu --out cluster.yaml",
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,

@@ -20,6 +20,7 @@
 #include "files/config_file.h"
 #include "host/clock.h"
 #include "train/loop.h"
+#include "train/rank_hosts.h"
 #include "train/stop_signal.h"
 
 typedef struct console {
@@ -196,9 +197,24 @@ static void print_done(const training *t) {
   fprintf(stderr, "done: %s\n", t->config.run.output);
 }
 
+// Ranks stand on hosts as the cluster of the predictions has them: one of measured hosts, or one of
+// GPUs if the ranks use GPUs of several hosts.
+static ot_status check_hosts(const training *t, ot_comm *comm) {
+  const ot_cluster *const c = t->request.cluster;
+  if (!c || !comm) return OT_OK;
+  const bool spread = ot_comm_local_size(comm) < ot_comm_size(comm);
+  const bool gpus =
+      !ot_device_is_host(&c->device) && c->num_levels > 0 &&
+      ot_runtime_choose_device(t->config.run.device, t->mesh.ranks) == OT_BACKEND_CUDA;
+  if (!ot_cluster_has_hosts(c) && !(spread && gpus)) return OT_OK;
+  const int per_host = c->host_devices > 0 ? c->host_devices : c->level[0].size;
+  return ot_rank_hosts_check(comm, per_host, t->config.run.cluster);
+}
+
 static ot_status train_rank(ot_comm *comm, void *context) {
   training *const t = context;
   ot_loop_request request = t->request;
+  OT_TRY(check_hosts(t, comm));
   OT_TRY(ot_world_create(&request.run->parallel, comm, &request.world));
   const bool leads = ot_world_is_leader(request.world);
   if (leads) ot_output_notes(&t->config.notes);
@@ -294,6 +310,7 @@ static ot_status check(const training *t, int local_ranks) {
 
 static ot_status check_process(ot_comm *comm, void *context) {
   const bool leads = ot_comm_rank(comm) == 0;
+  OT_TRY(check_hosts(context, comm));
   return ot_comm_agree(comm, leads ? check(context, ot_comm_local_size(comm)) : OT_OK);
 }
 

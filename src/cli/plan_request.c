@@ -84,6 +84,7 @@ static ot_status fit_import(reader *r) {
 // threads, shares its cores among `devices` ranks.
 static ot_status resize(const ot_cluster *cluster, int devices, ot_cluster *out) {
   const int threads = cluster->device.threads;
+  if (ot_cluster_has_hosts(cluster)) return ot_cluster_share(cluster, devices, threads, out);
   if (threads > 0) {
     const int each = cluster->num_devices * threads / devices;
     return ot_cluster_share(cluster, devices, each > 1 ? each : 1, out);

@@ -32,8 +32,13 @@ static ot_status gather(ot_comm *comm, ot_group_kind group, int64_t value, const
 static ot_status share_failure(ot_comm *comm, int speaker, ot_status status) {
   failure_words own = {0}, all = {0};
   if (comm->rank == speaker) {
-    ot_text_format(own.text.message, MESSAGE_BYTES, "rank %d on %s: %s", speaker, comm->host,
-                   ot_fail_message());
+    const char *const message = ot_fail_message();
+    if (ot_text_starts_with(message, "rank ")) {
+      ot_text_format(own.text.message, MESSAGE_BYTES, "%s", message);
+    } else {
+      ot_text_format(own.text.message, MESSAGE_BYTES, "rank %d on %s: %s", speaker, comm->host,
+                     message);
+    }
     ot_text_format(own.text.hint, HINT_BYTES, "%s", ot_fail_hint_text());
   }
   const ot_comm_call call = {.kind = OT_COMM_ALL_REDUCE,

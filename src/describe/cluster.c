@@ -106,7 +106,41 @@ int ot_cluster_level(const ot_cluster *cluster, int device, int other) {
   return i;
 }
 
+bool ot_cluster_has_hosts(const ot_cluster *cluster) {
+  return cluster->device.threads > 0 && cluster->host_devices > 0;
+}
+
+static void set_threads(ot_cluster *cluster, int ranks, int threads, double rate) {
+  ot_device_kind *const device = &cluster->device;
+  const int cores = cluster->measured.cores;
+  for (int i = 0; i < OT_DTYPE_COUNT; i++) device->flops[i] *= rate;
+  device->other_flops_per_s *= rate;
+  device->memory_bytes_per_s *= rate;
+  device->threads = threads;
+  cluster->threads_per_core =
+      cores > 0 && ranks * threads > cores ? (double)ranks * threads / cores : 0;
+}
+
+static int hosts_of(const ot_cluster *cluster, int ranks) {
+  return (ranks + cluster->host_devices - 1) / cluster->host_devices;
+}
+
+// Ranks stand host by host, as they did when they were measured.
+static ot_status share_hosts(const ot_cluster *cluster, int ranks, int threads, ot_cluster *out) {
+  const double rate = (double)threads / cluster->device.threads;
+  OT_TRY(ot_cluster_resize(cluster, ranks, out));
+  const int before = hosts_of(cluster, cluster->num_devices), now = hosts_of(cluster, ranks);
+  const int cores = cluster->measured.cores * now / before;
+  if (cluster->measured.cores > 0) out->measured.cores = cores > 1 ? cores : 1;
+  set_threads(out, ranks, threads, rate);
+  return ot_cluster_check(out);
+}
+
 ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot_cluster *out) {
+  if (ot_cluster_has_hosts(cluster)) {
+    const ot_cluster own = *cluster;
+    return share_hosts(&own, ranks, threads, out);
+  }
   *out = *cluster;
   if (cluster->device.threads == 0) {
     OT_CHECK(ranks <= cluster->num_devices, OT_USAGE, "cluster %s has %d devices, the run %d ranks",
@@ -118,15 +152,9 @@ ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot
   const int cores = cluster->measured.cores;
   const double share = cores > 0 ? wanted : part;
   const double rate = wanted < share ? wanted : share;
-  ot_device_kind *const device = &out->device;
-  for (int i = 0; i < OT_DTYPE_COUNT; i++) device->flops[i] *= rate;
-  device->other_flops_per_s *= rate;
-  device->memory_bytes_per_s *= rate;
-  device->memory_bytes = (int64_t)((double)device->memory_bytes * part);
-  device->threads = threads;
+  set_threads(out, ranks, threads, rate);
+  out->device.memory_bytes = (int64_t)((double)out->device.memory_bytes * part);
   out->num_devices = ranks;
-  out->threads_per_core =
-      cores > 0 && ranks * threads > cores ? (double)ranks * threads / cores : 0;
   // One thread sends a message, as long as a core is free for it.
   for (int i = 0; i < out->num_levels; i++) {
     out->level[i].size = ranks;
@@ -136,7 +164,8 @@ ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot
 }
 
 int ot_cluster_threads(const ot_cluster *cluster, int ranks, int asked) {
-  const int shared = cluster->num_devices * cluster->device.threads / ranks;
+  const int devices = ot_cluster_has_hosts(cluster) ? ranks : cluster->num_devices;
+  const int shared = devices * cluster->device.threads / ranks;
   if (asked > 0) return asked;
   return shared > 1 ? shared : 1;
 }
@@ -181,9 +210,11 @@ static int64_t print_measured(const ot_measured_machine *m, char *out, int64_t c
   }
   for (int64_t i = 0; i < m->num_collectives; i++) {
     const ot_collective_rates *const c = &m->collectives[i];
+    char on_hosts[24] = "";
+    if (c->hosts > 1) ot_text_format(on_hosts, sizeof on_hosts, " hosts %d", c->hosts);
     length += ot_text_format(out + length, capacity - length,
-                             "collective %s ranks %d latency_s %.17g bytes_per_s %.17g\n", c->op,
-                             c->ranks, c->latency_s, c->bytes_per_s);
+                             "collective %s ranks %d%s latency_s %.17g bytes_per_s %.17g\n", c->op,
+                             c->ranks, on_hosts, c->latency_s, c->bytes_per_s);
   }
   return length;
 }

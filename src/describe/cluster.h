@@ -72,12 +72,14 @@ typedef struct ot_kernel_rates {
   ot_fit_quality fit;
 } ot_kernel_rates;
 
-// The cost of a collective, or "message", among `ranks` ranks of a measured machine, from the
-// arrival of the last rank: latency_s + bytes / bytes_per_s, bytes as in ot_collective
-// (simulate/price.h).
+// The cost of a collective, or "message", among `ranks` ranks of a measured machine or cluster,
+// from the arrival of the last rank: latency_s + bytes / bytes_per_s, bytes as in ot_collective
+// (simulate/price.h). If the ranks are on several hosts, all ranks of the hosts worked at the same
+// time, in groups alike, and shared the links of their hosts.
 typedef struct ot_collective_rates {
   const char *op;
   int ranks;  // >= 2
+  int hosts;  // on which the ranks are, equally many on each; >= 1
   double latency_s, bytes_per_s;
   ot_fit_quality fit;
 } ot_collective_rates;
@@ -98,8 +100,8 @@ typedef struct ot_measured_traffic {
 
 // Arrays have the lengths of their counts and are allocated with the cluster.
 typedef struct ot_measured_machine {
-  int cores;  // shared by all ranks; 0: a GPU was measured, or the cluster was described, or
-              // measured by a version without these figures
+  int cores;  // shared by all ranks, of all hosts; 0: a GPU was measured, or the cluster was
+              // described, or measured by a version without these figures
   const ot_kernel_rates *kernels;  // [num_kernels]
   int64_t num_kernels;
   const ot_collective_rates *collectives;  // [num_collectives]
@@ -129,7 +131,8 @@ typedef struct ot_cluster {
   const char *name;
   ot_cluster_basis basis;
   int num_devices;   // >= 1
-  int host_devices;  // per host, for launching; 0 = the size of the innermost level
+  int host_devices;  // per host, for launching; 0 = the size of the innermost level, or all of one
+                     // measured machine
   ot_device_kind device;
   int num_levels;  // [0, OT_MAX_LINK_LEVELS]; innermost first, the last joins all devices
   ot_link_level level[OT_MAX_LINK_LEVELS];
@@ -155,7 +158,11 @@ ot_status ot_cluster_check(const ot_cluster *cluster);
 // Index of the innermost level that joins two devices; -1 for a device and itself.
 int ot_cluster_level(const ot_cluster *cluster, int device, int other);
 
-// The cluster as seen by `ranks` ranks of `threads` threads. Devices that were measured as ranks of
+// True if the ranks of several hosts were measured (`orthant bench` under a launcher).
+bool ot_cluster_has_hosts(const ot_cluster *cluster);
+
+// The cluster as seen by `ranks` ranks of `threads` threads. If several hosts were measured, they
+// are as many hosts as needed of the measured kind. Devices that were measured as ranks of
 // one machine share its cores and memory equally: rates are scaled to the threads, at most to the
 // rank's share of the machine. If the machine's cores are known, rates stay those of a rank with
 // exclusive cores, and `threads_per_core` states the threads per core. OT_USAGE when other devices

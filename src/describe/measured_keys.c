@@ -35,6 +35,8 @@ static const ot_key collective_keys[] = {
     {"op", OT_KEY_TEXT, offsetof(ot_collective_rates, op), .help = "operator, or message"},
     {"ranks", OT_KEY_INT, offsetof(ot_collective_rates, ranks), NULL, 2, 1 << 20,
      .help = "number of ranks"},
+    {"hosts", OT_KEY_INT, offsetof(ot_collective_rates, hosts), "1", 1, 1 << 20,
+     .help = "hosts on which the ranks are, equally many on each"},
     {"latency_s", OT_KEY_REAL, offsetof(ot_collective_rates, latency_s), "0", 0, OT_NO_MAXIMUM,
      .unit = "seconds", .help = "from the arrival of the last rank, independent of size"},
     {"bytes_per_s", OT_KEY_REAL, offsetof(ot_collective_rates, bytes_per_s), "0", 0, OT_NO_MAXIMUM,
@@ -79,7 +81,7 @@ static const ot_schema traffic = {
 
 static const ot_key keys[] = {
     {"cores", OT_KEY_INT, offsetof(ot_measured_machine, cores), "0", 0, 1 << 20,
-     .help = "shared by all ranks; 0: not measured"},
+     .help = "shared by all ranks, of all hosts; 0: not measured"},
     {"disk_bytes_per_s", OT_KEY_REAL, offsetof(ot_measured_machine, disk_bytes_per_s), "0",
      0, OT_NO_MAXIMUM, .unit = "bytes per second", .help = "written and synced"},
     {"launch_s", OT_KEY_REAL, offsetof(ot_measured_machine, launch_s), "0", 0, OT_NO_MAXIMUM,
@@ -116,6 +118,12 @@ ot_status ot_measured_check(const ot_cluster *cluster) {
   OT_CHECK(m->cores == 0 || cluster->device.threads > 0, OT_USAGE,
            "cluster %s: measured.cores=%d needs threads, of each rank when it was measured",
            cluster->name, m->cores);
+  for (int64_t i = 0; i < m->num_collectives; i++) {
+    const ot_collective_rates *const c = &m->collectives[i];
+    OT_CHECK(c->ranks % c->hosts == 0, OT_USAGE,
+             "cluster %s: measured.collectives: %d ranks cannot be spread evenly over %d hosts",
+             cluster->name, c->ranks, c->hosts);
+  }
   return OT_OK;
 }
 

@@ -277,8 +277,14 @@ static ot_status measure_cpu(const ot_measure_request *request, ot_arena *arena,
   keep_tables(&m, arena, &out->measured);
   say(request, "kernels in steps");
   OT_TRY(measure_all_kernels(request, threads, cores, arena, out));
-  say(request, "collectives and messages");
-  OT_TRY(measure_links(request, together, arena, out));
+  if (request->no_links) {
+    out->num_levels = 1;
+    out->level[0] = (ot_link_level){
+        .name = "memory", .size = together, .bytes_per_s = out->device.memory_bytes_per_s};
+  } else {
+    say(request, "collectives and messages");
+    OT_TRY(measure_links(request, together, arena, out));
+  }
   return ot_cluster_share(out, ranks, threads, out);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "comm/comm.h"
 #include "describe/cluster.h"
 
 typedef struct ot_measure_request {
@@ -11,6 +12,8 @@ typedef struct ot_measure_request {
   int ranks;              // concurrent ranks; 0: one per core
   bool quick;             // fewer repetitions, for tests: takes seconds, less exact
   const char *disk_file;  // written to time the disk, and removed; null: no timing
+  bool no_links;          // leave communication out: one level, at the rate of memory
+  ot_comm *comm;  // ranks of a launcher, on any number of hosts: ot_measure_cluster; else null
   void (*say)(void *context, const char *what);  // reports progress; may be null
   void *context;
 } ot_measure_request;
@@ -22,6 +25,12 @@ typedef struct ot_measure_request {
 // A GPU is measured by one rank: products, copies, attention and launches alone, then the kernels
 // of steps, in bf16 and fp32. OT_ENVIRONMENT if it cannot be used.
 ot_status ot_measure_machine(const ot_measure_request *request, ot_arena *arena, ot_cluster *out);
+
+// The cluster of the ranks of `request->comm`, processes on one or more hosts: the first host as by
+// ot_measure_machine (its `ranks` share the cores as the processes do), and communication within
+// and across hosts. In `out` of rank 0. OT_RANKS unless all hosts have equally many ranks, host by
+// host; OT_USAGE for GPUs. Collective over the world. Blocks.
+ot_status ot_measure_cluster(const ot_measure_request *request, ot_arena *arena, ot_cluster *out);
 
 // Seconds of a fixed matrix product on one thread: the present speed of the machine.
 ot_status ot_measure_pace(double *seconds);

@@ -12,16 +12,10 @@
 
 enum { ROUNDS = 48, QUICK_ROUNDS = 8, MOST_RANKS = 64 };
 
-static const int64_t sizes[] = {1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22};  // bytes
+const int64_t ot_link_bytes[OT_LINK_SIZES] = {1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22};
 static const double entry_delay_s = 60e-6;
 
-typedef struct named_call {
-  ot_comm_kind kind;
-  ot_op_kind op;   // OT_OP_COUNT: a message
-  bool of_blocks;  // call.count is a block of the whole, one for each rank
-} named_call;
-
-static const named_call calls[] = {
+const ot_link_call ot_link_calls[OT_LINK_CALLS] = {
     {OT_COMM_ALL_GATHER, OT_OP_ALL_GATHER, true},
     {OT_COMM_REDUCE_SCATTER, OT_OP_REDUCE_SCATTER, true},
     {OT_COMM_ALL_REDUCE, OT_OP_ALL_REDUCE, false},
@@ -30,27 +24,48 @@ static const named_call calls[] = {
     {OT_COMM_SEND, OT_OP_COUNT, false},
 };
 
+ot_comm_call ot_link_call_make(const ot_link_call *call, int64_t bytes, int size, char *memory) {
+  const int64_t elements = bytes / (int64_t)sizeof(float);
+  return (ot_comm_call){.kind = call->kind,
+                        .group = OT_GROUP_WORLD,
+                        .send = memory,
+                        .receive = memory + bytes,
+                        .count = call->of_blocks ? elements / size : elements,
+                        .dtype = OT_F32,
+                        .sum = OT_F32,
+                        .workspace = memory + 2 * bytes,
+                        .name = "bench"};
+}
+
+ot_collective_rates ot_link_fit(const ot_link_call *call, const ot_timing *timings, int count,
+                                ot_arena *arena) {
+  ot_fit_sample samples[OT_LINK_SIZES] = {{{0}, 0}};
+  double spread = 0;
+  for (int i = 0; i < count; i++) {
+    samples[i] =
+        (ot_fit_sample){.term = {1, (double)ot_link_bytes[i]}, .value = timings[i].seconds};
+    spread += timings[i].spread / count;
+  }
+  const ot_fit fit = ot_fit_nonnegative(samples, count, arena);
+  return (ot_collective_rates){
+      .op = call->op == OT_OP_COUNT ? "message" : ot_op_info_of(call->op)->name,
+      .latency_s = fit.x[0],
+      .bytes_per_s = fit.x[1] > 0 ? 1 / fit.x[1] : 0,
+      .fit = {count, fit.residual, spread},
+  };
+}
+
 // One kind and size among all ranks of a world; threads write their own rows.
 typedef struct timed_call {
-  named_call call;
+  const ot_link_call *call;
   int64_t bytes;
   int rounds;
   double begin_s[MOST_RANKS][ROUNDS], end_s[MOST_RANKS][ROUNDS];
 } timed_call;
 
 static ot_comm_call call_of(const timed_call *c, const ot_comm *comm, char *memory) {
-  const int n = ot_comm_size(comm);
-  const int64_t elements = c->bytes / (int64_t)sizeof(float);
-  ot_comm_call call = {.kind = c->call.kind,
-                       .group = OT_GROUP_WORLD,
-                       .send = memory,
-                       .receive = memory + c->bytes,
-                       .count = c->call.of_blocks ? elements / n : elements,
-                       .dtype = OT_F32,
-                       .sum = OT_F32,
-                       .workspace = memory + 2 * c->bytes,
-                       .name = "bench"};
-  if (c->call.kind != OT_COMM_SEND) return call;
+  ot_comm_call call = ot_link_call_make(c->call, c->bytes, ot_comm_size(comm), memory);
+  if (c->call->kind != OT_COMM_SEND) return call;
   if (ot_comm_rank(comm) == 1) call.kind = OT_COMM_RECEIVE;
   call.peer = 1 - ot_comm_rank(comm);
   return call;
@@ -102,32 +117,22 @@ static ot_status time_call(timed_call *c, int ranks, ot_timing *out) {
 }
 
 static ot_status fit_call(timed_call *c, int ranks, ot_arena *arena, ot_collective_rates *out) {
-  ot_fit_sample samples[OT_COUNT(sizes)] = {{{0}, 0}};
-  double spread = 0;
-  for (int i = 0; i < OT_COUNT(sizes); i++) {
-    ot_timing timing;
-    c->bytes = sizes[i];
-    OT_TRY(time_call(c, ranks, &timing));
-    samples[i] = (ot_fit_sample){.term = {1, (double)sizes[i]}, .value = timing.seconds};
-    spread += timing.spread / OT_COUNT(sizes);
+  ot_timing timings[OT_LINK_SIZES];
+  for (int i = 0; i < OT_LINK_SIZES; i++) {
+    c->bytes = ot_link_bytes[i];
+    OT_TRY(time_call(c, ranks, &timings[i]));
   }
-  const ot_fit fit = ot_fit_nonnegative(samples, OT_COUNT(sizes), arena);
-  const bool message = c->call.op == OT_OP_COUNT;
-  *out = (ot_collective_rates){
-      .op = message ? "message" : ot_op_info_of(c->call.op)->name,
-      .ranks = ranks,
-      .latency_s = fit.x[0],
-      .bytes_per_s = fit.x[1] > 0 ? 1 / fit.x[1] : 0,
-      .fit = {OT_COUNT(sizes), fit.residual, spread},
-  };
+  *out = ot_link_fit(c->call, timings, OT_LINK_SIZES, arena);
+  out->ranks = ranks;
+  out->hosts = 1;
   return OT_OK;
 }
 
 static ot_status measure(timed_call *c, int most, ot_arena *arena, ot_measured_links *out) {
   for (int ranks = 2; ranks <= most && ranks <= MOST_RANKS; ranks *= 2) {
-    for (int i = 0; i < OT_COUNT(calls); i++) {
-      c->call = calls[i];
-      if (calls[i].kind == OT_COMM_SEND && ranks > 2) continue;
+    for (int i = 0; i < OT_LINK_CALLS; i++) {
+      c->call = &ot_link_calls[i];
+      if (c->call->kind == OT_COMM_SEND && ranks > 2) continue;
       OT_TRY(fit_call(c, ranks, arena, &out->rates[out->num_rates++]));
     }
   }
@@ -140,7 +145,7 @@ ot_status ot_measure_links(int most, bool quick, ot_arena *arena, ot_measured_li
   OT_CHECK(c, OT_ENVIRONMENT, "bench: out of memory");
   c->rounds = quick ? QUICK_ROUNDS : ROUNDS;
   *out = (ot_measured_links){
-      .rates = ot_arena_array(arena, (int64_t)GROUPS * OT_COUNT(calls), sizeof *out->rates)};
+      .rates = ot_arena_array(arena, (int64_t)GROUPS * OT_LINK_CALLS, sizeof *out->rates)};
   const ot_status status = measure(c, most, arena, out);
   free(c);
   return status;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "comm/comm.h"
 #include "describe/cluster.h"
 #include "device/device.h"
 #include "measure/measure.h"
@@ -91,5 +92,34 @@ typedef struct ot_measured_links {
   int64_t num_rates;
 } ot_measured_links;
 
-// Among 2, 4, 8, ... up to `most` ranks. In `arena`. Blocks.
+// Among 2, 4, 8, ... up to `most` ranks, threads of this process. In `arena`. Blocks.
 ot_status ot_measure_links(int most, bool quick, ot_arena *arena, ot_measured_links *out);
+
+// Within and across the hosts of `comm`, each with the `per_host` next ranks: among groups of
+// several sizes, all groups of a size at the same time. In `arena`, the same on all ranks.
+// Collective over the world. Blocks.
+typedef struct ot_host_links_request {
+  ot_comm *comm;
+  int per_host;  // >= 1
+  bool quick;
+} ot_host_links_request;
+ot_status ot_measure_host_links(const ot_host_links_request *request, ot_arena *arena,
+                                ot_measured_links *out);
+
+// A kind of call whose time is measured, and the sizes.
+typedef struct ot_link_call {
+  ot_comm_kind kind;
+  ot_op_kind op;   // OT_OP_COUNT: a message
+  bool of_blocks;  // call.count is a block of the whole, one for each rank
+} ot_link_call;
+enum { OT_LINK_CALLS = 6, OT_LINK_SIZES = 6 };
+extern const ot_link_call ot_link_calls[OT_LINK_CALLS];  // the last one is a message
+extern const int64_t ot_link_bytes[OT_LINK_SIZES];       // ascending
+
+// The call with `bytes` in a group of `size` ranks; `memory` has 4 * bytes. Of a message only the
+// peer is missing.
+ot_comm_call ot_link_call_make(const ot_link_call *call, int64_t bytes, int size, char *memory);
+
+// Its rates from the timings of the first `count` sizes. In `arena`.
+ot_collective_rates ot_link_fit(const ot_link_call *call, const ot_timing *timings, int count,
+                                ot_arena *arena);

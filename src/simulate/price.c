@@ -135,8 +135,8 @@ ot_status ot_price_collective(const ot_simulation *simulation, const ot_collecti
                     shape->first + shape->stride * (shape->size - 1), &level));
   if (is_described(simulation)) return price_described(simulation, collective, price);
   double s = 0;
-  if (ot_price_measured_collective(simulation->cluster, ot_op_info_of(collective->op)->name,
-                                   shape->size, whole, &s)) {
+  if (ot_price_measured_collective(simulation->cluster, ot_op_info_of(collective->op)->name, shape,
+                                   whole, &s)) {
     *price = (ot_price){s, simulation->launch_s};
     return OT_OK;
   }
@@ -164,10 +164,12 @@ ot_status ot_price_collective(const ot_simulation *simulation, const ot_collecti
 
 ot_status ot_price_message(const ot_simulation *simulation, int from, int to, double bytes,
                            ot_price *price) {
+  const int first = from < to ? from : to, last = from < to ? to : from;
+  const ot_group_shape pair = {.size = 2, .first = first, .stride = last - first};
   const ot_link_level *level = NULL;
-  OT_TRY(find_level(simulation->cluster, from < to ? from : to, from < to ? to : from, &level));
+  OT_TRY(find_level(simulation->cluster, first, last, &level));
   double measured_s;
-  if (ot_price_measured_collective(simulation->cluster, "message", 2, bytes, &measured_s)) {
+  if (ot_price_measured_collective(simulation->cluster, "message", &pair, bytes, &measured_s)) {
     *price = (ot_price){measured_s, simulation->launch_s};
     return OT_OK;
   }

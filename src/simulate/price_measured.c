@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels: of a CPU the rates measured with the same number of threads, else the next smaller one;
 // of a GPU those measured in the precision of the run.
-// Collectives: likewise by number of ranks; each further rank adds a message and its bytes.
+// Collectives: likewise by number of ranks; each further rank adds a message and its bytes. Those
+// across hosts: by number of ranks and hosts, scaled by the bytes that cross.
 #include "simulate/price_measured.h"
 
 #include "base/text.h"
@@ -92,24 +93,66 @@ bool ot_price_measured_kernel(const ot_simulation *simulation, const ot_task *ta
 
 // ---- collectives ----
 
+// How the members of a group are spread over hosts.
+typedef struct spread {
+  int ranks, hosts;
+  double sharing;  // groups alike of one host, which share its link
+} spread;
+
+static spread spread_of(const ot_cluster *cluster, const ot_group_shape *shape) {
+  const int host = cluster->host_devices, n = shape->size;
+  const int last = shape->first + shape->stride * (n - 1);
+  if (!ot_cluster_has_hosts(cluster) || shape->first / host == last / host) {
+    return (spread){n, 1, 1};
+  }
+  if (shape->stride >= host) return (spread){n, n, host};
+  return (spread){n, last / host - shape->first / host + 1, shape->stride};
+}
+
+// Whether `c` is closer to the group than `best`: it has as many ranks or the most below that, then
+// as many hosts.
+static bool is_closer(const ot_collective_rates *c, const ot_collective_rates *best,
+                      const spread *group) {
+  if (!best) return true;
+  if (c->ranks == best->ranks) return c->hosts == group->hosts;
+  return (c->ranks <= group->ranks && c->ranks > best->ranks) ||
+         (best->ranks > group->ranks && c->ranks < best->ranks);
+}
+
 static const ot_collective_rates *find_collective(const ot_measured_machine *m, const char *op,
-                                                  int ranks) {
+                                                  const spread *group, bool across) {
   const ot_collective_rates *best = NULL;
   for (int64_t i = 0; i < m->num_collectives; i++) {
     const ot_collective_rates *const c = &m->collectives[i];
-    if (!ot_text_equal(c->op, op)) continue;
-    const bool closer = !best || (c->ranks <= ranks && c->ranks > best->ranks) ||
-                        (best->ranks > ranks && c->ranks < best->ranks);
-    if (closer) best = c;
+    if ((c->hosts > 1) != across || !ot_text_equal(c->op, op)) continue;
+    if (is_closer(c, best, group)) best = c;
   }
   return best;
 }
 
-bool ot_price_measured_collective(const ot_cluster *cluster, const char *op, int ranks,
-                                  double bytes, double *seconds) {
-  const ot_collective_rates *const c = find_collective(&cluster->measured, op, ranks);
+// Share of a rank's bytes that cross between hosts, where every rank sends a block to every other
+// one; a shift and a message cross once in a group.
+static double crossing(const char *op, int ranks, int hosts) {
+  const double inside = (double)ranks / hosts;
+  const bool once = ot_text_equal(op, "shift") || ot_text_equal(op, "message");
+  return once ? 1 / inside : (ranks - inside) / ranks;
+}
+
+bool ot_price_measured_collective(const ot_cluster *cluster, const char *op,
+                                  const ot_group_shape *shape, double bytes, double *seconds) {
+  const ot_measured_machine *const m = &cluster->measured;
+  const spread group = spread_of(cluster, shape);
+  const ot_collective_rates *c = group.hosts > 1 ? find_collective(m, op, &group, true) : NULL;
+  if (c) {
+    double more = crossing(op, group.ranks, group.hosts) / crossing(op, c->ranks, c->hosts);
+    // All ranks of a host sent a message at the same time.
+    if (ot_text_equal(op, "message")) more *= group.sharing / cluster->host_devices;
+    *seconds = c->latency_s * group.hosts / c->hosts + more * over(bytes, c->bytes_per_s);
+    return true;
+  }
+  c = find_collective(m, op, &group, false);
   if (!c) return false;
-  const double further = c->ranks == ranks ? 1 : (double)ranks / c->ranks;
+  const double further = c->ranks == group.ranks ? 1 : (double)group.ranks / c->ranks;
   *seconds = further * (c->latency_s + over(bytes, c->bytes_per_s));
   return true;
 }

@@ -22,7 +22,8 @@ void ot_kernel_terms(const ot_task *task, double terms[OT_KERNEL_TERMS]);
 bool ot_price_measured_kernel(const ot_simulation *simulation, const ot_task *task,
                               double *seconds);
 
-// Seconds of `collective` after all ranks have reached it; `bytes` as in ot_collective. False if no
-// such collective was measured for any number of ranks.
-bool ot_price_measured_collective(const ot_cluster *cluster, const char *op, int ranks,
-                                  double bytes, double *seconds);
+// Seconds of the collective or message `op` in the group `shape` after all ranks have reached it;
+// `bytes` as in ot_collective. False if it was not measured for any number of ranks. In a group on
+// several hosts, the bytes that cross between hosts take the time.
+bool ot_price_measured_collective(const ot_cluster *cluster, const char *op,
+                                  const ot_group_shape *shape, double bytes, double *seconds);

@@ -6,15 +6,33 @@ enum { MOST_PLAYS = 6 };
 
 static const double close_enough = 0.002;
 
+// Seconds of a collective in which its members move data: on links between hosts they mostly wait,
+// and the cores do what they would within a host.
+static double moving_s(const ot_simulation *simulation, const ot_task *task, double seconds) {
+  if (!ot_cluster_has_hosts(simulation->cluster)) return seconds;
+  ot_cluster one_host = *simulation->cluster;
+  one_host.host_devices = 0;
+  ot_simulation inside = *simulation;
+  inside.cluster = &one_host;
+  ot_group_shape shapes[OT_GROUP_KINDS] = {{0}};
+  shapes[task->attributes.group] =
+      (ot_group_shape){.size = task->attributes.group_size, .first = 0, .stride = 1};
+  ot_price price;
+  const bool known = ot_price_task(&inside, shapes, task, &price) == OT_OK;
+  return known && price.device_s < seconds ? price.device_s : seconds;
+}
+
 // Core seconds of one span; `threads` cores for a kernel. If a collective has more members than
 // cores, they take turns; its price includes that.
-static double busy_s(const ot_span *span, const ot_task *task, int cores) {
-  const double seconds = span->end_s - span->start_s;
+static double busy_s(const ot_simulation *simulation, const ot_span *span, const ot_task *task) {
+  const int cores = simulation->cluster->measured.cores;
+  double seconds = span->end_s - span->start_s;
   switch (task->kind) {
     case OT_TASK_COMPUTE:
       return seconds * task->attributes.threads;
     case OT_TASK_COLLECTIVE: {
       const int members = task->attributes.group_size;
+      seconds = moving_s(simulation, task, seconds);
       return members > cores ? seconds * cores / members : seconds;
     }
     case OT_TASK_SEND:
@@ -28,25 +46,27 @@ static double busy_s(const ot_span *span, const ot_task *task, int cores) {
 }
 
 // Core seconds of one rank.
-static double work_s(const ot_timeline *timeline, const ot_schedule *schedule, int cores) {
+static double work_s(const ot_simulation *simulation, const ot_timeline *timeline,
+                     const ot_schedule *schedule) {
   const ot_order *const order = &schedule->orders[timeline->order];
   double sum_s = 0;
   for (int64_t i = 0; i < timeline->num_spans; i++) {
     const ot_span *const span = &timeline->spans[i];
     const ot_segment *const segment = &schedule->segments[order->entries[span->entry].segment];
-    sum_s += busy_s(span, &segment->tasks[span->task], cores);
+    sum_s += busy_s(simulation, span, &segment->tasks[span->task]);
   }
   return sum_s;
 }
 
 // Lower bound of the time in which the cores can do the work of all ranks.
-static double least_s(const ot_pipeline_replay *replay, const ot_timeline *timelines, int cores) {
+static double least_s(const ot_pipeline_replay *replay, const ot_simulation *simulation,
+                      const ot_timeline *timelines) {
   double sum_s = 0;
   for (int i = 0; i < replay->num_stages; i++) {
     const double ranks = (double)replay->schedules[i]->ranks / replay->num_stages;
-    sum_s += ranks * work_s(&timelines[i], replay->schedules[i], cores);
+    sum_s += ranks * work_s(simulation, &timelines[i], replay->schedules[i]);
   }
-  return sum_s / cores;
+  return sum_s / simulation->cluster->measured.cores;
 }
 
 static double longest_s(const ot_pipeline_replay *replay, const ot_timeline *timelines) {
@@ -66,7 +86,7 @@ ot_status ot_schedules_simulate_shared(const ot_pipeline_replay *replay,
   ot_simulation now = *simulation;
   now.stretch = *stretch = 1;
   OT_TRY(ot_schedules_simulate(replay, &now, arena, timelines));
-  const double wanted_s = least_s(replay, timelines, cores);
+  const double wanted_s = least_s(replay, simulation, timelines);
   double before = 1, before_s = longest_s(replay, timelines);
   now.stretch = wanted_s / before_s;
   for (int i = 1; i < MOST_PLAYS && now.stretch > 1 + close_enough; i++) {

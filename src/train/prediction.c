@@ -34,9 +34,10 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
   const ot_cluster *const measured = request->cluster;
   const int ranks = request->mesh ? request->mesh->ranks : 1, threads = measured->device.threads;
   const bool spread = request->local_ranks > 0 && request->local_ranks < ranks;
-  OT_CHECK(threads == 0 || !spread, OT_USAGE,
-           "%s describes one machine (threads=%d), but %d ranks are on several", measured->name,
-           threads, ranks);
+  OT_CHECK(threads == 0 || !spread || ot_cluster_has_hosts(measured), OT_USAGE,
+           "%s describes one machine (threads=%d), but %d ranks are on several (mpirun orthant "
+           "bench)",
+           measured->name, threads, ranks);
   OT_TRY(ot_cluster_share(measured, ranks, request->threads, &out->cluster));
   out->doubt = ot_measured_warning(measured, arena);
   out->products = request->run->precision.compute;

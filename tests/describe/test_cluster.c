@@ -96,6 +96,37 @@ static void ranks_share_the_machine_that_was_measured(void **state) {
   }
 }
 
+// Two hosts of two ranks with one core for each.
+static void measured_hosts_come_one_by_one(void **state) {
+  (void)state;
+  ot_cluster hosts = measured_machine(), c;
+  hosts.num_devices = 4;
+  hosts.host_devices = 2;
+  hosts.measured.cores = 4;
+  hosts.device.threads = 1;
+  hosts.num_levels = 2;
+  hosts.level[0].size = 2;
+  hosts.level[1] = hosts.level[0];
+  hosts.level[1].size = 4;
+  const struct {
+    int ranks, cores;
+    double threads_per_core;
+  } rows[] = {{4, 4, 0}, {8, 8, 0}, {2, 2, 0}, {1, 2, 0}, {6, 6, 0}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    assert_int_equal(ot_cluster_threads(&hosts, rows[i].ranks, 0), 1);
+    assert_int_equal(ot_cluster_share(&hosts, rows[i].ranks, 1, &c), OT_OK);
+    assert_int_equal(c.num_devices, rows[i].ranks);
+    assert_int_equal(c.measured.cores, rows[i].cores);
+    assert_true(c.threads_per_core == rows[i].threads_per_core);
+    assert_int_equal(c.level[0].size, 2);
+    assert_true(c.device.memory_bytes == hosts.device.memory_bytes);
+    assert_true(c.device.flops[OT_F32] == hosts.device.flops[OT_F32]);
+  }
+  hosts.measured.cores = 2;  // two hosts on two cores
+  assert_int_equal(ot_cluster_share(&hosts, 4, 1, &c), OT_OK);
+  assert_true(c.threads_per_core == 2);
+}
+
 static void described_devices_are_not_shared(void **state) {
   (void)state;
   const ot_cluster cluster = two_nodes();
@@ -137,6 +168,7 @@ int main(void) {
       cmocka_unit_test(impossible_clusters_are_refused),
       cmocka_unit_test(hash_sees_every_figure),
       cmocka_unit_test(ranks_share_the_machine_that_was_measured),
+      cmocka_unit_test(measured_hosts_come_one_by_one),
       cmocka_unit_test(described_devices_are_not_shared),
       cmocka_unit_test(a_cluster_grows_over_its_outermost_links),
   };

@@ -22,8 +22,8 @@ static const ot_kernel_rates kernels[] = {
     {"linear", 4, OT_F32, 2e-6, 8e-6, 50e9, 0, 10e9, {1, 0, 0}},
 };
 static const ot_collective_rates collectives[] = {
-    {"all_reduce", 2, 10e-6, 5e9, {1, 0, 0}},
-    {"all_reduce", 4, 30e-6, 2e9, {1, 0, 0}},
+    {"all_reduce", 2, 1, 10e-6, 5e9, {1, 0, 0}},
+    {"all_reduce", 4, 1, 30e-6, 2e9, {1, 0, 0}},
 };
 
 static ot_cluster machine(void) {
@@ -92,6 +92,12 @@ static void threads_share_work_worth_waking_them(void **state) {
   expect_near(price(&cluster, &two), 2e-6 + flops / 2 / 100e9 + bytes / 2 / 10e9);
 }
 
+static bool price_group(const ot_cluster *cluster, const char *op, int ranks, double bytes,
+                        double *seconds) {
+  const ot_group_shape shape = {.size = ranks, .first = 0, .stride = 1};
+  return ot_price_measured_collective(cluster, op, &shape, bytes, seconds);
+}
+
 static void unmeasured_costs_are_not_predicted(void **state) {
   (void)state;
   const ot_cluster cluster = machine();
@@ -99,7 +105,7 @@ static void unmeasured_costs_are_not_predicted(void **state) {
   task.op = OT_OP_LINEAR_DX;
   double seconds;
   assert_false(ot_price_measured_kernel(&(ot_simulation){.cluster = &cluster}, &task, &seconds));
-  assert_false(ot_price_measured_collective(&cluster, "all_gather", 2, 100, &seconds));
+  assert_false(price_group(&cluster, "all_gather", 2, 100, &seconds));
 }
 
 // Through ot_price_task, as schedules are priced. 60 TFLOP/s in bf16 and 20 in fp32 were measured.
@@ -154,12 +160,46 @@ static void collectives_are_those_of_as_many_ranks_or_grow_with_them(void **stat
   (void)state;
   const ot_cluster cluster = machine();
   double seconds;
-  assert_true(ot_price_measured_collective(&cluster, "all_reduce", 2, 1e6, &seconds));
+  assert_true(price_group(&cluster, "all_reduce", 2, 1e6, &seconds));
   expect_near(seconds, 10e-6 + 1e6 / 5e9);
-  assert_true(ot_price_measured_collective(&cluster, "all_reduce", 3, 1e6, &seconds));
+  assert_true(price_group(&cluster, "all_reduce", 3, 1e6, &seconds));
   expect_near(seconds, 1.5 * (10e-6 + 1e6 / 5e9));
-  assert_true(ot_price_measured_collective(&cluster, "all_reduce", 4, 1e6, &seconds));
+  assert_true(price_group(&cluster, "all_reduce", 4, 1e6, &seconds));
   expect_near(seconds, 30e-6 + 1e6 / 2e9);
+}
+
+// Two hosts with two ranks each: groups in a host, of one rank and of both ranks of each host.
+static void collectives_across_hosts_cost_the_bytes_that_cross(void **state) {
+  (void)state;
+  static const ot_collective_rates rates[] = {
+      {"all_gather", 2, 1, 1e-5, 8e9, {1, 0, 0}}, {"all_gather", 2, 2, 5e-5, 1e8, {1, 0, 0}},
+      {"all_gather", 4, 2, 6e-5, 2e8, {1, 0, 0}}, {"message", 2, 1, 1e-5, 8e9, {1, 0, 0}},
+      {"message", 2, 2, 7e-5, 0.5e8, {1, 0, 0}},
+  };
+  ot_cluster c = machine();
+  c.host_devices = 2;
+  c.measured.collectives = rates;
+  c.measured.num_collectives = OT_COUNT(rates);
+  const struct {
+    const char *op;
+    ot_group_shape group;
+    double expected;  // of 1e6 bytes
+  } rows[] = {
+      {"all_gather", {2, 2, 1}, 1e-5 + 1e6 / 8e9},
+      {"all_gather", {2, 1, 2}, 5e-5 + 1e6 / 1e8},
+      {"all_gather", {4, 0, 1}, 6e-5 + 1e6 / 2e8},
+      // Four hosts: 3/4 of the bytes cross in place of 1/2, on twice the hosts.
+      {"all_gather", {4, 0, 2}, 2 * 6e-5 + 1.5 * 1e6 / 2e8},
+      {"message", {2, 0, 1}, 1e-5 + 1e6 / 8e9},
+      {"message", {2, 0, 2}, 7e-5 + 1e6 / 0.5e8},
+      // From the last rank of a host to the first of the next: the other rank leaves it the link.
+      {"message", {2, 1, 1}, 7e-5 + 0.5 * 1e6 / 0.5e8},
+  };
+  for (size_t i = 0; i < OT_COUNT(rows); i++) {
+    double seconds;
+    assert_true(ot_price_measured_collective(&c, rows[i].op, &rows[i].group, 1e6, &seconds));
+    expect_near(seconds, rows[i].expected);
+  }
 }
 
 // ---- shared cores ----
@@ -224,6 +264,7 @@ int main(void) {
       cmocka_unit_test(unmeasured_costs_are_not_predicted),
       cmocka_unit_test(a_measured_gpu_costs_what_runs_in_the_same_precision_took),
       cmocka_unit_test(collectives_are_those_of_as_many_ranks_or_grow_with_them),
+      cmocka_unit_test(collectives_across_hosts_cost_the_bytes_that_cross),
       cmocka_unit_test(ranks_that_never_wait_share_cores_equally),
       cmocka_unit_test(an_idle_core_is_used_by_another_stage),
   };
