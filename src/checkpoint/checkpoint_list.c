@@ -160,7 +160,8 @@ ot_status ot_checkpoint_find(ot_arena *arena, const char *path, const ot_checkpo
 
 // ---- which checkpoints to delete ----
 
-static ot_status remove_checkpoint(ot_arena *arena, const char *directory, const char *path) {
+ot_status ot_checkpoint_remove(ot_arena *arena, const char *directory, int64_t step) {
+  const char *const path = ot_checkpoint_path(arena, directory, step);
   const char *const name = ot_arena_format(arena, ".%s.deleting", ot_disk_base_name(path));
   const char *const hidden = ot_disk_join(arena, directory, name);
   OT_TRY(ot_disk_remove(hidden));
@@ -177,7 +178,7 @@ ot_status ot_checkpoint_prune(ot_arena *arena, const char *directory, int64_t ke
   for (int64_t i = 0; i < steps.count; i++) {
     candidate c = {.path = ot_checkpoint_path(arena, directory, steps.step[i])};
     if (complete >= keep)
-      OT_TRY(remove_checkpoint(arena, directory, c.path));
+      OT_TRY(ot_checkpoint_remove(arena, directory, steps.step[i]));
     else if (inspect_step(arena, &sizes, steps.step[i], &c) == OT_OK && c.damage == NULL)
       complete++;
     else if (complete == 0 && keep == 1)

@@ -53,5 +53,8 @@ ot_status ot_checkpoint_list(ot_arena *arena, const char *directory, ot_checkpoi
 // one that is newer still is damaged, which stays. Call it only after a save.
 ot_status ot_checkpoint_prune(ot_arena *arena, const char *directory, int64_t keep);
 
+// Deletes the checkpoint of `step`. After a crash it is there or not, never in part.
+ot_status ot_checkpoint_remove(ot_arena *arena, const char *directory, int64_t step);
+
 // Deletes remains of an interrupted save or deletion in `directory`. Only for the owner of the run.
 ot_status ot_checkpoint_clean(ot_arena *arena, const char *directory);

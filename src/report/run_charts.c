@@ -219,13 +219,26 @@ void ot_chart_exposed(const ot_run_record *record, ot_text_builder *out) {
 
 enum { SHADES = 10 };
 
-static int shade_of(const ot_heat_map *map, double value) {
+// The smallest value above 0 that is drawn.
+static double least_of(const ot_heat_map *map) {
+  double least = map->maximum;
+  for (int64_t i = 0; i < map->num_rows; i++) {
+    for (int c = 0; c < OT_HEAT_COLUMNS; c++) {
+      const double value = map->rows[i].value[c];
+      if (value > 0 && value < least) least = value;
+    }
+  }
+  return least;
+}
+
+static int shade_of(const ot_scale *shades, double value) {
   if (!(value > 0)) return 0;
-  const double range = log(map->maximum / map->minimum);
-  const double share = range > 0 ? log(value / map->minimum) / range : 1;
+  const double range = log(shades->maximum / shades->minimum);
+  const double share = range > 0 ? log(value / shades->minimum) / range : 1;
   return (int)(share * (SHADES - 1) + 0.5);
 }
 
+// The ordinate of `f` is the scale of the shades.
 static void put_cells(const frame *f, const ot_heat_map *map, double row, int shade) {
   const int64_t columns = ot_smaller_whole(f->record->columns, OT_HEAT_COLUMNS);
   const double width = (f->x.to - f->x.from) / (double)columns;
@@ -233,7 +246,7 @@ static void put_cells(const frame *f, const ot_heat_map *map, double row, int sh
   for (int64_t i = 0; i < map->num_rows; i++) {
     for (int64_t c = 0; c < columns; c++) {
       const double value = map->rows[i].value[c];
-      if (isnan(value) || shade_of(map, value) != shade) continue;
+      if (isnan(value) || shade_of(&f->y, value) != shade) continue;
       if (!begun)
         ot_text_appendf(f->out, "<path class=\"cell c-compute\" fill-opacity=\"%.2f\" d=\"",
                         0.08 + 0.92 * shade / (SHADES - 1));
@@ -249,12 +262,16 @@ void ot_chart_heat(const ot_run_record *record, const ot_heat_map *map, ot_text_
   if (!(map->maximum > 0)) return;
   const double row = ot_larger(3, ot_smaller(16, 420.0 / (double)map->num_rows));
   const double height = row * (double)map->num_rows;
-  const frame f = {.record = record, .out = out, .arena = out->arena, .x = step_scale(record)};
+  const frame f = {.record = record,
+                   .out = out,
+                   .arena = out->arena,
+                   .x = step_scale(record),
+                   .y = {.minimum = least_of(map), .maximum = map->maximum}};
   const int64_t every = row >= 11 ? 1 : (int64_t)(11 / row) + 1;
   ot_chart_begin(out, TOP + height + BOTTOM, map->name);
   ot_chart_text(
       out, "dim", 8, TOP - 8,
-      ot_arena_format(f.arena, "%s, from %.3g to %.3g", map->name, map->minimum, map->maximum));
+      ot_arena_format(f.arena, "%s, from %.3g to %.3g", map->name, f.y.minimum, map->maximum));
   ot_chart_box(out, "idle", (ot_box){LEFT, TOP, OT_CHART_WIDTH - LEFT - RIGHT, height}, NULL);
   for (int64_t i = 0; i < map->num_rows; i += every)
     ot_chart_text(out, row < 11 ? "e dim small" : "e dim", LEFT - 8,
@@ -302,7 +319,7 @@ void ot_chart_goodput(const ot_run_account *a, ot_text_builder *out) {
   ot_chart_end(out);
   ot_text_put(out, "<ul class=\"legend\">\n");
   for (int i = 0; i < OT_ACCOUNT_ITEMS; i++) {
-    if (a->item_s[i] == 0) continue;
+    if (fabs(a->item_s[i]) < 1e-6 * a->wall_s) continue;
     ot_chart_legend(
         out, classes[i], ot_account_name((ot_account_item)i),
         ot_arena_format(out->arena, "%s, %.1f%%", ot_run_page_time(out->arena, a->item_s[i]),
@@ -344,8 +361,26 @@ static void put_processes(const frame *f, double y, double height) {
   }
 }
 
-static const char *since(ot_arena *arena, double seconds) {
-  return ot_run_page_time(arena, seconds);
+// Ticks at round numbers of the unit that suits the wall time.
+static void put_time_axis(const frame *f, double wall_s, double bottom) {
+  static const struct {
+    double seconds;
+    const char *name;
+  } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}, {1e-3, "ms"}};
+  int unit = 0;
+  while (unit + 1 < OT_COUNT(units) && wall_s < 2 * units[unit].seconds) unit++;
+  const ot_scale scale = {
+      .maximum = wall_s / units[unit].seconds, .from = f->x.from, .to = f->x.to};
+  double ticks[OT_SCALE_TICKS];
+  const int count = ot_scale_ticks(&scale, 8, ticks);
+  for (int i = 0; i < count; i++) {
+    const double x = ot_scale_at(&scale, ticks[i]);
+    ot_chart_line(f->out, "tick", (ot_box){x, bottom, 0, 5});
+    ot_chart_text(f->out, "m dim", x, bottom + 18,
+                  ot_arena_format(f->arena, "%.4g %s", ticks[i], units[unit].name));
+  }
+  ot_chart_text(f->out, "m dim", (f->x.from + f->x.to) / 2, bottom + 35,
+                "time since the run began");
 }
 
 void ot_chart_run_time(const ot_run_record *record, ot_text_builder *out) {
@@ -365,9 +400,7 @@ void ot_chart_run_time(const ot_run_record *record, ot_text_builder *out) {
       .arena = out->arena,
       .x = {
           .minimum = a->begin_s, .maximum = a->end_s, .from = LEFT, .to = OT_CHART_WIDTH - RIGHT}};
-  const ot_scale elapsed = {.maximum = a->wall_s, .from = LEFT, .to = OT_CHART_WIDTH - RIGHT};
   const double bottom = 8 + (1 + OT_COUNT(rows)) * (ROW + GAP);
-  double ticks[OT_SCALE_TICKS];
   ot_chart_begin(out, bottom + BOTTOM, "Processes, saves, failures and outliers over the time");
   ot_chart_text(out, "e", LEFT - 8, 8 + ROW / 2 + 4, "processes");
   put_processes(&f, 8, ROW);
@@ -377,13 +410,6 @@ void ot_chart_run_time(const ot_run_record *record, ot_text_builder *out) {
     ot_chart_line(out, "grid", (ot_box){LEFT, y + ROW / 2.0, OT_CHART_WIDTH - LEFT - RIGHT, 0});
     put_marks(&f, rows[i].kind, rows[i].class, (ot_box){0, y, i == 0 ? 2 : 4, ROW});
   }
-  const int count = ot_scale_ticks(&elapsed, 8, ticks);
-  for (int i = 0; i < count; i++) {
-    const double x = ot_scale_at(&elapsed, ticks[i]);
-    ot_chart_line(out, "tick", (ot_box){x, bottom, 0, 5});
-    ot_chart_text(out, "m dim", x, bottom + 18, ot_tick_text(f.arena, ticks[i], since));
-  }
-  ot_chart_text(out, "m dim", (LEFT + OT_CHART_WIDTH - RIGHT) / 2.0, bottom + 35,
-                "time since the run began");
+  put_time_axis(&f, a->wall_s, bottom);
   ot_chart_end(out);
 }

@@ -10,7 +10,7 @@
 const char *ot_run_page_time(ot_arena *arena, double seconds) {
   char text[64];
   if (!isfinite(seconds)) return "-";
-  if (seconds == 0) return "0 s";
+  if (fabs(seconds) < 1e-6) return "0 s";
   if (seconds < 0) {
     ot_seconds_print(text, sizeof text, -seconds);
     return ot_arena_format(arena, "-%s", text);

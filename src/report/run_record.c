@@ -108,8 +108,6 @@ static void close_health(ot_run_record *record, int64_t step) {
       const double value = map->norms ? sqrt(row->pending) : row->pending;
       row->value[column] = ot_larger(row->value[column], value);
       row->pending = NAN;
-      if (!(value > 0)) continue;
-      map->minimum = map->maximum > 0 ? ot_smaller(map->minimum, value) : value;
       map->maximum = ot_larger(map->maximum, value);
     }
   }

@@ -56,7 +56,7 @@ typedef struct ot_heat_map {
   bool norms;
   ot_heat_row *rows;  // [num_rows]
   int64_t num_rows, capacity, next;
-  double minimum, maximum;  // of all values above 0; maximum 0: none
+  double maximum;  // 0: no value above 0
 } ot_heat_map;
 
 enum { OT_HEAT_MAPS = 4 };

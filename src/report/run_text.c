@@ -111,7 +111,7 @@ static void put_items(const report *r) {
       r->out, "\ngoodput %lld.%lld%% of %s\n", (long long)(tenths[OT_ACCOUNT_PRODUCTIVE] / 10),
       (long long)(tenths[OT_ACCOUNT_PRODUCTIVE] % 10), ot_run_page_time(r->arena, a->wall_s));
   for (int i = 0; i < OT_ACCOUNT_ITEMS; i++) {
-    if (a->item_s[i] == 0) continue;
+    if (fabs(a->item_s[i]) < 1e-6 * a->wall_s) continue;
     ot_text_appendf(r->out, "  %-13s %-9s %5.1f%%  %s\n", ot_account_name((ot_account_item)i),
                     ot_run_page_time(r->arena, a->item_s[i]), (double)tenths[i] / 10,
                     ot_account_meaning((ot_account_item)i));
