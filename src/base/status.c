@@ -21,6 +21,7 @@ ot_status ot_fail(ot_status code, const char *format, ...) {
   char text[MESSAGE_BYTES];
   ot_text_format_list(text, sizeof text, format, arguments);
   va_end(arguments);
+  ot_text_make_printable(text);
   memcpy(message, text, sizeof text);
   hint[0] = '\0';
   chain[0] = '\0';
@@ -32,6 +33,7 @@ ot_status ot_fail_hint(ot_status code, const char *format, ...) {
   va_start(arguments, format);
   ot_text_format_list(hint, sizeof hint, format, arguments);
   va_end(arguments);
+  ot_text_make_printable(hint);
   return code;
 }
 

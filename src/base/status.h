@@ -20,7 +20,7 @@ typedef enum ot_status {
 } ot_status;
 
 // Records `format` (see ot_text_format for the conversions) as the message of this thread's failure
-// and returns `code`. Replaces any earlier message and hint.
+// and returns `code`. Replaces any earlier message and hint. Control characters in it become '?'.
 ot_status ot_fail(ot_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Adds "what to try" to the message recorded last. Returns `code`, so it can end a function.

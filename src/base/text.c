@@ -327,3 +327,12 @@ void ot_text_nearest(const char *name, const char *candidate, const char **neare
   *best = distance;
   *nearest = candidate;
 }
+
+void ot_text_make_printable(char *text) {
+  for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
+    // U+0080 to U+009F in UTF-8.
+    const bool second = c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0;
+    if (second || (*c < ' ' && *c != '\n' && *c != '\t') || *c == 0x7f) *c = '?';
+    if (second) *++c = '?';
+  }
+}

@@ -41,3 +41,7 @@ uint64_t ot_hash_text(uint64_t hash, const char *text);
 
 // The plural ending after `count`: "" for 1, else `ending` ("s", "es").
 const char *ot_text_plural(int64_t count, const char *ending);
+
+// Replaces control characters but line breaks and tabs by '?', so that names from a file cannot
+// command the terminal that shows them.
+void ot_text_make_printable(char *text);

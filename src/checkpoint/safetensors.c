@@ -14,7 +14,7 @@
 #include "files/json_file.h"
 #include "host/heap.h"
 
-enum { INDEX_BYTES_MAX = 1 << 28, READ_BLOCK_BYTES = 1 << 16, FILES_MAX = 10000 };
+enum { INDEX_BYTES_MAX = 1 << 26, READ_BLOCK_BYTES = 1 << 16, FILES_MAX = 10000 };
 
 typedef struct tensor_file {
   const char *path;
@@ -70,49 +70,56 @@ static ot_status join_files(ot_safetensors *set) {
 
 // ---- the index of a directory ----
 
-static int find_file(const ot_safetensors *set, const char *name) {
-  for (int i = 0; i < set->num_files; i++)
-    if (ot_text_equal(ot_disk_base_name(set->files[i].path), name)) return i;
-  return -1;
+// A weight map, and the position in the set of each of its files.
+typedef struct weight_index {
+  const char *path;
+  json_t *weight_map;
+  json_t *positions;
+} weight_index;
+
+// -1: not yet in the set.
+static int find_file(const weight_index *index, const char *name) {
+  const json_t *const found = json_object_get(index->positions, name);
+  return found != NULL ? (int)json_integer_value(found) : -1;
 }
 
 // The distinct files of the weight map.
-static ot_status list_files(ot_safetensors *set, const char *directory, const char *index_path,
-                            json_t *weight_map) {
+static ot_status list_files(ot_safetensors *set, const char *directory, const weight_index *index) {
   int64_t capacity = 0;
   const char *tensor;
   json_t *value;
-  json_object_foreach(weight_map, tensor, value) {
+  json_object_foreach(index->weight_map, tensor, value) {
     const char *const name = json_string_value(value);
     OT_CHECK(name != NULL && name[0] != '\0' && ot_text_find(name, "/") == NULL, OT_ENVIRONMENT,
-             "%s: tensor %s is not mapped to the plain name of a file", index_path, tensor);
-    if (find_file(set, name) >= 0) continue;
-    OT_CHECK(set->num_files < FILES_MAX, OT_ENVIRONMENT, "%s: names more than %d files", index_path,
-             FILES_MAX);
+             "%s: tensor %s is not mapped to the plain name of a file", index->path, tensor);
+    if (find_file(index, name) >= 0) continue;
+    OT_CHECK(set->num_files < FILES_MAX, OT_ENVIRONMENT, "%s: names more than %d files",
+             index->path, FILES_MAX);
+    const int failed = json_object_set_new(index->positions, name, json_integer(set->num_files));
+    OT_CHECK(failed == 0, OT_ENVIRONMENT, "out of memory (%s)", index->path);
     set->files =
         ot_arena_grow(&set->arena, set->files, set->num_files, &capacity, sizeof *set->files);
     set->files[set->num_files++] =
         (tensor_file){.path = ot_disk_join(&set->arena, directory, name), .descriptor = -1};
   }
-  OT_CHECK(set->num_files > 0, OT_ENVIRONMENT, "%s: weight_map names no file", index_path);
+  OT_CHECK(set->num_files > 0, OT_ENVIRONMENT, "%s: weight_map names no file", index->path);
   return OT_OK;
 }
 
-static ot_status check_against_index(const ot_safetensors *set, const char *index_path,
-                                     json_t *weight_map) {
+static ot_status check_against_index(const ot_safetensors *set, const weight_index *index) {
   const char *name;
   json_t *value;
-  json_object_foreach(weight_map, name, value) {
+  json_object_foreach(index->weight_map, name, value) {
     const int tensor = ot_safetensors_find(set, name);
     const char *const file = json_string_value(value);
-    OT_CHECK(tensor >= 0, OT_ENVIRONMENT, "%s: tensor %s is not in %s", index_path, name, file);
-    OT_CHECK(set->tensors[tensor].file == find_file(set, file), OT_ENVIRONMENT,
-             "%s: tensor %s is not in %s but in %s", index_path, name, file,
+    OT_CHECK(tensor >= 0, OT_ENVIRONMENT, "%s: tensor %s is not in %s", index->path, name, file);
+    OT_CHECK(set->tensors[tensor].file == find_file(index, file), OT_ENVIRONMENT,
+             "%s: tensor %s is not in %s but in %s", index->path, name, file,
              set->files[set->tensors[tensor].file].path);
   }
   for (int i = 0; i < set->num_tensors; i++)
-    OT_CHECK(json_object_get(weight_map, set->tensors[i].name) != NULL, OT_ENVIRONMENT,
-             "%s: tensor %s of %s is not in the index", index_path, set->tensors[i].name,
+    OT_CHECK(json_object_get(index->weight_map, set->tensors[i].name) != NULL, OT_ENVIRONMENT,
+             "%s: tensor %s of %s is not in the index", index->path, set->tensors[i].name,
              set->files[set->tensors[i].file].path);
   return OT_OK;
 }
@@ -122,13 +129,21 @@ static ot_status open_files(ot_safetensors *set) {
   return join_files(set);
 }
 
-static ot_status open_indexed(ot_safetensors *set, const char *directory, const char *index_path,
-                              json_t *index) {
-  json_t *weight_map = NULL;
-  OT_TRY(ot_json_member_object(index_path, index, "weight_map", &weight_map));
-  OT_TRY(list_files(set, directory, index_path, weight_map));
+static ot_status open_index(ot_safetensors *set, const char *directory, const weight_index *index) {
+  OT_TRY(list_files(set, directory, index));
   OT_TRY(open_files(set));
-  return check_against_index(set, index_path, weight_map);
+  return check_against_index(set, index);
+}
+
+static ot_status open_indexed(ot_safetensors *set, const char *directory, const char *index_path,
+                              json_t *root) {
+  weight_index index = {.path = index_path};
+  OT_TRY(ot_json_member_object(index_path, root, "weight_map", &index.weight_map));
+  index.positions = json_object();
+  OT_CHECK(index.positions != NULL, OT_ENVIRONMENT, "out of memory (%s)", index_path);
+  const ot_status status = open_index(set, directory, &index);
+  json_decref(index.positions);
+  return status;
 }
 
 static ot_status open_set(ot_safetensors *set, const char *path, const char *stem) {

@@ -132,8 +132,10 @@ static ot_status find_model(const loader *l, const ot_node *node, const char **p
 static void note_unread(const loader *l, ot_node *keys, const char *path) {
   const char *const unread = ot_model_drop_unread(keys, l->arena);
   if (!unread) return;
-  l->notes->text[l->notes->count++] = ot_arena_format(
+  char *const note = ot_arena_format(
       l->arena, "%s: keys that this model does not read are ignored: %s", path, unread);
+  ot_text_make_printable(note);
+  l->notes->text[l->notes->count++] = note;
 }
 
 static void note_types(const loader *l, const ot_model *model) {

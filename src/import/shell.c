@@ -467,8 +467,11 @@ ot_status ot_shell_read(const char *name, const char *text, int64_t bytes, ot_ar
     statements(&r, RUN);
     if (r.at->kind != TOKEN_LAST) r.at++;  // a stray end word
   }
-  OT_CHECK(!r.state.too_long, OT_USAGE,
-           "%s:%d: the script is nested too deeply or its words are too long", name, r.at->line);
+  OT_CHECK(
+      !r.state.too_long, OT_USAGE,
+      "%s:%d: the script is nested too deeply, or has too many words or variables, or too long "
+      "ones",
+      name, r.at->line);
   *out = (ot_shell){.commands = r.commands,
                     .num_commands = r.num_commands,
                     .notes = r.notes,

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "import/shell_state.h"
 
-enum { DEPTH_MAX = 32, TOTAL_WORDS_MAX = 1 << 16 };
+enum { DEPTH_MAX = 32, TOTAL_WORDS_MAX = 1 << 16, VARIABLES_MAX = 4096 };
 
 static bool is_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
@@ -22,6 +22,10 @@ ot_shell_variable *ot_shell_find(ot_shell_state *s, const char *name, int64_t le
 ot_shell_variable *ot_shell_variable_of(ot_shell_state *s, const char *name) {
   ot_shell_variable *const found = ot_shell_find(s, name, ot_text_length(name));
   if (found) return found;
+  if (s->num_variables == VARIABLES_MAX) {  // which are searched one by one
+    s->too_long = true;
+    return &s->variables[VARIABLES_MAX - 1];
+  }
   s->variables = ot_arena_grow(s->arena, s->variables, s->num_variables, &s->variable_capacity,
                                sizeof *s->variables);
   s->variables[s->num_variables] = (ot_shell_variable){.name = name};

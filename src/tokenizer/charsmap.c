@@ -11,7 +11,7 @@
 
 #include "tokenizer/unicode.h"
 
-enum { WHOLE_CLUSTER_BYTES = 5 };
+enum { WHOLE_CLUSTER_BYTES = 5, GROWTH_MAX = 64, SHORT_BYTES = 1 << 20 };
 
 // The replacement of a text: `length` bytes at `text`; null if the text is unchanged.
 typedef struct normal_form {
@@ -190,6 +190,9 @@ ot_status ot_charsmap_apply(const ot_charsmap *map, const uint8_t *text, int64_t
     }
     if (i == 0) *first_bytes = made;
     i += width;
+    // A file may map one character to megabytes.
+    OT_CHECK(out->length <= GROWTH_MAX * length + SHORT_BYTES, OT_USAGE,
+             "precompiled_charsmap: it makes a text more than %d times longer", GROWTH_MAX);
   }
   return OT_OK;
 }

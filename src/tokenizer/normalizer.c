@@ -10,7 +10,9 @@
 #include "tokenizer/charsmap.h"
 #include "tokenizer/unicode.h"
 
-enum { MAX_STEPS = 16 };
+// A few replacements in a file can make any text 10^9 times longer. Normal forms make it at most 12
+// times longer.
+enum { MAX_STEPS = 16, GROWTH_MAX = 64, SHORT_BYTES = 1 << 20 };
 
 typedef struct step step;
 
@@ -21,8 +23,15 @@ typedef struct work {
   ot_buffer *out;
   ot_split_matcher *matcher;
   int64_t first_bytes;
+  int64_t bytes_max;  // of `out`
   bool changed;
 } work;
+
+static ot_status check_growth(const work *w) {
+  OT_CHECK(w->out->length <= w->bytes_max, OT_USAGE,
+           "normalizer: it makes a text more than %d times longer", GROWTH_MAX);
+  return OT_OK;
+}
 
 struct step {
   ot_status (*apply)(const step *s, work *w);
@@ -137,6 +146,7 @@ static ot_status apply_replace(const step *s, work *w) {
   while (match.outcome == OT_SPLIT_FOUND) {
     OT_TRY(ot_buffer_append(w->out, w->in.text + at, match.start - at));
     OT_TRY(ot_buffer_append(w->out, s->content, s->content_length));
+    OT_TRY(check_growth(w));
     at = match.stop;
     OT_TRY(find(s, w, at, &match));
   }
@@ -256,16 +266,19 @@ bool ot_normalizer_is_local(const ot_normalizer *normalizer) {
 
 ot_status ot_normalizer_apply(const ot_normalizer *normalizer, ot_split_matcher *matcher,
                               ot_normal_text *text, ot_buffer work_buffers[2]) {
+  const int64_t bytes_max = GROWTH_MAX * text->length + SHORT_BYTES;
   int turn = 0;
   for (int i = 0; i < normalizer->num_steps; i++) {
     const step *const s = &normalizer->steps[i];
     work w = {.in = *text,
               .out = &work_buffers[turn],
               .matcher = matcher,
-              .first_bytes = text->first_bytes};
+              .first_bytes = text->first_bytes,
+              .bytes_max = bytes_max};
     w.out->length = 0;
     OT_TRY(s->apply(s, &w));
     if (!w.changed) continue;
+    OT_TRY(check_growth(&w));
     // A buffer without appended bytes may have no memory.
     text->text = w.out->length > 0 ? w.out->data : (const uint8_t *)"";
     text->length = w.out->length;

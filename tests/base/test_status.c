@@ -69,6 +69,14 @@ static void long_messages_and_chains_are_truncated(void **state) {
   assert_in_range(strlen(ot_fail_chain()), 100, 4998);
 }
 
+static void control_characters_of_names_are_not_shown(void **state) {
+  (void)state;
+  ot_fail(OT_USAGE, "key \"%s\"\n\tcaf\xc3\xa9", "\x1b[31m\x7f\xc2\x9b\r");
+  assert_string_equal(ot_fail_message(), "key \"?[31m????\"\n\tcaf\xc3\xa9");
+  ot_fail_hint(OT_USAGE, "try %s", "\x1b]0;title\a");
+  assert_string_equal(ot_fail_hint_text(), "try ?]0;title?");
+}
+
 static void *fail_on_another_thread(void *seen) {
   strcpy(seen, ot_fail_message());
   ot_fail(OT_RANKS, "theirs");
@@ -113,6 +121,7 @@ int main(void) {
       cmocka_unit_test(a_new_failure_replaces_message_hint_and_chain),
       cmocka_unit_test(a_message_may_quote_the_previous_one),
       cmocka_unit_test(long_messages_and_chains_are_truncated),
+      cmocka_unit_test(control_characters_of_names_are_not_shown),
       cmocka_unit_test(failures_are_thread_local),
       cmocka_unit_test(a_failed_assertion_calls_the_hook),
   };

@@ -93,6 +93,14 @@ printf '%200000s' '' | tr ' ' '[' >deep.yaml
 cp deep.yaml deep.json
 refused 2 'nest more than 64 deep (deep.yaml:1:65)' "$orthant" config deep.yaml
 refused 3 'deep.json:1:2049' "$orthant" tokenize --tokenizer deep.json --out x text.txt
+{ for i in $(seq 5000); do echo "v$i=1"; done; echo 'python train.py --num-layers 2'; } >many.sh
+refused 2 'too many words or variables' "$orthant" plan --from many.sh
+{ printf '{"weight_map": {'; for i in $(seq 10001); do printf '"t%d": "%d.safetensors", ' $i $i; done
+  printf '"w": "w.safetensors"}}'; } >directory.yaml/model.safetensors.index.json
+cp $newest/config.json directory.yaml/
+refused 3 'names more than 10000 files' "$orthant" convert directory.yaml out
+echo 'model: "\e[2Jname\x7f"' >terminal.yaml
+refused 2 'called "?[2Jname?"' "$orthant" config terminal.yaml
 mkdir hf
 printf '\377\377\377\377\377\377\377\177{}' >hf/model.safetensors
 cp $newest/config.json hf/

@@ -133,6 +133,8 @@ ot_status fuzz_input(const uint8_t *data, size_t size) {
   if (status != OT_OK) {
     fuzz_require(status == OT_USAGE || status == OT_ENVIRONMENT, "a refusal has its exit code");
     fuzz_require(ot_fail_message()[0] != '\0', "a refusal has a message");
+    for (const char *c = ot_fail_message(); *c != '\0'; c++)
+      fuzz_require((unsigned char)*c >= ' ' || *c == '\n' || *c == '\t', "messages are printable");
   }
   if (peak > FUZZ_MEMORY_FACTOR * (int64_t)size + FUZZ_MEMORY_BYTES) {
     fprintf(stderr, "fuzz: %lld bytes for an input of %zu\n", (long long)peak, size);

@@ -212,6 +212,8 @@ def tokenizers():
     put(kind, "refused-id-2-to-63", text(model={**bpe, "vocab": {**vocab, "x": 1 << 62}}))
     put(kind, "refused-merge", text(model={**bpe, "merges": ["H zz"]}))
     put(kind, "refused-backtracking", split("(?:(?:[^\\s]+)+)+(?=\\x{1}\\x{2})|.*.*.*.*.*.*.*.*\\x{3}"))
+    put(kind, "refused-growing", text(normalizer={"type": "Sequence", "normalizers": [
+        {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 16}] * 12}))
     put(kind, "refused-pattern-of-nothing", split("a*"))
     put(kind, "refused-pattern-open", split("(" * 300))
     put(kind, "refused-gpt2-merges", json.dumps(vocab).encode() + b"\0H\n")
