@@ -41,6 +41,8 @@ void ot_chart_text(ot_text_builder *out, const char *class, double x, double y, 
 
 // ---- scales ----
 
+static const double most = 1e300;  // of a range with ticks
+
 static double position(const ot_scale *scale, double value) {
   if (!scale->log) return value;
   return ot_log2(value > scale->minimum ? value : scale->minimum);
@@ -52,7 +54,7 @@ double ot_scale_at(const ot_scale *scale, double value) {
   return scale->from + share * (scale->to - scale->from);
 }
 
-// The largest power of ten that is at most `value` > 0.
+// The largest power of ten that is at most `value`, in (0, most].
 static double power_below(double value) {
   double power = 1;
   while (power > value) power /= 10;
@@ -62,7 +64,10 @@ static double power_below(double value) {
 
 int ot_scale_ticks(const ot_scale *scale, int wanted, double *ticks) {
   int count = 0;
+  // Measured values of a damaged or foreign file may have any size.
+  if (!(scale->maximum - scale->minimum < most)) return 0;
   if (scale->log) {
+    if (!(scale->minimum > 0)) return 0;
     for (double t = power_below(scale->minimum); t <= scale->maximum; t *= 10) {
       if (t >= scale->minimum && count < OT_SCALE_TICKS) ticks[count++] = t;
     }

@@ -93,6 +93,7 @@ static ot_status read_number(ot_json_reader *json, double *value) {
   char *end = NULL;
   OT_CHECK(first == '-' || (first >= '0' && first <= '9'), OT_ENVIRONMENT, "no number");
   *value = strtod(json->text + json->at, &end);
+  if (isinf(*value)) *value = NAN;  // beyond a double: unknown
   json->at = end - json->text;
   return OT_OK;
 }

@@ -293,6 +293,26 @@ def small_ones():
     put("index", "refused-nul", '{"weight_map": {"a": "1.safetensors\\u0000x"}}')
     put("index", "refused-deep", '{"weight_map":' + "[" * 2100)
     put("index", "refused-many", json.dumps({"weight_map": {str(i): "%d.x" % i for i in range(500)}}))
+    step = '{"step":%d,"loss":%s,"grad_norm":1,"lr":1e-3,"tokens":%d,"step_seconds":%s,"tokens_per_second":9,' \
+           '"mfu":0.5,"exposed_seconds":{"tp":0.1,"dp":0.2},"gradient_norm/layers.0":2}\n'
+    events = '{"event":"start","time":1e9,"step":0,"ranks":2,"attempt":1,"from":"init"}\n' \
+             '{"event":"first_step","time":1000000001.5,"step":1}\n' \
+             '{"event":"save","time":1000000002,"step":2,"seconds":0.5,"blocked_seconds":0.1,"bytes":9}\n' \
+             '{"event":"failure","time":1000000003,"attempt":1,"kind":"rank","rank":1,"host":"h","exit":9}\n' \
+             '{"event":"restart","time":1000000004,"attempt":2,"ranks":2,"waited_seconds":1}\n' \
+             '{"event":"spike","time":1000000005,"step":2,"name":"loss","z":9,"first_sample":1,"last_sample":4,' \
+             '"action":"note"}\n{"event":"stop","time":1000000006,"step":3,"reason":"end"}\n'
+    lines = "".join(step % (i + 1, 5 - i, 64 * i, 0.5) for i in range(3))
+    put("report", "valid-run", lines + '{"step":2,"val_loss":3}\n{"step":2,"spike/loss":9}\n\0' + events)
+    put("report", "valid-null", step % (1, "null", 1, "null"))
+    put("report", "valid-huge", (step % (9e15 - 1, 1e308, 1 << 62, 1e308)) + step % (1, -1e308, 1, -1e308) + "\0"
+        + events.replace("1e9", "-1e308").replace("1000000006", "1e308"))
+    put("report", "valid-beyond-double", step % (1, "1e999", 1, "-1e999") + step % (2, "1e-999", 1, "0"))
+    put("report", "refused-negative-step", step % (-1, 1, 1, 1))
+    put("report", "refused-deep", '{"step":1,"a":' + "[" * 2100 + "\n")
+    put("report", "refused-no-step", '{"loss":1}\n')
+    put("report", "refused-event-text", '\0{"event":"start","time":"now"}\n')
+    put("report", "refused-event-twice", '\0{"event":"start","event":"stop","time":1}\n')
     put("records", "valid-lines", '{"step":1,"loss":2.5}\n{"step":2}\n{"step":3}\n{"st')
     put("records", "valid-huge-step", '{"step":99999999999999999999}\n{"step":-1}\n')
     put("records", "valid-zero-bytes", b'{"step":1}\n\0\0\0\n{"step":2}\n')
