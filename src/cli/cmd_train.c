@@ -16,6 +16,7 @@
 #include "cli/output.h"
 #include "cli/ranks.h"
 #include "cli/run_options.h"
+#include "cli/supervise.h"
 #include "cli/verbs.h"
 #include "files/config_file.h"
 #include "host/clock.h"
@@ -329,9 +330,15 @@ static void end_at_start(void) {
 
 static ot_status train(training *t) {
   int ranks;
-  OT_TRY(ot_ranks_count(t->options, &ranks, &t->processes));
   const bool dry = ot_options_flag(t->options, "dry-run");
+  if (ot_options_flag(t->options, "supervise") && !dry) {
+    OT_TRY(ot_run_options_load(t->options, t->arena, &t->config));
+    return ot_supervise(t->options, &t->config);
+  }
+  OT_CHECK(ot_options_num_words(t->options) == 0, OT_USAGE,
+           "a launcher after -- needs --supervise (orthant train)");
   if (!dry) ot_stop_signal_install(end_at_start);
+  OT_TRY(ot_ranks_count(t->options, &ranks, &t->processes));
   const ot_ranks_verb verb = {prepare, dry ? check_process : train_rank, t};
   if (!dry || t->processes) return ot_ranks_run(t->options, &verb);
   OT_TRY(prepare(t, ranks));
@@ -383,12 +390,18 @@ static const ot_option rows[] = {
     {"show-batch", OT_OPTION_FLAG, .help = "print the first sequence as text"},
     {"trace", OT_OPTION_TEXT, "FILE[:FROM-TO]",
      .help = "Chrome trace of these steps (default: the third of this run)"},
+    {"supervise", OT_OPTION_FLAG, .help = "start the run, watch it, start it again after failures"},
+    {"restarts", OT_OPTION_INTEGER, "N", "10", 0, 1000000,
+     .help = "with --supervise: restarts, renewed after ten minutes and a new checkpoint"},
+    {"min-ranks", OT_OPTION_INTEGER, "N", .minimum = 1, .maximum = 1 << 20,
+     .help = "with --supervise: go on with fewer ranks where some are missing, at least N"},
 };
 
 const ot_verb ot_verb_train = {
     .name = "train",
     .summary = "train a model",
-    .arguments = "RUN.yaml",
+    .arguments = "RUN.yaml [-- LAUNCHER...]",
+    .command = true,
     .min_arguments = 1,
     .max_arguments = 1,
     .details =
@@ -405,6 +418,11 @@ const ot_verb ot_verb_train = {
         "Ranks are threads (--ranks) or the processes of mpirun or srun; `parallel` sets the\n"
         "parallel configuration. A run may resume with other ranks and another configuration.\n"
         "--json: validation losses and a summary, or with --dry-run the planned resources.\n"
+        "--supervise runs the training in a process of its own and starts it again, from the "
+        "newest\n"
+        "checkpoint, after a crash, a kill or a hang (twice parallel.watchdog_seconds without\n"
+        "progress). A command after -- launches the ranks; {ranks} in it is their number. Exit\n"
+        "codes 0, 2, 5 and 75 end it; when it gives up, its exit code is the last one.\n"
         "Waiting threads sleep after tens of microseconds; OMP_WAIT_POLICY=active lets them spin,\n"
         "for steps of milliseconds on a machine without other load.",
     .examples =
@@ -412,6 +430,7 @@ const ot_verb ot_verb_train = {
         "  orthant train run.yaml --dry-run\n"
         "  orthant train run.yaml --ranks 4 --set parallel.tp=2\n"
         "  mpirun -n 16 orthant train run.yaml\n"
+        "  orthant train run.yaml --supervise --ranks 16 -- mpirun -n {ranks}\n"
         "  orthant train run.yaml --set optimizer.lr=1e-3 --trace step.json:10-12",
     .options = rows,
     .num_options = OT_COUNT(rows),

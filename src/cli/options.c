@@ -18,7 +18,9 @@ struct ot_options {
   const char **arguments;  // [number of words]
   int *num_values;         // [verb->num_options]
   const char ***values;    // [verb->num_options][num_values], null until given
-  int num_words;
+  int num_words;           // of the command line
+  int first_word;          // of its command; num_words: none
+  char *const *words;
   bool json;
   bool help;
 };
@@ -177,6 +179,10 @@ static ot_status parse(ot_options *options, int count, char *const *words) {
     const char *const word = words[i];
     if (!only_arguments && strcmp(word, "--") == 0) {
       only_arguments = true;
+      if (options->verb->command) {
+        options->first_word = i + 1;
+        break;
+      }
     } else if (!only_arguments && (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0)) {
       options->help = true;
       return OT_OK;
@@ -199,6 +205,14 @@ int ot_options_num_arguments(const ot_options *options) { return options->num_ar
 const char *ot_options_argument(const ot_options *options, int i) {
   OT_ASSERT(i >= 0);
   return i < options->num_arguments ? options->arguments[i] : NULL;
+}
+
+int ot_options_num_words(const ot_options *options) {
+  return options->num_words - options->first_word;
+}
+
+const char *ot_options_word(const ot_options *options, int i) {
+  return options->words[options->first_word + i];
 }
 
 bool ot_options_given(const ot_options *options, const char *name) {
@@ -308,7 +322,8 @@ void ot_verb_print_help(const ot_verb *verb) {
 ot_status ot_verb_run(const ot_verb *verb, int count, char *const *words) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_options options = {.arena = &arena, .verb = verb, .num_words = count};
+  ot_options options = {
+      .arena = &arena, .verb = verb, .num_words = count, .first_word = count, .words = words};
   options.arguments = ot_arena_array(&arena, count + 1, sizeof(char *));
   options.num_values = ot_arena_array(&arena, verb->num_options + 1, sizeof(int));
   options.values = ot_arena_array(&arena, verb->num_options + 1, sizeof(char **));

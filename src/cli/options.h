@@ -45,8 +45,9 @@ typedef struct ot_verb {
   const char *examples;  // lines, or null
   const ot_option *options;
   int num_options;
-  bool json;    // takes --json
-  bool hidden;  // not in the list of verbs
+  bool json;     // takes --json
+  bool command;  // takes the words of a command after `--`
+  bool hidden;   // not in the list of verbs
   ot_status (*run)(const ot_options *options);
 } ot_verb;
 
@@ -66,6 +67,10 @@ ot_arena *ot_options_arena(const ot_options *options);
 // Words that are not options.
 int ot_options_num_arguments(const ot_options *options);
 const char *ot_options_argument(const ot_options *options, int i);
+
+// The words after `--` of a verb with a command, which are no arguments.
+int ot_options_num_words(const ot_options *options);
+const char *ot_options_word(const ot_options *options, int i);
 
 // An option by its name; a name that is not in the verb's table is a bug. If it was not given, the
 // row's fallback is returned; without one: null, 0, 0.0, false.

@@ -37,7 +37,11 @@ static bool writes_integers(const ot_task *task) {
 }
 
 bool ot_leave_skips(ot_leave *leave, const ot_entry *entry, const ot_task *task) {
-  if (!leave->may || entry->lane != OT_LANE_COMPUTE) return false;
+  if (!leave->options.asks || entry->lane != OT_LANE_COMPUTE) return false;
+  if (!leave->may) {
+    leave->options.asks(leave->options.context);
+    return false;
+  }
   if (is_end(entry->phase)) return leave->left && entry->phase == OT_PHASE_NORM;
   if (!leave->left) leave->left = leave->options.asks(leave->options.context);
   if (!leave->left || !leave->by_data) return leave->left;

@@ -363,15 +363,22 @@ static ot_status stop_here(ot_loop *l, bool left) {
                       left ? "; it takes that step again" : "");
 }
 
+// Called before each kernel.
+static bool leaves(void *context) {
+  const ot_loop *const l = context;
+  ot_heartbeat_beat(l->heartbeat);
+  return ot_stop_signal_leaves(ot_world_comm(l->request->world));
+}
+
 static ot_status run_steps(ot_loop *l) {
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
-  const ot_executor_leave leave = {ot_stop_signal_leaves, ot_world_comm(l->request->world)};
+  const ot_executor_leave leave = {leaves, l};
   bool stop = false;
+  ot_executor_set_leave(ot_runtime_executor(ot_trainer_runtime(l->start.trainer)), &leave);
   ot_trainer_set_trace(l->start.trainer, true);
   l->begin_step = ot_trainer_position(l->start.trainer).step;
   if (l->begin_step == 0) OT_TRY(validate(l, 0));
   ot_stop_signal_defer();
-  ot_executor_set_leave(ot_runtime_executor(ot_trainer_runtime(l->start.trainer)), &leave);
   l->begin_s = ot_clock_s();
   while (ot_trainer_position(l->start.trainer).step < total) {
     const ot_status status = step_once(l, &stop);
@@ -457,6 +464,8 @@ static ot_status run_loop(ot_loop *l) {
   OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? ot_loop_open_logs(l) : OT_OK));
   OT_TRY(sum_planned(l));
   predict(l);
+  OT_TRY(ot_loop_agree(
+      l, ot_loop_leads(l) ? ot_heartbeat_create(l->run->output, &l->heartbeat) : OT_OK));
   const ot_status status = run_steps(l);
   ot_loop_log_stop(&l->start, status);
   if (status == OT_OK) say_means(l);
@@ -473,6 +482,7 @@ ot_status ot_loop_run(const ot_loop_request *request) {
                .open_s = ot_clock_s(),
                .summary = {.first_loss_nats = NAN, .last_loss_nats = NAN}};
   const ot_status status = run_loop(&l);
+  ot_heartbeat_destroy(&l.heartbeat);
   ot_trace_destroy(&l.trace);
   ot_tensorboard_destroy(&l.tensorboard);
   ot_metrics_destroy(&l.metrics);

@@ -24,16 +24,17 @@ ot_status ot_loop_log_start(const ot_loop_request *request, const ot_loop_start 
   const bool random = ot_text_equal(request->run->init, "random");
   ot_metrics_extent before;
   OT_TRY(measure_metrics(start, step, &before));
-  const ot_run_event event = {.kind = OT_RUN_EVENT_START,
-                              .step = step,
-                              .attempt = 1,
-                              .ranks = ot_world_size(request->world),
-                              .from = step > 0 ? "checkpoint"
-                                      : random ? "nothing"
-                                               : "init",
-                              .last_step = before.newest,
-                              .lost_s = before.later_s,
-                              .load_s = ot_clock_s() - open_s};
+  const ot_run_event event = {
+      .kind = OT_RUN_EVENT_START,
+      .step = step,
+      .attempt = ot_run_events_starts(ot_run_directory_events(start->directory)) + 1,
+      .ranks = ot_world_size(request->world),
+      .from = step > 0 ? "checkpoint"
+              : random ? "nothing"
+                       : "init",
+      .last_step = before.newest,
+      .lost_s = before.later_s,
+      .load_s = ot_clock_s() - open_s};
   return ot_loop_log(start, &event);
 }
 

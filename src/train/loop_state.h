@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/failure.h"
+#include "train/heartbeat.h"
 #include "train/loop_start.h"
 #include "train/metrics.h"
 #include "train/prediction.h"
@@ -19,8 +20,9 @@ typedef struct ot_loop {
   ot_metrics *metrics;
   ot_tensorboard *tensorboard;
   ot_trace *trace;
-  double open_s;   // clock when this process began
-  double begin_s;  // clock when it began its first step
+  ot_heartbeat *heartbeat;  // on the leader
+  double open_s;            // clock when this process began
+  double begin_s;           // clock when it began its first step
   int64_t begin_step;
   ot_loop_summary summary;
   double trace_begin_s;

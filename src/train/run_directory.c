@@ -15,6 +15,7 @@
 #include "files/disk.h"
 #include "files/output_file.h"
 #include "host/heap.h"
+#include "train/heartbeat.h"
 #include "train/metrics.h"
 #include "train/run_events.h"
 
@@ -60,8 +61,8 @@ static ot_status take_lock(ot_run_directory *run) {
 }
 
 static bool is_own(const char *name) {
-  static const char *const own[] = {lock_name, saved_name, OT_RUN_EVENTS_FILE, "checkpoints",
-                                    "tensorboard"};
+  static const char *const own[] = {lock_name,         saved_name,    OT_RUN_EVENTS_FILE,
+                                    OT_HEARTBEAT_FILE, "checkpoints", "tensorboard"};
   for (int i = 0; i < OT_COUNT(own); i++)
     if (ot_text_equal(name, own[i])) return true;
   return false;

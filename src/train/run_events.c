@@ -265,3 +265,14 @@ ot_status ot_run_events_read(ot_arena *arena, const char *path, ot_run_event_lis
   fclose(file);
   return status;
 }
+
+int64_t ot_run_events_starts(const char *path) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_run_event_list list;
+  int64_t starts = 0;
+  if (ot_run_events_read(&arena, path, &list) != OT_OK) list.count = 0;
+  for (int64_t i = 0; i < list.count; i++) starts += list.event[i].kind == OT_RUN_EVENT_START;
+  ot_heap_release(&heap);
+  return starts;
+}

@@ -68,3 +68,7 @@ typedef struct ot_run_event_list {
 // The events in the file at `path`, which need not exist, in `arena`. An incomplete last line is
 // not one yet; any other line that is no event is an error with its number.
 ot_status ot_run_events_read(ot_arena *arena, const char *path, ot_run_event_list *list);
+
+// How many processes have run the run so far: the starts in the file at `path`. 0 if it cannot be
+// read.
+int64_t ot_run_events_starts(const char *path);
