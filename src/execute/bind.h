@@ -29,9 +29,6 @@ ot_status ot_bind_check_kernels(const ot_schedule *schedule, const ot_device_inf
 // The two tables of splits of an all-to-all-v, `home` and `here` (expert_exchange.h); null: `task`
 // is another op.
 const ot_operand *ot_bind_splits(const ot_task *task);
-// The largest number of elements that the two tables of a task have.
-int64_t ot_bind_most_splits(const ot_schedule *schedule);
-
 // The largest number of elements that the two tables of an all-to-all-v have.
 int64_t ot_bind_most_splits(const ot_schedule *schedule);
 

@@ -19,9 +19,8 @@ model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 
 data: {train: train, tokenizer: bytes, sequence_length: 32}
 batch: {global_batch_size: 8, micro_batch_size: 1}
 learning_rate: {warmup_steps: 2, decay: constant}
-steps: 150
-checkpoint: {every: 10}
-parallel: {watchdog_seconds: 2}
+steps: 300
+checkpoint: {every: 20}
 log: {every: 100}
 threads: 1
 YAML
@@ -64,20 +63,21 @@ grep -qE '^supervisor: the job was killed by signal 9 .* after step [0-9]+; [0-9
   killed.err || { cat killed.err; fail "the failure is not described"; }
 diff <(losses whole/metrics.jsonl) <(losses killed/metrics.jsonl) >/dev/null || fail "losses differ after kills"
 for file in model optimizer; do
-  cmp {whole,killed}/checkpoints/step-00000150/$file.safetensors || fail "$file differs after kills"
+  cmp {whole,killed}/checkpoints/step-00000300/$file.safetensors || fail "$file differs after kills"
 done
 
 # A process that hangs.
-supervise hung --set steps=100
+supervise hung --set steps=100 --set parallel.watchdog_seconds=2
 wait_for_step hung 30
 kill -STOP "$(child)"
 start=$(milliseconds)
-for _ in $(seq 600); do grep -q '^supervisor:' hung.err && break; sleep 0.01; done
+for _ in $(seq 2000); do grep -q '^supervisor:' hung.err && break; sleep 0.01; done
 took=$(($(milliseconds) - start))
 ended
 [ "$got" = 0 ] || { cat hung.err; fail "after a hang: exit code $got"; }
 grep -q '"event":"failure".*"kind":"hang"' hung/events.jsonl || fail "the hang is not logged"
-[ $took -lt 4500 ] || fail "a hang was found after $took ms, with a watchdog of 2 s"
+# Within twice the watchdog, and time for a busy machine.
+[ $took -lt 8000 ] || fail "a hang was found after $took ms, with a watchdog of 2 s"
 
 # A stop.
 supervise stopped --set steps=1000000
@@ -108,7 +108,7 @@ ranks=$(sed -n 's/.*"event":"start".*"ranks":\([0-9]*\).*/\1/p' elastic/events.j
 [ "$ranks" = "4 2 4 " ] || { cat elastic.err; fail "elastic: ranks $ranks"; }
 grep -q '"kind":"launcher".*"detail":"two ranks are missing"' elastic/events.jsonl || fail "the launcher is not named"
 paste <(losses whole/metrics.jsonl) <(losses elastic/metrics.jsonl) |
-  awk '{d = ($2 - $4) / $2; if ($1 != $3 || d > 1e-4 || d < -1e-4) exit 1} END {if (NR != 150) exit 1}' ||
+  awk '{d = ($2 - $4) / $2; if ($1 != $3 || d > 1e-4 || d < -1e-4) exit 1} END {if (NR != 300) exit 1}' ||
   fail "elastic: the losses are not those of the unbroken run"
 
 # Budgets and failures that are not tried again.
