@@ -8,7 +8,7 @@
 #include "files/disk.h"
 #include "files/json_file.h"
 
-enum { META_BYTES_MAX = 1 << 28 };
+enum { META_BYTES_MAX = 1 << 20 };
 
 static ot_status copy_text(const char *where, const json_t *object, const char *key,
                            ot_arena *arena, const char **out) {

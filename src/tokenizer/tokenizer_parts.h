@@ -12,7 +12,7 @@
 #include "tokenizer/token_model.h"
 #include "tokenizer/tokenizer.h"
 
-enum { OT_TOKENIZER_BYTES_MAX = 1 << 30 };
+enum { OT_TOKENIZER_BYTES_MAX = 1 << 28 };
 
 struct ot_tokenizer {
   ot_heap heap;  // of spellings and of the decoder's texts
