@@ -91,6 +91,10 @@ static ot_status report(const ot_options *options) {
   ot_arena *const arena = ot_options_arena(options);
   const char *const html = ot_options_text(options, "html");
   ot_run_page page;
+  if (html && ot_output_file_is_stdout(html) && ot_options_json(options)) {
+    ot_fail(OT_USAGE, "--html %s and --json both print on stdout", html);
+    return ot_fail_hint(OT_USAGE, "give --html a file of its own");
+  }
   OT_TRY(read_page(ot_options_argument(options, 0), arena, &page));
   if (html) {
     ot_text_builder text = {.arena = arena};

@@ -99,6 +99,8 @@ static void add_event(ot_account_builder *b, const ot_run_event *e) {
   if (e->kind == OT_RUN_EVENT_START) begin_attempt(b, e);
   ot_run_attempt *const attempt = newest(b);
   if (!attempt || e->kind == OT_RUN_EVENT_START || add_supervision(attempt, e)) return;
+  // A fallback is written by the next process, before its start.
+  if (e->kind == OT_RUN_EVENT_FALLBACK) return;
   attempt->last_s = ot_larger(attempt->last_s, e->time_s);
   switch (e->kind) {
     case OT_RUN_EVENT_FIRST_STEP:
