@@ -115,6 +115,10 @@ bool ot_comm_done(ot_comm *comm, ot_comm_request *request);
 // uses memory. One thread waits for a request. Blocks.
 ot_status ot_comm_wait(ot_comm *comm, ot_comm_request *request);
 
+// CPU time of the calling thread in ot_comm_wait so far, in seconds: of polls, and of data that it
+// moved and added meanwhile.
+double ot_comm_waiting_s(void);
+
 // Start and wait. Blocks.
 ot_status ot_comm_run(ot_comm *comm, const ot_comm_call *call);
 

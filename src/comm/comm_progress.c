@@ -298,8 +298,13 @@ static void wait_under_lock(ot_comm *comm, ot_comm_request *request) {
   }
 }
 
+static _Thread_local double waiting_s;  // of this thread, see ot_comm_waiting_s
+
+double ot_comm_waiting_s(void) { return waiting_s; }
+
 ot_status ot_comm_wait(ot_comm *comm, ot_comm_request *request) {
   if (ot_comm_phase(request) == OT_COMM_DONE) return OT_OK;
+  const double from_s = ot_clock_thread_s();
   pthread_mutex_lock(&comm->process->lock);
   if (request->phase != OT_COMM_DONE) wait_under_lock(comm, request);
   const bool done = request->phase == OT_COMM_DONE;
@@ -309,6 +314,7 @@ ot_status ot_comm_wait(ot_comm *comm, ot_comm_request *request) {
     if (request->waited) forget_waited(request);
   }
   pthread_mutex_unlock(&comm->process->lock);
+  waiting_s += ot_clock_thread_s() - from_s;
   return done ? OT_OK : ot_fail(OT_RANKS, "%s", comm->process->why);
 }
 

@@ -12,4 +12,6 @@ static double now_s(clockid_t clock) {
 
 double ot_clock_s(void) { return now_s(CLOCK_MONOTONIC); }
 
+double ot_clock_thread_s(void) { return now_s(CLOCK_THREAD_CPUTIME_ID); }
+
 double ot_clock_unix_s(void) { return now_s(CLOCK_REALTIME); }

@@ -251,22 +251,24 @@ static ot_status write_trace(ot_loop *l, const ot_step_report *step) {
 // Combines what single ranks know: stop requests, means of their timelines, and whether the leader
 // failed to write the files of the step before. With the agreement on the samples at its begin, it
 // is all that the hosts exchange in a step.
-static ot_status sum_step(ot_loop *l, step_sums *sums) {
+static ot_status sum_step(ot_loop *l, const ot_step_report *report, step_sums *sums) {
   const ot_timeline_summary mine =
       ot_timeline_summarize(ot_trainer_timeline(l->start.trainer),
                             ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)));
-  double values[OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 4] = {0};
+  enum { OWN = OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 4 };
+  static_assert((int)OWN <= (int)OT_WORLD_VALUES, "one sum tells all");
+  double *const values = l->rank_times.meeting;
   double *const part_s = &values[OT_TIMELINE_AXES];
   double *const stop = part_s + OT_TIMELINE_PARTS, *const bubble = stop + 1;
   double *const failed = bubble + 1, *const saves = failed + 1;
-  static_assert(OT_COUNT(values) <= OT_WORLD_VALUES, "one sum tells all");
   for (int i = 0; i < OT_TIMELINE_AXES; i++) values[i] = mine.exposed_axis_s[i];
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) part_s[i] = mine.part_s[i];
   *stop = ot_stop_signal_seen();
   *bubble = mine.bubble_fraction;
   *failed = (l->unreported.status != OT_OK);
   *saves = ot_saving_busy(l);
-  OT_TRY(ot_world_allreduce(l->request->world, values, OT_COUNT(values)));
+  const int times = ot_loop_put_time(l, report->compute_s, &values[OWN]);
+  OT_TRY(ot_world_allreduce(l->request->world, values, OWN + times));
   if (*failed > 0) return ot_loop_agree(l, OT_OK);
   // A GPU's step has no timeline unless its events are recorded.
   const bool timed = ot_trainer_timeline(l->start.trainer)->num_spans > 0;
@@ -275,7 +277,7 @@ static ot_status sum_step(ot_loop *l, step_sums *sums) {
       .stop = *stop > 0, .saves = *saves > 0, .figures = {.bubble_fraction = *bubble / ranks}};
   for (int i = 0; i < OT_TIMELINE_AXES; i++) sums->figures.exposed_axis_s[i] = values[i] / ranks;
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) sums->figures.part_s[i] = part_s[i] / ranks;
-  return OT_OK;
+  return times > 0 ? ot_loop_report_straggler(l, report->step, &values[OWN]) : OT_OK;
 }
 
 static void add_means(ot_loop *l, const ot_step_report *report, step_sums *sums) {
@@ -331,7 +333,7 @@ static ot_status step_once(ot_loop *l, bool *stop) {
   OT_TRY(ot_loop_take_step(l, &step));
   if (traced) OT_TRY(ot_trainer_set_events(l->start.trainer, false));
   if (l->summary.steps == 0) ot_loop_note_products(l->request, l->start.trainer, l->arena);
-  OT_TRY(sum_step(l, &sums));
+  OT_TRY(sum_step(l, &step, &sums));
   add_means(l, &step, &sums);
   add_to_summary(l, &step);
   if (traced) OT_TRY(write_trace(l, &step));
@@ -376,6 +378,7 @@ static ot_status run_steps(ot_loop *l) {
   bool stop = false;
   ot_executor_set_leave(ot_runtime_executor(ot_trainer_runtime(l->start.trainer)), &leave);
   ot_trainer_set_trace(l->start.trainer, true);
+  ot_loop_begin_stragglers(l);
   l->begin_step = ot_trainer_position(l->start.trainer).step;
   if (l->begin_step == 0) OT_TRY(validate(l, 0));
   ot_stop_signal_defer();

@@ -9,8 +9,18 @@
 #include "train/prediction.h"
 #include "train/saving.h"
 #include "train/spike_watch.h"
+#include "train/straggler.h"
 #include "train/tensorboard.h"
 #include "train/trace_ranks.h"
+
+// What the ranks tell each other at the end of a window of steps (loop_stragglers.c).
+typedef struct ot_rank_times {
+  bool on;
+  ot_straggler_window window;
+  double *meeting;  // [OT_WORLD_VALUES + size] values of the meeting of a step
+  double *scratch;  // [size]
+  int *work;        // [size] equal for ranks with the same work
+} ot_rank_times;
 
 typedef struct ot_loop {
   const ot_loop_request *request;
@@ -31,6 +41,7 @@ typedef struct ot_loop {
   ot_prediction prediction;  // on the leader; without steps if unknown
   ot_step_means means;
   ot_spike_watch spikes;
+  ot_rank_times rank_times;
   ot_failure unreported;  // the leader's, of a step's files: the ranks learn of it when they meet
 } ot_loop;
 
@@ -51,3 +62,13 @@ ot_status ot_loop_take_step(ot_loop *l, ot_step_report *report);
 // Reports a step that is an outlier and answers it as the run's on_spike says. *went_back: the next
 // step is the one after an earlier checkpoint. OT_NUMERIC ends the run. Collective over the world.
 ot_status ot_loop_watch_spikes(ot_loop *l, const ot_step_report *report, bool *went_back);
+
+// Stragglers are looked for from now on.
+void ot_loop_begin_stragglers(ot_loop *l);
+// Adds the time of this rank's step. At the end of a window, puts the times of all ranks into
+// `values` [size], zero but for its own, and returns how many there are; else 0. The same on all
+// ranks.
+int ot_loop_put_time(ot_loop *l, double step_s, double *values);
+// Reports the straggler, if there is one, by `values` [size], summed over ranks. Collective over
+// the world.
+ot_status ot_loop_report_straggler(ot_loop *l, int64_t step, const double *values);

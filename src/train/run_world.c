@@ -41,7 +41,8 @@ static ot_status count_sharing(ot_world *world) {
 static ot_status create(ot_world *world, const ot_run_parallel *parallel) {
   OT_TRY(ot_mesh_build(parallel, world->size, &world->mesh));
   const int64_t text_words = OT_WORLD_TEXT / (int64_t)sizeof(int64_t);
-  OT_TRY(ot_host_allreduce_create(world->comm, world->size > text_words ? world->size : text_words,
+  const int64_t values = OT_WORLD_VALUES + world->size;
+  OT_TRY(ot_host_allreduce_create(world->comm, values > text_words ? values : text_words,
                                   &world->exchange));
   world->collected = calloc((size_t)world->size, sizeof *world->collected);
   OT_CHECK(world->collected, OT_ENVIRONMENT, "out of memory");
@@ -153,7 +154,7 @@ ot_status ot_world_broadcast_from(ot_world *world, int rank, char *text) {
 }
 
 ot_status ot_world_allreduce(ot_world *world, double *values, int count) {
-  OT_ASSERT(count <= OT_WORLD_VALUES);
+  OT_ASSERT(count <= OT_WORLD_VALUES + ot_world_size(world));
   if (!world || world->size == 1) return OT_OK;
   const size_t bytes = (size_t)count * sizeof *values;
   memcpy(ot_host_allreduce_words(world->exchange), values, bytes);

@@ -57,8 +57,8 @@ enum { OT_WORLD_TEXT = 4096 };
 ot_status ot_world_broadcast(ot_world *world, char *text);
 ot_status ot_world_broadcast_from(ot_world *world, int rank, char *text);
 
-// All-reduces `values` [count <= OT_WORLD_VALUES] in rank order. Collective over the world. Blocks;
-// allocates nothing.
+// All-reduces `values` [count <= OT_WORLD_VALUES + size] in rank order. Collective over the world.
+// Blocks; allocates nothing.
 enum { OT_WORLD_VALUES = 16 };
 ot_status ot_world_allreduce(ot_world *world, double *values, int count);
 

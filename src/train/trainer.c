@@ -403,10 +403,12 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   const double rate = give_scalars(trainer, &targets, global);
   ot_step_transfer_write(trainer->transfer, micro_batches);
   const ot_trainer_hooks *const hooks = &trainer->hooks;
+  const double before_s = ot_clock_thread_s() - ot_comm_waiting_s();
   if (hooks->before) hooks->before(trainer, hooks->context);
   const double order_start_s = ot_clock_s();
   OT_TRY(ot_runtime_run(trainer->runtime, OT_MODE_TRAIN, micro_batches));
   if (hooks->after) hooks->after(trainer, hooks->context);
+  const double compute_s = ot_clock_thread_s() - ot_comm_waiting_s() - before_s;
   ot_step_transfer_read(trainer->transfer);
   OT_TRY(check_left(trainer));
 
@@ -432,6 +434,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .step_seconds = ot_clock_s() - start_s,
       .micro_batches = micro_batches,
       .start_s = order_start_s,
+      .compute_s = compute_s,
   };
   return check_finite(trainer, report);
 }

@@ -27,6 +27,7 @@ typedef struct ot_step_report {
   double noise_scale_tokens;   // average over the steps of this process; NAN if unknown
   double step_seconds;         // including data and optimizer
   double start_s;              // this rank's clock at the start of the step
+  double compute_s;            // CPU time of this rank's thread besides waits for others
 } ot_step_report;
 
 // Fault injection for tests of the audits. Each hook may be null.
