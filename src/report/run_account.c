@@ -33,6 +33,7 @@ struct ot_account_builder {
   ot_arena *arena;
   ot_run_account account;
   int64_t capacity;
+  bool failing;       // a failure was seen since the last start or restart
   int64_t *by_step;   // [num_attempts] attempts in ascending order of their step
   int64_t passed;     // of these, those that began before the step added last
   int64_t owner;      // newest of those: it wrote the line; -1: none
@@ -89,16 +90,22 @@ static void add_save(ot_account_builder *b, ot_run_attempt *attempt, const ot_ru
 }
 
 // Of the supervisor, which lives longer than the process.
-static bool add_supervision(ot_run_attempt *attempt, const ot_run_event *e) {
-  if (e->kind == OT_RUN_EVENT_FAILURE && isnan(attempt->failure_s)) attempt->failure_s = e->time_s;
+static bool add_supervision(ot_account_builder *b, ot_run_attempt *attempt, const ot_run_event *e) {
+  if (e->kind == OT_RUN_EVENT_FAILURE) {
+    if (isnan(attempt->failure_s)) attempt->failure_s = e->time_s;
+    // Several events before a restart tell of one failure.
+    attempt->failures += !b->failing;
+    b->failing = true;
+  }
   if (e->kind == OT_RUN_EVENT_RESTART) attempt->restart_s = e->time_s;
+  if (e->kind == OT_RUN_EVENT_RESTART || e->kind == OT_RUN_EVENT_START) b->failing = false;
   return e->kind == OT_RUN_EVENT_FAILURE || e->kind == OT_RUN_EVENT_RESTART;
 }
 
 static void add_event(ot_account_builder *b, const ot_run_event *e) {
   if (e->kind == OT_RUN_EVENT_START) begin_attempt(b, e);
   ot_run_attempt *const attempt = newest(b);
-  if (!attempt || e->kind == OT_RUN_EVENT_START || add_supervision(attempt, e)) return;
+  if (!attempt || add_supervision(b, attempt, e) || e->kind == OT_RUN_EVENT_START) return;
   // A fallback is written by the next process, before its start.
   if (e->kind == OT_RUN_EVENT_FALLBACK) return;
   attempt->last_s = ot_larger(attempt->last_s, e->time_s);
@@ -232,10 +239,10 @@ static void share_attempt(ot_run_account *a, int64_t k) {
   a->item_s[OT_ACCOUNT_AUDITS] += t->audit_s;
 }
 
-static bool has_failed(const ot_run_account *a, int64_t k) {
+static int64_t failures_of(const ot_run_account *a, int64_t k) {
   const ot_run_attempt *const t = &a->attempts[k];
   const bool last = k + 1 == a->num_attempts;
-  if (isfinite(t->failure_s)) return true;
+  if (t->failures > 0) return t->failures;
   if (isnan(t->stop_s)) return !last;
   return ot_text_equal(t->reason, "numeric") || ot_text_equal(t->reason, "failure");
 }
@@ -266,7 +273,7 @@ static void find_figures(ot_run_account *a) {
   const double *const s = a->item_s;
   const double restart_s = s[OT_ACCOUNT_DETECTION] + s[OT_ACCOUNT_WAITING] + s[OT_ACCOUNT_LOADING];
   const double steps_s = s[OT_ACCOUNT_PRODUCTIVE] + s[OT_ACCOUNT_STRAGGLERS] + s[OT_ACCOUNT_LOST];
-  for (int64_t k = 0; k < a->num_attempts; k++) a->failures += has_failed(a, k);
+  for (int64_t k = 0; k < a->num_attempts; k++) a->failures += failures_of(a, k);
   a->mtbf_s = a->failures > 0 ? (a->wall_s - s[OT_ACCOUNT_IDLE]) / (double)a->failures : NAN;
   a->recovery_s = a->num_attempts > 1 ? restart_s / (double)(a->num_attempts - 1) : NAN;
   a->interval_s = a->saves > 0 ? steps_s / (double)a->saves : NAN;
@@ -294,6 +301,7 @@ void ot_account_finish(ot_account_builder *b, ot_run_account *account) {
   if (a->num_attempts > 0) {
     a->begin_s = a->attempts[0].begin_s;
     a->wall_s = a->end_s - a->begin_s;
+    a->restarting = isfinite(newest(b)->restart_s) && !b->failing;
     a->open = isnan(newest(b)->stop_s) && isnan(newest(b)->failure_s);
   }
   a->item_s[OT_ACCOUNT_PRODUCTIVE] -= b->straggler_s;

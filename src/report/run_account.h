@@ -43,7 +43,8 @@ typedef struct ot_run_attempt {
   double last_s;          // last event
   double stop_s;          // stop event; NaN: none
   double failure_s;       // first failure event after it; NaN: none
-  double restart_s;       // restart event after it; NaN: none
+  double restart_s;       // last restart event after it; NaN: none
+  int64_t failures;       // after it: its own, and those of processes that did not come to a start
   double end_s;           // last sign of life, from events and the times of steps
   const char *reason;     // of the stop; "": none
   int64_t first_step;     // of the first_step event
@@ -62,6 +63,7 @@ typedef struct ot_run_account {
   double item_s[OT_ACCOUNT_ITEMS];  // their sum is wall_s
   int64_t steps, lost_steps;
   int64_t failures;  // processes that did not end by themselves or by a signal
+  bool restarting;   // the supervisor launched a process that has not started yet
   bool open;         // the last process has written no end: it runs, or was killed
   // checkpoints
   int64_t saves, failed_saves;

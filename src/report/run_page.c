@@ -20,6 +20,7 @@ const char *ot_run_page_time(ot_arena *arena, double seconds) {
 }
 
 static const char *end_of(const ot_run_attempt *last, const ot_run_page *page, ot_arena *arena) {
+  if (page->record->account.restarting) return "being restarted";
   if (isfinite(last->failure_s)) return "failed";
   if (isnan(last->stop_s)) {
     if (page->alive) return ot_arena_format(arena, "running (%s)", page->holder);

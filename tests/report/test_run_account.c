@@ -175,12 +175,15 @@ static void ends_with_what_the_supervisor_does(void **state) {
       {.kind = OT_RUN_EVENT_FIRST_STEP, .time_s = 102, .step = 1},
       {.kind = OT_RUN_EVENT_FAILURE, .time_s = 110, .failure = "hang"},
       {.kind = OT_RUN_EVENT_FAILURE, .time_s = 111, .failure = "rank"},
+      {.kind = OT_RUN_EVENT_RESTART, .time_s = 120, .ranks = 1},
+      {.kind = OT_RUN_EVENT_FAILURE, .time_s = 125, .failure = "environment"},
       {.kind = OT_RUN_EVENT_RESTART, .time_s = 130, .ranks = 1},
   };
   account_of(f, events, OT_COUNT(events), 2);
   assert_item(f, OT_ACCOUNT_PRODUCTIVE, 4);
   assert_item(f, OT_ACCOUNT_DETECTION, 6);  // alive until 104
   assert_item(f, OT_ACCOUNT_WAITING, 20);
+  assert_int_equal(f->account.failures, 2);
   assert_item(f, OT_ACCOUNT_LOADING, 0);
   assert_item(f, OT_ACCOUNT_OTHER, 0);
   assert_true(f->account.wall_s == 30);
