@@ -2,23 +2,20 @@
 // The machine of the ranks of a launcher: rank 0 measures the kernels of its host while the others
 // sleep, all ranks measure what goes between them.
 #include <sched.h>
+#include <stdio.h>
 
 #include "base/text.h"
-#include "host/clock.h"
 #include "measure/measure_parts.h"
 #include "runtime/model_runtime.h"
 #include "train/rank_hosts.h"
 
-enum { SPINS = 3 };
+enum { LINE_BYTES = 64 };
 
-static const double spin_s = 0.2;
-// Hosts that slow each other down by more share cores: they are virtual.
-static const double least_pace = 0.8;
-
-// What a rank may compute with.
+// What a rank may compute with, and who else does.
 typedef struct rank_cores {
-  double cores;    // of its set
-  double sharers;  // ranks with the same set on the same host
+  double cores;       // of its set
+  double sharers;     // ranks with the same set on the same machine, this one included
+  double neighbours;  // ranks on the same machine, this one included
 } rank_cores;
 
 static void say(const ot_measure_request *request, const char *what) {
@@ -37,69 +34,37 @@ static ot_status gather(ot_comm *comm, double own, double *all) {
   return ot_comm_run(comm, &call);
 }
 
-static ot_status find_cores(ot_comm *comm, ot_arena *arena, rank_cores *own) {
+// Identifies the running kernel: containers and virtual hosts of one machine share its cores.
+static uint64_t machine_hash(const ot_comm *comm) {
+  char line[LINE_BYTES] = "";
+  FILE *const file = fopen("/proc/sys/kernel/random/boot_id", "re");
+  const bool read = file && fgets(line, sizeof line, file);
+  if (file) fclose(file);
+  return ot_hash_text(OT_HASH_START, read ? line : ot_comm_host(comm));
+}
+
+// Ranks with the same hash. Numbers below 2^53 are exact.
+static ot_status count_equal(ot_comm *comm, uint64_t hash, double *all, double *count) {
+  const double own = (double)(hash >> 11);
+  OT_TRY(gather(comm, own, all));
+  *count = 0;
+  for (int i = 0; i < ot_comm_size(comm); i++) *count += all[i] == own;
+  return OT_OK;
+}
+
+// `total`: cores of all ranks.
+static ot_status find_cores(ot_comm *comm, ot_arena *arena, rank_cores *own, double *total) {
+  double *const all = ot_arena_array(arena, ot_comm_size(comm), sizeof *all);
   cpu_set_t set;
   CPU_ZERO(&set);
   (void)sched_getaffinity(0, sizeof set, &set);
-  const uint64_t hash =
-      ot_hash_bytes(ot_hash_text(OT_HASH_START, ot_comm_host(comm)), &set, sizeof set);
-  // Whole numbers up to 2^53 are exact.
-  const double mine = (double)(hash >> 11);
-  double *const all = ot_arena_array(arena, ot_comm_size(comm), sizeof *all);
-  OT_TRY(gather(comm, mine, all));
-  *own = (rank_cores){.cores = ot_runtime_cores()};
-  for (int i = 0; i < ot_comm_size(comm); i++) own->sharers += all[i] == mine;
-  return OT_OK;
-}
-
-// ---- cores that hosts share ----
-
-static ot_status spin(ot_comm *comm, void *context) {
-  volatile double x = 1;
-  double count = 0;
-  const double end_s = ot_clock_s() + spin_s;
-  for (; ot_clock_s() < end_s; count++) {
-    for (int i = 0; i < 1000; i++) x = x * 0.999 + 0.1;
-  }
-  if (ot_comm_rank(comm) == 0) *(double *)context = count;
-  return OT_OK;
-}
-
-static ot_status meet(ot_comm *comm) {
-  const ot_comm_call call = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
-  return ot_comm_run(comm, &call);
-}
-
-typedef struct pace_trial {
-  ot_comm *comm;
-  int per_host, threads;
-  double *counts;  // [ranks]
-} pace_trial;
-
-// What the ranks of the first host do in a fixed time, while the others sleep or do the same.
-static ot_status count_first_host(const pace_trial *t, bool others, double *sum) {
-  double own = 0;
-  OT_TRY(meet(t->comm));
-  if (others || ot_comm_rank(t->comm) < t->per_host) {
-    OT_TRY(ot_comm_run_threads(t->threads, spin, &own));
-  }
-  OT_TRY(gather(t->comm, own, t->counts));
-  *sum = 0;
-  for (int i = 0; i < t->per_host; i++) *sum += t->counts[i];
-  return OT_OK;
-}
-
-// The pace of a host while all hosts work, relative to that of a host alone.
-static ot_status find_pace(const pace_trial *t, double *pace) {
-  ot_timings paces = {0};
-  for (int i = 0; i < SPINS; i++) {
-    double alone, together;
-    OT_TRY(count_first_host(t, false, &alone));
-    OT_TRY(count_first_host(t, true, &together));
-    ot_timings_add(&paces, together / alone);
-  }
-  (void)ot_timings_read(&paces);
-  *pace = paces.seconds[SPINS / 2];
+  const uint64_t machine = machine_hash(comm);
+  own->cores = ot_runtime_cores();
+  OT_TRY(count_equal(comm, machine, all, &own->neighbours));
+  OT_TRY(count_equal(comm, ot_hash_bytes(machine, &set, sizeof set), all, &own->sharers));
+  OT_TRY(gather(comm, own->cores / own->sharers, all));
+  *total = 0;
+  for (int i = 0; i < ot_comm_size(comm); i++) *total += all[i];
   return OT_OK;
 }
 
@@ -128,7 +93,6 @@ static void assemble(const ot_measured_links *links, int ranks, int per_host, ot
   out->num_devices = ranks;
   out->host_devices = per_host;
   out->threads_per_core = 0;
-  out->device.memory_bytes = out->device.memory_bytes / per_host;
   out->measured.collectives = links->rates;
   out->measured.num_collectives = links->num_rates;
   out->num_levels = 0;
@@ -154,7 +118,8 @@ static ot_status measure_first(const ot_measure_request *request, const rank_cor
   alone.ranks = (int)own->sharers;
   alone.no_links = true;
   OT_TRY(ot_measure_machine(&alone, arena, out));
-  out->device.memory_bytes *= alone.ranks;
+  const double all_bytes = (double)out->device.memory_bytes * own->sharers;
+  out->device.memory_bytes = (int64_t)(all_bytes / own->neighbours);
   return OT_OK;
 }
 
@@ -163,30 +128,22 @@ ot_status ot_measure_cluster(const ot_measure_request *request, ot_arena *arena,
   const int ranks = ot_comm_size(comm);
   int per_host;
   rank_cores own;
+  double total;
   OT_TRY(ot_comm_agree(comm, request->backend == OT_BACKEND_CPU
                                  ? OT_OK
                                  : ot_fail(OT_USAGE,
                                            "bench: under a launcher it measures CPUs "
                                            "(--device cpu); without one, GPUs")));
   OT_TRY(find_hosts(comm, &per_host));
-  OT_TRY(find_cores(comm, arena, &own));
+  OT_TRY(find_cores(comm, arena, &own, &total));
   const bool leads = ot_comm_rank(comm) == 0;
   OT_TRY(ot_comm_agree(comm, leads ? measure_first(request, &own, arena, out) : OT_OK));
-  double pace = 1, total = 0;
-  double *const cores = ot_arena_array(arena, ranks, sizeof *cores);
-  const int threads = own.cores > own.sharers ? (int)(own.cores / own.sharers) : 1;
-  OT_TRY(gather(comm, own.cores / own.sharers, cores));
-  for (int i = 0; i < ranks; i++) total += cores[i];
-  say(request, "cores of all hosts");
-  const pace_trial trial = {comm, per_host, threads, cores};
-  if (per_host < ranks) OT_TRY(find_pace(&trial, &pace));
   say(request, "collectives and messages within and across hosts");
   const ot_host_links_request links_request = {comm, per_host, request->quick};
   ot_measured_links links;
   OT_TRY(ot_measure_host_links(&links_request, arena, &links));
   if (!leads) return OT_OK;
   assemble(&links, ranks, per_host, out);
-  total *= pace < least_pace ? pace : 1;
   out->measured.cores = total > 1 ? (int)(total + 0.5) : 1;
   return ot_cluster_check(out);
 }

@@ -109,6 +109,10 @@ static spread spread_of(const ot_cluster *cluster, const ot_group_shape *shape) 
   return (spread){n, last / host - shape->first / host + 1, shape->stride};
 }
 
+bool ot_price_crosses_hosts(const ot_cluster *cluster, const ot_group_shape *shape) {
+  return shape->size > 1 && spread_of(cluster, shape).hosts > 1;
+}
+
 // Whether `c` is closer to the group than `best`: it has as many ranks or the most below that, then
 // as many hosts.
 static bool is_closer(const ot_collective_rates *c, const ot_collective_rates *best,

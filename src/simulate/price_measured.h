@@ -22,6 +22,9 @@ void ot_kernel_terms(const ot_task *task, double terms[OT_KERNEL_TERMS]);
 bool ot_price_measured_kernel(const ot_simulation *simulation, const ot_task *task,
                               double *seconds);
 
+// True if a group is on several hosts that were measured.
+bool ot_price_crosses_hosts(const ot_cluster *cluster, const ot_group_shape *shape);
+
 // Seconds of the collective or message `op` in the group `shape` after all ranks have reached it;
 // `bytes` as in ot_collective. False if it was not measured for any number of ranks. In a group on
 // several hosts, the bytes that cross between hosts take the time.

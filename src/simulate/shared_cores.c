@@ -2,12 +2,14 @@
 // Finds the stretch by the secant method: the length of a step is nearly linear in it.
 #include "simulate/shared_cores.h"
 
+#include "simulate/price_measured.h"
+
 enum { MOST_PLAYS = 6 };
 
 static const double close_enough = 0.002;
 
-// Seconds of a collective in which its members move data: on links between hosts they mostly wait,
-// and the cores do what they would within a host.
+// Seconds of a collective in which its members move data. Ranks that are processes of several hosts
+// sleep while they wait for each other and for links: the bytes as within a host, without latency.
 static double moving_s(const ot_simulation *simulation, const ot_task *task, double seconds) {
   if (!ot_cluster_has_hosts(simulation->cluster)) return seconds;
   ot_cluster one_host = *simulation->cluster;
@@ -15,11 +17,16 @@ static double moving_s(const ot_simulation *simulation, const ot_task *task, dou
   ot_simulation inside = *simulation;
   inside.cluster = &one_host;
   ot_group_shape shapes[OT_GROUP_KINDS] = {{0}};
-  shapes[task->attributes.group] =
-      (ot_group_shape){.size = task->attributes.group_size, .first = 0, .stride = 1};
+  const ot_group_shape shape = {.size = task->attributes.group_size, .first = 0, .stride = 1};
+  shapes[task->attributes.group] = shape;
   ot_price price;
-  const bool known = ot_price_task(&inside, shapes, task, &price) == OT_OK;
-  return known && price.device_s < seconds ? price.device_s : seconds;
+  double waiting_s = 0;
+  const char *const op = ot_task_name(task);
+  const bool known = ot_price_task(&inside, shapes, task, &price) == OT_OK &&
+                     ot_price_measured_collective(&one_host, op, &shape, 0, &waiting_s);
+  if (!known) return seconds;
+  const double bytes_s = price.device_s - waiting_s;
+  return bytes_s < seconds ? bytes_s : seconds;
 }
 
 // Core seconds of one span; `threads` cores for a kernel. If a collective has more members than

@@ -11,7 +11,9 @@
 #include "simulate/simulate.h"
 
 #include "schedule/bodies.h"
+#include "simulate/link_calendar.h"
 #include "simulate/price.h"
+#include "simulate/price_measured.h"
 #include "simulate/stage_sync.h"
 
 // The next task of a lane.
@@ -38,9 +40,10 @@ typedef struct simulator {
   double *traffic_s;  // [num_entries] set on the last one: concurrent work on other lanes
   double item_s;      // entries of the block and micro-batch so far
   lane_state lane[OT_LANES];
-  double tensor_s;       // end of the last collective on the tensor lane
-  double *tensor_end_s;  // [tasks] of a compute entry: tensor_s after each
-  bool moved;            // some lane has advanced
+  double tensor_s;        // end of the last collective on the tensor lane
+  double *tensor_end_s;   // [tasks] of a compute entry: tensor_s after each
+  ot_link_calendar link;  // of this rank to other hosts
+  bool moved;             // some lane has advanced
   ot_timeline *timeline;
 } simulator;
 
@@ -186,6 +189,7 @@ static void create_timeline(simulator *s, int order) {
 }
 
 static ot_status create(simulator *s, int order) {
+  s->link.arena = s->arena;
   s->order = &s->schedule->orders[order];
   for (int i = 0; i < OT_GROUP_KINDS; i++) s->shapes[i] = shape_of(&s->schedule->group[i]);
   const int num_entries = s->order->num_entries;
@@ -247,7 +251,9 @@ static ot_status run_collective(simulator *s, place at, lane_state *state, bool 
     if (!*done) return OT_OK;
   }
   double *const lane_s = on_tensor_lane ? &s->tensor_s : &state->clock_s;
-  *lane_s = start_s + task_s(s, price);
+  *lane_s = ot_price_crosses_hosts(s->simulation->cluster, &s->shapes[task->attributes.group])
+                ? ot_link_calendar_use(&s->link, start_s, task_s(s, price))
+                : start_s + task_s(s, price);
   record(s, at, start_s, *lane_s);
   if (on_tensor_lane) {
     state->work.overlapped_s += task_s(s, price);

@@ -31,9 +31,10 @@
 // (price_measured.h), and shared_cores.h lets ranks share cores. On accelerators, docs/pricing.md
 // gives the cost of tasks; an entry adds the host that starts them and the traffic concurrent with
 // its kernels (ot_price_entry_delay); a step ends with ot_price_step_s. Ranks are devices in order.
-// NOT modelled: caches (a kernel's rate is that of a step's usual traffic), lanes that share an
-// interconnect, loop iterations that wait for their last collective, late ranks, storage dtypes
-// narrower than the compute dtype.
+// Collectives of several lanes that cross between measured hosts share the link (link_calendar.h).
+// NOT modelled: caches (a kernel's rate is that of a step's usual traffic), lanes that share
+// another interconnect, loop iterations that wait for their last collective, late ranks, storage
+// dtypes narrower than the compute dtype.
 #pragma once
 
 #include "schedule/schedule.h"
