@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communication of ranks that are processes on several hosts. All groups of a shape call at the
 // same time, because groups of one host share its link, as in a training step. Clocks of hosts
-// differ, therefore the rank that enters a call last times it, and ranks take turns at that; of a
-// message, half of the time there and back is taken.
+// differ, therefore ranks time their own calls: a short call the rank that enters it last, and
+// ranks take turns at that; a long one every rank; of a message, half of the time there and back is
+// taken. A rank's time is the shortest of its rounds, because ranks that share cores often wait for
+// a turn of a core; the time of a call is that of the slowest rank.
 #include <stdlib.h>
 
 #include "base/sort.h"
 #include "host/clock.h"
 #include "measure/measure_parts.h"
 
-enum { ROUNDS = 24, QUICK_ROUNDS = 8, LEAST_ROUNDS = 4, LEAST_SIZES = 3 };
+enum { ROUNDS = 24, LEAST_ROUNDS = 4, LEAST_SIZES = 3, LONG_BYTES = 1 << 16 };
 
 static const double entry_delay_s = 60e-6;
-static const double size_s = 0.5, quick_size_s = 0.12;  // for the rounds of one size
+static const double size_s = 0.5, quick_size_s = 0.25;  // for the rounds of one size
 
 // Groups of `inside` ranks of each of `hosts` hosts.
 typedef struct shape {
@@ -58,7 +60,7 @@ static ot_status exchange(const timer *t, ot_comm_call *call) {
   return OT_OK;
 }
 
-static ot_status run_round(timer *t, const ot_comm_call *call, int round) {
+static ot_status run_round(timer *t, const ot_comm_call *call, int64_t bytes, int round) {
   const bool message = call->kind == OT_COMM_SEND;
   const bool last = message ? t->index == 0 : round % t->size == t->index;
   ot_comm_call own = *call;
@@ -67,14 +69,14 @@ static ot_status run_round(timer *t, const ot_comm_call *call, int round) {
   const double begin_s = ot_clock_s();
   OT_TRY(message ? exchange(t, &own) : ot_comm_run(t->comm, call));
   const double own_s = ot_clock_s() - begin_s;
-  // Each rank of a shift has other neighbours, perhaps on its own host.
-  const bool shift = call->kind == OT_COMM_SHIFT;
-  t->own[round] = last ? own_s / (message ? 2 : 1) : shift ? own_s - entry_delay_s : 0;
+  const bool all = bytes >= LONG_BYTES && !message;
+  t->own[round] = last ? own_s / (message ? 2 : 1) : all ? own_s - entry_delay_s : 0;
   return OT_OK;
 }
 
-// Seconds of each round [rounds]: of the group that took longest. The same on all ranks.
-static ot_status gather(timer *t, int rounds, double *seconds) {
+// Gathers the times of all ranks. Seconds of the slowest, and the spread of its rounds; the same on
+// all ranks. The first round is not counted.
+static ot_status gather(timer *t, int rounds, ot_timing *out) {
   const ot_comm_call call = {.kind = OT_COMM_ALL_GATHER,
                              .group = OT_GROUP_WORLD,
                              .send = t->own,
@@ -84,34 +86,29 @@ static ot_status gather(timer *t, int rounds, double *seconds) {
                              .sum = OT_F64,
                              .name = "timings"};
   OT_TRY(ot_comm_run(t->comm, &call));
-  for (int i = 0; i < rounds; i++) {
-    seconds[i] = 0;
-    for (int rank = 0; rank < ot_comm_size(t->comm); rank++) {
+  *out = (ot_timing){0};
+  for (int rank = 0; rank < ot_comm_size(t->comm); rank++) {
+    ot_timings timings = {0};
+    for (int i = 1; i < rounds; i++) {
       const double own = t->all[rank * rounds + i];
-      if (own > seconds[i]) seconds[i] = own;
+      if (own > 0) ot_timings_add(&timings, own);
     }
+    const double spread = ot_timings_read(&timings).spread;
+    if (timings.count == 0 || timings.seconds[0] <= out->seconds) continue;
+    *out = (ot_timing){.seconds = timings.seconds[0], .spread = spread};
   }
   return OT_OK;
 }
 
-static ot_status time_size(timer *t, const ot_comm_call *call, ot_timing *out) {
-  double seconds[ROUNDS], longest_s = 0;
-  for (int i = 0; i < LEAST_ROUNDS; i++) OT_TRY(run_round(t, call, i));
-  OT_TRY(gather(t, LEAST_ROUNDS, seconds));
-  for (int i = 1; i < LEAST_ROUNDS; i++) longest_s += seconds[i] / (LEAST_ROUNDS - 1);
-  const double affordable = (t->quick ? quick_size_s : size_s) / longest_s;
-  const int most = t->quick ? QUICK_ROUNDS : ROUNDS;
-  const int rounds = affordable > most           ? most
-                     : affordable < LEAST_ROUNDS ? LEAST_ROUNDS
-                                                 : (int)affordable;
-  for (int i = LEAST_ROUNDS; i < rounds; i++) OT_TRY(run_round(t, call, i));
-  OT_TRY(gather(t, rounds, seconds));
-  ot_timings timings = {0};
-  for (int i = 1; i < rounds; i++) ot_timings_add(&timings, seconds[i]);
-  *out = ot_timings_read(&timings);
-  // The shortest: when ranks share cores, most rounds of a short call wait for a turn of a core.
-  out->seconds = timings.seconds[0];
-  return OT_OK;
+static ot_status time_size(timer *t, const ot_comm_call *call, int64_t bytes, ot_timing *out) {
+  const int least = t->size + 1 > LEAST_ROUNDS && t->size < ROUNDS ? t->size + 1 : LEAST_ROUNDS;
+  for (int i = 0; i < least; i++) OT_TRY(run_round(t, call, bytes, i));
+  OT_TRY(gather(t, least, out));
+  const double affordable = (t->quick ? quick_size_s : size_s) / out->seconds;
+  if (affordable <= least) return OT_OK;
+  const int rounds = affordable > ROUNDS ? ROUNDS : (int)affordable;
+  for (int i = least; i < rounds; i++) OT_TRY(run_round(t, call, bytes, i));
+  return gather(t, rounds, out);
 }
 
 // The latency is the time of the smallest size, the rate that of the two largest: links let short
@@ -150,7 +147,7 @@ static ot_status fit_call(timer *t, const ot_link_call *call, ot_arena *arena,
     ot_comm_call one = ot_link_call_make(call, bytes, t->size, t->memory);
     one.group = t->group;
     OT_ASSERT(ot_comm_workspace(&one, t->size) <= 2 * bytes);
-    OT_TRY(time_size(t, &one, &timings[count++]));
+    OT_TRY(time_size(t, &one, bytes, &timings[count++]));
     if (count >= LEAST_SIZES && timings[count - 1].seconds > most_s / LEAST_ROUNDS) break;
   }
   *out = fit(call, timings, count, arena);
