@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Breaks training runs in every way that one machine allows, and prints what held.
 
-    tools/torture.py [--build build] [--short] [--seed N] [--json FILE] [NAME ...]
+    tools/torture.py [--build build] [--short] [--trials N] [--seed N] [--json FILE] [NAME ...]
 
 A trial trains a tiny model on 8 ranks, is killed, loses a call to the file system or a part of a
 file, and is started again with the same command. It holds if the run ends with the bits of the
@@ -116,12 +116,13 @@ def end_group(process):
 
 
 class Torture:
-    def __init__(self, place, short, seed):
-        self.place, self.short, self.random = place, short, random.Random(seed)
+    def __init__(self, place, options):
+        self.place, self.short, self.most = place, options.short, options.trials
+        self.random = random.Random(options.seed)
         self.rows, self.golden, self.duration_s, self.restarts_s = [], {}, {}, []
 
     def trials(self, full, short):
-        return short if self.short else full
+        return min(short if self.short else full, self.most or full)
 
     def note(self, name, held, total, why=""):
         self.rows.append({"name": name, "held": held, "trials": total, "why": why})
@@ -339,6 +340,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--short", action="store_true", help="a few trials of each")
+    parser.add_argument("--trials", type=int, help="of each kind, at most")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help=" ".join(Torture.PARTS))
@@ -349,7 +351,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="orthant-torture-") as folder:
         place = Place(options.build, Path(folder))
         place.prepare()
-        torture = Torture(place, options.short, options.seed)
+        torture = Torture(place, options)
         torture.begin()
         for name in options.names or Torture.PARTS:
             Torture.PARTS[name](torture)

@@ -188,11 +188,14 @@ int posix_fallocate(int file, off_t offset, off_t bytes) {
 
 // ---- products ----
 
-void cblas_sgemm(int layout, int ta, int tb, int m, int n, int k, float alpha, const float *a,
-                 int lda, const float *b, int ldb, float beta, float *c, int ldc);
+// As in cblas.h, whose enumerations are passed as int.
+#define PRODUCT_PARAMETERS                                                               \
+  int layout, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, \
+      const float *b, int ldb, float beta, float *c, int ldc
 
-void cblas_sgemm(int layout, int ta, int tb, int m, int n, int k, float alpha, const float *a,
-                 int lda, const float *b, int ldb, float beta, float *c, int ldc) {
+void cblas_sgemm(PRODUCT_PARAMETERS);
+
+void cblas_sgemm(PRODUCT_PARAMETERS) {
   REAL(cblas_sgemm);
   real(layout, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
   if (atomic_fetch_add(&products, 1) + 1 == number_of("BREAK_PRODUCT")) c[(n - 1) / 2] = NAN;
