@@ -87,8 +87,8 @@ int ot_comm_ordinal(const ot_comm *comm, int devices);
 // where messages are sent, both ranks give a route. Ranks that are threads and have the same GPU
 // read each other's memory; else every rank has a GPU of its own and NCCL moves all bytes.
 // OT_ENVIRONMENT on all ranks if processes have the same GPU, if some ranks share one and others do
-// not, or without NCCL. May be called again, for more routes. Collective over the world; the groups
-// exist. Blocks.
+// not, or without NCCL; OT_RANKS if more than 64 ranks of a group add up values. May be called
+// again, for more routes. Collective over the world; the groups exist. Blocks.
 ot_status ot_comm_use_device(ot_comm *comm, int ordinal, const ot_comm_route *routes, int count);
 // Whether NCCL moves the bytes of calls with streams; false for null. Local.
 bool ot_comm_uses_nccl(const ot_comm *comm);

@@ -26,8 +26,7 @@ ot_status ot_comm_queue_sum(ot_stream *stream, const ot_comm_reduction *sum) {
                      .target_dtype = sum->target_dtype,
                      .round = sum->round,
                      .accumulate = sum->accumulate};
-  OT_CHECK(sum->num_sources <= OT_RANK_SUM_MOST, OT_RANKS,
-           "comm: %d ranks reduce on GPUs, at most %d can", sum->num_sources, OT_RANK_SUM_MOST);
+  OT_ASSERT(sum->num_sources <= OT_RANK_SUM_MOST);  // check_sums
   for (int i = 0; i < sum->num_sources; i++) {
     job.source[i] = (const char *)sum->source(sum->context, i) +
                     sum->source_offset * ot_dtype_bytes(sum->dtype);
@@ -88,8 +87,23 @@ static ot_status choose(ot_comm *comm, int ordinal, fleet *f) {
   return comm->shares_device ? OT_OK : ot_comm_agree(comm, check_own(f));
 }
 
+// One kernel adds up the values of a group.
+static ot_status check_sums(const ot_comm *comm, const ot_comm_route *routes, int count) {
+  for (int i = 0; i < count; i++) {
+    const ot_comm_route *const r = &routes[i];
+    const int size = ot_comm_group_size(comm, r->group);
+    const bool sums = r->kind == OT_COMM_ALL_REDUCE || r->kind == OT_COMM_REDUCE_SCATTER;
+    OT_CHECK(!sums || size <= OT_RANK_SUM_MOST, OT_RANKS,
+             "comm: %d ranks of group %s add up values on GPUs, at most %d can (try fewer ranks)",
+             size, ot_group_name(r->group), OT_RANK_SUM_MOST);
+  }
+  return OT_OK;
+}
+
 ot_status ot_comm_use_device(ot_comm *comm, int ordinal, const ot_comm_route *routes, int count) {
-  if (comm->size == 1 || comm->shares_device) return OT_OK;
+  if (comm->size == 1) return OT_OK;
+  OT_TRY(ot_comm_agree(comm, check_sums(comm, routes, count)));
+  if (comm->shares_device) return OT_OK;
   fleet f = {.comm = comm, .id = calloc((size_t)comm->size, sizeof *f.id)};
   const ot_status there =
       f.id ? OT_OK : ot_fail(OT_ENVIRONMENT, "comm: out of memory for %d ranks", comm->size);

@@ -244,12 +244,32 @@ static void ranks_share_one_gpu_or_none(void **state) {
   if (ot_comm_run_threads(4, failing_main, &run) != OT_OK) fail_msg("%s", ot_fail_message());
 }
 
+// One kernel adds up what the ranks of a group have, which is said at once.
+static ot_status many_main(ot_comm *comm, void *context) {
+  const ot_comm_route route = {.group = OT_GROUP_WORLD, .kind = *(const ot_comm_kind *)context};
+  return ot_comm_use_device(comm, 0, &route, 1);
+}
+
+static void more_ranks_than_can_add_up_are_refused(void **state) {
+  (void)state;
+  ot_comm_kind kind = OT_COMM_ALL_GATHER;
+  if (op_device_set_count(1) != 1) skip();
+  if (ot_comm_run_threads(65, many_main, &kind) != OT_OK) fail_msg("%s", ot_fail_message());
+  kind = OT_COMM_ALL_REDUCE;
+  if (ot_comm_run_threads(64, many_main, &kind) != OT_OK) fail_msg("%s", ot_fail_message());
+  assert_int_equal(ot_comm_run_threads(65, many_main, &kind), OT_RANKS);
+  if (!strstr(ot_fail_message(), "65 ranks of group world add up values on GPUs, at most 64 can")) {
+    fail_msg("%s", ot_fail_message());
+  }
+}
+
 int main(void) {
   setenv("OT_TEST_DEVICE", "cuda", 1);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranks_that_share_a_gpu_pass),
       cmocka_unit_test(ranks_with_a_gpu_each_pass),
       cmocka_unit_test(ranks_share_one_gpu_or_none),
+      cmocka_unit_test(more_ranks_than_can_add_up_are_refused),
       cmocka_unit_test(without_nccl_the_run_does_not_start),
       cmocka_unit_test(a_call_that_does_not_finish_is_named),
       cmocka_unit_test(work_that_nccl_gives_up_ends_the_run),
