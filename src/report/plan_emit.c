@@ -138,38 +138,13 @@ static void put_run(const emission *e) {
 
 // ---- launchers ----
 
-// Starts `command` so that a signal to the shell reaches the ranks as USR1: Open MPI's mpirun
-// forwards USR1, but kills the ranks on TERM.
-static void put_guarded(const emission *e, const char *indent, const char *command) {
-  static const char *const before[] = {
-      "pid= told=",
-      "trap 'told=1; [ -z \"$pid\" ] || kill -USR1 \"$pid\"' TERM INT USR1",
-  };
-  static const char *const after[] = {
-      "pid=$!",
-      "[ -z \"$told\" ] || kill -USR1 \"$pid\"",
-      "while :; do  # wait returns at each signal",
-      "  wait \"$pid\"",
-      "  code=$?",
-      "  kill -0 \"$pid\" 2>/dev/null || break",
-      "done",
-      "exit \"$code\"",
-  };
-  for (int i = 0; i < OT_COUNT(before); i++) {
-    ot_text_appendf(e->out, "%s%s\n", indent, before[i]);
-  }
-  ot_text_appendf(e->out, "%s%s &\n", indent, command);
-  for (int i = 0; i < OT_COUNT(after); i++) {
-    ot_text_appendf(e->out, "%s%s\n", indent, after[i]);
-  }
-}
-
 // Ranks of a host are neighbours, tp fastest, so that tp stays on a host.
 static const char *mpirun_command(const emission *e, const char *hosts, const char *run) {
-  return ot_arena_format(e->arena,
-                         "mpirun -n %d %s--map-by ppr:%d:node --rank-by slot --bind-to none \\\n"
-                         "    orthant train %s",
-                         e->ranks, hosts, e->ranks_per_host, run);
+  return ot_arena_format(
+      e->arena,
+      "exec orthant train %s --supervise --ranks %d -- mpirun -n {ranks} %s--map-by ppr:%d:node "
+      "--rank-by slot --bind-to none\n",
+      run, e->ranks, hosts, e->ranks_per_host);
 }
 
 static void put_mpirun(const emission *e) {
@@ -186,12 +161,14 @@ static void put_mpirun(const emission *e) {
         "#   mpiexec -n %d -ppn %d -f HOSTS orthant train RUN.yaml\n",
         e->ranks_per_host, e->hosts, e->ranks, e->ranks_per_host);
   }
-  ot_text_put(e->out,
-              "# TERM, INT and USR1: finish the step, save, exit 75; run the script again to "
-              "resume.\n"
-              "run=${1:-run.yaml}\n");
+  ot_text_put(
+      e->out,
+      "# The supervisor starts the run again after failures. TERM, INT and USR1: finish the "
+      "step,\n"
+      "# save, exit 75; run the script again to resume.\n"
+      "run=${1:-run.yaml}\n");
   if (e->hosts > 1) ot_text_put(e->out, "hosts=${2:-hosts}\n");
-  put_guarded(e, "", mpirun_command(e, e->hosts > 1 ? "--hostfile \"$hosts\" " : "", "\"$run\""));
+  ot_text_put(e->out, mpirun_command(e, e->hosts > 1 ? "--hostfile \"$hosts\" " : "", "\"$run\""));
 }
 
 static void put_sbatch(const emission *e) {
@@ -211,8 +188,12 @@ static void put_sbatch(const emission *e) {
       "# usage: sbatch THIS [RUN.yaml]   RUN.yaml: `orthant plan ... --emit run` and your "
       "data\n",
       e->stop_s);
+  ot_text_appendf(e->out,
+                  "# The supervisor starts the run again after failures.\n"
+                  "orthant train \"${1:-run.yaml}\" --supervise --ranks %d -- \\\n"
+                  "    srun -n {ranks} --distribution=block --wait=300\n",
+                  e->ranks);
   ot_text_put(e->out,
-              "srun --distribution=block --wait=300 orthant train \"${1:-run.yaml}\"\n"
               "code=$?\n"
               "# 75: stopped after a complete checkpoint; the same job resumes from it.\n"
               "[ \"$code\" != 75 ] || scontrol requeue \"$SLURM_JOB_ID\"\n"
@@ -261,11 +242,7 @@ static void put_mpijob(const emission *e) {
               "              command: [sh, -c]\n"
               "              args:\n"
               "                - |\n");
-  put_guarded(e, "                  ",
-              ot_arena_format(e->arena,
-                              "mpirun -n %d --map-by ppr:%d:node --rank-by slot --bind-to none "
-                              "orthant train /runs/run.yaml",
-                              e->ranks, e->ranks_per_host));
+  ot_text_appendf(e->out, "                  %s", mpirun_command(e, "", "/runs/run.yaml"));
   put_volumes(e);
   ot_text_appendf(e->out,
                   "    Worker:\n"

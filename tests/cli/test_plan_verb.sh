@@ -220,15 +220,15 @@ expect 2 "allowed: 1 (even) or more" "$orthant" simulate uneven.yaml --cluster .
 big=("${plan[@]}" --model llama3-8b --gpus 16 --tp 2 --pp 1 --cp 1 --zero 1)
 "${big[@]}" --emit mpirun=go.sh >/dev/null
 sh -n go.sh
-holds go.sh 'mpirun -n 16 --hostfile "$hosts" --map-by ppr:8:node' 'kill -USR1'
+holds go.sh '--supervise --ranks 16 -- mpirun -n {ranks} --hostfile "$hosts" --map-by ppr:8:node'
 "${big[@]}" --emit sbatch >go.sbatch
 bash -n go.sbatch
-holds go.sbatch '^#SBATCH --ntasks=16$' '^#SBATCH --ntasks-per-node=8$' '^#SBATCH --signal=USR1@[1-9]' '^srun ' \
+holds go.sbatch '^#SBATCH --ntasks=16$' '^#SBATCH --ntasks-per-node=8$' '^#SBATCH --signal=USR1@[1-9]' '--supervise --ranks 16 --' '^ *srun -n {ranks}' \
   '75.*scontrol requeue'
 "${big[@]}" --emit mpijob >job.yaml
 holds job.yaml '^kind: MPIJob' 'apiVersion: kubeflow.org/v2beta1' 'slotsPerWorker: 8' 'replicas: 2' 'nvidia.com/gpu: 8'
 
-# The script forwards signals and returns the exit code of the ranks.
+# The script passes signals on and returns the exit code of the ranks.
 mkdir bin
 cat >bin/mpirun <<'SH'
 #!/bin/sh
@@ -237,7 +237,11 @@ echo started >started
 while :; do sleep 0.05; done
 SH
 chmod +x bin/mpirun
+ln -s "$orthant" bin/orthant
 "${own[@]}" --emit mpirun=own.sh >/dev/null
+"${own[@]}" --emit run=run.yaml >/dev/null
+echo "data: {train: train, tokenizer: bytes, sequence_length: 32}" >>run.yaml
+echo "steps: 1" >>run.yaml
 PATH=$work/bin:$PATH sh own.sh &
 script=$!
 for _ in $(seq 200); do [ -e started ] && break; sleep 0.05; done
