@@ -11,7 +11,7 @@
 #include "report/plan_html_parts.h"
 #include "report/run_page.h"
 
-enum { LEFT = 84, RIGHT = 20, TOP = 22, HEIGHT = 180, BOTTOM = 42 };
+enum { LEFT = 104, RIGHT = 20, TOP = 22, HEIGHT = 180, BOTTOM = 42 };
 
 typedef struct frame {
   const ot_run_record *record;
