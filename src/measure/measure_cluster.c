@@ -80,7 +80,8 @@ static const ot_collective_rates *find_message(const ot_measured_links *links, i
 
 static void add_level(ot_cluster *c, const char *name, int size, const ot_collective_rates *r) {
   if (!r || size < 2) return;
-  const double inner = c->num_levels > 0 ? c->level[c->num_levels - 1].bytes_per_s : r->bytes_per_s;
+  const double inner =
+      c->num_levels > 0 ? c->level[c->num_levels - 1].bytes_per_s : c->device.memory_bytes_per_s;
   const double rate = r->bytes_per_s > 0 ? r->bytes_per_s : inner;
   c->level[c->num_levels++] = (ot_link_level){.name = name,
                                               .size = size,

@@ -113,8 +113,13 @@ static ot_status time_size(timer *t, const ot_comm_call *call, int64_t bytes, ot
 
 // The latency is the time of the smallest size, the rate that of the two largest: links let short
 // calls pass in their queues, so that a fit to all sizes would say what a link does not carry.
-static ot_collective_rates fit(const ot_link_call *call, const ot_timing *timings, int count,
+// A call takes no longer than a larger one.
+static ot_collective_rates fit(const ot_link_call *call, ot_timing *timings, int count,
                                ot_arena *arena) {
+  for (int i = count - 2; i >= 0; i--) {
+    const double larger_s = timings[i + 1].seconds;
+    if (timings[i].seconds > larger_s) timings[i].seconds = larger_s;
+  }
   const double latency_s = timings[0].seconds;
   double bytes = 0, seconds = 0;
   for (int i = count - 2; i < count; i++) {
