@@ -248,6 +248,8 @@ static void waits_for_another_writer(void **state) {
   }
   usleep(50000);
   assert_int_equal(write(file, "}\n", 2), 2);
+  // The child has the descriptor too, so that closing it here would not release the lock.
+  assert_int_equal(flock(file, LOCK_UN), 0);
   close(file);
   int status = -1;
   assert_true(wait(&status) > 0);
