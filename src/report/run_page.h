@@ -20,7 +20,7 @@ typedef struct ot_run_page {
   const ot_run_record *record;
 } ot_run_page;
 
-// As text, at most 100 columns wide.
+// As text: tables of at most 100 columns; lines of the time line are as long as their events.
 void ot_run_report(const ot_run_page *page, ot_text_builder *out);
 
 // As one JSON document, in `arena`.
