@@ -137,7 +137,7 @@ void ot_child_send(const ot_child *child, int number) {
   if (child->process > 0 && !child->ended) kill(child->process, number);
 }
 
-// The parent of a process, or 0.
+// The parent of a process that has not ended, or 0.
 static pid_t parent_of(const char *process) {
   char path[300], text[512];
   snprintf(path, sizeof path, "/proc/%s/stat", process);
@@ -149,17 +149,18 @@ static pid_t parent_of(const char *process) {
   const char *const name_end = strrchr(text, ')');
   int parent = 0;
   char state;
-  return name_end && sscanf(name_end + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
+  return name_end && sscanf(name_end + 1, " %c %d", &state, &parent) == 2 && state != 'Z' ? parent
+                                                                                          : 0;
 }
 
-// Sends `number` to all children of this process; returns how many there are.
-static int signal_children(int number) {
+// Sends `number` to all children of `parent`; returns how many there are.
+static int signal_children(pid_t parent, int number) {
   int count = 0;
   DIR *const processes = opendir("/proc");
   if (!processes) return 0;
   for (const struct dirent *entry = readdir(processes); entry; entry = readdir(processes)) {
     if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
-    if (parent_of(entry->d_name) != getpid()) continue;
+    if (parent_of(entry->d_name) != parent) continue;
     kill((pid_t)atoi(entry->d_name), number);
     count++;
   }
@@ -170,20 +171,22 @@ static int signal_children(int number) {
 static bool has_children(ot_child *child) {
   while (pass_on(child)) continue;
   reap(child);
-  return signal_children(0) > 0;
+  return signal_children(getpid(), 0) > 0;
 }
+
+bool ot_child_has_children(const ot_child *child) { return signal_children(child->process, 0) > 0; }
 
 void ot_child_end_all(ot_child *child, double patience_s) {
   const double until = ot_clock_s() + patience_s;
   if (has_children(child)) {
     kill(-child->process, SIGTERM);
-    signal_children(SIGTERM);
-    signal_children(SIGCONT);
+    signal_children(getpid(), SIGTERM);
+    signal_children(getpid(), SIGCONT);
   }
   while (has_children(child) && ot_clock_s() < until) await(child, 0.02);
   while (has_children(child)) {
     kill(-child->process, SIGKILL);
-    signal_children(SIGKILL);
+    signal_children(getpid(), SIGKILL);
     await(child, 0.01);
   }
   if (child->errors >= 0) close(child->errors);

@@ -30,6 +30,9 @@ ot_status ot_child_start(char *const *words, int last_signal, ot_child *child);
 // ended; then all it wrote has been passed on.
 bool ot_child_watch(ot_child *child, double seconds);
 
+// Whether it has children that run.
+bool ot_child_has_children(const ot_child *child);
+
 void ot_child_send(const ot_child *child, int signal);
 
 // Ends its group and every other descendant: SIGTERM, and SIGKILL after `patience_s`. Blocks.

@@ -62,16 +62,23 @@ static void catch_stops(void) {
   for (int i = 0; i < OT_COUNT(numbers); i++) sigaction(numbers[i], &action, NULL);
 }
 
-// Open MPI's mpirun kills the ranks soon after SIGTERM; it and others pass SIGUSR1 on.
-static int stop_signal_of(const supervisor *s) {
-  static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "prterun", "srun"};
-  if (!s->launched) return last_stop;
+// Launchers whose children are the ranks of this host, or reach those of others.
+static bool has_mpirun(const supervisor *s) {
+  static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "prterun"};
+  if (!s->launched) return false;
   const char *const word = ot_options_word(s->options, 0);
   const char *const slash = strrchr(word, '/');
   for (int i = 0; i < OT_COUNT(launchers); i++) {
-    if (ot_text_starts_with(slash ? slash + 1 : word, launchers[i])) return SIGUSR1;
+    if (ot_text_starts_with(slash ? slash + 1 : word, launchers[i])) return true;
   }
-  return last_stop;
+  return false;
+}
+
+// Open MPI's mpirun kills the ranks soon after SIGTERM; it and others pass SIGUSR1 on.
+static int stop_signal_of(const supervisor *s) {
+  if (!s->launched) return last_stop;
+  const bool slurm = ot_text_equal(ot_options_word(s->options, 0), "srun");
+  return slurm || has_mpirun(s) ? SIGUSR1 : last_stop;
 }
 
 static void forward_stop(supervisor *s, ot_child *child) {
@@ -178,12 +185,27 @@ static double limit_s(const supervisor *s, bool began) {
   return hang_factor * watchdog_s;
 }
 
+// mpirun of Open MPI 4.1 sometimes does not end after its processes: true if it has none any more.
+// `idle_s`: since when, 0: it has, or never had any.
+static bool is_left_over(const supervisor *s, const ot_child *child, double *idle_s, bool *had) {
+  const double now = ot_clock_s();
+  if (!has_mpirun(s)) return false;
+  if (ot_child_has_children(child)) {
+    *had = true;
+    *idle_s = 0;
+  } else if (*had && *idle_s == 0) {
+    *idle_s = now;
+  }
+  return *idle_s > 0 && now - *idle_s > 2 * patience_s;
+}
+
 // Returns how long there was no progress if the job hangs, else 0.
 static double watch(supervisor *s, ot_child *child, bool *began) {
   const char *const output = s->run->output;
   const uint64_t before = ot_heartbeat_look_steps(output);
   uint64_t seen = ot_heartbeat_look(output);
-  double progress_s = ot_clock_s();
+  double progress_s = ot_clock_s(), idle_s = 0;
+  bool had_children = false;
   while (!ot_child_watch(child, look_s)) {
     const uint64_t now = ot_heartbeat_look(output);
     const double limit = limit_s(s, *began);
@@ -195,6 +217,7 @@ static double watch(supervisor *s, ot_child *child, bool *began) {
     // Ranks that have found the failure end by themselves.
     const double grace_s = child->error[0] ? patience_s : 0;
     if (limit > 0 && silent_s > limit + grace_s) return silent_s;
+    if (is_left_over(s, child, &idle_s, &had_children)) return silent_s;
   }
   *began = *began || ot_heartbeat_look_steps(output) != before;
   return 0;
