@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int calls, failing_call, failing_error;
+static _Atomic int calls;  // ranks that are threads save together
+static int failing_call, failing_error;
 static long write_limit;
 
 void faults_arm(int call, int error) {
