@@ -133,6 +133,20 @@ before=$(metrics healed)
 for _ in {1..150}; do [ "$(metrics healed)" -gt $((before + 3)) ] && break; sleep 0.1; done
 [ "$(metrics healed)" -gt $((before + 3)) ] || fail "no steps after the link was healed"
 
+# A supervised job starts again when the link is back.
+renew
+"$box" on 0 bash -c 'cd /tmp/box/shared && exec "$@"' in_box "$orthant" train run.yaml --supervise --ranks 4 \
+  --set output=watched --set steps=1000000 --set checkpoint.every=5 -- mpirun -n '{ranks}' >"$work/out.txt" 2>"$work/err.txt" &
+job=$!
+for _ in {1..200}; do [ "$(metrics watched)" -gt 6 ] && break; sleep 0.1; done
+"$box" cut 1
+for _ in {1..200}; do grep -q '"event":"failure"' watched/events.jsonl && break; sleep 0.1; done
+grep -q '"event":"failure"' watched/events.jsonl || fail "the supervisor saw no failure"
+"$box" heal 1
+before=$(metrics watched)
+for _ in {1..400}; do [ "$(metrics watched)" -gt $((before + 6)) ] && break; sleep 0.1; done
+[ "$(metrics watched)" -gt $((before + 6)) ] || fail "no steps after the restart"
+
 # ---- bench ----
 
 renew
