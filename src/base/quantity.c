@@ -7,6 +7,7 @@
 #include "base/text.h"
 
 int64_t ot_duration_print(char *out, int64_t capacity, double seconds) {
+  if (!(seconds > -1e15 && seconds < 1e15)) return ot_text_format(out, capacity, "%.3gs", seconds);
   const int64_t whole = (int64_t)(seconds + 0.5);
   const long long days = whole / 86400, hours = whole / 3600 % 24;
   const long long minutes = whole / 60 % 60, rest = whole % 60;

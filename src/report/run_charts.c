@@ -235,7 +235,7 @@ static int shade_of(const ot_scale *shades, double value) {
   if (!(value > 0)) return 0;
   const double range = log(shades->maximum / shades->minimum);
   const double share = range > 0 ? log(value / shades->minimum) / range : 1;
-  return (int)(share * (SHADES - 1) + 0.5);
+  return share >= 0 && share <= 1 ? (int)(share * (SHADES - 1) + 0.5) : SHADES - 1;
 }
 
 // The ordinate of `f` is the scale of the shades.

@@ -80,7 +80,8 @@ void ot_run_page_tenths(const ot_run_account *account, int64_t *tenths) {
   double rest[OT_ACCOUNT_ITEMS];
   int64_t missing = 1000;
   for (int i = 0; i < OT_ACCOUNT_ITEMS; i++) {
-    const double exact = account->wall_s > 0 ? 1000 * account->item_s[i] / account->wall_s : 0;
+    const double share = account->item_s[i] / account->wall_s;
+    const double exact = share >= 0 && share <= 1 ? 1000 * share : 0;
     tenths[i] = (int64_t)floor(exact);
     rest[i] = exact - floor(exact);
     missing -= tenths[i];

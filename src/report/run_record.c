@@ -184,7 +184,7 @@ static void add_audit(record_reader *r, const ot_metrics_line *line) {
     record->num_audits++;
   }
   record->audits[i].runs++;
-  if (line->value > 0) record->audits[i].findings += (int64_t)line->value;
+  if (line->value > 0 && line->value < 1e15) record->audits[i].findings += (int64_t)line->value;
 }
 
 static ot_status add_line(void *context, const ot_metrics_line *line) {

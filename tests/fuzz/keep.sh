@@ -10,7 +10,7 @@ names=("$@")
 for name in "${names[@]}"; do
   to=tests/fuzz/corpus/$name
   before=$(find "$to" -type f | wc -l)
-  build/fuzz/tests/fuzz_"$name" -merge=1 -use_counters=0 -max_len=700 -timeout=5 \
+  build/fuzz/tests/fuzz_"$name" -merge=1 -use_counters=0 -max_len=700 -timeout=25 \
     "$to" build/fuzz/corpus/"$name" >build/fuzz/keep.log 2>&1 || { tail build/fuzz/keep.log; exit 1; }
   echo "$name: $before files, now $(find "$to" -type f | wc -l)"
 done

@@ -3,7 +3,7 @@
 # Searches for inputs that break a reader of files:  tests/fuzz/run.sh SECONDS [NAME...]
 # SECONDS in total, shared by the targets (all, or tests/fuzz/fuzz_NAME.c), which start from
 # tests/fuzz/corpus/NAME. New inputs are kept in build/fuzz/corpus/NAME. A target fails on a crash,
-# a leak, an input of more than five seconds, or memory beyond the limits of fuzz.h; the input is then
+# a leak, an input of more than 25 seconds, or memory beyond the limits of fuzz.h; the input is then
 # in build/fuzz/found. Needs the programs of the preset `fuzz` (make fuzz).
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 3
@@ -21,7 +21,7 @@ for name in "${names[@]}"; do
   # The sanitizer's own tables and its quarantine need several times the memory of the reader; the
   # exact limit is that of the harness.
   ASAN_OPTIONS=quarantine_size_mb=16:detect_leaks=1 build/fuzz/tests/fuzz_"$name" \
-    -max_total_time="$each" -timeout=5 -rss_limit_mb=1024 -max_len=16384 -print_final_stats=1 \
+    -max_total_time="$each" -timeout=25 -rss_limit_mb=1024 -max_len=16384 -print_final_stats=1 \
     -dict=tests/fuzz/dictionary.txt -artifact_prefix=build/fuzz/found/"$name"- \
     "$kept" "tests/fuzz/corpus/$name" >"$log" 2>&1
   status=$?
