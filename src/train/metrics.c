@@ -35,7 +35,8 @@ static int64_t step_of_line(const char *line) {
   if (strncmp(line, start, sizeof start - 1) != 0) return -1;
   char *end = NULL;
   const long long step = strtoll(line + sizeof start - 1, &end, 10);
-  return *end == ',' || *end == '}' ? step : -1;
+  const bool ended = *end == ',' || *end == '}';
+  return ended && step < (INT64_C(1) << 53) ? step : -1;
 }
 
 // The step_seconds of a line; 0 if it has none.

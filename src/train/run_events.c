@@ -178,6 +178,13 @@ static ot_status wrong_value(const event_place *place, const char *key, const ch
                  key, wanted);
 }
 
+// Sums and differences of such numbers do not overflow, and doubles hold them.
+static bool is_whole(const json_t *value) {
+  const json_int_t most = INT64_C(1) << 53;
+  return json_is_integer(value) && json_integer_value(value) < most &&
+         json_integer_value(value) > -most;
+}
+
 // An absent value and null are unknown.
 static ot_status read_value(const event_place *place, const json_t *object, const event_key *key,
                             ot_arena *arena, ot_run_event *event) {
@@ -186,7 +193,8 @@ static ot_status read_value(const event_place *place, const json_t *object, cons
   const bool known = value && !json_is_null(value);
   switch (key->type) {
     case VALUE_COUNT:
-      if (known && !json_is_integer(value)) return wrong_value(place, key->key, "a whole number");
+      if (known && !is_whole(value))
+        return wrong_value(place, key->key, "a whole number below 2^53");
       *(int64_t *)at = known ? json_integer_value(value) : -1;
       return OT_OK;
     case VALUE_REAL:

@@ -312,6 +312,8 @@ def small_ones():
     put("report", "refused-deep", '{"step":1,"a":' + "[" * 2100 + "\n")
     put("report", "refused-no-step", '{"loss":1}\n')
     put("report", "refused-event-text", '\0{"event":"start","time":"now"}\n')
+    put("report", "refused-step-2-to-63", '{"step":9223372036854775807,"val_loss":1}\n\0')
+    put("report", "refused-event-step-2-to-63", '\0{"event":"stop","time":1,"step":9223372036854775807}\n')
     put("report", "refused-event-twice", '\0{"event":"start","event":"stop","time":1}\n')
     put("records", "valid-lines", '{"step":1,"loss":2.5}\n{"step":2}\n{"step":3}\n{"st')
     put("records", "valid-huge-step", '{"step":99999999999999999999}\n{"step":-1}\n')
