@@ -12,6 +12,8 @@ fail() { echo "FAILED: $*" >&2; exit 1; }
 same() { [ "$2" = "$3" ] || fail "$1: \"$2\" in place of \"$3\""; }
 export TMPDIR=$work/"with spaces"
 mkdir "$TMPDIR"
+# Of /tmp, hosts see the current folder: the script may itself be in another folder there.
+cp "$box" "$TMPDIR" && box=$TMPDIR/cluster_box.sh
 cd "$TMPDIR" || exit 1
 
 # Talks to itself on another host: prints the seconds of 500,000 bytes and of the answer, or "none".
