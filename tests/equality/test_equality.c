@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: any machine. Every parallel configuration gives the same run: losses, gradients, norms and
 // weights equal those of one rank, for every factorisation of 1, 2, 4 and 8 ranks, with all valid
-// pairs of the other options, in float64 and a fourth of them in float32; and for samples of 6, 12
+// pairs of the other options, in float64 and an eighth of them in float32; and for samples of 6, 12
 // and 16 ranks. OT_TESTS=full in the environment runs the product of factorisations, ZeRO stages,
 // pipeline schedules and recompute policies instead (minutes).
 #include <setjmp.h>
