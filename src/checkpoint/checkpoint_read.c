@@ -80,7 +80,13 @@ static const char *name_tensors(ot_arena *arena, const char *path, const ot_cont
   return names.count > 0 ? ot_name_list_text(&names) : NULL;
 }
 
-// ": bytes 4096 to 8191, tensors a, b", if known.
+// ": bytes 4096 to 8191, tensors a, b" for [first, end); `names`: null if unknown.
+static const char *describe_range(ot_arena *arena, int64_t first, int64_t end, const char *names) {
+  return ot_arena_format(arena, ": bytes %lld to %lld%s%s", (long long)first, (long long)(end - 1),
+                         names ? ", tensors " : "", names ? names : "");
+}
+
+// The range of blocks that differ, if known.
 static const char *locate(ot_arena *arena, const char *path, const ot_content_record *stated,
                           const ot_content_record *found) {
   const ot_content_blocks *const a = &stated->pieces, *const b = &found->pieces;
@@ -90,15 +96,13 @@ static const char *locate(ot_arena *arena, const char *path, const ot_content_re
   while (last > first && !piece_differs(a, b, last)) last--;
   if (first == a->count) return "";
   const int64_t end = (last + 1) * a->bytes < found->bytes ? (last + 1) * a->bytes : found->bytes;
-  const char *const names = name_tensors(arena, path, a, b);
-  return ot_arena_format(arena, ": bytes %lld to %lld%s%s", (long long)(first * a->bytes),
-                         (long long)(end - 1), names ? ", tensors " : "", names ? names : "");
+  return describe_range(arena, first * a->bytes, end, name_tensors(arena, path, a, b));
 }
 
 // How much of a file is compared with its hashes.
 typedef enum inspection { INSPECT_SIZE, INSPECT_HEADER, INSPECT_ALL } inspection;
 
-// ": bytes 4096 to 8191, tensors a, b" for block `index` of an open set; tensors: if known.
+// Block `index` of a file; `set`: the open tensors of which it is file `file`, null: unknown.
 static const char *locate_block(ot_arena *arena, const ot_safetensors *set, int file,
                                 const ot_content_record *record, int64_t index) {
   const int64_t first = index * record->pieces.bytes, after = first + record->pieces.bytes;
@@ -109,9 +113,7 @@ static const char *locate_block(ot_arena *arena, const ot_safetensors *set, int 
     if (t->file == file && t->offset < end && t->offset + t->bytes > first)
       ot_name_list_add(&names, t->name);
   }
-  return ot_arena_format(arena, ": bytes %lld to %lld%s%s", (long long)first, (long long)(end - 1),
-                         names.count > 0 ? ", tensors " : "",
-                         names.count > 0 ? ot_name_list_text(&names) : "");
+  return describe_range(arena, first, end, names.count > 0 ? ot_name_list_text(&names) : NULL);
 }
 
 static const char *describe_difference(ot_arena *arena, const char *path, const char *where) {

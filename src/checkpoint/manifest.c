@@ -5,14 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_writer.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "files/json_file.h"
 
 enum { PIECE_DIGITS = 16, SMALL_PIECE_BYTES = 4096 };
 
-static void print_mesh(ot_json_writer *json, const ot_manifest_mesh *mesh) {
+void ot_manifest_write_mesh(ot_json_writer *json, const ot_manifest_mesh *mesh) {
   ot_json_object(json, "mesh");
   ot_json_integer(json, "pp", mesh->pp);
   ot_json_integer(json, "vpp", mesh->vpp);
@@ -56,7 +55,7 @@ const char *ot_manifest_print(ot_arena *arena, const ot_manifest *manifest) {
   ot_json_integer(&json, "format", OT_MANIFEST_FORMAT);
   ot_json_integer(&json, "step", manifest->step);
   ot_json_raw(&json, "config", manifest->config);
-  print_mesh(&json, &manifest->mesh);
+  ot_manifest_write_mesh(&json, &manifest->mesh);
   ot_json_object(&json, "data");
   ot_json_integer(&json, "next_sample", manifest->next_sample);
   ot_json_integer(&json, "tokens", manifest->tokens);

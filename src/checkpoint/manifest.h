@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "base/json_writer.h"
 #include "files/content_hash.h"
 
 enum { OT_MANIFEST_FORMAT = 1, OT_MANIFEST_BYTES_MAX = 1 << 26 };
@@ -27,6 +28,9 @@ typedef struct ot_manifest {
 
 // The text of manifest.json. `config` and `state` must be valid JSON.
 const char *ot_manifest_print(ot_arena *arena, const ot_manifest *manifest);
+
+// Writes the object "mesh".
+void ot_manifest_write_mesh(ot_json_writer *json, const ot_manifest_mesh *mesh);
 
 // Reads `text` [bytes], named `path` in messages. OT_ENVIRONMENT if it is not a complete manifest
 // of this format, its checksum is missing or wrong, or a file name contains a path.

@@ -97,7 +97,6 @@ static const char *mesh_text(ot_arena *arena, const ot_manifest_mesh *m) {
 
 static void write_entry(command *c, const entry *e, bool verified) {
   ot_json_writer *const w = &c->json;
-  const ot_manifest_mesh *const m = &e->manifest.mesh;
   const bool known = e->bytes >= 0;
   ot_json_object(w, NULL);
   ot_json_text(w, "path", e->path);
@@ -108,16 +107,7 @@ static void write_entry(command *c, const entry *e, bool verified) {
     ot_json_integer(w, "bytes", e->bytes);
     ot_json_integer(w, "files", e->manifest.num_files);
     ot_json_integer(w, "tokens", e->manifest.tokens);
-    ot_json_object(w, "mesh");
-    ot_json_integer(w, "pp", m->pp);
-    ot_json_integer(w, "vpp", m->vpp);
-    ot_json_integer(w, "dp_replicate", m->dp_replicate);
-    ot_json_integer(w, "dp_shard", m->dp_shard);
-    ot_json_integer(w, "cp", m->cp);
-    ot_json_integer(w, "ep", m->ep);
-    ot_json_integer(w, "tp", m->tp);
-    ot_json_integer(w, "ranks", m->ranks);
-    ot_json_end(w);
+    ot_manifest_write_mesh(w, &e->manifest.mesh);
   }
   ot_json_real(w, "time", e->time_s);
   ot_json_end(w);

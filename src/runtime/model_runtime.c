@@ -355,16 +355,16 @@ ot_status ot_runtime_hash_gradients(ot_runtime *runtime, int64_t *hashes) {
   const ot_region *const region = ot_schedule_region(schedule, "squares");
   OT_TRY(
       ot_executor_run(runtime->executor, ot_schedule_find_order(schedule, OT_ORDER_CHECKSUM, 0)));
+  const int64_t slots = schedule->slots_per_part, bytes = 8 * schedule->num_parts * slots;
+  uint64_t *const found = malloc((size_t)bytes);
+  OT_CHECK(found, OT_ENVIRONMENT, "out of memory (hashes of gradients)");
+  ot_executor_read(runtime->executor, region->offset, found, bytes);
   for (int part = 0; part < schedule->num_parts; part++) {
     uint64_t sum = 0;
-    for (int slot = 0; slot < schedule->slots_per_part; slot++) {
-      const int64_t place = (int64_t)part * schedule->slots_per_part + slot;
-      uint64_t hash;
-      ot_executor_read(runtime->executor, region->offset + 8 * place, &hash, sizeof hash);
-      sum += hash;
-    }
+    for (int64_t slot = 0; slot < slots; slot++) sum += found[part * slots + slot];
     hashes[part] = (int64_t)sum;
   }
+  free(found);
   return OT_OK;
 }
 

@@ -12,7 +12,6 @@
 #include "files/disk.h"
 #include "host/clock.h"
 
-enum { PATH_BYTES = 4096 };
 static const double every_s = 0.5;
 
 struct ot_heartbeat {
@@ -21,7 +20,7 @@ struct ot_heartbeat {
 };
 
 ot_status ot_heartbeat_create(const char *output, ot_heartbeat **out) {
-  char path[PATH_BYTES];
+  char path[OT_PATH_BYTES];
   ot_text_format(path, sizeof path, "%s/" OT_HEARTBEAT_FILE, output);
   *out = calloc(1, sizeof **out);
   OT_CHECK(*out, OT_ENVIRONMENT, "out of memory (%s)", path);
@@ -64,7 +63,7 @@ static uint64_t look_into(uint64_t hash, const char *path) {
   DIR *const folder = opendir(path);
   if (!folder) return hash;
   for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
-    char file[PATH_BYTES];
+    char file[OT_PATH_BYTES];
     ot_text_format(file, sizeof file, "%s/%s", path, entry->d_name);
     hash = look_at(hash, file);
   }
@@ -77,7 +76,7 @@ static uint64_t look_at_saves(uint64_t hash, const char *checkpoints) {
   DIR *const folder = opendir(checkpoints);
   if (!folder) return hash;
   for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
-    char path[PATH_BYTES];
+    char path[OT_PATH_BYTES];
     if (!ot_text_starts_with(entry->d_name, ".step-")) continue;
     ot_text_format(path, sizeof path, "%s/%s", checkpoints, entry->d_name);
     hash = look_into(hash, path);
@@ -87,13 +86,13 @@ static uint64_t look_at_saves(uint64_t hash, const char *checkpoints) {
 }
 
 uint64_t ot_heartbeat_look_steps(const char *output) {
-  char path[PATH_BYTES];
+  char path[OT_PATH_BYTES];
   ot_text_format(path, sizeof path, "%s/" OT_HEARTBEAT_FILE, output);
   return look_at(0, path);
 }
 
 uint64_t ot_heartbeat_look(const char *output) {
-  char path[PATH_BYTES];
+  char path[OT_PATH_BYTES];
   uint64_t hash = ot_heartbeat_look_steps(output);
   ot_text_format(path, sizeof path, "%s/metrics.jsonl", output);
   hash = look_at(hash, path);
