@@ -190,20 +190,6 @@ static double element(ot_dtype dtype, const void *data, int64_t i) {
   return dtype == OT_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
 }
 
-// Reads rows of a copy; rank 0 stores them as `values` [count] and hashes their bits.
-static ot_status read_rows(const world *w, ot_runtime *runtime, const ot_parameter_rows *range,
-                           int64_t cols, double *values) {
-  rank_result *const result = w->result;
-  if (!values) return ot_runtime_read(runtime, range, NULL);
-  const int64_t count = range->rows * cols;
-  const ot_dtype dtype = ot_runtime_copy_dtype(runtime, range->copy);
-  void *const raw = ot_arena_take(&result->arena, count * ot_dtype_bytes(dtype));
-  OT_TRY(ot_runtime_read(runtime, range, raw));
-  result->bits = ot_hash_bytes(result->bits, raw, count * ot_dtype_bytes(dtype));
-  for (int64_t i = 0; i < count; i++) values[i] = element(dtype, raw, i);
-  return OT_OK;
-}
-
 static void list_tensors(const world *w, ot_runtime *runtime) {
   rank_result *const result = w->result;
   const ot_graph *const graph = ot_runtime_whole_graph(runtime);
@@ -231,18 +217,29 @@ static double *place_of(rank_tensor *tensor, ot_parameter_copy copy, int step) {
   return copy == OT_COPY_GRADIENT && step == 0 ? tensor->gradient : tensor->last;
 }
 
+static void keep_part(const char *raw, ot_dtype dtype, int64_t count, double *values) {
+  for (int64_t i = 0; i < count; i++) values[i] = element(dtype, raw, i);
+}
+
+// Reads a copy of all parameters, one at a time; rank 0 stores their tensors and hashes the bits.
 static ot_status collect_copy(const world *w, ot_runtime *runtime, ot_parameter_copy copy,
                               int step) {
+  rank_result *const result = w->result;
   const ot_graph *const graph = ot_runtime_whole_graph(runtime);
+  const ot_dtype dtype = ot_runtime_copy_dtype(runtime, copy);
   const bool writes = ot_runtime_schedule(runtime)->rank == 0;
-  rank_tensor *tensor = writes ? w->result->tensors : NULL;
+  rank_tensor *tensor = writes ? result->tensors : NULL;
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
-    for (int k = 0; k < p->num_parts; k++) {
-      const ot_parameter_rows range = {i, copy, p->parts[k].first_row, p->parts[k].rows};
-      OT_TRY(
-          read_rows(w, runtime, &range, p->cols, writes ? place_of(tensor++, copy, step) : NULL));
+    const ot_parameter_rows range = {i, copy, 0, p->rows};
+    const int64_t bytes = p->rows * p->cols * ot_dtype_bytes(dtype);
+    char *const raw = writes ? ot_arena_take(&result->arena, bytes) : NULL;
+    OT_TRY(ot_runtime_read(runtime, &range, raw));
+    for (int k = 0; writes && k < p->num_parts; k++, tensor++) {
+      keep_part(raw + p->parts[k].first_row * p->cols * ot_dtype_bytes(dtype), dtype, tensor->count,
+                place_of(tensor, copy, step));
     }
+    if (writes) result->bits = ot_hash_bytes(result->bits, raw, bytes);
   }
   return OT_OK;
 }
@@ -339,7 +336,7 @@ static ot_status train(const world *w, ot_comm *comm, ot_runtime *runtime) {
     OT_TRY(run_step(w, comm, runtime, step));
   }
   const ot_parameter_copy copies[] = {OT_COPY_MOMENT_1, OT_COPY_MOMENT_2, OT_COPY_MASTER,
-                                      OT_COPY_GRADIENT, OT_COPY_WEIGHT};
+                                      OT_COPY_WEIGHT};
   const bool has_master = w->run.precision.params != w->run.precision.master;
   for (int i = 0; i < OT_COUNT(copies); i++) {
     if (copies[i] == OT_COPY_MASTER && !has_master) continue;
