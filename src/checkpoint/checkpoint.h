@@ -9,6 +9,7 @@
 // Independent of the executor: tensors are given as sources and read into memory of the caller.
 #pragma once
 
+#include "checkpoint/checkpoint_name.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors_writer.h"
 
@@ -43,9 +44,6 @@ typedef struct ot_checkpoint_content {
   const ot_manifest *manifest;      // `files` is filled in here; null: an HF export
   int64_t shard_bytes;              // maximum size of a tensor file; 0 = one file per set
 } ot_checkpoint_content;
-
-// "DIRECTORY/step-00000100".
-char *ot_checkpoint_path(ot_arena *arena, const char *directory, int64_t step);
 
 // Saves `content` as directory `path`, whose parent must exist. Replaces an existing one as a
 // whole. After a failure nothing has changed and the space is freed. Blocks.

@@ -11,21 +11,7 @@
 #include "base/text_builder.h"
 #include "files/disk.h"
 
-static const char prefix[] = "step-";
-enum { PREFIX_LENGTH = sizeof prefix - 1, STEP_DIGITS = 8, STEP_DIGITS_MAX = 18, MOST_NAMED = 8 };
-
-// "step-00000100" -> 100; -1 for any other name.
-static int64_t step_of_name(const char *name) {
-  if (!ot_text_starts_with(name, prefix)) return -1;
-  int64_t step = 0;
-  int digits = 0;
-  for (const char *c = name + PREFIX_LENGTH; *c != '\0'; c++, digits++) {
-    if (*c < '0' || *c > '9' || digits == STEP_DIGITS_MAX) return -1;
-    step = 10 * step + (*c - '0');
-  }
-  const bool plain = digits == STEP_DIGITS || (digits > STEP_DIGITS && name[PREFIX_LENGTH] != '0');
-  return plain ? step : -1;
-}
+enum { MOST_NAMED = 8 };
 
 static int newest_first(const void *a, const void *b) {
   const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -37,7 +23,7 @@ ot_status ot_checkpoint_list(ot_arena *arena, const char *directory, ot_checkpoi
   OT_TRY(ot_disk_list(arena, directory, &names));
   *steps = (ot_checkpoint_steps){.step = ot_arena_array(arena, names.count, sizeof *steps->step)};
   for (int64_t i = 0; i < names.count; i++) {
-    const int64_t step = step_of_name(names.name[i]);
+    const int64_t step = ot_checkpoint_step_of_name(names.name[i]);
     if (step >= 0) steps->step[steps->count++] = step;
   }
   if (steps->count > 0) qsort(steps->step, (size_t)steps->count, sizeof *steps->step, newest_first);
@@ -82,11 +68,7 @@ static ot_status inspect_step(ot_arena *arena, const ot_checkpoint_search *searc
                               candidate *c) {
   c->damage = known_damage(search, step);
   if (c->damage != NULL) return OT_OK;
-  OT_TRY(inspect(arena, search->hashes, c));
-  if (c->damage == NULL && c->manifest.step != step)
-    c->damage = ot_arena_format(arena, "the manifest of %s states step %lld", c->path,
-                                (long long)c->manifest.step);
-  return OT_OK;
+  return inspect(arena, search->hashes, c);
 }
 
 static void take(ot_arena *arena, const candidate *c, ot_checkpoint_found *found) {

@@ -179,8 +179,11 @@ static ot_status inspect_file(ot_arena *arena, const char *path, const ot_conten
   return OT_OK;
 }
 
-static ot_status inspect_manifest(ot_arena *arena, const char *path, ot_manifest *manifest,
+// The manifest of the checkpoint `directory`, whose name states the step.
+static ot_status inspect_manifest(ot_arena *arena, const char *directory, ot_manifest *manifest,
                                   const char **damage) {
+  const char *const path = ot_disk_join(arena, directory, "manifest.json");
+  const int64_t named = ot_checkpoint_step_of_name(ot_disk_base_name(directory));
   int64_t bytes = 0;
   OT_TRY(measure(arena, path, &bytes, damage));
   if (*damage != NULL) return OT_OK;
@@ -193,6 +196,8 @@ static ot_status inspect_manifest(ot_arena *arena, const char *path, ot_manifest
   OT_TRY(ot_disk_read(arena, path, OT_MANIFEST_BYTES_MAX, &text, &bytes));
   if (ot_manifest_build(arena, path, text, bytes, manifest) != OT_OK)
     *damage = ot_arena_format(arena, "%s", ot_fail_message());
+  else if (named >= 0 && named != manifest->step)
+    *damage = ot_arena_format(arena, "%s states step %lld", path, (long long)manifest->step);
   return OT_OK;
 }
 
@@ -209,7 +214,7 @@ static inspection inspection_of(const char *name, ot_checkpoint_hashes hashes) {
 ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint_hashes hashes,
                                 ot_manifest *manifest, const char **damage) {
   *damage = NULL;
-  OT_TRY(inspect_manifest(arena, ot_disk_join(arena, path, "manifest.json"), manifest, damage));
+  OT_TRY(inspect_manifest(arena, path, manifest, damage));
   for (int i = 0; *damage == NULL && i < manifest->num_files; i++) {
     const ot_content_record *const record = &manifest->files[i];
     OT_TRY(inspect_file(arena, ot_disk_join(arena, path, record->name), record,

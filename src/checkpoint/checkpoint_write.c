@@ -14,17 +14,7 @@
 #include "files/disk.h"
 #include "host/heap.h"
 
-enum { FILL_BYTES = 4 << 20, STEP_DIGITS = 8 };
-
-char *ot_checkpoint_path(ot_arena *arena, const char *directory, int64_t step) {
-  char name[64];
-  ot_text_format(name, sizeof name, "%lld", (long long)step);
-  char *padded = ot_arena_format(arena, "step-%s", name);
-  const int64_t length = ot_text_length(name);
-  if (length < STEP_DIGITS)
-    padded = ot_arena_format(arena, "step-%.*s%s", (int)(STEP_DIGITS - length), "00000000", name);
-  return ot_disk_join(arena, directory, padded);
-}
+enum { FILL_BYTES = 4 << 20 };
 
 // ---- the plan ----
 

@@ -100,7 +100,7 @@ static void skips_a_checkpoint_named_after_another_step(void **state) {
   ot_checkpoint_found found;
   assert_int_equal(newest(f, f->directory, &found), OT_OK);
   assert_int_equal(found.manifest->step, 5);
-  assert_non_null(strstr(found.note, "step-00000009 states step 6"));
+  assert_non_null(strstr(found.note, "step-00000009/manifest.json states step 6"));
 }
 
 static void removes_only_old_checkpoints(void **state) {
