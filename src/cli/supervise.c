@@ -226,7 +226,7 @@ static double watch(supervisor *s, ot_child *child, bool *began) {
 static ot_status attempt(supervisor *s, int ranks, ot_child *child, ot_attempt *result) {
   const double start_s = ot_clock_s();
   char *const *const words = command_of(s, ranks);
-  s->number = ot_run_events_starts(s->events) + 1;
+  s->number = ot_run_events_starts(s->events, NULL) + 1;
   *result = (ot_attempt){.launched = s->launched, .saved_before = newest_checkpoint(s)};
   OT_TRY(ot_child_start(words, s->launched ? SIGUSR1 : SIGTERM, child));
   const double silent_s = watch(s, child, &result->began);
@@ -354,7 +354,7 @@ static ot_status supervise(supervisor *s) {
     if (!rest(next.wait_s)) return end_stopped();
     ranks = next.ranks;
     const ot_run_event event = {.kind = OT_RUN_EVENT_RESTART,
-                                .attempt = ot_run_events_starts(s->events) + 1,
+                                .attempt = ot_run_events_starts(s->events, NULL) + 1,
                                 .ranks = ranks,
                                 .waited_s = next.wait_s};
     log_event(s, &event);

@@ -85,6 +85,7 @@ static ot_metrics_step line_of(const ot_loop *l, const ot_step_report *report,
       .step_s = report->step_seconds,
       .tokens_per_s = (double)report->step_tokens / report->step_seconds,
       .mfu = mfu_of(l, report->micro_batches, report->step_seconds),
+      .goodput = l->account.counted_s / (ot_clock_unix_s() - l->account.begin_s),
       .predicted_step_s = predicted_s(l, report->micro_batches),
       .exposed = {.tp_s = exposed_s[OT_TIMELINE_TP],
                   .cp_s = exposed_s[OT_TIMELINE_CP],
@@ -213,8 +214,8 @@ static ot_status audit(ot_loop *l, int64_t step) {
 
 ot_status ot_loop_open_logs(ot_loop *l) {
   const int64_t step = ot_trainer_position(l->start.trainer).step;
-  OT_TRY(l->summary.steps == 0 ? ot_loop_log_start(l->request, &l->start, l->open_s)
-                               : ot_loop_log_rewind(&l->start));
+  OT_TRY(l->summary.steps == 0 ? ot_loop_log_start(l->request, &l->start, l->open_s, &l->account)
+                               : ot_loop_log_rewind(&l->start, &l->account));
   OT_TRY(ot_metrics_create(ot_run_directory_metrics(l->start.directory), step, &l->metrics));
   if (!l->run->log.tensorboard) return OT_OK;
   return ot_tensorboard_create(ot_run_directory_tensorboard(l->start.directory), step,
@@ -301,6 +302,7 @@ static ot_status write_step(ot_loop *l, const ot_step_report *report, ot_metrics
 // All ranks combine the health.
 static ot_status report_step(ot_loop *l, const ot_step_report *report, const step_sums *sums,
                              ot_arena *arena) {
+  l->account.counted_s += report->step_seconds;
   ot_metrics_step line = line_of(l, report, sums);
   if (is_due(report->step, l->run->log.health_every)) OT_TRY(health_metrics(l, arena, &line));
   if (ot_loop_leads(l)) ot_failure_take(&l->unreported, write_step(l, report, &line));

@@ -18,31 +18,36 @@ static ot_status measure_metrics(const ot_loop_start *start, int64_t step,
 }
 
 ot_status ot_loop_log_start(const ot_loop_request *request, const ot_loop_start *start,
-                            double open_s) {
+                            double open_s, ot_loop_account *account) {
   if (!start->directory) return OT_OK;
+  const double load_s = ot_clock_s() - open_s;
   const int64_t step = ot_trainer_position(start->trainer).step;
   const bool random = ot_text_equal(request->run->init, "random");
   ot_metrics_extent before;
   OT_TRY(measure_metrics(start, step, &before));
-  const ot_run_event event = {
-      .kind = OT_RUN_EVENT_START,
-      .step = step,
-      .attempt = ot_run_events_starts(ot_run_directory_events(start->directory)) + 1,
-      .ranks = ot_world_size(request->world),
-      .from = step > 0 ? "checkpoint"
-              : random ? "nothing"
-                       : "init",
-      .last_step = before.newest,
-      .lost_s = before.later_s,
-      .load_s = ot_clock_s() - open_s};
+  const char *const events = ot_run_directory_events(start->directory);
+  const int64_t starts = ot_run_events_starts(events, &account->begin_s);
+  if (starts == 0) account->begin_s = ot_clock_unix_s() - load_s;
+  account->counted_s = before.kept_s;
+  const ot_run_event event = {.kind = OT_RUN_EVENT_START,
+                              .step = step,
+                              .attempt = starts + 1,
+                              .ranks = ot_world_size(request->world),
+                              .from = step > 0 ? "checkpoint"
+                                      : random ? "nothing"
+                                               : "init",
+                              .last_step = before.newest,
+                              .lost_s = before.later_s,
+                              .load_s = load_s};
   return ot_loop_log(start, &event);
 }
 
-ot_status ot_loop_log_rewind(const ot_loop_start *start) {
+ot_status ot_loop_log_rewind(const ot_loop_start *start, ot_loop_account *account) {
   if (!start->directory) return OT_OK;
   const int64_t step = ot_trainer_position(start->trainer).step;
   ot_metrics_extent before;
   OT_TRY(measure_metrics(start, step, &before));
+  account->counted_s = before.kept_s;
   const ot_run_event event = {.kind = OT_RUN_EVENT_REWIND,
                               .step = step,
                               .last_step = before.newest,

@@ -9,14 +9,21 @@
 
 ot_status ot_loop_log(const ot_loop_start *start, const ot_run_event *event);
 
+// For the goodput in the metrics.
+typedef struct ot_loop_account {
+  double begin_s;    // when the run's first process began, in Unix seconds
+  double counted_s;  // that the steps took which count
+} ot_loop_account;
+
 // The process, which began at `open_s` of its clock, is ready for its first step. Call it before
 // ot_metrics_create removes the metrics of steps that are repeated, because the event counts them.
+// Fills in `account`.
 ot_status ot_loop_log_start(const ot_loop_request *request, const ot_loop_start *start,
-                            double open_s);
+                            double open_s, ot_loop_account *account);
 
 // The process went back to the trainer's position and will repeat the steps after it. Call it
-// before the metrics of these are removed.
-ot_status ot_loop_log_rewind(const ot_loop_start *start);
+// before the metrics of these are removed. Updates `account`.
+ot_status ot_loop_log_rewind(const ot_loop_start *start, ot_loop_account *account);
 
 // The loop ends with `status`, whose message stays this thread's.
 void ot_loop_log_stop(const ot_loop_start *start, ot_status status);

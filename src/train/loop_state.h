@@ -4,6 +4,7 @@
 
 #include "base/failure.h"
 #include "train/heartbeat.h"
+#include "train/loop_events.h"
 #include "train/loop_start.h"
 #include "train/metrics.h"
 #include "train/prediction.h"
@@ -34,6 +35,7 @@ typedef struct ot_loop {
   double open_s;            // clock when this process began
   double begin_s;           // clock when it began its first step
   int64_t begin_step;
+  ot_loop_account account;  // on the leader
   ot_loop_summary summary;
   double trace_begin_s;
   ot_saving saving;

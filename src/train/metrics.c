@@ -60,7 +60,7 @@ static ot_status survey_lines(const char *path, FILE *file, int64_t step, line_s
     if (line[length - 1] != '\n') break;
     const int64_t of_line = step_of_line(line);
     if (survey->kept == survey->bytes && of_line <= step) survey->kept += length;
-    if (of_line > step) survey->extent.later_s += seconds_of_line(line);
+    *(of_line > step ? &survey->extent.later_s : &survey->extent.kept_s) += seconds_of_line(line);
     if (of_line > survey->extent.newest) survey->extent.newest = of_line;
     survey->bytes += length;
   }
@@ -199,6 +199,7 @@ ot_status ot_metrics_write_step(ot_metrics *metrics, const ot_metrics_step *step
   ot_json_real(json, "step_seconds", step->step_s);
   ot_json_real(json, "tokens_per_second", step->tokens_per_s);
   ot_json_real(json, "mfu", step->mfu);
+  ot_json_real(json, "goodput", step->goodput);
   ot_json_real(json, "predicted_step_seconds", step->predicted_step_s);
   print_exposed(json, &step->exposed);
   ot_json_real(json, "bubble_fraction", step->bubble_fraction);

@@ -37,7 +37,8 @@ typedef struct ot_metrics_step {
   int64_t tokens;  // trained on so far
   double step_s;
   double tokens_per_s;
-  double mfu;  // of model FLOPs, 0 to 1
+  double mfu;      // of model FLOPs, 0 to 1
+  double goodput;  // share of the time since the run began that steps took which count, 0 to 1
   double predicted_step_s;
   ot_metrics_exposed exposed;
   double bubble_fraction;
@@ -58,7 +59,8 @@ ot_status ot_metrics_create(const char *path, int64_t step, ot_metrics **out);
 // The lines of the file at `path`, which need not exist.
 typedef struct ot_metrics_extent {
   int64_t newest;  // highest step with a line; 0: none
-  double later_s;  // sum of the step_seconds of lines after a given step
+  double kept_s;   // sum of the step_seconds of the lines up to a given step
+  double later_s;  // of those after it
 } ot_metrics_extent;
 ot_status ot_metrics_measure(const char *path, int64_t step, ot_metrics_extent *extent);
 

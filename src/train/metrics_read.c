@@ -33,6 +33,7 @@ static const metrics_key keys[] = {
     {"step_seconds", false, PLACE(step_s)},
     {"tokens_per_second", false, PLACE(tokens_per_s)},
     {"mfu", false, PLACE(mfu)},
+    {"goodput", false, PLACE(goodput)},
     {"predicted_step_seconds", false, PLACE(predicted_step_s)},
     {"bubble_fraction", false, PLACE(bubble_fraction)},
     {"memory_peak_bytes", true, PLACE(memory_peak_bytes)},

@@ -274,13 +274,19 @@ ot_status ot_run_events_read(ot_arena *arena, const char *path, ot_run_event_lis
   return status;
 }
 
-int64_t ot_run_events_starts(const char *path) {
+int64_t ot_run_events_starts(const char *path, double *begin_s) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_run_event_list list;
   int64_t starts = 0;
   if (ot_run_events_read(&arena, path, &list) != OT_OK) list.count = 0;
-  for (int64_t i = 0; i < list.count; i++) starts += list.event[i].kind == OT_RUN_EVENT_START;
+  double first_s = NAN;
+  for (int64_t i = 0; i < list.count; i++) {
+    const ot_run_event *const e = &list.event[i];
+    if (e->kind != OT_RUN_EVENT_START) continue;
+    if (starts++ == 0) first_s = e->time_s - (e->load_s > 0 ? e->load_s : 0);
+  }
+  if (begin_s) *begin_s = first_s;
   ot_heap_release(&heap);
   return starts;
 }

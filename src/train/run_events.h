@@ -69,6 +69,6 @@ typedef struct ot_run_event_list {
 // not one yet; any other line that is no event is an error with its number.
 ot_status ot_run_events_read(ot_arena *arena, const char *path, ot_run_event_list *list);
 
-// How many processes have run the run so far: the starts in the file at `path`. 0 if it cannot be
-// read.
-int64_t ot_run_events_starts(const char *path);
+// How many processes have run the run so far, the starts in the file at `path`: 0 if it cannot be
+// read. *begin_s (null: not asked for): when the first of them began, in Unix seconds; NaN: none.
+int64_t ot_run_events_starts(const char *path, double *begin_s);

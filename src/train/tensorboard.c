@@ -224,6 +224,7 @@ ot_status ot_tensorboard_write_step(ot_tensorboard *tensorboard, const ot_metric
       {"perf/step_seconds", step->step_s},
       {"perf/tokens_per_second", step->tokens_per_s},
       {"perf/mfu", step->mfu},
+      {"perf/goodput", step->goodput},
       {"perf/predicted_step_seconds", step->predicted_step_s},
       {"perf/bubble_fraction", step->bubble_fraction},
       {"memory/peak_bytes", known_count(step->memory_peak_bytes)},

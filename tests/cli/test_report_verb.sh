@@ -64,6 +64,10 @@ assert g["seconds"]["lost"] > 0 and g["seconds"]["idle"] > 0 and g["seconds"]["v
 lines = [json.loads(l) for l in open("a/metrics.jsonl")]
 steps = sum(l["step_seconds"] for l in lines if "loss" in l)
 assert abs(g["seconds"]["productive"] - steps) < 1e-9, (g, steps)
+# The metrics tell it after each step, of the time until then: the run ends a little later.
+goodput = [l["goodput"] for l in lines if "loss" in l]
+assert all(0 < x < 1 for x in goodput), goodput
+assert steps / g["wall_seconds"] <= goodput[-1] < 2 * steps / g["wall_seconds"], (goodput, g)
 assert r["steps"] == 6 and r["checkpoints"] == [6, 4, 2] and r["state"] == "finished"
 PY
 expect 2 "both print on stdout" "$orthant" report a --json --html /dev/stdout

@@ -47,6 +47,7 @@ static ot_metrics_step unknown_step(int64_t step) {
                            .step_s = NAN,
                            .tokens_per_s = NAN,
                            .mfu = NAN,
+                           .goodput = NAN,
                            .predicted_step_s = NAN,
                            .exposed = {NAN, NAN, NAN, NAN, NAN},
                            .bubble_fraction = NAN,
@@ -86,7 +87,7 @@ static void writes_every_key_and_null_where_unknown(void **state) {
   expect_content(
       f,
       "{\"step\":7,\"loss\":null,\"grad_norm\":null,\"lr\":null,\"tokens\":null,"
-      "\"step_seconds\":null,\"tokens_per_second\":null,\"mfu\":null,"
+      "\"step_seconds\":null,\"tokens_per_second\":null,\"mfu\":null,\"goodput\":null,"
       "\"predicted_step_seconds\":null,\"exposed_seconds\":{\"tp\":null,\"cp\":null,\"ep\":null,"
       "\"pp\":null,\"dp\":null},\"bubble_fraction\":null,\"memory_peak_bytes\":null,"
       "\"memory_planned_bytes\":null,\"noise_scale_tokens\":null,"
