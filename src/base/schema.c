@@ -122,6 +122,8 @@ const char *ot_key_range(const ot_key *key, ot_arena *arena) {
     case OT_KEY_INT:
     case OT_KEY_REAL:
       put_number_range(&out, key);
+      if (key->choices) ot_text_put(&out, " or ");
+      put_choices(&out, key);
       break;
     case OT_KEY_BOOL:
       ot_text_put(&out, "true or false");

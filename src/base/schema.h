@@ -56,7 +56,8 @@ typedef struct ot_key {
   int32_t count_offset;  // of LIST and NAMED
   int count;             // of ARRAY
   // Words of CHOICE, DTYPE and FIXED, null after the last; "silu|swish" lists spellings of one. A
-  // CHOICE or DTYPE whose fallback is "auto" also accepts auto, stored as -1.
+  // CHOICE or DTYPE whose fallback is "auto" also accepts auto, stored as -1. Of INTEGER: one word
+  // that may stand for the number, stored as -1.
   const char *const *choices;
   const struct ot_schema *object;  // of OBJECT
   const char *null_text;  // meaning of an explicit null, as written in a file; null: not allowed

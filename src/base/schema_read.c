@@ -217,6 +217,13 @@ static ot_status read_object(reader *r, const ot_key *key, const ot_node *node, 
   return read_map(r, key->object, map, out);
 }
 
+static ot_status read_integer(const reader *r, const ot_key *key, const ot_node *node, void *out) {
+  static const int64_t word = -1;
+  if (find_choice(key, node->text) < 0) return read_whole(r, key, node, out);
+  memcpy(out, &word, sizeof word);
+  return OT_OK;
+}
+
 // One value of `key`, ignoring the key's shape.
 static ot_status read_value(reader *r, const ot_key *key, const ot_node *node, void *out) {
   if (key->type == OT_KEY_FIXED) return read_fixed(r, key, node);
@@ -231,6 +238,7 @@ static ot_status read_value(reader *r, const ot_key *key, const ot_node *node, v
   if (node->kind != OT_NODE_SCALAR) return wrong_type(r, key, node);
   switch (key->type) {
     case OT_KEY_INTEGER:
+      return read_integer(r, key, node, out);
     case OT_KEY_INT:
       return read_whole(r, key, node, out);
     case OT_KEY_REAL:

@@ -29,6 +29,11 @@ static ot_node *word_or_null(ot_node *node, const ot_key *key) {
   return node;
 }
 
+static ot_node *write_integer(const ot_key *key, int64_t value, ot_arena *arena) {
+  return key->choices && value < 0 ? choice_node(arena, key->choices[0])
+                                   : ot_node_integer(arena, value);
+}
+
 static ot_node *write_int(const ot_key *key, int value, ot_arena *arena) {
   if (key->type == OT_KEY_INT) return ot_node_integer(arena, value);
   if (value < 0) return ot_node_text(arena, "auto");
@@ -39,7 +44,7 @@ static ot_node *write_int(const ot_key *key, int value, ot_arena *arena) {
 static ot_node *write_value(const ot_key *key, const void *at, ot_arena *arena) {
   switch (key->type) {
     case OT_KEY_INTEGER:
-      return word_or_null(ot_node_integer(arena, *(const int64_t *)at), key);
+      return word_or_null(write_integer(key, *(const int64_t *)at, arena), key);
     case OT_KEY_INT:
     case OT_KEY_CHOICE:
     case OT_KEY_DTYPE:

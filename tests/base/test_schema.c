@@ -25,6 +25,7 @@ typedef struct wheel {
 typedef struct engine {
   int64_t power;
   int fuel;
+  int64_t gears;
 } engine;
 
 typedef struct car {
@@ -49,6 +50,7 @@ typedef struct car {
 } car;
 
 static const char *const colors[] = {"red", "green|verdant", "blue", NULL};
+static const char *const gears[] = {"auto", NULL};
 static const char *const fuels[] = {"wood", "coal", NULL};
 static const char *const dtypes[] = {"fp32", "bf16", NULL};
 static const char *const fixed[] = {"false", "0", NULL};
@@ -68,6 +70,7 @@ static const ot_key engine_keys[] = {
     {"power", OT_KEY_INTEGER, offsetof(engine, power), "90", 1, 1000, .also = "strength kW",
      .unit = "kW"},
     {"fuel", OT_KEY_CHOICE, offsetof(engine, fuel), "coal", .choices = fuels},
+    {"gears", OT_KEY_INTEGER, offsetof(engine, gears), "4", 1, 9, .choices = gears},
 };
 static const ot_schema engine_schema = {
     "engine", engine_keys, OT_COUNT(engine_keys), .size = sizeof(engine)};
@@ -334,6 +337,20 @@ static void written_values_read_back(void **state) {
       strstr(yaml_of(ot_schema_write(&schema, SMALL, &plain, &arena)), "title: null\n"));
 }
 
+static void a_word_may_stand_for_a_number(void **state) {
+  (void)state;
+  const car c = accept("length: 5\nengine: {gears: auto}");
+  assert_int_equal(c.engine.gears, -1);
+  assert_int_equal(accept("length: 5\nengine: {gears: 7}").engine.gears, 7);
+  const ot_node *const tree = ot_schema_write(&schema, SMALL, &c, &arena);
+  assert_string_equal(ot_node_find(tree, "engine.gears")->text, "auto");
+  refuse("length: 5\nengine: {gears: many}",
+         "engine.gears: \"many\" is not a whole number; allowed: 1 to 9 or auto (car.yaml:2:17)",
+         "");
+  refuse("length: 5\nengine: {gears: -1}",
+         "engine.gears: -1 is out of range; allowed: 1 to 9 or auto (car.yaml:2:17)", "");
+}
+
 static void places_follow_the_values(void **state) {
   (void)state;
   ot_node *const given = parse("length: 9\nengine: {kW: 7}\nnumbers: [1]");
@@ -369,7 +386,7 @@ static void every_path_is_listed(void **state) {
   (void)state;
   int count = 0;
   ot_schema_list(&schema, count_path, &count);
-  assert_int_equal(count, OT_COUNT(car_keys) - 2 + 2);  // engine has two, FIXED has none
+  assert_int_equal(count, OT_COUNT(car_keys) - 2 + 3);  // engine has three, FIXED has none
   assert_string_equal(ot_schema_find_path(&schema, "spares.x.size")->name, "size");
   assert_null(ot_schema_find_path(&schema, "length.x"));
 }
@@ -386,6 +403,7 @@ int main(void) {
       cmocka_unit_test(paths_set_single_values),
       cmocka_unit_test(paths_without_a_target_are_rejected),
       cmocka_unit_test(written_values_read_back),
+      cmocka_unit_test(a_word_may_stand_for_a_number),
       cmocka_unit_test(places_follow_the_values),
       cmocka_unit_test(the_example_is_complete_and_valid),
       cmocka_unit_test(every_path_is_listed),
