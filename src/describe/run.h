@@ -184,10 +184,14 @@ typedef struct ot_run_precision {
   ot_reduce_sum sum;   // key accumulate
 } ot_run_precision;
 
+// A value of ot_run_checkpoint.every: from measured times and the time between failures.
+enum { OT_CHECKPOINT_AUTO = -1 };
+
 typedef struct ot_run_checkpoint {
-  int64_t every;  // steps; 0 = only after the last
-  int64_t keep;   // number of checkpoints to keep; 0 = all
-  bool async;     // written concurrently with training
+  int64_t every;      // steps; 0 = only after the last; OT_CHECKPOINT_AUTO
+  double mtbf_hours;  // mean time between failures of the job; 0 = unknown
+  int64_t keep;       // number of checkpoints to keep; 0 = all
+  bool async;         // written concurrently with training
 } ot_run_checkpoint;
 
 typedef enum ot_audit_check {

@@ -9,6 +9,7 @@
 #define TEXT(x) #x
 #define TEXT_OF(x) TEXT(x)
 
+static const char *const automatic[] = {"auto", NULL};
 static const char *const formats[] = {"auto", "megatron", "llmc", "nanogpt", NULL};
 static const char *const boundaries[] = {"auto", "end", "start", NULL};
 static const char *const no_tokenizer[] = {"bytes", NULL};
@@ -239,7 +240,11 @@ static const ot_schema precision = {
 
 static const ot_key checkpoint_keys[] = {
     {"every", OT_KEY_INTEGER, offsetof(ot_run_checkpoint, every), "1000", 0, OT_NO_MAXIMUM,
-     .unit = "steps", .help = "steps between checkpoints; 0: after the last step only"},
+     .choices = automatic, .unit = "steps",
+     .help = "steps between checkpoints; 0: after the last; auto: by their measured cost"},
+    {"mtbf_hours", OT_KEY_REAL, offsetof(ot_run_checkpoint, mtbf_hours), "null", 0, 1e9,
+     .above_minimum = true, .null_text = "0", .unit = "hours",
+     .help = "mean time between failures of the job; null: 50677 over the ranks, as of Llama 3"},
     {"keep", OT_KEY_INTEGER, offsetof(ot_run_checkpoint, keep), "3", 0, OT_NO_MAXIMUM,
      .help = "number of checkpoints to keep, of those complete; 0: all"},
     {"async", OT_KEY_BOOL, offsetof(ot_run_checkpoint, async), "false",

@@ -149,11 +149,18 @@ static double best_interval(double d) {
   return x;
 }
 
+static double young_s(double stall_s, double mtbf_s) { return ot_sqrt(2 * stall_s * mtbf_s); }
+
+double ot_goodput_daly_s(double stall_s, double mtbf_s) {
+  const double ratio = stall_s / (2 * mtbf_s);
+  if (ratio >= 1) return mtbf_s;
+  return young_s(stall_s, mtbf_s) * (1 + ot_sqrt(ratio) / 3 + ratio / 9) - stall_s;
+}
+
 static void choose_interval(const ot_goodput_request *r, ot_goodput *g) {
   const double m = g->mtbf_s, d = g->stall_s;
-  const double ratio = d / (2 * m);
-  g->young_s = ot_sqrt(2 * d * m);
-  g->daly_s = ratio < 1 ? g->young_s * (1 + ot_sqrt(ratio) / 3 + ratio / 9) - d : m;
+  g->young_s = young_s(d, m);
+  g->daly_s = ot_goodput_daly_s(d, m);
   const double best_s = m * best_interval(d / m);
   const double least_s = g->write_s - d;
   g->best_s = best_s > least_s ? best_s : least_s;

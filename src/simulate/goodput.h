@@ -87,6 +87,10 @@ typedef struct ot_goodput {
   double spares_suffice;  // share of time with enough spares, at least `availability`
 } ot_goodput;
 
+// The interval between checkpoints that stall a job for `stall_s`, with a failure every `mtbf_s`,
+// by Daly 2006: a series of the best one, within a thousandth of it up to stall_s = mtbf_s / 10.
+double ot_goodput_daly_s(double stall_s, double mtbf_s);
+
 // A request with defaults for everything except checkpoint size and run: the failures of Llama 3,
 // synchronous checkpoints, and rates and times explained in goodput.c.
 ot_goodput_request ot_goodput_defaults(int devices, double checkpoint_bytes);

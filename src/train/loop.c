@@ -21,8 +21,9 @@ enum { KEY_BYTES = 512 };
 
 // Values of a step over all ranks.
 typedef struct step_sums {
-  bool stop;   // a rank was asked to stop
-  bool saves;  // a rank is busy with a save that runs beside the steps
+  bool stop;           // a rank was asked to stop
+  bool saves;          // a rank is busy with a save that runs beside the steps
+  int64_t save_every;  // steps between saves, as the leader chose
   ot_step_figures figures;
 } step_sums;
 
@@ -256,26 +257,29 @@ static ot_status sum_step(ot_loop *l, const ot_step_report *report, step_sums *s
   const ot_timeline_summary mine =
       ot_timeline_summarize(ot_trainer_timeline(l->start.trainer),
                             ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)));
-  enum { OWN = OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 4 };
+  enum { OWN = OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 5 };
   static_assert((int)OWN <= (int)OT_WORLD_VALUES, "one sum tells all");
   double *const values = l->rank_times.meeting;
   double *const part_s = &values[OT_TIMELINE_AXES];
   double *const stop = part_s + OT_TIMELINE_PARTS, *const bubble = stop + 1;
-  double *const failed = bubble + 1, *const saves = failed + 1;
+  double *const failed = bubble + 1, *const saves = failed + 1, *const every = saves + 1;
   for (int i = 0; i < OT_TIMELINE_AXES; i++) values[i] = mine.exposed_axis_s[i];
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) part_s[i] = mine.part_s[i];
   *stop = ot_stop_signal_seen();
   *bubble = mine.bubble_fraction;
   *failed = (l->unreported.status != OT_OK);
   *saves = ot_saving_busy(l);
+  *every = (double)ot_saving_choose(l);
   const int times = ot_loop_put_time(l, report->compute_s, &values[OWN]);
   OT_TRY(ot_world_allreduce(l->request->world, values, OWN + times));
   if (*failed > 0) return ot_loop_agree(l, OT_OK);
   // A GPU's step has no timeline unless its events are recorded.
   const bool timed = ot_trainer_timeline(l->start.trainer)->num_spans > 0;
   const double ranks = timed ? ot_world_size(l->request->world) : NAN;
-  *sums = (step_sums){
-      .stop = *stop > 0, .saves = *saves > 0, .figures = {.bubble_fraction = *bubble / ranks}};
+  *sums = (step_sums){.stop = *stop > 0,
+                      .saves = *saves > 0,
+                      .save_every = (int64_t)*every,
+                      .figures = {.bubble_fraction = *bubble / ranks}};
   for (int i = 0; i < OT_TIMELINE_AXES; i++) sums->figures.exposed_axis_s[i] = values[i] / ranks;
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) sums->figures.part_s[i] = part_s[i] / ranks;
   return times > 0 ? ot_loop_report_straggler(l, report->step, &values[OWN]) : OT_OK;
@@ -351,7 +355,7 @@ static ot_status step_once(ot_loop *l, bool *stop) {
     OT_TRY(validate(l, step.step));
   }
   if (last) return ot_saving_save_last(l);
-  return is_due(step.step, l->run->checkpoint.every) ? ot_saving_save(l) : OT_OK;
+  return ot_saving_save_due(l, sums.save_every);
 }
 
 // After a step, or after one that was left.

@@ -7,6 +7,7 @@
 #include "checkpoint/checkpoint_list.h"
 #include "train/loop_events.h"
 #include "train/loop_state.h"
+#include "train/save_interval.h"
 
 ot_status ot_saving_create(ot_loop *l) {
   ot_saving *const saving = &l->saving;
@@ -85,8 +86,12 @@ static ot_status conclude(ot_loop *l, int64_t step, ot_status status, bool last)
     status = ot_world_agree(l->request->world, closed);
   }
   if (status != OT_OK) return judge(l, step, status, last);
+  const ot_state_saved saved = ot_state_save_last(l->saving.state);
   l->saving.failures = 0;
   l->saving.saved_step = step;
+  l->saving.num_measured++;
+  l->saving.blocked_s += saved.blocked_s;
+  l->saving.seconds += saved.seconds;
   ot_spike_watch_saved(&l->spikes, step);
   return OT_OK;
 }
@@ -142,6 +147,52 @@ ot_status ot_saving_save(ot_loop *l) {
   if (!l->run->checkpoint.async) return save_now(l, false);
   saving->due = saving->under_way >= 0;
   return saving->due ? OT_OK : start_beside(l);
+}
+
+// ---- when to save ----
+
+// While no save has been measured, as after a failed one, a save is assumed to take a second.
+static ot_save_times measured_times(const ot_loop *l) {
+  const ot_saving *const saving = &l->saving;
+  const double saves = (double)saving->num_measured;
+  return (ot_save_times){
+      .mtbf_s = ot_save_interval_mtbf(&l->run->checkpoint, ot_world_size(l->request->world)),
+      .blocked_s = saves > 0 ? saving->blocked_s / saves : 1,
+      .save_s = saves > 0 ? saving->seconds / saves : 1,
+      .step_s = l->means.measured.step_s / (double)l->means.num_steps};
+}
+
+static void say_interval(ot_loop *l, const ot_save_times *times, int64_t steps) {
+  const int64_t said = l->saving.said;
+  if (l->saving.num_measured == 0 || (said > 0 && steps <= 2 * said && said <= 2 * steps)) return;
+  l->saving.said = steps;
+  ot_loop_note(
+      l->request,
+      "checkpoints every %lld step%s: a save blocks %.3g s of %.3g s, a step takes %.3g s, "
+      "a failure is expected every %.3g h",
+      (long long)steps, ot_text_plural(steps, "s"), times->blocked_s, times->save_s, times->step_s,
+      times->mtbf_s / 3600);
+}
+
+int64_t ot_saving_choose(ot_loop *l) {
+  if (l->run->checkpoint.every != OT_CHECKPOINT_AUTO || !ot_loop_leads(l)) return 0;
+  if (!l->saving.tried) return OT_SAVING_FIRST;
+  const ot_save_times times = measured_times(l);
+  const int64_t steps = ot_save_interval_steps(&times);
+  say_interval(l, &times, steps);
+  return steps;
+}
+
+ot_status ot_saving_save_due(ot_loop *l, int64_t chosen) {
+  ot_saving *const saving = &l->saving;
+  const int64_t every = l->run->checkpoint.every;
+  const int64_t step = ot_trainer_position(l->start.trainer).step;
+  if (every != OT_CHECKPOINT_AUTO)
+    return every > 0 && step % every == 0 ? ot_saving_save(l) : OT_OK;
+  if (++saving->steps_since < chosen) return OT_OK;
+  saving->steps_since = 0;
+  saving->tried = true;
+  return ot_saving_save(l);
 }
 
 ot_status ot_saving_save_last(ot_loop *l) {

@@ -8,8 +8,9 @@
 
 struct ot_loop;
 
-// Failed saves in a row that end the run.
-enum { OT_SAVING_FAILURES_MAX = 3 };
+// Failed saves in a row that end the run; the step of a process that is saved first with
+// checkpoint.every: auto, to measure a save.
+enum { OT_SAVING_FAILURES_MAX = 3, OT_SAVING_FIRST = 3 };
 
 typedef struct ot_saving {
   ot_state_save *state;
@@ -17,6 +18,12 @@ typedef struct ot_saving {
   int64_t under_way;   // step of the save that runs beside the steps; -1: none
   bool due;            // a save became due meanwhile
   int failures;        // in a row
+  // With checkpoint.every: auto.
+  int64_t steps_since;        // the last save became due
+  bool tried;                 // a save became due in this process
+  int64_t num_measured;       // saves of this process that ended well
+  double blocked_s, seconds;  // sums over these
+  int64_t said;               // interval that the leader has told; 0: none
 } ot_saving;
 
 // Collective over the world.
@@ -29,7 +36,16 @@ void ot_saving_destroy(struct ot_loop *l);
 // is one too many or, as all others, not one of files. Collective over the world.
 ot_status ot_saving_save(struct ot_loop *l);
 
-// The same for the last save of this process: waits for it, and returns any failure.
+// How many steps should lie between saves with checkpoint.every: auto, which the leader chooses,
+// and tells if it is new or has more than doubled or halved; 0 elsewhere and otherwise. Local.
+int64_t ot_saving_choose(struct ot_loop *l);
+
+// After a step: ot_saving_save if one is due; `chosen` is the leader's choice. Collective over the
+// world.
+ot_status ot_saving_save_due(struct ot_loop *l, int64_t chosen);
+
+// The same as ot_saving_save for the last save of this process: waits for it, and returns any
+// failure.
 ot_status ot_saving_save_last(struct ot_loop *l);
 
 // Whether this rank is busy with a save that runs beside the steps. Local, does not block.

@@ -3,6 +3,7 @@
 // and that saves beside the steps hold the same bits as others.
 #include <dlfcn.h>
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -239,6 +240,67 @@ static void a_slow_disk_delays_the_checkpoint_and_no_step(void **state) {
   tear_down(&f);
 }
 
+// The saved steps of a run, bit i: step i.
+static unsigned saved_steps(fixture *f, const char *output) {
+  unsigned saved = 0;
+  for (int step = 1; step <= 8; step++) saved |= (unsigned)has_step(f, output, step) << step;
+  return saved;
+}
+
+// Four ranks: 50677 / 4 hours between failures. The interval is Young's, for such short saves.
+static void assert_said_interval(const fixture *f) {
+  const char *const line = strstr(f->said, "checkpoints every ");
+  long long steps;
+  double blocked_s, save_s, step_s, hours;
+  assert_non_null(line);
+  assert_int_equal(sscanf(line,
+                          "checkpoints every %lld steps: a save blocks %lg s of %lg s, a step "
+                          "takes %lg s, a failure is expected every %lg h",
+                          &steps, &blocked_s, &save_s, &step_s, &hours),
+                   5);
+  assert_float_equal(hours, 12669, 50);
+  assert_true(blocked_s > 0 && save_s >= blocked_s);
+  assert_float_equal((double)steps * step_s / sqrt(2 * blocked_s * hours * 3600), 1, 0.02);
+}
+
+static void automatic_saves_follow_what_one_has_taken(void **state) {
+  (void)state;
+  fixture f;
+  set_up(&f);
+  assert_int_equal(run(&f, "whole", "every: 1, keep: 0"), OT_OK);
+  assert_int_equal(run(&f, "rarely", "every: auto, keep: 0"), OT_OK);
+  assert_int_equal(saved_steps(&f, "rarely"), 1 << 3 | 1 << 8);
+  assert_said_interval(&f);
+  assert_int_equal(run(&f, "often", "every: auto, mtbf_hours: 1e-9, keep: 0"), OT_OK);
+  assert_int_equal(saved_steps(&f, "often"), 0x1f8);
+  assert_non_null(strstr(f.said, "checkpoints every 1 step: a save blocks "));
+  assert_null(strstr(strstr(f.said, "checkpoints every ") + 1, "checkpoints every "));
+  assert_same_state(&f, 8, "whole", "rarely");
+  assert_same_state(&f, 8, "whole", "often");
+  // A new process measures again: its third step is 6.
+  assert_int_equal(ot_disk_remove(path_of(&f, "rarely", 8, "")), OT_OK);
+  assert_int_equal(run(&f, "rarely", "every: auto, keep: 0"), OT_OK);
+  assert_int_equal(saved_steps(&f, "rarely"), 1 << 3 | 1 << 6 | 1 << 8);
+  assert_said_interval(&f);
+  assert_same_state(&f, 8, "whole", "rarely");
+  tear_down(&f);
+}
+
+static void automatic_saves_beside_the_steps_wait_for_each_other(void **state) {
+  (void)state;
+  fixture f;
+  set_up(&f);
+  stuck = true;
+  assert_int_equal(run(&f, "run", "every: auto, mtbf_hours: 1e-9, keep: 0, async: true"), OT_OK);
+  assert_int_equal(saved_steps(&f, "run"), 1 << 3 | 1 << 8);
+  failing_steps = 1 << 3;
+  assert_int_equal(run(&f, "failed", "every: auto, keep: 0"), OT_OK);
+  assert_non_null(strstr(f.said, "warning: step 3 was not saved: rank "));
+  assert_null(strstr(f.said, "checkpoints every "));
+  assert_int_equal(saved_steps(&f, "failed"), 1 << 8);
+  tear_down(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failed_save_is_said_and_the_next_one_made),
@@ -247,6 +309,8 @@ int main(void) {
       cmocka_unit_test(saves_beside_the_steps_hold_the_same_bits),
       cmocka_unit_test(a_failed_save_beside_the_steps_is_said),
       cmocka_unit_test(a_slow_disk_delays_the_checkpoint_and_no_step),
+      cmocka_unit_test(automatic_saves_follow_what_one_has_taken),
+      cmocka_unit_test(automatic_saves_beside_the_steps_wait_for_each_other),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
