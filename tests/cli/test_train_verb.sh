@@ -67,6 +67,21 @@ for k in 1 2 3 4 5; do
   cmp a/checkpoints/step-00000006/optimizer.safetensors r$k/checkpoints/step-00000006/optimizer.safetensors
 done
 
+# Saves as often as pays: the third step to measure one; with failures all the time every step after it.
+"$orthant" train run.yaml --set output=seldom --set checkpoint.every=auto 2>talk.txt
+grep -q '^checkpoints every [0-9]* steps: a save blocks .* failure is expected every 5.07e+04 h$' talk.txt || fail "no interval"
+[ "$(ls seldom/checkpoints | tr '\n' ' ')" = "step-00000003 step-00000006 " ] || fail "automatic saves: $(ls seldom/checkpoints)"
+grep -q '^  every: auto$' seldom/config.yaml || fail "config.yaml: checkpoint.every"
+"$orthant" train run.yaml --set output=often --set 'checkpoint={every: auto, mtbf_hours: 1e-9, keep: 0}' 2>/dev/null
+[ "$(ls often/checkpoints | wc -l)" = 4 ] || fail "automatic saves: $(ls often/checkpoints)"
+cmp a/checkpoints/step-00000006/optimizer.safetensors often/checkpoints/step-00000006/optimizer.safetensors
+expect 2 'checkpoint.every: "often" is not a whole number; allowed: at least 0 steps or auto' \
+  "$orthant" train run.yaml --set output=wrong --set checkpoint.every=often
+expect 2 'checkpoint.every: -1 is out of range; allowed: at least 0 steps or auto' \
+  "$orthant" train run.yaml --set output=wrong --set checkpoint.every=-1
+expect 2 'checkpoint.mtbf_hours: 0 is out of range; allowed: above 0' \
+  "$orthant" train run.yaml --set output=wrong --set checkpoint.mtbf_hours=0
+
 # A signal: a complete checkpoint, exit 75, and the same command continues.
 "$orthant" train run.yaml --set output=s --set steps=2000 --set checkpoint.every=0 2>/dev/null &
 pid=$!
