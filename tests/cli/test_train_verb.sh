@@ -75,6 +75,14 @@ grep -q '^  every: auto$' seldom/config.yaml || fail "config.yaml: checkpoint.ev
 "$orthant" train run.yaml --set output=often --set 'checkpoint={every: auto, mtbf_hours: 1e-9, keep: 0}' 2>/dev/null
 [ "$(ls often/checkpoints | wc -l)" = 4 ] || fail "automatic saves: $(ls often/checkpoints)"
 cmp a/checkpoints/step-00000006/optimizer.safetensors often/checkpoints/step-00000006/optimizer.safetensors
+# The steps between saves are those that were told; a change of less than a factor of two is not told.
+"$orthant" train run.yaml --set output=some --set steps=150 --set log.health_every=0 \
+  --set 'checkpoint={every: auto, mtbf_hours: 1e-5}' 2>talk.txt
+awk '/^checkpoints every / { if (!least || $3 < least) least = $3; if ($3 > most) most = $3 }
+  /"event":"save"/ { sub(/.*"step":/, ""); sub(/,.*/, ""); gap = $0 - step; step = $0; saves++
+    if (saves > 1 && step < 150 && (2 * gap < least || gap > 2 * most)) bad = gap }
+  END { if (!least || saves < 3 || bad) { print least, most, saves, bad; exit 1 } }' talk.txt some/events.jsonl ||
+  fail "$(grep '^checkpoints every' talk.txt) but: $(grep '"save"' some/events.jsonl)"
 expect 2 'checkpoint.every: "often" is not a whole number; allowed: at least 0 steps or auto' \
   "$orthant" train run.yaml --set output=wrong --set checkpoint.every=often
 expect 2 'checkpoint.every: -1 is out of range; allowed: at least 0 steps or auto' \
