@@ -358,7 +358,8 @@ struct sink_gradient {
 
 // Blocks (block of rows, head). A warp has every WARPS-th row of the block.
 template <class R>
-static __global__ void __launch_bounds__(OT_TILE_THREADS) sink_parts_kernel(sink_gradient<R> s) {
+static __global__ void __launch_bounds__(OT_TILE_THREADS, OT_LEAST_BLOCKS)
+    sink_parts_kernel(sink_gradient<R> s) {
   __shared__ double parts[WARPS];
   const int head = blockIdx.y;
   const int64_t first = blockIdx.x * s.block_rows;

@@ -116,7 +116,8 @@ static __device__ __forceinline__ void ot_decode_exponentiate(const ot_decode<R>
 
 // Blocks (sequence, key head and batch of its heads; slots).
 template <class R, class S, int N>
-static __global__ void __launch_bounds__(OT_DECODE_THREADS) ot_decode_part_kernel(ot_decode<R> d) {
+static __global__ void __launch_bounds__(OT_DECODE_THREADS, OT_LEAST_BLOCKS)
+    ot_decode_part_kernel(ot_decode<R> d) {
   OT_DYNAMIC_SHARED(R, queries);
   R *const scores = queries + OT_DECODE_HEADS * d.key_width;
   const ot_decode_block k = ot_decode_block_of(d);

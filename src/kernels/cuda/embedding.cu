@@ -185,7 +185,8 @@ struct row_sums {
 // One block for each row of dy and THREADS vectors of columns; only that of the first row of an id
 // works.
 template <class R, class S, int N>
-static __global__ void __launch_bounds__(THREADS) add_rows_kernel(row_sums<R> s, const S *dy) {
+static __global__ void __launch_bounds__(THREADS, OT_LEAST_BLOCKS)
+    add_rows_kernel(row_sums<R> s, const S *dy) {
   const int64_t first = blockIdx.x;
   const int32_t id = s.keys[first];
   if (!s.ids.holds(id) || (first > 0 && s.keys[first - 1] == id)) return;

@@ -14,6 +14,14 @@ extern "C" {
 #include "kernels/cuda/cuda_context.h"
 }
 
+// The least blocks of a multiprocessor for kernels to which ptxas gives too few registers, so that
+// they spill, on all architectures but sm_90a. 0: left to ptxas.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+enum { OT_LEAST_BLOCKS = 0 };
+#else
+enum { OT_LEAST_BLOCKS = 1 };
+#endif
+
 // ---- element types ----
 
 struct ot_bf16 {

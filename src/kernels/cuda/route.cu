@@ -103,7 +103,8 @@ static __device__ __forceinline__ void drop_other_groups(const routing<R> &m, R 
 }
 
 template <class R>
-static __global__ void __launch_bounds__(THREADS) choose_kernel(routing<R> m) {
+static __global__ void __launch_bounds__(THREADS, OT_LEAST_BLOCKS)
+    choose_kernel(routing<R> m) {
   OT_DYNAMIC_SHARED(R, shared);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t row = (int64_t)blockIdx.x * (blockDim.x / 32) + warp;
@@ -340,7 +341,8 @@ struct route_grad_operands {
 // A warp for each row. First the gradients of all experts as if no slot named them, then those of
 // the slots.
 template <class R>
-static __global__ void __launch_bounds__(THREADS) route_grad_kernel(route_grad_operands<R> o) {
+static __global__ void __launch_bounds__(THREADS, OT_LEAST_BLOCKS)
+    route_grad_kernel(route_grad_operands<R> o) {
   const int lane = threadIdx.x % 32;
   const int64_t row = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
   if (row >= o.rows) return;

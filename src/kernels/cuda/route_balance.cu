@@ -129,7 +129,7 @@ static __device__ __forceinline__ row_sums<R> row_sums_of(const ot_row_scores<R>
 // sums [parts, 3]: counts times probabilities, squared log-sum-exps, dropped slots of the `each`
 // rows of a block. chosen: experts chose, and a token is dropped if none did.
 template <class R>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, OT_LEAST_BLOCKS)
     loss_kernel(balance<R> b, const int32_t *experts, int S, bool chosen, int64_t each,
                 double *sums) {
   __shared__ double parts[THREADS / 32];
