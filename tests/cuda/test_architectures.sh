@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # run: builds with nvcc, with OT_TESTS=full in the environment (minutes). All kernels compile without
-# warnings for GPUs before and after Hopper.
+# warnings, spills and stack frames for GPUs before and after Hopper.
 set -euo pipefail
 [ "${OT_TESTS:-}" = full ] || { echo 'skipped: OT_TESTS is not full'; exit 77; }
 build=$(dirname "$(realpath "${1:-build/orthant}")")

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: builds with nvcc. No kernel has a warning or, on sm_90a, spills registers or has a stack
-# frame; its registers and shared memory are those of registers.txt, where the compiler is the one that
-# wrote it. tools/accept_registers.sh accepts new ones.
+# run: builds with nvcc. No kernel has a warning, spills registers or has a stack frame; on sm_90a, its
+# registers and shared memory are those of registers.txt, where the compiler is the one that wrote it.
+# tools/accept_registers.sh accepts new ones.
 set -euo pipefail
 table=tests/cuda/registers.txt
 build=$(dirname "$(realpath "${1:-build/orthant}")")
