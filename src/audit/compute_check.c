@@ -106,14 +106,31 @@ static difference find_difference(const check *c, const opinion *own, const opin
   return found;
 }
 
+// "rank 2", or "the group of ranks 2 3" if these exchange activations: then wrong bits of one make
+// those of the others wrong.
+static const char *suspect(const check *c, int rank) {
+  const ot_mesh *const mesh = ot_world_mesh(c->world);
+  const char *list = "";
+  int count = 0;
+  for (int i = 0; i < c->ranks; i++) {
+    const int span = c->shift > 0 ? c->shift : c->ranks;
+    if (mesh && data_index(mesh, i) / span != data_index(mesh, rank) / span) continue;
+    list = ot_arena_format(c->arena, "%s %d", list, i);
+    count++;
+  }
+  return count > 1 ? ot_arena_format(c->arena, "the group of ranks%s", list)
+                   : ot_arena_format(c->arena, "rank %d", rank);
+}
+
 // Says which rank is at fault, and how; computes once or twice more.
 static ot_status judge(const check *c, const difference *d, const opinion *own,
                        const opinion *again, const char **verdict) {
   opinion own_repeated, repeated, third;
+  const char *const owner = suspect(c, d->owner), *const other = suspect(c, d->other);
   *verdict = NULL;
   if (again->shift == 0) {
-    *verdict = ot_arena_format(c->arena, "rank %d does not repeat its own bits: a transient fault",
-                               d->owner);
+    *verdict =
+        ot_arena_format(c->arena, "%s does not repeat its own bits: a transient fault", owner);
     return OT_OK;
   }
   OT_TRY(compute(c, 0, &own_repeated));
@@ -121,16 +138,16 @@ static ot_status judge(const check *c, const difference *d, const opinion *own,
   const bool owner_repeats = own_repeated.of[d->owner] == own->of[d->owner];
   const bool other_repeats = repeated.of[d->other] == again->of[d->other];
   if (!owner_repeats || !other_repeats) {
-    *verdict = ot_arena_format(c->arena, "rank %d does not repeat its own bits: a transient fault",
-                               owner_repeats ? d->other : d->owner);
+    *verdict = ot_arena_format(c->arena, "%s does not repeat its own bits: a transient fault",
+                               owner_repeats ? other : owner);
     return OT_OK;
   }
   const int judge_rank = neighbour(c, d->other, -again->shift);
   if (judge_rank == d->owner || judge_rank == d->other) {
     *verdict = ot_arena_format(c->arena,
-                               "rank %d or rank %d computes it wrongly each time: a "
+                               "%s or %s computes it wrongly each time: a "
                                "lasting fault (a third rank could tell which)",
-                               d->owner, d->other);
+                               owner, other);
     return OT_OK;
   }
   OT_TRY(compute(c, 2 * again->shift, &third));
@@ -138,9 +155,9 @@ static ot_status judge(const check *c, const difference *d, const opinion *own,
   const bool other_right = third.of[judge_rank] == again->of[d->other];
   *verdict = owner_right || other_right
                  ? ot_arena_format(c->arena,
-                                   "rank %d computes it wrongly each time: a lasting "
+                                   "%s computes it wrongly each time: a lasting "
                                    "fault (rank %d agrees with rank %d)",
-                                   owner_right ? d->other : d->owner, judge_rank,
+                                   owner_right ? other : owner, judge_rank,
                                    owner_right ? d->owner : d->other)
                  : ot_arena_format(c->arena, "three ranks (%d, %d, %d) disagree", d->owner,
                                    d->other, judge_rank);
