@@ -100,12 +100,15 @@ static ot_status post_step(ot_comm_request *request) {
   MPI_Request *const pending = part_of(request)->pending;
   const int transfers = ot_comm_transfers(&x);
   for (int i = 0; i < transfers; i++) pending[i] = MPI_REQUEST_NULL;
-  if (!message && !ot_comm_is_reduction(request->call.kind) && ot_comm_expects(&x, x.index)) {
+  const bool left = request->call.discarded;
+  if (!message && !left && !ot_comm_is_reduction(request->call.kind) &&
+      ot_comm_expects(&x, x.index)) {
     OT_TRY(ot_comm_deliver(request, &x, &x));
   }
   for (int i = 0; i < transfers; i++) {
     const ot_comm_transfer t = ot_comm_transfer_at(&x, request->step, i);
-    OT_TRY(ot_mpi_post_message(&t, tag, message ? g->messages : g->calls, &pending[i]));
+    OT_TRY((left ? ot_mpi_post_nothing : ot_mpi_post_message)(
+        &t, tag, message ? g->messages : g->calls, &pending[i]));
   }
   return OT_OK;
 }
@@ -201,6 +204,7 @@ static bool is_absent(const void *context, int index) {
 // ---- reductions ----
 
 static ot_status work(ot_comm_request *request) {
+  if (request->call.discarded) return OT_OK;
   ot_comm_member_call x = exchange_of(request);
   const ot_comm_reduction sum = ot_comm_reduction_of_received(&x);
   ot_comm_reduce_run(&sum);

@@ -106,6 +106,13 @@ ot_status ot_mpi_post_message(const ot_comm_transfer *t, int tag, MPI_Comm comm,
   return OT_OK;
 }
 
+ot_status ot_mpi_post_nothing(const ot_comm_transfer *t, int tag, MPI_Comm comm,
+                              MPI_Request *request) {
+  if (!t->sends || t->block.bytes < 2) return ot_mpi_post_message(t, tag, comm, request);
+  OT_TRY_MPI(MPI_Isend(t->block.memory, 1, MPI_BYTE, t->peer, tag, comm, request));
+  return OT_OK;
+}
+
 // ---- completion ----
 
 static void say_differ(ot_comm_text *out, const ot_comm_request *request, int member,
@@ -148,5 +155,5 @@ ot_status ot_mpi_check_message(const ot_comm_request *request, const ot_comm_tra
   if (t->sends) return OT_OK;
   MPI_Count bytes = 0;
   OT_TRY_MPI(MPI_Get_elements_x(status, MPI_BYTE, &bytes));
-  return bytes == t->block.bytes ? OT_OK : fail_size(request, t, (int64_t)bytes);
+  return bytes == t->block.bytes || bytes == 1 ? OT_OK : fail_size(request, t, (int64_t)bytes);
 }

@@ -17,7 +17,11 @@ ot_status ot_mpi_fail(int code, const char *call);
 // Starts the message of a transfer.
 ot_status ot_mpi_post_message(const ot_comm_transfer *t, int tag, MPI_Comm comm,
                               MPI_Request *request);
+// The same for a rank that has left the step (execute/leave.h): of a block that is sent, one byte,
+// because nobody uses the values; the other rank needs not have left.
+ot_status ot_mpi_post_nothing(const ot_comm_transfer *t, int tag, MPI_Comm comm,
+                              MPI_Request *request);
 // The message of a transfer of `request` is complete, with MPI's error `code`. OT_RANKS if the
-// other rank's byte count differs.
+// other rank's byte count differs; it has left the step if it sent one byte of many.
 ot_status ot_mpi_check_message(const ot_comm_request *request, const ot_comm_transfer *t, int code,
                                const MPI_Status *status);
