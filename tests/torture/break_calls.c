@@ -8,6 +8,10 @@
 //   BREAK_LASTS   1: also all later calls
 //   BREAK_COUNT   a file that receives the number of calls when the process ends
 //   BREAK_PRODUCT the call of cblas_sgemm of which one element becomes NaN, counted from 1
+//   BREAK_HANG    the call of cblas_sgemm that never returns, counted from 1
+//   BREAK_ONCE    a file: it hangs only if the file is not there, and creates it
+//   BREAK_SLOW    percent: each call of cblas_sgemm takes as much CPU time more
+//   BREAK_RANK    hangs or is slow only as this rank of MPI
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { FILES = 4096, PATH = 4096 };
@@ -195,8 +200,38 @@ int posix_fallocate(int file, off_t offset, off_t bytes) {
 
 void cblas_sgemm(PRODUCT_PARAMETERS);
 
+static bool is_chosen_rank(void) {
+  const char *const chosen = getenv("BREAK_RANK"), *const own = getenv("OMPI_COMM_WORLD_RANK");
+  return !chosen || (own && strcmp(chosen, own) == 0);
+}
+
+static bool hangs(long product) {
+  const char *const once = getenv("BREAK_ONCE");
+  if (product != number_of("BREAK_HANG") || !is_chosen_rank()) return false;
+  const int file = once ? open(once, O_CREAT | O_EXCL | O_WRONLY, 0600) : -1;
+  if (file >= 0) close(file);
+  return !once || file >= 0;
+}
+
+static double thread_s(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void slow_down(double began_s) {
+  const double ended_s = thread_s();
+  const double until_s = ended_s + (ended_s - began_s) * (double)number_of("BREAK_SLOW") / 100;
+  while (thread_s() < until_s) continue;
+}
+
 void cblas_sgemm(PRODUCT_PARAMETERS) {
   REAL(cblas_sgemm);
+  const bool slow = number_of("BREAK_SLOW") > 0 && is_chosen_rank();
+  const double began_s = slow ? thread_s() : 0;
   real(layout, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-  if (atomic_fetch_add(&products, 1) + 1 == number_of("BREAK_PRODUCT")) c[(n - 1) / 2] = NAN;
+  const long product = atomic_fetch_add(&products, 1) + 1;
+  if (slow) slow_down(began_s);
+  if (product == number_of("BREAK_PRODUCT")) c[(n - 1) / 2] = NAN;
+  for (const bool hung = hangs(product); hung;) pause();
 }

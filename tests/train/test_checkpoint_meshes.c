@@ -100,8 +100,8 @@ static ot_status pass_rank(ot_comm *comm, void *context) {
   return status;
 }
 
-// Loads `from` on the mesh, or takes a step there, and saves as `to`.
-static void pass(fixture *f, const char *const *model, const mesh *m, passage *p) {
+// Loads `from` on the mesh, or takes a step there, and saves as `to`. OT_USAGE: no such mesh.
+static ot_status try_pass(fixture *f, const char *const *model, const mesh *m, passage *p) {
   const char *sets[SETS_MAX] = {
       ot_arena_format(&f->arena, "model={%s}", model[0]),
       ot_arena_format(&f->arena, "parallel={%s}", m->parallel),
@@ -115,10 +115,13 @@ static void pass(fixture *f, const char *const *model, const mesh *m, passage *p
   };
   ot_config config;
   const ot_config_request request = {.sets = sets, .num_sets = 9};
-  if (ot_config_load(&request, &f->arena, &config) != OT_OK) fail_msg("%s", ot_fail_message());
+  OT_TRY(ot_config_load(&request, &f->arena, &config));
   p->config = &config;
-  if (ot_comm_run_threads(m->ranks, pass_rank, p) != OT_OK)
-    fail_msg("%s: %s", m->parallel, ot_fail_message());
+  return ot_comm_run_threads(m->ranks, pass_rank, p);
+}
+
+static void pass(fixture *f, const char *const *model, const mesh *m, passage *p) {
+  if (try_pass(f, model, m, p) != OT_OK) fail_msg("%s: %s", m->parallel, ot_fail_message());
 }
 
 static void check_same(fixture *f, const char *first, const char *path, const char *parallel) {
@@ -139,18 +142,25 @@ static void check_same(fixture *f, const char *first, const char *path, const ch
   assert_true(tensor_files > 4);
 }
 
+// A run on one rank, and its checkpoint `first`.
+static void begin(fixture *f, const char *const *model, passage *p) {
+  static const mesh alone = {1, "", false};
+  static const int32_t lengths[] = {150, 100};
+  scratch_create(f->directory);
+  f->heap = (ot_heap){0};
+  f->arena = ot_heap_arena_create(&f->heap);
+  shard_write(f->directory, "train", lengths, 2, 0);
+  p->to = ot_arena_format(&f->arena, "%s/first", f->directory);
+  pass(f, model, &alone, p);
+}
+
 // `model`: the settings of the model and one of the run.
 static void go_round(const char *const *model, const mesh *meshes, int count) {
   static const mesh alone = {1, "", false};
   fixture f;
-  static const int32_t lengths[] = {150, 100};
-  scratch_create(f.directory);
-  f.heap = (ot_heap){0};
-  f.arena = ot_heap_arena_create(&f.heap);
-  shard_write(f.directory, "train", lengths, 2, 0);
-  const char *const first = ot_arena_format(&f.arena, "%s/first", f.directory);
-  passage p = {.to = first};
-  pass(&f, model, &alone, &p);
+  passage p = {.to = NULL};
+  begin(&f, model, &p);
+  const char *const first = p.to;
   p.from = first;
   for (int i = 0; i <= count; i++) {
     const mesh *const m = i < count ? &meshes[i] : &alone;
@@ -223,6 +233,52 @@ static void latent_attention_keeps_its_bits(void **state) {
   if (rank_full()) experts(model);
 }
 
+// ---- every mesh ----
+
+// The mesh with these digits; false: more than eight ranks, or ZeRO stages that are the same.
+static bool write_mesh(const int *degree, int zero, ot_arena *arena, mesh *out) {
+  const int dp = degree[3] * degree[4];
+  const int ranks = degree[0] * degree[1] * degree[2] * dp;
+  if (ranks > 8 || (zero > 0 && degree[4] == 1)) return false;
+  *out = (mesh){
+      .ranks = ranks,
+      .parallel = ot_arena_format(arena, "tp: %d, pp: %d, cp: %d, dp_replicate: %d, zero: %d",
+                                  degree[0], degree[1], degree[2], degree[3], zero)};
+  return true;
+}
+
+// The files of every mesh are those of one rank, and it loads them: so it loads those of any other.
+static void every_mesh_writes_and_loads_the_same_files(void **state) {
+  static const char *const model[] = {"model_type: llama, tie_word_embeddings: false, " SIZES,
+                                      "optimizer.name=adamw"};
+  enum { AXES = 5, MOST = 8, ZEROS = 4 };
+  int meshes = 0;
+  fixture f;
+  passage p = {.to = NULL};
+  (void)state;
+  if (!rank_full()) skip();
+  begin(&f, model, &p);
+  const char *const first = p.to;
+  p.from = first;
+  for (int code = 0; code < MOST * MOST * MOST * MOST * MOST * ZEROS; code++) {
+    int degree[AXES], rest = code / ZEROS;
+    mesh m;
+    for (int i = 0; i < AXES; i++, rest /= MOST) degree[i] = rest % MOST + 1;
+    if (!write_mesh(degree, code % ZEROS, &f.arena, &m)) continue;
+    p.to = ot_arena_format(&f.arena, "%s/every-%d", f.directory, code);
+    const ot_status status = try_pass(&f, model, &m, &p);
+    if (status == OT_USAGE) continue;
+    if (status != OT_OK) fail_msg("%s: %s", m.parallel, ot_fail_message());
+    check_same(&f, first, p.to, m.parallel);
+    scratch_destroy(p.to);
+    meshes++;
+  }
+  printf("row\tmeshes up to 8 ranks, resharded\t%d\t%d\t0\n", meshes, meshes);
+  assert_true(meshes > 50);
+  scratch_destroy(f.directory);
+  ot_heap_release(&f.heap);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(untied_models_keep_their_bits),
@@ -231,6 +287,7 @@ int main(void) {
       cmocka_unit_test(experts_keep_their_bits),
       cmocka_unit_test(interleaved_stacks_keep_their_bits),
       cmocka_unit_test(latent_attention_keeps_its_bits),
+      cmocka_unit_test(every_mesh_writes_and_loads_the_same_files),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
