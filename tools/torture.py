@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import hashlib
 import json
+import math
 import os
 import random
 import re
@@ -43,6 +44,13 @@ steps: {STEPS}
 threads: 1
 output: out
 """
+WATCHDOG_S = 2
+HEALTHY_STEPS = 6000  # on which hangs and stragglers would be false alarms
+# A run whose steps take long enough to be left, or for times of ranks to be compared.
+LONG_STEPS = ["steps=2", "checkpoint.every=1000", "batch.global_batch_size=800"]
+TIMED_STEPS = ["parallel={zero: 1}", "checkpoint.every=100000", "model.hidden_size=64",
+               "model.intermediate_size=256", "data.sequence_length=64", "log.every=100000"]
+ELASTIC = ["parallel={zero: 2}", "batch.global_batch_size=24", "checkpoint.every=10", "steps=120"]
 DAMAGES = ["flip", "splat", "zero page", "truncate", "extend", "swap steps", "remove"]
 ERRORS = ["ENOSPC", "short", "EIO", "EINTR", "EDQUOT"]
 
@@ -65,20 +73,23 @@ class Place:
         return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=LIMIT_S,
                               check=check, **more)
 
-    def train_command(self, launcher, out):
+    def train_command(self, launcher, out, sets=(), supervise=False):
         train = [self.program, "train", "run.yaml", "--set", f"output={out}"]
-        if launcher == "mpi":
-            return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(RANKS)] + train
-        return train + ["--ranks", str(RANKS)]
+        train += [word for one in sets for word in ("--set", one)]
+        mpi = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n"]
+        if supervise:
+            train += ["--supervise", "--ranks", str(RANKS)]
+            return train + (["--"] + mpi + ["{ranks}"] if launcher == "mpi" else [])
+        return mpi + [str(RANKS)] + train if launcher == "mpi" else train + ["--ranks", str(RANKS)]
 
-    def start(self, launcher, out, **environment):
-        return subprocess.Popen(self.train_command(launcher, out), cwd=self.folder, text=True,
+    def start(self, launcher, out, sets=(), supervise=False, **environment):
+        return subprocess.Popen(self.train_command(launcher, out, sets, supervise), cwd=self.folder, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
                                 env={**os.environ, "OMP_WAIT_POLICY": "passive", **environment})
 
-    def train(self, out, launcher="threads", **environment):
+    def train(self, out, launcher="threads", sets=(), **environment):
         """Exit code and output of a whole run; None: it hangs."""
-        process = self.start(launcher, out, **environment)
+        process = self.start(launcher, out, sets, **environment)
         try:
             text, _ = process.communicate(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -90,16 +101,36 @@ class Place:
         return {"LD_PRELOAD": self.breaker, "BREAK_UNDER": str(self.folder / out),
                 **{f"BREAK_{key.upper()}": str(value) for key, value in how.items()}}
 
-    def state(self, out):
+    def events(self, out, kind):
+        """The events of a kind of a run, oldest first."""
+        with contextlib.suppress(OSError):
+            lines = (self.folder / out / "events.jsonl").read_text().splitlines()
+            return [event for event in map(json.loads, lines) if event["event"] == kind]
+        return []
+
+    def losses(self, out):
+        """Loss by step, of the steps so far."""
+        with contextlib.suppress(OSError):
+            text = (self.folder / out / "metrics.jsonl").read_text()
+            lines = [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+            return {line["step"]: line["loss"] for line in lines if "loss" in line}
+        return {}
+
+    def wait_for_step(self, out, step):
+        limit = time.monotonic() + LIMIT_S
+        while max(self.losses(out), default=0) < step and time.monotonic() < limit:
+            time.sleep(0.02)
+
+    def state(self, out, last=STEPS):
         """Hash of the last weights and moments, and of the losses of all steps; None: incomplete."""
         total = hashlib.sha256()
         with contextlib.suppress(OSError):
             for name in ("model.safetensors", "optimizer.safetensors"):
-                total.update((self.folder / out / f"checkpoints/step-{STEPS:08d}" / name).read_bytes())
+                total.update((self.folder / out / f"checkpoints/step-{last:08d}" / name).read_bytes())
             lines = (self.folder / out / "metrics.jsonl").read_text().splitlines()
             steps = [json.loads(line) for line in lines]
             losses = [(line["step"], repr(line["loss"])) for line in steps if "loss" in line]
-            if [step for step, _ in losses] != list(range(1, STEPS + 1)):
+            if [step for step, _ in losses] != list(range(1, last + 1)):
                 return None
             total.update(repr(losses).encode())
             return total.hexdigest()
@@ -115,19 +146,48 @@ def end_group(process):
     process.communicate()
 
 
+def children(pid):
+    done = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True)
+    return [int(word) for word in done.stdout.split()]
+
+
+def is_running(pid):
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    return False
+
+
+def most_failures(held, total):
+    """The probability of a failure is below this with 95 % confidence (Clopper and Pearson 1934)."""
+    if total == 0 or held == 0:
+        return 1.0
+    low, high, failures = 0.0, 1.0, total - held
+    for _ in range(60):
+        p = (low + high) / 2
+        logs = [math.lgamma(total + 1) - math.lgamma(k + 1) - math.lgamma(total - k + 1)
+                + k * math.log(p) + (total - k) * math.log1p(-p) for k in range(failures + 1)]
+        low, high = (p, high) if sum(map(math.exp, logs)) > 0.05 else (low, p)
+    return high
+
+
 class Torture:
     def __init__(self, place, options):
         self.place, self.short, self.most = place, options.short, options.trials
-        self.random = random.Random(options.seed)
+        self.random, self.seed = random.Random(options.seed), options.seed
         self.rows, self.golden, self.duration_s, self.restarts_s = [], {}, {}, []
+        self.began = time.monotonic()
 
     def trials(self, full, short):
         return min(short if self.short else full, self.most or full)
 
-    def note(self, name, held, total, why=""):
-        self.rows.append({"name": name, "held": held, "trials": total, "why": why})
-        bound = f"< {300 / total:.2g} %" if total >= 30 and held == total else ""
-        print(f"{name:44} {held:6} of {total:<6} {bound:10} {why}", flush=True)
+    def note(self, name, held, total, why="", asked=True):
+        """A row of the scorecard; with `asked` false it is a measurement that nothing promises."""
+        seconds = time.monotonic() - self.began
+        self.began = time.monotonic()
+        self.rows.append({"name": name, "held": held, "trials": total, "bound": most_failures(held, total),
+                          "seconds": round(seconds), "why": why, "asked": asked})
+        bound = f"< {100 * most_failures(held, total):.2g} %" if asked and total else ""
+        print(f"{name:44} {held:6} of {total:<6} {bound:10} {seconds:6.0f} s  {why}", flush=True)
 
     def begin(self):
         """The unbroken run with each launcher: its state, duration and calls."""
@@ -147,10 +207,20 @@ class Torture:
     def launchers(self):
         return ["threads", "mpi"] if shutil.which("mpirun") and not self.short else ["threads"]
 
-    def ends_golden(self, out, launcher="threads"):
+    def program_rows(self, name, *arguments, **environment):
+        """Runs a test program that prints rows: name, found, total, trials without an effect."""
+        program = str(Path(self.place.program).parent / "tests" / name)
+        done = subprocess.run([program, *arguments], cwd=ROOT, capture_output=True, text=True,
+                              env={**os.environ, "OMP_WAIT_POLICY": "passive", **environment})
+        rows = [line.split("\t")[1:] for line in done.stdout.splitlines() if line.startswith("row\t")]
+        if done.returncode or not rows:
+            print("\n".join(done.stdout.splitlines()[-8:] + done.stderr.splitlines()[-8:]), flush=True)
+        return [(row, int(found), int(total), int(harmless)) for row, found, total, harmless in rows]
+
+    def ends_golden(self, out, launcher="threads", sets=(), last=STEPS, golden=None):
         """Starts the command again until it ends; True if the bits are those of the unbroken run."""
-        code, text = self.place.train(out, launcher)
-        held = code == 0 and self.place.state(out) == self.golden[launcher]
+        code, text = self.place.train(out, launcher, sets)
+        held = code == 0 and self.place.state(out, last) == (golden or self.golden[launcher])
         if not held:
             print(f"  {out}: exit {code}, {text.strip().splitlines()[-1:]}", flush=True)
         return held
@@ -174,8 +244,7 @@ class Torture:
         """The process, or with mpirun one of its ranks or itself."""
         if launcher != "mpi":
             return process.pid
-        found = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True)
-        return self.random.choice([int(pid) for pid in found.stdout.split()] + [process.pid])
+        return self.random.choice(children(process.pid) + [process.pid])
 
     def kills(self):
         for launcher in self.launchers():
@@ -306,6 +375,160 @@ class Torture:
             held += code == 5 and named is not None
         self.note("NaN in a product, named before the update", held, total)
 
+    def injections(self):
+        """NaN, Inf and flipped bits in memory, many in one process."""
+        trials = str(self.trials(125, 2))
+        for row, found, total, harmless in self.program_rows("test_injections", trials, str(self.seed)):
+            asked = "transient" not in row
+            self.note(row, found, total, f"{harmless} more had no effect", asked)
+
+    # ---- meshes ----
+
+    def meshes(self):
+        """Each mesh writes the files of one rank, and loads them: so it loads those of any other."""
+        if self.short:
+            return
+        for row, found, total, _ in self.program_rows("test_checkpoint_meshes", OT_TESTS="full"):
+            self.note(row, found, total, f"hence {found * found} pairs")
+
+    # ---- stops ----
+
+    def stops(self):
+        """A signal in a long step: it is left, all ranks end, and the run continues with its bits."""
+        for launcher in self.launchers():
+            code, text = self.place.train("long", launcher, LONG_STEPS)
+            golden, took, held = self.place.state("long", 2), [], 0
+            total = self.trials(20, 1)
+            self.place.clear("long")
+            for _ in range(total):
+                self.place.clear("out")
+                process = self.place.start(launcher, "out", LONG_STEPS)
+                self.place.wait_for_step("out", 1)
+                time.sleep(self.random.uniform(0, 0.3))
+                seconds = self.stop(process, launcher)
+                took.append(seconds)
+                code = process.returncode
+                held += code == 75 and seconds < 2.5 and self.ends_golden("out", launcher, LONG_STEPS, 2, golden)
+            p50 = statistics.median(took)
+            self.note(f"a signal: all ranks end within 2.5 s, {launcher}", held, total,
+                      f"p50 {p50:.2f} s, at most {max(took):.2f} s")
+
+    def stop(self, process, launcher):
+        """Seconds from the signal until the last rank has ended; mpirun takes a second more."""
+        ranks = children(process.pid) if launcher == "mpi" else [process.pid]
+        started = time.monotonic()
+        process.send_signal(signal.SIGUSR1)
+        while any(is_running(pid) for pid in ranks):
+            time.sleep(0.005)
+        seconds = time.monotonic() - started
+        process.communicate()
+        return seconds
+
+    # ---- hangs ----
+
+    def hangs(self):
+        """A rank never returns from a kernel: found within twice the timeout, and the run goes on."""
+        sets = [f"parallel.watchdog_seconds={WATCHDOG_S}"]
+        for launcher in self.launchers():
+            total, held, took = self.trials(20, 1), 0, []
+            for _ in range(total):
+                self.place.clear("out")
+                once = self.place.folder / "hung"
+                once.unlink(missing_ok=True)
+                rank = self.random.randrange(RANKS)
+                where = {"BREAK_RANK": str(rank)} if launcher == "mpi" else {}
+                product = self.random.randint(300, 2000 if launcher == "threads" else 250 * (STEPS - 2))
+                process = self.place.start(launcher, "out", sets, supervise=True, LD_PRELOAD=self.place.breaker,
+                                           BREAK_HANG=str(product), BREAK_ONCE=str(once), **where)
+                text, _ = process.communicate(timeout=LIMIT_S)
+                failures = self.place.events("out", "failure")
+                if not once.exists():
+                    print(f"  no rank hung: product {product}", flush=True)
+                    continue
+                seconds = failures[0]["time"] - once.stat().st_mtime if failures else LIMIT_S
+                took.append(seconds)
+                good = seconds < 2 * WATCHDOG_S and self.place.state("out") == self.golden[launcher]
+                if not good:
+                    print(f"  {seconds:.2f} s, {text.strip().splitlines()[-2:]}", flush=True)
+                held += good
+            self.note(f"a hang is found in twice the timeout, {launcher}", held, len(took),
+                      f"p50 {statistics.median(took):.2f} s, at most {max(took):.2f} s of {2 * WATCHDOG_S} s")
+
+    # ---- stragglers ----
+
+    def stragglers(self):
+        """A slow rank is named within 4 windows of 16 steps; healthy ranks and steps are not."""
+        if "mpi" in self.launchers():
+            for percent in (30, 100):
+                total, held, others = self.trials(20, 1), 0, 0
+                for _ in range(total):
+                    self.place.clear("out")
+                    rank = self.random.randrange(RANKS)
+                    self.place.train("out", "mpi", [*TIMED_STEPS, "steps=65"], LD_PRELOAD=self.place.breaker,
+                                     BREAK_SLOW=str(percent), BREAK_RANK=str(rank))
+                    named = {event["rank"] for event in self.place.events("out", "straggler")}
+                    held += rank in named
+                    others += bool(named - {rank})
+                self.note(f"a rank whose products take {1 + percent / 100} x", held, total,
+                          f"other ranks named in {others}", asked=percent == 100)
+        self.healthy()
+
+    def healthy(self):
+        """No rank is named, and no hang found, in steps that nothing disturbs but the machine."""
+        steps = self.trials(HEALTHY_STEPS, 64) if self.most is None else HEALTHY_STEPS
+        self.place.clear("out")
+        process = self.place.start("threads", "out", [*TIMED_STEPS, f"steps={steps}",
+                                   f"parallel.watchdog_seconds={WATCHDOG_S}"], supervise=True)
+        process.communicate()
+        windows = steps // 16 * RANKS
+        events = self.place.events("out", "straggler")
+        named = [event["rank"] for event in events]
+        failures = len(self.place.events("out", "failure"))
+        self.note("healthy ranks in windows, not named", windows - len(named), windows, f"named: {named[:8]}")
+        self.note("healthy steps, no hang found", steps - failures, steps)
+
+    # ---- elastic ----
+
+    def elastic(self):
+        """8 ranks, 6, 8 again: before the first loss the same bits, then the same losses to rounding."""
+        place, total, held, worst = self.place, self.trials(20, 1), 0, 0.0
+        (place.folder / "launch.sh").write_text(
+            'ranks=$1; shift\n[ -e down ] && [ "$ranks" -gt 6 ] && { echo "error: two ranks are missing" >&2; '
+            'exit 1; }\nexec "$@" --ranks "$ranks"\n')
+        place.train("whole", "threads", ELASTIC)
+        whole = place.losses("whole")
+        for _ in range(total):
+            place.clear("out")
+            command = place.train_command("threads", "out", ELASTIC)
+            process = subprocess.Popen([*command, "--supervise", "--min-ranks", "6", "--", "sh", "launch.sh", "{ranks}"],
+                                       cwd=place.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                       env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+            first = self.random.randint(12, 40)
+            place.wait_for_step("out", first)
+            (place.folder / "down").touch()
+            self.kill_child(process)
+            while process.poll() is None and len(place.events("out", "first_step")) < 2:
+                time.sleep(0.02)
+            time.sleep(self.random.uniform(0.05, 0.5))
+            (place.folder / "down").unlink()
+            self.kill_child(process)
+            text, _ = process.communicate(timeout=LIMIT_S)
+            losses = place.losses("out")
+            ranks = [event["ranks"] for event in place.events("out", "start")]
+            apart = max((abs(losses[step] / loss - 1) for step, loss in whole.items() if step in losses), default=1)
+            same = all(losses.get(step) == whole[step] for step in range(1, first // 10 * 10 + 1))
+            good = ranks == [8, 6, 8] and losses.keys() == whole.keys() and same and apart < 1e-5
+            worst = max(worst, apart)
+            held += good
+            if not good:
+                print(f"  ranks {ranks}, {apart:.1e}, same {same}, {text.strip().splitlines()[-3:]}", flush=True)
+        self.note("8, 6, 8 ranks: losses of the unbroken run", held, total, f"differ by {worst:.1e} at most")
+
+    def kill_child(self, process):
+        for pid in children(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     # ---- restarts ----
 
     def restart(self):
@@ -333,7 +556,8 @@ class Torture:
 
     PARTS = {"kills": kills, "save-kills": save_kills, "failing-calls": failing_calls,
              "full-disk": full_disk, "corruptions": corruptions, "fallbacks": fallbacks,
-             "products": spoiled_products, "restart": restart}
+             "products": spoiled_products, "injections": injections, "meshes": meshes, "stops": stops,
+             "hangs": hangs, "stragglers": stragglers, "elastic": elastic, "restart": restart}
 
 
 def main():
@@ -357,7 +581,7 @@ def main():
             Torture.PARTS[name](torture)
     if options.json:
         options.json.write_text(json.dumps(torture.rows, indent=1) + "\n")
-    sys.exit(any(row["held"] < row["trials"] for row in torture.rows))
+    sys.exit(any(row["held"] < row["trials"] and row["asked"] for row in torture.rows))
 
 
 if __name__ == "__main__":

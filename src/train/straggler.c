@@ -54,3 +54,9 @@ int ot_straggler_find(const double *median_s, const int *work, int size, double 
   }
   return slowest;
 }
+
+bool ot_straggler_confirm(ot_straggler_streak *streak, int found) {
+  streak->windows = found >= 0 && found == streak->rank ? streak->windows + 1 : found >= 0;
+  streak->rank = found;
+  return streak->windows >= OT_STRAGGLER_STREAK;
+}

@@ -7,6 +7,7 @@
 
 enum {
   OT_STRAGGLER_WINDOW = 16,  // steps of which the median counts
+  OT_STRAGGLER_STREAK = 3,   // windows in a row in which a rank is found before it is named
   OT_STRAGGLER_PEERS = 3,    // fewest ranks with the same work: the median of two tells nothing
 };
 
@@ -27,3 +28,13 @@ double ot_straggler_take(ot_straggler_window *window);
 // its time over that median. Steps below 2 ms are not judged. Changes nothing; `scratch` [size].
 int ot_straggler_find(const double *median_s, const int *work, int size, double *scratch,
                       double *slowdown);
+
+// The rank that the last windows found. Other work on a host slows down one rank after the other; a
+// slow host the same rank all the time.
+typedef struct ot_straggler_streak {
+  int rank;
+  int windows;
+} ot_straggler_streak;
+
+// Adds what ot_straggler_find found in a window. True: that rank is a straggler.
+bool ot_straggler_confirm(ot_straggler_streak *streak, int found);

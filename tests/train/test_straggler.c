@@ -60,6 +60,19 @@ static void a_window_is_its_median(void **state) {
   assert_false(ot_straggler_is_full(&window));
 }
 
+static void a_rank_is_named_when_it_is_found_again_and_again(void **state) {
+  (void)state;
+  static const struct {
+    int found;
+    bool named;
+  } windows[] = {{1, false}, {1, false},  {1, true},  {1, true},  {2, false}, {1, false},
+                 {1, false}, {-1, false}, {1, false}, {1, false}, {1, true}};
+  ot_straggler_streak streak = {0};
+  for (int i = 0; i < OT_COUNT(windows); i++) {
+    assert_int_equal(ot_straggler_confirm(&streak, windows[i].found), windows[i].named);
+  }
+}
+
 // ---- in training ----
 
 typedef struct trial {
@@ -141,6 +154,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(finds_the_slowest_of_its_peers),
       cmocka_unit_test(a_window_is_its_median),
+      cmocka_unit_test(a_rank_is_named_when_it_is_found_again_and_again),
       cmocka_unit_test(a_rank_that_computes_longer_is_found),
       cmocka_unit_test(rates),
   };
