@@ -44,7 +44,7 @@ steps: {STEPS}
 threads: 1
 output: out
 """
-WATCHDOG_S = 2
+WATCHDOG_S = 3
 HEALTHY_STEPS = 6000  # on which hangs and stragglers would be false alarms
 # A run whose steps take long enough to be left, or for times of ranks to be compared.
 LONG_STEPS = ["steps=2", "checkpoint.every=1000", "batch.global_batch_size=800"]
@@ -437,7 +437,7 @@ class Torture:
                 once.unlink(missing_ok=True)
                 rank = self.random.randrange(RANKS)
                 where = {"BREAK_RANK": str(rank)} if launcher == "mpi" else {}
-                product = self.random.randint(300, 2000 if launcher == "threads" else 250 * (STEPS - 2))
+                product = self.random.randint(1, 3000 // (1 if launcher == "threads" else RANKS))
                 process = self.place.start(launcher, "out", sets, supervise=True, LD_PRELOAD=self.place.breaker,
                                            BREAK_HANG=str(product), BREAK_ONCE=str(once), **where)
                 text, _ = process.communicate(timeout=LIMIT_S)
@@ -447,11 +447,13 @@ class Torture:
                     continue
                 seconds = failures[0]["time"] - once.stat().st_mtime if failures else LIMIT_S
                 took.append(seconds)
-                good = seconds < 2 * WATCHDOG_S and self.place.state("out") == self.golden[launcher]
+                said = failures[0].get("detail", "") if failures else ""
+                named = re.search(rf"rank {rank}\b" if where else r"rank \d", said)
+                good = seconds < 2 * WATCHDOG_S and named and self.place.state("out") == self.golden[launcher]
                 if not good:
-                    print(f"  {seconds:.2f} s, {text.strip().splitlines()[-2:]}", flush=True)
-                held += good
-            self.note(f"a hang is found in twice the timeout, {launcher}", held, len(took),
+                    print(f"  rank {rank}, {seconds:.2f} s, {said}, {text.strip().splitlines()[-1:]}", flush=True)
+                held += bool(good)
+            self.note(f"a hang: rank named in twice the timeout, {launcher}", held, len(took),
                       f"p50 {statistics.median(took):.2f} s, at most {max(took):.2f} s of {2 * WATCHDOG_S} s")
 
     # ---- stragglers ----

@@ -2,7 +2,12 @@
 // This process starts ranks as threads; the processes of a launcher connect through MPI.
 #include "cli/ranks.h"
 
+#include <stdatomic.h>
+#include <unistd.h>
+
 #include "base/text.h"
+#include "cli/output.h"
+#include "host/clock.h"
 
 static ot_status check_ranks_option(const ot_options *options, int ranks) {
   const int asked = (int)ot_options_integer(options, "ranks");
@@ -42,6 +47,33 @@ static ot_status run_process(ot_comm *comm, void *context) {
   return p->verb->run(comm, p->verb->context);
 }
 
+// Ranks that are threads of this process.
+typedef struct threads {
+  const ot_ranks_verb *verb;
+  _Atomic int inside;  // ranks that have not ended
+} threads;
+
+// A thread that hangs can neither be joined nor ended: after a failure the process ends without it.
+static void leave_behind(const threads *t, ot_status status) {
+  static const double patience_s = 1;
+  const double until_s = ot_clock_s() + patience_s;
+  while (t->inside > 0 && ot_clock_s() < until_s) usleep(10000);
+  if (t->inside == 0) return;
+  ot_output_failure(status);
+  _exit((int)status);
+}
+
+static ot_status run_thread(ot_comm *comm, void *context) {
+  threads *const t = context;
+  const ot_status status = t->verb->run(comm, t->verb->context);
+  t->inside--;
+  if (status == OT_OK || status == OT_FINDINGS || status == OT_STOPPED) return status;
+  if (ot_comm_size(comm) == 1) return status;
+  ot_comm_fail(comm, status);
+  leave_behind(t, status);
+  return status;
+}
+
 ot_status ot_ranks_run(const ot_options *options, const ot_ranks_verb *verb) {
   int ranks;
   bool processes;
@@ -49,5 +81,6 @@ ot_status ot_ranks_run(const ot_options *options, const ot_ranks_verb *verb) {
   OT_TRY(ot_ranks_count(options, &ranks, &processes));
   if (processes) return ot_comm_run_mpi(run_process, &p);
   OT_TRY(verb->prepare(verb->context, ranks));
-  return ot_comm_run_threads(ranks, verb->run, verb->context);
+  threads t = {.verb = verb, .inside = ranks};
+  return ot_comm_run_threads(ranks, run_thread, &t);
 }
