@@ -122,7 +122,7 @@ static ot_status forget_saved(const bench_rank *r) {
   OT_TRY(ot_disk_list(r->arena, r->t->saved, &names));
   for (int64_t i = 0; i < names.count; i++)
     forget(ot_disk_join(r->arena, r->t->saved, names.name[i]));
-  OT_TRY(ot_checkpoint_create(r->t->saved, false, &checkpoint));
+  OT_TRY(ot_checkpoint_create(r->t->saved, &checkpoint));
   const ot_manifest *const manifest = ot_checkpoint_manifest(checkpoint);
   r->t->bytes = 0;
   for (int i = 0; i < manifest->num_files; i++) r->t->bytes += manifest->files[i].bytes;

@@ -14,7 +14,7 @@ static ot_status read_instance(const char *path, const ot_runtime_request *wante
   ot_model_files files;
   const ot_config_request no_settings = {0};
   ot_status status =
-      ot_model_files_open(path, OT_CHECKPOINT_HASH_WEIGHTS, &no_settings, &arena, &files);
+      ot_model_files_open(path, OT_CHECKPOINT_HASH_HEADERS, &no_settings, &arena, &files);
   if (status == OT_OK) status = ot_model_files_runtime(&files, wanted, out);
   ot_heap_release(&heap);
   return status;

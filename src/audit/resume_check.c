@@ -79,7 +79,7 @@ static ot_status compare_kind(resume_check *r, int kind) {
 static ot_status compare_state(resume_check *r, const char *path) {
   const ot_graph *const whole = ot_runtime_whole_graph(r->runtime);
   OT_TRY(ot_weight_map_build(r->arena, whole->parameters, whole->num_parameters, &r->map));
-  OT_TRY(ot_checkpoint_create(path, false, &r->checkpoint));
+  OT_TRY(ot_checkpoint_create(path, &r->checkpoint));
   r->memory = malloc(2 * BLOCK_ELEMENTS * sizeof(double));
   OT_CHECK(r->memory, OT_ENVIRONMENT, "out of memory");
   r->file = (double *)r->memory + BLOCK_ELEMENTS;

@@ -91,8 +91,7 @@ typedef enum ot_checkpoint_hashes {
   OT_CHECKPOINT_HASH_NONE,
   OT_CHECKPOINT_HASH_HEADERS,  // texts, and headers of tensor files: reading compares the tensors
   OT_CHECKPOINT_HASH_TEXTS,    // files without tensors
-  OT_CHECKPOINT_HASH_WEIGHTS,  // and files of the model
-  OT_CHECKPOINT_HASH_ALL,      // and of the optimizer
+  OT_CHECKPOINT_HASH_ALL,
 } ot_checkpoint_hashes;
 
 // Reads the manifest of the checkpoint at `path` and checks its files. *damage describes the first
@@ -106,10 +105,9 @@ bool ot_checkpoint_is_native(ot_arena *arena, const char *path);
 
 typedef struct ot_checkpoint ot_checkpoint;
 
-// Opens a checkpoint, an HF directory or a single tensor file. With a manifest, always checks
-// sizes, and hashes if `verify` (reads every file once). Tensors of a checkpoint are read by whole
-// blocks of the manifest, each of which is compared with its hash.
-ot_status ot_checkpoint_create(const char *path, bool verify, ot_checkpoint **out);
+// Opens a checkpoint, an HF directory or a single tensor file. With a manifest, checks sizes;
+// tensors are then read by whole blocks of the manifest, each of which is compared with its hash.
+ot_status ot_checkpoint_create(const char *path, ot_checkpoint **out);
 void ot_checkpoint_destroy(ot_checkpoint **checkpoint);
 
 // The path passed to create. Valid until destroy.
@@ -133,7 +131,11 @@ const ot_safetensors *ot_checkpoint_tensors(const ot_checkpoint *checkpoint, ot_
 ot_status ot_checkpoint_fetch(ot_checkpoint *checkpoint, ot_checkpoint_set set,
                               ot_safetensors_range range, ot_dtype dtype, void *out);
 
-// The same, and records it as read.
+// The same as in the file: `range` counts bytes of its tensor.
+ot_status ot_checkpoint_fetch_bytes(ot_checkpoint *checkpoint, ot_checkpoint_set set,
+                                    ot_safetensors_range range, void *out);
+
+// As ot_checkpoint_fetch, and records the range as read.
 ot_status ot_checkpoint_read_range(ot_checkpoint *checkpoint, ot_checkpoint_set set,
                                    ot_safetensors_range range, ot_dtype dtype, void *out);
 

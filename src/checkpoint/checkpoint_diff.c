@@ -12,7 +12,9 @@
 enum { CHUNK = 1 << 16 };
 
 typedef struct comparison {
-  const ot_safetensors *a, *b;  // either may be null
+  ot_checkpoint *files_a, *files_b;
+  ot_checkpoint_set set;
+  const ot_safetensors *a, *b;  // of the set; either may be null
   ot_arena *arena;
   ot_checkpoint_difference *out;
   double *values;  // [2 x CHUNK]
@@ -31,9 +33,9 @@ static ot_difference_group *group_called(comparison *c, const char *name, int64_
 }
 
 // "m" of "m.NAME".
-static ot_difference_group *group_of(comparison *c, ot_checkpoint_set set, const char *name) {
+static ot_difference_group *group_of(comparison *c, const char *name) {
   static const char weights[] = "weights";
-  if (set == OT_CHECKPOINT_MODEL) return group_called(c, weights, sizeof weights - 1);
+  if (c->set == OT_CHECKPOINT_MODEL) return group_called(c, weights, sizeof weights - 1);
   return group_called(c, name, (int64_t)strcspn(name, "."));
 }
 
@@ -78,12 +80,27 @@ static ot_status compare_values(comparison *c, int at_a, int at_b, ot_tensor_dif
   for (int64_t first = 0; first < elements; first += CHUNK) {
     const int64_t count = elements - first < CHUNK ? elements - first : CHUNK;
     const ot_safetensors_range of_a = {at_a, first, count}, of_b = {at_b, first, count};
-    OT_TRY(ot_safetensors_read(c->a, of_a, OT_F64, c->values));
-    OT_TRY(ot_safetensors_read(c->b, of_b, OT_F64, c->values + CHUNK));
+    OT_TRY(ot_checkpoint_fetch(c->files_a, c->set, of_a, OT_F64, c->values));
+    OT_TRY(ot_checkpoint_fetch(c->files_b, c->set, of_b, OT_F64, c->values + CHUNK));
     add_values(d, c->values, c->values + CHUNK, count);
   }
   d->compared = true;
   d->elements = elements;
+  return OT_OK;
+}
+
+static ot_status compare_bits(const comparison *c, int at_a, int at_b, bool *equal) {
+  const int64_t bytes = ot_safetensors_tensor_at(c->a, at_a)->bytes;
+  const int64_t block = CHUNK * (int64_t)sizeof *c->values;
+  *equal = true;
+  for (int64_t first = 0; first < bytes && *equal; first += block) {
+    const int64_t count = bytes - first < block ? bytes - first : block;
+    OT_TRY(ot_checkpoint_fetch_bytes(c->files_a, c->set, (ot_safetensors_range){at_a, first, count},
+                                     c->values));
+    OT_TRY(ot_checkpoint_fetch_bytes(c->files_b, c->set, (ot_safetensors_range){at_b, first, count},
+                                     c->values + CHUNK));
+    *equal = memcmp(c->values, c->values + CHUNK, (size_t)count) == 0;
+  }
   return OT_OK;
 }
 
@@ -98,8 +115,9 @@ static ot_status compare_tensor(comparison *c, int at_a, int at_b, ot_difference
     return OT_OK;
   }
   const bool same_type = a->type == b->type;
-  if (same_type && memcmp(ot_safetensors_data(c->a, at_a), ot_safetensors_data(c->b, at_b),
-                          (size_t)a->bytes) == 0) {
+  bool equal = false;
+  if (same_type) OT_TRY(compare_bits(c, at_a, at_b, &equal));
+  if (equal) {
     group->equal++;
     return OT_OK;
   }
@@ -116,14 +134,14 @@ static ot_status compare_tensor(comparison *c, int at_a, int at_b, ot_difference
   return OT_OK;
 }
 
-static ot_status compare_set(comparison *c, ot_checkpoint_set set) {
+static ot_status compare_set(comparison *c) {
   const int count_a = c->a ? ot_safetensors_count(c->a) : 0;
   const int count_b = c->b ? ot_safetensors_count(c->b) : 0;
   for (int i = 0, k = 0; i < count_a || k < count_b;) {
     const char *const a = i < count_a ? ot_safetensors_tensor_at(c->a, i)->name : NULL;
     const char *const b = k < count_b ? ot_safetensors_tensor_at(c->b, k)->name : NULL;
     const int order = !a ? 1 : !b ? -1 : ot_text_compare(a, b);
-    ot_difference_group *const group = group_of(c, set, order <= 0 ? a : b);
+    ot_difference_group *const group = group_of(c, order <= 0 ? a : b);
     group->tensors++;
     if (order == 0) OT_TRY(compare_tensor(c, i, k, group));
     if (order < 0) add_difference(c, a, "only in the first");
@@ -137,12 +155,13 @@ static ot_status compare_set(comparison *c, ot_checkpoint_set set) {
 ot_status ot_checkpoint_compare(ot_checkpoint *a, ot_checkpoint *b, ot_arena *arena,
                                 ot_checkpoint_difference *difference) {
   *difference = (ot_checkpoint_difference){0};
-  comparison c = {.arena = arena, .out = difference};
+  comparison c = {.files_a = a, .files_b = b, .arena = arena, .out = difference};
   c.values = ot_arena_array(arena, 2 * CHUNK, sizeof *c.values);
   for (int set = 0; set < OT_CHECKPOINT_SETS; set++) {
-    c.a = ot_checkpoint_tensors(a, (ot_checkpoint_set)set);
-    c.b = ot_checkpoint_tensors(b, (ot_checkpoint_set)set);
-    OT_TRY(compare_set(&c, (ot_checkpoint_set)set));
+    c.set = (ot_checkpoint_set)set;
+    c.a = ot_checkpoint_tensors(a, c.set);
+    c.b = ot_checkpoint_tensors(b, c.set);
+    OT_TRY(compare_set(&c));
   }
   return OT_OK;
 }

@@ -46,7 +46,10 @@ static ot_status inspect(ot_arena *arena, ot_checkpoint_hashes hashes, candidate
 }
 
 void ot_checkpoint_damage_add(ot_arena *arena, ot_checkpoint_damage_list *list, int64_t step,
-                              const char *text) {
+                              const char *message) {
+  static const char prefix[] = "checkpoint is damaged: ";
+  const char *const found = ot_text_find(message, prefix);
+  const char *const text = found != NULL ? found + ot_text_length(prefix) : message;
   int64_t *const steps = ot_arena_array(arena, list->count + 1, sizeof *steps);
   const char **const texts = ot_arena_array(arena, list->count + 1, sizeof *texts);
   for (int64_t i = 0; i < list->count; i++) {

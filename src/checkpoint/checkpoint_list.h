@@ -21,8 +21,9 @@ typedef struct ot_checkpoint_damage_list {
   const char **text;  // [count]
 } ot_checkpoint_damage_list;
 
+// Adds the damage that failed with `message` while the checkpoint of `step` was read.
 void ot_checkpoint_damage_add(ot_arena *arena, ot_checkpoint_damage_list *list, int64_t step,
-                              const char *text);
+                              const char *message);
 
 // Which checkpoint to find.
 typedef struct ot_checkpoint_search {

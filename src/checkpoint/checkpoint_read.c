@@ -9,6 +9,7 @@
 #include "base/name_list.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors_header.h"
 #include "files/disk.h"
 #include "host/heap.h"
 
@@ -145,17 +146,16 @@ static ot_status inspect_blocks(ot_arena *arena, opened_file file, const ot_cont
 
 static ot_status inspect_header(ot_arena *arena, const char *path, const ot_content_record *record,
                                 const char **damage) {
-  unsigned char length[8];
-  uint64_t bytes = 0;
+  unsigned char start[8];
   opened_file file = {.path = path};
   if (record->pieces.count == 0) return OT_OK;
   OT_TRY(ot_disk_open(path, &file.descriptor));
-  ot_status status = ot_disk_read_at(file.descriptor, path, 0, length, sizeof length);
-  for (int i = 7; i >= 0; i--) bytes = bytes << 8 | length[i];
-  const int64_t room = record->bytes - (int64_t)sizeof length;
+  const int64_t least = record->bytes < (int64_t)sizeof start ? record->bytes : 8;
+  ot_status status = ot_disk_read_at(file.descriptor, path, 0, start, least);
   // A length that is damaged is in the first block.
-  const int64_t header = bytes <= (uint64_t)room ? (int64_t)bytes + (int64_t)sizeof length : 1;
-  if (status == OT_OK) status = inspect_blocks(arena, file, record, header, damage);
+  if (status == OT_OK)
+    status = inspect_blocks(arena, file, record, ot_safetensors_header_bytes(start, record->bytes),
+                            damage);
   close(file.descriptor);
   return status;
 }
@@ -202,13 +202,10 @@ static ot_status inspect_manifest(ot_arena *arena, const char *directory, ot_man
 }
 
 static inspection inspection_of(const char *name, ot_checkpoint_hashes hashes) {
-  const bool optimizer = ot_text_starts_with(name, stems[OT_CHECKPOINT_OPTIMIZER]);
   if (hashes == OT_CHECKPOINT_HASH_NONE) return INSPECT_SIZE;
   if (!ot_text_ends_with(name, ".safetensors")) return INSPECT_ALL;
   if (hashes == OT_CHECKPOINT_HASH_HEADERS) return INSPECT_HEADER;
-  const ot_checkpoint_hashes least =
-      optimizer ? OT_CHECKPOINT_HASH_ALL : OT_CHECKPOINT_HASH_WEIGHTS;
-  return hashes >= least ? INSPECT_ALL : INSPECT_SIZE;
+  return hashes == OT_CHECKPOINT_HASH_ALL ? INSPECT_ALL : INSPECT_SIZE;
 }
 
 ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint_hashes hashes,
@@ -223,12 +220,10 @@ ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint
   return OT_OK;
 }
 
-// The same, with damage as a failure. Hashes: all if `verify`, else none.
-static ot_status check_files(ot_arena *arena, const char *path, bool verify,
-                             ot_manifest *manifest) {
+// The sizes of the files, with damage as a failure.
+static ot_status check_sizes(ot_arena *arena, const char *path, ot_manifest *manifest) {
   const char *damage = NULL;
-  const ot_checkpoint_hashes hashes = verify ? OT_CHECKPOINT_HASH_ALL : OT_CHECKPOINT_HASH_NONE;
-  OT_TRY(ot_checkpoint_inspect(arena, path, hashes, manifest, &damage));
+  OT_TRY(ot_checkpoint_inspect(arena, path, OT_CHECKPOINT_HASH_NONE, manifest, &damage));
   OT_CHECK(damage == NULL, OT_ENVIRONMENT, "checkpoint is damaged: %s", damage);
   return OT_OK;
 }
@@ -274,22 +269,22 @@ static ot_status open_tensors(ot_checkpoint *checkpoint, ot_checkpoint_set which
   return OT_OK;
 }
 
-static ot_status open_checkpoint(ot_checkpoint *checkpoint, bool verify) {
+static ot_status open_checkpoint(ot_checkpoint *checkpoint) {
   ot_arena *const arena = &checkpoint->arena;
   const char *const path = checkpoint->path;
   if (!ot_disk_is_directory(path)) return open_tensors(checkpoint, OT_CHECKPOINT_MODEL);
   checkpoint->has_manifest = ot_checkpoint_is_native(arena, path);
-  if (checkpoint->has_manifest) OT_TRY(check_files(arena, path, verify, &checkpoint->manifest));
+  if (checkpoint->has_manifest) OT_TRY(check_sizes(arena, path, &checkpoint->manifest));
   OT_TRY(open_tensors(checkpoint, OT_CHECKPOINT_MODEL));
   return has_optimizer(arena, path) ? open_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER) : OT_OK;
 }
 
-ot_status ot_checkpoint_create(const char *path, bool verify, ot_checkpoint **out) {
+ot_status ot_checkpoint_create(const char *path, ot_checkpoint **out) {
   ot_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
   OT_CHECK(checkpoint != NULL, OT_ENVIRONMENT, "out of memory (%s)", path);
   checkpoint->arena = ot_heap_arena_create(&checkpoint->heap);
   checkpoint->path = ot_arena_text(&checkpoint->arena, path, ot_text_length(path));
-  const ot_status status = open_checkpoint(checkpoint, verify);
+  const ot_status status = open_checkpoint(checkpoint);
   if (status != OT_OK) ot_checkpoint_destroy(&checkpoint);
   *out = checkpoint;
   return status;
@@ -387,15 +382,31 @@ static ot_status fetch_verified(void *context, int file, int64_t offset, void *t
   return OT_OK;
 }
 
+// Whether reading compares the blocks of a file.
+static bool is_hashed(const tensor_set *set, int file) {
+  return set->records != NULL && set->records[file]->pieces.count > 0;
+}
+
 ot_status ot_checkpoint_fetch(ot_checkpoint *checkpoint, ot_checkpoint_set set,
                               ot_safetensors_range range, ot_dtype dtype, void *out) {
   const tensor_set *const s = &checkpoint->sets[set];
   const int file = ot_safetensors_tensor_at(s->tensors, range.tensor)->file;
-  if (s->records == NULL || s->records[file]->pieces.count == 0)
-    return ot_safetensors_read(s->tensors, range, dtype, out);
+  if (!is_hashed(s, file)) return ot_safetensors_read(s->tensors, range, dtype, out);
   block_reader reader = {checkpoint, (int)set};
   const ot_safetensors_bytes source = {fetch_verified, &reader};
   return ot_safetensors_read_from(s->tensors, &source, range, dtype, out);
+}
+
+ot_status ot_checkpoint_fetch_bytes(ot_checkpoint *checkpoint, ot_checkpoint_set set,
+                                    ot_safetensors_range range, void *out) {
+  const tensor_set *const s = &checkpoint->sets[set];
+  const ot_safetensors_tensor *const t = ot_safetensors_tensor_at(s->tensors, range.tensor);
+  OT_ASSERT(range.first >= 0 && range.count >= 0 && range.count <= t->bytes - range.first);
+  const int64_t offset = t->offset + range.first;
+  block_reader reader = {checkpoint, (int)set};
+  return is_hashed(s, t->file)
+             ? fetch_verified(&reader, t->file, offset, out, range.count)
+             : ot_safetensors_read_bytes(s->tensors, t->file, offset, out, range.count);
 }
 
 ot_status ot_checkpoint_read_range(ot_checkpoint *checkpoint, ot_checkpoint_set set,

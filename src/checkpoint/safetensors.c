@@ -2,9 +2,8 @@
 // Opens one or several files, checks each, and merges their tensors into one table sorted by name.
 #include "checkpoint/safetensors.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -20,7 +19,6 @@ typedef struct tensor_file {
   const char *path;
   int descriptor;  // -1 before it is open
   int64_t bytes;
-  const unsigned char *map;  // [bytes]; null before it is mapped
   ot_safetensors_header header;
 } tensor_file;
 
@@ -33,14 +31,30 @@ struct ot_safetensors {
   ot_safetensors_tensor *tensors;  // sorted by name
 };
 
+static ot_status read_header(ot_arena *arena, tensor_file *file) {
+  unsigned char start[8] = {0};
+  const int64_t least = file->bytes < (int64_t)sizeof start ? file->bytes : (int64_t)sizeof start;
+  OT_TRY(ot_disk_read_at(file->descriptor, file->path, 0, start, least));
+  const int64_t bytes = ot_safetensors_header_bytes(start, file->bytes);
+  char *const text = malloc((size_t)bytes);
+  OT_CHECK(text != NULL, OT_ENVIRONMENT, "out of memory for the header of %s", file->path);
+  // The length is read once: the file may change.
+  memcpy(text, start, (size_t)least);
+  ot_status status =
+      ot_disk_read_at(file->descriptor, file->path, least, text + least, bytes - least);
+  if (status == OT_OK)
+    status = ot_safetensors_header_build(arena, file->path, text, file->bytes, &file->header);
+  free(text);
+  return status;
+}
+
+// Nothing is mapped: a file that another process truncates, or whose disk fails, is an error of a
+// read and not a signal.
 static ot_status open_file(ot_arena *arena, tensor_file *file) {
   OT_TRY(ot_disk_open(file->path, &file->descriptor));
   OT_TRY(ot_disk_size(file->descriptor, file->path, INT64_MAX, &file->bytes));
   OT_CHECK(file->bytes > 0, OT_ENVIRONMENT, "%s: not a safetensors file: it is empty", file->path);
-  void *const map = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, file->descriptor, 0);
-  if (map == MAP_FAILED) return ot_disk_fail("map", file->path, errno);
-  file->map = map;
-  return ot_safetensors_header_build(arena, file->path, map, file->bytes, &file->header);
+  return read_header(arena, file);
 }
 
 static int by_name(const void *a, const void *b) {
@@ -185,9 +199,8 @@ ot_status ot_safetensors_create(const char *path, const char *stem, ot_safetenso
 void ot_safetensors_destroy(ot_safetensors **set) {
   if (*set == NULL) return;
   for (int i = 0; i < (*set)->num_files; i++) {
-    const tensor_file *const file = &(*set)->files[i];
-    if (file->map != NULL) munmap((void *)(uintptr_t)file->map, (size_t)file->bytes);
-    if (file->descriptor >= 0) close(file->descriptor);
+    const int descriptor = (*set)->files[i].descriptor;
+    if (descriptor >= 0) close(descriptor);
   }
   ot_heap_release(&(*set)->heap);
   free(*set);
@@ -214,11 +227,6 @@ int ot_safetensors_num_files(const ot_safetensors *set) { return set->num_files;
 const char *ot_safetensors_file_path(const ot_safetensors *set, int file) {
   OT_ASSERT(file >= 0 && file < set->num_files);
   return set->files[file].path;
-}
-
-const void *ot_safetensors_data(const ot_safetensors *set, int index) {
-  const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(set, index);
-  return set->files[tensor->file].map + tensor->offset;
 }
 
 ot_status ot_safetensors_read_bytes(const ot_safetensors *set, int file, int64_t offset, void *to,

@@ -84,10 +84,6 @@ int ot_safetensors_find(const ot_safetensors *set, const char *name);
 int ot_safetensors_num_files(const ot_safetensors *set);
 const char *ot_safetensors_file_path(const ot_safetensors *set, int file);
 
-// The mapped bytes of a tensor; aligned as in the file. Valid until destroy, unless another process
-// truncates the file.
-const void *ot_safetensors_data(const ot_safetensors *set, int index);
-
 // Elements [first, first + count) of one tensor.
 typedef struct ot_safetensors_range {
   int tensor;            // index

@@ -333,6 +333,14 @@ static uint64_t read_length(const unsigned char *bytes) {
   return value;
 }
 
+int64_t ot_safetensors_header_bytes(const unsigned char *start, int64_t file_bytes) {
+  if (file_bytes < LENGTH_BYTES) return file_bytes;
+  const uint64_t length = read_length(start);
+  const bool fits =
+      length <= OT_SAFETENSORS_HEADER_MAX && (int64_t)length <= file_bytes - LENGTH_BYTES;
+  return LENGTH_BYTES + (fits ? (int64_t)length : 0);
+}
+
 ot_status ot_safetensors_header_build(ot_arena *arena, const char *file, const void *data,
                                       int64_t file_bytes, ot_safetensors_header *header) {
   OT_CHECK(file_bytes >= LENGTH_BYTES, OT_ENVIRONMENT,

@@ -12,8 +12,12 @@ typedef struct ot_safetensors_header {
       *tensors;  // [num_tensors] by name; offset counts from the start of the file
 } ot_safetensors_header;
 
-// Parses the header of a file of `file_bytes` bytes whose first `bytes` (at least the header) are
-// at `data`. `file` names it in messages.
+// The bytes of the header of a file of `file_bytes` that begins with `start` [file_bytes, at most
+// 8], its length included; at most 8 if no header of that length fits, which building refuses.
+int64_t ot_safetensors_header_bytes(const unsigned char *start, int64_t file_bytes);
+
+// Parses the header of a file of `file_bytes` bytes, which begins with `data`
+// [ot_safetensors_header_bytes]. `file` names it in messages.
 ot_status ot_safetensors_header_build(ot_arena *arena, const char *file, const void *data,
                                       int64_t file_bytes, ot_safetensors_header *header);
 

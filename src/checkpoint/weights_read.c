@@ -3,7 +3,7 @@
 // multiplied in fp32 by the scale of their block, as in DeepSeek-AI 2024 (arXiv 2412.19437), sec.
 // 3.3, and in transformers.
 #include <math.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "checkpoint/elements.h"
 #include "checkpoint/weights.h"
@@ -18,24 +18,17 @@ static float e4m3_to_float(int bits) {
   return sign * ldexpf((float)(8 + fraction), exponent - 10);
 }
 
-// An fp8 tensor and the scales of its blocks.
+// An fp8 tensor and the scales of some rows of its blocks.
 typedef struct scaled_tensor {
-  const ot_safetensors_tensor *scales;
-  const char *data;  // of `scales`
   int64_t cols, block_rows, block_cols;
+  int64_t scale_row, scale_cols;  // the first row in `scales`, and the length of a row
+  float *scales;
   float value[E4M3_VALUES];
 } scaled_tensor;
 
 static float scale_at(const scaled_tensor *t, int64_t row, int64_t col) {
-  const int64_t index = row / t->block_rows * t->scales->dim[1] + col / t->block_cols;
-  double raw;  // of any real dtype
-  float scale;
-  ot_dtype dtype;
-  OT_ASSERT(ot_safetensors_type_dtype(t->scales->type, &dtype));
-  const int64_t bytes = ot_dtype_bytes(dtype);
-  memcpy(&raw, t->data + index * bytes, (size_t)bytes);
-  ot_elements_convert(dtype, &raw, OT_F32, &scale, 1);
-  return scale;
+  const int64_t scale_row = row / t->block_rows - t->scale_row;
+  return t->scales[scale_row * t->scale_cols + col / t->block_cols];
 }
 
 // Elements [first, first + count), row by row and block by block.
@@ -51,34 +44,56 @@ static void scale_elements(const scaled_tensor *t, int64_t first, int64_t count,
   }
 }
 
-static ot_status read_scaled(const ot_safetensors *tensors, const ot_block_scales *scales,
-                             ot_safetensors_range range, ot_dtype dtype, void *out) {
-  scaled_tensor t = {.scales = ot_safetensors_tensor_at(tensors, scales->index),
-                     .data = ot_safetensors_data(tensors, scales->index),
-                     .cols = ot_safetensors_tensor_at(tensors, range.tensor)->dim[1],
-                     .block_rows = scales->rows,
-                     .block_cols = scales->cols};
-  for (int i = 0; i < E4M3_VALUES; i++) t.value[i] = e4m3_to_float(i);
+// The scales of rows [row, end) of the tensor.
+static ot_status read_scales(const ot_weight_reader *reading, scaled_tensor *t, int64_t row,
+                             int64_t end) {
+  const int index = reading->source.scales->index;
+  t->scale_row = row / t->block_rows;
+  const int64_t rows = (end - 1) / t->block_rows + 1 - t->scale_row;
+  const ot_safetensors_range range = {index, t->scale_row * t->scale_cols, rows * t->scale_cols};
+  t->scales = malloc((size_t)range.count * sizeof *t->scales);
+  OT_CHECK(t->scales != NULL, OT_ENVIRONMENT, "out of memory for the scales of an fp8 tensor");
+  return ot_checkpoint_fetch(reading->checkpoint, reading->set, range, OT_F32, t->scales);
+}
+
+static ot_status read_elements(const ot_weight_reader *reading, const scaled_tensor *t,
+                               ot_safetensors_range range, ot_dtype dtype, void *out) {
   uint8_t bits[BLOCK];
   float values[BLOCK];
   for (int64_t done = 0; done < range.count;) {
     const int64_t count = range.count - done < BLOCK ? range.count - done : BLOCK;
     const ot_safetensors_range part = {range.tensor, range.first + done, count};
-    OT_TRY(ot_safetensors_read(tensors, part, OT_F8, bits));
-    scale_elements(&t, part.first, count, bits, values);
+    OT_TRY(ot_checkpoint_fetch(reading->checkpoint, reading->set, part, OT_F8, bits));
+    scale_elements(t, part.first, count, bits, values);
     ot_elements_convert(OT_F32, values, dtype, (char *)out + done * ot_dtype_bytes(dtype), count);
     done += count;
   }
   return OT_OK;
 }
 
+static ot_status read_scaled(const ot_weight_reader *reading, ot_safetensors_range range,
+                             ot_dtype dtype, void *out) {
+  const ot_safetensors *const tensors = ot_checkpoint_tensors(reading->checkpoint, reading->set);
+  const ot_block_scales *const scales = reading->source.scales;
+  scaled_tensor t = {.cols = ot_safetensors_tensor_at(tensors, range.tensor)->dim[1],
+                     .block_rows = scales->rows,
+                     .block_cols = scales->cols,
+                     .scale_cols = ot_safetensors_tensor_at(tensors, scales->index)->dim[1]};
+  if (range.count == 0) return OT_OK;
+  for (int i = 0; i < E4M3_VALUES; i++) t.value[i] = e4m3_to_float(i);
+  ot_status status =
+      read_scales(reading, &t, range.first / t.cols, (range.first + range.count - 1) / t.cols + 1);
+  if (status == OT_OK) status = read_elements(reading, &t, range, dtype, out);
+  free(t.scales);
+  return status;
+}
+
 ot_status ot_weight_read(const ot_weight_reader *reading, int64_t first, int64_t count,
                          ot_dtype dtype, void *out) {
   const ot_weight_source *const source = &reading->source;
-  const ot_safetensors *const tensors = ot_checkpoint_tensors(reading->checkpoint, reading->set);
   const ot_safetensors_range range = {source->index, source->first + first, count};
   OT_TRY(source->scales
-             ? read_scaled(tensors, source->scales, range, dtype, out)
+             ? read_scaled(reading, range, dtype, out)
              : ot_checkpoint_fetch(reading->checkpoint, reading->set, range, dtype, out));
   if (reading->counted) {
     ot_checkpoint_skip_elements(reading->checkpoint, reading->set, range.tensor, count);

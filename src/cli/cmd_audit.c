@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
 #include "cli/installed.h"
 #include "cli/output.h"
@@ -36,8 +37,10 @@ typedef struct auditing {
   int audit;  // index in `audits`
   ot_config config;
   const char *checkpoint;  // the state to audit, or null: the initial weights
-  const char *note;        // names newer, damaged checkpoints; null: none
-  int num_reports;         // 0: the leading rank is in another process
+  int64_t step;            // of it
+  const char *saved_config;
+  const char *note;  // names newer, damaged checkpoints; null: none
+  int num_reports;   // 0: the leading rank is in another process
   ot_audit_report reports[MOST_REPORTS];
 } auditing;
 
@@ -57,14 +60,16 @@ static ot_status find_audit(auditing *a) {
 
 // The settings of the run that wrote a checkpoint.
 static ot_status read_checkpoint(auditing *a, const char *path, const char **text) {
-  static const ot_checkpoint_search all = {.hashes = OT_CHECKPOINT_HASH_ALL};
+  static const ot_checkpoint_search headers = {.hashes = OT_CHECKPOINT_HASH_HEADERS};
   ot_checkpoint_found found;
-  OT_TRY(ot_checkpoint_find(a->arena, path, &all, &found));
+  OT_TRY(ot_checkpoint_find(a->arena, path, &headers, &found));
   if (found.manifest == NULL) {
     ot_fail(OT_USAGE, "%s has no manifest.json: it is not a checkpoint of a run", found.path);
     return ot_fail_hint(OT_USAGE, "audit a RUN.yaml with init: %s", found.path);
   }
   a->checkpoint = found.path;
+  a->step = found.manifest->step;
+  a->saved_config = found.manifest->config;
   a->note = found.note;
   *text = found.manifest->config;
   return OT_OK;
@@ -103,22 +108,53 @@ static ot_status prepare(void *context, int ranks) {
 
 // ---- one rank ----
 
-static ot_status look(const auditing *a, ot_trainer *trainer, ot_arena *arena,
+// The newest checkpoint before those in `damages`; its path to `path`.
+static ot_status find_older(const auditing *a, const ot_checkpoint_damage_list *damages,
+                            ot_checkpoint_found *found, char *path) {
+  const ot_checkpoint_search search = {.hashes = OT_CHECKPOINT_HASH_HEADERS, .known = damages};
+  OT_TRY(ot_checkpoint_find(a->arena, ot_options_argument(a->options, 1), &search, found));
+  fprintf(stderr, "%s\nauditing %s\n", found->note, found->path);
+  if (!ot_text_equal(found->manifest->config, a->saved_config)) {
+    ot_fail(OT_ENVIRONMENT, "checkpoint is damaged: %s", damages->text[damages->count - 1]);
+    return ot_fail_hint(OT_ENVIRONMENT, "an older one has other settings: name %s", found->path);
+  }
+  ot_text_format(path, OT_WORLD_TEXT, "%s", found->path);
+  return OT_OK;
+}
+
+// Loads the checkpoint at `path`, or, if it is damaged, the newest one before it that is not.
+static ot_status resume(const auditing *a, ot_trainer *trainer, ot_world *world, char *path) {
+  ot_checkpoint_damage_list damages = {0};
+  const bool leads = ot_world_is_leader(world);
+  for (int64_t step = a->step;;) {
+    ot_checkpoint_found found = {0};
+    const ot_status status = ot_trainer_resume(trainer, path);
+    if (status == OT_OK || !ot_trainer_found_damage(trainer)) return status;
+    if (leads) ot_checkpoint_damage_add(a->arena, &damages, step, ot_fail_message());
+    OT_TRY(ot_world_agree(world, leads ? find_older(a, &damages, &found, path) : OT_OK));
+    OT_TRY(ot_world_broadcast(world, path));
+    if (leads) step = found.manifest->step;
+  }
+}
+
+static ot_status look(const auditing *a, const ot_audit_request *request, ot_arena *arena,
                       ot_audit_report *reports, int *count) {
-  const bool limited = ot_options_given(a->options, "steps");
-  const ot_audit_request request = {
-      .trainer = trainer,
-      .seed = (uint64_t)a->config.run.seed,
-      .planned_ranks = ot_options_integer(a->options, "planned-ranks"),
-      .steps = limited ? (int)ot_options_integer(a->options, "steps") : 0,
-      .checkpoint = a->checkpoint};
   *count = 0;
-  if (a->checkpoint) OT_TRY(ot_trainer_resume(trainer, a->checkpoint));
   for (int i = 0; i < OT_COUNT(audits); i++) {
     const bool wanted = i == a->audit || !audits[a->audit].call;
-    if (wanted && audits[i].call) OT_TRY(audits[i].call(&request, arena, &reports[(*count)++]));
+    if (wanted && audits[i].call) OT_TRY(audits[i].call(request, arena, &reports[(*count)++]));
   }
   return OT_OK;
+}
+
+// Creates the trainer in the state to audit. `path`: of its checkpoint; empty: initial weights.
+static ot_status prepare_trainer(const auditing *a, ot_world *world, char *path,
+                                 ot_trainer **trainer) {
+  OT_TRY(ot_trainer_create(&a->config.run, a->config.settings, world, trainer));
+  if (ot_trainer_note(*trainer)) fprintf(stderr, "%s\n", ot_trainer_note(*trainer));
+  if (!a->checkpoint) return OT_OK;
+  ot_text_format(path, OT_WORLD_TEXT, "%s", a->checkpoint);
+  return resume(a, *trainer, world, path);
 }
 
 // Keeps the leader's report; those of the other ranks are the same.
@@ -131,10 +167,16 @@ static ot_status audit_team(auditing *a, ot_world *world) {
   ot_trainer *trainer = NULL;
   ot_audit_report reports[MOST_REPORTS] = {0};
   int count = 0;
-  ot_status status = ot_trainer_create(&a->config.run, a->config.settings, world, &trainer);
-  if (status == OT_OK && ot_trainer_note(trainer))
-    fprintf(stderr, "%s\n", ot_trainer_note(trainer));
-  if (status == OT_OK) status = look(a, trainer, leads ? a->arena : &own, reports, &count);
+  char path[OT_WORLD_TEXT] = "";
+  ot_status status = prepare_trainer(a, world, path, &trainer);
+  const bool limited = ot_options_given(a->options, "steps");
+  const ot_audit_request request = {
+      .trainer = trainer,
+      .seed = (uint64_t)a->config.run.seed,
+      .planned_ranks = ot_options_integer(a->options, "planned-ranks"),
+      .steps = limited ? (int)ot_options_integer(a->options, "steps") : 0,
+      .checkpoint = a->checkpoint ? path : NULL};
+  if (status == OT_OK) status = look(a, &request, leads ? a->arena : &own, reports, &count);
   ot_trainer_destroy(&trainer);
   ot_heap_release(&heap);
   if (status != OT_OK || !leads) return status;

@@ -306,7 +306,7 @@ static ot_status open_one(command *c, int argument, ot_checkpoint **out) {
   ot_checkpoint_found found;
   OT_TRY(ot_checkpoint_find(c->arena, ot_options_argument(c->options, argument), &search, &found));
   if (found.note) fprintf(stderr, "note: %s\n", found.note);
-  return ot_checkpoint_create(found.path, false, out);
+  return ot_checkpoint_create(found.path, out);
 }
 
 static ot_status diff(command *c) {

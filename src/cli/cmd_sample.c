@@ -48,7 +48,7 @@ static ot_status create_instance(sampling *s) {
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
   OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->runtime));
-  ot_model_options_note(s->runtime);
+  ot_model_options_note(&s->model.files, s->runtime);
   return OT_OK;
 }
 

@@ -192,7 +192,7 @@ static ot_status score_items(scoring *s) {
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
   OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->runtime));
-  ot_model_options_note(s->runtime);
+  ot_model_options_note(&s->model.files, s->runtime);
   s->logprobs = ot_arena_array(s->arena, longest, sizeof *s->logprobs);
   s->greedy = ot_arena_array(s->arena, longest, sizeof *s->greedy);
   // One JSON document, or one per line; both are written incrementally.

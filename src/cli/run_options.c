@@ -62,11 +62,9 @@ ot_status ot_model_options_open(const ot_options *options, ot_arena *arena,
                                 ot_opened_model *model) {
   const ot_config_request request = {.sets = ot_options_values(options, "set"),
                                      .num_sets = ot_options_count(options, "set")};
-  OT_TRY(ot_model_files_open(ot_options_argument(options, 0), OT_CHECKPOINT_HASH_WEIGHTS, &request,
+  OT_TRY(ot_model_files_open(ot_options_argument(options, 0), OT_CHECKPOINT_HASH_HEADERS, &request,
                              arena, &model->files));
   ot_output_notes(&model->files.notes);
-  if (model->files.note)
-    fprintf(stderr, "note: %s\nreading %s\n", model->files.note, model->files.path);
   const char *const named = ot_options_text(options, "tokenizer");
   const char *const path = named ? named : model->files.tokenizer;
   if (!path) return OT_OK;
@@ -82,7 +80,8 @@ ot_backend ot_model_options_backend(const ot_options *options) {
   return ot_runtime_choose_device((ot_run_device)ot_options_choice(options, "device"), 1);
 }
 
-void ot_model_options_note(const ot_runtime *runtime) {
+void ot_model_options_note(const ot_model_files *files, const ot_runtime *runtime) {
+  if (files->note) fprintf(stderr, "note: %s\nreading %s\n", files->note, files->path);
   const char *const note = ot_runtime_note(runtime);
   if (note) fprintf(stderr, "note: %s\n", note);
 }

@@ -3,7 +3,6 @@
 #include "runtime/model_files.h"
 
 #include "base/text.h"
-#include "checkpoint/checkpoint_list.h"
 
 typedef struct instance_copy {
   ot_runtime *runtime;
@@ -38,23 +37,43 @@ ot_weight_access ot_weight_access_of(ot_arena *arena, ot_runtime *runtime, ot_pa
                             .holds = holds};
 }
 
-ot_status ot_model_files_open(const char *path, ot_checkpoint_hashes hashes,
-                              const ot_config_request *request, ot_arena *arena,
-                              ot_model_files *files) {
-  *files = (ot_model_files){0};
+static ot_status find_files(ot_model_files *files) {
+  ot_arena *const arena = files->arena;
+  const ot_checkpoint_search search = {.hashes = files->hashes, .known = &files->damages};
   ot_checkpoint_found found;
-  OT_TRY(ot_checkpoint_find(arena, path, &(ot_checkpoint_search){.hashes = hashes}, &found));
+  OT_TRY(ot_checkpoint_find(arena, files->given, &search, &found));
   files->path = found.path;
   files->note = found.note;
+  files->step = found.manifest ? found.manifest->step : 0;
   ot_config_model *const read = ot_arena_take(arena, sizeof *read);
-  OT_TRY(ot_config_load_model(found.path, request, arena, read));
+  OT_TRY(ot_config_load_model(found.path, &files->request, arena, read));
   files->model = read->model;
   files->notes = read->notes;
   ot_checkpoint *checkpoint = NULL;
-  OT_TRY(ot_checkpoint_create(found.path, false, &checkpoint));
+  OT_TRY(ot_checkpoint_create(found.path, &checkpoint));
   const char *const tokenizer = ot_checkpoint_file(checkpoint, "tokenizer.json");
   files->tokenizer = tokenizer ? ot_arena_format(arena, "%s", tokenizer) : NULL;
   ot_checkpoint_destroy(&checkpoint);
+  return OT_OK;
+}
+
+ot_status ot_model_files_open(const char *path, ot_checkpoint_hashes hashes,
+                              const ot_config_request *request, ot_arena *arena,
+                              ot_model_files *files) {
+  *files = (ot_model_files){.arena = arena,
+                            .given = ot_arena_text(arena, path, ot_text_length(path)),
+                            .hashes = hashes,
+                            .request = *request};
+  return find_files(files);
+}
+
+ot_status ot_model_files_fall_back(ot_model_files *files) {
+  const uint64_t model = ot_model_hash(&files->model);
+  const char *const damaged = files->path;
+  ot_checkpoint_damage_add(files->arena, &files->damages, files->step, ot_fail_message());
+  OT_TRY(find_files(files));
+  OT_CHECK(ot_model_hash(&files->model) == model, OT_ENVIRONMENT,
+           "%s is damaged, and the model of %s is another one", damaged, files->path);
   return OT_OK;
 }
 
@@ -83,24 +102,31 @@ static ot_status import(ot_runtime *runtime, const ot_model *files, ot_checkpoin
   return ot_weights_import(arena, &into, checkpoint, &notes);
 }
 
-ot_status ot_runtime_load_weights(ot_runtime *runtime, const ot_model_files *files) {
+ot_status ot_runtime_load_weights(ot_runtime *runtime, const ot_model_files *files, bool *damaged) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_checkpoint *checkpoint = NULL;
-  ot_status status = ot_checkpoint_create(files->path, false, &checkpoint);
+  ot_status status = ot_checkpoint_create(files->path, &checkpoint);
   if (status == OT_OK) status = import(runtime, &files->model, checkpoint, &arena);
+  *damaged = status != OT_OK && checkpoint && ot_checkpoint_damage(checkpoint);
   ot_checkpoint_destroy(&checkpoint);
   ot_heap_release(&heap);
   if (status == OT_OK) ot_runtime_zero_moments(runtime);
   return status;
 }
 
-ot_status ot_model_files_runtime(const ot_model_files *files, const ot_runtime_request *request,
+ot_status ot_model_files_runtime(ot_model_files *files, const ot_runtime_request *request,
                                  ot_runtime **runtime) {
   ot_runtime_request wanted = *request;
   wanted.model = &files->model;
   OT_TRY(ot_runtime_create(&wanted, runtime));
-  const ot_status status = ot_runtime_load_weights(*runtime, files);
+  bool damaged = false;
+  ot_status status = ot_runtime_load_weights(*runtime, files, &damaged);
+  while (damaged) {
+    status = ot_model_files_fall_back(files);
+    if (status != OT_OK) break;
+    status = ot_runtime_load_weights(*runtime, files, &damaged);
+  }
   if (status != OT_OK) ot_runtime_destroy(runtime);
   return status;
 }

@@ -238,6 +238,18 @@ static ot_status convert_open(conversion *c) {
   return ot_checkpoint_check_complete(c->checkpoint, OT_CHECKPOINT_OPTIMIZER);
 }
 
+// *damaged: it failed because the files are not those that were saved.
+static ot_status convert_found(conversion *c, const ot_checkpoint_found *found, bool *damaged) {
+  *damaged = false;
+  *c->report = (ot_convert_report){.from = found->path, .note = found->note};
+  OT_TRY(read_model(c));
+  OT_TRY(ot_checkpoint_create(found->path, &c->checkpoint));
+  const ot_status status = convert_open(c);
+  *damaged = status != OT_OK && ot_checkpoint_damage(c->checkpoint) != NULL;
+  ot_checkpoint_destroy(&c->checkpoint);
+  return status;
+}
+
 ot_status ot_convert(ot_arena *arena, const ot_convert_request *request,
                      ot_convert_report *report) {
   *report = (ot_convert_report){0};
@@ -247,15 +259,16 @@ ot_status ot_convert(ot_arena *arena, const ot_convert_request *request,
     ot_fail(OT_USAGE, "the output directory already exists (%s)", request->to);
     return ot_fail_hint(OT_USAGE, "choose another, or remove it first");
   }
-  static const ot_checkpoint_search all = {.hashes = OT_CHECKPOINT_HASH_ALL};
-  ot_checkpoint_found found;
-  OT_TRY(ot_checkpoint_find(arena, request->from, &all, &found));
-  report->from = found.path;
-  report->note = found.note;
-  conversion c = {.arena = arena, .request = request, .report = report, .to = target};
-  OT_TRY(read_model(&c));
-  OT_TRY(ot_checkpoint_create(found.path, false, &c.checkpoint));
-  const ot_status status = convert_open(&c);
-  ot_checkpoint_destroy(&c.checkpoint);
+  ot_checkpoint_damage_list damages = {0};
+  bool damaged = true;
+  ot_status status = OT_OK;
+  while (damaged) {
+    const ot_checkpoint_search search = {.hashes = OT_CHECKPOINT_HASH_HEADERS, .known = &damages};
+    ot_checkpoint_found found;
+    OT_TRY(ot_checkpoint_find(arena, request->from, &search, &found));
+    conversion c = {.arena = arena, .request = request, .report = report, .to = target};
+    status = convert_found(&c, &found, &damaged);
+    if (damaged) ot_checkpoint_damage_add(arena, &damages, found.manifest->step, ot_fail_message());
+  }
   return status;
 }

@@ -298,14 +298,10 @@ static ot_status enter_directory(const ot_loop_request *request, ot_arena *arena
 // Loads the checkpoint at `path`, or, if it is damaged, the newest one before it that is not.
 static ot_status load_state(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start,
                             char *path) {
-  static const char prefix[] = "checkpoint is damaged: ";
   while (true) {
     const ot_status status = ot_trainer_resume(start->trainer, path);
     if (status == OT_OK || !ot_trainer_found_damage(start->trainer)) return status;
-    const char *const message = ot_fail_message();
-    const char *const found = ot_text_find(message, prefix);
-    ot_checkpoint_damage_add(arena, &start->damages, start->found_step,
-                             found ? found + ot_text_length(prefix) : message);
+    ot_checkpoint_damage_add(arena, &start->damages, start->found_step, ot_fail_message());
     OT_TRY(find_start(request, arena, start, path));
   }
 }

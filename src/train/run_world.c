@@ -128,6 +128,13 @@ ot_status ot_world_agree(ot_world *world, ot_status status) {
   return world && world->comm ? ot_comm_agree(world->comm, status) : status;
 }
 
+ot_status ot_world_agree_on_damage(ot_world *world, ot_status status, bool *damaged) {
+  double found[] = {status != OT_OK && !*damaged, *damaged};
+  OT_TRY(ot_world_allreduce(world, found, OT_COUNT(found)));
+  *damaged = found[0] == 0 && found[1] > 0;
+  return ot_world_agree(world, status);
+}
+
 void ot_world_set_timeout(ot_world *world, double seconds) {
   if (world && world->comm) ot_comm_set_timeout(world->comm, seconds);
 }

@@ -42,6 +42,10 @@ bool ot_world_is_leader(const ot_world *world);
 // collective. Collective over the world. Blocks.
 ot_status ot_world_agree(ot_world *world, ot_status status);
 
+// The same after reading files that may be damaged: *damaged, whether this rank found damage,
+// becomes true on all ranks if a rank did and no other failure happened.
+ot_status ot_world_agree_on_damage(ot_world *world, ot_status status, bool *damaged);
+
 // Sets the timeout of waits: a rank that others wait for longer than `seconds` is named, and the
 // run ends; 0: none (the default). Not for phases in which ranks wait long for a leader that reads
 // a model. A leader that writes one requests it in blocks: each block is a separate wait.

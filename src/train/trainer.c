@@ -162,52 +162,65 @@ static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
   return ot_runtime_create(&request, &trainer->runtime);
 }
 
-// One rank finds and verifies the files of run->init.
-static ot_status find_weights(ot_trainer *trainer, ot_arena *arena, char *path) {
-  ot_model_files *const files = ot_arena_take(arena, sizeof *files);
-  OT_TRY(ot_model_files_open_init(trainer->run, OT_CHECKPOINT_HASH_WEIGHTS, arena, files));
+// `path`: of the files of run->init that one rank found; empty: random weights.
+static ot_status take_path(ot_trainer *trainer, const ot_model_files *files, char *path) {
   if (files->path == NULL) return OT_OK;
   OT_CHECK(ot_text_length(files->path) < OT_WORLD_TEXT, OT_ENVIRONMENT, "a path is too long (%s)",
            files->path);
   ot_text_format(path, OT_WORLD_TEXT, "%s", files->path);
   if (files->note == NULL) return OT_OK;
+  free(trainer->note);
   trainer->note = strdup(files->note);
   OT_CHECK(trainer->note != NULL, OT_ENVIRONMENT, "out of memory (%s)", files->path);
   return OT_OK;
 }
 
-// The path of the initial weights, on all ranks; empty: random weights.
-static ot_status share_weights(ot_trainer *trainer, char *path) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  ot_world *const world = trainer->world;
-  const bool leads = ot_world_is_leader(world);
-  const ot_status status =
-      ot_world_agree(world, leads ? find_weights(trainer, &arena, path) : OT_OK);
-  ot_heap_release(&heap);
-  return status == OT_OK ? ot_world_broadcast(world, path) : status;
-}
-
-static ot_status load_weights(ot_trainer *trainer, const char *path) {
+static ot_status load_weights(ot_trainer *trainer, const char *path, bool *damaged) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   const ot_run *const run = trainer->run;
   const ot_config_request request = {.sets = run->sets, .num_sets = run->num_sets};
   ot_model_files *const files = ot_arena_take(&arena, sizeof *files);
   ot_status status = ot_model_files_open(path, OT_CHECKPOINT_HASH_NONE, &request, &arena, files);
-  if (status == OT_OK) status = ot_runtime_load_weights(trainer->runtime, files);
+  if (status == OT_OK) status = ot_runtime_load_weights(trainer->runtime, files, damaged);
   ot_heap_release(&heap);
   return status;
+}
+
+static ot_status set_weights(ot_trainer *trainer, const char *path, bool *damaged) {
+  if (path[0] != '\0') return load_weights(trainer, path, damaged);
+  return ot_runtime_initialize(trainer->runtime, (uint64_t)trainer->run->seed);
+}
+
+// `files`: of the leader, who falls back from those that a rank finds damaged.
+static ot_status share_weights(ot_trainer *trainer, ot_model_files *files, bool *damaged) {
+  ot_world *const world = trainer->world;
+  const bool leads = ot_world_is_leader(world);
+  char path[OT_WORLD_TEXT] = "";
+  OT_TRY(ot_world_agree(world, leads ? take_path(trainer, files, path) : OT_OK));
+  OT_TRY(ot_world_broadcast(world, path));
+  const ot_status status = set_weights(trainer, path, damaged);
+  return ot_world_agree_on_damage(world, status, damaged);
+}
+
+static ot_status find_weights(ot_trainer *trainer, ot_arena *arena) {
+  ot_world *const world = trainer->world;
+  const bool leads = ot_world_is_leader(world);
+  ot_model_files *const files = ot_arena_take(arena, sizeof *files);
+  OT_TRY(ot_world_agree(world, leads ? ot_model_files_open_init(
+                                           trainer->run, OT_CHECKPOINT_HASH_HEADERS, arena, files)
+                                     : OT_OK));
+  while (true) {
+    bool damaged = false;
+    const ot_status status = share_weights(trainer, files, &damaged);
+    if (!damaged) return status;
+    OT_TRY(ot_world_agree(world, leads ? ot_model_files_fall_back(files) : OT_OK));
+  }
 }
 
 static ot_status create_transfer(ot_trainer *trainer) {
   const bool squares = ot_noise_is_known(ot_runtime_schedule(trainer->runtime));
   return ot_step_transfer_create(trainer->runtime, squares, &trainer->transfer);
-}
-
-static ot_status set_weights(ot_trainer *trainer, const char *path) {
-  if (path[0] != '\0') return load_weights(trainer, path);
-  return ot_runtime_initialize(trainer->runtime, (uint64_t)trainer->run->seed);
 }
 
 static ot_status create(ot_trainer *trainer) {
@@ -216,14 +229,12 @@ static ot_status create(ot_trainer *trainer) {
                               "the training data"));
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status taken = take_memory(trainer, &arena);
-  ot_heap_release(&heap);
-  OT_TRY(taken);
-  OT_TRY(ot_world_agree(trainer->world, create_transfer(trainer)));
+  ot_status status = take_memory(trainer, &arena);
+  if (status == OT_OK) status = ot_world_agree(trainer->world, create_transfer(trainer));
   trainer->total_steps = ot_run_total_steps(trainer->run);
-  char weights[OT_WORLD_TEXT] = "";
-  OT_TRY(share_weights(trainer, weights));
-  return ot_world_agree(trainer->world, set_weights(trainer, weights));
+  if (status == OT_OK) status = find_weights(trainer, &arena);
+  ot_heap_release(&heap);
+  return status;
 }
 
 ot_status ot_trainer_create_hooked(const ot_run *run, ot_world *world,

@@ -66,24 +66,16 @@ static ot_status load(const ot_state_view *v, ot_checkpoint *checkpoint,
   return OT_OK;
 }
 
-// Damage that one rank found is known to all; another failure is not damage.
-static ot_status agree_on_load(ot_state_request *request, ot_status status, bool damage) {
-  double found[] = {status != OT_OK && !damage, damage};
-  OT_TRY(ot_world_allreduce(request->world, found, OT_COUNT(found)));
-  request->damaged = found[0] == 0 && found[1] > 0;
-  return ot_world_agree(request->world, status);
-}
-
 ot_status ot_training_state_load(ot_runtime *runtime, ot_state_request *request) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_state_view v;
   ot_checkpoint *checkpoint = NULL;
   ot_status status = ot_state_view_build(runtime, request->run, &arena, &v);
-  if (status == OT_OK) status = ot_checkpoint_create(request->path, false, &checkpoint);
+  if (status == OT_OK) status = ot_checkpoint_create(request->path, &checkpoint);
   if (status == OT_OK) status = load(&v, checkpoint, request);
-  const bool damage = checkpoint && ot_checkpoint_damage(checkpoint);
+  request->damaged = status != OT_OK && checkpoint && ot_checkpoint_damage(checkpoint);
   ot_checkpoint_destroy(&checkpoint);
   ot_heap_release(&heap);
-  return agree_on_load(request, status, damage);
+  return ot_world_agree_on_damage(request->world, status, &request->damaged);
 }

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_diff.h"
 #include "checkpoint/checkpoint_list.h"
 #include "files/disk.h"
 #include "host/heap.h"
@@ -94,9 +95,9 @@ static ot_status save(fixture *f, const char *path, int64_t step, int64_t shard_
   return ot_checkpoint_write(path, &content);
 }
 
-static ot_checkpoint *open_checkpoint(const char *path, bool verify) {
+static ot_checkpoint *open_checkpoint(const char *path) {
   ot_checkpoint *checkpoint = NULL;
-  if (ot_checkpoint_create(path, verify, &checkpoint) != OT_OK) fail_msg("%s", ot_fail_message());
+  if (ot_checkpoint_create(path, &checkpoint) != OT_OK) fail_msg("%s", ot_fail_message());
   return checkpoint;
 }
 
@@ -122,7 +123,7 @@ static void returns_what_was_saved(void **state) {
   for (int i = 0; i < 3; i++) {
     const char *const path = scratch_path(f->directory, "step-00000100");
     assert_int_equal(save(f, path, 100, shard_bytes[i]), OT_OK);
-    ot_checkpoint *checkpoint = open_checkpoint(path, true);
+    ot_checkpoint *checkpoint = open_checkpoint(path);
     check_content(f, checkpoint);
     const ot_manifest *const manifest = ot_checkpoint_manifest(checkpoint);
     assert_int_equal(manifest->step, 100);
@@ -144,7 +145,7 @@ static void accounts_for_every_element(void **state) {
   fixture *const f = *state;
   const char *const path = scratch_path(f->directory, "c");
   assert_int_equal(save(f, path, 1, 0), OT_OK);
-  ot_checkpoint *checkpoint = open_checkpoint(path, false);
+  ot_checkpoint *checkpoint = open_checkpoint(path);
   static float read[ELEMENTS];
   assert_int_equal(ot_checkpoint_read(checkpoint, "absent", OT_F32, 1, read), OT_ENVIRONMENT);
   assert_message_has("tensor absent is missing");
@@ -182,11 +183,25 @@ static void flip_byte(const char *path, int64_t at) {
   free(data);
 }
 
-static void expect_damage(const char *path, bool verify, const char *message) {
+// That its files cannot be opened.
+static void expect_unopened(const char *path, const char *message) {
   ot_checkpoint *checkpoint = NULL;
-  if (ot_checkpoint_create(path, verify, &checkpoint) == OT_OK) fail_msg("opened: %s", message);
+  if (ot_checkpoint_create(path, &checkpoint) == OT_OK) fail_msg("opened: %s", message);
   assert_null(checkpoint);
   assert_message_has(message);
+}
+
+// That its bytes differ from the manifest.
+static void expect_damage(const char *path, const char *message) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_manifest manifest;
+  const char *damage = NULL;
+  assert_int_equal(ot_checkpoint_inspect(&arena, path, OT_CHECKPOINT_HASH_ALL, &manifest, &damage),
+                   OT_OK);
+  if (damage == NULL || strstr(damage, message) == NULL)
+    fail_msg("found %s, expected %s", damage ? damage : "no damage", message);
+  ot_heap_release(&heap);
 }
 
 static void finds_every_kind_of_damage(void **state) {
@@ -199,26 +214,26 @@ static void finds_every_kind_of_damage(void **state) {
 
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   flip_byte(model, -1000);
-  expect_damage(path, true, "checkpoint is damaged: the content of");
-  expect_damage(path, true, "model.safetensors");
+  expect_damage(path, "the content of");
+  expect_damage(path, "model.safetensors");
 
   // Location: "norm" has the first 3,600 bytes after the header, "w" the rest.
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   flip_byte(model, 9000);
-  expect_damage(path, true,
+  expect_damage(path,
                 "model.safetensors differs from its manifest: bytes 8192 to 12287, tensors w");
   flip_byte(model, 3000);
-  expect_damage(path, true, "bytes 0 to 12287, tensors norm, w");
+  expect_damage(path, "bytes 0 to 12287, tensors norm, w");
   flip_byte(model, 1);  // no header, no names
-  expect_damage(path, true, "bytes 0 to 12287");
+  expect_damage(path, "bytes 0 to 12287");
 
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   assert_int_equal(truncate(model, 5000), 0);
-  expect_damage(path, false, "model.safetensors has 5000 bytes, its manifest states");
+  expect_unopened(path, "model.safetensors has 5000 bytes, its manifest states");
 
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   assert_int_equal(unlink(config), 0);
-  expect_damage(path, false, "config.json is missing");
+  expect_unopened(path, "config.json is missing");
 
   // The tensors of another step: same sizes, same format.
   assert_int_equal(save(f, path, 1, 0), OT_OK);
@@ -227,7 +242,7 @@ static void finds_every_kind_of_damage(void **state) {
   assert_int_equal(rename(scratch_path(f->directory, "other/optimizer.safetensors"),
                           scratch_path(path, "optimizer.safetensors")),
                    0);
-  expect_damage(path, true, "optimizer.safetensors");
+  expect_damage(path, "optimizer.safetensors");
 }
 
 // Any changed byte of the manifest is found.
@@ -326,7 +341,7 @@ static void refuses_tensor_files_that_the_manifest_does_not_list(void **state) {
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   const char *const bare = seal(GOOD_START ",\"files\":{}");
   scratch_write(scratch_path(path, "manifest.json"), bare, (int64_t)strlen(bare));
-  expect_damage(path, false, "its manifest does not list this file");
+  expect_unopened(path, "its manifest does not list this file");
 }
 
 // Opening a FIFO as manifest would block. Without a manifest, optimizer tensors distinguish a
@@ -337,14 +352,46 @@ static void refuses_a_checkpoint_whose_manifest_is_no_file(void **state) {
   const char *const manifest = scratch_path(path, "manifest.json");
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   assert_int_equal(unlink(manifest), 0);
-  expect_damage(path, false, "manifest.json is missing");
+  expect_unopened(path, "manifest.json is missing");
   assert_int_equal(mkfifo(manifest, 0600), 0);
-  expect_damage(path, false, "manifest.json is not a regular file");
+  expect_unopened(path, "manifest.json is not a regular file");
+}
+
+// Two checkpoints of the same content, the second with its files open while `change` happens to
+// them.
+static ot_status compare_after(fixture *f, void (*change)(const char *model)) {
+  const char *const path = scratch_path(f->directory, "c"), *const other =
+                                                                scratch_path(f->directory, "d");
+  assert_int_equal(save(f, path, 1, 0), OT_OK);
+  assert_int_equal(save(f, other, 1, 0), OT_OK);
+  ot_checkpoint *a = open_checkpoint(path), *b = open_checkpoint(other);
+  change(scratch_path(other, "model.safetensors"));
+  ot_checkpoint_difference difference;
+  const ot_status status = ot_checkpoint_compare(a, b, &f->arena, &difference);
+  ot_checkpoint_destroy(&a);
+  ot_checkpoint_destroy(&b);
+  return status;
+}
+
+static void change_nothing(const char *model) { (void)model; }
+
+static void cut(const char *model) { assert_int_equal(truncate(model, 500000), 0); }
+
+static void change_a_byte(const char *model) { flip_byte(model, 500000); }
+
+static void a_file_that_shrinks_or_changes_while_it_is_read_is_an_error(void **state) {
+  fixture *const f = *state;
+  assert_int_equal(compare_after(f, change_nothing), OT_OK);
+  assert_int_equal(compare_after(f, cut), OT_ENVIRONMENT);
+  assert_message_has("file ends at byte 500000");
+  assert_int_equal(compare_after(f, change_a_byte), OT_ENVIRONMENT);
+  assert_message_has("model.safetensors differs from its manifest: bytes 499712 to 503807");
+  assert_message_has("tensors w");
 }
 
 static void opens_a_directory_without_manifest(void **state) {
   (void)state;
-  ot_checkpoint *checkpoint = open_checkpoint(fixture_path("train/sharded"), true);
+  ot_checkpoint *checkpoint = open_checkpoint(fixture_path("train/sharded"));
   assert_null(ot_checkpoint_manifest(checkpoint));
   assert_null(ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER));
   assert_int_equal(ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_OK);
@@ -352,7 +399,7 @@ static void opens_a_directory_without_manifest(void **state) {
   assert_int_equal(ot_checkpoint_read(checkpoint, "norm.weight", OT_F32, 5, norm), OT_OK);
   assert_true(norm[4] == 1.0f);
   ot_checkpoint_destroy(&checkpoint);
-  checkpoint = open_checkpoint(fixture_path("train/mixed.safetensors"), true);
+  checkpoint = open_checkpoint(fixture_path("train/mixed.safetensors"));
   ot_checkpoint_destroy(&checkpoint);
 }
 
@@ -367,6 +414,8 @@ int main(void) {
                                       tear_down),
       cmocka_unit_test_setup_teardown(refuses_a_checkpoint_whose_manifest_is_no_file, set_up,
                                       tear_down),
+      cmocka_unit_test_setup_teardown(a_file_that_shrinks_or_changes_while_it_is_read_is_an_error,
+                                      set_up, tear_down),
       cmocka_unit_test(opens_a_directory_without_manifest),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

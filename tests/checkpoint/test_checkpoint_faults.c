@@ -85,7 +85,7 @@ static ot_status save(const fixture *f, int64_t step, int64_t seed) {
 static int64_t check_whole(const char *path) {
   static float values[ELEMENTS], read[ELEMENTS];
   ot_checkpoint *checkpoint = NULL;
-  if (ot_checkpoint_create(path, true, &checkpoint) != OT_OK) fail_msg("%s", ot_fail_message());
+  if (ot_checkpoint_create(path, &checkpoint) != OT_OK) fail_msg("%s", ot_fail_message());
   const int64_t seed = ot_checkpoint_manifest(checkpoint)->next_sample;
   fill_values(values, seed);
   static const char *const names[] = {"w", "m.w", "v.w"};

@@ -20,6 +20,7 @@
 #include "host/heap.h"
 #include "support/faults.h"
 #include "support/scratch.h"
+#include "support/tensor_data.h"
 
 typedef struct fixture {
   char directory[SCRATCH_BYTES];
@@ -98,7 +99,7 @@ static void reads_ranges_and_maps_the_same_bytes(void **state) {
   assert_int_equal(ot_safetensors_read(set, (ot_safetensors_range){tensor, 3, 2}, OT_F32, part),
                    OT_OK);
   assert_true(part[0] == 0.5f && part[1] == 1.0f);
-  assert_memory_equal(part, (const char *)ot_safetensors_data(set, tensor) + 12, 8);
+  assert_memory_equal(part, (const char *)tensor_data(set, tensor) + 12, 8);
   uint8_t bytes[6];
   assert_int_equal(ot_safetensors_read(set, (ot_safetensors_range){tensor, 0, 6}, OT_U8, bytes),
                    OT_ENVIRONMENT);
@@ -139,7 +140,7 @@ static ot_status write_copy(fixture *f, const ot_safetensors *set, copy_request 
   for (int i = 0; i < layout.num_files && status == OT_OK; i++)
     status = ot_safetensors_write_header(writer, i);
   for (int i = 0; i < n && status == OT_OK; i++)
-    status = ot_safetensors_write_tensor(writer, i, ot_safetensors_data(set, source[i]));
+    status = ot_safetensors_write_tensor(writer, i, tensor_data(set, source[i]));
   if (status == OT_OK) status = ot_safetensors_writer_finish(writer, &f->arena, copy->records);
   if (layout.index_name)
     scratch_write(scratch_path(f->directory, layout.index_name), layout.index_text,
@@ -239,8 +240,8 @@ static void hashes_slices_that_come_out_of_order(void **state) {
   check_records(f, &record, 1);
   ot_safetensors *set = NULL;
   assert_int_equal(ot_safetensors_create(f->directory, "model", &set), OT_OK);
-  assert_memory_equal(ot_safetensors_data(set, 0), data, sizeof data);
-  assert_memory_equal(ot_safetensors_data(set, 1), data, 500 * sizeof *data);
+  assert_memory_equal(tensor_data(set, 0), data, sizeof data);
+  assert_memory_equal(tensor_data(set, 1), data, 500 * sizeof *data);
   ot_safetensors_destroy(&set);
 }
 

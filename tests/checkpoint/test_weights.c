@@ -18,6 +18,7 @@
 #include "graph/graph.h"
 #include "host/heap.h"
 #include "support/scratch.h"
+#include "support/tensor_data.h"
 
 static const char *const cases[] = {
     "gpt2",        "gpt2-untied", "llama",  "llama-tied-bias", "llama3.1", "qwen2-sliding", "qwen3",
@@ -112,7 +113,7 @@ static ot_status import_file(fixture *f, const char *path, ot_dtype dtype, ot_we
   const ot_weight_access access = access_to(&m);
   const ot_weight_import into = {&f->map, &access, 1};
   ot_checkpoint *checkpoint = NULL;
-  OT_TRY(ot_checkpoint_create(path, false, &checkpoint));
+  OT_TRY(ot_checkpoint_create(path, &checkpoint));
   const ot_status status = ot_weights_import(&f->arena, &into, checkpoint, notes);
   ot_checkpoint_destroy(&checkpoint);
   return status;
@@ -155,7 +156,7 @@ static void every_file_round_trips_byte_for_byte(void **state) {
 static const float *file_values(const ot_safetensors *set, const char *name) {
   const int index = ot_safetensors_find(set, name);
   assert_true(index >= 0);
-  return ot_safetensors_data(set, index);
+  return tensor_data(set, index);
 }
 
 static int parameter_index(const fixture *f, const char *name) {
@@ -265,8 +266,8 @@ static void exports_bf16_rounded_once(void **state) {
   assert_int_equal(ot_safetensors_count(narrow), ot_safetensors_count(wide));
   for (int i = 0; i < ot_safetensors_count(wide); i++) {
     const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(wide, i);
-    const uint16_t *const bits = ot_safetensors_data(narrow, i);
-    const float *const values = ot_safetensors_data(wide, i);
+    const uint16_t *const bits = tensor_data(narrow, i);
+    const float *const values = tensor_data(wide, i);
     for (int64_t j = 0; j < tensor->elements; j++)
       assert_int_equal(bits[j], ot_bf16_from_float(values[j]));
   }
@@ -298,7 +299,7 @@ static const char *write_variation(fixture *f, const char *name, const variation
                                      .dtype = OT_F32,
                                      .rank = t->rank,
                                      .dim = {t->dim[0], t->dim[1]},
-                                     .data = ot_safetensors_data(set, i)};
+                                     .data = tensor_data(set, i)};
     if (v->drop == NULL || strcmp(t->name, v->drop) != 0) sources[count++] = source;
     if (v->swap != NULL && strcmp(t->name, v->swap) == 0) {
       sources[count - 1].dim[0] = t->dim[1];
@@ -356,7 +357,7 @@ static ot_tensor_source stack_of(fixture *f, const ot_safetensors *set, int laye
     const int index = ot_safetensors_find(set, name);
     const ot_safetensors_tensor *const t = ot_safetensors_tensor_at(set, index);
     if (!values) values = ot_arena_array(&f->arena, EXPERTS * parts * t->elements, sizeof *values);
-    memcpy(values + i * t->elements, ot_safetensors_data(set, index), (size_t)t->bytes);
+    memcpy(values + i * t->elements, tensor_data(set, index), (size_t)t->bytes);
     source.dim[0] = EXPERTS;
     source.dim[swap ? 2 : 1] = parts * t->dim[0];
     source.dim[swap ? 1 : 2] = t->dim[1];
@@ -387,7 +388,7 @@ static const char *write_stacks(fixture *f, bool swap) {
                                           .dtype = OT_F32,
                                           .rank = t->rank,
                                           .dim = {t->dim[0], t->dim[1]},
-                                          .data = ot_safetensors_data(set, i)};
+                                          .data = tensor_data(set, i)};
   }
   const ot_checkpoint_content content = {.num_model = count, .model = sources};
   const char *const path = scratch_path(f->directory, "stacks");
@@ -518,7 +519,7 @@ static void fills_several_copies_from_one_file(void **state) {
   const ot_weight_import into = {&f->map, both, 2};
   ot_checkpoint *checkpoint = NULL;
   ot_weight_notes notes;
-  assert_int_equal(ot_checkpoint_create(model_path("llama"), false, &checkpoint), OT_OK);
+  assert_int_equal(ot_checkpoint_create(model_path("llama"), &checkpoint), OT_OK);
   assert_int_equal(ot_weights_import(&f->arena, &into, checkpoint, &notes), OT_OK);
   ot_checkpoint_destroy(&checkpoint);
   for (int i = 0; i < f->graph.num_parameters; i++) {
@@ -561,7 +562,7 @@ static void restores_the_optimizers_state(void **state) {
   memcpy(before, f->values[embedding], (size_t)elements * sizeof *before);
   memset(f->values[embedding], 0, (size_t)elements * sizeof *before);
   ot_checkpoint *checkpoint = NULL;
-  assert_int_equal(ot_checkpoint_create(path, false, &checkpoint), OT_OK);
+  assert_int_equal(ot_checkpoint_create(path, &checkpoint), OT_OK);
   assert_int_equal(ot_weights_restore(&f->arena, &what, checkpoint), OT_OK);
   assert_memory_equal(f->values[embedding], before, (size_t)elements * sizeof *before);
   assert_int_equal(ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_OK);

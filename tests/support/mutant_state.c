@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "checkpoint/safetensors.h"
 #include "support/mutant.h"
+#include "support/tensor_data.h"
 
 enum { LATE_STEP = 60 };
 
@@ -123,7 +124,7 @@ static void change_tensor(const char *path, const char *part,
     const ot_safetensors_tensor *const t = ot_safetensors_tensor_at(set, i);
     if (!strstr(t->name, part)) continue;
     float *const values = malloc((size_t)t->bytes);
-    memcpy(values, ot_safetensors_data(set, i), (size_t)t->bytes);
+    memcpy(values, tensor_data(set, i), (size_t)t->bytes);
     change(values, t);
     FILE *const out = fopen(file, "r+b");
     if (out && fseek(out, (long)t->offset, SEEK_SET) == 0) {

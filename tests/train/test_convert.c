@@ -14,6 +14,7 @@
 #include "files/disk.h"
 #include "host/heap.h"
 #include "support/scratch.h"
+#include "support/tensor_data.h"
 #include "train/convert.h"
 
 typedef struct fixture {
@@ -86,8 +87,8 @@ static void changes_the_dtype_and_the_config(void **state) {
   for (int i = 0; i < ot_safetensors_count(wide_set); i++) {
     const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(wide_set, i);
     assert_int_equal(ot_safetensors_tensor_at(narrow_set, i)->type, OT_SAFETENSORS_BF16);
-    const float *const values = ot_safetensors_data(wide_set, i);
-    const uint16_t *const bits = ot_safetensors_data(narrow_set, i);
+    const float *const values = tensor_data(wide_set, i);
+    const uint16_t *const bits = tensor_data(narrow_set, i);
     for (int64_t j = 0; j < tensor->elements; j++)
       assert_int_equal(bits[j], ot_bf16_from_float(values[j]));
   }
@@ -110,7 +111,7 @@ static void make_training_checkpoint(fixture *f, const char *path, bool masters)
   for (int i = 0; i < n; i++) {
     const ot_safetensors_tensor *const t = ot_safetensors_tensor_at(set, i);
     uint16_t *const bits = ot_arena_array(&f->arena, t->elements, sizeof *bits);
-    const float *const values = ot_safetensors_data(set, i);
+    const float *const values = tensor_data(set, i);
     for (int64_t j = 0; j < t->elements; j++) bits[j] = ot_bf16_from_float(values[j]);
     model[i] = (ot_tensor_source){.name = t->name,
                                   .dtype = OT_BF16,
@@ -283,7 +284,7 @@ static void write_changed(fixture *f, const char *from, const char *left_out, co
     *source = (ot_tensor_source){.name = t->name,
                                  .rank = t->rank,
                                  .dim = {t->dim[0], t->dim[1]},
-                                 .data = ot_safetensors_data(set, i)};
+                                 .data = tensor_data(set, i)};
     assert_true(ot_safetensors_type_dtype(t->type, &source->dtype));
   }
   if (added) {
