@@ -123,6 +123,11 @@ const ot_manifest *ot_checkpoint_manifest(const ot_checkpoint *checkpoint);
 // The path of file `name` in it, or null if there is none. Valid until destroy.
 const char *ot_checkpoint_file(ot_checkpoint *checkpoint, const char *name);
 
+// Reads file text->name of it, if there is one. A link in a checkpoint is no file; one in an HF
+// directory is followed.
+ot_status ot_checkpoint_read_text(ot_checkpoint *checkpoint, ot_arena *arena,
+                                  ot_checkpoint_text *text);
+
 // The tensors of a set, or null if there is none (an HF directory has no optimizer).
 const ot_safetensors *ot_checkpoint_tensors(const ot_checkpoint *checkpoint, ot_checkpoint_set set);
 

@@ -149,7 +149,7 @@ static ot_status inspect_header(ot_arena *arena, const char *path, const ot_cont
   unsigned char start[8];
   opened_file file = {.path = path};
   if (record->pieces.count == 0) return OT_OK;
-  OT_TRY(ot_disk_open(path, &file.descriptor));
+  OT_TRY(ot_disk_open_own(path, &file.descriptor));
   const int64_t least = record->bytes < (int64_t)sizeof start ? record->bytes : 8;
   ot_status status = ot_disk_read_at(file.descriptor, path, 0, start, least);
   // A length that is damaged is in the first block.
@@ -193,7 +193,7 @@ static ot_status inspect_manifest(ot_arena *arena, const char *directory, ot_man
     return OT_OK;
   }
   char *text = NULL;
-  OT_TRY(ot_disk_read(arena, path, OT_MANIFEST_BYTES_MAX, &text, &bytes));
+  OT_TRY(ot_disk_read_own(arena, path, OT_MANIFEST_BYTES_MAX, &text, &bytes));
   if (ot_manifest_build(arena, path, text, bytes, manifest) != OT_OK)
     *damage = ot_arena_format(arena, "%s", ot_fail_message());
   else if (named >= 0 && named != manifest->step)
@@ -262,7 +262,9 @@ static ot_status find_records(ot_checkpoint *checkpoint, tensor_set *set) {
 
 static ot_status open_tensors(ot_checkpoint *checkpoint, ot_checkpoint_set which) {
   tensor_set *const set = &checkpoint->sets[which];
-  OT_TRY(ot_safetensors_create(checkpoint->path, stems[which], &set->tensors));
+  OT_TRY(checkpoint->has_manifest
+             ? ot_safetensors_create_own(checkpoint->path, stems[which], &set->tensors)
+             : ot_safetensors_create(checkpoint->path, stems[which], &set->tensors));
   if (checkpoint->has_manifest) OT_TRY(find_records(checkpoint, set));
   set->elements_read = ot_arena_array(&checkpoint->arena, ot_safetensors_count(set->tensors),
                                       sizeof *set->elements_read);
@@ -313,6 +315,19 @@ const char *ot_checkpoint_file(ot_checkpoint *checkpoint, const char *name) {
   const char *const path = ot_disk_join(&checkpoint->arena, checkpoint->path, name);
   const bool link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
   return ot_disk_is_file(path) && !(link && checkpoint->has_manifest) ? path : NULL;
+}
+
+ot_status ot_checkpoint_read_text(ot_checkpoint *checkpoint, ot_arena *arena,
+                                  ot_checkpoint_text *text) {
+  enum { TEXT_BYTES_MAX = 1 << 30 };
+  const char *const path = ot_checkpoint_file(checkpoint, text->name);
+  char *read = NULL;
+  if (path == NULL) return OT_OK;
+  OT_TRY(checkpoint->has_manifest
+             ? ot_disk_read_own(arena, path, TEXT_BYTES_MAX, &read, &text->bytes)
+             : ot_disk_read(arena, path, TEXT_BYTES_MAX, &read, &text->bytes));
+  text->text = read;
+  return OT_OK;
 }
 
 const ot_safetensors *ot_checkpoint_tensors(const ot_checkpoint *checkpoint,

@@ -23,6 +23,7 @@ typedef struct tensor_file {
 } tensor_file;
 
 struct ot_safetensors {
+  bool own;  // its directory is ours: no links
   ot_heap heap;
   ot_arena arena;
   int num_files;
@@ -50,11 +51,12 @@ static ot_status read_header(ot_arena *arena, tensor_file *file) {
 
 // Nothing is mapped: a file that another process truncates, or whose disk fails, is an error of a
 // read and not a signal.
-static ot_status open_file(ot_arena *arena, tensor_file *file) {
-  OT_TRY(ot_disk_open(file->path, &file->descriptor));
+static ot_status open_file(ot_safetensors *set, tensor_file *file) {
+  OT_TRY(set->own ? ot_disk_open_own(file->path, &file->descriptor)
+                  : ot_disk_open(file->path, &file->descriptor));
   OT_TRY(ot_disk_size(file->descriptor, file->path, INT64_MAX, &file->bytes));
   OT_CHECK(file->bytes > 0, OT_ENVIRONMENT, "%s: not a safetensors file: it is empty", file->path);
-  return read_header(arena, file);
+  return read_header(&set->arena, file);
 }
 
 static int by_name(const void *a, const void *b) {
@@ -139,7 +141,7 @@ static ot_status check_against_index(const ot_safetensors *set, const weight_ind
 }
 
 static ot_status open_files(ot_safetensors *set) {
-  for (int i = 0; i < set->num_files; i++) OT_TRY(open_file(&set->arena, &set->files[i]));
+  for (int i = 0; i < set->num_files; i++) OT_TRY(open_file(set, &set->files[i]));
   return join_files(set);
 }
 
@@ -160,6 +162,14 @@ static ot_status open_indexed(ot_safetensors *set, const char *directory, const 
   return status;
 }
 
+static ot_status read_index(ot_safetensors *set, const char *path, json_t **index) {
+  char *text = NULL;
+  int64_t bytes = 0;
+  if (!set->own) return ot_json_load(path, INDEX_BYTES_MAX, index);
+  OT_TRY(ot_disk_read_own(&set->arena, path, INDEX_BYTES_MAX, &text, &bytes));
+  return ot_json_parse(path, text, bytes, index);
+}
+
 static ot_status open_set(ot_safetensors *set, const char *path, const char *stem) {
   const char *single = path;
   if (ot_disk_is_directory(path)) {
@@ -171,7 +181,7 @@ static ot_status open_set(ot_safetensors *set, const char *path, const char *ste
       OT_CHECK(!ot_disk_is_file(single), OT_ENVIRONMENT,
                "both %s and %s exist: remove one of them (%s)", name, index_name, path);
       json_t *index = NULL;
-      OT_TRY(ot_json_load(index_path, INDEX_BYTES_MAX, &index));
+      OT_TRY(read_index(set, index_path, &index));
       const ot_status status = open_indexed(set, path, index_path, index);
       json_decref(index);
       return status;
@@ -186,14 +196,23 @@ static ot_status open_set(ot_safetensors *set, const char *path, const char *ste
   return open_files(set);
 }
 
-ot_status ot_safetensors_create(const char *path, const char *stem, ot_safetensors **out) {
+static ot_status create(const char *path, const char *stem, bool own, ot_safetensors **out) {
   ot_safetensors *set = calloc(1, sizeof *set);
   OT_CHECK(set != NULL, OT_ENVIRONMENT, "out of memory (%s)", path);
   set->arena = ot_heap_arena_create(&set->heap);
+  set->own = own;
   const ot_status status = open_set(set, path, stem);
   if (status != OT_OK) ot_safetensors_destroy(&set);
   *out = set;
   return status;
+}
+
+ot_status ot_safetensors_create(const char *path, const char *stem, ot_safetensors **out) {
+  return create(path, stem, false, out);
+}
+
+ot_status ot_safetensors_create_own(const char *directory, const char *stem, ot_safetensors **out) {
+  return create(directory, stem, true, out);
 }
 
 void ot_safetensors_destroy(ot_safetensors **set) {

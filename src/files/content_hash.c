@@ -139,7 +139,7 @@ static ot_status read_open(ot_arena *arena, int file, const char *path, ot_conte
 
 ot_status ot_content_record_read(ot_arena *arena, const char *path, ot_content_record *record) {
   int file = -1;
-  OT_TRY(ot_disk_open(path, &file));
+  OT_TRY(ot_disk_open_own(path, &file));
   const ot_status status = read_open(arena, file, path, record);
   close(file);
   return status;

@@ -47,7 +47,8 @@ void ot_content_hash_memory(const void *data, int64_t bytes, char hex[OT_CONTENT
 // The hash of a block of `bytes` bytes.
 uint64_t ot_content_hash_block(const void *data, int64_t bytes);
 
-// The record of the file at `path`, except for its name; block hashes are allocated in `arena`.
+// The record of the file at `path`, no link, except for its name; block hashes are allocated in
+// `arena`.
 ot_status ot_content_record_read(ot_arena *arena, const char *path, ot_content_record *record);
 
 // Adds bytes [first, first + bytes) of the open file to `hash`.

@@ -101,8 +101,10 @@ ot_status ot_disk_size(int file, const char *path, int64_t limit, int64_t *bytes
   return OT_OK;
 }
 
-ot_status ot_disk_open(const char *path, int *file) {
-  *file = ot_disk_open_file(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+static ot_status open_regular(const char *path, int flags, int *file) {
+  *file = ot_disk_open_file(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | flags);
+  if (*file < 0 && errno == ELOOP && flags == O_NOFOLLOW)
+    return ot_fail(OT_ENVIRONMENT, "not a regular file but a link (%s)", path);
   if (*file < 0) return ot_disk_fail("read", path, errno);
   int64_t bytes = 0;
   const ot_status status = ot_disk_size(*file, path, INT64_MAX, &bytes);
@@ -112,10 +114,22 @@ ot_status ot_disk_open(const char *path, int *file) {
   return status;
 }
 
-ot_status ot_disk_read(ot_arena *arena, const char *path, int64_t limit, char **text,
-                       int64_t *bytes) {
-  int file = -1;
-  OT_TRY(ot_disk_open(path, &file));
+ot_status ot_disk_open(const char *path, int *file) { return open_regular(path, 0, file); }
+
+ot_status ot_disk_open_own(const char *path, int *file) {
+  return open_regular(path, O_NOFOLLOW, file);
+}
+
+typedef struct opened_file {
+  const char *path;
+  int file;
+} opened_file;
+
+// Reads all of the file and closes it.
+static ot_status read_close(ot_arena *arena, opened_file opened, int64_t limit, char **text,
+                            int64_t *bytes) {
+  const int file = opened.file;
+  const char *const path = opened.path;
   ot_status status = ot_disk_size(file, path, limit, bytes);
   if (status == OT_OK) {
     *text = ot_arena_take(arena, *bytes + 1);
@@ -123,6 +137,20 @@ ot_status ot_disk_read(ot_arena *arena, const char *path, int64_t limit, char **
   }
   close(file);
   return status;
+}
+
+ot_status ot_disk_read(ot_arena *arena, const char *path, int64_t limit, char **text,
+                       int64_t *bytes) {
+  opened_file opened = {.path = path};
+  OT_TRY(ot_disk_open(path, &opened.file));
+  return read_close(arena, opened, limit, text, bytes);
+}
+
+ot_status ot_disk_read_own(ot_arena *arena, const char *path, int64_t limit, char **text,
+                           int64_t *bytes) {
+  opened_file opened = {.path = path};
+  OT_TRY(ot_disk_open_own(path, &opened.file));
+  return read_close(arena, opened, limit, text, bytes);
 }
 
 ot_status ot_disk_write(const char *path, const void *data, int64_t bytes) {

@@ -36,12 +36,19 @@ int ot_disk_open_file(const char *path, int flags);
 // *file is -1 after a failure.
 ot_status ot_disk_open(const char *path, int *file);
 
+// The same for a file that lies in a directory of ours: fails if the last component of `path`, a
+// plain name, is a link, which could lead to any file of this machine. The directory's own path may
+// hold links.
+ot_status ot_disk_open_own(const char *path, int *file);
+
 // The size of an open regular file; more than `limit` bytes is an error.
 ot_status ot_disk_size(int file, const char *path, int64_t limit, int64_t *bytes);
 
 // The whole file with a terminating zero in `arena`; larger than `limit` bytes is an error.
 ot_status ot_disk_read(ot_arena *arena, const char *path, int64_t limit, char **text,
                        int64_t *bytes);
+ot_status ot_disk_read_own(ot_arena *arena, const char *path, int64_t limit, char **text,
+                           int64_t *bytes);
 
 // Writes `bytes` to a new file at `path`, synced. Not atomic: for files in a directory that is
 // renamed as a whole. Otherwise use files/output_file.h.

@@ -14,7 +14,7 @@
 #include "files/output_file.h"
 #include "graph/graph.h"
 
-enum { TEXTS_MAX = 16, TEXT_BYTES_MAX = 1 << 30 };
+enum { TEXTS_MAX = 16 };
 
 // Tokenizer files, copied unchanged if present.
 static const char *const copied_names[] = {"generation_config.json",
@@ -168,12 +168,9 @@ static void add_text(conversion *c, ot_checkpoint_text text) {
 
 static ot_status copy_texts(conversion *c) {
   for (int i = 0; i < NUM_COPIED; i++) {
-    const char *const path = ot_checkpoint_file(c->checkpoint, copied_names[i]);
-    if (path == NULL) continue;
-    char *text = NULL;
-    int64_t bytes = 0;
-    OT_TRY(ot_disk_read(c->arena, path, TEXT_BYTES_MAX, &text, &bytes));
-    add_text(c, (ot_checkpoint_text){copied_names[i], text, bytes});
+    ot_checkpoint_text text = {.name = copied_names[i]};
+    OT_TRY(ot_checkpoint_read_text(c->checkpoint, c->arena, &text));
+    if (text.text != NULL) add_text(c, text);
   }
   return OT_OK;
 }

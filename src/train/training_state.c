@@ -32,7 +32,7 @@ static ot_status load_table(const ot_state_view *v, ot_checkpoint *checkpoint,
   char *text = NULL;
   int64_t bytes = 0;
   if (!path) return OT_OK;
-  OT_TRY(ot_disk_read(v->arena, path, TABLE_BYTES_MAX, &text, &bytes));
+  OT_TRY(ot_disk_read_own(v->arena, path, TABLE_BYTES_MAX, &text, &bytes));
   const char *const note =
       ot_executor_read_algorithms(ot_runtime_executor(v->runtime), text, v->arena);
   if (!note || !ot_world_is_leader(request->world)) return OT_OK;

@@ -389,6 +389,31 @@ static void a_file_that_shrinks_or_changes_while_it_is_read_is_an_error(void **s
   assert_message_has("tensors w");
 }
 
+// The cache of the Hugging Face hub: names are links to files beside the directory.
+static void follows_links_in_hf_directories_only(void **state) {
+  fixture *const f = *state;
+  const char *const path = scratch_path(f->directory, "c"),
+                    *const model = scratch_path(path, "model.safetensors"),
+                    *const linked = scratch_path(f->directory, "linked");
+  ot_safetensors *set = NULL;
+  assert_int_equal(save(f, path, 1, 0), OT_OK);
+  assert_int_equal(symlink("c", linked), 0);
+  ot_checkpoint *checkpoint = open_checkpoint(linked);
+  ot_checkpoint_destroy(&checkpoint);
+  assert_int_equal(rename(model, scratch_path(f->directory, "blob")), 0);
+  assert_int_equal(symlink("../blob", model), 0);
+  expect_unopened(path, "model.safetensors is not a regular file");
+  assert_int_equal(ot_safetensors_create_own(path, "model", &set), OT_ENVIRONMENT);
+  assert_message_has("not a regular file but a link");
+  assert_int_equal(unlink(scratch_path(path, "manifest.json")), 0);
+  assert_int_equal(unlink(scratch_path(path, "optimizer.safetensors")), 0);
+  checkpoint = open_checkpoint(path);
+  float norm[COLS];
+  assert_int_equal(ot_checkpoint_read(checkpoint, "norm", OT_F32, COLS, norm), OT_OK);
+  assert_memory_equal(norm, f->norm, sizeof norm);
+  ot_checkpoint_destroy(&checkpoint);
+}
+
 static void opens_a_directory_without_manifest(void **state) {
   (void)state;
   ot_checkpoint *checkpoint = open_checkpoint(fixture_path("train/sharded"));
@@ -416,6 +441,7 @@ int main(void) {
                                       tear_down),
       cmocka_unit_test_setup_teardown(a_file_that_shrinks_or_changes_while_it_is_read_is_an_error,
                                       set_up, tear_down),
+      cmocka_unit_test_setup_teardown(follows_links_in_hf_directories_only, set_up, tear_down),
       cmocka_unit_test(opens_a_directory_without_manifest),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
