@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // `orthant score`: log-probabilities of the texts of a JSONL file, one output line per input line.
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json_writer.h"
 #include "cli/run_options.h"
+#include "cli/score_lines.h"
 #include "cli/verbs.h"
-#include "files/json_file.h"
 #include "runtime/inference.h"
-
-// One line of input: its tokens and the index of the first one to score, or an error.
-typedef struct item {
-  ot_token_list tokens;
-  int64_t first;
-  const char *error;  // null: it can be scored
-} item;
 
 typedef struct scoring {
   const ot_options *options;
@@ -24,106 +16,14 @@ typedef struct scoring {
   const char *path;       // of the JSONL file
   ot_opened_model model;  // without a tokenizer only {"tokens"} works
   ot_runtime *runtime;
-  item *items;
-  int64_t num_items, items_capacity;
+  ot_score_lines lines;
   double *logprobs;  // [longest]
   bool *greedy;      // [longest]
 } scoring;
 
-// ---- input ----
-
-static ot_status append_text(scoring *s, int64_t line, const json_t *text, item *to) {
-  OT_CHECK(json_is_string(text), OT_USAGE, "%s:%ld: a text is not a string", s->path, line);
-  OT_CHECK(s->model.encoder, OT_USAGE,
-           "%s:%ld: text needs a tokenizer, and %s has none; use --tokenizer", s->path, line,
-           s->model.files.path);
-  return ot_encoder_encode(s->model.encoder, json_string_value(text),
-                           (int64_t)json_string_length(text), &to->tokens);
-}
-
-static ot_status append_ids(scoring *s, int64_t line, const json_t *ids, item *to) {
-  OT_CHECK(json_is_array(ids), OT_USAGE, "%s:%ld: tokens is not a list", s->path, line);
-  for (size_t i = 0; i < json_array_size(ids); i++) {
-    const json_t *const id = json_array_get(ids, i);
-    const json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
-    OT_CHECK(value >= 0 && value < s->model.files.model.vocab_size, OT_USAGE,
-             "%s:%ld: tokens[%d] is not an id from 0 to %ld", s->path, line, (int)i,
-             s->model.files.model.vocab_size - 1);
-    const int32_t token = (int32_t)value;
-    OT_TRY(ot_token_list_append(&to->tokens, &token, 1));
-  }
-  return OT_OK;
-}
-
-static ot_status read_object(scoring *s, int64_t line, const json_t *object, item *to) {
-  OT_CHECK(json_is_object(object), OT_USAGE, "%s:%ld: not a JSON object", s->path, line);
-  const json_t *const text = json_object_get(object, "text");
-  const json_t *const context = json_object_get(object, "context");
-  const json_t *const continuation = json_object_get(object, "continuation");
-  const json_t *const tokens = json_object_get(object, "tokens");
-  to->first = 1;
-  if (text) {
-    OT_TRY(append_text(s, line, text, to));
-  } else if (context && continuation) {
-    OT_TRY(append_text(s, line, context, to));
-    to->first = to->tokens.count > 0 ? to->tokens.count : 1;
-    OT_TRY(append_text(s, line, continuation, to));
-  } else if (tokens) {
-    OT_TRY(append_ids(s, line, tokens, to));
-  } else {
-    return ot_fail(OT_USAGE,
-                   "%s:%ld: needs \"text\", \"context\" and \"continuation\", or "
-                   "\"tokens\"",
-                   s->path, line);
-  }
-  const ot_model *const model = &s->model.files.model;
-  OT_CHECK(to->tokens.count > 0, OT_USAGE, "%s:%ld: no tokens to score", s->path, line);
-  OT_CHECK(to->tokens.count <= model->max_positions, OT_USAGE,
-           "%s:%ld: %ld tokens, the model has positions for %ld", s->path, line, to->tokens.count,
-           model->max_positions);
-  return OT_OK;
-}
-
-static ot_status read_item(scoring *s, int64_t line, const char *text, int64_t length, item *to) {
-  json_t *object = NULL;
-  const char *const name = ot_arena_format(s->arena, "%s:%ld", s->path, line);
-  OT_CHECK(strspn(text, " \t\r\n") < (size_t)length, OT_USAGE, "%s: the line is empty", name);
-  OT_TRY(ot_json_parse(name, text, length, &object));
-  const ot_status status = read_object(s, line, object, to);
-  json_decref(object);
-  return status;
-}
-
-// A faulty line gives an error in its place; the others are scored.
-static void read_line(scoring *s, int64_t line, const char *text, int64_t length) {
-  s->items = ot_arena_grow(s->arena, s->items, s->num_items, &s->items_capacity, sizeof *s->items);
-  item *const to = &s->items[s->num_items++];
-  *to = (item){0};
-  if (read_item(s, line, text, length, to) == OT_OK) return;
-  ot_token_list_release(&to->tokens);
-  to->error = ot_arena_format(s->arena, "%s", ot_fail_message());
-}
-
-static ot_status read_file(scoring *s) {
-  FILE *const file = fopen(s->path, "r");
-  OT_CHECK(file, OT_ENVIRONMENT, "cannot open %s: %s", s->path, strerror(errno));
-  char *text = NULL;
-  size_t capacity = 0;
-  ssize_t length;
-  for (int64_t line = 1; (length = getline(&text, &capacity, file)) >= 0; line++) {
-    read_line(s, line, text, length);
-  }
-  const bool failed = ferror(file) != 0;
-  const int error = errno;
-  free(text);
-  fclose(file);
-  OT_CHECK(!failed, OT_ENVIRONMENT, "cannot read %s: %s", s->path, strerror(error));
-  return OT_OK;
-}
-
 // ---- output ----
 
-static void write_scores(const scoring *s, const item *it, ot_json_writer *w) {
+static void write_scores(const scoring *s, const ot_score_line *it, ot_json_writer *w) {
   double sum = 0;
   bool greedy = true;
   ot_json_array(w, "tokens");
@@ -142,7 +42,7 @@ static void write_scores(const scoring *s, const item *it, ot_json_writer *w) {
   ot_json_boolean(w, "greedy", greedy);
 }
 
-static void print_item(const scoring *s, const item *it) {
+static void print_item(const scoring *s, const ot_score_line *it) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_json_writer w = ot_json_begin(&arena, 0);
@@ -157,7 +57,7 @@ static void print_item(const scoring *s, const item *it) {
   ot_heap_release(&heap);
 }
 
-static ot_status score_item(const scoring *s, const item *it) {
+static ot_status score_item(const scoring *s, const ot_score_line *it) {
   const ot_score_request one = {.tokens = it->tokens.ids, .count = it->tokens.count};
   if (!it->error) OT_TRY(ot_score(s->runtime, &one, s->logprobs, s->greedy));
   print_item(s, it);
@@ -167,19 +67,19 @@ static ot_status score_item(const scoring *s, const item *it) {
 static ot_status check_items(const scoring *s) {
   int64_t bad = 0;
   const char *first = NULL;
-  for (int64_t i = 0; i < s->num_items; i++) {
-    if (!s->items[i].error) continue;
-    if (bad++ == 0) first = s->items[i].error;
+  for (int64_t i = 0; i < s->lines.count; i++) {
+    if (!s->lines.line[i].error) continue;
+    if (bad++ == 0) first = s->lines.line[i].error;
   }
   OT_CHECK(bad == 0, OT_USAGE, "%lld of %lld lines could not be scored; the first: %s",
-           (long long)bad, (long long)s->num_items, first);
+           (long long)bad, (long long)s->lines.count, first);
   return OT_OK;
 }
 
 static ot_status score_items(scoring *s) {
   int64_t longest = 1;
-  for (int64_t i = 0; i < s->num_items; i++) {
-    if (s->items[i].tokens.count > longest) longest = s->items[i].tokens.count;
+  for (int64_t i = 0; i < s->lines.count; i++) {
+    if (s->lines.line[i].tokens.count > longest) longest = s->lines.line[i].tokens.count;
   }
   const ot_runtime_request request = {
       .modes = 1u << OT_MODE_SCORE,
@@ -198,9 +98,9 @@ static ot_status score_items(scoring *s) {
   // One JSON document, or one per line; both are written incrementally.
   const bool json = ot_options_json(s->options);
   if (json) puts("{\"scores\": [");
-  for (int64_t i = 0; i < s->num_items && !ferror(stdout); i++) {
+  for (int64_t i = 0; i < s->lines.count && !ferror(stdout); i++) {
     if (json && i > 0) putchar(',');
-    OT_TRY(score_item(s, &s->items[i]));
+    OT_TRY(score_item(s, &s->lines.line[i]));
   }
   if (json) puts("]}");
   return check_items(s);
@@ -208,7 +108,11 @@ static ot_status score_items(scoring *s) {
 
 static ot_status score(scoring *s) {
   OT_TRY(ot_model_options_open(s->options, s->arena, &s->model));
-  OT_TRY(read_file(s));
+  const ot_score_source source = {.path = s->path,
+                                  .model_path = s->model.files.path,
+                                  .model = &s->model.files.model,
+                                  .encoder = s->model.encoder};
+  OT_TRY(ot_score_lines_read(&source, s->arena, &s->lines));
   return score_items(s);
 }
 
@@ -217,7 +121,7 @@ static ot_status run(const ot_options *options) {
                .arena = ot_options_arena(options),
                .path = ot_options_argument(options, 1)};
   const ot_status status = score(&s);
-  for (int64_t i = 0; i < s.num_items; i++) ot_token_list_release(&s.items[i].tokens);
+  ot_score_lines_release(&s.lines);
   ot_runtime_destroy(&s.runtime);
   ot_opened_model_release(&s.model);
   return status;

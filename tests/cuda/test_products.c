@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "base/text_builder.h"
 #include "checkpoint/elements.h"
 #include "device/device.h"
 #include "host/heap.h"
@@ -338,6 +339,16 @@ static void refused_algorithms_are_told(void **state) {
   ot_heap_release(&t.heap);
 }
 
+// More rows than a reader takes, each of another product.
+static const char *too_many_rows(table_case *t) {
+  const char *const rows = ot_text_find(ot_text_find(t->table, "\n") + 1, "\n") + 1;
+  ot_text_builder text = {.arena = &t->arena};
+  ot_text_append(&text, t->table, rows - t->table);
+  for (int i = 1; i <= (1 << 14) + 1; i++)
+    ot_text_appendf(&text, "%d 1 1 1 1 1 1 4 4 4 4 0 0 0 68 0 0 0 : own\n", i);
+  return ot_text_builder_text(&text);
+}
+
 static void damaged_tables_are_told(void **state) {
   (void)state;
   table_case t;
@@ -348,6 +359,7 @@ static void damaged_tables_are_told(void **state) {
   expect_note(&c, ot_arena_format(&t.arena, "9%s", t.table), "cannot be read");
   expect_note(&c, ot_arena_format(&t.arena, "%.*s", length, t.table), "cannot be read");
   expect_note(&c, "", "cannot be read");
+  expect_note(&c, too_many_rows(&t), "cannot be read");
   close_case(&c);
   ot_heap_release(&t.heap);
 }

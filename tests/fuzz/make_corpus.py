@@ -317,6 +317,31 @@ def small_ones():
     put("report", "refused-event-twice", '\0{"event":"start","event":"stop","time":1}\n')
     put("records", "valid-lines", '{"step":1,"loss":2.5}\n{"step":2}\n{"step":3}\n{"st')
     put("records", "valid-huge-step", '{"step":99999999999999999999}\n{"step":-1}\n')
+    head = "orthant gemm.table 1\ncuBLASLt 0 on a GPU\n"
+    key = "64 64 64 64 64 64 64 16 16 16 16 0 14 14 68 0 1 0"
+    words = " : 1 2 3 4 5 6 7 8\n"
+    put("gemm", "valid-rows", head + key + words + key.replace("64", "32") + " : own\n")
+    put("gemm", "valid-bias", head + "1 2 3 4 5 6 7 4 8 16 2 2 1 1 70 1 0 1" + words)
+    put("gemm", "valid-row-twice", head + (key + words) * 2)
+    put("gemm", "valid-empty", head)
+    put("gemm", "refused-title", "orthant gemm.table 2\ncuBLASLt 0 on a GPU\n")
+    put("gemm", "refused-place", head.replace("a GPU", "a\x1b[2J GPU"))
+    put("gemm", "refused-no-end", head[:-1])
+    put("gemm", "refused-algorithm", head + key + words.replace("1 2", "13 2"))
+    put("gemm", "refused-workspace", head + key + words.replace("1 2", "1 99999999999"))
+    put("gemm", "refused-alignment", head + key.replace("16 0", "16 9223372036854775807") + words)
+    put("gemm", "refused-negative", head + "-" + key + words)
+    put("gemm", "refused-lines-in-row", head + key.replace(" ", "\n") + words)
+    put("gemm", "refused-truncated", head + key + words[:-3])
+    put("score", "valid-lines", '{"text": "ab"}\n{"context": "a", "continuation": "b"}\n{"tokens": [0, 299]}')
+    put("score", "valid-continuation-only", '{"context": "", "continuation": "b"}\n')
+    for name, line in (("empty-line", "\n"), ("no-object", "[1]"), ("nothing", "{}"), ("no-text", '{"text": 1}'),
+                       ("no-tokens", '{"tokens": []}'), ("id", '{"tokens": [300]}'), ("id-negative", '{"tokens": [-1]}'),
+                       ("id-real", '{"tokens": [1.0]}'), ("id-2-to-64", '{"tokens": [18446744073709551616]}'),
+                       ("long", '{"text": "%s"}' % ("a" * 65)), ("deep", '{"tokens": ' + "[" * 2100),
+                       ("half", '{"context": "a"}'), ("twice", '{"text": "a", "text": "b"}'), ("zero", '{"text": "a"}\0'),
+                       ("control", '{"\x1b[2J": 1}')):
+        put("score", "refused-" + name, line + "\n")
     put("records", "valid-zero-bytes", b'{"step":1}\n\0\0\0\n{"step":2}\n')
 
 

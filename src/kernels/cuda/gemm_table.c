@@ -8,6 +8,9 @@
 #include "base/text_builder.h"
 #include "kernels/cuda/gemm_plan.h"
 
+// Plans are a list that each row searches.
+enum { ROWS_MAX = 1 << 14 };
+
 static const char title[] = "orthant gemm.table 1\n";
 static const char own_kernel[] = " own";
 
@@ -54,17 +57,37 @@ static bool read_text(const char **at, const char *text) {
 
 static bool read_number(const char **at, uint64_t *number) {
   char *end = NULL;
-  *number = strtoull(*at, &end, 10);
-  const bool found = end != *at;
+  const char *const digits = **at == ' ' ? *at + 1 : *at;
+  if (*digits < '0' || *digits > '9') return false;
+  *number = strtoull(digits, &end, 10);
   *at = end;
-  return found;
+  return true;
+}
+
+// The largest value of a field: what the library is called with must be a product; whether it has
+// it, it says itself.
+static uint64_t most_of(int field) {
+  switch (field) {
+    case OT_GEMM_OPERAND_TYPE:
+    case OT_GEMM_RESULT_TYPE:
+      return OT_LT_R_16BF;
+    case OT_GEMM_COMPUTE:
+      return OT_LT_COMPUTE_64F;
+    case OT_GEMM_A_TRANSPOSED:
+    case OT_GEMM_B_TRANSPOSED:
+      return 1;
+    case OT_GEMM_ADDEND:
+      return 2;
+    default:
+      return field < OT_GEMM_A_ALIGNMENT ? UINT64_C(1) << 53 : OT_GEMM_ALIGNMENT;
+  }
 }
 
 static bool read_row(const char **at, row *r) {
   uint64_t number = 0;
   memset(r, 0, sizeof *r);
   for (int i = 0; i < OT_GEMM_FIELDS; i++) {
-    if (!read_number(at, &number)) return false;
+    if (!read_number(at, &number) || number > most_of(i)) return false;
     r->key.of[i] = (int64_t)number;
   }
   if (!read_text(at, " :")) return false;
@@ -87,15 +110,18 @@ static bool use_row(ot_cuda_matmul *m, const row *r) {
 }
 
 static const char *note_of(ot_arena *arena, const char *reason) {
-  return ot_arena_format(arena, "note: matrix products may have other bits than before: %s",
-                         reason);
+  char *const note =
+      ot_arena_format(arena, "note: matrix products may have other bits than before: %s", reason);
+  ot_text_make_printable(note);
+  return note;
 }
 
 static const char *read_rows(ot_cuda_matmul *m, const char *at, ot_arena *arena) {
   int rows = 0, refused = 0;
   for (; *at != '\0'; rows++) {
     row r;
-    if (!read_row(&at, &r)) return note_of(arena, "the checkpoint's gemm.table cannot be read");
+    if (rows == ROWS_MAX || !read_row(&at, &r))
+      return note_of(arena, "the checkpoint's gemm.table cannot be read");
     if (!use_row(m, &r)) refused++;
   }
   if (refused == 0) return NULL;
