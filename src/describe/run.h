@@ -188,10 +188,12 @@ typedef struct ot_run_precision {
 enum { OT_CHECKPOINT_AUTO = -1 };
 
 typedef struct ot_run_checkpoint {
-  int64_t every;      // steps; 0 = only after the last; OT_CHECKPOINT_AUTO
-  double mtbf_hours;  // mean time between failures of the job; 0 = unknown
-  int64_t keep;       // number of checkpoints to keep; 0 = all
-  bool async;         // written concurrently with training
+  int64_t every;            // steps; 0 = only after the last; OT_CHECKPOINT_AUTO
+  double mtbf_hours;        // mean time between failures of the job; 0 = unknown
+  int64_t keep;             // number of checkpoints to keep; 0 = all
+  bool async;               // written concurrently with training
+  int64_t memory;           // steps between copies in memory; 0 = none
+  const char *memory_path;  // a folder in memory, for these
 } ot_run_checkpoint;
 
 typedef enum ot_audit_check {

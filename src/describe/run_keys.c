@@ -249,6 +249,11 @@ static const ot_key checkpoint_keys[] = {
      .help = "number of checkpoints to keep, of those complete; 0: all"},
     {"async", OT_KEY_BOOL, offsetof(ot_run_checkpoint, async), "false",
      .help = "write while training goes on, from a copy of the state in host memory"},
+    {"memory", OT_KEY_INTEGER, offsetof(ot_run_checkpoint, memory), "0", 0, OT_NO_MAXIMUM,
+     .unit = "steps",
+     .help = "steps between copies of the state in memory that outlives the process; 0: none"},
+    {"memory_path", OT_KEY_TEXT, offsetof(ot_run_checkpoint, memory_path), "/dev/shm",
+     .help = "folder for these copies, on a file system in memory of each host"},
 };
 static const ot_schema checkpoint = {
     "checkpoint section", checkpoint_keys, OT_COUNT(checkpoint_keys),

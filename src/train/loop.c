@@ -12,6 +12,7 @@
 #include "host/clock.h"
 #include "train/health.h"
 #include "train/loop_events.h"
+#include "train/loop_memory.h"
 #include "train/loop_state.h"
 #include "train/stop_signal.h"
 
@@ -23,6 +24,7 @@ enum { KEY_BYTES = 512 };
 typedef struct step_sums {
   bool stop;           // a rank was asked to stop
   bool saves;          // a rank is busy with a save that runs beside the steps
+  bool copies;         // a rank is busy with a copy in memory
   int64_t save_every;  // steps between saves, as the leader chose
   ot_step_figures figures;
 } step_sums;
@@ -257,18 +259,20 @@ static ot_status sum_step(ot_loop *l, const ot_step_report *report, step_sums *s
   const ot_timeline_summary mine =
       ot_timeline_summarize(ot_trainer_timeline(l->start.trainer),
                             ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)));
-  enum { OWN = OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 5 };
+  enum { OWN = OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 6 };
   static_assert((int)OWN <= (int)OT_WORLD_VALUES, "one sum tells all");
   double *const values = l->rank_times.meeting;
   double *const part_s = &values[OT_TIMELINE_AXES];
   double *const stop = part_s + OT_TIMELINE_PARTS, *const bubble = stop + 1;
   double *const failed = bubble + 1, *const saves = failed + 1, *const every = saves + 1;
+  double *const copies = every + 1;
   for (int i = 0; i < OT_TIMELINE_AXES; i++) values[i] = mine.exposed_axis_s[i];
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) part_s[i] = mine.part_s[i];
   *stop = ot_stop_signal_seen();
   *bubble = mine.bubble_fraction;
   *failed = (l->unreported.status != OT_OK);
   *saves = ot_saving_busy(l);
+  *copies = ot_loop_memory_busy(l);
   *every = (double)ot_saving_choose(l);
   const int times = ot_loop_put_time(l, report->compute_s, &values[OWN]);
   OT_TRY(ot_world_allreduce(l->request->world, values, OWN + times));
@@ -278,6 +282,7 @@ static ot_status sum_step(ot_loop *l, const ot_step_report *report, step_sums *s
   const double ranks = timed ? ot_world_size(l->request->world) : NAN;
   *sums = (step_sums){.stop = *stop > 0,
                       .saves = *saves > 0,
+                      .copies = *copies > 0,
                       .save_every = (int64_t)*every,
                       .figures = {.bubble_fraction = *bubble / ranks}};
   for (int i = 0; i < OT_TIMELINE_AXES; i++) sums->figures.exposed_axis_s[i] = values[i] / ranks;
@@ -355,6 +360,7 @@ static ot_status step_once(ot_loop *l, bool *stop) {
     OT_TRY(validate(l, step.step));
   }
   if (last) return ot_saving_save_last(l);
+  ot_loop_memory_take_due(l, sums.copies);
   return ot_saving_save_due(l, sums.save_every);
 }
 
@@ -470,6 +476,7 @@ static ot_status run_loop(ot_loop *l) {
   OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? check_room(l) : OT_OK));
   ot_loop_warn_settings(l->request, ot_trainer_data_loader(l->start.trainer), l->arena);
   OT_TRY(ot_saving_create(l));
+  OT_TRY(ot_loop_memory_begin(l));
   OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? ot_loop_open_logs(l) : OT_OK));
   OT_TRY(sum_planned(l));
   predict(l);
@@ -478,6 +485,7 @@ static ot_status run_loop(ot_loop *l) {
   const ot_status status = run_steps(l);
   ot_loop_log_stop(&l->start, status);
   if (status == OT_OK) say_means(l);
+  if (status == OT_OK || status == OT_STOPPED) ot_loop_memory_end(l);
   if (status == OT_OK || status == OT_STOPPED) say_summary(l);
   return status;
 }

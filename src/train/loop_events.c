@@ -33,9 +33,10 @@ ot_status ot_loop_log_start(const ot_loop_request *request, const ot_loop_start 
                               .step = step,
                               .attempt = starts + 1,
                               .ranks = ot_world_size(request->world),
-                              .from = step > 0 ? "checkpoint"
-                                      : random ? "nothing"
-                                               : "init",
+                              .from = start->from_memory ? "memory"
+                                      : step > 0         ? "checkpoint"
+                                      : random           ? "nothing"
+                                                         : "init",
                               .last_step = before.newest,
                               .lost_s = before.later_s,
                               .load_s = load_s};

@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint_list.h"
 #include "host/heap.h"
 #include "train/loop_events.h"
+#include "train/loop_memory.h"
 #include "train/loop_state.h"
 
 static ot_spike_step spike_step_of(const ot_loop *l, const ot_step_report *report) {
@@ -92,6 +93,7 @@ static ot_status go_back(ot_loop *l, const ot_spike_step *spike, bool skips, ot_
   if (position.step < l->begin_step) l->begin_step = position.step;
   l->saving.saved_step = position.step;
   OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? rewind_files(l, position.step, arena) : OT_OK));
+  OT_TRY(ot_loop_memory_turn(l));
   ot_loop_note(l->request, "back to step %lld; samples %lld to %lld are %s",
                (long long)position.step, (long long)position.next_sample,
                (long long)spike->last_sample, skips ? "skipped" : "repeated");

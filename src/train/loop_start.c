@@ -18,6 +18,7 @@
 #include "schedule/schedule_match.h"
 #include "train/learning_rate.h"
 #include "train/loop_events.h"
+#include "train/loop_memory.h"
 #include "train/trainer.h"
 
 // ---- schedules of ranks ----
@@ -127,13 +128,15 @@ static bool is_entry_of(const char *path, const char *directory, ot_arena *arena
 
 // A run stopped before its first checkpoint starts again; one whose checkpoints are missing must
 // not.
-static ot_status check_nothing_lost(const ot_loop_request *request, const ot_loop_start *start) {
+static ot_status check_nothing_lost(const ot_loop_request *request, ot_loop_start *start,
+                                    ot_arena *arena) {
   const char *const output = request->run->output;
   int64_t steps = 0;
   OT_TRY(ot_run_directory_steps(start->directory, &steps));
   if (steps == 0) return OT_OK;
   if (!ot_run_directory_saved(start->directory)) {
-    ot_loop_note(request, "%s has no checkpoint yet: restarting its %ld steps", output, steps);
+    start->restart =
+        ot_arena_format(arena, "%s has no checkpoint yet: restarting its %ld steps", output, steps);
     return OT_OK;
   }
   ot_fail(OT_ENVIRONMENT, "%s has metrics of %ld steps and saved checkpoints, but all are missing",
@@ -152,8 +155,9 @@ static ot_status find_newest(const ot_loop_request *request, ot_loop_start *star
                              ot_checkpoint_found *found) {
   const char *const directory = ot_run_directory_checkpoints(start->directory);
   const ot_checkpoint_search search = search_of(start);
+  start->newest = true;
   OT_TRY(ot_checkpoint_newest(arena, directory, &search, found));
-  return found->path ? OT_OK : check_nothing_lost(request, start);
+  return found->path ? OT_OK : check_nothing_lost(request, start, arena);
 }
 
 // `--resume DIR`: a checkpoint of `output`, which is rewound to it, or of another run, which
@@ -174,7 +178,7 @@ static ot_status find_given(const ot_loop_request *request, ot_loop_start *start
   if (start->went_back) return OT_OK;
   ot_checkpoint_steps own;
   OT_TRY(ot_checkpoint_list(arena, directory, &own));
-  if (own.count == 0) return check_nothing_lost(request, start);
+  if (own.count == 0) return check_nothing_lost(request, start, arena);
   ot_fail(OT_USAGE, "%s holds a run with its own checkpoints, up to step %ld (--resume %s)",
           request->run->output, own.step[0], given);
   return ot_fail_hint(OT_USAGE,
@@ -200,11 +204,8 @@ static ot_status find_state(const ot_loop_request *request, ot_loop_start *start
   OT_UNREACHABLE();
 }
 
-// A resumed run must keep its settings; lists those that differ.
-static ot_status compare_settings(const ot_loop_request *request, const ot_checkpoint_found *found,
-                                  ot_arena *arena) {
-  const char *const path = found->path;
-  const char *const config = found->manifest->config;
+ot_status ot_loop_compare_settings(const ot_loop_request *request, const char *path,
+                                   const char *config, ot_arena *arena) {
   const ot_tree_origin origin = {.name = path};
   ot_node *old = NULL;
   OT_TRY(ot_tree_parse_json(&origin, config, ot_text_length(config), arena, &old));
@@ -247,6 +248,8 @@ static ot_status choose_state(const ot_loop_request *request, ot_arena *arena, o
                               char *path) {
   ot_checkpoint_found found = {0};
   if (!start->directory) OT_TRY(ot_run_directory_create(request->run->output, &start->directory));
+  start->found_step = -1;
+  start->newest = false;
   OT_TRY(find_state(request, start, arena, &found));
   if (!found.path) return OT_OK;
   OT_CHECK(ot_text_length(found.path) < OT_WORLD_TEXT, OT_ENVIRONMENT, "a path is too long (%s)",
@@ -257,7 +260,7 @@ static ot_status choose_state(const ot_loop_request *request, ot_arena *arena, o
   if (found.note) ot_loop_note(request, "%s", found.note);
   start->resumed_here =
       is_entry_of(found.path, ot_run_directory_checkpoints(start->directory), arena);
-  return compare_settings(request, &found, arena);
+  return ot_loop_compare_settings(request, found.path, found.manifest->config, arena);
 }
 
 // Ranks with other settings or another world size must not start.
@@ -289,21 +292,39 @@ static ot_status enter_directory(const ot_loop_request *request, ot_arena *arena
   const char *note = NULL;
   const int64_t step = ot_trainer_position(start->trainer).step;
   if (start->fallback) OT_TRY(ot_loop_log_fallback(start, start->fallback));
-  if (start->resumed_here) OT_TRY(ot_run_directory_rewind(start->directory, step, arena, &note));
+  const bool continues = start->resumed_here || start->from_memory;
+  if (continues) OT_TRY(ot_run_directory_rewind(start->directory, step, arena, &note));
   if (note) ot_loop_note(request, "%s", note);
-  if (!start->resumed_here) OT_TRY(ot_run_directory_clear_saved(start->directory));
+  if (!continues) OT_TRY(ot_run_directory_clear_saved(start->directory));
+  if (!start->from_memory)
+    OT_TRY(start->memory ? ot_run_directory_draw_history(start->directory)
+                         : ot_run_directory_clear_history(start->directory));
   return write_config(request, start, arena);
 }
 
-// Loads the checkpoint at `path`, or, if it is damaged, the newest one before it that is not.
+// Loads the checkpoint at `path`, or, if it is damaged, the newest one before it that is not; or
+// copies in memory that are not older.
 static ot_status load_state(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start,
                             char *path) {
   while (true) {
+    OT_TRY(ot_loop_memory_load(request, arena, start));
+    if (start->from_memory || path[0] == '\0') return OT_OK;
     const ot_status status = ot_trainer_resume(start->trainer, path);
     if (status == OT_OK || !ot_trainer_found_damage(start->trainer)) return status;
     ot_checkpoint_damage_add(arena, &start->damages, start->found_step, ot_fail_message());
     OT_TRY(find_start(request, arena, start, path));
   }
+}
+
+static void say_origin(const ot_loop_request *request, const ot_loop_start *start,
+                       const char *path) {
+  if (start->from_memory)
+    ot_loop_note(request, "resuming from the copies in memory of step %ld",
+                 ot_trainer_position(start->trainer).step);
+  else if (path[0] != '\0')
+    ot_loop_note(request, "resuming from %s", path);
+  else if (start->restart)
+    ot_loop_note(request, "%s", start->restart);
 }
 
 static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {
@@ -318,19 +339,19 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
       request->world,
       leader ? ot_loop_check_schedules(request->run, ot_world_mesh(request->world), backend)
              : OT_OK));
-  const bool begins = path[0] == '\0';
-  if (!begins) OT_TRY(load_state(request, arena, start, path));
+  OT_TRY(ot_loop_memory_open(request, arena, start));
+  OT_TRY(load_state(request, arena, start, path));
   const ot_position position = ot_trainer_position(start->trainer);
   start->finished = position.step >= ot_trainer_total_steps(start->trainer);
   if (start->finished) {
     ot_loop_note(request, "%s is finished: %ld steps, %ld tokens", request->run->output,
                  position.step, position.tokens);
-    return OT_OK;
+    return start->memory ? ot_memory_copies_remove(start->memory) : OT_OK;
   }
   say_start(request, start, arena);
   const char *const device_note = ot_runtime_note(ot_trainer_runtime(start->trainer));
   if (device_note) ot_loop_note(request, "note: %s", device_note);
-  if (!begins) ot_loop_note(request, "resuming from %s", path);
+  say_origin(request, start, path);
   if (ot_trainer_note(start->trainer)) ot_loop_note(request, "%s", ot_trainer_note(start->trainer));
   return ot_world_agree(request->world, leader ? enter_directory(request, arena, start) : OT_OK);
 }
@@ -355,6 +376,7 @@ ot_status ot_loop_start_open(const ot_loop_request *request, ot_arena *arena,
 }
 
 void ot_loop_start_close(ot_loop_start *start) {
+  ot_memory_copies_destroy(&start->memory);
   ot_trainer_destroy(&start->trainer);
   ot_run_directory_destroy(&start->directory);
 }

@@ -8,6 +8,7 @@
 #include "data/data_loader.h"
 #include "runtime/model_runtime.h"
 #include "train/loop.h"
+#include "train/memory_copies.h"
 #include "train/planned_rank.h"
 #include "train/prediction.h"
 #include "train/run_directory.h"
@@ -18,13 +19,22 @@ typedef struct ot_loop_start {
   bool finished;                      // all steps were done before: nothing to do
   bool resumed_here;                  // the state is a checkpoint of this directory
   bool went_back;                     // on the leader: rewound to a checkpoint that --resume names
-  int64_t found_step;                 // on the leader: the step of the checkpoint to load
+  int64_t found_step;                 // on the leader: the step of the checkpoint to load; -1: none
   ot_checkpoint_damage_list damages;  // on the leader: found while loading
   const char *fallback;               // on the leader: why it is not the newest; null: it is
+  bool newest;                        // on the leader: the newest state is wanted, not a given one
+  const char *restart;                // on the leader: a note if no state is found; null: none
+  ot_memory_copies *memory;           // null: no copies
+  bool from_memory;                   // the state is that of copies in memory
 } ot_loop_start;
 
 ot_status ot_loop_start_open(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start);
 void ot_loop_start_close(ot_loop_start *start);
+
+// Fails, listing them, if settings differ from `config`, those of the state at `path`, that must
+// not. On the leader.
+ot_status ot_loop_compare_settings(const ot_loop_request *request, const char *path,
+                                   const char *config, ot_arena *arena);
 
 // "8 ranks (pp 2 x dp_shard 2 x tp 2)", in `arena`.
 const char *ot_loop_shape(const ot_mesh *mesh, ot_arena *arena);

@@ -40,6 +40,8 @@ typedef struct ot_loop {
   ot_loop_summary summary;
   double trace_begin_s;
   ot_saving saving;
+  bool copies_in_memory;     // are made
+  bool copy_due;             // one became due while a rank was busy with the last
   int64_t planned_bytes;     // of all ranks of this process
   ot_prediction prediction;  // on the leader; without steps if unknown
   ot_step_means means;

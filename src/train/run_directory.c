@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 
 static const char lock_name[] = ".lock";
 static const char saved_name[] = ".saved";
+static const char history_name[] = ".history";
 enum { HOLDER_BYTES = 256, ASIDE_MAX = 100000, ORIGIN_BYTES_MAX = 1 << 20 };
 
 struct ot_run_directory {
@@ -29,7 +31,7 @@ struct ot_run_directory {
   const char *path;
   int lock;  // -1: not held
   ot_run_directory_state found;
-  const char *checkpoints, *tensorboard, *metrics, *events, *config, *saved;
+  const char *checkpoints, *tensorboard, *metrics, *events, *config, *saved, *history;
 };
 
 static ot_status lock_taken(const char *path, int lock) {
@@ -61,8 +63,9 @@ static ot_status take_lock(ot_run_directory *run) {
 }
 
 static bool is_own(const char *name) {
-  static const char *const own[] = {lock_name,         saved_name,    OT_RUN_EVENTS_FILE,
-                                    OT_HEARTBEAT_FILE, "checkpoints", "tensorboard"};
+  static const char *const own[] = {lock_name,          saved_name,        history_name,
+                                    OT_RUN_EVENTS_FILE, OT_HEARTBEAT_FILE, "checkpoints",
+                                    "tensorboard"};
   for (int i = 0; i < OT_COUNT(own); i++)
     if (ot_text_equal(name, own[i])) return true;
   return false;
@@ -81,7 +84,7 @@ static ot_status look_around(ot_run_directory *run) {
 
 // Removes remains of an interrupted ot_output_file_replace or save.
 static ot_status clear_partials(ot_run_directory *run) {
-  const char *const replaced[] = {run->config, run->saved};
+  const char *const replaced[] = {run->config, run->saved, run->history};
   for (int i = 0; i < OT_COUNT(replaced); i++)
     OT_TRY(ot_disk_remove(ot_arena_format(&run->arena, "%s.partial", replaced[i])));
   return ot_checkpoint_clean(&run->arena, run->checkpoints);
@@ -110,6 +113,7 @@ ot_status ot_run_directory_create(const char *path, ot_run_directory **out) {
   run->events = ot_disk_join(arena, path, OT_RUN_EVENTS_FILE);
   run->config = ot_disk_join(arena, path, "config.yaml");
   run->saved = ot_disk_join(arena, path, saved_name);
+  run->history = ot_disk_join(arena, path, history_name);
   const ot_status status = open_run(run);
   if (status != OT_OK) ot_run_directory_destroy(&run);
   *out = run;
@@ -146,6 +150,41 @@ ot_status ot_run_directory_set_saved(ot_run_directory *directory, const char *or
 
 ot_status ot_run_directory_clear_saved(ot_run_directory *directory) {
   return ot_disk_remove(directory->saved);
+}
+
+ot_run_history ot_run_directory_history(const ot_run_directory *directory) {
+  unsigned long long number = 0;
+  long long step = -1;
+  FILE *const file = fopen(directory->history, "re");
+  if (!file) return (ot_run_history){0, -1};
+  if (fscanf(file, "%16llx %18lld", &number, &step) != 2) number = 0;
+  (void)fclose(file);
+  return (ot_run_history){number, step};
+}
+
+static ot_status write_history(const ot_run_directory *directory, const ot_run_history *history) {
+  char text[64];
+  const int64_t length =
+      ot_text_format(text, sizeof text, "%016llx %lld\n", (unsigned long long)history->number,
+                     (long long)history->saved_step);
+  return ot_output_file_replace(directory->history, text, length);
+}
+
+ot_status ot_run_directory_draw_history(ot_run_directory *directory) {
+  ot_run_history history = {.saved_step = -1};
+  if (getrandom(&history.number, sizeof history.number, 0) != (ssize_t)sizeof history.number)
+    return ot_disk_fail("draw a random number for", directory->history, errno);
+  history.number |= 1;
+  return write_history(directory, &history);
+}
+
+ot_status ot_run_directory_add_saved(ot_run_directory *directory, int64_t step) {
+  const ot_run_history history = {ot_run_directory_history(directory).number, step};
+  return history.number ? write_history(directory, &history) : OT_OK;
+}
+
+ot_status ot_run_directory_clear_history(ot_run_directory *directory) {
+  return ot_disk_remove(directory->history);
 }
 
 ot_status ot_run_directory_began_with(const ot_run_directory *directory, const char *origin,

@@ -2,7 +2,7 @@
 // The directory of a run (`output:`), held by one process at a time through a lock that the kernel
 // releases when the process ends for any reason.
 //   config.yaml  metrics.jsonl  events.jsonl  tensorboard/  checkpoints/step-00000100/
-//   .lock  .saved
+//   .lock  .saved  .history
 // .saved exists once a checkpoint was saved; it distinguishes a run whose checkpoints are missing
 // from one that was stopped before its first.
 #pragma once
@@ -44,6 +44,19 @@ ot_status ot_run_directory_clear_saved(ot_run_directory *directory);
 // Whether a checkpoint was saved by a run that began with `--resume origin`.
 ot_status ot_run_directory_began_with(const ot_run_directory *directory, const char *origin,
                                       ot_arena *arena, bool *began);
+
+// What copies in memory must belong to (memory_copies.h).
+typedef struct ot_run_history {
+  uint64_t number;     // of the states that the run continues; 0: no copies. Another one is drawn
+                       // whenever the run begins, or goes back to an older state
+  int64_t saved_step;  // newest checkpoint saved since; -1: none
+} ot_run_history;
+ot_run_history ot_run_directory_history(const ot_run_directory *directory);
+ot_status ot_run_directory_draw_history(ot_run_directory *directory);
+// A checkpoint of `step` was saved; without a history, nothing is recorded.
+ot_status ot_run_directory_add_saved(ot_run_directory *directory, int64_t step);
+// Copies do not belong to the run any more.
+ot_status ot_run_directory_clear_history(ot_run_directory *directory);
 
 // Moves what the run has after `step`, newer checkpoints and lines of metrics, to
 // checkpoints/aside-N. *note reports it, in `arena`; null: no checkpoint is newer.

@@ -30,6 +30,7 @@ static ot_status close_save(const ot_loop *l, ot_arena *arena) {
   OT_TRY(ot_checkpoint_prune(arena, ot_run_directory_checkpoints(l->start.directory),
                              l->run->checkpoint.keep));
   const ot_state_saved saved = ot_state_save_last(l->saving.state);
+  OT_TRY(ot_run_directory_add_saved(l->start.directory, saved.step));
   return ot_loop_log_save(&l->start, &saved);
 }
 

@@ -51,7 +51,7 @@ ot_weight_export ot_state_export(const ot_state_view *view, const ot_state_kind 
 
 // ---- the leader's part ----
 
-static const char *json_text(ot_arena *arena, const ot_node *node) {
+const char *ot_state_settings(ot_arena *arena, const ot_node *node) {
   ot_json_writer writer = ot_json_begin(arena, 2);
   ot_node_write_json(node, NULL, &writer);
   return writer.text;
@@ -62,7 +62,7 @@ static ot_manifest manifest_of(const ot_state_request *request, ot_arena *arena)
   const ot_mesh *const mesh = ot_world_mesh(world);
   return (ot_manifest){
       .step = request->position.step,
-      .config = json_text(arena, request->settings),
+      .config = ot_state_settings(arena, request->settings),
       .mesh = {.pp = ot_world_degree(world, OT_AXIS_PP),
                .vpp = mesh ? mesh->vpp : 1,
                .dp_replicate = ot_world_degree(world, OT_AXIS_DP_REPLICATE),

@@ -43,6 +43,9 @@ typedef struct ot_state_content {
   ot_checkpoint_text texts[OT_STATE_TEXTS_MAX];
 } ot_state_content;
 
+// The settings of a run as they stand in a manifest.
+const char *ot_state_settings(ot_arena *arena, const ot_node *settings);
+
 // `algorithms`: of all ranks, on the leader; null: none.
 ot_status ot_state_content_build(ot_runtime *runtime, const ot_state_request *request,
                                  const char *algorithms, ot_arena *arena,
