@@ -272,6 +272,8 @@ static void print_dry_json(const training *t, const ot_dry_run_report *r, const 
   ot_json_integer(&w, "rank", r->fullest_rank);
   ot_json_integer(&w, "machine", r->memory_bytes);
   ot_json_end(&w);
+  ot_json_integer(&w, "async_bytes", r->async_bytes);
+  ot_json_integer(&w, "copies_bytes", r->copies_bytes);
   ot_json_integer(&w, "checkpoint_bytes", r->checkpoint_bytes);
   ot_json_integer(&w, "disk_free_bytes", r->disk_free_bytes);
   ot_json_integer(&w, "steps", r->steps);

@@ -295,7 +295,9 @@ static const char *describe(const supervisor *s, const ot_attempt *a, const ot_c
   }
   if (c.said[0]) ot_text_appendf(&text, " (%s)", c.said);
   const int64_t lost = a->step > a->saved ? a->step - a->saved : 0;
-  ot_text_appendf(&text, "; %lld step%s lost", (long long)lost, lost == 1 ? " is" : "s are");
+  ot_text_appendf(&text, "; %s%lld step%s lost",
+                  s->run->checkpoint.memory > 0 && lost > 0 ? "at most " : "", (long long)lost,
+                  lost == 1 ? " is" : "s are");
   return ot_text_builder_text(&text);
 }
 

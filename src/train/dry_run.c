@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "data/data_loader.h"
+#include "files/disk.h"
 #include "train/learning_rate.h"
 #include "train/loop_start.h"
 #include "train/memory_advice.h"
@@ -77,6 +78,26 @@ static void say_memory(dry_run *d) {
                "memory of one rank%s, arena planned to the byte:\n%s  %-12s %14s (%ld bytes)",
                schedule->ranks > 1 ? which : "", ot_memory_table(&schedule->bill, d->arena), "peak",
                ot_figure_bytes(d->arena, schedule->bill.peak_bytes), schedule->bill.peak_bytes);
+}
+
+// Host memory besides the arena. A rank counts at most what it holds.
+static void say_copies(dry_run *d) {
+  const ot_run_checkpoint *const checkpoint = &d->request->run->checkpoint;
+  const int64_t held = ot_memory_copied_bytes(&d->most.rank.schedule, d->request->run);
+  const int ranks = d->how->mesh->ranks;
+  const int local = d->how->local_ranks > 0 ? d->how->local_ranks : 1;
+  if (checkpoint->async) {
+    d->report->async_bytes = held;
+    ot_loop_note(d->request, "checkpoint.async needs up to %s of host memory on a rank",
+                 ot_figure_bytes(d->arena, held));
+  }
+  if (checkpoint->memory == 0) return;
+  d->report->copies_bytes = local * ot_memory_reserved_bytes(held, (ranks + local - 1) / local);
+  int64_t free_bytes = 0;
+  const bool known = ot_disk_free_bytes(checkpoint->memory_path, &free_bytes) == OT_OK;
+  ot_loop_note(d->request, "checkpoint.memory needs %s in %s of a host; %s there are free",
+               ot_figure_bytes(d->arena, d->report->copies_bytes), checkpoint->memory_path,
+               known ? ot_figure_bytes(d->arena, free_bytes) : "an unknown number of bytes");
 }
 
 static ot_status check_disk(dry_run *d) {
@@ -180,6 +201,7 @@ static ot_status look(dry_run *d) {
   say_memory(d);
   say_length(d);
   say_prediction(d);
+  say_copies(d);
   OT_TRY(check_memory(d));
   return check_disk(d);
 }

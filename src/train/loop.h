@@ -94,6 +94,8 @@ typedef struct ot_dry_run_report {
   int fullest_rank;            // rank with this memory
   ot_memory_breakdown memory;  // planned arena of that rank
   int64_t memory_bytes;        // for all ranks on this machine: its own, or that free on the GPU
+  int64_t async_bytes;         // of the copy for checkpoint.async of that rank, at most; 0: none
+  int64_t copies_bytes;        // a host reserves for checkpoint.memory; 0: none
   int64_t checkpoint_bytes;    // of one checkpoint
   int64_t disk_free_bytes;     // on the disk of the output
   int64_t steps, tokens;       // of the whole run
