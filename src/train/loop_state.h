@@ -18,10 +18,10 @@
 typedef struct ot_rank_times {
   bool on;
   ot_straggler_window window;
-  ot_straggler_streak streak;  // equal on all ranks
-  double *meeting;             // [OT_WORLD_VALUES + size] values of the meeting of a step
-  double *scratch;             // [size]
-  int *work;                   // [size] equal for ranks with the same work
+  ot_straggler_history history;  // equal on all ranks
+  double *meeting;               // [OT_WORLD_VALUES + size] values of the meeting of a step
+  double *scratch;               // [size]
+  int *work;                     // [size] equal for ranks with the same work
 } ot_rank_times;
 
 typedef struct ot_loop {

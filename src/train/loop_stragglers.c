@@ -39,16 +39,15 @@ ot_status ot_loop_report_straggler(ot_loop *l, int64_t step, const double *value
   char host[OT_WORLD_TEXT] = "";
   double slowdown;
   const int rank = ot_straggler_find(values, t->work, ot_world_size(world), t->scratch, &slowdown);
-  if (!ot_straggler_confirm(&t->streak, rank)) return OT_OK;
+  if (!ot_straggler_confirm(&t->history, rank)) return OT_OK;
   if (rank == ot_world_rank(world)) {
     ot_text_format(host, sizeof host, "%s", ot_comm_host(ot_world_comm(world)));
   }
   OT_TRY(ot_world_broadcast_from(world, rank, host));
   ot_loop_note(l->request,
                "step %lld: rank %d on %s computes %.2f times as long as the median of its peers "
-               "(CPU time, last %d steps; the slowest for %d steps)",
-               (long long)step, rank, host, slowdown, OT_STRAGGLER_WINDOW,
-               OT_STRAGGLER_WINDOW * t->streak.windows);
+               "(CPU time, last %d steps, and often before)",
+               (long long)step, rank, host, slowdown, OT_STRAGGLER_WINDOW);
   const ot_run_event event = {.kind = OT_RUN_EVENT_STRAGGLER,
                               .step = step,
                               .rank = rank,

@@ -55,8 +55,11 @@ int ot_straggler_find(const double *median_s, const int *work, int size, double 
   return slowest;
 }
 
-bool ot_straggler_confirm(ot_straggler_streak *streak, int found) {
-  streak->windows = found >= 0 && found == streak->rank ? streak->windows + 1 : found >= 0;
-  streak->rank = found;
-  return streak->windows >= OT_STRAGGLER_STREAK;
+bool ot_straggler_confirm(ot_straggler_history *history, int found) {
+  int times = 0;
+  history->rank[history->count++ % OT_STRAGGLER_RECENT] = found;
+  for (int i = 0; i < history->count && i < OT_STRAGGLER_RECENT; i++) {
+    times += history->rank[i] == found;
+  }
+  return found >= 0 && times >= OT_STRAGGLER_LEAST;
 }

@@ -7,7 +7,8 @@
 
 enum {
   OT_STRAGGLER_WINDOW = 16,  // steps of which the median counts
-  OT_STRAGGLER_STREAK = 3,   // windows in a row in which a rank is found before it is named
+  OT_STRAGGLER_RECENT = 4,   // last windows, of which a rank is found in
+  OT_STRAGGLER_LEAST = 3,    // this many before it is named
   OT_STRAGGLER_PEERS = 3,    // fewest ranks with the same work: the median of two tells nothing
 };
 
@@ -29,12 +30,12 @@ double ot_straggler_take(ot_straggler_window *window);
 int ot_straggler_find(const double *median_s, const int *work, int size, double *scratch,
                       double *slowdown);
 
-// The rank that the last windows found. Other work on a host slows down one rank after the other; a
-// slow host the same rank all the time.
-typedef struct ot_straggler_streak {
-  int rank;
-  int windows;
-} ot_straggler_streak;
+// What the last windows found. Other work on a host slows down one rank after the other; a slow
+// host slows down the same rank all the time.
+typedef struct ot_straggler_history {
+  int rank[OT_STRAGGLER_RECENT];  // ring; -1: none
+  int count;                      // windows so far
+} ot_straggler_history;
 
-// Adds what ot_straggler_find found in a window. True: that rank is a straggler.
-bool ot_straggler_confirm(ot_straggler_streak *streak, int found);
+// Adds the rank that ot_straggler_find found in a window, or -1. True: it is a straggler.
+bool ot_straggler_confirm(ot_straggler_history *history, int found);

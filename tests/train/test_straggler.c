@@ -65,11 +65,12 @@ static void a_rank_is_named_when_it_is_found_again_and_again(void **state) {
   static const struct {
     int found;
     bool named;
-  } windows[] = {{1, false}, {1, false},  {1, true},  {1, true},  {2, false}, {1, false},
-                 {1, false}, {-1, false}, {1, false}, {1, false}, {1, true}};
-  ot_straggler_streak streak = {0};
+  } windows[] = {{1, false},  {1, false},  {1, true},  {2, false}, {1, true},  {2, false},
+                 {2, true},   {3, false},  {4, false}, {5, false}, {3, false}, {-1, false},
+                 {-1, false}, {-1, false}, {0, false}, {0, false}, {0, true}};
+  ot_straggler_history history = {0};
   for (int i = 0; i < OT_COUNT(windows); i++) {
-    assert_int_equal(ot_straggler_confirm(&streak, windows[i].found), windows[i].named);
+    assert_int_equal(ot_straggler_confirm(&history, windows[i].found), windows[i].named);
   }
 }
 
