@@ -47,7 +47,7 @@ output: out
 WATCHDOG_S = 3
 HEALTHY_STEPS = 6000  # on which hangs and stragglers would be false alarms
 # A run whose steps take long enough to be left, or for times of ranks to be compared.
-LONG_STEPS = ["steps=2", "checkpoint.every=1000", "batch.global_batch_size=800"]
+LONG_STEPS = ["steps=3", "checkpoint.every=1000", "batch.global_batch_size=800"]
 TIMED_STEPS = ["parallel={zero: 1}", "checkpoint.every=100000", "model.hidden_size=64",
                "model.intermediate_size=256", "data.sequence_length=64", "log.every=100000"]
 ELASTIC = ["parallel={zero: 2}", "batch.global_batch_size=24", "checkpoint.every=10", "steps=120"]
@@ -175,6 +175,7 @@ class Torture:
         self.place, self.short, self.most = place, options.short, options.trials
         self.random, self.seed = random.Random(options.seed), options.seed
         self.rows, self.golden, self.duration_s, self.restarts_s = [], {}, {}, []
+        self.loads_s = []
         self.began, self.launcher_hangs = time.monotonic(), 0
 
     def trials(self, full, short):
@@ -208,7 +209,7 @@ class Torture:
         return ["threads", "mpi"] if shutil.which("mpirun") and not self.short else ["threads"]
 
     def program_rows(self, name, *arguments, **environment):
-        """Runs a test program that prints rows: name, found, total, trials without an effect."""
+        """The rows that a test program prints: name, found, total, trials without an effect."""
         program = str(Path(self.place.program).parent / "tests" / name)
         done = subprocess.run([program, *arguments], cwd=ROOT, capture_output=True, text=True,
                               env={**os.environ, **environment})
@@ -400,8 +401,8 @@ class Torture:
     def stops(self):
         """A signal in a long step: it is left, all ranks end, and the run continues with its bits."""
         for launcher in self.launchers():
-            code, text = self.place.train("long", launcher, LONG_STEPS)
-            golden, took, held = self.place.state("long", 2), [], 0
+            self.place.train("long", launcher, LONG_STEPS)
+            golden, took, held = self.place.state("long", 3), [], 0
             total = self.trials(20, 1)
             self.place.clear("long")
             for _ in range(total):
@@ -409,10 +410,8 @@ class Torture:
                 process = self.place.start(launcher, "out", LONG_STEPS)
                 self.place.wait_for_step("out", 1)
                 time.sleep(self.random.uniform(0, 0.3))
-                seconds = self.stop(process, launcher)
-                took.append(seconds)
-                code = process.returncode
-                held += code == 75 and self.ends_golden("out", launcher, LONG_STEPS, 2, golden)
+                took.append(self.stop(process, launcher))
+                held += process.returncode == 75 and self.ends_golden("out", launcher, LONG_STEPS, 3, golden)
             p50 = statistics.median(took)
             self.note(f"a signal in a long step, {launcher}", held, total,
                       f"ranks end after p50 {p50:.2f} s, at most {max(took):.2f} s")
@@ -441,14 +440,13 @@ class Torture:
                 once.unlink(missing_ok=True)
                 rank = self.random.randrange(RANKS)
                 where = {"BREAK_RANK": str(rank)} if launcher == "mpi" else {}
-                product = self.random.randint(1, 3000 // (1 if launcher == "threads" else RANKS))
-                process = self.place.start(launcher, "out", sets, supervise=True, LD_PRELOAD=self.place.breaker,
+                product = self.random.randint(1, 3000 // (RANKS if where else 1))
+                process = self.place.start(launcher, "out", sets, True, LD_PRELOAD=self.place.breaker,
                                            BREAK_HANG=str(product), BREAK_ONCE=str(once), **where)
                 text, _ = process.communicate(timeout=LIMIT_S)
                 failures = self.place.events("out", "failure")
                 if not once.exists():
-                    print(f"  no rank hung: product {product}", flush=True)
-                    continue
+                    continue  # the run had fewer products
                 seconds = failures[0]["time"] - once.stat().st_mtime if failures else LIMIT_S
                 took.append(seconds)
                 said = failures[0].get("detail", "") if failures else ""
@@ -499,8 +497,7 @@ class Torture:
         """8 ranks, 6, 8 again: before the first loss the same bits, then the same losses to rounding."""
         place, total, held, worst = self.place, self.trials(20, 1), 0, 0.0
         (place.folder / "launch.sh").write_text(
-            'ranks=$1; shift\n[ -e down ] && [ "$ranks" -gt 6 ] && { echo "error: two ranks are missing" >&2; '
-            'exit 1; }\nexec "$@" --ranks "$ranks"\n')
+            'ranks=$1; shift\n[ -e down ] && [ "$ranks" -gt 6 ] && exit 1\nexec "$@" --ranks "$ranks"\n')
         place.train("whole", "threads", ELASTIC)
         whole = place.losses("whole")
         for _ in range(total):
@@ -548,16 +545,20 @@ class Torture:
             self.restarts_s.append(self.first_step_s("out"))
         p50, most = statistics.median(self.restarts_s), max(self.restarts_s)
         fast = sum(seconds < 3 for seconds in self.restarts_s)
-        self.note("start to the first new step below 3 s", fast, total, f"p50 {p50:.2f} s, at most {most:.2f} s")
+        loaded = statistics.median(self.loads_s)
+        self.note("start to the first new step below 3 s", fast, total, asked=p50 >= 3,
+                  why=f"p50 {p50:.2f} s, at most {most:.2f} s; {loaded:.2f} s until the checkpoint is loaded")
 
     def first_step_s(self, out):
-        started = time.monotonic()
+        started, began = time.monotonic(), time.time()
         process = self.place.start("threads", out)
         for line in process.stdout:
             if re.match(r"\s*step ", line) or "is finished" in line:
                 break
         seconds = time.monotonic() - started
         process.communicate()
+        starts = self.place.events(out, "start")
+        self.loads_s.append(max(starts[-1]["time"] - began, 0) if starts else 0)
         return seconds
 
     PARTS = {"kills": kills, "save-kills": save_kills, "failing-calls": failing_calls,
