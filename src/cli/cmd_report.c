@@ -87,6 +87,19 @@ static ot_status read_page(const char *path, ot_arena *arena, ot_run_page *page)
   return OT_OK;
 }
 
+static ot_status write_charts(const ot_figure_list *list, const char *directory, ot_arena *arena) {
+  OT_TRY(ot_disk_make_directory(directory));
+  for (int64_t i = 0; i < list->count; i++) {
+    ot_text_builder text = {.arena = arena};
+    ot_figure_print(&list->figure[i], &text);
+    const char *const name = ot_figure_file(&list->figure[i], arena);
+    OT_TRY(ot_output_file_replace(ot_disk_join(arena, directory, name), ot_text_builder_text(&text),
+                                  text.length));
+  }
+  fprintf(stderr, "charts: %lld files in %s\n", (long long)list->count, directory);
+  return OT_OK;
+}
+
 static ot_status report(const ot_options *options) {
   ot_arena *const arena = ot_options_arena(options);
   const char *const html = ot_options_text(options, "html");
@@ -96,10 +109,13 @@ static ot_status report(const ot_options *options) {
     return ot_fail_hint(OT_USAGE, "give --html a file of its own");
   }
   OT_TRY(read_page(ot_options_argument(options, 0), arena, &page));
+  const char *const svg = ot_options_text(options, "svg");
+  ot_text_builder drawn = {.arena = arena};
+  ot_figure_list figures = {0};
+  if (html || svg) ot_run_html(&page, &drawn, &figures);
+  if (svg) OT_TRY(write_charts(&figures, svg, arena));
   if (html) {
-    ot_text_builder text = {.arena = arena};
-    ot_run_html(&page, &text);
-    OT_TRY(ot_output_file_replace(html, ot_text_builder_text(&text), text.length));
+    OT_TRY(ot_output_file_replace(html, ot_text_builder_text(&drawn), drawn.length));
     if (ot_output_file_is_stdout(html)) return OT_OK;
     fprintf(stderr, "page: %s\n", html);
   }
@@ -115,6 +131,7 @@ static ot_status report(const ot_options *options) {
 
 static const ot_option rows[] = {
     {"html", OT_OPTION_PATH, "FILE", .help = "also write a page with curves, without scripts"},
+    {"svg", OT_OPTION_PATH, "DIR", .help = "also write each curve and chart as a file NAME.svg"},
 };
 
 const ot_verb ot_verb_report = {
@@ -133,7 +150,8 @@ const ot_verb ot_verb_report = {
         "them.",
     .examples =
         "  orthant report runs/demo\n"
-        "  orthant report runs/demo --html report.html",
+        "  orthant report runs/demo --html report.html\n"
+        "  orthant report runs/demo --svg charts",
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,

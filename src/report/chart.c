@@ -39,6 +39,23 @@ void ot_chart_text(ot_text_builder *out, const char *class, double x, double y, 
   ot_text_put(out, "</text>\n");
 }
 
+enum { KEY_COLUMNS = 3, KEY_ROW = 22, KEY_LEFT = 8, KEY_BOX = 11 };
+
+double ot_chart_keys_height(int count) {
+  return (double)((count + KEY_COLUMNS - 1) / KEY_COLUMNS * KEY_ROW);
+}
+
+void ot_chart_keys(ot_text_builder *out, double y, const ot_chart_key *keys, int count) {
+  const double width = (OT_CHART_WIDTH - KEY_LEFT) / (double)KEY_COLUMNS;
+  for (int i = 0; i < count; i++) {
+    const double left = KEY_LEFT + i % KEY_COLUMNS * width;
+    const double bottom = y + (i / KEY_COLUMNS + 1) * KEY_ROW - 6;
+    ot_chart_box(out, keys[i].class, (ot_box){left, bottom - KEY_BOX + 1, KEY_BOX, KEY_BOX}, NULL);
+    ot_chart_text(out, "", left + KEY_BOX + 6, bottom,
+                  ot_arena_format(out->arena, "%s: %s", keys[i].name, keys[i].value));
+  }
+}
+
 // ---- scales ----
 
 static const double most = 1e300;  // of a range with ticks

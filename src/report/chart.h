@@ -27,6 +27,13 @@ void ot_chart_line(ot_text_builder *out, const char *class, ot_box box);
 // By `class`, texts start at x, end there ("e"), or are centred there ("m").
 void ot_chart_text(ot_text_builder *out, const char *class, double x, double y, const char *text);
 
+// A legend in the drawing, in rows of three keys from `y` on: a box of a class, a name and a value.
+typedef struct ot_chart_key {
+  const char *class, *name, *value;
+} ot_chart_key;
+double ot_chart_keys_height(int count);
+void ot_chart_keys(ot_text_builder *out, double y, const ot_chart_key *keys, int count);
+
 // Maps [minimum, maximum] to [from, to].
 typedef struct ot_scale {
   bool log;

@@ -10,6 +10,11 @@ void ot_page_begin(ot_text_builder *out, const char *title, const char *heading,
               "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n");
   ot_markup_element(out, "title", title);
   ot_text_put(out, "\n<style>\n");
+  ot_text_appendf(out,
+                  ":root{color-scheme:light dark;%s}\n"
+                  "@media(prefers-color-scheme:dark){:root{%s}}\n",
+                  ot_colours_light, ot_colours_dark);
+  for (int i = 0; ot_chart_style[i]; i++) ot_text_put(out, ot_chart_style[i]);
   for (int i = 0; ot_page_style[i]; i++) ot_text_put(out, ot_page_style[i]);
   ot_text_put(out, "</style>\n</head>\n<body>\n<header>\n");
   ot_markup_element(out, "h1", heading);

@@ -6,9 +6,12 @@
 
 #include "base/text_builder.h"
 
-// The style sheet in parts, null after the last: colours for light and dark, wide and narrow
-// screens, and print. Colour-blind readers can tell the colours of terms apart.
-extern const char *const ot_page_style[];
+// The style sheet in parts, null after the last: for wide and narrow screens, and print; and of
+// charts, on a page or as a file.
+extern const char *const ot_page_style[], *const ot_chart_style[];
+
+// The colours of both, "--NAME:VALUE;...". Colour-blind readers can tell those of terms apart.
+extern const char ot_colours_light[], ot_colours_dark[];
 
 // From the beginning to the end of the page's header: `heading`, and `text` below it.
 void ot_page_begin(ot_text_builder *out, const char *title, const char *heading, const char *text);

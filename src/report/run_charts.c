@@ -8,7 +8,6 @@
 #include "base/quantity.h"
 #include "report/chart.h"
 #include "report/markup.h"
-#include "report/plan_html_parts.h"
 #include "report/run_page.h"
 
 enum { LEFT = 104, RIGHT = 20, TOP = 22, HEIGHT = 180, BOTTOM = 42 };
@@ -137,7 +136,15 @@ void ot_chart_run_lines(const ot_run_chart *chart, ot_text_builder *out) {
                    .arena = out->arena,
                    .x = step_scale(chart->record),
                    .y = value_scale(chart)};
-  ot_chart_begin(out, TOP + HEIGHT + BOTTOM, chart->label);
+  ot_chart_key keys[OT_RUN_LINES_MAX];
+  int num_keys = 0;
+  for (int i = 0; i < chart->num_lines && chart->num_lines > 1; i++) {
+    const ot_run_line *const line = &chart->lines[i];
+    if (line->curve->all.count == 0) continue;
+    keys[num_keys++] = (ot_chart_key){ot_arena_format(f.arena, "c-%s", line->colour), line->name,
+                                      chart->figure(f.arena, line->curve->last)};
+  }
+  ot_chart_begin(out, TOP + HEIGHT + BOTTOM + ot_chart_keys_height(num_keys), chart->label);
   put_value_axis(&f, f.y.log ? ot_arena_format(f.arena, "%s (log)", chart->label) : chart->label,
                  chart->figure);
   put_restarts(&f);
@@ -145,16 +152,8 @@ void ot_chart_run_lines(const ot_run_chart *chart, ot_text_builder *out) {
   for (int i = 0; i < chart->num_lines; i++) put_band(&f, &chart->lines[i]);
   for (int i = 0; i < chart->num_lines; i++) put_means(&f, &chart->lines[i]);
   put_limit(&f, chart);
+  ot_chart_keys(out, TOP + HEIGHT + BOTTOM, keys, num_keys);
   ot_chart_end(out);
-  if (chart->num_lines < 2) return;
-  ot_text_put(out, "<ul class=\"legend\">\n");
-  for (int i = 0; i < chart->num_lines; i++) {
-    const ot_run_line *const line = &chart->lines[i];
-    if (line->curve->all.count == 0) continue;
-    ot_chart_legend(out, ot_arena_format(f.arena, "c-%s", line->colour), line->name,
-                    chart->figure(f.arena, line->curve->last));
-  }
-  ot_text_put(out, "</ul>\n");
 }
 
 // ---- exposed communication ----
@@ -200,19 +199,21 @@ void ot_chart_exposed(const ot_run_record *record, ot_text_builder *out) {
                    .arena = out->arena,
                    .x = step_scale(record),
                    .y = {.maximum = most_s * 1.05, .from = TOP + HEIGHT, .to = TOP}};
-  ot_chart_begin(out, TOP + HEIGHT + BOTTOM, "Exposed communication of a step by axis");
-  put_value_axis(&f, "exposed time of a step", ot_figure_seconds);
-  put_step_axis(&f, TOP + HEIGHT);
-  for (int axis = 0; axis < OT_COUNT(axes); axis++) put_layer(&f, axis, base_s);
-  ot_chart_end(out);
-  ot_text_put(out, "<ul class=\"legend\">\n");
+  ot_chart_key keys[OT_COUNT(axes)];
+  int num_keys = 0;
   for (int axis = 0; axis < OT_COUNT(axes); axis++) {
     const ot_curve_column *const all = &record->curves[OT_CURVE_TP + axis].all;
     if (!(all->sum > 0)) continue;
-    ot_chart_legend(out, ot_arena_format(f.arena, "c-%s", axes[axis]), axes[axis],
-                    ot_figure_seconds(f.arena, all->sum / (double)all->count));
+    keys[num_keys++] = (ot_chart_key){ot_arena_format(f.arena, "c-%s", axes[axis]), axes[axis],
+                                      ot_figure_seconds(f.arena, all->sum / (double)all->count)};
   }
-  ot_text_put(out, "</ul>\n");
+  ot_chart_begin(out, TOP + HEIGHT + BOTTOM + ot_chart_keys_height(num_keys),
+                 "Exposed communication of a step by axis");
+  put_value_axis(&f, "exposed time of a step", ot_figure_seconds);
+  put_step_axis(&f, TOP + HEIGHT);
+  for (int axis = 0; axis < OT_COUNT(axes); axis++) put_layer(&f, axis, base_s);
+  ot_chart_keys(out, TOP + HEIGHT + BOTTOM, keys, num_keys);
+  ot_chart_end(out);
 }
 
 // ---- health ----
@@ -302,7 +303,17 @@ void ot_chart_goodput(const ot_run_account *a, ot_text_builder *out) {
       .maximum = a->wall_s > 0 ? a->wall_s : 1, .from = 16, .to = OT_CHART_WIDTH - 24};
   int64_t tenths[OT_ACCOUNT_ITEMS];
   ot_run_page_tenths(a, tenths);
-  ot_chart_begin(out, BAR + 16, "Where the wall time of the run went; the list has the figures.");
+  ot_chart_key keys[OT_ACCOUNT_ITEMS];
+  int num_keys = 0;
+  for (int i = 0; i < OT_ACCOUNT_ITEMS; i++) {
+    if (fabs(a->item_s[i]) < 1e-6 * a->wall_s) continue;
+    keys[num_keys++] = (ot_chart_key){
+        classes[i], ot_account_name((ot_account_item)i),
+        ot_arena_format(out->arena, "%s, %.1f%%", ot_run_page_time(out->arena, a->item_s[i]),
+                        (double)tenths[i] / 10)};
+  }
+  ot_chart_begin(out, BAR + 20 + ot_chart_keys_height(num_keys),
+                 "Where the wall time of the run went");
   double at_s = 0;
   for (int i = 0; i < OT_ACCOUNT_ITEMS; i++) {
     if (!(a->item_s[i] > 0)) continue;
@@ -314,18 +325,12 @@ void ot_chart_goodput(const ot_run_account *a, ot_text_builder *out) {
     ot_chart_box(
         out, classes[i], (ot_box){from, 8, width, BAR},
         ot_arena_format(out->arena, "%s: %s", name, ot_run_page_time(out->arena, a->item_s[i])));
-    if (width > LABEL_WIDTH) ot_chart_text(out, "m on", from + width / 2, 8 + BAR / 2 + 5, name);
+    const bool pale = i == OT_ACCOUNT_IDLE || i == OT_ACCOUNT_OTHER;
+    if (width > LABEL_WIDTH)
+      ot_chart_text(out, pale ? "m" : "m on", from + width / 2, 8 + BAR / 2 + 5, name);
   }
+  ot_chart_keys(out, BAR + 16, keys, num_keys);
   ot_chart_end(out);
-  ot_text_put(out, "<ul class=\"legend\">\n");
-  for (int i = 0; i < OT_ACCOUNT_ITEMS; i++) {
-    if (fabs(a->item_s[i]) < 1e-6 * a->wall_s) continue;
-    ot_chart_legend(
-        out, classes[i], ot_account_name((ot_account_item)i),
-        ot_arena_format(out->arena, "%s, %.1f%%", ot_run_page_time(out->arena, a->item_s[i]),
-                        (double)tenths[i] / 10));
-  }
-  ot_text_put(out, "</ul>\n");
 }
 
 // ---- wall time ----

@@ -13,14 +13,16 @@ typedef struct ot_run_line {
   const char *colour;  // "compute", "dp", ...: of the classes c- and l- of the style
 } ot_run_line;
 
+enum { OT_RUN_LINES_MAX = 7 };
+
 typedef struct ot_run_chart {
   const ot_run_record *record;
   const char *label;         // of the ordinate
   const ot_run_line *lines;  // [num_lines]
-  int num_lines;
-  double limit;            // a dashed line; NaN: none
-  const char *limit_name;  // of it
-  bool from_zero;          // the ordinate begins at 0
+  int num_lines;             // at most OT_RUN_LINES_MAX
+  double limit;              // a dashed line; NaN: none
+  const char *limit_name;    // of it
+  bool from_zero;            // the ordinate begins at 0
   const char *(*figure)(ot_arena *arena, double value);
 } ot_run_chart;
 
@@ -35,7 +37,7 @@ void ot_chart_exposed(const ot_run_record *record, ot_text_builder *out);
 // Layers downward, steps to the right; darker is larger, on a logarithmic scale.
 void ot_chart_heat(const ot_run_record *record, const ot_heat_map *map, ot_text_builder *out);
 
-// The items of the account as one bar, and as a list.
+// The items of the account as one bar.
 void ot_chart_goodput(const ot_run_account *account, ot_text_builder *out);
 
 // Processes, saves and failures over the wall time.

@@ -14,8 +14,20 @@ typedef struct html {
   const ot_run_page *page;
   const ot_run_record *record;
   ot_text_builder *out;
-  ot_arena *arena;  // of `out`
+  ot_arena *arena;          // of `out`
+  ot_figure_list *figures;  // null: not wanted
 } html;
+
+static int64_t begin_figure(const html *h) {
+  ot_text_put(h->out, "<figure>\n");
+  return h->out->length;
+}
+
+// Ends the figure that began at byte `first`.
+static void end_figure(const html *h, const char *title, int64_t first) {
+  if (h->figures) ot_figure_add(h->figures, title, h->out, first);
+  ot_text_put(h->out, "</figure>\n");
+}
 
 static const char *real(ot_arena *arena, double value) {
   return isfinite(value) ? ot_arena_format(arena, "%.4g", value) : "-";
@@ -89,9 +101,9 @@ static void put_summary(const html *h) {
 static void put_chart(const html *h, const char *heading, const ot_run_chart *chart) {
   if (!ot_run_chart_has(chart)) return;
   ot_markup_element(h->out, "h3", heading);
-  ot_text_put(h->out, "<figure>\n");
+  const int64_t first = begin_figure(h);
   ot_chart_run_lines(chart, h->out);
-  ot_text_put(h->out, "</figure>\n");
+  end_figure(h, heading, first);
 }
 
 static void put_curve(const html *h, const char *heading, ot_curve_kind kind,
@@ -105,7 +117,7 @@ static void put_curve(const html *h, const char *heading, ot_curve_kind kind,
 }
 
 static void put_loss(const html *h) {
-  enum { SETS = 6 };
+  enum { SETS = OT_RUN_LINES_MAX - 1 };
   static const char *const colours[SETS] = {"dp", "tp", "pp", "ep", "update", "cp"};
   ot_run_line lines[SETS + 1] = {{&h->record->curves[OT_CURVE_LOSS], "training", "compute"}};
   int count = 1;
@@ -154,9 +166,11 @@ static void put_speed(const html *h) {
                             .from_zero = true,
                             .figure = ot_figure_share});
   if (ot_run_has_exposed(h->record)) {
-    ot_text_put(h->out, "<h3>Exposed communication</h3>\n<figure>\n");
+    static const char heading[] = "Exposed communication";
+    ot_markup_element(h->out, "h3", heading);
+    const int64_t first = begin_figure(h);
     ot_chart_exposed(h->record, h->out);
-    ot_text_put(h->out, "</figure>\n");
+    end_figure(h, heading, first);
   }
   put_curve(h, "Memory", OT_CURVE_MEMORY,
             &(ot_run_chart){.label = "peak so far",
@@ -194,9 +208,9 @@ static void put_goodput(const html *h) {
   if (a->num_attempts == 0 || !(a->wall_s > 0)) return;
   ot_page_section(h->out, "goodput", "Where the time went",
                   "How to read: the bar is the wall time of the run; blue are steps that count.");
-  ot_text_put(h->out, "<figure>\n");
+  const int64_t first = begin_figure(h);
   ot_chart_goodput(a, h->out);
-  ot_text_put(h->out, "</figure>\n");
+  end_figure(h, "Where the time went", first);
   put_expected(h);
   ot_page_section_end(h->out);
 }
@@ -232,9 +246,9 @@ static void put_time(const html *h) {
   if (h->record->account.num_attempts == 0) return;
   ot_page_section(h->out, "time", "What happened",
                   "How to read: a blue bar is a process of the run; a mark is an event.");
-  ot_text_put(h->out, "<figure>\n");
+  const int64_t first = begin_figure(h);
   ot_chart_run_time(h->record, h->out);
-  ot_text_put(h->out, "</figure>\n");
+  end_figure(h, "What happened", first);
   ot_page_fold(h->out, "Events as a table");
   put_events(h);
   ot_page_fold_end(h->out);
@@ -255,9 +269,9 @@ static void put_health(const html *h) {
                   "How to read: a row is a layer, darker is larger (logarithmic); a layer that "
                   "darkens before the loss rises is where to look.");
   for (int i = 0; i < OT_HEAT_MAPS; i++) {
-    ot_text_put(h->out, "<figure>\n");
+    const int64_t first = begin_figure(h);
     ot_chart_heat(h->record, &h->record->heat[i], h->out);
-    ot_text_put(h->out, "</figure>\n");
+    end_figure(h, ot_arena_format(h->arena, "%s by layer", h->record->heat[i].name), first);
   }
   ot_page_section_end(h->out);
 }
@@ -281,8 +295,9 @@ static void put_navigation(const html *h) {
   ot_page_navigation(h->out, false);
 }
 
-void ot_run_html(const ot_run_page *page, ot_text_builder *out) {
-  const html h = {.page = page, .record = page->record, .out = out, .arena = out->arena};
+void ot_run_html(const ot_run_page *page, ot_text_builder *out, ot_figure_list *figures) {
+  const html h = {
+      .page = page, .record = page->record, .out = out, .arena = out->arena, .figures = figures};
   const char *const state = ot_run_page_state(page, h.arena);
   ot_page_begin(out, ot_arena_format(h.arena, "Orthant run: %s", page->path), page->path,
                 ot_arena_format(h.arena, "%s; %s, %s", state, ot_run_page_model(page, h.arena),

@@ -5,6 +5,7 @@
 #include "base/text_builder.h"
 #include "describe/mesh.h"
 #include "describe/run.h"
+#include "report/chart_file.h"
 #include "report/run_record.h"
 
 typedef struct ot_run_page {
@@ -27,7 +28,8 @@ void ot_run_report(const ot_run_page *page, ot_text_builder *out);
 const char *ot_run_json(const ot_run_page *page, ot_arena *arena);
 
 // As one self-contained HTML file: no network, no scripts.
-void ot_run_html(const ot_run_page *page, ot_text_builder *out);
+// figures: receives its charts; null: not wanted
+void ot_run_html(const ot_run_page *page, ot_text_builder *out, ot_figure_list *figures);
 
 // ---- what the formats share ----
 

@@ -53,6 +53,29 @@ done
 awk 'length($0) > 100 { exit 1 }' out.txt || fail "the report has a line of more than 100 columns"
 check_page page.html
 grep -q 'Health of the layers' page.html || fail "no health on the page"
+expect 0 "charts: 11 files in made/charts" "$orthant" report a --svg made/charts
+python3 - <<'PY' || fail "the charts as files"
+import os, re, xml.etree.ElementTree as tree
+svg = "{http://www.w3.org/2000/svg}"
+names = sorted(os.listdir("made/charts"))
+assert len(names) == 11, names
+assert {"loss.svg", "gradient_norm.svg", "where_the_time_went.svg", "what_happened.svg"} <= set(names), names
+page = open("page.html").read()
+for name in names:
+    text = open("made/charts/" + name).read()
+    root = tree.fromstring(text)
+    assert root.tag == svg + "svg" and root.get("width") and root.get("height"), name
+    assert root.find(svg + "title").text, name
+    style = root.find(svg + "style").text
+    assert "var(" not in style and "prefers-color-scheme:dark" in style, name
+    classes = {c for e in root.iter() for c in (e.get("class") or "").split()}
+    assert classes <= set(re.findall(r"\.([a-z0-9-]+)", style)), (name, classes)
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", ""), name
+    drawn = re.findall(r'd="([^"]+)"', text)
+    assert all(d in page for d in drawn), name + " differs from the page"
+keys = "".join(tree.parse("made/charts/loss.svg").getroot().itertext())
+assert "training: " in keys and "validation held: " in keys, keys
+PY
 "$orthant" report a --json >report.json
 python3 - <<'PY' || fail "the account"
 import json

@@ -17,7 +17,12 @@ ot_status fuzz_one(const uint8_t *data, size_t size, ot_arena *arena) {
   const ot_run_page page = {.path = fuzz_directory(), .record = record, .no_run = "none"};
   ot_text_builder html = {.arena = arena}, text = {.arena = arena};
   ot_run_report(&page, &text);
-  ot_run_html(&page, &html);
+  ot_figure_list figures = {0};
+  ot_run_html(&page, &html, &figures);
+  for (int64_t i = 0; i < figures.count; i++) {
+    ot_text_builder file = {.arena = arena};
+    ot_figure_print(&figures.figure[i], &file);
+  }
   fuzz_require(ot_run_json(&page, arena)[0] == '{', "the report is an object");
   return OT_OK;
 }
