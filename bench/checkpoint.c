@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time to save and to load the state of a run on ranks of one thread, compared with the disk: the
 // same bytes as plain writes with a sync, and as plain reads, by as many threads. They take turns;
-// nothing is read from the page cache.
+// nothing is read from the page cache. The same for copies in memory (checkpoint.memory), compared
+// with memcpy.
 //   bench/checkpoint [--ranks N] [--layers L] [--tp T] [--repeats R] [--directory DIR] [--json]
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,11 +16,12 @@
 #include "host/clock.h"
 #include "support/bench_program.h"
 #include "support/bench_step.h"
+#include "train/memory_copies.h"
 #include "train/trainer.h"
 
-enum { TOKENS = 1 << 16, HEADER_BYTES = 1024, BLOCK_BYTES = 4 << 20 };
+enum { TOKENS = 1 << 16, HEADER_BYTES = 1024, BLOCK_BYTES = 4 << 20, HISTORY = 1 };
 
-typedef enum turn { SAVE, WRITE, LOAD, READ, TURNS } turn;
+typedef enum turn { SAVE, WRITE, LOAD, READ, COPY, MEMCPY, RESTORE, TURNS } turn;
 
 typedef struct settings {
   int ranks, layers, tp, repeats;
@@ -32,6 +34,7 @@ typedef struct timing {
   ot_config config;
   const char *saved;  // directory of the checkpoint
   int64_t bytes;      // of its tensor files
+  int64_t copied;     // bytes of copies in memory, of all ranks
   double seconds[TURNS][OT_BENCH_REPEATS];
 } timing;
 
@@ -42,6 +45,9 @@ typedef struct bench_rank {
   ot_world *world;
   ot_arena *arena;
   char *block;  // [BLOCK_BYTES]
+  ot_memory_copies *memory;
+  char *buffer;    // [copied]
+  int64_t copied;  // bytes of the copies of this rank
 } bench_rank;
 
 static const char model[] =
@@ -97,6 +103,50 @@ static ot_status read_share(const bench_rank *r, const char *path) {
   return status;
 }
 
+// ---- memory ----
+
+static ot_status open_memory(const bench_rank *r, ot_memory_copies **memory) {
+  const ot_memory_request request = {.runtime = ot_trainer_runtime(r->trainer),
+                                     .world = r->world,
+                                     .run = &r->t->config.run,
+                                     .config = "",
+                                     .output = r->t->settings->directory};
+  return ot_memory_copies_create(&request, memory);
+}
+
+static ot_status begin_memory(bench_rank *r) {
+  char note[OT_MEMORY_NOTE_BYTES];
+  bool on;
+  OT_TRY(open_memory(r, &r->memory));
+  OT_TRY(ot_memory_copies_begin(r->memory, HISTORY, note, &on));
+  OT_CHECK(on, OT_ENVIRONMENT, "%s", note);
+  const ot_schedule *const schedule = ot_runtime_schedule(ot_trainer_runtime(r->trainer));
+  r->copied = ot_memory_copied_bytes(schedule, &r->t->config.run);
+  r->buffer = malloc((size_t)r->copied);
+  OT_CHECK(r->buffer, OT_ENVIRONMENT, "out of memory");
+  memset(r->buffer, 7, (size_t)r->copied);
+  if (ot_world_is_leader(r->world)) r->t->copied = r->copied * r->t->settings->ranks;
+  return OT_OK;
+}
+
+static void copy_memory(const bench_rank *r) {
+  const char *const arena =
+      ot_executor_host_memory(ot_runtime_executor(ot_trainer_runtime(r->trainer)));
+  memcpy(r->buffer, arena, (size_t)r->copied);
+}
+
+static ot_status restore_memory(const bench_rank *r) {
+  ot_memory_copies *memory = NULL;
+  ot_memory_found found;
+  const char *note;
+  OT_TRY(open_memory(r, &memory));
+  ot_status status = ot_memory_copies_find(memory, &(ot_memory_search){HISTORY, -1}, &found);
+  if (status == OT_OK && !found.found) status = ot_fail(OT_ENVIRONMENT, "%s", found.note);
+  if (status == OT_OK) status = ot_memory_copies_load(memory, r->arena, &note);
+  ot_memory_copies_destroy(&memory);
+  return status;
+}
+
 // ---- turns ----
 
 static ot_status take_turn(const bench_rank *r, turn what, const char *share) {
@@ -109,6 +159,14 @@ static ot_status take_turn(const bench_rank *r, turn what, const char *share) {
       return ot_trainer_resume(r->trainer, r->t->saved);
     case READ:
       return read_share(r, share);
+    case COPY:
+      ot_memory_copies_take(r->memory, &(ot_position){.step = 1});
+      return OT_OK;
+    case MEMCPY:
+      copy_memory(r);
+      return OT_OK;
+    case RESTORE:
+      return restore_memory(r);
     case TURNS:
       break;
   }
@@ -140,6 +198,7 @@ static ot_status take_turns(const bench_rank *r, int repeat) {
     OT_TRY(ot_world_agree(r->world, take_turn(r, (turn)what, share)));
     if (leads) r->t->seconds[what][repeat] = ot_clock_s() - start_s;
     if (what == WRITE) forget(share);
+    while (ot_memory_copies_busy(r->memory)) usleep(1000);
     OT_TRY(ot_world_agree(r->world, what == SAVE && leads ? forget_saved(r) : OT_OK));
   }
   unlink(share);
@@ -152,7 +211,11 @@ static ot_status time_trainer(bench_rank *r) {
   memset(r->block, 7, BLOCK_BYTES);
   ot_status status =
       ot_trainer_create(&r->t->config.run, r->t->config.settings, r->world, &r->trainer);
+  if (status == OT_OK) status = begin_memory(r);
   for (int i = 0; i < r->t->settings->repeats && status == OT_OK; i++) status = take_turns(r, i);
+  if (status == OT_OK) status = ot_memory_copies_remove(r->memory);
+  ot_memory_copies_destroy(&r->memory);
+  free(r->buffer);
   ot_trainer_destroy(&r->trainer);
   free(r->block);
   return status;
@@ -172,22 +235,32 @@ static ot_status time_rank(ot_comm *comm, void *context) {
 // ---- report ----
 
 static void report(const timing *t) {
-  static const char *const names[TURNS] = {"save", "write", "load", "read"};
+  static const char *const names[TURNS] = {"save", "write",  "load",   "read",
+                                           "copy", "memcpy", "restore"};
   const settings *const s = t->settings;
   double median[TURNS];
   for (int i = 0; i < TURNS; i++) median[i] = ot_bench_median(t->seconds[i], s->repeats);
   if (s->json) {
     printf("{\"ranks\": %d, \"bytes\": %lld", s->ranks, (long long)t->bytes);
     for (int i = 0; i < TURNS; i++) printf(", \"%s_seconds\": %.6g", names[i], median[i]);
-    printf(", \"save_ratio\": %.4g, \"load_ratio\": %.4g}\n", median[WRITE] / median[SAVE],
-           median[READ] / median[LOAD]);
+    printf(
+        ", \"copied_bytes\": %lld, \"save_ratio\": %.4g, \"load_ratio\": %.4g, "
+        "\"copy_ratio\": %.4g}\n",
+        (long long)t->copied, median[WRITE] / median[SAVE], median[READ] / median[LOAD],
+        median[MEMCPY] / median[COPY]);
     return;
   }
   printf("%d ranks, %.3f GB, medians of %d\n", s->ranks, (double)t->bytes / 1e9, s->repeats);
-  for (int i = 0; i < TURNS; i++)
-    printf("%-6s %8.3f s  %7.3f GB/s\n", names[i], median[i], (double)t->bytes / 1e9 / median[i]);
+  for (int i = 0; i < TURNS; i++) {
+    const double bytes = (double)(i < COPY ? t->bytes : t->copied);
+    printf("%-7s %8.3f s  %7.3f GB/s\n", names[i], median[i], bytes / 1e9 / median[i]);
+  }
   printf("saving at %.0f %% of the disk's rate, loading at %.0f %%\n",
          100 * median[WRITE] / median[SAVE], 100 * median[READ] / median[LOAD]);
+  printf(
+      "a copy in memory takes %.2f times as long as memcpy; a restart from it takes %.2f of one "
+      "from the disk\n",
+      median[COPY] / median[MEMCPY], median[RESTORE] / median[LOAD]);
 }
 
 static ot_status run_in(const settings *s, ot_arena *arena) {

@@ -293,6 +293,7 @@ static ot_status reserve_all(ot_memory_copies *c) {
   OT_TRY(ot_memory_reserve(c, c->rank, c->slot));
   for (int w = 0; w < c->num_wards; w++)
     OT_TRY(ot_memory_reserve(c, c->wards[w].rank, c->wards[w].slot));
+  for (int i = 0; i < 2; i++) ot_memory_slot_touch(&c->slot[i]);
   return OT_OK;
 }
 
@@ -405,7 +406,10 @@ void ot_memory_copies_take(ot_memory_copies *c, const ot_position *position) {
   atomic_store(&c->running, true);
   if (comm) ot_comm_add_thread(comm, true);
   c->joined = pthread_create(&c->thread, NULL, run_thread, c) != 0;
-  if (c->joined) run_thread(c);
+  if (c->joined)
+    run_thread(c);
+  else
+    (void)pthread_setname_np(c->thread, OT_MEMORY_THREAD);
 }
 
 bool ot_memory_copies_busy(const ot_memory_copies *c) { return atomic_load(&c->running); }

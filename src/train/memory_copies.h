@@ -16,6 +16,8 @@ typedef struct ot_memory_copies ot_memory_copies;
 
 enum { OT_MEMORY_NOTE_BYTES = 1024 };
 
+#define OT_MEMORY_THREAD "memory-copy"  // name of the threads
+
 typedef struct ot_memory_request {
   ot_runtime *runtime;
   ot_world *world;

@@ -68,6 +68,7 @@ static bool is_of(const search *s, const copy_file *file) {
 static void check_file(search *s, const copy_file *file) {
   char hex[OT_CONTENT_HASH_BYTES] = "";
   const int rank = (int)file->head.rank;
+  if (rank == s->c->rank) ot_memory_slot_touch(&file->slot);
   if (ot_memory_slot_hash(&file->slot, &file->head, hex) == OT_OK &&
       ot_text_equal(hex, file->head.hash)) {
     s->has[rank] = true;
@@ -196,6 +197,16 @@ static ot_status bring(search *s, int index) {
   return OT_OK;
 }
 
+// The mapping of the own file is that of later copies.
+static void keep_own_file(search *s, int index) {
+  for (int i = 0; i < s->count; i++) {
+    copy_file *const file = &s->files[i];
+    if (file->head.rank != s->c->rank || file->index != index || s->c->slot[index].map) continue;
+    s->c->slot[index] = file->slot;
+    file->slot = (ot_memory_slot){0};
+  }
+}
+
 // After this the generation is in the ranks' own files; *loadable: with the bytes written.
 static ot_status take_over(search *s, bool *loadable) {
   ot_memory_copies *const c = s->c;
@@ -208,9 +219,7 @@ static ot_status take_over(search *s, bool *loadable) {
   OT_TRY(ot_memory_all(c, reserved == OT_OK, loadable));
   if (!*loadable) return OT_OK;
   OT_TRY(bring(s, index));
-  char name[OT_MEMORY_NAME_BYTES];
-  ot_memory_slot_name(c->rank, index, name);
-  if (!c->slot[index].map) ot_memory_slot_open(c->folder, name, &c->slot[index]);
+  keep_own_file(s, index);
   bool right = ot_memory_slot_head(&c->slot[index], &c->head) && c->head.step == s->step;
   if (absent && right)
     right = ot_memory_slot_hash(&c->slot[index], &c->head, hex) == OT_OK &&

@@ -94,6 +94,10 @@ ot_status ot_memory_slot_create(int folder, const char *name, int64_t bytes, ot_
   return status;
 }
 
+void ot_memory_slot_touch(const ot_memory_slot *slot) {
+  (void)madvise(slot->map, (size_t)slot->bytes, MADV_POPULATE_WRITE);
+}
+
 void ot_memory_slot_close(ot_memory_slot *slot) {
   if (slot->map) munmap(slot->map, (size_t)slot->bytes);
   *slot = (ot_memory_slot){0};

@@ -48,6 +48,8 @@ void ot_memory_slot_open(int folder, const char *name, ot_memory_slot *slot);
 // The same for a file of `bytes` bytes; another is replaced by one whose memory is reserved.
 // OT_ENVIRONMENT if there is no room.
 ot_status ot_memory_slot_create(int folder, const char *name, int64_t bytes, ot_memory_slot *slot);
+// Maps all pages now, so that the first copy takes no longer than others.
+void ot_memory_slot_touch(const ot_memory_slot *slot);
 void ot_memory_slot_close(ot_memory_slot *slot);
 
 // False if the slot has no complete copy.
