@@ -89,15 +89,16 @@ static bool any_copies(void) {
   return any;
 }
 
-// Every step waits until the copies of the one before are complete, so that none is left out.
+// Every rank waits in each step until the copies of the one before are complete, so that none is
+// left out.
 static void end_in_step(ot_trainer *trainer, void *context) {
   const fixture *const f = context;
-  if (!ot_world_is_leader(ot_trainer_world(trainer))) return;
   // A thread that ends may hide another from one look at them.
   for (int i = 0, clear = 0; i < 10000 && clear < 4; i++) {
     clear = any_copies() ? 0 : clear + 1;
     usleep(500);
   }
+  if (!ot_world_is_leader(ot_trainer_world(trainer))) return;
   if (f->last > 0 && ot_trainer_position(trainer).step == f->last) _exit(KILLED);
 }
 
