@@ -94,8 +94,8 @@ static void forward_stop(supervisor *s, ot_child *child) {
 // ---- the run ----
 
 static int64_t newest_step(const supervisor *s) {
-  ot_metrics_extent extent = {0};
-  return ot_metrics_measure(s->metrics, 0, &extent) == OT_OK ? extent.newest : 0;
+  int64_t step = 0;
+  return ot_metrics_newest(s->metrics, &step) == OT_OK ? step : 0;
 }
 
 static int64_t newest_checkpoint(const supervisor *s) {

@@ -61,7 +61,7 @@ static void add_lost(ot_run_account *a, ot_run_attempt *attempt, const ot_run_ev
 static void begin_attempt(ot_account_builder *b, const ot_run_event *e) {
   ot_run_account *const a = &b->account;
   ot_run_attempt *const before = newest(b);
-  double begin_s = e->time_s - known(e->load_s);
+  double begin_s = ot_run_event_begin(e);
   if (before) begin_s = ot_larger(begin_s, before->last_s);
   if (before) add_lost(a, before, e);
   a->attempts =
@@ -258,8 +258,8 @@ static void model(ot_run_account *a) {
   request.interval_s = a->interval_s;
   request.detect_s = known(a->recovery_s);
   request.restart_s = 0;
-  // A copy in no time, then bytes that take as long as the save did beside the steps.
-  if (writing_s > 0.01 * a->save_s && a->interval_s + a->blocked_s >= writing_s) {
+  // A copy in no time, then bytes that take as long as the save did while training went on.
+  if (writing_s > 0.01 * a->save_s && a->interval_s >= writing_s - a->blocked_s) {
     request.asynchronous = true;
     request.checkpoint_bytes = writing_s;
     request.storage_bytes_per_s = 1;

@@ -200,15 +200,13 @@ ot_status ot_run_record_read(ot_arena *arena, const char *metrics, const char *e
                              ot_run_record *record) {
   static const char *const maps[OT_HEAT_MAPS] = {"gradient_norm", "update_ratio", "max_activation",
                                                  "max_attention_logit"};
-  ot_metrics_extent extent;
   *record = (ot_run_record){.tokens = -1, .totals = {.memory_peak_bytes = -1, .planned_bytes = -1}};
   for (int i = 0; i < OT_CURVE_KINDS; i++) record->curves[i].first = record->curves[i].last = NAN;
   for (int i = 0; i < OT_HEAT_MAPS; i++)
     record->heat[i] = (ot_heat_map){.name = maps[i], .norms = i == 0};
   OT_TRY(ot_run_events_read(arena, events, &record->events));
-  OT_TRY(ot_metrics_measure(metrics, INT64_MAX, &extent));
-  record->last_step = extent.newest;
-  record->columns = ot_smaller_whole(extent.newest + 1, OT_CURVE_COLUMNS);
+  OT_TRY(ot_metrics_newest(metrics, &record->last_step));
+  record->columns = ot_smaller_whole(record->last_step + 1, OT_CURVE_COLUMNS);
   record_reader r = {
       .record = record, .account = ot_account_begin(&record->events, arena), .arena = arena};
   OT_TRY(ot_metrics_read(metrics, add_line, &r));

@@ -25,6 +25,8 @@
 
 #include "base/status.h"
 
+enum { OT_HOUR_S = 3600 };
+
 // Rate of interruptions per device, as reported for runs and fleets. It is an input: clusters
 // differ several-fold, and new ones fail more often.
 typedef struct ot_failure_rate {

@@ -23,7 +23,7 @@ enum { KEY_BYTES = 512 };
 // Values of a step over all ranks.
 typedef struct step_sums {
   bool stop;           // a rank was asked to stop
-  bool saves;          // a rank is busy with a save that runs beside the steps
+  bool saves;          // a rank is busy with a save that runs while training goes on
   bool copies;         // a rank is busy with a copy in memory
   int64_t save_every;  // steps between saves, as the leader chose
   ot_step_figures figures;

@@ -76,12 +76,13 @@ ot_status ot_loop_log_timed(const ot_loop_start *start, ot_run_event_kind kind, 
   return ot_loop_log(start, &event);
 }
 
-ot_status ot_loop_log_save(const ot_loop_start *start, const ot_state_saved *saved) {
+ot_status ot_loop_log_save(const ot_loop_start *start, const ot_state_saved *saved, int64_t every) {
   const ot_run_event event = {.kind = OT_RUN_EVENT_SAVE,
                               .step = saved->step,
                               .seconds = saved->seconds,
                               .blocked_s = saved->blocked_s,
-                              .bytes = saved->bytes};
+                              .bytes = saved->bytes,
+                              .every = every};
   return ot_loop_log(start, &event);
 }
 

@@ -33,7 +33,7 @@ ot_status ot_loop_log_timed(const ot_loop_start *start, ot_run_event_kind kind, 
                             double begin_s);
 
 // A checkpoint that is complete now.
-ot_status ot_loop_log_save(const ot_loop_start *start, const ot_state_saved *saved);
+ot_status ot_loop_log_save(const ot_loop_start *start, const ot_state_saved *saved, int64_t every);
 
 // A newer checkpoint than the one that was loaded is damaged, as `reason` says.
 ot_status ot_loop_log_fallback(const ot_loop_start *start, const char *reason);

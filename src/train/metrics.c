@@ -39,11 +39,15 @@ static int64_t step_of_line(const char *line) {
   return ended && step < (INT64_C(1) << 53) ? step : -1;
 }
 
-// The step_seconds of a line; 0 if it has none.
-static double seconds_of_line(const char *line) {
+// The step_seconds of a line, if it has them.
+static void add_seconds(const char *line, bool later, ot_metrics_extent *extent) {
   static const char key[] = "\"step_seconds\":";
   const char *const at = strstr(line, key);
-  return at ? strtod(at + sizeof key - 1, NULL) : 0;
+  const double seconds = at ? strtod(at + sizeof key - 1, NULL) : 0;
+  if (later)
+    extent->later_s += seconds;
+  else
+    extent->kept_s += seconds;
 }
 
 typedef struct line_survey {
@@ -52,7 +56,9 @@ typedef struct line_survey {
   int64_t bytes;  // bytes of complete lines
 } line_survey;
 
-static ot_status survey_lines(const char *path, FILE *file, int64_t step, line_survey *survey) {
+// `timed`: also adds up seconds.
+static ot_status survey_lines(const char *path, FILE *file, int64_t step, bool timed,
+                              line_survey *survey) {
   char *line = NULL;
   size_t capacity = 0;
   *survey = (line_survey){0};
@@ -60,7 +66,7 @@ static ot_status survey_lines(const char *path, FILE *file, int64_t step, line_s
     if (line[length - 1] != '\n') break;
     const int64_t of_line = step_of_line(line);
     if (survey->kept == survey->bytes && of_line <= step) survey->kept += length;
-    *(of_line > step ? &survey->extent.later_s : &survey->extent.kept_s) += seconds_of_line(line);
+    if (timed) add_seconds(line, of_line > step, &survey->extent);
     if (of_line > survey->extent.newest) survey->extent.newest = of_line;
     survey->bytes += length;
   }
@@ -70,7 +76,7 @@ static ot_status survey_lines(const char *path, FILE *file, int64_t step, line_s
 }
 
 // A missing file has no lines.
-static ot_status survey(const char *path, int64_t step, line_survey *out) {
+static ot_status survey(const char *path, int64_t step, bool timed, line_survey *out) {
   int descriptor = -1;
   *out = (line_survey){0};
   if (access(path, F_OK) != 0 && errno == ENOENT) return OT_OK;
@@ -80,14 +86,14 @@ static ot_status survey(const char *path, int64_t step, line_survey *out) {
     close(descriptor);
     return ot_fail(OT_ENVIRONMENT, "out of memory (%s)", path);
   }
-  const ot_status status = survey_lines(path, file, step, out);
+  const ot_status status = survey_lines(path, file, step, timed, out);
   fclose(file);
   return status;
 }
 
 static ot_status cut_later_lines(ot_metrics *metrics, int64_t step) {
   line_survey found;
-  OT_TRY(survey(metrics->path, step, &found));
+  OT_TRY(survey(metrics->path, step, false, &found));
   metrics->length = found.kept;
   if (ftruncate(metrics->file, metrics->length) != 0)
     return ot_disk_fail("cut", metrics->path, errno);
@@ -96,14 +102,21 @@ static ot_status cut_later_lines(ot_metrics *metrics, int64_t step) {
 
 ot_status ot_metrics_measure(const char *path, int64_t step, ot_metrics_extent *extent) {
   line_survey found;
-  OT_TRY(survey(path, step, &found));
+  OT_TRY(survey(path, step, true, &found));
   *extent = found.extent;
+  return OT_OK;
+}
+
+ot_status ot_metrics_newest(const char *path, int64_t *step) {
+  line_survey found;
+  OT_TRY(survey(path, 0, false, &found));
+  *step = found.extent.newest;
   return OT_OK;
 }
 
 ot_status ot_metrics_copy_later(const char *path, int64_t step, const char *copy) {
   line_survey found;
-  OT_TRY(survey(path, step, &found));
+  OT_TRY(survey(path, step, false, &found));
   if (found.kept == found.bytes) return OT_OK;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);

@@ -64,6 +64,9 @@ typedef struct ot_metrics_extent {
 } ot_metrics_extent;
 ot_status ot_metrics_measure(const char *path, int64_t step, ot_metrics_extent *extent);
 
+// Only the highest step with a line, which takes less time.
+ot_status ot_metrics_newest(const char *path, int64_t *step);
+
 // Writes a copy of the lines after `step` of the file at `path` (which need not exist) to `copy`,
 // synced; no file if there are none.
 ot_status ot_metrics_copy_later(const char *path, int64_t step, const char *copy);

@@ -133,10 +133,7 @@ ot_run_directory_state ot_run_directory_found(const ot_run_directory *directory)
 }
 
 ot_status ot_run_directory_steps(const ot_run_directory *directory, int64_t *steps) {
-  ot_metrics_extent extent;
-  OT_TRY(ot_metrics_measure(directory->metrics, 0, &extent));
-  *steps = extent.newest;
-  return OT_OK;
+  return ot_metrics_newest(directory->metrics, steps);
 }
 
 bool ot_run_directory_saved(const ot_run_directory *directory) {

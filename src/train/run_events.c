@@ -77,6 +77,7 @@ static const event_key keys[] = {
     {"seconds", VALUE_REAL, PLACE(seconds), TIMED},
     {"blocked_seconds", VALUE_REAL, PLACE(blocked_s), SAVE},
     {"bytes", VALUE_COUNT, PLACE(bytes), SAVE},
+    {"every", VALUE_COUNT, PLACE(every), SAVE},
     {"reason", VALUE_TEXT, PLACE(reason), REASONED},
     {"kind", VALUE_TEXT, PLACE(failure), FAILURE},
     {"rank", VALUE_COUNT, PLACE(rank), FAILURE | STRAGGLER},
@@ -274,6 +275,10 @@ ot_status ot_run_events_read(ot_arena *arena, const char *path, ot_run_event_lis
   return status;
 }
 
+double ot_run_event_begin(const ot_run_event *start) {
+  return start->time_s - (start->load_s > 0 ? start->load_s : 0);
+}
+
 int64_t ot_run_events_starts(const char *path, double *begin_s) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -284,7 +289,7 @@ int64_t ot_run_events_starts(const char *path, double *begin_s) {
   for (int64_t i = 0; i < list.count; i++) {
     const ot_run_event *const e = &list.event[i];
     if (e->kind != OT_RUN_EVENT_START) continue;
-    if (starts++ == 0) first_s = e->time_s - (e->load_s > 0 ? e->load_s : 0);
+    if (starts++ == 0) first_s = ot_run_event_begin(e);
   }
   if (begin_s) *begin_s = first_s;
   ot_heap_release(&heap);

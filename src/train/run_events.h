@@ -17,7 +17,7 @@ typedef enum ot_run_event_kind {
   OT_RUN_EVENT_START,        // step ranks attempt from, and: last_step lost_seconds load_seconds
   OT_RUN_EVENT_REWIND,       // step last_step lost_seconds: the process goes back to `step`
   OT_RUN_EVENT_FIRST_STEP,   // step: the first that this process completed
-  OT_RUN_EVENT_SAVE,         // step seconds blocked_seconds bytes
+  OT_RUN_EVENT_SAVE,         // step seconds blocked_seconds bytes every
   OT_RUN_EVENT_SAVE_FAILED,  // step reason
   OT_RUN_EVENT_FALLBACK,  // step reason: a newer checkpoint was damaged, that of `step` was loaded
   OT_RUN_EVENT_STOP,      // step, reason: signal, end, numeric, failure
@@ -50,6 +50,7 @@ typedef struct ot_run_event {
   double slowdown;    // time of the rank over the median
   double z;           // of an outlier (health.h)
   int64_t bytes;      // of a checkpoint
+  int64_t every;      // steps between saves when it began; 0: no interval
   int64_t first_sample, last_sample;
   int64_t rank, exit;  // of the failed rank: its number and exit status
   const char *from;    // checkpoint, memory, init, nothing
@@ -68,6 +69,9 @@ typedef struct ot_run_event_list {
 // The events in the file at `path`, which need not exist, in `arena`. An incomplete last line is
 // not one yet; any other line that is no event is an error with its number.
 ot_status ot_run_events_read(ot_arena *arena, const char *path, ot_run_event_list *list);
+
+// When the process of a `start` event began to load, as time_s.
+double ot_run_event_begin(const ot_run_event *start);
 
 // How many processes have run the run so far, the starts in the file at `path`: 0 if it cannot be
 // read. *begin_s (null: not asked for): when the first of them began, in Unix seconds; NaN: none.

@@ -7,10 +7,9 @@
 
 // The resolution of the clock, and an interval that no run completes.
 static const double least_s = 1e-9, most_steps = 1e15;
-static const double hour_s = 3600;
 
 double ot_save_interval_mtbf(const ot_run_checkpoint *checkpoint, int ranks) {
-  if (checkpoint->mtbf_hours > 0) return checkpoint->mtbf_hours * hour_s;
+  if (checkpoint->mtbf_hours > 0) return checkpoint->mtbf_hours * OT_HOUR_S;
   return ot_failure_rate_at(0)->device_mtbf_s / ranks;
 }
 

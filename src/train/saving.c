@@ -5,6 +5,7 @@
 #include "base/failure.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
+#include "simulate/goodput.h"
 #include "train/loop_events.h"
 #include "train/loop_state.h"
 #include "train/save_interval.h"
@@ -31,7 +32,7 @@ static ot_status close_save(const ot_loop *l, ot_arena *arena) {
                              l->run->checkpoint.keep));
   const ot_state_saved saved = ot_state_save_last(l->saving.state);
   OT_TRY(ot_run_directory_add_saved(l->start.directory, saved.step));
-  return ot_loop_log_save(&l->start, &saved);
+  return ot_loop_log_save(&l->start, &saved, l->saving.every);
 }
 
 static ot_status close_with_heap(const ot_loop *l) {
@@ -107,6 +108,8 @@ static ot_status start(ot_loop *l) {
   if (ot_loop_leads(l))
     path = ot_checkpoint_path(&arena, ot_run_directory_checkpoints(l->start.directory),
                               ot_trainer_position(trainer).step);
+  const int64_t every = l->run->checkpoint.every;
+  l->saving.every = every == OT_CHECKPOINT_AUTO ? l->saving.chosen : every;
   const ot_state_request request = ot_trainer_state(trainer, path);
   ot_status status =
       ot_world_agree(l->request->world, ot_loop_leads(l) ? ot_metrics_sync(l->metrics) : OT_OK);
@@ -172,7 +175,7 @@ static void say_interval(ot_loop *l, const ot_save_times *times, int64_t steps) 
       "checkpoints every %lld step%s: a save blocks %.3g s of %.3g s, a step takes %.3g s, "
       "a failure is expected every %.3g h",
       (long long)steps, ot_text_plural(steps, "s"), times->blocked_s, times->save_s, times->step_s,
-      times->mtbf_s / 3600);
+      times->mtbf_s / OT_HOUR_S);
 }
 
 int64_t ot_saving_choose(ot_loop *l) {
@@ -193,6 +196,7 @@ ot_status ot_saving_save_due(ot_loop *l, int64_t chosen) {
   if (++saving->steps_since < chosen) return OT_OK;
   saving->steps_since = 0;
   saving->tried = true;
+  saving->chosen = chosen;
   return ot_saving_save(l);
 }
 

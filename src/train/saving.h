@@ -15,11 +15,13 @@ enum { OT_SAVING_FAILURES_MAX = 3, OT_SAVING_FIRST = 3 };
 typedef struct ot_saving {
   ot_state_save *state;
   int64_t saved_step;  // newest checkpoint of this run; -1: none
-  int64_t under_way;   // step of the save that runs beside the steps; -1: none
+  int64_t under_way;   // step of the save that runs while training goes on; -1: none
   bool due;            // a save became due meanwhile
   int failures;        // in a row
+  int64_t every;       // steps between saves when the newest one began; 0: no interval
   // With checkpoint.every: auto.
   int64_t steps_since;        // the last save became due
+  int64_t chosen;             // steps between saves, when one last became due; 0: none has
   bool tried;                 // a save became due in this process
   int64_t num_measured;       // saves of this process that ended well
   double blocked_s, seconds;  // sums over these
@@ -48,7 +50,7 @@ ot_status ot_saving_save_due(struct ot_loop *l, int64_t chosen);
 // failure.
 ot_status ot_saving_save_last(struct ot_loop *l);
 
-// Whether this rank is busy with a save that runs beside the steps. Local, does not block.
+// Whether this rank is busy with a save that runs while training goes on. Local, does not block.
 bool ot_saving_busy(const struct ot_loop *l);
 
 // Called in each step; `busy`: some rank is. Collective over the world.

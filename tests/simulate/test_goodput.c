@@ -281,6 +281,22 @@ static void an_async_checkpoint_stalls_only_for_the_host_copy(void **state) {
   assert_true(beside.productive > waits.productive);
 }
 
+// (w - d) + d may round to less than w.
+static void the_shortest_interval_of_an_asynchronous_write_is_accepted(void **state) {
+  (void)state;
+  int rounded = 0;
+  for (int i = 1; i <= 5000; i++) {
+    ot_goodput_request request = ot_goodput_defaults(16384, 6.4e12);
+    request.asynchronous = true;
+    request.storage_bytes_per_s = 6.4e9 * (1 - i * 1e-5);
+    request.overhead_s = 8 + i * 0.001;
+    const ot_goodput g = build(&request);
+    assert_true(g.best_s == g.write_s - g.stall_s);
+    rounded += g.best_s + g.stall_s < g.write_s;
+  }
+  assert_true(rounded > 0);
+}
+
 static void an_interval_is_never_shorter_than_an_asynchronous_write(void **state) {
   (void)state;
   ot_goodput_request request = ot_goodput_defaults(16384, 6.4e12);
@@ -401,6 +417,7 @@ int main(void) {
       cmocka_unit_test(goodput_matches_simulated_failures_synchronous),
       cmocka_unit_test(goodput_matches_simulated_failures_asynchronous),
       cmocka_unit_test(an_async_checkpoint_stalls_only_for_the_host_copy),
+      cmocka_unit_test(the_shortest_interval_of_an_asynchronous_write_is_accepted),
       cmocka_unit_test(an_interval_is_never_shorter_than_an_asynchronous_write),
       cmocka_unit_test(spares_are_the_fewest_that_suffice_for_the_share_of_time),
       cmocka_unit_test(spares_for_many_failures_follow_the_normal_approximation),

@@ -103,7 +103,7 @@ static void writes_the_keys_of_a_kind(void **state) {
                  "{\"event\":\"failure\",\"time\":1700000001,\"attempt\":2,\"kind\":\"rank\","
                  "\"rank\":3,\"host\":\"n\\\"1\",\"exit\":9,\"detail\":null}\n"
                  "{\"event\":\"save\",\"time\":1700000002,\"step\":8,\"seconds\":null,"
-                 "\"blocked_seconds\":0,\"bytes\":0}\n");
+                 "\"blocked_seconds\":0,\"bytes\":0,\"every\":0}\n");
 }
 
 // All members differ, so a key that is read to another member shows.
@@ -122,6 +122,7 @@ static void reads_what_was_written(void **state) {
                             .slowdown = 10.5,
                             .z = 11.5,
                             .bytes = 12,
+                            .every = 17,
                             .first_sample = 13,
                             .last_sample = 14,
                             .rank = 15,
@@ -154,6 +155,7 @@ static void reads_what_was_written(void **state) {
   const ot_run_event *const save = &list.event[OT_RUN_EVENT_SAVE];
   assert_true(save->seconds == 7.5 && save->blocked_s == 8.5);
   assert_int_equal(save->bytes, 12);
+  assert_int_equal(save->every, 17);
   assert_true(isnan(save->z));
   assert_int_equal(save->rank, -1);
   assert_string_equal(save->reason, "");

@@ -24,7 +24,7 @@ static const interval_row rows[] = {
     {{.mtbf_s = 10000, .blocked_s = 10, .save_s = 10, .step_s = 1000}, 1},
     // 1414.214 * (1 + 0.0235702 + 0.000555556) - 100 = 1348.33 s
     {{.mtbf_s = 10000, .blocked_s = 100, .save_s = 100, .step_s = 1}, 1348},
-    // A write beside the steps: the next save begins when it has ended.
+    // A write while training goes on: the next save begins when it has ended.
     {{.mtbf_s = 10000, .blocked_s = 10, .save_s = 450, .step_s = 1}, 441},
     {{.mtbf_s = 10000, .blocked_s = 10, .save_s = 910, .step_s = 1}, 900},
     // Saves that take longer than a job lives: d >= 2 M gives M.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: alone. Runs on four ranks whose saves fail or are slow: what ends a run, what is only said,
-// and that saves beside the steps hold the same bits as others.
+// and that saves while training goes on hold the same bits as others.
 #include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
@@ -286,7 +286,7 @@ static void automatic_saves_follow_what_one_has_taken(void **state) {
   tear_down(&f);
 }
 
-static void automatic_saves_beside_the_steps_wait_for_each_other(void **state) {
+static void automatic_saves_while_training_goes_on_wait_for_each_other(void **state) {
   (void)state;
   fixture f;
   set_up(&f);
@@ -310,7 +310,7 @@ int main(void) {
       cmocka_unit_test(a_failed_save_beside_the_steps_is_said),
       cmocka_unit_test(a_slow_disk_delays_the_checkpoint_and_no_step),
       cmocka_unit_test(automatic_saves_follow_what_one_has_taken),
-      cmocka_unit_test(automatic_saves_beside_the_steps_wait_for_each_other),
+      cmocka_unit_test(automatic_saves_while_training_goes_on_wait_for_each_other),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
