@@ -330,6 +330,14 @@ static void copies_of_another_history_are_never_loaded(void **state) {
   assert_int_equal(run_until(&f, "run", "every: 100", 6), KILLED);
   assert_int_equal(run_until(&f, "run", "every: 100, memory: 1", 5), KILLED);
   assert_said(&f, "checkpoints/step-00000004");
+  // Copies that were left in another place while the run went back to the disk.
+  assert_int_equal(run_until(&f, "moved", "every: 2, memory: 1", 7), KILLED);
+  f.more = ot_arena_format(&f.arena, "checkpoint.memory_path=%s", f.directory);
+  assert_int_equal(run_until(&f, "moved", "every: 100, memory: 100", 6), KILLED);
+  assert_said(&f, "checkpoints/step-00000006");
+  f.more = "seed=1";
+  assert_int_equal(run_until(&f, "moved", "every: 100, memory: 100", 6), KILLED);
+  assert_said(&f, "checkpoints/step-00000006");
   // Another run begins in the directory.
   assert_int_equal(ot_disk_remove(scratch_path(f.directory, "run")), OT_OK);
   assert_int_equal(run_until(&f, "run", often, 3), KILLED);
