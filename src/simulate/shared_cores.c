@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the stretch by the secant method: the length of a step is nearly linear in it.
+// Finds the stretch by the secant method: the length of a step is convex and piecewise linear in
+// it.
 #include "simulate/shared_cores.h"
 
 #include "simulate/price_measured.h"
@@ -9,7 +10,8 @@ enum { MOST_PLAYS = 6 };
 static const double close_enough = 0.002;
 
 // Seconds of a collective in which its members move data. Ranks that are processes of several hosts
-// sleep while they wait for each other and for links: the bytes as within a host, without latency.
+// sleep while they wait for each other and for links: the bytes as within a host, without latency;
+// at the rate of memory if nothing was measured there, because each host has one rank.
 static double moving_s(const ot_simulation *simulation, const ot_task *task, double seconds) {
   if (!ot_cluster_has_hosts(simulation->cluster)) return seconds;
   ot_cluster one_host = *simulation->cluster;
@@ -19,12 +21,15 @@ static double moving_s(const ot_simulation *simulation, const ot_task *task, dou
   ot_group_shape shapes[OT_GROUP_KINDS] = {{0}};
   const ot_group_shape shape = {.size = task->attributes.group_size, .first = 0, .stride = 1};
   shapes[task->attributes.group] = shape;
-  ot_price price;
-  double waiting_s = 0;
   const char *const op = ot_task_name(task);
-  const bool known = ot_price_task(&inside, shapes, task, &price) == OT_OK &&
-                     ot_price_measured_collective(&one_host, op, &shape, 0, &waiting_s);
-  if (!known) return seconds;
+  double waiting_s = 0;
+  if (!ot_price_measured_collective(&one_host, op, &shape, 0, &waiting_s)) {
+    one_host.num_levels = 1;
+    one_host.level[0] = (ot_link_level){.size = one_host.num_devices,
+                                        .bytes_per_s = one_host.device.memory_bytes_per_s};
+  }
+  ot_price price;
+  if (ot_price_task(&inside, shapes, task, &price) != OT_OK) return seconds;
   const double bytes_s = price.device_s - waiting_s;
   return bytes_s < seconds ? bytes_s : seconds;
 }
@@ -84,6 +89,17 @@ static double longest_s(const ot_pipeline_replay *replay, const ot_timeline *tim
   return longest;
 }
 
+// A stretch, and how long the step takes with it.
+typedef struct point {
+  double stretch, step_s;
+} point;
+
+// The stretch at which the line through `a` and `b` reaches `step_s`; 0 if it never does.
+static double meet(point a, point b, double step_s) {
+  if (b.step_s <= a.step_s) return 0;
+  return a.stretch + (step_s - a.step_s) * (b.stretch - a.stretch) / (b.step_s - a.step_s);
+}
+
 ot_status ot_schedules_simulate_shared(const ot_pipeline_replay *replay,
                                        const ot_simulation *simulation, ot_arena *arena,
                                        ot_timeline *timelines, double *stretch) {
@@ -94,17 +110,20 @@ ot_status ot_schedules_simulate_shared(const ot_pipeline_replay *replay,
   now.stretch = *stretch = 1;
   OT_TRY(ot_schedules_simulate(replay, &now, arena, timelines));
   const double wanted_s = least_s(replay, simulation, timelines);
-  double before = 1, before_s = longest_s(replay, timelines);
-  now.stretch = wanted_s / before_s;
+  // Two points below, or one below and one above.
+  point below = {1, longest_s(replay, timelines)}, other = {0, 0};
+  now.stretch = wanted_s / below.step_s;
   for (int i = 1; i < MOST_PLAYS && now.stretch > 1 + close_enough; i++) {
     *stretch = now.stretch;
     OT_TRY(ot_schedules_simulate(replay, &now, arena, timelines));
-    const double step_s = longest_s(replay, timelines);
-    const double slope = (step_s - before_s) / (now.stretch - before);
-    if (step_s > wanted_s * (1 - close_enough) || slope <= 0) break;
-    before = now.stretch;
-    before_s = step_s;
-    now.stretch += (wanted_s - step_s) / slope;
+    const point last = {now.stretch, longest_s(replay, timelines)};
+    const double ratio = last.step_s / wanted_s;
+    if (ratio > 1 - close_enough && ratio < 1 + close_enough) return OT_OK;
+    if (last.step_s < wanted_s && other.step_s <= wanted_s) other = below;
+    *(last.step_s < wanted_s ? &below : &other) = last;
+    now.stretch = meet(below, other, wanted_s);
   }
-  return OT_OK;
+  if (*stretch == below.stretch) return OT_OK;
+  now.stretch = *stretch = below.stretch;
+  return ot_schedules_simulate(replay, &now, arena, timelines);
 }

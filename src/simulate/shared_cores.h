@@ -11,7 +11,7 @@
 // As ot_schedules_simulate. If the cluster's cores are known and the work of all ranks, spread
 // evenly over them, takes longer than the step, kernels are stretched until the step takes as long
 // (Graham 1966: list scheduling is near that bound if ranks seldom wait). Replays the step up to
-// six times. `stretch`: slowdown factor of kernels in the timelines; 0: from the cluster's
+// seven times. `stretch`: slowdown factor of kernels in the timelines; 0: from the cluster's
 // threads_per_core.
 ot_status ot_schedules_simulate_shared(const ot_pipeline_replay *replay,
                                        const ot_simulation *simulation, ot_arena *arena,

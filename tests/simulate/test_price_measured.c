@@ -205,13 +205,9 @@ static void collectives_across_hosts_cost_the_bytes_that_cross(void **state) {
 // ---- shared cores ----
 
 static ot_recompute recompute = OT_RECOMPUTE_NONE;
+static bool reshard = true;
 
-// Seconds of a step on `cores` cores if only GEMMs take time.
-static double step_s(int ranks, int pp, int cores) {
-  ot_cluster cluster = machine();
-  cluster.device.memory_bytes_per_s = cluster.device.other_flops_per_s = 0x1p200;
-  cluster.level[0].bytes_per_s = 0x1p200;
-  cluster.measured = (ot_measured_machine){.cores = cores};
+static double step_on(const ot_cluster *cluster, int ranks, int pp, int zero) {
   const ot_model model = tiny_llama();
   ot_run run = tiny_run(&model);
   run.model = model;
@@ -224,7 +220,9 @@ static double step_s(int ranks, int pp, int cores) {
                                    .ep = 1,
                                    .etp = 1,
                                    .dp_replicate = 1,
-                                   .zero = 1,
+                                   .zero = zero,
+                                   .reshard = &reshard,
+                                   .num_reshard = 1,
                                    .pipeline = OT_PIPELINE_1F1B,
                                    .recompute = &recompute,
                                    .num_recompute = 1};
@@ -235,11 +233,20 @@ static double step_s(int ranks, int pp, int cores) {
   ot_prediction prediction;
   assert_int_equal(ot_mesh_build(&run.parallel, ranks, &mesh), OT_OK);
   const ot_prediction_request request = {
-      .run = &run, .mesh = &mesh, .cluster = &cluster, .threads = 1};
+      .run = &run, .mesh = &mesh, .cluster = cluster, .threads = 1};
   assert_int_equal(ot_prediction_build(&request, &arena, &prediction), OT_OK);
   const double seconds = prediction.steps[0].expected.step_s;
   ot_heap_release(&heap);
   return seconds;
+}
+
+// Seconds of a step on `cores` cores if only GEMMs take time.
+static double step_s(int ranks, int pp, int cores) {
+  ot_cluster cluster = machine();
+  cluster.device.memory_bytes_per_s = cluster.device.other_flops_per_s = 0x1p200;
+  cluster.level[0].bytes_per_s = 0x1p200;
+  cluster.measured = (ot_measured_machine){.cores = cores};
+  return step_on(&cluster, ranks, pp, 1);
 }
 
 static void ranks_that_never_wait_share_cores_equally(void **state) {
@@ -257,6 +264,23 @@ static void an_idle_core_is_used_by_another_stage(void **state) {
   assert_true(fabs(shared / step_s(1, 1, 1) - 1) < 0.02);
 }
 
+// Two hosts with one rank each, on one machine: no time within a host was measured.
+static void ranks_asleep_at_a_slow_link_need_no_core(void **state) {
+  (void)state;
+  static const ot_collective_rates rates[] = {
+      {"all_gather", 2, 2, 1e-5, 1e6, {1, 0, 0}},
+      {"reduce_scatter", 2, 2, 1e-5, 1e6, {1, 0, 0}},
+      {"all_reduce", 2, 2, 1e-5, 1e6, {1, 0, 0}},
+  };
+  ot_cluster cluster = machine();
+  cluster.host_devices = 1;
+  cluster.measured =
+      (ot_measured_machine){.collectives = rates, .num_collectives = OT_COUNT(rates), .cores = 1};
+  const double shared = step_on(&cluster, 2, 1, 3);
+  cluster.measured.cores = 64;
+  assert_true(fabs(shared / step_on(&cluster, 2, 1, 3) - 1) < 0.01);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_gemm_costs_its_call_its_flops_and_its_bytes),
@@ -267,6 +291,7 @@ int main(void) {
       cmocka_unit_test(collectives_across_hosts_cost_the_bytes_that_cross),
       cmocka_unit_test(ranks_that_never_wait_share_cores_equally),
       cmocka_unit_test(an_idle_core_is_used_by_another_stage),
+      cmocka_unit_test(ranks_asleep_at_a_slow_link_need_no_core),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
