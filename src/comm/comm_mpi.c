@@ -90,8 +90,11 @@ static ot_comm_member_call exchange_of(const ot_comm_request *request) {
 
 // ---- posting ----
 
-// Receives first. Messages of 0 bytes are sent, too, so every rank detects a call whose counts
-// differ. Calls are numbered, so those of one group may be posted in any order.
+// Sends come before receives: MPI announces a large message, and the receiver's answer shares a
+// connection with the receiver's own data. Two ranks that announce before they answer send at the
+// same time; after an early answer one would wait for all data of the other. Messages of 0 bytes
+// are sent, too, so every rank detects a call whose counts differ. Calls are numbered, so those of
+// one group may be posted in any order.
 static ot_status post_step(ot_comm_request *request) {
   const ot_comm_member_call x = exchange_of(request);
   const bool message = ot_comm_is_message(request->call.kind);

@@ -161,7 +161,7 @@ int ot_comm_transfers(const ot_comm_member_call *x) {
 ot_comm_transfer ot_comm_transfer_at(const ot_comm_member_call *x, int step, int which) {
   const bool message = ot_comm_is_message(x->call->kind);
   const int peers = num_peers(x), distance = 1 + which % peers;
-  const bool sends = message ? x->call->kind == OT_COMM_SEND : which >= peers;
+  const bool sends = message ? x->call->kind == OT_COMM_SEND : which < peers;
   const int peer = message ? x->call->peer
                    : sends ? (x->index + distance) % x->size
                            : (x->index + x->size - distance) % x->size;

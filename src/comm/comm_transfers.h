@@ -39,9 +39,9 @@ bool ot_comm_is_message(ot_comm_kind kind);
 
 // Number of transfer lists: 2 for an all_reduce that is not direct, else 1.
 int ot_comm_steps(const ot_comm_member_call *x);
-// The transfers of a step to and from other members: `which` in [0, ot_comm_transfers). Receives
-// come first, and each member starts with its neighbours, so that senders do not all target one
-// member.
+// The transfers of a step to and from other members: `which` in [0, ot_comm_transfers). Sends
+// come first (comm_mpi.c says why), and each member starts with its neighbours, so that senders do
+// not all target one member.
 int ot_comm_transfers(const ot_comm_member_call *x);
 ot_comm_transfer ot_comm_transfer_at(const ot_comm_member_call *x, int step, int which);
 

@@ -242,7 +242,7 @@ static void all_to_all_order_avoids_hot_spots(void **state) {
     bool met[MOST] = {false};
     for (int m = 0; m < MOST; m++) {
       const ot_comm_transfer t = ot_comm_transfer_at(&g.x[m], 0, i);
-      assert_int_equal(t.sends, i >= MOST - 1);  // receives first
+      assert_int_equal(t.sends, i < MOST - 1);  // sends first
       assert_true(t.peer != m && !met[t.peer]);
       met[t.peer] = true;
     }
