@@ -4,15 +4,14 @@
 # with 2 ranks each, at two rates, `orthant bench` writes the cluster file and every layout is trained
 # for some steps, in several rounds. Prints, for each box and for all, the regret of the layout that is
 # predicted to be fastest, the share of pairs in the right order, and the error of exposed communication.
-# Ranks share the cores of one machine: rates are low, so that links and not cores decide.
-#   bench/two_levels.py [--orthant build/orthant] [--hosts 2,4] [--rates 200mbit,100mbit] [--rounds 2]
-#     [--steps 6] [--quick] [--json FILE] [--clusters FOLDER]
+# Ranks share the cores of one machine: rates are low, so that links and not cores decide. With more
+# ranks than cores a rank also waits for a turn of a core: `--hosts 2 --ranks-per-host 1` shows the rest.
+#   bench/two_levels.py [--orthant build/orthant] [--hosts 2,4] [--ranks-per-host 2]
+#     [--rates 200mbit,100mbit] [--rounds 2] [--steps 6] [--quick] [--json FILE] [--clusters FOLDER]
 import argparse, itertools, json, os, shutil, statistics, subprocess, sys, tempfile
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BOX = os.path.join(SOURCE, "tools", "cluster_box.sh")
-RANKS_PER_HOST = 2
-
 RUN = """\
 model: {model_type: llama, vocab_size: 257, hidden_size: 128, intermediate_size: 384, num_hidden_layers: 8,
   num_attention_heads: 8, num_key_value_heads: 8, max_position_embeddings: 64}
@@ -23,6 +22,7 @@ threads: 1
 
 # tp pp cp dp_replicate zero; dp fills the rest. Inside a host are tp, then cp, then dp.
 LAYOUTS = {
+    2: [(2, 1, 1, 1, 1), (1, 2, 1, 1, 1), (1, 1, 1, 1, 0), (1, 1, 1, 1, 1), (1, 1, 1, 1, 3), (1, 1, 2, 1, 1)],
     4: [(4, 1, 1, 1, 1), (2, 2, 1, 1, 1), (2, 1, 1, 1, 0), (2, 1, 1, 1, 1), (2, 1, 1, 1, 3), (1, 4, 1, 1, 1),
         (1, 2, 1, 1, 1), (1, 2, 1, 1, 3), (1, 1, 1, 1, 0), (1, 1, 1, 1, 1), (1, 1, 1, 1, 3), (1, 1, 1, 2, 1),
         (1, 1, 1, 2, 3), (1, 1, 2, 1, 1), (2, 1, 2, 1, 1), (1, 2, 2, 1, 1)],
@@ -45,8 +45,8 @@ def sets_of(layout):
 
 
 class Box:
-    def __init__(self, hosts, rate):
-        command = [BOX, "up", "--hosts", str(hosts), "--ranks-per-host", str(RANKS_PER_HOST), "--bandwidth", rate]
+    def __init__(self, hosts, per_host, rate):
+        command = [BOX, "up", "--hosts", str(hosts), "--ranks-per-host", str(per_host), "--bandwidth", rate]
         made = subprocess.run(command, stdout=subprocess.PIPE, text=True)
         if made.returncode:
             sys.exit(made.returncode)
@@ -106,8 +106,8 @@ def judge(rows):
 
 
 def study(options, hosts, rate):
-    ranks = hosts * RANKS_PER_HOST
-    box = Box(hosts, rate)
+    ranks = hosts * options.ranks_per_host
+    box = Box(hosts, options.ranks_per_host, rate)
     try:
         with open(os.path.join(box.shared, "run.yaml"), "w") as file:
             file.write(RUN)
@@ -137,12 +137,13 @@ def study(options, hosts, rate):
                          "exposed_s": min(run[1] for run in runs)})
     finally:
         box.end()
-    return {"hosts": hosts, "rate": rate, "rows": sorted(rows, key=lambda row: row["measured_s"]), "judged": judge(rows)}
+    return {"hosts": hosts, "ranks_per_host": options.ranks_per_host, "rate": rate,
+            "rows": sorted(rows, key=lambda row: row["measured_s"]), "judged": judge(rows)}
 
 
 def show(result):
     judged = result["judged"]
-    print(f"\n{result['hosts']} hosts x {RANKS_PER_HOST} ranks, {result['rate']}")
+    print(f"\n{result['hosts']} hosts x {result['ranks_per_host']} ranks, {result['rate']}")
     print(f"  {'layout':24} {'measured':>9} {'predicted':>9} {'exposed':>9} {'predicted':>9}")
     for row in result["rows"]:
         print(f"  {row['layout']:24} {row['measured_s']:7.3f} s {row['predicted_s']:7.3f} s {row['exposed_s']:7.3f} s"
@@ -157,6 +158,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--orthant", default=os.path.join(SOURCE, "build", "orthant"))
     parser.add_argument("--hosts", default="2,4")
+    parser.add_argument("--ranks-per-host", type=int, default=2)
     parser.add_argument("--rates", default="200mbit,100mbit")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=6)
