@@ -21,7 +21,9 @@ static ot_status read_rows(const ot_options *options, ot_arena *arena, ot_publis
 
 static ot_status price_rows(const ot_options *options, const ot_published_rows *rows,
                             ot_arena *arena, ot_published_prices *prices) {
-  ot_published_setup setup = {.clusters = ot_options_text(options, "clusters"), .arena = arena};
+  ot_published_setup setup = {.clusters = ot_options_text(options, "clusters"),
+                              .unnamed = ot_options_flag(options, "unnamed"),
+                              .arena = arena};
   ot_node *constants = NULL;
   if (ot_options_given(options, "constants")) {
     OT_TRY(ot_tree_load(ot_options_text(options, "constants"), arena, &constants));
@@ -43,8 +45,11 @@ static ot_status price_and_report(const ot_options *options) {
   if (ot_options_given(options, "left-out")) {
     ot_node *constants = NULL;
     OT_TRY(ot_tree_load(ot_options_text(options, "left-out"), arena, &constants));
-    OT_TRY(ot_published_left_out(ot_options_text(options, "clusters"), constants, &rows, arena,
-                                 &left_out));
+    const ot_published_left_out_request request = {.clusters = ot_options_text(options, "clusters"),
+                                                   .constants = constants,
+                                                   .rows = &rows,
+                                                   .named = ot_options_flag(options, "named")};
+    OT_TRY(ot_published_left_out(&request, arena, &left_out));
   }
   const ot_published_report report = {&prices, &left_out};
   if (ot_options_json(options)) {
@@ -66,7 +71,11 @@ static const ot_option options[] = {
     {"constants", OT_OPTION_PATH, "FILE",
      .help = "{PRESET: {key: value}} that override the cluster presets"},
     {"left-out", OT_OPTION_PATH, "FILE",
-     .help = "{SOURCE: {PRESET: {key: value}}}: constants fitted without a source, tested on it"},
+     .help = "{SOURCE: {PRESET: {key: value}}}: constants fitted without a source, tested on it\n"
+             "without reading its name"},
+    {"named", OT_OPTION_FLAG,
+     .help = "with --left-out: the name of a source still tells its software"},
+    {"unnamed", OT_OPTION_FLAG, .help = "no name of a source or of software is read"},
     {"serve", OT_OPTION_FLAG,
      .help = "answer each line of constants on stdin with the predictions of all rows"},
     {"clusters", OT_OPTION_PATH, "DIR", OT_SOURCE_DIR "/presets/clusters",

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The framework of a row: the single table from names of sources to frameworks. Earlier lines take
-// precedence. After the published sources it lists names of frameworks, for unknown sources; a row
-// that mentions none of them is classified by its parallel configuration.
+// The framework of a row: the single table from names of software and of sources to frameworks.
+// Earlier lines take precedence. After the published sources it lists names of frameworks, for
+// unknown sources; a row that mentions none of them, or whose names are not read, is classified by
+// its parallel configuration.
 #include <stddef.h>
 #include <string.h>
 
@@ -62,20 +63,27 @@ static const char *engine_by_split(const ot_published_row *row) {
   return row->flash_attention == 0 ? "megatron-2021" : "megatron-core";
 }
 
-static const char *engine_of(const ot_published_row *row) {
+// The engine that `name` mentions, or null.
+static const char *engine_named(const ot_published_row *row, const char *name) {
   for (int i = 0; i < OT_COUNT(engines); i++) {
     const char *const version = engines[i].version;
     if (version && !ot_published_mentions(row->notes, version)) continue;
-    if (ot_published_mentions(row->source, engines[i].word)) return engines[i].engine;
+    if (ot_published_mentions(name, engines[i].word)) return engines[i].engine;
   }
-  return engine_by_split(row);
+  return NULL;
+}
+
+static const char *engine_of(const ot_published_row *row, bool unnamed) {
+  const char *named = unnamed ? NULL : engine_named(row, row->software);
+  if (!named && !unnamed) named = engine_named(row, row->source);
+  return named ? named : engine_by_split(row);
 }
 
 ot_status ot_published_engine_read(ot_published_setup *setup, const ot_published_row *row,
                                    ot_engine *out) {
   static const char *const directory = OT_SOURCE_DIR "/presets";
   const ot_presets presets = {&directory, 1};
-  const char *const name = engine_of(row);
+  const char *const name = engine_of(row, setup->unnamed);
   const ot_engine **const read = setup->engines;
   int at = 0;
   while (at < setup->num_engines && strcmp(read[at]->name, name) != 0) at++;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of a group of rows: mean, median and share within 10 %, over rows and over sources.
+// Errors of a group of rows: mean, median and share within 10 %, over rows and over sources, and
+// how much of them is common to the rows of a source.
 #pragma once
 
 #include <stdbool.h>
@@ -12,6 +13,7 @@ typedef struct ot_published_error {
   const char *source;
   double percent;         // 100 |predicted - measured| / measured; 100 if not predicted
   double signed_percent;  // the same, signed; 100 if not predicted
+  double log_ratio;       // ln(measured / predicted), within [-0.6, 0.6]; -0.6 if not predicted
 } ot_published_error;
 
 typedef struct ot_published_figures {
@@ -21,6 +23,8 @@ typedef struct ot_published_figures {
   double within10;      // share of rows with percent <= 10, in percent
   double source_macro;  // mean over sources of the mean of their rows
   double bias;          // median of signed_percent
+  double between;       // standard deviation of the effects of sources, of ln(measured / predicted)
+  double within;        // the same of rows within a source, without outliers
 } ot_published_figures;
 
 // The error of `predicted`; 0 stands for a row without a prediction.

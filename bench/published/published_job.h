@@ -13,6 +13,7 @@ enum { OT_PUBLISHED_MAX_CLUSTERS = 64, OT_PUBLISHED_MAX_ENGINES = 64 };
 typedef struct ot_published_setup {
   const char *clusters;      // directory of the presets
   const ot_node *constants;  // {NAME: {key: value}} overriding the presets, or null
+  bool unnamed;              // the names of sources and of software are not read
   ot_arena *arena;           // memory of the presets
   int num_read;
   struct {
@@ -38,7 +39,8 @@ typedef struct ot_published_job {
 ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_row *stated,
                                  ot_published_job *out);
 
-// Its parts. The framework: one table from words of the source to a framework version.
+// Its parts. The framework: one table from words of the stated software, or of the source, to a
+// framework version; without a name, from the parallel configuration.
 ot_status ot_published_engine_read(ot_published_setup *setup, const ot_published_row *row,
                                    ot_engine *out);
 ot_status ot_published_model_build(const ot_published_row *row, ot_model *out);

@@ -13,14 +13,17 @@ static ot_published_rows rows_of(const ot_published_rows *rows, const char *sour
   return out;
 }
 
-ot_status ot_published_left_out(const char *clusters, const ot_node *constants,
-                                const ot_published_rows *rows, ot_arena *arena,
+ot_status ot_published_left_out(const ot_published_left_out_request *request, ot_arena *arena,
                                 ot_published_prices *out) {
+  const ot_published_rows *const rows = request->rows;
   *out =
       (ot_published_prices){.price = ot_arena_array(arena, rows->num_rows + 1, sizeof *out->price)};
-  for (const ot_node *source = constants->first; source; source = source->next) {
+  for (const ot_node *source = request->constants->first; source; source = source->next) {
     const ot_published_rows mine = rows_of(rows, source->key, arena);
-    ot_published_setup setup = {.clusters = clusters, .constants = source, .arena = arena};
+    ot_published_setup setup = {.clusters = request->clusters,
+                                .constants = source,
+                                .unnamed = !request->named,
+                                .arena = arena};
     ot_published_prices prices;
     ot_published_prices_create(&mine, arena, &prices);
     OT_TRY(ot_published_prices_update(&setup, arena, &prices));

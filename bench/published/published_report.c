@@ -49,17 +49,28 @@ static void write_figures(ot_json_writer *w, const char *key, const ot_published
   write_figure(w, "within10", f, f->within10);
   write_figure(w, "source_macro", f, f->source_macro);
   write_figure(w, "bias", f, f->bias);
+  write_figure(w, "between", f, f->between);
+  write_figure(w, "within", f, f->within);
   ot_json_end(w);
 }
 
-static void write_ranking(ot_json_writer *w, const ot_published_ranking *ranking) {
+static void write_groups(ot_json_writer *w, const ot_published_prices *prices, ot_arena *arena) {
+  for (int g = 0; g < OT_PUBLISHED_GROUPS; g++) {
+    const ot_published_figures f =
+        ot_published_group_figures(prices, (ot_published_group)g, NULL, arena);
+    write_figures(w, ot_published_group_name((ot_published_group)g), &f);
+  }
+}
+
+static void write_ranking(ot_json_writer *w, const ot_published_prices *prices, ot_arena *arena) {
+  const ot_published_ranking ranking = ot_published_ranking_of(prices, arena);
   ot_json_object(w, "ranking");
-  ot_json_integer(w, "sweeps", ranking->sweeps);
-  ot_json_integer(w, "pairs", ranking->pairs);
-  ot_json_real(w, "right_order", ranking->right_order);
-  ot_json_real(w, "worst_regret", ranking->worst_regret);
-  ot_json_real(w, "mean_regret", ranking->mean_regret);
-  ot_json_real(w, "median_regret", ranking->median_regret);
+  ot_json_integer(w, "sweeps", ranking.sweeps);
+  ot_json_integer(w, "pairs", ranking.pairs);
+  ot_json_real(w, "right_order", ranking.right_order);
+  ot_json_real(w, "worst_regret", ranking.worst_regret);
+  ot_json_real(w, "mean_regret", ranking.mean_regret);
+  ot_json_real(w, "median_regret", ranking.median_regret);
   ot_json_end(w);
 }
 
@@ -67,11 +78,7 @@ const char *ot_published_json(const ot_published_report *report, ot_arena *arena
   const ot_published_prices *const prices = report->prices;
   ot_json_writer w = ot_json_begin(arena, 2);
   ot_json_object(&w, NULL);
-  for (int g = 0; g < OT_PUBLISHED_GROUPS; g++) {
-    const ot_published_figures f =
-        ot_published_group_figures(prices, (ot_published_group)g, NULL, arena);
-    write_figures(&w, ot_published_group_name((ot_published_group)g), &f);
-  }
+  write_groups(&w, prices, arena);
   int64_t num_sources;
   const char *const *const sources = list_sources(prices, arena, &num_sources);
   ot_json_object(&w, "sources");
@@ -82,12 +89,12 @@ const char *ot_published_json(const ot_published_report *report, ot_arena *arena
   }
   ot_json_end(&w);
   if (report->left_out->num_rows > 0) {
-    const ot_published_figures f =
-        ot_published_group_figures(report->left_out, OT_PUBLISHED_ALL, NULL, arena);
-    write_figures(&w, "left_out", &f);
+    ot_json_object(&w, "left_out");
+    write_groups(&w, report->left_out, arena);
+    write_ranking(&w, report->left_out, arena);
+    ot_json_end(&w);
   }
-  const ot_published_ranking ranking = ot_published_ranking_of(prices, arena);
-  write_ranking(&w, &ranking);
+  write_ranking(&w, prices, arena);
   ot_json_array(&w, "unpriced");
   for (int64_t i = 0; i < prices->num_rows; i++) {
     if (!prices->price[i].priced) ot_json_text(&w, NULL, prices->price[i].row->id);
@@ -110,6 +117,20 @@ static void print_figures(ot_text_builder *out, const char *name, const ot_publi
                   f->mape, f->median, f->within10, f->source_macro, f->bias);
 }
 
+static void print_groups(ot_text_builder *out, const char *title,
+                         const ot_published_prices *prices) {
+  ot_text_appendf(out, "%-52s %5s %7s %7s %7s %7s %7s %7s %7s\n", title, "rows", "mape", "median",
+                  "in 10%", "macro", "bias", "between", "within");
+  for (int g = 0; g < OT_PUBLISHED_GROUPS; g++) {
+    const ot_published_figures f =
+        ot_published_group_figures(prices, (ot_published_group)g, NULL, out->arena);
+    if (f.rows == 0) continue;
+    print_figures(out, g == OT_PUBLISHED_MEMORY ? "peak memory" : ot_published_group_name(g), &f);
+    ot_text_appendf(out, " %7.3f %7.3f\n", f.between, f.within);
+  }
+  ot_text_put(out, "\n");
+}
+
 // Ends the line of a source with its error under constants fitted without it.
 static void print_left_out(ot_text_builder *out, const ot_published_prices *left_out,
                            const char *source) {
@@ -121,16 +142,10 @@ static void print_left_out(ot_text_builder *out, const ot_published_prices *left
 
 static void print_tables(ot_text_builder *out, const ot_published_report *report) {
   const ot_published_prices *const prices = report->prices;
-  ot_text_appendf(out, "%-52s %5s %7s %7s %7s %7s %7s\n", "step time, errors in %", "rows", "mape",
-                  "median", "in 10%", "macro", "bias");
-  for (int g = 0; g < OT_PUBLISHED_GROUPS; g++) {
-    const ot_published_figures f =
-        ot_published_group_figures(prices, (ot_published_group)g, NULL, out->arena);
-    if (f.rows == 0) continue;
-    print_figures(out, g == OT_PUBLISHED_MEMORY ? "peak memory" : ot_published_group_name(g), &f);
-    print_left_out(out, report->left_out, g == OT_PUBLISHED_ALL ? NULL : "");
+  if (report->left_out->num_rows > 0) {
+    print_groups(out, "step time of runs never seen, errors in %", report->left_out);
   }
-  ot_text_put(out, "\n");
+  print_groups(out, "step time, errors in %", prices);
   int64_t num_sources;
   const char *const *const sources = list_sources(prices, out->arena, &num_sources);
   for (int64_t i = 0; i < num_sources; i++) {
@@ -146,14 +161,15 @@ static void print_tables(ot_text_builder *out, const ot_published_report *report
   }
 }
 
-static void print_ranking(ot_text_builder *out, const ot_published_prices *prices) {
+static void print_ranking(ot_text_builder *out, const char *title,
+                          const ot_published_prices *prices) {
   const ot_published_ranking r = ot_published_ranking_of(prices, out->arena);
   ot_text_appendf(
       out,
-      "\nranking: %lld sweeps; of %lld pairs that differ by more than 4 %%, %.1f %% in "
+      "\n%s: %lld sweeps; of %lld pairs that differ by more than 4 %%, %.1f %% in "
       "the right order; regret of the first choice: mean %.1f %%, median %.1f %%, worst "
       "%.1f %%\n",
-      (long long)r.sweeps, (long long)r.pairs, r.right_order, r.mean_regret, r.median_regret,
+      title, (long long)r.sweeps, (long long)r.pairs, r.right_order, r.mean_regret, r.median_regret,
       r.worst_regret);
 }
 
@@ -216,7 +232,10 @@ void ot_published_print(const ot_published_report *report, const ot_published_vi
                         ot_text_builder *out) {
   const ot_published_prices *const prices = report->prices;
   print_tables(out, report);
-  print_ranking(out, prices);
+  if (report->left_out->num_rows > 0) {
+    print_ranking(out, "ranking of runs never seen", report->left_out);
+  }
+  print_ranking(out, "ranking", prices);
   int64_t unpriced = 0;
   for (int64_t i = 0; i < prices->num_rows; i++) unpriced += !prices->price[i].priced;
   if (unpriced > 0) {

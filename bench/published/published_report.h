@@ -17,9 +17,10 @@ typedef struct ot_published_view {
   bool rows;  // one line per row
 } ot_published_view;
 
-// {"all":{"rows","mape","median","within10","source_macro","bias"},"core":{...},"moe":{...},
-// "cp":{...},"memory":{...},"sources":{NAME:{...}},"left_out":{...},"ranking":{...},
-// "unpriced":[id...],"beyond":[text...]}; all in percent. all = usable rows; core, moe and cp =
+// {"all":{"rows","mape","median","within10","source_macro","bias","between","within"},"core":{...},
+// "moe":{...},"cp":{...},"memory":{...},"sources":{NAME:{...}},"left_out":{"all":{...},...,
+// "ranking":{...}},"ranking":{...},"unpriced":[id...],"beyond":[text...]}; in percent, except
+// between and within (of logarithms). all = usable rows; core, moe and cp =
 // subsets of them; memory = peak memory of rows that measured it; figures of an empty group are
 // null. beyond: usable rows that the planner does not list as published
 // (plan/explain_beyond.c); they must be added there.

@@ -27,6 +27,7 @@ typedef struct key {
 static const key row_keys[] = {
     {"source", KEY_TEXT, offsetof(ot_published_row, source)},
     {"notes", KEY_TEXT, offsetof(ot_published_row, notes)},
+    {"software", KEY_TEXT, offsetof(ot_published_row, software)},
     {"gpus", KEY_COUNT, offsetof(ot_published_row, gpus)},
     {"tp", KEY_COUNT, offsetof(ot_published_row, tp)},
     {"pp", KEY_COUNT, offsetof(ot_published_row, pp)},

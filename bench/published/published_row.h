@@ -39,6 +39,7 @@ typedef struct ot_published_gpu {
 // Numbers are 0 and texts "" if the source does not state them.
 typedef struct ot_published_row {
   const char *id, *source, *notes;
+  const char *software;  // name and version
   ot_published_model model;
   ot_published_gpu gpu;
   int64_t gpus, tp, pp, dp, cp, ep, vpp;

@@ -125,6 +125,35 @@ static void expect_error(const char *text, const char *message) {
   assert_int_equal(strncmp(output, "error: ", 7), 0);
 }
 
+// With the constants of the presets, only the name is hidden.
+static void a_source_never_seen_has_no_engine_of_its_own(void **state) {
+  (void)state;
+  static char output[OUTPUT_BYTES];
+  static const char left_out[] = "{\"OneFlow DLPerf GPT\": {}}";
+  char directory[SCRATCH_BYTES], arguments[1024];
+  double mape[2];
+  scratch_create(directory);
+  const char *const path = scratch_path(directory, "left_out.json");
+  scratch_write(path, left_out, (int64_t)strlen(left_out));
+  for (int named = 0; named < 2; named++) {
+    snprintf(arguments, sizeof arguments, "--json --left-out %s %s %s", path,
+             named ? "--named" : "", fixture_path("published_small.json"));
+    assert_int_equal(run(arguments, output), 0);
+    json_t *const root = json_loads(output, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(root);
+    const json_t *const out = json_object_get(root, "left_out");
+    assert_int_equal(number(out, "core", "rows"), 1);
+    assert_true(number(out, "core", "between") > 0 && number(out, "core", "within") > 0);
+    mape[named] = number(out, "core", "mape");
+    if (named)
+      assert_true(mape[1] ==
+                  number(json_object_get(root, "sources"), "OneFlow DLPerf GPT", "mape"));
+    json_decref(root);
+  }
+  scratch_destroy(directory);
+  assert_true(mape[0] != mape[1]);
+}
+
 static void broken_rows_name_file_row_and_key(void **state) {
   (void)state;
   expect_error("{}", "broken.json: not a list of runs");
@@ -153,6 +182,7 @@ int main(void) {
       cmocka_unit_test(runs_of_papers_are_priced_within_a_third),
       cmocka_unit_test(a_row_that_cannot_be_priced_is_listed_and_counts_as_all_wrong),
       cmocka_unit_test(text_names_sources_peers_and_what_is_not_priced),
+      cmocka_unit_test(a_source_never_seen_has_no_engine_of_its_own),
       cmocka_unit_test(broken_rows_name_file_row_and_key),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
