@@ -233,7 +233,8 @@ class Torture:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(self.random.uniform(0, self.duration_s[launcher]))
         if process.poll() is None:
-            os.kill(self.victim(process, launcher), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it may end meanwhile
+                os.kill(self.victim(process, launcher), signal.SIGKILL)
         try:
             process.communicate(timeout=LIMIT_S / 4)
         except subprocess.TimeoutExpired:
