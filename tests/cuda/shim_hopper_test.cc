@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: any machine. Hopper's operations on the emulated device: a product of two tiles against
-// plain loops, in each order of threads and layout of operands, tiles beyond the ends of a tensor,
-// and what every misuse says. Prints what is wrong and exits with 1.
+// plain loops, in each order of threads, layout of operands and way of swizzling, tiles beyond the
+// ends of a tensor, and what every misuse says. Prints what is wrong and exits with 1.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -43,7 +43,8 @@ enum variant {
 
 struct problem {
   variant kind;
-  int row;  // of the tiles in their tensors
+  int row;      // of the tiles in their tensors
+  int columns;  // of a panel
   float *c;
 };
 
@@ -52,34 +53,44 @@ void start_tiles(const ot_tensor_map &a, const ot_tensor_map &b, const problem &
   const int less = p.kind == TOO_FEW_BYTES ? 64 : p.kind == TOO_MANY_BYTES ? -64 : 0;
   const int offset = p.kind == MISALIGNED_TILE ? 512 : p.kind == TILE_OUTSIDE ? TILE_BYTES : 0;
   ot_barrier_expect(barrier, 2 * TILE_BYTES - less);
-  ot_copy_tile(shared, a, 0, p.row, 0, barrier);
-  ot_copy_tile(shared + TILE_BYTES + offset, b, 0, p.row, 0, barrier);
+  for (int column = 0; column < SIDE; column += p.columns) {
+    unsigned char *const panel = shared + column * SIDE * 2;
+    ot_copy_tile(panel, a, column, p.row, 0, barrier);
+    ot_copy_tile(panel + TILE_BYTES + offset, b, column, p.row, 0, barrier);
+  }
   if (p.kind == TILE_LEFT) ot_copy_tile(shared, a, 0, 0, 0, barrier);
 }
 
 // The lane's registers of 16 columns of a, read as ordinary memory.
+template <int COLUMNS>
 void read_operand(const unsigned char *a, int k, uint32_t (&to)[4]) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   for (int i = 0; i < 4; i++) {
     const int row = warp * 16 + lane / 4 + i % 2 * 8, column = 16 * k + lane % 4 * 2 + i / 2 * 8;
-    memcpy(&to[i], a + row * 128 + (column * 2 ^ (row % 8) << 4), sizeof to[i]);
+    const int flip = COLUMNS == 64 ? row % 8 : row / 2 % 4, at = column % COLUMNS * 2 ^ flip << 4;
+    const unsigned char *const panel = a + column / COLUMNS * COLUMNS * SIDE * 2;
+    memcpy(&to[i], panel + row * COLUMNS * 2 + at, sizeof to[i]);
   }
 }
 
+template <int COLUMNS>
 void multiply(const problem &p, const unsigned char *a, float (&d)[8][4]) {
+  constexpr int PANEL = SIDE * COLUMNS * 2;
   const unsigned char *const b = a + TILE_BYTES;
   uint32_t registers[4][4] = {};
-  for (int k = 0; k < 4; k++) read_operand(a, k, registers[k]);
+  for (int k = 0; k < 4; k++) read_operand<COLUMNS>(a, k, registers[k]);
   if (p.kind != NO_PRODUCT_FENCE) ot_products_begin();
   for (int k = 0; k < 4; k++) {
     if (p.kind == THREE_WARPS && threadIdx.x >= 96) break;
-    uint64_t by_depth = ot_operand_by_depth(b + 32 * k);
+    const int depth = 16 * k / COLUMNS * PANEL + 16 * k % COLUMNS * 2;
+    uint64_t by_depth = ot_operand_by_depth<COLUMNS>(b + depth);
     if (p.kind == NO_SWIZZLE) by_depth &= ~(uint64_t{3} << 62);
     if (p.kind == OPERAND_OUTSIDE) by_depth += TILE_BYTES / 16;
     if (p.kind == BY_COLUMN || p.kind == OPERAND_TOUCHED) {
-      ot_multiply_add(d, registers[k], ot_operand_by_column(b + 2048 * k, TILE_BYTES));
+      ot_multiply_add(d, registers[k],
+                      ot_operand_by_column<COLUMNS>(b + 16 * k * COLUMNS * 2, PANEL));
     } else {
-      ot_multiply(d, ot_operand_by_depth(a + 32 * k), by_depth, k > 0);
+      ot_multiply(d, ot_operand_by_depth<COLUMNS>(a + depth), by_depth, k > 0);
     }
   }
   ot_products_end();
@@ -104,7 +115,11 @@ void multiply_kernel(const ot_tensor_map a, const ot_tensor_map b, problem p) {
   if (p.kind != NO_WAIT_FOR_TILES) ot_barrier_wait(&barrier, p.kind == WRONG_PARITY);
   if (p.kind == PARITY_TOO_LATE) ot_barrier_wait(&barrier, 1);
   float d[8][4] = {};
-  multiply(p, shared, d);
+  if (p.columns == 64) {
+    multiply<64>(p, shared, d);
+  } else {
+    multiply<32>(p, shared, d);
+  }
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   for (int i = 0; i < 32; i++) {
     const int row = warp * 16 + lane / 4 + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
@@ -147,30 +162,30 @@ float expected(variant kind, int first, int row, int column) {
   return static_cast<float>(sum);
 }
 
-ot_tensor_map map_of(const device_array<uint16_t> &x) {
+ot_tensor_map map_of(const device_array<uint16_t> &x, int columns) {
   const ot_tensor_map_encode encode = ot_tensor_map_encoder();
-  const int64_t dim[] = {1, ROWS, SIDE};
+  const ot_tiled_rows rows = {x.get(), 1, ROWS, SIDE, SIDE, SIDE, columns};
   ot_tensor_map map;
-  expect(encode && ot_tensor_map_of_rows(encode, x.get(), dim, SIDE, &map), "no tensor map");
+  expect(encode && ot_tensor_map_of_rows(encode, &rows, &map), "no tensor map");
   return map;
 }
 
-std::vector<float> product(variant kind, int row) {
+std::vector<float> product(variant kind, int row, int columns = 64) {
   const device_array<uint16_t> a(tensor(1)), b(tensor(2));
   const device_array<float> c(SIDE * SIDE);
-  OT_LAUNCH(multiply_kernel, 1, THREADS, SHARED_BYTES, nullptr, map_of(a), map_of(b),
-            (problem{kind, row, c.get()}));
+  OT_LAUNCH(multiply_kernel, 1, THREADS, SHARED_BYTES, nullptr, map_of(a, columns),
+            map_of(b, columns), (problem{kind, row, columns, c.get()}));
   return c.read();
 }
 
 const shim_order orders[] = {SHIM_FORWARD, SHIM_BACKWARD, SHIM_RANDOM};
 
 void products_are_those_of_plain_loops() {
-  for (uint64_t seed = 0; seed < 9; seed++) {
+  for (uint64_t seed = 0; seed < 18; seed++) {
     for (const variant kind : {BY_DEPTH, BY_COLUMN}) {
-      const int first = seed < 3 ? 0 : 60;
+      const int first = seed % 9 < 3 ? 0 : 60, columns = seed < 9 ? 64 : 32;
       shim_set_order(orders[seed % 3], seed);
-      const std::vector<float> c = product(kind, first);
+      const std::vector<float> c = product(kind, first, columns);
       int wrong = 0;
       for (int i = 0; i < SIDE * SIDE; i++) {
         wrong += c[static_cast<size_t>(i)] != expected(kind, first, i / SIDE, i % SIDE);
@@ -213,7 +228,7 @@ void misuses_are_named() {
       {OPERAND_TOUCHED, SHIM_RANDOM, "registers of operand a were written before the wait"},
       {THREE_WARPS, SHIM_FORWARD, "have issued different numbers of products"},
       {OPERAND_OUTSIDE, SHIM_FORWARD, "a descriptor of wgmma reaches byte"},
-      {NO_SWIZZLE, SHIM_FORWARD, "only 128-byte swizzling is emulated"},
+      {NO_SWIZZLE, SHIM_FORWARD, "only swizzling of 128 and of 64 bytes is emulated"},
       {TILE_LEFT, SHIM_BACKWARD, "ends with -8192 bytes expected and not landed"},
       {OTHER_COUNT, SHIM_FORWARD, "bar.sync 1 with 64 threads, while others wait for 96"},
   };
@@ -230,12 +245,16 @@ void misuses_are_named() {
 void tensor_maps_are_checked() {
   const device_array<uint16_t> x(4096);
   const ot_tensor_map_encode encode = ot_tensor_map_encoder();
-  ot_tensor_map map;
-  const int64_t dim[] = {1, 8, 64}, odd[] = {1, 8, 63};
-  expect(ot_tensor_map_of_rows(encode, x.get(), dim, 256, &map), "a right map is refused");
-  expect(!ot_tensor_map_of_rows(encode, x.get(), dim, 257, &map), "a box of 257 rows");
-  expect(!ot_tensor_map_of_rows(encode, x.get(), odd, 64, &map), "rows of 126 bytes");
-  expect(!ot_tensor_map_of_rows(encode, x.get() + 1, dim, 64, &map), "an odd address");
+  const auto is_refused = [&](const ot_tiled_rows &rows) {
+    ot_tensor_map map;
+    return !ot_tensor_map_of_rows(encode, &rows, &map);
+  };
+  expect(!is_refused({x.get(), 1, 8, 64, 64, 256, 64}), "a right map is refused");
+  expect(!is_refused({x.get(), 1, 8, 64, 64, 256, 32}), "a right map of 32 columns is refused");
+  expect(is_refused({x.get(), 1, 8, 64, 64, 257, 64}), "a box of 257 rows");
+  expect(is_refused({x.get(), 1, 8, 64, 64, 64, 40}), "a box of 80 bytes in rows of 64");
+  expect(is_refused({x.get(), 1, 8, 63, 63, 64, 64}), "rows of 126 bytes");
+  expect(is_refused({x.get() + 1, 1, 8, 64, 64, 64, 64}), "an odd address");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ extern "C" {
 static_assert(sizeof(ot_tensor_map) == sizeof(CUtensorMap), "");
 static_assert(alignof(ot_tensor_map) == alignof(CUtensorMap), "");
 static_assert(int{OT_TENSOR_MAP_BF16} == int{CU_TENSOR_MAP_DATA_TYPE_BFLOAT16}, "");
+static_assert(int{OT_TENSOR_MAP_SWIZZLE_64B} == int{CU_TENSOR_MAP_SWIZZLE_64B}, "");
 static_assert(int{OT_TENSOR_MAP_SWIZZLE_128B} == int{CU_TENSOR_MAP_SWIZZLE_128B}, "");
 static_assert(int{OT_TENSOR_MAP_PROMOTION_256B} == int{CU_TENSOR_MAP_L2_PROMOTION_L2_256B}, "");
 static_assert(int{CU_TENSOR_MAP_INTERLEAVE_NONE} == 0 &&

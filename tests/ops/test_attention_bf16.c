@@ -228,7 +228,7 @@ static void gradient_is_the_formula(const reference *r, const ot_case *forward) 
   ot_case_destroy(&c);
 }
 
-static bool is_for_hopper(shape s) { return s.c == 0 && (s.D == 64 || s.D == 128 || s.D == 192); }
+static bool is_for_hopper(shape s) { return s.c == 0 && s.D <= 192; }
 
 static bool is_wanted(shape s) {
   const char *const attention = getenv("OT_ATTENTION");

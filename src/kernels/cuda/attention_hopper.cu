@@ -21,6 +21,11 @@ struct division {
   static constexpr int BYTES = ot_tile_bytes<D, QUERIES> + STAGES * (KEY_TILE + VALUE_TILE);
 };
 
+// Tiles of queries of a head, and of keys and values; values come G heads after keys.
+struct maps {
+  ot_tensor_map queries, keys;
+};
+
 struct forward {
   ot_attention_shape<float> shape;
   ot_bf16 *o;
@@ -65,22 +70,22 @@ struct tiles_of {
 
 // By one thread.
 template <int D>
-static __device__ __forceinline__ void copy_tiles(const ot_tensor_map &map, const forward &f,
-                                                  part at, tiles_of<D> tiles,
+static __device__ __forceinline__ void copy_tiles(const maps &m, const forward &f, part at,
+                                                  tiles_of<D> tiles,
                                                   barriers<division<D>::STAGES> &bar) {
   using t = division<D>;
   constexpr int STAGES = t::STAGES;
-  const int H = f.shape.H, G = f.shape.G, key_head = H + at.h / (H / G);
+  const int H = f.shape.H, G = f.shape.G, key_head = at.h / (H / G);
   ot_barrier_expect(&bar.queries, ot_tile_bytes<D, QUERIES>);
-  ot_copy_head<D, QUERIES>(tiles.queries, map, at.h * D, at.first, at.b, &bar.queries);
+  ot_copy_head<D, QUERIES>(tiles.queries, m.queries, at.h * D, at.first, at.b, &bar.queries);
   for (int n = 0; n < at.tiles; n++) {
     const int stage = n % STAGES, key = at.begin + n * KEYS, before = (n / STAGES + 1) & 1;
     if (n >= STAGES) ot_barrier_wait(&bar.keys_read[stage], before);
     ot_barrier_expect(&bar.keys[stage], t::KEY_TILE);
-    ot_copy_head<D, KEYS>(tiles.keys(n), map, key_head * D, key, at.b, &bar.keys[stage]);
+    ot_copy_head<D, KEYS>(tiles.keys(n), m.keys, key_head * D, key, at.b, &bar.keys[stage]);
     if (n >= STAGES) ot_barrier_wait(&bar.values_read[stage], before);
     ot_barrier_expect(&bar.values[stage], t::VALUE_TILE);
-    ot_copy_head<t::V, KEYS>(tiles.values(n), map, (key_head + G) * D, key, at.b,
+    ot_copy_head<t::V, KEYS>(tiles.values(n), m.keys, (key_head + G) * D, key, at.b,
                              &bar.values[stage]);
   }
 }
@@ -183,10 +188,10 @@ static __device__ __forceinline__ void store(const forward &f, part at, int row,
   if (threadIdx.x % 32 == 0) f.maxima[i] = (double)(f.shape.scale * largest);
 }
 
-// Blocks (sequence and head, query tile): the longest rows first. `map`: of qkv.
+// Blocks (sequence and head, query tile): the longest rows first.
 template <int D>
 static __global__ void __launch_bounds__(THREADS, 1)
-    forward_kernel(OT_GRID_CONSTANT ot_tensor_map map, forward f) {
+    forward_kernel(OT_GRID_CONSTANT maps m, forward f) {
   __shared__ barriers<division<D>::STAGES> bar;
   __shared__ ot_seen rows[QUERIES];
   OT_SWIZZLED_SHARED(shared);
@@ -203,7 +208,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
   __syncthreads();
   if (threadIdx.x < OT_WARPGROUP) {
     ot_fewer_registers<COPY_REGISTERS>();
-    if (threadIdx.x == 0) copy_tiles<D>(map, f, at, tiles, bar);
+    if (threadIdx.x == 0) copy_tiles<D>(m, f, at, tiles, bar);
   } else {
     ot_more_registers<COMPUTE_REGISTERS>();
     const int row = ((int)threadIdx.x - OT_WARPGROUP) / 32 * 16;
@@ -214,13 +219,24 @@ static __global__ void __launch_bounds__(THREADS, 1)
   }
 }
 
+// Returns the number of blocks; 0 if the driver refuses a map.
 template <int D>
-static int64_t run_forward(const ot_kernel_call *call, const ot_tensor_map &map, const forward &f) {
-  const unsigned B = (unsigned)(call->in[0].type.dim[0] / f.shape.T);
-  const dim3 grid(B * (unsigned)f.shape.H, ot_blocks(f.shape.T, QUERIES));
+static int64_t run_forward(const ot_kernel_call *call, const forward &f) {
+  const ot_tensor_map_encode encode = ot_cuda_context_of(call)->encode;
+  const ot_attention_shape<float> &shape = f.shape;
+  const int64_t B = call->in[0].type.dim[0] / shape.T, step = call->in[0].type.dim[1];
+  ot_tiled_rows rows = {call->in[0].data, B, shape.T, shape.H * D, step, QUERIES,
+                        ot_panel_columns<D>};
+  maps m;
+  if (!ot_tensor_map_of_rows(encode, &rows, &m.queries)) return 0;
+  rows.data = (const ot_bf16 *)rows.data + shape.H * D;
+  rows.columns = 2 * shape.G * D;
+  rows.tile_rows = KEYS;
+  if (!ot_tensor_map_of_rows(encode, &rows, &m.keys)) return 0;
+  const dim3 grid((unsigned)(B * shape.H), ot_blocks(shape.T, QUERIES));
   ot_allow_shared(forward_kernel<D>, division<D>::BYTES);
-  OT_LAUNCH(forward_kernel<D>, grid, THREADS, division<D>::BYTES, ot_cuda_stream_of(call), map, f);
-  return (int64_t)grid.x * ((f.shape.T + 15) / 16);
+  OT_LAUNCH(forward_kernel<D>, grid, THREADS, division<D>::BYTES, ot_cuda_stream_of(call), m, f);
+  return (int64_t)grid.x * ((shape.T + 15) / 16);
 }
 
 }  // namespace
@@ -229,21 +245,24 @@ extern "C" bool ot_attention_hopper(const ot_kernel_call *call, double *maxima, 
   const ot_op_attributes *const a = call->attributes;
   const ot_tensor *const in = call->in, *const out = call->out;
   const ot_tensor *const tensors[] = {&in[0], &out[0]};
-  const ot_tensor_map_encode encode = ot_cuda_context_of(call)->encode;
-  const int64_t D = a->head_dim;
-  if (!encode || (D != 64 && D != 128 && D != 192)) return false;
+  if (!ot_cuda_context_of(call)->encode || a->head_dim == 256) return false;
   if (!ot_attention_fits_mma(a, tensors, 2, 0)) return false;
-  const int64_t T = a->sequence_length, R = in[0].type.dim[0];
-  const int64_t dim[] = {R / T, T, in[0].type.dim[1]};
-  ot_tensor_map map;
-  static_assert(QUERIES == KEYS, "one map for both");
-  if (!ot_tensor_map_of_rows(encode, in[0].data, dim, KEYS, &map)) return false;
   const forward f = {ot_attention_shape_of<float>(a, &in[1]),
                      (ot_bf16 *)out[0].data,
                      {(float *)out[1].data, nullptr, ot_any_of<float>(&in[3]), (int)a->first_sink},
                      maxima};
-  *blocks = D == 64    ? run_forward<64>(call, map, f)
-            : D == 128 ? run_forward<128>(call, map, f)
-                       : run_forward<192>(call, map, f);
-  return true;
+  switch (a->head_dim) {
+    case 64:
+      *blocks = run_forward<64>(call, f);
+      break;
+    case 96:
+      *blocks = run_forward<96>(call, f);
+      break;
+    case 128:
+      *blocks = run_forward<128>(call, f);
+      break;
+    default:
+      *blocks = run_forward<192>(call, f);
+  }
+  return *blocks > 0;
 }

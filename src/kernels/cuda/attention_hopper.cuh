@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the attention kernels for Hopper. A tile has ROWS rows of a head; it lies in panels of
-// 64 columns, as the tensor memory accelerator copies them. One warpgroup of a block copies, the
-// others compute; a warp of those has 16 rows of the products.
+// 64 columns or, where those do not divide the head, of 32, as the tensor memory accelerator copies
+// them. One warpgroup of a block copies, the others compute; a warp of those has 16 rows of the
+// products.
 #pragma once
 
 #include "kernels/cuda/attention_mma.cuh"
 #include "kernels/cuda/hopper.cuh"
 
-enum { OT_WARPGROUP = 128, OT_PANEL_COLUMNS = OT_TENSOR_MAP_COLUMNS, OT_PANEL_ROW = 128 };
+enum { OT_WARPGROUP = 128 };
 
-// Bytes of a panel, and of a tile of head dim D.
-template <int ROWS>
-static constexpr int ot_panel = ROWS *OT_PANEL_ROW;
+// Of a panel: columns, bytes of a row, bytes. D: columns of the head.
+template <int D>
+static constexpr int ot_panel_columns = D % 64 == 0 ? 64 : 32;
+template <int D>
+static constexpr int ot_panel_row = 2 * ot_panel_columns<D>;
 template <int D, int ROWS>
-static constexpr int ot_tile_bytes = D / OT_PANEL_COLUMNS *ot_panel<ROWS>;
+static constexpr int ot_panel = ROWS *ot_panel_row<D>;
+
+template <int D, int ROWS>
+static constexpr int ot_tile_bytes = ROWS *D * 2;
 
 // Starts the copy of a tile of ROWS rows from (column, row, sequence) on, BOX rows at a time; rows
 // outside of the sequence are zero. By one thread.
@@ -22,11 +28,11 @@ static __device__ __forceinline__ void ot_copy_head(unsigned char *tile, const o
                                                     int column, int row, int sequence,
                                                     uint64_t *barrier) {
 #pragma unroll
-  for (int panel = 0; panel < D / OT_PANEL_COLUMNS; panel++) {
+  for (int panel = 0; panel < D / ot_panel_columns<D>; panel++) {
 #pragma unroll
     for (int r = 0; r < ROWS; r += BOX) {
-      ot_copy_tile(tile + panel * ot_panel<ROWS> + r * OT_PANEL_ROW, map,
-                   column + panel * OT_PANEL_COLUMNS, row + r, sequence, barrier);
+      ot_copy_tile(tile + panel * ot_panel<D, ROWS> + r * ot_panel_row<D>, map,
+                   column + panel * ot_panel_columns<D>, row + r, sequence, barrier);
     }
   }
 }
@@ -37,12 +43,12 @@ template <int D, int A_ROWS, int B_ROWS, int NT>
 static __device__ __forceinline__ void ot_multiply_rows(const unsigned char *a, int row,
                                                         const unsigned char *b,
                                                         float (&products)[NT][4]) {
+  constexpr int COLUMNS = ot_panel_columns<D>;
 #pragma unroll
   for (int d = 0; d < D; d += 16) {
-    const int panel = d / OT_PANEL_COLUMNS, at = d % OT_PANEL_COLUMNS * 2;
-    ot_multiply(products,
-                ot_operand_by_depth(a + panel * ot_panel<A_ROWS> + row * OT_PANEL_ROW + at),
-                ot_operand_by_depth(b + panel * ot_panel<B_ROWS> + at), d > 0);
+    const int panel = d / COLUMNS, at = d % COLUMNS * 2, from = row * ot_panel_row<D> + at;
+    ot_multiply(products, ot_operand_by_depth<COLUMNS>(a + panel * ot_panel<D, A_ROWS> + from),
+                ot_operand_by_depth<COLUMNS>(b + panel * ot_panel<D, B_ROWS> + at), d > 0);
   }
 }
 
@@ -51,10 +57,11 @@ template <int ROWS, int NT>
 static __device__ __forceinline__ void ot_multiply_weights(const uint32_t (&weights)[ROWS / 16][4],
                                                            const unsigned char *tile,
                                                            float (&sums)[NT][4]) {
+  constexpr int D = 8 * NT, COLUMNS = ot_panel_columns<D>, PANEL = ot_panel<D, ROWS>;
 #pragma unroll
   for (int k = 0; k < ROWS / 16; k++) {
     ot_multiply_add(sums, weights[k],
-                    ot_operand_by_column(tile + k * 16 * OT_PANEL_ROW, ot_panel<ROWS>));
+                    ot_operand_by_column<COLUMNS>(tile + k * 16 * ot_panel_row<D>, PANEL));
   }
 }
 
@@ -86,11 +93,11 @@ static __device__ __forceinline__ void ot_store_panels(const float (&sums)[D / 8
                                                        const float (&factor)[2],
                                                        unsigned char *tile, int row, ot_bf16 *to,
                                                        int64_t step, int n) {
-  constexpr int CHUNKS = D / 8, PANEL_CHUNKS = OT_PANEL_COLUMNS / 8;
+  constexpr int CHUNKS = D / 8, PANEL_CHUNKS = ot_panel_columns<D> / 8;
   const int lane = threadIdx.x % 32;
   const auto chunk = [=](int r, int c) {
-    ot_bf16 *const panel = (ot_bf16 *)(tile + c / PANEL_CHUNKS * ot_panel<ROWS>);
-    return ot_chunk<OT_PANEL_COLUMNS>(panel, r, c % PANEL_CHUNKS);
+    ot_bf16 *const panel = (ot_bf16 *)(tile + c / PANEL_CHUNKS * ot_panel<D, ROWS>);
+    return ot_chunk<ot_panel_columns<D>>(panel, r, c % PANEL_CHUNKS);
   };
   __syncwarp();
 #pragma unroll

@@ -21,9 +21,10 @@ struct backward {
   ot_softmax_rows rows;
 };
 
-// Both in tiles of OTHERS rows.
+// Of the own tiles and of the visited ones: those of the first kind, queries or keys, and of the
+// second, output gradients or values.
 struct maps {
-  ot_tensor_map qkv, doutput;
+  ot_tensor_map own[2], others[2];
 };
 
 // The own tiles and the visited ones have landed; those have been read by all warps that compute.
@@ -70,13 +71,12 @@ struct copy_place {
 };
 
 template <int D, int ROWS>
-static __device__ __forceinline__ void copy_pair(const ot_tensor_map &first,
-                                                 const ot_tensor_map &second, copy_place at,
+static __device__ __forceinline__ void copy_pair(const ot_tensor_map (&map)[2], copy_place at,
                                                  unsigned char *to, uint64_t *barrier) {
   constexpr int BYTES = ot_tile_bytes<D, ROWS>;
   ot_barrier_expect(barrier, 2 * BYTES);
-  ot_copy_head<D, ROWS, OTHERS>(to, first, at.first, at.row, at.sequence, barrier);
-  ot_copy_head<D, ROWS, OTHERS>(to + BYTES, second, at.second, at.row, at.sequence, barrier);
+  ot_copy_head<D, ROWS>(to, map[0], at.first, at.row, at.sequence, barrier);
+  ot_copy_head<D, ROWS>(to + BYTES, map[1], at.second, at.row, at.sequence, barrier);
 }
 
 // The scores and dp of the warpgroup's rows with visit n.
@@ -124,13 +124,12 @@ template <int D>
 static __device__ __forceinline__ void copy_for_keys(const maps &m, const backward &f,
                                                      const key_part &at, const tiles_of<D> &tiles,
                                                      barriers &bar) {
-  const int key_head = f.shape.H + at.g;
-  copy_pair<D, OWN>(m.qkv, m.qkv, {key_head * D, (key_head + f.shape.G) * D, at.key, at.b},
-                    tiles.own_first, &bar.own);
+  copy_pair<D, OWN>(m.own, {at.g * D, (at.g + f.shape.G) * D, at.key, at.b}, tiles.own_first,
+                    &bar.own);
   for (int n = 0; n < at.visits; n++) {
     const int column = at.head(f.shape, n) * D;
     wait_until_read(bar, n);
-    copy_pair<D, OTHERS>(m.qkv, m.doutput, {column, column, at.query(n), at.b}, tiles.first(n),
+    copy_pair<D, OTHERS>(m.others, {column, column, at.query(n), at.b}, tiles.first(n),
                          &bar.others[n % STAGES]);
   }
 }
@@ -226,12 +225,11 @@ template <int D>
 static __device__ __forceinline__ void copy_for_queries(const maps &m, const backward &f,
                                                         const query_part &at,
                                                         const tiles_of<D> &tiles, barriers &bar) {
-  const int H = f.shape.H, G = f.shape.G, key_head = H + at.h / (H / G);
-  copy_pair<D, OWN>(m.qkv, m.doutput, {at.h * D, at.h * D, at.first, at.b}, tiles.own_first,
-                    &bar.own);
+  const int H = f.shape.H, G = f.shape.G, key_head = at.h / (H / G);
+  copy_pair<D, OWN>(m.own, {at.h * D, at.h * D, at.first, at.b}, tiles.own_first, &bar.own);
   for (int n = 0; n < at.visits; n++) {
     wait_until_read(bar, n);
-    copy_pair<D, OTHERS>(m.qkv, m.qkv,
+    copy_pair<D, OTHERS>(m.others,
                          {key_head * D, (key_head + G) * D, at.begin + n * OTHERS, at.b},
                          tiles.first(n), &bar.others[n % STAGES]);
   }
@@ -298,18 +296,47 @@ static __global__ void __launch_bounds__(THREADS, 1)
   }
 }
 
+// The maps of tiles of `rows` rows of queries and output gradients, and of keys and values.
 template <int D>
-static void run_backward(const ot_kernel_call *call, const maps &m, const backward &f) {
+static bool encode_maps(const ot_kernel_call *call, int rows, ot_tensor_map (&queries)[2],
+                        ot_tensor_map (&keys)[2]) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_tensor_map_encode encode = ot_cuda_context_of(call)->encode;
+  const int64_t T = a->sequence_length, B = call->in[1].type.dim[0] / T;
+  const int64_t width = a->num_heads * D, key_width = 2 * a->num_kv_heads * D;
+  const ot_bf16 *const qkv = (const ot_bf16 *)call->in[1].data;
+  const ot_tiled_rows q = {qkv, B, T, width, width + key_width, rows, ot_panel_columns<D>};
+  ot_tiled_rows doutput = q, kv = q;
+  doutput.data = call->in[0].data;
+  doutput.step = width;
+  kv.data = qkv + width;
+  kv.columns = key_width;
+  if (!ot_tensor_map_of_rows(encode, &q, &queries[0]) ||
+      !ot_tensor_map_of_rows(encode, &doutput, &queries[1]) ||
+      !ot_tensor_map_of_rows(encode, &kv, &keys[0])) {
+    return false;
+  }
+  keys[1] = keys[0];
+  return true;
+}
+
+// False, without any work, if the driver refuses a map.
+template <int D>
+static bool run_backward(const ot_kernel_call *call, const backward &f) {
   const unsigned B = (unsigned)(call->in[1].type.dim[0] / f.shape.T);
   const unsigned tiles = ot_blocks(f.shape.T, OWN);
   void *const stream = ot_cuda_stream_of(call);
   constexpr int BYTES = tiles_of<D>::BYTES;
+  maps by_key, by_query;
+  if (!encode_maps<D>(call, OWN, by_query.own, by_key.own)) return false;
+  if (!encode_maps<D>(call, OTHERS, by_key.others, by_query.others)) return false;
   ot_allow_shared(key_gradient_kernel<D>, BYTES);
   ot_allow_shared(query_gradient_kernel<D>, BYTES);
-  OT_LAUNCH(key_gradient_kernel<D>, dim3(B * (unsigned)f.shape.G, tiles), THREADS, BYTES, stream, m,
-            f);
+  OT_LAUNCH(key_gradient_kernel<D>, dim3(B * (unsigned)f.shape.G, tiles), THREADS, BYTES, stream,
+            by_key, f);
   OT_LAUNCH(query_gradient_kernel<D>, dim3(B * (unsigned)f.shape.H, tiles), THREADS, BYTES, stream,
-            m, f);
+            by_query, f);
+  return true;
 }
 
 }  // namespace
@@ -318,21 +345,17 @@ extern "C" bool ot_attention_grad_hopper(const ot_kernel_call *call, const float
   const ot_op_attributes *const a = call->attributes;
   const ot_tensor *const in = call->in;
   const ot_tensor *const tensors[] = {&in[0], &in[1], &call->out[0]};
-  const ot_tensor_map_encode encode = ot_cuda_context_of(call)->encode;
-  if (!encode || (a->head_dim != 64 && a->head_dim != 128)) return false;
+  if (!ot_cuda_context_of(call)->encode || a->head_dim > 128) return false;
   if (!ot_attention_fits_mma(a, tensors, 3, 0)) return false;
-  const int64_t T = a->sequence_length, B = in[1].type.dim[0] / T;
-  const int64_t dim[] = {B, T, in[1].type.dim[1]}, ddim[] = {B, T, in[0].type.dim[1]};
-  maps m;
-  if (!ot_tensor_map_of_rows(encode, in[1].data, dim, OTHERS, &m.qkv)) return false;
-  if (!ot_tensor_map_of_rows(encode, in[0].data, ddim, OTHERS, &m.doutput)) return false;
   const backward f = {ot_attention_shape_of<float>(a, &in[2]),
                       (ot_bf16 *)call->out[0].data,
                       {(const float *)in[5].data, delta}};
-  if (a->head_dim == 64) {
-    run_backward<64>(call, m, f);
-  } else {
-    run_backward<128>(call, m, f);
+  switch (a->head_dim) {
+    case 64:
+      return run_backward<64>(call, f);
+    case 96:
+      return run_backward<96>(call, f);
+    default:
+      return run_backward<128>(call, f);
   }
-  return true;
 }

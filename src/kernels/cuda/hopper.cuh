@@ -78,7 +78,7 @@ __device__ __forceinline__ void ot_named_barrier(int number, int threads) {
 // ---- copies of tiles ----
 
 // Copies the tile of a tensor map of rank 3 whose first element is (column, row, sequence) to
-// `shared`, 1024-byte aligned. `barrier` counts its bytes. By one thread.
+// `shared`, aligned to 8 rows. `barrier` counts its bytes. By one thread.
 __device__ __forceinline__ void ot_copy_tile(void *shared, const ot_tensor_map &map, int column,
                                              int row, int sequence, uint64_t *barrier) {
   OT_HOPPER(
@@ -108,20 +108,22 @@ __device__ __forceinline__ void ot_more_registers() {
 // A lane has of each 8 columns of d, and of a in registers, what it has in mma.m16n8k16; warp w of
 // the warpgroup has rows 16 w on.
 
-// A tile of 64 columns in shared memory, 128 bytes a row with 128-byte swizzling, 1024-byte
-// aligned. `from`: of the part, a row that is a multiple of 8, and a column that is a multiple of
-// 16. With K innermost, rows are those of a or columns of b.
-__device__ __forceinline__ uint64_t ot_operand_by_depth(const void *from) {
-  const uint64_t stride = 8 * 128, leading = 16;  // leading: not used
-  return (ot_shared_address(from) & 0x3FFFF) >> 4 | leading >> 4 << 16 | stride >> 4 << 32 |
-         uint64_t{1} << 62;
+// A tile of COLUMNS columns in shared memory, aligned to 8 rows: 64 of 128 bytes a row with 128-byte
+// swizzling, or 32 of 64 bytes with 64-byte swizzling. Rows of the tile are the depth, columns those
+// of b; the next COLUMNS columns are `panel` bytes on. `from`: of the part, a row that is a multiple
+// of 8, and a column that is a multiple of 16.
+template <int COLUMNS>
+__device__ __forceinline__ uint64_t ot_operand_by_column(const void *from, int panel) {
+  static_assert(COLUMNS == 64 || COLUMNS == 32, "one of two ways of swizzling");
+  const uint64_t stride = 8 * COLUMNS * 2, swizzle = COLUMNS == 64 ? 1 : 2;
+  return (ot_shared_address(from) & 0x3FFFF) >> 4 | (uint64_t)panel >> 4 << 16 |
+         stride >> 4 << 32 | swizzle << 62;
 }
 
-// Rows of the tile are the depth, columns those of b; the next 64 columns are `panel` bytes on.
-__device__ __forceinline__ uint64_t ot_operand_by_column(const void *from, int panel) {
-  const uint64_t stride = 8 * 128;
-  return (ot_shared_address(from) & 0x3FFFF) >> 4 | (uint64_t)panel >> 4 << 16 |
-         stride >> 4 << 32 | uint64_t{1} << 62;
+// The same with columns as the depth, and rows that are those of a or columns of b.
+template <int COLUMNS>
+__device__ __forceinline__ uint64_t ot_operand_by_depth(const void *from) {
+  return ot_operand_by_column<COLUMNS>(from, 16);  // a distance that is not used
 }
 
 // Before the first product of a group: orders earlier accesses of its registers.
@@ -157,10 +159,12 @@ __device__ __forceinline__ void ot_products_hold(float (&d)[N][4]) {
 #define OT_NAMES_32                                                                  \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, " \
   "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define OT_NAMES_64                                                                       \
-  OT_NAMES_32                                                                             \
-  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "    \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define OT_NAMES_48                                                                        \
+  OT_NAMES_32                                                                              \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define OT_NAMES_64                                                                        \
+  OT_NAMES_48                                                                              \
+  ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
 // Both operands in shared memory with K innermost.
 __device__ __forceinline__ void ot_multiply(float (&d)[8][4], uint64_t a, uint64_t b, bool add) {
@@ -188,6 +192,15 @@ __device__ __forceinline__ void ot_multiply_add(float (&d)[8][4], const uint32_t
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" OT_NAMES_32
       "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
       : OT_SUMS_32(d, 0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+__device__ __forceinline__ void ot_multiply_add(float (&d)[12][4], const uint32_t (&a)[4],
+                                                uint64_t b) {
+  OT_HOPPER(
+      "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {" OT_NAMES_48
+      "}, {%48, %49, %50, %51}, %52, 1, 1, 1, 1;"
+      : OT_SUMS_32(d, 0), OT_SUMS_8(d, 8), OT_SUMS_8(d, 10)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 

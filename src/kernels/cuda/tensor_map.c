@@ -25,13 +25,17 @@ ot_tensor_map_encode ot_tensor_map_encoder(void) {
   return (ot_tensor_map_encode)(uintptr_t)found;
 }
 
-bool ot_tensor_map_of_rows(ot_tensor_map_encode encode, void *data, const int64_t *dim,
-                           int tile_rows, ot_tensor_map *map) {
-  enum { RANK = 3, PLAIN = 0, NO_FILL = 0, BYTES = 2 };
-  const uint64_t size[RANK] = {(uint64_t)dim[2], (uint64_t)dim[1], (uint64_t)dim[0]};
-  const uint64_t stride[RANK - 1] = {size[0] * BYTES, size[0] * size[1] * BYTES};
-  const uint32_t box[RANK] = {OT_TENSOR_MAP_COLUMNS, (uint32_t)tile_rows, 1};
+bool ot_tensor_map_of_rows(ot_tensor_map_encode encode, const ot_tiled_rows *tensor,
+                           ot_tensor_map *map) {
+  enum { RANK = 3, PLAIN = 0, NO_FILL = 0, BYTES = 2, WIDEST = 64 };
+  const uint64_t size[RANK] = {(uint64_t)tensor->columns, (uint64_t)tensor->rows,
+                               (uint64_t)tensor->sequences};
+  const uint64_t step = (uint64_t)tensor->step * BYTES;
+  const uint64_t stride[RANK - 1] = {step, step * size[1]};
+  const uint32_t box[RANK] = {(uint32_t)tensor->tile_columns, (uint32_t)tensor->tile_rows, 1};
   const uint32_t each[RANK] = {1, 1, 1};
-  return encode(map, OT_TENSOR_MAP_BF16, RANK, data, size, stride, box, each, PLAIN,
-                OT_TENSOR_MAP_SWIZZLE_128B, OT_TENSOR_MAP_PROMOTION_256B, NO_FILL) == 0;
+  const int swizzle =
+      tensor->tile_columns == WIDEST ? OT_TENSOR_MAP_SWIZZLE_128B : OT_TENSOR_MAP_SWIZZLE_64B;
+  return encode(map, OT_TENSOR_MAP_BF16, RANK, (void *)(uintptr_t)tensor->data, size, stride, box,
+                each, PLAIN, swizzle, OT_TENSOR_MAP_PROMOTION_256B, NO_FILL) == 0;
 }

@@ -21,18 +21,23 @@ typedef int (*ot_tensor_map_encode)(ot_tensor_map *map, int type, uint32_t rank,
 // cuda.h's values of those that are used.
 enum {
   OT_TENSOR_MAP_BF16 = 9,
+  OT_TENSOR_MAP_SWIZZLE_64B = 2,
   OT_TENSOR_MAP_SWIZZLE_128B = 3,
   OT_TENSOR_MAP_PROMOTION_256B = 3,
 };
 
-// Columns of bf16 in 128 bytes, the width of a copied tile.
-enum { OT_TENSOR_MAP_COLUMNS = 64 };
-
 // The function of the driver, or null if the device has no tensor memory accelerator.
 ot_tensor_map_encode ot_tensor_map_encoder(void);
 
-// The bf16 tensor [sequences, rows, width] at `data`, 16-byte aligned, copied in tiles of one
-// sequence, `tile_rows` (at most 256) and 64 columns, with 128-byte swizzling; what lies outside
-// of a sequence is zero. width: a multiple of 8. False if the driver refuses.
-bool ot_tensor_map_of_rows(ot_tensor_map_encode encode, void *data, const int64_t *dim,
-                           int tile_rows, ot_tensor_map *map);
+// A bf16 tensor [sequences, rows, columns], and the tiles of one sequence that are copied.
+typedef struct ot_tiled_rows {
+  const void *data;  // 16-byte aligned
+  int64_t sequences, rows, columns;
+  int64_t step;      // elements from row to row, a multiple of 8
+  int tile_rows;     // at most 256
+  int tile_columns;  // 64, with 128-byte swizzling, or 32, with 64-byte swizzling
+} ot_tiled_rows;
+
+// What lies outside of a sequence is copied as zeros. False if the driver refuses.
+bool ot_tensor_map_of_rows(ot_tensor_map_encode encode, const ot_tiled_rows *tensor,
+                           ot_tensor_map *map);

@@ -3,7 +3,8 @@
 // tiles copied by the tensor memory accelerator (TMA), products of warpgroups (wgmma), named
 // barriers. Semantics are those of the PTX ISA manual, sections "mbarrier", "cp.async.bulk.tensor",
 // "Asynchronous warpgroup level matrix instructions" and "bar"; the layouts of operands in shared
-// memory follow its tables of canonical layouts, here for 128-byte swizzling. Made visible:
+// memory follow its tables of canonical layouts, here for swizzling of 128 and of 64 bytes. Made
+// visible:
 //   - A tile that is under way reads as NaN, and lands at once, at the last possible moment or at
 //     random, by the order of threads.
 //   - A product reads its operands when it is issued, when it is waited for, or in between; until
@@ -44,7 +45,7 @@ enum { TENSOR_MAP_WORDS = 16, TENSOR_MAP_DIMS = 5 };
 struct tensor_map {
   uint64_t magic;
   unsigned char *base;
-  uint32_t rank, swizzled;
+  uint32_t rank, swizzled;  // swizzled: bytes, or 0
   uint64_t dim[TENSOR_MAP_DIMS];
   uint64_t stride[TENSOR_MAP_DIMS - 1];  // bytes
   uint16_t box[TENSOR_MAP_DIMS];

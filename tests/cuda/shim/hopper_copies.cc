@@ -12,7 +12,7 @@ namespace shim {
 namespace {
 
 constexpr uint64_t barrier_cookie = 0x7265697272616221u, map_magic = 0x70616d726f736e65u;
-enum { NAMED_BARRIERS = 16, SWIZZLE_ATOM = 1024, CHUNK = 16 };
+enum { NAMED_BARRIERS = 16, SWIZZLE_ROWS = 8, CHUNK = 16 };
 
 struct memory_barrier {
   int count, pending;
@@ -61,10 +61,10 @@ int64_t box_bytes(const tensor_map &map) {
   return bytes;
 }
 
-// The address of 16 bytes, whose bits 4 to 6 are exchanged by bits 7 to 9.
-unsigned char *swizzled(unsigned char *to) {
+// The address of 16 bytes in rows of `bytes`.
+unsigned char *swizzled(unsigned char *to, uint32_t bytes) {
   const uint64_t address = static_cast<uint64_t>(to - dynamic_shared());
-  return dynamic_shared() + (address ^ (address >> 7 & 7) << 4);
+  return dynamic_shared() + swizzled_address(address, bytes);
 }
 
 // Copies the innermost run of a box; `place`: its coordinates.
@@ -79,7 +79,8 @@ void copy_run(const tile_copy &copy, const int64_t *place, int64_t at) {
   for (int k = 0; k < map.box[0]; k++) {
     const int64_t x = place[0] + k, byte = at + 2 * k;
     unsigned char *const chunk = copy.to + byte / CHUNK * CHUNK;
-    unsigned char *const to = (map.swizzled ? swizzled(chunk) : chunk) + byte % CHUNK;
+    unsigned char *const to =
+        (map.swizzled ? swizzled(chunk, map.swizzled) : chunk) + byte % CHUNK;
     if (inside && x >= 0 && static_cast<uint64_t>(x) < map.dim[0]) {
       memcpy(to, map.base + offset + 2 * x, 2);
     } else {
@@ -192,17 +193,17 @@ bool accepts_shape(uint32_t rank, const uint64_t *dim, const uint64_t *stride, c
 int encode_tensor_map(void *map, int type, uint32_t rank, void *base, const uint64_t *dim,
                       const uint64_t *stride, const uint32_t *box, const uint32_t *element_stride,
                       int interleave, int swizzle, int promotion, int fill) {
-  enum { BF16 = 9, PLAIN = 0, SWIZZLE_128B = 3, PROMOTIONS = 4, SWIZZLED_BYTES = 128 };
+  enum { BF16 = 9, PLAIN = 0, SWIZZLE_64B = 2, SWIZZLE_128B = 3, PROMOTIONS = 4 };
   const bool known = type == BF16 && interleave == 0 && fill == 0 &&
-                     (swizzle == PLAIN || swizzle == SWIZZLE_128B) && promotion >= 0 &&
-                     promotion < PROMOTIONS;
+                     (swizzle == PLAIN || swizzle == SWIZZLE_64B || swizzle == SWIZZLE_128B) &&
+                     promotion >= 0 && promotion < PROMOTIONS;
   const bool aligned =
       reinterpret_cast<uint64_t>(map) % 64 == 0 && reinterpret_cast<uint64_t>(base) % 16 == 0;
   if (!known || !aligned || !base || rank < 1 || rank > TENSOR_MAP_DIMS) return 1;
   if (!accepts_shape(rank, dim, stride, box, element_stride)) return 1;
-  if (swizzle == SWIZZLE_128B && box[0] * 2 > SWIZZLED_BYTES) return 1;
-  tensor_map m = {map_magic, static_cast<unsigned char *>(base), rank, swizzle != PLAIN, {}, {},
-                  {}};
+  const uint32_t row = swizzle == SWIZZLE_128B ? 128 : swizzle == SWIZZLE_64B ? 64 : 0;
+  if (row > 0 && box[0] * 2 > row) return 1;
+  tensor_map m = {map_magic, static_cast<unsigned char *>(base), rank, row, {}, {}, {}};
   for (uint32_t i = 0; i < rank; i++) {
     m.dim[i] = dim[i];
     m.box[i] = static_cast<uint16_t>(box[i]);
@@ -222,7 +223,8 @@ void copy_tile(void *shared, const void *map, const int *first, int rank, uint64
     fail(at, "cp.async.bulk.tensor of %d dimensions with a map of %u", rank, copy.map.rank);
   }
   const int64_t offset = copy.to - dynamic_shared(), bytes = box_bytes(copy.map);
-  const int alignment = copy.map.swizzled ? SWIZZLE_ATOM : 128;
+  const int alignment =
+      copy.map.swizzled ? static_cast<int>(copy.map.swizzled) * SWIZZLE_ROWS : 128;
   if (offset % alignment != 0) fail(at, "a tile is not %d-byte aligned", alignment);
   if (offset < 0 || offset + bytes > static_cast<int64_t>(dynamic_shared_bytes())) {
     fail(at, "a tile of %lld bytes at byte %lld is not in the %zu bytes of shared memory",

@@ -47,8 +47,12 @@ warp_products &mine() { return warps[thread_number() / WARP]; }
 
 // ---- operands in shared memory ----
 
-float bf16_at(uint32_t address, place at) {
-  address ^= (address >> 7 & 7) << 4;
+struct layout {
+  uint32_t start, leading, stride, row;  // bytes; row: of a row that is swizzled
+};
+
+float bf16_at(const layout &l, uint32_t offset, place at) {
+  const uint32_t address = static_cast<uint32_t>(swizzled_address(l.start + offset, l.row));
   if (address + 2 > dynamic_shared_bytes()) {
     fail(at, "a descriptor of wgmma reaches byte %u of %zu bytes of shared memory", address,
          dynamic_shared_bytes());
@@ -61,34 +65,31 @@ float bf16_at(uint32_t address, place at) {
   return value;
 }
 
-struct layout {
-  uint32_t start, leading, stride;  // bytes
-};
-
 // Bits 0-13 start, 16-29 leading and 32-45 stride byte offset, all in units of 16 bytes; 49-51 base
-// offset; 62-63 swizzling, 1 for 128 bytes.
+// offset; 62-63 swizzling, 1 for 128 bytes and 2 for 64.
 layout layout_of(uint64_t descriptor, place at) {
-  if (descriptor >> 62 != 1) fail(at, "wgmma: only 128-byte swizzling is emulated");
+  const uint64_t swizzling = descriptor >> 62;
+  if (swizzling != 1 && swizzling != 2) {
+    fail(at, "wgmma: only swizzling of 128 and of 64 bytes is emulated");
+  }
   if (descriptor >> 49 & 7) fail(at, "wgmma: the base offset must be 0 for aligned tiles");
   const auto field = [=](int bit) {
     return static_cast<uint32_t>(descriptor >> bit & 0x3FFF) << 4;
   };
-  return {field(0), field(16), field(32)};
+  return {field(0), field(16), field(32), swizzling == 1 ? 128u : 64u};
 }
 
-// Element (row, k) of an operand with k innermost: groups of 8 rows of 128 bytes.
+// Element (row, k) of an operand with k innermost: groups of 8 rows.
 float k_major(const layout &l, int row, int k, place at) {
-  const int offset = row % 8 * 128 + k * 2;
-  return bf16_at(
-      l.start + static_cast<uint32_t>(row / 8) * l.stride + static_cast<uint32_t>(offset), at);
+  const uint32_t r = static_cast<uint32_t>(row), byte = static_cast<uint32_t>(k) * 2;
+  return bf16_at(l, r / 8 * l.stride + r % 8 * l.row + byte, at);
 }
 
-// Element (row, k) with rows innermost: 64 rows in 128 bytes, groups of 8 k.
+// Element (row, k) with rows innermost: as many as a swizzled row has, groups of 8 k.
 float row_major(const layout &l, int row, int k, place at) {
-  const int offset = k % 8 * 128 + row % 64 * 2;
-  return bf16_at(l.start + static_cast<uint32_t>(row / 64) * l.leading +
-                     static_cast<uint32_t>(k / 8) * l.stride + static_cast<uint32_t>(offset),
-                 at);
+  const uint32_t byte = static_cast<uint32_t>(row) * 2, depth = static_cast<uint32_t>(k);
+  return bf16_at(
+      l, byte / l.row * l.leading + depth / 8 * l.stride + depth % 8 * l.row + byte % l.row, at);
 }
 
 // ---- the product ----

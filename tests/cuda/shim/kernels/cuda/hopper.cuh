@@ -45,14 +45,16 @@ static inline void ot_more_registers() {
   static_assert(N >= 24 && N <= 256 && N % 8 == 0, "as setmaxnreg asks");
 }
 
+template <int COLUMNS>
 static inline uint64_t ot_operand_by_column(const void *from, int panel) {
   const auto at = static_cast<const unsigned char *>(from) - shim::dynamic_shared();
-  const uint64_t stride = 8 * 128;
+  const uint64_t stride = 8 * COLUMNS * 2, swizzle = COLUMNS == 64 ? 1 : 2;
   return static_cast<uint64_t>(at) >> 4 | static_cast<uint64_t>(panel) >> 4 << 16 |
-         stride >> 4 << 32 | uint64_t{1} << 62;
+         stride >> 4 << 32 | swizzle << 62;
 }
+template <int COLUMNS>
 static inline uint64_t ot_operand_by_depth(const void *from) {
-  return ot_operand_by_column(from, 16);
+  return ot_operand_by_column<COLUMNS>(from, 16);
 }
 
 static inline void ot_products_begin(SHIM_HERE) { shim::wgmma_fence({file, line}); }
