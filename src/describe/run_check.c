@@ -71,6 +71,15 @@ static ot_status check_length(const ot_run *run) {
   return OT_OK;
 }
 
+// Processes of different hosts may be in different folders.
+static ot_status check_checkpoint(const ot_run *run) {
+  const ot_run_checkpoint *const checkpoint = &run->checkpoint;
+  OT_CHECK(checkpoint->memory == 0 || checkpoint->memory_path[0] == '/', OT_USAGE,
+           "checkpoint.memory_path=%s is not an absolute path (try /dev/shm)",
+           checkpoint->memory_path);
+  return OT_OK;
+}
+
 static ot_status check_precision(const ot_run *run) {
   const ot_run_precision *const p = &run->precision;
   const bool wide = p->compute == OT_F64;
@@ -95,6 +104,7 @@ ot_status ot_run_check(const ot_run *run) {
   OT_TRY(ot_parallel_check(run));
   OT_TRY(check_optimizer(run));
   OT_TRY(check_length(run));
+  OT_TRY(check_checkpoint(run));
   return check_precision(run);
 }
 

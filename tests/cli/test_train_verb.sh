@@ -164,6 +164,22 @@ for dry in "" --dry-run; do
 done
 expect 4 "started 4 processes" env OMPI_COMM_WORLD_SIZE=4 "$orthant" train run.yaml
 expect 0 "memory of one rank" "$orthant" train run.yaml --set output=y --dry-run
+# Copies in memory: what they need, and settings that are refused.
+copies=(--set output=y --set checkpoint.memory=2 --dry-run)
+expect 0 "in /dev/shm of a host; " "$orthant" train run.yaml "${copies[@]}"
+kilobytes() { sed -n 's/.*checkpoint.memory needs \([0-9.]*\) \([kM]\)B .*/\1 \2/p' err.txt | awk '{ print $1 * ($2 == "M" ? 1000 : 1) }'; }
+one=$(kilobytes)
+expect 0 "in /dev/shm of a host; " "$orthant" train run.yaml "${copies[@]}" --ranks 3
+awk -v one="$one" -v three="$(kilobytes)" 'BEGIN { exit !(one > 500 && three > 2 * one) }' ||
+  fail "three ranks do not need more copies than one, $one kB: $(cat err.txt)"
+expect 0 "/absent of a host; an unknown number of bytes there are free" "$orthant" train run.yaml "${copies[@]}" \
+  --set checkpoint.memory_path="$PWD/absent"
+expect 2 "checkpoint.memory: -1 is out of range; allowed: at least 0" "$orthant" train run.yaml "${copies[@]}" \
+  --set checkpoint.memory=-1
+expect 2 'checkpoint.memory: "often" is not a whole number' "$orthant" train run.yaml "${copies[@]}" --set checkpoint.memory=often
+expect 2 "checkpoint.memory_path=copies is not an absolute path (try /dev/shm)" "$orthant" train run.yaml "${copies[@]}" \
+  --set checkpoint.memory_path=copies
+expect 2 "checkpoint.memory_path" "$orthant" train run.yaml "${copies[@]}" --set checkpoint.memory_path=
 [ ! -e y ] || fail "a dry run wrote files"
 
 # Uses the trained model.

@@ -368,6 +368,21 @@ static void reshard_is_one_word_or_one_per_block(void **state) {
   refuse(&run, "reshard has 0 entries", "one, or one for each");
 }
 
+// ---- copies in memory ----
+
+static void copies_in_memory_need_an_absolute_path(void **state) {
+  (void)state;
+  ot_run run = base_run();
+  run.checkpoint = (ot_run_checkpoint){.memory = 10, .memory_path = "/dev/shm"};
+  accept(&run);
+  run.checkpoint.memory_path = "tmp/copies";
+  refuse(&run, "checkpoint.memory_path=tmp/copies is not an absolute path", "(try /dev/shm)");
+  run.checkpoint.memory_path = "";
+  refuse(&run, "checkpoint.memory_path= is not an absolute path", "(try /dev/shm)");
+  run.checkpoint.memory = 0;
+  accept(&run);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_run_of_these_tests_is_accepted),
@@ -389,6 +404,7 @@ int main(void) {
       cmocka_unit_test(muon_needs_whole_matrices),
       cmocka_unit_test(recompute_is_one_word_or_one_per_layer),
       cmocka_unit_test(reshard_is_one_word_or_one_per_block),
+      cmocka_unit_test(copies_in_memory_need_an_absolute_path),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

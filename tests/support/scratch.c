@@ -1,32 +1,111 @@
 // SPDX-License-Identifier: Apache-2.0
-// Temporary files of tests.
+// Temporary files of tests. A directory is locked as long as its process lives. What tests leave
+// that fail, or are killed, is removed at the end of the process or by the next one.
 #include "support/scratch.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/status.h"
 #include "files/disk.h"
 
+// The directories of this process: as many as a test has at one time.
+enum { KEPT = 16, UNLOCKED_S = 60 };
+typedef struct kept_directory {
+  char path[SCRATCH_BYTES];  // "": none
+  int lock;
+} kept_directory;
+static kept_directory kept[KEPT];
+static pid_t owner;  // forked processes own nothing
+
+static const char prefix[] = "ot-scratch-";
+
+static bool lock_directory(const char *path, int *lock) {
+  *lock = ot_disk_open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (*lock < 0) return false;
+  if (flock(*lock, LOCK_EX | LOCK_NB) == 0) return true;
+  (void)ot_disk_close(*lock, path);
+  return false;
+}
+
+// A process makes its directory before it locks it.
+static void remove_left(const char *path) {
+  struct stat info;
+  int lock;
+  const bool own = lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+  if (!own || time(NULL) - info.st_ctime < UNLOCKED_S || !lock_directory(path, &lock)) return;
+  (void)ot_disk_remove(path);
+  (void)ot_disk_close(lock, path);
+}
+
+static void remove_all_left(const char *root) {
+  char path[SCRATCH_BYTES + 256];
+  DIR *const entries = opendir(root);
+  if (!entries) return;
+  for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0) continue;
+    snprintf(path, sizeof path, "%s/%s", root, entry->d_name);
+    remove_left(path);
+  }
+  closedir(entries);
+}
+
+static void remove_kept(void) {
+  for (int i = 0; i < KEPT && getpid() == owner; i++)
+    if (kept[i].path[0]) (void)ot_disk_remove(kept[i].path);
+}
+
+static void keep(const char *path) {
+  for (int i = 0; i < KEPT; i++) {
+    if (kept[i].path[0]) continue;
+    if (lock_directory(path, &kept[i].lock)) snprintf(kept[i].path, SCRATCH_BYTES, "%s", path);
+    return;
+  }
+}
+
+static void forget(const char *path) {
+  for (int i = 0; i < KEPT; i++) {
+    if (strcmp(kept[i].path, path) != 0) continue;
+    (void)ot_disk_close(kept[i].lock, path);
+    kept[i].path[0] = '\0';
+  }
+}
+
 void scratch_create(char path[SCRATCH_BYTES]) {
   const char *root = getenv("TMPDIR");
   if (root == NULL) root = ot_disk_is_directory("/dev/shm") ? "/dev/shm" : "/tmp";
-  snprintf(path, SCRATCH_BYTES, "%s/ot-test-XXXXXX", root);
+  if (owner == 0) {
+    owner = getpid();
+    remove_all_left(root);
+    assert_int_equal(atexit(remove_kept), 0);
+  }
+  snprintf(path, SCRATCH_BYTES, "%s/%sXXXXXX", root, prefix);
   assert_non_null(mkdtemp(path));
   char *const resolved = realpath(path, NULL);
   assert_non_null(resolved);
   snprintf(path, SCRATCH_BYTES, "%s", resolved);
   free(resolved);
+  keep(path);
 }
 
-void scratch_destroy(const char *path) { assert_int_equal(ot_disk_remove(path), OT_OK); }
+void scratch_destroy(const char *path) {
+  assert_int_equal(ot_disk_remove(path), OT_OK);
+  forget(path);
+}
 
 static char *path_slot(void) {
   enum { SLOTS = 64 };

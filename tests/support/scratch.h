@@ -7,7 +7,8 @@
 enum { SCRATCH_BYTES = 256 };
 
 // Creates an empty directory under $TMPDIR, /dev/shm (where syncing is free) or /tmp and writes its
-// path.
+// path. If it is not destroyed, the end of this process removes it, or, if that is killed, the next
+// process that creates one a minute later.
 void scratch_create(char path[SCRATCH_BYTES]);
 // Removes it with its contents.
 void scratch_destroy(const char *path);

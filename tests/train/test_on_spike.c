@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: any machine. The answers of a run to an outlier step: faults that come once and faults that
 // come back, in the samples and in a weight; one that is not finite; the state and the record of
-// the run afterwards.
+// the run afterwards; copies in memory of steps that it went back from.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -32,6 +35,8 @@ typedef struct fixture {
   float kept;       // the weight
   bool broken;      // the weight is not finite now
   int64_t samples;  // first sample of the last step that was taken
+  bool copies;      // are made in memory
+  int64_t last;     // the process ends in the step after it, once the run went back; 0: at its end
 } fixture;
 
 static int set_up(void **state) {
@@ -85,6 +90,8 @@ static void break_weight(ot_trainer *trainer, void *context) {
   ot_executor *const executor = ot_runtime_executor(ot_trainer_runtime(trainer));
   const int64_t offset = ot_runtime_held_range(runtime, 0, OT_COPY_WEIGHT).offset;
   const float nothing = NAN;
+  const bool ends = f->last > 0 && ot_trainer_position(trainer).step == f->last;
+  if (ends && strstr(f->said, "back to step")) _exit(0);
   if (f->broken) ot_executor_write(executor, offset, &f->kept, sizeof f->kept);
   f->broken = f->nonfinite && is_faulty(f, trainer);
   if (!f->broken) return;
@@ -104,7 +111,8 @@ static ot_status train(fixture *f, const char *output, const char *on_spike) {
       "batch={global_batch_size: 2, micro_batch_size: 2}",
       "learning_rate={decay: constant, warmup_steps: 0}",
       "optimizer.lr=1e-5",
-      "checkpoint.every=10",
+      ot_arena_format(&arena, "checkpoint={every: 10, memory: %d, memory_path: %s}", f->copies,
+                      scratch_path(f->directory, "memory")),
       "steps=30",
       "threads=1",
       ot_arena_format(&arena, "on_spike=%s", on_spike)};
@@ -190,6 +198,44 @@ static void a_transient_fault_is_repeated_away(void **state) {
   expect_whole_record(f, "finite");
 }
 
+// Runs a process that ends in the step after `last`, when the run has gone back to step 20.
+static void train_until(fixture *f, const char *output, int64_t last) {
+  int status;
+  set_fault(f, 1, false);
+  f->last = last;
+  const pid_t child = fork();
+  if (child == 0) {
+    (void)train(f, output, "rewind");
+    _exit(1);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  f->last = 0;
+  set_fault(f, 0, false);
+}
+
+static void copies_of_what_a_run_went_back_from_are_not_loaded(void **state) {
+  fixture *const f = *state;
+  assert_int_equal(mkdir(scratch_path(f->directory, "memory"), 0700), 0);
+  set_fault(f, 0, false);
+  assert_int_equal(train(f, "sound", "rewind"), OT_OK);
+  f->copies = true;
+  // No step is complete since: the copies there are have steps 25 and 26.
+  train_until(f, "early", SAVED);
+  assert_int_equal(train(f, "early", "rewind"), OT_OK);
+  expect_said(f, "step-00000020");
+  assert_null(strstr(f->said, "the copies in memory"));
+  expect_same_end(f, "sound", "early", true);
+  expect_whole_record(f, "early");
+  // Steps 21 to 25 are complete since.
+  train_until(f, "late", FAULTY - 1);
+  assert_int_equal(train(f, "late", "rewind"), OT_OK);
+  expect_said(f, "resuming from the copies in memory of step 2");
+  assert_null(strstr(f->said, "of step 26"));
+  expect_same_end(f, "sound", "late", true);
+  expect_whole_record(f, "late");
+}
+
 static void a_lasting_fault_ends_a_run_that_repeats(void **state) {
   fixture *const f = *state;
   set_fault(f, 2, false);
@@ -240,6 +286,8 @@ static void a_run_goes_back_five_times_at_most(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(a_transient_fault_is_repeated_away, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(copies_of_what_a_run_went_back_from_are_not_loaded, set_up,
+                                      tear_down),
       cmocka_unit_test_setup_teardown(a_lasting_fault_ends_a_run_that_repeats, set_up, tear_down),
       cmocka_unit_test_setup_teardown(its_samples_are_skipped, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_run_may_stop_or_go_on, set_up, tear_down),
