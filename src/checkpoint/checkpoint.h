@@ -108,6 +108,10 @@ typedef struct ot_checkpoint ot_checkpoint;
 // Opens a checkpoint, an HF directory or a single tensor file. With a manifest, checks sizes;
 // tensors are then read by whole blocks of the manifest, each of which is compared with its hash.
 ot_status ot_checkpoint_create(const char *path, ot_checkpoint **out);
+// The same for a checkpoint with a manifest, whose files are those of `source`, kept until destroy;
+// null: of this machine.
+ot_status ot_checkpoint_create_from(const ot_file_source *source, const char *path,
+                                    ot_checkpoint **out);
 void ot_checkpoint_destroy(ot_checkpoint **checkpoint);
 
 // The path passed to create. Valid until destroy.
@@ -120,7 +124,7 @@ const char *ot_checkpoint_damage(const ot_checkpoint *checkpoint);
 // Null for an HF directory or file. Valid until destroy.
 const ot_manifest *ot_checkpoint_manifest(const ot_checkpoint *checkpoint);
 
-// The path of file `name` in it, or null if there is none. Valid until destroy.
+// The path of file `name` in it on this machine, or null if there is none. Valid until destroy.
 const char *ot_checkpoint_file(ot_checkpoint *checkpoint, const char *name);
 
 // Reads file text->name of it, if there is one. A link in a checkpoint is no file; one in an HF

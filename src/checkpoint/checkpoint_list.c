@@ -145,13 +145,31 @@ ot_status ot_checkpoint_find(ot_arena *arena, const char *path, const ot_checkpo
 
 // ---- which checkpoints to delete ----
 
-ot_status ot_checkpoint_remove(ot_arena *arena, const char *directory, int64_t step) {
+static ot_status hide(ot_arena *arena, const char *directory, int64_t step, const char **hidden) {
   const char *const path = ot_checkpoint_path(arena, directory, step);
   const char *const name = ot_arena_format(arena, ".%s.deleting", ot_disk_base_name(path));
-  const char *const hidden = ot_disk_join(arena, directory, name);
-  OT_TRY(ot_disk_remove(hidden));
-  OT_TRY(ot_disk_rename(path, hidden));
+  *hidden = ot_disk_join(arena, directory, name);
+  OT_TRY(ot_disk_remove(*hidden));
+  return ot_disk_rename(path, *hidden);
+}
+
+ot_status ot_checkpoint_remove(ot_arena *arena, const char *directory, int64_t step) {
+  const char *hidden = NULL;
+  OT_TRY(hide(arena, directory, step, &hidden));
   return ot_disk_remove(hidden);
+}
+
+// On NFS a directory stays as long as another program has one of its files open: that must not fail
+// a save. What stays now goes with a later call.
+static ot_status remove_hidden(ot_arena *arena, const char *directory) {
+  ot_disk_names names;
+  OT_TRY(ot_disk_list(arena, directory, &names));
+  for (int64_t i = 0; i < names.count; i++) {
+    const char *const name = names.name[i];
+    if (ot_text_starts_with(name, ".step-") && ot_text_ends_with(name, ".deleting"))
+      (void)ot_disk_remove(ot_disk_join(arena, directory, name));
+  }
+  return OT_OK;
 }
 
 ot_status ot_checkpoint_prune(ot_arena *arena, const char *directory, int64_t keep) {
@@ -162,14 +180,15 @@ ot_status ot_checkpoint_prune(ot_arena *arena, const char *directory, int64_t ke
   int64_t complete = 0;
   for (int64_t i = 0; i < steps.count; i++) {
     candidate c = {.path = ot_checkpoint_path(arena, directory, steps.step[i])};
+    const char *hidden = NULL;
     if (complete >= keep)
-      OT_TRY(ot_checkpoint_remove(arena, directory, steps.step[i]));
+      OT_TRY(hide(arena, directory, steps.step[i], &hidden));
     else if (inspect_step(arena, &sizes, steps.step[i], &c) == OT_OK && c.damage == NULL)
       complete++;
     else if (complete == 0 && keep == 1)
       keep = 2;
   }
-  return OT_OK;
+  return remove_hidden(arena, directory);
 }
 
 ot_status ot_checkpoint_clean(ot_arena *arena, const char *directory) {

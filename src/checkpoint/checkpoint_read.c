@@ -31,6 +31,7 @@ struct ot_checkpoint {
   ot_heap heap;
   ot_arena arena;
   const char *path;
+  const ot_file_source *source;  // null: this machine
   bool has_manifest;
   ot_manifest manifest;
   tensor_set sets[OT_CHECKPOINT_SETS];
@@ -43,19 +44,20 @@ static const char *const stems[OT_CHECKPOINT_SETS] = {
 
 // ---- opening ----
 
-// *bytes: size of the file at `path`; -1 if it is missing or no file: then *damage is set. A link
-// is none: it could name any file of this machine.
-static ot_status measure(ot_arena *arena, const char *path, int64_t *bytes, const char **damage) {
-  struct stat info;
-  *bytes = -1;
-  if (lstat(path, &info) != 0) {
-    if (errno != ENOENT && errno != ENOTDIR) return ot_disk_fail("read", path, errno);
-    *damage = ot_arena_format(arena, "%s is missing", path);
-  } else if (!S_ISREG(info.st_mode)) {
-    *damage = ot_arena_format(arena, "%s is not a regular file", path);
-  } else {
-    *bytes = info.st_size;
-  }
+// Where files are looked at, and the memory for what is found.
+typedef struct inspector {
+  ot_arena *arena;
+  const ot_file_source *source;  // null: this machine
+} inspector;
+
+// *bytes: size of the file at `path`; negative if it is missing or no file: then *damage is set. A
+// link is none: it could name any file of this machine.
+static ot_status measure(const inspector *in, const char *path, int64_t *bytes,
+                         const char **damage) {
+  OT_TRY(ot_file_measure(in->source, path, bytes));
+  if (*bytes < 0)
+    *damage = ot_arena_format(in->arena, "%s is %s", path,
+                              *bytes == OT_FILE_ABSENT ? "missing" : "not a regular file");
   return OT_OK;
 }
 
@@ -160,10 +162,12 @@ static ot_status inspect_header(ot_arena *arena, const char *path, const ot_cont
   return status;
 }
 
-static ot_status inspect_file(ot_arena *arena, const char *path, const ot_content_record *record,
-                              inspection verify, const char **damage) {
+static ot_status inspect_file(const inspector *in, const char *path,
+                              const ot_content_record *record, inspection verify,
+                              const char **damage) {
+  ot_arena *const arena = in->arena;
   int64_t bytes = 0;
-  OT_TRY(measure(arena, path, &bytes, damage));
+  OT_TRY(measure(in, path, &bytes, damage));
   if (*damage != NULL) return OT_OK;
   if (bytes != record->bytes) {
     *damage = ot_arena_format(arena, "%s has %lld bytes, its manifest states %lld", path,
@@ -171,6 +175,8 @@ static ot_status inspect_file(ot_arena *arena, const char *path, const ot_conten
     return OT_OK;
   }
   if (verify == INSPECT_SIZE) return OT_OK;
+  OT_CHECK(!in->source, OT_ENVIRONMENT,
+           "the manifest has no hashes of blocks, so all hosts must see the file (%s)", path);
   if (verify == INSPECT_HEADER) return inspect_header(arena, path, record, damage);
   ot_content_record found;
   OT_TRY(ot_content_record_read(arena, path, &found));
@@ -180,21 +186,22 @@ static ot_status inspect_file(ot_arena *arena, const char *path, const ot_conten
 }
 
 // The manifest of the checkpoint `directory`, whose name states the step.
-static ot_status inspect_manifest(ot_arena *arena, const char *directory, ot_manifest *manifest,
+static ot_status inspect_manifest(const inspector *in, const char *directory, ot_manifest *manifest,
                                   const char **damage) {
+  ot_arena *const arena = in->arena;
   const char *const path = ot_disk_join(arena, directory, "manifest.json");
   const int64_t named = ot_checkpoint_step_of_name(ot_disk_base_name(directory));
   int64_t bytes = 0;
-  OT_TRY(measure(arena, path, &bytes, damage));
+  OT_TRY(measure(in, path, &bytes, damage));
   if (*damage != NULL) return OT_OK;
   if (bytes > OT_MANIFEST_BYTES_MAX) {
     *damage = ot_arena_format(arena, "%s has %lld bytes, allowed are at most %d", path,
                               (long long)bytes, OT_MANIFEST_BYTES_MAX);
     return OT_OK;
   }
-  char *text = NULL;
-  OT_TRY(ot_disk_read_own(arena, path, OT_MANIFEST_BYTES_MAX, &text, &bytes));
-  if (ot_manifest_build(arena, path, text, bytes, manifest) != OT_OK)
+  ot_file_text file;
+  OT_TRY(ot_file_read(in->source, arena, path, OT_MANIFEST_BYTES_MAX, &file));
+  if (ot_manifest_build(arena, path, file.text, file.bytes, manifest) != OT_OK)
     *damage = ot_arena_format(arena, "%s", ot_fail_message());
   else if (named >= 0 && named != manifest->step)
     *damage = ot_arena_format(arena, "%s states step %lld", path, (long long)manifest->step);
@@ -208,40 +215,52 @@ static inspection inspection_of(const char *name, ot_checkpoint_hashes hashes) {
   return hashes == OT_CHECKPOINT_HASH_ALL ? INSPECT_ALL : INSPECT_SIZE;
 }
 
-ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint_hashes hashes,
-                                ot_manifest *manifest, const char **damage) {
+static ot_status inspect(const inspector *in, const char *path, ot_checkpoint_hashes hashes,
+                         ot_manifest *manifest, const char **damage) {
   *damage = NULL;
-  OT_TRY(inspect_manifest(arena, path, manifest, damage));
+  OT_TRY(inspect_manifest(in, path, manifest, damage));
   for (int i = 0; *damage == NULL && i < manifest->num_files; i++) {
     const ot_content_record *const record = &manifest->files[i];
-    OT_TRY(inspect_file(arena, ot_disk_join(arena, path, record->name), record,
+    OT_TRY(inspect_file(in, ot_disk_join(in->arena, path, record->name), record,
                         inspection_of(record->name, hashes), damage));
   }
   return OT_OK;
 }
 
+ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint_hashes hashes,
+                                ot_manifest *manifest, const char **damage) {
+  return inspect(&(inspector){arena, NULL}, path, hashes, manifest, damage);
+}
+
 // The sizes of the files, with damage as a failure.
-static ot_status check_sizes(ot_arena *arena, const char *path, ot_manifest *manifest) {
+static ot_status check_sizes(ot_checkpoint *checkpoint) {
+  const inspector in = {&checkpoint->arena, checkpoint->source};
   const char *damage = NULL;
-  OT_TRY(ot_checkpoint_inspect(arena, path, OT_CHECKPOINT_HASH_NONE, manifest, &damage));
+  OT_TRY(inspect(&in, checkpoint->path, OT_CHECKPOINT_HASH_NONE, &checkpoint->manifest, &damage));
   OT_CHECK(damage == NULL, OT_ENVIRONMENT, "checkpoint is damaged: %s", damage);
   return OT_OK;
 }
 
-static bool has_optimizer(ot_arena *arena, const char *path) {
-  return ot_disk_is_file(ot_disk_join(arena, path, "optimizer.safetensors")) ||
-         ot_disk_is_file(ot_disk_join(arena, path, "optimizer.safetensors.index.json"));
+static bool has_optimizer(const ot_file_source *source, ot_arena *arena, const char *path) {
+  static const char *const names[] = {"optimizer.safetensors", "optimizer.safetensors.index.json"};
+  bool has = false;
+  for (int i = 0; i < OT_COUNT(names) && !has; i++) {
+    const char *const file = ot_disk_join(arena, path, names[i]);
+    has = source ? ot_file_exists(source, file) : ot_disk_is_file(file);
+  }
+  return has;
 }
 
 bool ot_checkpoint_is_native(ot_arena *arena, const char *path) {
   struct stat info;
   if (!ot_disk_is_directory(path)) return false;
   const bool absent = lstat(ot_disk_join(arena, path, "manifest.json"), &info) != 0;
-  return !absent || errno != ENOENT || has_optimizer(arena, path);
+  return !absent || errno != ENOENT || has_optimizer(NULL, arena, path);
 }
 
 static ot_status find_records(ot_checkpoint *checkpoint, tensor_set *set) {
   ot_arena *const arena = &checkpoint->arena;
+  const inspector in = {arena, checkpoint->source};
   const int num_files = ot_safetensors_num_files(set->tensors);
   set->records = ot_arena_array(arena, num_files, sizeof *set->records);
   for (int i = 0; i < num_files; i++) {
@@ -253,7 +272,7 @@ static ot_status find_records(ot_checkpoint *checkpoint, tensor_set *set) {
     set->records[i] = record;
     // Old manifests have no blocks to compare while reading.
     if (record->pieces.count > 0) continue;
-    OT_TRY(inspect_file(arena, path, record, INSPECT_ALL, &checkpoint->damage));
+    OT_TRY(inspect_file(&in, path, record, INSPECT_ALL, &checkpoint->damage));
     OT_CHECK(checkpoint->damage == NULL, OT_ENVIRONMENT, "checkpoint is damaged: %s",
              checkpoint->damage);
   }
@@ -263,7 +282,8 @@ static ot_status find_records(ot_checkpoint *checkpoint, tensor_set *set) {
 static ot_status open_tensors(ot_checkpoint *checkpoint, ot_checkpoint_set which) {
   tensor_set *const set = &checkpoint->sets[which];
   OT_TRY(checkpoint->has_manifest
-             ? ot_safetensors_create_own(checkpoint->path, stems[which], &set->tensors)
+             ? ot_safetensors_create_own(checkpoint->source, checkpoint->path, stems[which],
+                                         &set->tensors)
              : ot_safetensors_create(checkpoint->path, stems[which], &set->tensors));
   if (checkpoint->has_manifest) OT_TRY(find_records(checkpoint, set));
   set->elements_read = ot_arena_array(&checkpoint->arena, ot_safetensors_count(set->tensors),
@@ -274,18 +294,26 @@ static ot_status open_tensors(ot_checkpoint *checkpoint, ot_checkpoint_set which
 static ot_status open_checkpoint(ot_checkpoint *checkpoint) {
   ot_arena *const arena = &checkpoint->arena;
   const char *const path = checkpoint->path;
-  if (!ot_disk_is_directory(path)) return open_tensors(checkpoint, OT_CHECKPOINT_MODEL);
-  checkpoint->has_manifest = ot_checkpoint_is_native(arena, path);
-  if (checkpoint->has_manifest) OT_TRY(check_sizes(arena, path, &checkpoint->manifest));
+  const ot_file_source *const source = checkpoint->source;
+  if (!source && !ot_disk_is_directory(path)) return open_tensors(checkpoint, OT_CHECKPOINT_MODEL);
+  checkpoint->has_manifest = source || ot_checkpoint_is_native(arena, path);
+  if (checkpoint->has_manifest) OT_TRY(check_sizes(checkpoint));
   OT_TRY(open_tensors(checkpoint, OT_CHECKPOINT_MODEL));
-  return has_optimizer(arena, path) ? open_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER) : OT_OK;
+  if (!has_optimizer(source, arena, path)) return OT_OK;
+  return open_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER);
 }
 
 ot_status ot_checkpoint_create(const char *path, ot_checkpoint **out) {
+  return ot_checkpoint_create_from(NULL, path, out);
+}
+
+ot_status ot_checkpoint_create_from(const ot_file_source *source, const char *path,
+                                    ot_checkpoint **out) {
   ot_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
   OT_CHECK(checkpoint != NULL, OT_ENVIRONMENT, "out of memory (%s)", path);
   checkpoint->arena = ot_heap_arena_create(&checkpoint->heap);
   checkpoint->path = ot_arena_text(&checkpoint->arena, path, ot_text_length(path));
+  checkpoint->source = source;
   const ot_status status = open_checkpoint(checkpoint);
   if (status != OT_OK) ot_checkpoint_destroy(&checkpoint);
   *out = checkpoint;
@@ -320,13 +348,17 @@ const char *ot_checkpoint_file(ot_checkpoint *checkpoint, const char *name) {
 ot_status ot_checkpoint_read_text(ot_checkpoint *checkpoint, ot_arena *arena,
                                   ot_checkpoint_text *text) {
   enum { TEXT_BYTES_MAX = 1 << 30 };
-  const char *const path = ot_checkpoint_file(checkpoint, text->name);
-  char *read = NULL;
-  if (path == NULL) return OT_OK;
-  OT_TRY(checkpoint->has_manifest
-             ? ot_disk_read_own(arena, path, TEXT_BYTES_MAX, &read, &text->bytes)
-             : ot_disk_read(arena, path, TEXT_BYTES_MAX, &read, &text->bytes));
-  text->text = read;
+  const char *const path = ot_disk_join(arena, checkpoint->path, text->name);
+  ot_file_text file = {0};
+  if (checkpoint->has_manifest) {
+    if (!ot_file_exists(checkpoint->source, path)) return OT_OK;
+    OT_TRY(ot_file_read(checkpoint->source, arena, path, TEXT_BYTES_MAX, &file));
+  } else {
+    if (!ot_disk_is_file(path)) return OT_OK;
+    OT_TRY(ot_disk_read(arena, path, TEXT_BYTES_MAX, &file.text, &file.bytes));
+  }
+  text->text = file.text;
+  text->bytes = file.bytes;
   return OT_OK;
 }
 

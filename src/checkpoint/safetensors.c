@@ -23,7 +23,8 @@ typedef struct tensor_file {
 } tensor_file;
 
 struct ot_safetensors {
-  bool own;  // its directory is ours: no links
+  bool own;                      // its directory is ours: no links
+  const ot_file_source *source;  // of `own`; null: this machine
   ot_heap heap;
   ot_arena arena;
   int num_files;
@@ -32,31 +33,43 @@ struct ot_safetensors {
   ot_safetensors_tensor *tensors;  // sorted by name
 };
 
-static ot_status read_header(ot_arena *arena, tensor_file *file) {
+static ot_status read_at(const ot_safetensors *set, const tensor_file *file, int64_t offset,
+                         void *to, int64_t bytes) {
+  const ot_file_source *const source = set->source;
+  if (source) return source->read(source->context, file->path, offset, to, bytes);
+  return ot_disk_read_at(file->descriptor, file->path, offset, to, bytes);
+}
+
+static ot_status read_header(ot_safetensors *set, tensor_file *file) {
   unsigned char start[8] = {0};
   const int64_t least = file->bytes < (int64_t)sizeof start ? file->bytes : (int64_t)sizeof start;
-  OT_TRY(ot_disk_read_at(file->descriptor, file->path, 0, start, least));
+  OT_TRY(read_at(set, file, 0, start, least));
   const int64_t bytes = ot_safetensors_header_bytes(start, file->bytes);
   char *const text = malloc((size_t)bytes);
   OT_CHECK(text != NULL, OT_ENVIRONMENT, "out of memory for the header of %s", file->path);
   // The length is read once: the file may change.
   memcpy(text, start, (size_t)least);
-  ot_status status =
-      ot_disk_read_at(file->descriptor, file->path, least, text + least, bytes - least);
+  ot_status status = read_at(set, file, least, text + least, bytes - least);
   if (status == OT_OK)
-    status = ot_safetensors_header_build(arena, file->path, text, file->bytes, &file->header);
+    status = ot_safetensors_header_build(&set->arena, file->path, text, file->bytes, &file->header);
   free(text);
   return status;
 }
 
 // Nothing is mapped: a file that another process truncates, or whose disk fails, is an error of a
 // read and not a signal.
-static ot_status open_file(ot_safetensors *set, tensor_file *file) {
+static ot_status open_here(const ot_safetensors *set, tensor_file *file) {
   OT_TRY(set->own ? ot_disk_open_own(file->path, &file->descriptor)
                   : ot_disk_open(file->path, &file->descriptor));
-  OT_TRY(ot_disk_size(file->descriptor, file->path, INT64_MAX, &file->bytes));
-  OT_CHECK(file->bytes > 0, OT_ENVIRONMENT, "%s: not a safetensors file: it is empty", file->path);
-  return read_header(&set->arena, file);
+  return ot_disk_size(file->descriptor, file->path, INT64_MAX, &file->bytes);
+}
+
+static ot_status open_file(ot_safetensors *set, tensor_file *file) {
+  OT_TRY(set->source ? ot_file_measure(set->source, file->path, &file->bytes)
+                     : open_here(set, file));
+  OT_CHECK(file->bytes > 0, OT_ENVIRONMENT, "%s: not a safetensors file: it is %s", file->path,
+           file->bytes == 0 ? "empty" : "missing or a link");
+  return read_header(set, file);
 }
 
 static int by_name(const void *a, const void *b) {
@@ -163,22 +176,25 @@ static ot_status open_indexed(ot_safetensors *set, const char *directory, const 
 }
 
 static ot_status read_index(ot_safetensors *set, const char *path, json_t **index) {
-  char *text = NULL;
-  int64_t bytes = 0;
+  ot_file_text file;
   if (!set->own) return ot_json_load(path, INDEX_BYTES_MAX, index);
-  OT_TRY(ot_disk_read_own(&set->arena, path, INDEX_BYTES_MAX, &text, &bytes));
-  return ot_json_parse(path, text, bytes, index);
+  OT_TRY(ot_file_read(set->source, &set->arena, path, INDEX_BYTES_MAX, &file));
+  return ot_json_parse(path, file.text, file.bytes, index);
+}
+
+static bool has_file(const ot_safetensors *set, const char *path) {
+  return set->source ? ot_file_exists(set->source, path) : ot_disk_is_file(path);
 }
 
 static ot_status open_set(ot_safetensors *set, const char *path, const char *stem) {
   const char *single = path;
-  if (ot_disk_is_directory(path)) {
+  if (set->source || ot_disk_is_directory(path)) {
     const char *const name = ot_arena_format(&set->arena, "%s.safetensors", stem);
     const char *const index_name = ot_arena_format(&set->arena, "%s.index.json", name);
     const char *const index_path = ot_disk_join(&set->arena, path, index_name);
     single = ot_disk_join(&set->arena, path, name);
-    if (ot_disk_is_file(index_path)) {
-      OT_CHECK(!ot_disk_is_file(single), OT_ENVIRONMENT,
+    if (has_file(set, index_path)) {
+      OT_CHECK(!has_file(set, single), OT_ENVIRONMENT,
                "both %s and %s exist: remove one of them (%s)", name, index_name, path);
       json_t *index = NULL;
       OT_TRY(read_index(set, index_path, &index));
@@ -186,7 +202,7 @@ static ot_status open_set(ot_safetensors *set, const char *path, const char *ste
       json_decref(index);
       return status;
     }
-    OT_CHECK(ot_disk_is_file(single), OT_ENVIRONMENT, "neither %s nor %s exists (%s)", name,
+    OT_CHECK(has_file(set, single), OT_ENVIRONMENT, "neither %s nor %s exists (%s)", name,
              index_name, path);
   }
   set->files = ot_arena_array(&set->arena, 1, sizeof *set->files);
@@ -196,11 +212,12 @@ static ot_status open_set(ot_safetensors *set, const char *path, const char *ste
   return open_files(set);
 }
 
-static ot_status create(const char *path, const char *stem, bool own, ot_safetensors **out) {
+static ot_status create(const char *path, const char *stem, ot_safetensors kind,
+                        ot_safetensors **out) {
   ot_safetensors *set = calloc(1, sizeof *set);
   OT_CHECK(set != NULL, OT_ENVIRONMENT, "out of memory (%s)", path);
+  *set = kind;
   set->arena = ot_heap_arena_create(&set->heap);
-  set->own = own;
   const ot_status status = open_set(set, path, stem);
   if (status != OT_OK) ot_safetensors_destroy(&set);
   *out = set;
@@ -208,11 +225,12 @@ static ot_status create(const char *path, const char *stem, bool own, ot_safeten
 }
 
 ot_status ot_safetensors_create(const char *path, const char *stem, ot_safetensors **out) {
-  return create(path, stem, false, out);
+  return create(path, stem, (ot_safetensors){0}, out);
 }
 
-ot_status ot_safetensors_create_own(const char *directory, const char *stem, ot_safetensors **out) {
-  return create(directory, stem, true, out);
+ot_status ot_safetensors_create_own(const ot_file_source *source, const char *directory,
+                                    const char *stem, ot_safetensors **out) {
+  return create(directory, stem, (ot_safetensors){.own = true, .source = source}, out);
 }
 
 void ot_safetensors_destroy(ot_safetensors **set) {
@@ -251,8 +269,7 @@ const char *ot_safetensors_file_path(const ot_safetensors *set, int file) {
 ot_status ot_safetensors_read_bytes(const ot_safetensors *set, int file, int64_t offset, void *to,
                                     int64_t bytes) {
   OT_ASSERT(file >= 0 && file < set->num_files);
-  const tensor_file *const from = &set->files[file];
-  return ot_disk_read_at(from->descriptor, from->path, offset, to, bytes);
+  return read_at(set, &set->files[file], offset, to, bytes);
 }
 
 static ot_status fetch_file(void *context, int file, int64_t offset, void *to, int64_t bytes) {

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "base/status.h"
+#include "files/file_source.h"
 
 enum {
   OT_SAFETENSORS_DIMS = 8,                // maximum dimensions of a tensor
@@ -72,8 +73,10 @@ typedef struct ot_safetensors ot_safetensors;
 // lists, and each tensor in its listed file) or else `stem`.safetensors. `stem` is "model" or
 // "optimizer"; unused if `path` is a file.
 ot_status ot_safetensors_create(const char *path, const char *stem, ot_safetensors **out);
-// The same for a directory of ours: fails if a file is a link (ot_disk_open_own).
-ot_status ot_safetensors_create_own(const char *directory, const char *stem, ot_safetensors **out);
+// The same for a directory of ours, whose files are those of `source`, kept until destroy; null: of
+// this machine. Fails if a file is a link (ot_disk_open_own).
+ot_status ot_safetensors_create_own(const ot_file_source *source, const char *directory,
+                                    const char *stem, ot_safetensors **out);
 void ot_safetensors_destroy(ot_safetensors **set);
 
 // Tensors sorted by name.

@@ -29,8 +29,9 @@ struct ot_safetensors_writer {
   ot_arena arena;
   const ot_safetensors_layout *layout;
   const char *directory;
-  output_file *files;  // [layout->num_files]
-  int64_t *written;    // [layout->num_tensors] elements
+  ot_safetensors_sink sink;  // put: null: files are written
+  output_file *files;        // [layout->num_files]
+  int64_t *written;          // [layout->num_tensors] elements
   int num_open;
   int open[OPEN_MAX];  // [num_open] files, in the order of opening
 };
@@ -80,7 +81,11 @@ static ot_status open_file(ot_safetensors_writer *writer, int index) {
     for (int i = 0; i < writer->num_open; i++) writer->open[i] = writer->open[i + 1];
     OT_TRY(sync_file(&writer->files[oldest]));
   }
-  file->descriptor = ot_disk_open_file(file->path, O_WRONLY);
+  int tries = 0;
+  do {
+    file->descriptor = ot_disk_open_file(file->path, O_WRONLY);
+  } while (file->descriptor < 0 && (errno == ENOENT || errno == ESTALE) &&
+           ot_disk_wait_late(file->path, &tries));
   if (file->descriptor < 0) return ot_disk_fail("open", file->path, errno);
   writer->open[writer->num_open++] = index;
   return OT_OK;
@@ -121,6 +126,8 @@ static ot_status write_bytes(ot_safetensors_writer *writer, int index, int64_t o
                              const void *data, int64_t bytes) {
   output_file *const file = &writer->files[index];
   if (bytes == 0) return OT_OK;
+  if (writer->sink.put != NULL)
+    return writer->sink.put(writer->sink.context, index, offset, data, bytes);
   if (file->descriptor < 0) OT_TRY(open_file(writer, index));
   OT_TRY(ot_disk_write_at(file->descriptor, file->path, offset, data, bytes));
   pass_on(file, offset, bytes);
@@ -163,6 +170,20 @@ ot_status ot_safetensors_write(ot_safetensors_writer *writer, ot_safetensors_ran
 ot_status ot_safetensors_write_tensor(ot_safetensors_writer *writer, int tensor, const void *data) {
   const int64_t elements = writer->layout->tensors[tensor].elements;
   return ot_safetensors_write(writer, (ot_safetensors_range){tensor, 0, elements}, data);
+}
+
+void ot_safetensors_writer_redirect(ot_safetensors_writer *writer, ot_safetensors_sink sink) {
+  writer->sink = sink;
+}
+
+ot_status ot_safetensors_put(ot_safetensors_writer *writer, int file, int64_t offset,
+                             const void *data, int64_t bytes) {
+  const ot_safetensors_layout *const layout = writer->layout;
+  OT_CHECK(file >= 0 && file < layout->num_files && offset >= 0 && bytes >= 0 &&
+               offset <= layout->files[file].file_bytes - bytes,
+           OT_BUG, "%lld bytes at byte %lld of file %d of %d are not in it", (long long)bytes,
+           (long long)offset, file, layout->num_files);
+  return write_bytes(writer, file, offset, data, bytes);
 }
 
 ot_status ot_safetensors_writer_sync(ot_safetensors_writer *writer) {

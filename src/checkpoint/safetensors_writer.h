@@ -66,6 +66,20 @@ ot_status ot_safetensors_write(ot_safetensors_writer *writer, ot_safetensors_ran
 // Writes the whole of `tensor` (index of the request).
 ot_status ot_safetensors_write_tensor(ot_safetensors_writer *writer, int tensor, const void *data);
 
+// Where the bytes of a file go instead, in parts of any length.
+typedef struct ot_safetensors_sink {
+  ot_status (*put)(void *context, int file, int64_t offset, const void *data, int64_t bytes);
+  void *context;
+} ot_safetensors_sink;
+
+// This writer does not write files: what it is given goes to `sink`.
+void ot_safetensors_writer_redirect(ot_safetensors_writer *writer, ot_safetensors_sink sink);
+
+// Writes bytes that the sink of another writer of this layout was given. They count as elements
+// that the other writer wrote.
+ot_status ot_safetensors_put(ot_safetensors_writer *writer, int file, int64_t offset,
+                             const void *data, int64_t bytes);
+
 // Syncs and closes all files that were written.
 ot_status ot_safetensors_writer_sync(ot_safetensors_writer *writer);
 

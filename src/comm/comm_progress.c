@@ -281,7 +281,7 @@ static void give_up(ot_comm_request *request) {
 }
 
 static void wait_under_lock(ot_comm *comm, ot_comm_request *request) {
-  const double now = ot_clock_s(), timeout_s = comm->timeout_s;
+  const double now = ot_clock_s(), timeout_s = request->call.patient ? 0.0 : comm->timeout_s;
   ot_comm_pace pace = {.deadline_s = timeout_s > 0.0 ? now + timeout_s : INFINITY, .seen_s = now};
   remember_waited(request);
   while (request->phase != OT_COMM_DONE && !comm->process->failed) {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -226,19 +227,42 @@ ot_status ot_disk_make_directory(const char *path) {
   return OT_OK;
 }
 
+// EINVAL: network file systems that make names durable themselves refuse to sync a directory.
 ot_status ot_disk_sync_directory(const char *path) {
   const int directory = ot_disk_open_file(path, O_RDONLY | O_DIRECTORY);
   if (directory < 0) return ot_disk_fail("open directory", path, errno);
-  return ot_disk_sync_close(directory, path);
+  const int error = fsync(directory) == 0 ? 0 : errno;
+  const ot_status closed = ot_disk_close(directory, path);
+  return error != 0 && error != EINVAL ? ot_disk_fail("sync", path, error) : closed;
+}
+
+static void find_parent(const char *path, char parent[OT_PATH_BYTES]) {
+  const char *const slash = strrchr(path, '/');
+  const int length = slash == path ? 1 : (int)(slash - path);
+  if (slash == NULL)
+    ot_text_format(parent, OT_PATH_BYTES, ".");
+  else
+    ot_text_format(parent, OT_PATH_BYTES, "%.*s", length, path);
 }
 
 ot_status ot_disk_sync_parent(const char *path) {
   char parent[OT_PATH_BYTES];
-  const char *const slash = strrchr(path, '/');
-  if (slash == NULL) return ot_disk_sync_directory(".");
-  const int length = slash == path ? 1 : (int)(slash - path);
-  ot_text_format(parent, sizeof parent, "%.*s", length, path);
+  find_parent(path, parent);
   return ot_disk_sync_directory(parent);
+}
+
+// To open a directory makes a client of NFS ask the server whether it has changed.
+bool ot_disk_wait_late(const char *path, int *tries) {
+  char parent[OT_PATH_BYTES];
+  const int64_t wait_ms = 1LL << *tries;  // after 1 + 2 + ... = wait_ms - 1
+  if (2 * wait_ms - 1 > OT_DISK_LATE_MS) return false;
+  (*tries)++;
+  const struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000};
+  nanosleep(&wait, NULL);
+  find_parent(path, parent);
+  const int directory = ot_disk_open_file(parent, O_RDONLY | O_DIRECTORY);
+  if (directory >= 0) close(directory);
+  return true;
 }
 
 static ot_status list_open(ot_arena *arena, DIR *directory, const char *path,

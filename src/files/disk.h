@@ -32,6 +32,12 @@ ot_status ot_disk_free_bytes(const char *path, int64_t *bytes);
 // open(2) with close-on-exec and mode 0666, retried when a signal interrupts it.
 int ot_disk_open_file(const char *path, int flags);
 
+// For what another host has just made, which a network file system may show late: waits, longer
+// each time, and has the directory of `path` looked at again. *tries: 0 before the first call.
+// False, at once and with errno as it was, when all calls together have waited OT_DISK_LATE_MS.
+enum { OT_DISK_LATE_MS = 1023 };
+bool ot_disk_wait_late(const char *path, int *tries);
+
 // Opens the regular file at `path` for reading. Refuses a FIFO or a device instead of blocking.
 // *file is -1 after a failure.
 ot_status ot_disk_open(const char *path, int *file);
@@ -82,7 +88,7 @@ ot_status ot_disk_create_directory(const char *path);
 // rename(2). Not durable until the directory is synced.
 ot_status ot_disk_rename(const char *from, const char *to);
 
-// Makes the names in directory `path` durable.
+// Makes the names in directory `path` durable, unless the file system has no sync of directories.
 ot_status ot_disk_sync_directory(const char *path);
 
 // Makes the name of file `path` durable in its directory.

@@ -327,10 +327,57 @@ static void say_origin(const ot_loop_request *request, const ot_loop_start *star
     ot_loop_note(request, "%s", start->restart);
 }
 
+// ---- hosts that do not see the run directory ----
+
+// A run that rank 0 has saved on another host must not begin again here.
+static ot_status check_not_newer(const ot_loop_request *request, ot_arena *arena,
+                                 const ot_loop_start *start) {
+  const char *const directory = ot_disk_join(arena, request->run->output, "checkpoints");
+  const bool blind = start->sight.seer < 0;
+  int64_t *const all = ot_arena_array(arena, ot_world_size(request->world), sizeof *all);
+  int64_t mine = ot_world_is_leader(request->world) ? start->found_step : -1;
+  ot_checkpoint_steps own;
+  if (blind && ot_checkpoint_list(arena, directory, &own) == OT_OK && own.count > 0)
+    mine = own.step[0];
+  OT_TRY(ot_world_allgather(request->world, mine, all));
+  ot_status status = OT_OK;
+  if (blind && request->resume == OT_RESUME_AUTO && mine > all[0]) {
+    ot_fail(OT_ENVIRONMENT,
+            "%s has a checkpoint of step %lld on this host; rank 0, on another host, does not see "
+            "it and would go on from step %lld",
+            directory, (long long)mine, (long long)(all[0] < 0 ? 0 : all[0]));
+    status = ot_fail_hint(OT_ENVIRONMENT,
+                          "start rank 0 on this host, or remove the checkpoints here if they are "
+                          "not wanted");
+  }
+  return ot_world_agree(request->world, status);
+}
+
+static ot_status look_at_folder(const ot_loop_request *request, ot_arena *arena,
+                                ot_loop_start *start) {
+  ot_world *const world = request->world;
+  ot_folder_sight *const sight = &start->sight;
+  const char *const directory =
+      start->directory ? ot_run_directory_checkpoints(start->directory) : NULL;
+  char host[OT_WORLD_TEXT] = "";
+  OT_TRY(ot_folder_sight_probe(world, directory, arena, sight));
+  if (sight->num_blind == 0) return OT_OK;
+  ot_text_format(host, sizeof host, "%s", ot_comm_host(ot_world_comm(world)));
+  OT_TRY(ot_world_broadcast_from(world, sight->first_blind, host));
+  ot_loop_note(
+      request,
+      "note: %d of %d ranks do not see %s of rank 0 on %s, the first of them is rank %d on "
+      "%s: what they save and load goes through ranks that do",
+      sight->num_blind, ot_world_size(world), directory, ot_comm_host(ot_world_comm(world)),
+      sight->first_blind, host);
+  return check_not_newer(request, arena, start);
+}
+
 static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {
   char path[OT_WORLD_TEXT] = "";
   OT_TRY(check_same_run(request, arena));
   OT_TRY(find_start(request, arena, start, path));
+  OT_TRY(look_at_folder(request, arena, start));
   OT_TRY(ot_trainer_create(request->run, request->settings, request->world, &start->trainer));
   if (request->hooks) ot_trainer_set_hooks(start->trainer, request->hooks);
   const ot_backend backend = ot_runtime_backend(ot_trainer_runtime(start->trainer));

@@ -7,6 +7,7 @@
 #include "checkpoint/checkpoint_list.h"
 #include "data/data_loader.h"
 #include "runtime/model_runtime.h"
+#include "train/folder_sight.h"
 #include "train/loop.h"
 #include "train/memory_copies.h"
 #include "train/planned_rank.h"
@@ -23,6 +24,7 @@ typedef struct ot_loop_start {
   ot_checkpoint_damage_list damages;  // on the leader: found while loading
   const char *fallback;               // on the leader: why it is not the newest; null: it is
   bool newest;                        // on the leader: the newest state is wanted, not a given one
+  ot_folder_sight sight;              // of `directory`
   const char *restart;                // on the leader: a note if no state is found; null: none
   ot_memory_copies *memory;           // null: no copies
   bool from_memory;                   // the state is that of copies in memory

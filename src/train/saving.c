@@ -15,9 +15,9 @@ ot_status ot_saving_create(ot_loop *l) {
   saving->saved_step = l->start.resumed_here ? ot_trainer_position(l->start.trainer).step : -1;
   saving->under_way = -1;
   ot_runtime *const runtime = ot_trainer_runtime(l->start.trainer);
-  return ot_world_agree(
-      l->request->world,
-      ot_state_save_create(runtime, l->request->world, l->run->checkpoint.async, &saving->state));
+  return ot_world_agree(l->request->world,
+                        ot_state_save_create(runtime, l->request->world, &l->start.sight,
+                                             l->run->checkpoint.async, &saving->state));
 }
 
 void ot_saving_destroy(ot_loop *l) { ot_state_save_destroy(&l->saving.state); }

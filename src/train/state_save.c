@@ -14,6 +14,7 @@
 #include "host/heap.h"
 #include "runtime/host_allreduce.h"
 #include "train/algorithm_table.h"
+#include "train/file_relay.h"
 #include "train/state_shares.h"
 
 enum { SHARD_BYTES = 1 << 30, PIECES_MAX = 1024, HASH_WORDS = 4, RECORDS_AT_ONCE = 64 };
@@ -27,9 +28,17 @@ typedef struct record_words {
 
 enum { RECORD_WORDS = sizeof(record_words) / sizeof(int64_t) };
 
+// The context of a writer's sink.
+typedef struct redirected_set {
+  ot_file_relay *relay;
+  int set;
+} redirected_set;
+
 struct ot_state_save {
   ot_runtime *runtime;
   ot_world *world;
+  ot_folder_sight sight;
+  ot_file_relay *relay;  // null: this rank neither needs nor serves another
   ot_state_shares *shares;
   pthread_mutex_t mutex;
   pthread_cond_t ended;
@@ -46,8 +55,9 @@ struct ot_state_save {
   ot_state_content content;
   ot_checkpoint_plan plan;
   ot_safetensors_writer *writers[OT_CHECKPOINT_SETS];
-  bool *mine;                  // [plan.num_files] this rank finds the record
-  ot_content_record *records;  // [plan.num_files]
+  redirected_set redirected[OT_CHECKPOINT_SETS];  // where writers send to, without sight
+  bool *mine;                                     // [plan.num_files] this rank finds the record
+  ot_content_record *records;                     // [plan.num_files]
   bool committed;
   double wait_s;       // between meetings of ranks that wait
   ot_failure failure;  // of this rank's thread
@@ -65,18 +75,41 @@ static ot_status each_file(ot_state_save *save,
   return OT_OK;
 }
 
-static ot_status write_shares(ot_state_save *save) {
-  const ot_checkpoint_plan *const plan = &save->plan;
-  const ot_share_target target = {.plan = plan,
+// What a rank writes that does not see the directory.
+static ot_status send_run(void *context, int file, int64_t offset, const void *data,
+                          int64_t bytes) {
+  const redirected_set *const to = context;
+  const ot_file_run run = {.set = to->set, .file = file, .offset = offset, .bytes = bytes};
+  return ot_file_relay_put(to->relay, run, data);
+}
+
+// What another rank writes.
+static ot_status take_run(void *context, ot_file_run run, const void *data) {
+  const ot_state_save *const save = context;
+  OT_ASSERT(run.set >= 0 && run.set < OT_CHECKPOINT_SETS);
+  return ot_safetensors_put(save->writers[run.set], (int)run.file, run.offset, data, run.bytes);
+}
+
+static ot_status write_own(ot_state_save *save) {
+  const ot_share_target target = {.plan = &save->plan,
                                   .writers = save->writers,
                                   .rank = ot_world_rank(save->world),
                                   .size = ot_world_size(save->world)};
-  for (int set = 0; set < OT_CHECKPOINT_SETS; set++)
-    OT_TRY(ot_safetensors_writer_create(plan->partial, &plan->layout[set], &save->writers[set]));
   OT_TRY(ot_state_shares_write(save->shares, &save->content, &target));
   for (int set = 0; set < OT_CHECKPOINT_SETS; set++)
     OT_TRY(ot_safetensors_writer_sync(save->writers[set]));
   return OT_OK;
+}
+
+// Ranks that are served never wait for more than the ranks before them.
+static ot_status write_shares(ot_state_save *save) {
+  ot_status status = OT_OK;
+  if (save->sight.num_wards > 0)
+    status = ot_file_relay_take(save->relay, (ot_file_taker){take_run, save});
+  if (status == OT_OK) status = write_own(save);
+  if (save->sight.server < 0) return status;
+  const ot_status finished = ot_file_relay_finish(save->relay);
+  return status == OT_OK ? finished : status;
 }
 
 static ot_status find_record(ot_state_save *save, int set, int file, int index) {
@@ -104,6 +137,7 @@ static ot_status run_stage(ot_state_save *save) {
 static void *run_thread(void *context) {
   ot_state_save *const save = context;
   ot_failure_take(&save->failure, run_stage(save));
+  if (save->relay) ot_comm_add_thread(ot_world_comm(save->world), false);
   pthread_mutex_lock(&save->mutex);
   save->running = false;
   pthread_cond_signal(&save->ended);
@@ -111,16 +145,15 @@ static void *run_thread(void *context) {
   return NULL;
 }
 
-// The thread's failure to start is one of the stage.
+// Without a thread the steps wait.
 static void start_stage(ot_state_save *save, stage next) {
   save->stage = next;
   const bool led = next == BEGIN || next == COMMIT;
   if (led && !ot_world_is_leader(save->world)) return;
   save->running = true;
+  if (save->relay) ot_comm_add_thread(ot_world_comm(save->world), true);
   save->joined = pthread_create(&save->thread, NULL, run_thread, save) != 0;
-  if (!save->joined) return;
-  save->running = false;
-  ot_failure_take(&save->failure, ot_fail(OT_ENVIRONMENT, "no thread for saving: too many"));
+  if (save->joined) run_thread(save);
 }
 
 static void join(ot_state_save *save) {
@@ -152,7 +185,7 @@ static ot_status meet_after_writing(ot_state_save *save, ot_host_allreduce *exch
     for (int i = 0; i < layout->num_files; i++, index++) {
       save->mine[index] = ot_safetensors_is_hashed(save->writers[set], i);
       if (*at++ > 0) continue;
-      save->mine[index] = unhashed++ % ot_world_size(save->world) == ot_world_rank(save->world);
+      save->mine[index] = unhashed++ % save->sight.num_seers == save->sight.seer;
     }
   }
   return OT_OK;
@@ -218,15 +251,31 @@ static ot_status meet(ot_state_save *save) {
 
 // ---- a save ----
 
-static void end(ot_state_save *save, ot_status status) {
-  if (status != OT_OK && !save->committed && ot_world_is_leader(save->world))
-    ot_checkpoint_abandon(&save->plan);
+static void clear(ot_state_save *save) {
   for (int set = 0; set < OT_CHECKPOINT_SETS; set++)
     ot_safetensors_writer_destroy(&save->writers[set]);
   ot_heap_release(&save->heap);
   save->heap = (ot_heap){0};
+}
+
+static void end(ot_state_save *save, ot_status status) {
+  if (status != OT_OK && !save->committed && ot_world_is_leader(save->world))
+    ot_checkpoint_abandon(&save->plan);
+  clear(save);
   save->stage = IDLE;
   save->saved.seconds = ot_clock_s() - save->start_s;
+}
+
+static ot_status create_writers(ot_state_save *save) {
+  const ot_checkpoint_plan *const plan = &save->plan;
+  for (int set = 0; set < OT_CHECKPOINT_SETS; set++) {
+    OT_TRY(ot_safetensors_writer_create(plan->partial, &plan->layout[set], &save->writers[set]));
+    if (save->sight.server < 0) continue;
+    save->redirected[set] = (redirected_set){save->relay, set};
+    ot_safetensors_writer_redirect(save->writers[set],
+                                   (ot_safetensors_sink){send_run, &save->redirected[set]});
+  }
+  return OT_OK;
 }
 
 // The leader's path is that of all.
@@ -240,7 +289,7 @@ static ot_status plan_save(ot_state_save *save, const ot_state_request *request,
   save->mine = ot_arena_array(arena, save->plan.num_files, sizeof *save->mine);
   save->records = ot_arena_array(arena, save->plan.num_files, sizeof *save->records);
   save->saved.bytes = save->plan.bytes;
-  return OT_OK;
+  return create_writers(save);
 }
 
 ot_status ot_state_save_start(ot_state_save *save, const ot_state_request *request) {
@@ -260,8 +309,7 @@ ot_status ot_state_save_start(ot_state_save *save, const ot_state_request *reque
   if (status == OT_OK) status = ot_world_broadcast(save->world, path);
   if (status == OT_OK) status = ot_world_agree(save->world, plan_save(save, request, path, table));
   if (status != OT_OK) {
-    ot_heap_release(&save->heap);
-    save->heap = (ot_heap){0};
+    clear(save);
     return status;
   }
   ot_state_shares_take(save->shares);
@@ -318,18 +366,24 @@ ot_status ot_state_save_wait(ot_state_save *save) {
 
 ot_state_saved ot_state_save_last(const ot_state_save *save) { return save->saved; }
 
-ot_status ot_state_save_create(ot_runtime *runtime, ot_world *world, bool snapshot,
-                               ot_state_save **out) {
+static ot_status allocate(ot_state_save *save, bool snapshot) {
+  OT_TRY(ot_file_relay_create(save->world, &save->sight, &save->relay));
+  return ot_state_shares_create(save->runtime, snapshot, &save->shares);
+}
+
+ot_status ot_state_save_create(ot_runtime *runtime, ot_world *world, const ot_folder_sight *sight,
+                               bool snapshot, ot_state_save **out) {
   ot_state_save *save = calloc(1, sizeof *save);
   *out = save;
   OT_CHECK(save != NULL, OT_ENVIRONMENT, "out of memory for saving");
   save->runtime = runtime;
   save->world = world;
+  save->sight = *sight;
   save->stage = IDLE;
   save->joined = true;
   pthread_mutex_init(&save->mutex, NULL);
   pthread_cond_init(&save->ended, NULL);
-  const ot_status status = ot_state_shares_create(runtime, snapshot, &save->shares);
+  const ot_status status = allocate(save, snapshot);
   if (status != OT_OK) ot_state_save_destroy(out);
   return status;
 }
@@ -341,6 +395,7 @@ void ot_state_save_destroy(ot_state_save **save) {
   for (int set = 0; set < OT_CHECKPOINT_SETS; set++)
     ot_safetensors_writer_destroy(&s->writers[set]);
   ot_state_shares_destroy(&s->shares);
+  ot_file_relay_destroy(&s->relay);
   pthread_cond_destroy(&s->ended);
   pthread_mutex_destroy(&s->mutex);
   ot_heap_release(&s->heap);

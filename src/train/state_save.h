@@ -4,21 +4,24 @@
 // stages, which a thread on each rank runs without communication; between them the ranks meet.
 //
 //   begin   the leader makes a directory and the files at their full size
-//   write   every rank writes and syncs
-//   verify  files are shared out over the ranks, which read and hash them
+//   write   every rank writes and syncs; first, it writes for ranks that do not see the directory
+//   verify  files are shared out over the ranks that see them, which read and hash them
 //   commit  the leader writes the manifest and renames the directory
 //
 // A failure anywhere ends the save on all ranks with one message; older checkpoints are untouched.
 #pragma once
 
+#include "train/folder_sight.h"
 #include "train/training_state.h"
 
 typedef struct ot_state_save ot_state_save;
 
 // With `snapshot`, a save starts by copying this rank's share to host memory, which is allocated
-// here, and steps may be run while it goes on. Keeps `runtime` and `world` until destroy. Local.
-ot_status ot_state_save_create(ot_runtime *runtime, ot_world *world, bool snapshot,
-                               ot_state_save **out);
+// here, and steps may be run while it goes on. `sight` tells which ranks see the directory of the
+// checkpoints: those that do not send what they write to others. Keeps `runtime`, `world` and lists
+// of `sight` until destroy. Local.
+ot_status ot_state_save_create(ot_runtime *runtime, ot_world *world, const ot_folder_sight *sight,
+                               bool snapshot, ot_state_save **out);
 // Waits for a stage under way, and leaves an unfinished checkpoint to ot_checkpoint_clean. Local.
 void ot_state_save_destroy(ot_state_save **save);
 

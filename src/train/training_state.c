@@ -7,16 +7,16 @@
 #include "files/disk.h"
 #include "host/heap.h"
 #include "runtime/model_files.h"
+#include "train/file_relay.h"
 #include "train/state_content.h"
 #include "train/state_save.h"
-
-enum { TABLE_BYTES_MAX = 1 << 24 };
 
 // ---- save ----
 
 ot_status ot_training_state_save(ot_runtime *runtime, const ot_state_request *request) {
   ot_state_save *save = NULL;
-  ot_status status = ot_state_save_create(runtime, request->world, false, &save);
+  const ot_folder_sight sight = ot_folder_sight_all(request->world);
+  ot_status status = ot_state_save_create(runtime, request->world, &sight, false, &save);
   status = ot_world_agree(request->world, status);
   if (status == OT_OK) status = ot_state_save_start(save, request);
   if (status == OT_OK) status = ot_state_save_wait(save);
@@ -28,16 +28,14 @@ ot_status ot_training_state_save(ot_runtime *runtime, const ot_state_request *re
 
 static ot_status load_table(const ot_state_view *v, ot_checkpoint *checkpoint,
                             ot_state_request *request) {
-  const char *const path = ot_checkpoint_file(checkpoint, ot_state_table_name);
-  char *text = NULL;
-  int64_t bytes = 0;
-  if (!path) return OT_OK;
-  OT_TRY(ot_disk_read_own(v->arena, path, TABLE_BYTES_MAX, &text, &bytes));
+  ot_checkpoint_text table = {.name = ot_state_table_name};
+  OT_TRY(ot_checkpoint_read_text(checkpoint, v->arena, &table));
+  if (!table.text) return OT_OK;
   const char *const note =
-      ot_executor_read_algorithms(ot_runtime_executor(v->runtime), text, v->arena);
+      ot_executor_read_algorithms(ot_runtime_executor(v->runtime), table.text, v->arena);
   if (!note || !ot_world_is_leader(request->world)) return OT_OK;
   request->note = strdup(note);
-  OT_CHECK(request->note, OT_ENVIRONMENT, "out of memory (%s)", path);
+  OT_CHECK(request->note, OT_ENVIRONMENT, "out of memory (%s)", request->path);
   return OT_OK;
 }
 
@@ -66,16 +64,46 @@ static ot_status load(const ot_state_view *v, ot_checkpoint *checkpoint,
   return OT_OK;
 }
 
-ot_status ot_training_state_load(ot_runtime *runtime, ot_state_request *request) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
+// The files are those of `source`; null: of this machine.
+static ot_status load_from(ot_runtime *runtime, ot_state_request *request, ot_arena *arena,
+                           const ot_file_source *source) {
   ot_state_view v;
   ot_checkpoint *checkpoint = NULL;
-  ot_status status = ot_state_view_build(runtime, request->run, &arena, &v);
-  if (status == OT_OK) status = ot_checkpoint_create(request->path, &checkpoint);
+  ot_status status = ot_state_view_build(runtime, request->run, arena, &v);
+  if (status == OT_OK) status = ot_checkpoint_create_from(source, request->path, &checkpoint);
   if (status == OT_OK) status = load(&v, checkpoint, request);
   request->damaged = status != OT_OK && checkpoint && ot_checkpoint_damage(checkpoint);
   ot_checkpoint_destroy(&checkpoint);
+  return status;
+}
+
+// Ranks that see the checkpoint first read for those that do not.
+static ot_status load_relayed(ot_runtime *runtime, ot_state_request *request, ot_arena *arena,
+                              ot_file_relay *relay) {
+  const ot_file_source *const source = ot_file_relay_source(relay);
+  if (!source) OT_TRY(ot_file_relay_answer(relay, request->path));
+  const ot_status status = load_from(runtime, request, arena, source);
+  if (source) (void)ot_file_relay_leave(relay);
+  return status;
+}
+
+static ot_status load_seen(ot_runtime *runtime, ot_state_request *request, ot_arena *arena) {
+  const char *const manifest = ot_disk_join(arena, request->path, "manifest.json");
+  ot_folder_sight sight;
+  ot_file_relay *relay = NULL;
+  request->damaged = false;
+  OT_TRY(ot_folder_sight_find(request->world, manifest, arena, &sight));
+  OT_TRY(ot_world_agree(request->world, ot_file_relay_create(request->world, &sight, &relay)));
+  const ot_status status = relay ? load_relayed(runtime, request, arena, relay)
+                                 : load_from(runtime, request, arena, NULL);
+  ot_file_relay_destroy(&relay);
+  return status;
+}
+
+ot_status ot_training_state_load(ot_runtime *runtime, ot_state_request *request) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status = load_seen(runtime, request, &arena);
   ot_heap_release(&heap);
   return ot_world_agree_on_damage(request->world, status, &request->damaged);
 }

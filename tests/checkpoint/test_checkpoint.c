@@ -403,7 +403,7 @@ static void follows_links_in_hf_directories_only(void **state) {
   assert_int_equal(rename(model, scratch_path(f->directory, "blob")), 0);
   assert_int_equal(symlink("../blob", model), 0);
   expect_unopened(path, "model.safetensors is not a regular file");
-  assert_int_equal(ot_safetensors_create_own(path, "model", &set), OT_ENVIRONMENT);
+  assert_int_equal(ot_safetensors_create_own(NULL, path, "model", &set), OT_ENVIRONMENT);
   assert_message_has("not a regular file but a link");
   assert_int_equal(unlink(scratch_path(path, "manifest.json")), 0);
   assert_int_equal(unlink(scratch_path(path, "optimizer.safetensors")), 0);
