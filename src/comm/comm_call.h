@@ -62,7 +62,7 @@ typedef struct ot_comm_call {
                                    // disjoint. No row is received twice; rows of `receive` outside
                                    // the runs keep their values
   void *workspace;                 // [ot_comm_workspace] bytes
-  bool patient;    // waits have no timeout: the other ranks may wait for a disk
+  bool patient;                    // waits have no timeout: the other ranks may wait for a disk
   bool discarded;  // this rank does not read what it receives; where no member does, a back end may
                    // move nothing
   // Null: the buffers are in host memory. Else they are in the memory of the stream's device

@@ -7,8 +7,8 @@
 
 #include "ops/activation.h"
 #include "ops/attention.h"
-#include "ops/collective.h"
 #include "ops/checksum.h"
+#include "ops/collective.h"
 #include "ops/context.h"
 #include "ops/decode.h"
 #include "ops/dispatch.h"

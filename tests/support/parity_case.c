@@ -62,8 +62,8 @@ static void must(ot_status status) {
 }
 
 static char *path_of(parity_case *c, const char *file) {
-  return ot_arena_format(&c->arena, "%s/tests/fixtures/parity/%s/%s",
-                         source_directory(), c->request.name, file);
+  return ot_arena_format(&c->arena, "%s/tests/fixtures/parity/%s/%s", source_directory(),
+                         c->request.name, file);
 }
 
 // A whole tensor as doubles; its number of elements in `count`.
