@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "files/tree_file.h"
+#include "plan/calibrate.h"
 #include "published_left_out.h"
 #include "published_report.h"
 #include "published_serve.h"
@@ -38,7 +39,8 @@ static ot_status price_and_report(const ot_options *options) {
   ot_published_rows rows = {0};
   OT_TRY(read_rows(options, arena, &rows));
   if (ot_options_flag(options, "serve")) {
-    return ot_published_serve(ot_options_text(options, "clusters"), &rows);
+    return ot_published_serve(ot_options_text(options, "clusters"),
+                              ot_options_flag(options, "unnamed"), &rows);
   }
   ot_published_prices prices, left_out = {0};
   OT_TRY(price_rows(options, &rows, arena, &prices));
@@ -51,7 +53,8 @@ static ot_status price_and_report(const ot_options *options) {
                                                    .named = ot_options_flag(options, "named")};
     OT_TRY(ot_published_left_out(&request, arena, &left_out));
   }
-  const ot_published_report report = {&prices, &left_out};
+  const ot_published_report report = {&prices, &left_out,
+                                      (int)ot_options_integer(options, "calibrate")};
   if (ot_options_json(options)) {
     puts(ot_published_json(&report, arena));
     return OT_OK;
@@ -76,6 +79,8 @@ static const ot_option options[] = {
     {"named", OT_OPTION_FLAG,
      .help = "with --left-out: the name of a source still tells its software"},
     {"unnamed", OT_OPTION_FLAG, .help = "no name of a source or of software is read"},
+    {"calibrate", OT_OPTION_INTEGER, "K", "0", 0, OT_MOST_CALIBRATING,
+     .help = "K rows of each source calibrate the prediction of its others"},
     {"serve", OT_OPTION_FLAG,
      .help = "answer each line of constants on stdin with the predictions of all rows"},
     {"clusters", OT_OPTION_PATH, "DIR", OT_SOURCE_DIR "/presets/clusters",

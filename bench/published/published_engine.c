@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The framework of a row: the single table from names of software and of sources to frameworks.
 // Earlier lines take precedence. After the published sources it lists names of frameworks, for
-// unknown sources; a row that mentions none of them, or whose names are not read, is classified by
-// its parallel configuration.
+// unknown sources; a row that mentions none of them, or whose names are not read, has unknown
+// software.
 #include <stddef.h>
 #include <string.h>
 
@@ -56,11 +56,10 @@ static const struct {
     {"Megatron", "megatron-core", NULL},
 };
 
-// Weights sharded over all of dp without another split mean FSDP; everything else is Megatron.
-static const char *engine_by_split(const ot_published_row *row) {
-  if (ot_published_mentions(row->gpu.name, "TPU")) return "jax";
-  if (row->zero == 3) return row->tp > 1 ? "torchtitan" : "fsdp";
-  return row->flash_attention == 0 ? "megatron-2021" : "megatron-core";
+// Software that no name tells: TPUs run JAX; nothing is known of any other. No rule guesses it from
+// other properties of a row, since those would be a source's fingerprint.
+static const char *engine_of_device(const ot_published_row *row) {
+  return ot_published_mentions(row->gpu.name, "TPU") ? "jax" : "unknown";
 }
 
 // The engine that `name` mentions, or null.
@@ -73,17 +72,18 @@ static const char *engine_named(const ot_published_row *row, const char *name) {
   return NULL;
 }
 
-static const char *engine_of(const ot_published_row *row, bool unnamed) {
-  const char *named = unnamed ? NULL : engine_named(row, row->software);
-  if (!named && !unnamed) named = engine_named(row, row->source);
-  return named ? named : engine_by_split(row);
+static const char *engine_of(const ot_published_row *row, bool hidden, bool *unnamed) {
+  const char *named = hidden ? NULL : engine_named(row, row->software);
+  if (!named && !hidden) named = engine_named(row, row->source);
+  *unnamed = named == NULL;
+  return named ? named : engine_of_device(row);
 }
 
 ot_status ot_published_engine_read(ot_published_setup *setup, const ot_published_row *row,
-                                   ot_engine *out) {
+                                   ot_engine *out, bool *unnamed) {
   static const char *const directory = OT_SOURCE_DIR "/presets";
   const ot_presets presets = {&directory, 1};
-  const char *const name = engine_of(row, setup->unnamed);
+  const char *const name = engine_of(row, setup->unnamed, unnamed);
   const ot_engine **const read = setup->engines;
   int at = 0;
   while (at < setup->num_engines && strcmp(read[at]->name, name) != 0) at++;

@@ -6,13 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/doubt.h"
+
 static const double MOST_LOG_RATIO = 0.6;
 
 ot_published_error ot_published_error_of(const char *source, double predicted, double measured) {
   const double error = predicted > 0 ? 100 * (predicted - measured) / measured : 100;
   const double ratio = predicted > 0 ? log(measured / predicted) : -MOST_LOG_RATIO;
-  return (ot_published_error){source, fabs(error), error,
-                              fmax(-MOST_LOG_RATIO, fmin(ratio, MOST_LOG_RATIO))};
+  return (ot_published_error){.source = source,
+                              .percent = fabs(error),
+                              .signed_percent = error,
+                              .log_ratio = fmax(-MOST_LOG_RATIO, fmin(ratio, MOST_LOG_RATIO))};
 }
 
 static int compare_doubles(const void *a, const void *b) {
@@ -35,6 +39,37 @@ int64_t ot_published_sources(const ot_published_error *errors, int64_t count, co
     if (k == sources) out[sources++] = errors[i].source;
   }
   return sources;
+}
+
+static bool is_inside(double log_ratio, ot_interval around_one) {
+  return exp(log_ratio) >= around_one.low && exp(log_ratio) <= around_one.high;
+}
+
+static bool is_source_inside(const ot_published_error *errors, int64_t count, const char *source) {
+  double ratio = 0, variance = 0, rows = 0;
+  for (int64_t i = 0; i < count; i++) {
+    if (strcmp(errors[i].source, source) != 0) continue;
+    ratio += errors[i].log_ratio;
+    variance += errors[i].variance;
+    rows++;
+  }
+  return is_inside(ratio / rows, ot_interval_80(1, variance / rows));
+}
+
+static void count_covered(const ot_published_error *errors, int64_t count,
+                          const char *const *sources, int64_t num_sources,
+                          ot_published_figures *f) {
+  for (int64_t i = 0; i < count; i++) {
+    const ot_interval most = ot_interval_80(1, errors[i].variance);
+    const ot_interval all = ot_interval_95(1, errors[i].variance);
+    f->cover80 += is_inside(errors[i].log_ratio, most) ? 100 / (double)count : 0;
+    f->cover95 += is_inside(errors[i].log_ratio, all) ? 100 / (double)count : 0;
+    f->width80 += 100 * (most.high - most.low) / (double)count;
+  }
+  for (int64_t k = 0; k < num_sources; k++) {
+    if (!is_source_inside(errors, count, sources[k])) continue;
+    f->cover80_sources += 100 / (double)num_sources;
+  }
 }
 
 static double mean_of_source(const ot_published_error *errors, int64_t count, const char *source) {
@@ -123,5 +158,6 @@ ot_published_figures ot_published_figures_of(const ot_published_error *errors, i
     f.source_macro += mean_of_source(errors, count, sources[k]) / (double)num_sources;
   }
   find_deviations(errors, count, sources, num_sources, &f);
+  count_covered(errors, count, sources, num_sources, &f);
   return f;
 }

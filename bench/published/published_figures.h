@@ -14,6 +14,7 @@ typedef struct ot_published_error {
   double percent;         // 100 |predicted - measured| / measured; 100 if not predicted
   double signed_percent;  // the same, signed; 100 if not predicted
   double log_ratio;       // ln(measured / predicted), within [-0.6, 0.6]; -0.6 if not predicted
+  double variance;        // of that, as the prediction claims (plan/doubt.h)
 } ot_published_error;
 
 typedef struct ot_published_figures {
@@ -25,9 +26,12 @@ typedef struct ot_published_figures {
   double bias;          // median of signed_percent
   double between;       // standard deviation of the effects of sources, of ln(measured / predicted)
   double within;        // the same of rows within a source, without outliers
+  double cover80, cover95;  // share of rows inside these intervals of the prediction, percent
+  double cover80_sources;   // share of sources whose mean logarithm is inside the first
+  double width80;           // mean width of the first in percent of the prediction
 } ot_published_figures;
 
-// The error of `predicted`; 0 stands for a row without a prediction.
+// The error of `predicted`, without a variance; 0 stands for a row without a prediction.
 ot_published_error ot_published_error_of(const char *source, double predicted, double measured);
 
 // Figures of `errors` [count]; all 0 if there are none.

@@ -32,9 +32,10 @@ int64_t ot_published_errors(const ot_published_prices *prices, ot_published_grou
     const ot_published_row *const row = price->row;
     if (!ot_published_in_group(row, group)) continue;
     if (source && strcmp(source, row->source) != 0) continue;
-    out[count++] = group == OT_PUBLISHED_MEMORY
-                       ? ot_published_error_of(row->source, price->memory_gb, row->memory_gb)
-                       : ot_published_error_of(row->source, price->step_s, row->step_time_s);
+    const bool memory = group == OT_PUBLISHED_MEMORY;
+    out[count] = memory ? ot_published_error_of(row->source, price->memory_gb, row->memory_gb)
+                        : ot_published_error_of(row->source, price->step_s, row->step_time_s);
+    out[count++].variance = memory ? price->doubt.memory_variance : price->doubt.step_variance;
   }
   return count;
 }

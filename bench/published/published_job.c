@@ -155,12 +155,67 @@ static void set_attention(const ot_published_row *row, ot_kernel_style *kernels)
   if (row->flash_attention == 1 && unfused) kernels->attention = OT_ATTENTION_FLASH_2;
 }
 
+// ---- software, as far as a row describes it ----
+
+static void take_flag(int stated, bool *value) {
+  if (stated != OT_PUBLISHED_OPEN) *value = stated == 1;
+}
+
+// The bytes of an element that `text` names, or `otherwise`.
+static double bytes_named(const char *text, double otherwise) {
+  if (ot_published_mentions(text, "32")) return 4;
+  if (ot_published_mentions(text, "16")) return 2;
+  return ot_published_mentions(text, "8") ? 1 : otherwise;
+}
+
+// What compiled blocks (torch.compile) and captured graphs change of eager modules, for all
+// frameworks: passes are fused, and Python does not dispatch each of them.
+static void set_dispatch(const ot_published_software *does, ot_kernel_style *kernels) {
+  static const double compiled_ops = 0.5, captured_ops = 0.1, eager_passes = 1.6;
+  if (does->compile == 1) kernels->pass_factor = 1;
+  if (does->compile == 1 && kernels->host_ops > compiled_ops) kernels->host_ops = compiled_ops;
+  if (does->compile == 0 && kernels->pass_factor < eager_passes) {
+    kernels->pass_factor = eager_passes;
+    kernels->host_ops = 1;
+  }
+  if (does->cuda_graphs == 1 && kernels->host_ops > captured_ops) kernels->host_ops = captured_ops;
+  if (does->cuda_graphs == 0 && kernels->host_ops < compiled_ops) kernels->host_ops = compiled_ops;
+}
+
+static void set_software(const ot_published_software *does, ot_engine *engine, ot_recipe *recipe) {
+  set_dispatch(does, &engine->kernels);
+  take_flag(does->overlap_reduce, &engine->overlap_reduce);
+  take_flag(does->overlap_gather, &engine->overlap_gather);
+  take_flag(does->overlap_gather, &engine->overlap_update_gather);
+  take_flag(does->overlap_moe, &engine->overlap_expert);
+  if (does->async_tp == 1) engine->overlap_tensor = OT_TENSOR_OVERLAP_PIECES;
+  if (does->async_tp == 0) engine->overlap_tensor = OT_TENSOR_OVERLAP_NONE;
+  recipe->reduce_bytes = bytes_named(does->gradient_dtype, recipe->reduce_bytes);
+  recipe->gather_bytes = bytes_named(does->gather_dtype, recipe->gather_bytes);
+  // Both sort tokens while they send them (DeepEP, HybridEP).
+  const bool sorts = ot_published_mentions(does->dispatcher, "deepep") ||
+                     ot_published_mentions(does->dispatcher, "hybrid");
+  if (sorts) engine->sorts_received = false;
+  if (ot_published_mentions(does->dispatcher, "fp8")) engine->fp8_dispatch = true;
+}
+
+// "4 of 8 nodes": tokens go to experts in at most 4 of 8 groups.
+static void set_routing(const ot_published_software *does, ot_model *model) {
+  char *end;
+  const long taken = strtol(does->routing_groups, &end, 10);
+  const char *const of = strstr(end, "of ");
+  const long groups = of ? strtol(of + strlen("of "), NULL, 10) : 0;
+  if (taken < 1 || groups < taken || model->moe.num_experts % groups != 0) return;
+  model->moe.groups_per_token = (int)taken;
+  model->moe.num_groups = (int)groups;
+}
+
 ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_row *stated,
                                  ot_published_job *out) {
   const ot_published_row whole = complete(stated);
   const ot_published_row *const row = &whole;
   *out = (ot_published_job){0};
-  OT_TRY(ot_published_engine_read(setup, row, &out->engine));
+  OT_TRY(ot_published_engine_read(setup, row, &out->engine, &out->unnamed));
   ot_recipe recipe;
   OT_TRY(check_stated(row));
   OT_TRY(ot_published_model_build(row, &out->model));
@@ -173,8 +228,12 @@ ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_r
     out->engine.loss_rows = LIGER_ROWS;
   }
   set_attention(row, &out->engine.kernels);
+  set_software(&row->does, &out->engine, &recipe);
+  set_routing(&row->does, &out->model);
   out->engine.remade = remade_of(row->recompute);
   out->recompute_open = row->recompute[0] == '\0';
+  out->vpp_open = row->vpp == 0 && row->pp > 1;
+  out->micro_batch_open = row->mbs == 0;
   out->every_other_layer = ot_published_mentions(row->recompute, "every other layer");
   out->job = (ot_job){.model = &out->model,
                       .cluster = &out->cluster,

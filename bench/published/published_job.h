@@ -30,8 +30,10 @@ typedef struct ot_published_job {
   ot_engine engine;
   ot_job job;  // points to the three above
   ot_candidate candidate;
-  bool recompute_open;     // not stated in the source: use the mildest that fits
-  bool every_other_layer;  // half of the layers with full recompute, half without
+  bool recompute_open;              // not stated in the source: use the mildest that fits
+  bool vpp_open, micro_batch_open;  // the same: as tuned, the fastest that fits
+  bool unnamed;                     // no name tells the software
+  bool every_other_layer;           // half of the layers with full recompute, half without
 } ot_published_job;
 
 // `out` must not move while out->job is used. OT_USAGE if the row lacks a value that no rule fills,
@@ -42,7 +44,7 @@ ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_r
 // Its parts. The framework: one table from words of the stated software, or of the source, to a
 // framework version; without a name, from the parallel configuration.
 ot_status ot_published_engine_read(ot_published_setup *setup, const ot_published_row *row,
-                                   ot_engine *out);
+                                   ot_engine *out, bool *unnamed);
 ot_status ot_published_model_build(const ot_published_row *row, ot_model *out);
 // The preset of the row's device with the device and link figures of the row.
 ot_status ot_published_cluster_build(ot_published_setup *setup, const ot_published_row *row,

@@ -2,6 +2,8 @@
 // Row by row: an estimator for its job, and the estimates that its rules require.
 #include "published_price.h"
 
+#include <math.h>
+
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "host/heap.h"
@@ -47,14 +49,73 @@ static ot_status estimate_half(ot_estimator *estimator, ot_candidate *candidate,
   return OT_OK;
 }
 
-static ot_status estimate(const ot_published_job *job, ot_arena *scratch, ot_estimate *out) {
-  OT_TRY(ot_candidate_check(&job->job, &job->candidate));
-  ot_candidate candidate = job->candidate;
-  ot_estimator *estimator = NULL;
-  OT_TRY(ot_estimator_build(&job->job, scratch, &estimator));
+static ot_status estimate_stated(const ot_published_job *job, ot_estimator *estimator,
+                                 const ot_candidate *stated, ot_estimate *out) {
+  ot_candidate candidate = *stated;
+  OT_TRY(ot_candidate_check(&job->job, &candidate));
   if (job->every_other_layer) return estimate_half(estimator, &candidate, out);
   if (job->recompute_open) return estimate_open(estimator, &candidate, out);
   return ot_estimate_build(estimator, &candidate, out);
+}
+
+// Whether an estimate is better than `best`: those that fit first, then by time.
+static bool is_better(const ot_estimate *e, const ot_estimate *best) {
+  if (best->step_s == 0) return true;
+  const bool fits[2] = {
+      (double)(e->memory.reserved + e->memory.context) <= SLACK * (double)e->memory.capacity,
+      (double)(best->memory.reserved + best->memory.context) <=
+          SLACK * (double)best->memory.capacity};
+  return fits[0] != fits[1] ? fits[0] : e->step_s < best->step_s;
+}
+
+// What a publisher leaves open was tuned: the fastest number of chunks and micro-batch size that
+// fit. If none is valid, the failure is that of the first.
+static ot_status estimate_tuned(const ot_published_job *job, ot_estimator *estimator,
+                                ot_estimate *out) {
+  enum { MOST_MICRO_BATCH = 8 };
+  const int layers = (int)job->model.num_layers / job->candidate.pp;
+  const int64_t sequences = job->job.global_batch_size / job->candidate.dp;
+  const int most_vpp = job->vpp_open ? layers : job->candidate.vpp;
+  const int64_t most = job->micro_batch_open ? MOST_MICRO_BATCH : job->candidate.micro_batch_size;
+  *out = (ot_estimate){0};
+  for (int vpp = job->vpp_open ? 1 : most_vpp; vpp <= most_vpp; vpp++) {
+    if (job->vpp_open && layers % vpp != 0) continue;
+    for (int64_t size = job->micro_batch_open ? 1 : most; size <= most; size *= 2) {
+      ot_candidate c = job->candidate;
+      ot_estimate tried;
+      c.vpp = vpp;
+      if (job->vpp_open) c.pipeline = vpp > 1 ? OT_PIPELINE_INTERLEAVED : OT_PIPELINE_1F1B;
+      c.micro_batch_size = size;
+      c.micro_batches = sequences / size;
+      const ot_status status = estimate_stated(job, estimator, &c, &tried);
+      if (status == OT_USAGE && (vpp > 1 || size > 1)) continue;
+      OT_TRY(status);
+      if (is_better(&tried, out)) *out = tried;
+    }
+  }
+  return OT_OK;
+}
+
+static ot_status estimate(const ot_published_job *job, ot_arena *scratch, ot_estimate *out) {
+  ot_estimator *estimator = NULL;
+  OT_TRY(ot_candidate_check(&job->job, &job->candidate));
+  OT_TRY(ot_estimator_build(&job->job, scratch, &estimator));
+  if (job->vpp_open || job->micro_batch_open) return estimate_tuned(job, estimator, out);
+  return estimate_stated(job, estimator, &job->candidate, out);
+}
+
+// Software without a name fits what it is said to run: if whole logits do not, its loss is fused
+// and takes some tokens at a time.
+static ot_status estimate_unnamed(ot_published_job *job, ot_arena *scratch, ot_estimate *out) {
+  enum { LOSS_ROWS = 1024 };
+  static const double fused_bytes = 10;
+  OT_TRY(estimate(job, scratch, out));
+  const bool fits = out->memory.reserved + out->memory.context <= out->memory.capacity;
+  if (fits || job->engine.chunked_loss) return OT_OK;
+  job->engine.chunked_loss = true;
+  job->engine.loss_rows = LOSS_ROWS;
+  job->engine.kernels.loss_bytes = fmin(job->engine.kernels.loss_bytes, fused_bytes);
+  return estimate(job, scratch, out);
 }
 
 // Reasons why the planner's table of published runs does not cover this one; in `arena`. The note
@@ -80,7 +141,14 @@ static ot_status price_row(ot_published_setup *setup, ot_arena *scratch, ot_aren
   out->priced = false;
   out->cluster = hash;
   out->engine = job.engine.name;
-  OT_TRY(estimate(&job, scratch, &out->estimate));
+  OT_TRY(job.unnamed ? estimate_unnamed(&job, scratch, &out->estimate)
+                     : estimate(&job, scratch, &out->estimate));
+  ot_doubt_find(
+      &(ot_doubt_request){.job = &job.job,
+                          .candidate = &out->estimate.candidate,
+                          .unknown_software = job.unnamed,
+                          .open = job.recompute_open || job.vpp_open || job.micro_batch_open},
+      &out->doubt);
   out->priced = true;
   if (ot_published_has_step(row)) out->beyond = beyond_of(&job, scratch, arena);
   out->step_s = out->estimate.step_s;

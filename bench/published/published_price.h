@@ -2,6 +2,7 @@
 // Predicts rows with the planner and stores the estimates.
 #pragma once
 
+#include "plan/doubt.h"
 #include "plan/estimate.h"
 #include "published_job.h"
 #include "published_row.h"
@@ -13,9 +14,10 @@ typedef struct ot_published_price {
   const char *engine;    // framework of the prediction
   uint64_t cluster;      // hash of the cluster of the prediction
   ot_estimate estimate;  // if predicted
-  const char *beyond;    // reason why no published run is similar; null: covered
-  double step_s;         // 0 if not predicted
-  double memory_gb;      // peak as memory_def defines it; 0 if not predicted
+  ot_doubt doubt;
+  const char *beyond;  // reason why no published run is similar; null: covered
+  double step_s;       // 0 if not predicted
+  double memory_gb;    // peak as memory_def defines it; 0 if not predicted
 } ot_published_price;
 
 typedef struct ot_published_prices {

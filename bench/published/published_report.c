@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json_writer.h"
+#include "published_calibrate.h"
 #include "published_groups.h"
 #include "published_ranking.h"
 
@@ -51,6 +52,10 @@ static void write_figures(ot_json_writer *w, const char *key, const ot_published
   write_figure(w, "bias", f, f->bias);
   write_figure(w, "between", f, f->between);
   write_figure(w, "within", f, f->within);
+  write_figure(w, "cover80", f, f->cover80);
+  write_figure(w, "cover95", f, f->cover95);
+  write_figure(w, "cover80_sources", f, f->cover80_sources);
+  write_figure(w, "width80", f, f->width80);
   ot_json_end(w);
 }
 
@@ -74,6 +79,24 @@ static void write_ranking(ot_json_writer *w, const ot_published_prices *prices, 
   ot_json_end(w);
 }
 
+// Of runs never seen, if those are known, else of all.
+static const ot_published_prices *to_calibrate(const ot_published_report *report) {
+  return report->left_out->num_rows > 0 ? report->left_out : report->prices;
+}
+
+static void write_calibrated(ot_json_writer *w, const ot_published_report *report,
+                             ot_arena *arena) {
+  if (report->calibrate == 0) return;
+  ot_json_object(w, "calibrated");
+  ot_json_integer(w, "k", report->calibrate);
+  for (int g = 0; g < OT_PUBLISHED_MEMORY; g++) {
+    const ot_published_figures f = ot_published_calibrated(
+        to_calibrate(report), (ot_published_group)g, report->calibrate, arena);
+    write_figures(w, ot_published_group_name((ot_published_group)g), &f);
+  }
+  ot_json_end(w);
+}
+
 const char *ot_published_json(const ot_published_report *report, ot_arena *arena) {
   const ot_published_prices *const prices = report->prices;
   ot_json_writer w = ot_json_begin(arena, 2);
@@ -94,6 +117,7 @@ const char *ot_published_json(const ot_published_report *report, ot_arena *arena
     write_ranking(&w, report->left_out, arena);
     ot_json_end(&w);
   }
+  write_calibrated(&w, report, arena);
   write_ranking(&w, prices, arena);
   ot_json_array(&w, "unpriced");
   for (int64_t i = 0; i < prices->num_rows; i++) {
@@ -117,16 +141,37 @@ static void print_figures(ot_text_builder *out, const char *name, const ot_publi
                   f->mape, f->median, f->within10, f->source_macro, f->bias);
 }
 
+static void print_title(ot_text_builder *out, const char *title) {
+  ot_text_appendf(out, "%-52s %5s %7s %7s %7s %7s %7s %7s %7s %4s %4s %4s\n", title, "rows", "mape",
+                  "median", "in 10%", "macro", "bias", "between", "within", "c80", "c95", "s80");
+}
+
+static void print_spread(ot_text_builder *out, const char *name, const ot_published_figures *f) {
+  print_figures(out, name, f);
+  ot_text_appendf(out, " %7.3f %7.3f %4.0f %4.0f %4.0f\n", f->between, f->within, f->cover80,
+                  f->cover95, f->cover80_sources);
+}
+
 static void print_groups(ot_text_builder *out, const char *title,
                          const ot_published_prices *prices) {
-  ot_text_appendf(out, "%-52s %5s %7s %7s %7s %7s %7s %7s %7s\n", title, "rows", "mape", "median",
-                  "in 10%", "macro", "bias", "between", "within");
+  print_title(out, title);
   for (int g = 0; g < OT_PUBLISHED_GROUPS; g++) {
     const ot_published_figures f =
         ot_published_group_figures(prices, (ot_published_group)g, NULL, out->arena);
     if (f.rows == 0) continue;
-    print_figures(out, g == OT_PUBLISHED_MEMORY ? "peak memory" : ot_published_group_name(g), &f);
-    ot_text_appendf(out, " %7.3f %7.3f\n", f.between, f.within);
+    print_spread(out, g == OT_PUBLISHED_MEMORY ? "peak memory" : ot_published_group_name(g), &f);
+  }
+  ot_text_put(out, "\n");
+}
+
+static void print_calibrated(ot_text_builder *out, const ot_published_report *report) {
+  if (report->calibrate == 0) return;
+  print_title(out, ot_arena_format(out->arena, "after %d steps of a source, its other rows",
+                                   report->calibrate));
+  for (int g = 0; g < OT_PUBLISHED_MEMORY; g++) {
+    const ot_published_figures f = ot_published_calibrated(
+        to_calibrate(report), (ot_published_group)g, report->calibrate, out->arena);
+    if (f.rows > 0) print_spread(out, ot_published_group_name((ot_published_group)g), &f);
   }
   ot_text_put(out, "\n");
 }
@@ -145,6 +190,7 @@ static void print_tables(ot_text_builder *out, const ot_published_report *report
   if (report->left_out->num_rows > 0) {
     print_groups(out, "step time of runs never seen, errors in %", report->left_out);
   }
+  print_calibrated(out, report);
   print_groups(out, "step time, errors in %", prices);
   int64_t num_sources;
   const char *const *const sources = list_sources(prices, out->arena, &num_sources);

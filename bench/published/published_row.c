@@ -50,8 +50,22 @@ static const key row_keys[] = {
     {"mbs", KEY_COUNT, offsetof(ot_published_row, mbs)},
     {"gbs", KEY_COUNT, offsetof(ot_published_row, gbs)},
     {"inter_gbps_per_gpu", KEY_REAL, offsetof(ot_published_row, inter_gbps)},
+    {"power_limit_w", KEY_REAL, offsetof(ot_published_row, power_limit_w)},
+    {"compile", KEY_FLAG, offsetof(ot_published_row, does.compile)},
+    {"cuda_graphs", KEY_FLAG, offsetof(ot_published_row, does.cuda_graphs)},
+    {"async_tp", KEY_FLAG, offsetof(ot_published_row, does.async_tp)},
+    {"gradient_dtype", KEY_TEXT, offsetof(ot_published_row, does.gradient_dtype)},
+    {"gather_dtype", KEY_TEXT, offsetof(ot_published_row, does.gather_dtype)},
+    {"dispatcher", KEY_TEXT, offsetof(ot_published_row, does.dispatcher)},
+    {"group_limited_routing", KEY_TEXT, offsetof(ot_published_row, does.routing_groups)},
     {"step_time_s", KEY_REAL, offsetof(ot_published_row, step_time_s)},
     {"memory_gb", KEY_REAL, offsetof(ot_published_row, memory_gb)},
+};
+
+static const key overlap_keys[] = {
+    {"reduce", KEY_FLAG, offsetof(ot_published_software, overlap_reduce)},
+    {"gather", KEY_FLAG, offsetof(ot_published_software, overlap_gather)},
+    {"moe", KEY_FLAG, offsetof(ot_published_software, overlap_moe)},
 };
 
 static const key model_keys[] = {
@@ -103,6 +117,7 @@ typedef struct section {
 } section;
 
 static const section row_section = {"", row_keys, OT_COUNT(row_keys)};
+static const section overlap_section = {"overlap", overlap_keys, OT_COUNT(overlap_keys)};
 static const section model_section = {"model", model_keys, OT_COUNT(model_keys)};
 static const section moe_section = {"moe", moe_keys, OT_COUNT(moe_keys)};
 static const section mla_section = {"mla", mla_keys, OT_COUNT(mla_keys)};
@@ -185,7 +200,9 @@ static ot_status read_member(const char *where, const json_t *object, const sect
 
 static ot_status read_row(const char *where, const json_t *object, ot_arena *arena,
                           ot_published_row *out) {
+  out->does.overlap_reduce = out->does.overlap_gather = out->does.overlap_moe = OT_PUBLISHED_OPEN;
   OT_TRY(read_keys(where, object, &row_section, arena, out));
+  OT_TRY(read_member(where, object, &overlap_section, arena, &out->does));
   OT_CHECK(out->usable != 1 || out->step_time_s > 0, OT_USAGE,
            "%s: usable_for_step_time without a step_time_s", where);
   OT_CHECK(out->source[0] != '\0', OT_USAGE, "%s: key \"source\" is missing", where);

@@ -36,6 +36,15 @@ typedef struct ot_published_gpu {
   int64_t dom;       // devices per domain
 } ot_published_gpu;
 
+// What a row may state of its software, beyond its name; OT_PUBLISHED_OPEN, 0 or "": not stated.
+typedef struct ot_published_software {
+  int compile, cuda_graphs, async_tp;               // flags
+  int overlap_reduce, overlap_gather, overlap_moe;  // flags
+  const char *gradient_dtype, *gather_dtype;        // on the wire
+  const char *dispatcher;                           // of tokens to experts
+  const char *routing_groups;                       // "4 of 8 nodes"
+} ot_published_software;
+
 // Numbers are 0 and texts "" if the source does not state them.
 typedef struct ot_published_row {
   const char *id, *source, *notes;
@@ -49,6 +58,8 @@ typedef struct ot_published_row {
   const char *schedule, *hsdp, *recompute, *dtype, *optimizer, *memory_def;
   int64_t seq_len, mbs, gbs;  // gbs in sequences
   double inter_gbps;          // GB/s in one direction per device, between domains
+  double power_limit_w;
+  ot_published_software does;
   double step_time_s;
   double memory_gb;
 } ot_published_row;

@@ -5,6 +5,6 @@
 #include "published_price.h"
 
 // Reads lines from stdin, {PRESET: {"path.of.key": number, ...}, ...}. Answers each with one line
-// {"seconds":{id: seconds of a step},"memory":{id: GB}} for the rows predicted with these constants
-// in place of the presets'. Ends at the end of stdin.
-ot_status ot_published_serve(const char *clusters, const ot_published_rows *rows);
+// {"seconds":{id: seconds of a step},"memory":{id: GB},"exposed":{id: share of the step}} for the
+// rows predicted with these constants in place of the presets'. Ends at the end of stdin.
+ot_status ot_published_serve(const char *clusters, bool unnamed, const ot_published_rows *rows);

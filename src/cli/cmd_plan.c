@@ -3,9 +3,12 @@
 #include <stdio.h>
 
 #include "base/quantity.h"
+#include "cli/installed.h"
+#include "cli/plan_calibrate.h"
 #include "cli/plan_request.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
+#include "files/config_file.h"
 #include "files/output_file.h"
 #include "report/plan_page.h"
 #include "train/trace.h"
@@ -15,6 +18,7 @@ typedef struct planning {
   ot_arena *arena;
   ot_plan_request request;
   ot_plan_page page;
+  ot_calibration_report *calibration;  // null without --calibrate
   // --emit
   bool emits;
   ot_emit_kind kind;
@@ -111,16 +115,31 @@ static ot_status refuse(planning *p) {
   return ot_fail_hint(OT_FINDINGS, "fits %s", p->page.remedies[0]);
 }
 
+// Corrects the cluster of the request by measured steps.
+static ot_status calibrate(planning *p) {
+  const char *const file = ot_options_text(p->options, "calibrate");
+  const ot_presets presets = ot_installed_presets(p->arena);
+  ot_cluster given;
+  bool found;
+  if (!file) return OT_OK;
+  p->calibration = ot_arena_take(p->arena, sizeof *p->calibration);
+  OT_TRY(ot_cluster_file_load(ot_options_text(p->options, "cluster"), &presets, p->arena, &given,
+                              &found));
+  return ot_plan_calibrate(file, &given, &p->request, p->arena, p->calibration);
+}
+
 static ot_status plan(planning *p) {
   OT_TRY(read_outputs(p));
   OT_TRY(ot_plan_request_read(p->options, p->arena, &p->request));
   if (p->emits) OT_TRY(ot_emit_check(p->kind, p->request.job.engine));
+  OT_TRY(calibrate(p));
   const ot_plan_build build = {
       .request = &p->request,
       .top = (int)ot_options_integer(p->options, "top"),
       .variants = ot_options_flag(p->options, "variants"),
       .critical_batch_tokens = (double)ot_options_integer(p->options, "critical-batch-tokens")};
   OT_TRY(ot_plan_page_build(&build, p->arena, &p->page));
+  p->page.calibration = p->calibration;
   const bool fits = p->page.num_plans > 0;
   const char *const trace = ot_options_text(p->options, "trace");
   const char *const html = ot_options_text(p->options, "html");
@@ -187,6 +206,8 @@ static const ot_option rows[] = {
      .help = "also show slower plans with the same degrees and ZeRO stage"},
     {"from", OT_OPTION_PATH, "FILE",
      .help = "configuration of Megatron-LM, torchtitan or nanotron, priced next to the plans"},
+    {"calibrate", OT_OPTION_PATH, "FILE",
+     .help = "correct the cluster by measured steps: CSV or metrics.jsonl; writes a cluster file"},
     {"emit", OT_OPTION_TEXT, "run|mpirun|sbatch|mpijob[=FILE]",
      .help = "write the best plan as RUN.yaml sections, or as a launch script"},
     {"html", OT_OPTION_PATH, "FILE",

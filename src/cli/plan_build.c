@@ -162,7 +162,9 @@ static ot_status build_plan(builder *b, const ot_estimate *estimate, ot_page_pla
   OT_TRY(ot_estimate_stages(b->page->estimator, &estimate->candidate, b->arena, &stages));
   *out = (ot_page_plan){.estimate = estimate, .stages = stages};
   find_beyond(b, out);
+  ot_doubt_find(&(ot_doubt_request){.job = b->job, .candidate = &estimate->candidate}, &out->doubt);
   if (b->search->num_plans == 0) return OT_OK;
+  out->equal = ot_doubt_equal(b->job, estimate, explanation.best);
   if (estimate == explanation.best) {
     ot_explain_best(&explanation, b->arena, &out->why);
   } else {

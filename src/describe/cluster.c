@@ -2,6 +2,7 @@
 // Consistency checks of a cluster, its text and hash.
 #include "describe/cluster.h"
 
+#include "base/math.h"
 #include "base/text.h"
 
 static ot_status check_share(const ot_cluster *cluster, const char *name, double share) {
@@ -11,12 +12,23 @@ static ot_status check_share(const ot_cluster *cluster, const char *name, double
   return OT_OK;
 }
 
+// Power grows with the clock times the square of the voltage, which grows with the clock: between
+// the exponents 1 (fixed voltage) and 1/3; arXiv 2604.11391 measures H100 and H200 under limits
+// from 200 to 700 W.
+static const double CLOCK_EXPONENT = 0.6;
+
+double ot_device_clock_share(const ot_device_kind *device) {
+  return device->power_share > 0 ? ot_pow(device->power_share, CLOCK_EXPONENT) : 1;
+}
+
 static ot_status check_kernels(const ot_cluster *cluster) {
   const ot_device_kind *const d = &cluster->device;
   OT_TRY(check_share(cluster, "matrix_efficiency", d->matrix_efficiency));
   OT_TRY(check_share(cluster, "memory_efficiency", d->memory_efficiency));
   OT_TRY(check_share(cluster, "attention_efficiency", d->attention_efficiency));
   OT_TRY(check_share(cluster, "attention_1_efficiency", d->attention_1_efficiency));
+  OT_TRY(check_share(cluster, "attention_2_efficiency", d->attention_2_efficiency));
+  OT_TRY(check_share(cluster, "power_share", d->power_share));
   OT_TRY(check_share(cluster, "unaligned_efficiency", d->unaligned_efficiency));
   OT_TRY(check_share(cluster, "jitter", cluster->jitter));
   OT_CHECK(d->contention == 0 || d->contention >= 1, OT_USAGE,
@@ -188,11 +200,12 @@ static int64_t print_kernels(const ot_cluster *cluster, char *out, int64_t capac
   if (d->processors == 0) return 0;
   return ot_text_format(
       out, capacity,
-      "processors %d efficiency matrix %.17g memory %.17g attention %.17g %.17g unaligned %.17g\n"
+      "processors %d efficiency matrix %.17g memory %.17g attention %.17g %.17g %.17g unaligned "
+      "%.17g power %.17g\n"
       "half_keys %.17g contention %.17g host_op_s %.17g step_s %.17g jitter %.17g\n",
       d->processors, d->matrix_efficiency, d->memory_efficiency, d->attention_efficiency,
-      d->attention_1_efficiency, d->unaligned_efficiency, d->half_keys, d->contention, d->host_op_s,
-      d->step_s, cluster->jitter);
+      d->attention_1_efficiency, d->attention_2_efficiency, d->unaligned_efficiency, d->power_share,
+      d->half_keys, d->contention, d->host_op_s, d->step_s, cluster->jitter);
 }
 
 // The measurements that the cost model uses.

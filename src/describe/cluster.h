@@ -31,13 +31,18 @@ typedef struct ot_device_kind {
   int processors;                 // SMs or cores over which the tiles of a GEMM are distributed
   double matrix_efficiency;       // fraction of flops in a large GEMM, (0, 1]
   double memory_efficiency;       // fraction of memory_bytes_per_s in a long pass, (0, 1]
-  double attention_efficiency;    // fraction of flops in fused attention (FlashAttention 2 and
-                                  // later)
-  double attention_1_efficiency;  // the same for FlashAttention 1
+  double attention_efficiency;    // fraction of flops in fused attention written for the device
+                                  // (FlashAttention 3, cuDNN 9)
+  double attention_1_efficiency;  // the same for FlashAttention 1; 0: no other
+  double attention_2_efficiency;  // the same for FlashAttention 2; 0: no other
+  double power_share;             // limit of power, fraction of the rated; 0: rated
   double half_keys;               // keys at which fused attention reaches half of that
   double unaligned_efficiency;    // fraction of a GEMM whose rows are not multiples of 16 bytes
   double contention;              // slowdown of kernels during communication, >= 1
 } ot_device_kind;
+
+// Factor of the clock under the power limit: of GEMMs and fused attention, not of memory.
+double ot_device_clock_share(const ot_device_kind *device);
 
 // One level of the network: it connects devices in groups of `size`.
 typedef struct ot_link_level {

@@ -78,7 +78,11 @@ static const ot_key cluster_keys[] = {
     {"attention_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.attention_efficiency), "0",
      0, 1, .help = "fraction of flops in fused attention; 0: as GEMMs"},
     {"attention_1_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.attention_1_efficiency),
-     "0", 0, 1, .help = "the same for FlashAttention 1"},
+     "0", 0, 1, .help = "the same for FlashAttention 1; 0: no other"},
+    {"attention_2_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.attention_2_efficiency),
+     "0", 0, 1, .help = "the same for FlashAttention 2; 0: no other"},
+    {"power_share", OT_KEY_REAL, offsetof(ot_cluster, device.power_share), "0", 0, 1,
+     .help = "limit of power, fraction of the rated; 0: rated"},
     // Equal for all devices, fitted to published runs (docs/pricing.md).
     {"half_keys", OT_KEY_REAL, offsetof(ot_cluster, device.half_keys), "128", 0, OT_NO_MAXIMUM,
      .help = "keys at which fused attention reaches half of it"},

@@ -76,6 +76,7 @@ typedef struct ot_engine {
   // experts
   bool sorts_received;          // separate passes permute received tokens and their results;
                                 // otherwise the sender sorts
+  bool fp8_dispatch;            // experts in 8 bits: tokens are sent to them in 8 bits, too
   double expert_bias_bytes[2];  // moved per element of expert outputs, forward and backward, for
                                 // experts with biases
 

@@ -98,6 +98,8 @@ static const ot_key engine_keys[] = {
      .help = "assigns blocks to stages by cost; else equal numbers of layers"},
     {"sorts_received", OT_KEY_BOOL, offsetof(ot_engine, sorts_received), "false",
      .help = "experts: separate passes permute received tokens"},
+    {"fp8_dispatch", OT_KEY_BOOL, offsetof(ot_engine, fp8_dispatch), "false",
+     .help = "experts in 8 bits: tokens are sent to them in 8 bits, too"},
     {"expert_bias_bytes", OT_KEY_REAL, offsetof(ot_engine, expert_bias_bytes), "0 0", 0,
      OT_NO_MAXIMUM, .shape = OT_SHAPE_ARRAY, .count = 2,
      .help = "moved per output element of experts with biases, forward and backward"},

@@ -12,8 +12,8 @@
 typedef enum ot_attention_kernel {
   OT_ATTENTION_UNFUSED,  // batched GEMMs around a fused softmax of T x T scores
   OT_ATTENTION_FLASH_1,  // Dao et al. 2022; Triton kernels of that time
-  OT_ATTENTION_FLASH_2,  // Dao 2023; cuDNN fused attention up to version 8
-  OT_ATTENTION_FLASH_3,  // Shah et al. 2024; cuDNN from version 9, on Hopper and later
+  OT_ATTENTION_FLASH_2,  // Dao 2023; PyTorch's scaled_dot_product_attention
+  OT_ATTENTION_FLASH_3,  // Shah et al. 2024; cuDNN from version 8.9, on Hopper and later
   OT_ATTENTION_KERNELS,
 } ot_attention_kernel;
 

@@ -372,6 +372,9 @@ static void join(const ot_block_price *work, const ot_block_price *sums, ot_bloc
   memcpy(out->reduce_s, sums->reduce_s, sizeof out->reduce_s);
   out->gather_s = sums->gather_s;
   out->gradient_gather_s = sums->gradient_gather_s;
+  memcpy(out->reduce_load_s, sums->reduce_load_s, sizeof out->reduce_load_s);
+  out->gather_load_s = sums->gather_load_s;
+  out->gradient_gather_load_s = sums->gradient_gather_load_s;
   out->norm = sums->norm;
   out->update = sums->update;
   out->buckets.elements = sums->buckets.elements;

@@ -98,6 +98,9 @@ void ot_shard_bound_merge(const ot_shard_bound *other, ot_shard_bound *out) {
   take_smaller(other->gradient_gather_s, &out->gradient_gather_s);
   take_smaller(other->gather_s, &out->gather_s);
   take_smaller(other->end_s, &out->end_s);
+  take_smaller(other->reduce_load_s, &out->reduce_load_s);
+  take_smaller(other->reduce_each_load_s, &out->reduce_each_load_s);
+  take_smaller(other->gather_load_s, &out->gather_load_s);
 }
 
 // ---- totals over blocks ----
@@ -264,8 +267,8 @@ static void add_chunk_traffic(const bounder *b, int chunk, double layers, stage_
 }
 
 // Seconds by which concurrent collectives slow down kernels.
-static double overlapped_s(const bounder *b, double work_s, double traffic_s) {
-  return ot_price_overlap_slowdown_s(&b->estimator->simulation, work_s, traffic_s);
+static double overlapped_s(const bounder *b, double work_s, double load_s) {
+  return ot_price_overlap_slowdown_s(&b->estimator->simulation, work_s, load_s);
 }
 
 // Upper bound of the duration of kernels that run concurrently with collectives.
@@ -308,9 +311,9 @@ static stage_slowdown slowdown_of(const bounder *b, const block_sum *own,
   const double forward_s = b->work->least_s[OT_WORK_FORWARD] * b->scale;
   const double back_s = b->work->least_s[OT_WORK_BACKWARD] * b->scale;
   const double summing_s = split ? b->work->least_s[OT_WORK_WEIGHT] * b->scale : back_s;
-  const double gather_s = engine->overlap_gather ? shards->gather_s : 0;
-  const double each_s = engine->overlap_reduce ? shards->reduce_each_s : 0;
-  const double last_s = engine->overlap_reduce ? shards->reduce_s : 0;
+  const double gather_s = engine->overlap_gather ? shards->gather_load_s : 0;
+  const double each_s = engine->overlap_reduce ? shards->reduce_each_load_s : 0;
+  const double last_s = engine->overlap_reduce ? shards->reduce_load_s : 0;
   const double both_s = again && !split ? gather_s : 0;  // both in one pass
   const double pass_s = overlapped_s(b, forward_s, gather_s) +
                         (again && split ? overlapped_s(b, back_s, gather_s) : 0);

@@ -29,12 +29,13 @@ typedef struct ot_block_list {
 
 // ---- prices ----
 
-// Time of a segment; total_s is the sum of the others.
+// Time of a segment; total_s is the sum of compute, host and exposed.
 typedef struct ot_phase_price {
   double total_s;
   double compute_s;  // kernel time
   double host_s;     // the device waits for the host
   double exposed_s[OT_TIMELINE_AXES];
+  double load_s;  // of a segment on another lane: slows down concurrent kernels (ot_price)
 } ot_phase_price;
 
 // Cost of one kind of block. BACKWARD is B or I, including its recompute.
@@ -45,6 +46,7 @@ typedef struct ot_block_price {
   ot_block_buckets buckets;          // buckets that its work uses
   double reduce_s[2][2];             // [accumulates into the shard][last micro-batch]
   double gather_s, gradient_gather_s;
+  double reduce_load_s[2][2], gather_load_s, gradient_gather_load_s;  // ot_price.load_s of these
   ot_phase_price norm, update;
   ot_phase_price hand_over;  // transfer of the stack before the block, if a chunk starts here
   double matrix_flops, model_flops;  // per micro-batch

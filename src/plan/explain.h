@@ -35,6 +35,11 @@ const char *ot_explain_terms(const ot_estimate *other, const ot_estimate *best, 
 void ot_explain_other(const ot_explanation *e, const ot_estimate *other, ot_arena *arena,
                       ot_reasons *out);
 
+// Whether the cost model was compared with runs on the job's device, and with runs of its engine on
+// that device.
+bool ot_explain_device_known(const ot_job *job);
+bool ot_explain_engine_known(const ot_job *job);
+
 // Properties of `candidate` outside the published runs that the cost model was compared with
 // (docs/published.md): "pp 64 (at most 8)", "engine orthant on h100". The maximum is over runs with
 // the engine, or over all on the device if there are none. Empty on a measured machine.

@@ -122,6 +122,16 @@ static void compare_domains(comparison *c) {
   }
 }
 
+bool ot_explain_device_known(const ot_job *job) {
+  published runs_on_it;
+  return find_runs(job->cluster->device.name, NULL, &runs_on_it);
+}
+
+bool ot_explain_engine_known(const ot_job *job) {
+  published runs_of_it;
+  return find_runs(job->cluster->device.name, job->engine->name, &runs_of_it);
+}
+
 void ot_explain_beyond(const ot_job *job, const ot_candidate *candidate, ot_arena *arena,
                        ot_reasons *out) {
   const char *const device = job->cluster->device.name;

@@ -15,8 +15,9 @@ typedef struct ot_shard_bound {
   double reduce_each_s;      // after each micro-batch before
   double gradient_gather_s;  // all-gather after the last reduction, if nothing is sharded
   double gather_s;           // one all-gather of sharded weights
-  double end_s;              // after all reductions: update, and all-gather of weights
-  bool regathers;            // gathers in every pass through the layer
+  double reduce_load_s, reduce_each_load_s, gather_load_s;  // of these, ot_price.load_s
+  double end_s;    // after all reductions: update, and all-gather of weights
+  bool regathers;  // gathers in every pass through the layer
 } ot_shard_bound;
 
 struct ot_framework {

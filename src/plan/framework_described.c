@@ -213,24 +213,32 @@ static double places_of_token(int places, int64_t choices) {
   return places * (1 - missed);
 }
 
-// Sends `row_bytes` per token to each of its target ranks, `stride` ranks apart.
-static ot_status send_s(const ot_estimator *e, const ot_group_shape *places, double row_bytes,
-                        double *s) {
+// The most domains that hold experts of one token: routing may be limited to some groups of experts
+// (DeepSeek-AI 2024, DeepSeek-V3, sec. 2.1.2), which are placed on as few domains as possible.
+static int most_domains(const ot_moe *moe, int domains) {
+  if (moe->num_groups <= 1) return domains;
+  const int64_t each = ot_larger_whole(1, domains / moe->num_groups);
+  return (int)ot_smaller_whole(domains, each * moe->groups_per_token);
+}
+
+// Sends `row_bytes` per token to each of its target ranks, `stride` ranks apart, among `reached` of
+// which its experts are.
+static ot_status price_sent(const ot_estimator *e, const ot_group_shape *places, int reached,
+                            double row_bytes, ot_price *out) {
   const int64_t choices = e->job.model->moe.experts_per_token;
   const ot_collective sent = {.op = OT_OP_ALL_TO_ALL,
                               .shape = *places,
-                              .bytes = row_bytes * places_of_token(places->size, choices)};
-  ot_price price;
-  OT_TRY(ot_price_collective(&e->simulation, &sent, &price));
-  *s = ot_price_total_s(&e->simulation, price);
-  return OT_OK;
+                              .bytes = row_bytes * places_of_token(reached, choices)};
+  return ot_price_collective(&e->simulation, &sent, out);
 }
 
 // The all-to-all overlaps the work of another micro-batch if the engine does so. The remainder is
 // exposed, and the overlap slows the work down.
-static void add_exposed(const ot_estimator *e, ot_phase_price *work, double s) {
+static void add_exposed(const ot_estimator *e, ot_phase_price *work, ot_price sent) {
+  const double s = ot_price_total_s(&e->simulation, sent);
   const double hidden_s = e->job.engine->overlap_expert ? ot_smaller(s, work->compute_s) : 0;
-  const double slower_s = ot_price_overlap_slowdown_s(&e->simulation, work->compute_s, hidden_s);
+  const double load_s = s > 0 ? sent.load_s * hidden_s / s : 0;
+  const double slower_s = ot_price_overlap_slowdown_s(&e->simulation, work->compute_s, load_s);
   work->total_s += s - hidden_s + slower_s;
   work->compute_s += slower_s;
   work->exposed_s[OT_TIMELINE_EP] += s - hidden_s;
@@ -261,6 +269,30 @@ static void add_passes(const ot_estimator *e, const ot_candidate *c, double toke
   }
 }
 
+static ot_price times(ot_price price, double count) {
+  return (ot_price){.device_s = count * price.device_s, .load_s = count * price.load_s};
+}
+
+static ot_price sum_of(ot_price a, ot_price b) {
+  return (ot_price){.device_s = a.device_s + b.device_s, .load_s = a.load_s + b.load_s};
+}
+
+// Both ways of all tokens of a rank, of `bytes`: within domains and between them at the same time.
+static ot_status price_dispatch(const ot_estimator *e, const ot_candidate *c, double bytes,
+                                ot_price *out) {
+  const int domain = e->cluster.num_levels > 1 ? e->cluster.level[0].size : c->ep;
+  const int inside = c->ep < domain ? c->ep : domain, domains = c->ep / inside;
+  const ot_group_shape within = {.size = inside, .stride = 1};
+  const ot_group_shape between = {.size = domains, .stride = inside};
+  ot_price near, far;
+  OT_TRY(price_sent(e, &within, inside, bytes, &near));
+  OT_TRY(price_sent(e, &between, most_domains(&e->job.model->moe, domains), bytes, &far));
+  out->device_s = 2 * ot_larger(near.device_s, far.device_s);
+  out->load_s = ot_smaller(out->device_s, 2 * (near.load_s + far.load_s));
+  out->host_s = 0;
+  return OT_OK;
+}
+
 static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind,
                              ot_block_price *to) {
   const ot_candidate *const c = &p->key;
@@ -271,28 +303,27 @@ static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind
   add_passes(e, c, tokens, to);
   if (c->ep == 1) return OT_OK;
   const double bytes = tokens * (double)e->job.model->hidden_size * e->job.recipe.activation_bytes;
-  const int domain = e->cluster.num_levels > 1 ? e->cluster.level[0].size : c->ep;
-  const int inside = c->ep < domain ? c->ep : domain;
-  double near_s, far_s;
-  OT_TRY(send_s(e, &(ot_group_shape){.size = inside, .stride = 1}, bytes, &near_s));
-  OT_TRY(send_s(e, &(ot_group_shape){.size = c->ep / inside, .stride = inside}, bytes, &far_s));
-  const double s = 2 * (near_s > far_s ? near_s : far_s);  // dispatch and combine
+  ot_price sent;
+  OT_TRY(price_dispatch(e, c, bytes, &sent));
+  // Tokens in 8 bits on the way to their experts are half the bytes of one of two ways.
+  const bool narrow = e->job.engine->fp8_dispatch && e->job.recipe.products == OT_F8;
+  const ot_price once = times(sent, narrow ? 0.75 : 1);
   const bool again = c->recompute == OT_RECOMPUTE_FULL;
   for (int later = 0; later < 2; later++) {
-    add_exposed(e, &to->work[OT_WORK_FORWARD][later], s);
-    add_exposed(e, &to->work[OT_WORK_BACKWARD][later], again ? 2 * s : s);
+    add_exposed(e, &to->work[OT_WORK_FORWARD][later], once);
+    add_exposed(e, &to->work[OT_WORK_BACKWARD][later], again ? sum_of(sent, once) : sent);
   }
-  if (again && !e->job.engine->overlap_expert) to->recompute_total_s += s;
+  if (again && !e->job.engine->overlap_expert) to->recompute_total_s += once.device_s;
   return OT_OK;
 }
 
 // ---- reductions, gathers, update: bytes by recipe and engine ----
 
-static ot_status collective_s(const ot_estimator *e, const ot_collective *collective,
-                              double *total_s) {
-  ot_price price;
-  OT_TRY(ot_price_collective(&e->simulation, collective, &price));
-  *total_s = ot_price_total_s(&e->simulation, price);
+// Seconds as one lane spends them; of these, out->load_s.
+static ot_status price_whole(const ot_estimator *e, const ot_collective *collective,
+                             ot_price *out) {
+  OT_TRY(ot_price_collective(&e->simulation, collective, out));
+  *out = (ot_price){.device_s = ot_price_total_s(&e->simulation, *out), .load_s = out->load_s};
   return OT_OK;
 }
 
@@ -326,23 +357,27 @@ static ot_status add_sums(const ot_estimator *e, const ot_candidate *c, double e
   const ot_recipe *const recipe = &e->job.recipe;
   const ot_group_shape shape = shapes[0], others = shapes[1];
   const bool copies = e->job.engine->copies_gradients && shape.size * others.size > 1;
-  double messages, s, across_s;
+  double messages;
+  ot_price sum, across, gathered;
   const double bytes = per_block(e, elements * recipe->reduce_bytes, shape.size, &messages);
-  OT_TRY(collective_s(
+  OT_TRY(price_whole(
       e,
       &(ot_collective){shards_states(c) ? OT_OP_REDUCE_SCATTER : OT_OP_ALL_REDUCE, shape, bytes, 0},
-      &s));
-  OT_TRY(collective_s(e, &(ot_collective){OT_OP_ALL_REDUCE, others, bytes / shape.size, 0},
-                      &across_s));
+      &sum));
+  OT_TRY(
+      price_whole(e, &(ot_collective){OT_OP_ALL_REDUCE, others, bytes / shape.size, 0}, &across));
   const double copy_s =
       copies ? pass_s(e, elements * (recipe->gradient_bytes + recipe->reduce_bytes)) : 0;
   for (int i = 0; i < 4; i++) {
-    to->reduce_s[i / 2][i % 2] += copy_s + messages * (s + (i % 2 == 1 ? across_s : 0));
+    const double last = i % 2 == 1 ? 1 : 0;
+    to->reduce_s[i / 2][i % 2] += copy_s + messages * (sum.device_s + last * across.device_s);
+    to->reduce_load_s[i / 2][i % 2] += copy_s + messages * (sum.load_s + last * across.load_s);
   }
   if (!shards_states(c)) return OT_OK;
   const ot_collective gather = {OT_OP_ALL_GATHER, shape, elements * recipe->gather_bytes, 0};
-  OT_TRY(collective_s(e, &gather, &s));
-  to->gather_s += s;
+  OT_TRY(price_whole(e, &gather, &gathered));
+  to->gather_s += gathered.device_s;
+  to->gather_load_s += gathered.load_s;
   return OT_OK;
 }
 
@@ -388,15 +423,17 @@ static void set_shards(const ot_estimator *e, const ot_candidate *c, ot_block_pr
 }
 
 static ot_status price_meeting(const ot_estimator *e, ot_prices *p) {
-  double s;
+  ot_price price;
   const ot_collective norm = {OT_OP_ALL_REDUCE, p->shape[OT_GROUP_WORLD], 8, 0};
-  OT_TRY(collective_s(e, &norm, &s));
-  p->clip = (ot_phase_price){.total_s = s};
-  p->clip.exposed_s[OT_TIMELINE_WORLD] = s;
+  OT_TRY(price_whole(e, &norm, &price));
+  p->clip = (ot_phase_price){.total_s = price.device_s};
+  p->clip.exposed_s[OT_TIMELINE_WORLD] = price.device_s;
   if (!p->tied_across_stages) return OT_OK;
   const ot_collective tie = {OT_OP_ALL_REDUCE, p->shape[OT_GROUP_TIED],
                              (double)p->kind[0].buckets.elements * e->job.recipe.reduce_bytes, 0};
-  return collective_s(e, &tie, &p->tie_s);
+  OT_TRY(price_whole(e, &tie, &price));
+  p->tie_s = price.device_s;
+  return OT_OK;
 }
 
 static ot_status price_sums(const ot_estimator *e, const ot_step_phases *phases, ot_arena *scratch,
@@ -420,11 +457,14 @@ static ot_status bound_sums(const ot_estimator *e, const ot_candidate *c, double
                           .expert_elements = experts < n ? experts : n};
   OT_TRY(price_bucket(e, c, &price));
   out->reduce_s = price.reduce_s[0][1];
+  out->reduce_load_s = price.reduce_load_s[0][1];
   if (shards_states(c) && c->zero >= 2 && engine->reduce_each_micro_batch) {
     out->reduce_each_s = price.reduce_s[0][0];
+    out->reduce_each_load_s = price.reduce_load_s[0][0];
   }
   out->end_s = price.update.total_s;
   if (c->zero == 3) out->gather_s = price.gather_s;
+  if (c->zero == 3) out->gather_load_s = price.gather_load_s;
   if (c->zero < 3 && !engine->overlap_update_gather) out->end_s += price.gather_s;
   return OT_OK;
 }

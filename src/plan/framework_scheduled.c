@@ -86,20 +86,23 @@ static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind
 // ---- reductions, gathers, updates ----
 
 static ot_status total_of(const ot_estimator *e, const ot_prices *p, const ot_segment *segment,
-                          double *total_s) {
+                          double *total_s, double *load_s) {
   ot_phase_price price;
   OT_TRY(ot_phase_price_build(e, p, segment, &price));
   *total_s = price.total_s;
+  if (load_s) *load_s = price.load_s;
   return OT_OK;
 }
 
 static ot_status price_segments(const ot_estimator *e, const ot_prices *p,
                                 const ot_block_phases *from, ot_block_price *to) {
   for (int i = 0; i < 4; i++) {
-    OT_TRY(total_of(e, p, from->reduce[i / 2][i % 2], &to->reduce_s[i / 2][i % 2]));
+    OT_TRY(total_of(e, p, from->reduce[i / 2][i % 2], &to->reduce_s[i / 2][i % 2],
+                    &to->reduce_load_s[i / 2][i % 2]));
   }
-  OT_TRY(total_of(e, p, from->gather, &to->gather_s));
-  OT_TRY(total_of(e, p, from->gather_gradient, &to->gradient_gather_s));
+  OT_TRY(total_of(e, p, from->gather, &to->gather_s, &to->gather_load_s));
+  OT_TRY(
+      total_of(e, p, from->gather_gradient, &to->gradient_gather_s, &to->gradient_gather_load_s));
   OT_TRY(ot_phase_price_build(e, p, from->norm, &to->norm));
   return ot_phase_price_build(e, p, from->update, &to->update);
 }
@@ -140,10 +143,10 @@ static int64_t tie_bytes(const ot_step_phases *phases) {
 static ot_status price_tied(const ot_estimator *e, const ot_step_phases *phases, ot_prices *p) {
   for (int i = 0; i < 4; i++) {
     const ot_segment *const segment = phases->tied_reduce[i / 2][i % 2];
-    OT_TRY(total_of(e, p, segment, &p->tied_reduce_s[i / 2][i % 2]));
+    OT_TRY(total_of(e, p, segment, &p->tied_reduce_s[i / 2][i % 2], NULL));
     p->tied_staging = ot_larger_whole(p->tied_staging, scratch_of(segment));
   }
-  OT_TRY(total_of(e, p, phases->tie, &p->tie_s));
+  OT_TRY(total_of(e, p, phases->tie, &p->tie_s, NULL));
   *(p->tied_across_stages ? &p->tie_staging : &p->tie_scratch) = tie_bytes(phases);
   return ot_phase_price_build(e, p, phases->tied_update, &p->tied_update);
 }
@@ -176,11 +179,12 @@ static ot_status price_sums(const ot_estimator *e, const ot_step_phases *phases,
 enum { MOMENT_BYTES = 8 };
 
 static ot_status collective_s(const ot_estimator *e, ot_op_kind op, ot_group_shape shape,
-                              double bytes, double *sum_s) {
+                              double bytes, ot_price *sum) {
   ot_price price;
   if (shape.size <= 1) return OT_OK;
   OT_TRY(ot_price_collective(&e->simulation, &(ot_collective){op, shape, bytes, 0}, &price));
-  *sum_s += price.device_s;
+  sum->device_s += price.device_s;
+  sum->load_s += price.load_s;
   return OT_OK;
 }
 
@@ -198,15 +202,19 @@ static ot_status bound_sums(const ot_estimator *e, const ot_candidate *c, double
   const double wire = n * narrow(e, e->job.recipe.reduce_bytes);
   const double weights = n * narrow(e, e->job.recipe.weight_bytes);
   const double kept = n * narrow(e, e->job.recipe.gradient_bytes);
-  double scatter_s = 0, gather_s = 0;
-  OT_TRY(collective_s(e, OT_OP_REDUCE_SCATTER, shard, wire, &scatter_s));
-  OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, context, kept / pieces, &out->reduce_s));
-  OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, others, kept / pieces, &out->reduce_s));
-  if (c->zero == 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, kept, &out->gradient_gather_s));
-  if (c->zero > 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, weights, &gather_s));
-  out->reduce_s += scatter_s;
-  out->reduce_each_s = c->zero >= 2 ? scatter_s : 0;
-  *(c->zero == 3 ? &out->gather_s : &out->end_s) += gather_s;
+  ot_price scatter = {0}, gather = {0}, rest = {0}, gradients = {0};
+  OT_TRY(collective_s(e, OT_OP_REDUCE_SCATTER, shard, wire, &scatter));
+  OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, context, kept / pieces, &rest));
+  OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, others, kept / pieces, &rest));
+  if (c->zero == 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, kept, &gradients));
+  if (c->zero > 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, weights, &gather));
+  out->gradient_gather_s = gradients.device_s;
+  out->reduce_s = rest.device_s + scatter.device_s;
+  out->reduce_load_s = rest.load_s + scatter.load_s;
+  out->reduce_each_s = c->zero >= 2 ? scatter.device_s : 0;
+  out->reduce_each_load_s = c->zero >= 2 ? scatter.load_s : 0;
+  *(c->zero == 3 ? &out->gather_s : &out->end_s) += gather.device_s;
+  if (c->zero == 3) out->gather_load_s = gather.load_s;
   const double updated = c->zero > 0 ? n / pieces : n;
   const double bytes = updated * MOMENT_BYTES * ot_job_moments(&e->job);
   out->end_s += ot_price_pass(&e->simulation, bytes).device_s;

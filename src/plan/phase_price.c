@@ -16,6 +16,7 @@ typedef struct replayer {
   double *tensor_end_s;  // [num_tasks] tensor_s after each
   double product_s;      // previous task, if it is a GEMM
   double overlapped_s;   // collectives concurrent with kernels
+  double load_s;         // of these; ot_price.load_s
   bool ahead;            // the host runs ahead
   bool overlaps;         // collectives run concurrently with kernels
   bool in_pieces;        // also with the GEMM that makes or reads their data
@@ -85,7 +86,7 @@ static void replay_kernel(replayer *p, const ot_task *task, double s) {
   p->product_s = is_product(task) ? s : 0;
 }
 
-static void replay_collective(replayer *p, const ot_task *task, double s) {
+static void replay_collective(replayer *p, const ot_task *task, double s, double load_s) {
   if (task->wait >= 0) {
     wait_until(p, p->tensor_end_s[task->wait], &p->segment->tasks[task->wait]);
   }
@@ -94,9 +95,11 @@ static void replay_collective(replayer *p, const ot_task *task, double s) {
   if (task->lane == OT_LANE_TENSOR && p->overlaps) {
     p->tensor_s = (p->tensor_s > p->clock_s ? p->tensor_s : p->clock_s) + s - hides_s;
     p->overlapped_s += s;
+    p->load_s += load_s;
   } else {
     wait_until(p, p->clock_s + s - hides_s, task);
     p->tensor_s = p->clock_s;
+    p->out->load_s += load_s;
   }
 }
 
@@ -107,14 +110,16 @@ static ot_status replay_task(replayer *p, int index) {
     OT_TRY(ot_price_task(&p->estimator->simulation, p->prices->shape, &task, &price));
     if (is_whole(p, &task)) price.device_s *= p->prices->key.tp;
     const double times = ot_price_times(&p->estimator->simulation, p->segment, index);
-    price = (ot_price){times * price.device_s, times * price.host_s};
+    price = (ot_price){.device_s = times * price.device_s,
+                       .host_s = times * price.host_s,
+                       .load_s = times * price.load_s};
   }
   const double s = price.device_s + (p->ahead ? 0 : price.host_s);
   p->host_s += price.host_s;
   if (task.kind != OT_TASK_COLLECTIVE) {
     replay_kernel(p, &task, s);
   } else {
-    replay_collective(p, &task, s);
+    replay_collective(p, &task, s, price.load_s);
   }
   p->tensor_end_s[index] = p->tensor_s;
   return OT_OK;
@@ -156,8 +161,11 @@ ot_status ot_phase_price_build(const ot_estimator *estimator, const ot_prices *p
     if (segment->tasks[i].lane == OT_LANE_TENSOR) last = i;
   }
   if (last >= 0) wait_until(&p, p.tensor_s, &segment->tasks[last]);
-  ot_entry_work work = {
-      .compute_s = out->compute_s, .overlapped_s = p.overlapped_s, .host_s = p.host_s};
+  ot_entry_work work = {.compute_s = out->compute_s,
+                        .overlapped_s = p.overlapped_s,
+                        .load_s = p.load_s,
+                        .host_s = p.host_s};
+  out->load_s += out->compute_s;
   for (int i = 0; i < OT_TIMELINE_AXES; i++) work.exposed_s += out->exposed_s[i];
   const ot_entry_delay delay = ot_price_entry_delay(&estimator->simulation, &work);
   out->compute_s += delay.slower_s;
@@ -170,5 +178,6 @@ void ot_phase_price_add(ot_phase_price *sum, const ot_phase_price *price, double
   sum->total_s += times * price->total_s;
   sum->compute_s += times * price->compute_s;
   sum->host_s += times * price->host_s;
+  sum->load_s += times * price->load_s;
   for (int i = 0; i < OT_TIMELINE_AXES; i++) sum->exposed_s[i] += times * price->exposed_s[i];
 }

@@ -261,17 +261,17 @@ static void slow_down(const ot_replayer *p, const ot_flow_action *a, const ot_st
   const ot_step_item *const item = item_of(s, event);
   const bool gathers = p->overlap_gather && item && item->gather >= 0 &&
                        s->request.outline->gathers.uses[item->gather].first == event->item;
-  double traffic_s = gathers ? price->gather_s : 0;
+  double load_s = gathers ? price->gather_load_s : 0;
   double busy_s = price->work[a->work][later_of(price, a)].total_s;
   const ot_step_event *const end = p->events + p->num_events;
   for (const ot_step_event *e = event + 1; e < end && e->block == event->block; e++) {
     if (e->kind == OT_EVENT_COPY_STACK) busy_s += hand_over_s(p, a->work, a->chunk);
     if (!p->overlap_reduce) continue;
-    if (e->kind == OT_EVENT_REDUCE) traffic_s += price->reduce_s[adds(price, a)][is_last(p, a)];
-    if (e->kind == OT_EVENT_GATHER_GRADIENT) traffic_s += price->gradient_gather_s;
+    if (e->kind == OT_EVENT_REDUCE) load_s += price->reduce_load_s[adds(price, a)][is_last(p, a)];
+    if (e->kind == OT_EVENT_GATHER_GRADIENT) load_s += price->gradient_gather_load_s;
   }
   const double extra_s =
-      ot_price_overlap_slowdown_s(&p->request->estimator->simulation, busy_s, traffic_s);
+      ot_price_overlap_slowdown_s(&p->request->estimator->simulation, busy_s, load_s);
   s->clock_s += extra_s;
   s->exposed_dp_s += extra_s;
 }

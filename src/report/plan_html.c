@@ -69,7 +69,8 @@ static void put_tiles(const html *h) {
   const double used = (double)(m->reserved + m->context);
   ot_arena *const a = h->arena;
   ot_text_put(h->out, "<div class=\"tiles\">\n");
-  ot_page_tile(h->out, ot_figure_seconds(a, e->step_s), "a step");
+  ot_page_tile(h->out, ot_figure_seconds(a, e->step_s),
+               ot_arena_format(a, "a step; %s in 4 of 5 cases", ot_page_step_range(h->best, a)));
   ot_page_tile(h->out, ot_figure_share(a, e->mfu), "MFU (causal attention)");
   ot_page_tile(h->out, ot_arena_format(a, "%s/s", ot_figure_count(a, e->tokens_per_s)),
                ot_arena_format(a, "tokens, %s/s on each device",

@@ -148,6 +148,29 @@ static void put_speed(document *d, const ot_estimate *e) {
   ot_json_end(w);
 }
 
+static void put_range(document *d, const char *key, ot_interval interval) {
+  ot_json_array(&d->w, key);
+  ot_json_real(&d->w, NULL, interval.low);
+  ot_json_real(&d->w, NULL, interval.high);
+  ot_json_end(&d->w);
+}
+
+static void put_intervals(document *d, const ot_page_plan *plan) {
+  ot_json_writer *const w = &d->w;
+  const double step_s = plan->estimate->step_s, peak = (double)plan->estimate->memory.peak;
+  const ot_doubt *const doubt = &plan->doubt;
+  ot_json_object(w, "interval80");
+  put_range(d, "step_seconds", ot_interval_80(step_s, doubt->step_variance));
+  put_range(d, "peak", ot_interval_80(peak, doubt->memory_variance));
+  ot_json_end(w);
+  ot_json_object(w, "interval95");
+  put_range(d, "step_seconds", ot_interval_95(step_s, doubt->step_variance));
+  put_range(d, "peak", ot_interval_95(peak, doubt->memory_variance));
+  ot_json_end(w);
+  put_texts(d, "doubts", plan->doubt.reason, plan->doubt.num_reasons);
+  ot_json_boolean(w, "equal_to_best", plan->equal);
+}
+
 static void put_plan(document *d, const char *key, const ot_page_plan *plan) {
   const ot_estimate *const e = plan->estimate;
   ot_json_writer *const w = &d->w;
@@ -156,6 +179,7 @@ static void put_plan(document *d, const char *key, const ot_page_plan *plan) {
   ot_json_boolean(w, "fits", e->fits);
   put_memory(d, &e->memory);
   put_speed(d, e);
+  put_intervals(d, plan);
   put_texts(d, "why", plan->why.text, plan->why.num);
   ot_json_text(w, "basis", d->page->basis);
   put_texts(d, "beyond_published", plan->beyond.text, plan->beyond.num);
@@ -240,6 +264,7 @@ const char *ot_plan_json(const ot_plan_page *page, ot_arena *arena) {
   put_job(&d);
   put_model_totals(&d);
   put_limits(&d);
+  if (page->calibration) ot_calibration_write(page->calibration, &d.w);
   put_plans(&d);
   put_goodput(&d);
   put_search(&d);

@@ -5,9 +5,11 @@
 
 #include "base/text_builder.h"
 #include "base/tree.h"
+#include "plan/doubt.h"
 #include "plan/estimate.h"
 #include "plan/explain.h"
 #include "plan/search.h"
+#include "report/plan_calibrated.h"
 #include "simulate/goodput.h"
 
 // A plan as shown to the user.
@@ -17,7 +19,13 @@ typedef struct ot_page_plan {
   ot_reasons why;                   // best plan: its explanation; others: comparison with it
   ot_reasons beyond;                // properties that no published run has
   const char *beyond_note;          // the same as a sentence; null: none
+  ot_doubt doubt;
+  bool equal;  // cannot be told apart from the best plan
 } ot_page_plan;
+
+// "2.2 s to 3.4 s"; "51.2 GB to 55 GB" with allocator and runtime: the intervals of 80 %.
+const char *ot_page_step_range(const ot_page_plan *plan, ot_arena *arena);
+const char *ot_page_memory_range(const ot_page_plan *plan, ot_arena *arena);
 
 typedef struct ot_plan_page {
   const ot_job *job;
@@ -36,8 +44,9 @@ typedef struct ot_plan_page {
   const ot_goodput *goodput;     // of the run with the best plan; null: failures not modelled
   int num_remedies;              // 0 if a plan fits
   const char *const *remedies;   // [num_remedies] changes that would fit, smallest first
-  const char *basis;             // of the cluster's constants: "fitted", "extrapolated", ...
-  const char *basis_note;        // its explanation; null: fitted to runs on such devices
+  const ot_calibration_report *calibration;  // of the cluster; null without --calibrate
+  const char *basis;       // of the cluster's constants: "fitted", "extrapolated", ...
+  const char *basis_note;  // its explanation; null: fitted to runs on such devices
   int num_notes;
   const char *const *notes;  // [num_notes] assumptions
 } ot_plan_page;

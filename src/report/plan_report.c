@@ -171,6 +171,30 @@ static void put_legend(report *r) {
                        (long long)s->num_rejected[OT_REJECTED_SLOWER]));
 }
 
+// In 4 of 5 cases, why more than usual, and which plans the difference does not separate.
+static void put_doubt(report *r) {
+  const ot_page_plan *const best = &r->page->plans[0];
+  ot_arena *const a = r->arena;
+  ot_text_builder why = {.arena = a}, equal = {.arena = a};
+  for (int i = 0; i < best->doubt.num_reasons; i++) {
+    ot_text_appendf(&why, "%s%s", i > 0 ? ", " : " (", best->doubt.reason[i]);
+  }
+  const double width = 100 * (ot_interval_80(1, best->doubt.step_variance).high - 1);
+  if (why.length > 0) ot_text_appendf(&why, ": +- %.0f %%)", width);
+  wrap(r, "  ",
+       ot_arena_format(a, "plan 1 in 4 of 5 cases: step %s, memory %s%s",
+                       ot_page_step_range(best, a), ot_page_memory_range(best, a),
+                       why.length > 0 ? ot_text_builder_text(&why) : ""));
+  for (int i = 1; i < r->page->num_plans; i++) {
+    if (r->page->plans[i].equal)
+      ot_text_appendf(&equal, "%s %d", equal.length > 0 ? "," : "", i + 1);
+  }
+  if (equal.length == 0) return;
+  wrap(r, "  ",
+       ot_arena_format(a, "cannot be told from plan 1 (measure them to decide):%s",
+                       ot_text_builder_text(&equal)));
+}
+
 static void put_plans(report *r) {
   const ot_plan_page *const p = r->page;
   ot_text_put(r->out,
@@ -183,6 +207,7 @@ static void put_plans(report *r) {
   }
   if (p->imported) put_row(r, "own", p->imported->estimate);
   put_legend(r);
+  if (p->num_plans > 0) put_doubt(r);
 }
 
 // The first rejected candidate of each kind.
@@ -265,6 +290,7 @@ static void put_remedies(report *r) {
 
 void ot_plan_report(const ot_plan_page *page, ot_text_builder *out) {
   report r = {page, out, out->arena};
+  if (page->calibration) ot_calibration_print(page->calibration, out);
   put_job(&r);
   put_model_totals(&r);
   put_limits(&r);

@@ -56,7 +56,7 @@ static ot_status price_compute(const ot_simulation *simulation, const ot_task *t
   double measured_s;
   if (ot_price_measured_kernel(simulation, task, &measured_s)) {
     const double stretch = stretch_of(simulation);
-    *price = (ot_price){stretch * measured_s, stretch * simulation->launch_s};
+    *price = (ot_price){.device_s = stretch * measured_s, .host_s = stretch * simulation->launch_s};
     return OT_OK;
   }
   const double flops = cost.matrix_flops + (device->packs ? cost.padded_flops : 0);
@@ -66,7 +66,7 @@ static ot_status price_compute(const ot_simulation *simulation, const ot_task *t
   const double work_s = device->packs ? matrix_s + ot_larger(memory_s, other_s)
                                       : ot_larger(matrix_s, memory_s) + other_s;
   const double stretch = stretch_of(simulation);
-  *price = (ot_price){stretch * work_s, stretch * simulation->launch_s};
+  *price = (ot_price){.device_s = stretch * work_s, .host_s = stretch * simulation->launch_s};
   return OT_OK;
 }
 
@@ -77,7 +77,7 @@ static ot_status price_on_accelerator(const ot_simulation *simulation, const ot_
   if (!ot_price_measured_kernel(simulation, task, &measured_s)) {
     return ot_price_kernel(simulation, task, price);
   }
-  *price = (ot_price){measured_s, simulation->launch_s};
+  *price = (ot_price){.device_s = measured_s, .host_s = simulation->launch_s};
   return OT_OK;
 }
 
@@ -117,7 +117,8 @@ static ot_status price_described(const ot_simulation *simulation, const ot_colle
     case OT_OP_ALL_REDUCE:
     case OT_OP_SHIFT:
       // The library queues it while the host dispatches kernels.
-      *price = (ot_price){.device_s = ot_link_collective_s(simulation, collective)};
+      price->device_s = ot_link_collective_s(simulation, collective);
+      price->load_s = ot_link_load_s(simulation, collective, price->device_s);
       return OT_OK;
     default:
       return ot_fail(OT_BUG, "simulate: op %d is not a collective", (int)collective->op);
@@ -137,7 +138,7 @@ ot_status ot_price_collective(const ot_simulation *simulation, const ot_collecti
   double s = 0;
   if (ot_price_measured_collective(simulation->cluster, ot_op_info_of(collective->op)->name, shape,
                                    whole, &s)) {
-    *price = (ot_price){s, simulation->launch_s};
+    *price = (ot_price){.device_s = s, .host_s = simulation->launch_s};
     return OT_OK;
   }
   switch (collective->op) {
@@ -158,7 +159,7 @@ ot_status ot_price_collective(const ot_simulation *simulation, const ot_collecti
     default:
       return ot_fail(OT_BUG, "simulate: op %d is not a collective", (int)collective->op);
   }
-  *price = (ot_price){s, simulation->launch_s};
+  *price = (ot_price){.device_s = s, .host_s = simulation->launch_s};
   return OT_OK;
 }
 
@@ -170,20 +171,22 @@ ot_status ot_price_message(const ot_simulation *simulation, int from, int to, do
   OT_TRY(find_level(simulation->cluster, first, last, &level));
   double measured_s;
   if (ot_price_measured_collective(simulation->cluster, "message", &pair, bytes, &measured_s)) {
-    *price = (ot_price){measured_s, simulation->launch_s};
+    *price = (ot_price){.device_s = measured_s, .host_s = simulation->launch_s};
     return OT_OK;
   }
   *price = is_described(simulation) ? (ot_price){.device_s = ot_link_message_s(level, bytes)}
-                                    : (ot_price){transfer_s(level, 1, bytes), simulation->launch_s};
+                                    : (ot_price){.device_s = transfer_s(level, 1, bytes),
+                                                 .host_s = simulation->launch_s};
   return OT_OK;
 }
 
 ot_price ot_price_pass(const ot_simulation *simulation, double bytes) {
   const ot_device_kind *const device = &simulation->cluster->device;
   if (is_described(simulation)) {
-    return (ot_price){bytes / ot_device_stream_rate(device), dispatch_s(simulation)};
+    return (ot_price){.device_s = bytes / ot_device_stream_rate(device),
+                      .host_s = dispatch_s(simulation)};
   }
-  return (ot_price){bytes / device->memory_bytes_per_s, simulation->launch_s};
+  return (ot_price){.device_s = bytes / device->memory_bytes_per_s, .host_s = simulation->launch_s};
 }
 
 bool ot_price_host_ahead(const ot_simulation *simulation) {
@@ -198,17 +201,17 @@ double ot_price_total_s(const ot_simulation *simulation, ot_price price) {
   return ot_larger(device_s, host_s) * ot_pow(1 + ratio * ratio * ratio, 1.0 / 3);
 }
 
-double ot_price_overlap_slowdown_s(const ot_simulation *simulation, double work_s,
-                                   double traffic_s) {
+double ot_price_overlap_slowdown_s(const ot_simulation *simulation, double work_s, double load_s) {
   const double contention = simulation->cluster->device.contention;
   if (!is_described(simulation) || contention <= 1) return 0;
-  return (contention - 1) * (work_s < traffic_s ? work_s : traffic_s);
+  return (contention - 1) * ot_smaller(work_s, load_s);
 }
 
 ot_entry_delay ot_price_entry_delay(const ot_simulation *simulation, const ot_entry_work *work) {
   const double hidden_s = ot_larger(work->overlapped_s - work->exposed_s, 0);
+  const double load_s = hidden_s > 0 ? work->load_s * hidden_s / work->overlapped_s : 0;
   ot_entry_delay delay = {.slower_s =
-                              ot_price_overlap_slowdown_s(simulation, work->compute_s, hidden_s)};
+                              ot_price_overlap_slowdown_s(simulation, work->compute_s, load_s)};
   const double device_s = work->compute_s + work->exposed_s + delay.slower_s;
   if (!ot_price_host_ahead(simulation)) return delay;
   const ot_price both = {.device_s = device_s, .host_s = work->host_s};

@@ -39,6 +39,7 @@ typedef struct ot_group_shape {
 typedef struct ot_price {
   double device_s;
   double host_s;
+  double load_s;  // collectives: of device_s, the time that slows down concurrent kernels
 } ot_price;
 
 // OT_USAGE unless rates are positive, and times and rounds non-negative.
@@ -59,6 +60,7 @@ typedef struct ot_entry_work {
   double compute_s;     // kernel time
   double exposed_s;     // the lane waits for collectives of its own tasks
   double overlapped_s;  // collectives on the tensor lane, hidden or exposed
+  double load_s;        // of these, ot_price.load_s
   double host_s;        // host time to start all tasks
 } ot_entry_work;
 
@@ -98,9 +100,8 @@ ot_status ot_price_message(const ot_simulation *simulation, int from, int to, do
 // Cost of a kernel without GEMMs that reads and writes `bytes` of device memory in total.
 ot_price ot_price_pass(const ot_simulation *simulation, double bytes);
 
-// Seconds by which `traffic_s` of concurrent collectives slow down `work_s` of kernels.
-double ot_price_overlap_slowdown_s(const ot_simulation *simulation, double work_s,
-                                   double traffic_s);
+// Seconds by which concurrent collectives of `load_s` (ot_price) slow down `work_s` of kernels.
+double ot_price_overlap_slowdown_s(const ot_simulation *simulation, double work_s, double load_s);
 
 // Time of a step on `devices` devices whose work takes `work_s`: adds host time between steps and
 // waiting for the slowest device.

@@ -22,6 +22,10 @@ enum {
 
 static double share_of(double share) { return share > 0 ? share : 1; }
 
+static double rate_of(const ot_device_kind *d, ot_dtype type) {
+  return d->flops[type] * share_of(d->matrix_efficiency) * ot_device_clock_share(d);
+}
+
 static double ceiling(double value) {
   const double whole = (double)(int64_t)value;
   return whole < value ? whole + 1 : whole;
@@ -42,7 +46,7 @@ static double tile_s(const ot_device_kind *d, const ot_gemm_shape *p, tile t, in
       ceiling(p->rows / t.rows) * ceiling(p->columns / t.columns) * p->batch * cuts;
   const double waves = ceiling(count / d->processors);
   const double depth = p->depth / cuts + STAGE_DEPTH;
-  const double rate = d->flops[p->type] * share_of(d->matrix_efficiency) * t.share;
+  const double rate = rate_of(d, p->type) * t.share;
   const double s = waves * d->processors * 2 * t.rows * t.columns * depth / rate;
   // Split-K partial sums are fp32: each is written and read again.
   const double sums = cuts > 1 ? 4 * p->batch * p->rows * p->columns * cuts : 0;
@@ -50,7 +54,7 @@ static double tile_s(const ot_device_kind *d, const ot_gemm_shape *p, tile t, in
 }
 
 double ot_gemm_s(const ot_device_kind *d, const ot_gemm_shape *p) {
-  const double rate = d->flops[p->type] * share_of(d->matrix_efficiency);
+  const double rate = rate_of(d, p->type);
   const double bytes = (double)ot_dtype_bytes(p->type) * p->batch *
                        (p->rows * p->depth + p->depth * p->columns + p->rows * p->columns);
   const double memory_s = bytes / (d->memory_bytes_per_s * share_of(d->memory_efficiency));

@@ -176,14 +176,21 @@ static ot_status price_unfused(pricing *p) {
   return OT_OK;
 }
 
+// Of the kernel that the software calls.
+static double attention_share(const pricing *p) {
+  const ot_device_kind *const d = p->device;
+  const ot_attention_kernel kernel = p->style->attention;
+  const double older = kernel == OT_ATTENTION_FLASH_1   ? d->attention_1_efficiency
+                       : kernel == OT_ATTENTION_FLASH_2 ? d->attention_2_efficiency
+                                                        : 0;
+  return share_of(older > 0 ? older : d->attention_efficiency) * ot_device_clock_share(d);
+}
+
 static ot_status price_fused(pricing *p) {
   const ot_device_kind *const d = p->device;
   const ot_dtype type = product_type(p, p->style->fp8_attention);
-  const bool first = p->style->attention == OT_ATTENTION_FLASH_1;
-  const double share = share_of(first && d->attention_1_efficiency > 0 ? d->attention_1_efficiency
-                                                                       : d->attention_efficiency);
   const double keys = (double)p->task->attributes.sequence_length;
-  const double rate = d->flops[type] * share * keys / (keys + d->half_keys);
+  const double rate = d->flops[type] * attention_share(p) * keys / (keys + d->half_keys);
   const double moved_s =
       (p->cost.bytes_read + p->cost.bytes_written) / ot_device_stream_rate(p->device);
   OT_CHECK(d->flops[type] > 0, OT_USAGE,
@@ -249,7 +256,8 @@ static ot_status price_pass(pricing *p) {
            "cluster %s: device %s has no flops of %s, which op %s needs",
            p->simulation->cluster->name, p->device->name, ot_dtype_name(type),
            ot_task_name(p->task));
-  p->s += p->cost.matrix_flops / (p->device->flops[type] * share_of(p->device->matrix_efficiency));
+  const double share = share_of(p->device->matrix_efficiency) * ot_device_clock_share(p->device);
+  p->s += p->cost.matrix_flops / (p->device->flops[type] * share);
   return OT_OK;
 }
 

@@ -20,5 +20,13 @@
 // all-to-all sends (n - c_{i-1})/n of its bytes across level i.
 double ot_link_collective_s(const ot_simulation *simulation, const ot_collective *collective);
 
+// Of `device_s`, the time of `collective`, the seconds in which it slows down concurrent kernels.
+// It takes processors of the device as long as it runs (NCCL's channels, which also wait), and
+// memory bandwidth while its bytes move: over the innermost links they keep the device busy, over a
+// slow network hardly. A quarter counts by time, the rest by bytes at the rate of the innermost
+// links.
+double ot_link_load_s(const ot_simulation *simulation, const ot_collective *collective,
+                      double device_s);
+
 // A message between two devices: latency + bytes.
 double ot_link_message_s(const ot_link_level *level, double bytes);

@@ -36,9 +36,9 @@ typedef struct simulator {
   int64_t *place;    // [num_entries] index of each entry's first task among all
   bool *known;       // [num_entries] the entry is complete, at end_s
   double *end_s;
-  bool *begins;       // [num_entries] the entry is the first of its block and micro-batch
-  double *traffic_s;  // [num_entries] set on the last one: concurrent work on other lanes
-  double item_s;      // entries of the block and micro-batch so far
+  bool *begins;    // [num_entries] the entry is the first of its block and micro-batch
+  double *load_s;  // [num_entries] set on the last one: load of work on other lanes
+  double item_s;   // entries of the block and micro-batch so far
   lane_state lane[OT_LANES];
   double tensor_s;        // end of the last collective on the tensor lane
   double *tensor_end_s;   // [tasks] of a compute entry: tensor_s after each
@@ -78,7 +78,9 @@ static ot_status bind_segment(simulator *s, int index) {
     OT_TRY(check_group(s, &segment->tasks[i]));
     OT_TRY(ot_price_task(s->simulation, s->shapes, &segment->tasks[i], &price[i]));
     const double times = ot_price_times(s->simulation, segment, i);
-    price[i] = (ot_price){times * price[i].device_s, times * price[i].host_s};
+    price[i] = (ot_price){.device_s = times * price[i].device_s,
+                          .host_s = times * price[i].host_s,
+                          .load_s = times * price[i].load_s};
   }
   s->price[index] = price;
   return OT_OK;
@@ -95,15 +97,17 @@ static void add_work(const simulator *s, const ot_task *task, const ot_price *pr
   work->host_s += price->host_s;
 }
 
-// An entry of the gather or reduce lane, whose tasks run one after the other.
-static double lane_entry_s(const simulator *s, int index) {
+// Of an entry of the gather or reduce lane, what slows down concurrent kernels: its kernels, and
+// the load of its collectives.
+static double lane_load_s(const simulator *s, int index) {
   const int segment = s->order->entries[index].segment;
   const ot_segment *const tasks = &s->schedule->segments[segment];
-  ot_entry_work work = {0};
+  double load_s = 0;
   for (int i = 0; i < tasks->num_tasks; i++) {
-    add_work(s, &tasks->tasks[i], &s->price[segment][i], &work);
+    const ot_price *const price = &s->price[segment][i];
+    load_s += tasks->tasks[i].kind == OT_TASK_COLLECTIVE ? price->load_s : task_s(s, price);
   }
-  return work.compute_s + work.exposed_s + ot_price_entry_delay(s->simulation, &work).host_s;
+  return load_s;
 }
 
 // Whether `entry` continues the block and micro-batch of `before`: a backward after its recompute,
@@ -127,22 +131,22 @@ static bool completed_by(const ot_order *order, int index, const ot_entry *entry
 static void find_traffic(simulator *s) {
   const ot_order *const order = s->order;
   s->begins = ot_arena_array(s->arena, order->num_entries + 1, sizeof *s->begins);
-  s->traffic_s = ot_arena_array(s->arena, order->num_entries + 1, sizeof *s->traffic_s);
+  s->load_s = ot_arena_array(s->arena, order->num_entries + 1, sizeof *s->load_s);
   int last = -1, kernels = -1, gathered = -1;
   for (int i = 0; i < order->num_entries; i++) {
     const ot_entry *const entry = &order->entries[i];
     if (entry->micro_batch < 0) continue;
-    if (completed_by(order, kernels, entry)) s->traffic_s[last] += lane_entry_s(s, i);
+    if (completed_by(order, kernels, entry)) s->load_s[last] += lane_load_s(s, i);
     if (entry->lane != OT_LANE_COMPUTE) continue;
     s->begins[i] = last < 0 || !continues(&order->entries[last], entry);
     if (!s->begins[i]) {
-      s->traffic_s[i] = s->traffic_s[last];
-      s->traffic_s[last] = 0;
+      s->load_s[i] = s->load_s[last];
+      s->load_s[last] = 0;
     }
     for (; gathered < entry->wait[OT_LANE_GATHER]; gathered++) {
       const ot_entry *const gather = &order->entries[gathered + 1];
       const bool own = gather->lane == OT_LANE_GATHER && gather->block == entry->block;
-      if (own) s->traffic_s[i] += lane_entry_s(s, gathered + 1);
+      if (own) s->load_s[i] += lane_load_s(s, gathered + 1);
     }
     last = i;
     if (entry->phase != OT_PHASE_SEND) kernels = i;
@@ -257,6 +261,7 @@ static ot_status run_collective(simulator *s, place at, lane_state *state, bool 
   record(s, at, start_s, *lane_s);
   if (on_tensor_lane) {
     state->work.overlapped_s += task_s(s, price);
+    state->work.load_s += price->load_s;
     state->work.host_s += price->host_s;
   } else {
     add_work(s, task, price, &state->work);
@@ -402,7 +407,7 @@ static void end_entry(simulator *s, lane_state *state) {
   if (s->order->entries[entry].lane == OT_LANE_COMPUTE) {
     if (s->begins[entry]) s->item_s = 0;
     s->item_s += work->compute_s + work->exposed_s + delay_s;
-    delay_s += ot_price_overlap_slowdown_s(s->simulation, s->item_s, s->traffic_s[entry]);
+    delay_s += ot_price_overlap_slowdown_s(s->simulation, s->item_s, s->load_s[entry]);
   }
   if (delay_s > 0 && work->compute_s > 0) stretch(s, entry, delay_s / work->compute_s);
   state->clock_s += delay_s;

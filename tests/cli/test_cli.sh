@@ -149,7 +149,7 @@ expect 0 out ' 197 bf16  guessed      ici of 256: 90, network of 16384: 6.25' pr
 expect 0 out '125 fp16' presets
 expect 0 out 'architectures: [Gemma3ForCausalLM]' presets gemma3-1b
 expect 2 err 'no preset and no file' presets nobody
-expect 0 out 'bf16-fp32-gradients  flash-2    reduce, update_gather, tensor, pipeline' presets
+expect 0 out 'bf16-fp32-gradients  flash-3    reduce, update_gather, tensor, pipeline' presets
 expect 0 out '  host_ops: 1.0' presets megatron-core
 expect 0 out 'overlap_pipeline: all' presets orthant
 expect 0 out 'device: h100' presets h100

@@ -71,6 +71,7 @@ static void devices_of_a_generation_share_their_constants(void **state) {
       assert_true(a->memory_efficiency == b->memory_efficiency);
       assert_true(a->attention_efficiency == b->attention_efficiency);
       assert_true(a->attention_1_efficiency == b->attention_1_efficiency);
+      assert_true(a->attention_2_efficiency == b->attention_2_efficiency);
     }
   }
   ot_heap_release(&heap);

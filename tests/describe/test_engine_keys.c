@@ -44,7 +44,7 @@ static void every_framework_is_valid_with_a_unique_name(void **state) {
       assert_string_not_equal(text_of(paper_engine_at(k), &arena), text_of(engine, &arena));
     }
   }
-  assert_int_equal(count, 15);
+  assert_int_equal(count, 16);
   ot_heap_release(&heap);
 }
 

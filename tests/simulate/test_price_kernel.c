@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "simulate/price.h"
+#include "simulate/price_gemm.h"
 
 enum { PROCESSORS = 100 };
 
@@ -299,16 +300,36 @@ static void fused_attention_takes_its_visible_flops_at_its_share(void **state) {
   expect_near(price(&cluster, &style, OT_BF16, &task).device_s, flops / 0.25e14, 1e-9);
 }
 
-static void the_first_flash_attention_has_a_share_of_its_own(void **state) {
+static void older_flash_attention_has_shares_of_its_own(void **state) {
   (void)state;
   ot_cluster cluster = plain();
   ot_kernel_style style = compiled();
   const ot_task task = attention();
+  style.attention = OT_ATTENTION_FLASH_3;
   cluster.device.attention_efficiency = 0.6;
   cluster.device.attention_1_efficiency = 0.3;
-  const double second = price(&cluster, &style, OT_BF16, &task).device_s;
+  const double newest = price(&cluster, &style, OT_BF16, &task).device_s;
+  style.attention = OT_ATTENTION_FLASH_2;
+  expect_near(price(&cluster, &style, OT_BF16, &task).device_s, newest, 1e-9);
+  cluster.device.attention_2_efficiency = 0.2;
+  expect_near(price(&cluster, &style, OT_BF16, &task).device_s, 3 * newest, 1e-9);
   style.attention = OT_ATTENTION_FLASH_1;
-  expect_near(price(&cluster, &style, OT_BF16, &task).device_s, 2 * second, 1e-9);
+  expect_near(price(&cluster, &style, OT_BF16, &task).device_s, 2 * newest, 1e-9);
+}
+
+// (500 / 700)^0.6 of the clock.
+static void a_power_limit_slows_attention_and_products(void **state) {
+  (void)state;
+  ot_cluster cluster = plain();
+  const ot_kernel_style style = compiled();
+  const ot_task task = attention();
+  const double whole = price(&cluster, &style, OT_BF16, &task).device_s;
+  cluster.device.power_share = 500.0 / 700;
+  expect_near(price(&cluster, &style, OT_BF16, &task).device_s, whole / 0.81719, 1e-4);
+  const ot_gemm_shape product = {1, 4096, 4096, 4096, OT_BF16};
+  const double limited = ot_gemm_s(&cluster.device, &product);
+  cluster.device.power_share = 0;
+  expect_near(limited, ot_gemm_s(&cluster.device, &product) / 0.81719, 1e-4);
 }
 
 // All pairs are multiplied, and T x T scores of 2 bytes cross memory score_passes times.
@@ -345,12 +366,14 @@ static void a_host_running_ahead_overlaps_the_device(void **state) {
   const ot_cluster cluster = plain();
   ot_kernel_style style = compiled();
   const ot_simulation simulation = {.cluster = &cluster, .style = &style};
-  expect_near(ot_price_total_s(&simulation, (ot_price){3, 2}), cbrt(35), 1e-12);
-  expect_near(ot_price_total_s(&simulation, (ot_price){2, 3}), cbrt(35), 1e-12);
-  expect_near(ot_price_total_s(&simulation, (ot_price){1, 100}), 100, 1e-6);
-  assert_true(ot_price_total_s(&simulation, (ot_price){2, 0}) == 2);
+  expect_near(ot_price_total_s(&simulation, (ot_price){.device_s = 3, .host_s = 2}), cbrt(35),
+              1e-12);
+  expect_near(ot_price_total_s(&simulation, (ot_price){.device_s = 2, .host_s = 3}), cbrt(35),
+              1e-12);
+  expect_near(ot_price_total_s(&simulation, (ot_price){.device_s = 1, .host_s = 100}), 100, 1e-6);
+  assert_true(ot_price_total_s(&simulation, (ot_price){.device_s = 2, .host_s = 0}) == 2);
   style.host_ahead = false;
-  assert_true(ot_price_total_s(&simulation, (ot_price){2, 3}) == 5);
+  assert_true(ot_price_total_s(&simulation, (ot_price){.device_s = 2, .host_s = 3}) == 5);
 }
 
 static void overlapped_traffic_slows_kernels_at_most_by_its_time(void **state) {
@@ -380,7 +403,8 @@ int main(void) {
       cmocka_unit_test(fused_experts_only_write_what_is_between_them),
       cmocka_unit_test(the_host_works_for_each_expert_in_8_bits_or_with_a_bias),
       cmocka_unit_test(fused_attention_takes_its_visible_flops_at_its_share),
-      cmocka_unit_test(the_first_flash_attention_has_a_share_of_its_own),
+      cmocka_unit_test(older_flash_attention_has_shares_of_its_own),
+      cmocka_unit_test(a_power_limit_slows_attention_and_products),
       cmocka_unit_test(unfused_attention_moves_its_scores),
       cmocka_unit_test(elementwise_passes_run_at_the_attained_bandwidth),
       cmocka_unit_test(a_host_running_ahead_overlaps_the_device),

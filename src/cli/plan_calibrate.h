@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// `orthant plan --calibrate FILE`: measured steps correct the rates of the cluster of a request
+// (plan/calibrate.h), which plans with them, and a cluster file is written for other verbs.
+#pragma once
+
+#include "cli/plan_request.h"
+#include "report/plan_calibrated.h"
+
+// Reads FILE, a CSV of configurations and step times or a metrics.jsonl of one run, calibrates
+// request->cluster and writes FILE with the ending .cluster.yaml; `given` is the cluster as named
+// by the user. OT_USAGE names line and column.
+ot_status ot_plan_calibrate(const char *file, const ot_cluster *given, ot_plan_request *request,
+                            ot_arena *arena, ot_calibration_report *out);

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Figures: maximum likelihood on residuals of published runs that were predicted without reading
+// the name of their source, with constants fitted without it; sources have equal weights.
+#include "plan/doubt.h"
+
+#include "base/extremes.h"
+#include "base/math.h"
+#include "plan/explain.h"
+
+// ---- variances ----
+
+// Of a run whose software, device and kind are known.
+static const double STEP = 0.0085, MEMORY = 0.0064;
+// Orthant's own arena is planned to the byte; only the runtime's part is estimated.
+static const double OWN_MEMORY = 0.0004;
+
+enum { MOST_DEVICES = 4096 };
+
+static void add(ot_doubt *out, double variance, const char *reason) {
+  out->step_variance += variance;
+  out->reason[out->num_reasons++] = reason;
+}
+
+void ot_doubt_find(const ot_doubt_request *request, ot_doubt *out) {
+  const ot_job *const job = request->job;
+  const ot_cluster_basis basis = job->cluster->basis;
+  const bool measured = basis == OT_BASIS_MEASURED;
+  const bool own = job->engine == &ot_engine_orthant;
+  *out = (ot_doubt){.step_variance = STEP, .memory_variance = own ? OWN_MEMORY : MEMORY};
+  if (!measured && !ot_explain_device_known(job)) {
+    const bool guessed = basis == OT_BASIS_GUESSED || basis == OT_BASIS_UNKNOWN;
+    add(out, 0.0295, guessed ? "fitted to nothing" : "no measured run on this device");
+  }
+  if (request->unknown_software || (!measured && !ot_explain_engine_known(job))) {
+    add(out, 0.0154, "no measured run of this software");
+  }
+  if (job->model->moe.num_experts > 0) add(out, 0.0195, "experts");
+  if (request->open) add(out, 0.0185, "chunks, micro-batches or recompute not stated");
+  if (request->candidate->cp > 1) add(out, 0.004, "cp");
+  if (job->recipe.products == OT_F8) add(out, 0.004, "fp8");
+  if (job->devices > MOST_DEVICES) add(out, 0.006, "more than 4,096 devices");
+}
+
+static ot_interval around(double value, double variance, double quantile) {
+  const double factor = ot_exp(quantile * ot_sqrt(variance));
+  return (ot_interval){value / factor, value * factor};
+}
+
+// Quantiles of Student's t, 4 degrees.
+ot_interval ot_interval_80(double value, double variance) { return around(value, variance, 1.533); }
+ot_interval ot_interval_95(double value, double variance) { return around(value, variance, 2.776); }
+
+// ---- covariance ----
+
+// Effects of a source on computation and on exposed communication, and the deviation of
+// configurations from them, which decays with their distance.
+static const double COMPUTE = 0.003, EXPOSED = 0.233, SHAPE = 0.114, REACH = 0.82;
+
+static double log_of(double value) { return value > 0 ? ot_log(value) : 0; }
+
+void ot_traits_find(const ot_job *job, const ot_estimate *estimate, ot_traits *out) {
+  const ot_candidate *const c = &estimate->candidate;
+  const ot_model *const model = job->model;
+  const double sequences =
+      (double)c->micro_batch_size * (double)c->micro_batches / (c->tp * c->pp * c->cp);
+  double exposed_s = 0;
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) {
+    if (i != OT_TIMELINE_WORLD) exposed_s += estimate->exposed_s[i];
+  }
+  *out = (ot_traits){.at = {log_of((double)model->hidden_size),
+                            0.5 * log_of((double)model->num_layers), 0.35 * log_of(job->devices),
+                            0.7 * log_of(c->tp), 0.5 * log_of(c->pp), 0.5 * log_of(c->cp),
+                            0.5 * log_of(c->ep), 0.7 * log_of((double)job->sequence_length),
+                            0.35 * log_of(sequences), 0.5 * (c->recompute == OT_RECOMPUTE_FULL),
+                            0.5 * (job->recipe.products == OT_F8) + 0.5 * (c->zero == 3)}};
+  if (estimate->step_s > 0) out->exposed = ot_smaller(exposed_s / estimate->step_s, 0.95);
+}
+
+double ot_traits_covariance(const ot_traits *a, const ot_traits *b) {
+  double square = 0;
+  for (int i = 0; i < OT_TRAITS; i++) {
+    const double far = (a->at[i] - b->at[i]) / REACH;
+    square += far * far;
+  }
+  return COMPUTE * COMPUTE * (1 - a->exposed) * (1 - b->exposed) +
+         EXPOSED * EXPOSED * a->exposed * b->exposed + SHAPE * SHAPE * ot_exp(-0.5 * square);
+}
+
+bool ot_doubt_equal(const ot_job *job, const ot_estimate *a, const ot_estimate *b) {
+  static const double quantile = 0.941;  // Student's t, 4 degrees, 80 % on one side
+  ot_traits one, other;
+  ot_traits_find(job, a, &one);
+  ot_traits_find(job, b, &other);
+  const double variance = ot_traits_covariance(&one, &one) + ot_traits_covariance(&other, &other) -
+                          2 * ot_traits_covariance(&one, &other);
+  const double apart = ot_log(a->step_s / b->step_s);
+  return apart * apart <= quantile * quantile * ot_larger(variance, 0);
+}
