@@ -99,6 +99,7 @@ static void set_device(const ot_published_row *row, double rated_w, ot_device_ki
   if (gpu->fp8 > 0) device->flops[OT_F8] = gpu->fp8 * 1e12;
   if (gpu->hbm > 0) device->memory_bytes_per_s = gpu->hbm * 1e12;
   if (gpu->mem > 0) device->memory_bytes = (int64_t)(gpu->mem * 1e9);
+  if (gpu->mem > 0) device->usable_bytes = 0;
 }
 
 // Devices per domain that a run uses: all, or as many as leave no domain partly used (64 of 72).

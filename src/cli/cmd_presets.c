@@ -50,6 +50,8 @@ static void write_cluster(const ot_cluster *c, ot_json_writer *w) {
   ot_json_text(w, "name", c->name);
   ot_json_integer(w, "num_devices", c->num_devices);
   ot_json_integer(w, "memory_bytes", c->device.memory_bytes);
+  ot_json_integer(w, "usable_memory_bytes", ot_device_capacity(&c->device));
+  if (c->device.power_w > 0) ot_json_real(w, "power_w", c->device.power_w);
   ot_json_real(w, "memory_bytes_per_s", c->device.memory_bytes_per_s);
   ot_json_object(w, "flops_per_s");
   for (int i = 0; i < OT_DTYPE_COUNT; i++) {

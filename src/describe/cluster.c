@@ -55,6 +55,9 @@ static ot_status check_device(const ot_cluster *cluster) {
            "cluster %s: the device's memory_bytes and memory_bytes_per_s must be above 0",
            cluster->name);
   OT_TRY(check_unit(cluster, "memory_bytes", (double)device->memory_bytes, 1e6));
+  OT_TRY(check_unit(cluster, "usable_memory_bytes", (double)device->usable_bytes, 1e6));
+  OT_CHECK(device->usable_bytes >= 0 && device->power_w >= 0, OT_USAGE,
+           "cluster %s: usable_memory_bytes and power_w must not be negative", cluster->name);
   OT_TRY(check_unit(cluster, "memory_bytes_per_s", device->memory_bytes_per_s, 1e6));
   double best = 0;
   for (int i = 0; i < OT_DTYPE_COUNT; i++) {
@@ -87,6 +90,10 @@ static ot_status check_level(const ot_cluster *cluster, int i) {
 
 bool ot_device_is_host(const ot_device_kind *device) {
   return device->packs || device->threads > 0;
+}
+
+int64_t ot_device_capacity(const ot_device_kind *device) {
+  return device->usable_bytes > 0 ? device->usable_bytes : device->memory_bytes;
 }
 
 ot_backend ot_device_kind_backend(const ot_device_kind *device) {
@@ -166,6 +173,7 @@ ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot
   const double rate = wanted < share ? wanted : share;
   set_threads(out, ranks, threads, rate);
   out->device.memory_bytes = (int64_t)((double)out->device.memory_bytes * part);
+  out->device.usable_bytes = (int64_t)((double)out->device.usable_bytes * part);
   out->num_devices = ranks;
   // One thread sends a message, as long as a core is free for it.
   for (int i = 0; i < out->num_levels; i++) {
@@ -238,6 +246,14 @@ int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity)
       out, capacity, "cluster %s: %d devices %s memory_bytes %lld memory_bytes_per_s %.17g\n",
       cluster->name, cluster->num_devices, device->name, (long long)device->memory_bytes,
       device->memory_bytes_per_s);
+  if (device->vendor != OT_VENDOR_OTHER) {
+    length += ot_text_format(out + length, capacity - length, "vendor %s\n",
+                             ot_vendor_names[device->vendor]);
+  }
+  if (device->usable_bytes > 0) {
+    length += ot_text_format(out + length, capacity - length, "usable_memory_bytes %lld\n",
+                             (long long)device->usable_bytes);
+  }
   for (int i = 0; i < OT_DTYPE_COUNT; i++) {
     if (device->flops[i] == 0) continue;
     length += ot_text_format(out + length, capacity - length, "flops %s %.17g\n",

@@ -13,8 +13,20 @@
 
 enum { OT_MAX_LINK_LEVELS = 6 };
 
+// Whose driver and libraries software needs.
+typedef enum ot_vendor {
+  OT_VENDOR_OTHER,  // or not stated
+  OT_VENDOR_NVIDIA,
+  OT_VENDOR_AMD,
+  OT_VENDOR_GOOGLE,
+  OT_VENDOR_INTEL,
+  OT_VENDOR_AMAZON,
+  OT_VENDORS,
+} ot_vendor;
+
 typedef struct ot_device_kind {
-  const char *name;              // "h100"
+  const char *name;  // "h100"
+  ot_vendor vendor;
   double flops[OT_DTYPE_COUNT];  // dense peak FLOP/s of GEMMs by dtype; 0 = unsupported
   double other_flops_per_s;      // elementwise work and reductions; 0 = not known
   double memory_bytes_per_s;     // > 0
@@ -23,7 +35,9 @@ typedef struct ot_device_kind {
   double launch_s;               // host time per launch
   double host_op_s;              // host time of an op that a framework dispatches from Python
   double step_s;                 // host time per step outside its kernels: data, loss, logs
-  int64_t memory_bytes;          // usable by one rank, > 0
+  int64_t memory_bytes;          // of one rank, as sold, > 0
+  int64_t usable_bytes;          // as the driver reports it; 0: not known (memory_bytes)
+  double power_w;                // at most, of the device alone; 0: not known
   int threads;  // of each rank when the figures were measured, with all ranks of one machine
                 // active; 0 = figures are independent of it
 
@@ -151,9 +165,15 @@ typedef struct ot_cluster {
 // Whether the device is the host's own CPU, on which this program runs, and no accelerator.
 bool ot_device_is_host(const ot_device_kind *device);
 
+// Memory that the software of one rank can use.
+int64_t ot_device_capacity(const ot_device_kind *device);
+
 // The back end whose kernels and workspace a plan for the device holds: that of CUDA on every
 // accelerator.
 ot_backend ot_device_kind_backend(const ot_device_kind *device);
+
+// Spellings of ot_vendor, then a null.
+extern const char *const ot_vendor_names[OT_VENDORS + 1];
 
 // "fitted", "extrapolated", ...
 const char *ot_cluster_basis_name(ot_cluster_basis basis);

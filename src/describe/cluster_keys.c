@@ -17,6 +17,11 @@ static const char *const bases[] = {
     [OT_BASIS_MEASURED] = "measured",         [OT_BASIS_COUNT] = NULL,
 };
 
+const char *const ot_vendor_names[OT_VENDORS + 1] = {
+    [OT_VENDOR_OTHER] = "other",   [OT_VENDOR_NVIDIA] = "nvidia", [OT_VENDOR_AMD] = "amd",
+    [OT_VENDOR_GOOGLE] = "google", [OT_VENDOR_INTEL] = "intel",   [OT_VENDOR_AMAZON] = "amazon",
+};
+
 const char *ot_cluster_basis_name(ot_cluster_basis basis) { return bases[basis]; }
 
 // clang-format off
@@ -45,6 +50,8 @@ static const ot_key cluster_keys[] = {
     {"host_devices", OT_KEY_INT, offsetof(ot_cluster, host_devices), "0", 0, 1 << 24,
      .help = "devices per host; 0: the size of the innermost level"},
     {"device", OT_KEY_TEXT, offsetof(ot_cluster, device.name), "device", .help = "kind of device"},
+    {"vendor", OT_KEY_CHOICE, offsetof(ot_cluster, device.vendor), "other",
+     .choices = ot_vendor_names, .help = "whose driver and libraries software needs"},
     {"basis", OT_KEY_CHOICE, offsetof(ot_cluster, basis), "unknown", .choices = bases,
      .help = "source of the efficiencies below"},
     {"flops_fp32", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_F32]), "0", 0, OT_NO_MAXIMUM,
@@ -64,7 +71,12 @@ static const ot_key cluster_keys[] = {
     {"packs", OT_KEY_BOOL, offsetof(ot_cluster, device.packs), "false",
      .help = "GEMMs pack their operands first, as on CPUs"},
     {"memory_bytes", OT_KEY_INTEGER, offsetof(ot_cluster, device.memory_bytes), NULL,
-     1, OT_NO_MAXIMUM, .unit = "bytes", .help = "memory that one rank may use"},
+     1, OT_NO_MAXIMUM, .unit = "bytes", .help = "memory of one rank, as sold"},
+    {"usable_memory_bytes", OT_KEY_INTEGER, offsetof(ot_cluster, device.usable_bytes), "0",
+     0, OT_NO_MAXIMUM, .unit = "bytes",
+     .help = "memory that the driver reports, which plans may fill; 0: memory_bytes"},
+    {"power_w", OT_KEY_REAL, offsetof(ot_cluster, device.power_w), "0", 0, 1e6, .unit = "watts",
+     .help = "maximum of one device, without its host; 0: not known"},
     {"threads", OT_KEY_INT, offsetof(ot_cluster, device.threads), "0", 0, 4096,
      .help = "per rank when measured, all ranks active; 0: irrelevant"},
     {"launch_s", OT_KEY_REAL, offsetof(ot_cluster, device.launch_s), "0", 0, OT_NO_MAXIMUM,

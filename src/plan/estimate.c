@@ -127,7 +127,7 @@ static void find_memory(const ot_replay_request *r, ot_arena *arena, ot_memory_e
   const ot_estimator *const e = r->estimator;
   const int stages = r->stages->num_ranks;
   for (int i = 0; i < stages; i++) {
-    out[i] = (ot_memory_estimate){.stage = i, .capacity = e->cluster.device.memory_bytes};
+    out[i] = (ot_memory_estimate){.stage = i, .capacity = ot_device_capacity(&e->cluster.device)};
   }
   e->framework->count_memory(r, arena, out);
   for (int i = 0; i < stages; i++) {
@@ -243,6 +243,21 @@ ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candida
 ot_status ot_estimate_fitting(ot_estimator *estimator, const ot_candidate *candidate,
                               ot_estimate *out) {
   return build(estimator, candidate, false, out);
+}
+
+ot_status ot_estimate_chunks(ot_estimator *estimator, const ot_candidate *candidate,
+                             ot_arena *arena, int **out, int *num_chunks) {
+  const ot_stage_partition *cut;
+  OT_TRY(ot_stage_partition_find(estimator, candidate, &cut));
+  const ot_stages *const stages = &cut->stages;
+  const int head = cut->blocks->num_blocks - 1;
+  *num_chunks = stages->num_chunks;
+  *out = ot_arena_array(arena, stages->num_chunks, sizeof **out);
+  for (int c = 0; c < stages->num_chunks; c++) {
+    const int first = stages->first_block[c], end = stages->first_block[c + 1];
+    (*out)[c] = end - first - (first == 0) - (end > head);
+  }
+  return OT_OK;
 }
 
 ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candidate,

@@ -64,6 +64,11 @@ ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candida
 ot_status ot_estimate_fitting(ot_estimator *estimator, const ot_candidate *candidate,
                               ot_estimate *out);
 
+// Layers of each chunk of the pipeline, in model order, in `arena`.
+//   out  [num_chunks]
+ot_status ot_estimate_chunks(ot_estimator *estimator, const ot_candidate *candidate,
+                             ot_arena *arena, int **out, int *num_chunks);
+
 // Estimates of the pipeline stages [candidate->pp], in `arena`.
 ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_stage_estimate **out);

@@ -152,7 +152,7 @@ static void reject_memory(searcher *s, const node *n) {
   s->out->num_rejected[OT_REJECTED_MEMORY] += count_candidates(s, n);
   if (s->kept[OT_REJECTED_MEMORY] == KEPT_REJECTIONS) return;
   const double used = (double)ot_bound_used(s->estimator, n->peak);
-  const double capacity = (double)s->estimator->cluster.device.memory_bytes;
+  const double capacity = (double)ot_device_capacity(&s->estimator->cluster.device);
   keep_rejection(s, OT_REJECTED_MEMORY, n,
                  ot_arena_format(s->arena, "needs at least %s with allocator and runtime",
                                  ot_figure_need(s->arena, used, capacity)));

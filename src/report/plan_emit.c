@@ -63,9 +63,12 @@ static int host_devices(const ot_cluster *cluster) {
 // The Kubernetes resource of the devices; null if the device is the host.
 static const char *resource_of(const ot_cluster *cluster) {
   if (cluster->device.threads > 0) return NULL;
-  const char *const device = cluster->device.name;
-  if (ot_text_starts_with(device, "tpu")) return "google.com/tpu";
-  return ot_text_starts_with(device, "mi") ? "amd.com/gpu" : "nvidia.com/gpu";
+  static const char *const resources[OT_VENDORS] = {
+      [OT_VENDOR_OTHER] = "nvidia.com/gpu",  [OT_VENDOR_NVIDIA] = "nvidia.com/gpu",
+      [OT_VENDOR_AMD] = "amd.com/gpu",       [OT_VENDOR_GOOGLE] = "google.com/tpu",
+      [OT_VENDOR_INTEL] = "habana.ai/gaudi", [OT_VENDOR_AMAZON] = "aws.amazon.com/neuron",
+  };
+  return resources[cluster->device.vendor];
 }
 
 static emission emission_of(const ot_plan_page *page, ot_text_builder *out) {

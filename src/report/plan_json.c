@@ -31,6 +31,7 @@ static void put_model(document *d) {
   ot_json_text(w, "device", job->cluster->device.name);
   ot_json_integer(w, "devices", job->devices);
   ot_json_integer(w, "memory_bytes", job->cluster->device.memory_bytes);
+  ot_json_integer(w, "usable_memory_bytes", ot_device_capacity(&job->cluster->device));
   ot_json_real(w, "peak_flops_per_second", job->cluster->device.flops[job->recipe.products]);
   ot_json_array(w, "levels");
   for (int i = 0; i < job->cluster->num_levels; i++) {

@@ -47,7 +47,7 @@ static void put_job(report *r) {
   ot_text_appendf(r->out, "%s on %s: %d device%s of %s, %s a step (%lld x %lld), %s, engine %s\n",
                   r->page->model_name, job->cluster->name, job->devices,
                   ot_text_plural(job->devices, "s"),
-                  ot_figure_bytes(a, (double)job->cluster->device.memory_bytes),
+                  ot_figure_bytes(a, (double)ot_device_capacity(&job->cluster->device)),
                   ot_arena_format(a, "%s tokens", ot_figure_count(a, tokens)),
                   (long long)job->global_batch_size, (long long)job->sequence_length,
                   job->recipe.name, job->engine->name);

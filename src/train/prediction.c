@@ -90,7 +90,7 @@ static ot_status plan_stages(const ot_prediction_request *request, ot_arena *are
     memory->bill = schedule->bill;
   }
   memory->context = ot_engine_context_bytes(&ot_engine_orthant, device);
-  memory->capacity = device->memory_bytes;
+  memory->capacity = ot_device_capacity(device);
   memory->fits = memory->bill.peak_bytes + memory->context <= memory->capacity;
   return OT_OK;
 }

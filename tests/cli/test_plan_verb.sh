@@ -55,7 +55,7 @@ holds a.json '"parameters": 8030261248' '"active_parameters": 8030261248' '"flop
   '"tp": ' '"pp": ' '"vpp": ' '"cp": ' '"ep": ' '"dp": ' '"zero": ' '"micro_batch_size": ' \
   '"micro_batches": ' '"pipeline": "' '"recompute": "' '"fits": true' '"weights": [1-9]' '"gradients": [1-9]' \
   '"optimizer": [1-9]' '"activations": [1-9]' '"gathered": ' '"buffers": ' '"peak": [1-9]' \
-  '"capacity": 80000000000' '"step_seconds": [0-9.]*[1-9]' '"mfu": 0\.' '"hfu": 0\.' \
+  '"capacity": 85520809984' '"memory_bytes": 80000000000' '"step_seconds": [0-9.]*[1-9]' '"mfu": 0\.' '"hfu": 0\.' \
   '"model_tflops_per_device": ' '"tokens_per_second_per_device": ' '"bubble_fraction": ' '"exposed_seconds": {' \
   '"why": \[' '"run": {' '"model": "llama3-8b"' '"rejected": \[' '"mfu_convention": "model FLOPs, causal half'
 

@@ -76,6 +76,6 @@ done
 for key in peak context; do
   [ "$(first planned.json "$key")" = "$(first simulated.json "$key")" ] || fail "simulated $key differs"
 done
-expect 1 "the run needs 574.6 GB a device, h100 has 80 GB" \
+expect 1 "the run needs 574.6 GB a device, h100 has 85.52 GB" \
   "$orthant" simulate planned.yaml --cluster h100 --set batch.micro_batch_size=16
 echo "all passed"

@@ -19,10 +19,34 @@ static const struct {
   double memory_gb;
   int generation;  // devices of one generation share their constants; 0: none shared
 } presets[] = {
-    {"a100-40g", 40, 1},     {"a100-80g", 80, 1},     {"b200", 180, 3},   {"b300", 288, 3},
-    {"gb200-nvl72", 186, 3}, {"gb300-nvl72", 288, 3}, {"h100", 80, 2},    {"h200", 141, 2},
-    {"h800", 80, 2},         {"mi250x", 64, 0},       {"mi300x", 192, 0}, {"tpu-v4", 32, 0},
-    {"tpu-v5e", 16, 0},      {"tpu-v5p", 95, 0},      {"tpu-v6e", 32, 0}, {"v100", 16, 0},
+    {"a100-40g", 40, 1},
+    {"a100-80g", 80, 1},
+    {"a800", 80, 1},
+    {"b200", 180, 3},
+    {"b300", 288, 3},
+    {"gaudi2", 96, 0},
+    {"gaudi3", 128, 0},
+    {"gb200-nvl72", 186, 3},
+    {"gb300-nvl72", 288, 3},
+    {"h100", 80, 2},
+    {"h20", 96, 2},
+    {"h200", 141, 2},
+    {"h800", 80, 2},
+    {"l40s", 48, 0},
+    {"mi250x", 64, 0},
+    {"mi300x", 192, 0},
+    {"mi325x", 256, 0},
+    {"mi350x", 288, 0},
+    {"mi355x", 288, 0},
+    {"rtx-4090", 24, 0},
+    {"rtx-5090", 32, 0},
+    {"tpu-v4", 32, 0},
+    {"tpu-v5e", 16, 0},
+    {"tpu-v5p", 95, 0},
+    {"tpu-v6e", 32, 0},
+    {"trainium1", 34.359738368, 0},
+    {"trainium2", 103.079215104, 0},
+    {"v100", 16, 0},
 };
 
 enum { PRESETS = (int)(sizeof presets / sizeof *presets) };
@@ -44,10 +68,47 @@ static void every_preset_parses_with_its_data_sheet_figures(void **state) {
     assert_string_equal(c.name, presets[i].name);
     assert_int_not_equal(c.basis, OT_BASIS_UNKNOWN);
     assert_true((double)c.device.memory_bytes == presets[i].memory_gb * 1e9);
-    assert_true(c.num_devices >= 4096 && c.device.processors > 0);
+    // Presets without a network are single hosts.
+    assert_true(c.num_devices >= (c.num_levels > 1 ? 4096 : 8) && c.device.processors > 0);
+    assert_int_not_equal(c.device.vendor, OT_VENDOR_OTHER);
+    // What a driver reports is near what is sold, and what a device takes is some 100 W.
+    const double usable = (double)ot_device_capacity(&c.device) / (double)c.device.memory_bytes;
+    assert_true(usable > 0.95 && usable < 1.1);
+    assert_true(c.device.power_w == 0 || (c.device.power_w >= 250 && c.device.power_w <= 1400));
     assert_true(c.device.flops[OT_BF16] > 0 || c.device.flops[OT_F16] > 0);
     ot_cluster other;
-    assert_int_equal(ot_cluster_resize(&c, 256, &other), OT_OK);
+    assert_int_equal(ot_cluster_resize(&c, 256, &other), c.num_levels > 1 ? OT_OK : OT_USAGE);
+  }
+  ot_heap_release(&heap);
+}
+
+static void plans_may_fill_what_the_driver_reports(void **state) {
+  (void)state;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_cluster c;
+  assert_int_equal(read_preset("h100", &arena, &c), OT_OK);
+  assert_int_equal(ot_device_capacity(&c.device), (int64_t)81559 << 20);
+  assert_int_equal(c.device.memory_bytes, 80000000000);
+  c.device.usable_bytes = 0;
+  assert_int_equal(ot_device_capacity(&c.device), 80000000000);
+  ot_heap_release(&heap);
+}
+
+static void presets_that_no_run_calibrated_say_so(void **state) {
+  (void)state;
+  static const char *const fitted[] = {"a100-40g", "a100-80g",    "b200",        "b300",
+                                       "h100",     "gb200-nvl72", "gb300-nvl72", "v100"};
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  for (int i = 0; i < PRESETS; i++) {
+    ot_cluster c;
+    bool expected = false;
+    for (int k = 0; k < (int)(sizeof fitted / sizeof *fitted); k++) {
+      expected = expected || strcmp(fitted[k], presets[i].name) == 0;
+    }
+    assert_int_equal(read_preset(presets[i].name, &arena, &c), OT_OK);
+    assert_true((c.basis == OT_BASIS_FITTED) == expected);
   }
   ot_heap_release(&heap);
 }
@@ -112,6 +173,8 @@ static void impossible_figures_are_rejected(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_preset_parses_with_its_data_sheet_figures),
+      cmocka_unit_test(plans_may_fill_what_the_driver_reports),
+      cmocka_unit_test(presets_that_no_run_calibrated_say_so),
       cmocka_unit_test(devices_of_a_generation_share_their_constants),
       cmocka_unit_test(impossible_figures_are_rejected),
   };
