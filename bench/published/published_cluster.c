@@ -8,33 +8,33 @@
 #include "files/tree_file.h"
 #include "published_job.h"
 
-// Name of a device, its preset, and of its data sheet what rows do not state: the dense fp4 peak in
-// TFLOP/s and the rated power in watts.
+// Name of a device, its preset, and its dense fp4 peak in TFLOP/s, which the rows do not state
+// (data sheets of HGX B200, HGX B300, GB200 NVL72 and GB300 NVL72).
 static const struct {
   const char *word;    // in the device's name; earlier lines take precedence
   const char *preset;  // presets/clusters/NAME.yaml
-  double fp4, watts;
+  double fp4;
 } presets[] = {
-    {"GB300", "gb300-nvl72", 15000, 1400},
-    {"GB200", "gb200-nvl72", 10000, 1200},
-    {"B300", "b300", 13500, 1100},
-    {"B200", "b200", 9000, 1000},
-    {"GH200", "h200", 0, 700},
-    {"H200", "h200", 0, 700},
-    {"H800", "h800", 0, 700},
-    {"H100", "h100", 0, 700},
-    {"A100-SXM-40GB", "a100-40g", 0, 400},
-    {"A100-40", "a100-40g", 0, 400},
-    {"A100", "a100-80g", 0, 400},
-    {"A800", "a100-80g", 0, 400},
-    {"V100", "v100", 0, 300},
-    {"MI250", "mi250x", 0, 560},
-    {"MI300", "mi300x", 0, 750},
-    {"v5e", "tpu-v5e", 0, 0},
-    {"v5p", "tpu-v5p", 0, 0},
-    {"v6e", "tpu-v6e", 0, 0},
-    {"Trillium", "tpu-v6e", 0, 0},
-    {"TPU-v4", "tpu-v4", 0, 0},
+    {"GB300", "gb300-nvl72", 15000},
+    {"GB200", "gb200-nvl72", 10000},
+    {"B300", "b300", 13500},
+    {"B200", "b200", 9000},
+    {"GH200", "h200", 0},
+    {"H200", "h200", 0},
+    {"H800", "h800", 0},
+    {"H100", "h100", 0},
+    {"A100-SXM-40GB", "a100-40g", 0},
+    {"A100-40", "a100-40g", 0},
+    {"A100", "a100-80g", 0},
+    {"A800", "a100-80g", 0},
+    {"V100", "v100", 0},
+    {"MI250", "mi250x", 0},
+    {"MI300", "mi300x", 0},
+    {"v5e", "tpu-v5e", 0},
+    {"v5p", "tpu-v5p", 0},
+    {"v6e", "tpu-v6e", 0},
+    {"Trillium", "tpu-v6e", 0},
+    {"TPU-v4", "tpu-v4", 0},
 };
 
 // Index of its line in the table, or -1.
@@ -90,10 +90,10 @@ static double named_watts(const char *name) {
 }
 
 // Sets peaks, memory, bandwidth and power from the row.
-static void set_device(const ot_published_row *row, double rated_w, ot_device_kind *device) {
+static void set_device(const ot_published_row *row, ot_device_kind *device) {
   const ot_published_gpu *const gpu = &row->gpu;
   const double limit = row->power_limit_w > 0 ? row->power_limit_w : named_watts(gpu->name);
-  if (limit > 0 && limit < rated_w) device->power_share = limit / rated_w;
+  if (limit > 0 && limit < device->power_w) device->power_share = limit / device->power_w;
   if (gpu->bf16 > 0) device->flops[OT_BF16] = gpu->bf16 * 1e12;
   if (gpu->bf16 > 0 && device->flops[OT_F16] > 0) device->flops[OT_F16] = gpu->bf16 * 1e12;
   if (gpu->fp8 > 0) device->flops[OT_F8] = gpu->fp8 * 1e12;
@@ -132,7 +132,7 @@ ot_status ot_published_cluster_build(ot_published_setup *setup, const ot_publish
   const ot_cluster *preset = NULL;
   OT_TRY(read_preset(setup, presets[line].preset, &preset));
   *out = *preset;
-  set_device(row, presets[line].watts, &out->device);
+  set_device(row, &out->device);
   // An fp4 GEMM is modelled as an fp8 GEMM on a faster device.
   const bool narrow = ot_published_mentions(row->dtype, "fp4");
   if (narrow && presets[line].fp4 > 0) out->device.flops[OT_F8] = presets[line].fp4 * 1e12;
