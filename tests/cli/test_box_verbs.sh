@@ -5,20 +5,7 @@
 # refused, a killed host ends the job. OT_TESTS=full: links that are cut or slow and a full disk are
 # named within the watchdog, and `bench` measures what goes between hosts.
 set -uo pipefail
-orthant=$(realpath "${1:?usage: test_box_verbs.sh ORTHANT}")
-box=$PWD/tools/cluster_box.sh sources=$PWD/src/base
-why=$("$box" check 2>&1) || { echo "$why"; exit 77; }
-. tests/support/mpi_launch.sh "$orthant"
-[ "$family" = openmpi ] || { echo "skipped: a box needs Open MPI"; exit 77; }
-work=$(mktemp -d)
-CLUSTER_BOX=$("$box" up --ranks-per-host 2 --disk 2M) || exit 1
-export CLUSTER_BOX
-# A launcher that hangs ends with its box.
-trap '"$box" down; rm -rf "$work"' EXIT
-cd "$CLUSTER_BOX/shared" || exit 1
-fail() { echo "FAILED: $*" >&2; tail -n 30 "$work"/err.txt >&2; exit 1; }
-
-"$orthant" tokenize --tokenizer bytes --out train "$sources"/*.h >/dev/null || exit 1
+. tests/support/two_hosts.sh "${1:?usage: test_box_verbs.sh ORTHANT}" 2M
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2,
   num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64, tie_word_embeddings: true}
