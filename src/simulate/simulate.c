@@ -128,7 +128,7 @@ static bool completed_by(const ot_order *order, int index, const ot_entry *entry
 // Finds the gathers and reductions concurrent with the kernels of each block and micro-batch: the
 // gathers of weights that it is the first to wait for (they ran during a similar block), and the
 // reductions of gradients that it completes.
-static void find_traffic(simulator *s) {
+static void find_load(simulator *s) {
   const ot_order *const order = s->order;
   s->begins = ot_arena_array(s->arena, order->num_entries + 1, sizeof *s->begins);
   s->load_s = ot_arena_array(s->arena, order->num_entries + 1, sizeof *s->load_s);
@@ -204,7 +204,7 @@ static ot_status create(simulator *s, int order) {
     OT_TRY(check_entry(s, i));
     OT_TRY(bind_segment(s, s->order->entries[i].segment));
   }
-  find_traffic(s);
+  find_load(s);
   for (int lane = 0; lane < OT_LANES; lane++) {
     s->lane[lane] = (lane_state){.entry = next_entry(s, (ot_lane)lane, 0), .task = -1};
   }

@@ -31,7 +31,7 @@ enum { RANKS = 4, FIRST_BLIND = 2, STEPS = 6, KILLED = 9 };
 // ---- what a rank sees ----
 
 static _Thread_local bool blind;  // in the main thread of a rank
-static int late;                  // so many looks do not see the file that is there
+static int late;                  // how many more times an existing file is reported as missing
 static _Atomic int looks;
 static bool disk_is_full;  // for tensors of step 2
 
