@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "cli/openmp_wait.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "host/library_settings.h"
 
 static const ot_verb *const verbs[] = {
     &ot_verb_plan,    &ot_verb_train,      &ot_verb_audit,
@@ -88,7 +88,7 @@ static ot_status run(int count, char *const *words) {
 }
 
 int main(int count, char **words) {
-  ot_openmp_set_passive(words);
+  ot_libraries_configure(words);
   ot_output_catch_bugs();
   signal(SIGPIPE, SIG_IGN);  // output files are completed, and training continues
   signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error of the write

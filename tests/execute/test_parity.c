@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "host/library_settings.h"
 #include "support/parity_case.h"
 
 static parity_request plain(const char *name, ot_dtype compute) {
@@ -91,7 +92,9 @@ static void two_steps_of_adamw_agree_with_pytorch(void **state) {
   }
 }
 
-int main(void) {
+int main(int count, char **words) {
+  (void)count;
+  ot_libraries_configure(words);  // the kernels that the command runs
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(float64_agrees_with_pytorch_within_1e_10),
       cmocka_unit_test(float32_agrees_with_pytorch_within_1e_5),
