@@ -128,7 +128,16 @@ static ot_status calibrate(planning *p) {
   return ot_plan_calibrate(file, &given, &p->request, p->arena, p->calibration);
 }
 
+static ot_status check_price(const ot_options *options) {
+  if (!ot_options_text(options, "price")) return OT_OK;
+  const double price = ot_options_real(options, "price");
+  OT_CHECK(price > 0 && price <= 1e6, OT_USAGE,
+           "--price: %g; allowed: dollars of a device hour, more than 0, at most 1e6", price);
+  return OT_OK;
+}
+
 static ot_status plan(planning *p) {
+  OT_TRY(check_price(p->options));
   OT_TRY(read_outputs(p));
   OT_TRY(ot_plan_request_read(p->options, p->arena, &p->request));
   if (p->emits) OT_TRY(ot_emit_check(p->kind, p->request.job.engine));
@@ -137,7 +146,8 @@ static ot_status plan(planning *p) {
       .request = &p->request,
       .top = (int)ot_options_integer(p->options, "top"),
       .variants = ot_options_flag(p->options, "variants"),
-      .critical_batch_tokens = (double)ot_options_integer(p->options, "critical-batch-tokens")};
+      .critical_batch_tokens = (double)ot_options_integer(p->options, "critical-batch-tokens"),
+      .price = ot_options_real(p->options, "price")};
   OT_TRY(ot_plan_page_build(&build, p->arena, &p->page));
   p->page.calibration = p->calibration;
   const bool fits = p->page.num_plans > 0;
@@ -201,6 +211,8 @@ static const ot_option rows[] = {
     {.shared = &ot_option_expert_imbalance},
     {"set", OT_OPTION_SETTING, "KEY=VALUE",
      .help = "setting of the run or its model; lists as [a, b]"},
+    {"price", OT_OPTION_REAL, "X",
+     .help = "dollars of a device hour: adds the cost and energy of the run"},
     {"top", OT_OPTION_INTEGER, "K", "5", 1, 1000, .help = "plans shown"},
     {"variants", OT_OPTION_FLAG,
      .help = "also show slower plans with the same degrees and ZeRO stage"},

@@ -232,6 +232,7 @@ ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_pla
                         .run = request->has_run ? &request->config.run : NULL,
                         .settings = request->has_run ? request->config.settings : NULL,
                         .bill = &request->bill,
+                        .price = build->price,
                         .num_notes = request->num_notes,
                         .notes = request->notes};
   builder b = {.build = build, .job = &request->job, .arena = arena, .page = out};

@@ -34,6 +34,7 @@ typedef struct ot_plan_build {
   int top;                       // plans kept
   bool variants;                 // keep slower plans with the same degrees and ZeRO stage
   double critical_batch_tokens;  // measured value; 0: scaling law
+  double price;                  // dollars of a device hour; 0: no costs
 } ot_plan_build;
 
 // The page lives in `arena` and points into the request. OT_OK also when nothing fits: the page

@@ -3,6 +3,7 @@
 #include "base/quantity.h"
 #include "describe/pipeline_rules.h"
 #include "report/markup.h"
+#include "report/plan_cost.h"
 #include "report/plan_html_parts.h"
 
 // ---- rows ----
@@ -168,6 +169,9 @@ void ot_html_model_totals(const ot_plan_page *page, ot_text_builder *out) {
   ot_markup_pair(
       out, "work of a token",
       ot_arena_format(a, "%s, forward and backward", ot_figure_flops(a, b->flops_per_token)));
+  if (page->price > 0 && page->num_plans > 0) {
+    ot_markup_pair(out, "cost of the run", ot_plan_cost_text(page, &page->plans[0], a));
+  }
   ot_text_put(out, "</tbody></table>\n");
 }
 

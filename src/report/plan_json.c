@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One function per object of the document; values in SI units.
 #include "describe/pipeline_rules.h"
+#include "report/plan_cost.h"
 #include "report/plan_page.h"
 
 typedef struct document {
@@ -172,6 +173,20 @@ static void put_intervals(document *d, const ot_page_plan *plan) {
   ot_json_boolean(w, "equal_to_best", plan->equal);
 }
 
+static void put_cost(document *d, const ot_page_plan *plan) {
+  ot_json_writer *const w = &d->w;
+  if (d->page->price <= 0) return;
+  const ot_plan_cost cost = ot_plan_cost_of(d->page, plan);
+  ot_json_object(w, "cost");
+  ot_json_real(w, "price_per_device_hour", d->page->price);
+  ot_json_real(w, "device_hours", cost.device_hours);
+  ot_json_real(w, "dollars", cost.dollars);
+  put_range(d, "interval80", ot_interval_80(cost.dollars, plan->doubt.step_variance));
+  put_range(d, "interval95", ot_interval_95(cost.dollars, plan->doubt.step_variance));
+  if (cost.kwh > 0) ot_json_real(w, "kwh", cost.kwh);
+  ot_json_end(w);
+}
+
 static void put_plan(document *d, const char *key, const ot_page_plan *plan) {
   const ot_estimate *const e = plan->estimate;
   ot_json_writer *const w = &d->w;
@@ -181,6 +196,7 @@ static void put_plan(document *d, const char *key, const ot_page_plan *plan) {
   put_memory(d, &e->memory);
   put_speed(d, e);
   put_intervals(d, plan);
+  put_cost(d, plan);
   put_texts(d, "why", plan->why.text, plan->why.num);
   ot_json_text(w, "basis", d->page->basis);
   put_texts(d, "beyond_published", plan->beyond.text, plan->beyond.num);

@@ -42,6 +42,7 @@ typedef struct ot_plan_page {
   const ot_page_plan *imported;  // configuration of --from, priced alike; null without --from
   int64_t steps;                 // of the whole run
   const ot_goodput *goodput;     // of the run with the best plan; null: failures not modelled
+  double price;                  // dollars of a device hour; 0: not asked for
   int num_remedies;              // 0 if a plan fits
   const char *const *remedies;   // [num_remedies] changes that would fit, smallest first
   const ot_calibration_report *calibration;  // of the cluster; null without --calibrate

@@ -5,6 +5,7 @@
 #include "base/quantity.h"
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
+#include "report/plan_cost.h"
 #include "report/plan_page.h"
 
 enum { WIDTH = 100 };
@@ -241,16 +242,30 @@ static const char *duration(report *r, double seconds) {
   return ot_figure_seconds(r->arena, seconds);
 }
 
-static void put_run(report *r) {
+// The costs of the run with each plan.
+static void put_cost(report *r) {
   const ot_plan_page *const p = r->page;
-  const ot_goodput *const g = p->goodput;
   ot_arena *const a = r->arena;
-  if (p->num_plans == 0) return;
-  ot_text_put(r->out, "\nthe run with plan 1\n");
-  line(r, "length",
-       ot_arena_format(a, "%s tokens = %lld steps: %s", ot_figure_count(a, p->job->tokens),
-                       (long long)p->steps,
-                       duration(r, (double)p->steps * p->plans[0].estimate->step_s)));
+  if (p->price <= 0) return;
+  line(r, "cost", ot_plan_cost_text(p, &p->plans[0], a));
+  const double kwh = ot_plan_cost_of(p, &p->plans[0]).kwh;
+  if (kwh > 0) {
+    line(r, "energy",
+         ot_arena_format(a, "%s, devices alone at their rated power or limit",
+                         ot_figure_kwh(a, kwh)));
+  }
+  ot_text_builder others = {.arena = a};
+  for (int i = 1; i < p->num_plans; i++) {
+    const double dollars = ot_plan_cost_of(p, &p->plans[i]).dollars;
+    ot_text_appendf(&others, "%splan %d %s", i > 1 ? ", " : "", i + 1,
+                    ot_figure_dollars(a, dollars));
+  }
+  if (p->num_plans > 1) line(r, "other plans", ot_text_builder_text(&others));
+}
+
+static void put_failures(report *r) {
+  const ot_goodput *const g = r->page->goodput;
+  ot_arena *const a = r->arena;
   if (!g) return;
   line(r, "with failures",
        ot_arena_format(a, "%s: goodput %s at Llama 3's rates, one failure in %s, docs/goodput.md",
@@ -259,6 +274,19 @@ static void put_run(report *r) {
   line(r, "checkpoints",
        ot_arena_format(a, "every %s, each stalls the run for %s", duration(r, g->interval_s),
                        duration(r, g->stall_s)));
+}
+
+static void put_run(report *r) {
+  const ot_plan_page *const p = r->page;
+  ot_arena *const a = r->arena;
+  if (p->num_plans == 0) return;
+  ot_text_put(r->out, "\nthe run with plan 1\n");
+  line(r, "length",
+       ot_arena_format(a, "%s tokens = %lld steps: %s", ot_figure_count(a, p->job->tokens),
+                       (long long)p->steps,
+                       duration(r, (double)p->steps * p->plans[0].estimate->step_s)));
+  put_failures(r);
+  put_cost(r);
 }
 
 // ---- reasons ----
