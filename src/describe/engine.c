@@ -4,6 +4,10 @@
 
 #include <stddef.h>
 
+const char *const ot_software_names[OT_SOFTWARES + 1] = {
+    "none", "megatron", "torchtitan", "deepspeed", "nanotron", NULL,
+};
+
 // Everything in one pass, planned memory, collectives of comm/. The head ops choose how many
 // tokens' logits exist at once.
 const ot_engine ot_engine_orthant = {
@@ -49,5 +53,5 @@ ot_status ot_engine_check(const ot_engine *engine) {
   OT_CHECK(engine->allocator_slack >= 0 && engine->allocator_slack < 1, OT_USAGE,
            "engine %s: allocator_slack=%g; allowed: at least 0, below 1", engine->name,
            engine->allocator_slack);
-  return OT_OK;
+  return ot_abilities_check(&engine->runs, engine->name);
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "describe/abilities.h"
 #include "describe/cluster.h"
 #include "describe/kernel_style.h"
 
@@ -36,10 +37,25 @@ typedef enum ot_pipeline_overlap {
   OT_PIPELINE_OVERLAP_ALL,     // receives are posted early
 } ot_pipeline_overlap;
 
+// Software whose configurations can be read and written (--from, --emit).
+typedef enum ot_software {
+  OT_SOFTWARE_NONE,
+  OT_SOFTWARE_MEGATRON,
+  OT_SOFTWARE_TORCHTITAN,
+  OT_SOFTWARE_DEEPSPEED,
+  OT_SOFTWARE_NANOTRON,
+  OT_SOFTWARES,
+} ot_software;
+
+// Names by ot_software, then a null.
+extern const char *const ot_software_names[OT_SOFTWARES + 1];
+
 typedef struct ot_engine {
   const char *name;
   ot_kernel_style kernels;
-  const char *recipe;  // training precision when none is given (plan/recipe.h)
+  const char *recipe;    // training precision when none is given (plan/recipe.h)
+  ot_software software;  // whose configurations and launch scripts run it
+  ot_abilities runs;
 
   // ops of a block
   bool dropout;            // after attention's softmax, attention and the MLP

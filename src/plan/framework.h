@@ -79,6 +79,14 @@ extern const ot_framework ot_framework_described;  // a file of presets/engines 
 // The framework of `engine`.
 const ot_framework *ot_framework_of(const ot_engine *engine);
 
+// ---- what software can run, in ability_check.c ----
+
+// OT_USAGE names what `engine` does not run of a candidate, and the software that does.
+ot_status ot_ability_check(const ot_engine *engine, const ot_candidate *candidate);
+
+// The same for a job that is searched: model, precision, hosts and given degrees.
+ot_status ot_ability_check_job(const ot_job *job);
+
 // ---- parts of framework_described.c, in described_memory.c ----
 
 // As count_memory and bound_slots.

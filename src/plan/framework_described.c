@@ -36,6 +36,7 @@ static ot_status check_experts(const ot_job *job, const ot_candidate *c) {
 // Applies the training rules to the dense model. Other frameworks may give a chunk to the embedding
 // or the head alone.
 static ot_status check_run(const ot_job *job, const ot_candidate *candidate, ot_run *run) {
+  OT_TRY(ot_ability_check(job->engine, candidate));
   OT_TRY(check_experts(job, candidate));
   run->model.num_layers += 2;
   run->parallel.ep = run->parallel.etp = 1;

@@ -3,6 +3,7 @@
 #include "plan/remedy.h"
 
 #include "base/text.h"
+#include "plan/framework.h"
 
 enum { MOST_DEVICES = 1 << 24, MOST_TIMES = 4096 };
 
@@ -87,7 +88,7 @@ static ot_status try_freeing(const ot_job *job, ot_arena *arena, ot_remedies *ou
     const ot_estimate *plan;
     if (!set_free(&freed.given, (value)v)) continue;
     // The remaining degrees may not divide the devices.
-    if (ot_job_check(&freed) != OT_OK) continue;
+    if (ot_job_check(&freed) != OT_OK || ot_ability_check_job(&freed) != OT_OK) continue;
     OT_TRY(first_plan(&freed, arena, &plan));
     if (plan) add(out, ot_arena_format(arena, "without --%s", names[v]), plan, arena);
   }
@@ -107,6 +108,7 @@ static ot_status try_more_devices(const ot_job *job, ot_arena *arena, ot_remedie
     larger.cluster = &cluster;
     larger.devices = (int)devices;
     larger.given.dp = 0;
+    if (ot_ability_check_job(&larger) != OT_OK) return OT_OK;
     OT_TRY(first_plan(&larger, arena, &plan));
     if (!plan) continue;
     add(out, ot_arena_format(arena, "with %lld devices", (long long)devices), plan, arena);

@@ -434,6 +434,7 @@ ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_
   searcher s = {.request = request, .arena = arena, .out = out};
   *out = (ot_search){0};
   OT_TRY(ot_estimator_build(request->job, arena, &s.estimator));
+  OT_TRY(ot_ability_check_job(request->job));
   ot_space_build(request->job, arena, &s.space);
   const int most = OT_PARTS * OT_MAX_REFUSALS + OT_REJECTION_KINDS * KEPT_REJECTIONS;
   s.shards = ot_arena_array(arena, s.space.num_groups, sizeof *s.shards);

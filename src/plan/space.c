@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
+#include "plan/framework.h"
 
 // Whole numbers in ascending order.
 typedef struct numbers {
@@ -173,10 +174,18 @@ typedef struct shard_list {
   ot_shard_choice *choice;  // [count]
 } shard_list;
 
-static void add_shard(builder *b, ot_candidate *part, ot_shard_choice choice, shard_list *list) {
+// `pp`: of the candidate, while `part` has one stage.
+static void add_shard(builder *b, ot_candidate *part, int pp, ot_shard_choice choice,
+                      shard_list *list) {
   part->zero = choice.zero;
   part->dp_shard = choice.dp_shard;
-  if (!fits(b, OT_PART_SHARDS, part)) {
+  ot_candidate staged = *part;
+  staged.pp = pp;
+  staged.pipeline = (ot_pipeline)-1;
+  const bool can = ot_ability_check(b->job->engine, &staged) == OT_OK;
+  staged.pipeline = part->pipeline;
+  if (!can) keep_refusal(b, OT_PART_SHARDS, &staged);
+  if (!can || !fits(b, OT_PART_SHARDS, part)) {
     list->refused++;
     return;
   }
@@ -192,7 +201,7 @@ static shard_list list_shards(builder *b, const ot_candidate *base) {
   part.pp = part.vpp = 1;
   part.micro_batches = 1;
   part.pipeline = OT_PIPELINE_1F1B;
-  if (given->zero <= 0) add_shard(b, &part, (ot_shard_choice){0, 1}, &list);
+  if (given->zero <= 0) add_shard(b, &part, base->pp, (ot_shard_choice){0, 1}, &list);
   for (int zero = 1; zero <= 3; zero++) {
     if (given->zero >= 0 && given->zero != zero) continue;
     for (int64_t i = 0; i < b->devices.count; i++) {
@@ -200,7 +209,7 @@ static shard_list list_shards(builder *b, const ot_candidate *base) {
       const bool asked = shard == given->dp_shard || (given->zero == zero && base->dp == 1);
       if (base->dp % shard != 0 || !is_open(given->dp_shard, shard)) continue;
       if (shard == 1 && !asked) continue;
-      add_shard(b, &part, (ot_shard_choice){zero, (int)shard}, &list);
+      add_shard(b, &part, base->pp, (ot_shard_choice){zero, (int)shard}, &list);
     }
   }
   return list;
@@ -304,7 +313,8 @@ void ot_space_build(const ot_job *job, ot_arena *arena, ot_space *out) {
   builder b = {.job = job, .arena = arena, .space = out};
   for (int r = 0; r < (int)OT_RECOMPUTES; r++) {
     const bool open = (int)job->given.recompute < 0 || (int)job->given.recompute == r;
-    if (open) out->recompute[out->num_recomputes++] = (ot_recompute)r;
+    const bool can = ot_names_allow(&job->engine->runs.recompute, ot_recompute_names[r]);
+    if (open && can) out->recompute[out->num_recomputes++] = (ot_recompute)r;
   }
   b.devices = divisors_of(job->devices, arena);
   b.sequences = divisors_of(job->global_batch_size, arena);

@@ -264,6 +264,16 @@ sed "s/tp_mode: REDUCE_SCATTER/tp_mode: ALL_REDUCE/" "$source_dir"/tests/fixture
 holds from.txt "tp with sequence parallelism, as Orthant has it"
 ! grep -q "without sequence parallelism" from.txt || fail "Orthant without sequence parallelism"
 
+# ---- what software supports ----
+core=("${plan[@]}" --model llama3-8b --gpus 64 --engine megatron-core)
+"${core[@]}" --pp 4 --tp 1 --cp 1 --variants --top 20 >core.txt
+! grep -Eq '^ +[0-9]+ .*(zb-|gpipe)' core.txt || fail "megatron-core has no zero-bubble schedule"
+expect 2 "engine megatron-core (Megatron-core) does not support zb-v; supported by" "${core[@]}" --pipeline zb-v
+expect 2 "(engine megatron-bridge)" "${core[@]}" --zero 3
+expect 2 "engine llmq (llmq 0.5) runs on 1 host" "${plan[@]}" --model llama2-7b --engine llmq --gpus 64
+expect 2 "does not support tp; supported by" "${plan[@]}" --model llama2-7b --engine llmq --gpus 8 --tp 4
+expect 2 "does not support fp8" "${plan[@]}" --model llama2-7b --engine nanotron --gpus 8 --precision fp8
+
 # ---- user-defined frameworks ----
 core=("${plan[@]}" --model llama3-8b --gpus 16 --tp 2 --pp 2 --cp 1 --json)
 "$orthant" presets megatron-core >core.yaml
@@ -276,6 +286,8 @@ holds mine.json '"engine": "mine"'
 [ "$(first mine.json reserved)" -gt "$(first preset.json reserved)" ] || fail "the file's allocator slack has no effect"
 sed 's/^recipe: .*/recipe: fp4/' core.yaml >fp4.yaml
 expect 2 "there is no recipe called \"fp4\"" "${core[@]}" --engine fp4.yaml
+sed 's/pipelines: .*/pipelines: [1f2b]/' core.yaml >typo.yaml
+expect 2 "runs.pipelines: nothing is called \"1f2b\"" "${core[@]}" --engine typo.yaml
 sed 's/^name: .*/name: orthant/' core.yaml >own.yaml
 expect 2 "\"orthant\" is Orthant itself" "${core[@]}" --engine own.yaml
 
@@ -283,6 +295,6 @@ expect 2 "\"orthant\" is Orthant itself" "${core[@]}" --engine own.yaml
 "${own[@]}" --pp 2 --html page.html --trace trace.json >/dev/null
 holds page.html '<html' 'tiny.json'
 holds trace.json '"traceEvents"' '"name":"rank 0"' '"cat":"F"' '"name":"send"'
-"${big[@]}" --engine fsdp --trace played.json >/dev/null
+"${big[@]}" --engine megatron-core --trace played.json >/dev/null
 holds played.json '"traceEvents"'
 echo "all passed"

@@ -41,7 +41,9 @@ static ot_memory_estimate memory_of(question q) {
   p.model.bos_id = -1;
   p.model.num_eos = 0;
   p.cluster.device.flops[OT_F16] = p.cluster.device.flops[OT_BF16];
-  p.job.engine = paper_engine(q.engine);
+  ot_engine engine = *paper_engine(q.engine);
+  engine.runs = (ot_abilities){0};  // papers compare what not all versions run
+  p.job.engine = &engine;
   p.job.recipe = *ot_recipe_find(q.recipe ? q.recipe : p.job.engine->recipe);
   c->ep = c->etp = c->cp = 1;
   if (c->vpp == 0) c->vpp = 1;
