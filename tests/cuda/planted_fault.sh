@@ -8,7 +8,7 @@ table=$1 number=$2 build=$(realpath "$3")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The row: its title, files, test and cases, the text before and after, what is expected.
+# The row: its title, files, test and cases, environment, the text before and after, what is expected.
 awk -v number="$number" -v work="$work" '
   /^(#|$)/ { next }
   /^[^ ]/ { row++ }
@@ -16,11 +16,12 @@ awk -v number="$number" -v work="$work" '
   /^[^ ]/ { print > (work "/title") }
   /^  in / { print $2, $3 > (work "/files") }
   /^  by / { sub(/^  by /, ""); print > (work "/test") }
+  /^  with / { print $2 > (work "/environment") }
   /^  - / { print substr($0, 5) > (work "/before") }
   /^  \+ / { print substr($0, 5) > (work "/after") }
   /^  > / { print substr($0, 5) > (work "/expected") }' "$table"
 [ -s "$work/expected" ] || { echo "row $number of $table is incomplete"; exit 1; }
-touch "$work/after"
+touch "$work/after" "$work/environment"
 title=$(cat "$work/title") expected=$(cat "$work/expected")
 read -r source unit <"$work/files"
 read -r test cases <"$work/test"
@@ -48,8 +49,8 @@ commands() { ninja -C "$build" -t commands "$1"; }
 compile=$(commands "$(ninja -C "$build" -t targets all | sed -n "s|: CXX_.*||; s|: C_.*||; \|/$unit\.o\$|p" | head -1)" | tail -1)
 at=$PWD/$unit
 [ "$unit" = "$source" ] && at=$planted
-compile=$(sed -E "s| -MD .*||; s| -O[23]||g; s|^([^ ]+) |\1 -I$work/src -O1 -w |" <<<"$compile")
-(cd "$build" && $compile -o "$work/fault.o" -c "$at") >"$work/log" 2>&1 || fail "$(tail -5 "$work/log")"
+compile=$(sed -E "s| -MD .*||; s| -O[23]||g; s| -I| -I$work/src -I|" <<<"$compile")
+(cd "$build" && $compile -O1 -w -o "$work/fault.o" -c "$at") >"$work/log" 2>&1 || fail "$(tail -5 "$work/log")"
 link=$(commands "tests/$test" | tail -1)
 link=${link#: && } link=${link% && :}
 link=$(sed -E "s|^([^ ]+) |\1 $work/fault.o |; s| -o +tests/$test | -o $work/$test |" <<<"$link")
@@ -60,7 +61,7 @@ for order in backward random; do
   status=0
   # The subshell keeps quiet about a process that a signal ends.
   (OT_TEST_DEVICE=cuda OT_TEST_CASES=${cases:-'*'} OMP_WAIT_POLICY=passive OT_SHIM_ORDER=$order \
-    timeout 100 "$work/$test" >"$work/out" 2>&1; exit $?) 2>"$work/log" || status=$?
+    env $(cat "$work/environment") timeout 100 "$work/$test" >"$work/out" 2>&1; exit $?) 2>"$work/log" || status=$?
   [ "$status" = 0 ] || break
 done
 [ "$status" -ne 0 ] || fail "survives $test ${cases:-}"

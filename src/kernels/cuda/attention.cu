@@ -231,7 +231,8 @@ static void attention_block(const ot_kernel_call *call) {
   if (in[0].type.dim[0] == 0) return;
   double *const maxima = out[2].data ? (double *)call->workspace : NULL;
   int64_t blocks = 0;
-  if (ot_attention_block_mma(call, maxima, &blocks)) {
+  if (ot_attention_block_hopper(call, maxima, &blocks) ||
+      ot_attention_block_mma(call, maxima, &blocks)) {
     add_maximum(call, blocks);
     return;
   }

@@ -339,6 +339,7 @@ static void attention_block_grad(const ot_kernel_call *call) {
   f.lse = (const R *)in[6].data;
   f.delta = (const R *)call->workspace;
   run_delta(call, f.doutput, &in[5]);
+  if (ot_attention_block_grad_hopper(call, (const float *)call->workspace)) return;
   if (ot_attention_block_grad_mma(call, (const float *)call->workspace)) return;
   ot_for_head_dim(D, [&](auto dmax) { run_backward<R, decltype(dmax)::value>(call, f); });
 }

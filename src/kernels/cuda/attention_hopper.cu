@@ -11,12 +11,14 @@ extern "C" {
 
 namespace {
 
-enum { GROUPS = 2, THREADS = OT_WARPGROUP * (1 + GROUPS), QUERIES = 64 * GROUPS, KEYS = 128 };
+enum { GROUPS = 2, THREADS = OT_WARPGROUP * (1 + GROUPS), QUERIES = 64 * GROUPS };
 enum { WARPS = 4 * GROUPS, COPY_REGISTERS = 24, COMPUTE_REGISTERS = 240 };
 
+// Of 240 registers, a thread has D / 2 for the output, KEYS / 2 for scores and KEYS / 4 for
+// weights.
 template <int D>
 struct division {
-  static constexpr int V = ot_value_dim<D>, STAGES = D > 64 ? 2 : 4;
+  static constexpr int V = ot_value_dim<D>, KEYS = D > 192 ? 64 : 128, STAGES = D > 64 ? 2 : 4;
   static constexpr int KEY_TILE = ot_tile_bytes<D, KEYS>, VALUE_TILE = ot_tile_bytes<V, KEYS>;
   static constexpr int BYTES = ot_tile_bytes<D, QUERIES> + STAGES * (KEY_TILE + VALUE_TILE);
 };
@@ -28,7 +30,8 @@ struct maps {
 
 struct forward {
   ot_attention_shape<float> shape;
-  ot_bf16 *o;
+  void *o;                // bf16; float32 of a ring
+  const float *o_before;  // of other blocks of keys, or null
   ot_softmax_ends ends;
   double *maxima;  // [B, H, T / 16 rounded up] or null
 };
@@ -74,7 +77,7 @@ static __device__ __forceinline__ void copy_tiles(const maps &m, const forward &
                                                   tiles_of<D> tiles,
                                                   barriers<division<D>::STAGES> &bar) {
   using t = division<D>;
-  constexpr int STAGES = t::STAGES;
+  constexpr int STAGES = t::STAGES, KEYS = t::KEYS;
   const int H = f.shape.H, G = f.shape.G, key_head = at.h / (H / G);
   ot_barrier_expect(&bar.queries, ot_tile_bytes<D, QUERIES>);
   ot_copy_head<D, QUERIES>(tiles.queries, m.queries, at.h * D, at.first, at.b, &bar.queries);
@@ -107,10 +110,11 @@ struct own_rows {
 };
 
 // Scores of the keys from `key` on to weights.
+template <int NT>
 static __device__ __forceinline__ void soften(const forward &f, const own_rows &own, int key,
-                                              ot_running<1> &state, float (&s)[1][KEYS / 8][4],
+                                              ot_running<1> &state, float (&s)[1][NT][4],
                                               float (&factor)[2]) {
-  if (key < own.seen.largest || key + KEYS > own.rows[own.row].high) {
+  if (key < own.seen.largest || key + 8 * NT > own.rows[own.row].high) {
     ot_mask(own.rows + own.row, key, s);
   }
   ot_exponentiate(f.shape.scale * OT_LOG2_E, state, s,
@@ -124,11 +128,12 @@ static __device__ __forceinline__ void compute(const forward &f, part at, const 
                                                barriers<division<D>::STAGES> &bar,
                                                ot_running<1> &state,
                                                float (&output)[division<D>::V / 8][4]) {
-  constexpr int STAGES = division<D>::STAGES;
+  constexpr int STAGES = division<D>::STAGES, KEYS = division<D>::KEYS;
   const int group_row = own.row / 64 * 64;
   float s[1][KEYS / 8][4], factor[2];
   uint32_t weights[KEYS / 16][4];
   ot_barrier_wait(&bar.queries, 0);
+  if (at.tiles == 0) return;  // of a ring
   ot_barrier_wait(&bar.keys[0], 0);
   ot_products_begin();
   ot_multiply_rows<D, QUERIES, KEYS>(tiles.queries, group_row, tiles.keys(0), s[0]);
@@ -167,21 +172,18 @@ static __device__ __forceinline__ void compute(const forward &f, part at, const 
   ot_products_hold(output);
 }
 
-template <int D>
-static __device__ __forceinline__ void store(const forward &f, part at, int row,
-                                             tiles_of<D> tiles, const ot_running<1> &state,
-                                             const float (&output)[division<D>::V / 8][4]) {
-  constexpr int V = division<D>::V;
+template <int D, bool RING>
+static __device__ __forceinline__ void store(const forward &f, part at, int row, tiles_of<D> tiles,
+                                             const ot_running<1> &state,
+                                             const float (&output)[1][division<D>::V / 8][4]) {
   const int T = f.shape.T, H = f.shape.H;
   const int64_t token = (int64_t)at.b * T + at.first;
   float factor[1][2], weight[1][2];
   ot_finish(f.shape, f.ends, at.first + row, state, factor, weight);
   // The warpgroup has read its queries.
   ot_named_barrier(1 + row / 64, OT_WARPGROUP);
-  ot_bf16 *const to = f.o + (token * H + at.h) * D;
-  ot_store_panels<V, QUERIES>(output, factor[0], tiles.queries, row, to, (int64_t)H * D,
-                              T - at.first);
-  ot_store_zeros<D, V, 1>(row, to, (int64_t)H * D, T - at.first);
+  const ot_result to = {f.o, f.o_before, (token * H + at.h) * D, (int64_t)H * D, T - at.first};
+  ot_store_result<D, QUERIES, RING>(output, factor, weight, tiles.queries, row, to);
   if (!f.maxima || at.first + row >= T) return;
   const float largest = ot_warp_max(fmaxf(state.largest[0][0], state.largest[0][1]));
   const int64_t i = (int64_t)blockIdx.x * ((T + 15) / 16) + (at.first + row) / 16;
@@ -189,22 +191,26 @@ static __device__ __forceinline__ void store(const forward &f, part at, int row,
 }
 
 // Blocks (sequence and head, query tile): the longest rows first.
-template <int D>
+template <int D, bool RING>
 static __global__ void __launch_bounds__(THREADS, 1)
     forward_kernel(OT_GRID_CONSTANT maps m, forward f) {
-  __shared__ barriers<division<D>::STAGES> bar;
+  using t = division<D>;
+  __shared__ barriers<t::STAGES> bar;
   __shared__ ot_seen rows[QUERIES];
+  static_assert(ot_fits_hopper<t::BYTES, sizeof bar + sizeof rows + THREADS / 8>,
+                "the tiles are too large");
   OT_SWIZZLED_SHARED(shared);
   const tiles_of<D> tiles = {shared};
   const int T = f.shape.T, H = f.shape.H;
-  part at = {(int)blockIdx.x / H, (int)blockIdx.x % H,
-             (int)(gridDim.y - 1 - blockIdx.y) * QUERIES, 0, 0};
+  part at = {(int)blockIdx.x / H, (int)blockIdx.x % H, (int)(gridDim.y - 1 - blockIdx.y) * QUERIES,
+             0, 0};
   if (threadIdx.x == 0) init(bar);
   const ot_first_keys seen =
-      ot_first_keys_of<false, QUERIES, THREADS>(f.shape, at.b, at.first, rows);
-  const int end = at.first + QUERIES < T ? at.first + QUERIES : T;
-  at.begin = seen.least / KEYS * KEYS;
-  at.tiles = (end - at.begin + KEYS - 1) / KEYS;
+      ot_first_keys_of<RING, QUERIES, THREADS>(f.shape, at.b, at.first, rows);
+  const int last = (at.first + QUERIES < T ? at.first + QUERIES : T) - 1;
+  const int end = ot_end_key<RING>(f.shape, last);
+  at.begin = (seen.least < end ? seen.least : end) / t::KEYS * t::KEYS;
+  at.tiles = (end - at.begin + t::KEYS - 1) / t::KEYS;
   __syncthreads();
   if (threadIdx.x < OT_WARPGROUP) {
     ot_fewer_registers<COPY_REGISTERS>();
@@ -213,30 +219,25 @@ static __global__ void __launch_bounds__(THREADS, 1)
     ot_more_registers<COMPUTE_REGISTERS>();
     const int row = ((int)threadIdx.x - OT_WARPGROUP) / 32 * 16;
     ot_running<1> state = {{{-INFINITY, -INFINITY}}, {{0, 0}}};
-    float output[division<D>::V / 8][4] = {};
-    compute<D>(f, at, {row, rows, seen}, tiles, bar, state, output);
-    store<D>(f, at, row, tiles, state, output);
+    float output[1][t::V / 8][4] = {};
+    compute<D>(f, at, {row, rows, seen}, tiles, bar, state, output[0]);
+    store<D, RING>(f, at, row, tiles, state, output);
   }
 }
 
 // Returns the number of blocks; 0 if the driver refuses a map.
-template <int D>
-static int64_t run_forward(const ot_kernel_call *call, const forward &f) {
-  const ot_tensor_map_encode encode = ot_cuda_context_of(call)->encode;
-  const ot_attention_shape<float> &shape = f.shape;
-  const int64_t B = call->in[0].type.dim[0] / shape.T, step = call->in[0].type.dim[1];
-  ot_tiled_rows rows = {call->in[0].data, B, shape.T, shape.H * D, step, QUERIES,
-                        ot_panel_columns<D>};
+template <int D, bool RING>
+static int64_t run_forward(const ot_kernel_call *call, const forward &f,
+                           const ot_head_rows &queries, const ot_head_rows &keys) {
+  using t = division<D>;
+  const int64_t R = call->in[0].type.dim[0], T = f.shape.T;
   maps m;
-  if (!ot_tensor_map_of_rows(encode, &rows, &m.queries)) return 0;
-  rows.data = (const ot_bf16 *)rows.data + shape.H * D;
-  rows.columns = 2 * shape.G * D;
-  rows.tile_rows = KEYS;
-  if (!ot_tensor_map_of_rows(encode, &rows, &m.keys)) return 0;
-  const dim3 grid((unsigned)(B * shape.H), ot_blocks(shape.T, QUERIES));
-  ot_allow_shared(forward_kernel<D>, division<D>::BYTES);
-  OT_LAUNCH(forward_kernel<D>, grid, THREADS, division<D>::BYTES, ot_cuda_stream_of(call), m, f);
-  return (int64_t)grid.x * ((shape.T + 15) / 16);
+  if (!ot_map_heads<D>(call, R, T, queries, QUERIES, &m.queries)) return 0;
+  if (!ot_map_heads<D>(call, R, T, keys, t::KEYS, &m.keys)) return 0;
+  const dim3 grid((unsigned)(R / T * f.shape.H), ot_blocks(T, QUERIES));
+  ot_allow_shared(forward_kernel<D, RING>, t::BYTES);
+  OT_LAUNCH((forward_kernel<D, RING>), grid, THREADS, t::BYTES, ot_cuda_stream_of(call), m, f);
+  return (int64_t)grid.x * ((T + 15) / 16);
 }
 
 }  // namespace
@@ -245,24 +246,37 @@ extern "C" bool ot_attention_hopper(const ot_kernel_call *call, double *maxima, 
   const ot_op_attributes *const a = call->attributes;
   const ot_tensor *const in = call->in, *const out = call->out;
   const ot_tensor *const tensors[] = {&in[0], &out[0]};
-  if (!ot_cuda_context_of(call)->encode || a->head_dim == 256) return false;
-  if (!ot_attention_fits_mma(a, tensors, 2, 0)) return false;
+  if (!ot_cuda_context_of(call)->encode || !ot_attention_fits_mma(a, tensors, 2, 0)) return false;
+  const int64_t D = a->head_dim, width = a->num_heads * D, key_width = 2 * a->num_kv_heads * D;
+  const ot_head_rows queries = {in[0].data, width, width + key_width};
+  const ot_head_rows keys = {(const ot_bf16 *)in[0].data + width, key_width, width + key_width};
   const forward f = {ot_attention_shape_of<float>(a, &in[1]),
-                     (ot_bf16 *)out[0].data,
+                     out[0].data,
+                     nullptr,
                      {(float *)out[1].data, nullptr, ot_any_of<float>(&in[3]), (int)a->first_sink},
                      maxima};
-  switch (a->head_dim) {
-    case 64:
-      *blocks = run_forward<64>(call, f);
-      break;
-    case 96:
-      *blocks = run_forward<96>(call, f);
-      break;
-    case 128:
-      *blocks = run_forward<128>(call, f);
-      break;
-    default:
-      *blocks = run_forward<192>(call, f);
-  }
+  ot_for_mma_head_dim(
+      D, [&](auto d) { *blocks = run_forward<decltype(d)::value, false>(call, f, queries, keys); });
+  return *blocks > 0;
+}
+
+extern "C" bool ot_attention_block_hopper(const ot_kernel_call *call, double *maxima,
+                                          int64_t *blocks) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_tensor *const in = call->in, *const out = call->out;
+  const ot_tensor *const tensors[] = {&in[0], &in[1], &in[4], &out[0]};
+  if (!ot_cuda_context_of(call)->encode) return false;
+  if (!ot_attention_fits_mma(a, tensors, 4, 1u << 2 | 1u << 3)) return false;
+  const int64_t D = a->head_dim, width = a->num_heads * D, key_width = 2 * a->num_kv_heads * D;
+  const ot_head_rows queries = {in[0].data, width, width + key_width};
+  const ot_head_rows keys = {in[1].data, key_width, key_width};
+  const forward f = {ot_attention_block_shape_of<float>(a, &in[2]),
+                     out[0].data,
+                     (const float *)in[4].data,
+                     {(float *)out[1].data, (const float *)in[5].data, ot_any_of<float>(&in[6]),
+                      (int)a->first_sink},
+                     maxima};
+  ot_for_mma_head_dim(
+      D, [&](auto d) { *blocks = run_forward<decltype(d)::value, true>(call, f, queries, keys); });
   return *blocks > 0;
 }

@@ -86,8 +86,8 @@ static __device__ __forceinline__ void ot_arrive_by_warp(uint64_t *barrier) {
   if (threadIdx.x % 32 == 0) ot_barrier_arrive(barrier);
 }
 
-// factor * sums of the warp to its rows from `row` on of a tile of ROWS rows that no other warp uses,
-// and from there to rows `to`, `step` elements apart, of which the tile has n.
+// factor * sums of the warp to its rows from `row` on of a tile of ROWS rows that no other warp
+// uses, and from there to rows `to`, `step` elements apart, of which the tile has n.
 template <int D, int ROWS>
 static __device__ __forceinline__ void ot_store_panels(const float (&sums)[D / 8][4],
                                                        const float (&factor)[2],
@@ -115,4 +115,53 @@ static __device__ __forceinline__ void ot_store_panels(const float (&sums)[D / 8
     const int r = row + i / CHUNKS, c = i % CHUNKS;
     if (r < n) *(uint4 *)(to + r * step + c * 8) = *(const uint4 *)chunk(r, c);
   }
+}
+
+// Where rows of a result begin, `step` elements apart, and how many there are: bf16, or float32 of
+// a ring, which adds `before` if that is not null.
+struct ot_result {
+  void *data;
+  const float *before;
+  int64_t first, step;
+  int rows;
+};
+
+// factor * sums of the warp, COLUMNS of D, + weight * before to its rows from `row` on of a result,
+// and zeros to the other columns; by way of a tile of ROWS rows, as above.
+template <int D, int ROWS, bool RING, int NT>
+static __device__ __forceinline__ void ot_store_result(const float (&sums)[1][NT][4],
+                                                       const float (&factor)[1][2],
+                                                       const float (&weight)[1][2],
+                                                       unsigned char *tile, int row,
+                                                       const ot_result &to) {
+  constexpr int COLUMNS = 8 * NT;
+  if constexpr (RING) {
+    float *const rows = (float *)to.data + to.first;
+    const float *const before = to.before ? to.before + to.first : nullptr;
+    ot_store_wide<COLUMNS>(sums, factor, weight, before, row, rows, to.step, to.rows);
+    ot_store_zeros<D, COLUMNS, 1>(row, rows, to.step, to.rows);
+  } else {
+    ot_bf16 *const rows = (ot_bf16 *)to.data + to.first;
+    ot_store_panels<COLUMNS, ROWS>(sums[0], factor[0], tile, row, rows, to.step, to.rows);
+    ot_store_zeros<D, COLUMNS, 1>(row, rows, to.step, to.rows);
+  }
+}
+
+// True if a block of Hopper has room for `DYNAMIC` bytes of tiles, aligned, after `DECLARED` ones.
+template <size_t DYNAMIC, size_t DECLARED>
+static constexpr bool ot_fits_hopper = (DECLARED + 1023) / 1024 * 1024 + DYNAMIC <= 227 * 1024;
+
+// Rows of heads in memory, B sequences of T tokens: [B T, columns], `step` elements apart.
+struct ot_head_rows {
+  const void *data;
+  int64_t columns, step;
+};
+
+// The map of tiles of `rows` rows of them.
+template <int D>
+static inline bool ot_map_heads(const ot_kernel_call *call, int64_t tokens, int64_t T,
+                                const ot_head_rows &heads, int rows, ot_tensor_map *map) {
+  const ot_tiled_rows tiled = {heads.data, tokens / T,         T, heads.columns, heads.step,
+                               rows,       ot_panel_columns<D>};
+  return ot_tensor_map_of_rows(ot_cuda_context_of(call)->encode, &tiled, map);
 }

@@ -7,8 +7,8 @@
 
 #include "ops/kernel.h"
 
-// As ot_attention_mma (attention_mma.h).
+// As ot_attention_mma and so on (attention_mma.h).
 bool ot_attention_hopper(const ot_kernel_call *call, double *maxima, int64_t *blocks);
-
-// As ot_attention_grad_mma.
+bool ot_attention_block_hopper(const ot_kernel_call *call, double *maxima, int64_t *blocks);
 bool ot_attention_grad_hopper(const ot_kernel_call *call, const float *delta);
+bool ot_attention_block_grad_hopper(const ot_kernel_call *call, const float *delta);

@@ -156,17 +156,36 @@ __device__ __forceinline__ void ot_products_hold(float (&d)[N][4]) {
       "+f"(d[i + 1][1]), "+f"(d[i + 1][2]), "+f"(d[i + 1][3])
 #define OT_SUMS_32(d, i) \
   OT_SUMS_8(d, i), OT_SUMS_8(d, i + 2), OT_SUMS_8(d, i + 4), OT_SUMS_8(d, i + 6)
-#define OT_NAMES_32                                                                  \
+#define OT_NAMES_24                                                                  \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, " \
-  "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+  "%18, %19, %20, %21, %22, %23"
+#define OT_NAMES_32 OT_NAMES_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
 #define OT_NAMES_48                                                                        \
   OT_NAMES_32                                                                              \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define OT_NAMES_64                                                                        \
   OT_NAMES_48                                                                              \
   ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define OT_NAMES_96                                                                        \
+  OT_NAMES_64                                                                              \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"       \
+  ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define OT_NAMES_128                                                                       \
+  OT_NAMES_96                                                                              \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110" \
+  ", %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124"   \
+  ", %125, %126, %127"
 
 // Both operands in shared memory with K innermost.
+__device__ __forceinline__ void ot_multiply(float (&d)[6][4], uint64_t a, uint64_t b, bool add) {
+  OT_HOPPER(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %26, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {" OT_NAMES_24
+      "}, %24, %25, p, 1, 1, 0, 0;\n}"
+      : OT_SUMS_8(d, 0), OT_SUMS_8(d, 2), OT_SUMS_8(d, 4)
+      : "l"(a), "l"(b), "r"((int)add));
+}
+
 __device__ __forceinline__ void ot_multiply(float (&d)[8][4], uint64_t a, uint64_t b, bool add) {
   OT_HOPPER(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
@@ -210,5 +229,23 @@ __device__ __forceinline__ void ot_multiply_add(float (&d)[16][4], const uint32_
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" OT_NAMES_64
       "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
       : OT_SUMS_32(d, 0), OT_SUMS_32(d, 8)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+__device__ __forceinline__ void ot_multiply_add(float (&d)[24][4], const uint32_t (&a)[4],
+                                                uint64_t b) {
+  OT_HOPPER(
+      "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {" OT_NAMES_96
+      "}, {%96, %97, %98, %99}, %100, 1, 1, 1, 1;"
+      : OT_SUMS_32(d, 0), OT_SUMS_32(d, 8), OT_SUMS_32(d, 16)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+__device__ __forceinline__ void ot_multiply_add(float (&d)[32][4], const uint32_t (&a)[4],
+                                                uint64_t b) {
+  OT_HOPPER(
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" OT_NAMES_128
+      "}, {%128, %129, %130, %131}, %132, 1, 1, 1, 1;"
+      : OT_SUMS_32(d, 0), OT_SUMS_32(d, 8), OT_SUMS_32(d, 16), OT_SUMS_32(d, 24)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
