@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `orthant plan`: the fastest parallel configuration that fits, and why.
 #include <stdio.h>
+#include <string.h>
 
 #include "base/quantity.h"
 #include "cli/installed.h"
@@ -10,7 +11,7 @@
 #include "cli/verbs.h"
 #include "files/config_file.h"
 #include "files/output_file.h"
-#include "report/plan_page.h"
+#include "report/plan_report.h"
 #include "train/trace.h"
 
 typedef struct planning {
@@ -37,10 +38,22 @@ static const char *stdout_option(const planning *p) {
   return NULL;
 }
 
+// KIND or KIND=FILE.
+static ot_status parse_emit(planning *p, const char *text) {
+  const size_t length = strcspn(text, "=");
+  p->emit_path = text[length] == '=' ? text + length + 1 : NULL;
+  p->kind = ot_emit_find(text, (int64_t)length);
+  OT_CHECK(p->kind != OT_EMIT_KINDS, OT_USAGE,
+           "--emit: \"%s\" is not one of run|mpirun|sbatch|mpijob, each optionally =FILE",
+           ot_arena_text(p->arena, text, (int64_t)length));
+  OT_CHECK(!p->emit_path || *p->emit_path != '\0', OT_USAGE, "--emit: the path is empty");
+  return OT_OK;
+}
+
 static ot_status read_outputs(planning *p) {
   const char *const what = ot_options_text(p->options, "emit");
   p->emits = what != NULL;
-  if (what) OT_TRY(ot_emit_parse(what, p->arena, &p->kind, &p->emit_path));
+  if (what) OT_TRY(parse_emit(p, what));
   const char *const option = stdout_option(p);
   p->takes_stdout = option != NULL;
   if (!option || !ot_options_json(p->options)) return OT_OK;
@@ -142,12 +155,11 @@ static ot_status plan(planning *p) {
   OT_TRY(ot_plan_request_read(p->options, p->arena, &p->request));
   if (p->emits) OT_TRY(ot_emit_check(p->kind, p->request.job.engine));
   OT_TRY(calibrate(p));
-  const ot_plan_build build = {
-      .request = &p->request,
-      .top = (int)ot_options_integer(p->options, "top"),
-      .variants = ot_options_flag(p->options, "variants"),
-      .critical_batch_tokens = (double)ot_options_integer(p->options, "critical-batch-tokens"),
-      .price = ot_options_real(p->options, "price")};
+  const ot_plan_build build = {.request = &p->request,
+                               .top = (int)ot_options_integer(p->options, "top"),
+                               .variants = ot_options_flag(p->options, "variants"),
+                               .price = ot_options_real(p->options, "price"),
+                               .stretch = ot_plan_stretch};
   OT_TRY(ot_plan_page_build(&build, p->arena, &p->page));
   p->page.calibration = p->calibration;
   const bool fits = p->page.num_plans > 0;

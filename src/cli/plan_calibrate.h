@@ -3,8 +3,8 @@
 // (plan/calibrate.h), which plans with them, and a cluster file is written for other verbs.
 #pragma once
 
+#include "answer/plan_calibrated.h"
 #include "cli/plan_request.h"
-#include "report/plan_calibrated.h"
 
 // Reads FILE, a CSV of configurations and step times or a metrics.jsonl of one run, calibrates
 // request->cluster and writes FILE with the ending .cluster.yaml; `given` is the cluster as named

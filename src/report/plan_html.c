@@ -6,7 +6,7 @@
 #include "report/markup.h"
 #include "report/page_frame.h"
 #include "report/plan_html_parts.h"
-#include "report/plan_page.h"
+#include "report/plan_report.h"
 
 typedef struct html {
   const ot_plan_page *page;

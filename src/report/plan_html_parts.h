@@ -3,10 +3,10 @@
 // its legend; the page adds the heading and the text on how to read it.
 #pragma once
 
+#include "answer/plan_page.h"
 #include "base/text_builder.h"
 #include "plan/scaling_curve.h"
 #include "plan/step_terms.h"
-#include "report/plan_page.h"
 
 // ---- terms: parts of a step and of memory as charts and tables show them ----
 

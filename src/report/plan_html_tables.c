@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cells are texts; table heads are fixed lists next to the functions that fill the rows.
+#include "answer/plan_cost.h"
 #include "base/quantity.h"
 #include "describe/pipeline_rules.h"
 #include "report/markup.h"
-#include "report/plan_cost.h"
 #include "report/plan_html_parts.h"
 
 // ---- rows ----

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text report from top to bottom: the job, the limits of any plan, the plans, the reasons.
+#include "report/plan_report.h"
+
 #include <string.h>
 
+#include "answer/plan_cost.h"
 #include "base/quantity.h"
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
-#include "report/plan_cost.h"
-#include "report/plan_page.h"
 
 enum { WIDTH = 100 };
 

@@ -2,7 +2,7 @@
 // Actions are on the compute lane of their stage; gaps are waiting times.
 #include "base/text.h"
 #include "host/heap.h"
-#include "report/plan_page.h"
+#include "report/plan_report.h"
 #include "train/trace.h"
 
 typedef struct tracing {

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
+#include "answer/plan_cost.h"
 #include "host/heap.h"
-#include "report/plan_cost.h"
 
 // 3,600 steps of 10 s on 64 devices at $2 an hour.
 typedef struct cost_case {

@@ -12,7 +12,7 @@
 
 #include "base/text.h"
 #include "report/chart.h"
-#include "report/plan_page.h"
+#include "report/plan_report.h"
 #include "support/paper_job.h"
 
 static const ot_candidate pipelined = {.tp = 2,

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "files/json_file.h"
-#include "report/plan_page.h"
+#include "report/plan_report.h"
 #include "support/paper_job.h"
 
 // Counts the bars of rank `pid` with `category`; the latest end is returned in `end_us`.

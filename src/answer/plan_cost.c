@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/plan_cost.h"
+#include "answer/plan_cost.h"
 
 #include "base/quantity.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One function per object of the document; values in SI units.
+#include "answer/plan_cost.h"
+#include "answer/plan_page.h"
 #include "describe/pipeline_rules.h"
-#include "report/plan_cost.h"
-#include "report/plan_page.h"
 
 typedef struct document {
   const ot_plan_page *page;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A line for each step, and the same as an object.
-#include "report/plan_calibrated.h"
+#include "answer/plan_calibrated.h"
 
 #include "base/math.h"
 #include "base/quantity.h"

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Assembles the page of a plan from search, limits, explanations and goodput.
+#include "answer/question.h"
 #include "base/text_builder.h"
-#include "cli/plan_request.h"
-#include "host/heap.h"
 #include "plan/remedy.h"
-#include "train/loop_start.h"
 
 // State while a page is built.
 typedef struct builder {
@@ -29,53 +27,12 @@ static ot_status search(builder *b) {
 
 // ---- machines whose ranks share cores ----
 
-// The run of a candidate, and its ranks.
-typedef struct candidate_run {
-  ot_run run;
-  ot_run_lists lists;
-  ot_mesh mesh;
-} candidate_run;
-
-static ot_status run_of(const ot_job *job, const ot_candidate *candidate, ot_arena *arena,
-                        candidate_run **out) {
-  candidate_run *const own = ot_arena_take(arena, sizeof *own);
-  *out = own;
-  ot_candidate_run(job, candidate, &own->lists, &own->run);
-  return ot_mesh_build(&own->run.parallel, job->devices, &own->mesh);
-}
-
-ot_status ot_plan_predict(const ot_job *job, const ot_candidate *candidate, ot_arena *arena,
-                          ot_prediction *out) {
-  candidate_run *own;
-  OT_TRY(run_of(job, candidate, arena, &own));
-  const ot_prediction_request request = {
-      .run = &own->run,
-      .mesh = &own->mesh,
-      .cluster = job->cluster,
-      .threads = ot_cluster_threads(job->cluster, job->devices, own->run.threads),
-      .expert_imbalance = job->expert_imbalance};
-  return ot_prediction_build(&request, arena, out);
-}
-
-ot_status ot_plan_prove(const ot_job *job, const ot_candidate *candidate, ot_arena *arena) {
-  candidate_run *own;
-  OT_TRY(run_of(job, candidate, arena, &own));
-  return ot_loop_check_schedules(&own->run, &own->mesh,
-                                 ot_device_kind_backend(&job->cluster->device));
-}
-
 // The estimator of the job with the kernel slowdown of `candidate`, whose ranks share cores.
 static ot_status build_stretched(const builder *b, const ot_candidate *candidate,
                                  ot_estimator **out) {
   ot_job *const job = ot_arena_array(b->arena, 1, sizeof *job);
-  ot_prediction predicted;
-  ot_heap heap = {0};
-  ot_arena scratch = ot_heap_arena_create(&heap);
-  const ot_status status = ot_plan_predict(b->job, candidate, &scratch, &predicted);
   *job = *b->job;
-  if (status == OT_OK) job->stretch = predicted.steps[0].stretch;
-  ot_heap_release(&heap);
-  OT_TRY(status);
+  OT_TRY(b->build->stretch(b->job, candidate, &job->stretch));
   return ot_estimator_build(job, b->arena, out);
 }
 
@@ -84,6 +41,10 @@ static ot_status build_stretched(const builder *b, const ot_candidate *candidate
 static ot_status refine(builder *b) {
   ot_search *const s = b->search;
   if (!b->job->run || b->job->cluster->measured.cores == 0) return OT_OK;
+  OT_CHECK(b->build->stretch, OT_USAGE,
+           "cluster %s: ranks of a measured machine share its cores, which only the program prices "
+           "(orthant plan)",
+           b->job->cluster->name);
   for (int i = 0; i < s->num_plans; i++) {
     ot_estimator *estimator;
     ot_estimate refined;
@@ -127,7 +88,7 @@ static void build_limits(builder *b) {
       .job = b->job,
       .bill = &b->build->request->bill,
       .flops_per_s = b->job->cluster->device.flops[b->job->recipe.products],
-      .critical_batch_tokens = b->build->critical_batch_tokens};
+      .critical_batch_tokens = (double)b->build->request->question.critical_batch_tokens};
   if (e->compute_s > 0) {
     request.flops_per_s = e->hardware_flops / b->job->devices / e->compute_s;
     request.step_flops_per_s = e->model_flops / b->job->devices / e->step_s;
@@ -184,13 +145,13 @@ static ot_status build_plans(builder *b) {
 
 static ot_status build_imported(builder *b) {
   const ot_plan_request *const request = b->build->request;
-  if (!request->is_imported) return OT_OK;
+  if (!request->own) return OT_OK;
   ot_page_plan *const plan = ot_arena_array(b->arena, 1, sizeof *plan);
   ot_estimate *const estimate = ot_arena_array(b->arena, 1, sizeof *estimate);
-  if (ot_candidate_check(b->job, &request->own) != OT_OK) {
+  if (ot_candidate_check(b->job, request->own) != OT_OK) {
     return ot_fail_hint(OT_USAGE, "this is what --from describes; change --gpus or the batch");
   }
-  OT_TRY(ot_estimate_build(b->page->estimator, &request->own, estimate));
+  OT_TRY(ot_estimate_build(b->page->estimator, request->own, estimate));
   OT_TRY(build_plan(b, estimate, plan));
   b->page->imported = plan;
   return OT_OK;
@@ -229,8 +190,8 @@ ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_pla
   *out = (ot_plan_page){.job = &request->job,
                         .model_name = request->model_name,
                         .model_source = request->model_source,
-                        .run = request->has_run ? &request->config.run : NULL,
-                        .settings = request->has_run ? request->config.settings : NULL,
+                        .run = request->has_run ? &request->run : NULL,
+                        .settings = request->has_run ? request->settings : NULL,
                         .bill = &request->bill,
                         .price = build->price,
                         .num_notes = request->num_notes,

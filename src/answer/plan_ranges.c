@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Intervals of a plan's step and memory as text.
+#include "answer/plan_page.h"
 #include "base/quantity.h"
-#include "report/plan_page.h"
 
 const char *ot_page_step_range(const ot_page_plan *plan, ot_arena *arena) {
   const ot_interval i = ot_interval_80(plan->estimate->step_s, plan->doubt.step_variance);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The run settings of a candidate, limited to the keys that a plan decides.
+#include "answer/plan_page.h"
 #include "base/text.h"
 #include "describe/run_keys.h"
-#include "report/plan_page.h"
 
 static const char *const parallel[] = {"tp", "pp",           "vpp",  "cp",       "ep",        "etp",
                                        "dp", "dp_replicate", "zero", "pipeline", "recompute", NULL};

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The result of `orthant plan` and its output formats: text, JSON, HTML, sections of RUN.yaml,
-// launch scripts, a trace.
+// The answer to a question of the planner, for the program and the web page alike: plans with their
+// reasons and ranges, limits, the run; as JSON, as sections of RUN.yaml and as launch scripts. Text
+// and HTML: report/plan_report.h.
 #pragma once
 
+#include "answer/plan_calibrated.h"
 #include "base/text_builder.h"
 #include "base/tree.h"
 #include "plan/doubt.h"
 #include "plan/estimate.h"
 #include "plan/explain.h"
 #include "plan/search.h"
-#include "report/plan_calibrated.h"
 #include "simulate/goodput.h"
 
 // A plan as shown to the user.
@@ -52,15 +53,8 @@ typedef struct ot_plan_page {
   const char *const *notes;  // [num_notes] assumptions
 } ot_plan_page;
 
-// As text, at most 100 columns wide: job, state and work, limits, table of plans, reasons.
-void ot_plan_report(const ot_plan_page *page, ot_text_builder *out);
-
 // As one JSON document (interface: plan, JSON), in `arena`.
 const char *ot_plan_json(const ot_plan_page *page, ot_arena *arena);
-
-// As one self-contained HTML file: no network, no scripts; style and drawings are inline. Prices
-// the best plan on other numbers of devices, and replays its step. OT_USAGE as ot_estimator_build.
-ot_status ot_plan_html(const ot_plan_page *page, ot_text_builder *out);
 
 // Sections model, parallel, batch and precision of RUN.yaml for `candidate`, as a map in `arena`.
 ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidate, ot_arena *arena);
@@ -76,17 +70,11 @@ typedef enum ot_emit_kind {
   OT_EMIT_KINDS,
 } ot_emit_kind;
 
-// Reads KIND or KIND=FILE; `path` is null without a file. OT_USAGE for another kind.
-ot_status ot_emit_parse(const char *text, ot_arena *arena, ot_emit_kind *kind, const char **path);
+// The kind called `name` [length]; OT_EMIT_KINDS if there is none.
+ot_emit_kind ot_emit_find(const char *name, int64_t length);
 
 // OT_USAGE if `kind` would start Orthant although the plan is for another `engine`.
 ot_status ot_emit_check(ot_emit_kind kind, const ot_engine *engine);
 
 // Appends the file for the first plan of `page`, which must have a plan and `run`.
 void ot_plan_emit(const ot_plan_page *page, ot_emit_kind kind, ot_text_builder *out);
-
-// Replays `candidate` of the estimator's job and writes it to `path` as a Chrome trace, for
-// frameworks without schedules: one bar per pipeline action of the first rank of each stage, with
-// pid, tid and categories as in the traces of schedules.
-ot_status ot_predicted_trace_write(ot_estimator *estimator, const ot_candidate *candidate,
-                                   const char *path);

@@ -2,24 +2,18 @@
 // Text templates filled with the numbers of a plan.
 #include <string.h>
 
+#include "answer/plan_page.h"
 #include "base/quantity.h"
 #include "base/text.h"
-#include "report/plan_page.h"
 
 static const char *const kind_names[OT_EMIT_KINDS] = {"run", "mpirun", "sbatch", "mpijob"};
 
-ot_status ot_emit_parse(const char *text, ot_arena *arena, ot_emit_kind *kind, const char **path) {
-  const size_t length = strcspn(text, "=");
-  *path = text[length] == '=' ? text + length + 1 : NULL;
+ot_emit_kind ot_emit_find(const char *name, int64_t length) {
   for (int i = 0; i < OT_EMIT_KINDS; i++) {
-    if (strlen(kind_names[i]) != length || strncmp(kind_names[i], text, length) != 0) continue;
-    OT_CHECK(!*path || **path != '\0', OT_USAGE, "--emit: the path is empty");
-    *kind = (ot_emit_kind)i;
-    return OT_OK;
+    const bool same = ot_text_length(kind_names[i]) == length;
+    if (same && memcmp(kind_names[i], name, (size_t)length) == 0) return (ot_emit_kind)i;
   }
-  return ot_fail(OT_USAGE,
-                 "--emit: \"%s\" is not one of run|mpirun|sbatch|mpijob, each optionally =FILE",
-                 ot_arena_text(arena, text, (int64_t)length));
+  return OT_EMIT_KINDS;
 }
 
 ot_status ot_emit_check(ot_emit_kind kind, const ot_engine *engine) {
@@ -43,8 +37,11 @@ typedef struct emission {
 
 // A name that Slurm and Kubernetes accept: letters, digits and dashes.
 static const char *plain_name(const char *name, ot_arena *arena) {
-  const char *const slash = strrchr(name, '/');
-  char *const out = ot_arena_format(arena, "%s", slash ? slash + 1 : name);
+  const char *base = name;
+  for (const char *c = name; *c != '\0'; c++) {
+    if (*c == '/') base = c + 1;
+  }
+  char *const out = ot_arena_format(arena, "%s", base);
   for (char *c = out; *c != '\0'; c++) {
     const bool upper = *c >= 'A' && *c <= 'Z';
     const bool plain = (*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9');

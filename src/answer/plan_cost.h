@@ -2,7 +2,7 @@
 // What the whole run costs: device hours, dollars, energy. Pure.
 #pragma once
 
-#include "report/plan_page.h"
+#include "answer/plan_page.h"
 
 typedef struct ot_plan_cost {
   double device_hours;  // failures and checkpoints included, where they are modelled

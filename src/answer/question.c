@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a question to a job. Defaults derive from what is given, and a note states each of them.
+#include "answer/question.h"
+
+#include "base/quantity.h"
+#include "base/text.h"
+#include "describe/measured_keys.h"
+#include "plan/limits.h"
+
+// Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.
+static const double tokens_per_parameter = 20;
+
+enum { MOST_NOTES = 8 };  // in addition to those of the question
+
+void ot_plan_request_note(ot_plan_request *request, const char *text) {
+  OT_ASSERT(request->num_notes < request->max_notes);
+  request->notes[request->num_notes++] = text;
+}
+
+// ---- cluster ----
+
+// Adds or removes accelerators over the outermost links; a measured machine, whose ranks are
+// threads, shares its cores among `devices` ranks.
+static ot_status resize(const ot_cluster *cluster, int devices, ot_cluster *out) {
+  const int threads = cluster->device.threads;
+  if (ot_cluster_has_hosts(cluster)) return ot_cluster_share(cluster, devices, threads, out);
+  if (threads > 0) {
+    const int each = cluster->num_devices * threads / devices;
+    return ot_cluster_share(cluster, devices, each > 1 ? each : 1, out);
+  }
+  return ot_cluster_resize(cluster, devices, out);
+}
+
+static ot_status size_cluster(ot_plan_request *r, ot_arena *arena) {
+  r->cluster = *r->question.cluster;
+  const int given = r->question.devices, described = r->cluster.num_devices;
+  const char *const doubt = ot_measured_warning(&r->cluster, arena);
+  if (doubt) ot_plan_request_note(r, doubt);
+  if (given > 0) OT_TRY(resize(r->question.cluster, given, &r->cluster));
+  if (given > described) {
+    ot_plan_request_note(
+        r, ot_arena_format(arena, "cluster %s describes %d devices; %d are priced as more of them",
+                           r->cluster.name, described, given));
+  }
+  r->job.cluster = &r->cluster;
+  r->job.devices = r->cluster.num_devices;
+  return OT_OK;
+}
+
+// ---- precision ----
+
+static const char *default_recipe(ot_plan_request *r, ot_arena *arena) {
+  const ot_engine *const engine = r->job.engine;
+  if (engine != &ot_engine_orthant) return engine->recipe;
+  const bool narrow = r->cluster.device.flops[OT_BF16] > 0;
+  if (!narrow) {
+    ot_plan_request_note(
+        r,
+        ot_arena_format(arena, "precision fp32: %s has no rate of bf16 products", r->cluster.name));
+  }
+  return narrow ? "bf16" : "fp32";
+}
+
+static ot_status choose_precision(ot_plan_request *r, ot_arena *arena) {
+  const char *const given = r->question.precision;
+  const char *const name = given ? given : default_recipe(r, arena);
+  const ot_recipe *const recipe = ot_recipe_find(name);
+  OT_CHECK(recipe, OT_USAGE, "engine %s: there is no recipe called \"%s\"; one of %s",
+           r->job.engine->name, name, OT_RECIPE_NAMES);
+  r->job.recipe = *recipe;
+  return OT_OK;
+}
+
+ot_status ot_plan_request_begin(const ot_question *question, ot_arena *arena,
+                                ot_plan_request *out) {
+  const int max_notes = MOST_NOTES + question->num_notes;
+  *out = (ot_plan_request){.question = *question,
+                           .max_notes = max_notes,
+                           .notes = ot_arena_array(arena, max_notes, sizeof *out->notes)};
+  for (int i = 0; i < question->num_notes; i++) ot_plan_request_note(out, question->notes[i]);
+  out->job = (ot_job){.engine = question->engine, .given = question->given};
+  OT_TRY(size_cluster(out, arena));
+  return choose_precision(out, arena);
+}
+
+ot_node *ot_plan_request_precision(const ot_plan_request *request, ot_arena *arena) {
+  const ot_run_precision p = ot_recipe_precision(&request->job.recipe);
+  const struct {
+    const char *key;
+    ot_dtype type;
+  } types[] = {{"compute", p.compute}, {"params", p.params},   {"gradients", p.gradients},
+               {"master", p.master},   {"moments", p.moments}, {"reduce", p.reduce}};
+  ot_node *const out = ot_node_create(arena, OT_NODE_MAP);
+  for (int i = 0; i < OT_COUNT(types); i++) {
+    ot_node_put(arena, out, types[i].key, ot_node_text(arena, ot_dtype_name(types[i].type)));
+  }
+  return out;
+}
+
+// ---- load of experts, sequence length, tokens, batch ----
+
+static void set_imbalance(ot_plan_request *r, ot_arena *arena) {
+  ot_job *const job = &r->job;
+  job->expert_imbalance = r->question.expert_imbalance;
+  if (job->expert_imbalance <= 1 || job->model->moe.num_experts == 0) return;
+  ot_plan_request_note(
+      r, ot_arena_format(arena, "the busiest rank of ep has %g times the mean of rows",
+                         job->expert_imbalance));
+}
+
+static void set_sequence(ot_plan_request *r, ot_arena *arena) {
+  ot_job *const job = &r->job;
+  job->sequence_length = r->question.sequence_length;
+  if (job->sequence_length > 0) return;
+  job->sequence_length = r->run.data.sequence_length;
+  ot_plan_request_note(
+      r, ot_arena_format(arena, "sequence length %lld", (long long)job->sequence_length));
+}
+
+static void set_tokens(ot_plan_request *r, ot_arena *arena) {
+  ot_job *const job = &r->job;
+  job->tokens = (double)r->question.tokens;
+  if (job->tokens > 0) return;
+  job->tokens = tokens_per_parameter * (double)r->bill.active_parameters;
+  ot_plan_request_note(r,
+                       ot_arena_format(arena, "a run of %s tokens, %g a parameter",
+                                       ot_figure_count(arena, job->tokens), tokens_per_parameter));
+}
+
+// The most sequences within the critical batch that are a power of two times the odd part of the
+// devices, so that they split evenly.
+static int64_t batch_within(double sequences, int devices) {
+  int64_t batch = devices;
+  while (batch % 2 == 0) batch /= 2;
+  while (2 * (double)batch <= sequences) batch *= 2;
+  return batch;
+}
+
+static void set_batch(ot_plan_request *r, ot_arena *arena) {
+  ot_job *const job = &r->job;
+  job->global_batch_size = r->question.global_batch_size;
+  if (job->global_batch_size > 0) return;
+  const double measured = (double)r->question.critical_batch_tokens;
+  const double critical = measured > 0 ? measured : ot_critical_batch_tokens(job->tokens);
+  job->global_batch_size = batch_within(critical / (double)job->sequence_length, job->devices);
+  ot_plan_request_note(
+      r,
+      ot_arena_format(arena, "global batch %lld sequences, within the critical batch of %s tokens",
+                      (long long)job->global_batch_size, ot_figure_count(arena, critical)));
+}
+
+ot_status ot_plan_request_end(ot_arena *arena, ot_plan_request *request) {
+  ot_job *const job = &request->job;
+  ot_run *const run = &request->run;
+  const bool orthant = job->engine == &ot_engine_orthant;
+  job->model = &run->model;
+  if (!request->has_run) run->precision = ot_recipe_precision(&job->recipe);
+  if (orthant) job->recipe = ot_recipe_of_run(&run->precision);
+  set_imbalance(request, arena);
+  set_sequence(request, arena);
+  ot_model_totals_build(job, &request->bill);
+  set_tokens(request, arena);
+  set_batch(request, arena);
+  if (request->has_run) {
+    run->data.sequence_length = job->sequence_length;
+    run->batch = (ot_run_batch){.global_batch_size = job->global_batch_size, .micro_batch_size = 1};
+    if (orthant) job->run = run;
+    OT_TRY(ot_run_check(run));
+  }
+  return ot_job_check(job);
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// A question to the planner, with defaults for what it leaves open, and the page that answers it.
+// The program asks with options and files, the web page with its controls; from here on both are
+// the same. Pure.
+//   ot_plan_request_begin   cluster, engine, precision
+//   ... the caller reads the run, whose precision is ot_plan_request_precision
+//   ot_plan_request_end     sequence length, tokens, batch
+//   ot_plan_page_build      search, limits, reasons, goodput
+#pragma once
+
+#include "answer/plan_page.h"
+#include "base/tree.h"
+#include "plan/model_totals.h"
+
+// What is asked. Null, 0 and -1 (enumerations): the default, or searched.
+typedef struct ot_question {
+  const ot_cluster *cluster;  // as described
+  const ot_engine *engine;
+  const char *precision;  // a recipe's name
+  int devices;
+  int64_t global_batch_size, sequence_length, tokens, critical_batch_tokens;
+  double expert_imbalance;
+  ot_candidate given;
+  int num_notes;
+  const char *const *notes;  // [num_notes] assumptions made before: the first of the request's
+} ot_question;
+
+typedef struct ot_plan_request {
+  ot_question question;
+  ot_job job;  // points into this request, which must not be moved
+  ot_model_totals bill;
+  ot_cluster cluster;        // with the devices of the job
+  ot_run run;                // that engine orthant would train; without has_run only its model
+  const ot_node *settings;   // of the run, as read
+  const char *model_name;    // as given by the user
+  const char *model_source;  // for a run: preset or absolute path; null: its keys
+  bool has_run;              // false for imported models without an HF family
+  const ot_candidate *own;   // a configuration to price next to the plans; null: none
+  int num_notes, max_notes;
+  const char **notes;  // [num_notes]
+} ot_plan_request;
+
+// Sizes the cluster, chooses the precision, and adds a note on each default. Everything lives in
+// `arena`. OT_USAGE for values that do not fit.
+ot_status ot_plan_request_begin(const ot_question *question, ot_arena *arena, ot_plan_request *out);
+
+// The precision as settings of a run: a map of data types.
+ot_node *ot_plan_request_precision(const ot_plan_request *request, ot_arena *arena);
+
+// Completes the job once run, settings, model_name, model_source and has_run are set.
+ot_status ot_plan_request_end(ot_arena *arena, ot_plan_request *request);
+
+// Adds an assumption that the answer states.
+void ot_plan_request_note(ot_plan_request *request, const char *text);
+
+typedef struct ot_plan_build {
+  const ot_plan_request *request;
+  int top;        // plans kept
+  bool variants;  // keep slower plans with the same degrees and ZeRO stage
+  double price;   // dollars of a device hour; 0: no costs
+  // The slowdown of the kernels of `candidate` on a machine whose ranks share cores; null: such
+  // machines are refused.
+  ot_status (*stretch)(const ot_job *job, const ot_candidate *candidate, double *stretch);
+} ot_plan_build;
+
+// The page lives in `arena` and points into the request. OT_OK also when nothing fits: the page
+// then has no plans, but remedies if there are any. OT_USAGE if no configuration is valid.
+ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_plan_page *out);
