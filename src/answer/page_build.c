@@ -2,7 +2,6 @@
 // Assembles the page of a plan from search, limits, explanations and goodput.
 #include "answer/question.h"
 #include "base/text_builder.h"
-#include "plan/remedy.h"
 
 // State while a page is built.
 typedef struct builder {
@@ -182,6 +181,7 @@ static ot_status build_remedies(builder *b) {
   OT_TRY(ot_remedies_build(b->job, b->arena, remedies));
   b->page->num_remedies = remedies->num;
   b->page->remedies = remedies->text;
+  b->page->changes = remedies->change;
   return OT_OK;
 }
 

@@ -93,8 +93,7 @@ static void put_limits(document *d) {
 
 // ---- plans ----
 
-static void put_candidate(document *d, const ot_candidate *c) {
-  ot_json_writer *const w = &d->w;
+void ot_candidate_write_json(const ot_candidate *c, ot_json_writer *w) {
   ot_json_integer(w, "tp", c->tp);
   ot_json_integer(w, "pp", c->pp);
   ot_json_integer(w, "vpp", c->vpp);
@@ -110,8 +109,7 @@ static void put_candidate(document *d, const ot_candidate *c) {
   ot_json_text(w, "recompute", ot_recompute_names[c->recompute]);
 }
 
-static void put_memory(document *d, const ot_memory_estimate *m) {
-  ot_json_writer *const w = &d->w;
+void ot_memory_write_json(const ot_memory_estimate *m, ot_json_writer *w) {
   ot_json_object(w, "memory");
   ot_json_integer(w, "weights", m->weights);
   ot_json_integer(w, "gradients", m->gradients);
@@ -127,9 +125,7 @@ static void put_memory(document *d, const ot_memory_estimate *m) {
   ot_json_end(w);
 }
 
-static void put_speed(document *d, const ot_estimate *e) {
-  const ot_job *const job = d->page->job;
-  ot_json_writer *const w = &d->w;
+static void put_speed(const ot_job *job, const ot_estimate *e, ot_json_writer *w) {
   ot_json_real(w, "step_seconds", e->step_s);
   ot_json_real(w, "mfu", e->mfu);
   ot_json_real(w, "hfu", e->hfu);
@@ -148,6 +144,13 @@ static void put_speed(document *d, const ot_estimate *e) {
   ot_json_real(w, "bubble", e->bubble_s);
   ot_json_real(w, "launches", e->host_s);
   ot_json_end(w);
+}
+
+void ot_estimate_write_json(const ot_job *job, const ot_estimate *e, ot_json_writer *w) {
+  ot_candidate_write_json(&e->candidate, w);
+  ot_json_boolean(w, "fits", e->fits);
+  ot_memory_write_json(&e->memory, w);
+  put_speed(job, e, w);
 }
 
 static void put_range(document *d, const char *key, ot_interval interval) {
@@ -191,10 +194,7 @@ static void put_plan(document *d, const char *key, const ot_page_plan *plan) {
   const ot_estimate *const e = plan->estimate;
   ot_json_writer *const w = &d->w;
   ot_json_object(w, key);
-  put_candidate(d, &e->candidate);
-  ot_json_boolean(w, "fits", e->fits);
-  put_memory(d, &e->memory);
-  put_speed(d, e);
+  ot_estimate_write_json(d->page->job, e, w);
   put_intervals(d, plan);
   put_cost(d, plan);
   put_texts(d, "why", plan->why.text, plan->why.num);
@@ -242,7 +242,7 @@ static void put_rejection(document *d, const ot_rejection *r) {
   static const char *const kinds[] = {"memory", "slower", "rule"};
   ot_json_writer *const w = &d->w;
   ot_json_object(w, NULL);
-  put_candidate(d, &r->candidate);
+  ot_candidate_write_json(&r->candidate, w);
   ot_json_text(w, "kind", kinds[r->kind]);
   ot_json_text(w, "reason", r->reason);
   ot_json_end(w);
@@ -268,8 +268,8 @@ static void put_refusal(document *d) {
   ot_json_writer *const w = &d->w;
   if (d->page->num_plans > 0) return;
   ot_json_object(w, "nearest");
-  put_candidate(d, &nearest->candidate);
-  put_memory(d, &nearest->memory);
+  ot_candidate_write_json(&nearest->candidate, w);
+  ot_memory_write_json(&nearest->memory, w);
   ot_json_end(w);
   put_texts(d, "remedies", d->page->remedies, d->page->num_remedies);
 }

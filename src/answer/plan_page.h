@@ -10,6 +10,7 @@
 #include "plan/doubt.h"
 #include "plan/estimate.h"
 #include "plan/explain.h"
+#include "plan/remedy.h"
 #include "plan/search.h"
 #include "simulate/goodput.h"
 
@@ -46,6 +47,7 @@ typedef struct ot_plan_page {
   double price;                  // dollars of a device hour; 0: not asked for
   int num_remedies;              // 0 if a plan fits
   const char *const *remedies;   // [num_remedies] changes that would fit, smallest first
+  const ot_remedy *changes;      // [num_remedies] the same as values
   const ot_calibration_report *calibration;  // of the cluster; null without --calibrate
   const char *basis;       // of the cluster's constants: "fitted", "extrapolated", ...
   const char *basis_note;  // its explanation; null: fitted to runs on such devices
@@ -55,6 +57,12 @@ typedef struct ot_plan_page {
 
 // As one JSON document (interface: plan, JSON), in `arena`.
 const char *ot_plan_json(const ot_plan_page *page, ot_arena *arena);
+
+// Parts of that document, as members of the open object: degrees, bytes by class, and both with the
+// seconds of the step.
+void ot_candidate_write_json(const ot_candidate *candidate, ot_json_writer *w);
+void ot_memory_write_json(const ot_memory_estimate *memory, ot_json_writer *w);
+void ot_estimate_write_json(const ot_job *job, const ot_estimate *estimate, ot_json_writer *w);
 
 // Sections model, parallel, batch and precision of RUN.yaml for `candidate`, as a map in `arena`.
 ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidate, ot_arena *arena);

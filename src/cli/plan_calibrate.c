@@ -11,7 +11,6 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
-#include "files/config_file.h"
 #include "files/disk.h"
 #include "train/metrics_read.h"
 

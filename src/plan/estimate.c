@@ -285,6 +285,38 @@ ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candid
   return OT_OK;
 }
 
+static void add_work(const ot_phase_price *price, ot_work_estimate *out) {
+  out->total_s += price->total_s;
+  out->compute_s += price->compute_s;
+  out->host_s += price->host_s;
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) out->exposed_s[i] += price->exposed_s[i];
+}
+
+ot_status ot_estimate_chunk_works(ot_estimator *estimator, const ot_candidate *candidate,
+                                  ot_arena *arena, ot_chunk_estimate **out, int *num_chunks) {
+  const ot_stage_partition *cut;
+  ot_prices *prices;
+  OT_TRY(ot_prices_find(estimator, candidate, &prices));
+  OT_TRY(ot_stage_partition_find(estimator, candidate, &cut));
+  const ot_stages *const stages = &cut->stages;
+  *num_chunks = stages->num_chunks;
+  *out = ot_arena_array(arena, stages->num_chunks, sizeof **out);
+  for (int c = 0; c < stages->num_chunks; c++) {
+    ot_chunk_estimate *const chunk = &(*out)[c];
+    chunk->stage = stages->rank_of[c];
+    chunk->first_block = stages->first_block[c];
+    chunk->num_blocks = stages->first_block[c + 1] - stages->first_block[c];
+    for (int i = stages->first_block[c]; i < stages->first_block[c + 1]; i++) {
+      const ot_block_price *const price = &prices->kind[prices->blocks->kind_of[i]];
+      for (int work = 0; work < OT_WORKS; work++)
+        add_work(&price->work[work][1], &chunk->work[work]);
+      chunk->recompute_s += price->recompute_s;
+      chunk->matrix_flops += price->matrix_flops;
+    }
+  }
+  return OT_OK;
+}
+
 ot_status ot_estimate_replay(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_replayed_step *out) {
   ot_replay_request request;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "pipeline/pipeline_schedule.h"
 #include "plan/job.h"
 #include "schedule/timeline.h"
 
@@ -48,6 +49,20 @@ typedef struct ot_stage_estimate {
   ot_memory_estimate memory;
 } ot_stage_estimate;
 
+// Time of one micro-batch in a chunk, by term: total_s is the sum of the others.
+typedef struct ot_work_estimate {
+  double total_s, compute_s, host_s;
+  double exposed_s[OT_TIMELINE_AXES];
+} ot_work_estimate;
+
+// One chunk of the pipeline, for explanations of its actions.
+typedef struct ot_chunk_estimate {
+  int stage, first_block, num_blocks;
+  ot_work_estimate work[OT_WORKS];  // of a micro-batch after the first
+  double recompute_s;               // part of the backward's compute_s
+  double matrix_flops;              // of a micro-batch on one rank, all works
+} ot_chunk_estimate;
+
 // Costs that candidates share (blocks by tp, cp, micro-batch size, recompute) are cached between
 // calls.
 typedef struct ot_estimator ot_estimator;
@@ -72,6 +87,10 @@ ot_status ot_estimate_chunks(ot_estimator *estimator, const ot_candidate *candid
 // Estimates of the pipeline stages [candidate->pp], in `arena`.
 ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_stage_estimate **out);
+
+// Estimates of the chunks of the pipeline, in model order, in `arena`.
+ot_status ot_estimate_chunk_works(ot_estimator *estimator, const ot_candidate *candidate,
+                                  ot_arena *arena, ot_chunk_estimate **out, int *num_chunks);
 
 // Kind of an action in a replayed step.
 typedef enum ot_replayed_kind {

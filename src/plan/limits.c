@@ -52,13 +52,32 @@ double ot_crossover_devices(const ot_gather_traffic *traffic, const ot_cluster *
   return 1;
 }
 
+static int meeting_level(const ot_cluster *cluster, int devices) {
+  for (int i = 0; i < cluster->num_levels; i++) {
+    if (cluster->level[i].size >= devices) return i;
+  }
+  return cluster->num_levels - 1;
+}
+
+ot_sharded_step ot_sharded_step_of(const ot_gather_traffic *traffic, const ot_cluster *cluster,
+                                   double tokens, int devices, bool flat) {
+  const double each = tokens / devices;
+  const double forward_s = each * traffic->forward_flops / traffic->flops_per_s;
+  ot_token_floor floor = {0};
+  if (devices > 1) floor = floor_up_to(traffic, cluster, meeting_level(cluster, devices), flat);
+  return (ot_sharded_step){.forward_s = forward_s,
+                           .backward_s = 2 * forward_s,
+                           .gather_s = forward_s * floor.forward / each,
+                           .reduce_s = 2 * forward_s * floor.backward / each};
+}
+
 // Zhang et al. 2024 (arXiv 2410.21676), fit for fixed model size: 22.91 D^0.47 sequences of 512
 // tokens, D in millions of tokens. It depends on the length of the run, not on the model's size.
 double ot_critical_batch_tokens(double tokens) {
   return tokens > 0 ? 512 * 22.91 * ot_pow(tokens * 1e-6, 0.47) : 0;
 }
 
-static ot_gather_traffic traffic_of(const ot_limits_request *request) {
+ot_gather_traffic ot_limits_traffic(const ot_limits_request *request) {
   const ot_recipe *const recipe = &request->job->recipe;
   return (ot_gather_traffic){.flops_per_s = request->flops_per_s,
                              .forward_flops = request->bill->forward_flops_per_token,
@@ -87,20 +106,13 @@ static double tensor_ways(const ot_limits_request *request) {
   return F * 2 * rate / (request->flops_per_s * job->recipe.activation_bytes);
 }
 
-static int meeting_level(const ot_cluster *cluster, int devices) {
-  for (int i = 0; i < cluster->num_levels; i++) {
-    if (cluster->level[i].size >= devices) return i;
-  }
-  return cluster->num_levels - 1;
-}
-
 void ot_limits_build(const ot_limits_request *request, ot_limits *out) {
   const ot_job *const job = request->job;
   const ot_cluster *const cluster = job->cluster;
   const double measured = request->critical_batch_tokens;
   const double critical = measured > 0 ? measured : ot_critical_batch_tokens(job->tokens);
   const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
-  const ot_gather_traffic traffic = traffic_of(request);
+  const ot_gather_traffic traffic = ot_limits_traffic(request);
   const ot_gather_traffic replicated = replicated_traffic(&traffic);
   *out = (ot_limits){
       .flops_per_s = request->flops_per_s,

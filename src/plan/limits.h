@@ -37,6 +37,17 @@ ot_token_floor ot_token_floor_of(const ot_gather_traffic *traffic, double bytes_
 double ot_crossover_devices(const ot_gather_traffic *traffic, const ot_cluster *cluster,
                             double tokens, bool flat);
 
+// Seconds of a step of `tokens` with weights sharded over `devices`, as one micro-batch, by
+// bandwidth alone: computation, and traffic that it may hide, each of forward and backward.
+typedef struct ot_sharded_step {
+  double forward_s, backward_s;
+  double gather_s;  // during the forward
+  double reduce_s;  // gathers and reductions during the backward
+} ot_sharded_step;
+
+ot_sharded_step ot_sharded_step_of(const ot_gather_traffic *traffic, const ot_cluster *cluster,
+                                   double tokens, int devices, bool flat);
+
 // Tokens per step beyond which a larger batch does not reduce steps in proportion, for a run of
 // `tokens`.
 double ot_critical_batch_tokens(double tokens);
@@ -61,5 +72,8 @@ typedef struct ot_limits {
                                          // gradients are reduced, once a step
   double tensor_ways;                    // above it, tp communication takes longer than its GEMMs
 } ot_limits;
+
+// The traffic of the job's sharded weights (zero 3).
+ot_gather_traffic ot_limits_traffic(const ot_limits_request *request);
 
 void ot_limits_build(const ot_limits_request *request, ot_limits *out);

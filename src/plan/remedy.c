@@ -2,7 +2,6 @@
 // Searches jobs that differ from the given one in one value.
 #include "plan/remedy.h"
 
-#include "base/text.h"
 #include "plan/framework.h"
 
 enum { MOST_DEVICES = 1 << 24, MOST_TIMES = 4096 };
@@ -75,11 +74,14 @@ static ot_status first_plan(const ot_job *job, ot_arena *arena, const ot_estimat
   return OT_OK;
 }
 
-static void add(ot_remedies *out, const char *what, const ot_estimate *plan, ot_arena *arena) {
+static void add(ot_remedies *out, const ot_remedy *change, ot_arena *arena) {
   char split[256];
-  ot_candidate_print(&plan->candidate, split, sizeof split);
+  ot_candidate_print(&change->plan.candidate, split, sizeof split);
   OT_ASSERT(out->num < OT_REMEDIES);
-  out->text[out->num++] = ot_arena_format(arena, "%s: %s", what, split);
+  out->change[out->num] = *change;
+  out->text[out->num++] =
+      change->freed ? ot_arena_format(arena, "without --%s: %s", change->freed, split)
+                    : ot_arena_format(arena, "with %d devices: %s", change->devices, split);
 }
 
 static ot_status try_freeing(const ot_job *job, ot_arena *arena, ot_remedies *out) {
@@ -90,7 +92,7 @@ static ot_status try_freeing(const ot_job *job, ot_arena *arena, ot_remedies *ou
     // The remaining degrees may not divide the devices.
     if (ot_job_check(&freed) != OT_OK || ot_ability_check_job(&freed) != OT_OK) continue;
     OT_TRY(first_plan(&freed, arena, &plan));
-    if (plan) add(out, ot_arena_format(arena, "without --%s", names[v]), plan, arena);
+    if (plan) add(out, &(ot_remedy){names[v], job->devices, *plan}, arena);
   }
   return OT_OK;
 }
@@ -111,7 +113,7 @@ static ot_status try_more_devices(const ot_job *job, ot_arena *arena, ot_remedie
     if (ot_ability_check_job(&larger) != OT_OK) return OT_OK;
     OT_TRY(first_plan(&larger, arena, &plan));
     if (!plan) continue;
-    add(out, ot_arena_format(arena, "with %lld devices", (long long)devices), plan, arena);
+    add(out, &(ot_remedy){NULL, (int)devices, *plan}, arena);
     return OT_OK;
   }
   return OT_OK;

@@ -6,9 +6,17 @@
 
 enum { OT_REMEDIES = 12 };
 
+// A change, and the plan that fits with it.
+typedef struct ot_remedy {
+  const char *freed;  // the value that is no longer fixed, "micro-batch-size"; null: more devices
+  int devices;        // of the changed job
+  ot_estimate plan;
+} ot_remedy;
+
 typedef struct ot_remedies {
   int num;
-  const char *text[OT_REMEDIES];  // [num] the plan that fits, smallest change first
+  ot_remedy change[OT_REMEDIES];  // [num] smallest change first
+  const char *text[OT_REMEDIES];  // [num] the same as text
 } ot_remedies;
 
 // Frees one fixed degree of the job at a time, then doubles the devices (up to 4096 times as many).

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// One table of operations.
+#include "base/text.h"
+#include "web/web_parts.h"
+
+static const struct {
+  const char *name;
+  ot_web_operation *run;
+  bool free;  // needs no plan
+} operations[] = {
+    {"stages", ot_web_stages, false},   {"timeline", ot_web_timeline, false},
+    {"devices", ot_web_devices, false}, {"crossover", ot_web_crossover, false},
+    {"pareto", ot_web_pareto, false},   {"remedies", ot_web_remedies, false},
+    {"emit", ot_web_emit, false},       {"keys", ot_web_keys, true},
+};
+
+ot_web *ot_web_create(ot_arena *own, ot_web_memory plan, ot_web_memory call) {
+  ot_web *const web = ot_arena_take(own, sizeof *web);
+  web->plan_memory = plan;
+  web->call_memory = call;
+  web->plan = ot_arena_from(plan.source, plan.context);
+  web->call = ot_arena_from(call.source, call.context);
+  return web;
+}
+
+static ot_arena renew(const ot_web_memory *memory) {
+  memory->release(memory->context);
+  return ot_arena_from(memory->source, memory->context);
+}
+
+static ot_web_answer failure(ot_web *web, ot_status status) {
+  ot_json_writer w = ot_json_begin(&web->call, 0);
+  ot_json_object(&w, NULL);
+  ot_json_text(&w, "error", ot_fail_message());
+  ot_json_text(&w, "hint", ot_fail_hint_text());
+  ot_json_integer(&w, "status", status);
+  ot_json_end(&w);
+  return (ot_web_answer){w.text, w.length};
+}
+
+static ot_status operate(ot_web *web, const ot_node *request, const char *name, ot_json_writer *w) {
+  for (int i = 0; i < OT_COUNT(operations); i++) {
+    if (!ot_text_equal(operations[i].name, name)) continue;
+    OT_CHECK(web->asked || operations[i].free, OT_USAGE, "%s: there is no plan yet", name);
+    ot_json_object(w, NULL);
+    OT_TRY(operations[i].run(web, request, w));
+    ot_json_end(w);
+    return OT_OK;
+  }
+  return ot_fail(OT_USAGE, "op: there is no operation \"%s\"", name);
+}
+
+// A new question replaces the old one.
+static ot_status plan(ot_web *web, ot_node *request, ot_web_answer *answer) {
+  OT_TRY(ot_web_ask(web, request));
+  const char *const text = ot_plan_json(&web->page, &web->call);
+  *answer = (ot_web_answer){text, ot_text_length(text)};
+  return OT_OK;
+}
+
+static ot_status answer(ot_web *web, const char *request, int64_t length, ot_web_answer *out) {
+  ot_node *tree;
+  OT_TRY(ot_web_tree_read(request, length, &web->call, &tree));
+  const ot_node *const op = ot_node_child(tree, "op");
+  OT_CHECK(op && op->text, OT_USAGE, "op: it is missing");
+  if (ot_text_equal(op->text, "plan")) {
+    web->asked = false;
+    web->plan = renew(&web->plan_memory);
+    web->call = renew(&web->call_memory);
+    // The job keeps parts of the tree.
+    OT_TRY(ot_web_tree_read(request, length, &web->plan, &tree));
+    return plan(web, tree, out);
+  }
+  ot_json_writer w = ot_json_begin(&web->call, 0);
+  OT_TRY(operate(web, tree, op->text, &w));
+  *out = (ot_web_answer){w.text, w.length};
+  return OT_OK;
+}
+
+ot_web_answer ot_web_call(ot_web *web, const char *request, int64_t length) {
+  ot_web_answer out = {0};
+  web->call = renew(&web->call_memory);
+  const ot_status status = answer(web, request, length, &out);
+  return status == OT_OK ? out : failure(web, status);
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of web/ share. Private to web/.
+#pragma once
+
+#include "answer/question.h"
+#include "base/json_writer.h"
+#include "base/tree.h"
+#include "web/web.h"
+
+struct ot_web {
+  ot_web_memory plan_memory, call_memory;
+  ot_arena plan, call;
+  bool asked;  // request and page are those of a question
+  ot_plan_request request;
+  ot_plan_page page;
+};
+
+// One operation: reads `request`, appends the members of its answer to the open object.
+typedef ot_status ot_web_operation(ot_web *web, const ot_node *request, ot_json_writer *w);
+
+ot_web_operation ot_web_stages, ot_web_timeline, ot_web_devices, ot_web_crossover, ot_web_pareto,
+    ot_web_remedies, ot_web_emit, ot_web_keys;
+
+// Parses the lines of a request. Each line is a node in preorder, with its fields separated by
+// tabs: depth, kind (m map, l list, t text, w word, n null), key, text; \ t n stand for backslash,
+// tab and line feed after a backslash. OT_USAGE for anything else.
+ot_status ot_web_tree_read(const char *text, int64_t length, ot_arena *arena, ot_node **out);
+
+// Answers the question of `request` with web->page.
+ot_status ot_web_ask(ot_web *web, ot_node *request);

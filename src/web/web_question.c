@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// The question of a request: one table for its controls; model, cluster, engine and settings by the
+// tables of their files.
+#include <stddef.h>
+
+#include "base/text.h"
+#include "describe/cluster_keys.h"
+#include "describe/engine_keys.h"
+#include "describe/pipeline_rules.h"
+#include "describe/run_keys.h"
+#include "web/web_parts.h"
+
+// The values of the controls.
+typedef struct controls {
+  ot_question question;
+  int zero, pipeline, recompute;
+  const char *precision, *model_name, *model_source;
+  double price;
+  int top;
+  bool variants;
+} controls;
+
+enum { MOST_DEGREE = 1 << 24 };
+
+static const char *const zero_names[] = {"0", "1", "2", "3", NULL};
+
+#define GIVEN(member) offsetof(controls, question.given.member)
+// clang-format off
+static const ot_key control_keys[] = {
+    {"model_name", OT_KEY_TEXT, offsetof(controls, model_name), .help = "name of the model"},
+    {"model_source", OT_KEY_TEXT, offsetof(controls, model_source), "",
+     .help = "how a run names the model; empty: by its keys"},
+    {"gpus", OT_KEY_INT, offsetof(controls, question.devices), "0", 0, MOST_DEGREE,
+     .help = "devices; 0: as many as the cluster has"},
+    {"global_batch_size", OT_KEY_INTEGER, offsetof(controls, question.global_batch_size), "0",
+     0, MOST_DEGREE, .help = "sequences per step; 0: the most within the critical batch"},
+    {"sequence_length", OT_KEY_INTEGER, offsetof(controls, question.sequence_length), "0",
+     0, MOST_DEGREE, .help = "tokens per sequence; 0: 4096 or the model's maximum"},
+    {"tokens", OT_KEY_INTEGER, offsetof(controls, question.tokens), "0", 0, OT_NO_MAXIMUM,
+     .help = "tokens of the whole run; 0: 20 per parameter"},
+    {"critical_batch_tokens", OT_KEY_INTEGER, offsetof(controls, question.critical_batch_tokens),
+     "0", 0, OT_NO_MAXIMUM, .help = "measured value; 0: scaling law in the run's tokens"},
+    {"tp", OT_KEY_INT, GIVEN(tp), "0", 0, MOST_DEGREE, .help = "tensor parallel; 0: searched"},
+    {"pp", OT_KEY_INT, GIVEN(pp), "0", 0, MOST_DEGREE, .help = "pipeline stages; 0: searched"},
+    {"vpp", OT_KEY_INT, GIVEN(vpp), "0", 0, MOST_DEGREE, .help = "chunks per stage; 0: searched"},
+    {"cp", OT_KEY_INT, GIVEN(cp), "0", 0, MOST_DEGREE, .help = "context parallel; 0: searched"},
+    {"ep", OT_KEY_INT, GIVEN(ep), "0", 0, MOST_DEGREE, .help = "expert parallel; 0: searched"},
+    {"etp", OT_KEY_INT, GIVEN(etp), "1", 1, MOST_DEGREE,
+     .help = "ranks that share the columns of an expert"},
+    {"dp", OT_KEY_INT, GIVEN(dp), "0", 0, MOST_DEGREE, .help = "data parallel; 0: searched"},
+    {"zero", OT_KEY_CHOICE, offsetof(controls, zero), "auto", .choices = zero_names,
+     .help = "what dp shards: 1 optimizer states, 2 gradients, 3 weights"},
+    {"micro_batch_size", OT_KEY_INTEGER, GIVEN(micro_batch_size), "0", 0, MOST_DEGREE,
+     .help = "sequences of one forward and backward; 0: searched"},
+    {"pipeline", OT_KEY_CHOICE, offsetof(controls, pipeline), "auto",
+     .choices = ot_pipeline_names, .help = "pipeline schedule"},
+    {"recompute", OT_KEY_CHOICE, offsetof(controls, recompute), "auto",
+     .choices = ot_recompute_names, .help = "activations recomputed in the backward"},
+    {"precision", OT_KEY_TEXT, offsetof(controls, precision), "",
+     .help = "recipe of data types; empty: the engine's, or bf16"},
+    {"expert_imbalance", OT_KEY_REAL, offsetof(controls, question.expert_imbalance), "1",
+     1, 1024, .help = "load of the busiest rank of ep over the mean"},
+    {"price", OT_KEY_REAL, offsetof(controls, price), "0", 0, 1e6,
+     .help = "dollars of a device hour; 0: no costs"},
+    {"top", OT_KEY_INT, offsetof(controls, top), "5", 1, 1000, .help = "plans shown"},
+    {"variants", OT_KEY_BOOL, offsetof(controls, variants), "false",
+     .help = "also slower plans with the same degrees and ZeRO stage"},
+};
+// clang-format on
+static const ot_schema control_schema = {"question", control_keys, OT_COUNT(control_keys),
+                                         .size = sizeof(controls)};
+
+static ot_status read_controls(const ot_node *tree, ot_arena *arena, controls *out) {
+  OT_TRY(ot_schema_read(&control_schema, tree, arena, out));
+  out->question.given.zero = out->zero;
+  out->question.given.pipeline = (ot_pipeline)out->pipeline;
+  out->question.given.recompute = (ot_recompute)out->recompute;
+  out->question.precision = out->precision[0] != '\0' ? out->precision : NULL;
+  return OT_OK;
+}
+
+// ---- cluster and engine ----
+
+static ot_status read_engine(const ot_node *tree, ot_arena *arena, const ot_engine **out) {
+  *out = &ot_engine_orthant;
+  if (!tree || (tree->text && ot_text_equal(tree->text, ot_engine_orthant.name))) return OT_OK;
+  ot_engine *const read = ot_arena_take(arena, sizeof *read);
+  *out = read;
+  return ot_engine_read(tree, arena, read);
+}
+
+static ot_status read_machine(const ot_node *request, ot_arena *arena, ot_question *out) {
+  ot_cluster *const cluster = ot_arena_take(arena, sizeof *cluster);
+  OT_TRY(ot_cluster_read(ot_node_child(request, "cluster"), arena, cluster));
+  out->cluster = cluster;
+  return read_engine(ot_node_child(request, "engine"), arena, &out->engine);
+}
+
+// ---- run ----
+
+static ot_status put(ot_settings *to, const char *path, ot_node *value) {
+  ot_node_set_source(value, ot_arena_format(to->arena, "--set %s", path));
+  return ot_settings_put(to, path, value);
+}
+
+static ot_status read_run(const ot_node *request, ot_arena *arena, ot_plan_request *out) {
+  ot_settings to = {&ot_run_schema, arena, ot_node_create(arena, OT_NODE_MAP)};
+  ot_node *const model = ot_node_child(request, "model");
+  OT_CHECK(model && model->kind == OT_NODE_MAP, OT_USAGE, "model: not a map of HF keys");
+  ot_model_drop_unread(model, arena);
+  ot_node *const keys = ot_node_create(arena, OT_NODE_MAP);
+  ot_node_replace(keys, model);
+  ot_node_set_source(keys, out->model_name);
+  ot_node_put(arena, to.tree, "model", keys);
+  OT_TRY(put(&to, "precision", ot_plan_request_precision(out, arena)));
+  const ot_node *const settings = ot_node_child(request, "settings");
+  for (ot_node *s = settings ? settings->first : NULL; s; s = s->next) {
+    ot_node *const value = ot_node_create(arena, OT_NODE_NULL);
+    ot_node_replace(value, s);
+    if (ot_text_starts_with(s->key, "model.")) out->model_source = NULL;
+    OT_TRY(put(&to, s->key, value));
+  }
+  ot_node *read;
+  OT_TRY(ot_run_read(to.tree, arena, &out->run, &read));
+  out->settings = read;
+  out->has_run = true;
+  return OT_OK;
+}
+
+ot_status ot_web_ask(ot_web *web, ot_node *request) {
+  ot_arena *const arena = &web->plan;
+  ot_plan_request *const r = &web->request;
+  controls asked;
+  OT_TRY(read_controls(ot_node_child(request, "question"), arena, &asked));
+  OT_TRY(read_machine(request, arena, &asked.question));
+  OT_TRY(ot_plan_request_begin(&asked.question, arena, r));
+  r->model_name = asked.model_name;
+  r->model_source = asked.model_source[0] != '\0' ? asked.model_source : NULL;
+  OT_TRY(read_run(request, arena, r));
+  OT_TRY(ot_plan_request_end(arena, r));
+  const ot_plan_build build = {
+      .request = r, .top = asked.top, .variants = asked.variants, .price = asked.price};
+  OT_TRY(ot_plan_page_build(&build, arena, &web->page));
+  web->asked = true;
+  return OT_OK;
+}
+
+ot_status ot_web_keys(ot_web *web, const ot_node *request, ot_json_writer *w) {
+  (void)request;
+  ot_json_array(w, "keys");
+  for (int i = 0; i < control_schema.num_keys; i++) {
+    const ot_key *const key = &control_keys[i];
+    ot_json_object(w, NULL);
+    ot_json_text(w, "name", key->name);
+    ot_json_text(w, "help", key->help);
+    ot_json_text(w, "default", key->fallback);
+    ot_json_text(w, "range", ot_key_range(key, &web->call));
+    ot_json_array(w, "choices");
+    for (int c = 0; key->choices && key->choices[c]; c++) {
+      ot_json_text(w, NULL, key->choices[c]);
+    }
+    ot_json_end(w);
+    ot_json_end(w);
+  }
+  ot_json_end(w);
+  return OT_OK;
+}

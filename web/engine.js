@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planning half: a WebAssembly module that answers requests (src/web/web.h). A request is an
+// object; it travels as lines, one node each, and the answer comes back as JSON text.
+'use strict';
+
+// A scalar as it stands in a YAML file, without quotes: the tables of the planner give it a type.
+class Word {
+  constructor(text) { this.text = text; }
+}
+
+const escapeField = text =>
+  String(text).replace(/[\\\t\n]/g, c => c === '\\' ? '\\\\' : c === '\t' ? '\\t' : '\\n');
+
+// Appends the lines of `value` at `depth` under `key`.
+function encodeNode(value, depth, key, lines) {
+  const line = (kind, text) =>
+    lines.push(`${depth}\t${kind}\t${escapeField(key)}\t${escapeField(text)}`);
+  if (value === null || value === undefined) return line('n', '');
+  if (value instanceof Word) return line('w', value.text);
+  if (typeof value === 'string') return line('t', value);
+  if (typeof value !== 'object') return line('w', String(value));
+  line(Array.isArray(value) ? 'l' : 'm', '');
+  for (const [name, child] of Object.entries(value)) {
+    encodeNode(child, depth + 1, Array.isArray(value) ? '' : name, lines);
+  }
+}
+
+function encodeRequest(request) {
+  const lines = [];
+  encodeNode(request, 0, '', lines);
+  return lines.join('\n') + '\n';
+}
+
+class Engine {
+  constructor(module) {
+    this.exports = new WebAssembly.Instance(module, {}).exports;
+  }
+
+  // The answer to `request` as text. A trap is a bug of the planner: the module starts again.
+  call(request) {
+    const bytes = new TextEncoder().encode(encodeRequest(request));
+    const at = this.exports.page_request();
+    if (bytes.length > 1 << 20) throw new Error('the request has more than 1 MiB');
+    new Uint8Array(this.exports.memory.buffer, at, bytes.length).set(bytes);
+    const answer = this.exports.page_call(bytes.length);
+    const length = this.exports.page_length();
+    return new TextDecoder().decode(new Uint8Array(this.exports.memory.buffer, answer, length));
+  }
+}

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# The target `page`: the planning half as a WebAssembly module, build/page/orthant.wasm. Needs clang
+# with the target wasm32 and wasm-ld; without them the target says so. It is no part of `all`.
+find_program(OT_WASM_CLANG NAMES clang-14 clang)
+find_program(OT_WASM_LINKER NAMES wasm-ld-14 wasm-ld)
+set(PAGE ${CMAKE_BINARY_DIR}/page)
+if(NOT OT_WASM_CLANG OR NOT OT_WASM_LINKER)
+  add_custom_target(page COMMAND ${CMAKE_COMMAND} -E echo
+    "error: clang and wasm-ld are needed: apt-get install clang-14 lld-14"
+    COMMAND ${CMAKE_COMMAND} -E false)
+  return()
+endif()
+
+# Doubles as on the host: no contraction. The module has one thread.
+set(WASM_FLAGS --target=wasm32 -Oz -flto -std=c17 -mbulk-memory -msign-ext -mnontrapping-fptoint
+  -fno-math-errno -fno-trapping-math -ffp-contract=off -fvisibility=hidden -D_Thread_local=
+  -nostdlibinc -I${CMAKE_SOURCE_DIR}/web/include -I${CMAKE_SOURCE_DIR}/src)
+set(WASM_OBJECTS)
+foreach(source ${PURE} ${CMAKE_SOURCE_DIR}/web/host.c)
+  get_filename_component(name ${source} NAME_WE)
+  set(object ${PAGE}/objects/${name}.o)
+  add_custom_command(OUTPUT ${object}
+    COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${OT_WASM_CLANG} ${WASM_FLAGS} -MD -MF ${object}.d
+      -c ${source} -o ${object}
+    DEPENDS ${source} DEPFILE ${object}.d)
+  list(APPEND WASM_OBJECTS ${object})
+endforeach()
+file(MAKE_DIRECTORY ${PAGE}/objects)
+add_custom_command(OUTPUT ${PAGE}/orthant.wasm
+  COMMAND ${OT_WASM_LINKER} --no-entry --strip-all --lto-O3 -O2 --stack-first -z stack-size=1048576
+    -o ${PAGE}/orthant.wasm ${WASM_OBJECTS}
+  DEPENDS ${WASM_OBJECTS})
+
+add_custom_target(page DEPENDS ${PAGE}/orthant.wasm)
