@@ -157,8 +157,9 @@ static void set_attention(const ot_published_row *row, ot_kernel_style *kernels)
 
 // ---- software, as far as a row describes it ----
 
-static void take_flag(int stated, bool *value) {
-  if (stated != OT_PUBLISHED_OPEN) *value = stated == 1;
+static ot_switch switch_of(int stated) {
+  if (stated == OT_PUBLISHED_OPEN) return OT_SWITCH_OPEN;
+  return stated == 1 ? OT_SWITCH_ON : OT_SWITCH_OFF;
 }
 
 // The bytes of an element that `text` names, or `otherwise`.
@@ -168,34 +169,21 @@ static double bytes_named(const char *text, double otherwise) {
   return ot_published_mentions(text, "8") ? 1 : otherwise;
 }
 
-// What compiled blocks (torch.compile) and captured graphs change of eager modules, for all
-// frameworks: passes are fused, and Python does not dispatch each of them.
-static void set_dispatch(const ot_published_software *does, ot_kernel_style *kernels) {
-  static const double compiled_ops = 0.5, captured_ops = 0.1, eager_passes = 1.6;
-  if (does->compile == 1) kernels->pass_factor = 1;
-  if (does->compile == 1 && kernels->host_ops > compiled_ops) kernels->host_ops = compiled_ops;
-  if (does->compile == 0 && kernels->pass_factor < eager_passes) {
-    kernels->pass_factor = eager_passes;
-    kernels->host_ops = 1;
-  }
-  if (does->cuda_graphs == 1 && kernels->host_ops > captured_ops) kernels->host_ops = captured_ops;
-  if (does->cuda_graphs == 0 && kernels->host_ops < compiled_ops) kernels->host_ops = compiled_ops;
-}
-
 static void set_software(const ot_published_software *does, ot_engine *engine, ot_recipe *recipe) {
-  set_dispatch(does, &engine->kernels);
-  take_flag(does->overlap_reduce, &engine->overlap_reduce);
-  take_flag(does->overlap_gather, &engine->overlap_gather);
-  take_flag(does->overlap_gather, &engine->overlap_update_gather);
-  take_flag(does->overlap_moe, &engine->overlap_expert);
-  if (does->async_tp == 1) engine->overlap_tensor = OT_TENSOR_OVERLAP_PIECES;
-  if (does->async_tp == 0) engine->overlap_tensor = OT_TENSOR_OVERLAP_NONE;
-  recipe->reduce_bytes = bytes_named(does->gradient_dtype, recipe->reduce_bytes);
-  recipe->gather_bytes = bytes_named(does->gather_dtype, recipe->gather_bytes);
   // Both sort tokens while they send them (DeepEP, HybridEP).
   const bool sorts = ot_published_mentions(does->dispatcher, "deepep") ||
                      ot_published_mentions(does->dispatcher, "hybrid");
-  if (sorts) engine->sorts_received = false;
+  ot_engine_apply(&(ot_engine_options){.compiled = switch_of(does->compile),
+                                       .captured = switch_of(does->cuda_graphs),
+                                       .overlap_reduce = switch_of(does->overlap_reduce),
+                                       .overlap_gather = switch_of(does->overlap_gather),
+                                       .overlap_update_gather = switch_of(does->overlap_gather),
+                                       .overlap_expert = switch_of(does->overlap_moe),
+                                       .async_tp = switch_of(does->async_tp),
+                                       .fused_dispatch = sorts ? OT_SWITCH_ON : OT_SWITCH_OPEN},
+                  engine);
+  recipe->reduce_bytes = bytes_named(does->gradient_dtype, recipe->reduce_bytes);
+  recipe->gather_bytes = bytes_named(does->gather_dtype, recipe->gather_bytes);
   if (ot_published_mentions(does->dispatcher, "fp8")) engine->fp8_dispatch = true;
 }
 

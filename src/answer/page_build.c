@@ -116,10 +116,12 @@ static void find_beyond(builder *b, ot_page_plan *plan) {
   if (text.length > 0) plan->beyond_note = ot_text_builder_text(&text);
 }
 
-static ot_status build_plan(builder *b, const ot_estimate *estimate, ot_page_plan *out) {
+// `estimator`: the one that made `estimate`.
+static ot_status build_plan(builder *b, ot_estimator *estimator, const ot_estimate *estimate,
+                            ot_page_plan *out) {
   const ot_explanation explanation = explanation_of(b);
   ot_stage_estimate *stages;
-  OT_TRY(ot_estimate_stages(b->page->estimator, &estimate->candidate, b->arena, &stages));
+  OT_TRY(ot_estimate_stages(estimator, &estimate->candidate, b->arena, &stages));
   *out = (ot_page_plan){.estimate = estimate, .stages = stages};
   find_beyond(b, out);
   ot_doubt_find(&(ot_doubt_request){.job = b->job, .candidate = &estimate->candidate}, &out->doubt);
@@ -136,7 +138,8 @@ static ot_status build_plan(builder *b, const ot_estimate *estimate, ot_page_pla
 static ot_status build_plans(builder *b) {
   const int n = b->search->num_plans;
   ot_page_plan *const plans = ot_arena_array(b->arena, n, sizeof *plans);
-  for (int i = 0; i < n; i++) OT_TRY(build_plan(b, &b->search->plans[i], &plans[i]));
+  for (int i = 0; i < n; i++)
+    OT_TRY(build_plan(b, b->page->estimator, &b->search->plans[i], &plans[i]));
   b->page->num_plans = n;
   b->page->plans = plans;
   return OT_OK;
@@ -150,8 +153,16 @@ static ot_status build_imported(builder *b) {
   if (ot_candidate_check(b->job, request->own) != OT_OK) {
     return ot_fail_hint(OT_USAGE, "this is what --from describes; change --gpus or the batch");
   }
-  OT_TRY(ot_estimate_build(b->page->estimator, request->own, estimate));
-  OT_TRY(build_plan(b, estimate, plan));
+  ot_estimator *estimator = b->page->estimator;
+  if (request->own_chunks > 0) {
+    ot_job *const job = ot_arena_array(b->arena, 1, sizeof *job);
+    *job = *b->job;
+    job->chunk_layers = request->own_layers;
+    job->num_chunks = request->own_chunks;
+    OT_TRY(ot_estimator_build(job, b->arena, &estimator));
+  }
+  OT_TRY(ot_estimate_build(estimator, request->own, estimate));
+  OT_TRY(build_plan(b, estimator, estimate, plan));
   b->page->imported = plan;
   return OT_OK;
 }

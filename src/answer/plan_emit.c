@@ -5,22 +5,48 @@
 #include "answer/plan_page.h"
 #include "base/quantity.h"
 #include "base/text.h"
+#include "export/export.h"
 
-static const char *const kind_names[OT_EMIT_KINDS] = {"run", "mpirun", "sbatch", "mpijob"};
+static const char *const kind_names[OT_EMIT_OTHER] = {"run", "mpirun", "sbatch", "mpijob"};
 
-ot_emit_kind ot_emit_find(const char *name, int64_t length) {
-  for (int i = 0; i < OT_EMIT_KINDS; i++) {
-    const bool same = ot_text_length(kind_names[i]) == length;
-    if (same && memcmp(kind_names[i], name, (size_t)length) == 0) return (ot_emit_kind)i;
+static bool is_called(const char *known, const char *name, int64_t length) {
+  return ot_text_length(known) == length && memcmp(known, name, (size_t)length) == 0;
+}
+
+ot_emit_kind ot_emit_find(const char *name, int64_t length, ot_software *software) {
+  for (int i = 0; i < OT_EMIT_OTHER; i++) {
+    if (is_called(kind_names[i], name, length)) return (ot_emit_kind)i;
+  }
+  for (int i = OT_SOFTWARE_NONE + 1; i < OT_SOFTWARES; i++) {
+    *software = (ot_software)i;
+    if (is_called(ot_software_names[i], name, length)) return OT_EMIT_OTHER;
   }
   return OT_EMIT_KINDS;
 }
 
-ot_status ot_emit_check(ot_emit_kind kind, const ot_engine *engine) {
+// An engine whose plans can be written for each software.
+static const char *const engine_of[OT_SOFTWARES] = {
+    [OT_SOFTWARE_MEGATRON] = "megatron-core",
+    [OT_SOFTWARE_TORCHTITAN] = "torchtitan",
+    [OT_SOFTWARE_DEEPSPEED] = "deepspeed",
+    [OT_SOFTWARE_NANOTRON] = "nanotron",
+};
+
+ot_status ot_emit_check(ot_emit_kind kind, ot_software wanted, const ot_engine *engine) {
+  const ot_software software = engine->software;
+  if (kind == OT_EMIT_OTHER) {
+    if (software == wanted) return OT_OK;
+    ot_fail(OT_USAGE, "--emit %s: the plan is for engine %s", ot_software_names[wanted],
+            engine->name);
+    return ot_fail_hint(OT_USAGE, "--engine %s", engine_of[wanted]);
+  }
   if (kind == OT_EMIT_RUN || engine == &ot_engine_orthant) return OT_OK;
   ot_fail(OT_USAGE, "--emit %s: the script would start Orthant, but the plan is for %s",
           kind_names[kind], engine->name);
-  return ot_fail_hint(OT_USAGE, "--engine orthant, or --emit run for the configuration alone");
+  if (software == OT_SOFTWARE_NONE)
+    return ot_fail_hint(OT_USAGE, "--engine orthant, or --emit run for the configuration alone");
+  return ot_fail_hint(OT_USAGE, "--emit %s writes its launch script; or --engine orthant",
+                      ot_software_names[software]);
 }
 
 // Values for the templates.
@@ -259,21 +285,42 @@ static void put_mpijob(const emission *e) {
   put_volumes(e);
 }
 
-void ot_plan_emit(const ot_plan_page *page, ot_emit_kind kind, ot_text_builder *out) {
+// ---- other software ----
+
+static ot_status put_other(const emission *e) {
+  const ot_plan_page *const page = e->page;
+  char split[256];
+  ot_candidate_print(&e->plan->candidate, split, sizeof split);
+  ot_export plan = {.job = page->job,
+                    .candidate = &e->plan->candidate,
+                    .model_name = page->model_name,
+                    .ranks_per_host = e->ranks_per_host};
+  plan.summary = ot_arena_format(e->arena, "%s on %d devices of %s: %s; planned with engine %s: %s",
+                                 page->model_name, e->ranks, page->job->cluster->name, split,
+                                 page->job->engine->name, planned(e));
+  int *layers;
+  OT_TRY(ot_estimate_chunks(page->estimator, plan.candidate, e->arena, &layers, &plan.num_chunks));
+  plan.layers = layers;
+  return ot_export_write(&plan, e->out);
+}
+
+ot_status ot_plan_emit(const ot_plan_page *page, ot_emit_kind kind, ot_text_builder *out) {
   const emission e = emission_of(page, out);
   switch (kind) {
     case OT_EMIT_RUN:
       put_run(&e);
-      return;
+      return OT_OK;
     case OT_EMIT_MPIRUN:
       put_mpirun(&e);
-      return;
+      return OT_OK;
     case OT_EMIT_SBATCH:
       put_sbatch(&e);
-      return;
+      return OT_OK;
     case OT_EMIT_MPIJOB:
       put_mpijob(&e);
-      return;
+      return OT_OK;
+    case OT_EMIT_OTHER:
+      return put_other(&e);
     case OT_EMIT_KINDS:
       break;
   }

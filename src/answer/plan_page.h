@@ -69,20 +69,25 @@ ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidat
 
 // Files that start a plan: sections of RUN.yaml, or a script that launches one rank per device with
 // Open MPI, Slurm or the Kubernetes MPI operator. Scripts stop ranks with USR1, so that they save,
-// and restart a run that exited with 75.
+// and restart a run that exited with 75. Plans for other software have its own launch script
+// (export/export.h).
 typedef enum ot_emit_kind {
   OT_EMIT_RUN,     // sections of RUN.yaml
   OT_EMIT_MPIRUN,  // shell script around mpirun
   OT_EMIT_SBATCH,  // Slurm batch script
   OT_EMIT_MPIJOB,  // Kubernetes MPIJob, v2beta1
+  OT_EMIT_OTHER,   // of the plan's engine, by the name of its software
   OT_EMIT_KINDS,
 } ot_emit_kind;
 
-// The kind called `name` [length]; OT_EMIT_KINDS if there is none.
-ot_emit_kind ot_emit_find(const char *name, int64_t length);
+// The kind called `name` [length], and the software of OT_EMIT_OTHER; OT_EMIT_KINDS if there is
+// none.
+ot_emit_kind ot_emit_find(const char *name, int64_t length, ot_software *software);
 
-// OT_USAGE if `kind` would start Orthant although the plan is for another `engine`.
-ot_status ot_emit_check(ot_emit_kind kind, const ot_engine *engine);
+// OT_USAGE if it would start other software than the plan is for.
+//   software  of OT_EMIT_OTHER
+ot_status ot_emit_check(ot_emit_kind kind, ot_software software, const ot_engine *engine);
 
-// Appends the file for the first plan of `page`, which must have a plan and `run`.
-void ot_plan_emit(const ot_plan_page *page, ot_emit_kind kind, ot_text_builder *out);
+// Appends the file for the first plan of `page`, which must have a plan and, for Orthant's own,
+// `run`. OT_USAGE names what other software cannot be configured to run.
+ot_status ot_plan_emit(const ot_plan_page *page, ot_emit_kind kind, ot_text_builder *out);

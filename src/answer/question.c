@@ -68,6 +68,7 @@ static ot_status choose_precision(ot_plan_request *r, ot_arena *arena) {
   OT_CHECK(recipe, OT_USAGE, "engine %s: there is no recipe called \"%s\"; one of %s",
            r->job.engine->name, name, OT_RECIPE_NAMES);
   r->job.recipe = *recipe;
+  if (r->question.gather_bytes > 0) r->job.recipe.gather_bytes = r->question.gather_bytes;
   return OT_OK;
 }
 

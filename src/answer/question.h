@@ -17,6 +17,7 @@ typedef struct ot_question {
   const ot_cluster *cluster;  // as described
   const ot_engine *engine;
   const char *precision;  // a recipe's name
+  double gather_bytes;    // of a weight in an all-gather; 0: the precision's
   int devices;
   int64_t global_batch_size, sequence_length, tokens, critical_batch_tokens;
   double expert_imbalance;
@@ -36,6 +37,8 @@ typedef struct ot_plan_request {
   const char *model_source;  // for a run: preset or absolute path; null: its keys
   bool has_run;              // false for imported models without an HF family
   const ot_candidate *own;   // a configuration to price next to the plans; null: none
+  const int *own_layers;     // [own_chunks] layers of each of its pipeline chunks, in model order
+  int own_chunks;            // 0: as its software divides them
   int num_notes, max_notes;
   const char **notes;  // [num_notes]
 } ot_plan_request;

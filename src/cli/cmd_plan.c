@@ -23,6 +23,7 @@ typedef struct planning {
   // --emit
   bool emits;
   ot_emit_kind kind;
+  ot_software software;   // of OT_EMIT_OTHER
   const char *emit_path;  // null: instead of the report
   bool takes_stdout;      // a requested output goes to stdout instead of the report
 } planning;
@@ -42,9 +43,10 @@ static const char *stdout_option(const planning *p) {
 static ot_status parse_emit(planning *p, const char *text) {
   const size_t length = strcspn(text, "=");
   p->emit_path = text[length] == '=' ? text + length + 1 : NULL;
-  p->kind = ot_emit_find(text, (int64_t)length);
+  p->kind = ot_emit_find(text, (int64_t)length, &p->software);
   OT_CHECK(p->kind != OT_EMIT_KINDS, OT_USAGE,
-           "--emit: \"%s\" is not one of run|mpirun|sbatch|mpijob, each optionally =FILE",
+           "--emit: \"%s\" is not one of run|mpirun|sbatch|mpijob|megatron|torchtitan|deepspeed|"
+           "nanotron, each optionally =FILE",
            ot_arena_text(p->arena, text, (int64_t)length));
   OT_CHECK(!p->emit_path || *p->emit_path != '\0', OT_USAGE, "--emit: the path is empty");
   return OT_OK;
@@ -63,12 +65,13 @@ static ot_status read_outputs(planning *p) {
 }
 
 static ot_status emit(planning *p) {
-  OT_CHECK(p->page.run, OT_USAGE, "--emit: no HF family matches this model, so no run can name it");
+  OT_CHECK(p->page.run || p->kind == OT_EMIT_OTHER, OT_USAGE,
+           "--emit: no HF family matches this model, so no run can name it");
   if (p->page.job->run) {
     OT_TRY(ot_plan_prove(p->page.job, &p->page.plans[0].estimate->candidate, p->arena));
   }
   ot_text_builder text = {.arena = p->arena};
-  ot_plan_emit(&p->page, p->kind, &text);
+  OT_TRY(ot_plan_emit(&p->page, p->kind, &text));
   if (p->emit_path) return ot_output_file_replace(p->emit_path, text.text, text.length);
   fputs(ot_text_builder_text(&text), stdout);
   return OT_OK;
@@ -153,7 +156,7 @@ static ot_status plan(planning *p) {
   OT_TRY(check_price(p->options));
   OT_TRY(read_outputs(p));
   OT_TRY(ot_plan_request_read(p->options, p->arena, &p->request));
-  if (p->emits) OT_TRY(ot_emit_check(p->kind, p->request.job.engine));
+  if (p->emits) OT_TRY(ot_emit_check(p->kind, p->software, p->request.job.engine));
   OT_TRY(calibrate(p));
   const ot_plan_build build = {.request = &p->request,
                                .top = (int)ot_options_integer(p->options, "top"),
@@ -229,11 +232,14 @@ static const ot_option rows[] = {
     {"variants", OT_OPTION_FLAG,
      .help = "also show slower plans with the same degrees and ZeRO stage"},
     {"from", OT_OPTION_PATH, "FILE",
-     .help = "configuration of Megatron-LM, torchtitan or nanotron, priced next to the plans"},
+     .help = "configuration of Megatron-LM, Megatron-DeepSpeed, torchtitan, nanotron or DeepSpeed, "
+             "priced next to the plans"},
     {"calibrate", OT_OPTION_PATH, "FILE",
      .help = "correct the cluster by measured steps: CSV or metrics.jsonl; writes a cluster file"},
-    {"emit", OT_OPTION_TEXT, "run|mpirun|sbatch|mpijob[=FILE]",
-     .help = "write the best plan as RUN.yaml sections, or as a launch script"},
+    {"emit", OT_OPTION_TEXT, "KIND[=FILE]",
+     .help =
+         "write the best plan: run (sections of RUN.yaml), mpirun, sbatch or mpijob; or, for its "
+         "engine, megatron, torchtitan, deepspeed or nanotron"},
     {"html", OT_OPTION_PATH, "FILE",
      .help = "write the report as one self-contained HTML file with charts"},
     {"trace", OT_OPTION_PATH, "FILE",
@@ -255,7 +261,9 @@ const ot_verb ot_verb_plan = {
         "  orthant plan --model llama3.1-405b --cluster h100 --gpus 16384 --tokens 15T\n"
         "  orthant plan --model ./config.json --cluster cluster.yaml --tp 8 --recompute full "
         "--json\n"
-        "  orthant plan --model gpt2 --emit run=run.yaml",
+        "  orthant plan --model gpt2 --emit run=run.yaml\n"
+        "  orthant plan --model llama3-8b --cluster h100 --gpus 64 --engine megatron-core --emit "
+        "megatron",
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,

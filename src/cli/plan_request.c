@@ -44,11 +44,14 @@ static void take_notes(reader *r) {
 
 static ot_status read_import(reader *r) {
   const char *const path = ot_options_text(r->options, "from");
+  const bool given = ot_options_given(r->options, "model");
   if (!path) return OT_OK;
-  OT_CHECK(!ot_options_given(r->options, "model"), OT_USAGE,
-           "--model and --from both say which model (use one of them)");
   r->imported = ot_arena_take(r->arena, sizeof *r->imported);
   OT_TRY(ot_import_read(path, &r->presets, r->arena, r->imported));
+  OT_CHECK(!r->imported->has_model || !given, OT_USAGE,
+           "--model and --from both say which model (use one of them)");
+  OT_CHECK(r->imported->has_model || given, OT_USAGE,
+           "--from %s: %s does not say which model (add --model M)", path, r->imported->format);
   take_notes(r);
   return OT_OK;
 }
@@ -74,15 +77,17 @@ static ot_status fit_import(reader *r) {
                            .vpp = or_one(i->vpp),
                            .cp = or_one(i->cp),
                            .ep = or_one(i->ep),
-                           .etp = i->model.moe.num_experts > 0 ? or_one(i->etp) : 1,
+                           .etp = r->out->run.model.moe.num_experts > 0 ? or_one(i->etp) : 1,
                            .dp = i->dp,
-                           .dp_shard = i->dp / or_one(i->dp_replicate),
+                           .dp_shard = i->zero == 0 ? 1 : i->dp / or_one(i->dp_replicate),
                            .zero = i->zero,
                            .micro_batch_size = i->micro_batch_size,
                            .pipeline = i->pipeline,
                            .recompute = i->recompute,
                            .no_sequence_parallel = i->no_sequence_parallel && !orthant};
   r->out->own = r->own;
+  r->out->own_layers = i->chunk_layers;
+  r->out->own_chunks = i->num_chunks;
   return OT_OK;
 }
 
@@ -104,10 +109,23 @@ static ot_status read_cluster(reader *r) {
   return OT_OK;
 }
 
+// The switches of a file hold for its own software.
 static ot_status read_engine(reader *r) {
-  const bool asked = ot_options_given(r->options, "engine") || !r->imported;
-  const char *const name = asked ? ot_options_text(r->options, "engine") : r->imported->engine;
-  return ot_engine_file_load(name, &r->presets, r->arena, &r->question.engine);
+  const ot_imported *const i = r->imported;
+  const bool asked = ot_options_given(r->options, "engine") || !i;
+  const char *const name = asked ? ot_options_text(r->options, "engine") : i->engine;
+  OT_TRY(ot_engine_file_load(name, &r->presets, r->arena, &r->question.engine));
+  if (!i || !ot_text_equal(name, i->engine)) return OT_OK;
+  ot_engine *const engine = ot_arena_take(r->arena, sizeof *engine);
+  *engine = *r->question.engine;
+  ot_engine_apply(&i->options, engine);
+  r->question.engine = engine;
+  return OT_OK;
+}
+
+// The file with the model of the job, or null.
+static const ot_imported *model_file(const reader *r) {
+  return r->imported && r->imported->has_model ? r->imported : NULL;
 }
 
 // ---- run ----
@@ -128,7 +146,7 @@ static const char *source_of(const reader *r) {
   }
   if (ot_presets_find(&r->presets, OT_PRESET_MODEL, model, r->arena)) return model;
   char path[PATH_MAX];
-  if (r->imported) return NULL;
+  if (model_file(r)) return NULL;
   return realpath(model, path) ? ot_arena_format(r->arena, "%s", path) : model;
 }
 
@@ -138,7 +156,7 @@ static ot_status load_run(reader *r, const char *model) {
   const int num_sets = ot_options_count(r->options, "set");
   const char **const sets = ot_arena_array(r->arena, num_sets + 2, sizeof *sets);
   ot_config_request request = {.sets = sets, .presets = r->presets};
-  if (r->imported) {
+  if (model_file(r)) {
     const ot_node *const keys = ot_model_write_config(&r->imported->model, r->arena);
     ot_json_writer w = ot_json_begin(r->arena, 0);
     ot_json_object(&w, NULL);
@@ -164,7 +182,7 @@ static ot_status load_run(reader *r, const char *model) {
 
 static ot_status read_run(reader *r) {
   ot_plan_request *const out = r->out;
-  const ot_imported *const i = r->imported;
+  const ot_imported *const i = model_file(r);
   const char *const model = ot_options_text(r->options, "model");
   out->model_name = i ? i->model_name : model;
   if (!i || i->model_keys) {
@@ -199,6 +217,7 @@ static void read_amounts(reader *r) {
   ot_question *const q = &r->question;
   const char *const precision = ot_options_text(o, "precision");
   q->precision = precision || !r->imported ? precision : r->imported->precision;
+  q->gather_bytes = precision || !r->imported ? 0 : r->imported->gather_bytes;
   q->global_batch_size = ot_options_integer(o, "global-batch-size");
   q->sequence_length = ot_options_integer(o, "sequence-length");
   q->tokens = ot_options_integer(o, "tokens");

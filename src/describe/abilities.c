@@ -36,6 +36,9 @@ static const ot_key keys[] = {
     {"zero_with_tp", OT_KEY_TEXT, offsetof(ot_abilities, zero_with_tp.name), "",
      .shape = OT_SHAPE_LIST, .count_offset = offsetof(ot_abilities, zero_with_tp.num),
      .help = "stages of ZeRO with tp or cp above 1; empty: all of them"},
+    {"zero_in_groups", OT_KEY_TEXT, offsetof(ot_abilities, zero_in_groups.name), "",
+     .shape = OT_SHAPE_LIST, .count_offset = offsetof(ot_abilities, zero_in_groups.num),
+     .help = "stages of ZeRO over a part of dp; empty: all of them"},
     {"recompute", OT_KEY_TEXT, offsetof(ot_abilities, recompute.name), "",
      .shape = OT_SHAPE_LIST, .count_offset = offsetof(ot_abilities, recompute.num),
      .help = "recomputed activations"},
@@ -79,6 +82,7 @@ ot_status ot_abilities_check(const ot_abilities *a, const char *engine) {
   OT_TRY(check_names(engine, "zero", &a->zero, stages));
   OT_TRY(check_names(engine, "zero_with_pp", &a->zero_with_pp, stages));
   OT_TRY(check_names(engine, "zero_with_tp", &a->zero_with_tp, stages));
+  OT_TRY(check_names(engine, "zero_in_groups", &a->zero_in_groups, stages));
   OT_TRY(check_names(engine, "recompute", &a->recompute, ot_recompute_names));
   OT_TRY(check_names(engine, "precisions", &a->precisions, precisions));
   return check_names(engine, "families", &a->families, ot_family_choices);

@@ -21,16 +21,17 @@ typedef struct ot_elsewhere {
 } ot_elsewhere;
 
 typedef struct ot_abilities {
-  const char *versions;   // of the software, with its name; "": not stated
-  ot_names axes;          // of "dp", "tp", "pp", "cp", "ep"
-  ot_names pipelines;     // ot_pipeline_names
-  ot_names zero;          // "0" to "3"
-  ot_names zero_with_pp;  // of these, with pp above 1; empty: all
-  ot_names zero_with_tp;  // of these, with tp or cp above 1; empty: all
-  ot_names recompute;     // ot_recompute_names
-  ot_names precisions;    // of GEMMs: "fp32", "bf16", "fp16", "fp8"
-  ot_names families;      // HF model_type
-  int hosts;              // at most; 0: any number
+  const char *versions;     // of the software, with its name; "": not stated
+  ot_names axes;            // of "dp", "tp", "pp", "cp", "ep"
+  ot_names pipelines;       // ot_pipeline_names
+  ot_names zero;            // "0" to "3"
+  ot_names zero_with_pp;    // of these, with pp above 1; empty: all
+  ot_names zero_with_tp;    // of these, with tp or cp above 1; empty: all
+  ot_names zero_in_groups;  // of these, over a part of dp; empty: all
+  ot_names recompute;       // ot_recompute_names
+  ot_names precisions;      // of GEMMs: "fp32", "bf16", "fp16", "fp8"
+  ot_names families;        // HF model_type
+  int hosts;                // at most; 0: any number
   int64_t num_elsewhere;
   const ot_elsewhere *elsewhere;  // [num_elsewhere]
 } ot_abilities;

@@ -44,6 +44,55 @@ int64_t ot_engine_context_bytes(const ot_engine *engine, const ot_device_kind *d
   return ot_device_is_host(device) ? 0 : engine->context_bytes;
 }
 
+// What compiled blocks and captured graphs change of eager modules, for all frameworks: passes are
+// fused, and Python does not dispatch each of them.
+static void set_dispatch(const ot_engine_options *o, ot_engine *engine) {
+  static const double compiled_ops = 0.5, captured_ops = 0.1, eager_passes = 1.6;
+  ot_kernel_style *const k = &engine->kernels;
+  if (o->compiled == OT_SWITCH_ON) k->pass_factor = 1;
+  if (o->compiled == OT_SWITCH_ON && k->host_ops > compiled_ops) k->host_ops = compiled_ops;
+  if (o->compiled == OT_SWITCH_OFF && k->pass_factor < eager_passes) {
+    k->pass_factor = eager_passes;
+    k->host_ops = 1;
+    engine->drops_elementwise = false;
+  }
+  if (o->captured == OT_SWITCH_ON && k->host_ops > captured_ops) k->host_ops = captured_ops;
+  if (o->captured == OT_SWITCH_OFF && k->host_ops < compiled_ops) k->host_ops = compiled_ops;
+}
+
+static void take(ot_switch given, bool *value) {
+  if (given != OT_SWITCH_OPEN) *value = given == OT_SWITCH_ON;
+}
+
+static void set_tensor_overlap(const ot_engine_options *o, ot_engine *engine) {
+  const bool backward = o->backward_tp == OT_SWITCH_ON;
+  if (o->async_tp == OT_SWITCH_ON) engine->overlap_tensor = OT_TENSOR_OVERLAP_PIECES;
+  if (o->async_tp != OT_SWITCH_OFF) return;
+  engine->overlap_tensor = backward ? OT_TENSOR_OVERLAP_BACKWARD : OT_TENSOR_OVERLAP_NONE;
+}
+
+void ot_engine_apply(const ot_engine_options *o, ot_engine *engine) {
+  static const double fused_bytes = 10;
+  ot_kernel_style *const k = &engine->kernels;
+  set_dispatch(o, engine);
+  set_tensor_overlap(o, engine);
+  if (o->fused_loss == OT_SWITCH_ON && k->loss_bytes > fused_bytes) k->loss_bytes = fused_bytes;
+  take(o->fused_accumulation, &k->fused_accumulation);
+  take(o->fp8_attention, &k->fp8_attention);
+  take(o->overlap_reduce, &engine->overlap_reduce);
+  take(o->overlap_gather, &engine->overlap_gather);
+  take(o->overlap_update_gather, &engine->overlap_update_gather);
+  take(o->overlap_expert, &engine->overlap_expert);
+  if (o->overlap_pipeline == OT_SWITCH_ON) engine->overlap_pipeline = OT_PIPELINE_OVERLAP_CHUNKS;
+  if (o->overlap_pipeline == OT_SWITCH_OFF) engine->overlap_pipeline = OT_PIPELINE_OVERLAP_NONE;
+  if (o->fused_dispatch == OT_SWITCH_ON) engine->sorts_received = false;
+  if (o->attention > 0) k->attention = (ot_attention_kernel)(o->attention - 1);
+  if (o->bucket_bytes > 0) engine->bucket_bytes = o->bucket_bytes;
+  if (o->live_elements > 0) engine->live_elements = o->live_elements - 1;
+  if (o->remade != 0) engine->remade = o->remade;
+  if (o->selective_share > 0) engine->selective_share = o->selective_share;
+}
+
 ot_status ot_engine_check(const ot_engine *engine) {
   OT_CHECK(engine->kernels.pass_factor >= 1, OT_USAGE,
            "engine %s: pass_factor=%g; allowed: at least 1", engine->name,

@@ -114,6 +114,33 @@ typedef struct ot_engine {
   int64_t context_bytes;     // of an accelerator's runtime, libraries and communicators
 } ot_engine;
 
+// Switches that a run of the software sets or leaves as the engine file has them.
+typedef enum ot_switch { OT_SWITCH_OPEN, OT_SWITCH_ON, OT_SWITCH_OFF } ot_switch;
+
+typedef struct ot_engine_options {
+  ot_switch compiled;            // blocks, by torch.compile
+  ot_switch captured;            // kernels, in CUDA graphs
+  ot_switch fused_loss;          // cross-entropy in one kernel
+  ot_switch fused_accumulation;  // as the members of ot_kernel_style and ot_engine
+  ot_switch fp8_attention;
+  ot_switch overlap_reduce;
+  ot_switch overlap_gather;
+  ot_switch overlap_update_gather;
+  ot_switch overlap_pipeline;  // ON: chunks
+  ot_switch overlap_expert;
+  ot_switch async_tp;        // chunk by chunk with the GEMMs; OFF: not at all
+  ot_switch backward_tp;     // where async_tp is OFF: with the weight-gradient GEMM
+  ot_switch fused_dispatch;  // tokens are sorted while they are sent (DeepEP, HybridEP)
+  int attention;             // 1 + ot_attention_kernel; 0: open
+  int64_t bucket_bytes;      // 0: open
+  int64_t live_elements;     // 1 + the member of ot_engine; 0: open
+  unsigned remade;           // ot_recomputed_part of selective recompute; 0: open
+  double selective_share;    // as the member of ot_engine; 0: open
+} ot_engine_options;
+
+// Applies the options that are not open.
+void ot_engine_apply(const ot_engine_options *options, ot_engine *engine);
+
 // Device memory of the runtime, libraries and communicators: context_bytes; 0 for the host's own
 // CPU, whose memory figure excludes them.
 int64_t ot_engine_context_bytes(const ot_engine *engine, const ot_device_kind *device);

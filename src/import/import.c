@@ -68,8 +68,54 @@ static const struct {
 } formats[] = {
     {"torchtitan TOML", ot_torchtitan_is, ot_torchtitan_import},
     {"nanotron YAML", ot_nanotron_is, ot_nanotron_import},
+    {"DeepSpeed JSON", ot_deepspeed_is, ot_deepspeed_import},
     {"Megatron-LM flags", ot_megatron_is, ot_megatron_import},
 };
+
+// ---- here-documents ----
+
+// The word that ends a here-document begun on the line [line, end), or null: `cat >FILE <<'WORD'`.
+static const char *begun_word(const char *line, const char *end, ot_arena *arena) {
+  for (const char *at = line; at + 1 < end; at++) {
+    if (at[0] != '<' || at[1] != '<') continue;
+    at += 2;
+    while (at < end && (*at == '-' || *at == ' ' || *at == '\'' || *at == '"')) at++;
+    const char *const start = at;
+    while (at < end && *at != '\'' && *at != '"' && *at != ' ' && *at != '>') at++;
+    return at > start ? ot_arena_text(arena, start, at - start) : NULL;
+  }
+  return NULL;
+}
+
+// The first here-document, with empty lines before it, so that its lines keep their numbers.
+static const char *find_document(const ot_import *import) {
+  ot_text_builder out = {.arena = import->arena};
+  const char *word = NULL, *line = import->text;
+  while (*line != '\0') {
+    const char *const stop = strchr(line, '\n');
+    const char *const end = stop ? stop : line + strlen(line);
+    const bool ends =
+        word && (int64_t)ot_text_length(word) == end - line && ot_text_starts_with(line, word);
+    if (ends) return ot_text_builder_text(&out);
+    if (word) ot_text_append(&out, line, end - line);
+    ot_text_put(&out, "\n");
+    if (!word) word = begun_word(line, end, import->arena);
+    line = stop ? stop + 1 : end;
+  }
+  return NULL;
+}
+
+// Whether a script writes torchtitan's or nanotron's file by its here-document, which then is the
+// text that is read.
+static void take_document(ot_import *import) {
+  ot_import inner = *import;
+  import->document = find_document(import);
+  if (!import->document) return;
+  inner.text = import->document;
+  if (!ot_torchtitan_is(&inner) && !ot_nanotron_is(&inner)) return;
+  import->text = import->document;
+  import->bytes = ot_text_length(import->document);
+}
 
 ot_status ot_import_read(const char *path, const ot_presets *presets, ot_arena *arena,
                          ot_imported *out) {
@@ -80,17 +126,19 @@ ot_status ot_import_read(const char *path, const ot_presets *presets, ot_arena *
   OT_CHECK(ot_text_length(text) == import.bytes, OT_USAGE, "%s: not a text: a zero byte at %lld",
            path, (long long)ot_text_length(text));
   import.text = text;
+  take_document(&import);
   for (int i = 0; i < OT_COUNT(formats); i++) {
     if (!formats[i].is(&import)) continue;
     out->format = formats[i].name;
     OT_TRY(formats[i].import(&import));
-    return ot_model_check(&out->model);
+    return out->has_model ? ot_model_check(&out->model) : OT_OK;
   }
   ot_fail(OT_USAGE, "%s has no known format", path);
   return ot_fail_hint(OT_USAGE,
                       "known formats: Megatron-LM's flags (--num-layers ... in a script, a file of "
                       "flags or YAML), torchtitan's TOML ([model], [training], ...), nanotron's "
-                      "YAML (model:, parallelism:, tokens:)");
+                      "YAML (model:, parallelism:, tokens:), DeepSpeed's JSON (zero_optimization, "
+                      "train_batch_size, ...)");
 }
 
 ot_status ot_imported_fit(ot_imported *imported, int devices) {
@@ -105,11 +153,12 @@ ot_status ot_imported_fit(ot_imported *imported, int devices) {
            "%s: tp %d x pp %d x cp %d = %d does not divide %d devices", imported->format,
            imported->tp, imported->pp, imported->cp, model_ranks, devices);
   const int dp = devices / model_ranks;
+  if (imported->shard_ranks > 0) imported->dp_replicate = dp / imported->shard_ranks;
   OT_CHECK(imported->dp == 0 || imported->dp == dp, OT_USAGE,
            "%s: tp %d x pp %d x cp %d x dp %d are %d devices, not %d", imported->format,
            imported->tp, imported->pp, imported->cp, imported->dp, model_ranks * imported->dp,
            devices);
-  OT_CHECK(dp % imported->dp_replicate == 0, OT_USAGE,
+  OT_CHECK(imported->dp_replicate > 0 && dp % imported->dp_replicate == 0, OT_USAGE,
            "%s: %d replicas of the weights do not divide dp %d", imported->format,
            imported->dp_replicate, dp);
   imported->dp = dp;

@@ -194,72 +194,15 @@ bool ot_megatron_is(const ot_import *import) {
          ot_text_find(import->text, "--micro-batch-size");
 }
 
-// ---- the step ----
-
-static int chunks_of(const ot_megatron_flags *f) {
-  if (f->vpp > 0) return f->vpp;
-  if (f->layers_per_chunk == 0 || f->pp == 1) return 1;
-  const int64_t chunks = f->layers / f->pp / f->layers_per_chunk;
-  return chunks > 1 ? (int)chunks : 1;
-}
-
-static int zero_of(const ot_megatron_flags *f) {
-  if (f->torch_fsdp) return 3;
-  if (f->megatron_fsdp) return f->sharding;
-  return f->distributed_optimizer ? 1 : 0;
-}
-
-static const char *precision_of(const ot_megatron_flags *f) {
-  if (f->fp8 >= 0) return f->gradients_bf16 ? "fp8" : "fp8-fp32-gradients";
-  if (f->fp16) return "fp16";
-  if (!f->bf16) return "fp32";
-  return f->gradients_bf16 ? "bf16" : "bf16-fp32-gradients";
-}
-
-static const char *engine_of(const ot_megatron_flags *f) {
-  if (f->implementation == 0 || f->flash) return "megatron-core";
-  return f->sequence_parallel ? "megatron-2022" : "megatron-2021";
-}
-
-static ot_recompute recompute_of(ot_import *import, const ot_megatron_flags *f) {
-  if (f->recompute == 0 && f->method == 1 && f->recompute_layers > 0 &&
-      f->recompute_layers < f->layers / f->pp) {
-    ot_import_note(import,
-                   "%lld of %lld layers of a stage are recomputed: the cost assumes all of them",
-                   (long long)f->recompute_layers, (long long)(f->layers / f->pp));
-  }
-  if (f->recompute == 0) return OT_RECOMPUTE_FULL;
-  return f->recompute == 1 || f->recompute_activations ? OT_RECOMPUTE_SELECTIVE : OT_RECOMPUTE_NONE;
-}
-
-static void build_step(ot_import *import, const ot_megatron_flags *f) {
-  ot_imported *const out = import->out;
-  out->engine = engine_of(f);
-  out->precision = precision_of(f);
-  out->tp = f->tp;
-  out->pp = f->pp;
-  out->vpp = chunks_of(f);
-  out->cp = f->cp;
-  out->ep = f->ep;
-  out->etp = f->etp > 0 ? f->etp : f->tp;
-  out->dp_replicate = 1;
-  out->zero = zero_of(f);
-  out->pipeline = out->vpp > 1 ? OT_PIPELINE_INTERLEAVED : OT_PIPELINE_1F1B;
-  out->recompute = recompute_of(import, f);
-  out->micro_batch_size = f->micro_batch;
-  out->global_batch_size = f->global_batch;
-  out->local_batch_size = f->global_batch > 0 ? 0 : f->micro_batch;
-  out->sequence_length = f->sequence;
-  out->no_sequence_parallel = f->tp > 1 && !f->sequence_parallel;
-}
-
 ot_status ot_megatron_import(ot_import *import) {
   ot_node *map = NULL;
   ot_megatron_flags flags;
   OT_TRY(is_yaml(import) ? collect_yaml(import, &map) : collect_script(import, &map));
   OT_TRY(ot_schema_read(&ot_megatron_schema, map, import->arena, &flags));
   ot_import_ignored(import, &ot_megatron_schema, map, "");
+  if (ot_node_child(map, "rampup-batch-size") || ot_node_child(map, "step-batch-size-schedule"))
+    ot_import_note(import, "the batch grows: priced with the global batch size");
   OT_TRY(ot_megatron_model(import, &flags));
-  build_step(import, &flags);
-  return OT_OK;
+  OT_TRY(ot_megatron_step(import, &flags));
+  return flags.deepspeed ? ot_deepspeed_of_script(import, &flags) : OT_OK;
 }

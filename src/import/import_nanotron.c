@@ -14,7 +14,7 @@ typedef struct parallelism {
   int dp, pp, tp, cp, ep;
   int order;    // 0 1f1b, 1 all forward, all backward
   int tp_mode;  // 0 all-reduce, 1 reduce-scatter
-  bool recompute;
+  bool recompute, async;
 } parallelism;
 
 typedef struct tokens {
@@ -26,9 +26,11 @@ typedef struct optimizer {
   bool fp32_gradients;
 } optimizer;
 
+enum { DEFAULT_BUCKET = 25 };  // MiB
+
 typedef struct model {
   int type;  // 0 bfloat16, 1 float32, 2 float16
-  int64_t multiple;
+  int64_t multiple, bucket;
 } model;
 
 typedef struct settings {
@@ -41,6 +43,8 @@ typedef struct settings {
 static const char *const orders[] = {"1f1b", "afab", NULL};
 static const char *const tp_modes[] = {"ALL_REDUCE|all_reduce", "REDUCE_SCATTER|reduce_scatter",
                                        NULL};
+static const char *const only_true[] = {"true", "null", NULL};
+static const char *const only_false[] = {"false", "null", NULL};
 static const char *const types[] = {"bfloat16", "float32", "float16", NULL};
 
 // clang-format off
@@ -61,12 +65,16 @@ static const ot_key parallelism_keys[] = {
      .null_text = "ALL_REDUCE", .help = "sequence parallelism of norms over tp"},
     {"recompute_layer", OT_KEY_BOOL, offsetof(parallelism, recompute), "false",
      .help = "layers are recomputed"},
+    {"tp_linear_async_communication", OT_KEY_BOOL, offsetof(parallelism, async), "false",
+     .null_text = "false", .help = "collectives of tp are concurrent with GEMMs of the backward"},
+    {"tp_recompute_allgather", OT_KEY_FIXED, .choices = only_true,
+     .help = "gathered tensors that are kept are not priced"},
+    {"moe_layer_recompute", OT_KEY_FIXED, .choices = only_false, .help = "not priced"},
 };
 
 static const ot_schema parallelism_schema = {
     "parallelism of nanotron", parallelism_keys, OT_COUNT(parallelism_keys),
-    .size = sizeof(parallelism),
-    .inert = "tp_linear_async_communication|tp_recompute_allgather|moe_layer_recompute"};
+    .size = sizeof(parallelism)};
 
 static const ot_key token_keys[] = {
     {"sequence_length", OT_KEY_INTEGER, offsetof(tokens, sequence), NULL, 1, INT32_MAX,
@@ -98,12 +106,14 @@ static const ot_key model_keys[] = {
      .null_text = "bfloat16", .help = "dtype of GEMMs"},
     {"make_vocab_size_divisible_by", OT_KEY_INTEGER, offsetof(model, multiple), "1", 1, 1 << 20,
      .help = "the embedding rows are padded to a multiple of this times tp"},
+    {"ddp_bucket_cap_mb", OT_KEY_INTEGER, offsetof(model, bucket), "25", 1, 1 << 20,
+     .help = "MiB of a gradient reduction"},
 };
 
 // model_config is parsed separately: it has HF's keys.
 static const ot_schema model_schema = {
     "model of nanotron", model_keys, OT_COUNT(model_keys), .size = sizeof(model),
-    .inert = "model_config|init_method|ddp_bucket_cap_mb"};
+    .inert = "model_config|init_method"};
 
 static const ot_key keys[] = {
     {"parallelism", OT_KEY_OBJECT, offsetof(settings, parallelism), .object = &parallelism_schema,
@@ -158,20 +168,27 @@ static void put_default(const ot_import *import, ot_node *map, const char *key, 
   ot_node_put(import->arena, map, key, node);
 }
 
-// nanotron's Qwen2 has biases only with attention_bias, like HF's llama.
+// nanotron's Qwen2 has biases only with attention_bias, and then as HF's (models/qwen.py).
 static ot_status hf_keys(ot_import *import, ot_node *config, ot_node **out) {
   ot_node *const map = ot_node_create(import->arena, OT_NODE_MAP);
   ot_node *next;
+  const ot_node *const qwen = ot_node_child(config, "is_qwen2_config");
+  const ot_node *const bias = ot_node_child(config, "attention_bias");
+  const bool biased = qwen && bias && bias->text && ot_choice_matches("true|True", bias->text);
   map->source = config->source;
   map->line = config->line;
   map->column = config->column;
-  ot_node_put(import->arena, map, "model_type", ot_node_text(import->arena, "llama"));
+  ot_node_put(import->arena, map, "model_type",
+              ot_node_text(import->arena, biased ? "qwen2" : "llama"));
   OT_TRY(check_own(import, config));
   for (ot_node *child = config->first; child; child = next) {
     next = child->next;
     if (ot_choice_matches(own_keys, child->key)) continue;
+    if (biased && ot_text_equal(child->key, "attention_bias")) continue;
     ot_node_append(map, child);
   }
+  const ot_node *const heads = ot_node_child(map, "num_attention_heads");
+  if (biased && heads && heads->text) put_default(import, map, "num_key_value_heads", heads->text);
   put_default(import, map, "rms_norm_eps", "1e-06");
   put_default(import, map, "rope_theta", "10000");
   *out = map;
@@ -221,6 +238,13 @@ static void build_step(const ot_import *import, const settings *config) {
   out->global_batch_size = config->tokens.micro_batch * config->tokens.micro_batches * p->dp;
   out->sequence_length = config->tokens.sequence;
   out->no_sequence_parallel = p->tp > 1 && p->tp_mode == 0;
+  if (config->model.bucket != DEFAULT_BUCKET) {
+    out->options.bucket_bytes = config->model.bucket << 20;
+  }
+  if (p->tp > 1 && p->async) {
+    out->options.async_tp = OT_SWITCH_OFF;
+    out->options.backward_tp = OT_SWITCH_ON;
+  }
 }
 
 ot_status ot_nanotron_import(ot_import *import) {
@@ -235,6 +259,7 @@ ot_status ot_nanotron_import(ot_import *import) {
            OT_USAGE, "parallelism: more than %d devices (%s)", 1 << 20, import->path);
   ot_import_ignored(import, &schema, tree, "");
   OT_TRY(build_model(import, &config, tree));
+  import->out->has_model = true;
   build_step(import, &config);
   return OT_OK;
 }

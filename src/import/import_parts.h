@@ -11,6 +11,7 @@ typedef struct ot_import {
   const char *path;  // for messages
   const char *text;  // [bytes], ends in zero
   int64_t bytes;
+  const char *document;  // the body of the first here-document with an end, on its lines; or null
   const ot_presets *presets;
   ot_arena *arena;
   ot_imported *out;
@@ -22,6 +23,16 @@ bool ot_megatron_is(const ot_import *import);
 ot_status ot_megatron_import(ot_import *import);
 // Fills model, model_name and model_keys.
 ot_status ot_megatron_model(ot_import *import, const ot_megatron_flags *flags);
+// Fills everything else.
+ot_status ot_megatron_step(ot_import *import, const ot_megatron_flags *flags);
+// Which layers have experts, from moe-layer-freq.
+//   out  [layers]
+ot_status ot_megatron_expert_layers(const ot_import *import, const ot_megatron_flags *flags,
+                                    bool *out);
+bool ot_deepspeed_is(const ot_import *import);
+ot_status ot_deepspeed_import(ot_import *import);
+// The JSON that a script of Megatron-DeepSpeed names, over what its flags give.
+ot_status ot_deepspeed_of_script(ot_import *import, const ot_megatron_flags *flags);
 bool ot_torchtitan_is(const ot_import *import);
 ot_status ot_torchtitan_import(ot_import *import);
 bool ot_nanotron_is(const ot_import *import);

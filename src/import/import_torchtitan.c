@@ -2,9 +2,11 @@
 // torchtitan: its TOML as torchtitan/config/job_config.py of 2025 spells and defaults it. Spellings
 // of 2024 ([experimental], degrees in [training], batch_size) are converted. Its models are named,
 // not described: those that are presets here are known.
+#include "base/number.h"
 #include "base/text.h"
 #include "files/tree_file.h"
 #include "import/import_parts.h"
+#include "describe/titan_models.h"
 
 // ---- keys ----
 
@@ -16,7 +18,9 @@ typedef struct model {
 
 typedef struct training {
   int64_t local_batch, global_batch, sequence;
-  int products;  // 0 bfloat16, 1 float32
+  int products;   // 0 bfloat16, 1 float32
+  int stored;     // 0 float32, 1 bfloat16
+  bool compiled;  // of 2024
 } training;
 
 // Pipeline schedules, as in the table.
@@ -31,19 +35,36 @@ enum {
 typedef struct parallelism {
   int replicate, shard, tp, pp, cp, ep, etp;
   int schedule;
-  int64_t layers_per_stage, pipeline_micro_batch;
-  int reshard;  // 0 default, 1 always, 2 never
+  int64_t layers_per_stage, pipeline_micro_batch, micro_batches;
+  int first_less, last_less;  // layers that embedding and head count as
+  int reshard;                // 0 default, 1 always, 2 never
+  bool async, no_loss_parallel;
+  int exchange;  // of tokens: 0 standard, 1 deepep
 } parallelism;
 
 typedef struct checkpointing {
-  int mode;  // 0 none, 1 selective, 2 full
+  int mode;            // 0 none, 1 selective, 2 full
+  const char *option;  // "op", or N: every N-th layer
 } checkpointing;
+
+typedef struct compilation {
+  bool enabled;
+  const char **components;  // [num_components]
+  int64_t num_components;
+} compilation;
+
+typedef struct float8 {
+  bool linear;  // of 2024
+  bool gathers;
+} float8;
 
 typedef struct settings {
   model model;
   training training;
   parallelism degrees;
   checkpointing checkpointing;
+  compilation compilation;
+  float8 float8;
 } settings;
 
 static const char *const schedules[] = {
@@ -53,6 +74,13 @@ static const char *const reshards[] = {"default", "always", "never", NULL};
 static const char *const products[] = {"bfloat16", "float32", NULL};
 static const char *const checkpoint_modes[] = {"none", "selective", "full", NULL};
 static const char *const only_false[] = {"false", NULL};
+static const char *const only_fp32[] = {"float32", NULL};
+static const char *const stored_types[] = {"float32", "bfloat16", NULL};
+static const char *const adams[] = {"AdamW", "Adam", NULL};
+static const char *const only_fused[] = {"fused", NULL};
+static const char *const only_true[] = {"true", NULL};
+static const char *const only_rings[] = {"allgather", "alltoall", NULL};
+static const char *const exchanges[] = {"standard", "deepep|hybridep", NULL};
 static const char *const only_empty[] = {"[]", "", "null", NULL};
 
 // clang-format off
@@ -76,14 +104,20 @@ static const ot_key training_keys[] = {
      .help = "tokens per sequence"},
     {"mixed_precision_param", OT_KEY_CHOICE, offsetof(training, products), "bfloat16",
      .choices = products, .help = "dtype of GEMMs"},
+    {"dtype", OT_KEY_CHOICE, offsetof(training, stored), "float32", .choices = stored_types,
+     .help = "dtype of weights and states"},
+    {"compile", OT_KEY_BOOL, offsetof(training, compiled), "false", .help = "blocks are compiled"},
+    {"mixed_precision_reduce", OT_KEY_FIXED, .choices = only_fp32, .help = "in fp32"},
     {"enable_cpu_offload", OT_KEY_FIXED, .choices = only_false, .help = "offloading is not priced"},
+    {"deterministic", OT_KEY_FIXED, .choices = only_false,
+     .help = "deterministic kernels are not priced"},
 };
 
 // Degrees in [training], as in 2024, are parsed by degree_keys.
 static const ot_schema training_schema = {
     "training of torchtitan", training_keys, OT_COUNT(training_keys), .size = sizeof(training),
-    .inert = "dataset|dataset_path|max_norm|steps|compile|gc_freq|gc_debug|seed|deterministic|"
-             "warmup_steps|mixed_precision_reduce|dtype|debug_moe_force_load_balance|dump_folder"};
+    .inert = "dataset|dataset_path|max_norm|steps|gc_freq|gc_debug|seed|warmup_steps|"
+             "debug_moe_force_load_balance|dump_folder"};
 
 static const ot_key degree_keys[] = {
     {"data_parallel_replicate_degree", OT_KEY_INT, offsetof(parallelism, replicate), "1",
@@ -113,26 +147,91 @@ static const ot_key degree_keys[] = {
      .help = "stages are balanced by cost"},
     {"module_fqns_per_model_part", OT_KEY_FIXED, .choices = only_empty,
      .help = "stages are balanced by cost"},
+    {"pipeline_parallel_first_stage_less_layers", OT_KEY_INT, offsetof(parallelism, first_less),
+     "1", 0, 64, .help = "layers that the embedding counts as"},
+    {"pipeline_parallel_last_stage_less_layers", OT_KEY_INT, offsetof(parallelism, last_less), "1",
+     0, 64, .help = "layers that the head counts as"},
+    {"pipeline_parallel_microbatches", OT_KEY_INTEGER, offsetof(parallelism, micro_batches), "null",
+     1, 1 << 20, .null_text = "0", .help = "micro-batches of the pipeline, in 2024"},
+    {"pipeline_parallel_schedule_csv", OT_KEY_FIXED, .choices = only_empty,
+     .help = "schedules of a file are not priced"},
+    {"enable_async_tensor_parallel", OT_KEY_BOOL, offsetof(parallelism, async), "false",
+     .help = "collectives of tp are concurrent with their GEMMs, if blocks are compiled"},
+    {"disable_loss_parallel", OT_KEY_BOOL, offsetof(parallelism, no_loss_parallel), "false",
+     .help = "whole logits on each rank of tp"},
+    {"enable_loss_parallel", OT_KEY_FIXED, .choices = only_true, .help = "logits are sharded"},
+    {"enable_compiled_autograd", OT_KEY_FIXED, .choices = only_false, .help = "not priced"},
+    {"context_parallel_rotate_method", OT_KEY_FIXED, .choices = only_rings,
+     .help = "both exchange the same keys and values"},
+    {"expert_parallel_comm_backend", OT_KEY_CHOICE, offsetof(parallelism, exchange), "standard",
+     .choices = exchanges, .help = "how tokens are exchanged"},
 };
 
 static const ot_schema degree_schema = {
     "parallelism of torchtitan", degree_keys, OT_COUNT(degree_keys), .size = sizeof(parallelism),
-    .inert = "enable_compiled_autograd|disable_loss_parallel|enable_async_tensor_parallel|"
-             "enable_loss_parallel|context_parallel_rotate_method|pipeline_parallel_schedule_csv|"
-             "pipeline_parallel_first_stage_less_layers|pipeline_parallel_last_stage_less_layers|"
-             "pipeline_parallel_microbatches|custom_import|custom_args_module"};
+    .inert = "custom_import|custom_args_module"};
 
 static const ot_key checkpoint_keys[] = {
     {"mode", OT_KEY_CHOICE, offsetof(checkpointing, mode), "selective", .choices = checkpoint_modes,
      .help = "recomputed activations"},
+    {"selective_ac_option", OT_KEY_TEXT, offsetof(checkpointing, option), "2",
+     .help = "op: every second GEMM; N: every N-th layer"},
 };
 
 static const ot_schema checkpoint_schema = {
     "activation checkpointing of torchtitan", checkpoint_keys, OT_COUNT(checkpoint_keys),
     .size = sizeof(checkpointing),
-    .inert = "selective_ac_option|per_op_sac_force_recompute_mm_shapes_by_fqns|early_stop|"
-             "preserve_rng_state|determinism_check|debug|memory_budget|"
-             "visualize_memory_budget_pareto"};
+    .inert = "per_op_sac_force_recompute_mm_shapes_by_fqns|early_stop|preserve_rng_state|"
+             "determinism_check|debug|memory_budget|visualize_memory_budget_pareto"};
+
+static const ot_key compile_keys[] = {
+    {"enable", OT_KEY_BOOL, offsetof(compilation, enabled), "false",
+     .help = "blocks are compiled"},
+    {"components", OT_KEY_TEXT, offsetof(compilation, components), "", .shape = OT_SHAPE_LIST,
+     .count_offset = offsetof(compilation, num_components), .help = "model, loss; empty: both"},
+};
+static const ot_schema compile_schema = {
+    "compile of torchtitan", compile_keys, OT_COUNT(compile_keys), .size = sizeof(compilation),
+    .inert = "backend"};
+
+static const ot_key float8_keys[] = {
+    {"enable_float8_linear", OT_KEY_BOOL, offsetof(float8, linear), "false",
+     .help = "GEMMs in fp8, in 2024"},
+    {"enable_fsdp_float8_all_gather", OT_KEY_BOOL, offsetof(float8, gathers), "false",
+     .help = "weights are gathered in 8 bits"},
+    {"force_recompute_fp8_weight_in_bwd", OT_KEY_FIXED, .choices = only_false,
+     .help = "not priced"},
+    {"emulate", OT_KEY_FIXED, .choices = only_false, .help = "not priced"},
+};
+static const ot_schema float8_schema = {
+    "float8 of torchtitan", float8_keys, OT_COUNT(float8_keys), .size = sizeof(float8),
+    .inert = "precompute_float8_dynamic_scale_for_fsdp|recipe_name|filter_fqns|"
+             "moe_fqns_prototype|moe_fqns"};
+
+static const ot_key optimizer_keys[] = {
+    {"name", OT_KEY_FIXED, .choices = adams, .help = "states of other optimizers are not priced"},
+    {"implementation", OT_KEY_FIXED, .choices = only_fused, .help = "other updates: not priced"},
+    {"fused", OT_KEY_FIXED, .choices = only_true, .help = "other updates are not priced"},
+    {"early_step_in_backward", OT_KEY_FIXED, .choices = only_false, .help = "not priced"},
+};
+static const ot_schema optimizer_schema = {
+    "optimizer of torchtitan", optimizer_keys, OT_COUNT(optimizer_keys), .size = 1,
+    .inert = "lr|beta1|beta2|eps|weight_decay"};
+
+static const ot_key debug_keys[] = {
+    {"deterministic", OT_KEY_FIXED, .choices = only_false,
+     .help = "deterministic kernels are not priced"},
+};
+static const ot_schema debug_schema = {
+    "debug of torchtitan", debug_keys, OT_COUNT(debug_keys), .size = 1,
+    .inert = "seed|moe_force_load_balance|deterministic_warn_only|print_config|save_config_file"};
+
+static const ot_key tolerance_keys[] = {
+    {"enable", OT_KEY_FIXED, .choices = only_false, .help = "fault tolerance is not priced"},
+};
+static const ot_schema tolerance_schema = {
+    "fault_tolerance of torchtitan", tolerance_keys, OT_COUNT(tolerance_keys), .size = 1,
+    .inert = "*"};
 
 static const ot_key keys[] = {
     {"model", OT_KEY_OBJECT, offsetof(settings, model), .object = &model_schema,
@@ -143,34 +242,21 @@ static const ot_key keys[] = {
      .help = "degrees"},
     {"activation_checkpoint", OT_KEY_OBJECT, offsetof(settings, checkpointing),
      .object = &checkpoint_schema, .help = "recomputed activations"},
+    {"compile", OT_KEY_OBJECT, offsetof(settings, compilation), .object = &compile_schema,
+     .help = "compiled parts"},
+    {"float8", OT_KEY_OBJECT, offsetof(settings, float8), .object = &float8_schema,
+     .help = "fp8"},
+    {"optimizer", OT_KEY_OBJECT, 0, .object = &optimizer_schema, .help = "optimizer"},
+    {"debug", OT_KEY_OBJECT, 0, .object = &debug_schema, .help = "debugging"},
+    {"fault_tolerance", OT_KEY_OBJECT, 0, .object = &tolerance_schema, .help = "not priced"},
 };
 
 static const ot_schema schema = {
     "configuration of torchtitan", keys, OT_COUNT(keys), .size = sizeof(settings),
-    .inert = "job|profiling|metrics|optimizer|lr_scheduler|checkpoint|compile|float8|quantize|mx|"
-             "comm|fault_tolerance|validation|memory_estimation|debug"};
+    .inert = "job|profiling|metrics|lr_scheduler|checkpoint|comm|validation|memory_estimation"};
 // clang-format on
 
 // ---- models ----
-
-// torchtitan/models/*/__init__.py
-static const struct {
-  const char *name, *flavor, *preset;
-} models[] = {
-    {"llama3", "8B", "llama3.1-8b"},
-    {"llama3", "70B", "llama3.1-70b"},
-    {"llama3", "405B", "llama3.1-405b"},
-    {"qwen3", "0.6B", "qwen3-0.6b"},
-    {"qwen3", "1.7B", "qwen3-1.7b"},
-    {"qwen3", "4B", "qwen3-4b"},
-    {"qwen3", "8B", "qwen3-8b"},
-    {"qwen3", "14B", "qwen3-14b"},
-    {"qwen3", "32B", "qwen3-32b"},
-    {"qwen3", "30B-A3B", "qwen3-30b-a3b"},
-    {"qwen3", "235B-A22B", "qwen3-235b-a22b"},
-    {"deepseek_v3", "671B", "deepseek-v3"},
-};
-
 bool ot_torchtitan_is(const ot_import *import) {
   return ot_import_has_line(import, "[model]") && ot_import_has_line(import, "[training]");
 }
@@ -213,22 +299,25 @@ static bool is_flavor(const char *known, const char *given) {
   return ot_text_starts_with(given, known) && (given[length] == '\0' || given[length] == '_');
 }
 
-static ot_status build_model(ot_import *import, const settings *config) {
+static ot_status take_model(ot_import *import, const char *preset) {
   ot_imported *const out = import->out;
-  for (int i = 0; i < OT_COUNT(models); i++) {
-    if (!ot_text_equal(models[i].name, config->model.name)) continue;
-    if (!is_flavor(models[i].flavor, config->model.flavor)) continue;
-    const ot_config_request request = {.presets = *import->presets};
-    out->model_name = models[i].preset;
-    ot_config_model *const read = ot_arena_take(import->arena, sizeof *read);
-    OT_TRY(ot_config_load_model(models[i].preset, &request, import->arena, read));
-    out->model = read->model;
-    out->model_keys = read->keys;
-    return OT_OK;
-  }
+  const ot_config_request request = {.presets = *import->presets};
+  ot_config_model *const read = ot_arena_take(import->arena, sizeof *read);
+  OT_TRY(ot_config_load_model(preset, &request, import->arena, read));
+  out->model_name = preset;
+  out->model = read->model;
+  out->model_keys = read->keys;
+  out->has_model = true;
+  return OT_OK;
+}
+
+static ot_status build_model(ot_import *import, const settings *config) {
   ot_text_builder known = {.arena = import->arena};
-  for (int i = 0; i < OT_COUNT(models); i++) {
-    ot_text_appendf(&known, "%s%s %s", i > 0 ? ", " : "", models[i].name, models[i].flavor);
+  const ot_titan_model *m;
+  for (int i = 0; (m = ot_titan_model_at(i)) != NULL; i++) {
+    const bool named = ot_text_equal(m->name, config->model.name);
+    if (named && is_flavor(m->flavor, config->model.flavor)) return take_model(import, m->preset);
+    ot_text_appendf(&known, "%s%s %s", i > 0 ? ", " : "", m->name, m->flavor);
   }
   ot_fail(OT_USAGE, "model.flavor: %s %s is unknown (%s)", config->model.name, config->model.flavor,
           import->path);
@@ -246,14 +335,37 @@ static ot_pipeline pipeline_of(ot_import *import, const parallelism *d) {
   return OT_PIPELINE_INTERLEAVED;
 }
 
-// torchtitan/distributed/pipeline_parallel.py: embedding and head count as one layer each; without
-// a number of layers, looped schedules have two chunks.
+static int64_t counted_layers(const ot_imported *out, const parallelism *d) {
+  return out->model.num_layers + d->first_less + d->last_less;
+}
+
+// torchtitan/distributed/pipeline_parallel.py: embedding and head count as layers; without a number
+// of layers, looped schedules have two chunks.
 static int chunks_of(const ot_imported *out, const parallelism *d) {
   if (out->pipeline != OT_PIPELINE_INTERLEAVED) return out->pipeline == OT_PIPELINE_ZB_V ? 2 : 1;
   if (d->layers_per_stage == 0) return 2;
-  const int64_t stages =
-      (out->model.num_layers + 2 + d->layers_per_stage - 1) / d->layers_per_stage;
+  const int64_t stages = (counted_layers(out, d) + d->layers_per_stage - 1) / d->layers_per_stage;
   return stages > d->pp ? (int)(stages / d->pp) : 1;
+}
+
+// Layers of each chunk; what remains goes to the first ones.
+static ot_status build_chunks(ot_import *import, const parallelism *d) {
+  ot_imported *const out = import->out;
+  const int64_t chunks = (int64_t)d->pp * out->vpp, all = counted_layers(out, d);
+  if (d->pp == 1) return OT_OK;
+  OT_CHECK(chunks <= all, OT_USAGE,
+           "parallelism: %lld chunks of the pipeline are more than the layers (%s)",
+           (long long)chunks, import->path);
+  int *const layers = ot_arena_array(import->arena, chunks, sizeof *layers);
+  for (int64_t c = 0; c < chunks; c++) layers[c] = (int)(all / chunks + (c < all % chunks));
+  layers[0] -= d->first_less;
+  layers[chunks - 1] -= d->last_less;
+  OT_CHECK(layers[0] >= 0 && layers[chunks - 1] >= 0, OT_USAGE,
+           "parallelism: the first or last chunk of the pipeline has less than no layers (%s)",
+           import->path);
+  out->chunk_layers = layers;
+  out->num_chunks = (int)chunks;
+  return OT_OK;
 }
 
 // By default, weights are released after their forward, except in pipelines.
@@ -263,29 +375,95 @@ static int zero_of(const parallelism *d) {
   return resharded ? 3 : 2;
 }
 
-static const char *precision_of(const ot_import *import, const settings *config) {
-  if (config->training.products == 1) return "fp32";
+static ot_status read_precision(ot_import *import, const settings *config) {
+  ot_imported *const out = import->out;
+  bool narrow = config->float8.linear;
   for (int64_t i = 0; i < config->model.num_converters; i++) {
-    if (ot_text_find(config->model.converters[i], "float8")) return "fp8";
+    const char *const converter = config->model.converters[i];
+    OT_CHECK(ot_choice_matches("float8|quantize.linear.float8|", converter), OT_USAGE,
+             "model.converters: %s is not priced; allowed: float8, quantize.linear.float8 (%s)",
+             converter, import->path);
+    narrow = narrow || converter[0] != '\0';
   }
-  return ot_import_has_line(import, "[quantize") ? "fp8" : NULL;
+  if (narrow) {
+    out->precision = "fp8";
+  } else if (config->training.stored == 1) {
+    out->precision = "bf16-pure";
+  } else if (config->training.products == 1) {
+    out->precision = "fp32";
+  }
+  out->gather_bytes = narrow && config->float8.gathers ? 1 : 0;
+  return OT_OK;
+}
+
+// ---- what a run switches on ----
+
+static bool compiles_blocks(const settings *config) {
+  const compilation *const c = &config->compilation;
+  bool named = c->num_components == 0;
+  for (int64_t i = 0; i < c->num_components; i++)
+    named = named || ot_text_equal(c->components[i], "model");
+  return config->training.compiled || (c->enabled && named);
+}
+
+// "op" is what the engine file describes; N recomputes every N-th layer whole.
+static ot_status read_recompute(ot_import *import, const checkpointing *c) {
+  static const ot_recompute modes[] = {OT_RECOMPUTE_NONE, OT_RECOMPUTE_SELECTIVE,
+                                       OT_RECOMPUTE_FULL};
+  ot_imported *const out = import->out;
+  int64_t every;
+  out->recompute = modes[c->mode];
+  if (out->recompute != OT_RECOMPUTE_SELECTIVE || ot_text_equal(c->option, "op")) return OT_OK;
+  OT_CHECK(ot_number_parse_size(c->option, &every) && every >= 1, OT_USAGE,
+           "activation_checkpoint.selective_ac_option: %s; allowed: op, or N for every N-th layer "
+           "(%s)",
+           c->option, import->path);
+  if (every == 1) {
+    out->recompute = OT_RECOMPUTE_FULL;
+    return OT_OK;
+  }
+  out->options.selective_share = 1.0 / (double)every;
+  ot_import_note(import,
+                 "every %lld-th layer is recomputed: its time is priced, its memory as with \"op\"",
+                 (long long)every);
+  return OT_OK;
+}
+
+static ot_status read_options(ot_import *import, const settings *config) {
+  ot_engine_options *const o = &import->out->options;
+  const parallelism *const d = &config->degrees;
+  const bool compiled = compiles_blocks(config);
+  OT_CHECK(d->tp == 1 || !d->no_loss_parallel, OT_USAGE,
+           "parallelism.disable_loss_parallel: not priced with tp; allowed: false (%s)",
+           import->path);
+  o->compiled = compiled ? OT_SWITCH_ON : OT_SWITCH_OFF;
+  if (d->exchange == 1) o->fused_dispatch = OT_SWITCH_ON;
+  if (d->tp > 1) o->async_tp = compiled && d->async ? OT_SWITCH_ON : OT_SWITCH_OFF;
+  return read_recompute(import, &config->checkpointing);
+}
+
+static void read_batch(const settings *config, ot_imported *out) {
+  const parallelism *const d = &config->degrees;
+  const training *const t = &config->training;
+  int64_t stage_batch = d->pipeline_micro_batch;
+  if (d->micro_batches > 0) stage_batch = t->local_batch / d->micro_batches;
+  out->micro_batch_size = d->pp > 1 && stage_batch > 0 ? stage_batch : t->local_batch;
+  out->global_batch_size = t->global_batch > 0 ? t->global_batch : 0;
+  out->local_batch_size = t->global_batch > 0 ? 0 : t->local_batch;
+  out->sequence_length = t->sequence;
 }
 
 static ot_status build_step(ot_import *import, const settings *config) {
-  static const ot_recompute modes[] = {OT_RECOMPUTE_NONE, OT_RECOMPUTE_SELECTIVE,
-                                       OT_RECOMPUTE_FULL};
   const parallelism *const d = &config->degrees;
-  const training *const t = &config->training;
   ot_imported *const out = import->out;
   OT_CHECK(d->shard != 0, OT_USAGE,
            "parallelism.data_parallel_shard_degree: 0 is out of range; allowed: -1, or 1 and more "
            "(%s)",
            import->path);
-  OT_CHECK(t->global_batch != 0, OT_USAGE,
+  OT_CHECK(config->training.global_batch != 0, OT_USAGE,
            "training.global_batch_size: 0 is out of range; allowed: -1, or 1 and more (%s)",
            import->path);
   out->engine = "torchtitan";
-  out->precision = precision_of(import, config);
   out->tp = d->tp;
   out->pp = d->pp;
   out->cp = d->cp;
@@ -296,11 +474,25 @@ static ot_status build_step(ot_import *import, const settings *config) {
   out->zero = zero_of(d);
   out->pipeline = pipeline_of(import, d);
   out->vpp = chunks_of(out, d);
-  out->recompute = modes[config->checkpointing.mode];
-  out->micro_batch_size = d->pp > 1 ? d->pipeline_micro_batch : t->local_batch;
-  out->global_batch_size = t->global_batch > 0 ? t->global_batch : 0;
-  out->local_batch_size = t->global_batch > 0 ? 0 : t->local_batch;
-  out->sequence_length = t->sequence;
+  read_batch(config, out);
+  OT_TRY(read_precision(import, config));
+  OT_TRY(build_chunks(import, d));
+  return read_options(import, config);
+}
+
+// [quantize.linear.float8] is the [float8] of earlier versions.
+static ot_status move_quantize(const ot_import *import, ot_node *tree) {
+  ot_node *const quantize = ot_node_child(tree, "quantize");
+  if (!quantize) return OT_OK;
+  ot_node *const linear = ot_node_child(quantize, "linear");
+  ot_node *const narrow = linear ? ot_node_child(linear, "float8") : NULL;
+  OT_CHECK(narrow && ot_node_count(linear) == 1 && ot_node_count(quantize) == 1, OT_USAGE,
+           "quantize: only quantize.linear.float8 is priced (%s)",
+           ot_node_place(import->arena, quantize));
+  ot_node_remove(tree, quantize);
+  ot_node_remove(linear, narrow);
+  narrow->next = NULL;
+  ot_node_put(import->arena, tree, "float8", narrow);
   return OT_OK;
 }
 
@@ -311,6 +503,7 @@ ot_status ot_torchtitan_import(ot_import *import) {
   OT_TRY(ot_tree_parse_toml(&origin, import->text, import->bytes, import->arena, &tree));
   move_degrees(import, tree, "training", false);
   move_degrees(import, tree, "experimental", true);
+  OT_TRY(move_quantize(import, tree));
   OT_TRY(ot_schema_read(&schema, tree, import->arena, &config));
   ot_import_ignored(import, &schema, tree, "");
   OT_TRY(build_model(import, &config));

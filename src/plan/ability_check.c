@@ -61,7 +61,8 @@ static ot_status check_zero(const ot_engine *engine, const ot_candidate *c) {
   OT_TRY(check(engine, &a->zero, "zero ", name, ""));
   if (c->pp > 1) OT_TRY(check(engine, &a->zero_with_pp, "zero ", name, " with pp"));
   if (c->tp > 1 || c->cp > 1) OT_TRY(check(engine, &a->zero_with_tp, "zero ", name, " with tp"));
-  return OT_OK;
+  if (c->zero == 0 || c->dp_shard == 0 || c->dp_shard >= c->dp) return OT_OK;
+  return check(engine, &a->zero_in_groups, "zero ", name, " over a part of dp");
 }
 
 ot_status ot_ability_check(const ot_engine *engine, const ot_candidate *c) {

@@ -86,6 +86,12 @@ static void split_by_cost(const ot_model *model, int stages, int *first) {
   first[stages] = layers + 2;
 }
 
+// The embedding goes to the first chunk, the head to the last.
+static void split_as_given(const int *layers, int chunks, int *first) {
+  for (int c = 0; c < chunks; c++) first[c + 1] = first[c] + layers[c] + (c == 0);
+  first[chunks]++;
+}
+
 static ot_status partition(ot_estimator *e, const ot_candidate *c, ot_run *run,
                            ot_stage_partition *out) {
   const int num_blocks = out->blocks->num_blocks;
@@ -94,7 +100,9 @@ static ot_status partition(ot_estimator *e, const ot_candidate *c, ot_run *run,
            "plan: pp=%d with %d chunks in total exceeds the model's %d blocks", c->pp, chunks,
            num_blocks);
   int *const first = ot_arena_array(e->arena, chunks + 1, sizeof *first);
-  if (e->job.engine->stages_by_cost && chunks == c->pp) {
+  if (e->job.num_chunks == chunks) {
+    split_as_given(e->job.chunk_layers, chunks, first);
+  } else if (e->job.engine->stages_by_cost && chunks == c->pp) {
     split_by_cost(e->job.model, chunks, first);
   } else {
     split_evenly(num_blocks - 2, chunks, first);

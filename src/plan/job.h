@@ -40,6 +40,10 @@ typedef struct ot_job {
   double stretch;      // kernel slowdown by shared cores (ot_simulation); 0: from the cluster
   const ot_run *run;   // engine orthant: settings other than degrees (optimizer, ...)
   ot_candidate given;  // fixed degrees; 0 and -1 are searched
+  // Other engines: layers of each pipeline chunk, in model order, of candidates with `num_chunks`
+  // chunks; 0: the engine divides them.
+  const int *chunk_layers;  // [num_chunks]
+  int num_chunks;
 } ot_job;
 
 // OT_USAGE for values that are missing, out of range, or incompatible.

@@ -209,15 +209,16 @@ ot_status ot_web_emit(ot_web *web, const ot_node *request, ot_json_writer *w) {
   const char *const text = name && name->text ? name->text : "";
   int64_t length = 0;
   while (text[length] != '\0') length++;
-  const ot_emit_kind kind = ot_emit_find(text, length);
+  ot_software software = OT_SOFTWARE_NONE;
+  const ot_emit_kind kind = ot_emit_find(text, length, &software);
   ot_plan_page page = web->page;
   const int index = number_of(request, "index", 0);
   OT_CHECK(kind != OT_EMIT_KINDS, OT_USAGE, "emit: there is no kind \"%s\"", text);
   OT_CHECK(index < page.num_plans, OT_USAGE, "emit: there is no plan %d", index + 1);
-  OT_TRY(ot_emit_check(kind, page.job->engine));
+  OT_TRY(ot_emit_check(kind, software, page.job->engine));
   page.plans += index;
   ot_text_builder out = {.arena = &web->call};
-  ot_plan_emit(&page, kind, &out);
+  OT_TRY(ot_plan_emit(&page, kind, &out));
   ot_json_text(w, "text", ot_text_builder_text(&out));
   return OT_OK;
 }

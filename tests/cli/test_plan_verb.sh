@@ -28,11 +28,11 @@ expect 2 "\"fp4\" is not one of bf16|fp8|fp32" "${plan[@]}" --model gpt2 --preci
 expect 2 "there is no engine called \"nemo\"" "${plan[@]}" --model gpt2 --engine nemo
 expect 2 "one of orthant, " "${plan[@]}" --model gpt2 --engine nemo
 expect 3 "nemo.yaml" "${plan[@]}" --model gpt2 --engine ./nemo.yaml
-expect 2 "is not one of run|mpirun|sbatch|mpijob" "${plan[@]}" --model gpt2 --emit slurm
+expect 2 "is not one of run|mpirun|sbatch|mpijob|megatron" "${plan[@]}" --model gpt2 --emit slurm
 expect 2 "both print on stdout" "${plan[@]}" --model gpt2 --gpus 8 --emit run --json
 expect 2 "tp=3 does not divide the 8 devices" "${plan[@]}" --model gpt2 --gpus 8 --tp 3
 expect 2 "position table of 1024" "${plan[@]}" --model gpt2 --gpus 8 --sequence-length 2048
-expect 2 "--model and --from both say" "${plan[@]}" --model gpt2 --from nowhere.toml
+expect 2 "--model and --from both say" "${plan[@]}" --model gpt2 --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml
 expect 2 "etp=2 of engine megatron-core is not priced" "${plan[@]}" --model gpt2 --engine megatron-core --etp 2
 expect 3 "nowhere.toml" "${plan[@]}" --from nowhere.toml
 expect 3 "never measured" "$orthant" plan --model gpt2
@@ -263,6 +263,26 @@ sed "s/tp_mode: REDUCE_SCATTER/tp_mode: ALL_REDUCE/" "$source_dir"/tests/fixture
 "${plan[@]}" --from all_reduce.yaml --engine orthant >from.txt
 holds from.txt "tp with sequence parallelism, as Orthant has it"
 ! grep -q "without sequence parallelism" from.txt || fail "Orthant without sequence parallelism"
+
+# Switches of a file change its price; a file without a model needs one.
+llama=(--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --seq-length 4096
+  --micro-batch-size 1 --global-batch-size 256 --swiglu --normalization RMSNorm --position-embedding-type rope
+  --untie-embeddings-and-output-weights --disable-bias-linear --vocab-size 32000 --tensor-model-parallel-size 4
+  --sequence-parallel --pipeline-model-parallel-size 2 --use-distributed-optimizer --bf16
+  --num-layers-per-virtual-pipeline-stage 8)
+own_step() { "${plan[@]}" --from "$1" --gpus 64 --tp 4 --pp 2 --cp 1 --json | sed -n '/"imported"/,$p' |
+  grep -m 1 step_seconds; }
+echo "${llama[@]}" >bare.txt
+for flag in --overlap-grad-reduce --tp-comm-overlap --no-overlap-p2p-communication --enable-cuda-graph \
+  '--recompute-granularity selective' '--decoder-first-pipeline-num-layers 20' --attention-backend=unfused; do
+  echo "${llama[@]}" $flag >flag.txt
+  [ "$(own_step bare.txt)" != "$(own_step flag.txt)" ] || fail "$flag has no price"
+done
+echo '{"train_batch_size": 512, "train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3},
+  "bf16": {"enabled": true}}' >ds.json
+expect 2 "does not say which model (add --model M)" "${plan[@]}" --from ds.json --gpus 64
+"${plan[@]}" --from ds.json --model llama2-7b --gpus 64 --tp 1 >ds.txt
+holds ds.txt 'engine deepspeed' '^  own  1   1 .* 64    3     8 x 1'
 
 # ---- what software supports ----
 core=("${plan[@]}" --model llama3-8b --gpus 64 --engine megatron-core)

@@ -19,23 +19,11 @@
 #include "import/import.h"
 #include "import/shell.h"
 #include "support/arena_fixture.h"
+#include "support/import_fixture.h"
 
-static char file[] = "/tmp/test_import_XXXXXX";
-static const char *const directories[] = {OT_SOURCE_DIR "/presets"};
-static const ot_presets presets = {.directories = directories, .num_directories = 1};
-
-static int make_file(void **state) {
-  (void)state;
-  const int descriptor = mkstemp(file);
-  return descriptor < 0 || close(descriptor);
-}
-
-static int remove_file(void **state) {
-  (void)state;
-  return unlink(file);
-}
-
-static ot_imported read_path(const char *path) {
+static ot_imported read_fixture(const char *name) {
+  const char *const path =
+      ot_arena_format(&arena, "%s/tests/fixtures/import/%s", OT_SOURCE_DIR, name);
   ot_imported imported;
   if (ot_import_read(path, &presets, &arena, &imported) != OT_OK) {
     fail_msg("%s: %s", ot_fail_message(), ot_fail_hint_text());
@@ -43,46 +31,11 @@ static ot_imported read_path(const char *path) {
   return imported;
 }
 
-static ot_imported read_fixture(const char *name) {
-  return read_path(ot_arena_format(&arena, "%s/tests/fixtures/import/%s", OT_SOURCE_DIR, name));
-}
-
-static ot_status read_text(const char *text, ot_imported *out) {
-  FILE *const stream = fopen(file, "w");
-  assert_non_null(stream);
-  fputs(text, stream);
-  fclose(stream);
-  return ot_import_read(file, &presets, &arena, out);
-}
-
-static ot_imported import_text(const char *text) {
-  ot_imported imported;
-  if (read_text(text, &imported) != OT_OK) fail_msg("%s", ot_fail_message());
-  return imported;
-}
-
-// `format` with the path of the file inserted for %s.
-static void expect_refusal(const char *text, const char *format, const char *hint) {
-  char message[512];
-  ot_imported imported;
-  snprintf(message, sizeof message, format, file);
-  assert_int_equal(read_text(text, &imported), OT_USAGE);
-  assert_string_equal(ot_fail_message(), message);
-  if (hint) assert_string_equal(ot_fail_hint_text(), hint);
-}
-
 static bool has_ignored(const ot_imported *imported, const char *key) {
   for (int i = 0; i < imported->num_ignored; i++) {
     if (ot_text_equal(imported->ignored[i], key)) return true;
   }
   return false;
-}
-
-static const char *note_with(const ot_imported *imported, const char *part) {
-  for (int i = 0; i < imported->num_notes; i++) {
-    if (ot_text_find(imported->notes[i], part)) return imported->notes[i];
-  }
-  return "";
 }
 
 // ---- Megatron-LM ----

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: backends=cpu
+// Keys of other software that change time or memory: each is read into a switch of its engine, a
+// layout or a precision, or refused by name. Expected values follow the source of the software that
+// each test names.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "import/import.h"
+#include "support/arena_fixture.h"
+#include "support/import_fixture.h"
+
+// ---- Megatron-LM ----
+
+// Llama 3 70B on 16 x 8 devices; `more` follows.
+static const char *llama_70b(const char *more) {
+  return ot_arena_format(
+      &arena,
+      "--num-layers 80 --hidden-size 8192 --ffn-hidden-size 28672 --num-attention-heads 64\n"
+      "--group-query-attention --num-query-groups 8 --seq-length 8192 --micro-batch-size 1\n"
+      "--swiglu --normalization RMSNorm --position-embedding-type rope --vocab-size 128256\n"
+      "--untie-embeddings-and-output-weights --disable-bias-linear --global-batch-size 512\n"
+      "--attention-dropout 0 --hidden-dropout 0 --bf16 --tensor-model-parallel-size 4\n"
+      "--pipeline-model-parallel-size 4 --sequence-parallel --use-distributed-optimizer\n%s\n",
+      more);
+}
+
+// Megatron-LM's defaults: nothing overlaps but weight gradients with collectives of tp.
+static void overlap_is_what_the_flags_switch_on(void **state) {
+  (void)state;
+  const ot_engine_options bare = import_text(llama_70b("")).options;
+  assert_int_equal(bare.overlap_reduce, OT_SWITCH_OFF);
+  assert_int_equal(bare.overlap_update_gather, OT_SWITCH_OFF);
+  assert_int_equal(bare.async_tp, OT_SWITCH_OFF);
+  assert_int_equal(bare.backward_tp, OT_SWITCH_ON);
+  const ot_imported all = import_text(
+      llama_70b("--overlap-grad-reduce --overlap-param-gather --tp-comm-overlap --no-overlap-p2p-"
+                "communication --no-gradient-accumulation-fusion --attention-backend flash"));
+  assert_string_equal(all.engine, "megatron-core");
+  assert_int_equal(all.options.overlap_reduce, OT_SWITCH_ON);
+  assert_int_equal(all.options.overlap_update_gather, OT_SWITCH_ON);
+  assert_int_equal(all.options.async_tp, OT_SWITCH_ON);
+  assert_int_equal(all.options.overlap_pipeline, OT_SWITCH_OFF);
+  assert_int_equal(all.options.fused_accumulation, OT_SWITCH_OFF);
+  assert_int_equal(all.options.attention, 1 + OT_ATTENTION_FLASH_2);
+  const ot_imported graphs =
+      import_text(llama_70b("--enable-cuda-graph --fp8-format hybrid "
+                            "--fp8-param-gather --ddp-bucket-size 1000"));
+  assert_string_equal(graphs.engine, "megatron-bridge");
+  assert_int_equal(graphs.options.captured, OT_SWITCH_ON);
+  assert_int_equal(graphs.options.bucket_bytes, 4000);
+  assert_true(graphs.gather_bytes == 1);
+}
+
+static void options_change_the_engine(void **state) {
+  (void)state;
+  ot_engine engine = ot_engine_orthant;
+  const ot_engine_options none = {0};
+  ot_engine_apply(&none, &engine);
+  assert_memory_equal(&engine, &ot_engine_orthant, sizeof engine);
+  const ot_engine_options options = {.compiled = OT_SWITCH_OFF,
+                                     .fused_loss = OT_SWITCH_ON,
+                                     .overlap_reduce = OT_SWITCH_OFF,
+                                     .async_tp = OT_SWITCH_OFF,
+                                     .backward_tp = OT_SWITCH_ON,
+                                     .live_elements = 1,
+                                     .selective_share = 0.5,
+                                     .remade = OT_RECOMPUTED_NORMS};
+  engine.live_elements = 7;
+  engine.kernels.loss_bytes = 44;
+  ot_engine_apply(&options, &engine);
+  assert_true(engine.kernels.pass_factor > 1 && engine.kernels.host_ops == 1);
+  assert_true(engine.kernels.loss_bytes == 10);
+  assert_false(engine.overlap_reduce);
+  assert_int_equal(engine.overlap_tensor, OT_TENSOR_OVERLAP_BACKWARD);
+  assert_int_equal(engine.live_elements, 0);
+  assert_true(engine.selective_share == 0.5);
+  assert_int_equal(engine.remade, OT_RECOMPUTED_NORMS);
+}
+
+static void recomputed_modules_are_priced_or_named(void **state) {
+  (void)state;
+  const char *const selective = "--recompute-granularity selective --recompute-modules %s";
+  const ot_imported some =
+      import_text(llama_70b(ot_arena_format(&arena, selective, "core_attn layernorm")));
+  assert_int_equal(some.recompute, OT_RECOMPUTE_SELECTIVE);
+  assert_int_equal(some.options.remade, OT_RECOMPUTED_ATTENTION | OT_RECOMPUTED_NORMS);
+  expect_refusal(llama_70b(ot_arena_format(&arena, selective, "core_attn mla_up_proj")),
+                 "recompute-modules: mla_up_proj is not priced; allowed: core_attn, layernorm, "
+                 "moe_act, mlp (%s)",
+                 NULL);
+}
+
+static void assert_chunks(const ot_imported *imported, const int *layers, int num) {
+  assert_int_equal(imported->num_chunks, num);
+  for (int i = 0; i < num; i++) assert_int_equal(imported->chunk_layers[i], layers[i]);
+}
+
+// docs/user-guide/features/pipeline_parallel_layout.md of Megatron-LM; transformer_block.py.
+static void uneven_stages_are_read(void **state) {
+  (void)state;
+  ot_imported got =
+      import_text(llama_70b("--pipeline-model-parallel-layout 'Et*19|t*20|(t*7,ttt)*"
+                            "2|(tt)*10tL'"));
+  assert_chunks(&got, (const int[]){19, 20, 20, 21}, 4);
+  assert_int_equal(got.vpp, 1);
+  got = import_text(llama_70b("--pipeline-model-parallel-layout 'E|(t*13|)*5,t*8|t*7L'"));
+  assert_chunks(&got, (const int[]){0, 13, 13, 13, 13, 13, 8, 7}, 8);
+  assert_int_equal(got.vpp, 2);
+  assert_int_equal(got.pipeline, OT_PIPELINE_INTERLEAVED);
+  got = import_text(
+      llama_70b("--decoder-first-pipeline-num-layers 18 --decoder-last-pipeline-num-layers 22"));
+  assert_chunks(&got, (const int[]){18, 20, 20, 22}, 4);
+  got =
+      import_text(llama_70b("--num-layers 78 --account-for-embedding-in-pipeline-split "
+                            "--account-for-loss-in-pipeline-split "
+                            "--num-layers-per-virtual-pipeline-stage 10"));
+  assert_chunks(&got, (const int[]){9, 10, 10, 10, 10, 10, 10, 9}, 8);
+  assert_int_equal(import_text(llama_70b("")).num_chunks, 0);
+  expect_refusal(llama_70b("--pipeline-model-parallel-layout 'Et*19|t*20|t*20|t*20L'"),
+                 "the layout of stages has 79 layers, the model 80 (%s)", NULL);
+  expect_refusal(llama_70b("--pipeline-model-parallel-layout 'Et*40|t*20|t*20L'"),
+                 "pipeline-model-parallel-layout: 3 chunks are not a multiple of the 4 stages (%s)",
+                 NULL);
+  expect_refusal(llama_70b("--pipeline-model-parallel-layout Ex*80L"),
+                 "pipeline-model-parallel-layout: 'x' is none of E, t, m, L (%s)", NULL);
+}
+
+static void what_is_not_priced_is_named(void **state) {
+  (void)state;
+  static const struct {
+    const char *flag, *message;
+  } cases[] = {
+      {"--context-parallel-size 2 --cp-comm-type a2a", "cp-comm-type: a2a is not priced"},
+      {"--deterministic-mode", "deterministic-mode: "},
+      {"--fp32-residual-connection", "fp32-residual-connection: "},
+      {"--cpu-offloading-num-layers 2", "cpu-offloading-num-layers: "},
+      {"--moe-shared-expert-overlap", "moe-shared-expert-overlap: "},
+      {"--distribute-saved-activations", "distribute-saved-activations: "},
+      {"--delay-wgrad-compute", "delay-wgrad-compute: "},
+      {"--first-last-layers-bf16", "first-last-layers-bf16: "},
+      {"--moe-foo 3", "unknown key \"moe-foo\""},
+      {"--fp8-foo", "unknown key \"fp8-foo\""},
+      {"--tp-comm-foo", "unknown key \"tp-comm-foo\""},
+  };
+  for (int i = 0; i < OT_COUNT(cases); i++) {
+    ot_imported imported;
+    assert_int_equal(read_text(llama_70b(cases[i].flag), &imported), OT_USAGE);
+    if (!ot_text_starts_with(ot_fail_message(), cases[i].message)) {
+      fail_msg("%s: %s", cases[i].flag, ot_fail_message());
+    }
+  }
+  assert_string_not_equal(
+      note_with(&(ot_imported[]){import_text(llama_70b("--rampup-batch-size 32 32 1000"))}[0],
+                "the batch grows"),
+      "");
+}
+
+// DeepSeek-V3 as its flags in Megatron-LM; Hugging Face counts 671,026,404,352 parameters of the
+// main model.
+static const char deepseek[] =
+    "--multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128\n"
+    "--qk-pos-emb-head-dim 64 --v-head-dim 128 --num-layers 61 --hidden-size 7168\n"
+    "--ffn-hidden-size 18432 --num-attention-heads 128 --seq-length 4096 --micro-batch-size 1\n"
+    "--num-experts 256 --moe-layer-freq \"([0]*3+[1]*58)\" --moe-router-topk 8\n"
+    "--moe-ffn-hidden-size 2048 --moe-shared-expert-intermediate-size 2048 --swiglu --bf16\n"
+    "--moe-router-score-function sigmoid --moe-router-num-groups 8 --moe-router-group-topk 4\n"
+    "--moe-router-topk-scaling-factor 2.5 --moe-router-enable-expert-bias --qk-layernorm\n"
+    "--normalization RMSNorm --norm-epsilon 1e-6 --position-embedding-type rope\n"
+    "--untie-embeddings-and-output-weights --disable-bias-linear --vocab-size 129280\n"
+    "--attention-dropout 0 --hidden-dropout 0 --expert-model-parallel-size 64\n"
+    "--pipeline-model-parallel-size 16 --moe-token-dispatcher-type flex --moe-enable-deepep\n";
+
+static void reads_latent_attention_and_mixed_layers(void **state) {
+  (void)state;
+  ot_imported got =
+      import_text(ot_arena_format(&arena,
+                                  "%s--overlap-moe-expert-parallel-comm --pipeline-model-parallel-"
+                                  "layout 'Et*3|(t*4|)*14,t*2L'",
+                                  deepseek));
+  assert_int_equal(ot_model_parameters(&got.model), 671026404352);
+  assert_false(got.model.moe.layer[2]);
+  assert_true(got.model.moe.layer[3]);
+  assert_int_equal(got.model.moe.groups_per_token, 4);
+  assert_int_equal(got.options.fused_dispatch, OT_SWITCH_ON);
+  assert_int_equal(got.options.overlap_expert, OT_SWITCH_ON);
+  assert_int_equal(got.chunk_layers[15], 2);
+  got = import_text(ot_arena_format(&arena, "%s--mtp-num-layers 1", deepseek));
+  assert_int_equal(got.model.num_layers, 62);
+  assert_string_equal(note_with(&got, "mtp"),
+                      "mtp-num-layers 1: priced as more layers, without their heads");
+}
+
+// ---- DeepSpeed ----
+
+static void reads_deepspeed(void **state) {
+  (void)state;
+  ot_imported got = import_text(
+      "{\"train_batch_size\": 512, \"train_micro_batch_size_per_gpu\": 1,\n"
+      " \"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": 1e8,\n"
+      " \"stage3_max_live_parameters\": 2e8}, \"bf16\": {\"enabled\": true}}");
+  assert_string_equal(got.format, "DeepSpeed JSON");
+  assert_string_equal(got.engine, "deepspeed");
+  assert_string_equal(got.precision, "bf16");
+  assert_false(got.has_model);
+  assert_int_equal(got.zero, 3);
+  assert_int_equal(got.options.overlap_reduce, OT_SWITCH_ON);  // the default of stage 3
+  assert_int_equal(got.options.bucket_bytes, 200000000);
+  assert_int_equal(got.options.live_elements, 1 + 200000000);
+  assert_int_equal(ot_imported_fit(&got, 64), OT_OK);
+  assert_int_equal(got.dp, 64);
+  got = import_text(
+      "{\"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": 4,\n"
+      " \"train_batch_size\": \"auto\", \"fp16\": {\"enabled\": true},\n"
+      " \"zero_optimization\": {\"stage\": 1, \"mics_shard_size\": 8}}");
+  assert_int_equal(got.options.overlap_reduce, OT_SWITCH_OFF);
+  assert_int_equal(ot_imported_fit(&got, 32), OT_OK);
+  assert_int_equal(got.global_batch_size, 2 * 4 * 32);
+  assert_int_equal(got.dp_replicate, 4);
+}
+
+static void refuses_what_of_deepspeed_is_not_priced(void **state) {
+  (void)state;
+  static const struct {
+    const char *zero, *message;
+  } cases[] = {
+      {"\"offload_optimizer\": {\"device\": \"cpu\"}", "zero_optimization.offload_optimizer"},
+      {"\"zero_quantized_weights\": true", "zero_optimization.zero_quantized_weights"},
+      {"\"reduce_scatter\": false", "zero_optimization.reduce_scatter"},
+      {"\"stage\": 4", "zero_optimization.stage: 4 is out of range"},
+      {"\"frob\": 1", "zero_optimization: unknown key"},
+  };
+  for (int i = 0; i < OT_COUNT(cases); i++) {
+    ot_imported imported;
+    const char *const text = ot_arena_format(
+        &arena, "{\"train_batch_size\": 8, \"zero_optimization\": {%s}}", cases[i].zero);
+    assert_int_equal(read_text(text, &imported), OT_USAGE);
+    if (!ot_text_starts_with(ot_fail_message(), cases[i].message))
+      fail_msg("%s", ot_fail_message());
+  }
+  expect_refusal("{\"train_batch_size\": 8}",
+                 "train_micro_batch_size_per_gpu: a number is needed (%s)", NULL);
+}
+
+// ---- torchtitan ----
+
+static const char titan[] =
+    "[model]\nflavor = \"8B\"\n[training]\nlocal_batch_size = 4\n[parallelism]\n"
+    "data_parallel_shard_degree = 8\ntensor_parallel_degree = 2\n"
+    "enable_async_tensor_parallel = true\n";
+
+static ot_imported titan_with(const char *more) {
+  return import_text(ot_arena_format(&arena, "%s%s", titan, more));
+}
+
+static void compilation_decides_what_torchtitan_fuses_and_overlaps(void **state) {
+  (void)state;
+  ot_imported got = titan_with("");
+  assert_int_equal(got.options.compiled, OT_SWITCH_OFF);
+  assert_int_equal(got.options.async_tp, OT_SWITCH_OFF);  // needs compiled blocks
+  got = titan_with("[compile]\nenable = true\n");
+  assert_int_equal(got.options.compiled, OT_SWITCH_ON);
+  assert_int_equal(got.options.async_tp, OT_SWITCH_ON);
+  got = titan_with("[compile]\nenable = true\ncomponents = [\"loss\"]\n");
+  assert_int_equal(got.options.compiled, OT_SWITCH_OFF);
+  got = titan_with("[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = \"4\"\n");
+  assert_true(got.options.selective_share == 0.25);
+  got = titan_with("[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = \"op\"\n");
+  assert_true(got.options.selective_share == 0);
+  got = titan_with("[quantize.linear.float8]\nenable_fsdp_float8_all_gather = true\n");
+  assert_null(got.precision);  // no converter
+}
+
+static void reads_float8_of_torchtitan(void **state) {
+  (void)state;
+  const ot_imported got = import_text(
+      "[model]\nflavor = \"8B\"\nconverters = [\"quantize.linear.float8\"]\n[training]\n"
+      "[quantize.linear.float8]\nenable_fsdp_float8_all_gather = true\n");
+  assert_string_equal(got.precision, "fp8");
+  assert_true(got.gather_bytes == 1);
+  expect_refusal("[model]\nflavor = \"8B\"\nconverters = [\"mx\"]\n[training]\n",
+                 "model.converters: mx is not priced; allowed: float8, quantize.linear.float8 (%s)",
+                 NULL);
+}
+
+// pipeline_parallel.py of torchtitan: 34 layers with embedding and head over 4 chunks.
+static void torchtitan_counts_embedding_and_head_as_layers(void **state) {
+  (void)state;
+  ot_imported got = titan_with("pipeline_parallel_degree = 4\n");
+  assert_chunks(&got, (const int[]){8, 9, 8, 7}, 4);
+  got = titan_with(
+      "pipeline_parallel_degree = 4\npipeline_parallel_first_stage_less_layers = 0\n"
+      "pipeline_parallel_last_stage_less_layers = 0\n");
+  assert_chunks(&got, (const int[]){8, 8, 8, 8}, 4);
+}
+
+// A script that writes the file by a here-document: places are lines of the script.
+static void reads_here_documents(void **state) {
+  (void)state;
+  const ot_imported got = import_text(
+      "#!/bin/bash\ncat >x.toml <<'END'\n[model]\nflavor = \"8B\"\n[training]\nseq_len = 64\n"
+      "END\ntorchrun --nnodes 2 -m torchtitan.train --job.config_file x.toml\n");
+  assert_int_equal(got.sequence_length, 64);
+  expect_refusal("cat >x.toml <<END\n[model]\nflavor = \"8B\"\n[training]\nseqlen = 4\nEND\n",
+                 "training: unknown key \"seqlen\" (%s:5:10)", "did you mean \"seq_len\"?");
+}
+
+// ---- nanotron ----
+
+static const char nanotron[] =
+    "parallelism: {dp: 1, pp: 1, tp: 2}\n"
+    "tokens: {sequence_length: 8, micro_batch_size: 1, batch_accumulation_per_replica: 1}\n"
+    "model:\n  model_config:\n    vocab_size: 100\n    hidden_size: 64\n"
+    "    num_attention_heads: 4\n";
+
+// models/qwen.py of nanotron: queries, keys and values have biases with attention_bias, the output
+// has none; Hugging Face's qwen2 is so. Overlap of tp is a switch.
+static void reads_biases_and_overlap_of_nanotron(void **state) {
+  (void)state;
+  const ot_imported plain = import_text(nanotron);
+  assert_int_equal(plain.options.backward_tp, OT_SWITCH_OPEN);
+  char text[1024];
+  snprintf(text, sizeof text, "%s    is_qwen2_config: true\n    attention_bias: true\n", nanotron);
+  const ot_imported qwen = import_text(text);
+  assert_true(qwen.model.qkv_bias);
+  assert_false(qwen.model.output_bias);
+  expect_refusal(
+      "parallelism: {dp: 1, pp: 1, tp: 2, tp_recompute_allgather: false}\ntokens:\n"
+      "model:\n  model_config:\n",
+      "parallelism.tp_recompute_allgather: false is not supported: gathered tensors that are "
+      "kept are not priced; allowed: true, null (%s:1:60)",
+      NULL);
+  const ot_imported async = import_text(
+      "parallelism: {dp: 1, pp: 1, tp: 2, tp_linear_async_communication: true}\n"
+      "tokens: {sequence_length: 8, micro_batch_size: 1, batch_accumulation_per_replica: 1}\n"
+      "model:\n  model_config:\n    vocab_size: 100\n    hidden_size: 64\n"
+      "    num_attention_heads: 4\n");
+  assert_int_equal(async.options.backward_tp, OT_SWITCH_ON);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(overlap_is_what_the_flags_switch_on, begin, finish),
+      cmocka_unit_test_setup_teardown(options_change_the_engine, begin, finish),
+      cmocka_unit_test_setup_teardown(recomputed_modules_are_priced_or_named, begin, finish),
+      cmocka_unit_test_setup_teardown(uneven_stages_are_read, begin, finish),
+      cmocka_unit_test_setup_teardown(what_is_not_priced_is_named, begin, finish),
+      cmocka_unit_test_setup_teardown(reads_latent_attention_and_mixed_layers, begin, finish),
+      cmocka_unit_test_setup_teardown(reads_deepspeed, begin, finish),
+      cmocka_unit_test_setup_teardown(refuses_what_of_deepspeed_is_not_priced, begin, finish),
+      cmocka_unit_test_setup_teardown(compilation_decides_what_torchtitan_fuses_and_overlaps, begin,
+                                      finish),
+      cmocka_unit_test_setup_teardown(reads_float8_of_torchtitan, begin, finish),
+      cmocka_unit_test_setup_teardown(torchtitan_counts_embedding_and_head_as_layers, begin,
+                                      finish),
+      cmocka_unit_test_setup_teardown(reads_here_documents, begin, finish),
+      cmocka_unit_test_setup_teardown(reads_biases_and_overlap_of_nanotron, begin, finish),
+  };
+  return cmocka_run_group_tests(tests, make_file, remove_file);
+}
