@@ -90,8 +90,9 @@ int ot_comm_ordinal(const ot_comm *comm, int devices);
 // not, or without NCCL; OT_RANKS if more than 64 ranks of a group add up values. May be called
 // again, for more routes. Collective over the world; the groups exist. Blocks.
 ot_status ot_comm_use_device(ot_comm *comm, int ordinal, const ot_comm_route *routes, int count);
-// Whether NCCL moves the bytes of calls with streams; false for null. Local.
-bool ot_comm_uses_nccl(const ot_comm *comm);
+// The version of NCCL if it moves the bytes of calls with streams: 10000 major + 100 minor + patch.
+// Else, and for null, 0. Local.
+int ot_comm_nccl_version(const ot_comm *comm);
 
 // Waits for all work of `stream`, calls included; afterwards nothing of it uses memory. `comm` may
 // be null. OT_RANKS if another rank fails, or names the calls that have not finished within the

@@ -114,8 +114,6 @@ ot_status ot_comm_use_device(ot_comm *comm, int ordinal, const ot_comm_route *ro
   return ot_comm_nccl_open(comm, ordinal, routes, count);
 }
 
-bool ot_comm_uses_nccl(const ot_comm *comm) { return comm && comm->nccl; }
-
 // ---- waiting ----
 
 static const double look_s = 1e-3;    // between looks at NCCL and at other ranks

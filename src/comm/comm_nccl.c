@@ -416,6 +416,12 @@ static ot_status run_trial(ot_comm *comm, trial *t, const ot_comm_route *routes,
   return status;
 }
 
+int ot_comm_nccl_version(const ot_comm *comm) {
+  int version = 0;
+  if (comm && comm->nccl) (void)comm->nccl->api.version(&version);  // has told it before
+  return version;
+}
+
 // ---- open ----
 
 static ot_status make_plane(ot_comm *comm, int ordinal) {

@@ -453,7 +453,7 @@ static ot_status create(ot_executor *executor) {
                            &executor->streams));
   // Making a graph may wait for the GPU, whose work may be NCCL's and wait for another rank.
   if (executor->streams.queued && !executor->options.no_graphs &&
-      !ot_comm_uses_nccl(executor->options.comm)) {
+      ot_comm_nccl_version(executor->options.comm) == 0) {
     ot_pieces_create(schedule, &arena, &executor->pieces);
   }
   executor->transfers = ot_arena_array(&arena, 1, sizeof *executor->transfers);

@@ -229,6 +229,13 @@ static ot_status write_config(const ot_loop_request *request, const ot_loop_star
                                 ot_text_builder_text(&text), text.length);
 }
 
+static const char *say_gpu(const ot_comm *comm, ot_arena *arena) {
+  const int nccl = ot_comm_nccl_version(comm);
+  if (nccl == 0) return "on a GPU";
+  return ot_arena_format(arena, "on a GPU each, by NCCL %d.%d.%d", nccl / 10000, nccl / 100 % 100,
+                         nccl % 100);
+}
+
 static void say_start(const ot_loop_request *request, const ot_loop_start *start, ot_arena *arena) {
   const ot_run *const run = request->run;
   const ot_schedule *const schedule = ot_runtime_schedule(ot_trainer_runtime(start->trainer));
@@ -236,7 +243,8 @@ static void say_start(const ot_loop_request *request, const ot_loop_start *start
   const char *const threads =
       ot_arena_format(arena, "%d thread%s%s", schedule->threads,
                       ot_text_plural(schedule->threads, "s"), many ? " each" : "");
-  const char *const place = schedule->backend == OT_BACKEND_CPU ? threads : "on a GPU";
+  const char *const place =
+      schedule->backend == OT_BACKEND_CPU ? threads : say_gpu(ot_world_comm(request->world), arena);
   ot_loop_note(request, "%s: %ld parameters, %s%s%s, %s, arena planned %s%s", run->model.model_type,
                ot_model_parameters(&run->model), ot_dtype_name(run->precision.compute),
                many ? ", " : "", many ? ot_loop_shape(ot_world_mesh(request->world), arena) : "",

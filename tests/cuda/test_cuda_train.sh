@@ -54,7 +54,8 @@ paste -d' ' <(losses two) <(losses gpu) | head -6 | sed 's/"loss"://g' | awk '
   END { exit bad || NR != 6 }' || fail "the losses of 2 ranks are not those of 1"
 
 # With a GPU each they have the same bits, and need NCCL.
-OT_SHIM_DEVICES=2 on_gpu train run.yaml --ranks 2 --set device=cuda --set output=each >/dev/null 2>&1 || fail "2 GPUs"
+OT_SHIM_DEVICES=2 on_gpu train run.yaml --ranks 2 --set device=cuda --set output=each >/dev/null 2>out || fail "2 GPUs"
+grep -q ', on a GPU each, by NCCL 2\.28\.9, ' out || fail "the version of NCCL: $(cat out)"
 losses two | cmp - <(losses each) || fail "other bits on 2 GPUs"
 OT_SHIM_DEVICES=2 OT_SHIM_NCCL=none expect 3 'NCCL is not found' \
   on_gpu train run.yaml --ranks 2 --set device=cuda --set output=none
