@@ -3,7 +3,7 @@
 # Prints what ptxas told of each kernel when the build compiled it for sm_90a (OBJECT.log of
 # tools/nvcc_log.sh): registers of a thread, bytes of static shared memory, source and name, below a
 # line with the compiler's version. On stderr, what no kernel may have on any architecture: warnings,
-# spills and stack frames.
+# advice (as that products of warpgroups wait for each other), spills and stack frames.
 #   tests/cuda/registers.sh [BUILD]        exit 77: this build has no nvcc; 1: a kernel has such
 set -euo pipefail
 objects=${1:-build}/CMakeFiles/orthant_cuda.dir/src/kernels/cuda
@@ -49,5 +49,5 @@ done | awk '
     if (architecture ~ /\047sm_90a\047$/) printf "%3d %6d  %s %s\n", registers, shared, file, kernel
     next
   }
-  text !~ /^ptxas info/ { where = "nvcc"; refuse(text) }
+  text !~ /^ptxas info/ || text ~ /\(C[0-9]+\)/ { where = "nvcc"; refuse(text) }
   END { exit bad }' | LC_ALL=C sort -k3

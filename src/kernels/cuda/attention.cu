@@ -181,7 +181,8 @@ static int64_t run_forward(const ot_kernel_call *call, const forward<R> &f) {
   using t = ot_tiling<R, DMAX>;
   const int64_t rows = call->in[0].type.dim[0];
   const dim3 grid((unsigned)(rows / f.shape.T * f.shape.H), ot_blocks(f.shape.T, t::ROWS));
-  const size_t shared = (2 * t::HEAD + t::ROWS * t::SCORES) * sizeof(R);
+  constexpr size_t shared = (2 * t::HEAD + t::ROWS * t::SCORES) * sizeof(R);
+  static_assert(shared <= OT_LEAST_SHARED, "the tiles are too large");
   ot_allow_shared(forward_kernel<R, DMAX>, shared);
   OT_LAUNCH((forward_kernel<R, DMAX>), grid, OT_TILE_THREADS, shared, ot_cuda_stream_of(call), f);
   return (int64_t)grid.x * grid.y;

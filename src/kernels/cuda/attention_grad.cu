@@ -286,7 +286,8 @@ static void run_backward(const ot_kernel_call *call, const backward<R> &f) {
   const unsigned B = (unsigned)(call->in[1].type.dim[0] / f.shape.T);
   void *const stream = ot_cuda_stream_of(call);
   const unsigned tiles = ot_blocks(f.shape.T, t::ROWS);
-  const size_t shared = (4 * t::HEAD + t::ROWS * t::SCORES) * sizeof(R);
+  constexpr size_t shared = (4 * t::HEAD + t::ROWS * t::SCORES) * sizeof(R);
+  static_assert(shared <= OT_LEAST_SHARED, "the tiles are too large");
   ot_allow_shared(key_gradient_kernel<R, DMAX>, shared);
   ot_allow_shared(query_gradient_kernel<R, DMAX>, shared);
   OT_LAUNCH((key_gradient_kernel<R, DMAX>), dim3(B * (unsigned)f.shape.G, tiles), OT_TILE_THREADS,

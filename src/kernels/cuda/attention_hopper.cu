@@ -225,7 +225,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
   }
 }
 
-// Returns the number of blocks; 0 if the driver refuses a map.
+// Returns the number of blocks; 0 if the driver refuses a map or the shared memory.
 template <int D, bool RING>
 static int64_t run_forward(const ot_kernel_call *call, const forward &f,
                            const ot_head_rows &queries, const ot_head_rows &keys) {
@@ -235,7 +235,7 @@ static int64_t run_forward(const ot_kernel_call *call, const forward &f,
   if (!ot_map_heads<D>(call, R, T, queries, QUERIES, &m.queries)) return 0;
   if (!ot_map_heads<D>(call, R, T, keys, t::KEYS, &m.keys)) return 0;
   const dim3 grid((unsigned)(R / T * f.shape.H), ot_blocks(T, QUERIES));
-  ot_allow_shared(forward_kernel<D, RING>, t::BYTES);
+  if (!ot_allow_shared(forward_kernel<D, RING>, t::BYTES)) return 0;
   OT_LAUNCH((forward_kernel<D, RING>), grid, THREADS, t::BYTES, ot_cuda_stream_of(call), m, f);
   return (int64_t)grid.x * ((T + 15) / 16);
 }

@@ -342,33 +342,29 @@ static bool encode_maps(const ot_kernel_call *call, int64_t T, const operands &f
   return true;
 }
 
-template <int D, bool RING, int WHICH>
-static void run_keys(const ot_kernel_call *call, const maps &m, const backward &f, dim3 grid) {
-  constexpr int BYTES = tiles_of<D>::BYTES;
-  ot_allow_shared(key_gradient_kernel<D, RING, WHICH>, BYTES);
-  OT_LAUNCH((key_gradient_kernel<D, RING, WHICH>), grid, THREADS, BYTES, ot_cuda_stream_of(call), m,
-            f);
-}
-
-// False, without any work, if the driver refuses a map.
+// False, without any work, if the driver refuses a map or the shared memory.
 template <int D, bool RING>
 static bool run_backward(const ot_kernel_call *call, const backward &f, const operands &from) {
+  constexpr int FIRST = D > 192 ? VALUES : VALUES | KEYS, REST = D > 192 ? KEYS : FIRST;
+  constexpr int BYTES = tiles_of<D>::BYTES, OTHERS = division<D>::OTHERS;
+  void *const stream = ot_cuda_stream_of(call);
   const int T = f.shape.T;
   const unsigned B = (unsigned)(call->in[1].type.dim[0] / T);
   const dim3 grid(B * (unsigned)f.shape.G, ot_blocks(T, OWN));
-  constexpr int BYTES = tiles_of<D>::BYTES, OTHERS = division<D>::OTHERS;
   maps by_key, by_query;
-  if (!encode_maps<D>(call, T, from, OWN, by_query.own, by_key.own)) return false;
-  if (!encode_maps<D>(call, T, from, OTHERS, by_key.others, by_query.others)) return false;
-  if constexpr (D > 192) {
-    run_keys<D, RING, VALUES>(call, by_key, f, grid);
-    run_keys<D, RING, KEYS>(call, by_key, f, grid);
-  } else {
-    run_keys<D, RING, VALUES | KEYS>(call, by_key, f, grid);
+  if (!encode_maps<D>(call, T, from, OWN, by_query.own, by_key.own) ||
+      !encode_maps<D>(call, T, from, OTHERS, by_key.others, by_query.others) ||
+      !ot_allow_shared(key_gradient_kernel<D, RING, FIRST>, BYTES) ||
+      !ot_allow_shared(key_gradient_kernel<D, RING, REST>, BYTES) ||
+      !ot_allow_shared(query_gradient_kernel<D, RING>, BYTES)) {
+    return false;
   }
-  ot_allow_shared(query_gradient_kernel<D, RING>, BYTES);
+  OT_LAUNCH((key_gradient_kernel<D, RING, FIRST>), grid, THREADS, BYTES, stream, by_key, f);
+  if constexpr (REST != FIRST) {
+    OT_LAUNCH((key_gradient_kernel<D, RING, REST>), grid, THREADS, BYTES, stream, by_key, f);
+  }
   OT_LAUNCH((query_gradient_kernel<D, RING>), dim3(B * (unsigned)f.shape.H, grid.y), THREADS, BYTES,
-            ot_cuda_stream_of(call), by_query, f);
+            stream, by_query, f);
   return true;
 }
 

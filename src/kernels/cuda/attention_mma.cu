@@ -138,14 +138,14 @@ static __global__ void __launch_bounds__(division<D>::THREADS, 8 / division<D>::
                           f.maxima + (int64_t)blockIdx.y * gridDim.x + blockIdx.x);
 }
 
-// Returns the number of blocks.
+// Returns the number of blocks; 0 if this GPU has too little shared memory.
 template <int D, bool RING>
 static int64_t run_forward(const ot_kernel_call *call, const forward &f) {
   using t = division<D>;
   const unsigned B = (unsigned)(call->in[0].type.dim[0] / f.shape.T);
   const dim3 grid(B * (unsigned)f.shape.H, ot_blocks(f.shape.T, t::QUERIES));
   const size_t shared = (t::QUERIES * D + 2 * t::STAGE) * sizeof(ot_bf16);
-  ot_allow_shared(forward_kernel<D, RING>, shared);
+  if (!ot_allow_shared(forward_kernel<D, RING>, shared)) return 0;
   OT_LAUNCH((forward_kernel<D, RING>), grid, t::THREADS, shared, ot_cuda_stream_of(call), f);
   return (int64_t)grid.x * grid.y;
 }
@@ -167,9 +167,9 @@ extern "C" bool ot_attention_mma(const ot_kernel_call *call, double *maxima, int
   f.o = out[0].data;
   f.ends = {(float *)out[1].data, nullptr, ot_any_of<float>(&in[3]), (int)a->first_sink};
   f.maxima = maxima;
-  ot_for_mma_head_dim(
-      D, [&](auto d) { *blocks = run_forward<decltype(d)::value, false>(call, f); });
-  return true;
+  ot_for_mma_head_dim(D,
+                      [&](auto d) { *blocks = run_forward<decltype(d)::value, false>(call, f); });
+  return *blocks > 0;
 }
 
 extern "C" bool ot_attention_block_mma(const ot_kernel_call *call, double *maxima,
@@ -191,5 +191,5 @@ extern "C" bool ot_attention_block_mma(const ot_kernel_call *call, double *maxim
             (int)a->first_sink};
   f.maxima = maxima;
   ot_for_mma_head_dim(D, [&](auto d) { *blocks = run_forward<decltype(d)::value, true>(call, f); });
-  return true;
+  return *blocks > 0;
 }

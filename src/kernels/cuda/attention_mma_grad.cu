@@ -38,8 +38,8 @@ struct backward {
 template <int D, int COLUMNS, bool RING, int DT>
 static __device__ __forceinline__ void store_gradient(const float (&sums)[1][DT][4], float factor,
                                                       ot_bf16 *tile, void *gradient,
-                                                      const float *before, int64_t to,
-                                                      int64_t step, int n) {
+                                                      const float *before, int64_t to, int64_t step,
+                                                      int n) {
   const int row = threadIdx.x / 32 * 16;
   const float factors[1][2] = {{factor, factor}}, one[1][2] = {{1, 1}};
   if (RING) {
@@ -193,8 +193,7 @@ static __global__ void __launch_bounds__(THREADS, 1) query_gradient_kernel(backw
   ot_query_state states[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    states[half] =
-        ot_query_state_of<RING>(shape, f.rows, b, h, first + row + 8 * half + lane / 4);
+    states[half] = ot_query_state_of<RING>(shape, f.rows, b, h, first + row + 8 * half + lane / 4);
   }
   const int warp_end = ot_end_key<RING>(shape, first + row + 15);
   float dqueries[1][D / 8][4] = {};
@@ -218,31 +217,28 @@ static __global__ void __launch_bounds__(THREADS, 1) query_gradient_kernel(backw
                              token * f.dquery_step + h * D, f.dquery_step, T - first);
 }
 
-template <int D, bool RING, int WHICH>
-static void run_keys(const ot_kernel_call *call, const backward &f, dim3 grid) {
-  using t = division<D>;
-  const size_t shared = (OWN + 2 * t::OTHERS) * (D + t::V) * sizeof(ot_bf16) +
-                        2 * t::OTHERS * sizeof(ot_query_state);
-  ot_allow_shared(key_gradient_kernel<D, RING, WHICH>, shared);
-  OT_LAUNCH((key_gradient_kernel<D, RING, WHICH>), grid, THREADS, shared, ot_cuda_stream_of(call),
-            f);
-}
-
+// False, without any work, if this GPU has too little shared memory.
 template <int D, bool RING>
-static void run_backward(const ot_kernel_call *call, const backward &f) {
+static bool run_backward(const ot_kernel_call *call, const backward &f) {
   using t = division<D>;
+  constexpr int FIRST = D > 128 ? VALUES : VALUES | KEYS, REST = D > 128 ? KEYS : FIRST;
+  constexpr size_t of_queries = (OWN + 2 * t::OTHERS) * (D + t::V) * sizeof(ot_bf16);
+  constexpr size_t of_keys = of_queries + 2 * t::OTHERS * sizeof(ot_query_state);
+  void *const stream = ot_cuda_stream_of(call);
   const unsigned B = (unsigned)(call->in[1].type.dim[0] / f.shape.T);
   const dim3 grid(B * (unsigned)f.shape.G, ot_blocks(f.shape.T, OWN));
-  if constexpr (D > 128) {
-    run_keys<D, RING, VALUES>(call, f, grid);
-    run_keys<D, RING, KEYS>(call, f, grid);
-  } else {
-    run_keys<D, RING, VALUES | KEYS>(call, f, grid);
+  if (!ot_allow_shared(key_gradient_kernel<D, RING, FIRST>, of_keys) ||
+      !ot_allow_shared(key_gradient_kernel<D, RING, REST>, of_keys) ||
+      !ot_allow_shared(query_gradient_kernel<D, RING>, of_queries)) {
+    return false;
   }
-  const size_t shared = (OWN + 2 * t::OTHERS) * (D + t::V) * sizeof(ot_bf16);
-  ot_allow_shared(query_gradient_kernel<D, RING>, shared);
+  OT_LAUNCH((key_gradient_kernel<D, RING, FIRST>), grid, THREADS, of_keys, stream, f);
+  if constexpr (REST != FIRST) {
+    OT_LAUNCH((key_gradient_kernel<D, RING, REST>), grid, THREADS, of_keys, stream, f);
+  }
   OT_LAUNCH((query_gradient_kernel<D, RING>), dim3(B * (unsigned)f.shape.H, grid.y), THREADS,
-            shared, ot_cuda_stream_of(call), f);
+            of_queries, stream, f);
+  return true;
 }
 
 }  // namespace
@@ -262,8 +258,9 @@ extern "C" bool ot_attention_grad_mma(const ot_kernel_call *call, const float *d
   f.dqueries = out[0].data;
   f.dkeys = (ot_bf16 *)out[0].data + H * D;
   f.rows = {(const float *)in[5].data, delta};
-  ot_for_mma_head_dim(D, [&](auto d) { run_backward<decltype(d)::value, false>(call, f); });
-  return true;
+  bool done = false;
+  ot_for_mma_head_dim(D, [&](auto d) { done = run_backward<decltype(d)::value, false>(call, f); });
+  return done;
 }
 
 extern "C" bool ot_attention_block_grad_mma(const ot_kernel_call *call, const float *delta) {
@@ -285,6 +282,7 @@ extern "C" bool ot_attention_block_grad_mma(const ot_kernel_call *call, const fl
   f.dqueries_before = (const float *)in[7].data;
   f.dkeys_before = (const float *)in[8].data;
   f.rows = {(const float *)in[6].data, delta};
-  ot_for_mma_head_dim(D, [&](auto d) { run_backward<decltype(d)::value, true>(call, f); });
-  return true;
+  bool done = false;
+  ot_for_mma_head_dim(D, [&](auto d) { done = run_backward<decltype(d)::value, true>(call, f); });
+  return done;
 }

@@ -324,6 +324,7 @@ bool fits_mma(const ot_op_attributes *a, const ot_tensor *const operands[2], con
 }
 
 constexpr size_t stages_bytes = STAGES * STAGE * sizeof(ot_bf16);
+static_assert(stages_bytes <= OT_LEAST_SHARED, "the tiles are too large");
 
 template <bool PLAIN>
 void multiply_rows_mma(const ot_kernel_call *call, const rows_task<float> &t) {

@@ -128,6 +128,7 @@ device_state::device_state() {
   make_devices(this, static_cast<int>(number_of("OT_SHIM_DEVICES", 1)));
   patience_s = static_cast<double>(number_of("OT_SHIM_PATIENCE_S", 30));
   limit_bytes = number_of("OT_SHIM_MEMORY", uint64_t{8} << 30);
+  most_shared_bytes = static_cast<int>(number_of("OT_SHIM_SHARED", 227 << 10));
   const uint64_t seed = number_of("OT_SHIM_SEED", 1);
   chance = random_numbers(seed);
   set_thread_order(order_of_environment(), seed);
@@ -203,7 +204,7 @@ cudaError_t cudaGetLastError(void) {
 
 namespace {
 enum { NUM_SM = 132, L2_BYTES = 50 << 20, BUS_BITS = 5120, SHARED_BYTES = 48 << 10 };
-enum { SHARED_BYTES_OPTIN = 227 << 10, THREADS_PER_BLOCK = 1024, MAJOR = 9, MINOR = 0 };
+enum { THREADS_PER_BLOCK = 1024, MAJOR = 9, MINOR = 0 };
 enum { CLOCK_KHZ = 1980000, MEMORY_CLOCK_KHZ = 2619000 };
 
 cudaError_t attribute_value(int *value, cudaDeviceAttr attribute) {
@@ -218,7 +219,7 @@ cudaError_t attribute_value(int *value, cudaDeviceAttr attribute) {
       {cudaDevAttrL2CacheSize, L2_BYTES},
       {cudaDevAttrComputeCapabilityMajor, MAJOR},
       {cudaDevAttrComputeCapabilityMinor, MINOR},
-      {cudaDevAttrMaxSharedMemoryPerBlockOptin, SHARED_BYTES_OPTIN}};
+      {cudaDevAttrMaxSharedMemoryPerBlockOptin, device().most_shared_bytes}};
   const auto found = values.find(attribute);
   if (found == values.end()) return cudaErrorInvalidValue;
   *value = found->second;
@@ -233,7 +234,7 @@ void describe_device(cudaDeviceProp *p) {
   snprintf(p->uuid.bytes, sizeof p->uuid.bytes, "emulated");
   p->totalGlobalMem = device().limit_bytes;
   p->sharedMemPerBlock = SHARED_BYTES;
-  p->sharedMemPerBlockOptin = SHARED_BYTES_OPTIN;
+  p->sharedMemPerBlockOptin = static_cast<size_t>(device().most_shared_bytes);
   p->warpSize = warpSize;
   p->maxThreadsPerBlock = THREADS_PER_BLOCK;
   p->multiProcessorCount = NUM_SM;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tests set of the emulated device (C17 and C++17). Environment variables set the same before
 // the first call: OT_SHIM_ORDER=forward|backward|random, OT_SHIM_SEED=N, OT_SHIM_MEMORY=BYTES,
+// OT_SHIM_SHARED=BYTES (227 KiB if not set: the shared memory that a kernel may ask for),
 // OT_SHIM_CAPABILITY=N (90 if not set; kernels are for 90), OT_SHIM_FAIL=CALL:N:ERROR[,...],
 // OT_SHIM_DEVICES=N, OT_SHIM_PATIENCE_S=N (30 if not set: how long work may wait for a rank that
 // has not queued its part). Three are read whenever cuBLASLt is opened: OT_SHIM_LT=blas|none (none:

@@ -125,6 +125,7 @@ struct device_state {
   std::map<const void *, size_t> shared_bytes;  // opted in, by kernel
   std::map<std::string, int64_t> runs;          // of kernels, by name
   size_t limit_bytes;                           // of each device
+  int most_shared_bytes;                        // of a block
   int open_memory = NO_DEVICE;                  // the device whose memory the host could touch
   double patience_s;                            // how long work may wait for what nobody has queued
   int64_t communicators = 0;                    // live ones of NCCL

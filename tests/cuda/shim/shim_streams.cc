@@ -273,7 +273,7 @@ using namespace shim;
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value) {
   return api_call("cudaFuncSetAttribute", [=](lock_held &) {
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
-        value > MAX_SHARED_BYTES) {
+        value > device().most_shared_bytes) {
       return cudaErrorInvalidValue;
     }
     device().shared_bytes[kernel] = static_cast<size_t>(value);
