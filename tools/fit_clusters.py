@@ -10,7 +10,8 @@ loss is the mean of two means of the error |ln(predicted / measured)|, over core
 sources, each error clipped at MOST, plus PENALTY times the squared distances from the priors in
 standard deviations. Gauss-Newton with reweighting; build/bench/published --serve computes prices.
 
-Each source is then left out: the constants are fitted without its rows, to the same derivatives.
+Each source is then left out: the constants are fitted without its rows, to the same derivatives; a
+source that has only memory keeps the common fit.
 
   --write      writes the fitted values into the presets
   --left-out   writes {SOURCE: {PRESET: {key: value}}} for build/bench/published --left-out
@@ -32,8 +33,8 @@ LEAST = 0.01   # errors below this count as squares
 # presets of a generation
 GENERATIONS = {
     "volta": ["v100"],
-    "ampere": ["a100-80g", "a100-40g"],
-    "hopper": ["h100", "h200", "h800"],
+    "ampere": ["a100-80g", "a100-40g", "a800", "l40s", "rtx-4090", "rtx-5090"],
+    "hopper": ["h100", "h200", "h800", "h20"],
     "blackwell": ["gb200-nvl72", "b200", "b300", "gb300-nvl72"],
 }
 
@@ -254,7 +255,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--data", nargs="+", required=True)
     options = parser.parse_args()
-    rows = [r for name in options.data for r in json.load(open(name)) if r["usable_for_step_time"]]
+    stated = [r for name in options.data for r in json.load(open(name))]
+    rows = [r for r in stated if r["usable_for_step_time"]]
     used = ROOT / "build" / "fit_rows.json"
     used.write_text(json.dumps(rows))
     server = Server([str(used)])
@@ -274,6 +276,10 @@ def main():
         w = weights(rows, [r["source"] != source for r in rows])
         change = step(x, y, slopes, w)
         result[source] = constants({k: x[k] + change[k] for k in x})
+    # Sources of memory alone are in no fit.
+    for row in stated:
+        if row["memory_gb"] and row["source"] not in result:
+            result[row["source"]] = constants(x)
     pathlib.Path(options.left_out).write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -9,7 +9,7 @@
 #include "host/heap.h"
 #include "plan/explain.h"
 
-static const double SLACK = 1.6;
+static const double SLACK = 2;
 
 bool ot_published_has_step(const ot_published_row *row) { return row->usable == 1; }
 
@@ -150,6 +150,8 @@ static ot_status price_row(ot_published_setup *setup, ot_arena *scratch, ot_aren
                           .open = job.recompute_open || job.vpp_open || job.micro_batch_open},
       &out->doubt);
   out->priced = true;
+  ot_traits_find(&job.job, &out->estimate, &out->traits);
+  out->traits.device = ot_arena_format(arena, "%s", out->traits.device);
   if (ot_published_has_step(row)) out->beyond = beyond_of(&job, scratch, arena);
   out->step_s = out->estimate.step_s;
   out->memory_gb = memory_of(row, &out->estimate.memory);

@@ -15,9 +15,10 @@ typedef struct ot_published_price {
   uint64_t cluster;      // hash of the cluster of the prediction
   ot_estimate estimate;  // if predicted
   ot_doubt doubt;
-  const char *beyond;  // reason why no published run is similar; null: covered
-  double step_s;       // 0 if not predicted
-  double memory_gb;    // peak as memory_def defines it; 0 if not predicted
+  ot_traits traits;
+  const char *beyond;               // reason why no published run is similar; null: covered
+  double step_s;                    // 0 if not predicted
+  double memory_gb;                 // peak as memory_def defines it; 0 if not predicted
 } ot_published_price;
 
 typedef struct ot_published_prices {

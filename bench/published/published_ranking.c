@@ -11,6 +11,7 @@ static const double SAME = 0.04;  // relative difference below which measurement
 // One parallel configuration of a step, with the mean of its measurements.
 typedef struct way {
   const ot_published_row *row;
+  const ot_traits *traits;
   double measured_s, predicted_s;
   int64_t times;
 } way;
@@ -43,23 +44,45 @@ static bool counts(const ot_published_price *price) {
 static int64_t add_way(way *ways, int64_t count, const ot_published_price *price) {
   int64_t i = 0;
   while (i < count && !same_way(ways[i].row, price->row)) i++;
-  if (i == count) ways[count++] = (way){.row = price->row, .predicted_s = price->step_s};
+  if (i == count) ways[count++] = (way){price->row, &price->traits, 0, price->step_s, 0};
   ways[i].measured_s = (ways[i].measured_s * (double)ways[i].times + price->row->step_time_s) /
                        (double)(ways[i].times + 1);
   ways[i].times++;
   return count;
 }
 
+// Adds the pairs of a sweep; shares are counts so far.
 static void compare_pairs(const way *ways, int64_t count, ot_published_ranking *out) {
+  ot_published_ranking sweep = {0};
   for (int64_t i = 0; i < count; i++) {
     for (int64_t k = i + 1; k < count; k++) {
       const double measured = ways[i].measured_s - ways[k].measured_s;
       const double smaller = fmin(ways[i].measured_s, ways[k].measured_s);
       if (fabs(measured) <= SAME * smaller) continue;
-      out->pairs++;
-      out->right_order += measured * (ways[i].predicted_s - ways[k].predicted_s) > 0;
+      const bool right = measured * (ways[i].predicted_s - ways[k].predicted_s) > 0;
+      const bool told = !ot_traits_equal(ways[i].traits, ways[k].traits,
+                                         ways[i].predicted_s / ways[k].predicted_s);
+      sweep.pairs++;
+      sweep.right_order += right;
+      sweep.told += told;
+      sweep.right_told += right && told;
     }
   }
+  if (sweep.pairs == 0) return;
+  out->pairs += sweep.pairs;
+  out->right_order += sweep.right_order;
+  out->told += sweep.told;
+  out->right_told += sweep.right_told;
+  out->right_sweeps += 100 * sweep.right_order / (double)sweep.pairs;
+  out->sweeps_with_pairs++;
+}
+
+static void take_shares(ot_published_ranking *out) {
+  if (out->pairs == 0) return;
+  if (out->told > 0) out->right_told *= 100 / out->told;
+  out->told *= 100 / (double)out->pairs;
+  out->right_order *= 100 / (double)out->pairs;
+  out->right_sweeps /= (double)out->sweeps_with_pairs;
 }
 
 static double regret_of(const way *ways, int64_t count) {
@@ -96,7 +119,7 @@ ot_published_ranking ot_published_ranking_of(const ot_published_prices *prices, 
     compare_pairs(ways, count, &out);
     regrets[out.sweeps++] = regret_of(ways, count);
   }
-  if (out.pairs > 0) out.right_order *= 100 / (double)out.pairs;
+  take_shares(&out);
   qsort(regrets, (size_t)out.sweeps, sizeof *regrets, compare_doubles);
   for (int64_t i = 0; i < out.sweeps; i++) out.mean_regret += regrets[i] / (double)out.sweeps;
   if (out.sweeps > 0) out.worst_regret = regrets[out.sweeps - 1];

@@ -7,9 +7,13 @@
 #include "published_price.h"
 
 typedef struct ot_published_ranking {
-  int64_t sweeps;       // of at least two configurations
+  int64_t sweeps;  // of at least two configurations
+  int64_t sweeps_with_pairs;
   int64_t pairs;        // whose measurements differ by more than 4 %
   double right_order;   // share of these pairs, in percent
+  double right_sweeps;  // the same of each sweep, mean over sweeps with pairs
+  double told;          // share of pairs that the planner says it can tell apart
+  double right_told;    // of these, in the right order
   double worst_regret;  // slowdown of the configuration ranked first against the best, percent
   double mean_regret, median_regret;
 } ot_published_ranking;

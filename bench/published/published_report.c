@@ -73,6 +73,9 @@ static void write_ranking(ot_json_writer *w, const ot_published_prices *prices, 
   ot_json_integer(w, "sweeps", ranking.sweeps);
   ot_json_integer(w, "pairs", ranking.pairs);
   ot_json_real(w, "right_order", ranking.right_order);
+  ot_json_real(w, "right_sweeps", ranking.right_sweeps);
+  ot_json_real(w, "told", ranking.told);
+  ot_json_real(w, "right_told", ranking.right_told);
   ot_json_real(w, "worst_regret", ranking.worst_regret);
   ot_json_real(w, "mean_regret", ranking.mean_regret);
   ot_json_real(w, "median_regret", ranking.median_regret);
@@ -213,10 +216,10 @@ static void print_ranking(ot_text_builder *out, const char *title,
   ot_text_appendf(
       out,
       "\n%s: %lld sweeps; of %lld pairs that differ by more than 4 %%, %.1f %% in "
-      "the right order; regret of the first choice: mean %.1f %%, median %.1f %%, worst "
-      "%.1f %%\n",
-      title, (long long)r.sweeps, (long long)r.pairs, r.right_order, r.mean_regret, r.median_regret,
-      r.worst_regret);
+      "the right order (mean over sweeps %.1f %%); %.0f %% are told apart, %.1f %% of these in the "
+      "right order; regret of the first choice: mean %.1f %%, median %.1f %%, worst %.1f %%\n",
+      title, (long long)r.sweeps, (long long)r.pairs, r.right_order, r.right_sweeps, r.told,
+      r.right_told, r.mean_regret, r.median_regret, r.worst_regret);
 }
 
 // Compares with the measurement, and lists the components in GB.

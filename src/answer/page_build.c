@@ -12,9 +12,19 @@ typedef struct builder {
   ot_plan_page *page;
 } builder;
 
+// ---- the search ----
+
+enum { SIMPLE_PLANS = 32 };  // among which --simple chooses
+
 static ot_status search(builder *b) {
+  const int top = b->build->top;
   const ot_search_request request = {
-      .job = b->job, .top = b->build->top, .distinct = !b->build->variants};
+      .job = b->job,
+      .top = b->build->simple && top < SIMPLE_PLANS ? SIMPLE_PLANS : top,
+      .plans_only = b->build->plans_only,
+      .progress = b->build->progress,
+      .progress_context = b->build->progress_context,
+      .distinct = !b->build->variants};
   ot_search *const s = b->search;
   OT_TRY(ot_search_build(&request, b->arena, s));
   b->page->search = s;
@@ -56,6 +66,33 @@ static ot_status refine(builder *b) {
     if (at == 0) b->page->estimator = estimator;
   }
   return OT_OK;
+}
+
+// ---- plans that cannot be told apart ----
+
+// Puts the simplest of the plans that cannot be told from the fastest first: of those whose
+// predictions nearly agree, with --simple also of those that are a little slower.
+static void prefer_simple(builder *b) {
+  static const double tie = 1.01, simple = 1.05;
+  const double most = b->build->simple ? simple : tie;
+  ot_search *const s = b->search;
+  int first = 0;
+  for (int i = 1; i < s->num_plans; i++) {
+    const ot_estimate *const e = &s->plans[i];
+    if (e->step_s > most * s->plans[0].step_s) break;
+    if (!ot_doubt_equal(b->job, e, &s->plans[0])) continue;
+    if (ot_candidate_compare_effort(&e->candidate, &s->plans[first].candidate) < 0) first = i;
+  }
+  if (first > 0) {
+    const ot_estimate chosen = s->plans[first];
+    b->page->simpler = ot_arena_format(
+        b->arena,
+        "plan 1 is the simplest of those that cannot be told from the fastest, plan 2 (%+.1f%%)",
+        100 * (chosen.step_s / s->plans[0].step_s - 1));
+    for (int i = first; i > 0; i--) s->plans[i] = s->plans[i - 1];
+    s->plans[0] = chosen;
+  }
+  if (s->num_plans > b->build->top) s->num_plans = b->build->top;
 }
 
 // ---- basis ----
@@ -167,6 +204,29 @@ static ot_status build_imported(builder *b) {
   return OT_OK;
 }
 
+// The configurations of --compare, with plan 1 and with the first of them.
+static ot_status build_compared(builder *b) {
+  const ot_plan_request *const request = b->build->request;
+  const int n = request->num_compared;
+  ot_page_compared *const all = ot_arena_array(b->arena, n + 1, sizeof *all);
+  ot_estimate *const estimates = ot_arena_array(b->arena, n + 1, sizeof *estimates);
+  for (int i = 0; i < n; i++) {
+    all[i].name = request->compared[i].name;
+    OT_TRY(ot_estimate_build(b->page->estimator, &request->compared[i].candidate, &estimates[i]));
+    OT_TRY(build_plan(b, b->page->estimator, &estimates[i], &all[i].plan));
+    if (i == 0) continue;
+    const ot_explanation first = {.job = b->job,
+                                  .bill = b->page->bill,
+                                  .limits = b->page->limits,
+                                  .best = &estimates[0],
+                                  .estimator = b->page->estimator};
+    ot_explain_other(&first, &estimates[i], b->arena, &all[i].first);
+  }
+  b->page->num_compared = n;
+  b->page->compared = all;
+  return OT_OK;
+}
+
 // ---- the run ----
 
 // Failure rates are those of data centres, so they do not apply to this machine. A checkpoint holds
@@ -187,7 +247,7 @@ static ot_status build_goodput(builder *b) {
 }
 
 static ot_status build_remedies(builder *b) {
-  if (b->search->num_plans > 0) return OT_OK;
+  if (b->search->num_plans > 0 || b->build->plans_only) return OT_OK;
   ot_remedies *const remedies = ot_arena_array(b->arena, 1, sizeof *remedies);
   OT_TRY(ot_remedies_build(b->job, b->arena, remedies));
   b->page->num_remedies = remedies->num;
@@ -212,10 +272,12 @@ ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_pla
   OT_TRY(ot_estimator_build(b.job, arena, &out->estimator));
   OT_TRY(search(&b));
   OT_TRY(refine(&b));
+  prefer_simple(&b);
   build_basis(&b);
   build_limits(&b);
   OT_TRY(build_plans(&b));
   OT_TRY(build_imported(&b));
+  OT_TRY(build_compared(&b));
   OT_TRY(build_goodput(&b));
   return build_remedies(&b);
 }

@@ -56,6 +56,7 @@ static void put_job(document *d) {
   ot_json_integer(w, "global_batch_size", job->global_batch_size);
   ot_json_integer(w, "sequence_length", job->sequence_length);
   ot_json_real(w, "tokens", job->tokens);
+  ot_json_real(w, "memory_margin", job->memory_margin);
   put_texts(d, "assumed", d->page->notes, d->page->num_notes);
   ot_json_text(w, "mfu_convention", "model FLOPs, causal half of attention");
 }
@@ -120,7 +121,9 @@ void ot_memory_write_json(const ot_memory_estimate *m, ot_json_writer *w) {
   ot_json_integer(w, "peak", m->peak);
   ot_json_integer(w, "reserved", m->reserved);
   ot_json_integer(w, "context", m->context);
+  ot_json_integer(w, "used", m->reserved + m->context);
   ot_json_integer(w, "capacity", m->capacity);
+  ot_json_integer(w, "allowed", m->allowed);
   ot_json_integer(w, "stage", m->stage);
   ot_json_end(w);
 }
@@ -160,18 +163,22 @@ static void put_range(document *d, const char *key, ot_interval interval) {
   ot_json_end(&d->w);
 }
 
+static void put_interval(document *d, const ot_page_plan *plan, const char *key,
+                         ot_interval (*interval)(double value, double variance)) {
+  const ot_memory_estimate *const m = &plan->estimate->memory;
+  const double step_variance = plan->doubt.step_variance;
+  const double memory_variance = plan->doubt.memory_variance;
+  ot_json_object(&d->w, key);
+  put_range(d, "step_seconds", interval(plan->estimate->step_s, step_variance));
+  put_range(d, "peak", interval((double)m->peak, memory_variance));
+  put_range(d, "used", interval((double)(m->reserved + m->context), memory_variance));
+  ot_json_end(&d->w);
+}
+
 static void put_intervals(document *d, const ot_page_plan *plan) {
   ot_json_writer *const w = &d->w;
-  const double step_s = plan->estimate->step_s, peak = (double)plan->estimate->memory.peak;
-  const ot_doubt *const doubt = &plan->doubt;
-  ot_json_object(w, "interval80");
-  put_range(d, "step_seconds", ot_interval_80(step_s, doubt->step_variance));
-  put_range(d, "peak", ot_interval_80(peak, doubt->memory_variance));
-  ot_json_end(w);
-  ot_json_object(w, "interval95");
-  put_range(d, "step_seconds", ot_interval_95(step_s, doubt->step_variance));
-  put_range(d, "peak", ot_interval_95(peak, doubt->memory_variance));
-  ot_json_end(w);
+  put_interval(d, plan, "interval80", ot_interval_80);
+  put_interval(d, plan, "interval95", ot_interval_95);
   put_texts(d, "doubts", plan->doubt.reason, plan->doubt.num_reasons);
   ot_json_boolean(w, "equal_to_best", plan->equal);
 }
@@ -208,12 +215,46 @@ static void put_plan(document *d, const char *key, const ot_page_plan *plan) {
   ot_json_end(w);
 }
 
+static void put_compared(document *d) {
+  ot_json_writer *const w = &d->w;
+  if (d->page->num_compared == 0) return;
+  ot_json_array(w, "compared");
+  for (int i = 0; i < d->page->num_compared; i++) {
+    const ot_page_compared *const c = &d->page->compared[i];
+    ot_json_object(w, NULL);
+    ot_json_text(w, "name", c->name);
+    put_plan(d, "plan", &c->plan);
+    put_texts(d, "first", c->first.text, c->first.num);
+    ot_json_end(w);
+  }
+  ot_json_end(w);
+}
+
+static void put_deadline(document *d) {
+  const ot_deadline *const deadline = d->page->deadline;
+  ot_json_writer *const w = &d->w;
+  if (!deadline) return;
+  ot_json_object(w, "deadline");
+  ot_json_real(w, "seconds", deadline->seconds);
+  ot_json_array(w, "trials");
+  for (int i = 0; i < deadline->num_trials; i++) {
+    ot_json_object(w, NULL);
+    ot_json_integer(w, "devices", deadline->trials[i].devices);
+    ot_json_real(w, "elapsed_seconds", deadline->trials[i].elapsed_s);
+    ot_json_end(w);
+  }
+  ot_json_end(w);
+  ot_json_end(w);
+}
+
 static void put_plans(document *d) {
   ot_json_writer *const w = &d->w;
   ot_json_array(w, "plans");
   for (int i = 0; i < d->page->num_plans; i++) put_plan(d, NULL, &d->page->plans[i]);
   ot_json_end(w);
   if (d->page->imported) put_plan(d, "imported", d->page->imported);
+  if (d->page->simpler) ot_json_text(w, "simpler", d->page->simpler);
+  put_compared(d);
 }
 
 // ---- the whole run ----
@@ -284,6 +325,7 @@ const char *ot_plan_json(const ot_plan_page *page, ot_arena *arena) {
   if (page->calibration) ot_calibration_write(page->calibration, &d.w);
   put_plans(&d);
   put_goodput(&d);
+  put_deadline(&d);
   put_search(&d);
   put_refusal(&d);
   ot_json_end(&d.w);

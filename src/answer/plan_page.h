@@ -29,6 +29,29 @@ typedef struct ot_page_plan {
 const char *ot_page_step_range(const ot_page_plan *plan, ot_arena *arena);
 const char *ot_page_memory_range(const ot_page_plan *plan, ot_arena *arena);
 
+// A configuration of --compare, priced like a plan.
+typedef struct ot_page_compared {
+  const char *name;
+  ot_page_plan plan;
+  ot_reasons first;  // comparison with the first of them; none for itself
+} ot_page_compared;
+
+// Elapsed time of the run with the best plan on some devices; 0: no plan fits.
+typedef struct ot_deadline_trial {
+  int devices;
+  double elapsed_s;
+} ot_deadline_trial;
+
+enum { OT_MOST_DEADLINE_TRIALS = 64 };
+
+// The numbers of devices that were tried for --deadline.
+typedef struct ot_deadline {
+  double seconds;
+  int num_trials;
+  ot_deadline_trial trials[OT_MOST_DEADLINE_TRIALS];  // [num_trials]
+  const char *text;                                   // the same in a sentence
+} ot_deadline;
+
 typedef struct ot_plan_page {
   const ot_job *job;
   ot_estimator *estimator;   // of the job, with the prices of the shown plans
@@ -42,12 +65,16 @@ typedef struct ot_plan_page {
   int num_plans;
   const ot_page_plan *plans;     // [num_plans] plans of `search`, best first
   const ot_page_plan *imported;  // configuration of --from, priced alike; null without --from
-  int64_t steps;                 // of the whole run
-  const ot_goodput *goodput;     // of the run with the best plan; null: failures not modelled
-  double price;                  // dollars of a device hour; 0: not asked for
-  int num_remedies;              // 0 if a plan fits
-  const char *const *remedies;   // [num_remedies] changes that would fit, smallest first
-  const ot_remedy *changes;      // [num_remedies] the same as values
+  int num_compared;
+  const ot_page_compared *compared;  // [num_compared] of --compare
+  const char *simpler;               // why plan 1 is not the fastest; null: it is
+  const ot_deadline *deadline;       // null without --deadline
+  int64_t steps;                     // of the whole run
+  const ot_goodput *goodput;         // of the run with the best plan; null: failures not modelled
+  double price;                      // dollars of a device hour; 0: not asked for
+  int num_remedies;                  // 0 if a plan fits
+  const char *const *remedies;       // [num_remedies] changes that would fit, smallest first
+  const ot_remedy *changes;          // [num_remedies] the same as values
   const ot_calibration_report *calibration;  // of the cluster; null without --calibrate
   const char *basis;       // of the cluster's constants: "fitted", "extrapolated", ...
   const char *basis_note;  // its explanation; null: fitted to runs on such devices

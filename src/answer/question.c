@@ -2,9 +2,11 @@
 // From a question to a job. Defaults derive from what is given, and a note states each of them.
 #include "answer/question.h"
 
+#include "base/extremes.h"
 #include "base/quantity.h"
 #include "base/text.h"
 #include "describe/measured_keys.h"
+#include "plan/doubt.h"
 #include "plan/limits.h"
 
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.
@@ -150,6 +152,12 @@ static void set_batch(ot_plan_request *r, ot_arena *arena) {
                       (long long)job->global_batch_size, ot_figure_count(arena, critical)));
 }
 
+static void set_margin(ot_plan_request *r) {
+  const double given = r->question.memory_margin;
+  ot_job *const job = &r->job;
+  job->memory_margin = given == 0 ? ot_doubt_memory_margin(job) : ot_larger(given, 0);
+}
+
 ot_status ot_plan_request_end(ot_arena *arena, ot_plan_request *request) {
   ot_job *const job = &request->job;
   ot_run *const run = &request->run;
@@ -162,6 +170,7 @@ ot_status ot_plan_request_end(ot_arena *arena, ot_plan_request *request) {
   ot_model_totals_build(job, &request->bill);
   set_tokens(request, arena);
   set_batch(request, arena);
+  set_margin(request);
   if (request->has_run) {
     run->data.sequence_length = job->sequence_length;
     run->batch = (ot_run_batch){.global_batch_size = job->global_batch_size, .micro_batch_size = 1};

@@ -21,10 +21,17 @@ typedef struct ot_question {
   int devices;
   int64_t global_batch_size, sequence_length, tokens, critical_batch_tokens;
   double expert_imbalance;
+  double memory_margin;  // share of a plan's memory (ot_job); negative: none
   ot_candidate given;
   int num_notes;
   const char *const *notes;  // [num_notes] assumptions made before: the first of the request's
 } ot_question;
+
+// A configuration of another file, to compare with.
+typedef struct ot_plan_compared {
+  const char *name;  // of its file
+  ot_candidate candidate;
+} ot_plan_compared;
 
 typedef struct ot_plan_request {
   ot_question question;
@@ -39,6 +46,8 @@ typedef struct ot_plan_request {
   const ot_candidate *own;   // a configuration to price next to the plans; null: none
   const int *own_layers;     // [own_chunks] layers of each of its pipeline chunks, in model order
   int own_chunks;            // 0: as its software divides them
+  int num_compared;
+  ot_plan_compared *compared;  // [num_compared]
   int num_notes, max_notes;
   const char **notes;  // [num_notes]
 } ot_plan_request;
@@ -58,9 +67,14 @@ void ot_plan_request_note(ot_plan_request *request, const char *text);
 
 typedef struct ot_plan_build {
   const ot_plan_request *request;
-  int top;        // plans kept
-  bool variants;  // keep slower plans with the same degrees and ZeRO stage
-  double price;   // dollars of a device hour; 0: no costs
+  int top;          // plans kept
+  bool variants;    // keep slower plans with the same degrees and ZeRO stage
+  bool simple;      // also slower plans, if simpler and not to be told from the fastest
+  double price;     // dollars of a device hour; 0: no costs
+  bool plans_only;  // no remedies if nothing fits
+  // Called from time to time while the search goes on; null: never.
+  void (*progress)(void *context, const ot_search *so_far);
+  void *progress_context;
   // The slowdown of the kernels of `candidate` on a machine whose ranks share cores; null: such
   // machines are refused.
   ot_status (*stretch)(const ot_job *job, const ot_candidate *candidate, double *stretch);

@@ -6,7 +6,10 @@
 #include "base/quantity.h"
 #include "cli/installed.h"
 #include "cli/plan_calibrate.h"
+#include "cli/plan_compare.h"
+#include "cli/plan_progress.h"
 #include "cli/plan_request.h"
+#include "cli/plan_sweep.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "files/config_file.h"
@@ -20,6 +23,7 @@ typedef struct planning {
   ot_plan_request request;
   ot_plan_page page;
   ot_calibration_report *calibration;  // null without --calibrate
+  const ot_deadline *deadline;         // null without --deadline
   // --emit
   bool emits;
   ot_emit_kind kind;
@@ -126,7 +130,7 @@ static ot_status refuse(planning *p) {
   char split[256];
   ot_candidate_print(&nearest->candidate, split, sizeof split);
   ot_fail(OT_FINDINGS, "no plan fits: the nearest takes %s a device (%s)",
-          ot_figure_need(p->arena, used, (double)nearest->memory.capacity), split);
+          ot_figure_need(p->arena, used, (double)ot_memory_limit(&nearest->memory)), split);
   if (p->page.num_remedies == 0) return OT_FINDINGS;
   return ot_fail_hint(OT_FINDINGS, "fits %s", p->page.remedies[0]);
 }
@@ -134,14 +138,10 @@ static ot_status refuse(planning *p) {
 // Corrects the cluster of the request by measured steps.
 static ot_status calibrate(planning *p) {
   const char *const file = ot_options_text(p->options, "calibrate");
-  const ot_presets presets = ot_installed_presets(p->arena);
-  ot_cluster given;
-  bool found;
   if (!file) return OT_OK;
   p->calibration = ot_arena_take(p->arena, sizeof *p->calibration);
-  OT_TRY(ot_cluster_file_load(ot_options_text(p->options, "cluster"), &presets, p->arena, &given,
-                              &found));
-  return ot_plan_calibrate(file, &given, &p->request, p->arena, p->calibration);
+  return ot_plan_calibrate(file, p->request.question.cluster, &p->request, p->arena,
+                           p->calibration);
 }
 
 static ot_status check_price(const ot_options *options) {
@@ -152,19 +152,32 @@ static ot_status check_price(const ot_options *options) {
   return OT_OK;
 }
 
+// Replaces the options by those with the fewest devices that end the run in time.
+static ot_status meet_deadline(planning *p) {
+  if (!ot_options_given(p->options, "deadline")) return OT_OK;
+  ot_deadline *const deadline = ot_arena_take(p->arena, sizeof *deadline);
+  OT_TRY(ot_plan_deadline(p->options, deadline, &p->options));
+  p->deadline = deadline;
+  return OT_OK;
+}
+
 static ot_status plan(planning *p) {
   OT_TRY(check_price(p->options));
   OT_TRY(read_outputs(p));
+  OT_TRY(meet_deadline(p));
   OT_TRY(ot_plan_request_read(p->options, p->arena, &p->request));
+  OT_TRY(ot_plan_compare_read(p->options, p->arena, &p->request));
   if (p->emits) OT_TRY(ot_emit_check(p->kind, p->software, p->request.job.engine));
   OT_TRY(calibrate(p));
   const ot_plan_build build = {.request = &p->request,
                                .top = (int)ot_options_integer(p->options, "top"),
                                .variants = ot_options_flag(p->options, "variants"),
+                               .simple = ot_options_flag(p->options, "simple"),
                                .price = ot_options_real(p->options, "price"),
                                .stretch = ot_plan_stretch};
-  OT_TRY(ot_plan_page_build(&build, p->arena, &p->page));
+  OT_TRY(ot_plan_answer(&build, p->arena, &p->page));
   p->page.calibration = p->calibration;
+  p->page.deadline = p->deadline;
   const bool fits = p->page.num_plans > 0;
   const char *const trace = ot_options_text(p->options, "trace");
   const char *const html = ot_options_text(p->options, "html");
@@ -180,7 +193,7 @@ static ot_status run(const ot_options *options) {
   planning *const p = ot_arena_take(arena, sizeof *p);
   p->options = options;
   p->arena = arena;
-  return plan(p);
+  return ot_options_given(options, "sweep") ? ot_plan_sweep(options) : plan(p);
 }
 
 // ---- the table ----
@@ -228,12 +241,23 @@ static const ot_option rows[] = {
      .help = "setting of the run or its model; lists as [a, b]"},
     {"price", OT_OPTION_REAL, "X",
      .help = "dollars of a device hour: adds the cost and energy of the run"},
+    {"memory-margin", OT_OPTION_REAL, "PERCENT",
+     .help = "memory that plans leave free, in percent of their estimate; default: so that the\n"
+             "estimate's error leaves room in 4 of 5 cases"},
     {"top", OT_OPTION_INTEGER, "K", "5", 1, 1000, .help = "plans shown"},
     {"variants", OT_OPTION_FLAG,
      .help = "also show slower plans with the same degrees and ZeRO stage"},
     {"from", OT_OPTION_PATH, "FILE",
      .help = "configuration of Megatron-LM, Megatron-DeepSpeed, torchtitan, nanotron or DeepSpeed, "
              "priced next to the plans"},
+    {"compare", OT_OPTION_PATH, "FILE", .repeatable = true,
+     .help = "RUN.yaml or configuration of other software: compared with plan 1 term by term"},
+    {"sweep", OT_OPTION_SETTING, "KEY=A..B|A,B,C",
+     .help = "plan each value of an option (A..B doubles A); a line of CSV each, or --json"},
+    {"deadline", OT_OPTION_TEXT, "TIME",
+     .help = "fewest devices, of halvings of --gpus, that end the run in time (12h, 30d, 6w)"},
+    {"simple", OT_OPTION_FLAG,
+     .help = "the simplest plan of those within 5 % that cannot be told from the fastest"},
     {"calibrate", OT_OPTION_PATH, "FILE",
      .help = "correct the cluster by measured steps: CSV or metrics.jsonl; writes a cluster file"},
     {"emit", OT_OPTION_TEXT, "KIND[=FILE]",

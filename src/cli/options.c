@@ -48,7 +48,9 @@ const ot_option *ot_verb_option(const ot_verb *verb, int i) {
   return row->shared ? row->shared : row;
 }
 
-static bool is_repeatable(const ot_option *option) { return option->kind == OT_OPTION_SETTING; }
+static bool is_repeatable(const ot_option *option) {
+  return option->kind == OT_OPTION_SETTING || option->repeatable;
+}
 
 // ---- parsing ----
 
@@ -196,6 +198,27 @@ static ot_status parse(ot_options *options, int count, char *const *words) {
     }
   }
   return check_counts(options);
+}
+
+ot_status ot_options_replace(const ot_options *options, const char *name, const char *value,
+                             ot_arena *arena, const ot_options **out) {
+  const int index = find_option(options->verb, name, strlen(name));
+  const int rows = options->verb->num_options;
+  if (index < 0) return unknown_option(options->verb, name, strlen(name));
+  const ot_option *const option = ot_verb_option(options->verb, index);
+  OT_CHECK(option->kind != OT_OPTION_FLAG, OT_USAGE, "--%s takes no value", name);
+  OT_TRY(check_value(option, value));
+  ot_options *const copy = ot_arena_take(arena, sizeof *copy);
+  *copy = *options;
+  copy->num_values = ot_arena_array(arena, rows + 1, sizeof(int));
+  copy->values = ot_arena_array(arena, rows + 1, sizeof(char **));
+  memcpy(copy->num_values, options->num_values, (size_t)rows * sizeof(int));
+  memcpy(copy->values, options->values, (size_t)rows * sizeof(char **));
+  copy->num_values[index] = 1;
+  copy->values[index] = ot_arena_take(arena, sizeof(char *));
+  copy->values[index][0] = value;
+  *out = copy;
+  return OT_OK;
 }
 
 ot_arena *ot_options_arena(const ot_options *options) { return options->arena; }

@@ -28,6 +28,7 @@ typedef struct ot_option {
   const char *fallback;      // default value, shown in help; null = none
   int64_t minimum, maximum;  // of integers; both 0 = any
   bool required;
+  bool repeatable;                 // may be given several times, as settings may
   const char *help;                // one line, no full stop
   const struct ot_option *shared;  // row shared by several verbs; other members are 0
 } ot_option;
@@ -79,6 +80,10 @@ bool ot_options_flag(const ot_options *options, const char *name);
 const char *ot_options_text(const ot_options *options, const char *name);
 int64_t ot_options_integer(const ot_options *options, const char *name);
 double ot_options_real(const ot_options *options, const char *name);
+// `options` with one `value` of the option `name`, in `arena`; everything else is the same.
+// OT_USAGE if the verb has no such option with a value, or if the option cannot have it.
+ot_status ot_options_replace(const ot_options *options, const char *name, const char *value,
+                             ot_arena *arena, const ot_options **out);
 // Index of the word given for a choice (or of the fallback); -1 when there is neither.
 int ot_options_choice(const ot_options *options, const char *name);
 

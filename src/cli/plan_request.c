@@ -225,6 +225,18 @@ static void read_amounts(reader *r) {
   q->expert_imbalance = ot_options_real(o, "expert-imbalance");
 }
 
+// ---- memory ----
+
+static ot_status read_margin(reader *r) {
+  enum { MOST = 100 };
+  if (!ot_options_given(r->options, "memory-margin")) return OT_OK;
+  const double percent = ot_options_real(r->options, "memory-margin");
+  OT_CHECK(percent >= 0 && percent <= MOST, OT_USAGE,
+           "--memory-margin: %g; allowed: 0 to %d percent of a plan's memory", percent, MOST);
+  r->question.memory_margin = percent > 0 ? percent / 100 : -1;
+  return OT_OK;
+}
+
 ot_status ot_plan_request_read(const ot_options *options, ot_arena *arena, ot_plan_request *out) {
   reader r = {
       .options = options, .arena = arena, .presets = ot_installed_presets(arena), .out = out};
@@ -233,6 +245,7 @@ ot_status ot_plan_request_read(const ot_options *options, ot_arena *arena, ot_pl
   OT_TRY(read_engine(&r));
   read_given(&r);
   read_amounts(&r);
+  OT_TRY(read_margin(&r));
   OT_TRY(ot_plan_request_begin(&r.question, arena, out));
   OT_TRY(read_run(&r));
   OT_TRY(fit_import(&r));

@@ -485,7 +485,7 @@ int64_t ot_bound_used(const ot_estimator *estimator, int64_t peak) {
 }
 
 bool ot_bound_fits(const ot_estimator *estimator, int64_t peak) {
-  return ot_bound_used(estimator, peak) <= ot_device_capacity(&estimator->cluster.device);
+  return ot_bound_used(estimator, peak) <= ot_estimator_memory(estimator);
 }
 
 ot_status ot_bound_elements(ot_estimator *e, const ot_candidate *candidate, double *elements) {

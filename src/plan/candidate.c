@@ -138,3 +138,25 @@ int ot_candidate_compare(const ot_candidate *a, const ot_candidate *b) {
   }
   return 0;
 }
+
+// ---- simplicity ----
+
+static int axes_of(const ot_candidate *c) {
+  return (c->tp > 1) + (c->pp > 1) + (c->cp > 1) + (c->ep > 1);
+}
+
+// How uncommon the pipeline schedule is.
+static int order_of(const ot_candidate *c) {
+  if (c->pp == 1 || c->pipeline == OT_PIPELINE_1F1B) return 0;
+  return c->pipeline == OT_PIPELINE_INTERLEAVED ? 1 : 2;
+}
+
+static int options_of(const ot_candidate *c) {
+  return (c->zero > 1) + (c->zero > 0 && c->dp_shard < c->dp) + (c->recompute != OT_RECOMPUTE_NONE);
+}
+
+int ot_candidate_compare_effort(const ot_candidate *a, const ot_candidate *b) {
+  if (axes_of(a) != axes_of(b)) return axes_of(a) - axes_of(b);
+  if (order_of(a) != order_of(b)) return order_of(a) - order_of(b);
+  return options_of(a) - options_of(b);
+}

@@ -26,6 +26,9 @@ typedef struct ot_doubt {
 
 void ot_doubt_find(const ot_doubt_request *request, ot_doubt *out);
 
+// The memory margin (ot_job) with which a plan that is estimated to fit does so in 4 of 5 cases.
+double ot_doubt_memory_margin(const ot_job *job);
+
 typedef struct ot_interval {
   double low, high;
 } ot_interval;
@@ -42,15 +45,26 @@ enum { OT_TRAITS = 11 };
 // What a configuration has in common with another: the more alike, the more alike their errors.
 typedef struct ot_traits {
   double at[OT_TRAITS];
-  double exposed;  // share of communication that no computation hides
+  double exposed;      // share of communication that no computation hides
+  const char *device;  // kind of device
 } ot_traits;
 
 void ot_traits_find(const ot_job *job, const ot_estimate *estimate, ot_traits *out);
 
-// Covariance of y of two configurations on one cluster with one engine, without the noise of each
-// measurement.
-double ot_traits_covariance(const ot_traits *a, const ot_traits *b);
+// Covariance of y of two configurations run by one software, without the noise of each measurement:
+// common factors of computation and of exposed communication, and what only alike configurations
+// share.
+typedef struct ot_covariance {
+  double compute, exposed, shape;
+} ot_covariance;
+
+ot_covariance ot_traits_covariance(const ot_traits *a, const ot_traits *b);
+double ot_covariance_sum(const ot_covariance *covariance);
+
+// Variance of y of repeated measurements of one configuration.
+extern const double ot_doubt_noise;
 
 // Whether the prediction cannot tell which of two configurations of a job is the faster: the slower
-// one wins in more than one of five cases.
+// one wins in more than one of five cases. `ratio`: of their predicted steps.
+bool ot_traits_equal(const ot_traits *a, const ot_traits *b, double ratio);
 bool ot_doubt_equal(const ot_job *job, const ot_estimate *a, const ot_estimate *b);

@@ -127,7 +127,9 @@ static void find_memory(const ot_replay_request *r, ot_arena *arena, ot_memory_e
   const ot_estimator *const e = r->estimator;
   const int stages = r->stages->num_ranks;
   for (int i = 0; i < stages; i++) {
-    out[i] = (ot_memory_estimate){.stage = i, .capacity = ot_device_capacity(&e->cluster.device)};
+    out[i] = (ot_memory_estimate){.stage = i,
+                                  .capacity = ot_device_capacity(&e->cluster.device),
+                                  .allowed = ot_estimator_memory(e)};
   }
   e->framework->count_memory(r, arena, out);
   for (int i = 0; i < stages; i++) {
@@ -201,7 +203,7 @@ static ot_status estimate_periodic(ot_estimator *e, const ot_candidate *candidat
   take_replay(&replay, out);
   count_flops(&some, out);
   find_fullest(&some, &scratch, &out->memory);
-  out->fits = out->memory.reserved + out->memory.context <= out->memory.capacity;
+  out->fits = out->memory.reserved + out->memory.context <= out->memory.allowed;
   return OT_OK;
 }
 
@@ -213,7 +215,7 @@ static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool a
   ot_arena scratch = ot_arena_pool_begin(&e->pool);
   ot_replay_outline(&request, &scratch);
   find_fullest(&request, &scratch, &out->memory);
-  out->fits = out->memory.reserved + out->memory.context <= out->memory.capacity;
+  out->fits = out->memory.reserved + out->memory.context <= out->memory.allowed;
   if (!out->fits && !always) return OT_OK;
   ot_stage_replay *const replays =
       ot_arena_array(&scratch, request.stages->num_ranks, sizeof *replays);

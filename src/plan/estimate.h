@@ -21,7 +21,14 @@ typedef struct ot_memory_estimate {
   int64_t reserved;     // peak plus losses of the engine's allocator
   int64_t context;      // device runtime and communication library, not in reserved
   int64_t capacity;     // of the device
+  int64_t allowed;      // the same, less the job's margin
 } ot_memory_estimate;
+
+// The limit that `memory` exceeds: the capacity, or what the margin leaves of it.
+static inline int64_t ot_memory_limit(const ot_memory_estimate *memory) {
+  const bool over = memory->reserved + memory->context > memory->capacity;
+  return over ? memory->capacity : memory->allowed;
+}
 
 typedef struct ot_estimate {
   ot_candidate candidate;
@@ -39,7 +46,7 @@ typedef struct ot_estimate {
   double mfu, hfu;        // fraction of the devices' peak in recipe.products
   double tokens_per_s;    // all devices together
   ot_memory_estimate memory;
-  bool fits;  // reserved + context <= capacity
+  bool fits;  // reserved + context <= allowed
 } ot_estimate;
 
 // One stage of the pipeline, for charts of memory and time.

@@ -147,6 +147,12 @@ static inline double ot_price_edge_bytes(const ot_prices *prices, const ot_block
   return (double)(prices->hidden_bytes * (block->memory.has_input + block->memory.stack));
 }
 
+// Bytes of a device that a plan may need: its capacity less the job's margin.
+static inline int64_t ot_estimator_memory(const ot_estimator *estimator) {
+  const double capacity = (double)ot_device_capacity(&estimator->cluster.device);
+  return (int64_t)(capacity / (1 + estimator->job.memory_margin));
+}
+
 // Returns the index of the prices with this key, or -1; adds prices.
 int64_t ot_price_list_find(const ot_price_list *list, const ot_candidate *key);
 void ot_price_list_add(ot_price_list *list, ot_prices *prices, ot_arena *arena);

@@ -264,10 +264,16 @@ static void say_memory(speaker *s) {
   const double used = (double)(m->reserved + m->context);
   const char *const stage =
       s->c->pp > 1 ? ot_arena_format(a, " on stage %d, the fullest", m->stage) : "";
-  say(s, ot_arena_format(a, "memory: %s planned, %s with allocator and runtime, of %s (%s)%s",
+  const char *const margin =
+      s->e->job->memory_margin > 0
+          ? ot_arena_format(a, "; up to %s leaves a margin of %s for errors of the estimate",
+                            ot_figure_bytes(a, (double)m->allowed),
+                            ot_figure_share(a, s->e->job->memory_margin))
+          : "";
+  say(s, ot_arena_format(a, "memory: %s planned, %s with allocator and runtime, of %s (%s)%s%s",
                          ot_figure_bytes(a, (double)m->peak), ot_figure_bytes(a, used),
                          ot_figure_bytes(a, (double)m->capacity),
-                         ot_figure_share(a, used / (double)m->capacity), stage));
+                         ot_figure_share(a, used / (double)m->capacity), stage, margin));
 }
 
 static void say_batch(speaker *s) {

@@ -66,6 +66,8 @@ ot_status ot_job_check(const ot_job *job) {
            job->tokens);
   OT_CHECK(job->expert_imbalance == 0 || job->expert_imbalance >= 1, OT_USAGE,
            "plan: expert_imbalance=%g; allowed: 1 (even) or more", job->expert_imbalance);
+  OT_CHECK(job->memory_margin >= 0 && job->memory_margin <= 1, OT_USAGE,
+           "plan: memory_margin=%g; allowed: 0 to 1", job->memory_margin);
   OT_TRY(ot_framework_of(job->engine)->check_job(job));
   return check_given(job);
 }

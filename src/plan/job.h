@@ -37,7 +37,8 @@ typedef struct ot_job {
   int64_t sequence_length;    // tokens, >= 1
   double tokens;              // whole run; 0 = unknown
   double expert_imbalance;    // engine orthant: load of the busiest ep rank over the mean; 0: 1
-  double stretch;      // kernel slowdown by shared cores (ot_simulation); 0: from the cluster
+  double stretch;        // kernel slowdown by shared cores (ot_simulation); 0: from the cluster
+  double memory_margin;  // share of the estimated memory that plans leave free in addition to it
   const ot_run *run;   // engine orthant: settings other than degrees (optimizer, ...)
   ot_candidate given;  // fixed degrees; 0 and -1 are searched
   // Other engines: layers of each pipeline chunk, in model order, of candidates with `num_chunks`
@@ -77,6 +78,10 @@ int64_t ot_candidate_print_batch(const ot_candidate *candidate, char *out, int64
 // "tp 8 pp 16 vpp 1 cp 1 ep 1 dp 128 (8 replicas x 16 shards) zero 1, micro-batches 16 x 1, 1f1b,
 // recompute none".
 int64_t ot_candidate_print(const ot_candidate *candidate, char *out, int64_t capacity);
+
+// < 0 if `a` is simpler than `b`: fewer axes, a more common pipeline schedule, less sharding and
+// recompute.
+int ot_candidate_compare_effort(const ot_candidate *a, const ot_candidate *b);
 
 // A total order independent of the machine, to break ties.
 int ot_candidate_compare(const ot_candidate *a, const ot_candidate *b);

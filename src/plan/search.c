@@ -152,7 +152,8 @@ static void reject_memory(searcher *s, const node *n) {
   s->out->num_rejected[OT_REJECTED_MEMORY] += count_candidates(s, n);
   if (s->kept[OT_REJECTED_MEMORY] == KEPT_REJECTIONS) return;
   const double used = (double)ot_bound_used(s->estimator, n->peak);
-  const double capacity = (double)ot_device_capacity(&s->estimator->cluster.device);
+  const double whole = (double)ot_device_capacity(&s->estimator->cluster.device);
+  const double capacity = used > whole ? whole : (double)ot_estimator_memory(s->estimator);
   keep_rejection(s, OT_REJECTED_MEMORY, n,
                  ot_arena_format(s->arena, "needs at least %s with allocator and runtime",
                                  ot_figure_need(s->arena, used, capacity)));
@@ -371,10 +372,18 @@ static bool is_done(const searcher *s, const node *n) {
   return out->num_plans == s->request->top && n->key > out->plans[out->num_plans - 1].step_s;
 }
 
+static void tell_progress(const searcher *s, int64_t nodes) {
+  enum { OFTEN = 256 };
+  if (s->request->progress && nodes % OFTEN == 0) {
+    s->request->progress(s->request->progress_context, s->out);
+  }
+}
+
 static ot_status run(searcher *s) {
   OT_TRY(add_groups(s));
-  while (s->count > 0 && !is_done(s, &s->heap[0])) {
+  for (int64_t nodes = 1; s->count > 0 && !is_done(s, &s->heap[0]); nodes++) {
     node n = pop(s);
+    tell_progress(s, nodes);
     switch ((node_kind)n.kind) {
       case NODE_GROUP:
         OT_TRY(add_zeros(s, &n));

@@ -22,15 +22,20 @@ typedef struct ot_rejection {
   const char *reason;
 } ot_rejection;
 
+typedef struct ot_search ot_search;
+
 typedef struct ot_search_request {
   const ot_job *job;
   int top;          // plans kept, >= 1
   bool exhaustive;  // simulate all valid candidates regardless of bounds: for tests
   bool plans_only;  // leave `nearest` out if nothing fits
-  bool distinct;    // keep only the fastest plan of equal tp, pp, cp, ep, etp, dp and ZeRO
+  // Called from time to time; null: never. `so_far` is incomplete.
+  void (*progress)(void *context, const ot_search *so_far);
+  void *progress_context;
+  bool distinct;  // keep only the fastest plan of equal tp, pp, cp, ep, etp, dp and ZeRO
 } ot_search_request;
 
-typedef struct ot_search {
+struct ot_search {
   int num_plans;
   ot_estimate *plans;      // [num_plans] that fit, fastest first; ties by ot_candidate_compare
   int64_t num_candidates;  // enumerated
@@ -39,7 +44,7 @@ typedef struct ot_search {
   int num_rejections;
   ot_rejection *rejections;  // [num_rejections] at most a few of each kind
   ot_estimate nearest;       // if nothing fits: the smallest excess memory; else zero
-} ot_search;
+};
 
 // OT_OK also if nothing fits (num_plans 0). In `arena`.
 ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_search *out);

@@ -40,7 +40,7 @@ static const char *time_text(const ot_what_if *w, const ot_estimate *e, ot_arena
 
 static const char *need_text(const ot_estimate *e, ot_arena *arena) {
   return ot_figure_need(arena, (double)(e->memory.reserved + e->memory.context),
-                        (double)e->memory.capacity);
+                        (double)ot_memory_limit(&e->memory));
 }
 
 static const char *refusal(const char *text, ot_arena *arena) {

@@ -127,7 +127,7 @@ static void put_refusal(const html *h) {
   ot_markup_element(h->out, "p",
                     ot_arena_format(h->arena, "The nearest takes %s a device: %s.",
                                     ot_figure_need(h->arena, (double)(m->reserved + m->context),
-                                                   (double)m->capacity),
+                                                   (double)ot_memory_limit(m)),
                                     split));
   put_caveat(h, h->page->basis_note);
   if (h->page->num_remedies > 0) {

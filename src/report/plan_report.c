@@ -56,6 +56,13 @@ static void put_job(report *r) {
   for (int i = 0; i < r->page->num_notes; i++) {
     wrap(r, i == 0 ? "assumed: " : "         ", r->page->notes[i]);
   }
+  if (job->memory_margin > 0) {
+    const double capacity = (double)ot_device_capacity(&job->cluster->device);
+    wrap(r, "memory margin: ",
+         ot_arena_format(a, "%s of a plan's memory, so plans need at most %s (--memory-margin)",
+                         ot_figure_share(a, job->memory_margin),
+                         ot_figure_bytes(a, capacity / (1 + job->memory_margin))));
+  }
   if (r->page->basis_note) wrap(r, "basis: ", r->page->basis_note);
   if (r->page->num_plans == 0 || !r->page->plans[0].beyond_note) return;
   wrap(r, "plan 1: ", r->page->plans[0].beyond_note);
@@ -208,7 +215,14 @@ static void put_plans(report *r) {
     put_row(r, ot_arena_format(r->arena, "%d", i + 1), p->plans[i].estimate);
   }
   if (p->imported) put_row(r, "own", p->imported->estimate);
+  for (int i = 0; i < p->num_compared; i++) {
+    put_row(r, ot_arena_format(r->arena, "%c", 'A' + i % 26), p->compared[i].plan.estimate);
+  }
   put_legend(r);
+  for (int i = 0; i < p->num_compared; i++) {
+    wrap(r, "  ", ot_arena_format(r->arena, "%c: %s", 'A' + i % 26, p->compared[i].name));
+  }
+  if (p->simpler) wrap(r, "  ", p->simpler);
   if (p->num_plans > 0) put_doubt(r);
 }
 
@@ -287,6 +301,7 @@ static void put_run(report *r) {
                        (long long)p->steps,
                        duration(r, (double)p->steps * p->plans[0].estimate->step_s)));
   put_failures(r);
+  if (p->deadline) line(r, "deadline", p->deadline->text);
   put_cost(r);
 }
 
@@ -310,6 +325,19 @@ static void put_reasons(report *r) {
   for (int i = 0; i < p->imported->why.num; i++) wrap(r, "  - ", p->imported->why.text[i]);
 }
 
+// Each of --compare with plan 1, and with the first of them.
+static void put_compared(report *r) {
+  const ot_plan_page *const p = r->page;
+  for (int i = 0; i < p->num_compared && p->num_plans > 0; i++) {
+    const ot_page_compared *const c = &p->compared[i];
+    ot_text_appendf(r->out, "\n%s compared with plan 1 (in brackets)\n", c->name);
+    for (int j = 0; j < c->plan.why.num; j++) wrap(r, "  - ", c->plan.why.text[j]);
+    if (c->first.num == 0) continue;
+    ot_text_appendf(r->out, "\n%s compared with %s (in brackets)\n", c->name, p->compared[0].name);
+    for (int j = 0; j < c->first.num; j++) wrap(r, "  - ", c->first.text[j]);
+  }
+}
+
 static void put_remedies(report *r) {
   const ot_plan_page *const p = r->page;
   if (p->num_remedies == 0) return;
@@ -323,9 +351,10 @@ void ot_plan_report(const ot_plan_page *page, ot_text_builder *out) {
   put_job(&r);
   put_model_totals(&r);
   put_limits(&r);
-  if (page->num_plans > 0 || page->imported) put_plans(&r);
+  if (page->num_plans > 0 || page->imported || page->num_compared > 0) put_plans(&r);
   put_run(&r);
   put_reasons(&r);
+  put_compared(&r);
   put_rejections(&r);
   put_remedies(&r);
 }

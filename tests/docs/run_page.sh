@@ -80,7 +80,8 @@ for command in "$steps"/*.run; do
   eval "$(cat "$command")" >"$step.raw" 2>&1 </dev/null
   status=$?
   ran=$((ran + 1))
-  sed "s|$clone|/home/you/orthant|g" "$step.raw" >"$step.output"
+  # Progress of long searches depends on the machine.
+  sed "s|$clone|/home/you/orthant|g; /^searching for [0-9]* s: /d" "$step.raw" >"$step.output"
   if [ "$status" != "${expected:-0}" ]; then
     fail " exit code $status in place of ${expected:-0} of: $(cat "$command")"
     tail -n 20 "$step.output"

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: any machine. Questions to orthant plan beyond the fastest plan: memory margin, sweeps,
+# comparisons, deadlines, the simplest plan.
+set -euo pipefail
+. tests/support/expect.sh
+orthant=$(realpath "${1:?usage: test_plan_questions.sh ORTHANT}")
+source_dir=$PWD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export XDG_CONFIG_HOME=$work/user
+plan=("$orthant" plan --model llama3-8b --cluster h100)
+few=(--gpus 16 --global-batch-size 256 --pp 1 --cp 1 --pipeline 1f1b)
+
+holds() { grep -q -- "$2" "$1" || { head -n 60 "$1"; fail "no $2 in $1"; }; }
+number() { sed -n '/"plans"/,$s/^ *"'"$2"'": \([0-9.e-]*\),*$/\1/p' "$1" | head -1; }  # number FILE KEY: of plan 1
+
+# ---- the memory margin ----
+expect 2 "--memory-margin: -1; allowed: 0 to 100" "${plan[@]}" --memory-margin -1
+expect 2 "--memory-margin: 101; allowed: 0 to 100" "${plan[@]}" --memory-margin 101
+for margin in 0 30; do "${plan[@]}" "${few[@]}" --top 1 --memory-margin $margin --json >"margin$margin.json"; done
+"${plan[@]}" "${few[@]}" --top 1 --json >margin.json
+awk "BEGIN { exit !($(number margin0.json used) > $(number margin30.json used)) }" || fail "the margin changes no plan"
+awk "BEGIN { exit !(1.3 * $(number margin30.json used) <= $(number margin30.json capacity)) }" || fail "the margin is not kept"
+holds margin30.json '"memory_margin": 0.3,'
+holds margin0.json '"memory_margin": 0,'
+# By default the one-sided interval of 4 of 5 cases; the ranges in JSON are those of the text.
+"${plan[@]}" "${few[@]}" --top 1 >margin.txt
+holds margin.txt '^memory margin: [0-9.]*% of a plan.s memory, so plans need at most 8[0-9.]* GB'
+low=$(sed -n '/"interval80"/,/}/{/"used"/,/]/p;}' margin.json | grep -Eo '[0-9.e+]+' | sed -n 2p)
+awk "BEGIN { printf \"memory %.4g GB to\n\", $low / 1e9 }" >range.txt
+grep -qF -f range.txt margin.txt || { cat range.txt margin.txt; fail "text and JSON have different ranges"; }
+
+# ---- sweeps ----
+"${plan[@]}" --tp 1 --pp 1 --cp 1 --sweep gpus=8..32 --sweep batch=128,256 >sweep.csv
+[ "$(wc -l <sweep.csv)" = 7 ] || { cat sweep.csv; fail "6 points and a header expected"; }
+[ "$(cut -d, -f1,2 sweep.csv | paste -sd' ')" = "gpus,global_batch_size 8,128 8,256 16,128 16,256 32,128 32,256" ] ||
+  { cat sweep.csv; fail "the points are not those asked for"; }
+# A point is the plan of its values.
+"${plan[@]}" --tp 1 --pp 1 --cp 1 --gpus 32 --global-batch-size 256 --top 1 --json >point.json
+"${plan[@]}" --tp 1 --pp 1 --cp 1 --sweep gpus=16,32 --sweep batch=256 --json >sweep.json
+column() { awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } END { print $at[name] }' sweep.csv; }
+awk "BEGIN { r = $(column step_seconds) / $(number point.json step_seconds); exit !(r > 1 - 1e-5 && r < 1 + 1e-5) }" ||
+  fail "a point is not its plan"
+grep -qF "\"step_seconds\": $(number point.json step_seconds)," sweep.json || fail "the JSON is not that of the plan"
+# What does not fit or is invalid has a reason, and the rest goes on.
+"${plan[@]}" --gpus 1 --sweep global-batch-size=1 --sweep tp=1,3 >no.csv
+holds no.csv '^1,1,1,4096,false,.*,no plan fits$'
+holds no.csv '^1,3,1,4096,false,.*,plan: tp=3; allowed'
+expect 2 'these can: model cluster gpus' "${plan[@]}" --sweep top=1,2
+expect 2 'is not KEY=VALUE' "${plan[@]}" --sweep gpus
+expect 2 'a value is missing' "${plan[@]}" --sweep gpus=8,,16
+expect 2 'the smaller first' "${plan[@]}" --sweep gpus=16..8
+expect 2 'gpus is given twice' "${plan[@]}" --sweep gpus=8 --sweep gpus=16
+expect 2 'more than 64 values' "${plan[@]}" --sweep "tp=$(seq -s, 65)"
+expect 2 '--html one' "${plan[@]}" --sweep gpus=8 --html x.html
+
+# ---- comparisons ----
+"${plan[@]}" "${few[@]}" --tp 2 --zero 1 --emit run=two.yaml >/dev/null
+printf 'data: {sequence_length: 4096}\n' >>two.yaml
+"${plan[@]}" "${few[@]}" --tp 1 --zero 3 --emit run=three.yaml >/dev/null
+printf 'data: {sequence_length: 4096}\n' >>three.yaml
+"${plan[@]}" "${few[@]}" --compare two.yaml --compare three.yaml >compared.txt
+holds compared.txt '^  A    2   1 '
+holds compared.txt '^  B    1   1 '
+holds compared.txt '^two.yaml compared with plan 1 (in brackets)$'
+holds compared.txt '^three.yaml compared with two.yaml (in brackets)$'
+"${plan[@]}" "${few[@]}" --compare two.yaml --json >compared.json
+"${plan[@]}" "${few[@]}" --tp 2 --zero 1 --top 1 --json >two.json
+sed -n '/"compared"/,$p' compared.json | grep -qF "\"step_seconds\": $(number two.json step_seconds)," ||
+  fail "a compared run is not priced as its plan"
+expect 2 'two.yaml: global batch 256, but the job has 128' "${plan[@]}" --gpus 16 --global-batch-size 128 --compare two.yaml
+expect 2 'two.yaml: layers 32' "$orthant" plan --cluster h100 --model gpt2 --gpus 16 --compare two.yaml
+expect 3 'none.yaml' "${plan[@]}" --gpus 16 --compare none.yaml
+
+# ---- the deadline ----
+fixed=(--tp 1 --pp 1 --cp 1 --zero 1 --tokens 100G --gpus 256 --top 1)
+"${plan[@]}" "${fixed[@]}" --deadline 5d --json >deadline.json
+devices=$(sed -n 's/^    "devices": \([0-9]*\),$/\1/p' deadline.json | head -1)
+elapsed=$(sed -n '/"goodput"/,/}/s/^ *"elapsed_seconds": \([0-9.]*\).*/\1/p' deadline.json)
+awk "BEGIN { exit !($elapsed <= 5 * 86400 && $devices < 256) }" || fail "$devices devices take $elapsed s"
+grep -q "\"devices\": $((devices / 2))\|\"devices\": $((devices / 3 * 2))" deadline.json || fail "no fewer devices were tried"
+"${plan[@]}" "${fixed[@]}" --deadline 5d >deadline.txt
+holds deadline.txt "planned for *$devices\|planned for$"
+expect 1 '256 devices take' "${plan[@]}" "${fixed[@]}" --deadline 1h
+expect 2 'is no time such as 12h, 30d or 6w' "${plan[@]}" "${fixed[@]}" --deadline soon
+
+# ---- the simplest plan ----
+job=("$orthant" plan --cluster h100 --model llama3-70b --gpus 64 --global-batch-size 256 --cp 1 --micro-batch-size 1)
+"${job[@]}" --top 2 --json >fast.json
+"${job[@]}" --top 2 --simple --json >simple.json
+order() { sed -n '/"plans"/,$s/^ *"pipeline": "\([^"]*\)",$/\1/p' "$1" | head -1; }
+[ "$(order fast.json) $(order simple.json)" = "interleaved 1f1b" ] || fail "$(order fast.json), simpler $(order simple.json)"
+holds simple.json '"simpler": "plan 1 is the simplest of those that cannot be told from the fastest'
+awk "BEGIN { exit !($(number simple.json step_seconds) >= $(number fast.json step_seconds)) }" || fail "the simplest is faster than the fastest"
+echo "all passed"
