@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators alone on a device: every distinct task of a model's step, or attention by sequence
 // length and head size; their times, bits of two runs, and algorithms of products. Prints JSON.
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,23 +61,27 @@ static ot_status measure_step(ot_bench_stream *s, const settings *with, ot_json_
 
 // ---- attention ----
 
+enum { LATENT = 192, LATENT_VALUES = 128 };  // sizes of heads of latent attention
+
 typedef struct attention_case {
   int64_t T, head_dim, tokens, width;
 } attention_case;
 
 static ot_bench_op attention_of(const attention_case *c, ot_backend backend) {
   const int64_t heads = c->width / c->head_dim;
-  return (ot_bench_op){.kind = OT_OP_ATTENTION,
-                       .attributes = {.threads = 1,
-                                      .backend = backend,
-                                      .compute = OT_F32,
-                                      .sequence_length = c->T,
-                                      .num_heads = heads,
-                                      .num_kv_heads = heads,
-                                      .head_dim = c->head_dim,
-                                      .num_sequences = c->tokens / c->T,
-                                      .scale = c->head_dim == 64 ? 0.125 : 0.08838834764831845},
-                       .types = {.in = {ot_type_matrix(OT_BF16, c->tokens, 3 * c->width)}}};
+  return (ot_bench_op){
+      .kind = OT_OP_ATTENTION,
+      .attributes = {.threads = 1,
+                     .backend = backend,
+                     .compute = OT_F32,
+                     .sequence_length = c->T,
+                     .num_heads = heads,
+                     .num_kv_heads = heads,
+                     .head_dim = c->head_dim,
+                     .value_dim = c->head_dim == LATENT ? LATENT_VALUES : 0,
+                     .num_sequences = c->tokens / c->T,
+                     .scale = 1 / sqrt((double)c->head_dim)},
+      .types = {.in = {ot_type_matrix(OT_BF16, c->tokens, 3 * heads * c->head_dim)}}};
 }
 
 static ot_bench_op gradient_of(const ot_bench_op *forward) {
@@ -111,7 +116,7 @@ static ot_status print_attention(ot_bench_stream *s, const settings *with, const
 }
 
 static ot_status measure_attention(ot_bench_stream *s, const settings *with, ot_json_writer *json) {
-  static const int64_t head_dims[] = {64, 128};
+  static const int64_t head_dims[] = {64, 96, 128, LATENT, 256};
   const int64_t tokens = ot_options_integer(with->options, "tokens");
   const int64_t first = ot_options_integer(with->options, "shortest");
   ot_json_array(json, "attention");
@@ -121,6 +126,7 @@ static ot_status measure_attention(ot_bench_stream *s, const settings *with, ot_
                                 .head_dim = head_dims[i],
                                 .tokens = tokens,
                                 .width = ot_options_integer(with->options, "width")};
+      if (c.head_dim > c.width) continue;
       OT_TRY(print_attention(s, with, &c, json));
     }
   }
@@ -187,7 +193,8 @@ static const ot_option options[] = {
      .help = "with --attention, of all sequences"},
     {"shortest", OT_OPTION_INTEGER, "T", "1024", 1, 1 << 24,
      .help = "with --attention, shortest sequence"},
-    {"width", OT_OPTION_INTEGER, "C", "2048", 128, 65536, .help = "with --attention, of all heads"},
+    {"width", OT_OPTION_INTEGER, "C", "2048", 128, 65536,
+     .help = "with --attention, of all heads, at most"},
 };
 
 const ot_verb ot_bench_program = {
