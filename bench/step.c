@@ -35,35 +35,6 @@ typedef struct shape_list {
   int count;
 } shape_list;
 
-// ---- the model ----
-
-static ot_model gpt2_small(void) {
-  return (ot_model){
-      .family = OT_FAMILY_GPT2,
-      .model_type = "gpt2",
-      .architecture = "GPT2LMHeadModel",
-      .vocab_size = 50257,
-      .hidden_size = 768,
-      .intermediate_size = 3072,
-      .num_layers = 12,
-      .num_heads = 12,
-      .num_kv_heads = 12,
-      .head_dim = 64,
-      .max_positions = 1024,
-      .activation = OT_ACTIVATION_GELU_TANH,
-      .qkv_bias = true,
-      .output_bias = true,
-      .mlp_bias = true,
-      .tie_word_embeddings = true,
-      .norm = OT_NORM_LAYERNORM,
-      .norm_epsilon = 1e-5,
-      .embedding_scale = 1,
-      .attention_scale = 0.125,
-      .learned_positions = true,
-      .initializer_range = 0.02,
-  };
-}
-
 // ---- GEMMs of a step ----
 
 static void add_shape(shape_list *list, shape s) {
@@ -266,7 +237,7 @@ static void print_figures(const settings *s, const ot_schedule *schedule, const 
 }
 
 static ot_status run(const settings *s) {
-  const ot_model model = gpt2_small();
+  const ot_model model = ot_bench_gpt2();
   ot_recompute recompute = s->recompute;
   ot_run run_settings = ot_bench_run(&model, OT_F32);
   run_settings.parallel = (ot_run_parallel){.recompute = &recompute, .num_recompute = 1};

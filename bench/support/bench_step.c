@@ -11,6 +11,33 @@
 
 enum { SEED = 7 };
 
+ot_model ot_bench_gpt2(void) {
+  return (ot_model){
+      .family = OT_FAMILY_GPT2,
+      .model_type = "gpt2",
+      .architecture = "GPT2LMHeadModel",
+      .vocab_size = 50257,
+      .hidden_size = 768,
+      .intermediate_size = 3072,
+      .num_layers = 12,
+      .num_heads = 12,
+      .num_kv_heads = 12,
+      .head_dim = 64,
+      .max_positions = 1024,
+      .activation = OT_ACTIVATION_GELU_TANH,
+      .qkv_bias = true,
+      .output_bias = true,
+      .mlp_bias = true,
+      .tie_word_embeddings = true,
+      .norm = OT_NORM_LAYERNORM,
+      .norm_epsilon = 1e-5,
+      .embedding_scale = 1,
+      .attention_scale = 0.125,
+      .learned_positions = true,
+      .initializer_range = 0.02,
+  };
+}
+
 ot_run ot_bench_run(const ot_model *model, ot_dtype storage) {
   const ot_dtype compute = storage == OT_F64 ? OT_F64 : OT_F32;
   return (ot_run){

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "checkpoint/elements.h"
+#include "ops/decode.h"
 #include "runtime/model_files.h"
 
 static ot_status read_instance(const char *path, const ot_runtime_request *wanted,
@@ -21,12 +22,12 @@ static ot_status read_instance(const char *path, const ot_runtime_request *wante
 }
 
 ot_status ot_probe_create(const ot_probe_request *request, ot_runtime **out) {
-  const bool decodes = request->mode == OT_MODE_DECODE;
+  const int64_t pages = (request->tokens + OT_PAGE_SLOTS - 1) / OT_PAGE_SLOTS;
   const ot_runtime_request wanted = {.model = request->model,
                                      .modes = 1u << request->mode,
-                                     .micro_batch_size = decodes ? 1 : request->sequences,
-                                     .sequence_length = decodes ? 1 : request->tokens,
-                                     .cache_positions = decodes ? request->tokens : 0,
+                                     .micro_batch_size = request->sequences,
+                                     .sequence_length = request->tokens,
+                                     .cache = {1, pages * OT_PAGE_SLOTS, pages},
                                      .compute = request->compute,
                                      .storage = request->storage,
                                      .threads = request->threads,
@@ -59,11 +60,18 @@ static void load(ot_runtime *probe, ot_batch_field field, const void *values) {
 }
 
 static ot_status decode(ot_runtime *probe, const ot_micro_batch *rows, double *logits) {
+  const int32_t sequence = 0;
+  const int64_t count = shape_of(probe)->cache.pages;
+  int32_t *const pages = malloc((size_t)count * sizeof *pages);
+  OT_CHECK(pages, OT_ENVIRONMENT, "out of memory");
+  for (int64_t i = 0; i < count; i++) pages[i] = (int32_t)i;
+  load(probe, OT_BATCH_SEQUENCES, &sequence);
+  load(probe, OT_BATCH_PAGES, pages);
+  free(pages);
   for (int64_t i = 0; i < rows->T; i++) {
     const int32_t at = (int32_t)i;
     load(probe, OT_BATCH_TOKENS, &rows->tokens[i]);
     load(probe, OT_BATCH_POSITIONS, &at);
-    load(probe, OT_BATCH_LENGTHS, &at);
     OT_TRY(run(probe, 1, logits + i * shape_of(probe)->model->vocab_size));
   }
   return OT_OK;

@@ -42,7 +42,7 @@ static const char *const field_names[OT_BATCH_FIELDS] = {
     [OT_BATCH_POSITIONS] = "positions",
     [OT_BATCH_DOC_STARTS] = "document starts",
     [OT_BATCH_SAMPLE_IDS] = "sample numbers",
-    [OT_BATCH_LENGTHS] = "lengths",
+    [OT_BATCH_PICKS] = "picks",
 };
 
 static const char *const word_names[OT_REPLICA_WORDS] = {
@@ -214,7 +214,7 @@ static void add_batches(listing *l) {
   }
   OT_ASSERT(base >= 0);
   l->list->batch_stride = ot_segment_batch_bytes(graph);
-  for (int field = 0; field < OT_BATCH_LENGTHS; field++) {
+  for (int field = 0; field < OT_BATCH_PICKS; field++) {
     const ot_tensor_type type = ot_graph_batch_type(graph, (ot_batch_field)field);
     const ot_unit unit = {.kind = OT_UNIT_BATCH,
                           .index = field,

@@ -1,130 +1,292 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant sample`: continues a prompt with a trained model.
+// `orthant sample`: continues prompts with a trained model.
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
+#include "files/json_file.h"
 #include "runtime/inference.h"
+#include "serve/text_stream.h"
+
+enum { MOST_SLOTS = 8, MOST_CHUNK = 256 };
+
+struct sampling;
+
+// One continuation of a prompt.
+typedef struct sample_text {
+  struct sampling *all;
+  const char *prompt;
+  ot_token_list made;
+  ot_text_stream text;
+  int64_t shown;  // bytes of the text
+} sample_text;
+
+typedef struct sample_prompt {
+  const char *text;
+  ot_token_list tokens;
+} sample_prompt;
 
 typedef struct sampling {
   const ot_options *options;
   ot_arena *arena;
   ot_opened_model model;
   ot_runtime *runtime;
-  ot_token_list prompt;
-  ot_token_list made;
-  ot_buffer text;
-  bool stream;  // print tokens as they are generated
+  ot_inference *engine;
+  int64_t num_prompts, capacity;
+  sample_prompt *prompts;  // [num_prompts]
+  int64_t num_texts;
+  sample_text *texts;  // [num_texts], n of each prompt
+  ot_stop_text stop;   // length 0: none
+  bool stream;         // print tokens as they are generated
+  bool failed;
 } sampling;
 
-static ot_status encode_prompt(sampling *s) {
-  const char *const text = ot_options_text(s->options, "prompt");
-  OT_TRY(ot_encoder_encode(s->model.encoder, text, ot_text_length(text), &s->prompt));
+// ---- prompts ----
+
+static ot_status add_prompt(sampling *s, const char *text, int64_t length) {
+  s->prompts =
+      ot_arena_grow(s->arena, s->prompts, s->num_prompts, &s->capacity, sizeof *s->prompts);
+  sample_prompt *const to = &s->prompts[s->num_prompts++];
+  *to = (sample_prompt){.text = ot_arena_text(s->arena, text, length)};
+  OT_TRY(ot_encoder_encode(s->model.encoder, text, length, &to->tokens));
   // An empty prompt starts a document: after the end-of-document token.
   const int32_t eos = ot_tokenizer_eos(s->model.tokenizer);
-  if (s->prompt.count == 0 && eos >= 0) return ot_token_list_append(&s->prompt, &eos, 1);
-  OT_CHECK(s->prompt.count > 0, OT_USAGE, "the prompt is empty (--prompt)");
+  if (to->tokens.count == 0 && eos >= 0) return ot_token_list_append(&to->tokens, &eos, 1);
+  OT_CHECK(to->tokens.count > 0, OT_USAGE, "the prompt is empty (--prompt)");
   return OT_OK;
 }
 
-static ot_status create_instance(sampling *s) {
+static ot_status add_line(sampling *s, const char *name, const char *line, int64_t length) {
+  json_t *object = NULL;
+  OT_TRY(ot_json_parse(name, line, length, &object));
+  const json_t *const prompt = json_object_get(object, "prompt");
+  const ot_status status =
+      json_is_string(prompt)
+          ? add_prompt(s, json_string_value(prompt), (int64_t)json_string_length(prompt))
+          : ot_fail(OT_USAGE, "%s: needs \"prompt\", a text", name);
+  json_decref(object);
+  return status;
+}
+
+static ot_status read_prompts(sampling *s, const char *path) {
+  FILE *const file = fopen(path, "r");
+  OT_CHECK(file, OT_ENVIRONMENT, "cannot open %s: %s", path, strerror(errno));
+  char *line = NULL;
+  size_t capacity = 0;
+  ssize_t length;
+  ot_status status = OT_OK;
+  for (int64_t i = 1; status == OT_OK && (length = getline(&line, &capacity, file)) >= 0; i++) {
+    const char *const name = ot_arena_format(s->arena, "%s:%lld", path, (long long)i);
+    status = add_line(s, name, line, length);
+  }
+  if (status == OT_OK && ferror(file)) status = ot_fail(OT_ENVIRONMENT, "cannot read %s", path);
+  free(line);
+  fclose(file);
+  return status;
+}
+
+static ot_status find_prompts(sampling *s) {
+  const char *const path = ot_options_text(s->options, "prompts");
+  const char *const text = ot_options_text(s->options, "prompt");
+  OT_CHECK(!path || !ot_options_given(s->options, "prompt"), OT_USAGE,
+           "--prompt and --prompts: give one of them");
+  OT_TRY(path ? read_prompts(s, path) : add_prompt(s, text, ot_text_length(text)));
+  OT_CHECK(s->num_prompts > 0, OT_USAGE, "%s holds no prompt", path);
+  return OT_OK;
+}
+
+// ---- the engine ----
+
+static ot_status create_engine(sampling *s) {
   const int64_t max_tokens = ot_options_integer(s->options, "max-tokens");
-  const int64_t positions = s->prompt.count + max_tokens;
   const ot_model *const model = &s->model.files.model;
+  int64_t longest = 1;
+  for (int64_t i = 0; i < s->num_prompts; i++) {
+    if (s->prompts[i].tokens.count > longest) longest = s->prompts[i].tokens.count;
+  }
+  const int64_t positions = longest + max_tokens;
   OT_CHECK(!model->learned_positions || positions <= model->max_positions, OT_USAGE,
            "prompt and --max-tokens make %lld tokens, the model has positions for %lld",
            (long long)positions, (long long)model->max_positions);
-  const ot_runtime_request request = {
-      .modes = 1u << OT_MODE_PREFILL | 1u << OT_MODE_DECODE,
-      .micro_batch_size = 1,
-      .sequence_length = s->prompt.count > 1 ? s->prompt.count - 1 : 1,
-      .cache_positions = positions,
+  const int64_t slots = s->num_texts < MOST_SLOTS ? s->num_texts : MOST_SLOTS;
+  const int64_t rows = longest < MOST_CHUNK ? longest : MOST_CHUNK;
+  const ot_inference_shape shape = {
+      .slots = slots, .chunk = rows > slots ? rows : slots, .positions = positions};
+  ot_runtime_request request = {
       .compute = OT_F32,
       .storage = OT_F32,
       .backend = ot_model_options_backend(s->options),
       .may_fall_back = ot_options_choice(s->options, "device") == OT_DEVICE_AUTO,
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
+  ot_inference_complete(&shape, &request);
   OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->runtime));
   ot_model_options_note(&s->model.files, s->runtime);
+  return ot_inference_create(s->runtime, ot_tokenizer_vocab_size(s->model.tokenizer), &s->engine);
+}
+
+static bool append_token(void *context, const ot_token_event *event) {
+  sample_text *const t = context;
+  sampling *const s = t->all;
+  if (event->ends) return false;
+  if (ot_token_list_append(&t->made, &event->token, 1) != OT_OK ||
+      ot_text_stream_append(&t->text, event->token) != OT_OK) {
+    s->failed = true;
+    return false;
+  }
+  if (s->stream) {
+    fwrite(t->text.text.data + t->shown, 1, (size_t)(t->text.passed - t->shown), stdout);
+    t->shown = t->text.passed;
+    if (fflush(stdout) != 0) return false;
+  }
+  return !t->text.stopped;
+}
+
+static void finish_text(void *context, ot_finish how) {
+  sample_text *const t = context;
+  ot_text_stream_finish(&t->text);
+  if (how == OT_FINISH_NUMERIC) t->all->failed = true;
+}
+
+static ot_status add_text(sampling *s, const sample_prompt *prompt, int64_t choice) {
+  sample_text *const t = &s->texts[s->num_texts++];
+  const ot_options *const o = s->options;
+  *t = (sample_text){.all = s,
+                     .prompt = prompt->text,
+                     .text = {.tokenizer = s->model.tokenizer,
+                              .stops = &s->stop,
+                              .num_stops = s->stop.length > 0,
+                              .begins = prompt->text[0] == '\0'}};
+  return ot_inference_add(
+      s->engine,
+      &(ot_sequence_request){.prompt = prompt->tokens.ids,
+                             .num_prompt = prompt->tokens.count,
+                             .max_tokens = ot_options_integer(o, "max-tokens"),
+                             .draw = {.temperature = ot_options_real(o, "temperature"),
+                                      .top_k = ot_options_integer(o, "top-k"),
+                                      .top_p = ot_options_real(o, "top-p"),
+                                      .min_p = ot_options_real(o, "min-p"),
+                                      .seed = (uint64_t)ot_options_integer(o, "seed"),
+                                      .choice = (uint64_t)choice},
+                             .num_ends = ot_tokenizer_eos(s->model.tokenizer) >= 0,
+                             .ends = {ot_tokenizer_eos(s->model.tokenizer)},
+                             .token = append_token,
+                             .finished = finish_text,
+                             .context = t},
+      NULL);
+}
+
+// ---- output ----
+
+static void write_text(ot_json_writer *w, const sample_text *t) {
+  ot_json_object(w, NULL);
+  ot_json_text(w, "prompt", t->prompt);
+  ot_json_text_bytes(w, "text", (const char *)t->text.text.data, t->text.text.length);
+  ot_json_array(w, "tokens");
+  for (int64_t i = 0; i < t->made.count; i++) ot_json_integer(w, NULL, t->made.ids[i]);
+  ot_json_end(w);
+  ot_json_end(w);
+}
+
+// One text is a document of its own, several are a list in one, or lines.
+static void print_texts(sampling *s) {
+  const bool document = ot_options_json(s->options), lines = !document;
+  if (lines) {
+    for (int64_t i = 0; i < s->num_texts; i++) {
+      ot_json_writer line = ot_json_begin(s->arena, 0);
+      write_text(&line, &s->texts[i]);
+      puts(line.text);
+    }
+    return;
+  }
+  ot_json_writer w = ot_json_begin(s->arena, 2);
+  if (s->num_texts > 1) {
+    ot_json_object(&w, NULL);
+    ot_json_array(&w, "samples");
+  }
+  for (int64_t i = 0; i < s->num_texts; i++) write_text(&w, &s->texts[i]);
+  if (s->num_texts > 1) {
+    ot_json_end(&w);
+    ot_json_end(&w);
+  }
+  puts(w.text);
+}
+
+static ot_status generate(sampling *s) {
+  const int64_t n = ot_options_integer(s->options, "n"), texts = s->num_texts;
+  s->texts = ot_arena_array(s->arena, texts, sizeof *s->texts);
+  s->num_texts = 0;
+  for (int64_t i = 0; i < texts; i++) OT_TRY(add_text(s, &s->prompts[i / n], i % n));
+  if (s->stream) fputs(s->prompts[0].text, stdout);
+  OT_TRY(ot_inference_run(s->engine));
+  OT_CHECK(!s->failed, OT_NUMERIC, "the logits are not numbers");
+  if (!s->stream) {
+    print_texts(s);
+    return OT_OK;
+  }
+  const sample_text *const t = &s->texts[0];
+  fwrite(t->text.text.data + t->shown, 1, (size_t)(t->text.text.length - t->shown), stdout);
+  putchar('\n');
   return OT_OK;
 }
 
-// Decodes `count` generated tokens from index `first` on into `text`, as the continuation of the
-// prompt, or as the beginning of a text if there is none.
-static ot_status decode(sampling *s, int64_t first, int64_t count) {
-  const bool begins = first == 0 && ot_options_text(s->options, "prompt")[0] == '\0';
-  const int32_t *const ids = s->made.ids + first;
-  s->text.length = 0;
-  return begins ? ot_tokenizer_decode(s->model.tokenizer, ids, count, &s->text)
-                : ot_tokenizer_decode_more(s->model.tokenizer, ids, count, &s->text);
-}
-
-static bool append_token(void *context, int32_t token) {
-  sampling *const s = context;
-  if (ot_token_list_append(&s->made, &token, 1) != OT_OK) return false;
-  if (!s->stream) return true;
-  // An id that the tokenizer lacks has no text.
-  (void)decode(s, s->made.count - 1, 1);
-  if (s->text.length > 0) fwrite(s->text.data, 1, (size_t)s->text.length, stdout);
-  return fflush(stdout) == 0;
-}
-
-static ot_status print_json(sampling *s) {
-  OT_TRY(decode(s, 0, s->made.count));
-  ot_json_writer w = ot_json_begin(s->arena, 2);
-  ot_json_object(&w, NULL);
-  ot_json_text(&w, "prompt", ot_options_text(s->options, "prompt"));
-  ot_json_text_bytes(&w, "text", (const char *)s->text.data, s->text.length);
-  ot_json_array(&w, "tokens");
-  for (int64_t i = 0; i < s->made.count; i++) ot_json_integer(&w, NULL, s->made.ids[i]);
-  ot_json_end(&w);
-  ot_json_end(&w);
-  puts(w.text);
+static ot_status check_options(const ot_options *o) {
+  const double top_p = ot_options_real(o, "top-p"), min_p = ot_options_real(o, "min-p");
+  const double temperature = ot_options_real(o, "temperature");
+  OT_CHECK(temperature >= 0, OT_USAGE, "--temperature is %g, must be at least 0", temperature);
+  OT_CHECK(top_p > 0 && top_p <= 1, OT_USAGE, "--top-p is %g, allowed: above 0 to 1", top_p);
+  OT_CHECK(min_p >= 0 && min_p < 1, OT_USAGE, "--min-p is %g, allowed: 0 to below 1", min_p);
   return OT_OK;
 }
 
 static ot_status sample(sampling *s) {
+  OT_TRY(check_options(s->options));
   OT_TRY(ot_model_options_open(s->options, s->arena, &s->model));
   OT_CHECK(s->model.tokenizer, OT_USAGE, "%s holds no tokenizer.json; name one with --tokenizer",
            s->model.files.path);
-  OT_TRY(encode_prompt(s));
-  OT_TRY(create_instance(s));
-  s->stream = !ot_options_json(s->options);
-  if (s->stream) fputs(ot_options_text(s->options, "prompt"), stdout);
-  const ot_generate_request request = {
-      .prompt = s->prompt.ids,
-      .num_prompt = s->prompt.count,
-      .max_tokens = ot_options_integer(s->options, "max-tokens"),
-      .temperature = ot_options_real(s->options, "temperature"),
-      .seed = (uint64_t)ot_options_integer(s->options, "seed"),
-      .stop = ot_tokenizer_eos(s->model.tokenizer),
-      .vocab_size = ot_tokenizer_vocab_size(s->model.tokenizer),
-  };
-  OT_TRY(ot_generate(s->runtime, &request, append_token, s));
-  if (!s->stream) return print_json(s);
-  putchar('\n');
-  return OT_OK;
+  OT_TRY(find_prompts(s));
+  s->num_texts = s->num_prompts * ot_options_integer(s->options, "n");
+  s->stream =
+      s->num_texts == 1 && !ot_options_json(s->options) && !ot_options_text(s->options, "prompts");
+  const char *const stop = ot_options_text(s->options, "stop");
+  if (stop) s->stop = (ot_stop_text){stop, ot_text_length(stop)};
+  OT_TRY(create_engine(s));
+  return generate(s);
 }
 
 static ot_status run(const ot_options *options) {
   sampling s = {.options = options, .arena = ot_options_arena(options)};
   const ot_status status = sample(&s);
+  ot_inference_destroy(&s.engine);
   ot_runtime_destroy(&s.runtime);
   ot_opened_model_release(&s.model);
-  ot_token_list_release(&s.prompt);
-  ot_token_list_release(&s.made);
-  ot_buffer_release(&s.text);
+  for (int64_t i = 0; i < s.num_prompts; i++) ot_token_list_release(&s.prompts[i].tokens);
+  for (int64_t i = 0; s.texts && i < s.num_texts; i++) {
+    ot_token_list_release(&s.texts[i].made);
+    ot_text_stream_release(&s.texts[i].text);
+  }
   return status;
 }
 
 static const ot_option rows[] = {
     {"prompt", OT_OPTION_TEXT, "TEXT", "",
      .help = "text to continue; empty: the start of a document"},
+    {"prompts", OT_OPTION_PATH, "FILE.jsonl", .help = "prompts instead: lines {\"prompt\": TEXT}"},
+    {"n", OT_OPTION_INTEGER, "N", "1", 1, 1 << 20, .help = "texts for each prompt"},
     {"max-tokens", OT_OPTION_INTEGER, "N", "256", 1, 1 << 24, .help = "most tokens generated"},
     {"temperature", OT_OPTION_REAL, "T", "0.8", .help = "0: greedy"},
+    {"top-k", OT_OPTION_INTEGER, "K", "0", 0, 1 << 24,
+     .help = "draw from the K most probable tokens; 0: all"},
+    {"top-p", OT_OPTION_REAL, "P", "1",
+     .help = "draw from the fewest tokens that have probability P together"},
+    {"min-p", OT_OPTION_REAL, "P", "0",
+     .help = "draw from tokens with P times the probability of the most probable one"},
+    {"stop", OT_OPTION_TEXT, "TEXT", .help = "ends a text, and is not part of it"},
     {"seed", OT_OPTION_INTEGER, "S", "1",
      .help = "sampling seed; the same seed gives the same text"},
     {.shared = &ot_option_tokenizer},
@@ -135,17 +297,19 @@ static const ot_option rows[] = {
 
 const ot_verb ot_verb_sample = {
     .name = "sample",
-    .summary = "continue a prompt with a trained model",
+    .summary = "continue prompts with a trained model",
     .arguments = "CHECKPOINT",
     .min_arguments = 1,
     .max_arguments = 1,
     .details =
         "CHECKPOINT is a checkpoint directory, a run directory (its newest) or an HF\n"
         "directory. Ids outside the tokenizer's vocabulary are never drawn, even if the model's\n"
-        "vocabulary is larger.",
+        "vocabulary is larger. Several texts are printed as lines of JSON, in order; a text\n"
+        "does not depend on the others.",
     .examples =
         "  orthant sample runs/demo/run --prompt \"#include <\" --max-tokens 200\n"
-        "  orthant sample model_dir --prompt \"Once\" --temperature 0 --json",
+        "  orthant sample model_dir --prompt \"Once\" --temperature 0 --json\n"
+        "  orthant sample model_dir --prompts questions.jsonl --n 4 --top-p 0.9 --stop \".\"",
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,

@@ -10,20 +10,31 @@
 #include "cli/verbs.h"
 #include "runtime/inference.h"
 
+enum { SLOTS = 8, CHUNK = 256, CACHE_PAGES = 256 };
+
+// A line while it is scored and until it is printed.
+typedef struct line_scores {
+  double *logprobs;  // [tokens]
+  bool *greedy;      // [tokens]
+  bool done;
+} line_scores;
+
 typedef struct scoring {
   const ot_options *options;
   ot_arena *arena;
   const char *path;       // of the JSONL file
   ot_opened_model model;  // without a tokenizer only {"tokens"} works
   ot_runtime *runtime;
+  ot_inference *engine;
   ot_score_lines lines;
-  double *logprobs;  // [longest]
-  bool *greedy;      // [longest]
+  line_scores *scores;  // [lines.count]
+  int64_t printed;      // lines so far
 } scoring;
 
 // ---- output ----
 
 static void write_scores(const scoring *s, const ot_score_line *it, ot_json_writer *w) {
+  const line_scores *const scores = &s->scores[it - s->lines.line];
   double sum = 0;
   bool greedy = true;
   ot_json_array(w, "tokens");
@@ -33,9 +44,9 @@ static void write_scores(const scoring *s, const ot_score_line *it, ot_json_writ
   ot_json_end(w);
   ot_json_array(w, "logprobs");
   for (int64_t i = it->first; i < it->tokens.count; i++) {
-    ot_json_real(w, NULL, s->logprobs[i]);
-    sum += s->logprobs[i];
-    greedy = greedy && s->greedy[i];
+    ot_json_real(w, NULL, scores->logprobs[i]);
+    sum += scores->logprobs[i];
+    greedy = greedy && scores->greedy[i];
   }
   ot_json_end(w);
   ot_json_real(w, "sum", sum);
@@ -57,10 +68,60 @@ static void print_item(const scoring *s, const ot_score_line *it) {
   ot_heap_release(&heap);
 }
 
-static ot_status score_item(const scoring *s, const ot_score_line *it) {
-  const ot_score_request one = {.tokens = it->tokens.ids, .count = it->tokens.count};
-  if (!it->error) OT_TRY(ot_score(s->runtime, &one, s->logprobs, s->greedy));
-  print_item(s, it);
+// Prints the lines that are done up to the first that is not.
+static void print_done(scoring *s) {
+  for (; s->printed < s->lines.count && s->scores[s->printed].done; s->printed++) {
+    if (ot_options_json(s->options) && s->printed > 0) putchar(',');
+    print_item(s, &s->lines.line[s->printed]);
+    free(s->scores[s->printed].logprobs);
+    free(s->scores[s->printed].greedy);
+    s->scores[s->printed].logprobs = NULL;
+    s->scores[s->printed].greedy = NULL;
+  }
+}
+
+// ---- scoring ----
+
+static bool take_score(void *context, const ot_token_event *event) {
+  line_scores *const to = context;
+  to->logprobs[event->index] = event->score.logprob;
+  to->greedy[event->index] = event->score.greedy == event->token;
+  return true;
+}
+
+static void finish_line(void *context, ot_finish how) {
+  (void)how;
+  ((line_scores *)context)->done = true;
+}
+
+static ot_status add_line(scoring *s, int64_t i) {
+  const ot_score_line *const line = &s->lines.line[i];
+  line_scores *const to = &s->scores[i];
+  if (line->error) {
+    to->done = true;
+    return OT_OK;
+  }
+  to->logprobs = malloc((size_t)line->tokens.count * sizeof *to->logprobs);
+  to->greedy = malloc((size_t)line->tokens.count * sizeof *to->greedy);
+  OT_CHECK(to->logprobs && to->greedy, OT_ENVIRONMENT, "out of memory");
+  return ot_inference_add(s->engine,
+                          &(ot_sequence_request){.prompt = line->tokens.ids,
+                                                 .num_prompt = line->tokens.count,
+                                                 .scores = true,
+                                                 .token = take_score,
+                                                 .finished = finish_line,
+                                                 .context = to},
+                          NULL);
+}
+
+// Twice as many lines as run at once are in the engine, so results wait for few others.
+static ot_status score_lines(scoring *s) {
+  int64_t added = 0;
+  while (s->printed < s->lines.count && !ferror(stdout)) {
+    while (added < s->lines.count && added < s->printed + 2 * SLOTS) OT_TRY(add_line(s, added++));
+    OT_TRY(ot_inference_step(s->engine));
+    print_done(s);
+  }
   return OT_OK;
 }
 
@@ -81,27 +142,28 @@ static ot_status score_items(scoring *s) {
   for (int64_t i = 0; i < s->lines.count; i++) {
     if (s->lines.line[i].tokens.count > longest) longest = s->lines.line[i].tokens.count;
   }
-  const ot_runtime_request request = {
-      .modes = 1u << OT_MODE_SCORE,
-      .micro_batch_size = 1,
-      .sequence_length = longest,
+  ot_inference_shape shape = {.slots = s->lines.count < SLOTS ? s->lines.count : SLOTS,
+                              .chunk = CHUNK,
+                              .positions = longest};
+  if (shape.slots == 0) shape.slots = 1;
+  const int64_t pages = (longest + OT_PAGE_SLOTS - 1) / OT_PAGE_SLOTS;
+  shape.pages = pages > CACHE_PAGES ? pages : CACHE_PAGES;
+  ot_runtime_request request = {
       .compute = OT_F32,
       .storage = OT_F32,
       .backend = ot_model_options_backend(s->options),
       .may_fall_back = ot_options_choice(s->options, "device") == OT_DEVICE_AUTO,
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
+  ot_inference_complete(&shape, &request);
   OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->runtime));
   ot_model_options_note(&s->model.files, s->runtime);
-  s->logprobs = ot_arena_array(s->arena, longest, sizeof *s->logprobs);
-  s->greedy = ot_arena_array(s->arena, longest, sizeof *s->greedy);
+  OT_TRY(ot_inference_create(s->runtime, s->model.files.model.vocab_size, &s->engine));
+  s->scores = ot_arena_array(s->arena, s->lines.count + 1, sizeof *s->scores);
   // One JSON document, or one per line; both are written incrementally.
   const bool json = ot_options_json(s->options);
   if (json) puts("{\"scores\": [");
-  for (int64_t i = 0; i < s->lines.count && !ferror(stdout); i++) {
-    if (json && i > 0) putchar(',');
-    OT_TRY(score_item(s, &s->lines.line[i]));
-  }
+  OT_TRY(score_lines(s));
   if (json) puts("]}");
   return check_items(s);
 }
@@ -121,6 +183,11 @@ static ot_status run(const ot_options *options) {
                .arena = ot_options_arena(options),
                .path = ot_options_argument(options, 1)};
   const ot_status status = score(&s);
+  ot_inference_destroy(&s.engine);
+  for (int64_t i = 0; s.scores && i < s.lines.count; i++) {
+    free(s.scores[i].logprobs);
+    free(s.scores[i].greedy);
+  }
   ot_score_lines_release(&s.lines);
   ot_runtime_destroy(&s.runtime);
   ot_opened_model_release(&s.model);

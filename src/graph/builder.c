@@ -19,6 +19,7 @@ ot_op_attributes ot_builder_attributes(const ot_builder *builder) {
       .threads = request->threads,
       .backend = request->backend,
       .compute = request->compute,
+      .independent_rows = ot_mode_is_cached(request->mode),
       .sequence_length = builder->graph->share.length,
   };
 }
@@ -134,8 +135,8 @@ int ot_builder_own(ot_builder *builder, ot_value_kind kind, int index, const cha
 }
 
 static ot_value batch_value(const ot_builder *builder, ot_batch_field field) {
-  static const char *const names[OT_BATCH_FIELDS] = {"tokens",     "targets",    "positions",
-                                                     "doc_starts", "sample_ids", "lengths"};
+  static const char *const names[OT_BATCH_FIELDS] = {
+      "tokens", "targets", "positions", "doc_starts", "sample_ids", "picks", "sequences", "pages"};
   return (ot_value){.name = names[field],
                     .kind = OT_VALUE_BATCH,
                     .index = (int)field,
@@ -145,7 +146,7 @@ static ot_value batch_value(const ot_builder *builder, ot_batch_field field) {
 int ot_builder_batch(ot_builder *builder, ot_batch_field field) {
   const ot_value value = batch_value(builder, field);
   const bool whole = field == OT_BATCH_DOC_STARTS && builder->graph->share.ulysses;
-  const bool per_sequence = field == OT_BATCH_SAMPLE_IDS || field == OT_BATCH_LENGTHS;
+  const bool per_sequence = field == OT_BATCH_SAMPLE_IDS || field == OT_BATCH_PICKS;
   const ot_placement context = whole || per_sequence ? invariant : by_rows;
   return ot_builder_external(builder, &value,
                              (ot_axis_placements){invariant, context, varying, by_rows});

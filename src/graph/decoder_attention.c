@@ -4,6 +4,7 @@
 // (Liu et al. 2023; a composite attention op that expand.h lowers) or an all-to-all from sequence
 // shards to head shards (Ulysses: Jacobs et al. 2023).
 #include "graph/decoder_parts.h"
+#include "ops/decode.h"
 #include "ops/head_norm.h"
 #include "ops/operands.h"
 
@@ -78,17 +79,15 @@ static void append_to_cache(ot_builder *b, int qkv, int *cache) {
   const ot_tensor_type type = {
       .dtype = request->storage,
       .rank = 3,
-      .dim = {request->micro_batch_size, request->cache_positions,
+      .dim = {request->cache.pages, OT_PAGE_SLOTS,
               2 * attributes.num_kv_heads * attributes.head_dim},
   };
   *cache = ot_builder_own(b, OT_VALUE_CACHE, 0, "cache", type);
+  const int in[] = {ot_builder_batch(b, OT_BATCH_SEQUENCES),
+                    ot_builder_batch(b, OT_BATCH_POSITIONS), ot_builder_batch(b, OT_BATCH_PAGES)};
   int out[OT_MAX_OUTPUTS] = {*cache, -1, -1, -1, -1};
-  ot_builder_op(b, &(ot_op_description){OT_OP_APPEND_KV,
-                                        &attributes,
-                                        "cache",
-                                        2,
-                                        {qkv, ot_builder_batch(b, OT_BATCH_LENGTHS)},
-                                        out});
+  ot_builder_op(b, &(ot_op_description){
+                       OT_OP_APPEND_KV, &attributes, "cache", 4, {qkv, in[0], in[1], in[2]}, out});
 }
 
 // One attention sink per query head, or -1.
@@ -98,16 +97,18 @@ static int sinks(ot_builder *b) {
 }
 
 static int attend_to_cache(ot_builder *b, int qkv, int cache, const ot_op_attributes *attributes) {
-  const int lengths = ot_builder_batch(b, OT_BATCH_LENGTHS);
+  const int in[] = {ot_builder_batch(b, OT_BATCH_SEQUENCES),
+                    ot_builder_batch(b, OT_BATCH_POSITIONS), ot_builder_batch(b, OT_BATCH_PAGES),
+                    sinks(b)};
   return ot_builder_op(b, &(ot_op_description){OT_OP_ATTENTION_DECODE,
                                                attributes,
                                                "attention.heads",
-                                               4,
-                                               {qkv, cache, lengths, sinks(b)},
+                                               6,
+                                               {qkv, cache, in[0], in[1], in[2], in[3]},
                                                NULL});
 }
 
-// ---- training and prefill ----
+// ---- training ----
 
 static ot_op_attributes attention_attributes(const ot_builder *b, int layer) {
   const ot_model *const model = ot_model_of(b);
@@ -181,12 +182,11 @@ int ot_decoder_attend(ot_builder *b, int layer, int qkv) {
 }
 
 static int heads(ot_builder *b, int layer, int qkv) {
-  const ot_mode mode = b->graph->request.mode;
+  if (!ot_mode_is_cached(b->graph->request.mode)) return ot_decoder_attend(b, layer, qkv);
   const ot_op_attributes attributes = attention_attributes(b, layer);
   int cache = -1;
-  if (mode == OT_MODE_PREFILL || mode == OT_MODE_DECODE) append_to_cache(b, qkv, &cache);
-  if (mode == OT_MODE_DECODE) return attend_to_cache(b, qkv, cache, &attributes);
-  return ot_decoder_attend(b, layer, qkv);
+  append_to_cache(b, qkv, &cache);
+  return attend_to_cache(b, qkv, cache, &attributes);
 }
 
 int ot_decoder_attention(ot_builder *b, int layer, int x, int sum) {

@@ -144,20 +144,34 @@ static void score(ot_builder *b, const head *h) {
   const ot_tensor_type real = ot_type_vector(OT_F64, rows);
   const ot_tensor_type token = ot_type_vector(OT_I32, rows);
   const int in[] = {h->x, h->weight, ot_builder_batch(b, OT_BATCH_TARGETS)};
+  const bool best = b->graph->request.mode == OT_MODE_PREFILL;
   const int out[OT_MAX_OUTPUTS] = {
       ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_LOGPROBS, "logprobs", real),
-      ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_GREEDY, "greedy", token), -1, -1, -1};
+      ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_GREEDY, "greedy", token),
+      best ? ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_BEST, "best", real) : -1, -1, -1};
   ot_builder_op(b, &(ot_op_description){
                        OT_OP_HEAD_SCORE, &h->attributes, "score", 3, {in[0], in[1], in[2]}, out});
 }
 
-static void logits(ot_builder *b, const head *h) {
+// logits of rows `x`
+static void logits(ot_builder *b, const head *h, int x, int64_t rows) {
   const ot_tensor_type type =
-      ot_type_matrix(b->graph->request.compute, ot_share_of(b)->rows, ot_model_of(b)->vocab_size);
+      ot_type_matrix(b->graph->request.compute, rows, ot_model_of(b)->vocab_size);
   const int out[OT_MAX_OUTPUTS] = {
       ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_LOGITS, "logits", type), -1, -1, -1, -1};
-  ot_builder_op(b, &(ot_op_description){
-                       OT_OP_HEAD_LOGITS, &h->attributes, "logits", 2, {h->x, h->weight}, out});
+  ot_builder_op(
+      b, &(ot_op_description){OT_OP_HEAD_LOGITS, &h->attributes, "logits", 2, {x, h->weight}, out});
+}
+
+// Scores of all rows, and logits of the picked ones, one for each sequence.
+static void prefill(ot_builder *b, const head *h) {
+  const ot_op_attributes attributes = ot_builder_attributes(b);
+  score(b, h);
+  const int picks = ot_builder_batch(b, OT_BATCH_PICKS);
+  const int picked = ot_builder_op(
+      b,
+      &(ot_op_description){OT_OP_EMBEDDING, &attributes, "output.picked", 2, {picks, h->x}, NULL});
+  logits(b, h, picked, b->graph->request.cache.sequences);
 }
 
 void ot_decoder_head(ot_builder *b, int embedding_parameter) {
@@ -185,10 +199,11 @@ void ot_decoder_head(ot_builder *b, int embedding_parameter) {
       score(b, &h);
       return;
     case OT_MODE_PREFILL:
+      prefill(b, &h);
       return;
     case OT_MODE_LOGITS:
     case OT_MODE_DECODE:
-      logits(b, &h);
+      logits(b, &h, h.x, ot_share_of(b)->rows);
       return;
     case OT_MODES:
       break;

@@ -11,6 +11,7 @@
 // Over tp a rank computes the latents of its own tokens. Latents are narrow and are all-gathered;
 // each rank then up-projects its own heads.
 #include "graph/decoder_parts.h"
+#include "ops/decode.h"
 #include "ops/operands.h"
 
 // The latents of the tokens.
@@ -87,7 +88,7 @@ static latents make_latents(ot_builder *b, int normed) {
 
 static int cos_sin(ot_builder *b) { return ot_builder_constant(b, 0, "rope"); }
 
-// ---- training and prefill ----
+// ---- training ----
 
 static int attend_to_rows(ot_builder *b, int layer, const latents *l) {
   const ot_mla *const mla = &ot_model_of(b)->mla;
@@ -109,7 +110,7 @@ static int attend_to_rows(ot_builder *b, int layer, const latents *l) {
       &(ot_op_description){OT_OP_VALUE_TRIM, &l->attributes, "attention.values", 1, {heads}, NULL});
 }
 
-// ---- decode against a cache ----
+// ---- against a cache ----
 
 static int append(ot_builder *b, const latents *l) {
   const ot_graph_request *const request = &b->graph->request;
@@ -117,16 +118,16 @@ static int append(ot_builder *b, const latents *l) {
   const ot_tensor_type type = {
       .dtype = request->storage,
       .rank = 3,
-      .dim = {request->micro_batch_size, request->cache_positions, mla->kv_rank + mla->rope_dim}};
+      .dim = {request->cache.pages, OT_PAGE_SLOTS, mla->kv_rank + mla->rope_dim}};
   const int cache = ot_builder_own(b, OT_VALUE_CACHE, 0, "cache", type);
   const int in[] = {ot_builder_batch(b, OT_BATCH_POSITIONS), cos_sin(b),
-                    ot_builder_batch(b, OT_BATCH_LENGTHS)};
+                    ot_builder_batch(b, OT_BATCH_SEQUENCES), ot_builder_batch(b, OT_BATCH_PAGES)};
   const int out[OT_MAX_OUTPUTS] = {cache, -1, -1, -1, -1};
   ot_builder_op(b, &(ot_op_description){OT_OP_APPEND_LATENT,
                                         &l->attributes,
                                         "cache",
-                                        5,
-                                        {l->latent, l->rotary, in[0], in[1], in[2]},
+                                        6,
+                                        {l->latent, l->rotary, in[0], in[1], in[2], in[3]},
                                         out});
   return cache;
 }
@@ -139,24 +140,21 @@ static int attend_to_cache(ot_builder *b, const latents *l, int cache) {
   const int weight =
       ot_decoder_matrix(b, OT_ROLE_KV_UP, "attention.kv_up", wide, model->mla.kv_rank);
   const int in[] = {ot_builder_batch(b, OT_BATCH_POSITIONS), cos_sin(b),
-                    ot_builder_batch(b, OT_BATCH_LENGTHS)};
+                    ot_builder_batch(b, OT_BATCH_SEQUENCES), ot_builder_batch(b, OT_BATCH_PAGES)};
   return ot_builder_op(b, &(ot_op_description){OT_OP_LATENT_DECODE,
                                                &attributes,
                                                "attention.values",
-                                               6,
-                                               {l->q, weight, cache, in[0], in[1], in[2]},
+                                               7,
+                                               {l->q, weight, cache, in[0], in[1], in[2], in[3]},
                                                NULL});
 }
 
 int ot_decoder_latent_attention(ot_builder *b, int layer, int x, int sum) {
   const ot_model *const model = ot_model_of(b);
-  const ot_mode mode = b->graph->request.mode;
   const int normed = ot_decoder_norm(b, OT_ROLE_ATTENTION_NORM, "attention_norm", x);
   const latents l = make_latents(b, normed);
-  const bool cached = mode == OT_MODE_PREFILL || mode == OT_MODE_DECODE;
-  const int cache = cached ? append(b, &l) : -1;
-  const int heads =
-      mode == OT_MODE_DECODE ? attend_to_cache(b, &l, cache) : attend_to_rows(b, layer, &l);
+  const bool cached = ot_mode_is_cached(b->graph->request.mode);
+  const int heads = cached ? attend_to_cache(b, &l, append(b, &l)) : attend_to_rows(b, layer, &l);
   const ot_projection output = {OT_ROLE_ATTENTION_OUTPUT, "attention.output",
                                 model->hidden_size,       ot_share_of(b)->heads * model->mla.v_dim,
                                 model->output_bias,       -1};

@@ -8,12 +8,21 @@
 #include "graph/differentiate.h"
 #include "graph/expand.h"
 #include "graph/program_check.h"
+#include "ops/decode.h"
+#include "ops/operands.h"
 
 ot_tensor_type ot_graph_batch_type(const ot_graph *graph, ot_batch_field field) {
   const ot_local_shape *const share = &graph->share;
-  const int64_t sequences = graph->request.micro_batch_size;
-  const bool per_sequence = field == OT_BATCH_SAMPLE_IDS || field == OT_BATCH_LENGTHS;
+  const ot_cache_shape *const cache = &graph->request.cache;
+  const bool cached = ot_mode_is_cached(graph->request.mode);
+  const int64_t sequences = cached ? cache->sequences : graph->request.micro_batch_size;
+  const bool per_sequence = field == OT_BATCH_SAMPLE_IDS || field == OT_BATCH_PICKS;
   const bool whole = field == OT_BATCH_DOC_STARTS && share->ulysses;
+  if (field == OT_BATCH_PAGES) {
+    const int64_t pages = cached ? cache->positions / OT_PAGE_SLOTS : 0;
+    return (ot_tensor_type){.dtype = OT_I32, .rank = 2, .dim = {cached ? sequences : 0, pages}};
+  }
+  if (field == OT_BATCH_SEQUENCES && !cached) return ot_type_vector(OT_I32, 0);
   return (ot_tensor_type){
       .dtype = field == OT_BATCH_SAMPLE_IDS ? OT_I64 : OT_I32,
       .rank = 1,
@@ -40,7 +49,7 @@ const ot_parameter *ot_graph_parameter(const ot_graph *graph, const char *name) 
 
 static ot_constant rope_table(const ot_graph_request *request, const ot_rope *rope) {
   const ot_model *const model = request->model;
-  const bool cached = request->mode == OT_MODE_PREFILL || request->mode == OT_MODE_DECODE;
+  const bool cached = ot_mode_is_cached(request->mode);
   return (ot_constant){
       .op = OT_OP_ROPE_TABLE,
       .attributes = {.threads = request->threads,
@@ -61,7 +70,7 @@ static ot_constant rope_table(const ot_graph_request *request, const ot_rope *ro
                      .rope_exact_ramp = rope->exact_ramp},
       .type = {.dtype = request->compute,
                .rank = 3,
-               .dim = {cached ? request->cache_positions : request->sequence_length,
+               .dim = {cached ? request->cache.positions : request->sequence_length,
                        model->rotary_dim / 2, 2}},
   };
 }
@@ -178,7 +187,6 @@ int ot_graph_block_of_layer(const ot_graph *graph, int layer) {
 
 ot_status ot_graph_build(const ot_graph_request *request, ot_arena *arena, ot_graph *graph) {
   const int layers = (int)request->model->num_layers;
-  const bool has_head = request->mode != OT_MODE_PREFILL;
   const int most = 2 * layers + 2;
   *graph = (ot_graph){.request = *request};
   OT_TRY(ot_local_shape_build(request, &graph->share));
@@ -192,7 +200,6 @@ ot_status ot_graph_build(const ot_graph_request *request, ot_arena *arena, ot_gr
   ot_decoder_embedding(&builder);
   OT_TRY(end_block(&builder));
   for (int i = 0; i < layers; i++) OT_TRY(build_layer(&builder, i));
-  if (!has_head) return OT_OK;
   begin_block(&builder, "head", -1);
   ot_decoder_head(&builder, graph->blocks[0].first_parameter);
   return end_block(&builder);

@@ -11,8 +11,8 @@ typedef enum ot_mode {
   OT_MODE_EVALUATE,  // loss in nats, summed, and number of targets
   OT_MODE_SCORE,     // log-probability of each target and the greedy choice
   OT_MODE_LOGITS,    // logits of every token, and router losses
-  OT_MODE_PREFILL,   // fills the key-value cache; no head
-  OT_MODE_DECODE,    // one token per sequence against the cache, to logits
+  OT_MODE_PREFILL,   // tokens of any sequences against the cache, to scores, and logits of some
+  OT_MODE_DECODE,    // the same, to logits of all
   OT_MODES,
 } ot_mode;
 
@@ -26,23 +26,35 @@ typedef struct ot_split {
   bool separate_expert_block;  // the MoE branch is a separate block; always with ep x etp > 1
 } ot_split;
 
+// The paged key-value cache of prefill and decode (ops/decode.h).
+typedef struct ot_cache_shape {
+  int64_t sequences;  // S
+  int64_t positions;  // of a sequence at most; a multiple of 16
+  int64_t pages;      // N of 16 tokens
+} ot_cache_shape;
+
+static inline bool ot_mode_is_cached(ot_mode mode) {
+  return mode == OT_MODE_PREFILL || mode == OT_MODE_DECODE;
+}
+
 // What is built.
 typedef struct ot_graph_request {
   const ot_model *model;  // kept; must outlive the graph
   ot_mode mode;
   int64_t micro_batch_size;  // B >= 1
-  int64_t sequence_length;   // T >= 1 of the whole sequence, on any split; 1 in decode
-  int64_t cache_positions;   // P of the key-value cache; prefill and decode only
-  ot_dtype compute;          // OT_F32 or OT_F64
-  ot_dtype storage;          // of weights and activations: compute, or OT_BF16
-  bool narrow_gradients;     // gradient accumulators are stored in OT_BF16, not in compute
-  bool matrices_last;        // buckets end with matrices, of which fewer moments are kept
-  int64_t head_chunk_rows;   // tokens whose logits exist at once; 0 = the head op's choice
-  int threads;               // per kernel, on the CPU
-  ot_backend backend;        // whose kernels run it
-  uint64_t seed;             // of dropout
-  double expert_buffer;      // rows that a rank's experts receive in one pass, over their even
-                             // share; 0 = enough for every token
+  int64_t sequence_length;  // T >= 1 of the whole sequence, on any split; prefill and decode: B = 1
+                            // and T tokens of any sequences
+  ot_cache_shape cache;     // prefill and decode only
+  ot_dtype compute;         // OT_F32 or OT_F64
+  ot_dtype storage;         // of weights and activations: compute, or OT_BF16
+  bool narrow_gradients;    // gradient accumulators are stored in OT_BF16, not in compute
+  bool matrices_last;       // buckets end with matrices, of which fewer moments are kept
+  int64_t head_chunk_rows;  // tokens whose logits exist at once; 0 = the head op's choice
+  int threads;              // per kernel, on the CPU
+  ot_backend backend;       // whose kernels run it
+  uint64_t seed;            // of dropout
+  double expert_buffer;     // rows that a rank's experts receive in one pass, over their even
+                            // share; 0 = enough for every token
   ot_split split;
 } ot_graph_request;
 

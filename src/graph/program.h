@@ -33,7 +33,9 @@ typedef enum ot_batch_field {
   OT_BATCH_DOC_STARTS,  // [R] i32, index within the whole sequence of the first token of the
                         // document; under Ulysses [B*T], of all tokens of each sequence
   OT_BATCH_SAMPLE_IDS,  // [B] i64, global index of the sample
-  OT_BATCH_LENGTHS,     // [B] i32, decode: tokens already in the cache
+  OT_BATCH_PICKS,       // [B] i32, prefill: [S], rows whose logits are wanted
+  OT_BATCH_SEQUENCES,   // [R] i32, prefill and decode: whose token it is; < 0: idle
+  OT_BATCH_PAGES,       // [S, M] i32, prefill and decode: page table (ops/decode.h)
   OT_BATCH_FIELDS,
 } ot_batch_field;
 
@@ -53,7 +55,8 @@ typedef enum ot_block_statistic {
 typedef enum ot_result {
   OT_RESULT_LOGPROBS,  // [R] f64
   OT_RESULT_GREEDY,    // [R] i32
-  OT_RESULT_LOGITS,    // [R, V]
+  OT_RESULT_BEST,      // [R] f64, prefill: log-probability of the greedy choice
+  OT_RESULT_LOGITS,    // [R, V]; prefill: [S, V]
   OT_RESULTS,
 } ot_result;
 

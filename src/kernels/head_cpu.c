@@ -69,7 +69,8 @@ static chunk project(const head *h, int64_t first, ot_real *logits) {
                              .c = logits + v,
                              .c_stride = h->layout.stride,
                              .alpha = 1,
-                             .beta = 0};
+                             .beta = 0,
+                             .independent_rows = h->call->attributes->independent_rows};
     OT_KERNEL(ot_matrix_multiply)(&product, threads);
   }
   const ot_real cap = (ot_real)h->call->attributes->soft_cap;
@@ -218,22 +219,41 @@ static int32_t row_find(const ot_real *row, int64_t n, ot_real largest) {
   return -1;
 }
 
+ot_row_score OT_KERNEL(ot_head_score_row)(const ot_real *row, int64_t V, int32_t target) {
+  const ot_real largest = ot_row_largest(row, V);
+  const double sum = row_sum_of_exponentials(row, V, largest);
+  return (ot_row_score){.logprob = target < 0 ? 0 : -ot_nats_of(row[target], largest, sum),
+                        .best = -ot_nats_of(largest, largest, sum),
+                        .greedy = row_find(row, V, largest)};
+}
+
+static void put_score(const ot_kernel_call *call, int64_t row, ot_row_score score) {
+  ((double *)call->out[0].data)[row] = score.logprob;
+  ((int32_t *)call->out[1].data)[row] = score.greedy;
+  if (call->out[2].data) ((double *)call->out[2].data)[row] = score.best;
+}
+
+// No row of the chunk has a target.
+static bool is_masked(const head *h, int64_t first, int64_t n) {
+  for (int64_t r = 0; r < n; r++) {
+    if (h->targets[first + r] >= 0) return false;
+  }
+  return true;
+}
+
 static void head_score(const ot_kernel_call *call) {
   const head h = head_of(call, OT_OP_HEAD_SCORE);
-  double *const logprob = call->out[0].data;
-  int32_t *const greedy = call->out[1].data;
   for (int64_t first = 0; first < h.R; first += h.layout.chunk) {
-    const chunk rows = project(&h, first, h.logits);
+    const int64_t left = h.R - first, n = left < h.layout.chunk ? left : h.layout.chunk;
+    if (is_masked(&h, first, n)) {
+      for (int64_t r = 0; r < n; r++) put_score(call, first + r, (ot_row_score){.greedy = -1});
+      continue;
+    }
+    project(&h, first, h.logits);
 #pragma omp parallel for num_threads(call->attributes->threads)
-    for (int64_t r = 0; r < rows.n; r++) {
+    for (int64_t r = 0; r < n; r++) {
       const ot_real *const row = h.logits + r * h.layout.stride;
-      const int32_t target = h.targets[first + r];
-      const ot_real largest = ot_row_largest(row, h.V);
-      greedy[first + r] = row_find(row, h.V, largest);
-      logprob[first + r] = 0;
-      if (target < 0) continue;
-      logprob[first + r] =
-          -ot_nats_of(row[target], largest, row_sum_of_exponentials(row, h.V, largest));
+      put_score(call, first + r, OT_KERNEL(ot_head_score_row)(row, h.V, h.targets[first + r]));
     }
   }
 }

@@ -66,7 +66,8 @@ static void linear(const ot_kernel_call *call) {
                              .c = ys.data,
                              .c_stride = ys.stride,
                              .alpha = 1,
-                             .beta = adds ? 1 : 0};
+                             .beta = adds ? 1 : 0,
+                             .independent_rows = call->attributes->independent_rows};
     OT_KERNEL(ot_matrix_multiply)(&product, threads);
     ot_view_write(y, part, ys, threads);
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GEMM of ot_real, the only use of a BLAS. Orthant provides the threads: a GEMM is partitioned
-// into one block of C per thread, and each block is a serial BLAS call. So the number of threads
-// belongs to the call, ranks may be threads of one process, and the BLAS's own thread pool is
-// unused (docs/blas.md has the measurements).
+// The GEMM of ot_real, the only use of a BLAS, and one whose rows are independent. Orthant provides
+// the threads: a GEMM is partitioned into one block of C per thread, and each block is a serial
+// BLAS call. So the number of threads belongs to the call, ranks may be threads of one process, and
+// the BLAS's own thread pool is unused (docs/blas.md has the measurements).
 #pragma once
 
 #include <stdbool.h>
@@ -25,10 +25,15 @@ typedef struct ot_gemm {
   ot_real *c;
   int64_t c_stride;
   ot_real alpha, beta;
+  bool independent_rows;  // the bits of a row of c do not depend on the number of rows or threads:
+                          // no BLAS; a b^T only, alpha 1, beta 0 or 1
 } ot_gemm;
 
 // On `threads` OpenMP threads. Call it from serial code.
 void OT_KERNEL(ot_matrix_multiply)(const ot_gemm *product, int threads);
+
+// What ot_matrix_multiply calls for independent rows.
+void OT_KERNEL(ot_matrix_multiply_rows)(const ot_gemm *product, int threads);
 
 // On the calling thread only; for use inside a parallel region, after a call of ot_matrix_prepare.
 void OT_KERNEL(ot_matrix_multiply_serial)(const ot_gemm *product);

@@ -93,6 +93,10 @@ static void multiply_piece(const ot_gemm *product, grid g, int piece) {
 }
 
 void OT_KERNEL(ot_matrix_multiply)(const ot_gemm *product, int threads) {
+  if (product->independent_rows) {
+    OT_KERNEL(ot_matrix_multiply_rows)(product, threads);
+    return;
+  }
   OT_KERNEL(ot_matrix_prepare)();
   const grid g = grid_for(product, threads);
   const int pieces = g.rows * g.columns;

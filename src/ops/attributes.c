@@ -26,6 +26,7 @@ static const attribute_field fields[] = {
     {"backend", FIELD_INT, offsetof(ot_op_attributes, backend)},
     {"compute", FIELD_INT, offsetof(ot_op_attributes, compute)},
     {"accumulate", FIELD_BOOL, offsetof(ot_op_attributes, accumulate)},
+    {"independent_rows", FIELD_BOOL, offsetof(ot_op_attributes, independent_rows)},
     {"sequence_length", FIELD_INT64, offsetof(ot_op_attributes, sequence_length)},
     {"num_heads", FIELD_INT64, offsetof(ot_op_attributes, num_heads)},
     {"num_kv_heads", FIELD_INT64, offsetof(ot_op_attributes, num_kv_heads)},

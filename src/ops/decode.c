@@ -13,48 +13,56 @@ static ot_status check_qkv(const char *op, const ot_op_attributes *a, const ot_t
   return ot_operand_check(qkv, (ot_expected){op, "qkv", OT_ANY_REAL, 2, {0, width}});
 }
 
-static ot_status check_cache(const char *op, const ot_op_attributes *a, const ot_tensor_type *cache,
-                             int64_t B) {
-  const int64_t width = 2 * a->num_kv_heads * a->head_dim;
-  return ot_operand_check(cache, (ot_expected){op, "cache", OT_ANY_REAL, 3, {B, 0, width}});
+ot_status ot_cache_check(const char *op, int64_t width, const ot_tensor_type *cache) {
+  return ot_operand_check(cache,
+                          (ot_expected){op, "cache", OT_ANY_REAL, 3, {0, OT_PAGE_SLOTS, width}});
 }
+
+ot_status ot_pages_check(const char *op, int64_t rows, const ot_tensor_type *sequences,
+                         const ot_tensor_type *pages) {
+  OT_TRY(ot_operand_check(sequences, (ot_expected){op, "sequences", OT_I32, 1, {rows}}));
+  return ot_operand_check(pages, (ot_expected){op, "pages", OT_I32, 2, {0, 0}});
+}
+
+static ot_status check_places(const char *op, int64_t rows, const ot_tensor_type *sequences) {
+  const ot_tensor_type *const positions = sequences + 1, *const pages = sequences + 2;
+  OT_TRY(ot_operand_check(positions, (ot_expected){op, "positions", OT_I32, 1, {rows}}));
+  return ot_pages_check(op, rows, sequences, pages);
+}
+
+static int64_t cache_width(const ot_op_attributes *a) { return 2 * a->num_kv_heads * a->head_dim; }
 
 static ot_status append_kv_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   const char *const op = "append_kv";
   OT_TRY(check_qkv(op, attributes, &types->in[0]));
-  OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "length", OT_I32, 1, {0}}));
-  const int64_t rows = types->in[0].dim[0];
-  const int64_t B = types->in[1].dim[0];
-  OT_CHECK(rows % B == 0, OT_BUG, "append_kv: %lld rows do not belong to %lld sequences",
-           (long long)rows, (long long)B);
-  return check_cache(op, attributes, &types->out[0], B);
+  OT_TRY(check_places(op, types->in[0].dim[0], &types->in[1]));
+  return ot_cache_check(op, cache_width(attributes), &types->out[0]);
 }
 
-// Only the new slots of the cache are accessed.
+// Only the new rows of the cache are accessed.
 static ot_cost append_kv_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   const double elements = (double)types->in[0].dim[0] * (double)types->out[0].dim[2];
   (void)attributes;
-  return (ot_cost){.bytes_read = elements * (double)ot_dtype_bytes(types->in[0].dtype) +
-                                 (double)ot_type_bytes(&types->in[1]),
+  return (ot_cost){.bytes_read = elements * (double)ot_dtype_bytes(types->in[0].dtype),
                    .bytes_written = elements * (double)ot_dtype_bytes(types->out[0].dtype)};
 }
 
 static ot_status attention_decode_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   const char *const op = "attention_decode";
   OT_TRY(check_qkv(op, attributes, &types->in[0]));
-  const int64_t B = types->in[0].dim[0];
-  OT_TRY(check_cache(op, attributes, &types->in[1], B));
-  OT_TRY(ot_operand_check(&types->in[2], (ot_expected){op, "length", OT_I32, 1, {B}}));
+  const int64_t R = types->in[0].dim[0];
+  OT_TRY(ot_cache_check(op, cache_width(attributes), &types->in[1]));
+  OT_TRY(check_places(op, R, &types->in[2]));
   OT_TRY(ot_operand_check_optional(
-      &types->in[3], (ot_expected){op, "sinks", OT_ANY_REAL, 1, {attributes->num_heads}}));
+      &types->in[5], (ot_expected){op, "sinks", OT_ANY_REAL, 1, {attributes->num_heads}}));
   types->out[0] =
-      ot_type_matrix(types->in[0].dtype, B, attributes->num_heads * attributes->head_dim);
+      ot_type_matrix(types->in[0].dtype, R, attributes->num_heads * attributes->head_dim);
   return OT_OK;
 }
 
-// Assumes a full cache or window: the lengths are unknown here.
+// Assumes that a sequence has the greatest length, or a whole window: the lengths are unknown here.
 static ot_cost attention_decode_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
-  const int64_t slots = types->in[1].dim[1];
+  const int64_t slots = ot_paged_slots(&types->in[4]);
   const int64_t window = attributes->window;
   const double visible = (double)(window > 0 && window < slots ? window : slots);
   const double pairs = (double)types->in[0].dim[0] * (double)attributes->num_heads * visible;
@@ -64,11 +72,28 @@ static ot_cost attention_decode_cost(const ot_op_attributes *attributes, const o
   return cost;
 }
 
-// Scores of the heads that share a key head, per thread.
+enum { VECTOR_BYTES = 64 };
+
+ot_decode_layout ot_decode_layout_of(const ot_op_attributes *attributes) {
+  const int64_t lanes = VECTOR_BYTES / ot_dtype_bytes(attributes->compute);
+  const int64_t width = (attributes->head_dim + lanes - 1) / lanes * lanes;
+  const int64_t rows = OT_DECODE_ROWS * (attributes->num_heads / attributes->num_kv_heads);
+  ot_decode_layout layout = {.width = width};
+  layout.keys = layout.queries + rows * width;
+  layout.values = layout.keys + OT_DECODE_KEYS * width;
+  layout.scores = layout.values + OT_DECODE_KEYS * width;
+  layout.sums = layout.scores + rows * OT_DECODE_KEYS;
+  layout.state = layout.sums + rows * width;
+  layout.elements = layout.state + (2 * rows + lanes - 1) / lanes * lanes;
+  return layout;
+}
+
+// A list of units [R, 2] int32, then the scratch of each thread.
 static int64_t attention_decode_workspace(const ot_op_attributes *attributes,
                                           const ot_op_types *types) {
-  const int64_t heads = attributes->num_heads / attributes->num_kv_heads;
-  return attributes->threads * heads * types->in[1].dim[1] * ot_dtype_bytes(attributes->compute);
+  const int64_t list = (types->in[0].dim[0] * 8 + VECTOR_BYTES - 1) / VECTOR_BYTES * VECTOR_BYTES;
+  return list + attributes->threads * ot_decode_layout_of(attributes).elements *
+                    ot_dtype_bytes(attributes->compute);
 }
 
 // On a GPU: of each head and part of the slots the largest score, the sum and the sum of values.
@@ -76,13 +101,13 @@ static int64_t decode_parts_workspace(const ot_op_attributes *attributes,
                                       const ot_op_types *types) {
   const int64_t units = types->in[0].dim[0] * attributes->num_heads;
   const int64_t elements =
-      units * ot_decode_parts(types->in[1].dim[1]) * (2 + attributes->head_dim);
+      units * ot_decode_parts(ot_paged_slots(&types->in[4])) * (2 + attributes->head_dim);
   return elements * ot_dtype_bytes(attributes->compute);
 }
 
 const ot_op_info ot_append_kv_info = {
     .name = "append_kv",
-    .num_inputs = 2,
+    .num_inputs = 4,
     .num_outputs = 1,
     .accumulated_outputs = 1u << 0,
     .purity = OT_PURITY_EFFECT,
@@ -93,9 +118,9 @@ const ot_op_info ot_append_kv_info = {
 
 const ot_op_info ot_attention_decode_info = {
     .name = "attention_decode",
-    .num_inputs = 4,
+    .num_inputs = 6,
     .num_outputs = 1,
-    .optional_inputs = 1u << 3,
+    .optional_inputs = 1u << 5,
     .purity = OT_PURITY_PURE,
     .cost_kind = OT_COST_PASS,
     .infer = attention_decode_infer,

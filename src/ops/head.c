@@ -57,8 +57,10 @@ static ot_status head_score_infer(const ot_op_attributes *attributes, ot_op_type
   const char *const op = "head_score";
   OT_TRY(check_x_w(op, types));
   OT_TRY(check_targets(op, types));
-  types->out[0] = ot_type_vector(OT_F64, types->in[0].dim[0]);
-  types->out[1] = ot_type_vector(OT_I32, types->in[0].dim[0]);
+  const int64_t R = types->in[0].dim[0];
+  OT_TRY(ot_operand_check_optional(&types->out[2], (ot_expected){op, "best", OT_F64, 1, {R}}));
+  types->out[0] = ot_type_vector(OT_F64, R);
+  types->out[1] = ot_type_vector(OT_I32, R);
   return OT_OK;
 }
 
@@ -258,7 +260,8 @@ const ot_op_info ot_head_evaluate_info = {
 const ot_op_info ot_head_score_info = {
     .name = "head_score",
     .num_inputs = 3,
-    .num_outputs = 2,
+    .num_outputs = 3,
+    .optional_outputs = 1u << 2,
     .purity = OT_PURITY_PURE,
     .cost_kind = OT_COST_PASS,
     .infer = head_score_infer,

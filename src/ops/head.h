@@ -16,8 +16,10 @@
 //   memory than it saves.
 // OT_OP_HEAD_EVALUATE  loss_sum [1] f64 += sum of nats, token_count [1] f64 += unmasked rows
 // OT_OP_HEAD_SCORE     logprob [R] f64 = -nats (0 where masked), greedy [R] int32 = the lowest id
-//   with the largest logit (-1 when logits are NaN)
+//   with the largest logit (-1 when logits are NaN), best? [R] f64 = its log-probability; where a
+//   row is masked, these two are not defined. A chunk of masked rows costs nothing on the CPU
 // OT_OP_HEAD_LOGITS    logits [R, V] compute type
+// With attributes.independent_rows the products are those of ot_matrix_multiply_rows.
 #pragma once
 
 #include "ops/kernel.h"
@@ -29,6 +31,17 @@ extern const ot_op_info ot_head_logits_info;
 
 extern const ot_kernel_entry ot_head_cpu_f32[];
 extern const ot_kernel_entry ot_head_cpu_f64[];
+
+// What OT_OP_HEAD_SCORE says of a row.
+typedef struct ot_row_score {
+  double logprob, best;
+  int32_t greedy;
+} ot_row_score;
+
+// The score of `target` (negative: none) in a row of V logits on the host, with the same bits as
+// that of the CPU's kernel.
+ot_row_score ot_head_score_row_f32(const float *row, int64_t V, int32_t target);
+ot_row_score ot_head_score_row_f64(const double *row, int64_t V, int32_t target);
 
 // Tokens per chunk for `rows` tokens and `vocabulary` rows of w: attributes.chunk_rows or, where
 // that is 0, as many as bound the logits; at most `rows`. Ranks with a sharded vocabulary pass the

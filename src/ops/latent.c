@@ -112,12 +112,8 @@ static ot_status append_latent_infer(const ot_op_attributes *attributes, ot_op_t
   const int64_t K = types->in[0].dim[1];
   OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "rotary", OT_ANY_REAL, 2, {R, P}}));
   OT_TRY(check_rotation(op, attributes, R, &types->in[2], &types->in[3]));
-  OT_TRY(ot_operand_check(&types->in[4], (ot_expected){op, "length", OT_I32, 1, {0}}));
-  const int64_t B = types->in[4].dim[0];
-  OT_CHECK(R % B == 0, OT_BUG, "%s: %lld rows do not belong to %lld sequences", op, (long long)R,
-           (long long)B);
-  return ot_operand_check(&types->out[0],
-                          (ot_expected){op, "cache", OT_ANY_REAL, 3, {B, 0, K + P}});
+  OT_TRY(ot_pages_check(op, R, &types->in[4], &types->in[5]));
+  return ot_cache_check(op, K + P, &types->out[0]);
 }
 
 // Only the new slots of the cache are accessed.
@@ -135,23 +131,21 @@ static ot_status latent_decode_infer(const ot_op_attributes *attributes, ot_op_t
   OT_TRY(check_heads(op, a));
   OT_TRY(ot_operand_check(&types->in[0],
                           (ot_expected){op, "q", OT_ANY_REAL, 2, {0, a->num_heads * a->head_dim}}));
-  const int64_t B = types->in[0].dim[0];
+  const int64_t R = types->in[0].dim[0];
   OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "w", OT_ANY_REAL, 2, {kv_width(a), 0}}));
   const int64_t K = types->in[1].dim[1];
-  OT_TRY(ot_operand_check(&types->in[2],
-                          (ot_expected){op, "cache", OT_ANY_REAL, 3, {B, 0, K + a->rotary_dim}}));
-  OT_TRY(check_rotation(op, a, B, &types->in[3], &types->in[4]));
-  OT_TRY(ot_operand_check(&types->in[5], (ot_expected){op, "length", OT_I32, 1, {B}}));
-  types->out[0] = ot_type_matrix(types->in[0].dtype, B, a->num_heads * a->value_dim);
+  OT_TRY(ot_cache_check(op, K + a->rotary_dim, &types->in[2]));
+  OT_TRY(check_rotation(op, a, R, &types->in[3], &types->in[4]));
+  OT_TRY(ot_pages_check(op, R, &types->in[5], &types->in[6]));
+  types->out[0] = ot_type_matrix(types->in[0].dtype, R, a->num_heads * a->value_dim);
   return OT_OK;
 }
 
-// Assumes a full cache: the lengths are unknown here.
+// Assumes sequences of the greatest length: the lengths are unknown here.
 static ot_cost latent_decode_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
-  const ot_tensor_type *const cache = &types->in[2];
   const double BH = (double)types->in[0].dim[0] * (double)attributes->num_heads;
   const double K = (double)types->in[1].dim[1];
-  const double pairs = BH * (double)cache->dim[1];
+  const double pairs = BH * (double)ot_paged_slots(&types->in[6]);
   ot_cost cost = ot_cost_of_traffic(&ot_latent_decode_info, attributes, types, 6 * pairs);
   cost.matrix_flops = 2 * pairs * (2 * K + (double)attributes->rotary_dim) +
                       2 * (double)types->in[0].dim[0] * (double)ot_type_elements(&types->in[1]);
@@ -162,7 +156,7 @@ static ot_cost latent_decode_cost(const ot_op_attributes *attributes, const ot_o
 static int64_t latent_decode_workspace(const ot_op_attributes *attributes,
                                        const ot_op_types *types) {
   const int64_t cached = types->in[2].dim[2];
-  const int64_t elements = 2 * cached + types->in[2].dim[1];
+  const int64_t elements = 2 * cached + ot_paged_slots(&types->in[6]);
   return attributes->threads * elements * ot_dtype_bytes(attributes->compute);
 }
 
@@ -171,7 +165,7 @@ static int64_t latent_decode_workspace(const ot_op_attributes *attributes,
 static int64_t latent_parts_workspace(const ot_op_attributes *attributes,
                                       const ot_op_types *types) {
   const int64_t K = types->in[1].dim[1], cached = types->in[2].dim[2];
-  const int64_t parts = ot_decode_parts(types->in[2].dim[1]) * (2 + K);
+  const int64_t parts = ot_decode_parts(ot_paged_slots(&types->in[6])) * (2 + K);
   return types->in[0].dim[0] * attributes->num_heads * (cached + K + parts) *
          ot_dtype_bytes(attributes->compute);
 }
@@ -282,7 +276,7 @@ const ot_op_info ot_value_pad_info = {
 
 const ot_op_info ot_append_latent_info = {
     .name = "append_latent",
-    .num_inputs = 5,
+    .num_inputs = 6,
     .num_outputs = 1,
     .accumulated_outputs = 1u << 0,
     .purity = OT_PURITY_EFFECT,
@@ -293,7 +287,7 @@ const ot_op_info ot_append_latent_info = {
 
 const ot_op_info ot_latent_decode_info = {
     .name = "latent_decode",
-    .num_inputs = 6,
+    .num_inputs = 7,
     .num_outputs = 1,
     .cost_kind = OT_COST_PASS,
     .infer = latent_decode_infer,

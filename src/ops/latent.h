@@ -13,10 +13,10 @@
 // OT_OP_LATENT_HEADS_GRAD  dqkv -> dq, dkv, drotary (the sum over heads)
 // OT_OP_VALUE_TRIM         o [R, H*D] -> y [R, H*V]
 // OT_OP_VALUE_PAD          its gradient, padded with zeros after V
-// OT_OP_APPEND_LATENT      cache [B, slots, K+P] receives latent | rotated rotary, like append_kv
-// OT_OP_LATENT_DECODE      one new token per sequence against that cache, without keys in memory:
-//   with w [H*(N+V), K] the projection to k and v, a score is (w_k^T q_N) . latent + q_P . rotary,
-//   and the output of a head w_v times the mean of latents; slots 0 to length[b] are visible
+// OT_OP_APPEND_LATENT      cache [N, 16, K+P] receives latent | rotated rotary, like append_kv
+// OT_OP_LATENT_DECODE      tokens against that cache, without keys in memory: with w [H*(N+V), K]
+//   the projection to k and v, a score is (w_k^T q_N) . latent + q_P . rotary, and the output of a
+//   head w_v times the mean of latents; slots 0 to positions[r] are visible, as in decode.h
 // Attributes: num_heads, head_dim D, rotary_dim P, value_dim V, interleaved; scale (decode).
 #pragma once
 

@@ -88,7 +88,8 @@ typedef enum ot_op_kind {
                         // -> dx[R,C], acc dw[V,C], effect loss[1] f64
   OT_OP_HEAD_EVALUATE,  // x[R,C], w[V,C], targets[R]
                         // -> effect loss_sum[1] f64, effect token_count[1] f64
-  OT_OP_HEAD_SCORE,     // x[R,C], w[V,C], targets[R] -> logprob[R] f64, greedy[R] i32 (argmax id)
+  OT_OP_HEAD_SCORE,     // x[R,C], w[V,C], targets[R]
+                        // -> logprob[R] f64, greedy[R] i32 (argmax id), best?[R] f64 (its logprob)
   OT_OP_HEAD_LOGITS,    // x[R,C], w[V,C] -> logits[R,V] compute dtype
   // head_parts.h: head_loss and head_evaluate on rows [first_row, first_row + chunk_rows = r) with
   // the rows [first_vocab, first_vocab + V) of w, one of k = group_size shards
@@ -101,11 +102,12 @@ typedef enum ot_op_kind {
   OT_OP_HEAD_GRADIENT_LAST,  // as head_gradient, for the last chunk: dx is the gradient of x
   OT_OP_HEAD_COUNT,          // all_statistics[k*r,3] f64, targets[R]
                              // -> effect loss_sum[1] f64, effect token_count[1] f64
-  // decode.h: one new token per sequence against a KV cache
-  OT_OP_APPEND_KV,         // qkv[R,Q], length[B] i32
-                           // -> acc cache[B,P,2*G*D]: rows at length[b]..; R = B*n
-  OT_OP_ATTENTION_DECODE,  // qkv[B,Q], cache[B,P,2*G*D], length[B] i32, sinks?[H]
-                           // -> o[B,H*D]   (length counts the new token's slot index)
+  // decode.h: tokens of S sequences against a cache of N pages of 16; sequences, positions [R] i32
+  OT_OP_APPEND_KV,         // qkv[R,Q], sequences, positions, pages[S,M] i32
+                           // -> acc cache[N,16,2*G*D]: the slot of each token
+  OT_OP_ATTENTION_DECODE,  // qkv[R,Q], cache[N,16,2*G*D], sequences, positions, pages[S,M],
+                           // sinks?[H]
+                           // -> o[R,H*D]: over slots 0 .. positions[r] of its sequence
   // optimizer.h: n elements, flat
   OT_OP_SUM_SQUARES,  // g[n] -> acc s[1] f64 = sum of g^2
   OT_OP_CLIP_FACTOR,  // s[k] f64
@@ -181,10 +183,10 @@ typedef enum ot_op_kind {
   OT_OP_LATENT_HEADS_GRAD,  // dqkv[R,Q3], positions[R], table -> dq, dkv, drotary
   OT_OP_VALUE_TRIM,         // o[R,H*D] -> y[R,H*V]: the first V of each head
   OT_OP_VALUE_PAD,          // y[R,H*V] -> o[R,H*D]: filled up with zeros
-  OT_OP_APPEND_LATENT,      // latent[R,K], rotary[R,P], positions[R], table, length[B] i32
-                            // -> acc cache[B,P,K+P]: rows at length[b]..; rotated
-  OT_OP_LATENT_DECODE,  // q[B,H*D], w[H*(N+V),K], cache[B,P,K+P], positions[B], table, length[B]
-                        // -> o[B,H*V]
+  OT_OP_APPEND_LATENT,      // latent[R,K], rotary[R,P], positions[R], table, sequences, pages[S,M]
+                            // -> acc cache[N,16,K+P]: the slot of each token; rotated
+  OT_OP_LATENT_DECODE,  // q[R,H*D], w[H*(N+V),K], cache[N,16,K+P], positions[R], table, sequences,
+                        // pages[S,M] -> o[R,H*V]
   // residual.h: a mix of earlier block outputs; n of them on the stack, N = n + 1 with `last`
   OT_OP_RESIDUAL_ATTENTION,       // stack[n,R,C], last?[R,C], query?[C]
                                   // -> y[R,C], weights[R,N], rstd[R,N]
@@ -250,6 +252,7 @@ typedef struct ot_op_attributes {
   ot_backend backend;       // with compute: which kernel runs it
   ot_dtype compute;         // OT_F32 or OT_F64
   bool accumulate;          // acc outputs: add (true) or overwrite (false)
+  bool independent_rows;    // the bits of a row do not depend on the number of rows (CPU)
   int64_t sequence_length;  // T: rows per sequence of the micro-batch
   int64_t num_heads;        // H
   int64_t num_kv_heads;     // G, divides H

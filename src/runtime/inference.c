@@ -1,175 +1,551 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefill processes the prompt except its last token; decode starts with that one. Scoring needs
-// one pass.
+// An iteration: admit waiting sequences, choose rows, run them, hand out scores and draw tokens.
 #include "runtime/inference.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "base/math.h"
-#include "base/rng.h"
+#include "checkpoint/elements.h"
+#include "ops/head.h"
 
-enum { DRAW_STREAM = 0x67656e };
+struct ot_sequence {
+  ot_sequence_request request;
+  ot_sequence *next;  // in the queue
+  int32_t *tokens;    // [num_prompt + max_tokens] prompt and generated tokens
+  int64_t length;     // tokens known
+  int64_t done;       // of these in the cache
+  int64_t reported;   // of the prompt, passed on
+  int32_t *pages;     // [num_pages]
+  int64_t num_pages, published;
+  int64_t slot;
+};
 
-// ---- prefill ----
+// What a row of an iteration is.
+typedef struct row {
+  ot_sequence *sequence;
+  int64_t position;
+  int pick;  // which row of logits it has, or -1
+} row;
 
-static ot_status prefill(ot_runtime *runtime, const ot_generate_request *request) {
-  const ot_graph *const graph = ot_runtime_graph(runtime, OT_MODE_PREFILL);
-  const int64_t rows = graph->request.sequence_length;
-  const int64_t count = request->num_prompt - 1;
-  OT_CHECK(count <= rows, OT_BUG, "generate: the prompt has %lld tokens, at most %lld fit",
-           (long long)request->num_prompt, (long long)rows + 1);
-  if (count == 0) return OT_OK;
-  int32_t *const fields = calloc((size_t)rows * 3, sizeof *fields);
-  OT_CHECK(fields, OT_ENVIRONMENT, "generate: out of memory");
-  // Tokens after the prompt are padding: decode overwrites their cache entries.
-  for (int64_t i = 0; i < rows; i++) {
-    fields[i] = i < count ? request->prompt[i] : 0;
-    fields[rows + i] = (int32_t)i;
-  }
-  const int64_t sample = 0;
-  const int32_t length = 0;
-  ot_runtime_load_batch(runtime, OT_MODE_PREFILL, 0, OT_BATCH_TOKENS, fields);
-  ot_runtime_load_batch(runtime, OT_MODE_PREFILL, 0, OT_BATCH_POSITIONS, fields + rows);
-  ot_runtime_load_batch(runtime, OT_MODE_PREFILL, 0, OT_BATCH_DOC_STARTS, fields + 2 * rows);
-  ot_runtime_load_batch(runtime, OT_MODE_PREFILL, 0, OT_BATCH_SAMPLE_IDS, &sample);
-  ot_runtime_load_batch(runtime, OT_MODE_PREFILL, 0, OT_BATCH_LENGTHS, &length);
-  free(fields);
-  return ot_runtime_run(runtime, OT_MODE_PREFILL, 0);
-}
+typedef enum batch_array { TOKENS, POSITIONS, TARGETS, SEQUENCES, PICKS, BATCH_ARRAYS } batch_array;
 
-// ---- decode ----
-
-// Work buffers of one generation.
-typedef struct generation {
+struct ot_inference {
   ot_runtime *runtime;
-  const ot_generate_request *request;
-  void *raw;       // [vocabulary of the model] of the compute dtype
-  double *logits;  // [vocabulary of the model]
-} generation;
+  ot_page_cache *cache;
+  ot_inference_shape shape;
+  ot_dtype compute;
+  int64_t vocab_size, V;      // of the tokenizer, and of the model
+  ot_sequence **slots;        // [slots] or null
+  ot_sequence *first, *last;  // waiting
+  row *rows;                  // [chunk]
+  int64_t num_rows, num_picks;
+  int32_t *batch[BATCH_ARRAYS];  // [chunk] each
+  int32_t *pages;                // [slots, positions / OT_PAGE_SLOTS]
+  void *raw;                     // [slots, V] logits as computed
+  double *logits;                // [V]
+  ot_candidate *scratch;         // [V]
+  double *logprob, *best;        // [chunk]
+  int32_t *greedy;               // [chunk]
+  ot_inference_counts counts;
+};
 
-// Runs `token` at `position`; fills the logits.
-static ot_status decode(const generation *g, int32_t token, int64_t position) {
-  ot_runtime *const runtime = g->runtime;
-  const int32_t at = (int32_t)position;
-  const ot_graph_request *const shape = &ot_runtime_graph(runtime, OT_MODE_DECODE)->request;
-  ot_runtime_load_batch(runtime, OT_MODE_DECODE, 0, OT_BATCH_TOKENS, &token);
-  ot_runtime_load_batch(runtime, OT_MODE_DECODE, 0, OT_BATCH_POSITIONS, &at);
-  ot_runtime_load_batch(runtime, OT_MODE_DECODE, 0, OT_BATCH_LENGTHS, &at);
-  OT_TRY(ot_runtime_run(runtime, OT_MODE_DECODE, 0));
-  const int64_t bytes = shape->model->vocab_size * ot_dtype_bytes(shape->compute);
-  ot_runtime_read_result(runtime, OT_MODE_DECODE, OT_RESULT_LOGITS, g->raw, bytes);
-  for (int64_t i = 0; i < shape->model->vocab_size; i++) {
-    g->logits[i] = shape->compute == OT_F64 ? ((double *)g->raw)[i] : (double)((float *)g->raw)[i];
-  }
-  return OT_OK;
+static int64_t pages_for(int64_t positions) {
+  return (positions + OT_PAGE_SLOTS - 1) / OT_PAGE_SLOTS;
 }
 
-static int32_t most_probable(const double *logits, int64_t n) {
-  int64_t best = 0;
-  for (int64_t i = 1; i < n; i++) best = logits[i] > logits[best] ? i : best;
-  return (int32_t)best;
+void ot_inference_complete(const ot_inference_shape *shape, ot_runtime_request *request) {
+  const int64_t pages = pages_for(shape->positions);
+  request->modes = 1u << OT_MODE_PREFILL | 1u << OT_MODE_DECODE;
+  request->micro_batch_size = 1;
+  request->sequence_length = shape->chunk;
+  request->cache = (ot_cache_shape){
+      .sequences = shape->slots,
+      .positions = pages * OT_PAGE_SLOTS,
+      .pages = shape->pages > 0 ? shape->pages : pages * shape->slots,
+  };
 }
 
-// Draws from softmax(logits / temperature) by inverting the cumulative sum at a uniform number.
-static int32_t draw(double *logits, int64_t n, double temperature, double uniform) {
-  const double top = logits[most_probable(logits, n)];
-  double sum = 0;
-  for (int64_t i = 0; i < n; i++) {
-    logits[i] = ot_exp((logits[i] - top) / temperature);
-    sum += logits[i];
+// ---- create ----
+
+static bool allocate(ot_inference *e) {
+  const size_t slots = (size_t)e->shape.slots, chunk = (size_t)e->shape.chunk, V = (size_t)e->V;
+  bool ok = true;
+  for (int i = 0; i < BATCH_ARRAYS; i++) {
+    e->batch[i] = calloc(chunk, sizeof *e->batch[i]);
+    ok = ok && e->batch[i];
   }
-  double left = uniform * sum;
-  for (int64_t i = 0; i < n; i++) {
-    left -= logits[i];
-    if (left < 0) return (int32_t)i;
-  }
-  return (int32_t)(n - 1);
+  e->slots = calloc(slots, sizeof(ot_sequence *));
+  e->rows = calloc(chunk, sizeof *e->rows);
+  e->pages = calloc(slots * (size_t)pages_for(e->shape.positions), sizeof *e->pages);
+  e->raw = malloc(slots * V * sizeof(double));
+  e->logits = malloc(V * sizeof *e->logits);
+  e->scratch = malloc(V * sizeof *e->scratch);
+  e->logprob = malloc(chunk * sizeof *e->logprob);
+  e->best = malloc(chunk * sizeof *e->best);
+  e->greedy = malloc(chunk * sizeof *e->greedy);
+  return ok && e->slots && e->rows && e->pages && e->raw && e->logits && e->scratch && e->logprob &&
+         e->best && e->greedy;
 }
 
-static ot_status generate(const generation *g, ot_generate_sink sink, void *context) {
-  const ot_generate_request *const request = g->request;
-  int32_t token = request->prompt[request->num_prompt - 1];
-  for (int64_t i = 0; i < request->max_tokens; i++) {
-    OT_TRY(decode(g, token, request->num_prompt - 1 + i));
-    const double uniform = ot_rng_uniform(request->seed, DRAW_STREAM, (uint64_t)i);
-    token = request->temperature > 0
-                ? draw(g->logits, request->vocab_size, request->temperature, uniform)
-                : most_probable(g->logits, request->vocab_size);
-    if (token == request->stop || !sink(context, token)) return OT_OK;
-  }
-  return OT_OK;
-}
-
-ot_status ot_generate(ot_runtime *runtime, const ot_generate_request *request,
-                      ot_generate_sink sink, void *context) {
-  const int64_t vocab = ot_runtime_any_graph(runtime)->request.model->vocab_size;
-  OT_CHECK(request->num_prompt > 0, OT_USAGE, "generate: the prompt has no token");
-  for (int64_t i = 0; i < request->num_prompt; i++) {
-    OT_CHECK(request->prompt[i] >= 0 && request->prompt[i] < vocab, OT_USAGE,
-             "generate: token %d of the prompt is %d, but the vocabulary has %lld tokens", (int)i,
-             request->prompt[i], (long long)vocab);
-  }
-  OT_TRY(prefill(runtime, request));
-  const generation g = {.runtime = runtime,
-                        .request = request,
-                        .raw = malloc((size_t)vocab * sizeof(double)),
-                        .logits = malloc((size_t)vocab * sizeof(double))};
-  const ot_status status = g.raw && g.logits ? generate(&g, sink, context)
-                                             : ot_fail(OT_ENVIRONMENT, "generate: out of memory");
-  free(g.raw);
-  free(g.logits);
+ot_status ot_inference_create(ot_runtime *runtime, int64_t vocab_size, ot_inference **out) {
+  const ot_graph_request *const prefill = &ot_runtime_graph(runtime, OT_MODE_PREFILL)->request;
+  ot_inference *const e = calloc(1, sizeof *e);
+  *out = e;
+  OT_CHECK(e, OT_ENVIRONMENT, "engine: out of memory");
+  *e = (ot_inference){.runtime = runtime,
+                      .shape = {.slots = prefill->cache.sequences,
+                                .chunk = prefill->sequence_length,
+                                .positions = prefill->cache.positions,
+                                .pages = prefill->cache.pages},
+                      .compute = prefill->compute,
+                      .vocab_size = vocab_size,
+                      .V = prefill->model->vocab_size};
+  ot_status status = allocate(e) ? OT_OK : ot_fail(OT_ENVIRONMENT, "engine: out of memory");
+  if (status == OT_OK) status = ot_page_cache_create(e->shape.pages, &e->cache);
+  if (status != OT_OK) ot_inference_destroy(out);
   return status;
 }
 
-static ot_status check(const ot_runtime *runtime, const ot_score_request *request) {
-  const ot_graph_request *const shape = &ot_runtime_graph(runtime, OT_MODE_SCORE)->request;
-  OT_CHECK(request->count >= 1 && request->count <= shape->sequence_length, OT_BUG,
-           "score: %ld tokens, at most %ld fit", request->count, shape->sequence_length);
-  for (int64_t i = 0; i < request->count; i++) {
-    OT_CHECK(request->tokens[i] >= 0 && request->tokens[i] < shape->model->vocab_size, OT_USAGE,
-             "token %ld is %d, but the vocabulary has %ld tokens", i, request->tokens[i],
-             shape->model->vocab_size);
+static void release(ot_inference *e, ot_sequence *s) {
+  if (e->cache) ot_page_cache_release(e->cache, s->pages, s->num_pages);
+  free(s->pages);
+  free(s->tokens);
+  free(s);
+}
+
+void ot_inference_destroy(ot_inference **engine) {
+  if (!engine || !*engine) return;
+  ot_inference *const e = *engine;
+  for (int64_t i = 0; e->slots && i < e->shape.slots; i++) {
+    if (e->slots[i]) release(e, e->slots[i]);
   }
+  for (ot_sequence *s = e->first, *next; s; s = next) {
+    next = s->next;
+    release(e, s);
+  }
+  ot_page_cache_destroy(&e->cache);
+  void *const owned[] = {e->slots,   e->rows,    e->pages, e->raw,   e->logits,
+                         e->scratch, e->logprob, e->best,  e->greedy};
+  for (int i = 0; i < OT_COUNT(owned); i++) free(owned[i]);
+  for (int i = 0; i < BATCH_ARRAYS; i++) free(e->batch[i]);
+  free(e);
+  *engine = NULL;
+}
+
+// ---- sequences begin and end ----
+
+// Positions that the cache needs: a token that is generated last is never put there.
+static int64_t positions_of(const ot_sequence_request *r) {
+  return r->num_prompt + (r->max_tokens > 0 ? r->max_tokens - 1 : 0);
+}
+
+static ot_status check(const ot_inference *e, const ot_sequence_request *r) {
+  OT_CHECK(r->num_prompt > 0, OT_USAGE, "the prompt has no token");
+  OT_CHECK(r->max_tokens >= 0 && r->top >= 0 && r->top <= OT_MOST_TOP, OT_BUG,
+           "engine: bad request");
+  for (int64_t i = 0; i < r->num_prompt; i++) {
+    OT_CHECK(r->prompt[i] >= 0 && r->prompt[i] < e->V, OT_USAGE,
+             "token %lld of the prompt is %d, but the vocabulary has %lld tokens", (long long)i,
+             r->prompt[i], (long long)e->V);
+  }
+  const int64_t positions = positions_of(r);
+  OT_CHECK(positions <= e->shape.positions && pages_for(positions) <= e->shape.pages, OT_USAGE,
+           "%lld tokens of prompt and %lld to generate, but there is room for %lld",
+           (long long)r->num_prompt, (long long)r->max_tokens, (long long)e->shape.positions);
   return OT_OK;
 }
 
-static void load(ot_runtime *runtime, const ot_score_request *request, int64_t T, int32_t *fields) {
-  const int64_t sample = 0;
-  for (int64_t t = 0; t < T; t++) {
-    fields[t] = t < request->count ? request->tokens[t] : 0;
-    fields[T + t] = t + 1 < request->count ? request->tokens[t + 1] : -1;
-    fields[2 * T + t] = (int32_t)t;
-    fields[3 * T + t] = 0;
+ot_status ot_inference_add(ot_inference *engine, const ot_sequence_request *request,
+                           ot_sequence **out) {
+  OT_TRY(check(engine, request));
+  ot_sequence *const s = calloc(1, sizeof *s);
+  if (s) {
+    s->request = *request;
+    s->length = request->num_prompt;
+    s->tokens = malloc((size_t)(request->num_prompt + request->max_tokens) * sizeof *s->tokens);
+    s->pages = malloc((size_t)pages_for(positions_of(request)) * sizeof *s->pages);
   }
-  ot_runtime_load_batch(runtime, OT_MODE_SCORE, 0, OT_BATCH_TOKENS, fields);
-  ot_runtime_load_batch(runtime, OT_MODE_SCORE, 0, OT_BATCH_TARGETS, fields + T);
-  ot_runtime_load_batch(runtime, OT_MODE_SCORE, 0, OT_BATCH_POSITIONS, fields + 2 * T);
-  ot_runtime_load_batch(runtime, OT_MODE_SCORE, 0, OT_BATCH_DOC_STARTS, fields + 3 * T);
-  ot_runtime_load_batch(runtime, OT_MODE_SCORE, 0, OT_BATCH_SAMPLE_IDS, &sample);
-}
-
-static ot_status score(ot_runtime *runtime, const ot_score_request *request, double *logprobs,
-                       bool *greedy, int32_t *fields) {
-  const int64_t T = ot_runtime_graph(runtime, OT_MODE_SCORE)->request.sequence_length;
-  load(runtime, request, T, fields);
-  OT_TRY(ot_runtime_run(runtime, OT_MODE_SCORE, 0));
-  logprobs[0] = NAN;
-  greedy[0] = false;
-  const int64_t scored = request->count - 1;
-  ot_runtime_read_result(runtime, OT_MODE_SCORE, OT_RESULT_LOGPROBS, logprobs + 1, scored * 8);
-  ot_runtime_read_result(runtime, OT_MODE_SCORE, OT_RESULT_GREEDY, fields, scored * 4);
-  for (int64_t i = 0; i < scored; i++) greedy[i + 1] = fields[i] == request->tokens[i + 1];
+  if (!s || !s->tokens || !s->pages) {
+    if (s) release(engine, s);
+    return ot_fail(OT_ENVIRONMENT, "out of memory for a sequence");
+  }
+  memcpy(s->tokens, request->prompt, (size_t)request->num_prompt * sizeof *s->tokens);
+  s->request.prompt = s->tokens;
+  if (engine->last) engine->last->next = s;
+  if (!engine->first) engine->first = s;
+  engine->last = s;
+  engine->counts.waiting++;
+  if (out) *out = s;
   return OT_OK;
 }
 
-ot_status ot_score(ot_runtime *runtime, const ot_score_request *request, double *logprobs,
-                   bool *greedy) {
-  OT_TRY(check(runtime, request));
-  const int64_t T = ot_runtime_graph(runtime, OT_MODE_SCORE)->request.sequence_length;
-  int32_t *const fields = malloc((size_t)T * 4 * sizeof *fields);
-  OT_CHECK(fields, OT_ENVIRONMENT, "score: out of memory");
-  const ot_status status = score(runtime, request, logprobs, greedy, fields);
-  free(fields);
-  return status;
+// `slot` -1: it waits no more.
+static void finish(ot_inference *e, ot_sequence *s, int64_t slot, ot_finish how) {
+  if (slot >= 0) {
+    e->slots[slot] = NULL;
+    e->counts.running--;
+  }
+  const ot_sequence_request request = s->request;
+  release(e, s);
+  if (request.finished) request.finished(request.context, how);
+}
+
+static void leave_queue(ot_inference *e, ot_sequence *s, ot_sequence *before) {
+  if (before) before->next = s->next;
+  if (e->first == s) e->first = s->next;
+  if (e->last == s) e->last = before;
+  e->counts.waiting--;
+}
+
+void ot_inference_cancel(ot_inference *engine, ot_sequence *sequence) {
+  for (int64_t i = 0; i < engine->shape.slots; i++) {
+    if (engine->slots[i] == sequence) finish(engine, sequence, i, OT_FINISH_CANCELLED);
+  }
+  ot_sequence *before = NULL;
+  for (ot_sequence *s = engine->first; s; before = s, s = s->next) {
+    if (s != sequence) continue;
+    leave_queue(engine, s, before);
+    finish(engine, s, -1, OT_FINISH_CANCELLED);
+    return;
+  }
+}
+
+// ---- the cache ----
+
+static ot_token_score *score_at(ot_inference *e, const ot_sequence *s, int64_t position) {
+  ot_page *const page = ot_page_cache_page(e->cache, s->pages[position / OT_PAGE_SLOTS]);
+  return &page->scores[position % OT_PAGE_SLOTS];
+}
+
+static bool has_scores(const ot_page *page, bool first) {
+  for (int i = first ? 1 : 0; i < OT_PAGE_SLOTS; i++) {
+    if (isnan(page->scores[i].logprob)) return false;
+  }
+  return true;
+}
+
+// Holds the known pages of the prompt. More than the most probable token needs logits.
+static void find_prefix(ot_inference *e, ot_sequence *s) {
+  const ot_sequence_request *const r = &s->request;
+  if (r->scores && r->top > 1) return;
+  while ((s->num_pages + 1) * OT_PAGE_SLOTS <= r->num_prompt) {
+    const int64_t i = s->num_pages;
+    const int32_t page =
+        ot_page_cache_find(e->cache, i > 0 ? s->pages[i - 1] : -1, s->tokens + i * OT_PAGE_SLOTS);
+    if (page < 0) return;
+    if (r->scores && !has_scores(ot_page_cache_page(e->cache, page), i == 0)) return;
+    ot_page_cache_hold(e->cache, page);
+    s->pages[s->num_pages++] = page;
+  }
+}
+
+// The score of token p, and what follows the last one, come from the row of the token before: so
+// that row is computed again, with the same bits.
+static void count_prefix(ot_inference *e, ot_sequence *s) {
+  const ot_sequence_request *const r = &s->request;
+  const int64_t found = s->num_pages * OT_PAGE_SLOTS;
+  s->published = s->num_pages;
+  s->done = found;
+  const bool again = found < r->num_prompt ? r->scores : r->max_tokens > 0;
+  if (found > 0 && again) s->done = found - 1;
+  e->counts.prompt_tokens += r->num_prompt;
+  e->counts.cached_tokens += s->done;
+}
+
+// False if there are too few pages.
+static bool take_pages(ot_inference *e, ot_sequence *s) {
+  find_prefix(e, s);
+  const int64_t wanted = pages_for(positions_of(&s->request));
+  if (wanted - s->num_pages > ot_page_cache_unused(e->cache)) {
+    ot_page_cache_release(e->cache, s->pages, s->num_pages);
+    s->num_pages = 0;
+    return false;
+  }
+  count_prefix(e, s);
+  while (s->num_pages < wanted) s->pages[s->num_pages++] = ot_page_cache_take(e->cache);
+  return true;
+}
+
+static void fill_page_table(ot_inference *e, int64_t slot) {
+  const ot_sequence *const s = e->slots[slot];
+  int32_t *const table = e->pages + slot * pages_for(e->shape.positions);
+  memcpy(table, s->pages, (size_t)s->num_pages * sizeof *table);
+}
+
+// Pages that `s` has filled become known, or give way to known pages with the same content.
+static void publish(ot_inference *e, ot_sequence *s) {
+  for (; (s->published + 1) * OT_PAGE_SLOTS <= s->done; s->published++) {
+    const int64_t i = s->published;
+    ot_page *const page = ot_page_cache_page(e->cache, s->pages[i]);
+    memcpy(page->tokens, s->tokens + i * OT_PAGE_SLOTS, sizeof page->tokens);
+    s->pages[i] = ot_page_cache_publish(e->cache, s->pages[i], i > 0 ? s->pages[i - 1] : -1);
+    e->pages[s->slot * pages_for(e->shape.positions) + i] = s->pages[i];
+  }
+}
+
+// ---- events ----
+
+static bool tell(const ot_sequence *s, const ot_token_event *event) {
+  return !s->request.token || s->request.token(s->request.context, event);
+}
+
+// Passes on scores of the prompt up to `end`; false: the sequence is to end.
+static bool report(ot_inference *e, ot_sequence *s, int64_t end) {
+  for (; s->request.scores && s->reported < end; s->reported++) {
+    ot_token_event event = {.index = s->reported, .token = s->tokens[s->reported]};
+    event.score = (ot_token_score){.logprob = NAN, .best = NAN, .greedy = -1};
+    if (s->reported > 0) event.score = *score_at(e, s, s->reported);
+    const ot_candidate best = {event.score.best, event.score.greedy};
+    if (s->request.top == 1 && s->reported > 0) {
+      event.top = &best;
+      event.num_top = 1;
+    }
+    if (!tell(s, &event)) {
+      s->reported++;
+      return false;
+    }
+  }
+  return true;
+}
+
+// ---- admission ----
+
+// End of the rows to compute: the last one of a prompt that is only scored has no result.
+static int64_t end_of(const ot_sequence *s) {
+  return s->request.max_tokens == 0 && s->request.scores ? s->length - 1 : s->length;
+}
+
+static void admit(ot_inference *e) {
+  for (int64_t slot = 0; slot < e->shape.slots && e->first; slot++) {
+    if (e->slots[slot]) continue;
+    ot_sequence *const s = e->first;
+    if (!take_pages(e, s)) return;
+    leave_queue(e, s, NULL);
+    s->next = NULL;
+    e->slots[slot] = s;
+    s->slot = slot;
+    e->counts.running++;
+    fill_page_table(e, slot);
+    // The first token has no score to wait for.
+    const int64_t known = s->published * OT_PAGE_SLOTS;
+    const bool goes_on = report(e, s, known > 0 ? known : 1);
+    if (!goes_on || s->done >= end_of(s)) {
+      finish(e, s, slot, goes_on ? OT_FINISH_LENGTH : OT_FINISH_STOP);
+      slot--;
+    }
+  }
+}
+
+// ---- choosing rows ----
+
+static bool generates(const ot_sequence *s) { return s->length > s->request.num_prompt; }
+
+// Whether the logits of a row are needed.
+static bool wants_logits(const ot_sequence *s, int64_t position) {
+  if (position + 1 == s->length) return s->request.max_tokens > 0;
+  return s->request.scores && s->request.top > 1;
+}
+
+static bool wants_score(const ot_sequence *s, int64_t position) {
+  return s->request.scores && position + 1 < s->request.num_prompt;
+}
+
+static void choose(ot_inference *e, int64_t slot) {
+  ot_sequence *const s = e->slots[slot];
+  for (int64_t p = s->done; p < end_of(s) && e->num_rows < e->shape.chunk; p++) {
+    const bool logits = wants_logits(s, p);
+    if (logits && e->num_picks == e->shape.slots) return;
+    const int64_t r = e->num_rows++;
+    e->rows[r] = (row){.sequence = s, .position = p, .pick = logits ? (int)e->num_picks : -1};
+    e->batch[TOKENS][r] = s->tokens[p];
+    e->batch[POSITIONS][r] = (int32_t)p;
+    e->batch[TARGETS][r] = wants_score(s, p) ? s->tokens[p + 1] : -1;
+    e->batch[SEQUENCES][r] = (int32_t)slot;
+    if (logits) e->batch[PICKS][e->num_picks++] = (int32_t)r;
+  }
+}
+
+static void choose_rows(ot_inference *e) {
+  e->num_rows = e->num_picks = 0;
+  for (int generating = 1; generating >= 0; generating--) {
+    for (int64_t i = 0; i < e->shape.slots; i++) {
+      if (e->slots[i] && generates(e->slots[i]) == (generating == 1)) choose(e, i);
+    }
+  }
+}
+
+// ---- running them ----
+
+static void load(ot_inference *e, ot_mode mode, int64_t rows) {
+  static const ot_batch_field fields[] = {[TOKENS] = OT_BATCH_TOKENS,
+                                          [POSITIONS] = OT_BATCH_POSITIONS,
+                                          [TARGETS] = OT_BATCH_TARGETS,
+                                          [SEQUENCES] = OT_BATCH_SEQUENCES,
+                                          [PICKS] = OT_BATCH_PICKS};
+  for (int64_t r = e->num_rows; r < rows; r++) {
+    e->batch[TOKENS][r] = e->batch[POSITIONS][r] = 0;
+    e->batch[TARGETS][r] = e->batch[SEQUENCES][r] = -1;
+  }
+  for (int64_t i = e->num_picks; i < e->shape.slots; i++) e->batch[PICKS][i] = 0;
+  for (int i = 0; i < BATCH_ARRAYS; i++) {
+    ot_runtime_load_batch(e->runtime, mode, 0, fields[i], e->batch[i]);
+  }
+  ot_runtime_load_batch(e->runtime, mode, 0, OT_BATCH_PAGES, e->pages);
+}
+
+// Few rows without scores run in the narrow mode, in which each row has its logits.
+static bool is_narrow(ot_inference *e) {
+  if (e->num_rows > e->shape.slots) return false;
+  for (int64_t r = 0; r < e->num_rows; r++) {
+    if (e->batch[TARGETS][r] >= 0) return false;
+  }
+  for (int64_t r = 0; r < e->num_rows; r++) {
+    if (e->rows[r].pick >= 0) e->rows[r].pick = (int)r;
+  }
+  return true;
+}
+
+static ot_status run(ot_inference *e) {
+  const bool narrow = is_narrow(e);
+  const ot_mode mode = narrow ? OT_MODE_DECODE : OT_MODE_PREFILL;
+  load(e, mode, narrow ? e->shape.slots : e->shape.chunk);
+  OT_TRY(ot_runtime_run(e->runtime, mode, 0));
+  const int64_t logits = narrow ? e->num_rows : e->num_picks;
+  ot_runtime_read_result(e->runtime, mode, OT_RESULT_LOGITS, e->raw,
+                         logits * e->V * ot_dtype_bytes(e->compute));
+  e->counts.iterations++;
+  e->counts.rows += e->num_rows;
+  if (narrow) return OT_OK;
+  ot_runtime_read_result(e->runtime, mode, OT_RESULT_LOGPROBS, e->logprob, e->num_rows * 8);
+  ot_runtime_read_result(e->runtime, mode, OT_RESULT_BEST, e->best, e->num_rows * 8);
+  ot_runtime_read_result(e->runtime, mode, OT_RESULT_GREEDY, e->greedy, e->num_rows * 4);
+  return OT_OK;
+}
+
+// ---- results ----
+
+static ot_row_score score_row(const ot_inference *e, int pick, int32_t target) {
+  return e->compute == OT_F64
+             ? ot_head_score_row_f64((const double *)e->raw + pick * e->V, e->V, target)
+             : ot_head_score_row_f32((const float *)e->raw + pick * e->V, e->V, target);
+}
+
+static void read_logits(ot_inference *e, int pick) {
+  const char *const from = (const char *)e->raw + pick * e->V * ot_dtype_bytes(e->compute);
+  ot_elements_convert(e->compute, from, OT_F64, e->logits, e->V);
+}
+
+// Turns logits into log-probabilities, with the bits of score_row.
+static int find_top(ot_inference *e, int count, double log_of_best, ot_candidate *top) {
+  ot_draw_best(e->logits, e->V, count, top);
+  const double largest = top[0].value;
+  for (int i = 0; i < count; i++) top[i].value = -(-log_of_best + (largest - top[i].value));
+  return count;
+}
+
+static bool ends(const ot_sequence_request *r, int32_t token) {
+  for (int i = 0; i < r->num_ends; i++) {
+    if (r->ends[i] == token) return true;
+  }
+  return false;
+}
+
+// Draws the next token of a sequence; false: it is to end, as *how says.
+static bool generate(ot_inference *e, ot_sequence *s, int pick, ot_finish *how) {
+  const ot_sequence_request *const r = &s->request;
+  ot_candidate top[OT_MOST_TOP];
+  read_logits(e, pick);
+  const int64_t made = s->length - r->num_prompt;
+  const int32_t token = ot_draw_token(&r->draw, e->logits, e->vocab_size, made, e->scratch);
+  const ot_row_score score = score_row(e, pick, token);
+  *how = OT_FINISH_NUMERIC;
+  if (score.greedy < 0 || isnan(score.logprob)) return false;
+  ot_token_event event = {.index = s->length,
+                          .token = token,
+                          .generated = true,
+                          .ends = ends(r, token),
+                          .score = {score.logprob, score.best, score.greedy},
+                          .top = top};
+  if (r->top > 0) event.num_top = find_top(e, r->top, score.best, top);
+  s->tokens[s->length++] = token;
+  e->counts.generated_tokens++;
+  if (s->length <= s->num_pages * OT_PAGE_SLOTS) *score_at(e, s, s->length - 1) = event.score;
+  const bool goes_on = tell(s, &event);
+  *how = event.ends || !goes_on ? OT_FINISH_STOP : OT_FINISH_LENGTH;
+  return !event.ends && goes_on && made + 1 < r->max_tokens;
+}
+
+// The score of the token after row `r` of the prompt.
+static bool take_score(ot_inference *e, const row *r, int64_t index) {
+  ot_sequence *const s = r->sequence;
+  const int64_t next = r->position + 1;
+  if (r->pick < 0) {
+    *score_at(e, s, next) = (ot_token_score){e->logprob[index], e->best[index], e->greedy[index]};
+    return report(e, s, next + 1);
+  }
+  ot_candidate top[OT_MOST_TOP];
+  read_logits(e, r->pick);
+  const ot_row_score score = score_row(e, r->pick, s->tokens[next]);
+  const ot_token_event event = {.index = next,
+                                .token = s->tokens[next],
+                                .score = {score.logprob, score.best, score.greedy},
+                                .top = top,
+                                .num_top = find_top(e, s->request.top, score.best, top)};
+  *score_at(e, s, next) = event.score;
+  s->reported = next + 1;
+  return tell(s, &event);
+}
+
+// Row `index`; false: its sequence is to end, as *how says.
+static bool take_row(ot_inference *e, int64_t index, ot_finish *how) {
+  const row *const r = &e->rows[index];
+  ot_sequence *const s = r->sequence;
+  s->done = r->position + 1;
+  *how = OT_FINISH_STOP;
+  if (wants_score(s, r->position)) {
+    if (!take_score(e, r, index)) return false;
+  } else if (r->pick >= 0 && !generate(e, s, r->pick, how)) {
+    publish(e, s);
+    return false;
+  }
+  publish(e, s);
+  *how = OT_FINISH_LENGTH;
+  return s->done < end_of(s);
+}
+
+// The rows of a sequence are neighbours; those after its end are dropped.
+static void take_results(ot_inference *e) {
+  const ot_sequence *ended = NULL;
+  for (int64_t i = 0; i < e->num_rows; i++) {
+    ot_finish how;
+    if (e->rows[i].sequence == ended || take_row(e, i, &how)) continue;
+    ended = e->rows[i].sequence;
+    finish(e, e->rows[i].sequence, e->batch[SEQUENCES][i], how);
+  }
+}
+
+ot_status ot_inference_step(ot_inference *engine) {
+  admit(engine);
+  choose_rows(engine);
+  if (engine->num_rows == 0) return OT_OK;
+  OT_TRY(run(engine));
+  take_results(engine);
+  return OT_OK;
+}
+
+bool ot_inference_is_idle(const ot_inference *engine) {
+  return engine->counts.running == 0 && engine->counts.waiting == 0;
+}
+
+ot_status ot_inference_run(ot_inference *engine) {
+  while (!ot_inference_is_idle(engine)) OT_TRY(ot_inference_step(engine));
+  return OT_OK;
+}
+
+ot_inference_counts ot_inference_count(const ot_inference *engine) {
+  ot_inference_counts counts = engine->counts;
+  counts.pages = engine->shape.pages;
+  counts.unused_pages = ot_page_cache_unused(engine->cache);
+  return counts;
 }

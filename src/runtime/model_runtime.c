@@ -74,13 +74,13 @@ static ot_split whole_split(const ot_runtime_request *request) {
 
 static ot_status build_graph(const ot_runtime_request *request, ot_mode mode, ot_split split,
                              ot_arena *arena, ot_graph *graph) {
-  const bool decode = mode == OT_MODE_DECODE;
+  const bool decode = mode == OT_MODE_DECODE, cached = ot_mode_is_cached(mode);
   const ot_graph_request wanted = {
       .model = request->model,
       .mode = mode,
-      .micro_batch_size = request->micro_batch_size,
-      .sequence_length = decode ? 1 : request->sequence_length,
-      .cache_positions = request->cache_positions,
+      .micro_batch_size = cached ? 1 : request->micro_batch_size,
+      .sequence_length = decode ? request->cache.sequences : request->sequence_length,
+      .cache = request->cache,
       .compute = request->compute,
       .storage = request->storage,
       .narrow_gradients = request->run && ot_run_narrow_gradients(&request->run->precision),
@@ -161,9 +161,7 @@ static ot_status plan(ot_runtime *runtime, const ot_runtime_request *request, ot
   ot_heap_release(&scratch);
   if (!request->unchecked) OT_TRY(checked);
   for (int mode = OT_MODES - 1; mode >= 0; mode--) {
-    if (mode != OT_MODE_PREFILL && ((request->modes >> mode) & 1u)) {
-      runtime->shape = &runtime->graphs[mode];
-    }
+    if ((request->modes >> mode) & 1u) runtime->shape = &runtime->graphs[mode];
   }
   OT_ASSERT(runtime->shape != NULL);
   OT_TRY(find_whole(runtime, request, arena));

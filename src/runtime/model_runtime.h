@@ -19,7 +19,7 @@ typedef struct ot_runtime_request {
   unsigned modes;         // bits 1 << ot_mode
   int64_t micro_batch_size;
   int64_t sequence_length;
-  int64_t cache_positions;  // prefill and decode
+  ot_cache_shape cache;  // prefill, of sequence_length tokens, and decode, one for each sequence
   ot_dtype compute, storage;
   int threads;  // 0 = all cores of this process
   ot_backend backend;
@@ -68,7 +68,7 @@ ot_backend ot_runtime_backend(const ot_runtime *runtime);
 ot_executor *ot_runtime_executor(ot_runtime *runtime);
 // Graph of a requested mode.
 const ot_graph *ot_runtime_graph(const ot_runtime *runtime, ot_mode mode);
-// Any graph of this rank: parameters are the same in all, but prefill has no head.
+// Any graph of this rank: parameters are the same in all.
 const ot_graph *ot_runtime_any_graph(const ot_runtime *runtime);
 // A graph of the whole model, which defines the rows of parameters: the same on all ranks.
 const ot_graph *ot_runtime_whole_graph(const ot_runtime *runtime);

@@ -228,12 +228,10 @@ static void begin_schedule(ot_build *b) {
   b->caches = offsets(b);
 }
 
-// Prefill has no head: its graph defines the weight layout only if it is the only mode.
 static const ot_graph *first_graph(const ot_schedule_request *request) {
-  for (int mode = 0; mode < OT_MODES; mode++) {
-    if (request->graphs[mode] && mode != OT_MODE_PREFILL) return request->graphs[mode];
-  }
-  return request->graphs[OT_MODE_PREFILL];
+  int mode = 0;
+  while (mode < OT_MODES - 1 && !request->graphs[mode]) mode++;
+  return request->graphs[mode];
 }
 
 void ot_build_begin(ot_build *b) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Assigns addresses to the regions of step_regions.h, and records each bucket's range in them.
+#include "ops/decode.h"
 #include "schedule/block_view.h"
 #include "schedule/builder_state.h"
 #include "schedule/layout.h"
@@ -233,7 +234,7 @@ static int64_t cache_bytes(const ot_graph *graph) {
   const ot_mla *const mla = &r->model->mla;
   const int64_t heads = 2 * r->model->num_kv_heads * r->model->head_dim;
   const int64_t width = mla->kv_rank > 0 ? mla->kv_rank + mla->rope_dim : heads;
-  return r->micro_batch_size * r->cache_positions * width * ot_dtype_bytes(r->storage);
+  return r->cache.pages * OT_PAGE_SLOTS * width * ot_dtype_bytes(r->storage);
 }
 
 static void place_caches(ot_build *b) {

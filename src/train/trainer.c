@@ -286,7 +286,7 @@ static const ot_micro_batch *own_rows(ot_trainer *trainer) {
 
 // The fields of trainer->rows that this rank computes with, by ot_batch_field.
 typedef struct batch_fields {
-  const void *of[OT_BATCH_LENGTHS];
+  const void *of[OT_BATCH_PICKS];
   int64_t num_targets;  // unmasked
 } batch_fields;
 

@@ -23,12 +23,11 @@
 #include "support/tiny_model.h"
 
 static ot_graph build(const ot_model *model, ot_mode mode) {
-  const bool decode = mode == OT_MODE_DECODE;
   const ot_graph_request request = {.model = model,
                                     .mode = mode,
-                                    .micro_batch_size = 2,
-                                    .sequence_length = decode ? 1 : 5,
-                                    .cache_positions = 8,
+                                    .micro_batch_size = ot_mode_is_cached(mode) ? 1 : 2,
+                                    .sequence_length = mode == OT_MODE_DECODE ? 2 : 5,
+                                    .cache = {.sequences = 2, .positions = 16, .pages = 3},
                                     .compute = OT_F32,
                                     .storage = OT_F32,
                                     .threads = 1};
@@ -80,11 +79,8 @@ static void parameters_of_all_modes_agree(void **state) {
     const ot_graph train = build(&models[m], OT_MODE_TRAIN);
     for (int mode = 0; mode < OT_MODES; mode++) {
       const ot_graph other = build(&models[m], (ot_mode)mode);
-      const bool headless = mode == OT_MODE_PREFILL;
-      assert_int_equal(other.num_blocks, train.num_blocks - headless);
-      const ot_block *const head = &train.blocks[train.num_blocks - 1];
-      assert_int_equal(other.num_parameters,
-                       headless ? head->first_parameter : train.num_parameters);
+      assert_int_equal(other.num_blocks, train.num_blocks);
+      assert_int_equal(other.num_parameters, train.num_parameters);
       for (int i = 0; i < other.num_parameters; i++) {
         expect_same_parameter(&train.parameters[i], &other.parameters[i]);
       }
@@ -252,10 +248,9 @@ static void equal_layers_share_a_program_and_windowed_ones_have_their_own(void *
   (void)state;
   const ot_model gpt2 = tiny_gpt2(), llama = tiny_llama(), gemma = tiny_gemma();
   for (int mode = 0; mode < OT_MODES; mode++) {
-    const int ends = mode == OT_MODE_PREFILL ? 1 : 2;
-    expect_programs(&gpt2, (ot_mode)mode, ends + 1);
-    expect_programs(&llama, (ot_mode)mode, ends + 1);
-    expect_programs(&gemma, (ot_mode)mode, ends + 2);
+    expect_programs(&gpt2, (ot_mode)mode, 3);
+    expect_programs(&llama, (ot_mode)mode, 3);
+    expect_programs(&gemma, (ot_mode)mode, 4);
   }
   ot_model mixed = gemma;
   mixed.window[1] = 3;

@@ -11,7 +11,7 @@
 
 #include "support/op_case.h"
 
-enum { R = 7, H = 3, N = 5, P = 4, D = N + P, V = 6, K = 11, POSITIONS = 16 };
+enum { R = 7, H = 3, N = 5, P = 4, D = N + P, V = 6, K = 11, POSITIONS = 16, PAGE = 2 };
 
 // All widths but H are `times` those above.
 static ot_op_attributes attributes_of(bool interleaved, int times) {
@@ -140,14 +140,17 @@ static void values_are_cut_to_their_width(void **state) {
 // Appends latents and rotary parts of R tokens of one sequence to a cache token by token, with the
 // projection to keys and values.
 static ot_case cache_case(const ot_case *rows) {
-  ot_case c = {.kind = OT_OP_APPEND_LATENT,
-               .attributes = rows->attributes,
-               .types = {.in = {ot_type_matrix(OT_F64, R, K), rows->types.in[2], rows->types.in[3],
-                                rows->types.in[4], ot_type_vector(OT_I32, 1)},
-                         .out = {{.dtype = OT_F64, .rank = 3, .dim = {1, 9, K + P}}}}};
+  ot_case c = {
+      .kind = OT_OP_APPEND_LATENT,
+      .attributes = rows->attributes,
+      .types = {.in = {ot_type_matrix(OT_F64, R, K), rows->types.in[2], rows->types.in[3],
+                       rows->types.in[4], ot_type_vector(OT_I32, R), ot_type_matrix(OT_I32, 2, 1)},
+                .out = {{.dtype = OT_F64, .rank = 3, .dim = {3, 16, K + P}}}}};
   ot_case_create(&c);
+  for (int i = 0; i < R; i++) ot_case_set(&c.in[4], i, 1);
+  ot_case_set(&c.in[5], 1, PAGE);
   for (int i = 0; i < R * P; i++) ot_case_set(&c.in[1], i, ot_case_get(&rows->in[2], i));
-  set_rotation(&c.in[2], &c.in[3], 2);
+  set_rotation(&c.in[2], &c.in[3], 0);  // scores depend on distances only
   c.attributes.accumulate = true;
   ot_case_run(&c);
   return c;
@@ -189,13 +192,17 @@ static void a_latent_cache_equals_a_kv_cache(void **state) {
     c.types.in[2] = cache.types.out[0];
     c.types.in[3] = c.types.in[5] = ot_type_vector(OT_I32, 1);
     c.types.in[4] = table_type(1);
+    c.types.in[6] = ot_type_matrix(OT_I32, 2, 1);
     ot_case_create(&c);
     make_keys_and_values(&rows, &cache.in[0], &c.in[1]);
     ot_case_run(&rows);
     for (int i = 0; i < H * D; i++) ot_case_set(&c.in[0], i, at(&rows.in[0], R - 1, i));
-    for (int i = 0; i < R * (K + P); i++) ot_case_set(&c.in[2], i, ot_case_get(&cache.out[0], i));
-    set_rotation(&c.in[3], &c.in[4], 2 + R - 1);
-    ot_case_set(&c.in[5], 0, R - 1);
+    for (int64_t i = 0; i < ot_type_elements(&c.types.in[2]); i++) {
+      ot_case_set(&c.in[2], i, ot_case_get(&cache.out[0], i));
+    }
+    set_rotation(&c.in[3], &c.in[4], R - 1);
+    ot_case_set(&c.in[5], 0, 1);
+    ot_case_set(&c.in[6], 1, PAGE);
     ot_case_run(&c);
     for (int i = 0; i < H * V; i++) {
       assert_true(fabs(ot_case_get(&c.out[0], i) - attended(&rows, i / V, i % V)) < 1e-13);

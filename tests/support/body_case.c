@@ -45,7 +45,7 @@ static void add_values(body_case *c) {
       [BODY_LENGTHS] = {.name = "rounds",
                         .kind = OT_VALUE_BATCH,
                         .type = count,
-                        .index = OT_BATCH_LENGTHS},
+                        .index = OT_BATCH_PICKS},
       [BODY_H] = {.name = "h", .kind = OT_VALUE_ACTIVATION, .type = rows},
       [BODY_A0] = {.name = "a0", .kind = OT_VALUE_ACTIVATION, .type = square},
       [BODY_A] = {.name = "a", .kind = OT_VALUE_ACTIVATION, .type = square},
@@ -137,7 +137,7 @@ static void place(body_case *c) {
   const int64_t row_bytes = R * C * 4, square_bytes = C * C * 4;
   int64_t top = SCALAR_BYTES;
   const int64_t batch = take(&top, ot_segment_batch_bytes(&c->graph));
-  c->lengths_at = batch + ot_segment_batch_offset(&c->graph, OT_BATCH_LENGTHS);
+  c->lengths_at = batch + ot_segment_batch_offset(&c->graph, OT_BATCH_PICKS);
   c->x_at = take(&top, row_bytes);
   const int64_t rest = top;
   const int64_t input = take(&top, row_bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of one query per sequence and head over the slots of a cache (flash decoding, Dao et
+// Attention of one query per token and head over the slots of a paged cache (flash decoding, Dao et
 // al. 2023): a block of the first kernel has OT_DECODE_SLOTS slots and some heads that share a key;
-// the second kernel merges these parts. The lengths stay on the device, so that blocks without
+// the second kernel merges these parts. The positions stay on the device, so that blocks without
 // visible slots end at once.
 #pragma once
 
@@ -16,14 +16,35 @@ enum { OT_DECODE_THREADS = 256, OT_DECODE_WARPS = OT_DECODE_THREADS / 32 };
 enum { OT_DECODE_HEADS = 8 };  // of a block, at most
 enum { OT_DECODE_LANES = 8 };  // that compute a score together
 
-// Head h of sequence b has its query at element b * query_row + h * key_width, and uses key and
-// value h / (H / G) of each slot.
+// Where the slots of tokens are: those of token b at ot_page_places::row(b, slot) of the cache.
+struct ot_page_places {
+  const int32_t *sequences, *positions;  // [B]
+  const int32_t *pages;                  // [S, count]
+  int64_t count;
+
+  __device__ int64_t row(int64_t b, int slot) const {
+    const int page = pages[sequences[b] * (int)count + slot / OT_PAGE_SLOTS];
+    return (int64_t)page * OT_PAGE_SLOTS + slot % OT_PAGE_SLOTS;
+  }
+};
+
+// The operands `sequences`, `positions` and `pages` of a call.
+static inline ot_page_places ot_page_places_of(const ot_kernel_call *call, int sequences,
+                                               int positions, int pages) {
+  const ot_tensor *const in = call->in;
+  return {(const int32_t *)in[sequences].data, (const int32_t *)in[positions].data,
+          (const int32_t *)in[pages].data, in[pages].type.dim[1]};
+}
+
+// Head h of token b has its query at element b * query_row + h * key_width, and uses key and value
+// h / (H / G) of each slot.
 template <class R>
 struct ot_decode {
   ot_any<R> queries;
   int64_t query_row;
-  ot_tensor cache;      // [B, P, row]: G keys from 0 on, G values from first_value on
-  const int32_t *last;  // [B] the last visible slot
+  int64_t tokens;      // B
+  ot_tensor cache;     // [N, 16, row]: G keys from 0 on, G values from first_value on
+  ot_page_places at;
   int H, G, key_width, value_width, first_value;
   int window;  // 0: none
   R scale, soft_cap;
@@ -33,7 +54,7 @@ struct ot_decode {
   R *parts;     // [B, H, parts, 2 + value_width]: largest score, sum, values
 
   __device__ ot_seen seen(int b) const {
-    const int high = last[b] + 1;
+    const int high = at.sequences[b] < 0 ? 0 : at.positions[b] + 1;
     return {window > 0 && window < high ? high - window : 0, high};
   }
   __device__ R *part(int b, int h, int i, int count) const {
@@ -70,11 +91,11 @@ static __device__ __forceinline__ void ot_decode_scores(const ot_decode<R> &d,
                                                         R *scores) {
   constexpr int SLOTS = 32 / OT_DECODE_LANES;  // of a warp at a time
   const int lane = threadIdx.x % OT_DECODE_LANES, of_warp = threadIdx.x % 32 / OT_DECODE_LANES;
-  const int64_t row = d.cache.type.dim[2], P = d.cache.type.dim[1];
+  const int64_t row = d.cache.type.dim[2];
   for (int j = k.low + (int)threadIdx.x / 32 * SLOTS; j < k.high; j += OT_DECODE_WARPS * SLOTS) {
     const int slot = j + of_warp;
-    const S *const key =
-        (const S *)d.cache.data + (k.b * P + slot) * row + (int64_t)k.g * d.key_width;
+    const int64_t at = d.at.row(k.b, slot < k.high ? slot : k.low);
+    const S *const key = (const S *)d.cache.data + at * row + (int64_t)k.g * d.key_width;
     for (int h = 0; h < k.heads; h++) {
       R sum = 0;
       for (int i = lane * N; i < d.key_width && slot < k.high; i += OT_DECODE_LANES * N) {
@@ -131,15 +152,19 @@ static __global__ void __launch_bounds__(OT_DECODE_THREADS, OT_LEAST_BLOCKS)
   __syncthreads();
   ot_decode_exponentiate(d, k, scores);
   __syncthreads();
-  const int64_t row = d.cache.type.dim[2], P = d.cache.type.dim[1];
-  const S *const values = (const S *)d.cache.data + k.b * P * row + d.first_value;
-  for (int i = threadIdx.x; i < k.heads * d.value_width; i += OT_DECODE_THREADS) {
-    const int h = i / d.value_width, c = i - h * d.value_width;
+  const int64_t row = d.cache.type.dim[2];
+  const S *const values = (const S *)d.cache.data + d.first_value;
+  for (int n = threadIdx.x; n < k.heads * d.value_width; n += OT_DECODE_THREADS) {
+    const int h = n / d.value_width, c = n - h * d.value_width;
     const S *const value = values + (int64_t)k.g * d.value_width + c;
     R sum = 0;
-#pragma unroll 8
-    for (int j = k.low; j < k.high; j++) {
-      sum += scores[h * OT_DECODE_SLOTS + j - k.first] * (R)ot_wide(value[j * row]);
+    for (int j = k.low, end; j < k.high; j = end) {  // page by page
+      end = (j / OT_PAGE_SLOTS + 1) * OT_PAGE_SLOTS;
+      if (end > k.high) end = k.high;
+      const S *const of_page = value + d.at.row(k.b, j) * row;
+      const R *const score = scores + h * OT_DECODE_SLOTS + j - k.first;
+#pragma unroll 2
+      for (int i = 0; i < end - j; i++) sum += score[i] * (R)ot_wide(of_page[i * row]);
     }
     d.part(k.b, k.head + h, blockIdx.y, gridDim.y)[2 + c] = sum;
   }
@@ -152,7 +177,8 @@ static __global__ void __launch_bounds__(OT_DECODE_THREADS)
   __shared__ R shared[OT_DECODE_WARPS];
   const int b = blockIdx.x / d.H, h = blockIdx.x % d.H;
   const ot_seen seen = d.seen(b);
-  const int first = seen.low / OT_DECODE_SLOTS, end = (seen.high - 1) / OT_DECODE_SLOTS + 1;
+  const int first = seen.low / OT_DECODE_SLOTS;
+  const int end = (seen.high + OT_DECODE_SLOTS - 1) / OT_DECODE_SLOTS;
   const R sink = d.sinks.data ? d.sinks[d.first_sink + h] : -(R)INFINITY;
   R largest = sink, sum = 0;
   for (int i = first + (int)threadIdx.x; i < end; i += OT_DECODE_THREADS) {
@@ -171,13 +197,13 @@ static __global__ void __launch_bounds__(OT_DECODE_THREADS)
       const R *const part = d.part(b, h, i, parts);
       value += exp(part[0] - largest) * part[2 + c];
     }
-    d.o.set((int64_t)blockIdx.x * d.value_width + c, value / sum);
+    d.o.set((int64_t)blockIdx.x * d.value_width + c, seen.high > 0 ? value / sum : (R)0);
   }
 }
 
 template <class R>
 static void ot_decode_run(const ot_kernel_call *call, const ot_decode<R> &d) {
-  const int64_t B = d.cache.type.dim[0], parts = ot_decode_parts(d.cache.type.dim[1]);
+  const int64_t B = d.tokens, parts = ot_decode_parts(d.at.count * OT_PAGE_SLOTS);
   if (B == 0) return;
   void *const stream = ot_cuda_stream_of(call);
   const int64_t batches = ot_blocks(d.H / d.G, OT_DECODE_HEADS);

@@ -82,10 +82,10 @@ __global__ void __launch_bounds__(THREADS) nats_kernel(chunk_logits<R> c, double
   if (threadIdx.x == 0) nats[r] = target < 0 ? 0 : nats_of(c, row, target, s);
 }
 
-// The lowest id with the largest logit, -1 when there is none.
+// The lowest id with the largest logit, -1 when there is none; best may be null.
 template <class R>
 __global__ void __launch_bounds__(THREADS)
-    score_kernel(chunk_logits<R> c, double *logprob, int32_t *greedy) {
+    score_kernel(chunk_logits<R> c, double *logprob, int32_t *greedy, double *best) {
   __shared__ double parts[THREADS / 32];
   __shared__ R most[THREADS / 32];
   __shared__ int32_t lowest;
@@ -103,6 +103,7 @@ __global__ void __launch_bounds__(THREADS)
   if (threadIdx.x > 0) return;
   logprob[r] = target < 0 ? 0 : -nats_of(c, row, target, s);
   greedy[r] = lowest == INT32_MAX ? -1 : lowest;
+  if (best) best[r] = -log(s.sum);
 }
 
 template <class R>
@@ -250,8 +251,10 @@ void head_score(const ot_kernel_call *call) {
   for (int64_t first = 0; first < h.rows; first += h.layout.chunk) {
     const int64_t n = h.chunk_rows(first);
     const chunk_logits<R> c = h.chunk(first, n);
+    double *const best = (double *)call->out[2].data;
     OT_LAUNCH(score_kernel<R>, (unsigned)n, THREADS, 0, ot_cuda_stream_of(call), c,
-              (double *)call->out[0].data + first, (int32_t *)call->out[1].data + first);
+              (double *)call->out[0].data + first, (int32_t *)call->out[1].data + first,
+              best ? best + first : nullptr);
   }
 }
 

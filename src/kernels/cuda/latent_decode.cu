@@ -37,19 +37,18 @@ static rotation<R> rotation_of(const ot_kernel_call *call, int positions) {
           (int)call->attributes->rotary_dim / 2, call->attributes->interleaved};
 }
 
-// A thread has one element. Rows beyond the cache are dropped.
+// A thread has one element. Idle rows are dropped.
 template <class R>
 static __global__ void __launch_bounds__(THREADS)
     append_kernel(ot_any<R> latent, ot_any<R> rotary, rotation<R> turn, ot_any<R> cache,
-                  const int32_t *length, int64_t elements, int64_t new_rows, int64_t slots,
-                  int width) {
+                  ot_page_places at, int64_t elements, int width) {
   const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
   if (i >= elements) return;
-  const int64_t r = i / width, b = r / new_rows, slot = length[b] + r - b * new_rows;
+  const int64_t r = i / width;
   const int c = (int)(i - r * width), P = 2 * turn.half, K = width - P;
-  if (slot >= slots) return;
+  if (at.sequences[r] < 0) return;
   const R x = c < K ? latent[r * K + c] : turn.at(rotary, r * P, r, c - K);
-  cache.set((b * slots + slot) * width + c, x);
+  cache.set(at.row(r, at.positions[r]) * width + c, x);
 }
 
 template <class R>
@@ -59,8 +58,7 @@ static void append_latent(const ot_kernel_call *call) {
   if (elements == 0) return;
   OT_LAUNCH(append_kernel<R>, ot_blocks(elements, THREADS), THREADS, 0, ot_cuda_stream_of(call),
             ot_any_of<R>(&in[0]), ot_any_of<R>(&in[1]), rotation_of<R>(call, 2),
-            ot_any_of<R>(cache), (const int32_t *)in[4].data, elements, rows / cache->type.dim[0],
-            cache->type.dim[1], (int)width);
+            ot_any_of<R>(cache), ot_page_places_of(call, 4, 2, 5), elements, (int)width);
 }
 
 // The projection to N elements of a key and V of a value of each of H heads.
@@ -70,7 +68,7 @@ struct projection {
   int H, N, V, K;
 };
 
-// Blocks (sequence and head, elements): query [B, H, K + P] in the coordinates of the cache.
+// Blocks (token and head, elements): query [B, H, K + P] in the coordinates of the cache.
 template <class R>
 static __global__ void __launch_bounds__(THREADS)
     absorb_kernel(projection<R> p, ot_any<R> q, rotation<R> turn, R *query) {
@@ -115,8 +113,9 @@ static void latent_decode(const ot_kernel_call *call) {
   ot_decode<R> d = {};
   d.queries = {query, a->compute};
   d.query_row = p.H * width;
+  d.tokens = B;
   d.cache = in[2];
-  d.last = (const int32_t *)in[5].data;
+  d.at = ot_page_places_of(call, 5, 3, 6);
   d.H = p.H;
   d.G = 1;
   d.key_width = (int)width;
