@@ -23,7 +23,7 @@ configure = cmake --preset $(1) $(options) $(if $(filter asan tsan fuzz gpu,$(1)
   || { cat build/configure-$(1).log; exit 3; }
 build = mkdir -p build && { $(call configure,$(1),$(2)); } && cmake --build --preset $(1) -j $(JOBS)
 test = ctest --preset $(1) -j $$(($(JOBS) + 1))  # some tests wait
-needs = @tools/dependencies.sh build optional:mpi $(if $(filter ON,$(CUDA)),cuda)
+needs = @tools/dependencies.sh build optional:mpi optional:serve $(if $(filter ON,$(CUDA)),cuda)
 
 .PHONY: all help demo check check-full fuzz torture bench gpu-pack lint format install clean
 

@@ -25,6 +25,7 @@ build  | checksums             | pkg:libxxhash         | libxxhash-dev     | xxh
 build  | .zst files            | pkg:libzstd           | libzstd-dev       | libzstd-devel      | zstd
 build  | .gz files             | pkg:zlib              | zlib1g-dev        | zlib-devel         | zlib
 build  | cores and caches      | pkg:hwloc             | libhwloc-dev      | hwloc-devel        | hwloc
+serve  | HTTP server           | pkg:libmicrohttpd     | libmicrohttpd-dev | libmicrohttpd-devel | libmicrohttpd
 mpi    | MPI                   | mpi:                  | libopenmpi-dev openmpi-bin | openmpi-devel  | open-mpi
 test   | unit tests            | pkg:cmocka            | libcmocka-dev     | libcmocka-devel    | cmocka
 test   | C++, for an emulated GPU | command:c++        | g++               | gcc-c++            | gcc

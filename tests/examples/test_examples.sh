@@ -25,4 +25,8 @@ examples/06_audit.sh "$orthant" >"$work/06.txt" 2>&1 || { cat "$work/06.txt"; ex
 examples/07_experts.sh "$orthant" >"$work/07.txt" 2>&1 || { cat "$work/07.txt"; exit 1; }
 grep -q "^losses agree" "$work/07.txt" && grep -q "^roomy .* rounds 1 " "$work/07.txt"
 [ "$(grep -c " dropped 0$" "$work/07.txt")" = 3 ]
+examples/08_serve.sh "$orthant" >"$work/08.txt" 2>&1 || [ $? -eq 3 ] || { cat "$work/08.txt"; exit 1; }
+grep -q "built without libmicrohttpd" "$work/08.txt" || {
+  grep -q "^echo and score agree: -" "$work/08.txt" && grep -q "^texts: 4$" "$work/08.txt"
+}
 echo "all passed"

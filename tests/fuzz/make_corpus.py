@@ -345,6 +345,26 @@ def small_ones():
     put("records", "valid-zero-bytes", b'{"step":1}\n\0\0\0\n{"step":2}\n')
 
 
+def requests():
+    """Bodies of requests to a server, after the letter of their kind."""
+    put("request", "valid-echo", 'p{"model": "mock", "prompt": [[77,111]], "temperature": 0, "max_tokens": 1, '
+        '"logprobs": 1, "seed": 1234, "echo": true}')
+    put("request", "valid-texts", 'p{"prompt": ["a","\\u00e9"], "max_tokens": 12, "temperature": 0.5, "top_p": 0.9, '
+        '"top_k": -1, "min_p": 0.1, "n": 3, "stop": ["\\n", ".", ""], "seed": -5, "stream": true, '
+        '"stream_options": {"include_usage": true}}')
+    put("request", "valid-chat", 'c{"messages": [{"role": "system", "content": "x"}, {"role": "user", "content": '
+        '[{"type": "text", "text": "a"}, {"text": "b"}]}], "max_completion_tokens": 4, "logprobs": true, '
+        '"top_logprobs": 2}')
+    put("request", "valid-tokenize", 't{"prompt": "test", "add_special_tokens": false}')
+    put("request", "valid-detokenize", 'd{"tokens": [0, 256]}')
+    for name, body in (("large-id", 'p{"prompt": [65, 66, 2147483648]}'), ("no-prompt", 'p{"prompt": [], "n": 1e9}'),
+                       ("deep", 'p{"prompt": [[[1]]]}'), ("many-logprobs", 'p{"prompt": "a", "logprobs": 99}'),
+                       ("no-content", 'c{"messages": [{"role": "user"}]}'), ("negative", 'd{"tokens": [-1]}'),
+                       ("twice", 'p{"prompt": "a", "prompt": "b"}'), ("many", 'p{"prompt": ["a","b","c"], "n": 99}'),
+                       ("no-text", 't{"prompt": 1}'), ("empty", "p")):
+        put("request", "refused-" + name, body)
+
+
 safetensors()
 manifest()
 trees()
@@ -353,3 +373,4 @@ tokenizers()
 shards()
 texts()
 small_ones()
+requests()

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// `orthant serve`: a model behind the OpenAI API, until a signal.
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/run_options.h"
+#include "cli/verbs.h"
+#include "serve/server.h"
+
+enum { KEY_BYTES = 512, MOST_DEFAULT_LENGTH = 4096 };
+
+typedef struct serving {
+  const ot_options *options;
+  ot_arena *arena;
+  ot_opened_model model;
+  ot_runtime *runtime;
+  ot_service *service;
+  ot_server *server;
+} serving;
+
+// The first line of the file.
+static ot_status read_key(serving *s, const char **key) {
+  const char *const path = ot_options_text(s->options, "api-key");
+  char line[KEY_BYTES];
+  *key = NULL;
+  if (!path) return OT_OK;
+  FILE *const file = fopen(path, "r");
+  OT_CHECK(file, OT_ENVIRONMENT, "cannot open %s: %s", path, strerror(errno));
+  const bool read = fgets(line, sizeof line, file) != NULL;
+  fclose(file);
+  const size_t length = read ? strcspn(line, "\r\n") : 0;
+  OT_CHECK(length > 0 && length < sizeof line - 1, OT_USAGE,
+           "%s: the first line is not a key of 1 to %d characters", path, KEY_BYTES - 2);
+  *key = ot_arena_text(s->arena, line, (int64_t)length);
+  return OT_OK;
+}
+
+static ot_status find_template(serving *s, const ot_chat_template **chat) {
+  const char *const name = ot_options_text(s->options, "chat-template");
+  *chat = name ? ot_chat_template_find(name) : ot_chat_template_guess(s->model.tokenizer);
+  OT_CHECK(!name || *chat, OT_USAGE, "no chat template is called %s (known: %s)", name,
+           ot_chat_template_names);
+  return OT_OK;
+}
+
+static int64_t max_length_of(const serving *s) {
+  const int64_t given = ot_options_integer(s->options, "max-length");
+  const int64_t model = s->model.files.model.max_positions;
+  if (given > 0) return given;
+  return model > 0 && model < MOST_DEFAULT_LENGTH ? model : MOST_DEFAULT_LENGTH;
+}
+
+static ot_status create_runtime(serving *s, int64_t max_length) {
+  const ot_options *const o = s->options;
+  const ot_model *const model = &s->model.files.model;
+  OT_CHECK(!model->learned_positions || max_length <= model->max_positions, OT_USAGE,
+           "--max-length %lld, but the model has positions for %lld", (long long)max_length,
+           (long long)model->max_positions);
+  OT_CHECK(ot_options_integer(o, "ranks") == 1, OT_ENVIRONMENT,
+           "a model is served by one rank (--threads for its cores)");
+  const int64_t slots = ot_options_integer(o, "slots"), chunk = ot_options_integer(o, "chunk");
+  const int64_t cache = ot_options_integer(o, "cache-tokens");
+  ot_inference_shape shape = {
+      .slots = slots, .chunk = chunk > slots ? chunk : slots, .positions = max_length};
+  const int64_t tokens = cache > max_length ? cache : max_length;
+  shape.pages = (tokens + OT_PAGE_SLOTS - 1) / OT_PAGE_SLOTS;
+  ot_runtime_request request = {
+      .compute = OT_F32,
+      .storage = OT_F32,
+      .backend = ot_model_options_backend(o),
+      .may_fall_back = ot_options_choice(o, "device") == OT_DEVICE_AUTO,
+      .threads = (int)ot_options_integer(o, "threads"),
+  };
+  ot_inference_complete(&shape, &request);
+  OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->runtime));
+  ot_model_options_note(&s->model.files, s->runtime);
+  return OT_OK;
+}
+
+// The last part of the path.
+static const char *model_name(const serving *s) {
+  const char *const given = ot_options_text(s->options, "name");
+  const char *const slash = strrchr(s->model.files.path, '/');
+  return given ? given : slash && slash[1] ? slash + 1 : s->model.files.path;
+}
+
+static ot_status create_service(serving *s) {
+  const int64_t max_length = max_length_of(s);
+  ot_service_options options = {.tokenizer = s->model.tokenizer,
+                                .model = model_name(s),
+                                .positions = max_length,
+                                .most_waiting = ot_options_integer(s->options, "queue"),
+                                .timeout_s = ot_options_real(s->options, "timeout")};
+  OT_TRY(find_template(s, &options.chat));
+  OT_TRY(create_runtime(s, max_length));
+  options.runtime = s->runtime;
+  return ot_service_create(&options, &s->service);
+}
+
+static ot_status create_server(serving *s) {
+  const char *const tokenizer = ot_options_text(s->options, "tokenizer");
+  ot_server_options options = {
+      .host = ot_options_text(s->options, "host"),
+      .port = (int)ot_options_integer(s->options, "port"),
+      .most_connections = (int)ot_options_integer(s->options, "connections"),
+      .most_body_bytes = 4 << 20,
+      .idle_s = 60,
+      .tokenizer = tokenizer ? tokenizer : s->model.files.tokenizer,
+      .step = s->model.files.step,
+  };
+  OT_TRY(read_key(s, &options.key));
+  return ot_server_create(&options, s->service, &s->server);
+}
+
+static ot_status serve(serving *s) {
+  sigset_t signals;
+  int signal_number = 0;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  // Before threads start, which inherit it.
+  pthread_sigmask(SIG_BLOCK, &signals, NULL);
+  OT_TRY(ot_model_options_open(s->options, s->arena, &s->model));
+  OT_CHECK(s->model.tokenizer, OT_USAGE, "%s holds no tokenizer.json; name one with --tokenizer",
+           s->model.files.path);
+  OT_TRY(create_service(s));
+  OT_TRY(create_server(s));
+  const char *const host = ot_options_text(s->options, "host");
+  const bool is_v6 = strchr(host, ':') != NULL;
+  printf("http://%s%s%s:%d\n", is_v6 ? "[" : "", host, is_v6 ? "]" : "", ot_server_port(s->server));
+  fflush(stdout);
+  sigwait(&signals, &signal_number);
+  return OT_OK;
+}
+
+static ot_status run(const ot_options *options) {
+  serving s = {.options = options, .arena = ot_options_arena(options)};
+  const ot_status status = serve(&s);
+  ot_server_destroy(&s.server, &s.service);
+  ot_runtime_destroy(&s.runtime);
+  ot_opened_model_release(&s.model);
+  return status;
+}
+
+static const ot_option rows[] = {
+    {"host", OT_OPTION_TEXT, "ADDRESS", "127.0.0.1",
+     .help = "address to listen at; by default this machine only"},
+    {"port", OT_OPTION_INTEGER, "N", "8000", 0, 65535, .help = "0: any that is free"},
+    {"ranks", OT_OPTION_INTEGER, "N", "1", 1, 1 << 20, .help = "ranks of the model: one, so far"},
+    {"api-key", OT_OPTION_PATH, "FILE", .help = "its first line is the bearer key of all requests"},
+    {"max-length", OT_OPTION_INTEGER, "N", "0", 0, 1 << 24,
+     .help = "tokens of a prompt and its text; 0: the model's positions, up to 4096"},
+    {"slots", OT_OPTION_INTEGER, "N", "8", 1, 1024, .help = "sequences computed at once"},
+    {"chunk", OT_OPTION_INTEGER, "N", "128", 1, 65536, .help = "tokens of an iteration"},
+    {"cache-tokens", OT_OPTION_INTEGER, "N", "16384", 1, 1 << 30,
+     .help = "tokens that the cache holds"},
+    {"queue", OT_OPTION_INTEGER, "N", "1024", 1, 1 << 20,
+     .help = "sequences in work and waiting; more are refused"},
+    {"timeout", OT_OPTION_REAL, "SECONDS", "600", .help = "most time for a request"},
+    {"connections", OT_OPTION_INTEGER, "N", "256", 1, 65536, .help = "clients at once"},
+    {"chat-template", OT_OPTION_TEXT, "NAME",
+     .help = "chatml, llama3 or gemma; default: by the tokenizer's tokens"},
+    {"name", OT_OPTION_TEXT, "NAME", .help = "of the model in answers; default: its directory"},
+    {.shared = &ot_option_tokenizer},
+    {.shared = &ot_option_model_set},
+    {.shared = &ot_option_threads},
+    {.shared = &ot_option_device},
+};
+
+const ot_verb ot_verb_serve = {
+    .name = "serve",
+    .summary = "answer requests of the OpenAI API with a trained model",
+    .arguments = "CHECKPOINT",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .details =
+        "CHECKPOINT is a checkpoint directory, a run directory (its newest) or an HF\n"
+        "directory. POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize; GET\n"
+        "/v1/models, /tokenizer_info, /health, /metrics. Prints its address, answers until\n"
+        "SIGINT or SIGTERM. Evaluation harnesses such as lm_eval work with it (docs/serve.md).",
+    .examples =
+        "  orthant serve runs/demo/run\n"
+        "  orthant serve model_dir --port 9000 --api-key key.txt --max-length 2048",
+    .options = rows,
+    .num_options = OT_COUNT(rows),
+    .run = run,
+};

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A service over HTTP, in the form of the OpenAI API:
+//   POST /v1/completions  /v1/chat/completions  /tokenize  /detokenize
+//   GET  /v1/models  /tokenizer_info  /health  /metrics
+// One thread reads and writes connections (libmicrohttpd), the service's computes. A request that
+// waits for the model is suspended and costs nothing. Nothing but the model can be read.
+#pragma once
+
+#include "serve/service.h"
+
+typedef struct ot_server ot_server;
+
+typedef struct ot_server_options {
+  const char *host;  // an address of this machine, in digits
+  int port;          // 0: any that is free
+  const char *key;   // the bearer key of every request; null: none
+  int most_connections;
+  int64_t most_body_bytes;
+  int idle_s;  // until a connection on which nothing happens is closed
+  const char
+      *tokenizer;  // path of the tokenizer.json, next to which a tokenizer_config.json may be
+  int64_t step;    // of the checkpoint
+} ot_server_options;
+
+// Listens and answers. Keeps `options` and `service`. OT_ENVIRONMENT if the address is taken, or
+// this build has no libmicrohttpd.
+ot_status ot_server_create(const ot_server_options *options, ot_service *service, ot_server **out);
+
+// Stops listening, then ends the service and all connections.
+void ot_server_destroy(ot_server **server, ot_service **service);
+
+int ot_server_port(const ot_server *server);

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// An inference engine in a thread of its own, and the requests it works on. A job is one request:
+// its prompts, their texts as they grow, and the answer as JSON, whole or as a stream of events.
+// Any thread may submit jobs; their answers are made by the engine's thread.
+#pragma once
+
+#include "runtime/inference.h"
+#include "serve/chat_template.h"
+
+typedef struct ot_service ot_service;
+typedef struct ot_job ot_job;
+
+typedef struct ot_service_options {
+  ot_runtime *runtime;            // for an engine; kept
+  const ot_tokenizer *tokenizer;  // kept
+  const ot_chat_template *chat;   // or null: chats are refused
+  const char *model;              // name in answers; kept
+  int64_t positions;              // tokens of a prompt and its text at most
+  int64_t most_waiting;           // sequences that wait, at most
+  double timeout_s;               // of a request
+} ot_service_options;
+
+ot_status ot_service_create(const ot_service_options *options, ot_service **out);
+// Ends all jobs, with errors as answers, and takes no more.
+void ot_service_stop(ot_service *service);
+// Stops it; all jobs must have been released.
+void ot_service_destroy(ot_service **service);
+
+const ot_service_options *ot_service_options_of(const ot_service *service);
+
+// Who waits for a job.
+typedef struct ot_job_owner {
+  void (*wake)(void *context);     // by the engine's thread: there is more to read; no calls of the
+                                   // service from it
+  bool (*is_gone)(void *context);  // by the engine's thread: nobody waits any more
+  void *context;
+} ot_job_owner;
+
+// Reads the body of a request and queues it. OT_USAGE: the request is wrong, with a message for the
+// sender. `busy`: too many wait. The owner must release the job.
+ot_status ot_service_submit(ot_service *service, const ot_request_body *body,
+                            const ot_job_owner *owner, bool *busy, ot_job **out);
+
+bool ot_job_streams(const ot_job *job);
+
+// Moves up to `most` bytes of the answer to `to`; returns their number. With none, `done` says
+// whether there will be no more, and otherwise the owner is woken once there are.
+int64_t ot_job_read(ot_job *job, char *to, int64_t most, bool *done);
+
+// The whole answer, once it is done: bytes and HTTP status; false: not yet, the owner will be
+// woken.
+bool ot_job_answer(ot_job *job, const char **body, int64_t *length, int *code);
+
+// The owner is gone: cancels what is not done.
+void ot_job_release(ot_job **job);
+
+// What has happened so far.
+typedef struct ot_service_counts {
+  ot_inference_counts engine;
+  int64_t submitted, refused, finished, cancelled, failed;  // requests
+  int64_t first_tokens;                                     // texts that have begun
+  double first_token_s;                                     // sum of their waits
+} ot_service_counts;
+
+ot_service_counts ot_service_count(ot_service *service);
