@@ -5,53 +5,27 @@ transformers on the same weights.
 
     tools/compare_lm_eval.py CHECKPOINT [--orthant build/orthant] [--lm-eval lm_eval] [--text FILE]
 
-Three local tasks are made of the lines of FILE (default: LICENSE): multiple choice, perplexity, generation. lm_eval comes from
-PyPI ("lm-eval[api]"); torch and transformers of this Python are used if they are there. All traffic stays on this machine.
+Three local tasks are made of lines of FILE (default: LICENSE): multiple choice, perplexity, generation. lm_eval comes from PyPI
+("lm-eval[api]"); torch and transformers of this Python are used if they are there. All traffic stays on this machine.
 Exit 0: all figures agree; 1: some do not."""
 import argparse
 import glob
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
-root = os.path.realpath(os.path.join(os.path.dirname(__file__), ".."))
-parser = argparse.ArgumentParser()
-parser.add_argument("checkpoint")
-parser.add_argument("--orthant", default=os.path.join(root, "build", "orthant"))
-parser.add_argument("--lm-eval", default="lm_eval")
-parser.add_argument("--text", default=os.path.join(root, "LICENSE"))
-parser.add_argument("--max-length", type=int, default=256)
-options = parser.parse_args()
-checkpoint = os.path.realpath(options.checkpoint)
-orthant = os.path.realpath(options.orthant)
-work = tempfile.mkdtemp()
-
-# ---- tasks ----
-
-lines = [" ".join(line.split()) for line in open(options.text, encoding="utf-8")]
-lines = [line for line in lines if len(line.split()) >= 8][:24]
-
-
-def document(i):
-    words, other = lines[i].split(), lines[(i + 7) % len(lines)].split()
-    half = len(words) // 2
-    choices = [" " + " ".join(words[half:]), " " + " ".join(other[half:]), " " + " ".join(reversed(words[half:]))]
-    turn = i % 3
-    return {"question": " ".join(words[:half]), "choices": choices[-turn:] + choices[:-turn], "answer": turn, "text": lines[i]}
-
-
-documents = [document(i) for i in range(len(lines))]
-with open(os.path.join(work, "documents.jsonl"), "w", encoding="utf-8") as file:
-    file.writelines(json.dumps(d) + "\n" for d in documents)
-
+CLIENT = {"acc": "acc,none", "words": "word_perplexity,none", "bytes": "byte_perplexity,none", "bits": "bits_per_byte,none"}
+MADE = 12  # tokens generated
 COMMON = """dataset_path: json
-dataset_kwargs: {{data_files: {{test: {path}}}}}
+dataset_kwargs: {data_files: {test: %s}}
 test_split: test
-metadata: {{version: 1.0}}
-""".format(path=os.path.join(work, "documents.jsonl"))
+metadata: {version: 1.0}
+"""
 TASKS = {
     "local_choice": """output_type: multiple_choice
 doc_to_text: "{{question}}"
@@ -60,7 +34,6 @@ doc_to_target: "{{answer}}"
 target_delimiter: ""
 metric_list:
   - {metric: acc, aggregation: mean, higher_is_better: true}
-  - {metric: acc_norm, aggregation: mean, higher_is_better: true}
 """,
     "local_perplexity": """output_type: loglikelihood_rolling
 doc_to_text: ""
@@ -73,160 +46,192 @@ metric_list:
     "local_generation": """output_type: generate_until
 doc_to_text: "{{question}}"
 doc_to_target: "{{text}}"
-generation_kwargs: {until: ["\\n", "."], max_gen_toks: 12}
+generation_kwargs: {until: ["\\n", "."], max_gen_toks: %d}
 metric_list:
   - {metric: exact_match, aggregation: mean, higher_is_better: true}
-"""}
-os.mkdir(os.path.join(work, "tasks"))
-for name, text in TASKS.items():
-    with open(os.path.join(work, "tasks", name + ".yaml"), "w", encoding="utf-8") as file:
-        file.write("task: " + name + "\n" + COMMON + text)
+""" % MADE}
 
 
-# ---- lm_eval through the server ----
-
-def run_lm_eval(clients, batch):
-    out = os.path.join(work, "out-%d-%d" % (clients, batch))
-    server = subprocess.Popen([orthant, "serve", checkpoint, "--port", "0", "--max-length", str(options.max_length)],
-                              stdout=subprocess.PIPE, text=True)
-    try:
-        address = server.stdout.readline().strip()
-        environment = dict(os.environ, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_HOME=os.path.join(work, "hf"))
-        model = "base_url=%s/v1/completions,model=any,max_length=%d,num_concurrent=%d" % (address, options.max_length, clients)
-        subprocess.run([options.lm_eval, "run", "--model", "local-completions", "--model_args", model, "--batch_size", str(batch),
-                        "--tasks", ",".join(TASKS), "--include_path", os.path.join(work, "tasks"), "--output_path", out,
-                        "--log_samples"], check=True, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    finally:
-        server.terminate()
-        server.wait()
-    samples = {}
-    for name in TASKS:
-        path = glob.glob(os.path.join(out, "**", "samples_%s_*.jsonl" % name), recursive=True)[0]
-        samples[name] = sorted((json.loads(line) for line in open(path, encoding="utf-8")), key=lambda s: s["doc_id"])
-    results = json.load(open(glob.glob(os.path.join(out, "**", "results_*.json"), recursive=True)[0], encoding="utf-8"))
-    return samples, results["results"]
+def make_documents(path):
+    lines = [" ".join(line.split()) for line in open(path, encoding="utf-8")]
+    lines = [line for line in lines if len(line.split()) >= 8][:24]
+    made = []
+    for i, line in enumerate(lines):
+        words, other = line.split(), lines[(i + 7) % len(lines)].split()
+        half = len(words) // 2
+        choices = [" " + " ".join(words[half:]), " " + " ".join(other[half:]), " " + " ".join(reversed(words[half:]))]
+        turn = i % 3
+        made.append({"question": " ".join(words[:half]), "choices": choices[-turn:] + choices[:-turn] if turn else choices,
+                     "answer": turn, "text": line})
+    return made
 
 
-failures = 0
+class Comparison:
+    def __init__(self, options):
+        self.options = options
+        self.work = tempfile.mkdtemp()
+        self.failures = 0
+        self.documents = make_documents(options.text)
+        path = os.path.join(self.work, "documents.jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(d) + "\n" for d in self.documents)
+        os.mkdir(os.path.join(self.work, "tasks"))
+        for name, text in TASKS.items():
+            with open(os.path.join(self.work, "tasks", name + ".yaml"), "w", encoding="utf-8") as file:
+                file.write("task: %s\n" % name + COMMON % path + text)
 
+    def expect(self, name, same):
+        self.failures += not same
+        print("%-88s %s" % (name, "yes" if same else "NO"), flush=True)
 
-def expect(name, same):
-    global failures
-    failures += not same
-    print("%-64s %s" % (name, "the same" if same else "DIFFERENT"))
+    # ---- lm_eval through the server ----
 
+    def lm_eval(self, clients, batch):
+        o = self.options
+        out = os.path.join(self.work, "out-%d" % clients)
+        server = subprocess.Popen([o.orthant, "serve", o.checkpoint, "--port", "0", "--max-length", str(o.max_length)],
+                                  stdout=subprocess.PIPE, text=True)
+        try:
+            address = server.stdout.readline().strip()
+            self.info = json.load(urllib.request.urlopen(address + "/tokenizer_info"))
+            request = urllib.request.Request(address + "/tokenize", json.dumps({"prompt": self.info["eos_token"]}).encode())
+            self.eos = json.load(urllib.request.urlopen(request))["tokens"]
+            environment = dict(os.environ, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_HOME=os.path.join(self.work, "hf"))
+            model = "base_url=%s/v1/completions,model=any,max_length=%d,num_concurrent=%d" % (address, o.max_length, clients)
+            done = subprocess.run([o.lm_eval, "run", "--model", "local-completions", "--model_args", model, "--batch_size",
+                                   str(batch), "--tasks", ",".join(TASKS), "--include_path", os.path.join(self.work, "tasks"),
+                                   "--output_path", out, "--log_samples"], env=environment, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True)
+            if done.returncode:
+                raise SystemExit("lm_eval failed:\n" + done.stdout[-3000:])
+        finally:
+            server.terminate()
+            server.wait()
+        samples = {}
+        for name in TASKS:
+            path = glob.glob(os.path.join(out, "**", "samples_%s_*.jsonl" % name), recursive=True)[0]
+            read = [json.loads(line) for line in open(path, encoding="utf-8")]
+            samples[name] = [s["filtered_resps"] for s in sorted(read, key=lambda s: s["doc_id"])]
+        results = json.load(open(glob.glob(os.path.join(out, "**", "results_*.json"), recursive=True)[0], encoding="utf-8"))
+        return samples, results["results"]
 
-samples, results = run_lm_eval(1, 1)
-many, _ = run_lm_eval(4, 8)
-for name in TASKS:
-    expect("lm_eval, %s: one request at a time, and 4 clients with 8" % name,
-           [s["filtered_resps"] for s in samples[name]] == [s["filtered_resps"] for s in many[name]])
+    # ---- orthant score ----
 
+    def score(self, items):
+        path = os.path.join(self.work, "score.jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(item) + "\n" for item in items)
+        text = subprocess.run([self.options.orthant, "score", self.options.checkpoint, path], check=True, capture_output=True,
+                              text=True).stdout
+        return [json.loads(line) for line in text.splitlines()]
 
-# ---- orthant score ----
+    # The client encodes context and continuation together, and cuts behind as many tokens as the context alone has.
+    def our_choices(self):
+        items = []
+        for d in self.documents:
+            items += [{"context": "", "continuation": d["question"]}]
+            items += [{"text": d["question"] + c} for c in d["choices"]]
+        lines = self.score(items)
+        rows = []
+        for i in range(0, len(lines), 4):
+            first = len(lines[i]["tokens"])  # the first token of a text is not among those scored
+            rows.append([sum(line["logprobs"][first:]) for line in lines[i + 1:i + 4]])
+        return rows
 
-def score(items):
-    path = os.path.join(work, "score.jsonl")
-    with open(path, "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(item) + "\n" for item in items)
-    text = subprocess.run([orthant, "score", checkpoint, path], check=True, capture_output=True, text=True).stdout
-    return [json.loads(line) for line in text.splitlines()]
+    def our_texts(self):
+        lines = self.score([{"text": d["text"]} for d in self.documents])
+        first = self.score([{"tokens": self.eos * 2}])  # the ids of whole texts come from lines with a context
+        assert len(first[0]["tokens"]) == 1
+        ids = [line["tokens"] for line in self.score([{"context": self.info["eos_token"], "continuation": d["text"]}
+                                                      for d in self.documents])]
+        assert all(len(i) == len(line["tokens"]) + 1 for i, line in zip(ids, lines))
+        return [sum(line["logprobs"]) for line in self.score([{"tokens": self.eos + i} for i in ids])]
 
+    def compare_with_score(self, samples, results):
+        theirs = [[float(x[0]) for x in row] for row in samples["local_choice"]]
+        ours = self.our_choices()
+        self.expect("choice: log-likelihoods are those of orthant score, to the last digit", theirs == ours)
+        right = [max(range(3), key=row.__getitem__) == d["answer"] for row, d in zip(ours, self.documents)]
+        accuracy = sum(right) / len(right)
+        self.expect("choice: acc is %.4f" % accuracy, results["local_choice"][CLIENT["acc"]] == accuracy)
+        rolling = [float(row[0] if isinstance(row, list) else row) for row in samples["local_perplexity"]]
+        ours = self.our_texts()
+        self.expect("perplexity: log-likelihoods are those of orthant score, to the last digit", rolling == ours)
+        words = sum(len(d["text"].split()) for d in self.documents)
+        size = sum(len(d["text"].encode()) for d in self.documents)
+        figures = {"words": math.exp(-sum(ours) / words), "bytes": math.exp(-sum(ours) / size),
+                   "bits": -sum(ours) / size / math.log(2)}
+        for name, value in figures.items():
+            found = results["local_perplexity"][CLIENT[name]]
+            self.expect("perplexity: %s is %.6f" % (CLIENT[name], value), math.isclose(found, value, rel_tol=1e-12))
+        return theirs, rolling
 
-def numbers(response):
-    return [[float(x[0]), str(x[1]) == "True"] if isinstance(x, (list, tuple)) else float(x) for x in response]
+    # ---- transformers ----
 
+    def compare_with_transformers(self, choices, rolling, made):
+        import torch
+        import transformers
+        directory = os.path.join(self.work, "model")
+        subprocess.run([self.options.orthant, "convert", self.options.checkpoint, directory], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        model = transformers.AutoModelForCausalLM.from_pretrained(directory, torch_dtype=torch.float64).eval()
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=os.path.join(directory, "tokenizer.json"))
 
-def plain_sum(values):
-    total = 0.0
-    for value in values:
-        total += value
-    return total
+        def encode(text):
+            return tokenizer.encode(text, add_special_tokens=False)
 
-
-# The client encodes context and continuation together and cuts behind the context's tokens.
-def pair(context, continuation):
-    whole, alone = score([{"text": context + continuation}, {"text": context}])
-    first = len(alone["tokens"])  # one token less is printed: the first has no score
-    return whole["logprobs"][first:]
-
-
-choice = [numbers(s["filtered_resps"]) for s in samples["local_choice"]]
-ours = [[plain_sum(pair(d["question"], c)) for c in d["choices"]] for d in documents]
-expect("choice: log-likelihoods of lm_eval and orthant score",
-       [[x[0] for x in row] for row in choice] == ours)
-picked = sum(max(range(3), key=row.__getitem__) == d["answer"] for row, d in zip(ours, documents)) / len(documents)
-expect("choice: acc %.4f" % picked, results["local_choice"]["acc,none"] == picked)
-
-eos = json.load(open(os.path.join(checkpoint, "config.json"), encoding="utf-8")) if os.path.isfile(
-    os.path.join(checkpoint, "config.json")) else {}
-rolling = [float(s["filtered_resps"][0]) for s in samples["local_perplexity"]]
-texts = score([{"text": d["text"]} for d in documents])
-print("perplexity: %s" % results["local_perplexity"]["word_perplexity,none"])
-
-
-# ---- transformers ----
-
-def with_transformers(directory):
-    import torch
-    import transformers
-    model = transformers.AutoModelForCausalLM.from_pretrained(directory, torch_dtype=torch.float64).eval()
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=os.path.join(directory, "tokenizer.json"))
-
-    def logprobs(ids):
-        with torch.no_grad():
-            rows = torch.log_softmax(model(torch.tensor([ids])).logits[0].double(), -1)
-        return [rows[i, ids[i + 1]].item() for i in range(len(ids) - 1)]
-
-    def likelihood(context, continuation):
-        first = len(tokenizer.encode(context, add_special_tokens=False))
-        return sum(logprobs(tokenizer.encode(context + continuation, add_special_tokens=False))[first - 1:])
-
-    worst = max(abs(likelihood(d["question"], c) - x[0])
-                for d, row in zip(documents, choice) for c, x in zip(d["choices"], row))
-    expect("choice: transformers in float64, largest difference %.2g nats" % worst, worst < 1e-3)
-    prefix = results_eos(tokenizer)
-    worst = max(abs(sum(logprobs([prefix] + tokenizer.encode(d["text"], add_special_tokens=False))) - x)
-                for d, x in zip(documents, rolling))
-    expect("perplexity: transformers in float64, largest difference %.2g nats" % worst, worst < 1e-3)
-
-    def generate(text):
-        ids = tokenizer.encode(text, add_special_tokens=False)
-        made = []
-        while len(made) < 12:
+        def logits(ids):
             with torch.no_grad():
-                token = int(model(torch.tensor([ids + made])).logits[0, -1].argmax())
-            if token == prefix:
-                break
-            made.append(token)
-            shown = tokenizer.decode(ids + made)[len(tokenizer.decode(ids)):]
-            stops = [shown.index(stop) for stop in ("\n", ".") if stop in shown]
-            if stops:
-                return shown[:min(stops)]
-        return tokenizer.decode(ids + made)[len(tokenizer.decode(ids)):]
+                return model(torch.tensor([ids])).logits[0].double()
 
-    made = [s["filtered_resps"][0] for s in samples["local_generation"]]
-    expect("generation: texts of transformers", made == [generate(d["question"]) for d in documents])
+        def likelihood(ids, first):
+            rows = torch.log_softmax(logits(ids), -1)
+            return sum(rows[i - 1, ids[i]].item() for i in range(first, len(ids)))
+
+        worst = max(abs(likelihood(encode(d["question"] + c), len(encode(d["question"]))) - x)
+                    for d, row in zip(self.documents, choices) for c, x in zip(d["choices"], row))
+        self.expect("choice: transformers in float64, largest difference %.1e nats" % worst, worst < 1e-3)
+        worst = max(abs(likelihood(self.eos + encode(d["text"]), 1) - x) for d, x in zip(self.documents, rolling))
+        self.expect("perplexity: transformers in float64, largest difference %.1e nats" % worst, worst < 1e-3)
+
+        def generate(text):
+            ids, new = encode(text), []
+            while len(new) < MADE:
+                token = int(logits(ids + new)[-1].argmax())
+                if [token] == self.eos:
+                    break
+                new.append(token)
+                shown = tokenizer.decode(new)
+                stops = [shown.index(stop) for stop in ("\n", ".") if stop in shown]
+                if stops:
+                    return shown[:min(stops)]
+            return tokenizer.decode(new)
+
+        expected = [generate(d["question"]) for d in self.documents]
+        self.expect("generation: %d texts are those of transformers, greedy" % len(made), made == expected)
 
 
-def results_eos(tokenizer):
-    for text in ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>"):
-        if text in tokenizer.get_vocab():
-            return tokenizer.get_vocab()[text]
-    raise SystemExit("no end-of-text token")
+def main():
+    root = os.path.realpath(os.path.join(os.path.dirname(__file__), ".."))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint")
+    parser.add_argument("--orthant", default=os.path.join(root, "build", "orthant"))
+    parser.add_argument("--lm-eval", default="lm_eval")
+    parser.add_argument("--text", default=os.path.join(root, "LICENSE"))
+    parser.add_argument("--max-length", type=int, default=256)
+    c = Comparison(parser.parse_args())
+    samples, results = c.lm_eval(1, 1)
+    many, _ = c.lm_eval(4, 8)
+    c.expect("one request at a time, and 4 clients with batches of 8: the same answers", samples == many)
+    choices, rolling = c.compare_with_score(samples, results)
+    made = [row[0] if isinstance(row, list) else row for row in samples["local_generation"]]
+    try:
+        c.compare_with_transformers(choices, rolling, made)
+    except ImportError as missing:
+        print("skipped: transformers (%s)" % missing)
+    shutil.rmtree(c.work)
+    sys.exit(c.failures > 0)
 
 
-# The rolling log-likelihood begins behind the end-of-text token, which `score` is given as ids.
-def check_rolling(tokens_of_eos):
-    items = [{"tokens": tokens_of_eos + [0] * 0 + full} for full in tokens]
-    expect("perplexity: log-likelihoods of lm_eval and orthant score",
-           [plain_sum(line["logprobs"]) for line in score(items)] == rolling)
-
-
-directory = os.path.join(work, "hf-model")
-subprocess.run([orthant, "convert", checkpoint, directory], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-try:
-    with_transformers(directory)
-except ImportError as missing:
-    print("skipped: transformers (%s)" % missing)
-sys.exit(failures > 0)
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,7 @@
 #include "cli/verbs.h"
 #include "files/json_file.h"
 #include "runtime/inference.h"
-#include "serve/text_stream.h"
+#include "serve/chat_template.h"
 
 enum { MOST_SLOTS = 8, MOST_CHUNK = 256 };
 
@@ -40,20 +40,35 @@ typedef struct sampling {
   int64_t num_prompts, capacity;
   sample_prompt *prompts;  // [num_prompts]
   int64_t num_texts;
-  sample_text *texts;  // [num_texts], n of each prompt
-  ot_stop_text stop;   // length 0: none
-  bool stream;         // print tokens as they are generated
+  sample_text *texts;            // [num_texts], n of each prompt
+  ot_stop_text stop;             // length 0: none
+  const ot_chat_template *chat;  // or null: prompts are continued as they are
+  bool stream;                   // print tokens as they are generated
   bool failed;
 } sampling;
 
 // ---- prompts ----
+
+// The prompt as the message of a user.
+static ot_status encode_message(sampling *s, sample_prompt *prompt) {
+  const ot_chat_message message = {.role = "user", .content = prompt->text};
+  ot_buffer text = {0};
+  ot_status status = ot_chat_template_render(s->chat, &message, 1, &text);
+  if (status == OT_OK) {
+    status =
+        ot_encoder_encode(s->model.encoder, (const char *)text.data, text.length, &prompt->tokens);
+  }
+  ot_buffer_release(&text);
+  return status;
+}
 
 static ot_status add_prompt(sampling *s, const char *text, int64_t length) {
   s->prompts =
       ot_arena_grow(s->arena, s->prompts, s->num_prompts, &s->capacity, sizeof *s->prompts);
   sample_prompt *const to = &s->prompts[s->num_prompts++];
   *to = (sample_prompt){.text = ot_arena_text(s->arena, text, length)};
-  OT_TRY(ot_encoder_encode(s->model.encoder, text, length, &to->tokens));
+  OT_TRY(s->chat ? encode_message(s, to)
+                 : ot_encoder_encode(s->model.encoder, text, length, &to->tokens));
   // An empty prompt starts a document: after the end-of-document token.
   const int32_t eos = ot_tokenizer_eos(s->model.tokenizer);
   if (to->tokens.count == 0 && eos >= 0) return ot_token_list_append(&to->tokens, &eos, 1);
@@ -156,6 +171,9 @@ static void finish_text(void *context, ot_finish how) {
 static ot_status add_text(sampling *s, const sample_prompt *prompt, int64_t choice) {
   sample_text *const t = &s->texts[s->num_texts++];
   const ot_options *const o = s->options;
+  const int32_t eos = ot_tokenizer_eos(s->model.tokenizer);
+  const char *const end = s->chat ? ot_chat_template_end(s->chat) : NULL;
+  const int32_t turn = end ? ot_tokenizer_find(s->model.tokenizer, end) : -1;
   *t = (sample_text){.all = s,
                      .prompt = prompt->text,
                      .text = {.tokenizer = s->model.tokenizer,
@@ -173,8 +191,8 @@ static ot_status add_text(sampling *s, const sample_prompt *prompt, int64_t choi
                                       .min_p = ot_options_real(o, "min-p"),
                                       .seed = (uint64_t)ot_options_integer(o, "seed"),
                                       .choice = (uint64_t)choice},
-                             .num_ends = ot_tokenizer_eos(s->model.tokenizer) >= 0,
-                             .ends = {ot_tokenizer_eos(s->model.tokenizer)},
+                             .num_ends = OT_MOST_ENDS,
+                             .ends = {eos, turn},
                              .token = append_token,
                              .finished = finish_text,
                              .context = t},
@@ -249,6 +267,10 @@ static ot_status sample(sampling *s) {
   OT_TRY(ot_model_options_open(s->options, s->arena, &s->model));
   OT_CHECK(s->model.tokenizer, OT_USAGE, "%s holds no tokenizer.json; name one with --tokenizer",
            s->model.files.path);
+  const char *const chat = ot_options_text(s->options, "chat-template");
+  s->chat = chat ? ot_chat_template_find(chat) : NULL;
+  OT_CHECK(!chat || s->chat, OT_USAGE, "no chat template is called %s (known: %s)", chat,
+           ot_chat_template_names);
   OT_TRY(find_prompts(s));
   s->num_texts = s->num_prompts * ot_options_integer(s->options, "n");
   s->stream =
@@ -287,6 +309,8 @@ static const ot_option rows[] = {
     {"min-p", OT_OPTION_REAL, "P", "0",
      .help = "draw from tokens with P times the probability of the most probable one"},
     {"stop", OT_OPTION_TEXT, "TEXT", .help = "ends a text, and is not part of it"},
+    {"chat-template", OT_OPTION_TEXT, "NAME",
+     .help = "prompts are messages of a user: chatml, llama3 or gemma"},
     {"seed", OT_OPTION_INTEGER, "S", "1",
      .help = "sampling seed; the same seed gives the same text"},
     {.shared = &ot_option_tokenizer},

@@ -115,6 +115,15 @@ static ot_status create_server(serving *s) {
   return ot_server_create(&options, s->service, &s->server);
 }
 
+static void print_address(const serving *s) {
+  const char *const host = ot_options_text(s->options, "host");
+  const bool is_v6 = strchr(host, ':') != NULL;
+  const char *const address = ot_arena_format(s->arena, "http://%s%s%s:%d", is_v6 ? "[" : "", host,
+                                              is_v6 ? "]" : "", ot_server_port(s->server));
+  printf(ot_options_json(s->options) ? "{\"address\":\"%s\"}\n" : "%s\n", address);
+  fflush(stdout);
+}
+
 static ot_status serve(serving *s) {
   sigset_t signals;
   int signal_number = 0;
@@ -128,10 +137,7 @@ static ot_status serve(serving *s) {
            s->model.files.path);
   OT_TRY(create_service(s));
   OT_TRY(create_server(s));
-  const char *const host = ot_options_text(s->options, "host");
-  const bool is_v6 = strchr(host, ':') != NULL;
-  printf("http://%s%s%s:%d\n", is_v6 ? "[" : "", host, is_v6 ? "]" : "", ot_server_port(s->server));
-  fflush(stdout);
+  print_address(s);
   sigwait(&signals, &signal_number);
   return OT_OK;
 }
@@ -186,5 +192,6 @@ const ot_verb ot_verb_serve = {
         "  orthant serve model_dir --port 9000 --api-key key.txt --max-length 2048",
     .options = rows,
     .num_options = OT_COUNT(rows),
+    .json = true,
     .run = run,
 };
