@@ -57,6 +57,18 @@ bool ot_import_has_line(const ot_import *import, const char *word) {
   return false;
 }
 
+ot_status ot_import_preset(ot_import *import, const char *preset) {
+  ot_imported *const out = import->out;
+  const ot_config_request request = {.presets = *import->presets};
+  ot_config_model *const read = ot_arena_take(import->arena, sizeof *read);
+  OT_TRY(ot_config_load_model(preset, &request, import->arena, read));
+  out->model_name = preset;
+  out->model = read->model;
+  out->model_keys = read->keys;
+  out->has_model = true;
+  return OT_OK;
+}
+
 int64_t ot_import_padded(int64_t vocabulary, int64_t multiple) {
   return (vocabulary + multiple - 1) / multiple * multiple;
 }
@@ -68,6 +80,7 @@ static const struct {
 } formats[] = {
     {"torchtitan TOML", ot_torchtitan_is, ot_torchtitan_import},
     {"nanotron YAML", ot_nanotron_is, ot_nanotron_import},
+    {"MaxText YAML", ot_maxtext_is, ot_maxtext_import},
     {"DeepSpeed JSON", ot_deepspeed_is, ot_deepspeed_import},
     {"Megatron-LM flags", ot_megatron_is, ot_megatron_import},
 };
@@ -131,14 +144,17 @@ ot_status ot_import_read(const char *path, const ot_presets *presets, ot_arena *
     if (!formats[i].is(&import)) continue;
     out->format = formats[i].name;
     OT_TRY(formats[i].import(&import));
+    const int64_t ranks = (int64_t)out->tp * out->pp * out->cp * out->dp;
+    if (out->devices == 0 && ranks <= 1 << 20) out->devices = (int)ranks;
     return out->has_model ? ot_model_check(&out->model) : OT_OK;
   }
   ot_fail(OT_USAGE, "%s has no known format", path);
-  return ot_fail_hint(OT_USAGE,
-                      "known formats: Megatron-LM's flags (--num-layers ... in a script, a file of "
-                      "flags or YAML), torchtitan's TOML ([model], [training], ...), nanotron's "
-                      "YAML (model:, parallelism:, tokens:), DeepSpeed's JSON (zero_optimization, "
-                      "train_batch_size, ...)");
+  return ot_fail_hint(
+      OT_USAGE,
+      "known formats: Megatron-LM's flags (--num-layers ... in a script, a file of "
+      "flags or YAML), torchtitan's TOML ([model], [training], ...), nanotron's "
+      "YAML (model:, parallelism:, tokens:), MaxText's YAML (per_device_batch_size, "
+      "...), DeepSpeed's JSON (zero_optimization, ...)");
 }
 
 ot_status ot_imported_fit(ot_imported *imported, int devices) {

@@ -29,6 +29,8 @@ ot_status ot_megatron_step(ot_import *import, const ot_megatron_flags *flags);
 //   out  [layers]
 ot_status ot_megatron_expert_layers(const ot_import *import, const ot_megatron_flags *flags,
                                     bool *out);
+bool ot_maxtext_is(const ot_import *import);
+ot_status ot_maxtext_import(ot_import *import);
 bool ot_deepspeed_is(const ot_import *import);
 ot_status ot_deepspeed_import(ot_import *import);
 // The JSON that a script of Megatron-DeepSpeed names, over what its flags give.
@@ -37,6 +39,9 @@ bool ot_torchtitan_is(const ot_import *import);
 ot_status ot_torchtitan_import(ot_import *import);
 bool ot_nanotron_is(const ot_import *import);
 ot_status ot_nanotron_import(ot_import *import);
+
+// Fills model, model_name and model_keys with those of a preset.
+ot_status ot_import_preset(ot_import *import, const char *preset);
 
 // Adds a sentence to the notes; conversions as ot_text_format.
 void ot_import_note(ot_import *import, const char *format, ...)

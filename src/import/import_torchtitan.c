@@ -4,9 +4,9 @@
 // not described: those that are presets here are known.
 #include "base/number.h"
 #include "base/text.h"
+#include "describe/titan_models.h"
 #include "files/tree_file.h"
 #include "import/import_parts.h"
-#include "describe/titan_models.h"
 
 // ---- keys ----
 
@@ -299,24 +299,13 @@ static bool is_flavor(const char *known, const char *given) {
   return ot_text_starts_with(given, known) && (given[length] == '\0' || given[length] == '_');
 }
 
-static ot_status take_model(ot_import *import, const char *preset) {
-  ot_imported *const out = import->out;
-  const ot_config_request request = {.presets = *import->presets};
-  ot_config_model *const read = ot_arena_take(import->arena, sizeof *read);
-  OT_TRY(ot_config_load_model(preset, &request, import->arena, read));
-  out->model_name = preset;
-  out->model = read->model;
-  out->model_keys = read->keys;
-  out->has_model = true;
-  return OT_OK;
-}
-
 static ot_status build_model(ot_import *import, const settings *config) {
   ot_text_builder known = {.arena = import->arena};
   const ot_titan_model *m;
   for (int i = 0; (m = ot_titan_model_at(i)) != NULL; i++) {
     const bool named = ot_text_equal(m->name, config->model.name);
-    if (named && is_flavor(m->flavor, config->model.flavor)) return take_model(import, m->preset);
+    if (named && is_flavor(m->flavor, config->model.flavor))
+      return ot_import_preset(import, m->preset);
     ot_text_appendf(&known, "%s%s %s", i > 0 ? ", " : "", m->name, m->flavor);
   }
   ot_fail(OT_USAGE, "model.flavor: %s %s is unknown (%s)", config->model.name, config->model.flavor,

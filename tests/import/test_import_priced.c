@@ -312,6 +312,57 @@ static void reads_here_documents(void **state) {
                  "training: unknown key \"seqlen\" (%s:5:10)", "did you mean \"seq_len\"?");
 }
 
+// ---- MaxText ----
+
+// base.yml of MaxText: degrees are products over slices; batches count per device.
+static void reads_maxtext(void **state) {
+  (void)state;
+  ot_imported got = import_text(
+      "model_name: llama2-70b\nici_fsdp_parallelism: 16\nici_tensor_parallelism: 4\n"
+      "dcn_data_parallelism: 2\nper_device_batch_size: 2\nmax_target_length: 4096\n"
+      "remat_policy: minimal\nattention: dot_product\n");
+  assert_string_equal(got.engine, "jax");
+  assert_string_equal(got.precision, "amp-bf16");
+  assert_string_equal(got.model_name, "llama2-70b");
+  assert_int_equal(got.devices, 128);
+  assert_int_equal(got.recompute, OT_RECOMPUTE_SELECTIVE);
+  assert_int_equal(got.options.attention, 1 + OT_ATTENTION_UNFUSED);
+  assert_int_equal(ot_imported_fit(&got, 0), OT_OK);
+  assert_int_equal(got.dp, 32);
+  assert_int_equal(got.dp_replicate, 2);
+  assert_int_equal(got.zero, 3);
+  assert_int_equal(got.micro_batch_size, 8);  // 2 on each of 4 devices
+  assert_int_equal(got.global_batch_size, 2 * 128);
+  got = import_text(
+      "per_device_batch_size: 0.5\nici_context_parallelism: 4\nbase_emb_dim: 4096\n"
+      "base_num_query_heads: 32\nbase_num_kv_heads: 8\nbase_mlp_dim: 14336\n"
+      "base_num_decoder_layers: 32\nvocab_size: 128256\nquantization: fp8\n");
+  assert_int_equal(ot_model_parameters(&got.model), 8030261248);  // Llama 3 8B
+  assert_string_equal(got.precision, "fp8");
+  assert_int_equal(got.micro_batch_size, 2);
+  assert_int_equal(ot_imported_fit(&got, 16), OT_OK);
+  assert_int_equal(got.dp, 4);
+}
+
+static void refuses_what_of_maxtext_is_not_priced(void **state) {
+  (void)state;
+  expect_refusal("per_device_batch_size: 1\nquantization: int8\n",
+                 "quantization: int8 is not priced; allowed: fp8|fp8_full|nanoo_fp8|"
+                 "te_fp8_delayedscaling|te_fp8_currentscaling|te_mxfp8 (%s)",
+                 NULL);
+  expect_refusal("per_device_batch_size: 0.5\n",
+                 "per_device_batch_size: 0.5 on the 1 devices of a rank of dp are no whole "
+                 "sequences (%s)",
+                 NULL);
+  expect_refusal("per_device_batch_size: 1\nici_pipeline_parallelism: 4\n",
+                 "num_layers_per_pipeline_stage: 1 of 16 layers on 4 stages are a circular "
+                 "pipeline, which is not priced (%s)",
+                 NULL);
+  ot_imported got;
+  assert_int_equal(read_text("per_device_batch_size: 1\nremat_policy: custom\n", &got), OT_USAGE);
+  assert_int_equal(read_text("per_device_batch_size: 1\nfrobnicate: 1\n", &got), OT_USAGE);
+}
+
 // ---- nanotron ----
 
 static const char nanotron[] =
@@ -361,6 +412,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(torchtitan_counts_embedding_and_head_as_layers, begin,
                                       finish),
       cmocka_unit_test_setup_teardown(reads_here_documents, begin, finish),
+      cmocka_unit_test_setup_teardown(reads_maxtext, begin, finish),
+      cmocka_unit_test_setup_teardown(refuses_what_of_maxtext_is_not_priced, begin, finish),
       cmocka_unit_test_setup_teardown(reads_biases_and_overlap_of_nanotron, begin, finish),
   };
   return cmocka_run_group_tests(tests, make_file, remove_file);
