@@ -248,8 +248,8 @@ static const ot_option rows[] = {
     {"variants", OT_OPTION_FLAG,
      .help = "also show slower plans with the same degrees and ZeRO stage"},
     {"from", OT_OPTION_PATH, "FILE",
-     .help = "configuration of Megatron-LM, Megatron-DeepSpeed, torchtitan, nanotron or DeepSpeed, "
-             "priced next to the plans"},
+     .help = "configuration of Megatron-LM, Megatron-Bridge, NeMo, DeepSpeed, torchtitan, nanotron "
+             "or MaxText, priced next to the plans"},
     {"compare", OT_OPTION_PATH, "FILE", .repeatable = true,
      .help = "RUN.yaml or configuration of other software: compared with plan 1 term by term"},
     {"sweep", OT_OPTION_SETTING, "KEY=A..B|A,B,C",

@@ -82,6 +82,7 @@ static const struct {
     {"nanotron YAML", ot_nanotron_is, ot_nanotron_import},
     {"MaxText YAML", ot_maxtext_is, ot_maxtext_import},
     {"DeepSpeed JSON", ot_deepspeed_is, ot_deepspeed_import},
+    {"NeMo YAML", ot_nemo_is, ot_nemo_import},
     {"Megatron-LM flags", ot_megatron_is, ot_megatron_import},
 };
 

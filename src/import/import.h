@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations of other software, as far as they determine the cost of a step: flags of
 // Megatron-LM and Megatron-DeepSpeed (a shell script, a file of flags or a YAML map of them),
-// torchtitan's TOML, nanotron's YAML, DeepSpeed's JSON; also inside a script that writes them by a
-// here-document (export/). The format is detected from the content. A key that changes time or
-// memory is priced or refused by name; keys without effect are listed, and assumptions are reported
-// as notes.
+// torchtitan's TOML, YAML of nanotron, NeMo, Megatron-Bridge and MaxText, DeepSpeed's JSON; also
+// inside a script that writes them by a here-document (export/). The format is detected from the
+// content. A key that changes time or memory is priced or refused by name; keys without effect are
+// listed, and assumptions are reported as notes.
 #pragma once
 
 #include "base/arena.h"

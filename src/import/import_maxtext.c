@@ -132,8 +132,8 @@ static const ot_key keys[] = {
      .choices = only_one, .help = "not of training"},
 };
 
-// Data, checkpoints, logs and profiles; values of the optimizer and of initial weights; how the step
-// is compiled and named.
+// Data, checkpoints, logs and profiles; values of the optimizer and of initial weights; how the
+// step is compiled and named.
 static const ot_schema schema = {
     "configuration of MaxText", keys, OT_COUNT(keys), .size = sizeof(settings),
     .inert = "base_config|run_name|base_output_directory|override_model_config|hardware|steps|"

@@ -194,10 +194,8 @@ bool ot_megatron_is(const ot_import *import) {
          ot_text_find(import->text, "--micro-batch-size");
 }
 
-ot_status ot_megatron_import(ot_import *import) {
-  ot_node *map = NULL;
+ot_status ot_megatron_of_map(ot_import *import, ot_node *map) {
   ot_megatron_flags flags;
-  OT_TRY(is_yaml(import) ? collect_yaml(import, &map) : collect_script(import, &map));
   OT_TRY(ot_schema_read(&ot_megatron_schema, map, import->arena, &flags));
   ot_import_ignored(import, &ot_megatron_schema, map, "");
   if (ot_node_child(map, "rampup-batch-size") || ot_node_child(map, "step-batch-size-schedule"))
@@ -205,4 +203,10 @@ ot_status ot_megatron_import(ot_import *import) {
   OT_TRY(ot_megatron_model(import, &flags));
   OT_TRY(ot_megatron_step(import, &flags));
   return flags.deepspeed ? ot_deepspeed_of_script(import, &flags) : OT_OK;
+}
+
+ot_status ot_megatron_import(ot_import *import) {
+  ot_node *map = NULL;
+  OT_TRY(is_yaml(import) ? collect_yaml(import, &map) : collect_script(import, &map));
+  return ot_megatron_of_map(import, map);
 }

@@ -21,6 +21,10 @@ typedef struct ot_import {
 // Each fills `import->out`. The first function detects the format.
 bool ot_megatron_is(const ot_import *import);
 ot_status ot_megatron_import(ot_import *import);
+// From a map of flags without dashes.
+ot_status ot_megatron_of_map(ot_import *import, ot_node *map);
+bool ot_nemo_is(const ot_import *import);
+ot_status ot_nemo_import(ot_import *import);
 // Fills model, model_name and model_keys.
 ot_status ot_megatron_model(ot_import *import, const ot_megatron_flags *flags);
 // Fills everything else.

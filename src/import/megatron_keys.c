@@ -18,6 +18,7 @@ static const char *const only_null[] = {"null", NULL};
 static const char *const only_zero[] = {"0", "null", NULL};
 static const char *const only_adam[] = {"adam", NULL};
 static const char *const only_one[] = {"1", "null", NULL};
+static const char *const only_unsharded[] = {"no_shard", NULL};
 static const char *const scores[] = {"softmax", "sigmoid", NULL};
 static const char *const dispatchers[] = {"alltoall", "flex", NULL};
 static const char *const flexible[] = {"deepep", "hybridep", NULL};
@@ -236,6 +237,8 @@ static const ot_key keys[] = {
      .help = "without DeepSpeed's pipeline engine"},
     {"deepspeed-activation-checkpointing", OT_KEY_BOOL, offsetof(ot_megatron_flags, checkpoints),
      "false", .also = "checkpoint-activations", .help = "layers are recomputed"},
+    {"outer-dp-sharding-strategy", OT_KEY_FIXED, .choices = only_unsharded,
+     .help = "shards over replicas are not priced"},
     {"moe-layer-recompute", OT_KEY_FIXED, .choices = only_false,
      .help = "recomputed dispatch is not priced"},
     {"moe-shared-expert-overlap", OT_KEY_FIXED, .choices = only_false,

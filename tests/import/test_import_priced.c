@@ -312,6 +312,84 @@ static void reads_here_documents(void **state) {
                  "training: unknown key \"seqlen\" (%s:5:10)", "did you mean \"seq_len\"?");
 }
 
+// ---- NeMo and Megatron-Bridge ----
+
+static const char nemo[] =
+    "trainer: {devices: 8, num_nodes: 2, precision: bf16-mixed}\n"
+    "model:\n  micro_batch_size: 1\n  global_batch_size: 128\n  tensor_model_parallel_size: 2\n"
+    "  encoder_seq_length: 4096\n  max_position_embeddings: ${.encoder_seq_length}\n"
+    "  num_layers: 32\n  hidden_size: 4096\n  ffn_hidden_size: 14336\n"
+    "  num_attention_heads: 32\n  num_query_groups: 8\n  hidden_dropout: 0.0\n"
+    "  attention_dropout: 0.0\n  kv_channels: null\n  normalization: rmsnorm\n"
+    "  activation: fast-swiglu\n  bias: False\n  position_embedding_type: rope\n"
+    "  share_embeddings_and_output_weights: False\n  vocab_size: 128256\n"
+    "  sequence_parallel: True\n  activations_checkpoint_granularity: selective\n"
+    "  optim: {name: distributed_fused_adam, lr: 1e-4, overlap_param_sync: False}\n";
+
+// megatron_gpt_config.yaml of NeMo 1.
+static void reads_nemo(void **state) {
+  (void)state;
+  ot_imported got = import_text(nemo);
+  assert_string_equal(got.format, "NeMo YAML");
+  assert_string_equal(got.engine, "megatron-core");
+  assert_int_equal(ot_model_parameters(&got.model), 8030261248);  // Llama 3 8B
+  assert_int_equal(got.devices, 16);
+  assert_string_equal(got.precision, "bf16-fp32-gradients");
+  assert_int_equal(got.recompute, OT_RECOMPUTE_SELECTIVE);
+  assert_int_equal(got.zero, 1);
+  assert_int_equal(got.options.overlap_reduce, OT_SWITCH_ON);
+  assert_int_equal(got.options.overlap_update_gather, OT_SWITCH_OFF);
+  assert_false(got.no_sequence_parallel);
+  ot_imported refused;
+  assert_int_equal(read_text(ot_arena_format(&arena, "%s  frobnicate: 3\n", nemo), &refused),
+                   OT_USAGE);
+  assert_int_equal(
+      read_text(ot_arena_format(&arena, "%s  fp32_residual_connection: True\n", nemo), &refused),
+      OT_USAGE);
+}
+
+// A ConfigContainer of Megatron-Bridge: what mixed_precision and comm_overlap say holds.
+static void reads_megatron_bridge(void **state) {
+  (void)state;
+  static const char *const bridge =
+      "model:\n  _target_: megatron.bridge.models.gpt_provider.GPTModelProvider\n"
+      "  activation_func: {_call_: false, _target_: torch.nn.functional.silu}\n"
+      "  gated_linear_unit: true\n  add_bias_linear: false\n  num_layers: 48\n"
+      "  hidden_size: 2048\n  ffn_hidden_size: 6144\n  num_attention_heads: 32\n"
+      "  num_query_groups: 4\n  kv_channels: 128\n  qk_layernorm: true\n  seq_length: 4096\n"
+      "  num_moe_experts: 128\n  moe_router_topk: 8\n  moe_ffn_hidden_size: 768\n"
+      "  moe_token_dispatcher_type: flex\n  moe_flex_dispatcher_backend: hybridep\n"
+      "  normalization: RMSNorm\n  position_embedding_type: rope\n  rotary_base: 1000000.0\n"
+      "  layernorm_epsilon: 1.0e-06\n  hidden_dropout: 0.0\n  attention_dropout: 0.0\n"
+      "  share_embeddings_and_output_weights: false\n  vocab_size: 151936\n"
+      "  make_vocab_size_divisible_by: 1\n  pipeline_model_parallel_size: 2\n"
+      "  virtual_pipeline_model_parallel_size: 3\n  expert_model_parallel_size: 16\n"
+      "  overlap_p2p_comm: false\n  cuda_graph_impl: transformer_engine\n"
+      "train: {micro_batch_size: 1, global_batch_size: 256, train_iters: 5}\n"
+      "ddp: {use_distributed_optimizer: true, overlap_grad_reduce: false,\n"
+      "  overlap_param_gather: false, grad_reduce_in_fp32: true}\n"
+      "mixed_precision: {bf16: true, fp8: hybrid, fp8_recipe: mxfp8, fp8_param_gather: true,\n"
+      "  grad_reduce_in_fp32: false}\n"
+      "comm_overlap: {overlap_grad_reduce: true, overlap_param_gather: null}\n"
+      "logger: {log_interval: 1}\n";
+  const ot_imported got = import_text(bridge);
+  assert_string_equal(got.engine, "megatron-bridge");
+  assert_int_equal(ot_model_parameters(&got.model), 30532122624);  // Qwen3-30B-A3B
+  assert_string_equal(got.precision, "fp8");
+  assert_true(got.gather_bytes == 1);
+  assert_int_equal(got.vpp, 3);
+  assert_int_equal(got.ep, 16);
+  assert_int_equal(got.options.overlap_reduce, OT_SWITCH_ON);
+  assert_int_equal(got.options.overlap_update_gather, OT_SWITCH_OFF);
+  assert_int_equal(got.options.overlap_pipeline, OT_SWITCH_OFF);
+  assert_int_equal(got.options.fused_dispatch, OT_SWITCH_ON);
+  assert_int_equal(got.options.captured, OT_SWITCH_ON);
+  expect_refusal("model: {activation_func: {_target_: megatron.core.squared_relu}}\nddp: {}\n",
+                 "model.activation_func: megatron.core.squared_relu is not priced; allowed: silu, "
+                 "gelu (%s:1:37)",
+                 NULL);
+}
+
 // ---- MaxText ----
 
 // base.yml of MaxText: degrees are products over slices; batches count per device.
@@ -412,6 +490,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(torchtitan_counts_embedding_and_head_as_layers, begin,
                                       finish),
       cmocka_unit_test_setup_teardown(reads_here_documents, begin, finish),
+      cmocka_unit_test_setup_teardown(reads_nemo, begin, finish),
+      cmocka_unit_test_setup_teardown(reads_megatron_bridge, begin, finish),
       cmocka_unit_test_setup_teardown(reads_maxtext, begin, finish),
       cmocka_unit_test_setup_teardown(refuses_what_of_maxtext_is_not_priced, begin, finish),
       cmocka_unit_test_setup_teardown(reads_biases_and_overlap_of_nanotron, begin, finish),
