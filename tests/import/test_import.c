@@ -306,6 +306,29 @@ static void refuses_what_nanotron_does_not_have(void **state) {
   expect_refusal(text, "optimizer.zero_stage: 2 is out of range; allowed: 0 to 1 (%s:8:25)", NULL);
 }
 
+// Each file of the fixtures is of the format that it is named after.
+static void detects_the_format_by_the_content(void **state) {
+  (void)state;
+  static const char *const files[][2] = {
+      {"deepspeed.json", "DeepSpeed JSON"},
+      {"maxtext.yaml", "MaxText YAML"},
+      {"nemo.yaml", "NeMo YAML"},
+      {"nanotron.yaml", "nanotron YAML"},
+      {"torchtitan.toml", "torchtitan TOML"},
+      {"torchtitan_script.sh", "torchtitan TOML"},
+      {"deepspeed_script.sh", "Megatron-LM flags"},
+      {"megatron_deepseek.sh", "Megatron-LM flags"},
+      {"megatron_flags.yaml", "Megatron-LM flags"},
+  };
+  for (int i = 0; i < OT_COUNT(files); i++) {
+    assert_string_equal(read_fixture(files[i][0]).format, files[i][1]);
+  }
+  assert_string_equal(read_fixture("deepspeed_script.sh").engine, "deepspeed");
+  assert_int_equal(
+      ot_model_parameters(&(ot_imported[]) { read_fixture("megatron_deepseek.sh") } -> model),
+      671026404352);
+}
+
 static void names_the_formats_when_a_file_is_of_none(void **state) {
   (void)state;
   expect_refusal("batch: {global_batch_size: 4}\n", "%s has no known format", NULL);
@@ -388,6 +411,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(reads_nanotron, begin, finish),
       cmocka_unit_test_setup_teardown(takes_nanotrons_own_defaults, begin, finish),
       cmocka_unit_test_setup_teardown(refuses_what_nanotron_does_not_have, begin, finish),
+      cmocka_unit_test_setup_teardown(detects_the_format_by_the_content, begin, finish),
       cmocka_unit_test_setup_teardown(names_the_formats_when_a_file_is_of_none, begin, finish),
       cmocka_unit_test_setup_teardown(expands_as_a_shell_does, begin, finish),
       cmocka_unit_test_setup_teardown(evaluates_decidable_shell_conditions, begin, finish),
