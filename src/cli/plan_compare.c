@@ -90,7 +90,7 @@ static ot_status read_import(const comparer *c, ot_candidate *out) {
   ot_imported i;
   const ot_job *const job = &c->request->job;
   OT_TRY(ot_import_read(c->path, &c->presets, c->arena, &i));
-  OT_TRY(check_model(c, &i.model));
+  if (i.has_model) OT_TRY(check_model(c, &i.model));
   OT_TRY(check_same(c, "sequence length", i.sequence_length, job->sequence_length));
   OT_TRY(check_same(c, "global batch", i.global_batch_size, job->global_batch_size));
   const bool orthant = job->engine == &ot_engine_orthant;
@@ -99,7 +99,7 @@ static ot_status read_import(const comparer *c, ot_candidate *out) {
                         .vpp = or_one(i.vpp),
                         .cp = or_one(i.cp),
                         .ep = or_one(i.ep),
-                        .etp = i.model.moe.num_experts > 0 ? or_one(i.etp) : 1,
+                        .etp = job->model->moe.num_experts > 0 ? or_one(i.etp) : 1,
                         .dp_shard = or_one(i.dp_replicate),
                         .zero = i.zero,
                         .micro_batch_size = i.micro_batch_size,
