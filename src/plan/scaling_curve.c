@@ -2,7 +2,9 @@
 // Tries each number of devices separately, smallest first; leaves out those that cannot run.
 #include "plan/scaling_curve.h"
 
-enum { DEVICES_MAX = 1 << 22, ACTIONS_MAX = 1 << 21 };
+#include "base/arena_pool.h"
+
+enum { DEVICES_MAX = 1 << 22, PASSES_MAX = 1 << 15 };
 
 // Sets data parallelism of `candidate` to `dp`; false if that is impossible.
 static bool stretch(const ot_job *job, const ot_candidate *candidate, int64_t dp,
@@ -16,8 +18,8 @@ static bool stretch(const ot_job *job, const ot_candidate *candidate, int64_t dp
     out->micro_batch_size--;
   }
   out->micro_batches = ot_candidate_micro_batches(job, out);
-  const int64_t actions = (int64_t)out->pp * out->vpp * out->micro_batches;
-  if (out->micro_batches == 0 || actions > ACTIONS_MAX) return false;
+  const int64_t passes = (int64_t)out->pp * out->vpp * out->micro_batches;
+  if (out->micro_batches == 0 || (passes > PASSES_MAX && dp < candidate->dp)) return false;
   if (ot_candidate_check(job, out) == OT_OK) return true;
   out->pipeline = OT_PIPELINE_1F1B;
   out->vpp = 1;
@@ -25,19 +27,19 @@ static bool stretch(const ot_job *job, const ot_candidate *candidate, int64_t dp
 }
 
 static ot_status add_point(const ot_job *job, const ot_candidate *candidate, int64_t dp,
-                           ot_arena *arena, ot_scaling *out) {
+                           ot_arena *scratch, ot_scaling *out) {
   const int64_t devices = (int64_t)candidate->tp * candidate->pp * candidate->cp * dp;
   if (devices > DEVICES_MAX || out->num == OT_SCALING_POINTS) return OT_OK;
-  ot_cluster *const cluster = ot_arena_array(arena, 1, sizeof *cluster);
+  ot_cluster *const cluster = ot_arena_array(scratch, 1, sizeof *cluster);
   if (ot_cluster_resize(job->cluster, (int)devices, cluster) != OT_OK) return OT_OK;
-  ot_job *const stretched = ot_arena_array(arena, 1, sizeof *stretched);
+  ot_job *const stretched = ot_arena_array(scratch, 1, sizeof *stretched);
   *stretched = *job;
   stretched->cluster = cluster;
   stretched->devices = (int)devices;
   ot_candidate c;
   if (!stretch(stretched, candidate, dp, &c)) return OT_OK;
   ot_estimator *estimator;
-  OT_TRY(ot_estimator_build(stretched, arena, &estimator));
+  OT_TRY(ot_estimator_build(stretched, scratch, &estimator));
   OT_TRY(ot_estimate_build(estimator, &c, &out->estimate[out->num]));
   out->devices[out->num++] = (int)devices;
   return OT_OK;
@@ -48,6 +50,11 @@ ot_status ot_scaling_build(const ot_job *job, const ot_candidate *candidate, ot_
   out->num = 0;
   int64_t dp = candidate->dp;
   while (dp % 2 == 0) dp /= 2;
-  for (; dp <= job->global_batch_size; dp *= 2) OT_TRY(add_point(job, candidate, dp, arena, out));
+  ot_arena_pool *const pool = ot_arena_take(arena, sizeof *pool);
+  pool->parent = arena;
+  for (; dp <= job->global_batch_size; dp *= 2) {
+    ot_arena scratch = ot_arena_pool_begin(pool);
+    OT_TRY(add_point(job, candidate, dp, &scratch, out));
+  }
   return OT_OK;
 }
