@@ -16,7 +16,7 @@ typedef struct ot_scaling {
 
 // Halves and doubles dp of `candidate` while micro-batches stay whole. If there is only one
 // micro-batch, it shrinks; if an interleaved schedule has too few, 1f1b is used. The cluster grows
-// as needed. Fewer devices whose step has very many passes of chunks, each of which takes memory, are
-// left out. Estimates are in `arena`. Cost: one estimator per point.
+// as needed. Fewer devices whose step has very many passes of chunks, each of which takes memory,
+// are left out. Estimates are in `arena`. Cost: one estimator per point.
 ot_status ot_scaling_build(const ot_job *job, const ot_candidate *candidate, ot_arena *arena,
                            ot_scaling *out);
