@@ -1,20 +1,29 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Tests and measures Orthant on a machine with a GPU; writes report.md, report.json, log.txt to OUT.
-#   tools/gpu_check.sh PACK OUT quick|bench|tune|sanitize [SECONDS]
-# PACK: of tools/gpu_pack.sh, or a folder with the same contents; run in the source tree.
+#   tools/gpu_check.sh quick|bench|tune|sanitize OUT [SECONDS]
 #   quick     every kernel against its tests and twice for equal bits, whole steps, meshes, training
 #   bench     steps of models next to PyTorch, operators, attention, memory, expected times
 #   tune      variants of kernels and algorithms of products, and which of them win
 #   sanitize  compute-sanitizer over small steps of every family
+# It runs what `make gpu-pack` left in build/gpu of this source tree; OT_GPU_PACK names another pack, or
+# a folder with the same contents.
 # A report.json that is in OUT already keeps what other modes found; parts that passed are not run
-# again. Each mode stops after SECONDS (570): what it did not reach is named. Exit code 1: a part
-# failed.
+# again. Each mode stops after SECONDS (570): what it did not reach is named. Exit code 0: all parts
+# passed, 1: a part failed, 2: wrong usage, 3: no GPU or no pack.
 set -uo pipefail
-usage='usage: tools/gpu_check.sh PACK OUT quick|bench|tune|sanitize [SECONDS]'
-pack=$(realpath "${1:?$usage}") out=${2:?$usage} mode=${3:?$usage} seconds=${4:-570}
+usage='usage: tools/gpu_check.sh quick|bench|tune|sanitize OUT [SECONDS]'
+mode=${1:-} out=${2:-} seconds=${3:-570}
+case $mode in
+  quick | bench | tune | sanitize) [ -n "$out" ] || { echo "$usage" >&2; exit 2; } ;;
+  *) echo "$usage" >&2; exit 2 ;;
+esac
 begin=$(date +%s)
 tools=$(dirname "$(realpath "$0")")
+pack=${OT_GPU_PACK:-$tools/../build/gpu/pack.tar.xz}
+[ -e "$pack" ] || { echo "error: no pack (${pack})" >&2
+  echo 'help: run `make gpu-pack` where nvcc 13 is and bring its build/gpu here' >&2; exit 3; }
+pack=$(realpath "$pack")
 mkdir -p "$out" || exit 3
 out=$(realpath "$out")
 if [ -f "$pack" ]; then

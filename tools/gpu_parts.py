@@ -531,8 +531,6 @@ CONCURRENT = {"quick": 4, "sanitize": 4}
 
 def run_mode(run):
     """The number of parts that failed."""
-    if not find_out_device(run):
-        return 1
     run.report["parts"].pop("device", None)
     for part in identity_parts(run):
         run.report["parts"].pop(part[0], None)  # of this run, not of an earlier one
@@ -550,6 +548,8 @@ def main():
     if len(sys.argv) != 5 or sys.argv[3] not in MODES:
         sys.exit(f"usage: {Path(sys.argv[0]).name} PACK OUT {'|'.join(MODES)} SECONDS")
     run = Run(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]))
+    if not find_out_device(run):
+        sys.exit(3)
     failures = run_mode(run)
     print(f"{failures} parts failed; {run.out / 'report.md'}")
     sys.exit(1 if failures else 0)

@@ -41,7 +41,7 @@ export PYTHONPATH=$folder/tools
 # run MODE STATUS: the exit code of the mode.
 run() {
   local status=0
-  PATH=$folder/tools:$PATH "$here/tools/gpu_check.sh" pack out "$1" 5000 >"$1.txt" 2>&1 || status=$?
+  PATH=$folder/tools:$PATH OT_GPU_PACK=pack "$here/tools/gpu_check.sh" "$1" out 5000 >"$1.txt" 2>&1 || status=$?
   [ "$status" = "$2" ] || fail "$1: exit code $status: $(cat "$1.txt")"
 }
 run quick 1
@@ -107,9 +107,13 @@ PYTHON
 rm pack/bin/test_broken
 run quick 0
 grep -q 'kernels rope' quick.txt && fail "a part that passed ran again"
-OT_SHIM_FAIL=cudaGetDeviceCount:1:100 run quick 1
+OT_SHIM_FAIL=cudaGetDeviceCount:1:100 run quick 3
 grep -q 'no GPU can be used' quick.txt || fail "no GPU: $(cat quick.txt)"
 [ "$(ls out)" = "$(printf 'cluster.yaml\nlog.txt\nreport.json\nreport.md')" ] || fail "files: $(ls out)"
+
+run fast 2
+OT_GPU_PACK=absent "$here/tools/gpu_check.sh" quick out >absent.txt 2>&1 && fail "no pack: exit code 0"
+grep -q 'no pack (absent)' absent.txt || fail "no pack: $(cat absent.txt)"
 
 # Hangs, and what comes after the end of the time.
 cd "$here/tools"
