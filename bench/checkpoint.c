@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time to save and to load the state of a run on ranks of one thread, compared with the disk: the
 // same bytes as plain writes with a sync, and as plain reads, by as many threads. They take turns;
-// nothing is read from the page cache. The same for copies in memory (checkpoint.memory), compared
-// with memcpy.
-//   bench/checkpoint [--ranks N] [--layers L] [--tp T] [--repeats R] [--directory DIR] [--json]
+// nothing is read from the page cache. Unless --disk, copies in memory (checkpoint.memory), and
+// what an asynchronous save blocks (checkpoint.async), are compared with memcpy.
+//   bench/checkpoint [--ranks N] [--layers L] [--tp T] [--repeats R] [--directory DIR] [--disk] [--json]
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,15 +17,20 @@
 #include "support/bench_program.h"
 #include "support/bench_step.h"
 #include "train/memory_copies.h"
+#include "train/state_save.h"
 #include "train/trainer.h"
 
 enum { TOKENS = 1 << 16, HEADER_BYTES = 1024, BLOCK_BYTES = 4 << 20, HISTORY = 1 };
 
-typedef enum turn { SAVE, WRITE, LOAD, READ, COPY, MEMCPY, RESTORE, TURNS } turn;
+typedef enum turn { SAVE, WRITE, LOAD, READ, COPY, MEMCPY, RESTORE, BLOCK, TURNS } turn;
+
+static const char *const turn_names[TURNS] = {"save", "write",  "load",    "read",
+                                              "copy", "memcpy", "restore", "block"};
 
 typedef struct settings {
   int ranks, layers, tp, repeats;
   const char *directory;
+  turn turns;  // those before it are taken
   bool json;
 } settings;
 
@@ -33,6 +38,7 @@ typedef struct timing {
   const settings *settings;
   ot_config config;
   const char *saved;  // directory of the checkpoint
+  const char *later;  // of one that was saved asynchronously
   int64_t bytes;      // of its tensor files
   int64_t copied;     // bytes of copies in memory, of all ranks
   double seconds[TURNS][OT_BENCH_REPEATS];
@@ -46,8 +52,9 @@ typedef struct bench_rank {
   ot_arena *arena;
   char *block;  // [BLOCK_BYTES]
   ot_memory_copies *memory;
-  char *buffer;    // [copied]
-  int64_t copied;  // bytes of the copies of this rank
+  ot_state_save *save;  // asynchronous
+  char *buffer;         // [copied]
+  int64_t copied;       // bytes of the copies of this rank
 } bench_rank;
 
 static const char model[] =
@@ -115,8 +122,10 @@ static ot_status open_memory(const bench_rank *r, ot_memory_copies **memory) {
 }
 
 static ot_status begin_memory(bench_rank *r) {
+  const ot_folder_sight sight = ot_folder_sight_all(r->world);
   char note[OT_MEMORY_NOTE_BYTES];
   bool on;
+  OT_TRY(ot_state_save_create(ot_trainer_runtime(r->trainer), r->world, &sight, true, &r->save));
   OT_TRY(open_memory(r, &r->memory));
   OT_TRY(ot_memory_copies_begin(r->memory, HISTORY, note, &on));
   OT_CHECK(on, OT_ENVIRONMENT, "%s", note);
@@ -147,6 +156,16 @@ static ot_status restore_memory(const bench_rank *r) {
   return status;
 }
 
+static ot_status start_saving(const bench_rank *r) {
+  const ot_state_request request = ot_trainer_state(r->trainer, r->t->later);
+  return ot_state_save_start(r->save, &request);
+}
+
+static ot_status end_saving(const bench_rank *r) {
+  OT_TRY(ot_state_save_wait(r->save));
+  return ot_world_is_leader(r->world) ? ot_disk_remove(r->t->later) : OT_OK;
+}
+
 // ---- turns ----
 
 static ot_status take_turn(const bench_rank *r, turn what, const char *share) {
@@ -167,6 +186,8 @@ static ot_status take_turn(const bench_rank *r, turn what, const char *share) {
       return OT_OK;
     case RESTORE:
       return restore_memory(r);
+    case BLOCK:
+      return start_saving(r);
     case TURNS:
       break;
   }
@@ -192,13 +213,14 @@ static ot_status take_turns(const bench_rank *r, int repeat) {
   const bool leads = ot_world_is_leader(r->world);
   const char *const share =
       ot_arena_format(r->arena, "%s/share-%d", r->t->settings->directory, ot_world_rank(r->world));
-  for (int what = 0; what < TURNS; what++) {
+  for (turn what = SAVE; what < r->t->settings->turns; what++) {
     OT_TRY(ot_world_agree(r->world, OT_OK));
     const double start_s = ot_clock_s();
-    OT_TRY(ot_world_agree(r->world, take_turn(r, (turn)what, share)));
+    OT_TRY(ot_world_agree(r->world, take_turn(r, what, share)));
     if (leads) r->t->seconds[what][repeat] = ot_clock_s() - start_s;
     if (what == WRITE) forget(share);
-    while (ot_memory_copies_busy(r->memory)) usleep(1000);
+    while (r->memory && ot_memory_copies_busy(r->memory)) usleep(1000);
+    OT_TRY(ot_world_agree(r->world, what == BLOCK ? end_saving(r) : OT_OK));
     OT_TRY(ot_world_agree(r->world, what == SAVE && leads ? forget_saved(r) : OT_OK));
   }
   unlink(share);
@@ -211,10 +233,12 @@ static ot_status time_trainer(bench_rank *r) {
   memset(r->block, 7, BLOCK_BYTES);
   ot_status status =
       ot_trainer_create(&r->t->config.run, r->t->config.settings, r->world, &r->trainer);
-  if (status == OT_OK) status = begin_memory(r);
+  const bool memory = r->t->settings->turns == TURNS;
+  if (status == OT_OK && memory) status = begin_memory(r);
   for (int i = 0; i < r->t->settings->repeats && status == OT_OK; i++) status = take_turns(r, i);
-  if (status == OT_OK) status = ot_memory_copies_remove(r->memory);
+  if (status == OT_OK && memory) status = ot_memory_copies_remove(r->memory);
   ot_memory_copies_destroy(&r->memory);
+  ot_state_save_destroy(&r->save);
   free(r->buffer);
   ot_trainer_destroy(&r->trainer);
   free(r->block);
@@ -234,39 +258,47 @@ static ot_status time_rank(ot_comm *comm, void *context) {
 
 // ---- report ----
 
+static void report_json(const timing *t, const double median[TURNS]) {
+  printf("{\"ranks\": %d, \"bytes\": %lld", t->settings->ranks, (long long)t->bytes);
+  for (turn i = SAVE; i < t->settings->turns; i++)
+    printf(", \"%s_seconds\": %.6g", turn_names[i], median[i]);
+  printf(", \"save_ratio\": %.4g, \"load_ratio\": %.4g", median[WRITE] / median[SAVE],
+         median[READ] / median[LOAD]);
+  if (t->settings->turns == TURNS)
+    printf(", \"copied_bytes\": %lld, \"copy_ratio\": %.4g, \"block_ratio\": %.4g",
+           (long long)t->copied, median[MEMCPY] / median[COPY], median[MEMCPY] / median[BLOCK]);
+  puts("}");
+}
+
 static void report(const timing *t) {
-  static const char *const names[TURNS] = {"save", "write",  "load",   "read",
-                                           "copy", "memcpy", "restore"};
   const settings *const s = t->settings;
   double median[TURNS];
-  for (int i = 0; i < TURNS; i++) median[i] = ot_bench_median(t->seconds[i], s->repeats);
+  for (turn i = SAVE; i < s->turns; i++) median[i] = ot_bench_median(t->seconds[i], s->repeats);
   if (s->json) {
-    printf("{\"ranks\": %d, \"bytes\": %lld", s->ranks, (long long)t->bytes);
-    for (int i = 0; i < TURNS; i++) printf(", \"%s_seconds\": %.6g", names[i], median[i]);
-    printf(
-        ", \"copied_bytes\": %lld, \"save_ratio\": %.4g, \"load_ratio\": %.4g, "
-        "\"copy_ratio\": %.4g}\n",
-        (long long)t->copied, median[WRITE] / median[SAVE], median[READ] / median[LOAD],
-        median[MEMCPY] / median[COPY]);
+    report_json(t, median);
     return;
   }
   printf("%d ranks, %.3f GB, medians of %d\n", s->ranks, (double)t->bytes / 1e9, s->repeats);
-  for (int i = 0; i < TURNS; i++) {
+  for (turn i = SAVE; i < s->turns; i++) {
     const double bytes = (double)(i < COPY ? t->bytes : t->copied);
-    printf("%-7s %8.3f s  %7.3f GB/s\n", names[i], median[i], bytes / 1e9 / median[i]);
+    printf("%-7s %8.3f s  %7.3f GB/s\n", turn_names[i], median[i], bytes / 1e9 / median[i]);
   }
   printf("saving at %.0f %% of the disk's rate, loading at %.0f %%\n",
          100 * median[WRITE] / median[SAVE], 100 * median[READ] / median[LOAD]);
+  if (s->turns < TURNS) return;
   printf(
       "a copy in memory takes %.2f times as long as memcpy; a restart from it takes %.2f of one "
-      "from the disk\n",
-      median[COPY] / median[MEMCPY], median[RESTORE] / median[LOAD]);
+      "from the disk\nan asynchronous save blocks %.2f times as long as memcpy\n",
+      median[COPY] / median[MEMCPY], median[RESTORE] / median[LOAD],
+      median[BLOCK] / median[MEMCPY]);
 }
 
 static ot_status run_in(const settings *s, ot_arena *arena) {
   timing *const t = ot_arena_take(arena, sizeof *t);
   const char *const tokens = ot_arena_format(arena, "%s/tokens.bin", s->directory);
-  *t = (timing){.settings = s, .saved = ot_arena_format(arena, "%s/step", s->directory)};
+  *t = (timing){.settings = s,
+                .saved = ot_arena_format(arena, "%s/step", s->directory),
+                .later = ot_arena_format(arena, "%s/later", s->directory)};
   OT_TRY(ot_disk_make_directory(s->directory));
   OT_TRY(write_tokens(tokens));
   const ot_config_request request = {
@@ -284,6 +316,7 @@ static ot_status run_program(const ot_options *options) {
                       .tp = (int)ot_options_integer(options, "tp"),
                       .repeats = (int)ot_options_integer(options, "repeats"),
                       .directory = ot_options_text(options, "directory"),
+                      .turns = ot_options_flag(options, "disk") ? COPY : TURNS,
                       .json = ot_options_json(options)};
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -299,6 +332,8 @@ static const ot_option options[] = {
     {"tp", OT_OPTION_INTEGER, "T", "1", 1, 16, .help = "tensor parallelism"},
     {"repeats", OT_OPTION_INTEGER, "R", "3", 1, OT_BENCH_REPEATS, .help = "repetitions per median"},
     {"directory", OT_OPTION_TEXT, "DIR", "checkpoint-bench", .help = "directory on the disk"},
+    {"disk", OT_OPTION_FLAG,
+     .help = "no copies in memory, which need three times the memory of the state"},
 };
 
 const ot_verb ot_bench_program = {

@@ -92,7 +92,7 @@ ot_status ot_safetensors_check_written(const ot_safetensors_layout *layout, cons
 // True if all bytes of file `file` passed this writer in order.
 bool ot_safetensors_is_hashed(const ot_safetensors_writer *writer, int file);
 
-// The record of file `file`, once synced by all writers: of what was written if it is hashed, else
+// The record of file `file`, once written by all writers: of what was written if it is hashed, else
 // of the file, which is read. Block hashes are in `arena`.
 ot_status ot_safetensors_record(const ot_safetensors_writer *writer, int file, ot_arena *arena,
                                 ot_content_record *record);

@@ -4,8 +4,9 @@
 // stages, which a thread on each rank runs without communication; between them the ranks meet.
 //
 //   begin   the leader makes a directory and the files at their full size
-//   write   every rank writes and syncs; first, it writes for ranks that do not see the directory
-//   verify  files are shared out over the ranks that see them, which read and hash them
+//   write   every rank writes; first, it writes for ranks that do not see the directory
+//   verify  files are shared out over the ranks that see them, which read and hash them; every rank
+//           syncs what it wrote, with several hosts already in the stage before
 //   commit  the leader writes the manifest and renames the directory
 //
 // A failure anywhere ends the save on all ranks with one message; older checkpoints are untouched.
