@@ -20,10 +20,9 @@ case $mode in
 esac
 begin=$(date +%s)
 tools=$(dirname "$(realpath "$0")")
-pack=${OT_GPU_PACK:-$tools/../build/gpu/pack.tar.xz}
-[ -e "$pack" ] || { echo "error: no pack (${pack})" >&2
+pack=$(realpath -m "${OT_GPU_PACK:-$tools/../build/gpu/pack.tar.xz}")
+[ -e "$pack" ] || { echo "error: no pack ($pack)" >&2
   echo 'help: run `make gpu-pack` where nvcc 13 is and bring its build/gpu here' >&2; exit 3; }
-pack=$(realpath "$pack")
 mkdir -p "$out" || exit 3
 out=$(realpath "$out")
 if [ -f "$pack" ]; then

@@ -202,7 +202,7 @@ class Torture:
             self.place.clear("golden")
         count = self.place.folder / "count"
         self.place.train("golden", **self.place.broken("golden", count=count))
-        self.calls = int(count.read_text())
+        self.calls, self.allocations = map(int, count.read_text().split())
         self.place.clear("golden")
 
     def launchers(self):
@@ -292,6 +292,20 @@ class Torture:
                 went_on += code == 0
                 held += code in (0, 3) and self.ends_golden("out")
             self.note(f"a call fails: {error}", held, len(calls), f"{went_on} runs went on")
+
+    def refused_memory(self):
+        """An allocation of the program or of a library of its is refused; libgomp then ends the process."""
+        total = self.trials(300, 3)
+        held = went_on = 0
+        for allocation in self.random.sample(range(1, self.allocations + 1), total):
+            self.place.clear("out")
+            code, text = self.place.train("out", **self.place.broken("out", memory=allocation))
+            went_on += code == 0
+            named = code == 3 and "error: " in text or code == 1 and "libgomp: Out of memory" in text
+            if code != 0 and not named:
+                print(f"  allocation {allocation}: exit code {code}: {text[-200:]}", flush=True)
+            held += (code == 0 or named) and self.ends_golden("out")
+        self.note("an allocation is refused", held, total, f"{self.allocations} in a run; {went_on} runs went on")
 
     def full_disk(self):
         """A disk that is full after some of the checkpoints, and then has room again."""
@@ -563,6 +577,7 @@ class Torture:
         return seconds
 
     PARTS = {"kills": kills, "save-kills": save_kills, "failing-calls": failing_calls,
+             "memory": refused_memory,
              "full-disk": full_disk, "corruptions": corruptions, "fallbacks": fallbacks,
              "products": spoiled_products, "injections": injections, "meshes": meshes, "stops": stops,
              "hangs": hangs, "stragglers": stragglers, "elastic": elastic, "restart": restart}

@@ -22,7 +22,7 @@ void *ot_arena_take(ot_arena *arena, int64_t bytes) {
   if (arena->used + needed > arena->capacity) {
     const int64_t block_bytes = needed > BLOCK_BYTES ? needed : BLOCK_BYTES;
     arena->block = arena->source(arena->context, block_bytes);
-    OT_ASSERT(arena->block != NULL);
+    if (arena->block == NULL) ot_panic_memory(block_bytes);
     arena->used = 0;
     arena->capacity = block_bytes;
   }

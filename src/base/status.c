@@ -54,3 +54,8 @@ _Noreturn void ot_panic(const char *file, int line, const char *text) {
   if (panic_hook) panic_hook(file, line, text);
   __builtin_trap();
 }
+
+_Noreturn void ot_panic_memory(int64_t bytes) {
+  (void)ot_fail(OT_ENVIRONMENT, "out of memory: %lld more bytes are needed", (long long)bytes);
+  ot_panic(NULL, 0, message);
+}

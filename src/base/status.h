@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef enum ot_status {
   OT_OK = 0,
@@ -36,10 +37,12 @@ void ot_fail_trace(const char *function);
 const char *ot_fail_chain(void);
 
 // Ends the job: prints through the hook (cli/ sets one that writes file, line and rank to stderr
-// and aborts), or traps when there is none, as in WebAssembly. Does not return.
+// and aborts), or traps when there is none, as in WebAssembly. Does not return. Without memory `file`
+// is null, and the failure, OT_ENVIRONMENT, is recorded.
 typedef void (*ot_panic_hook)(const char *file, int line, const char *text);
 void ot_panic_hook_set(ot_panic_hook hook);
 void ot_panic(const char *file, int line, const char *text) __attribute__((noreturn));
+void ot_panic_memory(int64_t bytes) __attribute__((noreturn));
 
 #define OT_TRY(call)                         \
   do {                                       \

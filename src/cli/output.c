@@ -36,15 +36,19 @@ void ot_output_notes(const ot_config_notes *notes) {
   for (int i = 0; i < notes->count; i++) fprintf(stderr, "note: %s\n", notes->text[i]);
 }
 
-static void bug(const char *file, int line, const char *text) {
+static void panic(const char *file, int line, const char *text) {
   fflush(stdout);
+  if (file == NULL) {
+    ot_output_failure(OT_ENVIRONMENT);
+    _Exit(OT_ENVIRONMENT);
+  }
   fprintf(stderr, "error: bug in orthant: %s (%s:%d)\n", text, file, line);
   fprintf(stderr, "help: please report it with the command and `orthant doctor --json`\n");
   fflush(stderr);
   _Exit(OT_BUG);
 }
 
-void ot_output_catch_bugs(void) { ot_panic_hook_set(bug); }
+void ot_output_catch_bugs(void) { ot_panic_hook_set(panic); }
 
 // True when the reader of the pipe has closed it.
 static bool reader_is_gone(int descriptor) {

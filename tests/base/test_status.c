@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/arena.h"
 #include "base/status.h"
 
 static ot_status check_degree(int degree) {
@@ -114,6 +115,22 @@ static void a_failed_assertion_calls_the_hook(void **state) {
   ot_panic_hook_set(NULL);
 }
 
+static void *no_block(void *context, int64_t bytes) {
+  (void)context;
+  (void)bytes;
+  return NULL;
+}
+
+static void memory_that_runs_out_is_a_failure_of_the_environment(void **state) {
+  (void)state;
+  ot_arena arena = ot_arena_from(no_block, NULL);
+  ot_panic_hook_set(record_panic);
+  if (setjmp(after_panic) == 0) (void)ot_arena_take(&arena, 3 << 20);
+  assert_string_equal(panic_text, "out of memory: 3145728 more bytes are needed");
+  assert_string_equal(ot_fail_message(), panic_text);
+  ot_panic_hook_set(NULL);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(passes_on_success),
@@ -124,6 +141,7 @@ int main(void) {
       cmocka_unit_test(control_characters_of_names_are_not_shown),
       cmocka_unit_test(failures_are_thread_local),
       cmocka_unit_test(a_failed_assertion_calls_the_hook),
+      cmocka_unit_test(memory_that_runs_out_is_a_failure_of_the_environment),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,9 @@
 //   BREAK_HOW     kill (SIGKILL before the call has an effect), short (half of a write), or the
 //                 name of an errno: ENOSPC EIO EINTR EDQUOT
 //   BREAK_LASTS   1: also all later calls
-//   BREAK_COUNT   a file that receives the number of calls when the process ends
+//   BREAK_COUNT   a file that receives the numbers of calls and of allocations when the process ends
+//   BREAK_MEMORY  the allocation to refuse, counted from 1 in main; the libraries that initialise
+//                 themselves before do not live without memory
 //   BREAK_PRODUCT the call of cblas_sgemm of which one element becomes NaN, counted from 1
 //   BREAK_HANG    the call of cblas_sgemm that never returns, counted from 1
 //   BREAK_ONCE    a file: it hangs only if the file is not there, and creates it
@@ -29,7 +31,8 @@
 
 enum { FILES = 4096, PATH = 4096 };
 
-static atomic_long calls, products;
+static atomic_long calls, products, allocations;
+static atomic_bool in_main;
 static atomic_bool below[FILES];  // open files of the folder
 
 // ---- what to break ----
@@ -79,10 +82,10 @@ static bool is_at_below(int directory, const char *path) {
 
 __attribute__((destructor)) static void write_count(void) {
   const char *const path = getenv("BREAK_COUNT");
-  if (!path || calls == 0) return;
+  if (!path || calls + allocations == 0) return;
   FILE *const file = fopen(path, "w");
   if (!file) return;
-  fprintf(file, "%ld\n", (long)calls);
+  fprintf(file, "%ld %ld\n", (long)calls, (long)allocations);
   fclose(file);
 }
 
@@ -101,6 +104,53 @@ static void find(const char *name, void *function) {
 static int note(int file, bool is) {
   if (file >= 0 && file < FILES) below[file] = is;
   return file;
+}
+
+// ---- memory ----
+
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *memory, size_t bytes);
+void *__libc_memalign(size_t alignment, size_t bytes);
+
+// Counts an allocation. True: it must fail.
+static bool is_refused(void) {
+  static atomic_long refused = -1;
+  if (!in_main) return false;
+  if (refused < 0) refused = number_of("BREAK_MEMORY");
+  if (atomic_fetch_add(&allocations, 1) + 1 != refused) return false;
+  errno = ENOMEM;
+  return true;
+}
+
+void *malloc(size_t bytes) { return is_refused() ? NULL : __libc_malloc(bytes); }
+
+void *calloc(size_t count, size_t bytes) {
+  return is_refused() ? NULL : __libc_calloc(count, bytes);
+}
+
+void *realloc(void *memory, size_t bytes) {
+  return is_refused() ? NULL : __libc_realloc(memory, bytes);
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes) {
+  return is_refused() ? NULL : __libc_memalign(alignment, bytes);
+}
+
+static int (*program)(int, char **, char **);
+
+static int run_program(int count, char **arguments, char **environment) {
+  in_main = true;
+  const int code = program(count, arguments, environment);
+  in_main = false;
+  return code;
+}
+
+int __libc_start_main(int (*start)(int, char **, char **), int count, char **arguments,
+                      void (*begin)(void), void (*end)(void), void (*last)(void), void *stack) {
+  REAL(__libc_start_main);
+  program = start;
+  return real(run_program, count, arguments, begin, end, last, stack);
 }
 
 // The mode of an open that may create a file.
