@@ -146,6 +146,9 @@ static int run_program(int count, char **arguments, char **environment) {
   return code;
 }
 
+// The C library calls this, no header declares it.
+int __libc_start_main(int (*start)(int, char **, char **), int count, char **arguments,
+                      void (*begin)(void), void (*end)(void), void (*last)(void), void *stack);
 int __libc_start_main(int (*start)(int, char **, char **), int count, char **arguments,
                       void (*begin)(void), void (*end)(void), void (*last)(void), void *stack) {
   REAL(__libc_start_main);
