@@ -3,7 +3,8 @@
 // same bytes as plain writes with a sync, and as plain reads, by as many threads. They take turns;
 // nothing is read from the page cache. Unless --disk, copies in memory (checkpoint.memory), and
 // what an asynchronous save blocks (checkpoint.async), are compared with memcpy.
-//   bench/checkpoint [--ranks N] [--layers L] [--tp T] [--repeats R] [--directory DIR] [--disk] [--json]
+//   bench/checkpoint [--ranks N] [--layers L] [--tp T] [--repeats R] [--directory DIR] [--disk]
+//     [--json]
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

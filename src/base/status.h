@@ -37,8 +37,8 @@ void ot_fail_trace(const char *function);
 const char *ot_fail_chain(void);
 
 // Ends the job: prints through the hook (cli/ sets one that writes file, line and rank to stderr
-// and aborts), or traps when there is none, as in WebAssembly. Does not return. Without memory `file`
-// is null, and the failure, OT_ENVIRONMENT, is recorded.
+// and aborts), or traps when there is none, as in WebAssembly. Does not return. When memory runs
+// out, `file` is null and the failure, OT_ENVIRONMENT, is recorded.
 typedef void (*ot_panic_hook)(const char *file, int line, const char *text);
 void ot_panic_hook_set(ot_panic_hook hook);
 void ot_panic(const char *file, int line, const char *text) __attribute__((noreturn));

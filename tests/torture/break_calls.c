@@ -6,7 +6,7 @@
 //   BREAK_HOW     kill (SIGKILL before the call has an effect), short (half of a write), or the
 //                 name of an errno: ENOSPC EIO EINTR EDQUOT
 //   BREAK_LASTS   1: also all later calls
-//   BREAK_COUNT   a file that receives the numbers of calls and of allocations when the process ends
+//   BREAK_COUNT   a file that receives the numbers of calls and allocations when the process ends
 //   BREAK_MEMORY  the allocation to refuse, counted from 1 in main; the libraries that initialise
 //                 themselves before do not live without memory
 //   BREAK_PRODUCT the call of cblas_sgemm of which one element becomes NaN, counted from 1
@@ -146,14 +146,25 @@ static int run_program(int count, char **arguments, char **environment) {
   return code;
 }
 
-// The C library calls this, no header declares it.
-int __libc_start_main(int (*start)(int, char **, char **), int count, char **arguments,
-                      void (*begin)(void), void (*end)(void), void (*last)(void), void *stack);
-int __libc_start_main(int (*start)(int, char **, char **), int count, char **arguments,
-                      void (*begin)(void), void (*end)(void), void (*last)(void), void *stack) {
-  REAL(__libc_start_main);
+// Its seven arguments: main, their count, the arguments, three functions, the end of the stack.
+typedef int (*program_start)(int (*)(int, char **, char **), int, char **, void *, void *, void *,
+                             void *);
+
+int __libc_start_main(int (*start)(int, char **, char **), ...);  // in no header
+
+int __libc_start_main(int (*start)(int, char **, char **), ...) {
+  void *real = dlsym(RTLD_NEXT, "__libc_start_main");
+  program_start begin;
+  va_list rest;
+  memcpy(&begin, &real, sizeof begin);
   program = start;
-  return real(run_program, count, arguments, begin, end, last, stack);
+  va_start(rest, start);
+  const int count = va_arg(rest, int);
+  char **const arguments = va_arg(rest, char **);
+  void *more[4];
+  for (int i = 0; i < 4; i++) more[i] = va_arg(rest, void *);
+  va_end(rest);
+  return begin(run_program, count, arguments, more[0], more[1], more[2], more[3]);
 }
 
 // The mode of an open that may create a file.
