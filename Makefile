@@ -25,7 +25,7 @@ build = mkdir -p build && { $(call configure,$(1),$(2)); } && cmake --build --pr
 test = ctest --preset $(1) -j $$(($(JOBS) + 1))  # some tests wait
 needs = @tools/dependencies.sh build optional:mpi optional:serve $(if $(filter ON,$(CUDA)),cuda)
 
-.PHONY: all help demo check check-full fuzz torture bench gpu-pack lint format install clean
+.PHONY: all help demo check check-full fuzz torture bench page gpu-pack lint format install clean
 
 all:  ## build/orthant and the benchmark programs build/bench/*
 	$(needs)
@@ -45,9 +45,10 @@ check:  ## builds, then all tests and the lint
 	@$(call test,cpu)
 
 check-full:  ## all cases of all tests, the formatter, a second compiler, the sanitizers; an hour
-	$(needs) test format clang optional:fuzz
+	$(needs) test format clang page optional:fuzz optional:browser
 	@clang-format-14 --dry-run --Werror $$(git ls-files '*.c' '*.h')
 	@$(call build,cpu)
+	@cmake --build build -j $(JOBS) --target page
 	@$(call test,full)
 	@$(call build,clang)
 	@$(call test,clang)
@@ -73,6 +74,10 @@ bench:  ## runs every benchmark program
 	$(needs)
 	@$(call build,cpu)
 	@for program in build/bench/*; do echo "== $$program"; $$program || exit $$?; done
+
+page:  ## build/page/orthant.html: the planner in one page, for browsers, offline (docs/page.md)
+	@tools/dependencies.sh build page
+	@mkdir -p build && { $(call configure,cpu); } && cmake --build build -j $(JOBS) --target page
 
 gpu-pack:  ## build/gpu/: what tools/gpu_check.sh runs on a machine with a GPU
 	@tools/dependencies.sh build test cuda

@@ -31,6 +31,10 @@ test   | unit tests            | pkg:cmocka            | libcmocka-dev     | lib
 test   | C++, for an emulated GPU | command:c++        | g++               | gcc-c++            | gcc
 demo   | xz to compare with    | command:xz            | xz-utils          | xz                 | xz
 format | the code formatter    | command:clang-format-14 | clang-format-14 | clang-tools-extra  | clang-format@14
+page   | clang with WebAssembly | command:clang-14   | clang-14          | clang              | llvm
+page   | the linker of WebAssembly | command:wasm-ld-14 | lld-14         | lld                | lld
+browser | node and npm          | command:npm         | nodejs npm        | nodejs npm         | node
+browser | a browser             | command:chromium    | chromium          | chromium           | chromium
 cuda   | pip, for nvcc         | pip:                | python3-pip       | python3-pip        | python
 cuda   | C++, which nvcc needs | command:c++          | g++               | gcc-c++            | gcc
 clang  | a second compiler     | command:clang         | clang             | clang              | llvm

@@ -5,11 +5,13 @@
 
 // A scalar as it stands in a YAML file, without quotes: the tables of the planner give it a type.
 class Word {
-  constructor(text) { this.text = text; }
+  constructor(text) {
+    this.text = text;
+  }
 }
 
 const escapeField = text =>
-  String(text).replace(/[\\\t\n]/g, c => c === '\\' ? '\\\\' : c === '\t' ? '\\t' : '\\n');
+  String(text).replace(/[\\\t\n]/g, c => (c === '\\' ? '\\\\' : c === '\t' ? '\\t' : '\\n'));
 
 // Appends the lines of `value` at `depth` under `key`.
 function encodeNode(value, depth, key, lines) {
@@ -36,9 +38,9 @@ class Engine {
     this.exports = new WebAssembly.Instance(module, {}).exports;
   }
 
-  // The answer to `request` as text. A trap is a bug of the planner: the module starts again.
-  call(request) {
-    const bytes = new TextEncoder().encode(encodeRequest(request));
+  // The answer to a request, encoded as lines, as JSON text.
+  call(lines) {
+    const bytes = new TextEncoder().encode(lines);
     const at = this.exports.page_request();
     if (bytes.length > 1 << 20) throw new Error('the request has more than 1 MiB');
     new Uint8Array(this.exports.memory.buffer, at, bytes.length).set(bytes);

@@ -3,9 +3,29 @@
 // plan` by their names with underscores; what is absent is searched or has its default.
 'use strict';
 
-const QUESTION_KEYS = ['gpus', 'global_batch_size', 'sequence_length', 'tokens',
-  'critical_batch_tokens', 'tp', 'pp', 'vpp', 'cp', 'ep', 'etp', 'dp', 'zero', 'micro_batch_size',
-  'pipeline', 'recompute', 'precision', 'expert_imbalance', 'price', 'top', 'variants'];
+const QUESTION_KEYS = [
+  'gpus',
+  'global_batch_size',
+  'sequence_length',
+  'tokens',
+  'critical_batch_tokens',
+  'tp',
+  'pp',
+  'vpp',
+  'cp',
+  'ep',
+  'etp',
+  'dp',
+  'zero',
+  'micro_batch_size',
+  'pipeline',
+  'recompute',
+  'precision',
+  'expert_imbalance',
+  'price',
+  'top',
+  'variants',
+];
 
 // A preset or dropped file of a kind as a tree.
 function parsePreset(kind, text) {
@@ -16,16 +36,22 @@ function parsePreset(kind, text) {
 // {name, tree} that the user brought, used instead.
 function requestOf(state, preset) {
   const files = state.files || {};
-  const model = files.model ||
-    { name: state.model, source: state.model, tree: preset('models', state.model) };
+  const model = files.model || {
+    name: state.model,
+    source: state.model,
+    tree: preset('models', state.model),
+  };
   const question = { model_name: model.name, model_source: model.source || '' };
   for (const key of QUESTION_KEYS) {
     const value = state[key];
     const given = value !== undefined && value !== '' && value !== null;
     if (given) question[key] = new Word(String(value));
   }
-  const engine = files.engine ? files.engine.tree
-    : !state.engine || state.engine === 'orthant' ? 'orthant' : preset('engines', state.engine);
+  const engine = files.engine
+    ? files.engine.tree
+    : !state.engine || state.engine === 'orthant'
+      ? 'orthant'
+      : preset('engines', state.engine);
   const settings = {};
   for (const [key, value] of Object.entries(state.settings || {})) {
     settings[key] = new Word(String(value));

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The target `page`: the planning half as a WebAssembly module, build/page/orthant.wasm. Needs clang
-# with the target wasm32 and wasm-ld; without them the target says so. It is no part of `all`.
+# `make page`: the planning half as WebAssembly, and the page that holds it. Needs clang with the
+# target wasm32 and wasm-ld; without them the target says so. Nothing of it is part of `all`.
+#   build/page/orthant.wasm   no imports      build/page/orthant.html   everything, in one file
 find_program(OT_WASM_CLANG NAMES clang-14 clang)
 find_program(OT_WASM_LINKER NAMES wasm-ld-14 wasm-ld)
 set(PAGE ${CMAKE_BINARY_DIR}/page)
@@ -31,4 +32,8 @@ add_custom_command(OUTPUT ${PAGE}/orthant.wasm
     -o ${PAGE}/orthant.wasm ${WASM_OBJECTS}
   DEPENDS ${WASM_OBJECTS})
 
-add_custom_target(page DEPENDS ${PAGE}/orthant.wasm)
+file(GLOB PAGE_PARTS CONFIGURE_DEPENDS web/*.js web/*.css web/*.html presets/*/*)
+add_custom_command(OUTPUT ${PAGE}/orthant.html
+  COMMAND ${CMAKE_SOURCE_DIR}/web/bundle.sh ${PAGE}/orthant.wasm ${PAGE}/orthant.html
+  DEPENDS ${PAGE}/orthant.wasm ${PAGE_PARTS} web/bundle.sh WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+add_custom_target(page DEPENDS ${PAGE}/orthant.html)

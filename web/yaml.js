@@ -46,10 +46,13 @@ class YamlReader {
 
   // A value in brackets or a scalar, from the characters `s` at `i`; returns [value, end].
   flow(s, i, ends) {
-    const skip = () => { while (i < s.length && /\s/.test(s[i])) i++; };
+    const skip = () => {
+      while (i < s.length && /\s/.test(s[i])) i++;
+    };
     skip();
     if (s[i] === '[' || s[i] === '{') {
-      const map = s[i] === '{', out = map ? {} : [];
+      const map = s[i] === '{',
+        out = map ? {} : [];
       for (i++, skip(); s[i] !== (map ? '}' : ']'); skip()) {
         if (i >= s.length) this.fail('a bracket that does not end');
         let key;
@@ -61,7 +64,8 @@ class YamlReader {
         }
         let value;
         [value, i] = this.flow(s, i, ',]}');
-        if (map) out[key] = value; else out.push(value);
+        if (map) out[key] = value;
+        else out.push(value);
         skip();
         if (s[i] === ',') i++;
       }
@@ -70,7 +74,7 @@ class YamlReader {
     if (s[i] === '"' || s[i] === "'") {
       const quote = s[i];
       let end = i + 1;
-      while (end < s.length && (s[end] !== quote)) end += s[end] === '\\' && quote === '"' ? 2 : 1;
+      while (end < s.length && s[end] !== quote) end += s[end] === '\\' && quote === '"' ? 2 : 1;
       return [this.scalar(s.slice(i, end + 1)), end + 1];
     }
     let end = i;
@@ -105,7 +109,8 @@ class YamlReader {
       if (rest === '') {
         this.next++;
         out.push(this.nested(indent));
-      } else if (/^[^\s"'[{][^:]*:( |$)/.test(rest)) {  // a map that begins on this line
+      } else if (/^[^\s"'[{][^:]*:( |$)/.test(rest)) {
+        // a map that begins on this line
         line.indent += line.text.length - rest.length;
         line.text = rest;
         out.push(this.map(line.indent));
@@ -124,6 +129,19 @@ class YamlReader {
     return this.block(line.indent);
   }
 
+  // A plain text may go on over lines that are indented deeper.
+  folded(text, indent) {
+    let whole = text;
+    while (!/^[[{"']/.test(text) && this.next < this.lines.length) {
+      const line = this.lines[this.next];
+      if (line.indent <= indent) break;
+      if (/:( |$)/.test(line.text)) this.fail('a map where a text goes on');
+      whole += ' ' + line.text;
+      this.next++;
+    }
+    return whole;
+  }
+
   map(indent) {
     const out = {};
     while (this.next < this.lines.length) {
@@ -135,7 +153,7 @@ class YamlReader {
       const key = match[1].replace(/^["']|["']$/g, '');
       if (key in out) this.fail(`the key "${key}" twice`);
       this.next++;
-      out[key] = match[2] ? this.value(match[2]) : this.nested(indent);
+      out[key] = match[2] ? this.value(this.folded(match[2], indent)) : this.nested(indent);
     }
     return out;
   }

@@ -8,10 +8,15 @@ static const struct {
   ot_web_operation *run;
   bool free;  // needs no plan
 } operations[] = {
-    {"stages", ot_web_stages, false},   {"timeline", ot_web_timeline, false},
-    {"devices", ot_web_devices, false}, {"crossover", ot_web_crossover, false},
-    {"pareto", ot_web_pareto, false},   {"remedies", ot_web_remedies, false},
-    {"emit", ot_web_emit, false},       {"keys", ot_web_keys, true},
+    {"stages", ot_web_stages, false},
+    {"timeline", ot_web_timeline, false},
+    {"devices", ot_web_devices, false},
+    {"crossover", ot_web_crossover, false},
+    {"pareto", ot_web_pareto, false},
+    {"remedies", ot_web_remedies, false},
+    {"calibrate", ot_web_calibrate, false},
+    {"emit", ot_web_emit, false},
+    {"keys", ot_web_keys, true},
 };
 
 ot_web *ot_web_create(ot_arena *own, ot_web_memory plan, ot_web_memory call) {

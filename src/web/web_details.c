@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Charts of one plan: its stages, its replayed step, the same plan on other numbers of devices.
+#include "base/math.h"
 #include "base/number.h"
+#include "describe/cluster_keys.h"
+#include "plan/calibrate.h"
 #include "plan/scaling_curve.h"
 #include "plan/step_terms.h"
 #include "web/web_parts.h"
@@ -77,6 +80,7 @@ ot_status ot_web_stages(ot_web *web, const ot_node *request, ot_json_writer *w) 
   OT_TRY(ot_estimate_stages(web->page.estimator, c, &web->call, &stages));
   ot_json_object(w, "estimate");
   ot_estimate_write_json(web->page.job, &estimate, w);
+  ot_web_put_range(web->page.job, &estimate, w);
   ot_json_end(w);
   put_terms(&estimate, w);
   ot_json_array(w, "stages");
@@ -133,6 +137,7 @@ ot_status ot_web_devices(ot_web *web, const ot_node *request, ot_json_writer *w)
     ot_json_object(w, NULL);
     ot_json_integer(w, "devices", scaling->devices[i]);
     ot_estimate_write_json(web->page.job, &scaling->estimate[i], w);
+    ot_web_put_range(web->page.job, &scaling->estimate[i], w);
     put_terms(&scaling->estimate[i], w);
     ot_json_end(w);
   }
@@ -199,6 +204,29 @@ ot_status ot_web_remedies(ot_web *web, const ot_node *request, ot_json_writer *w
     ot_json_end(w);
   }
   ot_json_end(w);
+  return OT_OK;
+}
+
+// ---- a measured step ----
+
+// `seconds` of the plan `index`, measured: the cluster that explains them.
+ot_status ot_web_calibrate(ot_web *web, const ot_node *request, ot_json_writer *w) {
+  const ot_node *const given = ot_node_child(request, "seconds");
+  double seconds = 0;
+  ot_estimate estimate;
+  OT_CHECK(given && given->text && ot_number_parse(given->text, false, &seconds) && seconds > 0,
+           OT_USAGE, "calibrate: the measured seconds of a step are missing");
+  OT_TRY(ot_estimate_build(web->page.estimator, candidate_of(web, request), &estimate));
+  ot_calibrating_row row = {.log_ratio = ot_log(seconds / estimate.step_s),
+                            .exposed = ot_calibrating_exposed(&estimate)};
+  ot_calibration calibration;
+  ot_calibration_find(&row, 1, &calibration);
+  ot_cluster cluster = *web->request.question.cluster;
+  ot_calibration_apply(&calibration, &cluster);
+  ot_json_real(w, "compute", calibration.compute);
+  ot_json_real(w, "exposed", calibration.exposed);
+  ot_json_real(w, "residual", row.residual);
+  ot_node_write_json(ot_cluster_write(&cluster, &web->call), "cluster", w);
   return OT_OK;
 }
 

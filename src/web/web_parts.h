@@ -19,7 +19,7 @@ struct ot_web {
 typedef ot_status ot_web_operation(ot_web *web, const ot_node *request, ot_json_writer *w);
 
 ot_web_operation ot_web_stages, ot_web_timeline, ot_web_devices, ot_web_crossover, ot_web_pareto,
-    ot_web_remedies, ot_web_emit, ot_web_keys;
+    ot_web_remedies, ot_web_calibrate, ot_web_emit, ot_web_keys;
 
 // Parses the lines of a request. Each line is a node in preorder, with its fields separated by
 // tabs: depth, kind (m map, l list, t text, w word, n null), key, text; \ t n stand for backslash,
@@ -28,3 +28,6 @@ ot_status ot_web_tree_read(const char *text, int64_t length, ot_arena *arena, ot
 
 // Answers the question of `request` with web->page.
 ot_status ot_web_ask(ot_web *web, ot_node *request);
+
+// "interval80": [low, high], the seconds of the step of an estimate.
+void ot_web_put_range(const ot_job *job, const ot_estimate *estimate, ot_json_writer *w);

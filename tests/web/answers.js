@@ -9,7 +9,7 @@ const vm = require('node:vm');
 // The page's own modules: they are plain scripts that share one scope.
 const text = name => fs.readFileSync(path.join(__dirname, '../../web', name), 'utf8');
 const page = vm.runInThisContext(`(() => {${['engine.js', 'yaml.js', 'job.js'].map(text).join('\n')}
-return { Engine, Word, parseYaml, requestOf, parsePreset };})()`);
+return { Engine, encodeRequest, requestOf, parsePreset };})()`);
 
 const [, , wasm, presets, ...jobs] = process.argv;
 const module_ = new WebAssembly.Module(fs.readFileSync(wasm));
@@ -21,7 +21,8 @@ const preset = (kind, name) => {
 };
 
 for (const job of jobs) {
-  const words = job.split(/\s+/), state = {};
+  const words = job.split(/\s+/),
+    state = {};
   for (let i = 0; i < words.length; i += 2) {
     if (words[i] === '--set') {
       const [key, value] = words[i + 1].split('=');
@@ -30,5 +31,5 @@ for (const job of jobs) {
       state[words[i].slice(2).replace(/-/g, '_')] = words[i + 1];
     }
   }
-  process.stdout.write(engine.call(page.requestOf(state, preset)) + '\n');
+  process.stdout.write(engine.call(page.encodeRequest(page.requestOf(state, preset))) + '\n');
 }

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The page in headless Chromium (tests/web/browser.js): only with OT_TESTS=full, and only where make
+# page has built it and a browser is there. playwright-core and axe-core come from npm.
+#   tests/web/test_page_browser.sh PROGRAM
+set -euo pipefail
+page=$(dirname "$1")/page
+skip() { echo "skipped: $1"; exit 77; }
+[ "${OT_TESTS:-}" = full ] || skip 'the browser runs in make check-full'
+command -v chromium >/dev/null || skip 'there is no chromium'
+command -v npm >/dev/null || skip 'there is no npm'
+[ -f "$page/orthant.html" ] || skip "make page has not built $page/orthant.html"
+if [ ! -d "$page/test/node_modules/playwright-core" ] || [ ! -d "$page/test/node_modules/axe-core" ]; then
+  mkdir -p "$page/test"
+  (cd "$page/test" && npm install --silent --no-audit --no-fund playwright-core@1 axe-core@4) ||
+    skip 'npm cannot install playwright-core and axe-core'
+fi
+node tests/web/browser.js "$page/orthant.html" "$page" "$page/test"

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// The form: every option of a plan. "auto" leaves a value to the search, and the value that it
+// chose stands next to the label.
+'use strict';
+
+const POWERS = n => Array.from({ length: n }, (_, i) => String(2 ** i));
+const PRECISIONS = [
+  'bf16',
+  'fp8',
+  'fp32',
+  'fp16',
+  'bf16-fp32-gradients',
+  'bf16-fp32-accumulators',
+  'bf16-bf16-moments',
+  'bf16-pure',
+  'amp-bf16',
+  'fp16-fp32-copies',
+  'fp8-fp32-gradients',
+];
+
+// key, label, values of a select or 'number', help
+const KNOB_GROUPS = [
+  [
+    'Job',
+    [
+      ['model', 'Model', 'models', 'A preset, or your config.json dropped on the page'],
+      ['global_batch_size', 'Global batch', 'number', 'Sequences per step'],
+      ['sequence_length', 'Sequence', 'number', 'Tokens per sequence'],
+      ['tokens', 'Tokens of the run', 'text', 'For example 15T; default 20 per parameter'],
+      ['precision', 'Precision', PRECISIONS, 'Data types of products, weights, gradients, moments'],
+    ],
+  ],
+  [
+    'Machine',
+    [
+      ['cluster', 'Cluster', 'clusters', 'A preset, or your cluster file dropped on the page'],
+      ['gpus', 'Devices', 'number', 'Devices of the job'],
+      ['engine', 'Software', 'engines', 'Whose steps are priced'],
+      ['price', 'Dollars a device hour', 'text', 'Adds the cost and energy of the run'],
+    ],
+  ],
+  [
+    'Layout',
+    [
+      ['tp', 'tp', POWERS(7), 'Tensor parallel: columns and rows of matrices'],
+      ['pp', 'pp', POWERS(8), 'Pipeline stages'],
+      ['vpp', 'vpp', ['1', '2', '3', '4', '5', '6', '7', '8'], 'Chunks of layers on each stage'],
+      ['cp', 'cp', POWERS(7), 'Context parallel: parts of a sequence'],
+      ['ep', 'ep', POWERS(8), 'Expert parallel: ranks that share the experts'],
+      ['zero', 'ZeRO', ['0', '1', '2', '3'], '1 shards optimizer states, 2 gradients, 3 weights'],
+      ['micro_batch_size', 'Micro-batch', POWERS(6), 'Sequences of one forward and backward'],
+      [
+        'pipeline',
+        'Schedule',
+        ['gpipe', '1f1b', 'interleaved', 'zb-h1', 'zb-h2', 'zb-v'],
+        'Order of the work in the pipeline',
+      ],
+      [
+        'recompute',
+        'Recompute',
+        ['none', 'selective', 'full'],
+        'Activations computed again in the backward',
+      ],
+    ],
+  ],
+];
+const LAYOUT_KEYS = [...KNOB_GROUPS[2][1].map(k => k[0]), 'dp', 'etp'];
+
+class Knobs {
+  constructor(form, service, changed) {
+    this.form = form;
+    this.service = service;
+    this.changed = changed;
+    this.inputs = {};
+    this.chosen = {};
+    form.addEventListener('submit', event => event.preventDefault());
+    for (const [title, knobs] of KNOB_GROUPS) {
+      form.append(
+        h(
+          'fieldset',
+          {},
+          h('legend', {}, title),
+          knobs.map(k => this.knob(...k)),
+          title === 'Layout'
+            ? h(
+                'button',
+                {
+                  type: 'button',
+                  id: 'free',
+                  class: 'wide',
+                  onclick: () => this.changed(Object.fromEntries(LAYOUT_KEYS.map(k => [k, '']))),
+                },
+                'Leave all to the search',
+              )
+            : null,
+        ),
+      );
+    }
+  }
+
+  knob(key, label, values, help) {
+    const id = `knob-${key}`;
+    const input =
+      values === 'number' || values === 'text'
+        ? h('input', {
+            id,
+            type: values === 'text' ? 'text' : 'number',
+            min: 1,
+            placeholder: 'auto',
+            inputmode: values === 'text' ? 'text' : 'numeric',
+            'aria-describedby': `${id}-help`,
+          })
+        : this.select(id, key, values);
+    input.addEventListener('change', () => this.changed({ [key]: input.value.trim() }));
+    this.inputs[key] = input;
+    this.chosen[key] = h('span', { class: 'chosen' });
+    return h(
+      'div',
+      { class: `knob ${values === 'number' ? 'number' : ''}` },
+      h('label', { for: id, title: help }, label, ' ', this.chosen[key]),
+      values === 'number' ? this.factor(input, key, label, 0.5) : null,
+      input,
+      values === 'number' ? this.factor(input, key, label, 2) : null,
+      h('span', { id: `${id}-help`, class: 'sr' }, help),
+    );
+  }
+
+  factor(input, key, label, factor) {
+    const sign = factor > 1 ? '×2' : '÷2';
+    return h(
+      'button',
+      {
+        type: 'button',
+        class: 'factor',
+        'aria-label': `${sign}: ${factor > 1 ? 'double' : 'halve'} ${label}`,
+        onclick: () => {
+          const now = Number(input.value) || Number(this.chosen[key].dataset.value) || 1;
+          this.changed({ [key]: String(Math.max(1, Math.round(now * factor))) });
+        },
+      },
+      sign,
+    );
+  }
+
+  select(id, key, values) {
+    const named = typeof values === 'string';
+    const names = named ? Object.keys(this.service.presets[values]) : values;
+    const options = names.map(v => h('option', { value: v }, v));
+    if (key === 'engine') options.unshift(h('option', { value: '' }, 'orthant'));
+    else if (!named) options.unshift(h('option', { value: '' }, 'auto'));
+    return h('select', { id, 'aria-describedby': `${id}-help` }, options);
+  }
+
+  // Shows the state; a value that no option has becomes one.
+  show(state) {
+    for (const [key, input] of Object.entries(this.inputs)) {
+      const file = state.files[key];
+      const value = file ? 'file' : state[key] || '';
+      if (input.tagName === 'SELECT') {
+        for (const old of input.querySelectorAll('[data-own]')) old.remove();
+        if (![...input.options].some(o => o.value === value)) {
+          input.append(h('option', { value, 'data-own': '1' }, file ? file.name : value));
+        }
+      }
+      input.value = value;
+      input.closest('.knob').classList.toggle('fixed', value !== '');
+    }
+  }
+
+  // The values that the search chose, next to the knobs that are free.
+  showChosen(answer, plan) {
+    const values = {
+      ...plan,
+      global_batch_size: answer.global_batch_size,
+      sequence_length: answer.sequence_length,
+      gpus: answer.cluster.devices,
+      precision: answer.precision,
+    };
+    for (const [key, element] of Object.entries(this.chosen)) {
+      const value = values[key];
+      element.dataset.value = value === undefined ? '' : value;
+      element.textContent = this.inputs[key].value === '' && value !== undefined ? `${value}` : '';
+    }
+    this.chosen.tokens.textContent = this.inputs.tokens.value ? '' : formatCount(answer.tokens);
+  }
+
+  showError(key) {
+    for (const [name, input] of Object.entries(this.inputs)) {
+      input.toggleAttribute('aria-invalid', name === key);
+    }
+  }
+}
