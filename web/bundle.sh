@@ -17,6 +17,9 @@ put_colours() {
   echo ":root[data-theme=dark]{color-scheme:dark;$(colours dark)}"
 }
 
+# Without whole lines of comment, and indentation; no text of the scripts spans lines.
+strip() { sed -e '/^ *\/\/ /d' -e '/SPDX-License-Identifier/d' -e 's/^ *//'; }
+
 pack() { gzip -9n | base64 -w0; }
 
 # Each file after a line "%%% KIND/NAME".
@@ -33,7 +36,7 @@ fill() {
   while IFS= read -r line; do
     case $line in
       '@include colours') put_colours ;;
-      '@include '*) grep -v 'SPDX-License-Identifier' "web/${line#@include }" ;;
+      '@include '*) strip <"web/${line#@include }" ;;
       *'@payload module'*)
         printf '%s' "${line%@payload*}"; pack <"$module"; echo "${line#*@payload module}" ;;
       *'@payload presets'*)

@@ -13,14 +13,15 @@ class App {
     this.sections = document.getElementById('sections');
     document.getElementById('panel').open = innerWidth > 860;
     this.answer = this.plan = this.measured = null;
+    this.nodes = new Map();
     window.addEventListener('hashchange', () => this.read());
     window.addEventListener('popstate', () => this.read());
     let timer;
     window.addEventListener('resize', () => {
       clearTimeout(timer);
-      timer = setTimeout(() => this.draw(), 120);
+      timer = setTimeout(() => this.drawAll(), 120);
     });
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.draw());
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.drawAll());
     listenForDrops(this);
     this.listenToHeader();
     this.read();
@@ -32,7 +33,7 @@ class App {
     document.getElementById('theme').onclick = () => {
       const dark = getComputedStyle(document.documentElement).colorScheme.includes('dark');
       document.documentElement.dataset.theme = dark ? 'light' : 'dark';
-      this.draw();
+      this.drawAll();
     };
   }
 
@@ -137,6 +138,8 @@ class App {
         hint ? h('p', { class: 'dim' }, hint) : '',
       );
     this.sections.replaceChildren();
+    this.nodes.clear();
+    this.filesKey = null;
     filesSection(this);
     this.done();
   }
@@ -216,76 +219,110 @@ class App {
 
   // ---- drawing ----
 
+  // What the sections show: [id, what it depends on, how it is built]. A section is built again
+  // only when something that it depends on has changed.
+  list() {
+    const { answer, plan, data } = this,
+      apply = changes => this.apply(changes);
+    const shown = plan || data.details.estimate,
+      scale = usedMemory(shown.memory) / shown.memory.peak;
+    const range = plan ? plan.interval80.peak.map(v => v * scale) : null;
+    const out = [
+      ['memory', [data.details], () => memorySection(data.details, range)],
+      ['mfu', [data.details], () => mfuSection(data.details)],
+      ['timeline', [data.timeline], () => timelineSection(data.timeline, data.details)],
+    ];
+    if (!plan) return out;
+    const points = data.devices && data.devices.points.length > 0;
+    const more = () =>
+      section(
+        'pareto',
+        'Time against memory',
+        null,
+        h(
+          'button',
+          {
+            type: 'button',
+            id: 'more',
+            onclick: e => {
+              e.currentTarget.disabled = true;
+              e.currentTarget.textContent = 'Searching…';
+              this.more();
+            },
+          },
+          'Search for more plans',
+        ),
+      );
+    return [
+      ...out,
+      ['devices', [points && data.devices], () => devicesSection(data.devices, answer)],
+      [
+        'crossover',
+        [data.crossover],
+        () => crossoverSection(data.crossover, answer, this.toggles, name => this.toggle(name)),
+      ],
+      [
+        'pareto',
+        [data.details, data.pareto || 'none'],
+        () => (data.pareto ? paretoSection(data.pareto, answer, plan, apply) : more()),
+      ],
+      ['plans', [plan], () => plansSection(answer, this.state.plan, i => this.choose(i))],
+      ['run', [plan], () => runSection(answer, plan)],
+    ];
+  }
+
+  // The section `id`, built before or now; null without its data. What was open stays open.
+  built([id, keys, build]) {
+    if (!keys[0]) return null;
+    const old = this.nodes.get(id);
+    if (old && keys.every((k, i) => k === old.keys[i])) return old.node;
+    const node = build();
+    const label = d => d.querySelector('summary').textContent.slice(0, 12);
+    const open = new Set(
+      old && old.node ? [...old.node.querySelectorAll('details[open]')].map(label) : [],
+    );
+    if (node) for (const d of node.querySelectorAll('details')) d.open = open.has(label(d));
+    this.nodes.set(id, { keys, node });
+    return node;
+  }
+
   draw() {
     const { answer, plan, data } = this;
     if (!answer || !data) return;
-    const start = performance.now(),
-      apply = changes => this.apply(changes);
-    const open = new Set(
-      [...document.querySelectorAll('main details[open]')].map(
-        d => d.closest('section').id + d.querySelector('summary').textContent.slice(0, 12),
-      ),
+    const start = performance.now();
+    document.getElementById('result').replaceChildren(
+      ...resultOf(answer, plan, this.state, data.remedies, changes => this.apply(changes))
+        .flat()
+        .filter(Boolean),
     );
-    document
-      .getElementById('result')
-      .replaceChildren(
-        ...resultOf(answer, plan, this.state, data.remedies, apply).flat().filter(Boolean),
-      );
-    document.title =
-      `${titleOf(answer)}: ` + `${plan ? formatSeconds(plan.step_seconds) : 'out of memory'}`;
-    const shown = plan || data.details.estimate,
-      scale = usedMemory(shown.memory) / shown.memory.peak;
-    const parts = [
-      memorySection(data.details, plan ? plan.interval80.peak.map(v => v * scale) : null),
-      mfuSection(data.details),
-    ];
-    if (data.timeline) parts.push(timelineSection(data.timeline, data.details));
-    if (plan) {
-      if (data.devices && data.devices.points.length > 0)
-        parts.push(devicesSection(data.devices, answer));
-      if (data.crossover)
-        parts.push(
-          crossoverSection(data.crossover, answer, this.toggles, name => this.toggle(name)),
-        );
-      parts.push(
-        data.pareto
-          ? paretoSection(data.pareto, answer, plan, apply)
-          : section(
-              'pareto',
-              'Time against memory',
-              null,
-              h(
-                'button',
-                {
-                  type: 'button',
-                  id: 'more',
-                  onclick: e => {
-                    e.currentTarget.disabled = true;
-                    e.currentTarget.textContent = 'Searching…';
-                    this.more();
-                  },
-                },
-                'Search for more plans',
-              ),
-            ),
-      );
-      parts.push(
-        plansSection(answer, this.state.plan, i => this.choose(i)),
-        runSection(answer, plan),
-      );
-    }
-    this.sections.replaceChildren(...parts.filter(Boolean));
-    for (const part of parts) if (part && part.timeline) part.timeline.draw();
+    const step = plan ? formatSeconds(plan.step_seconds) : 'out of memory';
+    document.title = `${titleOf(answer)}: ${step}`;
+    const parts = this.list()
+      .map(part => this.built(part))
+      .filter(Boolean);
+    parts.forEach((part, i) => {
+      const now = this.sections.children[i];
+      if (now === part) return;
+      if (now) now.before(part);
+      else this.sections.append(part);
+      if (part.timeline) part.timeline.draw();
+    });
+    while (this.sections.children.length > parts.length) this.sections.lastChild.remove();
     if (this.measured)
-      this.measured.plan =
-        shown === plan ? plan : { ...shown, interval80: { step_seconds: shown.interval80 } };
-    filesSection(this);
-    for (const d of document.querySelectorAll('main details')) {
-      const owner = d.closest('section');
-      if (owner && open.has(owner.id + d.querySelector('summary').textContent.slice(0, 12)))
-        d.open = true;
-    }
+      this.measured.plan = plan || {
+        ...data.details.estimate,
+        interval80: { step_seconds: data.details.estimate.interval80 },
+      };
+    const key = [data.details, this.measured && this.measured.seconds];
+    if (!this.filesKey || key.some((k, i) => k !== this.filesKey[i])) filesSection(this);
+    this.filesKey = key;
     document.body.dataset.draw = (performance.now() - start).toFixed(1);
+  }
+
+  // After a change of width or colours.
+  drawAll() {
+    this.nodes.clear();
+    this.draw();
   }
 }
 

@@ -16,12 +16,19 @@ endif()
 set(WASM_FLAGS --target=wasm32 -Oz -flto -std=c17 -mbulk-memory -msign-ext -mnontrapping-fptoint
   -fno-math-errno -fno-trapping-math -ffp-contract=off -fvisibility=hidden -D_Thread_local=
   -nostdlibinc -I${CMAKE_SOURCE_DIR}/web/include -I${CMAKE_SOURCE_DIR}/src)
+# Where a search spends its time: for speed, the rest for size.
+set(WASM_HOT arena bound candidate chain_partition estimate lookup math parallel_check pipeline_flow
+  price price_kernel search sort space step_outline step_replay)
 set(WASM_OBJECTS)
 foreach(source ${PURE} ${CMAKE_SOURCE_DIR}/web/host.c)
   get_filename_component(name ${source} NAME_WE)
   set(object ${PAGE}/objects/${name}.o)
+  set(speed)
+  if(name IN_LIST WASM_HOT)
+    set(speed -O2)
+  endif()
   add_custom_command(OUTPUT ${object}
-    COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${OT_WASM_CLANG} ${WASM_FLAGS} -MD -MF ${object}.d
+    COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${OT_WASM_CLANG} ${WASM_FLAGS} ${speed} -MD -MF ${object}.d
       -c ${source} -o ${object}
     DEPENDS ${source} DEPFILE ${object}.d)
   list(APPEND WASM_OBJECTS ${object})
