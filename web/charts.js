@@ -113,7 +113,9 @@ function memoryChart(stages, range) {
       );
     if (i % every !== 0) return;
     out.push(textAt(left - 8, y + row / 2 + 4, `stage ${i}`, 'e'));
-    if (right > 50) out.push(textAt(at(sum) + 6, y + row / 2 + 4, formatBytes(sum), ''));
+    const crosses = at(sum) < at(capacity) && at(sum) + 62 > at(capacity);
+    const label = (crosses ? at(capacity) : at(sum)) + 6;
+    if (right > 50) out.push(textAt(label, y + row / 2 + 4, formatBytes(sum), ''));
   });
   out.push(
     lineAt(at(capacity), top - 6, at(capacity), bottom + 3, 'limit'),
