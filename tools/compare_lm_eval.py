@@ -174,7 +174,7 @@ class Comparison:
         directory = os.path.join(self.work, "model")
         subprocess.run([self.options.orthant, "convert", self.options.checkpoint, directory], check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        model = transformers.AutoModelForCausalLM.from_pretrained(directory, torch_dtype=torch.float64).eval()
+        model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float64).eval()
         tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=os.path.join(directory, "tokenizer.json"))
 
         def encode(text):

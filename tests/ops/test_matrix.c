@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,12 +126,76 @@ static void beta_zero_does_not_read(void **state) {
   assert_memory_equal(c, want, sizeof want);
 }
 
+// c = a b^T (+ c) with independent rows: exact for small integers.
+static void check_rows(shape s, float beta, int threads) {
+  ot_gemm p = {.rows = s.rows,
+               .columns = s.columns,
+               .depth = s.depth,
+               .a = {filled((s.depth + MARGIN) * s.rows), s.depth + MARGIN, false},
+               .b = {filled((s.depth + MARGIN) * s.columns), s.depth + MARGIN, true},
+               .c = filled((s.columns + MARGIN) * s.rows),
+               .c_stride = s.columns + MARGIN,
+               .alpha = 1,
+               .beta = beta,
+               .independent_rows = true};
+  for (int64_t i = 0; i < p.c_stride * s.rows; i++) p.c[i] = before(&p, i);
+  ot_matrix_multiply_f32(&p, threads);
+  expect_product(&p);
+  free((void *)(uintptr_t)p.a.data);
+  free((void *)(uintptr_t)p.b.data);
+  free(p.c);
+}
+
+static void independent_rows_are_the_sum_written_out(void **state) {
+  (void)state;
+  const shape shapes[] = {{1, 1, 1},   {1, 70, 40},  {2, 5, 16},   {3, 9, 31},      {4, 4, 64},
+                          {5, 6, 100}, {7, 33, 129}, {13, 70, 48}, {600, 90, 1500}, {6, 4, 2049}};
+  for (int i = 0; i < (int)(sizeof shapes / sizeof shapes[0]); i++) {
+    check_rows(shapes[i], 0, 1);
+    check_rows(shapes[i], 1, 3);
+  }
+}
+
+// Sums of fractions round: a row alone must have the bits that it has among any others.
+static void a_row_has_the_same_bits_alone_and_among_others(void **state) {
+  (void)state;
+  enum { ROWS = 19, COLUMNS = 37, DEPTH = 1111 };
+  float *const a = malloc(sizeof(float) * ROWS * DEPTH);
+  float *const b = malloc(sizeof(float) * COLUMNS * DEPTH);
+  float all[ROWS * COLUMNS], part[ROWS * COLUMNS];
+  for (int64_t i = 0; i < ROWS * DEPTH; i++) a[i] = value_at(i) / 7;
+  for (int64_t i = 0; i < COLUMNS * DEPTH; i++) b[i] = value_at(3 * i) / 11;
+  ot_gemm p = {.rows = ROWS,
+               .columns = COLUMNS,
+               .depth = DEPTH,
+               .a = {a, DEPTH, false},
+               .b = {b, DEPTH, true},
+               .c = all,
+               .c_stride = COLUMNS,
+               .alpha = 1,
+               .independent_rows = true};
+  ot_matrix_multiply_f32(&p, 2);
+  for (int64_t rows = 1; rows <= 7; rows++) {
+    for (int64_t first = 0; first + rows <= ROWS; first++) {
+      p.rows = rows;
+      p.a.data = a + first * DEPTH;
+      p.c = part;
+      ot_matrix_multiply_f32(&p, 1);
+      assert_memory_equal(part, all + first * COLUMNS, (size_t)(rows * COLUMNS) * sizeof *part);
+    }
+  }
+  free(a);
+  free(b);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_form_is_the_sum_written_out),
       cmocka_unit_test(thread_tiles_cover_the_gemm),
       cmocka_unit_test(empty_depth_leaves_beta_times_what_was_there),
       cmocka_unit_test(beta_zero_does_not_read),
+      cmocka_unit_test(independent_rows_are_the_sum_written_out),
+      cmocka_unit_test(a_row_has_the_same_bits_alone_and_among_others),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
