@@ -15,6 +15,19 @@ enum { OT_DOT_ROWS = 4, OT_DOT_COLUMNS = 2 };
 typedef ot_real ot_loose_vector
     __attribute__((vector_size(OT_VECTOR_BYTES), aligned(sizeof(ot_real))));
 
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define OT_HAS_SHUFFLES 1
+#endif
+#endif
+#ifndef OT_HAS_SHUFFLES
+#define OT_HAS_SHUFFLES 0
+#endif
+
+enum { OT_SHORT_LANES = 16 / (int)sizeof(ot_real) };
+typedef ot_real ot_half_vector __attribute__((vector_size(OT_VECTOR_BYTES / 2)));
+typedef ot_real ot_short_vector __attribute__((vector_size(16)));
+
 // A vector that is read once into a register, although each use could read memory: gcc takes the
 // latter to be free, but loads are what such a tile runs out of.
 #if defined(__AVX__)
@@ -36,6 +49,23 @@ typedef struct ot_dot_tile {
   int64_t depth;
 } ot_dot_tile;
 
+// The sum of the lanes, by halves; in registers where the compiler can name halves.
+#if defined(__AVX512F__) && OT_HAS_SHUFFLES
+typedef int64_t ot_eight_words __attribute__((vector_size(64)));
+typedef int64_t ot_four_words __attribute__((vector_size(32)));
+
+static inline ot_real ot_vector_sum(ot_vector v) {
+  const ot_eight_words w = (ot_eight_words)v;
+  const ot_half_vector half = (ot_half_vector)__builtin_shufflevector(w, w, 0, 1, 2, 3) +
+                              (ot_half_vector)__builtin_shufflevector(w, w, 4, 5, 6, 7);
+  const ot_four_words h = (ot_four_words)half;
+  const ot_short_vector lanes = (ot_short_vector)__builtin_shufflevector(h, h, 0, 1) +
+                                (ot_short_vector)__builtin_shufflevector(h, h, 2, 3);
+  const ot_real pair = lanes[0] + lanes[1];
+  return OT_SHORT_LANES == 2 ? pair
+                             : pair + (lanes[OT_SHORT_LANES - 2] + lanes[OT_SHORT_LANES - 1]);
+}
+#else
 static inline ot_real ot_vector_sum(ot_vector v) {
   ot_real lane[OT_LANES];
   __builtin_memcpy(lane, &v, sizeof v);
@@ -46,6 +76,7 @@ static inline ot_real ot_vector_sum(ot_vector v) {
   }
   return lane[0];
 }
+#endif
 
 // `rows` and `columns` must be constants at the call.
 static inline __attribute__((always_inline)) void ot_dot_multiply(
