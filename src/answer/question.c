@@ -12,7 +12,7 @@
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.
 static const double tokens_per_parameter = 20;
 
-enum { MOST_NOTES = 8 };  // in addition to those of the question
+enum { MOST_NOTES = 10 };  // in addition to those of the question
 
 void ot_plan_request_note(ot_plan_request *request, const char *text) {
   OT_ASSERT(request->num_notes < request->max_notes);
@@ -49,6 +49,18 @@ static ot_status size_cluster(ot_plan_request *r, ot_arena *arena) {
   return OT_OK;
 }
 
+// ---- engine ----
+
+// Plans of Orthant for devices that it has no kernels for are plans of what nothing runs.
+static void note_device(ot_plan_request *r, ot_arena *arena) {
+  const ot_vendor vendor = r->cluster.device.vendor;
+  const bool runs = vendor == OT_VENDOR_OTHER || vendor == OT_VENDOR_NVIDIA;
+  if (r->job.engine != &ot_engine_orthant || runs) return;
+  ot_plan_request_note(
+      r, ot_arena_format(arena, "Orthant does not run on %s: --engine %s prices software that does",
+                         r->cluster.device.name, vendor == OT_VENDOR_GOOGLE ? "jax" : "NAME"));
+}
+
 // ---- precision ----
 
 static const char *default_recipe(ot_plan_request *r, ot_arena *arena) {
@@ -83,6 +95,7 @@ ot_status ot_plan_request_begin(const ot_question *question, ot_arena *arena,
   for (int i = 0; i < question->num_notes; i++) ot_plan_request_note(out, question->notes[i]);
   out->job = (ot_job){.engine = question->engine, .given = question->given};
   OT_TRY(size_cluster(out, arena));
+  note_device(out, arena);
   return choose_precision(out, arena);
 }
 

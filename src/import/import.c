@@ -127,6 +127,7 @@ static void take_document(ot_import *import) {
   if (!import->document) return;
   inner.text = import->document;
   if (!ot_torchtitan_is(&inner) && !ot_nanotron_is(&inner)) return;
+  import->script = import->text;
   import->text = import->document;
   import->bytes = ot_text_length(import->document);
 }

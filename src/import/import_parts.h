@@ -11,6 +11,7 @@ typedef struct ot_import {
   const char *path;  // for messages
   const char *text;  // [bytes], ends in zero
   int64_t bytes;
+  const char *script;    // the script around `text`; null: `text` is the whole file
   const char *document;  // the body of the first here-document with an end, on its lines; or null
   const ot_presets *presets;
   ot_arena *arena;

@@ -7,6 +7,7 @@
 #include "describe/titan_models.h"
 #include "files/tree_file.h"
 #include "import/import_parts.h"
+#include "import/shell.h"
 
 // ---- keys ----
 
@@ -485,11 +486,58 @@ static ot_status move_quantize(const ot_import *import, ot_node *tree) {
   return OT_OK;
 }
 
+// ---- flags of a launch script ----
+
+// The map of the section that `flag` ("--training.seq_len") names, and its key; false for a flag of
+// the launcher.
+static bool find_flag(const ot_import *import, ot_node *tree, const char *flag, ot_node **section,
+                      const char **key) {
+  const char *const dot = ot_text_find(flag, ".");
+  if (!ot_text_starts_with(flag, "--") || !dot) return false;
+  *section = section_of(import, tree, ot_arena_text(import->arena, flag + 2, dot - flag - 2));
+  *key = dot + 1;
+  return (*section)->kind == OT_NODE_MAP;
+}
+
+// "--a.b=4", "--a.b 4", or "--a.b" alone: true. Flags hold over the file.
+static void put_flag(const ot_import *import, ot_node *tree, const ot_shell_word *word,
+                     const ot_shell_word *next) {
+  ot_node *section;
+  const char *key;
+  if (!find_flag(import, tree, word->text, &section, &key)) return;
+  const char *const equals = ot_text_find(key, "=");
+  const bool alone = !next || ot_text_starts_with(next->text, "--");
+  const char *const value = equals ? equals + 1 : alone ? "true" : next->text;
+  if (equals) key = ot_arena_text(import->arena, key, equals - key);
+  const ot_node *const before = ot_node_child(section, key);
+  if (before) ot_node_remove(section, before);
+  ot_node *const node =
+      ot_node_put(import->arena, section, key, ot_node_word(import->arena, value));
+  node->source = import->path;
+  node->line = word->line;
+}
+
+static ot_status put_flags(const ot_import *import, ot_node *tree) {
+  ot_shell shell;
+  if (!import->script) return OT_OK;
+  OT_TRY(ot_shell_read(import->path, import->script, ot_text_length(import->script), import->arena,
+                       &shell));
+  for (int64_t i = 0; i < shell.num_commands; i++) {
+    const ot_shell_command *const command = &shell.commands[i];
+    for (int64_t k = 0; k < command->num_words; k++) {
+      const bool last = k + 1 == command->num_words;
+      put_flag(import, tree, &command->words[k], last ? NULL : &command->words[k + 1]);
+    }
+  }
+  return OT_OK;
+}
+
 ot_status ot_torchtitan_import(ot_import *import) {
   const ot_tree_origin origin = {.name = import->path};
   settings config;
   ot_node *tree;
   OT_TRY(ot_tree_parse_toml(&origin, import->text, import->bytes, import->arena, &tree));
+  OT_TRY(put_flags(import, tree));
   move_degrees(import, tree, "training", false);
   move_degrees(import, tree, "experimental", true);
   OT_TRY(move_quantize(import, tree));

@@ -74,7 +74,7 @@ holds a.json '"basis": "fitted"' '"engine orthant on h100"'
 holds a.txt '^plan 1: beyond published runs: engine orthant on h100$'
 grep -q '^basis: ' a.txt && fail "a fitted preset prints the line"
 "$orthant" plan --cluster tpu-v5p --model gpt2 --gpus 8 --pp 1 --top 1 >guess.txt
-holds guess.txt '^basis: guessed: ' '^plan 1: beyond published runs: device tpu-v5p$'
+holds guess.txt 'Orthant does not run on tpu-v5p: --engine jax prices software that does' '^basis: guessed: ' '^plan 1: beyond published runs: device tpu-v5p$'
 "$orthant" plan --cluster h200 --model gpt2 --gpus 8 --pp 1 --top 1 --json >guess.json
 holds guess.json '"basis": "extrapolated"' '"device h200"'
 "${plan[@]}" --model gpt2 --gpus 20000 --global-batch-size 20000 --tp 1 --pp 1 --cp 1 --top 1 >many.txt

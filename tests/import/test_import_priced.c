@@ -308,6 +308,18 @@ static void reads_here_documents(void **state) {
       "#!/bin/bash\ncat >x.toml <<'END'\n[model]\nflavor = \"8B\"\n[training]\nseq_len = 64\n"
       "END\ntorchrun --nnodes 2 -m torchtitan.train --job.config_file x.toml\n");
   assert_int_equal(got.sequence_length, 64);
+  // Flags of the command hold over the file.
+  const ot_imported flags = import_text(
+      "cat >x.toml <<END\n[model]\nflavor = \"8B\"\n[training]\nseq_len = 64\nEND\n"
+      "torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file x.toml \\\n"
+      "  --training.seq_len=128 --parallelism.tensor_parallel_degree 4 --compile.enable\n");
+  assert_int_equal(flags.sequence_length, 128);
+  assert_int_equal(flags.tp, 4);
+  assert_int_equal(flags.options.compiled, OT_SWITCH_ON);
+  expect_refusal(
+      "cat >x.toml <<END\n[model]\nflavor = \"8B\"\n[training]\nEND\n"
+      "torchrun -m torchtitan.train --training.seq 128\n",
+      "training: unknown key \"seq\" (%s:6)", NULL);
   expect_refusal("cat >x.toml <<END\n[model]\nflavor = \"8B\"\n[training]\nseqlen = 4\nEND\n",
                  "training: unknown key \"seqlen\" (%s:5:10)", "did you mean \"seq_len\"?");
 }
