@@ -165,6 +165,8 @@ static ot_status find_kernel(const ot_task *task, ot_kernel *kernel) {
   OT_CHECK(*kernel, OT_ENVIRONMENT, "op %s has no %s kernel on %s", ot_task_name(task),
            ot_dtype_name(a->compute),
            a->backend == OT_BACKEND_CPU ? "the CPU" : "a GPU (try device=cpu)");
+  const char *const reason = ot_kernel_refuses(a->backend, task->op, a);
+  OT_CHECK(!reason, OT_ENVIRONMENT, "op %s: %s (try device=cpu)", ot_task_name(task), reason);
   return OT_OK;
 }
 

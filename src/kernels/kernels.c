@@ -84,6 +84,12 @@ void ot_kernel_sum_ranks(void *stream, const ot_rank_sum *job) {
   ot_kernels_cuda->sum_ranks(stream, job);
 }
 
+const char *ot_kernel_refuses(ot_backend backend, ot_op_kind kind,
+                              const ot_op_attributes *attributes) {
+  const ot_kernel_backend *const found = backend_of(backend);
+  return found && found->refuses ? found->refuses(kind, attributes) : NULL;
+}
+
 bool ot_kernel_fits_device(ot_backend backend) {
   const ot_kernel_backend *const found = backend_of(backend);
   return found && (!found->fits || found->fits());

@@ -12,6 +12,7 @@ typedef struct ot_kernel_backend {
   const ot_kernel_entry *const *f32, *const *f64;  // lists of tables, each ended by null
   const ot_joined_entry *joined;                   // null: none
   bool (*fits)(void);                              // null: always. See ot_kernel_fits_device
+  const char *(*refuses)(ot_op_kind kind, const ot_op_attributes *attributes);  // null: never
   // Creates what kernels on one stream share (library handles, their workspace). Null: nothing.
   ot_status (*open)(void *stream, void **context);
   void (*close)(void *context);
@@ -30,6 +31,10 @@ ot_kernel ot_kernel_find(ot_backend backend, ot_op_kind kind, ot_dtype compute);
 
 // The same for several calls at once, or null.
 ot_joined_kernel ot_kernel_find_joined(ot_backend backend, ot_op_kind kind, ot_dtype compute);
+
+// Why the kernel of `kind` cannot run with these attributes; null: it can.
+const char *ot_kernel_refuses(ot_backend backend, ot_op_kind kind,
+                              const ot_op_attributes *attributes);
 
 // Whether this build has kernels for the bound device of a back end; false if it lacks the back
 // end.

@@ -47,6 +47,13 @@ paste -d' ' <(losses cpu) <(losses gpu) | sed 's/"loss"://g' | awk '
 expect 3 "$no_gpu" "$orthant" train run.yaml --set device=cuda --set output=none
 expect 3 'no GPU can be used' "$emulated" train run.yaml --set device=cuda --set output=none
 
+# Heads that no kernel takes.
+wide=(--set model.head_dim=320 --set steps=1)
+expect 3 'attention on a GPU takes heads of at most 256' \
+  on_gpu train run.yaml "${wide[@]}" --set device=cuda --set output=none
+on_gpu train run.yaml "${wide[@]}" --set device=auto --set output=wide >out 2>&1 || fail "wide heads: $(cat out)"
+grep -q 'takes heads of at most 256' out || fail "wide heads: $(cat out)"
+
 # Ranks that are threads share the GPU.
 on_gpu train run.yaml --ranks 2 --set device=cuda --set output=two >/dev/null 2>&1 || fail "2 ranks"
 paste -d' ' <(losses two) <(losses gpu) | head -6 | sed 's/"loss"://g' | awk '

@@ -31,6 +31,17 @@ static const ot_kernel_entry *const f64[] = {
     ot_route_cuda_f64,      ot_route_balance_cuda_f64, NULL,
 };
 
+// The widest instances of attention.cu and attention_grad.cu (ot_for_head_dim).
+enum { HEAD_DIM_MAX = 256 };
+
+static const char *refuses(ot_op_kind kind, const ot_op_attributes *attributes) {
+  const bool attends = kind == OT_OP_ATTENTION || kind == OT_OP_ATTENTION_GRAD ||
+                       kind == OT_OP_ATTENTION_BLOCK || kind == OT_OP_ATTENTION_BLOCK_GRAD;
+  return attends && attributes->head_dim > HEAD_DIM_MAX
+             ? "attention on a GPU takes heads of at most 256"
+             : NULL;
+}
+
 static void close_context(void *context) {
   ot_cuda_context *const c = context;
   ot_cuda_matmul_destroy(&c->matmul);
@@ -83,6 +94,7 @@ static const ot_kernel_backend backend = {
     .f64 = f64,
     .joined = ot_optimizer_cuda_joined,
     .fits = ot_cuda_has_kernels,
+    .refuses = refuses,
     .open = open_context,
     .close = close_context,
     .print_algorithms = print_algorithms,
