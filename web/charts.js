@@ -71,7 +71,7 @@ function memoryChart(stages, range) {
     right = width < 500 ? 16 : 96,
     top = 28;
   const row = Math.max(7, Math.min(26, 420 / stages.length));
-  const capacity = stages[0].memory.capacity;
+  const { capacity, allowed } = stages[0].memory;
   const most = Math.max(capacity, ...stages.map(t => usedMemory(t.memory))) * 1.03;
   const at = bytes => left + (bytes / most) * (width - left - right);
   const bottom = top + row * stages.length,
@@ -118,6 +118,7 @@ function memoryChart(stages, range) {
     if (right > 50) out.push(textAt(label, y + row / 2 + 4, formatBytes(sum), ''));
   });
   out.push(
+    lineAt(at(allowed), top, at(allowed), bottom, 'tick'),
     lineAt(at(capacity), top - 6, at(capacity), bottom + 3, 'limit'),
     textAt(
       Math.min(at(capacity), width - 70),

@@ -111,6 +111,18 @@ const OUTPUTS = [
   ['json', 'JSON'],
 ];
 
+// With the launch script of the plan's software, if the program knows how to write it.
+function outputsOf(app) {
+  const { files, engine } = app.state;
+  const tree = files.engine
+    ? files.engine.tree
+    : engine
+      ? app.service.preset('engines', engine)
+      : {};
+  const own = tree.software ? [[tree.software.text, tree.software.text]] : [];
+  return [OUTPUTS[0], ...own, ...OUTPUTS.slice(1)];
+}
+
 async function outputText(kind, app) {
   if (kind === 'command') return commandOf(app.state) + '\n';
   if (kind === 'json') return app.text + '\n';
@@ -164,7 +176,7 @@ function filesSection(app) {
   const buttons = h(
     'div',
     { class: 'bar' },
-    OUTPUTS.map(([kind, name]) =>
+    outputsOf(app).map(([kind, name]) =>
       h(
         'button',
         { type: 'button', 'data-kind': kind, 'aria-pressed': 'false', onclick: () => show(kind) },

@@ -23,8 +23,10 @@ const QUESTION_KEYS = [
   'precision',
   'expert_imbalance',
   'price',
+  'memory_margin',
   'top',
   'variants',
+  'simple',
 ];
 
 // A preset or dropped file of a kind as a tree.

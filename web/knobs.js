@@ -36,6 +36,12 @@ const KNOB_GROUPS = [
       ['cluster', 'Cluster', 'clusters', 'A preset, or your cluster file dropped on the page'],
       ['gpus', 'Devices', 'number', 'Devices of the job'],
       ['engine', 'Software', 'engines', 'Whose steps are priced'],
+      [
+        'memory_margin',
+        'Memory margin, percent',
+        'text',
+        'Of a plan that must stay free; default from its range',
+      ],
       ['price', 'Dollars a device hour', 'text', 'Adds the cost and energy of the run'],
     ],
   ],

@@ -91,7 +91,8 @@ const byCost = (a, b) => a.devices - b.devices || a.step_seconds - b.step_second
 
 function memoryFailure(answer, remedies, apply) {
   const m = answer.nearest.memory,
-    used = usedMemory(m);
+    used = usedMemory(m),
+    limit = used > m.capacity ? m.capacity : m.allowed;
   const list = [...remedies].sort(byCost);
   const changes = r => (r.freed ? { [KNOB_OF_FREED(r.freed)]: '' } : { gpus: String(r.devices) });
   const best = list[0];
@@ -101,8 +102,9 @@ function memoryFailure(answer, remedies, apply) {
       'p',
       {},
       `The nearest layout, ${formatLayout(answer.nearest)}, ${formatSchedule(answer.nearest)}, ` +
-        `needs ${formatBytes(used)} of ${formatBytes(m.capacity)} on stage ${m.stage}: ` +
-        `${formatBytes(used - m.capacity)} too much.`,
+        `needs ${formatBytes(used)} of ${formatBytes(limit)} ` +
+        `${limit < m.capacity ? 'that the memory margin leaves ' : ''}on stage ${m.stage}: ` +
+        `${formatBytes(used - limit)} too much.`,
     ),
     best
       ? h(

@@ -24,9 +24,8 @@ function memorySection(details, range) {
   return section(
     'memory',
     'Memory of each stage',
-    'A bar is a device of a stage at its fullest; it must end left of the dashed line. The list ' +
-      'gives ' +
-      'the fullest stage.',
+    'A bar is a device of a stage at its fullest; it must end left of the thin line, which ' +
+      'leaves the memory margin below the capacity. The list gives the fullest stage.',
     memoryChart(stages, range),
     legendOf(used.map(([, name, cls]) => [cls, name, formatBytes(parts.get(name))])),
     foldedTable(

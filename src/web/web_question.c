@@ -15,9 +15,9 @@ typedef struct controls {
   ot_question question;
   int zero, pipeline, recompute;
   const char *precision, *model_name, *model_source;
-  double price;
+  double price, memory_margin;
   int top;
-  bool variants;
+  bool variants, simple;
 } controls;
 
 enum { MOST_DEGREE = 1 << 24 };
@@ -62,9 +62,13 @@ static const ot_key control_keys[] = {
      1, 1024, .help = "load of the busiest rank of ep over the mean"},
     {"price", OT_KEY_REAL, offsetof(controls, price), "0", 0, 1e6,
      .help = "dollars of a device hour; 0: no costs"},
+    {"memory_margin", OT_KEY_REAL, offsetof(controls, memory_margin), "-1", -1, 100,
+     .unit = "percent", .help = "of a plan's memory that must stay free; -1: from its interval"},
     {"top", OT_KEY_INT, offsetof(controls, top), "5", 1, 1000, .help = "plans shown"},
     {"variants", OT_KEY_BOOL, offsetof(controls, variants), "false",
      .help = "also slower plans with the same degrees and ZeRO stage"},
+    {"simple", OT_KEY_BOOL, offsetof(controls, simple), "false",
+     .help = "the simplest plan that cannot be told from the fastest"},
 };
 // clang-format on
 static const ot_schema control_schema = {"question", control_keys, OT_COUNT(control_keys),
@@ -75,6 +79,8 @@ static ot_status read_controls(const ot_node *tree, ot_arena *arena, controls *o
   out->question.given.zero = out->zero;
   out->question.given.pipeline = (ot_pipeline)out->pipeline;
   out->question.given.recompute = (ot_recompute)out->recompute;
+  const double margin = out->memory_margin;
+  out->question.memory_margin = margin < 0 ? 0 : margin > 0 ? margin / 100 : -1;
   out->question.precision = out->precision[0] != '\0' ? out->precision : NULL;
   return OT_OK;
 }
@@ -138,8 +144,11 @@ ot_status ot_web_ask(ot_web *web, ot_node *request) {
   r->model_source = asked.model_source[0] != '\0' ? asked.model_source : NULL;
   OT_TRY(read_run(request, arena, r));
   OT_TRY(ot_plan_request_end(arena, r));
-  const ot_plan_build build = {
-      .request = r, .top = asked.top, .variants = asked.variants, .price = asked.price};
+  const ot_plan_build build = {.request = r,
+                               .top = asked.top,
+                               .variants = asked.variants,
+                               .simple = asked.simple,
+                               .price = asked.price};
   OT_TRY(ot_plan_page_build(&build, arena, &web->page));
   web->asked = true;
   return OT_OK;

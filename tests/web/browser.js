@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// node browser.js PAGE OUT MODULES: the page in headless Chromium, from disk, as its users meet it.
+// Leaves screenshots in OUT. playwright-core and axe-core are in MODULES/node_modules.
+'use strict';
+const assert = require('node:assert');
+const fs = require('node:fs');
+const path = require('node:path');
+
+const [page_, out, modules] = process.argv.slice(2).map(p => path.resolve(p));
+const { chromium } = require(path.join(modules, 'node_modules/playwright-core'));
+const axe = fs.readFileSync(path.join(modules, 'node_modules/axe-core/axe.min.js'), 'utf8');
+const address = 'file://' + page_;
+const FAILING = '#model=llama3-8b&cluster=h100&gpus=8&tp=1&pp=1&cp=1&zero=0&global_batch_size=512';
+
+let browser;
+const requests = [];
+
+async function open(hash = '', options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  page.errors = [];
+  page.on('pageerror', e => page.errors.push(e.message));
+  page.on('console', m => {
+    if (m.type() === 'error') page.errors.push(m.text());
+  });
+  page.on('request', r => requests.push(r.url()));
+  await page.goto(address + hash);
+  await ready(page, '0');
+  return page;
+}
+
+// Polls `test` in the page: waitForFunction would need eval, which the page's policy forbids.
+async function until(page, test, given) {
+  for (let i = 0; i < 1200; i++) {
+    if (await page.evaluate(test, given)) return;
+    if (page.errors.length > 0) throw new Error(page.errors.join('; '));
+    await page.waitForTimeout(50);
+  }
+  throw new Error(`waited a minute for ${test}`);
+}
+
+// Waits for an answer after the turn `before`.
+const ready = (page, before) =>
+  until(page, turn => Number(document.body.dataset.ready || 0) > Number(turn), before);
+
+async function after(page, action) {
+  const before = await page.evaluate(() => document.body.dataset.ready);
+  await action();
+  await ready(page, before);
+}
+
+const title = page => page.textContent('#result h2');
+const close = async page => {
+  assert.deepEqual(page.errors, []);
+  await page.context().close();
+};
+
+// ---- the cases ----
+
+const cases = {
+  async 'the first page has a plan with ranges and all charts'() {
+    const page = await open();
+    assert.match(await title(page), /^Fits: dp 64/);
+    assert.match(await page.textContent('.tile'), /a step[\d.]+ s to [\d.]+ s/);
+    for (const id of ['memory', 'mfu', 'devices', 'crossover']) {
+      assert.ok((await page.locator(`#${id} svg rect, #${id} svg circle`).count()) > 3, id);
+      assert.ok((await page.locator(`#${id} table`).count()) >= 1, `${id} has a table`);
+    }
+    assert.ok(await page.locator('#timeline canvas').isVisible());
+    await close(page);
+  },
+
+  async 'out of memory is said, and the remedy fits'() {
+    const page = await open(FAILING);
+    assert.equal(await title(page), 'Out of memory');
+    assert.ok((await page.locator('#memory .over').count()) > 0);
+    await page.screenshot({ path: path.join(out, 'out_of_memory.png'), fullPage: true });
+    await after(page, () => page.click('#remedy'));
+    assert.match(await title(page), /^Fits/);
+    assert.ok(!new URL(page.url()).hash.includes('zero=0'));
+    await close(page);
+  },
+
+  async 'tp beyond the fast domain is said, and one click mends it'() {
+    const page = await open(
+      '#model=llama3-70b&cluster=h100&gpus=256&global_batch_size=128&tp=16&pp=1&zero=1',
+    );
+    const slow = await page.textContent('.tile:nth-child(2) b');
+    assert.match(await page.textContent('.finding h3'), /tp beyond the fast domain/);
+    await after(page, () => page.click('.finding .remedy'));
+    assert.equal(await page.inputValue('#knob-tp'), '8');
+    assert.ok(parseFloat(await page.textContent('.tile:nth-child(2) b')) > parseFloat(slow));
+    await close(page);
+  },
+
+  async 'a bubble is said with its formula'() {
+    const page = await open(
+      '#model=llama3-70b&cluster=h100&gpus=256&global_batch_size=128' +
+        '&sequence_length=4096&tp=1&cp=1&pp=16&pipeline=1f1b&zero=1&micro_batch_size=1&vpp=1',
+    );
+    const text = await page.textContent('#result');
+    assert.match(text, /Pipeline bubble.*\(16−1\)\/\(8\+16−1\)/s);
+    await page.screenshot({ path: path.join(out, 'bubble.png'), fullPage: true });
+    await close(page);
+  },
+
+  async 'a knob changes the plan, the link and the way back'() {
+    const page = await open();
+    await after(page, () => page.selectOption('#knob-tp', '4'));
+    assert.match(await title(page), /tp 4/);
+    assert.ok(page.url().includes('tp=4'));
+    const same = await open(new URL(page.url()).hash);
+    assert.equal(await title(same), await title(page));
+    await close(same);
+    await after(page, () => page.goBack());
+    assert.match(await title(page), /^Fits: dp 64/);
+    await after(page, () =>
+      page.fill('#knob-gpus', '63').then(() => page.press('#knob-gpus', 'Tab')),
+    );
+    assert.match(await title(page), /Not a job yet|Fits|Out of memory/);
+    await close(page);
+  },
+
+  async 'dropped files are used: model, cluster, RUN.yaml, metrics'() {
+    const page = await open();
+    const drop = async (name, text) => {
+      const data = await page.evaluateHandle(
+        ([n, t]) => {
+          const transfer = new DataTransfer();
+          transfer.items.add(new File([t], n));
+          return transfer;
+        },
+        [name, text],
+      );
+      await page.dispatchEvent('body', 'drop', { dataTransfer: data });
+    };
+    const root = path.join(__dirname, '../..');
+    const model = fs.readFileSync(path.join(root, 'presets/models/qwen3-8b.json'), 'utf8');
+    await after(page, () => drop('config.json', model));
+    assert.match(await page.textContent('#result .dim'), /config\.json on 64/);
+    const cluster = fs.readFileSync(path.join(root, 'presets/clusters/a100-80g.yaml'), 'utf8');
+    await after(page, () => drop('mine.yaml', cluster));
+    assert.match(await page.textContent('#result .dim'), /a100/);
+    const again = await open(new URL(page.url()).hash);
+    assert.equal(await page.textContent('#result .dim'), await again.textContent('#result .dim'));
+    await close(again);
+    await after(page, () =>
+      drop('run.yaml', 'parallel: {tp: 2, pp: 2}\nbatch:\n  global_batch_size: 256\n'),
+    );
+    assert.match(await title(page), /tp 2, pp 2/);
+    const lines = [9, 4, 4.1, 4.2].map((t, i) => JSON.stringify({ step: i + 1, step_seconds: t }));
+    await drop('metrics.jsonl', lines.join('\n'));
+    assert.match(await page.textContent('#measured'), /3 steps, median 4\.1 s/);
+    const before = await page.textContent('.tile b');
+    await after(page, () => page.click('#calibrate'));
+    assert.notEqual(await page.textContent('.tile b'), before);
+    await drop('broken.json', '{');
+    await until(page, () => /broken\.json/.test(document.getElementById('status').textContent));
+    await close(page);
+  },
+
+  async 'the text to take along is that of the program'() {
+    const page = await open('#model=gpt2&cluster=h100&gpus=8');
+    await until(page, () => /model: gpt2/.test(document.getElementById('output').textContent));
+    await page.click('[data-kind=sbatch]');
+    await until(page, () => /#SBATCH/.test(document.getElementById('output').textContent));
+    await page.click('[data-kind=command]');
+    assert.equal(
+      (await page.textContent('#output')).trim(),
+      'orthant plan --model gpt2 --cluster h100 --gpus 8',
+    );
+    await after(page, () => page.selectOption('#knob-engine', 'torchtitan'));
+    assert.match(await title(page), /^Not a job yet/); // it trains no gpt2
+    await after(page, () => page.selectOption('#knob-model', 'llama3-8b'));
+    await page.click('[data-kind=torchtitan]');
+    await until(page, () => /torchrun/.test(document.getElementById('output').textContent));
+    await close(page);
+  },
+
+  async 'the keyboard reaches and does everything'() {
+    const page = await open('#model=gpt2&cluster=h100&gpus=8&pp=2&tp=1');
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.className), 'skip');
+    const reached = new Set();
+    for (let i = 0; i < 140; i++) {
+      await page.keyboard.press('Tab');
+      reached.add(
+        await page.evaluate(() => document.activeElement.id || document.activeElement.tagName),
+      );
+    }
+    for (const id of [
+      'knob-model',
+      'knob-tp',
+      'knob-recompute',
+      'tour-open',
+      'CANVAS',
+      'file-input',
+      'output',
+      'copy-output',
+      'SUMMARY',
+    ])
+      assert.ok(reached.has(id), `Tab reaches ${id}`);
+    await page.focus('canvas');
+    const first = await page.textContent('#action-text');
+    await page.keyboard.press('ArrowRight');
+    assert.notEqual(await page.textContent('#action-text'), first);
+    await page.keyboard.press('ArrowDown');
+    assert.match(await page.textContent('#action-text'), /stage 1/);
+    for (const key of ['+', '+', 'End', 'Home', '0']) await page.keyboard.press(key);
+    await page.focus('#knob-zero');
+    await after(page, () => page.keyboard.press('3'));
+    assert.match(page.url(), /zero=3/);
+    await close(page);
+  },
+
+  async 'each step of the tour is a live state'() {
+    const page = await open();
+    await after(page, () => page.click('#tour-open'));
+    const titles = [];
+    for (;;) {
+      titles.push(await title(page));
+      if (await page.isDisabled('#tour-next')) break;
+      await after(page, () => page.click('#tour-next'));
+    }
+    assert.equal(titles.length, 9);
+    assert.equal(titles[0], 'Out of memory');
+    assert.equal(titles[1], 'Out of memory');
+    for (const t of titles.slice(2)) assert.match(t, /^Fits/, titles.join('; '));
+    await page.screenshot({ path: path.join(out, 'tour_405b.png'), fullPage: true });
+    await close(page);
+  },
+
+  async 'no violation of accessibility rules, light and dark, wide and narrow'() {
+    for (const [name, width, scheme, hash] of [
+      ['light', 1280, 'light', '#tour=2&' + FAILING.slice(1)],
+      ['dark', 1280, 'dark', ''],
+      ['phone', 360, 'light', ''],
+      ['projector', 1920, 'dark', ''],
+    ]) {
+      const page = await open(hash, { viewport: { width, height: 900 }, colorScheme: scheme });
+      if (width < 800) await page.click('#panel > summary');
+      await page.evaluate(() =>
+        document.querySelectorAll('details').forEach(d => {
+          d.open = true;
+        }),
+      );
+      await page.evaluate(axe);
+      const found = await page.evaluate(() =>
+        axe.run({
+          runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+        }),
+      );
+      const broken = found.violations.map(
+        v =>
+          `${name}: ${v.id}: ${v.nodes.length} of ${v.nodes[0].html}: ${v.nodes[0].failureSummary}`,
+      );
+      assert.equal(broken.join('\n'), '');
+      assert.ok(
+        await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth),
+        `${name} scrolls sideways`,
+      );
+      await page.screenshot({ path: path.join(out, `${name}.png`), fullPage: true });
+      await close(page);
+    }
+  },
+
+  // Times depend on the machine and what else runs on it: they are printed, not judged.
+  async times() {
+    const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+    const page = await context.newPage();
+    page.errors = [];
+    await page.goto(address);
+    await until(page, () => document.querySelector('.tile'));
+    const first = await page.evaluate(() => [performance.now(), window.app.ms]);
+    await ready(page, '0');
+    await after(page, () => page.selectOption('#knob-tp', '2'));
+    const warm = await page.evaluate(() => [window.app.ms, Number(document.body.dataset.draw)]);
+    await after(page, () => page.evaluate(() => window.app.tour(8)));
+    const large = await page.evaluate(() => window.app.ms);
+    console.log(
+      `    first result ${first[0].toFixed(0)} ms after the start, of them ` +
+        `${first[1].toFixed(0)} ms search; a knob: ${warm[0].toFixed(0)} ms search, ` +
+        `${warm[1].toFixed(1)} ms drawing; 405B on 16,384 devices: ${large.toFixed(0)} ms; ` +
+        `load ${require('node:os').loadavg()[0].toFixed(1)}`,
+    );
+    await close(page);
+  },
+
+  async 'nothing is asked of any network'() {
+    assert.deepEqual(
+      requests.filter(u => !/^(file|blob|data):/.test(u)),
+      [],
+    );
+  },
+};
+
+(async () => {
+  browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] });
+  const wanted = process.env.ONLY;
+  let passed = 0,
+    failed = 0;
+  for (const [name, run] of Object.entries(cases)) {
+    if (wanted && !name.includes(wanted)) continue;
+    try {
+      await run();
+      passed++;
+      console.log(`ok  ${name}`);
+    } catch (error) {
+      failed++;
+      console.log(`BAD ${name}\n${error.stack.split('\n').slice(0, 14).join('\n')}`);
+    }
+  }
+  await browser.close();
+  console.log(`${passed} passed, ${failed} failed`);
+  process.exitCode = failed > 0 ? 1 : 0;
+})();

@@ -15,4 +15,5 @@ if [ ! -d "$page/test/node_modules/playwright-core" ] || [ ! -d "$page/test/node
   (cd "$page/test" && npm install --silent --no-audit --no-fund playwright-core@1 axe-core@4) ||
     skip 'npm cannot install playwright-core and axe-core'
 fi
-node tests/web/browser.js "$page/orthant.html" "$page" "$page/test"
+node tests/web/browser.js "$page/orthant.html" "$page" "$page/test" | tee "$page/test/results"
+grep -qE '^[1-9][0-9]+ passed, 0 failed$' "$page/test/results"  # an empty run is no success
