@@ -88,8 +88,20 @@ static bool allocate(ot_inference *e) {
          e->best && e->greedy;
 }
 
+// With a capacity, or when experts choose, what a token gets depends on the others of an iteration.
+static ot_status check_model(const ot_model *model) {
+  if (model->moe.num_experts == 0 || model->moe.routing == OT_MOE_DROPLESS) return OT_OK;
+  ot_fail(
+      OT_USAGE,
+      "the model's experts take tokens by their neighbours, so answers would depend on the load");
+  return ot_fail_hint(OT_USAGE,
+                      "--set model.moe_routing=dropless lets each token choose by itself");
+}
+
 ot_status ot_inference_create(ot_runtime *runtime, int64_t vocab_size, ot_inference **out) {
   const ot_graph_request *const prefill = &ot_runtime_graph(runtime, OT_MODE_PREFILL)->request;
+  *out = NULL;
+  OT_TRY(check_model(prefill->model));
   ot_inference *const e = calloc(1, sizeof *e);
   *out = e;
   OT_CHECK(e, OT_ENVIRONMENT, "engine: out of memory");

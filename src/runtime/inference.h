@@ -64,7 +64,8 @@ typedef struct ot_sequence_request {
 } ot_sequence_request;
 
 // `runtime` was created by a request that ot_inference_complete completed, and has weights; kept.
-// Tokens >= vocab_size (padding) are never drawn.
+// Tokens >= vocab_size (padding) are never drawn. OT_USAGE for a model whose experts have a
+// capacity or choose their tokens.
 ot_status ot_inference_create(ot_runtime *runtime, int64_t vocab_size, ot_inference **out);
 void ot_inference_destroy(ot_inference **engine);  // without events
 

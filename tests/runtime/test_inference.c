@@ -396,6 +396,21 @@ static void what_cannot_run_is_refused(void **state) {
   end(&s);
 }
 
+static void experts_with_a_capacity_are_refused(void **state) {
+  (void)state;
+  served s = {0};
+  const char *const settings[] = {"model.moe_routing=drop_by_position"};
+  const ot_config_request sets = {.sets = settings, .num_sets = 1};
+  must(ot_model_files_open(directory_of("mixtral"), OT_CHECKPOINT_HASH_NONE, &sets, &arena,
+                           &s.files));
+  ot_runtime_request request = {.compute = OT_F32, .storage = OT_F32, .threads = 1};
+  const ot_inference_shape shape = {.slots = 1, .chunk = 8, .positions = 32};
+  ot_inference_complete(&shape, &request);
+  must(ot_model_files_runtime(&s.files, &request, &s.runtime));
+  assert_int_equal(ot_inference_create(s.runtime, 10, &s.engine), OT_USAGE);
+  end(&s);
+}
+
 // ---- draws ----
 
 static void draws_keep_to_the_tokens_that_may_be_drawn(void **state) {
@@ -444,6 +459,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(the_most_probable_tokens_come_with_their_log_probabilities,
                                       begin, finish),
       cmocka_unit_test_setup_teardown(what_cannot_run_is_refused, begin, finish),
+      cmocka_unit_test_setup_teardown(experts_with_a_capacity_are_refused, begin, finish),
       cmocka_unit_test_setup_teardown(draws_keep_to_the_tokens_that_may_be_drawn, begin, finish),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,7 +78,11 @@ static site open_site(const char *key, int64_t most_waiting) {
   return s;
 }
 
+static json_t *answers;  // all of a test
+
 static void close_site(site *s) {
+  json_decref(answers);
+  answers = NULL;
   ot_server_destroy(&s->server, &s->service);
   ot_runtime_destroy(&s->runtime);
   ot_tokenizer_destroy(&s->tokenizer);
@@ -86,14 +90,17 @@ static void close_site(site *s) {
 
 // ---- answers ----
 
+// Lives until the site is closed.
 static json_t *parse(const char *text) {
   json_error_t error;
   json_t *const root = json_loads(text, JSON_ALLOW_NUL, &error);
   if (!root) fail_msg("not JSON (%s): %.300s", error.text, text);
+  if (!answers) answers = json_array();
+  json_array_append_new(answers, root);
   return root;
 }
 
-// One request on a connection of its own; frees nothing: the answer lives as long as the test.
+// One request on a connection of its own.
 static json_t *ask(const site *s, const char *path, const char *body, int want) {
   char *const text = ot_arena_array(&arena, ANSWER_BYTES, 1);
   const int fd = http_connect(s->port);
@@ -269,7 +276,6 @@ static void join_events(const char *chunks, const char *key, char *to) {
     json_t *const event = parse(line);
     const char *const text = json_string_value(member(event, key));
     if (text) strcat(to, text);
-    json_decref(event);
     free(line);
   }
 }
