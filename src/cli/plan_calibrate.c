@@ -14,7 +14,7 @@
 #include "files/disk.h"
 #include "train/metrics_read.h"
 
-enum { MOST_BYTES = 1 << 20, MOST_COLUMNS = 32, MOST_COUNT = 1 << 24 };
+enum { MOST_BYTES = 1 << 20, MOST_COLUMNS = 32, MOST_COUNT = 1 << 24, MOST_DEGREE = 1 << 20 };
 
 // A configuration as a row gives it.
 typedef struct measured_row {
@@ -89,6 +89,9 @@ static ot_status read_header(reader *r, char *line) {
     for (int i = 0; i < OT_COUNT(columns); i++) {
       if (ot_text_equal(columns[i].name, field)) found = &columns[i];
     }
+    for (int i = 0; i < r->num_columns; i++) {
+      OT_CHECK(r->column[i] != found, OT_USAGE, "%s: line 1 names column %s twice", r->file, field);
+    }
     OT_CHECK(found, OT_USAGE, "%s: line 1: there is no column \"%s\"; one of %s", r->file, field,
              column_names(r->arena));
     timed = timed || found->kind == COLUMN_REAL;
@@ -104,8 +107,26 @@ static ot_status take_word(const reader *r, const column *c, const char *field, 
     *(int *)to = i;
     return OT_OK;
   }
-  return ot_fail(OT_USAGE, "%s: line %d, column %s: \"%s\" is none of its words (%s, ...)", r->file,
-                 r->line, c->name, field, c->words[0]);
+  ot_text_builder words = {.arena = r->arena};
+  for (int i = 0; c->words[i]; i++) ot_text_appendf(&words, "%s%s", i > 0 ? "|" : "", c->words[i]);
+  return ot_fail(OT_USAGE, "%s: line %d, column %s: \"%s\" is not one of %s", r->file, r->line,
+                 c->name, field, ot_text_builder_text(&words));
+}
+
+static ot_status take_number(const reader *r, const column *c, const char *field, double *value) {
+  const int least = ot_text_equal(c->name, "zero") ? 0 : 1;
+  const int most = c->kind == COLUMN_INT ? MOST_DEGREE : MOST_COUNT;
+  const bool number = ot_number_parse(field, false, value);
+  if (c->kind == COLUMN_REAL) {
+    OT_CHECK(number && *value > 0 && *value <= most, OT_USAGE,
+             "%s: line %d, column %s: \"%s\"; allowed: a number above 0, at most %d", r->file,
+             r->line, c->name, field, most);
+    return OT_OK;
+  }
+  OT_CHECK(number && *value >= least && *value <= most && *value == (double)(int64_t)*value,
+           OT_USAGE, "%s: line %d, column %s: \"%s\"; allowed: a whole number from %d to %d",
+           r->file, r->line, c->name, field, least, most);
+  return OT_OK;
 }
 
 static ot_status take_field(const reader *r, const column *c, const char *field,
@@ -113,11 +134,7 @@ static ot_status take_field(const reader *r, const column *c, const char *field,
   void *const to = (char *)row + c->offset;
   double value = 0;
   if (c->kind == COLUMN_WORD) return take_word(r, c, field, to);
-  const bool number = ot_number_parse(field, false, &value);
-  const bool whole = c->kind == COLUMN_REAL || value == (double)(int64_t)value;
-  OT_CHECK(number && value >= 0 && value <= MOST_COUNT && whole, OT_USAGE,
-           "%s: line %d, column %s: \"%s\" is not a number that it can have", r->file, r->line,
-           c->name, field);
+  OT_TRY(take_number(r, c, field, &value));
   if (c->kind == COLUMN_INT) *(int *)to = (int)value;
   if (c->kind == COLUMN_COUNT) *(int64_t *)to = (int64_t)value;
   if (c->kind == COLUMN_REAL) *(double *)to = value;
@@ -160,7 +177,7 @@ static ot_status price_row(const reader *r, measured_row *row, ot_calibrated_ste
   job.global_batch_size = row->global_batch_size;
   job.sequence_length = row->sequence_length;
   job.given = *c;
-  c->dp = job.devices / (c->tp * c->pp * c->cp);
+  c->dp = (int)(job.devices / ((int64_t)c->tp * c->pp * c->cp));
   c->dp_shard = c->dp;
   if ((int)c->pipeline < 0) c->pipeline = c->vpp > 1 ? OT_PIPELINE_INTERLEAVED : OT_PIPELINE_1F1B;
   c->micro_batches = c->dp > 0 ? row->global_batch_size / (c->micro_batch_size * c->dp) : 0;
@@ -186,7 +203,7 @@ static ot_status add_row(reader *r, char *line) {
              r->line);
     if (field[0] != '\0') OT_TRY(take_field(r, r->column[i], field, &row));
   }
-  OT_CHECK(row.step_s > 0, OT_USAGE, "%s: line %d has no step_seconds above 0", r->file, r->line);
+  OT_CHECK(row.step_s > 0, OT_USAGE, "%s: line %d has no step_seconds", r->file, r->line);
   step->name = ot_arena_format(r->arena, "line %d", r->line);
   if (price_row(r, &row, step) != OT_OK) {
     const char *const why = ot_arena_format(r->arena, "%s", ot_fail_message());

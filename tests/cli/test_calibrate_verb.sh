@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: any machine. orthant plan --calibrate: rows that cannot be are errors that name them, measured
+# steps move the plan towards them, and the written cluster plans the same.
+set -euo pipefail
+. tests/support/expect.sh
+orthant=$(realpath "${1:?usage: test_calibrate_verb.sh ORTHANT}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+plan=("$orthant" plan --model llama3-8b --gpus 64)
+
+refuses() {  # refuses MESSAGE CSV
+  printf '%b' "$2" >bad.csv
+  expect 2 "bad.csv: $1" "${plan[@]}" --cluster h100 --calibrate bad.csv
+}
+
+refuses 'line 1: there is no column ""; one of tp, ' ''
+refuses 'no step below' 'gpus,step_seconds\n'
+refuses 'line 1: there is no column "seconds"; one of tp, ' 'gpus,seconds\n64,3\n'
+refuses 'line 1 names no column step_seconds' 'gpus,tp\n64,1\n'
+refuses 'line 1 names column tp twice' 'tp,tp,step_seconds\n1,1,3\n'
+refuses 'line 2 has more fields' 'gpus,step_seconds\n64,3,1\n'
+refuses 'line 2 has no step_seconds' 'gpus,step_seconds\n64\n'
+refuses 'line 3, column step_seconds: "-3"; allowed: a number above 0' 'gpus,step_seconds\n64,3\n64,-3\n'
+refuses 'line 2, column step_seconds: "nan"' 'gpus,step_seconds\n64,nan\n'
+refuses 'line 2, column zero: "-1"; allowed: a whole number from 0' 'zero,step_seconds\n-1,3\n'
+refuses 'line 2: plan: zero=7; allowed: 0 to 3' 'zero,step_seconds\n7,3\n'
+refuses 'line 2, column pipeline: "dual" is not one of gpipe|1f1b|' 'pipeline,step_seconds\ndual,3\n'
+for column in tp pp vpp cp ep micro_batch_size gpus global_batch_size sequence_length; do
+  for value in 0 -1 x 1.5 1e99; do
+    refuses "line 2, column $column: \"$value\"; allowed: a whole number from 1" "$column,step_seconds\n$value,3\n"
+  done
+done
+refuses 'line 2: ' 'tp,pp,cp,step_seconds\n1048576,1048576,1048576,3\n'
+refuses 'line 2: plan: tp=3 does not divide' 'tp,step_seconds\n3,3\n'
+{ echo step_seconds; yes 3 | head -51; } >bad.csv
+expect 2 "more than 50 steps" "${plan[@]}" --cluster h100 --calibrate bad.csv
+expect 3 "none.csv" "${plan[@]}" --cluster h100 --calibrate none.csv
+[ ! -e bad.cluster.yaml ] || fail "a cluster is written from rows that were refused"
+
+step() { sed -n '/"plans"/,$s/^ *"step_seconds": \([0-9.e-]*\),*$/\1/p' | head -1; }
+
+fixed=(--tp 1 --pp 1 --zero 1 --micro-batch-size 2 --recompute none)
+before=$("${plan[@]}" "${fixed[@]}" --cluster h100 --json | step)
+slower=$(awk "BEGIN { print 1.2 * $before }")
+printf 'tp,zero,micro_batch_size,step_seconds\n1,1,2,%s\n' "$slower" >steps.csv
+during=$("${plan[@]}" "${fixed[@]}" --cluster h100 --calibrate steps.csv --json | step)
+after=$("${plan[@]}" "${fixed[@]}" --cluster steps.cluster.yaml --json | step)
+awk "BEGIN { exit !($before < $during && $during < $slower) }" ||
+  fail "$before s, measured $slower s, calibrated $during s"
+[ "$during" = "$after" ] || fail "$during s when calibrated, $after s with the written cluster"
+passed
