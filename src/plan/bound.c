@@ -561,11 +561,23 @@ ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_es
   } else {
     OT_TRY(bound_cut(e, request->depth, &b));
   }
-  const double s = (b.met_s + b.end_s) * rounding;
+  const double s = (ot_larger(b.met_s, request->work_s) + b.end_s) * rounding;
   const double step_s = ot_price_step_s(&e->simulation, e->job.devices, s);
   const double peak = request->depth == OT_BOUND_PLAIN ? 0 : b.peak;
   *out = (ot_estimate_bound){.step_s = step_s, .peak = (int64_t)peak};
   return OT_OK;
+}
+
+ot_status ot_bound_replay(ot_estimator *e, const ot_candidate *candidate, double *work_s) {
+  ot_replay_request request = {.estimator = e, .candidate = candidate};
+  OT_TRY(ot_work_prices_find(e, candidate, &request.prices));
+  OT_TRY(ot_stage_partition_find(e, candidate, &request.cut));
+  request.stages = &request.cut->stages;
+  OT_TRY(ot_flow_find(e, candidate, request.stages, &request.flow));
+  ot_arena scratch = ot_arena_pool_begin(&e->pool);
+  ot_replay_outline(&request, &scratch);
+  request.outlines = NULL;
+  return ot_step_replay_work(&request, &scratch, work_s);
 }
 
 ot_status ot_estimate_bound_build(ot_estimator *estimator, const ot_candidate *candidate,

@@ -11,6 +11,8 @@
 //   context  the same with context parallelism and its communication
 //   block    exact block costs
 //   order    with what the pipeline schedule saves and gathers
+//   replay   the pipeline event by event, without collectives of data parallelism; one for all
+//            shardings
 //
 // Time. F, B: forward and backward of one micro-batch; m micro-batches; r: any stage. Stage r
 // starts when the first micro-batch has passed all chunks before its first one (pipeline fill).
@@ -63,6 +65,7 @@ typedef struct ot_bound_request {
   const ot_candidate *candidate;
   ot_bound_depth depth;
   const ot_shard_bound *shards;  // of a layer; null: from candidate's zero and dp_shard
+  double work_s;                 // known to pass before norms and updates (ot_bound_replay)
 } ot_bound_request;
 
 // Seconds to reduce, gather and update a layer of `elements` parameters on one rank, with zero and
@@ -76,6 +79,10 @@ void ot_shard_bound_merge(const ot_shard_bound *other, ot_shard_bound *out);
 // For memory, zero and dp_shard of the candidate are used.
 ot_status ot_bound_build(ot_estimator *estimator, const ot_bound_request *request,
                          ot_estimate_bound *out);
+
+// Lower bound of the time before norms and updates for every sharding of `candidate`: its pipeline,
+// replayed without collectives of data parallelism. Costs as much as an estimate without them.
+ot_status ot_bound_replay(ot_estimator *estimator, const ot_candidate *candidate, double *work_s);
 
 // Lower bound of the parameters of a layer on one rank; with ep, of its attention.
 ot_status ot_bound_elements(ot_estimator *estimator, const ot_candidate *candidate,

@@ -231,3 +231,8 @@ void ot_replay_outline(ot_replay_request *request, ot_arena *arena);
 
 // `out` [num_ranks of the flow].
 ot_status ot_step_replay(const ot_replay_request *request, ot_arena *arena, ot_stage_replay *out);
+
+// Seconds of all actions without collectives of data parallelism, norms and updates, which can only
+// add to them: a lower bound of the step for every ZeRO stage and sharding group. Prices may be
+// those of ot_work_prices_find.
+ot_status ot_step_replay_work(const ot_replay_request *request, ot_arena *arena, double *seconds);

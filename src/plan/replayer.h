@@ -36,6 +36,7 @@ typedef struct ot_replayer {
   const ot_pipeline_flow *flow;
   bool overlap_gather, overlap_reduce, overlap_pipeline;
   bool each_micro_batch;             // gradients are reduced after each
+  bool least;                        // of two costs of a work, the smaller one
   ot_stage_clocks *stage;            // [num_ranks]
   ot_chunk_cost *cost[OT_WORKS][2];  // [num_chunks] [later]
   ot_step_event *events;             // [num_events] of one action

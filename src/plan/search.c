@@ -24,6 +24,7 @@ typedef enum node_kind {
   NODE_ZERO_CONTEXT,  // the same, context bound
   NODE_ZERO_BLOCK,    // the same, block bound
   NODE_ZERO,          // the same, bound of the schedule
+  NODE_REPLAYED,      // the same, bound of the replayed pipeline
   NODE_CANDIDATE,     // one candidate
   NODE_KINDS,
 } node_kind;
@@ -44,6 +45,14 @@ typedef struct node {
   int8_t kind;
 } node;
 
+// A bound that several nodes share; key 0: none.
+typedef struct replayed {
+  int64_t key;
+  double work_s;
+} replayed;
+
+enum { REPLAYED = 1 << 12 };
+
 typedef struct searcher {
   const ot_search_request *request;
   ot_arena *arena;
@@ -56,6 +65,7 @@ typedef struct searcher {
   int64_t too_large;             // candidates rejected by a memory bound
   ot_shard_bound **shards;       // [num_groups][num_shards] of a layer
   least_shards *least;           // [num_groups]
+  replayed *replayed;            // [REPLAYED] the latest
   int kept[OT_REJECTION_KINDS];  // rejections by kind
 } searcher;
 
@@ -168,18 +178,37 @@ static ot_status refuse(searcher *s, const node *n, ot_status status) {
   return OT_OK;
 }
 
+// The time of the replayed pipeline, the same for all shardings; 0 for nodes that need no bound so
+// tight.
+static ot_status replay_work(searcher *s, const node *n, double *work_s) {
+  const int64_t key = ((int64_t)n->group * INT16_MAX + n->order) * 4 + n->recompute + 1;
+  replayed *const kept = &s->replayed[key % REPLAYED];
+  *work_s = 0;
+  if (n->kind < NODE_REPLAYED || s->by_memory || s->request->exhaustive) return OT_OK;
+  if (kept->key != key) {
+    const ot_candidate candidate = candidate_of(s, n);
+    kept->key = 0;
+    OT_TRY(ot_bound_replay(s->estimator, &candidate, &kept->work_s));
+    kept->key = key;
+  }
+  *work_s = kept->work_s;
+  return OT_OK;
+}
+
 // Bounds `n` and adds it to the heap, or counts its candidates as rejected.
 static ot_status add(searcher *s, node n) {
   static const ot_bound_depth depth[NODE_KINDS] = {
       [NODE_GROUP] = OT_BOUND_MEAN,           [NODE_GROUP_ZERO] = OT_BOUND_MEAN,
       [NODE_ZERO_FLOOR] = OT_BOUND_FLOOR,     [NODE_ZERO_PLAIN] = OT_BOUND_PLAIN,
       [NODE_ZERO_CONTEXT] = OT_BOUND_CONTEXT, [NODE_ZERO_BLOCK] = OT_BOUND_BLOCK,
-      [NODE_ZERO] = OT_BOUND_ORDER,           [NODE_CANDIDATE] = OT_BOUND_ORDER};
+      [NODE_ZERO] = OT_BOUND_ORDER,           [NODE_REPLAYED] = OT_BOUND_ORDER,
+      [NODE_CANDIDATE] = OT_BOUND_ORDER};
   const ot_candidate candidate = candidate_of(s, &n);
-  const ot_bound_request request = {
+  ot_bound_request request = {
       .candidate = &candidate, .depth = depth[n.kind], .shards = bound_of(s, &n)};
   ot_estimate_bound bound;
-  const ot_status status = ot_bound_build(s->estimator, &request, &bound);
+  ot_status status = replay_work(s, &n, &request.work_s);
+  if (status == OT_OK) status = ot_bound_build(s->estimator, &request, &bound);
   if (status != OT_OK) return refuse(s, &n, status);
   // The bound of the parent node is still valid.
   if (bound.step_s > n.step_s) n.step_s = bound.step_s;
@@ -398,10 +427,11 @@ static ot_status run(searcher *s) {
       case NODE_ZERO_PLAIN:
       case NODE_ZERO_CONTEXT:
       case NODE_ZERO_BLOCK:
+      case NODE_ZERO:
         n.kind++;
         OT_TRY(add(s, n));
         break;
-      case NODE_ZERO:
+      case NODE_REPLAYED:
         OT_TRY(add_candidates(s, &n));
         break;
       case NODE_CANDIDATE:
@@ -448,6 +478,7 @@ ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_
   const int most = OT_PARTS * OT_MAX_REFUSALS + OT_REJECTION_KINDS * KEPT_REJECTIONS;
   s.shards = ot_arena_array(arena, s.space.num_groups, sizeof *s.shards);
   s.least = ot_arena_array(arena, s.space.num_groups, sizeof *s.least);
+  s.replayed = ot_arena_array(arena, REPLAYED, sizeof *s.replayed);
   out->plans = ot_arena_array(arena, request->top, sizeof *out->plans);
   out->rejections = ot_arena_array(arena, most, sizeof *out->rejections);
   out->num_candidates = s.space.num_candidates;

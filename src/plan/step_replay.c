@@ -250,7 +250,9 @@ static int later_of(const ot_block_price *price, const ot_flow_action *a) {
 static double work_s(const ot_replayer *p, const ot_flow_action *a, int block) {
   const ot_block_price *const price = ot_replayed_price(p, block);
   const double again_s = a->work == OT_WORK_BACKWARD ? price->recompute_total_s : 0;
-  return price->work[a->work][later_of(price, a)].total_s - again_s;
+  const ot_phase_price *const of = price->work[a->work];
+  if (p->least) return ot_smaller(of[0].total_s, of[1].total_s) - again_s;
+  return of[later_of(price, a)].total_s - again_s;
 }
 
 // Seconds by which concurrent communication slows down a block: the gather of its weights, and the
@@ -411,5 +413,20 @@ ot_status ot_step_replay(const ot_replay_request *request, ot_arena *arena, ot_s
   memset(out, 0, (size_t)p.flow->num_ranks * sizeof *out);
   for (int r = 0; r < p.flow->num_ranks; r++) count_work(&p, r, &out[r]);
   ot_replay_end(&p, out);
+  return OT_OK;
+}
+
+ot_status ot_step_replay_work(const ot_replay_request *request, ot_arena *arena, double *seconds) {
+  ot_replayer p = {.request = request,
+                   .prices = request->prices,
+                   .stages = request->stages,
+                   .flow = request->flow,
+                   .least = true};
+  OT_TRY(create(&p, arena));
+  for (int64_t i = 0; i < p.flow->num_actions; i++) run_chunk(&p, &p.flow->actions[i]);
+  *seconds = 0;
+  for (int r = 0; r < p.flow->num_ranks; r++) {
+    *seconds = ot_larger(*seconds, p.stage[r].clock_s);
+  }
   return OT_OK;
 }

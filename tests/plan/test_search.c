@@ -309,8 +309,11 @@ static void assert_bounds(ot_estimator *estimator, const ot_candidate *candidate
   ot_candidate_print(candidate, text, sizeof text);
   if (ot_estimate_build(estimator, candidate, &estimate) != OT_OK)
     fail_msg("%s", ot_fail_message());
+  double work_s;
+  assert_int_equal(ot_bound_replay(estimator, candidate, &work_s), OT_OK);
   for (int d = 0; d < (int)OT_BOUND_DEPTHS; d++) {
-    const ot_bound_request request = {.candidate = candidate, .depth = (ot_bound_depth)d};
+    const ot_bound_request request = {
+        .candidate = candidate, .depth = (ot_bound_depth)d, .work_s = d % 2 == 1 ? work_s : 0};
     assert_int_equal(ot_bound_build(estimator, &request, &bound[d]), OT_OK);
     if (bound[d].step_s > estimate.step_s || bound[d].peak > estimate.memory.peak) {
       fail_msg("%s, shard %d, depth %d: at least %.9g s and %lld bytes; %.9g s and %lld bytes",
