@@ -134,7 +134,7 @@ async function outputText(kind, app) {
 
 function measuredView(app) {
   const m = app.measured;
-  if (!m) return null;
+  if (!m || !app.answer) return null;
   const low = m.plan.interval80.step_seconds[0],
     high = m.plan.interval80.step_seconds[1];
   const inside = m.seconds >= low && m.seconds <= high;

@@ -190,6 +190,10 @@ class Knobs {
     this.chosen.tokens.textContent = this.inputs.tokens.value ? '' : formatCount(answer.tokens);
   }
 
+  clearChosen() {
+    for (const element of Object.values(this.chosen)) element.textContent = '';
+  }
+
   showError(key) {
     for (const [name, input] of Object.entries(this.inputs)) {
       input.toggleAttribute('aria-invalid', name === key);

@@ -128,6 +128,7 @@ class App {
   refuse({ error, hint }) {
     const key = /^([a-z_]+)[:=. ]/.exec(error);
     this.answer = this.plan = null;
+    this.knobs.clearChosen();
     this.knobs.showError(key ? key[1] : null);
     this.say('');
     document
@@ -192,6 +193,7 @@ class App {
   measure(name, rows) {
     const sorted = rows.map(r => r.step_seconds).sort((a, b) => a - b);
     this.measured = { name, count: rows.length, seconds: sorted[Math.floor(sorted.length / 2)] };
+    if (!this.answer) return this.say('There is no plan yet to compare the run with.');
     this.draw();
     document.getElementById('measured').scrollIntoView({ block: 'center' });
   }

@@ -154,6 +154,10 @@ const cases = {
     const before = await page.textContent('.tile b');
     await after(page, () => page.click('#calibrate'));
     assert.notEqual(await page.textContent('.tile b'), before);
+    await after(page, () => page.selectOption('#knob-engine', 'torchtitan'));
+    await after(page, () => drop('config.json', model.replace('qwen3', 'gpt2')));
+    assert.equal(await title(page), 'Not a job yet');
+    assert.equal(await page.locator('#measured').count(), 0);
     await drop('broken.json', '{');
     await until(page, () => /broken\.json/.test(document.getElementById('status').textContent));
     await close(page);
