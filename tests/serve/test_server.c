@@ -477,8 +477,8 @@ enum { KINDS = 12 };
 static void body_of(int kind, char *to, size_t size) {
   const char *const forms[] = {
       "{\"prompt\": [[65,66,%d]], \"max_tokens\": %d, \"temperature\": 0, \"logprobs\": 2}",
-      "{\"prompt\": [[70,71,72,73,74,75,76,77,78,79,80,81,82,83,84,85,86,%d]], \"max_tokens\": 1, "
-      "\"echo\": true, \"logprobs\": 1, \"seed\": %d}",
+      ("{\"prompt\": [[70,71,72,73,74,75,76,77,78,79,80,81,82,83,84,85,86,%d]], "
+       "\"max_tokens\": 1, \"echo\": true, \"logprobs\": 1, \"seed\": %d}"),
       "{\"prompt\": [[%d],[3,4]], \"max_tokens\": %d, \"temperature\": 0.9, \"seed\": 5}"};
   snprintf(to, size, forms[kind % 3], 100 + kind, 1 + kind);
 }
