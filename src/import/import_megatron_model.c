@@ -186,6 +186,9 @@ static ot_status read_expert_layers(const ot_import *import, const ot_megatron_f
 static ot_status check_shape(const ot_import *import, const ot_megatron_flags *f) {
   OT_CHECK(f->experts == 0 || is_rotary(f), OT_USAGE,
            "position-embedding-type: with num-experts only rope is supported (%s)", import->path);
+  OT_CHECK(f->experts == 0 || (f->swiglu && f->no_bias), OT_USAGE,
+           "num-experts: experts without swiglu, or with biases, are not priced (%s)",
+           import->path);
   OT_CHECK(!f->latent || (f->experts > 0 && is_rotary(f)), OT_USAGE,
            "multi-latent-attention: only models with experts and rope are priced (%s)",
            import->path);
@@ -228,7 +231,10 @@ ot_status ot_megatron_model(ot_import *import, const ot_megatron_flags *f) {
   const uint64_t hash = ot_model_hash(&out->model);
   set_differences(f, &out->model);
   for (int64_t i = 0; f->experts > 0 && i < layers_of(f); i++) out->model.moe.layer[i] = layers[i];
-  OT_TRY(ot_model_check(&out->model));
+  if (ot_model_check(&out->model) != OT_OK) {
+    const char *const why = ot_arena_format(import->arena, "%s", ot_fail_message());
+    return ot_fail(OT_USAGE, "%s (%s)", why, import->path);
+  }
   if (ot_model_hash(&out->model) == hash) out->model_keys = keys;
   add_notes(import, f);
   out->has_model = true;

@@ -157,6 +157,14 @@ static void what_is_not_priced_is_named(void **state) {
       fail_msg("%s: %s", cases[i].flag, ot_fail_message());
     }
   }
+  ot_imported imported;
+  assert_int_equal(
+      read_text("--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 8\n"
+                "--micro-batch-size 1 --vocab-size 64 --position-embedding-type rope\n"
+                "--num-experts 4\n",
+                &imported),
+      OT_USAGE);
+  assert_non_null(ot_text_find(ot_fail_message(), "experts without swiglu"));
   assert_string_not_equal(
       note_with(&(ot_imported[]){import_text(llama_70b("--rampup-batch-size 32 32 1000"))}[0],
                 "the batch grows"),
