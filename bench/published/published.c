@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "files/tree_file.h"
-#include "plan/calibrate.h"
+#include "published_calibrate.h"
 #include "published_left_out.h"
 #include "published_report.h"
 #include "published_serve.h"
@@ -22,16 +22,17 @@ static ot_status read_rows(const ot_options *options, ot_arena *arena, ot_publis
 
 static ot_status price_rows(const ot_options *options, const ot_published_rows *rows,
                             ot_arena *arena, ot_published_prices *prices) {
-  ot_published_setup setup = {.clusters = ot_options_text(options, "clusters"),
-                              .unnamed = ot_options_flag(options, "unnamed"),
-                              .arena = arena};
+  ot_published_setup *const setup = ot_arena_take(arena, sizeof *setup);
+  *setup = (ot_published_setup){.clusters = ot_options_text(options, "clusters"),
+                                .unnamed = ot_options_flag(options, "unnamed"),
+                                .arena = arena};
   ot_node *constants = NULL;
   if (ot_options_given(options, "constants")) {
     OT_TRY(ot_tree_load(ot_options_text(options, "constants"), arena, &constants));
   }
-  setup.constants = constants;
+  setup->constants = constants;
   ot_published_prices_create(rows, arena, prices);
-  return ot_published_prices_update(&setup, arena, prices);
+  return ot_published_prices_update(setup, arena, prices);
 }
 
 static ot_status price_and_report(const ot_options *options) {
@@ -53,8 +54,13 @@ static ot_status price_and_report(const ot_options *options) {
                                                    .named = ot_options_flag(options, "named")};
     OT_TRY(ot_published_left_out(&request, arena, &left_out));
   }
-  const ot_published_report report = {&prices, &left_out,
-                                      (int)ot_options_integer(options, "calibrate")};
+  const int calibrate = (int)ot_options_integer(options, "calibrate");
+  ot_published_calibrated calibrated = {0};
+  if (calibrate > 0) {
+    OT_TRY(ot_published_calibrate(left_out.num_rows > 0 ? &left_out : &prices, calibrate, arena,
+                                  &calibrated));
+  }
+  const ot_published_report report = {&prices, &left_out, calibrate, &calibrated};
   if (ot_options_json(options)) {
     puts(ot_published_json(&report, arena));
     return OT_OK;

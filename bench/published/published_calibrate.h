@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a few measured steps of a source improve: some of its rows calibrate (plan/calibrate.h), the
-// others are predicted.
+// Errors after some rows of each source were measured: they calibrate (plan/calibrate.h), the
+// others are predicted again with the corrected rates.
 #pragma once
 
 #include "published_groups.h"
 
-// Figures of `group` after each of DRAWS seeded draws of `rows` calibrating rows from every source
-// that has more; over the other rows of all draws. To the first order: calibrated rates change the
-// time of computation and of exposed communication in proportion.
-ot_published_figures ot_published_calibrated(const ot_published_prices *prices,
-                                             ot_published_group group, int rows, ot_arena *arena);
+// Errors of all draws.
+typedef struct ot_published_calibrated {
+  int64_t count;
+  ot_published_error *error;     // [count]
+  const ot_published_row **row;  // [count]
+} ot_published_calibrated;
+
+// Draws `rows` calibrating rows of every source that has more, DRAWS times with fixed seeds, and
+// predicts its other rows.
+ot_status ot_published_calibrate(const ot_published_prices *prices, int rows, ot_arena *arena,
+                                 ot_published_calibrated *out);
+
+// Figures of a group over all draws; `rows` is the mean number in a draw.
+ot_published_figures ot_published_calibrated_figures(const ot_published_calibrated *calibrated,
+                                                     ot_published_group group, ot_arena *arena);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/tree.h"
+#include "plan/calibrate.h"
 #include "plan/job.h"
 #include "published_row.h"
 
@@ -11,10 +12,11 @@ enum { OT_PUBLISHED_MAX_CLUSTERS = 64, OT_PUBLISHED_MAX_ENGINES = 64 };
 
 // Presets, read once, and changes to the cluster presets.
 typedef struct ot_published_setup {
-  const char *clusters;      // directory of the presets
-  const ot_node *constants;  // {NAME: {key: value}} overriding the presets, or null
-  bool unnamed;              // the names of sources and of software are not read
-  ot_arena *arena;           // memory of the presets
+  const char *clusters;               // directory of the presets
+  const ot_node *constants;           // {NAME: {key: value}} overriding the presets, or null
+  const ot_calibration *calibration;  // corrects every cluster; null: none
+  bool unnamed;                       // the names of sources and of software are not read
+  ot_arena *arena;                    // memory of the presets
   int num_read;
   struct {
     const char *name;

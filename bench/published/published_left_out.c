@@ -20,13 +20,14 @@ ot_status ot_published_left_out(const ot_published_left_out_request *request, ot
       (ot_published_prices){.price = ot_arena_array(arena, rows->num_rows + 1, sizeof *out->price)};
   for (const ot_node *source = request->constants->first; source; source = source->next) {
     const ot_published_rows mine = rows_of(rows, source->key, arena);
-    ot_published_setup setup = {.clusters = request->clusters,
-                                .constants = source,
-                                .unnamed = !request->named,
-                                .arena = arena};
+    ot_published_setup *const setup = ot_arena_take(arena, sizeof *setup);
+    *setup = (ot_published_setup){.clusters = request->clusters,
+                                  .constants = source,
+                                  .unnamed = !request->named,
+                                  .arena = arena};
     ot_published_prices prices;
     ot_published_prices_create(&mine, arena, &prices);
-    OT_TRY(ot_published_prices_update(&setup, arena, &prices));
+    OT_TRY(ot_published_prices_update(setup, arena, &prices));
     for (int64_t i = 0; i < prices.num_rows; i++) out->price[out->num_rows++] = prices.price[i];
   }
   return OT_OK;

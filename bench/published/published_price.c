@@ -150,6 +150,7 @@ static ot_status price_row(ot_published_setup *setup, ot_arena *scratch, ot_aren
                           .open = job.recompute_open || job.vpp_open || job.micro_batch_open},
       &out->doubt);
   out->priced = true;
+  out->setup = setup;
   ot_traits_find(&job.job, &out->estimate, &out->traits);
   out->traits.device = ot_arena_format(arena, "%s", out->traits.device);
   if (ot_published_has_step(row)) out->beyond = beyond_of(&job, scratch, arena);
@@ -183,4 +184,19 @@ ot_status ot_published_prices_update(ot_published_setup *setup, ot_arena *arena,
     if (status == OT_BUG) return status;
   }
   return OT_OK;
+}
+
+ot_status ot_published_reprice(const ot_published_price *price, const ot_calibration *calibration,
+                               double *step_s, double *variance) {
+  ot_heap heap = {0};
+  ot_arena scratch = ot_heap_arena_create(&heap);
+  ot_published_setup *const setup = ot_arena_take(&scratch, sizeof *setup);
+  ot_published_price again = {.row = price->row};
+  *setup = *price->setup;
+  setup->calibration = calibration;
+  const ot_status status = price_row(setup, &scratch, &scratch, &again);
+  *step_s = again.priced ? again.step_s : 0;
+  *variance = ot_calibration_correction(calibration, &price->traits).variance;
+  ot_heap_release(&heap);
+  return status == OT_BUG ? status : OT_OK;
 }

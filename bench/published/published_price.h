@@ -2,7 +2,7 @@
 // Predicts rows with the planner and stores the estimates.
 #pragma once
 
-#include "plan/doubt.h"
+#include "plan/calibrate.h"
 #include "plan/estimate.h"
 #include "published_job.h"
 #include "published_row.h"
@@ -16,6 +16,7 @@ typedef struct ot_published_price {
   ot_estimate estimate;  // if predicted
   ot_doubt doubt;
   ot_traits traits;
+  const ot_published_setup *setup;  // of the prediction; kept
   const char *beyond;               // reason why no published run is similar; null: covered
   double step_s;                    // 0 if not predicted
   double memory_gb;                 // peak as memory_def defines it; 0 if not predicted
@@ -34,6 +35,11 @@ void ot_published_prices_create(const ot_published_rows *rows, ot_arena *arena,
 // no prediction but a reason, in `arena`; an internal error (OT_BUG) is returned.
 ot_status ot_published_prices_update(ot_published_setup *setup, ot_arena *arena,
                                      ot_published_prices *prices);
+
+// Predicts the step again after measured steps corrected the rates of its cluster and the
+// prediction: seconds, 0 where it has none any more, and the variance that is left.
+ot_status ot_published_reprice(const ot_published_price *price, const ot_calibration *calibration,
+                               double *step_s, double *variance);
 
 // Whether the row is used for step time, and for memory.
 bool ot_published_has_step(const ot_published_row *row);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/json_writer.h"
-#include "published_calibrate.h"
 #include "published_groups.h"
 #include "published_ranking.h"
 
@@ -82,19 +81,14 @@ static void write_ranking(ot_json_writer *w, const ot_published_prices *prices, 
   ot_json_end(w);
 }
 
-// Of runs never seen, if those are known, else of all.
-static const ot_published_prices *to_calibrate(const ot_published_report *report) {
-  return report->left_out->num_rows > 0 ? report->left_out : report->prices;
-}
-
 static void write_calibrated(ot_json_writer *w, const ot_published_report *report,
                              ot_arena *arena) {
   if (report->calibrate == 0) return;
   ot_json_object(w, "calibrated");
   ot_json_integer(w, "k", report->calibrate);
   for (int g = 0; g < OT_PUBLISHED_MEMORY; g++) {
-    const ot_published_figures f = ot_published_calibrated(
-        to_calibrate(report), (ot_published_group)g, report->calibrate, arena);
+    const ot_published_figures f =
+        ot_published_calibrated_figures(report->calibrated, (ot_published_group)g, arena);
     write_figures(w, ot_published_group_name((ot_published_group)g), &f);
   }
   ot_json_end(w);
@@ -172,8 +166,8 @@ static void print_calibrated(ot_text_builder *out, const ot_published_report *re
   print_title(out, ot_arena_format(out->arena, "after %d steps of a source, its other rows",
                                    report->calibrate));
   for (int g = 0; g < OT_PUBLISHED_MEMORY; g++) {
-    const ot_published_figures f = ot_published_calibrated(
-        to_calibrate(report), (ot_published_group)g, report->calibrate, out->arena);
+    const ot_published_figures f =
+        ot_published_calibrated_figures(report->calibrated, (ot_published_group)g, out->arena);
     if (f.rows > 0) print_spread(out, ot_published_group_name((ot_published_group)g), &f);
   }
   ot_text_put(out, "\n");

@@ -4,13 +4,14 @@
 #pragma once
 
 #include "base/text_builder.h"
-#include "published_price.h"
+#include "published_calibrate.h"
 
 // Content of the report.
 typedef struct ot_published_report {
   const ot_published_prices *prices;
-  const ot_published_prices *left_out;  // published_left_out.h; omitted if it has no rows
-  int calibrate;                        // rows of each source that calibrate; 0: none
+  const ot_published_prices *left_out;        // published_left_out.h; omitted if it has no rows
+  int calibrate;                              // rows of each source that calibrate; 0: none
+  const ot_published_calibrated *calibrated;  // of runs never seen if those are known, else of all
 } ot_published_report;
 
 typedef struct ot_published_view {

@@ -9,7 +9,6 @@
 #include "base/json_writer.h"
 #include "files/tree_file.h"
 #include "host/heap.h"
-#include "plan/calibrate.h"
 
 static void answer(const ot_published_prices *prices, ot_arena *arena) {
   ot_json_writer w = ot_json_begin(arena, 0);
@@ -30,7 +29,7 @@ static void answer(const ot_published_prices *prices, ot_arena *arena) {
   for (int64_t i = 0; i < prices->num_rows; i++) {
     const ot_published_price *const price = &prices->price[i];
     if (!price->priced) continue;
-    ot_json_real(&w, price->row->id, ot_calibrating_exposed(&price->estimate));
+    ot_json_real(&w, price->row->id, price->traits.exposed);
   }
   ot_json_end(&w);
   ot_json_end(&w);

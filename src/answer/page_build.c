@@ -2,6 +2,7 @@
 // Assembles the page of a plan from search, limits, explanations and goodput.
 #include "answer/question.h"
 #include "base/text_builder.h"
+#include "plan/calibrate.h"
 
 // State while a page is built.
 typedef struct builder {
@@ -153,6 +154,14 @@ static void find_beyond(builder *b, ot_page_plan *plan) {
   if (text.length > 0) plan->beyond_note = ot_text_builder_text(&text);
 }
 
+// After measured steps their nearness decides how uncertain a plan is.
+static void take_calibration(const ot_job *job, const ot_estimate *estimate, ot_doubt *out) {
+  ot_traits traits;
+  ot_traits_find(job, estimate, &traits);
+  out->step_variance = ot_calibration_correction(job->calibration, &traits).variance;
+  out->num_reasons = 0;
+}
+
 // `estimator`: the one that made `estimate`.
 static ot_status build_plan(builder *b, ot_estimator *estimator, const ot_estimate *estimate,
                             ot_page_plan *out) {
@@ -162,6 +171,7 @@ static ot_status build_plan(builder *b, ot_estimator *estimator, const ot_estima
   *out = (ot_page_plan){.estimate = estimate, .stages = stages};
   find_beyond(b, out);
   ot_doubt_find(&(ot_doubt_request){.job = b->job, .candidate = &estimate->candidate}, &out->doubt);
+  if (b->job->calibration) take_calibration(b->job, estimate, &out->doubt);
   if (b->search->num_plans == 0) return OT_OK;
   out->equal = ot_doubt_equal(b->job, estimate, explanation.best);
   if (estimate == explanation.best) {

@@ -26,7 +26,6 @@ void ot_calibration_write(const ot_calibration_report *report, ot_json_writer *w
   ot_json_object(w, "calibration");
   ot_json_real(w, "compute", report->calibration.compute);
   ot_json_real(w, "exposed", report->calibration.exposed);
-  ot_json_real(w, "deviation", report->calibration.deviation);
   ot_json_text(w, "cluster", report->cluster_path);
   ot_json_array(w, "steps");
   for (int i = 0; i < report->count; i++) {

@@ -23,5 +23,5 @@ typedef struct ot_calibration_report {
 // One line a step, the factors, and what contradicts the rest.
 void ot_calibration_print(const ot_calibration_report *report, ot_text_builder *out);
 
-// "calibration": {"compute", "exposed", "deviation", "cluster", "steps": [...]} in the open object.
+// "calibration": {"compute", "exposed", "cluster", "steps": [...]} in the open object.
 void ot_calibration_write(const ot_calibration_report *report, ot_json_writer *w);

@@ -69,3 +69,19 @@ void ot_sort(void *array, int64_t count, int64_t size, ot_ordering ordering, ot_
   }
   if (source != array) memcpy(array, source, (size_t)(count * size));
 }
+
+static int compare_reals(const void *a, const void *b, const void *context) {
+  (void)context;
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+void ot_sort_reals(double *values, int64_t count, ot_arena *arena) {
+  ot_sort(values, count, sizeof *values, (ot_ordering){.compare = compare_reals}, arena);
+}
+
+double ot_median(double *values, int64_t count, ot_arena *arena) {
+  ot_sort_reals(values, count, arena);
+  const int64_t half = count / 2;
+  return count % 2 != 0 ? values[half] : 0.5 * (values[half - 1] + values[half]);
+}

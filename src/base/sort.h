@@ -15,3 +15,10 @@ typedef struct ot_ordering {
 // Sorts `array` [count] of `size`-byte elements in place; equal elements keep their order.
 // Allocates count * size bytes from `arena`. O(count log count).
 void ot_sort(void *array, int64_t count, int64_t size, ot_ordering ordering, ot_arena *arena);
+
+// Sorts `values` [count] upwards; they must not be NaN.
+void ot_sort_reals(double *values, int64_t count, ot_arena *arena);
+
+// The median of `values` [count], count >= 1, which are sorted; of an even number the mean of both
+// in the middle.
+double ot_median(double *values, int64_t count, ot_arena *arena);

@@ -140,8 +140,7 @@ static ot_status calibrate(planning *p) {
   const char *const file = ot_options_text(p->options, "calibrate");
   if (!file) return OT_OK;
   p->calibration = ot_arena_take(p->arena, sizeof *p->calibration);
-  return ot_plan_calibrate(file, p->request.question.cluster, &p->request, p->arena,
-                           p->calibration);
+  return ot_plan_calibrate(file, &p->request, p->arena, p->calibration);
 }
 
 static ot_status check_price(const ot_options *options) {

@@ -4,11 +4,12 @@
 #include "cli/plan_calibrate.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/extremes.h"
 #include "base/math.h"
 #include "base/number.h"
+#include "base/sort.h"
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "files/disk.h"
@@ -187,8 +188,7 @@ static ot_status price_row(const reader *r, measured_row *row, ot_calibrated_ste
   OT_TRY(ot_estimate_build(estimator, c, &estimate));
   out->measured_s = row->step_s;
   out->predicted_s = estimate.step_s;
-  out->row = (ot_calibrating_row){.log_ratio = ot_log(row->step_s / estimate.step_s),
-                                  .exposed = ot_calibrating_exposed(&estimate)};
+  ot_calibrating_row_find(&job, &estimate, ot_log(row->step_s / estimate.step_s), &out->row);
   return OT_OK;
 }
 
@@ -221,11 +221,7 @@ static ot_status read_csv(reader *r) {
     if (end) *end = '\0';
     r->line++;
     const bool blank = line[strspn(line, " \t\r")] == '\0';
-    if (r->num_columns == 0) {
-      OT_TRY(read_header(r, line));
-    } else if (!blank) {
-      OT_TRY(add_row(r, line));
-    }
+    if (!blank) OT_TRY(r->num_columns == 0 ? read_header(r, line) : add_row(r, line));
     line = end ? end + 1 : NULL;
   }
   OT_CHECK(r->out->count > 0, OT_USAGE, "%s: no step below the names of columns", r->file);
@@ -258,24 +254,21 @@ static ot_status take_step(void *context, const ot_metrics_line *line) {
   return OT_OK;
 }
 
-static int compare_reals(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 static ot_status read_metrics(reader *r) {
   run_steps s = {.arena = r->arena};
   OT_CHECK(ot_disk_is_file(r->file), OT_ENVIRONMENT, "cannot read %s: no such file", r->file);
   OT_TRY(ot_metrics_read(r->file, take_step, &s));
   OT_CHECK(s.count > 0, OT_USAGE,
            "%s: no step after the first has a prediction (predicted_step_seconds)", r->file);
-  qsort(s.ratio, (size_t)s.count, sizeof *s.ratio, compare_reals);
-  const double ratio = s.ratio[s.count / 2], mean_s = s.step_s / (double)s.count;
-  r->out->steps[r->out->count++] =
-      (ot_calibrated_step){.name = ot_disk_base_name(r->file),
-                           .measured_s = mean_s,
-                           .predicted_s = mean_s / ratio,
-                           .row = {.log_ratio = ot_log(ratio), .exposed = s.exposed_s / s.step_s}};
+  const double ratio = ot_median(s.ratio, s.count, r->arena), mean_s = s.step_s / (double)s.count;
+  ot_calibrated_step *const step = &r->out->steps[r->out->count++];
+  *step = (ot_calibrated_step){
+      .name = ot_disk_base_name(r->file), .measured_s = mean_s, .predicted_s = mean_s / ratio};
+  // The file does not say which configuration it is of: that of the command line.
+  const ot_job *const job = &r->request->job;
+  const ot_estimate own = {.candidate = row_of_job(job).candidate};
+  ot_calibrating_row_find(job, &own, ot_log(ratio), &step->row);
+  step->row.traits.exposed = ot_smaller(s.exposed_s / s.step_s, 0.95);
   return OT_OK;
 }
 
@@ -287,19 +280,21 @@ static const char *cluster_path(const char *file, ot_arena *arena) {
   return ot_arena_format(arena, "%.*s.cluster.yaml", length, file);
 }
 
-ot_status ot_plan_calibrate(const char *file, const ot_cluster *given, ot_plan_request *request,
-                            ot_arena *arena, ot_calibration_report *out) {
+ot_status ot_plan_calibrate(const char *file, ot_plan_request *request, ot_arena *arena,
+                            ot_calibration_report *out) {
   *out = (ot_calibration_report){
       .steps = ot_arena_array(arena, OT_MOST_CALIBRATING, sizeof *out->steps),
       .cluster_path = cluster_path(file, arena)};
   reader r = {.file = file, .request = request, .arena = arena, .out = out};
   OT_TRY(ot_text_ends_with(file, ".jsonl") ? read_metrics(&r) : read_csv(&r));
-  ot_calibrating_row *const rows = ot_arena_array(arena, out->count, sizeof *rows);
-  for (int i = 0; i < out->count; i++) rows[i] = out->steps[i].row;
-  ot_calibration_find(rows, out->count, &out->calibration);
-  for (int i = 0; i < out->count; i++) out->steps[i].row = rows[i];
-  ot_cluster whole = *given;
-  ot_calibration_apply(&out->calibration, &whole);
-  ot_calibration_apply(&out->calibration, &request->cluster);
+  ot_calibration *const c = &out->calibration;
+  c->count = out->count;
+  for (int i = 0; i < out->count; i++) c->rows[i] = out->steps[i].row;
+  ot_calibration_find(c);
+  for (int i = 0; i < out->count; i++) out->steps[i].row = c->rows[i];
+  ot_cluster whole = *request->question.cluster;
+  ot_calibration_apply(c, &whole);
+  ot_calibration_apply(c, &request->cluster);
+  request->job.calibration = c;
   return ot_cluster_file_save(&whole, out->cluster_path);
 }

@@ -7,7 +7,8 @@
 #include "cli/plan_request.h"
 
 // Reads FILE, a CSV of configurations and step times or a metrics.jsonl of one run, calibrates
-// request->cluster and writes FILE with the ending .cluster.yaml; `given` is the cluster as named
-// by the user. OT_USAGE names line and column.
-ot_status ot_plan_calibrate(const char *file, const ot_cluster *given, ot_plan_request *request,
-                            ot_arena *arena, ot_calibration_report *out);
+// request->cluster and the predictions of request->job, and writes FILE with the ending
+// .cluster.yaml: the corrected rates of the cluster as the user named it. OT_USAGE names line and
+// column. `out` is kept by the job.
+ot_status ot_plan_calibrate(const char *file, ot_plan_request *request, ot_arena *arena,
+                            ot_calibration_report *out);

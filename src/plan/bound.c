@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "describe/expert_load.h"
 #include "describe/pipeline_rules.h"
+#include "plan/calibrate.h"
 #include "schedule/step_plan.h"
 
 // The bound adds terms in another order than the estimate: this factor covers the rounding.
@@ -561,8 +562,9 @@ ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_es
   } else {
     OT_TRY(bound_cut(e, request->depth, &b));
   }
+  const double least = e->job.calibration ? ot_calibration_least(e->job.calibration) : 1;
   const double s = (ot_larger(b.met_s, request->work_s) + b.end_s) * rounding;
-  const double step_s = ot_price_step_s(&e->simulation, e->job.devices, s);
+  const double step_s = least * ot_price_step_s(&e->simulation, e->job.devices, s);
   const double peak = request->depth == OT_BOUND_PLAIN ? 0 : b.peak;
   *out = (ot_estimate_bound){.step_s = step_s, .peak = (int64_t)peak};
   return OT_OK;

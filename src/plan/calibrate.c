@@ -1,70 +1,164 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bayesian linear regression with two unknowns: y = (1 - x) a + x b + noise, a and b normal around
-// 0. Outliers have the weights of Student's t with 4 degrees (Lange, Little and Taylor 1989).
+// Gaussian process regression (Rasmussen and Williams 2006, section 2.2): with the covariance K of
+// the rows, a = K^-1 y corrects configuration p by the sum of k(p, i) a_i. Outliers have the
+// weights of Student's t with 4 degrees (Lange, Little and Taylor 1989).
 #include "plan/calibrate.h"
 
 #include "base/extremes.h"
 #include "base/math.h"
 
-// Deviations before any measurement: of a, of b, and of the noise of a step; from published runs
-// (plan/doubt.c).
-static const double COMPUTE = 0.092, EXPOSED = 0.587, NOISE = 0.090;
 static const double MOST = 0.6;  // of a logarithm: beyond it is another mistake
 enum { ROUNDS = 4, DEGREES = 4 };
 static const double QUANTILE_95 = 2.776;  // Student's t, 4 degrees
 
-double ot_calibrating_exposed(const ot_estimate *estimate) {
-  double exposed_s = 0;
-  for (int i = 0; i < OT_TIMELINE_AXES; i++) {
-    if (i != OT_TIMELINE_WORLD) exposed_s += estimate->exposed_s[i];
-  }
-  return estimate->step_s > 0 ? ot_smaller(exposed_s / estimate->step_s, 0.95) : 0;
-}
-
 static double clipped(double y) { return ot_larger(-MOST, ot_smaller(y, MOST)); }
 
-// Solves the weighted normal equations for a and b.
-static void solve(const ot_calibrating_row *rows, int count, double out[2]) {
-  const double noise = NOISE * NOISE;
-  double aa = noise / (COMPUTE * COMPUTE), bb = noise / (EXPOSED * EXPOSED), ab = 0, a = 0, b = 0;
-  for (int i = 0; i < count; i++) {
-    const double w = rows[i].weight, x = rows[i].exposed, y = clipped(rows[i].log_ratio);
-    aa += w * (1 - x) * (1 - x);
-    ab += w * (1 - x) * x;
-    bb += w * x * x;
-    a += w * (1 - x) * y;
-    b += w * x * y;
-  }
-  const double determinant = aa * bb - ab * ab;
-  out[0] = (bb * a - ab * b) / determinant;
-  out[1] = (aa * b - ab * a) / determinant;
+static double covariance_of(const ot_traits *a, const ot_traits *b) {
+  const ot_covariance c = ot_traits_covariance(a, b);
+  return ot_covariance_sum(&c);
 }
 
-static double residual_of(const ot_calibrating_row *row, const double factors[2]) {
-  return row->log_ratio - (1 - row->exposed) * factors[0] - row->exposed * factors[1];
+void ot_calibrating_row_find(const ot_job *job, const ot_estimate *estimate, double log_ratio,
+                             ot_calibrating_row *out) {
+  ot_doubt doubt;
+  ot_doubt_find(&(ot_doubt_request){.job = job, .candidate = &estimate->candidate}, &doubt);
+  *out = (ot_calibrating_row){.log_ratio = log_ratio, .variance = doubt.step_variance};
+  ot_traits_find(job, estimate, &out->traits);
 }
 
-void ot_calibration_find(ot_calibrating_row *rows, int count, ot_calibration *out) {
-  double factors[2] = {0}, squares = 0;
-  for (int i = 0; i < count; i++) rows[i].weight = 1;
-  for (int round = 0; round < ROUNDS; round++) {
-    solve(rows, count, factors);
-    for (int i = 0; i < count; i++) {
-      const double t = residual_of(&rows[i], factors) / NOISE;
-      rows[i].weight = (DEGREES + 1) / (DEGREES + t * t);
+// ---- linear equations ----
+
+// The lower triangle of the Cholesky factor, in place of that of `matrix` [n][n].
+static void factorise(double *matrix, int n) {
+  for (int i = 0; i < n; i++) {
+    for (int j = 0; j <= i; j++) {
+      double sum = matrix[i * n + j];
+      for (int k = 0; k < j; k++) sum -= matrix[i * n + k] * matrix[j * n + k];
+      matrix[i * n + j] = i == j ? ot_sqrt(sum) : sum / matrix[j * n + j];
     }
   }
-  solve(rows, count, factors);
-  for (int i = 0; i < count; i++) {
-    ot_calibrating_row *const row = &rows[i];
-    row->residual = residual_of(row, factors);
-    row->contradicts = row->residual > QUANTILE_95 * NOISE || row->residual < -QUANTILE_95 * NOISE;
-    squares += row->weight * row->residual * row->residual;
-  }
-  // The noise that is known before counts as one more row.
-  const double variance = (squares + NOISE * NOISE) / (count + 1);
-  *out = (ot_calibration){ot_exp(factors[0]), ot_exp(factors[1]), ot_sqrt(variance)};
 }
+
+// x [n]: right hand sides, then L^-1 x.
+static void solve_lower(const double *lower, int n, double *x) {
+  for (int i = 0; i < n; i++) {
+    for (int k = 0; k < i; k++) x[i] -= lower[i * n + k] * x[k];
+    x[i] /= lower[i * n + i];
+  }
+}
+
+// x [n]: right hand sides, then L^-T x.
+static void solve_upper(const double *lower, int n, double *x) {
+  for (int i = n - 1; i >= 0; i--) {
+    for (int k = i + 1; k < n; k++) x[i] -= lower[k * n + i] * x[k];
+    x[i] /= lower[i * n + i];
+  }
+}
+
+// ---- the process ----
+
+// So that the mean variance of the rows is that which their predictions claim.
+static double scale_of(const ot_calibration *c) {
+  double claimed = 0, modelled = 0;
+  for (int i = 0; i < c->count; i++) {
+    claimed += c->rows[i].variance;
+    modelled += covariance_of(&c->rows[i].traits, &c->rows[i].traits) + ot_doubt_noise;
+  }
+  return claimed > 0 ? claimed / modelled : 1;
+}
+
+// The pulls for the weights so far.
+static void find_pulls(ot_calibration *c) {
+  const int n = c->count;
+  double pull[OT_MOST_CALIBRATING];
+  for (int i = 0; i < n; i++) {
+    pull[i] = clipped(c->rows[i].log_ratio) / c->scale;
+    for (int j = 0; j <= i; j++) {
+      c->lower[i * n + j] = covariance_of(&c->rows[i].traits, &c->rows[j].traits);
+    }
+    c->lower[i * n + i] += ot_doubt_noise / c->rows[i].weight;
+  }
+  factorise(c->lower, n);
+  solve_lower(c->lower, n, pull);
+  solve_upper(c->lower, n, pull);
+  for (int i = 0; i < n; i++) c->rows[i].pull = pull[i];
+}
+
+// ln of the correction of a configuration.
+static double correction_of(const ot_calibration *c, const ot_traits *traits) {
+  double sum = 0;
+  for (int i = 0; i < c->count; i++) {
+    sum += c->scale * c->rows[i].pull * covariance_of(traits, &c->rows[i].traits);
+  }
+  return sum;
+}
+
+// Residuals, and the weights that they give.
+static void find_weights(ot_calibration *c) {
+  const double noise = c->scale * ot_doubt_noise;
+  for (int i = 0; i < c->count; i++) {
+    ot_calibrating_row *const row = &c->rows[i];
+    row->residual = row->log_ratio - correction_of(c, &row->traits);
+    row->weight = (DEGREES + 1) / (DEGREES + row->residual * row->residual / noise);
+  }
+}
+
+static void find_factors(ot_calibration *c) {
+  const ot_traits compute = {.device = "", .exposed = 0}, exposed = {.device = "", .exposed = 1};
+  double logarithm[2] = {0};
+  for (int i = 0; i < c->count; i++) {
+    const ot_calibrating_row *const row = &c->rows[i];
+    logarithm[0] += row->pull * ot_traits_covariance(&compute, &row->traits).compute;
+    logarithm[1] += row->pull * ot_traits_covariance(&exposed, &row->traits).exposed;
+  }
+  c->compute = ot_exp(c->scale * logarithm[0]);
+  c->exposed = ot_exp(c->scale * logarithm[1]);
+}
+
+void ot_calibration_find(ot_calibration *calibration) {
+  ot_calibration *const c = calibration;
+  c->scale = scale_of(c);
+  for (int i = 0; i < c->count; i++) c->rows[i].weight = 1;
+  for (int round = 0; round < ROUNDS; round++) {
+    find_pulls(c);
+    find_weights(c);
+  }
+  find_pulls(c);
+  find_factors(c);
+  const double most = QUANTILE_95 * ot_sqrt(c->scale * ot_doubt_noise);
+  for (int i = 0; i < c->count; i++) {
+    ot_calibrating_row *const row = &c->rows[i];
+    row->residual = row->log_ratio - correction_of(c, &row->traits);
+    row->contradicts = row->residual > most || row->residual < -most;
+  }
+}
+
+ot_correction ot_calibration_correction(const ot_calibration *calibration,
+                                        const ot_traits *traits) {
+  const ot_calibration *const c = calibration;
+  double known[OT_MOST_CALIBRATING], shape = 0, explained = 0;
+  for (int i = 0; i < c->count; i++) {
+    const ot_covariance covariance = ot_traits_covariance(traits, &c->rows[i].traits);
+    known[i] = ot_covariance_sum(&covariance);
+    shape += c->scale * c->rows[i].pull * covariance.shape;
+  }
+  solve_lower(c->lower, c->count, known);
+  for (int i = 0; i < c->count; i++) explained += known[i] * known[i];
+  const double before = covariance_of(traits, traits) + ot_doubt_noise;
+  return (ot_correction){ot_exp(shape), c->scale * (before - explained)};
+}
+
+double ot_calibration_least(const ot_calibration *calibration) {
+  double sum = 0;
+  for (int i = 0; i < calibration->count; i++) {
+    const ot_calibrating_row *const row = &calibration->rows[i];
+    const double most = ot_traits_covariance(&row->traits, &row->traits).shape;
+    if (row->pull < 0) sum += calibration->scale * row->pull * most;
+  }
+  return ot_exp(sum);
+}
+
+// ---- the cluster ----
 
 // Efficiency 0 stands for 1.
 static double scaled(double efficiency, double factor) {

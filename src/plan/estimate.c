@@ -3,6 +3,7 @@
 #include "plan/estimate.h"
 
 #include "describe/pipeline_rules.h"
+#include "plan/calibrate.h"
 #include "plan/framework.h"
 
 // ---- the estimator ----
@@ -229,12 +230,35 @@ static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool a
   return OT_OK;
 }
 
+// ---- correction by measured steps ----
+
+static double correction_of(const ot_estimator *e, const ot_candidate *candidate) {
+  const ot_estimate configuration = {.candidate = *candidate};
+  ot_traits traits;
+  if (!e->job.calibration) return 1;
+  ot_traits_find(&e->job, &configuration, &traits);
+  return ot_calibration_correction(e->job.calibration, &traits).factor;
+}
+
+// All terms alike: what the measured steps say of this configuration is no property of one term.
+static void correct(double factor, ot_estimate *out) {
+  double *const terms[] = {&out->step_s,   &out->compute_s, &out->recompute_s,
+                           &out->update_s, &out->bubble_s,  &out->host_s};
+  for (int i = 0; i < OT_COUNT(terms); i++) *terms[i] *= factor;
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) out->exposed_s[i] *= factor;
+  out->mfu /= factor;
+  out->hfu /= factor;
+  out->tokens_per_s /= factor;
+}
+
 static ot_status build(ot_estimator *e, const ot_candidate *candidate, bool always,
                        ot_estimate *out) {
   bool periodic;
   *out = (ot_estimate){.candidate = *candidate};
   OT_TRY(is_periodic(e, candidate, &periodic));
-  return periodic ? estimate_periodic(e, candidate, out) : estimate(e, candidate, always, out);
+  OT_TRY(periodic ? estimate_periodic(e, candidate, out) : estimate(e, candidate, always, out));
+  if (e->job.calibration) correct(correction_of(e, candidate), out);
+  return OT_OK;
 }
 
 ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candidate,
@@ -331,6 +355,11 @@ ot_status ot_estimate_replay(ot_estimator *estimator, const ot_candidate *candid
       ot_arena_array(&scratch, request.stages->num_ranks, sizeof *replays);
   ot_replay_outline(&request, &scratch);
   OT_TRY(ot_step_replay(&request, &scratch, replays));
-  out->total_s = replays[0].total_s;
+  const double factor = correction_of(estimator, candidate);
+  out->total_s = factor * replays[0].total_s;
+  for (int64_t i = 0; i < out->num_actions; i++) {
+    out->actions[i].start_s *= factor;
+    out->actions[i].end_s *= factor;
+  }
   return OT_OK;
 }

@@ -39,6 +39,7 @@ typedef struct ot_job {
   double expert_imbalance;    // engine orthant: load of the busiest ep rank over the mean; 0: 1
   double stretch;        // kernel slowdown by shared cores (ot_simulation); 0: from the cluster
   double memory_margin;  // share of the estimated memory that plans leave free in addition to it
+  const struct ot_calibration *calibration;  // by measured steps (plan/calibrate.h); null: none
   const ot_run *run;   // engine orthant: settings other than degrees (optimizer, ...)
   ot_candidate given;  // fixed degrees; 0 and -1 are searched
   // Other engines: layers of each pipeline chunk, in model order, of candidates with `num_chunks`

@@ -217,15 +217,16 @@ ot_status ot_web_calibrate(ot_web *web, const ot_node *request, ot_json_writer *
   OT_CHECK(given && given->text && ot_number_parse(given->text, false, &seconds) && seconds > 0,
            OT_USAGE, "calibrate: the measured seconds of a step are missing");
   OT_TRY(ot_estimate_build(web->page.estimator, candidate_of(web, request), &estimate));
-  ot_calibrating_row row = {.log_ratio = ot_log(seconds / estimate.step_s),
-                            .exposed = ot_calibrating_exposed(&estimate)};
-  ot_calibration calibration;
-  ot_calibration_find(&row, 1, &calibration);
+  ot_calibration *const calibration = ot_arena_take(&web->call, sizeof *calibration);
+  calibration->count = 1;
+  ot_calibrating_row_find(web->page.job, &estimate, ot_log(seconds / estimate.step_s),
+                          &calibration->rows[0]);
+  ot_calibration_find(calibration);
   ot_cluster cluster = *web->request.question.cluster;
-  ot_calibration_apply(&calibration, &cluster);
-  ot_json_real(w, "compute", calibration.compute);
-  ot_json_real(w, "exposed", calibration.exposed);
-  ot_json_real(w, "residual", row.residual);
+  ot_calibration_apply(calibration, &cluster);
+  ot_json_real(w, "compute", calibration->compute);
+  ot_json_real(w, "exposed", calibration->exposed);
+  ot_json_real(w, "residual", calibration->rows[0].residual);
   ot_node_write_json(ot_cluster_write(&cluster, &web->call), "cluster", w);
   return OT_OK;
 }

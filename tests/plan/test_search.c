@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "host/heap.h"
 #include "plan/bound.h"
+#include "plan/calibrate.h"
 #include "plan/framework.h"
 #include "plan/search.h"
 #include "plan/space.h"
@@ -230,6 +231,44 @@ static void pruned_search_equals_exhaustive_search(void **state) {
   assert_true(simulated < all);
   assert_true(with_plans > PROBLEMS / 3);
   assert_true(by_memory > 0);
+}
+
+// A measured step that differs by `log_ratio` from the prediction of the fastest plan.
+static bool calibrate(problem *p, double log_ratio, ot_calibration *out) {
+  ot_search found;
+  search(p, false, &found);
+  if (found.num_plans == 0) return false;
+  out->count = 1;
+  out->rows[0] = (ot_calibrating_row){.log_ratio = log_ratio, .variance = 0.02};
+  ot_traits_find(&p->job, &found.plans[0], &out->rows[0].traits);
+  ot_calibration_find(out);
+  p->job.calibration = out;
+  return true;
+}
+
+static void measured_steps_correct_plans_and_their_bounds(void **state) {
+  (void)state;
+  enum { SOME = 40 };
+  int other_plans = 0;
+  for (uint64_t i = 0; i < SOME; i++) {
+    problem p;
+    ot_search before, early, everything;
+    create(i, &p);
+    search(&p, false, &before);
+    ot_calibration *const calibration = ot_arena_take(&p.arena, sizeof *calibration);
+    if (calibrate(&p, i % 2 == 0 ? 0.4 : -0.4, calibration)) {
+      search(&p, false, &early);
+      search(&p, true, &everything);
+      assert_int_equal(early.num_plans, everything.num_plans);
+      for (int k = 0; k < early.num_plans; k++) {
+        assert_same_plan(i, &early.plans[k], &everything.plans[k]);
+      }
+      other_plans +=
+          ot_candidate_compare(&early.plans[0].candidate, &before.plans[0].candidate) != 0;
+    }
+    destroy(&p);
+  }
+  assert_true(other_plans > 0);
 }
 
 static bool has_same_degrees(const ot_candidate *a, const ot_candidate *b) {
@@ -462,6 +501,7 @@ int main(void) {
       cmocka_unit_test(the_space_is_all_that_the_rules_allow),
       cmocka_unit_test(bounds_never_exceed_estimates),
       cmocka_unit_test(pruned_search_equals_exhaustive_search),
+      cmocka_unit_test(measured_steps_correct_plans_and_their_bounds),
       cmocka_unit_test(no_micro_batch_is_too_long_for_any_engine),
       cmocka_unit_test(of_plans_with_the_same_degrees_the_fastest_is_shown_when_asked),
   };
