@@ -99,7 +99,8 @@ static ot_status sync_writers(ot_state_save *save) {
 // Network file systems show other hosts only what was synced. On one host files are synced after
 // they are hashed, so that the disk works meanwhile.
 static bool has_one_host(const ot_state_save *save) {
-  return ot_comm_local_size(ot_world_comm(save->world)) == ot_world_size(save->world);
+  const int size = ot_world_size(save->world);
+  return size == 1 || ot_comm_local_size(ot_world_comm(save->world)) == size;
 }
 
 static ot_status write_own(ot_state_save *save) {
