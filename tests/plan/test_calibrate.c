@@ -12,8 +12,8 @@
 
 // A row whose configuration is `far` from others, with exposed share `x`.
 static ot_calibrating_row row_of(double log_ratio, double x, double far) {
-  return (ot_calibrating_row){
-      .log_ratio = log_ratio, .traits = {.at = {far}, .exposed = x, .device = "h100"}};
+  return (ot_calibrating_row){.log_ratio = log_ratio,
+                              .traits = {.at = {far}, .exposed = x, .device = "h100"}};
 }
 
 static ot_calibration find(const ot_calibrating_row *rows, int count) {

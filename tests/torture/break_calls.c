@@ -297,5 +297,6 @@ void cblas_sgemm(PRODUCT_PARAMETERS) {
   const long product = atomic_fetch_add(&products, 1) + 1;
   if (slow) slow_down(began_s);
   if (product == number_of("BREAK_PRODUCT")) c[(n - 1) / 2] = NAN;
-  for (const bool hung = hangs(product); hung;) pause();
+  if (!hangs(product)) return;
+  for (;;) pause();
 }
