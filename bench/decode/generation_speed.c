@@ -85,7 +85,7 @@ static double reads_per_s(const settings *s, const float *data, int64_t count) {
   return (double)s->tokens / (ot_clock_s() - start_s);
 }
 
-// Tokens per second of `slots` sequences that have their prompts behind them.
+// Tokens per second of `slots` sequences that have read their prompts.
 static ot_status generate(ot_inference *engine, const settings *s, int64_t slots, double *rate) {
   for (int64_t i = 0; i < slots; i++) OT_TRY(add(engine, s->context, s->tokens + 2, false));
   while (ot_inference_count(engine).generated_tokens % ((s->tokens + 2) * slots) < slots) {

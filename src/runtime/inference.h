@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inference with a trained model: many sequences at once, against one paged cache. Each iteration
 // runs one order of the runtime: one token of every sequence that generates, and as many tokens of
-// prompts as fit beside them (continuous batching: Yu et al. 2022; chunked prefill: Agrawal et al.
+// prompts as fit next to them (continuous batching: Yu et al. 2022; chunked prefill: Agrawal et al.
 // 2024). Sequences that begin alike share pages and scores (page_cache.h).
 //
 // On the CPU the tokens and log-probabilities of a sequence do not depend on other sequences, on

@@ -15,7 +15,7 @@
 
 enum {
   MOST_UNREAD = 1 << 20,  // bytes of a stream that its owner has not taken
-  CLIENT_LEFT = 499,      // a status that nobody receives
+  CLIENT_LEFT = 499,      // a status that no client receives
 };
 
 static const double CHECK_S = 0.1;  // between looks for owners that have gone

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planning half behind one function, for the web page: a request as lines, an answer as JSON.
+// The planning half as one function, for the web page: a request as lines, an answer as JSON.
 // A request is a tree (base/tree.h) with the key `op`:
 //   plan       question, model, cluster, engine, settings: the document of `orthant plan --json`.
 //              What follows is about the job of the last plan
