@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A small model behind the OpenAI API: log-probabilities of a prompt, a text, and the same text as a
+# A small model served by the OpenAI API: log-probabilities of a prompt, a text, and the same text as a
 # stream; then a batch of texts without a server. The log-probabilities are those of `orthant score`,
 # to the last digit.
 #   examples/08_serve.sh [ORTHANT] [FOLDER]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant serve`: a model behind the OpenAI API, until a signal.
+// `orthant serve`: answers the OpenAI API with a model, until a signal.
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -32,7 +32,7 @@ const ot_service_options *ot_service_options_of(const ot_service *service);
 typedef struct ot_job_owner {
   void (*wake)(void *context);     // by the engine's thread: there is more to read; no calls of the
                                    // service from it
-  bool (*is_gone)(void *context);  // by the engine's thread: nobody waits any more
+  bool (*is_gone)(void *context);  // by the engine's thread: no client waits any more
   void *context;
 } ot_job_owner;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// The planning half behind one function: answers agree with each other, and requests that are no
+// The planning half as one function: answers agree with each other, and requests that are no
 // tree or no question are refused with a message. That plans have the bytes of the program is
 // tests/web/test_page_answers.sh.
 #include <setjmp.h>
