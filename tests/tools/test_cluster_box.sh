@@ -31,6 +31,7 @@ if len(sys.argv) > 1:
 try:
     start = time.monotonic()
     caller = socket.create_connection(("host1", 7777), 0.5)
+    caller.settimeout(10)  # 500 kB at 10mbit take 0.4 s
     caller.sendall(b"a" * size)
     caller.recv(1)
     print("%.3f" % (time.monotonic() - start))
