@@ -19,7 +19,7 @@ import sys
 import tempfile
 import urllib.request
 
-CLIENT = {"acc": "acc,none", "words": "word_perplexity,none", "bytes": "byte_perplexity,none", "bits": "bits_per_byte,none"}
+CLIENT = {"acc": "acc,none", "acc_norm": "acc_norm,none", "words": "word_perplexity,none", "bytes": "byte_perplexity,none", "bits": "bits_per_byte,none"}
 MADE = 12  # tokens generated
 COMMON = """dataset_path: json
 dataset_kwargs: {data_files: {test: %s}}
@@ -34,6 +34,7 @@ doc_to_target: "{{answer}}"
 target_delimiter: ""
 metric_list:
   - {metric: acc, aggregation: mean, higher_is_better: true}
+  - {metric: acc_norm, aggregation: mean, higher_is_better: true}
 """,
     "local_perplexity": """output_type: loglikelihood_rolling
 doc_to_text: ""
@@ -166,6 +167,31 @@ class Comparison:
             self.expect("perplexity: %s is %.6f" % (CLIENT[name], value), math.isclose(found, value, rel_tol=1e-12))
         return theirs, rolling
 
+    # ---- orthant score --tasks, whose figures are those of `evaluate:` in a run ----
+
+    def our_tasks(self):
+        def write(name, lines):
+            path = os.path.join(self.work, name + ".jsonl")
+            with open(path, "w", encoding="utf-8") as file:
+                file.writelines(json.dumps(line) + "\n" for line in lines)
+            return path
+
+        paths = [write("choice", [{"context": d["question"], "choices": d["choices"], "answer": d["answer"]}
+                                  for d in self.documents]),
+                 write("perplexity", [{"text": d["text"]} for d in self.documents])]
+        text = subprocess.run([self.options.orthant, "score", self.options.checkpoint, "--tasks", *paths], check=True,
+                              capture_output=True, text=True).stdout
+        return {line["task"]: line for line in map(json.loads, text.splitlines())}
+
+    def compare_tasks(self, results):
+        ours = self.our_tasks()
+        for figure in "acc", "acc_norm":
+            value = ours["choice"][figure]
+            self.expect("tasks: %s is %.4f" % (figure, value), results["local_choice"][CLIENT[figure]] == value)
+        for figure, name in ("bits_per_byte", "bits"), ("word_perplexity", "words"):
+            value, found = ours["perplexity"][figure], results["local_perplexity"][CLIENT[name]]
+            self.expect("tasks: %s is %.6f" % (figure, value), math.isclose(found, value, rel_tol=1e-12))
+
     # ---- transformers ----
 
     def compare_with_transformers(self, choices, rolling, made):
@@ -224,6 +250,7 @@ def main():
     many, _ = c.lm_eval(4, 8)
     c.expect("one request at a time, and 4 clients with batches of 8: the same answers", samples == many)
     choices, rolling = c.compare_with_score(samples, results)
+    c.compare_tasks(results)
     made = [row[0] if isinstance(row, list) else row for row in samples["local_generation"]]
     try:
         c.compare_with_transformers(choices, rolling, made)

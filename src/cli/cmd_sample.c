@@ -7,7 +7,7 @@
 
 #include "base/json_writer.h"
 #include "base/text.h"
-#include "cli/run_options.h"
+#include "cli/model_engine.h"
 #include "cli/verbs.h"
 #include "files/json_file.h"
 #include "runtime/inference.h"
@@ -132,16 +132,7 @@ static ot_status create_engine(sampling *s) {
   const int64_t rows = longest < MOST_CHUNK ? longest : MOST_CHUNK;
   const ot_inference_shape shape = {
       .slots = slots, .chunk = rows > slots ? rows : slots, .positions = positions};
-  ot_runtime_request request = {
-      .compute = OT_F32,
-      .storage = OT_F32,
-      .backend = ot_model_options_backend(s->options),
-      .may_fall_back = ot_options_choice(s->options, "device") == OT_DEVICE_AUTO,
-      .threads = (int)ot_options_integer(s->options, "threads"),
-  };
-  ot_inference_complete(&shape, &request);
-  OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->runtime));
-  ot_model_options_note(&s->model.files, s->runtime);
+  OT_TRY(ot_model_engine_create(s->options, &shape, &s->model, &s->runtime));
   return ot_inference_create(s->runtime, ot_tokenizer_vocab_size(s->model.tokenizer), &s->engine);
 }
 

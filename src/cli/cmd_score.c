@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "base/json_writer.h"
-#include "cli/run_options.h"
+#include "cli/model_engine.h"
 #include "cli/score_lines.h"
+#include "cli/score_tasks.h"
 #include "cli/verbs.h"
 #include "runtime/inference.h"
 
@@ -148,16 +149,7 @@ static ot_status score_items(scoring *s) {
   if (shape.slots == 0) shape.slots = 1;
   const int64_t pages = (longest + OT_PAGE_SLOTS - 1) / OT_PAGE_SLOTS;
   shape.pages = pages > CACHE_PAGES ? pages : CACHE_PAGES;
-  ot_runtime_request request = {
-      .compute = OT_F32,
-      .storage = OT_F32,
-      .backend = ot_model_options_backend(s->options),
-      .may_fall_back = ot_options_choice(s->options, "device") == OT_DEVICE_AUTO,
-      .threads = (int)ot_options_integer(s->options, "threads"),
-  };
-  ot_inference_complete(&shape, &request);
-  OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->runtime));
-  ot_model_options_note(&s->model.files, s->runtime);
+  OT_TRY(ot_model_engine_create(s->options, &shape, &s->model, &s->runtime));
   OT_TRY(ot_inference_create(s->runtime, s->model.files.model.vocab_size, &s->engine));
   s->scores = ot_arena_array(s->arena, s->lines.count + 1, sizeof *s->scores);
   // One JSON document, or one per line; both are written incrementally.
@@ -170,6 +162,9 @@ static ot_status score_items(scoring *s) {
 
 static ot_status score(scoring *s) {
   OT_TRY(ot_model_options_open(s->options, s->arena, &s->model));
+  if (ot_options_flag(s->options, "tasks")) return ot_score_tasks(s->options, &s->model);
+  OT_CHECK(ot_options_num_arguments(s->options) == 2, OT_USAGE,
+           "one file at a time, except with --tasks");
   const ot_score_source source = {.path = s->path,
                                   .model_path = s->model.files.path,
                                   .model = &s->model.files.model,
@@ -195,6 +190,7 @@ static ot_status run(const ot_options *options) {
 }
 
 static const ot_option rows[] = {
+    {"tasks", OT_OPTION_FLAG, .help = "files are tasks as in `evaluate:` of a run: print figures"},
     {.shared = &ot_option_tokenizer},
     {.shared = &ot_option_model_set},
     {.shared = &ot_option_threads},
@@ -204,17 +200,22 @@ static const ot_option rows[] = {
 const ot_verb ot_verb_score = {
     .name = "score",
     .summary = "log-probabilities of given texts",
-    .arguments = "CHECKPOINT FILE.jsonl",
+    .arguments = "CHECKPOINT FILE.jsonl...",
     .min_arguments = 2,
-    .max_arguments = 2,
+    .max_arguments = -1,
     .details =
         "Lines {\"text\"}, {\"context\", \"continuation\"} or {\"tokens\": [..]} in; lines\n"
         "{\"tokens\", \"logprobs\", \"sum\", \"greedy\"} out, in the same order. The first token "
         "of a\n"
         "text has no context and is not scored; of a continuation all tokens are. A line that\n"
         "cannot be scored, such as an empty one, gives {\"error\"} in its place, and exit code 2\n"
-        "after the last line. --json: one document, {\"scores\": [...]}.",
-    .examples = "  orthant score runs/demo/run questions.jsonl > scores.jsonl",
+        "after the last line. --json: one document, {\"scores\": [...]}.\n"
+        "--tasks: lines {\"context\", \"choices\", \"answer\"}, {\"text\"} or {\"prompt\", "
+        "\"answer\"} in,\n"
+        "one kind a file; one line of figures for each file out (docs/serve.md).",
+    .examples =
+        "  orthant score runs/demo/run questions.jsonl > scores.jsonl\n"
+        "  orthant score runs/demo/run --tasks choices.jsonl texts.jsonl",
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,

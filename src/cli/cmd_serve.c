@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "cli/run_options.h"
+#include "cli/model_engine.h"
 #include "cli/verbs.h"
 #include "serve/server.h"
 
@@ -67,17 +67,7 @@ static ot_status create_runtime(serving *s, int64_t max_length) {
       .slots = slots, .chunk = chunk > slots ? chunk : slots, .positions = max_length};
   const int64_t tokens = cache > max_length ? cache : max_length;
   shape.pages = (tokens + OT_PAGE_SLOTS - 1) / OT_PAGE_SLOTS;
-  ot_runtime_request request = {
-      .compute = OT_F32,
-      .storage = OT_F32,
-      .backend = ot_model_options_backend(o),
-      .may_fall_back = ot_options_choice(o, "device") == OT_DEVICE_AUTO,
-      .threads = (int)ot_options_integer(o, "threads"),
-  };
-  ot_inference_complete(&shape, &request);
-  OT_TRY(ot_model_files_runtime(&s->model.files, &request, &s->runtime));
-  ot_model_options_note(&s->model.files, s->runtime);
-  return OT_OK;
+  return ot_model_engine_create(o, &shape, &s->model, &s->runtime);
 }
 
 // The last part of the path.

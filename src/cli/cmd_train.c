@@ -22,13 +22,15 @@
 #include "host/clock.h"
 #include "train/loop.h"
 #include "train/rank_hosts.h"
+#include "train/run_tasks.h"
 #include "train/stop_signal.h"
 
 typedef struct console {
   ot_arena *arena;
-  bool terminal;         // each status line overwrites the last one
-  bool line_is_open;     // the last status line has no newline yet
-  ot_json_writer *json;  // collects validation losses, or null
+  bool terminal;           // each status line overwrites the last one
+  bool line_is_open;       // the last status line has no newline yet
+  ot_json_writer *json;    // collects validation losses, or null
+  ot_json_writer figures;  // collects figures of evaluations
   double last_status_s;
   ot_loop_summary summary;
 } console;
@@ -80,6 +82,13 @@ static void print_summary(const ot_loop_summary *s) {
   if (s->checkpoint) fprintf(stderr, "checkpoint: %s\n", s->checkpoint);
 }
 
+static void put_figure(ot_json_writer *w, const ot_loop_event *event) {
+  ot_json_object(w, NULL);
+  ot_json_integer(w, "step", event->step);
+  ot_json_real(w, event->name, event->value);
+  ot_json_end(w);
+}
+
 static void on_loop_event(void *context, const ot_loop_event *event) {
   console *const t = context;
   switch (event->kind) {
@@ -100,6 +109,11 @@ static void on_loop_event(void *context, const ot_loop_event *event) {
       ot_json_text(t->json, "set", event->name);
       ot_json_real(t->json, "loss", event->loss);
       ot_json_end(t->json);
+      return;
+    case OT_LOOP_EVALUATION:
+      end_line(t);
+      fprintf(stderr, "step %lld  %s  %.6g\n", (long long)event->step, event->name, event->value);
+      if (t->json) put_figure(&t->figures, event);
       return;
     case OT_LOOP_SUMMARY:
       end_line(t);
@@ -164,6 +178,17 @@ static ot_status check_handwritten(const training *t) {
   return status;
 }
 
+// Before ranks start, for the same reason.
+static ot_status check_tasks(const ot_run *run) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_run_tasks tasks;
+  const ot_status status = ot_run_tasks_open(run, &arena, &tasks);
+  ot_run_tasks_close(&tasks);
+  ot_heap_release(&heap);
+  return status;
+}
+
 static ot_status prepare(void *context, int ranks) {
   training *const t = context;
   OT_TRY(ot_run_options_load(t->options, t->arena, &t->config));
@@ -173,6 +198,7 @@ static ot_status prepare(void *context, int ranks) {
   OT_TRY(ot_trainer_check(&t->config.run));
   OT_TRY(ot_trainer_request(&t->config.run, t->arena, &one_rank));
   OT_TRY(check_handwritten(t));
+  OT_TRY(check_tasks(&t->config.run));
   t->request = (ot_loop_request){
       .run = &t->config.run,
       .settings = t->config.settings,
@@ -290,6 +316,8 @@ static void print_dry_json(const training *t, const ot_dry_run_report *r, const 
     ot_json_real(&w, ot_timeline_axis_name((ot_timeline_axis)i),
                  r->cluster ? r->expected.exposed_axis_s[i] : NAN);
   ot_json_end(&w);
+  ot_json_integer(&w, "evaluations", r->evaluations);
+  ot_json_real(&w, "evaluation_seconds", r->evaluations > 0 ? r->evaluation_s : NAN);
   ot_json_text(&w, "command", command);
   ot_json_end(&w);
   puts(w.text);
@@ -352,6 +380,8 @@ static void print_run_json(training *t) {
   ot_json_writer *const w = t->console.json;
   const ot_loop_summary *const s = &t->console.summary;
   ot_json_end(w);
+  ot_json_end(&t->console.figures);
+  ot_json_raw(w, "evaluation", t->console.figures.text);
   ot_json_text(w, "output", t->config.run.output);
   ot_json_integer(w, "steps", s->steps);
   ot_json_integer(w, "tokens", s->tokens);
@@ -376,6 +406,8 @@ static ot_status run(const ot_options *options) {
   if (t.console.json) {
     ot_json_object(&json, NULL);
     ot_json_array(&json, "validation");
+    t.console.figures = ot_json_begin(arena, 0);
+    ot_json_array(&t.console.figures, NULL);
   }
   const ot_status status = train(&t);
   if (t.console.json && t.leads && status == OT_OK) print_run_json(&t);

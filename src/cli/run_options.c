@@ -2,8 +2,6 @@
 // A run or a trained model from the command line.
 #include "cli/run_options.h"
 
-#include <stdio.h>
-
 #include "base/text.h"
 #include "cli/installed.h"
 #include "cli/output.h"
@@ -78,12 +76,6 @@ ot_status ot_model_options_open(const ot_options *options, ot_arena *arena,
 
 ot_backend ot_model_options_backend(const ot_options *options) {
   return ot_runtime_choose_device((ot_run_device)ot_options_choice(options, "device"), 1);
-}
-
-void ot_model_options_note(const ot_model_files *files, const ot_runtime *runtime) {
-  if (files->note) fprintf(stderr, "note: %s\nreading %s\n", files->note, files->path);
-  const char *const note = ot_runtime_note(runtime);
-  if (note) fprintf(stderr, "note: %s\n", note);
 }
 
 void ot_opened_model_release(ot_opened_model *model) {

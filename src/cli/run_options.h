@@ -34,10 +34,6 @@ typedef struct ot_opened_model {
 // zeroes `model` before and releases it in every case.
 ot_status ot_model_options_open(const ot_options *options, ot_arena *arena, ot_opened_model *model);
 
-// Says on stderr which damaged checkpoints were passed over, and why the CPU runs a model that a
-// GPU was to run, if it does.
-void ot_model_options_note(const ot_model_files *files, const ot_runtime *runtime);
-
 // The back end of --device.
 ot_backend ot_model_options_backend(const ot_options *options);
 

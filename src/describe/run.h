@@ -212,6 +212,18 @@ typedef struct ot_run_audit {
   int64_t num_checks;
 } ot_run_audit;
 
+// A task, by the name that its figures have.
+typedef struct ot_evaluate_task {
+  const char *name;  // "": that of the file
+  const char *path;  // JSON lines (evaluate/text_task.h)
+} ot_evaluate_task;
+
+typedef struct ot_run_evaluate {
+  int64_t every;  // steps; 0 = before the first step and after the last only
+  ot_evaluate_task *tasks;
+  int64_t num_tasks;
+} ot_run_evaluate;
+
 // The answer to an outlier of the loss or of the gradient norm (train/spike_watch.h).
 typedef enum ot_spike_action {
   OT_SPIKE_NOTE,    // report it and go on
@@ -246,6 +258,7 @@ typedef struct ot_run {
   ot_run_precision precision;
   ot_run_checkpoint checkpoint;
   ot_run_audit audit;
+  ot_run_evaluate evaluate;
   ot_spike_action on_spike;
   ot_run_log log;
   const char *cluster;  // preset or file for predictions; "this-machine"

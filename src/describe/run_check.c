@@ -41,6 +41,9 @@ static ot_status check_data(const ot_run *run) {
   for (int64_t i = 0; i < data->num_validation; i++) {
     OT_CHECK(data->validation[i].path[0] != '\0', OT_USAGE, "data.validation: an empty path");
   }
+  for (int64_t i = 0; i < run->evaluate.num_tasks; i++) {
+    OT_CHECK(run->evaluate.tasks[i].path[0] != '\0', OT_USAGE, "evaluate.tasks: an empty path");
+  }
   const bool fits =
       !run->model.learned_positions || data->sequence_length <= run->model.max_positions;
   OT_CHECK(fits, OT_USAGE,

@@ -269,6 +269,23 @@ static const ot_key audit_keys[] = {
 static const ot_schema audit = {
     "audit section", audit_keys, OT_COUNT(audit_keys), .size = sizeof(ot_run_audit)};
 
+static const ot_key task_keys[] = {
+    {"name", OT_KEY_TEXT, offsetof(ot_evaluate_task, name), "", .help = "name of the task"},
+    {"path", OT_KEY_PATH, offsetof(ot_evaluate_task, path), .help = "file of JSON lines"},
+};
+static const ot_schema task = {
+    "task", task_keys, OT_COUNT(task_keys), .size = sizeof(ot_evaluate_task), .shorthand = "path"};
+
+static const ot_key evaluate_keys[] = {
+    {"every", OT_KEY_INTEGER, offsetof(ot_run_evaluate, every), "0", 0, OT_NO_MAXIMUM,
+     .unit = "steps", .help = "steps between evaluations; 0: at the start and after the last step"},
+    {"tasks", OT_KEY_OBJECT, offsetof(ot_run_evaluate, tasks), "", .shape = OT_SHAPE_NAMED,
+     .count_offset = offsetof(ot_run_evaluate, num_tasks), .object = &task, .null_text = "",
+     .help = "file of JSON lines with choices, texts or prompts, or {NAME: FILE}"},
+};
+static const ot_schema evaluate = {
+    "evaluate section", evaluate_keys, OT_COUNT(evaluate_keys), .size = sizeof(ot_run_evaluate)};
+
 static const ot_key logging_keys[] = {
     {"every", OT_KEY_INTEGER, offsetof(ot_run_log, every), "1", 1, OT_NO_MAXIMUM, .unit = "steps",
      .help = "steps between status lines"},
@@ -307,6 +324,8 @@ static const ot_key run_keys[] = {
      .help = "checkpoints"},
     {"audit", OT_KEY_OBJECT, offsetof(ot_run_keys, run.audit), .object = &audit,
      .help = "audits during training"},
+    {"evaluate", OT_KEY_OBJECT, offsetof(ot_run_keys, run.evaluate), .object = &evaluate,
+     .help = "tasks that tell how good the model is"},
     {"on_spike", OT_KEY_CHOICE, offsetof(ot_run_keys, run.on_spike), "note",
      .choices = spike_actions,
      .help = "outlier of loss or gradient norm: go on, stop, or go back and skip or repeat"},

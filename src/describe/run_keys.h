@@ -28,8 +28,8 @@ ot_node *ot_run_write(const ot_run *run, ot_arena *arena);
 uint64_t ot_run_hash(const ot_run *run, ot_arena *arena);
 
 // Appends to `out`, one "KEY: OLD -> NEW (PLACE)" per line, the changed settings that a resumed run
-// must keep. Excluded are parallel, checkpoint, audit, cluster, steps, output, log, on_spike,
-// threads and batch.micro_batch_size, and settings given by --set in `new_settings` (by their
-// places), which are listed after the others, since these may follow from them. Returns their
+// must keep. Excluded are parallel, checkpoint, audit, evaluate, cluster, steps, output, log,
+// on_spike, threads and batch.micro_batch_size, and settings given by --set in `new_settings` (by
+// their places), which are listed after the others, since these may follow from them. Returns their
 // number.
 int ot_run_compare(const ot_node *old_settings, const ot_node *new_settings, ot_text_builder *out);

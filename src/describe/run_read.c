@@ -144,7 +144,7 @@ typedef struct comparison {
 // Settings that a resumed run may change.
 static bool is_free(const char *path) {
   return ot_choice_matches(
-      "parallel|checkpoint|audit|cluster|steps|output|log|device|threads|on_spike|"
+      "parallel|checkpoint|audit|evaluate|cluster|steps|output|log|device|threads|on_spike|"
       "batch.micro_batch_size|data.tokenizer_check",
       path);
 }

@@ -17,6 +17,7 @@ static const struct {
     [OT_ACCOUNT_CHECKPOINTS] = {"checkpoints", "no step ran because of a save"},
     [OT_ACCOUNT_VALIDATION] = {"validation", "no step ran"},
     [OT_ACCOUNT_AUDITS] = {"audits", "no step ran"},
+    [OT_ACCOUNT_EVALUATION] = {"evaluation", "no step ran"},
     [OT_ACCOUNT_START] = {"start", "until the first step of the run"},
     [OT_ACCOUNT_DETECTION] = {"detection", "until a failure was seen"},
     [OT_ACCOUNT_WAITING] = {"waiting", "until the next process was launched"},
@@ -127,6 +128,10 @@ static void add_event(ot_account_builder *b, const ot_run_event *e) {
     case OT_RUN_EVENT_AUDIT:
       attempt->audit_s += known(e->seconds);
       break;
+    case OT_RUN_EVENT_EVALUATION:
+      attempt->evaluation_s += known(e->seconds);
+      if (isnan(attempt->first_s)) attempt->before_s += known(e->seconds);
+      break;
     case OT_RUN_EVENT_REWIND:
       add_lost(&b->account, attempt, e);
       break;
@@ -202,7 +207,7 @@ static double end_of(const ot_run_account *a, int64_t k) {
   double end_s = t->last_s;
   if (isfinite(t->first_s)) {
     const double after_s = t->kept_s + t->lost_s - t->first_step_s + t->blocked_s +
-                           t->validation_s - t->before_s + t->audit_s;
+                           t->validation_s - t->before_s + t->audit_s + t->evaluation_s;
     end_s = ot_larger(end_s, t->first_s + after_s);
   }
   if (isfinite(t->failure_s)) end_s = ot_smaller(end_s, t->failure_s);
@@ -237,6 +242,7 @@ static void share_attempt(ot_run_account *a, int64_t k) {
   a->item_s[OT_ACCOUNT_CHECKPOINTS] += t->blocked_s;
   a->item_s[OT_ACCOUNT_VALIDATION] += t->validation_s;
   a->item_s[OT_ACCOUNT_AUDITS] += t->audit_s;
+  a->item_s[OT_ACCOUNT_EVALUATION] += t->evaluation_s;
 }
 
 static int64_t failures_of(const ot_run_account *a, int64_t k) {

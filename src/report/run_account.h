@@ -20,6 +20,7 @@ typedef enum ot_account_item {
   OT_ACCOUNT_CHECKPOINTS,  // no step ran because of a save
   OT_ACCOUNT_VALIDATION,
   OT_ACCOUNT_AUDITS,
+  OT_ACCOUNT_EVALUATION,
   OT_ACCOUNT_START,      // of the first process until its first step
   OT_ACCOUNT_DETECTION,  // from the last sign of life until the supervisor saw the failure
   OT_ACCOUNT_WAITING,    // until it launched the next process
@@ -51,8 +52,8 @@ typedef struct ot_run_attempt {
   double first_step_s;    // time of that step; of a lost one, the mean of the lost ones
   double kept_s, lost_s;  // of steps
   int64_t lost_steps;
-  double blocked_s, validation_s, audit_s;
-  double before_s;  // validation before the first step
+  double blocked_s, validation_s, audit_s, evaluation_s;
+  double before_s;  // validation and evaluation before the first step
 } ot_run_attempt;
 
 typedef struct ot_run_account {

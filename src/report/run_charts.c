@@ -290,6 +290,7 @@ static const char *const classes[OT_ACCOUNT_ITEMS] = {[OT_ACCOUNT_PRODUCTIVE] = 
                                                       [OT_ACCOUNT_CHECKPOINTS] = "c-tp",
                                                       [OT_ACCOUNT_VALIDATION] = "c-ep",
                                                       [OT_ACCOUNT_AUDITS] = "c-all",
+                                                      [OT_ACCOUNT_EVALUATION] = "c-total",
                                                       [OT_ACCOUNT_START] = "c-update",
                                                       [OT_ACCOUNT_DETECTION] = "c-cp",
                                                       [OT_ACCOUNT_WAITING] = "c-host",

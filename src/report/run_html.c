@@ -136,11 +136,26 @@ static void put_loss(const html *h) {
   put_chart(h, "Loss", &chart);
 }
 
+static void put_figures(const html *h) {
+  for (int64_t i = 0; i < h->record->num_figures; i++) {
+    const ot_validation_curve *const v = &h->record->figures[i];
+    const ot_run_line line = {&v->curve, v->name, "compute"};
+    const ot_run_chart chart = {.record = h->record,
+                                .label = v->name,
+                                .lines = &line,
+                                .num_lines = 1,
+                                .limit = NAN,
+                                .figure = real};
+    put_chart(h, ot_arena_format(h->arena, "Evaluation: %s", v->name), &chart);
+  }
+}
+
 static void put_training(const html *h) {
   ot_page_section(h->out, "training", "Training",
                   "How to read: a line is the mean of the steps at this place, the lighter band "
                   "behind it their smallest and largest value. Upright lines are restarts.");
   put_loss(h);
+  put_figures(h);
   put_curve(h, "Gradient norm", OT_CURVE_GRADIENT_NORM,
             &(ot_run_chart){.label = "before clipping", .limit = NAN, .figure = real});
   put_curve(h, "Learning rate", OT_CURVE_LEARNING_RATE,

@@ -18,6 +18,18 @@ static void write_range(ot_json_writer *w, const ot_curve *curve) {
   ot_json_real(w, "minimum", curve->all.count > 0 ? curve->all.minimum : NAN);
 }
 
+static void write_curves(ot_json_writer *w, const char *key, const ot_validation_curve *curves,
+                         int64_t count) {
+  ot_json_array(w, key);
+  for (int64_t i = 0; i < count; i++) {
+    ot_json_object(w, NULL);
+    ot_json_text(w, "name", curves[i].name);
+    write_range(w, &curves[i].curve);
+    ot_json_end(w);
+  }
+  ot_json_end(w);
+}
+
 static void write_run(const ot_run_page *page, ot_json_writer *w, ot_arena *arena) {
   const ot_run_record *const record = page->record;
   ot_json_text(w, "run", page->path);
@@ -31,14 +43,8 @@ static void write_run(const ot_run_page *page, ot_json_writer *w, ot_arena *aren
   ot_json_object(w, "loss");
   write_range(w, &record->curves[OT_CURVE_LOSS]);
   ot_json_end(w);
-  ot_json_array(w, "validation");
-  for (int64_t i = 0; i < record->num_validation; i++) {
-    ot_json_object(w, NULL);
-    ot_json_text(w, "name", record->validation[i].name);
-    write_range(w, &record->validation[i].curve);
-    ot_json_end(w);
-  }
-  ot_json_end(w);
+  write_curves(w, "validation", record->validation, record->num_validation);
+  write_curves(w, "evaluation", record->figures, record->num_figures);
 }
 
 static void write_speed(const ot_run_page *page, ot_json_writer *w) {

@@ -157,19 +157,18 @@ static void add_step(record_reader *r, const ot_metrics_step *v) {
   if (v->num_health > 0) close_health(record, v->step);
 }
 
-static void add_validation(record_reader *r, const ot_metrics_line *line) {
-  ot_run_record *const record = r->record;
+static void add_named(record_reader *r, const ot_metrics_line *line, ot_validation_curve **curves,
+                      int64_t *count, int64_t *capacity) {
   int64_t i = 0;
-  while (i < record->num_validation && !ot_text_equal(record->validation[i].name, line->name)) i++;
-  if (i == record->num_validation) {
-    record->validation = ot_arena_grow(r->arena, record->validation, i,
-                                       &record->validation_capacity, sizeof *record->validation);
-    record->validation[i] = (ot_validation_curve){
+  while (i < *count && !ot_text_equal((*curves)[i].name, line->name)) i++;
+  if (i == *count) {
+    *curves = ot_arena_grow(r->arena, *curves, i, capacity, sizeof **curves);
+    (*curves)[i] = (ot_validation_curve){
         .name = ot_arena_text(r->arena, line->name, ot_text_length(line->name)),
         .curve = {.first = NAN, .last = NAN}};
-    record->num_validation++;
+    ++*count;
   }
-  add_point(record, &record->validation[i].curve, line->step, line->value);
+  add_point(r->record, &(*curves)[i].curve, line->step, line->value);
 }
 
 static void add_audit(record_reader *r, const ot_metrics_line *line) {
@@ -190,9 +189,15 @@ static void add_audit(record_reader *r, const ot_metrics_line *line) {
 static ot_status add_line(void *context, const ot_metrics_line *line) {
   record_reader *const r = context;
   if (line->kind == OT_METRICS_STEP) add_step(r, &line->values);
-  if (line->kind == OT_METRICS_VALIDATION) add_validation(r, line);
+  ot_run_record *const record = r->record;
+  if (line->kind == OT_METRICS_VALIDATION) {
+    add_named(r, line, &record->validation, &record->num_validation, &record->validation_capacity);
+  }
+  if (line->kind == OT_METRICS_FIGURE) {
+    add_named(r, line, &record->figures, &record->num_figures, &record->figures_capacity);
+  }
   if (line->kind == OT_METRICS_AUDIT) add_audit(r, line);
-  r->record->num_spikes += line->kind == OT_METRICS_SPIKE;
+  record->num_spikes += line->kind == OT_METRICS_SPIKE;
   return OT_OK;
 }
 

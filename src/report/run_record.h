@@ -83,6 +83,8 @@ typedef struct ot_run_record {
   ot_curve curves[OT_CURVE_KINDS];
   ot_validation_curve *validation;  // [num_validation]
   int64_t num_validation, validation_capacity;
+  ot_validation_curve *figures;  // [num_figures] of evaluations, "TASK/FIGURE"
+  int64_t num_figures, figures_capacity;
   ot_heat_map heat[OT_HEAT_MAPS];
   ot_audit_total *audits;  // [num_audits]
   int64_t num_audits, audits_capacity;

@@ -52,6 +52,11 @@ static void put_run(const report *r) {
     const char *const text = from_to(r, &v->curve);
     line(r, "validation", v->name[0] ? ot_arena_format(r->arena, "%s (%s)", text, v->name) : text);
   }
+  for (int64_t i = 0; i < record->num_figures; i++) {
+    const ot_validation_curve *const v = &record->figures[i];
+    const char *const text = from_to(r, &v->curve);
+    line(r, "evaluation", ot_arena_format(r->arena, "%s (%s)", text, v->name));
+  }
 }
 
 // ---- speed and memory ----

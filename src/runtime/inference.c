@@ -223,7 +223,19 @@ void ot_inference_cancel(ot_inference *engine, ot_sequence *sequence) {
   }
 }
 
+void ot_inference_cancel_all(ot_inference *engine) {
+  for (int64_t i = 0; i < engine->shape.slots; i++) {
+    if (engine->slots[i]) finish(engine, engine->slots[i], i, OT_FINISH_CANCELLED);
+  }
+  while (engine->first) ot_inference_cancel(engine, engine->first);
+}
+
 // ---- the cache ----
+
+void ot_inference_forget(ot_inference *engine) {
+  OT_ASSERT(ot_inference_is_idle(engine));
+  ot_page_cache_forget(engine->cache);
+}
 
 static ot_token_score *score_at(ot_inference *e, const ot_sequence *s, int64_t position) {
   ot_page *const page = ot_page_cache_page(e->cache, s->pages[position / OT_PAGE_SLOTS]);

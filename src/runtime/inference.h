@@ -76,6 +76,12 @@ ot_status ot_inference_add(ot_inference *engine, const ot_sequence_request *requ
 // Ends a sequence early, within the call; not from its own callbacks.
 void ot_inference_cancel(ot_inference *engine, ot_sequence *sequence);
 
+// Ends all sequences.
+void ot_inference_cancel_all(ot_inference *engine);
+
+// The weights have changed: what the cache holds is not found any more. The engine must be idle.
+void ot_inference_forget(ot_inference *engine);
+
 // One iteration, if there is something to do.
 ot_status ot_inference_step(ot_inference *engine);
 bool ot_inference_is_idle(const ot_inference *engine);

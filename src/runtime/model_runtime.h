@@ -126,6 +126,10 @@ bool ot_runtime_holds(const ot_runtime *runtime, const ot_parameter_rows *range)
 // Copies this rank's part of the rows; all ranks must pass the same rows.
 void ot_runtime_write(ot_runtime *runtime, const ot_parameter_rows *range, const void *from);
 
+// Copies the weights of `from` to `to`, a runtime of the same model on one rank, in its dtype; null
+// on ranks that need no copy. Not during a step. Collective over the world of `from`. Blocks.
+ot_status ot_runtime_copy_weights(ot_runtime *from, ot_runtime *to);
+
 // Sets weights (and master copies) to their random initial values, moments to zero. Element i of
 // HF tensor NAME depends on (seed, NAME, i) only.
 ot_status ot_runtime_initialize(ot_runtime *runtime, uint64_t seed);

@@ -86,6 +86,10 @@ static void forget(ot_page_cache *cache, int32_t page) {
   p->published = false;
 }
 
+void ot_page_cache_forget(ot_page_cache *cache) {
+  for (int32_t page = 0; page < cache->count; page++) forget(cache, page);
+}
+
 void ot_page_cache_hold(ot_page_cache *cache, int32_t page) {
   if (cache->pages[page].users++ == 0) remove_unused(cache, page);
 }

@@ -2,8 +2,10 @@
 // Copies rows of parameters between callers, which address the whole model, and this rank's
 // buckets.
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/elements.h"
 #include "runtime/runtime_state.h"
 #include "runtime/slices.h"
 #include "schedule/block_view.h"
@@ -206,4 +208,44 @@ void ot_runtime_write(ot_runtime *runtime, const ot_parameter_rows *range, const
   const int64_t first = first_element(runtime, range, &count);
   transfer t = {.first = first, .from = from};
   copy_elements(runtime, range, &t, count);
+}
+
+// ---- copies of weights ----
+
+// Rows [first, first + rows) of parameter `from`, and of parameter `to` of the same name.
+static ot_status copy_rows(ot_runtime *from, ot_runtime *to, ot_parameter_rows range,
+                           void *memory) {
+  const ot_parameter *const parameter = &from->whole->parameters[range.parameter];
+  const int64_t count = range.rows * parameter->cols;
+  OT_TRY(ot_runtime_read(from, &range, memory));
+  if (!to) return OT_OK;
+  const ot_parameter *const target = ot_graph_parameter(to->whole, parameter->name);
+  const ot_dtype read = ot_runtime_copy_dtype(from, OT_COPY_WEIGHT);
+  const ot_dtype wanted = ot_runtime_copy_dtype(to, OT_COPY_WEIGHT);
+  char *const converted = (char *)memory + count * (int64_t)sizeof(double);
+  OT_ASSERT(target && target->rows == parameter->rows && target->cols == parameter->cols);
+  ot_elements_convert(read, memory, wanted, converted, count);
+  range.parameter = (int)(target - to->whole->parameters);
+  ot_runtime_write(to, &range, converted);
+  return OT_OK;
+}
+
+ot_status ot_runtime_copy_weights(ot_runtime *from, ot_runtime *to) {
+  enum { ELEMENTS = 1 << 18 };
+  const int64_t widest = ot_graph_widest_row(from->whole);
+  const int64_t most = widest > ELEMENTS ? widest : ELEMENTS;
+  void *const memory = malloc(2 * (size_t)most * sizeof(double));
+  ot_status status = memory ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory (copy of weights)");
+  for (int i = 0; status == OT_OK && i < from->whole->num_parameters; i++) {
+    const ot_parameter *const p = &from->whole->parameters[i];
+    if (p->tied_to >= 0) continue;
+    for (int64_t row = 0, rows; status == OT_OK && row < p->rows; row += rows) {
+      rows = most / p->cols;
+      if (rows > p->rows - row) rows = p->rows - row;
+      const ot_parameter_rows range = {i, OT_COPY_WEIGHT, row, rows};
+      status = copy_rows(from, to, range, memory);
+    }
+  }
+  free(memory);
+  return status;
 }

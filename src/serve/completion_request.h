@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "runtime/draw.h"
-#include "serve/text_stream.h"
+#include "tokenizer/text_stream.h"
 
 enum { OT_MOST_CHOICES = 256, OT_MOST_MESSAGES = 1024 };  // choices: of all prompts
 

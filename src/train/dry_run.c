@@ -11,6 +11,7 @@
 #include "train/loop_start.h"
 #include "train/memory_advice.h"
 #include "train/prediction.h"
+#include "train/run_tasks.h"
 
 // A planned rank.
 typedef struct planned {
@@ -171,12 +172,46 @@ static void say_prediction(dry_run *d) {
   ot_loop_note_prediction(request, &prediction);
 }
 
+// What evaluations need, and how long one takes.
+static ot_status look_at_tasks(dry_run *d, const ot_run_tasks *tasks) {
+  const ot_run *const run = d->request->run;
+  ot_dry_run_report *const report = d->report;
+  const ot_run_tasks_machine machine = {
+      .cluster = report->cluster ? d->request->cluster : NULL,
+      .threads =
+          d->most.rank.schedule.threads * (d->how->local_ranks > 1 ? d->how->local_ranks : 1)};
+  ot_run_tasks_cost cost;
+  OT_TRY(ot_run_tasks_predict(run, tasks, &machine, d->arena, &cost));
+  report->evaluations = ot_run_tasks_times(run);
+  report->evaluation_bytes = cost.memory_bytes;
+  report->evaluation_s = cost.seconds;
+  const char *const time =
+      report->cluster ? ot_arena_format(d->arena, ", at most %.3g s", cost.seconds) : "";
+  ot_loop_note(
+      d->request,
+      "evaluation: %ld sequence%s, up to %ld tokens%s; %ld in the run; a copy of the model "
+      "for them needs %s on one rank of each machine",
+      cost.sequences, ot_text_plural(cost.sequences, "s"), cost.tokens, time, report->evaluations,
+      ot_figure_bytes(d->arena, cost.memory_bytes));
+  return OT_OK;
+}
+
+static ot_status check_tasks(dry_run *d) {
+  ot_run_tasks tasks;
+  ot_status status = ot_run_tasks_open(d->request->run, d->arena, &tasks);
+  if (status == OT_OK && tasks.count > 0) status = look_at_tasks(d, &tasks);
+  ot_run_tasks_close(&tasks);
+  return status;
+}
+
 static ot_status check_memory(dry_run *d) {
   const ot_dry_run *const how = d->how;
   ot_dry_run_report *const report = d->report;
   if (how->backend == OT_BACKEND_CPU) {
     report->memory_bytes = ot_runtime_memory();
-    return ot_runtime_check_memory(report->memory.peak_bytes, how->local_ranks, d->arena);
+    const int ranks = how->local_ranks > 1 ? how->local_ranks : 1;
+    const int64_t bytes = report->memory.peak_bytes + report->evaluation_bytes / ranks;
+    return ot_runtime_check_memory(bytes, how->local_ranks, d->arena);
   }
   const ot_gpu_need need = {.ranks = how->gpu_ranks,
                             .memory = &report->memory,
@@ -201,6 +236,7 @@ static ot_status look(dry_run *d) {
   say_memory(d);
   say_length(d);
   say_prediction(d);
+  OT_TRY(check_tasks(d));
   say_copies(d);
   OT_TRY(check_memory(d));
   return check_disk(d);

@@ -111,7 +111,8 @@ static void say_status(ot_loop *l, const ot_step_report *report,
                        const ot_runtime_memory_use *memory) {
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
   const double elapsed_s = ot_clock_s() - l->begin_s;
-  const double per_step_s = elapsed_s / (double)(report->step - l->begin_step);
+  const double steps_s = elapsed_s - l->evaluation.after_begin_s;
+  const double per_step_s = steps_s / (double)(report->step - l->begin_step);
   const ot_status_line status = {
       .step = report->step,
       .num_steps = total,
@@ -122,7 +123,8 @@ static void say_status(ot_loop *l, const ot_step_report *report,
       .planned_mfu = mfu_of(l, report->micro_batches, predicted_s(l, report->micro_batches)),
       .memory_peak_bytes = memory->used_bytes,
       .memory_capacity_bytes = memory->capacity_bytes,
-      .remaining_s = per_step_s * (double)(total - report->step),
+      .remaining_s = per_step_s * (double)(total - report->step) +
+                     ot_loop_evaluate_remaining_s(l, report->step),
       .learning_rate = report->learning_rate,
       .step_s = report->step_seconds,
   };
@@ -359,6 +361,7 @@ static ot_status step_once(ot_loop *l, bool *stop) {
   if (last || is_due(step.step, l->run->data.validation_every)) {
     OT_TRY(validate(l, step.step));
   }
+  if (last || is_due(step.step, l->run->evaluate.every)) OT_TRY(ot_loop_evaluate(l, step.step));
   if (last) return ot_saving_save_last(l);
   ot_loop_memory_take_due(l, sums.copies);
   return ot_saving_save_due(l, sums.save_every);
@@ -393,8 +396,10 @@ static ot_status run_steps(ot_loop *l) {
   ot_loop_begin_stragglers(l);
   l->begin_step = ot_trainer_position(l->start.trainer).step;
   if (l->begin_step == 0) OT_TRY(validate(l, 0));
+  if (l->begin_step == 0) OT_TRY(ot_loop_evaluate(l, 0));
   ot_stop_signal_defer();
   l->begin_s = ot_clock_s();
+  l->evaluation.after_begin_s = 0;
   while (ot_trainer_position(l->start.trainer).step < total) {
     const ot_status status = step_once(l, &stop);
     if (status != OT_OK && status != OT_STOPPED) return status;
@@ -413,7 +418,8 @@ static ot_status sum_planned(ot_loop *l) {
   int64_t *const process = ot_arena_array(l->arena, size, sizeof *process);
   int64_t *const planned = ot_arena_array(l->arena, size, sizeof *planned);
   OT_TRY(ot_world_allgather(world, ot_world_process(world), process));
-  OT_TRY(ot_world_allgather(world, schedule->bill.peak_bytes, planned));
+  const int64_t own = schedule->bill.peak_bytes + ot_loop_evaluate_bytes(l);
+  OT_TRY(ot_world_allgather(world, own, planned));
   for (int i = 0; i < size; i++) {
     if (process[i] == process[ot_world_rank(world)]) l->planned_bytes += planned[i];
   }
@@ -477,6 +483,7 @@ static ot_status run_loop(ot_loop *l) {
   ot_loop_warn_settings(l->request, ot_trainer_data_loader(l->start.trainer), l->arena);
   OT_TRY(ot_saving_create(l));
   OT_TRY(ot_loop_memory_begin(l));
+  OT_TRY(ot_loop_evaluate_begin(l));
   OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? ot_loop_open_logs(l) : OT_OK));
   OT_TRY(sum_planned(l));
   predict(l);
@@ -504,6 +511,7 @@ ot_status ot_loop_run(const ot_loop_request *request) {
   ot_tensorboard_destroy(&l.tensorboard);
   ot_metrics_destroy(&l.metrics);
   ot_saving_destroy(&l);
+  ot_loop_evaluate_end(&l);
   ot_loop_start_close(&l.start);
   ot_heap_release(&heap);
   return status;

@@ -15,6 +15,7 @@ typedef enum ot_loop_event_kind {
   OT_LOOP_NOTE,        // a sentence for the user
   OT_LOOP_STATUS,      // progress of the run
   OT_LOOP_VALIDATION,  // a validation loss
+  OT_LOOP_EVALUATION,  // a figure of an evaluation
   OT_LOOP_SUMMARY,     // results of this process, after its last step
 } ot_loop_event_kind;
 
@@ -33,9 +34,11 @@ typedef struct ot_loop_event {
   const char *text;                // note
   const ot_status_line *status;    // status
   const ot_loop_summary *summary;  // summary
-  const char *name;                // validation: name of the set, "" for the unnamed one
-  int64_t step;                    // validation
-  double loss;                     // validation, nats
+  const char *name;  // validation: name of the set, "" for the unnamed one; evaluation: key in
+                     // metrics.jsonl
+  int64_t step;      // validation, evaluation
+  double loss;       // validation, nats
+  double value;      // evaluation
 } ot_loop_event;
 
 typedef void (*ot_loop_sink)(void *context, const ot_loop_event *event);
@@ -104,6 +107,9 @@ typedef struct ot_dry_run_report {
   const char *cluster;         // for the prediction; null: no prediction
   ot_step_figures expected;    // of the first step, per rank
   double tokens_per_s, mfu;    // of the first step, all ranks
+  int64_t evaluations;         // of the whole run
+  int64_t evaluation_bytes;    // on one rank of each machine
+  double evaluation_s;         // of one of them, at most; NaN: unknown
 } ot_dry_run_report;
 
 // Reports the requirements of a run, as notes and in `report`, whose texts are valid as long as the

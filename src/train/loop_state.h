@@ -4,6 +4,7 @@
 
 #include "base/failure.h"
 #include "train/heartbeat.h"
+#include "train/loop_evaluate.h"
 #include "train/loop_events.h"
 #include "train/loop_start.h"
 #include "train/metrics.h"
@@ -39,6 +40,7 @@ typedef struct ot_loop {
   ot_loop_account account;  // on the leader
   ot_loop_summary summary;
   double trace_begin_s;
+  ot_loop_evaluation evaluation;
   ot_saving saving;
   bool copies_in_memory;     // are made
   bool copy_due;             // one became due while a rank was busy with the last

@@ -248,6 +248,12 @@ ot_status ot_metrics_write_audit(ot_metrics *metrics, int64_t step, const char *
   return end_line(metrics);
 }
 
+ot_status ot_metrics_write_figure(ot_metrics *metrics, int64_t step, const char *key,
+                                  double value) {
+  ot_json_real(begin_line(metrics, step), key, value);
+  return end_line(metrics);
+}
+
 ot_status ot_metrics_write_spike(ot_metrics *metrics, const ot_metrics_spike *spike) {
   char key[64];
   ot_text_format(key, sizeof key, "spike/%s", spike->name);

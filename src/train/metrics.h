@@ -86,6 +86,10 @@ ot_status ot_metrics_write_validation(ot_metrics *metrics, int64_t step, const c
 ot_status ot_metrics_write_audit(ot_metrics *metrics, int64_t step, const char *name,
                                  int64_t findings);
 
+// A figure of an evaluation: {"step", KEY: value}; KEY is OT_METRICS_EVALUATE "TASK/FIGURE".
+#define OT_METRICS_EVALUATE "evaluate/"
+ot_status ot_metrics_write_figure(ot_metrics *metrics, int64_t step, const char *key, double value);
+
 // An outlier step (health.h): {"step", "spike/NAME": z, "first_sample", "last_sample"}, so that its
 // batch can be read again.
 typedef struct ot_metrics_spike {

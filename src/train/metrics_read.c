@@ -165,7 +165,8 @@ static ot_status read_named(line_reader *r, ot_json_string name, double value) {
     ot_metrics_line_kind kind;
   } kinds[] = {{"val_loss", OT_METRICS_VALIDATION},
                {"audit_findings/", OT_METRICS_AUDIT},
-               {"spike/", OT_METRICS_SPIKE}};
+               {"spike/", OT_METRICS_SPIKE},
+               {OT_METRICS_EVALUATE, OT_METRICS_FIGURE}};
   for (int i = 0; i < OT_COUNT(kinds); i++) {
     if (!begins(name, kinds[i].prefix)) continue;
     const char *const rest = terminate(r, name) + ot_text_length(kinds[i].prefix);

@@ -10,14 +10,15 @@ typedef enum ot_metrics_line_kind {
   OT_METRICS_VALIDATION,
   OT_METRICS_AUDIT,
   OT_METRICS_SPIKE,
+  OT_METRICS_FIGURE,  // of an evaluation
 } ot_metrics_line_kind;
 
 typedef struct ot_metrics_line {
   ot_metrics_line_kind kind;
   int64_t step;
   ot_metrics_step values;  // of a step; what the line lacks is unknown
-  const char *name;        // validation: "" for the unnamed set; of an audit or a spike
-  double value;            // loss in nats, findings, z
+  const char *name;  // validation: "" for the unnamed set; of an audit or a spike; TASK/FIGURE
+  double value;      // loss in nats, findings, z, figure
 } ot_metrics_line;
 
 // The line and its texts are valid during the call. A failure ends the reading.

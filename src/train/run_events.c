@@ -32,6 +32,7 @@ static const char *const names[] = {[OT_RUN_EVENT_OTHER] = "other",
                                     [OT_RUN_EVENT_STOP] = "stop",
                                     [OT_RUN_EVENT_VALIDATION] = "validation",
                                     [OT_RUN_EVENT_AUDIT] = "audit",
+                                    [OT_RUN_EVENT_EVALUATION] = "evaluation",
                                     [OT_RUN_EVENT_FAILURE] = "failure",
                                     [OT_RUN_EVENT_RESTART] = "restart",
                                     [OT_RUN_EVENT_STRAGGLER] = "straggler",
@@ -59,7 +60,8 @@ enum {
   STRAGGLER = 1 << OT_RUN_EVENT_STRAGGLER,
   SPIKE = 1 << OT_RUN_EVENT_SPIKE,
   REPEATS = START | 1 << OT_RUN_EVENT_REWIND,
-  TIMED = SAVE | 1 << OT_RUN_EVENT_VALIDATION | 1 << OT_RUN_EVENT_AUDIT,
+  TIMED =
+      SAVE | 1 << OT_RUN_EVENT_VALIDATION | 1 << OT_RUN_EVENT_AUDIT | 1 << OT_RUN_EVENT_EVALUATION,
   REASONED = 1 << OT_RUN_EVENT_SAVE_FAILED | 1 << OT_RUN_EVENT_FALLBACK | 1 << OT_RUN_EVENT_STOP,
   STEPPED = REPEATS | TIMED | REASONED | 1 << OT_RUN_EVENT_FIRST_STEP | STRAGGLER | SPIKE,
 };

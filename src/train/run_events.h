@@ -23,6 +23,7 @@ typedef enum ot_run_event_kind {
   OT_RUN_EVENT_STOP,      // step, reason: signal, end, numeric, failure
   OT_RUN_EVENT_VALIDATION,  // step seconds
   OT_RUN_EVENT_AUDIT,       // step seconds
+  OT_RUN_EVENT_EVALUATION,  // step seconds
   OT_RUN_EVENT_FAILURE,     // attempt, kind: rank, hang, numeric, environment, launcher; rank host
                             // exit detail
   OT_RUN_EVENT_RESTART,     // attempt ranks waited_seconds

@@ -29,4 +29,6 @@ examples/08_serve.sh "$orthant" >"$work/08.txt" 2>&1 || [ $? -eq 3 ] || { cat "$
 grep -q "built without libmicrohttpd" "$work/08.txt" || {
   grep -q "^echo and score agree: -" "$work/08.txt" && grep -q "^texts: 4$" "$work/08.txt"
 }
+examples/09_evaluate.sh "$orthant" >"$work/09.txt" 2>&1 || { cat "$work/09.txt"; exit 1; }
+[ "$(grep -c "^step .*: 6 figures are those of orthant score$" "$work/09.txt")" = 3 ]
 echo "all passed"

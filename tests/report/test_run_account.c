@@ -155,13 +155,15 @@ static void counts_steps_that_a_process_repeats_itself(void **state) {
       {.kind = OT_RUN_EVENT_FIRST_STEP, .time_s = 102, .step = 1},
       {.kind = OT_RUN_EVENT_REWIND, .time_s = 110, .step = 2, .last_step = 4, .lost_s = 4},
       {.kind = OT_RUN_EVENT_AUDIT, .time_s = 117, .step = 4, .seconds = 1},
+      {.kind = OT_RUN_EVENT_EVALUATION, .time_s = 117.5, .step = 4, .seconds = 0.5},
       {.kind = OT_RUN_EVENT_STOP, .time_s = 118, .step = 5, .reason = "numeric"},
   };
   account_of(f, events, OT_COUNT(events), 5);
   assert_item(f, OT_ACCOUNT_PRODUCTIVE, 10);
   assert_item(f, OT_ACCOUNT_LOST, 4);
   assert_item(f, OT_ACCOUNT_AUDITS, 1);
-  assert_item(f, OT_ACCOUNT_OTHER, 3);
+  assert_item(f, OT_ACCOUNT_EVALUATION, 0.5);
+  assert_item(f, OT_ACCOUNT_OTHER, 2.5);
   assert_int_equal(f->account.lost_steps, 2);
   assert_int_equal(f->account.failures, 1);
   assert_adds_up(f);

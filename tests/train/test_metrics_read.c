@@ -96,9 +96,10 @@ static void reads_what_was_written(void **state) {
   assert_int_equal(ot_metrics_write_validation(metrics, 7, "held \"out\"", NAN), OT_OK);
   assert_int_equal(ot_metrics_write_audit(metrics, 7, "drift", 3), OT_OK);
   assert_int_equal(ot_metrics_write_spike(metrics, &spike), OT_OK);
+  assert_int_equal(ot_metrics_write_figure(metrics, 7, "evaluate/arc/acc", 0.25), OT_OK);
   ot_metrics_destroy(&metrics);
   read_back(f);
-  assert_int_equal(f->lines, 5);
+  assert_int_equal(f->lines, 6);
   const ot_metrics_step *const v = &f->line[0].values;
   assert_int_equal(f->line[0].kind, OT_METRICS_STEP);
   assert_int_equal(v->step, 7);
@@ -123,6 +124,9 @@ static void reads_what_was_written(void **state) {
   assert_true(f->line[3].value == 3);
   assert_int_equal(f->line[4].kind, OT_METRICS_SPIKE);
   assert_string_equal(f->name[4], "loss");
+  assert_int_equal(f->line[5].kind, OT_METRICS_FIGURE);
+  assert_string_equal(f->name[5], "arc/acc");
+  assert_true(f->line[5].value == 0.25);
 }
 
 static void accepts_keys_of_other_versions(void **state) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stop string is searched where the new bytes can be part of it.
-#include "serve/text_stream.h"
+#include "tokenizer/text_stream.h"
 
 #include <string.h>
 

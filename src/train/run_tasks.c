@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The price of an evaluation is that of its iterations, each of which the simulator prices.
+#include "train/run_tasks.h"
+
+#include <math.h>
+
+#include "base/text.h"
+#include "describe/engine.h"
+#include "simulate/simulate.h"
+
+ot_status ot_run_tasks_open(const ot_run *run, ot_arena *arena, ot_run_tasks *tasks) {
+  const ot_run_evaluate *const settings = &run->evaluate;
+  *tasks = (ot_run_tasks){.hash = OT_HASH_START};
+  if (settings->num_tasks == 0) return OT_OK;
+  OT_CHECK(run->data.tokenizer[0] != '\0', OT_USAGE,
+           "evaluate.tasks are texts, so data.tokenizer is needed");
+  OT_TRY(ot_tokenizer_create(run->data.tokenizer, &tasks->tokenizer));
+  const int64_t vocab = ot_tokenizer_vocab_size(tasks->tokenizer);
+  OT_CHECK(vocab <= run->model.vocab_size, OT_USAGE,
+           "the tokenizer has %lld entries, the model only %lld (%s)", (long long)vocab,
+           (long long)run->model.vocab_size, run->data.tokenizer);
+  tasks->task = ot_arena_array(arena, settings->num_tasks, sizeof *tasks->task);
+  for (; tasks->count < (int)settings->num_tasks; tasks->count++) {
+    const ot_text_task_source source = {.name = settings->tasks[tasks->count].name,
+                                        .path = settings->tasks[tasks->count].path,
+                                        .model = &run->model,
+                                        .tokenizer = tasks->tokenizer};
+    ot_text_task *const task = &tasks->task[tasks->count];
+    OT_TRY(ot_text_task_read(&source, arena, task));
+    tasks->hash = ot_hash_bytes(tasks->hash, &task->hash, sizeof task->hash);
+    for (int i = 0; i < tasks->count; i++) {
+      OT_CHECK(!ot_text_equal(tasks->task[i].name, task->name), OT_USAGE,
+               "evaluate.tasks: two tasks are called %s (try NAME: FILE)", task->name);
+    }
+  }
+  return OT_OK;
+}
+
+void ot_run_tasks_close(ot_run_tasks *tasks) { ot_tokenizer_destroy(&tasks->tokenizer); }
+
+ot_runtime_request ot_run_tasks_request(const ot_run *run, const ot_run_tasks *tasks, int threads) {
+  const ot_inference_shape shape = ot_evaluation_shape(tasks->task, tasks->count);
+  ot_runtime_request request = {.model = &run->model,
+                                .compute = OT_F32,
+                                .storage = OT_F32,
+                                .backend = ot_runtime_choose_device(run->device, 1),
+                                .may_fall_back = run->device == OT_DEVICE_AUTO,
+                                .threads = threads};
+  ot_inference_complete(&shape, &request);
+  return request;
+}
+
+int64_t ot_run_tasks_times(const ot_run *run) {
+  const int64_t every = run->evaluate.every, steps = ot_run_total_steps(run);
+  if (run->evaluate.num_tasks == 0) return 0;
+  return 2 + (every > 0 ? (steps - 1) / every : 0);
+}
+
+// ---- cost ----
+
+static ot_status simulate(const ot_schedule *schedule, ot_mode mode, const ot_simulation *machine,
+                          ot_arena *arena, double *seconds) {
+  const int order = ot_schedule_find_order(schedule, ot_order_of_mode(mode), 0);
+  ot_timeline timeline;
+  OT_TRY(ot_schedule_simulate(schedule, order, machine, arena, &timeline));
+  *seconds = timeline.total_s;
+  return OT_OK;
+}
+
+// Rows of prompts fill iterations; texts are generated in all slots, one token in an iteration.
+static ot_status price(const ot_run_tasks *tasks, const ot_schedule *schedule,
+                       const ot_run_tasks_machine *machine, ot_arena *arena,
+                       ot_run_tasks_cost *cost) {
+  const ot_inference_shape shape = ot_evaluation_shape(tasks->task, tasks->count);
+  ot_cluster cluster;
+  double prefill_s, decode_s;
+  OT_TRY(ot_cluster_share(machine->cluster, 1, machine->threads, &cluster));
+  const ot_simulation simulation =
+      ot_simulation_of(&cluster, ot_engine_style(&ot_engine_orthant, &cluster.device), OT_F32);
+  OT_TRY(simulate(schedule, OT_MODE_PREFILL, &simulation, arena, &prefill_s));
+  OT_TRY(simulate(schedule, OT_MODE_DECODE, &simulation, arena, &decode_s));
+  int64_t rows = 0, made = 0;
+  for (int i = 0; i < tasks->count; i++) {
+    for (int64_t k = 0; k < tasks->task[i].num_sequences; k++) {
+      rows += tasks->task[i].sequences[k].count;
+      made += tasks->task[i].sequences[k].max_tokens;
+    }
+  }
+  cost->seconds = prefill_s * ceil((double)rows / (double)shape.chunk) +
+                  decode_s * ceil((double)made / (double)shape.slots);
+  return OT_OK;
+}
+
+ot_status ot_run_tasks_predict(const ot_run *run, const ot_run_tasks *tasks,
+                               const ot_run_tasks_machine *machine, ot_arena *arena,
+                               ot_run_tasks_cost *cost) {
+  const ot_runtime_request request = ot_run_tasks_request(run, tasks, machine->threads);
+  ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
+  ot_schedule *const schedule = ot_arena_take(arena, sizeof *schedule);
+  *cost = (ot_run_tasks_cost){.seconds = NAN};
+  for (int i = 0; i < tasks->count; i++) {
+    for (int64_t k = 0; k < tasks->task[i].num_sequences; k++) {
+      const ot_text_task_sequence *const s = &tasks->task[i].sequences[k];
+      cost->sequences++;
+      cost->tokens += s->count + s->max_tokens;
+    }
+  }
+  OT_TRY(ot_runtime_plan(&request, arena, graphs, schedule));
+  cost->memory_bytes = schedule->bill.peak_bytes;
+  return machine->cluster ? price(tasks, schedule, machine, arena, cost) : OT_OK;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tasks that a run is evaluated on (`evaluate:`), what runs them, and what that costs.
+#pragma once
+
+#include "describe/cluster.h"
+#include "describe/run.h"
+#include "evaluate/evaluation.h"
+
+typedef struct ot_run_tasks {
+  ot_tokenizer *tokenizer;
+  int count;
+  ot_text_task *task;  // [count]
+  uint64_t hash;       // of their files
+} ot_run_tasks;
+
+// Reads the tasks of `run` into `arena`; none if it has none. OT_USAGE naming file and line of what
+// cannot be used. Close it in every case.
+ot_status ot_run_tasks_open(const ot_run *run, ot_arena *arena, ot_run_tasks *tasks);
+void ot_run_tasks_close(ot_run_tasks *tasks);
+
+// What ot_runtime_create needs for an engine for them: the model as `orthant score` runs it.
+ot_runtime_request ot_run_tasks_request(const ot_run *run, const ot_run_tasks *tasks, int threads);
+
+// Evaluations of the whole run: before its first step, at its cadence, and after its last step.
+int64_t ot_run_tasks_times(const ot_run *run);
+
+typedef struct ot_run_tasks_cost {
+  int64_t sequences, tokens;  // tokens of prompts, and generated at most
+  int64_t memory_bytes;       // of the arena of the engine
+  double seconds;             // of an evaluation at most, without shared prefixes; NaN: unknown
+} ot_run_tasks_cost;
+
+typedef struct ot_run_tasks_machine {
+  const ot_cluster *cluster;  // null: unknown
+  int threads;
+} ot_run_tasks_machine;
+
+// Memory for the schedule is in `arena`.
+ot_status ot_run_tasks_predict(const ot_run *run, const ot_run_tasks *tasks,
+                               const ot_run_tasks_machine *machine, ot_arena *arena,
+                               ot_run_tasks_cost *cost);

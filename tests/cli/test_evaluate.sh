@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: any machine. Evaluation during training: the figures of a step are those of `orthant score` on
+# its checkpoint, to the last digit, on every mesh and in every precision; an evaluated run has the
+# bits of one that is not. The figures follow from the lines of `orthant score` and from the texts of
+# `orthant sample`, here by Python.
+set -euo pipefail
+. tests/support/expect.sh
+orthant=${1:?usage: test_evaluate.sh ORTHANT}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+source_dir=$PWD
+cd "$work"
+
+"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/graph/graph.h >/dev/null
+cat >run.yaml <<'YAML'
+model: {model_type: llama, vocab_size: 257, hidden_size: 24, intermediate_size: 40, num_hidden_layers: 2,
+  num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64, tie_word_embeddings: true}
+data: {train: train, tokenizer: bytes, sequence_length: 48}
+batch: {global_batch_size: 4, micro_batch_size: 1}
+optimizer: {lr: 2e-2}
+steps: 5
+learning_rate: {warmup_steps: 1}
+checkpoint: {every: 1, keep: 0}
+threads: 1
+YAML
+cat >words.jsonl <<'TASK'
+{"context": "static int64_t ", "choices": ["count", "zzzqq", "12"], "answer": 0}
+{"context": "// A graph of ", "choices": ["%%%%", "the model"], "answer": 1}
+{"context": "", "choices": ["int", "%%%%%%%%%", "ééé"], "answer": 2}
+TASK
+cat >texts.jsonl <<'TASK'
+{"text": "// The placement of a value on the ranks of a mesh is a type: see the table of rules, one row for each kind of op, at the end."}
+{"text": "int x = 3;"}
+TASK
+cat >made.jsonl <<'TASK'
+{"prompt": "int", "answer": ["64_t", "x"], "stop": [";", "\n"], "max_tokens": 8}
+{"prompt": "// ", "answer": "the", "stop": " "}
+{"prompt": "", "answer": "nothing", "max_tokens": 4}
+TASK
+tasks="words.jsonl texts.jsonl made.jsonl"
+evaluate='evaluate={every: 2, tasks: {words: words.jsonl, texts: texts.jsonl, made: made.jsonl}}'
+
+# The figures of `orthant score` as lines of metrics.jsonl.
+figures() { # CHECKPOINT STEP
+  "$orthant" score "$1" --tasks $tasks | sed 's/^{"task":"\([a-z]*\)",/\1 /; s/}$//' |
+    awk -v step="$2" '{ n = split($2, f, ","); for (i = 1; i <= n; i++) { sub(/"/, "\"evaluate/" $1 "/", f[i])
+      print "{\"step\":" step "," f[i] "}" } }'
+}
+
+# ---- every mesh, every precision: the figures of the checkpoint ----
+"$orthant" train run.yaml --set output=plain 2>/dev/null
+check() { # NAME OPTIONS...
+  local name=$1
+  shift
+  "$orthant" train run.yaml --set output="$name" --set "$evaluate" "$@" 2>"$name.txt" ||
+    fail "$name: $(tail -2 "$name.txt")"
+  for step in 2 4 5; do
+    diff <(figures "$name/checkpoints/step-0000000$step" $step) \
+      <(grep "\"step\":$step,\"evaluate/" "$name/metrics.jsonl") ||
+      fail "$name: the figures of step $step differ"
+  done
+  [ "$(grep -c '"step":0,"evaluate/' "$name/metrics.jsonl")" = 7 ] || fail "$name: not before the first step"
+  [ "$(grep -c '"event":"evaluation"' "$name/events.jsonl")" = 4 ] || fail "$name: events"
+}
+check one
+check tp2 --ranks 2 --set parallel.tp=2
+check dp2pp2 --ranks 4 --set parallel.pp=2 --set parallel.zero=3
+check bf16 --ranks 2 --set precision.compute=bf16
+check fp64 --set precision.compute=fp64
+
+# ---- no bit of training changes ----
+for file in model optimizer; do
+  cmp plain/checkpoints/step-00000005/$file.safetensors one/checkpoints/step-00000005/$file.safetensors
+done
+# The cadence may change when a run goes on.
+"$orthant" train run.yaml --set output=part --set "$evaluate" --set steps=2 2>/dev/null
+"$orthant" train run.yaml --set output=part --set steps=5 2>/dev/null || fail "evaluate cannot be removed"
+
+# ---- the figures by Python ----
+cat >check.py <<'PY'
+import json, math, subprocess, sys
+orthant, checkpoint = sys.argv[1:]
+def run(*words):
+    return subprocess.run([orthant, *words], check=True, capture_output=True, text=True).stdout
+def read(path):
+    return [json.loads(line) for line in open(path, encoding="utf-8")]
+def score(tokens, first):
+    with open("line.jsonl", "w") as file:
+        file.write(json.dumps({"tokens": tokens}) + "\n")
+    return sum(json.loads(run("score", checkpoint, "line.jsonl"))["logprobs"][first - 1:])
+got = {}
+for line in run("score", checkpoint, "--tasks", "words.jsonl", "texts.jsonl", "made.jsonl").splitlines():
+    line = json.loads(line)
+    got[line.pop("task")] = line
+def near(a, b):
+    assert math.isclose(a, b, rel_tol=1e-12), (a, b)
+right = norm = nats = 0
+for q in read("words.jsonl"):
+    context = q["context"].rstrip()
+    before = list(context.encode()) or [256]
+    whole = (q["context"] + " ")[:len(q["context"])]
+    rows = []
+    for choice in q["choices"]:
+        ids = ([] if context else [256]) + list((whole + choice).encode())
+        rows.append(score(ids, len(before)))
+    right += rows.index(max(rows)) == q["answer"]
+    per = [row / len(c) for row, c in zip(rows, q["choices"])]
+    norm += per.index(max(per)) == q["answer"]
+    nats -= rows[q["answer"]]
+near(got["words"]["acc"], right / 3)
+near(got["words"]["acc_norm"], norm / 3)
+near(got["words"]["answer_nats"], nats / 3)
+# Rolling windows of the model's 64 positions, each token scored once, as lm-evaluation-harness has them.
+total = size = words = count = 0
+for t in read("texts.jsonl"):
+    ids = list(t["text"].encode())
+    done = 0
+    while done < len(ids):
+        n = min(63, len(ids) - done)
+        end = done + n
+        window = ([256] + ids)[max(0, end - 63) if done else 0:end + 1]
+        total += score(window, len(window) - n)
+        done = end
+    size += len(ids)
+    count += len(ids)
+    words += len(t["text"].split(" "))
+near(got["texts"]["bits_per_byte"], -total / size / math.log(2))
+near(got["texts"]["word_perplexity"], math.exp(-total / words))
+near(got["texts"]["token_nats"], -total / count)
+same = 0
+for g in read("made.jsonl"):
+    stop = g.get("stop", [])
+    made = json.loads(run("sample", checkpoint, "--prompt", g["prompt"], "--temperature", "0", "--max-tokens",
+                          str(g.get("max_tokens", 64 - len(g["prompt"]) + 1)), "--json"))["text"]
+    for s in [stop] if isinstance(stop, str) else stop:
+        made = made.split(s)[0]
+    answers = g["answer"] if isinstance(g["answer"], list) else [g["answer"]]
+    same += made.strip() in answers
+near(got["made"]["exact_match"], same / 3)
+PY
+if command -v python3 >/dev/null; then python3 check.py "$orthant" one || fail "figures differ from Python's"; fi
+# A task whose answer is what the model writes has an exact match.
+text=$("$orthant" sample one --prompt int --temperature 0 --max-tokens 5 --json | sed -n 's/.*"text": \(".*"\),$/\1/p')
+printf '{"prompt": "int", "answer": ["-", %s], "max_tokens": 5}\n' "$text" >own.jsonl
+[ "$("$orthant" score one --tasks own.jsonl)" = '{"task":"own","exact_match":1}' ] || fail "no exact match: $text"
+
+# ---- what is wrong is named by file and line, before anything is written ----
+refuse() { # LINE TEXT
+  printf '{"text": "right"}\n%s\n' "$1" >wrong.jsonl
+  expect 2 "$2" "$orthant" train run.yaml --set output=none --set evaluate.tasks=wrong.jsonl
+  grep -q '^error: .*wrong.jsonl:2' err.txt || fail "no line is named: $(cat err.txt)"
+  [ ! -e none ] || fail "a run with wrong tasks was begun"
+}
+refuse '{"text": 5}' 'needs "text"'
+refuse '{"context": "a", "choices": ["b", "c"], "answer": 0}' 'one kind a file'
+refuse '{"txt": "a"}' 'needs "choices"'
+refuse '{"text": "a"' 'not valid JSON'
+printf '{"context": "a", "choices": ["b", "c"], "answer": 2}\n' >wrong.jsonl
+expect 2 'wrong.jsonl:1: "answer" is not the index of a choice, 0 to 1' "$orthant" score one --tasks wrong.jsonl
+printf '{"prompt": "a", "answer": "b", "max_tokens": 65}\n' >wrong.jsonl
+expect 2 'wrong.jsonl:1: "max_tokens" is not from 1 to 64' "$orthant" score one --tasks wrong.jsonl
+expect 2 'data.tokenizer' "$orthant" train run.yaml --set output=none --set data.tokenizer=null --set "$evaluate"
+
+# ---- told before: the number of evaluations, their memory ----
+"$orthant" train run.yaml --set output=none --set "$evaluate" --dry-run --json 2>dry.txt >dry.json
+grep -q '^evaluation: 14 sequences, .*; 4 in the run' dry.txt || fail "the dry run does not tell: $(cat dry.txt)"
+grep -q '"evaluations": 4' dry.json || fail "no evaluations in JSON"
