@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Points of a curve are relative to budget 1, within each seed: what is common to a seed cancels.
+#include "ledger/multiplier.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double tangent_limit = 0.2;  // in ln m
+
+enum { POINTS = OT_LEDGER_SCALES + OT_LEDGER_BUDGETS };
+
+// Loss against ln C, both relative to the scale's budget 1; x increasing.
+typedef struct curve {
+  int count;
+  double x[POINTS], y[POINTS];
+} curve;
+
+// Mean over seeds of b - a where both are; NaN where no seed has both.
+static double mean_difference(const double *a, const double *b, int seeds, int left_out) {
+  double sum = 0;
+  int count = 0;
+  for (int k = 0; k < seeds; k++) {
+    if (k == left_out || isnan(a[k]) || isnan(b[k])) continue;
+    sum += b[k] - a[k];
+    count++;
+  }
+  return count > 0 ? sum / count : NAN;
+}
+
+static void add_point(curve *c, double x, double y) {
+  if (isnan(y)) return;
+  int at = c->count++;
+  for (; at > 0 && c->x[at - 1] > x; at--) {
+    c->x[at] = c->x[at - 1];
+    c->y[at] = c->y[at - 1];
+  }
+  c->x[at] = x;
+  c->y[at] = y;
+}
+
+static curve curve_of(const ot_baseline *b, int scale, int left_out) {
+  curve c = {.count = 1};
+  const double *const here = b->loss[scale];
+  for (int i = 0; b->along_ladder && i < b->scales; i++) {
+    if (i == scale) continue;
+    add_point(&c, b->ln_compute[i] - b->ln_compute[scale],
+              mean_difference(here, b->loss[i], b->seeds, left_out));
+  }
+  for (int i = 0; !b->along_ladder && i < b->budgets; i++)
+    add_point(&c, log(b->factor[i]),
+              mean_difference(here, b->budget_loss[scale][i], b->seeds, left_out));
+  return c;
+}
+
+// The derivative at 0 of the least-squares parabola; with two points, of the line.
+static double derivative(const curve *c) {
+  double s[5] = {0}, t[3] = {0};
+  if (c->count < 2) return NAN;
+  if (c->count == 2) return (c->y[1] - c->y[0]) / (c->x[1] - c->x[0]);
+  for (int i = 0; i < c->count; i++) {
+    double power = 1;
+    for (int k = 0; k < 5; k++, power *= c->x[i]) {
+      s[k] += power;
+      if (k < 3) t[k] += power * c->y[i];
+    }
+  }
+  // Normal equations of 1, x, x^2; Cramer's rule for the coefficient of x.
+  const double whole = s[0] * (s[2] * s[4] - s[3] * s[3]) - s[1] * (s[1] * s[4] - s[3] * s[2]) +
+                       s[2] * (s[1] * s[3] - s[2] * s[2]);
+  const double part = s[0] * (t[1] * s[4] - s[3] * t[2]) - t[0] * (s[1] * s[4] - s[3] * s[2]) +
+                      s[2] * (s[1] * t[2] - t[1] * s[2]);
+  return part / whole;
+}
+
+double ot_baseline_slope(const ot_baseline *base, int scale, int left_out) {
+  const curve c = curve_of(base, scale, left_out);
+  return -derivative(&c);
+}
+
+// ---- the inverse of the curve ----
+
+// Fritsch and Carlson 1980: derivatives at the points of a falling curve that keep it monotone.
+static void monotone_slopes(const curve *c, double *m) {
+  const int n = c->count;
+  double secant[POINTS];
+  for (int i = 0; i + 1 < n; i++) secant[i] = (c->y[i + 1] - c->y[i]) / (c->x[i + 1] - c->x[i]);
+  m[0] = secant[0];
+  m[n - 1] = secant[n - 2];
+  for (int i = 1; i + 1 < n; i++) m[i] = (secant[i - 1] + secant[i]) / 2;
+  for (int i = 0; i + 1 < n; i++) {
+    const double a = m[i] / secant[i], b = m[i + 1] / secant[i];
+    const double length = sqrt(a * a + b * b);
+    if (length <= 3) continue;
+    m[i] *= 3 / length;
+    m[i + 1] *= 3 / length;
+  }
+}
+
+static double cubic(const curve *c, const double *m, int i, double x) {
+  const double h = c->x[i + 1] - c->x[i], t = (x - c->x[i]) / h;
+  return c->y[i] * (1 + 2 * t) * (1 - t) * (1 - t) + h * m[i] * t * (1 - t) * (1 - t) +
+         c->y[i + 1] * t * t * (3 - 2 * t) + h * m[i + 1] * t * t * (t - 1);
+}
+
+// The x at which the curve has the value y; NaN if it does not fall everywhere.
+static double invert(const curve *c, double y) {
+  double m[POINTS];
+  const int n = c->count;
+  for (int i = 0; i + 1 < n; i++)
+    if (c->y[i + 1] >= c->y[i]) return NAN;
+  monotone_slopes(c, m);
+  if (y >= c->y[0]) return c->x[0] + (y - c->y[0]) / m[0];
+  if (y <= c->y[n - 1]) return c->x[n - 1] + (y - c->y[n - 1]) / m[n - 1];
+  int i = 0;
+  while (y < c->y[i + 1]) i++;
+  double low = c->x[i], high = c->x[i + 1];
+  for (int step = 0; step < 100; step++) {
+    const double middle = (low + high) / 2;
+    if (cubic(c, m, i, middle) > y)
+      low = middle;
+    else
+      high = middle;
+  }
+  return (low + high) / 2;
+}
+
+double ot_ln_multiplier(const ot_baseline *base, const ot_changed *changed, int scale,
+                        int left_out) {
+  const curve c = curve_of(base, scale, left_out);
+  const double lower =
+      mean_difference(changed->loss[scale], base->loss[scale], base->seeds, left_out);
+  double gain = lower / -derivative(&c);
+  if (fabs(gain) > tangent_limit && c.count > 2) {
+    const double inverted = invert(&c, -lower);
+    if (!isnan(inverted)) gain = inverted;
+  }
+  return gain - (changed->ln_compute[scale] - base->ln_compute[scale]);
+}
+
+// ---- a change ----
+
+typedef struct comparison {
+  const ot_baseline *base;
+  const ot_changed *changed;
+  double ln_target;
+} comparison;
+
+// Order of the values: ln m and slope of each scale, then mean, trend, at target.
+static void compare(const void *context, int left_out, double *values) {
+  const comparison *const c = context;
+  const int n = c->base->scales;
+  double mean = 0, x_mean = 0, xx = 0, xy = 0;
+  for (int s = 0; s < n; s++) {
+    values[s] = ot_ln_multiplier(c->base, c->changed, s, left_out);
+    values[n + s] = ot_baseline_slope(c->base, s, left_out);
+    mean += values[s] / n;
+    x_mean += c->base->ln_compute[s] / n;
+  }
+  for (int s = 0; s < n; s++) {
+    const double x = c->base->ln_compute[s] - x_mean;
+    xx += x * x;
+    xy += x * values[s];
+  }
+  const double trend = xx > 0 ? xy / xx : NAN;
+  values[2 * n] = mean;
+  values[2 * n + 1] = trend;
+  values[2 * n + 2] = mean + trend * (c->ln_target - x_mean);
+}
+
+// Correlation of both arms and standard deviation of their difference over seeds.
+static void spread(const comparison *c, int scale, ot_multiplier *out) {
+  const double *const a = c->base->loss[scale], *const b = c->changed->loss[scale];
+  const int n = c->base->seeds;
+  double mean_a = 0, mean_b = 0, aa = 0, bb = 0, ab = 0;
+  for (int k = 0; k < n; k++) {
+    mean_a += a[k] / n;
+    mean_b += b[k] / n;
+  }
+  for (int k = 0; k < n; k++) {
+    aa += (a[k] - mean_a) * (a[k] - mean_a);
+    bb += (b[k] - mean_b) * (b[k] - mean_b);
+    ab += (a[k] - mean_a) * (b[k] - mean_b);
+  }
+  out->rho[scale] = ab / sqrt(aa * bb);
+  out->pair_sd[scale] = n > 1 ? sqrt((aa + bb - 2 * ab) / (n - 1)) / out->slope[scale].value : NAN;
+}
+
+void ot_multiplier_estimate(const ot_baseline *base, const ot_changed *changed, double ln_target,
+                            ot_multiplier *out) {
+  const int n = base->scales;
+  const comparison c = {base, changed, ln_target};
+  const ot_jackknife jackknife = {compare, &c, base->seeds, 2 * n + 3, 0.95};
+  ot_estimate values[2 * OT_LEDGER_SCALES + 3];
+  ot_jackknife_estimate(&jackknife, values);
+  memset(out, 0, sizeof *out);
+  out->scales = n;
+  out->pairs = base->seeds;
+  for (int s = 0; s < n; s++) {
+    out->ln_m[s] = values[s];
+    out->slope[s] = values[n + s];
+    spread(&c, s, out);
+  }
+  out->mean = values[2 * n];
+  out->trend = values[2 * n + 1];
+  out->at_target = values[2 * n + 2];
+}
+
+// ---- a stack ----
+
+typedef struct stacking {
+  const ot_baseline *base;
+  const ot_stack *stack;
+} stacking;
+
+static double mean_ln_m(const ot_baseline *base, const ot_changed *changed, int left_out) {
+  double sum = 0;
+  for (int s = 0; s < base->scales; s++) sum += ot_ln_multiplier(base, changed, s, left_out);
+  return sum / base->scales;
+}
+
+// Order: whole, sum, gap, then alone and share of each part.
+static void take_apart(const void *context, int left_out, double *values) {
+  const stacking *const c = context;
+  const double whole = mean_ln_m(c->base, c->stack->whole, left_out);
+  double sum = 0;
+  for (int i = 0; i < c->stack->parts; i++) {
+    values[3 + 2 * i] = mean_ln_m(c->base, &c->stack->alone[i], left_out);
+    values[4 + 2 * i] = whole - mean_ln_m(c->base, &c->stack->without[i], left_out);
+    sum += values[3 + 2 * i];
+  }
+  values[0] = whole;
+  values[1] = sum;
+  values[2] = whole - sum;
+}
+
+void ot_stack_estimate(const ot_baseline *base, const ot_stack *stack, ot_stack_result *out) {
+  const stacking c = {base, stack};
+  const ot_jackknife jackknife = {take_apart, &c, stack->seeds, 3 + 2 * stack->parts, 0.95};
+  ot_estimate values[OT_JACKKNIFE_VALUES];
+  ot_jackknife_estimate(&jackknife, values);
+  out->whole = values[0];
+  out->sum = values[1];
+  out->gap = values[2];
+  for (int i = 0; i < stack->parts; i++) {
+    out->alone[i] = values[3 + 2 * i];
+    out->share[i] = values[4 + 2 * i];
+  }
+}
