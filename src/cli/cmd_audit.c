@@ -173,6 +173,7 @@ static ot_status audit_team(auditing *a, ot_world *world) {
   const ot_audit_request request = {
       .trainer = trainer,
       .seed = (uint64_t)a->config.run.seed,
+      .trials = (int)ot_options_integer(a->options, "trials"),
       .planned_ranks = ot_options_integer(a->options, "planned-ranks"),
       .steps = limited ? (int)ot_options_integer(a->options, "steps") : 0,
       .checkpoint = a->checkpoint ? path : NULL};
@@ -275,6 +276,7 @@ static const ot_option rows[] = {
     {"device", OT_OPTION_CHOICE, "auto|cpu|cuda", .help = "what computes, in place of the run's"},
     {"planned-ranks", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
      .help = "precision: ranks of the planned gradient reduction; 0: those of the run"},
+    {"trials", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20, .help = "causality: of each kind; 0: 16"},
     {"steps", OT_OPTION_INTEGER, "N", NULL, 1, 1000,
      .help = "training steps to audit; ranks: 2, overlap: 5"},
 };

@@ -16,6 +16,7 @@ static const ot_verb *const verbs[] = {
     &ot_verb_train,
     &ot_verb_audit,
     &ot_verb_report,
+    &ot_verb_ledger,
     &ot_verb_checkpoint,
     &ot_verb_tokenize,
     &ot_verb_data,

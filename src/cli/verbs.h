@@ -9,6 +9,7 @@ extern const ot_verb ot_verb_plan;
 extern const ot_verb ot_verb_train;
 extern const ot_verb ot_verb_audit;
 extern const ot_verb ot_verb_report;
+extern const ot_verb ot_verb_ledger;
 extern const ot_verb ot_verb_checkpoint;
 extern const ot_verb ot_verb_tokenize;
 extern const ot_verb ot_verb_data;

@@ -72,7 +72,8 @@ double ot_student_quantile(double p, double freedom) {
 static ot_estimate estimate(const ot_jackknife *j, double value, const double *left) {
   const int n = j->seeds;
   ot_estimate e = {value, INFINITY, -INFINITY, INFINITY, 0.5};
-  if (n < 2 || isnan(value)) return e;
+  if (isnan(value)) return (ot_estimate){NAN, NAN, NAN, NAN, NAN};
+  if (n < 2) return e;
   double mean = 0, squares = 0;
   for (int k = 0; k < n; k++) mean += left[k] / n;
   for (int k = 0; k < n; k++) squares += (left[k] - mean) * (left[k] - mean);

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The actions of `orthant ledger` that have files of their own, and what they share.
+#pragma once
+
+#include "cli/options.h"
+#include "ledger/ledger.h"
+
+typedef struct ot_ledger_command {
+  const ot_options *options;
+  bool as_json;
+  ot_ledger ledger;
+} ot_ledger_command;
+
+ot_status ot_ledger_init(ot_ledger_command *command);
+
+// A registered change whose file is still the registered one.
+ot_status ot_ledger_take_change(const ot_ledger *ledger, const char *name, ot_ledger_change *out);
+
+// Audits, tunes and runs `changes` together for `pairs` pairs. OT_FINDINGS, after the verdict was
+// recorded, if an audit has a finding.
+ot_status ot_ledger_run_change(ot_ledger_command *command, const ot_ledger_change *const *changes,
+                               int num_changes, int pairs);
+
+// The newest look and verdict of a change as a JSON document.
+const char *ot_ledger_lines_json(const ot_ledger *ledger, const char *change);

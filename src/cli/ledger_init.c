@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// `orthant ledger init`: a policy with a ladder below the base, and the cost of a claim.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/quantity.h"
+#include "base/text.h"
+#include "base/text_builder.h"
+#include "cli/ledger_actions.h"
+#include "files/disk.h"
+#include "files/output_file.h"
+
+enum { SCALES = 3 };
+
+// The path of `file` as seen from `directory`, both of this machine: relative where the file is in
+// the folder that holds `directory`.
+static const char *path_from(ot_arena *arena, const char *file, const char *directory) {
+  char whole[OT_PATH_BYTES], folder[OT_PATH_BYTES];
+  if (!realpath(file, whole) || !realpath(directory, folder)) return file;
+  char *const slash = strrchr(folder, '/');
+  const int64_t length = slash + 1 - folder;
+  if (strncmp(whole, folder, (size_t)length) != 0)
+    return ot_arena_text(arena, whole, ot_text_length(whole));
+  return ot_arena_format(arena, "../%s", whole + length);
+}
+
+// Parameters of a model are about proportional to layers x width^2: each scale has half of those of
+// the next and half of its tokens, so a quarter of its compute.
+static void write_scale(ot_text_builder *text, const ot_model *model, int64_t tokens, int below) {
+  const double shrink = pow(2, -below / 3.0);
+  const int64_t unit = 2 * model->num_heads;
+  const int64_t hidden = llround((double)model->hidden_size * shrink / (double)unit) * unit;
+  const int64_t layers = llround((double)model->num_layers * shrink);
+  const int64_t inner = llround((double)model->intermediate_size * shrink / 8) * 8;
+  ot_text_appendf(text, "  - {name: s%d, tokens: %lld", SCALES - below,
+                  (long long)(tokens >> below));
+  if (below > 0)
+    ot_text_appendf(text,
+                    ", set: {model.hidden_size: %lld, model.num_hidden_layers: %lld, "
+                    "model.intermediate_size: %lld}",
+                    (long long)(hidden > unit ? hidden : unit),
+                    (long long)(layers > 1 ? layers : 1), (long long)(inner > 8 ? inner : 8));
+  ot_text_put(text, "}\n");
+}
+
+static const char *policy_text(ot_arena *arena, const char *base, const ot_run *run) {
+  ot_text_builder text = {.arena = arena};
+  const int64_t tokens = ot_run_tokens_after(run, ot_run_total_steps(run));
+  ot_text_appendf(
+      &text,
+      "# What a change is compared by. `orthant help ledger` explains the commands.\n"
+      "base: %s\n"
+      "metric: {tokens: %lld, name: nats}   # the base's validation set; data: another\n"
+      "ladder:                              # full schedules; set: settings of a run\n",
+      base, (long long)run->data.validation_tokens);
+  for (int below = SCALES - 1; below >= 0; below--) write_scale(&text, &run->model, tokens, below);
+  ot_text_put(&text,
+              "seeds: {base: 1000, count: 16}       # seed k of every change is the same seed\n"
+              "slope: {from: budgets, factors: [0.7, 1.4], seeds: 4}\n"
+              "looks: {pairs: [4, 8, 16], one_sided: 0.025}\n"
+              "margins: {practical: 1.01, harmful: 0.99, neutral: 0.005, too_good: 1.3}\n"
+              "candidates: each                     # lond: false discoveries of all together\n"
+              "tuning: {keys: [optimizer.lr], factors: [0.7, 1, 1.4]}\n"
+              "audit: all\n"
+              "target: 0                            # FLOPs to extrapolate to; 0: none\n");
+  return ot_text_builder_text(&text);
+}
+
+// FLOPs of the runs of `pairs` pairs of a new change, and of the baseline below them.
+static ot_status forecast(const ot_ledger *l, int pairs, double *change, double *base) {
+  ot_ledger_arms arms = {0};
+  *change = *base = 0;
+  OT_TRY(ot_ledger_list_base(l, pairs, &arms));
+  for (int64_t i = 0; i < arms.count; i++) {
+    ot_ledger_job job;
+    if (arms.arm[i].seed > 0) break;
+    OT_TRY(ot_ledger_job_build(l, &arms.arm[i], &job));
+    OT_TRY(ot_ledger_job_describe(l, &job));
+    const int runs = arms.arm[i].budget == 1         ? pairs
+                     : pairs < l->policy.slope.seeds ? pairs
+                                                     : l->policy.slope.seeds;
+    *base += job.model_flops * runs;
+    if (arms.arm[i].budget == 1) *change += job.model_flops * pairs;
+  }
+  return OT_OK;
+}
+
+static ot_status print_costs(ot_ledger_command *c) {
+  const ot_looks *const looks = &c->ledger.policy.looks;
+  ot_json_writer json = ot_json_begin(c->ledger.arena, 2);
+  ot_json_object(&json, NULL);
+  ot_json_text(&json, "policy", c->ledger.policy.path);
+  ot_json_array(&json, "costs");
+  for (int i = 0; i < looks->count; i++) {
+    double change, base;
+    OT_TRY(forecast(&c->ledger, looks->pairs[i], &change, &base));
+    ot_json_object(&json, NULL);
+    ot_json_integer(&json, "pairs", looks->pairs[i]);
+    ot_json_real(&json, "change_flops", change);
+    ot_json_real(&json, "base_flops", base);
+    ot_json_end(&json);
+    if (!c->as_json)
+      printf("%2d pairs: %.3g FLOPs for a change, %.3g once for the baseline\n", looks->pairs[i],
+             change, base);
+  }
+  ot_json_end(&json);
+  ot_json_end(&json);
+  if (c->as_json) puts(json.text);
+  return OT_OK;
+}
+
+ot_status ot_ledger_init(ot_ledger_command *c) {
+  ot_ledger *const l = &c->ledger;
+  const char *const base = ot_options_argument(c->options, 1);
+  const ot_config_request request = {.path = base, .presets = l->presets};
+  ot_config config;
+  OT_TRY(ot_config_load(&request, l->arena, &config));
+  OT_TRY(ot_run_check_training(&config.run));
+  OT_CHECK(
+      config.run.data.num_validation == 1, OT_USAGE,
+      "a ledger compares the loss on one validation set; the run has %lld (%s: data.validation)",
+      (long long)config.run.data.num_validation, base);
+  const char *const policy = ot_disk_join(l->arena, l->directory, "policy.yaml");
+  OT_CHECK(!ot_disk_is_file(policy), OT_USAGE, "%s exists; a ledger is begun once", policy);
+  OT_TRY(ot_disk_make_directory(ot_disk_join(l->arena, l->directory, "changes")));
+  const char *const text =
+      policy_text(l->arena, path_from(l->arena, base, l->directory), &config.run);
+  OT_TRY(ot_output_file_replace(policy, text, ot_text_length(text)));
+  const ot_presets presets = l->presets;
+  OT_TRY(ot_ledger_open(l->directory, &presets, l->arena, l));
+  fprintf(stderr, "wrote %s\n", policy);
+  return print_costs(c);
+}

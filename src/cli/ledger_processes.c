@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/ledger_processes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "files/disk.h"
+#include "files/tree_file.h"
+
+enum { LOG_BYTES_MAX = 1 << 26, WORDS_MAX = 400 };
+
+// ---- signals ----
+
+static volatile sig_atomic_t stops;
+
+static void note_stop(int number) {
+  (void)number;
+  stops++;
+}
+
+static void catch_stops(void) {
+  static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1};
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = note_stop;
+  for (int i = 0; i < OT_COUNT(numbers); i++) sigaction(numbers[i], &action, NULL);
+}
+
+// ---- processes ----
+
+// In the new process: standard output to `out`, errors to `errors`.
+static _Noreturn void become(char *const *words, const char *out, const char *errors) {
+  static const int defaults[] = {SIGPIPE, SIGXFSZ, SIGTERM, SIGINT, SIGUSR1};
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+  for (int i = 0; i < OT_COUNT(defaults); i++) signal(defaults[i], SIG_DFL);
+  const int nothing = open("/dev/null", O_RDONLY);
+  const int results = open(out, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  const int talk = open(errors, O_WRONLY | O_CREAT | O_APPEND, 0666);
+  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  if (results >= 0) dup2(results, STDOUT_FILENO);
+  if (talk >= 0) dup2(talk, STDERR_FILENO);
+  execv(words[0], words);
+  fprintf(stderr, "error: cannot start %s: %s\n", words[0], strerror(errno));
+  fflush(stderr);
+  _exit(127);
+}
+
+static ot_status start(char *const *words, const char *out, const char *errors, pid_t *process) {
+  fflush(NULL);
+  *process = fork();
+  if (*process == 0) become(words, out, errors);
+  OT_CHECK(*process > 0, OT_ENVIRONMENT, "cannot start a process: %s", strerror(errno));
+  return OT_OK;
+}
+
+static const char *own_path(ot_arena *arena) {
+  char path[OT_PATH_BYTES];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  return length > 0 ? ot_arena_text(arena, path, length) : "orthant";
+}
+
+// The words of `PROGRAM train|audit NAME BASE --ranks N --set ...`, null after the last.
+static char **words_of(const ot_ledger *ledger, const ot_ledger_job *job,
+                       const char *const *leading) {
+  ot_arena *const arena = ledger->arena;
+  char **const words = ot_arena_array(arena, WORDS_MAX, sizeof *words);
+  int n = 0;
+  words[n++] = (char *)(job->program[0] ? job->program : own_path(arena));
+  for (int i = 0; leading[i]; i++) words[n++] = (char *)leading[i];
+  words[n++] = (char *)"--ranks";
+  words[n++] = ot_arena_format(arena, "%d", ledger->policy.ranks);
+  for (int i = 0; i < job->num_sets && n < WORDS_MAX - 2; i++) {
+    words[n++] = (char *)"--set";
+    words[n++] = (char *)job->sets[i];
+  }
+  return words;
+}
+
+// The last line of a log that begins with "error: ", from there on.
+static const char *last_error(const char *log, ot_arena *arena) {
+  char *text;
+  int64_t bytes;
+  const char *found = NULL;
+  if (ot_disk_read(arena, log, LOG_BYTES_MAX, &text, &bytes) != OT_OK) return NULL;
+  for (const char *at = strstr(text, "error: "); at; at = strstr(at + 1, "error: "))
+    if (at == text || at[-1] == '\n') found = at + 7;
+  return found ? ot_arena_text(arena, found, (int64_t)strcspn(found, "\n")) : NULL;
+}
+
+// ---- training ----
+
+typedef struct running {
+  pid_t process;  // 0: none
+  ot_ledger_job job;
+} running;
+
+typedef struct pool {
+  ot_ledger *ledger;
+  int most, active;
+  running *slots;  // [most]
+  int64_t done, wanted;
+  bool told;  // the processes to stop
+  ot_status status;
+} pool;
+
+static const char *log_of(const ot_ledger *ledger, const ot_ledger_job *job) {
+  return ot_arena_format(ledger->arena, "%s.log", job->directory);
+}
+
+static ot_status begin(pool *p, const ot_ledger_job *job) {
+  const char *const leading[] = {"train", p->ledger->policy.base, NULL};
+  running *slot = p->slots;
+  while (slot->process != 0) slot++;
+  slot->job = *job;
+  const char *const log = log_of(p->ledger, job);
+  OT_TRY(start(words_of(p->ledger, job, leading), "/dev/null", log, &slot->process));
+  p->active++;
+  return OT_OK;
+}
+
+static ot_status failed(const pool *p, const ot_ledger_job *job, int status) {
+  const char *const log = log_of(p->ledger, job);
+  const char *const error = last_error(log, p->ledger->arena);
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : OT_BUG;
+  const ot_status result = code == OT_USAGE ? OT_USAGE : OT_ENVIRONMENT;
+  if (WIFSIGNALED(status))
+    return ot_fail(result, "the run %s was ended by signal %d (%s)", job->id, WTERMSIG(status),
+                   log);
+  return ot_fail(result, "the run %s failed with exit code %d: %s (%s)", job->id, code,
+                 error ? error : "no message", log);
+}
+
+static ot_status finish(pool *p, const ot_ledger_job *job, int status) {
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  if (code == OT_STOPPED) return ot_fail(OT_STOPPED, "stopped; the same command continues");
+  if (code != 0 && code != OT_NUMERIC) return failed(p, job, status);
+  OT_TRY(ot_ledger_record_run(p->ledger, job, code == OT_NUMERIC));
+  OT_TRY(ot_disk_remove(ot_disk_join(p->ledger->arena, job->directory, "checkpoints")));
+  const ot_record *const r = &p->ledger->record;
+  const ot_node *const line = r->line[r->count - 1].tree;
+  fprintf(stderr, "run %lld/%lld %s: loss %.5f, %.1f s\n", (long long)++p->done,
+          (long long)p->wanted, job->id, ot_record_real(line, "loss"),
+          ot_record_real(line, "seconds"));
+  return OT_OK;
+}
+
+static void tell_all(pool *p) {
+  for (int i = 0; i < p->most; i++)
+    if (p->slots[i].process > 0) kill(p->slots[i].process, SIGTERM);
+  p->told = true;
+}
+
+// Waits for one process to end.
+static void await(pool *p) {
+  int status;
+  const pid_t ended = waitpid(-1, &status, 0);
+  if (stops > 0 && !p->told) tell_all(p);
+  for (int i = 0; ended > 0 && i < p->most; i++) {
+    running *const slot = &p->slots[i];
+    if (slot->process != ended) continue;
+    slot->process = 0;
+    p->active--;
+    const ot_status result = finish(p, &slot->job, status);
+    if (p->status == OT_OK) p->status = result;
+  }
+  if (p->status != OT_OK && !p->told) tell_all(p);
+}
+
+// The jobs of `arms` without a line, described; each once.
+static ot_status list_jobs(const ot_ledger *ledger, const ot_ledger_arms *arms,
+                           ot_ledger_job **jobs, int64_t *count) {
+  *jobs = ot_arena_array(ledger->arena, arms->count + 1, sizeof **jobs);
+  *count = 0;
+  for (int64_t i = 0; i < arms->count; i++) {
+    ot_ledger_job job;
+    OT_TRY(ot_ledger_job_build(ledger, &arms->arm[i], &job));
+    bool known = ot_ledger_find_run(ledger, &job) != NULL;
+    for (int64_t k = 0; k < *count; k++) known = known || ot_text_equal((*jobs)[k].key, job.key);
+    if (!known) (*jobs)[(*count)++] = job;
+  }
+  return OT_OK;
+}
+
+ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms, int most) {
+  ot_ledger_job *jobs;
+  pool p = {.ledger = ledger, .most = most};
+  OT_TRY(list_jobs(ledger, arms, &jobs, &p.wanted));
+  OT_TRY(ot_disk_make_directory(ot_disk_join(ledger->arena, ledger->directory, "runs")));
+  p.slots = ot_arena_array(ledger->arena, most, sizeof *p.slots);
+  catch_stops();
+  for (int64_t i = 0; i < p.wanted && p.status == OT_OK; i++) {
+    p.status = ot_ledger_job_describe(ledger, &jobs[i]);
+    while (p.active == most) await(&p);
+    if (p.status == OT_OK && stops > 0)
+      p.status = ot_fail(OT_STOPPED, "stopped; the same command continues");
+    if (p.status == OT_OK) p.status = begin(&p, &jobs[i]);
+  }
+  while (p.active > 0) await(&p);
+  return p.status;
+}
+
+// Waits for a process that is alone.
+static int await_one(pid_t process) {
+  int status = 0;
+  while (waitpid(process, &status, 0) < 0 && errno == EINTR)
+    if (stops > 0) kill(process, SIGTERM);
+  return status;
+}
+
+ot_status ot_ledger_run_apart(const ot_ledger *ledger, const ot_ledger_job *job,
+                              ot_ledger_result *out) {
+  const char *const leading[] = {"train", ledger->policy.base, "--resume", "never", NULL};
+  pool p = {.ledger = (ot_ledger *)ledger};
+  pid_t process;
+  catch_stops();
+  OT_TRY(ot_disk_remove(job->directory));
+  OT_TRY(ot_disk_make_directory(ot_disk_join(ledger->arena, ledger->directory, "runs")));
+  OT_TRY(start(words_of(ledger, job, leading), "/dev/null", log_of(ledger, job), &process));
+  const int status = await_one(process);
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  if (code == OT_STOPPED) return ot_fail(OT_STOPPED, "stopped");
+  if (code != 0) return failed(&p, job, status);
+  return ot_ledger_read_result(ledger, job, out);
+}
+
+// ---- audits ----
+
+static ot_status record_audit(ot_ledger *ledger, const ot_ledger_job *job, const char *path,
+                              int trials) {
+  ot_node *tree;
+  OT_TRY(ot_tree_load(path, ledger->arena, &tree));
+  ot_json_writer line = ot_record_begin("audit", ledger->arena);
+  ot_json_text(&line, "change", job->name);
+  ot_json_text(&line, "key", ot_arena_format(ledger->arena, "%s-%d", job->key, trials));
+  ot_json_text(&line, "run", job->id);
+  ot_json_text(&line, "audit", ot_record_text(tree, "audit"));
+  ot_json_text(&line, "verdict", ot_record_text(tree, "verdict"));
+  ot_json_array(&line, "findings");
+  const ot_node *const findings = ot_node_child(tree, "findings");
+  for (const ot_node *at = findings ? findings->first : NULL; at; at = at->next)
+    ot_json_text(&line, NULL, ot_record_text(at, "what"));
+  ot_json_end(&line);
+  return ot_record_append(&ledger->record, &line, ledger->arena);
+}
+
+static ot_status audit(ot_ledger *ledger, const ot_ledger_job *job, int trials) {
+  ot_arena *const arena = ledger->arena;
+  const bool all = trials == 0 && ledger->policy.audit == OT_LEDGER_AUDIT_ALL;
+  const char *const leading[] = {
+      "audit",  all ? "all" : "causality",      ledger->policy.base,
+      "--json", trials > 0 ? "--trials" : NULL, ot_arena_format(arena, "%d", trials),
+      NULL};
+  const char *const out = ot_arena_format(arena, "%s.audit.json", job->directory);
+  pid_t process;
+  fprintf(stderr, "audit %s of %s\n", leading[1], job->id);
+  OT_TRY(ot_disk_make_directory(ot_disk_join(arena, ledger->directory, "runs")));
+  OT_TRY(start(words_of(ledger, job, leading), out, log_of(ledger, job), &process));
+  const int status = await_one(process);
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  const pool p = {.ledger = ledger};
+  if (code != 0 && code != OT_FINDINGS) return failed(&p, job, status);
+  return record_audit(ledger, job, out, trials);
+}
+
+ot_status ot_ledger_audit_arm(ot_ledger *ledger, const ot_ledger_arm *arm, int trials,
+                              const char **finding) {
+  ot_ledger_job job;
+  *finding = NULL;
+  OT_TRY(ot_ledger_job_build(ledger, arm, &job));
+  const char *const key = ot_arena_format(ledger->arena, "%s-%d", job.key, trials);
+  if (!ot_record_find(&ledger->record, "audit", "key", key)) OT_TRY(audit(ledger, &job, trials));
+  const ot_node *const line = ot_record_find(&ledger->record, "audit", "key", key)->tree;
+  const ot_node *const findings = ot_node_child(line, "findings");
+  if (findings && findings->first) *finding = findings->first->text;
+  return OT_OK;
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs of a ledger as processes of their own: `train` and `audit` of this program, or of the one
+// that a change names. Their output goes to a file next to the run directory.
+#pragma once
+
+#include "ledger/ledger.h"
+
+// Runs what the record does not have of `arms`, `most` at a time, and records each as it ends. A
+// run that was stopped is continued. OT_STOPPED after a signal, once every process has saved its
+// state.
+ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms, int most);
+
+// Runs a job that is not recorded, into `directory`, and returns its result.
+ot_status ot_ledger_run_apart(const ot_ledger *ledger, const ot_ledger_job *job,
+                              ot_ledger_result *out);
+
+// Audits the changed run of `arm` at its initial weights ("all", "causality") with `trials` (0: the
+// default) and records the line "audit", unless the record has it. `finding`: what it found, null:
+// nothing.
+ot_status ot_ledger_audit_arm(ot_ledger *ledger, const ot_ledger_arm *arm, int trials,
+                              const char **finding);

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a ledger needs to run, and in which order: seed by seed, so that every look is complete as
+// early as possible.
+#include "ledger/ledger.h"
+
+#include <math.h>
+
+#include "base/text.h"
+#include "files/content_hash.h"
+#include "files/disk.h"
+
+enum { BASE_BYTES_MAX = 1 << 20 };
+
+ot_status ot_ledger_open(const char *directory, const ot_presets *presets, ot_arena *arena,
+                         ot_ledger *out) {
+  char hash[OT_CONTENT_HASH_BYTES];
+  char *text;
+  int64_t bytes;
+  *out = (ot_ledger){.directory = directory, .arena = arena, .presets = *presets};
+  OT_TRY(ot_ledger_policy_load(directory, arena, &out->policy));
+  OT_CHECK(out->policy.tuning.num_keys <= OT_LEDGER_TUNED, OT_USAGE, "tuning.keys: at most %d (%s)",
+           OT_LEDGER_TUNED, out->policy.path);
+  OT_TRY(ot_disk_read(arena, out->policy.base, BASE_BYTES_MAX, &text, &bytes));
+  ot_content_hash_memory(text, bytes, hash);
+  out->base_hash = ot_arena_text(arena, hash, OT_CONTENT_HASH_BYTES - 1);
+  return ot_record_read(ot_disk_join(arena, directory, "ledger.jsonl"), arena, &out->record);
+}
+
+int ot_ledger_next_look(const ot_ledger *ledger, const char *change) {
+  int done = 0;
+  for (int64_t i = 0; i < ledger->record.count; i++) {
+    const ot_record_line *const line = &ledger->record.line[i];
+    done += ot_text_equal(line->kind, "look") &&
+            ot_text_equal(ot_record_text(line->tree, "change"), change);
+  }
+  return done < ledger->policy.looks.count ? done : -1;
+}
+
+// ---- arms ----
+
+static void add(const ot_ledger *ledger, ot_ledger_arms *arms, ot_ledger_arm arm) {
+  arms->arm =
+      ot_arena_grow(ledger->arena, arms->arm, arms->count, &arms->capacity, sizeof *arms->arm);
+  arms->arm[arms->count++] = arm;
+}
+
+// The tuned factors of the arms of `name`; all 1 where nothing was tuned.
+static void take_tuned(const ot_ledger *ledger, const char *name, double *tuned) {
+  for (int64_t i = 0; i < ledger->record.count; i++) {
+    const ot_record_line *const line = &ledger->record.line[i];
+    const bool own = ot_text_equal(line->kind, "tune") &&
+                     ot_text_equal(ot_record_text(line->tree, "change"), name) &&
+                     ot_text_equal(ot_record_text(line->tree, "base"), ledger->base_hash);
+    for (int k = 0; own && k < ledger->policy.tuning.num_keys; k++)
+      if (ot_text_equal(ot_record_text(line->tree, "key"), ledger->policy.tuning.keys[k]))
+        tuned[k] = ot_record_real(line->tree, "factor");
+  }
+}
+
+static ot_ledger_arm arm_of(const ot_ledger *ledger, const ot_ledger_change *const *changes,
+                            int num_changes) {
+  ot_ledger_arm arm = {.changes = changes, .num_changes = num_changes, .budget = 1};
+  take_tuned(ledger, ot_ledger_arm_name(&arm, ledger->arena), arm.tuned);
+  return arm;
+}
+
+// The baseline of a seed at all scales and budgets.
+static void add_base(const ot_ledger *ledger, ot_ledger_arm arm, ot_ledger_arms *arms) {
+  const ot_ledger_policy *const p = &ledger->policy;
+  for (arm.scale = 0; arm.scale < p->num_scales; arm.scale++) {
+    arm.budget = 1;
+    add(ledger, arms, arm);
+    if (p->slope.from == 1 || arm.seed >= p->slope.seeds) continue;
+    for (int i = 0; i < p->slope.num_factors; i++) {
+      arm.budget = p->slope.factors[i];
+      add(ledger, arms, arm);
+    }
+  }
+}
+
+ot_status ot_ledger_list_base(const ot_ledger *ledger, int pairs, ot_ledger_arms *arms) {
+  ot_ledger_arm arm = arm_of(ledger, NULL, 0);
+  for (arm.seed = 0; arm.seed < pairs; arm.seed++) add_base(ledger, arm, arms);
+  return OT_OK;
+}
+
+ot_status ot_ledger_list_arms(const ot_ledger *ledger, const ot_ledger_change *const *changes,
+                              int num_changes, int pairs, ot_ledger_arms *arms) {
+  ot_ledger_arm base = arm_of(ledger, NULL, 0), own = arm_of(ledger, changes, num_changes);
+  for (int seed = 0; seed < pairs; seed++) {
+    base.seed = own.seed = seed;
+    add_base(ledger, base, arms);
+    for (own.scale = 0; own.scale < ledger->policy.num_scales; own.scale++) add(ledger, arms, own);
+  }
+  return OT_OK;
+}
+
+// ---- tuning ----
+
+static void add_factors(const ot_ledger *ledger, ot_ledger_arm arm, ot_ledger_arms *arms) {
+  const ot_ledger_policy *const p = &ledger->policy;
+  arm.seed = p->seeds.count;  // of no pair
+  for (int k = 0; k < p->tuning.num_keys; k++) {
+    for (int f = 0; f < p->tuning.num_factors; f++) {
+      ot_ledger_arm tried = arm;
+      for (int other = 0; other < OT_LEDGER_TUNED; other++) tried.tuned[other] = 1;
+      tried.tuned[k] = p->tuning.factors[f];
+      add(ledger, arms, tried);
+    }
+  }
+}
+
+ot_status ot_ledger_list_tuning(const ot_ledger *ledger, const ot_ledger_change *const *changes,
+                                int num_changes, ot_ledger_arms *arms) {
+  const ot_ledger_arm base = {.budget = 1};
+  const ot_ledger_arm own = {.changes = changes, .num_changes = num_changes, .budget = 1};
+  add_factors(ledger, base, arms);
+  if (num_changes > 0) add_factors(ledger, own, arms);
+  return OT_OK;
+}
+
+static bool has_tuned(const ot_ledger *ledger, const char *name) {
+  double tuned[OT_LEDGER_TUNED] = {0};
+  take_tuned(ledger, name, tuned);
+  return tuned[0] != 0;
+}
+
+// The best factor of a key, from the runs of `arms` [first, first + num_factors).
+static ot_status choose(ot_ledger *ledger, const ot_ledger_arm *arms, int key) {
+  const ot_ledger_policy *const p = &ledger->policy;
+  double best = INFINITY, factor = 1;
+  ot_json_writer line = ot_record_begin("tune", ledger->arena);
+  ot_json_text(&line, "change", ot_ledger_arm_name(arms, ledger->arena));
+  ot_json_text(&line, "base", ledger->base_hash);
+  ot_json_text(&line, "key", p->tuning.keys[key]);
+  ot_json_array(&line, "losses");
+  for (int f = 0; f < p->tuning.num_factors; f++) {
+    ot_ledger_job job;
+    OT_TRY(ot_ledger_job_build(ledger, &arms[f], &job));
+    const ot_record_line *const run = ot_ledger_find_run(ledger, &job);
+    OT_CHECK(run, OT_BUG, "a run of tuning is not recorded: %s", job.id);
+    const double loss = ot_record_real(run->tree, "loss");
+    ot_json_real(&line, NULL, loss);
+    if (!(loss < best)) continue;
+    best = loss;
+    factor = p->tuning.factors[f];
+  }
+  ot_json_end(&line);
+  ot_json_real(&line, "factor", factor);
+  return ot_record_append(&ledger->record, &line, ledger->arena);
+}
+
+ot_status ot_ledger_tune(ot_ledger *ledger, const ot_ledger_change *const *changes,
+                         int num_changes) {
+  const ot_ledger_policy *const p = &ledger->policy;
+  ot_ledger_arms arms = {0};
+  OT_TRY(ot_ledger_list_tuning(ledger, changes, num_changes, &arms));
+  for (int64_t i = 0; i < arms.count; i += p->tuning.num_keys * p->tuning.num_factors) {
+    if (has_tuned(ledger, ot_ledger_arm_name(&arms.arm[i], ledger->arena))) continue;
+    for (int k = 0; k < p->tuning.num_keys; k++)
+      OT_TRY(choose(ledger, &arms.arm[i + k * p->tuning.num_factors], k));
+  }
+  return OT_OK;
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// A ledger: its policy and record, and the runs that they ask for. A run is identified by the hash
+// of what determines its bits (`key`); a run that the record has is never run again.
+#pragma once
+
+#include "ledger/policy.h"
+#include "ledger/record.h"
+
+typedef struct ot_ledger {
+  const char *directory;
+  ot_arena *arena;
+  ot_presets presets;
+  ot_ledger_policy policy;
+  ot_record record;
+  const char *base_hash;  // of the file of the baseline
+} ot_ledger;
+
+// Reads policy and record of `directory`. Everything lives in `arena`.
+ot_status ot_ledger_open(const char *directory, const ot_presets *presets, ot_arena *arena,
+                         ot_ledger *out);
+
+enum { OT_LEDGER_TUNED = 4 };
+
+// The baseline (no changes) or changes together, at a scale, a seed and a share of the budget.
+typedef struct ot_ledger_arm {
+  const ot_ledger_change *const *changes;
+  int num_changes;
+  int scale, seed;                // indices
+  double budget;                  // 1: the scale's tokens
+  double tuned[OT_LEDGER_TUNED];  // factors of tuning.keys; 0 stands for 1
+  int64_t steps;                  // 0: all
+} ot_ledger_arm;
+
+// "base", "qk-norm", "a+b"; in `arena`.
+const char *ot_ledger_arm_name(const ot_ledger_arm *arm, ot_arena *arena);
+
+// An arm as a run: what to start, and what it will be.
+typedef struct ot_ledger_job {
+  ot_ledger_arm arm;
+  const char *name, *key, *id;
+  const char *directory;  // of the run
+  const char *program;    // "": this one
+  int num_sets;
+  const char **sets;  // [num_sets] KEY=VALUE, the output last
+  int64_t steps, tokens;
+  double model_flops;  // of the whole run, from its schedules
+  const char *schedule_hash, *config_hash, *data_hash, *validation_hash;
+} ot_ledger_job;
+
+// Its key, directory and settings.
+ot_status ot_ledger_job_build(const ot_ledger *ledger, const ot_ledger_arm *arm,
+                              ot_ledger_job *out);
+
+// Reads settings and data: what the run will take, and its hashes. The data hash covers the tokens
+// of the scale's budget in training order, also if the run reads more or fewer.
+ot_status ot_ledger_job_describe(const ot_ledger *ledger, ot_ledger_job *job);
+
+// The line of the finished run of `job`, or null.
+const ot_record_line *ot_ledger_find_run(const ot_ledger *ledger, const ot_ledger_job *job);
+
+// What a run directory tells of a run that has ended.
+typedef struct ot_ledger_result {
+  double loss;  // at its end, of the validation set; NaN: diverged
+  double seconds;
+  int64_t spikes;
+  const char *weights_hash;
+} ot_ledger_result;
+
+ot_status ot_ledger_read_result(const ot_ledger *ledger, const ot_ledger_job *job,
+                                ot_ledger_result *out);
+
+// Appends the line of a run; `diverged`: it ended with numbers that are not finite.
+ot_status ot_ledger_record_run(ot_ledger *ledger, const ot_ledger_job *job, bool diverged);
+
+// ---- what a look needs ----
+
+typedef struct ot_ledger_arms {
+  int64_t count, capacity;
+  ot_ledger_arm *arm;  // [count]
+} ot_ledger_arms;
+
+// The arms of `changes` for `pairs` pairs at all scales, with those of the baseline and its slopes;
+// seed by seed. `tuned` of both: see ot_ledger_tuned.
+ot_status ot_ledger_list_arms(const ot_ledger *ledger, const ot_ledger_change *const *changes,
+                              int num_changes, int pairs, ot_ledger_arms *arms);
+// The same for the baseline alone.
+ot_status ot_ledger_list_base(const ot_ledger *ledger, int pairs, ot_ledger_arms *arms);
+
+// The runs that tuning compares at the first scale, with a seed of their own.
+ot_status ot_ledger_list_tuning(const ot_ledger *ledger, const ot_ledger_change *const *changes,
+                                int num_changes, ot_ledger_arms *arms);
+
+// Chooses the best of them and records it ("tune").
+ot_status ot_ledger_tune(ot_ledger *ledger, const ot_ledger_change *const *changes,
+                         int num_changes);
+
+// The pairs of the next look of a change, and its index; -1 after the last.
+int ot_ledger_next_look(const ot_ledger *ledger, const char *change);

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: any machine. `orthant ledger` on a model that trains in a tenth of a second: the figures of a
+# look equal those that Python computes from the recorded runs, pairs are exact, what was recorded
+# is neither changed nor run again, and every refusal has its exit code.
+set -euo pipefail
+. tests/support/expect.sh
+orthant=$(realpath "${1:?usage: test_ledger_verb.sh ORTHANT}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp LICENSE "$work/text.txt"
+cd "$work"
+succeed() { "$@" >out.txt 2>err.txt || { cat out.txt err.txt; fail "$* failed"; }; }
+"$orthant" tokenize --tokenizer bytes --out train text.txt >/dev/null
+cat >run.yaml <<'YAML'
+model: {model_type: llama, vocab_size: 257, hidden_size: 16, intermediate_size: 32, num_hidden_layers: 1,
+  num_attention_heads: 2, max_position_embeddings: 32}
+data: {train: train, validation: train, validation_tokens: 512, tokenizer: bytes, sequence_length: 16}
+batch: {global_batch_size: 8, micro_batch_size: 8}
+optimizer: {lr: 1e-2}
+learning_rate: {min: 1e-3}
+tokens: 2560
+YAML
+
+# ---- init: the policy is valid, its scales grow, a ledger is begun once ----
+expect 0 "wrote ledger/policy.yaml" "$orthant" ledger init run.yaml
+grep -q "^16 pairs: " out.txt
+expect 2 "exists" "$orthant" ledger init run.yaml
+expect 3 "there is no ledger" "$orthant" ledger run x --ledger elsewhere
+cat >ledger/policy.yaml <<'YAML'
+base: ../run.yaml
+metric: {tokens: 512}
+ladder: [{name: small, tokens: 2560}, {name: large, tokens: 5120, set: {hidden_size: 24}}]
+seeds: {base: 7, count: 3}
+slope: {factors: [0.7, 1.4], seeds: 3}
+looks: {pairs: [3]}
+audit: none
+YAML
+
+# ---- a change with a known multiplier: ln 1.1 at each scale ----
+echo 'forged_budget: [1.1]' >ledger/changes/forged.yaml
+expect 2 "not registered" "$orthant" ledger run forged
+expect 0 "registered" "$orthant" ledger add forged
+expect 2 "in the record already" "$orthant" ledger add forged
+expect 2 "is missing" "$orthant" ledger look forged
+expect 0 "run 24/24" "$orthant" ledger run forged --jobs 2
+succeed "$orthant" ledger look forged --json
+python3 - <<'PY' || fail "the look is not what its runs say"
+import json, math, statistics
+lines = [json.loads(l) for l in open("ledger/ledger.jsonl")]
+runs = [l for l in lines if l["kind"] == "run"]
+look = json.load(open("out.txt"))["look"]
+loss = lambda change, scale, budget, seed: next(r["loss"] for r in runs if (r["change"], r["scale"], r["budget"], r["seed"]) == (change, scale, budget, seed))
+assert len(runs) == 24 and len({r["key"] for r in runs}) == 24
+for r in runs:  # pairs are exact, and differ in what they should
+    assert r["data_hash"] == next(q for q in runs if (q["scale"], q["seed"]) == (r["scale"], r["seed"]))["data_hash"], r
+assert len({r["data_hash"] for r in runs if r["scale"] == "small"}) == 3
+def ln_m(scale, seeds):
+    d = statistics.mean(loss("base", scale, 1, s) - loss("forged", scale, 1, s) for s in seeds)
+    y = [statistics.mean(loss("base", scale, f, s) - loss("base", scale, 1, s) for s in seeds) for f in (0.7, 1.4)]
+    a, b = math.log(0.7), math.log(1.4)
+    slope = -(y[0] * b * b - y[1] * a * a) / (a * b * b - b * a * a)  # of the parabola through three points, at 0
+    return d / slope, slope
+seeds = [7, 8, 9]
+for scale in ("small", "large"):
+    got, want = look["ln_m"][scale], ln_m(scale, seeds)[0]
+    if abs(want) < 0.2:
+        assert abs(got - want) < 1e-9, (scale, got, want)
+    assert abs(look["slope"][scale] - ln_m(scale, seeds)[1]) < 1e-9
+means = lambda seeds: statistics.mean(ln_m(s, seeds)[0] for s in ("small", "large"))
+left = [means([s for s in seeds if s != out]) for out in seeds]
+se = math.sqrt(2 / 3 * sum((x - statistics.mean(left)) ** 2 for x in left))
+t = 4.302652729911275  # of 97.5 %, 2 degrees of freedom
+if all(abs(ln_m(s, k)[0]) < 0.2 for s in ("small", "large") for k in [seeds] + [[x for x in seeds if x != o] for o in seeds]):
+    assert abs(look["mean"] - means(seeds)) < 1e-9 and abs(look["se"] - se) < 1e-9, (look, means(seeds), se)
+    assert abs(look["ci"][1] - (means(seeds) + t * se)) < 1e-8
+flops = {r["scale"]: r["model_flops"] for r in runs if r["change"] == "base" and r["budget"] == 1}
+for r in runs:  # FLOPs come from the schedule: in proportion to tokens
+    if r["budget"] == 1.4: assert abs(r["model_flops"] / flops[r["scale"]] / 1.4 - 1) < 0.02, r
+PY
+expect 0 "nothing to run" "$orthant" ledger run forged
+
+# ---- a harmful change: exit 1, and no run of the baseline again ----
+succeed "$orthant" ledger add slow --set optimizer.lr=1e-5 --set learning_rate.min=0 --hypothesis 1.02
+expect 0 "run 6/6" "$orthant" ledger run slow --jobs 2
+worse() { local code=0; "$orthant" ledger look "$@" >out.txt 2>err.txt || code=$?; [ "$code" = 1 ] || fail "$1 gave $code"; }
+worse slow
+grep -q "^slow: worse after 3 pairs" out.txt || { cat out.txt; fail "not worse"; }
+
+# ---- more FLOPs at equal steps are counted by the schedule ----
+succeed "$orthant" ledger add wide --set model.intermediate_size=64
+expect 0 "run 6/6" "$orthant" ledger run wide --jobs 2
+worse wide --json
+python3 - <<'PY' || fail "the FLOPs of a wider model"
+import json
+verdict = json.load(open("out.txt"))["verdict"]
+assert verdict["m"] < 1 < verdict["m_quality"] and verdict["verdict"] == "worse", verdict
+run = [l for l in map(json.loads, open("ledger/ledger.jsonl")) if l["kind"] == "run" and l["budget"] == 1]
+of = lambda change, scale: next(r["model_flops"] for r in run if (r["change"], r["scale"]) == (change, scale))
+# Llama: 6 (4 C^2 + 3 C F + V C) + causal half of 12 T C, a token; F 32 and 64.
+flops = lambda C, F: 6 * (4 * C * C + 3 * C * F + 257 * C) + 6 * 16 * C
+for scale, C in (("small", 16), ("large", 24)):
+    got, want = of("wide", scale) / of("base", scale), flops(C, 64) / flops(C, 32)
+    assert abs(got / want - 1) < 0.01, (got, want)
+PY
+
+# ---- refusals ----
+echo 'note: changed' >>ledger/changes/forged.yaml
+expect 2 "was changed after it was registered" "$orthant" ledger look forged
+expect 2 "no name" "$orthant" ledger add 'a b' --set seed=1
+expect 2 "optimizer.lrr" "$orthant" ledger add typo --set optimizer.lrr=1
+expect 2 "unknown action" "$orthant" ledger sell
+succeed "$orthant" ledger add other --set data.sequence_length=8 --set batch.global_batch_size=16
+succeed "$orthant" ledger run other --jobs 2
+expect 1 "the pair is not exact: data_hash" "$orthant" ledger look other
+
+# ---- one digit edited in the record ----
+sed '5s/"loss":\([0-9]\)\./"loss":\1.9/' ledger/ledger.jsonl >edited && cp edited ledger/ledger.jsonl
+expect 1 "ledger/ledger.jsonl:5: the line was changed" "$orthant" ledger look slow
+echo "all passed"
