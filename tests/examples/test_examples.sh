@@ -31,6 +31,6 @@ grep -q "built without libmicrohttpd" "$work/08.txt" || {
 }
 examples/09_evaluate.sh "$orthant" >"$work/09.txt" 2>&1 || { cat "$work/09.txt"; exit 1; }
 [ "$(grep -c "^step .*: 6 figures are those of orthant score$" "$work/09.txt")" = 3 ]
-examples/09_ledger.sh "$orthant" >"$work/09.txt" 2>&1 || { cat "$work/09.txt"; exit 1; }
-grep -q "^longer: better after 4 pairs" "$work/09.txt"
+examples/10_ledger.sh "$orthant" >"$work/10.txt" 2>&1 || { cat "$work/10.txt"; exit 1; }
+grep -q "^longer: better after 4 pairs" "$work/10.txt"
 echo "all passed"

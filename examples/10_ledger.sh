@@ -3,7 +3,7 @@
 # Is a change worth having? Pairs of runs with the same weights and the same batches say by which
 # factor it saves compute: of a change whose multiplier is known to be 1.1, because its runs are
 # longer by a tenth that is not counted.
-#   examples/09_ledger.sh [ORTHANT]
+#   examples/10_ledger.sh [ORTHANT]
 set -euo pipefail
 orthant=$(realpath "${1:-build/orthant}")
 here=$(cd "$(dirname "$0")/.." && pwd)
