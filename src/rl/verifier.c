@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Standard input and output of the process are one socket, so that writing to a process that has
+// ended is an error and not a signal.
+#include "rl/verifier.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/json_writer.h"
+#include "base/text.h"
+#include "files/json_file.h"
+#include "host/clock.h"
+#include "host/heap.h"
+
+enum { WHY_BYTES = 256 };
+
+struct ot_verifier {
+  ot_verifier_request request;
+  pid_t process;  // and its group; 0: none
+  int socket;     // -1: none
+  char line[OT_VERIFIER_LINE + 1];
+  int64_t length;  // bytes read of it
+  char why[WHY_BYTES];
+};
+
+// ---- the process ----
+
+static void limit(int resource, int64_t most) {
+  if (most <= 0) return;
+  const struct rlimit bound = {.rlim_cur = (rlim_t)most, .rlim_max = (rlim_t)most};
+  setrlimit(resource, &bound);
+}
+
+// In the new process: only calls that are safe after fork.
+static _Noreturn void become(const ot_verifier_request *request, int socket, int report) {
+  static const int defaults[] = {SIGPIPE, SIGXFSZ, SIGTERM, SIGINT, SIGUSR1};
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  for (int i = 0; i < OT_COUNT(defaults); i++) signal(defaults[i], SIG_DFL);
+  const struct rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  limit(RLIMIT_AS, request->memory_bytes);
+  limit(RLIMIT_CPU, request->cpu_seconds);
+  if (dup2(socket, STDIN_FILENO) >= 0 && dup2(socket, STDOUT_FILENO) >= 0) {
+    execv(request->words[0], (char *const *)request->words);
+  }
+  const int error = errno;
+  const ssize_t written = write(report, &error, sizeof error);
+  (void)written;
+  kill(getpid(), SIGKILL);
+  for (;;) pause();
+}
+
+static void stop(ot_verifier *v) {
+  if (v->socket >= 0) close(v->socket);
+  v->socket = -1;
+  v->length = 0;
+  if (v->process <= 0) return;
+  kill(-v->process, SIGKILL);
+  while (waitpid(v->process, NULL, 0) < 0 && errno == EINTR) continue;
+  v->process = 0;
+}
+
+// Waits until the program runs, or for the errno of the failure.
+static int read_report(int report) {
+  int error = 0;
+  ssize_t got;
+  do {
+    got = read(report, &error, sizeof error);
+  } while (got < 0 && errno == EINTR);
+  return got == (ssize_t)sizeof error ? error : 0;
+}
+
+static ot_status start(ot_verifier *v) {
+  int pair[2], report[2];
+  const char *const path = v->request.words[0];
+  OT_CHECK(pipe2(report, O_CLOEXEC) == 0, OT_ENVIRONMENT, "cannot make a pipe: %s (%s)",
+           strerror(errno), path);
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+    const int error = errno;
+    close(report[0]);
+    close(report[1]);
+    return ot_fail(OT_ENVIRONMENT, "cannot make a socket: %s (%s)", strerror(error), path);
+  }
+  const pid_t made = fork();
+  if (made == 0) become(&v->request, pair[1], report[1]);
+  const int fork_error = errno;
+  close(pair[1]);
+  close(report[1]);
+  v->socket = pair[0];
+  v->process = made > 0 ? made : 0;
+  if (made > 0) setpgid(made, made);
+  fcntl(pair[0], F_SETFL, O_NONBLOCK);
+  const int error = made > 0 ? read_report(report[0]) : fork_error;
+  close(report[0]);
+  if (error == 0) return OT_OK;
+  stop(v);
+  return ot_fail(OT_ENVIRONMENT, "cannot start the reward's program: %s (%s)", strerror(error),
+                 path);
+}
+
+ot_status ot_verifier_create(const ot_verifier_request *request, ot_verifier **out) {
+  *out = NULL;
+  const char *const path = request->words[0];
+  OT_CHECK(path && strchr(path, '/'), OT_USAGE,
+           "rl.command: \"%s\" has no slash; allowed: a path, which is not searched (try ./%s)",
+           path ? path : "", path ? path : "PROGRAM");
+  ot_verifier *const v = calloc(1, sizeof *v);
+  OT_CHECK(v, OT_ENVIRONMENT, "out of memory (%s)", path);
+  v->request = *request;
+  v->socket = -1;
+  const ot_status status = start(v);
+  *out = v;
+  if (status != OT_OK) ot_verifier_destroy(out);
+  return status;
+}
+
+void ot_verifier_destroy(ot_verifier **verifier) {
+  if (!verifier || !*verifier) return;
+  stop(*verifier);
+  free(*verifier);
+  *verifier = NULL;
+}
+
+// ---- lines ----
+
+static bool give_up(ot_verifier *v, const char *reason) {
+  ot_text_format(v->why, WHY_BYTES, "%s", reason);
+  return false;
+}
+
+// False after the deadline.
+static bool wait_for(ot_verifier *v, short event, double deadline_s) {
+  for (;;) {
+    const double left_s = deadline_s - ot_clock_s();
+    if (left_s <= 0) break;
+    struct pollfd one = {.fd = v->socket, .events = event};
+    const int ready = poll(&one, 1, (int)fmin(ceil(1e3 * left_s), 1e6));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) break;
+  }
+  return give_up(v, "no answer in time");
+}
+
+static bool send_line(ot_verifier *v, const char *text, int64_t bytes, double deadline_s) {
+  for (int64_t sent = 0; sent < bytes;) {
+    const ssize_t got = send(v->socket, text + sent, (size_t)(bytes - sent), MSG_NOSIGNAL);
+    if (got > 0) sent += got;
+    if (got >= 0 || errno == EINTR) continue;
+    if (errno != EAGAIN) return give_up(v, "it ended");
+    if (!wait_for(v, POLLOUT, deadline_s)) return false;
+  }
+  return true;
+}
+
+static bool read_line(ot_verifier *v, double deadline_s) {
+  for (;;) {
+    char *const end = memchr(v->line, '\n', (size_t)v->length);
+    if (end) {
+      // It answers in turn, so more than a line is not meant for this response.
+      if (end + 1 != v->line + v->length) return give_up(v, "more than one line");
+      *end = '\0';
+      return true;
+    }
+    if (v->length == OT_VERIFIER_LINE) return give_up(v, "a line that is too long");
+    const ssize_t got =
+        recv(v->socket, v->line + v->length, (size_t)(OT_VERIFIER_LINE - v->length), 0);
+    if (got == 0) return give_up(v, "it ended");
+    if (got > 0) v->length += got;
+    if (got > 0 || errno == EINTR) continue;
+    if (errno != EAGAIN) return give_up(v, "it ended");
+    if (!wait_for(v, POLLIN, deadline_s)) return false;
+  }
+}
+
+static bool read_reward(ot_verifier *v, int64_t id, double *reward) {
+  json_t *object = NULL;
+  const int64_t bytes = (int64_t)strlen(v->line);
+  const bool whole = bytes + 1 == v->length;
+  if (!whole || ot_json_parse("reward", v->line, bytes, &object) != OT_OK) {
+    return give_up(v, "a line that is no JSON object");
+  }
+  const json_t *const number = json_object_get(object, "reward");
+  const json_t *const same = json_object_get(object, "id");
+  const bool good = json_is_number(number) && json_is_integer(same) &&
+                    json_integer_value(same) == id && isfinite(json_number_value(number));
+  if (good) *reward = json_number_value(number);
+  json_decref(object);
+  return good ? true : give_up(v, "a line without this id and a finite reward");
+}
+
+static bool ask(ot_verifier *v, const ot_verifier_case *c, double *reward) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_json_writer w = ot_json_begin(&arena, 0);
+  ot_json_object(&w, NULL);
+  ot_json_integer(&w, "id", c->id);
+  ot_json_text_bytes(&w, "prompt", c->prompt.text, c->prompt.bytes);
+  ot_json_text_bytes(&w, "response", c->response.text, c->response.bytes);
+  ot_json_text_bytes(&w, "answer", c->answer.text, c->answer.bytes);
+  ot_json_end(&w);
+  const char *const line = ot_arena_format(&arena, "%s\n", w.text);
+  const double deadline_s = ot_clock_s() + v->request.timeout_s;
+  v->length = 0;
+  const bool answered =
+      send_line(v, line, ot_text_length(line), deadline_s) && read_line(v, deadline_s);
+  ot_heap_release(&heap);
+  return answered && read_reward(v, c->id, reward);
+}
+
+// It has written, or ended, without being asked.
+static bool has_spoken(const ot_verifier *v) {
+  struct pollfd one = {.fd = v->socket, .events = POLLIN};
+  return v->socket >= 0 && poll(&one, 1, 0) > 0;
+}
+
+ot_status ot_verifier_judge(ot_verifier *verifier, const ot_verifier_case *response, double *reward,
+                            bool *judged, const char **why) {
+  ot_verifier *const v = verifier;
+  if (has_spoken(v)) stop(v);
+  if (v->socket < 0) OT_TRY(start(v));
+  *judged = ask(v, response, reward);
+  *why = v->why;
+  if (!*judged) stop(v);
+  return OT_OK;
+}
