@@ -5,16 +5,6 @@
 
 #include "base/status.h"
 
-const char *const ot_policy_objective_names[OT_POLICY_OBJECTIVES + 1] = {
-    [OT_POLICY_REINFORCE] = "reinforce", [OT_POLICY_TIS] = "tis",   [OT_POLICY_CISPO] = "cispo",
-    [OT_POLICY_GRPO] = "grpo",           [OT_POLICY_GSPO] = "gspo", [OT_POLICY_MIS] = "mis",
-};
-
-const char *const ot_policy_average_names[OT_POLICY_AVERAGES + 1] = {
-    [OT_POLICY_TOKENS] = "tokens",
-    [OT_POLICY_SEQUENCES] = "sequences",
-};
-
 ot_policy_loss ot_policy_loss_default(ot_policy_objective objective) {
   static const ot_policy_loss defaults[OT_POLICY_OBJECTIVES] = {
       [OT_POLICY_TIS] = {.cap = 2},

@@ -13,30 +13,7 @@
 // so a token's gradient is that of the surrogate objective which the papers write. Pure functions.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-typedef enum ot_policy_objective {
-  OT_POLICY_REINFORCE,
-  OT_POLICY_TIS,
-  OT_POLICY_CISPO,
-  OT_POLICY_GRPO,
-  OT_POLICY_GSPO,
-  OT_POLICY_MIS,
-  OT_POLICY_OBJECTIVES,
-} ot_policy_objective;
-
-// Names as in files, null after the last.
-extern const char *const ot_policy_objective_names[OT_POLICY_OBJECTIVES + 1];
-
-// What the sum over tokens is divided by.
-typedef enum ot_policy_average {
-  OT_POLICY_TOKENS,     // of the batch (DAPO)
-  OT_POLICY_SEQUENCES,  // Dr. GRPO, with a constant that depends on no length
-  OT_POLICY_AVERAGES,
-} ot_policy_average;
-
-extern const char *const ot_policy_average_names[OT_POLICY_AVERAGES + 1];
+#include "describe/rl.h"
 
 typedef struct ot_policy_loss {
   ot_policy_objective objective;

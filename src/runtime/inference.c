@@ -19,6 +19,7 @@ struct ot_sequence {
   int32_t *pages;     // [num_pages]
   int64_t num_pages, published;
   int64_t slot;
+  bool mixed;  // its K and V are of several versions of the weights: never published
 };
 
 // What a row of an iteration is.
@@ -237,6 +238,20 @@ void ot_inference_forget(ot_inference *engine) {
   ot_page_cache_forget(engine->cache);
 }
 
+void ot_inference_renew(ot_inference *engine, bool recompute) {
+  ot_page_cache_forget(engine->cache);
+  for (int64_t i = 0; i < engine->shape.slots; i++) {
+    ot_sequence *const s = engine->slots[i];
+    if (!s) continue;
+    OT_ASSERT(!s->request.scores);
+    s->mixed = !recompute;
+    if (recompute) s->done = s->published = 0;
+    for (int64_t k = 0; recompute && k < s->num_pages; k++) {
+      ot_page_cache_clear_scores(engine->cache, s->pages[k]);
+    }
+  }
+}
+
 static ot_token_score *score_at(ot_inference *e, const ot_sequence *s, int64_t position) {
   ot_page *const page = ot_page_cache_page(e->cache, s->pages[position / OT_PAGE_SLOTS]);
   return &page->scores[position % OT_PAGE_SLOTS];
@@ -299,7 +314,7 @@ static void fill_page_table(ot_inference *e, int64_t slot) {
 
 // Pages that `s` has filled become known, or give way to known pages with the same content.
 static void publish(ot_inference *e, ot_sequence *s) {
-  for (; (s->published + 1) * OT_PAGE_SLOTS <= s->done; s->published++) {
+  for (; !s->mixed && (s->published + 1) * OT_PAGE_SLOTS <= s->done; s->published++) {
     const int64_t i = s->published;
     ot_page *const page = ot_page_cache_page(e->cache, s->pages[i]);
     memcpy(page->tokens, s->tokens + i * OT_PAGE_SLOTS, sizeof page->tokens);

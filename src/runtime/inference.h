@@ -82,6 +82,11 @@ void ot_inference_cancel_all(ot_inference *engine);
 // The weights have changed: what the cache holds is not found any more. The engine must be idle.
 void ot_inference_forget(ot_inference *engine);
 
+// The weights have changed while sequences run, none of which wants scores of its prompt. Their K
+// and V stay those of the old weights, and no other sequence finds them; with `recompute` the next
+// iterations compute them again.
+void ot_inference_renew(ot_inference *engine, bool recompute);
+
 // One iteration, if there is something to do.
 ot_status ot_inference_step(ot_inference *engine);
 bool ot_inference_is_idle(const ot_inference *engine);

@@ -90,6 +90,10 @@ void ot_page_cache_forget(ot_page_cache *cache) {
   for (int32_t page = 0; page < cache->count; page++) forget(cache, page);
 }
 
+void ot_page_cache_clear_scores(ot_page_cache *cache, int32_t page) {
+  for (int i = 0; i < OT_PAGE_SLOTS; i++) cache->pages[page].scores[i].logprob = NAN;
+}
+
 void ot_page_cache_hold(ot_page_cache *cache, int32_t page) {
   if (cache->pages[page].users++ == 0) remove_unused(cache, page);
 }
@@ -102,7 +106,7 @@ int32_t ot_page_cache_take(ot_page_cache *cache) {
   ot_page *const p = &cache->pages[page];
   p->serial = ++cache->serials;
   p->users = 1;
-  for (int i = 0; i < OT_PAGE_SLOTS; i++) p->scores[i].logprob = NAN;
+  ot_page_cache_clear_scores(cache, page);
   return page;
 }
 

@@ -51,5 +51,8 @@ int32_t ot_page_cache_publish(ot_page_cache *cache, int32_t page, int32_t parent
 // No page is found from now on: their content is that of other weights.
 void ot_page_cache_forget(ot_page_cache *cache);
 
+// Nothing is known of the tokens of a page any more.
+void ot_page_cache_clear_scores(ot_page_cache *cache, int32_t page);
+
 // Removes a user of `pages` [count], the pages of a sequence in order.
 void ot_page_cache_release(ot_page_cache *cache, const int32_t *pages, int64_t count);

@@ -15,24 +15,9 @@
 // steps return, not on threads or load.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/arena.h"
 #include "base/status.h"
-
-typedef enum ot_rl_updates {
-  OT_RL_IN_FLIGHT,
-  OT_RL_SYNCHRONOUS,  // all workers generate a batch, then all train on it
-} ot_rl_updates;
-
-// Times of a worker.
-typedef struct ot_rl_costs {
-  double decode_s;       // of a decode step, > 0
-  double row_s;          // in addition, for each row, >= 0
-  double train_token_s;  // training on a generated token, >= 0
-  double publish_s;      // trainer and generators pause for new weights, >= 0
-} ot_rl_costs;
+#include "describe/rl.h"
 
 typedef struct ot_rl_fleet {
   ot_rl_updates updates;

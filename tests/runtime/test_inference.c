@@ -377,6 +377,64 @@ static void the_most_probable_tokens_come_with_their_log_probabilities(void **st
   end(&s);
 }
 
+// ---- new weights ----
+
+enum { KNOWN = 40, MADE = 20, MORE = 8 };  // of the prompt, before and after the new weights
+
+// Two texts with one prompt: both run when the weights change, and one more begins after that.
+typedef struct changed {
+  result *first, *second, *later;
+} changed;
+
+static changed change_weights(bool recompute, int32_t *prompt) {
+  served s = serve("llama", OT_F32, (ot_inference_shape){.slots = 3, .chunk = 24, .positions = 96});
+  changed c = {ot_arena_array(&arena, 1, sizeof(result)), ot_arena_array(&arena, 1, sizeof(result)),
+               ot_arena_array(&arena, 1, sizeof(result))};
+  result *const all[] = {c.first, c.second, c.later};
+  random_tokens(31, s.files.model.vocab_size, prompt, KNOWN);
+  must(ot_runtime_initialize(s.runtime, 1));
+  for (int i = 0; i < 3; i++) {
+    ot_sequence_request request = generating(prompt, KNOWN, 1, all[i]);
+    request.max_tokens = i < 2 ? MADE + MORE : MORE;
+    request.draw.choice = (uint64_t)i;
+    if (i == 2) {
+      while (c.first->events < MADE) must(ot_inference_step(s.engine));
+      must(ot_runtime_initialize(s.runtime, 2));
+      ot_inference_renew(s.engine, recompute);
+    }
+    must(ot_inference_add(s.engine, &request, NULL));
+  }
+  must(ot_inference_run(s.engine));
+  end(&s);
+  return c;
+}
+
+// The score of token `at` of prompt and text, by an engine that knows the new weights only.
+static double new_score(const int32_t *prompt, const result *text, int64_t at) {
+  int32_t tokens[KNOWN + MADE + MORE];
+  served s = serve("llama", OT_F32, (ot_inference_shape){.slots = 1, .chunk = 64, .positions = 96});
+  must(ot_runtime_initialize(s.runtime, 2));
+  memcpy(tokens, prompt, KNOWN * sizeof *tokens);
+  memcpy(tokens + KNOWN, text->tokens, (size_t)(at - KNOWN + 1) * sizeof *tokens);
+  const double logprob = score(&s, tokens, at + 1)->scores[at].logprob;
+  end(&s);
+  return logprob;
+}
+
+static void new_weights_compute_the_cache_again_or_keep_it(void **state) {
+  (void)state;
+  int32_t prompt[KNOWN];
+  for (int recompute = 0; recompute < 2; recompute++) {
+    const changed c = change_weights(recompute == 1, prompt);
+    assert_true(c.first->events == MADE + MORE && c.later->events == MORE);
+    // What began after the change has nothing of the old weights.
+    assert_true(new_score(prompt, c.later, KNOWN + 3) == c.later->scores[3].logprob);
+    const double fresh = new_score(prompt, c.second, KNOWN + MADE + 4);
+    assert_true((fresh == c.second->scores[MADE + 4].logprob) == (recompute == 1));
+    assert_true(new_score(prompt, c.first, KNOWN + 3) != c.first->scores[3].logprob);
+  }
+}
+
 static void what_cannot_run_is_refused(void **state) {
   (void)state;
   served s = serve("llama", OT_F32, (ot_inference_shape){.slots = 1, .chunk = 8, .positions = 32});
@@ -458,6 +516,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_text_ends_at_its_end_token_or_when_told, begin, finish),
       cmocka_unit_test_setup_teardown(the_most_probable_tokens_come_with_their_log_probabilities,
                                       begin, finish),
+      cmocka_unit_test_setup_teardown(new_weights_compute_the_cache_again_or_keep_it, begin,
+                                      finish),
       cmocka_unit_test_setup_teardown(what_cannot_run_is_refused, begin, finish),
       cmocka_unit_test_setup_teardown(experts_with_a_capacity_are_refused, begin, finish),
       cmocka_unit_test_setup_teardown(draws_keep_to_the_tokens_that_may_be_drawn, begin, finish),
