@@ -14,7 +14,7 @@
 #include "cli/verbs.h"
 #include "files/disk.h"
 #include "files/output_file.h"
-#include "ledger/analysis.h"
+#include "ledger/overlap.h"
 
 // ---- add ----
 
@@ -45,7 +45,7 @@ static ot_status write_change(const ot_ledger_command *c, const char *path) {
 
 static ot_status propose(ot_ledger_command *c, const ot_ledger_change *change) {
   ot_ledger *const l = &c->ledger;
-  ot_json_writer line = ot_record_begin("propose", l->arena);
+  ot_json_writer line = ot_record_begin(&l->record, "propose", l->arena);
   ot_json_text(&line, "change", change->name);
   ot_json_text(&line, "class", ot_ledger_class_names[change->class]);
   ot_node_write_json(change->tree, "file", &line);
@@ -109,7 +109,7 @@ ot_status ot_ledger_take_change(const ot_ledger *l, const char *name, ot_ledger_
 }
 
 static ot_status veto(ot_ledger *l, const char *change, const char *finding) {
-  ot_json_writer line = ot_record_begin("verdict", l->arena);
+  ot_json_writer line = ot_record_begin(&l->record, "verdict", l->arena);
   ot_json_text(&line, "change", change);
   ot_json_text(&line, "verdict", ot_ledger_verdict_names[OT_LEDGER_VETOED]);
   ot_json_text(&line, "why", ot_arena_format(l->arena, "an audit found %s", finding));
@@ -121,11 +121,14 @@ static ot_status veto(ot_ledger *l, const char *change, const char *finding) {
 ot_status ot_ledger_run_change(ot_ledger_command *c, const ot_ledger_change *const *changes,
                                int num_changes, int pairs) {
   ot_ledger *const l = &c->ledger;
-  const ot_ledger_arm arm = {.changes = changes, .num_changes = num_changes, .budget = 1};
+  const ot_ledger_arm arm = ot_ledger_arm_of(l, changes, num_changes);
+  const bool all = l->policy.audit == OT_LEDGER_AUDIT_ALL;
+  const ot_ledger_audit_request wanted = {.audit = all ? "all" : "causality"};
   const int jobs = (int)ot_options_integer(c->options, "jobs");
   ot_ledger_arms arms = {0}, tuning = {0};
   const char *finding = NULL;
-  if (l->policy.audit != OT_LEDGER_AUDIT_NONE) OT_TRY(ot_ledger_audit_arm(l, &arm, 0, &finding));
+  if (l->policy.audit != OT_LEDGER_AUDIT_NONE)
+    OT_TRY(ot_ledger_audit_arm(l, &arm, &wanted, &finding));
   if (finding) return veto(l, ot_ledger_arm_name(&arm, l->arena), finding);
   if (l->policy.tuning.num_keys > 0) {
     OT_TRY(ot_ledger_list_tuning(l, changes, num_changes, &tuning));
@@ -159,7 +162,7 @@ static ot_status run(ot_ledger_command *c) {
 
 // ---- look ----
 
-static void print_interval(const char *name, const ot_estimate *e) {
+static void print_interval(const char *name, const ot_measured *e) {
   printf("  %-10s %8.4f  [%7.4f, %7.4f]\n", name, e->value, e->low, e->high);
 }
 
@@ -168,7 +171,7 @@ static void print_look(const ot_ledger *l, const ot_ledger_look *k, const ot_led
          ot_ledger_verdict_names[k->verdict], k->pairs, k->look + 1, l->policy.looks.count, k->why);
   printf("  ln m       estimate  95 %% interval       slope    pair sd      rho\n");
   for (int s = 0; s < l->policy.num_scales; s++) {
-    const ot_estimate *const e = &k->m.ln_m[s];
+    const ot_measured *const e = &k->m.ln_m[s];
     printf("  %-10s %8.4f  [%7.4f, %7.4f]  %8.4f   %8.4f   %6.3f\n", l->policy.scales[s].name,
            e->value, e->low, e->high, k->m.slope[s].value, k->m.pair_sd[s], k->m.rho[s]);
   }
@@ -188,6 +191,36 @@ static void print_look(const ot_ledger *l, const ot_ledger_look *k, const ot_led
     printf("  note: %d pairs were run by different builds or machines\n", k->facts.other_builds);
 }
 
+// A multiplier that is too good: four times the trials of the causality audit, and the held-out
+// text is searched for in the training data.
+static ot_status settle(ot_ledger *l, const ot_ledger_change *change, ot_ledger_look *k) {
+  enum { TRIALS = 64 };
+  const double most = 0.01;
+  const ot_ledger_change *const changes[] = {change};
+  const ot_ledger_arm arm = ot_ledger_arm_of(l, changes, 1);
+  const ot_ledger_audit_request deep = {"causality", "--trials", TRIALS};
+  const char *finding;
+  ot_ledger_job job;
+  ot_ledger_overlap overlap;
+  OT_TRY(ot_ledger_audit_arm(l, &arm, &deep, &finding));
+  OT_TRY(ot_ledger_job_build(l, &arm, &job));
+  OT_TRY(ot_ledger_find_overlap(l, &job, &overlap));
+  const char *const share =
+      ot_arena_format(l->arena, "%.2g %% of the held-out %d-grams are in the training data",
+                      100 * overlap.share, overlap.length);
+  if (finding) {
+    k->verdict = OT_LEDGER_VETOED;
+    k->why = ot_arena_format(l->arena, "an audit found %s", finding);
+  } else if (overlap.share > most) {
+    k->why = ot_arena_format(l->arena, "%s; causality is clean", share);
+  } else {
+    k->verdict = OT_LEDGER_BETTER;
+    k->why = ot_arena_format(l->arena, "large, but causality is clean at %d trials, and %s", TRIALS,
+                             share);
+  }
+  return OT_OK;
+}
+
 static ot_status look(ot_ledger_command *c) {
   ot_ledger *const l = &c->ledger;
   const char *const name = ot_options_argument(c->options, 1);
@@ -198,6 +231,8 @@ static ot_status look(ot_ledger_command *c) {
   OT_CHECK(!ot_ledger_is_final(l, name), OT_USAGE, "the verdict on %s is %s", name,
            ot_record_text(ot_ledger_find_verdict(l, name), "verdict"));
   OT_TRY(ot_ledger_analyse(l, &change, &result));
+  if (result.verdict == OT_LEDGER_WITHHELD) OT_TRY(settle(l, &change, &result));
+  if (result.verdict == OT_LEDGER_BETTER) OT_TRY(ot_ledger_plan_target(l, &change, &target));
   OT_TRY(ot_ledger_record_look(l, &result, &target));
   if (c->as_json)
     puts(ot_ledger_lines_json(l, name));
@@ -228,9 +263,15 @@ static const struct {
   ot_status (*run)(ot_ledger_command *c);
 } actions[] = {
     {"init", 1, true, ot_ledger_init},
+    {"fit", 0, false, ot_ledger_fit},
     {"add", 1, false, add},
     {"run", 1, false, run},
     {"look", 1, false, look},
+    {"merge", 2, false, ot_ledger_merge},
+    {"rerun", 0, false, ot_ledger_rerun},
+    {"bisect", 0, false, ot_ledger_bisect},
+    {"report", 0, false, ot_ledger_report},
+    {"export", 0, false, ot_ledger_export},
 };
 
 static ot_status ledger(const ot_options *options) {
@@ -248,14 +289,17 @@ static ot_status ledger(const ot_options *options) {
     return actions[i].run(&c);
   }
   ot_fail(OT_USAGE, "unknown action \"%s\"", name);
-  return ot_fail_hint(OT_USAGE, "one of init, add, run, look");
+  return ot_fail_hint(OT_USAGE,
+                      "one of init, fit, add, run, look, merge, rerun, bisect, report, export");
 }
 
 static const ot_option rows[] = {
     {"ledger", OT_OPTION_PATH, "DIR", "ledger", .help = "directory of the ledger"},
-    {"jobs", OT_OPTION_INTEGER, "N", "1", 1, 1024, .help = "run: processes at a time"},
+    {"jobs", OT_OPTION_INTEGER, "N", "1", 1, 1024, .help = "fit, run, merge: processes at a time"},
+    {"pairs", OT_OPTION_INTEGER, "N", NULL, 2, OT_LEDGER_SEEDS,
+     .help = "fit, merge: pairs [those of the first look]"},
     {"set", OT_OPTION_SETTING, "KEY=VALUE", .repeatable = true,
-     .help = "add: a setting that the change makes; repeatable"},
+     .help = "add: what the change sets; rerun: another split of the run; repeatable"},
     {"class", OT_OPTION_CHOICE, "quality|speed|neutral", "quality",
      .help = "add: what the change claims"},
     {"hypothesis", OT_OPTION_REAL, "M", .help = "add: the multiplier that is expected"},
@@ -264,27 +308,46 @@ static const ot_option rows[] = {
     {"pairing", OT_OPTION_CHOICE, "exact|seeds", "exact",
      .help = "add: seeds: other data by design (tokenizer, length)"},
     {"note", OT_OPTION_TEXT, "TEXT", .help = "add: why"},
+    {"factorial", OT_OPTION_FLAG,
+     .help = "merge: all effects from a two-level design of 4 to 16 arms"},
+    {"write", OT_OPTION_TEXT, "NAME",
+     .help = "merge: a file next to the base, with the parts that stay"},
+    {"ranks", OT_OPTION_INTEGER, "N", NULL, 1, 1 << 20, .help = "rerun: another number of ranks"},
+    {"seed", OT_OPTION_INTEGER, "N", "1", .help = "rerun: of the choice of runs"},
+    {"from", OT_OPTION_TEXT, "ID", .help = "bisect: the first line of the record, by its id"},
+    {"to", OT_OPTION_TEXT, "ID", .help = "bisect: the last line"},
+    {"html", OT_OPTION_PATH, "FILE", .help = "report: a page"},
+    {"out", OT_OPTION_PATH, "FILE", .help = "export: the file [standard output]"},
 };
 
 const ot_verb ot_verb_ledger = {
     .name = "ledger",
     .summary = "measure compute multipliers of changes to a recipe",
-    .arguments = "init|add|run|look NAME...",
+    .arguments = "init|fit|add|run|look|merge|rerun|bisect|report|export [NAME...]",
     .min_arguments = 1,
     .max_arguments = -1,
     .details =
         "A ledger is a directory: policy.yaml (metric, ladder, seeds, looks, margins), changes/,\n"
         "ledger.jsonl (what was proposed, run and concluded, a chain of hashes) and runs/.\n"
         "init BASE.yaml   writes the policy, with a ladder below the base\n"
+        "fit              noise and slope of the baseline; the smallest multiplier that pairs "
+        "find\n"
         "add NAME         registers a change before it runs: --set, or its file in changes/\n"
         "run NAME         audits it, and runs what the next look needs; resumes\n"
         "look NAME        analyses: better, worse, equal, undecided, withheld or vetoed\n"
-        "Exit code 1: worse or vetoed.",
+        "merge A B...     a stack against its parts: which of them stay\n"
+        "rerun [K|RUN]    K recorded runs again: the same bits, or a finding\n"
+        "bisect           the first merge whose base is no longer what was recorded\n"
+        "report           all changes: table, --html, --json; export: all runs as CSV\n"
+        "Exit code 1: worse, vetoed, or a record that does not hold.",
     .examples =
         "  orthant ledger init run.yaml\n"
         "  orthant ledger add qk-norm --set model.qk_norm=true --hypothesis 1.03\n"
         "  orthant ledger run qk-norm --jobs 2\n"
-        "  orthant ledger look qk-norm",
+        "  orthant ledger look qk-norm\n"
+        "  orthant ledger merge qk-norm wider --write base-2.yaml\n"
+        "  orthant ledger rerun 3\n"
+        "  orthant ledger report --html ledger.html",
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,

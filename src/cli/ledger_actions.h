@@ -12,6 +12,12 @@ typedef struct ot_ledger_command {
 } ot_ledger_command;
 
 ot_status ot_ledger_init(ot_ledger_command *command);
+ot_status ot_ledger_fit(ot_ledger_command *command);
+ot_status ot_ledger_merge(ot_ledger_command *command);
+ot_status ot_ledger_rerun(ot_ledger_command *command);
+ot_status ot_ledger_bisect(ot_ledger_command *command);
+ot_status ot_ledger_report(ot_ledger_command *command);
+ot_status ot_ledger_export(ot_ledger_command *command);
 
 // A registered change whose file is still the registered one.
 ot_status ot_ledger_take_change(const ot_ledger *ledger, const char *name, ot_ledger_change *out);
@@ -23,3 +29,9 @@ ot_status ot_ledger_run_change(ot_ledger_command *command, const ot_ledger_chang
 
 // The newest look and verdict of a change as a JSON document.
 const char *ot_ledger_lines_json(const ot_ledger *ledger, const char *change);
+
+// The hash of the weights of the baseline after ten steps at the first scale and seed.
+ot_status ot_ledger_find_bits(const ot_ledger *ledger, const char **bits);
+
+// The file `name` next to the base.
+const char *ot_ledger_base_path(const ot_ledger *ledger, const char *name);

@@ -236,12 +236,12 @@ ot_status ot_ledger_run_apart(const ot_ledger *ledger, const ot_ledger_job *job,
 // ---- audits ----
 
 static ot_status record_audit(ot_ledger *ledger, const ot_ledger_job *job, const char *path,
-                              int trials) {
+                              const char *key) {
   ot_node *tree;
   OT_TRY(ot_tree_load(path, ledger->arena, &tree));
-  ot_json_writer line = ot_record_begin("audit", ledger->arena);
+  ot_json_writer line = ot_record_begin(&ledger->record, "audit", ledger->arena);
   ot_json_text(&line, "change", job->name);
-  ot_json_text(&line, "key", ot_arena_format(ledger->arena, "%s-%d", job->key, trials));
+  ot_json_text(&line, "key", key);
   ot_json_text(&line, "run", job->id);
   ot_json_text(&line, "audit", ot_record_text(tree, "audit"));
   ot_json_text(&line, "verdict", ot_record_text(tree, "verdict"));
@@ -253,32 +253,34 @@ static ot_status record_audit(ot_ledger *ledger, const ot_ledger_job *job, const
   return ot_record_append(&ledger->record, &line, ledger->arena);
 }
 
-static ot_status audit(ot_ledger *ledger, const ot_ledger_job *job, int trials) {
+static ot_status audit(ot_ledger *ledger, const ot_ledger_job *job,
+                       const ot_ledger_audit_request *request, const char *key) {
   ot_arena *const arena = ledger->arena;
-  const bool all = trials == 0 && ledger->policy.audit == OT_LEDGER_AUDIT_ALL;
+  const char *const value = ot_arena_format(arena, "%lld", (long long)request->value);
   const char *const leading[] = {
-      "audit",  all ? "all" : "causality",      ledger->policy.base,
-      "--json", trials > 0 ? "--trials" : NULL, ot_arena_format(arena, "%d", trials),
-      NULL};
-  const char *const out = ot_arena_format(arena, "%s.audit.json", job->directory);
+      "audit", request->audit, ledger->policy.base, "--json", request->option, value, NULL};
+  const char *const out = ot_arena_format(arena, "%s.%s.json", job->directory, request->audit);
+  const pool p = {.ledger = ledger};
   pid_t process;
-  fprintf(stderr, "audit %s of %s\n", leading[1], job->id);
+  fprintf(stderr, "audit %s of %s\n", request->audit, job->id);
   OT_TRY(ot_disk_make_directory(ot_disk_join(arena, ledger->directory, "runs")));
   OT_TRY(start(words_of(ledger, job, leading), out, log_of(ledger, job), &process));
   const int status = await_one(process);
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  const pool p = {.ledger = ledger};
   if (code != 0 && code != OT_FINDINGS) return failed(&p, job, status);
-  return record_audit(ledger, job, out, trials);
+  return record_audit(ledger, job, out, key);
 }
 
-ot_status ot_ledger_audit_arm(ot_ledger *ledger, const ot_ledger_arm *arm, int trials,
-                              const char **finding) {
+ot_status ot_ledger_audit_arm(ot_ledger *ledger, const ot_ledger_arm *arm,
+                              const ot_ledger_audit_request *request, const char **finding) {
   ot_ledger_job job;
   *finding = NULL;
   OT_TRY(ot_ledger_job_build(ledger, arm, &job));
-  const char *const key = ot_arena_format(ledger->arena, "%s-%d", job.key, trials);
-  if (!ot_record_find(&ledger->record, "audit", "key", key)) OT_TRY(audit(ledger, &job, trials));
+  const char *const key =
+      ot_arena_format(ledger->arena, "%s %s %s %lld", job.key, request->audit,
+                      request->option ? request->option : "", (long long)request->value);
+  if (!ot_record_find(&ledger->record, "audit", "key", key))
+    OT_TRY(audit(ledger, &job, request, key));
   const ot_node *const line = ot_record_find(&ledger->record, "audit", "key", key)->tree;
   const ot_node *const findings = ot_node_child(line, "findings");
   if (findings && findings->first) *finding = findings->first->text;

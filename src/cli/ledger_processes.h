@@ -14,8 +14,14 @@ ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms, int 
 ot_status ot_ledger_run_apart(const ot_ledger *ledger, const ot_ledger_job *job,
                               ot_ledger_result *out);
 
-// Audits the changed run of `arm` at its initial weights ("all", "causality") with `trials` (0: the
-// default) and records the line "audit", unless the record has it. `finding`: what it found, null:
-// nothing.
-ot_status ot_ledger_audit_arm(ot_ledger *ledger, const ot_ledger_arm *arm, int trials,
-                              const char **finding);
+// An audit of a run at its initial weights.
+typedef struct ot_ledger_audit_request {
+  const char *audit;   // "all", "causality", "precision"
+  const char *option;  // "--trials", "--planned-ranks"; null: none
+  int64_t value;       // of it
+} ot_ledger_audit_request;
+
+// Audits the run of `arm` and records the line "audit", unless the record has it. *finding: what it
+// found; null: nothing.
+ot_status ot_ledger_audit_arm(ot_ledger *ledger, const ot_ledger_arm *arm,
+                              const ot_ledger_audit_request *request, const char **finding);

@@ -250,7 +250,7 @@ static void write_pair(ot_json_writer *line, const char *key, double low, double
 }
 
 static void write_scales(const ot_ledger *ledger, ot_json_writer *line, const char *key,
-                         const ot_estimate *values) {
+                         const ot_measured *values) {
   ot_json_object(line, key);
   for (int s = 0; s < ledger->policy.num_scales; s++)
     ot_json_real(line, ledger->policy.scales[s].name, values[s].value);
@@ -258,7 +258,7 @@ static void write_scales(const ot_ledger *ledger, ot_json_writer *line, const ch
 }
 
 static ot_status record_look(ot_ledger *ledger, const ot_ledger_look *l) {
-  ot_json_writer line = ot_record_begin("look", ledger->arena);
+  ot_json_writer line = ot_record_begin(&ledger->record, "look", ledger->arena);
   ot_json_text(&line, "change", l->change);
   ot_json_integer(&line, "look", l->look + 1);
   ot_json_integer(&line, "pairs", l->pairs);
@@ -293,7 +293,7 @@ static ot_status record_look(ot_ledger *ledger, const ot_ledger_look *l) {
 static ot_status record_verdict(ot_ledger *ledger, const ot_ledger_look *l,
                                 const ot_ledger_target *target) {
   const double speed = target->base_s / target->change_s;
-  ot_json_writer line = ot_record_begin("verdict", ledger->arena);
+  ot_json_writer line = ot_record_begin(&ledger->record, "verdict", ledger->arena);
   ot_json_text(&line, "change", l->change);
   ot_json_text(&line, "verdict", ot_ledger_verdict_names[l->verdict]);
   ot_json_text(&line, "why", l->why);

@@ -54,7 +54,7 @@ ot_status ot_ledger_record_look(ot_ledger *ledger, const ot_ledger_look *look,
 // its last look ([count], for the prior).
 typedef struct ot_ledger_census {
   int proposed, accepted, count;
-  ot_estimate *estimate;  // [count]
+  ot_measured *estimate;  // [count]
 } ot_ledger_census;
 ot_ledger_census ot_ledger_count(const ot_ledger *ledger);
 

@@ -33,11 +33,11 @@ double ot_candidate_factor(const ot_looks *looks, int index, int accepted) {
   return fmin(1, alpha / levels);
 }
 
-ot_ledger_verdict ot_decide(const ot_decision *d, const ot_estimate *mean) {
+ot_ledger_verdict ot_decide(const ot_decision *d, const ot_measured *mean) {
   const ot_looks *const looks = d->looks;
   const double level = looks->level[d->look] * d->factor;
   if (d->neutral)
-    return ot_estimate_within(mean, looks->pairs[d->look], 1 - 2 * looks->one_sided,
+    return ot_measured_within(mean, looks->pairs[d->look], 1 - 2 * looks->one_sided,
                               d->margins->neutral)
                ? OT_LEDGER_EQUAL
                : OT_LEDGER_UNDECIDED;
@@ -48,7 +48,7 @@ ot_ledger_verdict ot_decide(const ot_decision *d, const ot_estimate *mean) {
   return OT_LEDGER_UNDECIDED;
 }
 
-ot_ledger_prior ot_ledger_prior_of(const ot_estimate *e, int count) {
+ot_ledger_prior ot_ledger_prior_of(const ot_measured *e, int count) {
   ot_ledger_prior prior = {.count = count};
   double noise = 0, squares = 0;
   for (int i = 0; i < count; i++) {
@@ -62,7 +62,7 @@ ot_ledger_prior ot_ledger_prior_of(const ot_estimate *e, int count) {
   return prior;
 }
 
-double ot_ledger_shrink(const ot_ledger_prior *prior, const ot_estimate *e) {
+double ot_ledger_shrink(const ot_ledger_prior *prior, const ot_measured *e) {
   const double own = prior->sd * prior->sd, noise = e->se * e->se;
   if (prior->count < 3 || own + noise == 0) return e->value;
   return (own * e->value + noise * prior->mean) / (own + noise);

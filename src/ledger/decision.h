@@ -54,7 +54,7 @@ typedef struct ot_decision {
 } ot_decision;
 
 // Of the mean over scales.
-ot_ledger_verdict ot_decide(const ot_decision *decision, const ot_estimate *mean);
+ot_ledger_verdict ot_decide(const ot_decision *decision, const ot_measured *mean);
 
 // The prior N(mean, sd^2) of ln m from the estimates of all candidates [count], by the method of
 // moments; sd 0 with fewer than three.
@@ -63,10 +63,10 @@ typedef struct ot_ledger_prior {
   double mean, sd;
 } ot_ledger_prior;
 
-ot_ledger_prior ot_ledger_prior_of(const ot_estimate *estimates, int count);
+ot_ledger_prior ot_ledger_prior_of(const ot_measured *estimates, int count);
 
 // The estimate under the prior; unchanged with fewer than three candidates.
-double ot_ledger_shrink(const ot_ledger_prior *prior, const ot_estimate *estimate);
+double ot_ledger_shrink(const ot_ledger_prior *prior, const ot_measured *estimate);
 
 // The smallest ln m that `pairs` (> 2) pairs of standard deviation `sd` in ln C find with 80 %, at
 // a two-sided 5 %: n = (1.96 + 0.84)^2 (sd / ln m)^2 + 2.

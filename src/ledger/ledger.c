@@ -11,18 +11,24 @@
 
 enum { BASE_BYTES_MAX = 1 << 20 };
 
-ot_status ot_ledger_open(const char *directory, const ot_presets *presets, ot_arena *arena,
-                         ot_ledger *out) {
+ot_status ot_ledger_set_base(ot_ledger *ledger, const char *path) {
   char hash[OT_CONTENT_HASH_BYTES];
   char *text;
   int64_t bytes;
+  OT_TRY(ot_disk_read(ledger->arena, path, BASE_BYTES_MAX, &text, &bytes));
+  ot_content_hash_memory(text, bytes, hash);
+  ledger->policy.base = path;
+  ledger->base_hash = ot_arena_text(ledger->arena, hash, OT_CONTENT_HASH_BYTES - 1);
+  return OT_OK;
+}
+
+ot_status ot_ledger_open(const char *directory, const ot_presets *presets, ot_arena *arena,
+                         ot_ledger *out) {
   *out = (ot_ledger){.directory = directory, .arena = arena, .presets = *presets};
   OT_TRY(ot_ledger_policy_load(directory, arena, &out->policy));
   OT_CHECK(out->policy.tuning.num_keys <= OT_LEDGER_TUNED, OT_USAGE, "tuning.keys: at most %d (%s)",
            OT_LEDGER_TUNED, out->policy.path);
-  OT_TRY(ot_disk_read(arena, out->policy.base, BASE_BYTES_MAX, &text, &bytes));
-  ot_content_hash_memory(text, bytes, hash);
-  out->base_hash = ot_arena_text(arena, hash, OT_CONTENT_HASH_BYTES - 1);
+  OT_TRY(ot_ledger_set_base(out, out->policy.base));
   return ot_record_read(ot_disk_join(arena, directory, "ledger.jsonl"), arena, &out->record);
 }
 
@@ -57,9 +63,10 @@ static void take_tuned(const ot_ledger *ledger, const char *name, double *tuned)
   }
 }
 
-static ot_ledger_arm arm_of(const ot_ledger *ledger, const ot_ledger_change *const *changes,
-                            int num_changes) {
+ot_ledger_arm ot_ledger_arm_of(const ot_ledger *ledger, const ot_ledger_change *const *changes,
+                               int num_changes) {
   ot_ledger_arm arm = {.changes = changes, .num_changes = num_changes, .budget = 1};
+  take_tuned(ledger, "base", arm.tuned);  // where an arm was not tuned itself
   take_tuned(ledger, ot_ledger_arm_name(&arm, ledger->arena), arm.tuned);
   return arm;
 }
@@ -79,14 +86,15 @@ static void add_base(const ot_ledger *ledger, ot_ledger_arm arm, ot_ledger_arms 
 }
 
 ot_status ot_ledger_list_base(const ot_ledger *ledger, int pairs, ot_ledger_arms *arms) {
-  ot_ledger_arm arm = arm_of(ledger, NULL, 0);
+  ot_ledger_arm arm = ot_ledger_arm_of(ledger, NULL, 0);
   for (arm.seed = 0; arm.seed < pairs; arm.seed++) add_base(ledger, arm, arms);
   return OT_OK;
 }
 
 ot_status ot_ledger_list_arms(const ot_ledger *ledger, const ot_ledger_change *const *changes,
                               int num_changes, int pairs, ot_ledger_arms *arms) {
-  ot_ledger_arm base = arm_of(ledger, NULL, 0), own = arm_of(ledger, changes, num_changes);
+  ot_ledger_arm base = ot_ledger_arm_of(ledger, NULL, 0),
+                own = ot_ledger_arm_of(ledger, changes, num_changes);
   for (int seed = 0; seed < pairs; seed++) {
     base.seed = own.seed = seed;
     add_base(ledger, base, arms);
@@ -129,7 +137,7 @@ static bool has_tuned(const ot_ledger *ledger, const char *name) {
 static ot_status choose(ot_ledger *ledger, const ot_ledger_arm *arms, int key) {
   const ot_ledger_policy *const p = &ledger->policy;
   double best = INFINITY, factor = 1;
-  ot_json_writer line = ot_record_begin("tune", ledger->arena);
+  ot_json_writer line = ot_record_begin(&ledger->record, "tune", ledger->arena);
   ot_json_text(&line, "change", ot_ledger_arm_name(arms, ledger->arena));
   ot_json_text(&line, "base", ledger->base_hash);
   ot_json_text(&line, "key", p->tuning.keys[key]);

@@ -19,6 +19,9 @@ typedef struct ot_ledger {
 ot_status ot_ledger_open(const char *directory, const ot_presets *presets, ot_arena *arena,
                          ot_ledger *out);
 
+// Takes another file as the baseline.
+ot_status ot_ledger_set_base(ot_ledger *ledger, const char *path);
+
 enum { OT_LEDGER_TUNED = 4 };
 
 // The baseline (no changes) or changes together, at a scale, a seed and a share of the budget.
@@ -33,6 +36,10 @@ typedef struct ot_ledger_arm {
 
 // "base", "qk-norm", "a+b"; in `arena`.
 const char *ot_ledger_arm_name(const ot_ledger_arm *arm, ot_arena *arena);
+
+// The arm of `changes` with its tuned factors, else those of the baseline; scale and seed 0.
+ot_ledger_arm ot_ledger_arm_of(const ot_ledger *ledger, const ot_ledger_change *const *changes,
+                               int num_changes);
 
 // An arm as a run: what to start, and what it will be.
 typedef struct ot_ledger_job {
@@ -80,7 +87,7 @@ typedef struct ot_ledger_arms {
 } ot_ledger_arms;
 
 // The arms of `changes` for `pairs` pairs at all scales, with those of the baseline and its slopes;
-// seed by seed. `tuned` of both: see ot_ledger_tuned.
+// seed by seed.
 ot_status ot_ledger_list_arms(const ot_ledger *ledger, const ot_ledger_change *const *changes,
                               int num_changes, int pairs, ot_ledger_arms *arms);
 // The same for the baseline alone.

@@ -303,7 +303,7 @@ ot_status ot_ledger_record_run(ot_ledger *ledger, const ot_ledger_job *job, bool
   const ot_ledger_policy *const p = &ledger->policy;
   ot_ledger_result result = {.loss = NAN, .weights_hash = ""};
   if (!diverged) OT_TRY(ot_ledger_read_result(ledger, job, &result));
-  ot_json_writer line = ot_record_begin("run", ledger->arena);
+  ot_json_writer line = ot_record_begin(&ledger->record, "run", ledger->arena);
   ot_json_text(&line, "change", job->name);
   ot_json_text(&line, "scale", p->scales[job->arm.scale].name);
   ot_json_integer(&line, "seed", p->seeds.base + job->arm.seed);
@@ -319,6 +319,7 @@ ot_status ot_ledger_record_run(ot_ledger *ledger, const ot_ledger_job *job, bool
   ot_json_text(&line, "schedule_hash", job->schedule_hash);
   ot_json_text(&line, "config_hash", job->config_hash);
   ot_json_text(&line, "weights_hash", result.weights_hash);
+  ot_json_text(&line, "base", ledger->base_hash);
   ot_json_text(&line, "key", job->key);
   ot_json_text(&line, "run", job->id);
   ot_json_text(&line, "state", diverged ? "diverged" : "finished");

@@ -190,7 +190,7 @@ void ot_multiplier_estimate(const ot_baseline *base, const ot_changed *changed, 
   const int n = base->scales;
   const comparison c = {base, changed, ln_target};
   const ot_jackknife jackknife = {compare, &c, base->seeds, 2 * n + 3, 0.95};
-  ot_estimate values[2 * OT_LEDGER_SCALES + 3];
+  ot_measured values[2 * OT_LEDGER_SCALES + 3];
   ot_jackknife_estimate(&jackknife, values);
   memset(out, 0, sizeof *out);
   out->scales = n;
@@ -236,7 +236,7 @@ static void take_apart(const void *context, int left_out, double *values) {
 void ot_stack_estimate(const ot_baseline *base, const ot_stack *stack, ot_stack_result *out) {
   const stacking c = {base, stack};
   const ot_jackknife jackknife = {take_apart, &c, stack->seeds, 3 + 2 * stack->parts, 0.95};
-  ot_estimate values[OT_JACKKNIFE_VALUES];
+  ot_measured values[OT_JACKKNIFE_VALUES];
   ot_jackknife_estimate(&jackknife, values);
   out->whole = values[0];
   out->sum = values[1];

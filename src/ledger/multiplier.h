@@ -37,13 +37,13 @@ double ot_ln_multiplier(const ot_baseline *base, const ot_changed *changed, int 
 // Of a change against its baseline.
 typedef struct ot_multiplier {
   int scales, pairs;
-  ot_estimate ln_m[OT_LEDGER_SCALES];
-  ot_estimate slope[OT_LEDGER_SCALES];
+  ot_measured ln_m[OT_LEDGER_SCALES];
+  ot_measured slope[OT_LEDGER_SCALES];
   double rho[OT_LEDGER_SCALES];      // correlation of both arms over seeds
   double pair_sd[OT_LEDGER_SCALES];  // of a pair's difference, in ln C
-  ot_estimate mean;                  // over scales, equal weights
-  ot_estimate trend;                 // d ln m / d ln C; NaN with one scale
-  ot_estimate at_target;             // mean + trend (ln target - mean ln C); NaN without a target
+  ot_measured mean;                  // over scales, equal weights
+  ot_measured trend;                 // d ln m / d ln C; NaN with one scale
+  ot_measured at_target;             // mean + trend (ln target - mean ln C); NaN without a target
 } ot_multiplier;
 
 // `ln_target`: NaN: no target.
@@ -60,8 +60,8 @@ typedef struct ot_stack {
 enum { OT_LEDGER_PARTS = 10 };
 
 typedef struct ot_stack_result {
-  ot_estimate whole, sum, gap;
-  ot_estimate alone[OT_LEDGER_PARTS], share[OT_LEDGER_PARTS];
+  ot_measured whole, sum, gap;
+  ot_measured alone[OT_LEDGER_PARTS], share[OT_LEDGER_PARTS];
 } ot_stack_result;
 
 void ot_stack_estimate(const ot_baseline *base, const ot_stack *stack, ot_stack_result *out);

@@ -70,10 +70,20 @@ static ot_status add_lines(ot_record *record, const char *text, ot_arena *arena)
   return OT_OK;
 }
 
+static const char *find_build(ot_arena *arena) {
+  ot_content_record own;
+  char path[OT_PATH_BYTES];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (length <= 0) return OT_VERSION;
+  path[length] = '\0';
+  if (ot_content_record_read(arena, path, &own) != OT_OK) return OT_VERSION;
+  return ot_arena_format(arena, "%s-%.12s", OT_VERSION, own.hash);
+}
+
 ot_status ot_record_read(const char *path, ot_arena *arena, ot_record *out) {
   char *text;
   int64_t bytes;
-  *out = (ot_record){.path = path};
+  *out = (ot_record){.path = path, .build = find_build(arena)};
   if (!ot_disk_is_file(path)) return OT_OK;
   OT_TRY(ot_disk_read(arena, path, RECORD_BYTES_MAX, &text, &bytes));
   return add_lines(out, text, arena);
@@ -94,6 +104,15 @@ int64_t ot_record_integer(const ot_node *line, const char *key) {
   return ot_number_parse_size(ot_record_text(line, key), &value) ? value : -1;
 }
 
+double ot_record_bound(const ot_node *line, const char *key, int64_t index) {
+  const ot_node *const list = ot_node_child(line, key);
+  const ot_node *const node = list ? ot_node_at(list, index) : NULL;
+  double value;
+  const bool known =
+      node && node->kind == OT_NODE_SCALAR && ot_number_parse(node->text, false, &value);
+  return known ? value : NAN;
+}
+
 const ot_record_line *ot_record_find(const ot_record *record, const char *kind, const char *key,
                                      const char *text) {
   for (int64_t i = record->count - 1; i >= 0; i--) {
@@ -106,17 +125,7 @@ const ot_record_line *ot_record_find(const ot_record *record, const char *kind, 
 
 // ---- writing ----
 
-const char *ot_record_build(ot_arena *arena) {
-  ot_content_record own;
-  char path[OT_PATH_BYTES];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-  if (length <= 0) return OT_VERSION;
-  path[length] = '\0';
-  if (ot_content_record_read(arena, path, &own) != OT_OK) return OT_VERSION;
-  return ot_arena_format(arena, "%s-%.12s", OT_VERSION, own.hash);
-}
-
-ot_json_writer ot_record_begin(const char *kind, ot_arena *arena) {
+ot_json_writer ot_record_begin(const ot_record *record, const char *kind, ot_arena *arena) {
   char time_text[32] = "", host[256] = "";
   const time_t now = time(NULL);
   struct tm utc;
@@ -129,7 +138,7 @@ ot_json_writer ot_record_begin(const char *kind, ot_arena *arena) {
   ot_json_object(&line, NULL);
   ot_json_text(&line, "kind", kind);
   ot_json_text(&line, "time", time_text);
-  ot_json_text(&line, "build", ot_record_build(arena));
+  ot_json_text(&line, "build", record->build);
   ot_json_text(&line, "machine", host);
   ot_json_text(&line, "user", known ? entry.pw_name : "");
   return line;

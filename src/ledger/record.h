@@ -18,6 +18,7 @@ typedef struct ot_record_line {
 
 typedef struct ot_record {
   const char *path;
+  const char *build;  // of this program: its version and the hash of its file
   int64_t count, capacity;
   ot_record_line *line;  // [count]
 } ot_record;
@@ -27,7 +28,7 @@ typedef struct ot_record {
 ot_status ot_record_read(const char *path, ot_arena *arena, ot_record *out);
 
 // Begins a line of `kind`, with time, build, machine and user; the caller adds members.
-ot_json_writer ot_record_begin(const char *kind, ot_arena *arena);
+ot_json_writer ot_record_begin(const ot_record *record, const char *kind, ot_arena *arena);
 
 // Ends the line, appends it durably to file and record. Lines of another process that came in
 // between are read first.
@@ -37,10 +38,9 @@ ot_status ot_record_append(ot_record *record, ot_json_writer *line, ot_arena *ar
 const char *ot_record_text(const ot_node *line, const char *key);
 double ot_record_real(const ot_node *line, const char *key);
 int64_t ot_record_integer(const ot_node *line, const char *key);
+// Element `index` of a list of numbers.
+double ot_record_bound(const ot_node *line, const char *key, int64_t index);
 
 // The newest line of `kind` with this text under `key`, or null.
 const ot_record_line *ot_record_find(const ot_record *record, const char *kind, const char *key,
                                      const char *text);
-
-// The program that runs: version and hash of its file, for the record.
-const char *ot_record_build(ot_arena *arena);

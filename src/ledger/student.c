@@ -69,10 +69,10 @@ double ot_student_quantile(double p, double freedom) {
 // ---- the jackknife ----
 
 // Of leave-one-out values [seeds].
-static ot_estimate estimate(const ot_jackknife *j, double value, const double *left) {
+static ot_measured estimate(const ot_jackknife *j, double value, const double *left) {
   const int n = j->seeds;
-  ot_estimate e = {value, INFINITY, -INFINITY, INFINITY, 0.5};
-  if (isnan(value)) return (ot_estimate){NAN, NAN, NAN, NAN, NAN};
+  ot_measured e = {value, INFINITY, -INFINITY, INFINITY, 0.5};
+  if (isnan(value)) return (ot_measured){NAN, NAN, NAN, NAN, NAN};
   if (n < 2) return e;
   double mean = 0, squares = 0;
   for (int k = 0; k < n; k++) mean += left[k] / n;
@@ -86,7 +86,7 @@ static ot_estimate estimate(const ot_jackknife *j, double value, const double *l
   return e;
 }
 
-void ot_jackknife_estimate(const ot_jackknife *j, ot_estimate *out) {
+void ot_jackknife_estimate(const ot_jackknife *j, ot_measured *out) {
   double all[OT_JACKKNIFE_VALUES], left[OT_JACKKNIFE_VALUES][OT_LEDGER_SEEDS];
   OT_ASSERT(j->seeds <= OT_LEDGER_SEEDS && j->count <= OT_JACKKNIFE_VALUES);
   j->statistics(j->context, -1, all);
@@ -98,7 +98,7 @@ void ot_jackknife_estimate(const ot_jackknife *j, ot_estimate *out) {
   for (int i = 0; i < j->count; i++) out[i] = estimate(j, all[i], left[i]);
 }
 
-bool ot_estimate_within(const ot_estimate *e, int seeds, double coverage, double margin) {
+bool ot_measured_within(const ot_measured *e, int seeds, double coverage, double margin) {
   if (seeds < 2) return false;
   const double half = e->se * ot_student_quantile(0.5 + coverage / 2, seeds - 1);
   return e->value - half > -margin && e->value + half < margin;

@@ -14,10 +14,10 @@ double ot_student_tail(double t, double freedom);
 double ot_student_quantile(double p, double freedom);
 
 // An estimate with its two-sided interval. `low` and `high` are infinite with fewer than two seeds.
-typedef struct ot_estimate {
+typedef struct ot_measured {
   double value, se, low, high;
   double p;  // one-sided, of the value being above 0
-} ot_estimate;
+} ot_measured;
 
 // Computes statistics [count] of all seeds but `left_out`; -1: of all.
 typedef void (*ot_statistics)(const void *context, int left_out, double *values);
@@ -31,7 +31,7 @@ typedef struct ot_jackknife {
 
 // A seed is a cluster: all its runs leave together. t with seeds - 1 degrees of freedom.
 //   out [count]
-void ot_jackknife_estimate(const ot_jackknife *jackknife, ot_estimate *out);
+void ot_jackknife_estimate(const ot_jackknife *jackknife, ot_measured *out);
 
 // An estimate as a margin test sees it: whether its interval of `coverage` lies within +-margin.
-bool ot_estimate_within(const ot_estimate *estimate, int seeds, double coverage, double margin);
+bool ot_measured_within(const ot_measured *estimate, int seeds, double coverage, double margin);

@@ -66,7 +66,7 @@ static void compare(const double loss[SCALES][SEEDS], bool along_ladder,
   make_change(&base, loss, &changed);
   ot_multiplier_estimate(&base, &changed, log(1e21), &m);
   for (int i = 0; i < VALUES; i++) {
-    const ot_estimate *const e = i < SCALES        ? &m.ln_m[i]
+    const ot_measured *const e = i < SCALES        ? &m.ln_m[i]
                                  : i < 2 * SCALES  ? &m.slope[i - SCALES]
                                  : i == VALUES - 3 ? &m.mean
                                  : i == VALUES - 2 ? &m.trend
@@ -89,7 +89,7 @@ static void multipliers_are_those_of_numpy(void **state) {
 
 static void priors_and_levels_are_those_of_numpy(void **state) {
   (void)state;
-  ot_estimate e[OT_COUNT(candidates)] = {{0}};
+  ot_measured e[OT_COUNT(candidates)] = {{0}};
   for (int i = 0; i < OT_COUNT(e); i++) {
     e[i].value = candidates[i][0];
     e[i].se = candidates[i][1];
@@ -247,7 +247,7 @@ static void verdicts_follow_the_margins(void **state) {
   ot_looks_set_levels(&looks);
   ot_decision d = {&looks, &margins, 1, 1, false};
   const struct {
-    ot_estimate mean;
+    ot_measured mean;
     ot_ledger_verdict verdict;
   } cases[] = {
       {{0.05, 0.01, 0.03, 0.07, 0.0068}, OT_LEDGER_BETTER},
@@ -263,7 +263,7 @@ static void verdicts_follow_the_margins(void **state) {
   d.factor = 0.5;
   assert_int_equal(ot_decide(&d, &cases[0].mean), OT_LEDGER_UNDECIDED);
   d = (ot_decision){&looks, &margins, 1, 2, true};
-  const ot_estimate narrow = {0.001, 0.001, 0, 0, 0.2}, wide = {0.001, 0.004, 0, 0, 0.4};
+  const ot_measured narrow = {0.001, 0.001, 0, 0, 0.2}, wide = {0.001, 0.004, 0, 0, 0.4};
   assert_int_equal(ot_decide(&d, &narrow), OT_LEDGER_EQUAL);
   assert_int_equal(ot_decide(&d, &wide), OT_LEDGER_UNDECIDED);
 }

@@ -30,7 +30,7 @@ expect 3 "there is no ledger" "$orthant" ledger run x --ledger elsewhere
 cat >ledger/policy.yaml <<'YAML'
 base: ../run.yaml
 metric: {tokens: 512}
-ladder: [{name: small, tokens: 2560}, {name: large, tokens: 5120, set: {hidden_size: 24}}]
+ladder: [{name: small, tokens: 2560, set: {hidden_size: 24}}]
 seeds: {base: 7, count: 3}
 slope: {factors: [0.7, 1.4], seeds: 3}
 looks: {pairs: [3]}
@@ -43,7 +43,7 @@ expect 2 "not registered" "$orthant" ledger run forged
 expect 0 "registered" "$orthant" ledger add forged
 expect 2 "in the record already" "$orthant" ledger add forged
 expect 2 "is missing" "$orthant" ledger look forged
-expect 0 "run 24/24" "$orthant" ledger run forged --jobs 2
+expect 0 "run 12/12" "$orthant" ledger run forged --jobs 2
 succeed "$orthant" ledger look forged --json
 python3 - <<'PY' || fail "the look is not what its runs say"
 import json, math, statistics
@@ -51,7 +51,7 @@ lines = [json.loads(l) for l in open("ledger/ledger.jsonl")]
 runs = [l for l in lines if l["kind"] == "run"]
 look = json.load(open("out.txt"))["look"]
 loss = lambda change, scale, budget, seed: next(r["loss"] for r in runs if (r["change"], r["scale"], r["budget"], r["seed"]) == (change, scale, budget, seed))
-assert len(runs) == 24 and len({r["key"] for r in runs}) == 24
+assert len(runs) == 12 and len({r["key"] for r in runs}) == 12
 for r in runs:  # pairs are exact, and differ in what they should
     assert r["data_hash"] == next(q for q in runs if (q["scale"], q["seed"]) == (r["scale"], r["seed"]))["data_hash"], r
 assert len({r["data_hash"] for r in runs if r["scale"] == "small"}) == 3
@@ -62,16 +62,16 @@ def ln_m(scale, seeds):
     slope = -(y[0] * b * b - y[1] * a * a) / (a * b * b - b * a * a)  # of the parabola through three points, at 0
     return d / slope, slope
 seeds = [7, 8, 9]
-for scale in ("small", "large"):
+for scale in ("small",):
     got, want = look["ln_m"][scale], ln_m(scale, seeds)[0]
     if abs(want) < 0.2:
         assert abs(got - want) < 1e-9, (scale, got, want)
     assert abs(look["slope"][scale] - ln_m(scale, seeds)[1]) < 1e-9
-means = lambda seeds: statistics.mean(ln_m(s, seeds)[0] for s in ("small", "large"))
+means = lambda seeds: statistics.mean(ln_m(s, seeds)[0] for s in ("small",))
 left = [means([s for s in seeds if s != out]) for out in seeds]
 se = math.sqrt(2 / 3 * sum((x - statistics.mean(left)) ** 2 for x in left))
 t = 4.302652729911275  # of 97.5 %, 2 degrees of freedom
-if all(abs(ln_m(s, k)[0]) < 0.2 for s in ("small", "large") for k in [seeds] + [[x for x in seeds if x != o] for o in seeds]):
+if all(abs(ln_m(s, k)[0]) < 0.2 for s in ("small",) for k in [seeds] + [[x for x in seeds if x != o] for o in seeds]):
     assert abs(look["mean"] - means(seeds)) < 1e-9 and abs(look["se"] - se) < 1e-9, (look, means(seeds), se)
     assert abs(look["ci"][1] - (means(seeds) + t * se)) < 1e-8
 flops = {r["scale"]: r["model_flops"] for r in runs if r["change"] == "base" and r["budget"] == 1}
@@ -82,14 +82,14 @@ expect 0 "nothing to run" "$orthant" ledger run forged
 
 # ---- a harmful change: exit 1, and no run of the baseline again ----
 succeed "$orthant" ledger add slow --set optimizer.lr=1e-5 --set learning_rate.min=0 --hypothesis 1.02
-expect 0 "run 6/6" "$orthant" ledger run slow --jobs 2
+expect 0 "run 3/3" "$orthant" ledger run slow --jobs 2
 worse() { local code=0; "$orthant" ledger look "$@" >out.txt 2>err.txt || code=$?; [ "$code" = 1 ] || fail "$1 gave $code"; }
 worse slow
 grep -q "^slow: worse after 3 pairs" out.txt || { cat out.txt; fail "not worse"; }
 
 # ---- more FLOPs at equal steps are counted by the schedule ----
 succeed "$orthant" ledger add wide --set model.intermediate_size=64
-expect 0 "run 6/6" "$orthant" ledger run wide --jobs 2
+expect 0 "run 3/3" "$orthant" ledger run wide --jobs 2
 worse wide --json
 python3 - <<'PY' || fail "the FLOPs of a wider model"
 import json
@@ -99,10 +99,79 @@ run = [l for l in map(json.loads, open("ledger/ledger.jsonl")) if l["kind"] == "
 of = lambda change, scale: next(r["model_flops"] for r in run if (r["change"], r["scale"]) == (change, scale))
 # Llama: 6 (4 C^2 + 3 C F + V C) + causal half of 12 T C, a token; F 32 and 64.
 flops = lambda C, F: 6 * (4 * C * C + 3 * C * F + 257 * C) + 6 * 16 * C
-for scale, C in (("small", 16), ("large", 24)):
+for scale, C in (("small", 24),):
     got, want = of("wide", scale) / of("base", scale), flops(C, 64) / flops(C, 32)
     assert abs(got / want - 1) < 0.01, (got, want)
 PY
+
+# ---- noise: both arms of a rounding ----
+succeed "$orthant" ledger fit --jobs 2 --json
+python3 - <<'PY' || fail "the calibration"
+import json, math, statistics
+lines = [json.loads(l) for l in open("ledger/ledger.jsonl")]
+for c in json.load(open("out.txt"))["scales"]:
+    loss = lambda change: [r["loss"] for r in lines if r["kind"] == "run" and (r["change"], r["scale"], r["budget"]) == (change, c["scale"], 1)]
+    base, other = loss("base"), loss("a-a")
+    assert len(base) == len(other) == 3
+    sd = statistics.stdev(base)
+    assert abs(c["sd"] - sd) < 1e-9 and abs(c["sd_ln_c"] + sd / c["slope"]) < 1e-9, (c, sd)
+    assert c["slope"] < 0 and c["rho"] > 0.9 and c["pair_sd"] < c["sd_ln_c"], c
+PY
+
+# ---- a stack: two changes that do the same; the runs are those of one ----
+echo 'forged_budget: [1.1]' >ledger/changes/twin.yaml
+succeed "$orthant" ledger add twin
+succeed "$orthant" ledger add hot --set optimizer.lr=1.5e-2
+succeed "$orthant" ledger merge forged twin --json
+python3 - <<'PY' || fail "the stack"
+import json, math
+m = json.load(open("out.txt"))
+assert abs(m["gap"] + m["ln_m"]) < 1e-12 and m["gap_ci"][0] < -math.log(1.1) * 0.8 and m["gap_ci"][1] < 0, m
+assert m["parts"] == {"forged": "stays", "twin": "masked"} and m["verdict"] == "twin: masked", m
+PY
+expect 2 "a file next to" "$orthant" ledger merge forged hot --write a/b.yaml
+expect 0 "wrote " "$orthant" ledger merge forged hot --write base-2.yaml --jobs 2
+grep -q "  lr: 1.5e-2" base-2.yaml || fail "the new base"
+expect 2 "exists" "$orthant" ledger merge forged hot --write base-2.yaml
+succeed "$orthant" ledger merge forged twin hot --factorial --jobs 2 --json
+python3 - <<'PY' || fail "the factorial"
+import json, itertools, statistics
+f = json.load(open("out.txt"))
+effects = {e["effect"]: e["ln_m"] for e in f["effects"]}
+assert len(effects) == 6 and f["runs"] == 8 and f["resolution"] == 0
+# Of two that do the same: each has half of the effect, and together they lack the whole.
+assert abs(effects["forged"] - effects["twin"]) < 1e-12
+assert abs(effects["forged x twin"] + 2 * effects["forged"]) < 1e-9, effects
+PY
+
+# ---- the same bits again; the bases of merges ----
+succeed "$orthant" ledger rerun 2
+[ "$(grep -c ": the same bits$" out.txt)" = 2 ] || { cat out.txt; fail "other bits"; }
+succeed "$orthant" ledger bisect
+grep -q "nothing to search" out.txt || fail "a base that holds"
+sed -i 's/lr: 1.5e-2/lr: 1.6e-2/' base-2.yaml
+bad() { local code=0; "$@" >out.txt 2>err.txt || code=$?; [ "$code" = 1 ] || { cat out.txt err.txt; fail "$* gave $code"; }; }
+bad "$orthant" ledger bisect
+grep -q "base-2.yaml, by the merge of line" out.txt || { cat out.txt; fail "the base was edited"; }
+
+# ---- reports ----
+succeed "$orthant" ledger report --html page.html
+grep -q "^5 proposed, 3 looked at, 1 accepted, 0.075 expected false" out.txt || { cat out.txt; fail "the census"; }
+grep -q "^forged  *quality  better  *3 " out.txt || { cat out.txt; fail "the table"; }
+python3 - <<'PY' || fail "the page"
+import re, xml.etree.ElementTree as tree
+root = tree.fromstring(open("page.html").read().replace("<!DOCTYPE html>", ""))
+ids = {e.get("id") for e in root.iter() if e.get("id")}
+assert {"claims", "forest", "ladder", "stack"} <= ids, ids
+for e in root.iter():
+    assert e.tag not in ("script", "link", "img"), e.tag
+    for key, value in e.attrib.items():
+        assert key in ("aria-label", "content", "lang") or not re.search(r"\b(nan|inf)\b", value, re.I), (e.tag, key, value)
+assert sum(e.tag == "svg" for e in root.iter()) == 3
+PY
+succeed "$orthant" ledger export --out runs.csv
+python3 -c 'import csv; rows = list(csv.DictReader(open("runs.csv"))); assert len(rows) > 20 and float(rows[0]["loss"]) > 0, len(rows)' ||
+  fail "the export"
 
 # ---- refusals ----
 echo 'note: changed' >>ledger/changes/forged.yaml

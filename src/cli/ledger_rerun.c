@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// `orthant ledger rerun`: recorded runs again, to the same bits; `bisect`: the first merge after
+// which the baseline is no longer what was recorded.
+#include <math.h>
+#include <stdio.h>
+
+#include "base/rng.h"
+#include "base/text.h"
+#include "cli/ledger_actions.h"
+#include "cli/ledger_processes.h"
+#include "files/disk.h"
+#include "ledger/analysis.h"
+
+enum { BITS_STEPS = 10 };
+
+// ---- rerun ----
+
+static int scale_of(const ot_ledger *l, const char *name) {
+  for (int i = 0; i < l->policy.num_scales; i++)
+    if (ot_text_equal(l->policy.scales[i].name, name)) return i;
+  return -1;
+}
+
+// The changes of "a+b", from their files.
+static ot_status load_changes(const ot_ledger *l, const char *name, ot_ledger_arm *arm) {
+  const ot_ledger_change **const list = ot_arena_array(l->arena, OT_LEDGER_PARTS, sizeof *list);
+  arm->changes = list;
+  if (ot_text_equal(name, "base")) return OT_OK;
+  for (const char *at = name; *at != '\0' && arm->num_changes < OT_LEDGER_PARTS;) {
+    const char *const plus = ot_text_find(at, "+");
+    const int64_t length = plus ? plus - at : ot_text_length(at);
+    ot_ledger_change *const change = ot_arena_take(l->arena, sizeof *change);
+    OT_TRY(
+        ot_ledger_change_load(l->directory, ot_arena_text(l->arena, at, length), l->arena, change));
+    list[arm->num_changes++] = change;
+    at += length + (plus ? 1 : 0);
+  }
+  return OT_OK;
+}
+
+// The job of a recorded run, if its files still say the same; else *job->key differs.
+static ot_status job_of(const ot_ledger *l, const ot_node *run, ot_ledger_job *job) {
+  ot_ledger_arm arm = {.budget = ot_record_real(run, "budget"),
+                       .scale = scale_of(l, ot_record_text(run, "scale")),
+                       .seed = (int)(ot_record_integer(run, "seed") - l->policy.seeds.base)};
+  const char *const name = ot_record_text(run, "change");
+  OT_CHECK(arm.scale >= 0, OT_USAGE, "the policy has no scale %s any more",
+           ot_record_text(run, "scale"));
+  OT_TRY(load_changes(l, name, &arm));
+  const ot_ledger_arm tuned = ot_ledger_arm_of(l, arm.changes, arm.num_changes);
+  for (int i = 0; i < OT_LEDGER_TUNED; i++) arm.tuned[i] = tuned.tuned[i];
+  return ot_ledger_job_build(l, &arm, job);
+}
+
+typedef struct rerunning {
+  ot_ledger_command *command;
+  ot_json_writer json;
+  int findings, compared;
+} rerunning;
+
+static void tell(rerunning *r, const ot_node *run, const char *what, bool finding) {
+  r->findings += finding;
+  ot_json_object(&r->json, NULL);
+  ot_json_text(&r->json, "run", ot_record_text(run, "run"));
+  ot_json_text(&r->json, "result", what);
+  ot_json_boolean(&r->json, "finding", finding);
+  ot_json_end(&r->json);
+  if (!r->command->as_json) printf("%s: %s\n", ot_record_text(run, "run"), what);
+}
+
+// Another split of the run: its sums have another order, so its bits differ.
+static bool take_split(const rerunning *r, ot_ledger *l, ot_ledger_job *job) {
+  const ot_options *const o = r->command->options;
+  const int count = ot_options_count(o, "set");
+  if (ot_options_given(o, "ranks")) l->policy.ranks = (int)ot_options_integer(o, "ranks");
+  const char **const sets = ot_arena_array(l->arena, job->num_sets + count, sizeof *sets);
+  for (int i = 0; i < job->num_sets; i++) sets[i] = job->sets[i];
+  for (int i = 0; i < count; i++) sets[job->num_sets++] = ot_options_values(o, "set")[i];
+  job->sets = sets;
+  return count > 0 || ot_options_given(o, "ranks");
+}
+
+static ot_status rerun_one(rerunning *r, const ot_node *run) {
+  ot_ledger l = r->command->ledger;
+  ot_ledger_job job;
+  ot_ledger_result result;
+  OT_TRY(job_of(&l, run, &job));
+  if (!ot_text_equal(job.key, ot_record_text(run, "key"))) {
+    tell(r, run, "its base, policy or change is no longer that of the record", true);
+    return OT_OK;
+  }
+  job.directory = ot_arena_format(l.arena, "%s.rerun", job.directory);
+  job.sets[job.num_sets - 1] = ot_arena_format(l.arena, "output=%s", job.directory);
+  const bool split = take_split(r, &l, &job);
+  job.steps = ot_record_integer(run, "steps");
+  OT_TRY(ot_ledger_run_apart(&l, &job, &result));
+  OT_TRY(ot_disk_remove(job.directory));
+  r->compared++;
+  const double was = ot_record_real(run, "loss");
+  const bool same = ot_text_equal(result.weights_hash, ot_record_text(run, "weights_hash"));
+  const char *const build = ot_record_text(run, "build");
+  if (same && result.loss == was)
+    tell(r, run, "the same bits", false);
+  else if (split)
+    tell(r, run,
+         ot_arena_format(l.arena, "another split: loss %.9g, recorded %.9g (%.1e)", result.loss,
+                         was, fabs(result.loss / was - 1)),
+         false);
+  else
+    tell(r, run,
+         ot_arena_format(l.arena, "other bits: loss %.17g, recorded %.17g by build %s, now %s",
+                         result.loss, was, build, l.record.build),
+         true);
+  return OT_OK;
+}
+
+// A number of runs, drawn without repetition, or the one that is named.
+ot_status ot_ledger_rerun(ot_ledger_command *command) {
+  const ot_ledger *const l = &command->ledger;
+  const ot_options *const o = command->options;
+  const ot_node **const runs = ot_arena_array(l->arena, l->record.count + 1, sizeof *runs);
+  rerunning r = {.command = command, .json = ot_json_begin(l->arena, 2)};
+  int64_t count = 0, wanted = 3;
+  const char *const argument = ot_options_num_arguments(o) > 1 ? ot_options_argument(o, 1) : "3";
+  for (int64_t i = 0; i < l->record.count; i++) {
+    const ot_node *const line = l->record.line[i].tree;
+    if (!ot_text_equal(l->record.line[i].kind, "run")) continue;
+    if (ot_text_equal(ot_record_text(line, "change"), "a-a")) continue;
+    if (ot_text_equal(ot_record_text(line, "state"), "finished")) runs[count++] = line;
+  }
+  const char *end = argument;
+  for (wanted = 0; *end >= '0' && *end <= '9'; end++) wanted = wanted * 10 + (*end - '0');
+  const bool named = *end != '\0' || wanted == 0;
+  const uint64_t seed = (uint64_t)ot_options_integer(o, "seed");
+  ot_json_object(&r.json, NULL);
+  ot_json_array(&r.json, "runs");
+  for (int64_t i = 0, done = 0; i < count; i++) {
+    const int64_t at = named ? i : (int64_t)ot_rng_permute(seed, 0, (uint64_t)i, (uint64_t)count);
+    if (named ? !ot_text_equal(ot_record_text(runs[at], "run"), argument) : done >= wanted)
+      continue;
+    OT_TRY(rerun_one(&r, runs[at]));
+    done++;
+  }
+  ot_json_end(&r.json);
+  ot_json_end(&r.json);
+  OT_CHECK(r.compared > 0 || r.findings > 0, OT_USAGE, "the record has no run %s", argument);
+  if (command->as_json) puts(r.json.text);
+  return r.findings > 0 ? ot_fail(OT_FINDINGS, "%s", "") : OT_OK;
+}
+
+// ---- bits of a base ----
+
+ot_status ot_ledger_find_bits(const ot_ledger *l, const char **bits) {
+  ot_ledger_arm arm = {.budget = 1, .steps = BITS_STEPS};
+  ot_ledger_job job;
+  ot_ledger_result result;
+  OT_TRY(ot_ledger_job_build(l, &arm, &job));
+  job.steps = BITS_STEPS;
+  OT_TRY(ot_ledger_run_apart(l, &job, &result));
+  OT_TRY(ot_disk_remove(job.directory));
+  *bits = result.weights_hash;
+  return OT_OK;
+}
+
+const char *ot_ledger_base_path(const ot_ledger *l, const char *name) {
+  const int64_t folder = ot_disk_base_name(l->policy.base) - l->policy.base;
+  return ot_arena_format(l->arena, "%s%s", ot_arena_text(l->arena, l->policy.base, folder), name);
+}
+
+// ---- bisect ----
+
+typedef struct bisection {
+  const ot_ledger *ledger;
+  const ot_record_line **merge;  // [count] that wrote a base, in order
+  int64_t count, looks;
+} bisection;
+
+static ot_status list_merges(bisection *b, const ot_options *o) {
+  const ot_record *const r = &b->ledger->record;
+  const char *const from = ot_options_text(o, "from"), *const to = ot_options_text(o, "to");
+  bool inside = from == NULL;
+  b->merge = ot_arena_array(b->ledger->arena, r->count + 1, sizeof *b->merge);
+  for (int64_t i = 0; i < r->count; i++) {
+    const ot_record_line *const line = &r->line[i];
+    if (from && ot_text_starts_with(line->id, from)) inside = true;
+    const bool merge =
+        ot_text_equal(line->kind, "merge") && ot_record_text(line->tree, "bits")[0] != '\0';
+    if (inside && merge) b->merge[b->count++] = line;
+    if (to && ot_text_starts_with(line->id, to)) inside = false;
+  }
+  OT_CHECK(b->count > 0, OT_USAGE,
+           "no merge in this part of the record wrote a base (merge --write FILE)");
+  return OT_OK;
+}
+
+// Whether the base of a merge still gives the recorded bits.
+static ot_status holds(bisection *b, int64_t i, bool *same) {
+  const ot_node *const line = b->merge[i]->tree;
+  ot_ledger l = *b->ledger;
+  const char *bits;
+  b->looks++;
+  OT_TRY(ot_ledger_set_base(&l, ot_ledger_base_path(&l, ot_record_text(line, "new_base"))));
+  *same = ot_text_equal(l.base_hash, ot_record_text(line, "new_base_hash"));
+  if (!*same) return OT_OK;
+  OT_TRY(ot_ledger_find_bits(&l, &bits));
+  *same = ot_text_equal(bits, ot_record_text(line, "bits"));
+  fprintf(stderr, "line %lld: %s\n", (long long)b->merge[i]->number,
+          *same ? "the recorded bits" : "other bits");
+  return OT_OK;
+}
+
+static ot_status tell_merge(const ot_ledger_command *c, const bisection *b, int64_t at) {
+  const ot_record_line *const line = b->merge[at];
+  ot_json_writer json = ot_json_begin(c->ledger.arena, c->as_json ? 2 : 0);
+  ot_json_object(&json, NULL);
+  ot_json_integer(&json, "looks", b->looks);
+  ot_json_integer(&json, "line", line->number);
+  ot_node_write_json(ot_node_child(line->tree, "stack"), "stack", &json);
+  ot_json_text(&json, "base", ot_record_text(line->tree, "new_base"));
+  ot_json_end(&json);
+  if (c->as_json)
+    puts(json.text);
+  else
+    printf(
+        "the first base that is not what was recorded: %s, by the merge of line %lld (%lld "
+        "looks)\n",
+        ot_record_text(line->tree, "new_base"), (long long)line->number, (long long)b->looks);
+  if (at == 0 && b->count > 1)
+    fprintf(stderr, "note: all bases differ; the program or the machine is another (build %s)\n",
+            c->ledger.record.build);
+  return ot_fail(OT_FINDINGS, "%s", "");
+}
+
+ot_status ot_ledger_bisect(ot_ledger_command *c) {
+  bisection b = {.ledger = &c->ledger};
+  bool same;
+  OT_TRY(list_merges(&b, c->options));
+  OT_TRY(holds(&b, b.count - 1, &same));
+  if (same) {
+    puts(c->as_json ? "{\"looks\": 1, \"line\": null}"
+                    : "the newest base has the recorded bits: nothing to search");
+    return OT_OK;
+  }
+  b.looks = 0;
+  int64_t low = -1, high = b.count - 1;  // low holds, or is before the first; high does not
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    OT_TRY(holds(&b, middle, &same));
+    if (same)
+      low = middle;
+    else
+      high = middle;
+  }
+  return tell_merge(c, &b, high);
+}
