@@ -14,7 +14,7 @@
 #include "cli/verbs.h"
 #include "files/disk.h"
 #include "files/output_file.h"
-#include "ledger/overlap.h"
+#include "ledger/contamination.h"
 
 // ---- add ----
 
@@ -201,10 +201,10 @@ static ot_status settle(ot_ledger *l, const ot_ledger_change *change, ot_ledger_
   const ot_ledger_audit_request deep = {"causality", "--trials", TRIALS};
   const char *finding;
   ot_ledger_job job;
-  ot_ledger_overlap overlap;
+  ot_ledger_contamination overlap;
   OT_TRY(ot_ledger_audit_arm(l, &arm, &deep, &finding));
   OT_TRY(ot_ledger_job_build(l, &arm, &job));
-  OT_TRY(ot_ledger_find_overlap(l, &job, &overlap));
+  OT_TRY(ot_ledger_find_contamination(l, &job, &overlap));
   const char *const share =
       ot_arena_format(l->arena, "%.2g %% of the held-out %d-grams are in the training data",
                       100 * overlap.share, overlap.length);

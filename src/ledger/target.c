@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "describe/model_keys.h"
 #include "host/heap.h"
-#include "ledger/overlap.h"
+#include "ledger/contamination.h"
 
 static ot_status load_cluster(const ot_ledger *ledger, ot_arena *arena, ot_cluster *cluster) {
   const ot_ledger_planned *const p = &ledger->policy.planned;

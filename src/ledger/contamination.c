@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // n-grams by a rolling polynomial hash of 64 bits: those of the held-out tokens are sorted, those
 // of the training tokens looked up.
-#include "ledger/overlap.h"
+#include "ledger/contamination.h"
 
 #include <string.h>
 
@@ -98,7 +98,7 @@ static int compare(const void *a, const void *b, const void *context) {
   return x < y ? -1 : x > y;
 }
 
-static ot_status search(const ot_run *run, ot_arena *arena, ot_ledger_overlap *out) {
+static ot_status search(const ot_run *run, ot_arena *arena, ot_ledger_contamination *out) {
   held_out held = {.arena = arena};
   scan s = {.run = run,
             .path = run->data.validation[0].path,
@@ -124,8 +124,8 @@ static ot_status search(const ot_run *run, ot_arena *arena, ot_ledger_overlap *o
   return OT_OK;
 }
 
-ot_status ot_ledger_find_overlap(const ot_ledger *ledger, const ot_ledger_job *job,
-                                 ot_ledger_overlap *out) {
+ot_status ot_ledger_find_contamination(const ot_ledger *ledger, const ot_ledger_job *job,
+                                       ot_ledger_contamination *out) {
   const ot_config_request request = {.path = ledger->policy.base,
                                      .sets = job->sets,
                                      .num_sets = job->num_sets,

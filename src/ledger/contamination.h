@@ -5,15 +5,15 @@
 
 #include "ledger/analysis.h"
 
-typedef struct ot_ledger_overlap {
+typedef struct ot_ledger_contamination {
   int length;      // tokens of an n-gram: 13, and 50 for vocabularies below 4,096
   int64_t ngrams;  // of the validation tokens
   double share;    // of them that occur in the training data
-} ot_ledger_overlap;
+} ot_ledger_contamination;
 
 // Reads all training tokens of the run of `job` once.
-ot_status ot_ledger_find_overlap(const ot_ledger *ledger, const ot_ledger_job *job,
-                                 ot_ledger_overlap *out);
+ot_status ot_ledger_find_contamination(const ot_ledger *ledger, const ot_ledger_job *job,
+                                       ot_ledger_contamination *out);
 
 // Plans the run of policy.planned.scale with and without `change` on its cluster, each with its
 // best layout. NaN without a target.
