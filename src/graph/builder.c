@@ -131,7 +131,7 @@ int ot_builder_own(ot_builder *builder, ot_value_kind kind, int index, const cha
                    ot_tensor_type type) {
   const ot_value value = {.name = name, .kind = kind, .index = index, .type = type};
   return ot_builder_external(builder, &value,
-                             (ot_axis_placements){invariant, invariant, varying, varying});
+                             (ot_axis_placements){varying, invariant, varying, varying});
 }
 
 static ot_value batch_value(const ot_builder *builder, ot_batch_field field) {

@@ -56,7 +56,7 @@ void ot_builder_push(ot_builder *builder, int x);
 // A constant of the graph, equal on all ranks.
 int ot_builder_constant(ot_builder *builder, int index, const char *name);
 
-// A cache or a result, for this rank's samples.
+// A cache or a result, of this rank's samples and its heads or vocabulary.
 int ot_builder_own(ot_builder *builder, ot_value_kind kind, int index, const char *name,
                    ot_tensor_type type);
 

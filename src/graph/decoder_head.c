@@ -144,19 +144,20 @@ static void score(ot_builder *b, const head *h) {
   const ot_tensor_type real = ot_type_vector(OT_F64, rows);
   const ot_tensor_type token = ot_type_vector(OT_I32, rows);
   const int in[] = {h->x, h->weight, ot_builder_batch(b, OT_BATCH_TARGETS)};
-  const bool best = b->graph->request.mode == OT_MODE_PREFILL;
+  const bool best = b->graph->request.mode == OT_MODE_PREFILL, sum = ot_share_of(b)->tp > 1;
   const int out[OT_MAX_OUTPUTS] = {
       ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_LOGPROBS, "logprobs", real),
       ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_GREEDY, "greedy", token),
-      best ? ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_BEST, "best", real) : -1, -1, -1};
+      best ? ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_BEST, "best", real) : -1,
+      sum ? ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_SUM, "sum", real) : -1, -1};
   ot_builder_op(b, &(ot_op_description){
                        OT_OP_HEAD_SCORE, &h->attributes, "score", 3, {in[0], in[1], in[2]}, out});
 }
 
-// logits of rows `x`
+// Logits of rows `x`, over tp of this rank's vocabulary: the host joins them.
 static void logits(ot_builder *b, const head *h, int x, int64_t rows) {
   const ot_tensor_type type =
-      ot_type_matrix(b->graph->request.compute, rows, ot_model_of(b)->vocab_size);
+      ot_type_matrix(b->graph->request.compute, rows, ot_share_of(b)->vocab);
   const int out[OT_MAX_OUTPUTS] = {
       ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_LOGITS, "logits", type), -1, -1, -1, -1};
   ot_builder_op(
@@ -184,7 +185,8 @@ void ot_decoder_head(ot_builder *b, int embedding_parameter) {
   h.weight = head_weight(b, embedding_parameter);
   h.attributes.soft_cap = ot_model_of(b)->logit_soft_cap;
   h.attributes.chunk_rows = b->graph->request.head_chunk_rows;
-  if (ot_share_of(b)->tp > 1) {
+  h.attributes.first_vocab = ot_share_of(b)->first_vocab;
+  if (ot_share_of(b)->tp > 1 && !ot_mode_is_cached(mode)) {
     by_chunks(b, &h);
     return;
   }

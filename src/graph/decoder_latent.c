@@ -9,7 +9,7 @@
 //                               +-> rotary ----------------+
 //
 // Over tp a rank computes the latents of its own tokens. Latents are narrow and are all-gathered;
-// each rank then up-projects its own heads.
+// each rank then up-projects its own heads. Each keeps the cache of all latents.
 #include "graph/decoder_parts.h"
 #include "ops/decode.h"
 #include "ops/operands.h"
@@ -122,12 +122,13 @@ static int append(ot_builder *b, const latents *l) {
   const int cache = ot_builder_own(b, OT_VALUE_CACHE, 0, "cache", type);
   const int in[] = {ot_builder_batch(b, OT_BATCH_POSITIONS), cos_sin(b),
                     ot_builder_batch(b, OT_BATCH_SEQUENCES), ot_builder_batch(b, OT_BATCH_PAGES)};
+  const int latent = ot_builder_gather(b, l->latent, "attention.latents");
   const int out[OT_MAX_OUTPUTS] = {cache, -1, -1, -1, -1};
   ot_builder_op(b, &(ot_op_description){OT_OP_APPEND_LATENT,
                                         &l->attributes,
                                         "cache",
                                         6,
-                                        {l->latent, l->rotary, in[0], in[1], in[2], in[3]},
+                                        {latent, l->rotary, in[0], in[1], in[2], in[3]},
                                         out});
   return cache;
 }

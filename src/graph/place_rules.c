@@ -9,7 +9,7 @@
 
 static const ot_place_rule rules[] = {
     // A table sharded by rows outputs its own rows and zeros for the others.
-    [OT_OP_EMBEDDING] = {.rows = {"VRVR>V", "0R0R>0", "I0..>P", "VV..>V"}},
+    [OT_OP_EMBEDDING] = {.rows = {"VRVR>V", "0R0R>0", "I0..>P", "VV..>V", "IR..>R"}},
     [OT_OP_EMBEDDING_GRAD] = {.rows = {"VV>P", "00>P", "RI>0", "VV>V"}},
     [OT_OP_POSITION_GRAD] = {.rows = {"VV>P", "00>P"}},
     // Column-parallel: sharded outputs. Row-parallel: partial sums, to which nothing else is added.
@@ -50,8 +50,8 @@ static const ot_place_rule rules[] = {
     [OT_OP_CAST] = {.rows = {"V>V", "0>0", "1>1"}},
     [OT_OP_HEAD_LOSS] = {.rows = {"VRVI>VPP", "0R0I>0PP"}},
     [OT_OP_HEAD_EVALUATE] = {.rows = {"VRV>PP", "0R0>PP"}},
-    [OT_OP_HEAD_SCORE] = {.rows = {"VRV>VVV"}},
-    [OT_OP_HEAD_LOGITS] = {.rows = {"VR>V"}},
+    [OT_OP_HEAD_SCORE] = {.rows = {"VRV>VVVV", "R0I>VVVV"}},
+    [OT_OP_HEAD_LOGITS] = {.rows = {"VR>V", "R0>V"}},
     // Sharded vocabulary: logits are sharded, statistics one block per rank, dx partial. With the
     // all-gathered statistics every rank computes the same loss.
     [OT_OP_HEAD_STATISTICS] = {.rows = {"VRV>VV", "0R0>00", "R0I>10"}},
@@ -59,8 +59,8 @@ static const ot_place_rule rules[] = {
     [OT_OP_HEAD_GRADIENT] = {.rows = {"VVVR>VP", "000R>0P", "P1R0>P0"}},
     [OT_OP_HEAD_GRADIENT_LAST] = {.rows = {"VVVR>VP", "000R>0P", "P1R0>P0"}},
     [OT_OP_HEAD_COUNT] = {.rows = {"VV>PP", "00>PP", "RI>II"}},
-    [OT_OP_APPEND_KV] = {.rows = {"VVVV>V"}},
-    [OT_OP_ATTENTION_DECODE] = {.rows = {"VVVVVR>V"}},
+    [OT_OP_APPEND_KV] = {.rows = {"VVVV>V", "1III>V"}},
+    [OT_OP_ATTENTION_DECODE] = {.rows = {"VVVVVR>V", "1VIII0>1"}},
     // One step of a ring: V are the keys of some rank, place_ring.h checks which.
     [OT_OP_ATTENTION_BLOCK] = {.rows = {"VVVVVVR>VVV", "11II110>11V", "0V0I00R>00V"}},
     [OT_OP_ATTENTION_BLOCK_GRAD] = {.rows = {"VVVVVVVVV>VV", "111II1111>11", "00V0I000V>0V"}},
@@ -102,8 +102,8 @@ static const ot_place_rule rules[] = {
     [OT_OP_LATENT_HEADS_GRAD] = {.rows = {"VVI>VVV", "00I>000", "1II>11P"}},
     [OT_OP_VALUE_TRIM] = {.rows = {"V>V", "0>0", "1>1"}},
     [OT_OP_VALUE_PAD] = {.rows = {"V>V", "0>0", "1>1"}},
-    [OT_OP_APPEND_LATENT] = {.rows = {"VVVIVV>V"}},
-    [OT_OP_LATENT_DECODE] = {.rows = {"VRVVIVV>V"}},
+    [OT_OP_APPEND_LATENT] = {.rows = {"VVVIVV>V", "RRIIII>V"}},
+    [OT_OP_LATENT_DECODE] = {.rows = {"VRVVIVV>V", "10VIIII>1"}},
     // The tokens of a stack are its second dimension.
     [OT_OP_RESIDUAL_ATTENTION] = {.rows = {"VVR>VVV", "10R>000"}},
     [OT_OP_RESIDUAL_ATTENTION_GRAD] = {.rows = {"VVVVRVVV>VVP", "1010R000>10P"}},

@@ -5,7 +5,7 @@
 #include "graph/placement.h"
 #include "ops/op.h"
 
-enum { OT_MAX_PLACE_ROWS = 4 };
+enum { OT_MAX_PLACE_ROWS = 5 };
 
 // The rules of one op kind. A rule has one letter per input, '>', and one per output:
 //   I R P V   as in placement.h        0 1   sharded along that dimension    . absent

@@ -53,10 +53,11 @@ typedef enum ot_block_statistic {
 } ot_block_statistic;
 
 typedef enum ot_result {
-  OT_RESULT_LOGPROBS,  // [R] f64
+  OT_RESULT_LOGPROBS,  // [R] f64; over tp see ops/head.h, OT_OP_HEAD_SCORE
   OT_RESULT_GREEDY,    // [R] i32
   OT_RESULT_BEST,      // [R] f64, prefill: log-probability of the greedy choice
-  OT_RESULT_LOGITS,    // [R, V]; prefill: [S, V]
+  OT_RESULT_SUM,       // [R] f64, prefill over tp
+  OT_RESULT_LOGITS,    // [R, V]; prefill: [S, V]; V of this rank of tp
   OT_RESULTS,
 } ot_result;
 

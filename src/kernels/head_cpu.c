@@ -2,6 +2,7 @@
 // The head, chunk by chunk. A GEMM computes the logits. In one pass over tokens a thread computes
 // the maximum, the exponentials and their sum and writes dlogits in place, while the row stays in
 // the core's cache. Two GEMMs compute dx and dw. Tokens are independent of each other.
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -227,6 +228,19 @@ ot_row_score OT_KERNEL(ot_head_score_row)(const ot_real *row, int64_t V, int32_t
                         .greedy = row_find(row, V, largest)};
 }
 
+// What one shard of the vocabulary knows of a row, in the outputs.
+static void put_shard(const ot_kernel_call *call, int64_t row, const ot_real *logits, int64_t V) {
+  const int64_t first = call->attributes->first_vocab;
+  const int64_t target = ((const int32_t *)call->in[2].data)[row] - first;
+  const ot_real largest = ot_row_largest(logits, V);
+  const int32_t greedy = row_find(logits, V, largest);
+  const bool mine = target >= 0 && target < V;
+  ((double *)call->out[0].data)[row] = mine ? (double)logits[target] : -INFINITY;
+  ((int32_t *)call->out[1].data)[row] = greedy < 0 ? -1 : greedy + (int32_t)first;
+  ((double *)call->out[2].data)[row] = largest;
+  ((double *)call->out[3].data)[row] = row_sum_of_exponentials(logits, V, largest);
+}
+
 static void put_score(const ot_kernel_call *call, int64_t row, ot_row_score score) {
   ((double *)call->out[0].data)[row] = score.logprob;
   ((int32_t *)call->out[1].data)[row] = score.greedy;
@@ -253,7 +267,11 @@ static void head_score(const ot_kernel_call *call) {
 #pragma omp parallel for num_threads(call->attributes->threads)
     for (int64_t r = 0; r < n; r++) {
       const ot_real *const row = h.logits + r * h.layout.stride;
-      put_score(call, first + r, OT_KERNEL(ot_head_score_row)(row, h.V, h.targets[first + r]));
+      if (call->out[3].data) {
+        put_shard(call, first + r, row, h.V);
+      } else {
+        put_score(call, first + r, OT_KERNEL(ot_head_score_row)(row, h.V, h.targets[first + r]));
+      }
     }
   }
 }

@@ -2,6 +2,7 @@
 // Shapes, cost, workspace and VJP of the head.
 #include "ops/head.h"
 
+#include "base/math.h"
 #include "ops/operands.h"
 
 enum {
@@ -59,6 +60,7 @@ static ot_status head_score_infer(const ot_op_attributes *attributes, ot_op_type
   OT_TRY(check_targets(op, types));
   const int64_t R = types->in[0].dim[0];
   OT_TRY(ot_operand_check_optional(&types->out[2], (ot_expected){op, "best", OT_F64, 1, {R}}));
+  OT_TRY(ot_operand_check_optional(&types->out[3], (ot_expected){op, "sum", OT_F64, 1, {R}}));
   types->out[0] = ot_type_vector(OT_F64, R);
   types->out[1] = ot_type_vector(OT_I32, R);
   return OT_OK;
@@ -68,6 +70,22 @@ static ot_status head_logits_infer(const ot_op_attributes *attributes, ot_op_typ
   OT_TRY(check_x_w("head_logits", types));
   types->out[0] = ot_type_matrix(attributes->compute, types->in[0].dim[0], types->in[1].dim[0]);
   return OT_OK;
+}
+
+ot_row_score ot_head_join_scores(const ot_shard_score *shards, int count) {
+  double largest = shards[0].largest, target = shards[0].target, sum = 0;
+  int32_t greedy = shards[0].greedy;
+  for (int i = 1; i < count; i++) {
+    const bool larger = shards[i].largest > largest;
+    if (larger) largest = shards[i].largest;
+    if (larger && greedy >= 0) greedy = shards[i].greedy;
+    if (shards[i].greedy < 0) greedy = -1;
+    if (shards[i].target > target) target = shards[i].target;
+  }
+  for (int i = 0; i < count; i++) sum += shards[i].sum * ot_exp(shards[i].largest - largest);
+  const double log_of_sum = ot_log(sum);
+  return (ot_row_score){
+      .logprob = -(log_of_sum + (largest - target)), .best = -log_of_sum, .greedy = greedy};
 }
 
 static int64_t chosen_chunk(ot_backend backend, int64_t rows, int64_t V) {
@@ -260,8 +278,8 @@ const ot_op_info ot_head_evaluate_info = {
 const ot_op_info ot_head_score_info = {
     .name = "head_score",
     .num_inputs = 3,
-    .num_outputs = 3,
-    .optional_outputs = 1u << 2,
+    .num_outputs = 4,
+    .optional_outputs = 1u << 2 | 1u << 3,
     .purity = OT_PURITY_PURE,
     .cost_kind = OT_COST_PASS,
     .infer = head_score_infer,

@@ -17,7 +17,11 @@
 // OT_OP_HEAD_EVALUATE  loss_sum [1] f64 += sum of nats, token_count [1] f64 += unmasked rows
 // OT_OP_HEAD_SCORE     logprob [R] f64 = -nats (0 where masked), greedy [R] int32 = the lowest id
 //   with the largest logit (-1 when logits are NaN), best? [R] f64 = its log-probability; where a
-//   row is masked, these two are not defined. A chunk of masked rows costs nothing on the CPU
+//   row is masked, these two are not defined. A chunk of masked rows costs nothing on the CPU.
+//   sum? [R] f64 (CPU): w is rows [first_vocab, first_vocab + V) of a vocabulary that is sharded,
+//   and the outputs are those that the shards' results are joined from (ot_head_join_scores): sum =
+//   sum of exp(logit - largest), best = largest, logprob = the target's logit or -inf, greedy an id
+//   of the whole vocabulary
 // OT_OP_HEAD_LOGITS    logits [R, V] compute type
 // With attributes.independent_rows the products are those of ot_matrix_multiply_rows.
 #pragma once
@@ -42,6 +46,15 @@ typedef struct ot_row_score {
 // that of the CPU's kernel.
 ot_row_score ot_head_score_row_f32(const float *row, int64_t V, int32_t target);
 ot_row_score ot_head_score_row_f64(const double *row, int64_t V, int32_t target);
+
+// One row in one shard of the vocabulary, as OT_OP_HEAD_SCORE gives it with `sum`.
+typedef struct ot_shard_score {
+  double target, largest, sum;
+  int32_t greedy;
+} ot_shard_score;
+
+// The score of the row by its shards in order.
+ot_row_score ot_head_join_scores(const ot_shard_score *shards, int count);
 
 // Tokens per chunk for `rows` tokens and `vocabulary` rows of w: attributes.chunk_rows or, where
 // that is 0, as many as bound the logits; at most `rows`. Ranks with a sharded vocabulary pass the

@@ -8,6 +8,7 @@
 
 #include "checkpoint/elements.h"
 #include "ops/head.h"
+#include "runtime/iteration.h"
 
 struct ot_sequence {
   ot_sequence_request request;
@@ -29,25 +30,16 @@ typedef struct row {
   int pick;  // which row of logits it has, or -1
 } row;
 
-typedef enum batch_array { TOKENS, POSITIONS, TARGETS, SEQUENCES, PICKS, BATCH_ARRAYS } batch_array;
-
 struct ot_inference {
-  ot_runtime *runtime;
+  ot_iteration it;
   ot_page_cache *cache;
   ot_inference_shape shape;
-  ot_dtype compute;
-  int64_t vocab_size, V;      // of the tokenizer, and of the model
+  int64_t vocab_size;         // of the tokenizer
   ot_sequence **slots;        // [slots] or null
   ot_sequence *first, *last;  // waiting
-  row *rows;                  // [chunk]
-  int64_t num_rows, num_picks;
-  int32_t *batch[BATCH_ARRAYS];  // [chunk] each
-  int32_t *pages;                // [slots, positions / OT_PAGE_SLOTS]
-  void *raw;                     // [slots, V] logits as computed
-  double *logits;                // [V]
-  ot_candidate *scratch;         // [V]
-  double *logprob, *best;        // [chunk]
-  int32_t *greedy;               // [chunk]
+  row *rows;                  // [chunk] of the iteration
+  double *logits;             // [V]
+  ot_candidate *scratch;      // [V]
   ot_inference_counts counts;
 };
 
@@ -70,23 +62,12 @@ void ot_inference_complete(const ot_inference_shape *shape, ot_runtime_request *
 // ---- create ----
 
 static bool allocate(ot_inference *e) {
-  const size_t slots = (size_t)e->shape.slots, chunk = (size_t)e->shape.chunk, V = (size_t)e->V;
-  bool ok = true;
-  for (int i = 0; i < BATCH_ARRAYS; i++) {
-    e->batch[i] = calloc(chunk, sizeof *e->batch[i]);
-    ok = ok && e->batch[i];
-  }
-  e->slots = calloc(slots, sizeof(ot_sequence *));
-  e->rows = calloc(chunk, sizeof *e->rows);
-  e->pages = calloc(slots * (size_t)pages_for(e->shape.positions), sizeof *e->pages);
-  e->raw = malloc(slots * V * sizeof(double));
+  const size_t V = (size_t)e->it.V;
+  e->slots = calloc((size_t)e->shape.slots, sizeof(ot_sequence *));
+  e->rows = calloc((size_t)e->shape.chunk, sizeof *e->rows);
   e->logits = malloc(V * sizeof *e->logits);
   e->scratch = malloc(V * sizeof *e->scratch);
-  e->logprob = malloc(chunk * sizeof *e->logprob);
-  e->best = malloc(chunk * sizeof *e->best);
-  e->greedy = malloc(chunk * sizeof *e->greedy);
-  return ok && e->slots && e->rows && e->pages && e->raw && e->logits && e->scratch && e->logprob &&
-         e->best && e->greedy;
+  return e->slots && e->rows && e->logits && e->scratch;
 }
 
 // With a capacity, or when experts choose, what a token gets depends on the others of an iteration.
@@ -106,15 +87,13 @@ ot_status ot_inference_create(ot_runtime *runtime, int64_t vocab_size, ot_infere
   ot_inference *const e = calloc(1, sizeof *e);
   *out = e;
   OT_CHECK(e, OT_ENVIRONMENT, "engine: out of memory");
-  *e = (ot_inference){.runtime = runtime,
-                      .shape = {.slots = prefill->cache.sequences,
+  *e = (ot_inference){.shape = {.slots = prefill->cache.sequences,
                                 .chunk = prefill->sequence_length,
                                 .positions = prefill->cache.positions,
                                 .pages = prefill->cache.pages},
-                      .compute = prefill->compute,
-                      .vocab_size = vocab_size,
-                      .V = prefill->model->vocab_size};
-  ot_status status = allocate(e) ? OT_OK : ot_fail(OT_ENVIRONMENT, "engine: out of memory");
+                      .vocab_size = vocab_size};
+  ot_status status = ot_iteration_create(runtime, &e->it);
+  if (status == OT_OK && !allocate(e)) status = ot_fail(OT_ENVIRONMENT, "engine: out of memory");
   if (status == OT_OK) status = ot_page_cache_create(e->shape.pages, &e->cache);
   if (status != OT_OK) ot_inference_destroy(out);
   return status;
@@ -138,13 +117,16 @@ void ot_inference_destroy(ot_inference **engine) {
     release(e, s);
   }
   ot_page_cache_destroy(&e->cache);
-  void *const owned[] = {e->slots,   e->rows,    e->pages, e->raw,   e->logits,
-                         e->scratch, e->logprob, e->best,  e->greedy};
+  void *const owned[] = {e->slots, e->rows, e->logits, e->scratch};
   for (int i = 0; i < OT_COUNT(owned); i++) free(owned[i]);
-  for (int i = 0; i < BATCH_ARRAYS; i++) free(e->batch[i]);
+  ot_iteration_destroy(&e->it);
   free(e);
   *engine = NULL;
 }
+
+ot_status ot_inference_dismiss(ot_inference *engine) { return ot_iteration_dismiss(&engine->it); }
+
+ot_status ot_inference_follow(ot_runtime *runtime) { return ot_iteration_follow(runtime); }
 
 // ---- sequences begin and end ----
 
@@ -158,9 +140,9 @@ static ot_status check(const ot_inference *e, const ot_sequence_request *r) {
   OT_CHECK(r->max_tokens >= 0 && r->top >= 0 && r->top <= OT_MOST_TOP, OT_BUG,
            "engine: bad request");
   for (int64_t i = 0; i < r->num_prompt; i++) {
-    OT_CHECK(r->prompt[i] >= 0 && r->prompt[i] < e->V, OT_USAGE,
+    OT_CHECK(r->prompt[i] >= 0 && r->prompt[i] < e->it.V, OT_USAGE,
              "token %lld of the prompt is %d, but the vocabulary has %lld tokens", (long long)i,
-             r->prompt[i], (long long)e->V);
+             r->prompt[i], (long long)e->it.V);
   }
   const int64_t positions = positions_of(r);
   OT_CHECK(positions <= e->shape.positions && pages_for(positions) <= e->shape.pages, OT_USAGE,
@@ -308,8 +290,9 @@ static bool take_pages(ot_inference *e, ot_sequence *s) {
 
 static void fill_page_table(ot_inference *e, int64_t slot) {
   const ot_sequence *const s = e->slots[slot];
-  int32_t *const table = e->pages + slot * pages_for(e->shape.positions);
+  int32_t *const table = e->it.pages + slot * pages_for(e->shape.positions);
   memcpy(table, s->pages, (size_t)s->num_pages * sizeof *table);
+  e->it.pages_changed = true;
 }
 
 // Pages that `s` has filled become known, or give way to known pages with the same content.
@@ -319,7 +302,9 @@ static void publish(ot_inference *e, ot_sequence *s) {
     ot_page *const page = ot_page_cache_page(e->cache, s->pages[i]);
     memcpy(page->tokens, s->tokens + i * OT_PAGE_SLOTS, sizeof page->tokens);
     s->pages[i] = ot_page_cache_publish(e->cache, s->pages[i], i > 0 ? s->pages[i - 1] : -1);
-    e->pages[s->slot * pages_for(e->shape.positions) + i] = s->pages[i];
+    int32_t *const place = &e->it.pages[s->slot * pages_for(e->shape.positions) + i];
+    e->it.pages_changed = e->it.pages_changed || *place != s->pages[i];
+    *place = s->pages[i];
   }
 }
 
@@ -392,21 +377,21 @@ static bool wants_score(const ot_sequence *s, int64_t position) {
 
 static void choose(ot_inference *e, int64_t slot) {
   ot_sequence *const s = e->slots[slot];
-  for (int64_t p = s->done; p < end_of(s) && e->num_rows < e->shape.chunk; p++) {
+  for (int64_t p = s->done; p < end_of(s) && e->it.num_rows < e->shape.chunk; p++) {
     const bool logits = wants_logits(s, p);
-    if (logits && e->num_picks == e->shape.slots) return;
-    const int64_t r = e->num_rows++;
-    e->rows[r] = (row){.sequence = s, .position = p, .pick = logits ? (int)e->num_picks : -1};
-    e->batch[TOKENS][r] = s->tokens[p];
-    e->batch[POSITIONS][r] = (int32_t)p;
-    e->batch[TARGETS][r] = wants_score(s, p) ? s->tokens[p + 1] : -1;
-    e->batch[SEQUENCES][r] = (int32_t)slot;
-    if (logits) e->batch[PICKS][e->num_picks++] = (int32_t)r;
+    if (logits && e->it.num_picks == e->shape.slots) return;
+    const int64_t r = e->it.num_rows++;
+    e->rows[r] = (row){.sequence = s, .position = p, .pick = logits ? (int)e->it.num_picks : -1};
+    e->it.row[OT_ROW_TOKENS][r] = s->tokens[p];
+    e->it.row[OT_ROW_POSITIONS][r] = (int32_t)p;
+    e->it.row[OT_ROW_TARGETS][r] = wants_score(s, p) ? s->tokens[p + 1] : -1;
+    e->it.row[OT_ROW_SEQUENCES][r] = (int32_t)slot;
+    if (logits) e->it.picks[e->it.num_picks++] = (int32_t)r;
   }
 }
 
 static void choose_rows(ot_inference *e) {
-  e->num_rows = e->num_picks = 0;
+  e->it.num_rows = e->it.num_picks = 0;
   for (int generating = 1; generating >= 0; generating--) {
     for (int64_t i = 0; i < e->shape.slots; i++) {
       if (e->slots[i] && generates(e->slots[i]) == (generating == 1)) choose(e, i);
@@ -416,68 +401,43 @@ static void choose_rows(ot_inference *e) {
 
 // ---- running them ----
 
-static void load(ot_inference *e, ot_mode mode, int64_t rows) {
-  static const ot_batch_field fields[] = {[TOKENS] = OT_BATCH_TOKENS,
-                                          [POSITIONS] = OT_BATCH_POSITIONS,
-                                          [TARGETS] = OT_BATCH_TARGETS,
-                                          [SEQUENCES] = OT_BATCH_SEQUENCES,
-                                          [PICKS] = OT_BATCH_PICKS};
-  for (int64_t r = e->num_rows; r < rows; r++) {
-    e->batch[TOKENS][r] = e->batch[POSITIONS][r] = 0;
-    e->batch[TARGETS][r] = e->batch[SEQUENCES][r] = -1;
-  }
-  for (int64_t i = e->num_picks; i < e->shape.slots; i++) e->batch[PICKS][i] = 0;
-  for (int i = 0; i < BATCH_ARRAYS; i++) {
-    ot_runtime_load_batch(e->runtime, mode, 0, fields[i], e->batch[i]);
-  }
-  ot_runtime_load_batch(e->runtime, mode, 0, OT_BATCH_PAGES, e->pages);
-}
-
-// Few rows without scores run in the narrow mode, in which each row has its logits.
+// Few rows without scores run in a narrow mode, in which each row has its logits.
 static bool is_narrow(ot_inference *e) {
-  if (e->num_rows > e->shape.slots) return false;
-  for (int64_t r = 0; r < e->num_rows; r++) {
-    if (e->batch[TARGETS][r] >= 0) return false;
+  if (e->it.num_rows > e->shape.slots) return false;
+  for (int64_t r = 0; r < e->it.num_rows; r++) {
+    if (e->it.row[OT_ROW_TARGETS][r] >= 0) return false;
   }
-  for (int64_t r = 0; r < e->num_rows; r++) {
+  for (int64_t r = 0; r < e->it.num_rows; r++) {
     if (e->rows[r].pick >= 0) e->rows[r].pick = (int)r;
   }
   return true;
 }
 
 static ot_status run(ot_inference *e) {
-  const bool narrow = is_narrow(e);
-  const ot_mode mode = narrow ? OT_MODE_DECODE : OT_MODE_PREFILL;
-  load(e, mode, narrow ? e->shape.slots : e->shape.chunk);
-  OT_TRY(ot_runtime_run(e->runtime, mode, 0));
-  const int64_t logits = narrow ? e->num_rows : e->num_picks;
-  ot_runtime_read_result(e->runtime, mode, OT_RESULT_LOGITS, e->raw,
-                         logits * e->V * ot_dtype_bytes(e->compute));
+  e->it.mode = is_narrow(e) ? OT_MODE_DECODE : OT_MODE_PREFILL;
+  OT_TRY(ot_iteration_run(&e->it));
   e->counts.iterations++;
-  e->counts.rows += e->num_rows;
-  if (narrow) return OT_OK;
-  ot_runtime_read_result(e->runtime, mode, OT_RESULT_LOGPROBS, e->logprob, e->num_rows * 8);
-  ot_runtime_read_result(e->runtime, mode, OT_RESULT_BEST, e->best, e->num_rows * 8);
-  ot_runtime_read_result(e->runtime, mode, OT_RESULT_GREEDY, e->greedy, e->num_rows * 4);
+  e->counts.rows += e->it.num_rows;
   return OT_OK;
 }
 
 // ---- results ----
 
 static ot_row_score score_row(const ot_inference *e, int pick, int32_t target) {
-  return e->compute == OT_F64
-             ? ot_head_score_row_f64((const double *)e->raw + pick * e->V, e->V, target)
-             : ot_head_score_row_f32((const float *)e->raw + pick * e->V, e->V, target);
+  return e->it.compute == OT_F64
+             ? ot_head_score_row_f64((const double *)e->it.logits + pick * e->it.V, e->it.V, target)
+             : ot_head_score_row_f32((const float *)e->it.logits + pick * e->it.V, e->it.V, target);
 }
 
 static void read_logits(ot_inference *e, int pick) {
-  const char *const from = (const char *)e->raw + pick * e->V * ot_dtype_bytes(e->compute);
-  ot_elements_convert(e->compute, from, OT_F64, e->logits, e->V);
+  const char *const from =
+      (const char *)e->it.logits + pick * e->it.V * ot_dtype_bytes(e->it.compute);
+  ot_elements_convert(e->it.compute, from, OT_F64, e->logits, e->it.V);
 }
 
 // Turns logits into log-probabilities, with the bits of score_row.
 static int find_top(ot_inference *e, int count, double log_of_best, ot_candidate *top) {
-  ot_draw_best(e->logits, e->V, count, top);
+  ot_draw_best(e->logits, e->it.V, count, top);
   const double largest = top[0].value;
   for (int i = 0; i < count; i++) top[i].value = -(-log_of_best + (largest - top[i].value));
   return count;
@@ -520,7 +480,8 @@ static bool take_score(ot_inference *e, const row *r, int64_t index) {
   ot_sequence *const s = r->sequence;
   const int64_t next = r->position + 1;
   if (r->pick < 0) {
-    *score_at(e, s, next) = (ot_token_score){e->logprob[index], e->best[index], e->greedy[index]};
+    *score_at(e, s, next) =
+        (ot_token_score){e->it.logprob[index], e->it.best[index], e->it.greedy[index]};
     return report(e, s, next + 1);
   }
   ot_candidate top[OT_MOST_TOP];
@@ -556,18 +517,18 @@ static bool take_row(ot_inference *e, int64_t index, ot_finish *how) {
 // The rows of a sequence are neighbours; those after its end are dropped.
 static void take_results(ot_inference *e) {
   const ot_sequence *ended = NULL;
-  for (int64_t i = 0; i < e->num_rows; i++) {
+  for (int64_t i = 0; i < e->it.num_rows; i++) {
     ot_finish how;
     if (e->rows[i].sequence == ended || take_row(e, i, &how)) continue;
     ended = e->rows[i].sequence;
-    finish(e, e->rows[i].sequence, e->batch[SEQUENCES][i], how);
+    finish(e, e->rows[i].sequence, e->it.row[OT_ROW_SEQUENCES][i], how);
   }
 }
 
 ot_status ot_inference_step(ot_inference *engine) {
   admit(engine);
   choose_rows(engine);
-  if (engine->num_rows == 0) return OT_OK;
+  if (engine->it.num_rows == 0) return OT_OK;
   OT_TRY(run(engine));
   take_results(engine);
   return OT_OK;

@@ -5,7 +5,7 @@
 // 2024). Sequences that begin alike share pages and scores (page_cache.h).
 //
 // On the CPU the tokens and log-probabilities of a sequence do not depend on other sequences, on
-// the number of slots or on what is cached: not in one bit.
+// the number of slots or on what is cached: not in one bit. They do depend on tp, by rounding.
 #pragma once
 
 #include "runtime/draw.h"
@@ -68,6 +68,12 @@ typedef struct ot_sequence_request {
 // capacity or choose their tokens.
 ot_status ot_inference_create(ot_runtime *runtime, int64_t vocab_size, ot_inference **out);
 void ot_inference_destroy(ot_inference **engine);  // without events
+
+// A model that is sharded over ranks of tp (its experts over ep x etp = tp) has its engine on rank
+// 0. The others follow until rank 0 dismisses them, after its last iteration; if a rank fails, all
+// do. ot_inference_follow is collective over the world and blocks.
+ot_status ot_inference_dismiss(ot_inference *engine);
+ot_status ot_inference_follow(ot_runtime *runtime);
 
 // Queues a sequence. OT_USAGE if it cannot run: a token outside the vocabulary, too long.
 ot_status ot_inference_add(ot_inference *engine, const ot_sequence_request *request,

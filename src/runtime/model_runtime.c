@@ -222,6 +222,7 @@ static ot_status create(ot_runtime *runtime, const ot_runtime_request *request,
   if (!runtime) return ot_fail(OT_ENVIRONMENT, "out of memory");
   runtime->model = *request->model;
   runtime->modes = request->modes;
+  if (comm && ot_comm_size(comm) > 1) runtime->comm = comm;
   ot_arena arena = ot_heap_arena_create(&runtime->heap);
   ot_runtime_request own = *request;
   own.model = &runtime->model;
@@ -276,6 +277,8 @@ const char *ot_runtime_note(const ot_runtime *runtime) {
 const ot_schedule *ot_runtime_schedule(const ot_runtime *runtime) { return &runtime->schedule; }
 
 ot_backend ot_runtime_backend(const ot_runtime *runtime) { return runtime->shape->request.backend; }
+
+ot_comm *ot_runtime_comm(const ot_runtime *runtime) { return runtime->comm; }
 
 ot_executor *ot_runtime_executor(ot_runtime *runtime) { return runtime->executor; }
 

@@ -66,6 +66,8 @@ const char *ot_runtime_note(const ot_runtime *runtime);
 const ot_schedule *ot_runtime_schedule(const ot_runtime *runtime);
 ot_backend ot_runtime_backend(const ot_runtime *runtime);
 ot_executor *ot_runtime_executor(ot_runtime *runtime);
+// The world; null: one rank.
+ot_comm *ot_runtime_comm(const ot_runtime *runtime);
 // Graph of a requested mode.
 const ot_graph *ot_runtime_graph(const ot_runtime *runtime, ot_mode mode);
 // Any graph of this rank: parameters are the same in all.

@@ -16,7 +16,8 @@ struct ot_runtime {
   ot_schedule schedule;
   bool counts_shards;           // first of the ranks that hold the same shard of buckets
   bool counts_buckets;          // first of the ranks that hold the same unsharded buckets
-  ot_host_allreduce *exchange;  // null: one rank
+  ot_comm *comm;                // null: one rank
+  ot_host_allreduce *exchange;  // the same
   ot_executor *executor;
   char note[512];  // see ot_runtime_note
 };

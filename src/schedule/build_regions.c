@@ -232,7 +232,7 @@ int64_t ot_build_constant_bytes(const ot_graph *graph) {
 static int64_t cache_bytes(const ot_graph *graph) {
   const ot_graph_request *const r = &graph->request;
   const ot_mla *const mla = &r->model->mla;
-  const int64_t heads = 2 * r->model->num_kv_heads * r->model->head_dim;
+  const int64_t heads = 2 * graph->share.kv_heads * r->model->head_dim;
   const int64_t width = mla->kv_rank > 0 ? mla->kv_rank + mla->rope_dim : heads;
   return r->cache.pages * OT_PAGE_SLOTS * width * ot_dtype_bytes(r->storage);
 }
@@ -240,9 +240,11 @@ static int64_t cache_bytes(const ot_graph *graph) {
 static void place_caches(ot_build *b) {
   const ot_graph *const decode = b->request->graphs[OT_MODE_DECODE];
   const ot_graph *const cached = decode ? decode : b->request->graphs[OT_MODE_PREFILL];
-  for (int i = 1; cached && i <= (int)cached->request.model->num_layers; i++) {
+  for (int i = 0; cached && i < cached->num_blocks; i++) {
+    const ot_block *const block = &cached->blocks[i];
+    if (block->layer < 0 || block->experts) continue;
     b->caches[i] = ot_region_persistent(&b->map, OT_MEMORY_BUFFERS, cache_bytes(cached),
-                                        ot_arena_format(b->arena, "cache.%d", i - 1));
+                                        ot_arena_format(b->arena, "cache.%d", block->layer));
   }
 }
 

@@ -27,7 +27,7 @@ int64_t ot_segment_batch_bytes(const ot_graph *graph) {
 static int64_t result_bytes(const ot_graph *graph, ot_result result) {
   const ot_graph_request *const request = &graph->request;
   const int64_t rows = request->micro_batch_size * request->sequence_length;
-  const int64_t logits = request->model->vocab_size * ot_dtype_bytes(request->compute);
+  const int64_t logits = graph->share.vocab * ot_dtype_bytes(request->compute);
   const bool prefill = request->mode == OT_MODE_PREFILL;
   const bool scores = request->mode == OT_MODE_SCORE || prefill;
   const bool all = request->mode == OT_MODE_DECODE || request->mode == OT_MODE_LOGITS;
@@ -38,6 +38,8 @@ static int64_t result_bytes(const ot_graph *graph, ot_result result) {
       return scores ? rows * 4 : 0;
     case OT_RESULT_BEST:
       return prefill ? rows * 8 : 0;
+    case OT_RESULT_SUM:
+      return prefill && graph->share.tp > 1 ? rows * 8 : 0;
     case OT_RESULT_LOGITS:
       return prefill ? request->cache.sequences * logits : all ? rows * logits : 0;
     case OT_RESULTS:
