@@ -8,6 +8,7 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "cli/model_engine.h"
+#include "cli/ranks.h"
 #include "cli/verbs.h"
 #include "files/json_file.h"
 #include "runtime/inference.h"
@@ -35,13 +36,14 @@ typedef struct sampling {
   const ot_options *options;
   ot_arena *arena;
   ot_opened_model model;
-  ot_runtime *runtime;
+  ot_inference_shape shape;
   ot_inference *engine;
   int64_t num_prompts, capacity;
   sample_prompt *prompts;  // [num_prompts]
   int64_t num_texts;
-  sample_text *texts;            // [num_texts], n of each prompt
-  ot_stop_text stop;             // length 0: none
+  sample_text *texts;  // [num_texts], n of each prompt
+  int num_stops;
+  ot_stop_text stops[OT_MOST_STOPS];
   const ot_chat_template *chat;  // or null: prompts are continued as they are
   bool stream;                   // print tokens as they are generated
   bool failed;
@@ -117,7 +119,7 @@ static ot_status find_prompts(sampling *s) {
 
 // ---- the engine ----
 
-static ot_status create_engine(sampling *s) {
+static ot_status find_shape(sampling *s) {
   const int64_t max_tokens = ot_options_integer(s->options, "max-tokens");
   const ot_model *const model = &s->model.files.model;
   int64_t longest = 1;
@@ -130,10 +132,9 @@ static ot_status create_engine(sampling *s) {
            (long long)positions, (long long)model->max_positions);
   const int64_t slots = s->num_texts < MOST_SLOTS ? s->num_texts : MOST_SLOTS;
   const int64_t rows = longest < MOST_CHUNK ? longest : MOST_CHUNK;
-  const ot_inference_shape shape = {
+  s->shape = (ot_inference_shape){
       .slots = slots, .chunk = rows > slots ? rows : slots, .positions = positions};
-  OT_TRY(ot_model_engine_create(s->options, &shape, &s->model, &s->runtime));
-  return ot_inference_create(s->runtime, ot_tokenizer_vocab_size(s->model.tokenizer), &s->engine);
+  return OT_OK;
 }
 
 static bool append_token(void *context, const ot_token_event *event) {
@@ -168,8 +169,8 @@ static ot_status add_text(sampling *s, const sample_prompt *prompt, int64_t choi
   *t = (sample_text){.all = s,
                      .prompt = prompt->text,
                      .text = {.tokenizer = s->model.tokenizer,
-                              .stops = &s->stop,
-                              .num_stops = s->stop.length > 0,
+                              .stops = s->stops,
+                              .num_stops = s->num_stops,
                               .begins = prompt->text[0] == '\0'}};
   return ot_inference_add(
       s->engine,
@@ -233,6 +234,7 @@ static ot_status generate(sampling *s) {
   for (int64_t i = 0; i < texts; i++) OT_TRY(add_text(s, &s->prompts[i / n], i % n));
   if (s->stream) fputs(s->prompts[0].text, stdout);
   OT_TRY(ot_inference_run(s->engine));
+  OT_TRY(ot_inference_dismiss(s->engine));
   OT_CHECK(!s->failed, OT_NUMERIC, "the logits are not numbers");
   if (!s->stream) {
     print_texts(s);
@@ -253,7 +255,21 @@ static ot_status check_options(const ot_options *o) {
   return OT_OK;
 }
 
-static ot_status sample(sampling *s) {
+static ot_status read_stops(sampling *s) {
+  const int count = ot_options_count(s->options, "stop");
+  OT_CHECK(count <= OT_MOST_STOPS, OT_USAGE, "--stop was given %d times, at most %d are possible",
+           count, OT_MOST_STOPS);
+  for (; s->num_stops < count; s->num_stops++) {
+    const char *const text = ot_options_values(s->options, "stop")[s->num_stops];
+    OT_CHECK(text[0] != '\0', OT_USAGE, "--stop is an empty text");
+    s->stops[s->num_stops] = (ot_stop_text){text, ot_text_length(text)};
+  }
+  return OT_OK;
+}
+
+static ot_status prepare(void *context, int ranks) {
+  sampling *const s = context;
+  (void)ranks;
   OT_TRY(check_options(s->options));
   OT_TRY(ot_model_options_open(s->options, s->arena, &s->model));
   OT_CHECK(s->model.tokenizer, OT_USAGE, "%s holds no tokenizer.json; name one with --tokenizer",
@@ -262,21 +278,43 @@ static ot_status sample(sampling *s) {
   s->chat = chat ? ot_chat_template_find(chat) : NULL;
   OT_CHECK(!chat || s->chat, OT_USAGE, "no chat template is called %s (known: %s)", chat,
            ot_chat_template_names);
+  return read_stops(s);
+}
+
+// Of rank 0.
+static ot_status find_texts(sampling *s) {
   OT_TRY(find_prompts(s));
   s->num_texts = s->num_prompts * ot_options_integer(s->options, "n");
   s->stream =
       s->num_texts == 1 && !ot_options_json(s->options) && !ot_options_text(s->options, "prompts");
-  const char *const stop = ot_options_text(s->options, "stop");
-  if (stop) s->stop = (ot_stop_text){stop, ot_text_length(stop)};
-  OT_TRY(create_engine(s));
+  return find_shape(s);
+}
+
+static ot_status sample(sampling *s, ot_runtime *runtime) {
+  OT_TRY(ot_inference_create(runtime, ot_tokenizer_vocab_size(s->model.tokenizer), &s->engine));
   return generate(s);
+}
+
+static ot_status sample_rank(ot_comm *comm, void *context) {
+  sampling *const s = context;
+  const bool leads = ot_comm_rank(comm) == 0;
+  ot_model_engine engine;
+  ot_model_engine_request request = {.options = s->options, .comm = comm, .model = &s->model};
+  if (leads) request.status = find_texts(s);
+  if (leads) request.shape = s->shape;
+  ot_status status = ot_model_engine_create(&request, &engine);
+  if (status == OT_OK) {
+    status = leads ? sample(s, engine.runtime) : ot_inference_follow(engine.runtime);
+  }
+  if (leads) ot_inference_destroy(&s->engine);
+  ot_model_engine_destroy(&engine);
+  return status;
 }
 
 static ot_status run(const ot_options *options) {
   sampling s = {.options = options, .arena = ot_options_arena(options)};
-  const ot_status status = sample(&s);
-  ot_inference_destroy(&s.engine);
-  ot_runtime_destroy(&s.runtime);
+  const ot_ranks_verb verb = {.prepare = prepare, .run = sample_rank, .context = &s};
+  const ot_status status = ot_ranks_run(options, &verb);
   ot_opened_model_release(&s.model);
   for (int64_t i = 0; i < s.num_prompts; i++) ot_token_list_release(&s.prompts[i].tokens);
   for (int64_t i = 0; s.texts && i < s.num_texts; i++) {
@@ -287,6 +325,7 @@ static ot_status run(const ot_options *options) {
 }
 
 static const ot_option rows[] = {
+    {.shared = &ot_option_ranks},
     {"prompt", OT_OPTION_TEXT, "TEXT", "",
      .help = "text to continue; empty: the start of a document"},
     {"prompts", OT_OPTION_PATH, "FILE.jsonl", .help = "prompts instead: lines {\"prompt\": TEXT}"},
@@ -299,7 +338,8 @@ static const ot_option rows[] = {
      .help = "draw from the fewest tokens that have probability P together"},
     {"min-p", OT_OPTION_REAL, "P", "0",
      .help = "draw from tokens with P times the probability of the most probable one"},
-    {"stop", OT_OPTION_TEXT, "TEXT", .help = "ends a text, and is not part of it"},
+    {"stop", OT_OPTION_TEXT, "TEXT", .repeatable = true,
+     .help = "ends a text, and is not part of it"},
     {"chat-template", OT_OPTION_TEXT, "NAME",
      .help = "prompts are messages of a user: chatml, llama3 or gemma"},
     {"seed", OT_OPTION_INTEGER, "S", "1",

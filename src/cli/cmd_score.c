@@ -6,6 +6,7 @@
 
 #include "base/json_writer.h"
 #include "cli/model_engine.h"
+#include "cli/ranks.h"
 #include "cli/score_lines.h"
 #include "cli/score_tasks.h"
 #include "cli/verbs.h"
@@ -25,7 +26,6 @@ typedef struct scoring {
   ot_arena *arena;
   const char *path;       // of the JSONL file
   ot_opened_model model;  // without a tokenizer only {"tokens"} works
-  ot_runtime *runtime;
   ot_inference *engine;
   ot_score_lines lines;
   line_scores *scores;  // [lines.count]
@@ -138,58 +138,85 @@ static ot_status check_items(const scoring *s) {
   return OT_OK;
 }
 
-static ot_status score_items(scoring *s) {
+static ot_inference_shape shape_of(const scoring *s) {
   int64_t longest = 1;
   for (int64_t i = 0; i < s->lines.count; i++) {
     if (s->lines.line[i].tokens.count > longest) longest = s->lines.line[i].tokens.count;
   }
-  ot_inference_shape shape = {.slots = s->lines.count < SLOTS ? s->lines.count : SLOTS,
-                              .chunk = CHUNK,
-                              .positions = longest};
-  if (shape.slots == 0) shape.slots = 1;
   const int64_t pages = (longest + OT_PAGE_SLOTS - 1) / OT_PAGE_SLOTS;
-  shape.pages = pages > CACHE_PAGES ? pages : CACHE_PAGES;
-  OT_TRY(ot_model_engine_create(s->options, &shape, &s->model, &s->runtime));
-  OT_TRY(ot_inference_create(s->runtime, s->model.files.model.vocab_size, &s->engine));
+  const int64_t slots = s->lines.count < SLOTS ? s->lines.count : SLOTS;
+  return (ot_inference_shape){.slots = slots > 0 ? slots : 1,
+                              .chunk = CHUNK,
+                              .positions = longest,
+                              .pages = pages > CACHE_PAGES ? pages : CACHE_PAGES};
+}
+
+static ot_status score_items(scoring *s, ot_runtime *runtime) {
+  OT_TRY(ot_inference_create(runtime, s->model.files.model.vocab_size, &s->engine));
   s->scores = ot_arena_array(s->arena, s->lines.count + 1, sizeof *s->scores);
   // One JSON document, or one per line; both are written incrementally.
   const bool json = ot_options_json(s->options);
   if (json) puts("{\"scores\": [");
   OT_TRY(score_lines(s));
   if (json) puts("]}");
-  return check_items(s);
+  return ot_inference_dismiss(s->engine);
 }
 
-static ot_status score(scoring *s) {
-  OT_TRY(ot_model_options_open(s->options, s->arena, &s->model));
-  if (ot_options_flag(s->options, "tasks")) return ot_score_tasks(s->options, &s->model);
-  OT_CHECK(ot_options_num_arguments(s->options) == 2, OT_USAGE,
-           "one file at a time, except with --tasks");
+static ot_status read_lines(scoring *s) {
   const ot_score_source source = {.path = s->path,
                                   .model_path = s->model.files.path,
                                   .model = &s->model.files.model,
                                   .encoder = s->model.encoder};
-  OT_TRY(ot_score_lines_read(&source, s->arena, &s->lines));
-  return score_items(s);
+  OT_CHECK(ot_options_num_arguments(s->options) == 2, OT_USAGE,
+           "one file at a time, except with --tasks");
+  return ot_score_lines_read(&source, s->arena, &s->lines);
+}
+
+static ot_status prepare(void *context, int ranks) {
+  scoring *const s = context;
+  (void)ranks;
+  return ot_model_options_open(s->options, s->arena, &s->model);
+}
+
+static ot_status score_rank(ot_comm *comm, void *context) {
+  scoring *const s = context;
+  const bool leads = ot_comm_rank(comm) == 0;
+  ot_model_engine engine;
+  ot_model_engine_request request = {.options = s->options, .comm = comm, .model = &s->model};
+  if (leads) request.status = read_lines(s);
+  if (leads) request.shape = shape_of(s);
+  ot_status status = ot_model_engine_create(&request, &engine);
+  if (status == OT_OK) {
+    status = leads ? score_items(s, engine.runtime) : ot_inference_follow(engine.runtime);
+  }
+  // All ranks have done their work; a faulty line is not the failure of a rank.
+  if (status == OT_OK) status = ot_comm_agree(comm, leads ? check_items(s) : OT_OK);
+  if (leads) ot_inference_destroy(&s->engine);
+  ot_model_engine_destroy(&engine);
+  return status;
 }
 
 static ot_status run(const ot_options *options) {
   scoring s = {.options = options,
                .arena = ot_options_arena(options),
                .path = ot_options_argument(options, 1)};
-  const ot_status status = score(&s);
-  ot_inference_destroy(&s.engine);
+  ot_score_tasks tasks = {.options = options, .model = &s.model};
+  const bool figures = ot_options_flag(options, "tasks");
+  const ot_ranks_verb verb = {.prepare = prepare, .run = score_rank, .context = &s};
+  const ot_ranks_verb other = {
+      .prepare = ot_score_tasks_prepare, .run = ot_score_tasks_run, .context = &tasks};
+  const ot_status status = ot_ranks_run(options, figures ? &other : &verb);
   for (int64_t i = 0; s.scores && i < s.lines.count; i++) {
     free(s.scores[i].logprobs);
     free(s.scores[i].greedy);
   }
   ot_score_lines_release(&s.lines);
-  ot_runtime_destroy(&s.runtime);
   ot_opened_model_release(&s.model);
   return status;
 }
 
 static const ot_option rows[] = {
+    {.shared = &ot_option_ranks},
     {"tasks", OT_OPTION_FLAG, .help = "files are tasks as in `evaluate:` of a run: print figures"},
     {.shared = &ot_option_tokenizer},
     {.shared = &ot_option_model_set},

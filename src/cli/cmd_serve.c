@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "cli/model_engine.h"
+#include "cli/ranks.h"
 #include "cli/verbs.h"
 #include "serve/server.h"
 
@@ -16,7 +17,7 @@ typedef struct serving {
   const ot_options *options;
   ot_arena *arena;
   ot_opened_model model;
-  ot_runtime *runtime;
+  sigset_t signals;  // that end it
   ot_service *service;
   ot_server *server;
 } serving;
@@ -53,21 +54,21 @@ static int64_t max_length_of(const serving *s) {
   return model > 0 && model < MOST_DEFAULT_LENGTH ? model : MOST_DEFAULT_LENGTH;
 }
 
-static ot_status create_runtime(serving *s, int64_t max_length) {
+static ot_status find_shape(const serving *s, ot_inference_shape *shape) {
   const ot_options *const o = s->options;
   const ot_model *const model = &s->model.files.model;
+  const int64_t max_length = max_length_of(s);
   OT_CHECK(!model->learned_positions || max_length <= model->max_positions, OT_USAGE,
            "--max-length %lld, but the model has positions for %lld", (long long)max_length,
            (long long)model->max_positions);
-  OT_CHECK(ot_options_integer(o, "ranks") == 1, OT_ENVIRONMENT,
-           "a model is served by one rank (--threads for its cores)");
   const int64_t slots = ot_options_integer(o, "slots"), chunk = ot_options_integer(o, "chunk");
   const int64_t cache = ot_options_integer(o, "cache-tokens");
-  ot_inference_shape shape = {
-      .slots = slots, .chunk = chunk > slots ? chunk : slots, .positions = max_length};
   const int64_t tokens = cache > max_length ? cache : max_length;
-  shape.pages = (tokens + OT_PAGE_SLOTS - 1) / OT_PAGE_SLOTS;
-  return ot_model_engine_create(o, &shape, &s->model, &s->runtime);
+  *shape = (ot_inference_shape){.slots = slots,
+                                .chunk = chunk > slots ? chunk : slots,
+                                .positions = max_length,
+                                .pages = (tokens + OT_PAGE_SLOTS - 1) / OT_PAGE_SLOTS};
+  return OT_OK;
 }
 
 // The last part of the path.
@@ -77,16 +78,14 @@ static const char *model_name(const serving *s) {
   return given ? given : slash && slash[1] ? slash + 1 : s->model.files.path;
 }
 
-static ot_status create_service(serving *s) {
-  const int64_t max_length = max_length_of(s);
+static ot_status create_service(serving *s, ot_runtime *runtime) {
   ot_service_options options = {.tokenizer = s->model.tokenizer,
                                 .model = model_name(s),
-                                .positions = max_length,
+                                .runtime = runtime,
+                                .positions = max_length_of(s),
                                 .most_waiting = ot_options_integer(s->options, "queue"),
                                 .timeout_s = ot_options_real(s->options, "timeout")};
   OT_TRY(find_template(s, &options.chat));
-  OT_TRY(create_runtime(s, max_length));
-  options.runtime = s->runtime;
   return ot_service_create(&options, &s->service);
 }
 
@@ -114,29 +113,48 @@ static void print_address(const serving *s) {
   fflush(stdout);
 }
 
-static ot_status serve(serving *s) {
-  sigset_t signals;
-  int signal_number = 0;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  // Before threads start, which inherit it.
-  pthread_sigmask(SIG_BLOCK, &signals, NULL);
+static ot_status prepare(void *context, int ranks) {
+  serving *const s = context;
+  (void)ranks;
   OT_TRY(ot_model_options_open(s->options, s->arena, &s->model));
   OT_CHECK(s->model.tokenizer, OT_USAGE, "%s holds no tokenizer.json; name one with --tokenizer",
            s->model.files.path);
-  OT_TRY(create_service(s));
+  return OT_OK;
+}
+
+static ot_status serve(serving *s, ot_runtime *runtime) {
+  int signal_number = 0;
+  OT_TRY(create_service(s, runtime));
   OT_TRY(create_server(s));
   print_address(s);
-  sigwait(&signals, &signal_number);
+  sigwait(&s->signals, &signal_number);
   return OT_OK;
+}
+
+static ot_status serve_rank(ot_comm *comm, void *context) {
+  serving *const s = context;
+  const bool leads = ot_comm_rank(comm) == 0;
+  ot_model_engine engine;
+  ot_model_engine_request request = {.options = s->options, .comm = comm, .model = &s->model};
+  if (leads) request.status = find_shape(s, &request.shape);
+  ot_status status = ot_model_engine_create(&request, &engine);
+  if (status == OT_OK) {
+    status = leads ? serve(s, engine.runtime) : ot_inference_follow(engine.runtime);
+  }
+  if (leads) ot_server_destroy(&s->server, &s->service);
+  ot_model_engine_destroy(&engine);
+  return status;
 }
 
 static ot_status run(const ot_options *options) {
   serving s = {.options = options, .arena = ot_options_arena(options)};
-  const ot_status status = serve(&s);
-  ot_server_destroy(&s.server, &s.service);
-  ot_runtime_destroy(&s.runtime);
+  const ot_ranks_verb verb = {.prepare = prepare, .run = serve_rank, .context = &s};
+  sigemptyset(&s.signals);
+  sigaddset(&s.signals, SIGINT);
+  sigaddset(&s.signals, SIGTERM);
+  // Before threads start, which inherit it. Ranks that follow end when rank 0 does.
+  pthread_sigmask(SIG_BLOCK, &s.signals, NULL);
+  const ot_status status = ot_ranks_run(options, &verb);
   ot_opened_model_release(&s.model);
   return status;
 }
@@ -145,7 +163,7 @@ static const ot_option rows[] = {
     {"host", OT_OPTION_TEXT, "ADDRESS", "127.0.0.1",
      .help = "address to listen at; by default this machine only"},
     {"port", OT_OPTION_INTEGER, "N", "8000", 0, 65535, .help = "0: any that is free"},
-    {"ranks", OT_OPTION_INTEGER, "N", "1", 1, 1 << 20, .help = "ranks of the model: one, so far"},
+    {.shared = &ot_option_ranks},
     {"api-key", OT_OPTION_PATH, "FILE", .help = "its first line is the bearer key of all requests"},
     {"max-length", OT_OPTION_INTEGER, "N", "0", 0, 1 << 24,
      .help = "tokens of a prompt and its text; 0: the model's positions, up to 4096"},

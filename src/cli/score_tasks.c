@@ -14,7 +14,6 @@ typedef struct task_scoring {
   ot_arena *arena;
   int count;
   ot_text_task *tasks;  // [count]
-  ot_runtime *runtime;
   ot_inference *engine;
   ot_evaluation *evaluation;
 } task_scoring;
@@ -57,13 +56,10 @@ static void print_figures(task_scoring *s) {
   if (document) puts("]}");
 }
 
-static ot_status run(task_scoring *s) {
+static ot_status score(task_scoring *s, ot_runtime *runtime) {
   bool done = false;
-  OT_TRY(read_tasks(s));
-  const ot_inference_shape shape = ot_evaluation_shape(s->tasks, s->count);
   const int64_t vocab = ot_tokenizer_vocab_size(s->model->tokenizer);
-  OT_TRY(ot_model_engine_create(s->options, &shape, s->model, &s->runtime));
-  OT_TRY(ot_inference_create(s->runtime, vocab, &s->engine));
+  OT_TRY(ot_inference_create(runtime, vocab, &s->engine));
   const ot_evaluation_request request = {.tasks = s->tasks,
                                          .num_tasks = s->count,
                                          .tokenizer = s->model->tokenizer,
@@ -72,14 +68,32 @@ static ot_status run(task_scoring *s) {
   OT_TRY(ot_evaluation_create(&request, &s->evaluation));
   while (!done) OT_TRY(ot_evaluation_step(s->evaluation, &done));
   print_figures(s);
-  return OT_OK;
+  return ot_inference_dismiss(s->engine);
 }
 
-ot_status ot_score_tasks(const ot_options *options, ot_opened_model *model) {
-  task_scoring s = {.options = options, .model = model, .arena = ot_options_arena(options)};
-  const ot_status status = run(&s);
+ot_status ot_score_tasks_prepare(void *context, int ranks) {
+  const ot_score_tasks *const c = context;
+  (void)ranks;
+  return ot_model_options_open(c->options, ot_options_arena(c->options), c->model);
+}
+
+ot_status ot_score_tasks_run(ot_comm *comm, void *context) {
+  const ot_score_tasks *const c = context;
+  const bool leads = ot_comm_rank(comm) == 0;
+  task_scoring s = {.options = c->options, .model = c->model};
+  ot_model_engine engine;
+  ot_model_engine_request request = {.options = c->options, .comm = comm, .model = c->model};
+  if (leads) {
+    s.arena = ot_options_arena(c->options);
+    request.status = read_tasks(&s);
+    request.shape = ot_evaluation_shape(s.tasks, request.status == OT_OK ? s.count : 0);
+  }
+  ot_status status = ot_model_engine_create(&request, &engine);
+  if (status == OT_OK) {
+    status = leads ? score(&s, engine.runtime) : ot_inference_follow(engine.runtime);
+  }
   ot_evaluation_destroy(&s.evaluation);
   ot_inference_destroy(&s.engine);
-  ot_runtime_destroy(&s.runtime);
+  ot_model_engine_destroy(&engine);
   return status;
 }

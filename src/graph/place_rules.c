@@ -10,7 +10,7 @@
 static const ot_place_rule rules[] = {
     // A table sharded by rows outputs its own rows and zeros for the others.
     [OT_OP_EMBEDDING] = {.rows = {"VRVR>V", "0R0R>0", "I0..>P", "VV..>V", "IR..>R"}},
-    [OT_OP_EMBEDDING_GRAD] = {.rows = {"VV>P", "00>P", "RI>0", "VV>V"}},
+    [OT_OP_EMBEDDING_GRAD] = {.rows = {"VV>P", "00>P", "RI>0", "VV>V", "PI>P"}},
     [OT_OP_POSITION_GRAD] = {.rows = {"VV>P", "00>P"}},
     // Column-parallel: sharded outputs. Row-parallel: partial sums, to which nothing else is added.
     [OT_OP_LINEAR] = {.rows = {"VRRV>V", "0RR0>0", "R001>1", "11.P>P"}},

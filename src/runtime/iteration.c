@@ -195,11 +195,11 @@ static ot_status exchange(ot_iteration *it, int64_t from, int64_t to, const int3
   return ot_host_allreduce_integers(it->ranks->message, count);
 }
 
-static ot_status announce(ot_iteration *it, bool dismisses) {
+static ot_status announce(ot_iteration *it) {
   message_part parts[PARTS];
   const int64_t count = list_parts(it, parts), first = first_message(it);
   int32_t *const numbers = it->ranks->numbers;
-  numbers[MODE] = dismisses ? DISMISSED : (int32_t)it->mode;
+  numbers[MODE] = (int32_t)it->mode;
   numbers[ROWS] = (int32_t)it->num_rows;
   numbers[PICKS] = (int32_t)it->num_picks;
   numbers[PAGES] = it->pages_changed;
@@ -266,7 +266,6 @@ static ot_status gather(ot_iteration *it, int64_t words) {
                              .receive = r->received,
                              .count = words,
                              .dtype = OT_I64,
-                             .discarded = ot_comm_rank(r->comm) > 0,
                              .name = "logits and scores"};
   return ot_comm_run(r->comm, &call);
 }
@@ -317,13 +316,15 @@ static ot_status run_together(ot_iteration *it) {
 
 ot_status ot_iteration_run(ot_iteration *iteration) {
   if (!iteration->ranks) return run_here(iteration);
-  OT_TRY(announce(iteration, false));
+  OT_TRY(announce(iteration));
   iteration->pages_changed = false;
   return run_together(iteration);
 }
 
 ot_status ot_iteration_dismiss(ot_iteration *iteration) {
-  return iteration->ranks ? announce(iteration, true) : OT_OK;
+  if (!iteration->ranks) return OT_OK;
+  iteration->ranks->numbers[MODE] = DISMISSED;
+  return exchange(iteration, 0, first_message(iteration), iteration->ranks->numbers);
 }
 
 static ot_status follow(ot_iteration *it) {

@@ -290,7 +290,14 @@ static void *work(void *context) {
     if (ot_inference_step(service->engine) != OT_OK) fail_all(service, ot_fail_message());
     complete_jobs(service);
   }
+  (void)ot_inference_dismiss(service->engine);
   return NULL;
+}
+
+// The ranks that follow see the engine's thread as another thread of this rank.
+static void announce_thread(const ot_service *service, bool more) {
+  ot_comm *const comm = ot_runtime_comm(service->options.runtime);
+  if (comm) ot_comm_add_thread(comm, more);
 }
 
 // ---- create ----
@@ -301,7 +308,9 @@ static ot_status start(ot_service *service) {
   OT_TRY(ot_inference_create(service->options.runtime, ot_tokenizer_vocab_size(tokenizer),
                              &service->engine));
   service->counts.engine = ot_inference_count(service->engine);
+  announce_thread(service, true);
   service->runs = pthread_create(&service->thread, NULL, work, service) == 0;
+  if (!service->runs) announce_thread(service, false);
   OT_CHECK(service->runs, OT_ENVIRONMENT, "cannot start a thread");
   return OT_OK;
 }
@@ -326,6 +335,7 @@ void ot_service_stop(ot_service *service) {
   pthread_cond_signal(&service->work);
   pthread_mutex_unlock(&service->lock);
   pthread_join(service->thread, NULL);
+  announce_thread(service, false);
   service->runs = false;
 }
 

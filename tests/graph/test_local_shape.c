@@ -418,8 +418,8 @@ static void degrees_of_cp_that_do_not_fit_are_refused(void **state) {
 static void modes_of_one_rank_are_refused_on_several(void **state) {
   (void)state;
   const ot_model model = split_llama(4, 2);
-  const ot_mode modes[] = {OT_MODE_SCORE, OT_MODE_LOGITS, OT_MODE_PREFILL, OT_MODE_DECODE};
-  const char *const names[] = {"score", "logits", "prefill", "decode"};
+  const ot_mode modes[] = {OT_MODE_SCORE, OT_MODE_LOGITS};
+  const char *const names[] = {"score", "logits"};
   for (int i = 0; i < OT_COUNT(modes); i++) {
     const ot_graph_request request = split_request(&model, modes[i], (ot_split){.tp = 2});
     expect_refusal(
@@ -427,6 +427,15 @@ static void modes_of_one_rank_are_refused_on_several(void **state) {
         ot_arena_format(&arena, "graph: mode %s runs on one rank, not on tp=2 x cp=1", names[i]),
         "try tp=1 and cp=1");
   }
+  ot_graph_request request = split_request(&model, OT_MODE_PREFILL, (ot_split){.cp = 2});
+  expect_refusal(&request, OT_ENVIRONMENT,
+                 "graph: mode prefill has no cp, and cp=2 (try cp=1, and tp)", "");
+  request = split_request(&model, OT_MODE_DECODE, (ot_split){.tp = 2});
+  request.backend = OT_BACKEND_CUDA;
+  expect_refusal(&request, OT_ENVIRONMENT,
+                 "graph: mode decode on several ranks runs on CPUs only (try --device cpu, or one "
+                 "rank)",
+                 "");
 }
 
 int main(void) {

@@ -87,13 +87,8 @@ static ot_status generate(const setting *s, ot_runtime *runtime) {
 
 static ot_status run_rank(ot_comm *comm, void *context) {
   const setting *const s = context;
-  const ot_run_parallel parallel = {.tp = s->ranks,
-                                    .pp = 1,
-                                    .vpp = 1,
-                                    .cp = 1,
-                                    .ep = s->ep,
-                                    .etp = s->etp,
-                                    .dp_replicate = 1};
+  const ot_run_parallel parallel = {
+      .tp = s->ranks, .pp = 1, .vpp = 1, .cp = 1, .ep = s->ep, .etp = s->etp, .dp_replicate = 1};
   ot_mesh mesh;
   ot_runtime *runtime = NULL;
   OT_TRY(ot_mesh_build(&parallel, s->ranks, &mesh));
@@ -154,33 +149,35 @@ static double largest_difference(const result *a, const result *b) {
 
 static const ot_inference_shape one = {.slots = 4, .chunk = 16, .positions = MOST};
 
+typedef struct sharding {
+  int ranks, ep, etp;
+} sharding;
+
+static void compare(setting one_rank, const result *expected, sharding shards, double bound) {
+  const char *const kind = one_rank.model.model_type;
+  setting many = one_rank;
+  many.ranks = shards.ranks;
+  many.ep = shards.ep;
+  many.etp = shards.etp;
+  const double worst = largest_difference(expected, run(&many));
+  if (getenv("OT_SHOW")) {
+    print_message("%s on %d ranks, ep %d, bound %g: %g\n", kind, many.ranks, many.ep, bound, worst);
+  }
+  if (!(worst <= bound)) fail_msg("%s on %d ranks, ep %d: %g", kind, many.ranks, many.ep, worst);
+}
+
 static void ranks_score_and_generate_as_one_does(void **state) {
   (void)state;
-  static const struct {
-    int ranks, ep, etp;
-  } meshes[] = {{2, 1, 1}, {4, 1, 1}, {2, 2, 1}, {4, 2, 2}};
-  for (int kind = 0; kind < RANK_MODELS; kind++) {
+  static const sharding meshes[] = {{2, 1, 1}, {4, 1, 1}, {2, 2, 1}, {4, 2, 2}};
+  for (int i = 0; i < 2 * RANK_MODELS; i++) {
+    const rank_model_kind kind = (rank_model_kind)(i / 2);
+    const ot_dtype dtype = i % 2 == 0 ? OT_F32 : OT_F64;
     if (kind == RANK_DROPOUT) continue;
-    for (int wide = 0; wide < 2; wide++) {
-      setting alone = {.model = model_of((rank_model_kind)kind),
-                       .dtype = wide ? OT_F64 : OT_F32,
-                       .ranks = 1,
-                       .shape = one};
-      const result *const expected = run(&alone);
-      for (int m = 0; m < OT_COUNT(meshes); m++) {
-        if (meshes[m].ep > 1 && alone.model.moe.num_experts == 0) continue;
-        setting many = alone;
-        many.ranks = meshes[m].ranks;
-        many.ep = meshes[m].ep;
-        many.etp = meshes[m].etp;
-        const double worst = largest_difference(expected, run(&many));
-        const double bound = wide ? 1e-12 : 1e-5;
-        if (getenv("OT_SHOW")) print_message("%s %d %d %d: %g\n", rank_model_name((rank_model_kind)kind), many.ranks, many.ep, wide, worst);
-        if (!(worst <= bound)) {
-          fail_msg("%s, tp %d, ep %d, etp %d: %g", rank_model_name((rank_model_kind)kind),
-                   many.ranks, many.ep, many.etp, worst);
-        }
-      }
+    setting alone = {.model = model_of(kind), .dtype = dtype, .ranks = 1, .shape = one};
+    const result *const expected = run(&alone);
+    for (int m = 0; m < OT_COUNT(meshes); m++) {
+      if (meshes[m].ep > 1 && alone.model.moe.num_experts == 0) continue;
+      compare(alone, expected, meshes[m], dtype == OT_F64 ? 1e-12 : 1e-5);
     }
   }
 }
