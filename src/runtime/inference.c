@@ -215,11 +215,6 @@ void ot_inference_cancel_all(ot_inference *engine) {
 
 // ---- the cache ----
 
-void ot_inference_forget(ot_inference *engine) {
-  OT_ASSERT(ot_inference_is_idle(engine));
-  ot_page_cache_forget(engine->cache);
-}
-
 void ot_inference_renew(ot_inference *engine, bool recompute) {
   ot_page_cache_forget(engine->cache);
   for (int64_t i = 0; i < engine->shape.slots; i++) {

@@ -85,9 +85,6 @@ void ot_inference_cancel(ot_inference *engine, ot_sequence *sequence);
 // Ends all sequences.
 void ot_inference_cancel_all(ot_inference *engine);
 
-// The weights have changed: what the cache holds is not found any more. The engine must be idle.
-void ot_inference_forget(ot_inference *engine);
-
 // The weights have changed while sequences run, none of which wants scores of its prompt. Their K
 // and V stay those of the old weights, and no other sequence finds them; with `recompute` the next
 // iterations compute them again.

@@ -135,7 +135,7 @@ static ot_status join(ot_loop *l, ot_evaluation *e) {
 static ot_status evaluate(ot_loop *l, ot_evaluation *e, int64_t step) {
   bool left = false;
   OT_TRY(ot_runtime_copy_weights(ot_trainer_runtime(l->start.trainer), l->evaluation.runtime));
-  if (l->evaluation.engine) ot_inference_forget(l->evaluation.engine);
+  if (l->evaluation.engine) ot_inference_renew(l->evaluation.engine, true);
   OT_TRY(run_all(l, e, &left));
   if (left) {
     if (l->evaluation.engine) ot_inference_cancel_all(l->evaluation.engine);
