@@ -18,6 +18,29 @@ static void put_texts(document *d, const char *key, const char *const *texts, in
 
 // ---- the job ----
 
+// Each pool of a mixed cluster, and the links between them.
+static void put_pools(const ot_cluster *cluster, ot_dtype products, ot_json_writer *w) {
+  if (cluster->num_pools == 0) return;
+  ot_json_array(w, "pools");
+  for (int i = 0; i < cluster->num_pools; i++) {
+    const ot_cluster *const pool = &cluster->pools[i];
+    ot_json_object(w, NULL);
+    ot_json_text(w, "name", pool->name);
+    ot_json_text(w, "device", pool->device.name);
+    ot_json_integer(w, "devices", pool->num_devices);
+    ot_json_integer(w, "memory_bytes", pool->device.memory_bytes);
+    ot_json_integer(w, "usable_memory_bytes", ot_device_capacity(&pool->device));
+    ot_json_real(w, "peak_flops_per_second", pool->device.flops[products]);
+    ot_json_end(w);
+  }
+  ot_json_end(w);
+  ot_json_object(w, "between");
+  ot_json_text(w, "name", cluster->between.name);
+  ot_json_real(w, "bytes_per_second", cluster->between.bytes_per_s);
+  ot_json_real(w, "latency_seconds", cluster->between.latency_s);
+  ot_json_end(w);
+}
+
 static void put_model(document *d) {
   const ot_job *const job = d->page->job;
   ot_json_writer *const w = &d->w;
@@ -45,6 +68,7 @@ static void put_model(document *d) {
     ot_json_end(w);
   }
   ot_json_end(w);
+  put_pools(job->cluster, job->recipe.products, w);
   ot_json_end(w);
 }
 
@@ -74,21 +98,26 @@ static void put_model_totals(document *d) {
   ot_json_end(w);
 }
 
-static void put_limits(document *d) {
-  const ot_limits *const l = d->page->limits;
-  ot_json_writer *const w = &d->w;
-  ot_json_object(w, "limits");
-  ot_json_integer(w, "batch_floor_devices", l->batch_floor_devices);
+// Limits of one kind of device.
+static void put_crossovers(const ot_limits *l, ot_json_writer *w) {
   ot_json_integer(w, "crossover_devices", l->crossover_devices);
-  ot_json_real(w, "critical_batch_tokens", l->critical_batch_tokens);
   ot_json_integer(w, "crossover_flat_devices", l->crossover_flat_devices);
   ot_json_integer(w, "crossover_critical_devices", l->crossover_critical_devices);
   ot_json_integer(w, "crossover_replicated_devices", l->crossover_replicated_devices);
   ot_json_real(w, "floor_forward_tokens_per_device", l->floor.forward);
   ot_json_real(w, "floor_backward_tokens_per_device", l->floor.backward);
   ot_json_real(w, "tensor_ways", l->tensor_ways);
+}
+
+static void put_limits(document *d) {
+  const ot_limits *const l = d->page->limits;
+  ot_json_writer *const w = &d->w;
+  ot_json_object(w, "limits");
+  ot_json_integer(w, "batch_floor_devices", l->batch_floor_devices);
+  ot_json_real(w, "critical_batch_tokens", l->critical_batch_tokens);
   ot_json_real(w, "flops_per_second_per_device", l->flops_per_s);
   ot_json_real(w, "step_flops_per_second_per_device", l->step_flops_per_s);
+  if (d->page->job->cluster->num_pools == 0) put_crossovers(l, w);
   ot_json_end(w);
 }
 
@@ -108,6 +137,7 @@ void ot_candidate_write_json(const ot_candidate *c, ot_json_writer *w) {
   ot_json_integer(w, "micro_batches", c->micro_batches);
   ot_json_text(w, "pipeline", ot_pipeline_name(c->pipeline));
   ot_json_text(w, "recompute", ot_recompute_names[c->recompute]);
+  if (c->crosses) ot_json_text(w, "crosses", ot_crossing_names[c->crosses]);
 }
 
 void ot_memory_write_json(const ot_memory_estimate *m, ot_json_writer *w) {
@@ -149,11 +179,29 @@ static void put_speed(const ot_job *job, const ot_estimate *e, ot_json_writer *w
   ot_json_end(w);
 }
 
+static void put_pool_parts(const ot_job *job, const ot_estimate *e, ot_json_writer *w) {
+  if (!e->candidate.crosses) return;
+  ot_json_array(w, "pools");
+  for (int i = 0; i < job->cluster->num_pools; i++) {
+    const ot_pool_estimate *const pool = &e->pools[i];
+    ot_json_object(w, NULL);
+    ot_json_text(w, "name", job->cluster->pools[i].name);
+    ot_json_integer(w, "stages", pool->stages);
+    ot_json_integer(w, "replicas", pool->replicas);
+    ot_json_integer(w, "layers", pool->layers);
+    ot_json_integer(w, "micro_batches", pool->micro_batches);
+    ot_memory_write_json(&pool->memory, w);
+    ot_json_end(w);
+  }
+  ot_json_end(w);
+}
+
 void ot_estimate_write_json(const ot_job *job, const ot_estimate *e, ot_json_writer *w) {
   ot_candidate_write_json(&e->candidate, w);
   ot_json_boolean(w, "fits", e->fits);
   ot_memory_write_json(&e->memory, w);
   put_speed(job, e, w);
+  put_pool_parts(job, e, w);
 }
 
 static void put_range(document *d, const char *key, ot_interval interval) {

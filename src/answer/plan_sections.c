@@ -35,6 +35,7 @@ static void move_choices(ot_node *settings, const ot_run_parallel *p, ot_arena *
   if (p->zero == 3) move_key(from, "prefetch", arena, to);
   if (p->zero == 3) move_key(from, "reshard", arena, to);
   if (p->ep * p->etp > 1) move_key(from, "expert_buffer", arena, to);
+  if (p->layout[0] != '\0') move_key(from, "layout", arena, to);
 }
 
 static bool was_set(const ot_node *node) {
@@ -60,6 +61,20 @@ static void move_changes(const ot_node *given, ot_node *settings, ot_arena *aren
   }
 }
 
+// Stages of pools have layers by their rates, which training does not know: "Et*20|t*11L".
+static const char *layout_of(const ot_plan_page *page, const ot_candidate *candidate,
+                             ot_arena *arena) {
+  int *layers, chunks;
+  ot_text_builder text = {.arena = arena};
+  if (ot_estimate_chunks(page->estimator, candidate, arena, &layers, &chunks) != OT_OK) return "";
+  for (int i = 0; i < chunks; i++) {
+    ot_text_appendf(&text, "%s%s", i > 0 ? "|" : "", i == 0 ? "E" : "");
+    if (layers[i] > 0) ot_text_appendf(&text, "t*%d", layers[i]);
+    if (i + 1 == chunks) ot_text_put(&text, "L");
+  }
+  return ot_text_builder_text(&text);
+}
+
 ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidate,
                           ot_arena *arena) {
   ot_job job = *page->job;
@@ -67,6 +82,7 @@ ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidat
   ot_run_lists lists;
   ot_run run;
   ot_candidate_run(&job, candidate, &lists, &run);
+  if (candidate->crosses == OT_CROSSES_PP) run.parallel.layout = layout_of(page, candidate, arena);
   ot_node *const settings = ot_run_write(&run, arena);
   ot_node *const out = ot_node_create(arena, OT_NODE_MAP);
   ot_node_put(arena, out, "model",

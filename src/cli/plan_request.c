@@ -250,6 +250,7 @@ ot_status ot_plan_request_read(const ot_options *options, ot_arena *arena, ot_pl
   OT_TRY(read_run(&r));
   OT_TRY(fit_import(&r));
   OT_TRY(ot_plan_request_end(arena, out));
+  if (r.own) ot_candidate_cross(&out->job, r.own);
   if (r.own) r.own->micro_batches = ot_candidate_micro_batches(&out->job, r.own);
   return OT_OK;
 }

@@ -155,7 +155,16 @@ static ot_status share_hosts(const ot_cluster *cluster, int ranks, int threads, 
   return ot_cluster_check(out);
 }
 
+// What only plans can price.
+static ot_status check_alike(const ot_cluster *cluster) {
+  if (cluster->num_pools == 0) return OT_OK;
+  ot_fail(OT_USAGE, "cluster %s has pools of different devices, which only `orthant plan` prices",
+          cluster->name);
+  return ot_fail_hint(OT_USAGE, "name a cluster of one kind of device with --cluster");
+}
+
 ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot_cluster *out) {
+  OT_TRY(check_alike(cluster));
   if (ot_cluster_has_hosts(cluster)) {
     const ot_cluster own = *cluster;
     return share_hosts(&own, ranks, threads, out);
@@ -192,6 +201,13 @@ int ot_cluster_threads(const ot_cluster *cluster, int ranks, int asked) {
 
 ot_status ot_cluster_resize(const ot_cluster *cluster, int devices, ot_cluster *out) {
   *out = *cluster;
+  if (cluster->num_pools > 0) {
+    OT_CHECK(devices == cluster->num_devices, OT_USAGE,
+             "cluster %s has pools of %d devices in total, %d asked for: change num_devices of its "
+             "pools",
+             cluster->name, cluster->num_devices, devices);
+    return OT_OK;
+  }
   out->num_devices = devices;
   const int last = cluster->num_levels - 1;
   if (last < 0 || devices <= cluster->level[last].size) return ot_cluster_check(out);
@@ -280,6 +296,14 @@ int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity)
     length += ot_text_format(out + length, capacity - length, "\n");
   }
   length += print_measured(&cluster->measured, out + length, capacity - length);
+  if (cluster->num_pools == 0) return length;
+  length += ot_text_format(out + length, capacity - length,
+                           "between %s bytes_per_s %.17g latency_s %.17g efficiency %.17g\n",
+                           cluster->between.name, cluster->between.bytes_per_s,
+                           cluster->between.latency_s, cluster->between.efficiency);
+  for (int i = 0; i < cluster->num_pools; i++) {
+    length += ot_cluster_print(&cluster->pools[i], out + length, capacity - length);
+  }
   return length;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine of a run: devices of one kind and the links between them, as plain values. It has
-// nominal figures and, separately, the achieved fractions of them, measured or fitted
-// (docs/pricing.md). A fraction of 0 is unknown: the nominal figure is used.
+// The machine of a run: devices and the links between them, as plain values. It has nominal figures
+// and, separately, the achieved fractions of them, measured or fitted (docs/pricing.md). A fraction
+// of 0 is unknown: the nominal figure is used. A mixed cluster consists of pools, each of one kind
+// of device.
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +12,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 
-enum { OT_MAX_LINK_LEVELS = 6 };
+enum { OT_MAX_LINK_LEVELS = 6, OT_MAX_POOLS = 4 };
 
 // Whose driver and libraries software needs.
 typedef enum ot_vendor {
@@ -160,6 +161,11 @@ typedef struct ot_cluster {
   ot_measured_machine measured;
   double threads_per_core;  // threads of all ranks per core of a measured machine, if above 1; 0:
                             // cores are not shared
+  // A mixed cluster: all members but the name and the devices are those of ot_cluster_pool(0).
+  int num_pools;  // [2, OT_MAX_POOLS]; 0: one kind of device
+  const struct ot_cluster
+      *pools;             // [num_pools] without pools of their own, in order of their ranks
+  ot_link_level between;  // joins the pools; its size is not used
 } ot_cluster;
 
 // Whether the device is the host's own CPU, on which this program runs, and no accelerator.
@@ -179,6 +185,25 @@ extern const char *const ot_vendor_names[OT_VENDORS + 1];
 const char *ot_cluster_basis_name(ot_cluster_basis basis);
 
 ot_status ot_cluster_check(const ot_cluster *cluster);
+
+// Number of pools: 1 for a cluster of one kind of device.
+int ot_cluster_pools(const ot_cluster *cluster);
+
+// Nominal memory of the device with the most.
+int64_t ot_cluster_most_memory(const ot_cluster *cluster);
+
+// Devices of pool `pool`.
+int ot_cluster_pool_devices(const ot_cluster *cluster, int pool);
+
+// The whole cluster as a rank of pool `pool` sees it: its own devices first, over the links of its
+// pool, and those of all other pools beyond the links between the pools. Links of the pool with the
+// same figures as those between the pools are one network with them. A cluster without pools: a
+// copy. `out` may not be `cluster`.
+void ot_cluster_pool(const ot_cluster *cluster, int pool, ot_cluster *out);
+
+// Makes a cluster of `pools` [num_pools], joined by `between`, and checks it. Keeps `pools`.
+ot_status ot_cluster_join(const char *name, const ot_cluster *pools, int num_pools,
+                          const ot_link_level *between, ot_cluster *out);
 
 // Index of the innermost level that joins two devices; -1 for a device and itself.
 int ot_cluster_level(const ot_cluster *cluster, int device, int other);

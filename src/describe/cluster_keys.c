@@ -119,21 +119,80 @@ const ot_schema ot_cluster_schema = {
     "cluster", cluster_keys, OT_COUNT(cluster_keys), .size = sizeof(cluster_values)};
 // clang-format on
 
-ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out) {
-  cluster_values v;
-  OT_TRY(ot_schema_read(&ot_cluster_schema, tree, arena, &v));
-  OT_CHECK(v.num_levels <= OT_MAX_LINK_LEVELS, OT_USAGE,
-           "cluster %s: %lld levels of links; allowed: up to %d", v.cluster.name,
-           (long long)v.num_levels, OT_MAX_LINK_LEVELS);
-  *out = v.cluster;
-  out->num_levels = (int)v.num_levels;
-  for (int i = 0; i < out->num_levels; i++) out->level[i] = v.levels[i];
+// ---- pools ----
+
+typedef struct mixed_values {
+  const char *name;
+  const cluster_values *pools;
+  int64_t num_pools;
+  ot_link_level between;
+} mixed_values;
+
+// clang-format off
+static const ot_key between_keys[] = {
+    {"name", OT_KEY_TEXT, offsetof(ot_link_level, name), "network", .help = "name"},
+    {"bytes_per_s", OT_KEY_REAL, offsetof(ot_link_level, bytes_per_s), NULL, 0, OT_NO_MAXIMUM,
+     .above_minimum = true, .help = "of one device, one direction"},
+    {"latency_s", OT_KEY_REAL, offsetof(ot_link_level, latency_s), "0", 0, 1,
+     .help = "per message"},
+    {"efficiency", OT_KEY_REAL, offsetof(ot_link_level, efficiency), "0", 0, 1,
+     .help = "fraction of bytes_per_s for long messages; 0: all"},
+};
+static const ot_schema between = {
+    "links between pools", between_keys, OT_COUNT(between_keys), .size = sizeof(ot_link_level)};
+
+static const ot_key mixed_keys[] = {
+    {"name", OT_KEY_TEXT, offsetof(mixed_values, name), .help = "name"},
+    {"pools", OT_KEY_OBJECT, offsetof(mixed_values, pools), "", .shape = OT_SHAPE_LIST,
+     .count_offset = offsetof(mixed_values, num_pools), .object = &ot_cluster_schema,
+     .help = "devices of one kind each, in the order of their ranks"},
+    {"between", OT_KEY_OBJECT, offsetof(mixed_values, between), .object = &between,
+     .help = "links that join the pools"},
+};
+const ot_schema ot_mixed_cluster_schema = {
+    "cluster of pools", mixed_keys, OT_COUNT(mixed_keys), .size = sizeof(mixed_values)};
+// clang-format on
+
+static ot_status take_values(const cluster_values *v, ot_cluster *out) {
+  OT_CHECK(v->num_levels <= OT_MAX_LINK_LEVELS, OT_USAGE,
+           "cluster %s: %lld levels of links; allowed: up to %d", v->cluster.name,
+           (long long)v->num_levels, OT_MAX_LINK_LEVELS);
+  *out = v->cluster;
+  out->num_levels = (int)v->num_levels;
+  for (int i = 0; i < out->num_levels; i++) out->level[i] = v->levels[i];
   OT_TRY(ot_measured_check(out));
   return ot_cluster_check(out);
 }
 
-ot_node *ot_cluster_write(const ot_cluster *cluster, ot_arena *arena) {
-  const cluster_values v = {
+static ot_status read_mixed(const ot_node *tree, ot_arena *arena, ot_cluster *out) {
+  mixed_values v;
+  OT_TRY(ot_schema_read(&ot_mixed_cluster_schema, tree, arena, &v));
+  ot_cluster *const pools = ot_arena_array(arena, v.num_pools, sizeof *pools);
+  for (int64_t i = 0; i < v.num_pools; i++) OT_TRY(take_values(&v.pools[i], &pools[i]));
+  return ot_cluster_join(v.name, pools, (int)v.num_pools, &v.between, out);
+}
+
+ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out) {
+  cluster_values v;
+  const bool map = tree && tree->kind == OT_NODE_MAP;
+  if (map && ot_node_child(tree, "pools")) return read_mixed(tree, arena, out);
+  OT_TRY(ot_schema_read(&ot_cluster_schema, tree, arena, &v));
+  return take_values(&v, out);
+}
+
+static cluster_values values_of(const ot_cluster *cluster) {
+  return (cluster_values){
       .cluster = *cluster, .levels = cluster->level, .num_levels = cluster->num_levels};
-  return ot_schema_write(&ot_cluster_schema, 0, &v, arena);
+}
+
+ot_node *ot_cluster_write(const ot_cluster *cluster, ot_arena *arena) {
+  const cluster_values whole = values_of(cluster);
+  if (cluster->num_pools == 0) return ot_schema_write(&ot_cluster_schema, 0, &whole, arena);
+  cluster_values *const pools = ot_arena_array(arena, cluster->num_pools, sizeof *pools);
+  for (int i = 0; i < cluster->num_pools; i++) pools[i] = values_of(&cluster->pools[i]);
+  const mixed_values v = {.name = cluster->name,
+                          .pools = pools,
+                          .num_pools = cluster->num_pools,
+                          .between = cluster->between};
+  return ot_schema_write(&ot_mixed_cluster_schema, 0, &v, arena);
 }

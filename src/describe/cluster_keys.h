@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of a cluster file: devices and links with their units and ranges.
+// The tables of a cluster file: devices and links with their units and ranges; or pools, each such
+// a cluster, and the links between them.
 #pragma once
 
 #include "base/schema.h"
 #include "describe/cluster.h"
 
 extern const ot_schema ot_cluster_schema;
+extern const ot_schema ot_mixed_cluster_schema;  // of a file with the key `pools`
 
 // Parses `tree` (null: an error) into `out` and checks it; text is allocated in `arena`.
 ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out);

@@ -268,11 +268,12 @@ ot_status ot_config_load_model(const char *source, const ot_config_request *requ
   return OT_OK;
 }
 
-ot_status ot_cluster_file_load(const char *name, const ot_presets *presets, ot_arena *arena,
-                               ot_cluster *out, bool *found) {
+// The tree of the preset or file called `name`; null: this machine, which was not measured.
+static ot_status load_cluster_tree(const char *name, const ot_presets *presets, ot_arena *arena,
+                                   ot_node **tree) {
   const bool file = is_path(name);
   const char *const path = file ? name : ot_presets_find(presets, OT_PRESET_CLUSTER, name, arena);
-  *found = path != NULL;
+  *tree = NULL;
   if (!path) {
     if (ot_text_equal(name, "this-machine")) return OT_OK;
     ot_fail(OT_USAGE, "cluster: no preset and no file is called \"%s\"", name);
@@ -281,8 +282,44 @@ ot_status ot_cluster_file_load(const char *name, const ot_presets *presets, ot_a
                         "`orthant presets` lists the presets, `orthant bench` measures "
                         "this machine");
   }
+  return ot_tree_load(path, arena, tree);
+}
+
+// The file `name` that the file `from` names: relative to its folder.
+static const char *next_to(const char *from, const char *name, ot_arena *arena) {
+  const char *const slash = strrchr(from, '/');
+  if (!is_path(name) || name[0] == '/' || !slash) return name;
+  return ot_arena_format(arena, "%.*s%s", (int)(slash - from + 1), from, name);
+}
+
+// A pool may name a cluster, whose keys it then has where it gives none itself.
+static ot_status fill_pool(ot_node *pool, const char *from, const ot_presets *presets,
+                           ot_arena *arena) {
+  const ot_node *const name = ot_node_child(pool, "cluster");
+  ot_node *base;
+  if (!name || name->kind != OT_NODE_SCALAR) return OT_OK;
+  OT_TRY(load_cluster_tree(next_to(from, name->text, arena), presets, arena, &base));
+  OT_CHECK(base && base->kind == OT_NODE_MAP, OT_USAGE, "%s: \"%s\" cannot be a pool",
+           ot_node_place(arena, name), name->text);
+  ot_node_remove(pool, name);
+  for (ot_node *key = base->first, *next; key; key = next) {
+    next = key->next;
+    key->next = NULL;
+    if (!ot_node_child(pool, key->key)) ot_node_put(arena, pool, key->key, key);
+  }
+  return OT_OK;
+}
+
+ot_status ot_cluster_file_load(const char *name, const ot_presets *presets, ot_arena *arena,
+                               ot_cluster *out, bool *found) {
   ot_node *tree;
-  OT_TRY(ot_tree_load(path, arena, &tree));
+  OT_TRY(load_cluster_tree(name, presets, arena, &tree));
+  *found = tree != NULL;
+  if (!tree) return OT_OK;
+  const ot_node *const pools = tree->kind == OT_NODE_MAP ? ot_node_child(tree, "pools") : NULL;
+  for (ot_node *pool = pools ? pools->first : NULL; pool; pool = pool->next) {
+    if (pool->kind == OT_NODE_MAP) OT_TRY(fill_pool(pool, name, presets, arena));
+  }
   return ot_cluster_read(tree, arena, out);
 }
 

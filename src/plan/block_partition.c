@@ -2,6 +2,7 @@
 // Assigns blocks to stages. Candidates with the same partition share the result.
 #include "describe/pipeline_rules.h"
 #include "plan/framework.h"
+#include "plan/pools.h"
 
 // Chunks go down the stages and back up (V shape); all other schedules assign them round-robin.
 static bool folded(const ot_candidate *c) { return ot_pipeline_rules_of(c->pipeline)->folded; }
@@ -24,12 +25,28 @@ static void share_layers(const ot_estimator *e, ot_stage_partition *cut) {
   }
 }
 
-static ot_status build(ot_estimator *e, const ot_candidate *c, ot_stage_partition *cut) {
+// Pools of different rates get layers in proportion; otherwise the framework divides them.
+static ot_status partition(ot_estimator *e, const ot_candidate *c, ot_stage_partition *cut) {
   ot_run_lists lists;
   ot_run run;
+  bool equal = true;
   ot_candidate_run(&e->job, c, &lists, &run);
+  const int chunks = c->pp * ot_pipeline_chunks(c->pipeline, c->pp, c->vpp);
+  if (c->crosses == OT_CROSSES_PP && e->job.num_chunks != chunks) {
+    OT_CHECK(chunks <= cut->blocks->num_blocks, OT_USAGE,
+             "plan: pp=%d with %d chunks in total exceeds the model's %d blocks", c->pp, chunks,
+             cut->blocks->num_blocks);
+    cut->stages = (ot_stages){.num_ranks = c->pp,
+                              .num_chunks = chunks,
+                              .rank_of = ot_stages_assign(&run.parallel, chunks, e->arena)};
+    OT_TRY(ot_pool_partition(e, c, cut->blocks, &cut->stages, &equal));
+  }
+  return equal ? e->framework->partition(e, c, &run, cut) : OT_OK;
+}
+
+static ot_status build(ot_estimator *e, const ot_candidate *c, ot_stage_partition *cut) {
   *cut = (ot_stage_partition){.blocks = ot_estimator_blocks(e, c)};
-  OT_TRY(e->framework->partition(e, c, &run, cut));
+  OT_TRY(partition(e, c, cut));
   share_layers(e, cut);
   cut->chunk_of = ot_arena_array(e->arena, cut->blocks->num_blocks, sizeof(int));
   cut->stage_of = ot_arena_array(e->arena, cut->blocks->num_blocks, sizeof(int));
@@ -42,16 +59,24 @@ static ot_status build(ot_estimator *e, const ot_candidate *c, ot_stage_partitio
   return OT_OK;
 }
 
-// Packs every parameter of a partition into one number.
-static uint64_t key_of(const ot_estimator *e, const ot_candidate *c) {
+// Packs every parameter of a partition into one number. Where stages cross pools, it depends on the
+// prices of blocks, of which each has an index, and on the ranks of a stage.
+static ot_status find_key(ot_estimator *e, const ot_candidate *c, uint64_t *key) {
   const bool apart = ot_estimator_blocks(e, c) == &e->apart;
   const uint64_t which = ((uint64_t)c->recompute * 2 + folded(c)) * 2 + apart;
-  return ((uint64_t)c->pp << 32 | (uint64_t)c->vpp) * 16 + which;
+  *key = ((uint64_t)c->pp << 32 | (uint64_t)c->vpp) * 16 + which;
+  if (c->crosses != OT_CROSSES_PP) return OT_OK;
+  const ot_prices *works;
+  OT_TRY(ot_work_prices_find(e, c, &works));
+  const uint64_t index = 1 + (uint64_t)ot_price_list_find(&e->works, &works->key);
+  *key = (index << 24 | (uint64_t)c->pp << 12 | (uint64_t)c->vpp) * 16 + which;
+  return OT_OK;
 }
 
 ot_status ot_stage_partition_find(ot_estimator *e, const ot_candidate *c,
                                   const ot_stage_partition **out) {
-  const uint64_t key = key_of(e, c);
+  uint64_t key;
+  OT_TRY(find_key(e, c, &key));
   const int64_t found = ot_lookup_find(&e->cut_lookup, key);
   if (found >= 0) {
     *out = e->cuts[found];

@@ -9,6 +9,7 @@
 #include "describe/pipeline_rules.h"
 #include "plan/framework.h"
 #include "plan/phase_price.h"
+#include "plan/pools.h"
 #include "schedule/block_view.h"
 #include "schedule/layout.h"
 #include "schedule/segment.h"
@@ -38,6 +39,18 @@ int ot_estimator_prefetch(const ot_estimator *e) {
   return e->job.run ? e->job.run->parallel.prefetch : 1;
 }
 
+// Of the ranks of a group, those in the estimator's pool, to which the first of each axis belong.
+static int count_in_pool(const ot_estimator *e, const ot_candidate *c, const int *ranks, int size) {
+  const int of_stage = c->tp * c->cp * c->dp;
+  const int replicas = c->tp * c->cp * ot_pool_replicas(&e->job, c, e->pool);
+  const int stages = ot_pool_stages(&e->job, c, e->pool);
+  int count = 0;
+  for (int i = 0; i < size; i++) {
+    count += ranks[i] / of_stage < stages && ranks[i] % of_stage < replicas;
+  }
+  return count;
+}
+
 static void find_shapes(const ot_estimator *e, const ot_mesh *mesh, ot_arena *scratch,
                         ot_prices *p) {
   const int rank = ot_estimator_rank(&p->key);
@@ -47,6 +60,7 @@ static void find_shapes(const ot_estimator *e, const ot_mesh *mesh, ot_arena *sc
     const int size = ot_group_ranks(mesh, (ot_group_kind)kind, kv_heads, rank, ranks);
     p->shape[kind] = (ot_group_shape){
         .size = size, .first = ranks[0], .stride = size > 1 ? ranks[1] - ranks[0] : 1};
+    if (p->key.crosses) p->shape[kind].in_pool = count_in_pool(e, &p->key, ranks, size);
   }
 }
 
@@ -230,7 +244,7 @@ static void draw(ot_estimator *e, const ot_graph *graph, ot_step_part part, ot_p
 
 static ot_status begin_blueprint(ot_estimator *e, const ot_candidate *c, blueprint *out) {
   const ot_candidate built = e->framework->built(c);
-  out->scratch = ot_arena_pool_begin(&e->pool);
+  out->scratch = ot_arena_pool_begin(&e->scratch);
   ot_candidate_run(&e->job, &built, &out->lists, &out->run);
   e->simulation.expert_ranks = c->ep / built.ep;
   e->simulation.more_rounds =

@@ -8,6 +8,7 @@
 #include "describe/expert_load.h"
 #include "describe/pipeline_rules.h"
 #include "plan/calibrate.h"
+#include "plan/pools.h"
 #include "schedule/step_plan.h"
 
 // The bound adds terms in another order than the estimate: this factor covers the rounding.
@@ -486,7 +487,11 @@ int64_t ot_bound_used(const ot_estimator *estimator, int64_t peak) {
 }
 
 bool ot_bound_fits(const ot_estimator *estimator, int64_t peak) {
-  return ot_bound_used(estimator, peak) <= ot_estimator_memory(estimator);
+  for (int i = 0; i < estimator->num_pools; i++) {
+    const ot_estimator *const pool = estimator->pools[i];
+    if (ot_bound_used(pool, peak) <= ot_estimator_memory(pool)) return true;
+  }
+  return false;
 }
 
 ot_status ot_bound_elements(ot_estimator *e, const ot_candidate *candidate, double *elements) {
@@ -531,7 +536,7 @@ static ot_status bound_cut(ot_estimator *e, ot_bound_depth depth, bounder *b) {
   OT_TRY(ot_stage_partition_find(e, b->candidate, &cut));
   b->stages = &cut->stages;
   if (depth == OT_BOUND_ORDER) OT_TRY(ot_flow_find(e, b->candidate, b->stages, &b->flow));
-  ot_arena scratch = ot_arena_pool_begin(&e->pool);
+  ot_arena scratch = ot_arena_pool_begin(&e->scratch);
   if (!b->flow && b->blocks->num_kinds == 3) {
     bound_shares(b, cut);
   } else {
@@ -557,29 +562,24 @@ ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_es
     OT_TRY(ot_shard_bound_build(e, c, b.work->layer_elements, &shards));
     b.shards = &shards;
   }
-  if (request->depth == OT_BOUND_MEAN) {
+  const bool mixed = e->num_pools > 1;
+  if (request->depth == OT_BOUND_MEAN || mixed) {
     bound_mean(&b);
   } else {
     OT_TRY(bound_cut(e, request->depth, &b));
   }
   const double least = e->job.calibration ? ot_calibration_least(e->job.calibration) : 1;
-  const double s = (ot_larger(b.met_s, request->work_s) + b.end_s) * rounding;
-  const double step_s = least * ot_price_step_s(&e->simulation, e->job.devices, s);
+  if (mixed) OT_TRY(ot_pools_bound(e, c, &priced, b.scale, &b.met_s));
+  const double end_s = mixed ? 0 : b.end_s;
+  const double s = (ot_larger(b.met_s, request->work_s) + end_s) * rounding;
+  double step_s = 1e300;
+  for (int i = 0; i < e->num_pools; i++) {
+    const ot_simulation *const pool = &e->pools[i]->simulation;
+    step_s = ot_smaller(step_s, least * ot_price_step_s(pool, e->job.devices, s));
+  }
   const double peak = request->depth == OT_BOUND_PLAIN ? 0 : b.peak;
   *out = (ot_estimate_bound){.step_s = step_s, .peak = (int64_t)peak};
   return OT_OK;
-}
-
-ot_status ot_bound_replay(ot_estimator *e, const ot_candidate *candidate, double *work_s) {
-  ot_replay_request request = {.estimator = e, .candidate = candidate};
-  OT_TRY(ot_work_prices_find(e, candidate, &request.prices));
-  OT_TRY(ot_stage_partition_find(e, candidate, &request.cut));
-  request.stages = &request.cut->stages;
-  OT_TRY(ot_flow_find(e, candidate, request.stages, &request.flow));
-  ot_arena scratch = ot_arena_pool_begin(&e->pool);
-  ot_replay_outline(&request, &scratch);
-  request.outlines = NULL;
-  return ot_step_replay_work(&request, &scratch, work_s);
 }
 
 ot_status ot_estimate_bound_build(ot_estimator *estimator, const ot_candidate *candidate,

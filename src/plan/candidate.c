@@ -4,6 +4,18 @@
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "plan/framework.h"
+#include "plan/pools.h"
+
+const char *const ot_crossing_names[] = {
+    [OT_CROSSES_NOTHING] = NULL, [OT_CROSSES_PP] = "pp", [OT_CROSSES_DP] = "dp"};
+
+void ot_candidate_cross(const ot_job *job, ot_candidate *candidate) {
+  static const ot_crossing order[] = {OT_CROSSES_PP, OT_CROSSES_DP};
+  for (int i = 0; i < OT_COUNT(order) && job->cluster->num_pools > 0; i++) {
+    candidate->crosses = order[i];
+    if (ot_pools_check(job, candidate) == OT_OK) return;
+  }
+}
 
 // ---- as a run ----
 
@@ -78,9 +90,15 @@ ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate) {
            "plan: tp=%d x pp=%d x cp=%d x dp=%d is not %d devices", candidate->tp, candidate->pp,
            candidate->cp, candidate->dp, job->devices);
   OT_TRY(check_batch(job, candidate));
+  OT_TRY(ot_pools_check(job, candidate));
   ot_run_lists lists;
   ot_run run;
   ot_candidate_run(job, candidate, &lists, &run);
+  // The rules are those of a run whose replicas all have the mean number of micro-batches.
+  if (candidate->crosses == OT_CROSSES_DP) {
+    run.batch.global_batch_size =
+        candidate->micro_batches * candidate->micro_batch_size * candidate->dp;
+  }
   return ot_framework_of(job->engine)->check_run(job, candidate, &run);
 }
 
@@ -101,16 +119,18 @@ int64_t ot_candidate_print_batch(const ot_candidate *candidate, char *out, int64
 
 int64_t ot_candidate_print(const ot_candidate *candidate, char *out, int64_t capacity) {
   const ot_candidate *const c = candidate;
-  char dp[64], batch[64], columns[32] = "";
+  char dp[64], batch[64], columns[32] = "", pools[32] = "";
   if (c->etp > 1) ot_text_format(columns, sizeof columns, " etp %d", c->etp);
+  const char *const crosses = ot_crossing_names[c->crosses];
+  if (crosses) ot_text_format(pools, sizeof pools, ", %s across pools", crosses);
   ot_candidate_print_dp(c, dp, sizeof dp);
   ot_candidate_print_batch(c, batch, sizeof batch);
   return ot_text_format(out, capacity,
                         "tp %d pp %d vpp %d cp %d ep %d%s dp %s zero %d%s, micro-batches %s, %s, "
-                        "recompute %s",
+                        "recompute %s%s",
                         c->tp, c->pp, c->vpp, c->cp, c->ep, columns, dp, c->zero,
                         c->no_sequence_parallel ? " without sequence parallelism" : "", batch,
-                        ot_pipeline_name(c->pipeline), ot_recompute_names[c->recompute]);
+                        ot_pipeline_name(c->pipeline), ot_recompute_names[c->recompute], pools);
 }
 
 static int compare(int64_t a, int64_t b) { return a < b ? -1 : a > b; }
@@ -131,6 +151,7 @@ int ot_candidate_compare(const ot_candidate *a, const ot_candidate *b) {
       {a->pipeline, b->pipeline},
       {a->recompute, b->recompute},
       {a->no_sequence_parallel, b->no_sequence_parallel},
+      {a->crosses, b->crosses},
   };
   for (int i = 0; i < OT_COUNT(keys); i++) {
     const int order = compare(keys[i][0], keys[i][1]);

@@ -140,7 +140,8 @@ static void count_states(counter *c) {
   const ot_recipe *const recipe = &c->estimator->job.recipe;
   const int zero = c->candidate->zero;
   const double pieces = zero > 0 ? c->candidate->dp_shard * c->candidate->cp : 1;
-  const double expert_pieces = zero > 0 ? ot_described_expert_replicas(c->candidate).size : 1;
+  const double expert_pieces =
+      zero > 0 ? ot_described_expert_replicas(c->estimator, c->candidate).size : 1;
   double n = 0, held = 0;  // elements of a rank: before, after ZeRO sharding
   for (int i = 0; i < c->prices->blocks->num_blocks; i++) {
     const bool copy =

@@ -37,6 +37,7 @@ void ot_doubt_find(const ot_doubt_request *request, ot_doubt *out) {
     const bool guessed = basis == OT_BASIS_GUESSED || basis == OT_BASIS_UNKNOWN;
     add(out, 0.0295, guessed ? "fitted to nothing" : "no measured run on this device");
   }
+  if (job->cluster->num_pools > 0) add(out, 0.0295, "no measured run on pools of devices");
   if (unknown || (!measured && !ot_explain_engine_known(job))) {
     add(out, 0.0154, "no measured run of this software");
   }

@@ -7,6 +7,10 @@ static bool holds_copy(const ot_replayer *p, const ot_stage_clocks *s, int block
   return p->request->cut->stage_of[block] != s->blocks.stage;
 }
 
+static const ot_prices *prices_of(const ot_replayer *p, const ot_stage_clocks *s) {
+  return p->place[s->blocks.stage].prices;
+}
+
 static void await_reduction(const ot_replayer *p, ot_stage_clocks *s, int block) {
   const double waits_s = p->reduced_s[block] - s->clock_s;
   if (waits_s <= 0) return;
@@ -16,7 +20,7 @@ static void await_reduction(const ot_replayer *p, ot_stage_clocks *s, int block)
     return;
   }
   // Between the first and the last stage: one of them waits for the other.
-  const double transfer_s = p->prices->tie_s + ot_replayed_price(p, 0)->gradient_gather_s;
+  const double transfer_s = prices_of(p, s)->tie_s + ot_replayed_price(p, 0)->gradient_gather_s;
   s->exposed_pp_s += waits_s < transfer_s ? waits_s : transfer_s;
   s->bubble_s += waits_s < transfer_s ? 0 : waits_s - transfer_s;
 }
@@ -32,10 +36,10 @@ static double tied_ready_s(const ot_replayer *p) {
 static void add_tied(ot_replayer *p, ot_stage_clocks *s, ot_stage_replay *out) {
   const int owner = p->flow->rank_of[0], user = p->flow->rank_of[p->flow->num_chunks - 1];
   if (owner != user || p->tied_reduced_s > 0 || p->reduced_s[0] > 0) {
-    s->reduce_s = p->reduced_s[0] = p->tied_ready_s + p->prices->tie_s;
+    s->reduce_s = p->reduced_s[0] = p->tied_ready_s + prices_of(p, s)->tie_s;
   } else {
-    s->clock_s += p->prices->tie_s;
-    out->update_s += p->prices->tie_s;
+    s->clock_s += prices_of(p, s)->tie_s;
+    out->update_s += prices_of(p, s)->tie_s;
   }
 }
 
@@ -52,7 +56,7 @@ static void run_norm(ot_replayer *p, ot_stage_clocks *s, int block, ot_stage_rep
 }
 
 static void run_update(ot_replayer *p, ot_stage_clocks *s, int block, ot_stage_replay *out) {
-  const double update_s = holds_copy(p, s, block) ? p->prices->tied_update.total_s
+  const double update_s = holds_copy(p, s, block) ? prices_of(p, s)->tied_update.total_s
                                                   : ot_replayed_price(p, block)->update.total_s;
   s->clock_s += update_s;
   out->update_s += update_s;
@@ -77,7 +81,7 @@ static void run_end_event(ot_replayer *p, ot_stage_clocks *s, const ot_end_event
       run_norm(p, s, event->block, out);
       return;
     case OT_END_CLIP:
-      s->clock_s += p->prices->clip.total_s;
+      s->clock_s += prices_of(p, s)->clip.total_s;
       return;
     case OT_END_UPDATE:
       run_update(p, s, event->block, out);
@@ -108,7 +112,7 @@ static double run_ends(ot_replayer *p, ot_stage_replay *out) {
   for (int r = 0; r < p->flow->num_ranks; r++) {
     ot_stage_clocks *const s = &p->stage[r];
     s->bubble_s += met_s - s->clock_s;
-    s->clock_s = met_s;
+    s->clock_s = out[r].met_s = met_s;
     run_end(p, r, true, &out[r]);
     end_s = ot_larger(end_s, s->clock_s);
     ot_replayer_record(p, &(ot_replayed_action){.stage = r,
@@ -121,14 +125,24 @@ static double run_ends(ot_replayer *p, ot_stage_replay *out) {
   return end_s;
 }
 
+// Host time between steps, and waiting for the slowest device: of the pool with the most.
+static double late_after(const ot_replayer *p, double end_s) {
+  const int devices = p->request->estimator->job.devices;
+  double late_s = 0;
+  for (int r = 0; r < p->flow->num_ranks; r++) {
+    const ot_simulation *const simulation = &p->place[r].estimator->simulation;
+    late_s = ot_larger(late_s, ot_price_step_s(simulation, devices, end_s) - end_s);
+  }
+  return late_s;
+}
+
 void ot_replay_end(ot_replayer *p, ot_stage_replay *out) {
-  const ot_phase_price *const begin = &p->prices->begin, *const clip = &p->prices->clip;
   const double end_s = run_ends(p, out);
-  const double late_s = ot_price_step_s(&p->request->estimator->simulation,
-                                        p->request->estimator->job.devices, end_s) -
-                        end_s;
+  const double late_s = late_after(p, end_s);
   for (int r = 0; r < p->flow->num_ranks; r++) {
     const ot_stage_clocks *const s = &p->stage[r];
+    const ot_phase_price *const begin = &p->place[r].prices->begin;
+    const ot_phase_price *const clip = &p->place[r].prices->clip;
     out[r].total_s = end_s + late_s;
     out[r].exposed_s[OT_TIMELINE_WORLD] += late_s;
     out[r].update_s += begin->compute_s + clip->compute_s;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Combines costs, partition, pipeline schedule, replay and memory of a candidate into its estimate.
+// Where replicas are in different pools, each pool replays its own.
 #include "plan/estimate.h"
 
+#include "base/extremes.h"
 #include "describe/pipeline_rules.h"
 #include "plan/calibrate.h"
 #include "plan/framework.h"
+#include "plan/pools.h"
 
 // ---- the estimator ----
 
@@ -26,29 +29,40 @@ static void find_kinds(ot_estimator *e) {
 }
 
 static ot_status find_machine(ot_estimator *e) {
-  const ot_cluster *const cluster = e->job.cluster;
+  ot_cluster pool;
+  ot_cluster_pool(e->job.cluster, e->pool, &pool);
   const int asked = e->job.run ? e->job.run->threads : 0;
-  const int threads = ot_cluster_threads(cluster, e->job.devices, asked);
-  const ot_kernel_style *const style = ot_engine_style(e->job.engine, &cluster->device);
+  const int threads = ot_cluster_threads(&pool, e->job.devices, asked);
+  const ot_kernel_style *const style = ot_engine_style(e->job.engine, &pool.device);
   e->threads = style && asked == 0 ? 1 : threads;
-  OT_TRY(ot_cluster_share(cluster, e->job.devices, threads, &e->cluster));
+  OT_TRY(ot_cluster_share(&pool, e->job.devices, threads, &e->cluster));
   e->simulation = ot_simulation_of(&e->cluster, style, e->job.recipe.products);
   e->simulation.expert_biases = e->job.model->moe.biases;
   e->simulation.stretch = e->job.stretch;
   return ot_price_check(&e->simulation);
 }
 
-ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **out) {
-  OT_TRY(ot_job_check(job));
+static ot_status build_pool(const ot_job *job, int pool, ot_estimator **pools, ot_arena *arena) {
   ot_estimator *const e = ot_arena_array(arena, 1, sizeof *e);
   e->job = *job;
   e->arena = arena;
-  e->pool.parent = arena;
+  e->pool = pool;
+  e->pools = pools;
+  e->num_pools = ot_cluster_pools(job->cluster);
+  e->scratch.parent = e->steps.parent = arena;
   e->ends = ot_arena_array(arena, 1, sizeof *e->ends);
   e->framework = ot_framework_of(job->engine);
+  pools[pool] = e;
   find_kinds(e);
-  OT_TRY(find_machine(e));
-  *out = e;
+  return find_machine(e);
+}
+
+ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **out) {
+  OT_TRY(ot_job_check(job));
+  const int num_pools = ot_cluster_pools(job->cluster);
+  ot_estimator **const pools = ot_arena_array(arena, num_pools, sizeof *pools);
+  for (int i = 0; i < num_pools; i++) OT_TRY(build_pool(job, i, pools, arena));
+  *out = pools[0];
   return OT_OK;
 }
 
@@ -58,9 +72,30 @@ ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **
 // first and the last. PLAYED micro-batches are replayed, and PLAYED_MORE to know the time of one.
 enum { REPLAYED = 8, REPLAYED_MORE = 2 };
 
+ot_status ot_replay_find_places(ot_replay_request *r, bool works, ot_arena *arena) {
+  ot_estimator *const own = r->estimator->pools[r->estimator->pool];
+  const ot_candidate *const c = r->candidate;
+  if (c->crosses == OT_CROSSES_NOTHING) return OT_OK;
+  ot_stage_place *const places = ot_arena_array(arena, c->pp, sizeof *places);
+  int stage = 0;
+  for (int pool = 0; stage < c->pp; pool++) {
+    ot_estimator *const e = c->crosses == OT_CROSSES_PP ? own->pools[pool] : own;
+    const int ranks = c->tp * c->cp * ot_pool_replicas(&e->job, c, e->pool);
+    const ot_prices *prices = NULL;
+    ot_prices *whole = NULL;
+    if (works) OT_TRY(ot_work_prices_find(e, c, &prices));
+    if (!works) OT_TRY(ot_prices_find(e, c, &whole));
+    for (int i = 0; i < ot_pool_stages(&e->job, c, pool); i++) {
+      places[stage++] = (ot_stage_place){e, works ? prices : whole, i * ranks};
+    }
+  }
+  r->places = places;
+  return OT_OK;
+}
+
 // Prepares the replay and the memory estimate of `micro_batches` of `candidate`.
 static ot_status prepare_some(ot_estimator *e, const ot_candidate *candidate, int64_t micro_batches,
-                              ot_replay_request *request) {
+                              ot_arena *arena, ot_replay_request *request) {
   ot_prices *prices;
   *request = (ot_replay_request){.estimator = e, .candidate = candidate};
   OT_TRY(ot_prices_find(e, candidate, &prices));
@@ -69,12 +104,30 @@ static ot_status prepare_some(ot_estimator *e, const ot_candidate *candidate, in
   request->stages = &request->cut->stages;
   ot_candidate some = *candidate;
   some.micro_batches = micro_batches;
-  return ot_flow_find(e, &some, request->stages, &request->flow);
+  OT_TRY(ot_flow_find(e, &some, request->stages, &request->flow));
+  OT_TRY(ot_replay_find_places(request, false, arena));
+  ot_replay_outline(request, arena);
+  return OT_OK;
 }
 
-static ot_status prepare(ot_estimator *e, const ot_candidate *candidate,
+// The candidate as pool `pool` replays it, in `own`.
+static ot_status candidate_in(ot_estimator *e, const ot_candidate *candidate, int pool,
+                              ot_candidate *own) {
+  int64_t micro_batches[OT_MAX_POOLS];
+  *own = *candidate;
+  if (candidate->crosses != OT_CROSSES_DP) return OT_OK;
+  OT_TRY(ot_pool_micro_batches(e, candidate, micro_batches));
+  own->micro_batches = micro_batches[pool];
+  return OT_OK;
+}
+
+// The same for all micro-batches; with replicas in several pools, those of the first. `own` and
+// `request` live as long as `arena`.
+static ot_status prepare(ot_estimator *e, const ot_candidate *candidate, ot_arena *arena,
                          ot_replay_request *request) {
-  return prepare_some(e, candidate, candidate->micro_batches, request);
+  ot_candidate *const own = ot_arena_array(arena, 1, sizeof *own);
+  OT_TRY(candidate_in(e, candidate, 0, own));
+  return prepare_some(e, own, own->micro_batches, arena, request);
 }
 
 // Whether the first PLAYED micro-batches represent all.
@@ -101,6 +154,18 @@ static void take_replay(const ot_stage_replay *replay, ot_estimate *out) {
   out->bubble_fraction = replay->bubble_s / out->step_s;
 }
 
+static double peak_flops(const ot_estimator *e) {
+  double sum = 0;
+  for (int i = 0; i < e->num_pools; i++) {
+    const ot_device_kind *const device = &e->pools[i]->cluster.device;
+    const double peak = device->flops[e->job.recipe.products] > 0
+                            ? device->flops[e->job.recipe.products]
+                            : device->flops[OT_F32];
+    sum += peak * (e->num_pools > 1 ? ot_cluster_pool_devices(e->job.cluster, i) : e->job.devices);
+  }
+  return sum;
+}
+
 static void count_flops(const ot_replay_request *r, ot_estimate *out) {
   const ot_estimator *const e = r->estimator;
   const ot_candidate *const c = r->candidate;
@@ -110,17 +175,15 @@ static void count_flops(const ot_replay_request *r, ot_estimate *out) {
     hardware += r->prices->kind[blocks->kind_of[i]].matrix_flops;
     model += r->prices->kind[blocks->kind_of[i]].model_flops;
   }
-  const double times = (double)c->micro_batches * c->dp * c->cp * c->tp;
-  const double peak = e->cluster.device.flops[e->job.recipe.products] > 0
-                          ? e->cluster.device.flops[e->job.recipe.products]
-                          : e->cluster.device.flops[OT_F32];
+  const double times = (double)(e->job.global_batch_size / c->micro_batch_size) * c->cp * c->tp;
+  const double peak = peak_flops(e);
   const double tokens = (double)e->job.global_batch_size * (double)e->job.sequence_length;
   out->hardware_flops = hardware * times;
   out->model_flops = model * times;
   out->tokens_per_s = tokens / out->step_s;
   if (peak <= 0) return;
-  out->mfu = out->model_flops / out->step_s / (peak * e->job.devices);
-  out->hfu = out->hardware_flops / out->step_s / (peak * e->job.devices);
+  out->mfu = out->model_flops / out->step_s / peak;
+  out->hfu = out->hardware_flops / out->step_s / peak;
 }
 
 // Memory of each stage, `out` [stages].
@@ -128,26 +191,27 @@ static void find_memory(const ot_replay_request *r, ot_arena *arena, ot_memory_e
   const ot_estimator *const e = r->estimator;
   const int stages = r->stages->num_ranks;
   for (int i = 0; i < stages; i++) {
+    const ot_estimator *const pool = ot_replay_place(r, i).estimator;
     out[i] = (ot_memory_estimate){.stage = i,
-                                  .capacity = ot_device_capacity(&e->cluster.device),
-                                  .allowed = ot_estimator_memory(e)};
+                                  .capacity = ot_device_capacity(&pool->cluster.device),
+                                  .allowed = ot_estimator_memory(pool)};
   }
   e->framework->count_memory(r, arena, out);
   for (int i = 0; i < stages; i++) {
+    const ot_estimator *const pool = ot_replay_place(r, i).estimator;
     ot_memory_estimate *const m = &out[i];
     m->reserved = (int64_t)((double)m->peak * (1 + e->job.engine->allocator_slack));
-    m->context = ot_engine_context_bytes(e->job.engine, &e->cluster.device);
+    m->context = ot_engine_context_bytes(e->job.engine, &pool->cluster.device);
   }
 }
 
-static void find_fullest(const ot_replay_request *r, ot_arena *arena, ot_memory_estimate *out) {
-  const int stages = r->stages->num_ranks;
-  ot_memory_estimate *const all = ot_arena_array(arena, stages, sizeof *all);
-  find_memory(r, arena, all);
-  *out = all[0];
-  for (int i = 1; i < stages; i++) {
-    if (all[i].peak > out->peak) *out = all[i];
-  }
+static bool has_room(const ot_memory_estimate *m) { return m->reserved + m->context <= m->allowed; }
+
+// Whether `a` fills a larger part of its device than `b`.
+static bool is_fuller(const ot_memory_estimate *a, const ot_memory_estimate *b) {
+  if (a->capacity == b->capacity) return a->peak > b->peak;
+  return (double)(a->reserved + a->context) / (double)a->allowed >
+         (double)(b->reserved + b->context) / (double)b->allowed;
 }
 
 void ot_replay_outline(ot_replay_request *r, ot_arena *arena) {
@@ -179,6 +243,7 @@ void ot_replay_outline(ot_replay_request *r, ot_arena *arena) {
 static void extend(ot_stage_replay *replay, const ot_stage_replay *more, double times) {
   const double n = times / REPLAYED_MORE;
   replay->total_s += n * (more->total_s - replay->total_s);
+  replay->met_s += n * (more->met_s - replay->met_s);
   replay->compute_s += n * (more->compute_s - replay->compute_s);
   replay->update_s += n * (more->update_s - replay->update_s);
   replay->bubble_s += n * (more->bubble_s - replay->bubble_s);
@@ -189,44 +254,125 @@ static void extend(ot_stage_replay *replay, const ot_stage_replay *more, double 
   }
 }
 
-static ot_status estimate_periodic(ot_estimator *e, const ot_candidate *candidate,
-                                   ot_estimate *out) {
-  ot_replay_request some, more;
-  ot_stage_replay replay, longer;
-  OT_TRY(prepare_some(e, candidate, REPLAYED, &some));
-  OT_TRY(prepare_some(e, candidate, REPLAYED + REPLAYED_MORE, &more));
-  ot_arena scratch = ot_arena_pool_begin(&e->pool);
-  ot_replay_outline(&some, &scratch);
-  ot_replay_outline(&more, &scratch);
-  OT_TRY(ot_step_replay(&some, &scratch, &replay));
-  OT_TRY(ot_step_replay(&more, &scratch, &longer));
-  extend(&replay, &longer, (double)(candidate->micro_batches - REPLAYED));
-  take_replay(&replay, out);
-  count_flops(&some, out);
-  find_fullest(&some, &scratch, &out->memory);
-  out->fits = out->memory.reserved + out->memory.context <= out->memory.allowed;
+// ---- parts of the cluster that replay a step by themselves ----
+
+// All devices, or where replicas are in different pools, one of these.
+typedef struct part {
+  ot_candidate candidate;  // with the micro-batches of this part's replicas
+  bool periodic;
+  ot_replay_request request;
+  ot_memory_estimate *memory;  // [stages]
+  ot_stage_replay *replays;    // [stages]
+} part;
+
+static ot_status begin_part(ot_estimator *e, part *p, ot_arena *arena) {
+  OT_TRY(is_periodic(e, &p->candidate, &p->periodic));
+  const int64_t micro_batches = p->periodic ? REPLAYED : p->candidate.micro_batches;
+  OT_TRY(prepare_some(e, &p->candidate, micro_batches, arena, &p->request));
+  p->memory = ot_arena_array(arena, p->request.stages->num_ranks, sizeof *p->memory);
+  find_memory(&p->request, arena, p->memory);
   return OT_OK;
+}
+
+static ot_status replay_part(ot_estimator *e, part *p, ot_arena *arena) {
+  p->replays = ot_arena_array(arena, p->request.stages->num_ranks, sizeof *p->replays);
+  OT_TRY(ot_step_replay(&p->request, arena, p->replays));
+  if (!p->periodic) return OT_OK;
+  ot_replay_request more;
+  ot_stage_replay longer;
+  OT_TRY(prepare_some(e, &p->candidate, REPLAYED + REPLAYED_MORE, arena, &more));
+  OT_TRY(ot_step_replay(&more, arena, &longer));
+  extend(p->replays, &longer, (double)(p->candidate.micro_batches - REPLAYED));
+  return OT_OK;
+}
+
+// The part waits for the others before the gradient norm, until `met_s`.
+static void wait_until(const ot_estimator *e, double met_s, part *p) {
+  const double one_s = ot_price_step_s(&e->simulation, e->job.devices, 1) -
+                       ot_price_step_s(&e->simulation, e->job.devices, 0);
+  for (int r = 0; r < p->request.stages->num_ranks; r++) {
+    ot_stage_replay *const stage = &p->replays[r];
+    const double waits_s = met_s - stage->met_s;
+    if (waits_s <= 0) return;
+    stage->met_s = met_s;
+    stage->total_s += waits_s * one_s;
+    stage->bubble_s += waits_s;
+    stage->exposed_s[OT_TIMELINE_WORLD] += waits_s * (one_s - 1);
+  }
+}
+
+static void take_fullest(const part *parts, int num_parts, ot_estimate *out) {
+  out->fits = true;
+  out->memory = parts[0].memory[0];
+  for (int i = 0; i < num_parts; i++) {
+    for (int r = 0; r < parts[i].request.stages->num_ranks; r++) {
+      const ot_memory_estimate *const m = &parts[i].memory[r];
+      if (is_fuller(m, &out->memory)) out->memory = *m;
+      if (!has_room(m)) out->fits = false;
+    }
+  }
+}
+
+// The busiest stage of all parts; others end with it.
+static void take_busiest(const part *parts, int num_parts, ot_estimate *out) {
+  const ot_stage_replay *busiest = parts[0].replays;
+  double end_s = 0;
+  for (int i = 0; i < num_parts; i++) {
+    for (int r = 0; r < parts[i].request.stages->num_ranks; r++) {
+      const ot_stage_replay *const stage = &parts[i].replays[r];
+      if (busy_s(stage) > busy_s(busiest)) busiest = stage;
+      end_s = ot_larger(end_s, stage->total_s);
+    }
+  }
+  ot_stage_replay taken = *busiest;
+  taken.bubble_s += end_s - taken.total_s;
+  taken.total_s = end_s;
+  take_replay(&taken, out);
+}
+
+// What each pool does, in out->pools.
+static void tell_pools(const ot_estimator *e, const part *parts, ot_estimate *out) {
+  const ot_candidate *const c = &out->candidate;
+  int stage = 0;
+  for (int i = 0; i < e->num_pools && c->crosses; i++) {
+    const part *const p = c->crosses == OT_CROSSES_DP ? &parts[i] : parts;
+    const int first = c->crosses == OT_CROSSES_DP ? 0 : stage;
+    ot_pool_estimate *const pool = &out->pools[i];
+    *pool = (ot_pool_estimate){.stages = ot_pool_stages(&e->job, c, i),
+                               .replicas = ot_pool_replicas(&e->job, c, i),
+                               .micro_batches = p->candidate.micro_batches,
+                               .memory = p->memory[first]};
+    for (int r = first; r < first + pool->stages; r++) {
+      pool->layers += p->request.cut->shares[r].layers;
+      if (is_fuller(&p->memory[r], &pool->memory)) pool->memory = p->memory[r];
+    }
+    stage += pool->stages;
+  }
 }
 
 // Estimates memory first; replays the step if it fits or if `always`.
 static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool always,
                           ot_estimate *out) {
-  ot_replay_request request;
-  OT_TRY(prepare(e, candidate, &request));
-  ot_arena scratch = ot_arena_pool_begin(&e->pool);
-  ot_replay_outline(&request, &scratch);
-  find_fullest(&request, &scratch, &out->memory);
-  out->fits = out->memory.reserved + out->memory.context <= out->memory.allowed;
-  if (!out->fits && !always) return OT_OK;
-  ot_stage_replay *const replays =
-      ot_arena_array(&scratch, request.stages->num_ranks, sizeof *replays);
-  OT_TRY(ot_step_replay(&request, &scratch, replays));
-  const ot_stage_replay *busiest = replays;
-  for (int i = 1; i < request.stages->num_ranks; i++) {
-    if (busy_s(&replays[i]) > busy_s(busiest)) busiest = &replays[i];
+  part parts[OT_MAX_POOLS];
+  const int num_parts = candidate->crosses == OT_CROSSES_DP ? e->num_pools : 1;
+  ot_arena scratch = ot_arena_pool_begin(&e->steps);
+  bool periodic = false;
+  double met_s = 0;
+  for (int i = 0; i < num_parts; i++) {
+    OT_TRY(candidate_in(e, candidate, i, &parts[i].candidate));
+    OT_TRY(begin_part(e->pools[i], &parts[i], &scratch));
+    periodic = periodic || parts[i].periodic;
   }
-  take_replay(busiest, out);
-  count_flops(&request, out);
+  take_fullest(parts, num_parts, out);
+  tell_pools(e, parts, out);
+  if (!out->fits && !always && !periodic) return OT_OK;
+  for (int i = 0; i < num_parts; i++) {
+    OT_TRY(replay_part(e->pools[i], &parts[i], &scratch));
+    met_s = ot_larger(met_s, parts[i].replays[0].met_s);
+  }
+  for (int i = 0; i < num_parts; i++) wait_until(e->pools[i], met_s, &parts[i]);
+  take_busiest(parts, num_parts, out);
+  count_flops(&parts[0].request, out);
   return OT_OK;
 }
 
@@ -253,10 +399,8 @@ static void correct(double factor, ot_estimate *out) {
 
 static ot_status build(ot_estimator *e, const ot_candidate *candidate, bool always,
                        ot_estimate *out) {
-  bool periodic;
   *out = (ot_estimate){.candidate = *candidate};
-  OT_TRY(is_periodic(e, candidate, &periodic));
-  OT_TRY(periodic ? estimate_periodic(e, candidate, out) : estimate(e, candidate, always, out));
+  OT_TRY(estimate(e, candidate, always, out));
   if (e->job.calibration) correct(correction_of(e, candidate), out);
   return OT_OK;
 }
@@ -289,7 +433,8 @@ ot_status ot_estimate_chunks(ot_estimator *estimator, const ot_candidate *candid
 ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_stage_estimate **out) {
   ot_replay_request request;
-  OT_TRY(prepare(estimator, candidate, &request));
+  ot_arena scratch = ot_arena_pool_begin(&estimator->steps);
+  OT_TRY(prepare(estimator, candidate, &scratch, &request));
   const ot_stages *const stages = request.stages;
   *out = ot_arena_array(arena, stages->num_ranks, sizeof **out);
   for (int chunk = stages->num_chunks - 1; chunk >= 0; chunk--) {
@@ -297,15 +442,14 @@ ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candid
     stage->first_block = stages->first_block[chunk];
     stage->num_blocks += stages->first_block[chunk + 1] - stages->first_block[chunk];
     for (int i = stages->first_block[chunk]; i < stages->first_block[chunk + 1]; i++) {
-      const ot_block_price *const price = &request.prices->kind[request.prices->blocks->kind_of[i]];
+      const ot_prices *const prices = ot_replay_place(&request, stages->rank_of[chunk]).prices;
+      const ot_block_price *const price = &prices->kind[prices->blocks->kind_of[i]];
       stage->forward_s += price->work[OT_WORK_FORWARD][1].total_s;
       stage->backward_s +=
           price->work[OT_WORK_BACKWARD][1].total_s + price->work[OT_WORK_WEIGHT][1].total_s;
     }
   }
-  ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
   ot_memory_estimate *const memory = ot_arena_array(&scratch, stages->num_ranks, sizeof *memory);
-  ot_replay_outline(&request, &scratch);
   find_memory(&request, &scratch, memory);
   for (int i = 0; i < stages->num_ranks; i++) (*out)[i].memory = memory[i];
   return OT_OK;
@@ -320,15 +464,15 @@ static void add_work(const ot_phase_price *price, ot_work_estimate *out) {
 
 ot_status ot_estimate_chunk_works(ot_estimator *estimator, const ot_candidate *candidate,
                                   ot_arena *arena, ot_chunk_estimate **out, int *num_chunks) {
-  const ot_stage_partition *cut;
-  ot_prices *prices;
-  OT_TRY(ot_prices_find(estimator, candidate, &prices));
-  OT_TRY(ot_stage_partition_find(estimator, candidate, &cut));
-  const ot_stages *const stages = &cut->stages;
+  ot_replay_request request;
+  ot_arena scratch = ot_arena_pool_begin(&estimator->steps);
+  OT_TRY(prepare(estimator, candidate, &scratch, &request));
+  const ot_stages *const stages = request.stages;
   *num_chunks = stages->num_chunks;
   *out = ot_arena_array(arena, stages->num_chunks, sizeof **out);
   for (int c = 0; c < stages->num_chunks; c++) {
     ot_chunk_estimate *const chunk = &(*out)[c];
+    const ot_prices *const prices = ot_replay_place(&request, stages->rank_of[c]).prices;
     chunk->stage = stages->rank_of[c];
     chunk->first_block = stages->first_block[c];
     chunk->num_blocks = stages->first_block[c + 1] - stages->first_block[c];
@@ -346,14 +490,13 @@ ot_status ot_estimate_chunk_works(ot_estimator *estimator, const ot_candidate *c
 ot_status ot_estimate_replay(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_replayed_step *out) {
   ot_replay_request request;
-  OT_TRY(prepare(estimator, candidate, &request));
+  ot_arena scratch = ot_arena_pool_begin(&estimator->steps);
+  OT_TRY(prepare(estimator, candidate, &scratch, &request));
   const int64_t room = request.flow->num_actions + request.flow->num_ranks;
   *out = (ot_replayed_step){.actions = ot_arena_array(arena, room, sizeof *out->actions)};
   request.replayed = out;
-  ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
   ot_stage_replay *const replays =
       ot_arena_array(&scratch, request.stages->num_ranks, sizeof *replays);
-  ot_replay_outline(&request, &scratch);
   OT_TRY(ot_step_replay(&request, &scratch, replays));
   const double factor = correction_of(estimator, candidate);
   out->total_s = factor * replays[0].total_s;

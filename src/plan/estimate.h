@@ -10,7 +10,7 @@
 #include "plan/job.h"
 #include "schedule/timeline.h"
 
-// Memory of the fullest rank in bytes.
+// Memory of the fullest rank in bytes: of its device.
 typedef struct ot_memory_estimate {
   int stage;  // of that rank
   int64_t weights, gradients, optimizer;
@@ -30,6 +30,14 @@ static inline int64_t ot_memory_limit(const ot_memory_estimate *memory) {
   return over ? memory->capacity : memory->allowed;
 }
 
+// What a pool of a mixed cluster does.
+typedef struct ot_pool_estimate {
+  int stages, replicas;       // in the pool
+  int layers;                 // of all its stages
+  int64_t micro_batches;      // of each replica
+  ot_memory_estimate memory;  // of its fullest rank
+} ot_pool_estimate;
+
 typedef struct ot_estimate {
   ot_candidate candidate;
   double step_s;
@@ -46,7 +54,8 @@ typedef struct ot_estimate {
   double mfu, hfu;        // fraction of the devices' peak in recipe.products
   double tokens_per_s;    // all devices together
   ot_memory_estimate memory;
-  bool fits;  // reserved + context <= allowed
+  bool fits;                             // reserved + context <= allowed, on all devices
+  ot_pool_estimate pools[OT_MAX_POOLS];  // of a mixed cluster
 } ot_estimate;
 
 // One stage of the pipeline, for charts of memory and time.

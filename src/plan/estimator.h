@@ -123,9 +123,10 @@ struct ot_estimator {
   ot_job job;
   const ot_framework *framework;
   ot_arena *arena;
-  ot_arena_pool pool;  // temporaries of one estimate
+  ot_arena_pool scratch;  // temporaries of one price, flow or bound
+  ot_arena_pool steps;    // temporaries of one estimate, while it finds prices and flows
   ot_task_ends *ends;
-  ot_cluster cluster;  // cluster for the ranks of the job
+  ot_cluster cluster;  // for the ranks of the job, as those of this estimator's pool see it
   int threads;         // per kernel of a rank
   ot_simulation simulation;
   ot_model layers;              // the model with one layer of each kind
@@ -140,6 +141,9 @@ struct ot_estimator {
   ot_lookup cut_lookup;
   struct ot_work_bound **bounds;  // [of works] null: not computed yet
   int64_t bounds_capacity;
+  // One estimator prices each pool of the cluster; that of the job is the first.
+  int pool, num_pools;
+  ot_estimator **pools;  // [num_pools]
 };
 
 // Bytes sent between stages at a partition point before a block.
@@ -205,12 +209,20 @@ ot_status ot_flow_find(ot_estimator *estimator, const ot_candidate *candidate,
 
 // ---- replaying ----
 
+// Where a stage is.
+typedef struct ot_stage_place {
+  const ot_estimator *estimator;  // of its pool
+  const ot_prices *prices;        // in it
+  int first;                      // its first device, counted in the pool
+} ot_stage_place;
+
 typedef struct ot_replay_request {
   const ot_estimator *estimator;
   const ot_candidate *candidate;
   const ot_prices *prices;
   const ot_stage_partition *cut;
-  const ot_stages *stages;  // of `cut`
+  const ot_stages *stages;       // of `cut`
+  const ot_stage_place *places;  // [stages] null: consecutive devices of one cluster
   const ot_pipeline_flow *flow;
   ot_outline_request outline;  // input of outlines, without the stage
   ot_step_outline *outlines;   // [stages] if buckets are gathered or reduced in between, else null
@@ -218,13 +230,21 @@ typedef struct ot_replay_request {
       *replayed;  // output, may be null; capacity: actions of the flow, plus one per stage
 } ot_replay_request;
 
-// Time of a stage by term: all but total_s and recompute_s add up to total_s.
+// Time of a stage by term: all but total_s, met_s and recompute_s add up to total_s.
 typedef struct ot_stage_replay {
   double total_s;
+  double met_s;  // when all stages have their gradients; the same for all stages
   double compute_s, update_s, bubble_s, host_s;
   double exposed_s[OT_TIMELINE_AXES];
   double recompute_s;  // part of compute_s
 } ot_stage_replay;
+
+// Where stage `stage` is.
+ot_stage_place ot_replay_place(const ot_replay_request *request, int stage);
+
+// Fills places on a mixed cluster, in `arena`: prices may be those of ot_work_prices_find
+// (`works`).
+ot_status ot_replay_find_places(ot_replay_request *request, bool works, ot_arena *arena);
 
 // Fills outline and outlines, in `arena`. Call before memory is counted and the step is replayed.
 void ot_replay_outline(ot_replay_request *request, ot_arena *arena);

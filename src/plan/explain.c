@@ -66,7 +66,7 @@ static void say_memory_breakdown(speaker *s) {
   const ot_model_totals *const b = s->e->bill;
   const ot_recipe *const r = &s->e->job->recipe;
   ot_arena *const a = s->arena;
-  const double memory = (double)s->e->job->cluster->device.memory_bytes;
+  const double memory = (double)ot_cluster_most_memory(s->e->job->cluster);
   const char *const parameters = ot_figure_count(a, (double)b->parameters);
   const char *const state = ot_figure_bytes(a, (double)b->state_bytes);
   const char *const bill =
@@ -208,6 +208,15 @@ static void say_pipeline(speaker *s) {
   }
 }
 
+static void say_pools(speaker *s) {
+  const char *const pools = ot_explain_pools(s->e->job, s->e->best, s->arena);
+  if (!pools) return;
+  say(s, pools);
+  const bool stages = s->c->crosses == OT_CROSSES_PP;
+  add(s, stages ? "; layers are divided by the time that one takes in each pool"
+                : "; micro-batches are divided by the time that one takes in each pool");
+}
+
 // The gradient norm synchronises all stages at the end of each step. zb-h2 has a bubble of 0 only
 // if consecutive steps overlap (Qi et al. 2023, arXiv 2401.10241, sec. 4); docs/parallel.md
 // compares the idle time of both.
@@ -338,6 +347,7 @@ void ot_explain_best(const ot_explanation *e, ot_arena *arena, ot_reasons *out) 
   say_context(&s);
   say_experts(&s);
   say_pipeline(&s);
+  say_pools(&s);
   say_barrier(&s);
   say_states(&s);
   say_activations(&s);

@@ -26,7 +26,7 @@ ot_status ot_flow_find(ot_estimator *e, const ot_candidate *candidate, const ot_
                                        .micro_batches = (int)candidate->micro_batches,
                                        .rank_of = stages->rank_of};
   ot_cached_flow *const made = ot_arena_array(e->arena, 1, sizeof *made);
-  ot_arena scratch = ot_arena_pool_begin(&e->pool);
+  ot_arena scratch = ot_arena_pool_begin(&e->scratch);
   ot_pipeline_schedule order;
   OT_TRY(ot_pipeline_schedule_build(&request, &scratch, &order));
   made->kind = candidate->pipeline;

@@ -100,4 +100,5 @@ void ot_described_bound_slots(const ot_estimator *estimator, const ot_prices *pr
 void ot_described_peaks(const ot_replay_request *request, ot_arena *arena, double *peak);
 
 // Ranks that hold the same experts (edp): the group of the expert gradients' reductions.
-ot_group_shape ot_described_expert_replicas(const ot_candidate *candidate);
+ot_group_shape ot_described_expert_replicas(const ot_estimator *estimator,
+                                            const ot_candidate *candidate);

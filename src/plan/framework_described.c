@@ -7,6 +7,7 @@
 #include "describe/pipeline_rules.h"
 #include "plan/framework.h"
 #include "plan/phase_price.h"
+#include "plan/pools.h"
 
 // ---- checks ----
 
@@ -209,8 +210,8 @@ static void share_experts(const ot_estimator *e, const ot_candidate *c, int kind
   to->buckets.elements -= (int64_t)(to->expert_elements * (c->ep - 1));
 }
 
-ot_group_shape ot_described_expert_replicas(const ot_candidate *c) {
-  return (ot_group_shape){.size = c->tp * c->cp * c->dp / c->ep, .stride = c->ep};
+ot_group_shape ot_described_expert_replicas(const ot_estimator *e, const ot_candidate *c) {
+  return ot_pool_shape(e, c, (ot_group_shape){c->tp * c->cp * c->dp / c->ep, 0, c->ep, 0});
 }
 
 // A token is sent once to each domain that holds one of its experts, and from there once to each
@@ -342,9 +343,9 @@ static double pass_s(const ot_estimator *e, double bytes) {
 
 // Ranks that hold shards of a bucket, including cp ranks (Megatron-LM's distributed optimizer,
 // torch FSDP's mesh). Without sharding, the ranks of the all-reduce.
-static ot_group_shape shard_shape(const ot_candidate *c) {
+static ot_group_shape shard_shape(const ot_estimator *e, const ot_candidate *c) {
   const int dp = c->zero > 0 ? c->dp_shard : c->dp;
-  return (ot_group_shape){.size = dp * c->cp, .stride = c->tp};
+  return ot_pool_shape(e, c, (ot_group_shape){.size = dp * c->cp, .stride = c->tp});
 }
 
 // A bucket may hold several blocks, or a block fill several buckets: assumes equally full buckets.
@@ -392,10 +393,10 @@ static ot_status add_sums(const ot_estimator *e, const ot_candidate *c, double e
 
 static ot_status price_reductions(const ot_estimator *e, const ot_candidate *c,
                                   ot_block_price *to) {
-  const ot_group_shape dense[2] = {
-      shard_shape(c),
-      {.size = c->zero > 0 ? c->dp / c->dp_shard : 1, .stride = c->tp * c->cp * c->dp_shard}};
-  const ot_group_shape experts[2] = {ot_described_expert_replicas(c), {.size = 1, .stride = 1}};
+  const ot_group_shape copies = {.size = c->zero > 0 ? c->dp / c->dp_shard : 1,
+                                 .stride = c->tp * c->cp * c->dp_shard};
+  const ot_group_shape dense[2] = {shard_shape(e, c), ot_pool_shape(e, c, copies)};
+  const ot_group_shape experts[2] = {ot_described_expert_replicas(e, c), {.size = 1, .stride = 1}};
   OT_TRY(add_sums(e, c, (double)to->buckets.elements - to->expert_elements, dense, to));
   return to->expert_elements > 0 ? add_sums(e, c, to->expert_elements, experts, to) : OT_OK;
 }
@@ -404,8 +405,8 @@ static void price_update(const ot_estimator *e, const ot_candidate *c, ot_block_
   const ot_recipe *const recipe = &e->job.recipe;
   const ot_engine *const engine = e->job.engine;
   const double elements = (double)to->buckets.elements;
-  const double dense = (elements - to->expert_elements) / shard_shape(c).size;
-  const double experts = to->expert_elements / ot_described_expert_replicas(c).size;
+  const double dense = (elements - to->expert_elements) / shard_shape(e, c).size;
+  const double experts = to->expert_elements / ot_described_expert_replicas(e, c).size;
   const double piece = shards_states(c) ? dense + experts : elements;
   const double kept = recipe->gradient_bytes + recipe->weight_bytes +
                       2 * (recipe->master_bytes + recipe->moment_bytes) +

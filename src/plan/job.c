@@ -74,6 +74,11 @@ ot_status ot_job_check(const ot_job *job) {
 
 int64_t ot_candidate_micro_batches(const ot_job *job, const ot_candidate *candidate) {
   const int64_t round = candidate->micro_batch_size * candidate->dp;
+  if (round > 0 && candidate->crosses == OT_CROSSES_DP) {
+    const int64_t all = job->global_batch_size / candidate->micro_batch_size;
+    const bool whole = job->global_batch_size % candidate->micro_batch_size == 0;
+    return whole && all >= candidate->dp ? (all + candidate->dp - 1) / candidate->dp : 0;
+  }
   if (round <= 0 || job->global_batch_size % round != 0) return 0;
   return job->global_batch_size / round;
 }

@@ -11,6 +11,16 @@
 #include "describe/run.h"
 #include "plan/recipe.h"
 
+// What crosses the pools of a mixed cluster (plan/pools.h).
+typedef enum ot_crossing {
+  OT_CROSSES_NOTHING,  // one kind of device
+  OT_CROSSES_PP,       // stages are in different pools
+  OT_CROSSES_DP,       // replicas are
+} ot_crossing;
+
+// Spellings of ot_crossing; of OT_CROSSES_NOTHING null.
+extern const char *const ot_crossing_names[];
+
 // Parallel configuration of a step; fields of 0 (enumerations: -1) in a job are searched. devices =
 // tp x pp x cp x dp; dp = dp_replicate x dp_shard. Expert ranks are ranks of a stage
 // (describe/mesh.h).
@@ -21,10 +31,12 @@ typedef struct ot_candidate {
                                  // zero 0
   int zero;                      // [0, 3]
   int64_t micro_batch_size;      // sequences, >= 1
-  int64_t micro_batches;         // per step and dp rank, >= 1
+  int64_t micro_batches;         // per step and dp rank, >= 1; with OT_CROSSES_DP the mean over dp
+                                 // ranks, rounded up
   ot_pipeline pipeline;
   ot_recompute recompute;
   bool no_sequence_parallel;  // activations between tp regions are not sharded
+  ot_crossing crosses;
 } ot_candidate;
 
 typedef struct ot_job {
@@ -53,6 +65,9 @@ ot_status ot_job_check(const ot_job *job);
 
 // Micro-batches per step on one dp rank, or 0 if they are not whole.
 int64_t ot_candidate_micro_batches(const ot_job *job, const ot_candidate *candidate);
+
+// Chooses what crosses the pools of the job's cluster: the first of pp and dp that can.
+void ot_candidate_cross(const ot_job *job, ot_candidate *candidate);
 
 // Whether `candidate` can run `job`: degrees against the model, sequence, batch and devices.
 // OT_USAGE names what does not fit and the nearest valid value.

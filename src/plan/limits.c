@@ -114,11 +114,17 @@ void ot_limits_build(const ot_limits_request *request, ot_limits *out) {
   const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
   const ot_gather_traffic traffic = ot_limits_traffic(request);
   const ot_gather_traffic replicated = replicated_traffic(&traffic);
+  const double floor = critical / (double)job->sequence_length;
+  *out = (ot_limits){.flops_per_s = request->flops_per_s,
+                     .step_flops_per_s = request->step_flops_per_s,
+                     .critical_batch_tokens = critical,
+                     .batch_floor_devices = (int64_t)floor};
+  if (cluster->num_pools > 0) return;  // the others are limits of one kind of device
   *out = (ot_limits){
       .flops_per_s = request->flops_per_s,
       .step_flops_per_s = request->step_flops_per_s,
       .critical_batch_tokens = critical,
-      .batch_floor_devices = (int64_t)(critical / (double)job->sequence_length),
+      .batch_floor_devices = (int64_t)floor,
       .crossover_devices = (int64_t)ot_crossover_devices(&traffic, cluster, tokens, false),
       .crossover_flat_devices = (int64_t)ot_crossover_devices(&traffic, cluster, tokens, true),
       .crossover_critical_devices =

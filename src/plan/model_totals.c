@@ -89,6 +89,6 @@ void ot_model_totals_build(const ot_job *job, ot_model_totals *out) {
   out->forward_flops_per_token = 2 * out->multiplied + attention_flops(m, job->sequence_length);
   out->flops_per_token = 3 * out->forward_flops_per_token;
   out->state_bytes = out->weight_bytes + out->gradient_bytes + out->optimizer_bytes;
-  const int64_t capacity = job->cluster->device.memory_bytes;
+  const int64_t capacity = ot_cluster_most_memory(job->cluster);
   out->min_devices_for_state = (out->state_bytes + capacity - 1) / capacity;
 }

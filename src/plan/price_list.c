@@ -14,7 +14,8 @@ static uint64_t hash_of(const ot_candidate *key) {
                             key->micro_batch_size,
                             (int64_t)key->pipeline,
                             (int64_t)key->recompute,
-                            key->no_sequence_parallel};
+                            key->no_sequence_parallel,
+                            (int64_t)key->crosses};
   uint64_t hash = 0;
   for (int i = 0; i < OT_COUNT(fields); i++) {
     hash = (hash ^ (uint64_t)fields[i]) * 0x9e3779b97f4a7c15ULL;

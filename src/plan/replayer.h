@@ -31,7 +31,8 @@ typedef struct ot_chunk_cost {
 
 typedef struct ot_replayer {
   const ot_replay_request *request;
-  const ot_prices *prices;
+  const ot_prices *prices;      // of the first pool, for what is equal in all
+  const ot_stage_place *place;  // [num_ranks]
   const ot_stages *stages;
   const ot_pipeline_flow *flow;
   bool overlap_gather, overlap_reduce, overlap_pipeline;
@@ -49,7 +50,8 @@ typedef struct ot_replayer {
 } ot_replayer;
 
 static inline const ot_block_price *ot_replayed_price(const ot_replayer *p, int block) {
-  return &p->prices->kind[p->prices->blocks->kind_of[block]];
+  const ot_prices *const prices = p->place[p->request->cut->stage_of[block]].prices;
+  return &prices->kind[prices->blocks->kind_of[block]];
 }
 
 static inline void ot_replayer_record(const ot_replayer *p, const ot_replayed_action *action) {

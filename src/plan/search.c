@@ -321,7 +321,7 @@ static int compare(const ot_estimate *a, const ot_estimate *b) {
 
 static bool is_variant(const ot_candidate *a, const ot_candidate *b) {
   return a->tp == b->tp && a->pp == b->pp && a->cp == b->cp && a->ep == b->ep && a->etp == b->etp &&
-         a->dp == b->dp && a->zero == b->zero;
+         a->dp == b->dp && a->zero == b->zero && a->crosses == b->crosses;
 }
 
 // Keeps the faster one of a plan and its kept variant; false if that is the variant.

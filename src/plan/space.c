@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "plan/framework.h"
+#include "plan/pools.h"
 
 // Whole numbers in ascending order.
 typedef struct numbers {
@@ -76,7 +77,10 @@ static void keep_refusal(builder *b, ot_space_part part, const ot_candidate *can
 // its own size.
 static bool fits(builder *b, ot_space_part part, const ot_candidate *candidate) {
   const ot_candidate *const c = candidate;
+  ot_cluster alike;
   ot_job job = *b->job;
+  ot_cluster_pool(b->job->cluster, 0, &alike);
+  job.cluster = &alike;
   job.devices = c->tp * c->pp * c->cp * c->dp;
   job.global_batch_size = c->dp * c->micro_batch_size * c->micro_batches;
   if (ot_candidate_check(&job, c) == OT_OK) return true;
@@ -174,16 +178,19 @@ typedef struct shard_list {
   ot_shard_choice *choice;  // [count]
 } shard_list;
 
-// `pp`: of the candidate, while `part` has one stage.
-static void add_shard(builder *b, ot_candidate *part, int pp, ot_shard_choice choice,
-                      shard_list *list) {
+// `base`: the candidate, of whose stages `part` is one, on one kind of device.
+static void add_shard(builder *b, ot_candidate *part, const ot_candidate *base,
+                      ot_shard_choice choice, shard_list *list) {
   part->zero = choice.zero;
   part->dp_shard = choice.dp_shard;
+  const ot_crossing crosses = base->crosses;
   ot_candidate staged = *part;
-  staged.pp = pp;
+  staged.pp = base->pp;
   staged.pipeline = (ot_pipeline)-1;
-  const bool can = ot_ability_check(b->job->engine, &staged) == OT_OK;
+  bool can = ot_ability_check(b->job->engine, &staged) == OT_OK;
   staged.pipeline = part->pipeline;
+  staged.crosses = crosses;
+  if (can && crosses) can = ot_pools_check(b->job, &staged) == OT_OK;
   if (!can) keep_refusal(b, OT_PART_SHARDS, &staged);
   if (!can || !fits(b, OT_PART_SHARDS, part)) {
     list->refused++;
@@ -200,8 +207,9 @@ static shard_list list_shards(builder *b, const ot_candidate *base) {
   ot_candidate part = *base;
   part.pp = part.vpp = 1;
   part.micro_batches = 1;
+  part.crosses = OT_CROSSES_NOTHING;
   part.pipeline = OT_PIPELINE_1F1B;
-  if (given->zero <= 0) add_shard(b, &part, base->pp, (ot_shard_choice){0, 1}, &list);
+  if (given->zero <= 0) add_shard(b, &part, base, (ot_shard_choice){0, 1}, &list);
   for (int zero = 1; zero <= 3; zero++) {
     if (given->zero >= 0 && given->zero != zero) continue;
     for (int64_t i = 0; i < b->devices.count; i++) {
@@ -209,7 +217,7 @@ static shard_list list_shards(builder *b, const ot_candidate *base) {
       const bool asked = shard == given->dp_shard || (given->zero == zero && base->dp == 1);
       if (base->dp % shard != 0 || !is_open(given->dp_shard, shard)) continue;
       if (shard == 1 && !asked) continue;
-      add_shard(b, &part, base->pp, (ot_shard_choice){zero, (int)shard}, &list);
+      add_shard(b, &part, base, (ot_shard_choice){zero, (int)shard}, &list);
     }
   }
   return list;
@@ -259,18 +267,36 @@ static void refuse_batch(builder *b, ot_candidate *base) {
 
 // All micro-batch sizes for one set of degrees; `pp_index`: index of pp among the divisors.
 static void add_sizes(builder *b, ot_candidate *base, int64_t pp_index) {
-  const int64_t batch = b->job->global_batch_size, given = b->job->given.micro_batch_size;
+  const int64_t given = b->job->given.micro_batch_size;
   shard_list shards = {0};
   bool any = false;
   for (int64_t i = 0; i < b->sequences.count; i++) {
     const int64_t size = b->sequences.value[i];
-    if (batch % (size * base->dp) != 0 || !is_open(given, size)) continue;
     base->micro_batch_size = size;
-    base->micro_batches = batch / size / base->dp;
+    base->micro_batches = ot_candidate_micro_batches(b->job, base);
+    if (base->micro_batches == 0 || !is_open(given, size)) continue;
     add_size(b, base, i, pp_index, &shards);
     any = true;
   }
   if (!any) refuse_batch(b, base);
+}
+
+// On a mixed cluster stages or replicas may be in different pools.
+static void add_crossings(builder *b, ot_candidate *base, int64_t pp_index) {
+  static const ot_crossing all[] = {OT_CROSSES_PP, OT_CROSSES_DP};
+  base->crosses = OT_CROSSES_NOTHING;
+  if (b->job->cluster->num_pools == 0) add_sizes(b, base, pp_index);
+  for (int i = 0; i < OT_COUNT(all) && b->job->cluster->num_pools > 0; i++) {
+    base->crosses = all[i];
+    base->dp_shard = 1;
+    if (ot_pools_check(b->job, base) == OT_OK) {
+      add_sizes(b, base, pp_index);
+      continue;
+    }
+    keep_refusal(b, OT_PART_BATCH, base);
+    b->space->num_candidates++;
+    b->space->num_refused++;
+  }
 }
 
 // tp and cp are set; `rest` devices remain.
@@ -285,7 +311,7 @@ static void add_stages(builder *b, ot_candidate *base, int64_t rest) {
       const int64_t ep = given->ep > 0 ? given->ep : b->experts.value[k];
       if (given->ep == 0 && (int64_t)base->tp * base->cp * base->dp % ep != 0) continue;
       base->ep = (int)ep;
-      add_sizes(b, base, i);
+      add_crossings(b, base, i);
       if (given->ep > 0) break;
     }
   }

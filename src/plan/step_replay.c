@@ -7,6 +7,12 @@
 #include "base/extremes.h"
 #include "plan/replayer.h"
 
+ot_stage_place ot_replay_place(const ot_replay_request *r, int stage) {
+  if (r->places) return r->places[stage];
+  return (ot_stage_place){r->estimator, r->prices,
+                          stage * (r->prices->ranks / r->stages->num_ranks)};
+}
+
 // ---- costs ----
 
 // The block whose stack a chunk sends with `work` to the next or previous chunk, or null.
@@ -23,19 +29,37 @@ static double hand_over_s(const ot_replayer *p, ot_work work, int chunk) {
 
 // If tp replicates activations, each tp rank may send a part, and the receivers gather the parts
 // (Narayanan et al. 2021, sec. 4.1; DeepSpeed's partitioned pipes).
+// From a stage of one pool to one of another: as slow as the slower side.
+static ot_status price_crossing(const ot_stage_place *from, const ot_stage_place *to, double bytes,
+                                ot_price *out) {
+  const ot_stage_place *const sides[2] = {from, to};
+  *out = (ot_price){0};
+  for (int i = 0; i < 2; i++) {
+    const ot_simulation *const simulation = &sides[i]->estimator->simulation;
+    ot_price price;
+    OT_TRY(ot_price_message(simulation, 0, simulation->cluster->num_devices - 1, bytes, &price));
+    if (price.device_s > out->device_s) *out = price;
+  }
+  return OT_OK;
+}
+
 static ot_status price_hop(const ot_replayer *p, int chunk, double *hop_s) {
-  const int from = p->flow->rank_of[chunk - 1], to = p->flow->rank_of[chunk];
-  const ot_prices *const prices = p->prices;
-  const ot_simulation *const simulation = &p->request->estimator->simulation;
-  const int stage_ranks = prices->ranks / p->flow->num_ranks;
-  const bool scatters = p->request->estimator->job.engine->scattered_messages;
+  const ot_stage_place *const from = &p->place[p->flow->rank_of[chunk - 1]];
+  const ot_stage_place *const to = &p->place[p->flow->rank_of[chunk]];
+  const ot_prices *const prices = to->prices;
+  const ot_simulation *const simulation = &to->estimator->simulation;
+  const bool scatters = to->estimator->job.engine->scattered_messages;
   const int parts = !prices->sequence_parallel && scatters ? prices->key.tp : 1;
   const double whole =
       ot_price_edge_bytes(prices, ot_replayed_price(p, p->stages->first_block[chunk]));
   const ot_collective gather = {
       .op = OT_OP_ALL_GATHER, .shape = prices->shape[OT_GROUP_TENSOR], .bytes = whole};
   ot_price price, gathered = {0};
-  OT_TRY(ot_price_message(simulation, from * stage_ranks, to * stage_ranks, whole / parts, &price));
+  if (from->estimator == to->estimator) {
+    OT_TRY(ot_price_message(simulation, from->first, to->first, whole / parts, &price));
+  } else {
+    OT_TRY(price_crossing(from, to, whole / parts, &price));
+  }
   if (parts > 1) OT_TRY(ot_price_collective(simulation, &gather, &gathered));
   *hop_s = ot_price_total_s(simulation, price) + ot_price_total_s(simulation, gathered);
   return OT_OK;
@@ -64,7 +88,7 @@ static void create_stage(ot_replayer *p, int rank, ot_arena *arena) {
   }
   s->ends = ot_arena_array(arena, ot_step_most_end_events(&s->request), sizeof *s->ends);
   s->num_ends = ot_step_end_events(&s->request, s->ends);
-  s->clock_s = s->reduce_s = s->gather_s = p->prices->begin.total_s;
+  s->clock_s = s->reduce_s = s->gather_s = p->place[rank].prices->begin.total_s;
   for (int i = 0; i < 2; i++) {
     const int32_t message = p->flow->first_posts[2 * rank + i];
     if (message >= 0) p->posted_s[message] = s->clock_s;
@@ -82,6 +106,9 @@ static ot_status create(ot_replayer *p, ot_arena *arena) {
       engine->overlap_pipeline >= (several ? OT_PIPELINE_OVERLAP_CHUNKS : OT_PIPELINE_OVERLAP_ALL);
   p->each_micro_batch = p->prices->each_micro_batch;
   p->stage = ot_arena_array(arena, flow->num_ranks, sizeof *p->stage);
+  ot_stage_place *const place = ot_arena_array(arena, flow->num_ranks, sizeof *place);
+  for (int r = 0; r < flow->num_ranks; r++) place[r] = ot_replay_place(p->request, r);
+  p->place = place;
   p->hop_s = ot_arena_array(arena, flow->num_chunks, sizeof(double));
   p->sent_s = ot_arena_array(arena, flow->num_messages, sizeof(double));
   p->posted_s = ot_arena_array(arena, flow->num_messages, sizeof(double));
@@ -173,7 +200,8 @@ static bool adds(const ot_block_price *price, const ot_flow_action *a) {
 static void reduce_tied(ot_replayer *p, const ot_flow_action *a, const ot_step_event *event) {
   ot_stage_clocks *const s = &p->stage[a->rank];
   const ot_step_item *const item = item_of(s, event);
-  reduce(p, s, p->prices->tied_reduce_s[adds(ot_replayed_price(p, event->block), a)][is_last(p, a)],
+  const ot_prices *const prices = p->place[a->rank].prices;
+  reduce(p, s, prices->tied_reduce_s[adds(ot_replayed_price(p, event->block), a)][is_last(p, a)],
          &p->tied_reduced_s);
   if (item && item->tied_sum >= 0) s->tied_summed_s[item->tied_sum] = p->tied_reduced_s;
 }
@@ -273,7 +301,7 @@ static void slow_down(const ot_replayer *p, const ot_flow_action *a, const ot_st
     if (e->kind == OT_EVENT_GATHER_GRADIENT) load_s += price->gradient_gather_load_s;
   }
   const double extra_s =
-      ot_price_overlap_slowdown_s(&p->request->estimator->simulation, busy_s, load_s);
+      ot_price_overlap_slowdown_s(&p->place[a->rank].estimator->simulation, busy_s, load_s);
   s->clock_s += extra_s;
   s->exposed_dp_s += extra_s;
 }

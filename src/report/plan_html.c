@@ -19,9 +19,10 @@ typedef struct html {
 
 static void put_head(const html *h) {
   const ot_job *const job = h->page->job;
-  const char *const title =
-      ot_arena_format(h->arena, "%s on %d x %s", h->page->model_name, job->devices,
-                      job->cluster->device.name ? job->cluster->device.name : job->cluster->name);
+  const char *const title = ot_arena_format(
+      h->arena, "%s on %d x %s", h->page->model_name, job->devices,
+      job->cluster->device.name && job->cluster->num_pools == 0 ? job->cluster->device.name
+                                                                : job->cluster->name);
   const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
   ot_page_begin(
       h->out, ot_arena_format(h->arena, "Orthant plan: %s", title), title,
@@ -109,6 +110,8 @@ static void put_chips(const html *h) {
   put_chip(h, "micro-batches", batch);
   put_chip(h, "pipeline", ot_pipeline_name(c->pipeline));
   put_chip(h, "recompute", ot_recompute_names[c->recompute]);
+  const char *const pools = ot_explain_pools(h->page->job, h->best->estimate, h->arena);
+  if (pools) put_chip(h, "pools", pools);
   ot_text_put(h->out, "</ul>\n");
 }
 

@@ -46,10 +46,11 @@ static void put_job(report *r) {
   const ot_job *const job = r->page->job;
   ot_arena *const a = r->arena;
   const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
-  ot_text_appendf(r->out, "%s on %s: %d device%s of %s, %s a step (%lld x %lld), %s, engine %s\n",
+  const bool mixed = job->cluster->num_pools > 0;
+  ot_text_appendf(r->out, "%s on %s: %d device%s%s %s, %s a step (%lld x %lld), %s, engine %s\n",
                   r->page->model_name, job->cluster->name, job->devices,
-                  ot_text_plural(job->devices, "s"),
-                  ot_figure_bytes(a, (double)ot_device_capacity(&job->cluster->device)),
+                  ot_text_plural(job->devices, "s"), mixed ? ":" : " of",
+                  ot_explain_devices(job, a),
                   ot_arena_format(a, "%s tokens", ot_figure_count(a, tokens)),
                   (long long)job->global_batch_size, (long long)job->sequence_length,
                   job->recipe.name, job->engine->name);
@@ -59,9 +60,12 @@ static void put_job(report *r) {
   if (job->memory_margin > 0) {
     const double capacity = (double)ot_device_capacity(&job->cluster->device);
     wrap(r, "memory margin: ",
-         ot_arena_format(a, "%s of a plan's memory, so plans need at most %s (--memory-margin)",
-                         ot_figure_share(a, job->memory_margin),
-                         ot_figure_bytes(a, capacity / (1 + job->memory_margin))));
+         mixed ? ot_arena_format(a, "%s of a plan's memory (--memory-margin)",
+                                 ot_figure_share(a, job->memory_margin))
+               : ot_arena_format(
+                     a, "%s of a plan's memory, so plans need at most %s (--memory-margin)",
+                     ot_figure_share(a, job->memory_margin),
+                     ot_figure_bytes(a, capacity / (1 + job->memory_margin))));
   }
   if (r->page->basis_note) wrap(r, "basis: ", r->page->basis_note);
   if (r->page->num_plans == 0 || !r->page->plans[0].beyond_note) return;
@@ -127,8 +131,9 @@ static void put_limits(report *r) {
        ot_arena_format(a, "critical batch %s tokens: one sequence each for up to %s devices",
                        ot_figure_count(a, l->critical_batch_tokens),
                        ot_figure_count(a, (double)l->batch_floor_devices)));
-  if (r->page->job->devices > 1) put_crossover(r);
-  if (r->page->job->devices > 1) {
+  const bool alike = r->page->job->cluster->num_pools == 0;
+  if (r->page->job->devices > 1 && alike) put_crossover(r);
+  if (r->page->job->devices > 1 && alike) {
     line(r, "tensor parallelism",
          ot_arena_format(a, "communication-bound above tp %s", ot_figure_count(a, l->tensor_ways)));
   }
@@ -163,6 +168,8 @@ static void put_row(report *r, const char *name, const ot_estimate *e) {
       ot_figure_share(a, e->bubble_fraction), ot_figure_share(a, exposed_of(e) / e->step_s),
       ot_arena_format(a, "%.0f%%", 100 * used / (double)e->memory.capacity), e->fits ? "" : "!");
   put_domains(r, c);
+  const char *const pools = ot_explain_pools(r->page->job, e, a);
+  if (pools) wrap(r, "      ", pools);
 }
 
 static void put_legend(report *r) {

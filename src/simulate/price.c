@@ -131,9 +131,11 @@ ot_status ot_price_collective(const ot_simulation *simulation, const ot_collecti
   const double n = shape->size, others = (n - 1) / n, whole = collective->bytes;
   *price = (ot_price){0};
   if (shape->size <= 1) return OT_OK;
+  const bool beyond = shape->in_pool > 0 && shape->in_pool < shape->size;
+  const int last = beyond ? simulation->cluster->num_devices - 1
+                          : shape->first + shape->stride * (shape->size - 1);
   const ot_link_level *level = NULL;
-  OT_TRY(find_level(simulation->cluster, shape->first,
-                    shape->first + shape->stride * (shape->size - 1), &level));
+  OT_TRY(find_level(simulation->cluster, beyond ? 0 : shape->first, last, &level));
   if (is_described(simulation)) return price_described(simulation, collective, price);
   double s = 0;
   if (ot_price_measured_collective(simulation->cluster, ot_op_info_of(collective->op)->name, shape,

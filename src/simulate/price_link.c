@@ -32,7 +32,8 @@ static double rate_of(const ot_link_level *level, double members, double places)
 // Members of the group among `size` devices: at least the rank itself.
 static double members_in(const ot_group_shape *shape, int size) {
   const int members = size / shape->stride;
-  return members < 1 ? 1 : ot_smaller(members, shape->size);
+  const int most = shape->in_pool > 0 ? shape->in_pool : shape->size;
+  return members < 1 ? 1 : ot_smaller(members, most);
 }
 
 static bool is_switched(const ot_simulation *simulation, const ot_collective *c, const hop *h) {

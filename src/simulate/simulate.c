@@ -58,7 +58,8 @@ typedef struct place {
 static ot_group_shape shape_of(const ot_group *group) {
   if (group->size < 2) return (ot_group_shape){.size = group->size};
   const int first = group->ranks[0], last = group->ranks[group->size - 1];
-  return (ot_group_shape){group->size, first, (last - first) / (group->size - 1)};
+  return (ot_group_shape){
+      .size = group->size, .first = first, .stride = (last - first) / (group->size - 1)};
 }
 
 static ot_status check_group(const simulator *s, const ot_task *task) {

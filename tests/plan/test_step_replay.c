@@ -68,7 +68,7 @@ static void create(ot_pipeline kind, int stages, int chunks, int micro_batches, 
     p->cut.stage_of[i] = p->cut.stages.rank_of[i];
   }
   p->estimator = (ot_estimator){.arena = &p->arena,
-                                .pool = {.parent = &p->arena},
+                                .scratch = {.parent = &p->arena},
                                 .simulation = {.cluster = machine()},
                                 .job = {.engine = &ot_engine_orthant, .devices = stages}};
   p->blocks = (ot_block_list){.num_blocks = n,

@@ -48,7 +48,7 @@ static double collective_s(const machine *m, ot_op_kind op, ot_group_shape shape
 
 // Bytes per second as nccl-tests defines them for all_reduce.
 static double bus_rate(const machine *m, int ranks, double bytes) {
-  const double s = collective_s(m, OT_OP_ALL_REDUCE, (ot_group_shape){ranks, 0, 1}, bytes);
+  const double s = collective_s(m, OT_OP_ALL_REDUCE, (ot_group_shape){ranks, 0, 1, 0}, bytes);
   return 2.0 * (ranks - 1) / ranks * bytes / s;
 }
 
@@ -114,9 +114,9 @@ static void a_group_of_whole_nodes_has_eight_times_the_network(void **state) {
   m.cluster.level[0].latency_s = m.cluster.level[1].latency_s = 0;
   m.cluster.level[1].bytes_per_s = 5e9;  // so that NVLink is not what limits
   const double apart =
-      collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){32, 0, 8}, 1e9) * (32.0 / 31);
+      collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){32, 0, 8, 0}, 1e9) * (32.0 / 31);
   const double whole =
-      collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){256, 0, 1}, 1e9) * (256.0 / 255);
+      collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){256, 0, 1, 0}, 1e9) * (256.0 / 255);
   assert_true(fabs(apart / whole - 8) < 1e-9);
   // (n-1)/n S / (members per node x rate x efficiency)
   assert_true(fabs(apart - 1e9 / (5e9 * m.cluster.level[1].efficiency)) < 1e-12 * apart + 1e-12);
@@ -128,8 +128,8 @@ static void half_a_node_has_half_of_its_ports(void **state) {
   machine m;
   create(&m, "h100");
   m.cluster.level[0].latency_s = m.cluster.level[1].latency_s = 0;
-  const double two = collective_s(&m, OT_OP_REDUCE_SCATTER, (ot_group_shape){64, 0, 4}, 1e9);
-  const double four = collective_s(&m, OT_OP_REDUCE_SCATTER, (ot_group_shape){64, 0, 2}, 1e9);
+  const double two = collective_s(&m, OT_OP_REDUCE_SCATTER, (ot_group_shape){64, 0, 4, 0}, 1e9);
+  const double four = collective_s(&m, OT_OP_REDUCE_SCATTER, (ot_group_shape){64, 0, 2, 0}, 1e9);
   assert_true(fabs(two / four - 2) < 1e-9);
   ot_heap_release(&m.heap);
 }
@@ -145,7 +145,7 @@ static void steps_and_bytes_are_put_together_as_in_a_pipeline(void **state) {
   const double far_s = 15.0 / 16 * 1e8 / (8 * far->bytes_per_s * far->efficiency);
   const double bytes = near_s > far_s ? near_s : far_s;
   const double by_hand = pow(sqrt(steps) + sqrt(bytes), 2);
-  const double s = collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){16, 0, 1}, 1e8);
+  const double s = collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){16, 0, 1, 0}, 1e8);
   assert_true(fabs(s / by_hand - 1) < 1e-12);
   ot_heap_release(&m.heap);
 }
@@ -159,9 +159,9 @@ static void switches_that_add_up_are_used_by_libraries_that_know_them(void **sta
   const double without = bus_rate(&m, 8, 1e10);
   assert_true(with > 1.25 * without && with < 1.35 * without);
   assert_true(fabs(four / bus_rate(&m, 4, 1e10) - 1) < 1e-12);
-  const double gather = collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){8, 0, 1}, 1e10);
+  const double gather = collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){8, 0, 1, 0}, 1e10);
   m.style.switch_reductions = true;
-  assert_true(gather == collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){8, 0, 1}, 1e10));
+  assert_true(gather == collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){8, 0, 1, 0}, 1e10));
   ot_heap_release(&m.heap);
 }
 
@@ -171,7 +171,7 @@ static void an_all_to_all_uses_every_port(void **state) {
   machine m;
   create(&m, "h100");
   m.cluster.level[0].latency_s = m.cluster.level[1].latency_s = 0;
-  const double s = collective_s(&m, OT_OP_ALL_TO_ALL, (ot_group_shape){64, 0, 1}, 1e8);
+  const double s = collective_s(&m, OT_OP_ALL_TO_ALL, (ot_group_shape){64, 0, 1, 0}, 1e8);
   const double by_hand = 56.0 / 64 * 1e8 / (50e9 * m.cluster.level[1].efficiency);
   assert_true(fabs(s / by_hand - 1) < 1e-12);
   ot_heap_release(&m.heap);
@@ -187,7 +187,7 @@ static void a_group_in_a_mesh_has_the_links_between_its_members(void **state) {
   const double rate = m.cluster.level[0].bytes_per_s * m.cluster.level[0].efficiency;
   assert_true(m.cluster.level[0].mesh && m.cluster.level[0].size == 8);
   for (int n = 2; n <= 8; n *= 2) {
-    const double s = collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){n, 0, 1}, 1e9);
+    const double s = collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){n, 0, 1, 0}, 1e9);
     const double by_hand = (n - 1.0) / n * 1e9 / (rate * (n - 1) / 7);
     assert_true(fabs(s / by_hand - 1) < 1e-12);
   }
@@ -196,9 +196,23 @@ static void a_group_in_a_mesh_has_the_links_between_its_members(void **state) {
   assert_int_equal(ot_price_message(&simulation, 0, 1, 1e9, &message), OT_OK);
   assert_true(fabs(message.device_s / (7e9 / rate) - 1) < 1e-12);
   m.cluster.level[0].mesh = false;
-  const double s = collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){2, 0, 1}, 1e9);
+  const double s = collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){2, 0, 1, 0}, 1e9);
   assert_true(fabs(s / (0.5e9 / rate) - 1) < 1e-12);
   ot_heap_release(&m.heap);
+}
+
+// Of eight ranks in a node's places, four are in another pool: a ring that uses four ports.
+static void ranks_of_another_pool_are_beyond_the_network(void **state) {
+  (void)state;
+  machine m;
+  create(&m, "h100");
+  m.cluster.level[0].latency_s = m.cluster.level[1].latency_s = 0;
+  const ot_link_level *const network = &m.cluster.level[1];
+  const double s = collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){8, 0, 1, 4}, 1e9);
+  const double expected = 7.0 / 8 * 1e9 / (4 * network->bytes_per_s * network->efficiency);
+  const double through_host = s / expected;
+  assert_true(fabs(through_host - 1) < 1e-9 || fabs(through_host - 2) < 1e-9);
+  assert_true(s > 2 * collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){8, 0, 1, 0}, 1e9));
 }
 
 // Two nodes of eight: all devices, two of each and one of each. Only the second group sends from a
@@ -208,7 +222,7 @@ static void part_of_a_node_sends_through_its_host(void **state) {
   machine m;
   create(&m, "h100");
   m.cluster.level[0].latency_s = m.cluster.level[1].latency_s = 0;
-  const ot_group_shape whole = {16, 0, 1}, some = {4, 0, 4}, one = {2, 0, 8};
+  const ot_group_shape whole = {16, 0, 1, 0}, some = {4, 0, 4, 0}, one = {2, 0, 8, 0};
   double s[2][3];
   for (int i = 0; i < 2; i++) {
     m.style.relays = i == 1;
@@ -227,8 +241,8 @@ static void an_all_to_all_is_one_hop_per_level(void **state) {
   machine m;
   create(&m, "h100");
   const double inner_s = m.cluster.level[0].latency_s, outer_s = m.cluster.level[1].latency_s;
-  const double node_s = collective_s(&m, OT_OP_ALL_TO_ALL, (ot_group_shape){8, 0, 1}, 0);
-  const double all_s = collective_s(&m, OT_OP_ALL_TO_ALL, (ot_group_shape){64, 0, 1}, 0);
+  const double node_s = collective_s(&m, OT_OP_ALL_TO_ALL, (ot_group_shape){8, 0, 1, 0}, 0);
+  const double all_s = collective_s(&m, OT_OP_ALL_TO_ALL, (ot_group_shape){64, 0, 1, 0}, 0);
   assert_true(fabs(node_s / inner_s - 1) < 1e-12);
   assert_true(fabs(all_s / (inner_s + outer_s) - 1) < 1e-12);
   ot_heap_release(&m.heap);
@@ -238,7 +252,7 @@ static void one_rank_sends_nothing(void **state) {
   (void)state;
   machine m;
   create(&m, "h100");
-  assert_true(collective_s(&m, OT_OP_ALL_REDUCE, (ot_group_shape){1, 0, 1}, 1e9) == 0);
+  assert_true(collective_s(&m, OT_OP_ALL_REDUCE, (ot_group_shape){1, 0, 1, 0}, 1e9) == 0);
   ot_heap_release(&m.heap);
 }
 
@@ -246,7 +260,7 @@ static void devices_beyond_the_cluster_are_refused(void **state) {
   (void)state;
   machine m;
   create(&m, "h100");
-  const ot_collective far = {OT_OP_ALL_GATHER, {2, 0, 1 << 20}, 8, 0};
+  const ot_collective far = {OT_OP_ALL_GATHER, {2, 0, 1 << 20, 0}, 8, 0};
   ot_price price;
   assert_int_equal(ot_price_collective(&m.simulation, &far, &price), OT_USAGE);
   ot_heap_release(&m.heap);
@@ -263,6 +277,7 @@ int main(void) {
       cmocka_unit_test(switches_that_add_up_are_used_by_libraries_that_know_them),
       cmocka_unit_test(an_all_to_all_uses_every_port),
       cmocka_unit_test(a_group_in_a_mesh_has_the_links_between_its_members),
+      cmocka_unit_test(ranks_of_another_pool_are_beyond_the_network),
       cmocka_unit_test(part_of_a_node_sends_through_its_host),
       cmocka_unit_test(an_all_to_all_is_one_hop_per_level),
       cmocka_unit_test(one_rank_sends_nothing),

@@ -185,15 +185,15 @@ static void collectives_across_hosts_cost_the_bytes_that_cross(void **state) {
     ot_group_shape group;
     double expected;  // of 1e6 bytes
   } rows[] = {
-      {"all_gather", {2, 2, 1}, 1e-5 + 1e6 / 8e9},
-      {"all_gather", {2, 1, 2}, 5e-5 + 1e6 / 1e8},
-      {"all_gather", {4, 0, 1}, 6e-5 + 1e6 / 2e8},
+      {"all_gather", {2, 2, 1, 0}, 1e-5 + 1e6 / 8e9},
+      {"all_gather", {2, 1, 2, 0}, 5e-5 + 1e6 / 1e8},
+      {"all_gather", {4, 0, 1, 0}, 6e-5 + 1e6 / 2e8},
       // Four hosts: 3/4 of the bytes cross in place of 1/2, on twice the hosts.
-      {"all_gather", {4, 0, 2}, 2 * 6e-5 + 1.5 * 1e6 / 2e8},
-      {"message", {2, 0, 1}, 1e-5 + 1e6 / 8e9},
-      {"message", {2, 0, 2}, 7e-5 + 1e6 / 0.5e8},
+      {"all_gather", {4, 0, 2, 0}, 2 * 6e-5 + 1.5 * 1e6 / 2e8},
+      {"message", {2, 0, 1, 0}, 1e-5 + 1e6 / 8e9},
+      {"message", {2, 0, 2, 0}, 7e-5 + 1e6 / 0.5e8},
       // From the last rank of a host to the first of the next: the other rank leaves it the link.
-      {"message", {2, 1, 1}, 7e-5 + 0.5 * 1e6 / 0.5e8},
+      {"message", {2, 1, 1, 0}, 7e-5 + 0.5 * 1e6 / 0.5e8},
   };
   for (size_t i = 0; i < OT_COUNT(rows); i++) {
     double seconds;
