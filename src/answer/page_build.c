@@ -192,23 +192,33 @@ static ot_status build_plans(builder *b) {
   return OT_OK;
 }
 
+// An estimator with what the file of `own` says in addition to degrees.
+static ot_status estimator_of(const builder *b, const ot_plan_compared *own, ot_estimator **out) {
+  *out = b->page->estimator;
+  if (!own->engine && !own->run && own->num_chunks == 0) return OT_OK;
+  ot_job *const job = ot_arena_array(b->arena, 1, sizeof *job);
+  *job = *b->job;
+  job->chunk_layers = own->layers;
+  job->num_chunks = own->num_chunks;
+  if (own->engine) job->engine = own->engine;
+  if (own->run) {
+    job->run = own->run;
+    job->recipe = ot_recipe_of_run(&own->run->precision);
+  }
+  return ot_estimator_build(job, b->arena, out);
+}
+
 static ot_status build_imported(builder *b) {
-  const ot_plan_request *const request = b->build->request;
-  if (!request->own) return OT_OK;
+  const ot_plan_compared *const own = b->build->request->own;
+  if (!own) return OT_OK;
   ot_page_plan *const plan = ot_arena_array(b->arena, 1, sizeof *plan);
   ot_estimate *const estimate = ot_arena_array(b->arena, 1, sizeof *estimate);
-  if (ot_candidate_check(b->job, request->own) != OT_OK) {
+  if (ot_candidate_check(b->job, &own->candidate) != OT_OK) {
     return ot_fail_hint(OT_USAGE, "this is what --from describes; change --gpus or the batch");
   }
-  ot_estimator *estimator = b->page->estimator;
-  if (request->own_chunks > 0) {
-    ot_job *const job = ot_arena_array(b->arena, 1, sizeof *job);
-    *job = *b->job;
-    job->chunk_layers = request->own_layers;
-    job->num_chunks = request->own_chunks;
-    OT_TRY(ot_estimator_build(job, b->arena, &estimator));
-  }
-  OT_TRY(ot_estimate_build(estimator, request->own, estimate));
+  ot_estimator *estimator;
+  OT_TRY(estimator_of(b, own, &estimator));
+  OT_TRY(ot_estimate_build(estimator, &own->candidate, estimate));
   OT_TRY(build_plan(b, estimator, estimate, plan));
   b->page->imported = plan;
   return OT_OK;
@@ -221,9 +231,12 @@ static ot_status build_compared(builder *b) {
   ot_page_compared *const all = ot_arena_array(b->arena, n + 1, sizeof *all);
   ot_estimate *const estimates = ot_arena_array(b->arena, n + 1, sizeof *estimates);
   for (int i = 0; i < n; i++) {
-    all[i].name = request->compared[i].name;
-    OT_TRY(ot_estimate_build(b->page->estimator, &request->compared[i].candidate, &estimates[i]));
-    OT_TRY(build_plan(b, b->page->estimator, &estimates[i], &all[i].plan));
+    const ot_plan_compared *const own = &request->compared[i];
+    ot_estimator *estimator;
+    all[i].name = own->name;
+    OT_TRY(estimator_of(b, own, &estimator));
+    OT_TRY(ot_estimate_build(estimator, &own->candidate, &estimates[i]));
+    OT_TRY(build_plan(b, estimator, &estimates[i], &all[i].plan));
     if (i == 0) continue;
     const ot_explanation first = {.job = b->job,
                                   .bill = b->page->bill,

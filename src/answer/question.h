@@ -27,10 +27,14 @@ typedef struct ot_question {
   const char *const *notes;  // [num_notes] assumptions made before: the first of the request's
 } ot_question;
 
-// A configuration of another file, to compare with.
+// A configuration of another file, to price next to the plans.
 typedef struct ot_plan_compared {
   const char *name;  // of its file
   ot_candidate candidate;
+  const ot_engine *engine;  // with the file's switches; null: as the job's
+  const ot_run *run;        // engine orthant: settings other than degrees; null: as the job's
+  const int *layers;        // [num_chunks] of each of its pipeline chunks, in model order
+  int num_chunks;           // 0: as its software divides them
 } ot_plan_compared;
 
 typedef struct ot_plan_request {
@@ -43,9 +47,7 @@ typedef struct ot_plan_request {
   const char *model_name;    // as given by the user
   const char *model_source;  // for a run: preset or absolute path; null: its keys
   bool has_run;              // false for imported models without an HF family
-  const ot_candidate *own;   // a configuration to price next to the plans; null: none
-  const int *own_layers;     // [own_chunks] layers of each of its pipeline chunks, in model order
-  int own_chunks;            // 0: as its software divides them
+  ot_plan_compared *own;     // of --from; null: none
   int num_compared;
   ot_plan_compared *compared;  // [num_compared]
   int num_notes, max_notes;

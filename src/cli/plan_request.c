@@ -21,7 +21,6 @@ typedef struct reader {
   ot_presets presets;
   ot_question question;
   ot_imported *imported;  // null without --from
-  ot_candidate *own;      // the configuration of --from
   ot_plan_request *out;
 } reader;
 
@@ -58,6 +57,37 @@ static ot_status read_import(reader *r) {
 
 static int or_one(int degree) { return degree > 0 ? degree : 1; }
 
+ot_status ot_plan_take_import(const ot_imported *i, const ot_plan_request *request, ot_arena *arena,
+                              ot_plan_compared *out) {
+  const ot_job *const job = &request->job;
+  const bool orthant = job->engine == &ot_engine_orthant;
+  out->candidate =
+      (ot_candidate){.tp = or_one(i->tp),
+                     .pp = or_one(i->pp),
+                     .vpp = or_one(i->vpp),
+                     .cp = or_one(i->cp),
+                     .ep = or_one(i->ep),
+                     .etp = request->run.model.moe.num_experts > 0 ? or_one(i->etp) : 1,
+                     .dp = i->dp,
+                     .dp_shard = i->zero == 0 ? 1 : i->dp / or_one(i->dp_replicate),
+                     .zero = i->zero,
+                     .micro_batch_size = i->micro_batch_size,
+                     .pipeline = i->pipeline,
+                     .recompute = i->recompute,
+                     .no_sequence_parallel = i->no_sequence_parallel && !orthant};
+  out->layers = i->chunk_layers;
+  out->num_chunks = i->num_chunks;
+  if (!ot_text_equal(job->engine->name, i->engine)) return OT_OK;
+  const ot_presets presets = ot_installed_presets(arena);
+  const ot_engine *base;
+  ot_engine *const switched = ot_arena_take(arena, sizeof *switched);
+  OT_TRY(ot_engine_file_load(i->engine, &presets, arena, &base));
+  *switched = *base;
+  ot_engine_apply(&i->options, switched);
+  out->engine = switched;
+  return OT_OK;
+}
+
 // The configuration of the file on the devices of the job.
 static ot_status fit_import(reader *r) {
   ot_imported *const i = r->imported;
@@ -68,26 +98,12 @@ static ot_status fit_import(reader *r) {
   ot_question *const q = &r->out->question;
   if (q->global_batch_size == 0) q->global_batch_size = i->global_batch_size;
   if (q->sequence_length == 0) q->sequence_length = i->sequence_length;
-  const bool orthant = r->out->job.engine == &ot_engine_orthant;
-  if (orthant && i->no_sequence_parallel)
+  if (r->out->job.engine == &ot_engine_orthant && i->no_sequence_parallel)
     ot_plan_request_note(r->out, "tp with sequence parallelism, as Orthant has it");
-  r->own = ot_arena_take(r->arena, sizeof *r->own);
-  *r->own = (ot_candidate){.tp = or_one(i->tp),
-                           .pp = or_one(i->pp),
-                           .vpp = or_one(i->vpp),
-                           .cp = or_one(i->cp),
-                           .ep = or_one(i->ep),
-                           .etp = r->out->run.model.moe.num_experts > 0 ? or_one(i->etp) : 1,
-                           .dp = i->dp,
-                           .dp_shard = i->zero == 0 ? 1 : i->dp / or_one(i->dp_replicate),
-                           .zero = i->zero,
-                           .micro_batch_size = i->micro_batch_size,
-                           .pipeline = i->pipeline,
-                           .recompute = i->recompute,
-                           .no_sequence_parallel = i->no_sequence_parallel && !orthant};
-  r->out->own = r->own;
-  r->out->own_layers = i->chunk_layers;
-  r->out->own_chunks = i->num_chunks;
+  r->out->own = ot_arena_take(r->arena, sizeof *r->out->own);
+  *r->out->own = (ot_plan_compared){0};
+  OT_TRY(ot_plan_take_import(i, r->out, r->arena, r->out->own));
+  r->out->own->engine = NULL;  // the plans have the same switches (read_engine)
   return OT_OK;
 }
 
@@ -109,7 +125,7 @@ static ot_status read_cluster(reader *r) {
   return OT_OK;
 }
 
-// The switches of a file hold for its own software.
+// The switches of a file hold for its own software, for its row and for the plans next to it.
 static ot_status read_engine(reader *r) {
   const ot_imported *const i = r->imported;
   const bool asked = ot_options_given(r->options, "engine") || !i;
@@ -250,8 +266,10 @@ ot_status ot_plan_request_read(const ot_options *options, ot_arena *arena, ot_pl
   OT_TRY(read_run(&r));
   OT_TRY(fit_import(&r));
   OT_TRY(ot_plan_request_end(arena, out));
-  if (r.own) ot_candidate_cross(&out->job, r.own);
-  if (r.own) r.own->micro_batches = ot_candidate_micro_batches(&out->job, r.own);
+  if (!out->own) return OT_OK;
+  ot_candidate *const own = &out->own->candidate;
+  ot_candidate_cross(&out->job, own);
+  own->micro_batches = ot_candidate_micro_batches(&out->job, own);
   return OT_OK;
 }
 

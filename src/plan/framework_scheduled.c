@@ -2,6 +2,7 @@
 // Orthant itself: prices the schedules that it would run.
 #include "base/extremes.h"
 #include "describe/parallel_check.h"
+#include "describe/pipeline_rules.h"
 #include "graph/local_shape.h"
 #include "ops/catalog.h"
 #include "plan/framework.h"
@@ -57,11 +58,34 @@ static ot_status block_costs(ot_estimator *e, const ot_candidate *c, const ot_ru
   return OT_OK;
 }
 
+// The embedding goes to the first chunk, the head to the last; a layer may be two blocks.
+static void split_as_given(ot_estimator *e, const ot_run *run, ot_stage_partition *out) {
+  const ot_block_list *const blocks = out->blocks;
+  const int chunks = e->job.num_chunks;
+  int *const first = ot_arena_array(e->arena, chunks + 1, sizeof *first);
+  int block = 0, place = 1;
+  for (int c = 0; c + 1 < chunks; c++) {
+    place += e->job.chunk_layers[c];
+    while (blocks->place_of[block] < place) block++;
+    first[c + 1] = block;
+  }
+  first[chunks] = blocks->num_blocks;
+  out->stages = (ot_stages){.num_ranks = run->parallel.pp,
+                            .num_chunks = chunks,
+                            .first_block = first,
+                            .rank_of = ot_stages_assign(&run->parallel, chunks, e->arena)};
+}
+
 static ot_status partition(ot_estimator *e, const ot_candidate *c, ot_run *run,
                            ot_stage_partition *out) {
   const int num_blocks = out->blocks->num_blocks;
   double *const cost = ot_arena_array(e->arena, num_blocks, sizeof *cost);
   if (c->pp == 1) run->parallel.vpp = 1;  // training has no stages then
+  const int chunks = c->pp * ot_pipeline_chunks(c->pipeline, c->pp, run->parallel.vpp);
+  if (c->pp > 1 && e->job.num_chunks == chunks) {
+    split_as_given(e, run, out);
+    return OT_OK;
+  }
   OT_TRY(block_costs(e, c, run, cost));
   return ot_stages_partition(num_blocks, cost, &run->parallel, e->arena, &out->stages);
 }

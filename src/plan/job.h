@@ -54,8 +54,8 @@ typedef struct ot_job {
   const struct ot_calibration *calibration;  // by measured steps (plan/calibrate.h); null: none
   const ot_run *run;   // engine orthant: settings other than degrees (optimizer, ...)
   ot_candidate given;  // fixed degrees; 0 and -1 are searched
-  // Other engines: layers of each pipeline chunk, in model order, of candidates with `num_chunks`
-  // chunks; 0: the engine divides them.
+  // Layers of each pipeline chunk, in model order, of candidates with `num_chunks` chunks; 0: the
+  // engine divides them.
   const int *chunk_layers;  // [num_chunks]
   int num_chunks;
 } ot_job;

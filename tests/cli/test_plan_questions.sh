@@ -70,6 +70,28 @@ holds compared.txt '^three.yaml compared with two.yaml (in brackets)$'
 "${plan[@]}" "${few[@]}" --tp 2 --zero 1 --top 1 --json >two.json
 sed -n '/"compared"/,$p' compared.json | grep -qF "\"step_seconds\": $(number two.json step_seconds)," ||
   fail "a compared run is not priced as its plan"
+# What a file says beyond degrees is priced: layouts, settings of a run, switches of other software.
+pipe=(--gpus 16 --global-batch-size 256 --tp 1 --pp 2 --cp 1 --zero 1 --pipeline 1f1b --top 1)
+compared() { sed -n '/"compared"/,$s/^ *"step_seconds": \([0-9.e-]*\),*$/\1/p' "$1"; }  # compared FILE: their steps
+"${plan[@]}" "${pipe[@]}" --emit run=even.yaml >/dev/null
+printf 'data: {sequence_length: 4096}\n' >>even.yaml
+sed 's/^parallel:/&\n  layout: "Et*8|t*24L"/' even.yaml >lame.yaml
+sed 's/reduce: bf16/reduce: fp32/' even.yaml >wide.yaml
+"${plan[@]}" "${pipe[@]}" --compare even.yaml --compare lame.yaml --compare wide.yaml --json >layouts.json
+compared layouts.json | paste -sd' ' | awk '{ exit !($1 > 0 && $2 > 1.3 * $1 && $3 > $1) }' ||
+  { compared layouts.json; fail "a layout or a setting of the file is not priced"; }
+sed 's/^parallel:/&\n  order_csv: order.csv/' even.yaml >order.yaml
+: >order.csv
+expect 2 'parallel.order_csv is no schedule of plans' "${plan[@]}" "${pipe[@]}" --compare order.yaml
+sed 's/zero: 1/zero: 1\n  accumulate: sharded/' even.yaml >sharded.yaml
+expect 2 'plans accumulate whole with zero 1' "${plan[@]}" "${pipe[@]}" --compare sharded.yaml
+software=("${plan[@]}" "${pipe[@]}" --engine megatron-core --recompute none --micro-batch-size 1)
+"${software[@]}" --emit megatron=on.sh >/dev/null
+grep -v -- '--overlap-grad-reduce' on.sh >off.sh
+"${software[@]}" --compare on.sh --compare off.sh --json >switches.json
+compared switches.json | paste -sd' ' | awk '{ exit !($1 > 0 && $2 > 0 && $2 != $1) }' ||
+  { compared switches.json; fail "a switch of the file is not priced"; }
+
 expect 2 'two.yaml: global batch 256, but the job has 128' "${plan[@]}" --gpus 16 --global-batch-size 128 --compare two.yaml
 expect 2 'two.yaml: layers 32' "$orthant" plan --cluster h100 --model gpt2 --gpus 16 --compare two.yaml
 expect 3 'none.yaml' "${plan[@]}" --gpus 16 --compare none.yaml
