@@ -91,22 +91,29 @@ static ot_status read_rows(update_check *u, moment_of_read when) {
   return OT_OK;
 }
 
-static ot_status add_squares(update_check *u, int parameter, double *sum) {
+static ot_status add_squares(update_check *u, int parameter, const ot_parameter_part *part,
+                             double *sum) {
   const ot_parameter *const p = &u->whole->parameters[parameter];
   const int64_t step = p->cols < BLOCK_ELEMENTS ? BLOCK_ELEMENTS / p->cols : 1;
-  for (int64_t row = 0; row < p->rows; row += step) {
-    const int64_t rows = step < p->rows - row ? step : p->rows - row;
+  const int64_t end = part->first_row + part->rows;
+  double squares = 0;
+  for (int64_t row = part->first_row; row < end; row += step) {
+    const int64_t rows = step < end - row ? step : end - row;
     const ot_parameter_rows range = {parameter, OT_COPY_GRADIENT, row, rows};
     OT_TRY(ot_variant_read(u->audit->runtime, range, u->values));
-    for (int64_t i = 0; i < rows * p->cols; i++) *sum += u->values[i] * u->values[i];
+    for (int64_t i = 0; i < rows * p->cols; i++) squares += u->values[i] * u->values[i];
   }
+  *sum += part->constant * part->constant * squares;
   return OT_OK;
 }
 
 static ot_status find_norm(update_check *u) {
   double sum = 0;
   for (int i = 0; i < u->whole->num_parameters; i++) {
-    if (ot_parameter_is_trained(&u->whole->parameters[i])) OT_TRY(add_squares(u, i, &sum));
+    const ot_parameter *const p = &u->whole->parameters[i];
+    for (int k = 0; k < p->num_parts && ot_parameter_is_trained(p); k++) {
+      OT_TRY(add_squares(u, i, &p->parts[k], &sum));
+    }
   }
   u->audit->norm = sqrt(sum);
   return OT_OK;
@@ -121,7 +128,7 @@ static const ot_parameter_part *part_at(const ot_parameter *p, int64_t row) {
 }
 
 // Learning rate and weight decay of a part.
-static void rates_of(const update_check *u, const ot_parameter *p, const char *name,
+static void rates_of(const update_check *u, const ot_parameter *p, const ot_parameter_part *part,
                      double rates[2]) {
   const ot_run_optimizer *const o = &u->run->optimizer;
   const bool other = ot_run_uses_muon(u->run) && o->adamw_lr > 0;
@@ -129,11 +136,13 @@ static void rates_of(const update_check *u, const ot_parameter *p, const char *n
   rates[1] = p->kind == OT_PARAMETER_VECTOR ? 0 : o->weight_decay;
   for (int64_t i = 0; i < o->num_groups; i++) {
     const ot_optimizer_group *const group = &o->groups[i];
-    if (!ot_text_matches(name, group->pattern)) continue;
+    if (!ot_text_matches(part->hf_name, group->pattern)) continue;
     rates[0] *= group->lr >= 0 ? group->lr / o->lr : group->lr_factor;
     if (group->weight_decay >= 0) rates[1] = group->weight_decay;
-    return;
+    break;
   }
+  rates[0] *= part->rate_factor;
+  rates[1] *= part->decay_factor;
 }
 
 typedef struct discrepancy {
@@ -176,10 +185,12 @@ static bool check_element(update_check *u, const sampled_row *r, int64_t i, disc
   *d = (discrepancy){"second moment", i, b[OT_COPY_MOMENT_2][i], v};
   if (!within(d->got, v, loose * v + 1e-37)) return false;
   double rates[2];
-  rates_of(u, p, part_at(p, p->rank == 1 ? i : r->row)->hf_name, rates);
+  const ot_parameter_part *const part = part_at(p, p->rank == 1 ? i : r->row);
+  rates_of(u, p, part, rates);
   const ot_parameter_copy exact = narrow ? OT_COPY_MASTER : OT_COPY_WEIGHT;
-  const double step = rates[0] * u->correction[0] * b[OT_COPY_MOMENT_1][i] /
-                      (sqrt(u->correction[1] * b[OT_COPY_MOMENT_2][i]) + o->eps);
+  const double step =
+      rates[0] * u->correction[0] * b[OT_COPY_MOMENT_1][i] /
+      (sqrt(u->correction[1] * b[OT_COPY_MOMENT_2][i]) + o->eps * part->epsilon_factor);
   const double decay = rates[0] * rates[1] * a[exact][i];
   const double allowed =
       loose * (fabs(step) + fabs(decay)) + unit * (fabs(a[exact][i]) + fabs(step));

@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "describe/model.h"
+#include "describe/parametrization.h"
 
 typedef enum ot_data_format {
   OT_DATA_AUTO,      // an .idx file next to it, or a magic number
@@ -252,6 +253,7 @@ typedef struct ot_run {
   ot_run_batch batch;
   ot_run_parallel parallel;
   ot_run_optimizer optimizer;
+  ot_parametrization parametrization;
   int64_t steps;   // 0 when the run is by tokens
   int64_t tokens;  // 0 when the run is by steps
   ot_run_learning_rate learning_rate;

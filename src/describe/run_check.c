@@ -106,6 +106,7 @@ ot_status ot_run_check(const ot_run *run) {
   OT_TRY(check_batch(run));
   OT_TRY(ot_parallel_check(run));
   OT_TRY(check_optimizer(run));
+  OT_TRY(ot_parametrization_check(&run->parametrization, &run->model));
   OT_TRY(check_length(run));
   OT_TRY(check_checkpoint(run));
   return check_precision(run);

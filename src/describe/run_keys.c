@@ -202,6 +202,30 @@ static const ot_schema optimizer = {
     "optimizer section", optimizer_keys, OT_COUNT(optimizer_keys),
     .size = sizeof(ot_run_optimizer)};
 
+static const ot_key parametrization_keys[] = {
+    {"name", OT_KEY_CHOICE, offsetof(ot_parametrization, name), "standard",
+     .choices = ot_parametrization_names,
+     .help = "mup: lr, eps, weight_decay and initializer_range are those of the base model"},
+    {"base_hidden_size", OT_KEY_INTEGER, offsetof(ot_parametrization, base_hidden_size), "null",
+     1, 1 << 30, .null_text = "0", .help = "width of the base model; required with mup"},
+    {"base_layers", OT_KEY_INTEGER, offsetof(ot_parametrization, base_layers), "null",
+     1, OT_MAX_LAYERS, .null_text = "0", .help = "its number of layers; null: that of the model"},
+    {"base_head_dim", OT_KEY_INTEGER, offsetof(ot_parametrization, base_head_dim), "null",
+     1, 1 << 20, .null_text = "0", .help = "its head_dim; null: that of the model"},
+    {"base_kv_heads", OT_KEY_INTEGER, offsetof(ot_parametrization, base_kv_heads), "null",
+     1, 1 << 20, .null_text = "0",
+     .help = "its key and value heads, for Muon; null: in proportion to hidden_size"},
+    {"base_q_lora_rank", OT_KEY_INTEGER, offsetof(ot_parametrization, base_q_lora_rank), "null",
+     1, 1 << 30, .null_text = "0", .help = "its q_lora_rank; null: that of the model"},
+    {"base_kv_lora_rank", OT_KEY_INTEGER, offsetof(ot_parametrization, base_kv_lora_rank), "null",
+     1, 1 << 30, .null_text = "0", .help = "its kv_lora_rank; null: that of the model"},
+    {"depth_alpha", OT_KEY_REAL, offsetof(ot_parametrization, depth_alpha), "1", 0.5, 1,
+     .help = "residual branches are multiplied by (layers / base_layers)^-depth_alpha"},
+};
+static const ot_schema parametrization = {
+    "parametrization section", parametrization_keys, OT_COUNT(parametrization_keys),
+    .size = sizeof(ot_parametrization), .shorthand = "name"};
+
 static const ot_key learning_rate_keys[] = {
     {"warmup_steps", OT_KEY_INTEGER, offsetof(ot_run_learning_rate, warmup_steps), "null",
      0, OT_NO_MAXIMUM, .null_text = "-1", .unit = "steps",
@@ -312,6 +336,9 @@ static const ot_key run_keys[] = {
      .help = "parallelism over ranks"},
     {"optimizer", OT_KEY_OBJECT, offsetof(ot_run_keys, run.optimizer), .object = &optimizer,
      .help = "optimizer"},
+    {"parametrization", OT_KEY_OBJECT, offsetof(ot_run_keys, run.parametrization),
+     .object = &parametrization,
+     .help = "how initial weights and learning rates depend on the size of the model"},
     {"steps", OT_KEY_INTEGER, offsetof(ot_run_keys, run.steps), "0", 0, OT_NO_MAXIMUM,
      .unit = "steps", .help = "length of the run; or give tokens"},
     {"tokens", OT_KEY_INTEGER, offsetof(ot_run_keys, run.tokens), "0", 0, OT_NO_MAXIMUM,

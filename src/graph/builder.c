@@ -275,18 +275,18 @@ static bool summed_over_tensor(const ot_parameter *parameter) {
 // Parameters of a bucket, in their order.
 typedef enum parameter_class { SUMMED, OTHER, MATRIX } parameter_class;
 
-static parameter_class class_of(const ot_parameter *parameter, bool matrices_last) {
+static parameter_class class_of(const ot_parameter *parameter, bool muon) {
   if (summed_over_tensor(parameter)) return SUMMED;
-  return matrices_last && parameter->kind == OT_PARAMETER_MATRIX ? MATRIX : OTHER;
+  return muon && parameter->kind == OT_PARAMETER_MATRIX ? MATRIX : OTHER;
 }
 
 // Places the parameters of one class from `top` on; returns the end.
 static int64_t lay(ot_builder *builder, parameter_class class, int64_t top) {
-  const bool last = builder->graph->request.matrices_last;
+  const bool muon = builder->graph->request.muon;
   const ot_block *const block = builder->block;
   for (int i = 0; i < block->num_parameters; i++) {
     ot_parameter *const parameter = &builder->graph->parameters[block->first_parameter + i];
-    if (parameter->tied_to >= 0 || class_of(parameter, last) != class) continue;
+    if (parameter->tied_to >= 0 || class_of(parameter, muon) != class) continue;
     parameter->offset = top;
     top += pad(ot_parameter_elements(parameter));
   }

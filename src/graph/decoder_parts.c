@@ -7,6 +7,7 @@
 
 #include "base/math.h"
 #include "base/text.h"
+#include "graph/parametrize.h"
 
 bool ot_builder_trains(const ot_builder *b) { return b->graph->request.mode == OT_MODE_TRAIN; }
 
@@ -22,6 +23,7 @@ static int parameter(ot_builder *b, ot_role role, const char *name, const char *
                                  .layer = b->block->layer,
                                  .suffix = suffix};
   ot_hf_parts(&request, b->arena, &made);
+  ot_parametrize(&b->graph->request, role, &made);
   return ot_builder_parameter(b, &made, ot_role_shard_axis(role, made.rank == 1));
 }
 
@@ -31,7 +33,8 @@ static double initial_std(const ot_builder *b, ot_role role) {
   const ot_model *const model = ot_model_of(b);
   const bool onto_residual = role == OT_ROLE_ATTENTION_OUTPUT || role == OT_ROLE_DOWN;
   const bool scaled = model->family == OT_FAMILY_GPT2 && onto_residual;
-  return model->initializer_range / (scaled ? ot_sqrt(2.0 * (double)model->num_layers) : 1.0);
+  const double layers = (double)ot_parametrization_layers(&b->graph->request);
+  return model->initializer_range / (scaled ? ot_sqrt(2 * layers) : 1);
 }
 
 int ot_decoder_matrix(ot_builder *b, ot_role role, const char *name, int64_t rows, int64_t cols) {
@@ -56,13 +59,12 @@ int ot_decoder_table(ot_builder *b, ot_role role, const char *name, int64_t rows
 
 int ot_decoder_vector(ot_builder *b, ot_role role, const char *name, const char *suffix,
                       int64_t rows) {
-  const bool weight = ot_text_equal(suffix, "weight");
-  const bool ones = weight && ot_model_of(b)->norm_offset == 0;
+  const bool gain = ot_text_equal(suffix, "weight");
   const ot_parameter made = {.rank = 1,
                              .rows = rows,
                              .cols = 1,
                              .kind = OT_PARAMETER_VECTOR,
-                             .initial = ones ? OT_INITIAL_ONE : OT_INITIAL_ZERO};
+                             .initial = gain ? OT_INITIAL_GAIN : OT_INITIAL_ZERO};
   return parameter(b, role, name, suffix, made);
 }
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/choices.h"
-#include "describe/model.h"
+#include "describe/parametrization.h"
 
 typedef enum ot_mode {
   OT_MODE_TRAIN,     // loss and gradients
@@ -48,7 +48,8 @@ typedef struct ot_graph_request {
   ot_dtype compute;         // OT_F32 or OT_F64
   ot_dtype storage;         // of weights and activations: compute, or OT_BF16
   bool narrow_gradients;    // gradient accumulators are stored in OT_BF16, not in compute
-  bool matrices_last;       // buckets end with matrices, of which fewer moments are kept
+  bool muon;                // Muon updates matrices: buckets end with them, one moment is kept
+  const ot_parametrization *parametrization;  // kept; null: standard
   int64_t head_chunk_rows;  // tokens whose logits exist at once; 0 = the head op's choice
   int threads;              // per kernel, on the CPU
   ot_backend backend;       // whose kernels run it

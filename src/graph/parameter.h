@@ -17,7 +17,11 @@ typedef enum ot_parameter_kind {
                            // (ops/route_balance.h)
 } ot_parameter_kind;
 
-typedef enum ot_initial { OT_INITIAL_NORMAL, OT_INITIAL_ZERO, OT_INITIAL_ONE } ot_initial;
+typedef enum ot_initial {
+  OT_INITIAL_NORMAL,
+  OT_INITIAL_ZERO,
+  OT_INITIAL_GAIN,  // of a norm: 1, less the norm's offset
+} ot_initial;
 
 // A name that ends in "[i]" is matrix (or vector) i of a stacked tensor. One slice maps rows
 // [first_row, first_row + rows) of the parameter to rows [hf_first, hf_first + rows) of the hf_rows
@@ -34,6 +38,12 @@ typedef struct ot_parameter_part {
                      // values, so that its gradient is reduced over them; -1: none (besides dp and
                      // cp, over which every gradient is reduced)
   bool counted;      // this rank counts the part (norms, files): the first rank that holds a copy
+  // Of the parametrization (graph/parametrize.h).
+  double initial;  // OT_INITIAL_NORMAL: the standard deviation, else the value
+  double
+      constant;  // that the weight includes: its gradient times this is that of the weight without
+  double rate_factor, decay_factor, epsilon_factor;  // multiply the optimizer's lr, weight_decay
+                                                     // and eps
 } ot_parameter_part;
 
 typedef struct ot_parameter {
@@ -44,7 +54,7 @@ typedef struct ot_parameter {
   int64_t rows, cols;  // of this rank; cols = 1 for vectors
   ot_parameter_kind kind;
   ot_initial initial;
-  double initial_std;  // of OT_INITIAL_NORMAL
+  double initial_std;  // of OT_INITIAL_NORMAL, in the standard parametrization
   int tied_to;         // parameter whose storage this use reads, or -1. A tied use has its own
                        // accumulator, but no weights and no parts
   int num_parts;

@@ -32,6 +32,8 @@ static void sum_squares(const ot_kernel_call *call) {
   }
   double total = 0;
   for (int64_t block = 0; block < blocks; block++) total += sums[block];
+  const double scale = call->attributes->scale;
+  if (scale != 0) total *= scale * scale;
   double *const s = call->out[0].data;
   *s = call->attributes->accumulate ? *s + total : total;
 }

@@ -109,7 +109,7 @@ typedef enum ot_op_kind {
                            // sinks?[H]
                            // -> o[R,H*D]: over slots 0 .. positions[r] of its sequence
   // optimizer.h: n elements, flat
-  OT_OP_SUM_SQUARES,  // g[n] -> acc s[1] f64 = sum of g^2
+  OT_OP_SUM_SQUARES,  // g[n] -> acc s[1] f64 = sum of (scale g)^2
   OT_OP_CLIP_FACTOR,  // s[k] f64
                       // -> norm[1] f64, factor[1] f64 = clip > 0 ? min(1, clip/(norm+1e-6)) : 1
   OT_OP_ADAMW,        // g[n], scalars[OT_STEP_SCALARS] f64
@@ -258,7 +258,7 @@ typedef struct ot_op_attributes {
   int64_t num_kv_heads;     // G, divides H
   int64_t head_dim;         // D
   int64_t window;           // keys visible to a query including itself; 0 = all
-  double scale;             // attention: multiplies q.k; embedding: multiplies y (0 means 1)
+  double scale;             // attention: multiplies q.k; embedding, sum_squares: y, g (0 means 1)
   double soft_cap;          // attention: of scores; head: of logits; 0 = none
   double epsilon;           // norms, adamw
   double norm_offset;       // added to norm weights (gemma: 1)

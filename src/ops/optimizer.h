@@ -3,7 +3,7 @@
 // scalars and sums over tensors in float64, summed by blocks (blocks.h), so that the bits are
 // independent of the threads.
 //
-// OT_OP_SUM_SQUARES  g, any shape -> acc s[1] f64 = sum of g^2
+// OT_OP_SUM_SQUARES  g, any shape -> acc s[1] f64 = sum of (scale g)^2
 // OT_OP_CLIP_FACTOR  s [k] f64 -> norm[1] f64 = sqrt(s_0 + s_1 + ... in order),
 //                    factor[1] f64 = clip > 0 ? min(1, clip / (norm + 1e-6)) : 1; NaN when norm
 //                    is not finite, and then the ops below change nothing

@@ -88,7 +88,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
       .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
       .storage = ot_run_storage(&run->precision),
       .narrow_gradients = ot_run_narrow_gradients(&run->precision),
-      .matrices_last = ot_run_moments(run, true) < ot_run_moments(run, false),
+      .muon = ot_run_uses_muon(run),
       .head_chunk_rows = loss_rows(e->job.engine, rows),
       .threads = e->threads,
       .backend = ot_device_kind_backend(&e->cluster.device),

@@ -35,12 +35,11 @@ static void fill(const ot_parameter *parameter, const ot_parameter_part *part, u
   const uint64_t stream = ot_hash_text(OT_HASH_START, part->hf_name);
   const int64_t begin = parameter->offset + part->first_row * parameter->cols;
   const bool normal = parameter->initial == OT_INITIAL_NORMAL;
-  const double constant = parameter->initial == OT_INITIAL_ONE ? 1 : 0;
   for (int64_t i = at.first; i < at.end; i++) {
     const int64_t row = (i - begin) / parameter->cols, col = (i - begin) % parameter->cols;
     values[i - at.first] =
-        normal ? parameter->initial_std * ot_rng_normal(seed, stream, hf_index(part, row, col))
-               : constant;
+        normal ? part->initial * ot_rng_normal(seed, stream, hf_index(part, row, col))
+               : part->initial;
   }
 }
 

@@ -33,14 +33,27 @@ bool ot_reduce_adds_local_squares(const ot_graph *graph, const ot_parameter *par
   return parameter->parts[part].sum_group < 0 && !ot_update_is_tied_to(graph, parameter);
 }
 
-static void note_rows(const ot_reduce_request *r, const ot_parameter *p, int64_t first_row,
-                      int64_t rows, ot_segment *segment) {
+// Rows before the end of part `last`.
+static void note_rows(const ot_reduce_request *r, const ot_parameter *p, int last, int64_t rows,
+                      ot_segment *segment) {
+  const ot_parameter_part *const part = &p->parts[last];
+  const int64_t first_row = part->first_row + part->rows - rows;
   ot_task task = ot_task_of(r->graph, OT_OP_SUM_SQUARES);
   task.attributes.accumulate = true;
+  task.attributes.scale = ot_update_norm_scale(part);
   task.in[0] = ot_operand_vector(OT_BASE_GRADIENT, r->schedule->gradients,
                                  p->offset + first_row * p->cols, rows * p->cols);
   task.out[0] = ot_operand_vector(OT_BASE_SCALAR, OT_F64, OT_SCALAR_LOCAL_SQUARES, 1);
   ot_tasks_append(segment, &task, 0);
+}
+
+// Whether the part after `part` is added with it.
+static bool continues(const ot_graph *graph, const ot_parameter *p, int part) {
+  if (part + 1 == p->num_parts || p->parts[part + 1].constant != p->parts[part].constant) {
+    return false;
+  }
+  return ot_reduce_adds_local_squares(graph, p, part) &&
+         ot_reduce_adds_local_squares(graph, p, part + 1);
 }
 
 // |g|^2 of this rank's own gradient, for the gradient noise scale; adjacent parts are combined.
@@ -48,14 +61,11 @@ static void note_local_squares(const ot_reduce_request *r, ot_segment *segment) 
   const ot_block *const block = &r->graph->blocks[r->block];
   for (int i = 0; i < block->num_parameters && !r->tied_use; i++) {
     const ot_parameter *const p = &r->graph->parameters[block->first_parameter + i];
-    int64_t first = 0, rows = 0;
+    int64_t rows = 0;
     for (int k = 0; k < p->num_parts; k++) {
-      const bool noted = ot_reduce_adds_local_squares(r->graph, p, k);
-      if (noted && rows == 0) first = p->parts[k].first_row;
-      if (noted) rows += p->parts[k].rows;
-      const bool ends = !noted || k == p->num_parts - 1;
-      if (!ends || rows == 0) continue;
-      note_rows(r, p, first, rows, segment);
+      if (ot_reduce_adds_local_squares(r->graph, p, k)) rows += p->parts[k].rows;
+      if (rows == 0 || continues(r->graph, p, k)) continue;
+      note_rows(r, p, k, rows, segment);
       rows = 0;
     }
   }

@@ -133,6 +133,10 @@ static int64_t slot_of(const part_view *p, const ot_update_view *view) {
   return (int64_t)p->index * view->slots + view->slot;
 }
 
+double ot_update_norm_scale(const ot_parameter_part *part) {
+  return part->constant == 1 ? 0 : part->constant;
+}
+
 static void append_norm(const part_view *p, const update_context *c) {
   const ot_dtype dtype = ot_graph_gradient_type(&c->view->graph->request);
   if (p->parameter->kind == OT_PARAMETER_BUFFER) {  // expert loads, no gradient
@@ -140,6 +144,7 @@ static void append_norm(const part_view *p, const update_context *c) {
     return;
   }
   ot_task task = ot_task_of(c->view->graph, OT_OP_SUM_SQUARES);
+  task.attributes.scale = ot_update_norm_scale(p->part);
   task.in[0] = ot_operand_vector(OT_BASE_GRADIENT_PIECE, dtype, p->first, p->count);
   task.out[0] = ot_operand_vector(OT_BASE_SQUARES, OT_F64, slot_of(p, c->view), 1);
   ot_tasks_append(c->segment, &task, 0);
@@ -196,7 +201,8 @@ static const ot_optimizer_group *group_of(const ot_run *run, const char *name) {
   return NULL;
 }
 
-// Learning rate and weight decay of a part: the optimizer's, adjusted by kind and group.
+// Learning rate, weight decay and epsilon of a part: the optimizer's, adjusted by kind, group and
+// parametrization.
 static void set_rates(const ot_run *run, const part_view *v, ot_op_attributes *attributes) {
   const ot_run_optimizer *const o = &run->optimizer;
   const ot_optimizer_group *const group = group_of(run, v->part->hf_name);
@@ -204,9 +210,13 @@ static void set_rates(const ot_run *run, const part_view *v, ot_op_attributes *a
   const bool other_rate = ot_run_uses_muon(run) && !uses_muon(run, v->parameter) && o->adamw_lr > 0;
   attributes->weight_decay = decays ? o->weight_decay : 0;
   attributes->learning_rate_factor = other_rate ? o->adamw_lr / o->lr : 1;
-  if (!group) return;
-  if (group->weight_decay >= 0) attributes->weight_decay = group->weight_decay;
-  attributes->learning_rate_factor *= group->lr >= 0 ? group->lr / o->lr : group->lr_factor;
+  if (group && group->weight_decay >= 0) attributes->weight_decay = group->weight_decay;
+  if (group) {
+    attributes->learning_rate_factor *= group->lr >= 0 ? group->lr / o->lr : group->lr_factor;
+  }
+  attributes->learning_rate_factor *= v->part->rate_factor;
+  attributes->weight_decay *= v->part->decay_factor;
+  attributes->epsilon = o->eps * v->part->epsilon_factor;
 }
 
 // Muon needs whole matrices: its runs are not sharded (describe/run.c).
@@ -247,7 +257,6 @@ static void append_update(const part_view *p, const update_context *c) {
   const ot_dtype storage = c->view->graph->request.storage;
   const ot_dtype gradients = ot_graph_gradient_type(&c->view->graph->request);
   ot_task task = ot_task_of(c->view->graph, muon ? OT_OP_MUON : OT_OP_ADAMW);
-  task.attributes.epsilon = run->optimizer.eps;
   task.attributes.beta1 = muon ? run->optimizer.momentum : run->optimizer.betas[0];
   task.attributes.beta2 = muon ? 0 : run->optimizer.betas[1];
   set_rates(run, p, &task.attributes);

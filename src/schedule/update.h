@@ -37,6 +37,10 @@ void ot_update_tie(const ot_update_view *view, int user, ot_arena *arena, ot_seg
 // view->first; count 0 if the view has none.
 void ot_update_tied_range(const ot_update_view *view, int user, int64_t *first, int64_t *count);
 
+// `scale` of OT_OP_SUM_SQUARES for a part: norms are of gradients by weights without the constants
+// that a parametrization includes in them, as published rules for clipping assume.
+double ot_update_norm_scale(const ot_parameter_part *part);
+
 // Squared norms of the gradient (OT_BASE_GRADIENT_PIECE), by part.
 void ot_update_norm(const ot_update_view *view, ot_arena *arena, ot_segment *segment);
 

@@ -383,6 +383,30 @@ static void copies_in_memory_need_an_absolute_path(void **state) {
   accept(&run);
 }
 
+static void mup_names_the_base_that_does_not_fit(void **state) {
+  (void)state;
+  ot_run run = base_run();
+  ot_parametrization *const p = &run.parametrization;
+  *p = (ot_parametrization){.name = OT_PARAMETRIZATION_MUP, .depth_alpha = 1};
+  refuse(&run, "name=mup requires base_hidden_size", "mup");
+  p->base_hidden_size = 16;
+  accept(&run);
+  p->base_kv_lora_rank = 4;
+  refuse(&run, "base_kv_lora_rank=4", "(try null)");
+  p->base_kv_lora_rank = 0;
+  p->base_layers = 6;
+  p->base_head_dim = 2;
+  accept(&run);
+  run.model.family = OT_FAMILY_GEMMA2;
+  refuse(&run, "base_head_dim=2", "query_pre_attn_scalar");
+  run.model.family = OT_FAMILY_LLAMA;
+  run.model.residuals = (ot_attention_residuals){.block_size = 2, .sublayers = 24};
+  for (int i = 0; i < 12; i++) run.model.residuals.place[i] = 2 * i;
+  refuse(&run, "base_layers=6", "attention_residuals");
+  p->name = OT_PARAMETRIZATION_STANDARD;
+  accept(&run);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_run_of_these_tests_is_accepted),
@@ -405,6 +429,7 @@ int main(void) {
       cmocka_unit_test(recompute_is_one_word_or_one_per_layer),
       cmocka_unit_test(reshard_is_one_word_or_one_per_block),
       cmocka_unit_test(copies_in_memory_need_an_absolute_path),
+      cmocka_unit_test(mup_names_the_base_that_does_not_fit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,6 +51,18 @@ static void sums_of_squares_are_added_when_asked(void **state) {
   ot_case_destroy(&c);
 }
 
+static void scale_multiplies_what_is_squared(void **state) {
+  (void)state;
+  ot_case c = sum_squares_case(40000);
+  ot_case_run(&c);
+  const double scaled = 0.3 * 0.3 * ot_case_get(&c.out[0], 0);
+  c.attributes.scale = 0.3;
+  ot_case_run(&c);
+  ot_case_expect(&c.out[0], &scaled, 1e-14, "s");
+  ot_case_check_precisions(&c, 1e-14, 1e-14);
+  ot_case_destroy(&c);
+}
+
 static void the_norm_is_of_all_terms(void **state) {
   (void)state;
   enum { TERMS = 600 };
@@ -227,6 +239,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sums_squares_over_many_blocks),
       cmocka_unit_test(sums_of_squares_are_added_when_asked),
+      cmocka_unit_test(scale_multiplies_what_is_squared),
       cmocka_unit_test(the_norm_is_of_all_terms),
       cmocka_unit_test(clips_only_what_is_longer),
       cmocka_unit_test(adamw_agrees_with_torch),

@@ -170,6 +170,60 @@ static int64_t counted_targets(parity_case *c) {
   return counted;
 }
 
+// ---- mup ----
+
+// The settings of the steps, in the order of tools/make_mup_fixtures.py.
+static void read_mup(parity_case *c) {
+  enum {
+    BASE,
+    LAYERS,
+    HEAD,
+    KV_HEADS,
+    Q_RANK,
+    KV_RANK,
+    ALPHA,
+    LR,
+    DECAY,
+    EPS,
+    CLIP,
+    MOMENTUM,
+    ALL
+  };
+  if (!c->request.mup) return;
+  int64_t count;
+  const char *const path = ot_arena_format(&c->arena, "%s/tests/fixtures/mup/%s.safetensors",
+                                           source_directory(), c->request.mup);
+  must(ot_safetensors_create(path, "", &c->steps));
+  const double *const s = reals(c, c->steps, "settings", &count);
+  assert_int_equal(count, ALL);
+  c->run.parametrization = (ot_parametrization){.name = OT_PARAMETRIZATION_MUP,
+                                                .base_hidden_size = (int64_t)s[BASE],
+                                                .base_layers = (int64_t)s[LAYERS],
+                                                .base_head_dim = (int64_t)s[HEAD],
+                                                .base_kv_heads = (int64_t)s[KV_HEADS],
+                                                .base_q_lora_rank = (int64_t)s[Q_RANK],
+                                                .base_kv_lora_rank = (int64_t)s[KV_RANK],
+                                                .depth_alpha = s[ALPHA]};
+  ot_run_optimizer *const o = &c->run.optimizer;
+  o->lr = s[LR];
+  o->weight_decay = s[DECAY];
+  o->eps = s[EPS];
+  o->clip = s[CLIP];
+  o->momentum = s[MOMENTUM];
+  if (ot_text_starts_with(c->request.mup, "muon-")) o->name = OT_OPTIMIZER_MUON;
+}
+
+int parity_mup_steps(parity_case *c) {
+  int64_t count;
+  reals(c, c->steps, "loss", &count);
+  return (int)count;
+}
+
+double parity_mup_loss(parity_case *c, int step) {
+  int64_t count;
+  return reals(c, c->steps, "loss", &count)[step - 1];
+}
+
 // ---- set-up ----
 
 static void read_model(parity_case *c) {
@@ -189,7 +243,11 @@ void parity_create(const parity_request *request, parity_case *c) {
   const int tokens = ot_safetensors_find(c->reference, "tokens");
   c->T = ot_safetensors_tensor_at(c->reference, tokens)->dim[1];
   c->V = c->model.vocab_size;
+  if (request->mup) c->model.moe.bias_rate = 0;  // transformers has no such step
   c->run = tiny_run(&c->model);
+  c->run.optimizer.name = request->optimizer;
+  if (request->parametrize) c->run.parametrization = request->parametrize(&c->model);
+  read_mup(c);
   c->run.parallel.recompute = &c->recompute;
   c->micro_batches = PARITY_BATCH / request->micro_batch_size;
   const bool whole = request->micro_batch_size == PARITY_BATCH;
@@ -220,6 +278,7 @@ void parity_destroy(parity_case *c) {
   ot_runtime_destroy(&c->runtime);
   ot_safetensors_destroy(&c->weights);
   ot_safetensors_destroy(&c->reference);
+  ot_safetensors_destroy(&c->steps);
   ot_heap_release(&c->heap);
 }
 
@@ -272,6 +331,7 @@ static double gradient_rms(parity_case *c, const char *suffix) {
 }
 
 typedef struct comparison {
+  const ot_safetensors *from;
   ot_parameter_copy copy;
   const char *prefix;  // of the reference tensors
   double floor;        // 1e-3 x rms of all gradients
@@ -285,7 +345,7 @@ static double tensor_error(parity_case *c, const comparison *how, const char *na
   const ot_dtype dtype = ot_runtime_copy_dtype(c->runtime, how->copy);
   int64_t count;
   const double *const hf =
-      reals(c, c->reference, ot_arena_format(&c->arena, "%s%s", how->prefix, name), &count);
+      reals(c, how->from, ot_arena_format(&c->arena, "%s%s", how->prefix, name), &count);
   double difference = 0, largest = 0;
   *elements = 0;
   for (int i = 0; i < graph->num_parameters; i++) {
@@ -330,15 +390,18 @@ static double all_tensors_error(parity_case *c, const comparison *how, const cha
 }
 
 double parity_gradient_error(parity_case *c, const char *suffix, const char **worst) {
-  const comparison how = {.copy = OT_COPY_GRADIENT,
+  const comparison how = {.from = c->reference,
+                          .copy = OT_COPY_GRADIENT,
                           .prefix = ot_arena_format(&c->arena, "grad.%s.", suffix),
                           .floor = 1e-3 * gradient_rms(c, suffix)};
   return all_tensors_error(c, &how, worst);
 }
 
 double parity_after_error(parity_case *c, const char **worst) {
-  const comparison how = {
-      .copy = OT_COPY_WEIGHT, .prefix = "after.", .floor = 1e-3 * gradient_rms(c, "f64")};
+  const comparison how = {.from = c->steps ? c->steps : c->reference,
+                          .copy = OT_COPY_WEIGHT,
+                          .prefix = "after.",
+                          .floor = 1e-3 * gradient_rms(c, "f64")};
   return all_tensors_error(c, &how, worst);
 }
 

@@ -18,6 +18,9 @@ typedef struct parity_request {
   bool poison;           // with canaries of 64 bytes
   int micro_batch_size;  // 2 (the whole batch) or 1
   int threads;
+  const char *mup;  // or null: file of fixtures/mup with settings and results of steps
+  ot_optimizer_name optimizer;
+  ot_parametrization (*parametrize)(const ot_model *model);  // or null
 } parity_request;
 
 typedef struct parity_case {
@@ -30,6 +33,7 @@ typedef struct parity_case {
   int micro_batches;
   int64_t T, V;
   ot_safetensors *weights, *reference;
+  ot_safetensors *steps;  // the file of `mup`, or null
   ot_runtime *runtime;
 } parity_case;
 
@@ -48,7 +52,7 @@ void parity_step(parity_case *c, int step);
 // Largest error of a gradient against grad.<suffix>.*; name of the tensor in `worst`.
 double parity_gradient_error(parity_case *c, const char *suffix, const char **worst);
 
-// Error of the weights against after.*
+// Error of the weights against after.*, of `mup` if given.
 double parity_after_error(parity_case *c, const char **worst);
 
 // Error of the logits after a forward pass only.
@@ -58,6 +62,9 @@ double parity_logits_error(parity_case *c, const char *suffix);
 double parity_reference_loss(parity_case *c, const char *suffix);
 double parity_loss(parity_case *c);
 double parity_reference_norm(parity_case *c, int step);
+// With `mup`: number of steps, and the loss before step `step`.
+int parity_mup_steps(parity_case *c);
+double parity_mup_loss(parity_case *c, int step);
 
 // The largest difference of a gradient from that of `other`, the same case run elsewhere, over the
 // largest element of the tensor or, where that is larger, 1e-3 x the rms of all gradients.

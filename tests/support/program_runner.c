@@ -103,7 +103,7 @@ static void fill_parameter(const runner *r, const ot_parameter *p, void *data) {
   for (int k = 0; k < p->num_parts; k++) {
     const ot_parameter_part *const part = &p->parts[k];
     const uint64_t stream = stream_of(part->hf_name);
-    const double around = p->initial == OT_INITIAL_ONE ? 1 : 0;
+    const double around = p->initial == OT_INITIAL_NORMAL ? 0 : part->initial;
     for (int64_t i = 0; i < part->rows * p->cols; i++) {
       const int64_t row = part->hf_first + i / p->cols;
       const int64_t col = part->hf_first_col + i % p->cols;

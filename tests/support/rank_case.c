@@ -37,8 +37,20 @@ static ot_dtype narrow_or(ot_dtype asked, ot_dtype dtype) {
   return asked == OT_BF16 ? OT_BF16 : dtype;
 }
 
+// Some models train with mup, at sizes whose factors are no powers of two.
+static ot_parametrization parametrization_of(const rank_request *r) {
+  const bool scaled = r->model == RANK_GEMMA2 || r->model == RANK_QWEN || r->model == RANK_OLMO ||
+                      r->model == RANK_LATENT;
+  return (ot_parametrization){.name = scaled ? OT_PARAMETRIZATION_MUP : OT_PARAMETRIZATION_STANDARD,
+                              .base_hidden_size = 17,
+                              .base_head_dim = r->model == RANK_GEMMA2 ? 0 : 3,
+                              .base_layers = r->residual_block > 0 ? 0 : 3,
+                              .depth_alpha = 0.75};
+}
+
 static ot_run settings_of(const rank_request *r, const ot_model *model) {
   ot_run run = tiny_run(model);
+  run.parametrization = parametrization_of(r);
   run.optimizer.eps = r->dtype == OT_F64 ? 1e-6 : 1e-3;
   run.seed = SEED;
   run.data.sequence_length = r->length;

@@ -85,6 +85,7 @@ struct squares_parts {
   part_blocks blocks;
   ot_any<R> g[MOST_PARTS];
   int64_t n[MOST_PARTS];
+  double scale[MOST_PARTS];
   double *sums[MOST_PARTS];
 };
 
@@ -95,9 +96,10 @@ __global__ void __launch_bounds__(THREADS) squares_kernel(squares_parts<R> parts
   const part_range mine(parts.blocks, part);
   const ot_any<R> g = parts.g[part];
   const int64_t n = parts.n[part];
+  const double scale = parts.scale[part];
   double sum = 0;
   for (int64_t i = mine.begin; i < n; i += mine.step) {
-    const double x = (double)g[i];
+    const double x = scale * (double)g[i];
     sum += x * x;
   }
   sum = ot_block_sum<THREADS>(sum, shared);
@@ -113,6 +115,7 @@ void sum_all_squares(const ot_kernel_call *calls, int count) {
   for (int i = 0; i < count; i++) {
     parts.g[i] = ot_any_of<R>(&calls[i].in[0]);
     parts.n[i] = ot_type_elements(&calls[i].in[0].type);
+    parts.scale[i] = calls[i].attributes->scale == 0 ? 1 : calls[i].attributes->scale;
     parts.sums[i] = (double *)calls[i].workspace;
     parts.blocks.add(parts.n[i]);
   }
