@@ -42,6 +42,8 @@ static const char *const field_names[OT_BATCH_FIELDS] = {
     [OT_BATCH_POSITIONS] = "positions",
     [OT_BATCH_DOC_STARTS] = "document starts",
     [OT_BATCH_SAMPLE_IDS] = "sample numbers",
+    [OT_BATCH_IDS] = "weighted targets",
+    [OT_BATCH_WEIGHTS] = "weights of targets",
     [OT_BATCH_PICKS] = "picks",
 };
 

@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 #include "base/text_builder.h"
-#include "data/sampler.h"
 #include "data/shard_meta.h"
 #include "host/heap.h"
 
@@ -201,6 +200,38 @@ uint64_t ot_data_loader_hash(const ot_data_loader *loader) {
 
 ot_status ot_data_loader_train(ot_data_loader *loader, int64_t first, ot_micro_batch *rows) {
   return read_rows(loader->train, first, rows);
+}
+
+int64_t ot_data_loader_num_sources(const ot_data_loader *loader) {
+  return ot_sampler_num_sources(loader->train);
+}
+
+ot_sampler_source ot_data_loader_source(const ot_data_loader *loader, int64_t source) {
+  return ot_sampler_source_at(loader->train, source);
+}
+
+void ot_data_loader_locate(const ot_data_loader *loader, int64_t sample, ot_sample_place *place) {
+  ot_sampler_locate(loader->train, sample, place);
+}
+
+ot_status ot_data_loader_windows(ot_data_loader *loader, int64_t source, int64_t first,
+                                 ot_micro_batch *rows) {
+  const int64_t T = rows->T, windows = ot_sampler_source_at(loader->train, source).windows;
+  rows->num_targets = 0;
+  for (int64_t b = 0; b < rows->B; b++) {
+    const ot_sample_rows at = {.tokens = rows->tokens + b * T,
+                               .targets = rows->targets + b * T,
+                               .positions = rows->positions + b * T,
+                               .doc_starts = rows->doc_starts + b * T};
+    const bool inside = first + b < windows;
+    int64_t targets;
+    OT_TRY(ot_sampler_read_window(loader->train, source, inside ? first + b : windows - 1, &at,
+                                  &targets));
+    rows->sample_ids[b] = first + b;
+    for (int64_t t = 0; !inside && t < T; t++) at.targets[t] = -1;
+    if (inside) rows->num_targets += targets;
+  }
+  return OT_OK;
 }
 
 int64_t ot_data_loader_validation_rows(const ot_data_loader *loader, int set) {

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "data/micro_batch.h"
+#include "data/sampler.h"
 #include "describe/run.h"
 #include "tokenizer/tokenizer.h"
 
@@ -23,6 +24,15 @@ int64_t ot_data_loader_tokens(const ot_data_loader *loader);
 
 // Samples [first, first + B) of training.
 ot_status ot_data_loader_train(ot_data_loader *loader, int64_t first, ot_micro_batch *rows);
+
+// The training sets, in the order of first mention, and where a sample is in them.
+int64_t ot_data_loader_num_sources(const ot_data_loader *loader);
+ot_sampler_source ot_data_loader_source(const ot_data_loader *loader, int64_t source);
+void ot_data_loader_locate(const ot_data_loader *loader, int64_t sample, ot_sample_place *place);
+
+// Windows [first, first + B) of a training set; those after its last are empty: fully masked.
+ot_status ot_data_loader_windows(ot_data_loader *loader, int64_t source, int64_t first,
+                                 ot_micro_batch *rows);
 
 // Sequences of a validation set that cover its validation_tokens.
 int64_t ot_data_loader_validation_rows(const ot_data_loader *loader, int set);

@@ -20,8 +20,21 @@ ot_status ot_micro_batch_create(int64_t B, int64_t T, ot_micro_batch *rows) {
   return OT_OK;
 }
 
+ot_status ot_micro_batch_create_weighted(int64_t B, int64_t T, int64_t K, ot_micro_batch *rows) {
+  OT_TRY(ot_micro_batch_create(B, T, rows));
+  if (K == 0) return OT_OK;
+  rows->K = K;
+  rows->ids = calloc((size_t)(B * T * K), sizeof *rows->ids);
+  rows->weights = calloc((size_t)(B * T * K), sizeof *rows->weights);
+  if (rows->ids && rows->weights) return OT_OK;
+  ot_micro_batch_release(rows);
+  return ot_fail(OT_ENVIRONMENT, "out of memory for %ld targets of %ld tokens", K, B * T);
+}
+
 void ot_micro_batch_release(ot_micro_batch *rows) {
   free(rows->tokens);
+  free(rows->ids);
+  free(rows->weights);
   free(rows->sample_ids);
   *rows = (ot_micro_batch){0};
 }
@@ -36,6 +49,11 @@ static void copy_run(const ot_micro_batch *whole, int64_t from, ot_micro_batch *
   if (part->doc_starts != whole->doc_starts) {
     memcpy(part->doc_starts + to, whole->doc_starts + from, bytes);
   }
+  const int64_t K = part->K;
+  if (K == 0) return;
+  memcpy(part->ids + to * K, whole->ids + from * K, (size_t)(count * K) * sizeof *part->ids);
+  memcpy(part->weights + to * K, whole->weights + from * K,
+         (size_t)(count * K) * sizeof *part->weights);
 }
 
 void ot_micro_batch_shard(const ot_micro_batch *whole, const ot_sequence_shard *piece,

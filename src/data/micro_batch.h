@@ -18,6 +18,9 @@ typedef struct ot_micro_batch {
   int32_t *doc_starts;  // [R], or [B * tokens of the whole sequence], see ot_micro_batch_shard
   int64_t *sample_ids;  // [B]
   int64_t num_targets;  // unmasked
+  int64_t K;            // weighted targets of a token (ops/head.h); 0: none
+  int32_t *ids;         // [R, K]
+  float *weights;       // [R, K]
 } ot_micro_batch;
 
 // The shard of rank `index` of `size` ranks. Ring attention: chunks `index` and 2*size-1-index of
@@ -28,10 +31,13 @@ typedef struct ot_sequence_shard {
 } ot_sequence_shard;
 
 ot_status ot_micro_batch_create(int64_t B, int64_t T, ot_micro_batch *rows);
+
+// With places for K weighted targets of each token, zeros.
+ot_status ot_micro_batch_create_weighted(int64_t B, int64_t T, int64_t K, ot_micro_batch *rows);
 void ot_micro_batch_release(ot_micro_batch *rows);
 
-// Fills `part`, created with whole->T / size tokens; the chunks must have equal lengths. positions
-// and doc_starts stay those of the whole sequence; with Ulysses, where attention sees whole
-// sequences, part->doc_starts points into that of the whole.
+// Fills `part`, created with whole->T / size tokens and the same K; the chunks must have equal
+// lengths. positions and doc_starts stay those of the whole sequence; with Ulysses, where attention
+// sees whole sequences, part->doc_starts points into that of the whole.
 void ot_micro_batch_shard(const ot_micro_batch *whole, const ot_sequence_shard *piece,
                           ot_micro_batch *part);

@@ -180,6 +180,13 @@ static uint64_t order_stream(int64_t source_index, int64_t epoch) {
   return ot_hash_bytes(ot_hash_text(OT_HASH_START, "data order"), key, sizeof key);
 }
 
+// The tokens of the place's window.
+static void find_tokens(const ot_sampler *sampler, ot_sample_place *place) {
+  place->first = place->window * sampler->T;
+  const int64_t left = sampler->sources[place->source].num_tokens - place->first;
+  place->count = left < sampler->T + 1 ? left : sampler->T + 1;
+}
+
 void ot_sampler_locate(const ot_sampler *sampler, int64_t sample, ot_sample_place *place) {
   OT_ASSERT(sample >= 0);
   const mixture *const m = mixture_at(sampler, sample);
@@ -196,9 +203,7 @@ void ot_sampler_locate(const ot_sampler *sampler, int64_t sample, ot_sample_plac
     place->first = from->num_tokens;
     return;
   }
-  place->first = place->window * sampler->T;
-  const int64_t left = from->num_tokens - place->first;
-  place->count = left < sampler->T + 1 ? left : sampler->T + 1;
+  find_tokens(sampler, place);
 }
 
 // ---- from window to sequence ----
@@ -262,6 +267,14 @@ static ot_status fill_row(row *r, const ot_sample_place *place) {
   return OT_OK;
 }
 
+static ot_status read_place(const ot_sampler *sampler, const ot_sample_place *place,
+                            const ot_sample_rows *at, int64_t *num_targets) {
+  row r = {.sampler = sampler, .first = place->first, .at = *at};
+  OT_TRY(fill_row(&r, place));
+  for (int64_t i = 0; i < sampler->T; i++) *num_targets += at->targets[i] >= 0;
+  return OT_OK;
+}
+
 ot_status ot_sampler_read(const ot_sampler *sampler, const int64_t *samples, int64_t B,
                           const ot_sample_rows *rows, int64_t *num_targets) {
   const int64_t T = sampler->T;
@@ -269,16 +282,21 @@ ot_status ot_sampler_read(const ot_sampler *sampler, const int64_t *samples, int
   for (int64_t b = 0; b < B; b++) {
     ot_sample_place place;
     ot_sampler_locate(sampler, samples[b], &place);
-    row r = {.sampler = sampler,
-             .first = place.first,
-             .at = {.tokens = rows->tokens + b * T,
-                    .targets = rows->targets + b * T,
-                    .positions = rows->positions + b * T,
-                    .doc_starts = rows->doc_starts + b * T}};
-    OT_TRY(fill_row(&r, &place));
-    for (int64_t i = 0; i < T; i++) *num_targets += r.at.targets[i] >= 0;
+    const ot_sample_rows at = {.tokens = rows->tokens + b * T,
+                               .targets = rows->targets + b * T,
+                               .positions = rows->positions + b * T,
+                               .doc_starts = rows->doc_starts + b * T};
+    OT_TRY(read_place(sampler, &place, &at, num_targets));
   }
   return OT_OK;
+}
+
+ot_status ot_sampler_read_window(const ot_sampler *sampler, int64_t source_index, int64_t window,
+                                 const ot_sample_rows *rows, int64_t *num_targets) {
+  ot_sample_place place = {.source = source_index, .window = window};
+  find_tokens(sampler, &place);
+  *num_targets = 0;
+  return read_place(sampler, &place, rows, num_targets);
 }
 
 // ---- queries ----

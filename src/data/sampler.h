@@ -58,6 +58,10 @@ typedef struct ot_sample_rows {
 ot_status ot_sampler_read(const ot_sampler *sampler, const int64_t *samples, int64_t B,
                           const ot_sample_rows *rows, int64_t *num_targets);
 
+// The same for one sequence, a window of a source (numbers as in ot_sample_place).
+ot_status ot_sampler_read_window(const ot_sampler *sampler, int64_t source_index, int64_t window,
+                                 const ot_sample_rows *rows, int64_t *num_targets);
+
 // Sequences of a sequential sampler that contain tokens; later ones are all padding.
 int64_t ot_sampler_num_rows(const ot_sampler *sampler);
 

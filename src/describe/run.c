@@ -17,6 +17,19 @@ bool ot_run_narrow_gradients(const ot_run_precision *precision) {
   return precision->gradients == OT_BF16 || precision->gradients == OT_F16;
 }
 
+int64_t ot_run_weighted_targets(const ot_run *run) {
+  switch (run ? run->distill.objective : OT_DISTILL_NONE) {
+    case OT_DISTILL_NONE:
+      return 0;
+    case OT_DISTILL_SAMPLED:
+    case OT_DISTILL_TOP_K:
+      return run->distill.targets;
+    case OT_DISTILL_REVERSE_KL:
+      return 1;
+  }
+  OT_UNREACHABLE();
+}
+
 bool ot_run_uses_muon(const ot_run *run) { return run && run->optimizer.name == OT_OPTIMIZER_MUON; }
 
 bool ot_run_checks_compute(const ot_run *run) {

@@ -225,6 +225,29 @@ typedef struct ot_run_evaluate {
   int64_t num_tasks;
 } ot_run_evaluate;
 
+// What a run learns from a teacher, a trained model with the same vocabulary.
+typedef enum ot_distill_objective {
+  OT_DISTILL_NONE,
+  OT_DISTILL_SAMPLED,     // its distribution, by draws from it: forward KL, unbiased
+  OT_DISTILL_TOP_K,       // its most probable tokens: biased
+  OT_DISTILL_REVERSE_KL,  // its opinion of text that the model itself generates
+} ot_distill_objective;
+
+typedef enum ot_distill_source {
+  OT_DISTILL_STORE,  // PREFIX.teacher next to each training set (distill/teacher_store.h)
+  OT_DISTILL_LIVE,   // the teacher runs in this job
+} ot_distill_source;
+
+typedef struct ot_run_distill {
+  ot_distill_objective objective;
+  ot_distill_source from;
+  const char *teacher;    // a checkpoint, run or HF directory; "" = not given
+  int64_t draws;          // sampled: of each token [1..127]
+  int64_t targets;        // most weighted targets of a token [1..256]; others are merged
+  double alpha;           // weight of the teacher [0, 1]; the data's next token has the rest
+  int64_t prompt_tokens;  // reverse_kl: of each sequence, from the data
+} ot_run_distill;
+
 // The answer to an outlier of the loss or of the gradient norm (train/spike_watch.h).
 typedef enum ot_spike_action {
   OT_SPIKE_NOTE,    // report it and go on
@@ -258,6 +281,7 @@ typedef struct ot_run {
   int64_t tokens;  // 0 when the run is by steps
   ot_run_learning_rate learning_rate;
   ot_run_precision precision;
+  ot_run_distill distill;
   ot_run_checkpoint checkpoint;
   ot_run_audit audit;
   ot_run_evaluate evaluate;
@@ -289,6 +313,9 @@ ot_dtype ot_run_storage(const ot_run_precision *precision);
 
 // True when gradient accumulators are stored as bf16; fp16 is mapped to it.
 bool ot_run_narrow_gradients(const ot_run_precision *precision);
+
+// Weighted targets of each token (ops/head.h); 0: the data's next token alone. `run` may be null.
+int64_t ot_run_weighted_targets(const ot_run *run);
 
 // True when Muon updates the matrices. `run` may be null.
 bool ot_run_uses_muon(const ot_run *run);

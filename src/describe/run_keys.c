@@ -22,6 +22,8 @@ static const char *const audits[] = {"causality", "precision", "ranks",   "drift
 static const char *const computes[] = {"fp32", "fp64", "bf16", "fp16", "fp8", NULL};
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const spike_actions[] = {"note", "stop", "skip", "rewind", NULL};
+static const char *const objectives[] = {"none", "sampled", "top_k", NULL};
+static const char *const distill_sources[] = {"store", "live", NULL};
 static const char *const stored[] = {"fp32", "fp64", "bf16", "fp16", NULL};
 static const char *const no_file[] = {"random", NULL};
 
@@ -262,6 +264,24 @@ static const ot_schema precision = {
     "precision section", precision_keys, OT_COUNT(precision_keys),
     .size = sizeof(ot_run_precision)};
 
+static const ot_key distill_keys[] = {
+    {"objective", OT_KEY_CHOICE, offsetof(ot_run_distill, objective), "none", .choices = objectives,
+     .help = "what is learned from a teacher: draws from its distribution, or its most probable "
+             "tokens (biased)"},
+    {"from", OT_KEY_CHOICE, offsetof(ot_run_distill, from), "store", .choices = distill_sources,
+     .help = "stores of `orthant distill targets`, or a teacher that runs in this job"},
+    {"teacher", OT_KEY_PATH, offsetof(ot_run_distill, teacher), "null", .null_text = "",
+     .help = "checkpoint, run or HF directory of the teacher"},
+    {"draws", OT_KEY_INTEGER, offsetof(ot_run_distill, draws), "50", 1, 127,
+     .help = "sampled: draws of each token"},
+    {"targets", OT_KEY_INTEGER, offsetof(ot_run_distill, targets), "24", 1, 256,
+     .help = "most targets of a token; rarer ones are merged, without bias"},
+    {"alpha", OT_KEY_REAL, offsetof(ot_run_distill, alpha), "1", 0, 1,
+     .help = "weight of the teacher; the data's next token has the rest"},
+};
+static const ot_schema distill = {
+    "distill section", distill_keys, OT_COUNT(distill_keys), .size = sizeof(ot_run_distill)};
+
 static const ot_key checkpoint_keys[] = {
     {"every", OT_KEY_INTEGER, offsetof(ot_run_checkpoint, every), "1000", 0, OT_NO_MAXIMUM,
      .choices = automatic, .unit = "steps",
@@ -347,6 +367,8 @@ static const ot_key run_keys[] = {
      .object = &learning_rate, .help = "learning rate schedule"},
     {"precision", OT_KEY_OBJECT, offsetof(ot_run_keys, run.precision), .object = &precision,
      .help = "dtypes"},
+    {"distill", OT_KEY_OBJECT, offsetof(ot_run_keys, run.distill), .object = &distill,
+     .help = "distillation from a teacher"},
     {"checkpoint", OT_KEY_OBJECT, offsetof(ot_run_keys, run.checkpoint), .object = &checkpoint,
      .help = "checkpoints"},
     {"audit", OT_KEY_OBJECT, offsetof(ot_run_keys, run.audit), .object = &audit,

@@ -136,7 +136,8 @@ int ot_builder_own(ot_builder *builder, ot_value_kind kind, int index, const cha
 
 static ot_value batch_value(const ot_builder *builder, ot_batch_field field) {
   static const char *const names[OT_BATCH_FIELDS] = {
-      "tokens", "targets", "positions", "doc_starts", "sample_ids", "picks", "sequences", "pages"};
+      "tokens",  "targets", "positions", "doc_starts", "sample_ids", "ids",
+      "weights", "picks",   "sequences", "pages",      "keys"};
   return (ot_value){.name = names[field],
                     .kind = OT_VALUE_BATCH,
                     .index = (int)field,

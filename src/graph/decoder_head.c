@@ -33,6 +33,28 @@ static int weight_accumulator(ot_builder *b, const head *h) {
   return ot_program_accumulator(b->program, b->arena, h->weight, gradients);
 }
 
+// What the tokens are to be followed by: the data's targets and, in training with weighted ones,
+// their ids and weights; else -1.
+typedef struct targets {
+  int data, ids, weights;
+} targets;
+
+static bool is_weighted(const ot_builder *b) {
+  return ot_builder_trains(b) && b->graph->request.weighted_targets > 0;
+}
+
+static targets targets_of(ot_builder *b) {
+  const bool weighted = is_weighted(b);
+  return (targets){.data = ot_builder_batch(b, OT_BATCH_TARGETS),
+                   .ids = weighted ? ot_builder_batch(b, OT_BATCH_IDS) : -1,
+                   .weights = weighted ? ot_builder_batch(b, OT_BATCH_WEIGHTS) : -1};
+}
+
+// The sum of nats of the data's targets, next to a loss of weighted ones; or -1.
+static int data_loss(ot_builder *b) {
+  return is_weighted(b) ? ot_builder_sum(b, OT_SCALAR_EVALUATE_LOSS, "data_loss") : -1;
+}
+
 // ---- sharded vocabulary ----
 
 // Name with the index of the current chunk.
@@ -40,37 +62,39 @@ static const char *chunk_name(ot_builder *b, const head *h, const char *name) {
   return ot_arena_format(b->arena, "%s.%lld", name, (long long)h->attributes.first_row);
 }
 
-// e of this rank, and the statistics of all ranks, for the chunk in the attributes.
-static void chunk_statistics(ot_builder *b, const head *h, int *e, int *all) {
-  const int targets = ot_builder_batch(b, OT_BATCH_TARGETS);
+// Of the chunk in the attributes: e and pulls of this rank, and the statistics of all ranks.
+typedef struct chunk_values {
+  int e, all, pulls;
+} chunk_values;
+
+static chunk_values chunk_statistics(ot_builder *b, const head *h) {
+  const targets to = targets_of(b);
+  const ot_op_description description = {OT_OP_HEAD_STATISTICS,
+                                         &h->attributes,
+                                         chunk_name(b, h, "exponentials"),
+                                         5,
+                                         {h->x, h->weight, to.data, to.ids, to.weights},
+                                         NULL};
   ot_op made;
-  *e = *all = -1;
-  if (b->status != OT_OK) return;
-  b->status = ot_program_emit(b->program, b->arena, OT_PART_FORWARD,
-                              &(ot_op_description){OT_OP_HEAD_STATISTICS,
-                                                   &h->attributes,
-                                                   chunk_name(b, h, "exponentials"),
-                                                   3,
-                                                   {h->x, h->weight, targets},
-                                                   NULL},
-                              &made);
-  if (b->status != OT_OK) return;
-  *e = made.out[0];
-  *all = ot_builder_gather(b, made.out[1], chunk_name(b, h, "statistics"));
+  ot_builder_emit(b, &description, &made);
+  return (chunk_values){.e = made.out[0],
+                        .all = ot_builder_gather(b, made.out[1], chunk_name(b, h, "statistics")),
+                        .pulls = made.out[2]};
 }
 
 // The gradient of x after one more chunk.
 static int chunk_loss(ot_builder *b, const head *h, int dx_before, bool last) {
-  int e, all;
-  chunk_statistics(b, h, &e, &all);
-  const int targets = ot_builder_batch(b, OT_BATCH_TARGETS);
+  const chunk_values chunk = chunk_statistics(b, h);
+  const targets to = targets_of(b);
   const int inverse = ot_builder_scalar(b, OT_SCALAR_INVERSE_TOKENS, "inverse_tokens");
-  const int loss[OT_MAX_OUTPUTS] = {-1, ot_builder_sum(b, OT_SCALAR_LOSS, "loss"), -1, -1, -1};
+  const int loss[OT_MAX_OUTPUTS] = {-1, ot_builder_sum(b, OT_SCALAR_LOSS, "loss"), data_loss(b), -1,
+                                    -1};
   const int dlogits = ot_builder_op(b, &(ot_op_description){OT_OP_HEAD_DLOGITS,
                                                             &h->attributes,
                                                             chunk_name(b, h, "d_logits"),
-                                                            4,
-                                                            {e, all, targets, inverse},
+                                                            7,
+                                                            {chunk.e, chunk.all, to.data, inverse,
+                                                             to.ids, to.weights, chunk.pulls},
                                                             loss});
   const int dw[OT_MAX_OUTPUTS] = {-1, weight_accumulator(b, h), -1, -1, -1};
   return ot_builder_op(b,
@@ -83,8 +107,7 @@ static int chunk_loss(ot_builder *b, const head *h, int dx_before, bool last) {
 }
 
 static void chunk_count(ot_builder *b, const head *h) {
-  int e, all;
-  chunk_statistics(b, h, &e, &all);
+  const chunk_values chunk = chunk_statistics(b, h);
   const int out[OT_MAX_OUTPUTS] = {ot_builder_sum(b, OT_SCALAR_EVALUATE_LOSS, "evaluate_loss"),
                                    ot_builder_sum(b, OT_SCALAR_EVALUATE_TOKENS, "evaluate_tokens"),
                                    -1, -1, -1};
@@ -92,7 +115,7 @@ static void chunk_count(ot_builder *b, const head *h) {
                                         &h->attributes,
                                         "evaluate",
                                         2,
-                                        {all, ot_builder_batch(b, OT_BATCH_TARGETS)},
+                                        {chunk.all, ot_builder_batch(b, OT_BATCH_TARGETS)},
                                         out});
 }
 
@@ -120,13 +143,16 @@ static void by_chunks(ot_builder *b, const head *whole) {
 
 static void loss(ot_builder *b, const head *h) {
   const int accumulator = weight_accumulator(b, h);
-  const int in[] = {h->x, h->weight, ot_builder_batch(b, OT_BATCH_TARGETS),
-                    ot_builder_scalar(b, OT_SCALAR_INVERSE_TOKENS, "inverse_tokens")};
-  const int out[OT_MAX_OUTPUTS] = {-1, accumulator, ot_builder_sum(b, OT_SCALAR_LOSS, "loss"), -1,
-                                   -1};
-  ot_builder_op(
-      b, &(ot_op_description){
-             OT_OP_HEAD_LOSS, &h->attributes, "d_final", 4, {in[0], in[1], in[2], in[3]}, out});
+  const targets to = targets_of(b);
+  const int inverse = ot_builder_scalar(b, OT_SCALAR_INVERSE_TOKENS, "inverse_tokens");
+  const int out[OT_MAX_OUTPUTS] = {-1, accumulator, ot_builder_sum(b, OT_SCALAR_LOSS, "loss"),
+                                   data_loss(b), -1};
+  ot_builder_op(b, &(ot_op_description){OT_OP_HEAD_LOSS,
+                                        &h->attributes,
+                                        "d_final",
+                                        6,
+                                        {h->x, h->weight, to.data, inverse, to.ids, to.weights},
+                                        out});
 }
 
 static void evaluate(ot_builder *b, const head *h) {
@@ -152,6 +178,27 @@ static void score(ot_builder *b, const head *h) {
       sum ? ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_SUM, "sum", real) : -1, -1};
   ot_builder_op(b, &(ot_op_description){
                        OT_OP_HEAD_SCORE, &h->attributes, "score", 3, {in[0], in[1], in[2]}, out});
+}
+
+// What another model learns from this one.
+static void draw(ot_builder *b, const head *h) {
+  const ot_graph_request *const request = &b->graph->request;
+  const int64_t rows = ot_share_of(b)->rows, K = request->draw_ids;
+  const ot_tensor_type real = ot_type_vector(OT_F64, rows);
+  ot_op_attributes attributes = h->attributes;
+  attributes.draw_ids = K;
+  attributes.draws = request->draws;
+  const int data = ot_builder_batch(b, OT_BATCH_TARGETS);
+  const int keys = ot_builder_batch(b, OT_BATCH_KEYS);
+  const int out[OT_MAX_OUTPUTS] = {
+      ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_IDS, "ids", ot_type_matrix(OT_I32, rows, K)),
+      ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_WEIGHTS, "weights",
+                     ot_type_matrix(OT_F32, rows, K)),
+      ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_LOGPROBS, "logprobs", real),
+      ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_ENTROPY, "entropy", real), -1};
+  ot_builder_op(b,
+                &(ot_op_description){
+                    OT_OP_HEAD_DRAW, &attributes, "draws", 4, {h->x, h->weight, data, keys}, out});
 }
 
 // Logits of rows `x`, over tp of this rank's vocabulary: the host joins them.
@@ -198,7 +245,7 @@ void ot_decoder_head(ot_builder *b, int embedding_parameter) {
       evaluate(b, &h);
       return;
     case OT_MODE_SCORE:
-      score(b, &h);
+      b->graph->request.draw_ids > 0 ? draw(b, &h) : score(b, &h);
       return;
     case OT_MODE_PREFILL:
       prefill(b, &h);

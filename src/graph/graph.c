@@ -22,6 +22,15 @@ ot_tensor_type ot_graph_batch_type(const ot_graph *graph, ot_batch_field field) 
     const int64_t pages = cached ? cache->positions / OT_PAGE_SLOTS : 0;
     return (ot_tensor_type){.dtype = OT_I32, .rank = 2, .dim = {cached ? sequences : 0, pages}};
   }
+  if (field == OT_BATCH_IDS || field == OT_BATCH_WEIGHTS) {
+    const bool trains = graph->request.mode == OT_MODE_TRAIN;
+    const int64_t K = trains ? graph->request.weighted_targets : 0;
+    return ot_type_matrix(field == OT_BATCH_IDS ? OT_I32 : OT_F32, share->rows, K);
+  }
+  if (field == OT_BATCH_KEYS) {
+    const bool draws = graph->request.mode == OT_MODE_SCORE && graph->request.draw_ids > 0;
+    return ot_type_vector(OT_I64, draws ? share->rows : 0);
+  }
   if (field == OT_BATCH_SEQUENCES && !cached) return ot_type_vector(OT_I32, 0);
   return (ot_tensor_type){
       .dtype = field == OT_BATCH_SAMPLE_IDS ? OT_I64 : OT_I32,

@@ -51,11 +51,14 @@ typedef struct ot_graph_request {
   bool muon;                // Muon updates matrices: buckets end with them, one moment is kept
   const ot_parametrization *parametrization;  // kept; null: standard
   int64_t head_chunk_rows;  // tokens whose logits exist at once; 0 = the head op's choice
-  int threads;              // per kernel, on the CPU
-  ot_backend backend;       // whose kernels run it
-  uint64_t seed;            // of dropout
-  double expert_buffer;     // rows that a rank's experts receive in one pass, over their even
-                            // share; 0 = enough for every token
+  int64_t weighted_targets;  // K of each token in training (ops/head.h); 0 = the data's one target
+  int64_t draw_ids, draws;   // score: instead of greedy ids, draws for other models to learn from
+                             // (ops/head_draw.h); 0 = none
+  int threads;               // per kernel, on the CPU
+  ot_backend backend;        // whose kernels run it
+  uint64_t seed;             // of dropout
+  double expert_buffer;      // rows that a rank's experts receive in one pass, over their even
+                             // share; 0 = enough for every token
   ot_split split;
 } ot_graph_request;
 

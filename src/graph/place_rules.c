@@ -48,14 +48,15 @@ static const ot_place_rule rules[] = {
     [OT_OP_DROPOUT_GRAD] = {.rows = {"VV>V", "0I>0"}},
     [OT_OP_ABSMAX] = {.rows = {"V>V", "0>V", "1>V"}},
     [OT_OP_CAST] = {.rows = {"V>V", "0>0", "1>1"}},
-    [OT_OP_HEAD_LOSS] = {.rows = {"VRVI>VPP", "0R0I>0PP"}},
+    [OT_OP_HEAD_LOSS] = {.rows = {"VRVIVV>VPPP", "0R0I00>0PPP"}},
     [OT_OP_HEAD_EVALUATE] = {.rows = {"VRV>PP", "0R0>PP"}},
     [OT_OP_HEAD_SCORE] = {.rows = {"VRV>VVVV", "R0I>VVVV"}},
     [OT_OP_HEAD_LOGITS] = {.rows = {"VR>V", "R0>V"}},
+    [OT_OP_HEAD_DRAW] = {.rows = {"VRVV>VVVV"}},
     // Sharded vocabulary: logits are sharded, statistics one block per rank, dx partial. With the
     // all-gathered statistics every rank computes the same loss.
-    [OT_OP_HEAD_STATISTICS] = {.rows = {"VRV>VV", "0R0>00", "R0I>10"}},
-    [OT_OP_HEAD_DLOGITS] = {.rows = {"VVVI>VP", "000I>0P", "1RII>1I"}},
+    [OT_OP_HEAD_STATISTICS] = {.rows = {"VRVVV>VVV", "0R000>000", "R0III>10V"}},
+    [OT_OP_HEAD_DLOGITS] = {.rows = {"VVVIVVV>VPP", "000I000>0PP", "1RIIIIV>1II"}},
     [OT_OP_HEAD_GRADIENT] = {.rows = {"VVVR>VP", "000R>0P", "P1R0>P0"}},
     [OT_OP_HEAD_GRADIENT_LAST] = {.rows = {"VVVR>VP", "000R>0P", "P1R0>P0"}},
     [OT_OP_HEAD_COUNT] = {.rows = {"VV>PP", "00>PP", "RI>II"}},

@@ -33,9 +33,12 @@ typedef enum ot_batch_field {
   OT_BATCH_DOC_STARTS,  // [R] i32, index within the whole sequence of the first token of the
                         // document; under Ulysses [B*T], of all tokens of each sequence
   OT_BATCH_SAMPLE_IDS,  // [B] i64, global index of the sample
+  OT_BATCH_IDS,         // [R, K] i32, weighted targets (ops/head.h), K = request.weighted_targets
+  OT_BATCH_WEIGHTS,     // [R, K] f32, their weights
   OT_BATCH_PICKS,       // [B] i32, prefill: [S], rows whose logits are wanted
   OT_BATCH_SEQUENCES,   // [R] i32, prefill and decode: whose token it is; < 0: idle
   OT_BATCH_PAGES,       // [S, M] i32, prefill and decode: page table (ops/decode.h)
+  OT_BATCH_KEYS,        // [R] i64, keys of draws (ops/head_draw.h); score with request.draw_ids
   OT_BATCH_FIELDS,
 } ot_batch_field;
 
@@ -58,6 +61,9 @@ typedef enum ot_result {
   OT_RESULT_BEST,      // [R] f64, prefill: log-probability of the greedy choice
   OT_RESULT_SUM,       // [R] f64, prefill over tp
   OT_RESULT_LOGITS,    // [R, V]; prefill: [S, V]; V of this rank of tp
+  OT_RESULT_IDS,       // [R, K] i32, score with request.draw_ids = K
+  OT_RESULT_WEIGHTS,   // [R, K] f32
+  OT_RESULT_ENTROPY,   // [R] f64
   OT_RESULTS,
 } ot_result;
 

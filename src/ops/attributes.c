@@ -44,6 +44,8 @@ static const attribute_field fields[] = {
     {"seed", FIELD_UINT64, offsetof(ot_op_attributes, seed)},
     {"rng_stream", FIELD_UINT64, offsetof(ot_op_attributes, rng_stream)},
     {"chunk_rows", FIELD_INT64, offsetof(ot_op_attributes, chunk_rows)},
+    {"draw_ids", FIELD_INT64, offsetof(ot_op_attributes, draw_ids)},
+    {"draws", FIELD_INT64, offsetof(ot_op_attributes, draws)},
     {"rotary_dim", FIELD_INT64, offsetof(ot_op_attributes, rotary_dim)},
     {"rope_type", FIELD_INT, offsetof(ot_op_attributes, rope_type)},
     {"rope_theta", FIELD_DOUBLE, offsetof(ot_op_attributes, rope_theta)},

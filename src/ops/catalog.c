@@ -19,6 +19,7 @@
 #include "ops/expert_rounds.h"
 #include "ops/grouped.h"
 #include "ops/head.h"
+#include "ops/head_draw.h"
 #include "ops/head_norm.h"
 #include "ops/head_parts.h"
 #include "ops/latent.h"
@@ -71,6 +72,7 @@ static const ot_op_info *const rows[] = {
     [OT_OP_HEAD_EVALUATE] = &ot_head_evaluate_info,
     [OT_OP_HEAD_SCORE] = &ot_head_score_info,
     [OT_OP_HEAD_LOGITS] = &ot_head_logits_info,
+    [OT_OP_HEAD_DRAW] = &ot_head_draw_info,
     [OT_OP_HEAD_STATISTICS] = &ot_head_statistics_info,
     [OT_OP_HEAD_DLOGITS] = &ot_head_dlogits_info,
     [OT_OP_HEAD_GRADIENT] = &ot_head_gradient_info,

@@ -29,12 +29,25 @@ static ot_status check_scalar(const char *op, const char *name, const ot_tensor_
   return ot_operand_check(type, (ot_expected){op, name, OT_F64, 1, {1}});
 }
 
+ot_status ot_head_check_weights(const char *op, const ot_tensor_type *ids,
+                                const ot_tensor_type *weights, int64_t rows) {
+  const int64_t K = ot_type_present(ids) ? ids->dim[1] : 0;
+  OT_TRY(ot_operand_check_optional(ids, (ot_expected){op, "ids", OT_I32, 2, {rows, 0}}));
+  OT_TRY(ot_operand_check_optional(weights, (ot_expected){op, "weights", OT_F32, 2, {rows, K}}));
+  OT_CHECK(ot_type_present(ids) == ot_type_present(weights) && K <= OT_HEAD_IDS_MAX, OT_BUG,
+           "%s: %lld weighted targets per token; allowed: ids and weights, 1 to %d", op,
+           (long long)K, OT_HEAD_IDS_MAX);
+  return OT_OK;
+}
+
 static ot_status head_loss_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   (void)attributes;
   const char *const op = "head_loss";
   OT_TRY(check_x_w(op, types));
   OT_TRY(check_targets(op, types));
   OT_TRY(check_scalar(op, "inverse_tokens", &types->in[3]));
+  OT_TRY(ot_head_check_weights(op, &types->in[4], &types->in[5], types->in[0].dim[0]));
+  OT_TRY(ot_operand_check_optional(&types->out[3], (ot_expected){op, "data_loss", OT_F64, 1, {1}}));
   const int64_t C = types->in[0].dim[1];
   const int64_t V = types->in[1].dim[0];
   OT_TRY(
@@ -137,7 +150,8 @@ ot_head_layout ot_head_layout_of(ot_op_kind kind, const ot_op_attributes *attrib
                            .w = -1,
                            .dx = -1,
                            .nats = -1};
-  if (!whole) layout.nats = take(&layout, chunk * 2);
+  const int64_t nats = ot_type_present(&types->in[5]) ? 2 : 1;
+  if (!whole) layout.nats = take(&layout, chunk * 2 * nats);
   if (!whole) layout.logits = take(&layout, chunk * layout.stride);
   if (widens_x) layout.x = take(&layout, chunk * C);
   if (widens_w) layout.w = take(&layout, block * C);
@@ -163,7 +177,8 @@ ot_cuda_head_layout ot_cuda_head_layout_of(ot_op_kind kind, const ot_op_attribut
   };
   const int64_t elements = layout.chunk * layout.stride;
   if (kind == OT_OP_HEAD_LOGITS) return layout;
-  layout.logits = (R * 8 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  const int64_t nats = ot_type_present(&types->in[5]) ? 2 : 1;
+  layout.logits = (R * 8 * nats + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   layout.dlogits = layout.logits;
   layout.total_bytes = layout.logits + elements * ot_dtype_bytes(compute);
   if (kind != OT_OP_HEAD_LOSS || x == compute) return layout;
@@ -244,11 +259,12 @@ static ot_cost head_logits_cost(const ot_op_attributes *attributes, const ot_op_
 
 const ot_op_info ot_head_loss_info = {
     .name = "head_loss",
-    .num_inputs = 4,
-    .num_outputs = 3,
-    .optional_outputs = 1u << 1,
+    .num_inputs = 6,
+    .num_outputs = 4,
+    .optional_inputs = 1u << 4 | 1u << 5,
+    .optional_outputs = 1u << 1 | 1u << 3,
     .accumulated_outputs = 1u << 1,
-    .effect_outputs = 1u << 2,
+    .effect_outputs = 1u << 2 | 1u << 3,
     .purity = OT_PURITY_SAVED,
     .cost_kind = OT_COST_HEAD,
     .infer = head_loss_infer,

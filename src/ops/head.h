@@ -14,6 +14,13 @@
 //   would cost a third of its GEMMs. Its VJP returns dx unscaled: the loss is the root.
 //   A dw narrower than the compute type is rounded once per chunk: a widened copy would need more
 //   memory than it saves.
+//   Weighted targets, ids? [R, K] int32 and weights? [R, K] float32, replace the one target of each
+//   row that is not masked: with W = sum of its weights,
+//     nats = sum over k of weights[k] (log(sum exp(logits)) - logits[ids[k]])
+//     dlogits = (W p - sum over k of weights[k] onehot(ids[k])) * inverse_tokens
+//   Distillation has weights that sum to 1; a policy gradient has K = 1 and signed weights. An id
+//   may occur twice; one of weight 0 may be any id below V. K = 1 with weight 1 gives the same bits
+//   as no weights. data_loss? [1] f64 += sum of nats of `targets`, unscaled.
 // OT_OP_HEAD_EVALUATE  loss_sum [1] f64 += sum of nats, token_count [1] f64 += unmasked rows
 // OT_OP_HEAD_SCORE     logprob [R] f64 = -nats (0 where masked), greedy [R] int32 = the lowest id
 //   with the largest logit (-1 when logits are NaN), best? [R] f64 = its log-probability; where a
@@ -35,6 +42,12 @@ extern const ot_op_info ot_head_logits_info;
 
 extern const ot_kernel_entry ot_head_cpu_f32[];
 extern const ot_kernel_entry ot_head_cpu_f64[];
+
+enum { OT_HEAD_IDS_MAX = 256 };  // K at most
+
+// Checks the optional operands ids and weights, for ops that read `rows` of them.
+ot_status ot_head_check_weights(const char *op, const ot_tensor_type *ids,
+                                const ot_tensor_type *weights, int64_t rows);
 
 // What OT_OP_HEAD_SCORE says of a row.
 typedef struct ot_row_score {
@@ -71,7 +84,7 @@ typedef struct ot_head_layout {
   int64_t x;       // [chunk, C] widened
   int64_t w;       // [block, C]: w or dw
   int64_t dx;      // [chunk, C] before narrowing
-  int64_t nats;    // [chunk] f64
+  int64_t nats;    // [chunk] f64; with weights twice: of them, and of the targets
   int64_t elements;
 } ot_head_layout;
 
@@ -82,7 +95,7 @@ ot_head_layout ot_head_layout_of(ot_op_kind kind, const ot_op_attributes *attrib
 // memory of its own if that is another type.
 typedef struct ot_cuda_head_layout {
   int64_t chunk, stride;
-  int64_t nats;     // [R] f64
+  int64_t nats;     // [R] f64, with weights twice
   int64_t logits;   // [chunk, stride]
   int64_t dlogits;  // [chunk, stride]
   ot_dtype dlogits_dtype;

@@ -2,6 +2,7 @@
 // Shapes, cost, workspace and VJP of the vocabulary-parallel head.
 #include "ops/head_parts.h"
 
+#include "ops/head.h"
 #include "ops/linear.h"
 #include "ops/operands.h"
 
@@ -27,13 +28,12 @@ static ot_status check_scalar(const char *op, const char *name, const ot_tensor_
 
 // All-gathered statistics at input `index`, followed by targets.
 static ot_status check_statistics(const char *op, const ot_op_attributes *a,
-                                  const ot_op_types *types, int index) {
+                                  const ot_op_types *types, int index, int per_token) {
   const int64_t rows = ot_head_shards(a) * a->chunk_rows;
   OT_TRY(ot_operand_check(&types->in[index + 1], (ot_expected){op, "targets", OT_I32, 1, {0}}));
   OT_TRY(check_chunk(op, a, types->in[index + 1].dim[0]));
-  return ot_operand_check(
-      &types->in[index],
-      (ot_expected){op, "all_statistics", OT_F64, 2, {rows, OT_HEAD_STATISTICS}});
+  return ot_operand_check(&types->in[index],
+                          (ot_expected){op, "all_statistics", OT_F64, 2, {rows, per_token}});
 }
 
 static ot_status head_statistics_infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -44,9 +44,12 @@ static ot_status head_statistics_infer(const ot_op_attributes *attributes, ot_op
   OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "w", OT_ANY_REAL, 2, {0, C}}));
   OT_TRY(ot_operand_check(&types->in[2], (ot_expected){op, "targets", OT_I32, 1, {R}}));
   OT_TRY(check_chunk(op, attributes, R));
+  OT_TRY(ot_head_check_weights(op, &types->in[3], &types->in[4], R));
   const int64_t rows = attributes->chunk_rows;
+  const bool weighted = ot_type_present(&types->in[4]);
   types->out[0] = ot_type_matrix(attributes->compute, rows, types->in[1].dim[0]);
-  types->out[1] = ot_type_matrix(OT_F64, rows, OT_HEAD_STATISTICS);
+  types->out[1] = ot_type_matrix(OT_F64, rows, weighted ? OT_HEAD_WEIGHTED : OT_HEAD_STATISTICS);
+  if (weighted) types->out[2] = ot_type_matrix(attributes->compute, rows, types->in[3].dim[1]);
   return OT_OK;
 }
 
@@ -56,7 +59,15 @@ static ot_status head_dlogits_infer(const ot_op_attributes *attributes, ot_op_ty
   const int shards = (int)ot_head_shards(attributes);
   OT_CHECK(attributes->group_index >= 0 && attributes->group_index < shards, OT_BUG,
            "%s: group_index %d is not in [0, %d)", op, attributes->group_index, shards);
-  OT_TRY(check_statistics(op, attributes, types, 1));
+  const ot_tensor_type *const ids = &types->in[4], *const weights = &types->in[5];
+  const bool weighted = ot_type_present(weights);
+  OT_TRY(
+      check_statistics(op, attributes, types, 1, weighted ? OT_HEAD_WEIGHTED : OT_HEAD_STATISTICS));
+  OT_TRY(ot_head_check_weights(op, ids, weights, types->in[2].dim[0]));
+  OT_TRY(ot_operand_check_optional(
+      &types->in[6], (ot_expected){op, "pulls", (int)attributes->compute, 2, {rows, ids->dim[1]}}));
+  OT_CHECK(ot_type_present(&types->in[6]) == weighted, OT_BUG, "%s: pulls without weights", op);
+  OT_TRY(ot_operand_check_optional(&types->out[2], (ot_expected){op, "data_loss", OT_F64, 1, {1}}));
   OT_TRY(ot_operand_check(&types->in[0],
                           (ot_expected){op, "e", (int)attributes->compute, 2, {rows, 0}}));
   OT_TRY(check_scalar(op, "inverse_tokens", &types->in[3]));
@@ -89,7 +100,7 @@ static ot_status head_gradient_infer(const ot_op_attributes *attributes, ot_op_t
 
 static ot_status head_count_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   const char *const op = "head_count";
-  OT_TRY(check_statistics(op, attributes, types, 0));
+  OT_TRY(check_statistics(op, attributes, types, 0, OT_HEAD_STATISTICS));
   OT_TRY(check_scalar(op, "loss_sum", &types->out[0]));
   return check_scalar(op, "token_count", &types->out[1]);
 }
@@ -126,10 +137,9 @@ static int64_t head_gradient_workspace_cuda(const ot_op_attributes *attributes,
          ot_dtype_bytes(OT_BF16);
 }
 
-// Per-token losses in nats.
+// Per-token losses in nats; with weights twice.
 static int64_t nats_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  (void)types;
-  return attributes->chunk_rows * 8;
+  return attributes->chunk_rows * 8 * (ot_type_present(&types->in[5]) ? 2 : 1);
 }
 
 // ---- cost ----
@@ -186,8 +196,10 @@ static ot_cost head_count_cost(const ot_op_attributes *attributes, const ot_op_t
 
 const ot_op_info ot_head_statistics_info = {
     .name = "head_statistics",
-    .num_inputs = 3,
-    .num_outputs = 2,
+    .num_inputs = 5,
+    .num_outputs = 3,
+    .optional_inputs = 1u << 3 | 1u << 4,
+    .optional_outputs = 1u << 2,
     .purity = OT_PURITY_PURE,
     .cost_kind = OT_COST_HEAD,
     .infer = head_statistics_infer,
@@ -197,9 +209,11 @@ const ot_op_info ot_head_statistics_info = {
 
 const ot_op_info ot_head_dlogits_info = {
     .name = "head_dlogits",
-    .num_inputs = 4,
-    .num_outputs = 2,
-    .effect_outputs = 1u << 1,
+    .num_inputs = 7,
+    .num_outputs = 3,
+    .optional_inputs = 1u << 4 | 1u << 5 | 1u << 6,
+    .optional_outputs = 1u << 2,
+    .effect_outputs = 1u << 1 | 1u << 2,
     .purity = OT_PURITY_SAVED,
     .cost_kind = OT_COST_HEAD,
     .in_place = 1u << 0,

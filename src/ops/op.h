@@ -84,19 +84,24 @@ typedef enum ot_op_kind {
   OT_OP_ZERO,          // -> y = 0
   OT_OP_INVERSE,       // n[1] f64 -> y[1] f64 = n > 0 ? 1/n : 0
   // head.h: final projection and cross-entropy, chunked over rows; logits never exist whole
-  OT_OP_HEAD_LOSS,      // x[R,C], w[V,C], targets[R] i32, inverse_tokens[1] f64
-                        // -> dx[R,C], acc dw[V,C], effect loss[1] f64
+  OT_OP_HEAD_LOSS,      // x[R,C], w[V,C], targets[R] i32, inverse_tokens[1] f64, ids?[R,K] i32,
+                        // weights?[R,K] f32
+                        // -> dx[R,C], acc dw[V,C], effect loss[1] f64, effect data_loss?[1] f64
   OT_OP_HEAD_EVALUATE,  // x[R,C], w[V,C], targets[R]
                         // -> effect loss_sum[1] f64, effect token_count[1] f64
   OT_OP_HEAD_SCORE,     // x[R,C], w[V,C], targets[R]
                         // -> logprob[R] f64, greedy[R] i32 (argmax id), best?[R] f64 (its logprob)
   OT_OP_HEAD_LOGITS,    // x[R,C], w[V,C] -> logits[R,V] compute dtype
+  OT_OP_HEAD_DRAW,      // x[R,C], w[V,C], targets[R], keys[R] i64
+                        // -> ids[R,K] i32, weights[R,K] f32, logprob[R] f64, entropy[R] f64
   // head_parts.h: head_loss and head_evaluate on rows [first_row, first_row + chunk_rows = r) with
   // the rows [first_vocab, first_vocab + V) of w, one of k = group_size shards
-  OT_OP_HEAD_STATISTICS,     // x[R,C], w[V,C], targets[R]
-                             // -> e[r,V] compute dtype = exp(logit - max), statistics[r,3] f64
-  OT_OP_HEAD_DLOGITS,        // e[r,V], all_statistics[k*r,3] f64, targets[R], inverse_tokens[1] f64
-                             // -> dlogits[r,V] (in place), effect loss[1] f64
+  OT_OP_HEAD_STATISTICS,     // x[R,C], w[V,C], targets[R], ids?[R,K], weights?[R,K]
+                             // -> e[r,V] compute dtype = exp(logit - max), statistics[r,S] f64,
+                             // pulls?[r,K] compute dtype; S = 3, with weights 4
+  OT_OP_HEAD_DLOGITS,        // e[r,V], all_statistics[k*r,S] f64, targets[R], inverse_tokens[1]
+                             // f64, ids?[R,K], weights?[R,K], pulls?[r,K]
+                             // -> dlogits[r,V] (in place), effect loss[1] f64, effect data_loss?[1]
   OT_OP_HEAD_GRADIENT,       // dx_before?[R,C], dlogits[r,V], x[R,C], w[V,C]
                              // -> dx[R,C] (in place), acc? dw[V,C]
   OT_OP_HEAD_GRADIENT_LAST,  // as head_gradient, for the last chunk: dx is the gradient of x
@@ -222,8 +227,9 @@ typedef enum ot_step_scalar {
   OT_SCALAR_CORRECTION_2,     // 1 / (1 - beta2^t)
   OT_SCALAR_INVERSE_TOKENS,   // 1 / unmasked targets of the whole step
   OT_SCALAR_GRADIENT_NORM,    // before clipping
-  OT_SCALAR_LOSS,             // mean nats per unmasked target of the step
-  OT_SCALAR_EVALUATE_LOSS,    // sum of nats, evaluation
+  OT_SCALAR_LOSS,             // mean nats per unmasked target of the step; weighted, if they are
+  OT_SCALAR_EVALUATE_LOSS,    // sum of nats of the data's targets: evaluation, and training with
+                              // weighted ones
   OT_SCALAR_EVALUATE_TOKENS,  // targets counted, evaluation
   OT_SCALAR_TARGETS,          // unmasked targets of this rank, then of the step
   OT_SCALAR_TARGET_SQUARES,   // squared target counts of the gradients that are reduced over ranks:
@@ -269,6 +275,8 @@ typedef struct ot_op_attributes {
   uint64_t seed;                // with rng_stream keys the dropout mask
   uint64_t rng_stream;          // hash of the tensor's name
   int64_t chunk_rows;           // head ops: rows whose logits exist at once
+  int64_t draw_ids;             // head_draw: K
+  int64_t draws;                // head_draw: of each row; 0: its most probable ids
   int64_t rotary_dim;           // rope: leading dimensions of a head that rotate (even)
   ot_rope_type rope_type;
   double rope_theta, rope_factor, rope_low_frequency_factor, rope_high_frequency_factor;

@@ -24,6 +24,7 @@ typedef struct ot_runtime_request {
   int threads;  // 0 = all cores of this process
   ot_backend backend;
   int64_t head_chunk_rows;  // 0 = default of the operator
+  int64_t draw_ids, draws;  // score: see graph/graph_request.h
   uint64_t seed;
   const int *micro_batches;  // [num_micro_batches] see ot_schedule_request
   int num_micro_batches;

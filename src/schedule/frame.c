@@ -17,12 +17,23 @@ static int64_t expert_sums_of(const ot_graph *graph) {
   return (int64_t)graph->num_blocks * OT_EXPERT_SUMS;
 }
 
+// The loss of the step and, with weighted targets, that of the data's, which is next to it.
+static ot_operand losses_of(const ot_graph *graph) {
+  return ot_operand_vector(OT_BASE_SCALAR, OT_F64, OT_SCALAR_LOSS,
+                           graph->request.weighted_targets > 0 ? 2 : 1);
+}
+
 static bool has_experts(const ot_graph *graph) { return graph->request.model->moe.num_experts > 0; }
+
+static void zero_losses(const ot_graph *graph, ot_segment *segment) {
+  const ot_operand losses = losses_of(graph);
+  ot_tasks_zero(graph, OT_BASE_SCALAR, losses.offset, ot_type_elements(&losses.type), segment);
+}
 
 void ot_frame_begin(const ot_graph *graph, const ot_schedule *schedule, ot_arena *arena,
                     ot_segment *segment) {
   ot_tasks_begin(segment, "begin", OT_PHASE_BEGIN, 7, arena);
-  ot_tasks_zero(graph, OT_BASE_SCALAR, OT_SCALAR_LOSS * 8, 1, segment);
+  zero_losses(graph, segment);
   ot_tasks_zero(graph, OT_BASE_SCALAR, OT_SCALAR_LOCAL_SQUARES * 8, 1, segment);
   ot_tasks_zero(graph, OT_BASE_STATISTIC, 0, (int64_t)graph->num_blocks * OT_BLOCK_STATISTICS,
                 segment);
@@ -62,9 +73,9 @@ void ot_frame_begin_forward(const ot_graph *graph, ot_arena *arena, ot_segment *
 // Every tp rank has the same loss; only the first one adds it.
 static void gather_losses(const ot_graph *graph, const ot_schedule *schedule, ot_segment *segment) {
   if (schedule->group[OT_GROUP_TENSOR].size > 1 && schedule->group[OT_GROUP_TENSOR].index > 0) {
-    ot_tasks_zero(graph, OT_BASE_SCALAR, OT_SCALAR_LOSS * 8, 1, segment);
+    zero_losses(graph, segment);
   }
-  ot_tasks_all_reduce(graph, schedule, OT_GROUP_WORLD, scalar(OT_SCALAR_LOSS), segment);
+  ot_tasks_all_reduce(graph, schedule, OT_GROUP_WORLD, losses_of(graph), segment);
   ot_tasks_all_reduce(graph, schedule, OT_GROUP_WORLD, scalar(OT_SCALAR_LOCAL_SQUARES), segment);
   if (!has_experts(graph)) return;
   ot_tasks_all_reduce(graph, schedule, OT_GROUP_WORLD,

@@ -42,6 +42,11 @@ static int64_t result_bytes(const ot_graph *graph, ot_result result) {
       return prefill && graph->share.tp > 1 ? rows * 8 : 0;
     case OT_RESULT_LOGITS:
       return prefill ? request->cache.sequences * logits : all ? rows * logits : 0;
+    case OT_RESULT_IDS:
+    case OT_RESULT_WEIGHTS:
+      return scores ? rows * request->draw_ids * 4 : 0;
+    case OT_RESULT_ENTROPY:
+      return scores && request->draw_ids > 0 ? rows * 8 : 0;
     case OT_RESULTS:
       break;
   }

@@ -82,6 +82,7 @@ static ot_metrics_step line_of(const ot_loop *l, const ot_step_report *report,
   return (ot_metrics_step){
       .step = report->step,
       .loss_nats = report->loss,
+      .data_loss_nats = report->data_loss,
       .gradient_norm = report->gradient_norm,
       .learning_rate = report->learning_rate,
       .tokens = report->tokens,

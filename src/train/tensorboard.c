@@ -211,6 +211,7 @@ static double known_count(int64_t count) { return count >= 0 ? (double)count : N
 ot_status ot_tensorboard_write_step(ot_tensorboard *tensorboard, const ot_metrics_step *step) {
   const ot_metric all[] = {
       {"train/loss", step->loss_nats},
+      {"train/data_loss", step->data_loss_nats},
       {"train/grad_norm", step->gradient_norm},
       {"train/lr", step->learning_rate},
       {"train/tokens", known_count(step->tokens)},

@@ -9,7 +9,7 @@
 #include "base/math.h"
 #include "base/text.h"
 #include "describe/moe.h"
-#include "files/disk.h"
+#include "distill/distiller.h"
 #include "host/clock.h"
 #include "runtime/model_files.h"
 #include "train/learning_rate.h"
@@ -24,8 +24,9 @@ struct ot_trainer {
   ot_runtime *runtime;
   ot_step_transfer *transfer;
   ot_data_loader *loader;
-  ot_micro_batch rows;  // one micro-batch, whole sequences
-  ot_micro_batch part;  // this rank's shards of them, with cp > 1
+  ot_distiller *distiller;  // null: no weighted targets
+  ot_micro_batch rows;      // one micro-batch, whole sequences
+  ot_micro_batch part;      // this rank's shards of them, with cp > 1
   ot_position position;
   int64_t total_steps;
   char *note;              // see ot_trainer_note
@@ -37,107 +38,35 @@ struct ot_trainer {
 
 // ---- create ----
 
-// Sequences per micro-batch over all ranks.
-static int64_t sequences_per_micro_batch(const ot_run *run, const ot_mesh *mesh) {
-  const int replicas = mesh ? mesh->degree[OT_AXIS_DP_REPLICATE] : 1;
-  const int shards = mesh ? mesh->degree[OT_AXIS_DP_SHARD] : 1;
-  return run->batch.micro_batch_size * replicas * shards;
-}
-
-// Lists the distinct numbers of micro-batches that steps of the run have.
-static void count_micro_batches(const ot_run *run, ot_arena *arena, ot_runtime_request *request) {
-  int *const counts = ot_arena_array(arena, run->batch.num_ramp + 1, sizeof *counts);
-  int num = 0;
-  for (int64_t i = -1; i < run->batch.num_ramp; i++) {
-    const int64_t sequences =
-        i < 0 ? run->batch.global_batch_size : run->batch.ramp[i].global_batch_size;
-    const int count = (int)(sequences / sequences_per_micro_batch(run, request->mesh));
-    bool known = false;
-    for (int k = 0; k < num; k++) known = known || counts[k] == count;
-    if (!known) counts[num++] = count;
-  }
-  request->micro_batches = counts;
-  request->num_micro_batches = num;
-}
-
-static ot_status read_order(const ot_run *run, ot_arena *arena, ot_runtime_request *request) {
-  enum { ORDER_BYTES_MAX = 1 << 26 };
-  if (!run->parallel.order_csv || run->parallel.order_csv[0] == '\0') return OT_OK;
-  char *text = NULL;
-  int64_t bytes = 0;
-  OT_TRY(ot_disk_read(arena, run->parallel.order_csv, ORDER_BYTES_MAX, &text, &bytes));
-  OT_CHECK(ot_text_length(text) == bytes, OT_USAGE, "parallel.order_csv: a zero byte at %lld (%s)",
-           (long long)ot_text_length(text), run->parallel.order_csv);
-  request->order_csv = text;
-  return OT_OK;
-}
-
-// Storage dtypes of this back end: others are rejected, never replaced by a similar one.
-static ot_status check_precision(const ot_run_precision *precision) {
-  const ot_dtype wide = precision->compute == OT_F64 ? OT_F64 : OT_F32;
-  const struct {
-    const char *key;
-    ot_dtype type;
-    bool narrow;  // bf16 is supported, too
-  } kept[] = {{"params", precision->params, true},
-              {"gradients", precision->gradients, true},
-              {"reduce", precision->reduce, true},
-              {"master", precision->master, false},
-              {"moments", precision->moments, false}};
-  OT_CHECK(precision->compute != OT_F16 && precision->compute != OT_F8, OT_ENVIRONMENT,
-           "precision: compute=%s is not supported by this back end (try bf16 or fp32)",
-           ot_dtype_name(precision->compute));
-  for (int i = 0; i < OT_COUNT(kept); i++) {
-    const bool there = kept[i].type == wide || (kept[i].narrow && kept[i].type == OT_BF16);
-    OT_CHECK(there, OT_ENVIRONMENT, "precision: %s=%s is not supported by this back end (try %s%s)",
-             kept[i].key, ot_dtype_name(kept[i].type), ot_dtype_name(wide),
-             kept[i].narrow ? " or bf16" : "");
-  }
-  return OT_OK;
-}
-
-ot_status ot_trainer_check(const ot_run *run) {
-  for (int64_t i = 0; i < run->audit.num_checks; i++) {
-    OT_CHECK(run->audit.checks[i] != OT_AUDIT_OVERLAP, OT_USAGE,
-             "audit.checks: overlap runs its own steps and cannot be part of a run (try `orthant "
-             "audit overlap`, or exposed_seconds in metrics.jsonl)");
-  }
-  OT_CHECK(run->audit.every == 0 || run->audit.num_checks > 0, OT_USAGE,
-           "audit.every=%lld, but audit.checks is empty (try [ranks])",
-           (long long)run->audit.every);
-  return check_precision(&run->precision);
-}
-
-ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_runtime_request *request) {
-  OT_TRY(ot_run_check_ranks(run, request->mesh ? request->mesh->ranks : 1));
-  const bool validates = run->data.num_validation > 0;
-  *request = (ot_runtime_request){
-      .model = &run->model,
-      .run = run,
-      .modes = 1u << OT_MODE_TRAIN | (validates ? 1u << OT_MODE_EVALUATE : 0),
-      .micro_batch_size = run->batch.micro_batch_size,
-      .sequence_length = run->data.sequence_length,
-      .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
-      .storage = ot_run_storage(&run->precision),
-      .threads = run->threads,
-      .backend = request->backend,
-      .seed = (uint64_t)run->seed,
-      .mesh = request->mesh,
-      .rank = request->rank,
-      .comm = request->comm,
-  };
-  count_micro_batches(run, arena, request);
-  return read_order(run, arena, request);
-}
-
 static ot_status open_data(ot_trainer *trainer) {
   const ot_run *const run = trainer->run;
   const int64_t B = run->batch.micro_batch_size, T = run->data.sequence_length;
   const int cp = ot_world_degree(trainer->world, OT_AXIS_CP);
   OT_TRY(ot_run_check_training(run));
   OT_TRY(ot_data_loader_create(run, &trainer->loader));
-  OT_TRY(ot_micro_batch_create(B, T, &trainer->rows));
-  return cp > 1 ? ot_micro_batch_create(B, T / cp, &trainer->part) : OT_OK;
+  const int64_t K = ot_run_weighted_targets(run);
+  OT_TRY(ot_micro_batch_create_weighted(B, T, K, &trainer->rows));
+  return cp > 1 ? ot_micro_batch_create_weighted(B, T / cp, K, &trainer->part) : OT_OK;
+}
+
+// Whether this rank computes the head, which reads weighted targets.
+static bool runs_head(const ot_trainer *trainer) {
+  const ot_schedule *const schedule = ot_runtime_schedule(trainer->runtime);
+  const ot_order *const order =
+      &schedule->orders[ot_schedule_find_order(schedule, OT_ORDER_STEP, 0)];
+  for (int i = 0; i < order->num_entries; i++) {
+    const ot_entry *const entry = &order->entries[i];
+    const bool forward = entry->phase == OT_PHASE_FORWARD && entry->lane == OT_LANE_COMPUTE;
+    if (forward && entry->block == schedule->num_blocks - 1) return true;
+  }
+  return false;
+}
+
+static ot_status open_teacher(ot_trainer *trainer) {
+  const ot_run *const run = trainer->run;
+  if (ot_run_weighted_targets(run) == 0) return OT_OK;
+  return ot_distiller_create(run, trainer->loader, runs_head(trainer),
+                             ot_runtime_schedule(trainer->runtime)->threads, &trainer->distiller);
 }
 
 static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
@@ -231,6 +160,7 @@ static ot_status create(ot_trainer *trainer) {
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_status status = take_memory(trainer, &arena);
   if (status == OT_OK) status = ot_world_agree(trainer->world, create_transfer(trainer));
+  if (status == OT_OK) status = ot_world_agree(trainer->world, open_teacher(trainer));
   trainer->total_steps = ot_run_total_steps(trainer->run);
   if (status == OT_OK) status = find_weights(trainer, &arena);
   ot_heap_release(&heap);
@@ -263,6 +193,7 @@ void ot_trainer_destroy(ot_trainer **trainer) {
   if (!trainer || !*trainer) return;
   ot_step_transfer_destroy(&(*trainer)->transfer);
   ot_runtime_destroy(&(*trainer)->runtime);
+  ot_distiller_destroy(&(*trainer)->distiller);
   ot_data_loader_destroy(&(*trainer)->loader);
   ot_micro_batch_release(&(*trainer)->rows);
   ot_micro_batch_release(&(*trainer)->part);
@@ -296,7 +227,9 @@ static batch_fields own_fields(ot_trainer *trainer) {
                                [OT_BATCH_TARGETS] = rows->targets,
                                [OT_BATCH_POSITIONS] = rows->positions,
                                [OT_BATCH_DOC_STARTS] = rows->doc_starts,
-                               [OT_BATCH_SAMPLE_IDS] = rows->sample_ids},
+                               [OT_BATCH_SAMPLE_IDS] = rows->sample_ids,
+                               [OT_BATCH_IDS] = rows->ids,
+                               [OT_BATCH_WEIGHTS] = rows->weights},
                         .num_targets = rows->num_targets};
 }
 
@@ -304,6 +237,7 @@ static batch_fields own_fields(ot_trainer *trainer) {
 static int64_t give_rows(ot_trainer *trainer, int micro_batch) {
   const batch_fields fields = own_fields(trainer);
   for (int i = 0; i < OT_COUNT(fields.of); i++) {
+    if (!fields.of[i]) continue;
     ot_step_transfer_set_field(trainer->transfer, micro_batch, (ot_batch_field)i, fields.of[i]);
   }
   return fields.num_targets;
@@ -319,6 +253,7 @@ static ot_status load_step(ot_trainer *trainer, int d, int micro_batches,
   for (int m = 0; m < micro_batches; m++) {
     const int64_t first = trainer->position.next_sample + ((int64_t)m * dp + d) * B;
     OT_TRY(ot_data_loader_train(trainer->loader, first, &trainer->rows));
+    if (trainer->distiller) OT_TRY(ot_distiller_fill(trainer->distiller, &trainer->rows));
     const ot_trainer_hooks *const hooks = &trainer->hooks;
     if (hooks->rows) hooks->rows(trainer, m, &trainer->rows, hooks->context);
     const int64_t count = give_rows(trainer, m);
@@ -344,6 +279,13 @@ static ot_metrics_experts read_experts(const ot_trainer *trainer) {
                               .load_entropy = mean[OT_EXPERT_LOAD_ENTROPY],
                               .drop_share = mean[OT_EXPERT_DROP_SHARE],
                               .rounds = mean[OT_EXPERT_PASSES]};
+}
+
+// Mean nats of the data's targets in a step with weighted ones.
+static double read_data_loss(const ot_trainer *trainer) {
+  if (!trainer->distiller) return NAN;
+  return ot_step_transfer_scalar(trainer->transfer, OT_SCALAR_EVALUATE_LOSS) *
+         ot_step_transfer_scalar(trainer->transfer, OT_SCALAR_INVERSE_TOKENS);
 }
 
 // Returns the learning rate.
@@ -406,7 +348,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   const ot_run *const run = trainer->run;
   const int64_t global = ot_run_global_batch(run, position->step, position->tokens);
   const int micro_batches =
-      (int)(global / sequences_per_micro_batch(run, ot_world_mesh(trainer->world)));
+      (int)(global / ot_trainer_sequences(run, ot_world_mesh(trainer->world)));
   ot_noise_targets targets;
   ot_world_set_timeout(trainer->world, run->parallel.watchdog_seconds);
   const int d = ot_world_data_index(trainer->world);
@@ -438,6 +380,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .tokens = position->tokens,
       .step_tokens = step_tokens,
       .loss = ot_step_transfer_scalar(trainer->transfer, OT_SCALAR_LOSS),
+      .data_loss = read_data_loss(trainer),
       .gradient_norm = ot_step_transfer_scalar(trainer->transfer, OT_SCALAR_GRADIENT_NORM),
       .learning_rate = rate,
       .experts = read_experts(trainer),
@@ -480,6 +423,7 @@ static ot_status evaluate(ot_trainer *trainer, int set, int64_t first, double *s
                         ot_data_loader_validation(trainer->loader, set, mine, &trainer->rows)));
   const batch_fields fields = own_fields(trainer);
   for (int i = 0; i < OT_COUNT(fields.of); i++) {
+    if (!fields.of[i]) continue;
     ot_runtime_load_batch(trainer->runtime, OT_MODE_EVALUATE, 0, (ot_batch_field)i, fields.of[i]);
   }
   OT_TRY(ot_runtime_run(trainer->runtime, OT_MODE_EVALUATE, 0));
@@ -491,7 +435,7 @@ static ot_status evaluate(ot_trainer *trainer, int set, int64_t first, double *s
 
 ot_status ot_trainer_validate(ot_trainer *trainer, int set, double *loss) {
   const int64_t rows = ot_data_loader_validation_rows(trainer->loader, set);
-  const int64_t round = sequences_per_micro_batch(trainer->run, ot_world_mesh(trainer->world));
+  const int64_t round = ot_trainer_sequences(trainer->run, ot_world_mesh(trainer->world));
   double sums[2] = {0, 0};  // nats, targets
   for (int64_t first = 0; first < rows; first += round) {
     OT_TRY(evaluate(trainer, set, first, sums));

@@ -21,6 +21,7 @@ typedef struct ot_step_report {
   int64_t step_tokens;   // of this step
   int micro_batches;     // per rank in this step
   double loss;           // mean nats per unmasked target
+  double data_loss;      // distillation: of the data's targets, which `loss` is not; else NAN
   double gradient_norm;  // before clipping
   double learning_rate;
   ot_metrics_experts experts;  // NAN if the model has none
@@ -68,6 +69,9 @@ const ot_data_loader *ot_trainer_data_loader(const ot_trainer *trainer);
 // OT_USAGE or OT_ENVIRONMENT for settings that training on this back end does not support, such as
 // dtypes.
 ot_status ot_trainer_check(const ot_run *run);
+
+// Sequences per micro-batch over all ranks of `mesh` (null: one rank).
+int64_t ot_trainer_sequences(const ot_run *run, const ot_mesh *mesh);
 
 // The request that determines the memory of a rank; also for dry runs, predictions and `orthant
 // schedule`, which accept dtypes that this back end lacks. mesh, rank, comm and backend of

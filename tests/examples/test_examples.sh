@@ -33,4 +33,7 @@ examples/09_evaluate.sh "$orthant" >"$work/09.txt" 2>&1 || { cat "$work/09.txt";
 [ "$(grep -c "^step .*: 6 figures are those of orthant score$" "$work/09.txt")" = 3 ]
 examples/10_ledger.sh "$orthant" >"$work/10.txt" 2>&1 || { cat "$work/10.txt"; exit 1; }
 grep -q "^longer: better after 4 pairs" "$work/10.txt"
+examples/11_distill.sh "$orthant" >"$work/11.txt" 2>&1 || { cat "$work/11.txt"; exit 1; }
+grep -q "^a store and a live teacher teach the same$" "$work/11.txt"
+grep -q "^error: distill: the store was made for data.sequence_length=64, the run has 32" "$work/11.txt"
 echo "all passed"

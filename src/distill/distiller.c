@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weighted targets of a token: what the teacher says with weight alpha, and the data's next token
+// with the rest.
+#include "distill/distiller.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "files/disk.h"
+#include "host/heap.h"
+
+// A training set, with its store unless the teacher is live.
+typedef struct taught_set {
+  ot_teacher_header header;
+  ot_teacher_store *store;
+  ot_teacher_window window;
+} taught_set;
+
+struct ot_distiller {
+  ot_heap heap;
+  const ot_run *run;
+  ot_data_loader *loader;
+  bool loads;
+  int threads;  // of the teacher
+  int64_t num_sets;
+  taught_set *sets;  // [num_sets]
+  ot_teacher *teacher;
+  int64_t *keys;  // [R], for the teacher
+};
+
+// ---- create ----
+
+static bool mixes(const ot_run *run) { return run->distill.alpha < 1; }
+
+// Targets of a token that the teacher may have.
+static int64_t teachers_targets(const ot_run *run) { return run->distill.targets - mixes(run); }
+
+static ot_status open_store(taught_set *set, const char *set_path, ot_arena *arena) {
+  const char *const path = ot_teacher_path(arena, set_path);
+  if (!ot_disk_is_file(path)) {
+    ot_fail(OT_ENVIRONMENT, "distill: there is no store of a teacher (%s)", path);
+    return ot_fail_hint(OT_ENVIRONMENT,
+                        "`orthant distill targets RUN.yaml` makes it, or distill.from=live");
+  }
+  OT_TRY(ot_teacher_store_open(path, &set->store));
+  const ot_teacher_header *const found = ot_teacher_store_header(set->store);
+  OT_TRY(ot_teacher_header_check(path, found, &set->header));
+  set->header = *found;
+  ot_teacher_window_take(found, arena, &set->window);
+  return OT_OK;
+}
+
+static ot_status open_sets(ot_distiller *d, ot_arena *arena) {
+  const ot_run *const run = d->run;
+  const bool stored = run->distill.from == OT_DISTILL_STORE;
+  char teacher[OT_CONTENT_HASH_BYTES] = "";
+  if (stored && run->distill.teacher[0] != '\0') {
+    OT_TRY(ot_teacher_hash(run->distill.teacher, teacher));
+  }
+  d->num_sets = ot_data_loader_num_sources(d->loader);
+  d->sets = ot_arena_array(arena, d->num_sets, sizeof *d->sets);
+  for (int64_t i = 0; i < d->num_sets; i++) {
+    taught_set *const set = &d->sets[i];
+    OT_TRY(ot_teacher_header_of(run, d->loader, i, teacher, &set->header));
+    if (stored) OT_TRY(open_store(set, ot_data_loader_source(d->loader, i).path, arena));
+  }
+  return OT_OK;
+}
+
+static ot_status create(ot_distiller *d) {
+  const ot_run *const run = d->run;
+  ot_arena arena = ot_heap_arena_create(&d->heap);
+  OT_TRY(open_sets(d, &arena));
+  if (run->distill.from == OT_DISTILL_STORE || !d->loads) return OT_OK;
+  const int64_t rows = run->batch.micro_batch_size * run->data.sequence_length;
+  const ot_teacher_request request = {
+      .run = run, .ids = teachers_targets(run), .threads = d->threads};
+  d->keys = ot_arena_array(&arena, rows, sizeof *d->keys);
+  return ot_teacher_create(&request, ot_data_loader_tokenizer(d->loader), &d->teacher);
+}
+
+ot_status ot_distiller_create(const ot_run *run, ot_data_loader *loader, bool loads, int threads,
+                              ot_distiller **out) {
+  ot_distiller *distiller = calloc(1, sizeof *distiller);
+  *out = NULL;
+  OT_CHECK(distiller, OT_ENVIRONMENT, "out of memory (distill)");
+  distiller->run = run;
+  distiller->loader = loader;
+  distiller->loads = loads;
+  distiller->threads = threads;
+  const ot_status status = create(distiller);
+  if (status != OT_OK) ot_distiller_destroy(&distiller);
+  *out = distiller;
+  return status;
+}
+
+void ot_distiller_destroy(ot_distiller **distiller) {
+  if (!distiller || !*distiller) return;
+  ot_distiller *const d = *distiller;
+  for (int64_t i = 0; d->sets && i < d->num_sets; i++) ot_teacher_store_close(&d->sets[i].store);
+  ot_teacher_destroy(&d->teacher);
+  ot_heap_release(&d->heap);
+  free(d);
+  *distiller = NULL;
+}
+
+// ---- targets of a token ----
+
+typedef struct places {
+  int32_t *ids;    // [K]
+  float *weights;  // [K]
+} places;
+
+static places places_of(const ot_micro_batch *rows, int64_t row) {
+  return (places){rows->ids + row * rows->K, rows->weights + row * rows->K};
+}
+
+// Multiplies the weights of a token by alpha and gives the rest to the data's next token;
+// the last place is unused.
+static void mix_in(const ot_run *run, int32_t target, int64_t K, places to) {
+  const double alpha = run->distill.alpha;
+  if (!mixes(run)) return;
+  for (int64_t k = 0; k < K; k++) to.weights[k] = (float)(alpha * (double)to.weights[k]);
+  to.ids[K - 1] = target;
+  to.weights[K - 1] = (float)(1 - alpha);
+}
+
+// Token `t` of the set's window that was read, whose draws have `key`, into places [K].
+static void put_stored(const ot_distiller *d, const taught_set *set, int64_t t, uint64_t key,
+                       places to) {
+  const ot_teacher_header *const h = &set->header;
+  ot_drawn *const drawn = set->window.drawn + t * h->ids;
+  const int64_t most = teachers_targets(d->run), found = set->window.num[t];
+  const int64_t fit = found < most ? found : most;
+  const int64_t num = h->top_k ? fit : ot_draws_limit(drawn, found, most, key);
+  for (int64_t k = 0; k < num; k++) {
+    to.ids[k] = drawn[k].id;
+    to.weights[k] = (float)drawn[k].count / (float)h->draws;
+  }
+}
+
+// ---- micro-batches ----
+
+static void clear(ot_micro_batch *rows) {
+  const size_t n = (size_t)(rows->B * rows->T * rows->K);
+  memset(rows->ids, 0, n * sizeof *rows->ids);
+  memset(rows->weights, 0, n * sizeof *rows->weights);
+}
+
+static ot_status fill_stored(ot_distiller *d, ot_micro_batch *rows) {
+  const int64_t T = rows->T;
+  for (int64_t b = 0; b < rows->B; b++) {
+    ot_sample_place place;
+    ot_data_loader_locate(d->loader, rows->sample_ids[b], &place);
+    taught_set *const set = &d->sets[place.source];
+    OT_TRY(ot_teacher_store_read(set->store, place.window, rows, b, &set->window));
+    for (int64_t t = 0; t < T; t++) {
+      const uint64_t key = ot_teacher_key(&set->header, place.window, t);
+      put_stored(d, set, t, key, places_of(rows, b * T + t));
+    }
+  }
+  return OT_OK;
+}
+
+static ot_status fill_live(ot_distiller *d, ot_micro_batch *rows) {
+  const int64_t T = rows->T, R = rows->B * T, K = rows->K, own = teachers_targets(d->run);
+  for (int64_t b = 0; b < rows->B; b++) {
+    ot_sample_place place;
+    ot_data_loader_locate(d->loader, rows->sample_ids[b], &place);
+    const ot_teacher_header *const h = &d->sets[place.source].header;
+    for (int64_t t = 0; t < T; t++) {
+      d->keys[b * T + t] = (int64_t)ot_teacher_key(h, place.window, t);
+    }
+  }
+  ot_teacher_answer answer;
+  OT_TRY(ot_teacher_ask(d->teacher, rows, d->keys, &answer));
+  for (int64_t i = 0; i < R; i++) {
+    memcpy(rows->ids + i * K, answer.ids + i * own, (size_t)own * sizeof *rows->ids);
+    memcpy(rows->weights + i * K, answer.weights + i * own, (size_t)own * sizeof *rows->weights);
+  }
+  return OT_OK;
+}
+
+ot_status ot_distiller_fill(ot_distiller *distiller, ot_micro_batch *rows) {
+  const ot_run *const run = distiller->run;
+  OT_ASSERT(rows->K == ot_run_weighted_targets(run));
+  clear(rows);
+  if (!distiller->loads) return OT_OK;
+  const bool stored = run->distill.from == OT_DISTILL_STORE;
+  OT_TRY(stored ? fill_stored(distiller, rows) : fill_live(distiller, rows));
+  for (int64_t i = 0; i < rows->B * rows->T; i++) {
+    if (rows->targets[i] >= 0) mix_in(run, rows->targets[i], rows->K, places_of(rows, i));
+  }
+  return OT_OK;
+}

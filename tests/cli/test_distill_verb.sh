@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: any machine. Distillation by the program: a store is made, continued and reused; a student
+# learns the same from it as from a live teacher, and on every layout; other data are refused.
+set -euo pipefail
+. tests/support/expect.sh
+orthant=$(realpath "${1:?usage: test_distill_verb.sh ORTHANT}")
+source_dir=$PWD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export XDG_CONFIG_HOME=$work/user
+
+cat >teacher.yaml <<'YAML'
+model: {model_type: llama, vocab_size: 260, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 2,
+  num_attention_heads: 4, max_position_embeddings: 64}
+data: {train: train, tokenizer: bytes, sequence_length: 32}
+batch: {global_batch_size: 8, micro_batch_size: 4}
+optimizer: {lr: 3e-3}
+steps: 20
+threads: 1
+output: teacher
+YAML
+sed 's/hidden_size: 32/hidden_size: 16/; s/^steps: .*/steps: 3/; s/^output: .*/output: student/
+  s/global_batch_size: 8, micro_batch_size: 4/global_batch_size: 8, micro_batch_size: 2/' \
+  teacher.yaml >student.yaml
+cat >>student.yaml <<'YAML'
+precision: {compute: fp64}
+distill: {objective: sampled, teacher: teacher, draws: 20, targets: 8}
+YAML
+head -c 3000 "$source_dir/LICENSE" >text
+"$orthant" tokenize --tokenizer bytes --out train text >/dev/null
+"$orthant" train teacher.yaml 2>/dev/null
+
+# ---- the store: forecast, stop and go on, the same bytes, reused ----
+expect 3 'there is no store of a teacher' "$orthant" train student.yaml
+"$orthant" distill targets student.yaml --windows 40 >out.txt 2>err.txt
+grep -q 'train.teacher: 40 of [0-9]* windows, .* ids a token; teacher: loss ' out.txt || fail "$(cat out.txt)"
+grep -q 'bytes a token, .* ids; in all .* left$' err.txt || fail "no forecast: $(cat err.txt)"
+[ ! -e train.teacher ] && [ -s train.teacher.partial ] || fail "an incomplete store is named as a whole one"
+"$orthant" distill targets student.yaml --json 2>/dev/null >out.json
+grep -q '"new": *53' out.json || fail "was not continued: $(cat out.json)"
+mv train.teacher continued
+"$orthant" distill targets student.yaml >/dev/null 2>&1
+cmp train.teacher continued || fail "a continued store has other bytes"
+"$orthant" distill targets student.yaml --json 2>/dev/null | grep -q '"new": *0' || fail "made again"
+
+# ---- a store and a live teacher teach the same, bit for bit ----
+losses() { grep -o '"loss":[^,]*,"data_loss":[^,]*,"grad_norm":[^,]*' "$1/metrics.jsonl"; }
+"$orthant" train student.yaml 2>/dev/null
+losses student >want
+[ "$(wc -l <want)" = 3 ] && ! grep -q null want || fail "$(cat want)"
+"$orthant" train student.yaml --set distill.from=live --set output=live 2>/dev/null
+losses live | cmp - want || fail "a live teacher differs"
+
+# ---- every layout equals one rank ----
+# close FILE: the numbers of FILE and of `want` agree to 1e-12.
+close() {
+  paste -d, "$1" want | awk -F'[:,]' '{ for (i = 2; i <= 6; i += 2) { d = $i - $(i + 6)
+    if (d < 0) d = -d; if (d > 1e-12 * ($i > 1 ? $i : 1)) { print; exit 1 } } }'
+}
+for layout in "tp=2" "pp=2" "cp=2" "zero=3" "tp=2 cp=2" "cp=2 context=ulysses"; do
+  sets=() ranks=2
+  for part in $layout; do sets+=(--set "parallel.$part"); done
+  [ "$layout" = "tp=2 cp=2" ] && ranks=4
+  rm -rf layout
+  "$orthant" train student.yaml --ranks $ranks "${sets[@]}" --set output=layout 2>err.txt || fail "$layout: $(cat err.txt)"
+  losses layout >got
+  close got || fail "$layout is not as one rank"
+done
+rm -rf layout
+"$orthant" train student.yaml --ranks 2 --set parallel.pp=2 --set distill.from=live --set output=layout 2>/dev/null
+losses layout >got
+close got || fail "a live teacher under pp=2 is not as one rank"
+
+# ---- alpha: 0 is the data's loss, and a mixture lies between ----
+"$orthant" train student.yaml --set distill.alpha=0 --set output=data 2>/dev/null
+awk -F'[:,]' '{ d = $2 - $4; if (d < 0) d = -d; if (d > 1e-6) exit 1 }' <(losses data) || fail "alpha=0: $(losses data)"
+"$orthant" train student.yaml --set distill.alpha=0.5 --set output=mixed 2>/dev/null
+paste -d, <(losses mixed | head -1) <(head -1 want) | awk -F'[:,]' '{ m = 0.5 * $8 + 0.5 * $10 - $2
+  if (m < 0) m = -m; if (m > 0.02) exit 1 }' || fail "alpha=0.5 is not half of both"
+
+# ---- what does not match is refused, and told why ----
+refused() { rm -rf no; expect 2 "$1" "$orthant" train student.yaml --set output=no "${@:2}"; }
+refused 'data.sequence_length=32, the run has 16' --set data.sequence_length=16
+refused 'data.document_mask=1, the run has 0' --set data.document_mask=false
+refused 'distill.draws=20, the run has 21' --set distill.draws=21
+refused 'another teacher' --set distill.teacher=student
+refused 'needs teacher' --set distill.from=live --set distill.teacher=null
+# One byte changed in a window that is compared at once, and in one that is compared when it is read.
+for place in 5 101; do
+  { head -c $place text; printf '\001'; tail -c +$((place + 2)) text; } >other
+  "$orthant" tokenize --tokenizer bytes --out train other >/dev/null
+  why='was made for another training set, or another order of it'
+  [ $place = 5 ] || why='window 3 of the store was made for other tokens than those of the run'
+  refused "$why" --set steps=12
+done
+"$orthant" distill targets student.yaml --set distill.objective=top_k 2>&1 >/dev/null | grep -q 'note: top_k is biased' || fail "no warning"

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: serial. Draws of a teacher: the expected weight of every id is its probability, whether all
+// ids have a place or not, and the gradient that a student gets of them is that of the whole
+// distribution; of the most probable ids it is not, and differs as theory says.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "ops/head_draw.h"
+#include "support/op_case.h"
+
+enum { V = 32, C = 4, ROWS = 64 };
+
+static bool is_full(void) {
+  const char *const tests = getenv("OT_TESTS");
+  return tests && strcmp(tests, "full") == 0;
+}
+
+// Every row has the same x, so the same distribution, and its own key.
+static ot_case draw_case(int64_t K, int64_t N) {
+  ot_case c = {
+      .kind = OT_OP_HEAD_DRAW,
+      .attributes = {.threads = 2, .compute = OT_F64, .chunk_rows = 40, .draw_ids = K, .draws = N},
+      .types = {.in = {ot_type_matrix(OT_F64, ROWS, C), ot_type_matrix(OT_F64, V, C),
+                       ot_type_vector(OT_I32, ROWS), ot_type_vector(OT_I64, ROWS)}}};
+  ot_case_create(&c);
+  for (int64_t i = 0; i < ROWS * C; i++) ot_case_set(&c.in[0], i, 0.25 * (double)(i % C) + 0.5);
+  for (int64_t r = 0; r < ROWS; r++) ot_case_set(&c.in[2], r, (double)(r % V));
+  return c;
+}
+
+static void set_keys(const ot_case *c, int64_t trial) {
+  for (int64_t r = 0; r < ROWS; r++) {
+    ((int64_t *)c->in[3].data)[r] =
+        (int64_t)ot_rng_philox(7, 11, (uint64_t)r, (uint64_t)trial).word[0];
+  }
+}
+
+static void probabilities_of(const ot_case *c, double p[V]) {
+  double sum = 0;
+  for (int64_t v = 0; v < V; v++) {
+    double logit = 0;
+    for (int64_t i = 0; i < C; i++) {
+      logit += ot_case_get(&c->in[0], i) * ot_case_get(&c->in[1], v * C + i);
+    }
+    p[v] = exp(logit);
+    sum += p[v];
+  }
+  for (int64_t v = 0; v < V; v++) p[v] /= sum;
+}
+
+// The largest |z| of the mean weight of an id over many draws; one never drawn counts as rare.
+static double largest_z(ot_case *c, int64_t trials, const double p[V]) {
+  double sum[V] = {0}, squares[V] = {0};
+  const int64_t K = c->attributes.draw_ids;
+  for (int64_t trial = 0; trial < trials; trial++) {
+    set_keys(c, trial);
+    ot_case_run(c);
+    for (int64_t r = 0; r < ROWS; r++) {
+      double weight[V] = {0};
+      for (int64_t k = 0; k < K; k++) {
+        weight[((const int32_t *)c->out[0].data)[r * K + k]] +=
+            (double)((const float *)c->out[1].data)[r * K + k];
+      }
+      for (int64_t v = 0; v < V; v++) {
+        sum[v] += weight[v];
+        squares[v] += weight[v] * weight[v];
+      }
+    }
+  }
+  double largest = 0;
+  const double n = (double)(trials * ROWS);
+  for (int64_t v = 0; v < V; v++) {
+    const double mean = sum[v] / n, variance = sum[v] > 0 ? squares[v] / n - mean * mean : p[v];
+    const double z = fabs(mean - p[v]) / (sqrt(variance / n) + 1e-12);
+    largest = fmax(largest, z);
+  }
+  return largest;
+}
+
+// A place for every id; too few places; one draw, one place. In `full` over 1e6 draws each.
+static void weights_are_unbiased(void **state) {
+  (void)state;
+  static const int cases[][2] = {{20, 20}, {4, 20}, {1, 1}, {127, 127}, {2, 50}};
+  for (int i = 0; i < 5; i++) {
+    const int64_t N = cases[i][1], draws = is_full() ? 1000000 : 100000;
+    ot_case c = draw_case(cases[i][0], N);
+    double p[V];
+    probabilities_of(&c, p);
+    const double z = largest_z(&c, (draws + N * ROWS - 1) / (N * ROWS), p);
+    if (!(z < 4)) fail_msg("%d ids of %d draws: z = %.2f", cases[i][0], cases[i][1], z);
+    ot_case_destroy(&c);
+  }
+}
+
+// Weights are draws over their number, ids ascend, unused places are zero, and the score is exact.
+static void rows_are_draws_with_their_score(void **state) {
+  (void)state;
+  ot_case c = draw_case(60, 50);
+  double p[V], entropy = 0;
+  ot_case_set(&c.in[2], 3, -1);
+  set_keys(&c, 0);
+  ot_case_run(&c);
+  probabilities_of(&c, p);
+  for (int64_t v = 0; v < V; v++) entropy -= p[v] * log(p[v]);
+  for (int64_t r = 0; r < ROWS; r++) {
+    const int32_t *const ids = (const int32_t *)c.out[0].data + r * 60;
+    const float *const weights = (const float *)c.out[1].data + r * 60;
+    double sum = 0;
+    for (int k = 0; k < 60; k++) {
+      const double count = (double)weights[k] * 50;
+      assert_true(fabs(count - round(count)) < 1e-5);
+      assert_true(k == 0 || weights[k] == 0 || ids[k] > ids[k - 1]);
+      assert_true(weights[k] > 0 || ids[k] == 0);
+      sum += (double)weights[k];
+    }
+    const double expected = r == 3 ? 0 : log(p[r % V]);
+    assert_true(fabs(sum - (r == 3 ? 0 : 1)) < 1e-6);
+    assert_true(fabs(ot_case_get(&c.out[2], r) - expected) < 1e-12);
+    assert_true(fabs(ot_case_get(&c.out[3], r) - (r == 3 ? 0 : entropy)) < 1e-12);
+  }
+  ot_case_destroy(&c);
+}
+
+// The variance is at most that of as many free draws.
+static void equal_shares_have_less_variance(void **state) {
+  (void)state;
+  enum { N = 20, TRIALS = 200 };
+  ot_case c = draw_case(N, N);
+  double p[V], squares[V] = {0};
+  probabilities_of(&c, p);
+  for (int64_t trial = 0; trial < TRIALS; trial++) {
+    set_keys(&c, trial);
+    ot_case_run(&c);
+    for (int64_t r = 0; r < ROWS; r++) {
+      double weight[V] = {0};
+      for (int k = 0; k < N; k++) {
+        weight[((const int32_t *)c.out[0].data)[r * N + k]] +=
+            (double)((const float *)c.out[1].data)[r * N + k];
+      }
+      for (int64_t v = 0; v < V; v++) squares[v] += (weight[v] - p[v]) * (weight[v] - p[v]);
+    }
+  }
+  double found = 0, free_draws = 0;
+  for (int64_t v = 0; v < V; v++) {
+    found += squares[v] / (TRIALS * ROWS);
+    free_draws += p[v] * (1 - p[v]) / N;
+  }
+  if (!(found < free_draws)) fail_msg("variance %.3g, free draws have %.3g", found, free_draws);
+  ot_case_destroy(&c);
+}
+
+static void the_most_probable_have_their_probabilities(void **state) {
+  (void)state;
+  ot_case c = draw_case(5, 0);
+  double p[V];
+  set_keys(&c, 0);
+  ot_case_run(&c);
+  probabilities_of(&c, p);
+  for (int k = 0; k < 5; k++) {
+    const int32_t id = ((const int32_t *)c.out[0].data)[k];
+    int above = 0;
+    for (int64_t v = 0; v < V; v++) above += p[v] > p[id];
+    assert_int_equal(above, k);
+    assert_true(fabs((double)((const float *)c.out[1].data)[k] - p[id]) < 1e-7);
+  }
+  ot_case_destroy(&c);
+}
+
+// ---- the gradient of a student ----
+
+// Of its logits for one row, W q - sum of weights: its mean over the rows of many trials, and the
+// mean's standard error.
+typedef struct mean_gradient {
+  double mean[V], error[V];
+} mean_gradient;
+
+static mean_gradient gradient_of(ot_case *c, int64_t trials, const double q[V]) {
+  mean_gradient g = {{0}, {0}};
+  double squares[V] = {0};
+  const int64_t K = c->attributes.draw_ids;
+  for (int64_t i = 0; i < trials * ROWS; i++) {
+    const int64_t r = i % ROWS;
+    double row[V], total = 0;
+    if (r == 0) set_keys(c, i / ROWS);
+    if (r == 0) ot_case_run(c);
+    for (int64_t k = 0; k < K; k++) total += (double)((const float *)c->out[1].data)[r * K + k];
+    for (int64_t v = 0; v < V; v++) row[v] = total * q[v];
+    for (int64_t k = 0; k < K; k++) {
+      row[((const int32_t *)c->out[0].data)[r * K + k]] -=
+          (double)((const float *)c->out[1].data)[r * K + k];
+    }
+    for (int64_t v = 0; v < V; v++) {
+      g.mean[v] += row[v];
+      squares[v] += row[v] * row[v];
+    }
+  }
+  const double n = (double)(trials * ROWS);
+  for (int64_t v = 0; v < V; v++) {
+    g.mean[v] /= n;
+    g.error[v] = sqrt(fmax(squares[v] / n - g.mean[v] * g.mean[v], 0) / n) + 1e-9;
+  }
+  return g;
+}
+
+// 4,096 draws of 50 agree with q - p in every element; the five most probable ids do not, and the
+// slope of their gradient against q, over the ids left out, is the mass that is kept.
+static void gradients_of_draws_are_unbiased_and_those_of_top_k_are_not(void **state) {
+  (void)state;
+  ot_case sampled = draw_case(50, 50), top = draw_case(5, 0);
+  double p[V], q[V], sum = 0, kept = 0, qq = 0, qg = 0;
+  int refuted = 0;
+  probabilities_of(&sampled, p);
+  for (int64_t v = 0; v < V; v++) sum += q[v] = 1 + (double)(v * 7 % 5);
+  for (int64_t v = 0; v < V; v++) q[v] /= sum;
+  const mean_gradient of_draws = gradient_of(&sampled, 4096 / ROWS, q);
+  const mean_gradient of_top = gradient_of(&top, 1, q);
+  for (int k = 0; k < 5; k++) kept += p[((const int32_t *)top.out[0].data)[k]];
+  for (int64_t v = 0; v < V; v++) {
+    const double t = (of_draws.mean[v] - (q[v] - p[v])) / of_draws.error[v];
+    if (!(fabs(t) < 6)) fail_msg("draws, id %d: t = %.2f", (int)v, t);
+    refuted += fabs(of_top.mean[v] - (q[v] - p[v])) > 6 * of_draws.error[v];
+    bool is_kept = false;
+    for (int k = 0; k < 5; k++) is_kept = is_kept || ((const int32_t *)top.out[0].data)[k] == v;
+    qq += is_kept ? 0 : q[v] * q[v];
+    qg += is_kept ? 0 : q[v] * of_top.mean[v];
+  }
+  assert_true(refuted > V / 2);
+  if (!(fabs(qg / qq - kept) < 1e-6)) fail_msg("slope %.9g, kept mass %.9g", qg / qq, kept);
+  assert_true(kept > 0.2 && kept < 0.9);
+  ot_case_destroy(&sampled);
+  ot_case_destroy(&top);
+}
+
+// ---- the limit of ids ----
+
+static void a_limit_keeps_the_most_frequent_and_the_sum(void **state) {
+  (void)state;
+  int chosen[3] = {0};
+  for (uint64_t key = 0; key < 6000; key++) {
+    ot_drawn drawn[] = {{2, 5}, {3, 1}, {5, 9}, {8, 2}, {9, 3}};
+    assert_int_equal(ot_draws_limit(drawn, 5, 3, key), 3);
+    assert_true(drawn[0].id == 2 && drawn[0].count == 5);
+    int rest = 0;
+    for (int i = 0; i < 3; i++) {
+      if (drawn[i].id == 5) assert_int_equal(drawn[i].count, 9);
+      if (drawn[i].id == 5 || drawn[i].id == 2) continue;
+      assert_int_equal(drawn[i].count, 6);
+      rest = drawn[i].id;
+    }
+    chosen[rest == 3 ? 0 : rest == 8 ? 1 : 2]++;
+  }
+  // One, two and three of six.
+  for (int i = 0; i < 3; i++) {
+    const double share = (i + 1) / 6.0, n = 6000;
+    assert_true(fabs(chosen[i] / n - share) < 4 * sqrt(share * (1 - share) / n));
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(weights_are_unbiased),
+      cmocka_unit_test(rows_are_draws_with_their_score),
+      cmocka_unit_test(equal_shares_have_less_variance),
+      cmocka_unit_test(the_most_probable_have_their_probabilities),
+      cmocka_unit_test(gradients_of_draws_are_unbiased_and_those_of_top_k_are_not),
+      cmocka_unit_test(a_limit_keeps_the_most_frequent_and_the_sum),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
