@@ -71,6 +71,56 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
+// Losses of the rows of a chunk, of the weighted targets and of the data's.
+struct row_losses {
+  double *nats, *data;
+};
+
+// The same for weighted targets: first W p everywhere, then less their weights at the ids, whose
+// logits are kept.
+template <class R, class S>
+__global__ void __launch_bounds__(THREADS, 2)
+    weighted_kernel(chunk_logits<R> c, ot_weighted_targets weighted, const double *inverse_tokens,
+                    row_losses losses, S *dlogits) {
+  __shared__ double parts[THREADS / 32];
+  __shared__ R most[THREADS / 32], kept[OT_HEAD_IDS_MAX];
+  const int64_t r = blockIdx.x;
+  const R *const row = c.logits + r * c.stride;
+  S *const to = dlogits + r * c.stride;
+  const int32_t target = c.targets[r];
+  const ot_row_targets pulls(weighted, r, c.targets);
+  const int K = target < 0 ? 0 : pulls.K;
+  const R cap = (R)c.cap;
+  const row_statistics<R> s = read_row(c, row, parts, most);
+  const double data = target < 0 ? 0 : nats_of(c, row, target, s);
+  for (int k = threadIdx.x; k < K; k += THREADS) kept[k] = ot_capped_logit(row[pulls.ids[k]], cap);
+  __syncthreads();
+  double weight = 0, pulled = 0;
+  for (int k = 0; k < K; k++) {
+    weight += pulls.weight(k);
+    pulled += pulls.weight(k) * (double)kept[k];
+  }
+  if (threadIdx.x == 0) {
+    losses.data[r] = data;
+    losses.nats[r] = K == 0 ? 0 : weight * log(s.sum) + (weight * (double)s.largest - pulled);
+  }
+  const R factor = (R)(*inverse_tokens * weight / s.sum);
+  for (int64_t i = threadIdx.x; i < c.V; i += THREADS) {
+    const R x = ot_capped_logit(row[i], cap);
+    ot_narrow(K == 0 ? (R)0 : exp(x - s.largest) * factor * ot_cap_slope(x, cap), &to[i]);
+  }
+  __syncthreads();
+  for (int k = threadIdx.x; k < K; k += THREADS) {
+    if (!pulls.is_first(k)) continue;
+    R pull = 0;
+    for (int j = k; j < K; j++) {
+      if (pulls.ids[j] == pulls.ids[k]) pull += (R)(*inverse_tokens * pulls.weight(j));
+    }
+    const R p = exp(kept[k] - s.largest) * factor - pull;
+    ot_narrow(p * ot_cap_slope(kept[k], cap), &to[pulls.ids[k]]);
+  }
+}
+
 template <class R>
 __global__ void __launch_bounds__(THREADS) nats_kernel(chunk_logits<R> c, double *nats) {
   __shared__ double parts[THREADS / 32];
@@ -121,6 +171,7 @@ struct head {
   int64_t rows, C, V;
   const int32_t *targets;
   char *workspace;
+  bool weighted;
 
   head(const ot_kernel_call *c, ot_op_kind kind)
       : call(c),
@@ -131,10 +182,15 @@ struct head {
         workspace((char *)c->workspace) {
     ot_op_types types = {};
     for (int i = 0; i < 2; i++) types.in[i] = c->in[i].type;
+    weighted = kind == OT_OP_HEAD_LOSS && c->in[5].data;
+    if (weighted) types.in[5] = c->in[5].type;
     layout = ot_cuda_head_layout_of(kind, c->attributes, &types);
   }
 
   double *nats() const { return (double *)(workspace + layout.nats); }
+
+  // Of the targets, next to weighted ones.
+  double *data_nats() const { return nats() + rows; }
 
   ot_cuda_matrix x(int64_t first) const {
     const ot_tensor &t = call->in[0];
@@ -201,11 +257,27 @@ struct head {
     void *const stream = ot_cuda_stream_of(call);
     double *const to = nats() + first;
     void *const gradient = workspace + layout.dlogits;
-    if (layout.dlogits_dtype == OT_BF16) {
+    if (weighted) {
+      queue_weighted(c, first, n);
+    } else if (layout.dlogits_dtype == OT_BF16) {
       OT_LAUNCH((loss_kernel<R, ot_bf16>), (unsigned)n, THREADS, 0, stream, c, inverse, to,
                 (ot_bf16 *)gradient);
     } else {
       OT_LAUNCH((loss_kernel<R, R>), (unsigned)n, THREADS, 0, stream, c, inverse, to,
+                (R *)gradient);
+    }
+  }
+
+  void queue_weighted(const chunk_logits<R> &c, int64_t first, int64_t n) const {
+    const double *const inverse = (const double *)call->in[3].data;
+    const ot_weighted_targets pulls = ot_weighted_targets_of(call->in[4], call->in[5], first);
+    const row_losses to = {nats() + first, data_nats() + first};
+    void *const gradient = workspace + layout.dlogits, *const stream = ot_cuda_stream_of(call);
+    if (layout.dlogits_dtype == OT_BF16) {
+      OT_LAUNCH((weighted_kernel<R, ot_bf16>), (unsigned)n, THREADS, 0, stream, c, pulls, inverse,
+                to, (ot_bf16 *)gradient);
+    } else {
+      OT_LAUNCH((weighted_kernel<R, R>), (unsigned)n, THREADS, 0, stream, c, pulls, inverse, to,
                 (R *)gradient);
     }
   }
@@ -231,6 +303,10 @@ void head_loss(const ot_kernel_call *call) {
     if (call->out[1].data) h.weight_gradient(first, n);
   }
   h.finish((const double *)call->in[3].data, (double *)call->out[2].data, nullptr);
+  if (!h.weighted) return;
+  OT_LAUNCH(ot_add_nats, 1, THREADS, 0, ot_cuda_stream_of(call), (const double *)h.data_nats(),
+            h.targets, h.rows, (const double *)nullptr, (double *)call->out[3].data,
+            (double *)nullptr);
 }
 
 template <class R>
@@ -277,9 +353,8 @@ extern "C" const ot_kernel_entry ot_head_cuda_f32[] = {{OT_OP_HEAD_LOSS, head_lo
                                                        {OT_OP_HEAD_LOGITS, head_logits<float>},
                                                        {}};
 
-extern "C" const ot_kernel_entry ot_head_cuda_f64[] = {
-    {OT_OP_HEAD_LOSS, head_loss<double>},
-    {OT_OP_HEAD_EVALUATE, head_evaluate<double>},
-    {OT_OP_HEAD_SCORE, head_score<double>},
-    {OT_OP_HEAD_LOGITS, head_logits<double>},
-    {}};
+extern "C" const ot_kernel_entry ot_head_cuda_f64[] = {{OT_OP_HEAD_LOSS, head_loss<double>},
+                                                       {OT_OP_HEAD_EVALUATE, head_evaluate<double>},
+                                                       {OT_OP_HEAD_SCORE, head_score<double>},
+                                                       {OT_OP_HEAD_LOGITS, head_logits<double>},
+                                                       {}};

@@ -6,6 +6,7 @@
 extern "C" {
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/tables.h"
+#include "ops/head.h"
 #include "ops/head_parts.h"
 }
 
@@ -18,25 +19,32 @@ enum { THREADS = OT_LOGIT_THREADS, PASS_THREADS = 256 };
 // The statistics of one token in one shard.
 struct row_statistics {
   double largest, sum, target;
+  double pulled;  // with weights only
 };
 
-// Statistics [shards, rows] of the tokens of a chunk.
+// Statistics [shards, rows, width] of the tokens of a chunk.
 struct all_statistics {
-  const row_statistics *of;
+  const double *of;
   int64_t rows;
-  int shards;
+  int shards, width;
+
+  __device__ row_statistics at(int shard, int64_t row) const {
+    const double *const s = of + (shard * rows + row) * width;
+    return {s[0], s[1], s[2], width == OT_HEAD_WEIGHTED ? s[3] : 0};
+  }
 
   // The statistics of a whole row, shards in order.
   __device__ row_statistics join(int64_t row) const {
-    row_statistics joined = of[row];
+    row_statistics joined = at(0, row);
     for (int i = 1; i < shards; i++) {
-      const row_statistics s = of[i * rows + row];
+      const row_statistics s = at(i, row);
       if (s.largest > joined.largest) joined.largest = s.largest;
       if (s.target != -INFINITY) joined.target = s.target;
+      joined.pulled += s.pulled;
     }
     joined.sum = 0;
     for (int i = 0; i < shards; i++) {
-      const row_statistics s = of[i * rows + row];
+      const row_statistics s = at(i, row);
       joined.sum += s.sum * exp(s.largest - joined.largest);
     }
     return joined;
@@ -47,17 +55,45 @@ __device__ __forceinline__ double nats_of(const row_statistics &whole) {
   return log(whole.sum) + (whole.largest - whole.target);
 }
 
-// Replaces each row of logits [V] by its exponentials. Target ids are relative to first_vocab.
 template <class R>
-__global__ void __launch_bounds__(THREADS)
-    statistics_kernel(R *logits, int64_t V, const int32_t *targets, int64_t first_vocab, double cap,
-                      row_statistics *statistics) {
-  __shared__ double parts[THREADS / 32];
+struct statistics_task {
+  R *logits;  // [rows, V]
+  int64_t V, first_vocab;
+  const int32_t *targets;
+  double cap;
+  ot_weighted_targets weighted;
+  R *pulls;            // [rows, K]
+  double *statistics;  // [rows, width]
+  int width;
+};
+
+// Writes the pulls of a row; returns this thread's part of the sum of weighted logits.
+template <class R>
+__device__ double read_pulls(const statistics_task<R> &t, const R *row, int64_t r, bool masked) {
+  const ot_row_targets to(t.weighted, r, t.targets);
+  double pulled = 0;
+  for (int k = threadIdx.x; k < to.K; k += THREADS) {
+    const int64_t place = to.ids[k] - t.first_vocab;
+    const bool own = !masked && place >= 0 && place < t.V;
+    const R x = own ? ot_capped_logit(row[place], (R)t.cap) : (R)0;
+    t.pulls[r * to.K + k] = own ? (R)to.weights[k] * ot_cap_slope(x, (R)t.cap) : (R)0;
+    if (own) pulled += (double)to.weights[k] * (double)x;
+  }
+  return pulled;
+}
+
+// Replaces each row of logits by its exponentials. Target ids are relative to first_vocab.
+template <class R>
+__global__ void __launch_bounds__(THREADS) statistics_kernel(statistics_task<R> t) {
+  __shared__ double parts[THREADS / 32], more_parts[THREADS / 32];
   __shared__ R most[THREADS / 32];
-  R *const row = logits + blockIdx.x * V;
-  const bool masked = targets[blockIdx.x] < 0;
-  const int64_t target = targets[blockIdx.x] - first_vocab;
-  row_statistics s = {0, 0, -INFINITY};
+  const int64_t V = t.V, r = blockIdx.x;
+  const double cap = t.cap;
+  R *const row = t.logits + r * V;
+  const bool masked = t.targets[r] < 0;
+  const int64_t target = t.targets[r] - t.first_vocab;
+  row_statistics s = {0, 0, -INFINITY, 0};
+  if (t.pulls) s.pulled = ot_block_sum<THREADS>(read_pulls(t, row, r, masked), more_parts);
   if (masked) {
     for (int64_t i = threadIdx.x; i < V; i += THREADS) row[i] = 0;
   } else {
@@ -74,7 +110,12 @@ __global__ void __launch_bounds__(THREADS)
     s.largest = (double)largest;
     s.sum = ot_block_sum<THREADS>(s.sum, parts);
   }
-  if (threadIdx.x == 0) statistics[blockIdx.x] = s;
+  if (threadIdx.x > 0) return;
+  double *const to = t.statistics + r * t.width;
+  to[0] = s.largest;
+  to[1] = s.sum;
+  to[2] = s.target;
+  if (t.width == OT_HEAD_WEIGHTED) to[3] = s.pulled;
 }
 
 template <class R>
@@ -84,10 +125,25 @@ struct dlogits_task {
   all_statistics all;
   const int32_t *targets;
   const double *inverse_tokens;
-  double *nats;
+  double *nats, *data_nats;  // of the weighted targets, and of the data's; or of these and null
   int64_t V, first_vocab;
   int shard;
   double cap;
+  ot_weighted_targets weighted;
+  const R *pulls;  // [rows, K]
+
+  // Subtracts the pulls of row `r`.
+  __device__ void subtract(int64_t r) const {
+    const ot_row_targets to(weighted, r, targets);
+    for (int k = threadIdx.x; k < to.K; k += PASS_THREADS) {
+      const int64_t place = to.ids[k] - first_vocab;
+      if (place < 0 || place >= V || !to.is_first(k)) continue;
+      R *const d = dlogits + r * V + place;
+      for (int j = k; j < to.K; j++) {
+        if (to.ids[j] == to.ids[k]) *d -= (R)*inverse_tokens * pulls[r * to.K + j];
+      }
+    }
+  }
 };
 
 // A block a row, N elements at once.
@@ -97,15 +153,19 @@ __global__ void __launch_bounds__(PASS_THREADS) dlogits_kernel(dlogits_task<R> t
   const int64_t r = blockIdx.x;
   const bool masked = t.targets[r] < 0;
   const int64_t target = t.targets[r] - t.first_vocab;
+  const double weight = ot_row_targets(t.weighted, r, t.targets).sum();
   if (threadIdx.x == 0) {
     joined = t.all.join(r);
-    t.nats[r] = masked ? 0 : nats_of(joined);
+    const double data = masked ? 0 : nats_of(joined);
+    const double all = weight * log(joined.sum) + (weight * joined.largest - joined.pulled);
+    t.nats[r] = t.pulls && !masked ? all : data;
+    if (t.data_nats) t.data_nats[r] = data;
   }
   __syncthreads();
   const double inverse = *t.inverse_tokens;
-  const double own = exp(t.all.of[t.shard * t.all.rows + r].largest - joined.largest);
-  const R factor = (R)(inverse * own / joined.sum);
-  const R one = (R)inverse * ot_cap_slope((R)joined.target, (R)t.cap);
+  const double own = exp(t.all.at(t.shard, r).largest - joined.largest);
+  const R factor = (R)(inverse * weight * own / joined.sum);
+  const R one = t.pulls ? (R)0 : (R)inverse * ot_cap_slope((R)joined.target, (R)t.cap);
 #pragma unroll 4
   for (int64_t i = threadIdx.x * N; i < t.V; i += PASS_THREADS * N) {
     R x[N];
@@ -117,6 +177,9 @@ __global__ void __launch_bounds__(PASS_THREADS) dlogits_kernel(dlogits_task<R> t
     }
     ot_store(t.dlogits + r * t.V + i, x);
   }
+  if (!t.pulls || masked) return;
+  __syncthreads();
+  t.subtract(r);
 }
 
 __global__ void __launch_bounds__(PASS_THREADS)
@@ -146,8 +209,8 @@ const int32_t *targets_of(const ot_kernel_call *call, const ot_tensor *targets) 
 }
 
 all_statistics statistics_of(const ot_kernel_call *call, const ot_tensor *all) {
-  return {(const row_statistics *)all->data, call->attributes->chunk_rows,
-          (int)ot_head_shards(call->attributes)};
+  return {(const double *)all->data, call->attributes->chunk_rows,
+          (int)ot_head_shards(call->attributes), (int)all->type.dim[1]};
 }
 
 ot_cuda_matrix matrix_of(const ot_tensor *tensor, bool transposed) {
@@ -177,9 +240,17 @@ void head_statistics(const ot_kernel_call *call) {
                                   .bias = {},
                                   .compute = a->compute};
   ot_cuda_multiply(ot_cuda_context_of(call), &logits);
+  const statistics_task<R> task = {(R *)e->data,
+                                   e->type.dim[1],
+                                   a->first_vocab,
+                                   targets_of(call, &in[2]),
+                                   a->soft_cap,
+                                   ot_weighted_targets_of(in[3], in[4], a->first_row),
+                                   in[4].data ? (R *)call->out[2].data : nullptr,
+                                   (double *)call->out[1].data,
+                                   (int)call->out[1].type.dim[1]};
   OT_LAUNCH(statistics_kernel<R>, (unsigned)a->chunk_rows, THREADS, 0, ot_cuda_stream_of(call),
-            (R *)e->data, e->type.dim[1], targets_of(call, &in[2]), a->first_vocab, a->soft_cap,
-            (row_statistics *)call->out[1].data);
+            task);
 }
 
 template <class R>
@@ -193,10 +264,13 @@ void head_dlogits(const ot_kernel_call *call) {
                                 targets_of(call, &in[2]),
                                 (const double *)in[3].data,
                                 (double *)call->workspace,
+                                in[5].data ? (double *)call->workspace + a->chunk_rows : nullptr,
                                 V,
                                 a->first_vocab,
                                 a->group_index,
-                                a->soft_cap};
+                                a->soft_cap,
+                                ot_weighted_targets_of(in[4], in[5], a->first_row),
+                                (const R *)in[6].data};
   const void *const all[] = {in[0].data, out[0].data};
   constexpr int N = 16 / (int)sizeof(R);
   const unsigned rows = (unsigned)a->chunk_rows;
@@ -208,6 +282,9 @@ void head_dlogits(const ot_kernel_call *call) {
   }
   OT_LAUNCH(ot_add_nats, 1, THREADS, 0, stream, (const double *)task.nats, task.targets,
             a->chunk_rows, task.inverse_tokens, (double *)out[1].data, (double *)nullptr);
+  if (!task.data_nats) return;
+  OT_LAUNCH(ot_add_nats, 1, THREADS, 0, stream, (const double *)task.data_nats, task.targets,
+            a->chunk_rows, (const double *)nullptr, (double *)out[2].data, (double *)nullptr);
 }
 
 // dlogits for products: themselves, or narrowed to bf16 if x is stored so.

@@ -30,6 +30,50 @@ static __device__ __forceinline__ R ot_largest_logit(const R *row, int64_t V, R 
   return ot_block_max<OT_LOGIT_THREADS>(largest, most);
 }
 
+// The weighted targets of a chunk's rows (ops/head.h): ids and weights [rows, K]; without ids, each
+// row has the one target of weight 1.
+struct ot_weighted_targets {
+  const int32_t *ids;
+  const float *weights;
+  int K;
+};
+
+// Of the rows from `first` on; the operands are absent without weights.
+static inline ot_weighted_targets ot_weighted_targets_of(const ot_tensor &ids,
+                                                         const ot_tensor &weights, int64_t first) {
+  if (!ids.data) return {nullptr, nullptr, 1};
+  const int64_t K = ids.type.dim[1];
+  return {(const int32_t *)ids.data + first * K, (const float *)weights.data + first * K, (int)K};
+}
+
+// Those of one row.
+struct ot_row_targets {
+  const int32_t *ids;
+  const float *weights;
+  int K;
+
+  __device__ ot_row_targets(const ot_weighted_targets &t, int64_t row, const int32_t *targets)
+      : ids(t.ids ? t.ids + row * t.K : targets + row),
+        weights(t.ids ? t.weights + row * t.K : nullptr),
+        K(t.K) {}
+
+  __device__ double weight(int k) const { return weights ? (double)weights[k] : 1; }
+
+  __device__ double sum() const {
+    double all = 0;
+    for (int k = 0; k < K; k++) all += weight(k);
+    return all;
+  }
+
+  // Whether no earlier place has the same id: equal ids are added up by the first.
+  __device__ bool is_first(int k) const {
+    for (int j = 0; j < k; j++) {
+      if (ids[j] == ids[k]) return false;
+    }
+    return true;
+  }
+};
+
 // loss += factor * the sum of nats [n], or without `factor` the sum itself; count += targets >= 0.
 static __global__ void __launch_bounds__(OT_LOGIT_THREADS)
     ot_add_nats(const double *nats, const int32_t *targets, int64_t n, const double *factor,
