@@ -251,37 +251,6 @@ struct head {
     ot_cuda_multiply(ot_cuda_context_of(call), &p);
   }
 
-  void loss_rows(int64_t first, int64_t n) const {
-    const chunk_logits<R> c = chunk(first, n);
-    const double *const inverse = (const double *)call->in[3].data;
-    void *const stream = ot_cuda_stream_of(call);
-    double *const to = nats() + first;
-    void *const gradient = workspace + layout.dlogits;
-    if (weighted) {
-      queue_weighted(c, first, n);
-    } else if (layout.dlogits_dtype == OT_BF16) {
-      OT_LAUNCH((loss_kernel<R, ot_bf16>), (unsigned)n, THREADS, 0, stream, c, inverse, to,
-                (ot_bf16 *)gradient);
-    } else {
-      OT_LAUNCH((loss_kernel<R, R>), (unsigned)n, THREADS, 0, stream, c, inverse, to,
-                (R *)gradient);
-    }
-  }
-
-  void queue_weighted(const chunk_logits<R> &c, int64_t first, int64_t n) const {
-    const double *const inverse = (const double *)call->in[3].data;
-    const ot_weighted_targets pulls = ot_weighted_targets_of(call->in[4], call->in[5], first);
-    const row_losses to = {nats() + first, data_nats() + first};
-    void *const gradient = workspace + layout.dlogits, *const stream = ot_cuda_stream_of(call);
-    if (layout.dlogits_dtype == OT_BF16) {
-      OT_LAUNCH((weighted_kernel<R, ot_bf16>), (unsigned)n, THREADS, 0, stream, c, pulls, inverse,
-                to, (ot_bf16 *)gradient);
-    } else {
-      OT_LAUNCH((weighted_kernel<R, R>), (unsigned)n, THREADS, 0, stream, c, pulls, inverse, to,
-                (R *)gradient);
-    }
-  }
-
   // Adds all nats, and with `factor` their product with it, to `loss`.
   void finish(const double *factor, double *loss, double *count) const {
     OT_LAUNCH(ot_add_nats, 1, THREADS, 0, ot_cuda_stream_of(call), (const double *)nats(), targets,
@@ -293,12 +262,47 @@ struct head {
   }
 };
 
+// Replaces the logits of n rows from `first` on by their gradients.
+template <class R>
+void loss_rows(const head<R> &h, int64_t first, int64_t n) {
+  const chunk_logits<R> c = h.chunk(first, n);
+  const double *const inverse = (const double *)h.call->in[3].data;
+  void *const stream = ot_cuda_stream_of(h.call);
+  double *const to = h.nats() + first;
+  void *const gradient = h.workspace + h.layout.dlogits;
+  if (h.layout.dlogits_dtype == OT_BF16) {
+    OT_LAUNCH((loss_kernel<R, ot_bf16>), (unsigned)n, THREADS, 0, stream, c, inverse, to,
+              (ot_bf16 *)gradient);
+  } else {
+    OT_LAUNCH((loss_kernel<R, R>), (unsigned)n, THREADS, 0, stream, c, inverse, to, (R *)gradient);
+  }
+}
+
+// The same with weighted targets.
+template <class R>
+void weighted_rows(const head<R> &h, int64_t first, int64_t n) {
+  const chunk_logits<R> c = h.chunk(first, n);
+  const ot_tensor *const in = h.call->in;
+  const double *const inverse = (const double *)in[3].data;
+  void *const stream = ot_cuda_stream_of(h.call);
+  const ot_weighted_targets pulls = ot_weighted_targets_of(in[4], in[5], first);
+  const row_losses to = {h.nats() + first, h.data_nats() + first};
+  void *const gradient = h.workspace + h.layout.dlogits;
+  if (h.layout.dlogits_dtype == OT_BF16) {
+    OT_LAUNCH((weighted_kernel<R, ot_bf16>), (unsigned)n, THREADS, 0, stream, c, pulls, inverse, to,
+              (ot_bf16 *)gradient);
+  } else {
+    OT_LAUNCH((weighted_kernel<R, R>), (unsigned)n, THREADS, 0, stream, c, pulls, inverse, to,
+              (R *)gradient);
+  }
+}
+
 template <class R>
 void head_loss(const ot_kernel_call *call) {
   const head<R> h(call, OT_OP_HEAD_LOSS);
   for (int64_t first = 0; first < h.rows; first += h.layout.chunk) {
     const int64_t n = h.chunk_rows(first);
-    h.loss_rows(first, n);
+    h.weighted ? weighted_rows(h, first, n) : loss_rows(h, first, n);
     h.input_gradient(first, n);
     if (call->out[1].data) h.weight_gradient(first, n);
   }
