@@ -170,7 +170,7 @@ static void score(ot_builder *b, const head *h) {
   const ot_tensor_type real = ot_type_vector(OT_F64, rows);
   const ot_tensor_type token = ot_type_vector(OT_I32, rows);
   const int in[] = {h->x, h->weight, ot_builder_batch(b, OT_BATCH_TARGETS)};
-  const bool best = b->graph->request.mode == OT_MODE_PREFILL, sum = ot_share_of(b)->tp > 1;
+  const bool best = ot_mode_is_prefill(b->graph->request.mode), sum = ot_share_of(b)->tp > 1;
   const int out[OT_MAX_OUTPUTS] = {
       ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_LOGPROBS, "logprobs", real),
       ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_GREEDY, "greedy", token),
@@ -248,10 +248,16 @@ void ot_decoder_head(ot_builder *b, int embedding_parameter) {
       b->graph->request.draw_ids > 0 ? draw(b, &h) : score(b, &h);
       return;
     case OT_MODE_PREFILL:
+    case OT_MODE_PREFILL_2:
+    case OT_MODE_PREFILL_4:
+    case OT_MODE_PREFILL_8:
       prefill(b, &h);
       return;
     case OT_MODE_LOGITS:
     case OT_MODE_DECODE:
+    case OT_MODE_DECODE_2:
+    case OT_MODE_DECODE_4:
+    case OT_MODE_DECODE_8:
       logits(b, &h, h.x, ot_share_of(b)->rows);
       return;
     case OT_MODES:

@@ -7,14 +7,22 @@
 #include "describe/parametrization.h"
 
 typedef enum ot_mode {
-  OT_MODE_TRAIN,     // loss and gradients
-  OT_MODE_EVALUATE,  // loss in nats, summed, and number of targets
-  OT_MODE_SCORE,     // log-probability of each target and the greedy choice
-  OT_MODE_LOGITS,    // logits of every token, and router losses
-  OT_MODE_PREFILL,   // tokens of any sequences against the cache, to scores, and logits of some
-  OT_MODE_DECODE,    // the same, to logits of all
+  OT_MODE_TRAIN,      // loss and gradients
+  OT_MODE_EVALUATE,   // loss in nats, summed, and number of targets
+  OT_MODE_SCORE,      // log-probability of each target and the greedy choice
+  OT_MODE_LOGITS,     // logits of every token, and router losses
+  OT_MODE_PREFILL,    // tokens of any sequences against the cache, to scores, and logits of some
+  OT_MODE_PREFILL_2,  // the same for a half of the tokens, for a fourth, for an eighth
+  OT_MODE_PREFILL_4,
+  OT_MODE_PREFILL_8,
+  OT_MODE_DECODE,    // one token of each sequence, to logits of all
+  OT_MODE_DECODE_2,  // the same for a half of the sequences, for a fourth, for an eighth
+  OT_MODE_DECODE_4,
+  OT_MODE_DECODE_8,
   OT_MODES,
 } ot_mode;
+
+enum { OT_MODE_WIDTHS = 4 };  // modes of prefill, and of decode
 
 // Which shard of each block a rank computes. A degree of 0 or 1 does not shard.
 typedef struct ot_split {
@@ -33,8 +41,21 @@ typedef struct ot_cache_shape {
   int64_t pages;      // N of 16 tokens
 } ot_cache_shape;
 
+static inline bool ot_mode_is_prefill(ot_mode mode) {
+  return mode >= OT_MODE_PREFILL && mode <= OT_MODE_PREFILL_8;
+}
+static inline bool ot_mode_is_decode(ot_mode mode) {
+  return mode >= OT_MODE_DECODE && mode <= OT_MODE_DECODE_8;
+}
 static inline bool ot_mode_is_cached(ot_mode mode) {
-  return mode == OT_MODE_PREFILL || mode == OT_MODE_DECODE;
+  return ot_mode_is_prefill(mode) || ot_mode_is_decode(mode);
+}
+
+// Tokens of a mode of prefill or decode, if the widest one has `most`: whole for every rank of tp.
+static inline int64_t ot_mode_width(ot_mode mode, int64_t most, int tp) {
+  const int shift = (int)(mode - (ot_mode_is_decode(mode) ? OT_MODE_DECODE : OT_MODE_PREFILL));
+  const int64_t part = ((most - 1) >> shift) + 1, ranks = tp > 1 ? tp : 1;
+  return (part + ranks - 1) / ranks * ranks;
 }
 
 // What is built.
@@ -43,7 +64,7 @@ typedef struct ot_graph_request {
   ot_mode mode;
   int64_t micro_batch_size;  // B >= 1
   int64_t sequence_length;  // T >= 1 of the whole sequence, on any split; prefill and decode: B = 1
-                            // and T tokens of any sequences
+                            // and T tokens of any sequences, ot_mode_width
   ot_cache_shape cache;     // prefill and decode only
   ot_dtype compute;         // OT_F32 or OT_F64
   ot_dtype storage;         // of weights and activations: compute, or OT_BF16

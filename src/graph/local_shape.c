@@ -61,8 +61,9 @@ static ot_status suggest(const ot_graph_request *r, const char *axis, fits works
 // ---- checks ----
 
 static ot_status check_mode(const ot_graph_request *r) {
-  static const char *const names[OT_MODES] = {"train",  "evaluate", "score",
-                                              "logits", "prefill",  "decode"};
+  static const char *const names[OT_MODES] = {"train",   "evaluate",  "score",     "logits",
+                                              "prefill", "prefill/2", "prefill/4", "prefill/8",
+                                              "decode",  "decode/2",  "decode/4",  "decode/8"};
   const int tp = degree_of(r->split.tp);
   const int cp = degree_of(r->split.cp);
   const bool splits = r->mode == OT_MODE_TRAIN || r->mode == OT_MODE_EVALUATE;

@@ -47,9 +47,24 @@ static int64_t pages_for(int64_t positions) {
   return (positions + OT_PAGE_SLOTS - 1) / OT_PAGE_SLOTS;
 }
 
+// The modes of distinct widths; on a GPU the widest only, since its bits depend on the width.
+static unsigned widths_of(ot_mode widest, int64_t most, const ot_runtime_request *request) {
+  const int tp = request->mesh ? request->mesh->degree[OT_AXIS_TP] : 1;
+  const int count = request->backend == OT_BACKEND_CPU ? OT_MODE_WIDTHS : 1;
+  unsigned modes = 0;
+  int64_t before = 0;
+  for (int i = 0; i < count; i++) {
+    const int64_t width = ot_mode_width((ot_mode)(widest + i), most, tp);
+    if (width != before) modes |= 1u << (widest + i);
+    before = width;
+  }
+  return modes;
+}
+
 void ot_inference_complete(const ot_inference_shape *shape, ot_runtime_request *request) {
   const int64_t pages = pages_for(shape->positions);
-  request->modes = 1u << OT_MODE_PREFILL | 1u << OT_MODE_DECODE;
+  request->modes = widths_of(OT_MODE_PREFILL, shape->chunk, request) |
+                   widths_of(OT_MODE_DECODE, shape->slots, request);
   request->micro_batch_size = 1;
   request->sequence_length = shape->chunk;
   request->cache = (ot_cache_shape){
@@ -234,23 +249,30 @@ static ot_token_score *score_at(ot_inference *e, const ot_sequence *s, int64_t p
   return &page->scores[position % OT_PAGE_SLOTS];
 }
 
-static bool has_scores(const ot_page *page, bool first) {
+// Keeps the list of an event, beyond the most probable token.
+static void keep_top(ot_inference *e, const ot_sequence *s, const ot_token_event *event) {
+  ot_page *const page = ot_page_cache_page(e->cache, s->pages[event->index / OT_PAGE_SLOTS]);
+  const int64_t slot = event->index % OT_PAGE_SLOTS;
+  page->num_top[slot] = event->num_top;
+  for (int i = 0; i < event->num_top; i++) page->top[slot][i] = event->top[i];
+}
+
+static bool has_scores(const ot_page *page, bool first, int top) {
   for (int i = first ? 1 : 0; i < OT_PAGE_SLOTS; i++) {
-    if (isnan(page->scores[i].logprob)) return false;
+    if (isnan(page->scores[i].logprob) || (top > 1 && page->num_top[i] < top)) return false;
   }
   return true;
 }
 
-// Holds the known pages of the prompt. More than the most probable token needs logits.
+// Holds the known pages of the prompt.
 static void find_prefix(ot_inference *e, ot_sequence *s) {
   const ot_sequence_request *const r = &s->request;
-  if (r->scores && r->top > 1) return;
   while ((s->num_pages + 1) * OT_PAGE_SLOTS <= r->num_prompt) {
     const int64_t i = s->num_pages;
     const int32_t page =
         ot_page_cache_find(e->cache, i > 0 ? s->pages[i - 1] : -1, s->tokens + i * OT_PAGE_SLOTS);
     if (page < 0) return;
-    if (r->scores && !has_scores(ot_page_cache_page(e->cache, page), i == 0)) return;
+    if (r->scores && !has_scores(ot_page_cache_page(e->cache, page), i == 0, r->top)) return;
     ot_page_cache_hold(e->cache, page);
     s->pages[s->num_pages++] = page;
   }
@@ -316,9 +338,11 @@ static bool report(ot_inference *e, ot_sequence *s, int64_t end) {
     event.score = (ot_token_score){.logprob = NAN, .best = NAN, .greedy = -1};
     if (s->reported > 0) event.score = *score_at(e, s, s->reported);
     const ot_candidate best = {event.score.best, event.score.greedy};
-    if (s->request.top == 1 && s->reported > 0) {
-      event.top = &best;
-      event.num_top = 1;
+    if (s->request.top > 0 && s->reported > 0) {
+      const ot_page *const page =
+          ot_page_cache_page(e->cache, s->pages[s->reported / OT_PAGE_SLOTS]);
+      event.top = s->request.top == 1 ? &best : page->top[s->reported % OT_PAGE_SLOTS];
+      event.num_top = s->request.top;
     }
     if (!tell(s, &event)) {
       s->reported++;
@@ -409,10 +433,11 @@ static bool is_narrow(ot_inference *e) {
 }
 
 static ot_status run(ot_inference *e) {
-  e->it.mode = is_narrow(e) ? OT_MODE_DECODE : OT_MODE_PREFILL;
+  e->it.mode = ot_iteration_mode(&e->it, e->it.num_rows, !is_narrow(e));
   OT_TRY(ot_iteration_run(&e->it));
   e->counts.iterations++;
   e->counts.rows += e->it.num_rows;
+  e->counts.computed += ot_runtime_graph(e->it.runtime, e->it.mode)->share.rows;
   return OT_OK;
 }
 
@@ -464,7 +489,10 @@ static bool generate(ot_inference *e, ot_sequence *s, int pick, ot_finish *how) 
   if (r->top > 0) event.num_top = find_top(e, r->top, score.best, top);
   s->tokens[s->length++] = token;
   e->counts.generated_tokens++;
-  if (s->length <= s->num_pages * OT_PAGE_SLOTS) *score_at(e, s, s->length - 1) = event.score;
+  if (s->length <= s->num_pages * OT_PAGE_SLOTS) {
+    *score_at(e, s, s->length - 1) = event.score;
+    if (r->top > 1) keep_top(e, s, &event);
+  }
   const bool goes_on = tell(s, &event);
   *how = event.ends || !goes_on ? OT_FINISH_STOP : OT_FINISH_LENGTH;
   return !event.ends && goes_on && made + 1 < r->max_tokens;
@@ -488,6 +516,7 @@ static bool take_score(ot_inference *e, const row *r, int64_t index) {
                                 .top = top,
                                 .num_top = find_top(e, s->request.top, score.best, top)};
   *score_at(e, s, next) = event.score;
+  keep_top(e, s, &event);
   s->reported = next + 1;
   return tell(s, &event);
 }

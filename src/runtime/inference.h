@@ -23,7 +23,9 @@ typedef struct ot_inference_shape {
   int64_t pages;      // of the cache in all; 0: enough for all slots
 } ot_inference_shape;
 
-// Completes a request for a runtime that an engine can use: modes and cache.
+// Completes a request for a runtime that an engine can use: modes and cache. On the CPU an
+// iteration has one of four widths, the slots and the chunk or parts of them: few tokens do not pay
+// for many.
 void ot_inference_complete(const ot_inference_shape *shape, ot_runtime_request *request);
 
 // A token of a sequence: one of the prompt whose score was wanted, or a generated one.
@@ -45,7 +47,7 @@ typedef enum ot_finish {
   OT_FINISH_NUMERIC,    // logits are NaN
 } ot_finish;
 
-enum { OT_MOST_TOP = 20, OT_MOST_ENDS = 2 };
+enum { OT_MOST_ENDS = 2 };
 
 typedef struct ot_sequence_request {
   const int32_t *prompt;  // [num_prompt], at least one token, all below the vocabulary; copied
@@ -101,6 +103,7 @@ ot_status ot_inference_run(ot_inference *engine);
 typedef struct ot_inference_counts {
   int64_t running, waiting;              // sequences now
   int64_t iterations, rows;              // run so far, and tokens computed in them
+  int64_t computed;                      // the same with idle rows
   int64_t prompt_tokens, cached_tokens;  // of admitted prompts, and of these found in the cache
   int64_t generated_tokens;
   int64_t pages, unused_pages;  // of the cache

@@ -139,7 +139,7 @@ static void load(ot_iteration *it) {
   ot_runtime_load_batch(it->runtime, it->mode, 0, OT_BATCH_PAGES, it->pages);
 }
 
-static bool has_scores(const ot_iteration *it) { return it->mode == OT_MODE_PREFILL; }
+static bool has_scores(const ot_iteration *it) { return ot_mode_is_prefill(it->mode); }
 
 static int64_t num_logits(const ot_iteration *it) {
   return has_scores(it) ? it->num_picks : it->num_rows;
@@ -313,6 +313,17 @@ static ot_status run_together(ot_iteration *it) {
 }
 
 // ---- iterations ----
+
+ot_mode ot_iteration_mode(const ot_iteration *iteration, int64_t rows, bool scores) {
+  const ot_mode widest = scores ? OT_MODE_PREFILL : OT_MODE_DECODE;
+  ot_mode found = widest;
+  for (int i = 1; i < OT_MODE_WIDTHS; i++) {
+    const ot_mode mode = (ot_mode)(widest + i);
+    if (!ot_runtime_has_mode(iteration->runtime, mode)) continue;
+    if (ot_runtime_graph(iteration->runtime, mode)->share.rows >= rows) found = mode;
+  }
+  return found;
+}
 
 ot_status ot_iteration_run(ot_iteration *iteration) {
   if (!iteration->ranks) return run_here(iteration);

@@ -41,6 +41,10 @@ typedef struct ot_iteration {
 ot_status ot_iteration_create(ot_runtime *runtime, ot_iteration *out);
 void ot_iteration_destroy(ot_iteration *iteration);
 
+// The narrowest mode for `rows` tokens that the runtime has: of prefill if `scores`, else of
+// decode.
+ot_mode ot_iteration_mode(const ot_iteration *iteration, int64_t rows, bool scores);
+
 // Computes what the members say. Collective over the world: other ranks are in ot_iteration_follow.
 ot_status ot_iteration_run(ot_iteration *iteration);
 

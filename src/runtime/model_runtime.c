@@ -74,12 +74,13 @@ static ot_split whole_split(const ot_runtime_request *request) {
 
 static ot_status build_graph(const ot_runtime_request *request, ot_mode mode, ot_split split,
                              ot_arena *arena, ot_graph *graph) {
-  const bool decode = mode == OT_MODE_DECODE, cached = ot_mode_is_cached(mode);
+  const bool decode = ot_mode_is_decode(mode), cached = ot_mode_is_cached(mode);
+  const int64_t most = decode ? request->cache.sequences : request->sequence_length;
   const ot_graph_request wanted = {
       .model = request->model,
       .mode = mode,
       .micro_batch_size = cached ? 1 : request->micro_batch_size,
-      .sequence_length = decode ? request->cache.sequences : request->sequence_length,
+      .sequence_length = cached ? ot_mode_width(mode, most, split.tp) : most,
       .cache = request->cache,
       .compute = request->compute,
       .storage = request->storage,
@@ -289,6 +290,10 @@ ot_executor *ot_runtime_executor(ot_runtime *runtime) { return runtime->executor
 const ot_graph *ot_runtime_graph(const ot_runtime *runtime, ot_mode mode) {
   OT_ASSERT((runtime->modes >> mode) & 1u);
   return &runtime->graphs[mode];
+}
+
+bool ot_runtime_has_mode(const ot_runtime *runtime, ot_mode mode) {
+  return ((runtime->modes >> mode) & 1u) != 0;
 }
 
 const ot_graph *ot_runtime_any_graph(const ot_runtime *runtime) { return runtime->shape; }

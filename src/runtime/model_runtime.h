@@ -71,6 +71,8 @@ ot_executor *ot_runtime_executor(ot_runtime *runtime);
 ot_comm *ot_runtime_comm(const ot_runtime *runtime);
 // Graph of a requested mode.
 const ot_graph *ot_runtime_graph(const ot_runtime *runtime, ot_mode mode);
+// Whether a mode was requested.
+bool ot_runtime_has_mode(const ot_runtime *runtime, ot_mode mode);
 // Any graph of this rank: parameters are the same in all.
 const ot_graph *ot_runtime_any_graph(const ot_runtime *runtime);
 // A graph of the whole model, which defines the rows of parameters: the same on all ranks.

@@ -91,7 +91,10 @@ void ot_page_cache_forget(ot_page_cache *cache) {
 }
 
 void ot_page_cache_clear_scores(ot_page_cache *cache, int32_t page) {
-  for (int i = 0; i < OT_PAGE_SLOTS; i++) cache->pages[page].scores[i].logprob = NAN;
+  for (int i = 0; i < OT_PAGE_SLOTS; i++) {
+    cache->pages[page].scores[i].logprob = NAN;
+    cache->pages[page].num_top[i] = 0;
+  }
 }
 
 void ot_page_cache_hold(ot_page_cache *cache, int32_t page) {
@@ -118,6 +121,9 @@ int32_t ot_page_cache_publish(ot_page_cache *cache, int32_t page, int32_t parent
     ot_page *const to = &cache->pages[known];
     for (int i = 0; i < OT_PAGE_SLOTS; i++) {
       if (isnan(to->scores[i].logprob)) to->scores[i] = p->scores[i];
+      if (to->num_top[i] >= p->num_top[i]) continue;
+      to->num_top[i] = p->num_top[i];
+      memcpy(to->top[i], p->top[i], sizeof to->top[i]);
     }
     ot_page_cache_hold(cache, known);
     ot_page_cache_release(cache, &page, 1);

@@ -2,11 +2,13 @@
 // The pages of a KV cache, which sequences that begin alike share (Kwon et al. 2023). A full page
 // is found again by its tokens and the page before it, also after its sequence has ended, until its
 // memory is needed; the page unused for longest goes first. Next to K and V a page keeps the
-// log-probability of each of its tokens, so that scoring a known prefix costs nothing.
+// log-probability of each of its tokens, and the most probable tokens if they were asked for, so
+// that scoring a known prefix costs nothing.
 #pragma once
 
 #include "base/status.h"
 #include "ops/decode.h"
+#include "runtime/draw.h"
 
 typedef struct ot_page_cache ot_page_cache;
 
@@ -16,9 +18,13 @@ typedef struct ot_token_score {
   int32_t greedy;        // the most probable token
 } ot_token_score;
 
+enum { OT_MOST_TOP = 20 };
+
 typedef struct ot_page {
   int32_t tokens[OT_PAGE_SLOTS];
   ot_token_score scores[OT_PAGE_SLOTS];
+  int num_top[OT_PAGE_SLOTS];  // most probable tokens that are known
+  ot_candidate top[OT_PAGE_SLOTS][OT_MOST_TOP];
   uint64_t serial;       // distinguishes this content from earlier ones of the page
   uint64_t parent;       // serial of the page before it, 0: none
   int64_t users;         // sequences that hold it

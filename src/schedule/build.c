@@ -259,9 +259,12 @@ static ot_status check_same_weights(const ot_graph *a, const ot_graph *b) {
 
 ot_order_kind ot_order_of_mode(ot_mode mode) {
   static const ot_order_kind kinds[] = {
-      [OT_MODE_TRAIN] = OT_ORDER_STEP,      [OT_MODE_EVALUATE] = OT_ORDER_EVALUATE,
-      [OT_MODE_SCORE] = OT_ORDER_SCORE,     [OT_MODE_LOGITS] = OT_ORDER_LOGITS,
-      [OT_MODE_PREFILL] = OT_ORDER_PREFILL, [OT_MODE_DECODE] = OT_ORDER_DECODE,
+      [OT_MODE_TRAIN] = OT_ORDER_STEP,          [OT_MODE_EVALUATE] = OT_ORDER_EVALUATE,
+      [OT_MODE_SCORE] = OT_ORDER_SCORE,         [OT_MODE_LOGITS] = OT_ORDER_LOGITS,
+      [OT_MODE_PREFILL] = OT_ORDER_PREFILL,     [OT_MODE_PREFILL_2] = OT_ORDER_PREFILL_2,
+      [OT_MODE_PREFILL_4] = OT_ORDER_PREFILL_4, [OT_MODE_PREFILL_8] = OT_ORDER_PREFILL_8,
+      [OT_MODE_DECODE] = OT_ORDER_DECODE,       [OT_MODE_DECODE_2] = OT_ORDER_DECODE_2,
+      [OT_MODE_DECODE_4] = OT_ORDER_DECODE_4,   [OT_MODE_DECODE_8] = OT_ORDER_DECODE_8,
   };
   static_assert(sizeof kinds / sizeof kinds[0] == OT_MODES, "one order for each mode");
   return kinds[mode];

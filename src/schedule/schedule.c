@@ -73,8 +73,9 @@ const char *ot_memory_class_name(ot_memory_class class) {
 }
 
 const char *ot_order_name(ot_order_kind kind) {
-  static const char *const names[] = {"setup", "step",   "checksum", "evaluate",
-                                      "score", "logits", "prefill",  "decode"};
+  static const char *const names[] = {"setup",  "step",     "checksum",  "evaluate",  "score",
+                                      "logits", "prefill",  "prefill/2", "prefill/4", "prefill/8",
+                                      "decode", "decode/2", "decode/4",  "decode/8"};
   return names[kind];
 }
 

@@ -146,8 +146,14 @@ typedef enum ot_order_kind {
   OT_ORDER_EVALUATE,  // one micro-batch
   OT_ORDER_SCORE,
   OT_ORDER_LOGITS,
-  OT_ORDER_PREFILL,
+  OT_ORDER_PREFILL,  // and of narrower widths: see ot_mode
+  OT_ORDER_PREFILL_2,
+  OT_ORDER_PREFILL_4,
+  OT_ORDER_PREFILL_8,
   OT_ORDER_DECODE,
+  OT_ORDER_DECODE_2,
+  OT_ORDER_DECODE_4,
+  OT_ORDER_DECODE_8,
 } ot_order_kind;
 
 typedef struct ot_order {

@@ -28,9 +28,9 @@ static int64_t result_bytes(const ot_graph *graph, ot_result result) {
   const ot_graph_request *const request = &graph->request;
   const int64_t rows = request->micro_batch_size * request->sequence_length;
   const int64_t logits = graph->share.vocab * ot_dtype_bytes(request->compute);
-  const bool prefill = request->mode == OT_MODE_PREFILL;
+  const bool prefill = ot_mode_is_prefill(request->mode);
   const bool scores = request->mode == OT_MODE_SCORE || prefill;
-  const bool all = request->mode == OT_MODE_DECODE || request->mode == OT_MODE_LOGITS;
+  const bool all = ot_mode_is_decode(request->mode) || request->mode == OT_MODE_LOGITS;
   switch (result) {
     case OT_RESULT_LOGPROBS:
       return scores ? rows * 8 : 0;

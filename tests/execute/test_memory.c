@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. System memory of a step: no allocation after the first step, on one rank and on
-// many; no more resident memory than the arena, the constants below and 2 %.
+// run: any machine. System memory of a step, and of a context that is scored as long as the model's
+// positions: no allocation after the first step, on one rank and on many; no more resident memory
+// than the arena, the constants below and 2 %.
 #if defined(__SANITIZE_ADDRESS__) || defined(__clang__)
 // The sanitizer has its own allocator, and clang's OpenMP runtime allocates in each parallel
 // region.
@@ -18,6 +19,7 @@ int main(void) { return 77; }
 
 #include <cmocka.h>
 
+#include "runtime/inference.h"
 #include "runtime/model_runtime.h"
 #include "support/hand_made.h"
 #include "support/tiny_model.h"
@@ -132,6 +134,70 @@ static void a_step_allocates_nothing_and_stays_within_its_plan(void **state) {
   ot_runtime_destroy(&runtime);
 }
 
+// ---- a scored context ----
+
+static bool take(void *context, const ot_token_event *event) {
+  *(int64_t *)context += event->num_top;
+  return true;
+}
+
+// Scores `count` tokens with `top` candidates each and generates one, while `counting`.
+static void score(ot_inference *engine, const int32_t *tokens, int64_t count, int top) {
+  int64_t listed = 0;
+  const ot_sequence_request request = {.prompt = tokens,
+                                       .num_prompt = count,
+                                       .max_tokens = 1,
+                                       .draw = {.top_p = 1},
+                                       .scores = true,
+                                       .top = top,
+                                       .token = take,
+                                       .context = &listed};
+  if (ot_inference_add(engine, &request, NULL) != OT_OK) fail_msg("%s", ot_fail_message());
+  atomic_store(&counting, 1);
+  const ot_status status = ot_inference_run(engine);
+  atomic_store(&counting, 0);
+  assert_int_equal(status, OT_OK);
+  assert_int_equal(listed, count * top);
+}
+
+// Logits of all rows at once would be 131 MB.
+static void a_scored_context_allocates_nothing_and_stays_within_its_plan(void **state) {
+  (void)state;
+  enum { POSITIONS = 1024, SLOTS = 4, OWN_BYTES = 8 << 20 };
+  ot_model model = wide_llama();
+  model.hidden_size = 64;
+  model.vocab_size = 32003;
+  model.max_positions = POSITIONS;
+  const ot_inference_shape shape = {.slots = SLOTS, .chunk = 64, .positions = POSITIONS};
+  ot_runtime_request request = {
+      .model = &model, .compute = OT_F32, .storage = OT_F32, .threads = 2};
+  ot_runtime *runtime = NULL;
+  ot_inference *engine = NULL;
+  int32_t tokens[POSITIONS];
+  for (int i = 0; i < POSITIONS; i++) tokens[i] = (i * 7919) % 32003;
+  ot_inference_complete(&shape, &request);
+  const int64_t before = resident_bytes();
+  if (ot_runtime_create(&request, &runtime) != OT_OK) fail_msg("%s", ot_fail_message());
+  assert_int_equal(ot_runtime_initialize(runtime, 1), OT_OK);
+  assert_int_equal(ot_inference_create(runtime, model.vocab_size, &engine), OT_OK);
+  score(engine, tokens + 1, 9, 1);  // threads start
+  atomic_store(&allocations, 0);
+  score(engine, tokens, POSITIONS, 1);
+  score(engine, tokens + 2, 40, 5);
+  const int64_t planned = ot_runtime_schedule(runtime)->bill.peak_bytes;
+  const int64_t used = resident_bytes() - before;
+  // Logits on the host, once as computed and once to sort, and candidates.
+  const int64_t host = (SLOTS + 1 + 2) * model.vocab_size * 8;
+  printf("planned %.1f MB and %.1f MB on the host, resident %.1f MB; allocations %ld\n",
+         (double)planned * 1e-6, (double)host * 1e-6, (double)used * 1e-6,
+         atomic_load(&allocations));
+  assert_int_equal(atomic_load(&allocations), 0);
+  assert_true((double)used <= 1.02 * (double)planned + (double)host + OWN_BYTES);
+  assert_true((double)used >= 0.9 * (double)planned);
+  ot_inference_destroy(&engine);
+  ot_runtime_destroy(&runtime);
+}
+
 // ---- on many ranks ----
 
 enum { WARM = 2, PLAYED = 8 };
@@ -189,6 +255,7 @@ static void ranks_allocate_nothing_while_they_run(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_scored_context_allocates_nothing_and_stays_within_its_plan),  // first
       cmocka_unit_test(ranks_allocate_nothing_while_they_run),
       cmocka_unit_test(a_step_allocates_nothing_and_stays_within_its_plan),
   };

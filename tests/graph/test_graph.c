@@ -26,7 +26,7 @@ static ot_graph build(const ot_model *model, ot_mode mode) {
   const ot_graph_request request = {.model = model,
                                     .mode = mode,
                                     .micro_batch_size = ot_mode_is_cached(mode) ? 1 : 2,
-                                    .sequence_length = mode == OT_MODE_DECODE ? 2 : 5,
+                                    .sequence_length = ot_mode_is_decode(mode) ? 2 : 5,
                                     .cache = {.sequences = 2, .positions = 16, .pages = 3},
                                     .compute = OT_F32,
                                     .storage = OT_F32,

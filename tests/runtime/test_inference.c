@@ -435,6 +435,60 @@ static void new_weights_compute_the_cache_again_or_keep_it(void **state) {
   }
 }
 
+static void one_sequence_does_not_pay_for_empty_slots(void **state) {
+  (void)state;
+  served s = serve("llama", OT_F32, (ot_inference_shape){.slots = 8, .chunk = 64, .positions = 48});
+  int32_t tokens[MOST];
+  random_tokens(4, s.files.model.vocab_size, tokens, 6);
+  result scored = {0}, one = {0}, three[3] = {0};
+  ot_sequence_request request = scoring(tokens, 6, &scored);
+  must(ot_inference_add(s.engine, &request, NULL));
+  must(ot_inference_run(s.engine));
+  assert_int_equal(ot_inference_count(s.engine).computed, 8);  // an eighth of the chunk
+  // Six tokens in all slots, then one in an eighth of them.
+  request = generating(tokens, 6, 0, &one);
+  must(ot_inference_add(s.engine, &request, NULL));
+  must(ot_inference_run(s.engine));
+  assert_int_equal(ot_inference_count(s.engine).computed, 8 + 8 + 19);
+  const int64_t before = ot_inference_count(s.engine).computed;
+  for (int i = 0; i < 3; i++) {
+    request.context = &three[i];
+    must(ot_inference_add(s.engine, &request, NULL));
+  }
+  must(ot_inference_run(s.engine));
+  // 18 tokens of prompts, then three in a half of the slots.
+  assert_int_equal(ot_inference_count(s.engine).computed - before, 32 + 19 * 4);
+  end(&s);
+}
+
+static void a_known_prefix_costs_nothing_with_lists_either(void **state) {
+  (void)state;
+  served s = serve("qwen3", OT_F32, (ot_inference_shape){.slots = 4, .chunk = 64, .positions = 96});
+  int32_t tokens[MOST];
+  random_tokens(11, s.files.model.vocab_size, tokens, 70);
+  result *const r = ot_arena_array(&arena, 4, sizeof *r);
+  const int tops[] = {5, 5, 3, 6}, rows[] = {69, 6, 6, 69};
+  for (int i = 0; i < OT_COUNT(tops); i++) {
+    const int64_t before = ot_inference_count(s.engine).rows;
+    ot_sequence_request request = scoring(tokens, 70, &r[i]);
+    request.top = tops[i];
+    must(ot_inference_add(s.engine, &request, NULL));
+    must(ot_inference_run(s.engine));
+    // Fewer tokens are known from the longer lists; more are not.
+    assert_int_equal(ot_inference_count(s.engine).rows - before, rows[i]);
+    expect_same_scores(&r[0], &r[i], 70);
+    for (int64_t t = 1; t < 70; t++) {
+      assert_int_equal(r[i].num_top[t], tops[i]);
+      const int same = tops[i] < 5 ? tops[i] : 5;
+      for (int k = 0; k < same; k++) {
+        assert_int_equal(r[i].top[t][k].id, r[0].top[t][k].id);
+        assert_true(r[i].top[t][k].value == r[0].top[t][k].value);
+      }
+    }
+  }
+  end(&s);
+}
+
 static void what_cannot_run_is_refused(void **state) {
   (void)state;
   served s = serve("llama", OT_F32, (ot_inference_shape){.slots = 1, .chunk = 8, .positions = 32});
@@ -517,6 +571,9 @@ int main(void) {
       cmocka_unit_test_setup_teardown(the_most_probable_tokens_come_with_their_log_probabilities,
                                       begin, finish),
       cmocka_unit_test_setup_teardown(new_weights_compute_the_cache_again_or_keep_it, begin,
+                                      finish),
+      cmocka_unit_test_setup_teardown(one_sequence_does_not_pay_for_empty_slots, begin, finish),
+      cmocka_unit_test_setup_teardown(a_known_prefix_costs_nothing_with_lists_either, begin,
                                       finish),
       cmocka_unit_test_setup_teardown(what_cannot_run_is_refused, begin, finish),
       cmocka_unit_test_setup_teardown(experts_with_a_capacity_are_refused, begin, finish),
