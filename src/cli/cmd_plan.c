@@ -264,7 +264,7 @@ static const ot_option rows[] = {
          "write the best plan: run (sections of RUN.yaml), mpirun, sbatch or mpijob; or, for its "
          "engine, megatron, torchtitan, deepspeed or nanotron"},
     {"html", OT_OPTION_PATH, "FILE",
-     .help = "write the report as one self-contained HTML file with charts"},
+     .help = "write the report, or a sweep, as one self-contained HTML file with charts"},
     {"trace", OT_OPTION_PATH, "FILE",
      .help = "write the predicted step of the best plan as a Chrome trace"},
 };

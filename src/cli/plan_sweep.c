@@ -12,9 +12,11 @@
 #include "base/text.h"
 #include "cli/plan_progress.h"
 #include "describe/pipeline_rules.h"
+#include "files/output_file.h"
 #include "host/heap.h"
+#include "report/sweep_html.h"
 
-enum { MOST_AXES = 8, MOST_VALUES = 64, MOST_POINTS = 4096, MOST_FIELDS = 48 };
+enum { MOST_AXES = OT_SWEEP_AXES, MOST_VALUES = 64, MOST_POINTS = 4096, MOST_FIELDS = 48 };
 
 // ---- what varies ----
 
@@ -120,6 +122,10 @@ typedef struct sweep {
   int at[MOST_AXES];  // of the values
   int64_t num_points;
   ot_json_writer json;
+  const char *html;        // path of the page; null: none
+  bool silent;             // the page goes to standard output
+  ot_sweep_point *points;  // [num_points] for the page
+  const char *title;       // of the page
 } sweep;
 
 // ---- one point ----
@@ -321,9 +327,54 @@ static void write_json(const point *p, ot_json_writer *w) {
   ot_json_end(w);
 }
 
+// ---- the page ----
+
+static const char *kept(const sweep *s, const char *text) {
+  return ot_arena_format(ot_options_arena(s->options), "%s", text);
+}
+
+// Keeps what the page shows of point `index`.
+static void keep_point(sweep *s, int64_t index, const ot_plan_page *page, const char *reason) {
+  ot_sweep_point *const p = &s->points[index];
+  for (int i = 0; i < s->num_axes; i++) p->value[i] = s->axes[i].value[s->at[i]];
+  p->reason = reason ? kept(s, reason) : NULL;
+  if (reason) return;
+  const ot_estimate *const e = page->plans[0].estimate;
+  const ot_interval likely = ot_interval_80(e->step_s, page->plans[0].doubt.step_variance);
+  char plan[256];
+  ot_candidate_print(&e->candidate, plan, sizeof plan);
+  p->plan = kept(s, plan);
+  p->step_s = e->step_s;
+  p->low_s = likely.low;
+  p->high_s = likely.high;
+  p->mfu = e->mfu;
+  p->tokens_per_s = e->tokens_per_s;
+  p->memory_bytes = (double)(e->memory.reserved + e->memory.context);
+  p->capacity_bytes = (double)e->memory.capacity;
+  p->run_s = elapsed_of(page);
+  if (page->price > 0) p->dollars = ot_plan_cost_of(page, &page->plans[0]).dollars;
+  if (!s->title) {
+    s->title = kept(s, is_axis(s->axes, s->num_axes, "cluster") ? "" : page->job->cluster->name);
+    s->title = ot_arena_format(ot_options_arena(s->options), "%s%s%s",
+                               is_axis(s->axes, s->num_axes, "model") ? "" : page->model_name,
+                               s->title[0] != '\0' ? " on " : "", s->title);
+  }
+}
+
+static ot_status write_page(const sweep *s) {
+  ot_text_builder text = {.arena = ot_options_arena(s->options)};
+  ot_sweep_page page = {.title = s->title && s->title[0] != '\0' ? s->title : "Sweep",
+                        .num_axes = s->num_axes,
+                        .num_points = s->num_points,
+                        .points = s->points};
+  for (int i = 0; i < s->num_axes; i++) page.axis[i] = s->axes[i].option;
+  ot_sweep_html(&page, &text);
+  return ot_output_file_replace(s->html, text.text, text.length);
+}
+
 // ---- the grid ----
 
-static ot_status run_point(sweep *s, bool first, ot_arena *arena) {
+static ot_status run_point(sweep *s, int64_t index, ot_arena *arena) {
   const ot_options *options = s->options;
   for (int i = 0; i < s->num_axes; i++) {
     OT_TRY(ot_options_replace(options, s->axes[i].option, s->axes[i].value[s->at[i]], arena,
@@ -334,6 +385,7 @@ static ot_status run_point(sweep *s, bool first, ot_arena *arena) {
   const char *reason;
   point *const p = ot_arena_take(arena, sizeof *p);
   OT_TRY(plan_point(options, arena, request, &page, &reason));
+  if (s->html) keep_point(s, index, &page, reason);
   p->fits = page.num_plans > 0;
   add_keys(p, s, &request->job, arena);
   add(p, (field){"fits", FIELD_BOOLEAN, p->fits, 0, NULL});
@@ -341,8 +393,8 @@ static ot_status run_point(sweep *s, bool first, ot_arena *arena) {
   add_text(p, "reason", reason);
   if (ot_options_json(s->options)) {
     write_json(p, &s->json);
-  } else {
-    print_csv(p, first);
+  } else if (!s->silent) {
+    print_csv(p, index == 0);
   }
   return OT_OK;
 }
@@ -356,7 +408,7 @@ static void advance(sweep *s) {
 }
 
 static ot_status read_sweep(sweep *s) {
-  static const char *const alone[] = {"calibrate", "emit", "html", "trace", "compare", "deadline"};
+  static const char *const alone[] = {"calibrate", "emit", "trace", "compare", "deadline"};
   const int count = ot_options_count(s->options, "sweep");
   OT_CHECK(count <= MOST_AXES, OT_USAGE, "--sweep: more than %d options vary", MOST_AXES);
   for (int i = 0; i < OT_COUNT(alone); i++) {
@@ -374,6 +426,11 @@ static ot_status read_sweep(sweep *s) {
   }
   OT_CHECK(s->num_points <= MOST_POINTS, OT_USAGE, "--sweep: %lld combinations; at most %d",
            (long long)s->num_points, MOST_POINTS);
+  s->html = ot_options_text(s->options, "html");
+  s->silent = s->html && ot_output_file_is_stdout(s->html);
+  OT_CHECK(!s->silent || !ot_options_json(s->options), OT_USAGE,
+           "--html %s and --json both print on stdout", s->html);
+  s->points = ot_arena_array(ot_options_arena(s->options), s->num_points, sizeof *s->points);
   return OT_OK;
 }
 
@@ -387,14 +444,14 @@ ot_status ot_plan_sweep(const ot_options *options) {
   for (int64_t i = 0; i < s->num_points; i++, advance(s)) {
     ot_heap heap = {0};
     ot_arena arena = ot_heap_arena_create(&heap);
-    const ot_status status = run_point(s, i == 0, &arena);
+    const ot_status status = run_point(s, i, &arena);
     ot_heap_release(&heap);
     OT_TRY(status);
   }
   ot_json_end(&s->json);
   ot_json_end(&s->json);
   if (ot_options_json(options)) puts(s->json.text);
-  return OT_OK;
+  return s->html ? write_page(s) : OT_OK;
 }
 
 // ---- the deadline ----

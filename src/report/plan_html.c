@@ -2,6 +2,7 @@
 // The page from top to bottom: best plan, its memory and timeline, other numbers of devices, the
 // other plans and why they are slower, limits, rejected candidates, the run.
 #include "base/quantity.h"
+#include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "report/markup.h"
 #include "report/page_frame.h"
@@ -38,14 +39,21 @@ static void put_navigation(const html *h) {
   static const struct {
     const char *id, *name;
     bool needs_plan;
-  } links[] = {{"summary", "Summary", false},   {"memory", "Memory", true},
-               {"timeline", "Timeline", true},  {"devices", "More devices", true},
-               {"plans", "Plans", true},        {"why", "Why", true},
-               {"bill", "Bill", false},         {"limits", "Limits", false},
-               {"rejected", "Rejected", false}, {"run", "Run it", true}};
+  } links[] = {{"summary", "Summary", false},
+               {"compared", "Compared", true},
+               {"memory", "Memory", true},
+               {"timeline", "Timeline", true},
+               {"devices", "More devices", true},
+               {"plans", "Plans", true},
+               {"why", "Why", true},
+               {"bill", "Bill", false},
+               {"limits", "Limits", false},
+               {"rejected", "Rejected", false},
+               {"run", "Run it", true}};
   ot_page_navigation(h->out, true);
   for (int i = 0; i < OT_COUNT(links); i++) {
     if (links[i].needs_plan && !h->best) continue;
+    if (h->page->num_compared == 0 && ot_text_equal(links[i].id, "compared")) continue;
     ot_page_link(h->out, links[i].id, links[i].name);
   }
   ot_page_navigation(h->out, false);
@@ -299,6 +307,7 @@ ot_status ot_plan_html(const ot_plan_page *page, ot_text_builder *out) {
   put_navigation(&h);
   put_summary(&h);
   if (h.best) {
+    if (page->num_compared > 0) ot_html_compared(page, out);
     put_memory(&h);
     OT_TRY(put_timeline(&h));
     OT_TRY(put_devices(&h));

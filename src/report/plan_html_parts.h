@@ -47,6 +47,9 @@ typedef struct ot_scaling_chart {
 } ot_scaling_chart;
 void ot_chart_scaling(const ot_scaling_chart *chart, ot_text_builder *out);
 
+// The section of --compare: plan 1 and the other configurations, term by term.
+void ot_html_compared(const ot_plan_page *page, ot_text_builder *out);
+
 // <li> of a legend: a swatch of `class`, the name, and `text` (may be "").
 void ot_chart_legend(ot_text_builder *out, const char *class, const char *name, const char *text);
 

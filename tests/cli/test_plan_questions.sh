@@ -54,7 +54,37 @@ expect 2 'a value is missing' "${plan[@]}" --sweep gpus=8,,16
 expect 2 'the smaller first' "${plan[@]}" --sweep gpus=16..8
 expect 2 'gpus is given twice' "${plan[@]}" --sweep gpus=8 --sweep gpus=16
 expect 2 'more than 64 values' "${plan[@]}" --sweep "tp=$(seq -s, 65)"
-expect 2 '--html one' "${plan[@]}" --sweep gpus=8 --html x.html
+expect 2 '--trace one' "${plan[@]}" --sweep gpus=8 --trace x.json
+# The page has every point, the interval of each step, and nothing from elsewhere.
+"${plan[@]}" --pp 1 --cp 1 --price 2 --sweep gpus=1,16,32 --sweep batch=128,256 --sweep tp=1 --html sweep.html >page.csv
+[ "$(wc -l <page.csv)" = 7 ] || fail "the page replaced the lines"
+python3 - sweep.html page.csv <<'END'
+import csv, re, sys
+from html.parser import HTMLParser
+page = open(sys.argv[1]).read()
+rows = list(csv.DictReader(open(sys.argv[2])))
+class Reader(HTMLParser):
+    open_, cells = [], []
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            assert not (name in ("src", "href") and not value.startswith("#")), value
+        assert tag != "script"
+        if tag not in ("meta",): self.open_.append(tag)
+    def handle_startendtag(self, tag, attributes): pass
+    def handle_endtag(self, tag): assert self.open_.pop() == tag, tag
+reader = Reader()
+reader.feed(page)
+assert not reader.open_, reader.open_
+table = re.findall(r"<tr>(.*?)</tr>", page.split("All points</h2>")[1], re.S)[1:]
+fits = [r for r in rows if r["fits"] == "true"]
+assert len(table) == len(rows) == 6 and 0 < len(fits) < 6, (len(table), len(fits))
+step = page.split('id="step"')[1].split("</section>")[0]
+assert step.count("<circle") == len(fits) and step.count("&#215;") == len(rows) - len(fits)
+assert step.count('class="curve band') == 3 * len(fits)
+for section in ("rate", "mfu", "memory", "run", "cost"): assert f'<section id="{section}"' in page
+heights = [float(y) for y in re.findall(r'<circle class="dot c-compute" cx="[0-9.]*" cy="([0-9.]*)"', step)]
+assert heights == sorted(heights), heights  # more devices, shorter steps: further down
+END
 
 # ---- comparisons ----
 "${plan[@]}" "${few[@]}" --tp 2 --zero 1 --emit run=two.yaml >/dev/null
@@ -80,6 +110,10 @@ sed 's/reduce: bf16/reduce: fp32/' even.yaml >wide.yaml
 "${plan[@]}" "${pipe[@]}" --compare even.yaml --compare lame.yaml --compare wide.yaml --json >layouts.json
 compared layouts.json | paste -sd' ' | awk '{ exit !($1 > 0 && $2 > 1.3 * $1 && $3 > $1) }' ||
   { compared layouts.json; fail "a layout or a setting of the file is not priced"; }
+"${plan[@]}" "${pipe[@]}" --compare even.yaml --compare lame.yaml --html compared.html >/dev/null
+for part in '<section id="compared"' '>even.yaml</th><th>lame.yaml</th>' '<h3>lame.yaml compared with even.yaml</h3>' \
+  'class="m on"' 'in 4 of 5 cases'; do holds compared.html "$part"; done
+[ "$(grep -c '^<tr.*<th scope="row">\(step\|bubble\|memory\)</th>' compared.html)" -ge 3 ] || fail "terms are missing in the page"
 sed 's/^parallel:/&\n  order_csv: order.csv/' even.yaml >order.yaml
 : >order.csv
 expect 2 'parallel.order_csv is no schedule of plans' "${plan[@]}" "${pipe[@]}" --compare order.yaml
