@@ -206,7 +206,7 @@ static ot_status settle(ot_ledger *l, const ot_ledger_change *change, ot_ledger_
   OT_TRY(ot_ledger_job_build(l, &arm, &job));
   OT_TRY(ot_ledger_find_contamination(l, &job, &overlap));
   const char *const share =
-      ot_arena_format(l->arena, "%.2g %% of the held-out %d-grams are in the training data",
+      ot_arena_format(l->arena, "%.4g %% of the held-out %d-grams are in the training data",
                       100 * overlap.share, overlap.length);
   if (finding) {
     k->verdict = OT_LEDGER_VETOED;

@@ -77,8 +77,22 @@ static ot_status take_parts(merging *m) {
 
 // ---- leaving one out ----
 
+// A bias in sums over many ranks is invisible on the ladder: the stack is audited at the target's.
+static ot_status audit_precision(merging *m) {
+  ot_ledger *const l = m->ledger;
+  const ot_ledger_arm arm = ot_ledger_arm_of(l, m->part, m->parts);
+  const ot_ledger_audit_request wanted = {"precision", "--planned-ranks", l->policy.planned.gpus};
+  const char *finding = NULL;
+  if (l->policy.audit == OT_LEDGER_AUDIT_NONE || l->policy.planned.gpus == 0) return OT_OK;
+  OT_TRY(ot_ledger_audit_arm(l, &arm, &wanted, &finding));
+  OT_CHECK(!finding, OT_FINDINGS, "the stack is vetoed: on %d ranks an audit found %s",
+           l->policy.planned.gpus, finding);
+  return OT_OK;
+}
+
 static ot_status run_stack(merging *m) {
   const unsigned all = (1u << m->parts) - 1;
+  OT_TRY(audit_precision(m));
   ot_arena *const arena = m->ledger->arena;
   ot_changed *const whole = ot_arena_take(arena, sizeof *whole);
   ot_changed *const alone = ot_arena_array(arena, m->parts, sizeof *alone);

@@ -98,6 +98,9 @@ static ot_status gather_pair(pair_sum *sum, const ot_ledger_arm *base_arm) {
   sum->facts->other_builds +=
       !ot_text_equal(ot_record_text(base, "build"), ot_record_text(run, "build")) ||
       !ot_text_equal(ot_record_text(base, "machine"), ot_record_text(run, "machine"));
+  sum->facts->pairs++;
+  sum->facts->same_bits +=
+      ot_text_equal(ot_record_text(base, "weights_hash"), ot_record_text(run, "weights_hash"));
   const double forged = ot_ledger_forged(sum->own.changes, sum->own.num_changes, s);
   sum->facts->arm.ln_compute[s] = log(ot_record_real(run, "model_flops") / forged);
   sum->facts->seconds_ratio +=
@@ -205,6 +208,16 @@ static const char *reason(const ot_ledger *ledger, const ot_ledger_look *l) {
   return "";
 }
 
+// A change of speed claims the same bits: no statistics are needed.
+static void judge_speed(const ot_ledger *ledger, ot_ledger_look *l) {
+  const ot_ledger_arm_facts *const f = &l->facts;
+  const bool same = f->same_bits == f->pairs;
+  l->verdict = same ? OT_LEDGER_BETTER : OT_LEDGER_WORSE;
+  l->why = ot_arena_format(ledger->arena, "the same bits in %d of %d pairs, %.4g of the time%s",
+                           f->same_bits, f->pairs, exp(f->seconds_ratio),
+                           same ? "" : ": propose it as neutral");
+}
+
 ot_status ot_ledger_analyse(const ot_ledger *ledger, const ot_ledger_change *change,
                             ot_ledger_look *out) {
   const ot_ledger_policy *const p = &ledger->policy;
@@ -237,6 +250,7 @@ ot_status ot_ledger_analyse(const ot_ledger *ledger, const ot_ledger_change *cha
   if (out->verdict == OT_LEDGER_BETTER && prior.count >= 5 && surprising)
     out->verdict = OT_LEDGER_WITHHELD;
   out->why = reason(ledger, out);
+  if (change->class == OT_LEDGER_SPEED && out->facts.diverged == 0) judge_speed(ledger, out);
   return OT_OK;
 }
 

@@ -12,6 +12,7 @@ ot_status ot_ledger_gather_base(const ot_ledger *ledger, int pairs, ot_baseline 
 typedef struct ot_ledger_arm_facts {
   ot_changed arm;
   int diverged;          // runs
+  int pairs, same_bits;  // of all scales; of these, with the same weights at the end
   int other_builds;      // pairs whose arms were run by different builds or machines
   double seconds_ratio;  // mean over scales of ln(seconds of the change / of the baseline)
   double flops;          // of all its runs and those of the baseline

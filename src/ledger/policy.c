@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/schema.h"
 #include "base/text.h"
 #include "describe/run_keys.h"
@@ -325,6 +326,22 @@ ot_status ot_ledger_check_name(const char *name) {
   return OT_OK;
 }
 
+// Whether a plain word of YAML is a number or a truth value of JSON.
+static bool is_json(const char *word) {
+  double value;
+  if (ot_text_equal(word, "true") || ot_text_equal(word, "false")) return true;
+  const char *const digits = word + (word[0] == '-');
+  const bool leads = digits[0] >= '1' && digits[0] <= '9';
+  const bool zero = digits[0] == '0' && !(digits[1] >= '0' && digits[1] <= '9');
+  return (leads || zero) && !ot_text_ends_with(word, ".") && ot_number_parse(word, false, &value);
+}
+
+// Words become texts, so that the tree can be written as JSON.
+static void quote_words(ot_node *node) {
+  if (node->kind == OT_NODE_SCALAR && !is_json(node->text)) node->quoted = true;
+  for (ot_node *child = node->first; child; child = child->next) quote_words(child);
+}
+
 ot_status ot_ledger_change_load(const char *directory, const char *name, ot_arena *arena,
                                 ot_ledger_change *out) {
   OT_TRY(ot_ledger_check_name(name));
@@ -346,6 +363,7 @@ ot_status ot_ledger_change_load(const char *directory, const char *name, ot_aren
   out->name = name;
   out->sets = sets;
   out->seeds_only = keys.pairing == 1;
+  quote_words(whole);
   out->tree = whole;
   OT_CHECK(sets.count > 0 || out->num_forged > 0 || out->program[0] != '\0', OT_USAGE,
            "the change changes nothing: it needs `set` or `program` (%s)", path);

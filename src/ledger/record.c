@@ -161,10 +161,11 @@ static ot_status append(ot_record *record, int file, ot_json_writer *line, ot_ar
   const char *const whole = ot_arena_format(arena, "%s", line->text);
   const int64_t length = line->length;
   line->text[length] = '\n';
+  OT_TRY(add_line(record, whole, length, arena));
   if (kept < bytes && ftruncate(file, kept) != 0) return ot_disk_fail("cut", record->path, errno);
   OT_TRY(ot_disk_write_at(file, record->path, kept, line->text, length + 1));
   if (fsync(file) != 0) return ot_disk_fail("sync", record->path, errno);
-  return add_line(record, whole, length, arena);
+  return OT_OK;
 }
 
 ot_status ot_record_append(ot_record *record, ot_json_writer *line, ot_arena *arena) {

@@ -173,6 +173,19 @@ succeed "$orthant" ledger export --out runs.csv
 python3 -c 'import csv; rows = list(csv.DictReader(open("runs.csv"))); assert len(rows) > 20 and float(rows[0]["loss"]) > 0, len(rows)' ||
   fail "the export"
 
+# ---- a change of speed has the same bits; a multiplier that is too good waits for audits ----
+succeed "$orthant" ledger add quick --class speed --set parallel.recompute=full
+succeed "$orthant" ledger run quick --jobs 2
+succeed "$orthant" ledger look quick
+grep -q "^quick: better .*: the same bits in 3 of 3 pairs" out.txt || { cat out.txt; fail "recomputing changes no bit"; }
+echo 'margins: {too_good: 1.05}' >>ledger/policy.yaml
+echo 'forged_budget: 1.1' >ledger/changes/again.yaml
+succeed "$orthant" ledger add again
+succeed "$orthant" ledger run again
+succeed "$orthant" ledger look again
+grep -q "^again: withheld .*: 100 % of the held-out 50-grams are in the training data; causality is clean" out.txt ||
+  { cat out.txt; fail "the validation set is the training set"; }
+
 # ---- refusals ----
 echo 'note: changed' >>ledger/changes/forged.yaml
 expect 2 "was changed after it was registered" "$orthant" ledger look forged
