@@ -18,6 +18,13 @@
 
 // ---- add ----
 
+// A path of the command line, which is relative to the current directory, for a file elsewhere.
+static const char *absolute(ot_arena *arena, const char *path) {
+  char folder[OT_PATH_BYTES];
+  if (path[0] == '/' || !getcwd(folder, sizeof folder)) return path;
+  return ot_arena_format(arena, "%s/%s", folder, path);
+}
+
 // The text of changes/NAME.yaml from the options.
 static ot_status write_change(const ot_ledger_command *c, const char *path) {
   ot_arena *const arena = c->ledger.arena;
@@ -25,7 +32,8 @@ static ot_status write_change(const ot_ledger_command *c, const char *path) {
   static const char *const words[] = {"class",  "hypothesis", "program",
                                       "commit", "pairing",    "note"};
   for (int i = 0; i < OT_COUNT(words); i++) {
-    const char *const value = ot_options_text(c->options, words[i]);
+    const char *value = ot_options_text(c->options, words[i]);
+    if (ot_text_equal(words[i], "program") && value) value = absolute(arena, value);
     if (!ot_options_given(c->options, words[i])) continue;
     ot_json_writer quoted = ot_json_begin(arena, 0);
     ot_json_text(&quoted, NULL, value);
@@ -37,7 +45,9 @@ static ot_status write_change(const ot_ledger_command *c, const char *path) {
     const char *const set = ot_options_values(c->options, "set")[i];
     const char *const equals = ot_text_find(set, "=");
     OT_CHECK(equals && equals > set, OT_USAGE, "\"%s\" is not KEY=VALUE (--set)", set);
-    ot_text_appendf(&text, "  %s: %s\n", ot_arena_text(arena, set, equals - set), equals + 1);
+    const char *const key = ot_arena_text(arena, set, equals - set);
+    const bool relative = ot_ledger_is_path(key, equals + 1);
+    ot_text_appendf(&text, "  %s: %s\n", key, relative ? absolute(arena, equals + 1) : equals + 1);
   }
   OT_TRY(ot_disk_make_directory(ot_disk_join(arena, c->ledger.directory, "changes")));
   return ot_output_file_replace(path, ot_text_builder_text(&text), text.length);
@@ -177,7 +187,7 @@ static void print_look(const ot_ledger *l, const ot_ledger_look *k, const ot_led
   }
   print_interval("mean", &k->m.mean);
   if (l->policy.num_scales > 1) print_interval("trend", &k->m.trend);
-  if (l->policy.target > 0) {
+  if (!isnan(k->m.at_target.value)) {
     print_interval("at target", &k->m.at_target);
     if (k->m.at_target.low < 0 && k->m.at_target.high > 0)
       printf("  on the ladder only: at %.3g FLOPs its sign is unknown\n", l->policy.target);
@@ -303,7 +313,8 @@ static const ot_option rows[] = {
     {"class", OT_OPTION_CHOICE, "quality|speed|neutral", "quality",
      .help = "add: what the change claims"},
     {"hypothesis", OT_OPTION_REAL, "M", .help = "add: the multiplier that is expected"},
-    {"program", OT_OPTION_PATH, "ORTHANT", .help = "add: the program that runs the change"},
+    {"program", OT_OPTION_PATH, "ORTHANT",
+     .help = "add: what runs the change; rerun, bisect: what runs again"},
     {"commit", OT_OPTION_TEXT, "ID", .help = "add: the commit of that program, for the record"},
     {"pairing", OT_OPTION_CHOICE, "exact|seeds", "exact",
      .help = "add: seeds: other data by design (tokenizer, length)"},

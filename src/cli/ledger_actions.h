@@ -30,8 +30,9 @@ ot_status ot_ledger_run_change(ot_ledger_command *command, const ot_ledger_chang
 // The newest look and verdict of a change as a JSON document.
 const char *ot_ledger_lines_json(const ot_ledger *ledger, const char *change);
 
-// The hash of the weights of the baseline after ten steps at the first scale and seed.
-ot_status ot_ledger_find_bits(const ot_ledger *ledger, const char **bits);
+// The hash of the weights of the baseline after ten steps at the first scale and seed, as `program`
+// computes them; null: this one.
+ot_status ot_ledger_find_bits(const ot_ledger *ledger, const char *program, const char **bits);
 
 // The file `name` next to the base.
 const char *ot_ledger_base_path(const ot_ledger *ledger, const char *name);

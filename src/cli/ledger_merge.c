@@ -186,7 +186,7 @@ static ot_status finish(merging *m) {
   if (path) {
     OT_TRY(write_base(m, path));
     OT_TRY(ot_ledger_set_base(&after, path));
-    OT_TRY(ot_ledger_find_bits(&after, &bits));
+    OT_TRY(ot_ledger_find_bits(&after, NULL, &bits));
   }
   ot_json_writer line = ot_record_begin(&l->record, "merge", l->arena);
   ot_json_array(&line, "stack");

@@ -92,10 +92,13 @@ static ot_status rerun_one(rerunning *r, const ot_node *run) {
   job.directory = ot_arena_format(l.arena, "%s.rerun", job.directory);
   job.sets[job.num_sets - 1] = ot_arena_format(l.arena, "output=%s", job.directory);
   const bool split = take_split(r, &l, &job);
-  job.steps = ot_record_integer(run, "steps");
+  const char *const program = ot_options_text(r->command->options, "program");
+  if (program) job.program = program;
+  OT_TRY(ot_ledger_job_describe(&l, &job));
   OT_TRY(ot_ledger_run_apart(&l, &job, &result));
   OT_TRY(ot_disk_remove(job.directory));
   r->compared++;
+  result.loss /= job.unit;
   const double was = ot_record_real(run, "loss");
   const bool same = ot_text_equal(result.weights_hash, ot_record_text(run, "weights_hash"));
   const char *const build = ot_record_text(run, "build");
@@ -150,12 +153,13 @@ ot_status ot_ledger_rerun(ot_ledger_command *command) {
 
 // ---- bits of a base ----
 
-ot_status ot_ledger_find_bits(const ot_ledger *l, const char **bits) {
+ot_status ot_ledger_find_bits(const ot_ledger *l, const char *program, const char **bits) {
   ot_ledger_arm arm = {.budget = 1, .steps = BITS_STEPS};
   ot_ledger_job job;
   ot_ledger_result result;
   OT_TRY(ot_ledger_job_build(l, &arm, &job));
   job.steps = BITS_STEPS;
+  if (program) job.program = program;
   OT_TRY(ot_ledger_run_apart(l, &job, &result));
   OT_TRY(ot_disk_remove(job.directory));
   *bits = result.weights_hash;
@@ -171,6 +175,7 @@ const char *ot_ledger_base_path(const ot_ledger *l, const char *name) {
 
 typedef struct bisection {
   const ot_ledger *ledger;
+  const char *program;           // null: this one
   const ot_record_line **merge;  // [count] that wrote a base, in order
   int64_t count, looks;
 } bisection;
@@ -202,7 +207,7 @@ static ot_status holds(bisection *b, int64_t i, bool *same) {
   OT_TRY(ot_ledger_set_base(&l, ot_ledger_base_path(&l, ot_record_text(line, "new_base"))));
   *same = ot_text_equal(l.base_hash, ot_record_text(line, "new_base_hash"));
   if (!*same) return OT_OK;
-  OT_TRY(ot_ledger_find_bits(&l, &bits));
+  OT_TRY(ot_ledger_find_bits(&l, b->program, &bits));
   *same = ot_text_equal(bits, ot_record_text(line, "bits"));
   fprintf(stderr, "line %lld: %s\n", (long long)b->merge[i]->number,
           *same ? "the recorded bits" : "other bits");
@@ -232,7 +237,7 @@ static ot_status tell_merge(const ot_ledger_command *c, const bisection *b, int6
 }
 
 ot_status ot_ledger_bisect(ot_ledger_command *c) {
-  bisection b = {.ledger = &c->ledger};
+  bisection b = {.ledger = &c->ledger, .program = ot_options_text(c->options, "program")};
   bool same;
   OT_TRY(list_merges(&b, c->options));
   OT_TRY(holds(&b, b.count - 1, &same));

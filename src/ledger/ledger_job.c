@@ -11,6 +11,8 @@
 #include "base/text_builder.h"
 #include "checkpoint/checkpoint_list.h"
 #include "data/data_loader.h"
+#include "data/shard_meta.h"
+#include "data/token_shard.h"
 #include "describe/run_keys.h"
 #include "files/disk.h"
 #include "host/heap.h"
@@ -91,9 +93,17 @@ static void add_budget(setting_list *l) {
   add_number(l, "tokens", (int64_t)(tokens + 0.5));
 }
 
+// A change of tokenizer brings the same text in its own tokens.
+static void add_metric(setting_list *l) {
+  const ot_ledger_policy *const p = &l->ledger->policy;
+  if (p->metric.data[0] != '\0')
+    add(l, ot_arena_format(l->ledger->arena, "data.validation=%s", p->metric.data),
+        "data.validation");
+  if (p->metric.tokens > 0) add_number(l, "data.validation_tokens", p->metric.tokens);
+}
+
 static void add_fixed(setting_list *l) {
   const ot_ledger_policy *const p = &l->ledger->policy;
-  ot_arena *const arena = l->ledger->arena;
   if (l->job->arm.steps > 0) {
     add_number(l, "steps", l->job->arm.steps);
     add(l, "tokens=0", NULL);
@@ -102,9 +112,6 @@ static void add_fixed(setting_list *l) {
   add_number(l, "threads", p->threads);
   ot_text_appendf(&l->identity, "ranks=%d\nbase %s\nprogram %s\n", p->ranks, l->ledger->base_hash,
                   l->job->program);
-  if (p->metric.data[0] != '\0')
-    add(l, ot_arena_format(arena, "data.validation=%s", p->metric.data), "data.validation");
-  if (p->metric.tokens > 0) add_number(l, "data.validation_tokens", p->metric.tokens);
   static const char *const rest[] = {"data.validation_every=0", "checkpoint.every=0",
                                      "checkpoint.keep=1", "log.tensorboard=false", "audit.every=0"};
   for (int i = 0; i < OT_COUNT(rest); i++) add(l, rest[i], NULL);
@@ -131,6 +138,7 @@ ot_status ot_ledger_job_build(const ot_ledger *ledger, const ot_ledger_arm *arm,
   OT_TRY(find_program(out));
   add_all(&l, &p->scales[arm->scale].sets);
   add_budget(&l);
+  add_metric(&l);
   for (int i = 0; i < arm->num_changes; i++) add_all(&l, &arm->changes[i]->sets);
   OT_TRY(add_tuned(&l));
   add_fixed(&l);
@@ -232,6 +240,28 @@ static ot_status plan_steps(const ot_ledger *ledger, const ot_run *run, ot_ledge
   return OT_OK;
 }
 
+// Bits a byte: tokens of the validation set per byte of its text, over ln 2.
+static ot_status find_unit(const ot_ledger *ledger, const ot_run *run, ot_ledger_job *job) {
+  const ot_token_shard_request request = {
+      .path = run->data.validation[0].path, .format = run->data.format, .eod = -1};
+  ot_token_shard *shard = NULL;
+  ot_shard_origin origin;
+  job->unit = 1;
+  if (ledger->policy.metric.unit == 0) return OT_OK;
+  OT_TRY(ot_token_shard_create(&request, &shard));
+  const ot_token_shard_info *const info = ot_token_shard_describe(shard);
+  const double tokens = (double)info->tokens;
+  const ot_status status = ot_shard_origin_read(info->bin_path, ledger->arena, &origin);
+  ot_token_shard_destroy(&shard);
+  OT_TRY(status);
+  OT_CHECK(origin.found && origin.text_bytes > 0, OT_USAGE,
+           "metric.name: bits_per_byte needs the bytes of the text, which only `orthant tokenize` "
+           "writes (%s)",
+           request.path);
+  job->unit = (double)origin.text_bytes / tokens * log(2);
+  return OT_OK;
+}
+
 ot_status ot_ledger_job_describe(const ot_ledger *ledger, ot_ledger_job *job) {
   ot_config config;
   OT_TRY(load(ledger, job, &config));
@@ -240,6 +270,7 @@ ot_status ot_ledger_job_describe(const ot_ledger *ledger, ot_ledger_job *job) {
            "a ledger compares one validation set, and the base has %lld (%s)",
            (long long)config.run.data.num_validation, ledger->policy.base);
   OT_TRY(plan_steps(ledger, &config.run, job));
+  OT_TRY(find_unit(ledger, &config.run, job));
   ot_run same = config.run;
   same.output = "";
   job->config_hash = ot_arena_format(ledger->arena, "%016llx",
@@ -308,7 +339,7 @@ ot_status ot_ledger_record_run(ot_ledger *ledger, const ot_ledger_job *job, bool
   ot_json_text(&line, "scale", p->scales[job->arm.scale].name);
   ot_json_integer(&line, "seed", p->seeds.base + job->arm.seed);
   ot_json_real(&line, "budget", job->arm.budget);
-  ot_json_real(&line, "loss", result.loss);
+  ot_json_real(&line, "loss", result.loss / job->unit);
   ot_json_integer(&line, "steps", job->steps);
   ot_json_integer(&line, "tokens", job->tokens);
   ot_json_real(&line, "model_flops", job->model_flops);

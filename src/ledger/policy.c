@@ -13,6 +13,7 @@
 #include "files/disk.h"
 #include "files/tree_file.h"
 
+static const char *const units[] = {"nats", "bits_per_byte", NULL};
 static const char *const slopes[] = {"budgets", "ladder", NULL};
 static const char *const candidates[] = {"each", "lond", NULL};
 static const char *const audits[] = {"all", "causality", "none", NULL};
@@ -33,7 +34,8 @@ static const ot_key metric_keys[] = {
      .help = "validation tokens, held out; none: those of the base"},
     {"tokens", OT_KEY_INTEGER, POLICY(metric.tokens) - POLICY(metric), "0", 0, OT_NO_MAXIMUM,
      .unit = "tokens", .help = "of it; 0: all"},
-    {"name", OT_KEY_TEXT, POLICY(metric.name) - POLICY(metric), "nats", .help = "for reports"},
+    {"name", OT_KEY_CHOICE, POLICY(metric.unit) - POLICY(metric), "nats", .choices = units,
+     .help = "of a token, or of a byte of text where tokenizers differ"},
 };
 static const ot_schema metric = {"metric", metric_keys, OT_COUNT(metric_keys),
                                  .size = sizeof(((ot_ledger_policy *)0)->metric)};
@@ -170,6 +172,10 @@ static bool is_path(const ot_key *key, const char *word) {
   for (int i = 0; key->choices && key->choices[i]; i++)
     if (ot_choice_matches(key->choices[i], word)) return false;
   return true;
+}
+
+bool ot_ledger_is_path(const char *key, const char *word) {
+  return is_path(ot_schema_find_path(&ot_run_schema, key), word);
 }
 
 // A copy of the value with absolute paths.

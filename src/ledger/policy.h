@@ -35,7 +35,7 @@ typedef struct ot_ledger_policy {
   struct {
     const char *data;  // validation set; "": that of the base
     int64_t tokens;    // 0: all of it
-    const char *name;
+    int unit;          // 0: nats a token, 1: bits a byte, for arms whose tokenizers differ
   } metric;
   ot_ledger_planned planned;
   int64_t num_scales;
@@ -108,6 +108,9 @@ typedef struct ot_ledger_change {
 // Reads DIRECTORY/changes/NAME.yaml.
 ot_status ot_ledger_change_load(const char *directory, const char *name, ot_arena *arena,
                                 ot_ledger_change *out);
+
+// Whether `word` as the value of a run's key is a relative path.
+bool ot_ledger_is_path(const char *key, const char *word);
 
 // The forged factor of several changes at a scale; 1: none.
 double ot_ledger_forged(const ot_ledger_change *const *changes, int count, int scale);

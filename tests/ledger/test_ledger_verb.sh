@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: any machine. `orthant ledger` on a model that trains in a tenth of a second: the figures of a
-# look equal those that Python computes from the recorded runs, pairs are exact, what was recorded
+# run: any machine. `orthant ledger` on a model that trains in a tenth of a second (with OT_TESTS=full
+# also acceptance.sh, on a larger one): the figures of a look equal those that Python computes from the recorded runs, pairs are exact, what was recorded
 # is neither changed nor run again, and every refusal has its exit code.
 set -euo pipefail
 . tests/support/expect.sh
 orthant=$(realpath "${1:?usage: test_ledger_verb.sh ORTHANT}")
+source_dir=$PWD
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp LICENSE "$work/text.txt"
@@ -186,6 +187,19 @@ succeed "$orthant" ledger look again
 grep -q "^again: withheld .*: 100 % of the held-out 50-grams are in the training data; causality is clean" out.txt ||
   { cat out.txt; fail "the validation set is the training set"; }
 
+# ---- bits a byte: the same runs in another unit ----
+mkdir -p bits && sed 's/tokens: 512}/tokens: 512, name: bits_per_byte}/; s/^looks.*/looks: {pairs: [2]}/' ledger/policy.yaml >bits/policy.yaml
+succeed "$orthant" ledger fit --ledger bits --jobs 2
+python3 - <<'PY' || fail "bits a byte"
+import json, math
+of = lambda path: {(r["seed"], r["budget"]): r["loss"] for r in map(json.loads, open(path)) if r["kind"] == "run" and r["change"] == "base"}
+nats, bits = of("ledger/ledger.jsonl"), of("bits/ledger.jsonl")
+meta = json.load(open("train.meta.json"))
+for k, loss in bits.items():
+    assert abs(loss / (nats[k] * meta["tokens"] / meta["text_bytes"] / math.log(2)) - 1) < 1e-12, (k, loss)
+assert len(bits) == 6
+PY
+
 # ---- refusals ----
 echo 'note: changed' >>ledger/changes/forged.yaml
 expect 2 "was changed after it was registered" "$orthant" ledger look forged
@@ -199,4 +213,7 @@ expect 1 "the pair is not exact: data_hash" "$orthant" ledger look other
 # ---- one digit edited in the record ----
 sed '5s/"loss":\([0-9]\)\./"loss":\1.9/' ledger/ledger.jsonl >edited && cp edited ledger/ledger.jsonl
 expect 1 "ledger/ledger.jsonl:5: the line was changed" "$orthant" ledger look slow
+if [ "${OT_TESTS:-}" = full ]; then
+  cd "$source_dir" && tests/ledger/acceptance.sh "$orthant"
+fi
 echo "all passed"
