@@ -37,6 +37,18 @@ static double weigh_routers(const slope_check *s, const double sums[OT_EXPERT_SU
          model->moe.z_coefficient * sums[OT_EXPERT_Z_LOSS];
 }
 
+// The loss of token `i`, given its logits: of its target, or of the weighted ones.
+static double nats_of(const slope_check *s, int64_t i, const double *logits) {
+  const int64_t vocab = s->alone.model.vocab_size, K = s->rows.K;
+  if (K == 0) return -ot_log_probability(logits, vocab, s->rows.targets[i]);
+  double sum = 0;
+  for (int64_t k = i * K; k < (i + 1) * K; k++) {
+    if (s->rows.weights[k] == 0) continue;
+    sum -= (double)s->rows.weights[k] * ot_log_probability(logits, vocab, s->rows.ids[k]);
+  }
+  return sum;
+}
+
 // From the logits of the forward.
 static ot_status ask_losses(slope_check *s, losses *out) {
   const int64_t vocab = s->alone.model.vocab_size;
@@ -45,7 +57,7 @@ static ot_status ask_losses(slope_check *s, losses *out) {
   OT_TRY(ot_probe_ask(s->probe, &s->rows, s->logits));
   for (int64_t i = 0; i < s->rows.B * s->rows.T; i++) {
     if (s->rows.targets[i] < 0) continue;
-    sum -= ot_log_probability(s->logits + i * vocab, vocab, s->rows.targets[i]);
+    sum += nats_of(s, i, s->logits + i * vocab);
     count++;
   }
   *out = (losses){.tokens = count > 0 ? sum / (double)count : 0};
@@ -190,12 +202,28 @@ static ot_run run_of(const ot_trainer *trainer) {
 
 static ot_status read_batch(slope_check *s, int64_t first) {
   ot_data_loader *loader = NULL;
-  OT_TRY(ot_micro_batch_create(s->alone.batch.micro_batch_size, s->alone.data.sequence_length,
-                               &s->rows));
+  OT_TRY(ot_micro_batch_create_weighted(s->alone.batch.micro_batch_size,
+                                        s->alone.data.sequence_length,
+                                        ot_run_weighted_targets(&s->alone), &s->rows));
   ot_status status = ot_data_loader_create(&s->alone, &loader);
   if (status == OT_OK) status = ot_data_loader_train(loader, first, &s->rows);
   ot_data_loader_destroy(&loader);
   return status;
+}
+
+// Weighted targets are those of the step, and its tokens, which a model may have written itself.
+static void read_weighted(slope_check *s) {
+  const ot_runtime *const runtime = ot_trainer_runtime(s->trainer);
+  void *const fields[] = {[OT_BATCH_TOKENS] = s->rows.tokens,
+                          [OT_BATCH_TARGETS] = s->rows.targets,
+                          [OT_BATCH_POSITIONS] = s->rows.positions,
+                          [OT_BATCH_DOC_STARTS] = s->rows.doc_starts,
+                          [OT_BATCH_SAMPLE_IDS] = s->rows.sample_ids,
+                          [OT_BATCH_IDS] = s->rows.ids,
+                          [OT_BATCH_WEIGHTS] = s->rows.weights};
+  for (int i = 0; i < OT_COUNT(fields) && s->rows.K > 0; i++) {
+    ot_runtime_read_batch(runtime, OT_MODE_TRAIN, 0, (ot_batch_field)i, fields[i]);
+  }
 }
 
 static ot_status create_probe(slope_check *s) {
@@ -235,6 +263,7 @@ static ot_status lead(slope_check *s) {
   OT_TRY(take_memory(s));
   ot_trainer_set_position(s->trainer, &position);
   OT_TRY(ot_trainer_step(s->trainer, &step));
+  read_weighted(s);
   OT_TRY(check_losses(s, step.loss));
   return check_slopes(s);
 }

@@ -22,7 +22,7 @@ static const char *const audits[] = {"causality", "precision", "ranks",   "drift
 static const char *const computes[] = {"fp32", "fp64", "bf16", "fp16", "fp8", NULL};
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const spike_actions[] = {"note", "stop", "skip", "rewind", NULL};
-static const char *const objectives[] = {"none", "sampled", "top_k", NULL};
+static const char *const objectives[] = {"none", "sampled", "top_k", "reverse_kl", NULL};
 static const char *const distill_sources[] = {"store", "live", NULL};
 static const char *const stored[] = {"fp32", "fp64", "bf16", "fp16", NULL};
 static const char *const no_file[] = {"random", NULL};
@@ -266,8 +266,8 @@ static const ot_schema precision = {
 
 static const ot_key distill_keys[] = {
     {"objective", OT_KEY_CHOICE, offsetof(ot_run_distill, objective), "none", .choices = objectives,
-     .help = "what is learned from a teacher: draws from its distribution, or its most probable "
-             "tokens (biased)"},
+     .help = "what is learned from a teacher: draws from its distribution, its most probable "
+             "tokens (biased), or its opinion of what the model writes"},
     {"from", OT_KEY_CHOICE, offsetof(ot_run_distill, from), "store", .choices = distill_sources,
      .help = "stores of `orthant distill targets`, or a teacher that runs in this job"},
     {"teacher", OT_KEY_PATH, offsetof(ot_run_distill, teacher), "null", .null_text = "",
@@ -278,6 +278,8 @@ static const ot_key distill_keys[] = {
      .help = "most targets of a token; rarer ones are merged, without bias"},
     {"alpha", OT_KEY_REAL, offsetof(ot_run_distill, alpha), "1", 0, 1,
      .help = "weight of the teacher; the data's next token has the rest"},
+    {"prompt_tokens", OT_KEY_INTEGER, offsetof(ot_run_distill, prompt_tokens), "16", 1, 1 << 24,
+     .unit = "tokens", .help = "reverse_kl: data's tokens before those that the model writes"},
 };
 static const ot_schema distill = {
     "distill section", distill_keys, OT_COUNT(distill_keys), .size = sizeof(ot_run_distill)};

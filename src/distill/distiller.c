@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "distill/rollouts.h"
 #include "files/disk.h"
 #include "host/heap.h"
 
@@ -26,14 +27,21 @@ struct ot_distiller {
   taught_set *sets;  // [num_sets]
   ot_teacher *teacher;
   int64_t *keys;  // [R], for the teacher
+  ot_rollouts *rollouts;
+  double *logprobs;  // [R] of what it wrote
+  ot_distiller_sums sums;
 };
 
 // ---- create ----
 
 static bool mixes(const ot_run *run) { return run->distill.alpha < 1; }
 
-// Targets of a token that the teacher may have.
-static int64_t teachers_targets(const ot_run *run) { return run->distill.targets - mixes(run); }
+static bool writes(const ot_run *run) { return run->distill.objective == OT_DISTILL_REVERSE_KL; }
+
+// Targets of a token that the teacher may have; 0: it judges the one there is.
+static int64_t teachers_targets(const ot_run *run) {
+  return writes(run) ? 0 : run->distill.targets - mixes(run);
+}
 
 static ot_status open_store(taught_set *set, const char *set_path, ot_arena *arena) {
   const char *const path = ot_teacher_path(arena, set_path);
@@ -69,14 +77,21 @@ static ot_status open_sets(ot_distiller *d, ot_arena *arena) {
 
 static ot_status create(ot_distiller *d) {
   const ot_run *const run = d->run;
-  ot_arena arena = ot_heap_arena_create(&d->heap);
-  OT_TRY(open_sets(d, &arena));
-  if (run->distill.from == OT_DISTILL_STORE || !d->loads) return OT_OK;
+  const ot_tokenizer *const tokenizer = ot_data_loader_tokenizer(d->loader);
   const int64_t rows = run->batch.micro_batch_size * run->data.sequence_length;
+  ot_arena arena = ot_heap_arena_create(&d->heap);
+  if (writes(run)) {
+    const int32_t eos = tokenizer ? ot_tokenizer_eos(tokenizer) : -1;
+    d->logprobs = ot_arena_array(&arena, rows, sizeof *d->logprobs);
+    OT_TRY(ot_rollouts_create(run, eos, d->threads, &d->rollouts));
+  } else {
+    OT_TRY(open_sets(d, &arena));
+  }
+  if (run->distill.from == OT_DISTILL_STORE || !d->loads) return OT_OK;
   const ot_teacher_request request = {
       .run = run, .ids = teachers_targets(run), .threads = d->threads};
   d->keys = ot_arena_array(&arena, rows, sizeof *d->keys);
-  return ot_teacher_create(&request, ot_data_loader_tokenizer(d->loader), &d->teacher);
+  return ot_teacher_create(&request, tokenizer, &d->teacher);
 }
 
 ot_status ot_distiller_create(const ot_run *run, ot_data_loader *loader, bool loads, int threads,
@@ -99,6 +114,7 @@ void ot_distiller_destroy(ot_distiller **distiller) {
   ot_distiller *const d = *distiller;
   for (int64_t i = 0; d->sets && i < d->num_sets; i++) ot_teacher_store_close(&d->sets[i].store);
   ot_teacher_destroy(&d->teacher);
+  ot_rollouts_destroy(&d->rollouts);
   ot_heap_release(&d->heap);
   free(d);
   *distiller = NULL;
@@ -141,6 +157,18 @@ static void put_stored(const ot_distiller *d, const taught_set *set, int64_t t, 
 
 // ---- micro-batches ----
 
+ot_status ot_distiller_renew(ot_distiller *distiller, ot_runtime *student) {
+  distiller->sums = (ot_distiller_sums){0};
+  return distiller->rollouts ? ot_rollouts_renew(distiller->rollouts, student) : OT_OK;
+}
+
+ot_distiller_sums ot_distiller_get_sums(const ot_distiller *distiller) { return distiller->sums; }
+
+static void add_sums(ot_distiller *d, int64_t targets, double nats) {
+  d->sums.targets += (double)targets;
+  d->sums.nats += nats;
+}
+
 static void clear(ot_micro_batch *rows) {
   const size_t n = (size_t)(rows->B * rows->T * rows->K);
   memset(rows->ids, 0, n * sizeof *rows->ids);
@@ -154,10 +182,13 @@ static ot_status fill_stored(ot_distiller *d, ot_micro_batch *rows) {
     ot_data_loader_locate(d->loader, rows->sample_ids[b], &place);
     taught_set *const set = &d->sets[place.source];
     OT_TRY(ot_teacher_store_read(set->store, place.window, rows, b, &set->window));
+    int64_t targets = 0;
     for (int64_t t = 0; t < T; t++) {
       const uint64_t key = ot_teacher_key(&set->header, place.window, t);
       put_stored(d, set, t, key, places_of(rows, b * T + t));
+      targets += rows->targets[b * T + t] >= 0;
     }
+    add_sums(d, targets, (double)set->window.entropy * (double)targets);
   }
   return OT_OK;
 }
@@ -177,6 +208,26 @@ static ot_status fill_live(ot_distiller *d, ot_micro_batch *rows) {
   for (int64_t i = 0; i < R; i++) {
     memcpy(rows->ids + i * K, answer.ids + i * own, (size_t)own * sizeof *rows->ids);
     memcpy(rows->weights + i * K, answer.weights + i * own, (size_t)own * sizeof *rows->weights);
+    if (rows->targets[i] >= 0) add_sums(d, 1, answer.entropy[i]);
+  }
+  return OT_OK;
+}
+
+// GKD with beta = 1, one draw of each token: its gradient is that of KL(p || t) over the tokens
+// that the student writes. Within the prompt the data's next token is learned.
+static ot_status fill_written(ot_distiller *d, ot_micro_batch *rows) {
+  const double alpha = d->run->distill.alpha;
+  ot_teacher_answer answer;
+  OT_TRY(ot_rollouts_write(d->rollouts, rows, d->logprobs));
+  if (!d->loads) return OT_OK;
+  OT_TRY(ot_teacher_ask(d->teacher, rows, NULL, &answer));
+  for (int64_t i = 0; i < rows->B * rows->T; i++) {
+    if (rows->targets[i] < 0) continue;
+    const bool written = i % rows->T >= d->run->distill.prompt_tokens - 1;
+    const double opinion = answer.logprobs[i] - d->logprobs[i];
+    rows->ids[i] = rows->targets[i];
+    rows->weights[i] = (float)(written ? alpha * opinion : 1 - alpha);
+    if (written) add_sums(d, 1, -opinion);
   }
   return OT_OK;
 }
@@ -185,6 +236,7 @@ ot_status ot_distiller_fill(ot_distiller *distiller, ot_micro_batch *rows) {
   const ot_run *const run = distiller->run;
   OT_ASSERT(rows->K == ot_run_weighted_targets(run));
   clear(rows);
+  if (writes(run)) return fill_written(distiller, rows);
   if (!distiller->loads) return OT_OK;
   const bool stored = run->distill.from == OT_DISTILL_STORE;
   OT_TRY(stored ? fill_stored(distiller, rows) : fill_live(distiller, rows));

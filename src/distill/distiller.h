@@ -18,6 +18,18 @@ ot_status ot_distiller_create(const ot_run *run, ot_data_loader *loader, bool lo
                               ot_distiller **out);
 void ot_distiller_destroy(ot_distiller **distiller);
 
+// Before each step: forgets sums, and takes the weights of `student` where it writes the text that
+// is learned from. Collective over its world.
+ot_status ot_distiller_renew(ot_distiller *distiller, ot_runtime *student);
+
+// What the teacher said of the rows filled since then, sums over unmasked targets of this
+// rank: their number, and of sampled its entropy, of reverse_kl log p - log t; in nats.
+typedef struct ot_distiller_sums {
+  double targets, nats;
+} ot_distiller_sums;
+ot_distiller_sums ot_distiller_get_sums(const ot_distiller *distiller);
+
 // Fills rows->ids and rows->weights, with rows->K as ot_run_weighted_targets says, from the other
-// fields. OT_USAGE if a store was made for other tokens than these.
+// fields; with reverse_kl it replaces these (rollouts.h). OT_USAGE if a store was made for other
+// tokens than these.
 ot_status ot_distiller_fill(ot_distiller *distiller, ot_micro_batch *rows);

@@ -207,6 +207,7 @@ ot_status ot_metrics_write_step(ot_metrics *metrics, const ot_metrics_step *step
   ot_json_writer *const json = begin_line(metrics, step->step);
   print_loss(json, "loss", step->loss_nats);
   print_loss(json, "data_loss", step->data_loss_nats);
+  ot_json_real(json, "teacher_kl", step->teacher_kl_nats);
   ot_json_real(json, "grad_norm", step->gradient_norm);
   ot_json_real(json, "lr", step->learning_rate);
   print_count(json, "tokens", step->tokens);

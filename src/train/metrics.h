@@ -30,9 +30,10 @@ typedef struct ot_metrics_experts {
 
 // One step. Unknown: NaN for reals, -1 for counts.
 typedef struct ot_metrics_step {
-  int64_t step;           // completed steps, this one included
-  double loss_nats;       // mean per unmasked target
-  double data_loss_nats;  // of the data's targets, where loss_nats is of weighted ones
+  int64_t step;            // completed steps, this one included
+  double loss_nats;        // mean per unmasked target
+  double data_loss_nats;   // of the data's targets, where loss_nats is of weighted ones
+  double teacher_kl_nats;  // of teacher and model
   double gradient_norm;
   double learning_rate;
   int64_t tokens;  // trained on so far

@@ -28,6 +28,7 @@ typedef struct metrics_key {
 static const metrics_key keys[] = {
     {"loss", false, PLACE(loss_nats)},
     {"data_loss", false, PLACE(data_loss_nats)},
+    {"teacher_kl", false, PLACE(teacher_kl_nats)},
     {"grad_norm", false, PLACE(gradient_norm)},
     {"lr", false, PLACE(learning_rate)},
     {"tokens", true, PLACE(tokens)},

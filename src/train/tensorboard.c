@@ -212,6 +212,7 @@ ot_status ot_tensorboard_write_step(ot_tensorboard *tensorboard, const ot_metric
   const ot_metric all[] = {
       {"train/loss", step->loss_nats},
       {"train/data_loss", step->data_loss_nats},
+      {"train/teacher_kl", step->teacher_kl_nats},
       {"train/grad_norm", step->gradient_norm},
       {"train/lr", step->learning_rate},
       {"train/tokens", known_count(step->tokens)},

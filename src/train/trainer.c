@@ -288,6 +288,30 @@ static double read_data_loss(const ot_trainer *trainer) {
          ot_step_transfer_scalar(trainer->transfer, OT_SCALAR_INVERSE_TOKENS);
 }
 
+// KL(t || p) of sampled targets, from the loss of teacher and data; KL(p || t) of text that the
+// model wrote. The first rank of tp and cp counts what its replica read.
+static ot_status read_teacher_kl(ot_trainer *trainer, ot_step_report *report) {
+  const ot_run_distill *const d = &trainer->run->distill;
+  const bool first = ot_world_index(trainer->world, OT_AXIS_TP) == 0 &&
+                     ot_world_index(trainer->world, OT_AXIS_CP) == 0;
+  report->teacher_kl = NAN;
+  if (!trainer->distiller) return OT_OK;
+  const ot_distiller_sums own = ot_distiller_get_sums(trainer->distiller);
+  double sums[2] = {first ? own.targets : 0, first ? own.nats : 0};
+  OT_TRY(ot_world_allreduce(trainer->world, sums, 2));
+  const double mean = sums[1] / sums[0];
+  if (d->objective == OT_DISTILL_REVERSE_KL) report->teacher_kl = mean;
+  if (d->objective != OT_DISTILL_SAMPLED || d->alpha == 0) return OT_OK;
+  report->teacher_kl = (report->loss - (1 - d->alpha) * report->data_loss) / d->alpha - mean;
+  return OT_OK;
+}
+
+// Takes the weights that a teacher's pupil writes with.
+static ot_status renew_student(ot_trainer *trainer) {
+  if (!trainer->distiller) return OT_OK;
+  return ot_distiller_renew(trainer->distiller, trainer->runtime);
+}
+
 // Returns the learning rate.
 static double give_scalars(ot_trainer *trainer, const ot_noise_targets *targets,
                            int64_t sequences) {
@@ -352,6 +376,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   ot_noise_targets targets;
   ot_world_set_timeout(trainer->world, run->parallel.watchdog_seconds);
   const int d = ot_world_data_index(trainer->world);
+  OT_TRY(renew_student(trainer));
   OT_TRY(ot_world_agree(trainer->world, load_step(trainer, d, micro_batches, &targets)));
   const double rate = give_scalars(trainer, &targets, global);
   ot_step_transfer_write(trainer->transfer, micro_batches);
@@ -390,6 +415,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .start_s = order_start_s,
       .compute_s = compute_s,
   };
+  OT_TRY(read_teacher_kl(trainer, report));
   return check_finite(trainer, report);
 }
 
@@ -398,6 +424,7 @@ ot_status ot_trainer_hash_gradients(ot_trainer *trainer, int data_index, int64_t
   const int micro_batches = ot_runtime_hashed_micro_batches(trainer->runtime);
   const int64_t global = ot_run_global_batch(trainer->run, position->step, position->tokens);
   ot_noise_targets targets;
+  OT_TRY(renew_student(trainer));
   OT_TRY(ot_world_agree(trainer->world, load_step(trainer, data_index, micro_batches, &targets)));
   (void)give_scalars(trainer, &targets, global);
   ot_step_transfer_write(trainer->transfer, micro_batches);

@@ -22,6 +22,7 @@ typedef struct ot_step_report {
   int micro_batches;     // per rank in this step
   double loss;           // mean nats per unmasked target
   double data_loss;      // distillation: of the data's targets, which `loss` is not; else NAN
+  double teacher_kl;     // KL of teacher and model, nats a token, either way round; NAN if unknown
   double gradient_norm;  // before clipping
   double learning_rate;
   ot_metrics_experts experts;  // NAN if the model has none
