@@ -89,7 +89,8 @@ static void writes_every_key_and_null_where_unknown(void **state) {
   expect_content(
       f,
       "{\"step\":7,\"loss\":null,\"data_loss\":null,\"teacher_kl\":null,\"grad_norm\":null,"
-      "\"lr\":null,\"tokens\":null,\"step_seconds\":null,\"tokens_per_second\":null,\"mfu\":null,\"goodput\":null,"
+      "\"lr\":null,\"tokens\":null,\"step_seconds\":null,\"tokens_per_second\":null,\"mfu\":null,"
+      "\"goodput\":null,"
       "\"predicted_step_seconds\":null,\"exposed_seconds\":{\"tp\":null,\"cp\":null,\"ep\":null,"
       "\"pp\":null,\"dp\":null},\"bubble_fraction\":null,\"memory_peak_bytes\":null,"
       "\"memory_planned_bytes\":null,\"noise_scale_tokens\":null,"
