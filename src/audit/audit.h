@@ -16,9 +16,10 @@ typedef struct ot_audit_request {
   int steps;               // ranks: steps to compare after [2]; overlap: steps to measure [5]
   const char *checkpoint;  // step: checkpoint that the trainer has just resumed from, or null
   // Tests only, or null: change the tokens as a faulty loader would (causality), the model that
-  // decodes, the exported files in the folder `path` (drift).
+  // decodes, the one that is served, the exported files in the folder `path` (drift).
   void (*amend_rows)(ot_micro_batch *rows);
   void (*amend_model)(ot_model *model);
+  void (*amend_served)(ot_model *model);
   void (*amend_files)(const char *path);
 } ot_audit_request;
 

@@ -3,6 +3,7 @@
 // data, as one document, the training forward is the reference for
 //
 //   decode      token-by-token decoding with a key-value cache
+//   serving     the inference engine, in chunks and among other sequences
 //   shorter     forwards of fewer tokens, around the sizes at which kernels switch paths
 //   export      the model exported as Hugging Face files and read back
 //   neighbours  the same sequence at another position in a batch of others
@@ -18,6 +19,7 @@
 #include "audit/layout_probe.h"
 #include "audit/log_probability.h"
 #include "audit/probe.h"
+#include "audit/serving_probe.h"
 #include "audit/variant.h"
 #include "base/text.h"
 #include "base/text_builder.h"
@@ -159,6 +161,29 @@ static bool note(drift_audit *d, const char *what, const ot_drift_figures *f) {
   return within(d, f);
 }
 
+// Of ln p of the targets alone, [tokens].
+static ot_drift_figures compare_targets(const drift_audit *d, const double *logprobs,
+                                        int64_t tokens) {
+  ot_drift_figures f = {.worst = -1};
+  for (int64_t t = 0; t < tokens; t++) {
+    if (d->rows.targets[t] < 0) continue;
+    const double truth = ot_log_probability(d->truth + t * d->vocab, d->vocab, d->rows.targets[t]);
+    const double change = fabs(logprobs[t] - truth);
+    if (f.tokens++ == 0 || !(change <= f.max)) {
+      f.max = change;
+      f.worst = t;
+    }
+    f.mean += change;
+  }
+  f.mean /= f.tokens > 0 ? (double)f.tokens : 1;
+  return f;
+}
+
+static void note_targets(drift_audit *d, const char *what, const ot_drift_figures *f) {
+  ot_text_appendf(&d->table, "  %-5s %-18s %7lld %12.3g %12.3g\n", ot_dtype_name(d->storage), what,
+                  (long long)f->tokens, f->mean, f->max);
+}
+
 // ---- decode ----
 
 static ot_model first_layers(const drift_audit *d, int64_t layers, bool amended) {
@@ -209,6 +234,30 @@ static ot_status check_decode(drift_audit *d) {
        "compare positions, masks, the cache and the epsilons of the two paths in that layer; "
        "capacity and expert choice see other tokens in training than in inference",
        &f);
+  return OT_OK;
+}
+
+// ---- serving ----
+
+// The engine computes in float32 or float64, whatever the run's dtypes are. `most`: a larger mean
+// difference is a finding; 0: the tolerance of the dtype.
+static ot_status check_serving(drift_audit *d, ot_runtime *weights, double most) {
+  ot_model model = d->run->model;
+  bool serves = false;
+  if (d->request->amend_served) d->request->amend_served(&model);
+  double *const logprobs = ot_arena_array(d->report->arena, d->tokens, sizeof *logprobs);
+  const ot_serving_probe probe = {
+      .model = &model, .weights = weights, .compute = d->compute, .rows = &d->rows};
+  OT_TRY(ot_serving_probe_ask(&probe, logprobs, &serves));
+  if (!serves) return OT_OK;
+  const ot_drift_figures f = compare_targets(d, logprobs, d->tokens);
+  note_targets(d, "serving", &f);
+  if (f.tokens == 0 || (most > 0 ? f.mean <= most : within(d, &f))) return OT_OK;
+  ot_audit_find(d->report, "train_serve", "the inference engine",
+                "compare its passes with those of training: chunks, the cache, epsilons",
+                "%s: |ln p| of the same tokens differs by %.3g on average and %.3g at most (token "
+                "%lld)",
+                ot_dtype_name(d->storage), f.mean, f.max, (long long)f.worst);
   return OT_OK;
 }
 
@@ -314,27 +363,12 @@ static ot_status ask_layout(drift_audit *d) {
   return status;
 }
 
-static ot_drift_figures compare_layout(const drift_audit *d) {
-  ot_drift_figures f = {.worst = -1};
-  for (int64_t t = 0; t < d->layout_tokens; t++) {
-    if (d->rows.targets[t] < 0) continue;
-    const double truth = ot_log_probability(d->truth + t * d->vocab, d->vocab, d->rows.targets[t]);
-    const double change = fabs(-d->layout[t] - truth);
-    if (f.tokens++ == 0 || !(change <= f.max)) {
-      f.max = change;
-      f.worst = t;
-    }
-    f.mean += change;
-  }
-  f.mean /= f.tokens > 0 ? (double)f.tokens : 1;
-  return f;
-}
-
 static void check_layout(drift_audit *d) {
   if (d->layout_tokens == 0) return;
-  const ot_drift_figures f = compare_layout(d);
-  ot_text_appendf(&d->table, "  %-5s %-18s %7lld %12.3g %12.3g\n", ot_dtype_name(d->storage),
-                  "the run's layout", (long long)f.tokens, f.mean, f.max);
+  // The probe gives losses.
+  for (int64_t t = 0; t < d->layout_tokens; t++) d->layout[t] = -d->layout[t];
+  const ot_drift_figures f = compare_targets(d, d->layout, d->layout_tokens);
+  note_targets(d, "the run's layout", &f);
   if (within(d, &f)) return;
   ot_audit_find(
       d->report, "layout",
@@ -398,6 +432,17 @@ static ot_status check_export(drift_audit *d, const char *files) {
 
 // ---- the run's dtypes ----
 
+// The weights as the run stores them, served in float32, against the forward in the run's dtypes.
+static ot_status serve_narrow(drift_audit *d, double most) {
+  const question forward = {OT_MODE_LOGITS, &d->run->model, &d->rows, NULL};
+  ot_runtime *stored = NULL;
+  ot_status status = create_probe(d, &forward, &stored);
+  if (status == OT_OK) status = ot_variant_copy_weights(d->whole, stored);
+  if (status == OT_OK) status = check_serving(d, stored, most);
+  ot_runtime_destroy(&stored);
+  return status;
+}
+
 // Low-precision storage alone changes log-probabilities: decode may differ from the forward by at
 // most a few times the difference between the forwards in the run's dtypes and in fp32.
 static ot_status check_narrow(drift_audit *d) {
@@ -413,6 +458,7 @@ static ot_status check_narrow(drift_audit *d) {
   OT_TRY(ask_decode(d, &decoded, d->other));
   const ot_drift_figures f = compare(d, d->tokens);
   note(d, "decode", &f);
+  OT_TRY(serve_narrow(d, TIMES * floor.mean));
   if (f.divergence <= TIMES * floor.divergence && f.max_change <= 0.5) return OT_OK;
   find(d, "train_decode", ot_arena_format(d->report->arena, "in %s", ot_dtype_name(d->storage)),
        "the two paths round at different places; give the cache and the sums of decode the types "
@@ -428,6 +474,7 @@ static ot_status look(drift_audit *d, const char *exported) {
                   "tokens", "mean |dln p|", "max", "KL", "samples", "flips");
   OT_TRY(ot_probe_ask(d->whole, &d->rows, d->truth));
   OT_TRY(check_decode(d));
+  OT_TRY(check_serving(d, d->whole, 0));
   check_layout(d);
   OT_TRY(check_lengths(d));
   OT_TRY(check_neighbours(d));

@@ -117,6 +117,21 @@ static void a_different_constant_is_found(void **state) {
   }
 }
 
+static void a_model_that_is_served_otherwise_is_found(void **state) {
+  (void)state;
+  void (*const amends[])(ot_model *) = {other_epsilon, other_theta};
+  for (int i = 0; i < 2 * OT_COUNT(amends); i++) {
+    audit_request request = audit_dense_request(3);
+    request.bf16 = i >= OT_COUNT(amends);
+    const audit_outcome s =
+        audit_run_one(&request, ot_audit_drift,
+                      &(ot_audit_request){.amend_served = amends[i % OT_COUNT(amends)]});
+    assert_int_equal(s.verdict, OT_VERDICT_FINDING);
+    assert_string_equal(s.what, "train_serve");
+    assert_non_null(strstr(s.table, "serving"));
+  }
+}
+
 static void the_first_layer_that_differs_is_named(void **state) {
   (void)state;
   audit_request request = audit_dense_request(3);
@@ -193,6 +208,7 @@ int main(void) {
       cmocka_unit_test(a_mix_of_blocks_is_clean),
       cmocka_unit_test(a_model_that_its_files_do_not_describe_is_found),
       cmocka_unit_test(a_different_constant_is_found),
+      cmocka_unit_test(a_model_that_is_served_otherwise_is_found),
       cmocka_unit_test(the_first_layer_that_differs_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,6 +64,8 @@ check() { # NAME OPTIONS...
   [ "$(grep -c '"event":"evaluation"' "$name/events.jsonl")" = 4 ] || fail "$name: events"
 }
 check one
+grep -aq 'evaluate/words/acc_norm' one/tensorboard/events.* || fail "no figures for TensorBoard"
+"$orthant" report one --json | grep -q '"name": "texts/bits_per_byte"' || fail "no figures in the report"
 check tp2 --ranks 2 --set parallel.tp=2
 check dp2pp2 --ranks 4 --set parallel.pp=2 --set parallel.zero=3
 check bf16 --ranks 2 --set precision.compute=bf16
