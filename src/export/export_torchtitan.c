@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// torchtitan: the TOML of version 0.2.0 (torchtitan/config/job_config.py). Models are named by
-// their flavor (describe/titan_models.h).
+// torchtitan: the TOML of versions 0.2.0 to 0.2.2, whose torchtitan/config/job_config.py has all
+// keys written here; later versions are configured in Python. Models are named by their flavor
+// (describe/titan_models.h).
 #include "base/text.h"
 #include "describe/titan_models.h"
 #include "export/export_parts.h"
@@ -98,7 +99,7 @@ ot_status ot_export_torchtitan(const ot_exporter *e) {
   const ot_titan_model *model;
   OT_TRY(ot_export_precision(e, software, "amp-bf16|fp8|fp32"));
   OT_TRY(find_model(e, &model));
-  ot_export_begin(e, "torchtitan 0.2.0, in its folder", "HF_ASSETS");
+  ot_export_begin(e, "torchtitan 0.2, in its folder", "HF_ASSETS");
   const bool fp8 = e->job->recipe.products == OT_F8;
   ot_text_appendf(e->out,
                   "cat >orthant.toml <<END\n"

@@ -132,6 +132,28 @@ static void take_document(ot_import *import) {
   import->bytes = ot_text_length(import->document);
 }
 
+// torchtitan's configurations after version 0.2 are Python functions that change each other's
+// results: programs, which are not run here.
+static ot_status check_data(const ot_import *import) {
+  static const char *const marks[][2] = {{"from torchtitan", "Config("},
+                                         {"torchtitan.train", "--module"}};
+  for (int i = 0; i < OT_COUNT(marks); i++) {
+    if (!ot_text_find(import->text, marks[i][0]) || !ot_text_find(import->text, marks[i][1])) {
+      continue;
+    }
+    ot_fail(OT_USAGE,
+            "%s: torchtitan configurations in Python (config_registry.py, after version 0.2.2) are "
+            "programs, which are not run",
+            import->path);
+    return ot_fail_hint(
+        OT_USAGE,
+        "write the values into TOML of version 0.2: [model] name and flavor, [training] "
+        "local_batch_size, global_batch_size and seq_len, [parallelism], [activation_checkpoint], "
+        "[compile]");
+  }
+  return OT_OK;
+}
+
 ot_status ot_import_read(const char *path, const ot_presets *presets, ot_arena *arena,
                          ot_imported *out) {
   *out = (ot_imported){.model_name = ot_disk_base_name(path)};
@@ -150,6 +172,7 @@ ot_status ot_import_read(const char *path, const ot_presets *presets, ot_arena *
     if (out->devices == 0 && ranks <= 1 << 20) out->devices = (int)ranks;
     return out->has_model ? ot_model_check(&out->model) : OT_OK;
   }
+  OT_TRY(check_data(&import));
   ot_fail(OT_USAGE, "%s has no known format", path);
   return ot_fail_hint(
       OT_USAGE,

@@ -333,6 +333,17 @@ static void names_the_formats_when_a_file_is_of_none(void **state) {
   (void)state;
   expect_refusal("batch: {global_batch_size: 4}\n", "%s has no known format", NULL);
   assert_non_null(ot_text_find(ot_fail_hint_text(), "torchtitan"));
+  static const char *const programs[] = {
+      "from torchtitan.trainer import Trainer\n\n\ndef llama3_8b() -> Trainer.Config:\n"
+      "    return Trainer.Config(training=TrainingConfig(steps=10))\n",
+      "#!/bin/bash\ntorchrun -m torchtitan.train --module llama3 --config llama3_8b\n"};
+  for (int i = 0; i < OT_COUNT(programs); i++) {
+    expect_refusal(programs[i],
+                   "%s: torchtitan configurations in Python (config_registry.py, after version "
+                   "0.2.2) are programs, which are not run",
+                   NULL);
+    assert_non_null(ot_text_find(ot_fail_hint_text(), "[parallelism]"));
+  }
   ot_imported imported;
   assert_int_equal(ot_import_read("/nonexistent/x", &presets, &arena, &imported), OT_ENVIRONMENT);
 }
