@@ -24,6 +24,17 @@ static ot_status check_model(const ot_exporter *e) {
   return OT_OK;
 }
 
+// Newer than the flags written here: one grouped kernel for both products of experts, captured with
+// the dispatch of their tokens.
+static ot_status check_experts(const ot_exporter *e) {
+  if (e->model->moe.num_experts == 0 || !e->engine->kernels.fused_experts) return OT_OK;
+  ot_fail(OT_USAGE,
+          "--emit megatron: the fused experts of engine %s cannot be configured with flags of core "
+          "0.14",
+          e->engine->name);
+  return ot_fail_hint(OT_USAGE, "--engine megatron-bridge");
+}
+
 // ---- the model ----
 
 static void put_attention(const ot_exporter *e) {
@@ -260,6 +271,7 @@ ot_status ot_export_megatron(const ot_exporter *e) {
   OT_TRY(ot_export_precision(e, software,
                              "bf16|bf16-fp32-gradients|fp16|fp32|fp8|fp8-fp32-gradients"));
   OT_TRY(check_model(e));
+  OT_TRY(check_experts(e));
   ot_export_begin(e, "Megatron-LM, core 0.14, in its folder", "DATA_PREFIX TOKENIZER");
   // arguments.py: Megatron FSDP needs several connections, overlap of tp one.
   if (!is_sharded(e)) ot_text_put(e->out, "export CUDA_DEVICE_MAX_CONNECTIONS=1\n");

@@ -98,6 +98,8 @@ tron=(trip nanotron nanotron)
 plan=("$orthant" plan --cluster h100 --gpus 8 --top 1 --model llama3-8b)
 expect 2 "--emit megatron: the plan is for engine orthant" "${plan[@]}" --emit megatron
 expect 2 "--engine megatron-core" "${plan[@]}" --emit megatron
+expect 2 "the fused experts of engine megatron-bridge-26.06 cannot be configured with flags of core 0.14" \
+  "$orthant" plan --model qwen3-30b-a3b --cluster h100 --gpus 16 --tp 1 --pp 1 --cp 1 --ep 8 --engine megatron-bridge-26.06 --emit megatron
 expect 2 "--emit torchtitan: the plan is for engine nanotron" "${plan[@]}" --engine nanotron --emit torchtitan
 expect 2 "--emit megatron writes its launch script" "${plan[@]}" --engine megatron-core --emit sbatch
 expect 2 "would start Orthant, but the plan is for jax" "${plan[@]}" --engine jax --emit mpirun
