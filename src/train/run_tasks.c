@@ -94,7 +94,8 @@ static ot_status price(const ot_run_tasks *tasks, const ot_schedule *schedule,
 ot_status ot_run_tasks_predict(const ot_run *run, const ot_run_tasks *tasks,
                                const ot_run_tasks_machine *machine, ot_arena *arena,
                                ot_run_tasks_cost *cost) {
-  const ot_runtime_request request = ot_run_tasks_request(run, tasks, machine->threads);
+  ot_runtime_request request = ot_run_tasks_request(run, tasks, machine->threads);
+  if (machine->cluster) request.backend = ot_device_kind_backend(&machine->cluster->device);
   ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
   ot_schedule *const schedule = ot_arena_take(arena, sizeof *schedule);
   *cost = (ot_run_tasks_cost){.seconds = NAN};
