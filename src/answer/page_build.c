@@ -25,7 +25,8 @@ static ot_status search(builder *b) {
       .plans_only = b->build->plans_only,
       .progress = b->build->progress,
       .progress_context = b->build->progress_context,
-      .distinct = !b->build->variants};
+      .distinct = !b->build->variants,
+      .scratch = ot_estimator_scratch(b->page->estimator)};
   ot_search *const s = b->search;
   OT_TRY(ot_search_build(&request, b->arena, s));
   b->page->search = s;
@@ -272,7 +273,7 @@ static ot_status build_goodput(builder *b) {
 static ot_status build_remedies(builder *b) {
   if (b->search->num_plans > 0 || b->build->plans_only) return OT_OK;
   ot_remedies *const remedies = ot_arena_array(b->arena, 1, sizeof *remedies);
-  OT_TRY(ot_remedies_build(b->job, b->arena, remedies));
+  OT_TRY(ot_remedies_build(b->job, ot_estimator_scratch(b->page->estimator), b->arena, remedies));
   b->page->num_remedies = remedies->num;
   b->page->remedies = remedies->text;
   b->page->changes = remedies->change;

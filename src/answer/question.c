@@ -6,13 +6,14 @@
 #include "base/quantity.h"
 #include "base/text.h"
 #include "describe/measured_keys.h"
+#include "ops/attention.h"
 #include "plan/doubt.h"
 #include "plan/limits.h"
 
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.
 static const double tokens_per_parameter = 20;
 
-enum { MOST_NOTES = 10 };  // in addition to those of the question
+enum { MOST_NOTES = 11 };  // in addition to those of the question
 
 void ot_plan_request_note(ot_plan_request *request, const char *text) {
   OT_ASSERT(request->num_notes < request->max_notes);
@@ -59,6 +60,20 @@ static void note_device(ot_plan_request *r, ot_arena *arena) {
   ot_plan_request_note(
       r, ot_arena_format(arena, "Orthant does not run on %s: --engine %s prices software that does",
                          r->cluster.device.name, vendor == OT_VENDOR_GOOGLE ? "jax" : "NAME"));
+}
+
+// A GPU has no attention kernel for wider heads; train refuses them there.
+static void note_heads(ot_plan_request *r, ot_arena *arena) {
+  const ot_device_kind *const device = &r->cluster.device;
+  const int64_t head = r->run.model.head_dim;
+  const bool refused =
+      ot_device_kind_backend(device) == OT_BACKEND_CUDA && head > OT_ATTENTION_WIDEST_CUDA;
+  if (r->job.engine != &ot_engine_orthant || !refused) return;
+  ot_plan_request_note(
+      r, ot_arena_format(arena,
+                         "Orthant has no attention kernels for heads of %lld on %s (at most %d): "
+                         "--engine NAME prices software that has them",
+                         (long long)head, device->name, OT_ATTENTION_WIDEST_CUDA));
 }
 
 // ---- precision ----
@@ -178,6 +193,7 @@ ot_status ot_plan_request_end(ot_arena *arena, ot_plan_request *request) {
   job->model = &run->model;
   if (!request->has_run) run->precision = ot_recipe_precision(&job->recipe);
   if (orthant) job->recipe = ot_recipe_of_run(&run->precision);
+  note_heads(request, arena);
   set_imbalance(request, arena);
   set_sequence(request, arena);
   ot_model_totals_build(job, &request->bill);

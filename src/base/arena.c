@@ -8,7 +8,9 @@
 #include "base/status.h"
 #include "base/text.h"
 
-enum { BLOCK_BYTES = 1 << 20, ALIGNMENT = 16, FORMAT_BYTES = 4096 };
+// More than LARGE_BYTES at once get a block of their own, so that the rest of the block in use is
+// not lost.
+enum { BLOCK_BYTES = 1 << 20, LARGE_BYTES = 1 << 17, ALIGNMENT = 16, FORMAT_BYTES = 4096 };
 
 static int64_t round_up(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
@@ -16,19 +18,25 @@ ot_arena ot_arena_from(ot_block_source source, void *context) {
   return (ot_arena){.source = source, .context = context};
 }
 
+static void *take_block(ot_arena *arena, int64_t bytes) {
+  void *const block = arena->source(arena->context, bytes);
+  if (block == NULL) ot_panic_memory(bytes);
+  return block;
+}
+
 void *ot_arena_take(ot_arena *arena, int64_t bytes) {
   OT_ASSERT(bytes >= 0 && bytes < INT64_MAX / 2);
   const int64_t needed = round_up(bytes > 0 ? bytes : 1);
-  if (arena->used + needed > arena->capacity) {
-    const int64_t block_bytes = needed > BLOCK_BYTES ? needed : BLOCK_BYTES;
-    arena->block = arena->source(arena->context, block_bytes);
-    if (arena->block == NULL) ot_panic_memory(block_bytes);
+  const bool full = arena->used + needed > arena->capacity;
+  arena->total += needed;
+  if (full && needed > LARGE_BYTES) return memset(take_block(arena, needed), 0, (size_t)needed);
+  if (full) {
+    arena->block = take_block(arena, BLOCK_BYTES);
     arena->used = 0;
-    arena->capacity = block_bytes;
+    arena->capacity = BLOCK_BYTES;
   }
   void *const memory = arena->block + arena->used;
   arena->used += needed;
-  arena->total += needed;
   return memset(memory, 0, (size_t)needed);
 }
 

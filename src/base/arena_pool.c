@@ -4,14 +4,11 @@
 
 #include "base/status.h"
 
-// Larger blocks would save nothing, and pools of pools would double each other's.
-enum { FIRST_BYTES = 1 << 22, MOST_BYTES = 1 << 24, ALIGNMENT = 64 };
+enum { LEAST_BYTES = 1 << 21, ALIGNMENT = 64 };
 
 static void take_more(ot_arena_pool *pool, int64_t bytes) {
   OT_ASSERT(pool->count < OT_POOL_BLOCKS);
-  int64_t size = FIRST_BYTES;
-  for (int i = 0; i < pool->count && size < MOST_BYTES; i++) size *= 2;
-  pool->bytes[pool->count] = size > bytes ? size : bytes;
+  pool->bytes[pool->count] = bytes > LEAST_BYTES ? bytes : LEAST_BYTES;
   pool->block[pool->count] = ot_arena_take(pool->parent, pool->bytes[pool->count]);
   pool->count++;
 }

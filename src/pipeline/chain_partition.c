@@ -14,7 +14,7 @@
 #include "pipeline/even_partition.h"
 
 // A descent costs about chunks^3 steps per moved block.
-enum { SCALE = 1 << 26, MAX_STARTS = 100, START_BUDGET = 1 << 24, KICKS = 5 };
+enum { SCALE = 1 << 26, MAX_STARTS = 100, START_BUDGET = 1 << 24, KICKS = 5, MET = 1 << 12 };
 
 // Sums of costs, their counts relative to a limit, and their squares.
 typedef struct tally {
@@ -25,17 +25,35 @@ typedef struct tally {
   int64_t squares;   // sum
 } tally;
 
-// State of chunks and ranks during the search.
+// Chunks and ranks of a partition.
 typedef struct standing {
   tally chunk, rank;
 } standing;
 
+// Changes of a tally without its values.
+typedef struct change {
+  int above, equal;
+  int64_t squares;
+} change;
+
+// Moves of the boundaries from one to another by `step`. Each chunk changes at most once, so its
+// changes are known before a move: by `chunk` of the tally of chunks, by cost of its rank.
+typedef struct moves {
+  int step;
+  int64_t *gained, *net;  // [chunks] of a chunk where a move ends; of one in between
+  change *before, *end;   // [chunks] of the chunk before a move; where it ends
+  change *between;        // [chunks + 1] of the chunks before, if they are in between
+  tally rank;             // of the move at hand, without its end
+} moves;
+
 typedef struct cutter {
   int blocks, chunks, ranks;
   const int *rank_of;
-  int64_t *sum;       // [blocks + 1] cost of the blocks before
-  standing base;      // the current partition
-  standing moved[2];  // one block to the left, to the right
+  int64_t *sum;    // [blocks + 1] cost of the blocks before
+  standing base;   // the current partition
+  uint64_t *met;   // [MET] hashes of partitions
+  int *trial;      // [chunks + 1]
+  moves moves[2];  // to the left, to the right
 } cutter;
 
 static int64_t cost_between(const cutter *c, int from, int to) { return c->sum[to] - c->sum[from]; }
@@ -125,11 +143,6 @@ static void set_limit(tally *t, int64_t limit) {
   }
 }
 
-static void set_limits(standing *t, const score *best) {
-  set_limit(&t->rank, best->rank);
-  set_limit(&t->chunk, best->chunk);
-}
-
 static void add_cost(tally *t, int index, int64_t cost) {
   const int64_t before = t->value[index], after = before + cost;
   t->value[index] = after;
@@ -167,33 +180,6 @@ static bool is_better(const score *a, const score *b) {
   return a->chunk_squares < b->chunk_squares;
 }
 
-// A tally after one value changed.
-typedef struct outlook {
-  int above, equal;
-  int64_t squares;
-} outlook;
-
-static outlook look_ahead(const tally *t, int index, int64_t cost) {
-  const int64_t before = t->value[index], after = before + cost;
-  return (outlook){.above = t->above + (after > t->limit) - (before > t->limit),
-                   .equal = t->equal + (after == t->limit) - (before == t->limit),
-                   .squares = t->squares + after * after - before * before};
-}
-
-// Whether the score of `t`, whose limits are those of `best`, improves when `chunk` gains `cost`;
-// without computing maxima.
-static bool betters(const cutter *c, const standing *t, int chunk, int64_t cost,
-                    const score *best) {
-  const outlook rank = look_ahead(&t->rank, c->rank_of[chunk], cost);
-  if (rank.above > 0) return false;
-  if (rank.equal == 0) return true;
-  const outlook own = look_ahead(&t->chunk, chunk, cost);
-  if (own.above > 0) return false;
-  if (own.equal == 0) return true;
-  if (rank.squares != best->rank_squares) return rank.squares < best->rank_squares;
-  return own.squares < best->chunk_squares;
-}
-
 // Moves the boundaries [from, to] by `step`: one block goes from one end to the other, and each
 // chunk in between passes one on.
 static void shift(int *first, int from, int to, int step) {
@@ -220,35 +206,85 @@ static bool leaves_blocks(const int *first, int from, int to, int step) {
   return step > 0 ? first[to] + 1 < first[to + 1] : first[from] - 1 > first[from - 1];
 }
 
-// Updates the score of `t` for `chunk` gaining `cost`; all limits follow it.
-static void take_best(cutter *c, standing *t, int chunk, int64_t cost, score *best) {
-  add_to_chunk(c, t, chunk, cost);
-  *best = score_of(t);
-  add_to_chunk(c, t, chunk, -cost);
-  set_limits(&c->base, best);
-  set_limits(&c->moved[0], best);
-  set_limits(&c->moved[1], best);
+static change change_of(const tally *t, int index, int64_t cost) {
+  const int64_t before = t->value[index], after = before + cost;
+  return (change){.above = (after > t->limit) - (before > t->limit),
+                  .equal = (after == t->limit) - (before == t->limit),
+                  .squares = after * after - before * before};
+}
+
+static change sum_of(change a, change b) {
+  return (change){a.above + b.above, a.equal + b.equal, a.squares + b.squares};
+}
+
+// What moves in one direction change, for the limits of the base.
+static void find_changes(const cutter *c, const int *first, moves *m) {
+  for (int k = 0; k < c->chunks; k++) {
+    const int64_t left = k > 0 ? passed(c, first, k, m->step) : 0;
+    const int64_t right = k + 1 < c->chunks ? passed(c, first, k + 1, m->step) : 0;
+    m->gained[k] = left;
+    m->net[k] = k + 1 < c->chunks ? left - right : 0;
+    m->before[k] = change_of(&c->base.chunk, k, -right);
+    m->end[k] = change_of(&c->base.chunk, k, left);
+    m->between[k + 1] = sum_of(m->between[k], change_of(&c->base.chunk, k, m->net[k]));
+  }
+}
+
+// Whether the score, whose limits are those of `best`, improves by moving the boundaries [from,
+// to]; without computing maxima.
+static bool betters(const cutter *c, const moves *m, int from, int to, const score *best) {
+  const change rank = change_of(&m->rank, c->rank_of[to], m->gained[to]);
+  if (m->rank.above + rank.above > 0) return false;
+  if (m->rank.equal + rank.equal == 0) return true;
+  const tally *const base = &c->base.chunk;
+  const change *const past = m->between;
+  const change ends = sum_of(m->before[from - 1], m->end[to]);
+  const change own = {.above = ends.above + past[to].above - past[from].above,
+                      .equal = ends.equal + past[to].equal - past[from].equal,
+                      .squares = ends.squares + past[to].squares - past[from].squares};
+  if (base->above + own.above > 0) return false;
+  if (base->equal + own.equal == 0) return true;
+  const int64_t squares = m->rank.squares + rank.squares;
+  if (squares != best->rank_squares) return squares < best->rank_squares;
+  return base->squares + own.squares < best->chunk_squares;
+}
+
+static void set_limits(cutter *c, const int *first, const score *best) {
+  set_limit(&c->base.rank, best->rank);
+  set_limit(&c->base.chunk, best->chunk);
+  for (int side = 0; side < 2; side++) {
+    set_limit(&c->moves[side].rank, best->rank);
+    find_changes(c, first, &c->moves[side]);
+  }
+}
+
+// Takes a move as the best one.
+static void take_best(cutter *c, const int *first, const move *found, score *best) {
+  int *const trial = c->trial;
+  memcpy(trial, first, (size_t)(c->chunks + 1) * sizeof *first);
+  shift(trial, found->from, found->to, found->step);
+  set_base(c, trial);
+  *best = score_of(&c->base);
+  set_base(c, first);
+  set_limits(c, first, best);
 }
 
 // Tries all moves of boundaries from `from` on; a better one replaces `found` and `best`. The chunk
 // where a move ends only gains; chunks before have passed a block on, mostly of the same cost.
 static void try_from(cutter *c, const int *first, int from, move *found, score *best) {
   for (int side = 0; side < 2; side++) {
-    copy_tally(&c->base.chunk, &c->moved[side].chunk);
-    copy_tally(&c->base.rank, &c->moved[side].rank);
-    add_to_chunk(c, &c->moved[side], from - 1, -passed(c, first, from, side == 0 ? -1 : 1));
+    moves *const m = &c->moves[side];
+    copy_tally(&c->base.rank, &m->rank);
+    add_cost(&m->rank, c->rank_of[from - 1], -m->gained[from]);
   }
   for (int to = from; to < c->chunks; to++) {
     for (int side = 0; side < 2; side++) {
-      const int step = side == 0 ? -1 : 1;
-      const int64_t gained = passed(c, first, to, step);
-      standing *const t = &c->moved[side];
-      if (leaves_blocks(first, from, to, step) && betters(c, t, to, gained, best)) {
-        take_best(c, t, to, gained, best);
-        *found = (move){from, to, step};
+      moves *const m = &c->moves[side];
+      if (betters(c, m, from, to, best) && leaves_blocks(first, from, to, m->step)) {
+        *found = (move){from, to, m->step};
+        take_best(c, first, found, best);
       }
-      const int64_t net = to + 1 < c->chunks ? gained - passed(c, first, to + 1, step) : 0;
-      if (net != 0) add_to_chunk(c, t, to, net);
+      if (m->net[to] != 0) add_cost(&m->rank, c->rank_of[to], m->net[to]);
     }
   }
 }
@@ -257,18 +293,35 @@ static void try_from(cutter *c, const int *first, int from, move *found, score *
 static bool improve(cutter *c, int *first, score *now) {
   move found = {0};
   set_base(c, first);
-  set_limits(&c->base, now);
+  set_limits(c, first, now);
   for (int from = 1; from < c->chunks; from++) try_from(c, first, from, &found, now);
   if (found.from == 0) return false;
   shift(first, found.from, found.to, found.step);
   return true;
 }
 
-static score descend(cutter *c, int *first) {
+// Whether `first` was met before; remembers it. A later partition may take its place.
+static bool was_met(const cutter *c, const int *first) {
+  uint64_t hash = 1;
+  for (int k = 1; k < c->chunks; k++) {
+    hash = (hash ^ (uint64_t)first[k]) * 0x9e3779b97f4a7c15ULL;
+    hash ^= hash >> 29;
+  }
+  uint64_t *const place = &c->met[hash % MET];
+  const bool known = *place == hash;
+  *place = hash;
+  return known;
+}
+
+// Makes the best moves as long as they are improvements; false as soon as an earlier descent came
+// the same way, which has been compared with the best one.
+static bool descend(cutter *c, int *first, score *now) {
   set_base(c, first);
-  score now = score_of(&c->base);
-  while (improve(c, first, &now)) continue;
-  return now;
+  *now = score_of(&c->base);
+  do {
+    if (was_met(c, first)) return false;
+  } while (improve(c, first, now));
+  return true;
 }
 
 static int draw(uint64_t *drawn, int bound) {
@@ -290,24 +343,31 @@ static void search(cutter *c, ot_arena *arena, int *first) {
   int *const trial = ot_arena_take(arena, (int64_t)bytes);
   const int64_t affordable = START_BUDGET / ((int64_t)c->chunks * c->chunks * c->chunks);
   const int64_t starts = affordable < MAX_STARTS ? affordable : MAX_STARTS;
-  score best = descend(c, first);
+  score best, now;
   uint64_t drawn = 0;
+  descend(c, first, &best);
   for (int64_t i = 0; i < starts; i++) {
     memcpy(trial, first, bytes);
     kick(c, trial, &drawn);
-    const score s = descend(c, trial);
-    if (!is_better(&s, &best)) continue;
-    best = s;
+    if (!descend(c, trial, &now) || !is_better(&now, &best)) continue;
+    best = now;
     memcpy(first, trial, bytes);
     i = 0;
   }
 }
 
-static void create_standing(const cutter *c, ot_arena *arena, standing *t) {
-  t->chunk.count = c->chunks;
-  t->chunk.value = ot_arena_array(arena, c->chunks, sizeof(int64_t));
-  t->rank.count = c->ranks;
-  t->rank.value = ot_arena_array(arena, c->ranks, sizeof(int64_t));
+static tally create_tally(int count, ot_arena *arena) {
+  return (tally){.count = count, .value = ot_arena_array(arena, count, sizeof(int64_t))};
+}
+
+static moves create_moves(const cutter *c, int step, ot_arena *arena) {
+  return (moves){.step = step,
+                 .gained = ot_arena_array(arena, c->chunks, sizeof(int64_t)),
+                 .net = ot_arena_array(arena, c->chunks, sizeof(int64_t)),
+                 .before = ot_arena_array(arena, c->chunks, sizeof(change)),
+                 .end = ot_arena_array(arena, c->chunks, sizeof(change)),
+                 .between = ot_arena_array(arena, c->chunks + 1, sizeof(change)),
+                 .rank = create_tally(c->ranks, arena)};
 }
 
 // Handles equal layers, which most models have.
@@ -334,8 +394,10 @@ void ot_chain_partition(const ot_chain_request *request, ot_arena *arena, int *f
               .rank_of = request->rank_of};
   OT_ASSERT(c.chunks >= 1 && c.chunks <= c.blocks);
   c.sum = ot_arena_array(arena, c.blocks + 1, sizeof *c.sum);
-  create_standing(&c, arena, &c.base);
-  for (int side = 0; side < 2; side++) create_standing(&c, arena, &c.moved[side]);
+  c.met = ot_arena_array(arena, MET, sizeof *c.met);
+  c.trial = ot_arena_array(arena, c.chunks + 1, sizeof *c.trial);
+  c.base = (standing){create_tally(c.chunks, arena), create_tally(c.ranks, arena)};
+  for (int side = 0; side < 2; side++) c.moves[side] = create_moves(&c, 2 * side - 1, arena);
   sum_costs(request, &c);
   const bool several = c.chunks > c.ranks && c.ranks > 1;
   if (several && c.blocks > 2 && cut_evenly(&c, arena, first)) return;

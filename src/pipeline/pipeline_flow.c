@@ -228,7 +228,31 @@ static void count_neighbours(ot_arena *arena, ot_pipeline_flow *flow) {
   }
 }
 
+static void count_before_last(ot_arena *arena, ot_pipeline_flow *flow) {
+  const ot_work ends = flow->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD;
+  flow->before_last = ot_arena_array(arena, flow->num_chunks, sizeof(int));
+  for (int rank = 0; rank < flow->num_ranks; rank++) {
+    for (int i = 0; i < flow->num_of_rank[rank]; i++) {
+      const ot_flow_action *const a = &flow->actions[flow->of_rank[rank][i]];
+      if (a->work != ends) continue;
+      if (a->micro_batch == flow->micro_batches - 1) break;
+      flow->before_last[a->chunk]++;
+    }
+  }
+}
+
 // ---- build ----
+
+int64_t ot_pipeline_flow_bytes(const ot_pipeline_schedule *order) {
+  enum { ROUNDED = 16, ARRAYS = 16, OF_A_CHUNK = OT_SAVED_KINDS + 3, OF_A_RANK = 6 };
+  const int64_t ranks = order->num_ranks, chunks = order->num_chunks;
+  int64_t actions = 0;
+  for (int rank = 0; rank < order->num_ranks; rank++) actions += order->num_actions[rank];
+  const int64_t numbers =
+      actions + OT_WORKS * chunks * order->micro_batches + OF_A_CHUNK * chunks + OF_A_RANK * ranks;
+  return (actions + 1) * (int64_t)sizeof(ot_flow_action) + numbers * (int64_t)sizeof(int32_t) +
+         ROUNDED * (ARRAYS + ranks);
+}
 
 void ot_pipeline_flow_build(const ot_pipeline_schedule *order, ot_arena *arena, ot_arena *scratch,
                             ot_pipeline_flow *out) {
@@ -250,6 +274,7 @@ void ot_pipeline_flow_build(const ot_pipeline_schedule *order, ot_arena *arena, 
   }
   find_places(order, arena, out);
   count_neighbours(arena, out);
+  count_before_last(arena, out);
   for (int kind = 0; kind < OT_SAVED_KINDS; kind++) {
     out->most[kind] = ot_arena_array(arena, order->num_chunks, sizeof(int));
     for (int c = 0; c < order->num_chunks; c++) {

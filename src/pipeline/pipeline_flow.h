@@ -51,6 +51,9 @@ typedef struct ot_pipeline_flow {
   // Adjacent actions of a stage on the same chunk [num_chunks], ignoring W: a forward and a
   // backward, or two in the same direction.
   int *turns, *repeats;
+  // Complete backwards (W if split) of a chunk before the first one of the last micro-batch on its
+  // rank [num_chunks].
+  int *before_last;
 } ot_pipeline_flow;
 
 // Builds from a schedule that passed its check. Send buffers: the fewest without deadlock, at least
@@ -58,6 +61,9 @@ typedef struct ot_pipeline_flow {
 // temporaries in `scratch` may be freed afterwards.
 void ot_pipeline_flow_build(const ot_pipeline_schedule *order, ot_arena *arena, ot_arena *scratch,
                             ot_pipeline_flow *out);
+
+// The most bytes of `arena` that the flow of `order` takes.
+int64_t ot_pipeline_flow_bytes(const ot_pipeline_schedule *order);
 
 // Lifetime of a saved tensor of `kind`, in actions; both ends ascend with micro_batch.
 ot_saved_span ot_pipeline_flow_saved(const ot_pipeline_flow *flow, ot_saved_kind kind, int chunk,

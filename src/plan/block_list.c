@@ -35,9 +35,11 @@ static void list_kinds(const ot_estimator *e, const ot_split *split, int *first_
     kinds += blocks;
   }
   out->num_kinds = kinds + 1;
+  out->count = ot_arena_array(e->arena, out->num_kinds, sizeof(int));
 }
 
 static void add_block(ot_block_list *list, int kind, int place) {
+  list->count[kind]++;
   list->kind_of[list->num_blocks] = kind;
   list->place_of[list->num_blocks++] = place;
 }

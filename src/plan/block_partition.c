@@ -48,12 +48,15 @@ static ot_status build(ot_estimator *e, const ot_candidate *c, ot_stage_partitio
   *cut = (ot_stage_partition){.blocks = ot_estimator_blocks(e, c)};
   OT_TRY(partition(e, c, cut));
   share_layers(e, cut);
+  const int kinds = cut->blocks->num_kinds;
+  cut->count = ot_arena_array(e->arena, (int64_t)cut->stages.num_chunks * kinds, sizeof(int));
   cut->chunk_of = ot_arena_array(e->arena, cut->blocks->num_blocks, sizeof(int));
   cut->stage_of = ot_arena_array(e->arena, cut->blocks->num_blocks, sizeof(int));
   for (int chunk = 0; chunk < cut->stages.num_chunks; chunk++) {
     for (int i = cut->stages.first_block[chunk]; i < cut->stages.first_block[chunk + 1]; i++) {
       cut->chunk_of[i] = chunk;
       cut->stage_of[i] = cut->stages.rank_of[chunk];
+      cut->count[chunk * kinds + cut->blocks->kind_of[i]]++;
     }
   }
   return OT_OK;

@@ -2,8 +2,6 @@
 // Lower bounds of the step time and the memory of a candidate, at several depths. Each is at most
 // the estimate, and costs more to compute than the one before. Private to plan/.
 //
-//   mean     the floor with an equal share of the blocks on each stage: it needs no partition,
-//            since the fullest stage has at least the mean under every schedule
 //   floor    blocks priced for a micro-batch of the whole batch without context parallelism, so
 //            few sizes are priced; half the work of a kernel or the bytes of a message takes at
 //            least half the time
@@ -25,6 +23,12 @@
 // either between the stage's kernels, or on a lane that takes at least their total time. Weights
 // that are gathered one block ahead take at least as long as the block before. Kernels that run
 // concurrently with a collective are slowed down by a share of the shorter of both.
+//
+// Gradients that are reduced once have all forwards of their stage before them, and the backwards
+// of earlier micro-batches, as far as the schedule runs them first.
+//
+// A bound of many schedules gives each stage an equal share of the blocks: it needs no partition,
+// since the fullest stage has at least the mean.
 #pragma once
 
 #include "plan/framework.h"
@@ -43,16 +47,15 @@ typedef struct ot_block_bound {
 
 // Bounds over all kinds of blocks; depends on what shards a micro-batch.
 typedef struct ot_work_bound {
-  ot_block_bound *kind;      // [num_kinds]
-  double layer_elements;     // of the smallest kind of layer, in the dense view
-  double forward_s, back_s;  // longest, from one dense block to the next; back: with
-                             // the recompute, without W
-  double least_s[OT_WORKS];  // shortest dense block
-  bool split;                // I and W are separate
+  ot_block_bound *kind;         // [num_kinds]
+  double elements[2];           // of the smallest block of a layer, by view
+  double forward_s, back_s;     // longest, from one dense block to the next; back: with
+                                // the recompute, without W
+  double least_s[2][OT_WORKS];  // shortest block of a layer, by view
+  bool split;                   // I and W are separate
 } ot_work_bound;
 
 typedef enum ot_bound_depth {
-  OT_BOUND_MEAN,
   OT_BOUND_FLOOR,
   OT_BOUND_PLAIN,
   OT_BOUND_CONTEXT,
@@ -61,17 +64,26 @@ typedef enum ot_bound_depth {
   OT_BOUND_DEPTHS,
 } ot_bound_depth;
 
+// The pipeline schedules that a bound covers.
+typedef enum ot_bound_scope {
+  OT_SCOPE_ONE,
+  OT_SCOPE_KIND,   // the same with any number of chunks
+  OT_SCOPE_SPLIT,  // all that split the backward, or all that do not
+  OT_BOUND_SCOPES,
+} ot_bound_scope;
+
 typedef struct ot_bound_request {
   const ot_candidate *candidate;
-  ot_bound_depth depth;
+  ot_bound_depth depth;  // at most OT_BOUND_BLOCK for several schedules
+  ot_bound_scope scope;
   const ot_shard_bound *shards;  // of a layer; null: from candidate's zero and dp_shard
   double work_s;                 // known to pass before norms and updates (ot_bound_replay)
 } ot_bound_request;
 
-// Seconds to reduce, gather and update a layer of `elements` parameters on one rank, with zero and
-// dp_shard of `candidate`.
+// Seconds to reduce, gather and update blocks of `elements` parameters on one rank, by view, with
+// zero and dp_shard of `candidate`.
 ot_status ot_shard_bound_build(const ot_estimator *estimator, const ot_candidate *candidate,
-                               double elements, ot_shard_bound *out);
+                               const double elements[2], ot_shard_bound *out);
 
 // Takes the minimum of each figure.
 void ot_shard_bound_merge(const ot_shard_bound *other, ot_shard_bound *out);
@@ -84,9 +96,10 @@ ot_status ot_bound_build(ot_estimator *estimator, const ot_bound_request *reques
 // replayed without collectives of data parallelism. Costs as much as an estimate without them.
 ot_status ot_bound_replay(ot_estimator *estimator, const ot_candidate *candidate, double *work_s);
 
-// Lower bound of the parameters of a layer on one rank; with ep, of its attention.
+// Lower bounds of the parameters of a layer on one rank: of the block in the expert view, if there
+// is one, and of the other.
 ot_status ot_bound_elements(ot_estimator *estimator, const ot_candidate *candidate,
-                            double *elements);
+                            double elements[2]);
 
 // Bytes of device memory in use: `peak` with the allocator's slack and the runtime, as in
 // estimates; and whether they fit the device.

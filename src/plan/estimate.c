@@ -66,6 +66,8 @@ ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **
   return OT_OK;
 }
 
+ot_arena_pool *ot_estimator_scratch(ot_estimator *estimator) { return &estimator->scratch; }
+
 // ---- one candidate ----
 
 // A single stage that gathers or reduces bucket by bucket does the same in each micro-batch but the

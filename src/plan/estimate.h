@@ -5,7 +5,7 @@
 // reductions, norm and update.
 #pragma once
 
-#include "base/arena.h"
+#include "base/arena_pool.h"
 #include "pipeline/pipeline_schedule.h"
 #include "plan/job.h"
 #include "schedule/timeline.h"
@@ -85,6 +85,9 @@ typedef struct ot_estimator ot_estimator;
 
 // Keeps `job`. Allocated in `arena`. OT_USAGE as ot_job_check, or if the cluster lacks a rate.
 ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **out);
+
+// Memory of one call of the estimator, which others may use between its calls.
+ot_arena_pool *ot_estimator_scratch(ot_estimator *estimator);
 
 // `candidate` must have passed its check. Cost: O(stages x chunks x micro-batches) once the prices
 // of its blocks are known.

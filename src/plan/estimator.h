@@ -22,6 +22,7 @@
 typedef struct ot_block_list {
   int num_kinds;  // embedding, blocks of each layer kind, head
   bool *experts;  // [num_kinds] in the expert view (graph.h)
+  int *count;     // [num_kinds] blocks
   int num_blocks;
   int *kind_of;   // [num_blocks]
   int *place_of;  // [num_blocks] index among embedding, layers and head
@@ -86,6 +87,15 @@ typedef struct ot_prices {
 // A pipeline flow and the key that it depends on (flow_list.c).
 typedef struct ot_cached_flow ot_cached_flow;
 
+// The flows that were built last.
+typedef struct ot_flow_ring {
+  unsigned char *memory;  // [bytes] of the flows
+  int64_t bytes, next;    // next: end of the flow that was built last
+  int64_t count, made, capacity;
+  ot_cached_flow **list;   // [count], and others without memory up to `made`
+  ot_cached_flow *latest;  // that was used last, or null
+} ot_flow_ring;
+
 // Layers of a stage: in all its chunks, in its last chunk, and before its first one.
 typedef struct ot_stage_share {
   int layers, last_layers, layers_before;
@@ -95,7 +105,9 @@ typedef struct ot_stage_share {
 // Assignment of blocks to chunks and stages.
 typedef struct ot_stage_partition {
   const ot_block_list *blocks;
+  const double *cost;  // [num_blocks] that stages share evenly; null: they do not
   ot_stages stages;
+  int *count;              // [num_chunks][num_kinds] blocks of a kind
   int *chunk_of;           // [num_blocks]
   int *stage_of;           // [num_blocks]
   ot_stage_share *shares;  // [num_ranks]
@@ -134,8 +146,7 @@ struct ot_estimator {
   ot_price_list prices, works, sums;
   int64_t num_graphs, graphs_capacity;
   ot_graph **graphs;
-  int64_t num_flows, flows_capacity;
-  ot_cached_flow **flows;
+  ot_flow_ring flows;
   int64_t num_cuts, cuts_capacity;
   ot_stage_partition **cuts;
   ot_lookup cut_lookup;
@@ -203,7 +214,7 @@ ot_split ot_estimator_split(const ot_estimator *estimator, const ot_candidate *c
 bool ot_estimator_reshards(const ot_estimator *estimator, int place);
 int ot_estimator_prefetch(const ot_estimator *estimator);
 
-// The pipeline flow of the candidate.
+// The pipeline flow of the candidate, valid until the next but one is asked for.
 ot_status ot_flow_find(ot_estimator *estimator, const ot_candidate *candidate,
                        const ot_stages *stages, const ot_pipeline_flow **out);
 

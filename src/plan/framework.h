@@ -8,16 +8,21 @@
 #include "plan/estimator.h"
 #include "schedule/block_phases.h"
 
-// Lower bounds for the gradient reductions, weight gathers and update of one layer. Latencies and
+// Lower bounds for the gradient reductions, weight gathers and update of one block. Latencies and
 // bytes of the collectives only; estimates add the kernels around them.
-typedef struct ot_shard_bound {
+typedef struct ot_sum_bound {
   double reduce_s;           // after the last micro-batch
   double reduce_each_s;      // after each micro-batch before
   double gradient_gather_s;  // all-gather after the last reduction, if nothing is sharded
   double gather_s;           // one all-gather of sharded weights
   double reduce_load_s, reduce_each_load_s, gather_load_s;  // of these, ot_price.load_s
-  double end_s;    // after all reductions: update, and all-gather of weights
-  bool regathers;  // gathers in every pass through the layer
+  double end_s;  // after all reductions: update, and all-gather of weights
+} ot_sum_bound;
+
+// Of a layer outside the expert view, and of its block in it, if that is separate.
+typedef struct ot_shard_bound {
+  ot_sum_bound view[2];
+  bool regathers;  // gathers in every pass through the block
 } ot_shard_bound;
 
 struct ot_framework {
@@ -48,10 +53,10 @@ struct ot_framework {
   ot_status (*price_sums)(const ot_estimator *estimator, const ot_step_phases *phases,
                           ot_arena *scratch, ot_prices *prices);
 
-  // Bounds for a layer of `elements` parameters on one rank, with zero and dp_shard of `candidate`.
-  // `out` is zero except `regathers`.
+  // Bounds for a block of `elements` parameters on one rank, in the expert view or outside it, with
+  // zero and dp_shard of `candidate`. `out` is zero.
   ot_status (*bound_sums)(const ot_estimator *estimator, const ot_candidate *candidate,
-                          double elements, ot_shard_bound *out);
+                          bool experts, double elements, ot_sum_bound *out);
 
   // Adds the bytes of one rank of each stage.
   //   out  [stages] zero except stage and capacity

@@ -458,9 +458,10 @@ static ot_status price_sums(const ot_estimator *e, const ot_step_phases *phases,
   return price_meeting(e, p);
 }
 
-static ot_status bound_sums(const ot_estimator *e, const ot_candidate *c, double n,
-                            ot_shard_bound *out) {
+static ot_status bound_sums(const ot_estimator *e, const ot_candidate *c, bool in_experts, double n,
+                            ot_sum_bound *out) {
   const ot_engine *const engine = e->job.engine;
+  if (in_experts) return OT_OK;
   // Expert gradients are reduced over fewer ranks: assumes the largest possible number of experts.
   const double experts = expert_elements(e, c, (int)e->layers.num_layers);
   ot_block_price price = {.buckets.elements = (int64_t)n,

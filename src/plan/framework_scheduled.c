@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Orthant itself: prices the schedules that it would run.
+#include <string.h>
+
 #include "base/extremes.h"
 #include "describe/parallel_check.h"
 #include "describe/pipeline_rules.h"
@@ -43,16 +45,16 @@ static ot_candidate built(const ot_candidate *candidate) { return *candidate; }
 
 // Matrix FLOPs of each block of the unsharded model: all ranks use the same partition.
 static ot_status block_costs(ot_estimator *e, const ot_candidate *c, const ot_run *run,
-                             double *cost) {
+                             ot_arena *scratch, double *cost) {
   const ot_block_list *const blocks = ot_estimator_blocks(e, c);
   ot_candidate one = *c;
   one.micro_batch_size = 1;  // costs are proportional to it
   const ot_graph_request request = ot_prices_graph(e, &one, run, true);
   ot_graph *graph;
   OT_TRY(ot_graph_find(e, &request, &graph));
-  double *const of_kind = ot_arena_array(e->arena, blocks->num_kinds, sizeof *of_kind);
+  double *const of_kind = ot_arena_array(scratch, blocks->num_kinds, sizeof *of_kind);
   for (int k = 0; k < blocks->num_kinds; k++) {
-    of_kind[k] = ot_stages_block_cost(graph, k, &run->parallel, e->arena);
+    of_kind[k] = ot_stages_block_cost(graph, k, &run->parallel, scratch);
   }
   for (int i = 0; i < blocks->num_blocks; i++) cost[i] = of_kind[blocks->kind_of[i]];
   return OT_OK;
@@ -76,6 +78,33 @@ static void split_as_given(ot_estimator *e, const ot_run *run, ot_stage_partitio
                             .rank_of = ot_stages_assign(&run->parallel, chunks, e->arena)};
 }
 
+// An earlier partition of the same costs into the same chunks, or null: kinds of recompute may cost
+// alike.
+static const ot_stage_partition *same_partition(const ot_estimator *e, const ot_candidate *c,
+                                                const ot_stage_partition *wanted) {
+  const size_t bytes = (size_t)wanted->blocks->num_blocks * sizeof *wanted->cost;
+  const int chunks = c->pp * ot_pipeline_chunks(c->pipeline, c->pp, c->vpp);
+  for (int64_t i = 0; i < e->num_cuts; i++) {
+    const ot_stage_partition *const cut = e->cuts[i];
+    const ot_stages *const stages = &cut->stages;
+    if (!cut->cost || cut->blocks != wanted->blocks || stages->num_ranks != c->pp) continue;
+    if (stages->num_chunks != chunks || memcmp(cut->cost, wanted->cost, bytes) != 0) continue;
+    const int last = ot_pipeline_stage(c->pipeline, c->pp, chunks - 1);
+    if (stages->rank_of[chunks - 1] == last) return cut;
+  }
+  return NULL;
+}
+
+static const int *keep(const ot_estimator *e, const int *numbers, int count) {
+  int *const kept = ot_arena_array(e->arena, count, sizeof *kept);
+  return memcpy(kept, numbers, (size_t)count * sizeof *kept);
+}
+
+static void keep_stages(const ot_estimator *e, ot_stages *stages) {
+  stages->first_block = keep(e, stages->first_block, stages->num_chunks + 1);
+  stages->rank_of = keep(e, stages->rank_of, stages->num_chunks);
+}
+
 static ot_status partition(ot_estimator *e, const ot_candidate *c, ot_run *run,
                            ot_stage_partition *out) {
   const int num_blocks = out->blocks->num_blocks;
@@ -86,8 +115,17 @@ static ot_status partition(ot_estimator *e, const ot_candidate *c, ot_run *run,
     split_as_given(e, run, out);
     return OT_OK;
   }
-  OT_TRY(block_costs(e, c, run, cost));
-  return ot_stages_partition(num_blocks, cost, &run->parallel, e->arena, &out->stages);
+  ot_arena scratch = ot_arena_pool_begin(&e->scratch);
+  OT_TRY(block_costs(e, c, run, &scratch, cost));
+  out->cost = cost;
+  const ot_stage_partition *const known = same_partition(e, c, out);
+  if (known) {
+    out->stages = known->stages;
+    return OT_OK;
+  }
+  OT_TRY(ot_stages_partition(num_blocks, cost, &run->parallel, &scratch, &out->stages));
+  keep_stages(e, &out->stages);
+  return OT_OK;
 }
 
 // ---- work of a micro-batch ----
@@ -217,12 +255,33 @@ static double narrow(const ot_estimator *e, double bytes) {
   return e->job.run || bytes < 4 ? 2 : 4;
 }
 
-static ot_status bound_sums(const ot_estimator *e, const ot_candidate *c, double n,
-                            ot_shard_bound *out) {
+// Groups that sum the gradients of a block: ranks of a shard, its copies, and those of cp
+// (describe/groups.c).
+typedef struct sum_groups {
+  ot_group_shape shard, others, context;
+} sum_groups;
+
+static sum_groups dense_groups(const ot_candidate *c) {
   const int pieces = c->zero > 0 ? c->dp_shard : c->dp, inside = c->tp * c->cp;
-  const ot_group_shape shard = {.size = pieces, .stride = inside};
-  const ot_group_shape others = {.size = c->dp / pieces, .stride = inside * pieces};
-  const ot_group_shape context = {.size = c->cp, .stride = c->tp};
+  return (sum_groups){.shard = {.size = pieces, .stride = inside},
+                      .others = {.size = c->dp / pieces, .stride = inside * pieces},
+                      .context = {.size = c->cp, .stride = c->tp}};
+}
+
+static sum_groups expert_groups(const ot_candidate *c) {
+  const int apart = c->ep * c->etp, inside = c->tp * c->cp, stage = inside * c->dp;
+  const int domain = c->zero > 0 && c->dp_shard > 1 ? inside * c->dp_shard : stage;
+  const int wide = apart > domain ? apart : domain;
+  return (sum_groups){.shard = {.size = wide / apart, .stride = apart},
+                      .others = {.size = stage / wide, .stride = wide},
+                      .context = {.size = 1, .stride = 1}};
+}
+
+static ot_status bound_sums(const ot_estimator *e, const ot_candidate *c, bool experts, double n,
+                            ot_sum_bound *out) {
+  const sum_groups groups = experts ? expert_groups(c) : dense_groups(c);
+  const ot_group_shape shard = groups.shard, others = groups.others, context = groups.context;
+  const int pieces = shard.size;
   const double wire = n * narrow(e, e->job.recipe.reduce_bytes);
   const double weights = n * narrow(e, e->job.recipe.weight_bytes);
   const double kept = n * narrow(e, e->job.recipe.gradient_bytes);
@@ -265,7 +324,7 @@ static void bound_slots(const ot_estimator *e, const ot_prices *prices, int kind
 static double bound_shards(const ot_estimator *e, const ot_candidate *c, bool experts) {
   (void)e;
   const int shard = c->zero > 0 ? c->dp_shard : 1;
-  return experts && shard > 1 ? (double)c->dp * c->cp * c->tp / (c->ep * c->etp) : shard;
+  return experts && shard > 1 ? expert_groups(c).shard.size : shard;
 }
 
 const ot_framework ot_framework_scheduled = {

@@ -64,40 +64,49 @@ static bool set_free(ot_candidate *given, value v) {
   OT_UNREACHABLE();
 }
 
+// Memory of the remedies, and of one search after the other.
+typedef struct finder {
+  ot_arena *arena;
+  ot_arena_pool *scratch;
+  ot_remedies *out;
+} finder;
+
 // The best plan of `job`, if any.
-static ot_status first_plan(const ot_job *job, ot_arena *arena, const ot_estimate **plan) {
-  const ot_search_request request = {.job = job, .top = 1, .plans_only = true};
+static ot_status first_plan(const finder *f, const ot_job *job, const ot_estimate **plan) {
+  const ot_search_request request = {
+      .job = job, .top = 1, .plans_only = true, .scratch = f->scratch};
   ot_search search;
   *plan = NULL;
-  OT_TRY(ot_search_build(&request, arena, &search));
+  OT_TRY(ot_search_build(&request, f->arena, &search));
   if (search.num_plans > 0) *plan = &search.plans[0];
   return OT_OK;
 }
 
-static void add(ot_remedies *out, const ot_remedy *change, ot_arena *arena) {
+static void add(const finder *f, const ot_remedy *change) {
+  ot_remedies *const out = f->out;
   char split[256];
   ot_candidate_print(&change->plan.candidate, split, sizeof split);
   OT_ASSERT(out->num < OT_REMEDIES);
   out->change[out->num] = *change;
   out->text[out->num++] =
-      change->freed ? ot_arena_format(arena, "without --%s: %s", change->freed, split)
-                    : ot_arena_format(arena, "with %d devices: %s", change->devices, split);
+      change->freed ? ot_arena_format(f->arena, "without --%s: %s", change->freed, split)
+                    : ot_arena_format(f->arena, "with %d devices: %s", change->devices, split);
 }
 
-static ot_status try_freeing(const ot_job *job, ot_arena *arena, ot_remedies *out) {
+static ot_status try_freeing(const finder *f, const ot_job *job) {
   for (int v = 0; v < VALUES; v++) {
     ot_job freed = *job;
     const ot_estimate *plan;
     if (!set_free(&freed.given, (value)v)) continue;
     // The remaining degrees may not divide the devices.
     if (ot_job_check(&freed) != OT_OK || ot_ability_check_job(&freed) != OT_OK) continue;
-    OT_TRY(first_plan(&freed, arena, &plan));
-    if (plan) add(out, &(ot_remedy){names[v], job->devices, *plan}, arena);
+    OT_TRY(first_plan(f, &freed, &plan));
+    if (plan) add(f, &(ot_remedy){names[v], job->devices, *plan});
   }
   return OT_OK;
 }
 
-static ot_status try_more_devices(const ot_job *job, ot_arena *arena, ot_remedies *out) {
+static ot_status try_more_devices(const finder *f, const ot_job *job) {
   // Ranks of a machine share its cores: it has no more devices.
   if (job->cluster->device.threads > 0) return OT_OK;
   for (int64_t times = 2; times <= MOST_TIMES; times *= 2) {
@@ -111,16 +120,18 @@ static ot_status try_more_devices(const ot_job *job, ot_arena *arena, ot_remedie
     larger.devices = (int)devices;
     larger.given.dp = 0;
     if (ot_ability_check_job(&larger) != OT_OK) return OT_OK;
-    OT_TRY(first_plan(&larger, arena, &plan));
+    OT_TRY(first_plan(f, &larger, &plan));
     if (!plan) continue;
-    add(out, &(ot_remedy){NULL, (int)devices, *plan}, arena);
+    add(f, &(ot_remedy){NULL, (int)devices, *plan});
     return OT_OK;
   }
   return OT_OK;
 }
 
-ot_status ot_remedies_build(const ot_job *job, ot_arena *arena, ot_remedies *out) {
+ot_status ot_remedies_build(const ot_job *job, ot_arena_pool *scratch, ot_arena *arena,
+                            ot_remedies *out) {
+  const finder f = {.arena = arena, .scratch = scratch, .out = out};
   *out = (ot_remedies){0};
-  OT_TRY(try_freeing(job, arena, out));
-  return try_more_devices(job, arena, out);
+  OT_TRY(try_freeing(&f, job));
+  return try_more_devices(&f, job);
 }

@@ -20,5 +20,6 @@ typedef struct ot_remedies {
 } ot_remedies;
 
 // Frees one fixed degree of the job at a time, then doubles the devices (up to 4096 times as many).
-// In `arena`. Cost: one search per change.
-ot_status ot_remedies_build(const ot_job *job, ot_arena *arena, ot_remedies *out);
+// In `arena`; `scratch` is the memory of the searches, or null. Cost: one search per change.
+ot_status ot_remedies_build(const ot_job *job, ot_arena_pool *scratch, ot_arena *arena,
+                            ot_remedies *out);

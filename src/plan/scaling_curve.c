@@ -2,9 +2,7 @@
 // Tries each number of devices separately, smallest first; leaves out those that cannot run.
 #include "plan/scaling_curve.h"
 
-#include "base/arena_pool.h"
-
-enum { DEVICES_MAX = 1 << 22, PASSES_MAX = 1 << 15 };
+enum { DEVICES_MAX = 1 << 22, PASSES_MAX = 1 << 14 };
 
 // Sets data parallelism of `candidate` to `dp`; false if that is impossible.
 static bool stretch(const ot_job *job, const ot_candidate *candidate, int64_t dp,
@@ -45,16 +43,14 @@ static ot_status add_point(const ot_job *job, const ot_candidate *candidate, int
   return OT_OK;
 }
 
-ot_status ot_scaling_build(const ot_job *job, const ot_candidate *candidate, ot_arena *arena,
+ot_status ot_scaling_build(const ot_job *job, const ot_candidate *candidate, ot_arena_pool *scratch,
                            ot_scaling *out) {
   out->num = 0;
   int64_t dp = candidate->dp;
   while (dp % 2 == 0) dp /= 2;
-  ot_arena_pool *const pool = ot_arena_take(arena, sizeof *pool);
-  pool->parent = arena;
   for (; dp <= job->global_batch_size; dp *= 2) {
-    ot_arena scratch = ot_arena_pool_begin(pool);
-    OT_TRY(add_point(job, candidate, dp, &scratch, out));
+    ot_arena arena = ot_arena_pool_begin(scratch);
+    OT_TRY(add_point(job, candidate, dp, &arena, out));
   }
   return OT_OK;
 }

@@ -17,6 +17,6 @@ typedef struct ot_scaling {
 // Halves and doubles dp of `candidate` while micro-batches stay whole. If there is only one
 // micro-batch, it shrinks; if an interleaved schedule has too few, 1f1b is used. The cluster grows
 // as needed. Fewer devices whose step has very many passes of chunks, each of which takes memory,
-// are left out. Estimates are in `arena`. Cost: one estimator per point.
-ot_status ot_scaling_build(const ot_job *job, const ot_candidate *candidate, ot_arena *arena,
+// are left out. `scratch` is the memory of the estimators. Cost: one estimator per point.
+ot_status ot_scaling_build(const ot_job *job, const ot_candidate *candidate, ot_arena_pool *scratch,
                            ot_scaling *out);

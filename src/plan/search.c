@@ -17,26 +17,27 @@
 enum { KEPT_REJECTIONS = 3, ZERO_STAGES = 4 };
 
 typedef enum node_kind {
-  NODE_GROUP,         // all schedules that split the backward, or all others; mean bound
+  NODE_GROUP,         // all schedules that split the backward, or all others; floor bound
   NODE_GROUP_ZERO,    // the same with one ZeRO stage
-  NODE_ZERO_FLOOR,    // one schedule, all its sharding choices; floor bound
-  NODE_ZERO_PLAIN,    // the same, plain bound (no recompute)
-  NODE_ZERO_CONTEXT,  // the same, context bound
-  NODE_ZERO_BLOCK,    // the same, block bound
-  NODE_ZERO,          // the same, bound of the schedule
+  NODE_KIND_PLAIN,    // of these, one schedule with any number of chunks; plain bound
+  NODE_KIND_CONTEXT,  // the same, context bound
+  NODE_KIND_BLOCK,    // the same, block bound
+  NODE_BLOCK,         // of these, one number of chunks; block bound
+  NODE_ORDER,         // the same, bound of the schedule
   NODE_REPLAYED,      // the same, bound of the replayed pipeline
-  NODE_CANDIDATE,     // one candidate
+  NODE_CANDIDATE,     // of these, one sharding choice
   NODE_KINDS,
 } node_kind;
 
-// Minimum cost over the sharding choices.
-typedef struct least_shards {
-  ot_shard_bound all, zero[ZERO_STAGES];
-} least_shards;
+// What the groups of the same degrees share.
+typedef struct degrees {
+  bool known;
+  ot_shard_bound least, of[ZERO_STAGES];  // minimum over all of them, and over a ZeRO stage
+  double plan_s[ZERO_STAGES];             // of the fastest plan so far; 0: none
+} degrees;
 
 typedef struct node {
-  double key;  // lower bound of the objective: seconds, or bytes
-  double step_s;
+  double step_s;  // lower bounds
   int64_t peak;
   int group;
   int16_t order,
@@ -55,7 +56,8 @@ enum { REPLAYED = 1 << 12 };
 
 typedef struct searcher {
   const ot_search_request *request;
-  ot_arena *arena;
+  ot_arena *arena;  // of the search
+  ot_arena *kept;   // of its result
   ot_estimator *estimator;
   ot_space space;
   bool by_memory;  // minimises memory instead of step time
@@ -63,10 +65,9 @@ typedef struct searcher {
   node *heap;  // [count]
   ot_search *out;
   int64_t too_large;             // candidates rejected by a memory bound
-  ot_shard_bound **shards;       // [num_groups][num_shards] of a layer
-  least_shards *least;           // [num_groups]
+  degrees *degrees;              // [space.num_degrees]
   replayed *replayed;            // [REPLAYED] the latest
-  int kept[OT_REJECTION_KINDS];  // rejections by kind
+  int told[OT_REJECTION_KINDS];  // rejections kept, by kind
 } searcher;
 
 // ---- heap ----
@@ -75,8 +76,14 @@ static int64_t order_of(const node *n) {
   return (((int64_t)n->group * INT16_MAX + n->order) * INT16_MAX + n->shard) * 4 + n->recompute;
 }
 
-static bool is_before(const node *a, const node *b) {
-  if (a->key != b->key) return a->key < b->key;
+// Lower bound of the objective: seconds, or bytes.
+static double key_of(const searcher *s, const node *n) {
+  return s->by_memory ? (double)n->peak : n->step_s;
+}
+
+static bool is_before(const searcher *s, const node *a, const node *b) {
+  const double first = key_of(s, a), second = key_of(s, b);
+  if (first != second) return first < second;
   if (a->kind != b->kind) return a->kind > b->kind;
   return order_of(a) < order_of(b);
 }
@@ -84,7 +91,7 @@ static bool is_before(const node *a, const node *b) {
 static void push(searcher *s, const node *n) {
   s->heap = ot_arena_grow(s->arena, s->heap, s->count, &s->capacity, sizeof(node));
   int64_t i = s->count++;
-  for (; i > 0 && is_before(n, &s->heap[(i - 1) / 2]); i = (i - 1) / 2) {
+  for (; i > 0 && is_before(s, n, &s->heap[(i - 1) / 2]); i = (i - 1) / 2) {
     s->heap[i] = s->heap[(i - 1) / 2];
   }
   s->heap[i] = *n;
@@ -94,8 +101,8 @@ static node pop(searcher *s) {
   const node first = s->heap[0], last = s->heap[--s->count];
   int64_t i = 0;
   for (int64_t child = 1; child < s->count; child = 2 * i + 1) {
-    if (child + 1 < s->count && is_before(&s->heap[child + 1], &s->heap[child])) child++;
-    if (!is_before(&s->heap[child], &last)) break;
+    if (child + 1 < s->count && is_before(s, &s->heap[child + 1], &s->heap[child])) child++;
+    if (!is_before(s, &s->heap[child], &last)) break;
     s->heap[i] = s->heap[child];
     i = child;
   }
@@ -129,8 +136,9 @@ static bool is_split(const ot_space_group *group, int order) {
 // Whether `n` also covers pipeline schedule `index`.
 static bool stands_for_order(const searcher *s, const node *n, int index) {
   const ot_space_group *const group = &s->space.groups[n->group];
-  if (n->kind > NODE_GROUP_ZERO) return index == n->order;
-  return is_split(group, index) == is_split(group, n->order);
+  if (n->kind > NODE_KIND_BLOCK) return index == n->order;
+  if (n->kind <= NODE_GROUP_ZERO) return is_split(group, index) == is_split(group, n->order);
+  return group->orders[index].pipeline == group->orders[n->order].pipeline;
 }
 
 static int64_t count_candidates(const searcher *s, const node *n) {
@@ -141,26 +149,39 @@ static int64_t count_candidates(const searcher *s, const node *n) {
   return shards * orders;
 }
 
+static degrees *degrees_of(const searcher *s, const node *n) {
+  return &s->degrees[s->space.groups[n->group].degrees];
+}
+
 // Later choices need fewer bytes: the highest ZeRO stage over the most ranks is the last.
 static const ot_shard_bound *bound_of(const searcher *s, const node *n) {
-  if (n->kind == NODE_GROUP) return &s->least[n->group].all;
-  if (n->kind == NODE_CANDIDATE) return &s->shards[n->group][n->shard];
-  return &s->least[n->group].zero[shard_of(s, n)->zero];
+  const degrees *const d = degrees_of(s, n);
+  if (n->kind == NODE_GROUP) return &d->least;
+  return n->kind == NODE_CANDIDATE ? NULL : &d->of[shard_of(s, n)->zero];
+}
+
+// Whether all candidates of `n` are slower than a plan with their degrees, of which only the
+// fastest is kept.
+static bool is_beaten(const searcher *s, const node *n) {
+  if (!s->request->distinct || s->by_memory || s->request->exhaustive) return false;
+  if (n->kind == NODE_GROUP) return false;
+  const double known_s = degrees_of(s, n)->plan_s[shard_of(s, n)->zero];
+  return known_s > 0 && n->step_s > known_s;
 }
 
 static void keep_rejection(searcher *s, ot_rejection_kind kind, const node *n, const char *reason) {
-  if (s->kept[kind] == KEPT_REJECTIONS) return;
-  s->kept[kind]++;
+  if (s->told[kind] == KEPT_REJECTIONS) return;
+  s->told[kind]++;
   s->out->rejections[s->out->num_rejections++] =
       (ot_rejection){.kind = kind,
                      .candidate = candidate_of(s, n),
                      .bound = {.step_s = n->step_s, .peak = n->peak},
-                     .reason = ot_arena_text(s->arena, reason, ot_text_length(reason))};
+                     .reason = ot_arena_text(s->kept, reason, ot_text_length(reason))};
 }
 
 static void reject_memory(searcher *s, const node *n) {
   s->out->num_rejected[OT_REJECTED_MEMORY] += count_candidates(s, n);
-  if (s->kept[OT_REJECTED_MEMORY] == KEPT_REJECTIONS) return;
+  if (s->told[OT_REJECTED_MEMORY] == KEPT_REJECTIONS) return;
   const double used = (double)ot_bound_used(s->estimator, n->peak);
   const double whole = (double)ot_device_capacity(&s->estimator->cluster.device);
   const double capacity = used > whole ? whole : (double)ot_estimator_memory(s->estimator);
@@ -198,14 +219,18 @@ static ot_status replay_work(searcher *s, const node *n, double *work_s) {
 // Bounds `n` and adds it to the heap, or counts its candidates as rejected.
 static ot_status add(searcher *s, node n) {
   static const ot_bound_depth depth[NODE_KINDS] = {
-      [NODE_GROUP] = OT_BOUND_MEAN,           [NODE_GROUP_ZERO] = OT_BOUND_MEAN,
-      [NODE_ZERO_FLOOR] = OT_BOUND_FLOOR,     [NODE_ZERO_PLAIN] = OT_BOUND_PLAIN,
-      [NODE_ZERO_CONTEXT] = OT_BOUND_CONTEXT, [NODE_ZERO_BLOCK] = OT_BOUND_BLOCK,
-      [NODE_ZERO] = OT_BOUND_ORDER,           [NODE_REPLAYED] = OT_BOUND_ORDER,
+      [NODE_GROUP] = OT_BOUND_FLOOR,      [NODE_GROUP_ZERO] = OT_BOUND_FLOOR,
+      [NODE_KIND_PLAIN] = OT_BOUND_PLAIN, [NODE_KIND_CONTEXT] = OT_BOUND_CONTEXT,
+      [NODE_KIND_BLOCK] = OT_BOUND_BLOCK, [NODE_BLOCK] = OT_BOUND_BLOCK,
+      [NODE_ORDER] = OT_BOUND_ORDER,      [NODE_REPLAYED] = OT_BOUND_ORDER,
       [NODE_CANDIDATE] = OT_BOUND_ORDER};
   const ot_candidate candidate = candidate_of(s, &n);
-  ot_bound_request request = {
-      .candidate = &candidate, .depth = depth[n.kind], .shards = bound_of(s, &n)};
+  ot_bound_request request = {.candidate = &candidate,
+                              .depth = depth[n.kind],
+                              .scope = n.kind <= NODE_GROUP_ZERO   ? OT_SCOPE_SPLIT
+                                       : n.kind <= NODE_KIND_BLOCK ? OT_SCOPE_KIND
+                                                                   : OT_SCOPE_ONE,
+                              .shards = bound_of(s, &n)};
   ot_estimate_bound bound;
   ot_status status = replay_work(s, &n, &request.work_s);
   if (status == OT_OK) status = ot_bound_build(s->estimator, &request, &bound);
@@ -213,40 +238,33 @@ static ot_status add(searcher *s, node n) {
   // The bound of the parent node is still valid.
   if (bound.step_s > n.step_s) n.step_s = bound.step_s;
   if (bound.peak > n.peak) n.peak = bound.peak;
-  n.key = s->by_memory ? (double)n.peak : n.step_s;
   if (!s->by_memory && !s->request->exhaustive && !ot_bound_fits(s->estimator, n.peak)) {
     s->too_large += count_candidates(s, &n);
     reject_memory(s, &n);
     return OT_OK;
   }
-  push(s, &n);
+  if (!is_beaten(s, &n)) push(s, &n);
   return OT_OK;
 }
 
-// Costs of the sharding choices, and their minimum. Groups of the same degrees share them.
-static ot_status find_shards(searcher *s, int group_index) {
-  const ot_space_group *const group = &s->space.groups[group_index];
-  const ot_space_group *const before = group_index > 0 ? group - 1 : NULL;
-  if (before && before->shards == group->shards) {
-    s->shards[group_index] = s->shards[group_index - 1];
-    s->least[group_index] = s->least[group_index - 1];
-    return OT_OK;
-  }
-  ot_shard_bound *const made = ot_arena_array(s->arena, group->num_shards, sizeof *made);
-  least_shards *const least = &s->least[group_index];
-  s->shards[group_index] = made;
+// Costs of the sharding choices of a group, and their minimum.
+static ot_status find_shards(searcher *s, const ot_space_group *group) {
+  degrees *const d = &s->degrees[group->degrees];
+  if (d->known) return OT_OK;
+  d->known = true;
   for (int i = 0; i < group->num_shards; i++) {
     const ot_candidate candidate =
         ot_space_candidate(group, group->orders[0], group->shards[i], s->space.recompute[0]);
-    double elements;
-    OT_TRY(ot_bound_elements(s->estimator, &candidate, &elements));
-    OT_TRY(ot_shard_bound_build(s->estimator, &candidate, elements, &made[i]));
-    ot_shard_bound *const zero = &least->zero[group->shards[i].zero];
+    double elements[2];
+    ot_shard_bound made;
+    OT_TRY(ot_bound_elements(s->estimator, &candidate, elements));
+    OT_TRY(ot_shard_bound_build(s->estimator, &candidate, elements, &made));
+    ot_shard_bound *const zero = &d->of[group->shards[i].zero];
     const bool first = i == 0 || group->shards[i].zero != group->shards[i - 1].zero;
-    if (i == 0) least->all = made[i];
-    if (first) *zero = made[i];
-    ot_shard_bound_merge(&made[i], &least->all);
-    ot_shard_bound_merge(&made[i], zero);
+    if (i == 0) d->least = made;
+    if (first) *zero = made;
+    ot_shard_bound_merge(&made, &d->least);
+    ot_shard_bound_merge(&made, zero);
   }
   return OT_OK;
 }
@@ -268,11 +286,17 @@ static ot_status add_group(searcher *s, int group_index) {
   return OT_OK;
 }
 
-static ot_status add_orders(searcher *s, const node *from) {
-  for (int i = 0; i < s->space.groups[from->group].num_orders; i++) {
+// Adds each of the schedules that `from` covers, or the first of each kind of schedule.
+static ot_status add_orders(searcher *s, const node *from, node_kind kind) {
+  const ot_space_group *const group = &s->space.groups[from->group];
+  ot_pipeline before = OT_PIPELINES;
+  for (int i = 0; i < group->num_orders; i++) {
     node n = *from;
     if (!stands_for_order(s, from, i)) continue;
-    n.kind = NODE_ZERO_FLOOR;
+    const bool known = group->orders[i].pipeline == before;
+    before = group->orders[i].pipeline;
+    if (known && kind <= NODE_KIND_BLOCK) continue;
+    n.kind = (int8_t)kind;
     n.order = (int16_t)i;
     OT_TRY(add(s, n));
   }
@@ -282,7 +306,7 @@ static ot_status add_orders(searcher *s, const node *from) {
 static ot_status add_groups(searcher *s) {
   s->count = 0;
   for (int64_t i = 0; i < s->space.num_groups; i++) {
-    OT_TRY(find_shards(s, (int)i));
+    OT_TRY(find_shards(s, &s->space.groups[i]));
     OT_TRY(add_group(s, (int)i));
   }
   return OT_OK;
@@ -381,6 +405,8 @@ static ot_status simulate(searcher *s, const node *n) {
   s->out->num_simulated += estimate.step_s > 0;
   s->too_large += estimate.step_s == 0;
   if (estimate.fits) {
+    double *const plan_s = &degrees_of(s, n)->plan_s[candidate.zero];
+    if (*plan_s == 0 || estimate.step_s < *plan_s) *plan_s = estimate.step_s;
     keep_plan(s, &estimate);
     return OT_OK;
   }
@@ -397,8 +423,8 @@ static ot_status simulate(searcher *s, const node *n) {
 static bool is_done(const searcher *s, const node *n) {
   const ot_search *const out = s->out;
   if (s->request->exhaustive) return false;
-  if (s->by_memory) return out->nearest.step_s > 0 && n->key > (double)out->nearest.memory.peak;
-  return out->num_plans == s->request->top && n->key > out->plans[out->num_plans - 1].step_s;
+  if (s->by_memory) return out->nearest.step_s > 0 && n->peak > out->nearest.memory.peak;
+  return out->num_plans == s->request->top && n->step_s > out->plans[out->num_plans - 1].step_s;
 }
 
 static void tell_progress(const searcher *s, int64_t nodes) {
@@ -413,21 +439,21 @@ static ot_status run(searcher *s) {
   for (int64_t nodes = 1; s->count > 0 && !is_done(s, &s->heap[0]); nodes++) {
     node n = pop(s);
     tell_progress(s, nodes);
+    if (is_beaten(s, &n)) continue;
     switch ((node_kind)n.kind) {
       case NODE_GROUP:
         OT_TRY(add_zeros(s, &n));
         break;
       case NODE_GROUP_ZERO:
-        OT_TRY(add_orders(s, &n));
+        OT_TRY(add_orders(s, &n, s->by_memory ? NODE_KIND_CONTEXT : NODE_KIND_PLAIN));
         break;
-      case NODE_ZERO_FLOOR:
-        n.kind = s->by_memory ? NODE_ZERO_CONTEXT : NODE_ZERO_PLAIN;
-        OT_TRY(add(s, n));
+      case NODE_KIND_BLOCK:
+        OT_TRY(add_orders(s, &n, NODE_BLOCK));
         break;
-      case NODE_ZERO_PLAIN:
-      case NODE_ZERO_CONTEXT:
-      case NODE_ZERO_BLOCK:
-      case NODE_ZERO:
+      case NODE_KIND_PLAIN:
+      case NODE_KIND_CONTEXT:
+      case NODE_BLOCK:
+      case NODE_ORDER:
         n.kind++;
         OT_TRY(add(s, n));
         break;
@@ -448,7 +474,7 @@ static ot_status run(searcher *s) {
 static void keep_slower(searcher *s) {
   ot_search *const out = s->out;
   if (out->num_plans == 0) return;
-  while (s->count > 0 && s->kept[OT_REJECTED_SLOWER] < KEPT_REJECTIONS) {
+  while (s->count > 0 && s->told[OT_REJECTED_SLOWER] < KEPT_REJECTIONS) {
     const node n = pop(s);
     const double more_s = n.step_s - out->plans[out->num_plans - 1].step_s;
     keep_rejection(s, OT_REJECTED_SLOWER, &n,
@@ -462,33 +488,45 @@ static void keep_refusals(searcher *s) {
   for (int part = 0; part < (int)OT_PARTS; part++) {
     for (int i = 0; i < s->space.num_refusals[part]; i++) {
       const ot_refusal *const refusal = &s->space.refusals[part][i];
-      s->out->rejections[s->out->num_rejections++] = (ot_rejection){
-          .kind = OT_REJECTED_RULE, .candidate = refusal->candidate, .reason = refusal->reason};
+      const char *const reason = refusal->reason;
+      s->out->rejections[s->out->num_rejections++] =
+          (ot_rejection){.kind = OT_REJECTED_RULE,
+                         .candidate = refusal->candidate,
+                         .reason = ot_arena_text(s->kept, reason, ot_text_length(reason))};
     }
   }
 }
 
+static ot_status search(searcher *s) {
+  ot_search *const out = s->out;
+  OT_TRY(ot_estimator_build(s->request->job, s->arena, &s->estimator));
+  OT_TRY(ot_ability_check_job(s->request->job));
+  ot_space_build(s->request->job, s->arena, &s->space);
+  const int most = OT_PARTS * OT_MAX_REFUSALS + OT_REJECTION_KINDS * KEPT_REJECTIONS;
+  s->degrees = ot_arena_array(s->arena, s->space.num_degrees, sizeof *s->degrees);
+  s->replayed = ot_arena_array(s->arena, REPLAYED, sizeof *s->replayed);
+  out->plans = ot_arena_array(s->kept, s->request->top, sizeof *out->plans);
+  out->rejections = ot_arena_array(s->kept, most, sizeof *out->rejections);
+  out->num_candidates = s->space.num_candidates;
+  out->num_rejected[OT_REJECTED_RULE] = s->space.num_refused;
+  OT_TRY(run(s));
+  out->num_rejected[OT_REJECTED_SLOWER] =
+      out->num_candidates - out->num_simulated - s->too_large - out->num_rejected[OT_REJECTED_RULE];
+  keep_slower(s);
+  keep_refusals(s);
+  if (out->num_plans > 0 || s->request->plans_only) return OT_OK;
+  s->by_memory = true;
+  return run(s);
+}
+
 ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_search *out) {
   OT_CHECK(request->top >= 1, OT_USAGE, "plan: top=%d; allowed: at least 1", request->top);
-  searcher s = {.request = request, .arena = arena, .out = out};
+  ot_arena scratch;
+  searcher s = {.request = request, .arena = arena, .kept = arena, .out = out};
   *out = (ot_search){0};
-  OT_TRY(ot_estimator_build(request->job, arena, &s.estimator));
-  OT_TRY(ot_ability_check_job(request->job));
-  ot_space_build(request->job, arena, &s.space);
-  const int most = OT_PARTS * OT_MAX_REFUSALS + OT_REJECTION_KINDS * KEPT_REJECTIONS;
-  s.shards = ot_arena_array(arena, s.space.num_groups, sizeof *s.shards);
-  s.least = ot_arena_array(arena, s.space.num_groups, sizeof *s.least);
-  s.replayed = ot_arena_array(arena, REPLAYED, sizeof *s.replayed);
-  out->plans = ot_arena_array(arena, request->top, sizeof *out->plans);
-  out->rejections = ot_arena_array(arena, most, sizeof *out->rejections);
-  out->num_candidates = s.space.num_candidates;
-  out->num_rejected[OT_REJECTED_RULE] = s.space.num_refused;
-  OT_TRY(run(&s));
-  out->num_rejected[OT_REJECTED_SLOWER] =
-      out->num_candidates - out->num_simulated - s.too_large - out->num_rejected[OT_REJECTED_RULE];
-  keep_slower(&s);
-  keep_refusals(&s);
-  if (out->num_plans > 0 || request->plans_only) return OT_OK;
-  s.by_memory = true;
-  return run(&s);
+  if (request->scratch) {
+    scratch = ot_arena_pool_begin(request->scratch);
+    s.arena = &scratch;
+  }
+  return search(&s);
 }

@@ -32,7 +32,8 @@ typedef struct ot_search_request {
   // Called from time to time; null: never. `so_far` is incomplete.
   void (*progress)(void *context, const ot_search *so_far);
   void *progress_context;
-  bool distinct;  // keep only the fastest plan of equal tp, pp, cp, ep, etp, dp and ZeRO
+  bool distinct;           // keep only the fastest plan of equal tp, pp, cp, ep, etp, dp and ZeRO
+  ot_arena_pool *scratch;  // memory of the search, which may be reused after it; null: `arena`
 } ot_search_request;
 
 struct ot_search {

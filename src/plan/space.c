@@ -232,6 +232,7 @@ static void add_group(builder *b, const ot_candidate *base, const order_list *or
                                 sizeof(ot_space_group));
   space->groups[space->num_groups++] = (ot_space_group){
       .base = *base,
+      .degrees = space->num_degrees,
       .num_orders = orders->count,
       .num_shards = shards->count,
       .orders = orders->choice,
@@ -267,7 +268,7 @@ static void refuse_batch(builder *b, ot_candidate *base) {
 
 // All micro-batch sizes for one set of degrees; `pp_index`: index of pp among the divisors.
 static void add_sizes(builder *b, ot_candidate *base, int64_t pp_index) {
-  const int64_t given = b->job->given.micro_batch_size;
+  const int64_t given = b->job->given.micro_batch_size, before = b->space->num_groups;
   shard_list shards = {0};
   bool any = false;
   for (int64_t i = 0; i < b->sequences.count; i++) {
@@ -279,6 +280,7 @@ static void add_sizes(builder *b, ot_candidate *base, int64_t pp_index) {
     any = true;
   }
   if (!any) refuse_batch(b, base);
+  b->space->num_degrees += b->space->num_groups > before;
 }
 
 // On a mixed cluster stages or replicas may be in different pools.

@@ -32,6 +32,7 @@ typedef struct ot_shard_choice {
 // Candidates that differ only in schedule, sharding and recompute: all combinations are valid.
 typedef struct ot_space_group {
   ot_candidate base;  // degrees and micro-batches
+  int degrees;        // index of the degrees
   int num_orders, num_shards;
   const ot_order_choice *orders;  // [num_orders]
   const ot_shard_choice *shards;  // [num_shards]
@@ -55,6 +56,7 @@ typedef enum ot_space_part {
 enum { OT_MAX_REFUSALS = 3 };
 
 typedef struct ot_space {
+  int num_degrees;  // that groups have
   int64_t num_groups;
   ot_space_group *groups;  // [num_groups]
   int num_recomputes;

@@ -120,7 +120,8 @@ const char *ot_what_if_sharded(const ot_what_if *w, ot_arena *arena) {
   job.given.pipeline = (ot_pipeline)-1;
   job.given.dp = job.devices;
   job.given.zero = 3;
-  const ot_search_request request = {.job = &job, .top = 1};
+  const ot_search_request request = {
+      .job = &job, .top = 1, .scratch = ot_estimator_scratch(w->estimator)};
   if (ot_search_build(&request, arena, &search) != OT_OK) return "";
   if (search.num_plans == 0 && search.nearest.step_s > 0) {
     return ot_arena_format(arena, "needs %s", need_text(&search.nearest, arena));

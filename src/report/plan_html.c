@@ -203,7 +203,8 @@ static ot_status put_timeline(const html *h) {
 
 static ot_status put_devices(const html *h) {
   ot_scaling *const scaling = ot_arena_array(h->arena, 1, sizeof *scaling);
-  OT_TRY(ot_scaling_build(h->page->job, &h->best->estimate->candidate, h->arena, scaling));
+  OT_TRY(ot_scaling_build(h->page->job, &h->best->estimate->candidate,
+                          ot_estimator_scratch(h->page->estimator), scaling));
   const ot_scaling_chart chart = {.scaling = scaling,
                                   .devices = h->page->job->devices,
                                   .global_batch_size = h->page->job->global_batch_size};

@@ -131,7 +131,8 @@ ot_status ot_web_timeline(ot_web *web, const ot_node *request, ot_json_writer *w
 
 ot_status ot_web_devices(ot_web *web, const ot_node *request, ot_json_writer *w) {
   ot_scaling *const scaling = ot_arena_take(&web->call, sizeof *scaling);
-  OT_TRY(ot_scaling_build(web->page.job, candidate_of(web, request), &web->call, scaling));
+  OT_TRY(ot_scaling_build(web->page.job, candidate_of(web, request),
+                          ot_estimator_scratch(web->page.estimator), scaling));
   ot_json_array(w, "points");
   for (int i = 0; i < scaling->num; i++) {
     ot_json_object(w, NULL);

@@ -28,7 +28,8 @@ static void more_devices_help_where_states_do_not_fit(void **state) {
   ot_remedies remedies;
   paper_job_create("llama3-8b", 1, 8, 1024, &p);
   p.job.given = nothing_given;
-  if (ot_remedies_build(&p.job, &p.arena, &remedies) != OT_OK) fail_msg("%s", ot_fail_message());
+  if (ot_remedies_build(&p.job, NULL, &p.arena, &remedies) != OT_OK)
+    fail_msg("%s", ot_fail_message());
   assert_int_equal(remedies.num, 1);
   if (!says(&remedies, "with 2 devices: ")) fail_msg("%s", remedies.text[0]);
   paper_job_destroy(&p);
@@ -43,7 +44,8 @@ static void a_fixed_value_is_named(void **state) {
   p.job.given = nothing_given;
   p.job.given.zero = 0;
   p.job.given.tp = p.job.given.pp = p.job.given.cp = 1;
-  if (ot_remedies_build(&p.job, &p.arena, &remedies) != OT_OK) fail_msg("%s", ot_fail_message());
+  if (ot_remedies_build(&p.job, NULL, &p.arena, &remedies) != OT_OK)
+    fail_msg("%s", ot_fail_message());
   assert_true(says(&remedies, "without --zero: tp 1 pp 1"));
   assert_false(says(&remedies, "without --recompute"));
   paper_job_destroy(&p);

@@ -29,7 +29,9 @@ static void compute_gets_less_as_devices_double_and_waiting_does_not(void **stat
   paper_job paper;
   paper_job_create("llama3-8b", 16, 64, 4096, &paper);
   ot_scaling scaling;
-  assert_int_equal(ot_scaling_build(&paper.job, &two_stages, &paper.arena, &scaling), OT_OK);
+  ot_arena_pool *const scratch = ot_arena_array(&paper.arena, 1, sizeof *scratch);
+  scratch->parent = &paper.arena;
+  assert_int_equal(ot_scaling_build(&paper.job, &two_stages, scratch, &scaling), OT_OK);
   // dp from 1 to the 64 sequences of a step, times the four ranks of a replica.
   assert_int_equal(scaling.num, 7);
   for (int i = 0; i < scaling.num; i++) {

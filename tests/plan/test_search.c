@@ -343,21 +343,27 @@ static bool next_candidate(candidate_walk *w, ot_candidate *out) {
 
 static void assert_bounds(ot_estimator *estimator, const ot_candidate *candidate) {
   ot_estimate estimate;
-  ot_estimate_bound bound[OT_BOUND_DEPTHS];
+  ot_estimate_bound bound;
   char text[256];
   ot_candidate_print(candidate, text, sizeof text);
   if (ot_estimate_build(estimator, candidate, &estimate) != OT_OK)
     fail_msg("%s", ot_fail_message());
   double work_s;
   assert_int_equal(ot_bound_replay(estimator, candidate, &work_s), OT_OK);
-  for (int d = 0; d < (int)OT_BOUND_DEPTHS; d++) {
-    const ot_bound_request request = {
-        .candidate = candidate, .depth = (ot_bound_depth)d, .work_s = d % 2 == 1 ? work_s : 0};
-    assert_int_equal(ot_bound_build(estimator, &request, &bound[d]), OT_OK);
-    if (bound[d].step_s > estimate.step_s || bound[d].peak > estimate.memory.peak) {
-      fail_msg("%s, shard %d, depth %d: at least %.9g s and %lld bytes; %.9g s and %lld bytes",
-               text, candidate->dp_shard, d, bound[d].step_s, (long long)bound[d].peak,
-               estimate.step_s, (long long)estimate.memory.peak);
+  for (int i = 0; i < (int)OT_BOUND_DEPTHS * (int)OT_BOUND_SCOPES; i++) {
+    const int depth = i / OT_BOUND_SCOPES, scope = i % OT_BOUND_SCOPES;
+    const ot_bound_request request = {.candidate = candidate,
+                                      .depth = (ot_bound_depth)depth,
+                                      .scope = (ot_bound_scope)scope,
+                                      .work_s = depth % 2 == 1 ? work_s : 0};
+    if (depth == OT_BOUND_ORDER && scope != OT_SCOPE_ONE) continue;
+    assert_int_equal(ot_bound_build(estimator, &request, &bound), OT_OK);
+    if (bound.step_s > estimate.step_s || bound.peak > estimate.memory.peak) {
+      fail_msg(
+          "%s, shard %d, depth %d of scope %d: at least %.9g s and %lld bytes; %.9g s and "
+          "%lld bytes",
+          text, candidate->dp_shard, depth, scope, bound.step_s, (long long)bound.peak,
+          estimate.step_s, (long long)estimate.memory.peak);
     }
   }
 }
@@ -451,6 +457,63 @@ static void the_space_is_all_that_the_rules_allow(void **state) {
   assert_true(refused > 0);
 }
 
+// ---- flows ----
+
+static ot_candidate long_step(int64_t micro_batches) {
+  return (ot_candidate){.tp = 1,
+                        .pp = 8,
+                        .vpp = 1,
+                        .cp = 1,
+                        .ep = 1,
+                        .etp = 1,
+                        .dp = 1,
+                        .dp_shard = 1,
+                        .micro_batch_size = 1,
+                        .micro_batches = micro_batches,
+                        .pipeline = OT_PIPELINE_1F1B};
+}
+
+static const ot_pipeline_flow *flow_of(ot_estimator *estimator, int64_t micro_batches) {
+  const ot_candidate candidate = long_step(micro_batches);
+  const ot_stage_partition *cut;
+  const ot_pipeline_flow *flow;
+  assert_int_equal(ot_stage_partition_find(estimator, &candidate, &cut), OT_OK);
+  assert_int_equal(ot_flow_find(estimator, &candidate, &cut->stages, &flow), OT_OK);
+  assert_int_equal(flow->micro_batches, micro_batches);
+  return flow;
+}
+
+// The one that was asked for before stays valid, too.
+static void flows_that_were_overwritten_are_built_again(void **state) {
+  (void)state;
+  enum { LEAST = 1000, MOST = 1040 };
+  paper_job p;
+  ot_estimator *estimator, *other;
+  paper_job_create("llama3-8b", 8, 1 << 12, 2048, &p);
+  assert_int_equal(ot_estimator_build(&p.job, &p.arena, &estimator), OT_OK);
+  assert_int_equal(ot_estimator_build(&p.job, &p.arena, &other), OT_OK);
+  const ot_pipeline_flow *before = flow_of(estimator, LEAST);
+  const int64_t bytes = estimator->flows.bytes;
+  for (int m = LEAST + 1; m <= MOST; m++) {
+    const ot_pipeline_flow *const flow = flow_of(estimator, m);
+    assert_int_equal(before->micro_batches, m - 1);
+    assert_int_equal(before->actions[before->num_actions - 1].micro_batch, m - 2);
+    before = flow;
+  }
+  assert_int_equal(estimator->flows.bytes, bytes);
+  assert_true(estimator->flows.count < MOST - LEAST);
+  const ot_pipeline_flow *const again = flow_of(estimator, LEAST), *const one =
+                                                                       flow_of(other, LEAST);
+  assert_int_equal(again->num_actions, one->num_actions);
+  assert_memory_equal(again->actions, one->actions,
+                      (size_t)one->num_actions * sizeof *one->actions);
+  for (int c = 0; c < one->num_chunks; c++) {
+    assert_int_equal(again->before_last[c], LEAST - 1);
+    assert_int_equal(again->most[OT_SAVED_SHORT][c], one->most[OT_SAVED_SHORT][c]);
+  }
+  paper_job_destroy(&p);
+}
+
 // ---- sizes ----
 
 // The whole batch as one micro-batch, in sequences of up to a million tokens; skips invalid
@@ -502,6 +565,7 @@ int main(void) {
       cmocka_unit_test(bounds_never_exceed_estimates),
       cmocka_unit_test(pruned_search_equals_exhaustive_search),
       cmocka_unit_test(measured_steps_correct_plans_and_their_bounds),
+      cmocka_unit_test(flows_that_were_overwritten_are_built_again),
       cmocka_unit_test(no_micro_batch_is_too_long_for_any_engine),
       cmocka_unit_test(of_plans_with_the_same_degrees_the_fastest_is_shown_when_asked),
   };

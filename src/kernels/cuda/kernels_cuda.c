@@ -6,6 +6,7 @@
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/tables.h"
 #include "kernels/kernels.h"
+#include "ops/attention.h"
 
 static const ot_kernel_entry *const f32[] = {
     ot_activation_cuda_f32, ot_attention_cuda_f32,     ot_attention_grad_cuda_f32,
@@ -31,13 +32,11 @@ static const ot_kernel_entry *const f64[] = {
     ot_route_cuda_f64,      ot_route_balance_cuda_f64, NULL,
 };
 
-// The widest instances of attention.cu and attention_grad.cu (ot_for_head_dim).
-enum { HEAD_DIM_MAX = 256 };
-
+// As wide as the widest instances of attention.cu and attention_grad.cu (ot_for_head_dim).
 static const char *refuses(ot_op_kind kind, const ot_op_attributes *attributes) {
   const bool attends = kind == OT_OP_ATTENTION || kind == OT_OP_ATTENTION_GRAD ||
                        kind == OT_OP_ATTENTION_BLOCK || kind == OT_OP_ATTENTION_BLOCK_GRAD;
-  return attends && attributes->head_dim > HEAD_DIM_MAX
+  return attends && attributes->head_dim > OT_ATTENTION_WIDEST_CUDA
              ? "attention on a GPU takes heads of at most 256"
              : NULL;
 }
