@@ -23,6 +23,7 @@ static const ot_verb *const verbs[] = {
     &ot_verb_sample,
     &ot_verb_score,
     &ot_verb_serve,
+    &ot_verb_rl,
     &ot_verb_distill,
     &ot_verb_convert,
     &ot_verb_schedule,

@@ -16,6 +16,7 @@ extern const ot_verb ot_verb_data;
 extern const ot_verb ot_verb_sample;
 extern const ot_verb ot_verb_score;
 extern const ot_verb ot_verb_serve;
+extern const ot_verb ot_verb_rl;
 extern const ot_verb ot_verb_distill;
 extern const ot_verb ot_verb_convert;
 extern const ot_verb ot_verb_schedule;

@@ -17,7 +17,12 @@ bool ot_run_narrow_gradients(const ot_run_precision *precision) {
   return precision->gradients == OT_BF16 || precision->gradients == OT_F16;
 }
 
+bool ot_run_learns_from_rewards(const ot_run *run) {
+  return run && run->rl.prompts && run->rl.prompts[0] != '\0';
+}
+
 int64_t ot_run_weighted_targets(const ot_run *run) {
+  if (ot_run_learns_from_rewards(run)) return 1;
   switch (run ? run->distill.objective : OT_DISTILL_NONE) {
     case OT_DISTILL_NONE:
       return 0;

@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "describe/model.h"
+#include "describe/rl.h"
 #include "describe/parametrization.h"
 
 typedef enum ot_data_format {
@@ -285,6 +286,7 @@ typedef struct ot_run {
   ot_run_checkpoint checkpoint;
   ot_run_audit audit;
   ot_run_evaluate evaluate;
+  ot_run_rl rl;
   ot_spike_action on_spike;
   ot_run_log log;
   const char *cluster;  // preset or file for predictions; "this-machine"
@@ -313,6 +315,9 @@ ot_dtype ot_run_storage(const ot_run_precision *precision);
 
 // True when gradient accumulators are stored as bf16; fp16 is mapped to it.
 bool ot_run_narrow_gradients(const ot_run_precision *precision);
+
+// True for a run of `orthant rl`. `run` may be null.
+bool ot_run_learns_from_rewards(const ot_run *run);
 
 // Weighted targets of each token (ops/head.h); 0: the data's next token alone. `run` may be null.
 int64_t ot_run_weighted_targets(const ot_run *run);

@@ -134,6 +134,8 @@ ot_status ot_run_check(const ot_run *run) {
 }
 
 ot_status ot_run_check_training(const ot_run *run) {
+  OT_CHECK(!ot_run_learns_from_rewards(run), OT_USAGE,
+           "rl.prompts is given: `orthant rl` trains on rewards (--set rl.prompts=null: on data)");
   if (run->data.num_train == 0) {
     ot_fail(OT_USAGE, "data.train is required for training");
     return ot_fail_hint(OT_USAGE,

@@ -377,6 +377,8 @@ static const ot_key run_keys[] = {
      .help = "audits during training"},
     {"evaluate", OT_KEY_OBJECT, offsetof(ot_run_keys, run.evaluate), .object = &evaluate,
      .help = "tasks that tell how good the model is"},
+    {"rl", OT_KEY_OBJECT, offsetof(ot_run_keys, run.rl), .object = &ot_rl_schema,
+     .help = "learning from rewards"},
     {"on_spike", OT_KEY_CHOICE, offsetof(ot_run_keys, run.on_spike), "note",
      .choices = spike_actions,
      .help = "outlier of loss or gradient norm: go on, stop, or go back and skip or repeat"},

@@ -41,7 +41,7 @@ static int read_point(const unsigned char *text, int64_t left, int32_t *code) {
   return *code < least[bytes] || *code > 0x10ffff || surrogate ? 0 : bytes;
 }
 
-static ot_status read_points(ot_span span, ot_arena *arena, points *out) {
+static ot_status read_points(ot_bytes span, ot_arena *arena, points *out) {
   const unsigned char *const text = (const unsigned char *)span.text;
   out->code = ot_arena_array(arena, span.bytes, sizeof *out->code);
   for (int64_t i = 0; i < span.bytes;) {
@@ -139,7 +139,7 @@ static int64_t count_matches(matcher *m) {
   return matches;
 }
 
-ot_status ot_similarity_build(ot_span a, ot_span b, ot_arena *arena, ot_similarity *out) {
+ot_status ot_similarity_build(ot_bytes a, ot_bytes b, ot_arena *arena, ot_similarity *out) {
   matcher m = {0};
   OT_TRY(read_points(a, arena, &m.a));
   OT_TRY(read_points(b, arena, &m.b));

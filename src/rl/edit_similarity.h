@@ -11,10 +11,10 @@
 #include "base/status.h"
 
 // Bytes of a text.
-typedef struct ot_span {
+typedef struct ot_bytes {
   const char *text;  // [bytes]
   int64_t bytes;
-} ot_span;
+} ot_bytes;
 
 enum { OT_SIMILARITY_POINTS = 1 << 15 };  // of a text at most
 
@@ -25,4 +25,4 @@ typedef struct ot_similarity {
 
 // A byte that is no part of UTF-8 counts as a code point of its own. OT_USAGE if a text is too
 // long. Scratch in `arena`. Cost: at most |a| |b| a level.
-ot_status ot_similarity_build(ot_span a, ot_span b, ot_arena *arena, ot_similarity *out);
+ot_status ot_similarity_build(ot_bytes a, ot_bytes b, ot_arena *arena, ot_similarity *out);

@@ -33,7 +33,7 @@ void ot_verifier_destroy(ot_verifier **verifier);
 // One response.
 typedef struct ot_verifier_case {
   int64_t id;
-  ot_span prompt, response, answer;
+  ot_bytes prompt, response, answer;
 } ot_verifier_case;
 
 // *judged is false if it gave no reward: then *why says so, until the next call. OT_ENVIRONMENT if

@@ -250,6 +250,13 @@ ot_status ot_metrics_write_audit(ot_metrics *metrics, int64_t step, const char *
   return end_line(metrics);
 }
 
+ot_status ot_metrics_write_values(ot_metrics *metrics, int64_t step, const ot_metric *values,
+                                  int count) {
+  ot_json_writer *const json = begin_line(metrics, step);
+  for (int i = 0; i < count; i++) ot_json_real(json, values[i].name, values[i].value);
+  return end_line(metrics);
+}
+
 ot_status ot_metrics_write_figure(ot_metrics *metrics, int64_t step, const char *key,
                                   double value) {
   ot_json_real(begin_line(metrics, step), key, value);

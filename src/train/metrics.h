@@ -88,6 +88,10 @@ ot_status ot_metrics_write_validation(ot_metrics *metrics, int64_t step, const c
 ot_status ot_metrics_write_audit(ot_metrics *metrics, int64_t step, const char *name,
                                  int64_t findings);
 
+// {"step", and each of `values` [count]}: the line of an update of `orthant rl`.
+ot_status ot_metrics_write_values(ot_metrics *metrics, int64_t step, const ot_metric *values,
+                                  int count);
+
 // A figure of an evaluation: {"step", KEY: value}; KEY is OT_METRICS_EVALUATE "TASK/FIGURE".
 #define OT_METRICS_EVALUATE "evaluate/"
 ot_status ot_metrics_write_figure(ot_metrics *metrics, int64_t step, const char *key, double value);

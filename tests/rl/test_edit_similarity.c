@@ -16,8 +16,8 @@
 #include "support/arena_fixture.h"
 #include "support/scratch.h"
 
-static ot_span span_of(const json_t *text) {
-  return (ot_span){json_string_value(text), (int64_t)json_string_length(text)};
+static ot_bytes span_of(const json_t *text) {
+  return (ot_bytes){json_string_value(text), (int64_t)json_string_length(text)};
 }
 
 static void pairs_have_cpythons_ratio(void **state) {
@@ -29,7 +29,7 @@ static void pairs_have_cpythons_ratio(void **state) {
   int pairs = 0;
   for (; getline(&line, &capacity, file) > 0; pairs++) {
     json_t *const pair = json_loads(line, 0, NULL);
-    const ot_span a = span_of(json_object_get(pair, "a")), b = span_of(json_object_get(pair, "b"));
+    const ot_bytes a = span_of(json_object_get(pair, "a")), b = span_of(json_object_get(pair, "b"));
     ot_similarity found;
     assert_int_equal(ot_similarity_build(a, b, &arena, &found), OT_OK);
     assert_int_equal(found.matches, json_integer_value(json_object_get(pair, "matches")));
@@ -44,7 +44,7 @@ static void pairs_have_cpythons_ratio(void **state) {
 // As in Python with errors='surrogateescape', a stray byte is one code point.
 static void stray_bytes_count_one_by_one(void **state) {
   (void)state;
-  const ot_span a = {"\xc3\xa9\xff\xe6\xbc", 5}, b = {"\xc3\xa9\xff", 3};
+  const ot_bytes a = {"\xc3\xa9\xff\xe6\xbc", 5}, b = {"\xc3\xa9\xff", 3};
   ot_similarity found;
   assert_int_equal(ot_similarity_build(a, b, &arena, &found), OT_OK);
   assert_int_equal(found.matches, 2);
@@ -58,9 +58,9 @@ static void long_texts_are_refused(void **state) {
   for (int64_t i = 0; i <= n; i++) text[i] = (char)('a' + i * i % 23);
   ot_similarity found;
   assert_int_equal(
-      ot_similarity_build((ot_span){text, 2000}, (ot_span){text, 2000}, &arena, &found), OT_OK);
+      ot_similarity_build((ot_bytes){text, 2000}, (ot_bytes){text, 2000}, &arena, &found), OT_OK);
   assert_true(found.ratio == 1);
-  assert_int_equal(ot_similarity_build((ot_span){text, n + 1}, (ot_span){"a", 1}, &arena, &found),
+  assert_int_equal(ot_similarity_build((ot_bytes){text, n + 1}, (ot_bytes){"a", 1}, &arena, &found),
                    OT_USAGE);
   assert_message_has("32769 characters");
 }

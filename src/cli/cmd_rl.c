@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// `orthant rl`: a run that learns from rewards, or its forecast (--dry-run).
+#include <math.h>
+#include <stdio.h>
+
+#include "base/json_writer.h"
+#include "base/text.h"
+#include "cli/output.h"
+#include "cli/run_options.h"
+#include "cli/verbs.h"
+#include "rl/rl_run.h"
+
+// ---- forecasts ----
+
+static void write_forecast(ot_json_writer *w, const char *key, const ot_rl_forecast *f) {
+  ot_json_object(w, key);
+  ot_json_real(w, "tokens_per_second", f->tokens_per_s);
+  ot_json_real(w, "updates_per_second", f->updates_per_s);
+  ot_json_real(w, "generators_busy", f->generators_busy);
+  ot_json_real(w, "trainers_busy", f->trainers_busy);
+  ot_json_real(w, "running", f->running);
+  ot_json_real(w, "queue", f->left);
+  ot_json_real(w, "group_wait_updates", f->wait);
+  ot_json_real(w, "lag", f->lag);
+  ot_json_real(w, "first_lag", f->first_lag);
+  if (f->lag_p99 >= 0) ot_json_integer(w, "lag_p99", f->lag_p99);
+  ot_json_integer(w, "lag_max", f->lag_max);
+  ot_json_end(w);
+}
+
+static void write_fleet(ot_json_writer *w, const ot_rl_fleet *fleet) {
+  ot_json_integer(w, "generators", ot_rl_fleet_generators(fleet));
+  ot_json_integer(w, "trainers", ot_rl_fleet_trainers(fleet));
+  ot_json_integer(w, "slots", fleet->slots);
+}
+
+static void print_row(const char *name, const ot_rl_forecast *f) {
+  printf("%-22s %9.4g %10.4g %8.0f%% %7.0f%% %7.2f %5lld\n", name, f->tokens_per_s,
+         f->updates_per_s, 100 * f->generators_busy, 100 * f->trainers_busy, f->lag,
+         (long long)f->lag_max);
+}
+
+static void print_head(const char *name) {
+  printf("%-22s %9s %10s %9s %8s %7s %5s\n", name, "tokens/s", "updates/s", "generate", "train",
+         "lag", "max");
+}
+
+static void print_split(const ot_rl_split *split, ot_arena *arena) {
+  print_head("generators x slots");
+  for (int i = 0; i < split->num_choices; i++) {
+    const ot_rl_choice *const c = &split->choices[i];
+    print_row(ot_arena_format(arena, "%d of %d x %d", c->fleet.generators, c->fleet.workers,
+                              c->fleet.slots),
+              &c->played);
+  }
+  print_row("synchronous", &split->synchronous.played);
+  for (int i = 0; i < split->num_reasons; i++) printf("%s\n", split->reasons[i]);
+}
+
+static void print_split_json(const ot_rl_split *split, ot_arena *arena) {
+  ot_json_writer w = ot_json_begin(arena, 2);
+  ot_json_object(&w, NULL);
+  ot_json_array(&w, "splits");
+  for (int i = 0; i < split->num_choices; i++) {
+    ot_json_object(&w, NULL);
+    write_fleet(&w, &split->choices[i].fleet);
+    write_forecast(&w, "closed_form", &split->choices[i].closed);
+    write_forecast(&w, "played", &split->choices[i].played);
+    ot_json_end(&w);
+  }
+  ot_json_end(&w);
+  write_forecast(&w, "synchronous", &split->synchronous.played);
+  ot_json_array(&w, "why");
+  for (int i = 0; i < split->num_reasons; i++) ot_json_text(&w, NULL, split->reasons[i]);
+  ot_json_end(&w);
+  ot_json_end(&w);
+  puts(w.text);
+}
+
+static ot_status forecast(const ot_options *options, const ot_run *run, ot_arena *arena) {
+  ot_rl_split split;
+  const int64_t prompt_tokens = ot_options_integer(options, "prompt-tokens");
+  OT_TRY(ot_rl_choose_split(run, prompt_tokens, arena, &split));
+  if (ot_options_json(options)) {
+    print_split_json(&split, arena);
+  } else {
+    print_split(&split, arena);
+  }
+  return OT_OK;
+}
+
+// ---- the run ----
+
+static void show(void *context, const ot_rl_event *event) {
+  const ot_run *const run = context;
+  const ot_rl_update *const u = event->update;
+  switch (event->kind) {
+    case OT_RL_EVENT_NOTE:
+      fprintf(stderr, "%s\n", event->text);
+      return;
+    case OT_RL_EVENT_BATCH:
+      return;
+    case OT_RL_EVENT_VALIDATION:
+      fprintf(stderr, "update %lld, time %.6g: validation reward %.4f\n", (long long)event->version,
+              event->time_s, event->reward);
+      return;
+    case OT_RL_EVENT_UPDATE:
+      break;
+  }
+  if (event->version % run->log.every != 0 && event->version != event->updates) return;
+  fprintf(stderr,
+          "update %lld/%lld, time %.6g: reward %.4f, length %.1f, lag %.2f (at most %.0f), "
+          "ESS %.4f, KL %.2g, grad norm %.3g\n",
+          (long long)event->version, (long long)event->updates, event->time_s, u->reward, u->length,
+          event->lag, event->lag_max, u->policy.ess, u->policy.kl, u->step.gradient_norm);
+}
+
+static void print_summary(const ot_rl_summary *s, ot_arena *arena) {
+  print_head(
+      ot_arena_format(arena, "%d x %d slots", ot_rl_fleet_generators(&s->fleet), s->fleet.slots));
+  if (s->predicted_from > 0) print_row("predicted", &s->predicted);
+  print_row("measured", &s->measured);
+  printf("%lld updates on %lld responses, %lld tokens in simulated time %.6g",
+         (long long)s->record.updates, (long long)s->record.sequences, (long long)s->record.tokens,
+         s->record.time_s);
+  if (!isnan(s->last_reward)) {
+    printf("; validation reward %.4f at first, %.4f at last", s->first_reward, s->last_reward);
+  }
+  printf("\nsaved %s\n", s->checkpoint);
+}
+
+static void print_summary_json(const ot_rl_summary *s, ot_arena *arena) {
+  ot_json_writer w = ot_json_begin(arena, 2);
+  ot_json_object(&w, NULL);
+  write_fleet(&w, &s->fleet);
+  ot_json_integer(&w, "updates", s->record.updates);
+  ot_json_integer(&w, "sequences", s->record.sequences);
+  ot_json_integer(&w, "tokens", s->record.tokens);
+  ot_json_integer(&w, "cancelled", s->record.cancelled);
+  ot_json_integer(&w, "dropped", s->record.dropped);
+  ot_json_real(&w, "simulated_seconds", s->record.time_s);
+  if (s->predicted_from > 0) write_forecast(&w, "predicted", &s->predicted);
+  write_forecast(&w, "measured", &s->measured);
+  ot_json_real(&w, "first_val_reward", s->first_reward);
+  ot_json_real(&w, "last_val_reward", s->last_reward);
+  ot_json_text(&w, "checkpoint", s->checkpoint);
+  ot_json_end(&w);
+  puts(w.text);
+}
+
+static ot_status run(const ot_options *options) {
+  ot_arena *const arena = ot_options_arena(options);
+  ot_config config;
+  OT_TRY(ot_run_options_load(options, arena, &config));
+  OT_TRY(ot_run_options_check_init(&config, arena));
+  ot_output_notes(&config.notes);
+  OT_TRY(ot_rl_check(&config.run));
+  if (ot_options_flag(options, "dry-run")) return forecast(options, &config.run, arena);
+  const ot_rl_request request = {
+      .run = &config.run, .settings = config.settings, .sink = show, .context = &config.run};
+  ot_rl_summary *const summary = ot_arena_take(arena, sizeof *summary);
+  OT_TRY(ot_rl_run(&request, arena, summary));
+  if (ot_options_json(options)) {
+    print_summary_json(summary, arena);
+  } else {
+    print_summary(summary, arena);
+  }
+  return OT_OK;
+}
+
+static const ot_option rows[] = {
+    {"dry-run", OT_OPTION_FLAG, .help = "only forecast: splits of the workers, speed and lag"},
+    {"prompt-tokens", OT_OPTION_INTEGER, "N", "16", 1, 1 << 24,
+     .help = "of a prompt on average, for --dry-run"},
+    {.shared = &ot_option_set},
+};
+
+const ot_verb ot_verb_rl = {
+    .name = "rl",
+    .summary = "train a model on rewards of what it writes",
+    .arguments = "RUN.yaml",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .details =
+        "Generators write responses to the prompts of rl.prompts, a trainer learns from their\n"
+        "rewards, and generators take new weights between two tokens (rl.updates: in_flight) or\n"
+        "after each batch (synchronous). The clock is simulated by the prices of rl.costs, so a\n"
+        "run gives the same bits under any load. One process computes all of it; rl.workers are\n"
+        "those of the clock. metrics.jsonl has reward, lag, effective sample size and KL of each\n"
+        "update. docs/rl.md explains the keys of rl:.",
+    .examples =
+        "  orthant rl run.yaml --dry-run\n"
+        "  orthant rl run.yaml --set rl.updates=synchronous --set output=runs/synchronous",
+    .options = rows,
+    .num_options = OT_COUNT(rows),
+    .json = true,
+    .run = run,
+};

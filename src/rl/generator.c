@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rl/generator.h"
+
+#include <stdlib.h>
+
+#include "base/extremes.h"
+
+enum { MOST_CHUNK = 2048 };
+
+struct ot_rl_generator {
+  ot_rl_generator_request request;
+  ot_runtime *runtime;
+  ot_inference *engine;
+};
+
+static ot_status create(ot_rl_generator *g) {
+  const ot_run *const run = g->request.run;
+  const ot_dtype compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
+  const int64_t positions = g->request.prompt_tokens + g->request.max_tokens;
+  // A step holds all prompts that begin in it, and with `recompute` all that is computed again.
+  const int64_t rows =
+      g->request.slots * (g->request.recompute ? positions : g->request.prompt_tokens);
+  const ot_inference_shape shape = {
+      .slots = g->request.slots,
+      .chunk = ot_larger_whole(g->request.slots, ot_smaller_whole(rows, MOST_CHUNK)),
+      .positions = positions};
+  ot_runtime_request request = {.model = &run->model,
+                                .compute = compute,
+                                .storage = ot_run_storage(&run->precision),
+                                .threads = run->threads,
+                                .backend = ot_runtime_choose_device(run->device, 1),
+                                .may_fall_back = run->device == OT_DEVICE_AUTO,
+                                .seed = (uint64_t)run->seed};
+  ot_inference_complete(&shape, &request);
+  OT_TRY(ot_runtime_create(&request, &g->runtime));
+  return ot_inference_create(g->runtime, run->model.vocab_size, &g->engine);
+}
+
+ot_status ot_rl_generator_create(const ot_rl_generator_request *request, ot_rl_generator **out) {
+  ot_rl_generator *const g = calloc(1, sizeof *g);
+  *out = g;
+  OT_CHECK(g, OT_ENVIRONMENT, "out of memory for a generator");
+  g->request = *request;
+  const ot_status status = create(g);
+  if (status != OT_OK) ot_rl_generator_destroy(out);
+  return status;
+}
+
+void ot_rl_generator_destroy(ot_rl_generator **generator) {
+  if (!generator || !*generator) return;
+  ot_inference_destroy(&(*generator)->engine);
+  ot_runtime_destroy(&(*generator)->runtime);
+  free(*generator);
+  *generator = NULL;
+}
+
+ot_status ot_rl_generator_take(ot_rl_generator *generator, ot_runtime *from) {
+  OT_TRY(ot_runtime_copy_weights(from, generator->runtime));
+  ot_inference_renew(generator->engine, generator->request.recompute);
+  return OT_OK;
+}
+
+static bool take_token(void *context, const ot_token_event *event) {
+  ot_rl_answer *const answer = context;
+  answer->tokens[answer->count] = event->token;
+  answer->behaviour[answer->count++] = event->score.logprob;
+  answer->fresh = true;
+  answer->ended = event->ends;
+  return true;
+}
+
+static void finish(void *context, ot_finish how) {
+  ot_rl_answer *const answer = context;
+  answer->sequence = NULL;
+  answer->done = true;
+  answer->failed = how == OT_FINISH_NUMERIC;
+}
+
+ot_status ot_rl_generator_start(ot_rl_generator *generator, ot_rl_answer *answer) {
+  const ot_rl_generator_request *const own = &generator->request;
+  const ot_sequence_request request = {
+      .prompt = answer->prompt->tokens,
+      .num_prompt = answer->prompt->num_tokens,
+      .max_tokens = own->max_tokens,
+      .draw = {.temperature = 1, .top_p = 1, .seed = own->seed, .choice = (uint64_t)answer->id},
+      .num_ends = 1,
+      .ends = {own->end},
+      .token = take_token,
+      .finished = finish,
+      .context = answer};
+  answer->count = 0;
+  answer->ended = answer->done = answer->failed = answer->fresh = false;
+  return ot_inference_add(generator->engine, &request, &answer->sequence);
+}
+
+void ot_rl_generator_cancel(ot_rl_generator *generator, ot_rl_answer *answer) {
+  if (answer->sequence) ot_inference_cancel(generator->engine, answer->sequence);
+}
+
+ot_status ot_rl_generator_step(ot_rl_generator *generator, int64_t *rows) {
+  const int64_t before = ot_inference_count(generator->engine).rows;
+  OT_TRY(ot_inference_step(generator->engine));
+  *rows = ot_inference_count(generator->engine).rows - before;
+  return OT_OK;
+}
+
+bool ot_rl_generator_is_idle(const ot_rl_generator *generator) {
+  return ot_inference_is_idle(generator->engine);
+}
+
+ot_runtime *ot_rl_generator_runtime(ot_rl_generator *generator) { return generator->runtime; }

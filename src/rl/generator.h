@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A generator: an inference engine with weights of its own, which it takes from the trainer between
+// two steps. Tokens are drawn at temperature 1 from the whole vocabulary, keyed by the seed, the id
+// of the response and the number of the token: they depend on the weights only, not on slots or on
+// other responses.
+#pragma once
+
+#include "describe/run.h"
+#include "rl/answer.h"
+#include "runtime/inference.h"
+
+typedef struct ot_rl_generator ot_rl_generator;
+
+typedef struct ot_rl_generator_request {
+  const ot_run *run;
+  int64_t slots;
+  int64_t prompt_tokens;  // of the longest prompt
+  int64_t max_tokens;     // generated
+  bool recompute;         // of K and V of running responses, with new weights
+  int32_t end;            // the end-of-text token
+  uint64_t seed;          // of draws
+} ot_rl_generator_request;
+
+// Its weights are undefined until it takes some.
+ot_status ot_rl_generator_create(const ot_rl_generator_request *request, ot_rl_generator **out);
+void ot_rl_generator_destroy(ot_rl_generator **generator);
+
+// Copies the weights of `from`, a runtime of the same model.
+ot_status ot_rl_generator_take(ot_rl_generator *generator, ot_runtime *from);
+
+// Begins a response: answer->prompt, id, and room for max_tokens are set. Kept until it is done.
+ot_status ot_rl_generator_start(ot_rl_generator *generator, ot_rl_answer *answer);
+
+// Ends a response early.
+void ot_rl_generator_cancel(ot_rl_generator *generator, ot_rl_answer *answer);
+
+// One step of the engine: at most one token for each response. *rows: tokens computed.
+ot_status ot_rl_generator_step(ot_rl_generator *generator, int64_t *rows);
+
+bool ot_rl_generator_is_idle(const ot_rl_generator *generator);
+
+ot_runtime *ot_rl_generator_runtime(ot_rl_generator *generator);

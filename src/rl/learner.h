@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer of a run that learns from rewards: packs sequences of any length as documents into
+// the rows of micro-batches, scores them, and takes steps in which each token has a weight of its
+// own (ops/head.h with K = 1). On one rank.
+#pragma once
+
+#include "describe/run.h"
+#include "runtime/model_runtime.h"
+
+typedef struct ot_rl_learner ot_rl_learner;
+
+// A document: tokens of which those from `first` on are scored or trained on.
+typedef struct ot_rl_document {
+  const int32_t *prompt, *rest;  // [num_prompt], [num_rest]: its tokens, in this order
+  int64_t num_prompt, num_rest;
+  const int32_t *last;  // [num_last] more, or null
+  int64_t num_last;
+  int64_t first;   // >= 1
+  double *values;  // [tokens - first] in: weights of a step; out: log-probabilities of a score
+} ot_rl_document;
+
+int64_t ot_rl_document_tokens(const ot_rl_document *document);
+
+// Places for `most_documents` of up to data.sequence_length tokens. Weights are those of run->init.
+// Keeps `run`.
+ot_status ot_rl_learner_create(const ot_run *run, int64_t most_documents, ot_rl_learner **out);
+void ot_rl_learner_destroy(ot_rl_learner **learner);
+
+// Log-probabilities, at temperature 1, by the weights as they are.
+ot_status ot_rl_learner_score(ot_rl_learner *learner, ot_rl_document *documents, int64_t count);
+
+typedef struct ot_rl_step {
+  double loss;  // the sum over tokens of weight * -log p
+  double gradient_norm, learning_rate;
+  int64_t rows;  // of micro-batches, padding included
+} ot_rl_step;
+
+// One optimizer step, number `step` (from 0) of the run. OT_NUMERIC if it is not finite; then
+// nothing was updated.
+ot_status ot_rl_learner_step(ot_rl_learner *learner, const ot_rl_document *documents, int64_t count,
+                             int64_t step, ot_rl_step *report);
+
+ot_runtime *ot_rl_learner_runtime(ot_rl_learner *learner);

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run that learns from rewards (`rl:`): the flow of simulate/rl_flow.h with generators that
+// decode a model and a trainer that updates it. The clock is simulated: it advances by rl.costs, so
+// which weights make which token, and with it every bit of the run, depends on configuration and
+// seed only. One process; the lanes of the flow run one after the other.
+#pragma once
+
+#include "base/tree.h"
+#include "plan/rl_split.h"
+#include "rl/updater.h"
+
+typedef enum ot_rl_event_kind {
+  OT_RL_EVENT_NOTE,
+  OT_RL_EVENT_BATCH,  // before an update
+  OT_RL_EVENT_UPDATE,
+  OT_RL_EVENT_VALIDATION,
+} ot_rl_event_kind;
+
+// What the lag and the speed are up to now, of the record of the flow.
+typedef struct ot_rl_event {
+  ot_rl_event_kind kind;
+  const char *text;              // note
+  int64_t version, updates;      // completed, and of the run
+  double time_s;                 // simulated
+  ot_rl_answer *const *answers;  // batch: [num_answers], judged, with their versions
+  int64_t num_answers;
+  const ot_rl_update *update;  // update
+  double lag, lag_max;         // update: of the tokens of this batch
+  double reward;               // validation: mean
+} ot_rl_event;
+
+typedef void (*ot_rl_sink)(void *context, const ot_rl_event *event);
+
+typedef struct ot_rl_request {
+  const ot_run *run;
+  const ot_node *settings;        // resolved
+  const ot_rl_failure *failures;  // [num_failures] of generators
+  int num_failures;
+  ot_rl_sink sink;
+  void *context;
+} ot_rl_request;
+
+// How it ended.
+typedef struct ot_rl_summary {
+  ot_rl_fleet fleet;
+  ot_rl_forecast predicted;  // by a play of lengths of the first responses
+  ot_rl_forecast measured;
+  ot_rl_record record;
+  int64_t predicted_from;            // responses; 0: too few for a prediction
+  double first_reward, last_reward;  // of validations; NaN: none
+  const char *checkpoint;            // in the arena of the run
+} ot_rl_summary;
+
+// The fleet that `run` describes. generators 0: to be chosen by ot_rl_split_build.
+ot_rl_fleet ot_rl_fleet_of(const ot_run *run);
+
+// The split of the fleet, from expected lengths of responses and a mean length of prompts.
+ot_status ot_rl_choose_split(const ot_run *run, int64_t prompt_tokens, ot_arena *arena,
+                             ot_rl_split *split);
+
+// OT_USAGE for settings that such a run does not support.
+ot_status ot_rl_check(const ot_run *run);
+
+// Runs all updates. Texts of the summary are in `arena`. Blocks.
+ot_status ot_rl_run(const ot_rl_request *request, ot_arena *arena, ot_rl_summary *summary);

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. Runs that learn from rewards: bits that repeat, the synchronous mode as a plain
+// loop, versions as the simulator has them, on-policy ratios of 1, lost generators, bounds.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "rl/generator.h"
+#include "rl/rl_run.h"
+#include "support/arena_fixture.h"
+#include "support/scratch.h"
+#include "support/tiny_model.h"
+
+enum { STEPS = 8, BATCH = 8, GROUP = 4, MOST = 16, PROMPTS = 9, SEQUENCES = 1024 };
+
+static char directory[SCRATCH_BYTES];
+
+static int open_directory(void **state) {
+  scratch_create(directory);
+  const char *text = "";
+  (void)begin(state);
+  for (int i = 0; i < PROMPTS; i++) {
+    text = ot_arena_format(&arena, "%s{\"prompt\": \"say %d\", \"answer\": \"%d%d\"}\n", text, i, i,
+                           i);
+  }
+  scratch_write(scratch_path(directory, "prompts"), text, ot_text_length(text));
+  return 0;
+}
+
+static int close_directory(void **state) {
+  scratch_destroy(directory);
+  return finish(state);
+}
+
+static ot_run run_of(const char *output, ot_dtype compute) {
+  ot_model model = tiny_llama();
+  model.vocab_size = 257;
+  ot_run run = tiny_run(&model);
+  run.precision =
+      (ot_run_precision){compute, compute, compute, compute, compute, compute, OT_SUM_WIDE};
+  run.optimizer.lr = 2e-3;
+  run.init = "random";
+  run.data.tokenizer = "bytes";
+  run.data.sequence_length = 32;
+  run.batch.micro_batch_size = 2;
+  run.parallel.tp = run.parallel.pp = run.parallel.cp = run.parallel.ep = 1;
+  run.parallel.dp_replicate = 1;
+  run.steps = STEPS;
+  run.seed = 5;
+  run.threads = 1;
+  run.device = OT_DEVICE_CPU;
+  run.output = scratch_path(directory, output);
+  run.rl = (ot_run_rl){.prompts = scratch_path(directory, "prompts"),
+                       .validation = "",
+                       .reward = OT_REWARD_EDIT_SIMILARITY,
+                       .objective = OT_POLICY_TIS,
+                       .cap = -1,
+                       .low = -1,
+                       .high = -1,
+                       .group = GROUP,
+                       .batch = BATCH,
+                       .max_tokens = MOST,
+                       .workers = 4,
+                       .generators = 2,
+                       .slots = 6,
+                       .costs = {1, 0.02, 0.1, 0.5}};
+  return run;
+}
+
+// What a run told.
+typedef struct told {
+  int64_t updates;
+  double loss[STEPS], norm[STEPS], ess[STEPS];
+  int32_t lengths[SEQUENCES];  // by id; 0: not trained on
+  int64_t lags[64];
+  int64_t oldest;
+  ot_rl_summary summary;
+} told;
+
+static void note(void *context, const ot_rl_event *event) {
+  told *const r = context;
+  for (int64_t i = 0; i < event->num_answers; i++) {
+    const ot_rl_answer *const a = event->answers[i];
+    assert_true(a->id < SEQUENCES && r->lengths[a->id] == 0 && a->count > 0);
+    assert_true(a->reward >= 0 && a->reward <= 1);
+    r->lengths[a->id] = (int32_t)a->count;
+    for (int64_t t = 0; t < a->count; t++) {
+      const int64_t lag = event->version - a->versions[t];
+      r->lags[lag]++;
+      r->oldest = lag > r->oldest ? lag : r->oldest;
+    }
+  }
+  if (event->kind != OT_RL_EVENT_UPDATE) return;
+  r->loss[r->updates] = event->update->step.loss;
+  r->norm[r->updates] = event->update->step.gradient_norm;
+  r->ess[r->updates++] = event->update->policy.ess;
+}
+
+static told *play(const ot_run *run, const ot_rl_failure *failures, int num_failures) {
+  told *const r = ot_arena_array(&arena, 1, sizeof *r);
+  const ot_rl_request request = {.run = run,
+                                 .settings = ot_node_create(&arena, OT_NODE_MAP),
+                                 .failures = failures,
+                                 .num_failures = num_failures,
+                                 .sink = note,
+                                 .context = r};
+  const ot_status status = ot_rl_run(&request, &arena, &r->summary);
+  if (status != OT_OK) fail_msg("%s", ot_fail_message());
+  assert_int_equal(r->updates, run->steps);
+  return r;
+}
+
+static void same_bits_with_any_threads(void **state) {
+  (void)state;
+  for (int recompute = 0; recompute < 2; recompute++) {
+    ot_run run = run_of(recompute ? "recompute1" : "keep1", OT_F32);
+    run.rl.recompute = recompute;
+    const told *const one = play(&run, NULL, 0);
+    run.output = scratch_path(directory, recompute ? "recompute2" : "keep2");
+    run.threads = 2;
+    const told *const two = play(&run, NULL, 0);
+    assert_memory_equal(one->loss, two->loss, sizeof one->loss);
+    assert_memory_equal(one->norm, two->norm, sizeof one->norm);
+    assert_memory_equal(one->lags, two->lags, sizeof one->lags);
+    assert_true(one->oldest > 0);
+    assert_files_equal(
+        scratch_path(directory, recompute ? "recompute1/metrics.jsonl" : "keep1/metrics.jsonl"),
+        scratch_path(directory, recompute ? "recompute2/metrics.jsonl" : "keep2/metrics.jsonl"));
+  }
+}
+
+// A loop that generates a batch by one engine and then trains on it.
+static void plain_loop(const ot_run *run, double loss[STEPS], double norm[STEPS]) {
+  ot_tokenizer *tokenizer = NULL;
+  ot_encoder *encoder = NULL;
+  ot_rl_prompts prompts;
+  ot_rl_updater *updater = NULL;
+  ot_rl_generator *generator = NULL;
+  assert_int_equal(ot_tokenizer_create("bytes", &tokenizer), OT_OK);
+  assert_int_equal(ot_encoder_create(tokenizer, &encoder), OT_OK);
+  assert_int_equal(ot_rl_prompts_read(run->rl.prompts, encoder, &arena, &prompts), OT_OK);
+  const ot_rl_updater_request request = {.run = run, .prompts = &prompts, .tokenizer = tokenizer};
+  assert_int_equal(ot_rl_updater_create(&request, &updater), OT_OK);
+  const ot_rl_generator_request engine = {.run = run,
+                                          .slots = BATCH,
+                                          .prompt_tokens = 5,
+                                          .max_tokens = MOST,
+                                          .end = 256,
+                                          .seed = (uint64_t)run->seed};
+  assert_int_equal(ot_rl_generator_create(&engine, &generator), OT_OK);
+  for (int v = 0; v < STEPS; v++) {
+    ot_rl_answer *answers[BATCH];
+    ot_rl_update update;
+    int64_t rows;
+    assert_int_equal(ot_rl_generator_take(generator, ot_rl_updater_runtime(updater)), OT_OK);
+    for (int i = 0; i < BATCH; i++) {
+      ot_rl_answer *const a = answers[i] = ot_arena_array(&arena, 1, sizeof *a);
+      a->id = v * BATCH + i;
+      a->group = a->id / run->rl.group;
+      a->prompt = ot_rl_prompt_of_group(&prompts, (uint64_t)run->seed, a->group);
+      a->tokens = ot_arena_array(&arena, MOST, sizeof *a->tokens);
+      a->behaviour = ot_arena_array(&arena, MOST, sizeof *a->behaviour);
+      assert_int_equal(ot_rl_generator_start(generator, a), OT_OK);
+    }
+    while (!ot_rl_generator_is_idle(generator)) {
+      assert_int_equal(ot_rl_generator_step(generator, &rows), OT_OK);
+    }
+    // The trainer takes groups in the order in which they are complete, which can be another one.
+    assert_int_equal(ot_rl_updater_judge(updater, answers, BATCH), OT_OK);
+    assert_int_equal(ot_rl_updater_step(updater, answers, BATCH, v, &update), OT_OK);
+    loss[v] = update.step.loss;
+    norm[v] = update.step.gradient_norm;
+  }
+  ot_rl_generator_destroy(&generator);
+  ot_rl_updater_destroy(&updater);
+  ot_encoder_destroy(&encoder);
+  ot_tokenizer_destroy(&tokenizer);
+}
+
+static void synchronous_run_is_a_plain_loop(void **state) {
+  (void)state;
+  ot_run run = run_of("plain", OT_F64);
+  run.rl.updates = OT_RL_SYNCHRONOUS;
+  run.rl.group = BATCH;  // one group, so the order of groups is that of the loop
+  double loss[STEPS], norm[STEPS];
+  const told *const found = play(&run, NULL, 0);
+  plain_loop(&run, loss, norm);
+  assert_memory_equal(found->loss, loss, sizeof loss);
+  assert_memory_equal(found->norm, norm, sizeof norm);
+  assert_true(found->oldest == 0);
+  for (int i = 0; i < STEPS; i++) assert_float_equal(found->ess[i], 1, 1e-12);
+}
+
+static void versions_are_those_of_the_simulator(void **state) {
+  (void)state;
+  for (int recompute = 0; recompute < 2; recompute++) {
+    ot_run run = run_of(recompute ? "versions1" : "versions0", OT_F32);
+    run.rl.recompute = recompute;
+    told *const found = play(&run, NULL, 0);
+    for (int i = 0; i < SEQUENCES; i++) {
+      if (found->lengths[i] == 0) found->lengths[i] = MOST;  // trained on by no update
+    }
+    const ot_rl_lengths lengths = {
+        .tokens = found->lengths, .count = SEQUENCES, .prompt_tokens = 5, .in_order = true};
+    const ot_rl_play same = {.fleet = &found->summary.fleet, .lengths = &lengths, .updates = STEPS};
+    ot_rl_record *const record = ot_arena_take(&arena, sizeof *record);
+    assert_int_equal(ot_rl_play_run(&same, &arena, record), OT_OK);
+    for (int lag = 0; lag < 64; lag++) assert_true(record->lags[lag] == (double)found->lags[lag]);
+    assert_true(record->time_s == found->summary.record.time_s);
+  }
+}
+
+static void with_equal_weights_ratios_are_one(void **state) {
+  (void)state;
+  ot_run run = run_of("frozen", OT_F64);
+  run.optimizer.lr = 0;
+  run.learning_rate.min = 0;
+  const told *const found = play(&run, NULL, 0);
+  assert_true(found->oldest > 0);
+  for (int i = 0; i < STEPS; i++) assert_float_equal(found->ess[i], 1, 1e-12);
+}
+
+static void lost_generator_costs_its_sequences(void **state) {
+  (void)state;
+  ot_run run = run_of("lost", OT_F32);
+  const ot_rl_failure failure = {.generator = 1, .at_s = 30};
+  const told *const found = play(&run, &failure, 1);
+  const ot_rl_record *const record = &found->summary.record;
+  assert_true(record->cancelled > 0 && record->cancelled <= run.rl.slots);
+  assert_true(record->sequences + record->dropped + record->cancelled >= STEPS * BATCH);
+  assert_true(record->sequences >= STEPS * BATCH - run.rl.slots * GROUP);
+}
+
+static void old_tokens_are_never_trained_on(void **state) {
+  (void)state;
+  ot_run run = run_of("bound", OT_F32);
+  run.rl.max_lag = 1;
+  const told *const found = play(&run, NULL, 0);
+  assert_true(found->oldest <= 1);
+  assert_true(found->summary.record.cancelled + found->summary.record.dropped > 0);
+}
+
+static void what_cannot_run_is_refused(void **state) {
+  (void)state;
+  ot_rl_summary *const summary = ot_arena_array(&arena, 1, sizeof *summary);
+  told unused = {0};
+  ot_run run = run_of("refused", OT_F32);
+  const ot_rl_request request = {.run = &run,
+                                 .settings = ot_node_create(&arena, OT_NODE_MAP),
+                                 .sink = note,
+                                 .context = &unused};
+  run.data.sequence_length = 20;
+  run.rl.max_tokens = MOST + 1;
+  assert_int_equal(ot_rl_run(&request, &arena, summary), OT_USAGE);
+  assert_message_has("try sequence_length 21");
+  run = run_of("refused", OT_F32);
+  run.parallel.tp = 2;
+  assert_int_equal(ot_rl_run(&request, &arena, summary), OT_USAGE);
+  run = run_of("refused", OT_F32);
+  scratch_write(run.rl.prompts, "{\"prompt\": \"a\", \"gold\": \"b\"}\n", 30);
+  assert_int_equal(ot_rl_run(&request, &arena, summary), OT_USAGE);
+  assert_message_has("prompts:1");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_directory, close_directory)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(same_bits_with_any_threads),          TEST(synchronous_run_is_a_plain_loop),
+      TEST(versions_are_those_of_the_simulator), TEST(with_equal_weights_ratios_are_one),
+      TEST(lost_generator_costs_its_sequences),  TEST(old_tokens_are_never_trained_on),
+      TEST(what_cannot_run_is_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
