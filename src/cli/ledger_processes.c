@@ -12,7 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/failure.h"
 #include "base/text.h"
+#include "checkpoint/checkpoint_list.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
 
@@ -109,16 +111,25 @@ typedef struct pool {
   int most, active;
   running *slots;  // [most]
   int64_t done, wanted;
-  bool told;  // the processes to stop
-  ot_status status;
+  bool told;           // the processes to stop
+  ot_failure failure;  // the first: that of a process which is stopped comes later
 } pool;
 
 static const char *log_of(const ot_ledger *ledger, const ot_ledger_job *job) {
   return ot_arena_format(ledger->arena, "%s.log", job->directory);
 }
 
+// A run that ended, whose line the record has lost, has no checkpoint to continue from.
+static ot_status remove_remains(const ot_ledger *ledger, const ot_ledger_job *job) {
+  ot_checkpoint_steps saved;
+  OT_TRY(ot_checkpoint_list(ledger->arena,
+                            ot_disk_join(ledger->arena, job->directory, "checkpoints"), &saved));
+  return saved.count > 0 ? OT_OK : ot_disk_remove(job->directory);
+}
+
 static ot_status begin(pool *p, const ot_ledger_job *job) {
   const char *const leading[] = {"train", p->ledger->policy.base, NULL};
+  OT_TRY(remove_remains(p->ledger, job));
   running *slot = p->slots;
   while (slot->process != 0) slot++;
   slot->job = *job;
@@ -170,10 +181,9 @@ static void await(pool *p) {
     if (slot->process != ended) continue;
     slot->process = 0;
     p->active--;
-    const ot_status result = finish(p, &slot->job, status);
-    if (p->status == OT_OK) p->status = result;
+    ot_failure_take(&p->failure, finish(p, &slot->job, status));
   }
-  if (p->status != OT_OK && !p->told) tell_all(p);
+  if (p->failure.status != OT_OK && !p->told) tell_all(p);
 }
 
 // The jobs of `arms` without a line, described; each once.
@@ -198,15 +208,15 @@ ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms, int 
   OT_TRY(ot_disk_make_directory(ot_disk_join(ledger->arena, ledger->directory, "runs")));
   p.slots = ot_arena_array(ledger->arena, most, sizeof *p.slots);
   catch_stops();
-  for (int64_t i = 0; i < p.wanted && p.status == OT_OK; i++) {
-    p.status = ot_ledger_job_describe(ledger, &jobs[i]);
+  for (int64_t i = 0; i < p.wanted && p.failure.status == OT_OK; i++) {
+    ot_failure_take(&p.failure, ot_ledger_job_describe(ledger, &jobs[i]));
     while (p.active == most) await(&p);
-    if (p.status == OT_OK && stops > 0)
-      p.status = ot_fail(OT_STOPPED, "stopped; the same command continues");
-    if (p.status == OT_OK) p.status = begin(&p, &jobs[i]);
+    if (stops > 0)
+      ot_failure_take(&p.failure, ot_fail(OT_STOPPED, "stopped; the same command continues"));
+    if (p.failure.status == OT_OK) ot_failure_take(&p.failure, begin(&p, &jobs[i]));
   }
   while (p.active > 0) await(&p);
-  return p.status;
+  return ot_failure_repeat(&p.failure);
 }
 
 // Waits for a process that is alone.

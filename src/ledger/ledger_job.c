@@ -110,8 +110,8 @@ static void add_fixed(setting_list *l) {
   }
   add_number(l, "seed", p->seeds.base + l->job->arm.seed);
   add_number(l, "threads", p->threads);
-  ot_text_appendf(&l->identity, "ranks=%d\nbase %s\nprogram %s\n", p->ranks, l->ledger->base_hash,
-                  l->job->program);
+  ot_text_appendf(&l->identity, "ranks=%d\nscale %s\nbase %s\nprogram %s\n", p->ranks,
+                  p->scales[l->job->arm.scale].name, l->ledger->base_hash, l->job->program);
   static const char *const rest[] = {"data.validation_every=0", "checkpoint.every=0",
                                      "checkpoint.keep=1", "log.tensorboard=false", "audit.every=0"};
   for (int i = 0; i < OT_COUNT(rest); i++) add(l, rest[i], NULL);

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static const double tangent_limit = 0.2;  // in ln m
+static const double parabola_limit = 0.2;  // in ln m
 
 enum { POINTS = OT_LEDGER_SCALES + OT_LEDGER_BUDGETS };
 
@@ -52,11 +52,15 @@ static curve curve_of(const ot_baseline *b, int scale, int left_out) {
   return c;
 }
 
-// The derivative at 0 of the least-squares parabola; with two points, of the line.
-static double derivative(const curve *c) {
+// The least-squares parabola c + b x + a x^2; with two points, the line.
+typedef struct parabola {
+  double b, a;
+} parabola;
+
+static parabola fit(const curve *c) {
   double s[5] = {0}, t[3] = {0};
-  if (c->count < 2) return NAN;
-  if (c->count == 2) return (c->y[1] - c->y[0]) / (c->x[1] - c->x[0]);
+  if (c->count < 2) return (parabola){NAN, NAN};
+  if (c->count == 2) return (parabola){(c->y[1] - c->y[0]) / (c->x[1] - c->x[0]), 0};
   for (int i = 0; i < c->count; i++) {
     double power = 1;
     for (int k = 0; k < 5; k++, power *= c->x[i]) {
@@ -64,17 +68,19 @@ static double derivative(const curve *c) {
       if (k < 3) t[k] += power * c->y[i];
     }
   }
-  // Normal equations of 1, x, x^2; Cramer's rule for the coefficient of x.
+  // Normal equations of 1, x, x^2 by Cramer's rule.
   const double whole = s[0] * (s[2] * s[4] - s[3] * s[3]) - s[1] * (s[1] * s[4] - s[3] * s[2]) +
                        s[2] * (s[1] * s[3] - s[2] * s[2]);
-  const double part = s[0] * (t[1] * s[4] - s[3] * t[2]) - t[0] * (s[1] * s[4] - s[3] * s[2]) +
-                      s[2] * (s[1] * t[2] - t[1] * s[2]);
-  return part / whole;
+  const double b = s[0] * (t[1] * s[4] - s[3] * t[2]) - t[0] * (s[1] * s[4] - s[3] * s[2]) +
+                   s[2] * (s[1] * t[2] - t[1] * s[2]);
+  const double a = s[0] * (s[2] * t[2] - t[1] * s[3]) - s[1] * (s[1] * t[2] - t[1] * s[2]) +
+                   t[0] * (s[1] * s[3] - s[2] * s[2]);
+  return (parabola){b / whole, a / whole};
 }
 
 double ot_baseline_slope(const ot_baseline *base, int scale, int left_out) {
   const curve c = curve_of(base, scale, left_out);
-  return -derivative(&c);
+  return -fit(&c).b;
 }
 
 // ---- the inverse of the curve ----
@@ -129,8 +135,11 @@ double ot_ln_multiplier(const ot_baseline *base, const ot_changed *changed, int 
   const curve c = curve_of(base, scale, left_out);
   const double lower =
       mean_difference(changed->loss[scale], base->loss[scale], base->seeds, left_out);
-  double gain = lower / -derivative(&c);
-  if (fabs(gain) > tangent_limit && c.count > 2) {
+  const parabola p = fit(&c);
+  // b x + a x^2 = -lower, the root that the tangent has for a -> 0.
+  const double root = sqrt(fmax(p.b * p.b - 4 * p.a * lower, 0));
+  double gain = p.b < 0 ? 2 * lower / (root - p.b) : lower / -p.b;
+  if (fabs(gain) > parabola_limit && c.count > 2) {
     const double inverted = invert(&c, -lower);
     if (!isnan(inverted)) gain = inverted;
   }

@@ -18,19 +18,36 @@ static ot_status load_cluster(const ot_ledger *ledger, ot_arena *arena, ot_clust
   return OT_OK;
 }
 
+// The settings of the target with those of a change, and those of a precision as the planner has
+// it.
+static ot_status load(const ot_ledger *ledger, const ot_ledger_sets *sets, const char *precision,
+                      ot_arena *arena, ot_config *config) {
+  const int count = sets ? sets->count : 0;
+  const char **const all = ot_arena_array(arena, count + 1, sizeof *all);
+  for (int i = 0; i < count; i++) all[i] = sets->text[i];
+  all[count] = precision;
+  const ot_config_request request = {.path = ledger->policy.planned.scale,
+                                     .sets = all,
+                                     .num_sets = count + (precision != NULL),
+                                     .presets = ledger->presets};
+  return ot_config_load(&request, arena, config);
+}
+
+static const char *precision_of(const ot_plan_request *request, ot_arena *arena) {
+  ot_json_writer json = ot_json_begin(arena, 0);
+  ot_node_write_json(ot_plan_request_precision(request, arena), NULL, &json);
+  return ot_arena_format(arena, "precision=%s", json.text);
+}
+
 static ot_status plan(const ot_ledger *ledger, const ot_ledger_sets *sets, ot_arena *arena,
                       double *seconds) {
   const ot_ledger_planned *const p = &ledger->policy.planned;
-  const ot_config_request wanted = {.path = p->scale,
-                                    .sets = sets ? sets->text : NULL,
-                                    .num_sets = sets ? sets->count : 0,
-                                    .presets = ledger->presets};
   ot_config config;
   ot_cluster cluster;
   ot_plan_page page;
   ot_plan_request *const request = ot_arena_take(arena, sizeof *request);
   OT_TRY(load_cluster(ledger, arena, &cluster));
-  OT_TRY(ot_config_load(&wanted, arena, &config));
+  OT_TRY(load(ledger, sets, NULL, arena, &config));
   const ot_run *const run = &config.run;
   const ot_question question = {.cluster = &cluster,
                                 .engine = &ot_engine_orthant,
@@ -42,6 +59,7 @@ static ot_status plan(const ot_ledger *ledger, const ot_ledger_sets *sets, ot_ar
                                 .expert_imbalance = 1,
                                 .given = {.zero = -1, .pipeline = -1, .recompute = -1}};
   OT_TRY(ot_plan_request_begin(&question, arena, request));
+  OT_TRY(load(ledger, sets, precision_of(request, arena), arena, &config));
   request->run = *run;
   request->settings = config.settings;
   request->has_run = true;

@@ -60,8 +60,9 @@ def ln_m(scale, seeds):
     d = statistics.mean(loss("base", scale, 1, s) - loss("forged", scale, 1, s) for s in seeds)
     y = [statistics.mean(loss("base", scale, f, s) - loss("base", scale, 1, s) for s in seeds) for f in (0.7, 1.4)]
     a, b = math.log(0.7), math.log(1.4)
-    slope = -(y[0] * b * b - y[1] * a * a) / (a * b * b - b * a * a)  # of the parabola through three points, at 0
-    return d / slope, slope
+    p = (y[0] * b * b - y[1] * a * a) / (a * b * b - b * a * a)  # p x + q x^2 through three points
+    q = (y[0] - p * a) / (a * a)
+    return 2 * d / (math.sqrt(p * p - 4 * q * d) - p), -p
 seeds = [7, 8, 9]
 for scale in ("small",):
     got, want = look["ln_m"][scale], ln_m(scale, seeds)[0]
