@@ -218,7 +218,8 @@ static void report_attention(const settings *s) {
   report("attention_grad", &backward, &bare, s);
 }
 
-static void report_head(const settings *s) {
+// With `targets` weighted targets of each token; 0: the one of plain training.
+static void report_head(const char *title, int64_t targets, const settings *s) {
   const int64_t R = s->tokens;
   const int64_t chunk = R < 640 ? R : 640;
   op_run o = {.kind = OT_OP_HEAD_LOSS,
@@ -228,12 +229,17 @@ static void report_head(const settings *s) {
                                ot_type_vector(OT_I32, R), ot_type_vector(OT_F64, 1)},
                         .out = {[1] = ot_type_matrix(OT_F32, VOCABULARY, CHANNELS),
                                 [2] = ot_type_vector(OT_F64, 1)}}};
+  if (targets > 0) {
+    o.types.in[4] = ot_type_matrix(OT_I32, R, targets);
+    o.types.in[5] = ot_type_matrix(OT_F32, R, targets);
+    o.types.out[3] = ot_type_vector(OT_F64, 1);
+  }
   const products bare = {.product = {product_of('y', chunk, CHANNELS, VOCABULARY, NULL),
                                      product_of('x', chunk, CHANNELS, VOCABULARY, NULL),
                                      product_of('w', chunk, CHANNELS, VOCABULARY, NULL)},
                          .count = 3,
                          .threads = s->threads};
-  report("head_loss", &o, &bare, s);
+  report(title, &o, &bare, s);
 }
 
 // Argument `i`, or `fallback` if there are fewer.
@@ -255,7 +261,8 @@ static ot_status run_program(const ot_options *options) {
   report_linear("out 768 -> 768 + residual", CHANNELS, CHANNELS, true, &s);
   report_linear("up 768 -> 3072", CHANNELS, 4 * CHANNELS, false, &s);
   report_linear("down 3072 -> 768 + residual", 4 * CHANNELS, CHANNELS, true, &s);
-  report_head(&s);
+  report_head("head_loss", 0, &s);
+  report_head("head_loss, 24 targets", 24, &s);
   return OT_OK;
 }
 
