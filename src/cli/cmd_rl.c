@@ -8,7 +8,7 @@
 #include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
-#include "rl/rl_run.h"
+#include "rl/rl_audit.h"
 
 // ---- forecasts ----
 
@@ -89,6 +89,64 @@ static ot_status forecast(const ot_options *options, const ot_run *run, ot_arena
   return OT_OK;
 }
 
+// ---- audit ----
+
+static void print_audit_json(const ot_rl_audit *audit, ot_arena *arena) {
+  ot_json_writer w = ot_json_begin(arena, 2);
+  ot_json_object(&w, NULL);
+  ot_json_text(&w, "audit", "rl");
+  ot_json_text(&w, "verdict", audit->num_findings > 0 ? "finding" : "clean");
+  ot_json_array(&w, "findings");
+  for (int i = 0; i < audit->num_findings; i++) {
+    const char *const text = audit->findings[i];
+    ot_json_object(&w, NULL);
+    ot_json_text_bytes(&w, "what", text, ot_text_find(text, ":") - text);
+    ot_json_text(&w, "evidence", text);
+    ot_json_end(&w);
+  }
+  ot_json_end(&w);
+  ot_json_real(&w, "drift", audit->drift);
+  ot_json_real(&w, "drift_bound", audit->drift_bound);
+  const ot_rl_ratios *const caches[] = {&audit->kept, &audit->recomputed};
+  for (int i = 0; i < 2; i++) {
+    ot_json_object(&w, i == 0 ? "keep" : "recompute");
+    ot_json_real(&w, "lag", caches[i]->lag);
+    ot_json_real(&w, "ess", caches[i]->ess);
+    ot_json_real(&w, "kl", caches[i]->kl);
+    ot_json_end(&w);
+  }
+  ot_json_end(&w);
+  puts(w.text);
+}
+
+static void print_audit(const ot_rl_audit *audit) {
+  printf(
+      "drift: %.2g nats a token between generators and trainer with equal weights (allowed: "
+      "%.2g)\n",
+      audit->drift, audit->drift_bound);
+  printf("cache kept:       mean lag %.2f, ESS %.6f, KL %.3g\n", audit->kept.lag, audit->kept.ess,
+         audit->kept.kl);
+  printf("cache recomputed: mean lag %.2f, ESS %.6f, KL %.3g\n", audit->recomputed.lag,
+         audit->recomputed.ess, audit->recomputed.kl);
+  for (int i = 0; i < audit->num_findings; i++) {
+    printf("finding %d: %s\n", i + 1, audit->findings[i]);
+  }
+  if (audit->num_findings == 0) printf("audit rl: clean\n");
+}
+
+static ot_status audit_run(const ot_options *options, const ot_run *run, ot_arena *arena) {
+  ot_rl_audit audit;
+  OT_TRY(ot_rl_audit_run(run, ot_options_integer(options, "audit"), NULL, arena, &audit));
+  if (ot_options_json(options)) {
+    print_audit_json(&audit, arena);
+  } else {
+    print_audit(&audit);
+  }
+  OT_CHECK(audit.num_findings == 0, OT_FINDINGS, "%d finding%s", audit.num_findings,
+           ot_text_plural(audit.num_findings, "s"));
+  return OT_OK;
+}
+
 // ---- the run ----
 
 static void show(void *context, const ot_rl_event *event) {
@@ -156,6 +214,7 @@ static ot_status run(const ot_options *options) {
   ot_output_notes(&config.notes);
   OT_TRY(ot_rl_check(&config.run));
   if (ot_options_flag(options, "dry-run")) return forecast(options, &config.run, arena);
+  if (ot_options_integer(options, "audit") > 0) return audit_run(options, &config.run, arena);
   const ot_rl_request request = {
       .run = &config.run, .settings = config.settings, .sink = show, .context = &config.run};
   ot_rl_summary *const summary = ot_arena_take(arena, sizeof *summary);
@@ -172,6 +231,8 @@ static const ot_option rows[] = {
     {"dry-run", OT_OPTION_FLAG, .help = "only forecast: splits of the workers, speed and lag"},
     {"prompt-tokens", OT_OPTION_INTEGER, "N", "16", 1, 1 << 24,
      .help = "of a prompt on average, for --dry-run"},
+    {"audit", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
+     .help = "check N updates instead of training: drift, weights, rewards, advantages, cache"},
     {.shared = &ot_option_set},
 };
 
@@ -190,6 +251,7 @@ const ot_verb ot_verb_rl = {
         "update. docs/rl.md explains the keys of rl:.",
     .examples =
         "  orthant rl run.yaml --dry-run\n"
+        "  orthant rl run.yaml --audit 6\n"
         "  orthant rl run.yaml --set rl.updates=synchronous --set output=runs/synchronous",
     .options = rows,
     .num_options = OT_COUNT(rows),

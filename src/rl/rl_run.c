@@ -170,19 +170,45 @@ static ot_status train(void *context, ot_rl_sequence *const *batch, int count, i
   for (int i = 0; i < count; i++) r->batch[i] = batch[i]->data;
   measure_lags(r, batch, count, version);
   OT_TRY(ot_rl_updater_judge(r->updater, r->batch, count));
+  const ot_rl_faults *const faults = &r->request->faults;
+  if (faults->judged) faults->judged(faults->context, r->batch, count);
+  OT_TRY(ot_rl_updater_step(r->updater, r->batch, count, version, &r->update));
   tell(r, (ot_rl_event){.kind = OT_RL_EVENT_BATCH,
                         .version = version,
                         .answers = r->batch,
                         .num_answers = count});
-  OT_TRY(ot_rl_updater_step(r->updater, r->batch, count, version, &r->update));
   for (int i = 0; i < count; i++) leave_answer(r, r->batch[i]);
+  return OT_OK;
+}
+
+// Counts the parameters whose rows are not the trainer's, bit for bit.
+static ot_status compare_weights(rl_run *r, ot_runtime *with) {
+  ot_runtime *const trainer = ot_rl_updater_runtime(r->updater);
+  const ot_graph *const whole = ot_runtime_whole_graph(trainer);
+  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(trainer, OT_COPY_WEIGHT));
+  for (int p = 0; p < whole->num_parameters; p++) {
+    const ot_parameter *const parameter = &whole->parameters[p];
+    const int64_t bytes = parameter->rows * parameter->cols * size;
+    const ot_parameter_rows rows = {p, OT_COPY_WEIGHT, 0, parameter->rows};
+    char *const both = malloc((size_t)(2 * bytes));
+    OT_CHECK(both, OT_ENVIRONMENT, "out of memory for the weights of %s", parameter->name);
+    ot_status status = ot_runtime_read(trainer, &rows, both);
+    if (status == OT_OK) status = ot_runtime_read(with, &rows, both + bytes);
+    r->summary->wrong_weights += memcmp(both, both + bytes, (size_t)bytes) != 0;
+    free(both);
+    OT_TRY(status);
+  }
   return OT_OK;
 }
 
 static ot_status take(void *context, int generator, int64_t version) {
   rl_run *const r = context;
+  const ot_rl_faults *const faults = &r->request->faults;
+  ot_rl_generator *const g = r->generators[generator];
   (void)version;
-  return ot_rl_generator_take(r->generators[generator], ot_rl_updater_runtime(r->updater));
+  OT_TRY(ot_rl_generator_take(g, ot_rl_updater_runtime(r->updater)));
+  if (faults->taken) faults->taken(faults->context, ot_rl_generator_runtime(g));
+  return r->request->compare_weights ? compare_weights(r, ot_rl_generator_runtime(g)) : OT_OK;
 }
 
 // ---- validation ----
@@ -204,7 +230,7 @@ static ot_status generate(rl_run *r, ot_rl_answer **answers, int64_t count) {
 static ot_status validate(rl_run *r) {
   const int64_t version = ot_rl_flow_version(r->flow), every = r->run->rl.validation_every;
   const bool due = version == 0 || version == r->run->steps || (every > 0 && version % every == 0);
-  if (!r->validator || !due) return OT_OK;
+  if (!r->validator || !r->metrics || !due) return OT_OK;
   const int64_t count = r->validation.count * r->run->rl.validation_samples;
   ot_rl_answer **const answers = malloc((size_t)count * sizeof *answers);
   OT_CHECK(answers, OT_ENVIRONMENT, "out of memory for %lld responses", (long long)count);
@@ -258,8 +284,8 @@ static ot_status write_update(rl_run *r) {
       {"answer_gain", u->answer_gain},
       {"reward_failures", (double)u->failures},
   };
-  OT_TRY(
-      ot_metrics_write_values(r->metrics, ot_rl_flow_version(r->flow), values, OT_COUNT(values)));
+  const int64_t version = ot_rl_flow_version(r->flow);
+  if (r->metrics) OT_TRY(ot_metrics_write_values(r->metrics, version, values, OT_COUNT(values)));
   tell(r, (ot_rl_event){.kind = OT_RL_EVENT_UPDATE,
                         .version = ot_rl_flow_version(r->flow),
                         .time_s = ot_rl_flow_time_s(r->flow),
@@ -270,6 +296,7 @@ static ot_status write_update(rl_run *r) {
 }
 
 static ot_status save(rl_run *r) {
+  if (!r->directory) return OT_OK;
   const int64_t version = ot_rl_flow_version(r->flow), every = r->run->checkpoint.every;
   if (version != r->run->steps && (every <= 0 || version % every != 0)) return OT_OK;
   const char *const directory = ot_run_directory_checkpoints(r->directory);
@@ -288,6 +315,7 @@ static ot_status save(rl_run *r) {
 }
 
 static ot_status open_directory(rl_run *r) {
+  if (!r->request->settings) return OT_OK;
   const char *const output = r->run->output;
   ot_text_builder text = {.arena = r->arena};
   OT_TRY(ot_run_directory_create(output, &r->directory));

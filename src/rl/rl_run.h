@@ -11,7 +11,7 @@
 
 typedef enum ot_rl_event_kind {
   OT_RL_EVENT_NOTE,
-  OT_RL_EVENT_BATCH,  // before an update
+  OT_RL_EVENT_BATCH,  // an update was made from these responses
   OT_RL_EVENT_UPDATE,
   OT_RL_EVENT_VALIDATION,
 } ot_rl_event_kind;
@@ -31,9 +31,20 @@ typedef struct ot_rl_event {
 
 typedef void (*ot_rl_sink)(void *context, const ot_rl_event *event);
 
+// Faults for tests of the audit; each may be null.
+typedef struct ot_rl_faults {
+  // A generator has taken the trainer's weights.
+  void (*taken)(void *context, ot_runtime *generator);
+  // A batch was judged, before advantages.
+  void (*judged)(void *context, ot_rl_answer *const *answers, int64_t count);
+  void *context;
+} ot_rl_faults;
+
 typedef struct ot_rl_request {
   const ot_run *run;
-  const ot_node *settings;        // resolved
+  const ot_node *settings;  // resolved; null: nothing is written, validated or saved
+  bool compare_weights;     // of a generator that takes some with the trainer's
+  ot_rl_faults faults;
   const ot_rl_failure *failures;  // [num_failures] of generators
   int num_failures;
   ot_rl_sink sink;
@@ -48,6 +59,7 @@ typedef struct ot_rl_summary {
   ot_rl_record record;
   int64_t predicted_from;            // responses; 0: too few for a prediction
   double first_reward, last_reward;  // of validations; NaN: none
+  int64_t wrong_weights;             // parameters that differed (compare_weights)
   const char *checkpoint;            // in the arena of the run
 } ot_rl_summary;
 

@@ -13,7 +13,7 @@
 
 #include "base/text.h"
 #include "rl/generator.h"
-#include "rl/rl_run.h"
+#include "rl/rl_audit.h"
 #include "support/arena_fixture.h"
 #include "support/scratch.h"
 #include "support/tiny_model.h"
@@ -27,8 +27,10 @@ static int open_directory(void **state) {
   const char *text = "";
   (void)begin(state);
   for (int i = 0; i < PROMPTS; i++) {
-    text = ot_arena_format(&arena, "%s{\"prompt\": \"say %d\", \"answer\": \"%d%d\"}\n", text, i, i,
-                           i);
+    text = ot_arena_format(&arena,
+                           "%s{\"prompt\": \"say %d\", \"answer\": \"%d abcdefghijklmnopqrstuvwxyz"
+                           "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789#$%%&()*+,-./:;<=>?@_{|}\"}\n",
+                           text, i, i);
   }
   scratch_write(scratch_path(directory, "prompts"), text, ot_text_length(text));
   return 0;
@@ -269,6 +271,76 @@ static void what_cannot_run_is_refused(void **state) {
   assert_message_has("prompts:1");
 }
 
+// ---- the audit ----
+
+static ot_rl_audit audit(const ot_run *run, const ot_rl_faults *faults) {
+  ot_rl_audit out;
+  const ot_status status = ot_rl_audit_run(run, 3, faults, &arena, &out);
+  if (status != OT_OK) fail_msg("%s", ot_fail_message());
+  return out;
+}
+
+static bool has(const ot_rl_audit *audit, const char *what) {
+  for (int i = 0; i < audit->num_findings; i++) {
+    if (ot_text_starts_with(audit->findings[i], what)) return true;
+  }
+  return false;
+}
+
+// A matrix of a generator a thousandth too large.
+static void drift_away(void *context, ot_runtime *generator) {
+  const ot_graph *const whole = ot_runtime_whole_graph(generator);
+  const int p = whole->num_parameters - 1;
+  const ot_parameter_rows rows = {p, OT_COPY_WEIGHT, 0, whole->parameters[p].rows};
+  const int64_t n = whole->parameters[p].rows * whole->parameters[p].cols;
+  float *const values = ot_arena_array(&arena, n, sizeof(double));
+  (void)context;
+  assert_int_equal(ot_runtime_read(generator, &rows, values), OT_OK);
+  for (int64_t i = 0; i < n; i++) values[i] *= 1.001f;
+  ot_runtime_write(generator, &rows, values);
+}
+
+// Log-probabilities as at another temperature.
+static void heat(void *context, ot_rl_answer *const *answers, int64_t count) {
+  (void)context;
+  for (int64_t i = 0; i < count; i++) {
+    for (int64_t t = 0; t < answers[i]->count; t++) answers[i]->behaviour[t] *= 0.7;
+  }
+}
+
+static void reward_neighbours(void *context, ot_rl_answer *const *answers, int64_t count) {
+  (void)context;
+  const double last = answers[count - 1]->reward;
+  for (int64_t i = count - 1; i > 0; i--) answers[i]->reward = answers[i - 1]->reward;
+  answers[0]->reward = last;
+}
+
+static void mix_groups(void *context, ot_rl_answer *const *answers, int64_t count) {
+  (void)context;
+  for (int64_t i = 0; i < count; i++) answers[i]->group = 0;
+}
+
+static void faults_of_a_run_are_found(void **state) {
+  (void)state;
+  const ot_run run = run_of("audited", OT_F32);
+  const struct {
+    const char *what;
+    ot_rl_faults faults;
+  } cases[] = {{"drift", {.taken = drift_away}},
+               {"weights", {.taken = drift_away}},
+               {"drift", {.judged = heat}},
+               {"rewards", {.judged = reward_neighbours}},
+               {"advantages", {.judged = mix_groups}}};
+  const ot_rl_audit clean = audit(&run, NULL);
+  assert_int_equal(clean.num_findings, 0);
+  assert_true(clean.drift > 0 && clean.kept.lag > 0);
+  assert_true(clean.kept.kl != clean.recomputed.kl && clean.kept.ess < 1);
+  for (int i = 0; i < OT_COUNT(cases); i++) {
+    const ot_rl_audit found = audit(&run, &cases[i].faults);
+    if (!has(&found, cases[i].what)) fail_msg("fault %d: no finding of %s", i, cases[i].what);
+  }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_directory, close_directory)
 
 int main(void) {
@@ -276,7 +348,7 @@ int main(void) {
       TEST(same_bits_with_any_threads),          TEST(synchronous_run_is_a_plain_loop),
       TEST(versions_are_those_of_the_simulator), TEST(with_equal_weights_ratios_are_one),
       TEST(lost_generator_costs_its_sequences),  TEST(old_tokens_are_never_trained_on),
-      TEST(what_cannot_run_is_refused),
+      TEST(what_cannot_run_is_refused),          TEST(faults_of_a_run_are_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
