@@ -128,7 +128,9 @@ ot_status ot_ledger_rerun(ot_ledger_command *command) {
   for (int64_t i = 0; i < l->record.count; i++) {
     const ot_node *const line = l->record.line[i].tree;
     if (!ot_text_equal(l->record.line[i].kind, "run")) continue;
+    // Calibration and tuning have no files that say what they ran.
     if (ot_text_equal(ot_record_text(line, "change"), "a-a")) continue;
+    if (ot_record_integer(line, "seed") >= l->policy.seeds.base + l->policy.seeds.count) continue;
     if (ot_text_equal(ot_record_text(line, "state"), "finished")) runs[count++] = line;
   }
   const char *end = argument;

@@ -317,6 +317,7 @@ static ot_status record_verdict(ot_ledger *ledger, const ot_ledger_look *l,
   ot_json_real(&line, "shrunk", exp(l->shrunk));
   ot_json_real(&line, "m_quality", exp(l->ln_quality));
   ot_json_real(&line, "m_seconds", exp(l->ln_seconds));
+  write_pair(&line, "planned_seconds", target->base_s, target->change_s);
   ot_json_real(&line, "m_speed", speed);
   ot_json_real(&line, "m_total", exp(l->ln_quality) * speed);
   write_pair(&line, "at_target", exp(l->m.at_target.low), exp(l->m.at_target.high));

@@ -147,7 +147,8 @@ static mean_point mean_of(const ot_ledger *l, const char *change, const char *sc
                      ot_text_equal(ot_record_text(run, "change"), change) &&
                      ot_text_equal(ot_record_text(run, "scale"), scale) &&
                      ot_text_equal(ot_record_text(run, "base"), l->base_hash) &&
-                     ot_record_real(run, "budget") == budget;
+                     ot_record_real(run, "budget") == budget &&
+                     ot_record_integer(run, "seed") < l->policy.seeds.base + l->policy.seeds.count;
     if (!own || isnan(ot_record_real(run, "loss"))) continue;
     m.compute += ot_record_real(run, "model_flops");
     m.loss += ot_record_real(run, "loss");

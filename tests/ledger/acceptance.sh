@@ -126,6 +126,46 @@ assert v["m"] < 1 < v["m_quality"] and v["verdict"] == "worse", v
 PY
 note "compute"
 
+# ---- tuning: both arms at their own best rate; planned seconds: those of `orthant plan` ----
+policy tuned run.yaml "$s1" 1000 2 2 none
+sed -i 's/102400/10240/; s/^target.*//' tuned/policy.yaml
+cat >>tuned/policy.yaml <<'YAML'
+tuning: {keys: [optimizer.lr], factors: [0.5, 1, 2]}
+compute: [seconds, planned: {cluster: h100, gpus: 512, scale: ../big.yaml}]
+YAML
+cat >big.yaml <<'YAML'
+model: llama3-8b
+data: {sequence_length: 8192}
+batch: {global_batch_size: 512}
+precision: {compute: bf16}
+tokens: 1T
+YAML
+succeed ledger add half-decay --ledger tuned --set optimizer.weight_decay=0.05
+succeed ledger run half-decay --ledger tuned --jobs "$jobs"
+echo 'forged_budget: 1.1' >tuned/changes/longer.yaml
+succeed ledger add longer --ledger tuned
+succeed ledger run longer --ledger tuned --jobs "$jobs"
+succeed ledger look longer --ledger tuned --json
+mv out.txt look.json
+succeed "$orthant" plan --model llama3-8b --cluster h100 --gpus 512 --global-batch-size 512 --sequence-length 8192 --tokens 1T --json
+python3 - <<'PY' || fail "tuning or planned seconds"
+import json, math, re
+lines = [json.loads(l) for l in open("tuned/ledger.jsonl")]
+tunes = {l["change"]: l for l in lines if l["kind"] == "tune"}
+assert set(tunes) == {"base", "half-decay", "longer"}
+for t in tunes.values():
+    assert t["factor"] == (0.5, 1, 2)[min(range(3), key=lambda i: t["losses"][i])], t
+for r in lines:
+    if r["kind"] == "run" and r["seed"] < 1002:
+        lr = float(re.search(r"^  lr: ([^ ]*)", open("tuned/runs/%s/config.yaml" % r["run"]).read(), re.M)[1])
+        assert abs(lr / (5e-3 * tunes[r["change"]]["factor"]) - 1) < 1e-12, (r, lr)
+verdict = json.load(open("look.json"))["verdict"]
+assert verdict["verdict"] == "better" and verdict["m_speed"] == 1 and abs(verdict["m_total"] / verdict["m_quality"] - 1) < 1e-12, verdict
+plan = json.load(open("out.txt"))["plans"][0]["step_seconds"] * math.ceil(1e12 / (512 * 8192))
+assert abs(verdict["planned_seconds"][0] / plan - 1) < 1e-9, (verdict, plan)
+PY
+note "tuning, planned seconds"
+
 # ---- leaks: experts that choose among later tokens; a program whose attention crosses documents ----
 sed 's/model_type: llama/model_type: mixtral, num_local_experts: 4, num_experts_per_tok: 2, num_key_value_heads: 4/; s/tie_word_embeddings: true/tie_word_embeddings: false/' run.yaml >experts.yaml
 policy leaks experts.yaml "$s1" 1000 4 4 causality
