@@ -27,8 +27,10 @@ static const char *path_from(ot_arena *arena, const char *file, const char *dire
 }
 
 // Parameters of a model are about proportional to layers x width^2: each scale has half of those of
-// the next and half of its tokens, so a quarter of its compute.
-static void write_scale(ot_text_builder *text, const ot_model *model, int64_t tokens, int below) {
+// the next and half of its tokens, so a quarter of its compute. Rates are those of the base at
+// every size (docs/mup.md).
+static void write_scale(ot_text_builder *text, const ot_run *run, int64_t tokens, int below) {
+  const ot_model *const model = &run->model;
   const double shrink = pow(2, -below / 3.0);
   const int64_t unit = 2 * model->num_heads;
   const int64_t hidden = llround((double)model->hidden_size * shrink / (double)unit) * unit;
@@ -39,10 +41,16 @@ static void write_scale(ot_text_builder *text, const ot_model *model, int64_t to
   if (below > 0)
     ot_text_appendf(text,
                     ", set: {model.hidden_size: %lld, model.num_hidden_layers: %lld, "
-                    "model.intermediate_size: %lld}",
+                    "model.intermediate_size: %lld",
                     (long long)(hidden > unit ? hidden : unit),
                     (long long)(layers > 1 ? layers : 1), (long long)(inner > 8 ? inner : 8));
-  ot_text_put(text, "}\n");
+  if (below > 0 && !ot_parametrization_scales(&run->parametrization))
+    ot_text_appendf(text,
+                    ", parametrization: {name: mup, base_hidden_size: %lld, base_layers: %lld, "
+                    "base_head_dim: %lld}",
+                    (long long)model->hidden_size, (long long)model->num_layers,
+                    (long long)model->head_dim);
+  ot_text_put(text, below > 0 ? "}}\n" : "}\n");
 }
 
 static const char *policy_text(ot_arena *arena, const char *base, const ot_run *run) {
@@ -55,7 +63,7 @@ static const char *policy_text(ot_arena *arena, const char *base, const ot_run *
       "metric: {tokens: %lld, name: nats}   # the base's validation set; data: another\n"
       "ladder:                              # full schedules; set: settings of a run\n",
       base, (long long)run->data.validation_tokens);
-  for (int below = SCALES - 1; below >= 0; below--) write_scale(&text, &run->model, tokens, below);
+  for (int below = SCALES - 1; below >= 0; below--) write_scale(&text, run, tokens, below);
   ot_text_put(&text,
               "seeds: {base: 1000, count: 16}       # seed k of every change is the same seed\n"
               "slope: {from: budgets, factors: [0.7, 1.4], seeds: 4}\n"
