@@ -25,7 +25,7 @@ batch: {global_batch_size: 16, micro_batch_size: 16}
 optimizer: {lr: 3e-3, weight_decay: 0.01}
 learning_rate: {warmup_steps: 10, decay: linear, min: 0}
 steps: 80
-log: {every: 40, tensorboard: false}
+log: {every: 40, tensorboard: false, health_every: 0}
 output: base
 YAML
 "$orthant" train base.yaml >/dev/null 2>&1
