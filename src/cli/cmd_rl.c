@@ -79,8 +79,9 @@ static void print_split_json(const ot_rl_split *split, ot_arena *arena) {
 
 static ot_status forecast(const ot_options *options, const ot_run *run, ot_arena *arena) {
   ot_rl_split split;
-  const int64_t prompt_tokens = ot_options_integer(options, "prompt-tokens");
-  OT_TRY(ot_rl_choose_split(run, prompt_tokens, arena, &split));
+  const ot_rl_question question = {.prompt_tokens = ot_options_integer(options, "prompt-tokens"),
+                                   .dollars_per_worker_hour = ot_options_real(options, "price")};
+  OT_TRY(ot_rl_choose_split(run, &question, arena, &split));
   if (ot_options_json(options)) {
     print_split_json(&split, arena);
   } else {
@@ -231,6 +232,8 @@ static const ot_option rows[] = {
     {"dry-run", OT_OPTION_FLAG, .help = "only forecast: splits of the workers, speed and lag"},
     {"prompt-tokens", OT_OPTION_INTEGER, "N", "16", 1, 1 << 24,
      .help = "of a prompt on average, for --dry-run"},
+    {"price", OT_OPTION_REAL, "DOLLARS", "0", 0, 1e9,
+     .help = "of a worker and hour, for --dry-run with rl.costs in seconds"},
     {"audit", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
      .help = "check N updates instead of training: drift, weights, rewards, advantages, cache"},
     {.shared = &ot_option_set},

@@ -58,15 +58,17 @@ ot_rl_fleet ot_rl_fleet_of(const ot_run *run) {
                        .cost = rl->costs};
 }
 
-ot_status ot_rl_choose_split(const ot_run *run, int64_t prompt_tokens, ot_arena *arena,
+ot_status ot_rl_choose_split(const ot_run *run, const ot_rl_question *question, ot_arena *arena,
                              ot_rl_split *split) {
   enum { SAMPLE = 2048 };
   const ot_run_rl *const rl = &run->rl;
   const double mean =
       rl->length_mean > 0 ? rl->length_mean : ot_larger(1, 0.25 * (double)rl->max_tokens);
-  ot_rl_split_request request = {.fleet = ot_rl_fleet_of(run), .most_slots = rl->slots};
+  ot_rl_split_request request = {.fleet = ot_rl_fleet_of(run),
+                                 .most_slots = rl->slots,
+                                 .dollars_per_worker_hour = question->dollars_per_worker_hour};
   request.lengths = ot_rl_lengths_lognormal(mean, rl->length_cv2, rl->max_tokens, SAMPLE, arena);
-  request.lengths.prompt_tokens = prompt_tokens;
+  request.lengths.prompt_tokens = question->prompt_tokens;
   return ot_rl_split_build(&request, arena, split);
 }
 
@@ -357,7 +359,8 @@ static ot_status choose_fleet(rl_run *r) {
     return ot_rl_fleet_check(&r->fleet);
   }
   ot_rl_split split;
-  OT_TRY(ot_rl_choose_split(r->run, mean_prompt(r), r->arena, &split));
+  const ot_rl_question question = {.prompt_tokens = mean_prompt(r)};
+  OT_TRY(ot_rl_choose_split(r->run, &question, r->arena, &split));
   r->fleet = split.choices[0].fleet;
   for (int i = 0; i < split.num_reasons; i++) {
     tell(r, (ot_rl_event){.kind = OT_RL_EVENT_NOTE, .text = split.reasons[i]});

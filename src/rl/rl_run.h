@@ -66,8 +66,14 @@ typedef struct ot_rl_summary {
 // The fleet that `run` describes. generators 0: to be chosen by ot_rl_split_build.
 ot_rl_fleet ot_rl_fleet_of(const ot_run *run);
 
-// The split of the fleet, from expected lengths of responses and a mean length of prompts.
-ot_status ot_rl_choose_split(const ot_run *run, int64_t prompt_tokens, ot_arena *arena,
+// What a split is chosen for, besides `rl:` of the run.
+typedef struct ot_rl_question {
+  int64_t prompt_tokens;           // of a prompt, on average
+  double dollars_per_worker_hour;  // 0: unknown
+} ot_rl_question;
+
+// The split of the fleet, from the lengths of responses that the run expects.
+ot_status ot_rl_choose_split(const ot_run *run, const ot_rl_question *question, ot_arena *arena,
                              ot_rl_split *split);
 
 // OT_USAGE for settings that such a run does not support.

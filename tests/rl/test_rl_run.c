@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -271,6 +272,137 @@ static void what_cannot_run_is_refused(void **state) {
   assert_message_has("prompts:1");
 }
 
+// ---- rewards that need more than the response ----
+
+enum { SCORED = 5 };
+
+// Responses and rewards of the first update, whose weights are the initial ones.
+typedef struct first_batch {
+  ot_rl_answer answers[BATCH];
+  int64_t count;
+  double rewards[STEPS];
+  int64_t updates, failures;
+} first_batch;
+
+static void keep_first(void *context, const ot_rl_event *event) {
+  first_batch *const f = context;
+  if (event->kind == OT_RL_EVENT_UPDATE) {
+    f->failures = event->update->failures;
+    f->rewards[f->updates++] = event->update->reward;
+  }
+  if (event->kind != OT_RL_EVENT_BATCH || f->count > 0) return;
+  for (; f->count < event->num_answers; f->count++) {
+    ot_rl_answer *const to = &f->answers[f->count];
+    *to = *event->answers[f->count];
+    int32_t *const tokens = ot_arena_array(&arena, MOST, sizeof *tokens);
+    memcpy(tokens, to->tokens, (size_t)to->count * sizeof *tokens);
+    to->tokens = tokens;
+    ot_rl_prompt *const prompt = ot_arena_take(&arena, sizeof *prompt);
+    *prompt = *to->prompt;
+    to->prompt = prompt;
+  }
+}
+
+static first_batch *play_first(const ot_run *run) {
+  first_batch *const f = ot_arena_array(&arena, 1, sizeof *f);
+  ot_rl_summary *const summary = ot_arena_array(&arena, 1, sizeof *summary);
+  const ot_rl_request request = {.run = run, .sink = keep_first, .context = f};
+  const ot_status status = ot_rl_run(&request, &arena, summary);
+  if (status != OT_OK) fail_msg("%s", ot_fail_message());
+  return f;
+}
+
+static bool add_score(void *context, const ot_token_event *event) {
+  double *const scores = context;
+  scores[event->index] = event->score.logprob;
+  return true;
+}
+
+// The mean log-probability of an answer after a response, by an inference engine.
+static double score_answer(const ot_run *run, const ot_rl_answer *a, int64_t response) {
+  int32_t tokens[256];
+  double scores[256], sum = 0;
+  const ot_rl_prompt *const p = a->prompt;
+  const int64_t first = p->num_tokens + response, count = first + p->num_answer_tokens;
+  memcpy(tokens, p->tokens, (size_t)p->num_tokens * sizeof *tokens);
+  memcpy(tokens + p->num_tokens, a->tokens, (size_t)response * sizeof *tokens);
+  memcpy(tokens + first, p->answer_tokens, (size_t)p->num_answer_tokens * sizeof *tokens);
+  const ot_inference_shape shape = {.slots = 1, .chunk = 128, .positions = 128};
+  ot_runtime_request request = {
+      .model = &run->model, .compute = OT_F64, .storage = OT_F64, .threads = 1};
+  ot_runtime *runtime = NULL;
+  ot_inference *engine = NULL;
+  ot_inference_complete(&shape, &request);
+  assert_int_equal(ot_runtime_create(&request, &runtime), OT_OK);
+  assert_int_equal(ot_runtime_initialize(runtime, (uint64_t)run->seed), OT_OK);
+  assert_int_equal(ot_inference_create(runtime, run->model.vocab_size, &engine), OT_OK);
+  const ot_sequence_request one = {
+      .prompt = tokens, .num_prompt = count, .scores = true, .token = add_score, .context = scores};
+  assert_int_equal(ot_inference_add(engine, &one, NULL), OT_OK);
+  assert_int_equal(ot_inference_run(engine), OT_OK);
+  ot_inference_destroy(&engine);
+  ot_runtime_destroy(&runtime);
+  for (int64_t i = first; i < count; i++) sum += scores[i];
+  return sum / (double)p->num_answer_tokens;
+}
+
+static void answers_are_scored_after_responses(void **state) {
+  (void)state;
+  ot_run run = run_of("logprob", OT_F64);
+  run.data.sequence_length = 120;
+  run.rl.reward = OT_REWARD_ANSWER_LOGPROB;
+  run.rl.length_power = 1;
+  run.rl.answer_weight = 1;
+  const first_batch *const f = play_first(&run);
+  for (int i = 0; i < SCORED; i++) {
+    const ot_rl_answer *const a = &f->answers[i];
+    const int64_t response = a->count - (a->ended ? 1 : 0);
+    assert_float_equal(a->reward, score_answer(&run, a, response), 1e-12);
+    assert_true(fabs(a->reward - score_answer(&run, a, 0)) > 1e-9);
+  }
+  // The cross-entropy of the answers makes them more probable.
+  assert_true(f->rewards[STEPS - 1] > f->rewards[0] + 0.01);
+}
+
+static void responses_that_tell_the_answer_leak(void **state) {
+  (void)state;
+  int32_t answer[12], response[20] = {0};
+  for (int i = 0; i < 12; i++) answer[i] = 100 + i;
+  const ot_rl_prompt prompt = {.answer_tokens = answer, .num_answer_tokens = 12};
+  const ot_rl_answer a = {.prompt = &prompt, .tokens = response, .count = 20};
+  memcpy(response + 5, answer + 2, 8 * sizeof *answer);
+  assert_true(ot_answer_leaks(&a, 8));
+  response[12] = 7;
+  assert_false(ot_answer_leaks(&a, 8));
+  assert_true(ot_answer_leaks(&a, 7));
+}
+
+// Half a point for each response, except for every fifth, of which the program says nothing.
+static void a_program_judges_responses(void **state) {
+  (void)state;
+  static const char script[] =
+      "#!/usr/bin/env bash\n"
+      "while IFS= read -r line; do\n"
+      "  id=${line#*:}; id=${id%%,*}\n"
+      "  if [ $((id % 5)) = 4 ]; then echo nothing; else\n"
+      "    printf '{\"id\": %s, \"reward\": 0.5}\\n' \"$id\"; fi\n"
+      "done\n";
+  const char *path = scratch_path(directory, "judge.sh");
+  scratch_write(path, script, (int64_t)strlen(script));
+  assert_int_equal(chmod(path, 0755), 0);
+  ot_run run = run_of("command", OT_F32);
+  run.steps = 2;
+  run.rl.reward = OT_REWARD_COMMAND;
+  run.rl.command = &path;
+  run.rl.num_command = 1;
+  run.rl.command_seconds = 20;
+  const first_batch *const f = play_first(&run);
+  for (int i = 0; i < BATCH; i++) {
+    assert_true(f->answers[i].reward == (f->answers[i].id % 5 == 4 ? 0 : 0.5));
+  }
+  assert_true(f->failures > 0 && f->failures <= 4);
+}
+
 // ---- the audit ----
 
 static ot_rl_audit audit(const ot_run *run, const ot_rl_faults *faults) {
@@ -348,7 +480,9 @@ int main(void) {
       TEST(same_bits_with_any_threads),          TEST(synchronous_run_is_a_plain_loop),
       TEST(versions_are_those_of_the_simulator), TEST(with_equal_weights_ratios_are_one),
       TEST(lost_generator_costs_its_sequences),  TEST(old_tokens_are_never_trained_on),
-      TEST(what_cannot_run_is_refused),          TEST(faults_of_a_run_are_found),
+      TEST(what_cannot_run_is_refused),          TEST(answers_are_scored_after_responses),
+      TEST(responses_that_tell_the_answer_leak), TEST(a_program_judges_responses),
+      TEST(faults_of_a_run_are_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
