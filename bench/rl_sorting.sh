@@ -47,7 +47,7 @@ reached() {
   } END { if (!found) print "never" }' "$1/metrics.jsonl"
 }
 run() { # MODE SEED UPDATES EVERY
-  rm -rf "$1-$2"
+  rm -rf "${1:?}-$2"
   "$orthant" rl rl.yaml --set output="$1-$2" --set rl.updates="$1" --set seed="$2" --set steps="$3" \
     --set rl.validation_every="$4" >"$1-$2.txt" 2>"$1-$2.log"
   reached "$1-$2" >>"$1.times"
@@ -61,3 +61,17 @@ done
 median() { sort -g "$1" | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 awk -v a="$(median in_flight.times)" -v b="$(median synchronous.times)" \
   'BEGIN { printf "medians %.4g and %.4g: ratio %.3f\n", a, b, a / b }'
+
+# Mean accuracy of the seeds by simulated time, between validations; a star for each hundredth above 0.25.
+curve() { # MODE
+  for folder in "$1"-*/; do sed "s|^|$folder |" "$folder/metrics.jsonl"; done | awk -F'[ :,}]' -v mode="$1" '/val_reward/ {
+      if ($1 == last) for (t = 0; t <= 600; t += 50) if (t > q && t <= $5) { sum[t] += p + ($7 - p) * (t - q) / ($5 - q); n[t]++ }
+      last = $1; q = $5; p = $7
+    } END { for (t = 50; t <= 600; t += 50) if (n[t]) {
+      bar = ""
+      for (i = 0.25; i < sum[t] / n[t]; i += 0.01) bar = bar "*"
+      printf "%-12s %4d  %.3f  %s\n", mode, t, sum[t] / n[t], bar
+    } }'
+}
+curve in_flight
+curve synchronous
