@@ -106,8 +106,14 @@ void ot_teacher_destroy(ot_teacher **teacher) {
   *teacher = NULL;
 }
 
-int64_t ot_teacher_parameters(const ot_teacher *teacher) {
-  return ot_model_parameters(&teacher->files.model);
+ot_status ot_teacher_count_parameters(const char *path, int64_t *parameters) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_model_files files;
+  const ot_status status = open_files(path, &arena, &files);
+  if (status == OT_OK) *parameters = ot_model_parameters(&files.model);
+  ot_heap_release(&heap);
+  return status;
 }
 
 // ---- asking ----

@@ -34,8 +34,8 @@ typedef struct ot_teacher_answer {
 ot_status ot_teacher_ask(ot_teacher *teacher, const ot_micro_batch *rows, const int64_t *keys,
                          ot_teacher_answer *answer);
 
-// Parameters of the teacher.
-int64_t ot_teacher_parameters(const ot_teacher *teacher);
+// The parameters of the model in a checkpoint, run or HF directory.
+ot_status ot_teacher_count_parameters(const char *path, int64_t *parameters);
 
 // Hash of the weights and the configuration in a checkpoint, run or HF directory; reads all of it.
 ot_status ot_teacher_hash(const char *path, char hex[OT_CONTENT_HASH_BYTES]);

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "data/data_loader.h"
+#include "distill/distiller.h"
 #include "files/disk.h"
 #include "train/learning_rate.h"
 #include "train/loop_start.h"
@@ -219,6 +220,28 @@ static ot_status check_memory(dry_run *d) {
   return ot_gpu_check_memory(&need, d->arena, &report->memory_bytes);
 }
 
+// Stores are opened and compared; a live teacher is only counted, since its memory and that of a
+// model which writes are not part of the plan.
+static ot_status check_teacher(dry_run *d, ot_data_loader *loader) {
+  const ot_run *const run = d->request->run;
+  if (ot_run_weighted_targets(run) == 0) return OT_OK;
+  if (run->distill.from == OT_DISTILL_STORE) {
+    ot_distiller *distiller = NULL;
+    const ot_status status = ot_distiller_create(run, loader, false, 1, &distiller);
+    ot_distiller_destroy(&distiller);
+    return status;
+  }
+  int64_t parameters = 0;
+  OT_TRY(ot_teacher_count_parameters(run->distill.teacher, &parameters));
+  const bool writes = run->distill.objective == OT_DISTILL_REVERSE_KL;
+  const int64_t own = writes ? ot_model_parameters(&run->model) : 0;
+  const int64_t bytes = ot_dtype_bytes(run->precision.compute == OT_F64 ? OT_F64 : OT_F32);
+  ot_loop_note(d->request, "a teacher of %ld parameters%s: %s more on a rank, not in that memory",
+               parameters, writes ? " and a copy of the model" : "",
+               ot_figure_bytes(d->arena, (parameters + own) * bytes));
+  return OT_OK;
+}
+
 static ot_status look(dry_run *d) {
   const ot_loop_request *const request = d->request;
   const ot_run *const run = request->run;
@@ -227,7 +250,9 @@ static ot_status look(dry_run *d) {
   OT_TRY(plan_ranks(run, d->how, d->arena, &d->most, &d->report->model_flops));
   OT_TRY(ot_data_loader_create(run, &loader));
   ot_loop_warn_settings(request, loader, d->arena);
+  const ot_status taught = check_teacher(d, loader);
   ot_data_loader_destroy(&loader);
+  OT_TRY(taught);
   d->report->parameters = ot_model_parameters(&run->model);
   ot_loop_note(request, "%s: %ld parameters", run->model.model_type, d->report->parameters);
   if (d->how->mesh->ranks > 1) {

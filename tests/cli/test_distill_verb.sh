@@ -34,6 +34,8 @@ head -c 3000 "$source_dir/LICENSE" >text
 
 # ---- the store: forecast, stop and go on, the same bytes, reused ----
 expect 3 'there is no store of a teacher' "$orthant" train student.yaml
+expect 3 'there is no store of a teacher' "$orthant" train student.yaml --dry-run
+expect 0 'a teacher of ' "$orthant" train student.yaml --dry-run --set distill.from=live
 "$orthant" distill targets student.yaml --windows 40 >out.txt 2>err.txt
 grep -q 'train.teacher: 40 of [0-9]* windows, .* ids a token; teacher: loss ' out.txt || fail "$(cat out.txt)"
 grep -q 'bytes a token, .* ids; in all .* left$' err.txt || fail "no forecast: $(cat err.txt)"

@@ -37,8 +37,8 @@ static ot_case draw_case(int64_t K, int64_t N) {
 
 static void set_keys(const ot_case *c, int64_t trial) {
   for (int64_t r = 0; r < ROWS; r++) {
-    ((int64_t *)c->in[3].data)[r] =
-        (int64_t)ot_rng_philox(7, 11, (uint64_t)r, (uint64_t)trial).word[0];
+    const ot_rng_block random = ot_rng_philox(7, 11, (uint64_t)r, (uint64_t)trial);
+    ((int64_t *)c->in[3].data)[r] = (int64_t)((uint64_t)random.word[0] << 32 | random.word[1]);
   }
 }
 
@@ -84,7 +84,7 @@ static double largest_z(ot_case *c, int64_t trials, const double p[V]) {
   return largest;
 }
 
-// A place for every id; too few places; one draw, one place. In `full` over 1e6 draws each.
+// A place for every id; too few places; one draw, one place. OT_TESTS=full: a million draws each.
 static void weights_are_unbiased(void **state) {
   (void)state;
   static const int cases[][2] = {{20, 20}, {4, 20}, {1, 1}, {127, 127}, {2, 50}};
