@@ -108,9 +108,10 @@ static ot_status write_schedules(const ot_plan_page *page, const char *path, ot_
   return status;
 }
 
-// Task by task for Orthant, action by action for other frameworks.
+// Task by task for Orthant, action by action for other frameworks and on mixed clusters.
 static ot_status write_trace(planning *p, const char *path) {
-  if (p->page.job->run) return write_schedules(&p->page, path, p->arena);
+  const ot_job *const job = p->page.job;
+  if (job->run && job->cluster->num_pools == 0) return write_schedules(&p->page, path, p->arena);
   return ot_predicted_trace_write(p->page.estimator, &p->page.plans[0].estimate->candidate, path);
 }
 

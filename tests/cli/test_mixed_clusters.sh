@@ -37,6 +37,11 @@ assert plan["memory"]["used"] == max(p["memory"]["used"] for p in plan["pools"])
 END
 
 # ---- what is written ----
+for across in pp:2 dp:1; do
+  "${plan[@]}" --pp "${across#*:}" --tp 1 --cp 1 --zero 1 --pipeline 1f1b --html page.html --trace trace.json >/dev/null
+  holds page.html "<li>pools <b>${across%:*} crosses pools: h100"
+  python3 -c 'import json; assert json.load(open("trace.json"))'
+done
 "${plan[@]}" --pp 2 --pipeline 1f1b --tp 1 --cp 1 --zero 1 --emit run=run.yaml >/dev/null
 holds run.yaml 'Ranks 0 to 7: devices of h100'
 holds run.yaml 'layout: "Et\*[0-9]*|t\*[0-9]*L"'
