@@ -106,7 +106,7 @@ static ot_status rerun_one(rerunning *r, const ot_node *run) {
     tell(r, run, "the same bits", false);
   else if (split)
     tell(r, run,
-         ot_arena_format(l.arena, "another split: loss %.9g, recorded %.9g (%.1e)", result.loss,
+         ot_arena_format(l.arena, "another split: loss %.9g, recorded %.9g (%.2g)", result.loss,
                          was, fabs(result.loss / was - 1)),
          false);
   else

@@ -216,7 +216,8 @@ succeed ledger rerun 3
 succeed ledger rerun 3 --ranks 2 --set parallel.tp=2
 [ "$(grep -c "another split: loss" out.txt)" = 3 ] || { cat out.txt; fail "another split"; }
 sed 's/^/        /' out.txt
-awk '/another split/ { gsub(/[()]/, "", $NF); if ($NF > worst) worst = $NF } END { exit !(worst < 1e-3) }' out.txt || fail "another split"
+# The bound of docs/bits.md for one step in float32; here after a whole run.
+awk '/another split/ { gsub(/[()]/, "", $NF); n += $NF ~ /^[0-9.e-]+$/ && $NF + 0 < 1e-5 } END { exit n != 3 }' out.txt || fail "another split"
 note "rerun"
 
 # ---- one digit edited ----
