@@ -21,6 +21,7 @@ typedef struct ot_audit_request {
   void (*amend_model)(ot_model *model);
   void (*amend_served)(ot_model *model);
   void (*amend_files)(const char *path);
+  void (*amend_run)(ot_run *run);  // coordinates: of a small model
 } ot_audit_request;
 
 // The report's texts are in `arena`.
@@ -33,6 +34,8 @@ ot_status ot_audit_causality(const ot_audit_request *request, ot_arena *arena,
 ot_status ot_audit_precision(const ot_audit_request *request, ot_arena *arena,
                              ot_audit_report *report);
 ot_status ot_audit_drift(const ot_audit_request *request, ot_arena *arena, ot_audit_report *report);
+ot_status ot_audit_coordinates(const ot_audit_request *request, ot_arena *arena,
+                               ot_audit_report *report);
 
 // These take the next steps of `trainer`.
 ot_status ot_audit_step(const ot_audit_request *request, ot_arena *arena, ot_audit_report *report);

@@ -17,7 +17,7 @@
 // Audits without training steps come first.
 static const struct {
   const char *name;
-  ot_audit_call call;  // null: all of them
+  ot_audit_call call;  // null: those before it
 } audits[] = {
     {"causality", ot_audit_causality},
     {"precision", ot_audit_precision},
@@ -26,6 +26,7 @@ static const struct {
     {"ranks", ot_audit_ranks},
     {"overlap", ot_audit_overlap},
     {"all", NULL},
+    {"coordinates", ot_audit_coordinates},
 };
 
 enum { MOST_REPORTS = OT_COUNT(audits) - 1 };
@@ -53,7 +54,8 @@ static ot_status find_audit(auditing *a) {
   }
   if (a->audit == OT_COUNT(audits)) {
     ot_fail(OT_USAGE, "there is no audit \"%s\"", name);
-    return ot_fail_hint(OT_USAGE, "causality, precision, drift, step, ranks, overlap or all");
+    return ot_fail_hint(OT_USAGE,
+                        "causality, precision, drift, step, ranks, overlap, coordinates or all");
   }
   return OT_OK;
 }
@@ -141,7 +143,7 @@ static ot_status look(const auditing *a, const ot_audit_request *request, ot_are
                       ot_audit_report *reports, int *count) {
   *count = 0;
   for (int i = 0; i < OT_COUNT(audits); i++) {
-    const bool wanted = i == a->audit || !audits[a->audit].call;
+    const bool wanted = i == a->audit || (!audits[a->audit].call && i < a->audit);
     if (wanted && audits[i].call) OT_TRY(audits[i].call(request, arena, &reports[(*count)++]));
   }
   return OT_OK;
@@ -278,13 +280,13 @@ static const ot_option rows[] = {
      .help = "precision: ranks of the planned gradient reduction; 0: those of the run"},
     {"trials", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20, .help = "causality: of each kind; 0: 16"},
     {"steps", OT_OPTION_INTEGER, "N", NULL, 1, 1000,
-     .help = "training steps to audit; ranks: 2, overlap: 5"},
+     .help = "training steps to audit; ranks: 2, overlap and coordinates: 5"},
 };
 
 const ot_verb ot_verb_audit = {
     .name = "audit",
     .summary = "find silent failures of a run",
-    .arguments = "causality|precision|drift|step|ranks|overlap|all RUN.yaml|CHECKPOINT",
+    .arguments = "causality|precision|drift|step|ranks|overlap|coordinates|all RUN.yaml|CHECKPOINT",
     .min_arguments = 2,
     .max_arguments = 2,
     .details =
@@ -299,7 +301,10 @@ const ot_verb ot_verb_audit = {
         "           state, scalars, counters, batches; every tensor changes in a step; a step\n"
         "           agrees with that of one rank\n"
         "overlap    exposed communication of a step, by axis and kind\n"
-        "all        these six, one after the other\n"
+        "coordinates\n"
+        "           activations, and what steps change of them, keep their size as models grow:\n"
+        "           learning rates transfer (parametrization: mup)\n"
+        "all        the first six, one after the other\n"
         "A RUN.yaml is audited at its initial weights, a checkpoint or a run directory at its\n"
         "saved state; nothing is written. The exit code is 1 when there is a finding.",
     .examples =
