@@ -23,6 +23,7 @@ model:
   num_hidden_layers: ${LAYERS:-2}
   num_attention_heads: $((width / 16))
   max_position_embeddings: 64
+  initializer_range: 0.1
 data: {train: train, tokenizer: bytes, sequence_length: 64, validation: train, validation_tokens: 16384}
 batch: {global_batch_size: 8, micro_batch_size: 8}
 optimizer: {lr: 1e-3}
