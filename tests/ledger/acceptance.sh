@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The whole ledger against truths by construction, on a model of 90 thousand parameters and tokens
 # from a fixed random grammar: forged budgets, pairs that do the same, leaks, more FLOPs, an edited
-# record, runs again on another split, eight merges one of which went wrong. About 200 runs.
+# record, runs again on another split, eight merges one of which went wrong. About 300 runs.
 #   tests/ledger/acceptance.sh ORTHANT [JOBS]        OT_LEDGER_KEEP=DIR keeps the ledgers
 set -euo pipefail
 orthant=$(realpath "${1:?usage: acceptance.sh ORTHANT [JOBS]}")
