@@ -27,7 +27,6 @@ typedef struct store_file {
   ot_teacher_header header;
   uint64_t *index;  // [windows + 1]
   uint8_t *record;  // [most bytes of a record]
-  int32_t *seen;    // [3, T] tokens, targets, document starts
 } store_file;
 
 // ---- header ----
@@ -94,7 +93,6 @@ static void take_arrays(store_file *f, int64_t most) {
   const int64_t bytes = record_bytes_max(&f->header);
   f->index = ot_arena_array(&arena, f->header.windows + 1, sizeof *f->index);
   f->record = ot_arena_take(&arena, (most < bytes ? most : bytes) + 8);
-  f->seen = ot_arena_array(&arena, 3 * f->header.sequence_length, sizeof *f->seen);
 }
 
 void ot_teacher_window_take(const ot_teacher_header *header, ot_arena *arena,
@@ -107,14 +105,13 @@ void ot_teacher_window_take(const ot_teacher_header *header, ot_arena *arena,
 
 // ---- records ----
 
-// Hash of what the teacher saw.
-static uint64_t hash_seen(store_file *f, const ot_micro_batch *rows, int64_t b) {
-  const int64_t T = rows->T;
-  const size_t bytes = (size_t)T * sizeof *f->seen;
-  memcpy(f->seen, rows->tokens + b * T, bytes);
-  memcpy(f->seen + T, rows->targets + b * T, bytes);
-  memcpy(f->seen + 2 * T, rows->doc_starts + b * T, bytes);
-  return ot_content_hash_block(f->seen, 3 * (int64_t)bytes);
+// Hash of what the teacher saw: of the hashes of tokens, targets and document starts.
+static uint64_t hash_seen(const ot_micro_batch *rows, int64_t b) {
+  const int64_t T = rows->T, bytes = T * (int64_t)sizeof *rows->tokens;
+  const uint64_t parts[] = {ot_content_hash_block(rows->tokens + b * T, bytes),
+                            ot_content_hash_block(rows->targets + b * T, bytes),
+                            ot_content_hash_block(rows->doc_starts + b * T, bytes)};
+  return ot_content_hash_block(parts, sizeof parts);
 }
 
 // Appends `width` bits of `value` at bit *at of zeroed bytes; eight more bytes are there.
@@ -215,6 +212,8 @@ static ot_status open_store(ot_teacher_store *s) {
   const ot_teacher_header *const h = &s->f.header;
   OT_CHECK(s->file.bytes >= records_at(h), OT_ENVIRONMENT, "the store ends within its index (%s)",
            s->f.path);
+  OT_CHECK(h->sequence_length <= s->file.bytes, OT_ENVIRONMENT,
+           "the store is shorter than one of its records (%s)", s->f.path);
   take_arrays(&s->f, s->file.bytes);
   OT_TRY(ot_steady_file_read(&s->file, HEADER_BYTES, s->f.index, 8 * (h->windows + 1)));
   for (int64_t i = 0; i <= h->windows; i++) {
@@ -261,7 +260,7 @@ ot_status ot_teacher_store_read(ot_teacher_store *store, int64_t window, const o
            "window %lld of the store is damaged (%s)", (long long)window, f->path);
   uint64_t seen;
   memcpy(&seen, f->record, 8);
-  if (seen == hash_seen(f, rows, b)) return OT_OK;
+  if (seen == hash_seen(rows, b)) return OT_OK;
   ot_fail(OT_USAGE,
           "distill: window %lld of the store was made for other tokens than those of the run (%s)",
           (long long)window, f->path);
@@ -360,7 +359,7 @@ ot_status ot_teacher_writer_add(ot_teacher_writer *writer, const ot_micro_batch 
                                 const ot_teacher_window *window) {
   store_file *const f = &writer->f;
   OT_ASSERT(writer->next < f->header.windows);
-  const int64_t bytes = pack_record(f, hash_seen(f, rows, b), window);
+  const int64_t bytes = pack_record(f, hash_seen(rows, b), window);
   OT_TRY(ot_disk_write_at(writer->file, writer->partial, writer->end, f->record, bytes));
   writer->end += bytes;
   writer->next++;

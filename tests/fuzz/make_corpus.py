@@ -24,6 +24,42 @@ def fixture(path):
         return file.read()
 
 
+# ---- stores of a teacher: the target adds checksums ----
+
+def store(records, sequence_length=4, vocab_size=300, windows=None, draws=20, ids=20, id_bits=17, version=1):
+    windows = len(records) if windows is None else windows
+    numbers = [version, sequence_length, -1, vocab_size, windows, draws, ids, 5, 1, 0, id_bits, 7]
+    head = b"OTTEACH1" + struct.pack("<12q", *numbers) + b"0" * 96
+    at, index = 256 + 8 * (windows + 1), []
+    for record in records + [b""]:
+        index.append(at)
+        at += len(record)
+    return head.ljust(256, b"\0") + struct.pack(f"<{len(index)}Q", *index) + b"".join(records)
+
+
+def record(tokens, id_bits=17):
+    """Of each token, its (id, count)."""
+    bits = at = 0
+    for pairs in tokens:
+        for number, count in pairs:
+            bits |= (number | count << id_bits) << at
+            at += id_bits + 7
+    return bytes(24) + bytes(len(pairs) for pairs in tokens) + bits.to_bytes((at + 7) // 8, "little")
+
+
+def teacher():
+    kind, whole = "teacher", [[(7, 20)], [], [(1, 15), (299, 5)], [(0, 20)]]
+    put(kind, "valid-two", store([record(whole), record(whole[::-1])]))
+    put(kind, "valid-wide", store([record(whole, 24)], id_bits=24, vocab_size=200000))
+    put(kind, "refused-id", store([record([[(300, 20)], [], [], []])]))
+    put(kind, "refused-sum", store([record([[(7, 19)], [], [], []])]))
+    put(kind, "refused-length", store([record(whole)[:-1]]))
+    put(kind, "refused-windows", store([record(whole)], windows=1 << 39)[:400])
+    put(kind, "refused-sequence", store([record(whole)], sequence_length=1 << 24))
+    put(kind, "refused-version", store([record(whole)], version=2))
+    put(kind, "refused-empty", b"")
+
+
 # ---- safetensors ----
 
 def tensors(header, data_bytes):
@@ -366,6 +402,7 @@ def requests():
 
 
 safetensors()
+teacher()
 manifest()
 trees()
 scripts()
