@@ -323,7 +323,7 @@ static ot_status check_pools(const emission *e, ot_emit_kind kind) {
             "--emit: replicas in pool %s have %lld micro-batches a step, in pool %s %lld; no "
             "software here trains uneven replicas",
             cluster->pools[0].name, first, cluster->pools[i].name, other);
-    return ot_fail_hint(OT_USAGE, "--pp N, so that stages are in different pools");
+    return ot_fail_hint(OT_USAGE, "--crosses pp");
   }
   OT_CHECK(kind == OT_EMIT_RUN || c->crosses == OT_CROSSES_PP, OT_USAGE,
            "--emit: a script that starts replicas in different pools is not written (--emit run "

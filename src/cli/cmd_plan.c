@@ -232,6 +232,8 @@ static const ot_option rows[] = {
      .help = "pipeline schedule"},
     {"recompute", OT_OPTION_CHOICE, "none|selective|full",
      .help = "activations recomputed in the backward"},
+    {"crosses", OT_OPTION_CHOICE, "pp|dp",
+     .help = "what crosses the pools of a mixed cluster: stages or replicas"},
     {"precision", OT_OPTION_CHOICE, OT_RECIPE_NAMES,
      .help = "bf16: 2 weight + 2 gradient + 12 optimizer bytes per parameter (the default)"},
     {"engine", OT_OPTION_TEXT, "NAME", "orthant",

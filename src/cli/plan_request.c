@@ -225,6 +225,7 @@ static void read_given(reader *r) {
       .micro_batch_size = ot_options_integer(o, "micro-batch-size"),
       .pipeline = (ot_pipeline)ot_options_choice(o, "pipeline"),
       .recompute = (ot_recompute)ot_options_choice(o, "recompute"),
+      .crosses = (ot_crossing)(1 + ot_options_choice(o, "crosses")),
   };
 }
 

@@ -43,6 +43,9 @@ static ot_status check_given(const ot_job *job) {
   OT_CHECK(g->micro_batch_size >= 0 && g->micro_batch_size <= job->global_batch_size, OT_USAGE,
            "plan: micro_batch_size=%lld; allowed: 1 to global_batch_size=%lld",
            (long long)g->micro_batch_size, (long long)job->global_batch_size);
+  OT_CHECK(!g->crosses || job->cluster->num_pools > 0, OT_USAGE,
+           "plan: crosses=%s, but cluster %s has no pools", ot_crossing_names[g->crosses],
+           job->cluster->name);
   OT_CHECK(g->vpp >= 0 && g->ep >= 0 && g->etp >= 0 && g->dp_shard >= 0, OT_USAGE,
            "plan: vpp, ep, etp and dp_shard must not be negative");
   return OT_OK;

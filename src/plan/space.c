@@ -289,6 +289,7 @@ static void add_crossings(builder *b, ot_candidate *base, int64_t pp_index) {
   base->crosses = OT_CROSSES_NOTHING;
   if (b->job->cluster->num_pools == 0) add_sizes(b, base, pp_index);
   for (int i = 0; i < OT_COUNT(all) && b->job->cluster->num_pools > 0; i++) {
+    if (!is_open(b->job->given.crosses, all[i])) continue;
     base->crosses = all[i];
     base->dp_shard = 1;
     if (ot_pools_check(b->job, base) == OT_OK) {

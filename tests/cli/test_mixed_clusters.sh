@@ -48,6 +48,10 @@ holds run.yaml 'layout: "Et\*[0-9]*|t\*[0-9]*L"'
 printf 'data: {train: none, sequence_length: 4096}\n' >>run.yaml
 "$orthant" config run.yaml >config.txt
 expect 2 "replicas in pool h100 have" "${plan[@]}" --pp 1 --tp 1 --cp 1 --zero 1 --emit run
+"${plan[@]}" --crosses pp --json >pp.json
+! grep -q '"crosses": "dp"' pp.json || fail "--crosses pp has plans whose replicas cross"
+holds pp.json '"crosses": "pp"'
+expect 2 "crosses=pp, but cluster h100 has no pools" "$orthant" plan --model gpt2 --cluster h100 --gpus 8 --crosses pp
 expect 2 "no software here trains uneven replicas" "${plan[@]}" --pp 1 --tp 1 --cp 1 --zero 1 --emit mpirun
 "${plan[@]}" --pp 2 --engine megatron-core --emit megatron=megatron.sh >/dev/null
 holds megatron.sh 'pipeline-model-parallel-layout'
