@@ -5,10 +5,10 @@
 //
 //   header   256 bytes, ot_teacher_header little-endian, XXH3-64 of them in the last 8
 //   index    u64 [windows + 1]: where each window's record begins, 0: not yet written
-//   record   u64 XXH3-64 of the three of the window's tokens, targets and document starts, which are
-//            what the teacher saw; u64 XXH3-64 of the rest of the record; f32 entropy and f32 loss of the
-//            teacher, mean nats over the unmasked targets; u8 [T] ids of each token, 0 if masked;
-//            then each token's ids, id_bits and count_bits each, packed from the lowest bit
+//   record   u64 XXH3-64 of those of the window's tokens, targets and document starts, which are
+//            what the teacher saw; u64 XXH3-64 of the rest of the record; f32 entropy and f32 loss
+//            of the teacher, mean nats over the unmasked targets; u8 [T] ids of each token, 0 if
+//            masked; then each token's ids, id_bits and count_bits each, packed from the lowest bit
 //
 // A window is one of those of sequence_length tokens that tile the set, so a record belongs to
 // tokens, not to a place in the order of training. The sum of a token's counts is `draws`, or less

@@ -90,7 +90,8 @@ typedef enum ot_op_kind {
   OT_OP_HEAD_EVALUATE,  // x[R,C], w[V,C], targets[R]
                         // -> effect loss_sum[1] f64, effect token_count[1] f64
   OT_OP_HEAD_SCORE,     // x[R,C], w[V,C], targets[R]
-                        // -> logprob[R] f64, greedy[R] i32 (argmax id), best?[R] f64, sum?[R] f64 (tp)
+                        // -> logprob[R] f64, greedy[R] i32 (argmax id), best?[R] f64, sum?[R] f64
+                        // (tp)
   OT_OP_HEAD_LOGITS,    // x[R,C], w[V,C] -> logits[R,V] compute dtype
   OT_OP_HEAD_DRAW,      // x[R,C], w[V,C], targets[R], keys[R] i64
                         // -> ids[R,K] i32, weights[R,K] f32, logprob[R] f64, entropy[R] f64
