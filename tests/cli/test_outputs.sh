@@ -138,7 +138,8 @@ json 'len(d["scores"]) == 2 and len(d["scores"][1]["logprobs"]) == 2' "$orthant"
 json 'd["verdict"] == "clean"' "$orthant" audit causality run.yaml
 for verb in $("$orthant" | sed -n '/^verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
   case $verb in help | completion) continue ;; esac
-  "$orthant" help "$verb" | grep -q -- '--json' || fail "$verb: no JSON"
+  "$orthant" help "$verb" >help.txt  # no pipe: grep ends at the first match
+  grep -q -- '--json' help.txt || fail "$verb: no JSON"
 done
 
 # ---- a closed pipe ends a verb silently; files and training are completed ----
