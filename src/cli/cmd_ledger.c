@@ -61,6 +61,7 @@ static ot_status propose(ot_ledger_command *c, const ot_ledger_change *change) {
   ot_node_write_json(change->tree, "file", &line);
   ot_json_real(&line, "hypothesis", change->hypothesis > 0 ? change->hypothesis : NAN);
   ot_json_text(&line, "base", l->base_hash);
+  ot_json_text(&line, "policy", l->policy_hash);
   ot_json_array(&line, "looks");
   for (int i = 0; i < l->policy.looks.count; i++)
     ot_json_integer(&line, NULL, l->policy.looks.pairs[i]);
@@ -197,6 +198,9 @@ static void print_look(const ot_ledger *l, const ot_ledger_look *k, const ot_led
   if (!isnan(t->base_s))
     printf("  planned at the target: %.4g s and %.4g s; m in all %.4f\n", t->base_s, t->change_s,
            exp(k->ln_quality) * t->base_s / t->change_s);
+  const ot_record_line *const proposal = ot_record_find(&l->record, "propose", "change", k->change);
+  if (proposal && !ot_text_equal(ot_record_text(proposal->tree, "policy"), l->policy_hash))
+    printf("  note: policy.yaml was changed after %s was registered\n", k->change);
   if (k->facts.other_builds > 0)
     printf("  note: %d pairs were run by different builds or machines\n", k->facts.other_builds);
 }

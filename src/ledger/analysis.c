@@ -298,6 +298,7 @@ static ot_status record_look(ot_ledger *ledger, const ot_ledger_look *l) {
   ot_json_real(&line, "trend", l->m.trend.value);
   write_pair(&line, "trend_ci", l->m.trend.low, l->m.trend.high);
   ot_json_text(&line, "slope_from", ledger->policy.slope.from == 1 ? "ladder" : "budgets");
+  ot_json_text(&line, "policy", ledger->policy_hash);
   ot_json_integer(&line, "other_builds", l->facts.other_builds);
   ot_json_integer(&line, "diverged", l->facts.diverged);
   ot_json_integer(&line, "spikes", l->facts.spikes);

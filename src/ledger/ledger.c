@@ -9,17 +9,21 @@
 #include "files/content_hash.h"
 #include "files/disk.h"
 
-enum { BASE_BYTES_MAX = 1 << 20 };
+enum { FILE_BYTES_MAX = 1 << 20 };
 
-ot_status ot_ledger_set_base(ot_ledger *ledger, const char *path) {
+static ot_status hash_file(ot_arena *arena, const char *path, const char **out) {
   char hash[OT_CONTENT_HASH_BYTES];
   char *text;
   int64_t bytes;
-  OT_TRY(ot_disk_read(ledger->arena, path, BASE_BYTES_MAX, &text, &bytes));
+  OT_TRY(ot_disk_read(arena, path, FILE_BYTES_MAX, &text, &bytes));
   ot_content_hash_memory(text, bytes, hash);
-  ledger->policy.base = path;
-  ledger->base_hash = ot_arena_text(ledger->arena, hash, OT_CONTENT_HASH_BYTES - 1);
+  *out = ot_arena_text(arena, hash, OT_CONTENT_HASH_BYTES - 1);
   return OT_OK;
+}
+
+ot_status ot_ledger_set_base(ot_ledger *ledger, const char *path) {
+  ledger->policy.base = path;
+  return hash_file(ledger->arena, path, &ledger->base_hash);
 }
 
 ot_status ot_ledger_open(const char *directory, const ot_presets *presets, ot_arena *arena,
@@ -29,6 +33,7 @@ ot_status ot_ledger_open(const char *directory, const ot_presets *presets, ot_ar
   OT_CHECK(out->policy.tuning.num_keys <= OT_LEDGER_TUNED, OT_USAGE, "tuning.keys: at most %d (%s)",
            OT_LEDGER_TUNED, out->policy.path);
   OT_TRY(ot_ledger_set_base(out, out->policy.base));
+  OT_TRY(hash_file(arena, out->policy.path, &out->policy_hash));
   return ot_record_read(ot_disk_join(arena, directory, "ledger.jsonl"), arena, &out->record);
 }
 

@@ -12,7 +12,8 @@ typedef struct ot_ledger {
   ot_presets presets;
   ot_ledger_policy policy;
   ot_record record;
-  const char *base_hash;  // of the file of the baseline
+  const char *base_hash;    // of the file of the baseline
+  const char *policy_hash;  // of policy.yaml
 } ot_ledger;
 
 // Reads policy and record of `directory`. Everything lives in `arena`.

@@ -180,13 +180,14 @@ succeed "$orthant" ledger add quick --class speed --set parallel.recompute=full
 succeed "$orthant" ledger run quick --jobs 2
 succeed "$orthant" ledger look quick
 grep -q "^quick: better .*: the same bits in 3 of 3 pairs" out.txt || { cat out.txt; fail "recomputing changes no bit"; }
-echo 'margins: {too_good: 1.05}' >>ledger/policy.yaml
 echo 'forged_budget: 1.1' >ledger/changes/again.yaml
 succeed "$orthant" ledger add again
+echo 'margins: {too_good: 1.05}' >>ledger/policy.yaml
 succeed "$orthant" ledger run again
 succeed "$orthant" ledger look again
 grep -q "^again: withheld .*: 100 % of the held-out 50-grams are in the training data; causality is clean" out.txt ||
   { cat out.txt; fail "the validation set is the training set"; }
+grep -q "policy.yaml was changed after again was registered" out.txt || fail "another policy"
 
 # ---- bits a byte: the same runs in another unit ----
 mkdir -p bits && sed 's/tokens: 512}/tokens: 512, name: bits_per_byte}/; s/^looks.*/looks: {pairs: [2]}/' ledger/policy.yaml >bits/policy.yaml
