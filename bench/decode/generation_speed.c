@@ -8,6 +8,7 @@
 
 #include "host/clock.h"
 #include "runtime/inference.h"
+#include "runtime/model_files.h"
 #include "support/bench_program.h"
 #include "support/bench_step.h"
 
@@ -17,6 +18,7 @@ typedef struct settings {
   int64_t context, tokens, prompt, chunk;
   int threads, repeats;
   bool json;
+  ot_model_files *files;  // of --weights, or null
 } settings;
 
 // One number of sequences.
@@ -25,10 +27,13 @@ typedef struct figure {
   double tokens_per_s, bound_per_s, ratio;
 } figure;
 
-// Weights of one value: speed does not depend on it, and random ones take longer than the rest.
-static void fill_weights(ot_runtime *runtime) {
+// Without files, weights of one value: speed does not depend on it, and random ones take longer
+// than the rest.
+static ot_status fill_weights(const settings *s, ot_runtime *runtime) {
   const ot_schedule *const schedule = ot_runtime_schedule(runtime);
+  bool damaged = false;
   ot_executor_fill(ot_runtime_executor(runtime), 0, 0x3c, schedule->arena_bytes);
+  return s->files ? ot_runtime_load_weights(runtime, s->files, &damaged) : OT_OK;
 }
 
 static ot_status create(const settings *s, const ot_model *model, ot_inference_shape shape,
@@ -37,7 +42,7 @@ static ot_status create(const settings *s, const ot_model *model, ot_inference_s
       .model = model, .compute = OT_F32, .storage = OT_F32, .threads = s->threads};
   ot_inference_complete(&shape, &request);
   OT_TRY(ot_runtime_create(&request, runtime));
-  fill_weights(*runtime);
+  OT_TRY(fill_weights(s, *runtime));
   return ot_inference_create(*runtime, model->vocab_size, engine);
 }
 
@@ -136,7 +141,7 @@ static ot_status create_forward(const settings *s, const ot_model *model, ot_run
                                       .storage = OT_F32,
                                       .threads = s->threads};
   OT_TRY(ot_runtime_create(&request, runtime));
-  fill_weights(*runtime);
+  OT_TRY(fill_weights(s, *runtime));
   int32_t *const values = calloc((size_t)s->prompt, sizeof *values);
   OT_CHECK(values, OT_ENVIRONMENT, "out of memory");
   const int64_t sample = 0;
@@ -218,14 +223,23 @@ static ot_status run_program(const ot_options *o) {
   if (s.threads == 0) s.threads = ot_runtime_cores();
   OT_CHECK(s.context + s.tokens + 2 <= 1024, OT_USAGE,
            "--context and --tokens make more than 1024 tokens");
-  const ot_model model = ot_bench_gpt2();
+  ot_model_files files;
+  ot_model model = ot_bench_gpt2();
+  const char *const weights = ot_options_text(o, "weights");
+  if (weights) {
+    const ot_config_request plain = {0};
+    OT_TRY(ot_model_files_open(weights, OT_CHECKPOINT_HASH_HEADERS, &plain, ot_options_arena(o),
+                               &files));
+    s.files = &files;
+    model = files.model;
+  }
   figure prompt = {0};
   if (!ot_options_flag(o, "no-prompt")) {
     OT_TRY(measure_prompt(&s, &model, &prompt));
     print_prefill(&s, &prompt);
   }
   const int64_t most = ot_options_integer(o, "slots");
-  for (int64_t slots = 1; slots <= most; slots *= 4) {
+  for (int64_t slots = 1; slots <= most; slots *= 2) {
     figure f = {.slots = slots};
     OT_TRY(measure_slots(&s, &model, &f));
     print_decode(&s, &f);
@@ -234,13 +248,15 @@ static ot_status run_program(const ot_options *o) {
 }
 
 static const ot_option options[] = {
-    {"slots", OT_OPTION_INTEGER, "N", "16", 1, MOST_SLOTS,
-     .help = "1, 4, 16 ... sequences up to N"},
+    {"slots", OT_OPTION_INTEGER, "N", "16", 1, MOST_SLOTS, .help = "1, 2, 4 ... sequences up to N"},
     {"context", OT_OPTION_INTEGER, "T", "128", 1, 1000, .help = "tokens before the generated ones"},
     {"tokens", OT_OPTION_INTEGER, "N", "32", 1, 1000,
      .help = "tokens that each sequence generates"},
     {"prompt", OT_OPTION_INTEGER, "T", "1024", 2, 1024, .help = "tokens of the scored prompt"},
     {"chunk", OT_OPTION_INTEGER, "N", "256", MOST_SLOTS, 4096, .help = "tokens of an iteration"},
+    {"weights", OT_OPTION_PATH, "DIR",
+     .help =
+         "a checkpoint or HF directory of GPT-2's vocabulary; default: GPT-2 124M of one value"},
     {"no-prompt", OT_OPTION_FLAG, .help = "generation only"},
     {"threads", OT_OPTION_INTEGER, "N", NULL, 1, 4096,
      .help = "threads; default: the machine's cores"},
