@@ -3,7 +3,7 @@
 # Does the best learning rate transfer? Trains models of several widths with several rates, with the
 # standard parametrization and with mup from the narrowest, and prints final losses on a text.
 #   bench/mup_ladder.sh [ORTHANT] [FOLDER] [TEXT]
-# In the environment: WIDTHS (multiples of the first), RATES, STEPS, LAYERS.
+# In the environment: WIDTHS (multiples of the first), RATES, STEPS, LAYERS, INIT (initializer_range).
 set -euo pipefail
 orthant=$(realpath "${1:-build/orthant}")
 folder=${2:-$(mktemp -d)}
@@ -23,7 +23,7 @@ model:
   num_hidden_layers: ${LAYERS:-2}
   num_attention_heads: $((width / 16))
   max_position_embeddings: 64
-  initializer_range: 0.1
+  initializer_range: ${INIT:-0.1}
 data: {train: train, tokenizer: bytes, sequence_length: 64, validation: train, validation_tokens: 16384}
 batch: {global_batch_size: 8, micro_batch_size: 8}
 optimizer: {lr: 1e-3}

@@ -59,15 +59,18 @@ static void use_mup_for_heads(ot_run *run, void *context) {
   run->parametrization.base_layers = 0;
 }
 
-static found find(void (*settings)(ot_run *run, void *context), void (*amend)(ot_run *run)) {
-  const audit_request request = {.batch = 8,
-                                 .micro_batch = 1,
-                                 .dp_shard = 2,
-                                 .model = audit_model(2, false),
-                                 .settings = settings};
+static found find_in(const ot_model *model, void (*settings)(ot_run *run, void *context),
+                     void (*amend)(ot_run *run)) {
+  const audit_request request = {
+      .batch = 8, .micro_batch = 1, .dp_shard = 2, .model = *model, .settings = settings};
   found f = {.how = {.amend_run = amend}};
   if (audit_run(&request, audit, &f) != OT_OK) fail_msg("%s", ot_fail_message());
   return f;
+}
+
+static found find(void (*settings)(ot_run *run, void *context), void (*amend)(ot_run *run)) {
+  const ot_model model = audit_model(2, false);
+  return find_in(&model, settings, amend);
 }
 
 static void expect(const found *f, const char *finding) {
@@ -79,6 +82,18 @@ static void mup_is_clean(void **state) {
   const found f = find(use_mup, NULL);
   assert_string_equal(f.findings, "");
   assert_int_equal(f.verdict, OT_VERDICT_CLEAN);
+}
+
+static void every_kind_of_model_is_clean(void **state) {
+  (void)state;
+  if (!getenv("OT_TESTS")) skip();  // half a minute
+  const ot_model llama = tiny_llama();
+  ot_model models[] = {tiny_gpt2(), tiny_gemma(), tiny_experts(&llama, false)};
+  for (int i = 0; i < OT_COUNT(models); i++) {
+    models[i].vocab_size = 300;
+    const found f = find_in(&models[i], use_mup, NULL);
+    if (f.findings[0]) fail_msg("%s: %s", models[i].model_type, f.findings);
+  }
 }
 
 static void standard_grows_with_width_and_depth(void **state) {
@@ -122,6 +137,7 @@ static void scores_over_the_root_of_head_dim_are_found(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(mup_is_clean),
+      cmocka_unit_test(every_kind_of_model_is_clean),
       cmocka_unit_test(standard_grows_with_width_and_depth),
       cmocka_unit_test(wrong_rules_of_the_head_and_of_depth_are_found),
       cmocka_unit_test(scores_over_the_root_of_head_dim_are_found),
