@@ -5,6 +5,7 @@
 
 #include "base/json_writer.h"
 #include "base/text.h"
+#include "cli/installed.h"
 #include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
@@ -77,16 +78,41 @@ static void print_split_json(const ot_rl_split *split, ot_arena *arena) {
   puts(w.text);
 }
 
+static ot_status load_cluster(const char *name, ot_arena *arena, ot_cluster *cluster) {
+  const ot_presets presets = ot_installed_presets(arena);
+  bool found;
+  OT_TRY(ot_cluster_file_load(name, &presets, arena, cluster, &found));
+  OT_CHECK(found, OT_ENVIRONMENT, "this machine was never measured (`orthant bench` does it)");
+  return OT_OK;
+}
+
+static void print_prices(const ot_cluster *cluster, const ot_rl_prices *prices) {
+  const ot_rl_costs *const c = &prices->costs;
+  printf(
+      "%s, one device a worker, memory for %lld slots\n"
+      "costs: {decode_step: %.4g, row: %.4g, train_token: %.4g, publish: %.4g}\n",
+      cluster->name, (long long)prices->most_slots, c->decode_s, c->row_s, c->train_token_s,
+      c->publish_s);
+}
+
 static ot_status forecast(const ot_options *options, const ot_run *run, ot_arena *arena) {
+  const char *const name = ot_options_text(options, "cluster");
+  ot_cluster *const cluster = ot_arena_take(arena, sizeof *cluster);
+  ot_rl_question question = {.prompt_tokens = ot_options_integer(options, "prompt-tokens"),
+                             .dollars_per_worker_hour = ot_options_real(options, "price")};
   ot_rl_split split;
-  const ot_rl_question question = {.prompt_tokens = ot_options_integer(options, "prompt-tokens"),
-                                   .dollars_per_worker_hour = ot_options_real(options, "price")};
-  OT_TRY(ot_rl_choose_split(run, &question, arena, &split));
+  ot_rl_prices prices;
+  if (name) {
+    OT_TRY(load_cluster(name, arena, cluster));
+    question.cluster = cluster;
+  }
+  OT_TRY(ot_rl_choose_split(run, &question, arena, &split, &prices));
   if (ot_options_json(options)) {
     print_split_json(&split, arena);
-  } else {
-    print_split(&split, arena);
+    return OT_OK;
   }
+  if (name) print_prices(cluster, &prices);
+  print_split(&split, arena);
   return OT_OK;
 }
 
@@ -232,6 +258,8 @@ static const ot_option rows[] = {
     {"dry-run", OT_OPTION_FLAG, .help = "only forecast: splits of the workers, speed and lag"},
     {"prompt-tokens", OT_OPTION_INTEGER, "N", "16", 1, 1 << 24,
      .help = "of a prompt on average, for --dry-run"},
+    {"cluster", OT_OPTION_TEXT, "C",
+     .help = "with --dry-run: its prices instead of rl.costs; preset or cluster file"},
     {"price", OT_OPTION_REAL, "DOLLARS", "0", 0, 1e9,
      .help = "of a worker and hour, for --dry-run with rl.costs in seconds"},
     {"audit", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
@@ -253,7 +281,7 @@ const ot_verb ot_verb_rl = {
         "those of the clock. metrics.jsonl has reward, lag, effective sample size and KL of each\n"
         "update. docs/rl.md explains the keys of rl:.",
     .examples =
-        "  orthant rl run.yaml --dry-run\n"
+        "  orthant rl run.yaml --dry-run --cluster h100 --price 3\n"
         "  orthant rl run.yaml --audit 6\n"
         "  orthant rl run.yaml --set rl.updates=synchronous --set output=runs/synchronous",
     .options = rows,

@@ -4,7 +4,7 @@
 #include "base/extremes.h"
 #include "base/sort.h"
 
-enum { PLAY_UPDATES = 60, PLAY_WARMUP = 20, MOST_SPLITS = 4096 };
+enum { PLAY_UPDATES = 60, PLAY_WARMUP = 20, MOST_SPLITS = 4096, PLAY_TOKENS = 32 };
 
 typedef struct search {
   const ot_rl_split_request *request;
@@ -12,6 +12,8 @@ typedef struct search {
   int count;
   ot_rl_choice *choices;
   double least_lag;  // of all splits, in bounds or not
+  double scale;      // tokens that a token of a play stands for
+  ot_rl_lengths played;
 } search;
 
 // ---- candidates ----
@@ -78,14 +80,35 @@ static int by_play(const void *a, const void *b, const void *context) {
   return compare(x, y, &x->played, &y->played);
 }
 
+// A play takes as long as there are tokens, so one stands for several where answers are long: lags
+// and shares do not change.
+static void shorten(search *s) {
+  const ot_rl_lengths *const lengths = &s->request->lengths;
+  int32_t *const tokens = ot_arena_array(s->arena, lengths->count, sizeof *tokens);
+  s->scale = ot_larger(1, ot_rl_lengths_mean(lengths) / PLAY_TOKENS);
+  for (int64_t i = 0; i < lengths->count; i++) {
+    tokens[i] = (int32_t)ot_larger(1, lengths->tokens[i] / s->scale + 0.5);
+  }
+  s->played = *lengths;
+  s->played.tokens = tokens;
+  s->played.prompt_tokens =
+      ot_larger_whole(1, (int64_t)((double)lengths->prompt_tokens / s->scale + 0.5));
+}
+
 static ot_status play(const search *s, ot_rl_choice *choice) {
-  const ot_rl_play request = {.fleet = &choice->fleet,
-                              .lengths = &s->request->lengths,
-                              .updates = PLAY_UPDATES,
-                              .warmup = PLAY_WARMUP};
+  ot_rl_fleet fleet = choice->fleet;
+  fleet.cost.decode_s *= s->scale;
+  fleet.cost.row_s *= s->scale;
+  fleet.cost.train_token_s *= s->scale;
+  const ot_rl_play request = {
+      .fleet = &fleet, .lengths = &s->played, .updates = PLAY_UPDATES, .warmup = PLAY_WARMUP};
   ot_rl_record *const record = ot_arena_take(s->arena, sizeof *record);
   OT_TRY(ot_rl_play_run(&request, s->arena, record));
-  ot_rl_record_forecast(&choice->fleet, record, &choice->played);
+  ot_rl_record_forecast(&fleet, record, &choice->played);
+  choice->played.tokens_per_s *= s->scale;
+  choice->played.generated_per_s *= s->scale;
+  choice->played.trained_per_s *= s->scale;
+  choice->played.step_s /= s->scale;
   choice->dollars_per_1000_updates =
       price(s->request, &choice->fleet, choice->played.updates_per_s);
   return OT_OK;
@@ -174,6 +197,7 @@ ot_status ot_rl_split_build(const ot_rl_split_request *request, ot_arena *arena,
   ot_sort(s.choices, s.count, sizeof *s.choices, (ot_ordering){by_closed_form, NULL}, arena);
   *out = (ot_rl_split){.choices = s.choices,
                        .num_choices = s.count < OT_RL_PLAYED ? s.count : OT_RL_PLAYED};
+  shorten(&s);
   for (int i = 0; i < out->num_choices; i++) OT_TRY(play(&s, &out->choices[i]));
   ot_sort(out->choices, out->num_choices, sizeof *s.choices, (ot_ordering){by_play, NULL}, arena);
   prefer_less_lag(out);

@@ -59,7 +59,7 @@ ot_rl_fleet ot_rl_fleet_of(const ot_run *run) {
 }
 
 ot_status ot_rl_choose_split(const ot_run *run, const ot_rl_question *question, ot_arena *arena,
-                             ot_rl_split *split) {
+                             ot_rl_split *split, ot_rl_prices *prices) {
   enum { SAMPLE = 2048 };
   const ot_run_rl *const rl = &run->rl;
   const double mean =
@@ -69,6 +69,16 @@ ot_status ot_rl_choose_split(const ot_run *run, const ot_rl_question *question, 
                                  .dollars_per_worker_hour = question->dollars_per_worker_hour};
   request.lengths = ot_rl_lengths_lognormal(mean, rl->length_cv2, rl->max_tokens, SAMPLE, arena);
   request.lengths.prompt_tokens = question->prompt_tokens;
+  if (question->cluster) {
+    const ot_rl_price_request priced = {.run = run,
+                                        .cluster = question->cluster,
+                                        .tokens = mean + (double)question->prompt_tokens,
+                                        .generated = mean};
+    OT_TRY(ot_rl_prices_build(&priced, arena, prices));
+    request.fleet.cost = prices->costs;
+    request.fleet.slots = 0;
+    request.most_slots = prices->most_slots;
+  }
   return ot_rl_split_build(&request, arena, split);
 }
 
@@ -360,7 +370,7 @@ static ot_status choose_fleet(rl_run *r) {
   }
   ot_rl_split split;
   const ot_rl_question question = {.prompt_tokens = mean_prompt(r)};
-  OT_TRY(ot_rl_choose_split(r->run, &question, r->arena, &split));
+  OT_TRY(ot_rl_choose_split(r->run, &question, r->arena, &split, NULL));
   r->fleet = split.choices[0].fleet;
   for (int i = 0; i < split.num_reasons; i++) {
     tell(r, (ot_rl_event){.kind = OT_RL_EVENT_NOTE, .text = split.reasons[i]});

@@ -7,6 +7,7 @@
 
 #include "base/tree.h"
 #include "plan/rl_split.h"
+#include "rl/fleet_costs.h"
 #include "rl/updater.h"
 
 typedef enum ot_rl_event_kind {
@@ -70,11 +71,14 @@ ot_rl_fleet ot_rl_fleet_of(const ot_run *run);
 typedef struct ot_rl_question {
   int64_t prompt_tokens;           // of a prompt, on average
   double dollars_per_worker_hour;  // 0: unknown
+  const ot_cluster *cluster;       // whose devices are the workers: its prices instead of rl.costs,
+                                   // and slots up to its memory. Null: as the run says
 } ot_rl_question;
 
-// The split of the fleet, from the lengths of responses that the run expects.
+// The split of the fleet, from the lengths of responses that the run expects. `prices`: those of
+// the cluster, if there is one.
 ot_status ot_rl_choose_split(const ot_run *run, const ot_rl_question *question, ot_arena *arena,
-                             ot_rl_split *split);
+                             ot_rl_split *split, ot_rl_prices *prices);
 
 // OT_USAGE for settings that such a run does not support.
 ot_status ot_rl_check(const ot_run *run);

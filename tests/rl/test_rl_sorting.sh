@@ -36,4 +36,21 @@ agrees "$work/out/synchronous.txt" 2 0.1
 grep -q 'is not empty, and runs of orthant rl are not continued' "$work/again.txt" || fail "$(cat "$work/again.txt")"
 "$orthant" train "$work/out/rl.yaml" 2>"$work/train.txt" && fail "train takes a run of rl"
 grep -q '`orthant rl` trains on rewards' "$work/train.txt" || fail "$(cat "$work/train.txt")"
+
+# ---- prices of a cluster: bounds by its data sheet ----
+cat >"$work/big.yaml" <<'YAML'
+model: llama3-8b
+data: {tokenizer: bytes, sequence_length: 2048}
+steps: 10
+precision: {compute: bf16}
+rl: {prompts: prompts.jsonl, max_tokens: 1024, length_mean: 200, workers: 4, max_lag: 8}
+YAML
+timeout 100 "$orthant" rl "$work/big.yaml" --dry-run --cluster h100 --prompt-tokens 50 --price 3 >"$work/big.txt"
+# 8.03e9 parameters of 2 bytes at 3.35e12 bytes/s and 989e12 FLOP/s; a token of a response is scored (2 N) and
+# trained on (6 N), with a quarter of a token of its prompt; weights go over 450e9 bytes/s at most.
+awk '/^costs:/ { n = 8.03e9; gsub(/[{},]/, "")
+    decode = 2 * n / 3.35e12; row = 2 * n / 989e12; train = 1.25 * 8 * n / 989e12
+    good = $3 > decode && $3 < 2 * decode && $5 > row / 4 && $5 < 20 * row && $7 > train && $7 < 4 * train &&
+      $9 > 2 * n / 450e9 && $9 < 1 }
+  /^1000 updates cost \$/ { priced = 1 } END { exit !(good && priced) }' "$work/big.txt" || { cat "$work/big.txt"; fail "prices"; }
 echo "all passed"
