@@ -42,7 +42,7 @@ demo:  ## trains a small model on the C headers of this machine, in minutes
 check:  ## builds, then all tests and the lint
 	$(needs) test
 	@$(call build,cpu)
-	@if command -v node && command -v clang-14 && command -v wasm-ld-14; then \
+	@if command -v node && command -v clang-14 && command -v wasm-ld-14 && command -v wasm-opt; then \
 	  cmake --build build -j $(JOBS) --target page; fi >build/page.log || { cat build/page.log; exit 1; }
 	@$(call test,cpu)
 

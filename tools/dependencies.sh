@@ -33,6 +33,7 @@ demo   | xz to compare with    | command:xz            | xz-utils          | xz 
 format | the code formatter    | command:clang-format-14 | clang-format-14 | clang-tools-extra  | clang-format@14
 page   | clang with WebAssembly | command:clang-14   | clang-14          | clang              | llvm
 page   | the linker of WebAssembly | command:wasm-ld-14 | lld-14         | lld                | lld
+page   | the optimizer of WebAssembly | command:wasm-opt | binaryen      | binaryen           | binaryen
 browser | node and npm          | command:npm         | nodejs npm        | nodejs npm         | node
 browser | a browser             | command:chromium    | chromium          | chromium           | chromium
 cuda   | pip, for nvcc         | pip:                | python3-pip       | python3-pip        | python

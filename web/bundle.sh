@@ -1,53 +1,86 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# web/bundle.sh MODULE PAGE: fills web/index.html into one file. A line "@include NAME" becomes the
-# file web/NAME, "@include colours" the colours of the reports (src/report/page_style.c), and
-# "@payload" the module or the presets, compressed, in base64.
+# web/bundle.sh FOLDER PROGRAM: fills web/index.html into FOLDER/orthant.html, one file. A line
+# "@include NAME" becomes the file web/NAME; "@packed NAME" becomes, packed (web/squeeze.h) and in
+# base64, `planner`: the presets and the module; or `parts`: all other scripts, the style with the
+# colours of the reports (src/report/page_style.c), the names of the presets, and the plan that the
+# page shows first, which PROGRAM makes.
 set -euo pipefail
-module=$1 page=$2
+folder=$(realpath "$1") program=$(realpath "$2")
 cd "$(dirname "$0")/.."
 
 colours() {  # light|dark: the custom properties in the C strings
   sed -n "/ot_colours_$1\[\]/,/;\$/p" src/report/page_style.c | grep -o '"[^"]*"' | tr -d '"\n'
 }
 
-put_colours() {
+put_style() {
   echo ":root{color-scheme:light;$(colours light)}"
   echo "@media (prefers-color-scheme:dark){:root:not([data-theme=light]){color-scheme:dark;$(colours dark)}}"
   echo ":root[data-theme=dark]{color-scheme:dark;$(colours dark)}"
+  cat web/style.css
 }
 
 # Without whole lines of comment, and indentation; no text of the scripts spans lines.
 strip() { sed -e '/^ *\/\/ /d' -e '/SPDX-License-Identifier/d' -e 's/^ *//'; }
 
-pack() { gzip -9n | base64 -w0; }
-
-# Each file after a line "%%% KIND/NAME".
+# Each file after a line "%%% KIND/NAME", without comments.
 put_presets() {
   local file
   for file in presets/*/*; do
     echo "%%% ${file#presets/}"
-    cat "$file"
+    sed -e '/^ *#/d' -e 's/  *#.*//' "$file"
   done
 }
 
+# The state that the page starts with, and its answer.
+put_given() {
+  echo '{"state":{"model":"llama3-8b","cluster":"h100","gpus":"64"},"answer":'
+  "$program" plan --model llama3-8b --cluster h100 --gpus 64 --json | sed 's/^ *//' | tr -d '\n'
+  echo '}'
+}
+
+put_parts() {
+  echo '%%%% style'
+  put_style | strip
+  echo '%%%% page'
+  local name
+  for name in yaml job format dom state service knobs charts timeline result sections files tour main; do
+    strip <"web/$name.js"
+  done
+  echo '%%%% names'
+  ls presets/*/* | sed 's/^presets.//; s/[.][a-z]*$//'
+  echo '%%%% given'
+  put_given
+}
+
+put_packed() {
+  "$folder/page_pack" "$1" "$folder/packed"
+  base64 -w0 "$folder/packed"
+}
+
 fill() {
-  local line
+  local line name
   while IFS= read -r line; do
     case $line in
-      '@include colours') put_colours ;;
       '@include '*) strip <"web/${line#@include }" ;;
-      *'@payload module'*)
-        printf '%s' "${line%@payload*}"; pack <"$module"; echo "${line#*@payload module}" ;;
-      *'@payload presets'*)
-        printf '%s' "${line%@payload*}"; put_presets | pack; echo "${line#*@payload presets}" ;;
+      *'@packed '*)
+        name=${line#*@packed }
+        name=${name%%<*}
+        printf '%s' "${line%%@packed*}"; put_packed "$folder/$name"; echo "${line#*@packed "$name"}" ;;
+      *'@base64 '*)
+        name=${line#*@base64 }
+        name=${name%%<*}
+        printf '%s' "${line%%@base64*}"; base64 -w0 "$folder/$name"; echo "${line#*@base64 "$name"}" ;;
       *) printf '%s\n' "$line" ;;
     esac
   done <web/index.html
 }
 
-fill >"$page.new"
-mv "$page.new" "$page"
-bytes=$(stat -c %s "$page")
-echo "$page: $bytes bytes, $(gzip -9c "$page" | wc -c) with gzip"
-[ "$bytes" -le 400000 ] || { echo "error: the page has more than 400,000 bytes" >&2; exit 3; }
+put_parts >"$folder/parts"
+{ put_presets; cat "$folder/orthant.wasm"; } >"$folder/planner"
+fill >"$folder/orthant.html.new"
+mv "$folder/orthant.html.new" "$folder/orthant.html"
+bytes=$(stat -c %s "$folder/orthant.html") small=$(gzip -9c "$folder/orthant.html" | wc -c)
+echo "$folder/orthant.html: $bytes bytes, $small with gzip"
+[ "$bytes" -le 400000 ] && [ "$small" -le 170000 ] ||
+  { echo "error: the page has more than 400,000 bytes, or 170,000 with gzip" >&2; exit 3; }

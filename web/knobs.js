@@ -26,7 +26,7 @@ const KNOB_GROUPS = [
       ['model', 'Model', 'models', 'A preset, or your config.json dropped on the page'],
       ['global_batch_size', 'Global batch', 'number', 'Sequences per step'],
       ['sequence_length', 'Sequence', 'number', 'Tokens per sequence'],
-      ['tokens', 'Tokens of the run', 'text', 'For example 15T; default 20 per parameter'],
+      ['tokens', 'Tokens of the run', 'text', 'For example 15T or 161G; default 20 per parameter'],
       ['precision', 'Precision', PRECISIONS, 'Data types of products, weights, gradients, moments'],
     ],
   ],
@@ -67,10 +67,16 @@ const KNOB_GROUPS = [
         ['none', 'selective', 'full'],
         'Activations computed again in the backward',
       ],
+      ['simple', 'Simplest of equal plans', 'switch', 'Of those within 5 %, if none can be told'],
+      ['variants', 'Also slower variants', 'switch', 'Plans with the same degrees and ZeRO stage'],
     ],
   ],
 ];
-const LAYOUT_KEYS = [...KNOB_GROUPS[2][1].map(k => k[0]), 'dp', 'etp'];
+const LAYOUT_KEYS = [
+  ...KNOB_GROUPS[2][1].filter(k => k[2] !== 'switch').map(k => k[0]),
+  'dp',
+  'etp',
+];
 
 class Knobs {
   constructor(form, service, changed) {
@@ -104,7 +110,22 @@ class Knobs {
     }
   }
 
+  // On or off, with its label after it.
+  toggle(key, label, help) {
+    const id = `knob-${key}`;
+    const input = h('input', { id, type: 'checkbox', 'aria-describedby': `${id}-help` });
+    input.addEventListener('change', () => this.changed({ [key]: input.checked ? 'true' : '' }));
+    this.inputs[key] = input;
+    return h(
+      'div',
+      { class: 'knob wide' },
+      h('label', { class: 'toggle', title: help }, input, label),
+      h('span', { id: `${id}-help`, class: 'sr' }, help),
+    );
+  }
+
   knob(key, label, values, help) {
+    if (values === 'switch') return this.toggle(key, label, help);
     const id = `knob-${key}`;
     const input =
       values === 'number' || values === 'text'
@@ -150,7 +171,7 @@ class Knobs {
 
   select(id, key, values) {
     const named = typeof values === 'string';
-    const names = named ? Object.keys(this.service.presets[values]) : values;
+    const names = named ? this.service.names[values] : values;
     const options = names.map(v => h('option', { value: v }, v));
     if (key === 'engine') options.unshift(h('option', { value: '' }, 'orthant'));
     else if (!named) options.unshift(h('option', { value: '' }, 'auto'));
@@ -168,7 +189,8 @@ class Knobs {
           input.append(h('option', { value, 'data-own': '1' }, file ? file.name : value));
         }
       }
-      input.value = value;
+      if (input.type === 'checkbox') input.checked = value === 'true';
+      else input.value = value;
       input.closest('.knob').classList.toggle('fixed', value !== '');
     }
   }

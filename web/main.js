@@ -100,9 +100,11 @@ class App {
     const turn = (this.turn = (this.turn || 0) + 1);
     this.knobs.show(this.state);
     showTour(this);
+    const given = isGiven(this.state);
+    if (given) this.show(GIVEN.answer);
     const late = setTimeout(() => {
-      document.body.classList.add('busy');
-      this.say('Searching…');
+      if (!given) document.body.classList.add('busy');
+      this.say(given ? 'The charts follow…' : 'Searching…');
     }, 150);
     let found;
     try {
@@ -113,16 +115,35 @@ class App {
     clearTimeout(late);
     if (turn !== this.turn) return;
     document.body.classList.remove('busy');
-    this.text = found.text;
-    this.ms = found.ms;
-    if (found.answer.error) return this.refuse(found.answer);
-    this.answer = found.answer;
+    if (found.answer.error) return given ? this.keep(found.answer) : this.refuse(found.answer);
+    if (given) this.ms = found.ms;
+    else Object.assign(this, found);
     this.knobs.showError(null);
     this.say(
       `${formatCount(found.answer.search.candidates)} configurations in ` +
         `${formatSeconds(found.ms / 1e3)}`,
     );
     return this.detail();
+  }
+
+  // An answer that needs no search, before the details of its plans.
+  show(answer) {
+    Object.assign(this, { answer, text: JSON.stringify(answer, null, 2), ms: 0 });
+    this.data = { remedies: null, details: null };
+    this.choosePlan();
+    this.draw();
+  }
+
+  choosePlan() {
+    if (this.state.plan >= this.answer.plans.length) this.state.plan = 0;
+    this.plan = this.answer.plans[this.state.plan] || null;
+    this.knobs.showChosen(this.answer, this.plan || this.answer.nearest);
+  }
+
+  // The page has an answer of the program that it cannot compute itself.
+  keep({ error }) {
+    this.say(`This plan was made by the program; charts of its stages are missing: ${error}`);
+    this.done();
   }
 
   refuse({ error, hint }) {
@@ -147,16 +168,14 @@ class App {
 
   // Everything about the chosen plan. Sections appear as they are answered.
   async detail() {
-    const turn = this.turn,
-      answer = this.answer;
-    if (this.state.plan >= answer.plans.length) this.state.plan = 0;
-    const plan = (this.plan = answer.plans[this.state.plan] || null);
-    const index = this.state.plan;
+    const turn = this.turn;
+    this.choosePlan();
+    const { plan } = this,
+      index = this.state.plan;
     const remedies = plan ? [] : (await this.service.detail('remedies')).remedies;
     const details = await this.service.detail('stages', { index });
     if (turn !== this.turn) return;
     this.data = { remedies, details };
-    this.knobs.showChosen(answer, plan || answer.nearest);
     this.draw();
     const timeline = await this.service.detail('timeline', { index });
     Object.assign(this.data, { timeline });
@@ -188,6 +207,37 @@ class App {
     this.data.crossover = await this.service.detail('crossover', this.numbers());
     this.draw();
     document.getElementById(`toggle-${name}`).focus();
+  }
+
+  // The fewest devices, of halvings and three quarters of the last, that end the run in `time`, as
+  // `orthant plan --deadline`.
+  async meet(time) {
+    const [, amount, unit] = /^\s*([\d.]+)\s*(s|min|h|d|w)\s*$/.exec(time) || [];
+    const seconds = amount * { s: 1, min: 60, h: 3600, d: 86400, w: 604800 }[unit];
+    if (!(seconds > 0)) return this.say(`"${time}" is no time such as 12h, 30d or 6w`);
+    const tried = [];
+    const inTime = async gpus => {
+      this.say(`Trying ${gpus} devices…`);
+      const { answer } = await this.service.plan({ ...this.state, gpus: String(gpus), top: '1' });
+      const best = answer.plans && answer.plans[0];
+      const elapsed = !best
+        ? Infinity
+        : answer.goodput
+          ? answer.goodput.elapsed_seconds
+          : answer.steps * best.step_seconds;
+      tried.push(`${gpus} ${best ? `take ${formatSeconds(elapsed)}` : 'are too few to hold it'}`);
+      return elapsed <= seconds;
+    };
+    let fewest = 0;
+    for (let n = this.answer.cluster.devices; n >= 1; n /= 2) {
+      if (!(await inTime(n))) break;
+      fewest = n;
+      if (n % 2 !== 0) break;
+    }
+    const less = (fewest / 4) * 3;
+    if (less > 0 && fewest % 4 === 0 && (await inTime(less))) fewest = less;
+    await this.apply({ gpus: String(fewest || this.answer.cluster.devices) });
+    this.say(`${time}: ${tried.join(', ')}${fewest ? '' : ': more devices are needed'}.`);
   }
 
   measure(name, rows) {
@@ -226,13 +276,11 @@ class App {
   list() {
     const { answer, plan, data } = this,
       apply = changes => this.apply(changes);
-    const shown = plan || data.details.estimate,
-      scale = usedMemory(shown.memory) / shown.memory.peak;
-    const range = plan ? plan.interval80.peak.map(v => v * scale) : null;
+    const { details } = data;
     const out = [
-      ['memory', [data.details], () => memorySection(data.details, range)],
-      ['mfu', [data.details], () => mfuSection(data.details)],
-      ['timeline', [data.timeline], () => timelineSection(data.timeline, data.details)],
+      ['memory', [details], () => memorySection(details, this.memoryRange())],
+      ['mfu', [details], () => mfuSection(details)],
+      ['timeline', [data.timeline], () => timelineSection(data.timeline, details)],
     ];
     if (!plan) return out;
     const points = data.devices && data.devices.points.length > 0;
@@ -269,8 +317,15 @@ class App {
         () => (data.pareto ? paretoSection(data.pareto, answer, plan, apply) : more()),
       ],
       ['plans', [plan], () => plansSection(answer, this.state.plan, i => this.choose(i))],
-      ['run', [plan], () => runSection(answer, plan)],
+      ['run', [plan], () => runSection(answer, plan, time => this.meet(time))],
     ];
+  }
+
+  // Of the plan, with allocator and runtime; null if nothing fits.
+  memoryRange() {
+    if (!this.plan) return null;
+    const { interval80, memory } = this.plan;
+    return interval80.peak.map(v => (v * usedMemory(memory)) / memory.peak);
   }
 
   // The section `id`, built before or now; null without its data. What was open stays open.
@@ -310,14 +365,17 @@ class App {
       if (part.timeline) part.timeline.draw();
     });
     while (this.sections.children.length > parts.length) this.sections.lastChild.remove();
-    if (this.measured)
+    if (this.measured && data.details)
       this.measured.plan = plan || {
         ...data.details.estimate,
         interval80: { step_seconds: data.details.estimate.interval80 },
       };
     const key = [data.details, this.measured && this.measured.seconds];
-    if (!this.filesKey || key.some((k, i) => k !== this.filesKey[i])) filesSection(this);
-    this.filesKey = key;
+    if (data.details && (!this.filesKey || key.some((k, i) => k !== this.filesKey[i]))) {
+      filesSection(this);
+      this.filesKey = key;
+    }
+    if (!document.body.dataset.first) document.body.dataset.first = performance.now().toFixed(0);
     document.body.dataset.draw = (performance.now() - start).toFixed(1);
   }
 
@@ -328,13 +386,9 @@ class App {
   }
 }
 
-(async () => {
-  const service = new Service();
-  try {
-    await service.start();
-    window.app = new App(service);
-  } catch (error) {
-    document.getElementById('status').textContent =
-      `This browser cannot run the page: ${error.message}`;
-  }
-})();
+try {
+  window.app = new App(new Service());
+} catch (error) {
+  document.getElementById('status').textContent =
+    `This browser cannot run the page: ${error.message}`;
+}

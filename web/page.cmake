@@ -1,46 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make page`: the planning half as WebAssembly, and the page that holds it. Needs clang with the
-# target wasm32 and wasm-ld; without them the target says so. Nothing of it is part of `all`.
+# target wasm32, wasm-ld and wasm-opt; without them the target says so. Nothing of it is part of
+# `all`.
 #   build/page/orthant.wasm   no imports      build/page/orthant.html   everything, in one file
 find_program(OT_WASM_CLANG NAMES clang-14 clang)
 find_program(OT_WASM_LINKER NAMES wasm-ld-14 wasm-ld)
+find_program(OT_WASM_OPTIMIZER NAMES wasm-opt)
 set(PAGE ${CMAKE_BINARY_DIR}/page)
-if(NOT OT_WASM_CLANG OR NOT OT_WASM_LINKER)
+if(NOT OT_WASM_CLANG OR NOT OT_WASM_LINKER OR NOT OT_WASM_OPTIMIZER)
   add_custom_target(page COMMAND ${CMAKE_COMMAND} -E echo
-    "error: clang and wasm-ld are needed: apt-get install clang-14 lld-14"
+    "error: clang, wasm-ld and wasm-opt are needed: apt-get install clang-14 lld-14 binaryen"
     COMMAND ${CMAKE_COMMAND} -E false)
   return()
 endif()
 
-# Doubles as on the host: no contraction. The module has one thread.
-set(WASM_FLAGS --target=wasm32 -Oz -flto -std=c17 -mbulk-memory -msign-ext -mnontrapping-fptoint
+# Doubles as on the host: no contraction. A module has one thread.
+set(WASM_FLAGS --target=wasm32 -flto -std=c17 -mbulk-memory -mnontrapping-fptoint
   -fno-math-errno -fno-trapping-math -ffp-contract=off -fvisibility=hidden -D_Thread_local=
   -nostdlibinc -I${CMAKE_SOURCE_DIR}/web/include -I${CMAKE_SOURCE_DIR}/src)
-# Where a search spends its time: for speed, the rest for size.
-set(WASM_HOT arena bound candidate chain_partition estimate lookup math parallel_check pipeline_flow
-  price price_kernel search sort space step_outline step_replay)
-set(WASM_OBJECTS)
-foreach(source ${PURE} ${CMAKE_SOURCE_DIR}/web/host.c)
-  get_filename_component(name ${source} NAME_WE)
-  set(object ${PAGE}/objects/${name}.o)
-  set(speed)
-  if(name IN_LIST WASM_HOT)
-    set(speed -O2)
-  endif()
-  add_custom_command(OUTPUT ${object}
-    COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${OT_WASM_CLANG} ${WASM_FLAGS} ${speed} -MD -MF ${object}.d
-      -c ${source} -o ${object}
-    DEPENDS ${source} DEPFILE ${object}.d)
-  list(APPEND WASM_OBJECTS ${object})
-endforeach()
+set(WASM_LINK ${OT_WASM_LINKER} --no-entry --strip-all --lto-O3 -O2 --stack-first
+  -z stack-size=1048576)
 file(MAKE_DIRECTORY ${PAGE}/objects)
+
+function(wasm_objects out flags)
+  set(objects)
+  foreach(source ${ARGN})
+    get_filename_component(name ${source} NAME_WE)
+    set(object ${PAGE}/objects/${name}.o)
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${OT_WASM_CLANG} ${WASM_FLAGS} ${flags} -MD
+        -MF ${object}.d -c ${source} -o ${object}
+      DEPENDS ${source} DEPFILE ${object}.d)
+    list(APPEND objects ${object})
+  endforeach()
+  set(${out} ${objects} PARENT_SCOPE)
+endfunction()
+
+# ---- the planner: small, and as even as possible, so that it packs well. Passes that merge
+# zeros or fold blocks make a smaller module that packs worse ----
+set(PLANNER)
+foreach(source ${PURE})
+  get_filename_component(name ${source} NAME)
+  if(name MATCHES "_keys\\.c$")
+    set(short ${PAGE}/objects/${name})
+    add_custom_command(OUTPUT ${short} DEPENDS ${source} web/shorten.sh
+      COMMAND ${CMAKE_SOURCE_DIR}/web/shorten.sh ${source} ${short})
+    list(APPEND PLANNER ${short})
+  elseif(NOT name MATCHES "^(status_trace|program_check)\\.c$")  # web/host.c has its own
+    list(APPEND PLANNER ${source})
+  endif()
+endforeach()
+wasm_objects(PLANNER_OBJECTS "-Oz;-msign-ext" ${PLANNER} ${CMAKE_SOURCE_DIR}/web/host.c)
 add_custom_command(OUTPUT ${PAGE}/orthant.wasm
-  COMMAND ${OT_WASM_LINKER} --no-entry --strip-all --lto-O3 -O2 --stack-first -z stack-size=1048576
-    -o ${PAGE}/orthant.wasm ${WASM_OBJECTS}
-  DEPENDS ${WASM_OBJECTS})
+  COMMAND ${WASM_LINK} -o ${PAGE}/linked.wasm ${PLANNER_OBJECTS}
+  COMMAND ${OT_WASM_OPTIMIZER} --all-features --low-memory-unused
+    --duplicate-function-elimination --remove-unused-module-elements
+    --optimize-added-constants-propagate --optimize-instructions --simplify-locals-notee
+    --vacuum --coalesce-locals --vacuum --reorder-locals
+    ${PAGE}/linked.wasm -o ${PAGE}/orthant.wasm
+  DEPENDS ${PLANNER_OBJECTS})
+
+# ---- the packer, and its other half in the page ----
+add_executable(page_pack EXCLUDE_FROM_ALL web/pack.c web/squeeze.c web/code_place.c)
+target_compile_options(page_pack PRIVATE -O2 -ffp-contract=off)
+set_target_properties(page_pack PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PAGE})
+wasm_objects(UNPACK_OBJECTS "-Oz;-msimd128" ${CMAKE_SOURCE_DIR}/web/squeeze.c
+  ${CMAKE_SOURCE_DIR}/web/code_place.c ${CMAKE_SOURCE_DIR}/web/unpack.c)
+add_custom_command(OUTPUT ${PAGE}/unpack.wasm
+  COMMAND ${WASM_LINK} -o ${PAGE}/linked_unpack.wasm ${UNPACK_OBJECTS}
+  COMMAND ${OT_WASM_OPTIMIZER} --all-features -Oz --low-memory-unused ${PAGE}/linked_unpack.wasm
+    -o ${PAGE}/unpack.wasm
+  DEPENDS ${UNPACK_OBJECTS})
 
 file(GLOB PAGE_PARTS CONFIGURE_DEPENDS web/*.js web/*.css web/*.html presets/*/*)
 add_custom_command(OUTPUT ${PAGE}/orthant.html
-  COMMAND ${CMAKE_SOURCE_DIR}/web/bundle.sh ${PAGE}/orthant.wasm ${PAGE}/orthant.html
-  DEPENDS ${PAGE}/orthant.wasm ${PAGE_PARTS} web/bundle.sh WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  COMMAND ${CMAKE_SOURCE_DIR}/web/bundle.sh ${PAGE} $<TARGET_FILE:orthant>
+  DEPENDS ${PAGE}/orthant.wasm ${PAGE}/unpack.wasm page_pack orthant ${PAGE_PARTS} web/bundle.sh
+    src/report/page_style.c
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 add_custom_target(page DEPENDS ${PAGE}/orthant.html)

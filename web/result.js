@@ -93,7 +93,7 @@ function memoryFailure(answer, remedies, apply) {
   const m = answer.nearest.memory,
     used = usedMemory(m),
     limit = used > m.capacity ? m.capacity : m.allowed;
-  const list = [...remedies].sort(byCost);
+  const list = [...(remedies || [])].sort(byCost);
   const changes = r => (r.freed ? { [KNOB_OF_FREED(r.freed)]: '' } : { gpus: String(r.devices) });
   const best = list[0];
   return [
@@ -117,7 +117,7 @@ function memoryFailure(answer, remedies, apply) {
             remedyText(best, answer),
           ),
         )
-      : h('p', {}, 'No change of one value makes it fit.'),
+      : h('p', {}, remedies ? 'No change of one value makes it fit.' : 'Looking for remedies…'),
     list.length > 1
       ? h(
           'div',

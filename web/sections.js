@@ -370,7 +370,8 @@ function plansSection(answer, chosen, choose) {
 
 // ---- the run ----
 
-function runSection(answer, plan) {
+// `meet(time)`: the fewest devices that end the run in time.
+function runSection(answer, plan, meet) {
   const g = answer.goodput,
     [low, high] = plan.interval80.step_seconds;
   const hours = step =>
@@ -415,6 +416,21 @@ function runSection(answer, plan) {
     'The whole run',
     g ? 'With failures at the rate of Llama 3, and checkpoints at ' + 'the best interval.' : null,
     tableOf('The whole run', ['figure', 'value'], rows),
+    h(
+      'div',
+      { class: 'bar' },
+      h('label', { for: 'deadline' }, 'Fewest devices that end it in'),
+      h('input', { id: 'deadline', value: '30d', size: 6 }),
+      h(
+        'button',
+        {
+          type: 'button',
+          id: 'meet',
+          onclick: () => meet(document.getElementById('deadline').value),
+        },
+        'Find',
+      ),
+    ),
     answer.assumed.length > 0
       ? h('p', { class: 'dim' }, `Assumed: ${answer.assumed.join('; ')}.`)
       : null,

@@ -3,44 +3,53 @@
 // with one of them is replaced, since a search cannot be interrupted.
 'use strict';
 
-const fromBase64 = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
-
-async function unpack(id) {
-  const packed = new Blob([fromBase64(document.getElementById(id).textContent)]);
-  const stream = packed.stream().pipeThrough(new DecompressionStream('gzip'));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+// Presets by kind and name, as texts.
+function readPresets(text) {
+  const presets = { models: {}, clusters: {}, engines: {} };
+  for (const part of text.split(/^%%% /m).slice(1)) {
+    const end = part.indexOf('\n');
+    const [kind, file] = part.slice(0, end).split('/');
+    presets[kind][file.replace(/\.(json|yaml)$/, '')] = part.slice(end + 1);
+  }
+  return presets;
 }
 
 class Service {
-  async start() {
-    const [code, presets] = await Promise.all([unpack('module'), unpack('presets')]);
-    this.module = await WebAssembly.compile(code);
-    const script =
-      document.getElementById('shared').textContent +
-      document.getElementById('worker-code').textContent;
-    this.url = URL.createObjectURL(new Blob([script], { type: 'text/javascript' }));
-    this.presets = { models: {}, clusters: {}, engines: {} };
-    for (const part of new TextDecoder().decode(presets).split(/^%%% /m).slice(1)) {
-      const end = part.indexOf('\n');
-      const [kind, file] = part.slice(0, end).split('/');
-      this.presets[kind][file.replace(/\.(json|yaml)$/, '')] = part.slice(end + 1);
+  constructor() {
+    this.names = { models: [], clusters: [], engines: [] };
+    for (const line of parts.names.trim().split('\n')) {
+      const [kind, name] = line.split('/');
+      this.names[kind].push(name);
     }
     this.trees = new Map();
     this.waiting = new Map();
     this.next = 1;
-    this.spawn();
+    this.turn = 0;
+    this.loaded = new Promise((resolve, reject) => Object.assign(this, { resolve, reject }));
+    this.listen(firstWorker);
   }
 
-  spawn() {
-    if (this.worker) this.worker.terminate();
-    this.waiting.clear();
-    this.worker = new Worker(this.url);
-    this.worker.postMessage({ module: this.module });
-    this.worker.onmessage = ({ data }) => {
+  listen(worker) {
+    this.worker = worker;
+    worker.onerror = e => this.reject(new Error(e.message));
+    worker.onmessage = ({ data }) => {
+      if (data.module) {
+        this.module = data.module;
+        this.presets = readPresets(data.presets);
+        return this.resolve();
+      }
       const done = this.waiting.get(data.id);
       this.waiting.delete(data.id);
       if (done) done(data);
     };
+  }
+
+  // A worker in place of one that is busy.
+  replace() {
+    this.worker.terminate();
+    this.waiting.clear();
+    this.listen(new Worker(workerUrl));
+    this.worker.postMessage({ module: this.module });
   }
 
   // The tree of a preset.
@@ -61,8 +70,11 @@ class Service {
 
   // The plan of a state: {text, answer, ms}. Promises of earlier requests never resolve.
   async plan(state) {
+    const turn = ++this.turn;
+    await this.loaded;
     const request = requestOf(state, (kind, name) => this.preset(kind, name));
-    if (this.waiting.size > 0) this.spawn();
+    if (turn !== this.turn) return new Promise(() => {});
+    if (this.waiting.size > 0) this.replace();
     const { text, ms } = await this.ask(request);
     return { text, answer: JSON.parse(text), ms };
   }

@@ -3,7 +3,9 @@
 // plan that is looked at. It lives in the fragment of the address, so a link is a plan.
 'use strict';
 
-const START = { model: 'llama3-8b', cluster: 'h100', gpus: '64' };
+// {state, settings, files, answer}: what the page starts with; `orthant plan --html` writes its
+// own.
+const GIVEN = JSON.parse(textOf('given') || parts.given);
 const STATE_KEYS = ['model', 'cluster', 'engine', ...QUESTION_KEYS];
 const FILE_KINDS = { model: 'models', cluster: 'clusters', engine: 'engines' };
 
@@ -13,8 +15,21 @@ function fileOf(kind, name, text) {
   return { name, text, tree, source: '' };
 }
 
+function givenState() {
+  const state = { ...GIVEN.state, files: {}, settings: { ...GIVEN.settings }, tour: -1, plan: 0 };
+  for (const [kind, { name, text }] of Object.entries(GIVEN.files || {})) {
+    state.files[kind] = fileOf(kind, name, text);
+  }
+  return state;
+}
+
+// Whether the page has the answer to a state from its start.
+const isGiven = state =>
+  writeFragment({ ...state, tour: -1, plan: 0 }) === writeFragment(givenState());
+
 function readFragment(fragment) {
   const given = new URLSearchParams(fragment.replace(/^#/, ''));
+  if (given.size === 0) return givenState();
   const state = { files: {}, settings: {} };
   for (const key of STATE_KEYS) if (given.has(key)) state[key] = given.get(key);
   for (const [key, value] of given) {
@@ -28,9 +43,8 @@ function readFragment(fragment) {
   }
   state.tour = given.has('tour') ? Number(given.get('tour')) : -1;
   state.plan = given.has('plan') ? Number(given.get('plan')) : 0;
-  if (given.size === 0) Object.assign(state, START);
-  state.model = state.model || START.model;
-  state.cluster = state.cluster || START.cluster;
+  state.model = state.model || 'llama3-8b';
+  state.cluster = state.cluster || 'h100';
   return state;
 }
 
@@ -56,7 +70,7 @@ function commandOf(state) {
     const file = state.files[key];
     const value = file ? `./${file.name}` : state[key];
     if (value === undefined || value === '') continue;
-    words.push(`--${key.replace(/_/g, '-')} ${value}`);
+    words.push(`--${key.replace(/_/g, '-')}${value === 'true' ? '' : ` ${value}`}`);
   }
   for (const [key, value] of Object.entries(state.settings)) words.push(`--set ${key}=${value}`);
   return words.join(' ');

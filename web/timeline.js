@@ -22,7 +22,8 @@ class Timeline {
       start,
       end,
     }));
-    this.total = Math.max(...this.actions.map(a => a.end));
+    // The last actions end a little earlier: then stages wait for the slowest device.
+    this.total = details.estimate.step_seconds;
     this.details = details;
     this.stages = details.stages.length;
     this.rows = Array.from({ length: this.stages }, () => []);

@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the worker: requests of one generation in order; each answer names its request.
+// In the worker: first the module, packed or compiled; then requests in order, each answer with the
+// name of its request.
 'use strict';
 let engine = null;
+
+// The planner is the presets, as text, and the module, which begins with a zero.
+function take({ module, packed }) {
+  const planner = packed && unpack(packed);
+  const end = packed && planner.indexOf(0);
+  const compiled = module || new WebAssembly.Module(planner.subarray(end));
+  engine = new Engine(compiled);
+  if (!packed) return;
+  postMessage({ module: compiled, presets: new TextDecoder().decode(planner.subarray(0, end)) });
+}
+
 onmessage = ({ data }) => {
-  if (data.module) {
-    engine = new Engine(data.module);
-    return;
-  }
+  if (!data.request) return take(data);
   const start = performance.now();
   let text;
   try {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thread-local failure text. Fixed storage, so that reporting a failure cannot fail.
+// Thread-local failure text. Fixed storage, so that reporting a failure cannot fail. Callers of a
+// failure, and the end of the job: status_trace.c.
 #include "base/status.h"
 
 #include <stdarg.h>
@@ -7,12 +8,10 @@
 
 #include "base/text.h"
 
-enum { MESSAGE_BYTES = 2048, CHAIN_BYTES = 512 };
+enum { MESSAGE_BYTES = 2048 };
 
 static _Thread_local char message[MESSAGE_BYTES];
 static _Thread_local char hint[MESSAGE_BYTES];
-static _Thread_local char chain[CHAIN_BYTES];
-static ot_panic_hook panic_hook;
 
 ot_status ot_fail(ot_status code, const char *format, ...) {
   va_list arguments;
@@ -24,7 +23,7 @@ ot_status ot_fail(ot_status code, const char *format, ...) {
   ot_text_make_printable(text);
   memcpy(message, text, sizeof text);
   hint[0] = '\0';
-  chain[0] = '\0';
+  ot_fail_trace_clear();
   return code;
 }
 
@@ -40,22 +39,3 @@ ot_status ot_fail_hint(ot_status code, const char *format, ...) {
 const char *ot_fail_message(void) { return message; }
 
 const char *ot_fail_hint_text(void) { return hint; }
-
-void ot_fail_trace(const char *function) {
-  const int64_t used = ot_text_length(chain);
-  ot_text_format(chain + used, CHAIN_BYTES - used, used > 0 ? " < %s" : "%s", function);
-}
-
-const char *ot_fail_chain(void) { return chain; }
-
-void ot_panic_hook_set(ot_panic_hook hook) { panic_hook = hook; }
-
-_Noreturn void ot_panic(const char *file, int line, const char *text) {
-  if (panic_hook) panic_hook(file, line, text);
-  __builtin_trap();
-}
-
-_Noreturn void ot_panic_memory(int64_t bytes) {
-  (void)ot_fail(OT_ENVIRONMENT, "out of memory: %lld more bytes are needed", (long long)bytes);
-  ot_panic(NULL, 0, message);
-}

@@ -32,8 +32,10 @@ ot_status ot_fail_hint(ot_status code, const char *format, ...)
 const char *ot_fail_message(void);
 const char *ot_fail_hint_text(void);
 
-// Records one caller in the chain of a failure (used by OT_TRY); ot_fail_chain reads "a < b < c".
+// Records one caller in the chain of a failure (used by OT_TRY); ot_fail_chain reads "a < b < c". A
+// new failure clears it.
 void ot_fail_trace(const char *function);
+void ot_fail_trace_clear(void);
 const char *ot_fail_chain(void);
 
 // Ends the job: prints through the hook (cli/ sets one that writes file, line and rank to stderr

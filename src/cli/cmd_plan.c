@@ -7,6 +7,7 @@
 #include "cli/installed.h"
 #include "cli/plan_calibrate.h"
 #include "cli/plan_compare.h"
+#include "cli/plan_live.h"
 #include "cli/plan_progress.h"
 #include "cli/plan_request.h"
 #include "cli/plan_sweep.h"
@@ -83,7 +84,7 @@ static ot_status emit(planning *p) {
 
 static ot_status write_html(planning *p, const char *path) {
   ot_text_builder text = {.arena = p->arena};
-  OT_TRY(ot_plan_html(&p->page, &text));
+  OT_TRY(ot_plan_live_write(p->options, &p->page, &text));
   return ot_output_file_replace(path, text.text, text.length);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds presets without configuration: the first folder that holds a name wins.
+// Finds presets without configuration: the first folder that holds a name wins. The page is found
+// in the same way.
 #include "cli/installed.h"
 
 #include <stdlib.h>
@@ -49,4 +50,14 @@ ot_presets ot_installed_presets(ot_arena *arena) {
   add(directories, &count, OT_PRESETS_INSTALL, arena);
   add(directories, &count, ot_installed_user_directory(arena), arena);
   return (ot_presets){.directories = directories, .num_directories = count};
+}
+
+const char *ot_installed_page(ot_arena *arena) {
+  static const char *const places[] = {"page/orthant.html", "../share/orthant/page/orthant.html"};
+  const char *const program = program_directory(arena);
+  for (int i = 0; program && i < OT_COUNT(places); i++) {
+    const char *const path = ot_arena_format(arena, "%s/%s", program, places[i]);
+    if (ot_disk_is_file(path)) return path;
+  }
+  return NULL;
 }

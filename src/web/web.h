@@ -11,7 +11,6 @@
 //   remedies   changes that would fit, if nothing does
 //   calibrate  the cluster, corrected by the measured `seconds` of a step
 //   emit       a file that starts the plan `index`, of the given `kind`
-//   keys       the controls of a question, with their ranges
 // Pure: memory comes from the caller.
 #pragma once
 

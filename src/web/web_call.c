@@ -6,17 +6,10 @@
 static const struct {
   const char *name;
   ot_web_operation *run;
-  bool free;  // needs no plan
 } operations[] = {
-    {"stages", ot_web_stages, false},
-    {"timeline", ot_web_timeline, false},
-    {"devices", ot_web_devices, false},
-    {"crossover", ot_web_crossover, false},
-    {"pareto", ot_web_pareto, false},
-    {"remedies", ot_web_remedies, false},
-    {"calibrate", ot_web_calibrate, false},
-    {"emit", ot_web_emit, false},
-    {"keys", ot_web_keys, true},
+    {"stages", ot_web_stages},       {"timeline", ot_web_timeline}, {"devices", ot_web_devices},
+    {"crossover", ot_web_crossover}, {"pareto", ot_web_pareto},     {"remedies", ot_web_remedies},
+    {"calibrate", ot_web_calibrate}, {"emit", ot_web_emit},
 };
 
 ot_web *ot_web_create(ot_arena *own, ot_web_memory plan, ot_web_memory call) {
@@ -46,7 +39,7 @@ static ot_web_answer failure(ot_web *web, ot_status status) {
 static ot_status operate(ot_web *web, const ot_node *request, const char *name, ot_json_writer *w) {
   for (int i = 0; i < OT_COUNT(operations); i++) {
     if (!ot_text_equal(operations[i].name, name)) continue;
-    OT_CHECK(web->asked || operations[i].free, OT_USAGE, "%s: there is no plan yet", name);
+    OT_CHECK(web->asked, OT_USAGE, "%s: there is no plan yet", name);
     ot_json_object(w, NULL);
     OT_TRY(operations[i].run(web, request, w));
     ot_json_end(w);

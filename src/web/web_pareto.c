@@ -3,7 +3,7 @@
 #include "web/web_parts.h"
 
 // More plans cost more: fewer configurations are out of the running early.
-enum { PLANS = 12 };
+enum { PLANS = 40 };
 
 void ot_web_put_range(const ot_job *job, const ot_estimate *e, ot_json_writer *w) {
   ot_doubt doubt;

@@ -19,7 +19,7 @@ struct ot_web {
 typedef ot_status ot_web_operation(ot_web *web, const ot_node *request, ot_json_writer *w);
 
 ot_web_operation ot_web_stages, ot_web_timeline, ot_web_devices, ot_web_crossover, ot_web_pareto,
-    ot_web_remedies, ot_web_calibrate, ot_web_emit, ot_web_keys;
+    ot_web_remedies, ot_web_calibrate, ot_web_emit;
 
 // Parses the lines of a request. Each line is a node in preorder, with its fields separated by
 // tabs: depth, kind (m map, l list, t text, w word, n null), key, text; \ t n stand for backslash,

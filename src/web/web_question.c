@@ -153,24 +153,3 @@ ot_status ot_web_ask(ot_web *web, ot_node *request) {
   web->asked = true;
   return OT_OK;
 }
-
-ot_status ot_web_keys(ot_web *web, const ot_node *request, ot_json_writer *w) {
-  (void)request;
-  ot_json_array(w, "keys");
-  for (int i = 0; i < control_schema.num_keys; i++) {
-    const ot_key *const key = &control_keys[i];
-    ot_json_object(w, NULL);
-    ot_json_text(w, "name", key->name);
-    ot_json_text(w, "help", key->help);
-    ot_json_text(w, "default", key->fallback);
-    ot_json_text(w, "range", ot_key_range(key, &web->call));
-    ot_json_array(w, "choices");
-    for (int c = 0; key->choices && key->choices[c]; c++) {
-      ot_json_text(w, NULL, key->choices[c]);
-    }
-    ot_json_end(w);
-    ot_json_end(w);
-  }
-  ot_json_end(w);
-  return OT_OK;
-}

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// node answers.js MODULE PRESETS JOB...: the answers of the WebAssembly module to jobs, which are
-// options of `orthant plan`, one after another as the program prints them with --json.
+// node answers.js PAGE MODULE PRESETS OUT JOB...: the answers of the page to jobs, which are
+// options of `orthant plan`, in files OUT/0, OUT/1, ... as the program prints them with --json.
+// What the page holds packed must be the module, and the presets.
 'use strict';
+const assert = require('node:assert');
 const fs = require('node:fs');
 const path = require('node:path');
 const vm = require('node:vm');
@@ -9,18 +11,37 @@ const vm = require('node:vm');
 // The page's own modules: they are plain scripts that share one scope.
 const text = name => fs.readFileSync(path.join(__dirname, '../../web', name), 'utf8');
 const page = vm.runInThisContext(`(() => {${['engine.js', 'yaml.js', 'job.js'].map(text).join('\n')}
-return { Engine, encodeRequest, requestOf, parsePreset };})()`);
+return { Engine, unpack, encodeRequest, requestOf, parsePreset };})()`);
 
-const [, , wasm, presets, ...jobs] = process.argv;
-const module_ = new WebAssembly.Module(fs.readFileSync(wasm));
+const [, , html, wasm, presets, out, ...jobs] = process.argv;
+const source = fs.readFileSync(html, 'utf8');
+const textOf = id => new RegExp(`id="${id}">([^<]*)<`).exec(source)[1];
+const unpacked = id => Buffer.from(page.unpack({ program: textOf('unpack'), data: textOf(id) }));
+const planner = unpacked('planner');
+const code = planner.subarray(planner.indexOf(0));
+assert.ok(code.equals(fs.readFileSync(wasm)), 'the page holds another module');
+const module_ = new WebAssembly.Module(code);
 if (WebAssembly.Module.imports(module_).length > 0) throw new Error('the module has imports');
 const engine = new page.Engine(module_);
-const preset = (kind, name) => {
-  const file = path.join(presets, kind, name + (kind === 'models' ? '.json' : '.yaml'));
-  return page.parsePreset(kind, fs.readFileSync(file, 'utf8'));
-};
+const fileOf = (kind, name) =>
+  fs.readFileSync(path.join(presets, kind, name + (kind === 'models' ? '.json' : '.yaml')), 'utf8');
+const preset = (kind, name) => page.parsePreset(kind, fileOf(kind, name));
 
-for (const job of jobs) {
+// Without comments the presets say the same.
+const shortened = planner.subarray(0, planner.indexOf(0)).toString().split(/^%%% /m).slice(1);
+const files = ['models', 'clusters', 'engines'].flatMap(kind =>
+  fs.readdirSync(path.join(presets, kind)),
+);
+assert.equal(shortened.length, files.length);
+for (const part of shortened) {
+  const end = part.indexOf('\n'),
+    file = part.slice(0, end);
+  const [kind, name] = file.split('/');
+  const whole = preset(kind, name.replace(/\.(json|yaml)$/, ''));
+  assert.deepEqual(page.parsePreset(kind, part.slice(end + 1)), whole, file);
+}
+
+jobs.forEach((job, number) => {
   const words = job.split(/\s+/),
     state = {};
   for (let i = 0; i < words.length; i += 2) {
@@ -31,5 +52,6 @@ for (const job of jobs) {
       state[words[i].slice(2).replace(/-/g, '_')] = words[i + 1];
     }
   }
-  process.stdout.write(engine.call(page.encodeRequest(page.requestOf(state, preset))) + '\n');
-}
+  const answer = engine.call(page.encodeRequest(page.requestOf(state, preset)));
+  fs.writeFileSync(path.join(out, String(number)), answer + '\n');
+});

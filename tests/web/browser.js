@@ -70,6 +70,30 @@ const cases = {
     await close(page);
   },
 
+  async 'a plan of the program is the page with this plan'() {
+    const { width, height } = { width: 1280, height: 900 };
+    const context = await browser.newContext({ viewport: { width, height } });
+    const page = await context.newPage();
+    page.errors = [];
+    await page.goto('file://' + path.join(out, 'plan.html'));
+    await until(page, () => document.querySelector('.tile'));
+    const first = await page.textContent('#result');
+    assert.match(first, /qwen3-8b on 32/);
+    await ready(page, '0');
+    assert.equal(await page.textContent('#result'), first);
+    assert.ok(await page.locator('#timeline canvas').isVisible());
+    await after(page, () => page.selectOption('#knob-tp', '4'));
+    assert.match(page.url(), /model=qwen3-8b.*tp=4/);
+    assert.match(await title(page), /tp 4/);
+    await close(page);
+    const plain = await browser.newContext({ javaScriptEnabled: false });
+    const report = await plain.newPage();
+    await report.goto('file://' + path.join(out, 'plan.html'));
+    assert.ok(await report.locator('#memory svg').isVisible());
+    await report.screenshot({ path: path.join(out, 'without_scripts.png'), fullPage: true });
+    await plain.close();
+  },
+
   async 'out of memory is said, and the remedy fits'() {
     const page = await open(FAILING);
     assert.equal(await title(page), 'Out of memory');
@@ -118,6 +142,25 @@ const cases = {
       page.fill('#knob-gpus', '63').then(() => page.press('#knob-gpus', 'Tab')),
     );
     assert.match(await title(page), /Not a job yet|Fits|Out of memory/);
+    await close(page);
+  },
+
+  async 'switches, deadlines and many plans'() {
+    const page = await open('#model=llama3-8b&cluster=h100&gpus=64&tokens=161G');
+    await after(page, () => page.check('#knob-variants'));
+    assert.match(page.url(), /variants=true/);
+    await after(page, () => page.uncheck('#knob-variants'));
+    await after(page, () => page.check('#knob-simple'));
+    assert.match(page.url(), /simple=true/);
+    await page.fill('#deadline', '6d');
+    await page.click('#meet');
+    await until(page, () => /^6d: 64 take/.test(document.getElementById('status').textContent));
+    // 64 take 2.7 days, so 32 take less than 6, and 24 more.
+    assert.match(page.url(), /gpus=32/);
+    if (await page.locator('#more').count()) await page.click('#more');
+    await until(page, () => document.querySelectorAll('#pareto tbody').length === 2);
+    assert.ok((await page.locator('#pareto svg circle').count()) > 12);
+    assert.ok((await page.locator('#pareto tbody >> nth=1 >> tr').count()) > 5);
     await close(page);
   },
 

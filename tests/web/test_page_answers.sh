@@ -5,10 +5,10 @@
 #   tests/web/test_page_answers.sh PROGRAM
 set -euo pipefail
 program=$1
-module=$(dirname "$program")/page/orthant.wasm
+module=$(dirname "$program")/page/orthant.wasm page=$(dirname "$program")/page/orthant.html
 skip() { echo "skipped: $1"; exit 77; }
 command -v node >/dev/null || skip 'there is no node'
-[ -f "$module" ] || skip "make page has not built $module"
+[ -f "$page" ] || skip "make page has not built $page"
 
 jobs=(
   '--model llama3-8b --cluster h100 --gpus 8'
@@ -23,14 +23,36 @@ jobs=(
 )
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+node tests/web/answers.js "$page" "$module" presets "$scratch" "${jobs[@]}"
 failed=0
-for job in "${jobs[@]}"; do
+for i in "${!jobs[@]}"; do
+  job=${jobs[$i]}
   # $job is split into words on purpose; a flag has no value in the program.
   "$program" plan ${job/--simple true/--simple} --json >"$scratch/program" 2>/dev/null || true
-  node tests/web/answers.js "$module" presets "$job" >"$scratch/page"
-  [ -s "$scratch/program" ] && cmp "$scratch/program" "$scratch/page" && continue
+  [ -s "$scratch/program" ] && cmp "$scratch/program" "$scratch/$i" && continue
   echo "not the same: $job" >&2
   failed=1
 done
 [ "$failed" = 0 ] || exit 1
+
+# A plan of the program is the page with this plan in it.
+plan=("$program" plan --model qwen3-8b --cluster a100-80g --gpus 32 --tp 1 --zero 1 --set optimizer.name=muon)
+"${plan[@]}" --html "$scratch/plan.html" --json >"$scratch/program"
+node -e '
+  const assert = require("node:assert"), fs = require("node:fs");
+  const [page, plan, answer] = process.argv.slice(1).map(f => fs.readFileSync(f, "utf8"));
+  const at = plan.indexOf(" id=\"given\">"), end = plan.indexOf("</script>", at);
+  const given = JSON.parse(plan.slice(at + 12, end));
+  assert.deepEqual(given.answer, JSON.parse(answer));
+  assert.deepEqual(given.state, { model: "qwen3-8b", cluster: "a100-80g", gpus: "32", tp: "1", zero: "1" });
+  assert.deepEqual(given.settings, { "optimizer.name": "muon" });
+  assert.ok(!plan.slice(at, end).includes("<"), "the plan could end its element");
+  // The rest is the page, with the report for readers without scripts.
+  const from = page.indexOf("<noscript>") + 10, to = page.indexOf(" id=\"given\">") + 12;
+  assert.equal(plan.slice(0, from), page.slice(0, from));
+  assert.ok(plan.includes("<section id=\"rejected\""));
+  assert.ok(plan.endsWith(page.slice(to)));
+' "$page" "$scratch/plan.html" "$scratch/program"
+grep -q "id=.given" <("$program" plan --model gpt2 --cluster h100 --gpus 2 --deadline 99w --html /dev/stdout) &&
+  { echo "a question of the program is in the page" >&2; exit 1; }
 echo "${#jobs[@]} jobs: the page's bytes are the program's"

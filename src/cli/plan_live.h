@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planner's web page with a plan in it: what `orthant plan --html` writes (docs/page.md).
+#pragma once
+
+#include "answer/plan_page.h"
+#include "cli/options.h"
+
+// Appends the page of `make page`: it shows `plan` first, and its knobs are those of `options`.
+// Readers without scripts see the report (report/plan_report.h). It stands alone where the page was
+// not built, and for questions that only the program answers: with --from, --compare, --calibrate
+// or --deadline, with engine files, and for measured machines.
+ot_status ot_plan_live_write(const ot_options *options, const ot_plan_page *plan,
+                             ot_text_builder *out);
