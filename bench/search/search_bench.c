@@ -30,6 +30,7 @@ static const search_case cases[] = {
     {"405b-16k", "llama3.1-405b", "h100", "orthant", 16384, 2048},
     {"405b-16k-megatron", "llama3.1-405b", "h100", "megatron-core", 16384, 2048},
     {"405b-131k", "llama3.1-405b", "h100", "orthant", 131072, 16384},
+    {"235b-576", "qwen3-235b-a22b", "gb300-nvl72", "orthant", 576, 1152},
 };
 
 // Stages, chunks per stage, micro-batches.

@@ -55,8 +55,10 @@ static double tile_s(const ot_device_kind *d, const ot_gemm_shape *p, tile t, in
 
 double ot_gemm_s(const ot_device_kind *d, const ot_gemm_shape *p) {
   const double rate = rate_of(d, p->type);
-  const double bytes = (double)ot_dtype_bytes(p->type) * p->batch *
-                       (p->rows * p->depth + p->depth * p->columns + p->rows * p->columns);
+  const double each = (double)ot_dtype_bytes(p->type);
+  const double result = p->result_bytes > 0 ? p->result_bytes : each;
+  const double bytes = p->batch * (each * (p->rows * p->depth + p->depth * p->columns) +
+                                   result * p->rows * p->columns);
   const double memory_s = bytes / (d->memory_bytes_per_s * share_of(d->memory_efficiency));
   double best_s = -1;
   if (d->processors == 0) best_s = ot_gemm_flops(p) / rate;

@@ -7,7 +7,8 @@
 // `batch` GEMMs of [rows, depth] with [depth, columns].
 typedef struct ot_gemm_shape {
   double batch, rows, columns, depth;
-  ot_dtype type;  // GEMM dtype; the device must have flops for it
+  ot_dtype type;        // GEMM dtype; the device must have flops for it
+  double result_bytes;  // moved per element of the result; 0: those of `type`
 } ot_gemm_shape;
 
 // Seconds. Tiles of the result are assigned to processors in waves, and the last wave takes as long

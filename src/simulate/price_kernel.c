@@ -79,6 +79,17 @@ static void add_casts(pricing *p) {
   p->ops += 1;
 }
 
+// Accumulates `share` of a weight gradient: in the GEMM, which then reads the gradient of earlier
+// micro-batches and writes the sum, or in a pass of its own.
+static void accumulate(pricing *p, double share, ot_gemm_shape *product) {
+  const ot_operand *const out = &p->task->out[0];
+  const double each = (double)ot_dtype_bytes(out->type.dtype);
+  const bool adds = p->task->attributes.accumulate, fused = p->style->fused_accumulation;
+  if (fused) product->result_bytes = adds ? 2 * each : each;
+  if (!adds || fused) return;
+  p->bytes += 3 * (double)ot_dtype_bytes(product_type(p, false)) * share * elements_of(out);
+}
+
 static ot_status price_linear(pricing *p) {
   const ot_operand *const in = p->task->in, *const out = p->task->out;
   ot_gemm_shape product = {.batch = 1, .type = product_type(p, true)};
@@ -103,9 +114,7 @@ static ot_status price_linear(pricing *p) {
       product.rows = width_of(&in[0].type);
       product.columns = width_of(&in[1].type);
       product.depth = rows_of(&in[0].type);
-      if (p->task->attributes.accumulate && !p->style->fused_accumulation) {
-        p->bytes += 3 * (double)ot_dtype_bytes(product_type(p, false)) * elements_of(&out[0]);
-      }
+      accumulate(p, 1, &product);
   }
   if (product.type == OT_F8) add_casts(p);
   return add_product(p, product);
@@ -128,6 +137,7 @@ static ot_status price_grouped(pricing *p) {
     product.rows = width_of(&in[0].type);
     product.columns = width_of(&in[1].type);
     product.depth = rows;
+    accumulate(p, 1.0 / spread, &product);
   } else {
     product.rows = rows;
     product.columns = width_of(&out[0].type);
@@ -166,8 +176,8 @@ static ot_status price_unfused(pricing *p) {
   const double head = (double)a->head_dim, batch = rows / T * (double)a->num_heads;
   const ot_dtype type = product_type(p, p->style->fp8_attention);
   for (int i = 0; i < (gradient ? 2 : 1); i++) {
-    OT_TRY(add_product(p, (ot_gemm_shape){batch, T, T, head, type}));
-    OT_TRY(add_product(p, (ot_gemm_shape){batch, T, head, T, type}));
+    OT_TRY(add_product(p, (ot_gemm_shape){batch, T, T, head, type, 0}));
+    OT_TRY(add_product(p, (ot_gemm_shape){batch, T, head, T, type, 0}));
   }
   const double passes = p->style->score_passes + (gradient ? 1 : 0);
   p->bytes += 2 * passes * batch * T * T;
@@ -212,10 +222,10 @@ static ot_status add_logits(pricing *p, double r, const ot_tensor_type *w, bool 
                             bool backward) {
   const double V = rows_of(w), C = width_of(w);
   const ot_dtype type = product_type(p, p->style->fp8_head);
-  if (forward) OT_TRY(add_product(p, (ot_gemm_shape){1, r, V, C, type}));
+  if (forward) OT_TRY(add_product(p, (ot_gemm_shape){1, r, V, C, type, 0}));
   if (!backward) return OT_OK;
-  OT_TRY(add_product(p, (ot_gemm_shape){1, r, C, V, type}));
-  return add_product(p, (ot_gemm_shape){1, V, C, r, type});
+  OT_TRY(add_product(p, (ot_gemm_shape){1, r, C, V, type, 0}));
+  return add_product(p, (ot_gemm_shape){1, V, C, r, type, 0});
 }
 
 static ot_status price_head(pricing *p) {

@@ -211,6 +211,33 @@ static void rows_of_an_expert_are_padded_to_whole_blocks(void **state) {
               price(&cluster, &style, OT_F8, &even).device_s, 1e-12);
 }
 
+// Few tokens for each expert: the weight gradient is bound by its own bytes. A GEMM that
+// accumulates reads and writes it in its own type; otherwise a pass reads both and writes the sum.
+static void weight_gradients_of_experts_are_read_and_written(void **state) {
+  (void)state;
+  enum { ROWS = GROUPS * 32 };
+  const ot_cluster cluster = plain();
+  ot_kernel_style style = compiled();
+  ot_task task = {.op = OT_OP_GROUPED_LINEAR_DW,
+                  .attributes = {.num_experts = GROUPS, .experts_per_token = 1},
+                  .in = {matrix(ROWS, EXPERT), matrix(ROWS, WIDE), offsets()},
+                  .out = {matrix(GROUPS * EXPERT, WIDE)}};
+  const double elements = GROUPS * EXPERT * (double)WIDE, operands = ROWS * (EXPERT + (double)WIDE);
+  task.out[0].type.dtype = OT_F32;
+  task.attributes.accumulate = true;
+  style.fused_accumulation = true;
+  expect_near(price(&cluster, &style, OT_F8, &task).device_s, (8 * elements + operands) / 1e12,
+              1e-9);
+  task.attributes.accumulate = false;
+  expect_near(price(&cluster, &style, OT_F8, &task).device_s, (4 * elements + operands) / 1e12,
+              1e-9);
+  style.fused_accumulation = false;
+  const double alone_s = price(&cluster, &style, OT_F8, &task).device_s;
+  task.attributes.accumulate = true;
+  expect_near(price(&cluster, &style, OT_F8, &task).device_s - alone_s, 3 * 2 * elements / 1e12,
+              1e-9);
+}
+
 // The op that produces tokens for grouped GEMMs casts them; the GEMMs do not.
 static void rows_of_experts_are_cast_once(void **state) {
   (void)state;
@@ -326,7 +353,7 @@ static void a_power_limit_slows_attention_and_products(void **state) {
   const double whole = price(&cluster, &style, OT_BF16, &task).device_s;
   cluster.device.power_share = 500.0 / 700;
   expect_near(price(&cluster, &style, OT_BF16, &task).device_s, whole / 0.81719, 1e-4);
-  const ot_gemm_shape product = {1, 4096, 4096, 4096, OT_BF16};
+  const ot_gemm_shape product = {1, 4096, 4096, 4096, OT_BF16, 0};
   const double limited = ot_gemm_s(&cluster.device, &product);
   cluster.device.power_share = 0;
   expect_near(limited, ot_gemm_s(&cluster.device, &product) / 0.81719, 1e-4);
@@ -399,6 +426,7 @@ int main(void) {
       cmocka_unit_test(an_unsupported_dtype_is_rejected),
       cmocka_unit_test(unused_rows_are_not_multiplied),
       cmocka_unit_test(rows_of_an_expert_are_padded_to_whole_blocks),
+      cmocka_unit_test(weight_gradients_of_experts_are_read_and_written),
       cmocka_unit_test(rows_of_experts_are_cast_once),
       cmocka_unit_test(fused_experts_only_write_what_is_between_them),
       cmocka_unit_test(the_host_works_for_each_expert_in_8_bits_or_with_a_bias),
