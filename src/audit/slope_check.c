@@ -214,13 +214,11 @@ static ot_status read_batch(slope_check *s, int64_t first) {
 // Weighted targets are those of the step, and its tokens, which a model may have written itself.
 static void read_weighted(slope_check *s) {
   const ot_runtime *const runtime = ot_trainer_runtime(s->trainer);
-  void *const fields[] = {[OT_BATCH_TOKENS] = s->rows.tokens,
-                          [OT_BATCH_TARGETS] = s->rows.targets,
-                          [OT_BATCH_POSITIONS] = s->rows.positions,
-                          [OT_BATCH_DOC_STARTS] = s->rows.doc_starts,
-                          [OT_BATCH_SAMPLE_IDS] = s->rows.sample_ids,
-                          [OT_BATCH_IDS] = s->rows.ids,
-                          [OT_BATCH_WEIGHTS] = s->rows.weights};
+  void *const fields[] = {
+      [OT_BATCH_TOKENS] = s->rows.tokens,         [OT_BATCH_TARGETS] = s->rows.targets,
+      [OT_BATCH_POSITIONS] = s->rows.positions,   [OT_BATCH_DOC_STARTS] = s->rows.doc_starts,
+      [OT_BATCH_SAMPLE_IDS] = s->rows.sample_ids, [OT_BATCH_IDS] = s->rows.ids,
+      [OT_BATCH_WEIGHTS] = s->rows.weights};
   for (int i = 0; i < OT_COUNT(fields) && s->rows.K > 0; i++) {
     ot_runtime_read_batch(runtime, OT_MODE_TRAIN, 0, (ot_batch_field)i, fields[i]);
   }

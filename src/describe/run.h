@@ -11,8 +11,8 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "describe/model.h"
-#include "describe/rl.h"
 #include "describe/parametrization.h"
+#include "describe/rl.h"
 
 typedef enum ot_data_format {
   OT_DATA_AUTO,      // an .idx file next to it, or a magic number

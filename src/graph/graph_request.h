@@ -71,7 +71,7 @@ typedef struct ot_graph_request {
   bool narrow_gradients;    // gradient accumulators are stored in OT_BF16, not in compute
   bool muon;                // Muon updates matrices: buckets end with them, one moment is kept
   const ot_parametrization *parametrization;  // kept; null: standard
-  int64_t head_chunk_rows;  // tokens whose logits exist at once; 0 = the head op's choice
+  int64_t head_chunk_rows;   // tokens whose logits exist at once; 0 = the head op's choice
   int64_t weighted_targets;  // K of each token in training (ops/head.h); 0 = the data's one target
   int64_t draw_ids, draws;   // score: instead of greedy ids, draws for other models to learn from
                              // (ops/head_draw.h); 0 = none
