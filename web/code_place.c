@@ -47,8 +47,7 @@ static void end_instruction(ot_code_place *p) {
 }
 
 static void begin_body(ot_code_place *p) {
-  *p = (ot_code_place){
-      .part = OT_PART_GROUPS, .left = p->value, .function = p->function + 1, .called = p->called};
+  *p = (ot_code_place){.part = OT_PART_GROUPS, .left = p->value, .function = p->function + 1};
 }
 
 static void begin_instruction(ot_code_place *p, int opcode) {
@@ -63,7 +62,6 @@ static void begin_instruction(ot_code_place *p, int opcode) {
 }
 
 static void end_number(ot_code_place *p) {
-  if (p->opcode == 0x10) p->called = p->value;
   p->value = 0;
   p->shift = 0;
   p->index++;

@@ -27,8 +27,7 @@ typedef struct ot_code_place {
   uint32_t value;  // of the operand so far
   uint32_t function;
   uint32_t current;               // hash of the instruction so far
-  uint32_t opcodes[7], whole[2];  // the last ones
-  uint32_t called;                // the last function
+  uint32_t opcodes[5], whole[2];  // the last ones
 } ot_code_place;
 
 static inline uint32_t ot_squeeze_mix(uint32_t a, uint32_t b) {

@@ -64,11 +64,11 @@ add_custom_command(OUTPUT ${PAGE}/orthant.wasm
 add_executable(page_pack EXCLUDE_FROM_ALL web/pack.c web/squeeze.c web/code_place.c)
 target_compile_options(page_pack PRIVATE -O2 -ffp-contract=off)
 set_target_properties(page_pack PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PAGE})
-wasm_objects(UNPACK_OBJECTS "-Oz;-msimd128" ${CMAKE_SOURCE_DIR}/web/squeeze.c
+wasm_objects(UNPACK_OBJECTS "-Os;-msimd128" ${CMAKE_SOURCE_DIR}/web/squeeze.c
   ${CMAKE_SOURCE_DIR}/web/code_place.c ${CMAKE_SOURCE_DIR}/web/unpack.c)
 add_custom_command(OUTPUT ${PAGE}/unpack.wasm
   COMMAND ${WASM_LINK} -o ${PAGE}/linked_unpack.wasm ${UNPACK_OBJECTS}
-  COMMAND ${OT_WASM_OPTIMIZER} --all-features -Oz --low-memory-unused ${PAGE}/linked_unpack.wasm
+  COMMAND ${OT_WASM_OPTIMIZER} --all-features -O2 --low-memory-unused ${PAGE}/linked_unpack.wasm
     -o ${PAGE}/unpack.wasm
   DEPENDS ${UNPACK_OBJECTS})
 

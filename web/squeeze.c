@@ -12,14 +12,14 @@
 typedef float lanes __attribute__((vector_size(16)));
 
 enum {
-  CONTEXTS = 11,
-  INPUTS = 12,  // contexts, and the longest match
+  CONTEXTS = 7,
+  INPUTS = 8,  // contexts, and the longest match
   VECTORS = INPUTS / 4,
   VIEWS = 4,
   PLACES = 1024,  // of a view
   SHADES = 4096,
   KNOTS = 33,  // of the curve of a shade
-  LINES = 1 << 16,
+  LINES = 1 << 15,
   COUNTERS = 16,  // of a line: its check, then a tree of four bits
   MATCHES = 1 << 16,
   STEPS = 4096,
@@ -89,18 +89,13 @@ static void code_contexts(model *m) {
   const uint32_t own = ot_squeeze_mix(here, p->function);
   const uint32_t three = o[0] | o[1] << 9 | o[2] << 18;
   const uint32_t contexts[CONTEXTS] = {
-      where,
       ot_squeeze_mix(where, before(m, 1)),
       ot_squeeze_mix(where, last_four(m) & 0xffff),
       ot_squeeze_mix(here, o[0]),
-      ot_squeeze_mix(here, o[0] | o[1] << 9),
       ot_squeeze_mix(here, three),
       ot_squeeze_mix(ot_squeeze_mix(here, three), o[3] | o[4] << 9),
-      ot_squeeze_mix(ot_squeeze_mix(ot_squeeze_mix(here, three), o[3] | o[4] << 9 | o[5] << 18),
-                     o[6]),
       ot_squeeze_mix(ot_squeeze_mix(here, p->whole[0]), p->whole[1]),
       ot_squeeze_mix(own, o[0]),
-      ot_squeeze_mix(here, o[0] | p->called << 9),
   };
   memcpy(m->context, contexts, sizeof contexts);
 }
@@ -109,16 +104,12 @@ static void data_contexts(model *m) {
   const uint32_t four = last_four(m), row = (uint32_t)m->at & 3;
   const uint32_t word = ot_squeeze_mix(m->word, 0x77);
   const uint32_t contexts[CONTEXTS] = {
-      0,
       four & 0xff,
-      four & 0xffff,
       four & 0xffffff,
       four,
-      ot_squeeze_mix(four, before(m, 5) | before(m, 6) << 8),
       word,
       ot_squeeze_mix(word, m->word_before),
       before(m, 4) | row << 8,
-      before(m, 4) | before(m, 8) << 8 | row << 16,
       (four & 0xf0f0f0) | row,
   };
   memcpy(m->context, contexts, sizeof contexts);
@@ -139,7 +130,7 @@ static void find_lines(model *m) {
   const uint32_t half = m->bit == 0 ? 0 : m->known + 1;
   for (int i = 0; i < CONTEXTS; i++) {
     const uint32_t hash = ot_squeeze_mix(m->context[i] + (uint32_t)i * 0x51ed27u, half),
-                   at = hash >> 16;
+                   at = hash >> 17;
     m->line[i] = line_of(m, m->lines[i][at], m->lines[i][at ^ 1], (hash & 0xffff) | 1);
   }
 }
