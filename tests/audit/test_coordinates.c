@@ -25,8 +25,9 @@ static ot_status audit(audit_rank *rank) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report;
-  f->how.trainer = rank->trainer;
-  const ot_status status = ot_audit_coordinates(&f->how, &arena, &report);
+  ot_audit_request request = f->how;  // ranks are threads, which share `f`
+  request.trainer = rank->trainer;
+  const ot_status status = ot_audit_coordinates(&request, &arena, &report);
   if (status == OT_OK && rank->rank == 0) {
     int64_t length = 0;
     f->verdict = report.verdict;
