@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "host/child_setup.h"
 #include "host/clock.h"
 
 static const double drain_s = 0.3;  // for the last output of a child that has ended
@@ -25,10 +26,7 @@ void ot_child_adopt_all(void) { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
 
 // In the new process.
 static _Noreturn void become(char *const *words, int last_signal, const int *errors) {
-  static const int defaults[] = {SIGPIPE, SIGXFSZ, SIGTERM, SIGINT, SIGUSR1};
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, last_signal, 0, 0, 0);
-  for (int i = 0; i < OT_COUNT(defaults); i++) signal(defaults[i], SIG_DFL);
+  ot_child_setup(last_signal);
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   dup2(errors[1], STDERR_FILENO);

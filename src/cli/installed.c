@@ -5,7 +5,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/text.h"
 #include "files/disk.h"
@@ -14,13 +13,9 @@ enum { MAX_DIRECTORIES = 5 };
 
 // The directory of the running program, or null.
 static const char *program_directory(ot_arena *arena) {
-  char path[OT_PATH_BYTES];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-  if (length <= 0) return NULL;
-  path[length] = '\0';
-  char *const slash = strrchr(path, '/');
-  if (!slash) return NULL;
-  return ot_arena_text(arena, path, slash - path);
+  const char *const path = ot_disk_own_program(arena);
+  const char *const slash = path ? strrchr(path, '/') : NULL;
+  return slash ? ot_arena_text(arena, path, slash - path) : NULL;
 }
 
 const char *ot_installed_user_directory(ot_arena *arena) {

@@ -8,43 +8,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/failure.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
+#include "cli/stop_count.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
+#include "host/child_setup.h"
 
 enum { LOG_BYTES_MAX = 1 << 26, WORDS_MAX = 400 };
-
-// ---- signals ----
-
-static volatile sig_atomic_t stops;
-
-static void note_stop(int number) {
-  (void)number;
-  stops++;
-}
-
-static void catch_stops(void) {
-  static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1};
-  struct sigaction action;
-  memset(&action, 0, sizeof action);
-  action.sa_handler = note_stop;
-  for (int i = 0; i < OT_COUNT(numbers); i++) sigaction(numbers[i], &action, NULL);
-}
 
 // ---- processes ----
 
 // In the new process: standard output to `out`, errors to `errors`.
 static _Noreturn void become(char *const *words, const char *out, const char *errors) {
-  static const int defaults[] = {SIGPIPE, SIGXFSZ, SIGTERM, SIGINT, SIGUSR1};
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
-  for (int i = 0; i < OT_COUNT(defaults); i++) signal(defaults[i], SIG_DFL);
+  ot_child_setup(SIGTERM);
   const int nothing = open("/dev/null", O_RDONLY);
   const int results = open(out, O_WRONLY | O_CREAT | O_TRUNC, 0666);
   const int talk = open(errors, O_WRONLY | O_CREAT | O_APPEND, 0666);
@@ -65,10 +46,10 @@ static ot_status start(char *const *words, const char *out, const char *errors, 
   return OT_OK;
 }
 
-static const char *own_path(ot_arena *arena) {
-  char path[OT_PATH_BYTES];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-  return length > 0 ? ot_arena_text(arena, path, length) : "orthant";
+static const char *program_of(const ot_ledger_job *job, ot_arena *arena) {
+  if (job->program[0]) return job->program;
+  const char *const own = ot_disk_own_program(arena);
+  return own ? own : "orthant";
 }
 
 // The words of `PROGRAM train|audit NAME BASE --ranks N --set ...`, null after the last.
@@ -77,7 +58,7 @@ static char **words_of(const ot_ledger *ledger, const ot_ledger_job *job,
   ot_arena *const arena = ledger->arena;
   char **const words = ot_arena_array(arena, WORDS_MAX, sizeof *words);
   int n = 0;
-  words[n++] = (char *)(job->program[0] ? job->program : own_path(arena));
+  words[n++] = (char *)program_of(job, arena);
   for (int i = 0; leading[i]; i++) words[n++] = (char *)leading[i];
   words[n++] = (char *)"--ranks";
   words[n++] = ot_arena_format(arena, "%d", ledger->policy.ranks);
@@ -175,7 +156,7 @@ static void tell_all(pool *p) {
 static void await(pool *p) {
   int status;
   const pid_t ended = waitpid(-1, &status, 0);
-  if (stops > 0 && !p->told) tell_all(p);
+  if (ot_stop_count() > 0 && !p->told) tell_all(p);
   for (int i = 0; ended > 0 && i < p->most; i++) {
     running *const slot = &p->slots[i];
     if (slot->process != ended) continue;
@@ -207,11 +188,11 @@ ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms, int 
   OT_TRY(list_jobs(ledger, arms, &jobs, &p.wanted));
   OT_TRY(ot_disk_make_directory(ot_disk_join(ledger->arena, ledger->directory, "runs")));
   p.slots = ot_arena_array(ledger->arena, most, sizeof *p.slots);
-  catch_stops();
+  ot_stop_count_begin();
   for (int64_t i = 0; i < p.wanted && p.failure.status == OT_OK; i++) {
     ot_failure_take(&p.failure, ot_ledger_job_describe(ledger, &jobs[i]));
     while (p.active == most) await(&p);
-    if (stops > 0)
+    if (ot_stop_count() > 0)
       ot_failure_take(&p.failure, ot_fail(OT_STOPPED, "stopped; the same command continues"));
     if (p.failure.status == OT_OK) ot_failure_take(&p.failure, begin(&p, &jobs[i]));
   }
@@ -223,7 +204,7 @@ ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms, int 
 static int await_one(pid_t process) {
   int status = 0;
   while (waitpid(process, &status, 0) < 0 && errno == EINTR)
-    if (stops > 0) kill(process, SIGTERM);
+    if (ot_stop_count() > 0) kill(process, SIGTERM);
   return status;
 }
 
@@ -232,7 +213,7 @@ ot_status ot_ledger_run_apart(const ot_ledger *ledger, const ot_ledger_job *job,
   const char *const leading[] = {"train", ledger->policy.base, "--resume", "never", NULL};
   pool p = {.ledger = (ot_ledger *)ledger};
   pid_t process;
-  catch_stops();
+  ot_stop_count_begin();
   OT_TRY(ot_disk_remove(job->directory));
   OT_TRY(ot_disk_make_directory(ot_disk_join(ledger->arena, ledger->directory, "runs")));
   OT_TRY(start(words_of(ledger, job, leading), "/dev/null", log_of(ledger, job), &process));

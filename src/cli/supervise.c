@@ -4,7 +4,6 @@
 #include "cli/supervise.h"
 
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "base/text_builder.h"
 #include "checkpoint/checkpoint_list.h"
 #include "cli/child_process.h"
+#include "cli/stop_count.h"
 #include "comm/comm.h"
 #include "describe/mesh.h"
 #include "files/disk.h"
@@ -47,21 +47,6 @@ typedef struct supervisor {
 
 // ---- signals ----
 
-static atomic_int stops, last_stop;
-
-static void note_stop(int number) {
-  last_stop = number;
-  stops++;
-}
-
-static void catch_stops(void) {
-  static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1};
-  struct sigaction action;
-  memset(&action, 0, sizeof action);
-  action.sa_handler = note_stop;
-  for (int i = 0; i < OT_COUNT(numbers); i++) sigaction(numbers[i], &action, NULL);
-}
-
 // Launchers whose children are the ranks of this host, or reach those of others.
 static bool has_mpirun(const supervisor *s) {
   static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "prterun"};
@@ -76,13 +61,13 @@ static bool has_mpirun(const supervisor *s) {
 
 // Open MPI's mpirun kills the ranks soon after SIGTERM; it and others pass SIGUSR1 on.
 static int stop_signal_of(const supervisor *s) {
-  if (!s->launched) return last_stop;
+  if (!s->launched) return ot_stop_count_last();
   const bool slurm = ot_text_equal(ot_options_word(s->options, 0), "srun");
-  return slurm || has_mpirun(s) ? SIGUSR1 : last_stop;
+  return slurm || has_mpirun(s) ? SIGUSR1 : ot_stop_count_last();
 }
 
 static void forward_stop(supervisor *s, ot_child *child) {
-  if (s->forwarded == stops) return;
+  if (s->forwarded == ot_stop_count()) return;
   s->forwarded++;
   if (s->forwarded == 1) {
     ot_child_send(child, stop_signal_of(s));
@@ -318,8 +303,8 @@ static void log_failure(const supervisor *s, const ot_attempt *a, const ot_child
 // Waits before the next attempt; false: stopped meanwhile.
 static bool rest(double seconds) {
   const double until = ot_clock_s() + seconds;
-  while (ot_clock_s() < until && stops == 0) usleep(20000);
-  return stops == 0;
+  while (ot_clock_s() < until && ot_stop_count() == 0) usleep(20000);
+  return ot_stop_count() == 0;
 }
 
 static ot_status end_stopped(void) {
@@ -344,7 +329,7 @@ static ot_status supervise(supervisor *s) {
     ot_attempt a;
     s->attempts++;
     OT_TRY(attempt(s, ranks, &child, &a));
-    const bool stopped = stops > 0 && !a.hung;
+    const bool stopped = ot_stop_count() > 0 && !a.hung;
     const ot_restart next = ot_restart_decide(&s->state, &a);
     // The child has said why.
     if (next.action == OT_RESTART_ENDS || stopped) return ot_fail((ot_status)exit_of(&a), "%s", "");
@@ -381,22 +366,17 @@ static ot_status list_sizes(supervisor *s, int least) {
   return OT_OK;
 }
 
-static const char *own_path(ot_arena *arena) {
-  char path[4096];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-  return length > 0 ? ot_arena_text(arena, path, length) : "orthant";
-}
-
 ot_status ot_supervise(const ot_options *options, const ot_config *config) {
   ot_arena *const arena = ot_options_arena(options);
   const char *const output = config->run.output;
+  const char *const own = ot_disk_own_program(arena);
   const int ranks = (int)ot_options_integer(options, "ranks");
   const bool given = ot_options_given(options, "min-ranks");
   const int least = given ? (int)ot_options_integer(options, "min-ranks") : ranks;
   supervisor s = {.options = options,
                   .run = &config->run,
                   .arena = arena,
-                  .program = own_path(arena),
+                  .program = own ? own : "orthant",
                   .checkpoints = ot_disk_join(arena, output, "checkpoints"),
                   .metrics = ot_disk_join(arena, output, "metrics.jsonl"),
                   .events = ot_disk_join(arena, output, OT_RUN_EVENTS_FILE),
@@ -410,7 +390,7 @@ ot_status ot_supervise(const ot_options *options, const ot_config *config) {
   OT_CHECK(least <= ranks, OT_USAGE, "--min-ranks %d is more than --ranks %d", least, ranks);
   s.state.restarts = (int)ot_options_integer(options, "restarts");
   OT_TRY(list_sizes(&s, least));
-  catch_stops();
+  ot_stop_count_begin();
   ot_child_adopt_all();
   return supervise(&s);
 }

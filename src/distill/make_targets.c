@@ -93,7 +93,7 @@ static ot_status fill_store(making *m, int64_t source) {
   return ot_teacher_writer_commit(m->writer);
 }
 
-// Whether a complete store for the same is there. Others are made again.
+// Whether a complete store for the same is there. Others are recomputed.
 static bool is_made(const char *path, const ot_teacher_header *header) {
   ot_teacher_store *store = NULL;
   if (!ot_disk_is_file(path) || ot_teacher_store_open(path, &store) != OT_OK) return false;

@@ -75,6 +75,12 @@ const char *ot_disk_base_name(const char *path) {
   return slash ? slash + 1 : path;
 }
 
+const char *ot_disk_own_program(ot_arena *arena) {
+  char path[OT_PATH_BYTES];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  return length > 0 ? ot_arena_text(arena, path, length) : NULL;
+}
+
 bool ot_disk_is_file(const char *path) {
   struct stat info;
   return stat(path, &info) == 0 && S_ISREG(info.st_mode);

@@ -23,6 +23,9 @@ char *ot_disk_join(ot_arena *arena, const char *directory, const char *name);
 // The last component of `path`, within it.
 const char *ot_disk_base_name(const char *path);
 
+// The path of the running program, in `arena`; null: unknown.
+const char *ot_disk_own_program(ot_arena *arena);
+
 bool ot_disk_is_file(const char *path);
 bool ot_disk_is_directory(const char *path);
 

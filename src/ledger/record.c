@@ -72,11 +72,8 @@ static ot_status add_lines(ot_record *record, const char *text, ot_arena *arena)
 
 static const char *find_build(ot_arena *arena) {
   ot_content_record own;
-  char path[OT_PATH_BYTES];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-  if (length <= 0) return OT_VERSION;
-  path[length] = '\0';
-  if (ot_content_record_read(arena, path, &own) != OT_OK) return OT_VERSION;
+  const char *const path = ot_disk_own_program(arena);
+  if (!path || ot_content_record_read(arena, path, &own) != OT_OK) return OT_VERSION;
   return ot_arena_format(arena, "%s-%.12s", OT_VERSION, own.hash);
 }
 

@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -19,6 +18,7 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "files/json_file.h"
+#include "host/child_setup.h"
 #include "host/clock.h"
 #include "host/heap.h"
 
@@ -43,10 +43,7 @@ static void limit(int resource, int64_t most) {
 
 // In the new process: only calls that are safe after fork.
 static _Noreturn void become(const ot_verifier_request *request, int socket, int report) {
-  static const int defaults[] = {SIGPIPE, SIGXFSZ, SIGTERM, SIGINT, SIGUSR1};
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-  for (int i = 0; i < OT_COUNT(defaults); i++) signal(defaults[i], SIG_DFL);
+  ot_child_setup(SIGKILL);
   const struct rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
   limit(RLIMIT_AS, request->memory_bytes);

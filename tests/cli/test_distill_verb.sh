@@ -45,7 +45,7 @@ grep -q '"new": *53' out.json || fail "was not continued: $(cat out.json)"
 mv train.teacher continued
 "$orthant" distill targets student.yaml >/dev/null 2>&1
 cmp train.teacher continued || fail "a continued store has other bytes"
-"$orthant" distill targets student.yaml --json 2>/dev/null | grep -q '"new": *0' || fail "made again"
+"$orthant" distill targets student.yaml --json 2>/dev/null | grep -q '"new": *0' || fail "recomputed"
 
 # ---- a store and a live teacher teach the same, bit for bit ----
 losses() { grep -o '"loss":[^,]*,"data_loss":[^,]*,"teacher_kl":[^,]*,"grad_norm":[^,]*' "$1/metrics.jsonl"; }
