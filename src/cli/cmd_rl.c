@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/installed.h"
 #include "cli/output.h"
+#include "cli/ranks.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "rl/rl_audit.h"
@@ -233,25 +234,59 @@ static void print_summary_json(const ot_rl_summary *s, ot_arena *arena) {
   puts(w.text);
 }
 
-static ot_status run(const ot_options *options) {
-  ot_arena *const arena = ot_options_arena(options);
+// Shared by the ranks of a process.
+typedef struct training {
+  const ot_options *options;
+  ot_arena *arena;
   ot_config config;
-  OT_TRY(ot_run_options_load(options, arena, &config));
-  OT_TRY(ot_run_options_check_init(&config, arena));
-  ot_output_notes(&config.notes);
-  OT_TRY(ot_rl_check(&config.run));
-  if (ot_options_flag(options, "dry-run")) return forecast(options, &config.run, arena);
-  if (ot_options_integer(options, "audit") > 0) return audit_run(options, &config.run, arena);
-  const ot_rl_request request = {
-      .run = &config.run, .settings = config.settings, .sink = show, .context = &config.run};
-  ot_rl_summary *const summary = ot_arena_take(arena, sizeof *summary);
-  OT_TRY(ot_rl_run(&request, arena, summary));
-  if (ot_options_json(options)) {
-    print_summary_json(summary, arena);
+} training;
+
+static ot_status load(training *t) {
+  OT_TRY(ot_run_options_load(t->options, t->arena, &t->config));
+  OT_TRY(ot_run_options_check_init(&t->config, t->arena));
+  return ot_rl_check(&t->config.run);
+}
+
+static ot_status prepare(void *context, int ranks) {
+  training *const t = context;
+  ot_mesh mesh;
+  OT_TRY(load(t));
+  return ot_mesh_build(&t->config.run.parallel, ranks, &mesh);
+}
+
+static void print_result(const training *t, const ot_rl_summary *summary) {
+  if (ot_options_json(t->options)) {
+    print_summary_json(summary, t->arena);
   } else {
-    print_summary(summary, arena);
+    print_summary(summary, t->arena);
   }
-  return OT_OK;
+}
+
+static ot_status train_rank(ot_comm *comm, void *context) {
+  training *const t = context;
+  const ot_run *const run = &t->config.run;
+  ot_rl_request request = {
+      .run = run, .settings = t->config.settings, .sink = show, .context = (void *)run};
+  OT_TRY(ot_world_create(&run->parallel, comm, &request.world));
+  const bool leads = ot_world_is_leader(request.world);
+  if (leads) ot_output_notes(&t->config.notes);
+  ot_rl_summary *const summary = leads ? ot_arena_take(t->arena, sizeof *summary) : NULL;
+  const ot_status status = ot_rl_run(&request, t->arena, summary);
+  ot_world_destroy(&request.world);
+  if (leads && status == OT_OK) print_result(t, summary);
+  return status;
+}
+
+static ot_status run(const ot_options *options) {
+  training *const t = &(training){.options = options, .arena = ot_options_arena(options)};
+  const bool dry = ot_options_flag(options, "dry-run");
+  if (!dry && ot_options_integer(options, "audit") == 0) {
+    return ot_ranks_run(options, &(ot_ranks_verb){prepare, train_rank, t});
+  }
+  OT_TRY(load(t));
+  ot_output_notes(&t->config.notes);
+  if (dry) return forecast(options, &t->config.run, t->arena);
+  return audit_run(options, &t->config.run, t->arena);
 }
 
 static const ot_option rows[] = {
@@ -264,6 +299,7 @@ static const ot_option rows[] = {
      .help = "of a worker and hour, for --dry-run with rl.costs in seconds"},
     {"audit", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
      .help = "check N updates instead of training: drift, weights, rewards, advantages, cache"},
+    {.shared = &ot_option_ranks},
     {.shared = &ot_option_set},
 };
 
@@ -277,8 +313,10 @@ const ot_verb ot_verb_rl = {
         "Generators write responses to the prompts of rl.prompts, a trainer learns from their\n"
         "rewards, and generators take new weights between two tokens (rl.updates: in_flight) or\n"
         "after each batch (synchronous). The clock is simulated by the prices of rl.costs, so a\n"
-        "run gives the same bits under any load. One process computes all of it; rl.workers are\n"
-        "those of the clock. metrics.jsonl has reward, lag, effective sample size and KL of each\n"
+        "run gives the same bits under any load; rl.workers are those of the clock. Ranks train, "
+        "in\n"
+        "a layout as `orthant train` has it; the first one decodes. metrics.jsonl has reward, lag, "
+        "effective sample size and KL of each\n"
         "update. docs/rl.md explains the keys of rl:.",
     .examples =
         "  orthant rl run.yaml --dry-run --cluster h100 --price 3\n"

@@ -170,7 +170,7 @@ static void score(ot_builder *b, const head *h) {
   const ot_tensor_type real = ot_type_vector(OT_F64, rows);
   const ot_tensor_type token = ot_type_vector(OT_I32, rows);
   const int in[] = {h->x, h->weight, ot_builder_batch(b, OT_BATCH_TARGETS)};
-  const bool best = ot_mode_is_prefill(b->graph->request.mode), sum = ot_share_of(b)->tp > 1;
+  const bool sum = ot_share_of(b)->tp > 1, best = ot_mode_is_prefill(b->graph->request.mode) || sum;
   const int out[OT_MAX_OUTPUTS] = {
       ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_LOGPROBS, "logprobs", real),
       ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_GREEDY, "greedy", token),
@@ -233,7 +233,7 @@ void ot_decoder_head(ot_builder *b, int embedding_parameter) {
   h.attributes.soft_cap = ot_model_of(b)->logit_soft_cap;
   h.attributes.chunk_rows = b->graph->request.head_chunk_rows;
   h.attributes.first_vocab = ot_share_of(b)->first_vocab;
-  if (ot_share_of(b)->tp > 1 && !ot_mode_is_cached(mode)) {
+  if (ot_share_of(b)->tp > 1 && !ot_mode_is_cached(mode) && mode != OT_MODE_SCORE) {
     by_chunks(b, &h);
     return;
   }

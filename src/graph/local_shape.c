@@ -66,7 +66,8 @@ static ot_status check_mode(const ot_graph_request *r) {
                                               "decode",  "decode/2",  "decode/4",  "decode/8"};
   const int tp = degree_of(r->split.tp);
   const int cp = degree_of(r->split.cp);
-  const bool splits = r->mode == OT_MODE_TRAIN || r->mode == OT_MODE_EVALUATE;
+  const bool scores = r->mode == OT_MODE_SCORE && r->draw_ids == 0 && r->backend == OT_BACKEND_CPU;
+  const bool splits = r->mode == OT_MODE_TRAIN || r->mode == OT_MODE_EVALUATE || scores;
   const int ep = degree_of(r->split.ep) * degree_of(r->split.etp);
   if (tp * cp * ep == 1 || splits) return OT_OK;
   if (ot_mode_is_cached(r->mode)) {

@@ -50,7 +50,7 @@ static const ot_place_rule rules[] = {
     [OT_OP_CAST] = {.rows = {"V>V", "0>0", "1>1"}},
     [OT_OP_HEAD_LOSS] = {.rows = {"VRVIVV>VPPP", "0R0I00>0PPP"}},
     [OT_OP_HEAD_EVALUATE] = {.rows = {"VRV>PP", "0R0>PP"}},
-    [OT_OP_HEAD_SCORE] = {.rows = {"VRV>VVVV", "R0I>VVVV"}},
+    [OT_OP_HEAD_SCORE] = {.rows = {"VRV>VVVV", "R0I>VVVV", "0R0>IIII"}},
     [OT_OP_HEAD_LOGITS] = {.rows = {"VR>V", "R0>V"}},
     [OT_OP_HEAD_DRAW] = {.rows = {"VRVV>VVVV"}},
     // Sharded vocabulary: logits are sharded, statistics one block per rank, dx partial. With the

@@ -54,10 +54,14 @@ void ot_rl_generator_destroy(ot_rl_generator **generator) {
   *generator = NULL;
 }
 
-ot_status ot_rl_generator_take(ot_rl_generator *generator, ot_runtime *from) {
-  OT_TRY(ot_runtime_copy_weights(from, generator->runtime));
-  ot_inference_renew(generator->engine, generator->request.recompute);
+ot_status ot_rl_generator_take(ot_rl_generator *generator, ot_rl_learner *from) {
+  OT_TRY(ot_rl_learner_copy_weights(from, generator->runtime));
+  ot_rl_generator_renew(generator);
   return OT_OK;
+}
+
+void ot_rl_generator_renew(ot_rl_generator *generator) {
+  ot_inference_renew(generator->engine, generator->request.recompute);
 }
 
 static bool take_token(void *context, const ot_token_event *event) {

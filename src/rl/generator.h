@@ -5,8 +5,8 @@
 // other responses.
 #pragma once
 
-#include "describe/run.h"
 #include "rl/answer.h"
+#include "rl/learner.h"
 #include "runtime/inference.h"
 
 typedef struct ot_rl_generator ot_rl_generator;
@@ -25,8 +25,10 @@ typedef struct ot_rl_generator_request {
 ot_status ot_rl_generator_create(const ot_rl_generator_request *request, ot_rl_generator **out);
 void ot_rl_generator_destroy(ot_rl_generator **generator);
 
-// Copies the weights of `from`, a runtime of the same model.
-ot_status ot_rl_generator_take(ot_rl_generator *generator, ot_runtime *from);
+// Copies the weights of a trainer of the same model.
+ot_status ot_rl_generator_take(ot_rl_generator *generator, ot_rl_learner *from);
+// The weights of its runtime have changed.
+void ot_rl_generator_renew(ot_rl_generator *generator);
 
 // Begins a response: answer->prompt, id, and room for max_tokens are set. Kept until it is done.
 ot_status ot_rl_generator_start(ot_rl_generator *generator, ot_rl_answer *answer);

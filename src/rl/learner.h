@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer of a run that learns from rewards: packs sequences of any length as documents into
 // the rows of micro-batches, scores them, and takes steps in which each token has a weight of its
-// own (ops/head.h with K = 1). On one rank.
+// own (ops/head.h with K = 1). Its ranks are those of `parallel:`: the leader does what is below,
+// the others follow (ot_rl_learner_follow).
 #pragma once
 
-#include "describe/run.h"
-#include "runtime/model_runtime.h"
+#include "train/training_state.h"
 
 typedef struct ot_rl_learner ot_rl_learner;
 
@@ -22,9 +22,15 @@ typedef struct ot_rl_document {
 int64_t ot_rl_document_tokens(const ot_rl_document *document);
 
 // Places for `most_documents` of up to data.sequence_length tokens. Weights are those of run->init.
-// Keeps `run`.
-ot_status ot_rl_learner_create(const ot_run *run, int64_t most_documents, ot_rl_learner **out);
+// Keeps `run` and `world` (null: one rank). Collective over the world.
+ot_status ot_rl_learner_create(const ot_run *run, ot_world *world, int64_t most_documents,
+                               ot_rl_learner **out);
 void ot_rl_learner_destroy(ot_rl_learner **learner);
+
+// Does the part of a rank that does not lead in all that follows, until the leader dismisses them.
+// Blocks.
+ot_status ot_rl_learner_follow(ot_rl_learner *learner);
+ot_status ot_rl_learner_dismiss(ot_rl_learner *learner);
 
 // Log-probabilities, at temperature 1, by the weights as they are.
 ot_status ot_rl_learner_score(ot_rl_learner *learner, ot_rl_document *documents, int64_t count);
@@ -39,5 +45,16 @@ typedef struct ot_rl_step {
 // nothing was updated.
 ot_status ot_rl_learner_step(ot_rl_learner *learner, const ot_rl_document *documents, int64_t count,
                              int64_t step, ot_rl_step *report);
+
+// Copies the weights to `to`, a runtime of the same model on one rank.
+ot_status ot_rl_learner_copy_weights(ot_rl_learner *learner, ot_runtime *to);
+
+// Reads the rows of a parameter that `reads` asks for by ot_runtime_read_leader.
+ot_status ot_rl_learner_read(ot_rl_learner *learner,
+                             ot_status (*reads)(ot_runtime *runtime, void *context), void *context);
+
+// Weights and optimizer state as the checkpoint at state->path, and back (training_state.h).
+ot_status ot_rl_learner_save(ot_rl_learner *learner, ot_state_request *state);
+ot_status ot_rl_learner_load(ot_rl_learner *learner, ot_state_request *state);
 
 ot_runtime *ot_rl_learner_runtime(ot_rl_learner *learner);

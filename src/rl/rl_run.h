@@ -43,6 +43,7 @@ typedef struct ot_rl_faults {
 
 typedef struct ot_rl_request {
   const ot_run *run;
+  ot_world *world;          // of the trainer's ranks, null: one. All call ot_rl_run
   const ot_node *settings;  // resolved; null: nothing is written, validated or saved
   bool compare_weights;     // of a generator that takes some with the trainer's
   ot_rl_faults faults;
@@ -83,5 +84,6 @@ ot_status ot_rl_choose_split(const ot_run *run, const ot_rl_question *question, 
 // OT_USAGE for settings that such a run does not support.
 ot_status ot_rl_check(const ot_run *run);
 
-// Runs all updates. Texts of the summary are in `arena`. Blocks.
+// Runs all updates. `arena` and `summary`, whose texts are in it, are those of the leader.
+// Collective over the world. Blocks.
 ot_status ot_rl_run(const ot_rl_request *request, ot_arena *arena, ot_rl_summary *summary);

@@ -70,11 +70,20 @@ static ot_status allocate(ot_rl_updater *u) {
   return OT_OK;
 }
 
-static ot_status create(ot_rl_updater *u) {
+static ot_status prepare(ot_rl_updater *u) {
   OT_TRY(check_lengths(u));
   OT_TRY(allocate(u));
-  OT_TRY(ot_rewarder_create(u->rl, u->request.tokenizer, &u->rewarder));
-  return ot_rl_learner_create(u->request.run, u->most_documents, &u->learner);
+  return ot_rewarder_create(u->rl, u->request.tokenizer, &u->rewarder);
+}
+
+static ot_status create(ot_rl_updater *u) {
+  OT_TRY(ot_world_agree(u->request.world, prepare(u)));
+  return ot_rl_learner_create(u->request.run, u->request.world, u->most_documents, &u->learner);
+}
+
+// With answer_logprob, each response and its answer, with and without the response.
+int64_t ot_rl_updater_documents(const ot_run *run) {
+  return run->rl.batch * (run->rl.reward == OT_REWARD_ANSWER_LOGPROB ? 2 : 1);
 }
 
 ot_status ot_rl_updater_create(const ot_rl_updater_request *request, ot_rl_updater **out) {
@@ -82,12 +91,11 @@ ot_status ot_rl_updater_create(const ot_rl_updater_request *request, ot_rl_updat
   ot_rl_updater *const u = calloc(1, sizeof *u);
   *out = u;
   OT_CHECK(u, OT_ENVIRONMENT, "out of memory");
-  // With answer_logprob, each response and its answer, with and without the response.
   const bool scored = rl->reward == OT_REWARD_ANSWER_LOGPROB;
   *u = (ot_rl_updater){.request = *request,
                        .rl = rl,
                        .loss = loss_of(rl),
-                       .most_documents = rl->batch * (scored ? 2 : 1)};
+                       .most_documents = ot_rl_updater_documents(request->run)};
   const int64_t answer = scored ? longest_answer(u) : 0;
   u->most_tokens = rl->batch * (rl->max_tokens + 2 * answer);
   const ot_status status = create(u);
@@ -107,9 +115,7 @@ void ot_rl_updater_destroy(ot_rl_updater **updater) {
   *updater = NULL;
 }
 
-ot_runtime *ot_rl_updater_runtime(ot_rl_updater *updater) {
-  return ot_rl_learner_runtime(updater->learner);
-}
+ot_rl_learner *ot_rl_updater_learner(ot_rl_updater *updater) { return updater->learner; }
 
 // ---- rewards ----
 

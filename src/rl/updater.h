@@ -11,11 +11,16 @@ typedef struct ot_rl_updater ot_rl_updater;
 
 typedef struct ot_rl_updater_request {
   const ot_run *run;
+  ot_world *world;                            // null: one rank
   const ot_rl_prompts *prompts, *validation;  // whose responses it will get; validation: or null
   const ot_tokenizer *tokenizer;
 } ot_rl_updater_request;
 
-// Keeps what `request` points to. Loads the weights of run->init.
+// Documents that its learner takes at once.
+int64_t ot_rl_updater_documents(const ot_run *run);
+
+// Keeps what `request` points to. Creates its learner: collective over the world, of which this is
+// the leader.
 ot_status ot_rl_updater_create(const ot_rl_updater_request *request, ot_rl_updater **out);
 void ot_rl_updater_destroy(ot_rl_updater **updater);
 
@@ -39,4 +44,4 @@ typedef struct ot_rl_update {
 ot_status ot_rl_updater_step(ot_rl_updater *updater, ot_rl_answer *const *answers, int64_t count,
                              int64_t step, ot_rl_update *update);
 
-ot_runtime *ot_rl_updater_runtime(ot_rl_updater *updater);
+ot_rl_learner *ot_rl_updater_learner(ot_rl_updater *updater);

@@ -37,9 +37,9 @@ static int64_t result_bytes(const ot_graph *graph, ot_result result) {
     case OT_RESULT_GREEDY:
       return scores ? rows * 4 : 0;
     case OT_RESULT_BEST:
-      return prefill ? rows * 8 : 0;
+      return prefill || (scores && graph->share.tp > 1) ? rows * 8 : 0;
     case OT_RESULT_SUM:
-      return prefill && graph->share.tp > 1 ? rows * 8 : 0;
+      return scores && graph->share.tp > 1 ? rows * 8 : 0;
     case OT_RESULT_LOGITS:
       return prefill ? request->cache.sequences * logits : all ? rows * logits : 0;
     case OT_RESULT_IDS:

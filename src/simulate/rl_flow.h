@@ -15,41 +15,7 @@
 // steps return, not on threads or load.
 #pragma once
 
-#include "base/arena.h"
-#include "base/status.h"
-#include "describe/rl.h"
-
-typedef struct ot_rl_fleet {
-  ot_rl_updates updates;
-  int workers;     // in all, >= 1; in flight >= 2
-  int generators;  // of these; the others train. Synchronous: ignored
-  int slots;       // sequences that a generator decodes at once, >= 1
-  int group;       // samples of a prompt, >= 1
-  int batch;       // sequences of an update, whole groups
-  int queue;       // generators start no sequence while that many wait, >= batch
-  int max_lag;     // versions; a sequence with an older token is dropped. 0: no bound
-  bool recompute;  // with new weights, K and V of running sequences are computed again
-  ot_rl_costs cost;
-} ot_rl_fleet;
-
-// OT_USAGE names a value out of range.
-ot_status ot_rl_fleet_check(const ot_rl_fleet *fleet);
-
-// Workers that generate and that train.
-int ot_rl_fleet_generators(const ot_rl_fleet *fleet);
-int ot_rl_fleet_trainers(const ot_rl_fleet *fleet);
-
-// A sequence from its start until it was trained on.
-typedef struct ot_rl_sequence {
-  int64_t id;     // in order of starts: group * fleet.group + member
-  int64_t group;  // prompts in order of starts
-  int generator, slot;
-  int64_t prompt_tokens, tokens;  // of the prompt, and generated so far
-  int32_t *versions;              // [tokens] of the weights that made each generated token
-  double end_s;                   // when it ended
-  bool cancelled;                 // ended early; is not trained on
-  void *data;                     // the caller's
-} ot_rl_sequence;
+#include "simulate/rl_queue.h"
 
 typedef enum ot_rl_progress {
   OT_RL_NO_TOKEN,  // its prompt is not yet computed
@@ -81,29 +47,6 @@ typedef struct ot_rl_actions {
   void (*drop)(void *context, ot_rl_sequence *sequence);
   void *context;
 } ot_rl_actions;
-
-enum { OT_RL_LAGS = 1024 };  // lags of that and more are counted together
-
-// What happened from a given update on.
-typedef struct ot_rl_record {
-  int64_t updates, sequences, tokens;  // trained on
-  int64_t made_tokens;                 // generated
-  int64_t cancelled, dropped;          // sequences
-  double time_s;                       // until the last update
-  double lags[OT_RL_LAGS];             // tokens trained on, by lag
-  double lag_sum, first_lag_sum;       // of tokens, and of first tokens
-  int64_t lag_max;
-  double slots_s;       // time integral of sequences that decode
-  double generators_s;  // busy time of all generators
-  double trainer_s, publish_s;
-  double left_sum;  // over updates: sequences in the queue after a batch was taken
-  // From the end of a sequence to that of its group: sums over tokens and over sequences.
-  double wait_s, first_wait_s;
-} ot_rl_record;
-
-double ot_rl_record_lag(const ot_rl_record *record);  // mean over tokens
-// The smallest lag that `share` of the tokens do not exceed.
-int64_t ot_rl_record_lag_quantile(const ot_rl_record *record, double share);
 
 typedef struct ot_rl_flow ot_rl_flow;
 

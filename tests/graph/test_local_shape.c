@@ -421,7 +421,8 @@ static void modes_of_one_rank_are_refused_on_several(void **state) {
   const ot_mode modes[] = {OT_MODE_SCORE, OT_MODE_LOGITS};
   const char *const names[] = {"score", "logits"};
   for (int i = 0; i < OT_COUNT(modes); i++) {
-    const ot_graph_request request = split_request(&model, modes[i], (ot_split){.tp = 2});
+    ot_graph_request request = split_request(&model, modes[i], (ot_split){.tp = 2});
+    request.draw_ids = request.draws = 8;  // scores without draws have shards
     expect_refusal(
         &request, OT_ENVIRONMENT,
         ot_arena_format(&arena, "graph: mode %s runs on one rank, not on tp=2 x cp=1", names[i]),

@@ -64,7 +64,7 @@ static void packed_documents_have_their_own_scores(void **state) {
   ot_rl_document documents[DOCUMENTS];
   ot_rl_learner *learner = NULL;
   make_documents(&run, documents);
-  must(ot_rl_learner_create(&run, DOCUMENTS, &learner));
+  must(ot_rl_learner_create(&run, NULL, DOCUMENTS, &learner));
   must(ot_rl_learner_score(learner, documents, DOCUMENTS));
   for (int d = 0; d < DOCUMENTS; d++) {
     double alone[MOST];
@@ -124,7 +124,7 @@ static void gradient_is_that_of_the_weighted_loss(void **state) {
   ot_rl_learner *learner = NULL;
   ot_rl_step step;
   make_documents(&run, documents);
-  must(ot_rl_learner_create(&run, DOCUMENTS, &learner));
+  must(ot_rl_learner_create(&run, NULL, DOCUMENTS, &learner));
   const double loss = weighted_loss(learner, documents);
   for (int d = 0; d < DOCUMENTS; d++) {
     weighted[d] = documents[d];
@@ -145,7 +145,7 @@ static void documents_that_are_too_long_are_refused(void **state) {
   (void)state;
   const ot_run run = run_of();
   ot_rl_learner *learner = NULL;
-  must(ot_rl_learner_create(&run, 1, &learner));
+  must(ot_rl_learner_create(&run, NULL, 1, &learner));
   static const int32_t many[MOST + 2] = {0};
   double scores[MOST + 1];
   ot_rl_document one = {.prompt = many,

@@ -53,8 +53,8 @@ static ot_run run_of(const char *output, ot_dtype compute) {
   run.data.tokenizer = "bytes";
   run.data.sequence_length = 32;
   run.batch.micro_batch_size = 2;
-  run.parallel.tp = run.parallel.pp = run.parallel.cp = run.parallel.ep = 1;
-  run.parallel.dp_replicate = 1;
+  run.parallel.tp = run.parallel.pp = run.parallel.cp = run.parallel.ep = run.parallel.etp = 1;
+  run.parallel.dp_replicate = run.parallel.vpp = 1;
   run.steps = STEPS;
   run.seed = 5;
   run.threads = 1;
@@ -139,6 +139,49 @@ static void same_bits_with_any_threads(void **state) {
   }
 }
 
+// ---- ranks ----
+
+typedef struct ranked {
+  const ot_run *run;
+  told *told;
+} ranked;
+
+static ot_status play_rank(ot_comm *comm, void *context) {
+  const ranked *const x = context;
+  ot_rl_request request = {.run = x->run, .sink = note, .context = x->told};
+  OT_TRY(ot_world_create(&x->run->parallel, comm, &request.world));
+  const ot_status status = ot_rl_run(&request, &arena, &x->told->summary);
+  ot_world_destroy(&request.world);
+  return status;
+}
+
+// Sums of gradients have another order, which float64 shows in the last bits only.
+static void trainers_may_be_many_ranks(void **state) {
+  (void)state;
+  ot_run run = run_of("ranks", OT_F64);
+  run.model.num_heads = 4;
+  run.model.num_kv_heads = 2;
+  const told *const one = play(&run, NULL, 0);
+  const struct {
+    int ranks, tp, cp, pp, zero;
+  } layouts[] = {{2, 1, 1, 1, 0}, {4, 2, 1, 1, 3}, {4, 2, 2, 1, 1}, {4, 1, 1, 2, 0}};
+  for (int k = 0; k < OT_COUNT(layouts); k++) {
+    run.parallel.tp = layouts[k].tp;
+    run.parallel.cp = layouts[k].cp;
+    run.parallel.pp = layouts[k].pp;
+    run.parallel.zero = layouts[k].zero;
+    ranked x = {&run, ot_arena_array(&arena, 1, sizeof *x.told)};
+    const ot_status status = ot_comm_run_threads(layouts[k].ranks, play_rank, &x);
+    if (status != OT_OK) fail_msg("%d ranks: %s", layouts[k].ranks, ot_fail_message());
+    assert_memory_equal(x.told->lengths, one->lengths, sizeof one->lengths);
+    for (int i = 0; i < STEPS; i++) {
+      assert_float_equal(x.told->loss[i], one->loss[i], 1e-12);
+      assert_float_equal(x.told->norm[i], one->norm[i], 1e-12);
+      assert_true(one->norm[i] > 1e-3);
+    }
+  }
+}
+
 // A loop that generates a batch by one engine and then trains on it.
 static void plain_loop(const ot_run *run, double loss[STEPS], double norm[STEPS]) {
   ot_tokenizer *tokenizer = NULL;
@@ -162,7 +205,7 @@ static void plain_loop(const ot_run *run, double loss[STEPS], double norm[STEPS]
     ot_rl_answer *answers[BATCH];
     ot_rl_update update;
     int64_t rows;
-    assert_int_equal(ot_rl_generator_take(generator, ot_rl_updater_runtime(updater)), OT_OK);
+    assert_int_equal(ot_rl_generator_take(generator, ot_rl_updater_learner(updater)), OT_OK);
     for (int i = 0; i < BATCH; i++) {
       ot_rl_answer *const a = answers[i] = ot_arena_array(&arena, 1, sizeof *a);
       a->id = v * BATCH + i;
@@ -265,7 +308,7 @@ static void what_cannot_run_is_refused(void **state) {
   assert_message_has("try sequence_length 21");
   run = run_of("refused", OT_F32);
   run.parallel.tp = 2;
-  assert_int_equal(ot_rl_run(&request, &arena, summary), OT_USAGE);
+  assert_int_equal(ot_rl_run(&request, &arena, summary), OT_RANKS);
   run = run_of("refused", OT_F32);
   scratch_write(run.rl.prompts, "{\"prompt\": \"a\", \"gold\": \"b\"}\n", 30);
   assert_int_equal(ot_rl_run(&request, &arena, summary), OT_USAGE);
@@ -477,12 +520,12 @@ static void faults_of_a_run_are_found(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(same_bits_with_any_threads),          TEST(synchronous_run_is_a_plain_loop),
-      TEST(versions_are_those_of_the_simulator), TEST(with_equal_weights_ratios_are_one),
-      TEST(lost_generator_costs_its_sequences),  TEST(old_tokens_are_never_trained_on),
-      TEST(what_cannot_run_is_refused),          TEST(answers_are_scored_after_responses),
-      TEST(responses_that_tell_the_answer_leak), TEST(a_program_judges_responses),
-      TEST(faults_of_a_run_are_found),
+      TEST(trainers_may_be_many_ranks),         TEST(same_bits_with_any_threads),
+      TEST(synchronous_run_is_a_plain_loop),    TEST(versions_are_those_of_the_simulator),
+      TEST(with_equal_weights_ratios_are_one),  TEST(lost_generator_costs_its_sequences),
+      TEST(old_tokens_are_never_trained_on),    TEST(what_cannot_run_is_refused),
+      TEST(answers_are_scored_after_responses), TEST(responses_that_tell_the_answer_leak),
+      TEST(a_program_judges_responses),         TEST(faults_of_a_run_are_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

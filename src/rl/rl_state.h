@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of a run that learns from rewards, on the rank that leads, and what its clocks have in
+// common. A clock decides when generators make tokens and take weights, and when a batch is trained
+// on: simulated_clock.c. Private to rl/.
+#pragma once
+
+#include "rl/generator.h"
+#include "rl/rl_run.h"
+#include "train/metrics.h"
+#include "train/run_directory.h"
+
+enum { OT_RL_FORECAST_FROM = 256 };
+
+typedef struct ot_rl_state ot_rl_state;
+
+// Runs a clock until an update is complete, and sets version, time_s and record.
+typedef struct ot_rl_clock {
+  ot_status (*create)(ot_rl_state *state);
+  ot_status (*advance)(ot_rl_state *state);
+  void (*destroy)(ot_rl_state *state);
+} ot_rl_clock;
+
+extern const ot_rl_clock ot_rl_simulated_clock;
+
+struct ot_rl_state {
+  const ot_rl_request *request;
+  const ot_run *run;
+  ot_arena *arena;
+  ot_rl_fleet fleet;
+  ot_tokenizer *tokenizer;
+  ot_encoder *encoder;
+  ot_rl_prompts prompts, validation;
+  int32_t end;
+  ot_rl_updater *updater;
+  ot_rl_generator *validator;  // null without validation
+  ot_rl_answer *spare;
+  ot_rl_answer **batch;  // [fleet.batch]
+  ot_run_directory *directory;
+  ot_metrics *metrics;
+  int32_t lengths[OT_RL_FORECAST_FROM];  // by id; 0: not yet known
+  ot_rl_update update;                   // the last one
+  double batch_lag, batch_lag_max;
+  ot_rl_summary *summary;
+  const ot_rl_clock *clock;
+  void *clock_state;  // of the clock
+  int64_t version;    // updates so far
+  double time_s;
+  const ot_rl_record *record;
+};
+
+void ot_rl_tell(const ot_rl_state *state, ot_rl_event event);
+
+// Responses with room for max_tokens.
+ot_rl_answer *ot_rl_answer_take(ot_rl_state *state);
+void ot_rl_answer_leave(ot_rl_state *state, ot_rl_answer *answer);
+
+// Judges the responses of a batch and trains on them.
+ot_status ot_rl_state_train(ot_rl_state *state, ot_rl_sequence *const *batch, int count,
+                            int64_t version);
+
+// What generators of this run are.
+ot_rl_generator_request ot_rl_state_generator(const ot_rl_state *state);
+
+// ---- rl_report.c: files, and the forecast ----
+
+ot_status ot_rl_report_open(ot_rl_state *state);
+ot_status ot_rl_report_update(ot_rl_state *state);
+ot_status ot_rl_report_predict(ot_rl_state *state);
+ot_status ot_rl_report_save(ot_rl_state *state);
+
+int64_t ot_rl_state_mean_prompt(const ot_rl_state *state);
