@@ -33,20 +33,16 @@ function encodeRequest(request) {
   return lines.join('\n') + '\n';
 }
 
-const fromBase64 = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
-
-// The bytes of the module: `program` is WebAssembly (web/unpack.c) that unpacks `data`.
-function unpack({ program, data }) {
-  const code = new WebAssembly.Module(fromBase64(program));
-  const { memory, place, begin, unpack_bytes } = new WebAssembly.Instance(code, {}).exports;
-  const packed = fromBase64(data);
-  const size = new DataView(packed.buffer).getUint32(0, true);
-  const at = place(packed.length, size); // the memory may move
-  new Uint8Array(memory.buffer).set(packed, at);
-  const out = begin();
-  while (unpack_bytes(4096));
-  return new Uint8Array(memory.buffer, out, size);
+function fromBase64(text) {
+  const binary = atob(text),
+    bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
+  return bytes;
 }
+
+// What the page holds with gzip, in base64.
+const unpacked = text =>
+  new Response(new Blob([fromBase64(text)]).stream().pipeThrough(new DecompressionStream('gzip')));
 
 class Engine {
   constructor(module) {

@@ -171,7 +171,7 @@ class Knobs {
 
   select(id, key, values) {
     const named = typeof values === 'string';
-    const names = named ? this.service.names[values] : values;
+    const names = named ? Object.keys(this.service.presets[values]) : values;
     const options = names.map(v => h('option', { value: v }, v));
     if (key === 'engine') options.unshift(h('option', { value: '' }, 'orthant'));
     else if (!named) options.unshift(h('option', { value: '' }, 'auto'));

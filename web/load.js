@@ -3,20 +3,12 @@
 'use strict';
 
 const textOf = id => document.getElementById(id).textContent;
-const packedOf = id => ({ program: textOf('unpack'), data: textOf(id) });
 
 const workerUrl = URL.createObjectURL(
   new Blob([textOf('shared') + textOf('worker')], { type: 'text/javascript' }),
 );
 const firstWorker = new Worker(workerUrl);
-firstWorker.postMessage({ packed: packedOf('planner') });
-
-// {style, page, names, given}
-const parts = {};
-for (const part of new TextDecoder().decode(unpack(packedOf('parts'))).split(/^%%%% /m).slice(1)) {
-  const end = part.indexOf('\n');
-  parts[part.slice(0, end)] = part.slice(end + 1);
-}
+firstWorker.postMessage({ packed: textOf('planner') });
 
 function put(tag, text) {
   const element = document.createElement(tag);
@@ -24,6 +16,15 @@ function put(tag, text) {
   document.head.append(element);
 }
 
-put('style', parts.style);
-put('script', parts.page);
-document.documentElement.style.visibility = '';
+const parts = {}; // style, page, presets, given
+
+(async () => {
+  const text = await unpacked(textOf('parts')).text();
+  for (const part of text.split(/^%%%% /m).slice(1)) {
+    const end = part.indexOf('\n');
+    parts[part.slice(0, end)] = part.slice(end + 1);
+  }
+  put('style', parts.style);
+  put('script', parts.page);
+  document.documentElement.style.visibility = '';
+})();

@@ -3,6 +3,9 @@
 // dropped by the service.
 'use strict';
 
+// Milliseconds without a change after which the worker may be busy.
+const PAUSE = 250;
+
 class App {
   constructor(service) {
     this.service = service;
@@ -98,6 +101,7 @@ class App {
 
   async compute() {
     const turn = (this.turn = (this.turn || 0) + 1);
+    this.asked = performance.now();
     this.knobs.show(this.state);
     showTour(this);
     const given = isGiven(this.state);
@@ -185,7 +189,11 @@ class App {
     }
     if (turn !== this.turn) return;
     this.draw();
-    if (plan && this.ms < 400) await this.more();
+    if (plan && this.ms < 400) {
+      await new Promise(resolve => setTimeout(resolve, PAUSE));
+      if (turn !== this.turn) return;
+      await this.more();
+    }
     this.done();
   }
 
@@ -375,8 +383,18 @@ class App {
       filesSection(this);
       this.filesKey = key;
     }
-    if (!document.body.dataset.first) document.body.dataset.first = performance.now().toFixed(0);
-    document.body.dataset.draw = (performance.now() - start).toFixed(1);
+    this.measureTimes(start);
+  }
+
+  // Milliseconds of a drawing that began at `start`: of the page's first one since the page was
+  // opened, of a question's first one since it was asked, of the last one itself.
+  measureTimes(start) {
+    const { dataset } = document.body,
+      now = performance.now();
+    if (!dataset.first) dataset.first = now.toFixed(0);
+    if (this.asked) dataset.shown = (now - this.asked).toFixed(0);
+    this.asked = 0;
+    dataset.draw = (now - start).toFixed(1);
   }
 
   // After a change of width or colours.

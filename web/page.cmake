@@ -36,8 +36,13 @@ function(wasm_objects out flags)
   set(${out} ${objects} PARENT_SCOPE)
 endfunction()
 
-# ---- the planner: small, and as even as possible, so that it packs well. Passes that merge
-# zeros or fold blocks make a smaller module that packs worse ----
+# ---- the planner: small, but for the files in which a search spends its time ----
+set(FAST base/arena base/math base/text graph/emit graph/program ops/catalog
+  pipeline/pipeline_flow pipeline/pipeline_walk plan/bound_stage plan/candidate plan/estimate
+  plan/flow_list plan/framework_described plan/framework_scheduled plan/phase_price plan/price_list
+  plan/search plan/step_replay schedule/block_phases schedule/schedule schedule/segment
+  schedule/step_events schedule/step_outline schedule/step_regions schedule/step_segments
+  schedule/storage simulate/price simulate/price_kernel)
 set(PLANNER)
 foreach(source ${PURE})
   get_filename_component(name ${source} NAME)
@@ -50,32 +55,21 @@ foreach(source ${PURE})
     list(APPEND PLANNER ${source})
   endif()
 endforeach()
+list(TRANSFORM FAST PREPEND ${CMAKE_SOURCE_DIR}/src/)
+list(TRANSFORM FAST APPEND .c)
+list(REMOVE_ITEM PLANNER ${FAST})
+wasm_objects(FAST_OBJECTS "-O2;-msign-ext" ${FAST})
 wasm_objects(PLANNER_OBJECTS "-Oz;-msign-ext" ${PLANNER} ${CMAKE_SOURCE_DIR}/web/host.c)
 add_custom_command(OUTPUT ${PAGE}/orthant.wasm
-  COMMAND ${WASM_LINK} -o ${PAGE}/linked.wasm ${PLANNER_OBJECTS}
-  COMMAND ${OT_WASM_OPTIMIZER} --all-features --low-memory-unused
-    --duplicate-function-elimination --remove-unused-module-elements
-    --optimize-added-constants-propagate --optimize-instructions --simplify-locals-notee
-    --vacuum --coalesce-locals --vacuum --reorder-locals
-    ${PAGE}/linked.wasm -o ${PAGE}/orthant.wasm
-  DEPENDS ${PLANNER_OBJECTS})
-
-# ---- the packer, and its other half in the page ----
-add_executable(page_pack EXCLUDE_FROM_ALL web/pack.c web/squeeze.c web/code_place.c)
-target_compile_options(page_pack PRIVATE -O2 -ffp-contract=off)
-set_target_properties(page_pack PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PAGE})
-wasm_objects(UNPACK_OBJECTS "-Os;-msimd128" ${CMAKE_SOURCE_DIR}/web/squeeze.c
-  ${CMAKE_SOURCE_DIR}/web/code_place.c ${CMAKE_SOURCE_DIR}/web/unpack.c)
-add_custom_command(OUTPUT ${PAGE}/unpack.wasm
-  COMMAND ${WASM_LINK} -o ${PAGE}/linked_unpack.wasm ${UNPACK_OBJECTS}
-  COMMAND ${OT_WASM_OPTIMIZER} --all-features -O2 --low-memory-unused ${PAGE}/linked_unpack.wasm
-    -o ${PAGE}/unpack.wasm
-  DEPENDS ${UNPACK_OBJECTS})
+  COMMAND ${WASM_LINK} -o ${PAGE}/linked.wasm ${FAST_OBJECTS} ${PLANNER_OBJECTS}
+  COMMAND ${OT_WASM_OPTIMIZER} --enable-bulk-memory --enable-nontrapping-float-to-int
+    --enable-sign-ext --low-memory-unused -Oz ${PAGE}/linked.wasm -o ${PAGE}/orthant.wasm
+  DEPENDS ${FAST_OBJECTS} ${PLANNER_OBJECTS})
 
 file(GLOB PAGE_PARTS CONFIGURE_DEPENDS web/*.js web/*.css web/*.html presets/*/*)
 add_custom_command(OUTPUT ${PAGE}/orthant.html
   COMMAND ${CMAKE_SOURCE_DIR}/web/bundle.sh ${PAGE} $<TARGET_FILE:orthant>
-  DEPENDS ${PAGE}/orthant.wasm ${PAGE}/unpack.wasm page_pack orthant ${PAGE_PARTS} web/bundle.sh
+  DEPENDS ${PAGE}/orthant.wasm orthant ${PAGE_PARTS} web/bundle.sh
     src/report/page_style.c
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 add_custom_target(page DEPENDS ${PAGE}/orthant.html)

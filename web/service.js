@@ -16,11 +16,7 @@ function readPresets(text) {
 
 class Service {
   constructor() {
-    this.names = { models: [], clusters: [], engines: [] };
-    for (const line of parts.names.trim().split('\n')) {
-      const [kind, name] = line.split('/');
-      this.names[kind].push(name);
-    }
+    this.presets = readPresets(parts.presets);
     this.trees = new Map();
     this.waiting = new Map();
     this.next = 1;
@@ -35,7 +31,6 @@ class Service {
     worker.onmessage = ({ data }) => {
       if (data.module) {
         this.module = data.module;
-        this.presets = readPresets(data.presets);
         return this.resolve();
       }
       const done = this.waiting.get(data.id);

@@ -4,14 +4,10 @@
 'use strict';
 let engine = null;
 
-// The planner is the presets, as text, and the module, which begins with a zero.
-function take({ module, packed }) {
-  const planner = packed && unpack(packed);
-  const end = packed && planner.indexOf(0);
-  const compiled = module || new WebAssembly.Module(planner.subarray(end));
+async function take({ module, packed }) {
+  const compiled = module || (await WebAssembly.compile(await unpacked(packed).arrayBuffer()));
   engine = new Engine(compiled);
-  if (!packed) return;
-  postMessage({ module: compiled, presets: new TextDecoder().decode(planner.subarray(0, end)) });
+  if (packed) postMessage({ module: compiled });
 }
 
 onmessage = ({ data }) => {

@@ -7,18 +7,18 @@ const assert = require('node:assert');
 const fs = require('node:fs');
 const path = require('node:path');
 const vm = require('node:vm');
+const zlib = require('node:zlib');
 
 // The page's own modules: they are plain scripts that share one scope.
 const text = name => fs.readFileSync(path.join(__dirname, '../../web', name), 'utf8');
 const page = vm.runInThisContext(`(() => {${['engine.js', 'yaml.js', 'job.js'].map(text).join('\n')}
-return { Engine, unpack, encodeRequest, requestOf, parsePreset };})()`);
+return { Engine, encodeRequest, requestOf, parsePreset };})()`);
 
 const [, , html, wasm, presets, out, ...jobs] = process.argv;
 const source = fs.readFileSync(html, 'utf8');
 const textOf = id => new RegExp(`id="${id}">([^<]*)<`).exec(source)[1];
-const unpacked = id => Buffer.from(page.unpack({ program: textOf('unpack'), data: textOf(id) }));
-const planner = unpacked('planner');
-const code = planner.subarray(planner.indexOf(0));
+const unpacked = id => zlib.gunzipSync(Buffer.from(textOf(id), 'base64'));
+const code = unpacked('planner');
 assert.ok(code.equals(fs.readFileSync(wasm)), 'the page holds another module');
 const module_ = new WebAssembly.Module(code);
 if (WebAssembly.Module.imports(module_).length > 0) throw new Error('the module has imports');
@@ -28,7 +28,8 @@ const fileOf = (kind, name) =>
 const preset = (kind, name) => page.parsePreset(kind, fileOf(kind, name));
 
 // Without comments the presets say the same.
-const shortened = planner.subarray(0, planner.indexOf(0)).toString().split(/^%%% /m).slice(1);
+const parts = unpacked('parts').toString();
+const shortened = /^%%%% presets\n(.*?)^%%%% /ms.exec(parts)[1].split(/^%%% /m).slice(1);
 const files = ['models', 'clusters', 'engines'].flatMap(kind =>
   fs.readdirSync(path.join(presets, kind)),
 );
