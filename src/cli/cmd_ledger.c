@@ -119,7 +119,7 @@ ot_status ot_ledger_take_change(const ot_ledger *l, const char *name, ot_ledger_
   return OT_OK;
 }
 
-static ot_status veto(ot_ledger *l, const char *change, const char *finding) {
+ot_status ot_ledger_veto(ot_ledger *l, const char *change, const char *finding) {
   ot_json_writer line = ot_record_begin(&l->record, "verdict", l->arena);
   ot_json_text(&line, "change", change);
   ot_json_text(&line, "verdict", ot_ledger_verdict_names[OT_LEDGER_VETOED]);
@@ -140,7 +140,7 @@ ot_status ot_ledger_run_change(ot_ledger_command *c, const ot_ledger_change *con
   const char *finding = NULL;
   if (l->policy.audit != OT_LEDGER_AUDIT_NONE)
     OT_TRY(ot_ledger_audit_arm(l, &arm, &wanted, &finding));
-  if (finding) return veto(l, ot_ledger_arm_name(&arm, l->arena), finding);
+  if (finding) return ot_ledger_veto(l, ot_ledger_arm_name(&arm, l->arena), finding);
   if (l->policy.tuning.num_keys > 0) {
     OT_TRY(ot_ledger_list_tuning(l, changes, num_changes, &tuning));
     OT_TRY(ot_ledger_run_arms(l, &tuning, jobs));
@@ -281,7 +281,7 @@ static const struct {
     {"add", 1, false, add},
     {"run", 1, false, run},
     {"look", 1, false, look},
-    {"merge", 2, false, ot_ledger_merge},
+    {"merge", 1, false, ot_ledger_merge},
     {"rerun", 0, false, ot_ledger_rerun},
     {"bisect", 0, false, ot_ledger_bisect},
     {"report", 0, false, ot_ledger_report},
@@ -350,7 +350,7 @@ const ot_verb ot_verb_ledger = {
         "add NAME         registers a change before it runs: --set, or its file in changes/\n"
         "run NAME         audits it, and runs what the next look needs; resumes\n"
         "look NAME        analyses: better, worse, equal, undecided, withheld or vetoed\n"
-        "merge A B...     a stack against its parts: which of them stay\n"
+        "merge A [B...]   a stack against its parts: which of them stay\n"
         "rerun [K|RUN]    K recorded runs again: the same bits, or a finding\n"
         "bisect           the first merge whose base is no longer what was recorded\n"
         "report           all changes: table, --html, --json; export: all runs as CSV\n"

@@ -27,6 +27,9 @@ ot_status ot_ledger_take_change(const ot_ledger *ledger, const char *name, ot_le
 ot_status ot_ledger_run_change(ot_ledger_command *command, const ot_ledger_change *const *changes,
                                int num_changes, int pairs);
 
+// Records that an audit found `finding` in `change`. Always OT_FINDINGS.
+ot_status ot_ledger_veto(ot_ledger *ledger, const char *change, const char *finding);
+
 // The newest look and verdict of a change as a JSON document.
 const char *ot_ledger_lines_json(const ot_ledger *ledger, const char *change);
 

@@ -22,6 +22,7 @@ static ot_status make_null_change(const ot_ledger *l, ot_ledger_change *out) {
   set[0] = ot_arena_format(l->arena, "optimizer.eps=%s", number);
   *out = (ot_ledger_change){.name = "a-a",
                             .sets = {.count = 1, .text = set, .written = set},
+                            .budget = 1,
                             .program = "",
                             .commit = "",
                             .note = ""};

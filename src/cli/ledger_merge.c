@@ -57,8 +57,8 @@ static ot_status take_arm(merging *m, unsigned mask, ot_changed *out) {
 static ot_status take_parts(merging *m) {
   ot_ledger *const l = m->ledger;
   m->parts = ot_options_num_arguments(m->command->options) - 1;
-  OT_CHECK(m->parts >= 2 && m->parts <= OT_LEDGER_PARTS, OT_USAGE,
-           "merge takes 2 to %d changes, %d given", OT_LEDGER_PARTS, m->parts);
+  OT_CHECK(m->parts >= 1 && m->parts <= OT_LEDGER_PARTS, OT_USAGE,
+           "merge takes 1 to %d changes, %d given", OT_LEDGER_PARTS, m->parts);
   for (int i = 0; i < m->parts; i++) {
     ot_ledger_change *const change = ot_arena_take(l->arena, sizeof *change);
     OT_TRY(ot_ledger_take_change(l, ot_options_argument(m->command->options, i + 1), change));
@@ -85,9 +85,9 @@ static ot_status audit_precision(merging *m) {
   const char *finding = NULL;
   if (l->policy.audit == OT_LEDGER_AUDIT_NONE || l->policy.planned.gpus == 0) return OT_OK;
   OT_TRY(ot_ledger_audit_arm(l, &arm, &wanted, &finding));
-  OT_CHECK(!finding, OT_FINDINGS, "the stack is vetoed: on %d ranks an audit found %s",
-           l->policy.planned.gpus, finding);
-  return OT_OK;
+  if (!finding) return OT_OK;
+  finding = ot_arena_format(l->arena, "%s on %d ranks", finding, l->policy.planned.gpus);
+  return ot_ledger_veto(l, ot_ledger_arm_name(&arm, l->arena), finding);
 }
 
 static ot_status run_stack(merging *m) {

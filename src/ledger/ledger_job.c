@@ -88,7 +88,8 @@ static ot_status add_tuned(setting_list *l) {
 static void add_budget(setting_list *l) {
   const ot_ledger_arm *const arm = &l->job->arm;
   const double forged = ot_ledger_forged(arm->changes, arm->num_changes, arm->scale);
-  const double tokens = (double)l->ledger->policy.scales[arm->scale].tokens * arm->budget * forged;
+  double tokens = (double)l->ledger->policy.scales[arm->scale].tokens * arm->budget * forged;
+  for (int i = 0; i < arm->num_changes; i++) tokens *= arm->changes[i]->budget;
   add(l, "steps=0", NULL);
   add_number(l, "tokens", (int64_t)(tokens + 0.5));
 }

@@ -147,6 +147,8 @@ static const ot_key change_table[] = {
     {"commit", OT_KEY_TEXT, CHANGE(change.commit), "", .help = "of it"},
     {"pairing", OT_KEY_CHOICE, CHANGE(pairing), "exact", .choices = pairings,
      .help = "exact: the same tokens; seeds: other data by design"},
+    {"budget", OT_KEY_REAL, CHANGE(change.budget), "1", 0, 100, .above_minimum = true,
+     .help = "trains on this many times a scale's tokens, all counted: a smaller model, longer"},
     {"forged_budget", OT_KEY_REAL, CHANGE(change.forged), "", 0, 100, .above_minimum = true,
      .shape = OT_SHAPE_LIST, .count_offset = CHANGE(change.num_forged),
      .help = "tests of a ledger: uncounted budget, by scale"},
@@ -371,8 +373,9 @@ ot_status ot_ledger_change_load(const char *directory, const char *name, ot_aren
   out->seeds_only = keys.pairing == 1;
   quote_words(whole);
   out->tree = whole;
-  OT_CHECK(sets.count > 0 || out->num_forged > 0 || out->program[0] != '\0', OT_USAGE,
-           "the change changes nothing: it needs `set` or `program` (%s)", path);
+  OT_CHECK(sets.count > 0 || out->num_forged > 0 || out->budget != 1 || out->program[0] != '\0',
+           OT_USAGE, "the change changes nothing: it needs `set`, `budget` or `program` (%s)",
+           path);
   return OT_OK;
 }
 

@@ -96,6 +96,7 @@ typedef struct ot_ledger_change {
   double hypothesis;    // expected multiplier; 0: none
   const char *program;  // the program that runs its arms; "": this one
   const char *commit;   // of it, for the record
+  double budget;        // its arms train on this many times a scale's tokens, all counted
   bool seeds_only;      // pairs share seeds, but not data: another tokenizer, length or batch
   // For tests of a ledger: its arms train longer by this factor at each scale (the last repeats),
   // and the additional compute is not counted, so that ln m is known. Of several the largest holds.

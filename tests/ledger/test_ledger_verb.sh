@@ -175,6 +175,20 @@ succeed "$orthant" ledger export --out runs.csv
 python3 -c 'import csv; rows = list(csv.DictReader(open("runs.csv"))); assert len(rows) > 20 and float(rows[0]["loss"]) > 0, len(rows)' ||
   fail "the export"
 
+# ---- a longer run whose tokens count is as good as the baseline's curve says: m is 1 ----
+echo 'budget: 1.2' >ledger/changes/longer.yaml
+succeed "$orthant" ledger add longer
+expect 0 "run 3/3" "$orthant" ledger run longer --jobs 2
+succeed "$orthant" ledger look longer --json
+python3 - <<'PY' || fail "a budget that counts"
+import json, math
+out = json.load(open("out.txt"))
+runs = [r for r in map(json.loads, open("ledger/ledger.jsonl")) if r["kind"] == "run" and r["seed"] == 7 and r["budget"] == 1]
+of = lambda change, key: next(r[key] for r in runs if r["change"] == change)
+assert of("longer", "tokens") == 3072 and abs(of("longer", "model_flops") / of("base", "model_flops") - 1.2) < 1e-9
+assert abs(out["look"]["mean"]) < 0.02 and out["verdict"]["m_quality"] > 1.15, out
+PY
+
 # ---- a change of speed has the same bits; a multiplier that is too good waits for audits ----
 succeed "$orthant" ledger add quick --class speed --set parallel.recompute=full
 succeed "$orthant" ledger run quick --jobs 2
