@@ -78,6 +78,14 @@ static inline ot_real ot_vector_sum(ot_vector v) {
 }
 #endif
 
+// Adds what no whole vector holds. Never inlined: the compiler would fuse products and sums in some
+// shapes of tiles and not in others.
+static __attribute__((noinline, unused)) ot_real ot_dot_rest(const ot_real *a, const ot_real *b,
+                                                             int64_t count, ot_real sum) {
+  for (int64_t k = 0; k < count; k++) sum += a[k] * b[k];
+  return sum;
+}
+
 // `rows` and `columns` must be constants at the call.
 static inline __attribute__((always_inline)) void ot_dot_multiply(
     const ot_dot_tile *t, const int rows, const int columns,
@@ -105,7 +113,8 @@ static inline __attribute__((always_inline)) void ot_dot_multiply(
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++) {
       dots[r][c] = ot_vector_sum(sum[r][c]);
-      for (int64_t k = whole; k < t->depth; k++) dots[r][c] += t->a[r][k] * t->b[c][k];
+      if (whole == t->depth) continue;
+      dots[r][c] = ot_dot_rest(t->a[r] + whole, t->b[c] + whole, t->depth - whole, dots[r][c]);
     }
   }
 }
@@ -114,7 +123,13 @@ static inline __attribute__((always_inline)) void ot_dot_multiply(
 static inline void ot_dot_rows(const ot_dot_tile *t, int rows,
                                ot_real dots[OT_DOT_ROWS][OT_DOT_COLUMNS]) {
   if (rows == 1) {
-    ot_dot_multiply(t, 1, OT_DOT_COLUMNS, dots);
+    // One stream of b at a time: memory is read at twice the rate of several.
+    for (int c = 0; c < OT_DOT_COLUMNS; c++) {
+      const ot_dot_tile column = {.a = {t->a[0]}, .b = {t->b[c]}, .depth = t->depth};
+      ot_real dot[OT_DOT_ROWS][OT_DOT_COLUMNS];
+      ot_dot_multiply(&column, 1, 1, dot);
+      dots[0][c] = dot[0][0];
+    }
   } else if (rows == 2) {
     ot_dot_multiply(t, 2, OT_DOT_COLUMNS, dots);
   } else if (rows == 4) {

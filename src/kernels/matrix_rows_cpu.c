@@ -52,8 +52,9 @@ void OT_KERNEL(ot_matrix_multiply_rows)(const ot_gemm *product, int threads) {
   const int64_t deep = least(DEPTH, product->depth) * (int64_t)sizeof(ot_real);
   const int64_t width = BLOCK_BYTES / deep / OT_DOT_COLUMNS * OT_DOT_COLUMNS;
   const int64_t blocks = (product->columns + width - 1) / width;
-  const double work = (double)product->rows * (double)product->columns * (double)product->depth;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(ot_threads_for_gemm(work, threads))
+  const double weights = (double)product->columns * (double)product->depth;
+  const int sharing = ot_threads_for_rows(weights, (double)product->rows, threads);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(sharing)
   for (int64_t i = 0; i < blocks; i++) {
     const int64_t column = i * width;
     multiply_block(product, (block){column, least(width, product->columns - column), 0, 0});

@@ -26,9 +26,12 @@ static int64_t most_elements(const ot_task *task) {
 
 static int sharing(const ot_task *task, const ot_cost *cost) {
   const int threads = task->attributes.threads;
+  const double work = cost->matrix_flops / 2;
   if (threads <= 1 || task->attributes.backend != OT_BACKEND_CPU) return 1;
-  return cost->matrix_flops > 0 ? ot_threads_for_gemm(cost->matrix_flops / 2, threads)
-                                : ot_threads_for_elements(most_elements(task), threads);
+  if (work == 0) return ot_threads_for_elements(most_elements(task), threads);
+  if (!task->attributes.independent_rows) return ot_threads_for_gemm(work, threads);
+  const double weights = (double)ot_type_elements(&task->in[1].type);
+  return weights > 0 ? ot_threads_for_rows(weights, work / weights, threads) : 1;
 }
 
 void ot_kernel_terms(const ot_task *task, double terms[OT_KERNEL_TERMS]) {
