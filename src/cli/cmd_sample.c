@@ -326,6 +326,7 @@ static ot_status run(const ot_options *options) {
 
 static const ot_option rows[] = {
     {.shared = &ot_option_ranks},
+    {.shared = &ot_option_pp},
     {"prompt", OT_OPTION_TEXT, "TEXT", "",
      .help = "text to continue; empty: the start of a document"},
     {"prompts", OT_OPTION_PATH, "FILE.jsonl", .help = "prompts instead: lines {\"prompt\": TEXT}"},

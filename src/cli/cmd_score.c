@@ -217,6 +217,7 @@ static ot_status run(const ot_options *options) {
 
 static const ot_option rows[] = {
     {.shared = &ot_option_ranks},
+    {.shared = &ot_option_pp},
     {"tasks", OT_OPTION_FLAG, .help = "files are tasks as in `evaluate:` of a run: print figures"},
     {.shared = &ot_option_tokenizer},
     {.shared = &ot_option_model_set},

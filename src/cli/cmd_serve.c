@@ -164,6 +164,7 @@ static const ot_option rows[] = {
      .help = "address to listen at; by default this machine only"},
     {"port", OT_OPTION_INTEGER, "N", "8000", 0, 65535, .help = "0: any that is free"},
     {.shared = &ot_option_ranks},
+    {.shared = &ot_option_pp},
     {"api-key", OT_OPTION_PATH, "FILE", .help = "its first line is the bearer key of all requests"},
     {"max-length", OT_OPTION_INTEGER, "N", "0", 0, 1 << 24,
      .help = "tokens of a prompt and its text; 0: the model's positions, up to 4096"},

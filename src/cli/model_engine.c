@@ -4,30 +4,37 @@
 
 #include <stdio.h>
 
+#include "base/text.h"
+#include "cli/output.h"
+
 static void say_notes(const ot_model_files *files, const ot_runtime *runtime) {
+  ot_output_notes(&files->notes);
   if (files->note) fprintf(stderr, "note: %s\nreading %s\n", files->note, files->path);
   const char *const note = ot_runtime_note(runtime);
   if (note) fprintf(stderr, "note: %s\n", note);
 }
 
-// As many ranks share out the experts as their number allows, and the others their columns.
-static ot_run_parallel shards_of(const ot_model *model, int ranks) {
-  ot_run_parallel p = {
-      .tp = ranks, .pp = 1, .vpp = 1, .cp = 1, .ep = 1, .etp = 1, .dp_replicate = 1};
-  if (model->moe.num_experts == 0) return p;
-  for (int ep = 1; ep <= ranks; ep++) {
-    if (ranks % ep == 0 && model->moe.num_experts % ep == 0) p.ep = ep;
+// Of a stage, as many ranks share out the experts as their number allows, and the others their
+// columns.
+static ot_status find_shards(const ot_model *model, int ranks, int pp, ot_run_parallel *p) {
+  OT_CHECK(ranks % pp == 0, OT_RANKS, "--pp %d does not divide %d rank%s", pp, ranks,
+           ot_text_plural(ranks, "s"));
+  *p = (ot_run_parallel){
+      .tp = ranks / pp, .pp = pp, .vpp = 1, .cp = 1, .ep = 1, .etp = 1, .dp_replicate = 1};
+  if (model->moe.num_experts == 0) return OT_OK;
+  for (int ep = 1; ep <= p->tp; ep++) {
+    if (p->tp % ep == 0 && model->moe.num_experts % ep == 0) p->ep = ep;
   }
-  p.etp = ranks / p.ep;
-  return p;
+  p->etp = p->tp / p->ep;
+  return OT_OK;
 }
 
 static int64_t multiple_of(int ranks, int64_t value) { return (value + ranks - 1) / ranks * ranks; }
 
-// Rank 0 tells the shape; every rank has the same number of rows.
+// Rank 0 tells the shape; every rank of a stage has the same number of rows.
 static ot_status share_shape(ot_world *world, ot_inference_shape *shape) {
   const bool leads = ot_world_is_leader(world);
-  const int ranks = ot_world_size(world);
+  const int ranks = ot_world_degree(world, OT_AXIS_TP);
   double values[] = {(double)shape->slots, (double)shape->chunk, (double)shape->positions,
                      (double)shape->pages};
   for (int i = 0; i < OT_COUNT(values) && !leads; i++) values[i] = 0;
@@ -51,8 +58,10 @@ static ot_status load(const ot_model_files *files, const ot_runtime_request *req
 ot_status ot_model_engine_create(const ot_model_engine_request *request, ot_model_engine *out) {
   const ot_options *const o = request->options;
   const int ranks = ot_comm_size(request->comm);
-  const ot_run_parallel parallel = shards_of(&request->model->files.model, ranks);
+  ot_run_parallel parallel;
   *out = (ot_model_engine){0};
+  OT_TRY(find_shards(&request->model->files.model, ranks, (int)ot_options_integer(o, "pp"),
+                     &parallel));
   if (ranks > 1) OT_TRY(ot_world_create(&parallel, request->comm, &out->world));
   OT_TRY(ot_world_agree(out->world, request->status));
   ot_inference_shape shape = request->shape;

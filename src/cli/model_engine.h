@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime of the engine that sample, score and serve run a model on, on one rank or, sharded by
-// tp and its experts by ep, on several (--ranks or a launcher). Rank 0 has the engine; the others
-// follow (runtime/inference.h).
+// The runtime of the engine that sample, score and serve run a model on, on one rank or on several
+// (--ranks or a launcher): in stages of a pipeline (--pp), each sharded by tp and its experts by
+// ep. Rank 0 has the engine; the others follow (runtime/inference.h).
 #pragma once
 
 #include "cli/run_options.h"

@@ -14,6 +14,14 @@ const ot_option ot_option_ranks = {"ranks",
                                    1,
                                    1 << 20,
                                    .help = "ranks as threads of this process (without a launcher)"};
+const ot_option ot_option_pp = {
+    "pp",
+    OT_OPTION_INTEGER,
+    "P",
+    "1",
+    1,
+    1 << 20,
+    .help = "stages of a pipeline that the ranks form; those of a stage share it by tp"};
 const ot_option ot_option_set = {"set", OT_OPTION_SETTING, "KEY=VALUE",
                                  .help = "override a setting; lists as [a, b]"};
 const ot_option ot_option_expert_imbalance = {
@@ -62,7 +70,6 @@ ot_status ot_model_options_open(const ot_options *options, ot_arena *arena,
                                      .num_sets = ot_options_count(options, "set")};
   OT_TRY(ot_model_files_open(ot_options_argument(options, 0), OT_CHECKPOINT_HASH_HEADERS, &request,
                              arena, &model->files));
-  ot_output_notes(&model->files.notes);
   const char *const named = ot_options_text(options, "tokenizer");
   const char *const path = named ? named : model->files.tokenizer;
   if (!path) return OT_OK;

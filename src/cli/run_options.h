@@ -20,9 +20,9 @@ ot_status ot_run_options_load(const ot_options *options, ot_arena *arena, ot_con
 // start, and adds its notes to those of the run.
 ot_status ot_run_options_check_init(ot_config *config, ot_arena *arena);
 
-// Rows of verbs on a model: --tokenizer, --set, --threads and --device.
+// Rows of verbs on a model: --tokenizer, --set, --threads, --device, and --pp next to --ranks.
 extern const ot_option ot_option_tokenizer, ot_option_model_set, ot_option_threads;
-extern const ot_option ot_option_device;
+extern const ot_option ot_option_device, ot_option_pp;
 
 typedef struct ot_opened_model {
   ot_model_files files;
@@ -30,7 +30,8 @@ typedef struct ot_opened_model {
   ot_encoder *encoder;      // as the tokenizer
 } ot_opened_model;
 
-// Opens the model named by argument 0 and its tokenizer, and checks that they match. The caller
+// Opens the model named by argument 0 and its tokenizer, and checks that they match. The model's
+// notes are not printed. The caller
 // zeroes `model` before and releases it in every case.
 ot_status ot_model_options_open(const ot_options *options, ot_arena *arena, ot_opened_model *model);
 

@@ -24,6 +24,8 @@ static const double yield_s = 2e-3;  // then duration of polling with yields to 
 // that share cores return sooner, and a nap is longer than their turn.
 static const double long_yield_s = 2e-3, crowded_s = 0.2;
 static const double first_nap_s = 20e-6, longest_nap_s = 100e-6;
+// After a second without news, as in a server that nobody asks anything, longer ones do.
+static const double quiet_s = 1, longest_quiet_nap_s = 2e-3;
 
 enum {
   SLOTS = 32,             // collective calls of a group in flight; later ones stay queued
@@ -320,8 +322,9 @@ static void restart(ot_comm_pace *pace) {
 }
 
 static void nap(ot_comm *comm, pthread_cond_t *condition, ot_comm_pace *pace) {
-  ot_comm_sleep(comm, condition, ot_clock_s() + pace->nap_s);
-  pace->nap_s = fmin(pace->nap_s * 1.25, longest_nap_s);
+  const double now = ot_clock_s(), idle = now - pace->idle_since_s;
+  ot_comm_sleep(comm, condition, now + pace->nap_s);
+  pace->nap_s = fmin(pace->nap_s * 1.25, idle > quiet_s ? longest_quiet_nap_s : longest_nap_s);
 }
 
 // Rests according to the idle time.

@@ -90,7 +90,6 @@ static void count_blocks(const ot_graph *graph, ot_arena *arena, ot_stages *out)
 
 ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel, ot_arena *arena,
                           ot_stages *out) {
-  OT_ASSERT(graph->request.mode == OT_MODE_TRAIN);
   if (parallel->layout && parallel->layout[0] != '\0') {
     const int places = (int)graph->request.model->num_layers + 2;
     OT_TRY(ot_stages_partition(places, NULL, parallel, arena, out));

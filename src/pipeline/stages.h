@@ -16,9 +16,10 @@ typedef struct ot_stages {
 
 // Partitions by parallel->layout (stage_layout.h) if given, else by cost: contiguous chunks that
 // minimise the most expensive rank (matrix FLOPs of forward, backward and recompute of the programs
-// of `graph`, which must be in train mode; embedding and head included). All ranks must use the
-// same partition, so they pass the graph of the unsharded model. zb-v has two chunks per stage
-// whatever vpp is (ot_pipeline_chunks). OT_USAGE names what does not fit and a valid value.
+// of `graph`, in train mode unless the model is only run; embedding and head included). All ranks
+// must use the same partition, so they pass the graph of the unsharded model. zb-v has two chunks
+// per stage whatever vpp is (ot_pipeline_chunks). OT_USAGE names what does not fit and a valid
+// value.
 ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel, ot_arena *arena,
                           ot_stages *out);
 

@@ -15,6 +15,7 @@ struct ot_sequence {
   ot_sequence *next;  // in the queue
   int32_t *tokens;    // [num_prompt + max_tokens] prompt and generated tokens
   int64_t length;     // tokens known
+  int64_t begun;      // of these in iterations that have begun
   int64_t done;       // of these in the cache
   int64_t reported;   // of the prompt, passed on
   int32_t *pages;     // [num_pages]
@@ -25,7 +26,7 @@ struct ot_sequence {
 
 // What a row of an iteration is.
 typedef struct row {
-  ot_sequence *sequence;
+  ot_sequence *sequence;  // null: it has ended
   int64_t position;
   int pick;  // which row of logits it has, or -1
 } row;
@@ -37,7 +38,7 @@ struct ot_inference {
   int64_t vocab_size;         // of the tokenizer
   ot_sequence **slots;        // [slots] or null
   ot_sequence *first, *last;  // waiting
-  row *rows;                  // [chunk] of the iteration
+  row *rows;                  // [depth, chunk] of the iterations under way
   double *logits;             // [V]
   ot_candidate *scratch;      // [V]
   ot_inference_counts counts;
@@ -47,39 +48,12 @@ static int64_t pages_for(int64_t positions) {
   return (positions + OT_PAGE_SLOTS - 1) / OT_PAGE_SLOTS;
 }
 
-// The modes of distinct widths; on a GPU the widest only, since its bits depend on the width.
-static unsigned widths_of(ot_mode widest, int64_t most, const ot_runtime_request *request) {
-  const int tp = request->mesh ? request->mesh->degree[OT_AXIS_TP] : 1;
-  const int count = request->backend == OT_BACKEND_CPU ? OT_MODE_WIDTHS : 1;
-  unsigned modes = 0;
-  int64_t before = 0;
-  for (int i = 0; i < count; i++) {
-    const int64_t width = ot_mode_width((ot_mode)(widest + i), most, tp);
-    if (width != before) modes |= 1u << (widest + i);
-    before = width;
-  }
-  return modes;
-}
-
-void ot_inference_complete(const ot_inference_shape *shape, ot_runtime_request *request) {
-  const int64_t pages = pages_for(shape->positions);
-  request->modes = widths_of(OT_MODE_PREFILL, shape->chunk, request) |
-                   widths_of(OT_MODE_DECODE, shape->slots, request);
-  request->micro_batch_size = 1;
-  request->sequence_length = shape->chunk;
-  request->cache = (ot_cache_shape){
-      .sequences = shape->slots,
-      .positions = pages * OT_PAGE_SLOTS,
-      .pages = shape->pages > 0 ? shape->pages : pages * shape->slots,
-  };
-}
-
 // ---- create ----
 
 static bool allocate(ot_inference *e) {
   const size_t V = (size_t)e->it.V;
   e->slots = calloc((size_t)e->shape.slots, sizeof(ot_sequence *));
-  e->rows = calloc((size_t)e->shape.chunk, sizeof *e->rows);
+  e->rows = calloc((size_t)(e->it.depth * e->shape.chunk), sizeof *e->rows);
   e->logits = malloc(V * sizeof *e->logits);
   e->scratch = malloc(V * sizeof *e->scratch);
   return e->slots && e->rows && e->logits && e->scratch;
@@ -139,7 +113,10 @@ void ot_inference_destroy(ot_inference **engine) {
   *engine = NULL;
 }
 
-ot_status ot_inference_dismiss(ot_inference *engine) { return ot_iteration_dismiss(&engine->it); }
+ot_status ot_inference_dismiss(ot_inference *engine) {
+  OT_TRY(ot_inference_settle(engine));
+  return ot_iteration_dismiss(&engine->it);
+}
 
 ot_status ot_inference_follow(ot_runtime *runtime) { return ot_iteration_follow(runtime); }
 
@@ -190,9 +167,18 @@ ot_status ot_inference_add(ot_inference *engine, const ot_sequence_request *requ
   return OT_OK;
 }
 
+// Rows under way of a sequence that ends have no use any more. Other sequences may get its slot and
+// pages: what they compute there begins later in all stages.
+static void drop_rows(ot_inference *e, const ot_sequence *s) {
+  for (int64_t i = 0; i < e->it.depth * e->shape.chunk; i++) {
+    if (e->rows[i].sequence == s) e->rows[i].sequence = NULL;
+  }
+}
+
 // `slot` -1: it waits no more.
 static void finish(ot_inference *e, ot_sequence *s, int64_t slot, ot_finish how) {
   if (slot >= 0) {
+    drop_rows(e, s);
     e->slots[slot] = NULL;
     e->counts.running--;
   }
@@ -231,13 +217,14 @@ void ot_inference_cancel_all(ot_inference *engine) {
 // ---- the cache ----
 
 void ot_inference_renew(ot_inference *engine, bool recompute) {
+  OT_ASSERT(engine->it.begun == engine->it.ended);
   ot_page_cache_forget(engine->cache);
   for (int64_t i = 0; i < engine->shape.slots; i++) {
     ot_sequence *const s = engine->slots[i];
     if (!s) continue;
     OT_ASSERT(!s->request.scores);
     s->mixed = !recompute;
-    if (recompute) s->done = s->published = 0;
+    if (recompute) s->begun = s->done = s->published = 0;
     for (int64_t k = 0; recompute && k < s->num_pages; k++) {
       ot_page_cache_clear_scores(engine->cache, s->pages[k]);
     }
@@ -287,6 +274,7 @@ static void count_prefix(ot_inference *e, ot_sequence *s) {
   s->done = found;
   const bool again = found < r->num_prompt ? r->scores : r->max_tokens > 0;
   if (found > 0 && again) s->done = found - 1;
+  s->begun = s->done;
   e->counts.prompt_tokens += r->num_prompt;
   e->counts.cached_tokens += s->done;
 }
@@ -394,68 +382,79 @@ static bool wants_score(const ot_sequence *s, int64_t position) {
   return s->request.scores && position + 1 < s->request.num_prompt;
 }
 
-static void choose(ot_inference *e, int64_t slot) {
+// The rows of the iteration to begin next, or to end next.
+static row *next_rows(const ot_inference *e) {
+  return e->rows + e->it.begun % e->it.depth * e->shape.chunk;
+}
+static row *oldest_rows(const ot_inference *e) {
+  return e->rows + e->it.ended % e->it.depth * e->shape.chunk;
+}
+
+// `most` rows of the iteration at most.
+static void choose(ot_inference *e, int64_t slot, int64_t most) {
   ot_sequence *const s = e->slots[slot];
-  for (int64_t p = s->done; p < end_of(s) && e->it.num_rows < e->shape.chunk; p++) {
+  ot_flight *const f = ot_iteration_next(&e->it);
+  for (; s->begun < end_of(s) && f->num_rows < most; s->begun++) {
+    const int64_t p = s->begun;
     const bool logits = wants_logits(s, p);
-    if (logits && e->it.num_picks == e->shape.slots) return;
-    const int64_t r = e->it.num_rows++;
-    e->rows[r] = (row){.sequence = s, .position = p, .pick = logits ? (int)e->it.num_picks : -1};
-    e->it.row[OT_ROW_TOKENS][r] = s->tokens[p];
-    e->it.row[OT_ROW_POSITIONS][r] = (int32_t)p;
-    e->it.row[OT_ROW_TARGETS][r] = wants_score(s, p) ? s->tokens[p + 1] : -1;
-    e->it.row[OT_ROW_SEQUENCES][r] = (int32_t)slot;
-    if (logits) e->it.picks[e->it.num_picks++] = (int32_t)r;
+    if (logits && f->num_picks == e->shape.slots) return;
+    const int64_t r = f->num_rows++;
+    next_rows(e)[r] = (row){.sequence = s, .position = p, .pick = logits ? (int)f->num_picks : -1};
+    f->row[OT_ROW_TOKENS][r] = s->tokens[p];
+    f->row[OT_ROW_POSITIONS][r] = (int32_t)p;
+    f->row[OT_ROW_TARGETS][r] = wants_score(s, p) ? s->tokens[p + 1] : -1;
+    f->row[OT_ROW_SEQUENCES][r] = (int32_t)slot;
+    if (logits) f->picks[f->num_picks++] = (int32_t)r;
   }
 }
 
+static int64_t share_of(int64_t all, int64_t parts) { return (all + parts - 1) / parts; }
+
+// With several iterations under way each takes its share of the sequences that generate, and of a
+// long prompt, whose parts the stages compute one after the other.
 static void choose_rows(ot_inference *e) {
-  e->it.num_rows = e->it.num_picks = 0;
-  for (int generating = 1; generating >= 0; generating--) {
-    for (int64_t i = 0; i < e->shape.slots; i++) {
-      if (e->slots[i] && generates(e->slots[i]) == (generating == 1)) choose(e, i);
-    }
+  ot_flight *const f = ot_iteration_next(&e->it);
+  const int64_t most_rows = share_of(e->shape.chunk, e->it.depth);
+  int64_t texts = share_of(e->counts.running, e->it.depth);
+  f->num_rows = f->num_picks = 0;
+  for (int64_t i = 0; i < e->shape.slots && texts > 0; i++) {
+    const ot_sequence *const s = e->slots[i];
+    if (!s || !generates(s) || s->begun == s->length) continue;
+    choose(e, i, most_rows);
+    texts--;
+  }
+  for (int64_t i = 0; i < e->shape.slots; i++) {
+    if (e->slots[i] && !generates(e->slots[i])) choose(e, i, most_rows);
   }
 }
 
 // ---- running them ----
 
 // Few rows without scores run in a narrow mode, in which each row has its logits.
-static bool is_narrow(ot_inference *e) {
-  if (e->it.num_rows > e->shape.slots) return false;
-  for (int64_t r = 0; r < e->it.num_rows; r++) {
-    if (e->it.row[OT_ROW_TARGETS][r] >= 0) return false;
+static bool is_narrow(ot_inference *e, const ot_flight *f) {
+  if (f->num_rows > e->shape.slots) return false;
+  for (int64_t r = 0; r < f->num_rows; r++) {
+    if (f->row[OT_ROW_TARGETS][r] >= 0) return false;
   }
-  for (int64_t r = 0; r < e->it.num_rows; r++) {
-    if (e->rows[r].pick >= 0) e->rows[r].pick = (int)r;
+  for (int64_t r = 0; r < f->num_rows; r++) {
+    if (next_rows(e)[r].pick >= 0) next_rows(e)[r].pick = (int)r;
   }
   return true;
 }
 
 static ot_status run(ot_inference *e) {
-  e->it.mode = ot_iteration_mode(&e->it, e->it.num_rows, !is_narrow(e));
-  OT_TRY(ot_iteration_run(&e->it));
+  ot_flight *const f = ot_iteration_next(&e->it);
+  f->mode = ot_iteration_mode(&e->it, f->num_rows, !is_narrow(e, f));
+  OT_TRY(ot_iteration_begin(&e->it));
   e->counts.iterations++;
-  e->counts.rows += e->it.num_rows;
-  e->counts.computed += ot_runtime_graph(e->it.runtime, e->it.mode)->share.rows;
+  e->counts.rows += f->num_rows;
+  e->counts.computed += ot_runtime_graph(e->it.runtime, f->mode)->share.rows;
   return OT_OK;
 }
 
 // ---- results ----
 
-static ot_row_score score_row(const ot_inference *e, int pick, int32_t target) {
-  return e->it.compute == OT_F64
-             ? ot_head_score_row_f64((const double *)e->it.logits + pick * e->it.V, e->it.V, target)
-             : ot_head_score_row_f32((const float *)e->it.logits + pick * e->it.V, e->it.V, target);
-}
-
-static void read_logits(ot_inference *e, int pick) {
-  const char *const from =
-      (const char *)e->it.logits + pick * e->it.V * ot_dtype_bytes(e->it.compute);
-  ot_elements_convert(e->it.compute, from, OT_F64, e->logits, e->it.V);
-}
-
-// Turns logits into log-probabilities, with the bits of score_row.
+// Turns logits into log-probabilities, with the bits of ot_iteration_score_row.
 static int find_top(ot_inference *e, int count, double log_of_best, ot_candidate *top) {
   ot_draw_best(e->logits, e->it.V, count, top);
   const double largest = top[0].value;
@@ -474,10 +473,10 @@ static bool ends(const ot_sequence_request *r, int32_t token) {
 static bool generate(ot_inference *e, ot_sequence *s, int pick, ot_finish *how) {
   const ot_sequence_request *const r = &s->request;
   ot_candidate top[OT_MOST_TOP];
-  read_logits(e, pick);
+  ot_iteration_read_logits(&e->it, pick, e->logits);
   const int64_t made = s->length - r->num_prompt;
   const int32_t token = ot_draw_token(&r->draw, e->logits, e->vocab_size, made, e->scratch);
-  const ot_row_score score = score_row(e, pick, token);
+  const ot_row_score score = ot_iteration_score_row(&e->it, pick, token);
   *how = OT_FINISH_NUMERIC;
   if (score.greedy < 0 || isnan(score.logprob)) return false;
   ot_token_event event = {.index = s->length,
@@ -503,13 +502,13 @@ static bool take_score(ot_inference *e, const row *r, int64_t index) {
   ot_sequence *const s = r->sequence;
   const int64_t next = r->position + 1;
   if (r->pick < 0) {
-    *score_at(e, s, next) =
-        (ot_token_score){e->it.logprob[index], e->it.best[index], e->it.greedy[index]};
+    const ot_flight *const f = ot_iteration_oldest(&e->it);
+    *score_at(e, s, next) = (ot_token_score){f->logprob[index], f->best[index], f->greedy[index]};
     return report(e, s, next + 1);
   }
   ot_candidate top[OT_MOST_TOP];
-  read_logits(e, r->pick);
-  const ot_row_score score = score_row(e, r->pick, s->tokens[next]);
+  ot_iteration_read_logits(&e->it, r->pick, e->logits);
+  const ot_row_score score = ot_iteration_score_row(&e->it, r->pick, s->tokens[next]);
   const ot_token_event event = {.index = next,
                                 .token = s->tokens[next],
                                 .score = {score.logprob, score.best, score.greedy},
@@ -523,7 +522,7 @@ static bool take_score(ot_inference *e, const row *r, int64_t index) {
 
 // Row `index`; false: its sequence is to end, as *how says.
 static bool take_row(ot_inference *e, int64_t index, ot_finish *how) {
-  const row *const r = &e->rows[index];
+  const row *const r = &oldest_rows(e)[index];
   ot_sequence *const s = r->sequence;
   s->done = r->position + 1;
   *how = OT_FINISH_STOP;
@@ -538,28 +537,41 @@ static bool take_row(ot_inference *e, int64_t index, ot_finish *how) {
   return s->done < end_of(s);
 }
 
-// The rows of a sequence are neighbours; those after its end are dropped.
 static void take_results(ot_inference *e) {
-  const ot_sequence *ended = NULL;
-  for (int64_t i = 0; i < e->it.num_rows; i++) {
+  const row *const rows = oldest_rows(e);
+  for (int64_t i = 0; i < ot_iteration_oldest(&e->it)->num_rows; i++) {
     ot_finish how;
-    if (e->rows[i].sequence == ended || take_row(e, i, &how)) continue;
-    ended = e->rows[i].sequence;
-    finish(e, e->rows[i].sequence, e->it.row[OT_ROW_SEQUENCES][i], how);
+    ot_sequence *const s = rows[i].sequence;
+    if (s && !take_row(e, i, &how)) finish(e, s, s->slot, how);
   }
 }
 
+static ot_status end_iteration(ot_inference *e) {
+  OT_TRY(ot_iteration_wait(&e->it));
+  take_results(e);
+  ot_iteration_end(&e->it);
+  return OT_OK;
+}
+
+// One iteration begins; the oldest ends if there are as many as stages, or nothing could begin.
 ot_status ot_inference_step(ot_inference *engine) {
-  admit(engine);
-  choose_rows(engine);
-  if (engine->it.num_rows == 0) return OT_OK;
-  OT_TRY(run(engine));
-  take_results(engine);
+  ot_inference *const e = engine;
+  admit(e);
+  choose_rows(e);
+  const bool begins = ot_iteration_next(&e->it)->num_rows > 0;
+  if (begins) OT_TRY(run(e));
+  const int64_t under_way = e->it.begun - e->it.ended;
+  return under_way == e->it.depth || (under_way > 0 && !begins) ? end_iteration(e) : OT_OK;
+}
+
+ot_status ot_inference_settle(ot_inference *engine) {
+  while (engine->it.begun > engine->it.ended) OT_TRY(end_iteration(engine));
   return OT_OK;
 }
 
 bool ot_inference_is_idle(const ot_inference *engine) {
-  return engine->counts.running == 0 && engine->counts.waiting == 0;
+  return engine->counts.running == 0 && engine->counts.waiting == 0 &&
+         engine->it.begun == engine->it.ended;
 }
 
 ot_status ot_inference_run(ot_inference *engine) {

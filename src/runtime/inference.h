@@ -71,9 +71,11 @@ typedef struct ot_sequence_request {
 ot_status ot_inference_create(ot_runtime *runtime, int64_t vocab_size, ot_inference **out);
 void ot_inference_destroy(ot_inference **engine);  // without events
 
-// A model that is sharded over ranks of tp (its experts over ep x etp = tp) has its engine on rank
-// 0. The others follow until rank 0 dismisses them, after its last iteration; if a rank fails, all
-// do. ot_inference_follow is collective over the world and blocks.
+// A model may be sharded over ranks by stages of a pipeline and by tp (its experts over ep x etp =
+// tp); other axes of the mesh are replicas, each with an engine of its own. An engine is on the
+// first rank of its first stage. The others follow until that one dismisses them, after its last
+// iteration; if a rank fails, all do. Blocks. With stages as many iterations are under way, and a
+// step may end without results: those of another iteration come first.
 ot_status ot_inference_dismiss(ot_inference *engine);
 ot_status ot_inference_follow(ot_runtime *runtime);
 
@@ -87,10 +89,13 @@ void ot_inference_cancel(ot_inference *engine, ot_sequence *sequence);
 // Ends all sequences.
 void ot_inference_cancel_all(ot_inference *engine);
 
-// The weights have changed while sequences run, none of which wants scores of its prompt. Their K
-// and V stay those of the old weights, and no other sequence finds them; with `recompute` the next
-// iterations compute them again.
+// The weights have changed between iterations (ot_inference_settle) while sequences run, none of
+// which wants scores of its prompt. Their K and V stay those of the old weights, and no other
+// sequence finds them; with `recompute` the next iterations compute them again.
 void ot_inference_renew(ot_inference *engine, bool recompute);
+
+// Waits for the iterations under way.
+ot_status ot_inference_settle(ot_inference *engine);
 
 // One iteration, if there is something to do.
 ot_status ot_inference_step(ot_inference *engine);

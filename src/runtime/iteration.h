@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One iteration of the inference engine: rows of tokens in, scores and logits out. The model may be
-// sharded over ranks (tp, and experts over ep x etp = tp): rank 0 has the engine and passes on what
-// to compute, the others follow, and rank 0 joins their shards of the vocabulary. Memory is
-// allocated once. Private to runtime/.
+// Iterations of the inference engine: rows of tokens in, scores and logits out. The model may be
+// sharded over ranks by stages of a pipeline and, inside a stage, by tp (experts over ep x etp =
+// tp). The first rank of the first stage leads: it has the engine, tells the others what to
+// compute, and joins the shards of the vocabulary that the last stage sends it. As many iterations
+// are under way as there are stages, so that each stage computes one while others compute theirs;
+// all stages compute them in the order in which they began. Memory is allocated once. Private to
+// runtime/.
 #pragma once
 
+#include "ops/head.h"
 #include "runtime/model_runtime.h"
 
 typedef enum ot_row_field {
@@ -15,7 +19,20 @@ typedef enum ot_row_field {
   OT_ROW_FIELDS,
 } ot_row_field;
 
-struct ot_iteration_ranks;
+// One iteration.
+typedef struct ot_flight {
+  // what to compute
+  ot_mode mode;  // prefill: scores, and logits of the picked rows; decode: logits of all rows
+  int64_t num_rows, num_picks;
+  int32_t *row[OT_ROW_FIELDS];  // [chunk]
+  int32_t *picks;               // [slots] rows
+  // what came out, on the rank that leads
+  void *logits;                         // [slots, V] as computed
+  double *logprob;                      // [chunk] of the targets
+  double *best;                         // [chunk] of the most probable tokens
+  int32_t *greedy;                      // [chunk] these; -1: logits are NaN
+  struct ot_flight_messages *messages;  // null: one rank
+} ot_flight;
 
 typedef struct ot_iteration {
   ot_runtime *runtime;
@@ -23,18 +40,11 @@ typedef struct ot_iteration {
   int64_t V;                    // of the whole model
   ot_dtype compute;
   struct ot_iteration_ranks *ranks;  // null: one rank
-  // what to compute
-  ot_mode mode;  // prefill: scores, and logits of the picked rows; decode: logits of all rows
-  int64_t num_rows, num_picks;
-  int32_t *row[OT_ROW_FIELDS];  // [chunk]
-  int32_t *picks;               // [slots] rows
-  int32_t *pages;               // [slots, table]
-  bool pages_changed;           // since the last iteration
-  // what came out, on rank 0
-  void *logits;     // [slots, V] as computed
-  double *logprob;  // [chunk] of the targets
-  double *best;     // [chunk] of the most probable tokens
-  int32_t *greedy;  // [chunk] these; -1: logits are NaN
+  int32_t *pages;                    // [slots, table]
+  bool pages_changed;                // since the last iteration began
+  int depth;                         // iterations under way at most
+  ot_flight *flights;                // [depth]
+  int64_t begun, ended;
 } ot_iteration;
 
 // `runtime` was created by a request that ot_inference_complete completed; kept. Local.
@@ -45,11 +55,23 @@ void ot_iteration_destroy(ot_iteration *iteration);
 // decode.
 ot_mode ot_iteration_mode(const ot_iteration *iteration, int64_t rows, bool scores);
 
-// Computes what the members say. Collective over the world: other ranks are in ot_iteration_follow.
-ot_status ot_iteration_run(ot_iteration *iteration);
+// The iteration to begin next, whose members say what to compute; the one to end next.
+ot_flight *ot_iteration_next(ot_iteration *iteration);
+ot_flight *ot_iteration_oldest(ot_iteration *iteration);
 
-// Ranks other than 0 return from ot_iteration_follow. Collective over the world.
+// Computes this rank's part of the next iteration. Less than `depth` are under way.
+ot_status ot_iteration_begin(ot_iteration *iteration);
+
+// Waits for the results of the oldest iteration, which are valid until it is ended.
+ot_status ot_iteration_wait(ot_iteration *iteration);
+void ot_iteration_end(ot_iteration *iteration);
+
+// Logits of the oldest iteration, [V], and the score of `target` (negative: none) by them.
+void ot_iteration_read_logits(ot_iteration *iteration, int pick, double *to);
+ot_row_score ot_iteration_score_row(ot_iteration *iteration, int pick, int32_t target);
+
+// The other ranks return from ot_iteration_follow. No iteration is under way.
 ot_status ot_iteration_dismiss(ot_iteration *iteration);
 
-// Computes what rank 0 says, until it dismisses. Collective over the world. Blocks.
+// Computes what the leading rank says, until it dismisses. Blocks.
 ot_status ot_iteration_follow(ot_runtime *runtime);

@@ -100,11 +100,14 @@ static ot_status build_graph(const ot_runtime_request *request, ot_mode mode, ot
   return ot_graph_build(&wanted, arena, graph);
 }
 
-// Every rank must partition the model alike, so the cost is computed for the whole model.
+// Every rank must partition the model alike, so the cost is computed for the whole model: without a
+// run, that of a forward.
 static ot_status cut_stages(const ot_runtime_request *request, ot_arena *arena, ot_stages *stages) {
+  const ot_run_parallel plain = {.pp = degree_of(request->mesh, OT_AXIS_PP), .vpp = 1};
+  const ot_mode mode = request->run ? OT_MODE_TRAIN : OT_MODE_LOGITS;
   ot_graph whole;
-  OT_TRY(build_graph(request, OT_MODE_TRAIN, whole_split(request), arena, &whole));
-  return ot_stages_build(&whole, &request->run->parallel, arena, stages);
+  OT_TRY(build_graph(request, mode, whole_split(request), arena, &whole));
+  return ot_stages_build(&whole, request->run ? &request->run->parallel : &plain, arena, stages);
 }
 
 ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot_graph *graphs,
@@ -122,7 +125,7 @@ ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot
   ot_stages stages;
   const bool written =
       request->run && request->run->parallel.layout && request->run->parallel.layout[0] != '\0';
-  if (written || (request->run && degree_of(request->mesh, OT_AXIS_PP) > 1)) {
+  if (written || degree_of(request->mesh, OT_AXIS_PP) > 1) {
     OT_TRY(cut_stages(request, arena, &stages));
     wanted.stages = &stages;
   }
@@ -227,6 +230,7 @@ static ot_status create(ot_runtime *runtime, const ot_runtime_request *request,
   if (!runtime) return ot_fail(OT_ENVIRONMENT, "out of memory");
   runtime->model = *request->model;
   runtime->modes = request->modes;
+  if (request->mesh) runtime->mesh = *request->mesh;
   if (comm && ot_comm_size(comm) > 1) runtime->comm = comm;
   ot_arena arena = ot_heap_arena_create(&runtime->heap);
   ot_runtime_request own = *request;
@@ -284,6 +288,10 @@ const ot_schedule *ot_runtime_schedule(const ot_runtime *runtime) { return &runt
 ot_backend ot_runtime_backend(const ot_runtime *runtime) { return runtime->shape->request.backend; }
 
 ot_comm *ot_runtime_comm(const ot_runtime *runtime) { return runtime->comm; }
+
+const ot_mesh *ot_runtime_mesh(const ot_runtime *runtime) {
+  return runtime->mesh.ranks > 0 ? &runtime->mesh : NULL;
+}
 
 ot_executor *ot_runtime_executor(ot_runtime *runtime) { return runtime->executor; }
 

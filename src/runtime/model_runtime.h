@@ -69,6 +69,7 @@ ot_backend ot_runtime_backend(const ot_runtime *runtime);
 ot_executor *ot_runtime_executor(ot_runtime *runtime);
 // The world; null: one rank.
 ot_comm *ot_runtime_comm(const ot_runtime *runtime);
+const ot_mesh *ot_runtime_mesh(const ot_runtime *runtime);  // null: one rank
 // Graph of a requested mode.
 const ot_graph *ot_runtime_graph(const ot_runtime *runtime, ot_mode mode);
 // Whether a mode was requested.

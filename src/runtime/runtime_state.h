@@ -8,6 +8,7 @@
 struct ot_runtime {
   ot_model model;
   unsigned modes;
+  ot_mesh mesh;  // no ranks: one rank without a mesh
   ot_heap heap;
   ot_graph graphs[OT_MODES];
   const ot_graph *shape;  // any of them

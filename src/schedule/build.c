@@ -136,9 +136,29 @@ bool ot_build_reduces_each(const ot_build *b, int block) {
          ot_view_size(b->schedule, &b->shape->blocks[block], OT_GROUP_SHARD) > 1;
 }
 
+static bool is_inside_stage(ot_group_kind kind) {
+  const unsigned inside = 1u << OT_GROUP_WORLD | 1u << OT_GROUP_TENSOR | 1u << OT_GROUP_TENSOR_SUM |
+                          1u << OT_GROUP_KV_SUM | 1u << OT_GROUP_EXPERT |
+                          1u << OT_GROUP_EXPERT_SUM | 1u << OT_GROUP_SEQUENCE;
+  return (inside >> kind & 1u) != 0;
+}
+
+static void find_stage(ot_build *b) {
+  static const int one_rank[] = {0};
+  const ot_mesh *const mesh = b->request->mesh;
+  b->stage = 0;
+  b->stage_ranks = one_rank;
+  if (!mesh) return;
+  int *const ranks = ot_arena_array(b->arena, mesh->degree[OT_AXIS_PP], sizeof(int));
+  ot_mesh_group(mesh, b->request->rank, OT_AXIS_PP, ranks);
+  b->stage_ranks = ranks;
+  b->stage = ot_mesh_coordinate(mesh, b->request->rank, OT_AXIS_PP);
+}
+
 static void find_groups(ot_build *b) {
   const ot_mesh *const mesh = b->request->mesh;
   b->schedule->ranks = 1;
+  find_stage(b);
   if (!mesh) return;
   const ot_model *const model = b->shape->request.model;
   b->schedule->rank = b->request->rank;
@@ -146,6 +166,7 @@ static void find_groups(ot_build *b) {
   int *const found = ot_arena_array(b->arena, mesh->ranks, sizeof(int));
   for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
     if (kind == OT_GROUP_TIED && !model->tie_word_embeddings) continue;
+    if (b->serves && !is_inside_stage((ot_group_kind)kind)) continue;
     const int size =
         ot_group_ranks(mesh, (ot_group_kind)kind, model->num_kv_heads, b->request->rank, found);
     if (size < 2) continue;
@@ -167,8 +188,6 @@ static void find_stages(ot_build *b) {
     b->stages =
         (ot_stages){.num_ranks = 1, .num_chunks = 1, .first_block = first, .rank_of = one_rank};
   }
-  const ot_group *const stages = &b->schedule->group[OT_GROUP_STAGES];
-  b->stage = stages->size > 1 ? stages->index : 0;
   for (int chunk = 0; chunk < b->stages.num_chunks; chunk++) {
     const bool mine = b->stages.rank_of[chunk] == b->stage;
     for (int i = b->stages.first_block[chunk]; i < b->stages.first_block[chunk + 1]; i++) {
@@ -204,6 +223,7 @@ static void begin_schedule(ot_build *b) {
                             .num_parts = ot_update_first_part(b->shape, n),
                             .guard_bytes = b->request->guard_bytes};
   b->map = (ot_region_map){.schedule = schedule, .arena = b->arena};
+  b->serves = b->request->graphs[OT_MODE_PREFILL] || b->request->graphs[OT_MODE_DECODE];
   b->runs = ot_arena_array(b->arena, n, sizeof(bool));
   b->held = ot_arena_array(b->arena, n, sizeof(bool));
   schedule->buckets = ot_arena_array(b->arena, n, sizeof *schedule->buckets);
@@ -220,7 +240,8 @@ static void begin_schedule(ot_build *b) {
       ot_build_group_size(b, OT_GROUP_EXPERT) * ot_build_group_size(b, OT_GROUP_EXPERT_SHARD);
   schedule->slots_per_part = dense > experts ? dense : experts;
   const ot_segment nothing = {.name = "wait", .phase = OT_PHASE_SEND};
-  if (ot_build_group_size(b, OT_GROUP_STAGES) > 1) b->nothing = ot_build_add_segment(b, &nothing);
+  if (b->request->mesh && b->request->mesh->degree[OT_AXIS_PP] > 1)
+    b->nothing = ot_build_add_segment(b, &nothing);
   b->weights = offsets(b);
   b->pieces = offsets(b);
   b->gradients = offsets(b);

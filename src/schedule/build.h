@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds the schedule of one rank from the graphs of its modes: regions of the arena, segments of
 // each block, and execution orders. All modes share the weights.
+//
+// Modes with a cache are an inference engine, whose replicas have nothing to do with each other.
+// Its stages send each other messages as ranks of the world, so it needs no groups but those inside
+// a stage, and any world can have one next to its training.
 #pragma once
 
 #include "describe/mesh.h"

@@ -242,7 +242,7 @@ static void place_caches(ot_build *b) {
   const ot_graph *const cached = decode ? decode : b->request->graphs[OT_MODE_PREFILL];
   for (int i = 0; cached && i < cached->num_blocks; i++) {
     const ot_block *const block = &cached->blocks[i];
-    if (block->layer < 0 || block->experts) continue;
+    if (!b->runs[i] || block->layer < 0 || block->experts) continue;
     b->caches[i] = ot_region_persistent(&b->map, OT_MEMORY_BUFFERS, cache_bytes(cached),
                                         ot_arena_format(b->arena, "cache.%d", block->layer));
   }

@@ -20,11 +20,13 @@ typedef struct ot_build {
   ot_schedule *schedule;
   ot_region_map map;
   int64_t segments_capacity, orders_capacity, entries_capacity;
-  ot_stages stages;  // the request's, or a single one with all blocks
-  int stage;         // this rank's stage
-  bool *runs;        // [num_blocks] blocks that this rank computes
-  bool *held;        // [num_blocks] blocks whose weights this rank holds: those it computes, and on
-                     // the last stage the embedding that the head is tied to
+  ot_stages stages;        // the request's, or a single one with all blocks
+  int stage;               // this rank's stage
+  bool serves;             // an inference engine: see ot_schedule_build
+  const int *stage_ranks;  // [stages.num_ranks] ranks of the stages, this rank among them
+  bool *runs;              // [num_blocks] blocks that this rank computes
+  bool *held;  // [num_blocks] blocks whose weights this rank holds: those it computes, and on
+               // the last stage the embedding that the head is tied to
   bool shards_any_states;     // ZeRO 1 to 3 with more than one rank to shard over
   bool accumulates_sharded;   // accumulate: sharded
   int tied_block;             // block that owns the head's tied parameter, or -1

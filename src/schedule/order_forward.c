@@ -128,13 +128,15 @@ static void add_gathers(forward_builder *f, int item) {
 static int add_message(forward_builder *f, ot_op_kind op, int block, int64_t at) {
   ot_build *const b = f->b;
   const int chunk = ot_stages_chunk(&b->stages, block);
+  const int stage = b->stages.rank_of[op == OT_OP_SEND ? chunk + 1 : chunk - 1];
   const int64_t bytes = ot_build_edge_bytes(f->graph, op == OT_OP_SEND ? block + 1 : block);
   const ot_base plain = op == OT_OP_SEND ? OT_BASE_OUTPUT : OT_BASE_INPUT;
   const ot_message message = {
       .graph = f->graph,
       .op = op,
       .base = f->stack < 0 ? plain : OT_BASE_STACK,
-      .peer = b->stages.rank_of[op == OT_OP_SEND ? chunk + 1 : chunk - 1],
+      .group = b->serves ? OT_GROUP_WORLD : OT_GROUP_STAGES,
+      .peer = b->serves ? b->stage_ranks[stage] : stage,
       .elements = bytes / ot_dtype_bytes(f->graph->request.storage),
   };
   ot_segment segment;

@@ -98,6 +98,7 @@ static int add_message(emission *e, ot_op_kind op, int32_t message, int64_t lies
       .graph = e->s->graph,
       .op = op,
       .base = (stack ? stacks : bases)[sends][m.backward],
+      .group = OT_GROUP_STAGES,
       .peer = b->stages.rank_of[sends ? m.into : m.from],
       .tag = 2 * m.from + m.backward,
       .elements =

@@ -88,7 +88,7 @@ void ot_tasks_message(const ot_message *message, const ot_schedule *schedule, ot
                       ot_segment *segment) {
   const bool sends = message->op == OT_OP_SEND;
   ot_task task = ot_task_of(message->graph, message->op);
-  ot_task_set_group(&task, schedule, OT_GROUP_STAGES);
+  ot_task_set_group(&task, schedule, message->group);
   task.attributes.peer = message->peer;
   task.attributes.tag = message->tag;
   const ot_dtype storage = message->graph->request.storage;

@@ -37,7 +37,8 @@ typedef struct ot_message {
   const ot_graph *graph;
   ot_op_kind op;  // send or receive
   ot_base base;   // send: output or d_input; receive: input or d_output
-  int peer;       // stage
+  ot_group_kind group;
+  int peer;  // index in the group
   int tag;
   int64_t elements;  // in the storage dtype
 } ot_message;

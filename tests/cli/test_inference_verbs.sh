@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # run: any machine. score and sample on ranks: threads and processes give the same bytes, and the
-# numbers of one rank up to rounding; a faulty line has the exit code that it has on one rank; several
+# numbers of one rank up to rounding, in stages of a pipeline its bytes; a faulty line has the exit code that it has on one rank; several
 # texts to stop at.
 set -euo pipefail
 . tests/support/expect.sh
@@ -29,6 +29,9 @@ for ranks in 2 4; do
     fail "scores of $ranks ranks are not those of one"
   cmp sample.1 sample.$ranks
 done
+"$orthant" score run lines.jsonl --ranks 3 --pp 3 | cmp - score.1
+"$orthant" score run lines.jsonl --ranks 4 --pp 2 | cmp - score.2
+expect 4 "--pp 2 does not divide 3 ranks" "$orthant" score run lines.jsonl --ranks 3 --pp 2
 expect 2 "tp=3 does not divide num_attention_heads=4" "$orthant" score run lines.jsonl --ranks 3
 expect 3 "cannot open nothing.jsonl" "$orthant" score run nothing.jsonl --ranks 2
 
@@ -47,7 +50,12 @@ expect 2 "--stop is an empty text" "$orthant" sample run --stop ""
 cd "$root"
 . tests/support/mpi_launch.sh "$orthant"
 cd "$work"
-run_score() { got=0; "${launch[@]}" -n 2 "$orthant" score run lines.jsonl >score.mpi 2>err.txt || got=$?; }
-unless_hung run_score
-[ $got = 0 ] || fail "score on 2 processes gave $got: $(cat err.txt)"
-cmp score.2 score.mpi
+run_score() {
+  got=0
+  "${launch[@]}" -n 2 "$orthant" score run lines.jsonl --pp "$pp" >score.mpi 2>err.txt || got=$?
+}
+for pp in 1 2; do
+  unless_hung run_score
+  [ $got = 0 ] || fail "score on 2 processes, --pp $pp, gave $got: $(cat err.txt)"
+  cmp score.$((2 / pp)) score.mpi
+done

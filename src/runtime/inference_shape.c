@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The modes and the cache of a runtime for an engine of a given shape.
+#include "runtime/inference.h"
+
+// The modes of distinct widths; on a GPU the widest only, since its bits depend on the width.
+static unsigned widths_of(ot_mode widest, int64_t most, const ot_runtime_request *request) {
+  const int tp = request->mesh ? request->mesh->degree[OT_AXIS_TP] : 1;
+  const int count = request->backend == OT_BACKEND_CPU ? OT_MODE_WIDTHS : 1;
+  unsigned modes = 0;
+  int64_t before = 0;
+  for (int i = 0; i < count; i++) {
+    const int64_t width = ot_mode_width((ot_mode)(widest + i), most, tp);
+    if (width != before) modes |= 1u << (widest + i);
+    before = width;
+  }
+  return modes;
+}
+
+void ot_inference_complete(const ot_inference_shape *shape, ot_runtime_request *request) {
+  const int64_t pages = (shape->positions + OT_PAGE_SLOTS - 1) / OT_PAGE_SLOTS;
+  request->modes = widths_of(OT_MODE_PREFILL, shape->chunk, request) |
+                   widths_of(OT_MODE_DECODE, shape->slots, request);
+  request->micro_batch_size = 1;
+  request->sequence_length = shape->chunk;
+  request->cache = (ot_cache_shape){
+      .sequences = shape->slots,
+      .positions = pages * OT_PAGE_SLOTS,
+      .pages = shape->pages > 0 ? shape->pages : pages * shape->slots,
+  };
+}
