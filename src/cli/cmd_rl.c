@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `orthant rl`: a run that learns from rewards, or its forecast (--dry-run).
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/json_writer.h"
 #include "base/text.h"
@@ -10,6 +13,10 @@
 #include "cli/ranks.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
+#include "files/disk.h"
+#include "host/child_socket.h"
+#include "host/clock.h"
+#include "rl/generator_service.h"
 #include "rl/rl_audit.h"
 
 // ---- forecasts ----
@@ -206,9 +213,9 @@ static void print_summary(const ot_rl_summary *s, ot_arena *arena) {
       ot_arena_format(arena, "%d x %d slots", ot_rl_fleet_generators(&s->fleet), s->fleet.slots));
   if (s->predicted_from > 0) print_row("predicted", &s->predicted);
   print_row("measured", &s->measured);
-  printf("%lld updates on %lld responses, %lld tokens in simulated time %.6g",
-         (long long)s->record.updates, (long long)s->record.sequences, (long long)s->record.tokens,
-         s->record.time_s);
+  printf("%lld updates on %lld responses, %lld tokens in %s %.6g", (long long)s->record.updates,
+         (long long)s->record.sequences, (long long)s->record.tokens,
+         s->real ? "seconds" : "simulated time", s->record.time_s);
   if (!isnan(s->last_reward)) {
     printf("; validation reward %.4f at first, %.4f at last", s->first_reward, s->last_reward);
   }
@@ -224,7 +231,7 @@ static void print_summary_json(const ot_rl_summary *s, ot_arena *arena) {
   ot_json_integer(&w, "tokens", s->record.tokens);
   ot_json_integer(&w, "cancelled", s->record.cancelled);
   ot_json_integer(&w, "dropped", s->record.dropped);
-  ot_json_real(&w, "simulated_seconds", s->record.time_s);
+  ot_json_real(&w, s->real ? "seconds" : "simulated_seconds", s->record.time_s);
   if (s->predicted_from > 0) write_forecast(&w, "predicted", &s->predicted);
   write_forecast(&w, "measured", &s->measured);
   ot_json_real(&w, "first_val_reward", s->first_reward);
@@ -239,7 +246,62 @@ typedef struct training {
   const ot_options *options;
   ot_arena *arena;
   ot_config config;
+  int num_processes;
+  pid_t *processes;  // [rl.generators] of the real clock
 } training;
+
+// ---- generators as processes ----
+
+// The command of a generator: this one, with the words of rl.launch before it.
+static const char *const *command_of(const training *t, int index, int count) {
+  const ot_run_rl *const rl = &t->config.run.rl;
+  const int sets = ot_options_count(t->options, "set");
+  const char **const words = ot_arena_array(t->arena, rl->num_launch + 2 * sets + 6, sizeof *words);
+  const char **at = words;
+  for (int64_t i = 0; i < rl->num_launch; i++) *at++ = rl->launch[i];
+  *at++ = ot_disk_own_program(t->arena);
+  *at++ = "rl";
+  *at++ = ot_options_argument(t->options, 0);
+  for (int i = 0; i < sets; i++) {
+    *at++ = "--set";
+    *at++ = ot_options_values(t->options, "set")[i];
+  }
+  *at++ = "--generator";
+  *at++ = ot_arena_format(t->arena, "%d/%d", index, count);
+  return words;
+}
+
+static ot_status connect_generator(void *context, int index, int count, int *in, int *out) {
+  training *const t = context;
+  const ot_child_program program = {.words = command_of(t, index, count), .what = "a generator"};
+  OT_CHECK(program.words[0], OT_ENVIRONMENT, "the path of this program is unknown");
+  if (!t->processes) t->processes = ot_arena_array(t->arena, count, sizeof *t->processes);
+  OT_TRY(ot_child_socket_start(&program, &t->processes[index], in));
+  *out = *in;
+  t->num_processes++;
+  return OT_OK;
+}
+
+// They end when the trainer is gone; one that does not is killed.
+static void end_generators(training *t) {
+  static const double patience_s = 10;
+  const double until_s = ot_clock_s() + patience_s;
+  for (int i = 0; i < t->num_processes; i++) {
+    while (waitpid(t->processes[i], NULL, WNOHANG) == 0) {
+      if (ot_clock_s() > until_s) kill(-t->processes[i], SIGKILL);
+      usleep(2000);
+    }
+  }
+}
+
+static ot_status generate(training *t, const char *place) {
+  int index = 0, count = 0;
+  const bool read = sscanf(place, "%d/%d", &index, &count) == 2;
+  OT_CHECK(read && index >= 0 && index < count, OT_USAGE, "--generator takes I/N, not %s", place);
+  const ot_rl_service_request request = {
+      .run = &t->config.run, .index = index, .count = count, .in = 0, .out = 1};
+  return ot_rl_service_run(&request);
+}
 
 static ot_status load(training *t) {
   OT_TRY(ot_run_options_load(t->options, t->arena, &t->config));
@@ -247,10 +309,18 @@ static ot_status load(training *t) {
   return ot_rl_check(&t->config.run);
 }
 
+// On the real clock processes share the cores of this machine.
+static void share_cores(ot_run *run, int ranks) {
+  const int sharers = run->rl.generators + ranks;
+  if (run->rl.clock != OT_RL_REAL || run->threads > 0) return;
+  run->threads = sharers < ot_runtime_cores() ? ot_runtime_cores() / sharers : 1;
+}
+
 static ot_status prepare(void *context, int ranks) {
   training *const t = context;
   ot_mesh mesh;
   OT_TRY(load(t));
+  share_cores(&t->config.run, ranks);
   return ot_mesh_build(&t->config.run.parallel, ranks, &mesh);
 }
 
@@ -265,14 +335,20 @@ static void print_result(const training *t, const ot_rl_summary *summary) {
 static ot_status train_rank(ot_comm *comm, void *context) {
   training *const t = context;
   const ot_run *const run = &t->config.run;
-  ot_rl_request request = {
-      .run = run, .settings = t->config.settings, .sink = show, .context = (void *)run};
+  ot_rl_request request = {.run = run,
+                           .settings = t->config.settings,
+                           .sink = show,
+                           .context = (void *)run,
+                           .replay = ot_options_text(t->options, "replay"),
+                           .connect = connect_generator,
+                           .connect_context = t};
   OT_TRY(ot_world_create(&run->parallel, comm, &request.world));
   const bool leads = ot_world_is_leader(request.world);
   if (leads) ot_output_notes(&t->config.notes);
   ot_rl_summary *const summary = leads ? ot_arena_take(t->arena, sizeof *summary) : NULL;
   const ot_status status = ot_rl_run(&request, t->arena, summary);
   ot_world_destroy(&request.world);
+  if (leads) end_generators(t);
   if (leads && status == OT_OK) print_result(t, summary);
   return status;
 }
@@ -280,10 +356,16 @@ static ot_status train_rank(ot_comm *comm, void *context) {
 static ot_status run(const ot_options *options) {
   training *const t = &(training){.options = options, .arena = ot_options_arena(options)};
   const bool dry = ot_options_flag(options, "dry-run");
-  if (!dry && ot_options_integer(options, "audit") == 0) {
+  const bool trains = !dry && !ot_options_given(options, "generator");
+  if (trains && ot_options_integer(options, "audit") == 0) {
     return ot_ranks_run(options, &(ot_ranks_verb){prepare, train_rank, t});
   }
   OT_TRY(load(t));
+  const char *const generator = ot_options_text(options, "generator");
+  if (generator) {
+    share_cores(&t->config.run, 1);
+    return generate(t, generator);
+  }
   ot_output_notes(&t->config.notes);
   if (dry) return forecast(options, &t->config.run, t->arena);
   return audit_run(options, &t->config.run, t->arena);
@@ -299,6 +381,10 @@ static const ot_option rows[] = {
      .help = "of a worker and hour, for --dry-run with rl.costs in seconds"},
     {"audit", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
      .help = "check N updates instead of training: drift, weights, rewards, advantages, cache"},
+    {"replay", OT_OPTION_TEXT, "TAPE",
+     .help = "play the tape of a run on the real clock again: the same bits"},
+    {"generator", OT_OPTION_TEXT, "I/N",
+     .help = "be generator I of N of the real clock: the trainer starts it"},
     {.shared = &ot_option_ranks},
     {.shared = &ot_option_set},
 };
@@ -315,7 +401,10 @@ const ot_verb ot_verb_rl = {
         "after each batch (synchronous). The clock is simulated by the prices of rl.costs, so a\n"
         "run gives the same bits under any load; rl.workers are those of the clock. Ranks train, "
         "in\n"
-        "a layout as `orthant train` has it; the first one decodes. metrics.jsonl has reward, lag, "
+        "a layout as `orthant train` has it; the first one decodes. With rl.clock: real "
+        "generators\n"
+        "are processes, and --replay gives the bits of such a run again. metrics.jsonl has reward, "
+        "lag, "
         "effective sample size and KL of each\n"
         "update. docs/rl.md explains the keys of rl:.",
     .examples =

@@ -11,6 +11,11 @@ typedef enum ot_rl_updates {
   OT_RL_SYNCHRONOUS,  // all workers generate a batch, then all train on it
 } ot_rl_updates;
 
+typedef enum ot_rl_clock_kind {
+  OT_RL_SIMULATED,  // advances by prices: the bits depend on configuration and seed only
+  OT_RL_REAL,       // generators are processes of their own
+} ot_rl_clock_kind;
+
 typedef enum ot_reward {
   OT_REWARD_EXACT_MATCH,      // 1 if the response is the answer, else 0
   OT_REWARD_EDIT_SIMILARITY,  // rl/edit_similarity.h
@@ -62,6 +67,9 @@ typedef struct ot_run_rl {
   int group, batch;       // samples of a prompt, sequences of an update
   int64_t max_tokens;     // generated, of a sequence
   ot_rl_updates updates;
+  ot_rl_clock_kind clock;
+  const char **launch;  // [num_launch] words before the command of a generator on the real clock
+  int64_t num_launch;
   int workers, generators;  // generators 0 = chosen
   int slots;                // of a generator; 0 = chosen
   int queue;                // 0 = twice the batch

@@ -4,6 +4,7 @@
 #include "describe/rl.h"
 
 static const char *const updates[] = {"in_flight", "synchronous", NULL};
+static const char *const clocks[] = {"simulated", "real", NULL};
 static const char *const rewards[] = {"exact_match", "edit_similarity", "answer_logprob", "command",
                                       NULL};
 static const char *const objectives[] = {"reinforce", "tis", "cispo", "grpo", "gspo", "mis", NULL};
@@ -67,10 +68,15 @@ static const ot_key rl_keys[] = {
      .unit = "tokens", .help = "generated tokens of a sequence at most"},
     {"updates", OT_KEY_CHOICE, offsetof(ot_run_rl, updates), "in_flight", .choices = updates,
      .help = "generators take new weights between two steps, or after all sequences of a batch"},
+    {"clock", OT_KEY_CHOICE, offsetof(ot_run_rl, clock), "simulated", .choices = clocks,
+     .help = "simulated: by prices, the same bits under any load; real: generators are processes"},
+    {"launch", OT_KEY_TEXT, offsetof(ot_run_rl, launch), "", .shape = OT_SHAPE_LIST,
+     .count_offset = offsetof(ot_run_rl, num_launch),
+     .help = "words before the command of a generator on the real clock, such as [ssh, node7]"},
     {"workers", OT_KEY_INT, offsetof(ot_run_rl, workers), "8", 1, 1 << 16,
      .help = "of the simulated clock, generators and trainers together"},
     {"generators", OT_KEY_INT, offsetof(ot_run_rl, generators), "null", 1, 1 << 16,
-     .null_text = "0", .help = "of these; null: chosen by forecast"},
+     .null_text = "0", .help = "of these; null: chosen by forecast. Real clock: processes"},
     {"slots", OT_KEY_INT, offsetof(ot_run_rl, slots), "16", 1, 4096,
      .unit = "sequences", .help = "that a generator decodes at once"},
     {"queue", OT_KEY_INT, offsetof(ot_run_rl, queue), "null", 1, 1 << 24, .null_text = "0",

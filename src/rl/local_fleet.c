@@ -5,14 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct local_fleet {
+struct ot_rl_local_fleet {
   int num_generators;
   ot_rl_generator **generators;
   ot_rl_actions actions;
-  ot_rl_flow *flow;
-} local_fleet;
+  ot_rl_flow *flow;  // of the simulated clock
+};
 
-static local_fleet *fleet_of(const ot_rl_state *r) { return r->clock_state; }
+typedef struct ot_rl_local_fleet local_fleet;
+
+static local_fleet *fleet_of(const ot_rl_state *r) { return r->fleet_here; }
 
 // ---- actions ----
 
@@ -94,7 +96,7 @@ static ot_status take(void *context, int generator, int64_t version) {
 ot_status ot_rl_local_create(ot_rl_state *r) {
   local_fleet *const f = ot_arena_take(r->arena, sizeof *f);
   *f = (local_fleet){.actions = {start, decode, cancel, train, take, drop, r}};
-  r->clock_state = f;
+  r->fleet_here = f;
   const ot_rl_generator_request request = ot_rl_state_generator(r);
   f->num_generators = ot_rl_fleet_generators(&r->fleet);
   f->generators = ot_arena_array(r->arena, f->num_generators, sizeof(ot_rl_generator *));

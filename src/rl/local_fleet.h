@@ -5,7 +5,7 @@
 
 #include "rl/rl_state.h"
 
-// Creates the generators of the fleet, with the trainer's weights. Sets state->clock_state.
+// Creates the generators of the fleet, with the trainer's weights.
 ot_status ot_rl_local_create(ot_rl_state *state);
 void ot_rl_local_destroy(ot_rl_state *state);
 

@@ -84,7 +84,7 @@ ot_status ot_rl_report_open(ot_rl_state *r) {
 // end first are shorter.
 ot_status ot_rl_report_predict(ot_rl_state *r) {
   const int64_t count = OT_RL_FORECAST_FROM / r->fleet.group * r->fleet.group;
-  bool known = count > 0 && r->summary->predicted_from == 0;
+  bool known = count > 0 && r->summary->predicted_from == 0 && !r->request->replay;
   for (int64_t i = 0; i < count; i++) known = known && r->lengths[i] > 0;
   if (!known) return OT_OK;
   const ot_rl_lengths lengths = {.tokens = r->lengths,

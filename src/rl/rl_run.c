@@ -56,6 +56,10 @@ ot_status ot_rl_check(const ot_run *run) {
   OT_CHECK(run->steps > 0, OT_USAGE, "the length of the run is required: steps, its updates");
   OT_CHECK(run->data.tokenizer[0] != '\0', OT_USAGE,
            "data.tokenizer is required for prompts (try bytes)");
+  OT_CHECK(run->rl.clock == OT_RL_SIMULATED || run->rl.generators > 0, OT_USAGE,
+           "rl.generators is required with rl.clock: real (try 1)");
+  OT_CHECK(run->rl.clock == OT_RL_SIMULATED || run->rl.updates == OT_RL_IN_FLIGHT, OT_USAGE,
+           "rl.updates: synchronous runs on the simulated clock (try in_flight)");
   OT_CHECK(run->data.num_validation == 0 && run->evaluate.num_tasks == 0, OT_USAGE,
            "data.validation, evaluate: orthant rl validates on rl.validation");
   return OT_OK;
@@ -186,6 +190,10 @@ int64_t ot_rl_state_mean_prompt(const ot_rl_state *r) {
 
 static ot_status choose_fleet(ot_rl_state *r) {
   r->fleet = ot_rl_fleet_of(r->run);
+  if (r->run->rl.clock == OT_RL_REAL) {
+    r->fleet.workers = r->fleet.generators + ot_world_size(r->request->world);
+    return ot_rl_fleet_check(&r->fleet);
+  }
   if (r->fleet.updates == OT_RL_SYNCHRONOUS || r->fleet.generators > 0) {
     return ot_rl_fleet_check(&r->fleet);
   }
@@ -263,10 +271,16 @@ static ot_status run_updates(ot_rl_state *r) {
     OT_TRY(validate(r));
     OT_TRY(ot_rl_report_save(r));
   }
+  r->summary->real = r->run->rl.clock == OT_RL_REAL;
   r->summary->fleet = r->fleet;
   r->summary->record = *r->record;
   ot_rl_record_forecast(&r->fleet, &r->summary->record, &r->summary->measured);
   return ot_rl_learner_dismiss(ot_rl_updater_learner(r->updater));
+}
+
+static const ot_rl_clock *clock_of(const ot_rl_request *request) {
+  if (request->replay) return &ot_rl_replay_clock;
+  return request->run->rl.clock == OT_RL_REAL ? &ot_rl_real_clock : &ot_rl_simulated_clock;
 }
 
 // A rank that does not lead.
@@ -290,7 +304,7 @@ ot_status ot_rl_run(const ot_rl_request *request, ot_arena *arena, ot_rl_summary
   *r = (ot_rl_state){.request = request,
                      .run = request->run,
                      .arena = arena,
-                     .clock = &ot_rl_simulated_clock,
+                     .clock = clock_of(request),
                      .summary = summary};
   ot_status status = create(r);
   if (status == OT_OK) status = run_updates(r);

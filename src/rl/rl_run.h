@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that learns from rewards (`rl:`): the flow of simulate/rl_flow.h with generators that
-// decode a model and a trainer that updates it. The clock is simulated: it advances by rl.costs, so
-// which weights make which token, and with it every bit of the run, depends on configuration and
-// seed only. One process; the lanes of the flow run one after the other.
+// A run that learns from rewards (`rl:`): generators that decode a model and a trainer that updates
+// it. On the simulated clock, which advances by rl.costs, the first trainer rank does the work of
+// all generators, and every bit of the run depends on configuration and seed only. On the real
+// clock generators are processes, and a tape of what happened gives the same bits again.
 #pragma once
 
 #include "base/tree.h"
@@ -50,11 +50,17 @@ typedef struct ot_rl_request {
   const ot_rl_failure *failures;  // [num_failures] of generators
   int num_failures;
   ot_rl_sink sink;
-  void *context;
+  void *context;       // of sink
+  const char *replay;  // the tape of a run on the real clock, which is played again; null: none
+  // On the real clock: starts generator `index` of `count`, which runs ot_rl_service_run, and gives
+  // the streams to and from it.
+  ot_status (*connect)(void *context, int index, int count, int *in, int *out);
+  void *connect_context;
 } ot_rl_request;
 
 // How it ended.
 typedef struct ot_rl_summary {
+  bool real;  // seconds are those of a real clock
   ot_rl_fleet fleet;
   ot_rl_forecast predicted;  // by a play of lengths of the first responses
   ot_rl_forecast measured;

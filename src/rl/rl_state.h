@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of a run that learns from rewards, on the rank that leads, and what its clocks have in
 // common. A clock decides when generators make tokens and take weights, and when a batch is trained
-// on: simulated_clock.c. Private to rl/.
+// on: local_fleet.c, real_clock.c,
+// replay_clock.c. Private to rl/.
 #pragma once
 
 #include "rl/generator.h"
@@ -20,7 +21,7 @@ typedef struct ot_rl_clock {
   void (*destroy)(ot_rl_state *state);
 } ot_rl_clock;
 
-extern const ot_rl_clock ot_rl_simulated_clock;
+extern const ot_rl_clock ot_rl_simulated_clock, ot_rl_real_clock, ot_rl_replay_clock;
 
 struct ot_rl_state {
   const ot_rl_request *request;
@@ -42,8 +43,9 @@ struct ot_rl_state {
   double batch_lag, batch_lag_max;
   ot_rl_summary *summary;
   const ot_rl_clock *clock;
-  void *clock_state;  // of the clock
-  int64_t version;    // updates so far
+  void *clock_state;                     // of the clock
+  struct ot_rl_local_fleet *fleet_here;  // generators in this process (local_fleet.h)
+  int64_t version;                       // updates so far
   double time_s;
   const ot_rl_record *record;
 };

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standard input and output of the process are one socket, so that writing to a process that has
-// ended is an error and not a signal.
 #include "rl/verifier.h"
 
 #include <errno.h>
@@ -18,7 +16,7 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "files/json_file.h"
-#include "host/child_setup.h"
+#include "host/child_socket.h"
 #include "host/clock.h"
 #include "host/heap.h"
 
@@ -41,21 +39,12 @@ static void limit(int resource, int64_t most) {
   setrlimit(resource, &bound);
 }
 
-// In the new process: only calls that are safe after fork.
-static _Noreturn void become(const ot_verifier_request *request, int socket, int report) {
-  ot_child_setup(SIGKILL);
+static void limit_process(const void *context) {
+  const ot_verifier_request *const request = context;
   const struct rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
   limit(RLIMIT_AS, request->memory_bytes);
   limit(RLIMIT_CPU, request->cpu_seconds);
-  if (dup2(socket, STDIN_FILENO) >= 0 && dup2(socket, STDOUT_FILENO) >= 0) {
-    execv(request->words[0], (char *const *)request->words);
-  }
-  const int error = errno;
-  const ssize_t written = write(report, &error, sizeof error);
-  (void)written;
-  kill(getpid(), SIGKILL);
-  for (;;) pause();
 }
 
 static void stop(ot_verifier *v) {
@@ -68,42 +57,16 @@ static void stop(ot_verifier *v) {
   v->process = 0;
 }
 
-// Waits until the program runs, or for the errno of the failure.
-static int read_report(int report) {
-  int error = 0;
-  ssize_t got;
-  do {
-    got = read(report, &error, sizeof error);
-  } while (got < 0 && errno == EINTR);
-  return got == (ssize_t)sizeof error ? error : 0;
-}
-
 static ot_status start(ot_verifier *v) {
-  int pair[2], report[2];
-  const char *const path = v->request.words[0];
-  OT_CHECK(pipe2(report, O_CLOEXEC) == 0, OT_ENVIRONMENT, "cannot make a pipe: %s (%s)",
-           strerror(errno), path);
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-    const int error = errno;
-    close(report[0]);
-    close(report[1]);
-    return ot_fail(OT_ENVIRONMENT, "cannot make a socket: %s (%s)", strerror(error), path);
-  }
-  const pid_t made = fork();
-  if (made == 0) become(&v->request, pair[1], report[1]);
-  const int fork_error = errno;
-  close(pair[1]);
-  close(report[1]);
-  v->socket = pair[0];
-  v->process = made > 0 ? made : 0;
-  if (made > 0) setpgid(made, made);
-  fcntl(pair[0], F_SETFL, O_NONBLOCK);
-  const int error = made > 0 ? read_report(report[0]) : fork_error;
-  close(report[0]);
-  if (error == 0) return OT_OK;
-  stop(v);
-  return ot_fail(OT_ENVIRONMENT, "cannot start the reward's program: %s (%s)", strerror(error),
-                 path);
+  const ot_child_program program = {.words = v->request.words,
+                                    .limit = limit_process,
+                                    .context = &v->request,
+                                    .what = "the reward's program"};
+  v->socket = -1;
+  v->process = 0;
+  OT_TRY(ot_child_socket_start(&program, &v->process, &v->socket));
+  fcntl(v->socket, F_SETFL, O_NONBLOCK);
+  return OT_OK;
 }
 
 ot_status ot_verifier_create(const ot_verifier_request *request, ot_verifier **out) {

@@ -203,7 +203,7 @@ int ot_rl_queue_take(ot_rl_queue *queue, int64_t version, ot_rl_sequence **batch
   return count;
 }
 
-static void record_lags(ot_rl_record *record, const ot_rl_sequence *sequence, int64_t version) {
+void ot_rl_record_add(ot_rl_record *record, const ot_rl_sequence *sequence, int64_t version) {
   record->sequences++;
   record->tokens += sequence->tokens;
   for (int64_t i = 0; i < sequence->tokens; i++) {
@@ -218,7 +218,7 @@ static void record_lags(ot_rl_record *record, const ot_rl_sequence *sequence, in
 void ot_rl_queue_trained(ot_rl_queue *queue, ot_rl_sequence *const *batch, int count,
                          int64_t version) {
   for (int i = 0; i < count; i++) {
-    record_lags(&queue->record, batch[i], version);
+    ot_rl_record_add(&queue->record, batch[i], version);
     end_sequence(queue, batch[i]);
   }
   queue->record.updates++;

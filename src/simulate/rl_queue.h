@@ -63,6 +63,9 @@ double ot_rl_record_lag(const ot_rl_record *record);  // mean over tokens
 // The smallest lag that `share` of the tokens do not exceed.
 int64_t ot_rl_record_lag_quantile(const ot_rl_record *record, double share);
 
+// Counts a sequence that was trained on with weights of `version`.
+void ot_rl_record_add(ot_rl_record *record, const ot_rl_sequence *sequence, int64_t version);
+
 // ---- the queue ----
 
 // All samples of a prompt.

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real clock: generators are processes that run on while the trainer trains. The leading
+// trainer alone has the queue and the versions. After each update it sends the weights to all
+// generators, bucket by bucket, and waits until they are on their way: generators take them in
+// place between two decode steps. A generator that is gone costs its sequences.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/extremes.h"
+#include "base/text.h"
+#include "host/clock.h"
+#include "rl/generator_service.h"
+#include "rl/rl_link.h"
+#include "rl/rl_state.h"
+#include "rl/tape.h"
+
+static const double look_s = 0.2;
+static const ot_rl_part nothing;
+
+typedef struct remote {
+  ot_rl_link *link;
+  bool greeted, lost;
+  int64_t received;    // groups
+  int64_t next_group;  // after the newest that was received, of its own
+  ot_rl_decode_sums decode;
+  ot_rl_limits told;  // the last ones
+} remote;
+
+typedef struct real_clock {
+  int count, alive;
+  remote *remotes;     // [count]
+  ot_rl_link **links;  // [count]
+  ot_rl_queue queue;
+  ot_rl_sequence **batch;  // [fleet.batch]
+  ot_tape *tape;
+  double start_s, left_s, paused_s;  // paused: between updates, for validations and files
+} real_clock;
+
+static real_clock *clock_of(const ot_rl_state *r) { return r->clock_state; }
+
+static void drop(void *context, ot_rl_sequence *sequence) {
+  ot_rl_answer_leave(context, sequence->data);
+}
+
+static double now_s(const real_clock *c) { return ot_clock_s() - c->start_s - c->paused_s; }
+
+// ---- lost generators ----
+
+static int64_t consumed_by(const real_clock *c, int index) {
+  int64_t waiting = 0;
+  for (const ot_rl_group *g = c->queue.first; g; g = g->next) waiting += g->id % c->count == index;
+  return c->remotes[index].received - waiting;
+}
+
+static ot_status send_limits(ot_rl_state *r) {
+  real_clock *const c = clock_of(r);
+  const int64_t groups = (r->fleet.queue + r->fleet.group - 1) / r->fleet.group;
+  for (int i = 0; i < c->count; i++) {
+    const ot_rl_limits limits = {.consumed = consumed_by(c, i),
+                                 .waiting = (groups + c->alive - 1) / ot_larger_whole(1, c->alive)};
+    if (c->remotes[i].lost || memcmp(&limits, &c->remotes[i].told, sizeof limits) == 0) continue;
+    c->remotes[i].told = limits;
+    OT_TRY(ot_rl_link_send(c->remotes[i].link, OT_RL_LIMITS, (ot_rl_part){&limits, sizeof limits},
+                           nothing));
+  }
+  return OT_OK;
+}
+
+static ot_status lose(ot_rl_state *r, int index, const char *why) {
+  real_clock *const c = clock_of(r);
+  c->remotes[index].lost = true;
+  c->alive--;
+  if (c->tape) ot_tape_write_loss(c->tape, index);
+  ot_rl_link_lose(c->remotes[index].link);
+  ot_rl_tell(r, (ot_rl_event){.kind = OT_RL_EVENT_NOTE,
+                              .text = ot_arena_format(
+                                  r->arena,
+                                  "generator %d %s after %lld updates: its responses are lost, %d "
+                                  "of %d generators go on",
+                                  index, why, (long long)r->version, c->alive, c->count)});
+  OT_CHECK(c->alive > 0, OT_ENVIRONMENT, "all generators have ended after %lld updates",
+           (long long)r->version);
+  return send_limits(r);
+}
+
+static ot_status find_lost(ot_rl_state *r) {
+  real_clock *const c = clock_of(r);
+  for (int i = 0; i < c->count; i++) {
+    if (c->remotes[i].lost || !ot_rl_link_is_lost(c->remotes[i].link)) continue;
+    OT_TRY(lose(r, i, "has ended"));
+  }
+  return OT_OK;
+}
+
+// ---- groups ----
+
+// Reads a message front to back; false: it is too short.
+typedef struct reader {
+  const char *at;
+  int64_t left;
+} reader;
+
+static const void *read_bytes(reader *in, int64_t bytes) {
+  const char *const at = in->at;
+  const int64_t padded = (bytes + 7) / 8 * 8;
+  if (bytes < 0 || padded > in->left) return NULL;
+  in->at += padded;
+  in->left -= padded;
+  return at;
+}
+
+static bool take_member(ot_rl_state *r, reader *in, ot_rl_group *group, double at_s) {
+  real_clock *const c = clock_of(r);
+  const ot_rl_finished_member *const head = read_bytes(in, sizeof *head);
+  if (!head || head->count < 1 || head->count > r->run->rl.max_tokens) return false;
+  const double *const behaviour = read_bytes(in, head->count * 8);
+  const int32_t *const tokens = read_bytes(in, head->count * 4);
+  const int32_t *const versions = read_bytes(in, head->count * 4);
+  if (!behaviour || !tokens || !versions) return false;
+  for (int64_t t = 0; t < head->count; t++) {
+    if (tokens[t] < 0 || tokens[t] >= r->run->model.vocab_size) return false;
+    if (versions[t] < 0 || versions[t] > r->version) return false;
+  }
+  // Members that were lost come before, by their numbers.
+  while (group->started < r->fleet.group &&
+         group->id * r->fleet.group + group->started < head->id) {
+    ot_rl_queue_lose(&c->queue, ot_rl_queue_begin(&c->queue, group), at_s);
+  }
+  if (group->started >= r->fleet.group || group->id * r->fleet.group + group->started != head->id) {
+    return false;
+  }
+  ot_rl_sequence *const sequence = ot_rl_queue_begin(&c->queue, group);
+  ot_rl_answer *const a = ot_rl_answer_take(r);
+  a->id = sequence->id;
+  a->group = sequence->group;
+  a->prompt = ot_rl_prompt_of_group(&r->prompts, (uint64_t)r->run->seed, group->id);
+  a->count = sequence->tokens = head->count;
+  a->ended = head->ended != 0;
+  memcpy(a->behaviour, behaviour, (size_t)head->count * sizeof *behaviour);
+  memcpy(a->tokens, tokens, (size_t)head->count * sizeof *tokens);
+  memcpy(sequence->versions, versions, (size_t)head->count * sizeof *versions);
+  a->versions = sequence->versions;
+  sequence->data = a;
+  sequence->prompt_tokens = a->prompt->num_tokens;
+  ot_rl_queue_end(&c->queue, sequence, at_s);
+  return true;
+}
+
+// False: the message is not what a generator of this run sends.
+static bool take_group(ot_rl_state *r, int index, const ot_rl_message *message) {
+  real_clock *const c = clock_of(r);
+  remote *const from = &c->remotes[index];
+  reader in = {message->data, message->bytes};
+  const ot_rl_finished_group *const head = read_bytes(&in, sizeof *head);
+  if (!head || head->members < 0 || head->members > r->fleet.group || head->num_events < 0 ||
+      head->num_events > message->bytes / 8 || head->group % c->count != index ||
+      head->group / c->count < 0) {
+    return false;
+  }
+  const int64_t *const events = read_bytes(&in, head->num_events * 8);
+  if (!events) return false;
+  if (c->tape) ot_tape_write_events(c->tape, index, events, head->num_events);
+  from->decode = head->decode;
+  from->received++;
+  from->next_group = ot_larger_whole(from->next_group, head->group / c->count + 1);
+  const double at_s = now_s(c);
+  ot_rl_group *const group = ot_rl_queue_open(&c->queue, head->group);
+  for (int64_t i = 0; i < head->members; i++) {
+    if (!take_member(r, &in, group, at_s)) return false;
+  }
+  while (group->started < r->fleet.group) {
+    ot_rl_queue_lose(&c->queue, ot_rl_queue_begin(&c->queue, group), at_s);
+  }
+  return true;
+}
+
+static ot_status take_hello(ot_rl_state *r, int index, const ot_rl_message *message) {
+  ot_rl_hello hello = {0};
+  if (message->bytes == sizeof hello) memcpy(&hello, message->data, sizeof hello);
+  OT_CHECK(hello.run == ot_rl_service_hash(r->run), OT_RANKS,
+           "generator %d has other settings than the trainer", index);
+  clock_of(r)->remotes[index].greeted = true;
+  return OT_OK;
+}
+
+static ot_status take_messages(ot_rl_state *r, double seconds) {
+  real_clock *const c = clock_of(r);
+  OT_TRY(ot_rl_links_move(c->links, c->count, seconds));
+  for (int i = 0; i < c->count; i++) {
+    ot_rl_message m;
+    while (!c->remotes[i].lost && ot_rl_link_next(c->remotes[i].link, &m)) {
+      if (m.kind == OT_RL_HELLO) OT_TRY(take_hello(r, i, &m));
+      if (m.kind != OT_RL_GROUP || take_group(r, i, &m)) continue;
+      OT_TRY(lose(r, i, "sent nonsense"));
+    }
+  }
+  return find_lost(r);
+}
+
+// ---- weights ----
+
+// Until all that is to be sent is on its way.
+static ot_status flush(ot_rl_state *r) {
+  real_clock *const c = clock_of(r);
+  const double patience_s = r->run->parallel.watchdog_seconds;
+  const double until_s = ot_clock_s() + patience_s;
+  for (int i = 0; i < c->count; i++) {
+    while (!c->remotes[i].lost && !ot_rl_link_is_flushed(c->remotes[i].link)) {
+      OT_TRY(ot_rl_links_move(c->links, c->count, look_s));
+      if (ot_rl_link_is_lost(c->remotes[i].link)) break;
+      if (patience_s <= 0 || ot_clock_s() < until_s) continue;
+      OT_TRY(lose(r, i, "takes no weights (parallel.watchdog_seconds)"));
+    }
+  }
+  return find_lost(r);
+}
+
+typedef struct sending {
+  ot_rl_state *state;
+  char *values;  // of the largest parameter
+} sending;
+
+static ot_status send_parameter(sending *s, ot_runtime *from, int index, bool last) {
+  const real_clock *const c = clock_of(s->state);
+  const ot_parameter *const p = &ot_runtime_whole_graph(from)->parameters[index];
+  const ot_parameter_rows rows = {index, OT_COPY_WEIGHT, 0, p->rows};
+  const ot_dtype dtype = ot_runtime_copy_dtype(from, OT_COPY_WEIGHT);
+  ot_rl_tensor head = {.version = s->state->version,
+                       .rows = p->rows,
+                       .cols = p->cols,
+                       .dtype = (int64_t)dtype,
+                       .last = last};
+  ot_text_format(head.name, sizeof head.name, "%s", p->name);
+  const ot_rl_part values = {s->values, p->rows * p->cols * ot_dtype_bytes(dtype)};
+  OT_TRY(ot_runtime_read_leader(from, &rows, s->values));
+  for (int i = 0; i < c->count; i++) {
+    OT_TRY(ot_rl_link_send(c->remotes[i].link, OT_RL_WEIGHTS, (ot_rl_part){&head, sizeof head},
+                           values));
+  }
+  return OT_OK;
+}
+
+// A bucket is what a block has: read from the trainer's ranks, sent, on its way before the next.
+static ot_status send_buckets(ot_runtime *from, void *context) {
+  sending *const s = context;
+  const ot_graph *const whole = ot_runtime_whole_graph(from);
+  int last = 0;
+  for (int p = 0; p < whole->num_parameters; p++) {
+    if (whole->parameters[p].tied_to < 0) last = p;
+  }
+  for (int b = 0; b < whole->num_blocks; b++) {
+    const int first = whole->blocks[b].first_parameter;
+    for (int p = first; p < first + whole->blocks[b].num_parameters; p++) {
+      if (whole->parameters[p].tied_to >= 0) continue;
+      OT_TRY(send_parameter(s, from, p, p == last));
+    }
+    OT_TRY(flush(s->state));
+  }
+  return OT_OK;
+}
+
+static ot_status publish(ot_rl_state *r) {
+  ot_rl_learner *const learner = ot_rl_updater_learner(r->updater);
+  const ot_graph *const whole = ot_runtime_whole_graph(ot_rl_learner_runtime(learner));
+  int64_t most = 0;
+  for (int p = 0; p < whole->num_parameters; p++) {
+    most = ot_larger_whole(most, whole->parameters[p].rows * whole->parameters[p].cols);
+  }
+  sending s = {r, malloc((size_t)most * sizeof(double))};
+  OT_CHECK(s.values, OT_ENVIRONMENT, "out of memory for weights");
+  const ot_status status = ot_rl_learner_read(learner, send_buckets, &s);
+  free(s.values);
+  return status;
+}
+
+// ---- figures ----
+
+// The costs of the simulated clock that this one has shown so far: a line through the decode steps.
+static void measure_costs(ot_rl_state *r) {
+  const real_clock *const c = clock_of(r);
+  const ot_rl_record *const record = &c->queue.record;
+  ot_rl_decode_sums d = {0};
+  for (int i = 0; i < c->count; i++) {
+    const ot_rl_decode_sums *const own = &c->remotes[i].decode;
+    d.steps += own->steps;
+    d.rows += own->rows;
+    d.squares += own->squares;
+    d.seconds += own->seconds;
+    d.products += own->products;
+  }
+  if (d.steps == 0) return;
+  const double spread = d.steps * d.squares - d.rows * d.rows;
+  const double slope = spread > 0 ? (d.steps * d.products - d.rows * d.seconds) / spread : 0;
+  const double least = 0.01 * d.seconds / d.steps;
+  ot_rl_costs *const cost = &r->fleet.cost;
+  cost->row_s = ot_larger(0, ot_smaller(slope, (d.seconds - least * d.steps) / d.rows));
+  cost->decode_s = (d.seconds - cost->row_s * d.rows) / d.steps;
+  cost->train_token_s =
+      record->trainer_s * ot_rl_fleet_trainers(&r->fleet) / (double)record->tokens;
+  cost->publish_s = record->publish_s / (double)record->updates;
+}
+
+static void measure(ot_rl_state *r) {
+  real_clock *const c = clock_of(r);
+  ot_rl_record *const record = &c->queue.record;
+  record->generators_s = record->slots_s = 0;
+  double tokens = 0;
+  for (int i = 0; i < c->count; i++) {
+    record->generators_s += c->remotes[i].decode.seconds;
+    record->slots_s += c->remotes[i].decode.slots_s;
+    tokens += c->remotes[i].decode.tokens;
+  }
+  record->made_tokens = (int64_t)tokens;
+  record->time_s = r->time_s;
+  measure_costs(r);
+}
+
+// ---- the clock ----
+
+static ot_status greet(ot_rl_state *r) {
+  real_clock *const c = clock_of(r);
+  const double until_s = ot_clock_s() + r->run->parallel.watchdog_seconds;
+  for (int i = 0; i < c->count; i++) {
+    while (!c->remotes[i].greeted && !c->remotes[i].lost) {
+      OT_TRY(take_messages(r, look_s));
+      OT_CHECK(r->run->parallel.watchdog_seconds <= 0 || ot_clock_s() < until_s, OT_RANKS,
+               "generator %d has not begun (parallel.watchdog_seconds)", i);
+    }
+    const ot_rl_start start = {c->remotes[i].next_group};
+    OT_TRY(ot_rl_link_send(c->remotes[i].link, OT_RL_START, (ot_rl_part){&start, sizeof start},
+                           nothing));
+  }
+  OT_TRY(send_limits(r));
+  return publish(r);
+}
+
+static ot_status create(ot_rl_state *r) {
+  real_clock *const c = ot_arena_take(r->arena, sizeof *c);
+  const ot_rl_request *const request = r->request;
+  *c = (real_clock){.count = r->fleet.generators,
+                    .alive = r->fleet.generators,
+                    .queue = {.fleet = &r->fleet,
+                              .max_tokens = r->run->rl.max_tokens,
+                              .arena = r->arena,
+                              .drop = drop,
+                              .context = r}};
+  c->remotes = ot_arena_array(r->arena, c->count, sizeof *c->remotes);
+  c->links = ot_arena_array(r->arena, c->count, sizeof *c->links);
+  c->batch = ot_arena_array(r->arena, r->fleet.batch, sizeof *c->batch);
+  r->clock_state = c;
+  r->record = &c->queue.record;
+  for (int i = 0; i < c->count; i++) {
+    int in = -1, out = -1;
+    OT_TRY(request->connect(request->connect_context, i, c->count, &in, &out));
+    OT_TRY(ot_rl_link_create(in, out, &c->remotes[i].link));
+    c->links[i] = c->remotes[i].link;
+  }
+  return OT_OK;
+}
+
+static ot_status begin(ot_rl_state *r) {
+  real_clock *const c = clock_of(r);
+  if (r->directory) {
+    OT_TRY(ot_tape_create(ot_arena_format(r->arena, "%s/tape.txt", r->run->output), c->count,
+                          r->version > 0, &c->tape));
+  }
+  OT_TRY(greet(r));
+  c->start_s = c->left_s = ot_clock_s();
+  return OT_OK;
+}
+
+static ot_status take_batch(ot_rl_state *r, int *count) {
+  real_clock *const c = clock_of(r);
+  while ((*count = ot_rl_queue_take(&c->queue, r->version, c->batch)) == 0) {
+    OT_TRY(send_limits(r));  // what was too old waits no more
+    OT_TRY(take_messages(r, look_s));
+  }
+  return OT_OK;
+}
+
+// Before generators can have the new weights, so that no line of theirs comes first.
+static ot_status write_tape(ot_rl_state *r, int count) {
+  const real_clock *const c = clock_of(r);
+  if (!c->tape) return OT_OK;
+  const ot_tape_figures figures = {.time_s = r->time_s,
+                                   .cancelled = c->queue.record.cancelled,
+                                   .dropped = c->queue.record.dropped,
+                                   .hash = ot_tape_hash(r->batch, count, &r->update)};
+  ot_tape_write_update(c->tape, r->version, r->batch, count, &figures);
+  return ot_tape_flush(c->tape);
+}
+
+static ot_status advance(ot_rl_state *r) {
+  real_clock *const c = clock_of(r);
+  ot_rl_record *const record = &c->queue.record;
+  int count = 0;
+  if (c->start_s == 0) OT_TRY(begin(r));
+  c->paused_s += ot_clock_s() - c->left_s;
+  OT_TRY(take_messages(r, 0));
+  OT_TRY(take_batch(r, &count));
+  OT_TRY(send_limits(r));
+  OT_TRY(ot_rl_links_move(c->links, c->count, 0));
+  const double start_s = ot_clock_s();
+  OT_TRY(ot_rl_state_train(r, c->batch, count, r->version));
+  ot_rl_queue_trained(&c->queue, c->batch, count, r->version++);
+  const double trained_s = ot_clock_s();
+  record->trainer_s += trained_s - start_s;
+  r->time_s = now_s(c);
+  OT_TRY(write_tape(r, count));
+  OT_TRY(publish(r));
+  record->publish_s += ot_clock_s() - trained_s;
+  measure(r);
+  c->left_s = ot_clock_s();
+  return OT_OK;
+}
+
+static void destroy(ot_rl_state *r) {
+  real_clock *const c = clock_of(r);
+  if (!c) return;
+  for (int i = 0; i < c->count; i++) {
+    if (!c->remotes[i].link) continue;
+    (void)ot_rl_link_send(c->remotes[i].link, OT_RL_STOP, nothing, nothing);
+    (void)ot_rl_links_move(&c->links[i], 1, 0);
+    ot_rl_link_destroy(&c->remotes[i].link);
+  }
+  ot_tape_destroy(&c->tape);
+}
+
+const ot_rl_clock ot_rl_real_clock = {create, advance, destroy};

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: any machine. The real clock: generators are processes; a tape gives the same bits of metrics
+# and weights again; a generator that is killed costs its responses, and the run goes on; generators
+# of another run, tapes of another run and the end of all generators are refused.
+set -euo pipefail
+orthant=$(realpath "${1:?usage: test_rl_real.sh ORTHANT}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "FAILED: $*"; exit 1; }
+data=$(realpath "$(dirname "$0")/../../examples/sorting.awk")
+cd "$work"
+awk -f "$data" -v lines=500 -v seed=2 >prompts.jsonl
+cat >rl.yaml <<'YAML'
+model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 2,
+  num_attention_heads: 4, max_position_embeddings: 64, initializer_range: 0.1}
+init: random
+data: {tokenizer: bytes, sequence_length: 64}
+batch: {micro_batch_size: 8}
+optimizer: {lr: 1e-3, weight_decay: 0}
+learning_rate: {warmup_steps: 0, decay: constant}
+steps: 12
+rl: {prompts: prompts.jsonl, reward: edit_similarity, max_tokens: 24, clock: real, generators: 2, slots: 8, group: 4, batch: 16}
+log: {every: 1}
+threads: 1
+YAML
+rl() { # OUTPUT ARGUMENTS
+  local output=$1
+  shift
+  timeout 300 "$orthant" rl rl.yaml --set output="$work/$output" "$@" >"$output.txt" 2>"$output.log"
+}
+same() { # A B STEPS
+  cmp "$1/metrics.jsonl" "$2/metrics.jsonl" || fail "metrics of $1 and $2"
+  cmp "$1/checkpoints/step-$3/model.safetensors" "$2/checkpoints/step-$3/model.safetensors" || fail "weights of $1 and $2"
+}
+
+# ---- a run and its replay, with another number of threads ----
+for cache in keep recompute; do
+  rl "$cache" --set rl.cache=$cache --set rl.max_lag=2 || fail "$(cat $cache.log)"
+  grep -q "^12 updates on .* tokens in seconds" $cache.txt || fail "$(cat $cache.txt)"
+  awk -F'"lag_max":' '{ split($2, a, /[,}]/); if (a[1] > 2) exit 1; sum += a[1] } END { exit !(sum > 0) }' $cache/metrics.jsonl ||
+    fail "lags: none, or above the bound"
+  rl "$cache.again" --set rl.cache=$cache --set rl.max_lag=2 --set threads=2 --replay $cache/tape.txt || fail "$(cat $cache.again.log)"
+  same $cache $cache.again 00000012
+done
+# A tape with two responses of an update exchanged is another run.
+sed 's/^u 3 \([0-9]*\) \([0-9]*\)/u 3 \2 \1/' keep/tape.txt >changed
+rl mixed --set rl.max_lag=2 --replay changed && fail "a changed tape is played"
+grep -q "update 3 has other bits than on the tape" mixed.log || fail "$(cat mixed.log)"
+rl short --set steps=13 --replay keep/tape.txt && fail "a tape that is too short is played"
+grep -q "its updates are 12" short.log || fail "$(cat short.log)"
+
+# ---- a generator is killed ----
+rl killed --set steps=90 &
+run=$!
+until [ "$(cat killed/metrics.jsonl 2>/dev/null | wc -l)" -ge 10 ]; do sleep 0.05; kill -0 $run || fail "$(cat killed.log)"; done
+kill -9 "$(pgrep -f "output=$work/killed .*--generator 1/2")"
+wait $run || fail "$(cat killed.log)"
+grep -q "generator 1 has ended after [0-9]* updates: its responses are lost, 1 of 2 generators go on" killed.log || fail "$(cat killed.log)"
+[ "$(wc -l <killed/metrics.jsonl)" = 90 ] || fail "updates after the kill"
+grep -q "^x 1$" killed/tape.txt || fail "the tape has no loss"
+rl killed.again --set steps=90 --replay killed/tape.txt || fail "$(cat killed.again.log)"
+same killed killed.again 00000090
+echo "all passed"
