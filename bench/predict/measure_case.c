@@ -14,6 +14,7 @@ typedef struct record {
   ot_predict_terms terms[OT_PREDICT_MAX_RANKS][OT_PREDICT_MAX_STEPS];
   ot_timeline_summary summary[OT_PREDICT_MAX_RANKS];  // of the last step
   int64_t planned[OT_PREDICT_MAX_RANKS], touched[OT_PREDICT_MAX_RANKS];
+  ot_task_timings tasks;  // of rank 0
 } record;
 
 static void add_terms(const ot_timeline *timeline, const ot_schedule *schedule, double scale,
@@ -36,6 +37,7 @@ static ot_status on_step(void *context, const ot_trial_step *step) {
   if (step->step == 0) return OT_OK;
   r->step_s[step->rank][step->step - 1] = step->seconds;
   add_terms(step->timeline, step->schedule, 1, &r->terms[step->rank][step->step - 1]);
+  if (step->rank == 0) ot_task_timings_add(&r->tasks, step->timeline, step->schedule, 0);
   r->summary[step->rank] = ot_timeline_summarize(step->timeline, step->schedule);
   return OT_OK;
 }
@@ -90,6 +92,8 @@ static ot_status predict(const ot_prediction *p, int ranks, ot_arena *arena,
   const ot_predicted_step *const step = &p->steps[0];
   OT_TRY(ot_prediction_replay(p, step->micro_batches, arena, timelines));
   for (int i = 0; i < p->num_stages; i++) {
+    if (i == 0)
+      ot_task_timings_add_simulated(&out->predicted_tasks, &timelines[i], p->schedules[i]);
     const double members = (double)ranks / p->num_stages;
     add_terms(&timelines[i], p->schedules[i], members, &out->predicted);
     const ot_timeline_summary sum = ot_timeline_summarize(&timelines[i], p->schedules[i]);
@@ -113,6 +117,7 @@ static ot_status run_case(const ot_predict_case *c, const ot_predict_how *how, o
   const ot_prediction_request request = {
       .run = &config.run, .mesh = &mesh, .cluster = how->cluster, .threads = threads};
   OT_TRY(ot_prediction_build(&request, arena, &prediction));
+  out->predicted_tasks.arena = r->tasks.arena = arena;
   OT_TRY(predict(&prediction, c->ranks, arena, out));
   r->prediction = &prediction;
   r->mesh = &mesh;
@@ -123,6 +128,7 @@ static ot_status run_case(const ot_predict_case *c, const ot_predict_how *how, o
                     .on_step = on_step,
                     .context = r};
   OT_TRY(ot_trial_run(&trial));
+  out->measured_tasks = r->tasks;
   trial.poison = true;
   trial.steps = 1;
   if (how->memory) OT_TRY(ot_trial_run(&trial));

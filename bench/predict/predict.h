@@ -5,6 +5,7 @@
 
 #include "cli/options.h"
 #include "files/config_file.h"
+#include "measure/task_timings.h"
 #include "train/prediction.h"
 
 // One configuration of the grid.
@@ -35,8 +36,9 @@ typedef struct ot_predict_outcome {
   double fastest_s;                // fastest measured step
   double expected_bubble, expected_exposed_s, bubble, exposed_s;  // means over ranks
   ot_predict_terms predicted, measured;
-  int64_t planned_bytes, touched_bytes;  // of the fullest rank; touched 0: not measured
-  int unequal_ranks;                     // ranks whose touched memory differs from the plan
+  ot_task_timings predicted_tasks, measured_tasks;  // of rank 0; measured: of all steps
+  int64_t planned_bytes, touched_bytes;             // of the fullest rank; touched 0: not measured
+  int unequal_ranks;  // ranks whose touched memory differs from the plan
 } ot_predict_outcome;
 
 typedef struct ot_predict_how {
@@ -44,6 +46,10 @@ typedef struct ot_predict_how {
   int steps;    // measured steps, after one warm-up step
   bool memory;  // one more step that tracks written memory
 } ot_predict_how;
+
+// Prints the launches of rank 0 in which prediction and measurement of a step differ most: work,
+// calls, the price of a call beside first quartile, median and mean of its measured times.
+void ot_predict_tasks_print(const ot_predict_outcome *outcome, int steps, ot_arena *arena);
 
 ot_status ot_predict_case_run(const ot_predict_case *c, const ot_predict_how *how, ot_arena *arena,
                               ot_predict_outcome *out);

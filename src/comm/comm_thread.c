@@ -10,13 +10,13 @@
 // work is left, or a required rank has ended.
 #include <assert.h>
 #include <math.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "comm/comm_parts.h"
 #include "host/clock.h"
+#include "host/cores.h"
 
 enum { SMALL = 32 * 1024 };  // bytes up to which the last to arrive does all the work
 
@@ -439,11 +439,6 @@ static void *rank_thread(void *context) {
 
 // ---- the world ----
 
-static int usable_cores(void) {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-
 static void world_destroy(world *w) {
   for (int i = 0; i < w->ranks; i++) ot_comm_head_destroy(&w->ends[i].comm);
   pthread_mutex_destroy(&w->process.lock);
@@ -454,7 +449,7 @@ static void world_destroy(world *w) {
 static ot_status world_create(world *w, int ranks) {
   w->ends = calloc((size_t)ranks, sizeof *w->ends);
   OT_CHECK(w->ends, OT_ENVIRONMENT, "comm: out of memory for %d ranks", ranks);
-  w->process.spins = ranks <= usable_cores();
+  w->process.spins = ranks <= ot_host_cores();
   for (int i = 0; i < ranks; i++) {
     w->ranks = i + 1;
     OT_TRY(ot_comm_head_create(&w->ends[i].comm, &ot_comm_thread, &w->process, i, ranks));

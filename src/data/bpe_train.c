@@ -7,6 +7,7 @@
 
 #include "data/corpus.h"
 #include "files/output_file.h"
+#include "host/cores.h"
 #include "host/heap.h"
 #include "tokenizer/encoder.h"
 
@@ -144,7 +145,7 @@ ot_status ot_bpe_train_run(const ot_bpe_train_request *request) {
   OT_CHECK(!ot_output_file_is_stream(request->out), OT_ENVIRONMENT,
            "not a regular file, but the trained tokenizer must be read back (%s)", request->out);
   session s = {.request = request, .num_threads = request->num_threads};
-  if (s.num_threads <= 0) s.num_threads = ot_corpus_default_threads();
+  if (s.num_threads <= 0) s.num_threads = ot_host_cores();
   const ot_status status = run(&s);
   destroy_session(&s);
   return status;

@@ -85,6 +85,3 @@ typedef struct ot_corpus_job {
 
 // Blocks until the corpus is done or a block failed. The calling thread works, too.
 ot_status ot_corpus_run(ot_corpus *corpus, const ot_corpus_job *job);
-
-// The processors that this process may run on.
-int ot_corpus_default_threads(void);

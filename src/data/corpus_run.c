@@ -2,7 +2,6 @@
 // Threads without a queue: each reads the next block under one lock and waits for its turn to
 // commit under another, so at most one block per thread is in memory.
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #include "base/text.h"
@@ -110,10 +109,4 @@ ot_status ot_corpus_run(ot_corpus *corpus, const ot_corpus_job *job) {
   pthread_mutex_destroy(&r.reading);
   free(starts);
   return status;
-}
-
-int ot_corpus_default_threads(void) {
-  cpu_set_t set;
-  const int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return count > 0 ? count : 1;
 }

@@ -12,6 +12,7 @@
 #include "data/bpe_train.h"
 #include "data/corpus.h"
 #include "data/shard_writer.h"
+#include "host/cores.h"
 #include "tokenizer/encoder.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode.h"
@@ -218,7 +219,7 @@ static ot_status write_shard(session *s, ot_tokenize_result *result) {
 
 static ot_status run(session *s, ot_tokenize_result *result) {
   const ot_tokenize_request *const request = s->request;
-  s->num_threads = request->num_threads > 0 ? request->num_threads : ot_corpus_default_threads();
+  s->num_threads = request->num_threads > 0 ? request->num_threads : ot_host_cores();
   OT_TRY(ot_tokenizer_create(request->tokenizer, &s->tokenizer));
   OT_TRY(choose_eod(s, &s->output.eod));
   const ot_corpus_request corpus = {.paths = request->paths,

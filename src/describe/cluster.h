@@ -131,6 +131,7 @@ typedef struct ot_measured_machine {
   const ot_measured_traffic *traffic;  // [num_traffic]
   int64_t num_traffic;
   double disk_bytes_per_s;  // written and synced; 0 = not known
+  double round_trip_s;      // of a cache line between two cores; 0 = not known; for display only
   // of a GPU; for display only. 0 = not known
   double launch_s;                 // from call to call of a kernel that does nearly nothing
   double to_device_bytes_per_s;    // copies from pinned memory of the host

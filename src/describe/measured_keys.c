@@ -84,6 +84,8 @@ static const ot_key keys[] = {
      .help = "shared by all ranks, of all hosts; 0: not measured"},
     {"disk_bytes_per_s", OT_KEY_REAL, offsetof(ot_measured_machine, disk_bytes_per_s), "0",
      0, OT_NO_MAXIMUM, .unit = "bytes per second", .help = "written and synced"},
+    {"round_trip_s", OT_KEY_REAL, offsetof(ot_measured_machine, round_trip_s), "0", 0,
+     OT_NO_MAXIMUM, .unit = "seconds", .help = "of a cache line between two cores"},
     {"launch_s", OT_KEY_REAL, offsetof(ot_measured_machine, launch_s), "0", 0, OT_NO_MAXIMUM,
      .unit = "seconds", .help = "of a GPU: from call to call of a small kernel"},
     {"to_device_bytes_per_s", OT_KEY_REAL, offsetof(ot_measured_machine, to_device_bytes_per_s),

@@ -17,6 +17,7 @@
 #include "execute/pieces.h"
 #include "execute/recorder.h"
 #include "execute/streams.h"
+#include "host/cores.h"
 #include "host/heap.h"
 #include "kernels/kernels.h"
 #include "ops/repeat.h"
@@ -52,6 +53,7 @@ struct ot_executor {
   ot_executor_pause pause;  // call null: none
   bool paused;              // in this run
   ot_leave leave;
+  ot_core_binding cores;
 };
 
 // A task of the running order.
@@ -404,7 +406,7 @@ static ot_status finish(ot_executor *executor, ot_status status) {
   return ot_failure_repeat(&first);
 }
 
-ot_status ot_executor_run(ot_executor *executor, int order) {
+static ot_status run(ot_executor *executor, int order) {
   const bool timed = executor->schedule->backend == OT_BACKEND_CPU || executor->options.events;
   OT_TRY(ot_failure_repeat(executor->copies));
   OT_TRY(ot_device_bind(executor->device));
@@ -416,9 +418,15 @@ ot_status ot_executor_run(ot_executor *executor, int order) {
   if (executor->lanes) ot_lanes_begin(executor->lanes);
   if (executor->guard) ot_guard_begin(executor->guard, order);
   ot_leave_begin(&executor->leave, order_of(executor));
-  const ot_status status = walk(executor);
-  OT_TRY(finish(executor, status));
+  OT_TRY(finish(executor, walk(executor)));
   return ot_recorder_finish(&executor->recorder, &executor->timeline);
+}
+
+ot_status ot_executor_run(ot_executor *executor, int order) {
+  if (executor->schedule->backend == OT_BACKEND_CPU) ot_cores_bind(&executor->cores);
+  const ot_status status = run(executor, order);
+  ot_cores_release(&executor->cores);
+  return status;
 }
 
 void ot_executor_set_pause(ot_executor *executor, const ot_executor_pause *pause) {
@@ -487,6 +495,10 @@ ot_status ot_executor_create(const ot_schedule *schedule, const ot_executor_opti
   OT_CHECK(*executor, OT_ENVIRONMENT, "executor: out of memory");
   (*executor)->schedule = schedule;
   (*executor)->options = *options;
+  (*executor)->cores =
+      (ot_core_binding){.rank = options->comm ? ot_comm_local_rank(options->comm) : 0,
+                        .ranks = options->comm ? ot_comm_local_size(options->comm) : 1,
+                        .threads = schedule->threads};
   const ot_status status = create(*executor);
   if (status != OT_OK) ot_executor_destroy(executor);
   return status;
@@ -496,6 +508,7 @@ void ot_executor_destroy(ot_executor **executor) {
   if (!executor || !*executor) return;
   ot_executor *const e = *executor;
   ot_lanes_destroy(&e->lanes);
+  ot_cores_destroy(&e->cores);
   void *memory = e->memory;
   if (e->device) ot_device_release(e->device, &memory, e->schedule->arena_bytes);
   ot_guard_destroy(&e->guard);

@@ -16,7 +16,7 @@
 #include "ops/route.h"
 
 enum {
-  PACKED_DEPTH = 16,  // of the matrix, transposed at a time
+  PACKED_DEPTH = 64,  // of the matrix, transposed at a time
   PANEL_DEPTH = 256,  // of a panel, which stays in the L1 cache
 };
 static_assert(OT_GROUPED_ROWS % OT_TILE_ROWS == 0 && OT_GROUPED_COLUMNS % OT_PANEL == 0,

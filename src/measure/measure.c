@@ -275,6 +275,7 @@ static ot_status measure_cpu(const ot_measure_request *request, ot_arena *arena,
                  .threads = threads},
       .measured = {.cores = cores}};
   keep_tables(&m, arena, &out->measured);
+  OT_TRY(ot_measure_round_trip(&out->measured.round_trip_s));
   say(request, "kernels in steps");
   OT_TRY(measure_all_kernels(request, threads, cores, arena, out));
   if (request->no_links) {

@@ -32,5 +32,9 @@ ot_status ot_measure_machine(const ot_measure_request *request, ot_arena *arena,
 // host; OT_USAGE for GPUs. Collective over the world. Blocks.
 ot_status ot_measure_cluster(const ot_measure_request *request, ot_arena *arena, ot_cluster *out);
 
+// Seconds for a cache line from the first core to the last one and back; 0: there is one core. In a
+// virtual machine it changes when the host moves a core away from the cache that both shared.
+ot_status ot_measure_round_trip(double *seconds);
+
 // Seconds of a fixed matrix product on one thread: the present speed of the machine.
 ot_status ot_measure_pace(double *seconds);

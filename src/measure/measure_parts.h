@@ -16,6 +16,7 @@ enum { OT_TIMINGS_MOST = 192 };
 
 typedef struct ot_timings {
   int64_t count;                    // runs, of which the first OT_TIMINGS_MOST are kept
+  double total_s;                   // of all runs
   double seconds[OT_TIMINGS_MOST];  // sorted by ot_timings_sort
 } ot_timings;
 
@@ -26,6 +27,7 @@ typedef struct ot_timing {
   double seconds, spread;
 } ot_timing;
 ot_timing ot_timings_read(ot_timings *timings);
+double ot_timings_median(ot_timings *timings);
 
 // Kernel rates inside steps: small models of several families and parallel configurations are
 // trained for a few steps, and the constants of each kind of kernel are fitted to its task times.

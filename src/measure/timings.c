@@ -7,6 +7,7 @@
 void ot_timings_add(ot_timings *timings, double seconds) {
   if (timings->count < OT_TIMINGS_MOST) timings->seconds[timings->count] = seconds;
   timings->count++;
+  timings->total_s += seconds;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -14,12 +15,23 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-ot_timing ot_timings_read(ot_timings *timings) {
+// Sorts them; returns their number.
+static int64_t sort(ot_timings *timings) {
   const int64_t n = timings->count < OT_TIMINGS_MOST ? timings->count : OT_TIMINGS_MOST;
+  qsort(timings->seconds, (size_t)n, sizeof *timings->seconds, by_value);
+  return n;
+}
+
+ot_timing ot_timings_read(ot_timings *timings) {
+  const int64_t n = sort(timings);
+  const double *const s = timings->seconds;
   if (n == 0) return (ot_timing){0};
-  double *const s = timings->seconds;
-  qsort(s, (size_t)n, sizeof *s, by_value);
   const double median = s[n / 2];
   return (ot_timing){.seconds = s[n / 4],
                      .spread = median > 0 ? (s[3 * n / 4] - s[n / 4]) / median : 0};
+}
+
+double ot_timings_median(ot_timings *timings) {
+  const int64_t n = sort(timings);
+  return n > 0 ? timings->seconds[n / 2] : 0;
 }

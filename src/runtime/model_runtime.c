@@ -2,7 +2,6 @@
 // From a request to an allocated model runtime.
 #include "runtime/model_runtime.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -10,16 +9,11 @@
 #include "base/quantity.h"
 #include "base/text.h"
 #include "device/device.h"
+#include "host/cores.h"
 #include "runtime/runtime_state.h"
 #include "schedule/segment.h"
 
-int ot_runtime_cores(void) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  const int cores = CPU_COUNT(&set);
-  return cores > 0 ? cores : 1;
-}
+int ot_runtime_cores(void) { return ot_host_cores(); }
 
 ot_backend ot_runtime_choose_device(ot_run_device device, int ranks) {
   const bool fits = ranks == 1 && ot_device_count(OT_BACKEND_CUDA) > 0;
