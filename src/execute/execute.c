@@ -403,10 +403,11 @@ static ot_status finish(ot_executor *executor, ot_status status) {
                   add_location(executor, (place){.entry = executor->mailbox.failed}, messages));
   if (executor->lanes) ot_failure_take(&first, ot_lanes_finish(executor->lanes));
   ot_failure_take(&first, ot_streams_synchronize(&executor->streams));
+  ot_cores_release(&executor->cores);
   return ot_failure_repeat(&first);
 }
 
-static ot_status run(ot_executor *executor, int order) {
+ot_status ot_executor_run(ot_executor *executor, int order) {
   const bool timed = executor->schedule->backend == OT_BACKEND_CPU || executor->options.events;
   OT_TRY(ot_failure_repeat(executor->copies));
   OT_TRY(ot_device_bind(executor->device));
@@ -418,15 +419,9 @@ static ot_status run(ot_executor *executor, int order) {
   if (executor->lanes) ot_lanes_begin(executor->lanes);
   if (executor->guard) ot_guard_begin(executor->guard, order);
   ot_leave_begin(&executor->leave, order_of(executor));
+  if (executor->schedule->backend == OT_BACKEND_CPU) ot_cores_bind(&executor->cores);
   OT_TRY(finish(executor, walk(executor)));
   return ot_recorder_finish(&executor->recorder, &executor->timeline);
-}
-
-ot_status ot_executor_run(ot_executor *executor, int order) {
-  if (executor->schedule->backend == OT_BACKEND_CPU) ot_cores_bind(&executor->cores);
-  const ot_status status = run(executor, order);
-  ot_cores_release(&executor->cores);
-  return status;
 }
 
 void ot_executor_set_pause(ot_executor *executor, const ot_executor_pause *pause) {
