@@ -179,11 +179,12 @@ static ot_status check_handwritten(const training *t) {
 }
 
 // Before ranks start, for the same reason.
-static ot_status check_tasks(const ot_run *run) {
+static ot_status check_tasks(const ot_run *run, int ranks) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_run_tasks tasks;
-  const ot_status status = ot_run_tasks_open(run, &arena, &tasks);
+  ot_status status = ot_run_tasks_open(run, &arena, &tasks);
+  if (status == OT_OK) status = ot_run_tasks_check_stages(run, ranks);
   ot_run_tasks_close(&tasks);
   ot_heap_release(&heap);
   return status;
@@ -198,7 +199,7 @@ static ot_status prepare(void *context, int ranks) {
   OT_TRY(ot_trainer_check(&t->config.run));
   OT_TRY(ot_trainer_request(&t->config.run, t->arena, &one_rank));
   OT_TRY(check_handwritten(t));
-  OT_TRY(check_tasks(&t->config.run));
+  OT_TRY(check_tasks(&t->config.run, ranks));
   t->request = (ot_loop_request){
       .run = &t->config.run,
       .settings = t->config.settings,

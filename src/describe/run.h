@@ -221,7 +221,8 @@ typedef struct ot_evaluate_task {
 } ot_evaluate_task;
 
 typedef struct ot_run_evaluate {
-  int64_t every;  // steps; 0 = before the first step and after the last only
+  int64_t every;   // steps; 0 = before the first step and after the last only
+  int64_t stages;  // ranks that share a copy of the model; 0 = as few as have the memory
   ot_evaluate_task *tasks;
   int64_t num_tasks;
 } ot_run_evaluate;

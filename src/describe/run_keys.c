@@ -325,6 +325,8 @@ static const ot_schema task = {
 static const ot_key evaluate_keys[] = {
     {"every", OT_KEY_INTEGER, offsetof(ot_run_evaluate, every), "0", 0, OT_NO_MAXIMUM,
      .unit = "steps", .help = "steps between evaluations; 0: at the start and after the last step"},
+    {"stages", OT_KEY_INTEGER, offsetof(ot_run_evaluate, stages), "0", 0, 1 << 20,
+     .help = "ranks that share a copy of the model for it; 0: as few as have the memory"},
     {"tasks", OT_KEY_OBJECT, offsetof(ot_run_evaluate, tasks), "", .shape = OT_SHAPE_NAMED,
      .count_offset = offsetof(ot_run_evaluate, num_tasks), .object = &task, .null_text = "",
      .help = "file of JSON lines with choices, texts or prompts, or {NAME: FILE}"},

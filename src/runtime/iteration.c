@@ -492,6 +492,8 @@ ot_status ot_iteration_dismiss(ot_iteration *iteration) {
         numbers_call(OT_COMM_SEND, r->others[i], numbers, first_message(iteration));
     OT_TRY(ot_comm_run(r->comm, &call));
   }
+  // Those that follow again know nothing.
+  iteration->pages_changed = true;
   return OT_OK;
 }
 

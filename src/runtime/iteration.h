@@ -70,7 +70,7 @@ void ot_iteration_end(ot_iteration *iteration);
 void ot_iteration_read_logits(ot_iteration *iteration, int pick, double *to);
 ot_row_score ot_iteration_score_row(ot_iteration *iteration, int pick, int32_t target);
 
-// The other ranks return from ot_iteration_follow. No iteration is under way.
+// The other ranks return from ot_iteration_follow, and may follow again. No iteration is under way.
 ot_status ot_iteration_dismiss(ot_iteration *iteration);
 
 // Computes what the leading rank says, until it dismisses. Blocks.

@@ -181,19 +181,30 @@ static ot_status look_at_tasks(dry_run *d, const ot_run_tasks *tasks) {
       .cluster = report->cluster ? d->request->cluster : NULL,
       .threads =
           d->most.rank.schedule.threads * (d->how->local_ranks > 1 ? d->how->local_ranks : 1)};
+  const ot_run_tasks_ranks ranks = {.count = d->how->mesh->ranks,
+                                    .local = d->how->local_ranks > 1 ? d->how->local_ranks : 1,
+                                    .threads = d->most.rank.schedule.threads,
+                                    .training_bytes = report->memory.peak_bytes,
+                                    .machine_bytes = ot_runtime_memory()};
+  ot_run_tasks_engines engines;
+  OT_TRY(ot_run_tasks_place(run, tasks, &ranks, d->arena, &engines));
   ot_run_tasks_cost cost;
   OT_TRY(ot_run_tasks_predict(run, tasks, &machine, d->arena, &cost));
   report->evaluations = ot_run_tasks_times(run);
-  report->evaluation_bytes = cost.memory_bytes;
+  report->evaluation_bytes = engines.bytes;
   report->evaluation_s = cost.seconds;
   const char *const time =
       report->cluster ? ot_arena_format(d->arena, ", at most %.3g s", cost.seconds) : "";
+  const char *const where =
+      engines.stages == 1
+          ? "one rank of each machine"
+          : ot_arena_format(d->arena, "each machine, in pipelines of %d ranks", engines.stages);
   ot_loop_note(
       d->request,
       "evaluation: %ld sequence%s, up to %ld tokens%s; %ld in the run; a copy of the model "
-      "for them needs %s on one rank of each machine",
+      "for them needs %s on %s",
       cost.sequences, ot_text_plural(cost.sequences, "s"), cost.tokens, time, report->evaluations,
-      ot_figure_bytes(d->arena, cost.memory_bytes));
+      ot_figure_bytes(d->arena, engines.bytes), where);
   return OT_OK;
 }
 

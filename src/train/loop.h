@@ -108,7 +108,7 @@ typedef struct ot_dry_run_report {
   ot_step_figures expected;    // of the first step, per rank
   double tokens_per_s, mfu;    // of the first step, all ranks
   int64_t evaluations;         // of the whole run
-  int64_t evaluation_bytes;    // on one rank of each machine
+  int64_t evaluation_bytes;    // of a machine
   double evaluation_s;         // of one of them, at most; NaN: unknown
 } ot_dry_run_report;
 

@@ -11,6 +11,44 @@ enum { KEY_BYTES = 512 };
 
 // ---- begin ----
 
+static ot_status most_of(ot_loop *l, int64_t mine, int64_t *most) {
+  ot_world *const world = l->request->world;
+  int64_t *const all = ot_arena_array(l->arena, ot_world_size(world), sizeof *all);
+  OT_TRY(ot_world_allgather(world, mine, all));
+  *most = all[0];
+  for (int i = 1; i < ot_world_size(world); i++) *most = all[i] > *most ? all[i] : *most;
+  return OT_OK;
+}
+
+static ot_status place_engines(ot_loop *l) {
+  ot_world *const world = l->request->world;
+  const ot_schedule *const schedule = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer));
+  ot_comm *const comm = ot_world_comm(world);
+  ot_run_tasks_ranks ranks = {.count = ot_world_size(world)};
+  int64_t local, threads, memory;
+  OT_TRY(most_of(l, comm ? ot_comm_local_size(comm) : 1, &local));
+  OT_TRY(most_of(l, schedule->threads, &threads));
+  OT_TRY(most_of(l, schedule->bill.peak_bytes, &ranks.training_bytes));
+  OT_TRY(most_of(l, -ot_runtime_memory(), &memory));
+  ranks.local = (int)local;
+  ranks.threads = (int)threads;
+  ranks.machine_bytes = -memory;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status =
+      ot_run_tasks_place(l->run, &l->evaluation.tasks, &ranks, &arena, &l->evaluation.engines);
+  ot_heap_release(&heap);
+  return status;
+}
+
+// The ranks of the first stage have the engines of several stages.
+static void find_stage(ot_loop *l, bool *leads) {
+  ot_loop_evaluation *const e = &l->evaluation;
+  e->shares = ot_world_size(l->request->world) / e->engines.stages;
+  e->share = ot_world_rank(l->request->world);
+  *leads = e->share < e->shares;
+}
+
 // The first rank of each machine computes; machines are counted in the order of their ranks.
 static ot_status find_share(ot_loop *l, bool *computes) {
   ot_world *const world = l->request->world;
@@ -28,24 +66,45 @@ static ot_status find_share(ot_loop *l, bool *computes) {
   return OT_OK;
 }
 
-static ot_status create_engine(ot_loop *l, bool computes) {
+static ot_status create_runtime(ot_loop *l) {
   ot_loop_evaluation *const e = &l->evaluation;
+  ot_world *const world = l->request->world;
   const int threads = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer))->threads;
-  if (!computes) return OT_OK;
-  const ot_runtime_request request =
-      ot_run_tasks_request(l->run, &e->tasks, threads * ot_world_core_sharers(l->request->world));
-  OT_TRY(ot_runtime_create(&request, &e->runtime));
-  return ot_inference_create(e->runtime, ot_tokenizer_vocab_size(e->tasks.tokenizer), &e->engine);
+  if (e->engines.stages == 1) {
+    const ot_runtime_request request =
+        ot_run_tasks_request(l->run, &e->tasks, threads * ot_world_core_sharers(world));
+    return ot_runtime_create(&request, &e->runtime);
+  }
+  ot_runtime_request request =
+      ot_run_tasks_stage(l->run, &e->tasks, threads, &e->engines.mesh, ot_world_rank(world));
+  request.comm = ot_world_comm(world);
+  return ot_runtime_create(&request, &e->runtime);
+}
+
+static ot_status create_engine(ot_loop *l) {
+  ot_loop_evaluation *const e = &l->evaluation;
+  bool leads = false;
+  OT_TRY(place_engines(l));
+  if (e->engines.stages > 1) {
+    find_stage(l, &leads);
+  } else {
+    OT_TRY(find_share(l, &leads));
+  }
+  const bool computes = leads || e->engines.stages > 1;
+  ot_status status = computes ? create_runtime(l) : OT_OK;
+  if (status == OT_OK && leads) {
+    status =
+        ot_inference_create(e->runtime, ot_tokenizer_vocab_size(e->tasks.tokenizer), &e->engine);
+  }
+  return ot_world_agree(l->request->world, status);
 }
 
 ot_status ot_loop_evaluate_begin(ot_loop *l) {
   ot_world *const world = l->request->world;
-  bool computes = false;
   if (l->run->evaluate.num_tasks == 0) return OT_OK;
   OT_TRY(ot_world_agree(world, ot_run_tasks_open(l->run, l->arena, &l->evaluation.tasks)));
   OT_TRY(ot_world_check_equal(world, l->evaluation.tasks.hash, "the tasks of evaluate"));
-  OT_TRY(find_share(l, &computes));
-  return ot_world_agree(world, create_engine(l, computes));
+  return create_engine(l);
 }
 
 void ot_loop_evaluate_end(ot_loop *l) {
@@ -96,13 +155,26 @@ static ot_status report(ot_loop *l, int64_t step, const double *results) {
 
 // ---- running ----
 
-static ot_status run_for(ot_loop *l, ot_evaluation *e, double seconds, bool *done) {
+static ot_status iterate(ot_loop *l, ot_evaluation *e, double seconds, bool *done) {
   const double until_s = ot_clock_s() + seconds;
   do {
     OT_TRY(ot_evaluation_step(e, done));
     ot_heartbeat_beat(l->heartbeat);
   } while (!*done && !ot_stop_signal_seen() && ot_clock_s() < until_s);
   return OT_OK;
+}
+
+// Stages follow their engine until it has iterated for that long.
+static ot_status run_for(ot_loop *l, ot_evaluation *e, double seconds, bool *done) {
+  const ot_loop_evaluation *const own = &l->evaluation;
+  if (own->engines.stages == 1) return iterate(l, e, seconds, done);
+  *done = true;
+  ot_status status = own->engine ? iterate(l, e, seconds, done) : ot_inference_follow(own->runtime);
+  if (status == OT_OK && own->engine) status = ot_inference_dismiss(own->engine);
+  // Others wait for this rank's part of an iteration.
+  if (status != OT_OK) ot_comm_fail(ot_world_comm(l->request->world), status);
+  ot_heartbeat_beat(l->heartbeat);
+  return status;
 }
 
 // *left: a rank was asked to stop.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluations of a running loop. One rank of each machine has an engine of its own, as `orthant
-// score` has, and before each evaluation a copy of the weights in float32, so that the figures are
-// those of `orthant score` on the checkpoint of the step, to the last bit, whatever the mesh; and
-// nothing of the training is touched. Machines share the sequences out; other ranks wait.
+// score` has, and before each evaluation a copy of the weights in float32; a model that is too
+// large for one rank has engines that are pipelines of ranks (run_tasks.h). Neither changes a bit,
+// so the figures are those of `orthant score` on the checkpoint of the step, whatever the mesh; and
+// nothing of the training is touched. Engines share the sequences out; ranks without one wait.
 // Private to train/loop*.c.
 #pragma once
 
@@ -12,8 +13,9 @@ struct ot_loop;
 
 typedef struct ot_loop_evaluation {
   ot_run_tasks tasks;
-  ot_runtime *runtime;    // null: this rank computes nothing
-  ot_inference *engine;   // of it
+  ot_runtime *runtime;   // null: this rank computes nothing
+  ot_inference *engine;  // of it; null: this rank follows another one, or computes nothing
+  ot_run_tasks_engines engines;
   int64_t share, shares;  // of the sequences
   double spent_s;         // in all evaluations of this process
   double after_begin_s;   // in those after the first step began

@@ -50,6 +50,92 @@ ot_runtime_request ot_run_tasks_request(const ot_run *run, const ot_run_tasks *t
   return request;
 }
 
+ot_runtime_request ot_run_tasks_stage(const ot_run *run, const ot_run_tasks *tasks, int threads,
+                                      const ot_mesh *mesh, int rank) {
+  const ot_inference_shape shape = ot_evaluation_shape(tasks->task, tasks->count);
+  ot_runtime_request request = {.model = &run->model,
+                                .compute = OT_F32,
+                                .storage = OT_F32,
+                                .backend = OT_BACKEND_CPU,
+                                .threads = threads,
+                                .mesh = mesh,
+                                .rank = rank};
+  ot_inference_complete(&shape, &request);
+  return request;
+}
+
+// ---- place ----
+
+static ot_status bytes_of(const ot_runtime_request *request, ot_arena *arena, int64_t *bytes) {
+  ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
+  ot_schedule *const schedule = ot_arena_take(arena, sizeof *schedule);
+  OT_TRY(ot_runtime_plan(request, arena, graphs, schedule));
+  *bytes = schedule->bill.peak_bytes;
+  return OT_OK;
+}
+
+typedef struct placing {
+  const ot_run *run;
+  const ot_run_tasks *tasks;
+  const ot_run_tasks_ranks *ranks;
+  ot_arena *arena;
+} placing;
+
+// Engines of `stages` stages; those of a machine are taken to be as large as the largest.
+static ot_status place(const placing *p, int stages, ot_run_tasks_engines *out) {
+  const ot_run_tasks_ranks *const ranks = p->ranks;
+  *out = (ot_run_tasks_engines){.stages = stages};
+  if (stages == 1) {
+    const ot_runtime_request whole =
+        ot_run_tasks_request(p->run, p->tasks, ranks->threads * ranks->local);
+    return bytes_of(&whole, p->arena, &out->bytes);
+  }
+  const ot_run_parallel parallel = {
+      .tp = 1, .pp = stages, .vpp = 1, .cp = 1, .ep = 1, .etp = 1, .dp_replicate = 1};
+  OT_TRY(ot_mesh_build(&parallel, ranks->count, &out->mesh));
+  for (int stage = 0; stage < stages; stage++) {
+    int64_t bytes;
+    const int rank = stage * (ranks->count / stages);
+    const ot_runtime_request part =
+        ot_run_tasks_stage(p->run, p->tasks, ranks->threads, &out->mesh, rank);
+    OT_TRY(bytes_of(&part, p->arena, &bytes));
+    if (bytes * ranks->local > out->bytes) out->bytes = bytes * ranks->local;
+  }
+  return OT_OK;
+}
+
+static int most_stages(const ot_run *run, int ranks) {
+  const bool gpu = ot_runtime_choose_device(run->device, 1) != OT_BACKEND_CPU;
+  const int64_t blocks = run->model.num_layers + 2;
+  return gpu ? 1 : blocks < ranks ? (int)blocks : ranks;
+}
+
+ot_status ot_run_tasks_check_stages(const ot_run *run, int ranks) {
+  const int64_t asked = run->evaluate.stages;
+  const int most = most_stages(run, ranks);
+  if (run->evaluate.num_tasks == 0 || asked == 0) return OT_OK;
+  OT_CHECK(
+      asked <= most && ranks % asked == 0, OT_USAGE,
+      "evaluate.stages=%lld: it must divide the %d rank%s and be at most %d (layers and two; on "
+      "GPUs 1)",
+      (long long)asked, ranks, ot_text_plural(ranks, "s"), most);
+  return OT_OK;
+}
+
+ot_status ot_run_tasks_place(const ot_run *run, const ot_run_tasks *tasks,
+                             const ot_run_tasks_ranks *ranks, ot_arena *arena,
+                             ot_run_tasks_engines *out) {
+  const int asked = (int)run->evaluate.stages, most = most_stages(run, ranks->count);
+  OT_TRY(ot_run_tasks_check_stages(run, ranks->count));
+  const placing p = {run, tasks, ranks, arena};
+  OT_TRY(place(&p, asked > 0 ? asked : 1, out));
+  for (int stages = 2; asked == 0 && stages <= most; stages++) {
+    if (ranks->training_bytes * ranks->local + out->bytes < ranks->machine_bytes) break;
+    if (ranks->count % stages == 0) OT_TRY(place(&p, stages, out));
+  }
+  return OT_OK;
+}
+
 int64_t ot_run_tasks_times(const ot_run *run) {
   const int64_t every = run->evaluate.every, steps = ot_run_total_steps(run);
   if (run->evaluate.num_tasks == 0) return 0;
@@ -107,6 +193,5 @@ ot_status ot_run_tasks_predict(const ot_run *run, const ot_run_tasks *tasks,
     }
   }
   OT_TRY(ot_runtime_plan(&request, arena, graphs, schedule));
-  cost->memory_bytes = schedule->bill.peak_bytes;
   return machine->cluster ? price(tasks, schedule, machine, arena, cost) : OT_OK;
 }

@@ -68,6 +68,10 @@ grep -aq 'evaluate/words/acc_norm' one/tensorboard/events.* || fail "no figures 
 "$orthant" report one --json | grep -q '"name": "texts/bits_per_byte"' || fail "no figures in the report"
 check tp2 --ranks 2 --set parallel.tp=2
 check dp2pp2 --ranks 4 --set parallel.pp=2 --set parallel.zero=3
+check stages --ranks 4 --set parallel.tp=2 --set evaluate.stages=2
+check all --ranks 4 --set parallel.pp=2 --set parallel.zero=3 --set evaluate.stages=4
+expect 2 "evaluate.stages=3: it must divide the 4 ranks and be at most 4" \
+  "$orthant" train run.yaml --ranks 4 --set "$evaluate" --set evaluate.stages=3 --set output=none
 check bf16 --ranks 2 --set precision.compute=bf16
 
 # ---- no bit of training changes ----
@@ -167,5 +171,7 @@ expect 2 'data.tokenizer' "$orthant" train run.yaml --set output=none --set data
 "$orthant" train run.yaml --set output=none --set "$evaluate" --dry-run --json 2>dry.txt >dry.json
 grep -q '^evaluation: 14 sequences, .*; 4 in the run' dry.txt || fail "the dry run does not tell: $(cat dry.txt)"
 grep -q '"evaluations": 4' dry.json || fail "no evaluations in JSON"
+"$orthant" train run.yaml --set output=none --set "$evaluate" --set evaluate.stages=2 --ranks 2 --dry-run 2>dry.txt
+grep -q '^evaluation: .* on each machine, in pipelines of 2 ranks' dry.txt || fail "no stages: $(cat dry.txt)"
 "$orthant" train run.yaml --set output=none --set "$evaluate" --set cluster=h100 --dry-run 2>dry.txt
 grep -q '^evaluation: .* tokens, at most [0-9.e-]* s; 4 in' dry.txt || fail "no predicted time: $(cat dry.txt)"
