@@ -135,4 +135,16 @@ static ot_status advance(ot_rl_state *r) {
   return OT_OK;
 }
 
-const ot_rl_clock ot_rl_simulated_clock = {create, advance, ot_rl_local_destroy};
+static ot_status rest(ot_rl_state *r, ot_rl_point *point) {
+  *point = (ot_rl_point){.queue = ot_rl_flow_queue(fleet_of(r)->flow)};
+  return ot_rl_flow_rest(fleet_of(r)->flow, &point->flow);
+}
+
+static ot_rl_queue *queue(ot_rl_state *r) { return ot_rl_flow_queue(fleet_of(r)->flow); }
+
+static void set(ot_rl_state *r, const ot_rl_point *point) {
+  ot_rl_flow_set(fleet_of(r)->flow, &point->flow);
+  r->record = ot_rl_flow_record(fleet_of(r)->flow);
+}
+
+const ot_rl_clock ot_rl_simulated_clock = {create, advance, rest, queue, set, ot_rl_local_destroy};

@@ -33,6 +33,8 @@ typedef struct real_clock {
   ot_rl_queue queue;
   ot_rl_sequence **batch;  // [fleet.batch]
   ot_tape *tape;
+  bool continued;                    // from a checkpoint
+  ot_rl_record before;               // what it had then
   double start_s, left_s, paused_s;  // paused: between updates, for validations and files
 } real_clock;
 
@@ -303,8 +305,9 @@ static void measure_costs(ot_rl_state *r) {
 static void measure(ot_rl_state *r) {
   real_clock *const c = clock_of(r);
   ot_rl_record *const record = &c->queue.record;
-  record->generators_s = record->slots_s = 0;
-  double tokens = 0;
+  record->generators_s = c->before.generators_s;
+  record->slots_s = c->before.slots_s;
+  double tokens = (double)c->before.made_tokens;
   for (int i = 0; i < c->count; i++) {
     record->generators_s += c->remotes[i].decode.seconds;
     record->slots_s += c->remotes[i].decode.slots_s;
@@ -360,12 +363,13 @@ static ot_status create(ot_rl_state *r) {
 
 static ot_status begin(ot_rl_state *r) {
   real_clock *const c = clock_of(r);
-  if (r->directory) {
+  if (r->directory && !c->continued) {
     OT_TRY(ot_tape_create(ot_arena_format(r->arena, "%s/tape.txt", r->run->output), c->count,
                           r->version > 0, &c->tape));
   }
   OT_TRY(greet(r));
-  c->start_s = c->left_s = ot_clock_s();
+  c->left_s = ot_clock_s();
+  c->start_s = c->left_s - r->time_s;
   return OT_OK;
 }
 
@@ -426,4 +430,29 @@ static void destroy(ot_rl_state *r) {
   ot_tape_destroy(&c->tape);
 }
 
-const ot_rl_clock ot_rl_real_clock = {create, advance, destroy};
+// What generators make is not saved: it belongs to them.
+static ot_status rest(ot_rl_state *r, ot_rl_point *point) {
+  real_clock *const c = clock_of(r);
+  *point = (ot_rl_point){.queue = &c->queue,
+                         .num_next = c->count,
+                         .flow = {.time_s = r->time_s, .version = r->version}};
+  point->next = ot_arena_array(r->arena, c->count, sizeof *point->next);
+  for (int i = 0; i < c->count; i++) point->next[i] = c->remotes[i].next_group;
+  return OT_OK;
+}
+
+static ot_rl_queue *queue(ot_rl_state *r) { return &clock_of(r)->queue; }
+
+static void set(ot_rl_state *r, const ot_rl_point *point) {
+  real_clock *const c = clock_of(r);
+  c->continued = true;
+  c->before = c->queue.record;
+  for (const ot_rl_group *g = c->queue.first; g; g = g->next) {
+    c->remotes[g->id % c->count].received++;
+  }
+  for (int i = 0; i < c->count && i < point->num_next; i++) {
+    c->remotes[i].next_group = point->next[i];
+  }
+}
+
+const ot_rl_clock ot_rl_real_clock = {create, advance, rest, queue, set, destroy};

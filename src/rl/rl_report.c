@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of a run that learns from rewards, and the forecast that its figures are compared with.
+#include <stdlib.h>
+
 #include "base/extremes.h"
 #include "base/text_builder.h"
 #include "checkpoint/checkpoint_list.h"
 #include "files/output_file.h"
 #include "rl/rl_state.h"
+#include "train/loop_start.h"
 
 enum { FORECAST_UPDATES = 200 };
 
@@ -54,10 +57,13 @@ ot_status ot_rl_report_save(ot_rl_state *r) {
   const char *const directory = ot_run_directory_checkpoints(r->directory);
   const char *const path = ot_checkpoint_path(r->arena, directory, version);
   const ot_rl_record *const record = r->record;
+  ot_rl_point point;
+  OT_TRY(r->clock->rest(r, &point));
   ot_state_request request = {.path = path,
                               .settings = r->request->settings,
                               .tokenizer = r->tokenizer,
-                              .position = {version, record->sequences, record->tokens}};
+                              .position = {version, record->sequences, record->tokens},
+                              .state = point.queue ? ot_rl_point_print(r, &point) : NULL};
   OT_TRY(ot_metrics_sync(r->metrics));
   OT_TRY(ot_rl_learner_save(ot_rl_updater_learner(r->updater), &request));
   OT_TRY(ot_run_directory_set_saved(r->directory, ""));
@@ -65,19 +71,59 @@ ot_status ot_rl_report_save(ot_rl_state *r) {
   return ot_checkpoint_prune(r->arena, directory, r->run->checkpoint.keep);
 }
 
+// ---- start ----
+
+// The newest checkpoint of the run, if it has one.
+static ot_status find_checkpoint(ot_rl_state *r, ot_checkpoint_found *found) {
+  const char *const output = r->run->output;
+  const ot_run_directory_state state = ot_run_directory_found(r->directory);
+  const ot_checkpoint_search search = {.hashes = OT_CHECKPOINT_HASH_HEADERS};
+  const ot_loop_request same = {.run = r->run, .settings = r->request->settings};
+  *found = (ot_checkpoint_found){0};
+  if (state == OT_RUN_EMPTY) return OT_OK;
+  OT_CHECK(state == OT_RUN_PRESENT && !r->request->replay, OT_USAGE,
+           "%s is not empty (try --set output=OTHER)", output);
+  OT_TRY(
+      ot_checkpoint_newest(r->arena, ot_run_directory_checkpoints(r->directory), &search, found));
+  OT_CHECK(found->path || !ot_run_directory_saved(r->directory), OT_ENVIRONMENT,
+           "%s has saved checkpoints, but all are missing (try --set output=OTHER)", output);
+  if (!found->path) return OT_OK;
+  OT_CHECK(found->manifest->state, OT_USAGE,
+           "%s was not saved by a run of orthant rl that can go on (try --set output=OTHER; init: "
+           "%s starts from its weights)",
+           found->path, output);
+  return ot_loop_compare_settings(&same, found->path, found->manifest->config, r->arena);
+}
+
+static ot_status resume(ot_rl_state *r, const ot_checkpoint_found *found) {
+  const char *note = NULL;
+  ot_state_request request = {.path = found->path};
+  OT_TRY(ot_rl_learner_load(ot_rl_updater_learner(r->updater), &request));
+  r->version = request.position.step;
+  r->summary->checkpoint = found->path;
+  OT_TRY(ot_rl_point_read(r, found->path, found->manifest->state));
+  OT_TRY(ot_run_directory_rewind(r->directory, r->version, r->arena, &note));
+  const char *const notes[] = {found->note, request.note, note,
+                               ot_arena_format(r->arena, "continuing after update %lld (%s)",
+                                               (long long)r->version, found->path)};
+  for (int i = 0; i < OT_COUNT(notes); i++) {
+    if (notes[i]) ot_rl_tell(r, (ot_rl_event){.kind = OT_RL_EVENT_NOTE, .text = notes[i]});
+  }
+  free(request.note);
+  return OT_OK;
+}
+
 ot_status ot_rl_report_open(ot_rl_state *r) {
   if (!r->request->settings) return OT_OK;
-  const char *const output = r->run->output;
+  ot_checkpoint_found found;
   ot_text_builder text = {.arena = r->arena};
-  OT_TRY(ot_run_directory_create(output, &r->directory));
-  OT_CHECK(ot_run_directory_found(r->directory) == OT_RUN_EMPTY, OT_USAGE,
-           "%s is not empty, and runs of orthant rl are not continued (try --set output=OTHER; "
-           "init: %s starts from its weights)",
-           output, output);
+  OT_TRY(ot_run_directory_create(r->run->output, &r->directory));
+  OT_TRY(find_checkpoint(r, &found));
+  if (found.path) OT_TRY(resume(r, &found));
   ot_node_print_yaml(r->request->settings, 0, &text);
   OT_TRY(ot_output_file_replace(ot_run_directory_config(r->directory), ot_text_builder_text(&text),
                                 text.length));
-  return ot_metrics_create(ot_run_directory_metrics(r->directory), 0, &r->metrics);
+  return ot_metrics_create(ot_run_directory_metrics(r->directory), r->version, &r->metrics);
 }
 
 // What the lengths of the responses that began first say of the whole run. All of them: those that

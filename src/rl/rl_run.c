@@ -262,19 +262,24 @@ static void release(ot_rl_state *r) {
 
 // ---- the run ----
 
+static void summarize(ot_rl_state *r) {
+  r->summary->real = r->run->rl.clock == OT_RL_REAL;
+  r->summary->fleet = r->fleet;
+  r->summary->record = *r->record;
+  ot_rl_record_forecast(&r->fleet, &r->summary->record, &r->summary->measured);
+}
+
 static ot_status run_updates(ot_rl_state *r) {
-  OT_TRY(validate(r));
+  if (r->version == 0) OT_TRY(validate(r));
+  if (r->version > 0) summarize(r);
   while (r->version < r->run->steps) {
     OT_TRY(r->clock->advance(r));
     OT_TRY(ot_rl_report_update(r));
     OT_TRY(ot_rl_report_predict(r));
     OT_TRY(validate(r));
+    summarize(r);
     OT_TRY(ot_rl_report_save(r));
   }
-  r->summary->real = r->run->rl.clock == OT_RL_REAL;
-  r->summary->fleet = r->fleet;
-  r->summary->record = *r->record;
-  ot_rl_record_forecast(&r->fleet, &r->summary->record, &r->summary->measured);
   return ot_rl_learner_dismiss(ot_rl_updater_learner(r->updater));
 }
 

@@ -14,10 +14,23 @@ enum { OT_RL_FORECAST_FROM = 256 };
 
 typedef struct ot_rl_state ot_rl_state;
 
-// Runs a clock until an update is complete, and sets version, time_s and record.
+// What a checkpoint has of a clock, besides weights and optimizer.
+typedef struct ot_rl_point {
+  ot_rl_flow_point flow;
+  ot_rl_queue *queue;
+  int num_next;   // generators of the real clock
+  int64_t *next;  // [num_next] groups that each begins next, of its own
+} ot_rl_point;
+
 typedef struct ot_rl_clock {
   ot_status (*create)(ot_rl_state *state);
+  // Runs until an update is complete, and sets version, time_s and record.
   ot_status (*advance)(ot_rl_state *state);
+  // Brings the clock to a point that a checkpoint can hold; `queue` null: there is none.
+  ot_status (*rest)(ot_rl_state *state, ot_rl_point *point);
+  // The queue of a new clock, and its point once the queue is filled.
+  ot_rl_queue *(*queue)(ot_rl_state *state);
+  void (*set)(ot_rl_state *state, const ot_rl_point *point);
   void (*destroy)(ot_rl_state *state);
 } ot_rl_clock;
 
@@ -69,5 +82,12 @@ ot_status ot_rl_report_open(ot_rl_state *state);
 ot_status ot_rl_report_update(ot_rl_state *state);
 ot_status ot_rl_report_predict(ot_rl_state *state);
 ot_status ot_rl_report_save(ot_rl_state *state);
+
+// ---- rl_point.c: the state of a clock as JSON ----
+
+const char *ot_rl_point_print(const ot_rl_state *state, const ot_rl_point *point);
+// Fills the queue of `state` and sets its clock. OT_ENVIRONMENT if `text` is no such state; `path`
+// for messages.
+ot_status ot_rl_point_read(ot_rl_state *state, const char *path, const char *text);
 
 int64_t ot_rl_state_mean_prompt(const ot_rl_state *state);

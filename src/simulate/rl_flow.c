@@ -35,6 +35,7 @@ struct ot_rl_flow {
   ot_rl_group *open;  // some members have not started
   ot_rl_queue queue;
   double record_from_s;
+  bool resting;  // see ot_rl_flow_rest
 };
 
 ot_status ot_rl_flow_create(const ot_rl_flow_request *request, ot_arena *arena, ot_rl_flow **out) {
@@ -65,7 +66,7 @@ ot_status ot_rl_flow_create(const ot_rl_flow_request *request, ot_arena *arena, 
 // ---- the trainer ----
 
 static void take_batch(ot_rl_flow *f) {
-  if (f->trainer != IDLE) return;
+  if (f->trainer != IDLE || f->resting) return;
   f->batch_count = ot_rl_queue_take(&f->queue, f->version, f->batch);
   if (f->batch_count == 0) return;
   double tokens = 0;
@@ -100,6 +101,7 @@ static bool is_in_share(const ot_rl_flow *f, const generator *g) {
 }
 
 static bool may_start(const ot_rl_flow *f, const generator *g) {
+  if (f->resting) return false;
   if (f->fleet->updates == OT_RL_SYNCHRONOUS) return is_in_share(f, g);
   return f->open || f->queue.queued * f->fleet->group < f->fleet->queue;
 }
@@ -245,6 +247,31 @@ ot_status ot_rl_flow_advance(ot_rl_flow *flow) {
   }
   return OT_OK;
 }
+
+ot_status ot_rl_flow_rest(ot_rl_flow *flow, ot_rl_flow_point *point) {
+  flow->resting = true;
+  OT_TRY(wake(flow));
+  for (int event; (event = next_event(flow)) != NO_EVENT;) {
+    OT_TRY(play_event(flow, event));
+    OT_TRY(wake(flow));
+  }
+  flow->resting = false;
+  for (int i = 0; i < flow->num_generators; i++) flow->generators[i].version = -1;
+  *point = (ot_rl_flow_point){flow->now_s, flow->record_from_s, flow->version, flow->started,
+                              flow->open};
+  return OT_OK;
+}
+
+void ot_rl_flow_set(ot_rl_flow *flow, const ot_rl_flow_point *point) {
+  flow->now_s = point->time_s;
+  flow->record_from_s = point->record_from_s;
+  flow->version = point->version;
+  flow->started = point->started;
+  flow->open = point->open;
+  for (int i = 0; i < flow->num_generators; i++) flow->generators[i].version = -1;
+}
+
+ot_rl_queue *ot_rl_flow_queue(ot_rl_flow *flow) { return &flow->queue; }
 
 double ot_rl_flow_time_s(const ot_rl_flow *flow) { return flow->now_s; }
 

@@ -71,6 +71,21 @@ ot_status ot_rl_flow_create(const ot_rl_flow_request *request, ot_arena *arena, 
 // Runs on until an update is complete. OT_USAGE if none will be: all generators have failed.
 ot_status ot_rl_flow_advance(ot_rl_flow *flow);
 
+// A flow at rest: nothing is decoded, trained on or published, and generators take the weights anew
+// before they go on. With what waits (ot_rl_flow_queue) it is all that a flow is.
+typedef struct ot_rl_flow_point {
+  double time_s, record_from_s;
+  int64_t version, started;
+  ot_rl_group *open;  // of which some members have not begun, or null
+} ot_rl_flow_point;
+
+// Brings the flow to a rest: running sequences go on to their ends, none begins, none is trained
+// on.
+ot_status ot_rl_flow_rest(ot_rl_flow *flow, ot_rl_flow_point *point);
+// The point of a new flow whose queue has the groups of another one at rest.
+void ot_rl_flow_set(ot_rl_flow *flow, const ot_rl_flow_point *point);
+ot_rl_queue *ot_rl_flow_queue(ot_rl_flow *flow);
+
 double ot_rl_flow_time_s(const ot_rl_flow *flow);
 int64_t ot_rl_flow_version(const ot_rl_flow *flow);
 const ot_rl_record *ot_rl_flow_record(const ot_rl_flow *flow);

@@ -73,6 +73,7 @@ static ot_manifest manifest_of(const ot_state_request *request, ot_arena *arena)
                .ranks = ot_world_size(world)},
       .next_sample = request->position.next_sample,
       .tokens = request->position.tokens,
+      .state = request->state,
   };
 }
 

@@ -22,6 +22,7 @@ typedef struct ot_state_request {
   const ot_node *settings;        // resolved configuration (ot_config_load)
   const ot_tokenizer *tokenizer;  // or null
   ot_position position;
+  const char *state;    // further state, a JSON object for the manifest; null: none
   ot_world *world;      // null: one rank
   int64_t shard_bytes;  // of tensor files, to save; 0: 1 GiB
   char *note;           // set by a load, on the leader, to be freed; null: nothing to say

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "checkpoint/checkpoint_list.h"
 #include "rl/generator.h"
 #include "rl/rl_audit.h"
 #include "support/arena_fixture.h"
@@ -293,6 +294,43 @@ static void old_tokens_are_never_trained_on(void **state) {
   assert_true(found->summary.record.cancelled + found->summary.record.dropped > 0);
 }
 
+// Stopped after update 6, of which the checkpoint is lost, and continued from that of update 3.
+static void continued_runs_have_the_same_bits(void **state) {
+  (void)state;
+  static const struct {
+    ot_rl_updates updates;
+    int recompute, max_lag;
+  } cases[] = {{OT_RL_IN_FLIGHT, 0, 0}, {OT_RL_IN_FLIGHT, 1, 2}, {OT_RL_SYNCHRONOUS, 0, 0}};
+  for (int k = 0; k < OT_COUNT(cases); k++) {
+    ot_run run = run_of(ot_arena_format(&arena, "whole%d", k), OT_F32);
+    run.checkpoint.every = 3;
+    run.rl.updates = cases[k].updates;
+    run.rl.recompute = cases[k].recompute;
+    run.rl.max_lag = cases[k].max_lag;
+    run.rl.slots = 5;  // no whole groups: one is open at a checkpoint
+    const told *const whole = play(&run, NULL, 0);
+    const char *const first = run.output;
+    run.output = scratch_path(directory, ot_arena_format(&arena, "part%d", k));
+    run.steps = 6;
+    (void)play(&run, NULL, 0);
+    const char *const checkpoints = ot_arena_format(&arena, "%s/checkpoints", run.output);
+    assert_int_equal(ot_checkpoint_remove(&arena, checkpoints, 6), OT_OK);
+    run.steps = STEPS;
+    told *const rest = ot_arena_array(&arena, 1, sizeof *rest);
+    const ot_rl_request request = {.run = &run,
+                                   .settings = ot_node_create(&arena, OT_NODE_MAP),
+                                   .sink = note,
+                                   .context = rest};
+    const ot_status status = ot_rl_run(&request, &arena, &rest->summary);
+    if (status != OT_OK) fail_msg("%s", ot_fail_message());
+    assert_int_equal(rest->updates, STEPS - 3);
+    assert_memory_equal(rest->loss, whole->loss + 3, (STEPS - 3) * sizeof *rest->loss);
+    assert_memory_equal(&rest->summary.record, &whole->summary.record, sizeof(ot_rl_record));
+    assert_files_equal(ot_arena_format(&arena, "%s/metrics.jsonl", run.output),
+                       ot_arena_format(&arena, "%s/metrics.jsonl", first));
+  }
+}
+
 static void what_cannot_run_is_refused(void **state) {
   (void)state;
   ot_rl_summary *const summary = ot_arena_array(&arena, 1, sizeof *summary);
@@ -520,12 +558,13 @@ static void faults_of_a_run_are_found(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(trainers_may_be_many_ranks),         TEST(same_bits_with_any_threads),
-      TEST(synchronous_run_is_a_plain_loop),    TEST(versions_are_those_of_the_simulator),
-      TEST(with_equal_weights_ratios_are_one),  TEST(lost_generator_costs_its_sequences),
-      TEST(old_tokens_are_never_trained_on),    TEST(what_cannot_run_is_refused),
-      TEST(answers_are_scored_after_responses), TEST(responses_that_tell_the_answer_leak),
-      TEST(a_program_judges_responses),         TEST(faults_of_a_run_are_found),
+      TEST(trainers_may_be_many_ranks),          TEST(same_bits_with_any_threads),
+      TEST(synchronous_run_is_a_plain_loop),     TEST(versions_are_those_of_the_simulator),
+      TEST(with_equal_weights_ratios_are_one),   TEST(lost_generator_costs_its_sequences),
+      TEST(old_tokens_are_never_trained_on),     TEST(continued_runs_have_the_same_bits),
+      TEST(what_cannot_run_is_refused),          TEST(answers_are_scored_after_responses),
+      TEST(responses_that_tell_the_answer_leak), TEST(a_program_judges_responses),
+      TEST(faults_of_a_run_are_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,8 +32,13 @@ grep -q "^on policy: ESS 1.0000$" "$work/example.txt" || fail "on-policy ratios"
 agrees "$work/out/in_flight.txt" 2 0.1
 agrees "$work/out/in_flight.txt" 6 0.05
 agrees "$work/out/synchronous.txt" 2 0.1
-"$orthant" rl "$work/out/rl.yaml" --set output="$work/out/in_flight" 2>"$work/again.txt" && fail "a run is continued"
-grep -q 'is not empty, and runs of orthant rl are not continued' "$work/again.txt" || fail "$(cat "$work/again.txt")"
+# A run that is complete goes on to nothing; one with other settings is another run.
+"$orthant" rl "$work/out/rl.yaml" --set output="$work/out/in_flight" >"$work/same.txt" 2>"$work/again.txt" || fail "$(cat "$work/again.txt")"
+grep -q 'continuing after update 8' "$work/again.txt" || fail "$(cat "$work/again.txt")"
+cmp <(grep -o "^8 updates.*;" "$work/out/in_flight.txt") <(grep -o "^8 updates.*;" "$work/same.txt") || fail "figures of a complete run"
+sed 's/queue: 64/queue: 80/' "$work/out/rl.yaml" >"$work/out/other.yaml"
+"$orthant" rl "$work/out/other.yaml" --set output="$work/out/in_flight" 2>"$work/again.txt" && fail "another run is continued"
+grep -q 'rl.queue: 64 -> 80' "$work/again.txt" || fail "$(cat "$work/again.txt")"
 "$orthant" train "$work/out/rl.yaml" 2>"$work/train.txt" && fail "train takes a run of rl"
 grep -q '`orthant rl` trains on rewards' "$work/train.txt" || fail "$(cat "$work/train.txt")"
 
