@@ -6,6 +6,7 @@
 #include "audit/audit.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
+#include "cli/audit_rl.h"
 #include "cli/installed.h"
 #include "cli/output.h"
 #include "cli/ranks.h"
@@ -29,7 +30,7 @@ static const struct {
     {"coordinates", ot_audit_coordinates},
 };
 
-enum { MOST_REPORTS = OT_COUNT(audits) - 1 };
+enum { MOST_REPORTS = OT_COUNT(audits) - 1, RL_UPDATES = 6 };
 
 // Shared by the ranks of a process.
 typedef struct auditing {
@@ -54,8 +55,8 @@ static ot_status find_audit(auditing *a) {
   }
   if (a->audit == OT_COUNT(audits)) {
     ot_fail(OT_USAGE, "there is no audit \"%s\"", name);
-    return ot_fail_hint(OT_USAGE,
-                        "causality, precision, drift, step, ranks, overlap, coordinates or all");
+    return ot_fail_hint(
+        OT_USAGE, "causality, precision, drift, step, ranks, overlap, coordinates, rl or all");
   }
   return OT_OK;
 }
@@ -262,8 +263,19 @@ static ot_status audit(auditing *a) {
   return OT_OK;
 }
 
+// Such a run has no training data, so it shares no more than its settings with the others.
+static ot_status audit_rl(auditing *a) {
+  const bool limited = ot_options_given(a->options, "steps");
+  OT_TRY(load_settings(a));
+  OT_TRY(ot_run_options_check_init(&a->config, a->arena));
+  ot_output_notes(&a->config.notes);
+  return ot_audit_rl(a->options, &a->config.run,
+                     limited ? ot_options_integer(a->options, "steps") : RL_UPDATES);
+}
+
 static ot_status run(const ot_options *options) {
   auditing a = {.options = options, .arena = ot_options_arena(options)};
+  if (ot_text_equal(ot_options_argument(options, 0), "rl")) return audit_rl(&a);
   ot_status status = audit(&a);
   // A finding is a result, not a failure: it has been printed and has an exit code of its own.
   if (status == OT_OK && verdict_of(&a) == OT_VERDICT_FINDING)
@@ -280,13 +292,14 @@ static const ot_option rows[] = {
      .help = "precision: ranks of the planned gradient reduction; 0: those of the run"},
     {"trials", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20, .help = "causality: of each kind; 0: 16"},
     {"steps", OT_OPTION_INTEGER, "N", NULL, 1, 1000,
-     .help = "training steps to audit; ranks: 2, overlap and coordinates: 5"},
+     .help = "training steps to audit; ranks: 2, overlap and coordinates: 5, rl: 6"},
 };
 
 const ot_verb ot_verb_audit = {
     .name = "audit",
     .summary = "find silent failures of a run",
-    .arguments = "causality|precision|drift|step|ranks|overlap|coordinates|all RUN.yaml|CHECKPOINT",
+    .arguments =
+        "causality|precision|drift|step|ranks|overlap|coordinates|rl|all RUN.yaml|CHECKPOINT",
     .min_arguments = 2,
     .max_arguments = 2,
     .details =
@@ -304,6 +317,8 @@ const ot_verb ot_verb_audit = {
         "coordinates\n"
         "           activations, and what steps change of them, keep their size as models grow:\n"
         "           learning rates transfer (parametrization: mup)\n"
+        "rl         of a run that learns from rewards: generators and trainer agree; weights,\n"
+        "           rewards and advantages are right; what a kept cache costs\n"
         "all        the first six, one after the other\n"
         "A RUN.yaml is audited at its initial weights, a checkpoint or a run directory at its\n"
         "saved state; nothing is written. The exit code is 1 when there is a finding.",

@@ -17,7 +17,7 @@
 #include "host/child_socket.h"
 #include "host/clock.h"
 #include "rl/generator_service.h"
-#include "rl/rl_audit.h"
+#include "rl/rl_run.h"
 
 // ---- forecasts ----
 
@@ -121,64 +121,6 @@ static ot_status forecast(const ot_options *options, const ot_run *run, ot_arena
   }
   if (name) print_prices(cluster, &prices);
   print_split(&split, arena);
-  return OT_OK;
-}
-
-// ---- audit ----
-
-static void print_audit_json(const ot_rl_audit *audit, ot_arena *arena) {
-  ot_json_writer w = ot_json_begin(arena, 2);
-  ot_json_object(&w, NULL);
-  ot_json_text(&w, "audit", "rl");
-  ot_json_text(&w, "verdict", audit->num_findings > 0 ? "finding" : "clean");
-  ot_json_array(&w, "findings");
-  for (int i = 0; i < audit->num_findings; i++) {
-    const char *const text = audit->findings[i];
-    ot_json_object(&w, NULL);
-    ot_json_text_bytes(&w, "what", text, ot_text_find(text, ":") - text);
-    ot_json_text(&w, "evidence", text);
-    ot_json_end(&w);
-  }
-  ot_json_end(&w);
-  ot_json_real(&w, "drift", audit->drift);
-  ot_json_real(&w, "drift_bound", audit->drift_bound);
-  const ot_rl_ratios *const caches[] = {&audit->kept, &audit->recomputed};
-  for (int i = 0; i < 2; i++) {
-    ot_json_object(&w, i == 0 ? "keep" : "recompute");
-    ot_json_real(&w, "lag", caches[i]->lag);
-    ot_json_real(&w, "ess", caches[i]->ess);
-    ot_json_real(&w, "kl", caches[i]->kl);
-    ot_json_end(&w);
-  }
-  ot_json_end(&w);
-  puts(w.text);
-}
-
-static void print_audit(const ot_rl_audit *audit) {
-  printf(
-      "drift: %.2g nats a token between generators and trainer with equal weights (allowed: "
-      "%.2g)\n",
-      audit->drift, audit->drift_bound);
-  printf("cache kept:       mean lag %.2f, ESS %.6f, KL %.3g\n", audit->kept.lag, audit->kept.ess,
-         audit->kept.kl);
-  printf("cache recomputed: mean lag %.2f, ESS %.6f, KL %.3g\n", audit->recomputed.lag,
-         audit->recomputed.ess, audit->recomputed.kl);
-  for (int i = 0; i < audit->num_findings; i++) {
-    printf("finding %d: %s\n", i + 1, audit->findings[i]);
-  }
-  if (audit->num_findings == 0) printf("audit rl: clean\n");
-}
-
-static ot_status audit_run(const ot_options *options, const ot_run *run, ot_arena *arena) {
-  ot_rl_audit audit;
-  OT_TRY(ot_rl_audit_run(run, ot_options_integer(options, "audit"), NULL, arena, &audit));
-  if (ot_options_json(options)) {
-    print_audit_json(&audit, arena);
-  } else {
-    print_audit(&audit);
-  }
-  OT_CHECK(audit.num_findings == 0, OT_FINDINGS, "%d finding%s", audit.num_findings,
-           ot_text_plural(audit.num_findings, "s"));
   return OT_OK;
 }
 
@@ -356,19 +298,17 @@ static ot_status train_rank(ot_comm *comm, void *context) {
 static ot_status run(const ot_options *options) {
   training *const t = &(training){.options = options, .arena = ot_options_arena(options)};
   const bool dry = ot_options_flag(options, "dry-run");
-  const bool trains = !dry && !ot_options_given(options, "generator");
-  if (trains && ot_options_integer(options, "audit") == 0) {
+  const char *const generator = ot_options_text(options, "generator");
+  if (!dry && !generator) {
     return ot_ranks_run(options, &(ot_ranks_verb){prepare, train_rank, t});
   }
   OT_TRY(load(t));
-  const char *const generator = ot_options_text(options, "generator");
   if (generator) {
     share_cores(&t->config.run, 1);
     return generate(t, generator);
   }
   ot_output_notes(&t->config.notes);
-  if (dry) return forecast(options, &t->config.run, t->arena);
-  return audit_run(options, &t->config.run, t->arena);
+  return forecast(options, &t->config.run, t->arena);
 }
 
 static const ot_option rows[] = {
@@ -379,8 +319,6 @@ static const ot_option rows[] = {
      .help = "with --dry-run: its prices instead of rl.costs; preset or cluster file"},
     {"price", OT_OPTION_REAL, "DOLLARS", "0", 0, 1e9,
      .help = "of a worker and hour, for --dry-run with rl.costs in seconds"},
-    {"audit", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
-     .help = "check N updates instead of training: drift, weights, rewards, advantages, cache"},
     {"replay", OT_OPTION_TEXT, "TAPE",
      .help = "play the tape of a run on the real clock again: the same bits"},
     {"generator", OT_OPTION_TEXT, "I/N",
@@ -409,7 +347,7 @@ const ot_verb ot_verb_rl = {
         "update. docs/rl.md explains the keys of rl:.",
     .examples =
         "  orthant rl run.yaml --dry-run --cluster h100 --price 3\n"
-        "  orthant rl run.yaml --audit 6\n"
+        "  orthant audit rl run.yaml --steps 6\n"
         "  orthant rl run.yaml --set rl.updates=synchronous --set output=runs/synchronous",
     .options = rows,
     .num_options = OT_COUNT(rows),
