@@ -13,10 +13,8 @@ function recognize(name, text) {
     if (tree.model_type || tree.architectures) return { kind: 'model', tree };
     throw new Error(`${name}: neither model_type nor architectures: not a model's config.json`);
   }
-  if (
-    /\.(sh|toml|args)$/.test(name) ||
-    /^#!|--(num-layers|tensor-model-parallel-size)\b/.test(text)
-  ) {
+  if (isScript(text) || /\.sh$/.test(name)) return { kind: 'script', tree: null };
+  if (/\.(toml|py)$/.test(name)) {
     throw new Error(
       `${name}: configurations of other software are read by the program: ` +
         `orthant plan --from ${name}`,
@@ -28,7 +26,7 @@ function recognize(name, text) {
   if (tree.parallel || tree.batch) return { kind: 'run', tree };
   throw new Error(
     `${name}: not recognized: a model's config.json, a cluster or engine file, ` +
-      'RUN.yaml or metrics.jsonl',
+      'RUN.yaml, a launch script of Megatron-LM or metrics.jsonl',
   );
 }
 
@@ -203,7 +201,8 @@ function filesSection(app) {
       'p',
       { class: 'read' },
       'Drop files anywhere on the page: a model’s config.json, a cluster or engine ' +
-        'file, RUN.yaml, or metrics.jsonl of a run. They stay in this page.',
+        'file, RUN.yaml, a launch script of Megatron-LM, or metrics.jsonl of a run. They stay in ' +
+        'this page.',
     ),
     h('p', {}, h('label', { for: 'file-input' }, 'Or choose: '), input),
     h('div', { class: 'bar' }, own),

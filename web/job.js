@@ -34,36 +34,74 @@ function parsePreset(kind, text) {
   return kind === 'models' ? JSON.parse(text) : parseYaml(text);
 }
 
-// `preset(kind, name)` gives the tree of a preset; state.files = {model, cluster, engine} may hold
-// {name, tree} that the user brought, used instead.
+// The model of a state: from a file, or a preset.
+function modelOf(state, preset) {
+  const { model, script } = state.files || {};
+  if (script) return { name: '', tree: null };
+  return (
+    model || { name: state.model, source: state.model, tree: preset('models', state.model) }
+  );
+}
+
+const isScript = text =>
+  /^#!|--(num-layers|tensor-model-parallel-size|micro-batch-size)\b/.test(text);
+
+// A file of --compare: a script, or a RUN.yaml with its model as keys.
+function comparedOf({ name, text }, preset) {
+  if (isScript(text)) return { name, text };
+  const run = parseYaml(text),
+    model = run.model && (run.model.text || run.model);
+  if (typeof model !== 'string') return { name, run };
+  return { name, run: { ...run, model: preset('models', model) } };
+}
+
+// The cluster of a state; a pool that names a preset has its keys where it gives none.
+function clusterOf(state, preset) {
+  const { cluster } = state.files || {};
+  const tree = cluster ? cluster.tree : preset('clusters', state.cluster);
+  if (!Array.isArray(tree.pools)) return tree;
+  const pools = tree.pools.map(({ cluster: base, ...own }) =>
+    base ? { ...own, ...withoutKeys(preset('clusters', base.text || base), own) } : own,
+  );
+  return { ...tree, pools };
+}
+
+const withoutKeys = (map, keys) =>
+  Object.fromEntries(Object.entries(map).filter(([key]) => !(key in keys)));
+
+// `preset(kind, name)` gives the tree of a preset, `preset(kind)` all of a kind; state.files =
+// {model, cluster, engine} may hold {name, tree} that the user brought, used instead, and `script`
+// {name, text}, which has the model and names its software.
 function requestOf(state, preset) {
   const files = state.files || {};
-  const model = files.model || {
-    name: state.model,
-    source: state.model,
-    tree: preset('models', state.model),
-  };
+  const model = modelOf(state, preset);
   const question = { model_name: model.name, model_source: model.source || '' };
   for (const key of QUESTION_KEYS) {
     const value = state[key];
     const given = value !== undefined && value !== '' && value !== null;
     if (given) question[key] = new Word(String(value));
   }
+  const engineOf = name => (name === 'orthant' ? name : preset('engines', name));
   const engine = files.engine
     ? files.engine.tree
-    : !state.engine || state.engine === 'orthant'
-      ? 'orthant'
-      : preset('engines', state.engine);
+    : state.engine || !files.script
+      ? engineOf(state.engine || 'orthant')
+      : null;
   const settings = {};
   for (const [key, value] of Object.entries(state.settings || {})) {
     settings[key] = new Word(String(value));
   }
+  const { script } = files,
+    compare = (state.compared || []).map(file => comparedOf(file, preset));
+  const scripts = script || compare.some(file => file.text);
   return {
     op: 'plan',
     question,
-    model: model.tree,
-    cluster: files.cluster ? files.cluster.tree : preset('clusters', state.cluster),
-    engine,
+    cluster: clusterOf(state, preset),
+    ...(script ? { script: { name: script.name, text: script.text } } : { model: model.tree }),
+    ...(engine ? { engine } : {}),
+    ...(scripts ? { engines: preset('engines') } : {}),
+    ...(compare.length > 0 ? { compare } : {}),
     settings,
   };
 }

@@ -181,10 +181,15 @@ class Knobs {
   // Shows the state; a value that no option has becomes one.
   show(state) {
     for (const [key, input] of Object.entries(this.inputs)) {
-      const file = state.files[key];
+      const file = state.files[key] || (key === 'model' && state.files.script);
       const value = file ? 'file' : state[key] || '';
       if (input.tagName === 'SELECT') {
         for (const old of input.querySelectorAll('[data-own]')) old.remove();
+        if (key === 'engine') {
+          const { script } = state.files;
+          input.options[0].textContent = script ? 'that of the script' : 'orthant';
+          if (script) input.append(h('option', { value: 'orthant', 'data-own': '1' }, 'orthant'));
+        }
         if (![...input.options].some(o => o.value === value)) {
           input.append(h('option', { value, 'data-own': '1' }, file ? file.name : value));
         }

@@ -65,16 +65,24 @@ class App {
 
   apply(changes) {
     Object.assign(this.state, changes);
-    for (const kind of Object.keys(FILE_KINDS)) {
+    for (const kind of FILE_KINDS) {
       if (kind in changes && changes[kind] !== 'file') delete this.state.files[kind];
     }
-    if ('engine' in changes && changes.engine === 'orthant') this.state.engine = '';
+    if ('model' in changes) delete this.state.files.script;
+    const { script } = this.state.files;
+    if (!script && changes.engine === 'orthant') this.state.engine = '';
     this.state.plan = 0;
     this.write();
     return this.compute();
   }
 
   bring(kind, file) {
+    const { cluster, model } = this.state;
+    if (file && kind === 'script') {
+      const files = this.state.files.cluster ? { cluster: this.state.files.cluster } : {};
+      this.state = { cluster, model, files, settings: {}, compared: [], tour: -1 };
+    }
+    if (file && kind === 'model') delete this.state.files.script;
     if (file) this.state.files[kind] = file;
     else delete this.state.files[kind];
     this.state.plan = 0;
@@ -85,10 +93,17 @@ class App {
   tour(at) {
     const files = at >= 0 ? {} : this.state.files;
     const knobs = at >= 0 ? TOUR[at][1] : this.state;
-    this.state = { ...knobs, files, settings: {}, plan: 0, tour: at };
+    this.state = { ...knobs, files, settings: {}, compared: [], plan: 0, tour: at };
     this.write();
     this.compute();
     if (at >= 0) document.getElementById('tour').scrollIntoView({ block: 'nearest' });
+  }
+
+  // The files that the plans are compared with.
+  compare(files) {
+    this.state.compared = files;
+    this.write();
+    return this.compute();
   }
 
   choose(index) {
@@ -111,23 +126,32 @@ class App {
       this.say(given ? 'The charts follow…' : 'Searching…');
     }, 150);
     let found;
-    try {
-      found = await this.service.plan(this.state);
-    } catch (error) {
-      found = { text: '', answer: { error: error.message, hint: '' }, ms: 0 };
+    found = await this.ask(this.state);
+    if (found.answer.error && this.state.compared.length > 0) {
+      // A file of another job does not hide the plan.
+      const alone = await this.ask({ ...this.state, compared: [] });
+      if (!alone.answer.error) found = { ...alone, uncompared: found.answer.error };
     }
     clearTimeout(late);
     if (turn !== this.turn) return;
     document.body.classList.remove('busy');
     if (found.answer.error) return given ? this.keep(found.answer) : this.refuse(found.answer);
     if (given) this.ms = found.ms;
-    else Object.assign(this, found);
+    else Object.assign(this, { uncompared: null }, found);
     this.knobs.showError(null);
     this.say(
       `${formatCount(found.answer.search.candidates)} configurations in ` +
         `${formatSeconds(found.ms / 1e3)}`,
     );
     return this.detail();
+  }
+
+  async ask(state) {
+    try {
+      return await this.service.plan(state);
+    } catch (error) {
+      return { text: '', answer: { error: error.message, hint: '' }, ms: 0 };
+    }
   }
 
   // An answer that needs no search, before the details of its plans.
@@ -285,7 +309,13 @@ class App {
     const { answer, plan, data } = this,
       apply = changes => this.apply(changes);
     const { details } = data;
+    const { script } = this.state.files;
     const out = [
+      [
+        'script',
+        [answer.imported],
+        () => scriptSection(answer, plan, script ? script.name : 'the file', apply),
+      ],
       ['memory', [details], () => memorySection(details, this.memoryRange())],
       ['mfu', [details], () => mfuSection(details)],
       ['timeline', [data.timeline], () => timelineSection(data.timeline, details)],
@@ -325,6 +355,11 @@ class App {
         () => (data.pareto ? paretoSection(data.pareto, answer, plan, apply) : more()),
       ],
       ['plans', [plan], () => plansSection(answer, this.state.plan, i => this.choose(i))],
+      [
+        'compare',
+        [plan, answer.compared || plan],
+        () => compareSection(this, files => this.compare(files)),
+      ],
       ['run', [plan], () => runSection(answer, plan, time => this.meet(time))],
     ];
   }

@@ -47,8 +47,12 @@ class Service {
     this.worker.postMessage({ module: this.module });
   }
 
-  // The tree of a preset.
+  // The tree of a preset, or all of a kind by name.
   preset(kind, name) {
+    if (!name) {
+      const names = Object.keys(this.presets[kind]);
+      return Object.fromEntries(names.map(n => [n, this.preset(kind, n)]));
+    }
     const key = `${kind}/${name}`;
     if (!(name in this.presets[kind])) throw new Error(`there is no preset "${name}"`);
     if (!this.trees.has(key)) this.trees.set(key, parsePreset(kind, this.presets[kind][name]));

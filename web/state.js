@@ -7,16 +7,17 @@
 // own.
 const GIVEN = JSON.parse(textOf('given') || parts.given);
 const STATE_KEYS = ['model', 'cluster', 'engine', ...QUESTION_KEYS];
-const FILE_KINDS = { model: 'models', cluster: 'clusters', engine: 'engines' };
+const FILE_KINDS = ['model', 'cluster', 'engine', 'script'];
 
 function fileOf(kind, name, text) {
-  const json = kind === 'model';
-  const tree = json ? JSON.parse(text) : parseYaml(text);
+  const tree =
+    kind === 'script' ? null : kind === 'model' ? JSON.parse(text) : parseYaml(text);
   return { name, text, tree, source: '' };
 }
 
 function givenState() {
-  const state = { ...GIVEN.state, files: {}, settings: { ...GIVEN.settings }, tour: -1, plan: 0 };
+  const state = { ...GIVEN.state, settings: { ...GIVEN.settings }, tour: -1, plan: 0 };
+  Object.assign(state, { files: {}, compared: [] });
   for (const [kind, { name, text }] of Object.entries(GIVEN.files || {})) {
     state.files[kind] = fileOf(kind, name, text);
   }
@@ -30,16 +31,19 @@ const isGiven = state =>
 function readFragment(fragment) {
   const given = new URLSearchParams(fragment.replace(/^#/, ''));
   if (given.size === 0) return givenState();
-  const state = { files: {}, settings: {} };
+  const state = { files: {}, settings: {}, compared: [] };
   for (const key of STATE_KEYS) if (given.has(key)) state[key] = given.get(key);
   for (const [key, value] of given) {
     if (key.startsWith('set.')) state.settings[key.slice(4)] = value;
   }
-  for (const kind of Object.keys(FILE_KINDS)) {
+  const parted = text => [text.slice(0, text.indexOf('\n')), text.slice(text.indexOf('\n') + 1)];
+  for (const kind of FILE_KINDS) {
     if (!given.has(`${kind}_file`)) continue;
-    const text = given.get(`${kind}_file`),
-      end = text.indexOf('\n');
-    state.files[kind] = fileOf(kind, text.slice(0, end), text.slice(end + 1));
+    state.files[kind] = fileOf(kind, ...parted(given.get(`${kind}_file`)));
+  }
+  for (const text of given.getAll('compare')) {
+    const [name, rest] = parted(text);
+    state.compared.push({ name, text: rest });
   }
   state.tour = given.has('tour') ? Number(given.get('tour')) : -1;
   state.plan = given.has('plan') ? Number(given.get('plan')) : 0;
@@ -55,9 +59,11 @@ function writeFragment(state) {
   }
   for (const [key, value] of Object.entries(state.settings)) out.set(`set.${key}`, value);
   for (const [kind, file] of Object.entries(state.files)) {
-    const lean = kind === 'model' ? file.text : file.text.replace(/^\s*#.*\n/gm, '');
-    out.set(`${kind}_file`, `${file.name}\n${lean}`);
+    const whole = kind === 'model' || kind === 'script';
+    const text = whole ? file.text : file.text.replace(/^\s*#.*\n/gm, '');
+    out.set(`${kind}_file`, `${file.name}\n${text}`);
   }
+  for (const { name, text } of state.compared) out.append('compare', `${name}\n${text}`);
   if (state.plan > 0) out.set('plan', state.plan);
   if (state.tour >= 0) out.set('tour', state.tour);
   return '#' + out.toString();
@@ -65,13 +71,17 @@ function writeFragment(state) {
 
 // The command that gives the same plan in a terminal.
 function commandOf(state) {
-  const words = ['orthant plan'];
+  const words = ['orthant plan'],
+    { script } = state.files;
+  if (script) words.push(`--from ./${script.name}`);
   for (const key of STATE_KEYS) {
+    if (script && key === 'model') continue;
     const file = state.files[key];
     const value = file ? `./${file.name}` : state[key];
     if (value === undefined || value === '') continue;
     words.push(`--${key.replace(/_/g, '-')}${value === 'true' ? '' : ` ${value}`}`);
   }
   for (const [key, value] of Object.entries(state.settings)) words.push(`--set ${key}=${value}`);
+  for (const { name } of state.compared) words.push(`--compare ./${name.replace(/\s+/g, '-')}`);
   return words.join(' ');
 }

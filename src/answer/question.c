@@ -206,5 +206,10 @@ ot_status ot_plan_request_end(ot_arena *arena, ot_plan_request *request) {
     if (orthant) job->run = run;
     OT_TRY(ot_run_check(run));
   }
-  return ot_job_check(job);
+  OT_TRY(ot_job_check(job));
+  if (!request->own) return OT_OK;
+  ot_candidate *const own = &request->own->candidate;
+  ot_candidate_cross(job, own);
+  own->micro_batches = ot_candidate_micro_batches(job, own);
+  return OT_OK;
 }

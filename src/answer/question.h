@@ -11,6 +11,7 @@
 #include "answer/plan_page.h"
 #include "base/tree.h"
 #include "plan/model_totals.h"
+#include "script/imported.h"
 
 // What is asked. Null, 0 and -1 (enumerations): the default, or searched.
 typedef struct ot_question {
@@ -60,6 +61,29 @@ ot_status ot_plan_request_begin(const ot_question *question, ot_arena *arena, ot
 
 // The precision as settings of a run: a map of data types.
 ot_node *ot_plan_request_precision(const ot_plan_request *request, ot_arena *arena);
+
+// What a configuration of other software says of the question: its assumptions come first; its
+// devices and precision apply where the question has none, its switches if the question's engine is
+// its own. Before ot_plan_request_begin.
+void ot_question_take_import(const ot_imported *imported, ot_arena *arena, ot_question *question);
+
+// Fits the configuration to the devices of the job, which takes its batch and sequence length where
+// it has none, and prices it as request->own. Between reading the run and ot_plan_request_end.
+ot_status ot_plan_request_fit_import(ot_imported *imported, ot_arena *arena,
+                                     ot_plan_request *request);
+
+// The configuration of `imported`, whose dp is known, for the job of `request`.
+void ot_plan_take_import(const ot_imported *imported, const ot_plan_request *request,
+                         ot_plan_compared *out);
+
+// Adds the configuration of a run, or of other software, to request->compared, which has room;
+// after ot_plan_request_end. OT_USAGE, with the file's `name`, if it is for another model, batch or
+// sequence length than the job, or does not divide its devices.
+//   engine  of the imported configuration, without its switches
+ot_status ot_plan_compare_run(ot_plan_request *request, const char *name, const ot_run *run,
+                              ot_arena *arena);
+ot_status ot_plan_compare_import(ot_plan_request *request, const char *name, ot_imported *imported,
+                                 const ot_engine *engine, ot_arena *arena);
 
 // Completes the job once run, settings, model_name, model_source and has_run are set.
 ot_status ot_plan_request_end(ot_arena *arena, ot_plan_request *request);

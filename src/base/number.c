@@ -373,8 +373,6 @@ static double nearest_double(const significand *s) {
   }
 }
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
 
 static void significand_add(significand *s, char digit) {
@@ -392,9 +390,10 @@ static void significand_add(significand *s, char digit) {
 static bool read_exponent(const char **text, int *exponent) {
   const bool negative = **text == '-';
   if (**text == '-' || **text == '+') (*text)++;
-  if (!is_digit(**text)) return false;
+  if (!ot_is_digit(**text)) return false;
   int value = 0;
-  for (; is_digit(**text); (*text)++) value = value < 100000 ? value * 10 + (**text - '0') : value;
+  for (; ot_is_digit(**text); (*text)++)
+    value = value < 100000 ? value * 10 + (**text - '0') : value;
   *exponent += negative ? -value : value;
   return true;
 }
@@ -410,11 +409,11 @@ static bool read_significand(const char **text, bool underscores, significand *s
   for (;; p++) {
     if (*p == '.' && !point) {
       point = true;
-    } else if (is_digit(*p)) {
+    } else if (ot_is_digit(*p)) {
       any = true;
       s->exponent -= point;
       significand_add(s, *p);
-    } else if (!(underscores && *p == '_' && any && is_digit(p[-1]) && is_digit(p[1]))) {
+    } else if (!(underscores && *p == '_' && any && ot_is_digit(p[-1]) && ot_is_digit(p[1]))) {
       break;
     }
   }

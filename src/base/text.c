@@ -252,6 +252,19 @@ bool ot_text_ends_with(const char *text, const char *suffix) {
   return suffix_length <= length && ot_text_equal(text + length - suffix_length, suffix);
 }
 
+bool ot_text_has(const char *text, char c) {
+  for (; *text != '\0'; text++) {
+    if (*text == c) return true;
+  }
+  return false;
+}
+
+bool ot_is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool ot_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+bool ot_is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
 const char *ot_text_find(const char *text, const char *part) {
   for (;; text++) {
     if (ot_text_starts_with(text, part)) return text;

@@ -24,6 +24,14 @@ bool ot_text_ends_with(const char *text, const char *suffix);
 // The first place of `part` in `text`, or null.
 const char *ot_text_find(const char *text, const char *part);
 
+// Whether `text` contains `c`, which is not its end.
+bool ot_text_has(const char *text, char c);
+
+// Of ASCII. Space: also tabs and line breaks.
+bool ot_is_digit(char c);
+bool ot_is_letter(char c);
+bool ot_is_space(char c);
+
 // True when `text` matches `pattern`, where '*' stands for any run of characters and '?' for one.
 bool ot_text_matches(const char *text, const char *pattern);
 

@@ -36,19 +36,17 @@ void ot_node_write_json(const ot_node *node, const char *key, ot_json_writer *ou
   ot_json_end(out);
 }
 
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
 // Text that YAML parses as itself without quotes in any context.
 static bool is_plain(const char *text) {
   static const char *const reserved[] = {"null", "Null", "NULL", "true", "false"};
   for (int i = 0; i < 5; i++) {
     if (ot_text_equal(text, reserved[i])) return false;
   }
-  if (!is_letter(text[0]) && text[0] != '/' && text[0] != '_') return false;
+  if (!ot_is_letter(text[0]) && text[0] != '/' && text[0] != '_') return false;
   for (const char *at = text; *at != '\0'; at++) {
     const bool digit = *at >= '0' && *at <= '9';
     const bool mark = *at == '_' || *at == '-' || *at == '.' || *at == '/' || *at == '+';
-    if (!is_letter(*at) && !digit && !mark) return false;
+    if (!ot_is_letter(*at) && !digit && !mark) return false;
   }
   return true;
 }

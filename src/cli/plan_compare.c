@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of each file the parallel configuration is taken, with what it says of the step; model, batch and
-// sequence length have to be those of the job, since a difference of steps would otherwise mix two.
+// Reads the files; answer/compare.c takes from them what is compared.
 #include "cli/plan_compare.h"
 
 #include "base/text.h"
 #include "cli/installed.h"
-#include "describe/pipeline_rules.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
-#include "pipeline/stage_layout.h"
 
 typedef struct comparer {
   const char *path;
@@ -17,120 +14,19 @@ typedef struct comparer {
   ot_arena *arena;
 } comparer;
 
-// What a file says of its job; 0: nothing.
-static ot_status check_same(const comparer *c, const char *what, int64_t theirs, int64_t ours) {
-  OT_CHECK(theirs == 0 || theirs == ours, OT_USAGE,
-           "--compare %s: %s %lld, but the job has %lld (give the job those of the file)", c->path,
-           what, (long long)theirs, (long long)ours);
-  return OT_OK;
-}
-
-static ot_status check_model(const comparer *c, const ot_model *model) {
-  const ot_model *const ours = c->request->job.model;
-  OT_TRY(check_same(c, "layers", model->num_layers, ours->num_layers));
-  OT_TRY(check_same(c, "hidden size", model->hidden_size, ours->hidden_size));
-  OT_TRY(check_same(c, "heads", model->num_heads, ours->num_heads));
-  OT_TRY(check_same(c, "experts", model->moe.num_experts, ours->moe.num_experts));
-  return check_same(c, "vocabulary", model->vocab_size, ours->vocab_size);
-}
-
-static ot_status complete(const comparer *c, ot_candidate *out) {
-  const ot_job *const job = &c->request->job;
-  ot_candidate_cross(job, out);
-  out->micro_batches = ot_candidate_micro_batches(job, out);
-  const ot_status status = ot_candidate_check(job, out);
-  if (status != OT_USAGE) return status;
-  const char *const why = ot_arena_format(c->arena, "%s", ot_fail_message());
-  return ot_fail(OT_USAGE, "--compare %s: %s", c->path, why);
-}
-
-// ---- RUN.yaml ----
-
-// Whether its step is one that candidates have: by degrees, one recompute, and layers by layout.
-static ot_status check_step(const comparer *c, const ot_run *run) {
-  const ot_run_parallel *const p = &run->parallel;
-  const bool sharded = p->zero >= 2;
-  for (int i = 0; i < (int)run->model.num_layers; i++) {
-    OT_CHECK(ot_run_recompute(run, i) == ot_run_recompute(run, 0), OT_USAGE,
-             "--compare %s: recompute differs from layer to layer (try orthant simulate)", c->path);
-  }
-  OT_CHECK(p->order_csv[0] == '\0', OT_USAGE,
-           "--compare %s: parallel.order_csv is no schedule of plans (try orthant simulate)",
-           c->path);
-  OT_CHECK((p->accumulate == OT_ACCUMULATE_SHARDED) == sharded, OT_USAGE,
-           "--compare %s: plans accumulate %s with zero %d (try orthant simulate)", c->path,
-           sharded ? "sharded" : "whole", p->zero);
-  return OT_OK;
-}
-
-// parallel.layout as layers of each chunk.
-static ot_status read_layout(const comparer *c, const ot_run *run, ot_plan_compared *out) {
-  const ot_run_parallel *const p = &run->parallel;
-  const int chunks = p->pp * ot_pipeline_chunks(p->pipeline, p->pp, p->vpp);
-  const int layers = (int)run->model.num_layers;
-  if (p->layout[0] == '\0' || p->pp == 1) return OT_OK;
-  int *const first = ot_arena_array(c->arena, chunks + 1, sizeof *first);
-  int *const count = ot_arena_array(c->arena, chunks, sizeof *count);
-  OT_TRY(ot_stage_layout_read(p->layout, layers, chunks, first));
-  OT_CHECK(first[1] > 0 && first[chunks - 1] <= layers + 1, OT_USAGE,
-           "--compare %s: parallel.layout %s has an empty chunk", c->path, p->layout);
-  for (int i = 0; i < chunks; i++) {
-    count[i] = first[i + 1] - first[i] - (i == 0) - (i + 1 == chunks);
-  }
-  out->layers = count;
-  out->num_chunks = chunks;
-  return OT_OK;
-}
-
-static ot_status read_run(const comparer *c, ot_plan_compared *out) {
+static ot_status read_run(const comparer *c) {
   ot_config *const config = ot_arena_take(c->arena, sizeof *config);
   const ot_config_request request = {.path = c->path, .presets = c->presets};
   OT_TRY(ot_config_load(&request, c->arena, config));
-  ot_run *const run = &config->run;
-  const ot_run_parallel *const p = &run->parallel;
-  const ot_job *const job = &c->request->job;
-  const int fixed = p->tp * p->pp * p->cp;
-  OT_TRY(check_model(c, &run->model));
-  OT_TRY(check_same(c, "sequence length", run->data.sequence_length, job->sequence_length));
-  OT_TRY(check_same(c, "global batch", run->batch.global_batch_size, job->global_batch_size));
-  OT_TRY(check_step(c, run));
-  OT_TRY(read_layout(c, run, out));
-  OT_CHECK(job->devices % fixed == 0, OT_USAGE,
-           "--compare %s: tp=%d x pp=%d x cp=%d do not divide %d devices", c->path, p->tp, p->pp,
-           p->cp, job->devices);
-  const int dp = job->devices / fixed;
-  OT_CHECK(dp % p->dp_replicate == 0, OT_USAGE, "--compare %s: %d replicas do not divide dp=%d",
-           c->path, p->dp_replicate, dp);
-  if (job->engine == &ot_engine_orthant) out->run = run;
-  out->candidate = (ot_candidate){.tp = p->tp,
-                                  .pp = p->pp,
-                                  .vpp = p->vpp,
-                                  .cp = p->cp,
-                                  .ep = p->ep,
-                                  .etp = p->etp,
-                                  .dp = dp,
-                                  .dp_shard = dp / p->dp_replicate,
-                                  .zero = p->zero,
-                                  .micro_batch_size = run->batch.micro_batch_size,
-                                  .pipeline = p->pipeline,
-                                  .recompute = ot_run_recompute(run, 0)};
-  return OT_OK;
+  return ot_plan_compare_run(c->request, c->path, &config->run, c->arena);
 }
 
-// ---- other software ----
-
-static ot_status read_import(const comparer *c, ot_plan_compared *out) {
+static ot_status read_import(const comparer *c) {
   ot_imported i;
-  const ot_job *const job = &c->request->job;
+  const ot_engine *engine;
   OT_TRY(ot_import_read(c->path, &c->presets, c->arena, &i));
-  if (i.has_model) OT_TRY(check_model(c, &i.model));
-  if (ot_imported_fit(&i, job->devices) != OT_OK) {
-    const char *const why = ot_arena_format(c->arena, "%s", ot_fail_message());
-    return ot_fail(OT_USAGE, "--compare %s: %s", c->path, why);
-  }
-  OT_TRY(check_same(c, "sequence length", i.sequence_length, job->sequence_length));
-  OT_TRY(check_same(c, "global batch", i.global_batch_size, job->global_batch_size));
-  return ot_plan_take_import(&i, c->request, c->arena, out);
+  OT_TRY(ot_engine_file_load(i.engine, &c->presets, c->arena, &engine));
+  return ot_plan_compare_import(c->request, c->path, &i, engine, c->arena);
 }
 
 // A map with the section `parallel` or `batch` is a RUN.yaml.
@@ -147,12 +43,9 @@ ot_status ot_plan_compare_read(const ot_options *options, ot_arena *arena,
   comparer c = {.presets = ot_installed_presets(arena), .request = request, .arena = arena};
   request->compared = ot_arena_array(arena, count + 1, sizeof *request->compared);
   for (int i = 0; i < count; i++) {
-    ot_plan_compared *const out = &request->compared[i];
     c.path = ot_options_values(options, "compare")[i];
-    *out = (ot_plan_compared){.name = ot_disk_base_name(c.path)};
-    OT_TRY(is_run(&c) ? read_run(&c, out) : read_import(&c, out));
-    OT_TRY(complete(&c, &out->candidate));
+    OT_TRY(is_run(&c) ? read_run(&c) : read_import(&c));
+    request->compared[i].name = ot_disk_base_name(c.path);
   }
-  request->num_compared = count;
   return OT_OK;
 }

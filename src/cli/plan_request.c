@@ -26,21 +26,6 @@ typedef struct reader {
 
 // ---- import ----
 
-// Its notes, and the keys that it ignores, are the first assumptions.
-static void take_notes(reader *r) {
-  const ot_imported *const i = r->imported;
-  const char **const notes = ot_arena_array(r->arena, i->num_notes + 1, sizeof *notes);
-  int count = 0;
-  for (; count < i->num_notes; count++) notes[count] = i->notes[count];
-  ot_text_builder text = {.arena = r->arena};
-  for (int n = 0; n < i->num_ignored; n++) {
-    ot_text_appendf(&text, "%s %s", n > 0 ? "," : "ignored:", i->ignored[n]);
-  }
-  if (i->num_ignored > 0) notes[count++] = ot_text_builder_text(&text);
-  r->question.notes = notes;
-  r->question.num_notes = count;
-}
-
 static ot_status read_import(reader *r) {
   const char *const path = ot_options_text(r->options, "from");
   const bool given = ot_options_given(r->options, "model");
@@ -51,59 +36,6 @@ static ot_status read_import(reader *r) {
            "--model and --from both say which model (use one of them)");
   OT_CHECK(r->imported->has_model || given, OT_USAGE,
            "--from %s: %s does not say which model (add --model M)", path, r->imported->format);
-  take_notes(r);
-  return OT_OK;
-}
-
-static int or_one(int degree) { return degree > 0 ? degree : 1; }
-
-ot_status ot_plan_take_import(const ot_imported *i, const ot_plan_request *request, ot_arena *arena,
-                              ot_plan_compared *out) {
-  const ot_job *const job = &request->job;
-  const bool orthant = job->engine == &ot_engine_orthant;
-  out->candidate =
-      (ot_candidate){.tp = or_one(i->tp),
-                     .pp = or_one(i->pp),
-                     .vpp = or_one(i->vpp),
-                     .cp = or_one(i->cp),
-                     .ep = or_one(i->ep),
-                     .etp = request->run.model.moe.num_experts > 0 ? or_one(i->etp) : 1,
-                     .dp = i->dp,
-                     .dp_shard = i->zero == 0 ? 1 : i->dp / or_one(i->dp_replicate),
-                     .zero = i->zero,
-                     .micro_batch_size = i->micro_batch_size,
-                     .pipeline = i->pipeline,
-                     .recompute = i->recompute,
-                     .no_sequence_parallel = i->no_sequence_parallel && !orthant};
-  out->layers = i->chunk_layers;
-  out->num_chunks = i->num_chunks;
-  if (!ot_text_equal(job->engine->name, i->engine)) return OT_OK;
-  const ot_presets presets = ot_installed_presets(arena);
-  const ot_engine *base;
-  ot_engine *const switched = ot_arena_take(arena, sizeof *switched);
-  OT_TRY(ot_engine_file_load(i->engine, &presets, arena, &base));
-  *switched = *base;
-  ot_engine_apply(&i->options, switched);
-  out->engine = switched;
-  return OT_OK;
-}
-
-// The configuration of the file on the devices of the job.
-static ot_status fit_import(reader *r) {
-  ot_imported *const i = r->imported;
-  if (!i) return OT_OK;
-  if (ot_imported_fit(i, r->out->job.devices) != OT_OK) {
-    return ot_fail_hint(OT_USAGE, "--gpus: as many devices as the file is meant for");
-  }
-  ot_question *const q = &r->out->question;
-  if (q->global_batch_size == 0) q->global_batch_size = i->global_batch_size;
-  if (q->sequence_length == 0) q->sequence_length = i->sequence_length;
-  if (r->out->job.engine == &ot_engine_orthant && i->no_sequence_parallel)
-    ot_plan_request_note(r->out, "tp with sequence parallelism, as Orthant has it");
-  r->out->own = ot_arena_take(r->arena, sizeof *r->out->own);
-  *r->out->own = (ot_plan_compared){0};
-  OT_TRY(ot_plan_take_import(i, r->out, r->arena, r->out->own));
-  r->out->own->engine = NULL;  // the plans have the same switches (read_engine)
   return OT_OK;
 }
 
@@ -121,22 +53,14 @@ static ot_status read_cluster(reader *r) {
   }
   r->question.cluster = cluster;
   r->question.devices = (int)ot_options_integer(r->options, "gpus");
-  if (r->question.devices == 0 && r->imported) r->question.devices = r->imported->devices;
   return OT_OK;
 }
 
-// The switches of a file hold for its own software, for its row and for the plans next to it.
 static ot_status read_engine(reader *r) {
   const ot_imported *const i = r->imported;
   const bool asked = ot_options_given(r->options, "engine") || !i;
   const char *const name = asked ? ot_options_text(r->options, "engine") : i->engine;
-  OT_TRY(ot_engine_file_load(name, &r->presets, r->arena, &r->question.engine));
-  if (!i || !ot_text_equal(name, i->engine)) return OT_OK;
-  ot_engine *const engine = ot_arena_take(r->arena, sizeof *engine);
-  *engine = *r->question.engine;
-  ot_engine_apply(&i->options, engine);
-  r->question.engine = engine;
-  return OT_OK;
+  return ot_engine_file_load(name, &r->presets, r->arena, &r->question.engine);
 }
 
 // The file with the model of the job, or null.
@@ -232,9 +156,7 @@ static void read_given(reader *r) {
 static void read_amounts(reader *r) {
   const ot_options *const o = r->options;
   ot_question *const q = &r->question;
-  const char *const precision = ot_options_text(o, "precision");
-  q->precision = precision || !r->imported ? precision : r->imported->precision;
-  q->gather_bytes = precision || !r->imported ? 0 : r->imported->gather_bytes;
+  q->precision = ot_options_text(o, "precision");
   q->global_batch_size = ot_options_integer(o, "global-batch-size");
   q->sequence_length = ot_options_integer(o, "sequence-length");
   q->tokens = ot_options_integer(o, "tokens");
@@ -263,15 +185,11 @@ ot_status ot_plan_request_read(const ot_options *options, ot_arena *arena, ot_pl
   read_given(&r);
   read_amounts(&r);
   OT_TRY(read_margin(&r));
+  if (r.imported) ot_question_take_import(r.imported, arena, &r.question);
   OT_TRY(ot_plan_request_begin(&r.question, arena, out));
   OT_TRY(read_run(&r));
-  OT_TRY(fit_import(&r));
-  OT_TRY(ot_plan_request_end(arena, out));
-  if (!out->own) return OT_OK;
-  ot_candidate *const own = &out->own->candidate;
-  ot_candidate_cross(&out->job, own);
-  own->micro_batches = ot_candidate_micro_batches(&out->job, own);
-  return OT_OK;
+  if (r.imported) OT_TRY(ot_plan_request_fit_import(r.imported, arena, out));
+  return ot_plan_request_end(arena, out);
 }
 
 // ---- schedules of a plan ----

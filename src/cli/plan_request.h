@@ -23,8 +23,3 @@ ot_status ot_plan_predict(const ot_job *job, const ot_candidate *candidate, ot_a
 
 // The slowdown of kernels whose ranks share cores (ot_plan_build).
 ot_status ot_plan_stretch(const ot_job *job, const ot_candidate *candidate, double *stretch);
-
-// The configuration of `imported`, whose dp is known, for the job of `request`: its layers, and its
-// switches if the job is planned for the file's software.
-ot_status ot_plan_take_import(const ot_imported *imported, const ot_plan_request *request,
-                              ot_arena *arena, ot_plan_compared *out);

@@ -7,7 +7,7 @@
 #include "describe/titan_models.h"
 #include "files/tree_file.h"
 #include "import/import_parts.h"
-#include "import/shell.h"
+#include "script/shell.h"
 
 // ---- keys ----
 

@@ -2,6 +2,9 @@
 // The planning half as one function, for the web page: a request as lines, an answer as JSON.
 // A request is a tree (base/tree.h) with the key `op`:
 //   plan       question, model, cluster, engine, settings: the document of `orthant plan --json`.
+//              With a `script` {name, text} that of `--from`: the script has the model, and without
+//              an engine, its own of the map `engines` is priced. `compare` [{name, text of a
+//              script or run}] are the files of `--compare`.
 //              What follows is about the job of the last plan
 //   stages     estimate of the plan `index` (the nearest if none fits), its chunks and stages
 //   timeline   the actions of its replayed step

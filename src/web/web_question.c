@@ -6,8 +6,10 @@
 #include "base/text.h"
 #include "describe/cluster_keys.h"
 #include "describe/engine_keys.h"
+#include "describe/model_keys.h"
 #include "describe/pipeline_rules.h"
 #include "describe/run_keys.h"
+#include "script/megatron.h"
 #include "web/web_parts.h"
 
 // The values of the controls.
@@ -27,7 +29,8 @@ static const char *const zero_names[] = {"0", "1", "2", "3", NULL};
 #define GIVEN(member) offsetof(controls, question.given.member)
 // clang-format off
 static const ot_key control_keys[] = {
-    {"model_name", OT_KEY_TEXT, offsetof(controls, model_name), .help = "name of the model"},
+    {"model_name", OT_KEY_TEXT, offsetof(controls, model_name), "",
+     .help = "name of the model; with a script, that of its file"},
     {"model_source", OT_KEY_TEXT, offsetof(controls, model_source), "",
      .help = "how a run names the model; empty: by its keys"},
     {"gpus", OT_KEY_INT, offsetof(controls, question.devices), "0", 0, MOST_DEGREE,
@@ -95,11 +98,33 @@ static ot_status read_engine(const ot_node *tree, ot_arena *arena, const ot_engi
   return ot_engine_read(tree, arena, read);
 }
 
-static ot_status read_machine(const ot_node *request, ot_arena *arena, ot_question *out) {
+// A launch script, dropped on the page; null: none.
+static ot_status read_script(const ot_node *script, ot_arena *arena, ot_imported **out) {
+  *out = NULL;
+  if (!script) return OT_OK;
+  const ot_node *const name = ot_node_child(script, "name"), *text = ot_node_child(script, "text");
+  OT_CHECK(name && name->text && text && text->text, OT_USAGE, "script: no name or no text");
+  *out = ot_arena_take(arena, sizeof **out);
+  return ot_megatron_script_import(name->text, text->text, arena, *out);
+}
+
+// The engine of a script, of the map `engines`.
+static ot_status read_own_engine(const ot_node *request, const ot_imported *script, ot_arena *arena,
+                                 const ot_engine **out) {
+  const ot_node *const engines = ot_node_child(request, "engines");
+  const ot_node *const engine = engines ? ot_node_child(engines, script->engine) : NULL;
+  OT_CHECK(engine, OT_USAGE, "engines: there is no %s", script->engine);
+  return read_engine(engine, arena, out);
+}
+
+static ot_status read_machine(const ot_node *request, const ot_imported *script, ot_arena *arena,
+                              ot_question *out) {
+  const ot_node *const engine = ot_node_child(request, "engine");
   ot_cluster *const cluster = ot_arena_take(arena, sizeof *cluster);
   OT_TRY(ot_cluster_read(ot_node_child(request, "cluster"), arena, cluster));
   out->cluster = cluster;
-  return read_engine(ot_node_child(request, "engine"), arena, &out->engine);
+  if (script && !engine) return read_own_engine(request, script, arena, &out->engine);
+  return read_engine(engine, arena, &out->engine);
 }
 
 // ---- run ----
@@ -109,11 +134,24 @@ static ot_status put(ot_settings *to, const char *path, ot_node *value) {
   return ot_settings_put(to, path, value);
 }
 
-static ot_status read_run(const ot_node *request, ot_arena *arena, ot_plan_request *out) {
+// The HF keys of the model.
+static ot_status read_model(const ot_node *request, const ot_imported *script, ot_arena *arena,
+                            ot_node **out) {
+  *out = script ? ot_model_write_config(&script->model, arena) : ot_node_child(request, "model");
+  OT_CHECK(*out && (*out)->kind == OT_NODE_MAP, OT_USAGE, "model: not a map of HF keys");
+  if (!script) ot_model_drop_unread(*out, arena);
+  return OT_OK;
+}
+
+static ot_status read_run(const ot_node *request, const ot_imported *script, ot_arena *arena,
+                          ot_plan_request *out) {
   ot_settings to = {&ot_run_schema, arena, ot_node_create(arena, OT_NODE_MAP)};
-  ot_node *const model = ot_node_child(request, "model");
-  OT_CHECK(model && model->kind == OT_NODE_MAP, OT_USAGE, "model: not a map of HF keys");
-  ot_model_drop_unread(model, arena);
+  ot_node *model;
+  if (script && !script->model_keys) {
+    out->run.model = script->model;
+    return OT_OK;
+  }
+  OT_TRY(read_model(request, script, arena, &model));
   ot_node *const keys = ot_node_create(arena, OT_NODE_MAP);
   ot_node_replace(keys, model);
   ot_node_set_source(keys, out->model_name);
@@ -133,17 +171,55 @@ static ot_status read_run(const ot_node *request, ot_arena *arena, ot_plan_reque
   return OT_OK;
 }
 
+// ---- what is compared ----
+
+// {name, run} or {name, text} of a script.
+static ot_status read_compared(const ot_node *request, ot_node *file, ot_arena *arena,
+                               ot_plan_request *out) {
+  ot_node *const run = ot_node_child(file, "run"), *const name = ot_node_child(file, "name");
+  OT_CHECK(name && name->text, OT_USAGE, "compare: a file without a name");
+  if (!run) {
+    ot_imported *script;
+    const ot_engine *engine;
+    OT_TRY(read_script(file, arena, &script));
+    OT_TRY(read_own_engine(request, script, arena, &engine));
+    return ot_plan_compare_import(out, name->text, script, engine, arena);
+  }
+  ot_run *const read = ot_arena_take(arena, sizeof *read);
+  ot_node *const model = ot_node_child(run, "model"), *settings;
+  if (model && model->kind == OT_NODE_MAP) ot_model_drop_unread(model, arena);
+  ot_node_set_source(run, name->text);
+  OT_TRY(ot_run_read(run, arena, read, &settings));
+  return ot_plan_compare_run(out, name->text, read, arena);
+}
+
+static ot_status read_comparison(const ot_node *request, ot_arena *arena, ot_plan_request *out) {
+  const ot_node *const list = ot_node_child(request, "compare");
+  if (!list) return OT_OK;
+  out->compared = ot_arena_array(arena, ot_node_count(list) + 1, sizeof *out->compared);
+  for (ot_node *file = list->first; file; file = file->next) {
+    OT_TRY(read_compared(request, file, arena, out));
+    out->compared[out->num_compared - 1].name = ot_node_child(file, "name")->text;
+  }
+  return OT_OK;
+}
+
 ot_status ot_web_ask(ot_web *web, ot_node *request) {
   ot_arena *const arena = &web->plan;
   ot_plan_request *const r = &web->request;
   controls asked;
+  ot_imported *script;
+  OT_TRY(read_script(ot_node_child(request, "script"), arena, &script));
   OT_TRY(read_controls(ot_node_child(request, "question"), arena, &asked));
-  OT_TRY(read_machine(request, arena, &asked.question));
+  OT_TRY(read_machine(request, script, arena, &asked.question));
+  if (script) ot_question_take_import(script, arena, &asked.question);
   OT_TRY(ot_plan_request_begin(&asked.question, arena, r));
-  r->model_name = asked.model_name;
-  r->model_source = asked.model_source[0] != '\0' ? asked.model_source : NULL;
-  OT_TRY(read_run(request, arena, r));
+  r->model_name = script ? script->model_name : asked.model_name;
+  r->model_source = !script && asked.model_source[0] != '\0' ? asked.model_source : NULL;
+  OT_TRY(read_run(request, script, arena, r));
+  if (script) OT_TRY(ot_plan_request_fit_import(script, arena, r));
   OT_TRY(ot_plan_request_end(arena, r));
+  OT_TRY(read_comparison(request, arena, r));
   const ot_plan_build build = {.request = r,
                                .top = asked.top,
                                .variants = asked.variants,

@@ -13,7 +13,7 @@
 #include "describe/cluster_keys.h"
 #include "describe/engine_keys.h"
 #include "describe/run_keys.h"
-#include "import/megatron_keys.h"
+#include "script/megatron_keys.h"
 
 typedef struct span {
   int64_t start, end;  // byte range in the object

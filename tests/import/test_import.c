@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "files/tree_file.h"
 #include "import/import.h"
-#include "import/shell.h"
+#include "script/shell.h"
 #include "support/arena_fixture.h"
 #include "support/import_fixture.h"
 

@@ -25,7 +25,12 @@ if (WebAssembly.Module.imports(module_).length > 0) throw new Error('the module 
 const engine = new page.Engine(module_);
 const fileOf = (kind, name) =>
   fs.readFileSync(path.join(presets, kind, name + (kind === 'models' ? '.json' : '.yaml')), 'utf8');
-const preset = (kind, name) => page.parsePreset(kind, fileOf(kind, name));
+const presetNames = kind =>
+  fs.readdirSync(path.join(presets, kind)).map(file => file.replace(/\.(json|yaml)$/, ''));
+const preset = (kind, name) =>
+  name
+    ? page.parsePreset(kind, fileOf(kind, name))
+    : Object.fromEntries(presetNames(kind).map(n => [n, preset(kind, n)]));
 
 // Without comments the presets say the same.
 const parts = unpacked('parts').toString();
@@ -42,6 +47,8 @@ for (const part of shortened) {
   assert.deepEqual(page.parsePreset(kind, part.slice(end + 1)), whole, file);
 }
 
+const textOfFile = file => fs.readFileSync(file, 'utf8');
+
 jobs.forEach((job, number) => {
   const words = job.split(/\s+/),
     state = {};
@@ -49,6 +56,14 @@ jobs.forEach((job, number) => {
     if (words[i] === '--set') {
       const [key, value] = words[i + 1].split('=');
       state.settings = { ...state.settings, [key]: value };
+    } else if (words[i] === '--from') {
+      const text = textOfFile(words[i + 1]);
+      state.files = { script: { name: path.basename(words[i + 1]), text } };
+    } else if (words[i] === '--compare') {
+      const name = path.basename(words[i + 1]);
+      state.compared = [...(state.compared || []), { name, text: textOfFile(words[i + 1]) }];
+    } else if (words[i] === '--cluster' && words[i + 1].endsWith('.yaml')) {
+      state.files = { cluster: { tree: page.parsePreset('clusters', textOfFile(words[i + 1])) } };
     } else {
       state[words[i].slice(2).replace(/-/g, '_')] = words[i + 1];
     }

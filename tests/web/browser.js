@@ -49,6 +49,21 @@ async function after(page, action) {
   await ready(page, before);
 }
 
+// Drops a file on the page.
+async function drop(page, name, text) {
+  const data = await page.evaluateHandle(
+    ([n, t]) => {
+      const transfer = new DataTransfer();
+      transfer.items.add(new File([t], n));
+      return transfer;
+    },
+    [name, text],
+  );
+  await page.dispatchEvent('body', 'drop', { dataTransfer: data });
+}
+
+const root = path.join(__dirname, '../..');
+const textOf = name => fs.readFileSync(path.join(root, name), 'utf8');
 const title = page => page.textContent('#result h2');
 const close = async page => {
   assert.deepEqual(page.errors, []);
@@ -166,43 +181,112 @@ const cases = {
 
   async 'dropped files are used: model, cluster, RUN.yaml, metrics'() {
     const page = await open();
-    const drop = async (name, text) => {
-      const data = await page.evaluateHandle(
-        ([n, t]) => {
-          const transfer = new DataTransfer();
-          transfer.items.add(new File([t], n));
-          return transfer;
-        },
-        [name, text],
-      );
-      await page.dispatchEvent('body', 'drop', { dataTransfer: data });
-    };
-    const root = path.join(__dirname, '../..');
-    const model = fs.readFileSync(path.join(root, 'presets/models/qwen3-8b.json'), 'utf8');
-    await after(page, () => drop('config.json', model));
+    const model = textOf('presets/models/qwen3-8b.json');
+    await after(page, () => drop(page, 'config.json', model));
     assert.match(await page.textContent('#result .dim'), /config\.json on 64/);
-    const cluster = fs.readFileSync(path.join(root, 'presets/clusters/a100-80g.yaml'), 'utf8');
-    await after(page, () => drop('mine.yaml', cluster));
+    const cluster = textOf('presets/clusters/a100-80g.yaml');
+    await after(page, () => drop(page, 'mine.yaml', cluster));
     assert.match(await page.textContent('#result .dim'), /a100/);
     const again = await open(new URL(page.url()).hash);
     assert.equal(await page.textContent('#result .dim'), await again.textContent('#result .dim'));
     await close(again);
     await after(page, () =>
-      drop('run.yaml', 'parallel: {tp: 2, pp: 2}\nbatch:\n  global_batch_size: 256\n'),
+      drop(page, 'run.yaml', 'parallel: {tp: 2, pp: 2}\nbatch:\n  global_batch_size: 256\n'),
     );
     assert.match(await title(page), /tp 2, pp 2/);
     const lines = [9, 4, 4.1, 4.2].map((t, i) => JSON.stringify({ step: i + 1, step_seconds: t }));
-    await drop('metrics.jsonl', lines.join('\n'));
+    await drop(page, 'metrics.jsonl', lines.join('\n'));
     assert.match(await page.textContent('#measured'), /3 steps, median 4\.1 s/);
     const before = await page.textContent('.tile b');
     await after(page, () => page.click('#calibrate'));
     assert.notEqual(await page.textContent('.tile b'), before);
     await after(page, () => page.selectOption('#knob-engine', 'torchtitan'));
-    await after(page, () => drop('config.json', model.replace('qwen3', 'gpt2')));
+    await after(page, () => drop(page, 'config.json', model.replace('qwen3', 'gpt2')));
     assert.equal(await title(page), 'Not a job yet');
     assert.equal(await page.locator('#measured').count(), 0);
-    await drop('broken.json', '{');
+    await drop(page, 'broken.json', '{');
     await until(page, () => /broken\.json/.test(document.getElementById('status').textContent));
+    await close(page);
+  },
+
+  async 'a dropped launch script is planned as the program plans it'() {
+    const page = await open();
+    const script = textOf('tests/fixtures/import/megatron_script.sh');
+    await after(page, () => drop(page, 'megatron_script.sh', script));
+    assert.match(await page.textContent('#script h2'), /megatron_script\.sh as it stands/);
+    assert.ok((await page.locator('#script svg rect').count()) > 5);
+    await page.click('[data-kind=command]');
+    assert.equal(
+      (await page.textContent('#output')).trim(),
+      'orthant plan --from ./megatron_script.sh --cluster h100',
+    );
+    await page.click('[data-kind=json]');
+    const answer = fs.readFileSync(path.join(modules, 'script.json'), 'utf8');
+    assert.equal(await page.textContent('#output'), answer);
+    await page.screenshot({ path: path.join(out, 'script.png'), fullPage: true });
+    const same = await open(new URL(page.url()).hash);
+    assert.equal(await same.textContent('#result'), await page.textContent('#result'));
+    await close(same);
+    await after(page, () => page.click('#take-layout'));
+    assert.match(page.url(), /tp=4/);
+    await after(page, () => page.selectOption('#knob-engine', 'orthant'));
+    assert.equal(await page.evaluate(() => window.app.answer.engine), 'orthant');
+    await after(page, () =>
+      drop(page, 'bad.sh', script.replace('--num-layers', '--new-flag 1 --num-layers')),
+    );
+    assert.equal(await title(page), 'Not a job yet');
+    assert.match(await page.textContent('#result'), /new-flag/);
+    await after(page, () => page.selectOption('#knob-model', 'llama3-8b'));
+    assert.match(await title(page), /^Fits/);
+    assert.equal(await page.locator('#script').count(), 0);
+    await close(page);
+  },
+
+  async 'plans and files are compared term by term, with the keyboard'() {
+    const job = '#model=llama3-8b&cluster=h100&gpus=64&global_batch_size=64&sequence_length=8192';
+    const page = await open(job);
+    await page.focus('#keep');
+    await after(page, () => page.keyboard.press('Enter'));
+    const run =
+      'model: llama3-8b\ndata: {sequence_length: 8192}\n' +
+      'batch: {global_batch_size: 64, micro_batch_size: 1}\n' +
+      'precision: {compute: bf16}\nparallel: {tp: 8, pp: 2, zero: 1, recompute: full}\n';
+    const files = [{ name: 'slow.yaml', mimeType: 'text/yaml', buffer: Buffer.from(run) }];
+    await after(page, () => page.setInputFiles('#compare-files', files));
+    const heads = await page.locator('#compare thead th').allTextContents();
+    assert.equal(heads[1], 'plan 1');
+    assert.match(heads[2], /^plan-1-dp-64/);
+    assert.equal(heads[3], 'slow.yaml');
+    assert.match(await page.textContent('#compare tbody'), /step[\d.]+ m?s[\d.]+ m?s[\d.]+ m?s \(\+/);
+    assert.ok((await page.locator('#compare svg rect').count()) > 6);
+    // The bars add up to the step, within the pixels of the screen.
+    const right = await page.evaluate(() =>
+      [...document.querySelectorAll('#compare svg rect')]
+        .map(r => ({ y: r.y.baseVal.value, end: r.x.baseVal.value + r.width.baseVal.value }))
+        .reduce((ends, { y, end }) => ({ ...ends, [y]: Math.max(end, ends[y] || 0) }), {}),
+    );
+    const [first, , last] = Object.values(right),
+      left = await page.evaluate(() =>
+        Number(document.querySelector('#compare svg rect').getAttribute('x')),
+      );
+    const steps = await page.evaluate(() => [
+      window.app.answer.plans[0].step_seconds,
+      window.app.answer.compared[1].plan.step_seconds,
+    ]);
+    assert.ok(Math.abs((last - left) / (first - left) / (steps[1] / steps[0]) - 1) < 0.02);
+    await page.locator('#compare').screenshot({ path: path.join(out, 'compare.png') });
+    const same = await open(new URL(page.url()).hash);
+    assert.equal(await same.textContent('#compare'), await page.textContent('#compare'));
+    await close(same);
+    // Of another batch: said there, and the plan stays.
+    await after(page, () => page.click('[aria-label="×2: double Global batch"]'));
+    assert.match(await page.textContent('#compare [role=alert]'), /global batch 64.*128/);
+    assert.match(await title(page), /^Fits/);
+    for (const name of ['plan-1', 'slow']) {
+      await page.focus(`#compare button:has-text("Remove ${name}")`);
+      await after(page, () => page.keyboard.press('Enter'));
+    }
+    assert.equal(await page.locator('#compare svg').count(), 0);
     await close(page);
   },
 

@@ -10,6 +10,25 @@ skip() { echo "skipped: $1"; exit 77; }
 command -v node >/dev/null || skip 'there is no node'
 [ -f "$page" ] || skip "make page has not built $page"
 
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cat >"$scratch/run.yaml" <<'END'
+model: llama3-8b
+data: {sequence_length: 8192}
+batch: {global_batch_size: 64, micro_batch_size: 1}
+parallel: {tp: 4, pp: 2, vpp: 2, pipeline: interleaved, zero: 1, recompute: full}
+END
+sed 's/tp: 4/tp: 8/; s/recompute: full/recompute: none/' "$scratch/run.yaml" >"$scratch/other.yaml"
+cat >"$scratch/mixed.yaml" <<'END'
+name: two kinds
+pools:
+  - cluster: h100
+    num_devices: 16
+  - {cluster: a100-80g, num_devices: 16}
+between: {bytes_per_s: 25e9, latency_s: 10e-6}
+END
+same='--model llama3-8b --cluster h100 --gpus 64 --global-batch-size 64 --sequence-length 8192'
+script=tests/fixtures/import/megatron_script.sh
 jobs=(
   '--model llama3-8b --cluster h100 --gpus 8'
   '--model llama3-8b --cluster h100 --gpus 1'
@@ -20,9 +39,13 @@ jobs=(
   '--model llama3-8b --cluster mi300x --gpus 64 --tp 1 --set optimizer.name=muon --zero 1'
   '--model gpt2-xl --cluster a100-40g --gpus 16 --memory-margin 20 --simple true'
   '--model gpt2-xl --cluster a100-40g --gpus 16 --memory-margin 0'
+  "--from $script --cluster h100 --top 2"
+  "--from $script --cluster h200 --engine orthant --gpus 256 --tp 8"
+  '--from tests/fixtures/import/megatron_deepseek.sh --cluster h800 --pp 16 --tp 1 --ep 16 --top 1'
+  "$same --compare $scratch/run.yaml --compare $scratch/other.yaml"
+  "--from $script --cluster h100 --compare $script"
+  "--model llama3-8b --cluster $scratch/mixed.yaml --top 2 --micro-batch-size 1"
 )
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
 node tests/web/answers.js "$page" "$module" presets "$scratch" "${jobs[@]}"
 failed=0
 for i in "${!jobs[@]}"; do
@@ -34,6 +57,27 @@ for i in "${!jobs[@]}"; do
   failed=1
 done
 [ "$failed" = 0 ] || exit 1
+
+# What is wrong with a script has the same words; only the program reads the JSON of DeepSpeed.
+flags='--num-layers 2 --hidden-size 64 --num-attention-heads 2 --seq-length 64 --micro-batch-size 1'
+flags="$flags --max-position-embeddings 64 --global-batch-size 8"
+mkdir "$scratch/bad"
+echo "torchrun --nproc_per_node 8 pretrain_gpt.py $flags --vocab-size 512 --new-flag 3" >"$scratch/bad/unknown.sh"
+echo "torchrun --nproc_per_node 8 pretrain_gpt.py $flags" >"$scratch/bad/vocabulary.sh"
+echo "torchrun --nproc_per_node 8 pretrain_gpt.py $flags --vocab-size 512 --tensor-model-parallel-size x" >"$scratch/bad/number.sh"
+echo "torchrun --nproc_per_node 8 pretrain_gpt.py $flags --vocab-size 512 --pipeline-model-parallel-size 3" >"$scratch/bad/stages.sh"
+echo "torchrun --nproc_per_node 8 pretrain_gpt.py $flags --vocab-size 512 --use-mup" >"$scratch/bad/fixed.sh"
+bad=("$scratch"/bad/*.sh tests/fixtures/import/deepspeed_script.sh)
+node tests/web/answers.js "$page" "$module" presets "$scratch/bad" "${bad[@]/#/--cluster h100 --from }"
+for i in "${!bad[@]}"; do
+  error=$(node -p 'const a = JSON.parse(require("fs").readFileSync(0)); a.status === 2 && a.error' <"$scratch/bad/$i")
+  case ${bad[$i]} in
+    *deepspeed*) [[ $error = deepspeed_script.sh:*deepspeed* ]] ;;
+    *) # the program names the path, the page the file
+      said=$("$program" plan --cluster h100 --from "${bad[$i]}" 2>&1) && exit 1
+      grep -qF "error: $error" <<<"${said//$scratch\/bad\//}" ;;
+  esac || { echo "${bad[$i]}: $error" >&2; exit 1; }
+done
 
 # A plan of the program is the page with this plan in it.
 plan=("$program" plan --model qwen3-8b --cluster a100-80g --gpus 32 --tp 1 --zero 1 --set optimizer.name=muon)

@@ -16,5 +16,6 @@ if [ ! -d "$page/test/node_modules/playwright-core" ] || [ ! -d "$page/test/node
     skip 'npm cannot install playwright-core and axe-core'
 fi
 "$1" plan --model qwen3-8b --cluster a100-80g --gpus 32 --tp 2 --html "$page/plan.html" >"$page/test/plan"
+"$1" plan --from tests/fixtures/import/megatron_script.sh --cluster h100 --json >"$page/test/script.json"
 node tests/web/browser.js "$page/orthant.html" "$page" "$page/test" | tee "$page/test/results"
 grep -qE '^[1-9][0-9]+ passed, 0 failed$' "$page/test/results"  # an empty run is no success

@@ -4,8 +4,7 @@
 #include "base/math.h"
 #include "base/text.h"
 #include "describe/model_keys.h"
-#include "import/import_parts.h"
-#include "import/megatron_keys.h"
+#include "script/megatron.h"
 
 // Vocabulary sizes implied by the tokenizer type.
 static int64_t known_vocabulary(const ot_megatron_flags *f) {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Words of scripts: splitting, and expansion of quotes, variables, defaults and arithmetic.
-#include <ctype.h>
 #include <string.h>
 
 #include "base/number.h"
 #include "base/text.h"
-#include "import/shell_state.h"
+#include "script/shell_state.h"
 
 enum { DEPTH_MAX = 32, TOTAL_WORDS_MAX = 1 << 16, VARIABLES_MAX = 4096 };
 
-static bool is_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
+bool ot_shell_is_name(char c) { return ot_is_letter(c) || ot_is_digit(c) || c == '_'; }
 
 ot_shell_variable *ot_shell_find(ot_shell_state *s, const char *name, int64_t length) {
   for (int64_t i = 0; i < s->num_variables; i++) {
     const char *const other = s->variables[i].name;
-    if (strncmp(other, name, (size_t)length) == 0 && other[length] == '\0') return &s->variables[i];
+    if (ot_text_length(other) == length && memcmp(other, name, (size_t)length) == 0)
+      return &s->variables[i];
   }
   return NULL;
 }
@@ -40,7 +40,7 @@ void ot_shell_append(ot_shell_state *s, ot_shell_list *list, ot_shell_word word)
   list->words[list->count++] = word;
 }
 
-bool ot_shell_is_open(const char *text) { return strpbrk(text, "$`") != NULL; }
+bool ot_shell_is_open(const char *text) { return ot_text_has(text, '$') || ot_text_has(text, '`'); }
 
 // ---- pieces of words ----
 
@@ -88,11 +88,11 @@ static int64_t piece(const char *text, int depth_left) {
   if (text[0] != '$') return 1;
   if (text[1] == '{') return 1 + bracketed(text + 1, '{', '}', depth_left - 1);
   if (text[1] == '(') return 1 + bracketed(text + 1, '(', ')', depth_left - 1);
-  if (!isalpha((unsigned char)text[1]) && text[1] != '_') {
-    return isdigit((unsigned char)text[1]) || (text[1] != '\0' && strchr("@*#?", text[1])) ? 2 : 1;
+  if (!ot_is_letter(text[1]) && text[1] != '_') {
+    return ot_is_digit(text[1]) || ot_text_has("@*#?", text[1]) ? 2 : 1;
   }
   int64_t i = 2;
-  while (is_name(text[i])) i++;
+  while (ot_shell_is_name(text[i])) i++;
   return i;
 }
 
@@ -110,16 +110,16 @@ typedef struct arithmetic {
 static int64_t terms(arithmetic *a, const char *operators);
 
 static void skip_blanks(arithmetic *a) {
-  while (isspace((unsigned char)*a->at)) a->at++;
+  while (ot_is_space(*a->at)) a->at++;
 }
 
 // A number, or the value of NAME, $NAME or ${NAME}.
 static int64_t operand(arithmetic *a) {
-  const bool number = isdigit((unsigned char)*a->at);
+  const bool number = ot_is_digit(*a->at);
   const bool brace = a->at[0] == '$' && a->at[1] == '{';
   a->at += brace ? 2 : *a->at == '$';
   const char *const start = a->at, *text = "";
-  while (number ? isdigit((unsigned char)*a->at) : is_name(*a->at)) a->at++;
+  while (number ? ot_is_digit(*a->at) : ot_shell_is_name(*a->at)) a->at++;
   const ot_shell_variable *const found = ot_shell_find(a->s, start, a->at - start);
   if (number) text = ot_arena_text(a->s->arena, start, a->at - start);
   if (!number && found && found->value.count == 1) text = found->value.words[0].text;
@@ -131,7 +131,7 @@ static int64_t operand(arithmetic *a) {
 
 static int64_t factor(arithmetic *a) {
   skip_blanks(a);
-  if (*a->at == '$' || is_name(*a->at)) return operand(a);
+  if (*a->at == '$' || ot_shell_is_name(*a->at)) return operand(a);
   if (*a->at != '(' || ++a->depth > DEPTH_MAX) {
     a->failed = true;
     return 0;
@@ -162,7 +162,7 @@ static int64_t apply(arithmetic *a, int64_t x, char operation, int64_t y) {
 static int64_t terms(arithmetic *a, const char *operators) {
   const bool products = *operators == '*';
   int64_t value = products ? factor(a) : terms(a, "*/%");
-  for (skip_blanks(a); !a->failed && *a->at != '\0' && strchr(operators, *a->at); skip_blanks(a)) {
+  for (skip_blanks(a); !a->failed && ot_text_has(operators, *a->at); skip_blanks(a)) {
     const char operation = *a->at++;
     value = apply(a, value, operation, products ? factor(a) : terms(a, "*/%"));
   }
@@ -226,11 +226,13 @@ static void put_arithmetic(expansion *e, const char *piece, int64_t length) {
 static void put_braces(expansion *e, const char *piece, int64_t length, bool inside_quotes) {
   const char *const name = piece + 2, *const end = piece + length - 1;
   const char *at = name;
-  while (is_name(*at)) at++;
+  while (ot_shell_is_name(*at)) at++;
   const ot_shell_variable *const found = ot_shell_find(e->s, name, at - name);
   const bool whole =
-      at == end || (end - at == 3 && (strncmp(at, "[@]", 3) == 0 || strncmp(at, "[*]", 3) == 0));
-  const int64_t skip = strncmp(at, ":-", 2) == 0 || strncmp(at, ":=", 2) == 0 ? 2 : *at == '-';
+      at == end ||
+      (end - at == 3 && (ot_text_starts_with(at, "[@]") || ot_text_starts_with(at, "[*]")));
+  const int64_t skip =
+      ot_text_starts_with(at, ":-") || ot_text_starts_with(at, ":=") ? 2 : *at == '-';
   if ((whole || skip > 0) && found && found->value.count > 0) {
     put_value(e, &found->value);
   } else if (skip > 0) {
@@ -242,7 +244,8 @@ static void put_braces(expansion *e, const char *piece, int64_t length, bool ins
 }
 
 static void put_dollar(expansion *e, const char *piece, int64_t length, bool inside_quotes) {
-  if (length > 5 && strncmp(piece, "$((", 3) == 0 && strncmp(piece + length - 2, "))", 2) == 0) {
+  if (length > 5 && ot_text_starts_with(piece, "$((") && piece[length - 2] == ')' &&
+      piece[length - 1] == ')') {
     put_arithmetic(e, piece, length);
   } else if (length > 3 && piece[1] == '{' && piece[length - 1] == '}') {
     put_braces(e, piece, length, inside_quotes);
@@ -258,7 +261,7 @@ static void put_dollar(expansion *e, const char *piece, int64_t length, bool ins
 
 // A backslash quotes the next character; before a newline, both are a blank.
 static int64_t put_escaped(expansion *e, const char *text, bool inside_quotes) {
-  const bool special = !inside_quotes || strchr("$`\"\\", text[1]) != NULL;
+  const bool special = !inside_quotes || ot_text_has("$`\"\\", text[1]);
   if (text[1] == '\n') {
     put(e, "\n", 1);
   } else if (special) {

@@ -2,15 +2,12 @@
 // A script is tokenised, then interpreted statement by statement: assignments are made, commands
 // are collected, `if` is decided when it compares known values. Loops, `case` and undecided `if`
 // are processed as uncertain: they only set variables that are not set otherwise.
-#include "import/shell.h"
-
-#include <ctype.h>
-#include <string.h>
+#include "script/shell.h"
 
 #include "base/number.h"
 #include "base/schema.h"
 #include "base/text.h"
-#include "import/shell_state.h"
+#include "script/shell_state.h"
 
 enum { DEPTH_MAX = 64, DELIMITER_BYTES = 64 };
 
@@ -52,7 +49,7 @@ static shell_token *add(lexer *l, token_kind kind) {
   return token;
 }
 
-static bool ends_word(char c) { return c == '\0' || strchr(" \t\r\n;&|()<>", c) != NULL; }
+static bool ends_word(char c) { return c == '\0' || ot_text_has(" \t\r\n;&|()<>", c); }
 
 static void count_lines(lexer *l, const char *from, const char *to) {
   for (const char *p = from; p < to; p++) l->line += *p == '\n';
@@ -64,7 +61,7 @@ static void take_word(lexer *l) {
   while (!ends_word(*l->at)) {
     if (*l->at == '\\' && l->at[1] != '\0') {
       l->at += 2;
-    } else if (strchr("'\"`$", *l->at)) {
+    } else if (ot_text_has("'\"`$", *l->at)) {
       l->at += ot_shell_piece(l->at);
     } else {
       l->at++;
@@ -85,7 +82,7 @@ static void skip_document(lexer *l) {
   while (!found && *l->at != '\0') {
     const char *start = l->at;
     while (*start == '\t') start++;
-    found = strncmp(start, l->delimiter, (size_t)length) == 0 &&
+    found = ot_text_starts_with(start, l->delimiter) &&
             (start[length] == '\n' || start[length] == '\0');
     skip_line(l);
     if (*l->at == '\n') l->at++;
@@ -105,14 +102,14 @@ static void take_new_line(lexer *l) {
 static void drop_descriptor(lexer *l) {
   const shell_token *const last = l->count > 0 ? &l->tokens[l->count - 1] : NULL;
   if (!last || l->blank || last->kind != TOKEN_WORD) return;
-  if (isdigit((unsigned char)last->text[0]) && last->text[1] == '\0') l->count--;
+  if (ot_is_digit(last->text[0]) && last->text[1] == '\0') l->count--;
 }
 
 // < > >> <<EOF 2>&1: the target is not an argument.
 static void skip_redirection(lexer *l) {
   drop_descriptor(l);
   const bool document = l->at[0] == '<' && l->at[1] == '<' && l->at[2] != '<';
-  while (strchr("<>&-", *l->at) && *l->at != '\0') l->at++;
+  while (ot_text_has("<>&-", *l->at)) l->at++;
   while (*l->at == ' ') l->at++;
   const char *start = l->at;
   while (!ends_word(*l->at)) l->at++;
@@ -148,7 +145,7 @@ static void take(lexer *l) {
     l->blank = true;
   } else if (c == '\n') {
     take_new_line(l);
-  } else if (isspace((unsigned char)c)) {
+  } else if (ot_is_space(c)) {
     l->at++;
     l->blank = true;
   } else if (c == '#') {
@@ -359,8 +356,8 @@ static int64_t assigned_name(const shell_token *token) {
   if (token->kind != TOKEN_WORD) return 0;
   const char *const text = token->text;
   int64_t n = 0;
-  while (isalnum((unsigned char)text[n]) || text[n] == '_') n++;
-  if (n == 0 || isdigit((unsigned char)text[0])) return 0;
+  while (ot_shell_is_name(text[n])) n++;
+  if (n == 0 || ot_is_digit(text[0])) return 0;
   return text[n] == '=' || (text[n] == '+' && text[n + 1] == '=') ? n : 0;
 }
 

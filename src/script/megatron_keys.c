@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of Megatron-LM's flags, without dashes. Other flags are refused, so that each new one
 // is classified by its effect on the cost of a step.
-#include "import/megatron_keys.h"
+#include "script/megatron_keys.h"
 
 #include "describe/model.h"
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/text_builder.h"
-#include "import/shell.h"
+#include "script/shell.h"
 
 typedef struct ot_shell_list {
   ot_shell_word *words;  // [count]
@@ -39,6 +39,9 @@ void ot_shell_expand(ot_shell_state *s, const char *raw, int line, ot_shell_list
 // The length of the unit at `text`, which starts with a quote, '$' or '`': '...', "...", $NAME,
 // ${...}, $(...), $((...)), `...`. At least 1.
 int64_t ot_shell_piece(const char *text);
+
+// A character of a variable's name.
+bool ot_shell_is_name(char c);
 
 // True when the text contains something that only a running shell knows.
 bool ot_shell_is_open(const char *text);

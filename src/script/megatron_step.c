@@ -4,8 +4,7 @@
 // transformer_block.py).
 #include "base/number.h"
 #include "base/text.h"
-#include "import/import_parts.h"
-#include "import/megatron_keys.h"
+#include "script/megatron.h"
 
 static bool is_sharded(const ot_megatron_flags *f) { return f->torch_fsdp || f->megatron_fsdp; }
 
