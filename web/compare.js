@@ -152,8 +152,8 @@ function compareSection({ answer, plan, state, uncompared }, compare) {
   return section(
     'compare',
     'Compare',
-    'Other configurations of the same job, next to plan 1: plans that you keep, and files (RUN.yaml, ' +
-      'launch scripts of Megatron-LM) with the same model, batch and sequence.',
+    'Other configurations of the same job, next to plan 1: plans that you keep, and files ' +
+      '(RUN.yaml, launch scripts of Megatron-LM) with the same model, batch and sequence.',
     h(
       'div',
       { class: 'bar' },

@@ -111,12 +111,13 @@ const OUTPUTS = [
 
 // With the launch script of the plan's software, if the program knows how to write it.
 function outputsOf(app) {
-  const { files, engine } = app.state;
+  const { files } = app.state,
+    { engine } = app.answer || { engine: 'orthant' };
   const tree = files.engine
     ? files.engine.tree
-    : engine
-      ? app.service.preset('engines', engine)
-      : {};
+    : engine === 'orthant'
+      ? {}
+      : app.service.preset('engines', engine);
   const own = tree.software ? [[tree.software.text, tree.software.text]] : [];
   return [OUTPUTS[0], ...own, ...OUTPUTS.slice(1)];
 }

@@ -257,7 +257,8 @@ const cases = {
     assert.equal(heads[1], 'plan 1');
     assert.match(heads[2], /^plan-1-dp-64/);
     assert.equal(heads[3], 'slow.yaml');
-    assert.match(await page.textContent('#compare tbody'), /step[\d.]+ m?s[\d.]+ m?s[\d.]+ m?s \(\+/);
+    const figures = await page.textContent('#compare tbody');
+    assert.match(figures, /step[\d.]+ m?s[\d.]+ m?s[\d.]+ m?s \(\+/);
     assert.ok((await page.locator('#compare svg rect').count()) > 6);
     // The bars add up to the step, within the pixels of the screen.
     const right = await page.evaluate(() =>
