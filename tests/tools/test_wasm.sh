@@ -12,7 +12,7 @@ flags=(--target=wasm32-wasi -std=c17 -O1 -ffp-contract=off -Isrc -Wall -Wextra -
 "$clang" "${flags[@]}" -c "$work/probe.c" -o "$work/probe.o" 2>/dev/null ||
   { echo "skipped: clang without wasi-libc"; exit 77; }
 
-list() { find src/{base,describe,ops,graph,pipeline,schedule,simulate,plan,export,answer,web} -name '*.c' ! -name '*_cpu.c' ! -name kernels.c; }
+list() { find src/{base,describe,ops,graph,pipeline,schedule,simulate,plan,export,script,answer,web} -name '*.c' ! -name '*_cpu.c' ! -name kernels.c; }
 export clang work
 printf '%s\n' "${flags[@]}" >"$work/flags"
 list | xargs -P 2 -I{} sh -c '"$clang" $(cat "$work/flags") -c "$1" -o "$work/$(basename "$1").o"' _ {}
