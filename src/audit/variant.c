@@ -99,84 +99,32 @@ ot_status ot_variant_create(const ot_variant *variant, ot_trainer **out) {
 
 // ---- weights ----
 
-// Copies some rows at a time: no rank needs the memory of a whole model.
-typedef struct weight_copy {
-  ot_runtime *from, *to;
-  ot_parameter_copy copy;  // of `from`
-  int64_t layers;          // layers kept
+typedef struct kept_layers {
+  int64_t layers;
   bool silenced;
-  int64_t most;           // elements per block
-  void *raw, *converted;  // [most] of 8 bytes
-} weight_copy;
-
-// The parameter with its own weights of that name; -1: none.
-static int find_target(const weight_copy *w, const char *name) {
-  const ot_graph *const graph = w->to ? ot_runtime_whole_graph(w->to) : NULL;
-  for (int i = 0; graph && i < graph->num_parameters; i++) {
-    const ot_parameter *const p = &graph->parameters[i];
-    if (ot_text_equal(p->name, name)) return p->tied_to < 0 ? i : -1;
-  }
-  return -1;
-}
+} kept_layers;
 
 // A layer with all weights zero acts as identity.
-static bool is_silent(const weight_copy *w, const char *name) {
+static bool is_silent(void *context, const char *name) {
+  const kept_layers *const kept = context;
   char pattern[64];
   int64_t layer = 0;
-  ot_text_format(pattern, sizeof pattern, "layers.%lld.*down.weight", (long long)w->layers - 1);
-  if (w->silenced && ot_text_matches(name, pattern)) return true;
+  ot_text_format(pattern, sizeof pattern, "layers.%lld.*down.weight", (long long)kept->layers - 1);
+  if (kept->silenced && ot_text_matches(name, pattern)) return true;
   if (!ot_text_starts_with(name, "layers.")) return false;
   for (const char *at = name + 7; *at >= '0' && *at <= '9'; at++) layer = 10 * layer + *at - '0';
-  return layer >= w->layers;
-}
-
-static void write_rows(const weight_copy *w, int target, int64_t first, int64_t rows) {
-  const ot_parameter *const p = &ot_runtime_whole_graph(w->to)->parameters[target];
-  const ot_dtype to = ot_runtime_copy_dtype(w->to, OT_COPY_WEIGHT);
-  const int64_t count = rows * p->cols;
-  ot_elements_convert(ot_runtime_copy_dtype(w->from, w->copy), w->raw, to, w->converted, count);
-  if (is_silent(w, p->name)) memset(w->converted, 0, (size_t)(count * ot_dtype_bytes(to)));
-  ot_runtime_write(w->to, &(ot_parameter_rows){target, OT_COPY_WEIGHT, first, rows}, w->converted);
-}
-
-static ot_status copy_parameter(const weight_copy *w, int index) {
-  const ot_parameter *const p = &ot_runtime_whole_graph(w->from)->parameters[index];
-  const int source = p->tied_to >= 0 ? p->tied_to : index, target = find_target(w, p->name);
-  const int64_t most = w->most / p->cols;
-  if (w->to ? target < 0 : p->tied_to >= 0) return OT_OK;
-  for (int64_t first = 0; first < p->rows; first += most) {
-    const int64_t rows = p->rows - first < most ? p->rows - first : most;
-    OT_TRY(ot_runtime_read(w->from, &(ot_parameter_rows){source, w->copy, first, rows}, w->raw));
-    if (target >= 0) write_rows(w, target, first, rows);
-  }
-  return OT_OK;
-}
-
-static ot_status copy_all(const weight_copy *w) {
-  const int count = ot_runtime_whole_graph(w->from)->num_parameters;
-  for (int i = 0; i < count; i++) OT_TRY(copy_parameter(w, i));
-  const bool trains = w->to && ot_runtime_has_copy(w->to, OT_COPY_MOMENT_1);
-  return trains ? ot_runtime_reset_optimizer(w->to) : OT_OK;
+  return layer >= kept->layers;
 }
 
 ot_status ot_variant_keep_layers(ot_runtime *from, ot_runtime *to, int64_t layers, bool silenced) {
-  enum { MOST = 1 << 20 };
-  const int64_t widest = ot_graph_widest_row(ot_runtime_whole_graph(from));
+  kept_layers kept = {layers, silenced};
   const bool master =
       ot_runtime_copy_dtype(from, OT_COPY_WEIGHT) != ot_runtime_copy_dtype(from, OT_COPY_MASTER);
-  weight_copy w = {.from = from,
-                   .to = to,
-                   .copy = master ? OT_COPY_MASTER : OT_COPY_WEIGHT,
-                   .layers = layers,
-                   .silenced = silenced,
-                   .most = widest > MOST ? widest : MOST};
-  double *const raw = malloc(2 * (size_t)w.most * sizeof *raw);
-  OT_CHECK(raw, OT_ENVIRONMENT, "out of memory for some rows of weights");
-  w.raw = raw;
-  w.converted = raw + w.most;
-  const ot_status status = copy_all(&w);
-  free(raw);
-  return status;
+  const ot_weight_copy how = {
+      .copy = master ? OT_COPY_MASTER : OT_COPY_WEIGHT, .is_zero = is_silent, .context = &kept};
+  OT_TRY(ot_runtime_copy(from, to, &how));
+  const bool trains = to && ot_runtime_has_copy(to, OT_COPY_MOMENT_1);
+  return trains ? ot_runtime_reset_optimizer(to) : OT_OK;
 }
 
 ot_status ot_variant_copy_weights(ot_runtime *from, ot_runtime *to) {

@@ -132,8 +132,19 @@ bool ot_runtime_holds(const ot_runtime *runtime, const ot_parameter_rows *range)
 // Copies this rank's part of the rows; all ranks must pass the same rows.
 void ot_runtime_write(ot_runtime *runtime, const ot_parameter_rows *range, const void *from);
 
-// Copies the weights of `from` to `to`, a runtime of the same model on one rank, in its dtype; null
-// on ranks that need no copy. Not during a step. Collective over the world of `from`. Blocks.
+// What of `from` becomes the weights of `to`.
+typedef struct ot_weight_copy {
+  ot_parameter_copy copy;                            // weights, or master weights
+  bool (*is_zero)(void *context, const char *name);  // becomes zero instead; null: nothing does
+  void *context;
+} ot_weight_copy;
+
+// Copies by parameter, in the dtype of `to`. `to` may be null on some ranks; the others then have
+// the same parameters. Else it may have fewer layers, or an untied head where `from` has a tied
+// one. Not during a step. Collective over the worlds of both. Blocks.
+ot_status ot_runtime_copy(ot_runtime *from, ot_runtime *to, const ot_weight_copy *how);
+
+// The same of the stored weights, all of them.
 ot_status ot_runtime_copy_weights(ot_runtime *from, ot_runtime *to);
 
 // Sets weights (and master copies) to their random initial values, moments to zero. Element i of

@@ -212,40 +212,62 @@ void ot_runtime_write(ot_runtime *runtime, const ot_parameter_rows *range, const
 
 // ---- copies of weights ----
 
-// Rows [first, first + rows) of parameter `from`, and of parameter `to` of the same name.
-static ot_status copy_rows(ot_runtime *from, ot_runtime *to, ot_parameter_rows range,
-                           void *memory) {
-  const ot_parameter *const parameter = &from->whole->parameters[range.parameter];
-  const int64_t count = range.rows * parameter->cols;
-  OT_TRY(ot_runtime_read(from, &range, memory));
-  if (!to) return OT_OK;
-  const ot_parameter *const target = ot_graph_parameter(to->whole, parameter->name);
-  const ot_dtype read = ot_runtime_copy_dtype(from, OT_COPY_WEIGHT);
-  const ot_dtype wanted = ot_runtime_copy_dtype(to, OT_COPY_WEIGHT);
-  char *const converted = (char *)memory + count * (int64_t)sizeof(double);
-  OT_ASSERT(target && target->rows == parameter->rows && target->cols == parameter->cols);
-  ot_elements_convert(read, memory, wanted, converted, count);
-  range.parameter = (int)(target - to->whole->parameters);
-  ot_runtime_write(to, &range, converted);
+// Some rows at a time: no rank needs the memory of a whole model.
+typedef struct copying {
+  ot_runtime *from, *to;  // to: null on ranks that only share what they have
+  const ot_weight_copy *how;
+  int64_t most;           // elements of the rows
+  void *raw, *converted;  // [most] of 8 bytes
+} copying;
+
+// The parameter with weights of its own of that name; -1: none.
+static int find_target(const copying *c, const char *name) {
+  const ot_parameter *const p = c->to ? ot_graph_parameter(c->to->whole, name) : NULL;
+  return p && p->tied_to < 0 ? (int)(p - c->to->whole->parameters) : -1;
+}
+
+static void write_converted(const copying *c, ot_parameter_rows range) {
+  const ot_parameter *const p = &c->to->whole->parameters[range.parameter];
+  const ot_dtype type = ot_runtime_copy_dtype(c->to, OT_COPY_WEIGHT);
+  const int64_t count = range.rows * p->cols;
+  ot_elements_convert(ot_runtime_copy_dtype(c->from, c->how->copy), c->raw, type, c->converted,
+                      count);
+  if (c->how->is_zero && c->how->is_zero(c->how->context, p->name)) {
+    memset(c->converted, 0, (size_t)(count * ot_dtype_bytes(type)));
+  }
+  ot_runtime_write(c->to, &range, c->converted);
+}
+
+static ot_status copy_parameter(const copying *c, int index) {
+  const ot_parameter *const p = &c->from->whole->parameters[index];
+  const int source = p->tied_to >= 0 ? p->tied_to : index, target = find_target(c, p->name);
+  if (c->to ? target < 0 : p->tied_to >= 0) return OT_OK;
+  for (int64_t row = 0, rows; row < p->rows; row += rows) {
+    rows = c->most / p->cols;
+    if (rows > p->rows - row) rows = p->rows - row;
+    OT_TRY(ot_runtime_read(c->from, &(ot_parameter_rows){source, c->how->copy, row, rows}, c->raw));
+    if (target < 0) continue;
+    write_converted(c, (ot_parameter_rows){target, OT_COPY_WEIGHT, row, rows});
+  }
   return OT_OK;
 }
 
-ot_status ot_runtime_copy_weights(ot_runtime *from, ot_runtime *to) {
+ot_status ot_runtime_copy(ot_runtime *from, ot_runtime *to, const ot_weight_copy *how) {
   enum { ELEMENTS = 1 << 18 };
   const int64_t widest = ot_graph_widest_row(from->whole);
-  const int64_t most = widest > ELEMENTS ? widest : ELEMENTS;
-  void *const memory = malloc(2 * (size_t)most * sizeof(double));
-  ot_status status = memory ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory (copy of weights)");
+  copying c = {.from = from, .to = to, .how = how, .most = widest > ELEMENTS ? widest : ELEMENTS};
+  double *const memory = malloc(2 * (size_t)c.most * sizeof *memory);
+  OT_CHECK(memory, OT_ENVIRONMENT, "out of memory for some rows of weights");
+  c.raw = memory;
+  c.converted = memory + c.most;
+  ot_status status = OT_OK;
   for (int i = 0; status == OT_OK && i < from->whole->num_parameters; i++) {
-    const ot_parameter *const p = &from->whole->parameters[i];
-    if (p->tied_to >= 0) continue;
-    for (int64_t row = 0, rows; status == OT_OK && row < p->rows; row += rows) {
-      rows = most / p->cols;
-      if (rows > p->rows - row) rows = p->rows - row;
-      const ot_parameter_rows range = {i, OT_COPY_WEIGHT, row, rows};
-      status = copy_rows(from, to, range, memory);
-    }
+    status = copy_parameter(&c, i);
   }
   free(memory);
   return status;
+}
+
+ot_status ot_runtime_copy_weights(ot_runtime *from, ot_runtime *to) {
+  return ot_runtime_copy(from, to, &(ot_weight_copy){.copy = OT_COPY_WEIGHT});
 }
