@@ -5,14 +5,16 @@
 # batches and constant learning rate. Prints where the distilled run first reaches the best validation loss of
 # the plain one, as a share of the tokens that the plain one took, for each seed and the median.
 #   bench/distill_tokens.py --text tinyshakespeare.txt [--orthant build/orthant] [--folder KEPT]
-#     [--teacher-steps 3000] [--steps 2000] [--seeds 3] [--alpha 1] [--draws 50] [--quick] [--json FILE]
+#     [--teacher-steps 2500] [--steps 1500] [--seeds 3] [--alpha 1] [--draws 50]
+#     [--source store|live] [--quick] [--json FILE]
 import argparse, json, os, statistics, subprocess, sys, tempfile
 
 RUN = """\
 model: {{model_type: llama, vocab_size: 257, hidden_size: {width}, intermediate_size: {inner},
   num_hidden_layers: {layers}, num_attention_heads: {heads}, max_position_embeddings: 128}}
-data: {{train: train, validation: held, tokenizer: bytes, sequence_length: 128, validation_every: {every}}}
-batch: {{global_batch_size: 32, micro_batch_size: 32}}
+data: {{train: train, validation: held, tokenizer: bytes, sequence_length: 128, validation_every: {every},
+  validation_tokens: 16384}}
+batch: {{global_batch_size: 8, micro_batch_size: 8}}
 optimizer: {{lr: {rate}}}
 learning_rate: {{warmup_steps: 50, decay: {decay}, min: {least}}}
 steps: {steps}
@@ -20,9 +22,9 @@ seed: {seed}
 checkpoint: {{every: 0, keep: 1}}
 output: {name}
 """
-TOKENS = 32 * 128  # of a step
-STUDENT = dict(width=144, inner=384, layers=4, heads=4, rate=1e-3, decay="constant", least=0)
-TEACHER = dict(width=256, inner=704, layers=6, heads=8, rate=1e-3, decay="cosine", least=1e-4)
+TOKENS = 8 * 128  # of a step
+STUDENT = dict(width=144, inner=384, layers=4, heads=4, rate=2e-3, decay="constant", least=0)
+TEACHER = dict(width=192, inner=512, layers=5, heads=4, rate=2e-3, decay="cosine", least=1e-4)
 
 
 def parse():
@@ -30,11 +32,12 @@ def parse():
     p.add_argument("--orthant", default="build/orthant")
     p.add_argument("--text", required=True)
     p.add_argument("--folder")
-    p.add_argument("--teacher-steps", type=int, default=3000)
-    p.add_argument("--steps", type=int, default=2000)
+    p.add_argument("--teacher-steps", type=int, default=2500)
+    p.add_argument("--steps", type=int, default=1500)
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--alpha", type=float, default=1)
     p.add_argument("--draws", type=int, default=50)
+    p.add_argument("--source", choices=["store", "live"], default="store")
     p.add_argument("--quick", action="store_true", help="small models and few steps: shows that it runs")
     p.add_argument("--json")
     return p.parse_args()
@@ -48,10 +51,11 @@ def orthant(*words):
 
 def train(name, shape, steps, seed, more=""):
     """The validation losses of a run, (step, nats a token); a finished run is not repeated."""
-    every = max(1, steps // 40)
+    every = max(1, steps // 20)
     with open(os.path.join(folder, f"{name}.yaml"), "w") as f:
         f.write(RUN.format(name=name, steps=steps, seed=seed, every=every, **shape) + more)
-    orthant("train", f"{name}.yaml")
+    if not os.path.isdir(os.path.join(folder, name, "checkpoints", f"step-{steps:08d}")):
+        orthant("train", f"{name}.yaml")
     with open(os.path.join(folder, name, "metrics.jsonl")) as f:
         lines = [json.loads(line) for line in f]
     return [(line["step"], line["val_loss"]) for line in lines if "val_loss" in line]
@@ -86,13 +90,14 @@ for name, part in (("train", text[:cut]), ("held", text[cut:])):
 teacher = train("teacher", TEACHER, args.teacher_steps, 1)[-1][1]
 print(f"teacher: validation loss {teacher:.4f} nats a byte", flush=True)
 distill = (f"distill: {{objective: sampled, teacher: teacher, draws: {args.draws}, targets: 24, "
-           f"alpha: {args.alpha:g}}}\n")
+           f"alpha: {args.alpha:g}, from: {args.source}}}\n")
 runs = []
 for seed in range(1, args.seeds + 1):
     plain = train(f"plain-{seed}", STUDENT, args.steps, seed)
-    with open(os.path.join(folder, "store.yaml"), "w") as f:
-        f.write(RUN.format(name="store", steps=1, seed=1, every=0, **STUDENT) + distill)
-    orthant("distill", "targets", "store.yaml")
+    if args.source == "store":
+        with open(os.path.join(folder, "store.yaml"), "w") as f:
+            f.write(RUN.format(name="store", steps=1, seed=1, every=0, **STUDENT) + distill)
+        orthant("distill", "targets", "store.yaml")
     taught = train(f"taught-{seed}", STUDENT, args.steps, seed, distill)
     found = share(plain, taught)
     runs.append(dict(seed=seed, plain=plain, taught=taught, share=found))

@@ -23,6 +23,7 @@ static const char *const group_names[] = {
     [OT_GROUP_EXPERT_REPLICATE] = "expert_replicate",
     [OT_GROUP_EXPERT_SUM] = "expert_sum",
     [OT_GROUP_SEQUENCE] = "sequence",
+    [OT_GROUP_JOB] = "job",
 };
 static_assert(sizeof group_names / sizeof group_names[0] == OT_GROUP_KINDS, "one name each");
 

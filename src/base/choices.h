@@ -72,6 +72,7 @@ typedef enum ot_group_kind {
   OT_GROUP_EXPERT_REPLICATE,  // edp across shard domains: gradient shards
   OT_GROUP_EXPERT_SUM,        // ep x etp: gradients of parameters replicated over them
   OT_GROUP_SEQUENCE,          // tp x cp: counts of ranks that share sequences
+  OT_GROUP_JOB,               // all ranks of a divided world (comm/comm.h)
   OT_GROUP_KINDS,
 } ot_group_kind;
 

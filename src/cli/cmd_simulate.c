@@ -79,6 +79,7 @@ static void print_step_json(const simulated *s, const ot_predicted_step *step,
                             ot_json_writer *json) {
   ot_json_integer(json, "micro_batches", step->micro_batches);
   ot_json_real(json, "step_seconds", step->expected.step_s);
+  ot_json_real(json, "teacher_seconds", step->teacher_s);
   ot_json_real(json, "mfu", mfu_of(s, step));
   ot_json_real(json, "tokens_per_second", tokens_per_s(s, step));
   ot_json_real(json, "bubble_fraction", step->expected.bubble_fraction);
@@ -116,6 +117,7 @@ static void print_json(const simulated *s) {
     ot_json_integer(&json, ot_memory_class_name((ot_memory_class)i), bill->class_bytes[i]);
   }
   ot_json_integer(&json, "peak", bill->peak_bytes);
+  ot_json_integer(&json, "teacher", p->memory.teacher);
   ot_json_integer(&json, "context", p->memory.context);
   ot_json_integer(&json, "capacity", p->memory.capacity);
   ot_json_end(&json);
@@ -130,6 +132,7 @@ static void print_step(const simulated *s, const ot_predicted_step *step) {
   printf("step       %.4g s with %d micro-batch%s, %s tok/s, MFU %.1f%% of %s/s a rank\n",
          step->expected.step_s, step->micro_batches, ot_text_plural(step->micro_batches, "es"),
          rate, 100 * mfu_of(s, step), ot_figure_flops(s->arena, p->peak_flops / s->mesh.ranks));
+  if (p->teacher.parameters > 0) printf("teacher    %.4g s of it\n", step->teacher_s);
   if (s->mesh.ranks == 1) return;
   printf("exposed   ");
   for (int axis = 0; axis < OT_TIMELINE_AXES; axis++) {
@@ -145,7 +148,7 @@ static void print_step(const simulated *s, const ot_predicted_step *step) {
 static void print_memory(const simulated *s) {
   const ot_predicted_memory *const m = &s->prediction.memory;
   printf("memory     %s of %s on rank %d",
-         ot_figure_bytes(s->arena, m->bill.peak_bytes + m->context),
+         ot_figure_bytes(s->arena, m->bill.peak_bytes + m->teacher + m->context),
          ot_figure_bytes(s->arena, m->capacity), m->rank);
   const char *separator = s->mesh.ranks > 1 ? ", the fullest: " : ": ";
   for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
@@ -154,6 +157,7 @@ static void print_memory(const simulated *s) {
            ot_figure_bytes(s->arena, m->bill.class_bytes[i]));
     separator = ", ";
   }
+  if (m->teacher > 0) printf(", teacher %s", ot_figure_bytes(s->arena, m->teacher));
   if (m->context > 0) printf(", runtime %s", ot_figure_bytes(s->arena, m->context));
   printf("\n");
 }
@@ -211,7 +215,7 @@ static ot_status simulate(simulated *s) {
   const ot_predicted_memory *const m = &s->prediction.memory;
   if (m->fits) return OT_OK;
   ot_fail(OT_FINDINGS, "the run needs %s a device, %s has %s (rank %d)",
-          ot_figure_bytes(s->arena, m->bill.peak_bytes + m->context),
+          ot_figure_bytes(s->arena, m->bill.peak_bytes + m->teacher + m->context),
           s->prediction.cluster.device.name, ot_figure_bytes(s->arena, m->capacity), m->rank);
   return ot_fail_hint(OT_FINDINGS, "`orthant plan` finds what fits");
 }

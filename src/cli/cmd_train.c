@@ -18,6 +18,7 @@
 #include "cli/run_options.h"
 #include "cli/supervise.h"
 #include "cli/verbs.h"
+#include "distill/teacher_ranks.h"
 #include "files/config_file.h"
 #include "host/clock.h"
 #include "train/loop.h"
@@ -194,7 +195,11 @@ static ot_status prepare(void *context, int ranks) {
   training *const t = context;
   OT_TRY(ot_run_options_load(t->options, t->arena, &t->config));
   OT_TRY(ot_run_options_check_init(&t->config, t->arena));
-  OT_TRY(ot_mesh_build(&t->config.run.parallel, ranks, &t->mesh));
+  const int teachers = ot_run_teacher_ranks(&t->config.run);
+  OT_CHECK(ranks > teachers, OT_RANKS,
+           "distill.teacher_ranks=%d leaves no rank for the model of %d (--ranks)", teachers,
+           ranks);
+  OT_TRY(ot_mesh_build(&t->config.run.parallel, ranks - teachers, &t->mesh));
   ot_runtime_request one_rank = {.mesh = &t->mesh};
   OT_TRY(ot_trainer_check(&t->config.run));
   OT_TRY(ot_trainer_request(&t->config.run, t->arena, &one_rank));
@@ -239,10 +244,18 @@ static ot_status check_hosts(const training *t, ot_comm *comm) {
   return ot_rank_hosts_check(comm, per_host, t->config.run.cluster);
 }
 
+static ot_status teach_rank(const training *t, ot_comm *comm) {
+  OT_TRY(ot_comm_divide(comm, t->mesh.ranks));
+  ot_stop_signal_defer();  // the students stop, and let it go
+  return ot_teacher_rank_run(&t->config.run, comm);
+}
+
 static ot_status train_rank(ot_comm *comm, void *context) {
   training *const t = context;
   ot_loop_request request = t->request;
   OT_TRY(check_hosts(t, comm));
+  if (ot_comm_rank(comm) >= t->mesh.ranks) return teach_rank(t, comm);
+  if (ot_comm_size(comm) > t->mesh.ranks) OT_TRY(ot_comm_divide(comm, t->mesh.ranks));
   OT_TRY(ot_world_create(&request.run->parallel, comm, &request.world));
   const bool leads = ot_world_is_leader(request.world);
   if (leads) ot_output_notes(&t->config.notes);
@@ -253,6 +266,8 @@ static ot_status train_rank(ot_comm *comm, void *context) {
     status = ot_loop_run(&request);
   }
   ot_run_audits_destroy(&audits);
+  const bool ended = status == OT_OK || status == OT_STOPPED || status == OT_FINDINGS;
+  if (ended) OT_TRY(ot_teacher_ranks_dismiss(comm));
   ot_world_destroy(&request.world);
   if (leads) {
     t->leads = true;
@@ -274,7 +289,7 @@ static void append_word(ot_text_builder *text, const char *word) {
 
 // The command that starts the checked run.
 static const char *command_of(const training *t) {
-  const int ranks = t->mesh.ranks;
+  const int ranks = t->mesh.ranks + ot_run_teacher_ranks(&t->config.run);
   ot_text_builder text = {.arena = t->arena};
   if (t->processes) ot_text_appendf(&text, "mpirun -n %d ", ranks);
   ot_text_put(&text, "orthant train");
@@ -317,6 +332,8 @@ static void print_dry_json(const training *t, const ot_dry_run_report *r, const 
     ot_json_real(&w, ot_timeline_axis_name((ot_timeline_axis)i),
                  r->cluster ? r->expected.exposed_axis_s[i] : NAN);
   ot_json_end(&w);
+  ot_json_integer(&w, "teacher_bytes", r->teacher_bytes);
+  ot_json_real(&w, "teacher_seconds", r->cluster ? r->teacher_s : NAN);
   ot_json_integer(&w, "evaluations", r->evaluations);
   ot_json_real(&w, "evaluation_seconds", r->evaluations > 0 ? r->evaluation_s : NAN);
   ot_json_text(&w, "command", command);

@@ -354,13 +354,14 @@ static ot_status list_sizes(supervisor *s, int least) {
   ot_run run = *s->run;
   ot_mesh mesh;
   int *const sizes = ot_arena_array(s->arena, s->wanted + 1, sizeof *sizes);
-  OT_TRY(ot_mesh_build(&parallel, s->wanted, &mesh));
-  OT_TRY(ot_run_check_ranks(s->run, s->wanted));
-  for (int ranks = s->wanted; ranks >= least; ranks--) {
+  const int teachers = ot_run_teacher_ranks(s->run), most = s->wanted - teachers;
+  OT_TRY(ot_mesh_build(&parallel, most, &mesh));
+  OT_TRY(ot_run_check_ranks(s->run, most));
+  for (int ranks = most; ranks + teachers >= least && ranks > 0; ranks--) {
     parallel.dp = 0;
     run.parallel = parallel;
     if (ot_mesh_build(&parallel, ranks, &mesh) != OT_OK) continue;
-    if (ot_run_check_ranks(&run, ranks) == OT_OK) sizes[s->state.num_sizes++] = ranks;
+    if (ot_run_check_ranks(&run, ranks) == OT_OK) sizes[s->state.num_sizes++] = ranks + teachers;
   }
   s->state.sizes = sizes;
   return OT_OK;

@@ -95,7 +95,7 @@ ot_status ot_comm_run_main(ot_comm *comm, ot_rank_main main, void *context) {
 
 // ---- groups ----
 
-// Rank `i` of a group is ranks[i] (null: i).
+// Rank `i` of a group is ranks[i] (null: i) of the world.
 static ot_status make_group(ot_comm *comm, ot_group_kind kind, const int *ranks, int size) {
   const size_t n = (size_t)size;
   ot_comm_group *const group = &comm->groups[kind];
@@ -107,25 +107,52 @@ static ot_status make_group(ot_comm *comm, ot_group_kind kind, const int *ranks,
   OT_CHECK(group->ranks && group->sent && group->received, OT_ENVIRONMENT,
            "comm: out of memory for a group of %d ranks", size);
   for (int i = 0; i < size; i++) {
-    group->ranks[i] = ranks ? ranks[i] : i;
+    group->ranks[i] = comm->first + (ranks ? ranks[i] : i);
     if (group->ranks[i] == comm->rank) group->index = i;
   }
   return OT_OK;
 }
 
-ot_status ot_comm_add_group(ot_comm *comm, ot_group_kind kind, const int *ranks, int size) {
-  OT_ASSERT(kind > OT_GROUP_WORLD && kind < OT_GROUP_KINDS);
-  OT_ASSERT(size >= 2 && size <= comm->size && comm->groups[kind].size == 0);
-  bool member = false;
-  for (int i = 0; i < size; i++) {
-    OT_ASSERT(ranks[i] >= 0 && ranks[i] < comm->size && (i == 0 || ranks[i - 1] < ranks[i]));
-    member |= ranks[i] == comm->rank;
-  }
-  OT_ASSERT(member);
+static void free_group(ot_comm_group *group) {
+  free(group->ranks);
+  free(group->sent);
+  free(group->received);
+  *group = (ot_comm_group){0};
+}
+
+static ot_status add_group(ot_comm *comm, ot_group_kind kind, const int *ranks, int size) {
   pthread_mutex_lock(&comm->process->lock);
   const ot_status status = make_group(comm, kind, ranks, size);
   pthread_mutex_unlock(&comm->process->lock);
   return status == OT_OK ? comm->backend->add_group(comm, kind) : status;
+}
+
+ot_status ot_comm_add_group(ot_comm *comm, ot_group_kind kind, const int *ranks, int size) {
+  OT_ASSERT(kind > OT_GROUP_WORLD && kind < OT_GROUP_KINDS);
+  OT_ASSERT(size >= 2 && size <= comm->world_size && comm->groups[kind].size == 0);
+  bool member = false;
+  for (int i = 0; i < size; i++) {
+    OT_ASSERT(ranks[i] >= 0 && ranks[i] < comm->world_size && (i == 0 || ranks[i - 1] < ranks[i]));
+    member |= ranks[i] == ot_comm_rank(comm);
+  }
+  OT_ASSERT(member);
+  return add_group(comm, kind, ranks, size);
+}
+
+ot_status ot_comm_divide(ot_comm *comm, int first) {
+  OT_ASSERT(first > 0 && first < comm->size && comm->world_size == comm->size);
+  const bool later = comm->rank >= first;
+  OT_TRY(add_group(comm, OT_GROUP_JOB, NULL, comm->size));
+  pthread_mutex_lock(&comm->process->lock);
+  free_group(&comm->groups[OT_GROUP_WORLD]);
+  comm->first = later ? first : 0;
+  comm->world_size = later ? comm->size - first : first;
+  pthread_mutex_unlock(&comm->process->lock);
+  const ot_comm_call left = {
+      .kind = OT_COMM_BARRIER, .group = OT_GROUP_JOB, .name = "division of the world"};
+  OT_TRY(ot_comm_run(comm, &left));
+  if (comm->world_size == 1) return OT_OK;
+  return add_group(comm, OT_GROUP_WORLD, NULL, comm->world_size);
 }
 
 int ot_comm_group_size(const ot_comm *comm, ot_group_kind kind) {
@@ -151,7 +178,7 @@ ot_status ot_comm_head_create(ot_comm *comm, const ot_comm_backend *backend,
   comm->next = process->ends;
   process->ends = comm;
   comm->rank = rank;
-  comm->size = size;
+  comm->size = comm->world_size = size;
   comm->local_size = 1;
   comm->threads = 1;
   make_conditions(comm);
@@ -164,20 +191,16 @@ ot_status ot_comm_head_create(ot_comm *comm, const ot_comm_backend *backend,
 }
 
 void ot_comm_head_destroy(ot_comm *comm) {
-  for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
-    free(comm->groups[kind].ranks);
-    free(comm->groups[kind].sent);
-    free(comm->groups[kind].received);
-  }
+  for (int kind = 0; kind < OT_GROUP_KINDS; kind++) free_group(&comm->groups[kind]);
   pthread_cond_destroy(&comm->woken);
   pthread_cond_destroy(&comm->work);
   free(comm->gathered);
   free(comm->scratch);
 }
 
-int ot_comm_rank(const ot_comm *comm) { return comm->rank; }
+int ot_comm_rank(const ot_comm *comm) { return comm->rank - comm->first; }
 
-int ot_comm_size(const ot_comm *comm) { return comm->size; }
+int ot_comm_size(const ot_comm *comm) { return comm->world_size; }
 
 const char *ot_comm_host(const ot_comm *comm) { return comm->host; }
 

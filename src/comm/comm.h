@@ -37,6 +37,11 @@ ot_status ot_comm_run_mpi(ot_rank_main main, void *context);
 // True when this program was built with MPI.
 bool ot_comm_has_mpi(void);
 
+// Divides the world in two: the ranks before `first` and the others. Each part is a world from then
+// on, in which ranks count from 0; OT_GROUP_JOB has all ranks, as they were numbered. Before other
+// groups are created; at most once. Collective over the undivided world. Blocks.
+ot_status ot_comm_divide(ot_comm *comm, int first);
+
 int ot_comm_rank(const ot_comm *comm);
 int ot_comm_size(const ot_comm *comm);
 // Host name of the rank.

@@ -31,7 +31,7 @@ static ot_status gather(ot_comm *comm, ot_group_kind group, int64_t value, const
 // All ranks fail with the failure of rank `speaker`.
 static ot_status share_failure(ot_comm *comm, int speaker, ot_status status) {
   failure_words own = {0}, all = {0};
-  if (comm->rank == speaker) {
+  if (ot_comm_rank(comm) == speaker) {
     const char *const message = ot_fail_message();
     if (ot_text_starts_with(message, "rank ")) {
       ot_text_format(own.text.message, MESSAGE_BYTES, "%s", message);
@@ -51,16 +51,16 @@ static ot_status share_failure(ot_comm *comm, int speaker, ot_status status) {
                              .workspace = comm->scratch,
                              .name = "agreement on a failure"};
   OT_TRY(ot_comm_run(comm, &call));
-  comm->agreed = true;
+  comm->agreed = comm->world_size == comm->size;
   ot_fail(status, "%s", all.text.message);
   return all.text.hint[0] ? ot_fail_hint(status, "%s", all.text.hint) : status;
 }
 
 ot_status ot_comm_agree(ot_comm *comm, ot_status status) {
-  if (comm->size == 1) return status;
+  if (comm->world_size == 1) return status;
   // This rank's failure message survives in thread-local text: successful calls do not change it.
   OT_TRY(gather(comm, OT_GROUP_WORLD, status, "agreement"));
-  for (int rank = 0; rank < comm->size; rank++) {
+  for (int rank = 0; rank < comm->world_size; rank++) {
     if (comm->gathered[rank] != OT_OK) {
       return share_failure(comm, rank, (ot_status)comm->gathered[rank]);
     }
@@ -110,6 +110,6 @@ ot_status ot_comm_check_equal(ot_comm *comm, ot_group_kind kind, uint64_t value,
   ot_comm_say_ranks(&out, group->ranks, group->size, has_other, &common);
   ot_comm_say(&out, " of group %s: %s differs from that of ", ot_group_name(kind), what);
   ot_comm_say_ranks(&out, group->ranks, group->size, has_value, &common);
-  comm->agreed = kind == OT_GROUP_WORLD;
+  comm->agreed = kind == OT_GROUP_WORLD && comm->world_size == comm->size;
   return ot_fail(OT_RANKS, "%s", out.text);
 }

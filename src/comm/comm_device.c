@@ -56,7 +56,7 @@ static bool has_our_device(const void *context, int rank) {
 
 static int count_sharers(const fleet *f) {
   int count = 0;
-  for (int rank = 0; rank < f->comm->size; rank++) count += has_our_device(f, rank);
+  for (int rank = 0; rank < f->comm->world_size; rank++) count += has_our_device(f, rank);
   return count;
 }
 
@@ -74,7 +74,7 @@ static ot_status gather_devices(ot_comm *comm, int ordinal, fleet *f) {
 static ot_status check_own(const fleet *f) {
   if (count_sharers(f) == 1) return OT_OK;
   ot_comm_text out = {.length = 0};
-  ot_comm_say_ranks(&out, NULL, f->comm->size, has_our_device, f);
+  ot_comm_say_ranks(&out, NULL, f->comm->world_size, has_our_device, f);
   ot_fail(OT_ENVIRONMENT, "%s use the same GPU (%s)", out.text, f->own.name);
   return ot_fail_hint(OT_ENVIRONMENT,
                       "start as many ranks on a host as it has GPUs, or all ranks as threads of "
@@ -83,7 +83,7 @@ static ot_status check_own(const fleet *f) {
 
 static ot_status choose(ot_comm *comm, int ordinal, fleet *f) {
   OT_TRY(gather_devices(comm, ordinal, f));
-  comm->shares_device = comm->backend->shares_memory && count_sharers(f) == comm->size;
+  comm->shares_device = comm->backend->shares_memory && count_sharers(f) == comm->world_size;
   return comm->shares_device ? OT_OK : ot_comm_agree(comm, check_own(f));
 }
 
@@ -101,12 +101,12 @@ static ot_status check_sums(const ot_comm *comm, const ot_comm_route *routes, in
 }
 
 ot_status ot_comm_use_device(ot_comm *comm, int ordinal, const ot_comm_route *routes, int count) {
-  if (comm->size == 1) return OT_OK;
+  if (comm->world_size == 1) return OT_OK;
   OT_TRY(ot_comm_agree(comm, check_sums(comm, routes, count)));
   if (comm->shares_device) return OT_OK;
-  fleet f = {.comm = comm, .id = calloc((size_t)comm->size, sizeof *f.id)};
+  fleet f = {.comm = comm, .id = calloc((size_t)comm->world_size, sizeof *f.id)};
   const ot_status there =
-      f.id ? OT_OK : ot_fail(OT_ENVIRONMENT, "comm: out of memory for %d ranks", comm->size);
+      f.id ? OT_OK : ot_fail(OT_ENVIRONMENT, "comm: out of memory for %d ranks", comm->world_size);
   ot_status status = ot_comm_agree(comm, there);
   if (status == OT_OK && !comm->nccl) status = choose(comm, ordinal, &f);
   free(f.id);
@@ -167,7 +167,7 @@ static void fail_here(ot_comm *comm, ot_status status) {
 
 // A failed GPU ends no call of another rank, so the others must hear of it.
 ot_status ot_comm_synchronize(ot_comm *comm, ot_stream *stream) {
-  if (!comm || comm->size == 1) return ot_stream_synchronize(stream);
+  if (!comm || comm->world_size == 1) return ot_stream_synchronize(stream);
   ot_failure first = {.status = OT_OK};
   ot_failure_take(&first, comm->nccl ? watch(comm, stream) : OT_OK);
   if (first.status != OT_OK) {

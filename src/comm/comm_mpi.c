@@ -435,7 +435,7 @@ static group *group_create(int size) {
 // Two communicators of the members of `kind`: one tagged by call number, one by user tags.
 static ot_status make_communicators(const mpi_end *end, ot_group_kind kind, group *g) {
   const ot_comm_group *const head = &end->comm.groups[kind];
-  if (kind == OT_GROUP_WORLD) {
+  if (head->size == end->comm.size) {
     OT_TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &g->calls));
   } else {
     MPI_Group world, members;
@@ -451,6 +451,13 @@ static ot_status make_communicators(const mpi_end *end, ot_group_kind kind, grou
   return OT_OK;
 }
 
+static void release_group(group *g) {
+  if (!g) return;
+  MPI_Comm_free(&g->messages);
+  MPI_Comm_free(&g->calls);
+  group_destroy(g);
+}
+
 static ot_status add_group(ot_comm *comm, ot_group_kind kind) {
   mpi_end *const end = end_of(comm);
   const int size = comm->groups[kind].size;
@@ -463,6 +470,7 @@ static ot_status add_group(ot_comm *comm, ot_group_kind kind) {
   const ot_status status = make_communicators(end, kind, g);
   ot_mpi_set_yields(yielded);
   pthread_mutex_lock(&end->process.lock);
+  release_group(end->groups[kind]);  // the undivided world
   end->groups[kind] = g;
   stop_leading(end);
   pthread_mutex_unlock(&end->process.lock);
@@ -502,10 +510,7 @@ static bool ends_together(const mpi_end *end, ot_status status) {
 // Releases MPI resources and the communicator; all ranks call this.
 static void finalize(mpi_end *end) {
   for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
-    if (!end->groups[kind]) continue;
-    MPI_Comm_free(&end->groups[kind]->messages);
-    MPI_Comm_free(&end->groups[kind]->calls);
-    group_destroy(end->groups[kind]);
+    release_group(end->groups[kind]);
   }
   ot_mpi_news_close(&end->news);
   pthread_mutex_destroy(&end->process.lock);

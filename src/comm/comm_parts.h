@@ -91,9 +91,11 @@ enum { OT_AGREEMENT_WORDS = 640 };
 struct ot_comm {
   const ot_comm_backend *backend;
   ot_comm_process *process;
-  ot_comm *next;  // communicator of the process
-  int rank;
-  int size;
+  ot_comm *next;   // communicator of the process
+  int rank;        // in the job
+  int size;        // of the job
+  int first;       // rank in the job of the first one of this rank's world
+  int world_size;  // of that world: `size` until it is divided
   int local_size;  // ranks on this host
   int local_rank;  // this rank among them
   char host[128];

@@ -15,6 +15,7 @@ static const ot_axis axes[] = {
     [OT_GROUP_EXPERT] = OT_AXIS_EP,        [OT_GROUP_EXPERT_GATHER] = OT_AXIS_EDP,
     [OT_GROUP_EXPERT_SHARD] = OT_AXIS_EDP, [OT_GROUP_EXPERT_REPLICATE] = OT_AXIS_EDP,
     [OT_GROUP_EXPERT_SUM] = OT_AXIS_EP,    [OT_GROUP_SEQUENCE] = OT_AXIS_EP,
+    [OT_GROUP_JOB] = OT_AXIS_COUNT,
 };
 static_assert(OT_COUNT(axes) == OT_GROUP_KINDS, "one each");
 
@@ -114,6 +115,8 @@ int ot_group_ranks(const ot_mesh *mesh, ot_group_kind kind, int64_t num_kv_heads
       return expert_ranks(mesh, true, rank, out);
     case OT_GROUP_EXPERT_REPLICATE:
       return expert_ranks(mesh, false, rank, out);
+    case OT_GROUP_JOB:  // the world is not divided
+      return run_of_ranks(rank, 1, 1, out);
     case OT_GROUP_KINDS:
       break;
   }

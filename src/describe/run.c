@@ -21,6 +21,10 @@ bool ot_run_learns_from_rewards(const ot_run *run) {
   return run && run->rl.prompts && run->rl.prompts[0] != '\0';
 }
 
+int ot_run_teacher_ranks(const ot_run *run) {
+  return ot_run_weighted_targets(run) > 0 ? run->distill.teacher_ranks : 0;
+}
+
 int64_t ot_run_weighted_targets(const ot_run *run) {
   if (ot_run_learns_from_rewards(run)) return 1;
   switch (run ? run->distill.objective : OT_DISTILL_NONE) {

@@ -248,6 +248,8 @@ typedef struct ot_run_distill {
   int64_t targets;        // most weighted targets of a token [1..256]; others are merged
   double alpha;           // weight of the teacher [0, 1]; the data's next token has the rest
   int64_t prompt_tokens;  // reverse_kl: of each sequence, from the data
+  int teacher_ranks;  // the last ranks of the job, which only run the teacher; 0: every rank with
+                      // the head does
 } ot_run_distill;
 
 // The answer to an outlier of the loss or of the gradient norm (train/spike_watch.h).
@@ -319,6 +321,9 @@ bool ot_run_narrow_gradients(const ot_run_precision *precision);
 
 // True for a run of `orthant rl`. `run` may be null.
 bool ot_run_learns_from_rewards(const ot_run *run);
+
+// Ranks of a job that only run a teacher, in addition to those of the mesh. `run` may be null.
+int ot_run_teacher_ranks(const ot_run *run);
 
 // Weighted targets of each token (ops/head.h); 0: the data's next token alone. `run` may be null.
 int64_t ot_run_weighted_targets(const ot_run *run);

@@ -91,6 +91,10 @@ static ot_status check_distill(const ot_run *run) {
            "distill: objective=reverse_kl needs from=live: the teacher judges text of this run");
   OT_CHECK(d->from != OT_DISTILL_LIVE || d->teacher[0] != '\0', OT_USAGE,
            "distill: from=live needs teacher, a checkpoint or HF directory");
+  OT_CHECK(d->teacher_ranks == 0 || (d->from == OT_DISTILL_LIVE && !reverse), OT_USAGE,
+           "distill: teacher_ranks=%d needs from=live and objective=sampled or top_k: %s",
+           d->teacher_ranks,
+           reverse ? "a teacher cannot be ahead of what the model writes" : "a store has no ranks");
   OT_CHECK(d->alpha == 1 || d->targets > 1 || reverse, OT_USAGE,
            "distill: targets=1 leaves no place for the data's token of alpha=%.9g (try 24)",
            d->alpha);

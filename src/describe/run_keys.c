@@ -280,6 +280,9 @@ static const ot_key distill_keys[] = {
      .help = "weight of the teacher; the data's next token has the rest"},
     {"prompt_tokens", OT_KEY_INTEGER, offsetof(ot_run_distill, prompt_tokens), "16", 1, 1 << 24,
      .unit = "tokens", .help = "reverse_kl: data's tokens before those that the model writes"},
+    {"teacher_ranks", OT_KEY_INT, offsetof(ot_run_distill, teacher_ranks), "0", 0, 1 << 16,
+     .help = "live: ranks that run the teacher only, a step ahead of the others, in addition to "
+             "those of `parallel`; 0: the ranks with the head do"},
 };
 static const ot_schema distill = {
     "distill section", distill_keys, OT_COUNT(distill_keys), .size = sizeof(ot_run_distill)};

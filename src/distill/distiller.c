@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "distill/rollouts.h"
+#include "distill/teacher_ranks.h"
 #include "files/disk.h"
 #include "host/heap.h"
 
@@ -19,10 +20,10 @@ typedef struct taught_set {
 
 struct ot_distiller {
   ot_heap heap;
+  ot_distiller_request request;
   const ot_run *run;
   ot_data_loader *loader;
-  bool loads;
-  int threads;  // of the teacher
+  ot_teacher_link *link;  // to a teacher on ranks of its own, or null
   int64_t num_sets;
   taught_set *sets;  // [num_sets]
   ot_teacher *teacher;
@@ -37,11 +38,6 @@ struct ot_distiller {
 static bool mixes(const ot_run *run) { return run->distill.alpha < 1; }
 
 static bool writes(const ot_run *run) { return run->distill.objective == OT_DISTILL_REVERSE_KL; }
-
-// Targets of a token that the teacher may have; 0: it judges the one there is.
-static int64_t teachers_targets(const ot_run *run) {
-  return writes(run) ? 0 : run->distill.targets - mixes(run);
-}
 
 static ot_status open_store(taught_set *set, const char *set_path, ot_arena *arena) {
   const char *const path = ot_teacher_path(arena, set_path);
@@ -75,34 +71,41 @@ static ot_status open_sets(ot_distiller *d, ot_arena *arena) {
   return OT_OK;
 }
 
+static bool has_teacher_ranks(const ot_distiller_request *request) {
+  return request->run->distill.teacher_ranks > 0 && request->comm &&
+         ot_comm_group_size(request->comm, OT_GROUP_JOB) > 1;
+}
+
 static ot_status create(ot_distiller *d) {
   const ot_run *const run = d->run;
+  if (has_teacher_ranks(&d->request)) return ot_teacher_link_create(&d->request, &d->link);
   const ot_tokenizer *const tokenizer = ot_data_loader_tokenizer(d->loader);
   const int64_t rows = run->batch.micro_batch_size * run->data.sequence_length;
   ot_arena arena = ot_heap_arena_create(&d->heap);
   if (writes(run)) {
     const int32_t eos = tokenizer ? ot_tokenizer_eos(tokenizer) : -1;
     d->logprobs = ot_arena_array(&arena, rows, sizeof *d->logprobs);
-    OT_TRY(ot_rollouts_create(run, eos, d->threads, &d->rollouts));
+    OT_TRY(ot_rollouts_create(run, eos, d->request.threads, &d->rollouts));
   } else {
     OT_TRY(open_sets(d, &arena));
   }
-  if (run->distill.from == OT_DISTILL_STORE || !d->loads) return OT_OK;
-  const ot_teacher_request request = {
-      .run = run, .ids = teachers_targets(run), .threads = d->threads};
+  if (run->distill.from == OT_DISTILL_STORE || !d->request.loads) return OT_OK;
+  const ot_teacher_request request = {.run = run,
+                                      .ids = ot_teacher_ids(run),
+                                      .threads = d->request.threads,
+                                      .backend = d->request.backend,
+                                      .ordinal = d->request.ordinal};
   d->keys = ot_arena_array(&arena, rows, sizeof *d->keys);
   return ot_teacher_create(&request, tokenizer, &d->teacher);
 }
 
-ot_status ot_distiller_create(const ot_run *run, ot_data_loader *loader, bool loads, int threads,
-                              ot_distiller **out) {
+ot_status ot_distiller_create(const ot_distiller_request *request, ot_distiller **out) {
   ot_distiller *distiller = calloc(1, sizeof *distiller);
   *out = NULL;
   OT_CHECK(distiller, OT_ENVIRONMENT, "out of memory (distill)");
-  distiller->run = run;
-  distiller->loader = loader;
-  distiller->loads = loads;
-  distiller->threads = threads;
+  distiller->request = *request;
+  distiller->run = request->run;
+  distiller->loader = request->loader;
   const ot_status status = create(distiller);
   if (status != OT_OK) ot_distiller_destroy(&distiller);
   *out = distiller;
@@ -113,6 +116,7 @@ void ot_distiller_destroy(ot_distiller **distiller) {
   if (!distiller || !*distiller) return;
   ot_distiller *const d = *distiller;
   for (int64_t i = 0; d->sets && i < d->num_sets; i++) ot_teacher_store_close(&d->sets[i].store);
+  ot_teacher_link_destroy(&d->link);
   ot_teacher_destroy(&d->teacher);
   ot_rollouts_destroy(&d->rollouts);
   ot_heap_release(&d->heap);
@@ -146,7 +150,7 @@ static void put_stored(const ot_distiller *d, const taught_set *set, int64_t t, 
                        places to) {
   const ot_teacher_header *const h = &set->header;
   ot_drawn *const drawn = set->window.drawn + t * h->ids;
-  const int64_t most = teachers_targets(d->run), found = set->window.num[t];
+  const int64_t most = ot_teacher_ids(d->run), found = set->window.num[t];
   const int64_t fit = found < most ? found : most;
   const int64_t num = h->top_k ? fit : ot_draws_limit(drawn, found, most, key);
   for (int64_t k = 0; k < num; k++) {
@@ -163,6 +167,10 @@ ot_status ot_distiller_renew(ot_distiller *distiller, ot_runtime *student) {
 }
 
 ot_distiller_sums ot_distiller_get_sums(const ot_distiller *distiller) { return distiller->sums; }
+
+ot_status ot_distiller_ask(ot_distiller *distiller, const ot_taught_samples *samples) {
+  return distiller->link ? ot_teacher_link_ask(distiller->link, samples) : OT_OK;
+}
 
 static void add_sums(ot_distiller *d, int64_t targets, double nats) {
   d->sums.targets += (double)targets;
@@ -194,7 +202,7 @@ static ot_status fill_stored(ot_distiller *d, ot_micro_batch *rows) {
 }
 
 static ot_status fill_live(ot_distiller *d, ot_micro_batch *rows) {
-  const int64_t T = rows->T, R = rows->B * T, K = rows->K, own = teachers_targets(d->run);
+  const int64_t T = rows->T, R = rows->B * T, K = rows->K, own = ot_teacher_ids(d->run);
   for (int64_t b = 0; b < rows->B; b++) {
     ot_sample_place place;
     ot_data_loader_locate(d->loader, rows->sample_ids[b], &place);
@@ -219,7 +227,7 @@ static ot_status fill_written(ot_distiller *d, ot_micro_batch *rows) {
   const double alpha = d->run->distill.alpha;
   ot_teacher_answer answer;
   OT_TRY(ot_rollouts_write(d->rollouts, rows, d->logprobs));
-  if (!d->loads) return OT_OK;
+  if (!d->request.loads) return OT_OK;
   OT_TRY(ot_teacher_ask(d->teacher, rows, NULL, &answer));
   for (int64_t i = 0; i < rows->B * rows->T; i++) {
     if (rows->targets[i] < 0) continue;
@@ -232,16 +240,31 @@ static ot_status fill_written(ot_distiller *d, ot_micro_batch *rows) {
   return OT_OK;
 }
 
-ot_status ot_distiller_fill(ot_distiller *distiller, ot_micro_batch *rows) {
-  const ot_run *const run = distiller->run;
-  OT_ASSERT(rows->K == ot_run_weighted_targets(run));
-  clear(rows);
-  if (writes(run)) return fill_written(distiller, rows);
-  if (!distiller->loads) return OT_OK;
+static ot_status fill_read(ot_distiller *d, ot_micro_batch *rows) {
+  const ot_run *const run = d->run;
   const bool stored = run->distill.from == OT_DISTILL_STORE;
-  OT_TRY(stored ? fill_stored(distiller, rows) : fill_live(distiller, rows));
+  OT_TRY(stored ? fill_stored(d, rows) : fill_live(d, rows));
   for (int64_t i = 0; i < rows->B * rows->T; i++) {
     if (rows->targets[i] >= 0) mix_in(run, rows->targets[i], rows->K, places_of(rows, i));
   }
+  return OT_OK;
+}
+
+// Sums are those of micro-batches, added up in their order, wherever a teacher runs.
+ot_status ot_distiller_fill(ot_distiller *distiller, ot_micro_batch *rows) {
+  const ot_run *const run = distiller->run;
+  const ot_distiller_sums before = distiller->sums;
+  OT_ASSERT(rows->K == ot_run_weighted_targets(run));
+  clear(rows);
+  distiller->sums = (ot_distiller_sums){0};
+  if (writes(run)) {
+    OT_TRY(fill_written(distiller, rows));
+  } else if (distiller->request.loads && distiller->link) {
+    OT_TRY(ot_teacher_link_receive(distiller->link, rows, &distiller->sums));
+  } else if (distiller->request.loads) {
+    OT_TRY(fill_read(distiller, rows));
+  }
+  distiller->sums.targets += before.targets;
+  distiller->sums.nats += before.nats;
   return OT_OK;
 }

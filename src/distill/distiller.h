@@ -1,25 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills the weighted targets of a run's micro-batches (run->distill): from the stores of its
-// training sets, or from a teacher that reads the same micro-batch. Sampled ids and
+// training sets, or from a teacher that reads the same micro-batch, here or on ranks of its own
+// (teacher_ranks.h). Sampled ids and
 // weights are the same of both, bit for bit, for they are drawn by the same keys; what is drawn
 // depends on the tokens, not on ranks or steps.
 #pragma once
 
+#include "comm/comm.h"
 #include "data/data_loader.h"
 #include "distill/teacher.h"
 
 typedef struct ot_distiller ot_distiller;
 
-// Opens stores or teacher. `loads` is false on ranks whose weighted targets nothing reads: those
-// without the head. `threads`: of a teacher. Keeps `run` and `loader` until destroy. OT_USAGE,
-// saying what differs, if a store was made for other data, another tokenizer, teacher, sequence
-// length or mask.
-ot_status ot_distiller_create(const ot_run *run, ot_data_loader *loader, bool loads, int threads,
-                              ot_distiller **out);
+typedef struct ot_distiller_request {
+  const ot_run *run;  // kept until destroy, as `loader` and `comm`
+  ot_data_loader *loader;
+  bool loads;   // false on ranks whose weighted targets nothing reads: those without the head
+  int threads;  // of a teacher here, and its device
+  ot_backend backend;
+  int ordinal;
+  ot_comm *comm;   // null, or with ranks for the teacher if it is divided; then:
+  int data_index;  // of this rank in data parallelism
+} ot_distiller_request;
+
+// Opens stores or teacher. OT_USAGE, saying what differs, if a store was made for other data,
+// another tokenizer, teacher, sequence length or mask. Collective over the job with ranks for the
+// teacher.
+ot_status ot_distiller_create(const ot_distiller_request *request, ot_distiller **out);
 void ot_distiller_destroy(ot_distiller **distiller);
 
 // Before each step: forgets sums, and takes the weights of `student` where it writes the text that
-// is learned from. Collective over its world.
+// is learned from (else it may be null). Collective over its world.
 ot_status ot_distiller_renew(ot_distiller *distiller, ot_runtime *student);
 
 // What the teacher said of the rows filled since then, sums over unmasked targets of this
@@ -28,6 +39,16 @@ typedef struct ot_distiller_sums {
   double targets, nats;
 } ot_distiller_sums;
 ot_distiller_sums ot_distiller_get_sums(const ot_distiller *distiller);
+
+// Samples of each rank of data parallelism: micro-batch m of rank d begins with sample
+// first + d * apart + m * stride.
+typedef struct ot_taught_samples {
+  int64_t first, apart, stride, count;  // micro-batches
+} ot_taught_samples;
+
+// The micro-batches that are filled next, in this order; a teacher on ranks of its own begins with
+// them. Collective over the world.
+ot_status ot_distiller_ask(ot_distiller *distiller, const ot_taught_samples *samples);
 
 // Fills rows->ids and rows->weights, with rows->K as ot_run_weighted_targets says, from the other
 // fields; with reverse_kl it replaces these (rollouts.h). OT_USAGE if a store was made for other

@@ -134,7 +134,8 @@ static ot_status make(making *m) {
   OT_TRY(ot_teacher_hash(run->distill.teacher, m->hash));
   const ot_teacher_request teacher = {.run = run,
                                       .ids = top_k ? run->distill.targets : run->distill.draws,
-                                      .threads = m->request->threads};
+                                      .threads = m->request->threads,
+                                      .backend = ot_runtime_choose_device(run->device, 1)};
   OT_TRY(ot_teacher_create(&teacher, ot_data_loader_tokenizer(m->loader), &m->teacher));
   m->keys = ot_arena_array(&arena, B * T, sizeof *m->keys);
   for (int64_t i = 0; i < ot_data_loader_num_sources(m->loader); i++) OT_TRY(make_set(m, i));

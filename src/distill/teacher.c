@@ -55,21 +55,28 @@ static ot_status check_model(const ot_teacher *t) {
   return OT_OK;
 }
 
-static ot_status create_runtime(ot_teacher *t) {
-  const ot_run *const run = t->request.run;
+int64_t ot_teacher_ids(const ot_run *run) {
+  const ot_run_distill *const d = &run->distill;
+  return d->objective == OT_DISTILL_REVERSE_KL ? 0 : d->targets - (d->alpha < 1);
+}
+
+static ot_runtime_request runtime_request_of(const ot_teacher_request *request) {
+  const ot_run *const run = request->run;
   const ot_dtype wide = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
   const bool sampled = run->distill.objective == OT_DISTILL_SAMPLED;
-  const ot_runtime_request request = {
+  return (ot_runtime_request){
       .modes = 1u << OT_MODE_SCORE,
       .micro_batch_size = run->batch.micro_batch_size,
       .sequence_length = run->data.sequence_length,
       .compute = wide,
       .storage = wide,
-      .threads = t->request.threads,
-      .draw_ids = t->request.ids,
+      .threads = request->threads,
+      .backend = request->backend,
+      .ordinal = request->ordinal,
+      .may_fall_back = run->device == OT_DEVICE_AUTO,
+      .draw_ids = request->ids,
       .draws = sampled ? run->distill.draws : 0,
   };
-  return ot_model_files_runtime(&t->files, &request, &t->runtime);
 }
 
 static ot_status create(ot_teacher *t, const ot_tokenizer *tokenizer) {
@@ -83,7 +90,8 @@ static ot_status create(ot_teacher *t, const ot_tokenizer *tokenizer) {
   t->entropy = ot_arena_array(&arena, rows, sizeof *t->entropy);
   t->ids = ot_arena_array(&arena, rows * t->request.ids + 1, sizeof *t->ids);
   t->weights = ot_arena_array(&arena, rows * t->request.ids + 1, sizeof *t->weights);
-  return create_runtime(t);
+  const ot_runtime_request request = runtime_request_of(&t->request);
+  return ot_model_files_runtime(&t->files, &request, &t->runtime);
 }
 
 ot_status ot_teacher_create(const ot_teacher_request *request, const ot_tokenizer *tokenizer,
@@ -106,14 +114,15 @@ void ot_teacher_destroy(ot_teacher **teacher) {
   *teacher = NULL;
 }
 
-ot_status ot_teacher_count_parameters(const char *path, int64_t *parameters) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  ot_model_files files;
-  const ot_status status = open_files(path, &arena, &files);
-  if (status == OT_OK) *parameters = ot_model_parameters(&files.model);
-  ot_heap_release(&heap);
-  return status;
+ot_status ot_teacher_plan(const ot_teacher_request *request, ot_arena *arena, ot_schedule *schedule,
+                          int64_t *parameters) {
+  ot_model_files *const files = ot_arena_take(arena, sizeof *files);
+  ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
+  OT_TRY(open_files(request->run->distill.teacher, arena, files));
+  ot_runtime_request own = runtime_request_of(request);
+  own.model = &files->model;
+  *parameters = ot_model_parameters(&files->model);
+  return ot_runtime_plan(&own, arena, graphs, schedule);
 }
 
 // ---- asking ----

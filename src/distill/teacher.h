@@ -15,7 +15,12 @@ typedef struct ot_teacher_request {
   const ot_run *run;  // whose micro-batches it reads; run->distill names the teacher; kept
   int64_t ids;        // of each token at most: K of ops/head_draw.h; 0: scores only
   int threads;        // 0: all cores of this process
+  ot_backend backend;
+  int ordinal;  // of its GPU
 } ot_teacher_request;
+
+// K of a teacher whose answers the run learns from.
+int64_t ot_teacher_ids(const ot_run *run);
 
 // Loads the teacher. OT_USAGE if its vocabulary, tokenizer or positions do not suit the run.
 ot_status ot_teacher_create(const ot_teacher_request *request, const ot_tokenizer *tokenizer,
@@ -34,8 +39,10 @@ typedef struct ot_teacher_answer {
 ot_status ot_teacher_ask(ot_teacher *teacher, const ot_micro_batch *rows, const int64_t *keys,
                          ot_teacher_answer *answer);
 
-// The parameters of the model in a checkpoint, run or HF directory.
-ot_status ot_teacher_count_parameters(const char *path, int64_t *parameters);
+// Builds the schedule of such a teacher in `arena`, without its memory: a micro-batch is its order
+// OT_ORDER_SCORE. `parameters`: of its model.
+ot_status ot_teacher_plan(const ot_teacher_request *request, ot_arena *arena, ot_schedule *schedule,
+                          int64_t *parameters);
 
 // Hash of the weights and the configuration in a checkpoint, run or HF directory; reads all of it.
 ot_status ot_teacher_hash(const char *path, char hex[OT_CONTENT_HASH_BYTES]);

@@ -6,10 +6,8 @@
 #include "ops/head.h"
 #include "ops/operands.h"
 
-enum { PLACES = 0x74656163, LIMITS = 0x6c696d69 };  // streams of random numbers
-
 double ot_draw_place(uint64_t key, int64_t j, int64_t draws) {
-  return ((double)j + ot_rng_uniform(key, PLACES, (uint64_t)j)) / (double)draws;
+  return ((double)j + ot_rng_uniform(key, OT_DRAW_PLACES, (uint64_t)j)) / (double)draws;
 }
 
 // The index of the most frequent of drawn [num] that is not `kept`.
@@ -28,7 +26,7 @@ int64_t ot_draws_limit(ot_drawn *drawn, int64_t num, int64_t most, uint64_t key)
   int64_t rest = 0;
   for (int64_t i = 0; i < most - 1; i++) kept[most_frequent(drawn, num, kept)] = true;
   for (int64_t i = 0; i < num; i++) rest += kept[i] ? 0 : drawn[i].count;
-  int64_t left = (int64_t)ot_rng_below(key, LIMITS, 0, (uint64_t)rest), count = 0;
+  int64_t left = (int64_t)ot_rng_below(key, OT_DRAW_LIMITS, 0, (uint64_t)rest), count = 0;
   for (int64_t i = 0; i < num; i++) {
     if (!kept[i]) {
       const bool chosen = left >= 0 && left < drawn[i].count;
@@ -65,6 +63,11 @@ static int64_t head_draw_workspace(const ot_op_attributes *attributes, const ot_
          ot_dtype_bytes(attributes->compute);
 }
 
+static int64_t head_draw_workspace_cuda(const ot_op_attributes *attributes,
+                                        const ot_op_types *types) {
+  return ot_cuda_head_layout_of(OT_OP_HEAD_DRAW, attributes, types).total_bytes;
+}
+
 // The product, and passes for the maximum, the exponentials and the draws.
 static ot_cost head_draw_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   enum { FLOPS = 16 };
@@ -86,5 +89,6 @@ const ot_op_info ot_head_draw_info = {
     .cost_kind = OT_COST_PASS,
     .infer = head_draw_infer,
     .cost = head_draw_cost,
-    .workspace = {[OT_BACKEND_CPU] = head_draw_workspace},
+    .workspace =
+        {[OT_BACKEND_CPU] = head_draw_workspace, [OT_BACKEND_CUDA] = head_draw_workspace_cuda},
 };

@@ -19,6 +19,9 @@ extern const ot_op_info ot_head_draw_info;
 
 enum { OT_DRAWS_MAX = 127 };  // N at most
 
+// Streams of the random numbers of a key: places of draws, and what ot_draws_limit draws.
+enum { OT_DRAW_PLACES = 0x74656163, OT_DRAW_LIMITS = 0x6c696d69 };
+
 // The draws of one id.
 typedef struct ot_drawn {
   int32_t id, count;

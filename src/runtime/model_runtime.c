@@ -183,8 +183,9 @@ ot_status ot_runtime_check_memory(int64_t peak_bytes, int local_ranks, ot_arena 
 
 // The device of this rank's back end.
 static int ordinal_of(const ot_runtime_request *request) {
-  const bool one = request->backend == OT_BACKEND_CPU || !request->comm;
-  return one ? 0 : ot_comm_ordinal(request->comm, ot_device_count(request->backend));
+  if (request->backend == OT_BACKEND_CPU) return 0;
+  if (!request->comm) return request->ordinal;
+  return ot_comm_ordinal(request->comm, ot_device_count(request->backend));
 }
 
 // Before any rank allocates, because ranks may share the memory.

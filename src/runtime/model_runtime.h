@@ -23,6 +23,7 @@ typedef struct ot_runtime_request {
   ot_dtype compute, storage;
   int threads;  // 0 = all cores of this process
   ot_backend backend;
+  int ordinal;              // of the GPU, for one rank without `comm`
   int64_t head_chunk_rows;  // 0 = default of the operator
   int64_t draw_ids, draws;  // score: see graph/graph_request.h
   uint64_t seed;

@@ -7,6 +7,7 @@
 #include "base/text_builder.h"
 #include "data/data_loader.h"
 #include "distill/distiller.h"
+#include "distill/teacher.h"
 #include "files/disk.h"
 #include "train/learning_rate.h"
 #include "train/loop_start.h"
@@ -165,10 +166,13 @@ static void say_prediction(dry_run *d) {
   ot_dry_run_report *const report = d->report;
   report->cluster = request->cluster->name;
   report->expected = first->expected;
+  report->teacher_s = first->teacher_s;
   report->tokens_per_s = tokens / first->expected.step_s;
   report->mfu = first->model_flops / first->expected.step_s / prediction.peak_flops;
   ot_loop_note(request, "first step on %s: %.4g s, %.4g tokens/s, MFU %.1f%%", report->cluster,
                first->expected.step_s, report->tokens_per_s, 100 * report->mfu);
+  if (prediction.teacher.parameters > 0)
+    ot_loop_note(request, "the step waits %.4g s for the teacher", first->teacher_s);
   say_exposed(d, &first->expected);
   ot_loop_note_prediction(request, &prediction);
 }
@@ -216,14 +220,22 @@ static ot_status check_tasks(dry_run *d) {
   return status;
 }
 
+// Mean over the ranks, of which all may have the head.
+static int64_t bytes_of_a_rank(const dry_run *d) {
+  const ot_dry_run_report *const report = d->report;
+  const int local = d->how->local_ranks > 1 ? d->how->local_ranks : 1;
+  const int64_t own = report->memory.peak_bytes + report->evaluation_bytes / local;
+  const int64_t students = d->how->mesh->ranks, teachers = ot_run_teacher_ranks(d->request->run);
+  if (teachers == 0) return own + report->teacher_bytes;
+  return (students * own + teachers * report->teacher_bytes) / (students + teachers);
+}
+
 static ot_status check_memory(dry_run *d) {
   const ot_dry_run *const how = d->how;
   ot_dry_run_report *const report = d->report;
   if (how->backend == OT_BACKEND_CPU) {
     report->memory_bytes = ot_runtime_memory();
-    const int ranks = how->local_ranks > 1 ? how->local_ranks : 1;
-    const int64_t bytes = report->memory.peak_bytes + report->evaluation_bytes / ranks;
-    return ot_runtime_check_memory(bytes, how->local_ranks, d->arena);
+    return ot_runtime_check_memory(bytes_of_a_rank(d), how->local_ranks, d->arena);
   }
   const ot_gpu_need need = {.ranks = how->gpu_ranks,
                             .memory = &report->memory,
@@ -231,25 +243,34 @@ static ot_status check_memory(dry_run *d) {
   return ot_gpu_check_memory(&need, d->arena, &report->memory_bytes);
 }
 
-// Stores are opened and compared; a live teacher is only counted, since its memory and that of a
-// model which writes are not part of the plan.
+// Stores are opened and compared; a live teacher is planned. A model that writes is only counted.
 static ot_status check_teacher(dry_run *d, ot_data_loader *loader) {
   const ot_run *const run = d->request->run;
   if (ot_run_weighted_targets(run) == 0) return OT_OK;
   if (run->distill.from == OT_DISTILL_STORE) {
     ot_distiller *distiller = NULL;
-    const ot_status status = ot_distiller_create(run, loader, false, 1, &distiller);
+    const ot_distiller_request request = {.run = run, .loader = loader, .threads = 1};
+    const ot_status status = ot_distiller_create(&request, &distiller);
     ot_distiller_destroy(&distiller);
     return status;
   }
   int64_t parameters = 0;
-  OT_TRY(ot_teacher_count_parameters(run->distill.teacher, &parameters));
+  ot_schedule *const schedule = ot_arena_take(d->arena, sizeof *schedule);
+  const ot_teacher_request request = {.run = run,
+                                      .ids = ot_teacher_ids(run),
+                                      .threads = d->most.rank.schedule.threads,
+                                      .backend = d->how->backend};
+  OT_TRY(ot_teacher_plan(&request, d->arena, schedule, &parameters));
   const bool writes = run->distill.objective == OT_DISTILL_REVERSE_KL;
   const int64_t own = writes ? ot_model_parameters(&run->model) : 0;
   const int64_t bytes = ot_dtype_bytes(run->precision.compute == OT_F64 ? OT_F64 : OT_F32);
-  ot_loop_note(d->request, "a teacher of %ld parameters%s: %s more on a rank, not in that memory",
-               parameters, writes ? " and a copy of the model" : "",
-               ot_figure_bytes(d->arena, (parameters + own) * bytes));
+  const int ranks = ot_run_teacher_ranks(run);
+  d->report->teacher_bytes = schedule->bill.peak_bytes + own * bytes;
+  ot_loop_note(d->request, "a teacher of %ld parameters%s: %s more on %s", parameters,
+               writes ? " and a copy of the model" : "",
+               ot_figure_bytes(d->arena, d->report->teacher_bytes),
+               ranks == 0 ? "each rank with the head"
+                          : ot_arena_format(d->arena, "each of %d ranks of its own", ranks));
   return OT_OK;
 }
 

@@ -107,6 +107,8 @@ typedef struct ot_dry_run_report {
   const char *cluster;         // for the prediction; null: no prediction
   ot_step_figures expected;    // of the first step, per rank
   double tokens_per_s, mfu;    // of the first step, all ranks
+  int64_t teacher_bytes;       // of a live teacher on each rank that runs it; 0: none
+  double teacher_s;            // of the first step, in `expected`
   int64_t evaluations;         // of the whole run
   int64_t evaluation_bytes;    // of a machine
   double evaluation_s;         // of one of them, at most; NaN: unknown

@@ -7,6 +7,7 @@
 #include "describe/engine.h"
 #include "describe/expert_load.h"
 #include "describe/measured_keys.h"
+#include "distill/teacher.h"
 #include "simulate/shared_cores.h"
 #include "train/planned_rank.h"
 
@@ -33,12 +34,13 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
                               ot_prediction *out) {
   const ot_cluster *const measured = request->cluster;
   const int ranks = request->mesh ? request->mesh->ranks : 1, threads = measured->device.threads;
+  const int all = ranks + ot_run_teacher_ranks(request->run);
   const bool spread = request->local_ranks > 0 && request->local_ranks < ranks;
   OT_CHECK(threads == 0 || !spread || ot_cluster_has_hosts(measured), OT_USAGE,
            "%s describes one machine (threads=%d), but %d ranks are on several (mpirun orthant "
            "bench)",
            measured->name, threads, ranks);
-  OT_TRY(ot_cluster_share(measured, ranks, request->threads, &out->cluster));
+  OT_TRY(ot_cluster_share(measured, all, request->threads, &out->cluster));
   out->doubt = ot_measured_warning(measured, arena);
   out->products = request->run->precision.compute;
   out->peak_flops = ranks * peak_of(&out->cluster, out->products);
@@ -49,11 +51,11 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
           ? "the fastest matmul that `orthant bench` measured, not a data sheet's peak"
           : ot_arena_format(arena, "the peak of %s in %s", out->cluster.device.name,
                             ot_dtype_name(out->products)));
-  if (threads == 0 || (measured->num_devices == ranks && threads == request->threads)) return OT_OK;
+  if (threads == 0 || (measured->num_devices == all && threads == request->threads)) return OT_OK;
   out->note = ot_arena_format(
       arena, "%s was measured with %d rank%s of %d thread%s at once; scaled to %d of %d",
       measured->name, measured->num_devices, ot_text_plural(measured->num_devices, "s"), threads,
-      ot_text_plural(threads, "s"), ranks, request->threads);
+      ot_text_plural(threads, "s"), all, request->threads);
   return OT_OK;
 }
 
@@ -85,42 +87,91 @@ static ot_status plan_stages(const ot_prediction_request *request, ot_arena *are
     const int rank = mesh ? ot_mesh_rank(mesh, last_of_tp, i) : 0;
     OT_TRY(plan_rank(request, rank, arena, schedule));
     out->schedules[i] = schedule;
-    if (schedule->bill.peak_bytes <= memory->bill.peak_bytes) continue;
+    const bool teaches = out->teacher.ranks == 0 && ot_trainer_runs_head(schedule);
+    const int64_t teacher = teaches ? out->teacher.bytes : 0;
+    if (schedule->bill.peak_bytes + teacher <= memory->bill.peak_bytes + memory->teacher) continue;
     memory->rank = rank;
     memory->bill = schedule->bill;
+    memory->teacher = teacher;
   }
   memory->context = ot_engine_context_bytes(&ot_engine_orthant, device);
   memory->capacity = ot_device_capacity(device);
-  memory->fits = memory->bill.peak_bytes + memory->context <= memory->capacity;
+  const int64_t needed = memory->bill.peak_bytes + memory->teacher + memory->context;
+  memory->fits = needed <= memory->capacity;
   return OT_OK;
 }
 
-// ---- steps ----
+// ---- replays ----
 
-static ot_status replay(const ot_prediction *prediction, int micro_batches, ot_arena *arena,
-                        ot_timeline *timelines, double *stretch) {
+static ot_simulation machine_of(const ot_prediction *prediction, ot_dtype products) {
   const ot_cluster *const cluster = &prediction->cluster;
-  ot_simulation simulation = ot_simulation_of(
-      cluster, ot_engine_style(&ot_engine_orthant, &cluster->device), prediction->products);
+  ot_simulation simulation =
+      ot_simulation_of(cluster, ot_engine_style(&ot_engine_orthant, &cluster->device), products);
   simulation.more_rounds = prediction->more_rounds;
-  const ot_pipeline_replay stages = {.schedules = prediction->schedules,
-                                     .num_stages = prediction->num_stages,
-                                     .kind = OT_ORDER_STEP,
-                                     .micro_batches = micro_batches};
-  return ot_schedules_simulate_shared(&stages, &simulation, arena, timelines, stretch);
+  return simulation;
+}
+
+static ot_pipeline_replay step_of(const ot_prediction *prediction, int micro_batches) {
+  return (ot_pipeline_replay){.schedules = prediction->schedules,
+                              .num_stages = prediction->num_stages,
+                              .kind = OT_ORDER_STEP,
+                              .micro_batches = micro_batches};
 }
 
 ot_status ot_prediction_replay(const ot_prediction *prediction, int micro_batches, ot_arena *arena,
                                ot_timeline *timelines) {
   double stretch;
-  return replay(prediction, micro_batches, arena, timelines, &stretch);
+  const ot_pipeline_replay step = step_of(prediction, micro_batches);
+  const ot_simulation machine = machine_of(prediction, prediction->products);
+  return ot_schedules_simulate_shared(&step, &machine, arena, timelines, &stretch);
 }
+
+// ---- a live teacher ----
+
+static ot_status price_teacher(const ot_prediction_request *request, ot_arena *arena,
+                               ot_prediction *out) {
+  const ot_run *const run = request->run;
+  const ot_mesh *const mesh = request->mesh;
+  ot_predicted_teacher *const teacher = &out->teacher;
+  ot_schedule *const schedule = ot_arena_take(arena, sizeof *schedule);
+  const ot_schedule *const one[] = {schedule};
+  const ot_pipeline_replay stages = {
+      .schedules = one, .num_stages = 1, .kind = ot_order_of_mode(OT_MODE_SCORE)};
+  ot_timeline timeline;
+  double stretch;
+  const int dp = mesh ? mesh->degree[OT_AXIS_DP_REPLICATE] * mesh->degree[OT_AXIS_DP_SHARD] : 1;
+  if (ot_run_weighted_targets(run) == 0 || run->distill.from != OT_DISTILL_LIVE) return OT_OK;
+  const ot_teacher_request own = {.run = run,
+                                  .ids = ot_teacher_ids(run),
+                                  .threads = request->threads,
+                                  .backend = ot_device_kind_backend(&request->cluster->device)};
+  const ot_simulation machine = machine_of(out, OT_F32);
+  OT_TRY(ot_teacher_plan(&own, arena, schedule, &teacher->parameters));
+  OT_TRY(ot_schedules_simulate_shared(&stages, &machine, arena, &timeline, &stretch));
+  teacher->micro_batch_s = ot_timeline_summarize(&timeline, schedule).total_s;
+  teacher->bytes = schedule->bill.peak_bytes;
+  teacher->ranks = ot_run_teacher_ranks(run);
+  teacher->turns = teacher->ranks > 0 ? (dp + teacher->ranks - 1) / teacher->ranks : 1;
+  return OT_OK;
+}
+
+// On ranks of its own it reads the next step while this one runs.
+static void add_teacher(const ot_predicted_teacher *teacher, ot_predicted_step *step) {
+  const double busy_s = teacher->micro_batch_s * teacher->turns * step->micro_batches;
+  const double rest_s = busy_s - step->expected.step_s;
+  step->teacher_s = teacher->ranks == 0 ? busy_s : rest_s > 0 ? rest_s : 0;
+  step->expected.step_s += step->teacher_s;
+}
+
+// ---- steps ----
 
 static ot_status predict_step(const ot_prediction *p, ot_arena *arena, ot_predicted_step *step) {
   const int num_stages = p->num_stages, ranks = p->schedules[0]->ranks;
   ot_timeline *const timelines = ot_arena_array(arena, num_stages, sizeof *timelines);
   ot_step_figures *const figures = &step->expected;
-  OT_TRY(replay(p, step->micro_batches, arena, timelines, &step->stretch));
+  const ot_pipeline_replay stages = step_of(p, step->micro_batches);
+  const ot_simulation machine = machine_of(p, p->products);
+  OT_TRY(ot_schedules_simulate_shared(&stages, &machine, arena, timelines, &step->stretch));
   for (int i = 0; i < num_stages; i++) {
     const ot_timeline_summary sum = ot_timeline_summarize(&timelines[i], p->schedules[i]);
     if (sum.total_s > figures->step_s) figures->step_s = sum.total_s;
@@ -146,6 +197,7 @@ static ot_status predict_steps(ot_arena *arena, ot_prediction *out) {
     const ot_status status = predict_step(out, &scratch, step);
     ot_heap_release(&heap);
     OT_TRY(status);
+    add_teacher(&out->teacher, step);
   }
   return OT_OK;
 }
@@ -156,6 +208,7 @@ ot_status ot_prediction_build(const ot_prediction_request *request, ot_arena *ar
   OT_TRY(find_cluster(request, arena, out));
   out->more_rounds = ot_expert_overflow_passes(&request->run->model.moe, &request->run->parallel,
                                                request->expert_imbalance);
+  OT_TRY(price_teacher(request, arena, out));
   OT_TRY(plan_stages(request, arena, out));
   return predict_steps(arena, out);
 }

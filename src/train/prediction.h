@@ -23,17 +23,29 @@ typedef struct ot_prediction_request {
 typedef struct ot_predicted_step {
   int micro_batches;
   ot_step_figures expected;
-  double model_flops;  // of all ranks
+  double teacher_s;    // of these: the step waits for the teacher
+  double model_flops;  // of all ranks, without the teacher
   double stretch;      // slowdown of kernels when ranks share cores (simulate/shared_cores.h)
 } ot_predicted_step;
+
+// A live teacher (run->distill), which every rank with the head runs before a step, or ranks of its
+// own next to it. What the model writes for reverse_kl is not priced.
+typedef struct ot_predicted_teacher {
+  int64_t parameters;  // 0: there is none
+  int64_t bytes;       // of its arena
+  double micro_batch_s;
+  int ranks;  // of its own; 0: those with the head
+  int turns;  // micro-batches that one rank reads for each one of a rank of data parallelism
+} ot_predicted_teacher;
 
 // Memory in bytes of the rank that needs most.
 typedef struct ot_predicted_memory {
   int rank;
   ot_memory_breakdown bill;  // of its arena
+  int64_t teacher;           // next to it
   int64_t context;           // of the device's runtime and communicators, in addition to the arena
   int64_t capacity;          // of the device
-  bool fits;                 // arena + context <= capacity
+  bool fits;                 // all three <= capacity
 } ot_predicted_memory;
 
 typedef struct ot_prediction {
@@ -44,6 +56,7 @@ typedef struct ot_prediction {
   ot_dtype products;   // the compute dtype of the run
   double peak_flops;   // of all ranks, in that dtype
   int more_rounds;     // overflow passes of experts, after the first pass
+  ot_predicted_teacher teacher;
   int num_stages;
   const ot_schedule **schedules;  // [num_stages] of one rank of each stage
   ot_predicted_memory memory;

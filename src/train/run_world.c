@@ -35,6 +35,10 @@ static ot_status count_sharing(ot_world *world) {
   OT_TRY(ot_world_allgather(world, mine, world->collected));
   world->sharing = 0;
   for (int i = 0; i < world->size; i++) world->sharing += world->collected[i] == mine;
+  // On one machine ranks outside this world share with those that all share.
+  const int job = ot_comm_group_size(world->comm, OT_GROUP_JOB);
+  const bool one_machine = ot_comm_local_size(world->comm) == job;
+  if (one_machine && world->sharing == world->size) world->sharing = job;
   return OT_OK;
 }
 

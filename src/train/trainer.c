@@ -49,9 +49,7 @@ static ot_status open_data(ot_trainer *trainer) {
   return cp > 1 ? ot_micro_batch_create_weighted(B, T / cp, K, &trainer->part) : OT_OK;
 }
 
-// Whether this rank computes the head, which reads weighted targets.
-static bool runs_head(const ot_trainer *trainer) {
-  const ot_schedule *const schedule = ot_runtime_schedule(trainer->runtime);
+bool ot_trainer_runs_head(const ot_schedule *schedule) {
   const ot_order *const order =
       &schedule->orders[ot_schedule_find_order(schedule, OT_ORDER_STEP, 0)];
   for (int i = 0; i < order->num_entries; i++) {
@@ -65,8 +63,19 @@ static bool runs_head(const ot_trainer *trainer) {
 static ot_status open_teacher(ot_trainer *trainer) {
   const ot_run *const run = trainer->run;
   if (ot_run_weighted_targets(run) == 0) return OT_OK;
-  return ot_distiller_create(run, trainer->loader, runs_head(trainer),
-                             ot_runtime_schedule(trainer->runtime)->threads, &trainer->distiller);
+  const ot_schedule *const schedule = ot_runtime_schedule(trainer->runtime);
+  ot_comm *const comm = ot_world_comm(trainer->world);
+  const ot_distiller_request request = {
+      .run = run,
+      .loader = trainer->loader,
+      .loads = ot_trainer_runs_head(schedule),
+      .threads = schedule->threads,
+      .backend = schedule->backend,
+      .ordinal = comm ? ot_comm_ordinal(comm, ot_device_count(schedule->backend)) : 0,
+      .comm = comm,
+      .data_index = ot_world_data_index(trainer->world),
+  };
+  return ot_distiller_create(&request, &trainer->distiller);
 }
 
 static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
@@ -243,6 +252,29 @@ static int64_t give_rows(ot_trainer *trainer, int micro_batch) {
   return fields.num_targets;
 }
 
+// A teacher begins with the micro-batches of a step: those of rank 0 of data parallelism begin with
+// sample `first`, those of the next rank `apart` samples later.
+static ot_status ask_teacher(const ot_trainer *trainer, int64_t first, int64_t apart,
+                             int micro_batches) {
+  const int dp = ot_world_data_degree(trainer->world);
+  const ot_taught_samples samples = {.first = first,
+                                     .apart = apart,
+                                     .stride = dp * trainer->run->batch.micro_batch_size,
+                                     .count = micro_batches};
+  return trainer->distiller ? ot_distiller_ask(trainer->distiller, &samples) : OT_OK;
+}
+
+// While this step runs, it reads the next one.
+static ot_status ask_ahead(const ot_trainer *trainer, int64_t sequences) {
+  const ot_run *const run = trainer->run;
+  const ot_position *const now = &trainer->position;
+  if (now->step + 1 >= trainer->total_steps) return OT_OK;
+  const int64_t tokens = now->tokens + sequences * run->data.sequence_length;
+  const int64_t next = ot_run_global_batch(run, now->step + 1, tokens);
+  return ask_teacher(trainer, now->next_sample + sequences, run->batch.micro_batch_size,
+                     (int)(next / ot_trainer_sequences(run, ot_world_mesh(trainer->world))));
+}
+
 // Loads the samples of rank `d` of data parallelism in the next step, and counts the unmasked
 // targets among them.
 static ot_status load_step(ot_trainer *trainer, int d, int micro_batches,
@@ -377,7 +409,9 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   ot_world_set_timeout(trainer->world, run->parallel.watchdog_seconds);
   const int d = ot_world_data_index(trainer->world);
   OT_TRY(renew_student(trainer));
+  OT_TRY(ask_teacher(trainer, position->next_sample, run->batch.micro_batch_size, micro_batches));
   OT_TRY(ot_world_agree(trainer->world, load_step(trainer, d, micro_batches, &targets)));
+  OT_TRY(ask_ahead(trainer, global));
   const double rate = give_scalars(trainer, &targets, global);
   ot_step_transfer_write(trainer->transfer, micro_batches);
   const ot_trainer_hooks *const hooks = &trainer->hooks;
@@ -425,6 +459,8 @@ ot_status ot_trainer_hash_gradients(ot_trainer *trainer, int data_index, int64_t
   const int64_t global = ot_run_global_batch(trainer->run, position->step, position->tokens);
   ot_noise_targets targets;
   OT_TRY(renew_student(trainer));
+  const int64_t first = position->next_sample + data_index * trainer->run->batch.micro_batch_size;
+  OT_TRY(ask_teacher(trainer, first, 0, micro_batches));
   OT_TRY(ot_world_agree(trainer->world, load_step(trainer, data_index, micro_batches, &targets)));
   (void)give_scalars(trainer, &targets, global);
   ot_step_transfer_write(trainer->transfer, micro_batches);

@@ -71,6 +71,9 @@ const ot_data_loader *ot_trainer_data_loader(const ot_trainer *trainer);
 // dtypes.
 ot_status ot_trainer_check(const ot_run *run);
 
+// Whether a rank with `schedule` computes the head, which reads weighted targets.
+bool ot_trainer_runs_head(const ot_schedule *schedule);
+
 // Sequences per micro-batch over all ranks of `mesh` (null: one rank).
 int64_t ot_trainer_sequences(const ot_run *run, const ot_mesh *mesh);
 

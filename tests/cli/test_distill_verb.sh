@@ -35,7 +35,7 @@ head -c 3000 "$source_dir/LICENSE" >text
 # ---- the store: forecast, stop and go on, the same bytes, reused ----
 expect 3 'there is no store of a teacher' "$orthant" train student.yaml
 expect 3 'there is no store of a teacher' "$orthant" train student.yaml --dry-run
-expect 0 'a teacher of ' "$orthant" train student.yaml --dry-run --set distill.from=live
+expect 0 'more on each rank with the head' "$orthant" train student.yaml --dry-run --set distill.from=live
 "$orthant" distill targets student.yaml --windows 40 >out.txt 2>err.txt
 grep -q 'train.teacher: 40 of [0-9]* windows, .* ids a token; teacher: loss ' out.txt || fail "$(cat out.txt)"
 grep -q 'bytes a token, .* ids; in all .* left$' err.txt || fail "no forecast: $(cat err.txt)"
@@ -76,6 +76,44 @@ rm -rf layout
 "$orthant" train student.yaml --ranks 2 --set parallel.pp=2 --set distill.from=live --set output=layout 2>/dev/null
 losses layout >got
 close got want_live || fail "a live teacher under pp=2 is not as one rank"
+
+# ---- a teacher on ranks of its own: the same bits, whoever runs it, with alpha and a batch ramp too ----
+# apart LAYOUT RANKS TEACHERS [--set ...]: RANKS ranks of the student with and without TEACHERS more.
+apart() {
+  local own=(train student.yaml --set distill.from=live --set "parallel.$1" "${@:4}")
+  rm -rf together layout
+  "$orthant" "${own[@]}" --ranks "$2" --set output=together 2>err.txt || fail "$1: $(cat err.txt)"
+  "$orthant" "${own[@]}" --ranks $(($2 + $3)) --set distill.teacher_ranks="$3" --set output=layout 2>err.txt || fail "$1, $3 teachers: $(cat err.txt)"
+  losses together >got
+  cmp got <(losses layout) || fail "$1: $3 ranks with a teacher change bits"
+}
+apart tp=1 1 1
+cmp got want_live || fail "one rank and a teacher differ from one rank"
+apart dp=2 2 1 --set distill.alpha=0.5
+apart dp=2 2 2 --set 'batch.ramp=[{from_step: 1, global_batch_size: 16}]'
+apart pp=2 2 1
+apart tp=2 2 3
+expect 2 'teacher_ranks=1 needs from=live' "$orthant" train student.yaml --set distill.teacher_ranks=1 --set output=no
+expect 2 'cannot be ahead of what the model writes' "$orthant" train student.yaml --set distill.teacher_ranks=1 \
+  --set distill.from=live --set distill.objective=reverse_kl --set output=no
+expect 4 'teacher_ranks=1 leaves no rank for the model of 1' "$orthant" train student.yaml --set distill.teacher_ranks=1 \
+  --set distill.from=live --set output=no
+expect 3 'no-such' "$orthant" train student.yaml --ranks 2 --set distill.teacher_ranks=1 --set distill.from=live \
+  --set distill.teacher=no-such --set output=no
+
+# ---- prices: the step waits for a teacher next to it, and for what exceeds it on ranks of its own ----
+# price KEY [--set ...]: of simulate, the first of the name.
+price() {
+  "$orthant" simulate student.yaml --cluster h100 --set precision.compute=fp32 --json "${@:2}" |
+    sed -n 's/.*"'"$1"'": *\([0-9.e+-]*\).*/\1/p' | head -1
+}
+alone=$(price step_seconds) live=$(price step_seconds --set distill.from=live)
+waits=$(price teacher_seconds --set distill.from=live)
+apart=(--set distill.from=live --set distill.teacher_ranks=1)
+awk -v a="$alone" -v l="$live" -v t="$waits" 'BEGIN { exit !(t > 0 && l - a - t < 1e-9 && a + t - l < 1e-9) }' ||
+  fail "priced $live with a teacher of $waits, $alone without"
+[ "$(price step_seconds "${apart[@]}")" = "$alone" ] || fail "a small teacher of its own rank is not hidden"
+[ "$(price teacher --set distill.from=live)" -gt 27000 ] || fail "no memory of the teacher"
 
 # ---- alpha: 0 is the data's loss, and a mixture lies between ----
 "$orthant" train student.yaml --set distill.alpha=0 --set output=data 2>/dev/null

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: serial. Draws of a teacher: the expected weight of every id is its probability, whether all
 // ids have a place or not, and the gradient that a student gets of them is that of the whole
-// distribution; of the most probable ids it is not, and differs as theory says.
+// distribution; of the most probable ids it is not, and differs as theory says. A GPU draws what
+// the CPU does.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +15,7 @@
 #include "base/rng.h"
 #include "ops/head_draw.h"
 #include "support/op_case.h"
+#include "support/op_device.h"
 
 enum { V = 32, C = 4, ROWS = 64 };
 
@@ -263,6 +265,60 @@ static void a_limit_keeps_the_most_frequent_and_the_sum(void **state) {
   }
 }
 
+// ---- the CPU and a GPU ----
+
+enum { WIDE = 1300, FEW = 6 };  // more ids than threads of a block
+
+// Rows of different laws, one masked, one with ids of weight 0.
+static ot_case wide_case(int64_t K, int64_t N, ot_dtype type, double soft_cap) {
+  ot_case c = {.kind = OT_OP_HEAD_DRAW,
+               .attributes = {.threads = 1,
+                              .compute = type,
+                              .chunk_rows = 4,
+                              .draw_ids = K,
+                              .draws = N,
+                              .soft_cap = soft_cap},
+               .types = {.in = {ot_type_matrix(type, FEW, C), ot_type_matrix(type, WIDE, C),
+                                ot_type_vector(OT_I32, FEW), ot_type_vector(OT_I64, FEW)}}};
+  ot_case_create(&c);
+  ot_case_pattern(&c.in[0], 1);
+  ot_case_pattern(&c.in[1], 2);
+  for (int i = 0; i < C; i++) ot_case_set(&c.in[0], 2 * C + i, i == 0 ? 400 : 0);
+  for (int r = 0; r < FEW; r++) {
+    ot_case_set(&c.in[2], r, r == 4 ? -1 : r * 211);
+    ((int64_t *)c.in[3].data)[r] = (int64_t)ot_rng_key(9, (uint64_t)r + 1);
+  }
+  return c;
+}
+
+// Draws, with a place for each or few, and the most probable ids, of which many are equal.
+static void a_gpu_draws_as_the_cpu_does(void **state) {
+  (void)state;
+  static const int cases[][2] = {{127, 127}, {50, 50}, {4, 50}, {1, 1}, {24, 0}, {256, 0}};
+  for (int i = 0; i < 12; i++) {
+    const int64_t K = cases[i / 2][0];
+    const ot_dtype type = i % 2 == 0 ? OT_F64 : OT_F32;
+    ot_case c = wide_case(K, cases[i / 2][1], type, i % 4 < 2 ? 0 : 1.5), cpu;
+    ot_case_clone(&c, type, type, &cpu);
+    cpu.attributes.backend = OT_BACKEND_CPU;
+    memcpy(cpu.in[3].data, c.in[3].data, FEW * 8);  // no double holds a key
+    ot_case_run(&c);
+    ot_case_run(&cpu);
+    assert_memory_equal(c.out[0].data, cpu.out[0].data, (size_t)(FEW * K * 4));
+    for (int k = 1; k < 4; k++) {
+      const int64_t n = ot_type_elements(&c.out[k].type);
+      for (int64_t e = 0; e < n; e++) {
+        const double found = ot_case_get(&c.out[k], e), wanted = ot_case_get(&cpu.out[k], e);
+        const double most = (k == 1 || type == OT_F32 ? 1e-6 : 1e-12) * (1 + fabs(wanted));
+        if (!(fabs(found - wanted) <= most))
+          fail_msg("case %d, output %d: %.17g and %.17g", i, k, found, wanted);
+      }
+    }
+    ot_case_destroy(&c);
+    ot_case_destroy(&cpu);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(weights_are_unbiased),
@@ -272,5 +328,13 @@ int main(void) {
       cmocka_unit_test(gradients_of_draws_are_unbiased_and_those_of_top_k_are_not),
       cmocka_unit_test(a_limit_keeps_the_most_frequent_and_the_sum),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  // An emulated GPU is too slow for many draws.
+  const struct CMUnitTest gpu[] = {
+      cmocka_unit_test(a_gpu_draws_as_the_cpu_does),
+      cmocka_unit_test(rows_are_draws_with_their_score),
+      cmocka_unit_test(the_most_probable_have_their_probabilities),
+  };
+  const bool on_gpu = op_device_backend() == OT_BACKEND_CUDA;
+  return on_gpu ? cmocka_run_group_tests(gpu, NULL, NULL)
+                : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,3 +32,4 @@ ot_status comm_threads_of_a_rank(ot_comm *comm);
 ot_status comm_bytes_are_counted(ot_comm *comm);
 ot_status comm_ranks_agree(ot_comm *comm);
 ot_status comm_values_are_compared(ot_comm *comm);
+ot_status comm_the_world_is_divided(ot_comm *comm);

@@ -363,3 +363,52 @@ ot_status comm_ends_know_themselves(ot_comm *comm) {
   COMM_EXPECT(ot_comm_group_size(comm, OT_GROUP_TIED) == 1);
   return OT_OK;
 }
+
+// ---- parts of a world ----
+
+// The sum over the ranks of this rank's world of one more than their job's number.
+static ot_status check_part(ot_comm *comm, int first) {
+  const int64_t own = first + ot_comm_rank(comm) + 1;
+  int64_t sum = 0, wanted = 0, words[64];
+  const ot_comm_call call = {.kind = OT_COMM_ALL_REDUCE,
+                             .send = &own,
+                             .receive = &sum,
+                             .count = 1,
+                             .dtype = OT_I64,
+                             .sum = OT_I64,
+                             .workspace = words,
+                             .name = "part"};
+  if (ot_comm_size(comm) > 1) OT_TRY(ot_comm_run(comm, &call));
+  if (ot_comm_size(comm) == 1) sum = own;
+  for (int i = 0; i < ot_comm_size(comm); i++) wanted += first + i + 1;
+  COMM_EXPECT(sum == wanted);
+  // The failure of one part is not agreed upon in the other.
+  const bool fails = first > 0 && ot_comm_rank(comm) == 0;
+  const ot_status agreed = ot_comm_agree(comm, fails ? ot_fail(OT_USAGE, "no part") : OT_OK);
+  COMM_EXPECT(agreed == (first > 0 ? OT_USAGE : OT_OK));
+  return ot_comm_agree(comm, OT_OK);
+}
+
+ot_status comm_the_world_is_divided(ot_comm *comm) {
+  const int size = ot_comm_size(comm), rank = ot_comm_rank(comm);
+  const int first = (size + 1) / 2, begin = rank < first ? 0 : first;
+  if (size == 1) return OT_OK;
+  OT_TRY(ot_comm_divide(comm, first));
+  COMM_EXPECT(ot_comm_rank(comm) == rank - begin);
+  COMM_EXPECT(ot_comm_size(comm) == (begin == 0 ? first : size - first));
+  COMM_EXPECT(ot_comm_group_size(comm, OT_GROUP_JOB) == size);
+  OT_TRY(check_part(comm, begin));
+  // From the first rank of the job to its last, which counts otherwise in its part.
+  int32_t word = rank == 0 ? 17 : 0;
+  const ot_comm_call call = {.kind = rank == 0 ? OT_COMM_SEND : OT_COMM_RECEIVE,
+                             .group = OT_GROUP_JOB,
+                             .peer = rank == 0 ? size - 1 : 0,
+                             .send = &word,
+                             .receive = &word,
+                             .count = 1,
+                             .dtype = OT_I32,
+                             .name = "across"};
+  if (rank == 0 || rank == size - 1) OT_TRY(ot_comm_run(comm, &call));
+  COMM_EXPECT(word == (rank == 0 || rank == size - 1 ? 17 : 0));
+  return ot_comm_agree(comm, OT_OK);
+}

@@ -21,6 +21,7 @@ static const comm_case all_cases[] = {
     {"bytes_are_counted", comm_bytes_are_counted},
     {"ranks_agree", comm_ranks_agree},
     {"values_are_compared", comm_values_are_compared},
+    {"the_world_is_divided", comm_the_world_is_divided},  // the last: it stays so
 };
 
 const comm_case *comm_cases(int *count) {
