@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The whole pipeline on text that every machine with a compiler has: the C headers in /usr/include.
-# Measures this machine, trains a byte-level BPE and a small Llama model for about three minutes, with
+# Trains a byte-level BPE, measures this machine, trains a small Llama model for about three minutes, with
 # one rank per core up to four, or a model of 124 million parameters where there is a GPU, and prints
 # losses, a sample and the predictions. Every step is a public verb, echoed before it runs.
 #   tools/demo.sh [SECONDS]      seconds of training by the clock [180]
 #   DEMO_RANKS=N                 ranks; from 2 on two pipeline stages, the rest data-parallel
 #   DEMO_DEVICE=cpu|cuda         [cuda where there is a GPU]
 #   DEMO_SIZE=tiny               a model that takes seconds, for tests
+#   DEMO_RECIPE=FILE             model, optimizer and rates [of tools/recipe: demo.yaml, on a GPU gpu.yaml]
+#   DEMO_ONLY=data               stop with text, tokens and run.yaml
 #   DEMO_TEXT=BYTES              of the text [24000000]
 #   DEMO_DIR=FOLDER              output folder [runs/demo]
 set -euo pipefail
@@ -30,18 +32,16 @@ cores=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 ranks=${DEMO_RANKS:-$((cores >= 4 ? 4 : cores >= 2 ? 2 : 1))}
 [ "$device" = cpu ] || ranks=1
 case $ranks in
-  1) stages=1 micro_batch=8 pipeline=1f1b ;;
-  2 | 4 | 8 | 16) stages=2 micro_batch=1 pipeline=zb-h1 ;;
+  1) stages=1 micro_batch='&' pipeline=1f1b ;;
+  2 | 4 | 8 | 16) stages=2 micro_batch='micro_batch_size: 1' pipeline=zb-h1 ;;
   *) echo "error: DEMO_RANKS=$ranks; allowed: 1, 2, 4, 8 and 16" >&2; exit 2 ;;
 esac
 
-# layers hidden ffn heads kv_heads length batch micro_batch vocabulary type rate
-shape="5 192 512 6 2 256 8 $micro_batch 4096 fp32 3e-3"
-[ "$device" = cpu ] || shape="12 768 2560 12 12 1024 64 16 32768 bf16 6e-4"
-[ "${DEMO_SIZE:-}" != tiny ] || shape="1 32 64 2 1 16 4 2 512 fp32 3e-3"
-read -r layers hidden ffn heads kv_heads length batch micro_batch vocabulary type rate <<<"$shape"
-quick=() validation=64k probe_steps=10
-[ "${DEMO_SIZE:-}" != tiny ] || quick=(--quick) validation=64 probe_steps=3
+recipe=tools/recipe/demo.yaml quick=() probe_steps=10
+[ "$device" = cpu ] || recipe=tools/recipe/gpu.yaml
+[ "${DEMO_SIZE:-}" != tiny ] || recipe=tools/recipe/tiny.yaml quick=(--quick) probe_steps=3
+recipe=${DEMO_RECIPE:-$recipe}
+vocabulary=$(sed -n 's/^ *vocab_size: *//p' "$recipe")
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 [ -t 1 ] && [ -z "${NO_COLOR:-}" ] || say() { printf '\n%s\n' "$*"; }
@@ -79,6 +79,22 @@ for kind in train held-out; do
     "$(cat "$run/text/$kind"/*.h | wc -c)"
 done
 
+say "Tokenizer and tokens"
+do_ "$orthant" tokenize --train-vocab "$vocabulary" --tokenizer "$run/tokenizer.json" --out "$run/train" "$run/text/train"
+do_ "$orthant" tokenize --tokenizer "$run/tokenizer.json" --out "$run/held-out" "$run/text/held-out"
+
+# Muon needs whole matrices on each rank: nothing is sharded over data-parallel ranks.
+sed "s/micro_batch_size: [0-9]*/$micro_batch/" "$recipe" - >"$run/run.yaml" <<YAML
+checkpoint: {every: 0}
+cluster: ./cluster.yaml
+device: $device
+log: {every: 10, health_every: 50}
+output: run
+parallel: {pp: $stages, pipeline: $pipeline, zero: 0}
+steps: $probe_steps
+YAML
+[ -z "${DEMO_ONLY:-}" ] || exit 0
+
 if [ "$device" = cpu ]; then
   say "Measuring this machine with $ranks concurrent ranks"
   do_ "$orthant" bench "${quick[@]}" --device cpu --ranks "$ranks" --out "$run/cluster.yaml"
@@ -86,41 +102,6 @@ else
   say "Measuring the GPU"
   do_ "$orthant" bench "${quick[@]}" --device cuda --out "$run/cluster.yaml"
 fi
-
-say "Tokenizer and tokens"
-do_ "$orthant" tokenize --train-vocab "$vocabulary" --tokenizer "$run/tokenizer.json" --out "$run/train" "$run/text/train"
-do_ "$orthant" tokenize --tokenizer "$run/tokenizer.json" --out "$run/held-out" "$run/text/held-out"
-
-cat >"$run/run.yaml" <<YAML
-# A Llama-shaped model: about three million parameters on a CPU, 124 million on a GPU.
-model:
-  model_type: llama
-  vocab_size: $vocabulary
-  hidden_size: $hidden
-  intermediate_size: $ffn
-  num_hidden_layers: $layers
-  num_attention_heads: $heads
-  num_key_value_heads: $kv_heads
-  max_position_embeddings: 1024
-  tie_word_embeddings: true
-data:
-  train: train
-  validation: held-out
-  tokenizer: tokenizer.json
-  sequence_length: $length
-  validation_tokens: $validation
-batch: {global_batch_size: $batch, micro_batch_size: $micro_batch}
-precision: {compute: $type}
-device: $device
-parallel: {pp: $stages, pipeline: $pipeline}
-cluster: ./cluster.yaml
-optimizer: {lr: $rate, weight_decay: 0.1}
-learning_rate: {warmup_steps: 40, decay: cosine, min: 1e-4}
-checkpoint: {every: 0}
-log: {every: 10, health_every: 50}
-steps: $probe_steps
-output: run
-YAML
 
 # ---- a few steps measure the speed, from which the length of the run is derived ----
 say "A few steps to measure the speed"
