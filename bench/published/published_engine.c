@@ -50,6 +50,7 @@ static const struct {
     {"FSDP", "fsdp", NULL},
     {"JAX", "jax", NULL},
     {"TPU", "jax", NULL},
+    {"AutoModel", "unknown", NULL},  // NVIDIA NeMo AutoModel: no file describes it
     {"NeMo", "megatron-core", NULL},
     {"MLPerf", "megatron-core", NULL},
     {"Megatron-Core", "megatron-core", NULL},

@@ -173,6 +173,7 @@ static void set_software(const ot_published_software *does, ot_engine *engine, o
   // Both sort tokens while they send them (DeepEP, HybridEP).
   const bool sorts = ot_published_mentions(does->dispatcher, "deepep") ||
                      ot_published_mentions(does->dispatcher, "hybrid");
+  const bool plain = ot_published_mentions(does->dispatcher, "alltoall");
   ot_engine_apply(&(ot_engine_options){.compiled = switch_of(does->compile),
                                        .captured = switch_of(does->cuda_graphs),
                                        .overlap_reduce = switch_of(does->overlap_reduce),
@@ -180,7 +181,9 @@ static void set_software(const ot_published_software *does, ot_engine *engine, o
                                        .overlap_update_gather = switch_of(does->overlap_gather),
                                        .overlap_expert = switch_of(does->overlap_moe),
                                        .async_tp = switch_of(does->async_tp),
-                                       .fused_dispatch = sorts ? OT_SWITCH_ON : OT_SWITCH_OPEN},
+                                       .fused_dispatch = sorts   ? OT_SWITCH_ON
+                                                         : plain ? OT_SWITCH_OFF
+                                                                 : OT_SWITCH_OPEN},
                   engine);
   recipe->reduce_bytes = bytes_named(does->gradient_dtype, recipe->reduce_bytes);
   recipe->gather_bytes = bytes_named(does->gather_dtype, recipe->gather_bytes);

@@ -224,12 +224,13 @@ static int64_t print_kernels(const ot_cluster *cluster, char *out, int64_t capac
   if (d->processors == 0) return 0;
   return ot_text_format(
       out, capacity,
-      "processors %d efficiency matrix %.17g memory %.17g attention %.17g %.17g %.17g unaligned "
+      "processors %d efficiency matrix %.17g memory %.17g attention %.17g %.17g %.17g %d unaligned "
       "%.17g power %.17g\n"
       "half_keys %.17g contention %.17g host_op_s %.17g step_s %.17g jitter %.17g\n",
       d->processors, d->matrix_efficiency, d->memory_efficiency, d->attention_efficiency,
-      d->attention_1_efficiency, d->attention_2_efficiency, d->unaligned_efficiency, d->power_share,
-      d->half_keys, d->contention, d->host_op_s, d->step_s, cluster->jitter);
+      d->attention_1_efficiency, d->attention_2_efficiency, d->attention_2_common,
+      d->unaligned_efficiency, d->power_share, d->half_keys, d->contention, d->host_op_s, d->step_s,
+      cluster->jitter);
 }
 
 // The measurements that the cost model uses.

@@ -50,6 +50,7 @@ typedef struct ot_device_kind {
                                   // (FlashAttention 3, cuDNN 9)
   double attention_1_efficiency;  // the same for FlashAttention 1; 0: no other
   double attention_2_efficiency;  // the same for FlashAttention 2; 0: no other
+  bool attention_2_common;        // much software on it runs FlashAttention 2
   double power_share;             // limit of power, fraction of the rated; 0: rated
   double half_keys;               // keys at which fused attention reaches half of that
   double unaligned_efficiency;    // fraction of a GEMM whose rows are not multiples of 16 bytes

@@ -93,6 +93,8 @@ static const ot_key cluster_keys[] = {
      "0", 0, 1, .help = "the same for FlashAttention 1; 0: no other"},
     {"attention_2_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.attention_2_efficiency),
      "0", 0, 1, .help = "the same for FlashAttention 2; 0: no other"},
+    {"attention_2_common", OT_KEY_BOOL, offsetof(ot_cluster, device.attention_2_common), "false",
+     .help = "much software runs FlashAttention 2 on it"},
     {"power_share", OT_KEY_REAL, offsetof(ot_cluster, device.power_share), "0", 0, 1,
      .help = "limit of power, fraction of the rated; 0: rated"},
     // Equal for all devices, fitted to published runs (docs/pricing.md).

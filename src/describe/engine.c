@@ -85,7 +85,8 @@ void ot_engine_apply(const ot_engine_options *o, ot_engine *engine) {
   take(o->overlap_expert, &engine->overlap_expert);
   if (o->overlap_pipeline == OT_SWITCH_ON) engine->overlap_pipeline = OT_PIPELINE_OVERLAP_CHUNKS;
   if (o->overlap_pipeline == OT_SWITCH_OFF) engine->overlap_pipeline = OT_PIPELINE_OVERLAP_NONE;
-  if (o->fused_dispatch == OT_SWITCH_ON) engine->sorts_received = false;
+  if (o->fused_dispatch == OT_SWITCH_ON) engine->sorts_received = engine->sends_copies = false;
+  if (o->fused_dispatch == OT_SWITCH_OFF) engine->sends_copies = true;
   if (o->attention > 0) k->attention = (ot_attention_kernel)(o->attention - 1);
   if (o->bucket_bytes > 0) engine->bucket_bytes = o->bucket_bytes;
   if (o->live_elements > 0) engine->live_elements = o->live_elements - 1;

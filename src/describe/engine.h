@@ -27,6 +27,8 @@ typedef enum ot_tensor_overlap {
   OT_TENSOR_OVERLAP_BACKWARD,  // the weight-gradient GEMM, in the backward
   OT_TENSOR_OVERLAP_KERNELS,   // independent kernels, in schedule order
   OT_TENSOR_OVERLAP_PIECES,    // and, chunk by chunk, the GEMMs that produce or consume the tensor
+  OT_TENSOR_OVERLAP_HALF,      // not known: the mean of none and pieces on devices with 8-bit
+                               // products, whose software is as new as both; none on older ones
 } ot_tensor_overlap;
 
 // The hidden messages between stages.
@@ -90,9 +92,11 @@ typedef struct ot_engine {
   bool stages_by_cost;  // assigns blocks to stages by cost; otherwise equal numbers of layers
 
   // experts
-  bool sorts_received;          // separate passes permute received tokens and their results;
-                                // otherwise the sender sorts
-  bool fp8_dispatch;            // experts in 8 bits: tokens are sent to them in 8 bits, too
+  bool sends_copies;    // a token is sent once for each of its experts (a plain all-to-all),
+                        // otherwise once to each domain and rank with any of them
+  bool sorts_received;  // separate passes permute received tokens and their results;
+                        // otherwise the sender sorts
+  bool fp8_dispatch;    // experts in 8 bits: tokens are sent to them in 8 bits, too
   double expert_bias_bytes[2];  // moved per element of expert outputs, forward and backward, for
                                 // experts with biases
 
@@ -130,7 +134,7 @@ typedef struct ot_engine_options {
   ot_switch overlap_expert;
   ot_switch async_tp;        // chunk by chunk with the GEMMs; OFF: not at all
   ot_switch backward_tp;     // where async_tp is OFF: with the weight-gradient GEMM
-  ot_switch fused_dispatch;  // tokens are sorted while they are sent (DeepEP, HybridEP)
+  ot_switch fused_dispatch;  // sent once and sorted on the way (DeepEP, HybridEP)
   int attention;             // 1 + ot_attention_kernel; 0: open
   int64_t bucket_bytes;      // 0: open
   int64_t live_elements;     // 1 + the member of ot_engine; 0: open

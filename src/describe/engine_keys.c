@@ -4,14 +4,20 @@
 
 #include "base/text.h"
 
-static const char *const attention[] = {"unfused", "flash-1", "flash-2", "flash-3", NULL};
-static const char *const tensor_overlaps[] = {"none", "backward", "kernels", "pieces", NULL};
+static const char *const attention[] = {"unfused", "flash-1", "flash-2", "flash-3", "flash", NULL};
+static const char *const tensor_overlaps[] = {"none",   "backward", "kernels",
+                                              "pieces", "half",     NULL};
 static const char *const pipeline_overlaps[] = {"none", "chunks", "all", NULL};
 
 // clang-format off
 static const ot_key kernel_keys[] = {
     {"attention", OT_KEY_CHOICE, offsetof(ot_kernel_style, attention), .choices = attention,
      .help = "attention kernel; unfused: GEMMs around a softmax of T x T scores"},
+    // Eight blocks of a balanced ring reach 0.902 and 0.759 of one call on H800, 0.898 and 0.802 on
+    // A100, forward and backward (github.com/zhuzilin/ring-flash-attention, README): in the mean
+    // 0.84, if the first block runs like one call.
+    {"merged_share", OT_KEY_REAL, offsetof(ot_kernel_style, merged_share), "0.82", 0, 1,
+     .help = "of the rate of attention, for the later blocks of a ring"},
     {"pass_factor", OT_KEY_REAL, offsetof(ot_kernel_style, pass_factor), "1", 1, OT_NO_MAXIMUM,
      .help = "memory traffic of elementwise ops relative to fused kernels"},
     {"score_passes", OT_KEY_REAL, offsetof(ot_kernel_style, score_passes), "0", 0, OT_NO_MAXIMUM,
@@ -100,6 +106,8 @@ static const ot_key engine_keys[] = {
      .help = "moved per parameter and step by the update; 0: the recipe's states"},
     {"stages_by_cost", OT_KEY_BOOL, offsetof(ot_engine, stages_by_cost), "false",
      .help = "assigns blocks to stages by cost; else equal numbers of layers"},
+    {"sends_copies", OT_KEY_BOOL, offsetof(ot_engine, sends_copies), "false",
+     .help = "experts: a token is sent once for each of its experts"},
     {"sorts_received", OT_KEY_BOOL, offsetof(ot_engine, sorts_received), "false",
      .help = "experts: separate passes permute received tokens"},
     {"fp8_dispatch", OT_KEY_BOOL, offsetof(ot_engine, fp8_dispatch), "false",

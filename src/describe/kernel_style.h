@@ -14,12 +14,15 @@ typedef enum ot_attention_kernel {
   OT_ATTENTION_FLASH_1,  // Dao et al. 2022; Triton kernels of that time
   OT_ATTENTION_FLASH_2,  // Dao 2023; PyTorch's scaled_dot_product_attention
   OT_ATTENTION_FLASH_3,  // Shah et al. 2024; cuDNN from version 8.9, on Hopper and later
+  OT_ATTENTION_FLASH,    // not known: between the last two where both are common; else the last
   OT_ATTENTION_KERNELS,
 } ot_attention_kernel;
 
 typedef struct ot_kernel_style {
   ot_attention_kernel attention;
-  double pass_factor;   // memory traffic of elementwise ops relative to fused kernels, >= 1
+  double
+      merged_share;    // of the rate of attention, for blocks of a ring that are merged with others
+  double pass_factor;  // memory traffic of elementwise ops relative to fused kernels, >= 1
   double score_passes;  // unfused: reads and writes of T x T scores between the GEMMs
   double loss_bytes;    // moved per logit, forward and backward, in addition to the GEMMs
   double cast_bytes;    // fp8: bytes moved to cast an element of an operand, its transpose included

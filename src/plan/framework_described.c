@@ -236,9 +236,9 @@ static int most_domains(const ot_moe *moe, int domains) {
 static ot_status price_sent(const ot_estimator *e, const ot_group_shape *places, int reached,
                             double row_bytes, ot_price *out) {
   const int64_t choices = e->job.model->moe.experts_per_token;
-  const ot_collective sent = {.op = OT_OP_ALL_TO_ALL,
-                              .shape = *places,
-                              .bytes = row_bytes * places_of_token(reached, choices)};
+  const double rows =
+      e->job.engine->sends_copies ? (double)choices : places_of_token(reached, choices);
+  const ot_collective sent = {.op = OT_OP_ALL_TO_ALL, .shape = *places, .bytes = row_bytes * rows};
   return ot_price_collective(&e->simulation, &sent, out);
 }
 

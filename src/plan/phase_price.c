@@ -125,8 +125,8 @@ static ot_status replay_task(replayer *p, int index) {
   return OT_OK;
 }
 
-static replayer create(const ot_estimator *e, const ot_prices *prices, const ot_segment *segment) {
-  const ot_tensor_overlap overlap = e->job.engine->overlap_tensor;
+static replayer create(const ot_estimator *e, const ot_prices *prices, const ot_segment *segment,
+                       ot_tensor_overlap overlap) {
   const bool backward = segment->phase != OT_PHASE_FORWARD;
   return (replayer){
       .estimator = e,
@@ -148,11 +148,10 @@ static double *task_ends(const ot_estimator *e, int64_t count) {
   return ends->s;
 }
 
-ot_status ot_phase_price_build(const ot_estimator *estimator, const ot_prices *prices,
-                               const ot_segment *segment, ot_phase_price *out) {
+static ot_status build(const ot_estimator *estimator, const ot_prices *prices,
+                       const ot_segment *segment, ot_tensor_overlap overlap, ot_phase_price *out) {
   *out = (ot_phase_price){0};
-  if (!segment || segment->num_tasks == 0) return OT_OK;
-  replayer p = create(estimator, prices, segment);
+  replayer p = create(estimator, prices, segment, overlap);
   p.out = out;
   p.tensor_end_s = task_ends(estimator, segment->num_tasks);
   int last = -1;
@@ -171,6 +170,24 @@ ot_status ot_phase_price_build(const ot_estimator *estimator, const ot_prices *p
   out->compute_s += delay.slower_s;
   out->host_s = delay.host_s;
   out->total_s = p.clock_s + delay.slower_s + delay.host_s;
+  return OT_OK;
+}
+
+ot_status ot_phase_price_build(const ot_estimator *estimator, const ot_prices *prices,
+                               const ot_segment *segment, ot_phase_price *out) {
+  const bool recent = estimator->cluster.device.flops[OT_F8] > 0;
+  ot_tensor_overlap overlap = estimator->job.engine->overlap_tensor;
+  *out = (ot_phase_price){0};
+  if (!segment || segment->num_tasks == 0) return OT_OK;
+  if (overlap == OT_TENSOR_OVERLAP_HALF && (!recent || prices->key.tp == 1)) {
+    overlap = OT_TENSOR_OVERLAP_NONE;
+  }
+  if (overlap != OT_TENSOR_OVERLAP_HALF) return build(estimator, prices, segment, overlap, out);
+  ot_phase_price without, with;
+  OT_TRY(build(estimator, prices, segment, OT_TENSOR_OVERLAP_NONE, &without));
+  OT_TRY(build(estimator, prices, segment, OT_TENSOR_OVERLAP_PIECES, &with));
+  ot_phase_price_add(out, &without, 0.5);
+  ot_phase_price_add(out, &with, 0.5);
   return OT_OK;
 }
 

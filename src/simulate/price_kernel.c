@@ -3,6 +3,8 @@
 // memory-bound ops. Formulas and sources: docs/pricing.md.
 #include "simulate/price_kernel.h"
 
+#include "base/math.h"
+#include "ops/attention.h"
 #include "ops/catalog.h"
 #include "ops/route.h"
 #include "simulate/price_gemm.h"
@@ -186,14 +188,26 @@ static ot_status price_unfused(pricing *p) {
   return OT_OK;
 }
 
+// Whether the task adds a block of a ring to the result of others.
+static bool is_merged(const ot_task *task) {
+  enum { OUT_BEFORE = 4, DQ_BEFORE = 7 };
+  if (!ot_attention_is_block(task->op)) return false;
+  return task->in[is_gradient(task->op) ? DQ_BEFORE : OUT_BEFORE].base != OT_BASE_NONE;
+}
+
 // Of the kernel that the software calls.
 static double attention_share(const pricing *p) {
   const ot_device_kind *const d = p->device;
   const ot_attention_kernel kernel = p->style->attention;
-  const double older = kernel == OT_ATTENTION_FLASH_1   ? d->attention_1_efficiency
-                       : kernel == OT_ATTENTION_FLASH_2 ? d->attention_2_efficiency
-                                                        : 0;
-  return share_of(older > 0 ? older : d->attention_efficiency) * ot_device_clock_share(d);
+  const double second = d->attention_2_efficiency;
+  const double merged = is_merged(p->task) ? share_of(p->style->merged_share) : 1;
+  double share = d->attention_efficiency;
+  if (kernel == OT_ATTENTION_FLASH_1 && d->attention_1_efficiency > 0) {
+    share = d->attention_1_efficiency;
+  }
+  if (kernel == OT_ATTENTION_FLASH_2 && second > 0) share = second;
+  if (kernel == OT_ATTENTION_FLASH && d->attention_2_common) share = ot_sqrt(second * share);
+  return share_of(share) * merged * ot_device_clock_share(d);
 }
 
 static ot_status price_fused(pricing *p) {

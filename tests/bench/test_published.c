@@ -73,6 +73,22 @@ static void every_group_has_its_rows_and_figures(void **state) {
   json_decref(root);
 }
 
+// Ten sources to which nothing was fitted; docs/published.md has their figures.
+static void runs_of_other_sources_are_priced(void **state) {
+  (void)state;
+  static char output[OUTPUT_BYTES];
+  assert_int_equal(run("--json --unnamed " OT_SOURCE_DIR "/bench/published/held_out.json", output),
+                   0);
+  json_t *const root = json_loads(output, JSON_REJECT_DUPLICATES, NULL);
+  assert_non_null(root);
+  assert_int_equal(number(root, "all", "rows"), 61);
+  assert_int_equal(json_array_size(json_object_get(root, "unpriced")), 0);
+  assert_true(number(root, "core", "source_macro") < 12.5);
+  assert_true(number(root, "moe", "source_macro") < 18.5);
+  assert_true(number(root, "all", "cover95") > 92);
+  json_decref(root);
+}
+
 static void runs_of_papers_are_priced_within_a_third(void **state) {
   (void)state;
   json_t *const root = run_small();
@@ -180,6 +196,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_group_has_its_rows_and_figures),
       cmocka_unit_test(runs_of_papers_are_priced_within_a_third),
+      cmocka_unit_test(runs_of_other_sources_are_priced),
       cmocka_unit_test(a_row_that_cannot_be_priced_is_listed_and_counts_as_all_wrong),
       cmocka_unit_test(text_names_sources_peers_and_what_is_not_priced),
       cmocka_unit_test(a_source_never_seen_has_no_engine_of_its_own),

@@ -80,6 +80,7 @@ typedef struct question {
   bool biases;         // of experts
   bool tied;           // embedding and head
   int64_t vocab_size;  // 0: a small one
+  double flops_f8;
   ot_candidate candidate;
 } question;
 
@@ -89,8 +90,10 @@ static ot_status ask(const question *q, ot_estimate *out) {
   ot_model model = model_of_experts();
   model.moe.biases = q->biases;
   model.tie_word_embeddings = q->tied;
+  if (q->candidate.tp > 1) model.num_heads = model.num_kv_heads = 4;
   if (q->vocab_size > 0) model.vocab_size = q->vocab_size;
-  const ot_cluster cluster = two_nodes();
+  ot_cluster cluster = two_nodes();
+  cluster.device.flops[OT_F8] = q->flops_f8;
   const ot_job job = {.model = &model,
                       .cluster = &cluster,
                       .engine = q->engine,
@@ -151,6 +154,42 @@ static void overlapped_dispatch_exposes_less_time(void **state) {
   const ot_estimate hides = answer(&q);
   assert_true(hides.exposed_s[OT_TIMELINE_EP] < waits.exposed_s[OT_TIMELINE_EP]);
   assert_true(hides.step_s < waits.step_s);
+}
+
+// A plain all-to-all sends both copies of a token, the others 8 (1 - (7/8)^2) of them.
+static void a_plain_exchange_sends_every_copy(void **state) {
+  (void)state;
+  ot_engine engine = plain_engine();
+  question q = {.engine = &engine, .candidate = split_of(8)};
+  engine.sends_copies = false;
+  const double once_s = answer(&q).exposed_s[OT_TIMELINE_EP];
+  engine.sends_copies = true;
+  const double copies_s = answer(&q).exposed_s[OT_TIMELINE_EP];
+  const double most = 2 / (8 * (1 - 7.0 / 8 * 7 / 8));
+  assert_true(copies_s > once_s && copies_s < most * once_s);
+  ot_engine_apply(&(ot_engine_options){.fused_dispatch = OT_SWITCH_ON}, &engine);
+  assert_false(engine.sends_copies);
+}
+
+// The mean of both, on devices that are as new as the overlap; none on others.
+static void overlap_of_tp_that_is_not_known_is_half(void **state) {
+  (void)state;
+  double step_s[2][3];
+  const ot_tensor_overlap overlaps[] = {OT_TENSOR_OVERLAP_NONE, OT_TENSOR_OVERLAP_PIECES,
+                                        OT_TENSOR_OVERLAP_HALF};
+  ot_engine engine = plain_engine();
+  question q = {.engine = &engine, .candidate = split_of(1)};
+  q.candidate.tp = 2;
+  q.candidate.dp = q.candidate.dp_shard = DEVICES / 2;
+  for (int recent = 0; recent < 2; recent++) {
+    q.flops_f8 = recent ? 2e14 : 0;
+    for (int i = 0; i < 3; i++) {
+      engine.overlap_tensor = overlaps[i];
+      step_s[recent][i] = answer(&q).step_s;
+    }
+  }
+  assert_true(step_s[0][2] == step_s[0][0] && step_s[0][1] < step_s[0][0]);
+  assert_true(fabs(step_s[1][2] / ((step_s[1][0] + step_s[1][1]) / 2) - 1) < 1e-9);
 }
 
 // Received tokens: 256 tokens, each sent to 8 (1 - (7/8)^2) of 8 ranks, read and written twice,
@@ -242,6 +281,8 @@ int main(void) {
       cmocka_unit_test(a_rank_holds_its_part_of_the_experts),
       cmocka_unit_test(tokens_are_sent_to_remote_experts_only),
       cmocka_unit_test(overlapped_dispatch_exposes_less_time),
+      cmocka_unit_test(a_plain_exchange_sends_every_copy),
+      cmocka_unit_test(overlap_of_tp_that_is_not_known_is_half),
       cmocka_unit_test(received_tokens_are_sorted_by_separate_passes),
       cmocka_unit_test(biases_are_added_to_expert_outputs),
       cmocka_unit_test(recompute_covers_the_parts_a_framework_names),

@@ -344,6 +344,40 @@ static void older_flash_attention_has_shares_of_its_own(void **state) {
   expect_near(price(&cluster, &style, OT_BF16, &task).device_s, 2 * newest, 1e-9);
 }
 
+// Software that may run either kernel: their geometric mean, where both are common.
+static void attention_of_unknown_software_is_between_two_kernels(void **state) {
+  (void)state;
+  ot_cluster cluster = plain();
+  ot_kernel_style style = compiled();
+  const ot_task task = attention();
+  style.attention = OT_ATTENTION_FLASH_3;
+  cluster.device.attention_efficiency = 0.8;
+  cluster.device.attention_2_efficiency = 0.2;
+  const double newest = price(&cluster, &style, OT_BF16, &task).device_s;
+  style.attention = OT_ATTENTION_FLASH;
+  expect_near(price(&cluster, &style, OT_BF16, &task).device_s, newest, 1e-9);
+  cluster.device.attention_2_common = true;
+  expect_near(price(&cluster, &style, OT_BF16, &task).device_s, 2 * newest, 1e-9);
+}
+
+// The first block of a ring runs like one call, later ones are merged with it.
+static void later_blocks_of_a_ring_are_slower(void **state) {
+  (void)state;
+  const ot_cluster cluster = plain();
+  ot_kernel_style style = compiled();
+  ot_task task = attention();
+  task.op = OT_OP_ATTENTION_BLOCK;
+  task.in[1] = task.in[0];
+  task.attributes.context_size = 2;
+  style.merged_share = 0.5;
+  const double first = price(&cluster, &style, OT_BF16, &task).device_s;
+  task.in[4] = task.out[0];
+  task.in[4].base = OT_BASE_SCRATCH;
+  expect_near(price(&cluster, &style, OT_BF16, &task).device_s, 2 * first, 1e-9);
+  style.merged_share = 0;
+  expect_near(price(&cluster, &style, OT_BF16, &task).device_s, first, 1e-9);
+}
+
 // (500 / 700)^0.6 of the clock.
 static void a_power_limit_slows_attention_and_products(void **state) {
   (void)state;
@@ -432,6 +466,8 @@ int main(void) {
       cmocka_unit_test(the_host_works_for_each_expert_in_8_bits_or_with_a_bias),
       cmocka_unit_test(fused_attention_takes_its_visible_flops_at_its_share),
       cmocka_unit_test(older_flash_attention_has_shares_of_its_own),
+      cmocka_unit_test(attention_of_unknown_software_is_between_two_kernels),
+      cmocka_unit_test(later_blocks_of_a_ring_are_slower),
       cmocka_unit_test(a_power_limit_slows_attention_and_products),
       cmocka_unit_test(unfused_attention_moves_its_scores),
       cmocka_unit_test(elementwise_passes_run_at_the_attained_bandwidth),
