@@ -15,6 +15,7 @@
 #include "rl/tape.h"
 
 static const double look_s = 0.2;
+enum { SETTLING = 2 };  // updates of a process whose times are not those of later ones
 static const ot_rl_part nothing;
 
 typedef struct remote {
@@ -33,9 +34,11 @@ typedef struct real_clock {
   ot_rl_queue queue;
   ot_rl_sequence **batch;  // [fleet.batch]
   ot_tape *tape;
-  bool continued;                    // from a checkpoint
-  ot_rl_record before;               // what it had then
-  double start_s, left_s, paused_s;  // paused: between updates, for validations and files
+  bool continued;                     // from a checkpoint
+  ot_rl_record before;                // what it had then
+  ot_rl_record settled;               // after the first updates of this process
+  ot_rl_decode_sums settled_decodes;  // the same
+  double start_s, left_s, paused_s;   // paused: between updates, for validations and files
 } real_clock;
 
 static real_clock *clock_of(const ot_rl_state *r) { return r->clock_state; }
@@ -277,10 +280,7 @@ static ot_status publish(ot_rl_state *r) {
 
 // ---- figures ----
 
-// The costs of the simulated clock that this one has shown so far: a line through the decode steps.
-static void measure_costs(ot_rl_state *r) {
-  const real_clock *const c = clock_of(r);
-  const ot_rl_record *const record = &c->queue.record;
+static ot_rl_decode_sums sum_decodes(const real_clock *c) {
   ot_rl_decode_sums d = {0};
   for (int i = 0; i < c->count; i++) {
     const ot_rl_decode_sums *const own = &c->remotes[i].decode;
@@ -289,31 +289,49 @@ static void measure_costs(ot_rl_state *r) {
     d.squares += own->squares;
     d.seconds += own->seconds;
     d.products += own->products;
+    d.slots_s += own->slots_s;
+    d.tokens += own->tokens;
   }
-  if (d.steps == 0) return;
+  return d;
+}
+
+// The costs of the simulated clock that this one has shown since it settled: a line through the
+// decode steps.
+static void measure_costs(ot_rl_state *r) {
+  real_clock *const c = clock_of(r);
+  const ot_rl_record *const record = &c->queue.record, *const before = &c->settled;
+  ot_rl_decode_sums d = sum_decodes(c);
+  if (record->updates - c->before.updates <= SETTLING) {
+    c->settled = *record;
+    c->settled_decodes = d;
+    return;
+  }
+  const ot_rl_decode_sums *const early = &c->settled_decodes;
+  d.steps -= early->steps;
+  d.rows -= early->rows;
+  d.squares -= early->squares;
+  d.seconds -= early->seconds;
+  d.products -= early->products;
+  if (d.steps < 1 || d.rows < 1) return;
   const double spread = d.steps * d.squares - d.rows * d.rows;
   const double slope = spread > 0 ? (d.steps * d.products - d.rows * d.seconds) / spread : 0;
   const double least = 0.01 * d.seconds / d.steps;
   ot_rl_costs *const cost = &r->fleet.cost;
   cost->row_s = ot_larger(0, ot_smaller(slope, (d.seconds - least * d.steps) / d.rows));
   cost->decode_s = (d.seconds - cost->row_s * d.rows) / d.steps;
-  cost->train_token_s =
-      record->trainer_s * ot_rl_fleet_trainers(&r->fleet) / (double)record->tokens;
-  cost->publish_s = record->publish_s / (double)record->updates;
+  cost->train_token_s = (record->trainer_s - before->trainer_s) * ot_rl_fleet_trainers(&r->fleet) /
+                        (double)(record->tokens - before->tokens);
+  cost->publish_s =
+      (record->publish_s - before->publish_s) / (double)(record->updates - before->updates);
 }
 
 static void measure(ot_rl_state *r) {
   real_clock *const c = clock_of(r);
   ot_rl_record *const record = &c->queue.record;
-  record->generators_s = c->before.generators_s;
-  record->slots_s = c->before.slots_s;
-  double tokens = (double)c->before.made_tokens;
-  for (int i = 0; i < c->count; i++) {
-    record->generators_s += c->remotes[i].decode.seconds;
-    record->slots_s += c->remotes[i].decode.slots_s;
-    tokens += c->remotes[i].decode.tokens;
-  }
-  record->made_tokens = (int64_t)tokens;
+  const ot_rl_decode_sums d = sum_decodes(c);
+  record->generators_s = c->before.generators_s + d.seconds;
+  record->slots_s = c->before.slots_s + d.slots_s;
+  record->made_tokens = c->before.made_tokens + (int64_t)d.tokens;
   record->time_s = r->time_s;
   measure_costs(r);
 }

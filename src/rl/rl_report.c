@@ -9,7 +9,7 @@
 #include "rl/rl_state.h"
 #include "train/loop_start.h"
 
-enum { FORECAST_UPDATES = 200 };
+enum { FORECAST_UPDATES = 200, FORECAST_REAL = 20 };
 
 ot_status ot_rl_report_update(ot_rl_state *r) {
   const ot_rl_update *const u = &r->update;
@@ -132,6 +132,9 @@ ot_status ot_rl_report_predict(ot_rl_state *r) {
   const int64_t count = OT_RL_FORECAST_FROM / r->fleet.group * r->fleet.group;
   bool known = count > 0 && r->summary->predicted_from == 0 && !r->request->replay;
   for (int64_t i = 0; i < count; i++) known = known && r->lengths[i] > 0;
+  // The real clock has shown its costs by then.
+  if (r->run->rl.clock == OT_RL_REAL)
+    known = known && r->version >= ot_smaller_whole(r->run->steps, FORECAST_REAL);
   if (!known) return OT_OK;
   const ot_rl_lengths lengths = {.tokens = r->lengths,
                                  .count = count,

@@ -50,6 +50,16 @@ grep -q "update 3 has other bits than on the tape" mixed.log || fail "$(cat mixe
 rl short --set steps=13 --replay keep/tape.txt && fail "a tape that is too short is played"
 grep -q "its updates are 12" short.log || fail "$(cat short.log)"
 
+# ---- trainers on two ranks ----
+rl ranks --ranks 2 --set steps=4 || fail "$(cat ranks.log)"
+rl ranks.again --ranks 2 --set steps=4 --replay ranks/tape.txt || fail "$(cat ranks.again.log)"
+same ranks ranks.again 00000004
+
+# ---- a run goes on ----
+rl keep --set rl.max_lag=2 --set steps=16 || fail "$(cat keep.log)"
+grep -q "continuing after update 12" keep.log || fail "$(cat keep.log)"
+[ "$(wc -l <keep/metrics.jsonl)" = 16 ] || fail "metrics of a continued run"
+
 # ---- a generator is killed ----
 rl killed --set steps=90 &
 run=$!
@@ -61,4 +71,10 @@ grep -q "generator 1 has ended after [0-9]* updates: its responses are lost, 1 o
 grep -q "^x 1$" killed/tape.txt || fail "the tape has no loss"
 rl killed.again --set steps=90 --replay killed/tape.txt || fail "$(cat killed.again.log)"
 same killed killed.again 00000090
+rl none --set steps=1000000 &
+run=$!
+until [ "$(cat none/metrics.jsonl 2>/dev/null | wc -l)" -ge 2 ]; do sleep 0.05; kill -0 $run || fail "$(cat none.log)"; done
+pgrep -f "output=$work/none .*--generator" | xargs kill -9
+wait $run && fail "a run without generators goes on"
+grep -q "all generators have ended after [0-9]* updates" none.log || fail "$(cat none.log)"
 echo "all passed"
