@@ -209,7 +209,9 @@ class App {
     Object.assign(this.data, { timeline });
     if (plan) {
       this.data.devices = await this.service.detail('devices', { index });
-      this.data.crossover = await this.service.detail('crossover', this.numbers());
+      // It is a limit of one kind of device: a mixed cluster has none.
+      if (!this.answer.cluster.pools)
+        this.data.crossover = await this.service.detail('crossover', this.numbers());
     }
     if (turn !== this.turn) return;
     this.draw();

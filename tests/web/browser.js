@@ -291,6 +291,19 @@ const cases = {
     await close(page);
   },
 
+  async 'pools of a mixed cluster may name presets'() {
+    const page = await open('#model=llama3-8b&micro_batch_size=1&tp=1&cp=1&zero=1');
+    const cluster =
+      'name: two kinds\npools:\n  - {cluster: h100, num_devices: 16}\n' +
+      '  - {cluster: a100-80g, num_devices: 16}\nbetween: {bytes_per_s: 25e9, latency_s: 10e-6}\n';
+    await after(page, () => drop(page, 'mixed.yaml', cluster));
+    assert.match(await title(page), /^Fits/);
+    const pools = await page.evaluate(() => window.app.answer.cluster.pools.map(p => p.devices));
+    assert.deepEqual(pools, [16, 16]);
+    assert.equal(await page.locator('#crossover').count(), 0); // a limit of one kind of device
+    await close(page);
+  },
+
   async 'the text to take along is that of the program'() {
     const page = await open('#model=gpt2&cluster=h100&gpus=8');
     await until(page, () => /model: gpt2/.test(document.getElementById('output').textContent));
