@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/json_writer.h"
 #include "cli/installed.h"
@@ -21,7 +20,7 @@
 #include "ops/catalog.h"
 #include "support/bench_program.h"
 
-enum { TRIES = 3, WAITS = 20 };  // runs of a case at most; seconds
+enum { TRIES = 3, MOST_MEASUREMENTS = 4 };  // runs of a case, and of the machine
 
 static const double most_pace = 1.06, most_distance = 1.6;
 
@@ -177,75 +176,98 @@ static ot_status observe(conditions *now) {
   return ot_measure_pace(&now->pace_s);
 }
 
-static bool is_near(double a, double b, double factor) { return a < b * factor && b < a * factor; }
+static bool is_near(double a, double b, double factor) {
+  return a <= b * factor && b <= a * factor;
+}
 
 static bool is_alike(const conditions *now, const conditions *then) {
   return is_near(now->pace_s, then->pace_s, most_pace) &&
-         (then->round_trip_s == 0 || is_near(now->round_trip_s, then->round_trip_s, most_distance));
+         is_near(now->round_trip_s, then->round_trip_s, most_distance);
 }
 
-// Waits, not forever, until the machine is as it was when it was measured.
-static ot_status await(const conditions *then, conditions *now) {
-  for (int i = 0; i < WAITS; i++) {
-    OT_TRY(observe(now));
-    if (is_alike(now, then)) return OT_OK;
-    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+// A measurement of the machine, and its state at that time.
+typedef struct measurement {
+  ot_cluster cluster;
+  conditions then;
+} measurement;
+
+typedef struct measurements {
+  measurement all[MOST_MEASUREMENTS];
+  int count;
+} measurements;
+
+static ot_status measure(const settings *s, ot_arena *arena, measurements *m) {
+  bool found = true;
+  measurement *const added = &m->all[m->count++];
+  ot_cluster *const cluster = &added->cluster;
+  const ot_presets presets = ot_installed_presets(arena);
+  if (s->cluster) {
+    OT_TRY(ot_cluster_file_load(s->cluster, &presets, arena, cluster, &found));
+  } else {
+    fprintf(stderr, "measuring the machine\n");
+    OT_TRY(ot_measure_machine(&(ot_measure_request){.quick = s->quick}, arena, cluster));
   }
+  OT_TRY(observe(&added->then));
+  OT_TRY(observe(&added->then));  // the first one finds a cold core
+  if (cluster->measured.round_trip_s > 0) added->then.round_trip_s = cluster->measured.round_trip_s;
   return OT_OK;
 }
 
-static ot_status run_once(const settings *s, const ot_predict_how *how, const conditions *then,
-                          result *r, bool *again) {
+// The measurement whose cores were as far apart as now; the machine is measured again if there is
+// none, and room for it.
+static ot_status choose(const settings *s, ot_arena *arena, measurements *m,
+                        const measurement **chosen) {
   conditions now;
+  OT_TRY(observe(&now));
+  for (int i = 0; i < m->count; i++) {
+    *chosen = &m->all[i];
+    if (is_near(now.round_trip_s, (*chosen)->then.round_trip_s, most_distance)) return OT_OK;
+  }
+  if (s->cluster || m->count == MOST_MEASUREMENTS) return OT_OK;
+  OT_TRY(measure(s, arena, m));
+  *chosen = &m->all[m->count - 1];
+  return OT_OK;
+}
+
+static ot_status run_once(const settings *s, const measurement *m, result *r, bool *again) {
+  conditions now = {0};
   ot_heap heap = {0};
   ot_arena scratch = ot_heap_arena_create(&heap);
-  ot_status status = await(then, &now);
-  if (status == OT_OK) status = ot_predict_case_run(r->of, how, &scratch, &r->outcome);
+  const ot_predict_how how = {.cluster = &m->cluster, .steps = s->steps, .memory = s->memory};
+  ot_status status = ot_predict_case_run(r->of, &how, &scratch, &r->outcome);
   if (status == OT_OK) status = observe(&now);
-  r->pace = now.pace_s / then->pace_s;
+  r->pace = now.pace_s / m->then.pace_s;
   r->round_trip_s = now.round_trip_s;
-  *again = *again && !is_alike(&now, then);
+  *again = *again && !is_alike(&now, &m->then);
   if (status == OT_OK && !*again && !s->json) print_result(s, r, &scratch);
   ot_heap_release(&heap);
   return status;
 }
 
-static ot_status run_cases(const settings *s, const ot_cluster *cluster, ot_arena *arena,
-                           report *all) {
-  conditions then;
-  OT_TRY(observe(&then));
-  OT_TRY(observe(&then));  // the first one finds a cold core
-  if (cluster->measured.round_trip_s > 0) then.round_trip_s = cluster->measured.round_trip_s;
+static ot_status run_cases(const settings *s, ot_arena *arena, report *all) {
+  measurements *const m = ot_arena_array(arena, 1, sizeof *m);
+  OT_TRY(measure(s, arena, m));
   all->results = ot_arena_array(arena, ot_predict_num_cases, sizeof *all->results);
   if (!s->json) print_head();
-  const ot_predict_how how = {.cluster = cluster, .steps = s->steps, .memory = s->memory};
   for (int i = 0; i < ot_predict_num_cases; i++) {
     if (!is_chosen(s, &ot_predict_cases[i])) continue;
     result *const r = &all->results[all->count++];
     *r = (result){.of = &ot_predict_cases[i]};
     bool again = true;
     for (int try = 1; again && try <= TRIES; try++) {
+      const measurement *chosen = NULL;
       again = try < TRIES;
-      OT_TRY(run_once(s, &how, &then, r, &again));
+      OT_TRY(choose(s, arena, m, &chosen));
+      OT_TRY(run_once(s, chosen, r, &again));
     }
   }
   OT_CHECK(all->count > 0, OT_USAGE, "--only %s: no case or model has such a name", s->only);
   return OT_OK;
 }
 
-static ot_status find_cluster(const settings *s, ot_arena *arena, ot_cluster *cluster) {
-  bool found = true;
-  const ot_presets presets = ot_installed_presets(arena);
-  if (s->cluster) return ot_cluster_file_load(s->cluster, &presets, arena, cluster, &found);
-  fprintf(stderr, "measuring the machine\n");
-  return ot_measure_machine(&(ot_measure_request){.quick = s->quick}, arena, cluster);
-}
-
 static ot_status predict(const settings *s, ot_arena *arena) {
-  ot_cluster cluster;
   report all = {0};
-  OT_TRY(find_cluster(s, arena, &cluster));
-  OT_TRY(run_cases(s, &cluster, arena, &all));
+  OT_TRY(run_cases(s, arena, &all));
   const verdict v = judge(&all, arena);
   if (s->json) {
     print_json(&all, &v, arena);

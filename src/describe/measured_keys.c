@@ -84,6 +84,8 @@ static const ot_key keys[] = {
      .help = "shared by all ranks, of all hosts; 0: not measured"},
     {"disk_bytes_per_s", OT_KEY_REAL, offsetof(ot_measured_machine, disk_bytes_per_s), "0",
      0, OT_NO_MAXIMUM, .unit = "bytes per second", .help = "written and synced"},
+    {"sharing", OT_KEY_REAL, offsetof(ot_measured_machine, sharing), "0", 0, OT_NO_MAXIMUM,
+     .help = "step of two ranks a core over twice that of one; 0: not measured"},
     {"round_trip_s", OT_KEY_REAL, offsetof(ot_measured_machine, round_trip_s), "0", 0,
      OT_NO_MAXIMUM, .unit = "seconds", .help = "of a cache line between two cores"},
     {"launch_s", OT_KEY_REAL, offsetof(ot_measured_machine, launch_s), "0", 0, OT_NO_MAXIMUM,

@@ -165,8 +165,21 @@ static int by_value(const void *a, const void *b, const void *context) {
   return (x > y) - (x < y);
 }
 
+// Time of all runs over that of as many runs at the medians: interruptions hit few runs, but the
+// time of a step is a sum that contains them.
+static double interruptions_of(const ot_task_timings *t) {
+  double all_s = 0, typical_s = 0;
+  for (int64_t i = 0; i < t->count; i++) {
+    ot_timings *const runs = t->rows[i].runs;
+    all_s += runs->total_s;
+    typical_s += (double)runs->count * ot_timings_median(runs);
+  }
+  return all_s > typical_s ? all_s / typical_s : 1;
+}
+
 static ot_kernel_rates fit_op(const ot_task_timings *t, ot_op_kind op,
-                              const ot_kernel_trials *trials, ot_arena *arena) {
+                              const ot_kernel_trials *trials, double interruptions,
+                              ot_arena *arena) {
   ot_fit_sample *const samples = ot_arena_array(arena, t->count, sizeof *samples);
   double *const spreads = ot_arena_array(arena, t->count, sizeof *spreads);
   int64_t count = 0;
@@ -175,7 +188,7 @@ static ot_kernel_rates fit_op(const ot_task_timings *t, ot_op_kind op,
     const ot_timing timing = ot_timings_read(t->rows[i].runs);
     if (timing.seconds <= 0) continue;
     memcpy(samples[count].term, t->rows[i].terms, sizeof t->rows[i].terms);
-    samples[count].value = timing.seconds;
+    samples[count].value = interruptions * ot_timings_median(t->rows[i].runs);
     spreads[count++] = timing.spread;
   }
   if (count == 0) return (ot_kernel_rates){0};
@@ -206,10 +219,47 @@ ot_status ot_measure_kernels(const ot_kernel_trials *trials, ot_arena *arena,
     OT_TRY(run_subject(&all[i], trials, &c));
   }
   *out = (ot_measured_kernels){.rates = ot_arena_array(arena, OT_OP_COUNT, sizeof *out->rates)};
+  const double interruptions = interruptions_of(&c.times);
   for (int op = 0; op < OT_OP_COUNT; op++) {
-    const ot_kernel_rates rates = fit_op(&c.times, (ot_op_kind)op, trials, arena);
+    const ot_kernel_rates rates = fit_op(&c.times, (ot_op_kind)op, trials, interruptions, arena);
     if (rates.op) out->rates[out->num_rates++] = rates;
   }
   out->launch_s = ot_timings_read(&c.times.gaps).seconds;
+  return OT_OK;
+}
+
+// ---- ranks that share cores ----
+
+static ot_status note_step(void *context, const ot_trial_step *step) {
+  if (step->rank == 0 && step->step > 0) ot_timings_add(context, step->seconds);
+  return OT_OK;
+}
+
+static ot_status time_step(int ranks, bool quick, double *seconds) {
+  const subject *s = subjects;
+  while (quick && !s->quick) s++;
+  ot_heap heap = {0};
+  ot_arena scratch = ot_heap_arena_create(&heap);
+  ot_config config;
+  ot_timings timings = {0};
+  const ot_kernel_trials trials = {.dtype = OT_F32, .ranks = ranks};
+  ot_status status = load(s, &trials, &scratch, &config);
+  const ot_trial trial = {.run = &config.run,
+                          .ranks = ranks,
+                          .threads = 1,
+                          .steps = quick ? QUICK_STEPS : 2 * STEPS,
+                          .on_step = note_step,
+                          .context = &timings};
+  if (status == OT_OK) status = ot_trial_run(&trial);
+  ot_heap_release(&heap);
+  *seconds = ot_timings_read(&timings).seconds;
+  return status;
+}
+
+ot_status ot_measure_sharing(int cores, bool quick, double *sharing) {
+  double alone_s, shared_s;
+  OT_TRY(time_step(cores, quick, &alone_s));
+  OT_TRY(time_step(2 * cores, quick, &shared_s));
+  *sharing = alone_s > 0 ? shared_s / (2 * alone_s) : 0;
   return OT_OK;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the parts of a measurement. Repeated runs are summarised by their first quartile,
-// because other load on the machine makes some runs longer and none shorter.
+// because other load on the machine makes some runs longer and none shorter; kernels of steps by
+// their median and the share of interruptions.
 #pragma once
 
 #include <stdint.h>
@@ -48,6 +49,10 @@ typedef struct ot_kernel_trials {
 // With `ranks` concurrent ranks of `threads` threads. In `arena`. Blocks.
 ot_status ot_measure_kernels(const ot_kernel_trials *trials, ot_arena *arena,
                              ot_measured_kernels *out);
+
+// The step of two ranks a core over twice that of one rank a core, of one thread each: what turns
+// on a core and cold caches cost. Blocks.
+ot_status ot_measure_sharing(int cores, bool quick, double *sharing);
 
 // One GPU: its memory, one stream and its kernels (gpu_timing.c).
 typedef struct ot_gpu_timer {

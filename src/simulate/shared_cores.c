@@ -70,7 +70,8 @@ static double work_s(const ot_simulation *simulation, const ot_timeline *timelin
   return sum_s;
 }
 
-// Lower bound of the time in which the cores can do the work of all ranks.
+// Time in which the cores can do the work of all ranks; more ranks than cores take turns and find
+// cold caches.
 static double least_s(const ot_pipeline_replay *replay, const ot_simulation *simulation,
                       const ot_timeline *timelines) {
   double sum_s = 0;
@@ -78,7 +79,10 @@ static double least_s(const ot_pipeline_replay *replay, const ot_simulation *sim
     const double ranks = (double)replay->schedules[i]->ranks / replay->num_stages;
     sum_s += ranks * work_s(simulation, &timelines[i], replay->schedules[i]);
   }
-  return sum_s / simulation->cluster->measured.cores;
+  const ot_measured_machine *const m = &simulation->cluster->measured;
+  const ot_schedule *const first = replay->schedules[0];
+  const bool shared = first->ranks * first->threads > m->cores && m->sharing > 1;
+  return sum_s / m->cores * (shared ? m->sharing : 1);
 }
 
 static double longest_s(const ot_pipeline_replay *replay, const ot_timeline *timelines) {
