@@ -96,24 +96,23 @@ static ot_recompute recompute_of(const char *text) {
   return text[0] == '\0' || starts(text, "none") ? OT_RECOMPUTE_NONE : OT_RECOMPUTE_SELECTIVE;
 }
 
-// Recomputed parts that a row names ("selective: layernorm, moe_act", "other: --recompute-ffn"): of
-// an MLP all but its last GEMM.
-static unsigned remade_of(const char *text) {
+// Recomputed modules that a row names: as Megatron-LM does ("selective: layernorm, moe_act"), or in
+// other words ("other: --recompute-ffn").
+static ot_module_set modules_of(const char *text) {
   static const struct {
     const char *word;
-    unsigned parts;
-  } named[] = {{"norm", OT_RECOMPUTED_NORMS},
-               {"attn", OT_RECOMPUTED_ATTENTION},
-               {"swiglu", OT_RECOMPUTED_ACTIVATION},
-               {"_act", OT_RECOMPUTED_ACTIVATION},
-               {"ffn", OT_RECOMPUTED_ACTIVATION | OT_RECOMPUTED_UP_GEMM},
-               {"mlp", OT_RECOMPUTED_ACTIVATION | OT_RECOMPUTED_UP_GEMM}};
-  unsigned parts = 0;
-  if (!starts(text, "selective:") && !starts(text, "other:")) return 0;
+    ot_recompute_module module;
+  } named[] = {{"norm", OT_MODULE_LAYERNORM},  {"attn", OT_MODULE_CORE_ATTN},
+               {"mla", OT_MODULE_MLA_UP_PROJ}, {"moe_act", OT_MODULE_MOE_ACT},
+               {"ffn", OT_MODULE_MLP},         {"mlp", OT_MODULE_MLP}};
+  static const char listed[] = "selective:";
+  ot_module_set set = 0;
+  if (!starts(text, listed) && !starts(text, "other:")) return 0;
+  if (starts(text, listed) && !ot_module_set_read("", text + sizeof listed - 1, &set)) return set;
   for (int i = 0; i < OT_COUNT(named); i++) {
-    if (ot_published_mentions(text, named[i].word)) parts |= named[i].parts;
+    if (ot_published_mentions(text, named[i].word)) set |= OT_MODULE_SET(named[i].module);
   }
-  return parts;
+  return set;
 }
 
 static ot_status check_stated(const ot_published_row *row) {
@@ -222,7 +221,8 @@ ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_r
   set_attention(row, &out->engine.kernels);
   set_software(&row->does, &out->engine, &recipe);
   set_routing(&row->does, &out->model);
-  out->engine.remade = remade_of(row->recompute);
+  out->engine.runs.modules = ot_engine_orthant.runs.modules;  // it ran what the row says
+  out->candidate.modules = modules_of(row->recompute) & ot_model_modules(&out->model);
   out->recompute_open = row->recompute[0] == '\0';
   out->vpp_open = row->vpp == 0 && row->pp > 1;
   out->micro_batch_open = row->mbs == 0;

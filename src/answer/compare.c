@@ -46,7 +46,7 @@ static ot_status check_step(const comparer *c, const ot_run *run) {
   const ot_run_parallel *const p = &run->parallel;
   const bool sharded = p->zero >= 2;
   for (int i = 0; i < (int)run->model.num_layers; i++) {
-    OT_CHECK(ot_run_recompute(run, i) == ot_run_recompute(run, 0), OT_USAGE,
+    OT_CHECK(ot_run_recompute(p, i) == ot_run_recompute(p, 0), OT_USAGE,
              "--compare %s: recompute differs from layer to layer (try orthant simulate)", c->name);
   }
   OT_CHECK(p->order_csv[0] == '\0', OT_USAGE,
@@ -104,7 +104,8 @@ static ot_status take_run(const comparer *c, const ot_run *run, ot_plan_compared
                                   .zero = p->zero,
                                   .micro_batch_size = run->batch.micro_batch_size,
                                   .pipeline = p->pipeline,
-                                  .recompute = ot_run_recompute(run, 0)};
+                                  .recompute = ot_run_recompute(p, 0),
+                                  .modules = ot_run_modules(p)};
   return OT_OK;
 }
 

@@ -137,6 +137,11 @@ void ot_candidate_write_json(const ot_candidate *c, ot_json_writer *w) {
   ot_json_integer(w, "micro_batches", c->micro_batches);
   ot_json_text(w, "pipeline", ot_pipeline_name(c->pipeline));
   ot_json_text(w, "recompute", ot_recompute_names[c->recompute]);
+  ot_json_array(w, "recompute_modules");
+  for (int m = 0; m < (int)OT_RECOMPUTE_MODULES; m++) {
+    if (c->modules & OT_MODULE_SET(m)) ot_json_text(w, NULL, ot_recompute_module_names[m]);
+  }
+  ot_json_end(w);
   if (c->crosses) ot_json_text(w, "crosses", ot_crossing_names[c->crosses]);
 }
 

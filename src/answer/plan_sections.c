@@ -35,6 +35,7 @@ static void move_choices(ot_node *settings, const ot_run_parallel *p, ot_arena *
   if (p->zero == 3) move_key(from, "prefetch", arena, to);
   if (p->zero == 3) move_key(from, "reshard", arena, to);
   if (p->ep * p->etp > 1) move_key(from, "expert_buffer", arena, to);
+  if (p->num_recompute_modules > 0) move_key(from, "recompute_modules", arena, to);
   if (p->layout[0] != '\0') move_key(from, "layout", arena, to);
 }
 

@@ -50,6 +50,7 @@ void ot_plan_take_import(const ot_imported *i, const ot_plan_request *request,
                      .micro_batch_size = i->micro_batch_size,
                      .pipeline = i->pipeline,
                      .recompute = i->recompute,
+                     .modules = i->modules,
                      .no_sequence_parallel = i->no_sequence_parallel && !orthant};
   out->layers = i->chunk_layers;
   out->num_chunks = i->num_chunks;

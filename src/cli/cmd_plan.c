@@ -233,6 +233,9 @@ static const ot_option rows[] = {
      .help = "pipeline schedule"},
     {"recompute", OT_OPTION_CHOICE, "none|selective|full",
      .help = "activations recomputed in the backward"},
+    {"recompute-modules", OT_OPTION_TEXT, "A,B",
+     .help = "with selective: core_attn, layernorm, mla_up_proj, moe_act, mlp, moe,\n"
+             "shared_experts"},
     {"crosses", OT_OPTION_CHOICE, "pp|dp",
      .help = "what crosses the pools of a mixed cluster: stages or replicas"},
     {"precision", OT_OPTION_CHOICE, OT_RECIPE_NAMES,

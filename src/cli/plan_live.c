@@ -52,6 +52,7 @@ static const char *state_of(const live *l) {
                                        "micro-batch-size",
                                        "pipeline",
                                        "recompute",
+                                       "recompute-modules",
                                        "precision",
                                        "top",
                                        "memory-margin",

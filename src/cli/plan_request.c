@@ -135,8 +135,9 @@ static ot_status read_run(reader *r) {
   return OT_OK;
 }
 
-static void read_given(reader *r) {
+static ot_status read_given(reader *r) {
   const ot_options *const o = r->options;
+  const char *const modules = ot_options_text(o, "recompute-modules");
   r->question.given = (ot_candidate){
       .tp = (int)ot_options_integer(o, "tp"),
       .pp = (int)ot_options_integer(o, "pp"),
@@ -151,6 +152,8 @@ static void read_given(reader *r) {
       .recompute = (ot_recompute)ot_options_choice(o, "recompute"),
       .crosses = (ot_crossing)(1 + ot_options_choice(o, "crosses")),
   };
+  if (!modules) return OT_OK;
+  return ot_module_set_read("--recompute-modules", modules, &r->question.given.modules);
 }
 
 static void read_amounts(reader *r) {
@@ -182,7 +185,7 @@ ot_status ot_plan_request_read(const ot_options *options, ot_arena *arena, ot_pl
   OT_TRY(read_import(&r));
   OT_TRY(read_cluster(&r));
   OT_TRY(read_engine(&r));
-  read_given(&r);
+  OT_TRY(read_given(&r));
   read_amounts(&r);
   OT_TRY(read_margin(&r));
   if (r.imported) ot_question_take_import(r.imported, arena, &r.question);

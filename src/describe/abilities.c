@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "describe/family.h"
 #include "describe/pipeline_rules.h"
+#include "describe/recompute_modules.h"
 
 static const char *const axes[] = {"dp", "tp", "pp", "cp", "ep", NULL};
 static const char *const stages[] = {"0", "1", "2", "3", NULL};
@@ -42,6 +43,9 @@ static const ot_key keys[] = {
     {"recompute", OT_KEY_TEXT, offsetof(ot_abilities, recompute.name), "",
      .shape = OT_SHAPE_LIST, .count_offset = offsetof(ot_abilities, recompute.num),
      .help = "recomputed activations"},
+    {"recompute_modules", OT_KEY_TEXT, offsetof(ot_abilities, modules.name), "",
+     .shape = OT_SHAPE_LIST, .count_offset = offsetof(ot_abilities, modules.num),
+     .help = "parts of layers that selective recompute can be limited to; empty: none"},
     {"precisions", OT_KEY_TEXT, offsetof(ot_abilities, precisions.name), "",
      .shape = OT_SHAPE_LIST, .count_offset = offsetof(ot_abilities, precisions.num),
      .help = "of GEMMs: fp32, bf16, fp16, fp8"},
@@ -84,6 +88,7 @@ ot_status ot_abilities_check(const ot_abilities *a, const char *engine) {
   OT_TRY(check_names(engine, "zero_with_tp", &a->zero_with_tp, stages));
   OT_TRY(check_names(engine, "zero_in_groups", &a->zero_in_groups, stages));
   OT_TRY(check_names(engine, "recompute", &a->recompute, ot_recompute_names));
+  OT_TRY(check_names(engine, "recompute_modules", &a->modules, ot_recompute_module_names));
   OT_TRY(check_names(engine, "precisions", &a->precisions, precisions));
   return check_names(engine, "families", &a->families, ot_family_choices);
 }

@@ -29,6 +29,7 @@ typedef struct ot_abilities {
   ot_names zero_with_tp;    // of these, with tp or cp above 1; empty: all
   ot_names zero_in_groups;  // of these, over a part of dp; empty: all
   ot_names recompute;       // ot_recompute_names
+  ot_names modules;         // ot_recompute_module_names; empty: none
   ot_names precisions;      // of GEMMs: "fp32", "bf16", "fp16", "fp8"
   ot_names families;        // HF model_type
   int hosts;                // at most; 0: any number

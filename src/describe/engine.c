@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "describe/recompute_modules.h"
+
 const char *const ot_software_names[OT_SOFTWARES + 1] = {
     "none", "megatron", "torchtitan", "deepspeed", "nanotron", NULL,
 };
@@ -23,6 +25,7 @@ const ot_engine ot_engine_orthant = {
                 .switch_reductions = true,
                 .relays = true},
     .recipe = "bf16",
+    .runs = {.modules = {OT_RECOMPUTE_MODULES, ot_recompute_module_names}},
     .chunked_loss = true,
     .sequence_parallel = true,
     .health_metrics = true,
@@ -90,7 +93,6 @@ void ot_engine_apply(const ot_engine_options *o, ot_engine *engine) {
   if (o->attention > 0) k->attention = (ot_attention_kernel)(o->attention - 1);
   if (o->bucket_bytes > 0) engine->bucket_bytes = o->bucket_bytes;
   if (o->live_elements > 0) engine->live_elements = o->live_elements - 1;
-  if (o->remade != 0) engine->remade = o->remade;
   if (o->selective_share > 0) engine->selective_share = o->selective_share;
 }
 

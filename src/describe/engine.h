@@ -13,14 +13,6 @@
 #include "describe/cluster.h"
 #include "describe/kernel_style.h"
 
-// Parts of a block that selective recompute may recompute; any combination.
-typedef enum ot_recomputed_part {
-  OT_RECOMPUTED_ATTENTION = 1,   // its core, no GEMMs
-  OT_RECOMPUTED_NORMS = 2,       //
-  OT_RECOMPUTED_ACTIVATION = 4,  // of the feed-forward part
-  OT_RECOMPUTED_UP_GEMM = 8,     // the GEMM before that
-} ot_recomputed_part;
-
 // The computation that hides collectives of tp; each level includes the previous ones.
 typedef enum ot_tensor_overlap {
   OT_TENSOR_OVERLAP_NONE,
@@ -67,9 +59,8 @@ typedef struct ot_engine {
   bool sequence_parallel;  // norms and residuals are sharded over tp
   bool health_metrics;     // measures activations in each micro-batch
 
-  double selective_share;  // fraction of a block's forward that selective recompute recomputes; 0:
-                           // as in `remade`
-  unsigned remade;  // ot_recomputed_part; 0: attention. Memory treats the other parts as saved
+  double selective_share;   // fraction of a block's forward that selective recompute recomputes; 0:
+                            // attention
   bool scattered_messages;  // stages send a shard from each rank of tp and all-gather it there
 
   // overlap of collectives with compute
@@ -138,7 +129,6 @@ typedef struct ot_engine_options {
   int attention;             // 1 + ot_attention_kernel; 0: open
   int64_t bucket_bytes;      // 0: open
   int64_t live_elements;     // 1 + the member of ot_engine; 0: open
-  unsigned remade;           // ot_recomputed_part of selective recompute; 0: open
   double selective_share;    // as the member of ot_engine; 0: open
 } ot_engine_options;
 

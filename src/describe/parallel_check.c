@@ -260,12 +260,24 @@ static ot_status check_experts(const ot_run *run) {
   return OT_OK;
 }
 
+static ot_status check_modules(const ot_run *run) {
+  const ot_run_parallel *const p = &run->parallel;
+  const ot_module_set set = ot_run_modules(p);
+  bool selective = set == 0;
+  for (int64_t i = 0; i < p->num_recompute; i++) {
+    selective = selective || p->recompute[i] == OT_RECOMPUTE_SELECTIVE;
+  }
+  OT_CHECK(selective, OT_USAGE, "recompute_modules needs recompute selective, not %s",
+           ot_recompute_names[ot_run_recompute(p, 0)]);
+  return ot_module_set_check(set, &run->model);
+}
+
 static ot_status check_recompute(const ot_run *run) {
   const ot_run_parallel *const p = &run->parallel;
   OT_CHECK(p->num_recompute == 1 || p->num_recompute == run->model.num_layers, OT_USAGE,
            "parallel.recompute has %lld entries; needed: one, or one for each of %lld layers",
            (long long)p->num_recompute, (long long)run->model.num_layers);
-  return OT_OK;
+  return check_modules(run);
 }
 
 static ot_status check_reshard(const ot_run *run) {

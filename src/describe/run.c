@@ -4,11 +4,6 @@
 
 #include <stddef.h>
 
-const char *const ot_recompute_names[] = {[OT_RECOMPUTE_NONE] = "none",
-                                          [OT_RECOMPUTE_SELECTIVE] = "selective",
-                                          [OT_RECOMPUTE_FULL] = "full",
-                                          [OT_RECOMPUTES] = NULL};
-
 ot_dtype ot_run_storage(const ot_run_precision *precision) {
   return precision->params == OT_F16 ? OT_BF16 : precision->params;
 }
@@ -63,10 +58,17 @@ int ot_run_moments(const ot_run *run, bool matrix) {
   OT_UNREACHABLE();
 }
 
-ot_recompute ot_run_recompute(const ot_run *run, int layer) {
-  const ot_run_parallel *const parallel = &run->parallel;
-  if (parallel->num_recompute == 0) return OT_RECOMPUTE_NONE;
+ot_recompute ot_run_recompute(const ot_run_parallel *parallel, int layer) {
+  if (layer < 0 || parallel->num_recompute == 0) return OT_RECOMPUTE_NONE;
   return parallel->recompute[parallel->num_recompute == 1 ? 0 : layer];
+}
+
+ot_module_set ot_run_modules(const ot_run_parallel *parallel) {
+  ot_module_set set = 0;
+  for (int64_t i = 0; i < parallel->num_recompute_modules; i++) {
+    set |= OT_MODULE_SET(parallel->recompute_modules[i]);
+  }
+  return set;
 }
 
 bool ot_run_reshard(const ot_run *run, int block) {

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "describe/model.h"
 #include "describe/parametrization.h"
+#include "describe/recompute_modules.h"
 #include "describe/rl.h"
 
 typedef enum ot_data_format {
@@ -92,16 +93,6 @@ typedef enum ot_pipeline {
   OT_PIPELINES,
 } ot_pipeline;
 
-typedef enum ot_recompute {
-  OT_RECOMPUTE_NONE,       // every activation that the backward reads is saved
-  OT_RECOMPUTE_SELECTIVE,  // cheap ops (norms, activations) are recomputed
-  OT_RECOMPUTE_FULL,       // only the layer's input is saved
-  OT_RECOMPUTES,
-} ot_recompute;
-
-// Names as in files, null after the last.
-extern const char *const ot_recompute_names[OT_RECOMPUTES + 1];
-
 // Default capacity for tokens received by a rank's experts, in even shares.
 #define OT_EXPERT_BUFFER 1.25
 
@@ -115,6 +106,8 @@ typedef struct ot_run_parallel {
   ot_pipeline pipeline;
   ot_recompute *recompute;  // one value for all layers, or one per layer (ot_run_recompute)
   int64_t num_recompute;
+  ot_recompute_module *recompute_modules;  // limit of selective recompute; none: cheap ops
+  int64_t num_recompute_modules;
   const char *layout;     // explicit stages (pipeline/stage_layout.h), "" = balanced by cost
   const char *order_csv;  // file with the pipeline schedule, "" = none
   int prefetch;           // blocks gathered ahead of use
@@ -338,8 +331,11 @@ bool ot_run_checks_compute(const ot_run *run);
 // parameters. `run` may be null: AdamW.
 int ot_run_moments(const ot_run *run, bool matrix);
 
-// Recompute mode of a layer.
-ot_recompute ot_run_recompute(const ot_run *run, int layer);
+// Recompute mode of a layer (-1: of a block that is no layer).
+ot_recompute ot_run_recompute(const ot_run_parallel *parallel, int layer);
+
+// The modules that selective recompute is limited to; empty: cheap ops.
+ot_module_set ot_run_modules(const ot_run_parallel *parallel);
 
 // Whether gathered weights of `block` (0 the embedding, then layers, then the head) are released
 // after each use. Without entries: no.

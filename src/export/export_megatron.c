@@ -256,8 +256,12 @@ static void put_step(const ot_exporter *e) {
                 "  --recompute-granularity full --recompute-method uniform "
                 "--recompute-num-layers 1\n");
   }
-  if (c->recompute == OT_RECOMPUTE_SELECTIVE)
-    ot_text_put(e->out, "  --recompute-granularity selective\n");
+  if (c->recompute == OT_RECOMPUTE_SELECTIVE) {
+    char modules[OT_MODULES_BYTES];
+    ot_module_set_print(c->modules, " ", modules, sizeof modules);
+    ot_text_appendf(e->out, "  --recompute-granularity selective%s%s\n",
+                    c->modules ? " --recompute-modules " : "", modules);
+  }
   ot_export_flag(e, "transformer-impl", "transformer_engine");
   if (later) {
     ot_text_put(e->out,

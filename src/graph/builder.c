@@ -51,6 +51,16 @@ void ot_builder_set_context(const ot_builder *builder, ot_op_attributes *attribu
   attributes->context = builder->graph->request.split.context;
 }
 
+ot_module_set ot_builder_enter(ot_builder *builder, ot_recompute_module module) {
+  const ot_module_set before = builder->program->modules;
+  builder->program->modules |= OT_MODULE_SET(module);
+  return before;
+}
+
+void ot_builder_leave(ot_builder *builder, ot_module_set before) {
+  builder->program->modules = before;
+}
+
 int ot_builder_emit(ot_builder *builder, const ot_op_description *description, ot_op *made) {
   if (builder->status == OT_OK) {
     builder->status =

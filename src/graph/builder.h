@@ -29,6 +29,10 @@ void ot_builder_set_group(const ot_builder *builder, ot_group_kind group,
 // Sets which blocks of each sequence this rank holds.
 void ot_builder_set_context(const ot_builder *builder, ot_op_attributes *attributes);
 
+// Until `leave`, ops are parts of `module`, too. Returns the modules before, for `leave`.
+ot_module_set ot_builder_enter(ot_builder *builder, ot_recompute_module module);
+void ot_builder_leave(ot_builder *builder, ot_module_set before);
+
 // Appends the op and returns the value of its output 0; further inferred outputs follow it.
 int ot_builder_op(ot_builder *builder, const ot_op_description *description);
 

@@ -14,6 +14,7 @@ static int mlp(ot_builder *b, int x, int sum) {
   const int normed = model->norm_placement == OT_NORM_POST
                          ? x
                          : ot_decoder_norm(b, OT_ROLE_MLP_NORM, "mlp_norm", x);
+  const ot_module_set before = ot_builder_enter(b, OT_MODULE_MLP);
   const ot_projection up = {OT_ROLE_GATE_UP,
                             model->gated_mlp ? "mlp.gate_up" : "mlp.up",
                             model->gated_mlp ? 2 * F : F,
@@ -29,7 +30,9 @@ static int mlp(ot_builder *b, int x, int sum) {
   const ot_projection down = {
       OT_ROLE_DOWN, "mlp.down", model->hidden_size, F, model->mlp_bias, -1,
   };
-  return ot_decoder_join(b, active, sum, down, OT_ROLE_MLP_POST_NORM);
+  const int y = ot_decoder_join(b, active, sum, down, OT_ROLE_MLP_POST_NORM);
+  ot_builder_leave(b, before);
+  return y;
 }
 
 // ---- blocks ----

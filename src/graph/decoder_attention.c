@@ -176,9 +176,12 @@ static int attend_by_exchange(ot_builder *b, int qkv, ot_op_attributes attribute
 int ot_decoder_attend(ot_builder *b, int layer, int qkv) {
   const ot_local_shape *const share = ot_share_of(b);
   const ot_op_attributes attributes = attention_attributes(b, layer);
-  if (share->cp == 1) return attend(b, qkv, &attributes);
-  return share->ulysses ? attend_by_exchange(b, qkv, attributes)
-                        : attend_by_ring(b, qkv, attributes);
+  const ot_module_set before = ot_builder_enter(b, OT_MODULE_CORE_ATTN);
+  const int y = share->cp == 1   ? attend(b, qkv, &attributes)
+                : share->ulysses ? attend_by_exchange(b, qkv, attributes)
+                                 : attend_by_ring(b, qkv, attributes);
+  ot_builder_leave(b, before);
+  return y;
 }
 
 static int heads(ot_builder *b, int layer, int qkv) {

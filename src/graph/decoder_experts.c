@@ -177,9 +177,11 @@ static int grouped(ot_builder *b, const sorted *s, const char *name, int rows, c
 
 static int run_experts(ot_builder *b, const sorted *s) {
   const int wide = grouped(b, s, "experts.wide", s->rows, (int[]){s->up, s->up_bias});
+  const ot_module_set before = ot_builder_enter(b, OT_MODULE_MOE_ACT);
   const int active = ot_builder_op(
       b, &(ot_op_description){
              OT_OP_GLU, &s->attributes, "experts.active", 3, {wide, s->gates, s->offsets}, NULL});
+  ot_builder_leave(b, before);
   return grouped(b, s, "experts.out", active, (int[]){s->down, -1});
 }
 
@@ -322,11 +324,14 @@ static int add_shared_experts(ot_builder *b, int normed, int x) {
                               gated ? -1 : x};
   ot_op_attributes attributes = ot_builder_attributes(b);
   ot_decoder_set_activation(b, &attributes);
+  const ot_module_set before = ot_builder_enter(b, OT_MODULE_SHARED_EXPERTS);
   const int wide = ot_decoder_into(b, normed, &up);
   const int active = ot_builder_op(
       b, &(ot_op_description){OT_OP_GLU, &attributes, "shared.active", 1, {wide}, NULL});
   const int made = ot_decoder_onto(b, active, &down);
-  return gated ? gate_shared(b, normed, made, x) : made;
+  const int y = gated ? gate_shared(b, normed, made, x) : made;
+  ot_builder_leave(b, before);
+  return y;
 }
 
 // Output of routed and shared experts for `normed`, joined to x. The shared experts overlap the
@@ -352,5 +357,8 @@ static int add_experts(ot_builder *b, int normed, int x) {
 
 int ot_decoder_experts(ot_builder *b, int x, int sum) {
   const int normed = ot_decoder_norm(b, OT_ROLE_MLP_NORM, "mlp_norm", x);
-  return add_experts(b, normed, sum);
+  const ot_module_set before = ot_builder_enter(b, OT_MODULE_MOE);
+  const int y = add_experts(b, normed, sum);
+  ot_builder_leave(b, before);
+  return y;
 }

@@ -60,9 +60,12 @@ static int queries(ot_builder *b, int normed) {
         &(ot_projection){OT_ROLE_Q_UP, "attention.q", width, model->hidden_size, false, -1});
   }
   const int down = make_narrow(b, normed, OT_ROLE_Q_DOWN, "attention.q_down", rank);
-  const int q = latent_norm(b, OT_ROLE_Q_LATENT_NORM, "attention.q_latent_norm", down, rank);
-  return ot_decoder_into(b, q,
-                         &(ot_projection){OT_ROLE_Q_UP, "attention.q_up", width, rank, false, -1});
+  const ot_module_set before = ot_builder_enter(b, OT_MODULE_MLA_UP_PROJ);
+  const int latent = latent_norm(b, OT_ROLE_Q_LATENT_NORM, "attention.q_latent_norm", down, rank);
+  const int q = ot_decoder_into(
+      b, latent, &(ot_projection){OT_ROLE_Q_UP, "attention.q_up", width, rank, false, -1});
+  ot_builder_leave(b, before);
+  return q;
 }
 
 static latents make_latents(ot_builder *b, int normed) {
@@ -82,7 +85,9 @@ static latents make_latents(ot_builder *b, int normed) {
       &(ot_op_description){OT_OP_LATENT_SPLIT, &l.attributes, "attention.latent", 1, {down}, NULL},
       &made);
   l.rotary = ot_builder_gather(b, made.out[1], "attention.rotary");
+  const ot_module_set before = ot_builder_enter(b, OT_MODULE_MLA_UP_PROJ);
   l.latent = latent_norm(b, OT_ROLE_KV_LATENT_NORM, "attention.kv_latent_norm", raw, mla->kv_rank);
+  ot_builder_leave(b, before);
   return l;
 }
 
@@ -93,6 +98,7 @@ static int cos_sin(ot_builder *b) { return ot_builder_constant(b, 0, "rope"); }
 static int attend_to_rows(ot_builder *b, int layer, const latents *l) {
   const ot_mla *const mla = &ot_model_of(b)->mla;
   const int64_t wide = l->attributes.num_heads * (mla->nope_dim + mla->v_dim);
+  const ot_module_set before = ot_builder_enter(b, OT_MODULE_MLA_UP_PROJ);
   const int kv = ot_decoder_into(
       b, l->latent,
       &(ot_projection){OT_ROLE_KV_UP, "attention.kv_up", wide, mla->kv_rank, false, -1});
@@ -104,6 +110,7 @@ static int attend_to_rows(ot_builder *b, int layer, const latents *l) {
                                             5,
                                             {l->q, kv, l->rotary, positions, cos_sin(b)},
                                             NULL});
+  ot_builder_leave(b, before);
   const int heads = ot_decoder_attend(b, layer, qkv);
   return ot_builder_op(
       b,

@@ -93,13 +93,17 @@ int ot_decoder_norm(ot_builder *b, ot_role role, const char *name, int x) {
   attributes.norm_offset = model->norm_offset;
   const int weight = ot_decoder_vector(b, role, name, "weight", model->hidden_size);
   const char *const output = ot_arena_format(b->arena, "%s.out", name);
-  if (model->norm == OT_NORM_RMSNORM) {
-    return ot_builder_op(
-        b, &(ot_op_description){OT_OP_RMSNORM, &attributes, output, 2, {x, weight}, NULL});
-  }
-  const int bias = ot_decoder_vector(b, role, name, "bias", model->hidden_size);
-  return ot_builder_op(
-      b, &(ot_op_description){OT_OP_LAYERNORM, &attributes, output, 3, {x, weight, bias}, NULL});
+  const bool rms = model->norm == OT_NORM_RMSNORM;
+  const int bias = rms ? -1 : ot_decoder_vector(b, role, name, "bias", model->hidden_size);
+  const ot_module_set before = ot_builder_enter(b, OT_MODULE_LAYERNORM);
+  const int y = ot_builder_op(b, &(ot_op_description){rms ? OT_OP_RMSNORM : OT_OP_LAYERNORM,
+                                                      &attributes,
+                                                      output,
+                                                      rms ? 2 : 3,
+                                                      {x, weight, bias},
+                                                      NULL});
+  ot_builder_leave(b, before);
+  return y;
 }
 
 void ot_decoder_set_activation(const ot_builder *b, ot_op_attributes *attributes) {

@@ -16,7 +16,8 @@ static bool is_given(const ot_op *op, int output) {
 ot_status ot_program_emit(ot_program *program, ot_arena *arena, ot_part part,
                           const ot_op_description *description, ot_op *made) {
   const ot_op_description *const d = description;
-  ot_op op = {.kind = d->kind, .part = part, .attributes = *d->attributes};
+  ot_op op = {
+      .kind = d->kind, .part = part, .attributes = *d->attributes, .modules = program->modules};
   for (int i = 0; i < OT_MAX_INPUTS; i++) op.in[i] = i < d->num_in ? d->in[i] : -1;
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) op.out[i] = d->out ? d->out[i] : -1;
   ot_op_types types;

@@ -205,6 +205,7 @@ ot_status ot_program_expand(ot_program *program, ot_arena *arena) {
       ot_program_add_op(program, arena, &ops[i]);
       continue;
     }
+    program->modules = ops[i].modules;
     if (is_rounds(&ops[i])) {
       OT_TRY(ot_expand_overflow_passes(program, arena, &ops[i]));
     } else {

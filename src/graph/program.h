@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "describe/recompute_modules.h"
 #include "graph/placement.h"
 #include "ops/op.h"
 
@@ -88,6 +89,7 @@ typedef struct ot_op {
   ot_op_attributes attributes;
   int in[OT_MAX_INPUTS];    // value, or -1
   int out[OT_MAX_OUTPUTS];  // value, or -1
+  ot_module_set modules;    // of forward ops: those it is a part of
 } ot_op;
 
 enum { OT_MAX_PUSHED = 2 };
@@ -112,6 +114,7 @@ typedef struct ot_program {
   int pushed[OT_MAX_PUSHED];    // values [R, C] that the block pushes after them
   int d_pushed[OT_MAX_PUSHED];  // their gradients, complete; set by differentiate
   int64_t values_capacity, ops_capacity;
+  ot_module_set modules;  // of the ops that are being written
 } ot_program;
 
 // Appends a value; returns its index.

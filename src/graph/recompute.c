@@ -44,15 +44,16 @@ static bool worth_emitting(const ot_program *program, const ot_op *op, const boo
   return ot_op_info_of(op->kind)->cheap && wanted && inputs_there(program, op, needed);
 }
 
-static bool re_emits(const ot_program *program, int index, ot_recompute policy,
+static bool re_emits(const ot_program *program, int index, ot_recompute_policy policy,
                      const bool *needed) {
   const ot_op *const op = &program->ops[index];
   if (!is_forward(op) || ot_op_info_of(op->kind)->purity != OT_PURITY_PURE) return false;
   if (ot_program_repeat_of(program, index) >= 0) return false;
-  switch (policy) {
+  switch (policy.mode) {
     case OT_RECOMPUTE_NONE:
       return false;
     case OT_RECOMPUTE_SELECTIVE:
+      if (policy.modules) return (op->modules & policy.modules) != 0;
       return worth_emitting(program, op, needed);
     case OT_RECOMPUTE_FULL:
       return true;
@@ -177,7 +178,7 @@ static void take_over(ot_recompute_set *set, int index, const bool *needed, ot_a
   set->program = rewrite(set->program, &t, arena);
 }
 
-void ot_recompute_build(const ot_program *program, ot_recompute policy, ot_arena *arena,
+void ot_recompute_build(const ot_program *program, ot_recompute_policy policy, ot_arena *arena,
                         ot_recompute_set *set) {
   bool *const needed = ot_arena_array(arena, program->num_values + 1, sizeof(bool));
   bool *const direct = ot_arena_array(arena, program->num_values + 1, sizeof(bool));
@@ -203,7 +204,7 @@ void ot_recompute_build(const ot_program *program, ot_recompute policy, ot_arena
       if (op->out[k] >= 0 && needed[op->out[k]]) set->kept[op->out[k]] = true;
     }
   }
-  for (int i = program->num_ops - 1; i >= 0; i--) {
+  for (int i = program->num_ops - 1; i >= 0 && !(policy.separate && policy.modules); i--) {
     if (set->emitted[i]) take_over(set, i, needed, arena);
   }
 }

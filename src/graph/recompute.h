@@ -10,12 +10,18 @@
 // communicated first is recomputed as usual, so that the communication starts early.
 #pragma once
 
-#include "describe/run.h"
 #include "graph/program.h"
+
+typedef struct ot_recompute_policy {
+  ot_recompute mode;
+  ot_module_set modules;  // of selective recompute; empty: cheap ops
+  bool separate;          // with modules: gradient ops write no output again
+} ot_recompute_policy;
 
 // The effect of a policy on one program:
 //   none       saves everything that the backward reads
-//   selective  recomputes cheap ops (norms, activations) whose inputs are available anyway
+//   selective  recomputes cheap ops (norms, activations) whose inputs are available anyway; or, if
+//              modules are given, the ops of these modules
 //   full       saves the block's input and the outputs of `saved` ops
 typedef struct ot_recompute_set {
   const ot_program *program;  // the program itself, or with gradient ops that write outputs again:
@@ -26,5 +32,5 @@ typedef struct ot_recompute_set {
 } ot_recompute_set;
 
 // Computes the set for a differentiated program.
-void ot_recompute_build(const ot_program *program, ot_recompute policy, ot_arena *arena,
+void ot_recompute_build(const ot_program *program, ot_recompute_policy policy, ot_arena *arena,
                         ot_recompute_set *set);

@@ -19,16 +19,14 @@ static double op_flops(const ot_program *program, int op) {
   return ot_op_cost(program->ops[op].kind, &program->ops[op].attributes, &types).matrix_flops;
 }
 
-static ot_recompute policy_of(const ot_run_parallel *parallel, int layer) {
-  if (layer < 0 || parallel->num_recompute == 0) return OT_RECOMPUTE_NONE;
-  return parallel->recompute[parallel->num_recompute == 1 ? 0 : layer];
-}
-
 double ot_stages_block_cost(const ot_graph *graph, int block, const ot_run_parallel *parallel,
                             ot_arena *arena) {
   const ot_program *const program = &graph->programs[graph->blocks[block].program];
   ot_recompute_set set;
-  ot_recompute_build(program, policy_of(parallel, graph->blocks[block].layer), arena, &set);
+  const ot_recompute_policy policy = {
+      .mode = ot_run_recompute(parallel, graph->blocks[block].layer),
+      .modules = ot_run_modules(parallel)};
+  ot_recompute_build(program, policy, arena, &set);
   double flops = 0;
   for (int i = 0; i < program->num_ops; i++) {
     if (ot_program_repeat_of(program, i) >= 0) continue;  // as ot_order_flops

@@ -65,13 +65,24 @@ static ot_status check_zero(const ot_engine *engine, const ot_candidate *c) {
   return check(engine, &a->zero_in_groups, "zero ", name, " over a part of dp");
 }
 
+static ot_status check_recompute(const ot_engine *engine, const ot_candidate *c) {
+  const ot_abilities *const a = &engine->runs;
+  if ((int)c->recompute < 0) return OT_OK;
+  OT_TRY(check(engine, &a->recompute, "recompute ", ot_recompute_names[c->recompute], ""));
+  for (int m = 0; m < (int)OT_RECOMPUTE_MODULES; m++) {
+    if (!(c->modules & OT_MODULE_SET(m))) continue;
+    const ot_names none = {.num = 1, .name = (const char *const[]){"none"}};
+    OT_TRY(check(engine, a->modules.num > 0 ? &a->modules : &none, "recompute of ",
+                 ot_recompute_module_names[m], ""));
+  }
+  return OT_OK;
+}
+
 ot_status ot_ability_check(const ot_engine *engine, const ot_candidate *c) {
   const ot_abilities *const a = &engine->runs;
   OT_TRY(check_axes(engine, c));
   OT_TRY(check_zero(engine, c));
-  if ((int)c->recompute >= 0) {
-    OT_TRY(check(engine, &a->recompute, "recompute ", ot_recompute_names[c->recompute], ""));
-  }
+  OT_TRY(check_recompute(engine, c));
   if ((int)c->pipeline < 0 || c->pp == 1) return OT_OK;
   return check(engine, &a->pipelines, "", ot_pipeline_name(c->pipeline), "");
 }
@@ -89,8 +100,21 @@ static ot_status check_hosts(const ot_job *job) {
   return OT_OK;
 }
 
+static ot_status check_modules(const ot_job *job) {
+  const ot_candidate *const given = &job->given;
+  if (!given->modules) return OT_OK;
+  OT_CHECK((int)given->recompute < 0 || given->recompute == OT_RECOMPUTE_SELECTIVE, OT_USAGE,
+           "recompute_modules needs recompute selective, not %s",
+           ot_recompute_names[given->recompute]);
+  OT_TRY(ot_module_set_check(given->modules, job->model));
+  ot_candidate selective = *given;
+  selective.recompute = OT_RECOMPUTE_SELECTIVE;
+  return check_recompute(job->engine, &selective);
+}
+
 ot_status ot_ability_check_job(const ot_job *job) {
   const ot_abilities *const a = &job->engine->runs;
+  OT_TRY(check_modules(job));
   OT_TRY(check_hosts(job));
   OT_TRY(check(job->engine, &a->families, "", ot_family_name(job->model->family), ""));
   OT_TRY(check(job->engine, &a->precisions, "", ot_dtype_name(job->recipe.products), ""));

@@ -66,13 +66,14 @@ static ot_status build(ot_estimator *e, const ot_candidate *c, ot_stage_partitio
 // prices of blocks, of which each has an index, and on the ranks of a stage.
 static ot_status find_key(ot_estimator *e, const ot_candidate *c, uint64_t *key) {
   const bool apart = ot_estimator_blocks(e, c) == &e->apart;
-  const uint64_t which = ((uint64_t)c->recompute * 2 + folded(c)) * 2 + apart;
-  *key = ((uint64_t)c->pp << 32 | (uint64_t)c->vpp) * 16 + which;
+  const uint64_t recompute = (uint64_t)c->modules << 2 | (uint64_t)c->recompute;
+  const uint64_t which = (recompute * 2 + folded(c)) * 2 + apart;
+  *key = ((uint64_t)c->pp << 32 | (uint64_t)c->vpp) << 11 | which;
   if (c->crosses != OT_CROSSES_PP) return OT_OK;
   const ot_prices *works;
   OT_TRY(ot_work_prices_find(e, c, &works));
   const uint64_t index = 1 + (uint64_t)ot_price_list_find(&e->works, &works->key);
-  *key = (index << 24 | (uint64_t)c->pp << 12 | (uint64_t)c->vpp) * 16 + which;
+  *key = (index << 24 | (uint64_t)c->pp << 12 | (uint64_t)c->vpp) << 11 | which;
   return OT_OK;
 }
 

@@ -166,20 +166,43 @@ static int64_t most_scratch(const ot_segment *const *segments, int count) {
   return most;
 }
 
+// Bytes of `value` if it is saved for the backward.
+static int64_t saved_bytes(const ot_storage *storage, int value) {
+  if (value < 0) return 0;
+  const ot_base base = storage->place[OT_SIDE_BACKWARD][value].base;
+  const bool saved = base == OT_BASE_SLOT || base == OT_BASE_SLOT_LONG;
+  return saved ? ot_type_bytes(&storage->program->values[value].type) : 0;
+}
+
 // Bytes saved only for the weight-gradient GEMMs: 8-bit recipes save them as GEMM operands.
 static int64_t product_bytes(const ot_storage *storage) {
   const ot_program *const program = storage->program;
   int64_t bytes = 0;
   for (int i = 0; i < program->num_ops; i++) {
+    const ot_op_kind kind = program->ops[i].kind;
     const int value = program->ops[i].in[1];
-    if (program->ops[i].kind != OT_OP_LINEAR_DW || value < 0) continue;
-    const ot_base base = storage->place[OT_SIDE_BACKWARD][value].base;
-    const bool kept = base == OT_BASE_SLOT || base == OT_BASE_SLOT_LONG;
-    if (kept && !ot_program_reads(program, value, OT_PART_INPUT)) {
-      bytes += ot_type_bytes(&program->values[value].type);
-    }
+    if (kind != OT_OP_LINEAR_DW && kind != OT_OP_GROUPED_LINEAR_DW) continue;
+    if (!ot_program_reads(program, value, OT_PART_INPUT)) bytes += saved_bytes(storage, value);
   }
   return bytes;
+}
+
+// Kernels that take narrower values than keys (FlashAttention 3, cuDNN) neither fill them up nor
+// trim their output.
+static void count_padding(const ot_storage *storage, ot_block_price *to) {
+  for (int i = 0; i < storage->program->num_ops; i++) {
+    const ot_op *const op = &storage->program->ops[i];
+    const int64_t filled = op->attributes.head_dim - op->attributes.value_dim;
+    if (op->part != OT_PART_FORWARD) continue;
+    if (op->kind == OT_OP_LATENT_HEADS) {
+      to->padding_bytes +=
+          saved_bytes(storage, op->out[0]) / (3 * op->attributes.head_dim) * filled;
+    }
+    if (op->kind == OT_OP_VALUE_TRIM) {
+      to->padding_bytes += saved_bytes(storage, op->in[0]) / op->attributes.head_dim * filled;
+      to->trimmed_bytes += saved_bytes(storage, op->out[0]);
+    }
+  }
 }
 
 static void count_work_bytes(const ot_block_phases *from, ot_block_price *to) {
@@ -192,6 +215,7 @@ static void count_work_bytes(const ot_block_phases *from, ot_block_price *to) {
     if (bytes > to->transient_bytes) to->transient_bytes = bytes;
   }
   to->product_bytes = product_bytes(from->storage);
+  count_padding(from->storage, to);
   ot_block_memory_describe(from->storage->program, from->storage, &to->memory);
 }
 
@@ -234,6 +258,7 @@ static void draw(ot_estimator *e, const ot_graph *graph, ot_step_part part, ot_p
                  blueprint *out) {
   const ot_schedule_request wanted = {.graphs = {[OT_MODE_TRAIN] = graph},
                                       .run = &out->run,
+                                      .separate_recompute = e->framework->separate_recompute,
                                       .mesh = &out->mesh,
                                       .rank = ot_estimator_rank(&p->key)};
   const ot_step_shape shape = {
@@ -266,6 +291,7 @@ static ot_candidate work_key_of(const ot_candidate *c) {
                         .micro_batch_size = c->micro_batch_size,
                         .pipeline = simplest(c->pipeline),
                         .recompute = c->recompute,
+                        .modules = c->modules,
                         .no_sequence_parallel = c->no_sequence_parallel};
 }
 
@@ -328,6 +354,7 @@ static ot_candidate sum_key_of(const ot_candidate *c) {
   key.micro_batch_size = 0;
   if (!ot_pipeline_folds(c->pipeline, c->pp)) key.pipeline = OT_PIPELINE_1F1B;
   key.recompute = OT_RECOMPUTE_NONE;
+  key.modules = 0;
   return key;
 }
 

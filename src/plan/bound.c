@@ -157,7 +157,10 @@ static ot_candidate priced_at(const ot_estimator *e, const ot_candidate *c, ot_b
   if (depth > OT_BOUND_CONTEXT || rounds_differ(e, c)) return priced;
   priced.micro_batch_size = e->job.global_batch_size;
   if (depth < OT_BOUND_PLAIN) priced.cp = 1;
-  if (depth == OT_BOUND_PLAIN) priced.recompute = OT_RECOMPUTE_NONE;
+  if (depth == OT_BOUND_PLAIN) {
+    priced.recompute = OT_RECOMPUTE_NONE;
+    priced.modules = 0;
+  }
   *scale = (double)c->micro_batch_size * priced.cp / ((double)e->job.global_batch_size * c->cp);
   return priced;
 }

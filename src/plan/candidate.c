@@ -34,6 +34,12 @@ static void set_parallel(const ot_candidate *c, ot_run_lists *lists, ot_run_para
   p->pipeline = c->pipeline;
   p->recompute = &lists->recompute;
   p->num_recompute = 1;
+  p->recompute_modules = lists->modules;
+  p->num_recompute_modules = 0;
+  for (int m = 0; m < (int)OT_RECOMPUTE_MODULES; m++) {
+    if (c->modules & OT_MODULE_SET(m))
+      lists->modules[p->num_recompute_modules++] = (ot_recompute_module)m;
+  }
   p->layout = p->order_csv = "";
 }
 
@@ -117,20 +123,28 @@ int64_t ot_candidate_print_batch(const ot_candidate *candidate, char *out, int64
                         (long long)candidate->micro_batch_size);
 }
 
+int64_t ot_candidate_print_recompute(const ot_candidate *c, char *out, int64_t capacity) {
+  char modules[OT_MODULES_BYTES];
+  ot_module_set_print(c->modules, ", ", modules, sizeof modules);
+  return ot_text_format(out, capacity, "%s%s%s%s", ot_recompute_names[c->recompute],
+                        c->modules ? " (" : "", modules, c->modules ? ")" : "");
+}
+
 int64_t ot_candidate_print(const ot_candidate *candidate, char *out, int64_t capacity) {
   const ot_candidate *const c = candidate;
-  char dp[64], batch[64], columns[32] = "", pools[32] = "";
+  char dp[64], batch[64], columns[32] = "", pools[32] = "", modules[OT_MODULES_BYTES];
   if (c->etp > 1) ot_text_format(columns, sizeof columns, " etp %d", c->etp);
   const char *const crosses = ot_crossing_names[c->crosses];
   if (crosses) ot_text_format(pools, sizeof pools, ", %s across pools", crosses);
   ot_candidate_print_dp(c, dp, sizeof dp);
   ot_candidate_print_batch(c, batch, sizeof batch);
+  ot_candidate_print_recompute(c, modules, sizeof modules);
   return ot_text_format(out, capacity,
                         "tp %d pp %d vpp %d cp %d ep %d%s dp %s zero %d%s, micro-batches %s, %s, "
                         "recompute %s%s",
                         c->tp, c->pp, c->vpp, c->cp, c->ep, columns, dp, c->zero,
                         c->no_sequence_parallel ? " without sequence parallelism" : "", batch,
-                        ot_pipeline_name(c->pipeline), ot_recompute_names[c->recompute], pools);
+                        ot_pipeline_name(c->pipeline), modules, pools);
 }
 
 static int compare(int64_t a, int64_t b) { return a < b ? -1 : a > b; }
@@ -150,6 +164,7 @@ int ot_candidate_compare(const ot_candidate *a, const ot_candidate *b) {
       {a->micro_batches, b->micro_batches},
       {a->pipeline, b->pipeline},
       {a->recompute, b->recompute},
+      {a->modules, b->modules},
       {a->no_sequence_parallel, b->no_sequence_parallel},
       {a->crosses, b->crosses},
   };

@@ -67,13 +67,17 @@ static double kept_in_block(const ot_estimator *estimator, const ot_prices *pric
   const keeper k = keeper_of(estimator, prices, kind);
   const ot_block_price *const price = &prices->kind[kind];
   const ot_recompute recompute = prices->key.recompute;
-  if (k.layer >= 0 && recompute == OT_RECOMPUTE_SELECTIVE && k.engine->selective_share > 0) {
+  const bool by_op = recompute == OT_RECOMPUTE_SELECTIVE && !prices->key.modules;
+  if (k.layer >= 0 && by_op && k.engine->selective_share > 0) {
     return kept_by_op(&k);
   }
   double bytes = 0;
   for (int i = 0; i < OT_SLOT_CLASSES; i++) bytes += (double)price->memory.slot_bytes[i];
   if (price->memory.has_input) bytes += (double)prices->hidden_bytes;
-  if (estimator->job.recipe.products == OT_F8) bytes -= (double)price->product_bytes / 2;
+  // GEMMs in 8 bits have a copy of attention's output of their own.
+  const bool narrow = estimator->job.recipe.products == OT_F8;
+  bytes -=
+      (double)(price->padding_bytes + (narrow ? price->product_bytes / 2 : price->trimmed_bytes));
   if (k.layer < 0) {
     // The mask of the embedding's dropout.
     return kind == 0 && drops_out(&k) ? bytes + k.rows * (double)k.model->hidden_size * k.whole
@@ -83,14 +87,18 @@ static double kept_in_block(const ot_estimator *estimator, const ot_prices *pric
   return drops ? bytes - dropped_of(&k) : bytes;
 }
 
+static bool recomputes_attention(const ot_candidate *key) {
+  if (key->recompute != OT_RECOMPUTE_SELECTIVE) return false;
+  return !key->modules || (key->modules & OT_MODULE_SET(OT_MODULE_CORE_ATTN));
+}
+
 // Korthikanti et al. 2022, table 2: of 34 sbh, 2 are dropout masks, and 10 are not sharded without
 // sequence parallelism; 2 of these are the layer's input, which is counted in full already.
 static double kept_more(const ot_estimator *estimator, const ot_prices *prices, int kind) {
   const keeper k = keeper_of(estimator, prices, kind);
   const double row = k.rows * (double)k.model->hidden_size;
   double bytes = 0;
-  if (k.engine->kernels.attention == OT_ATTENTION_UNFUSED &&
-      prices->key.recompute != OT_RECOMPUTE_SELECTIVE) {
+  if (k.engine->kernels.attention == OT_ATTENTION_UNFUSED && !recomputes_attention(&prices->key)) {
     bytes += k.engine->saved_score_bytes * k.rows * (double)estimator->job.sequence_length *
              (double)k.model->num_heads / k.tp;
   }

@@ -254,15 +254,17 @@ static void say_activations(speaker *s) {
                                       "each layer saves only its input and is recomputed"};
   const ot_estimate *const e = s->e->best;
   ot_arena *const a = s->arena;
-  const char *const mode = modes[s->c->recompute];
+  const bool parts = s->c->modules != 0;
+  const char *const mode = parts ? "these parts are recomputed" : modes[s->c->recompute];
+  char recompute[OT_MODULES_BYTES];
+  ot_candidate_print_recompute(s->c, recompute, sizeof recompute);
   const char *const bytes = ot_figure_bytes(a, (double)e->memory.activations);
   if (s->c->recompute == OT_RECOMPUTE_NONE) {
     say(s, ot_arena_format(a, "recompute none: %s, %s, and that fits", mode, bytes));
     return;
   }
   say(s, ot_arena_format(a, "recompute %s: %s, so activations take %s; costs %s (%s of the step)",
-                         s->c->recompute == OT_RECOMPUTE_FULL ? "full" : "selective", mode, bytes,
-                         ot_figure_seconds(a, e->recompute_s),
+                         recompute, mode, bytes, ot_figure_seconds(a, e->recompute_s),
                          ot_figure_share(a, e->recompute_s / e->step_s)));
   add(s, ot_what_if_recompute(&s->what_if, OT_RECOMPUTE_NONE, a));
 }

@@ -42,9 +42,11 @@ static void put_differences(const ot_candidate *other, const ot_candidate *best,
   if (other->pipeline != best->pipeline) {
     put_word(text, "schedule", ot_pipeline_name(other->pipeline), ot_pipeline_name(best->pipeline));
   }
-  if (other->recompute != best->recompute) {
-    put_word(text, "recompute", ot_recompute_names[other->recompute],
-             ot_recompute_names[best->recompute]);
+  if (other->recompute != best->recompute || other->modules != best->modules) {
+    char theirs[OT_MODULES_BYTES], ours[OT_MODULES_BYTES];
+    ot_candidate_print_recompute(other, theirs, sizeof theirs);
+    ot_candidate_print_recompute(best, ours, sizeof ours);
+    put_word(text, "recompute", theirs, ours);
   }
 }
 

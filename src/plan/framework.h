@@ -40,6 +40,9 @@ struct ot_framework {
   ot_status (*partition)(ot_estimator *estimator, const ot_candidate *candidate, ot_run *run,
                          ot_stage_partition *out);
 
+  // Whether modules are recomputed by their own kernels only, not on the way of a gradient.
+  bool separate_recompute;
+
   // Cost of the recompute before a block's backward.
   ot_status (*price_recompute)(const ot_estimator *estimator, const ot_prices *prices,
                                const ot_block_phases *from, ot_phase_price *out);

@@ -48,11 +48,17 @@ static ot_status check_run(const ot_job *job, const ot_candidate *candidate, ot_
 
 // ---- candidate and partition ----
 
-// The engine file states what selective recompute covers.
+static const ot_module_set attention = OT_MODULE_SET(OT_MODULE_CORE_ATTN);
+
+// The engine file states what selective recompute covers, unless modules are given. The output of
+// attention is saved for the GEMM that reads it (Megatron-LM's checkpoint of core_attn).
 static ot_candidate built(const ot_candidate *candidate) {
   ot_candidate dense = *candidate;
   dense.ep = dense.etp = 1;
-  if (dense.recompute == OT_RECOMPUTE_SELECTIVE) dense.recompute = OT_RECOMPUTE_NONE;
+  dense.modules &= ~attention;
+  if (dense.recompute == OT_RECOMPUTE_SELECTIVE && !dense.modules) {
+    dense.recompute = OT_RECOMPUTE_NONE;
+  }
   return dense;
 }
 
@@ -117,68 +123,40 @@ static ot_status partition(ot_estimator *e, const ot_candidate *c, ot_run *run,
 
 // ---- recompute ----
 
-static bool is_activation(const ot_task *task) {
-  return task->op == OT_OP_GLU || task->op == OT_OP_ACTIVATION;
+static bool is_attention(const ot_task *task) {
+  return task->op == OT_OP_ATTENTION || task->op == OT_OP_ATTENTION_BLOCK;
 }
 
-static bool is_product(const ot_task *task) {
-  return task->op == OT_OP_LINEAR || task->op == OT_OP_GROUPED_LINEAR;
-}
-
-// Whether task i is the last GEMM before an activation function.
-static bool feeds_activation(const ot_segment *forward, int i) {
-  if (!is_product(&forward->tasks[i])) return false;
-  for (i++; i < forward->num_tasks && !is_product(&forward->tasks[i]); i++) {
-    if (is_activation(&forward->tasks[i])) return true;
-  }
-  return false;
-}
-
-static bool is_recomputed(const ot_segment *forward, int i, unsigned parts) {
-  const ot_task *const task = &forward->tasks[i];
-  switch (task->op) {
-    case OT_OP_ATTENTION:
-    case OT_OP_ATTENTION_BLOCK:
-      return parts == 0 || (parts & OT_RECOMPUTED_ATTENTION);
-    case OT_OP_RMSNORM:
-    case OT_OP_LAYERNORM:
-      return parts & OT_RECOMPUTED_NORMS;
-    default:
-      if (is_activation(task)) return parts & OT_RECOMPUTED_ACTIVATION;
-      return (parts & OT_RECOMPUTED_UP_GEMM) && feeds_activation(forward, i);
-  }
-}
-
-// Cost of the parts of a block that the engine recomputes.
-static ot_status price_parts(const ot_estimator *e, const ot_prices *p, const ot_segment *forward,
-                             ot_phase_price *out) {
-  *out = (ot_phase_price){0};
+static ot_status add_attention(const ot_estimator *e, const ot_prices *p, const ot_segment *forward,
+                               ot_phase_price *out) {
   for (int i = 0; forward && i < forward->num_tasks; i++) {
     ot_price price;
-    if (!is_recomputed(forward, i, e->job.engine->remade)) continue;
+    if (!is_attention(&forward->tasks[i])) continue;
     OT_TRY(ot_price_task(&e->simulation, p->shape, &forward->tasks[i], &price));
-    const double times = ot_price_times(&e->simulation, forward, i);
-    out->compute_s += times * ot_price_total_s(&e->simulation, price);
+    const double s =
+        ot_price_times(&e->simulation, forward, i) * ot_price_total_s(&e->simulation, price);
+    out->compute_s += s;
+    out->total_s += s;
   }
-  out->total_s = out->compute_s;
   return OT_OK;
 }
 
-// The whole layer (Megatron-LM's full recompute, torch.utils.checkpoint), the attention core
-// (Korthikanti et al. 2022), other parts that the engine names, or a share of the layer
-// (torchtitan).
+// The whole layer (Megatron-LM's full recompute, torch.utils.checkpoint), given modules, the
+// attention core (Korthikanti et al. 2022), or a share of the layer (torchtitan).
 static ot_status price_recompute(const ot_estimator *e, const ot_prices *p,
                                  const ot_block_phases *from, ot_phase_price *out) {
   const bool layer = from->storage->program->input >= 0 && from->storage->program->output >= 0;
   *out = (ot_phase_price){0};
   if (!layer || p->key.recompute == OT_RECOMPUTE_NONE) return OT_OK;
-  const double share = e->job.engine->selective_share;
-  if (p->key.recompute == OT_RECOMPUTE_SELECTIVE && share == 0) {
-    return price_parts(e, p, from->forward[0], out);
-  }
+  const bool full = p->key.recompute == OT_RECOMPUTE_FULL;
+  const ot_module_set modules = p->key.modules;
+  const double share = modules ? 0 : e->job.engine->selective_share;
+  if (modules & ~attention) OT_TRY(ot_phase_price_build(e, p, from->recompute, out));
+  const bool attends = modules ? (modules & attention) != 0 : share == 0;
+  if (!full && attends) return add_attention(e, p, from->forward[0], out);
   ot_phase_price forward;
   OT_TRY(ot_phase_price_build(e, p, from->forward[0], &forward));
-  ot_phase_price_add(out, &forward, p->key.recompute == OT_RECOMPUTE_SELECTIVE ? share : 1);
+  ot_phase_price_add(out, &forward, full ? 1 : share);
   return OT_OK;
 }
 
@@ -318,7 +296,8 @@ static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind
   // Tokens in 8 bits on the way to their experts are half the bytes of one of two ways.
   const bool narrow = e->job.engine->fp8_dispatch && e->job.recipe.products == OT_F8;
   const ot_price once = times(sent, narrow ? 0.75 : 1);
-  const bool again = c->recompute == OT_RECOMPUTE_FULL;
+  const bool again =
+      c->recompute == OT_RECOMPUTE_FULL || (c->modules & OT_MODULE_SET(OT_MODULE_MOE));
   for (int later = 0; later < 2; later++) {
     add_exposed(e, &to->work[OT_WORK_FORWARD][later], once);
     add_exposed(e, &to->work[OT_WORK_BACKWARD][later], again ? sum_of(sent, once) : sent);
@@ -492,6 +471,7 @@ const ot_framework ot_framework_described = {
     .check_run = check_run,
     .built = built,
     .partition = partition,
+    .separate_recompute = true,
     .price_recompute = price_recompute,
     .add_experts = add_experts,
     .price_sums = price_sums,

@@ -35,6 +35,8 @@ typedef struct ot_candidate {
                                  // ranks, rounded up
   ot_pipeline pipeline;
   ot_recompute recompute;
+  ot_module_set modules;      // of selective recompute; empty: as the engine has it. In a job:
+                              // searched
   bool no_sequence_parallel;  // activations between tp regions are not sharded
   ot_crossing crosses;
 } ot_candidate;
@@ -76,6 +78,7 @@ ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate);
 // Single-entry lists of a run.
 typedef struct ot_run_lists {
   ot_recompute recompute;
+  ot_recompute_module modules[OT_RECOMPUTE_MODULES];
   bool reshard;
 } ot_run_lists;
 
@@ -90,6 +93,9 @@ int64_t ot_candidate_print_dp(const ot_candidate *candidate, char *out, int64_t 
 
 // "16 x 1": 16 micro-batches of one sequence per dp rank.
 int64_t ot_candidate_print_batch(const ot_candidate *candidate, char *out, int64_t capacity);
+
+// "selective (layernorm, moe_act)".
+int64_t ot_candidate_print_recompute(const ot_candidate *candidate, char *out, int64_t capacity);
 
 // "tp 8 pp 16 vpp 1 cp 1 ep 1 dp 128 (8 replicas x 16 shards) zero 1, micro-batches 16 x 1, 1f1b,
 // recompute none".

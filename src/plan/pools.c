@@ -347,7 +347,7 @@ ot_status ot_pools_bound(ot_estimator *e, const ot_candidate *c, const ot_candid
   const ot_prices *works[OT_MAX_POOLS] = {NULL};
   OT_TRY(find_works(e, priced, works));
   if (priced->micro_batch_size == c->micro_batch_size && priced->recompute == c->recompute &&
-      priced->cp == c->cp) {
+      priced->modules == c->modules && priced->cp == c->cp) {
     if (c->crosses == OT_CROSSES_DP) return replicas_s(e, c, works, seconds);
     *seconds = stages_s(e, c, works);
     return OT_OK;

@@ -14,6 +14,7 @@ static uint64_t hash_of(const ot_candidate *key) {
                             key->micro_batch_size,
                             (int64_t)key->pipeline,
                             (int64_t)key->recompute,
+                            (int64_t)key->modules,
                             key->no_sequence_parallel,
                             (int64_t)key->crosses};
   uint64_t hash = 0;

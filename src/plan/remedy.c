@@ -30,6 +30,7 @@ static bool set_free(ot_candidate *given, value v) {
   switch (v) {
     case VALUE_RECOMPUTE:
       given->recompute = (ot_recompute)-1;
+      given->modules = 0;
       return (int)before.recompute >= 0;
     case VALUE_MICRO_BATCH:
       given->micro_batch_size = 0;

@@ -73,7 +73,8 @@ typedef struct searcher {
 // ---- heap ----
 
 static int64_t order_of(const node *n) {
-  return (((int64_t)n->group * INT16_MAX + n->order) * INT16_MAX + n->shard) * 4 + n->recompute;
+  return (((int64_t)n->group * INT16_MAX + n->order) * INT16_MAX + n->shard) * OT_MAX_RECOMPUTES +
+         n->recompute;
 }
 
 // Lower bound of the objective: seconds, or bytes.
@@ -202,7 +203,8 @@ static ot_status refuse(searcher *s, const node *n, ot_status status) {
 // The time of the replayed pipeline, the same for all shardings; 0 for nodes that need no bound so
 // tight.
 static ot_status replay_work(searcher *s, const node *n, double *work_s) {
-  const int64_t key = ((int64_t)n->group * INT16_MAX + n->order) * 4 + n->recompute + 1;
+  const int64_t key =
+      ((int64_t)n->group * INT16_MAX + n->order) * OT_MAX_RECOMPUTES + n->recompute + 1;
   replayed *const kept = &s->replayed[key % REPLAYED];
   *work_s = 0;
   if (n->kind < NODE_REPLAYED || s->by_memory || s->request->exhaustive) return OT_OK;

@@ -337,14 +337,48 @@ static void add_degrees(builder *b) {
   }
 }
 
+// ---- recompute ----
+
+static void add_recompute(ot_space *space, ot_recompute mode, ot_module_set modules) {
+  const int last = space->num_recomputes - 1;
+  if (modules && last >= 0 && space->recompute[last].modules == modules) return;
+  space->recompute[space->num_recomputes++] = (ot_recompute_choice){mode, modules};
+}
+
+// Sets of modules, from cheap to expensive: passes over memory, then GEMMs of latents, then those
+// of dense parts. Of each set what the model and the engine have.
+static void add_modules(const ot_job *job, ot_space *space) {
+  static const ot_module_set more[] = {
+      OT_MODULE_SET(OT_MODULE_LAYERNORM) | OT_MODULE_SET(OT_MODULE_MOE_ACT),
+      OT_MODULE_SET(OT_MODULE_MLA_UP_PROJ),
+      OT_MODULE_SET(OT_MODULE_MLP) | OT_MODULE_SET(OT_MODULE_SHARED_EXPERTS)};
+  const ot_names *const names = &job->engine->runs.modules;
+  const ot_module_set model = ot_model_modules(job->model);
+  ot_module_set set = 0;
+  for (int i = 0; i < OT_COUNT(more) && names->num > 0; i++) {
+    for (int m = 0; m < (int)OT_RECOMPUTE_MODULES; m++) {
+      const bool has = ot_names_allow(names, ot_recompute_module_names[m]);
+      if (has) set |= OT_MODULE_SET(m) & more[i] & model;
+    }
+    if (set) add_recompute(space, OT_RECOMPUTE_SELECTIVE, set);
+  }
+}
+
+static void list_recomputes(const ot_job *job, ot_space *out) {
+  const ot_candidate *const given = &job->given;
+  for (int r = 0; r < (int)OT_RECOMPUTES; r++) {
+    const bool open = (int)given->recompute < 0 || (int)given->recompute == r;
+    const bool can = ot_names_allow(&job->engine->runs.recompute, ot_recompute_names[r]);
+    if (!open || !can || (given->modules && r != OT_RECOMPUTE_SELECTIVE)) continue;
+    add_recompute(out, (ot_recompute)r, given->modules);
+    if (r == OT_RECOMPUTE_SELECTIVE && !given->modules) add_modules(job, out);
+  }
+}
+
 void ot_space_build(const ot_job *job, ot_arena *arena, ot_space *out) {
   *out = (ot_space){0};
   builder b = {.job = job, .arena = arena, .space = out};
-  for (int r = 0; r < (int)OT_RECOMPUTES; r++) {
-    const bool open = (int)job->given.recompute < 0 || (int)job->given.recompute == r;
-    const bool can = ot_names_allow(&job->engine->runs.recompute, ot_recompute_names[r]);
-    if (open && can) out->recompute[out->num_recomputes++] = (ot_recompute)r;
-  }
+  list_recomputes(job, out);
   b.devices = divisors_of(job->devices, arena);
   b.sequences = divisors_of(job->global_batch_size, arena);
   b.experts = divisors_of(job->model->moe.num_experts > 0 ? job->model->moe.num_experts : 1, arena);
@@ -356,12 +390,13 @@ void ot_space_build(const ot_job *job, ot_arena *arena, ot_space *out) {
 }
 
 ot_candidate ot_space_candidate(const ot_space_group *group, ot_order_choice order,
-                                ot_shard_choice shard, ot_recompute recompute) {
+                                ot_shard_choice shard, ot_recompute_choice recompute) {
   ot_candidate candidate = group->base;
   candidate.pipeline = order.pipeline;
   candidate.vpp = order.vpp;
   candidate.zero = shard.zero;
   candidate.dp_shard = shard.dp_shard;
-  candidate.recompute = recompute;
+  candidate.recompute = recompute.mode;
+  candidate.modules = recompute.modules;
   return candidate;
 }

@@ -7,7 +7,8 @@
 //                                 to blocks / pp. One stage: only 1f1b
 //   zero, dp_shard                0, or 1 to 3 over every divisor of dp above 1. Over one rank all
 //                                 ZeRO stages are equal: only 0
-//   recompute                     none, selective, full
+//   recompute                     none, selective, full; with the modules that the engine has, the
+//                                 three sets of recompute_sets (space.c)
 //
 //   ep                            every divisor of the experts that divides tp x cp x dp
 //
@@ -28,6 +29,13 @@ typedef struct ot_order_choice {
 typedef struct ot_shard_choice {
   int zero, dp_shard;
 } ot_shard_choice;
+
+typedef struct ot_recompute_choice {
+  ot_recompute mode;
+  ot_module_set modules;
+} ot_recompute_choice;
+
+enum { OT_MAX_RECOMPUTES = 8 };
 
 // Candidates that differ only in schedule, sharding and recompute: all combinations are valid.
 typedef struct ot_space_group {
@@ -60,8 +68,8 @@ typedef struct ot_space {
   int64_t num_groups;
   ot_space_group *groups;  // [num_groups]
   int num_recomputes;
-  ot_recompute recompute[3];  // [num_recomputes] for every group
-  int64_t num_candidates;     // including rejected ones
+  ot_recompute_choice recompute[OT_MAX_RECOMPUTES];  // [num_recomputes] for every group
+  int64_t num_candidates;                            // including rejected ones
   int64_t num_refused;
   int num_refusals[OT_PARTS];
   ot_refusal refusals[OT_PARTS][OT_MAX_REFUSALS];  // the first ones, each reason once
@@ -72,4 +80,4 @@ void ot_space_build(const ot_job *job, ot_arena *arena, ot_space *out);
 
 // One candidate of a group.
 ot_candidate ot_space_candidate(const ot_space_group *group, ot_order_choice order,
-                                ot_shard_choice shard, ot_recompute recompute);
+                                ot_shard_choice shard, ot_recompute_choice recompute);

@@ -131,12 +131,13 @@ const char *ot_what_if_sharded(const ot_what_if *w, ot_arena *arena) {
     return ot_arena_format(arena, "cannot run: %s", refusal(why, arena));
   }
   const ot_estimate *const e = &search.plans[0];
+  char recompute[OT_MODULES_BYTES];
+  ot_candidate_print_recompute(&e->candidate, recompute, sizeof recompute);
   return ot_arena_format(
       arena,
       "takes %s with micro-batches of %lld and recompute %s, of which gathers and reductions "
       "expose %s",
-      time_text(w, e, arena), (long long)e->candidate.micro_batch_size,
-      ot_recompute_names[e->candidate.recompute],
+      time_text(w, e, arena), (long long)e->candidate.micro_batch_size, recompute,
       ot_figure_seconds(arena, e->exposed_s[OT_TIMELINE_DP]));
 }
 
@@ -144,6 +145,7 @@ const char *ot_what_if_recompute(const ot_what_if *w, ot_recompute recompute, ot
   ot_candidate c = w->best->candidate;
   if (!w->estimator) return "";
   c.recompute = recompute;
+  c.modules = 0;
   return tell(w, ot_recompute_names[recompute], &c, arena);
 }
 

@@ -20,6 +20,7 @@ typedef struct ot_schedule_request {
       *micro_batches;  // [num_micro_batches] allowed numbers of micro-batches per step, distinct
   int num_micro_batches;
   bool split_backward;      // I and W as separate segments instead of B
+  bool separate_recompute;  // no gradient op recomputes a module on the way (graph/recompute.h)
   const ot_mesh *mesh;      // null: one rank
   int rank;                 // of the mesh; the graphs must use its split
   const ot_stages *stages;  // null: one stage holds every block

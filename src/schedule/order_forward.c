@@ -30,7 +30,7 @@ typedef struct forward_builder {
 static ot_segment forward_segment(ot_build *b, const ot_graph *graph, int block) {
   ot_storage storage;
   const ot_storage_request request = {.program = &graph->programs[graph->blocks[block].program],
-                                      .recompute = OT_RECOMPUTE_NONE,
+                                      .recompute = {.mode = OT_RECOMPUTE_NONE},
                                       .guard_bytes = b->request->guard_bytes};
   ot_storage_build(&request, b->arena, &storage);
   const ot_segment_request lowered = {

@@ -10,9 +10,13 @@
 
 // ---- phases of programs ----
 
-static ot_recompute policy_of(const ot_step_builder *s, int block) {
-  const int layer = s->graph->blocks[block].layer;
-  return layer < 0 ? OT_RECOMPUTE_NONE : ot_run_recompute(s->b->request->run, layer);
+static ot_recompute_policy policy_of(const ot_step_builder *s, int block) {
+  const ot_run_parallel *const parallel = &s->b->request->run->parallel;
+  return (ot_recompute_policy){
+      .mode = ot_run_recompute(parallel, s->graph->blocks[block].layer),
+      .modules = ot_run_modules(parallel),
+      .separate = s->b->request->separate_recompute,
+  };
 }
 
 // Storage of a block: shared with an earlier block of the same program and policy, or its own.
@@ -20,7 +24,7 @@ static void build_storage(ot_step_builder *s, int block) {
   const ot_block *const blocks = s->graph->blocks;
   for (int i = 0; i < block; i++) {
     if (!s->b->runs[i] || blocks[i].program != blocks[block].program ||
-        policy_of(s, i) != policy_of(s, block)) {
+        policy_of(s, i).mode != policy_of(s, block).mode) {
       continue;
     }
     s->storage[block] = s->storage[i];

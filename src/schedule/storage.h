@@ -57,7 +57,7 @@ typedef struct ot_storage {
 
 typedef struct ot_storage_request {
   const ot_program *program;
-  ot_recompute recompute;
+  ot_recompute_policy recompute;
   bool split;
   int64_t guard_bytes;
 } ot_storage_request;

@@ -28,6 +28,7 @@ typedef struct ot_imported {
   int zero;  // [0, 3]
   ot_pipeline pipeline;
   ot_recompute recompute;
+  ot_module_set modules;       // of selective recompute; empty: as the engine has it
   const int *chunk_layers;     // [num_chunks] layers of each pipeline chunk in model order
   int num_chunks;              // 0: as the software divides them itself
   double gather_bytes;         // of a weight in an all-gather; 0: the precision's

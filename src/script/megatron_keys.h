@@ -19,7 +19,7 @@ typedef struct ot_megatron_flags {
   int normalization;  // 0 LayerNorm, 1 RMSNorm
   double rotary_base, epsilon, hidden_dropout, attention_dropout, initial_std;
   bool bf16, fp16, gradients_bf16, distributed_optimizer, sequence_parallel;
-  bool megatron_fsdp, torch_fsdp, recompute_activations, flash;
+  bool megatron_fsdp, torch_fsdp, recompute_activations, recompute_moe, flash;
   int sharding;   // 0 no_shard, 1 optim, 2 optim_grads, 3 optim_grads_params
   int fp8;        // -1 = not given
   int recompute;  // -1 = not given, 0 full, 1 selective

@@ -32,7 +32,8 @@ static const char *engine_of(const ot_megatron_flags *f) {
   return has_graphs(f) || is_sharded(f) ? "megatron-bridge" : "megatron-core";
 }
 
-static ot_recompute recompute_of(ot_import *import, const ot_megatron_flags *f) {
+static ot_status read_recompute(ot_import *import, const ot_megatron_flags *f) {
+  ot_imported *const out = import->out;
   const int64_t each = f->layers / f->pp;
   const bool some = f->recompute == 0 && f->method == 1 && f->recompute_layers > 0;
   if (some && f->recompute_layers < each) {
@@ -40,44 +41,17 @@ static ot_recompute recompute_of(ot_import *import, const ot_megatron_flags *f) 
                    "%lld of %lld layers of a stage are recomputed: the cost assumes all of them",
                    (long long)f->recompute_layers, (long long)each);
   }
-  if (f->recompute == 0 || f->checkpoints) return OT_RECOMPUTE_FULL;
-  return f->recompute == 1 || f->recompute_activations ? OT_RECOMPUTE_SELECTIVE : OT_RECOMPUTE_NONE;
-}
-
-// ---- words of a list ----
-
-// The next word of `*at` up to a blank or comma, and the rest; null at the end.
-static const char *next_word(const char **at, ot_arena *arena) {
-  while (**at == ' ' || **at == ',') (*at)++;
-  const char *const start = *at;
-  while (**at != '\0' && **at != ' ' && **at != ',') (*at)++;
-  return *at > start ? ot_arena_text(arena, start, *at - start) : NULL;
-}
-
-static ot_status read_modules(const ot_import *import, const ot_megatron_flags *f,
-                              unsigned *remade) {
-  static const struct {
-    const char *name;
-    unsigned parts;
-  } known[] = {
-      {"core_attn", OT_RECOMPUTED_ATTENTION},
-      {"layernorm", OT_RECOMPUTED_NORMS},
-      {"moe_act", OT_RECOMPUTED_ACTIVATION},
-      {"mlp", OT_RECOMPUTED_ACTIVATION | OT_RECOMPUTED_UP_GEMM},
-  };
-  const char *at = f->recompute_modules, *word;
-  *remade = 0;
-  while ((word = next_word(&at, import->arena)) != NULL) {
-    int i = 0;
-    while (i < OT_COUNT(known) && !ot_text_equal(known[i].name, word)) i++;
-    OT_CHECK(
-        i < OT_COUNT(known), OT_USAGE,
-        "recompute-modules: %s is not priced; allowed: core_attn, layernorm, moe_act, mlp (%s)",
-        word, import->path);
-    *remade |= known[i].parts;
-  }
+  const bool selective = f->recompute == 1 || f->recompute_activations || f->recompute_moe;
+  out->recompute = selective ? OT_RECOMPUTE_SELECTIVE : OT_RECOMPUTE_NONE;
+  if (f->recompute == 0 || f->checkpoints) out->recompute = OT_RECOMPUTE_FULL;
+  if (out->recompute != OT_RECOMPUTE_SELECTIVE) return OT_OK;
+  const char *const key = ot_arena_format(import->arena, "%s: recompute-modules", import->path);
+  OT_TRY(ot_module_set_read(key, f->recompute_modules, &out->modules));
+  if (f->recompute_moe) out->modules |= OT_MODULE_SET(OT_MODULE_MOE);
   return OT_OK;
 }
+
+// ---- layers ----
 
 // "([0]*3+[1]*58)", "[0,1,1]", "2".
 ot_status ot_megatron_expert_layers(const ot_import *import, const ot_megatron_flags *f,
@@ -268,26 +242,24 @@ static int attention_of(const ot_megatron_flags *f) {
 
 // Megatron-LM switches overlap off by default. Without --tp-comm-overlap, the weight gradients hide
 // the collectives of the backward (core/tensor_parallel/layers.py).
-static ot_status build_options(ot_import *import, const ot_megatron_flags *f) {
+static void build_options(ot_import *import, const ot_megatron_flags *f) {
   ot_engine_options *const o = &import->out->options;
-  OT_TRY(read_modules(import, f, &o->remade));
   o->attention = attention_of(f);
   if (f->no_accumulation_fusion) o->fused_accumulation = OT_SWITCH_OFF;
   if (f->no_overlap_p2p) o->overlap_pipeline = OT_SWITCH_OFF;
   if (f->overlap_experts) o->overlap_expert = OT_SWITCH_ON;
   if (f->dispatcher == 1 || f->deepep) o->fused_dispatch = OT_SWITCH_ON;
   if (f->fp8_attention) o->fp8_attention = OT_SWITCH_ON;
-  if (is_local(f) || f->deepspeed) return OT_OK;
+  if (is_local(f) || f->deepspeed) return;
   o->fused_loss = f->fused_loss ? OT_SWITCH_ON : OT_SWITCH_OPEN;
   o->captured = has_graphs(f) ? OT_SWITCH_ON : OT_SWITCH_OPEN;
   o->overlap_reduce = on_if(f->overlap_gradients);
   o->overlap_gather = o->overlap_update_gather = on_if(f->overlap_weights);
   // A bucket is a number of gradients, in fp32 unless they are reduced in bf16.
   o->bucket_bytes = f->bucket_elements * (f->gradients_bf16 ? 2 : 4);
-  if (f->tp == 1) return OT_OK;
+  if (f->tp == 1) return;
   o->async_tp = on_if(f->overlap_tp);
   o->backward_tp = on_if(!f->no_async_tp);
-  return OT_OK;
 }
 
 static ot_status check_cp(const ot_import *import, const ot_megatron_flags *f) {
@@ -304,7 +276,7 @@ ot_status ot_megatron_step(ot_import *import, const ot_megatron_flags *f) {
   ot_imported *const out = import->out;
   OT_TRY(check_cp(import, f));
   OT_TRY(read_stages(import, f));
-  OT_TRY(build_options(import, f));
+  build_options(import, f);
   out->engine = engine_of(f);
   out->precision = precision_of(f);
   out->gather_bytes = f->fp8_gather && f->fp8 >= 0 ? 1 : 0;
@@ -316,7 +288,7 @@ ot_status ot_megatron_step(ot_import *import, const ot_megatron_flags *f) {
   out->dp_replicate = f->replicas;
   out->zero = zero_of(f);
   out->pipeline = out->vpp > 1 ? OT_PIPELINE_INTERLEAVED : OT_PIPELINE_1F1B;
-  out->recompute = recompute_of(import, f);
+  OT_TRY(read_recompute(import, f));
   out->micro_batch_size = f->micro_batch;
   out->global_batch_size = f->global_batch;
   out->local_batch_size = f->global_batch > 0 ? 0 : f->micro_batch;

@@ -31,7 +31,7 @@ static int64_t bytes_with(const ot_planned_rank *q, const change *c) {
   ot_recompute recompute = c->recompute;
   int64_t bytes = 0;
   if (c->micro_batch_size > 0) run.batch.micro_batch_size = c->micro_batch_size;
-  if (c->recompute > ot_run_recompute(q->run, 0)) {
+  if (c->recompute > ot_run_recompute(&q->run->parallel, 0)) {
     run.parallel.recompute = &recompute;
     run.parallel.num_recompute = 1;
   }
@@ -48,7 +48,7 @@ static const char *words_of(const ot_planned_rank *q, const change *c, ot_arena 
   if (c->micro_batch_size > 0 && c->micro_batch_size < q->run->batch.micro_batch_size) {
     ot_text_appendf(&text, " batch.micro_batch_size=%lld", (long long)c->micro_batch_size);
   }
-  if (c->recompute > ot_run_recompute(q->run, 0)) {
+  if (c->recompute > ot_run_recompute(&q->run->parallel, 0)) {
     ot_text_appendf(&text, " parallel.recompute=%s", ot_recompute_names[c->recompute]);
   }
   if (c->zero > q->run->parallel.zero) ot_text_appendf(&text, " parallel.zero=%d", c->zero);

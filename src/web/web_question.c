@@ -16,7 +16,7 @@
 typedef struct controls {
   ot_question question;
   int zero, pipeline, recompute;
-  const char *precision, *model_name, *model_source;
+  const char *modules, *precision, *model_name, *model_source;
   double price, memory_margin;
   int top;
   bool variants, simple;
@@ -59,6 +59,8 @@ static const ot_key control_keys[] = {
      .choices = ot_pipeline_names, .help = "pipeline schedule"},
     {"recompute", OT_KEY_CHOICE, offsetof(controls, recompute), "auto",
      .choices = ot_recompute_names, .help = "activations recomputed in the backward"},
+    {"recompute_modules", OT_KEY_TEXT, offsetof(controls, modules), "",
+     .help = "parts of layers that selective recompute is limited to; empty: searched"},
     {"precision", OT_KEY_TEXT, offsetof(controls, precision), "",
      .help = "recipe of data types; empty: the engine's, or bf16"},
     {"expert_imbalance", OT_KEY_REAL, offsetof(controls, question.expert_imbalance), "1",
@@ -82,6 +84,7 @@ static ot_status read_controls(const ot_node *tree, ot_arena *arena, controls *o
   out->question.given.zero = out->zero;
   out->question.given.pipeline = (ot_pipeline)out->pipeline;
   out->question.given.recompute = (ot_recompute)out->recompute;
+  OT_TRY(ot_module_set_read("recompute_modules", out->modules, &out->question.given.modules));
   const double margin = out->memory_margin;
   out->question.memory_margin = margin < 0 ? 0 : margin > 0 ? margin / 100 : -1;
   out->question.precision = out->precision[0] != '\0' ? out->precision : NULL;

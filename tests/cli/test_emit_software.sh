@@ -62,11 +62,14 @@ core=(trip megatron megatron-core)
 "${core[@]}" gpt2-xl 8 --global-batch-size 64 --tp 1 --pp 2 --cp 1 --pipeline 1f1b --precision fp16
 "${core[@]}" qwen3-8b 16 "${b[@]}" --tp 4 --pp 1 --cp 1 --precision fp32 --zero 1
 "${core[@]}" llama3-8b 40 --global-batch-size 240 --sequence-length 4096 --tp 1 --pp 5 --cp 1 --zero 1
+"${core[@]}" llama3-8b 64 "${b[@]}" --tp 1 --pp 2 --cp 1 --pipeline 1f1b --recompute-modules layernorm,mlp
 # experts, latent attention
 "${core[@]}" mixtral-8x7b 64 "${b[@]}" --tp 2 --pp 4 --cp 1 --ep 8 --pipeline 1f1b
 "${core[@]}" qwen3-30b-a3b 32 "${b[@]}" --tp 1 --pp 2 --cp 1 --ep 16 --vpp 2 --pipeline interleaved --recompute full
 "${core[@]}" deepseek-v3 1024 --global-batch-size 1024 --sequence-length 4096 --tp 1 --pp 16 --cp 1 --ep 64 \
   --pipeline 1f1b --precision fp8 --recompute full
+"${core[@]}" deepseek-v3 2048 --global-batch-size 15360 --sequence-length 4096 --tp 1 --pp 16 --cp 1 --ep 64 \
+  --zero 1 --pipeline 1f1b --precision fp8 --recompute-modules mla_up_proj,layernorm,moe_act,shared_experts
 # CUDA graphs, a fused loss, Megatron FSDP
 bridge=(trip megatron megatron-bridge)
 "${bridge[@]}" llama3-8b 64 "${b[@]}" --tp 2 --pp 2 --cp 1 --vpp 4 --pipeline interleaved --precision fp8

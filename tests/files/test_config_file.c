@@ -299,7 +299,7 @@ static void other_values_follow_too(void **state) {
   assert_int_equal(b.parallel.accumulate, OT_ACCUMULATE_WHOLE);
   assert_int_equal(b.learning_rate.warmup_steps, 100);
   assert_int_equal(b.tokens, 15000000000000);
-  assert_int_equal(ot_run_recompute(&b, 7), OT_RECOMPUTE_NONE);
+  assert_int_equal(ot_run_recompute(&b.parallel, 7), OT_RECOMPUTE_NONE);
 }
 
 static void batch_ramps_along_the_run(void **state) {

@@ -140,7 +140,7 @@ static void bodies_are_not_recomputed(void **state) {
   backward.out[0] = BODY_B;
   ot_program_add_op(&c.program, &c.arena, &backward);
   ot_recompute_set set;
-  ot_recompute_build(&c.program, OT_RECOMPUTE_FULL, &c.arena, &set);
+  ot_recompute_build(&c.program, (ot_recompute_policy){.mode = OT_RECOMPUTE_FULL}, &c.arena, &set);
   assert_int_equal(set.num_emitted, 1);
   assert_true(set.emitted[0]);  // computes h
   assert_true(set.kept[BODY_A]);

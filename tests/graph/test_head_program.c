@@ -92,8 +92,9 @@ static void chunks_are_computed_in_place(void **state) {
     head_program h;
     ot_storage storage;
     head_program_create(&h);
-    ot_storage_build(&(ot_storage_request){.program = &h.program, .recompute = policies[i]},
-                     &h.arena, &storage);
+    ot_storage_build(
+        &(ot_storage_request){.program = &h.program, .recompute = {.mode = policies[i]}}, &h.arena,
+        &storage);
     for (int j = 0; j < CHUNKS; j++) {
       expect_same_place(&storage, h.e[j], h.dlogits[j]);
       expect_same_place(&storage, h.dx[0], h.dx[j]);

@@ -14,7 +14,11 @@
 #include "support/split_model.h"
 #include "support/tiny_plan.h"
 
-enum { NUM_MODELS = 4, POLICIES = 3 };
+enum {
+  NUM_MODELS = 4,
+  POLICIES = 3,
+  ALL = POLICIES + OT_RECOMPUTE_MODULES + 1,  // and each module alone, and all modules
+};
 
 static ot_model model_of(int index) {
   if (index == 0) return tiny_gpt2();
@@ -29,8 +33,17 @@ static ot_model model_of(int index) {
 typedef struct subject {
   const ot_program *program;
   bool is_layer;
-  ot_recompute_set sets[POLICIES];
+  ot_recompute_set sets[ALL];
 } subject;
+
+static ot_recompute_policy policy_of(int index) {
+  if (index < POLICIES) return (ot_recompute_policy){.mode = (ot_recompute)index};
+  const int module = index - POLICIES;
+  return (ot_recompute_policy){.mode = OT_RECOMPUTE_SELECTIVE,
+                               .modules = module < OT_RECOMPUTE_MODULES
+                                              ? OT_MODULE_SET(module)
+                                              : OT_MODULE_SET(OT_RECOMPUTE_MODULES) - 1};
+}
 
 typedef void (*subject_visitor)(const subject *s);
 
@@ -38,8 +51,8 @@ static void visit_graph(const ot_graph *graph, ot_arena *arena, subject_visitor 
   for (int i = 0; i < graph->num_blocks; i++) {
     subject s = {.program = &graph->programs[graph->blocks[i].program],
                  .is_layer = graph->blocks[i].layer >= 0};
-    for (int policy = 0; policy < POLICIES; policy++) {
-      ot_recompute_build(s.program, (ot_recompute)policy, arena, &s.sets[policy]);
+    for (int policy = 0; policy < ALL; policy++) {
+      ot_recompute_build(s.program, policy_of(policy), arena, &s.sets[policy]);
     }
     visit(&s);
   }
@@ -149,7 +162,7 @@ static void a_llama_layer_keeps_what_its_gradients_read(void **state) {
   const ot_graph *const graph = &plan.graphs[OT_MODE_TRAIN];
   const ot_program *const layer = &graph->programs[graph->blocks[1].program];
   ot_recompute_set set;
-  ot_recompute_build(layer, OT_RECOMPUTE_NONE, &plan.arena, &set);
+  ot_recompute_build(layer, (ot_recompute_policy){.mode = OT_RECOMPUTE_NONE}, &plan.arena, &set);
   expect_kept(layer, &set,
               "attention_norm.out attention_norm.out.1 attention.rotated attention.heads "
               "attention.heads.1 attention.output.out mlp_norm.out mlp_norm.out.1 mlp.gate_up.out "
@@ -157,7 +170,8 @@ static void a_llama_layer_keeps_what_its_gradients_read(void **state) {
   expect_emitted(layer, &set, "");
 
   // Gradient ops write again what weight gradients read; they need the statistics of the norms.
-  ot_recompute_build(layer, OT_RECOMPUTE_SELECTIVE, &plan.arena, &set);
+  ot_recompute_build(layer, (ot_recompute_policy){.mode = OT_RECOMPUTE_SELECTIVE}, &plan.arena,
+                     &set);
   expect_kept(layer, &set,
               "attention_norm.out.1 attention.rotated attention.heads attention.heads.1 "
               "attention.output.out mlp_norm.out.1 mlp.gate_up.out");
@@ -165,7 +179,7 @@ static void a_llama_layer_keeps_what_its_gradients_read(void **state) {
   expect_written_again(&set, "mlp.active mlp_norm.out attention_norm.out");
 
   // All of the forward but its last GEMM, which no gradient reads, and the input of that.
-  ot_recompute_build(layer, OT_RECOMPUTE_FULL, &plan.arena, &set);
+  ot_recompute_build(layer, (ot_recompute_policy){.mode = OT_RECOMPUTE_FULL}, &plan.arena, &set);
   expect_kept(layer, &set, "");
   expect_emitted(layer, &set,
                  "attention_norm.out attention.qkv.out attention.rotated attention.heads "
@@ -188,19 +202,20 @@ static void the_stack_is_available_under_every_policy(void **state) {
   assert_int_equal(ot_program_stack_size(layer), 3);
   assert_true(layer->input < 0 && layer->output < 0);
   ot_recompute_set set;
-  ot_recompute_build(layer, OT_RECOMPUTE_NONE, &plan.arena, &set);
+  ot_recompute_build(layer, (ot_recompute_policy){.mode = OT_RECOMPUTE_NONE}, &plan.arena, &set);
   expect_kept(layer, &set,
               "attention_residual.mix attention_residual.mix.1 attention_residual.mix.2 "
               "attention_norm.out attention_norm.out.1 attention.rotated attention.heads "
               "attention.heads.1 mlp_residual.mix mlp_residual.mix.1 mlp_residual.mix.2 "
               "mlp_norm.out mlp_norm.out.1 mlp.gate_up.out mlp.active");
-  ot_recompute_build(layer, OT_RECOMPUTE_SELECTIVE, &plan.arena, &set);
+  ot_recompute_build(layer, (ot_recompute_policy){.mode = OT_RECOMPUTE_SELECTIVE}, &plan.arena,
+                     &set);
   expect_kept(layer, &set,
               "attention_norm.out.1 attention.rotated attention.heads attention.heads.1 "
               "mlp_norm.out.1 mlp.gate_up.out");
   expect_emitted(layer, &set, "attention_residual.mix mlp_residual.mix");
   expect_written_again(&set, "mlp.active mlp_norm.out attention_norm.out");
-  ot_recompute_build(layer, OT_RECOMPUTE_FULL, &plan.arena, &set);
+  ot_recompute_build(layer, (ot_recompute_policy){.mode = OT_RECOMPUTE_FULL}, &plan.arena, &set);
   expect_kept(layer, &set, "");
   expect_emitted(layer, &set,
                  "attention_residual.mix attention_norm.out attention.qkv.out attention.rotated "
@@ -215,7 +230,7 @@ static const ot_program *split_layer(ot_split split, ot_recompute policy, ot_are
   *model = split_llama(4, 2);
   const ot_graph graph = split_graph(model, OT_MODE_TRAIN, split, arena);
   const ot_program *const layer = &graph.programs[graph.blocks[1].program];
-  ot_recompute_build(layer, policy, arena, set);
+  ot_recompute_build(layer, (ot_recompute_policy){.mode = policy}, arena, set);
   return layer;
 }
 
@@ -269,6 +284,92 @@ static void a_ring_is_recomputed_under_full_recompute_only(void **state) {
   ot_heap_release(&heap);
 }
 
+// ---- by module ----
+
+typedef struct module_case {
+  ot_module_set modules;
+  const char *kept, *emitted;  // without gradient ops that write outputs again
+} module_case;
+
+static void expect_modules(const ot_program *layer, const module_case *cases, int count,
+                           ot_arena *arena) {
+  for (int i = 0; i < count; i++) {
+    ot_recompute_set set;
+    const ot_recompute_policy policy = {OT_RECOMPUTE_SELECTIVE, cases[i].modules, true};
+    ot_recompute_build(layer, policy, arena, &set);
+    expect_kept(layer, &set, cases[i].kept);
+    expect_emitted(layer, &set, cases[i].emitted);
+  }
+}
+
+#define ONLY(module) OT_MODULE_SET(OT_MODULE_##module)
+
+static void a_module_runs_again_from_its_inputs(void **state) {
+  (void)state;
+  static const module_case cases[] = {
+      {ONLY(LAYERNORM),
+       "attention.rotated attention.heads attention.heads.1 attention.output.out mlp.gate_up.out "
+       "mlp.active",
+       "attention_norm.out mlp_norm.out"},
+      {ONLY(MLP),
+       "attention_norm.out attention_norm.out.1 attention.rotated attention.heads "
+       "attention.heads.1 attention.output.out mlp_norm.out mlp_norm.out.1",
+       "mlp.gate_up.out mlp.active"},
+      {ONLY(CORE_ATTN),
+       "attention_norm.out attention_norm.out.1 attention.rotated attention.output.out "
+       "mlp_norm.out mlp_norm.out.1 mlp.gate_up.out mlp.active",
+       "attention.heads"},
+      {ONLY(CORE_ATTN) | ONLY(LAYERNORM) | ONLY(MLP), "attention.rotated attention.output.out",
+       "attention_norm.out attention.heads mlp_norm.out mlp.gate_up.out mlp.active"},
+  };
+  tiny_plan plan;
+  const ot_model model = tiny_llama();
+  tiny_plan_create(&model, &(tiny_request){.micro_batches = 1}, &plan);
+  const ot_graph *const graph = &plan.graphs[OT_MODE_TRAIN];
+  const ot_program *const layer = &graph->programs[graph->blocks[1].program];
+  expect_modules(layer, cases, OT_COUNT(cases), &plan.arena);
+  tiny_plan_destroy(&plan);
+}
+
+// Routing is kept under every policy. Experts read sorted rows, which `moe` alone makes again.
+static void modules_of_experts_run_again(void **state) {
+  (void)state;
+  static const char *const active = "experts.active", *const rows = "experts.rows";
+  const ot_model dense = tiny_llama(), model = tiny_experts(&dense, false);
+  tiny_plan plan;
+  tiny_plan_create(&model, &(tiny_request){.micro_batches = 1}, &plan);
+  const ot_graph *const graph = &plan.graphs[OT_MODE_TRAIN];
+  const ot_program *const layer = &graph->programs[graph->blocks[1].program];
+  static const struct {
+    ot_recompute_module module;
+    const char *emitted, *kept, *dropped;
+  } cases[] = {
+      {OT_MODULE_MOE_ACT, active, "experts.wide", active},
+      {OT_MODULE_SHARED_EXPERTS, "shared.gate_up.out shared.active", "experts.active",
+       "shared.active"},
+      {OT_MODULE_MLP, "", active, ""},
+  };
+  for (int i = 0; i < OT_COUNT(cases); i++) {
+    ot_recompute_set set;
+    const ot_recompute_policy policy = {OT_RECOMPUTE_SELECTIVE, OT_MODULE_SET(cases[i].module),
+                                        true};
+    ot_recompute_build(layer, policy, &plan.arena, &set);
+    expect_emitted(layer, &set, cases[i].emitted);
+    for (int v = 0; v < layer->num_values; v++) {
+      if (is_listed(cases[i].kept, layer->values[v].name)) assert_true(set.kept[v]);
+      if (is_listed(cases[i].dropped, layer->values[v].name)) assert_false(set.kept[v]);
+    }
+  }
+  ot_recompute_set set;
+  ot_recompute_build(layer, policy_of(POLICIES + OT_MODULE_MOE), &plan.arena, &set);
+  for (int v = 0; v < layer->num_values; v++) {
+    const char *const name = layer->values[v].name;
+    if (is_listed(rows, name)) assert_false(set.kept[v]);
+    if (is_listed("router.gates router.place mlp_norm.out", name)) assert_true(set.kept[v]);
+  }
+  tiny_plan_destroy(&plan);
+}
+
 // ---- by rule ----
 
 static bool is_activation(const ot_program *program, int value) {
@@ -288,7 +389,7 @@ enum { MAX_VALUES = 256 };
 // Runs the recomputed ops and then the backward on the set of available values.
 static void expect_enough(const subject *s) {
   assert_true(s->program->num_values <= MAX_VALUES);
-  for (int policy = 0; policy < POLICIES; policy++) {
+  for (int policy = 0; policy < ALL; policy++) {
     const ot_program *const program = s->sets[policy].program;
     bool there[MAX_VALUES] = {false};
     for (int i = 0; i < program->num_values; i++) there[i] = s->sets[policy].kept[i];
@@ -324,7 +425,7 @@ static bool is_read(const ot_recompute_set *set, int value) {
 
 static void expect_no_waste(const subject *s) {
   const ot_program *const program = s->program;
-  for (int policy = 0; policy < POLICIES; policy++) {
+  for (int policy = 0; policy < ALL; policy++) {
     const ot_recompute_set *const set = &s->sets[policy];
     for (int i = 0; i < program->num_values; i++) {
       if (set->kept[i] && !is_read(set, i)) {
@@ -440,6 +541,8 @@ static void saved_memory_shrinks_from_policy_to_policy(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_llama_layer_keeps_what_its_gradients_read),
+      cmocka_unit_test(a_module_runs_again_from_its_inputs),
+      cmocka_unit_test(modules_of_experts_run_again),
       cmocka_unit_test(the_stack_is_available_under_every_policy),
       cmocka_unit_test(gathered_tokens_are_not_saved),
       cmocka_unit_test(a_ring_is_recomputed_under_full_recompute_only),

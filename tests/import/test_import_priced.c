@@ -71,8 +71,7 @@ static void options_change_the_engine(void **state) {
                                      .async_tp = OT_SWITCH_OFF,
                                      .backward_tp = OT_SWITCH_ON,
                                      .live_elements = 1,
-                                     .selective_share = 0.5,
-                                     .remade = OT_RECOMPUTED_NORMS};
+                                     .selective_share = 0.5};
   engine.live_elements = 7;
   engine.kernels.loss_bytes = 44;
   ot_engine_apply(&options, &engine);
@@ -82,7 +81,6 @@ static void options_change_the_engine(void **state) {
   assert_int_equal(engine.overlap_tensor, OT_TENSOR_OVERLAP_BACKWARD);
   assert_int_equal(engine.live_elements, 0);
   assert_true(engine.selective_share == 0.5);
-  assert_int_equal(engine.remade, OT_RECOMPUTED_NORMS);
 }
 
 static void recomputed_modules_are_priced_or_named(void **state) {
@@ -91,11 +89,16 @@ static void recomputed_modules_are_priced_or_named(void **state) {
   const ot_imported some =
       import_text(llama_70b(ot_arena_format(&arena, selective, "core_attn layernorm")));
   assert_int_equal(some.recompute, OT_RECOMPUTE_SELECTIVE);
-  assert_int_equal(some.options.remade, OT_RECOMPUTED_ATTENTION | OT_RECOMPUTED_NORMS);
-  expect_refusal(llama_70b(ot_arena_format(&arena, selective, "core_attn mla_up_proj")),
-                 "recompute-modules: mla_up_proj is not priced; allowed: core_attn, layernorm, "
-                 "moe_act, mlp (%s)",
+  assert_int_equal(some.modules,
+                   OT_MODULE_SET(OT_MODULE_CORE_ATTN) | OT_MODULE_SET(OT_MODULE_LAYERNORM));
+  expect_refusal(llama_70b(ot_arena_format(&arena, selective, "core_attn attention")),
+                 "%s: recompute-modules: no part of a layer is called \"attention\" (allowed: "
+                 "core_attn, layernorm, mla_up_proj, moe_act, mlp, moe, shared_experts)",
                  NULL);
+  // The older flag for a whole layer of experts; nothing is limited without selective recompute.
+  assert_int_equal(import_text(llama_70b("--moe-layer-recompute")).modules,
+                   OT_MODULE_SET(OT_MODULE_MOE));
+  assert_int_equal(import_text(llama_70b("--recompute-modules mlp")).modules, 0);
 }
 
 static void assert_chunks(const ot_imported *imported, const int *layers, int num) {

@@ -41,7 +41,8 @@ static void assert_inside(const ot_engine *engine, const ot_candidate *c) {
       (c->dp == 1 || ot_names_allow(&a->zero, stage)) &&
       (c->dp == 1 || c->pp == 1 || ot_names_allow(&a->zero_with_pp, stage)) &&
       (c->dp == 1 || c->tp * c->cp == 1 || ot_names_allow(&a->zero_with_tp, stage)) &&
-      ot_names_allow(&a->recompute, ot_recompute_names[c->recompute]);
+      ot_names_allow(&a->recompute, ot_recompute_names[c->recompute]) &&
+      (c->modules == 0 || a->modules.num > 0);
   if (!inside) fail_msg("engine %s: %s", engine->name, text);
 }
 

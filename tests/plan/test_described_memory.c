@@ -42,7 +42,8 @@ static ot_memory_estimate memory_of(question q) {
   p.model.num_eos = 0;
   p.cluster.device.flops[OT_F16] = p.cluster.device.flops[OT_BF16];
   ot_engine engine = *paper_engine(q.engine);
-  engine.runs = (ot_abilities){0};  // papers compare what not all versions run
+  engine.runs = (ot_abilities){.modules = ot_engine_orthant.runs.modules};  // papers compare what
+                                                                            // not all versions run
   p.job.engine = &engine;
   p.job.recipe = *ot_recipe_find(q.recipe ? q.recipe : p.job.engine->recipe);
   c->ep = c->etp = c->cp = 1;
@@ -105,6 +106,94 @@ static void layers_keep_what_table_2_of_korthikanti_says(void **state) {
               "selective recompute with sequence parallelism");
   assert_near(kept_by_layer(layer_of_gpt(tp, OT_RECOMPUTE_FULL, true)), 2 * sbh, 0.002,
               "full recompute");
+}
+
+// Korthikanti et al. 2022, section 4.1: of the 34 sbh of a layer, inputs of its two column-parallel
+// GEMMs are 4, made by norms from what is saved anyway; the input of GELU and that of the GEMM
+// after it 8 each; the scores belong to the attention core.
+static void modules_save_what_korthikanti_counts_for_them(void **state) {
+  (void)state;
+  static const struct {
+    ot_module_set modules;
+    double least;  // of 34 sbh/t
+    bool scores;
+  } cases[] = {
+      {OT_MODULE_SET(OT_MODULE_CORE_ATTN), 34, false},
+      {OT_MODULE_SET(OT_MODULE_LAYERNORM), 30, true},
+      {OT_MODULE_SET(OT_MODULE_MLP), 18, true},
+      {OT_MODULE_SET(OT_MODULE_LAYERNORM) | OT_MODULE_SET(OT_MODULE_MLP), 14, true},
+      {OT_MODULE_SET(OT_MODULE_CORE_ATTN) | OT_MODULE_SET(OT_MODULE_LAYERNORM), 30, false},
+  };
+  const double sbh = (double)S * B * H, scores = 5.0 * A * S / H;
+  for (int i = 0; i < OT_COUNT(cases); i++) {
+    question q = layer_of_gpt("megatron-2022", OT_RECOMPUTE_SELECTIVE, false);
+    q.candidate.modules = cases[i].modules;
+    char name[OT_MODULES_BYTES];
+    ot_module_set_print(cases[i].modules, ", ", name, sizeof name);
+    assert_near(kept_by_layer(q), sbh / T * (cases[i].least + (cases[i].scores ? scores : 0)),
+                0.002, name);
+  }
+}
+
+// Activations of the first layers, of which three are dense.
+static double deepseek_kept(int layers, ot_module_set modules) {
+  const ot_candidate c = {.tp = 1,
+                          .pp = 1,
+                          .vpp = 1,
+                          .cp = 1,
+                          .ep = 1,
+                          .etp = 1,
+                          .dp = 1,
+                          .dp_shard = 1,
+                          .micro_batch_size = 1,
+                          .micro_batches = 1,
+                          .recompute = OT_RECOMPUTE_SELECTIVE,
+                          .modules = modules,
+                          .pipeline = OT_PIPELINE_1F1B};
+  paper_job p;
+  paper_job_create("deepseek-v3", 1, 1, 4096, &p);
+  p.model.num_layers = layers;
+  p.job.engine = paper_engine("megatron-core");
+  p.job.recipe = *ot_recipe_find("bf16");
+  ot_estimator *estimator;
+  ot_estimate estimate;
+  if (ot_estimator_build(&p.job, &p.arena, &estimator) != OT_OK ||
+      ot_candidate_check(&p.job, &c) != OT_OK ||
+      ot_estimate_build(estimator, &c, &estimate) != OT_OK) {
+    fail_msg("%s", ot_fail_message());
+  }
+  paper_job_destroy(&p);
+  return (double)estimate.memory.activations;
+}
+
+// DeepSeek-AI 2024, section 2.1 and table of sizes: 128 heads of 128 + 64 keys and 128 values,
+// latents of 1536 and 512, 8 of 256 experts of 2048 and a shared one, width 7168. In 2 bytes.
+static void a_layer_of_deepseek_keeps_what_its_sizes_say(void **state) {
+  (void)state;
+  enum { C = 7168, HEADS = 128, K = 192, V = 128, ROPE = 64, QL = 1536, KVL = 512 };
+  enum { CHOSEN = 8, WIDE = 2048, TOKENS = 4096 };
+  const double qkv = HEADS * (2 * K + V), heads = HEADS * V, gates = 2 * WIDE;
+  // Input, norm's output, latents before and after norms, attention, its residual, norm's output,
+  // rows and gates of experts, of the shared one.
+  const double narrow = QL + KVL, mlp = CHOSEN * (C + gates + WIDE) + gates + WIDE;
+  const double whole = C + C + 2 * narrow + qkv + heads + C + C + mlp;
+  const struct {
+    ot_module_set modules;
+    double elements;
+  } cases[] = {
+      {OT_MODULE_SET(OT_MODULE_CORE_ATTN), whole},
+      {OT_MODULE_SET(OT_MODULE_LAYERNORM), whole - 2 * C},
+      {OT_MODULE_SET(OT_MODULE_MLA_UP_PROJ), whole - qkv - narrow + ROPE},
+      {OT_MODULE_SET(OT_MODULE_MOE_ACT), whole - CHOSEN * WIDE},
+      {OT_MODULE_SET(OT_MODULE_SHARED_EXPERTS), whole - gates - WIDE},
+      {OT_MODULE_SET(OT_MODULE_MOE), whole - mlp},
+  };
+  for (int i = 0; i < OT_COUNT(cases); i++) {
+    const double one = deepseek_kept(5, cases[i].modules) - deepseek_kept(4, cases[i].modules);
+    char name[OT_MODULES_BYTES];
+    ot_module_set_print(cases[i].modules, ", ", name, sizeof name);
+    assert_near(one, 2 * TOKENS * cases[i].elements, 0.01, name);
+  }
 }
 
 // Korthikanti et al. 2022, table 3 and figure 1, with tp 8.
@@ -285,6 +374,8 @@ static void oneflow_has_room_for_twice_as_many_micro_batches_as_stages(void **st
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(layers_keep_what_table_2_of_korthikanti_says),
+      cmocka_unit_test(modules_save_what_korthikanti_counts_for_them),
+      cmocka_unit_test(a_layer_of_deepseek_keeps_what_its_sizes_say),
       cmocka_unit_test(stages_keep_what_figure_1_of_korthikanti_says),
       cmocka_unit_test(an_eager_gated_mlp_saves_what_compiled_ones_recompute),
       cmocka_unit_test(a_parameter_takes_what_the_documents_of_its_software_say),

@@ -221,35 +221,36 @@ static void biases_are_added_to_expert_outputs(void **state) {
     fail_msg("%.9g, by hand %.9g", more_s, bytes / 1e12);
 }
 
-static double remade_s(unsigned parts) {
+static double recompute_s(ot_module_set modules) {
   ot_engine engine = plain_engine();
+  engine.runs.modules = ot_engine_orthant.runs.modules;
   question q = {.engine = &engine, .candidate = split_of(1)};
-  engine.remade = parts;
   q.candidate.recompute = OT_RECOMPUTE_SELECTIVE;
+  q.candidate.modules = modules;
   return answer(&q).recompute_s;
 }
 
-// Each part costs its own time only; a framework that names no part recomputes attention.
-static void recompute_covers_the_parts_a_framework_names(void **state) {
+// Each module costs its own time only; a framework that is given no module recomputes attention.
+static void recompute_covers_the_modules_given(void **state) {
   (void)state;
-  const unsigned parts[] = {OT_RECOMPUTED_ATTENTION, OT_RECOMPUTED_NORMS, OT_RECOMPUTED_ACTIVATION,
-                            OT_RECOMPUTED_UP_GEMM};
-  unsigned all = 0;
+  const ot_module_set parts[] = {OT_MODULE_SET(OT_MODULE_CORE_ATTN),
+                                 OT_MODULE_SET(OT_MODULE_LAYERNORM),
+                                 OT_MODULE_SET(OT_MODULE_MOE_ACT)};
+  ot_module_set all = 0;
   double sum_s = 0;
   for (int i = 0; i < OT_COUNT(parts); i++) {
-    assert_true(remade_s(parts[i]) > 0);
-    sum_s += remade_s(parts[i]);
+    assert_true(recompute_s(parts[i]) > 0);
+    sum_s += recompute_s(parts[i]);
     all |= parts[i];
   }
-  assert_true(fabs(remade_s(all) / sum_s - 1) < 1e-9);
-  assert_true(remade_s(0) == remade_s(OT_RECOMPUTED_ATTENTION));
+  assert_true(fabs(recompute_s(all) / sum_s - 1) < 1e-9);
+  assert_true(recompute_s(0) == recompute_s(parts[0]));
   // Two norms of 256 tokens, read and written, in each of 2 layers and 2 micro-batches.
   const double norms_s = 2.0 * 2 * 256 * WIDTH * 2 * LAYERS * 2 / 1e12;
-  assert_true(remade_s(OT_RECOMPUTED_NORMS) > norms_s &&
-              remade_s(OT_RECOMPUTED_NORMS) < 1.1 * norms_s);
+  assert_true(recompute_s(parts[1]) > norms_s && recompute_s(parts[1]) < 1.1 * norms_s);
   // The wide GEMM of experts: 2 rows per expert of 256, gate and up.
   const double wide_s = 2.0 * 512 * WIDTH * 2 * EXPERT_WIDTH * LAYERS * 2 / 1e14;
-  assert_true(remade_s(OT_RECOMPUTED_UP_GEMM) > wide_s);
+  assert_true(recompute_s(OT_MODULE_SET(OT_MODULE_MOE)) > wide_s + recompute_s(parts[2]));
 }
 
 // The first and the last stage hold the table. Its gradients are reduced over both, here on two
@@ -285,7 +286,7 @@ int main(void) {
       cmocka_unit_test(overlap_of_tp_that_is_not_known_is_half),
       cmocka_unit_test(received_tokens_are_sorted_by_separate_passes),
       cmocka_unit_test(biases_are_added_to_expert_outputs),
-      cmocka_unit_test(recompute_covers_the_parts_a_framework_names),
+      cmocka_unit_test(recompute_covers_the_modules_given),
       cmocka_unit_test(a_tied_embedding_on_two_stages_is_reduced_over_them),
       cmocka_unit_test(ep_divides_experts_and_ranks),
   };

@@ -279,6 +279,7 @@ static bool has_same_degrees(const ot_candidate *a, const ot_candidate *b) {
   same.micro_batches = a->micro_batches;
   same.pipeline = a->pipeline;
   same.recompute = a->recompute;
+  same.modules = a->modules;
   same.no_sequence_parallel = a->no_sequence_parallel;
   return ot_candidate_compare(a, &same) == 0;
 }

@@ -249,6 +249,11 @@ void parity_create(const parity_request *request, parity_case *c) {
   if (request->parametrize) c->run.parametrization = request->parametrize(&c->model);
   read_mup(c);
   c->run.parallel.recompute = &c->recompute;
+  c->run.parallel.recompute_modules = c->modules;
+  for (int m = 0; m < OT_RECOMPUTE_MODULES; m++) {
+    if (!(request->modules & ot_model_modules(&c->model) & OT_MODULE_SET(m))) continue;
+    c->modules[c->run.parallel.num_recompute_modules++] = (ot_recompute_module)m;
+  }
   c->micro_batches = PARITY_BATCH / request->micro_batch_size;
   const bool whole = request->micro_batch_size == PARITY_BATCH;
   const ot_runtime_request wanted = {

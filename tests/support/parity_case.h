@@ -14,6 +14,7 @@ typedef struct parity_request {
   ot_dtype storage;
   ot_backend backend;
   ot_recompute recompute;
+  ot_module_set modules;  // of those, what the model has
   bool split_backward, no_graphs;
   bool poison;           // with canaries of 64 bytes
   int micro_batch_size;  // 2 (the whole batch) or 1
@@ -30,6 +31,7 @@ typedef struct parity_case {
   ot_model model;
   ot_run run;
   ot_recompute recompute;
+  ot_recompute_module modules[OT_RECOMPUTE_MODULES];
   int micro_batches;
   int64_t T, V;
   ot_safetensors *weights, *reference;
