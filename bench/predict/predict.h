@@ -48,7 +48,7 @@ typedef struct ot_predict_how {
 } ot_predict_how;
 
 // Prints the launches of rank 0 in which prediction and measurement of a step differ most: work,
-// calls, the price of a call beside first quartile, median and mean of its measured times.
+// calls, the price of a call next to first quartile, median and mean of its measured times.
 void ot_predict_tasks_print(const ot_predict_outcome *outcome, int steps, ot_arena *arena);
 
 ot_status ot_predict_case_run(const ot_predict_case *c, const ot_predict_how *how, ot_arena *arena,

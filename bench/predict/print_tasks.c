@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicted times of kernels beside measured ones, by what the kernels do.
+// Predicted times of kernels next to measured ones, by what the kernels do.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

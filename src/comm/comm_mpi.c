@@ -24,7 +24,7 @@ static const double yield_s = 2e-3;  // then duration of polling with yields to 
 // that share cores return sooner, and a nap is longer than their turn.
 static const double long_yield_s = 2e-3, crowded_s = 0.2;
 static const double first_nap_s = 20e-6, longest_nap_s = 100e-6;
-// After a second without news, as in a server that nobody asks anything, longer ones do.
+// After a second without news, as in a server without requests, longer ones do.
 static const double quiet_s = 1, longest_quiet_nap_s = 2e-3;
 
 enum {

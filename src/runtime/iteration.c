@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rank that leads sends each other rank what to compute, in a message of a size that all know
 // and a second one if it is longer, and each rank of the last stage sends it what came out.
-// Messages of an iteration have buffers of their own, so nobody waits for one before it must.
+// Messages of an iteration have buffers of their own, so no rank waits for one before it must.
 #include "runtime/iteration.h"
 
 #include <stdlib.h>

@@ -77,7 +77,7 @@ rm -rf layout
 losses layout >got
 close got want_live || fail "a live teacher under pp=2 is not as one rank"
 
-# ---- a teacher on ranks of its own: the same bits, whoever runs it, with alpha and a batch ramp too ----
+# ---- a teacher on ranks of its own: the same bits on any ranks, with alpha and a batch ramp too ----
 # apart LAYOUT RANKS TEACHERS [--set ...]: RANKS ranks of the student with and without TEACHERS more.
 apart() {
   local own=(train student.yaml --set distill.from=live --set "parallel.$1" "${@:4}")
