@@ -16,6 +16,7 @@
 #include "files/disk.h"
 #include "host/child_socket.h"
 #include "host/clock.h"
+#include "host/cores.h"
 #include "rl/generator_service.h"
 #include "rl/rl_run.h"
 
@@ -253,9 +254,8 @@ static ot_status load(training *t) {
 
 // On the real clock processes share the cores of this machine.
 static void share_cores(ot_run *run, int ranks) {
-  const int sharers = run->rl.generators + ranks;
   if (run->rl.clock != OT_RL_REAL || run->threads > 0) return;
-  run->threads = sharers < ot_runtime_cores() ? ot_runtime_cores() / sharers : 1;
+  run->threads = ot_host_threads(run->rl.generators + ranks);
 }
 
 static ot_status prepare(void *context, int ranks) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host/cores.h"
 #include "runtime/model_runtime.h"
 
 typedef enum command_kind { MEET, READ, GO } command_kind;
@@ -88,7 +89,6 @@ static ot_status open(teacher_rank *t) {
   ot_arena arena = ot_heap_arena_create(&t->heap);
   const int64_t B = run->batch.micro_batch_size, T = run->data.sequence_length;
   const int64_t K = ot_run_weighted_targets(run);
-  const int shared = ot_runtime_cores() / ot_comm_local_size(t->comm);
   t->teachers = ot_comm_size(t->comm);
   t->index = ot_comm_rank(t->comm);
   t->students = job_size(t->comm) - t->teachers;
@@ -105,9 +105,7 @@ static ot_status open(teacher_rank *t) {
       .run = run,
       .loader = t->loader,
       .loads = true,
-      .threads = run->threads > 0 ? run->threads
-                 : shared > 1     ? shared
-                                  : 1,
+      .threads = run->threads > 0 ? run->threads : ot_host_threads(ot_comm_local_size(t->comm)),
       .backend = backend,
       .ordinal = ot_comm_ordinal(t->comm, ot_device_count(backend)),
   };

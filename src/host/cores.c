@@ -13,6 +13,12 @@ int ot_host_cores(void) {
   return cores > 0 ? cores : 1;
 }
 
+int ot_host_threads(int ranks) {
+  const int cores = ot_host_cores();
+  if (ranks <= 1) return cores;
+  return cores > ranks ? cores / ranks : 1;
+}
+
 // The core of thread `thread` of the rank: of those in `all`, one after the other.
 static cpu_set_t core_of(const ot_core_binding *b, int thread) {
   int left = b->rank * b->threads + thread;

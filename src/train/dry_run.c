@@ -9,6 +9,7 @@
 #include "distill/distiller.h"
 #include "distill/teacher.h"
 #include "files/disk.h"
+#include "host/cores.h"
 #include "train/learning_rate.h"
 #include "train/loop_start.h"
 #include "train/memory_advice.h"
@@ -23,11 +24,10 @@ typedef struct planned {
 
 static ot_status plan_rank(const ot_run *run, const ot_dry_run *how, int rank, ot_arena *arena,
                            planned *p) {
-  const int shared = ot_runtime_cores() / (how->local_ranks > 1 ? how->local_ranks : 1);
   p->rank = (ot_planned_rank){.run = run,
                               .mesh = how->mesh,
                               .rank = rank,
-                              .threads = shared > 1 ? shared : 1,
+                              .threads = ot_host_threads(how->local_ranks),
                               .backend = how->backend};
   OT_TRY(ot_rank_plan(&p->rank, arena));
   const ot_schedule *const schedule = &p->rank.schedule;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "host/cores.h"
 #include "runtime/host_allreduce.h"
 #include "runtime/model_runtime.h"
 
@@ -110,8 +111,7 @@ int ot_world_data_degree(const ot_world *world) {
 int ot_world_core_sharers(const ot_world *world) { return world ? world->sharing : 1; }
 
 int ot_world_threads(const ot_world *world) {
-  const int threads = ot_runtime_cores() / ot_world_core_sharers(world);
-  return threads > 1 ? threads : 1;
+  return ot_host_threads(ot_world_core_sharers(world));
 }
 
 int64_t ot_world_machine(const ot_world *world) {
