@@ -24,6 +24,7 @@ typedef struct member {
   int32_t *versions;    // [max_tokens]
   made_group *group;
   bool lost;
+  double end_s;
 } member;
 
 struct made_group {
@@ -136,8 +137,9 @@ static char *put(char *at, const void *data, int64_t bytes) {
   return at + padded(bytes);
 }
 
-static char *put_member(char *at, const member *m) {
-  const ot_rl_finished_member head = {m->answer.id, m->answer.count, m->answer.ended};
+static char *put_member(char *at, const member *m, double now_s) {
+  const ot_rl_finished_member head = {m->answer.id, m->answer.count, m->answer.ended,
+                                      now_s - m->end_s};
   at = put(at, &head, sizeof head);
   at = put(at, m->answer.behaviour, head.count * 8);
   at = put(at, m->answer.tokens, head.count * 4);
@@ -158,8 +160,9 @@ static ot_status send_group(service *s, made_group *group) {
   char *const rest = calloc(1, (size_t)bytes + 8);
   OT_CHECK(rest, OT_ENVIRONMENT, "out of memory for a group");
   char *at = put(rest, s->events, s->num_events * 8);
+  const double now_s = ot_clock_s();
   for (int i = 0; i < s->run->rl.group; i++) {
-    if (!group->members[i].lost) at = put_member(at, &group->members[i]);
+    if (!group->members[i].lost) at = put_member(at, &group->members[i], now_s);
   }
   const ot_status status = ot_rl_link_send(s->link, OT_RL_GROUP, (ot_rl_part){&head, sizeof head},
                                            (ot_rl_part){rest, bytes});
@@ -177,6 +180,7 @@ static ot_status leave_slot(service *s, int i, bool lost) {
   s->slots[i] = NULL;
   s->running--;
   m->lost = lost;
+  m->end_s = ot_clock_s();
   return ++m->group->done == s->run->rl.group ? send_group(s, m->group) : OT_OK;
 }
 

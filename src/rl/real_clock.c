@@ -51,18 +51,12 @@ static double now_s(const real_clock *c) { return ot_clock_s() - c->start_s - c-
 
 // ---- lost generators ----
 
-static int64_t consumed_by(const real_clock *c, int index) {
-  int64_t waiting = 0;
-  for (const ot_rl_group *g = c->queue.first; g; g = g->next) waiting += g->id % c->count == index;
-  return c->remotes[index].received - waiting;
-}
-
 static ot_status send_limits(ot_rl_state *r) {
   real_clock *const c = clock_of(r);
-  const int64_t groups = (r->fleet.queue + r->fleet.group - 1) / r->fleet.group;
   for (int i = 0; i < c->count; i++) {
-    const ot_rl_limits limits = {.consumed = consumed_by(c, i),
-                                 .waiting = (groups + c->alive - 1) / ot_larger_whole(1, c->alive)};
+    const ot_rl_limits limits = {
+        .consumed = c->remotes[i].received - ot_rl_queue_waiting(&c->queue, i),
+        .waiting = ot_rl_fleet_share(&r->fleet, c->alive)};
     if (c->remotes[i].lost || memcmp(&limits, &c->remotes[i].told, sizeof limits) == 0) continue;
     c->remotes[i].told = limits;
     OT_TRY(ot_rl_link_send(c->remotes[i].link, OT_RL_LIMITS, (ot_rl_part){&limits, sizeof limits},
@@ -147,6 +141,7 @@ static bool take_member(ot_rl_state *r, reader *in, ot_rl_group *group, double a
   a->versions = sequence->versions;
   sequence->data = a;
   sequence->prompt_tokens = a->prompt->num_tokens;
+  sequence->end_s = at_s - head->waited_s;
   ot_rl_queue_end(&c->queue, sequence, at_s);
   return true;
 }

@@ -59,6 +59,7 @@ typedef struct ot_rl_finished_group {
 
 typedef struct ot_rl_finished_member {
   int64_t id, count, ended;
+  double waited_s;  // for the other members
 } ot_rl_finished_member;
 
 typedef struct ot_rl_message {

@@ -187,7 +187,8 @@ static ot_status fill_group(const reading *in, const json_t *from, ot_rl_group *
     }
     next++;
     OT_TRY(fill_answer(in, member, sequence));
-    ot_rl_queue_end(in->queue, sequence, real_of(member, "end"));
+    sequence->end_s = real_of(member, "end");
+    ot_rl_queue_end(in->queue, sequence, sequence->end_s);
   }
   return next == json_array_size(members) ? OT_OK : refuse(in, "members of a group");
 }

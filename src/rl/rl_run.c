@@ -23,6 +23,7 @@ ot_rl_fleet ot_rl_fleet_of(const ot_run *run) {
                        .queue = rl->queue > 0 ? rl->queue : 2 * rl->batch,
                        .max_lag = rl->max_lag,
                        .recompute = rl->recompute != 0,
+                       .apart = rl->clock == OT_RL_REAL,
                        .cost = rl->costs};
 }
 

@@ -12,6 +12,8 @@ typedef struct generator {
   double start_s, end_s;   // of the step or pause
   int64_t version;         // of its weights
   int64_t started;         // sequences since it took them
+  int64_t groups;          // apart: that it has begun
+  ot_rl_group *open;       // apart: some members have not started
   int num_running;         // in the step; 0: a pause
   ot_rl_sequence **slots;  // [slots] or null
   ot_rl_sequence **running;
@@ -32,7 +34,7 @@ struct ot_rl_flow {
   double trainer_end_s;
   ot_rl_sequence **batch;  // [fleet.batch] in training
   int batch_count;
-  ot_rl_group *open;  // some members have not started
+  ot_rl_group *open;  // some members have not started, unless generators are apart
   ot_rl_queue queue;
   double record_from_s;
   bool resting;  // see ot_rl_flow_rest
@@ -93,32 +95,59 @@ static ot_status end_training(ot_rl_flow *f) {
 
 // ---- generators ----
 
-// Synchronous: an equal share of the batch for each generator that has not failed.
-static bool is_in_share(const ot_rl_flow *f, const generator *g) {
-  int64_t there = 0;
+static int generators_there(const ot_rl_flow *f) {
+  int there = 0;
   for (int i = 0; i < f->num_generators; i++) there += !f->generators[i].failed;
-  return f->started < f->fleet->batch * (f->version + 1) && g->started * there < f->fleet->batch;
+  return there;
 }
 
-static bool may_start(const ot_rl_flow *f, const generator *g) {
+// Synchronous: an equal share of the batch for each generator that has not failed.
+static bool is_in_share(const ot_rl_flow *f, const generator *g) {
+  return f->started < f->fleet->batch * (f->version + 1) &&
+         g->started * generators_there(f) < f->fleet->batch;
+}
+
+// The number of the next group that a generator begins, where each makes its own.
+static int64_t next_group(const ot_rl_flow *f, int index) {
+  return index + f->generators[index].groups * f->num_generators;
+}
+
+static bool may_start_apart(const ot_rl_flow *f, int index) {
+  const ot_rl_fleet *const fleet = f->fleet;
+  if (f->generators[index].open) return true;
+  if (fleet->updates == OT_RL_SYNCHRONOUS) {
+    return next_group(f, index) * fleet->group < fleet->batch * (f->version + 1);
+  }
+  return ot_rl_queue_waiting(&f->queue, index) < ot_rl_fleet_share(fleet, generators_there(f));
+}
+
+static bool may_start(const ot_rl_flow *f, int index) {
   if (f->resting) return false;
-  if (f->fleet->updates == OT_RL_SYNCHRONOUS) return is_in_share(f, g);
+  if (f->fleet->apart) return may_start_apart(f, index);
+  if (f->fleet->updates == OT_RL_SYNCHRONOUS) return is_in_share(f, &f->generators[index]);
   return f->open || f->queue.queued * f->fleet->group < f->fleet->queue;
 }
 
-static ot_rl_sequence *begin_sequence(ot_rl_flow *f) {
-  if (!f->open) f->open = ot_rl_queue_open(&f->queue, f->started / f->fleet->group);
-  ot_rl_sequence *const sequence = ot_rl_queue_begin(&f->queue, f->open);
-  if (f->open->started == f->fleet->group) f->open = NULL;
+static ot_rl_sequence *begin_sequence(ot_rl_flow *f, int index) {
+  const bool apart = f->fleet->apart;
+  generator *const g = &f->generators[index];
+  ot_rl_group **const open = apart ? &g->open : &f->open;
+  if (!*open) {
+    *open =
+        ot_rl_queue_open(&f->queue, apart ? next_group(f, index) : f->started / f->fleet->group);
+    g->groups++;
+  }
+  ot_rl_sequence *const sequence = ot_rl_queue_begin(&f->queue, *open);
+  if ((*open)->started == f->fleet->group) *open = NULL;
   f->started++;
   return sequence;
 }
 
 static ot_status fill_slots(ot_rl_flow *f, int index) {
   generator *const g = &f->generators[index];
-  for (int slot = 0; slot < f->fleet->slots && may_start(f, g); slot++) {
+  for (int slot = 0; slot < f->fleet->slots && may_start(f, index); slot++) {
     if (g->slots[slot]) continue;
-    ot_rl_sequence *const sequence = begin_sequence(f);
+    ot_rl_sequence *const sequence = begin_sequence(f, index);
     sequence->generator = index;
     sequence->slot = slot;
     g->slots[slot] = sequence;
@@ -170,6 +199,7 @@ static ot_status take_token(ot_rl_flow *f, generator *g, int i) {
   f->queue.record.made_tokens++;
   if (g->progress[i] == OT_RL_LAST_TOKEN) {
     g->slots[sequence->slot] = NULL;
+    sequence->end_s = f->now_s;
     ot_rl_queue_end(&f->queue, sequence, f->now_s);
   } else if (ot_rl_queue_is_old(&f->queue, sequence, f->version)) {
     return lose(f, g, sequence->slot);
@@ -187,16 +217,26 @@ static ot_status end_step(ot_rl_flow *f, int index) {
   return OT_OK;
 }
 
+// Of its open group, if it is its own, the members that have not started are lost, too.
+static ot_status fail(ot_rl_flow *f, generator *g) {
+  g->failed = true;
+  g->busy = false;
+  for (int slot = 0; slot < f->fleet->slots; slot++) {
+    if (g->slots[slot]) OT_TRY(lose(f, g, slot));
+  }
+  for (int left = g->open ? f->fleet->group - g->open->started : 0; left > 0; left--) {
+    ot_rl_queue_lose(&f->queue, ot_rl_queue_begin(&f->queue, g->open), f->now_s);
+  }
+  g->open = NULL;
+  return OT_OK;
+}
+
 static ot_status fail_generators(ot_rl_flow *f) {
   for (int i = 0; i < f->request.num_failures; i++) {
     const ot_rl_failure *const failure = &f->request.failures[i];
     generator *const g = &f->generators[failure->generator];
     if (failure->at_s > f->now_s || g->failed) continue;
-    g->failed = true;
-    g->busy = false;
-    for (int slot = 0; slot < f->fleet->slots; slot++) {
-      if (g->slots[slot]) OT_TRY(lose(f, g, slot));
-    }
+    OT_TRY(fail(f, g));
   }
   return OT_OK;
 }

@@ -88,16 +88,22 @@ static void forecast_in_flight(const ot_rl_fleet *fleet, const ot_rl_lengths *le
   out->step_s = cost->decode_s + row_s * out->running / fleet->generators;
   out->rho = train_s / update_s;
   out->sigma = cost->publish_s / update_s;
-  out->generators_busy = 1 - out->sigma;
+  out->idle = stock->idle;
+  out->generators_busy = 1 - out->sigma - out->idle;
   out->trainers_busy = out->rho;
   out->left = stock->left;
   out->wait = stock->wait;
   out->first_wait = stock->first_wait;
   const double rest = out->rho + out->sigma + out->left / B;
-  out->lag = out->running * (1 + cv2) / (2 * B) + rest + out->wait;
-  out->first_lag = out->running / B + rest + out->first_wait;
+  const double in_flight = out->running * (1 - out->idle);
+  out->lag = in_flight * (1 + cv2) / (2 * B) + rest + out->wait;
+  out->first_lag = in_flight / B + rest + out->first_wait;
   const double longest_s = (double)ot_rl_lengths_largest(lengths) * out->step_s;
   out->lag_max = round_up(longest_s / update_s + out->wait) + 1 + round_up(out->left / B);
+}
+
+ot_rl_stock ot_rl_forecast_stock(const ot_rl_forecast *found) {
+  return (ot_rl_stock){found->running, found->idle, found->left, found->wait, found->first_wait};
 }
 
 // E[largest of n] lengths.
@@ -118,7 +124,7 @@ static double expected_longest(const ot_rl_lengths *lengths, int64_t n, ot_arena
 static double decode_batch_s(const ot_rl_fleet *fleet, const ot_rl_lengths *lengths,
                              ot_arena *arena) {
   const double row_s = fleet->cost.row_s * rows_per_token(lengths);
-  const double tokens = fleet->batch * moment(lengths, 1) / fleet->workers;
+  const double tokens = fleet->batch * moment(lengths, 1) / ot_rl_fleet_generators(fleet);
   const int64_t draws = lengths->by_prompt ? fleet->batch / fleet->group : fleet->batch;
   const double longest = expected_longest(lengths, draws, arena);
   return fleet->cost.decode_s * ot_larger(longest, tokens / fleet->slots) + row_s * tokens;
@@ -128,7 +134,7 @@ static void forecast_synchronous(const ot_rl_fleet *fleet, const ot_rl_lengths *
                                  ot_arena *arena, ot_rl_forecast *out) {
   const ot_rl_costs *const cost = &fleet->cost;
   const double B = fleet->batch, l = moment(lengths, 1);
-  const double train_s = B * l * cost->train_token_s / fleet->workers;
+  const double train_s = B * l * cost->train_token_s / ot_rl_fleet_trainers(fleet);
   const double decode_s = decode_batch_s(fleet, lengths, arena);
   const double update_s = decode_s + train_s + cost->publish_s;
   out->updates_per_s = 1 / update_s;
@@ -137,7 +143,7 @@ static void forecast_synchronous(const ot_rl_fleet *fleet, const ot_rl_lengths *
   out->trainers_busy = out->rho = train_s / update_s;
   out->sigma = cost->publish_s / update_s;
   out->step_s = cost->decode_s + cost->row_s * rows_per_token(lengths) *
-                                     ot_smaller(fleet->slots, B / fleet->workers);
+                                     ot_smaller(fleet->slots, B / ot_rl_fleet_generators(fleet));
   out->running = B * l * out->step_s / decode_s;
 }
 
@@ -254,4 +260,5 @@ void ot_rl_record_forecast(const ot_rl_fleet *fleet, const ot_rl_record *r, ot_r
       .lag_p99 = ot_rl_record_lag_quantile(r, 0.99),
       .lag_max = r->lag_max,
   };
+  out->idle = ot_larger(0, 1 - out->generators_busy - out->sigma);
 }

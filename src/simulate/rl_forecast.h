@@ -2,7 +2,8 @@
 // How fast a fleet learns and how old its data are: in closed form, and by playing the flow
 // (rl_flow.h) with lengths alone. Both describe answers by a sample of their lengths. Pure.
 //
-// N workers, of which N_g generate in H slots each; K sequences run at once, B make an update, l is
+// N workers, of which N_g generate in H slots each; K sequences run at once on average over all
+// time, that in which generators wait included; B make an update, l is
 // the mean length, tau the time of a decode step, t the trainer's time of a token, T the time of an
 // update. With weights in flight:
 //
@@ -42,7 +43,8 @@ typedef struct ot_rl_forecast {
   double tokens_per_s, updates_per_s;
   double generated_per_s, trained_per_s;  // tokens that each side could do; synchronous: together
   double generators_busy, trainers_busy;  // shares of the time
-  double running;                         // sequences that decode at once, on average
+  double running;                         // sequences in a decode step of all, on average
+  double idle;                            // share of the time in which generators have none
   double step_s;                          // of a decode step, on average
   double rho, sigma;                      // shares of an update
   double left;                            // Q, sequences
@@ -55,9 +57,12 @@ typedef struct ot_rl_forecast {
 // What the closed form cannot know, from a play or a run; zeros: none.
 typedef struct ot_rl_stock {
   double running;  // 0: all slots, or as many as the trainers keep busy
+  double idle;
   double left;
   double wait, first_wait;
 } ot_rl_stock;
+
+ot_rl_stock ot_rl_forecast_stock(const ot_rl_forecast *found);
 
 // The closed form. The fleet is valid; `arena` for scratch.
 void ot_rl_forecast_build(const ot_rl_fleet *fleet, const ot_rl_lengths *lengths,

@@ -11,6 +11,11 @@ typedef struct queued_sequence {
 
 // ---- the fleet ----
 
+// Workers that take turns do both.
+static bool takes_turns(const ot_rl_fleet *fleet) {
+  return fleet->updates == OT_RL_SYNCHRONOUS && !fleet->apart;
+}
+
 static ot_status check_costs(const ot_rl_costs *cost) {
   OT_CHECK(cost->decode_s > 0, OT_USAGE, "rl: a decode step takes %g s; allowed: above 0",
            cost->decode_s);
@@ -21,11 +26,11 @@ static ot_status check_costs(const ot_rl_costs *cost) {
 }
 
 ot_status ot_rl_fleet_check(const ot_rl_fleet *fleet) {
-  const bool in_flight = fleet->updates == OT_RL_IN_FLIGHT;
-  OT_CHECK(fleet->workers >= (in_flight ? 2 : 1), OT_USAGE,
+  const bool apart = !takes_turns(fleet);
+  OT_CHECK(fleet->workers >= (apart ? 2 : 1), OT_USAGE,
            "rl.workers=%d; allowed: %s (try updates: synchronous on one)", fleet->workers,
-           in_flight ? "2 or more with updates in flight" : "1 or more");
-  OT_CHECK(!in_flight || (fleet->generators >= 1 && fleet->generators < fleet->workers), OT_USAGE,
+           apart ? "2 or more with updates in flight" : "1 or more");
+  OT_CHECK(!apart || (fleet->generators >= 1 && fleet->generators < fleet->workers), OT_USAGE,
            "rl.generators=%d of %d workers; allowed: 1 to %d, the others train", fleet->generators,
            fleet->workers, fleet->workers - 1);
   OT_CHECK(fleet->slots >= 1 && fleet->group >= 1, OT_USAGE,
@@ -42,11 +47,16 @@ ot_status ot_rl_fleet_check(const ot_rl_fleet *fleet) {
 }
 
 int ot_rl_fleet_generators(const ot_rl_fleet *fleet) {
-  return fleet->updates == OT_RL_SYNCHRONOUS ? fleet->workers : fleet->generators;
+  return takes_turns(fleet) ? fleet->workers : fleet->generators;
 }
 
 int ot_rl_fleet_trainers(const ot_rl_fleet *fleet) {
-  return fleet->updates == OT_RL_SYNCHRONOUS ? fleet->workers : fleet->workers - fleet->generators;
+  return takes_turns(fleet) ? fleet->workers : fleet->workers - fleet->generators;
+}
+
+int64_t ot_rl_fleet_share(const ot_rl_fleet *fleet, int there) {
+  const int64_t groups = (fleet->queue + fleet->group - 1) / fleet->group;
+  return (groups + there - 1) / ot_larger_whole(1, there);
 }
 
 // ---- groups and sequences ----
@@ -62,6 +72,14 @@ ot_rl_group *ot_rl_queue_open(ot_rl_queue *queue, int64_t id) {
   ot_rl_sequence **const members = group->members;
   *group = (ot_rl_group){.id = id, .members = members};
   return group;
+}
+
+int64_t ot_rl_queue_waiting(const ot_rl_queue *queue, int generator) {
+  int64_t waiting = 0;
+  for (const ot_rl_group *g = queue->first; g; g = g->next) {
+    waiting += g->id % queue->fleet->generators == generator;
+  }
+  return waiting;
 }
 
 static void end_group(ot_rl_queue *queue, ot_rl_group *group) {
@@ -139,7 +157,6 @@ void ot_rl_queue_end(ot_rl_queue *queue, ot_rl_sequence *sequence, double now_s)
     group->members[at] = group->members[at - 1];
   }
   group->members[at] = sequence;
-  sequence->end_s = now_s;
   count_member(queue, group, now_s);
 }
 

@@ -18,6 +18,9 @@ typedef struct ot_rl_fleet {
   int queue;       // generators start no sequence while that many wait, >= batch
   int max_lag;     // versions; a sequence with an older token is dropped. 0: no bound
   bool recompute;  // with new weights, K and V of running sequences are computed again
+  // As on the real clock: generators are apart from the trainers with synchronous updates, too, and
+  // each makes groups of its own, those whose number is its own modulo `generators`.
+  bool apart;
   ot_rl_costs cost;
 } ot_rl_fleet;
 
@@ -27,6 +30,9 @@ ot_status ot_rl_fleet_check(const ot_rl_fleet *fleet);
 // Workers that generate and that train.
 int ot_rl_fleet_generators(const ot_rl_fleet *fleet);
 int ot_rl_fleet_trainers(const ot_rl_fleet *fleet);
+
+// Groups that may wait of one generator's, where each makes its own and `there` go on.
+int64_t ot_rl_fleet_share(const ot_rl_fleet *fleet, int there);
 
 // A sequence from its start until it was trained on.
 typedef struct ot_rl_sequence {
@@ -93,10 +99,14 @@ typedef struct ot_rl_queue {
 
 ot_rl_group *ot_rl_queue_open(ot_rl_queue *queue, int64_t id);
 
+// Groups that wait of those that a generator has made, where each makes its own.
+int64_t ot_rl_queue_waiting(const ot_rl_queue *queue, int generator);
+
 // The next member of a group.
 ot_rl_sequence *ot_rl_queue_begin(ot_rl_queue *queue, ot_rl_group *group);
 
-// A sequence has ended, or was lost (then it is gone after the call); with its group it waits.
+// A sequence has ended, at end_s, or was lost (then it is gone after the call); with its group it
+// waits, from now_s on if it was the last one.
 void ot_rl_queue_end(ot_rl_queue *queue, ot_rl_sequence *sequence, double now_s);
 void ot_rl_queue_lose(ot_rl_queue *queue, ot_rl_sequence *sequence, double now_s);
 

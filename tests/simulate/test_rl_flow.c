@@ -57,7 +57,7 @@ static void play_both(const ot_rl_fleet *fleet, const ot_rl_lengths *lengths,
   ot_rl_record record;
   assert_int_equal(ot_rl_play_run(&play, &arena, &record), OT_OK);
   ot_rl_record_forecast(fleet, &record, &both[0]);
-  const ot_rl_stock stock = {both[0].running, both[0].left, both[0].wait, both[0].first_wait};
+  const ot_rl_stock stock = ot_rl_forecast_stock(&both[0]);
   ot_rl_forecast_build(fleet, lengths, &stock, &arena, &both[1]);
 }
 
@@ -108,6 +108,30 @@ static void lag_is_that_of_another_program(void **state) {
     play_both(&fleet, &lengths, both);
     is_near(both[0].lag, found[i].token, 0.05, "token");
     is_near(both[0].first_lag, found[i].first, 0.05, "first token");
+  }
+}
+
+// The rules of the real clock. Where training is slower, a generator with a share of the queue
+// stops earlier than one that may begin while the whole queue has room.
+static void generators_apart_follow_the_closed_form(void **state) {
+  (void)state;
+  static const setting settings[] = {
+      {256, 64, 0.8, 128, 8}, {64, 64, 0.8, 128, 8}, {64, 64, 1.3, 128, 8}, {64, 128, 2, 256, 8}};
+  for (int k = EXPONENTIAL; k < KINDS; k++) {
+    for (int i = 0; i < OT_COUNT(settings); i++) {
+      ot_rl_fleet fleet = fleet_of(&settings[i]);
+      const ot_rl_lengths lengths = lengths_of((kind)k, settings[i].slots);
+      ot_rl_forecast shared[2], own[2];
+      char what[64];
+      snprintf(what, sizeof what, "apart, lengths %d, setting %d", k, i);
+      play_both(&fleet, &lengths, shared);
+      fleet.apart = true;
+      play_both(&fleet, &lengths, own);
+      is_near(own[0].lag, own[1].lag, 0.05, what);
+      if (settings[i].rho < 1) is_near(own[0].first_lag, own[1].first_lag, 0.05, what);
+      is_near(own[0].tokens_per_s, own[1].tokens_per_s, 0.03, what);
+      if (settings[i].rho > 1) assert_true(own[0].left < shared[0].left);
+    }
   }
 }
 
@@ -319,6 +343,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(lag_and_throughput_follow_the_closed_form, begin, finish),
       cmocka_unit_test_setup_teardown(lag_is_that_of_another_program, begin, finish),
+      cmocka_unit_test_setup_teardown(generators_apart_follow_the_closed_form, begin, finish),
       cmocka_unit_test_setup_teardown(rows_and_pauses_cost_time, begin, finish),
       cmocka_unit_test_setup_teardown(synchronous_updates_have_no_lag, begin, finish),
       cmocka_unit_test_setup_teardown(lag_never_exceeds_its_bound, begin, finish),
