@@ -367,6 +367,8 @@ const ot_verb ot_verb_sample = {
         "  orthant sample model_dir --prompt \"Once\" --temperature 0 --json\n"
         "  orthant sample model_dir --prompts questions.jsonl --n 4 --top-p 0.9 --stop \".\"",
     .options = rows,
+    .absent = "cp",
+    .instead = ot_option_instead_of_cp,
     .num_options = OT_COUNT(rows),
     .json = true,
     .run = run,

@@ -245,6 +245,8 @@ const ot_verb ot_verb_score = {
         "  orthant score runs/demo/run questions.jsonl > scores.jsonl\n"
         "  orthant score runs/demo/run --tasks choices.jsonl texts.jsonl",
     .options = rows,
+    .absent = "cp",
+    .instead = ot_option_instead_of_cp,
     .num_options = OT_COUNT(rows),
     .json = true,
     .run = run,

@@ -200,6 +200,8 @@ const ot_verb ot_verb_serve = {
         "  orthant serve runs/demo/run\n"
         "  orthant serve model_dir --port 9000 --api-key key.txt --max-length 2048",
     .options = rows,
+    .absent = "cp",
+    .instead = ot_option_instead_of_cp,
     .num_options = OT_COUNT(rows),
     .json = true,
     .run = run,

@@ -335,6 +335,8 @@ static void print_dry_json(const training *t, const ot_dry_run_report *r, const 
   ot_json_integer(&w, "teacher_bytes", r->teacher_bytes);
   ot_json_real(&w, "teacher_seconds", r->cluster ? r->teacher_s : NAN);
   ot_json_integer(&w, "evaluations", r->evaluations);
+  ot_json_integer(&w, "evaluation_stages", r->evaluation_stages);
+  ot_json_integer(&w, "evaluation_bytes", r->evaluation_bytes);
   ot_json_real(&w, "evaluation_seconds", r->evaluations > 0 ? r->evaluation_s : NAN);
   ot_json_text(&w, "command", command);
   ot_json_end(&w);

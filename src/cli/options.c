@@ -79,6 +79,9 @@ static ot_status unknown_option(const ot_verb *verb, const char *word, size_t le
   if (verb->json) ot_text_nearest(name, "json", &nearest, &best);
   ot_text_nearest(name, "help", &nearest, &best);
   ot_fail(OT_USAGE, "unknown option --%s (%s%s)", name, prefix_of(verb), verb->name);
+  if (verb->absent && ot_text_equal(name, verb->absent)) {
+    return ot_fail_hint(OT_USAGE, "%s", verb->instead);
+  }
   if (nearest) return ot_fail_hint(OT_USAGE, "did you mean --%s?", nearest);
   return ot_fail_hint(OT_USAGE, "%s%s --help lists its options", prefix_of(verb), verb->name);
 }

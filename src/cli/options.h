@@ -46,9 +46,10 @@ typedef struct ot_verb {
   const char *examples;  // lines, or null
   const ot_option *options;
   int num_options;
-  bool json;     // takes --json
-  bool command;  // takes the words of a command after `--`
-  bool hidden;   // not in the list of verbs
+  const char *absent, *instead;  // an option that users may expect, and what to use; or null
+  bool json;                     // takes --json
+  bool command;                  // takes the words of a command after `--`
+  bool hidden;                   // not in the list of verbs
   ot_status (*run)(const ot_options *options);
 } ot_verb;
 

@@ -22,6 +22,8 @@ const ot_option ot_option_pp = {
     1,
     1 << 20,
     .help = "stages of a pipeline that the ranks form; those of a stage share it by tp"};
+const char ot_option_instead_of_cp[] =
+    "--ranks N shares a prompt by tp; with --pp P its parts are in all stages at once";
 const ot_option ot_option_set = {"set", OT_OPTION_SETTING, "KEY=VALUE",
                                  .help = "override a setting; lists as [a, b]"};
 const ot_option ot_option_expert_imbalance = {

@@ -23,6 +23,7 @@ ot_status ot_run_options_check_init(ot_config *config, ot_arena *arena);
 // Rows of verbs on a model: --tokenizer, --set, --threads, --device, and --pp next to --ranks.
 extern const ot_option ot_option_tokenizer, ot_option_model_set, ot_option_threads;
 extern const ot_option ot_option_device, ot_option_pp;
+extern const char ot_option_instead_of_cp[];
 
 typedef struct ot_opened_model {
   ot_model_files files;

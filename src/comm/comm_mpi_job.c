@@ -138,7 +138,8 @@ static ot_status ask_others(ot_mpi_news *news) {
 
 static ot_status take(ot_mpi_news *news, int what, int *failed) {
   if (what == news->comm->size) {
-    news->asked = news->comm->process->asked = true;
+    news->asked = true;
+    news->comm->process->asked = true;
     return OT_OK;
   }
   news->answered[what < 0 ? -1 - what : what] = true;

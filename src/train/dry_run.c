@@ -181,10 +181,6 @@ static void say_prediction(dry_run *d) {
 static ot_status look_at_tasks(dry_run *d, const ot_run_tasks *tasks) {
   const ot_run *const run = d->request->run;
   ot_dry_run_report *const report = d->report;
-  const ot_run_tasks_machine machine = {
-      .cluster = report->cluster ? d->request->cluster : NULL,
-      .threads =
-          d->most.rank.schedule.threads * (d->how->local_ranks > 1 ? d->how->local_ranks : 1)};
   const ot_run_tasks_ranks ranks = {.count = d->how->mesh->ranks,
                                     .local = d->how->local_ranks > 1 ? d->how->local_ranks : 1,
                                     .threads = d->most.rank.schedule.threads,
@@ -192,13 +188,18 @@ static ot_status look_at_tasks(dry_run *d, const ot_run_tasks *tasks) {
                                     .machine_bytes = ot_runtime_memory()};
   ot_run_tasks_engines engines;
   OT_TRY(ot_run_tasks_place(run, tasks, &ranks, d->arena, &engines));
+  const ot_run_tasks_machine machine = {.cluster = report->cluster ? d->request->cluster : NULL,
+                                        .ranks = &ranks,
+                                        .engines = &engines};
   ot_run_tasks_cost cost;
   OT_TRY(ot_run_tasks_predict(run, tasks, &machine, d->arena, &cost));
   report->evaluations = ot_run_tasks_times(run);
+  report->evaluation_stages = engines.stages;
   report->evaluation_bytes = engines.bytes;
   report->evaluation_s = cost.seconds;
   const char *const time =
-      report->cluster ? ot_arena_format(d->arena, ", at most %.3g s", cost.seconds) : "";
+      report->cluster ? ot_arena_format(d->arena, ", %.3g s if none begin alike", cost.seconds)
+                      : "";
   const char *const where =
       engines.stages == 1
           ? "one rank of each machine"
@@ -207,8 +208,8 @@ static ot_status look_at_tasks(dry_run *d, const ot_run_tasks *tasks) {
       d->request,
       "evaluation: %ld sequence%s, up to %ld tokens%s; %ld in the run; a copy of the model "
       "for them needs %s on %s",
-      cost.sequences, ot_text_plural(cost.sequences, "s"), cost.tokens, time, report->evaluations,
-      ot_figure_bytes(d->arena, engines.bytes), where);
+      cost.sequences, ot_text_plural(cost.sequences, "s"), cost.prompt_tokens + cost.made_tokens,
+      time, report->evaluations, ot_figure_bytes(d->arena, engines.bytes), where);
   return OT_OK;
 }
 

@@ -110,8 +110,9 @@ typedef struct ot_dry_run_report {
   int64_t teacher_bytes;       // of a live teacher on each rank that runs it; 0: none
   double teacher_s;            // of the first step, in `expected`
   int64_t evaluations;         // of the whole run
+  int evaluation_stages;       // ranks that share a copy of the model
   int64_t evaluation_bytes;    // of a machine
-  double evaluation_s;         // of one of them, at most; NaN: unknown
+  double evaluation_s;         // of one of them (run_tasks.h); NaN: unknown
 } ot_dry_run_report;
 
 // Reports the requirements of a run, as notes and in `report`, whose texts are valid as long as the

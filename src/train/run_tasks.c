@@ -144,54 +144,121 @@ int64_t ot_run_tasks_times(const ot_run *run) {
 
 // ---- cost ----
 
-static ot_status simulate(const ot_schedule *schedule, ot_mode mode, const ot_simulation *machine,
-                          ot_arena *arena, double *seconds) {
+// Seconds of an iteration on the slowest stage.
+typedef struct iteration_cost {
+  double prefill_s, decode_s;
+} iteration_cost;
+
+typedef struct pricing {
+  const ot_run_tasks_ranks *ranks;
+  const ot_run_tasks_engines *engines;
+  ot_inference_shape shape;
+  ot_simulation machine;
+  ot_arena *arena;
+} pricing;
+
+// Rows of an iteration: with several under way each takes its share.
+static int64_t share_of(int64_t all, int stages) { return (all + stages - 1) / stages; }
+
+// The narrowest mode for `rows` of `most`, as the engine chooses it.
+static ot_mode narrowest(const ot_runtime_request *request, ot_mode widest, int64_t most,
+                         int64_t rows) {
+  ot_mode found = widest;
+  for (int i = 1; i < OT_MODE_WIDTHS; i++) {
+    const ot_mode mode = (ot_mode)(widest + i);
+    const bool has = request->modes & 1u << mode;
+    if (has && ot_mode_width(mode, most, 1) >= rows) found = mode;
+  }
+  return found;
+}
+
+static ot_status add_time(const pricing *p, const ot_schedule *schedule, ot_mode mode,
+                          double *slowest) {
   const int order = ot_schedule_find_order(schedule, ot_order_of_mode(mode), 0);
   ot_timeline timeline;
-  OT_TRY(ot_schedule_simulate(schedule, order, machine, arena, &timeline));
-  *seconds = timeline.total_s;
+  OT_TRY(ot_schedule_simulate(schedule, order, &p->machine, p->arena, &timeline));
+  if (timeline.total_s > *slowest) *slowest = timeline.total_s;
+  return OT_OK;
+}
+
+static ot_status add_stage(const pricing *p, const ot_runtime_request *request,
+                           iteration_cost *cost) {
+  const int stages = p->engines->stages;
+  const int64_t chunk = p->shape.chunk, slots = p->shape.slots;
+  const ot_mode prefill = narrowest(request, OT_MODE_PREFILL, chunk, share_of(chunk, stages));
+  const ot_mode decode = narrowest(request, OT_MODE_DECODE, slots, share_of(slots, stages));
+  ot_graph *const graphs = ot_arena_array(p->arena, OT_MODES, sizeof *graphs);
+  ot_schedule *const schedule = ot_arena_take(p->arena, sizeof *schedule);
+  OT_TRY(ot_runtime_plan(request, p->arena, graphs, schedule));
+  OT_TRY(add_time(p, schedule, prefill, &cost->prefill_s));
+  return add_time(p, schedule, decode, &cost->decode_s);
+}
+
+static int threads_of(const ot_run_tasks_ranks *ranks, const ot_run_tasks_engines *engines) {
+  return engines->stages == 1 ? ranks->threads * ranks->local : ranks->threads;
+}
+
+static ot_status price_iterations(const pricing *p, const ot_run *run, const ot_run_tasks *tasks,
+                                  iteration_cost *cost) {
+  const ot_run_tasks_engines *const e = p->engines;
+  const int threads = threads_of(p->ranks, e);
+  *cost = (iteration_cost){0};
+  if (e->stages == 1) {
+    ot_runtime_request whole = ot_run_tasks_request(run, tasks, threads);
+    whole.backend = ot_device_kind_backend(&p->machine.cluster->device);
+    return add_stage(p, &whole, cost);
+  }
+  for (int stage = 0; stage < e->stages; stage++) {
+    const int rank = stage * (p->ranks->count / e->stages);
+    const ot_runtime_request part = ot_run_tasks_stage(run, tasks, threads, &e->mesh, rank);
+    OT_TRY(add_stage(p, &part, cost));
+  }
   return OT_OK;
 }
 
 // Rows of prompts fill iterations; texts are generated in all slots, one token in an iteration.
-static ot_status price(const ot_run_tasks *tasks, const ot_schedule *schedule,
-                       const ot_run_tasks_machine *machine, ot_arena *arena,
+// Engines share the sequences out, and a pipeline takes turns to fill.
+static ot_status price(const pricing *p, const ot_run *run, const ot_run_tasks *tasks,
                        ot_run_tasks_cost *cost) {
-  const ot_inference_shape shape = ot_evaluation_shape(tasks->task, tasks->count);
-  ot_cluster cluster;
-  double prefill_s, decode_s;
-  OT_TRY(ot_cluster_share(machine->cluster, 1, machine->threads, &cluster));
-  const ot_simulation simulation =
-      ot_simulation_of(&cluster, ot_engine_style(&ot_engine_orthant, &cluster.device), OT_F32);
-  OT_TRY(simulate(schedule, OT_MODE_PREFILL, &simulation, arena, &prefill_s));
-  OT_TRY(simulate(schedule, OT_MODE_DECODE, &simulation, arena, &decode_s));
-  int64_t rows = 0, made = 0;
-  for (int i = 0; i < tasks->count; i++) {
-    for (int64_t k = 0; k < tasks->task[i].num_sequences; k++) {
-      rows += tasks->task[i].sequences[k].count;
-      made += tasks->task[i].sequences[k].max_tokens;
-    }
-  }
-  cost->seconds = prefill_s * ceil((double)rows / (double)shape.chunk) +
-                  decode_s * ceil((double)made / (double)shape.slots);
+  const int stages = p->engines->stages;
+  const int engines =
+      stages == 1 ? (int)share_of(p->ranks->count, p->ranks->local) : p->ranks->count / stages;
+  iteration_cost one;
+  OT_TRY(price_iterations(p, run, tasks, &one));
+  const double rows = (double)cost->prompt_tokens / engines;
+  const double made = (double)cost->made_tokens / engines;
+  const double fill = stages - 1;
+  cost->seconds = 0;
+  if (rows > 0)
+    cost->seconds += one.prefill_s * (ceil(rows / (double)share_of(p->shape.chunk, stages)) + fill);
+  if (made > 0)
+    cost->seconds += one.decode_s * (ceil(made / (double)share_of(p->shape.slots, stages)) + fill);
   return OT_OK;
 }
 
 ot_status ot_run_tasks_predict(const ot_run *run, const ot_run_tasks *tasks,
                                const ot_run_tasks_machine *machine, ot_arena *arena,
                                ot_run_tasks_cost *cost) {
-  ot_runtime_request request = ot_run_tasks_request(run, tasks, machine->threads);
-  if (machine->cluster) request.backend = ot_device_kind_backend(&machine->cluster->device);
-  ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
-  ot_schedule *const schedule = ot_arena_take(arena, sizeof *schedule);
   *cost = (ot_run_tasks_cost){.seconds = NAN};
   for (int i = 0; i < tasks->count; i++) {
     for (int64_t k = 0; k < tasks->task[i].num_sequences; k++) {
       const ot_text_task_sequence *const s = &tasks->task[i].sequences[k];
       cost->sequences++;
-      cost->tokens += s->count + s->max_tokens;
+      cost->prompt_tokens += s->count;
+      cost->made_tokens += s->max_tokens;
     }
   }
-  OT_TRY(ot_runtime_plan(&request, arena, graphs, schedule));
-  return machine->cluster ? price(tasks, schedule, machine, arena, cost) : OT_OK;
+  if (!machine->cluster) return OT_OK;
+  const ot_run_tasks_ranks *const ranks = machine->ranks;
+  const ot_run_tasks_engines *const engines = machine->engines;
+  const int computing = engines->stages == 1 ? 1 : ranks->count;
+  ot_cluster cluster;
+  OT_TRY(ot_cluster_share(machine->cluster, computing, threads_of(ranks, engines), &cluster));
+  const pricing p = {.ranks = ranks,
+                     .engines = engines,
+                     .shape = ot_evaluation_shape(tasks->task, tasks->count),
+                     .machine = ot_simulation_of(
+                         &cluster, ot_engine_style(&ot_engine_orthant, &cluster.device), OT_F32),
+                     .arena = arena};
+  return price(&p, run, tasks, cost);
 }

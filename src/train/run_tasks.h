@@ -54,16 +54,18 @@ ot_runtime_request ot_run_tasks_stage(const ot_run *run, const ot_run_tasks *tas
 int64_t ot_run_tasks_times(const ot_run *run);
 
 typedef struct ot_run_tasks_cost {
-  int64_t sequences, tokens;  // tokens of prompts, and generated at most
-  double seconds;             // of an evaluation at most, without shared prefixes; NaN: unknown
+  int64_t sequences, prompt_tokens;
+  int64_t made_tokens;  // generated at most
+  double seconds;       // of an evaluation without shared prefixes; NaN: unknown
 } ot_run_tasks_cost;
 
 typedef struct ot_run_tasks_machine {
   const ot_cluster *cluster;  // null: unknown
-  int threads;
+  const ot_run_tasks_ranks *ranks;
+  const ot_run_tasks_engines *engines;
 } ot_run_tasks_machine;
 
-// Memory for the schedule is in `arena`.
+// Memory for the schedules is in `arena`.
 ot_status ot_run_tasks_predict(const ot_run *run, const ot_run_tasks *tasks,
                                const ot_run_tasks_machine *machine, ot_arena *arena,
                                ot_run_tasks_cost *cost);

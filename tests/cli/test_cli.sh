@@ -43,6 +43,7 @@ expect 2 err 'unknown verb "x"' help x
 expect 2 err 'unknown option --verbose before the verb' --verbose
 expect 2 err 'did you mean --json?' doctor --jsom
 expect 2 err '--json takes no value' doctor --json=1
+for verb in serve score sample; do expect 2 err 'help: --ranks N shares a prompt by tp' $verb x --cp 2; done
 expect 2 err 'unexpected argument "y"' doctor y
 expect 2 err 'options start with two dashes' config -x
 expect 2 err '--set needs a value' config --set

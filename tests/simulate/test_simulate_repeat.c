@@ -85,7 +85,7 @@ static void plans_and_simulator_agree_on_bodies(void **state) {
       const ot_timeline timeline = replay(&c, more[i]);
       const ot_span *const last = &timeline.spans[timeline.num_spans - 1];
       const double entry_s = last->start_s - timeline.spans[0].end_s;
-      ot_prices prices = {.shape = {[OT_GROUP_TENSOR] = {ranks, 0, 1}}};
+      ot_prices prices = {.shape = {[OT_GROUP_TENSOR] = {.size = ranks, .stride = 1}}};
       ot_task_ends ends = {0};
       const ot_estimator estimator = {.arena = &c.arena,
                                       .ends = &ends,
