@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `orthant rl`: a run that learns from rewards, or its forecast (--dry-run).
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include "host/cores.h"
 #include "rl/generator_service.h"
 #include "rl/rl_run.h"
+#include "train/stop_signal.h"
 
 // ---- forecasts ----
 
@@ -219,9 +221,14 @@ static ot_status connect_generator(void *context, int index, int count, int *in,
   const ot_child_program program = {.words = command_of(t, index, count), .what = "a generator"};
   OT_CHECK(program.words[0], OT_ENVIRONMENT, "the path of this program is unknown");
   if (!t->processes) t->processes = ot_arena_array(t->arena, count, sizeof *t->processes);
+  if (t->processes[index] > 0) {  // started again
+    kill(-t->processes[index], SIGKILL);
+    while (waitpid(t->processes[index], NULL, 0) < 0 && errno == EINTR) continue;
+    t->processes[index] = 0;
+  }
   OT_TRY(ot_child_socket_start(&program, &t->processes[index], in));
   *out = *in;
-  t->num_processes++;
+  t->num_processes = count;
   return OT_OK;
 }
 
@@ -230,7 +237,7 @@ static void end_generators(training *t) {
   static const double patience_s = 10;
   const double until_s = ot_clock_s() + patience_s;
   for (int i = 0; i < t->num_processes; i++) {
-    while (waitpid(t->processes[i], NULL, WNOHANG) == 0) {
+    while (t->processes[i] > 0 && waitpid(t->processes[i], NULL, WNOHANG) == 0) {
       if (ot_clock_s() > until_s) kill(-t->processes[i], SIGKILL);
       usleep(2000);
     }
@@ -292,7 +299,8 @@ static ot_status train_rank(ot_comm *comm, void *context) {
   ot_world_destroy(&request.world);
   if (leads) end_generators(t);
   if (leads && status == OT_OK) print_result(t, summary);
-  return status;
+  // All ranks stop together; one reports it.
+  return status == OT_STOPPED && !leads ? ot_fail(status, "%s", "") : status;
 }
 
 static ot_status run(const ot_options *options) {
@@ -300,6 +308,7 @@ static ot_status run(const ot_options *options) {
   const bool dry = ot_options_flag(options, "dry-run");
   const char *const generator = ot_options_text(options, "generator");
   if (!dry && !generator) {
+    ot_stop_signal_install(ot_ranks_end_at_start);
     return ot_ranks_run(options, &(ot_ranks_verb){prepare, train_rank, t});
   }
   OT_TRY(load(t));
@@ -337,16 +346,17 @@ const ot_verb ot_verb_rl = {
         "Generators write responses to the prompts of rl.prompts, a trainer learns from their\n"
         "rewards, and generators take new weights between two tokens (rl.updates: in_flight) or\n"
         "after each batch (synchronous). The clock is simulated by the prices of rl.costs, so a\n"
-        "run gives the same bits under any load; rl.workers are those of the clock. Ranks train, "
-        "in\n"
-        "a layout as `orthant train` has it; the first one decodes. With rl.clock: real "
-        "generators\n"
-        "are processes, and --replay gives the bits of such a run again. metrics.jsonl has reward, "
-        "lag, "
-        "effective sample size and KL of each\n"
-        "update. docs/rl.md explains the keys of rl:.",
+        "run gives the same bits under any load; rl.workers are those of the clock. Ranks train,\n"
+        "in a layout as `orthant train` has it; the first one decodes. With rl.clock: real\n"
+        "generators are processes, started again when they end, and --replay gives the bits of\n"
+        "such a run again. metrics.jsonl has reward, lag, effective sample size and KL of each\n"
+        "update.\n"
+        "The same command continues a run from its newest checkpoint (checkpoint.every). SIGTERM\n"
+        "or Ctrl-C saves after the update and ends with exit code 75. docs/rl.md explains the\n"
+        "keys of rl:.",
     .examples =
         "  orthant rl run.yaml --dry-run --cluster h100 --price 3\n"
+        "  orthant rl run.yaml --set checkpoint.every=100     # again: continues\n"
         "  orthant audit rl run.yaml --steps 6\n"
         "  orthant rl run.yaml --set rl.updates=synchronous --set output=runs/synchronous",
     .options = rows,

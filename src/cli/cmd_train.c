@@ -365,19 +365,6 @@ static ot_status check_process(ot_comm *comm, void *context) {
   return ot_comm_agree(comm, leads ? check(context, ot_comm_local_size(comm)) : OT_OK);
 }
 
-// In a signal handler.
-static void end_at_start(void) {
-  static const char text[] =
-      "stopped by a signal before the first step; nothing was changed: run the same command "
-      "again\n";
-  int launched = 0;
-  // Of the processes of a launcher, each would say it.
-  if (!ot_comm_launched(&launched) || launched == 1) {
-    (void)!write(STDERR_FILENO, text, sizeof text - 1);
-  }
-  _exit(OT_STOPPED);
-}
-
 static ot_status train(training *t) {
   int ranks;
   const bool dry = ot_options_flag(t->options, "dry-run");
@@ -387,7 +374,7 @@ static ot_status train(training *t) {
   }
   OT_CHECK(ot_options_num_words(t->options) == 0, OT_USAGE,
            "a launcher after -- needs --supervise (orthant train)");
-  if (!dry) ot_stop_signal_install(end_at_start);
+  if (!dry) ot_stop_signal_install(ot_ranks_end_at_start);
   OT_TRY(ot_ranks_count(t->options, &ranks, &t->processes));
   const ot_ranks_verb verb = {prepare, dry ? check_process : train_rank, t};
   if (!dry || t->processes) return ot_ranks_run(t->options, &verb);

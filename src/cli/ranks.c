@@ -84,3 +84,15 @@ ot_status ot_ranks_run(const ot_options *options, const ot_ranks_verb *verb) {
   threads t = {.verb = verb, .inside = ranks};
   return ot_comm_run_threads(ranks, run_thread, &t);
 }
+
+void ot_ranks_end_at_start(void) {
+  static const char text[] =
+      "stopped by a signal before the first step; nothing was changed: run the same command "
+      "again\n";
+  int launched = 0;
+  // Of the processes of a launcher, each would say it.
+  if (!ot_comm_launched(&launched) || launched == 1) {
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+  }
+  _exit(OT_STOPPED);
+}

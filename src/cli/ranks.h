@@ -21,3 +21,6 @@ ot_status ot_ranks_count(const ot_options *options, int *ranks, bool *processes)
 // Prepares and runs `verb` on all ranks; OT_RANKS first if --ranks differs from the launcher. A
 // failure is printed once: only the process that prints it returns a message. Blocks.
 ot_status ot_ranks_run(const ot_options *options, const ot_ranks_verb *verb);
+
+// For ot_stop_signal_install: says that nothing was changed and ends the process.
+void ot_ranks_end_at_start(void);

@@ -70,6 +70,7 @@ typedef struct ot_run_rl {
   ot_rl_clock_kind clock;
   const char **launch;  // [num_launch] words before the command of a generator on the real clock
   int64_t num_launch;
+  int restarts;             // of each generator on the real clock
   int workers, generators;  // generators 0 = chosen
   int slots;                // of a generator; 0 = chosen
   int queue;                // 0 = twice the batch

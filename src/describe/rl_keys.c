@@ -73,6 +73,8 @@ static const ot_key rl_keys[] = {
     {"launch", OT_KEY_TEXT, offsetof(ot_run_rl, launch), "", .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(ot_run_rl, num_launch),
      .help = "words before the command of a generator on the real clock, such as [ssh, node7]"},
+    {"restarts", OT_KEY_INT, offsetof(ot_run_rl, restarts), "3", 0, 1 << 20, .unit = "times",
+     .help = "that a generator of the real clock is started again when it has ended"},
     {"workers", OT_KEY_INT, offsetof(ot_run_rl, workers), "8", 1, 1 << 16,
      .help = "of the simulated clock, generators and trainers together"},
     {"generators", OT_KEY_INT, offsetof(ot_run_rl, generators), "null", 1, 1 << 16,

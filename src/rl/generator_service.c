@@ -102,15 +102,26 @@ static made_group *create_group(service *s) {
   return group;
 }
 
+static int64_t next_group(const service *s) {
+  return s->request->index + s->next_group * s->request->count;
+}
+
+// Synchronous: of the batch that its weights make.
+static bool may_open(const service *s) {
+  if (s->run->rl.updates == OT_RL_SYNCHRONOUS) {
+    return next_group(s) * s->run->rl.group < s->run->rl.batch * (s->version + 1);
+  }
+  return s->sent - s->limits.consumed < s->limits.waiting;
+}
+
 static void open_group(service *s) {
   made_group *const group = s->spare ? s->spare : create_group(s);
   if (group == s->spare) s->spare = group->next;
-  group->id = s->request->index + s->next_group++ * s->request->count;
+  group->id = next_group(s);
+  s->next_group++;
   group->started = group->done = 0;
   s->open = group;
 }
-
-static bool may_open(const service *s) { return s->sent - s->limits.consumed < s->limits.waiting; }
 
 static ot_status fill_slots(service *s) {
   for (int i = 0; i < s->run->rl.slots && (s->open || may_open(s)); i++) {

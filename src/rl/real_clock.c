@@ -2,7 +2,9 @@
 // The real clock: generators are processes that run on while the trainer trains. The leading
 // trainer alone has the queue and the versions. After each update it sends the weights to all
 // generators, bucket by bucket, and waits until they are on their way: generators take them in
-// place between two decode steps. A generator that is gone costs its sequences.
+// place between two decode steps. A generator that is gone costs its sequences; it is started again
+// a few times. With synchronous updates a generator makes its groups of a batch and waits for
+// weights; the batch has its groups in their order, so its bits do not depend on the clock.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,18 +15,28 @@
 #include "rl/rl_link.h"
 #include "rl/rl_state.h"
 #include "rl/tape.h"
+#include "train/stop_signal.h"
 
 static const double look_s = 0.2;
 enum { SETTLING = 2 };  // updates of a process whose times are not those of later ones
 static const ot_rl_part nothing;
 
+typedef enum remote_state {
+  STARTING,
+  GREETED,  // it is the program that it should be
+  WORKING,  // has been told where to begin, and gets all weights
+  LOST,     // for good
+} remote_state;
+
 typedef struct remote {
   ot_rl_link *link;
-  bool greeted, lost;
-  int64_t received;    // groups
-  int64_t next_group;  // after the newest that was received, of its own
-  ot_rl_decode_sums decode;
-  ot_rl_limits told;  // the last ones
+  remote_state state;
+  double started_s;
+  int restarts;
+  int64_t received;                   // groups, of this process
+  int64_t next_group;                 // after the newest that was received, of its own
+  ot_rl_decode_sums decode, earlier;  // of this process, and of those before it
+  ot_rl_limits told;                  // the last ones
 } remote;
 
 typedef struct real_clock {
@@ -57,7 +69,8 @@ static ot_status send_limits(ot_rl_state *r) {
     const ot_rl_limits limits = {
         .consumed = c->remotes[i].received - ot_rl_queue_waiting(&c->queue, i),
         .waiting = ot_rl_fleet_share(&r->fleet, c->alive)};
-    if (c->remotes[i].lost || memcmp(&limits, &c->remotes[i].told, sizeof limits) == 0) continue;
+    if (c->remotes[i].state != WORKING || memcmp(&limits, &c->remotes[i].told, sizeof limits) == 0)
+      continue;
     c->remotes[i].told = limits;
     OT_TRY(ot_rl_link_send(c->remotes[i].link, OT_RL_LIMITS, (ot_rl_part){&limits, sizeof limits},
                            nothing));
@@ -65,18 +78,61 @@ static ot_status send_limits(ot_rl_state *r) {
   return OT_OK;
 }
 
+static ot_status start(ot_rl_state *r, int index) {
+  real_clock *const c = clock_of(r);
+  remote *const m = &c->remotes[index];
+  int in = -1, out = -1;
+  ot_rl_link_destroy(&m->link);
+  OT_TRY(r->request->connect(r->request->connect_context, index, c->count, &in, &out));
+  OT_TRY(ot_rl_link_create(in, out, &m->link));
+  c->links[index] = m->link;
+  m->state = STARTING;
+  m->started_s = ot_clock_s();
+  return OT_OK;
+}
+
+static void add_sums(ot_rl_decode_sums *to, const ot_rl_decode_sums *more) {
+  to->steps += more->steps;
+  to->rows += more->rows;
+  to->squares += more->squares;
+  to->seconds += more->seconds;
+  to->products += more->products;
+  to->slots_s += more->slots_s;
+  to->tokens += more->tokens;
+}
+
+// No response of the next process has the number of one that the last may have begun: it had a slot
+// for each of its groups but the last one.
+static ot_status restart(ot_rl_state *r, int index) {
+  remote *const m = &clock_of(r)->remotes[index];
+  m->restarts++;
+  m->received = 0;
+  m->next_group += r->fleet.slots + 1;
+  add_sums(&m->earlier, &m->decode);
+  m->decode = (ot_rl_decode_sums){0};
+  m->told = (ot_rl_limits){0};
+  return start(r, index);
+}
+
 static ot_status lose(ot_rl_state *r, int index, const char *why) {
   real_clock *const c = clock_of(r);
-  c->remotes[index].lost = true;
-  c->alive--;
+  remote *const m = &c->remotes[index];
+  const int most = r->run->rl.restarts;
+  const bool again = m->restarts < most && c->start_s != 0;
+  m->state = LOST;
+  if (!again) c->alive--;
   if (c->tape) ot_tape_write_loss(c->tape, index);
-  ot_rl_link_lose(c->remotes[index].link);
-  ot_rl_tell(r, (ot_rl_event){.kind = OT_RL_EVENT_NOTE,
-                              .text = ot_arena_format(
-                                  r->arena,
-                                  "generator %d %s after %lld updates: its responses are lost, %d "
-                                  "of %d generators go on",
-                                  index, why, (long long)r->version, c->alive, c->count)});
+  ot_rl_link_lose(m->link);
+  const char *const then =
+      again
+          ? ot_arena_format(r->arena, "it is started again (%d of %d times)", m->restarts + 1, most)
+          : ot_arena_format(r->arena, "%d of %d generators go on", c->alive, c->count);
+  ot_rl_tell(r, (ot_rl_event){
+                    .kind = OT_RL_EVENT_NOTE,
+                    .text = ot_arena_format(
+                        r->arena, "generator %d %s after %lld updates: its responses are lost, %s",
+                        index, why, (long long)r->version, then)});
+  if (again) return restart(r, index);
   OT_CHECK(c->alive > 0, OT_ENVIRONMENT, "all generators have ended after %lld updates",
            (long long)r->version);
   return send_limits(r);
@@ -84,11 +140,53 @@ static ot_status lose(ot_rl_state *r, int index, const char *why) {
 
 static ot_status find_lost(ot_rl_state *r) {
   real_clock *const c = clock_of(r);
+  const double patience_s = r->run->parallel.watchdog_seconds;
   for (int i = 0; i < c->count; i++) {
-    if (c->remotes[i].lost || !ot_rl_link_is_lost(c->remotes[i].link)) continue;
-    OT_TRY(lose(r, i, "has ended"));
+    const remote *const m = &c->remotes[i];
+    if (m->state == LOST) continue;
+    if (ot_rl_link_is_lost(m->link)) {
+      OT_TRY(lose(r, i, "has ended"));
+    } else if (m->state == STARTING && patience_s > 0 && ot_clock_s() > m->started_s + patience_s) {
+      OT_TRY(lose(r, i, "has not begun (parallel.watchdog_seconds)"));
+    }
   }
   return OT_OK;
+}
+
+// ---- synchronous batches ----
+
+static bool waits(const ot_rl_queue *queue, int64_t id) {
+  for (const ot_rl_group *g = queue->first; g; g = g->next) {
+    if (g->id == id) return true;
+  }
+  return false;
+}
+
+// Of the batch that the trainer's weights make.
+static int64_t first_of_batch(const ot_rl_state *r) {
+  return r->version * (r->fleet.batch / r->fleet.group);
+}
+
+// The first group of its own that a generator has to make.
+static int64_t first_group(const ot_rl_state *r, int index) {
+  const real_clock *const c = clock_of(r);
+  const int64_t first = first_of_batch(r);
+  if (r->fleet.updates != OT_RL_SYNCHRONOUS) return c->remotes[index].next_group;
+  int64_t own = (first - index + c->count - 1) / c->count;
+  while (waits(&c->queue, index + own * c->count)) own++;
+  return own;
+}
+
+// Groups of the batch that no generator will make.
+static int64_t count_missing(const ot_rl_state *r) {
+  const real_clock *const c = clock_of(r);
+  const int64_t first = first_of_batch(r), groups = r->fleet.batch / r->fleet.group;
+  int64_t missing = 0;
+  if (r->fleet.updates != OT_RL_SYNCHRONOUS) return 0;
+  for (int64_t id = first; id < first + groups; id++) {
+    missing += c->remotes[id % c->count].state == LOST && !waits(&c->queue, id);
+  }
+  return missing;
 }
 
 // ---- groups ----
@@ -164,6 +262,7 @@ static bool take_group(ot_rl_state *r, int index, const ot_rl_message *message) 
   from->received++;
   from->next_group = ot_larger_whole(from->next_group, head->group / c->count + 1);
   const double at_s = now_s(c);
+  if (r->fleet.updates == OT_RL_SYNCHRONOUS && waits(&c->queue, head->group)) return true;
   ot_rl_group *const group = ot_rl_queue_open(&c->queue, head->group);
   for (int64_t i = 0; i < head->members; i++) {
     if (!take_member(r, &in, group, at_s)) return false;
@@ -179,7 +278,7 @@ static ot_status take_hello(ot_rl_state *r, int index, const ot_rl_message *mess
   if (message->bytes == sizeof hello) memcpy(&hello, message->data, sizeof hello);
   OT_CHECK(hello.run == ot_rl_service_hash(r->run), OT_RANKS,
            "generator %d has other settings than the trainer", index);
-  clock_of(r)->remotes[index].greeted = true;
+  clock_of(r)->remotes[index].state = GREETED;
   return OT_OK;
 }
 
@@ -188,7 +287,7 @@ static ot_status take_messages(ot_rl_state *r, double seconds) {
   OT_TRY(ot_rl_links_move(c->links, c->count, seconds));
   for (int i = 0; i < c->count; i++) {
     ot_rl_message m;
-    while (!c->remotes[i].lost && ot_rl_link_next(c->remotes[i].link, &m)) {
+    while (c->remotes[i].state != LOST && ot_rl_link_next(c->remotes[i].link, &m)) {
       if (m.kind == OT_RL_HELLO) OT_TRY(take_hello(r, i, &m));
       if (m.kind != OT_RL_GROUP || take_group(r, i, &m)) continue;
       OT_TRY(lose(r, i, "sent nonsense"));
@@ -205,7 +304,7 @@ static ot_status flush(ot_rl_state *r) {
   const double patience_s = r->run->parallel.watchdog_seconds;
   const double until_s = ot_clock_s() + patience_s;
   for (int i = 0; i < c->count; i++) {
-    while (!c->remotes[i].lost && !ot_rl_link_is_flushed(c->remotes[i].link)) {
+    while (c->remotes[i].state == WORKING && !ot_rl_link_is_flushed(c->remotes[i].link)) {
       OT_TRY(ot_rl_links_move(c->links, c->count, look_s));
       if (ot_rl_link_is_lost(c->remotes[i].link)) break;
       if (patience_s <= 0 || ot_clock_s() < until_s) continue;
@@ -217,6 +316,7 @@ static ot_status flush(ot_rl_state *r) {
 
 typedef struct sending {
   ot_rl_state *state;
+  int only;      // generator, or -1: all
   char *values;  // of the largest parameter
 } sending;
 
@@ -234,6 +334,7 @@ static ot_status send_parameter(sending *s, ot_runtime *from, int index, bool la
   const ot_rl_part values = {s->values, p->rows * p->cols * ot_dtype_bytes(dtype)};
   OT_TRY(ot_runtime_read_leader(from, &rows, s->values));
   for (int i = 0; i < c->count; i++) {
+    if (c->remotes[i].state != WORKING || (s->only >= 0 && i != s->only)) continue;
     OT_TRY(ot_rl_link_send(c->remotes[i].link, OT_RL_WEIGHTS, (ot_rl_part){&head, sizeof head},
                            values));
   }
@@ -259,14 +360,14 @@ static ot_status send_buckets(ot_runtime *from, void *context) {
   return OT_OK;
 }
 
-static ot_status publish(ot_rl_state *r) {
+static ot_status publish(ot_rl_state *r, int only) {
   ot_rl_learner *const learner = ot_rl_updater_learner(r->updater);
   const ot_graph *const whole = ot_runtime_whole_graph(ot_rl_learner_runtime(learner));
   int64_t most = 0;
   for (int p = 0; p < whole->num_parameters; p++) {
     most = ot_larger_whole(most, whole->parameters[p].rows * whole->parameters[p].cols);
   }
-  sending s = {r, malloc((size_t)most * sizeof(double))};
+  sending s = {r, only, malloc((size_t)most * sizeof(double))};
   OT_CHECK(s.values, OT_ENVIRONMENT, "out of memory for weights");
   const ot_status status = ot_rl_learner_read(learner, send_buckets, &s);
   free(s.values);
@@ -278,14 +379,8 @@ static ot_status publish(ot_rl_state *r) {
 static ot_rl_decode_sums sum_decodes(const real_clock *c) {
   ot_rl_decode_sums d = {0};
   for (int i = 0; i < c->count; i++) {
-    const ot_rl_decode_sums *const own = &c->remotes[i].decode;
-    d.steps += own->steps;
-    d.rows += own->rows;
-    d.squares += own->squares;
-    d.seconds += own->seconds;
-    d.products += own->products;
-    d.slots_s += own->slots_s;
-    d.tokens += own->tokens;
+    add_sums(&d, &c->remotes[i].earlier);
+    add_sums(&d, &c->remotes[i].decode);
   }
   return d;
 }
@@ -333,26 +428,37 @@ static void measure(ot_rl_state *r) {
 
 // ---- the clock ----
 
+static ot_status set_to_work(ot_rl_state *r, int index) {
+  remote *const m = &clock_of(r)->remotes[index];
+  const ot_rl_start where = {first_group(r, index)};
+  m->state = WORKING;
+  return ot_rl_link_send(m->link, OT_RL_START, (ot_rl_part){&where, sizeof where}, nothing);
+}
+
 static ot_status greet(ot_rl_state *r) {
   real_clock *const c = clock_of(r);
-  const double until_s = ot_clock_s() + r->run->parallel.watchdog_seconds;
   for (int i = 0; i < c->count; i++) {
-    while (!c->remotes[i].greeted && !c->remotes[i].lost) {
-      OT_TRY(take_messages(r, look_s));
-      OT_CHECK(r->run->parallel.watchdog_seconds <= 0 || ot_clock_s() < until_s, OT_RANKS,
-               "generator %d has not begun (parallel.watchdog_seconds)", i);
-    }
-    const ot_rl_start start = {c->remotes[i].next_group};
-    OT_TRY(ot_rl_link_send(c->remotes[i].link, OT_RL_START, (ot_rl_part){&start, sizeof start},
-                           nothing));
+    while (c->remotes[i].state == STARTING) OT_TRY(take_messages(r, look_s));
+    if (c->remotes[i].state == GREETED) OT_TRY(set_to_work(r, i));
   }
   OT_TRY(send_limits(r));
-  return publish(r);
+  return publish(r, -1);
+}
+
+// Generators that were started again.
+static ot_status greet_again(ot_rl_state *r) {
+  real_clock *const c = clock_of(r);
+  for (int i = 0; i < c->count; i++) {
+    if (c->remotes[i].state != GREETED) continue;
+    OT_TRY(set_to_work(r, i));
+    OT_TRY(send_limits(r));
+    OT_TRY(publish(r, i));
+  }
+  return OT_OK;
 }
 
 static ot_status create(ot_rl_state *r) {
   real_clock *const c = ot_arena_take(r->arena, sizeof *c);
-  const ot_rl_request *const request = r->request;
   *c = (real_clock){.count = r->fleet.generators,
                     .alive = r->fleet.generators,
                     .queue = {.fleet = &r->fleet,
@@ -365,12 +471,7 @@ static ot_status create(ot_rl_state *r) {
   c->batch = ot_arena_array(r->arena, r->fleet.batch, sizeof *c->batch);
   r->clock_state = c;
   r->record = &c->queue.record;
-  for (int i = 0; i < c->count; i++) {
-    int in = -1, out = -1;
-    OT_TRY(request->connect(request->connect_context, i, c->count, &in, &out));
-    OT_TRY(ot_rl_link_create(in, out, &c->remotes[i].link));
-    c->links[i] = c->remotes[i].link;
-  }
+  for (int i = 0; i < c->count; i++) OT_TRY(start(r, i));
   return OT_OK;
 }
 
@@ -386,9 +487,14 @@ static ot_status begin(ot_rl_state *r) {
   return OT_OK;
 }
 
+// None if it was asked to stop.
 static ot_status take_batch(ot_rl_state *r, int *count) {
   real_clock *const c = clock_of(r);
-  while ((*count = ot_rl_queue_take(&c->queue, r->version, c->batch)) == 0) {
+  for (*count = 0; !ot_stop_signal_seen();) {
+    OT_TRY(greet_again(r));
+    c->queue.missing = count_missing(r);
+    *count = ot_rl_queue_take(&c->queue, r->version, c->batch);
+    if (*count > 0) return OT_OK;
     OT_TRY(send_limits(r));  // what was too old waits no more
     OT_TRY(take_messages(r, look_s));
   }
@@ -415,6 +521,7 @@ static ot_status advance(ot_rl_state *r) {
   c->paused_s += ot_clock_s() - c->left_s;
   OT_TRY(take_messages(r, 0));
   OT_TRY(take_batch(r, &count));
+  if (count == 0) return OT_OK;
   OT_TRY(send_limits(r));
   OT_TRY(ot_rl_links_move(c->links, c->count, 0));
   const double start_s = ot_clock_s();
@@ -424,7 +531,7 @@ static ot_status advance(ot_rl_state *r) {
   record->trainer_s += trained_s - start_s;
   r->time_s = now_s(c);
   OT_TRY(write_tape(r, count));
-  OT_TRY(publish(r));
+  OT_TRY(publish(r, -1));
   record->publish_s += ot_clock_s() - trained_s;
   measure(r);
   c->left_s = ot_clock_s();
@@ -460,9 +567,6 @@ static void set(ot_rl_state *r, const ot_rl_point *point) {
   real_clock *const c = clock_of(r);
   c->continued = true;
   c->before = c->queue.record;
-  for (const ot_rl_group *g = c->queue.first; g; g = g->next) {
-    c->remotes[g->id % c->count].received++;
-  }
   for (int i = 0; i < c->count && i < point->num_next; i++) {
     c->remotes[i].next_group = point->next[i];
   }

@@ -32,6 +32,8 @@ typedef struct replay_clock {
   ot_rl_record record;
 } replay_clock;
 
+enum { LOSS = -1 };  // an event: the process of the generator has ended
+
 static replay_clock *clock_of(const ot_rl_state *r) { return r->clock_state; }
 
 static ot_status refuse(const ot_rl_state *r, const char *what, int64_t number) {
@@ -41,11 +43,9 @@ static ot_status refuse(const ot_rl_state *r, const char *what, int64_t number) 
 
 // ---- the tape ----
 
-static void keep_events(ot_rl_state *r, stream *s, const ot_tape_line *line) {
-  for (int64_t i = 0; i < line->count; i++) {
-    s->events = ot_arena_grow(r->arena, s->events, s->count, &s->capacity, sizeof *s->events);
-    s->events[s->count++] = line->words[i];
-  }
+static void keep_event(ot_rl_state *r, stream *s, int64_t word) {
+  s->events = ot_arena_grow(r->arena, s->events, s->count, &s->capacity, sizeof *s->events);
+  s->events[s->count++] = word;
 }
 
 static void keep_update(ot_rl_state *r, const ot_tape_line *line) {
@@ -69,7 +69,9 @@ static ot_status keep_line(ot_rl_state *r, const ot_tape_line *line) {
     return OT_OK;
   }
   if (line->number >= c->generators) return refuse(r, "generator", line->number);
-  if (line->kind == 'g') keep_events(r, &c->streams[line->number], line);
+  stream *const s = &c->streams[line->number];
+  if (line->kind == 'x') keep_event(r, s, LOSS);
+  for (int64_t i = 0; i < line->count; i++) keep_event(r, s, line->words[i]);
   return OT_OK;
 }
 
@@ -137,10 +139,21 @@ static ot_status cancel(ot_rl_state *r, stream *s, int64_t id) {
   return refuse(r, "cancelled response", id);
 }
 
+// Of its process. What it had ended and not sent is in no update.
+static ot_status lose_running(ot_rl_state *r, stream *s) {
+  const ot_rl_actions *const act = ot_rl_local_actions(r);
+  for (int i = 0; i < r->fleet.slots; i++) {
+    if (s->slots[i]) OT_TRY(act->cancel(act->context, s->slots[i]));
+    s->slots[i] = NULL;
+  }
+  return OT_OK;
+}
+
 static ot_status play_event(ot_rl_state *r, int generator, int64_t word) {
   stream *const s = &clock_of(r)->streams[generator];
   const ot_rl_actions *const act = ot_rl_local_actions(r);
   const int64_t value = word / OT_TAPE_EVENTS;
+  if (word == LOSS) return lose_running(r, s);
   switch ((ot_tape_event)(word % OT_TAPE_EVENTS)) {
     case OT_TAPE_TAKE:
       s->version = value;

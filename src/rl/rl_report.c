@@ -50,10 +50,15 @@ ot_status ot_rl_report_update(ot_rl_state *r) {
   return OT_OK;
 }
 
-ot_status ot_rl_report_save(ot_rl_state *r) {
-  if (!r->directory) return OT_OK;
+static bool is_due(const ot_rl_state *r, bool now) {
   const int64_t version = r->version, every = r->run->checkpoint.every;
-  if (version != r->run->steps && (every <= 0 || version % every != 0)) return OT_OK;
+  if (!r->directory || version == 0 || (now && r->request->replay)) return false;
+  return now || version == r->run->steps || (every > 0 && version % every == 0);
+}
+
+ot_status ot_rl_report_save(ot_rl_state *r, bool now) {
+  const int64_t version = r->version;
+  if (r->saved == version || !is_due(r, now)) return OT_OK;
   const char *const directory = ot_run_directory_checkpoints(r->directory);
   const char *const path = ot_checkpoint_path(r->arena, directory, version);
   const ot_rl_record *const record = r->record;
@@ -68,6 +73,7 @@ ot_status ot_rl_report_save(ot_rl_state *r) {
   OT_TRY(ot_rl_learner_save(ot_rl_updater_learner(r->updater), &request));
   OT_TRY(ot_run_directory_set_saved(r->directory, ""));
   r->summary->checkpoint = path;
+  r->saved = version;
   return ot_checkpoint_prune(r->arena, directory, r->run->checkpoint.keep);
 }
 
@@ -101,6 +107,7 @@ static ot_status resume(ot_rl_state *r, const ot_checkpoint_found *found) {
   OT_TRY(ot_rl_learner_load(ot_rl_updater_learner(r->updater), &request));
   r->version = request.position.step;
   r->summary->checkpoint = found->path;
+  r->saved = r->version;
   OT_TRY(ot_rl_point_read(r, found->path, found->manifest->state));
   OT_TRY(ot_run_directory_rewind(r->directory, r->version, r->arena, &note));
   const char *const notes[] = {found->note, request.note, note,

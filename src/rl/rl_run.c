@@ -7,6 +7,7 @@
 
 #include "base/extremes.h"
 #include "rl/rl_state.h"
+#include "train/stop_signal.h"
 
 enum { VALIDATION_SEED = 0x76616c, VALIDATION_SLOTS = 64 };
 
@@ -59,8 +60,6 @@ ot_status ot_rl_check(const ot_run *run) {
            "data.tokenizer is required for prompts (try bytes)");
   OT_CHECK(run->rl.clock == OT_RL_SIMULATED || run->rl.generators > 0, OT_USAGE,
            "rl.generators is required with rl.clock: real (try 1)");
-  OT_CHECK(run->rl.clock == OT_RL_SIMULATED || run->rl.updates == OT_RL_IN_FLIGHT, OT_USAGE,
-           "rl.updates: synchronous runs on the simulated clock (try in_flight)");
   OT_CHECK(run->data.num_validation == 0 && run->evaluate.num_tasks == 0, OT_USAGE,
            "data.validation, evaluate: orthant rl validates on rl.validation");
   return OT_OK;
@@ -270,18 +269,33 @@ static void summarize(ot_rl_state *r) {
   ot_rl_record_forecast(&r->fleet, &r->summary->record, &r->summary->measured);
 }
 
+// All that the run has to keep is saved.
+static ot_status stop(ot_rl_state *r) {
+  OT_TRY(ot_rl_report_save(r, true));
+  OT_TRY(ot_rl_learner_dismiss(ot_rl_updater_learner(r->updater)));
+  ot_fail(OT_STOPPED, "stopped by a signal after update %lld", (long long)r->version);
+  ot_fail_hint(OT_STOPPED, "run the same command to continue");
+  return ot_world_agree(r->request->world, OT_STOPPED);
+}
+
 static ot_status run_updates(ot_rl_state *r) {
+  if (r->directory) ot_stop_signal_defer();
   if (r->version == 0) OT_TRY(validate(r));
   if (r->version > 0) summarize(r);
   while (r->version < r->run->steps) {
+    const int64_t before = r->version;
     OT_TRY(r->clock->advance(r));
+    if (r->version == before) return stop(r);
     OT_TRY(ot_rl_report_update(r));
     OT_TRY(ot_rl_report_predict(r));
     OT_TRY(validate(r));
     summarize(r);
-    OT_TRY(ot_rl_report_save(r));
+    const bool stops = r->directory && ot_stop_signal_seen();
+    OT_TRY(ot_rl_report_save(r, stops));
+    if (stops && r->version < r->run->steps) return stop(r);
   }
-  return ot_rl_learner_dismiss(ot_rl_updater_learner(r->updater));
+  OT_TRY(ot_rl_learner_dismiss(ot_rl_updater_learner(r->updater)));
+  return ot_world_agree(r->request->world, OT_OK);
 }
 
 static const ot_rl_clock *clock_of(const ot_rl_request *request) {
@@ -292,6 +306,7 @@ static const ot_rl_clock *clock_of(const ot_rl_request *request) {
 // A rank that does not lead.
 static ot_status follow(const ot_rl_request *request) {
   ot_rl_learner *learner = NULL;
+  if (request->settings) ot_stop_signal_defer();
   ot_status status = ot_world_agree(request->world, OT_OK);  // on what the leader prepares
   if (status == OT_OK) status = ot_world_agree(request->world, OT_OK);  // and its updater
   if (status == OT_OK) {
@@ -299,6 +314,7 @@ static ot_status follow(const ot_rl_request *request) {
                                   ot_rl_updater_documents(request->run), &learner);
   }
   if (status == OT_OK) status = ot_rl_learner_follow(learner);
+  if (status == OT_OK) status = ot_world_agree(request->world, OT_OK);  // on how the run ends
   ot_rl_learner_destroy(&learner);
   return status;
 }

@@ -59,6 +59,7 @@ struct ot_rl_state {
   void *clock_state;                     // of the clock
   struct ot_rl_local_fleet *fleet_here;  // generators in this process (local_fleet.h)
   int64_t version;                       // updates so far
+  int64_t saved;                         // of them, in the newest checkpoint
   double time_s;
   const ot_rl_record *record;
 };
@@ -81,7 +82,8 @@ ot_rl_generator_request ot_rl_state_generator(const ot_rl_state *state);
 ot_status ot_rl_report_open(ot_rl_state *state);
 ot_status ot_rl_report_update(ot_rl_state *state);
 ot_status ot_rl_report_predict(ot_rl_state *state);
-ot_status ot_rl_report_save(ot_rl_state *state);
+// Saves if it is time, or `now`.
+ot_status ot_rl_report_save(ot_rl_state *state, bool now);
 
 // ---- rl_point.c: the state of a clock as JSON ----
 

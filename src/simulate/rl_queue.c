@@ -26,7 +26,7 @@ static ot_status check_costs(const ot_rl_costs *cost) {
 }
 
 ot_status ot_rl_fleet_check(const ot_rl_fleet *fleet) {
-  const bool apart = !takes_turns(fleet);
+  const bool apart = !takes_turns(fleet), in_flight = fleet->updates == OT_RL_IN_FLIGHT;
   OT_CHECK(fleet->workers >= (apart ? 2 : 1), OT_USAGE,
            "rl.workers=%d; allowed: %s (try updates: synchronous on one)", fleet->workers,
            apart ? "2 or more with updates in flight" : "1 or more");
@@ -38,6 +38,9 @@ ot_status ot_rl_fleet_check(const ot_rl_fleet *fleet) {
   OT_CHECK(fleet->batch >= fleet->group && fleet->batch % fleet->group == 0, OT_USAGE,
            "rl.batch=%d is not whole groups of %d (try %d)", fleet->batch, fleet->group,
            fleet->group * (int)ot_larger_whole(1, fleet->batch / fleet->group));
+  OT_CHECK(in_flight || !apart || fleet->batch >= fleet->group * fleet->generators, OT_USAGE,
+           "rl.batch=%d has no group of %d for each of %d generators (try %d)", fleet->batch,
+           fleet->group, fleet->generators, fleet->group * fleet->generators);
   OT_CHECK(fleet->queue >= fleet->batch, OT_USAGE,
            "rl.queue=%d sequences hold no batch of %d; allowed: %d or more", fleet->queue,
            fleet->batch, fleet->batch);
@@ -127,7 +130,20 @@ static void drop_members(ot_rl_queue *queue, ot_rl_group *group) {
   end_group(queue, group);
 }
 
+// Synchronous batches of generators that are apart have their groups by number, whoever was first.
+static bool insert(ot_rl_queue *queue, ot_rl_group *group) {
+  ot_rl_group **at = &queue->first;
+  if (queue->fleet->updates != OT_RL_SYNCHRONOUS || !queue->fleet->apart) return false;
+  while (*at && (*at)->id < group->id) at = &(*at)->next;
+  if (!*at) return false;
+  group->next = *at;
+  *at = group;
+  queue->queued++;
+  return true;
+}
+
 static void append(ot_rl_queue *queue, ot_rl_group *group) {
+  if (insert(queue, group)) return;
   group->next = NULL;
   if (queue->last) queue->last->next = group;
   if (!queue->first) queue->first = group;
@@ -203,7 +219,7 @@ static void renew(ot_rl_queue *queue, int64_t version) {
 }
 
 int ot_rl_queue_take(ot_rl_queue *queue, int64_t version, ot_rl_sequence **batch) {
-  const int64_t groups = queue->fleet->batch / queue->fleet->group;
+  const int64_t groups = queue->fleet->batch / queue->fleet->group - queue->missing;
   if (queue->queued < groups) return 0;
   renew(queue, version);
   if (queue->queued < groups) return 0;

@@ -92,6 +92,7 @@ typedef struct ot_rl_queue {
   void *context;
   ot_rl_group *first, *last;  // whole groups that wait
   int64_t queued;             // groups
+  int64_t missing;            // groups that the next batch goes without
   ot_rl_record record;        // but times
   ot_rl_group *spare_groups;
   struct queued_sequence *spare_sequences;

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # run: any machine. The real clock: generators are processes; a tape gives the same bits of metrics
-# and weights again; a generator that is killed costs its responses, and the run goes on; generators
-# of another run, tapes of another run and the end of all generators are refused.
+# and weights again; a generator that is killed costs its responses, and the run goes on, without it
+# or with a new process; synchronous runs have the same bits whoever generates; stopped runs go on;
+# generators of another run, tapes of another run and the end of all generators are refused.
 set -euo pipefail
 orthant=$(realpath "${1:?usage: test_rl_real.sh ORTHANT}")
 work=$(mktemp -d)
@@ -61,19 +62,86 @@ grep -q "continuing after update 12" keep.log || fail "$(cat keep.log)"
 [ "$(wc -l <keep/metrics.jsonl)" = 16 ] || fail "metrics of a continued run"
 
 # ---- a generator is killed ----
-rl killed --set steps=90 &
+lines() { cat "$1/metrics.jsonl" 2>/dev/null | wc -l; }
+after() { # UPDATES OUTPUT: waits for so many of the run in the background
+  until [ "$(lines "$2")" -ge "$1" ]; do sleep 0.05; kill -0 $run || fail "$(cat "$2.log")"; done
+}
+end_generator() { kill -9 "$(pgrep -f "output=$work/$1 .*--generator 1/2")"; }
+rl killed --set steps=90 --set rl.restarts=0 &
 run=$!
-until [ "$(cat killed/metrics.jsonl 2>/dev/null | wc -l)" -ge 10 ]; do sleep 0.05; kill -0 $run || fail "$(cat killed.log)"; done
-kill -9 "$(pgrep -f "output=$work/killed .*--generator 1/2")"
+after 10 killed
+end_generator killed
 wait $run || fail "$(cat killed.log)"
 grep -q "generator 1 has ended after [0-9]* updates: its responses are lost, 1 of 2 generators go on" killed.log || fail "$(cat killed.log)"
-[ "$(wc -l <killed/metrics.jsonl)" = 90 ] || fail "updates after the kill"
+[ "$(lines killed)" = 90 ] || fail "updates after the kill"
 grep -q "^x 1$" killed/tape.txt || fail "the tape has no loss"
-rl killed.again --set steps=90 --replay killed/tape.txt || fail "$(cat killed.again.log)"
+rl killed.again --set steps=90 --set rl.restarts=0 --replay killed/tape.txt || fail "$(cat killed.again.log)"
 same killed killed.again 00000090
-rl none --set steps=1000000 &
+
+# ---- and started again ----
+rl anew --set steps=150 &
 run=$!
-until [ "$(cat none/metrics.jsonl 2>/dev/null | wc -l)" -ge 2 ]; do sleep 0.05; kill -0 $run || fail "$(cat none.log)"; done
+after 10 anew
+end_generator anew
+wait $run || fail "$(cat anew.log)"
+grep -q "generator 1 has ended after [0-9]* updates: its responses are lost, it is started again (1 of 3 times)" anew.log || fail "$(cat anew.log)"
+[ "$(lines anew)" = 150 ] || fail "updates after a new start"
+sed '1,/^x 1$/d' anew/tape.txt | grep -q "^g 1 t" || fail "the new process has made nothing"
+awk '/^u/ { for (i = 3; $i != "a"; i++) if (seen[$i]++) exit 1 }' anew/tape.txt || fail "a response is trained on twice"
+rl anew.again --set steps=150 --replay anew/tape.txt || fail "$(cat anew.again.log)"
+same anew anew.again 00000150
+
+# ---- synchronous: the same bits with one generator, with two, and with one that is killed ----
+weights() { md5sum <"$1/checkpoints/step-$2/model.safetensors"; }
+for n in 1 2; do
+  rl sync$n --set rl.updates=synchronous --set rl.generators=$n --set steps=30 || fail "$(cat sync$n.log)"
+  awk -F'"lag_max":' '{ split($2, a, /[,}]/); if (a[1] > 0) exit 1 }' sync$n/metrics.jsonl || fail "a synchronous run has lags"
+done
+[ "$(weights sync1 00000030)" = "$(weights sync2 00000030)" ] || fail "synchronous weights depend on generators"
+rl sync2.again --set rl.updates=synchronous --set steps=30 --replay sync2/tape.txt || fail "$(cat sync2.again.log)"
+same sync2 sync2.again 00000030
+rl sync3 --set rl.updates=synchronous --set steps=30 &
+run=$!
+after 4 sync3
+end_generator sync3
+wait $run || fail "$(cat sync3.log)"
+grep -q "it is started again (1 of 3 times)" sync3.log || fail "$(cat sync3.log)"
+[ "$(weights sync1 00000030)" = "$(weights sync3 00000030)" ] || fail "synchronous weights after a kill"
+rl sync4 --set rl.updates=synchronous --set steps=30 --set rl.restarts=0 &
+run=$!
+after 4 sync4
+end_generator sync4
+wait $run || fail "$(cat sync4.log)"
+[ "$(lines sync4)" = 30 ] || fail "synchronous updates without a generator"
+
+# ---- a signal stops a run after a checkpoint, and it goes on ----
+stop() { # SIGNAL OUTPUT ARGUMENTS
+  local code=0 signal=$1 output=$2
+  shift 2
+  "$orthant" rl rl.yaml --set output="$work/$output" "$@" >"$output.txt" 2>"$output.log" &
+  run=$!
+  after 5 "$output"
+  kill -"$signal" $run
+  wait $run || code=$?
+  [ $code = 75 ] || fail "exit code $code of a stopped run: $(cat "$output.log")"
+}
+stop TERM stopped --set steps=60
+grep -q "stopped by a signal after update [0-9]*" stopped.log || fail "$(cat stopped.log)"
+[ "$(lines stopped)" -lt 60 ] || fail "the run was complete"
+rl stopped --set steps=60 || fail "$(cat stopped.log)"
+[ "$(lines stopped)" = 60 ] || fail "updates of a stopped run"
+# On the simulated clock it has the bits of a run that rests for a checkpoint after that update.
+stop INT paused --set rl.clock=simulated --set steps=60
+at=$(lines paused) steps=$((2 * $(lines paused) - 1))
+for output in paused rested; do
+  rl $output --set rl.clock=simulated --set steps=$steps --set checkpoint.every="$at" || fail "$(cat $output.log)"
+done
+[ "$(weights paused "$(printf %08d $steps)")" = "$(weights rested "$(printf %08d $steps)")" ] || fail "bits of a stopped run"
+
+# ---- all are killed ----
+rl none --set steps=1000000 --set rl.restarts=0 &
+run=$!
+after 2 none
 pgrep -f "output=$work/none .*--generator" | xargs kill -9
 wait $run && fail "a run without generators goes on"
 grep -q "all generators have ended after [0-9]* updates" none.log || fail "$(cat none.log)"
