@@ -43,7 +43,7 @@ put_parts() {
   put_style | strip
   echo '%%%% page'
   local name
-  for name in yaml job format dom state service knobs charts timeline result sections compare files tour main; do
+  for name in yaml job format dom state service knobs charts timeline result sections compare sweep files tour main; do
     strip <"web/$name.js"
   done
   echo '%%%% presets'

@@ -214,76 +214,101 @@ function waterfallChart(estimate, losses, range) {
 
 // ---- curves ----
 
-// series: [{name, line, points: [[x, y]...]}]; marks: [[x, text]]
-function curveChart(title, series, marks, labels) {
+// Places on an axis of `from` to `to` pixels: of a logarithmic one, or one that begins at 0.
+const logScale = (least, most, from, to) => v =>
+  from + (Math.log2(v / least) / Math.max(1e-9, Math.log2(most / least))) * (to - from);
+const linearScale = (most, from, to) => v => from + (v / most) * (to - from);
+
+const DEVICES = {
+  labels: 'devices',
+  format: v => (v > 1 ? `${formatInteger(v)} s` : formatSeconds(v)),
+  title: (name, x, y) => `${name}: ${formatSeconds(y)} on ${x} devices`,
+};
+
+// Powers of ten in [least, most], and twice and five times them where these are few.
+function logTicks(least, most) {
+  const factors = most / least < 300 ? [1, 2, 5] : [1];
+  const first = Math.floor(Math.log10(least)),
+    count = Math.ceil(Math.log10(most)) - first + 1;
+  return Array.from({ length: count }, (_, i) => factors.map(f => f * 10 ** (first + i)))
+    .flat()
+    .filter(v => v >= least && v <= most);
+}
+
+// Powers of two in [least, most], every one that has room.
+function powerTicks(least, most, room) {
+  const first = Math.ceil(Math.log2(least) - 1e-9),
+    last = Math.floor(Math.log2(most) + 1e-9);
+  const every = Math.ceil((last - first + 1) / room);
+  return Array.from({ length: Math.floor((last - first) / every) + 1 }, (_, i) => {
+    const value = 2 ** (first + i * every);
+    return [value, formatInteger(value)];
+  });
+}
+
+// series: [{name, line, dot, points: [[x, y, low, high]...]}], a bar from low to high where given;
+// marks: [[x, text, row]]; misses: [[x, text]], points without a value; ticks: [[x, text]...]
+function curveChart(title, series, marks, axes = DEVICES) {
   const width = chartWidth(),
     height = 330,
     left = 62,
     right = 18,
     top = 26,
     bottom = height - 44;
+  const { misses = [], flat = false } = axes;
   const all = series.flatMap(c => c.points).filter(p => p[1] > 0);
   if (all.length === 0) return h('p', { class: 'dim' }, 'Nothing to draw.');
-  const xs = all.map(p => Math.log2(p[0]));
-  const highest = Math.max(...all.map(p => p[1]));
-  const ys = all.map(p => Math.log10(Math.max(p[1], highest * 1e-4)));
+  const xs = [...all, ...misses].map(p => p[0]);
+  const highest = Math.max(...all.map(p => p[3] || p[1])),
+    least = Math.max(Math.min(...all.map(p => p[2] || p[1])), highest * 1e-4);
   const x0 = Math.min(...xs),
-    x1 = Math.max(...xs, x0 + 1);
-  const y0 = Math.floor(Math.min(...ys)),
-    y1 = Math.ceil(Math.max(...ys));
-  const X = v => left + ((Math.log2(v) - x0) / (x1 - x0)) * (width - left - right);
-  const Y = v => bottom - ((Math.log10(v) - y0) / Math.max(1, y1 - y0)) * (bottom - top);
+    x1 = Math.max(...xs, 2 * x0);
+  const y0 = least / 1.2,
+    y1 = highest * 1.2;
+  const side = axes.ticks ? 24 : 0;
+  const X = logScale(x0, x1, left + side, width - right - side);
+  const Y = flat ? linearScale(1.05 * highest, bottom, top) : logScale(y0, y1, bottom, top);
   const out = [];
-  for (let p = y0; p <= y1; p++) {
+  for (const tick of flat ? linearTicks(1.05 * highest, 5) : logTicks(y0, y1)) {
     out.push(
-      lineAt(left, Y(10 ** p), width - right, Y(10 ** p), 'grid'),
-      textAt(
-        left - 7,
-        Y(10 ** p) + 4,
-        p > 1 ? `${formatInteger(10 ** p)} s` : formatSeconds(10 ** p),
-        'e dim',
-      ),
+      lineAt(left, Y(tick), width - right, Y(tick), 'grid'),
+      textAt(left - 7, Y(tick) + 4, axes.format(tick), 'e dim'),
     );
   }
-  const every = Math.ceil((x1 - x0 + 1) / (width < 500 ? 4 : 11));
-  for (let p = Math.ceil(x0); p <= x1; p += every) {
-    out.push(
-      lineAt(X(2 ** p), bottom, X(2 ** p), bottom + 5, 'tick'),
-      textAt(X(2 ** p), bottom + 19, formatInteger(2 ** p), 'm dim'),
-    );
+  let end = 0;
+  for (const [x, text] of axes.ticks || powerTicks(x0, x1, width < 500 ? 4 : 11)) {
+    out.push(lineAt(X(x), bottom, X(x), bottom + 5, 'tick'));
+    if (X(x) - 3.5 * text.length < end) continue;
+    out.push(textAt(X(x), bottom + 19, text, 'm dim'));
+    end = X(x) + 3.5 * text.length + 6;
   }
-  out.push(textAt((left + width - right) / 2, height - 6, labels, 'm dim'));
+  out.push(textAt((left + width - right) / 2, height - 6, axes.labels, 'm dim'));
   for (const [x, text, row] of marks) {
-    if (!(x > 0) || Math.log2(x) < x0 || Math.log2(x) > x1) continue;
-    const end = X(x) > width * 0.7;
+    if (!(x >= x0 && x <= x1)) continue;
+    const late = X(x) > width * 0.7;
     out.push(
       lineAt(X(x), top - 6, X(x), bottom, 'limit'),
-      textAt(X(x) + (end ? -5 : 5), top + 4 + 15 * (row || 0), text, end ? 'e strong' : 'strong'),
+      textAt(X(x) + (late ? -5 : 5), top + 4 + 15 * (row || 0), text, late ? 'e strong' : 'strong'),
     );
   }
   for (const c of series) {
     const points = c.points.filter(p => p[1] > highest * 1e-4);
-    if (points.length === 0) continue;
-    out.push(
-      s('path', {
-        class: `curve ${c.line}`,
-        d: points
-          .map((p, i) => `${i === 0 ? 'M' : 'L'}${X(p[0]).toFixed(1)} ${Y(p[1]).toFixed(1)}`)
-          .join(''),
-      }),
-    );
-    for (const p of points) {
-      out.push(
-        s(
-          'circle',
-          { cx: X(p[0]), cy: Y(p[1]), r: 3.5, class: `dot ${c.dot}` },
-          s('title', {}, `${c.name}: ${formatSeconds(p[1])} on ${p[0]} devices`),
-        ),
-      );
+    const path = points.map(p => `${X(p[0]).toFixed(1)} ${Y(p[1]).toFixed(1)}`);
+    if (c.line && points.length > 0)
+      out.push(s('path', { class: `curve ${c.line}`, d: `M${path.join('L')}` }));
+    for (const [x, y, low, high] of points) {
+      if (low) out.push(lineAt(X(x), Y(low), X(x), Y(high), `band ${c.band}`));
+      if (!c.dot) continue;
+      const text = s('title', {}, axes.title(c.name, x, y));
+      out.push(s('circle', { cx: X(x), cy: Y(y), r: 3.5, class: `dot ${c.dot}` }, text));
     }
   }
+  for (const [x, text] of misses) out.push(crossAt(X(x), bottom - 8, text));
   return frame(width, height, title, out);
 }
+
+const crossAt = (x, y, text) =>
+  s('path', { class: 'cross', d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8` }, s('title', {}, text));
 
 // ---- points ----
 
@@ -325,15 +350,8 @@ function pointChart(plans, rejected, capacity, front, chosen) {
     textAt(width - right, Y(capacity) - 6, `capacity ${formatBytes(capacity)}`, 'e strong'),
   );
   for (const r of cannot) {
-    const x = X(Math.max(least, Math.min(r.least_seconds, slowest))),
-      y = Y(r.least_bytes);
-    out.push(
-      s(
-        'path',
-        { class: 'cross', d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8` },
-        s('title', {}, `${formatLayout(r)}: ${r.reason}`),
-      ),
-    );
+    const x = X(Math.max(least, Math.min(r.least_seconds, slowest)));
+    out.push(crossAt(x, Y(r.least_bytes), `${formatLayout(r)}: ${r.reason}`));
   }
   const line = front.map(i => `${X(plans[i].step_seconds)},${Y(plans[i].memory_bytes)}`).join(' ');
   out.push(s('polyline', { points: line, class: 'front' }));

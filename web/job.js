@@ -3,31 +3,24 @@
 // plan` by their names with underscores; what is absent is searched or has its default.
 'use strict';
 
-const QUESTION_KEYS = [
-  'gpus',
-  'global_batch_size',
-  'sequence_length',
-  'tokens',
-  'critical_batch_tokens',
-  'tp',
-  'pp',
-  'vpp',
-  'cp',
-  'ep',
-  'etp',
-  'dp',
-  'zero',
-  'micro_batch_size',
-  'pipeline',
-  'recompute',
-  'precision',
-  'expert_imbalance',
-  'price',
-  'memory_margin',
-  'top',
-  'variants',
-  'simple',
-];
+// What a state has besides options.
+const PARTS = ['files', 'settings', 'compared', 'sweep', 'tour', 'plan'];
+const FILE_KINDS = ['model', 'cluster', 'engine', 'script'];
+
+// The options of a state that are set, as [name, value]: what is planned first.
+function optionsOf({ model, cluster, engine, ...rest }) {
+  return Object.entries({ model, cluster, engine, ...rest }).filter(
+    ([key, value]) => !PARTS.includes(key) && value !== undefined && value !== '',
+  );
+}
+
+// A state with other options; a preset replaces the file of its kind.
+function changed(state, changes) {
+  const files = { ...state.files };
+  for (const kind of FILE_KINDS) if (kind in changes) delete files[kind];
+  if ('model' in changes) delete files.script;
+  return { ...state, ...changes, files };
+}
 
 // A preset or dropped file of a kind as a tree.
 function parsePreset(kind, text) {
@@ -75,11 +68,9 @@ const withoutKeys = (map, keys) =>
 function requestOf(state, preset) {
   const files = state.files || {};
   const model = modelOf(state, preset);
-  const question = { model_name: model.name, model_source: model.source || '' };
-  for (const key of QUESTION_KEYS) {
-    const value = state[key];
-    const given = value !== undefined && value !== '' && value !== null;
-    if (given) question[key] = new Word(String(value));
+  const question = {};
+  for (const [key, value] of optionsOf(state)) {
+    if (!FILE_KINDS.includes(key)) question[key] = new Word(String(value));
   }
   const engineOf = name => (name === 'orthant' ? name : preset('engines', name));
   const engine = files.engine
@@ -96,6 +87,8 @@ function requestOf(state, preset) {
   const scripts = script || compare.some(file => file.text);
   return {
     op: 'plan',
+    model_name: model.name,
+    model_source: model.source || '',
     question,
     cluster: clusterOf(state, preset),
     ...(script ? { script: { name: script.name, text: script.text } } : { model: model.tree }),
@@ -104,4 +97,17 @@ function requestOf(state, preset) {
     ...(compare.length > 0 ? { compare } : {}),
     settings,
   };
+}
+
+// ---- a sweep ----
+
+// The combinations of values of a grid {axes: [{key, values}]}, the last value fastest.
+const combinations = ({ axes }) =>
+  axes.reduce((all, { values }) => all.flatMap(head => values.map(v => [...head, v])), [[]]);
+
+// The request of one combination.
+function pointRequest(state, { axes }, values, preset) {
+  const changes = Object.fromEntries(axes.map(({ key }, i) => [key, values[i]]));
+  const request = requestOf({ ...changed(state, changes), compared: [] }, preset);
+  return { ...request, op: 'point', sweep: axes.map(({ key }, i) => `${key}=${values[i]}`) };
 }

@@ -8,6 +8,10 @@ const workerUrl = URL.createObjectURL(
   new Blob([textOf('shared') + textOf('worker')], { type: 'text/javascript' }),
 );
 const firstWorker = new Worker(workerUrl);
+const compiled = new Promise((resolve, reject) => {
+  firstWorker.onmessage = ({ data }) => resolve(data.module);
+  firstWorker.onerror = e => reject(new Error(e.message));
+});
 firstWorker.postMessage({ packed: textOf('planner') });
 
 function put(tag, text) {

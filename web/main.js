@@ -50,12 +50,19 @@ class App {
     if (this.written === location.hash) return;
     this.written = location.hash;
     try {
-      this.state = readFragment(location.hash);
+      this.begin(readFragment(location.hash));
     } catch (error) {
-      this.state = readFragment('');
+      this.begin(readFragment(''));
       this.say(`The link is damaged: ${error.message}`);
     }
     this.compute();
+  }
+
+  // Another state, with a sweep of its own.
+  begin(state) {
+    if (this.sweep) this.sweep.stop();
+    this.state = state;
+    this.sweep = new Sweep(this);
   }
 
   write() {
@@ -64,11 +71,7 @@ class App {
   }
 
   apply(changes) {
-    Object.assign(this.state, changes);
-    for (const kind of FILE_KINDS) {
-      if (kind in changes && changes[kind] !== 'file') delete this.state.files[kind];
-    }
-    if ('model' in changes) delete this.state.files.script;
+    this.state = changed(this.state, changes);
     const { script } = this.state.files;
     if (!script && changes.engine === 'orthant') this.state.engine = '';
     this.state.plan = 0;
@@ -80,7 +83,7 @@ class App {
     const { cluster, model } = this.state;
     if (file && kind === 'script') {
       const files = this.state.files.cluster ? { cluster: this.state.files.cluster } : {};
-      this.state = { cluster, model, files, settings: {}, compared: [], tour: -1 };
+      this.begin({ cluster, model, files, settings: {}, compared: [], sweep: [], tour: -1 });
     }
     if (file && kind === 'model') delete this.state.files.script;
     if (file) this.state.files[kind] = file;
@@ -93,7 +96,8 @@ class App {
   tour(at) {
     const files = at >= 0 ? {} : this.state.files;
     const knobs = at >= 0 ? TOUR[at][1] : this.state;
-    this.state = { ...knobs, files, settings: {}, compared: [], plan: 0, tour: at };
+    const rest = { settings: {}, compared: [], sweep: [], plan: 0, tour: at };
+    this.begin({ ...knobs, files, ...rest });
     this.write();
     this.compute();
     if (at >= 0) document.getElementById('tour').scrollIntoView({ block: 'nearest' });
@@ -322,7 +326,8 @@ class App {
       ['mfu', [details], () => mfuSection(details)],
       ['timeline', [data.timeline], () => timelineSection(data.timeline, details)],
     ];
-    if (!plan) return out;
+    const sweep = ['sweep', [this.sweep], () => this.sweep.section()];
+    if (!plan) return [...out, sweep];
     const points = data.devices && data.devices.points.length > 0;
     const more = () =>
       section(
@@ -362,6 +367,7 @@ class App {
         [plan, answer.compared || plan],
         () => compareSection(this, files => this.compare(files)),
       ],
+      sweep,
       ['run', [plan], () => runSection(answer, plan, time => this.meet(time))],
     ];
   }

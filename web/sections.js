@@ -147,7 +147,6 @@ function devicesSection(data, answer) {
       'Terms of a step against devices',
       series,
       [[answer.cluster.devices, 'now', 0]],
-      'devices',
     ),
     legendOf(series.map(c => [c.dot, c.name])),
     foldedTable(
@@ -221,7 +220,6 @@ function crossoverSection(data, answer, toggles, toggle) {
         [answer.cluster.devices, 'now', 1],
         [answer.limits.batch_floor_devices, 'one sequence each', 2],
       ],
-      'devices',
     ),
     legendOf([
       ['c-compute', 'compute'],

@@ -14,37 +14,42 @@ function readPresets(text) {
   return presets;
 }
 
+// A worker and who waits for its answers.
+class Line {
+  constructor(worker) {
+    Object.assign(this, { worker, waiting: new Map(), next: 1 });
+    worker.onmessage = ({ data }) => {
+      const done = this.waiting.get(data.id);
+      this.waiting.delete(data.id);
+      done(data);
+    };
+  }
+
+  ask(request) {
+    const id = this.next++;
+    return new Promise(resolve => {
+      this.waiting.set(id, resolve);
+      this.worker.postMessage({ id, request: encodeRequest(request) });
+    });
+  }
+}
+
 class Service {
   constructor() {
     this.presets = readPresets(parts.presets);
     this.trees = new Map();
-    this.waiting = new Map();
-    this.next = 1;
     this.turn = 0;
-    this.loaded = new Promise((resolve, reject) => Object.assign(this, { resolve, reject }));
-    this.listen(firstWorker);
+    this.loaded = compiled.then(module => {
+      this.module = module;
+      this.line = new Line(firstWorker);
+    });
   }
 
-  listen(worker) {
-    this.worker = worker;
-    worker.onerror = e => this.reject(new Error(e.message));
-    worker.onmessage = ({ data }) => {
-      if (data.module) {
-        this.module = data.module;
-        return this.resolve();
-      }
-      const done = this.waiting.get(data.id);
-      this.waiting.delete(data.id);
-      if (done) done(data);
-    };
-  }
-
-  // A worker in place of one that is busy.
-  replace() {
-    this.worker.terminate();
-    this.waiting.clear();
-    this.listen(new Worker(workerUrl));
-    this.worker.postMessage({ module: this.module });
+  // A further worker.
+  open() {
+    const worker = new Worker(workerUrl);
+    worker.postMessage({ module: this.module });
+    return new Line(worker);
   }
 
   // The tree of a preset, or all of a kind by name.
@@ -59,27 +64,22 @@ class Service {
     return this.trees.get(key);
   }
 
-  ask(request) {
-    const id = this.next++;
-    return new Promise(resolve => {
-      this.waiting.set(id, resolve);
-      this.worker.postMessage({ id, request: encodeRequest(request) });
-    });
-  }
-
   // The plan of a state: {text, answer, ms}. Promises of earlier requests never resolve.
   async plan(state) {
     const turn = ++this.turn;
     await this.loaded;
     const request = requestOf(state, (kind, name) => this.preset(kind, name));
     if (turn !== this.turn) return new Promise(() => {});
-    if (this.waiting.size > 0) this.replace();
-    const { text, ms } = await this.ask(request);
+    if (this.line.waiting.size > 0) {
+      this.line.worker.terminate();
+      this.line = this.open();
+    }
+    const { text, ms } = await this.line.ask(request);
     return { text, answer: JSON.parse(text), ms };
   }
 
   async detail(op, more) {
-    const { text } = await this.ask({ op, ...more });
+    const { text } = await this.line.ask({ op, ...more });
     return JSON.parse(text);
   }
 }

@@ -6,8 +6,6 @@
 // {state, settings, files, answer}: what the page starts with; `orthant plan --html` writes its
 // own.
 const GIVEN = JSON.parse(textOf('given') || parts.given);
-const STATE_KEYS = ['model', 'cluster', 'engine', ...QUESTION_KEYS];
-const FILE_KINDS = ['model', 'cluster', 'engine', 'script'];
 
 function fileOf(kind, name, text) {
   const tree =
@@ -17,7 +15,7 @@ function fileOf(kind, name, text) {
 
 function givenState() {
   const state = { ...GIVEN.state, settings: { ...GIVEN.settings }, tour: -1, plan: 0 };
-  Object.assign(state, { files: {}, compared: [] });
+  Object.assign(state, { files: {}, compared: [], sweep: [] });
   for (const [kind, { name, text }] of Object.entries(GIVEN.files || {})) {
     state.files[kind] = fileOf(kind, name, text);
   }
@@ -25,16 +23,18 @@ function givenState() {
 }
 
 // Whether the page has the answer to a state from its start.
-const isGiven = state =>
-  writeFragment({ ...state, tour: -1, plan: 0 }) === writeFragment(givenState());
+function isGiven(state) {
+  const words = of => writeFragment({ ...of, tour: -1, plan: 0, sweep: [] }).split('&').sort();
+  return words(state).join() === words(givenState()).join();
+}
 
 function readFragment(fragment) {
   const given = new URLSearchParams(fragment.replace(/^#/, ''));
   if (given.size === 0) return givenState();
-  const state = { files: {}, settings: {}, compared: [] };
-  for (const key of STATE_KEYS) if (given.has(key)) state[key] = given.get(key);
+  const state = { files: {}, settings: {}, compared: [], sweep: given.getAll('sweep') };
   for (const [key, value] of given) {
     if (key.startsWith('set.')) state.settings[key.slice(4)] = value;
+    else if (!PARTS.includes(key) && !/^compare$|_file$/.test(key)) state[key] = value;
   }
   const parted = text => [text.slice(0, text.indexOf('\n')), text.slice(text.indexOf('\n') + 1)];
   for (const kind of FILE_KINDS) {
@@ -54,9 +54,7 @@ function readFragment(fragment) {
 
 function writeFragment(state) {
   const out = new URLSearchParams();
-  for (const key of STATE_KEYS) {
-    if (state[key] !== undefined && state[key] !== '') out.set(key, state[key]);
-  }
+  for (const [key, value] of optionsOf(state)) out.set(key, value);
   for (const [key, value] of Object.entries(state.settings)) out.set(`set.${key}`, value);
   for (const [kind, file] of Object.entries(state.files)) {
     const whole = kind === 'model' || kind === 'script';
@@ -64,6 +62,7 @@ function writeFragment(state) {
     out.set(`${kind}_file`, `${file.name}\n${text}`);
   }
   for (const { name, text } of state.compared) out.append('compare', `${name}\n${text}`);
+  for (const text of state.sweep) out.append('sweep', text);
   if (state.plan > 0) out.set('plan', state.plan);
   if (state.tour >= 0) out.set('tour', state.tour);
   return '#' + out.toString();
@@ -74,11 +73,10 @@ function commandOf(state) {
   const words = ['orthant plan'],
     { script } = state.files;
   if (script) words.push(`--from ./${script.name}`);
-  for (const key of STATE_KEYS) {
+  const named = Object.entries(state.files).map(([kind, { name }]) => [kind, `./${name}`]);
+  const { script: _, ...files } = Object.fromEntries(named);
+  for (const [key, value] of optionsOf({ ...state, ...files })) {
     if (script && key === 'model') continue;
-    const file = state.files[key];
-    const value = file ? `./${file.name}` : state[key];
-    if (value === undefined || value === '') continue;
     words.push(`--${key.replace(/_/g, '-')}${value === 'true' ? '' : ` ${value}`}`);
   }
   for (const [key, value] of Object.entries(state.settings)) words.push(`--set ${key}=${value}`);

@@ -7,6 +7,8 @@
 // State while a page is built.
 typedef struct builder {
   const ot_plan_build *build;
+  const ot_question *question;
+  int top;  // plans kept
   const ot_job *job;
   ot_arena *arena;
   ot_search *search;
@@ -18,14 +20,13 @@ typedef struct builder {
 enum { SIMPLE_PLANS = 32 };  // among which --simple chooses
 
 static ot_status search(builder *b) {
-  const int top = b->build->top;
   const ot_search_request request = {
       .job = b->job,
-      .top = b->build->simple && top < SIMPLE_PLANS ? SIMPLE_PLANS : top,
-      .plans_only = b->build->plans_only,
+      .top = b->question->simple && b->top < SIMPLE_PLANS ? SIMPLE_PLANS : b->top,
+      .plans_only = b->build->brief,
       .progress = b->build->progress,
       .progress_context = b->build->progress_context,
-      .distinct = !b->build->variants,
+      .distinct = !b->question->variants,
       .scratch = ot_estimator_scratch(b->page->estimator)};
   ot_search *const s = b->search;
   OT_TRY(ot_search_build(&request, b->arena, s));
@@ -76,7 +77,7 @@ static ot_status refine(builder *b) {
 // predictions nearly agree, with --simple also of those that are a little slower.
 static void prefer_simple(builder *b) {
   static const double tie = 1.01, simple = 1.05;
-  const double most = b->build->simple ? simple : tie;
+  const double most = b->question->simple ? simple : tie;
   ot_search *const s = b->search;
   int first = 0;
   for (int i = 1; i < s->num_plans; i++) {
@@ -94,7 +95,7 @@ static void prefer_simple(builder *b) {
     for (int i = first; i > 0; i--) s->plans[i] = s->plans[i - 1];
     s->plans[0] = chosen;
   }
-  if (s->num_plans > b->build->top) s->num_plans = b->build->top;
+  if (s->num_plans > b->top) s->num_plans = b->top;
 }
 
 // ---- basis ----
@@ -126,7 +127,7 @@ static void build_limits(builder *b) {
       .job = b->job,
       .bill = &b->build->request->bill,
       .flops_per_s = b->job->cluster->device.flops[b->job->recipe.products],
-      .critical_batch_tokens = (double)b->build->request->question.critical_batch_tokens};
+      .critical_batch_tokens = (double)b->question->critical_batch_tokens};
   if (e->compute_s > 0) {
     request.flops_per_s = e->hardware_flops / b->job->devices / e->compute_s;
     request.step_flops_per_s = e->model_flops / b->job->devices / e->step_s;
@@ -271,7 +272,7 @@ static ot_status build_goodput(builder *b) {
 }
 
 static ot_status build_remedies(builder *b) {
-  if (b->search->num_plans > 0 || b->build->plans_only) return OT_OK;
+  if (b->search->num_plans > 0 || b->build->brief) return OT_OK;
   ot_remedies *const remedies = ot_arena_array(b->arena, 1, sizeof *remedies);
   OT_TRY(ot_remedies_build(b->job, ot_estimator_scratch(b->page->estimator), b->arena, remedies));
   b->page->num_remedies = remedies->num;
@@ -288,10 +289,15 @@ ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_pla
                         .run = request->has_run ? &request->run : NULL,
                         .settings = request->has_run ? request->settings : NULL,
                         .bill = &request->bill,
-                        .price = build->price,
+                        .price = request->question.price,
                         .num_notes = request->num_notes,
                         .notes = request->notes};
-  builder b = {.build = build, .job = &request->job, .arena = arena, .page = out};
+  builder b = {.build = build,
+               .question = &request->question,
+               .top = build->brief ? 1 : request->question.top,
+               .job = &request->job,
+               .arena = arena,
+               .page = out};
   b.search = ot_arena_array(arena, 1, sizeof *b.search);
   OT_TRY(ot_estimator_build(b.job, arena, &out->estimator));
   OT_TRY(search(&b));

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "answer/plan_page.h"
-#include "base/tree.h"
+#include "base/schema.h"
 #include "plan/model_totals.h"
 #include "script/imported.h"
 
@@ -24,9 +24,19 @@ typedef struct ot_question {
   double expert_imbalance;
   double memory_margin;  // share of a plan's memory (ot_job); negative: none
   ot_candidate given;
+  double price;   // dollars of a device hour; 0: no costs
+  int top;        // plans kept
+  bool variants;  // keep slower plans with the same degrees and ZeRO stage
+  bool simple;    // also slower plans, if simpler and not to be told from the fastest
   int num_notes;
   const char *const *notes;  // [num_notes] assumptions made before: the first of the request's
 } ot_question;
+
+// The options of a question: their names, with underscores, and ranges.
+extern const ot_schema ot_question_schema;
+
+// Reads a map of them, or null; cluster, engine and notes remain. OT_USAGE names the option.
+ot_status ot_question_read(const ot_node *tree, ot_arena *arena, ot_question *out);
 
 // A configuration of another file, to price next to the plans.
 typedef struct ot_plan_compared {
@@ -93,11 +103,7 @@ void ot_plan_request_note(ot_plan_request *request, const char *text);
 
 typedef struct ot_plan_build {
   const ot_plan_request *request;
-  int top;          // plans kept
-  bool variants;    // keep slower plans with the same degrees and ZeRO stage
-  bool simple;      // also slower plans, if simpler and not to be told from the fastest
-  double price;     // dollars of a device hour; 0: no costs
-  bool plans_only;  // no remedies if nothing fits
+  bool brief;  // the best plan alone, without remedies if nothing fits
   // Called from time to time while the search goes on; null: never.
   void (*progress)(void *context, const ot_search *so_far);
   void *progress_context;

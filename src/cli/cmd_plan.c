@@ -145,14 +145,6 @@ static ot_status calibrate(planning *p) {
   return ot_plan_calibrate(file, &p->request, p->arena, p->calibration);
 }
 
-static ot_status check_price(const ot_options *options) {
-  if (!ot_options_text(options, "price")) return OT_OK;
-  const double price = ot_options_real(options, "price");
-  OT_CHECK(price > 0 && price <= 1e6, OT_USAGE,
-           "--price: %g; allowed: dollars of a device hour, more than 0, at most 1e6", price);
-  return OT_OK;
-}
-
 // Replaces the options by those with the fewest devices that end the run in time.
 static ot_status meet_deadline(planning *p) {
   if (!ot_options_given(p->options, "deadline")) return OT_OK;
@@ -163,19 +155,13 @@ static ot_status meet_deadline(planning *p) {
 }
 
 static ot_status plan(planning *p) {
-  OT_TRY(check_price(p->options));
   OT_TRY(read_outputs(p));
   OT_TRY(meet_deadline(p));
   OT_TRY(ot_plan_request_read(p->options, p->arena, &p->request));
   OT_TRY(ot_plan_compare_read(p->options, p->arena, &p->request));
   if (p->emits) OT_TRY(ot_emit_check(p->kind, p->software, p->request.job.engine));
   OT_TRY(calibrate(p));
-  const ot_plan_build build = {.request = &p->request,
-                               .top = (int)ot_options_integer(p->options, "top"),
-                               .variants = ot_options_flag(p->options, "variants"),
-                               .simple = ot_options_flag(p->options, "simple"),
-                               .price = ot_options_real(p->options, "price"),
-                               .stretch = ot_plan_stretch};
+  const ot_plan_build build = {.request = &p->request, .stretch = ot_plan_stretch};
   OT_TRY(ot_plan_answer(&build, p->arena, &p->page));
   p->page.calibration = p->calibration;
   p->page.deadline = p->deadline;

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "cli/installed.h"
+#include "cli/plan_request.h"
 #include "describe/cluster_keys.h"
 #include "describe/model_keys.h"
 #include "files/disk.h"
@@ -22,44 +23,12 @@ typedef struct live {
 
 // ---- state: the knobs of the page ----
 
-// The names of the page have underscores.
-static char *knob_of(const live *l, const char *option) {
-  char *const name = ot_arena_text(l->arena, option, ot_text_length(option));
-  for (char *at = name; *at != '\0'; at++) *at = *at == '-' ? '_' : *at;
-  return name;
-}
-
 static bool is_preset(const live *l, ot_preset_kind kind, const char *option) {
   const char *const name = ot_options_text(l->options, option);
   return name && ot_presets_find(&l->presets, kind, name, l->arena) != NULL;
 }
 
 static const char *state_of(const live *l) {
-  static const char *const values[] = {"gpus",
-                                       "global-batch-size",
-                                       "sequence-length",
-                                       "tokens",
-                                       "critical-batch-tokens",
-                                       "tp",
-                                       "pp",
-                                       "vpp",
-                                       "cp",
-                                       "ep",
-                                       "etp",
-                                       "dp",
-                                       "zero",
-                                       "price",
-                                       "micro-batch-size",
-                                       "pipeline",
-                                       "recompute",
-                                       "recompute-modules",
-                                       "precision",
-                                       "top",
-                                       "memory-margin",
-                                       "engine",
-                                       "variants",
-                                       "expert-imbalance",
-                                       "simple"};
   const ot_options *const o = l->options;
   ot_json_writer w = ot_json_begin(l->arena, 0);
   ot_json_object(&w, NULL);
@@ -67,11 +36,9 @@ static const char *state_of(const live *l) {
     ot_json_text(&w, "model", ot_options_text(o, "model"));
   if (is_preset(l, OT_PRESET_CLUSTER, "cluster"))
     ot_json_text(&w, "cluster", ot_options_text(o, "cluster"));
-  for (int i = 0; i < OT_COUNT(values); i++) {
-    if (!ot_options_given(o, values[i])) continue;
-    const char *const text = ot_options_text(o, values[i]);
-    ot_json_text(&w, knob_of(l, values[i]), text ? text : "true");
-  }
+  if (ot_options_given(o, "engine")) ot_json_text(&w, "engine", ot_options_text(o, "engine"));
+  const ot_node *const given = ot_plan_question(o, l->arena);
+  for (const ot_node *n = given->first; n; n = n->next) ot_json_text(&w, n->key, n->text);
   ot_json_end(&w);
   return w.text;
 }

@@ -52,7 +52,6 @@ static ot_status read_cluster(reader *r) {
                         "`orthant bench` measures it; `orthant presets` lists clusters");
   }
   r->question.cluster = cluster;
-  r->question.devices = (int)ot_options_integer(r->options, "gpus");
   return OT_OK;
 }
 
@@ -135,59 +134,30 @@ static ot_status read_run(reader *r) {
   return OT_OK;
 }
 
-static ot_status read_given(reader *r) {
-  const ot_options *const o = r->options;
-  const char *const modules = ot_options_text(o, "recompute-modules");
-  r->question.given = (ot_candidate){
-      .tp = (int)ot_options_integer(o, "tp"),
-      .pp = (int)ot_options_integer(o, "pp"),
-      .vpp = (int)ot_options_integer(o, "vpp"),
-      .cp = (int)ot_options_integer(o, "cp"),
-      .ep = (int)ot_options_integer(o, "ep"),
-      .etp = (int)ot_options_integer(o, "etp"),
-      .dp = (int)ot_options_integer(o, "dp"),
-      .zero = ot_options_given(o, "zero") ? ot_options_choice(o, "zero") : -1,
-      .micro_batch_size = ot_options_integer(o, "micro-batch-size"),
-      .pipeline = (ot_pipeline)ot_options_choice(o, "pipeline"),
-      .recompute = (ot_recompute)ot_options_choice(o, "recompute"),
-      .crosses = (ot_crossing)(1 + ot_options_choice(o, "crosses")),
-  };
-  if (!modules) return OT_OK;
-  return ot_module_set_read("--recompute-modules", modules, &r->question.given.modules);
-}
+// ---- options ----
 
-static void read_amounts(reader *r) {
-  const ot_options *const o = r->options;
-  ot_question *const q = &r->question;
-  q->precision = ot_options_text(o, "precision");
-  q->global_batch_size = ot_options_integer(o, "global-batch-size");
-  q->sequence_length = ot_options_integer(o, "sequence-length");
-  q->tokens = ot_options_integer(o, "tokens");
-  q->critical_batch_tokens = ot_options_integer(o, "critical-batch-tokens");
-  q->expert_imbalance = ot_options_real(o, "expert-imbalance");
-}
-
-// ---- memory ----
-
-static ot_status read_margin(reader *r) {
-  enum { MOST = 100 };
-  if (!ot_options_given(r->options, "memory-margin")) return OT_OK;
-  const double percent = ot_options_real(r->options, "memory-margin");
-  OT_CHECK(percent >= 0 && percent <= MOST, OT_USAGE,
-           "--memory-margin: %g; allowed: 0 to %d percent of a plan's memory", percent, MOST);
-  r->question.memory_margin = percent > 0 ? percent / 100 : -1;
-  return OT_OK;
+ot_node *ot_plan_question(const ot_options *options, ot_arena *arena) {
+  ot_node *const out = ot_node_create(arena, OT_NODE_MAP);
+  for (int i = 0; i < ot_question_schema.num_keys; i++) {
+    const ot_key *const key = &ot_question_schema.keys[i];
+    char *const option = ot_arena_text(arena, key->name, ot_text_length(key->name));
+    for (char *at = option; *at != '\0'; at++) *at = *at == '_' ? '-' : *at;
+    if (!ot_options_given(options, option)) continue;
+    const bool flag = key->type == OT_KEY_BOOL;
+    ot_node *const word = ot_node_word(arena, flag ? "true" : ot_options_text(options, option));
+    ot_node_set_source(word, ot_arena_format(arena, "--%s", option));
+    ot_node_put(arena, out, key->name, word);
+  }
+  return out;
 }
 
 ot_status ot_plan_request_read(const ot_options *options, ot_arena *arena, ot_plan_request *out) {
   reader r = {
       .options = options, .arena = arena, .presets = ot_installed_presets(arena), .out = out};
+  OT_TRY(ot_question_read(ot_plan_question(options, arena), arena, &r.question));
   OT_TRY(read_import(&r));
   OT_TRY(read_cluster(&r));
   OT_TRY(read_engine(&r));
-  OT_TRY(read_given(&r));
-  read_amounts(&r);
-  OT_TRY(read_margin(&r));
   if (r.imported) ot_question_take_import(r.imported, arena, &r.question);
   OT_TRY(ot_plan_request_begin(&r.question, arena, out));
   OT_TRY(read_run(&r));

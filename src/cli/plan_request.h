@@ -13,6 +13,9 @@
 // Everything lives in `arena`.
 ot_status ot_plan_request_read(const ot_options *options, ot_arena *arena, ot_plan_request *out);
 
+// The given options of a question as a map, by their names on the page: with underscores.
+ot_node *ot_plan_question(const ot_options *options, ot_arena *arena);
+
 // Proves that the schedules of all ranks of the run of `candidate` fit each other, as training does
 // when it starts (train/loop_start.h). OT_BUG where they do not.
 ot_status ot_plan_prove(const ot_job *job, const ot_candidate *candidate, ot_arena *arena);

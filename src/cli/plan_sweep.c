@@ -7,121 +7,18 @@
 #include <string.h>
 
 #include "answer/plan_cost.h"
+#include "answer/sweep.h"
 #include "base/number.h"
-#include "base/quantity.h"
 #include "base/text.h"
 #include "cli/plan_progress.h"
-#include "describe/pipeline_rules.h"
 #include "files/output_file.h"
 #include "host/heap.h"
 #include "report/sweep_html.h"
 
-enum { MOST_AXES = OT_SWEEP_AXES, MOST_VALUES = 64, MOST_POINTS = 4096, MOST_FIELDS = 48 };
-
-// ---- what varies ----
-
-// The values of one option.
-typedef struct axis {
-  const char *option;
-  int count;
-  const char *value[MOST_VALUES];
-} axis;
-
-// Options that describe the job or fix a part of its plan.
-static const char *const swept[] = {"model",
-                                    "cluster",
-                                    "gpus",
-                                    "global-batch-size",
-                                    "sequence-length",
-                                    "tokens",
-                                    "tp",
-                                    "pp",
-                                    "vpp",
-                                    "cp",
-                                    "ep",
-                                    "etp",
-                                    "dp",
-                                    "zero",
-                                    "pipeline",
-                                    "micro-batch-size",
-                                    "recompute",
-                                    "recompute-modules",
-                                    "precision",
-                                    "engine",
-                                    "price",
-                                    "memory-margin",
-                                    "expert-imbalance"};
-
-static const char *option_of(const char *key, ot_arena *arena) {
-  static const char *const brief[][2] = {{"batch", "global-batch-size"},
-                                         {"sequence", "sequence-length"}};
-  char *const name = ot_arena_text(arena, key, ot_text_length(key));
-  for (char *at = name; *at != '\0'; at++) *at = *at == '_' ? '-' : *at;
-  for (int i = 0; i < OT_COUNT(brief); i++) {
-    if (strcmp(name, brief[i][0]) == 0) return brief[i][1];
-  }
-  return name;
-}
-
-static ot_status check_swept(const char *option, ot_arena *arena) {
-  ot_text_builder all = {.arena = arena};
-  for (int i = 0; i < OT_COUNT(swept); i++) {
-    if (strcmp(option, swept[i]) == 0) return OT_OK;
-    ot_text_appendf(&all, "%s%s", i > 0 ? " " : "", swept[i]);
-  }
-  ot_fail(OT_USAGE, "--sweep: \"%s\" cannot vary", option);
-  return ot_fail_hint(OT_USAGE, "these can: %s", ot_text_builder_text(&all));
-}
-
-static ot_status add_value(axis *a, const char *value) {
-  OT_CHECK(a->count < MOST_VALUES, OT_USAGE, "--sweep %s: more than %d values", a->option,
-           MOST_VALUES);
-  a->value[a->count++] = value;
-  return OT_OK;
-}
-
-// "64..4096": the first number, doubled up to the last.
-static ot_status add_range(axis *a, const char *from, const char *to, ot_arena *arena) {
-  int64_t first, last;
-  OT_CHECK(ot_number_parse_size(from, &first) && ot_number_parse_size(to, &last) && first >= 1 &&
-               first <= last && last <= INT64_MAX / 2,
-           OT_USAGE, "--sweep %s=%s..%s: not two whole numbers, the smaller first", a->option, from,
-           to);
-  for (int64_t n = first; n <= last; n *= 2) {
-    OT_TRY(add_value(a, ot_arena_format(arena, "%lld", (long long)n)));
-  }
-  return OT_OK;
-}
-
-// KEY=A,B,C or KEY=A..B
-static ot_status read_axis(const char *given, ot_arena *arena, axis *out) {
-  char *const key = ot_arena_text(arena, given, ot_text_length(given));
-  char *const values = strchr(key, '=');
-  *values = '\0';
-  *out = (axis){.option = option_of(key, arena)};
-  OT_TRY(check_swept(out->option, arena));
-  char *const dots = strstr(values + 1, "..");
-  if (dots) {
-    *dots = '\0';
-    return add_range(out, values + 1, dots + 2, arena);
-  }
-  for (char *at = values + 1; at;) {
-    char *const comma = strchr(at, ',');
-    if (comma) *comma = '\0';
-    OT_CHECK(*at != '\0', OT_USAGE, "--sweep %s: a value is missing", given);
-    OT_TRY(add_value(out, at));
-    at = comma ? comma + 1 : NULL;
-  }
-  return OT_OK;
-}
-
-// The grid, and where in it.
+// The grid, and what becomes of its points.
 typedef struct sweep {
   const ot_options *options;
-  int num_axes;
-  axis axes[MOST_AXES];
-  int at[MOST_AXES];  // of the values
-  int64_t num_points;
+  ot_sweep grid;
   ot_json_writer json;
   const char *html;        // path of the page; null: none
   bool silent;             // the page goes to standard output
@@ -131,201 +28,15 @@ typedef struct sweep {
 
 // ---- one point ----
 
-typedef enum field_kind {
-  FIELD_NONE,
-  FIELD_INTEGER,
-  FIELD_REAL,
-  FIELD_BOOLEAN,
-  FIELD_TEXT
-} field_kind;
-
-typedef struct field {
-  const char *name;
-  field_kind kind;
-  int64_t integer;
-  double real;
-  const char *text;
-} field;
-
-typedef struct point {
-  int count;
-  field field[MOST_FIELDS];
-  bool fits;  // leaves the figures out where it does not
-} point;
-
-// A value that varies has its column already.
-static void add(point *p, field f) {
-  OT_ASSERT(p->count < MOST_FIELDS);
-  for (int i = 0; i < p->count; i++) {
-    if (strcmp(p->field[i].name, f.name) == 0) return;
-  }
-  p->field[p->count++] = f;
-}
-
-static void add_integer(point *p, const char *name, int64_t value) {
-  add(p, (field){name, p->fits ? FIELD_INTEGER : FIELD_NONE, value, 0, NULL});
-}
-
-static void add_real(point *p, const char *name, double value) {
-  add(p, (field){name, p->fits ? FIELD_REAL : FIELD_NONE, 0, value, NULL});
-}
-
-static void add_text(point *p, const char *name, const char *value) {
-  add(p, (field){name, value ? FIELD_TEXT : FIELD_NONE, 0, 0, value});
-}
-
-static void add_candidate(point *p, const ot_candidate *c) {
-  add_integer(p, "tp", c->tp);
-  add_integer(p, "pp", c->pp);
-  add_integer(p, "vpp", c->vpp);
-  add_integer(p, "cp", c->cp);
-  add_integer(p, "ep", c->ep);
-  add_integer(p, "dp", c->dp);
-  add_integer(p, "dp_shard", c->dp_shard);
-  add_integer(p, "zero", c->zero);
-  add_integer(p, "micro_batch_size", c->micro_batch_size);
-  add_integer(p, "micro_batches", c->micro_batches);
-  add_text(p, "pipeline", p->fits ? ot_pipeline_name(c->pipeline) : NULL);
-  add_text(p, "recompute", p->fits ? ot_recompute_names[c->recompute] : NULL);
-}
-
-// Seconds of the whole run, with failures where they are modelled.
-static double elapsed_of(const ot_plan_page *page) {
-  if (page->goodput) return page->goodput->elapsed_s;
-  return (double)page->steps * page->plans[0].estimate->step_s;
-}
-
-static void add_figures(point *p, const ot_plan_page *page) {
-  static const ot_estimate none;
-  const ot_estimate *const e = p->fits ? page->plans[0].estimate : &none;
-  const ot_interval likely =
-      ot_interval_80(e->step_s, p->fits ? page->plans[0].doubt.step_variance : 0);
-  add_candidate(p, &e->candidate);
-  add_real(p, "step_seconds", e->step_s);
-  add_real(p, "step_seconds_low", likely.low);
-  add_real(p, "step_seconds_high", likely.high);
-  add_real(p, "mfu", e->mfu);
-  add_real(p, "tokens_per_second", e->tokens_per_s);
-  add_integer(p, "memory_bytes", e->memory.reserved + e->memory.context);
-  add_integer(p, "capacity_bytes", e->memory.capacity);
-  add_real(p, "run_seconds", p->fits ? elapsed_of(page) : 0);
-  if (page->price > 0) {
-    add_real(p, "dollars", p->fits ? ot_plan_cost_of(page, &page->plans[0]).dollars : 0);
-  }
-}
-
-// Plans `options`; a combination that is invalid has no plan but a reason.
+// Plans `options`; a combination that is invalid or does not fit has a reason.
 static ot_status plan_point(const ot_options *options, ot_arena *arena, ot_plan_request *request,
                             ot_plan_page *page, const char **reason) {
-  const ot_plan_build build = {.request = request,
-                               .top = 1,
-                               .price = ot_options_real(options, "price"),
-                               .plans_only = true,
-                               .stretch = ot_plan_stretch};
+  const ot_plan_build build = {.request = request, .brief = true, .stretch = ot_plan_stretch};
   ot_status status = ot_plan_request_read(options, arena, request);
   if (status == OT_OK) status = ot_plan_answer(&build, arena, page);
-  *reason = NULL;
-  if (status == OT_OK && page->num_plans > 0) return OT_OK;
-  if (status == OT_OK) *reason = "no plan fits";
-  if (status == OT_USAGE) *reason = ot_arena_format(arena, "%s", ot_fail_message());
-  if (status == OT_USAGE) *page = (ot_plan_page){.price = build.price};
-  return status == OT_USAGE ? OT_OK : status;
-}
-
-static bool is_axis(const axis *axes, int num_axes, const char *option) {
-  for (int i = 0; i < num_axes; i++) {
-    if (strcmp(axes[i].option, option) == 0) return true;
-  }
-  return false;
-}
-
-static char *column_of(const char *option, ot_arena *arena) {
-  char *const name = ot_arena_text(arena, option, ot_text_length(option));
-  for (char *at = name; *at != '\0'; at++) *at = *at == '-' ? '_' : *at;
-  return name;
-}
-
-// The values that vary, as numbers where they are, then what the job makes of them.
-static void add_keys(point *p, const sweep *s, const ot_job *job, ot_arena *arena) {
-  const struct {
-    const char *name;
-    int64_t value;
-  } amounts[] = {{"gpus", job->devices},
-                 {"global_batch_size", job->global_batch_size},
-                 {"sequence_length", job->sequence_length}};
-  for (int i = 0; i < s->num_axes; i++) {
-    const char *const text = s->axes[i].value[s->at[i]];
-    const char *const name = column_of(s->axes[i].option, arena);
-    int64_t whole;
-    const bool number = ot_number_parse_size(text, &whole);
-    add(p, number ? (field){name, FIELD_INTEGER, whole, 0, NULL}
-                  : (field){name, FIELD_TEXT, 0, 0, text});
-  }
-  for (int i = 0; i < OT_COUNT(amounts); i++) {
-    const field_kind kind = amounts[i].value > 0 ? FIELD_INTEGER : FIELD_NONE;
-    add(p, (field){amounts[i].name, kind, amounts[i].value, 0, NULL});
-  }
-}
-
-// ---- output ----
-
-// Quotes a text with commas or quotes (RFC 4180).
-static void print_csv_text(const char *text) {
-  if (!strpbrk(text, ",\"\n")) {
-    fputs(text, stdout);
-    return;
-  }
-  putchar('"');
-  for (const char *at = text; *at != '\0'; at++) {
-    if (*at == '"') putchar('"');
-    putchar(*at);
-  }
-  putchar('"');
-}
-
-static void print_csv_field(const field *f) {
-  char number[32];
-  switch (f->kind) {
-    case FIELD_NONE:
-      break;
-    case FIELD_INTEGER:
-      printf("%lld", (long long)f->integer);
-      break;
-    case FIELD_REAL:
-      ot_number_print(number, sizeof number, f->real, 6);
-      fputs(number, stdout);
-      break;
-    case FIELD_BOOLEAN:
-      fputs(f->integer ? "true" : "false", stdout);
-      break;
-    case FIELD_TEXT:
-      print_csv_text(f->text);
-      break;
-  }
-}
-
-static void print_csv(const point *p, bool header) {
-  for (int i = 0; header && i < p->count; i++) printf("%s%s", i > 0 ? "," : "", p->field[i].name);
-  if (header) putchar('\n');
-  for (int i = 0; i < p->count; i++) {
-    if (i > 0) putchar(',');
-    print_csv_field(&p->field[i]);
-  }
-  putchar('\n');
-  fflush(stdout);
-}
-
-static void write_json(const point *p, ot_json_writer *w) {
-  ot_json_object(w, NULL);
-  for (int i = 0; i < p->count; i++) {
-    const field *const f = &p->field[i];
-    if (f->kind == FIELD_NONE) ot_json_null(w, f->name);
-    if (f->kind == FIELD_INTEGER) ot_json_integer(w, f->name, f->integer);
-    if (f->kind == FIELD_REAL) ot_json_real(w, f->name, f->real);
-    if (f->kind == FIELD_BOOLEAN) ot_json_boolean(w, f->name, f->integer != 0);
-    if (f->kind == FIELD_TEXT) ot_json_text(w, f->name, f->text);
-  }
-  ot_json_end(w);
+  if (status != OT_OK && status != OT_USAGE) return status;
+  *reason = ot_sweep_reason(status, page, arena);
+  return OT_OK;
 }
 
 // ---- the page ----
@@ -337,7 +48,7 @@ static const char *kept(const sweep *s, const char *text) {
 // Keeps what the page shows of point `index`.
 static void keep_point(sweep *s, int64_t index, const ot_plan_page *page, const char *reason) {
   ot_sweep_point *const p = &s->points[index];
-  for (int i = 0; i < s->num_axes; i++) p->value[i] = s->axes[i].value[s->at[i]];
+  for (int i = 0; i < s->grid.num_axes; i++) p->value[i] = ot_sweep_value(&s->grid, index, i);
   p->reason = reason ? kept(s, reason) : NULL;
   if (reason) return;
   const ot_estimate *const e = page->plans[0].estimate;
@@ -352,12 +63,12 @@ static void keep_point(sweep *s, int64_t index, const ot_plan_page *page, const 
   p->tokens_per_s = e->tokens_per_s;
   p->memory_bytes = (double)(e->memory.reserved + e->memory.context);
   p->capacity_bytes = (double)e->memory.capacity;
-  p->run_s = elapsed_of(page);
+  p->run_s = ot_sweep_elapsed_s(page);
   if (page->price > 0) p->dollars = ot_plan_cost_of(page, &page->plans[0]).dollars;
   if (!s->title) {
-    s->title = kept(s, is_axis(s->axes, s->num_axes, "cluster") ? "" : page->job->cluster->name);
+    s->title = kept(s, ot_sweep_has(&s->grid, "cluster") ? "" : page->job->cluster->name);
     s->title = ot_arena_format(ot_options_arena(s->options), "%s%s%s",
-                               is_axis(s->axes, s->num_axes, "model") ? "" : page->model_name,
+                               ot_sweep_has(&s->grid, "model") ? "" : page->model_name,
                                s->title[0] != '\0' ? " on " : "", s->title);
   }
 }
@@ -365,73 +76,60 @@ static void keep_point(sweep *s, int64_t index, const ot_plan_page *page, const 
 static ot_status write_page(const sweep *s) {
   ot_text_builder text = {.arena = ot_options_arena(s->options)};
   ot_sweep_page page = {.title = s->title && s->title[0] != '\0' ? s->title : "Sweep",
-                        .num_axes = s->num_axes,
-                        .num_points = s->num_points,
+                        .num_axes = s->grid.num_axes,
+                        .num_points = s->grid.num_points,
                         .points = s->points};
-  for (int i = 0; i < s->num_axes; i++) page.axis[i] = s->axes[i].option;
+  for (int i = 0; i < s->grid.num_axes; i++) page.axis[i] = s->grid.axis[i].option;
   ot_sweep_html(&page, &text);
   return ot_output_file_replace(s->html, text.text, text.length);
 }
 
 // ---- the grid ----
 
+static void print_row(const ot_sweep_row *row, bool first, ot_arena *arena) {
+  ot_text_builder text = {.arena = arena};
+  if (first) ot_sweep_row_print_names(row, &text);
+  ot_sweep_row_print(row, &text);
+  fputs(text.text, stdout);
+  fflush(stdout);
+}
+
 static ot_status run_point(sweep *s, int64_t index, ot_arena *arena) {
   const ot_options *options = s->options;
-  for (int i = 0; i < s->num_axes; i++) {
-    OT_TRY(ot_options_replace(options, s->axes[i].option, s->axes[i].value[s->at[i]], arena,
-                              &options));
+  for (int i = 0; i < s->grid.num_axes; i++) {
+    OT_TRY(ot_options_replace(options, s->grid.axis[i].option, ot_sweep_value(&s->grid, index, i),
+                              arena, &options));
   }
   ot_plan_request *const request = ot_arena_take(arena, sizeof *request);
+  ot_sweep_row *const row = ot_arena_take(arena, sizeof *row);
   ot_plan_page page;
   const char *reason;
-  point *const p = ot_arena_take(arena, sizeof *p);
   OT_TRY(plan_point(options, arena, request, &page, &reason));
   if (s->html) keep_point(s, index, &page, reason);
-  p->fits = page.num_plans > 0;
-  add_keys(p, s, &request->job, arena);
-  add(p, (field){"fits", FIELD_BOOLEAN, p->fits, 0, NULL});
-  add_figures(p, &page);
-  add_text(p, "reason", reason);
+  ot_sweep_row_build(&s->grid, index, &(ot_sweep_planned){request, &page, reason}, row);
   if (ot_options_json(s->options)) {
-    write_json(p, &s->json);
+    ot_sweep_row_write_json(row, NULL, &s->json);
   } else if (!s->silent) {
-    print_csv(p, index == 0);
+    print_row(row, index == 0, arena);
   }
   return OT_OK;
 }
 
-// The next combination; the last value varies fastest.
-static void advance(sweep *s) {
-  for (int i = s->num_axes - 1; i >= 0; i--) {
-    if (++s->at[i] < s->axes[i].count) return;
-    s->at[i] = 0;
-  }
-}
-
 static ot_status read_sweep(sweep *s) {
   static const char *const alone[] = {"calibrate", "emit", "trace", "compare", "deadline"};
-  const int count = ot_options_count(s->options, "sweep");
-  OT_CHECK(count <= MOST_AXES, OT_USAGE, "--sweep: more than %d options vary", MOST_AXES);
+  ot_arena *const arena = ot_options_arena(s->options);
   for (int i = 0; i < OT_COUNT(alone); i++) {
     OT_CHECK(!ot_options_given(s->options, alone[i]), OT_USAGE,
              "--sweep has many plans, --%s one (use one of them)", alone[i]);
   }
-  s->num_points = 1;
-  for (; s->num_axes < count; s->num_axes++) {
-    axis *const a = &s->axes[s->num_axes];
-    OT_TRY(read_axis(ot_options_values(s->options, "sweep")[s->num_axes],
-                     ot_options_arena(s->options), a));
-    OT_CHECK(!is_axis(s->axes, s->num_axes, a->option), OT_USAGE, "--sweep: %s is given twice",
-             a->option);
-    s->num_points *= a->count;
+  for (int i = 0; i < ot_options_count(s->options, "sweep"); i++) {
+    OT_TRY(ot_sweep_add(&s->grid, ot_options_values(s->options, "sweep")[i], arena));
   }
-  OT_CHECK(s->num_points <= MOST_POINTS, OT_USAGE, "--sweep: %lld combinations; at most %d",
-           (long long)s->num_points, MOST_POINTS);
   s->html = ot_options_text(s->options, "html");
   s->silent = s->html && ot_output_file_is_stdout(s->html);
   OT_CHECK(!s->silent || !ot_options_json(s->options), OT_USAGE,
            "--html %s and --json both print on stdout", s->html);
-  s->points = ot_arena_array(ot_options_arena(s->options), s->num_points, sizeof *s->points);
+  s->points = ot_arena_array(arena, s->grid.num_points, sizeof *s->points);
   return OT_OK;
 }
 
@@ -442,7 +140,7 @@ ot_status ot_plan_sweep(const ot_options *options) {
   s->json = ot_json_begin(ot_options_arena(options), 2);
   ot_json_object(&s->json, NULL);
   ot_json_array(&s->json, "points");
-  for (int64_t i = 0; i < s->num_points; i++, advance(s)) {
+  for (int64_t i = 0; i < s->grid.num_points; i++) {
     ot_heap heap = {0};
     ot_arena arena = ot_heap_arena_create(&heap);
     const ot_status status = run_point(s, i, &arena);
@@ -489,7 +187,7 @@ static ot_status try_devices(const ot_options *options, int devices, ot_deadline
   OT_ASSERT(d->num_trials < OT_MOST_DEADLINE_TRIALS);
   if (status == OT_OK) {
     d->trials[d->num_trials++] =
-        (ot_deadline_trial){devices, page.num_plans > 0 ? elapsed_of(&page) : 0};
+        (ot_deadline_trial){devices, reason ? 0 : ot_sweep_elapsed_s(&page)};
   }
   ot_heap_release(&heap);
   return status;

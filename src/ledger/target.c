@@ -65,7 +65,7 @@ static ot_status plan(const ot_ledger *ledger, const ot_ledger_sets *sets, ot_ar
   request->has_run = true;
   request->model_name = "target";
   OT_TRY(ot_plan_request_end(arena, request));
-  const ot_plan_build build = {.request = request, .top = 1, .plans_only = true};
+  const ot_plan_build build = {.request = request, .brief = true};
   OT_TRY(ot_plan_page_build(&build, arena, &page));
   OT_CHECK(page.num_plans > 0, OT_FINDINGS, "planned: no layout of %s fits", p->scale);
   *seconds = page.plans[0].estimate->step_s * (double)page.steps;

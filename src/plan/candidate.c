@@ -7,7 +7,7 @@
 #include "plan/pools.h"
 
 const char *const ot_crossing_names[] = {
-    [OT_CROSSES_NOTHING] = NULL, [OT_CROSSES_PP] = "pp", [OT_CROSSES_DP] = "dp"};
+    [OT_CROSSES_NOTHING] = NULL, [OT_CROSSES_PP] = "pp", [OT_CROSSES_DP] = "dp", NULL};
 
 void ot_candidate_cross(const ot_job *job, ot_candidate *candidate) {
   static const ot_crossing order[] = {OT_CROSSES_PP, OT_CROSSES_DP};

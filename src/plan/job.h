@@ -18,7 +18,7 @@ typedef enum ot_crossing {
   OT_CROSSES_DP,       // replicas are
 } ot_crossing;
 
-// Spellings of ot_crossing; of OT_CROSSES_NOTHING null.
+// Spellings of ot_crossing, null after the last; of OT_CROSSES_NOTHING null.
 extern const char *const ot_crossing_names[];
 
 // Parallel configuration of a step; fields of 0 (enumerations: -1) in a job are searched. devices =

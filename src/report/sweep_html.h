@@ -3,10 +3,7 @@
 // of the others, and all points as a table.
 #pragma once
 
-#include "base/status.h"
-#include "base/text_builder.h"
-
-enum { OT_SWEEP_AXES = 8 };
+#include "answer/sweep.h"
 
 // The best plan with some values, or why there is none.
 typedef struct ot_sweep_point {

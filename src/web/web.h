@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The planning half as one function, for the web page: a request as lines, an answer as JSON.
 // A request is a tree (base/tree.h) with the key `op`:
-//   plan       question, model, cluster, engine, settings: the document of `orthant plan --json`.
-//              With a `script` {name, text} that of `--from`: the script has the model, and without
-//              an engine, its own of the map `engines` is priced. `compare` [{name, text of a
-//              script or run}] are the files of `--compare`.
+//   sweep      the values of each KEY=VALUES of the list `sweep`, and the number of points
+//   plan       question, model_name, model_source, model, cluster, engine, settings: the document
+//              of `orthant plan --json`. With a `script` {name, text} that of `--from`: the script
+//              has the model, and without an engine, its own of the map `engines` is priced.
+//              `compare` [{name, text of a script or run}] are the files of `--compare`.
+//   point      the same question as a row of `orthant plan --sweep`, whose list `sweep` has one
+//              value of each key
 //              What follows is about the job of the last plan
 //   stages     estimate of the plan `index` (the nearest if none fits), its chunks and stages
 //   timeline   the actions of its replayed step

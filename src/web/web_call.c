@@ -9,7 +9,7 @@ static const struct {
 } operations[] = {
     {"stages", ot_web_stages},       {"timeline", ot_web_timeline}, {"devices", ot_web_devices},
     {"crossover", ot_web_crossover}, {"pareto", ot_web_pareto},     {"remedies", ot_web_remedies},
-    {"calibrate", ot_web_calibrate}, {"emit", ot_web_emit},
+    {"calibrate", ot_web_calibrate}, {"emit", ot_web_emit},         {"sweep", ot_web_sweep},
 };
 
 ot_web *ot_web_create(ot_arena *own, ot_web_memory plan, ot_web_memory call) {
@@ -39,7 +39,8 @@ static ot_web_answer failure(ot_web *web, ot_status status) {
 static ot_status operate(ot_web *web, const ot_node *request, const char *name, ot_json_writer *w) {
   for (int i = 0; i < OT_COUNT(operations); i++) {
     if (!ot_text_equal(operations[i].name, name)) continue;
-    OT_CHECK(web->asked, OT_USAGE, "%s: there is no plan yet", name);
+    OT_CHECK(web->asked || operations[i].run == ot_web_sweep, OT_USAGE, "%s: there is no plan yet",
+             name);
     ot_json_object(w, NULL);
     OT_TRY(operations[i].run(web, request, w));
     ot_json_end(w);
@@ -48,9 +49,20 @@ static ot_status operate(ot_web *web, const ot_node *request, const char *name, 
   return ot_fail(OT_USAGE, "op: there is no operation \"%s\"", name);
 }
 
-// A new question replaces the old one.
-static ot_status plan(ot_web *web, ot_node *request, ot_web_answer *answer) {
-  OT_TRY(ot_web_ask(web, request));
+// A new question replaces the old one; its tree is read again, since the job keeps parts of it.
+static ot_status plan(ot_web *web, const char *request, int64_t length, ot_web_answer *answer) {
+  ot_node *tree;
+  web->asked = false;
+  web->plan = renew(&web->plan_memory);
+  web->call = renew(&web->call_memory);
+  OT_TRY(ot_web_tree_read(request, length, &web->plan, &tree));
+  if (ot_text_equal(ot_node_child(tree, "op")->text, "point")) {
+    ot_json_writer w = ot_json_begin(&web->call, 0);
+    OT_TRY(ot_web_point(web, tree, &w));
+    *answer = (ot_web_answer){w.text, w.length};
+    return OT_OK;
+  }
+  OT_TRY(ot_web_ask(web, tree, false));
   const char *const text = ot_plan_json(&web->page, &web->call);
   *answer = (ot_web_answer){text, ot_text_length(text)};
   return OT_OK;
@@ -61,14 +73,8 @@ static ot_status answer(ot_web *web, const char *request, int64_t length, ot_web
   OT_TRY(ot_web_tree_read(request, length, &web->call, &tree));
   const ot_node *const op = ot_node_child(tree, "op");
   OT_CHECK(op && op->text, OT_USAGE, "op: it is missing");
-  if (ot_text_equal(op->text, "plan")) {
-    web->asked = false;
-    web->plan = renew(&web->plan_memory);
-    web->call = renew(&web->call_memory);
-    // The job keeps parts of the tree.
-    OT_TRY(ot_web_tree_read(request, length, &web->plan, &tree));
-    return plan(web, tree, out);
-  }
+  if (ot_text_equal(op->text, "plan") || ot_text_equal(op->text, "point"))
+    return plan(web, request, length, out);
   ot_json_writer w = ot_json_begin(&web->call, 0);
   OT_TRY(operate(web, tree, op->text, &w));
   *out = (ot_web_answer){w.text, w.length};

@@ -26,8 +26,12 @@ ot_web_operation ot_web_stages, ot_web_timeline, ot_web_devices, ot_web_crossove
 // tab and line feed after a backslash. OT_USAGE for anything else.
 ot_status ot_web_tree_read(const char *text, int64_t length, ot_arena *arena, ot_node **out);
 
-// Answers the question of `request` with web->page.
-ot_status ot_web_ask(ot_web *web, ot_node *request);
+// Answers the question of `request` with web->page; `brief`: its best plan alone.
+ot_status ot_web_ask(ot_web *web, ot_node *request, bool brief);
+
+// The rows of a sweep: its grid, and the point whose question `request` has.
+ot_web_operation ot_web_sweep;
+ot_status ot_web_point(ot_web *web, ot_node *request, ot_json_writer *w);
 
 // "interval80": [low, high], the seconds of the step of an estimate.
 void ot_web_put_range(const ot_job *job, const ot_estimate *estimate, ot_json_writer *w);

@@ -1,95 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The question of a request: one table for its controls; model, cluster, engine and settings by the
-// tables of their files.
-#include <stddef.h>
-
+// The question of a request: its options by the table of answer/question_keys.c; model, cluster,
+// engine and settings by the tables of their files.
 #include "base/text.h"
 #include "describe/cluster_keys.h"
 #include "describe/engine_keys.h"
 #include "describe/model_keys.h"
-#include "describe/pipeline_rules.h"
 #include "describe/run_keys.h"
 #include "script/megatron.h"
 #include "web/web_parts.h"
-
-// The values of the controls.
-typedef struct controls {
-  ot_question question;
-  int zero, pipeline, recompute;
-  const char *modules, *precision, *model_name, *model_source;
-  double price, memory_margin;
-  int top;
-  bool variants, simple;
-} controls;
-
-enum { MOST_DEGREE = 1 << 24 };
-
-static const char *const zero_names[] = {"0", "1", "2", "3", NULL};
-
-#define GIVEN(member) offsetof(controls, question.given.member)
-// clang-format off
-static const ot_key control_keys[] = {
-    {"model_name", OT_KEY_TEXT, offsetof(controls, model_name), "",
-     .help = "name of the model; with a script, that of its file"},
-    {"model_source", OT_KEY_TEXT, offsetof(controls, model_source), "",
-     .help = "how a run names the model; empty: by its keys"},
-    {"gpus", OT_KEY_INT, offsetof(controls, question.devices), "0", 0, MOST_DEGREE,
-     .help = "devices; 0: as many as the cluster has"},
-    {"global_batch_size", OT_KEY_INTEGER, offsetof(controls, question.global_batch_size), "0",
-     0, MOST_DEGREE, .help = "sequences per step; 0: the most within the critical batch"},
-    {"sequence_length", OT_KEY_INTEGER, offsetof(controls, question.sequence_length), "0",
-     0, MOST_DEGREE, .help = "tokens per sequence; 0: 4096 or the model's maximum"},
-    {"tokens", OT_KEY_INTEGER, offsetof(controls, question.tokens), "0", 0, OT_NO_MAXIMUM,
-     .help = "tokens of the whole run; 0: 20 per parameter"},
-    {"critical_batch_tokens", OT_KEY_INTEGER, offsetof(controls, question.critical_batch_tokens),
-     "0", 0, OT_NO_MAXIMUM, .help = "measured value; 0: scaling law in the run's tokens"},
-    {"tp", OT_KEY_INT, GIVEN(tp), "0", 0, MOST_DEGREE, .help = "tensor parallel; 0: searched"},
-    {"pp", OT_KEY_INT, GIVEN(pp), "0", 0, MOST_DEGREE, .help = "pipeline stages; 0: searched"},
-    {"vpp", OT_KEY_INT, GIVEN(vpp), "0", 0, MOST_DEGREE, .help = "chunks per stage; 0: searched"},
-    {"cp", OT_KEY_INT, GIVEN(cp), "0", 0, MOST_DEGREE, .help = "context parallel; 0: searched"},
-    {"ep", OT_KEY_INT, GIVEN(ep), "0", 0, MOST_DEGREE, .help = "expert parallel; 0: searched"},
-    {"etp", OT_KEY_INT, GIVEN(etp), "1", 1, MOST_DEGREE,
-     .help = "ranks that share the columns of an expert"},
-    {"dp", OT_KEY_INT, GIVEN(dp), "0", 0, MOST_DEGREE, .help = "data parallel; 0: searched"},
-    {"zero", OT_KEY_CHOICE, offsetof(controls, zero), "auto", .choices = zero_names,
-     .help = "what dp shards: 1 optimizer states, 2 gradients, 3 weights"},
-    {"micro_batch_size", OT_KEY_INTEGER, GIVEN(micro_batch_size), "0", 0, MOST_DEGREE,
-     .help = "sequences of one forward and backward; 0: searched"},
-    {"pipeline", OT_KEY_CHOICE, offsetof(controls, pipeline), "auto",
-     .choices = ot_pipeline_names, .help = "pipeline schedule"},
-    {"recompute", OT_KEY_CHOICE, offsetof(controls, recompute), "auto",
-     .choices = ot_recompute_names, .help = "activations recomputed in the backward"},
-    {"recompute_modules", OT_KEY_TEXT, offsetof(controls, modules), "",
-     .help = "parts of layers that selective recompute is limited to; empty: searched"},
-    {"precision", OT_KEY_TEXT, offsetof(controls, precision), "",
-     .help = "recipe of data types; empty: the engine's, or bf16"},
-    {"expert_imbalance", OT_KEY_REAL, offsetof(controls, question.expert_imbalance), "1",
-     1, 1024, .help = "load of the busiest rank of ep over the mean"},
-    {"price", OT_KEY_REAL, offsetof(controls, price), "0", 0, 1e6,
-     .help = "dollars of a device hour; 0: no costs"},
-    {"memory_margin", OT_KEY_REAL, offsetof(controls, memory_margin), "-1", -1, 100,
-     .unit = "percent", .help = "of a plan's memory that must stay free; -1: from its interval"},
-    {"top", OT_KEY_INT, offsetof(controls, top), "5", 1, 1000, .help = "plans shown"},
-    {"variants", OT_KEY_BOOL, offsetof(controls, variants), "false",
-     .help = "also slower plans with the same degrees and ZeRO stage"},
-    {"simple", OT_KEY_BOOL, offsetof(controls, simple), "false",
-     .help = "the simplest plan that cannot be told from the fastest"},
-};
-// clang-format on
-static const ot_schema control_schema = {"question", control_keys, OT_COUNT(control_keys),
-                                         .size = sizeof(controls)};
-
-static ot_status read_controls(const ot_node *tree, ot_arena *arena, controls *out) {
-  OT_TRY(ot_schema_read(&control_schema, tree, arena, out));
-  out->question.given.zero = out->zero;
-  out->question.given.pipeline = (ot_pipeline)out->pipeline;
-  out->question.given.recompute = (ot_recompute)out->recompute;
-  OT_TRY(ot_module_set_read("recompute_modules", out->modules, &out->question.given.modules));
-  const double margin = out->memory_margin;
-  out->question.memory_margin = margin < 0 ? 0 : margin > 0 ? margin / 100 : -1;
-  out->question.precision = out->precision[0] != '\0' ? out->precision : NULL;
-  return OT_OK;
-}
 
 // ---- cluster and engine ----
 
@@ -207,27 +125,31 @@ static ot_status read_comparison(const ot_node *request, ot_arena *arena, ot_pla
   return OT_OK;
 }
 
-ot_status ot_web_ask(ot_web *web, ot_node *request) {
+// A text of the request, or null.
+static const char *text_of(const ot_node *request, const char *key) {
+  const ot_node *const node = ot_node_child(request, key);
+  return node && node->text && node->text[0] != '\0' ? node->text : NULL;
+}
+
+ot_status ot_web_ask(ot_web *web, ot_node *request, bool brief) {
   ot_arena *const arena = &web->plan;
   ot_plan_request *const r = &web->request;
-  controls asked;
+  ot_question asked;
   ot_imported *script;
+  *r = (ot_plan_request){0};
   OT_TRY(read_script(ot_node_child(request, "script"), arena, &script));
-  OT_TRY(read_controls(ot_node_child(request, "question"), arena, &asked));
-  OT_TRY(read_machine(request, script, arena, &asked.question));
-  if (script) ot_question_take_import(script, arena, &asked.question);
-  OT_TRY(ot_plan_request_begin(&asked.question, arena, r));
-  r->model_name = script ? script->model_name : asked.model_name;
-  r->model_source = !script && asked.model_source[0] != '\0' ? asked.model_source : NULL;
+  OT_TRY(ot_question_read(ot_node_child(request, "question"), arena, &asked));
+  OT_TRY(read_machine(request, script, arena, &asked));
+  if (script) ot_question_take_import(script, arena, &asked);
+  OT_TRY(ot_plan_request_begin(&asked, arena, r));
+  r->model_name = script ? script->model_name : text_of(request, "model_name");
+  r->model_source = script ? NULL : text_of(request, "model_source");
+  OT_CHECK(r->model_name, OT_USAGE, "model_name: it is missing");
   OT_TRY(read_run(request, script, arena, r));
   if (script) OT_TRY(ot_plan_request_fit_import(script, arena, r));
   OT_TRY(ot_plan_request_end(arena, r));
   OT_TRY(read_comparison(request, arena, r));
-  const ot_plan_build build = {.request = r,
-                               .top = asked.top,
-                               .variants = asked.variants,
-                               .simple = asked.simple,
-                               .price = asked.price};
+  const ot_plan_build build = {.request = r, .brief = brief};
   OT_TRY(ot_plan_page_build(&build, arena, &web->page));
   web->asked = true;
   return OT_OK;

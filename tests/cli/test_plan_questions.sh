@@ -17,8 +17,8 @@ holds() { grep -q -- "$2" "$1" || { head -n 60 "$1"; fail "no $2 in $1"; }; }
 number() { sed -n '/"plans"/,$s/^ *"'"$2"'": \([0-9.e-]*\),*$/\1/p' "$1" | head -1; }  # number FILE KEY: of plan 1
 
 # ---- the memory margin ----
-expect 2 "--memory-margin: -1; allowed: 0 to 100" "${plan[@]}" --memory-margin -1
-expect 2 "--memory-margin: 101; allowed: 0 to 100" "${plan[@]}" --memory-margin 101
+expect 2 "memory_margin: -1 is out of range; allowed: 0 to 100 percent (--memory-margin)" "${plan[@]}" --memory-margin -1
+expect 2 "memory_margin: 101 is out of range; allowed: 0 to 100" "${plan[@]}" --memory-margin 101
 for margin in 0 30; do "${plan[@]}" "${few[@]}" --top 1 --memory-margin $margin --json >"margin$margin.json"; done
 "${plan[@]}" "${few[@]}" --top 1 --json >margin.json
 awk "BEGIN { exit !($(number margin0.json used) > $(number margin30.json used)) }" || fail "the margin changes no plan"
@@ -48,7 +48,7 @@ grep -qF "\"step_seconds\": $(number point.json step_seconds)," sweep.json || fa
 "${plan[@]}" --gpus 1 --sweep global-batch-size=1 --sweep tp=1,3 >no.csv
 holds no.csv '^1,1,1,4096,false,.*,no plan fits$'
 holds no.csv '^1,3,1,4096,false,.*,plan: tp=3; allowed'
-expect 2 'these can: model cluster gpus' "${plan[@]}" --sweep top=1,2
+expect 2 'these can: model cluster engine gpus' "${plan[@]}" --sweep top=1,2
 expect 2 'is not KEY=VALUE' "${plan[@]}" --sweep gpus
 expect 2 'a value is missing' "${plan[@]}" --sweep gpus=8,,16
 expect 2 'the smaller first' "${plan[@]}" --sweep gpus=16..8

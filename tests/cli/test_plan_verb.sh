@@ -23,7 +23,7 @@ expect 2 "--model M is needed" "${plan[@]}"
 expect 2 "did you mean the preset gpt2?" "${plan[@]}" --model gtp2
 expect 2 "no preset and no file is called \"h101\"" "$orthant" plan --model gpt2 --cluster h101
 expect 2 "--gpus: 0 is out of range" "${plan[@]}" --model gpt2 --gpus 0
-expect 2 "dollars of a device hour, more than 0" "${plan[@]}" --model gpt2 --price 0
+expect 2 "price: 0 is out of range; allowed: above 0" "${plan[@]}" --model gpt2 --price 0
 expect 2 "\"fp4\" is not one of bf16|fp8|fp32" "${plan[@]}" --model gpt2 --precision fp4
 expect 2 "there is no engine called \"nemo\"" "${plan[@]}" --model gpt2 --engine nemo
 expect 2 "one of orthant, " "${plan[@]}" --model gpt2 --engine nemo
@@ -216,7 +216,7 @@ awk -v a="$(first even.plan step_seconds)" -v b="$(first uneven.plan step_second
 [ "$(first even.plan peak)" = "$(first uneven.plan peak)" ] || fail "unbalanced load costs more memory"
 "${uneven[@]}" --expert-imbalance 2.6 | tr '\n' ' ' | tr -s ' ' >uneven.txt
 holds uneven.txt "the busiest rank of ep has 2.6 times the mean of rows" "in 3 passes of 1.25 even shares"
-expect 2 "expert_imbalance=0.5; allowed: 1 (even) or more" "${uneven[@]}" --expert-imbalance 0.5
+expect 2 "expert_imbalance: 0.5 is out of range; allowed: at least 1" "${uneven[@]}" --expert-imbalance 0.5
 expect 2 "expert_imbalance of engine megatron-core is not priced" \
   "${plan[@]}" --model gpt2 --engine megatron-core --expert-imbalance 2
 expect 2 "allowed: 1 (even) or more" "$orthant" simulate uneven.yaml --cluster ./machine.yaml --expert-imbalance 0

@@ -12,7 +12,7 @@ const zlib = require('node:zlib');
 // The page's own modules: they are plain scripts that share one scope.
 const text = name => fs.readFileSync(path.join(__dirname, '../../web', name), 'utf8');
 const page = vm.runInThisContext(`(() => {${['engine.js', 'yaml.js', 'job.js'].map(text).join('\n')}
-return { Engine, encodeRequest, requestOf, parsePreset };})()`);
+return { Engine, encodeRequest, requestOf, parsePreset, combinations, pointRequest };})()`);
 
 const [, , html, wasm, presets, out, ...jobs] = process.argv;
 const source = fs.readFileSync(html, 'utf8');
@@ -62,12 +62,21 @@ jobs.forEach((job, number) => {
     } else if (words[i] === '--compare') {
       const name = path.basename(words[i + 1]);
       state.compared = [...(state.compared || []), { name, text: textOfFile(words[i + 1]) }];
+    } else if (words[i] === '--sweep') {
+      state.sweep = [...(state.sweep || []), words[i + 1]];
     } else if (words[i] === '--cluster' && words[i + 1].endsWith('.yaml')) {
       state.files = { cluster: { tree: page.parsePreset('clusters', textOfFile(words[i + 1])) } };
     } else {
       state[words[i].slice(2).replace(/-/g, '_')] = words[i + 1];
     }
   }
-  const answer = engine.call(page.encodeRequest(page.requestOf(state, preset)));
-  fs.writeFileSync(path.join(out, String(number)), answer + '\n');
+  const ask = request => engine.call(page.encodeRequest(request));
+  const file = path.join(out, String(number));
+  if (!state.sweep) return fs.writeFileSync(file, ask(page.requestOf(state, preset)) + '\n');
+  const grid = JSON.parse(ask({ op: 'sweep', sweep: state.sweep }));
+  const rows = page
+    .combinations(grid)
+    .map(values => JSON.parse(ask(page.pointRequest(state, grid, values, preset))));
+  assert.equal(rows.length, grid.points);
+  fs.writeFileSync(file, rows[0].names + rows.map(row => row.line).join(''));
 });

@@ -291,6 +291,51 @@ const cases = {
     await close(page);
   },
 
+  async 'a sweep is that of the program: run, stopped, drawn, saved, linked, with the keyboard'() {
+    const page = await open('#model=llama3-8b&cluster=h100&pp=1&cp=1');
+    const done = () => until(page, () => document.getElementById('sweep-stop').disabled);
+    await page.focus('#swept-values-0');
+    await page.keyboard.type('1..32');
+    await page.focus('#sweep-more');
+    await page.keyboard.press('Enter');
+    await page.selectOption('#swept-1', 'zero');
+    await page.focus('#swept-values-1');
+    await page.keyboard.type('1,3');
+    await page.keyboard.press('Enter');
+    await done();
+    assert.equal(await page.textContent('#sweep-progress'), '12 plans');
+    const csv = await page.evaluate(async () => {
+      const { names, rows } = window.app.sweep;
+      return names + rows.map(row => row.line).join('');
+    });
+    assert.equal(csv, fs.readFileSync(path.join(modules, 'sweep.csv'), 'utf8'));
+    const saved = page.waitForEvent('download');
+    await page.click('#sweep-csv');
+    assert.equal(fs.readFileSync(await (await saved).path(), 'utf8'), csv);
+    const fits = csv.split('\n').filter(line => /,true,/.test(line)).length;
+    assert.ok(fits > 4 && fits < 12);
+    assert.equal(await page.locator('#sweep circle').count(), fits);
+    assert.equal(await page.locator('#sweep .cross').count(), 12 - fits);
+    await page.selectOption('#swept-figure', 'mfu');
+    assert.match(await page.getAttribute('#sweep svg', 'aria-label'), /^MFU against Devices/);
+    await page.locator('#sweep').screenshot({ path: path.join(out, 'sweep.png') });
+    await after(page, () => page.click('[aria-label="Set the form to 16, 3"]'));
+    assert.equal(await page.inputValue('#knob-gpus'), '16');
+    assert.equal(await page.inputValue('#knob-zero'), '3');
+    assert.ok(await page.locator('#sweep circle').count()); // the figures stay
+    const same = await open(new URL(page.url()).hash);
+    assert.equal(await same.inputValue('#swept-values-1'), '1,3');
+    await same.fill('#swept-values-0', '8..4096');
+    await same.click('#sweep-run');
+    await same.click('#sweep-stop');
+    assert.match(await same.textContent('#sweep-progress'), /^Stopped after \d/);
+    await same.fill('#swept-values-0', '8,,16');
+    await same.click('#sweep-run');
+    await until(same, () => /value is missing/.test(document.getElementById('sweep').textContent));
+    await close(same);
+    await close(page);
+  },
+
   async 'pools of a mixed cluster may name presets'() {
     const page = await open('#model=llama3-8b&micro_batch_size=1&tp=1&cp=1&zero=1');
     const cluster =

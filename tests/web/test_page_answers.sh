@@ -45,13 +45,19 @@ jobs=(
   "$same --compare $scratch/run.yaml --compare $scratch/other.yaml"
   "--from $script --cluster h100 --compare $script"
   "--model llama3-8b --cluster $scratch/mixed.yaml --top 2 --micro-batch-size 1"
+  "--model llama3-8b --cluster $scratch/mixed.yaml --top 1 --micro-batch-size 1 --crosses dp"
+  '--model llama3-8b --cluster h100 --gpus 8 --recompute selective --recompute-modules mlp,layernorm --top 1'
+  '--model llama3-8b --cluster h100 --pp 1 --price 2 --sweep gpus=1..8 --sweep batch=64,128'
+  '--model llama3-8b --gpus 16 --tp 2 --sweep cluster=h100,a100-80g,v100 --sweep engine=orthant,megatron-core --sweep tp=2,3'
 )
 node tests/web/answers.js "$page" "$module" presets "$scratch" "${jobs[@]}"
 failed=0
 for i in "${!jobs[@]}"; do
   job=${jobs[$i]}
   # $job is split into words on purpose; a flag has no value in the program.
-  "$program" plan ${job/--simple true/--simple} --json >"$scratch/program" 2>/dev/null || true
+  json=--json
+  [[ $job = *--sweep* ]] && json=
+  "$program" plan ${job/--simple true/--simple} $json >"$scratch/program" 2>/dev/null || true
   [ -s "$scratch/program" ] && cmp "$scratch/program" "$scratch/$i" && continue
   echo "not the same: $job" >&2
   failed=1

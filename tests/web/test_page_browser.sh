@@ -17,5 +17,6 @@ if [ ! -d "$page/test/node_modules/playwright-core" ] || [ ! -d "$page/test/node
 fi
 "$1" plan --model qwen3-8b --cluster a100-80g --gpus 32 --tp 2 --html "$page/plan.html" >"$page/test/plan"
 "$1" plan --from tests/fixtures/import/megatron_script.sh --cluster h100 --json >"$page/test/script.json"
+"$1" plan --model llama3-8b --cluster h100 --pp 1 --cp 1 --sweep gpus=1..32 --sweep zero=1,3 >"$page/test/sweep.csv"
 node tests/web/browser.js "$page/orthant.html" "$page" "$page/test" | tee "$page/test/results"
 grep -qE '^[1-9][0-9]+ passed, 0 failed$' "$page/test/results"  # an empty run is no success

@@ -66,7 +66,7 @@ static void put_plan(fixture *f, const char *question) {
   ot_text_put(&f->text, "0\tm\t\t\n1\tt\top\tplan\n");
   put_file(f, "model", OT_SOURCE_DIR "/presets/models/llama3-8b.json");
   put_file(f, "cluster", OT_SOURCE_DIR "/presets/clusters/h100.yaml");
-  ot_text_appendf(&f->text, "1\tm\tquestion\t\n2\tt\tmodel_name\tllama3-8b\n%s", question);
+  ot_text_appendf(&f->text, "1\tt\tmodel_name\tllama3-8b\n1\tm\tquestion\t\n%s", question);
 }
 
 static json_t *call(fixture *f, const char *request) {
@@ -149,8 +149,11 @@ static void bad_requests_are_refused(void **state) {
       {"0\tm\t\t\n", "op"},
       {"0\tm\t\t\n1\tt\top\tfly\n", "fly"},
       {"0\tm\t\t\n1\tt\top\tstages\n", "no plan yet"},
-      {"0\tm\t\t\n1\tt\top\tplan\n1\tm\tquestion\t\n2\tt\tmodel_name\tx\n2\tw\tgpus\t-1\n", "gpus"},
-      {"0\tm\t\t\n1\tt\top\tplan\n1\tm\tquestion\t\n2\tt\tmodel_name\tx\n2\tw\ttpp\t1\n", "tpp"},
+      {"0\tm\t\t\n1\tt\top\tsweep\n", "nothing varies"},
+      {"0\tm\t\t\n1\tt\top\tsweep\n1\tl\tsweep\t\n2\tm\t\t\n", "not a list of KEY=VALUES"},
+      {"0\tm\t\t\n1\tt\top\tpoint\n1\tl\tsweep\t\n2\tt\t\tgpus\n", "is not KEY=VALUES"},
+      {"0\tm\t\t\n1\tt\top\tplan\n1\tm\tquestion\t\n2\tw\tgpus\t-1\n", "gpus"},
+      {"0\tm\t\t\n1\tt\top\tplan\n1\tm\tquestion\t\n2\tw\ttpp\t1\n", "tpp"},
   };
   fixture f;
   set_up(&f);

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of a question, one table for the program (--micro-batch-size) and the page
+// (micro_batch_size in its address). 0, "" and auto: the default, or searched.
+#include <stddef.h>
+
+#include "answer/question.h"
+#include "describe/pipeline_rules.h"
+
+// Values that a question has in another form.
+typedef struct asked {
+  ot_question question;
+  int zero, pipeline, recompute, crosses;
+  const char *modules, *precision;
+  double memory_margin;
+} asked;
+
+enum { MOST_DEGREE = 1 << 24 };
+
+static const char *const zero_names[] = {"0", "1", "2", "3", NULL};
+
+#define ASKED(member) offsetof(asked, question.member)
+// clang-format off
+static const ot_key keys[] = {
+    {"gpus", OT_KEY_INT, ASKED(devices), "0", .maximum = MOST_DEGREE},
+    {"global_batch_size", OT_KEY_INTEGER, ASKED(global_batch_size), "0", .maximum = MOST_DEGREE},
+    {"sequence_length", OT_KEY_INTEGER, ASKED(sequence_length), "0", .maximum = MOST_DEGREE},
+    {"tokens", OT_KEY_INTEGER, ASKED(tokens), "0", .maximum = OT_NO_MAXIMUM},
+    {"critical_batch_tokens", OT_KEY_INTEGER, ASKED(critical_batch_tokens), "0",
+     .maximum = OT_NO_MAXIMUM},
+    {"tp", OT_KEY_INT, ASKED(given.tp), "0", .maximum = MOST_DEGREE},
+    {"pp", OT_KEY_INT, ASKED(given.pp), "0", .maximum = MOST_DEGREE},
+    {"vpp", OT_KEY_INT, ASKED(given.vpp), "0", .maximum = MOST_DEGREE},
+    {"cp", OT_KEY_INT, ASKED(given.cp), "0", .maximum = MOST_DEGREE},
+    {"ep", OT_KEY_INT, ASKED(given.ep), "0", .maximum = MOST_DEGREE},
+    {"etp", OT_KEY_INT, ASKED(given.etp), "1", .minimum = 1, .maximum = MOST_DEGREE},
+    {"dp", OT_KEY_INT, ASKED(given.dp), "0", .maximum = MOST_DEGREE},
+    {"zero", OT_KEY_CHOICE, offsetof(asked, zero), "auto", .choices = zero_names},
+    {"micro_batch_size", OT_KEY_INTEGER, ASKED(given.micro_batch_size), "0",
+     .maximum = MOST_DEGREE},
+    {"pipeline", OT_KEY_CHOICE, offsetof(asked, pipeline), "auto", .choices = ot_pipeline_names},
+    {"recompute", OT_KEY_CHOICE, offsetof(asked, recompute), "auto",
+     .choices = ot_recompute_names},
+    {"recompute_modules", OT_KEY_TEXT, offsetof(asked, modules), .fallback = ""},
+    {"crosses", OT_KEY_CHOICE, offsetof(asked, crosses), "auto", .choices = ot_crossing_names + 1},
+    {"precision", OT_KEY_TEXT, offsetof(asked, precision), .fallback = ""},
+    {"expert_imbalance", OT_KEY_REAL, ASKED(expert_imbalance), "1",
+     .minimum = 1, .maximum = OT_NO_MAXIMUM},
+    {"price", OT_KEY_REAL, ASKED(price), "null", 0, 1e6, .above_minimum = true, .null_text = "0",
+     .unit = "dollars of a device hour"},
+    {"memory_margin", OT_KEY_REAL, offsetof(asked, memory_margin), "null", 0, 100,
+     .null_text = "-1", .unit = "percent"},
+    {"top", OT_KEY_INT, ASKED(top), "5", .minimum = 1, .maximum = 1000},
+    {"variants", OT_KEY_BOOL, ASKED(variants), .fallback = "false"},
+    {"simple", OT_KEY_BOOL, ASKED(simple), .fallback = "false"},
+};
+// clang-format on
+const ot_schema ot_question_schema = {"question", keys, OT_COUNT(keys), .size = sizeof(asked)};
+
+ot_status ot_question_read(const ot_node *tree, ot_arena *arena, ot_question *out) {
+  asked *const read = ot_arena_take(arena, sizeof *read);
+  ot_candidate *const given = &read->question.given;
+  OT_TRY(ot_schema_read(&ot_question_schema, tree, arena, read));
+  given->zero = read->zero;
+  given->pipeline = (ot_pipeline)read->pipeline;
+  given->recompute = (ot_recompute)read->recompute;
+  given->crosses = (ot_crossing)(1 + read->crosses);
+  OT_TRY(ot_module_set_read("recompute_modules", read->modules, &given->modules));
+  const double margin = read->memory_margin;
+  read->question.memory_margin = margin < 0 ? 0 : margin > 0 ? margin / 100 : -1;
+  read->question.precision = read->precision[0] != '\0' ? read->precision : NULL;
+  *out = read->question;
+  return OT_OK;
+}
