@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "host/child_setup.h"
+#include "host/child_socket.h"
 #include "host/clock.h"
 
 static const double drain_s = 0.3;  // for the last output of a child that has ended

@@ -17,7 +17,7 @@
 #include "cli/stop_count.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
-#include "host/child_setup.h"
+#include "host/child_socket.h"
 
 enum { LOG_BYTES_MAX = 1 << 26, WORDS_MAX = 400 };
 

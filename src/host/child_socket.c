@@ -6,11 +6,18 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "host/child_setup.h"
+// Ignored signals stay ignored over exec, so they are set back.
+void ot_child_setup(int last_signal) {
+  static const int defaults[] = {SIGPIPE, SIGXFSZ, SIGTERM, SIGINT, SIGUSR1};
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, last_signal, 0, 0, 0);
+  for (int i = 0; i < OT_COUNT(defaults); i++) signal(defaults[i], SIG_DFL);
+}
 
 // In the new process: only calls that are safe after fork.
 static _Noreturn void become(const ot_child_program *program, int socket, int report) {

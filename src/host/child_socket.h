@@ -18,3 +18,9 @@ typedef struct ot_child_program {
 // Waits until the program runs. The process leads a group of its own, and is killed when this one
 // dies. The caller closes the socket and waits for the process.
 ot_status ot_child_socket_start(const ot_child_program *program, pid_t *process, int *socket);
+
+// What every process that this one starts needs before its program runs: in the new process, after
+// fork; only calls that are safe there. It leads a process group of its own, gets `last_signal`
+// when its parent dies, and has the default actions of the signals that this program ignores or
+// handles.
+void ot_child_setup(int last_signal);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Generators in this process, and the simulated clock, on which they and the trainer take turns.
-#include "rl/local_fleet.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "rl/rl_state.h"
 
 struct ot_rl_local_fleet {
   int num_generators;

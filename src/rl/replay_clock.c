@@ -2,7 +2,7 @@
 // A run on the real clock, played again from its tape by generators in this process. Before each
 // update every generator goes on until the event for which it needs newer weights; so the order of
 // events on the tape matters only where weights pass.
-#include "rl/local_fleet.h"
+#include "rl/rl_state.h"
 #include "rl/tape.h"
 
 // What a generator did, and how far it is played.

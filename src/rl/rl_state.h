@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of a run that learns from rewards, on the rank that leads, and what its clocks have in
 // common. A clock decides when generators make tokens and take weights, and when a batch is trained
-// on: local_fleet.c, real_clock.c,
-// replay_clock.c. Private to rl/.
+// on: local_fleet.c, real_clock.c, replay_clock.c. Private to rl/.
 #pragma once
 
 #include "rl/generator.h"
@@ -57,7 +56,7 @@ struct ot_rl_state {
   ot_rl_summary *summary;
   const ot_rl_clock *clock;
   void *clock_state;                     // of the clock
-  struct ot_rl_local_fleet *fleet_here;  // generators in this process (local_fleet.h)
+  struct ot_rl_local_fleet *fleet_here;  // generators in this process (local_fleet.c)
   int64_t version;                       // updates so far
   int64_t saved;                         // of them, in the newest checkpoint
   double time_s;
@@ -76,6 +75,14 @@ ot_status ot_rl_state_train(ot_rl_state *state, ot_rl_sequence *const *batch, in
 
 // What generators of this run are.
 ot_rl_generator_request ot_rl_state_generator(const ot_rl_state *state);
+
+// ---- local_fleet.c: generators in this process, for the clocks on which they take turns ----
+
+// Creates the generators of the fleet, with the trainer's weights.
+ot_status ot_rl_local_create(ot_rl_state *state);
+void ot_rl_local_destroy(ot_rl_state *state);
+// What they and the trainer do.
+const ot_rl_actions *ot_rl_local_actions(const ot_rl_state *state);
 
 // ---- rl_report.c: files, and the forecast ----
 

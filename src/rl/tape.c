@@ -151,7 +151,9 @@ static ot_status read_figures(const ot_tape_reader *r, ot_tape_line *line, const
   int end = 0;
   const int found = sscanf(*at, "a %lf %lld %lld h %llx%n", &line->figures.time_s, &cancelled,
                            &dropped, &hash, &end);
-  if (found != 4) return refuse(r, "no figures of an update");
+  if (found != 4 || !(line->figures.time_s >= 0) || cancelled < 0 || dropped < 0) {
+    return refuse(r, "no figures of an update");
+  }
   line->figures.cancelled = cancelled;
   line->figures.dropped = dropped;
   line->figures.hash = hash;
