@@ -154,7 +154,7 @@ static ot_status measure_operators(measured *m) {
 // ---- output ----
 
 static int64_t state_bytes(const ot_schedule *schedule) {
-  const int64_t *const classes = schedule->bill.class_bytes;
+  const int64_t *const classes = schedule->memory.class_bytes;
   return classes[OT_MEMORY_WEIGHTS] + classes[OT_MEMORY_GRADIENTS] + classes[OT_MEMORY_OPTIMIZER];
 }
 

@@ -203,7 +203,7 @@ static ot_status measure(ot_runtime *runtime, const settings *s, figures *out) {
 static void print_figures(const settings *s, const ot_schedule *schedule, const figures *f) {
   struct rusage usage;
   getrusage(RUSAGE_SELF, &usage);
-  const int64_t *const classes = schedule->bill.class_bytes;
+  const int64_t *const classes = schedule->memory.class_bytes;
   const int64_t state =
       classes[OT_MEMORY_WEIGHTS] + classes[OT_MEMORY_GRADIENTS] + classes[OT_MEMORY_OPTIMIZER];
   const double tokens = (double)s->batch * s->sequence;

@@ -110,7 +110,7 @@ static ot_status measure_slots(const settings *s, const ot_model *model, figure 
   ot_runtime *runtime = NULL;
   ot_inference *engine = NULL;
   OT_TRY(create(s, model, shape, &runtime, &engine));
-  const int64_t weights = ot_runtime_schedule(runtime)->bill.class_bytes[OT_MEMORY_WEIGHTS];
+  const int64_t weights = ot_runtime_schedule(runtime)->memory.class_bytes[OT_MEMORY_WEIGHTS];
   float *const copy = malloc((size_t)weights);
   for (int64_t i = 0; copy && i < weights / (int64_t)sizeof *copy; i++) copy[i] = 1;
   ot_status status = copy ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory");

@@ -33,7 +33,7 @@ static ot_status on_step(void *context, const ot_trial_step *step) {
     r->touched[step->rank] = step->touched_bytes;
     return OT_OK;
   }
-  r->planned[step->rank] = step->schedule->bill.peak_bytes;
+  r->planned[step->rank] = step->schedule->memory.peak_bytes;
   if (step->step == 0) return OT_OK;
   r->step_s[step->rank][step->step - 1] = step->seconds;
   add_terms(step->timeline, step->schedule, 1, &r->terms[step->rank][step->step - 1]);
@@ -76,7 +76,7 @@ static void compare_memory(const record *r, int ranks, ot_predict_outcome *out) 
   const ot_prediction *const p = r->prediction;
   for (int rank = 0; rank < ranks; rank++) {
     const int stage = ot_mesh_coordinate(r->mesh, rank, OT_AXIS_PP);
-    const int64_t planned = p->schedules[stage]->bill.peak_bytes;
+    const int64_t planned = p->schedules[stage]->memory.peak_bytes;
     const bool seen = r->touched[rank] > 0;
     if (planned > out->planned_bytes) out->planned_bytes = planned;
     if (r->touched[rank] > out->touched_bytes) out->touched_bytes = r->touched[rank];

@@ -125,7 +125,7 @@ static void build_limits(builder *b) {
   const ot_estimate *const e = s->num_plans > 0 ? &s->plans[0] : &s->nearest;
   ot_limits_request request = {
       .job = b->job,
-      .bill = &b->build->request->bill,
+      .totals = &b->build->request->totals,
       .flops_per_s = b->job->cluster->device.flops[b->job->recipe.products],
       .critical_batch_tokens = (double)b->question->critical_batch_tokens};
   if (e->compute_s > 0) {
@@ -141,7 +141,7 @@ static void build_limits(builder *b) {
 
 static ot_explanation explanation_of(const builder *b) {
   return (ot_explanation){.job = b->job,
-                          .bill = b->page->bill,
+                          .totals = b->page->totals,
                           .limits = b->page->limits,
                           .best = &b->search->plans[0],
                           .estimator = b->page->estimator};
@@ -241,7 +241,7 @@ static ot_status build_compared(builder *b) {
     OT_TRY(build_plan(b, estimator, &estimates[i], &all[i].plan));
     if (i == 0) continue;
     const ot_explanation first = {.job = b->job,
-                                  .bill = b->page->bill,
+                                  .totals = b->page->totals,
                                   .limits = b->page->limits,
                                   .best = &estimates[0],
                                   .estimator = b->page->estimator};
@@ -258,11 +258,11 @@ static ot_status build_compared(builder *b) {
 // everything but gradients.
 static ot_status build_goodput(builder *b) {
   const ot_job *const job = b->job;
-  const ot_model_totals *const bill = b->page->bill;
+  const ot_model_totals *const totals = b->page->totals;
   const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
   b->page->steps = (int64_t)((job->tokens + tokens - 1) / tokens);
   if (b->search->num_plans == 0 || job->cluster->device.threads > 0) return OT_OK;
-  const double bytes = (double)(bill->weight_bytes + bill->optimizer_bytes);
+  const double bytes = (double)(totals->weight_bytes + totals->optimizer_bytes);
   ot_goodput_request request = ot_goodput_defaults(job->devices, bytes);
   request.train_s = (double)b->page->steps * b->search->plans[0].step_s;
   ot_goodput *const goodput = ot_arena_array(b->arena, 1, sizeof *goodput);
@@ -288,7 +288,7 @@ ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_pla
                         .model_source = request->model_source,
                         .run = request->has_run ? &request->run : NULL,
                         .settings = request->has_run ? request->settings : NULL,
-                        .bill = &request->bill,
+                        .totals = &request->totals,
                         .price = request->question.price,
                         .num_notes = request->num_notes,
                         .notes = request->notes};

@@ -46,9 +46,9 @@ static void put_model(document *d) {
   ot_json_writer *const w = &d->w;
   ot_json_object(w, "model");
   ot_json_text(w, "name", d->page->model_name);
-  ot_json_integer(w, "parameters", d->page->bill->parameters);
-  ot_json_integer(w, "active_parameters", d->page->bill->active_parameters);
-  ot_json_real(w, "flops_per_token", d->page->bill->flops_per_token);
+  ot_json_integer(w, "parameters", d->page->totals->parameters);
+  ot_json_integer(w, "active_parameters", d->page->totals->active_parameters);
+  ot_json_real(w, "flops_per_token", d->page->totals->flops_per_token);
   ot_json_end(w);
   ot_json_object(w, "cluster");
   ot_json_text(w, "name", job->cluster->name);
@@ -86,15 +86,15 @@ static void put_job(document *d) {
 }
 
 static void put_model_totals(document *d) {
-  const ot_model_totals *const bill = d->page->bill;
+  const ot_model_totals *const totals = d->page->totals;
   ot_json_writer *const w = &d->w;
   ot_json_object(w, "bill");
-  ot_json_real(w, "bytes_per_parameter", bill->bytes_per_parameter);
-  ot_json_integer(w, "weight_bytes", bill->weight_bytes);
-  ot_json_integer(w, "gradient_bytes", bill->gradient_bytes);
-  ot_json_integer(w, "optimizer_bytes", bill->optimizer_bytes);
-  ot_json_integer(w, "state_bytes", bill->state_bytes);
-  ot_json_integer(w, "min_devices_for_state", bill->min_devices_for_state);
+  ot_json_real(w, "bytes_per_parameter", totals->bytes_per_parameter);
+  ot_json_integer(w, "weight_bytes", totals->weight_bytes);
+  ot_json_integer(w, "gradient_bytes", totals->gradient_bytes);
+  ot_json_integer(w, "optimizer_bytes", totals->optimizer_bytes);
+  ot_json_integer(w, "state_bytes", totals->state_bytes);
+  ot_json_integer(w, "min_devices_for_state", totals->min_devices_for_state);
   ot_json_end(w);
 }
 

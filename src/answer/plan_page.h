@@ -59,7 +59,7 @@ typedef struct ot_plan_page {
   const char *model_source;  // for a run: preset or absolute path; null: its keys are written out
   const ot_run *run;         // settings that plans leave open; null: HF has no such model
   const ot_node *settings;   // the same as read, with the source of each; null if `run` is
-  const ot_model_totals *bill;
+  const ot_model_totals *totals;
   const ot_limits *limits;
   const ot_search *search;
   int num_plans;

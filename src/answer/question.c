@@ -152,7 +152,7 @@ static void set_tokens(ot_plan_request *r, ot_arena *arena) {
   ot_job *const job = &r->job;
   job->tokens = (double)r->question.tokens;
   if (job->tokens > 0) return;
-  job->tokens = tokens_per_parameter * (double)r->bill.active_parameters;
+  job->tokens = tokens_per_parameter * (double)r->totals.active_parameters;
   ot_plan_request_note(r,
                        ot_arena_format(arena, "a run of %s tokens, %g a parameter",
                                        ot_figure_count(arena, job->tokens), tokens_per_parameter));
@@ -196,7 +196,7 @@ ot_status ot_plan_request_end(ot_arena *arena, ot_plan_request *request) {
   note_heads(request, arena);
   set_imbalance(request, arena);
   set_sequence(request, arena);
-  ot_model_totals_build(job, &request->bill);
+  ot_model_totals_build(job, &request->totals);
   set_tokens(request, arena);
   set_batch(request, arena);
   set_margin(request);

@@ -51,7 +51,7 @@ typedef struct ot_plan_compared {
 typedef struct ot_plan_request {
   ot_question question;
   ot_job job;  // points into this request, which must not be moved
-  ot_model_totals bill;
+  ot_model_totals totals;
   ot_cluster cluster;        // with the devices of the job
   ot_run run;                // that engine orthant would train; without has_run only its model
   const ot_node *settings;   // of the run, as read

@@ -69,7 +69,7 @@ static ot_status count_bytes(const ot_variant *v, int64_t *bytes) {
   ot_status status = ot_trainer_request(v->run, &arena, &request);
   if (request.threads == 0) request.threads = 1;
   if (status == OT_OK) status = ot_runtime_plan(&request, &arena, graphs, &schedule);
-  if (status == OT_OK) *bytes = schedule.bill.peak_bytes;
+  if (status == OT_OK) *bytes = schedule.memory.peak_bytes;
   ot_heap_release(&heap);
   return status;
 }

@@ -93,7 +93,7 @@ static void print_step_json(const simulated *s, const ot_predicted_step *step,
 
 static void print_json(const simulated *s) {
   const ot_prediction *const p = &s->prediction;
-  const ot_memory_breakdown *const bill = &p->memory.bill;
+  const ot_memory_breakdown *const planned = &p->memory.arena;
   ot_json_writer json = ot_json_begin(s->arena, 2);
   ot_json_object(&json, NULL);
   ot_json_text(&json, "cluster", p->cluster.name);
@@ -114,9 +114,9 @@ static void print_json(const simulated *s) {
   ot_json_end(&json);
   ot_json_object(&json, "memory");
   for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
-    ot_json_integer(&json, ot_memory_class_name((ot_memory_class)i), bill->class_bytes[i]);
+    ot_json_integer(&json, ot_memory_class_name((ot_memory_class)i), planned->class_bytes[i]);
   }
-  ot_json_integer(&json, "peak", bill->peak_bytes);
+  ot_json_integer(&json, "peak", planned->peak_bytes);
   ot_json_integer(&json, "teacher", p->memory.teacher);
   ot_json_integer(&json, "context", p->memory.context);
   ot_json_integer(&json, "capacity", p->memory.capacity);
@@ -148,13 +148,13 @@ static void print_step(const simulated *s, const ot_predicted_step *step) {
 static void print_memory(const simulated *s) {
   const ot_predicted_memory *const m = &s->prediction.memory;
   printf("memory     %s of %s on rank %d",
-         ot_figure_bytes(s->arena, m->bill.peak_bytes + m->teacher + m->context),
+         ot_figure_bytes(s->arena, m->arena.peak_bytes + m->teacher + m->context),
          ot_figure_bytes(s->arena, m->capacity), m->rank);
   const char *separator = s->mesh.ranks > 1 ? ", the fullest: " : ": ";
   for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
-    if (m->bill.class_bytes[i] == 0) continue;
+    if (m->arena.class_bytes[i] == 0) continue;
     printf("%s%s %s", separator, ot_memory_class_name((ot_memory_class)i),
-           ot_figure_bytes(s->arena, m->bill.class_bytes[i]));
+           ot_figure_bytes(s->arena, m->arena.class_bytes[i]));
     separator = ", ";
   }
   if (m->teacher > 0) printf(", teacher %s", ot_figure_bytes(s->arena, m->teacher));
@@ -215,7 +215,7 @@ static ot_status simulate(simulated *s) {
   const ot_predicted_memory *const m = &s->prediction.memory;
   if (m->fits) return OT_OK;
   ot_fail(OT_FINDINGS, "the run needs %s a device, %s has %s (rank %d)",
-          ot_figure_bytes(s->arena, m->bill.peak_bytes + m->teacher + m->context),
+          ot_figure_bytes(s->arena, m->arena.peak_bytes + m->teacher + m->context),
           s->prediction.cluster.device.name, ot_figure_bytes(s->arena, m->capacity), m->rank);
   return ot_fail_hint(OT_FINDINGS, "`orthant plan` finds what fits");
 }

@@ -63,22 +63,22 @@ static const char *exposes(const speaker *s, ot_timeline_axis axis) {
 // ---- problem and fix ----
 
 static void say_memory_breakdown(speaker *s) {
-  const ot_model_totals *const b = s->e->bill;
+  const ot_model_totals *const b = s->e->totals;
   const ot_recipe *const r = &s->e->job->recipe;
   ot_arena *const a = s->arena;
   const double memory = (double)ot_cluster_most_memory(s->e->job->cluster);
   const char *const parameters = ot_figure_count(a, (double)b->parameters);
   const char *const state = ot_figure_bytes(a, (double)b->state_bytes);
-  const char *const bill =
+  const char *const parts =
       ot_arena_format(a, "%s parameters x %g bytes (weights %g, gradients %g, optimizer %g) = %s",
                       parameters, b->bytes_per_parameter, r->weight_bytes, r->gradient_bytes,
                       r->master_bytes + b->moment_bytes_per_parameter, state);
   if (b->min_devices_for_state <= 1) {
-    say(s, ot_arena_format(a, "%s: fits a device of %s, before activations", bill,
+    say(s, ot_arena_format(a, "%s: fits a device of %s, before activations", parts,
                            ot_figure_bytes(a, memory)));
     return;
   }
-  say(s, ot_arena_format(a, "%s: needs at least %lld devices of %s, before activations", bill,
+  say(s, ot_arena_format(a, "%s: needs at least %lld devices of %s, before activations", parts,
                          (long long)b->min_devices_for_state, ot_figure_bytes(a, memory)));
 }
 

@@ -14,7 +14,7 @@ typedef struct ot_reasons {
 
 typedef struct ot_explanation {
   const ot_job *job;
-  const ot_model_totals *bill;
+  const ot_model_totals *totals;
   const ot_limits *limits;
   const ot_estimate *best;
   ot_estimator *estimator;  // to compare with alternatives; null: no comparison

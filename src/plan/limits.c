@@ -80,8 +80,8 @@ double ot_critical_batch_tokens(double tokens) {
 ot_gather_traffic ot_limits_traffic(const ot_limits_request *request) {
   const ot_recipe *const recipe = &request->job->recipe;
   return (ot_gather_traffic){.flops_per_s = request->flops_per_s,
-                             .forward_flops = request->bill->forward_flops_per_token,
-                             .parameters = (double)request->bill->parameters,
+                             .forward_flops = request->totals->forward_flops_per_token,
+                             .parameters = (double)request->totals->parameters,
                              .gather_bytes = recipe->gather_bytes,
                              .reduce_bytes = recipe->reduce_bytes,
                              .regathered = true};

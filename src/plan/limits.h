@@ -54,7 +54,7 @@ double ot_critical_batch_tokens(double tokens);
 
 typedef struct ot_limits_request {
   const ot_job *job;
-  const ot_model_totals *bill;
+  const ot_model_totals *totals;
   double flops_per_s;            // one device, during kernels
   double critical_batch_tokens;  // measured; 0: the scaling law for job->tokens
   double step_flops_per_s;       // one device, model FLOPs over the whole step

@@ -46,7 +46,7 @@ static void put_navigation(const html *h) {
                {"devices", "More devices", true},
                {"plans", "Plans", true},
                {"why", "Why", true},
-               {"bill", "Bill", false},
+               {"state", "State", false},
                {"limits", "Limits", false},
                {"rejected", "Rejected", false},
                {"run", "Run it", true}};
@@ -278,7 +278,7 @@ static void put_run(const html *h) {
 }
 
 static void put_facts(const html *h) {
-  ot_page_section(h->out, "bill", "State and work", "Memory and compute of the whole model.");
+  ot_page_section(h->out, "state", "State and work", "Memory and compute of the whole model.");
   ot_html_model_totals(h->page, h->out);
   ot_page_section_end(h->out);
   ot_page_section(h->out, "limits", "Limits", "These hold for every plan.");

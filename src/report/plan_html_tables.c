@@ -143,7 +143,7 @@ void ot_html_scaling_table(const ot_scaling *scaling, ot_text_builder *out) {
 // ---- facts ----
 
 void ot_html_model_totals(const ot_plan_page *page, ot_text_builder *out) {
-  const ot_model_totals *const b = page->bill;
+  const ot_model_totals *const b = page->totals;
   const ot_recipe *const r = &page->job->recipe;
   ot_arena *const a = out->arena;
   ot_text_put(out, "<table class=\"facts\"><tbody>\n");

@@ -75,7 +75,7 @@ static void put_job(report *r) {
 // ---- independent of the plan ----
 
 static void put_model_totals(report *r) {
-  const ot_model_totals *const b = r->page->bill;
+  const ot_model_totals *const b = r->page->totals;
   const ot_recipe *const recipe = &r->page->job->recipe;
   ot_arena *const a = r->arena;
   const char *const active =

@@ -56,7 +56,7 @@ static ot_status price_decode(const pricing *p, ot_rl_prices *out) {
     OT_TRY(simulate(p, &schedule, ot_order_of_mode(OT_MODE_DECODE), &seconds[i]));
     ot_schedule full = {0};
     OT_TRY(plan_decode(p, widths[i], ot_larger_whole(positions, 1), &full));
-    bytes[i] = full.bill.peak_bytes;
+    bytes[i] = full.memory.peak_bytes;
   }
   out->costs.row_s = ot_larger(0, (seconds[1] - seconds[0]) / (MANY - 1));
   out->costs.decode_s = seconds[0] - out->costs.row_s;
@@ -99,7 +99,7 @@ static ot_status price_weights(const pricing *p, ot_rl_prices *out) {
   ot_schedule schedule = {0};
   ot_price price;
   OT_TRY(plan_decode(p, 1, 1, &schedule));
-  out->weight_bytes = schedule.bill.class_bytes[OT_MEMORY_WEIGHTS];
+  out->weight_bytes = schedule.memory.class_bytes[OT_MEMORY_WEIGHTS];
   OT_TRY(ot_price_message(&p->simulation, 0, p->request->run->rl.workers - 1,
                           (double)out->weight_bytes, &price));
   out->costs.publish_s = ot_price_total_s(&p->simulation, price);

@@ -191,7 +191,7 @@ static int ordinal_of(const ot_runtime_request *request) {
 // Before any rank allocates, because ranks may share the memory.
 static ot_status check_device(ot_runtime *runtime, const ot_runtime_request *request) {
   const int local_ranks = request->comm ? ot_comm_local_size(request->comm) : 1;
-  const ot_memory_breakdown *const memory = &runtime->schedule.bill;
+  const ot_memory_breakdown *const memory = &runtime->schedule.memory;
   ot_arena arena = ot_heap_arena_create(&runtime->heap);
   if (request->backend == OT_BACKEND_CPU) {
     return ot_runtime_check_memory(memory->peak_bytes, local_ranks, &arena);

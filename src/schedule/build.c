@@ -308,6 +308,6 @@ ot_status ot_schedule_build(const ot_schedule_request *request, ot_arena *arena,
       ot_build_forward_order(&b, ot_order_of_mode((ot_mode)mode), graph);
     }
   }
-  schedule->bill.peak_bytes = schedule->arena_bytes;
+  schedule->memory.peak_bytes = schedule->arena_bytes;
   return OT_OK;
 }

@@ -23,7 +23,7 @@ int64_t ot_region_persistent(ot_region_map *map, ot_memory_class class, int64_t 
       map,
       (ot_region){.name = name, .class = class, .persistent = true, .order = -1, .bytes = bytes});
   map->persistent_end = map->top;
-  map->schedule->bill.class_bytes[class] += map->top - offset;
+  map->schedule->memory.class_bytes[class] += map->top - offset;
   return offset;
 }
 
@@ -33,6 +33,6 @@ int64_t ot_region_transient(ot_region_map *map, ot_memory_class class, ot_order_
                             int64_t bytes, const char *name) {
   const int64_t offset =
       append(map, (ot_region){.name = name, .class = class, .order = (int)order, .bytes = bytes});
-  if (order == OT_ORDER_STEP) map->schedule->bill.class_bytes[class] += map->top - offset;
+  if (order == OT_ORDER_STEP) map->schedule->memory.class_bytes[class] += map->top - offset;
   return offset;
 }

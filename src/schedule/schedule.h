@@ -214,7 +214,7 @@ typedef struct ot_schedule {
   int slots_per_part;   // entries of squares per part: tp ranks x shards; of updates: twice as many
   int64_t guard_bytes;  // free bytes after each buffer, for canaries in tests
   int64_t arena_bytes;
-  ot_memory_breakdown bill;
+  ot_memory_breakdown memory;
 } ot_schedule;
 
 // Proves before execution: operands lie inside the arena; nothing is read before it was written or

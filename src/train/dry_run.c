@@ -55,7 +55,7 @@ static ot_status plan_ranks(const ot_run *run, const ot_dry_run *how, ot_arena *
     ot_heap_release(&heap);
     OT_TRY(status);
     *flops += p.model_flops * (mesh->ranks / kinds);
-    const int64_t bytes = p.rank.schedule.bill.peak_bytes;
+    const int64_t bytes = p.rank.schedule.memory.peak_bytes;
     if (bytes > peak) fullest = rank;
     if (bytes > peak) peak = bytes;
   }
@@ -75,12 +75,12 @@ typedef struct dry_run {
 static void say_memory(dry_run *d) {
   const ot_schedule *const schedule = &d->most.rank.schedule;
   d->report->fullest_rank = d->most.rank.rank;
-  d->report->memory = schedule->bill;
+  d->report->memory = schedule->memory;
   const char *const which = ot_arena_format(d->arena, " (rank %d, the maximum)", d->most.rank.rank);
-  ot_loop_note(d->request,
-               "memory of one rank%s, arena planned to the byte:\n%s  %-12s %14s (%ld bytes)",
-               schedule->ranks > 1 ? which : "", ot_memory_table(&schedule->bill, d->arena), "peak",
-               ot_figure_bytes(d->arena, schedule->bill.peak_bytes), schedule->bill.peak_bytes);
+  ot_loop_note(
+      d->request, "memory of one rank%s, arena planned to the byte:\n%s  %-12s %14s (%ld bytes)",
+      schedule->ranks > 1 ? which : "", ot_memory_table(&schedule->memory, d->arena), "peak",
+      ot_figure_bytes(d->arena, schedule->memory.peak_bytes), schedule->memory.peak_bytes);
 }
 
 // Host memory besides the arena. A rank counts at most what it holds.
@@ -266,7 +266,7 @@ static ot_status check_teacher(dry_run *d, ot_data_loader *loader) {
   const int64_t own = writes ? ot_model_parameters(&run->model) : 0;
   const int64_t bytes = ot_dtype_bytes(run->precision.compute == OT_F64 ? OT_F64 : OT_F32);
   const int ranks = ot_run_teacher_ranks(run);
-  d->report->teacher_bytes = schedule->bill.peak_bytes + own * bytes;
+  d->report->teacher_bytes = schedule->memory.peak_bytes + own * bytes;
   ot_loop_note(d->request, "a teacher of %ld parameters%s: %s more on %s", parameters,
                writes ? " and a copy of the model" : "",
                ot_figure_bytes(d->arena, d->report->teacher_bytes),

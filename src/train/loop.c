@@ -420,7 +420,7 @@ static ot_status sum_planned(ot_loop *l) {
   int64_t *const process = ot_arena_array(l->arena, size, sizeof *process);
   int64_t *const planned = ot_arena_array(l->arena, size, sizeof *planned);
   OT_TRY(ot_world_allgather(world, ot_world_process(world), process));
-  const int64_t own = schedule->bill.peak_bytes + ot_loop_evaluate_bytes(l);
+  const int64_t own = schedule->memory.peak_bytes + ot_loop_evaluate_bytes(l);
   OT_TRY(ot_world_allgather(world, own, planned));
   for (int i = 0; i < size; i++) {
     if (process[i] == process[ot_world_rank(world)]) l->planned_bytes += planned[i];

@@ -28,7 +28,7 @@ static ot_status place_engines(ot_loop *l) {
   int64_t local, threads, memory;
   OT_TRY(most_of(l, comm ? ot_comm_local_size(comm) : 1, &local));
   OT_TRY(most_of(l, schedule->threads, &threads));
-  OT_TRY(most_of(l, schedule->bill.peak_bytes, &ranks.training_bytes));
+  OT_TRY(most_of(l, schedule->memory.peak_bytes, &ranks.training_bytes));
   OT_TRY(most_of(l, -ot_runtime_memory(), &memory));
   ranks.local = (int)local;
   ranks.threads = (int)threads;
@@ -115,7 +115,7 @@ void ot_loop_evaluate_end(ot_loop *l) {
 
 int64_t ot_loop_evaluate_bytes(const ot_loop *l) {
   const ot_runtime *const runtime = l->evaluation.runtime;
-  return runtime ? ot_runtime_schedule(runtime)->bill.peak_bytes : 0;
+  return runtime ? ot_runtime_schedule(runtime)->memory.peak_bytes : 0;
 }
 
 double ot_loop_evaluate_remaining_s(const ot_loop *l, int64_t step) {

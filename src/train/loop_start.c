@@ -248,7 +248,8 @@ static void say_start(const ot_loop_request *request, const ot_loop_start *start
   ot_loop_note(request, "%s: %ld parameters, %s%s%s, %s, arena planned %s%s", run->model.model_type,
                ot_model_parameters(&run->model), ot_dtype_name(run->precision.compute),
                many ? ", " : "", many ? ot_loop_shape(ot_world_mesh(request->world), arena) : "",
-               place, ot_figure_bytes(arena, schedule->bill.peak_bytes), many ? " on rank 0" : "");
+               place, ot_figure_bytes(arena, schedule->memory.peak_bytes),
+               many ? " on rank 0" : "");
 }
 
 // The leader's work for all. `path` stays empty for a new run.

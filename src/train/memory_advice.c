@@ -21,7 +21,7 @@ static ot_status plan_with(const ot_planned_rank *q, const ot_run *run, ot_arena
   other.run = run;
   other.mesh = q->mesh ? &mesh : NULL;
   OT_TRY(ot_planned_rank_build(&other, arena));
-  *bytes = other.schedule.bill.peak_bytes;
+  *bytes = other.schedule.memory.peak_bytes;
   return OT_OK;
 }
 

@@ -89,14 +89,15 @@ static ot_status plan_stages(const ot_prediction_request *request, ot_arena *are
     out->schedules[i] = schedule;
     const bool teaches = out->teacher.ranks == 0 && ot_trainer_runs_head(schedule);
     const int64_t teacher = teaches ? out->teacher.bytes : 0;
-    if (schedule->bill.peak_bytes + teacher <= memory->bill.peak_bytes + memory->teacher) continue;
+    if (schedule->memory.peak_bytes + teacher <= memory->arena.peak_bytes + memory->teacher)
+      continue;
     memory->rank = rank;
-    memory->bill = schedule->bill;
+    memory->arena = schedule->memory;
     memory->teacher = teacher;
   }
   memory->context = ot_engine_context_bytes(&ot_engine_orthant, device);
   memory->capacity = ot_device_capacity(device);
-  const int64_t needed = memory->bill.peak_bytes + memory->teacher + memory->context;
+  const int64_t needed = memory->arena.peak_bytes + memory->teacher + memory->context;
   memory->fits = needed <= memory->capacity;
   return OT_OK;
 }
@@ -149,7 +150,7 @@ static ot_status price_teacher(const ot_prediction_request *request, ot_arena *a
   OT_TRY(ot_teacher_plan(&own, arena, schedule, &teacher->parameters));
   OT_TRY(ot_schedules_simulate_shared(&stages, &machine, arena, &timeline, &stretch));
   teacher->micro_batch_s = ot_timeline_summarize(&timeline, schedule).total_s;
-  teacher->bytes = schedule->bill.peak_bytes;
+  teacher->bytes = schedule->memory.peak_bytes;
   teacher->ranks = ot_run_teacher_ranks(run);
   teacher->turns = teacher->ranks > 0 ? (dp + teacher->ranks - 1) / teacher->ranks : 1;
   return OT_OK;

@@ -41,11 +41,11 @@ typedef struct ot_predicted_teacher {
 // Memory in bytes of the rank that needs most.
 typedef struct ot_predicted_memory {
   int rank;
-  ot_memory_breakdown bill;  // of its arena
-  int64_t teacher;           // next to it
-  int64_t context;           // of the device's runtime and communicators, in addition to the arena
-  int64_t capacity;          // of the device
-  bool fits;                 // all three <= capacity
+  ot_memory_breakdown arena;  // the planned one
+  int64_t teacher;            // next to it
+  int64_t context;            // of the device's runtime and communicators, in addition to the arena
+  int64_t capacity;           // of the device
+  bool fits;                  // all three <= capacity
 } ot_predicted_memory;
 
 typedef struct ot_prediction {

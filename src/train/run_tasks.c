@@ -70,7 +70,7 @@ static ot_status bytes_of(const ot_runtime_request *request, ot_arena *arena, in
   ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
   ot_schedule *const schedule = ot_arena_take(arena, sizeof *schedule);
   OT_TRY(ot_runtime_plan(request, arena, graphs, schedule));
-  *bytes = schedule->bill.peak_bytes;
+  *bytes = schedule->memory.peak_bytes;
   return OT_OK;
 }
 

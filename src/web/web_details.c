@@ -172,10 +172,10 @@ ot_status ot_web_crossover(ot_web *web, const ot_node *request, ot_json_writer *
   const ot_job *const job = web->page.job;
   const ot_limits *const limits = web->page.limits;
   const ot_limits_request of = {
-      .job = job, .bill = web->page.bill, .flops_per_s = limits->flops_per_s};
+      .job = job, .totals = web->page.totals, .flops_per_s = limits->flops_per_s};
   ot_gather_traffic traffic = ot_limits_traffic(&of);
-  const double all = (double)web->page.bill->parameters;
-  const double active = (double)web->page.bill->active_parameters;
+  const double all = (double)web->page.totals->parameters;
+  const double active = (double)web->page.totals->active_parameters;
   if (number_of(request, "dense", 0)) traffic.parameters *= active / all;
   const double own = (double)job->global_batch_size * (double)job->sequence_length;
   const bool critical = number_of(request, "critical", 0) != 0;

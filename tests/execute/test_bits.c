@@ -65,7 +65,7 @@ static int64_t expect_same_bits(const char *name, ot_module_set modules, uint64_
   parity_case c;
   parity_create(&request, &c);
   const bool has = (modules & ot_model_modules(&c.model)) != 0;
-  const int64_t peak = ot_runtime_schedule(c.runtime)->bill.peak_bytes;
+  const int64_t peak = ot_runtime_schedule(c.runtime)->memory.peak_bytes;
   for (int step = 1; step <= STEPS; step++) parity_step(&c, step);
   if (parity_bits(&c) != expected) fail_msg("%s: modules %#x changed bits", name, modules);
   parity_destroy(&c);
@@ -131,7 +131,7 @@ static void touched_memory_equals_the_planned_peak(void **state) {
       parity_create(&request, &c);
       parity_step(&c, 1);
       assert_int_equal(ot_executor_touched_bytes(ot_runtime_executor(c.runtime)),
-                       ot_runtime_schedule(c.runtime)->bill.peak_bytes);
+                       ot_runtime_schedule(c.runtime)->memory.peak_bytes);
       parity_destroy(&c);
     }
   }

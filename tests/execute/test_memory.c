@@ -115,7 +115,7 @@ static void a_step_allocates_nothing_and_stays_within_its_plan(void **state) {
   const ot_run run = tiny_run(&model);
   const int64_t before = resident_bytes();
   ot_runtime *runtime = create(&model, &run);
-  const int64_t planned = ot_runtime_schedule(runtime)->bill.peak_bytes;
+  const int64_t planned = ot_runtime_schedule(runtime)->memory.peak_bytes;
   assert_int_equal(ot_runtime_run(runtime, OT_MODE_TRAIN, 1), OT_OK);
   const int64_t after_one = resident_bytes();
   atomic_store(&counting, 1);
@@ -184,7 +184,7 @@ static void a_scored_context_allocates_nothing_and_stays_within_its_plan(void **
   atomic_store(&allocations, 0);
   score(engine, tokens, POSITIONS, 1);
   score(engine, tokens + 2, 40, 5);
-  const int64_t planned = ot_runtime_schedule(runtime)->bill.peak_bytes;
+  const int64_t planned = ot_runtime_schedule(runtime)->memory.peak_bytes;
   const int64_t used = resident_bytes() - before;
   // Logits on the host, once as computed and once to sort, and candidates.
   const int64_t host = (SLOTS + 1 + 2) * model.vocab_size * 8;

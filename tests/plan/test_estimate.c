@@ -73,7 +73,7 @@ static void expect_bill(estimate_case *e, const ot_run *run, const ot_mesh *mesh
     assert_int_equal(ot_trainer_request(run, &e->arena, &wanted), OT_OK);
     wanted.threads = 1;
     assert_int_equal(ot_runtime_plan(&wanted, &e->arena, graphs, &schedule), OT_OK);
-    if (schedule.bill.peak_bytes > most.peak_bytes) most = schedule.bill;
+    if (schedule.memory.peak_bytes > most.peak_bytes) most = schedule.memory;
   }
   const ot_memory_estimate *const m = &estimate->memory;
   const int64_t found[] = {m->weights,     m->gradients, m->optimizer,

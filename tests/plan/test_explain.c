@@ -18,7 +18,7 @@
 
 typedef struct explained {
   paper_job paper;
-  ot_model_totals bill;
+  ot_model_totals totals;
   ot_limits limits;
   ot_estimate best;
   ot_explanation e;
@@ -28,7 +28,7 @@ typedef struct explained {
 static void begin(explained *x) {
   *x = (explained){0};
   paper_job_create("llama3.1-405b", 16384, 2048, 8192, &x->paper);
-  ot_model_totals_build(&x->paper.job, &x->bill);
+  ot_model_totals_build(&x->paper.job, &x->totals);
   x->limits = (ot_limits){.crossover_devices = 11000, .critical_batch_tokens = 20e6};
   x->best = (ot_estimate){.candidate = {.tp = 8,
                                         .pp = 16,
@@ -62,7 +62,7 @@ static void begin(explained *x) {
                                      .capacity = 80000000000},
                           .fits = true};
   x->e = (ot_explanation){
-      .job = &x->paper.job, .bill = &x->bill, .limits = &x->limits, .best = &x->best};
+      .job = &x->paper.job, .totals = &x->totals, .limits = &x->limits, .best = &x->best};
 }
 
 static void finish(explained *x) { paper_job_destroy(&x->paper); }
@@ -337,11 +337,12 @@ static void reasons_agree_with_the_simulated_alternatives(void **state) {
     assert_int_equal(ot_cluster_read(tree, a, &x.paper.cluster), OT_OK);
     x.paper.job.given =
         (ot_candidate){.zero = -1, .pipeline = (ot_pipeline)-1, .recompute = (ot_recompute)-1};
-    ot_model_totals_build(&x.paper.job, &x.bill);
+    ot_model_totals_build(&x.paper.job, &x.totals);
     const ot_search best = search_of(&x.paper, false), sharded = search_of(&x.paper, true);
-    const ot_limits_request limits = {.job = &x.paper.job, .bill = &x.bill, .flops_per_s = 6e14};
+    const ot_limits_request limits = {
+        .job = &x.paper.job, .totals = &x.totals, .flops_per_s = 6e14};
     ot_limits_build(&limits, &x.limits);
-    x.e = (ot_explanation){&x.paper.job, &x.bill, &x.limits, &best.plans[0], NULL};
+    x.e = (ot_explanation){&x.paper.job, &x.totals, &x.limits, &best.plans[0], NULL};
     assert_int_equal(ot_estimator_build(&x.paper.job, a, &x.e.estimator), OT_OK);
     ot_explain_best(&x.e, a, &r);
     if (best.plans[0].candidate.zero < 3) {

@@ -124,11 +124,11 @@ static void links_use_their_attained_rate(void **state) {
 static void a_critical_batch_of_ten_million_tokens_feeds_a_thousand_devices(void **state) {
   (void)state;
   paper_job p;
-  ot_model_totals bill;
+  ot_model_totals totals;
   ot_limits limits;
   paper_job_create("llama3-8b", 1024, 1024, 10000, &p);
-  ot_model_totals_build(&p.job, &bill);
-  const ot_limits_request request = {&p.job, &bill, 600e12, 10e6, 0};
+  ot_model_totals_build(&p.job, &totals);
+  const ot_limits_request request = {&p.job, &totals, 600e12, 10e6, 0};
   ot_limits_build(&request, &limits);
   assert_int_equal(limits.batch_floor_devices, 1000);
   assert_true(limits.critical_batch_tokens == 10e6);
@@ -156,15 +156,15 @@ static void bubbles_are_idle_over_the_whole_step(void **state) {
 static void tp_is_limited_by_the_gemms_that_hide_it(void **state) {
   (void)state;
   paper_job p;
-  ot_model_totals bill;
+  ot_model_totals totals;
   ot_limits limits;
   paper_job_create("llama3-70b", 1024, 2048, 8192, &p);
-  ot_model_totals_build(&p.job, &bill);
-  const ot_limits_request request = {&p.job, &bill, 600e12, 0, 0};
+  ot_model_totals_build(&p.job, &totals);
+  const ot_limits_request request = {&p.job, &totals, 600e12, 0, 0};
   ot_limits_build(&request, &limits);
   assert_float_equal(limits.tensor_ways, 28672 * 450e9 / 600e12, 1e-9);
   // Attention is work, too: slightly below the minimum for GEMMs alone.
-  const double ratio = 2 * (double)bill.parameters / bill.forward_flops_per_token;
+  const double ratio = 2 * (double)totals.parameters / totals.forward_flops_per_token;
   assert_float_equal(limits.floor.forward, 1500 * ratio, 1e-6);
   assert_int_equal(limits.crossover_devices, (int64_t)(2048 * 8192 / (1500 * ratio)));
   // Whole weights on each device: 2 x 2 bytes once, overlapped with the backward pass.

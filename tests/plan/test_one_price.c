@@ -128,9 +128,9 @@ static void compare(preset_job *p, const ot_candidate *c) {
   expect_near("MFU", estimate.mfu, step->model_flops / step->expected.step_s / predicted.peak_flops,
               text);
   const ot_predicted_memory *const memory = &predicted.memory;
-  if (estimate.memory.peak != memory->bill.peak_bytes) {
+  if (estimate.memory.peak != memory->arena.peak_bytes) {
     fail_msg("%s: %lld bytes planned, %lld simulated", text, (long long)estimate.memory.peak,
-             (long long)memory->bill.peak_bytes);
+             (long long)memory->arena.peak_bytes);
   }
   assert_int_equal(estimate.memory.context, memory->context);
   assert_int_equal(estimate.fits, memory->fits);

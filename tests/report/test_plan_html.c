@@ -43,7 +43,7 @@ static const ot_candidate sharded = {.tp = 1,
 
 typedef struct page_case {
   paper_job paper;
-  ot_model_totals bill;
+  ot_model_totals totals;
   ot_limits limits;
   ot_search search;
   ot_estimate estimates[2];
@@ -55,7 +55,8 @@ typedef struct page_case {
 
 static void price(page_case *c, ot_estimator *estimator, int i, const ot_candidate *candidate) {
   ot_stage_estimate *stages;
-  const ot_explanation explanation = {&c->paper.job, &c->bill, &c->limits, &c->estimates[0], NULL};
+  const ot_explanation explanation = {&c->paper.job, &c->totals, &c->limits, &c->estimates[0],
+                                      NULL};
   assert_int_equal(ot_estimate_build(estimator, candidate, &c->estimates[i]), OT_OK);
   assert_int_equal(ot_estimate_stages(estimator, candidate, &c->paper.arena, &stages), OT_OK);
   c->plans[i] = (ot_page_plan){.estimate = &c->estimates[i], .stages = stages};
@@ -70,8 +71,9 @@ static void create(const char *name, int num_plans, page_case *c) {
   *c = (page_case){.note = "figures of a preset & nothing measured"};
   paper_job_create("llama3-8b", 32, 64, 4096, &c->paper);
   c->paper.job.tokens = 1e12;
-  ot_model_totals_build(&c->paper.job, &c->bill);
-  const ot_limits_request limits = {.job = &c->paper.job, .bill = &c->bill, .flops_per_s = 5e14};
+  ot_model_totals_build(&c->paper.job, &c->totals);
+  const ot_limits_request limits = {
+      .job = &c->paper.job, .totals = &c->totals, .flops_per_s = 5e14};
   ot_limits_build(&limits, &c->limits);
   ot_estimator *estimator;
   assert_int_equal(ot_estimator_build(&c->paper.job, &c->paper.arena, &estimator), OT_OK);
@@ -88,7 +90,7 @@ static void create(const char *name, int num_plans, page_case *c) {
                            .estimator = estimator,
                            .model_name = name,
                            .model_source = "llama3-8b",
-                           .bill = &c->bill,
+                           .totals = &c->totals,
                            .limits = &c->limits,
                            .search = &c->search,
                            .num_plans = num_plans,
@@ -190,7 +192,7 @@ static void check_document(const char *text) {
 static void the_page_is_well_formed_and_has_every_section(void **state) {
   (void)state;
   static const char *const ids[] = {"summary", "memory", "timeline", "devices",  "plans",
-                                    "why",     "bill",   "limits",   "rejected", "run"};
+                                    "why",     "state",  "limits",   "rejected", "run"};
   page_case c;
   create("llama3-8b", 2, &c);
   const char *const text = html_of(&c);
@@ -290,7 +292,7 @@ static void a_page_without_plan_states_it_and_has_the_rest(void **state) {
   assert_non_null(ot_text_find(text, "without --tp: tp 2 &amp; pp 4"));
   assert_null(ot_text_find(text, "id=\"memory\""));
   assert_null(ot_text_find(text, "href=\"#run\""));
-  assert_non_null(ot_text_find(text, "id=\"bill\""));
+  assert_non_null(ot_text_find(text, "id=\"state\""));
   paper_job_destroy(&c.paper);
 }
 

@@ -184,8 +184,8 @@ static void expect_half(const ot_model *model, const rank_layout *c, ot_dtype re
   plan_in(&half, model, c, &precision);
   must(match_all(&half));
   for (int rank = 0; rank < half.mesh.ranks; rank++) {
-    const ot_memory_breakdown *const before = &whole.schedule[rank].bill;
-    const ot_memory_breakdown *const after = &half.schedule[rank].bill;
+    const ot_memory_breakdown *const before = &whole.schedule[rank].memory;
+    const ot_memory_breakdown *const after = &half.schedule[rank].memory;
     for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
       if (i == OT_MEMORY_BUFFERS) continue;
       const int share = i == OT_MEMORY_GRADIENTS ? 2 : 1;
