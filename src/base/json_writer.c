@@ -36,21 +36,6 @@ static void append_line_break(ot_json_writer *w) {
   for (int i = 0; i < w->indent * w->depth; i++) append(w, " ", 1);
 }
 
-// Length of the UTF-8 sequence at `s`, or 0 if it is malformed (RFC 3629, table of section 4).
-static int64_t sequence_length(const unsigned char *s, int64_t available) {
-  if (s[0] < 0x80) return 1;
-  if (s[0] < 0xc2 || s[0] > 0xf4) return 0;
-  const int64_t length = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-  if (length > available) return 0;
-  for (int64_t i = 1; i < length; i++) {
-    if ((s[i] & 0xc0) != 0x80) return 0;
-  }
-  const bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
-  const bool surrogate = s[0] == 0xed && s[1] > 0x9f;
-  const bool beyond = s[0] == 0xf4 && s[1] > 0x8f;
-  return overlong || surrogate || beyond ? 0 : length;
-}
-
 static void append_escape(ot_json_writer *w, unsigned char c) {
   static const char letters[] = "\"\"\\\\\bb\ff\nn\rr\tt";
   for (const char *pair = letters; *pair != '\0'; pair += 2) {
@@ -66,7 +51,7 @@ static void append_quoted(ot_json_writer *w, const char *text, int64_t length) {
   const unsigned char *const s = (const unsigned char *)text;
   append(w, "\"", 1);
   for (int64_t i = 0; i < length;) {
-    const int64_t sequence = sequence_length(s + i, length - i);
+    const int64_t sequence = ot_text_character_bytes(text + i, length - i);
     if (sequence == 0) {
       append_text(w, "\xef\xbf\xbd");
     } else if (s[i] < 0x20 || s[i] == '"' || s[i] == '\\') {

@@ -18,7 +18,7 @@ ot_status ot_fail(ot_status code, const char *format, ...) {
   va_start(arguments, format);
   // Formatted separately: an argument may be the message that is being replaced.
   char text[MESSAGE_BYTES];
-  ot_text_format_list(text, sizeof text, format, arguments);
+  ot_text_format_message(text, sizeof text, format, arguments);
   va_end(arguments);
   ot_text_make_printable(text);
   memcpy(message, text, sizeof text);
@@ -30,7 +30,7 @@ ot_status ot_fail(ot_status code, const char *format, ...) {
 ot_status ot_fail_hint(ot_status code, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  ot_text_format_list(hint, sizeof hint, format, arguments);
+  ot_text_format_message(hint, sizeof hint, format, arguments);
   va_end(arguments);
   ot_text_make_printable(hint);
   return code;

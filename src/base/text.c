@@ -14,6 +14,7 @@ typedef struct sink {
   char *out;
   int64_t capacity;
   int64_t length;
+  int64_t longest;  // texts are shown up to here, by their ends; 0: whole
 } sink;
 
 // A long is 64 bits here on every host, WebAssembly too, so that %ld prints an int64_t.
@@ -89,6 +90,13 @@ static void put_string(sink *s, const conversion *c, const char *text) {
   while ((c->precision < 0 || length < c->precision) && text[length] != '\0') length++;
   conversion padding = *c;
   padding.zeros = false;
+  if (s->longest > 0 && length > s->longest) {
+    const conversion none = {0};
+    put_padded(s, &none, text, s->longest / 2);
+    put_padded(s, &none, " ... ", 5);
+    put_padded(s, &none, text + length - s->longest / 2, s->longest / 2);
+    return;
+  }
   put_padded(s, &padding, text, length);
 }
 
@@ -196,9 +204,7 @@ static void put_conversion(sink *s, const conversion *c, argument_list *a) {
   }
 }
 
-int64_t ot_text_format_list(char *out, int64_t capacity, const char *format, va_list arguments) {
-  if (capacity <= 0) return 0;
-  sink s = {.out = out, .capacity = capacity};
+static int64_t format_into(sink s, const char *format, va_list arguments) {
   argument_list a;
   va_copy(a.list, arguments);
   while (*format != '\0') {
@@ -211,8 +217,20 @@ int64_t ot_text_format_list(char *out, int64_t capacity, const char *format, va_
     put_conversion(&s, &c, &a);
   }
   va_end(a.list);
-  out[s.length] = '\0';
+  s.out[s.length] = '\0';
   return s.length;
+}
+
+int64_t ot_text_format_list(char *out, int64_t capacity, const char *format, va_list arguments) {
+  if (capacity <= 0) return 0;
+  return format_into((sink){.out = out, .capacity = capacity}, format, arguments);
+}
+
+int64_t ot_text_format_message(char *out, int64_t capacity, const char *format, va_list arguments) {
+  const int64_t length = ot_text_format_list(out, capacity, format, arguments);
+  if (length + 1 < capacity) return length;
+  return format_into((sink){.out = out, .capacity = capacity, .longest = capacity / 8}, format,
+                     arguments);
 }
 
 int64_t ot_text_format(char *out, int64_t capacity, const char *format, ...) {
@@ -341,11 +359,31 @@ void ot_text_nearest(const char *name, const char *candidate, const char **neare
   *nearest = candidate;
 }
 
+int64_t ot_text_character_bytes(const char *text, int64_t available) {
+  const unsigned char *const s = (const unsigned char *)text;
+  if (s[0] < 0x80) return 1;
+  if (s[0] < 0xc2 || s[0] > 0xf4) return 0;
+  const int64_t length = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+  if (length > available) return 0;
+  for (int64_t i = 1; i < length; i++) {
+    if ((s[i] & 0xc0) != 0x80) return 0;
+  }
+  const bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
+  const bool surrogate = s[0] == 0xed && s[1] > 0x9f;
+  const bool beyond = s[0] == 0xf4 && s[1] > 0x8f;
+  return overlong || surrogate || beyond ? 0 : length;
+}
+
 void ot_text_make_printable(char *text) {
-  for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
+  int64_t left = ot_text_length(text), length;
+  for (char *c = text; left > 0; c += length, left -= length) {
+    length = ot_text_character_bytes(c, left);
+    const unsigned char first = (unsigned char)c[0];
     // U+0080 to U+009F in UTF-8.
-    const bool second = c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0;
-    if (second || (*c < ' ' && *c != '\n' && *c != '\t') || *c == 0x7f) *c = '?';
-    if (second) *++c = '?';
+    const bool control = length == 2 && first == 0xc2 && (unsigned char)c[1] < 0xa0;
+    const bool ascii = (first < ' ' && first != '\n' && first != '\t') || first == 0x7f;
+    if (length == 0 || control || ascii) c[0] = '?';
+    if (control) c[1] = '?';
+    if (length == 0) length = 1;
   }
 }

@@ -15,6 +15,10 @@ int64_t ot_text_format(char *out, int64_t capacity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int64_t ot_text_format_list(char *out, int64_t capacity, const char *format, va_list arguments);
 
+// The same for a message, which ends with its place: if it is too long, texts in it are shortened
+// in their middle.
+int64_t ot_text_format_message(char *out, int64_t capacity, const char *format, va_list arguments);
+
 int64_t ot_text_length(const char *text);
 bool ot_text_equal(const char *a, const char *b);
 // <0, 0, >0 by unsigned byte order.
@@ -50,6 +54,10 @@ uint64_t ot_hash_text(uint64_t hash, const char *text);
 // The plural ending after `count`: "" for 1, else `ending` ("s", "es").
 const char *ot_text_plural(int64_t count, const char *ending);
 
-// Replaces control characters but line breaks and tabs by '?', so that names from a file cannot
-// command the terminal that shows them.
+// Bytes of the character at `text` in UTF-8, or 0 if it is malformed (RFC 3629, table of section 4)
+// or longer than `available`, at least 1.
+int64_t ot_text_character_bytes(const char *text, int64_t available);
+
+// Replaces control characters but line breaks and tabs, and what is no UTF-8, by '?', so that names
+// from a file cannot command the terminal that shows them.
 void ot_text_make_printable(char *text);

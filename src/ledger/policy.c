@@ -269,7 +269,12 @@ static ot_status check(ot_ledger_policy *p) {
            (long long)p->slope.num_factors, p->path);
   OT_CHECK(p->slope.from == 0 || p->num_scales > 1, OT_USAGE,
            "slope.from: ladder needs two scales or more (%s)", p->path);
-  for (int64_t i = 0; i < p->num_scales; i++) OT_TRY(ot_ledger_check_name(p->scales[i].name));
+  for (int64_t i = 0; i < p->num_scales; i++) {
+    OT_CHECK(ot_ledger_check_name(p->scales[i].name) == OT_OK, OT_USAGE, "ladder: %s (%s)",
+             ot_fail_message(), p->path);
+  }
+  OT_CHECK(p->base[0] != '\0', OT_USAGE, "base: the RUN.yaml of the baseline is missing (%s)",
+           p->path);
   for (int64_t i = 0; i < p->tuning.num_keys; i++)
     OT_CHECK(ot_schema_find_path(&ot_run_schema, p->tuning.keys[i]) != NULL, OT_USAGE,
              "tuning.keys: a run has no key %s (%s)", p->tuning.keys[i], p->path);

@@ -62,9 +62,15 @@ static ot_status add_line(ot_record *record, const char *text, int64_t length, o
   return OT_OK;
 }
 
-// Adds the lines after those known. A last line without an end was cut off by a crash.
-static ot_status add_lines(ot_record *record, const char *text, ot_arena *arena) {
+// Adds the lines of `text` [bytes] after those known. A last line without an end was cut off by a
+// crash.
+static ot_status add_lines(ot_record *record, const char *text, int64_t bytes, ot_arena *arena) {
   int64_t number = 0;
+  const char *const zero = memchr(text, '\0', (size_t)bytes);
+  if (zero) {
+    for (const char *at = text; at < zero; at++) number += *at == '\n';
+    return broken(record, number + 1, "the line has a zero byte");
+  }
   for (const char *at = text, *end; (end = strchr(at, '\n')) != NULL; at = end + 1)
     if (++number > record->count) OT_TRY(add_line(record, at, end - at, arena));
   return OT_OK;
@@ -81,9 +87,9 @@ ot_status ot_record_read(const char *path, ot_arena *arena, ot_record *out) {
   char *text;
   int64_t bytes;
   *out = (ot_record){.path = path, .build = find_build(arena)};
-  if (!ot_disk_is_file(path)) return OT_OK;
+  if (access(path, F_OK) != 0) return OT_OK;
   OT_TRY(ot_disk_read(arena, path, RECORD_BYTES_MAX, &text, &bytes));
-  return add_lines(out, text, arena);
+  return add_lines(out, text, bytes, arena);
 }
 
 const char *ot_record_text(const ot_node *line, const char *key) {
@@ -148,7 +154,7 @@ static ot_status append(ot_record *record, int file, ot_json_writer *line, ot_ar
   OT_TRY(ot_disk_size(file, record->path, RECORD_BYTES_MAX, &bytes));
   char *const text = ot_arena_take(arena, bytes + 1);
   OT_TRY(ot_disk_read_at(file, record->path, 0, text, bytes));
-  OT_TRY(add_lines(record, text, arena));
+  OT_TRY(add_lines(record, text, bytes, arena));
   const char *const end = strrchr(text, '\n');
   kept = end ? end + 1 - text : 0;
   ot_json_text(line, "prev", record->count > 0 ? record->line[record->count - 1].id : "");

@@ -250,8 +250,9 @@ int64_t ot_pipeline_flow_bytes(const ot_pipeline_schedule *order) {
   for (int rank = 0; rank < order->num_ranks; rank++) actions += order->num_actions[rank];
   const int64_t numbers =
       actions + OT_WORKS * chunks * order->micro_batches + OF_A_CHUNK * chunks + OF_A_RANK * ranks;
-  return (actions + 1) * (int64_t)sizeof(ot_flow_action) + numbers * (int64_t)sizeof(int32_t) +
-         ROUNDED * (ARRAYS + ranks);
+  const int64_t bytes = (actions + 1) * (int64_t)sizeof(ot_flow_action) +
+                        numbers * (int64_t)sizeof(int32_t) + ROUNDED * (ARRAYS + ranks);
+  return (bytes + ROUNDED - 1) / ROUNDED * ROUNDED;
 }
 
 void ot_pipeline_flow_build(const ot_pipeline_schedule *order, ot_arena *arena, ot_arena *scratch,

@@ -62,7 +62,8 @@ typedef struct ot_pipeline_flow {
 void ot_pipeline_flow_build(const ot_pipeline_schedule *order, ot_arena *arena, ot_arena *scratch,
                             ot_pipeline_flow *out);
 
-// The most bytes of `arena` that the flow of `order` takes.
+// The most bytes of `arena` that the flow of `order` takes: a multiple of 16, as arenas are
+// aligned.
 int64_t ot_pipeline_flow_bytes(const ot_pipeline_schedule *order);
 
 // Lifetime of a saved tensor of `kind`, in actions; both ends ascend with micro_batch.

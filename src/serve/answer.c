@@ -16,14 +16,10 @@ static double shown_logprob(double logprob) {
 }
 
 static bool is_utf8(const uint8_t *bytes, int64_t length) {
-  for (int64_t i = 0; i < length;) {
-    const uint8_t b = bytes[i];
-    const int64_t size = b < 0x80 ? 1 : b >= 0xf0 ? 4 : b >= 0xe0 ? 3 : b >= 0xc2 ? 2 : 0;
-    if (size == 0 || i + size > length || b > 0xf4) return false;
-    for (int64_t k = 1; k < size; k++) {
-      if ((bytes[i + k] & 0xc0) != 0x80) return false;
-    }
-    i += size;
+  const char *const text = (const char *)bytes;
+  for (int64_t i = 0, size; i < length; i += size) {
+    size = ot_text_character_bytes(text + i, length - i);
+    if (size == 0) return false;
   }
   return true;
 }

@@ -21,7 +21,7 @@ static ot_status fill(ot_tokenizer *t, const char *json, int64_t length, const c
   t->arena = ot_heap_arena_create(&t->heap);
   t->json = malloc((size_t)length + 1);
   OT_CHECK(t->json, OT_ENVIRONMENT, "out of memory (tokenizer %s)", name);
-  memcpy(t->json, json, (size_t)length);
+  if (length > 0) memcpy(t->json, json, (size_t)length);
   t->json[length] = '\0';
   t->json_length = length;
   OT_TRY(ot_tokenizer_read_json(json, length, name, t));

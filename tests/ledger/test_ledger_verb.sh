@@ -226,6 +226,19 @@ succeed "$orthant" ledger add other --set data.sequence_length=8 --set batch.glo
 succeed "$orthant" ledger run other --jobs 2
 expect 1 "the pair is not exact: data_hash" "$orthant" ledger look other
 
+# ---- a record that is damaged: told, and not shortened ----
+mkdir damaged && cp -r ledger/. damaged && printf 'lines of zeros\0\n\0\n' >>damaged/ledger.jsonl
+size=$(wc -c <damaged/ledger.jsonl) lines=$(wc -l <ledger/ledger.jsonl)
+expect 1 "damaged/ledger.jsonl:$((lines + 1)): the line has a zero byte" "$orthant" ledger report --ledger damaged
+expect 1 "zero byte" "$orthant" ledger add third --set seed=1 --ledger damaged
+[ "$(wc -c <damaged/ledger.jsonl)" = "$size" ] || fail "lines after a zero byte are cut off"
+rm damaged/ledger.jsonl && mkdir damaged/ledger.jsonl
+expect 3 "not a regular file (damaged/ledger.jsonl)" "$orthant" ledger report --ledger damaged
+sed 's/^base:.*/base: ""/' ledger/policy.yaml >damaged/policy.yaml
+expect 2 "base: the RUN.yaml of the baseline is missing (damaged/policy.yaml)" "$orthant" ledger look slow --ledger damaged
+sed 's/name: [a-z0-9]*/name: ..\/x/' ledger/policy.yaml >damaged/policy.yaml
+expect 2 'ladder: "../x" is no name: ' "$orthant" ledger look slow --ledger damaged
+
 # ---- one digit edited in the record ----
 sed '5s/"loss":\([0-9]\)\./"loss":\1.9/' ledger/ledger.jsonl >edited && cp edited ledger/ledger.jsonl
 expect 1 "ledger/ledger.jsonl:5: the line was changed" "$orthant" ledger look slow
