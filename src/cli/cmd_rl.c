@@ -4,6 +4,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -197,13 +198,20 @@ typedef struct training {
 
 // ---- generators as processes ----
 
+// "{}" in it is the number of the generator.
+static const char *launch_word(const training *t, const char *word, int index) {
+  const char *const place = strstr(word, "{}");
+  if (!place) return word;
+  return ot_arena_format(t->arena, "%.*s%d%s", (int)(place - word), word, index, place + 2);
+}
+
 // The command of a generator: this one, with the words of rl.launch before it.
 static const char *const *command_of(const training *t, int index, int count) {
   const ot_run_rl *const rl = &t->config.run.rl;
   const int sets = ot_options_count(t->options, "set");
   const char **const words = ot_arena_array(t->arena, rl->num_launch + 2 * sets + 6, sizeof *words);
   const char **at = words;
-  for (int64_t i = 0; i < rl->num_launch; i++) *at++ = rl->launch[i];
+  for (int64_t i = 0; i < rl->num_launch; i++) *at++ = launch_word(t, rl->launch[i], index);
   *at++ = ot_disk_own_program(t->arena);
   *at++ = "rl";
   *at++ = ot_options_argument(t->options, 0);
