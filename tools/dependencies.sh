@@ -26,6 +26,7 @@ build  | .zst files            | pkg:libzstd           | libzstd-dev       | lib
 build  | .gz files             | pkg:zlib              | zlib1g-dev        | zlib-devel         | zlib
 build  | cores and caches      | pkg:hwloc             | libhwloc-dev      | hwloc-devel        | hwloc
 serve  | HTTP server           | pkg:libmicrohttpd     | libmicrohttpd-dev | libmicrohttpd-devel | libmicrohttpd
+serve  | HTTP client           | pkg:libcurl           | libcurl4-openssl-dev | libcurl-devel    | curl
 mpi    | MPI                   | mpi:                  | libopenmpi-dev openmpi-bin | openmpi-devel  | open-mpi
 test   | unit tests            | pkg:cmocka            | libcmocka-dev     | libcmocka-devel    | cmocka
 test   | C++, for an emulated GPU | command:c++        | g++               | gcc-c++            | gcc

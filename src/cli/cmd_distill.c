@@ -89,7 +89,9 @@ static ot_status make_targets(session *s) {
   const ot_run_distill *const d = &s->config.run.distill;
   OT_CHECK(d->objective == OT_DISTILL_SAMPLED || d->objective == OT_DISTILL_TOP_K, OT_USAGE,
            "distill.objective has no store; allowed: sampled, top_k (%s)", wanted.path);
-  OT_CHECK(d->teacher[0] != '\0', OT_USAGE, "distill.teacher is not given (%s)", wanted.path);
+  OT_CHECK(d->teacher[0] != '\0' && d->from != OT_DISTILL_SERVER, OT_USAGE,
+           "a store is made by distill.teacher on this machine, which %s (%s)",
+           d->teacher[0] == '\0' ? "is not given" : "from=server leaves out", wanted.path);
   if (d->objective == OT_DISTILL_TOP_K) {
     fprintf(stderr,
             "note: top_k is biased: a student of it becomes too sure of these tokens and forgets "

@@ -6,18 +6,21 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "cli/installed.h"
 #include "cli/model_engine.h"
 #include "cli/ranks.h"
 #include "cli/verbs.h"
 #include "serve/server.h"
 
-enum { KEY_BYTES = 512, MOST_DEFAULT_LENGTH = 4096 };
+enum { KEY_BYTES = 512, MOST_DEFAULT_LENGTH = 4096, LESSON_ROW_BYTES = 80 };
 
 typedef struct serving {
   const ot_options *options;
   ot_arena *arena;
   ot_opened_model model;
   sigset_t signals;  // that end it
+  ot_config taught;  // the run of --teach, with this model as its teacher
+  ot_teacher *teacher;
   ot_service *service;
   ot_server *server;
 } serving;
@@ -78,6 +81,43 @@ static const char *model_name(const serving *s) {
   return given ? given : slash && slash[1] ? slash + 1 : s->model.files.path;
 }
 
+static ot_status check_ranks(const serving *s, int ranks) {
+  OT_CHECK(ranks == 1 || !ot_options_text(s->options, "teach"), OT_RANKS,
+           "--teach with %d ranks: a teacher has all its weights on one rank", ranks);
+  return OT_OK;
+}
+
+static ot_status read_taught(serving *s) {
+  const ot_config_request wanted = {.path = ot_options_text(s->options, "teach"),
+                                    .presets = ot_installed_presets(s->arena)};
+  if (!wanted.path) return OT_OK;
+  OT_TRY(ot_config_load(&wanted, s->arena, &s->taught));
+  ot_run *const run = &s->taught.run;
+  OT_CHECK(run->distill.objective != OT_DISTILL_NONE, OT_USAGE,
+           "--teach: distill.objective is none (%s)", wanted.path);
+  run->distill.from = OT_DISTILL_LIVE;
+  run->distill.teacher = s->model.files.path;
+  run->device = (ot_run_device)ot_options_choice(s->options, "device");
+  return OT_OK;
+}
+
+static ot_status create_teacher(serving *s, ot_service_options *options) {
+  const ot_run *const run = &s->taught.run;
+  const ot_teacher_request request = {.run = run,
+                                      .ids = ot_teacher_ids(run),
+                                      .threads = (int)ot_options_integer(s->options, "threads"),
+                                      .backend = ot_runtime_choose_device(run->device, 1)};
+  if (!ot_options_text(s->options, "teach")) return OT_OK;
+  ot_lesson_facts *const facts = &options->facts;
+  ot_lesson_facts_of(run, s->model.tokenizer, facts);
+  facts->vocab_size = s->model.files.model.vocab_size;
+  facts->positions = s->model.files.model.max_positions;
+  OT_TRY(ot_teacher_hash(s->model.files.path, facts->teacher));
+  OT_TRY(ot_teacher_create(&request, s->model.tokenizer, &s->teacher));
+  options->teacher = s->teacher;
+  return OT_OK;
+}
+
 static ot_status create_service(serving *s, ot_runtime *runtime) {
   ot_service_options options = {.tokenizer = s->model.tokenizer,
                                 .model = model_name(s),
@@ -86,6 +126,7 @@ static ot_status create_service(serving *s, ot_runtime *runtime) {
                                 .most_waiting = ot_options_integer(s->options, "queue"),
                                 .timeout_s = ot_options_real(s->options, "timeout")};
   OT_TRY(find_template(s, &options.chat));
+  OT_TRY(create_teacher(s, &options));
   return ot_service_create(&options, &s->service);
 }
 
@@ -100,6 +141,8 @@ static ot_status create_server(serving *s) {
       .tokenizer = tokenizer ? tokenizer : s->model.files.tokenizer,
       .step = s->model.files.step,
   };
+  const ot_lesson_facts *const facts = &ot_service_options_of(s->service)->facts;
+  options.most_body_bytes += LESSON_ROW_BYTES * facts->sequences * facts->sequence_length;
   OT_TRY(read_key(s, &options.key));
   return ot_server_create(&options, s->service, &s->server);
 }
@@ -115,8 +158,9 @@ static void print_address(const serving *s) {
 
 static ot_status prepare(void *context, int ranks) {
   serving *const s = context;
-  (void)ranks;
+  OT_TRY(check_ranks(s, ranks));
   OT_TRY(ot_model_options_open(s->options, s->arena, &s->model));
+  OT_TRY(read_taught(s));
   OT_CHECK(s->model.tokenizer, OT_USAGE, "%s holds no tokenizer.json; name one with --tokenizer",
            s->model.files.path);
   return OT_OK;
@@ -142,6 +186,7 @@ static ot_status serve_rank(ot_comm *comm, void *context) {
     status = leads ? serve(s, engine.runtime) : ot_inference_follow(engine.runtime);
   }
   if (leads) ot_server_destroy(&s->server, &s->service);
+  if (leads) ot_teacher_destroy(&s->teacher);
   ot_model_engine_destroy(&engine);
   return status;
 }
@@ -176,6 +221,8 @@ static const ot_option rows[] = {
      .help = "sequences in work and waiting; more are refused"},
     {"timeout", OT_OPTION_REAL, "SECONDS", "600", .help = "most time for a request"},
     {"connections", OT_OPTION_INTEGER, "N", "256", 1, 65536, .help = "clients at once"},
+    {"teach", OT_OPTION_PATH, "RUN.yaml",
+     .help = "also answers that run, which learns from this model (distill.from: server)"},
     {"chat-template", OT_OPTION_TEXT, "NAME",
      .help = "chatml, llama3 or gemma; default: by the tokenizer's tokens"},
     {"name", OT_OPTION_TEXT, "NAME", .help = "of the model in answers; default: its directory"},
@@ -194,7 +241,9 @@ const ot_verb ot_verb_serve = {
     .details =
         "CHECKPOINT is a checkpoint directory, a run directory (its newest) or an HF\n"
         "directory. POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize; GET\n"
-        "/v1/models, /tokenizer_info, /health, /metrics. Prints its address, answers until\n"
+        "/v1/models, /tokenizer_info, /health, /metrics. Runs that learn from the model ask\n"
+        "/v1/teacher and /v1/teacher/targets (--teach; docs/distill.md). Prints its address, "
+        "answers until\n"
         "SIGINT or SIGTERM. Evaluation harnesses such as lm_eval work with it (docs/serve.md).",
     .examples =
         "  orthant serve runs/demo/run\n"

@@ -247,7 +247,8 @@ static ot_status check_hosts(const training *t, ot_comm *comm) {
 static ot_status teach_rank(const training *t, ot_comm *comm) {
   OT_TRY(ot_comm_divide(comm, t->mesh.ranks));
   ot_stop_signal_defer();  // the students stop, and let it go
-  return ot_teacher_rank_run(&t->config.run, comm);
+  const ot_executor_leave leave = {ot_stop_signal_leaves, comm};
+  return ot_teacher_rank_run(&t->config.run, comm, &leave);
 }
 
 static ot_status train_rank(ot_comm *comm, void *context) {

@@ -229,14 +229,17 @@ typedef enum ot_distill_objective {
 } ot_distill_objective;
 
 typedef enum ot_distill_source {
-  OT_DISTILL_STORE,  // PREFIX.teacher next to each training set (distill/teacher_store.h)
-  OT_DISTILL_LIVE,   // the teacher runs in this job
+  OT_DISTILL_STORE,   // PREFIX.teacher next to each training set (distill/teacher_store.h)
+  OT_DISTILL_LIVE,    // the teacher runs in this job
+  OT_DISTILL_SERVER,  // that of `orthant serve --teach` answers
 } ot_distill_source;
 
 typedef struct ot_run_distill {
   ot_distill_objective objective;
   ot_distill_source from;
   const char *teacher;    // a checkpoint, run or HF directory; "" = not given
+  const char *server;     // http://HOST:PORT; "" = not given
+  double server_timeout;  // seconds without an answer after which the run ends
   int64_t draws;          // sampled: of each token [1..127]
   int64_t targets;        // most weighted targets of a token [1..256]; others are merged
   double alpha;           // weight of the teacher [0, 1]; the data's next token has the rest

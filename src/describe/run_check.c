@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Consistency of a run's settings (run.h). Degrees of parallelism: parallel_check.c.
+#include "base/text.h"
 #include "describe/parallel_check.h"
 
 static ot_status check_batch(const ot_run *run) {
@@ -87,12 +88,18 @@ static ot_status check_distill(const ot_run *run) {
   const ot_run_distill *const d = &run->distill;
   const bool reverse = d->objective == OT_DISTILL_REVERSE_KL;
   if (d->objective == OT_DISTILL_NONE) return OT_OK;
-  OT_CHECK(!reverse || d->from == OT_DISTILL_LIVE, OT_USAGE,
-           "distill: objective=reverse_kl needs from=live: the teacher judges text of this run");
+  const bool answers = d->from != OT_DISTILL_STORE;
+  OT_CHECK(!reverse || answers, OT_USAGE,
+           "distill: objective=reverse_kl needs from=live or server: the teacher judges text of "
+           "this run");
   OT_CHECK(d->from != OT_DISTILL_LIVE || d->teacher[0] != '\0', OT_USAGE,
            "distill: from=live needs teacher, a checkpoint or HF directory");
-  OT_CHECK(d->teacher_ranks == 0 || (d->from == OT_DISTILL_LIVE && !reverse), OT_USAGE,
-           "distill: teacher_ranks=%d needs from=live and objective=sampled or top_k: %s",
+  OT_CHECK(d->from != OT_DISTILL_SERVER || ot_text_starts_with(d->server, "http://") ||
+               ot_text_starts_with(d->server, "https://"),
+           OT_USAGE, "distill: from=server needs server, such as http://127.0.0.1:8000, not \"%s\"",
+           d->server);
+  OT_CHECK(d->teacher_ranks == 0 || (answers && !reverse), OT_USAGE,
+           "distill: teacher_ranks=%d needs from=live or server and objective=sampled or top_k: %s",
            d->teacher_ranks,
            reverse ? "a teacher cannot be ahead of what the model writes" : "a store has no ranks");
   OT_CHECK(d->alpha == 1 || d->targets > 1 || reverse, OT_USAGE,

@@ -23,7 +23,7 @@ static const char *const computes[] = {"fp32", "fp64", "bf16", "fp16", "fp8", NU
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const spike_actions[] = {"note", "stop", "skip", "rewind", NULL};
 static const char *const objectives[] = {"none", "sampled", "top_k", "reverse_kl", NULL};
-static const char *const distill_sources[] = {"store", "live", NULL};
+static const char *const distill_sources[] = {"store", "live", "server", NULL};
 static const char *const stored[] = {"fp32", "fp64", "bf16", "fp16", NULL};
 static const char *const no_file[] = {"random", NULL};
 
@@ -273,9 +273,14 @@ static const ot_key distill_keys[] = {
      .help = "what is learned from a teacher: draws from its distribution, its most probable "
              "tokens (biased), or its opinion of what the model writes"},
     {"from", OT_KEY_CHOICE, offsetof(ot_run_distill, from), "store", .choices = distill_sources,
-     .help = "stores of `orthant distill targets`, or a teacher that runs in this job"},
+     .help = "stores of `orthant distill targets`, a teacher that runs in this job, or one of "
+             "`orthant serve --teach`"},
     {"teacher", OT_KEY_PATH, offsetof(ot_run_distill, teacher), "null", .null_text = "",
      .help = "checkpoint, run or HF directory of the teacher"},
+    {"server", OT_KEY_TEXT, offsetof(ot_run_distill, server), "null", .null_text = "",
+     .help = "server: http://HOST:PORT; if teacher is given too, the server must have that one"},
+    {"server_timeout", OT_KEY_REAL, offsetof(ot_run_distill, server_timeout), "300", 0, 1e6,
+     .unit = "s", .help = "server: without an answer for that long, the run ends"},
     {"draws", OT_KEY_INTEGER, offsetof(ot_run_distill, draws), "50", 1, 127,
      .help = "sampled: draws of each token"},
     {"targets", OT_KEY_INTEGER, offsetof(ot_run_distill, targets), "24", 1, 256,
@@ -285,8 +290,8 @@ static const ot_key distill_keys[] = {
     {"prompt_tokens", OT_KEY_INTEGER, offsetof(ot_run_distill, prompt_tokens), "16", 1, 1 << 24,
      .unit = "tokens", .help = "reverse_kl: data's tokens before those that the model writes"},
     {"teacher_ranks", OT_KEY_INT, offsetof(ot_run_distill, teacher_ranks), "0", 0, 1 << 16,
-     .help = "live: ranks that run the teacher only, a step ahead of the others, in addition to "
-             "those of `parallel`; 0: the ranks with the head do"},
+     .help = "live, server: ranks that run the teacher only, a step ahead of the others, in "
+             "addition to those of `parallel`; 0: the ranks with the head do"},
 };
 static const ot_schema distill = {
     "distill section", distill_keys, OT_COUNT(distill_keys), .size = sizeof(ot_run_distill)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A teacher is a model runtime in score mode on micro-batches of the run.
+// A teacher is a model runtime in score mode on micro-batches of the run, or on a server.
 #include "distill/teacher.h"
 
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 
 #include "base/sort.h"
 #include "base/text.h"
+#include "distill/remote_teacher.h"
 #include "files/content_hash.h"
 #include "files/disk.h"
 
@@ -16,6 +17,7 @@ struct ot_teacher {
   ot_teacher_request request;
   ot_model_files files;
   ot_runtime *runtime;
+  ot_remote_teacher *remote;  // in place of files and runtime, or null
   double *logprobs, *entropy;
   int32_t *ids;
   float *weights;
@@ -83,13 +85,16 @@ static ot_status create(ot_teacher *t, const ot_tokenizer *tokenizer) {
   const ot_run *const run = t->request.run;
   const int64_t rows = run->batch.micro_batch_size * run->data.sequence_length;
   ot_arena arena = ot_heap_arena_create(&t->heap);
-  OT_TRY(open_files(run->distill.teacher, &arena, &t->files));
-  OT_TRY(check_tokenizer(t, tokenizer));
-  OT_TRY(check_model(t));
   t->logprobs = ot_arena_array(&arena, rows, sizeof *t->logprobs);
   t->entropy = ot_arena_array(&arena, rows, sizeof *t->entropy);
   t->ids = ot_arena_array(&arena, rows * t->request.ids + 1, sizeof *t->ids);
   t->weights = ot_arena_array(&arena, rows * t->request.ids + 1, sizeof *t->weights);
+  if (run->distill.from == OT_DISTILL_SERVER) {
+    return ot_remote_teacher_create(run, tokenizer, &t->remote);
+  }
+  OT_TRY(open_files(run->distill.teacher, &arena, &t->files));
+  OT_TRY(check_tokenizer(t, tokenizer));
+  OT_TRY(check_model(t));
   const ot_runtime_request request = runtime_request_of(&t->request);
   return ot_model_files_runtime(&t->files, &request, &t->runtime);
 }
@@ -108,6 +113,7 @@ ot_status ot_teacher_create(const ot_teacher_request *request, const ot_tokenize
 
 void ot_teacher_destroy(ot_teacher **teacher) {
   if (!teacher || !*teacher) return;
+  ot_remote_teacher_destroy(&(*teacher)->remote);
   ot_runtime_destroy(&(*teacher)->runtime);
   ot_heap_release(&(*teacher)->heap);
   free(*teacher);
@@ -127,8 +133,7 @@ ot_status ot_teacher_plan(const ot_teacher_request *request, ot_arena *arena, ot
 
 // ---- asking ----
 
-ot_status ot_teacher_ask(ot_teacher *teacher, const ot_micro_batch *rows, const int64_t *keys,
-                         ot_teacher_answer *answer) {
+static ot_status run_model(ot_teacher *teacher, const ot_micro_batch *rows, const int64_t *keys) {
   const ot_mode mode = OT_MODE_SCORE;
   const int64_t R = rows->B * rows->T, K = teacher->request.ids;
   ot_runtime *const runtime = teacher->runtime;
@@ -143,11 +148,21 @@ ot_status ot_teacher_ask(ot_teacher *teacher, const ot_micro_batch *rows, const 
   if (K > 0) ot_runtime_load_batch(runtime, mode, 0, OT_BATCH_KEYS, keys);
   OT_TRY(ot_runtime_run(runtime, mode, 0));
   ot_runtime_read_result(runtime, mode, OT_RESULT_LOGPROBS, teacher->logprobs, R * 8);
-  *answer = (ot_teacher_answer){.logprobs = teacher->logprobs};
   if (K == 0) return OT_OK;
   ot_runtime_read_result(runtime, mode, OT_RESULT_ENTROPY, teacher->entropy, R * 8);
   ot_runtime_read_result(runtime, mode, OT_RESULT_IDS, teacher->ids, R * K * 4);
   ot_runtime_read_result(runtime, mode, OT_RESULT_WEIGHTS, teacher->weights, R * K * 4);
+  return OT_OK;
+}
+
+ot_status ot_teacher_ask(ot_teacher *teacher, const ot_micro_batch *rows, const int64_t *keys,
+                         ot_teacher_answer *answer) {
+  const ot_lesson_places places = {teacher->logprobs, teacher->entropy, teacher->ids,
+                                   teacher->weights};
+  OT_TRY(teacher->remote ? ot_remote_teacher_ask(teacher->remote, rows, keys, &places)
+                         : run_model(teacher, rows, keys));
+  *answer = (ot_teacher_answer){.logprobs = teacher->logprobs};
+  if (teacher->request.ids == 0) return OT_OK;
   answer->entropy = teacher->entropy;
   answer->ids = teacher->ids;
   answer->weights = teacher->weights;

@@ -73,6 +73,7 @@ typedef struct answer {
 typedef struct teacher_rank {
   const ot_run *run;
   ot_comm *comm;
+  const ot_executor_leave *leave;
   ot_heap heap;
   int students, teachers, index;  // of this one
   introduction *all;              // [job size]
@@ -140,6 +141,7 @@ static ot_status teach(teacher_rank *t, int64_t first, int64_t d) {
   for (int i = 0; i < t->students; i++) {
     if (t->all[i].data_index == d) send_to(t, a, i);
   }
+  (void)t->leave->asks(t->leave->context);
   return OT_OK;
 }
 
@@ -175,8 +177,8 @@ static ot_status serve(teacher_rank *t) {
   return finish(t, &t->answers[1]);
 }
 
-ot_status ot_teacher_rank_run(const ot_run *run, ot_comm *comm) {
-  teacher_rank t = {.run = run, .comm = comm};
+ot_status ot_teacher_rank_run(const ot_run *run, ot_comm *comm, const ot_executor_leave *leave) {
+  teacher_rank t = {.run = run, .comm = comm, .leave = leave};
   ot_status status = open(&t);
   if (status == OT_OK) status = serve(&t);
   // Calls in flight use this memory.

@@ -9,10 +9,12 @@
 #include "comm/comm.h"
 #include "data/data_loader.h"
 #include "distill/distiller.h"
+#include "execute/execute.h"
 
 // Runs a teacher's rank until it is dismissed. `comm`: divided; this rank is in its second part.
-// Collective over that part. Blocks.
-ot_status ot_teacher_rank_run(const ot_run *run, ot_comm *comm);
+// `leave` is called after each micro-batch and may ask the job to stop (ot_comm_ask): the students
+// do, and dismiss it. Collective over that part. Blocks.
+ot_status ot_teacher_rank_run(const ot_run *run, ot_comm *comm, const ot_executor_leave *leave);
 
 // On a student's rank, at the end of a run that did not fail: rank 0 lets the teachers go.
 ot_status ot_teacher_ranks_dismiss(ot_comm *comm);

@@ -14,7 +14,8 @@ enum { OT_MOST_CHOICES = 256, OT_MOST_MESSAGES = 1024 };  // choices: of all pro
 typedef struct ot_request_body {
   const char *text;  // [length]
   int64_t length;
-  bool chat;  // for /v1/chat/completions, not /v1/completions
+  bool chat;    // for /v1/chat/completions, not /v1/completions
+  bool lesson;  // for /v1/teacher/targets
 } ot_request_body;
 
 // A prompt: text, or ids.

@@ -96,6 +96,13 @@ static void write_tokenizer(const ot_facts *f, ot_json_writer *w) {
   ot_json_text(w, "chat_template", special(f, "chat_template"));
 }
 
+static ot_status write_teacher(const ot_facts *f, ot_arena *arena, const char **answer) {
+  const ot_service_options *const o = ot_service_options_of(f->service);
+  OT_CHECK(o->teacher, OT_USAGE, "this server has no teacher: start it with --teach RUN.yaml");
+  *answer = ot_lesson_facts_write(&o->facts, arena);
+  return OT_OK;
+}
+
 // ---- figures ----
 
 typedef struct figure {
@@ -156,6 +163,8 @@ ot_status ot_facts_write(ot_facts *facts, ot_fact fact, const ot_request_body *b
     case OT_FACT_TOKENIZER:
       write_tokenizer(facts, &w);
       break;
+    case OT_FACT_TEACHER:
+      return write_teacher(facts, arena, answer);
     case OT_FACT_HEALTH:
       ot_json_text(&w, "status", "ok");
       break;

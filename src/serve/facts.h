@@ -10,6 +10,7 @@ typedef enum ot_fact {
   OT_FACT_DETOKENIZE,
   OT_FACT_MODELS,
   OT_FACT_TOKENIZER,
+  OT_FACT_TEACHER,
   OT_FACT_HEALTH,
   OT_FACT_METRICS,
 } ot_fact;

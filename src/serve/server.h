@@ -2,6 +2,8 @@
 // A service over HTTP, in the form of the OpenAI API:
 //   POST /v1/completions  /v1/chat/completions  /tokenize  /detokenize
 //   GET  /v1/models  /tokenizer_info  /health  /metrics
+// and for runs that learn from a teacher (distill/lesson.h) GET /v1/teacher, POST
+// /v1/teacher/targets.
 // One thread reads and writes connections (libmicrohttpd), the service's computes. A request that
 // waits for the model is suspended and costs nothing. Nothing but the model can be read.
 #pragma once

@@ -98,6 +98,8 @@ static bool is_allowed(const exchange *e) {
 
 // ---- jobs ----
 
+enum { COMPLETION = -1, CHAT = -2, LESSON = -3 };
+
 static ssize_t read_stream(void *context, uint64_t position, char *to, size_t most) {
   (void)position;
   exchange *const e = context;
@@ -127,15 +129,17 @@ static enum MHD_Result continue_job(exchange *e) {
   return MHD_YES;
 }
 
-static ot_request_body body_of(const exchange *e, bool chat) {
+static ot_request_body body_of(const exchange *e) {
   const char *const text = e->body.data ? (const char *)e->body.data : "";
-  return (ot_request_body){.text = text, .length = e->body.length, .chat = chat};
+  return (ot_request_body){.text = text, .length = e->body.length};
 }
 
-static enum MHD_Result submit(exchange *e, bool chat) {
+static enum MHD_Result submit(exchange *e, int kind) {
   const ot_job_owner owner = {.wake = resume, .is_gone = is_gone, .context = e};
   bool busy = false;
-  const ot_request_body body = body_of(e, chat);
+  ot_request_body body = body_of(e);
+  body.chat = kind == CHAT;
+  body.lesson = kind == LESSON;
   const ot_status status = ot_service_submit(e->server->service, &body, &owner, &busy, &e->job);
   if (status != OT_OK) return refuse(e, status == OT_USAGE ? 400 : 500, ot_fail_message());
   if (busy) return refuse(e, 429, "too many requests wait");
@@ -146,7 +150,7 @@ static enum MHD_Result show_fact(exchange *e, ot_fact kind) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   const char *text = NULL;
-  const ot_request_body body = body_of(e, false);
+  const ot_request_body body = body_of(e);
   const ot_status status = ot_facts_write(e->server->facts, kind, &body, &arena, &text);
   const char *const type =
       kind == OT_FACT_METRICS ? "text/plain; version=0.0.4" : "application/json";
@@ -162,14 +166,15 @@ static enum MHD_Result show_fact(exchange *e, ot_fact kind) {
 typedef struct route {
   const char *path;
   bool posts;  // else GET
-  int fact;    // an ot_fact, or -1: completions, -2: chat
+  int fact;    // an ot_fact, or a job
 } route;
 
 static const route routes[] = {
-    {"/v1/completions", true, -1},         {"/v1/chat/completions", true, -2},
-    {"/tokenize", true, OT_FACT_TOKENIZE}, {"/detokenize", true, OT_FACT_DETOKENIZE},
-    {"/v1/models", false, OT_FACT_MODELS}, {"/tokenizer_info", false, OT_FACT_TOKENIZER},
-    {"/health", false, OT_FACT_HEALTH},    {"/metrics", false, OT_FACT_METRICS},
+    {"/v1/completions", true, COMPLETION},   {"/v1/chat/completions", true, CHAT},
+    {"/v1/teacher", false, OT_FACT_TEACHER}, {"/v1/teacher/targets", true, LESSON},
+    {"/tokenize", true, OT_FACT_TOKENIZE},   {"/detokenize", true, OT_FACT_DETOKENIZE},
+    {"/v1/models", false, OT_FACT_MODELS},   {"/tokenizer_info", false, OT_FACT_TOKENIZER},
+    {"/health", false, OT_FACT_HEALTH},      {"/metrics", false, OT_FACT_METRICS},
 };
 
 static enum MHD_Result dispatch(exchange *e, const char *path, const char *method) {
@@ -180,7 +185,7 @@ static enum MHD_Result dispatch(exchange *e, const char *path, const char *metho
     if (strcmp(method, r->posts ? "POST" : "GET") != 0) {
       return refuse(e, 405, r->posts ? "use POST" : "use GET");
     }
-    return r->fact < 0 ? submit(e, r->fact == -2) : show_fact(e, (ot_fact)r->fact);
+    return r->fact < 0 ? submit(e, r->fact) : show_fact(e, (ot_fact)r->fact);
   }
   return refuse(e, 404, "there is nothing at this path");
 }

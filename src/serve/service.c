@@ -102,7 +102,8 @@ static void complete(ot_job *job) {
     }
     put(job, "data: ", "[DONE]", "\n\n");
   } else {
-    put(job, "", error ? error : ot_answer_whole(job, &service->options), "");
+    const char *const text = error ? error : job->taught;
+    put(job, "", text ? text : ot_answer_whole(job, &service->options), "");
   }
   pthread_mutex_lock(&service->lock);
   const bool left = job->released || job->code == CLIENT_LEFT;
@@ -212,15 +213,6 @@ static void cancel_job(ot_service *service, ot_job *job) {
   }
 }
 
-static void start_jobs(ot_service *service, ot_job *job) {
-  for (ot_job *next; job; job = next) {
-    next = job->next;
-    for (int i = 0; i < job->num_choices; i++) start_choice(service, &job->choices[i]);
-    job->next = service->jobs;
-    service->jobs = job;
-  }
-}
-
 // Whether a job is to be ended early; gives the reason to the sender if there still is one.
 static bool is_lost(ot_service *service, ot_job *job) {
   pthread_mutex_lock(&service->lock);
@@ -233,6 +225,33 @@ static bool is_lost(ot_service *service, ot_job *job) {
   const bool late = ot_clock_s() - job->begin_s > service->options.timeout_s;
   if (late) fail_job(job, 504, "the request took too long");
   return released || full || gone || late;
+}
+
+// The teacher reads a micro-batch between two iterations.
+static void teach(ot_service *service, ot_job *job) {
+  ot_teacher_answer answer;
+  if (is_lost(service, job)) {
+    fail_job(job, CLIENT_LEFT, "the client has gone");
+  } else if (ot_teacher_ask(service->options.teacher, &job->lesson.rows, job->lesson.keys,
+                            &answer) != OT_OK) {
+    fail_job(job, 500, ot_fail_message());
+  } else {
+    job->taught = ot_lesson_answer_write(&service->options.facts, &answer, &job->arena);
+  }
+  pthread_mutex_lock(&service->lock);
+  service->waiting--;
+  pthread_mutex_unlock(&service->lock);
+  job->left = 0;
+}
+
+static void start_jobs(ot_service *service, ot_job *job) {
+  for (ot_job *next; job; job = next) {
+    next = job->next;
+    if (job->lesson.rows.B > 0) teach(service, job);
+    for (int i = 0; i < job->num_choices; i++) start_choice(service, &job->choices[i]);
+    job->next = service->jobs;
+    service->jobs = job;
+  }
 }
 
 static void check_jobs(ot_service *service) {
@@ -415,8 +434,17 @@ static ot_status make_choice(ot_service *service, ot_job *job, int i) {
   return OT_OK;
 }
 
+static ot_status prepare_lesson(ot_service *service, ot_job *job, const ot_request_body *body) {
+  const ot_service_options *const o = &service->options;
+  OT_CHECK(o->teacher, OT_USAGE, "this server has no teacher: start it with --teach RUN.yaml");
+  OT_TRY(ot_lesson_read(body->text, body->length, &o->facts, &job->arena, &job->lesson));
+  job->left = 1;
+  return OT_OK;
+}
+
 static ot_status prepare(ot_service *service, ot_job *job, const ot_request_body *body) {
   ot_completion_request *const r = &job->request;
+  if (body->lesson) return prepare_lesson(service, job, body);
   OT_TRY(ot_completion_request_read(body, &job->arena, r));
   if (job->chat) OT_TRY(encode_chat(service, job));
   job->prompts = ot_arena_array(&job->arena, r->num_prompts, sizeof *job->prompts);

@@ -4,6 +4,7 @@
 // Any thread may submit jobs; their answers are made by the engine's thread.
 #pragma once
 
+#include "distill/lesson.h"
 #include "runtime/inference.h"
 #include "serve/chat_template.h"
 
@@ -15,6 +16,8 @@ typedef struct ot_service_options {
   const ot_tokenizer *tokenizer;  // kept
   const ot_chat_template *chat;   // or null: chats are refused
   const char *model;              // name in answers; kept
+  ot_teacher *teacher;            // for runs that learn from it, or null; kept
+  ot_lesson_facts facts;          // about it
   int64_t positions;              // tokens of a prompt and its text at most
   int64_t most_waiting;           // sequences that wait, at most
   double timeout_s;               // of a request

@@ -42,6 +42,8 @@ struct ot_job {
   int num_choices, left;      // left: not ended
   ot_choice *choices;         // [num_choices], n of each prompt
   ot_token_list *prompts;     // [num_prompts]
+  ot_lesson lesson;           // for the teacher, in place of prompts; rows.B 0: none
+  const char *taught;         // what it says
   const char *error;          // instead of an answer
   int code;
   // Guarded by the lock.

@@ -244,15 +244,20 @@ static ot_status check_memory(dry_run *d) {
   return ot_gpu_check_memory(&need, d->arena, &report->memory_bytes);
 }
 
-// Stores are opened and compared; a live teacher is planned. A model that writes is only counted.
+// Stores are opened and compared, a server is asked who it is, a live teacher is planned. A model
+// that writes is only counted.
 static ot_status check_teacher(dry_run *d, ot_data_loader *loader) {
   const ot_run *const run = d->request->run;
   if (ot_run_weighted_targets(run) == 0) return OT_OK;
-  if (run->distill.from == OT_DISTILL_STORE) {
+  if (run->distill.from != OT_DISTILL_LIVE) {
     ot_distiller *distiller = NULL;
-    const ot_distiller_request request = {.run = run, .loader = loader, .threads = 1};
+    const ot_distiller_request request = {
+        .run = run, .loader = loader, .threads = 1, .loads = true};
     const ot_status status = ot_distiller_create(&request, &distiller);
     ot_distiller_destroy(&distiller);
+    if (status == OT_OK && run->distill.from == OT_DISTILL_SERVER) {
+      ot_loop_note(d->request, "what %s takes to answer is not in the prices", run->distill.server);
+    }
     return status;
   }
   int64_t parameters = 0;

@@ -83,21 +83,26 @@ for file in model optimizer; do
   cmp {killed,whole}/checkpoints/$last/$file.safetensors || fail "bits differ after a process was killed"
 done
 
-# One process receives a stop signal.
-stop_by_signal() {  # sets `got` to its exit code
+# One process receives a stop signal: the first, or the one that only runs a teacher.
+stop_by_signal() {  # RANKS SIGNAL RANK ARGUMENT...: sets `got` to its exit code
   rm -rf stopped
-  "${launch[@]}" -n 4 "$orthant" train run.yaml --set output=stopped --set steps=1000000 2>err.txt &
+  "${launch[@]}" -n "$1" "$orthant" train run.yaml --set output=stopped --set steps=1000000 "${@:4}" 2>err.txt &
   local launched=$!
   for _ in $(seq 200); do
     [ -s stopped/metrics.jsonl ] && [ "$(wc -l <stopped/metrics.jsonl)" -gt 2 ] && break
     sleep 0.05
   done
-  kill -USR1 "$(rank_process 0)"
+  kill "-$2" "$(rank_process "$3")"
   got=0
   wait $launched || got=$?
 }
-unless_hung stop_by_signal
-[ "$got" = 75 ] || { cat err.txt; fail "a signal gave $got, expected 75"; }
-[ "$(grep -c 'stopped by a signal' err.txt)" = 1 ] || fail "a stop was reported more than once"
-ls stopped/checkpoints | grep -q step- || fail "no checkpoint after a signal"
+stops() {
+  unless_hung stop_by_signal "$@"
+  [ "$got" = 75 ] || { cat err.txt; fail "$2 to rank $3 gave $got, expected 75"; }
+  [ "$(grep -c 'stopped by a signal' err.txt)" = 1 ] || fail "a stop was reported more than once"
+  ls stopped/checkpoints | grep -q step- || fail "no checkpoint after a signal"
+}
+stops 4 USR1 0
+stops 3 TERM 2 --set parallel.tp=2 --set parallel.pp=1 --set distill.objective=sampled --set distill.from=live \
+  --set distill.teacher=threads --set distill.teacher_ranks=1
 echo "all passed"

@@ -393,6 +393,27 @@ def requests():
         '"top_logprobs": 2}')
     put("request", "valid-tokenize", 't{"prompt": "test", "add_special_tokens": false}')
     put("request", "valid-detokenize", 'd{"tokens": [0, 256]}')
+    # Of a teacher: two sequences of three tokens, five of the vocabulary, two ids at most.
+    lesson = ('l{"tokens": [0,1,2,3,4,0], "targets": [1,2,-1,4,0,-1], "positions": [0,1,0,0,1,2], '
+              '"documents": [0,0,2,0,0,0], "keys": [1,-2,3,4,5,9223372036854775807]}')
+    answer = ('a{"teacher": "' + 32 * "a" + '", "logprobs": [-1,-2,0,-1.5,-1,0], "entropy": [1,1,0,1,1,0], '
+              '"count": [2,1,0,1,2,0], "ids": [0,4,1,2,0,1], "weights": [0.5,0.5,1,1,0.75,0.25]}')
+    facts = ('f{"teacher": "' + 32 * "a" + '", "tokenizer": "' + 32 * "0" + '", "sequences": 2, "sequence_length": 3, '
+             '"draws": 4, "ids": 2, "compute_bits": 32, "vocab_size": 5, "positions": 3}')
+    put("request", "valid-lesson", lesson)
+    put("request", "valid-answer", answer)
+    put("request", "valid-facts", facts)
+    for name, text, old, new in (("token", lesson, "[0,1,2,3,4,0]", "[0,1,2,3,5,0]"),
+                                 ("document", lesson, "[0,0,2,0,0,0]", "[0,1,0,0,0,0]"),
+                                 ("later-document", lesson, "[0,0,2,0,0,0]", "[0,2,2,0,0,0]"),
+                                 ("position", lesson, "[0,1,0,0,1,2]", "[0,1,0,0,1,3]"),
+                                 ("keys", lesson, '"keys"', '"kays"'), ("teacher", answer, "aaaa", "aaab"),
+                                 ("count", answer, "[2,1,0,1,2,0]", "[2,1,0,3,0,0]"),
+                                 ("sum", answer, "[2,1,0,1,2,0]", "[2,1,0,1,1,0]"), ("id", answer, "[0,4,", "[0,5,"),
+                                 ("number", answer, "-1.5", "null"), ("hash", facts, "aaaa", "aaa")):
+        changed = text.replace(old, new, 1)
+        assert changed != text
+        put("request", "refused-lesson-" + name, changed)
     for name, body in (("large-id", 'p{"prompt": [65, 66, 2147483648]}'), ("no-prompt", 'p{"prompt": [], "n": 1e9}'),
                        ("deep", 'p{"prompt": [[[1]]]}'), ("many-logprobs", 'p{"prompt": "a", "logprobs": 99}'),
                        ("no-content", 'c{"messages": [{"role": "user"}]}'), ("negative", 'd{"tokens": [-1]}'),

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: any machine. A student of a teacher on a server (`orthant serve --teach`): the bytes of a
+# teacher in the job, on every layout; a server that is away is waited for; one with another model,
+# tokenizer or shape is refused, also in the middle of a run.
+set -euo pipefail
+. tests/support/expect.sh
+orthant=$(realpath "${1:?usage: test_distill_server.sh ORTHANT}")
+source_dir=$PWD
+work=$(mktemp -d)
+server=
+stop_server() { [ -z "$server" ] || { kill "$server" && wait "$server"; } 2>/dev/null || true; server=; }
+trap 'stop_server; rm -rf "$work"' EXIT
+cd "$work"
+export XDG_CONFIG_HOME=$work/user
+
+cat >teacher.yaml <<'YAML'
+model: {model_type: llama, vocab_size: 260, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 2,
+  num_attention_heads: 4, max_position_embeddings: 64}
+data: {train: train, tokenizer: bytes, sequence_length: 32}
+batch: {global_batch_size: 8, micro_batch_size: 4}
+optimizer: {lr: 3e-3}
+steps: 5
+threads: 1
+output: teacher
+YAML
+sed 's/hidden_size: 32/hidden_size: 16/; s/^steps: .*/steps: 3/; s/^output: .*/output: student/
+  s/global_batch_size: 8, micro_batch_size: 4/global_batch_size: 8, micro_batch_size: 2/' \
+  teacher.yaml >student.yaml
+echo 'distill: {objective: sampled, from: live, teacher: teacher, draws: 20, targets: 8, alpha: 0.75}' >>student.yaml
+head -c 3000 "$source_dir/LICENSE" >text
+"$orthant" tokenize --tokenizer bytes --out train text >/dev/null
+"$orthant" train teacher.yaml 2>/dev/null
+"$orthant" train teacher.yaml --set output=other --set seed=2 2>/dev/null
+
+# serve TEACHER [PORT] [ARGUMENT...]: sets `server` and `address`; skips without libmicrohttpd.
+serve() {
+  "$orthant" serve "$1" --port "${2:-0}" --threads 1 --slots 1 "${@:3}" >address.txt 2>serve.txt &
+  server=$!
+  for _ in $(seq 600); do
+    [ -s address.txt ] && break
+    kill -0 "$server" 2>/dev/null || { grep -q 'without libmicrohttpd' serve.txt && exit 77; fail "$(cat serve.txt)"; }
+    sleep 0.05
+  done
+  address=$(cat address.txt)
+}
+losses() { grep -o '"loss":[^,]*,"data_loss":[^,]*,"teacher_kl":[^,]*,"grad_norm":[^,]*' "$1/metrics.jsonl"; }
+remote() { "$orthant" train student.yaml --set distill.from=server --set distill.server="$address" "$@"; }
+# same NAME ARGUMENT...: trains with the teacher here and over there, with equal bytes.
+same() {
+  rm -rf here there
+  "$orthant" train student.yaml "${@:2}" --set output=here 2>err.txt || fail "$1: $(cat err.txt)"
+  remote "${@:2}" --set output=there 2>err.txt || { grep -q 'without libcurl' err.txt && exit 77; fail "$1: $(cat err.txt)"; }
+  cmp <(losses here) <(losses there) || fail "$1: a server teaches something else"
+}
+
+# ---- the bytes of a live teacher, on layouts, ahead of the step, in float64, of scores ----
+serve teacher 0 --teach student.yaml
+same sampled
+[ "$(losses there | wc -l)" = 3 ] && ! losses there | grep -q null || fail "$(losses there)"
+same "tp=2" --ranks 2 --set parallel.tp=2
+rm -rf there
+remote --ranks 3 --set parallel.tp=2 --set distill.teacher_ranks=1 --set output=there 2>err.txt || fail "$(cat err.txt)"
+cmp <(losses here) <(losses there) || fail "a rank that asks ahead changes bits"
+remote --dry-run --set output=dry 2>&1 | grep -q "what $address takes to answer is not in the prices" || fail "no word of the price"
+stop_server
+sed 's/^distill: .*/distill: {objective: reverse_kl, from: server, server: "http:\/\/unused", prompt_tokens: 8}/' student.yaml >reverse.yaml
+echo 'precision: {compute: fp64}' >>reverse.yaml
+serve teacher 0 --teach reverse.yaml
+same reverse_kl --set distill.objective=reverse_kl --set distill.prompt_tokens=8 --set precision.compute=fp64
+stop_server
+
+# ---- what does not fit is refused by name ----
+serve teacher 0 --teach student.yaml
+refused() { rm -rf no; expect "$1" "$2" remote --set output=no "${@:3}"; }
+refused 2 'runs with data.sequence_length=32, this one has 16' --set data.sequence_length=16
+refused 2 'batch.micro_batch_size=2, this one has 4' --set batch.micro_batch_size=4
+refused 2 'distill.draws=20, this one has 21' --set distill.draws=21
+refused 2 'targets for the teacher=7, this one has 8' --set distill.alpha=1
+refused 2 'precision.compute, bits=32, this one has 64' --set precision.compute=fp64
+refused 2 'that of distill.teacher is' --set distill.teacher=other
+"$orthant" tokenize --train-vocab 259 --tokenizer words.json --out words text >/dev/null 2>&1
+refused 2 'that of data.tokenizer is' --set data.tokenizer=words.json --set data.train=words
+expect 2 'from=server needs server' "$orthant" train student.yaml --set distill.from=server --set output=no
+expect 2 'from=server leaves out' "$orthant" distill targets student.yaml --set distill.from=server --set distill.server="$address"
+expect 4 'all its weights on one rank' "$orthant" serve teacher --ranks 2 --teach student.yaml
+expect 2 'distill.objective is none' "$orthant" serve teacher --teach teacher.yaml
+body() { curl -s -d "$1" "$address/v1/teacher/targets"; }
+if command -v curl >/dev/null; then
+  body '{"tokens": [1]}' | grep -q 'tokens is not a list of 64 whole numbers' || fail "$(body '{"tokens": [1]}')"
+  body '{' | grep -q '"code":400' || fail "half a request is taken"
+fi
+stop_server
+expect 3 'the last try: ' remote --set output=no --set distill.server_timeout=0.3
+serve teacher "${address##*:}"
+refused 2 'refuses, status 400: this server has no teacher' --set distill.teacher=null
+stop_server
+
+# ---- away for a while: the run waits, with the same bits; back with another model: it ends ----
+# begin OUTPUT: a run of 100 steps that has done three of them.
+begin() {
+  remote --set steps=100 --set output="$1" --set distill.teacher=null 2>err.txt &
+  run=$!
+  until [ "$(cat "$1/metrics.jsonl" 2>/dev/null | wc -l)" -ge 3 ]; do
+    kill -0 $run 2>/dev/null || fail "$(cat err.txt)"
+    sleep 0.02
+  done
+  kill -KILL "$server"
+  wait "$server" 2>/dev/null || true
+}
+"$orthant" train student.yaml --set steps=100 --set output=whole 2>/dev/null
+serve teacher "${address##*:}" --teach student.yaml
+begin waits
+serve teacher "${address##*:}" --teach student.yaml
+wait $run || fail "a server that came back: $(cat err.txt)"
+cmp <(losses whole) <(losses waits) || fail "the wait changed bits"
+begin swapped
+serve other "${address##*:}" --teach student.yaml
+status=0
+wait $run || status=$?
+[ "$status" = 3 ] && grep -q 'it has another teacher now, hash' err.txt || fail "status $status: $(cat err.txt)"
