@@ -213,8 +213,7 @@ static ot_status measure(trial *t, int repeats, double *seconds) {
 
 static const int *place(const shape *s, int *rank_of) {
   for (int c = 0; c < s->p * s->v; c++) {
-    const bool up = s->kind == OT_PIPELINE_ZB_V && c / s->p % 2 == 1;
-    rank_of[c] = up ? s->p - 1 - c % s->p : c % s->p;
+    rank_of[c] = ot_pipeline_stage(s->kind, s->p, c);
   }
   return rank_of;
 }
@@ -255,6 +254,7 @@ static double formula(const shape *s) {
     case OT_PIPELINE_ZB_H2:
       return work + behind;
     case OT_PIPELINE_ZB_V:
+    case OT_PIPELINE_DUALPIPE_V:
       return work + behind / 2;
     case OT_PIPELINES:
       break;
@@ -344,10 +344,13 @@ static ot_status show_steps(const pipeline_settings *settings, const shape *s, b
 // ---- the program ----
 
 static const shape shapes[] = {
-    {OT_PIPELINE_GPIPE, 2, 1, 4}, {OT_PIPELINE_1F1B, 2, 1, 4},  {OT_PIPELINE_INTERLEAVED, 2, 2, 4},
-    {OT_PIPELINE_ZB_H1, 2, 1, 4}, {OT_PIPELINE_ZB_H2, 2, 1, 4}, {OT_PIPELINE_ZB_V, 2, 2, 4},
-    {OT_PIPELINE_GPIPE, 4, 1, 8}, {OT_PIPELINE_1F1B, 4, 1, 8},  {OT_PIPELINE_INTERLEAVED, 4, 2, 8},
-    {OT_PIPELINE_ZB_H1, 4, 1, 8}, {OT_PIPELINE_ZB_H2, 4, 1, 8}, {OT_PIPELINE_ZB_V, 4, 2, 8},
+    {OT_PIPELINE_GPIPE, 2, 1, 4},       {OT_PIPELINE_1F1B, 2, 1, 4},
+    {OT_PIPELINE_INTERLEAVED, 2, 2, 4}, {OT_PIPELINE_ZB_H1, 2, 1, 4},
+    {OT_PIPELINE_ZB_H2, 2, 1, 4},       {OT_PIPELINE_ZB_V, 2, 2, 4},
+    {OT_PIPELINE_DUALPIPE_V, 2, 2, 4},  {OT_PIPELINE_GPIPE, 4, 1, 8},
+    {OT_PIPELINE_1F1B, 4, 1, 8},        {OT_PIPELINE_INTERLEAVED, 4, 2, 8},
+    {OT_PIPELINE_ZB_H1, 4, 1, 8},       {OT_PIPELINE_ZB_H2, 4, 1, 8},
+    {OT_PIPELINE_ZB_V, 4, 2, 8},        {OT_PIPELINE_DUALPIPE_V, 4, 2, 8},
 };
 
 static const char statement[] =

@@ -58,7 +58,7 @@ const KNOB_GROUPS = [
       [
         'pipeline',
         'Schedule',
-        ['gpipe', '1f1b', 'interleaved', 'zb-h1', 'zb-h2', 'zb-v'],
+        ['gpipe', '1f1b', 'interleaved', 'zb-h1', 'zb-h2', 'zb-v', 'dualpipe-v'],
         'Order of the work in the pipeline',
       ],
       [

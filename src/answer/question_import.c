@@ -5,9 +5,11 @@
 
 // Its notes, and the keys that it ignores.
 static void take_notes(const ot_imported *i, ot_arena *arena, ot_question *question) {
-  const char **const notes = ot_arena_array(arena, i->num_notes + 1, sizeof *notes);
+  const int before = question->num_notes;
+  const char **const notes = ot_arena_array(arena, before + i->num_notes + 1, sizeof *notes);
   int count = 0;
-  for (; count < i->num_notes; count++) notes[count] = i->notes[count];
+  for (; count < before; count++) notes[count] = question->notes[count];
+  for (int n = 0; n < i->num_notes; n++) notes[count++] = i->notes[n];
   ot_text_builder text = {.arena = arena};
   for (int n = 0; n < i->num_ignored; n++) {
     ot_text_appendf(&text, "%s %s", n > 0 ? "," : "ignored:", i->ignored[n]);

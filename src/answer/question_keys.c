@@ -37,7 +37,8 @@ static const ot_key keys[] = {
     {"zero", OT_KEY_CHOICE, offsetof(asked, zero), "auto", .choices = zero_names},
     {"micro_batch_size", OT_KEY_INTEGER, ASKED(given.micro_batch_size), "0",
      .maximum = MOST_DEGREE},
-    {"pipeline", OT_KEY_CHOICE, offsetof(asked, pipeline), "auto", .choices = ot_pipeline_names},
+    {"pipeline", OT_KEY_CHOICE, offsetof(asked, pipeline), "auto", 
+     .choices = ot_pipeline_asked_names},
     {"recompute", OT_KEY_CHOICE, offsetof(asked, recompute), "auto",
      .choices = ot_recompute_names},
     {"recompute_modules", OT_KEY_TEXT, offsetof(asked, modules), .fallback = ""},
@@ -56,6 +57,26 @@ static const ot_key keys[] = {
 // clang-format on
 const ot_schema ot_question_schema = {"question", keys, OT_COUNT(keys), .size = sizeof(asked)};
 
+// DualPipe on p stages holds on each stage the chunks of two, once for each direction; half of the
+// stages do the same without directions (docs/parallel.md).
+static ot_status halve_dualpipe(ot_question *question, ot_arena *arena) {
+  ot_candidate *const c = &question->given;
+  if (c->pipeline != OT_PIPELINES) return OT_OK;
+  OT_CHECK(c->pp >= 2 && c->pp % 2 == 0, OT_USAGE,
+           "pipeline: dualpipe needs pp, an even number of stages, not %d", c->pp);
+  c->pipeline = OT_PIPELINE_DUALPIPE_V;
+  c->pp /= 2;
+  c->dp *= 2;
+  const char **const note = ot_arena_array(arena, 1, sizeof *note);
+  *note = ot_arena_format(arena,
+                          "dualpipe on %d stages is priced as dualpipe-v on %d with twice the dp, "
+                          "which does the same with one direction: stage i has chunks i and %d-i",
+                          2 * c->pp, c->pp, 2 * c->pp - 1);
+  question->notes = note;
+  question->num_notes = 1;
+  return OT_OK;
+}
+
 ot_status ot_question_read(const ot_node *tree, ot_arena *arena, ot_question *out) {
   asked *const read = ot_arena_take(arena, sizeof *read);
   ot_candidate *const given = &read->question.given;
@@ -69,5 +90,5 @@ ot_status ot_question_read(const ot_node *tree, ot_arena *arena, ot_question *ou
   read->question.memory_margin = margin < 0 ? 0 : margin > 0 ? margin / 100 : -1;
   read->question.precision = read->precision[0] != '\0' ? read->precision : NULL;
   *out = read->question;
-  return OT_OK;
+  return halve_dualpipe(out, arena);
 }

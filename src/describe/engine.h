@@ -70,6 +70,7 @@ typedef struct ot_engine {
   ot_tensor_overlap overlap_tensor;      // of tp
   ot_pipeline_overlap overlap_pipeline;  // messages between stages
   bool overlap_expert;                   // all-to-all of tokens
+  bool overlap_pairs;  // the same, in pairs of a forward and a backward alone (dualpipe-v)
 
   // gradients and weights
   int64_t bucket_bytes;          // gradients per reduction; 0 = one block of the model

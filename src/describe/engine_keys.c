@@ -90,6 +90,8 @@ static const ot_key engine_keys[] = {
      .choices = pipeline_overlaps, .help = "hidden messages between stages"},
     {"overlap_expert", OT_KEY_BOOL, offsetof(ot_engine, overlap_expert), "false",
      .help = "all-to-all of tokens"},
+    {"overlap_pairs", OT_KEY_BOOL, offsetof(ot_engine, overlap_pairs), "false",
+     .help = "all-to-all of tokens, in the pairs of dualpipe-v alone"},
     {"bucket_bytes", OT_KEY_INTEGER, offsetof(ot_engine, bucket_bytes), "0", 0, OT_NO_MAXIMUM,
      .help = "gradients per reduction; 0: one block of the model"},
     {"bucket_rank_bytes", OT_KEY_INTEGER, offsetof(ot_engine, bucket_rank_bytes), "0", 0,

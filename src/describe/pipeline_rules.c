@@ -4,14 +4,13 @@
 
 #include <assert.h>
 
-const char *const ot_pipeline_names[OT_PIPELINES + 1] = {
-    [OT_PIPELINE_GPIPE] = "gpipe",
-    [OT_PIPELINE_1F1B] = "1f1b",
-    [OT_PIPELINE_INTERLEAVED] = "interleaved",
-    [OT_PIPELINE_ZB_H1] = "zb-h1",
-    [OT_PIPELINE_ZB_H2] = "zb-h2",
-    [OT_PIPELINE_ZB_V] = "zb-v",
-};
+#define NAMES                                                                             \
+  [OT_PIPELINE_GPIPE] = "gpipe", [OT_PIPELINE_1F1B] = "1f1b",                             \
+  [OT_PIPELINE_INTERLEAVED] = "interleaved", [OT_PIPELINE_ZB_H1] = "zb-h1",               \
+  [OT_PIPELINE_ZB_H2] = "zb-h2", [OT_PIPELINE_ZB_V] = "zb-v",                             \
+  [OT_PIPELINE_DUALPIPE_V] = "dualpipe-v"
+const char *const ot_pipeline_names[OT_PIPELINES + 1] = {NAMES};
+const char *const ot_pipeline_asked_names[OT_PIPELINES + 2] = {NAMES, [OT_PIPELINES] = "dualpipe"};
 
 // clang-format off
 static const ot_pipeline_rules rules[] = {
@@ -22,6 +21,8 @@ static const ot_pipeline_rules rules[] = {
     [OT_PIPELINE_ZB_H2] = {.splits = true, .min_chunks = 1, .max_chunks = 1, .idle_as = -1},
     [OT_PIPELINE_ZB_V] = {.splits = true, .folded = true, .min_chunks = 2, .max_chunks = 2,
                           .idle_as = 6},
+    [OT_PIPELINE_DUALPIPE_V] = {.splits = true, .folded = true, .min_chunks = 2, .max_chunks = 2,
+                                .idle_as = 6},
 };
 // clang-format on
 static_assert(OT_COUNT(rules) == OT_PIPELINES, "one row for each pipeline schedule");

@@ -20,6 +20,8 @@ const ot_pipeline_rules *ot_pipeline_rules_of(ot_pipeline kind);
 
 // Spellings in RUN.yaml, by ot_pipeline, then a null.
 extern const char *const ot_pipeline_names[OT_PIPELINES + 1];
+// And, at OT_PIPELINES, "dualpipe": dualpipe-v on half of the stages (answer/question.h).
+extern const char *const ot_pipeline_asked_names[OT_PIPELINES + 2];
 const char *ot_pipeline_name(ot_pipeline kind);
 
 // True when its chunks return over the `pp` stages (see folded).
@@ -34,7 +36,7 @@ int ot_pipeline_stage(ot_pipeline kind, int pp, int chunk);
 // one chunk, as F = B = W), 0 where it is -1.
 double ot_pipeline_bubble(ot_pipeline kind, int pp, int vpp, int64_t micro_batches);
 
-// Model chunks per stage of `pp` stages: vpp, but two for zb-v, which ignores vpp.
+// Model chunks per stage of `pp` stages: vpp, but two for the folded ones, which ignore vpp.
 int ot_pipeline_chunks(ot_pipeline kind, int pp, int vpp);
 
 // Micro-batches that run on a chunk before the stage's next chunk in the interleaved schedule: m /

@@ -90,6 +90,7 @@ typedef enum ot_pipeline {
   OT_PIPELINE_ZB_H1,
   OT_PIPELINE_ZB_H2,
   OT_PIPELINE_ZB_V,
+  OT_PIPELINE_DUALPIPE_V,
   OT_PIPELINES,
 } ot_pipeline;
 

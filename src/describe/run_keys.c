@@ -135,7 +135,7 @@ static const ot_key parallel_keys[] = {
      .help = "tensor parallel degree"},
     {"pp", OT_KEY_INT, offsetof(ot_run_parallel, pp), "1", 1, 1 << 20, .help = "pipeline stages"},
     {"vpp", OT_KEY_INT, offsetof(ot_run_parallel, vpp), "1", 1, 1 << 20,
-     .help = "chunks per stage (interleaved, zb-v)"},
+     .help = "chunks per stage (interleaved, zb-v, dualpipe-v)"},
     {"cp", OT_KEY_INT, offsetof(ot_run_parallel, cp), "1", 1, 1 << 20,
      .help = "context parallel degree"},
     {"context", OT_KEY_CHOICE, offsetof(ot_run_parallel, context), "ring", .choices = contexts,

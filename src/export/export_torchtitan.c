@@ -23,6 +23,8 @@ static const char *schedule_name(const ot_exporter *e) {
       return "Interleaved1F1B";
     case OT_PIPELINE_ZB_V:
       return "ZBVZeroBubble";
+    case OT_PIPELINE_DUALPIPE_V:
+      return "DualPipeV";
     default:
       return "1F1B";
   }

@@ -4,6 +4,7 @@
 // not described: those that are presets here are known.
 #include "base/number.h"
 #include "base/text.h"
+#include "describe/pipeline_rules.h"
 #include "describe/titan_models.h"
 #include "files/tree_file.h"
 #include "import/import_parts.h"
@@ -31,6 +32,7 @@ enum {
   ORDER_INTERLEAVED,
   ORDER_INTERLEAVED_ZB,
   ORDER_ZB_V,
+  ORDER_DUALPIPE_V,
 };
 
 typedef struct parallelism {
@@ -68,9 +70,13 @@ typedef struct settings {
   float8 float8;
 } settings;
 
-static const char *const schedules[] = {
-    "1F1B|1f1b",     "GPipe|gpipe", "Interleaved1F1B|interleaved_1f1b", "InterleavedZeroBubble",
-    "ZBVZeroBubble", NULL};
+static const char *const schedules[] = {"1F1B|1f1b",
+                                        "GPipe|gpipe",
+                                        "Interleaved1F1B|interleaved_1f1b",
+                                        "InterleavedZeroBubble",
+                                        "ZBVZeroBubble",
+                                        "DualPipeV",
+                                        NULL};
 static const char *const reshards[] = {"default", "always", "never", NULL};
 static const char *const products[] = {"bfloat16", "float32", NULL};
 static const char *const checkpoint_modes[] = {"none", "selective", "full", NULL};
@@ -318,6 +324,7 @@ static ot_pipeline pipeline_of(ot_import *import, const parallelism *d) {
   if (d->pp == 1) return OT_PIPELINE_1F1B;
   if (d->schedule == ORDER_GPIPE) return OT_PIPELINE_GPIPE;
   if (d->schedule == ORDER_ZB_V) return OT_PIPELINE_ZB_V;
+  if (d->schedule == ORDER_DUALPIPE_V) return OT_PIPELINE_DUALPIPE_V;
   if (d->schedule == ORDER_1F1B) return OT_PIPELINE_1F1B;
   if (d->schedule == ORDER_INTERLEAVED_ZB) {
     ot_import_note(import, "InterleavedZeroBubble is priced as Interleaved1F1B");
@@ -332,7 +339,9 @@ static int64_t counted_layers(const ot_imported *out, const parallelism *d) {
 // torchtitan/distributed/pipeline_parallel.py: embedding and head count as layers; without a number
 // of layers, looped schedules have two chunks.
 static int chunks_of(const ot_imported *out, const parallelism *d) {
-  if (out->pipeline != OT_PIPELINE_INTERLEAVED) return out->pipeline == OT_PIPELINE_ZB_V ? 2 : 1;
+  if (out->pipeline != OT_PIPELINE_INTERLEAVED) {
+    return ot_pipeline_chunks(out->pipeline, d->pp, 1);
+  }
   if (d->layers_per_stage == 0) return 2;
   const int64_t stages = (counted_layers(out, d) + d->layers_per_stage - 1) / d->layers_per_stage;
   return stages > d->pp ? (int)(stages / d->pp) : 1;

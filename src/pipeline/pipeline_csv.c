@@ -2,6 +2,8 @@
 // One pass over the text: each line is a rank, each entry an action.
 #include "pipeline/pipeline_csv.h"
 
+#include <string.h>
+
 #include "base/text.h"
 #include "base/text_builder.h"
 
@@ -95,6 +97,43 @@ static void append(ot_pipeline_schedule *order, int rank, ot_action action) {
   order->actions[rank][order->num_actions[rank]++] = action;
 }
 
+static ot_status read_single(const csv_reader *reader, ot_action *action) {
+  OT_TRY(read_action(reader, action));
+  return check_action(reader, action);
+}
+
+// A forward and a backward that run together: (0F1;3B0)OVERLAP_F_B.
+static ot_status read_pair(const csv_reader *reader, ot_action pair[2]) {
+  static const char name[] = ")OVERLAP_F_B";
+  enum { NAME_BYTES = sizeof name - 1 };
+  const char *const begin = reader->entry + 1;
+  const char *const end = begin + reader->entry_bytes - 1 - NAME_BYTES;
+  const char *between = begin;
+  while (between < end && *between != ';') between++;
+  if (between >= end || memcmp(end, name, NAME_BYTES) != 0) {
+    return refuse(reader, "not a pair; allowed: (2F1;1B0)OVERLAP_F_B");
+  }
+  csv_reader part = *reader;
+  part.entry = begin;
+  part.entry_bytes = (int)(between - begin);
+  OT_TRY(read_single(&part, &pair[0]));
+  part.entry = between + 1;
+  part.entry_bytes = (int)(end - part.entry);
+  OT_TRY(read_single(&part, &pair[1]));
+  if (pair[0].kind == OT_ACTION_FORWARD && pair[1].kind == OT_ACTION_BACKWARD) return OT_OK;
+  return refuse(reader, "not a pair; allowed: a forward, then a backward");
+}
+
+static ot_status read_entry(const csv_reader *reader) {
+  ot_action read[2] = {{0}};
+  const bool pair = *reader->entry == '(';
+  if (!pair) OT_TRY(read_single(reader, read));
+  if (pair) OT_TRY(read_pair(reader, read));
+  read[0].paired = pair;
+  for (int i = 0; i <= pair; i++) append(reader->order, reader->rank, read[i]);
+  return OT_OK;
+}
+
 // ---- lines ----
 
 // Number of entries in the line, including empty ones.
@@ -116,17 +155,12 @@ static void next_entry(csv_reader *reader) {
 static ot_status read_line(csv_reader *reader, ot_arena *arena) {
   ot_pipeline_schedule *const order = reader->order;
   reader->line = reader->at;
-  // A B may become two actions.
-  const int64_t room = 2 * count_entries(reader->line);
+  // A B may become two actions, a pair three.
+  const int64_t room = 3 * count_entries(reader->line);
   order->actions[reader->rank] = ot_arena_array(arena, room, sizeof(ot_action));
   for (;;) {
     next_entry(reader);
-    if (reader->entry_bytes > 0) {
-      ot_action action = {0};
-      OT_TRY(read_action(reader, &action));
-      OT_TRY(check_action(reader, &action));
-      append(order, reader->rank, action);
-    }
+    if (reader->entry_bytes > 0) OT_TRY(read_entry(reader));
     if (*reader->at != ',') break;
     reader->at++;
   }
@@ -159,8 +193,16 @@ const char *ot_pipeline_schedule_print(const ot_pipeline_schedule *order, ot_are
   for (int r = 0; r < order->num_ranks; r++) {
     for (int i = 0; i < order->num_actions[r]; i++) {
       const ot_action *const action = &order->actions[r][i];
-      ot_text_appendf(&text, "%s%d%c%d", i > 0 ? "," : "", action->chunk,
-                      ot_action_letter(action->kind), action->micro_batch);
+      if (i > 0) ot_text_put(&text, ",");
+      if (!action->paired) {
+        ot_text_appendf(&text, "%d%c%d", action->chunk, ot_action_letter(action->kind),
+                        action->micro_batch);
+        continue;
+      }
+      const ot_action *const with = &action[1];
+      ot_text_appendf(&text, "(%dF%d;%dB%d)OVERLAP_F_B", action->chunk, action->micro_batch,
+                      with->chunk, with->micro_batch);
+      i += order->split ? 2 : 1;
     }
     ot_text_put(&text, "\n");
   }

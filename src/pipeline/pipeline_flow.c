@@ -62,10 +62,10 @@ static void begin_receive(builder *b, int32_t message) {
   if (message >= 0) b->awaited[message] = true;
 }
 
-// The next action of the rank.
-static ot_flow_action next_action(const builder *b, int rank) {
+// Action `index` of the rank, the next one or, of a pair, the one after it.
+static ot_flow_action action_at(const builder *b, int rank, int index) {
   const ot_pipeline_schedule *const o = b->order;
-  const int index = b->position[rank], buffers = b->flow->send_buffers;
+  const int buffers = b->flow->send_buffers;
   const ot_action *const a = &o->actions[rank][index];
   const int list = rank * DIRECTIONS + direction_of(a), sent = b->num_sends[list];
   const int32_t out = made_by(o, a);
@@ -77,16 +77,24 @@ static ot_flow_action next_action(const builder *b, int rank) {
                           .buffer = out < 0 ? -1 : sent % buffers,
                           .reuse = out < 0 || sent < buffers ? -1 : b->sends[list][sent - buffers],
                           .posts = read_by(o, rank, index + 2),
+                          .paired = a->paired,
                           .work = ot_action_work(a->kind)};
 }
 
-// Appends it; false if it must wait.
+static bool is_ready(const builder *b, const ot_flow_action *a) {
+  return (a->in < 0 || b->sent[a->in]) && (a->reuse < 0 || b->awaited[a->reuse]);
+}
+
+// Appends the next action of the rank; false if it must wait. Those of a pair follow each other.
 static bool advance(builder *b, int rank) {
   const int index = b->position[rank];
   if (index >= b->order->num_actions[rank]) return false;
-  const ot_flow_action made = next_action(b, rank);
-  if (made.in >= 0 && !b->sent[made.in]) return false;
-  if (made.reuse >= 0 && !b->awaited[made.reuse]) return false;
+  const ot_flow_action made = action_at(b, rank, index);
+  if (!is_ready(b, &made)) return false;
+  if (made.paired) {
+    const ot_flow_action with = action_at(b, rank, index + 1);
+    if (!is_ready(b, &with)) return false;
+  }
   if (made.out >= 0) {
     const int list = rank * DIRECTIONS + direction_of(&b->order->actions[rank][index]);
     b->sends[list][b->num_sends[list]++] = made.out;

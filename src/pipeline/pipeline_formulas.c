@@ -13,6 +13,8 @@ typedef struct rank_list {
   const int *chunk;     // [v] chunks of this rank, in model order
   int made;             // micro-batches of the formula; those from m on are omitted
   int *next[OT_WORKS];  // [v] next micro-batch of F, I and W of a chunk
+  int *deferred;        // [2 * made] chunks whose W is due, oldest first
+  int due, done;        // of `deferred`: the next free place, and the oldest
 } rank_list;
 
 static void append(rank_list *list, ot_action_kind kind, int index, int micro_batch) {
@@ -158,6 +160,81 @@ static void zero_bubble_v(rank_list *list) {
   }
 }
 
+// ---- DualPipeV ----
+
+// I of the chunk; its W waits in a queue.
+static void next_input(rank_list *list, int index) {
+  next(list, OT_ACTION_INPUT, index);
+  list->deferred[list->due++] = index;
+}
+
+static void next_deferred(rank_list *list) {
+  next(list, OT_ACTION_WEIGHT, list->deferred[list->done++]);
+}
+
+// F of one chunk with I and W of the other, whose communication hides in the other's kernels.
+static void next_pair(rank_list *list, int forward_index) {
+  const int before = list->order->num_actions[list->r];
+  next(list, OT_ACTION_FORWARD, forward_index);
+  const bool exists = list->order->num_actions[list->r] > before;
+  next_input_weight(list, 1 - forward_index);
+  if (exists && list->order->num_actions[list->r] > before + 1) {
+    list->order->actions[list->r][before].paired = true;
+  }
+}
+
+static void dualpipe_v_warm_up(rank_list *list) {
+  const int later = list->p - 1 - list->r;
+  for (int i = 0; i < 2 * later; i++) next(list, OT_ACTION_FORWARD, 0);
+  for (int i = 0; i <= list->r; i++) {
+    next(list, OT_ACTION_FORWARD, 0);
+    next(list, OT_ACTION_FORWARD, 1);
+  }
+  for (int i = 0; i < later; i++) {
+    next_input_weight(list, 1);
+    next(list, OT_ACTION_FORWARD, 1);
+  }
+}
+
+// W of the second half of these backwards waits, half a backward later on even ranks.
+static void dualpipe_v_cool_down(rank_list *list) {
+  const int r = list->r, later = list->p - 1 - r;
+  for (int i = 0; i < 2 * (r + 1); i++) {
+    const bool waits = i >= (r + 1) / 2 * 2 + (r % 2 == 0);
+    if (waits) next_input(list, 1 - i % 2);
+    if (!waits) next_input_weight(list, 1 - i % 2);
+  }
+  for (int i = 0; i < later; i++) {
+    next_deferred(list);
+    next_input(list, 0);
+  }
+  while (list->done < list->due) next_deferred(list);
+}
+
+// DeepSeek-AI 2024, sec. 3.2.1 (DualPipe), cut in half: the two directions of p stages become the
+// two chunks of p / 2 stages (Qi et al. 2025; github.com/deepseek-ai/DualPipe). The formula needs
+// at least 2p micro-batches; with fewer, the excess ones are omitted.
+static void dualpipe_v(rank_list *list, ot_arena *arena) {
+  const int p = list->p, r = list->r;
+  list->made = list->m > 2 * p ? list->m : 2 * p;
+  list->deferred = ot_arena_array(arena, 2 * (int64_t)list->made, sizeof *list->deferred);
+  dualpipe_v_warm_up(list);
+  for (int i = 0; i < list->made - 2 * p + r + 1; i++) {
+    if (i == 0 && r == p - 1) {  // apart: the backward does not wait for the pair
+      next(list, OT_ACTION_FORWARD, 0);
+      next_input_weight(list, 1);
+    } else {
+      next_pair(list, 0);
+    }
+    next_pair(list, 1);
+  }
+  for (int i = 0; i < p - 1 - r; i++) {
+    next_input_weight(list, 1);
+    next_pair(list, 1);
+  }
+  dualpipe_v_cool_down(list);
+}
+
 // ---- one rank ----
 
 static const int *chunks_of(const ot_pipeline_schedule *order, int rank, ot_arena *arena,
@@ -199,6 +276,9 @@ void ot_pipeline_formula(ot_pipeline kind, int rank, ot_arena *arena, ot_pipelin
       return;
     case OT_PIPELINE_ZB_V:
       zero_bubble_v(&list);
+      return;
+    case OT_PIPELINE_DUALPIPE_V:
+      dualpipe_v(&list, arena);
       return;
     case OT_PIPELINES:
       break;

@@ -24,15 +24,15 @@ int ot_action_needs(const ot_pipeline_schedule *order, const ot_action *action,
   int n = 0;
   switch (action->kind) {
     case OT_ACTION_FORWARD:
-      if (chunk > 0) needs[n++] = (ot_action){OT_ACTION_FORWARD, chunk - 1, i};
+      if (chunk > 0) needs[n++] = (ot_action){OT_ACTION_FORWARD, chunk - 1, i, false};
       return n;
     case OT_ACTION_INPUT:
     case OT_ACTION_BACKWARD:
-      needs[n++] = (ot_action){OT_ACTION_FORWARD, chunk, i};
-      if (chunk + 1 < order->num_chunks) needs[n++] = (ot_action){back, chunk + 1, i};
+      needs[n++] = (ot_action){OT_ACTION_FORWARD, chunk, i, false};
+      if (chunk + 1 < order->num_chunks) needs[n++] = (ot_action){back, chunk + 1, i, false};
       return n;
     case OT_ACTION_WEIGHT:
-      needs[n++] = (ot_action){OT_ACTION_INPUT, chunk, i};
+      needs[n++] = (ot_action){OT_ACTION_INPUT, chunk, i, false};
       return n;
     case OT_ACTIONS:
       break;

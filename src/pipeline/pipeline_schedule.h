@@ -28,6 +28,7 @@ typedef struct ot_action {
   ot_action_kind kind;
   int chunk;  // in the whole model, [0, num_chunks)
   int micro_batch;
+  bool paired;  // an F that runs together with the I and W, or the B, that follow it
 } ot_action;
 
 typedef struct ot_pipeline_schedule {
@@ -46,13 +47,14 @@ typedef struct ot_pipeline_request {
 } ot_pipeline_request;
 
 // A pipeline schedule file has one line per rank with entries separated by commas: chunk, F, I, W
-// or B, micro-batch (2F0, 1I3), or an empty entry for a bubble. If any rank has I or W, a B means I
-// directly followed by W. torch.distributed.pipelining writes and reads such files.
+// or B, micro-batch (2F0, 1I3), a pair that runs together ((0F1;3B0)OVERLAP_F_B), or an empty
+// entry for a bubble. If any rank has I or W, a B means I directly followed by W.
+// torch.distributed.pipelining writes and reads such files.
 
 // Builds and checks a schedule. GPipe, 1F1B and interleaved run I and W together, the zb schedules
-// separately. One rank runs any number of chunks: each micro-batch forward and back before the next
-// one (gpipe: all forwards first). OT_USAGE names the nearest valid numbers if a schedule is
-// invalid for the number of micro-batches or chunks.
+// and dualpipe-v separately. One rank runs any number of chunks: each micro-batch forward and back
+// before the next one (gpipe: all forwards first). OT_USAGE names the nearest valid numbers if a
+// schedule is invalid for the number of micro-batches or chunks.
 ot_status ot_pipeline_schedule_build(const ot_pipeline_request *request, ot_arena *arena,
                                      ot_pipeline_schedule *out);
 

@@ -23,7 +23,7 @@ bool ot_pipeline_walk_blocked(const ot_pipeline_walk *walk, const ot_action *act
     *by = needs[i];
     if (*done_of(walk, &needs[i]) <= needs[i].micro_batch) return true;
   }
-  return false;
+  return action->paired && ot_pipeline_walk_blocked(walk, action + 1, by);
 }
 
 const ot_action *ot_pipeline_walk_next(ot_pipeline_walk *walk) {

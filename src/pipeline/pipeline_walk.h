@@ -20,5 +20,6 @@ void ot_pipeline_walk_begin(const ot_pipeline_schedule *order, ot_arena *arena,
 // there is a deadlock. The dependencies of an action are returned before it.
 const ot_action *ot_pipeline_walk_next(ot_pipeline_walk *walk);
 
-// The action that `action` still waits for; false if none.
+// The action that `action`, of its list, still waits for; false if none. A pair waits for the
+// inputs of both.
 bool ot_pipeline_walk_blocked(const ot_pipeline_walk *walk, const ot_action *action, ot_action *by);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of each pipeline stage. The blocks of a model, in order, are partitioned into num_ranks *
-// vpp chunks; chunk c is on stage rank_of[c]: c mod pp (looped), or, for zb-v, down and back up
-// (chunk c and chunk 2pp-1-c share a rank).
+// vpp chunks; chunk c is on stage rank_of[c]: c mod pp (looped), or, for zb-v and dualpipe-v, down
+// and back up (chunk c and chunk 2pp-1-c share a rank).
 #pragma once
 
 #include "describe/run.h"
@@ -17,9 +17,9 @@ typedef struct ot_stages {
 // Partitions by parallel->layout (stage_layout.h) if given, else by cost: contiguous chunks that
 // minimise the most expensive rank (matrix FLOPs of forward, backward and recompute of the programs
 // of `graph`, in train mode unless the model is only run; embedding and head included). All ranks
-// must use the same partition, so they pass the graph of the unsharded model. zb-v has two chunks
-// per stage whatever vpp is (ot_pipeline_chunks). OT_USAGE names what does not fit and a valid
-// value.
+// must use the same partition, so they pass the graph of the unsharded model. zb-v and
+// dualpipe-v have two chunks per stage whatever vpp is (ot_pipeline_chunks). OT_USAGE names what
+// does not fit and a valid value.
 ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel, ot_arena *arena,
                           ot_stages *out);
 
@@ -30,7 +30,8 @@ double ot_stages_block_cost(const ot_graph *graph, int block, const ot_run_paral
 ot_status ot_stages_partition(int num_blocks, const double *cost, const ot_run_parallel *parallel,
                               ot_arena *arena, ot_stages *out);
 
-// The stage of each of `chunks` chunks: looped, or for zb-v down the stages and back up.
+// The stage of each of `chunks` chunks: looped, or for the V-shaped schedules down the stages and
+// back up.
 const int *ot_stages_assign(const ot_run_parallel *parallel, int chunks, ot_arena *arena);
 
 // The chunk that holds `block`.

@@ -20,7 +20,9 @@ static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
                           .input_bytes = price->memory.has_input ? prices->hidden_bytes : 0,
                           .weight_pass_reads_input = price->memory.weight_pass_reads_input};
   for (int w = 0; w < OT_WORKS; w++) {
-    out->work_s[w] = ot_smaller(price->work[w][0].total_s, price->work[w][1].total_s);
+    const double saved_s = price->hidden_s[w] - price->slower_s[w];
+    out->work_s[w] =
+        ot_smaller(price->work[w][0].total_s, price->work[w][1].total_s) - ot_larger(saved_s, 0);
   }
   out->back_s = out->work_s[OT_WORK_BACKWARD] - price->recompute_total_s;
   e->framework->bound_slots(e, prices, kind, out->slot_bytes, &out->scratch_bytes);

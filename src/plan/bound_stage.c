@@ -374,7 +374,7 @@ void ot_bound_stages(ot_bounder *b, ot_arena *scratch) {
     const int rank = stages->rank_of[c];
     block_sum chunk = {0};
     kept[rank] += sum_chunk(b, c, &chunk);
-    // Neighbouring chunks on one stage (zb-v) send each other nothing.
+    // Neighbouring chunks on one stage (of a V) send each other nothing.
     if (own[rank].all_s == 0) before[rank] = passed;
     add_sum(&chunk, &own[rank]);
     add_chunk_traffic(b, c, &chunk, &traffic[rank]);

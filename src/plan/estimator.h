@@ -42,10 +42,13 @@ typedef struct ot_phase_price {
 // Cost of one kind of block. BACKWARD is B or I, including its recompute.
 typedef struct ot_block_price {
   ot_phase_price work[OT_WORKS][2];  // [first micro-batch, later ones]
-  double recompute_s;                // part of BACKWARD's compute_s
-  double recompute_total_s;          // time of the recompute in BACKWARD
-  ot_block_buckets buckets;          // buckets that its work uses
-  double reduce_s[2][2];             // [accumulates into the shard][last micro-batch]
+  // In a pair of a forward and a backward: exposed seconds that the other's kernels hide, and the
+  // seconds by which they slow them down.
+  double hidden_s[OT_WORKS], slower_s[OT_WORKS];
+  double recompute_s;        // part of BACKWARD's compute_s
+  double recompute_total_s;  // time of the recompute in BACKWARD
+  ot_block_buckets buckets;  // buckets that its work uses
+  double reduce_s[2][2];     // [accumulates into the shard][last micro-batch]
   double gather_s, gradient_gather_s;
   double reduce_load_s[2][2], gather_load_s, gradient_gather_load_s;  // ot_price.load_s of these
   ot_phase_price norm, update;

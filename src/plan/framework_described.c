@@ -232,6 +232,24 @@ static void add_exposed(const ot_estimator *e, ot_phase_price *work, ot_price se
   work->exposed_s[OT_TIMELINE_EP] += s - hidden_s;
 }
 
+// In a pair the kernels of both passes hide the tokens of both (DeepSeek-AI 2024, sec. 3.2.1).
+static void price_pair(const ot_estimator *e, ot_price forward, ot_price backward,
+                       ot_block_price *to) {
+  double compute_s = 0;
+  for (int w = 0; w < OT_WORKS; w++) compute_s += to->work[w][1].compute_s;
+  const double sent_s[] = {ot_price_total_s(&e->simulation, forward),
+                           ot_price_total_s(&e->simulation, backward)};
+  const double all_s = sent_s[0] + sent_s[1];
+  if (!e->job.engine->overlap_pairs || e->job.engine->overlap_expert || all_s <= 0) return;
+  const double share = ot_smaller(all_s, compute_s) / all_s;
+  const double load_s = (forward.load_s + backward.load_s) * share;
+  const double slower_s = ot_price_overlap_slowdown_s(&e->simulation, compute_s, load_s);
+  for (int w = 0; w < OT_WORK_WEIGHT; w++) {
+    to->hidden_s[w] = sent_s[w] * share;
+    to->slower_s[w] = slower_s * sent_s[w] / all_s;
+  }
+}
+
 // Adds a pass over `bytes` to the traffic of the layer's ops.
 static void add_pass(const ot_estimator *e, ot_phase_price *work, double bytes) {
   const double s = ot_price_pass(&e->simulation, bytes).device_s;
@@ -298,9 +316,11 @@ static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind
   const ot_price once = times(sent, narrow ? 0.75 : 1);
   const bool again =
       c->recompute == OT_RECOMPUTE_FULL || (c->modules & OT_MODULE_SET(OT_MODULE_MOE));
+  const ot_price back = again ? sum_of(sent, once) : sent;
+  price_pair(e, once, back, to);
   for (int later = 0; later < 2; later++) {
     add_exposed(e, &to->work[OT_WORK_FORWARD][later], once);
-    add_exposed(e, &to->work[OT_WORK_BACKWARD][later], again ? sum_of(sent, once) : sent);
+    add_exposed(e, &to->work[OT_WORK_BACKWARD][later], back);
   }
   if (again && !e->job.engine->overlap_expert) to->recompute_total_s += once.device_s;
   return OT_OK;

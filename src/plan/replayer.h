@@ -12,6 +12,10 @@ typedef struct ot_stage_clocks {
   double gather_s, reduce_s;
   double after_s;  // reductions deferred to the end of all work
   double bubble_s, exposed_pp_s, exposed_dp_s;
+  double hidden_s, slower_s;  // of all pairs, as in ot_block_price
+  bool in_pair;
+  int32_t held[2];  // messages that the pair makes, sent at its end
+  int num_held;
   ot_outline_request blocks;
   ot_event_request request;
   ot_event_cursor cursor;
@@ -27,6 +31,7 @@ typedef struct ot_chunk_cost {
   double early_s;   // needs no message: recompute of the first block
   double before_s;  // up to the edge block, which makes a message
   double edge_s;
+  double hidden_s, slower_s;  // in a pair
 } ot_chunk_cost;
 
 typedef struct ot_replayer {
@@ -35,12 +40,12 @@ typedef struct ot_replayer {
   const ot_stage_place *place;  // [num_ranks]
   const ot_stages *stages;
   const ot_pipeline_flow *flow;
-  bool overlap_gather, overlap_reduce, overlap_pipeline;
-  bool each_micro_batch;             // gradients are reduced after each
-  bool least;                        // of two costs of a work, the smaller one
-  ot_stage_clocks *stage;            // [num_ranks]
-  ot_chunk_cost *cost[OT_WORKS][2];  // [num_chunks] [later]
-  ot_step_event *events;             // [num_events] of one action
+  bool overlap_gather, overlap_reduce, overlap_pipeline, overlap_pairs;
+  bool each_micro_batch;                // gradients are reduced after each
+  bool least;                           // of two costs of a work, the smaller one
+  ot_stage_clocks *stage;               // [num_ranks]
+  ot_chunk_cost *cost[OT_WORKS][2][2];  // [num_chunks] [later][in a pair]
+  ot_step_event *events;                // [num_events] of one action
   int num_events;
   double *hop_s;              // [num_chunks] message between chunks c - 1 and c
   double *sent_s, *posted_s;  // [num_messages]

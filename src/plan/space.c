@@ -135,6 +135,12 @@ static void chunk_range(const ot_job *job, ot_pipeline kind, int pp, int *first,
   if (job->given.vpp > 0) *first = *last = job->given.vpp;
 }
 
+// Without tokens that its pairs hide, dualpipe-v idles no less than zb-v and keeps a chunk more.
+static bool may_win(const ot_job *job, ot_pipeline kind) {
+  const bool hides = job->engine->overlap_pairs && job->model->moe.num_experts > 0;
+  return kind != OT_PIPELINE_DUALPIPE_V || hides;
+}
+
 static void list_orders(builder *b, const ot_candidate *base, order_list *list) {
   const ot_candidate *const given = &b->job->given;
   const int most = (int)b->job->model->num_layers + OT_PIPELINES + 3;
@@ -151,6 +157,7 @@ static void list_orders(builder *b, const ot_candidate *base, order_list *list) 
   for (int kind = 0; kind < (int)OT_PIPELINES; kind++) {
     int first, last;
     if ((int)given->pipeline >= 0 && kind != (int)given->pipeline) continue;
+    if ((int)given->pipeline < 0 && !may_win(b->job, (ot_pipeline)kind)) continue;
     chunk_range(b->job, (ot_pipeline)kind, base->pp, &first, &last);
     for (int vpp = first; vpp <= last; vpp++) {
       add_order(b, &part, (ot_order_choice){(ot_pipeline)kind, vpp}, list);

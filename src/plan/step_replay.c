@@ -104,6 +104,7 @@ static ot_status create(ot_replayer *p, ot_arena *arena) {
   const bool several = flow->num_chunks > flow->num_ranks || flow->split;
   p->overlap_pipeline =
       engine->overlap_pipeline >= (several ? OT_PIPELINE_OVERLAP_CHUNKS : OT_PIPELINE_OVERLAP_ALL);
+  p->overlap_pairs = engine->overlap_pairs && p->request->candidate->ep > 1;
   p->each_micro_batch = p->prices->each_micro_batch;
   p->stage = ot_arena_array(arena, flow->num_ranks, sizeof *p->stage);
   ot_stage_place *const place = ot_arena_array(arena, flow->num_ranks, sizeof *place);
@@ -113,8 +114,9 @@ static ot_status create(ot_replayer *p, ot_arena *arena) {
   p->sent_s = ot_arena_array(arena, flow->num_messages, sizeof(double));
   p->posted_s = ot_arena_array(arena, flow->num_messages, sizeof(double));
   p->reduced_s = ot_arena_array(arena, p->prices->blocks->num_blocks, sizeof(double));
-  for (int i = 0; i < 2 * OT_WORKS; i++) {
-    p->cost[i / 2][i % 2] = ot_arena_array(arena, flow->num_chunks, sizeof(ot_chunk_cost));
+  for (int i = 0; i < 4 * OT_WORKS; i++) {
+    p->cost[i / 4][i / 2 % 2][i % 2] =
+        ot_arena_array(arena, flow->num_chunks, sizeof(ot_chunk_cost));
   }
   int most = 0;
   for (int r = 0; r < flow->num_ranks; r++) {
@@ -158,6 +160,10 @@ static void await_entry(const ot_replayer *p, ot_stage_clocks *s, int32_t messag
 
 static void send(const ot_replayer *p, ot_stage_clocks *s, int32_t message) {
   if (message < 0) return;
+  if (s->in_pair) {
+    s->held[s->num_held++] = message;
+    return;
+  }
   if (!p->overlap_pipeline) {
     s->clock_s += hop_of(p, message);
     s->exposed_pp_s += hop_of(p, message);
@@ -278,9 +284,18 @@ static int later_of(const ot_block_price *price, const ot_flow_action *a) {
 static double work_s(const ot_replayer *p, const ot_flow_action *a, int block) {
   const ot_block_price *const price = ot_replayed_price(p, block);
   const double again_s = a->work == OT_WORK_BACKWARD ? price->recompute_total_s : 0;
+  const double saved_s =
+      p->stage[a->rank].in_pair ? price->hidden_s[a->work] - price->slower_s[a->work] : 0;
   const ot_phase_price *const of = price->work[a->work];
-  if (p->least) return ot_smaller(of[0].total_s, of[1].total_s) - again_s;
-  return of[later_of(price, a)].total_s - again_s;
+  if (p->least) return ot_smaller(of[0].total_s, of[1].total_s) - again_s - saved_s;
+  return of[later_of(price, a)].total_s - again_s - saved_s;
+}
+
+// Blocks that run together with another chunk's.
+static void count_pair(ot_stage_clocks *s, double hidden_s, double slower_s) {
+  if (!s->in_pair) return;
+  s->hidden_s += hidden_s;
+  s->slower_s += slower_s;
 }
 
 // Seconds by which concurrent communication slows down a block: the gather of its weights, and the
@@ -324,6 +339,8 @@ static void run_event(ot_replayer *p, const ot_flow_action *a, const ot_step_eve
       await_entry(p, s, event->message);
       if (event->sent >= 0 && p->overlap_pipeline) await_message(p, s, event->sent);
       s->clock_s += work_s(p, a, event->block);
+      count_pair(s, ot_replayed_price(p, event->block)->hidden_s[a->work],
+                 ot_replayed_price(p, event->block)->slower_s[a->work]);
       slow_down(p, a, event);
       return;
     case OT_EVENT_COPY_STACK:
@@ -357,14 +374,18 @@ static void add_up(const ot_replayer *p, const ot_flow_action *a, int count, ot_
     double *const s = i >= last ? &cost->edge_s : i >= first ? &cost->before_s : &cost->early_s;
     if (events[i].kind == OT_EVENT_RECOMPUTE)
       *s += ot_replayed_price(p, events[i].block)->recompute_total_s;
-    if (events[i].kind == OT_EVENT_WORK) *s += work_s(p, a, events[i].block);
+    if (events[i].kind == OT_EVENT_WORK) {
+      *s += work_s(p, a, events[i].block);
+      cost->hidden_s += ot_replayed_price(p, events[i].block)->hidden_s[a->work];
+      cost->slower_s += ot_replayed_price(p, events[i].block)->slower_s[a->work];
+    }
     if (events[i].kind == OT_EVENT_COPY_STACK) *s += hand_over_s(p, a->work, a->chunk);
   }
 }
 
 static void run_chunk(ot_replayer *p, const ot_flow_action *a) {
   ot_stage_clocks *const s = &p->stage[a->rank];
-  ot_chunk_cost *const cost = &p->cost[a->work][a->micro_batch > 0][a->chunk];
+  ot_chunk_cost *const cost = &p->cost[a->work][a->micro_batch > 0][s->in_pair][a->chunk];
   if (cost->known) {
     s->cursor.action++;
   } else {
@@ -375,6 +396,7 @@ static void run_chunk(ot_replayer *p, const ot_flow_action *a) {
   s->clock_s += cost->before_s;
   if (a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
   s->clock_s += cost->edge_s;
+  count_pair(s, cost->hidden_s, cost->slower_s);
   send(p, s, a->out);
   if (a->posts >= 0) p->posted_s[a->posts] = s->clock_s;
 }
@@ -385,14 +407,34 @@ static void run_events(ot_replayer *p, const ot_flow_action *a) {
   for (int i = 0; i < p->num_events; i++) run_event(p, a, &p->events[i]);
 }
 
+// A pair (DeepSeek-AI 2024, sec. 3.2.1) starts when the inputs of both have arrived, and sends when
+// both are complete. Its actions follow each other in the list.
+static void begin_pair(const ot_replayer *p, const ot_flow_action *forward) {
+  ot_stage_clocks *const s = &p->stage[forward->rank];
+  if (!p->overlap_pairs || !forward->paired) return;
+  if (forward->in >= 0) await_message(p, s, forward->in);
+  if (forward[1].in >= 0) await_message(p, s, forward[1].in);
+  s->in_pair = true;
+  s->num_held = 0;
+}
+
+static void end_pair(const ot_replayer *p, const ot_flow_action *a) {
+  ot_stage_clocks *const s = &p->stage[a->rank];
+  if (!s->in_pair || !ends_backward(p, a->work)) return;
+  s->in_pair = false;
+  for (int i = 0; i < s->num_held; i++) send(p, s, s->held[i]);
+}
+
 static void run_action(ot_replayer *p, const ot_flow_action *a) {
   ot_stage_clocks *const s = &p->stage[a->rank];
+  begin_pair(p, a);
   s->start_s = s->clock_s;
   if (s->request.outline || (is_last(p, a) && ends_backward(p, a->work))) {
     run_events(p, a);
   } else {
     run_chunk(p, a);
   }
+  end_pair(p, a);
   record_action(p, a);
 }
 
@@ -426,9 +468,10 @@ static void count_work(const ot_replayer *p, int rank, ot_stage_replay *out) {
       if (cut) ot_phase_price_add(&sum, &cut->hand_over, p->flow->micro_batches);
     }
   }
-  out->compute_s = sum.compute_s;
+  out->compute_s = sum.compute_s + p->stage[rank].slower_s;
   out->host_s = sum.host_s;
   for (int i = 0; i < OT_TIMELINE_AXES; i++) out->exposed_s[i] += sum.exposed_s[i];
+  out->exposed_s[OT_TIMELINE_EP] -= p->stage[rank].hidden_s;
 }
 
 ot_status ot_step_replay(const ot_replay_request *request, ot_arena *arena, ot_stage_replay *out) {
@@ -451,7 +494,11 @@ ot_status ot_step_replay_work(const ot_replay_request *request, ot_arena *arena,
                    .flow = request->flow,
                    .least = true};
   OT_TRY(create(&p, arena));
-  for (int64_t i = 0; i < p.flow->num_actions; i++) run_chunk(&p, &p.flow->actions[i]);
+  for (int64_t i = 0; i < p.flow->num_actions; i++) {
+    begin_pair(&p, &p.flow->actions[i]);
+    run_chunk(&p, &p.flow->actions[i]);
+    end_pair(&p, &p.flow->actions[i]);
+  }
   *seconds = 0;
   for (int r = 0; r < p.flow->num_ranks; r++) {
     *seconds = ot_larger(*seconds, p.stage[r].clock_s);

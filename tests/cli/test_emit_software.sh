@@ -79,6 +79,7 @@ titan=(trip torchtitan torchtitan)
 "${titan[@]}" llama3.1-8b 64 "${b[@]}" --tp 1 --pp 1 --cp 1 --zero 3 --recompute selective
 "${titan[@]}" llama3.1-8b 64 "${b[@]}" --tp 2 --pp 4 --cp 1 --zero 2 --pipeline interleaved --vpp 2
 "${titan[@]}" llama3.1-8b 64 "${b[@]}" --tp 1 --pp 4 --cp 2 --zero 3 --pipeline zb-v --recompute full
+"${titan[@]}" llama3.1-8b 64 "${b[@]}" --tp 1 --pp 4 --cp 2 --zero 3 --pipeline dualpipe-v --recompute full
 "${titan[@]}" qwen3-1.7b 8 "${b[@]}" --tp 1 --pp 1 --cp 1 --zero 0 --recompute full --precision fp32
 "${titan[@]}" llama3.1-70b 256 "${b[@]}" --tp 8 --pp 1 --cp 1 --precision fp8
 "${titan[@]}" llama3.1-405b 512 "${b[@]}" --tp 8 --pp 8 --cp 1 --pipeline 1f1b --recompute full

@@ -293,6 +293,10 @@ core=("${plan[@]}" --model llama3-8b --gpus 64 --engine megatron-core)
 "${core[@]}" --pp 4 --tp 1 --cp 1 --variants --top 20 >core.txt
 ! grep -Eq '^ +[0-9]+ .*(zb-|gpipe)' core.txt || fail "megatron-core has no zero-bubble schedule"
 expect 2 "engine megatron-core (Megatron-core) does not support zb-v; supported by" "${core[@]}" --pipeline zb-v
+titan=("${plan[@]}" --model llama3-8b --gpus 64 --engine torchtitan)
+"${titan[@]}" --pipeline dualpipe --pp 8 --top 1 >dual.txt
+holds dual.txt 'dualpipe on 8 stages is priced as dualpipe-v on 4 with' '^  1 .* 4   2 .* dualpipe-v'
+expect 2 "dualpipe needs pp, an even number of stages, not 3" "${titan[@]}" --pipeline dualpipe --pp 3
 expect 2 "(engine megatron-bridge)" "${core[@]}" --zero 3
 expect 2 "engine llmq (llmq 0.5) runs on 1 host" "${plan[@]}" --model llama2-7b --engine llmq --gpus 64
 expect 2 "does not support tp; supported by" "${plan[@]}" --model llama2-7b --engine llmq --gpus 8 --tp 4

@@ -52,6 +52,7 @@ static const spread spreads[] = {
     {6, 1, 0, 1, 1, 3, 1, 2, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     // pipelines, split at any layer
     {2, 1, 0, 2, 1, 2, 1, 1, 3, SHARDED, OT_PIPELINE_ZB_V, 1, 32, DROPLESS},
+    {2, 1, 0, 2, 1, 2, 1, 1, 3, SHARDED, OT_PIPELINE_DUALPIPE_V, 1, 32, DROPLESS},
     {2, 1, 0, 2, 2, 1, 1, 1, 0, WHOLE, OT_PIPELINE_INTERLEAVED, 2, 32, DROPLESS},
     {2, 1, 0, 2, 1, 2, 2, 1, 2, WHOLE, OT_PIPELINE_ZB_H1, 1, 32, DROPLESS},
     // one expert per rank, top-1, few tokens: some ranks receive no tokens

@@ -203,8 +203,9 @@ static void prefetch_and_reshard(void **state) {
 }
 
 static bool other_pipeline(rank_request *r, int index) {
-  static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_INTERLEAVED, OT_PIPELINE_ZB_H1,
-                                      OT_PIPELINE_ZB_H2, OT_PIPELINE_ZB_V};
+  static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_INTERLEAVED,
+                                      OT_PIPELINE_ZB_H1, OT_PIPELINE_ZB_H2,
+                                      OT_PIPELINE_ZB_V,  OT_PIPELINE_DUALPIPE_V};
   if (index == OT_COUNT(kinds)) return false;
   r->pipeline = kinds[index];
   r->vpp = r->pipeline == OT_PIPELINE_INTERLEAVED ? 2 : 1;

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
+#include "fixtures/dualpipe_v.h"
 #include "support/pipelines.h"
 #include "support/scratch.h"
 
@@ -48,6 +49,23 @@ static void schedules_start_as_published(void **state) {
                       "0F0,0F1,2F0,2F1,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,2B2,2B3,0B2,0B3");
   const pipeline_shape all = {OT_PIPELINE_GPIPE, 2, 1, 3, NULL};
   assert_string_equal(line_of(&all, 1), "1F0,1F1,1F2,1B0,1B1,1B2");
+}
+
+// PyTorch's files of the same schedule.
+static void dualpipe_v_is_that_of_pytorch(void **state) {
+  (void)state;
+  for (int i = 0; i < OT_COUNT(torch_dualpipe_v); i++) {
+    const int p = torch_dualpipe_v[i].p, m = torch_dualpipe_v[i].m;
+    const pipeline_shape ours = {OT_PIPELINE_DUALPIPE_V, p, 2, m, NULL};
+    const pipeline_shape theirs = {OT_PIPELINE_DUALPIPE_V, p, 2, m, torch_dualpipe_v[i].csv};
+    pipeline_case made, read;
+    pipeline_case_create(&ours, &made);
+    pipeline_case_create(&theirs, &read);
+    assert_string_equal(ot_pipeline_schedule_print(&made.order, &made.arena),
+                        ot_pipeline_schedule_print(&read.order, &read.arena));
+    pipeline_case_destroy(&made);
+    pipeline_case_destroy(&read);
+  }
 }
 
 static void one_rank_runs_any_number_of_chunks(void **state) {
@@ -177,7 +195,12 @@ static void bad_entries_are_named_by_line_and_column(void **state) {
   assert_refused("0F0,0F\n", "entry '0F'", "2F0");
   assert_refused("0F0,0F1x\n", "entry '0F1x'", "2F0");
   assert_refused("0F0,0F99999999999999\n", "column 5", "2F0");
-  assert_refused("0F0,(0F1;1B0)OVERLAP_F_B\n", "entry '(0F1", "2F0");
+  assert_refused("0F0,(0F1;1B0)OVERLAP_F_B\n", "column 10: entry '1B0'", "chunk 1 is on stage 1");
+  assert_refused("0F0,(0F1;0B0)OVERLAP_F_C\n", "entry '(0F1", "(2F1;1B0)OVERLAP_F_B");
+  assert_refused("0F0,(0F1)OVERLAP_F_B\n", "entry '(0F1", "(2F1;1B0)OVERLAP_F_B");
+  assert_refused("0F0,(;)OVERLAP_F_B\n", "column 6: entry ''", "2F0");
+  assert_refused("0F0,(\n", "entry '('", "(2F1;1B0)OVERLAP_F_B");
+  assert_refused("0F0,(0B0;0F1)OVERLAP_F_B\n", "entry '(0B0", "a forward, then a backward");
   assert_refused("0F0,2F0\n", "entry '2F0': no such chunk", "0 to 1");
   assert_refused("0F0,  0F2\n", "column 7: entry '0F2': no such micro-batch", "0 to 1");
   assert_refused("0F0,1F0\n", "chunk 1 is on stage 1", "line 2");
@@ -201,6 +224,10 @@ static void cyclic_waits_are_rejected(void **state) {
   (void)state;
   assert_refused("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n", "stage 0 can never run 0B0 (its action 1)",
                  "it needs 1B0; stage 1, which runs that, waits before 1F1");
+  assert_refused("(0F0;0B0)OVERLAP_F_B,0F1,0B1\n1F0,1B0,1F1,1B1\n", "stage 0 can never run 0F0",
+                 "0");
+  assert_refused("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n", "can never run",
+                 "waits before");
   assert_refused("0W0,0F0,0F1,0I0,0I1,0W1\n1F0,1B0,1F1,1B1\n", "stage 0 can never run 0W0",
                  "stage 0 runs that later");
 }
@@ -233,6 +260,7 @@ static void modified_schedules_fail_the_check(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(schedules_start_as_published),
+      cmocka_unit_test(dualpipe_v_is_that_of_pytorch),
       cmocka_unit_test(one_rank_runs_any_number_of_chunks),
       cmocka_unit_test(few_micro_batches_run_or_are_refused),
       cmocka_unit_test(interleaved_takes_four_chunks_in_unequal_rounds),

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "describe/pipeline_rules.h"
 #include "host/heap.h"
 #include "plan/estimate.h"
 #include "runtime/model_runtime.h"
@@ -249,14 +250,15 @@ static void estimates_of_many_micro_batches_match_their_schedules(void **state) 
 
 static void stage_estimates_match_their_schedules(void **state) {
   (void)state;
-  static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B,  OT_PIPELINE_INTERLEAVED,
-                                      OT_PIPELINE_ZB_H1, OT_PIPELINE_ZB_H2, OT_PIPELINE_ZB_V};
+  static const ot_pipeline kinds[] = {
+      OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B, OT_PIPELINE_INTERLEAVED, OT_PIPELINE_ZB_H1,
+      OT_PIPELINE_ZB_H2, OT_PIPELINE_ZB_V, OT_PIPELINE_DUALPIPE_V};
   const ot_model tied = gpt2(), plain = llama();
   for (int i = 0; i < OT_COUNT(kinds); i++) {
     const int vpp = kinds[i] == OT_PIPELINE_INTERLEAVED ? 2 : 1;
     compare(&plain, (ot_candidate){.pp = 2, .vpp = vpp, .pipeline = kinds[i]});
     compare(&tied, (ot_candidate){.pp = 2, .vpp = vpp, .pipeline = kinds[i], .micro_batches = 8});
-    if (kinds[i] == OT_PIPELINE_ZB_V || vpp == 2) continue;
+    if (ot_pipeline_rules_of(kinds[i])->min_chunks > 1) continue;
     compare(&plain, (ot_candidate){.pp = 4, .pipeline = kinds[i], .micro_batches = 16});
   }
   compare(&tied, (ot_candidate){.pp = 2, .vpp = 3, .pipeline = OT_PIPELINE_INTERLEAVED});
@@ -275,7 +277,7 @@ static void stage_estimates_match_their_schedules(void **state) {
 static void estimates_of_composed_splits_match_their_schedules(void **state) {
   (void)state;
   static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B, OT_PIPELINE_ZB_H1,
-                                      OT_PIPELINE_ZB_V};
+                                      OT_PIPELINE_ZB_V, OT_PIPELINE_DUALPIPE_V};
   const ot_model tied = gpt2(), plain = llama();
   for (int i = 0; i < OT_COUNT(kinds); i++) {
     compare(&tied,
@@ -433,8 +435,9 @@ static void remote_experts_are_the_same_work(void **state) {
 
 static void expert_estimates_of_stages_match_their_schedules(void **state) {
   (void)state;
-  static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B,  OT_PIPELINE_INTERLEAVED,
-                                      OT_PIPELINE_ZB_H1, OT_PIPELINE_ZB_H2, OT_PIPELINE_ZB_V};
+  static const ot_pipeline kinds[] = {
+      OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B, OT_PIPELINE_INTERLEAVED, OT_PIPELINE_ZB_H1,
+      OT_PIPELINE_ZB_H2, OT_PIPELINE_ZB_V, OT_PIPELINE_DUALPIPE_V};
   const ot_model tied = experts(true), plain = experts(false);
   for (int i = 0; i < OT_COUNT(kinds); i++) {
     const int vpp = kinds[i] == OT_PIPELINE_INTERLEAVED ? 2 : 1;
@@ -465,8 +468,9 @@ static ot_model mixed(ot_model model, int block_size) {
 // Activations at stage boundaries grow from stage to stage and are copied before each.
 static void stack_estimates_of_stages_match_their_schedules(void **state) {
   (void)state;
-  static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B,  OT_PIPELINE_INTERLEAVED,
-                                      OT_PIPELINE_ZB_H1, OT_PIPELINE_ZB_H2, OT_PIPELINE_ZB_V};
+  static const ot_pipeline kinds[] = {
+      OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B, OT_PIPELINE_INTERLEAVED, OT_PIPELINE_ZB_H1,
+      OT_PIPELINE_ZB_H2, OT_PIPELINE_ZB_V, OT_PIPELINE_DUALPIPE_V};
   for (int i = 0; i < OT_COUNT(kinds); i++) {
     const int vpp = kinds[i] == OT_PIPELINE_INTERLEAVED ? 2 : 1;
     for (int block = 1; block <= 5; block++) {
@@ -474,7 +478,7 @@ static void stack_estimates_of_stages_match_their_schedules(void **state) {
       const ot_recompute recompute = (ot_recompute)(block % 3);
       compare(&model,
               (ot_candidate){.pp = 2, .vpp = vpp, .pipeline = kinds[i], .recompute = recompute});
-      if (kinds[i] == OT_PIPELINE_ZB_V || vpp == 2) continue;
+      if (ot_pipeline_rules_of(kinds[i])->min_chunks > 1) continue;
       compare(&model,
               (ot_candidate){
                   .pp = 4, .pipeline = kinds[i], .micro_batches = 8, .recompute = recompute});

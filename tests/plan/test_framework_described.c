@@ -156,6 +156,28 @@ static void overlapped_dispatch_exposes_less_time(void **state) {
   assert_true(hides.step_s < waits.step_s);
 }
 
+// In the pairs of dualpipe-v alone: warm-up and cool-down expose it, as do other schedules.
+static void pairs_hide_the_dispatch_of_each_other(void **state) {
+  (void)state;
+  ot_engine engine = plain_engine();
+  engine.runs.pipelines.num = 0;  // any
+  question q = {.engine = &engine, .candidate = split_of(4)};
+  q.candidate.pp = q.candidate.vpp = 2;
+  q.candidate.micro_batches = 8;
+  q.candidate.dp = q.candidate.dp_shard = DEVICES / 2;
+  double exposed_s[2][2];
+  for (int pairs = 0; pairs < 2; pairs++) {
+    for (int v = 0; v < 2; v++) {
+      engine.overlap_pairs = pairs;
+      q.candidate.pipeline = v ? OT_PIPELINE_DUALPIPE_V : OT_PIPELINE_ZB_V;
+      exposed_s[pairs][v] = answer(&q).exposed_s[OT_TIMELINE_EP];
+    }
+  }
+  assert_true(exposed_s[0][0] > 0 && fabs(exposed_s[0][1] / exposed_s[0][0] - 1) < 1e-9);
+  assert_true(exposed_s[1][0] == exposed_s[0][0]);
+  assert_true(exposed_s[1][1] > 0 && exposed_s[1][1] < exposed_s[0][1]);
+}
+
 // A plain all-to-all sends both copies of a token, the others 8 (1 - (7/8)^2) of them.
 static void a_plain_exchange_sends_every_copy(void **state) {
   (void)state;
@@ -282,6 +304,7 @@ int main(void) {
       cmocka_unit_test(a_rank_holds_its_part_of_the_experts),
       cmocka_unit_test(tokens_are_sent_to_remote_experts_only),
       cmocka_unit_test(overlapped_dispatch_exposes_less_time),
+      cmocka_unit_test(pairs_hide_the_dispatch_of_each_other),
       cmocka_unit_test(a_plain_exchange_sends_every_copy),
       cmocka_unit_test(overlap_of_tp_that_is_not_known_is_half),
       cmocka_unit_test(received_tokens_are_sorted_by_separate_passes),

@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "cli/installed.h"
+#include "describe/pipeline_rules.h"
 #include "files/config_file.h"
 #include "host/heap.h"
 #include "plan/estimate.h"
@@ -66,9 +67,9 @@ static ot_candidate draw_candidate(uint64_t *n, bool experts) {
                     .zero = draw(n, 4),
                     .micro_batch_size = 1 + draw(n, 2),
                     .micro_batches = 1 + draw(n, 12),
-                    .pipeline = (ot_pipeline)draw(n, OT_PIPELINE_ZB_V + 1),
+                    .pipeline = (ot_pipeline)draw(n, OT_PIPELINES),
                     .recompute = (ot_recompute)draw(n, 3)};
-  c.vpp = c.pipeline == OT_PIPELINE_ZB_V || c.pipeline == OT_PIPELINE_INTERLEAVED ? 2 : 1;
+  c.vpp = ot_pipeline_rules_of(c.pipeline)->min_chunks;
   return c;
 }
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "describe/pipeline_rules.h"
 #include "host/heap.h"
 #include "plan/bound.h"
 #include "plan/pools.h"
@@ -63,7 +64,7 @@ static void create_equal(const char *engine, mixed *m) {
 }
 
 static ot_candidate candidate(int tp, int pp, ot_pipeline pipeline, int zero, int shard) {
-  const bool chunks = pipeline == OT_PIPELINE_INTERLEAVED || pipeline == OT_PIPELINE_ZB_V;
+  const bool chunks = ot_pipeline_rules_of(pipeline)->min_chunks > 1;
   return (ot_candidate){.tp = tp,
                         .pp = pp,
                         .vpp = chunks ? 2 : 1,

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "describe/pipeline_rules.h"
 #include "host/heap.h"
 #include "plan/bound.h"
 #include "plan/calibrate.h"
@@ -387,7 +388,7 @@ static void bounds_never_exceed_estimates(void **state) {
 
 // Valid combinations of pipeline schedule and ZeRO stage, as plan/space.h defines them.
 static bool is_one(const ot_candidate *c) {
-  const bool folded = c->pipeline == OT_PIPELINE_INTERLEAVED || c->pipeline == OT_PIPELINE_ZB_V;
+  const bool folded = ot_pipeline_rules_of(c->pipeline)->min_chunks > 1;
   if (c->pp == 1 && (c->pipeline != OT_PIPELINE_1F1B || c->vpp > 1)) return false;
   if (c->pp > 1 && (c->vpp > 1) != folded) return false;
   return c->zero == 0 ? c->dp_shard == 1 : c->dp_shard > 1;

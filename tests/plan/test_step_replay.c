@@ -86,15 +86,18 @@ static void create(ot_pipeline kind, int stages, int chunks, int micro_batches, 
                                    .stages = &p->cut.stages};
 }
 
-static void replay(ot_pipeline kind, int stages, int micro_batches, pipeline *p) {
-  const int chunks = kind == OT_PIPELINE_INTERLEAVED || kind == OT_PIPELINE_ZB_V ? 2 : 1;
-  create(kind, stages, chunks, micro_batches, p);
+static void run(pipeline *p) {
   const bool found =
       ot_flow_find(&p->estimator, &p->candidate, &p->cut.stages, &p->request.flow) == OT_OK;
   if (found) ot_replay_outline(&p->request, &p->arena);
   if (!found || ot_step_replay(&p->request, &p->arena, p->stage) != OT_OK) {
     fail_msg("%s", ot_fail_message());
   }
+}
+
+static void replay(ot_pipeline kind, int stages, int micro_batches, pipeline *p) {
+  create(kind, stages, ot_pipeline_rules_of(kind)->min_chunks, micro_batches, p);
+  run(p);
 }
 
 static void destroy(pipeline *p) { ot_heap_release(&p->heap); }
@@ -129,6 +132,52 @@ static void bubbles_are_those_of_the_papers(void **state) {
   }
 }
 
+static void set_exchange(pipeline *p, double hidden_s, double slower_s) {
+  for (int w = 0; w < OT_WORKS; w++) set_work(p, (ot_work)w, 1);
+  for (int w = 0; w < OT_WORK_WEIGHT; w++) {
+    for (int later = 0; later < 2; later++) {
+      p->kind.work[w][later].compute_s = 1 - hidden_s;
+      p->kind.work[w][later].exposed_s[OT_TIMELINE_EP] = hidden_s;
+    }
+    p->kind.hidden_s[w] = hidden_s;
+    p->kind.slower_s[w] = slower_s;
+  }
+}
+
+// github.com/deepseek-ai/DualPipe: (PP/2 - 1)(F&B + B - 3W), PP = 2p chunks, for F = I = W.
+static void expect_pairs(int p, double hidden_s, double slower_s) {
+  const double pair_s = 3 - 2 * (hidden_s - slower_s);
+  double most_s = 0, least_s = 1e9;
+  ot_engine engine = ot_engine_orthant;
+  engine.overlap_pairs = true;
+  pipeline made;
+  create(OT_PIPELINE_DUALPIPE_V, p, 2, 3 * p, &made);
+  set_exchange(&made, hidden_s, slower_s);
+  made.estimator.job.engine = &engine;
+  made.candidate.ep = 2;
+  run(&made);
+  for (int r = 0; r < p; r++) {
+    const ot_stage_replay *const s = &made.stage[r];
+    assert_true(near(s->total_s, s->compute_s + s->exposed_s[OT_TIMELINE_EP] + s->bubble_s));
+    if (s->bubble_s > most_s) most_s = s->bubble_s;
+    if (s->exposed_s[OT_TIMELINE_EP] < least_s) least_s = s->exposed_s[OT_TIMELINE_EP];
+  }
+  if (!near(most_s, (p - 1) * (pair_s + 2 - 3))) {
+    fail_msg("p=%d: bubble %g s, by formula %g", p, most_s, (p - 1) * (pair_s - 1));
+  }
+  // Of 2 m forwards, as of the backwards, the last stage runs 2 p + 1 apart.
+  assert_true(near(least_s, 2 * (2 * p + 1) * hidden_s));
+  destroy(&made);
+}
+
+// Of F and I of a chunk a share is an exchange of tokens, which the kernels of a pair hide.
+static void dualpipe_v_hides_the_exchange_of_its_pairs(void **state) {
+  (void)state;
+  for (int p = 2; p <= 8; p++) {
+    for (int i = 0; i < 4; i++) expect_pairs(p, i % 2 ? 0.25 : 0.125, i / 2 ? 0.0625 : 0);
+  }
+}
+
 // Idle share of 1F1B: (p-1)/(m+p-1).
 static void eight_stages_idle_seven_of_fifteen_and_seven_of_seventy_one(void **state) {
   (void)state;
@@ -158,6 +207,8 @@ static int kept_by_formula(ot_pipeline kind, int p, int m, int r) {
       return 2 * p - 1;
     case OT_PIPELINE_ZB_V:
       return 2 * p;
+    case OT_PIPELINE_DUALPIPE_V:
+      return 2 * p + 1;
     case OT_PIPELINES:
       break;
   }
@@ -192,6 +243,7 @@ static void stages_keep_what_the_papers_say(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bubbles_are_those_of_the_papers),
+      cmocka_unit_test(dualpipe_v_hides_the_exchange_of_its_pairs),
       cmocka_unit_test(eight_stages_idle_seven_of_fifteen_and_seven_of_seventy_one),
       cmocka_unit_test(stages_keep_what_the_papers_say),
   };

@@ -279,6 +279,7 @@ static void builder_plans_two_send_buffers_or_as_many_as_the_order_needs(void **
       {{4, 1, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_GPIPE, false}, 2},
       {{4, 1, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_H2, false}, 2},
       {{2, 2, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, false}, 2},
+      {{2, 2, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_DUALPIPE_V, false}, 2},
       {{4, 2, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, false}, 3},
   };
   for (int i = 0; i < OT_COUNT(cases); i++) {

@@ -184,6 +184,7 @@ static void everything_starts_after_what_it_waits_for(void **state) {
       {1, 1, 4, 1, 1, 3, OT_PIPELINE_1F1B},        {2, 1, 2, 2, 1, 2, OT_PIPELINE_GPIPE},
       {2, 2, 2, 1, 2, 3, OT_PIPELINE_INTERLEAVED}, {4, 1, 2, 1, 1, 1, OT_PIPELINE_ZB_H1},
       {4, 2, 1, 1, 1, 0, OT_PIPELINE_ZB_V},        {2, 2, 2, 1, 1, 3, OT_PIPELINE_ZB_V},
+      {2, 2, 2, 1, 1, 0, OT_PIPELINE_DUALPIPE_V},
   };
   for (int i = 0; i < OT_COUNT(layouts); i++) {
     planned p;

@@ -11,6 +11,7 @@ typedef struct replayer {
   ot_rank_price *ranks;    // [num_ranks], `end`: time at which the rank is free
   bool *begun;             // [num_ranks]
   int *held;               // [num_ranks] live activations
+  int *joined;             // [num_ranks] next actions that are part of a pair
 } replayer;
 
 static double *done_of(const replayer *p, const ot_action *action) {
@@ -62,9 +63,36 @@ static void hold(replayer *p, int rank, ot_action_kind kind) {
   if (kind == OT_ACTION_WEIGHT || kind == OT_ACTION_BACKWARD) p->held[rank]--;
 }
 
+// F with the I and W, or the B, that follow it.
+static void replay_pair(replayer *p, const ot_action *first) {
+  const int rank = p->order->rank_of[first->chunk];
+  ot_rank_price *const price = &p->ranks[rank];
+  const int count = p->order->split ? 3 : 2;
+  double start = price->end, cost = 0;
+  for (int i = 0; i < count; i++) {
+    const double ready = i < 2 ? ready_at(p, &first[i]) : 0;
+    if (ready > start) start = ready;
+    cost += p->costs->pair * cost_of(p->costs, &first[i]);
+  }
+  price->busy += cost;
+  price->end = start + cost;
+  for (int i = 0; i < count; i++) *done_of(p, &first[i]) = price->end;
+  hold(p, rank, OT_ACTION_FORWARD);
+  p->joined[rank] = count - 1;
+}
+
 static void replay(replayer *p, const ot_action *action) {
   const int rank = p->order->rank_of[action->chunk];
   ot_rank_price *const price = &p->ranks[rank];
+  if (p->joined[rank] > 0) {
+    p->joined[rank]--;
+    hold(p, rank, action->kind);
+    return;
+  }
+  if (action->paired && p->costs->pair > 0) {
+    replay_pair(p, action);
+    return;
+  }
   const double ready = ready_at(p, action);
   const double start = ready > price->end ? ready : price->end;
   const double cost = cost_of(p->costs, action);
@@ -87,6 +115,7 @@ void ot_order_price_build(const ot_pipeline_schedule *order, const ot_order_cost
   p.ranks = ot_arena_array(arena, order->num_ranks, sizeof *p.ranks);
   p.begun = ot_arena_array(arena, order->num_ranks, sizeof *p.begun);
   p.held = ot_arena_array(arena, order->num_ranks, sizeof *p.held);
+  p.joined = ot_arena_array(arena, order->num_ranks, sizeof *p.joined);
   ot_pipeline_walk walk;
   ot_pipeline_walk_begin(order, arena, &walk);
   const ot_action *action;

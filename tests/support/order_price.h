@@ -10,6 +10,8 @@ typedef struct ot_order_costs {
   const double *forward, *input, *weight;  // [num_chunks] any unit of time; B costs input + weight
   double message;       // from the end of an action to the start of a dependent one on another rank
   bool message_blocks;  // the sending rank is idle meanwhile
+  double pair;  // a pair starts with the inputs of both, takes this share of their time and ends
+                // both at once; 0: its actions run one after the other
 } ot_order_costs;
 
 typedef struct ot_rank_price {

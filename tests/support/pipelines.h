@@ -26,5 +26,5 @@ ot_status pipeline_case_build(const pipeline_shape *shape, pipeline_case *out);
 void pipeline_case_create(const pipeline_shape *shape, pipeline_case *out);
 void pipeline_case_destroy(pipeline_case *out);
 
-// Chunks per rank that tests use for `kind`: 2 for interleaved and zb-v.
+// Chunks per rank that tests use for `kind`: 2 for interleaved, zb-v and dualpipe-v.
 int pipeline_chunks(ot_pipeline kind);

@@ -13,9 +13,9 @@ static const int prefetches[] = {1, 0, 2};
 // all.
 static const double rooms[] = {0, 0.3, 64};
 static const int rounds[] = {4, 1, 3};
-static const ot_pipeline pipelines[] = {OT_PIPELINE_1F1B,        OT_PIPELINE_GPIPE,
-                                        OT_PIPELINE_INTERLEAVED, OT_PIPELINE_ZB_H1,
-                                        OT_PIPELINE_ZB_H2,       OT_PIPELINE_ZB_V};
+static const ot_pipeline pipelines[] = {
+    OT_PIPELINE_1F1B,  OT_PIPELINE_GPIPE, OT_PIPELINE_INTERLEAVED, OT_PIPELINE_ZB_H1,
+    OT_PIPELINE_ZB_H2, OT_PIPELINE_ZB_V,  OT_PIPELINE_DUALPIPE_V};
 enum { BY_COST, UNEVEN, LAYOUTS };
 enum { NONE, SELECTIVE, FULL, MIXED, RECOMPUTES };
 
