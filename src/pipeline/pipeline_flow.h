@@ -17,7 +17,7 @@ typedef struct ot_flow_action {
   int32_t buffer;   // send buffer of `out`, per stage and direction
   int32_t reuse;    // previous message in that buffer
   int32_t posts;    // message whose receive is posted after this action
-  bool paired;      // an F that runs together with the backward after it, on which it waits, too
+  int32_t paired;   // 1: an F that runs together with the backward after it, for which it waits
   ot_work work;
 } ot_flow_action;
 

@@ -387,8 +387,10 @@ static void bounds_never_exceed_estimates(void **state) {
 }
 
 // Valid combinations of pipeline schedule and ZeRO stage, as plan/space.h defines them.
-static bool is_one(const ot_candidate *c) {
+static bool is_one(const ot_job *job, const ot_candidate *c) {
   const bool folded = ot_pipeline_rules_of(c->pipeline)->min_chunks > 1;
+  const bool hides = job->engine->overlap_pairs && job->model->moe.num_experts > 0;
+  if (c->pipeline == OT_PIPELINE_DUALPIPE_V && !hides) return false;
   if (c->pp == 1 && (c->pipeline != OT_PIPELINE_1F1B || c->vpp > 1)) return false;
   if (c->pp > 1 && (c->vpp > 1) != folded) return false;
   return c->zero == 0 ? c->dp_shard == 1 : c->dp_shard > 1;
@@ -405,13 +407,13 @@ static int digit(int64_t *number, int64_t choices) {
 static int64_t count_ways(const ot_job *job, ot_candidate c) {
   const int64_t chunks = job->model->num_layers + 1;
   int64_t count = 0;
-  for (int64_t i = 0; i < 6 * chunks * 4 * c.dp; i++) {
+  for (int64_t i = 0; i < (int)OT_PIPELINES * chunks * 4 * c.dp; i++) {
     int64_t rest = i;
-    c.pipeline = (ot_pipeline)digit(&rest, 6);
+    c.pipeline = (ot_pipeline)digit(&rest, OT_PIPELINES);
     c.vpp = 1 + digit(&rest, chunks);
     c.zero = digit(&rest, 4);
     c.dp_shard = 1 + digit(&rest, c.dp);
-    count += is_one(&c) && ot_candidate_check(job, &c) == OT_OK;
+    count += is_one(job, &c) && ot_candidate_check(job, &c) == OT_OK;
   }
   return count;
 }
