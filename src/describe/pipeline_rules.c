@@ -4,10 +4,10 @@
 
 #include <assert.h>
 
-#define NAMES                                                                             \
-  [OT_PIPELINE_GPIPE] = "gpipe", [OT_PIPELINE_1F1B] = "1f1b",                             \
-  [OT_PIPELINE_INTERLEAVED] = "interleaved", [OT_PIPELINE_ZB_H1] = "zb-h1",               \
-  [OT_PIPELINE_ZB_H2] = "zb-h2", [OT_PIPELINE_ZB_V] = "zb-v",                             \
+#define NAMES                                                               \
+  [OT_PIPELINE_GPIPE] = "gpipe", [OT_PIPELINE_1F1B] = "1f1b",               \
+  [OT_PIPELINE_INTERLEAVED] = "interleaved", [OT_PIPELINE_ZB_H1] = "zb-h1", \
+  [OT_PIPELINE_ZB_H2] = "zb-h2", [OT_PIPELINE_ZB_V] = "zb-v",               \
   [OT_PIPELINE_DUALPIPE_V] = "dualpipe-v"
 const char *const ot_pipeline_names[OT_PIPELINES + 1] = {NAMES};
 const char *const ot_pipeline_asked_names[OT_PIPELINES + 2] = {NAMES, [OT_PIPELINES] = "dualpipe"};
