@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "files/config_file.h"
+#include "host/cores.h"
 #include "support/bench_program.h"
 #include "support/bench_step.h"
 
@@ -174,7 +175,7 @@ static ot_status run_program(const ot_options *options) {
                 .repeats = (int)ot_options_integer(options, "repeats"),
                 .phases = ot_options_flag(options, "phases"),
                 .json = ot_options_json(options)};
-  if (s.threads == 0) s.threads = ot_runtime_cores();
+  if (s.threads == 0) s.threads = ot_host_cores();
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   subject *const both = ot_arena_array(&arena, 2, sizeof *both);

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 #include "host/clock.h"
+#include "host/cores.h"
 #include "kernels/matrix.h"
 #include "ops/op.h"
 #include "support/bench_program.h"
@@ -148,7 +149,7 @@ static settings read_settings(const ot_options *o) {
                 .phases = ot_options_flag(o, "phases"),
                 .json = ot_options_json(o)};
   if (s.micro_batch == 0) s.micro_batch = s.batch;
-  if (s.threads == 0) s.threads = ot_runtime_cores();
+  if (s.threads == 0) s.threads = ot_host_cores();
   return s;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "host/clock.h"
+#include "host/cores.h"
 #include "runtime/inference.h"
 #include "runtime/model_files.h"
 #include "support/bench_program.h"
@@ -220,7 +221,7 @@ static ot_status run_program(const ot_options *o) {
                 .threads = (int)ot_options_integer(o, "threads"),
                 .repeats = (int)ot_options_integer(o, "repeats"),
                 .json = ot_options_json(o)};
-  if (s.threads == 0) s.threads = ot_runtime_cores();
+  if (s.threads == 0) s.threads = ot_host_cores();
   OT_CHECK(s.context + s.tokens + 2 <= 1024, OT_USAGE,
            "--context and --tokens make more than 1024 tokens");
   ot_model_files files;

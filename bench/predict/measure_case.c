@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicts the step of one configuration, then measures it a few times.
+// Measures steps of one configuration, and compares them with their prediction.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "host/cores.h"
+#include "measure/measure.h"
 #include "measure/trial.h"
 #include "predict/predict.h"
 
-// Results written by the threads of the ranks, each at its own index.
-typedef struct record {
-  const ot_prediction *prediction;
-  const ot_mesh *mesh;
-  double step_s[OT_PREDICT_MAX_RANKS][OT_PREDICT_MAX_STEPS];
-  ot_predict_terms terms[OT_PREDICT_MAX_RANKS][OT_PREDICT_MAX_STEPS];
-  ot_timeline_summary summary[OT_PREDICT_MAX_RANKS];  // of the last step
-  int64_t planned[OT_PREDICT_MAX_RANKS], touched[OT_PREDICT_MAX_RANKS];
-  ot_task_timings tasks;  // of rank 0
-} record;
+static int threads_of(const ot_predict_case *c, const ot_run *run) {
+  return run->threads > 0 ? run->threads : ot_host_threads(c->ranks);
+}
 
 static void add_terms(const ot_timeline *timeline, const ot_schedule *schedule, double scale,
                       ot_predict_terms *terms) {
@@ -27,19 +23,84 @@ static void add_terms(const ot_timeline *timeline, const ot_schedule *schedule, 
   }
 }
 
+// ---- measurement ----
+
+// Steps of one run; each rank writes at its own index.
+typedef struct batch {
+  ot_predict_record *record;
+  ot_predict_step **steps;  // [steps] of the record
+} batch;
+
 static ot_status on_step(void *context, const ot_trial_step *step) {
-  record *const r = context;
+  batch *const b = context;
+  ot_predict_record *const r = b->record;
+  const int rank = step->rank;
   if (step->touched_bytes > 0) {
-    r->touched[step->rank] = step->touched_bytes;
+    r->touched[rank] = step->touched_bytes;
     return OT_OK;
   }
-  r->planned[step->rank] = step->schedule->memory.peak_bytes;
+  r->planned[rank] = step->schedule->memory.peak_bytes;
   if (step->step == 0) return OT_OK;
-  r->step_s[step->rank][step->step - 1] = step->seconds;
-  add_terms(step->timeline, step->schedule, 1, &r->terms[step->rank][step->step - 1]);
-  if (step->rank == 0) ot_task_timings_add(&r->tasks, step->timeline, step->schedule, 0);
-  r->summary[step->rank] = ot_timeline_summarize(step->timeline, step->schedule);
+  ot_predict_step *const out = b->steps[step->step - 1];
+  out->rank_s[rank] = step->seconds;
+  out->summary[rank] = ot_timeline_summarize(step->timeline, step->schedule);
+  add_terms(step->timeline, step->schedule, 1, &out->terms[rank]);
+  if (rank == 0) ot_task_timings_add(&out->tasks, step->timeline, step->schedule, 0);
   return OT_OK;
+}
+
+static ot_status run_batch(int steps, ot_trial *trial, ot_arena *arena, ot_predict_record *r,
+                           double *seconds) {
+  batch b = {.record = r, .steps = &r->steps[r->count]};
+  for (int i = 0; i < steps; i++) {
+    b.steps[i] = ot_arena_array(arena, 1, sizeof **b.steps);
+    b.steps[i]->tasks.arena = arena;
+  }
+  trial->steps = steps + 1;
+  trial->context = &b;
+  OT_TRY(ot_trial_run(trial));
+  r->count += steps;
+  double pace_s, round_trip_s;
+  OT_TRY(ot_measure_round_trip(&round_trip_s));
+  OT_TRY(ot_measure_pace(&pace_s));
+  for (int i = 0; i < steps; i++) {
+    b.steps[i]->pace_s = pace_s;
+    b.steps[i]->round_trip_s = round_trip_s;
+    *seconds += b.steps[i]->rank_s[0];
+  }
+  return OT_OK;
+}
+
+// By the time of a step that does not count.
+static ot_status find_round(const ot_predict_how *how, ot_trial *trial, ot_arena *arena,
+                            ot_predict_record *r) {
+  double seconds = 0;
+  OT_TRY(run_batch(1, trial, arena, r, &seconds));
+  r->count = 0;
+  const double steps = ceil(how->round_s / seconds);
+  r->round = steps < OT_PREDICT_MAX_STEPS / 8 ? (int)steps : OT_PREDICT_MAX_STEPS / 8;
+  return OT_OK;
+}
+
+ot_status ot_predict_case_measure(const ot_predict_case *c, const ot_predict_how *how,
+                                  ot_arena *arena, ot_predict_record *r) {
+  ot_config config;
+  OT_ASSERT(c->ranks <= OT_PREDICT_MAX_RANKS);
+  OT_TRY(ot_predict_case_load(c, arena, &config));
+  ot_trial trial = {.run = &config.run,
+                    .ranks = c->ranks,
+                    .threads = threads_of(c, &config.run),
+                    .on_step = on_step};
+  if (r->round == 0) OT_TRY(find_round(how, &trial, arena, r));
+  const int steps = (how->steps + r->round - 1) / r->round * r->round;
+  for (double s = 0; s < how->least_s && r->count + steps <= OT_PREDICT_MAX_STEPS;) {
+    OT_TRY(run_batch(steps, &trial, arena, r, &s));
+  }
+  if (!how->memory) return OT_OK;
+  trial.poison = true;
+  trial.steps = 1;
+  trial.context = &(batch){.record = r};
+  return ot_trial_run(&trial);
 }
 
 static int by_value(const void *a, const void *b) {
@@ -48,34 +109,50 @@ static int by_value(const void *a, const void *b) {
 }
 
 // The slowest rank determines the time of a step.
-static void sum_up_steps(const record *r, int ranks, int steps, ot_predict_outcome *out) {
-  double slowest[OT_PREDICT_MAX_STEPS] = {0};
-  for (int i = 0; i < steps; i++) {
-    for (int rank = 0; rank < ranks; rank++) {
-      if (r->step_s[rank][i] > slowest[i]) slowest[i] = r->step_s[rank][i];
-    }
-  }
-  int best = 0;
-  for (int i = 0; i < steps; i++) best = slowest[i] < slowest[best] ? i : best;
+static double slowest_s(const ot_predict_step *step, int ranks) {
+  double most_s = 0;
+  for (int i = 0; i < ranks; i++) most_s = fmax(most_s, step->rank_s[i]);
+  return most_s;
+}
+
+static void add_step(const ot_predict_step *step, int ranks, double share,
+                     ot_predict_outcome *out) {
+  ot_task_timings_join(&out->measured_tasks, &step->tasks);
   for (int rank = 0; rank < ranks; rank++) {
     for (int op = 0; op < OT_OP_COUNT; op++) {
-      out->measured.op_s[op] += r->terms[rank][best].op_s[op];
+      out->measured.op_s[op] += share * step->terms[rank].op_s[op];
     }
-    out->bubble += r->summary[rank].bubble_fraction / ranks;
-    out->exposed_s += r->summary[rank].exposed_s / ranks;
+    out->bubble += share * step->summary[rank].bubble_fraction / ranks;
+    out->exposed_s += share * step->summary[rank].exposed_s / ranks;
   }
-  qsort(slowest, (size_t)steps, sizeof *slowest, by_value);
-  out->measured_s = (slowest[(steps - 1) / 2] + slowest[steps / 2]) / 2;
-  out->fastest_s = slowest[0];
+}
+
+static void sum_up_steps(const ot_predict_record *r, int ranks, ot_predict_outcome *out) {
+  double step_s[OT_PREDICT_MAX_STEPS], round_s[OT_PREDICT_MAX_STEPS] = {0};
+  int fastest[OT_PREDICT_MAX_STEPS];
+  for (int i = 0; i < r->count; i++) {
+    step_s[i] = slowest_s(r->steps[i], ranks);
+    round_s[i / r->round] += step_s[i] / r->round;
+  }
+  const int rounds = r->count / r->round, n = ot_timings_fastest(round_s, rounds, fastest);
+  out->measured_s = ot_timings_fast_mean(round_s, rounds);
+  out->task_steps = n * r->round;
+  out->fastest = r->steps[fastest[0] * r->round];
+  for (int i = 0; i < out->task_steps; i++) {
+    const int step = fastest[i / r->round] * r->round + i % r->round;
+    add_step(r->steps[step], ranks, 1.0 / out->task_steps, out);
+  }
+  qsort(step_s, (size_t)r->count, sizeof *step_s, by_value);
+  out->median_s = (step_s[(r->count - 1) / 2] + step_s[r->count / 2]) / 2;
 }
 
 // ---- memory ----
 
 // The prediction for a rank is the memory planned for its stage.
-static void compare_memory(const record *r, int ranks, ot_predict_outcome *out) {
-  const ot_prediction *const p = r->prediction;
-  for (int rank = 0; rank < ranks; rank++) {
-    const int stage = ot_mesh_coordinate(r->mesh, rank, OT_AXIS_PP);
+static void compare_memory(const ot_prediction *p, const ot_mesh *mesh, const ot_predict_record *r,
+                           ot_predict_outcome *out) {
+  for (int rank = 0; rank < mesh->ranks; rank++) {
+    const int stage = ot_mesh_coordinate(mesh, rank, OT_AXIS_PP);
     const int64_t planned = p->schedules[stage]->memory.peak_bytes;
     const bool seen = r->touched[rank] > 0;
     if (planned > out->planned_bytes) out->planned_bytes = planned;
@@ -104,46 +181,20 @@ static ot_status predict(const ot_prediction *p, int ranks, ot_arena *arena,
   return OT_OK;
 }
 
-static ot_status run_case(const ot_predict_case *c, const ot_predict_how *how, ot_arena *arena,
-                          record *r, ot_predict_outcome *out) {
+ot_status ot_predict_case_compare(const ot_predict_case *c, const ot_predict_record *record,
+                                  const ot_cluster *cluster, ot_arena *arena,
+                                  ot_predict_outcome *out) {
   ot_config config;
   ot_mesh mesh;
   ot_prediction prediction;
   OT_TRY(ot_predict_case_load(c, arena, &config));
   OT_TRY(ot_mesh_build(&config.run.parallel, c->ranks, &mesh));
-  const int cores = ot_runtime_cores(), given = config.run.threads;
-  const int shared = cores / c->ranks > 1 ? cores / c->ranks : 1;
-  const int threads = given > 0 ? given : shared;
   const ot_prediction_request request = {
-      .run = &config.run, .mesh = &mesh, .cluster = how->cluster, .threads = threads};
+      .run = &config.run, .mesh = &mesh, .cluster = cluster, .threads = threads_of(c, &config.run)};
+  *out = (ot_predict_outcome){.predicted_tasks.arena = arena, .measured_tasks.arena = arena};
   OT_TRY(ot_prediction_build(&request, arena, &prediction));
-  out->predicted_tasks.arena = r->tasks.arena = arena;
   OT_TRY(predict(&prediction, c->ranks, arena, out));
-  r->prediction = &prediction;
-  r->mesh = &mesh;
-  ot_trial trial = {.run = &config.run,
-                    .ranks = c->ranks,
-                    .threads = threads,
-                    .steps = how->steps + 1,
-                    .on_step = on_step,
-                    .context = r};
-  OT_TRY(ot_trial_run(&trial));
-  out->measured_tasks = r->tasks;
-  trial.poison = true;
-  trial.steps = 1;
-  if (how->memory) OT_TRY(ot_trial_run(&trial));
-  sum_up_steps(r, c->ranks, how->steps, out);
-  compare_memory(r, c->ranks, out);
+  sum_up_steps(record, c->ranks, out);
+  compare_memory(&prediction, &mesh, record, out);
   return OT_OK;
-}
-
-ot_status ot_predict_case_run(const ot_predict_case *c, const ot_predict_how *how, ot_arena *arena,
-                              ot_predict_outcome *out) {
-  OT_ASSERT(c->ranks <= OT_PREDICT_MAX_RANKS && how->steps <= OT_PREDICT_MAX_STEPS);
-  record *const r = calloc(1, sizeof *r);
-  OT_CHECK(r, OT_ENVIRONMENT, "out of memory");
-  *out = (ot_predict_outcome){0};
-  const ot_status status = run_case(c, how, arena, r, out);
-  free(r);
-  return status;
 }

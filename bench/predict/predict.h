@@ -24,32 +24,58 @@ extern const int ot_predict_num_cases;
 // Loads the run of a case into `arena`.
 ot_status ot_predict_case_load(const ot_predict_case *c, ot_arena *arena, ot_config *out);
 
-enum { OT_PREDICT_MAX_RANKS = 8, OT_PREDICT_MAX_STEPS = 32 };
+enum { OT_PREDICT_MAX_RANKS = 8, OT_PREDICT_MAX_STEPS = 128 };
 
 // Seconds of a step by op, summed over all ranks.
 typedef struct ot_predict_terms {
   double op_s[OT_OP_COUNT];
 } ot_predict_terms;
 
+// One measured step.
+typedef struct ot_predict_step {
+  double rank_s[OT_PREDICT_MAX_RANKS];  // of each rank
+  ot_timeline_summary summary[OT_PREDICT_MAX_RANKS];
+  ot_predict_terms terms[OT_PREDICT_MAX_RANKS];
+  ot_task_timings tasks;        // of rank 0
+  double pace_s, round_trip_s;  // of the machine after it (measure/measure.h)
+} ot_predict_step;
+
+// Measured steps of a case. All zero: none yet.
+typedef struct ot_predict_record {
+  ot_predict_step *steps[OT_PREDICT_MAX_STEPS];
+  int count;
+  int round;  // so many consecutive steps are one round, of which the fastest fifth counts
+  int64_t planned[OT_PREDICT_MAX_RANKS], touched[OT_PREDICT_MAX_RANKS];
+} ot_predict_record;
+
+typedef struct ot_predict_how {
+  int steps;       // of a run at least, after one warm-up step
+  double round_s;  // a round is so long, or one step
+  double least_s;  // runs are repeated until their steps have taken as long
+  bool memory;     // one more step that tracks written memory
+} ot_predict_how;
+
+// Adds steps, as long as there is room. In `arena`, which has to stay.
+ot_status ot_predict_case_measure(const ot_predict_case *c, const ot_predict_how *how,
+                                  ot_arena *arena, ot_predict_record *record);
+
 typedef struct ot_predict_outcome {
-  double predicted_s, measured_s;  // per step; measured: median over steps
-  double fastest_s;                // fastest measured step
+  double predicted_s, measured_s;  // per step; measured: mean of the fastest fifth of rounds
+  double median_s;                 // measured
+  const ot_predict_step *fastest;
   double expected_bubble, expected_exposed_s, bubble, exposed_s;  // means over ranks
   ot_predict_terms predicted, measured;
-  ot_task_timings predicted_tasks, measured_tasks;  // of rank 0; measured: of all steps
+  ot_task_timings predicted_tasks, measured_tasks;  // of rank 0; measured: of these steps
+  int task_steps;                                   // of measured_tasks
   int64_t planned_bytes, touched_bytes;             // of the fullest rank; touched 0: not measured
   int unequal_ranks;  // ranks whose touched memory differs from the plan
 } ot_predict_outcome;
 
-typedef struct ot_predict_how {
-  const ot_cluster *cluster;
-  int steps;    // measured steps, after one warm-up step
-  bool memory;  // one more step that tracks written memory
-} ot_predict_how;
+// Predicts the step and compares. In `arena`.
+ot_status ot_predict_case_compare(const ot_predict_case *c, const ot_predict_record *record,
+                                  const ot_cluster *cluster, ot_arena *arena,
+                                  ot_predict_outcome *out);
 
 // Prints the launches of rank 0 in which prediction and measurement of a step differ most: work,
-// calls, the price of a call next to first quartile, median and mean of its measured times.
-void ot_predict_tasks_print(const ot_predict_outcome *outcome, int steps, ot_arena *arena);
-
-ot_status ot_predict_case_run(const ot_predict_case *c, const ot_predict_how *how, ot_arena *arena,
-                              ot_predict_outcome *out);
+// calls, the price of a call next to first quartile and mean of its measured times.
+void ot_predict_tasks_print(const ot_predict_outcome *outcome, ot_arena *arena);

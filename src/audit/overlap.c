@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "host/cores.h"
 #include "ops/collective.h"
 
 // ---- one step ----
@@ -109,7 +110,7 @@ ot_status ot_audit_overlap(const ot_audit_request *request, ot_arena *arena,
   const ot_overlap_run run = {
       .run = ot_trainer_run(trainer),
       .micro_batches = ot_trainer_micro_batches(trainer),
-      .shares_cores = ot_world_core_sharers(world) * schedule->threads > ot_runtime_cores(),
+      .shares_cores = ot_world_core_sharers(world) * schedule->threads > ot_host_cores(),
   };
   *report = (ot_audit_report){.audit = "overlap", .arena = arena};
   ot_overlap_judge(&overlap, &run, report);

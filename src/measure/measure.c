@@ -10,11 +10,11 @@
 #include "comm/comm.h"
 #include "files/disk.h"
 #include "host/clock.h"
+#include "host/cores.h"
 #include "kernels/kernels.h"
 #include "measure/measure_parts.h"
 #include "ops/catalog.h"
 #include "ops/operands.h"
-#include "runtime/model_runtime.h"
 
 enum {
   LEAST_RUNS = 5,  // per figure
@@ -253,7 +253,7 @@ static void keep_tables(const measurement *m, ot_arena *arena, ot_measured_machi
 }
 
 static ot_status measure_cpu(const ot_measure_request *request, ot_arena *arena, ot_cluster *out) {
-  const int cores = ot_runtime_cores();
+  const int cores = ot_host_cores();
   const int ranks = request->ranks > 0 ? request->ranks : cores;
   // Ranks that share a core take turns, so timings of one of them are meaningless.
   const int together = ranks < cores ? ranks : cores, threads = cores / together;

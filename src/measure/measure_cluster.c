@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "base/text.h"
+#include "host/cores.h"
 #include "measure/measure_parts.h"
-#include "runtime/model_runtime.h"
 #include "train/rank_hosts.h"
 
 enum { LINE_BYTES = 64 };
@@ -59,7 +59,7 @@ static ot_status find_cores(ot_comm *comm, ot_arena *arena, rank_cores *own, dou
   CPU_ZERO(&set);
   (void)sched_getaffinity(0, sizeof set, &set);
   const uint64_t machine = machine_hash(comm);
-  own->cores = ot_runtime_cores();
+  own->cores = ot_host_cores();
   OT_TRY(count_equal(comm, machine, all, &own->neighbours));
   OT_TRY(count_equal(comm, ot_hash_bytes(machine, &set, sizeof set), all, &own->sharers));
   OT_TRY(gather(comm, own->cores / own->sharers, all));

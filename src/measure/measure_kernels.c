@@ -62,6 +62,14 @@ static const subject subjects[] = {
     {2, 2, true, 2, 128,
      GPT2 "model.vocab_size=1024 model.n_embd=128 model.n_layer=1 model.n_head=2 "
           "parallel.cp=2"},
+    {1, 1, false, 2, 512,
+     GPT2 "model.vocab_size=8192 model.n_embd=256 model.n_layer=2 model.n_head=4 "},
+    {2, 2, false, 2, 256,
+     GPT2 "model.vocab_size=8192 model.n_embd=256 model.n_layer=1 model.n_head=4 "
+          "parallel.tp=2"},
+    {2, 2, false, 1, 1024,
+     GPT2 "model.vocab_size=4096 model.n_embd=256 model.n_layer=1 model.n_head=4 "
+          "parallel.cp=2"},
     {1, 1, false, 4, 256,
      MIXTRAL "model.vocab_size=1024 model.hidden_size=128 model.intermediate_size=320 "
              "model.num_hidden_layers=2 model.num_attention_heads=4 model.num_key_value_heads=2 "
@@ -100,7 +108,7 @@ static const subject gpu_subjects[] = {
            "model.num_hidden_layers=1 model.num_attention_heads=2 model.num_key_value_heads=1"},
 };
 
-enum { MAX_SETS = 32, STEPS = 8, QUICK_STEPS = 2, MICRO_BATCHES = 2 };
+enum { MAX_SETS = 32, ROUNDS = 4, STEPS = 3, QUICK_STEPS = 1, MICRO_BATCHES = 2 };
 
 static ot_status load(const subject *s, const ot_kernel_trials *trials, ot_arena *arena,
                       ot_config *out) {
@@ -126,19 +134,29 @@ static ot_status load(const subject *s, const ot_kernel_trials *trials, ot_arena
 
 // ---- times of its tasks ----
 
+// Rounds of steps of one subject, at different times.
 typedef struct collection {
-  ot_task_timings times;
+  ot_task_timings times[ROUNDS];
+  double seconds[ROUNDS];  // of all steps of a round
+  int count;
   double event_s;  // see ot_kernel_trials
 } collection;
 
 static ot_status on_step(void *context, const ot_trial_step *step) {
   collection *const c = context;
   if (step->rank != 0 || step->step == 0) return OT_OK;
-  ot_task_timings_add(&c->times, step->timeline, step->schedule, c->event_s);
+  c->seconds[c->count] += step->seconds;
+  ot_task_timings_add(&c->times[c->count], step->timeline, step->schedule, c->event_s);
   return OT_OK;
 }
 
-static ot_status run_subject(const subject *s, const ot_kernel_trials *trials, collection *c) {
+static int rounds_of(const ot_kernel_trials *trials) {
+  return trials->quick || trials->backend != OT_BACKEND_CPU ? 1 : ROUNDS;
+}
+
+// One round; its times in `arena`.
+static ot_status run_subject(const subject *s, const ot_kernel_trials *trials, ot_arena *arena,
+                             collection *c) {
   ot_heap heap = {0};
   ot_arena scratch = ot_heap_arena_create(&heap);
   ot_config config;
@@ -147,12 +165,37 @@ static ot_status run_subject(const subject *s, const ot_kernel_trials *trials, c
                           .ranks = trials->ranks,
                           .threads = trials->threads,
                           .backend = trials->backend,
-                          .steps = trials->quick ? QUICK_STEPS : STEPS,
+                          .steps = 1 + (trials->quick ? QUICK_STEPS : STEPS),
                           .on_step = on_step,
                           .context = c};
+  c->times[c->count].arena = arena;
+  c->event_s = trials->event_s;
   if (status == OT_OK) status = ot_trial_run(&trial);
+  c->count++;
   ot_heap_release(&heap);
   return status;
+}
+
+// The kernels of the fastest round of each subject. In `arena`.
+static ot_status run_subjects(const ot_kernel_trials *trials, ot_arena *arena,
+                              ot_task_timings *out) {
+  const bool gpu = trials->backend != OT_BACKEND_CPU;
+  const subject *const all = gpu ? gpu_subjects : subjects;
+  const int count = gpu ? OT_COUNT(gpu_subjects) : OT_COUNT(subjects);
+  collection *const each = ot_arena_array(arena, count, sizeof *each);
+  for (int i = 0; i < count * rounds_of(trials); i++) {
+    const subject *const s = &all[i % count];
+    if (trials->ranks % s->multiple != 0) continue;
+    if (trials->quick != s->quick && (gpu || trials->quick)) continue;
+    OT_TRY(run_subject(s, trials, arena, &each[i % count]));
+  }
+  out->arena = arena;
+  for (int i = 0; i < count; i++) {
+    int fastest[ROUNDS];
+    const int n = ot_timings_fastest(each[i].seconds, each[i].count, fastest);
+    for (int k = 0; k < n; k++) ot_task_timings_join(out, &each[i].times[fastest[k]]);
+  }
+  return OT_OK;
 }
 
 // ---- fits ----
@@ -207,59 +250,46 @@ static ot_kernel_rates fit_op(const ot_task_timings *t, ot_op_kind op,
   };
 }
 
-ot_status ot_measure_kernels(const ot_kernel_trials *trials, ot_arena *arena,
-                             ot_measured_kernels *out) {
-  const bool gpu = trials->backend != OT_BACKEND_CPU;
-  const subject *const all = gpu ? gpu_subjects : subjects;
-  const int count = gpu ? OT_COUNT(gpu_subjects) : OT_COUNT(subjects);
-  collection c = {.times.arena = arena, .event_s = trials->event_s};
-  for (int i = 0; i < count; i++) {
-    if (trials->ranks % all[i].multiple != 0) continue;
-    if (trials->quick != all[i].quick && (gpu || trials->quick)) continue;
-    OT_TRY(run_subject(&all[i], trials, &c));
-  }
+static void fit_kernels(const ot_task_timings *times, const ot_kernel_trials *trials,
+                        ot_arena *arena, ot_measured_kernels *out) {
+  const double interruptions = interruptions_of(times);
   *out = (ot_measured_kernels){.rates = ot_arena_array(arena, OT_OP_COUNT, sizeof *out->rates)};
-  const double interruptions = interruptions_of(&c.times);
   for (int op = 0; op < OT_OP_COUNT; op++) {
-    const ot_kernel_rates rates = fit_op(&c.times, (ot_op_kind)op, trials, interruptions, arena);
+    const ot_kernel_rates rates = fit_op(times, (ot_op_kind)op, trials, interruptions, arena);
     if (rates.op) out->rates[out->num_rates++] = rates;
   }
-  out->launch_s = ot_timings_read(&c.times.gaps).seconds;
-  return OT_OK;
+}
+
+ot_status ot_measure_kernels(const ot_kernel_trials *trials, ot_arena *arena,
+                             ot_measured_kernels *out) {
+  ot_heap heap = {0};
+  ot_arena scratch = ot_heap_arena_create(&heap);
+  ot_task_timings times = {0};
+  const ot_status status = run_subjects(trials, &scratch, &times);
+  fit_kernels(&times, trials, arena, out);
+  out->launch_s = ot_timings_read(&times.gaps).seconds;
+  ot_heap_release(&heap);
+  return status;
 }
 
 // ---- ranks that share cores ----
 
-static ot_status note_step(void *context, const ot_trial_step *step) {
-  if (step->rank == 0 && step->step > 0) ot_timings_add(context, step->seconds);
-  return OT_OK;
-}
-
-static ot_status time_step(int ranks, bool quick, double *seconds) {
+ot_status ot_measure_sharing(int cores, bool quick, double *sharing) {
   const subject *s = subjects;
   while (quick && !s->quick) s++;
   ot_heap heap = {0};
-  ot_arena scratch = ot_heap_arena_create(&heap);
-  ot_config config;
-  ot_timings timings = {0};
-  const ot_kernel_trials trials = {.dtype = OT_F32, .ranks = ranks};
-  ot_status status = load(s, &trials, &scratch, &config);
-  const ot_trial trial = {.run = &config.run,
-                          .ranks = ranks,
-                          .threads = 1,
-                          .steps = quick ? QUICK_STEPS : 2 * STEPS,
-                          .on_step = note_step,
-                          .context = &timings};
-  if (status == OT_OK) status = ot_trial_run(&trial);
+  ot_arena arena = ot_heap_arena_create(&heap);
+  collection *const each = ot_arena_array(&arena, 2, sizeof *each);  // of one and two ranks a core
+  ot_status status = OT_OK;
+  ot_kernel_trials trials = {.dtype = OT_F32, .threads = 1, .quick = quick};
+  for (int i = 0; i < 2 * rounds_of(&trials) && status == OT_OK; i++) {
+    trials.ranks = cores * (1 + i % 2);
+    status = run_subject(s, &trials, &arena, &each[i % 2]);
+  }
+  if (status == OT_OK) {
+    const double alone_s = ot_timings_fast_mean(each[0].seconds, each[0].count);
+    *sharing = ot_timings_fast_mean(each[1].seconds, each[1].count) / (2 * alone_s);
+  }
   ot_heap_release(&heap);
-  *seconds = ot_timings_read(&timings).seconds;
   return status;
-}
-
-ot_status ot_measure_sharing(int cores, bool quick, double *sharing) {
-  double alone_s, shared_s;
-  OT_TRY(time_step(cores, quick, &alone_s));
-  OT_TRY(time_step(2 * cores, quick, &shared_s));
-  *sharing = alone_s > 0 ? shared_s / (2 * alone_s) : 0;
-  return OT_OK;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the parts of a measurement. Repeated runs are summarised by their first quartile,
-// because other load on the machine makes some runs longer and none shorter; kernels of steps by
-// their median and the share of interruptions.
+// because other load on the machine makes some runs longer and none shorter. Kernels of steps are
+// summarised by their median and the share of interruptions, in the fastest of several rounds of
+// steps: on a virtual machine, a neighbour can slow down all of them for seconds.
 #pragma once
 
 #include <stdint.h>
@@ -29,6 +30,13 @@ typedef struct ot_timing {
 } ot_timing;
 ot_timing ot_timings_read(ot_timings *timings);
 double ot_timings_median(ot_timings *timings);
+
+// Writes the indices of the fastest fifth of `count` rounds, at least one if there is one, to the
+// front of `fastest` [count], ascending in time. Returns their number.
+int ot_timings_fastest(const double *seconds, int count, int *fastest);
+
+// Their mean. At most OT_TIMINGS_MOST rounds.
+double ot_timings_fast_mean(const double *seconds, int count);
 
 // Kernel rates inside steps: small models of several families and parallel configurations are
 // trained for a few steps, and the constants of each kind of kernel are fitted to its task times.

@@ -55,6 +55,21 @@ void ot_task_timings_add(ot_task_timings *t, const ot_timeline *timeline,
   }
 }
 
+static void join(ot_timings *to, const ot_timings *from) {
+  for (int64_t i = 0; i < from->count && i < OT_TIMINGS_MOST; i++) {
+    if (to->count + i < OT_TIMINGS_MOST) to->seconds[to->count + i] = from->seconds[i];
+  }
+  to->count += from->count;
+  to->total_s += from->total_s;
+}
+
+void ot_task_timings_join(ot_task_timings *t, const ot_task_timings *from) {
+  for (int64_t i = 0; i < from->count; i++) {
+    join(find(t, from->rows[i].op, from->rows[i].terms), from->rows[i].runs);
+  }
+  join(&t->gaps, &from->gaps);
+}
+
 void ot_task_timings_add_simulated(ot_task_timings *t, const ot_timeline *timeline,
                                    const ot_schedule *schedule) {
   double launch_s = 0;

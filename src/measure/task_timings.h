@@ -28,6 +28,9 @@ typedef struct ot_task_timings {
 void ot_task_timings_add(ot_task_timings *timings, const ot_timeline *timeline,
                          const ot_schedule *schedule, double less_s);
 
+// Adds all runs of `from`.
+void ot_task_timings_join(ot_task_timings *timings, const ot_task_timings *from);
+
 // Adds the kernels of a simulated timeline, in which each task of a launch has its own span.
 void ot_task_timings_add_simulated(ot_task_timings *timings, const ot_timeline *timeline,
                                    const ot_schedule *schedule);

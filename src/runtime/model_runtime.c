@@ -13,8 +13,6 @@
 #include "runtime/runtime_state.h"
 #include "schedule/segment.h"
 
-int ot_runtime_cores(void) { return ot_host_cores(); }
-
 ot_backend ot_runtime_choose_device(ot_run_device device, int ranks) {
   const bool fits = ranks == 1 && ot_device_count(OT_BACKEND_CUDA) > 0;
   const bool chosen = device == OT_DEVICE_CUDA || (device == OT_DEVICE_AUTO && fits);
@@ -85,7 +83,7 @@ static ot_status build_graph(const ot_runtime_request *request, ot_mode mode, ot
       .weighted_targets = ot_run_weighted_targets(request->run),
       .draw_ids = request->draw_ids,
       .draws = request->draws,
-      .threads = request->threads > 0 ? request->threads : ot_runtime_cores(),
+      .threads = request->threads > 0 ? request->threads : ot_host_cores(),
       .backend = request->backend,
       .seed = request->seed,
       .expert_buffer = request->run ? request->run->parallel.expert_buffer : 0,

@@ -190,8 +190,7 @@ ot_status ot_runtime_hash_gradients(ot_runtime *runtime, int64_t *hashes);
 // The micro-batches that it needs.
 int ot_runtime_hashed_micro_batches(const ot_runtime *runtime);
 
-// Cores available to this process, and bytes of memory of this machine.
-int ot_runtime_cores(void);
+// Bytes of memory of this machine.
 int64_t ot_runtime_memory(void);
 
 // On a GPU, what is in use of its memory, and all of it; on the CPU, the largest resident size of
