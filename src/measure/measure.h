@@ -20,7 +20,7 @@ typedef struct ot_measure_request {
 
 // Measures kernels while all ranks work concurrently on equal shares of the cores: with one thread
 // per rank, with all cores for one rank, and with `ranks` ranks; then communication between 2, 4,
-// ... ranks. Text and arrays live in `arena` or are static. Takes two minutes on an idle
+// ... ranks. Text and arrays live in `arena` or are static. Takes about a minute on an idle
 // machine. Blocks.
 // A GPU is measured by one rank: products, copies, attention and launches alone, then the kernels
 // of steps, in bf16 and fp32. OT_ENVIRONMENT if it cannot be used.

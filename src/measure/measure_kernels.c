@@ -35,9 +35,9 @@ typedef struct subject {
 static const subject subjects[] = {
     {1, 1, false, 2, 256,
      LLAMA "model.vocab_size=4096 model.hidden_size=256 model.intermediate_size=768 "
-           "model.num_hidden_layers=2 model.num_attention_heads=8 model.num_key_value_heads=4"},
+           "model.num_hidden_layers=1 model.num_attention_heads=8 model.num_key_value_heads=4"},
     {1, 1, false, 4, 64,
-     GPT2 "model.vocab_size=2048 model.n_embd=384 model.n_layer=2 model.n_head=6 "
+     GPT2 "model.vocab_size=2048 model.n_embd=384 model.n_layer=1 model.n_head=6 "
           "parallel.zero=1"},
     {1, 1, false, 1, 512,
      LLAMA "model.vocab_size=8192 model.hidden_size=512 model.intermediate_size=1536 "
@@ -45,25 +45,25 @@ static const subject subjects[] = {
            "parallel.recompute=full"},
     {1, 1, true, 1, 128,
      LLAMA "model.vocab_size=1024 model.hidden_size=128 model.intermediate_size=384 "
-           "model.num_hidden_layers=2 model.num_attention_heads=4 model.num_key_value_heads=2"},
+           "model.num_hidden_layers=1 model.num_attention_heads=4 model.num_key_value_heads=2"},
     {1, 1, false, 4, 256,
      GPT2 "model.vocab_size=4096 model.n_embd=192 model.n_layer=1 model.n_head=3 "},
     {2, 2, false, 2, 256,
      LLAMA "model.vocab_size=4096 model.hidden_size=256 model.intermediate_size=768 "
-           "model.num_hidden_layers=2 model.num_attention_heads=8 model.num_key_value_heads=4 "
+           "model.num_hidden_layers=1 model.num_attention_heads=8 model.num_key_value_heads=4 "
            "parallel.tp=2"},
     {2, 2, false, 4, 64,
      GPT2 "model.vocab_size=2048 model.n_embd=384 model.n_layer=1 model.n_head=6 "
           "parallel.tp=2"},
     {2, 2, false, 1, 512,
      LLAMA "model.vocab_size=2048 model.hidden_size=256 model.intermediate_size=512 "
-           "model.num_hidden_layers=2 model.num_attention_heads=4 model.num_key_value_heads=2 "
+           "model.num_hidden_layers=1 model.num_attention_heads=4 model.num_key_value_heads=2 "
            "parallel.cp=2"},
     {2, 2, true, 2, 128,
      GPT2 "model.vocab_size=1024 model.n_embd=128 model.n_layer=1 model.n_head=2 "
           "parallel.cp=2"},
     {1, 1, false, 2, 512,
-     GPT2 "model.vocab_size=8192 model.n_embd=256 model.n_layer=2 model.n_head=4 "},
+     GPT2 "model.vocab_size=8192 model.n_embd=256 model.n_layer=1 model.n_head=4 "},
     {2, 2, false, 2, 256,
      GPT2 "model.vocab_size=8192 model.n_embd=256 model.n_layer=1 model.n_head=4 "
           "parallel.tp=2"},
@@ -72,7 +72,7 @@ static const subject subjects[] = {
           "parallel.cp=2"},
     {1, 1, false, 4, 256,
      MIXTRAL "model.vocab_size=1024 model.hidden_size=128 model.intermediate_size=320 "
-             "model.num_hidden_layers=2 model.num_attention_heads=4 model.num_key_value_heads=2 "
+             "model.num_hidden_layers=1 model.num_attention_heads=4 model.num_key_value_heads=2 "
              "model.num_local_experts=8 model.num_experts_per_tok=2"},
     {1, 1, true, 2, 128,
      MIXTRAL "model.vocab_size=1024 model.hidden_size=256 model.intermediate_size=512 "
@@ -80,7 +80,7 @@ static const subject subjects[] = {
              "model.num_local_experts=4 model.num_experts_per_tok=2"},
     {2, 1, false, 2, 256,
      MIXTRAL "model.vocab_size=1024 model.hidden_size=192 model.intermediate_size=256 "
-             "model.num_hidden_layers=2 model.num_attention_heads=4 model.num_key_value_heads=2 "
+             "model.num_hidden_layers=1 model.num_attention_heads=4 model.num_key_value_heads=2 "
              "model.num_local_experts=8 model.num_experts_per_tok=2 parallel.ep=2"},
 };
 
@@ -108,7 +108,7 @@ static const subject gpu_subjects[] = {
            "model.num_hidden_layers=1 model.num_attention_heads=2 model.num_key_value_heads=1"},
 };
 
-enum { MAX_SETS = 32, ROUNDS = 4, STEPS = 3, QUICK_STEPS = 1, MICRO_BATCHES = 2 };
+enum { MAX_SETS = 32, ROUNDS = 3, STEPS = 2, QUICK_STEPS = 1, MICRO_BATCHES = 2 };
 
 static ot_status load(const subject *s, const ot_kernel_trials *trials, ot_arena *arena,
                       ot_config *out) {
