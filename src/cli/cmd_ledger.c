@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `orthant ledger`: which changes of a recipe are worth stacking. Each action is a function of an
 // open ledger; ledger_*.c has those that need many.
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/quantity.h"
@@ -15,25 +17,33 @@
 #include "files/disk.h"
 #include "files/output_file.h"
 #include "ledger/contamination.h"
+#include "report/ledger_page.h"
 
 // ---- add ----
 
-// A path of the command line, which is relative to the current directory, for a file elsewhere.
-static const char *absolute(ot_arena *arena, const char *path) {
-  char folder[OT_PATH_BYTES];
-  if (path[0] == '/' || !getcwd(folder, sizeof folder)) return path;
-  return ot_arena_format(arena, "%s/%s", folder, path);
+ot_status ot_ledger_path_from(ot_arena *arena, const char *path, const char *from,
+                              const char **out) {
+  char here[OT_PATH_BYTES], there[OT_PATH_BYTES];
+  *out = path;
+  if (path[0] == '/') return OT_OK;
+  if (!getcwd(here, sizeof here)) return ot_disk_fail("find", "the current directory", errno);
+  if (!realpath(from, there)) return ot_disk_fail("find", from, errno);
+  *out = ot_disk_path_from(arena, ot_disk_join(arena, here, path), there);
+  return OT_OK;
 }
 
 // The text of changes/NAME.yaml from the options.
 static ot_status write_change(const ot_ledger_command *c, const char *path) {
   ot_arena *const arena = c->ledger.arena;
+  const char *const folder = ot_disk_join(arena, c->ledger.directory, "changes");
+  OT_TRY(ot_disk_make_directory(folder));
   ot_text_builder text = {.arena = arena};
   static const char *const words[] = {"class",  "hypothesis", "program",
                                       "commit", "pairing",    "note"};
   for (int i = 0; i < OT_COUNT(words); i++) {
     const char *value = ot_options_text(c->options, words[i]);
-    if (ot_text_equal(words[i], "program") && value) value = absolute(arena, value);
+    if (ot_text_equal(words[i], "program") && value)
+      OT_TRY(ot_ledger_path_from(arena, value, folder, &value));
     if (!ot_options_given(c->options, words[i])) continue;
     ot_json_writer quoted = ot_json_begin(arena, 0);
     ot_json_text(&quoted, NULL, value);
@@ -46,10 +56,10 @@ static ot_status write_change(const ot_ledger_command *c, const char *path) {
     const char *const equals = ot_text_find(set, "=");
     OT_CHECK(equals && equals > set, OT_USAGE, "\"%s\" is not KEY=VALUE (--set)", set);
     const char *const key = ot_arena_text(arena, set, equals - set);
-    const bool relative = ot_ledger_is_path(key, equals + 1);
-    ot_text_appendf(&text, "  %s: %s\n", key, relative ? absolute(arena, equals + 1) : equals + 1);
+    const char *value = equals + 1;
+    if (ot_ledger_is_path(key, value)) OT_TRY(ot_ledger_path_from(arena, value, folder, &value));
+    ot_text_appendf(&text, "  %s: %s\n", key, value);
   }
-  OT_TRY(ot_disk_make_directory(ot_disk_join(arena, c->ledger.directory, "changes")));
   return ot_output_file_replace(path, ot_text_builder_text(&text), text.length);
 }
 
@@ -188,6 +198,9 @@ static void print_look(const ot_ledger *l, const ot_ledger_look *k, const ot_led
   }
   print_interval("mean", &k->m.mean);
   if (l->policy.num_scales > 1) print_interval("trend", &k->m.trend);
+  if (l->policy.num_scales == 1)
+    printf("  one scale: whether it holds at larger ones%s is not known\n",
+           l->policy.target > 0 ? " and at the target" : "");
   if (!isnan(k->m.at_target.value)) {
     print_interval("at target", &k->m.at_target);
     if (k->m.at_target.low < 0 && k->m.at_target.high > 0)
@@ -198,9 +211,15 @@ static void print_look(const ot_ledger *l, const ot_ledger_look *k, const ot_led
   if (!isnan(t->base_s))
     printf("  planned at the target: %.4g s and %.4g s; m in all %.4f\n", t->base_s, t->change_s,
            exp(k->ln_quality) * t->base_s / t->change_s);
+  if (k->m.by_rounding)
+    printf("  note: the pairs differ by less than rounding; the interval is that of rounding\n");
   const ot_record_line *const proposal = ot_record_find(&l->record, "propose", "change", k->change);
   if (proposal && !ot_text_equal(ot_record_text(proposal->tree, "policy"), l->policy_hash))
     printf("  note: policy.yaml was changed after %s was registered\n", k->change);
+  const ot_ledger_page page = ot_ledger_page_of(l);
+  ot_text_builder predictions = {.arena = l->arena};
+  ot_ledger_print_predictions(&page, k->change, &predictions);
+  fputs(ot_text_builder_text(&predictions), stdout);
   if (k->facts.other_builds > 0)
     printf("  note: %d pairs were run by different builds or machines\n", k->facts.other_builds);
 }
@@ -256,6 +275,27 @@ static ot_status look(ot_ledger_command *c) {
   return bad ? ot_fail(OT_FINDINGS, "%s", "") : OT_OK;
 }
 
+// ---- sign ----
+
+// A person takes the verdict as it is: who, in a line after it.
+static ot_status sign(ot_ledger_command *c) {
+  ot_ledger *const l = &c->ledger;
+  const char *const name = ot_options_argument(c->options, 1);
+  const char *const by = ot_options_text(c->options, "by");
+  const char *const note = ot_options_text(c->options, "note");
+  const ot_node *const verdict = ot_ledger_find_verdict(l, name);
+  const char *const before = ot_ledger_find_signer(l, name);
+  OT_CHECK(verdict, OT_USAGE, "%s has no verdict to sign (`orthant ledger look %s`)", name, name);
+  OT_CHECK(before[0] == '\0', OT_USAGE, "the verdict on %s is signed by %s", name, before);
+  ot_json_writer line = ot_record_begin(&l->record, "sign", l->arena);
+  ot_json_text(&line, "change", name);
+  ot_json_text(&line, "verdict", ot_record_text(verdict, "verdict"));
+  ot_json_text(&line, "of", ot_record_text(verdict, "id"));
+  ot_json_text(&line, "signed_off", by ? by : ot_record_user(l->arena));
+  if (note) ot_json_text(&line, "note", note);
+  return ot_record_append(&l->record, &line, l->arena);
+}
+
 // The newest look and verdict of a change, as one document.
 const char *ot_ledger_lines_json(const ot_ledger *l, const char *change) {
   ot_json_writer json = ot_json_begin(l->arena, 2);
@@ -281,6 +321,7 @@ static const struct {
     {"add", 1, false, add},
     {"run", 1, false, run},
     {"look", 1, false, look},
+    {"sign", 1, false, sign},
     {"merge", 1, false, ot_ledger_merge},
     {"rerun", 0, false, ot_ledger_rerun},
     {"bisect", 0, false, ot_ledger_bisect},
@@ -303,32 +344,39 @@ static ot_status ledger(const ot_options *options) {
     return actions[i].run(&c);
   }
   ot_fail(OT_USAGE, "unknown action \"%s\"", name);
-  return ot_fail_hint(OT_USAGE,
-                      "one of init, fit, add, run, look, merge, rerun, bisect, report, export");
+  return ot_fail_hint(
+      OT_USAGE, "one of init, fit, add, run, look, sign, merge, rerun, bisect, report, export");
 }
 
 static const ot_option rows[] = {
     {"ledger", OT_OPTION_PATH, "DIR", "ledger", .help = "directory of the ledger"},
     {"jobs", OT_OPTION_INTEGER, "N", "1", 1, 1024, .help = "fit, run, merge: processes at a time"},
     {"pairs", OT_OPTION_INTEGER, "N", NULL, 2, OT_LEDGER_SEEDS,
-     .help = "fit, merge: pairs [those of the first look]"},
+     .help = "fit, merge, bisect: pairs [those of the first look]"},
     {"set", OT_OPTION_SETTING, "KEY=VALUE", .repeatable = true,
      .help = "add: what the change sets; rerun: another split of the run; repeatable"},
     {"class", OT_OPTION_CHOICE, "quality|speed|neutral", "quality",
      .help = "add: what the change claims"},
     {"hypothesis", OT_OPTION_REAL, "M", .help = "add: the multiplier that is expected"},
     {"program", OT_OPTION_PATH, "ORTHANT",
-     .help = "add: what runs the change; rerun, bisect: what runs again"},
+     .help = "add: what runs the change; rerun, bisect: what runs again, of commits within their "
+             "tree [build/orthant]"},
     {"commit", OT_OPTION_TEXT, "ID", .help = "add: the commit of that program, for the record"},
     {"pairing", OT_OPTION_CHOICE, "exact|seeds", "exact",
      .help = "add: seeds: other data by design (tokenizer, length)"},
-    {"note", OT_OPTION_TEXT, "TEXT", .help = "add: why"},
+    {"note", OT_OPTION_TEXT, "TEXT", .help = "add, sign: why"},
+    {"by", OT_OPTION_TEXT, "NAME", .help = "sign: who [the user of this machine]"},
     {"factorial", OT_OPTION_FLAG,
      .help = "merge: all effects from a two-level design of 4 to 16 arms"},
     {"write", OT_OPTION_TEXT, "NAME",
      .help = "merge: a file next to the base, with the parts that stay"},
     {"ranks", OT_OPTION_INTEGER, "N", NULL, 1, 1 << 20, .help = "rerun: another number of ranks"},
     {"seed", OT_OPTION_INTEGER, "N", "1", .help = "rerun: of the choice of runs"},
+    {"commits", OT_OPTION_TEXT, "GOOD..BAD", .help = "bisect: commits of git, by their loss"},
+    {"source", OT_OPTION_PATH, "DIR", .help = "bisect --commits: the repository [.]"},
+    {"build", OT_OPTION_TEXT, "CMD", "make",
+     .help = "bisect --commits: the shell command that builds a commit"},
+    {"against", OT_OPTION_PATH, "RUN.yaml", .help = "bisect: keys that it sets, by their loss"},
     {"from", OT_OPTION_TEXT, "ID", .help = "bisect: the first line of the record, by its id"},
     {"to", OT_OPTION_TEXT, "ID", .help = "bisect: the last line"},
     {"html", OT_OPTION_PATH, "FILE", .help = "report: a page"},
@@ -338,7 +386,7 @@ static const ot_option rows[] = {
 const ot_verb ot_verb_ledger = {
     .name = "ledger",
     .summary = "measure compute multipliers of changes to a recipe",
-    .arguments = "init|fit|add|run|look|merge|rerun|bisect|report|export [NAME...]",
+    .arguments = "init|fit|add|run|look|sign|merge|rerun|bisect|report|export [NAME...]",
     .min_arguments = 1,
     .max_arguments = -1,
     .details =
@@ -350,9 +398,11 @@ const ot_verb ot_verb_ledger = {
         "add NAME         registers a change before it runs: --set, or its file in changes/\n"
         "run NAME         audits it, and runs what the next look needs; resumes\n"
         "look NAME        analyses: better, worse, equal, undecided, withheld or vetoed\n"
+        "sign NAME        records who takes the verdict\n"
         "merge A [B...]   a stack against its parts: which of them stay\n"
         "rerun [K|RUN]    K recorded runs again: the same bits, or a finding\n"
-        "bisect           the first merge whose base is no longer what was recorded\n"
+        "bisect           the first merge whose base is no longer what was recorded; the first\n"
+        "                 commit (--commits) or key (--against) that changes the loss\n"
         "report           all changes: table, --html, --json; export: all runs as CSV\n"
         "Exit code 1: worse, vetoed, or a record that does not hold.",
     .examples =

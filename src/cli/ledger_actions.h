@@ -37,5 +37,10 @@ const char *ot_ledger_lines_json(const ot_ledger *ledger, const char *change);
 // computes them; null: this one.
 ot_status ot_ledger_find_bits(const ot_ledger *ledger, const char *program, const char **bits);
 
+// The path of a file, of the current directory unless it is absolute, as the files of the existing
+// directory `from` name it.
+ot_status ot_ledger_path_from(ot_arena *arena, const char *path, const char *from,
+                              const char **out);
+
 // The file `name` next to the base.
 const char *ot_ledger_base_path(const ot_ledger *ledger, const char *name);

@@ -20,7 +20,7 @@ static ot_status make_null_change(const ot_ledger *l, ot_ledger_change *out) {
   ot_number_print_shortest(number, sizeof number, config.run.optimizer.eps * 1.1);
   const char **const set = ot_arena_take(l->arena, sizeof *set);
   set[0] = ot_arena_format(l->arena, "optimizer.eps=%s", number);
-  *out = (ot_ledger_change){.name = "a-a",
+  *out = (ot_ledger_change){.name = OT_LEDGER_NULL_CHANGE,
                             .sets = {.count = 1, .text = set, .written = set},
                             .budget = 1,
                             .program = "",

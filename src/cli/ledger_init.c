@@ -2,8 +2,6 @@
 // `orthant ledger init`: a policy with a ladder below the base, and the cost of a claim.
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/quantity.h"
 #include "base/text.h"
@@ -13,18 +11,6 @@
 #include "files/output_file.h"
 
 enum { SCALES = 3 };
-
-// The path of `file` as seen from `directory`, both of this machine: relative where the file is in
-// the folder that holds `directory`.
-static const char *path_from(ot_arena *arena, const char *file, const char *directory) {
-  char whole[OT_PATH_BYTES], folder[OT_PATH_BYTES];
-  if (!realpath(file, whole) || !realpath(directory, folder)) return file;
-  char *const slash = strrchr(folder, '/');
-  const int64_t length = slash + 1 - folder;
-  if (strncmp(whole, folder, (size_t)length) != 0)
-    return ot_arena_text(arena, whole, ot_text_length(whole));
-  return ot_arena_format(arena, "../%s", whole + length);
-}
 
 // Parameters of a model are about proportional to layers x width^2: each scale has half of those of
 // the next and half of its tokens, so a quarter of its compute. Rates are those of the base at
@@ -83,7 +69,7 @@ static ot_status forecast(const ot_ledger *l, int pairs, double *change, double 
   OT_TRY(ot_ledger_list_base(l, pairs, &arms));
   for (int64_t i = 0; i < arms.count; i++) {
     ot_ledger_job job;
-    if (arms.arm[i].seed > 0) break;
+    if (arms.arm[i].seed > 0) continue;
     OT_TRY(ot_ledger_job_build(l, &arms.arm[i], &job));
     OT_TRY(ot_ledger_job_describe(l, &job));
     const int runs = arms.arm[i].budget == 1         ? pairs
@@ -133,8 +119,9 @@ ot_status ot_ledger_init(ot_ledger_command *c) {
   const char *const policy = ot_disk_join(l->arena, l->directory, "policy.yaml");
   OT_CHECK(!ot_disk_is_file(policy), OT_USAGE, "%s exists; a ledger is begun once", policy);
   OT_TRY(ot_disk_make_directory(ot_disk_join(l->arena, l->directory, "changes")));
-  const char *const text =
-      policy_text(l->arena, path_from(l->arena, base, l->directory), &config.run);
+  const char *from_here;
+  OT_TRY(ot_ledger_path_from(l->arena, base, l->directory, &from_here));
+  const char *const text = policy_text(l->arena, from_here, &config.run);
   OT_TRY(ot_output_file_replace(policy, text, ot_text_length(text)));
   const ot_presets presets = l->presets;
   OT_TRY(ot_ledger_open(l->directory, &presets, l->arena, l));

@@ -153,6 +153,24 @@ static void write_parts(const merging *m, ot_json_writer *line, const char *key,
 
 // ---- the new base ----
 
+// Paths that a change has relative to its own file become relative to `folder`.
+//   value, written   the same tree with absolute paths, and as in the file
+static void move_paths(ot_arena *arena, ot_node *value, const ot_node *written,
+                       const char *folder) {
+  if (value->kind == OT_NODE_SCALAR && !ot_text_equal(value->text, written->text))
+    value->text = ot_disk_path_from(arena, value->text, folder);
+  const ot_node *other = written->first;
+  for (ot_node *child = value->first; child; child = child->next, other = other->next)
+    move_paths(arena, child, other, folder);
+}
+
+static ot_status parse_value(ot_arena *arena, const char *set, const char **key, ot_node **out) {
+  const char *const equals = ot_text_find(set, "=");
+  *key = ot_arena_text(arena, set, equals - set);
+  const ot_tree_origin origin = {.name = *key};
+  return ot_tree_parse_yaml(&origin, equals + 1, ot_text_length(equals + 1), arena, out);
+}
+
 // The base with the settings of the parts that stay.
 static ot_status write_base(const merging *m, const char *path) {
   ot_ledger *const l = m->ledger;
@@ -165,11 +183,11 @@ static ot_status write_base(const merging *m, const char *path) {
     if (!ot_text_equal(m->fate[i], "stays")) continue;
     ot_text_appendf(&text, "# with %s\n", m->part[i]->name);
     for (int k = 0; k < sets->count; k++) {
-      const char *const equals = ot_text_find(sets->text[k], "=");
-      const char *const key = ot_arena_text(l->arena, sets->text[k], equals - sets->text[k]);
-      const ot_tree_origin origin = {.name = key};
-      ot_node *value;
-      OT_TRY(ot_tree_parse_yaml(&origin, equals + 1, ot_text_length(equals + 1), l->arena, &value));
+      const char *key;
+      ot_node *value, *written;
+      OT_TRY(parse_value(l->arena, sets->text[k], &key, &value));
+      OT_TRY(parse_value(l->arena, sets->written[k], &key, &written));
+      move_paths(l->arena, value, written, tree->directory);
       OT_TRY(ot_settings_put(&settings, key, value));
     }
   }
@@ -293,6 +311,7 @@ static ot_status screen(merging *m) {
   const ot_jackknife jackknife = {contrasts, &s, m->pairs, s.count, 0.95};
   ot_measured effects[OT_JACKKNIFE_VALUES];
   ot_jackknife_estimate(&jackknife, effects);
+  for (int i = 0; i < s.count; i++) ot_baseline_widen(&m->base, &effects[i]);
   ot_json_writer line = ot_record_begin(&m->ledger->record, "factorial", m->ledger->arena);
   ot_json_integer(&line, "runs", design.runs);
   ot_json_integer(&line, "resolution", design.resolution);

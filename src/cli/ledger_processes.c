@@ -18,30 +18,39 @@
 #include "files/disk.h"
 #include "files/tree_file.h"
 #include "host/child_socket.h"
+#include "ledger/preregistration.h"
 
 enum { LOG_BYTES_MAX = 1 << 26, WORDS_MAX = 400 };
 
 // ---- processes ----
 
-// In the new process: standard output to `out`, errors to `errors`.
-static _Noreturn void become(char *const *words, const char *out, const char *errors) {
+typedef struct command {
+  char *const *words;        // [..., null]
+  const char *folder;        // null: this one
+  const char *out, *errors;  // files
+} command;
+
+// In the new process.
+static _Noreturn void become(const command *c) {
+  char *const *const words = c->words;
   ot_child_setup(SIGTERM);
   const int nothing = open("/dev/null", O_RDONLY);
-  const int results = open(out, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  const int talk = open(errors, O_WRONLY | O_CREAT | O_APPEND, 0666);
+  const int talk = open(c->errors, O_WRONLY | O_CREAT | O_APPEND, 0666);
+  const int results =
+      strcmp(c->out, c->errors) == 0 ? talk : open(c->out, O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   if (results >= 0) dup2(results, STDOUT_FILENO);
   if (talk >= 0) dup2(talk, STDERR_FILENO);
-  execv(words[0], words);
+  if (!c->folder || chdir(c->folder) == 0) execvp(words[0], words);
   fprintf(stderr, "error: cannot start %s: %s\n", words[0], strerror(errno));
   fflush(stderr);
   _exit(127);
 }
 
-static ot_status start(char *const *words, const char *out, const char *errors, pid_t *process) {
+static ot_status start(const command *c, pid_t *process) {
   fflush(NULL);
   *process = fork();
-  if (*process == 0) become(words, out, errors);
+  if (*process == 0) become(c);
   OT_CHECK(*process > 0, OT_ENVIRONMENT, "cannot start a process: %s", strerror(errno));
   return OT_OK;
 }
@@ -115,7 +124,8 @@ static ot_status begin(pool *p, const ot_ledger_job *job) {
   while (slot->process != 0) slot++;
   slot->job = *job;
   const char *const log = log_of(p->ledger, job);
-  OT_TRY(start(words_of(p->ledger, job, leading), "/dev/null", log, &slot->process));
+  const command train = {words_of(p->ledger, job, leading), NULL, "/dev/null", log};
+  OT_TRY(start(&train, &slot->process));
   p->active++;
   return OT_OK;
 }
@@ -182,6 +192,20 @@ static ot_status list_jobs(const ot_ledger *ledger, const ot_ledger_arms *arms,
   return OT_OK;
 }
 
+// Before the first run of a scale: waits for those of the smaller ones, and predicts its loss.
+static ot_status enter_scale(pool *p, const ot_ledger_arms *arms, const ot_ledger_job *job) {
+  int pairs = 0;
+  for (int64_t i = 0; i < arms->count; i++)
+    if (arms->arm[i].seed >= pairs) pairs = arms->arm[i].seed + 1;
+  while (p->active > 0) await(p);
+  return p->failure.status == OT_OK ? ot_ledger_predict(p->ledger, job, pairs) : OT_OK;
+}
+
+static bool is_first_of_scale(const ot_ledger_job *jobs, int64_t i) {
+  return jobs[i].arm.scale > 0 && (i == 0 || jobs[i].arm.scale != jobs[i - 1].arm.scale ||
+                                   jobs[i].arm.num_changes != jobs[i - 1].arm.num_changes);
+}
+
 ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms, int most) {
   ot_ledger_job *jobs;
   pool p = {.ledger = ledger, .most = most};
@@ -191,6 +215,8 @@ ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms, int 
   ot_stop_count_begin();
   for (int64_t i = 0; i < p.wanted && p.failure.status == OT_OK; i++) {
     ot_failure_take(&p.failure, ot_ledger_job_describe(ledger, &jobs[i]));
+    if (p.failure.status == OT_OK && is_first_of_scale(jobs, i))
+      ot_failure_take(&p.failure, enter_scale(&p, arms, &jobs[i]));
     while (p.active == most) await(&p);
     if (ot_stop_count() > 0)
       ot_failure_take(&p.failure, ot_fail(OT_STOPPED, "stopped; the same command continues"));
@@ -208,6 +234,17 @@ static int await_one(pid_t process) {
   return status;
 }
 
+ot_status ot_ledger_run_command(const char *const *words, const char *folder, const char *out,
+                                const char *errors, int *code) {
+  const command c = {(char *const *)words, folder, out, errors};
+  pid_t process;
+  ot_stop_count_begin();
+  OT_TRY(start(&c, &process));
+  const int status = await_one(process);
+  *code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ot_stop_count() > 0 ? ot_fail(OT_STOPPED, "stopped") : OT_OK;
+}
+
 ot_status ot_ledger_run_apart(const ot_ledger *ledger, const ot_ledger_job *job,
                               ot_ledger_result *out) {
   const char *const leading[] = {"train", ledger->policy.base, "--resume", "never", NULL};
@@ -216,10 +253,13 @@ ot_status ot_ledger_run_apart(const ot_ledger *ledger, const ot_ledger_job *job,
   ot_stop_count_begin();
   OT_TRY(ot_disk_remove(job->directory));
   OT_TRY(ot_disk_make_directory(ot_disk_join(ledger->arena, ledger->directory, "runs")));
-  OT_TRY(start(words_of(ledger, job, leading), "/dev/null", log_of(ledger, job), &process));
+  const command train = {words_of(ledger, job, leading), NULL, "/dev/null", log_of(ledger, job)};
+  OT_TRY(start(&train, &process));
   const int status = await_one(process);
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  *out = (ot_ledger_result){.loss = NAN, .weights_hash = ""};
   if (code == OT_STOPPED) return ot_fail(OT_STOPPED, "stopped");
+  if (code == OT_NUMERIC) return OT_OK;
   if (code != 0) return failed(&p, job, status);
   return ot_ledger_read_result(ledger, job, out);
 }
@@ -255,7 +295,8 @@ static ot_status audit(ot_ledger *ledger, const ot_ledger_job *job,
   pid_t process;
   fprintf(stderr, "audit %s of %s\n", request->audit, job->id);
   OT_TRY(ot_disk_make_directory(ot_disk_join(arena, ledger->directory, "runs")));
-  OT_TRY(start(words_of(ledger, job, leading), out, log_of(ledger, job), &process));
+  const command look = {words_of(ledger, job, leading), NULL, out, log_of(ledger, job)};
+  OT_TRY(start(&look, &process));
   const int status = await_one(process);
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   if (code != 0 && code != OT_FINDINGS) return failed(&p, job, status);

@@ -10,9 +10,15 @@
 // state.
 ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms, int most);
 
-// Runs a job that is not recorded, into `directory`, and returns its result.
+// Runs a job that is not recorded, into `directory`, and returns its result; the loss is NaN if it
+// diverged.
 ot_status ot_ledger_run_apart(const ot_ledger *ledger, const ot_ledger_job *job,
                               ot_ledger_result *out);
+
+// Runs a command, `words` [..., null], in `folder` (null: this one), its output to the files `out`
+// and `errors`. OT_STOPPED after a signal, once it has ended.
+ot_status ot_ledger_run_command(const char *const *words, const char *folder, const char *out,
+                                const char *errors, int *code);
 
 // An audit of a run at its initial weights.
 typedef struct ot_ledger_audit_request {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant ledger rerun`: recorded runs again, to the same bits; `bisect`: the first merge after
-// which the baseline is no longer what was recorded.
+// `orthant ledger rerun`: recorded runs again, to the same bits.
 #include <math.h>
 #include <stdio.h>
 
@@ -129,7 +128,7 @@ ot_status ot_ledger_rerun(ot_ledger_command *command) {
     const ot_node *const line = l->record.line[i].tree;
     if (!ot_text_equal(l->record.line[i].kind, "run")) continue;
     // Calibration and tuning have no files that say what they ran.
-    if (ot_text_equal(ot_record_text(line, "change"), "a-a")) continue;
+    if (ot_text_equal(ot_record_text(line, "change"), OT_LEDGER_NULL_CHANGE)) continue;
     if (ot_record_integer(line, "seed") >= l->policy.seeds.base + l->policy.seeds.count) continue;
     if (ot_text_equal(ot_record_text(line, "state"), "finished")) runs[count++] = line;
   }
@@ -171,92 +170,4 @@ ot_status ot_ledger_find_bits(const ot_ledger *l, const char *program, const cha
 const char *ot_ledger_base_path(const ot_ledger *l, const char *name) {
   const int64_t folder = ot_disk_base_name(l->policy.base) - l->policy.base;
   return ot_arena_format(l->arena, "%s%s", ot_arena_text(l->arena, l->policy.base, folder), name);
-}
-
-// ---- bisect ----
-
-typedef struct bisection {
-  const ot_ledger *ledger;
-  const char *program;           // null: this one
-  const ot_record_line **merge;  // [count] that wrote a base, in order
-  int64_t count, looks;
-} bisection;
-
-static ot_status list_merges(bisection *b, const ot_options *o) {
-  const ot_record *const r = &b->ledger->record;
-  const char *const from = ot_options_text(o, "from"), *const to = ot_options_text(o, "to");
-  bool inside = from == NULL;
-  b->merge = ot_arena_array(b->ledger->arena, r->count + 1, sizeof *b->merge);
-  for (int64_t i = 0; i < r->count; i++) {
-    const ot_record_line *const line = &r->line[i];
-    if (from && ot_text_starts_with(line->id, from)) inside = true;
-    const bool merge =
-        ot_text_equal(line->kind, "merge") && ot_record_text(line->tree, "bits")[0] != '\0';
-    if (inside && merge) b->merge[b->count++] = line;
-    if (to && ot_text_starts_with(line->id, to)) inside = false;
-  }
-  OT_CHECK(b->count > 0, OT_USAGE,
-           "no merge in this part of the record wrote a base (merge --write FILE)");
-  return OT_OK;
-}
-
-// Whether the base of a merge still gives the recorded bits.
-static ot_status holds(bisection *b, int64_t i, bool *same) {
-  const ot_node *const line = b->merge[i]->tree;
-  ot_ledger l = *b->ledger;
-  const char *bits;
-  b->looks++;
-  OT_TRY(ot_ledger_set_base(&l, ot_ledger_base_path(&l, ot_record_text(line, "new_base"))));
-  *same = ot_text_equal(l.base_hash, ot_record_text(line, "new_base_hash"));
-  if (!*same) return OT_OK;
-  OT_TRY(ot_ledger_find_bits(&l, b->program, &bits));
-  *same = ot_text_equal(bits, ot_record_text(line, "bits"));
-  fprintf(stderr, "line %lld: %s\n", (long long)b->merge[i]->number,
-          *same ? "the recorded bits" : "other bits");
-  return OT_OK;
-}
-
-static ot_status tell_merge(const ot_ledger_command *c, const bisection *b, int64_t at) {
-  const ot_record_line *const line = b->merge[at];
-  ot_json_writer json = ot_json_begin(c->ledger.arena, c->as_json ? 2 : 0);
-  ot_json_object(&json, NULL);
-  ot_json_integer(&json, "looks", b->looks);
-  ot_json_integer(&json, "line", line->number);
-  ot_node_write_json(ot_node_child(line->tree, "stack"), "stack", &json);
-  ot_json_text(&json, "base", ot_record_text(line->tree, "new_base"));
-  ot_json_end(&json);
-  if (c->as_json)
-    puts(json.text);
-  else
-    printf(
-        "the first base that is not what was recorded: %s, by the merge of line %lld (%lld "
-        "looks)\n",
-        ot_record_text(line->tree, "new_base"), (long long)line->number, (long long)b->looks);
-  if (at == 0 && b->count > 1)
-    fprintf(stderr, "note: all bases differ; the program or the machine is another (build %s)\n",
-            c->ledger.record.build);
-  return ot_fail(OT_FINDINGS, "%s", "");
-}
-
-ot_status ot_ledger_bisect(ot_ledger_command *c) {
-  bisection b = {.ledger = &c->ledger, .program = ot_options_text(c->options, "program")};
-  bool same;
-  OT_TRY(list_merges(&b, c->options));
-  OT_TRY(holds(&b, b.count - 1, &same));
-  if (same) {
-    puts(c->as_json ? "{\"looks\": 1, \"line\": null}"
-                    : "the newest base has the recorded bits: nothing to search");
-    return OT_OK;
-  }
-  b.looks = 0;
-  int64_t low = -1, high = b.count - 1;  // low holds, or is before the first; high does not
-  while (high - low > 1) {
-    const int64_t middle = (low + high) / 2;
-    OT_TRY(holds(&b, middle, &same));
-    if (same)
-      low = middle;
-    else
-      high = middle;
-  }
-  return tell_merge(c, &b, high);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/text_builder.h"
 
 enum { CALL_BYTES_MAX = 1 << 26, FLUSH_BYTES = 1 << 20 };
 
@@ -68,6 +69,39 @@ char *ot_disk_join(ot_arena *arena, const char *directory, const char *name) {
   const int64_t length = ot_text_length(directory);
   const char *const separator = length > 0 && directory[length - 1] == '/' ? "" : "/";
   return ot_arena_format(arena, "%s%s%s", directory, separator, name);
+}
+
+// An absolute path without ".", ".." and empty names; "" for the root.
+static char *plain_path(ot_arena *arena, const char *path) {
+  char *const plain = ot_arena_take(arena, ot_text_length(path) + 2);
+  char *end = plain;
+  for (const char *at = path, *next; *at; at = next) {
+    while (*at == '/') at++;
+    next = at + strcspn(at, "/");
+    const int64_t length = next - at;
+    const bool up = length == 2 && at[0] == '.' && at[1] == '.';
+    if (length == 0 || (length == 1 && at[0] == '.')) continue;
+    while (up && end > plain && *--end != '/') continue;
+    if (up) continue;
+    *end++ = '/';
+    memcpy(end, at, (size_t)length);
+    end += length;
+  }
+  *end = '\0';
+  return plain;
+}
+
+const char *ot_disk_path_from(ot_arena *arena, const char *path, const char *directory) {
+  const char *const to = plain_path(arena, path), *const from = plain_path(arena, directory);
+  int64_t shared = 0;  // length of the leading names that both have
+  for (int64_t i = 0; to[i] && to[i] == from[i];)
+    if (strchr("/", to[++i]) && strchr("/", from[i])) shared = i;  // or the end, which it finds too
+  if (shared == 0) return path;
+  ot_text_builder text = {.arena = arena};
+  for (const char *at = from + shared; *at; at++)
+    if (*at == '/') ot_text_put(&text, "../");
+  ot_text_put(&text, to[shared] == '/' ? to + shared + 1 : ".");
+  return ot_text_builder_text(&text);
 }
 
 const char *ot_disk_base_name(const char *path) {

@@ -20,6 +20,10 @@ ot_status ot_disk_fail(const char *action, const char *path, int error);
 // "DIRECTORY/NAME" in `arena`.
 char *ot_disk_join(ot_arena *arena, const char *directory, const char *name);
 
+// The absolute `path` as seen from the absolute `directory`, in `arena`; unchanged where they share
+// only the root. By their text: a name before ".." must not be a link.
+const char *ot_disk_path_from(ot_arena *arena, const char *path, const char *directory);
+
 // The last component of `path`, within it.
 const char *ot_disk_base_name(const char *path);
 

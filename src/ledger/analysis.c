@@ -28,6 +28,19 @@ static void clear(double *losses) {
   for (int k = 0; k < OT_LEDGER_SEEDS; k++) losses[k] = NAN;
 }
 
+double ot_ledger_find_rounding(const ot_ledger *ledger, int scale, double loss) {
+  const char *const name = ledger->policy.scales[scale].name;
+  double known = 0;
+  for (int64_t i = 0; i < ledger->record.count; i++) {
+    const ot_record_line *const line = &ledger->record.line[i];
+    if (ot_text_equal(line->kind, "calibrate") &&
+        ot_text_equal(ot_record_text(line->tree, "scale"), name) &&
+        ot_text_equal(ot_record_text(line->tree, "base"), ledger->base_hash))
+      known = ot_record_real(line->tree, "pair_sd") * -ot_record_real(line->tree, "slope");
+  }
+  return fmax(known, ldexp(loss, -24));
+}
+
 static int budget_of(const ot_ledger_policy *p, double budget) {
   for (int i = 0; i < p->slope.num_factors; i++)
     if (p->slope.factors[i] == budget) return i;
@@ -58,6 +71,8 @@ ot_status ot_ledger_gather_base(const ot_ledger *ledger, int pairs, ot_baseline 
       out->budget_loss[arm->scale][budget_of(p, arm->budget)][arm->seed] = loss;
     }
   }
+  for (int s = 0; s < out->scales; s++)
+    out->rounding[s] = ot_ledger_find_rounding(ledger, s, out->loss[s][0]);
   return OT_OK;
 }
 
@@ -151,6 +166,15 @@ ot_ledger_census ot_ledger_count(const ot_ledger *ledger) {
 const ot_node *ot_ledger_find_verdict(const ot_ledger *ledger, const char *change) {
   const ot_record_line *const line = ot_record_find(&ledger->record, "verdict", "change", change);
   return line ? line->tree : NULL;
+}
+
+const char *ot_ledger_find_signer(const ot_ledger *ledger, const char *change) {
+  const ot_record_line *const line = ot_record_find(&ledger->record, "sign", "change", change);
+  const ot_node *const verdict = ot_ledger_find_verdict(ledger, change);
+  const bool newest =
+      line && verdict &&
+      ot_text_equal(ot_record_text(line->tree, "of"), ot_record_text(verdict, "id"));
+  return newest ? ot_record_text(line->tree, "signed_off") : "";
 }
 
 bool ot_ledger_is_final(const ot_ledger *ledger, const char *change) {
@@ -293,6 +317,7 @@ static ot_status record_look(ot_ledger *ledger, const ot_ledger_look *l) {
   ot_json_real(&line, "mean", l->m.mean.value);
   ot_json_real(&line, "se", l->m.mean.se);
   write_pair(&line, "ci", l->m.mean.low, l->m.mean.high);
+  ot_json_boolean(&line, "by_rounding", l->m.by_rounding);
   ot_json_real(&line, "p", l->m.mean.p);
   ot_json_real(&line, "level", l->level);
   ot_json_real(&line, "trend", l->m.trend.value);

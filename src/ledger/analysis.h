@@ -8,6 +8,10 @@
 // The finished runs of the baseline for `pairs` pairs. OT_USAGE naming the first that is missing.
 ot_status ot_ledger_gather_base(const ot_ledger *ledger, int pairs, ot_baseline *out);
 
+// The standard deviation of the difference of a pair that rounding alone tells apart, at a scale:
+// of the newest calibration of this base, but at least that of a `loss` of float32 weights.
+double ot_ledger_find_rounding(const ot_ledger *ledger, int scale, double loss);
+
 // The arms of a change.
 typedef struct ot_ledger_arm_facts {
   ot_changed arm;
@@ -61,5 +65,7 @@ ot_ledger_census ot_ledger_count(const ot_ledger *ledger);
 
 // The newest verdict of a change, or null.
 const ot_node *ot_ledger_find_verdict(const ot_ledger *ledger, const char *change);
+// Who signed it off (`ledger sign`); "": it is not signed.
+const char *ot_ledger_find_signer(const ot_ledger *ledger, const char *change);
 // Whether it ends the matter: better, worse, equal, vetoed, or undecided after the last look.
 bool ot_ledger_is_final(const ot_ledger *ledger, const char *change);

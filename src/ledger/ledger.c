@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a ledger needs to run, and in which order: seed by seed, so that every look is complete as
-// early as possible.
+// What a ledger needs to run, and in which order.
 #include "ledger/ledger.h"
 
 #include <math.h>
@@ -76,35 +75,30 @@ ot_ledger_arm ot_ledger_arm_of(const ot_ledger *ledger, const ot_ledger_change *
   return arm;
 }
 
-// The baseline of a seed at all scales and budgets.
-static void add_base(const ot_ledger *ledger, ot_ledger_arm arm, ot_ledger_arms *arms) {
+// The baseline of a scale and seed at all budgets.
+static void add_budgets(const ot_ledger *ledger, ot_ledger_arm arm, ot_ledger_arms *arms) {
   const ot_ledger_policy *const p = &ledger->policy;
-  for (arm.scale = 0; arm.scale < p->num_scales; arm.scale++) {
-    arm.budget = 1;
+  add(ledger, arms, arm);
+  if (p->slope.from == 1 || arm.seed >= p->slope.seeds) return;
+  for (int i = 0; i < p->slope.num_factors; i++) {
+    arm.budget = p->slope.factors[i];
     add(ledger, arms, arm);
-    if (p->slope.from == 1 || arm.seed >= p->slope.seeds) continue;
-    for (int i = 0; i < p->slope.num_factors; i++) {
-      arm.budget = p->slope.factors[i];
-      add(ledger, arms, arm);
-    }
   }
 }
 
 ot_status ot_ledger_list_base(const ot_ledger *ledger, int pairs, ot_ledger_arms *arms) {
   ot_ledger_arm arm = ot_ledger_arm_of(ledger, NULL, 0);
-  for (arm.seed = 0; arm.seed < pairs; arm.seed++) add_base(ledger, arm, arms);
+  for (arm.scale = 0; arm.scale < ledger->policy.num_scales; arm.scale++)
+    for (arm.seed = 0; arm.seed < pairs; arm.seed++) add_budgets(ledger, arm, arms);
   return OT_OK;
 }
 
 ot_status ot_ledger_list_arms(const ot_ledger *ledger, const ot_ledger_change *const *changes,
                               int num_changes, int pairs, ot_ledger_arms *arms) {
-  ot_ledger_arm base = ot_ledger_arm_of(ledger, NULL, 0),
-                own = ot_ledger_arm_of(ledger, changes, num_changes);
-  for (int seed = 0; seed < pairs; seed++) {
-    base.seed = own.seed = seed;
-    add_base(ledger, base, arms);
-    for (own.scale = 0; own.scale < ledger->policy.num_scales; own.scale++) add(ledger, arms, own);
-  }
+  ot_ledger_arm own = ot_ledger_arm_of(ledger, changes, num_changes);
+  OT_TRY(ot_ledger_list_base(ledger, pairs, arms));
+  for (own.scale = 0; own.scale < ledger->policy.num_scales; own.scale++)
+    for (own.seed = 0; own.seed < pairs; own.seed++) add(ledger, arms, own);
   return OT_OK;
 }
 

@@ -25,6 +25,9 @@ ot_status ot_ledger_set_base(ot_ledger *ledger, const char *path);
 
 enum { OT_LEDGER_TUNED = 4 };
 
+// The change of `ledger fit`, which no file describes: rounding alone.
+#define OT_LEDGER_NULL_CHANGE "a-a"
+
 // The baseline (no changes) or changes together, at a scale, a seed and a share of the budget.
 typedef struct ot_ledger_arm {
   const ot_ledger_change *const *changes;
@@ -51,7 +54,7 @@ typedef struct ot_ledger_job {
   int num_sets;
   const char **sets;  // [num_sets] KEY=VALUE, the output last
   int64_t steps, tokens;
-  double model_flops;  // of the whole run, from its schedules
+  double model_flops;  // of the whole run, from its schedules; with Muon's orthogonalisation
   double unit;         // of the metric, in nats a token
   const char *schedule_hash, *config_hash, *data_hash, *validation_hash;
 } ot_ledger_job;
@@ -88,8 +91,8 @@ typedef struct ot_ledger_arms {
   ot_ledger_arm *arm;  // [count]
 } ot_ledger_arms;
 
-// The arms of `changes` for `pairs` pairs at all scales, with those of the baseline and its slopes;
-// seed by seed.
+// The arms of `changes` for `pairs` pairs at all scales, after those of the baseline and its
+// slopes; scale by scale, so that what a scale says of the next is known before that runs.
 ot_status ot_ledger_list_arms(const ot_ledger *ledger, const ot_ledger_change *const *changes,
                               int num_changes, int pairs, ot_ledger_arms *arms);
 // The same for the baseline alone.

@@ -211,10 +211,10 @@ static ot_status hash_data(const ot_ledger *ledger, const ot_run *run, ot_ledger
   return status;
 }
 
-// FLOPs of a run are proportional to its sequences.
+// FLOPs of the model are proportional to the sequences of a run, those of Muon to its steps.
 static ot_status plan_steps(const ot_ledger *ledger, const ot_run *run, ot_ledger_job *job) {
   ot_mesh mesh;
-  double flops = 0;
+  double flops = 0, update = 0;
   OT_TRY(ot_mesh_build(&run->parallel, ledger->policy.ranks, &mesh));
   for (int rank = 0; rank < mesh.ranks; rank++) {
     ot_heap heap = {0};
@@ -228,6 +228,7 @@ static ot_status plan_steps(const ot_ledger *ledger, const ot_run *run, ot_ledge
     if (status == OT_OK) {
       const int order = ot_schedule_find_order(&planned.schedule, OT_ORDER_STEP, 0);
       flops += ot_order_flops(&planned.schedule, order, true);
+      update += ot_order_update_flops(&planned.schedule, order);
     }
     if (status == OT_OK && rank == 0)
       job->schedule_hash = ot_arena_format(ledger->arena, "%016llx",
@@ -237,7 +238,8 @@ static ot_status plan_steps(const ot_ledger *ledger, const ot_run *run, ot_ledge
   }
   job->steps = ot_run_total_steps(run);
   job->tokens = ot_run_tokens_after(run, job->steps);
-  job->model_flops = flops * ((double)job->tokens / (double)ot_run_tokens_after(run, 1));
+  job->model_flops = flops * ((double)job->tokens / (double)ot_run_tokens_after(run, 1)) +
+                     update * (double)job->steps;
   return OT_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 static const double parabola_limit = 0.2;  // in ln m
+static const double coverage = 0.95;
 
 enum { POINTS = OT_LEDGER_SCALES + OT_LEDGER_BUDGETS };
 
@@ -88,7 +89,7 @@ double ot_baseline_slope(const ot_baseline *base, int scale, int left_out) {
 // Fritsch and Carlson 1980: derivatives at the points of a falling curve that keep it monotone.
 static void monotone_slopes(const curve *c, double *m) {
   const int n = c->count;
-  double secant[POINTS];
+  double secant[POINTS] = {0};
   for (int i = 0; i + 1 < n; i++) secant[i] = (c->y[i + 1] - c->y[i]) / (c->x[i + 1] - c->x[i]);
   m[0] = secant[0];
   m[n - 1] = secant[n - 2];
@@ -128,6 +129,20 @@ static double invert(const curve *c, double y) {
       high = middle;
   }
   return (low + high) / 2;
+}
+
+double ot_baseline_loss_at(const ot_baseline *base, int scale, double x) {
+  double m[POINTS];
+  const curve c = curve_of(base, scale, -1);
+  const parabola p = fit(&c);
+  const int n = c.count;
+  if (fabs(x) <= parabola_limit || n < 3) return p.b * x + p.a * x * x;
+  monotone_slopes(&c, m);
+  if (x <= c.x[0]) return c.y[0] + m[0] * (x - c.x[0]);
+  if (x >= c.x[n - 1]) return c.y[n - 1] + m[n - 1] * (x - c.x[n - 1]);
+  int i = 0;
+  while (x > c.x[i + 1]) i++;
+  return cubic(&c, m, i, x);
 }
 
 double ot_ln_multiplier(const ot_baseline *base, const ot_changed *changed, int scale,
@@ -194,11 +209,56 @@ static void spread(const comparison *c, int scale, ot_multiplier *out) {
   out->pair_sd[scale] = n > 1 ? sqrt((aa + bb - 2 * ab) / (n - 1)) / out->slope[scale].value : NAN;
 }
 
+// The standard error of ln m at a scale that rounding alone gives.
+static double rounding_error(const ot_baseline *base, int scale) {
+  return base->rounding[scale] / ot_baseline_slope(base, scale, -1) / sqrt(base->seeds);
+}
+
+// The same for the sum over scales of ln m times weight[scale]; null: the mean.
+static double rounding_error_of(const ot_baseline *base, const double *weight) {
+  double squares = 0;
+  for (int s = 0; s < base->scales; s++) {
+    const double error = rounding_error(base, s) * (weight ? weight[s] : 1.0 / base->scales);
+    squares += error * error;
+  }
+  return sqrt(squares);
+}
+
+// Returns whether the interval became that of rounding.
+static bool widen(ot_measured *e, double se, int seeds) {
+  if (!(e->se < se)) return false;
+  *e = ot_measured_of(e->value, se, seeds, coverage);
+  return true;
+}
+
+bool ot_baseline_widen(const ot_baseline *base, ot_measured *mean) {
+  return widen(mean, rounding_error_of(base, NULL), base->seeds);
+}
+
+static void widen_all(const comparison *c, ot_multiplier *m) {
+  const ot_baseline *const base = c->base;
+  double trend[OT_LEDGER_SCALES], target[OT_LEDGER_SCALES], x_mean = 0, xx = 0;
+  const int n = base->scales;
+  for (int s = 0; s < n; s++) x_mean += base->ln_compute[s] / n;
+  for (int s = 0; s < n; s++) {
+    trend[s] = base->ln_compute[s] - x_mean;
+    xx += trend[s] * trend[s];
+  }
+  for (int s = 0; s < n; s++) {
+    trend[s] /= xx;
+    target[s] = 1.0 / n + (c->ln_target - x_mean) * trend[s];
+    widen(&m->ln_m[s], rounding_error(base, s), base->seeds);
+  }
+  m->by_rounding = ot_baseline_widen(base, &m->mean);
+  widen(&m->trend, rounding_error_of(base, trend), base->seeds);
+  widen(&m->at_target, rounding_error_of(base, target), base->seeds);
+}
+
 void ot_multiplier_estimate(const ot_baseline *base, const ot_changed *changed, double ln_target,
                             ot_multiplier *out) {
   const int n = base->scales;
   const comparison c = {base, changed, ln_target};
-  const ot_jackknife jackknife = {compare, &c, base->seeds, 2 * n + 3, 0.95};
+  const ot_jackknife jackknife = {compare, &c, base->seeds, 2 * n + 3, coverage};
   ot_measured values[2 * OT_LEDGER_SCALES + 3];
   ot_jackknife_estimate(&jackknife, values);
   memset(out, 0, sizeof *out);
@@ -212,6 +272,7 @@ void ot_multiplier_estimate(const ot_baseline *base, const ot_changed *changed, 
   out->mean = values[2 * n];
   out->trend = values[2 * n + 1];
   out->at_target = values[2 * n + 2];
+  widen_all(&c, out);
 }
 
 // ---- a stack ----
@@ -244,9 +305,10 @@ static void take_apart(const void *context, int left_out, double *values) {
 
 void ot_stack_estimate(const ot_baseline *base, const ot_stack *stack, ot_stack_result *out) {
   const stacking c = {base, stack};
-  const ot_jackknife jackknife = {take_apart, &c, stack->seeds, 3 + 2 * stack->parts, 0.95};
+  const ot_jackknife jackknife = {take_apart, &c, stack->seeds, 3 + 2 * stack->parts, coverage};
   ot_measured values[OT_JACKKNIFE_VALUES];
   ot_jackknife_estimate(&jackknife, values);
+  for (int i = 0; i < jackknife.count; i++) ot_baseline_widen(base, &values[i]);
   out->whole = values[0];
   out->sum = values[1];
   out->gap = values[2];

@@ -17,6 +17,10 @@ typedef struct ot_baseline {
   double ln_compute[OT_LEDGER_SCALES];  // at budget 1
   double loss[OT_LEDGER_SCALES][OT_LEDGER_SEEDS];
   double budget_loss[OT_LEDGER_SCALES][OT_LEDGER_BUDGETS][OT_LEDGER_SEEDS];
+  // Standard deviation of the difference of a pair that rounding alone tells apart. No standard
+  // error is taken to be smaller than it says: pairs that scatter less do so by chance or, where
+  // both arms have the same runs, because they are no pairs.
+  double rounding[OT_LEDGER_SCALES];
 } ot_baseline;
 
 // A changed arm on the same seeds, and its compute.
@@ -36,6 +40,13 @@ double ot_baseline_slope(const ot_baseline *base, int scale, int left_out);
 double ot_ln_multiplier(const ot_baseline *base, const ot_changed *changed, int scale,
                         int left_out);
 
+// The loss at ln C = `x` above that of budget 1, relative to it: the inverse of ot_ln_multiplier.
+double ot_baseline_loss_at(const ot_baseline *base, int scale, double x);
+
+// Raises the standard error of a mean of ln m over the scales to that of rounding alone; returns
+// whether it was smaller.
+bool ot_baseline_widen(const ot_baseline *base, ot_measured *mean);
+
 // Of a change against its baseline.
 typedef struct ot_multiplier {
   int scales, pairs;
@@ -46,6 +57,7 @@ typedef struct ot_multiplier {
   ot_measured mean;                  // over scales, equal weights
   ot_measured trend;                 // d ln m / d ln C; NaN with one scale
   ot_measured at_target;             // mean + trend (ln target - mean ln C); NaN without a target
+  bool by_rounding;                  // the interval of the mean is that of rounding alone
 } ot_multiplier;
 
 // `ln_target`: NaN: no target.

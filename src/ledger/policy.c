@@ -221,6 +221,42 @@ static void flatten(set_list *l, const char *prefix, const ot_node *map) {
   }
 }
 
+static bool is_same(ot_arena *arena, const ot_node *a, const ot_node *b) {
+  return ot_text_equal(assignment(arena, "", a), assignment(arena, "", b));
+}
+
+// What `to` has otherwise than `from`, which may be null; then what only `from` has, by `defaults`.
+static void flatten_changes(set_list *l, const char *path, const ot_node *from, const ot_node *to,
+                            const ot_node *defaults) {
+  if (to && to->kind == OT_NODE_MAP && (!from || from->kind == OT_NODE_MAP)) {
+    const char *const prefix = path[0] ? ot_arena_format(l->arena, "%s.", path) : "";
+    for (const ot_node *at = to->first; at; at = at->next)
+      flatten_changes(l, ot_arena_format(l->arena, "%s%s", prefix, at->key),
+                      from ? ot_node_child(from, at->key) : NULL, at, defaults);
+    for (const ot_node *at = from ? from->first : NULL; at; at = at->next)
+      if (!ot_node_child(to, at->key))
+        flatten_changes(l, ot_arena_format(l->arena, "%s%s", prefix, at->key), at, NULL, defaults);
+    return;
+  }
+  if (from && to && is_same(l->arena, from, to)) return;
+  const ot_node *const value = to ? to : ot_node_find(defaults, path);
+  if (value) add_set(l, path, value);
+}
+
+ot_status ot_ledger_sets_between(const char *from, const char *to, const ot_presets *presets,
+                                 ot_arena *arena, ot_ledger_sets *out) {
+  const ot_config_request request = {.path = to, .presets = *presets};
+  ot_node *before, *after;
+  ot_config config;
+  OT_TRY(ot_config_load(&request, arena, &config));
+  OT_TRY(ot_tree_load(from, arena, &before));
+  OT_TRY(ot_tree_load(to, arena, &after));
+  set_list list = {.arena = arena, .directory = after->directory, .sets = out};
+  *out = (ot_ledger_sets){0};
+  flatten_changes(&list, "", before, after, config.settings);
+  return OT_OK;
+}
+
 // Takes `set` out of `map`.
 static ot_status take_sets(ot_node *map, const char *directory, ot_arena *arena,
                            ot_ledger_sets *sets) {

@@ -110,6 +110,11 @@ typedef struct ot_ledger_change {
 ot_status ot_ledger_change_load(const char *directory, const char *name, ot_arena *arena,
                                 ot_ledger_change *out);
 
+// What the RUN.yaml at `to` sets otherwise than that at `from`, one key after another in its order;
+// then what only `from` sets, as `to` has it by default.
+ot_status ot_ledger_sets_between(const char *from, const char *to, const ot_presets *presets,
+                                 ot_arena *arena, ot_ledger_sets *out);
+
 // Whether `word` as the value of a run's key is a relative path.
 bool ot_ledger_is_path(const char *key, const char *word);
 

@@ -128,22 +128,26 @@ const ot_record_line *ot_record_find(const ot_record *record, const char *kind, 
 
 // ---- writing ----
 
+const char *ot_record_user(ot_arena *arena) {
+  struct passwd entry, *found = NULL;
+  char names[1024];
+  const bool known = getpwuid_r(getuid(), &entry, names, sizeof names, &found) == 0 && found;
+  return ot_arena_format(arena, "%s", known ? entry.pw_name : "");
+}
+
 ot_json_writer ot_record_begin(const ot_record *record, const char *kind, ot_arena *arena) {
   char time_text[32] = "", host[256] = "";
   const time_t now = time(NULL);
   struct tm utc;
   strftime(time_text, sizeof time_text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
   gethostname(host, sizeof host - 1);
-  struct passwd entry, *found = NULL;
-  char names[1024];
-  const bool known = getpwuid_r(getuid(), &entry, names, sizeof names, &found) == 0 && found;
   ot_json_writer line = ot_json_begin(arena, 0);
   ot_json_object(&line, NULL);
   ot_json_text(&line, "kind", kind);
   ot_json_text(&line, "time", time_text);
   ot_json_text(&line, "build", record->build);
   ot_json_text(&line, "machine", host);
-  ot_json_text(&line, "user", known ? entry.pw_name : "");
+  ot_json_text(&line, "user", ot_record_user(arena));
   return line;
 }
 

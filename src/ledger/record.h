@@ -30,6 +30,9 @@ ot_status ot_record_read(const char *path, ot_arena *arena, ot_record *out);
 // Begins a line of `kind`, with time, build, machine and user; the caller adds members.
 ot_json_writer ot_record_begin(const ot_record *record, const char *kind, ot_arena *arena);
 
+// The user of this process, as its lines name it.
+const char *ot_record_user(ot_arena *arena);
+
 // Ends the line, appends it durably to file and record. Lines of another process that came in
 // between are read first.
 ot_status ot_record_append(ot_record *record, ot_json_writer *line, ot_arena *arena);

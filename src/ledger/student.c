@@ -68,22 +68,23 @@ double ot_student_quantile(double p, double freedom) {
 
 // ---- the jackknife ----
 
+ot_measured ot_measured_of(double value, double se, int seeds, double coverage) {
+  if (isnan(value)) return (ot_measured){NAN, NAN, NAN, NAN, NAN};
+  if (seeds < 2) return (ot_measured){value, INFINITY, -INFINITY, INFINITY, 0.5};
+  const double half = se * ot_student_quantile(0.5 + coverage / 2, seeds - 1);
+  ot_measured e = {value, se, value - half, value + half, 0.5};
+  if (se > 0) e.p = ot_student_tail(value / se, seeds - 1);
+  if (se == 0 && value != 0) e.p = value > 0 ? 0 : 1;
+  return e;
+}
+
 // Of leave-one-out values [seeds].
 static ot_measured estimate(const ot_jackknife *j, double value, const double *left) {
   const int n = j->seeds;
-  ot_measured e = {value, INFINITY, -INFINITY, INFINITY, 0.5};
-  if (isnan(value)) return (ot_measured){NAN, NAN, NAN, NAN, NAN};
-  if (n < 2) return e;
   double mean = 0, squares = 0;
   for (int k = 0; k < n; k++) mean += left[k] / n;
   for (int k = 0; k < n; k++) squares += (left[k] - mean) * (left[k] - mean);
-  e.se = sqrt((n - 1.0) / n * squares);
-  const double half = e.se * ot_student_quantile(0.5 + j->coverage / 2, n - 1);
-  e.low = value - half;
-  e.high = value + half;
-  if (e.se > 0) e.p = ot_student_tail(value / e.se, n - 1);
-  if (e.se == 0 && value != 0) e.p = value > 0 ? 0 : 1;
-  return e;
+  return ot_measured_of(value, sqrt((n - 1.0) / n * squares), n, j->coverage);
 }
 
 void ot_jackknife_estimate(const ot_jackknife *j, ot_measured *out) {

@@ -19,6 +19,9 @@ typedef struct ot_measured {
   double p;  // one-sided, of the value being above 0
 } ot_measured;
 
+// From its standard error: t with seeds - 1 degrees of freedom.
+ot_measured ot_measured_of(double value, double se, int seeds, double coverage);
+
 // Computes statistics [count] of all seeds but `left_out`; -1: of all.
 typedef void (*ot_statistics)(const void *context, int left_out, double *values);
 
@@ -29,7 +32,7 @@ typedef struct ot_jackknife {
   double coverage;   // of the intervals: 0.95
 } ot_jackknife;
 
-// A seed is a cluster: all its runs leave together. t with seeds - 1 degrees of freedom.
+// A seed is a cluster: all its runs leave together.
 //   out [count]
 void ot_jackknife_estimate(const ot_jackknife *jackknife, ot_measured *out);
 

@@ -311,8 +311,8 @@ static void put_cell(const ledger_html *h, double value) {
 }
 
 static void put_table(const ledger_html *h) {
-  static const char *const heads[] = {"change", "class", "verdict", "pairs",   "m",
-                                      "low",    "high",  "shrunk",  "m total", "why"};
+  static const char *const heads[] = {"change", "class",  "verdict", "pairs", "m",     "low",
+                                      "high",   "shrunk", "m total", "why",   "signed"};
   ot_text_put(h->out, "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
   for (int i = 0; i < OT_COUNT(heads); i++) ot_markup_element(h->out, "th scope=\"col\"", heads[i]);
   ot_text_put(h->out, "</tr></thead><tbody>\n");
@@ -330,6 +330,26 @@ static void put_table(const ledger_html *h) {
     put_cell(h, row->decided ? ot_record_real(row->decided, "m_total") : NAN);
     ot_markup_element(h->out, "td class=\"t\"",
                       row->decided ? ot_record_text(row->decided, "why") : "");
+    ot_markup_element(h->out, "td class=\"t\"", row->signer);
+    ot_text_put(h->out, "</tr>\n");
+  }
+  ot_text_put(h->out, "</tbody></table></div>\n");
+}
+
+static void put_predictions(const ledger_html *h) {
+  static const char *const heads[] = {"change", "scale", "pairs", "predicted",
+                                      "low",    "high",  "found", ""};
+  ot_text_put(h->out, "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
+  for (int i = 0; i < OT_COUNT(heads); i++) ot_markup_element(h->out, "th scope=\"col\"", heads[i]);
+  ot_text_put(h->out, "</tr></thead><tbody>\n");
+  for (int64_t i = 0; i < h->page->num_predictions; i++) {
+    const ot_ledger_prediction *const p = &h->page->predictions[i];
+    const double figures[] = {p->pairs, p->loss, p->low, p->high, p->found};
+    ot_text_put(h->out, "<tr>");
+    ot_markup_element(h->out, "th scope=\"row\"", p->change);
+    ot_markup_element(h->out, "td class=\"t\"", p->scale);
+    for (int k = 0; k < OT_COUNT(figures); k++) put_cell(h, figures[k]);
+    ot_markup_element(h->out, "td class=\"t\"", ot_ledger_prediction_word(p));
     ot_text_put(h->out, "</tr>\n");
   }
   ot_text_put(h->out, "</tbody></table></div>\n");
@@ -353,6 +373,7 @@ void ot_ledger_print_html(const ot_ledger_page *page, ot_text_builder *out) {
   ot_page_link(out, "claims", "Claims");
   ot_page_link(out, "forest", "Multipliers");
   ot_page_link(out, "ladder", "Ladder");
+  if (page->num_predictions > 0) ot_page_link(out, "predictions", "Predictions");
   if (stack) ot_page_link(out, "stack", "Stack");
   ot_page_navigation(out, false);
   ot_page_section(out, "claims", "Claims", NULL);
@@ -370,6 +391,13 @@ void ot_ledger_print_html(const ot_ledger_page *page, ot_text_builder *out) {
                   "differences of losses into compute; changes at the compute that they took.");
   put_figure(&h, put_ladder);
   ot_page_section_end(out);
+  if (page->num_predictions > 0) {
+    ot_page_section(out, "predictions", "Losses predicted before they were run",
+                    "Of a scale from the smaller ones, with 95 % intervals: a change has the gain "
+                    "that it had there, the base falls as any convex curve can.");
+    put_predictions(&h);
+    ot_page_section_end(out);
+  }
   if (stack) {
     ot_page_section(out, "stack", "The newest stack",
                     "The parts alone add up to more or less than the stack: the gap.");

@@ -20,6 +20,7 @@ static ot_ledger_row row_of(const ot_ledger *l, const ot_node *proposal) {
                                     : look  ? "undecided"
                                     : run   ? "running"
                                             : "proposed",
+                         .signer = ot_ledger_find_signer(l, change),
                          .look = look ? look->tree : NULL,
                          .decided = verdict};
 }
@@ -48,6 +49,8 @@ ot_ledger_page ot_ledger_page_of(const ot_ledger *l) {
     if (row.look) p.expected_false += l->policy.looks.one_sided;
   }
   if (p.num_merges > 0) p.kept = count_kept(p.merges[p.num_merges - 1]);
+  p.num_predictions = ot_ledger_list_predictions(l, &p.predictions);
+  for (int64_t i = 0; i < p.num_predictions; i++) p.num_held += p.predictions[i].held;
   return p;
 }
 
@@ -68,7 +71,23 @@ static void put_row(const ot_ledger_row *row, ot_text_builder *out) {
   put_figure(out, row->look ? exp(ot_record_bound(row->look, "ci", 1)) : NAN);
   put_figure(out, row->decided ? ot_record_real(row->decided, "shrunk") : NAN);
   put_figure(out, row->decided ? ot_record_real(row->decided, "m_total") : NAN);
-  ot_text_put(out, "\n");
+  ot_text_appendf(out, "%s%s\n", row->signer[0] ? "  signed by " : "", row->signer);
+}
+
+const char *ot_ledger_prediction_word(const ot_ledger_prediction *p) {
+  return isnan(p->found) ? "not run yet" : p->held ? "held" : "missed";
+}
+
+void ot_ledger_print_predictions(const ot_ledger_page *page, const char *change,
+                                 ot_text_builder *out) {
+  for (int64_t i = 0; i < page->num_predictions; i++) {
+    const ot_ledger_prediction *const p = &page->predictions[i];
+    if (change && !ot_text_equal(p->change, change)) continue;
+    ot_text_appendf(out, "predicted for %s at %s: loss %.4f [%.4f, %.4f]", p->change, p->scale,
+                    p->loss, p->low, p->high);
+    if (!isnan(p->found)) ot_text_appendf(out, ", found %.4f", p->found);
+    ot_text_appendf(out, ": %s\n", ot_ledger_prediction_word(p));
+  }
 }
 
 void ot_ledger_print(const ot_ledger_page *p, ot_text_builder *out) {
@@ -83,8 +102,30 @@ void ot_ledger_print(const ot_ledger_page *p, ot_text_builder *out) {
                     exp(ot_record_real(m, "ln_m")), exp(ot_record_real(m, "sum_of_parts")),
                     ot_record_text(m, "verdict"));
   }
+  ot_ledger_print_predictions(p, NULL, out);
+  if (p->ledger->policy.num_scales == 1 && p->looked > 0)
+    ot_text_appendf(out, "one scale, %s: what holds at larger ones is not known\n",
+                    p->ledger->policy.scales[0].name);
   ot_text_appendf(out, "%d proposed, %d looked at, %d accepted, %.2g expected false\n", p->proposed,
                   p->looked, p->accepted, p->expected_false);
+}
+
+static void write_predictions(const ot_ledger_page *page, ot_json_writer *json) {
+  ot_json_array(json, "predictions");
+  for (int64_t i = 0; i < page->num_predictions; i++) {
+    const ot_ledger_prediction *const p = &page->predictions[i];
+    ot_json_object(json, NULL);
+    ot_json_text(json, "change", p->change);
+    ot_json_text(json, "scale", p->scale);
+    ot_json_integer(json, "pairs", p->pairs);
+    ot_json_real(json, "loss", p->loss);
+    ot_json_real(json, "low", p->low);
+    ot_json_real(json, "high", p->high);
+    ot_json_real(json, "found", p->found);
+    ot_json_text(json, "result", ot_ledger_prediction_word(p));
+    ot_json_end(json);
+  }
+  ot_json_end(json);
 }
 
 const char *ot_ledger_json(const ot_ledger_page *p) {
@@ -101,6 +142,7 @@ const char *ot_ledger_json(const ot_ledger_page *p) {
     ot_json_text(&json, "change", row->change);
     ot_json_text(&json, "class", row->class);
     ot_json_text(&json, "verdict", row->verdict);
+    if (row->signer[0]) ot_json_text(&json, "signed_off", row->signer);
     if (row->look) ot_node_write_json(row->look, "look", &json);
     if (row->decided) ot_node_write_json(row->decided, "decided", &json);
     ot_json_end(&json);
@@ -109,6 +151,7 @@ const char *ot_ledger_json(const ot_ledger_page *p) {
   ot_json_array(&json, "merges");
   for (int64_t i = 0; i < p->num_merges; i++) ot_node_write_json(p->merges[i], NULL, &json);
   ot_json_end(&json);
+  write_predictions(p, &json);
   ot_json_end(&json);
   return json.text;
 }

@@ -149,6 +149,15 @@ double ot_order_flops(const ot_schedule *schedule, int order, bool model_only) {
   return flops;
 }
 
+double ot_order_update_flops(const ot_schedule *schedule, int order) {
+  const ot_order *const run = &schedule->orders[order];
+  double flops = 0;
+  for (int i = 0; i < run->num_entries; i++)
+    if (run->entries[i].phase == OT_PHASE_UPDATE)
+      flops += ot_segment_flops(&schedule->segments[run->entries[i].segment], false);
+  return flops;
+}
+
 // ---- hash ----
 
 uint64_t ot_schedule_hash(const ot_schedule *schedule) {

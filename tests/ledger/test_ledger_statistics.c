@@ -40,7 +40,11 @@ static void tails_and_quantiles_are_those_of_scipy(void **state) {
 enum { SCALES = 3, SEEDS = 6, VALUES = 2 * SCALES + 3 };
 
 static void make_ladder(ot_baseline *base, bool along_ladder) {
-  *base = (ot_baseline){SCALES, SEEDS, along_ladder, 2, {0.7, 1.4}, {0}, {{0}}, {{{0}}}};
+  *base = (ot_baseline){.scales = SCALES,
+                        .seeds = SEEDS,
+                        .along_ladder = along_ladder,
+                        .budgets = 2,
+                        .factor = {0.7, 1.4}};
   for (int s = 0; s < SCALES; s++) {
     base->ln_compute[s] = log(ladder_compute[s]);
     memcpy(base->loss[s], ladder_loss[s], sizeof ladder_loss[s]);
@@ -85,6 +89,59 @@ static void multipliers_are_those_of_numpy(void **state) {
   compare(small_loss, true, small_ladder);
   compare(large_loss, false, large_budgets);
   compare(large_loss, true, large_ladder);
+}
+
+// The loss at the multiplier of a change is the change's loss, on both sides of the limit at which
+// the parabola becomes a cubic, and beyond the budgets of the baseline.
+static void the_curve_gives_back_the_loss(void **state) {
+  (void)state;
+  ot_baseline base;
+  ot_changed changed;
+  for (int along = 0; along < 2; along++) {
+    make_ladder(&base, along);
+    for (int i = 0; i < 4; i++) {
+      make_change(&base, small_loss, &changed);
+      double difference = 0;
+      for (int k = 0; k < SEEDS; k++) {
+        changed.loss[1][k] = base.loss[1][k] - (i - 1.2) * 0.08;
+        difference += (changed.loss[1][k] - base.loss[1][k]) / SEEDS;
+      }
+      const double x =
+          ot_ln_multiplier(&base, &changed, 1, -1) + changed.ln_compute[1] - base.ln_compute[1];
+      expect_near("loss", ot_baseline_loss_at(&base, 1, x), difference, 1e-9);
+    }
+  }
+}
+
+// Both arms of these pairs have the same runs, but for the last bit of how their compute was
+// counted: a difference of 1e-12 at every seed is no gain, however exact it is.
+static void pairs_that_differ_by_less_than_rounding_claim_nothing(void **state) {
+  (void)state;
+  const ot_ledger_margins margins = {1.01, 0.99, 0.005, 1.3};
+  const ot_looks looks = {.count = 1, .pairs = {SEEDS}, .level = {0.025}, .one_sided = 0.025};
+  const ot_decision decision = {&looks, &margins, 1, 0, false};
+  ot_baseline base;
+  ot_changed same;
+  ot_multiplier m;
+  make_ladder(&base, false);
+  make_change(&base, ladder_loss, &same);
+  double squares = 0;
+  for (int s = 0; s < SCALES; s++) same.ln_compute[s] = base.ln_compute[s] - 1e-12;
+  ot_multiplier_estimate(&base, &same, log(1e21), &m);
+  assert_true(!m.by_rounding && ot_decide(&decision, &m.mean) == OT_LEDGER_BETTER);
+  for (int s = 0; s < SCALES; s++) {
+    base.rounding[s] = 1e-6 * (s + 1);
+    const double error = base.rounding[s] / ot_baseline_slope(&base, s, -1) / sqrt(SEEDS);
+    squares += error * error;
+  }
+  ot_multiplier_estimate(&base, &same, log(1e21), &m);
+  expect_near("standard error", m.mean.se, sqrt(squares) / SCALES, 1e-15);
+  assert_true(m.by_rounding && ot_decide(&decision, &m.mean) == OT_LEDGER_EQUAL);
+  assert_true(m.at_target.low < 0 && m.at_target.high > 0 && m.trend.se > 0);
+  make_change(&base, small_loss, &same);
+  ot_multiplier_estimate(&base, &same, NAN, &m);
+  assert_false(m.by_rounding);
+  expect_near("an ordinary change", m.mean.se, small_budgets[2 * SCALES][1], 1e-8);
 }
 
 static void priors_and_levels_are_those_of_numpy(void **state) {
@@ -168,7 +225,7 @@ static double normal(simulation *s) { return ot_rng_normal(20261126, s->trial, s
 static double truth(double ln_c) { return 1.6 + 40 * exp(-0.11 * ln_c); }
 
 static void draw(simulation *s, ot_baseline *base, ot_changed *changed) {
-  *base = (ot_baseline){4, s->pairs, true, 0, {0}, {0}, {{0}}, {{{0}}}};
+  *base = (ot_baseline){.scales = 4, .seeds = s->pairs, .along_ladder = true};
   for (int i = 0; i < base->scales; i++) {
     base->ln_compute[i] = changed->ln_compute[i] = 27.6 + i * log(4);
     for (int k = 0; k < s->pairs; k++) {
@@ -278,6 +335,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tails_and_quantiles_are_those_of_scipy),
       cmocka_unit_test(multipliers_are_those_of_numpy),
+      cmocka_unit_test(the_curve_gives_back_the_loss),
+      cmocka_unit_test(pairs_that_differ_by_less_than_rounding_claim_nothing),
       cmocka_unit_test(priors_and_levels_are_those_of_numpy),
       cmocka_unit_test(effects_of_a_design_are_those_of_least_squares),
       cmocka_unit_test(designs_have_resolution_four),

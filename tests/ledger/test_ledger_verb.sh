@@ -88,6 +88,19 @@ expect 0 "run 3/3" "$orthant" ledger run slow --jobs 2
 worse() { local code=0; "$orthant" ledger look "$@" >out.txt 2>err.txt || code=$?; [ "$code" = 1 ] || fail "$1 gave $code"; }
 worse slow
 grep -q "^slow: worse after 3 pairs" out.txt || { cat out.txt; fail "not worse"; }
+grep -q "one scale: whether it holds at larger ones is not known" out.txt || fail "one scale"
+
+# ---- a verdict is signed once, by a person ----
+expect 2 "no verdict to sign" "$orthant" ledger sign wide
+succeed "$orthant" ledger sign slow --by "A. Reader"
+expect 2 "is signed by A. Reader" "$orthant" ledger sign slow
+
+# ---- pairs that are the baseline's own runs: their differences are rounding, and no gain ----
+echo 'budget: 1.4' >ledger/changes/own.yaml
+succeed "$orthant" ledger add own
+expect 0 "3 pairs at 1 scale" "$orthant" ledger run own
+succeed "$orthant" ledger look own
+grep -q "^own: equal" out.txt && grep -q "note: the pairs differ by less than rounding" out.txt || { cat out.txt; fail "a gain of rounding"; }
 
 # ---- more FLOPs at equal steps are counted by the schedule ----
 succeed "$orthant" ledger add wide --set model.intermediate_size=64
@@ -134,7 +147,13 @@ PY
 expect 2 "a file next to" "$orthant" ledger merge forged hot --write a/b.yaml
 expect 0 "wrote " "$orthant" ledger merge forged hot --write base-2.yaml --jobs 2
 grep -q "  lr: 1.5e-2" base-2.yaml || fail "the new base"
-expect 2 "exists" "$orthant" ledger merge forged hot --write base-2.yaml
+# Paths in it are relative to it, whatever they are relative to in the files of the changes.
+for part in train.*; do cp "$part" "elsewhere.${part#train.}"; done
+mkdir -p moved && cp ledger/policy.yaml moved/
+succeed "$orthant" ledger add shards --ledger moved --set data.train=elsewhere --set optimizer.lr=1.5e-2
+grep -q "data.train: ../../elsewhere$" moved/changes/shards.yaml || { cat moved/changes/shards.yaml; fail "a path of a change"; }
+expect 0 "wrote " "$orthant" ledger merge shards --ledger moved --write base-3.yaml --jobs 2
+grep -q "^  train: elsewhere$" base-3.yaml || { cat base-3.yaml; fail "paths of the new base"; }
 succeed "$orthant" ledger merge forged twin hot --factorial --jobs 2 --json
 python3 - <<'PY' || fail "the factorial"
 import json, itertools, statistics
@@ -156,9 +175,41 @@ bad() { local code=0; "$@" >out.txt 2>err.txt || code=$?; [ "$code" = 1 ] || { c
 bad "$orthant" ledger bisect
 grep -q "base-2.yaml, by the merge of line" out.txt || { cat out.txt; fail "the base was edited"; }
 
+# ---- the first key, and the first commit, that changes the loss; rounding is none ----
+sed 's/{lr: 1e-2}/{eps: 1.1e-8, lr: 1.5e-2, weight_decay: 0.2}/; s/micro_batch_size: 8/micro_batch_size: 4/' run.yaml >other.yaml
+bad "$orthant" ledger bisect --against other.yaml
+grep -q "^the first key that changes the loss: optimizer.lr=1.5e-2 (2 looks)$" out.txt || { cat out.txt err.txt; fail "the key"; }
+sed 's/{lr: 1e-2}/{eps: 1.1e-8, lr: 1e-2}/' run.yaml >other.yaml
+succeed "$orthant" ledger bisect --against other.yaml
+grep -q "nothing to search" out.txt && grep -q "seeds explain it" err.txt || { cat out.txt err.txt; fail "rounding is no loss"; }
+if command -v git >/dev/null; then
+  git init -q repository
+  commit() {  # commit SUBJECT FIRST_LINE OPTIONS: a program that is this one with options
+    printf '#!/bin/sh\n%s\nexec "%s" "$@" %s\n' "$2" "$orthant" "$3" >repository/program
+    git -C repository add program
+    git -C repository -c user.name=test -c user.email=test -c commit.gpgsign=false commit -q -m "$1"
+  }
+  commit words '# one' ''
+  commit rounding '# two' '--set optimizer.eps=1.1e-8'
+  commit unfinished 'if' ''
+  commit warmer '# three' '--set optimizer.eps=1.1e-8 --set optimizer.lr=1.5e-2'
+  commit last '# four' '--set optimizer.lr=1.5e-2'
+  bad "$orthant" ledger bisect --commits HEAD~4.. --source repository --json \
+    --build 'sh -n program && mkdir -p build && cp program build/orthant && chmod +x build/orthant'
+  python3 - "$(git -C repository rev-parse HEAD~1)" <<'PY' || fail "the commit"
+import json, sys
+b = json.load(open("out.txt"))
+assert b["commit"] == sys.argv[1] + " warmer" and len(b["not_tried"]) == 1 and b["not_tried"][0].endswith(" unfinished"), b
+assert b["looks"] <= 3 and b["pairs"] == 3 and b["ci"][1] * b["ci"][0] > 0, b
+PY
+  [ "$(git -C repository worktree list | wc -l)" = 1 ] || fail "the work tree is left"
+else
+  echo "skipped: bisect --commits, there is no git here"
+fi
+
 # ---- reports ----
 succeed "$orthant" ledger report --html page.html
-grep -q "^5 proposed, 3 looked at, 1 accepted, 0.075 expected false" out.txt || { cat out.txt; fail "the census"; }
+grep -q "^6 proposed, 4 looked at, 1 accepted, 0.1 expected false" out.txt || { cat out.txt; fail "the census"; }
 grep -q "^forged  *quality  better  *3 " out.txt || { cat out.txt; fail "the table"; }
 python3 - <<'PY' || fail "the page"
 import re, xml.etree.ElementTree as tree
@@ -203,6 +254,89 @@ grep -q "^again: withheld .*: 100 % of the held-out 50-grams are in the training
   { cat out.txt; fail "the validation set is the training set"; }
 grep -q "policy.yaml was changed after again was registered" out.txt || fail "another policy"
 
+# ---- losses of the next scale are written before it runs; FLOPs of Muon are counted ----
+mkdir -p up/changes
+cat >up/policy.yaml <<'YAML'
+base: ../run.yaml
+ladder: [{name: s1, tokens: 1280}, {name: s2, tokens: 2560}, {name: s3, tokens: 5120}]
+seeds: {base: 7, count: 3}
+slope: {from: ladder}
+looks: {pairs: [3]}
+audit: none
+target: 1e12
+YAML
+succeed "$orthant" ledger add muon --ledger up --set optimizer.name=muon --set optimizer.adamw_lr=1e-2 --set optimizer.lr=2e-3
+succeed "$orthant" ledger run muon --ledger up --jobs 2
+"$orthant" ledger look muon --ledger up >out.txt || [ $? = 1 ]
+grep -q "^predicted for muon at s3: loss .*: \(held\|missed\)$" out.txt || { cat out.txt; fail "the outcome of a prediction"; }
+succeed "$orthant" ledger report --ledger up --json
+python3 - <<'PY' || fail "the predictions"
+import json, math, statistics
+lines = [json.loads(l) for l in open("up/ledger.jsonl")]
+runs = [l for l in lines if l["kind"] == "run"]
+losses = lambda change, scale: [r["loss"] for r in sorted(runs, key=lambda r: r["seed"]) if (r["change"], r["scale"]) == (change, scale)]
+flops = lambda change, scale: next(r["model_flops"] for r in runs if (r["change"], r["scale"]) == (change, scale))
+predicted = {(l["change"], l["scale"]): l for l in lines if l["kind"] == "predict"}
+assert set(predicted) == {("base", "s3"), ("muon", "s3")}, predicted
+for (change, scale), p in predicted.items():
+    first = next(i for i, l in enumerate(lines) if l["kind"] == "run" and (l["change"], l["scale"]) == (change, scale))
+    assert lines.index(p) < first, "written after a run"
+# The baseline: a power law, between a line and no fall at all, with t of 2 degrees of freedom.
+t = 4.302652729911275
+one, two, p = losses("base", "s1"), losses("base", "s2"), predicted["base", "s3"]
+x = [math.log(flops("base", s)) for s in ("s1", "s2", "s3")]
+step = (x[2] - x[1]) / (x[1] - x[0])
+mean = statistics.mean
+assert abs(p["loss"] - mean(two) * (mean(two) / mean(one)) ** step) < 1e-9
+line = [b + step * (b - a) for a, b in zip(one, two)]
+se = lambda values: statistics.stdev(values) / math.sqrt(3)
+assert abs(p["ci"][0] - (mean(line) - t * math.hypot(se(line), se(two)))) < 1e-8, p
+assert abs(p["ci"][1] - (mean(two) + t * math.sqrt(2) * se(two))) < 1e-8, p
+report = {(r["change"], r["scale"]): r for r in json.load(open("out.txt"))["predictions"]}
+for key, r in report.items():
+    found = mean(losses(*key))
+    assert abs(r["found"] - found) < 1e-12 and r["result"] == ("held" if r["low"] <= found <= r["high"] else "missed"), r
+# Keller Jordan 2024: five steps of X X^T, its square, and a product with X, for 4 + 3 matrices.
+for scale, steps in (("s1", 10), ("s2", 20), ("s3", 40)):
+    more = 5 * steps * (4 * (4 * 16**3 + 2 * 16**3) + 3 * (4 * 16**2 * 32 + 2 * 16**3))
+    assert abs(flops("muon", scale) - flops("base", scale) - more) < 1, (scale, flops("muon", scale) - flops("base", scale), more)
+PY
+
+# ---- a stack whose sums are biased at the ranks of the target is vetoed ----
+cat >run-32.yaml <<'YAML'
+model: {model_type: llama, vocab_size: 257, hidden_size: 16, intermediate_size: 32, num_hidden_layers: 1,
+  num_attention_heads: 2, max_position_embeddings: 32}
+data: {train: train, sequence_length: 16}
+batch: {global_batch_size: 4096}
+tokens: 1M
+YAML
+mkdir -p wire && sed 's/audit: none/audit: causality/; s/small, tokens: 2560/small, tokens: 256/; s/pairs: \[3\]/pairs: [2]/' ledger/policy.yaml >wire/policy.yaml
+echo 'compute: [planned: {cluster: h100, gpus: 4096, scale: ../run-32.yaml}]' >>wire/policy.yaml
+succeed "$orthant" ledger add coarse --ledger wire --set precision.reduce=bf16 --set precision.accumulate=wire
+bad "$orthant" ledger merge coarse --ledger wire
+grep -q "coarse is vetoed: an audit found biased_reduction on 4096 ranks" err.txt || { cat err.txt; fail "the veto of a precision"; }
+tail -n 1 wire/ledger.jsonl | python3 -c '
+import json, sys
+v = json.loads(sys.stdin.read())
+assert (v["kind"], v["change"], v["verdict"]) == ("verdict", "coarse", "vetoed") and v["why"] == "an audit found biased_reduction on 4096 ranks", v' ||
+  fail "the verdict of a precision"
+bad "$orthant" ledger run coarse --ledger wire
+grep -q "the verdict on coarse is vetoed" err.txt || { cat err.txt; fail "a vetoed change"; }
+
+# ---- kill -9 of a ledger ends its trainings ----
+mkdir -p killed && sed 's/tokens: 2560/tokens: 640000/; s/^slope.*/slope: {from: budgets, factors: [0.9, 1.1]}/' ledger/policy.yaml >killed/policy.yaml
+succeed "$orthant" ledger add hot --ledger killed --set optimizer.lr=1.5e-2
+"$orthant" ledger run hot --ledger killed --jobs 2 >out.txt 2>err.txt &
+ledger_process=$!
+children() { cat /proc/$ledger_process/task/*/children 2>/dev/null || true; }
+for _ in $(seq 300); do [ "$(children | wc -w)" = 2 ] && ls killed/runs/*/metrics.jsonl >/dev/null 2>&1 && break; sleep 0.1; done
+trainings=$(children)
+[ "$(echo "$trainings" | wc -w)" = 2 ] || { cat err.txt; fail "two trainings"; }
+kill -9 $ledger_process
+wait $ledger_process 2>/dev/null || true
+alive() { for p in $trainings; do [ ! -d "/proc/$p" ] || grep -q "^State:.Z" "/proc/$p/status" 2>/dev/null || echo "$p"; done; }
+for _ in $(seq 100); do [ -z "$(alive)" ] && break; sleep 0.1; done
+[ -z "$(alive)" ] || { kill -9 $(alive); fail "trainings outlive their ledger"; }
 # ---- bits a byte: the same runs in another unit ----
 mkdir -p bits && sed 's/tokens: 512}/tokens: 512, name: bits_per_byte}/; s/^looks.*/looks: {pairs: [2]}/' ledger/policy.yaml >bits/policy.yaml
 succeed "$orthant" ledger fit --ledger bits --jobs 2
