@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Assigns blocks to stages. Candidates with the same partition share the result.
+#include <string.h>
+
 #include "describe/pipeline_rules.h"
 #include "plan/framework.h"
 #include "plan/pools.h"
@@ -7,21 +9,78 @@
 // Chunks go down the stages and back up (V shape); all other schedules assign them round-robin.
 static bool folded(const ot_candidate *c) { return ot_pipeline_rules_of(c->pipeline)->folded; }
 
-static void share_layers(const ot_estimator *e, ot_stage_partition *cut) {
+static void count_blocks(const ot_estimator *e, ot_stage_partition *cut) {
+  const ot_block_list *const blocks = cut->blocks;
   const ot_stages *const stages = &cut->stages;
-  const int head = cut->blocks->num_blocks - 1;
+  const int kinds = blocks->num_kinds;
+  cut->count = ot_arena_array(e->arena, (int64_t)stages->num_chunks * kinds, sizeof(int));
+  cut->passed = ot_arena_array(e->arena, (int64_t)stages->num_chunks * kinds, sizeof(int));
+  cut->chunk_of = ot_arena_array(e->arena, blocks->num_blocks, sizeof(int));
+  cut->stage_of = ot_arena_array(e->arena, blocks->num_blocks, sizeof(int));
+  for (int chunk = 0; chunk < stages->num_chunks; chunk++) {
+    int *const count = &cut->count[chunk * kinds], *const passed = &cut->passed[chunk * kinds];
+    for (int i = stages->first_block[chunk]; i < stages->first_block[chunk + 1]; i++) {
+      cut->chunk_of[i] = chunk;
+      cut->stage_of[i] = stages->rank_of[chunk];
+      count[blocks->kind_of[i]]++;
+    }
+    for (int k = 0; k < kinds && chunk > 0; k++) passed[k] = passed[k - kinds] + count[k - kinds];
+  }
+}
+
+static void share_blocks(const ot_estimator *e, ot_stage_partition *cut) {
+  const ot_stages *const stages = &cut->stages;
+  const int kinds = cut->blocks->num_kinds;
   cut->shares = ot_arena_array(e->arena, stages->num_ranks, sizeof *cut->shares);
   for (int c = stages->num_chunks - 1; c >= 0; c--) {
     ot_stage_share *const share = &cut->shares[stages->rank_of[c]];
-    const int first = stages->first_block[c], end = stages->first_block[c + 1];
-    const int layers = end - first - (first == 0) - (end > head);
-    if (share->layers == 0 && share->last_chunk == 0) {
+    const int *const count = &cut->count[c * kinds];
+    bool experts = false;
+    if (!share->count) {
       share->last_chunk = c;
-      share->last_layers = layers;
+      share->count = ot_arena_array(e->arena, kinds, sizeof *share->count);
     }
-    share->layers += layers;
-    share->layers_before = first > 0 ? first - 1 : 0;
     share->first_chunk = c;
+    for (int k = 0; k < kinds; k++) {
+      share->count[k] += count[k];
+      share->layers += k > 0 && k < kinds - 1 ? count[k] : 0;
+      experts = experts || (count[k] > 0 && cut->blocks->experts[k]);
+    }
+    share->expert_chunks += experts;
+  }
+}
+
+// ---- stages and chunks with the same blocks ----
+
+static bool same_counts(const ot_stage_partition *cut, const int *a, const int *b) {
+  return memcmp(a, b, (size_t)cut->blocks->num_kinds * sizeof *a) == 0;
+}
+
+static bool same_chunks(const ot_stage_partition *cut, int a, int b) {
+  const int kinds = cut->blocks->num_kinds;
+  return same_counts(cut, &cut->count[a * kinds], &cut->count[b * kinds]);
+}
+
+static bool same_stages(const ot_stage_partition *cut, int first, int second) {
+  const ot_stage_share *const a = &cut->shares[first], *const b = &cut->shares[second];
+  return a->expert_chunks == b->expert_chunks && same_counts(cut, a->count, b->count) &&
+         same_chunks(cut, a->last_chunk, b->last_chunk);
+}
+
+static void find_alike(const ot_estimator *e, ot_stage_partition *cut) {
+  const ot_stages *const stages = &cut->stages;
+  cut->alike = ot_arena_array(e->arena, stages->num_ranks, sizeof *cut->alike);
+  for (int r = stages->num_ranks - 1; r >= 0; r--) {
+    int i = 0;
+    while (i < cut->num_alike && !same_stages(cut, cut->alike[i].last, r)) i++;
+    if (i == cut->num_alike) cut->alike[cut->num_alike++].last = r;
+    cut->alike[i].first = r;
+  }
+  cut->ends = ot_arena_array(e->arena, stages->num_chunks, sizeof *cut->ends);
+  for (int c = stages->num_chunks - 1; c >= 0; c--) {
+    int i = 0;
+    while (i < cut->num_ends && !same_chunks(cut, cut->ends[i], c)) i++;
+    if (i == cut->num_ends) cut->ends[cut->num_ends++] = c;
   }
 }
 
@@ -47,18 +106,9 @@ static ot_status partition(ot_estimator *e, const ot_candidate *c, ot_stage_part
 static ot_status build(ot_estimator *e, const ot_candidate *c, ot_stage_partition *cut) {
   *cut = (ot_stage_partition){.blocks = ot_estimator_blocks(e, c)};
   OT_TRY(partition(e, c, cut));
-  share_layers(e, cut);
-  const int kinds = cut->blocks->num_kinds;
-  cut->count = ot_arena_array(e->arena, (int64_t)cut->stages.num_chunks * kinds, sizeof(int));
-  cut->chunk_of = ot_arena_array(e->arena, cut->blocks->num_blocks, sizeof(int));
-  cut->stage_of = ot_arena_array(e->arena, cut->blocks->num_blocks, sizeof(int));
-  for (int chunk = 0; chunk < cut->stages.num_chunks; chunk++) {
-    for (int i = cut->stages.first_block[chunk]; i < cut->stages.first_block[chunk + 1]; i++) {
-      cut->chunk_of[i] = chunk;
-      cut->stage_of[i] = cut->stages.rank_of[chunk];
-      cut->count[chunk * kinds + cut->blocks->kind_of[i]]++;
-    }
-  }
+  count_blocks(e, cut);
+  share_blocks(e, cut);
+  find_alike(e, cut);
   return OT_OK;
 }
 

@@ -3,9 +3,11 @@
 // figures that bounds need are kept.
 #include "base/extremes.h"
 #include "describe/expert_load.h"
+#include "describe/pipeline_rules.h"
 #include "plan/bound_stage.h"
 #include "plan/calibrate.h"
 #include "plan/pools.h"
+#include "plan/space.h"
 
 // The bound adds terms in another order than the estimate: this factor covers the rounding.
 static const double rounding = 1 - 0x1p-40;
@@ -28,6 +30,10 @@ static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
   e->framework->bound_slots(e, prices, kind, out->slot_bytes, &out->scratch_bytes);
 }
 
+static void take_least(double value, bool known, double *least) {
+  *least = known ? ot_smaller(*least, value) : value;
+}
+
 // Over all kinds of layers. One block of experts may lie between two blocks of the dense view.
 static void take_extremes(int num_kinds, ot_work_bound *work) {
   double forward_s[2] = {0}, back_s[2] = {0};
@@ -38,11 +44,15 @@ static void take_extremes(int num_kinds, ot_work_bound *work) {
     const double elements = (double)block->elements;
     forward_s[view] = ot_larger(forward_s[view], block->work_s[OT_WORK_FORWARD]);
     back_s[view] = ot_larger(back_s[view], block->work_s[OT_WORK_BACKWARD]);
-    work->elements[view] = known[view] ? ot_smaller(work->elements[view], elements) : elements;
+    take_least(elements, known[view], &work->elements[view]);
     for (int w = 0; w < OT_WORKS; w++) {
-      double *const least_s = &work->least_s[view][w];
-      *least_s = known[view] ? ot_smaller(*least_s, block->work_s[w]) : block->work_s[w];
+      take_least(block->work_s[w], known[view], &work->least_s[view][w]);
     }
+    const double passing_s = block->work_s[OT_WORK_FORWARD] + (work->split ? 0 : block->back_s);
+    const double all_s = block->work_s[OT_WORK_FORWARD] + block->work_s[OT_WORK_BACKWARD] +
+                         block->work_s[OT_WORK_WEIGHT];
+    take_least(passing_s, known[view], &work->least_passing_s[view]);
+    if (passing_s > 0) work->most_work[view] = ot_larger(work->most_work[view], all_s / passing_s);
     known[view] = true;
   }
   work->forward_s = forward_s[0] + forward_s[1];
@@ -167,17 +177,32 @@ static ot_candidate priced_at(const ot_estimator *e, const ot_candidate *c, ot_b
   return priced;
 }
 
+// Chunks of a stage, at most, where every schedule of `scope` passes the stages in order, in rounds
+// of at most one micro-batch for each; else 0.
+static int most_chunks(const ot_estimator *e, const ot_candidate *c, ot_bound_scope scope) {
+  const ot_pipeline_rules *const rules = ot_pipeline_rules_of(c->pipeline);
+  if (c->pp == 1 || rules->folded || (scope == OT_SCOPE_SPLIT && rules->splits)) return 0;
+  int first = 1, chunks = 1;
+  if (scope == OT_SCOPE_ONE) {
+    chunks = ot_pipeline_chunks(c->pipeline, c->pp, c->vpp);
+  } else if (scope == OT_SCOPE_SPLIT || rules->max_chunks != 1) {
+    ot_space_chunks(&e->job, OT_PIPELINE_INTERLEAVED, c->pp, &first, &chunks);
+  }
+  const bool whole = ot_pipeline_round(c->pp, (int)c->micro_batches) <= c->pp;
+  return chunks == 1 || whole ? chunks : 0;
+}
+
 // Lower bound over the stages of b->candidate with its partition.
 static ot_status bound_cut(ot_estimator *e, ot_bound_depth depth, ot_bounder *b) {
   OT_TRY(ot_stage_partition_find(e, b->candidate, &b->cut));
   b->stages = &b->cut->stages;
-  if (depth == OT_BOUND_ORDER) OT_TRY(ot_flow_find(e, b->candidate, b->stages, &b->flow));
-  ot_arena scratch = ot_arena_pool_begin(&e->scratch);
-  if (!b->flow && b->blocks->num_kinds == 3) {
-    ot_bound_shares(b);
-  } else {
-    ot_bound_stages(b, &scratch);
+  if (depth < OT_BOUND_ORDER) {
+    ot_bound_cut(b);
+    return OT_OK;
   }
+  OT_TRY(ot_flow_find(e, b->candidate, b->stages, &b->flow));
+  ot_arena scratch = ot_arena_pool_begin(&e->scratch);
+  ot_bound_stages(b, &scratch);
   return OT_OK;
 }
 
@@ -194,8 +219,9 @@ ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_es
     b.shards = &shards;
   }
   const bool mixed = e->num_pools > 1;
-  if (request->scope != OT_SCOPE_ONE || mixed) {
-    ot_bound_mean(&b, request->scope == OT_SCOPE_SPLIT || mixed);
+  if (request->depth < OT_BOUND_CUT || mixed) {
+    const int chunks = mixed ? 0 : most_chunks(e, c, request->scope);
+    ot_bound_mean(&b, request->scope == OT_SCOPE_SPLIT || mixed, chunks);
   } else {
     OT_TRY(bound_cut(e, request->depth, &b));
   }

@@ -8,6 +8,7 @@
 //   plain    the next one for a step without recompute; gives no memory bound
 //   context  the same with context parallelism and its communication
 //   block    exact block costs
+//   cut      the partition of the blocks into stages
 //   order    with what the pipeline schedule saves and gathers
 //   replay   the pipeline event by event, without collectives of data parallelism; one for all
 //            shardings
@@ -27,8 +28,19 @@
 // Gradients that are reduced once have all forwards of their stage before them, and the backwards
 // of earlier micro-batches, as far as the schedule runs them first.
 //
-// A bound of many schedules gives each stage an equal share of the blocks: it needs no partition,
-// since the fullest stage has at least the mean.
+// A bound without the partition gives each stage an equal share of the blocks: the fullest stage
+// has at least the mean. Of the bounds above, any mean over the stages bounds the longest one as
+// well. With x_r for m (F_r + B_r), f for a lower bound of (F + B) / m (F + B), one chunk a stage
+// and the weights (1 - f)^(p-1-r), all blocks weigh the same, whichever stage has them:
+//
+//   step >= f / (1 - (1 - f)^p) * (sum of x)
+//
+// With v chunks a stage, in rounds of at most p micro-batches, a stage has begun only the round of
+// its chunks before chunk j when the first micro-batch reaches that, and after the last one has
+// left it, ends only theirs. In the mean over all j and stages these cancel, except (p-1-r) of p v
+// shares of the fill and the drain; with the mean of x_r that grows with r, and q = f (p-1) / v:
+//
+//   step >= (1 + q) / (1 + q/2) / p * (sum of x)
 #pragma once
 
 #include "plan/framework.h"
@@ -52,6 +64,9 @@ typedef struct ot_work_bound {
   double forward_s, back_s;     // longest, from one dense block to the next; back: with
                                 // the recompute, without W
   double least_s[2][OT_WORKS];  // shortest block of a layer, by view
+  double least_passing_s[2];    // of the work of these that a micro-batch takes to the next stage
+                                // and back
+  double most_work[2];          // of one of these, all work over that
   bool split;                   // I and W are separate
 } ot_work_bound;
 
@@ -60,6 +75,7 @@ typedef enum ot_bound_depth {
   OT_BOUND_PLAIN,
   OT_BOUND_CONTEXT,
   OT_BOUND_BLOCK,
+  OT_BOUND_CUT,
   OT_BOUND_ORDER,
   OT_BOUND_DEPTHS,
 } ot_bound_depth;

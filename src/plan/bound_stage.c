@@ -108,7 +108,7 @@ static double slots_of(const ot_block_bound *block) {
 // number of micro-batches in flight; without slots, the largest amount saved at one moment.
 static double kept_bytes(const ot_bounder *b, int chunk, const ot_block_bound *block, bool first) {
   const int64_t *const slot = block->slot_bytes;
-  if (!b->flow || !b->estimator->framework->has_places) {
+  if (!b->estimator->framework->has_places) {
     return in_flight(b, chunk) * slots_of(block);
   }
   const ot_saved_kind in = first                            ? OT_SAVED_INPUT
@@ -142,17 +142,22 @@ typedef struct stage_traffic {
   double inner;     // layers that two others of their chunk follow in the backward
 } stage_traffic;
 
+// Chunks of a stage, and those of them with blocks in the expert view.
+typedef struct chunk_count {
+  double all, experts;
+} chunk_count;
+
 // Two successive passes over the same block gather its weights once. If the schedule is ignored,
 // the bound assumes that between all passes.
-static void add_traffic(const ot_bounder *b, double chunks, const block_sum *own, double stay,
+static void add_traffic(const ot_bounder *b, chunk_count chunks, const block_sum *own, double stay,
                         stage_traffic *out) {
   const ot_sum_bound *const view = b->shards->view;
   const double passes = 2 * (double)b->candidate->micro_batches;
-  const double layers = own->blocks[0], most = chunks * (passes - 1);
+  const double layers = own->blocks[0], most = chunks.all * (passes - 1);
   const double once_s = own->blocks[0] * view[0].gather_s + own->blocks[1] * view[1].gather_s;
-  const double longest_s =
-      own->blocks[1] > 0 ? ot_larger(view[0].gather_s, view[1].gather_s) : view[0].gather_s;
-  out->inner += layers > 2 * chunks ? layers - 2 * chunks : 0;
+  const double more_s = ot_larger(0, view[1].gather_s - view[0].gather_s);
+  const double longest_s = view[0].gather_s + chunks.experts / chunks.all * more_s;
+  out->inner += layers > 2 * chunks.all ? layers - 2 * chunks.all : 0;
   if (!b->shards->regathers) {
     out->gather_s += once_s;
     return;
@@ -166,8 +171,8 @@ static void add_chunk_traffic(const ot_bounder *b, int chunk, const block_sum *o
                               stage_traffic *out) {
   const ot_pipeline_flow *const flow = b->flow;
   const bool one = b->stages->first_block[chunk + 1] - b->stages->first_block[chunk] == 1;
-  const double stay = flow ? flow->turns[chunk] + (one ? flow->repeats[chunk] : 0) : 0;
-  add_traffic(b, 1, own, stay, out);
+  const double stay = flow->turns[chunk] + (one ? flow->repeats[chunk] : 0);
+  add_traffic(b, (chunk_count){1, own->blocks[1] > 0}, own, stay, out);
 }
 
 // Seconds by which concurrent collectives slow down kernels.
@@ -242,10 +247,15 @@ static stage_slowdown slowdown_of(const ot_bounder *b, const block_sum *own,
   return sum;
 }
 
-// Seconds until the stage has done its own work and the last micro-batch has returned through the
-// stages before it. Exposed reductions run between blocks, each after its block, or after all work.
-static double busy_s(const ot_bounder *b, const block_sum *own, const block_sum *before,
-                     const stage_traffic *traffic, double reduce_s) {
+// Seconds until the stage has done its own work, and until the last micro-batch has returned
+// through the stages before it.
+typedef struct stage_time {
+  double own_s, back_s;
+} stage_time;
+
+// Exposed reductions run between blocks, each after its block, or after all work.
+static stage_time busy_s(const ot_bounder *b, const block_sum *own, const block_sum *before,
+                         const stage_traffic *traffic, double reduce_s) {
   const ot_engine *const engine = b->estimator->job.engine;
   const ot_sum_bound *const shards = &b->shards->view[0];
   const double m = (double)b->candidate->micro_batches;
@@ -261,7 +271,7 @@ static double busy_s(const ot_bounder *b, const block_sum *own, const block_sum 
     own_s += reduce_s;
     back_s += between ? ot_larger(0, reduce_s - last_s) : 0;
   }
-  return first_s + ot_larger(own_s, back_s);
+  return (stage_time){first_s + own_s, first_s + back_s};
 }
 
 // The same with the exposed collectives.
@@ -283,8 +293,8 @@ static double first_reduction_s(const ot_bounder *b, const block_sum *own, const
 }
 
 // Bound of a stage with `own` blocks, after `before`.
-static void bound_stage(ot_bounder *b, const block_sum *own, const block_sum *before,
-                        const block_sum *done, const stage_traffic *traffic) {
+static stage_time bound_stage(ot_bounder *b, const block_sum *own, const block_sum *before,
+                              const block_sum *done, const stage_traffic *traffic) {
   const double m = (double)b->candidate->micro_batches;
   double reduce_s = 0, end_s = 0;
   for (int v = 0; v < 2; v++) {
@@ -293,13 +303,15 @@ static void bound_stage(ot_bounder *b, const block_sum *own, const block_sum *be
     reduce_s += own->blocks[v] * ((m - 1) * sums->reduce_each_s + last_s);
     end_s += own->blocks[v] * sums->end_s;
   }
-  const double total_s = busy_s(b, own, before, traffic, reduce_s);
+  const stage_time busy = busy_s(b, own, before, traffic, reduce_s);
+  const double total_s = ot_larger(busy.own_s, busy.back_s);
   // W may fill the time in which the stage waits.
   const double waited_s = b->flow ? waited_for_s(b, own, before, traffic) : 0;
   const double lane_s = first_reduction_s(b, own, before, done) + reduce_s;
   b->met_s = ot_larger(
       b->met_s, ot_larger(ot_larger(total_s, waited_s), ot_larger(lane_s, traffic->gather_s)));
   b->end_s = ot_larger(b->end_s, end_s);
+  return busy;
 }
 
 // Bytes of the states of these blocks, of their saved activations, and of the temporaries of their
@@ -320,45 +332,51 @@ static void bound_chunk(ot_bounder *b, const block_sum *chunk, const block_sum *
   b->met_s = ot_larger(b->met_s, s * b->scale);
 }
 
-// Where all layers are equal and the schedule is ignored: from the numbers of layers.
-void ot_bound_shares(ot_bounder *b) {
-  const ot_block_bound *const first = &b->work->kind[0], *const layer = &b->work->kind[1],
-                              *const head = &b->work->kind[2];
-  const double m = (double)b->candidate->micro_batches;
-  const int chunks = b->stages->num_chunks;
-  for (int r = 0; r < b->stages->num_ranks; r++) {
-    const ot_stage_share *const share = &b->cut->shares[r];
-    const bool begins = share->first_chunk == 0, ends = share->last_chunk == chunks - 1;
-    block_sum own = {0}, before = {0};
-    add_times(layer, share->layers, true, &own);
-    add_times(layer, share->layers_before, true, &before);
-    add_times(first, begins, false, &own);
-    add_times(first, !begins, false, &before);
-    add_times(head, ends, false, &own);
-    block_sum last = {0};
-    add_times(layer, share->last_layers, true, &last);
-    add_times(head, ends, false, &last);
-    if (share->first_chunk == share->last_chunk) add_times(first, begins, false, &last);
-    stage_traffic traffic = {0};
-    add_traffic(b, (double)chunks / b->stages->num_ranks, &own, 0, &traffic);
-    last = times(last, m - 1);
-    bound_stage(b, &own, &before, &last, &traffic);
-    const double early = in_flight(b, share->first_chunk), late = in_flight(b, share->last_chunk);
-    const bool one = share->first_chunk == share->last_chunk;
-    const double kept =
-        slots_of(layer) *
-            (early * (share->layers - share->last_layers) + late * share->last_layers) +
-        (begins ? slots_of(first) * (one ? late : early) : 0) + (ends ? slots_of(head) * late : 0);
-    b->peak = ot_larger(b->peak, bytes_of(b, &own, kept));
+// Sum of `count` [num_kinds] blocks of each kind; returns the activation bytes that a micro-batch
+// saves of them.
+static double sum_counts(const ot_bounder *b, const int *count, block_sum *out) {
+  const int kinds = b->blocks->num_kinds;
+  double slots = 0;
+  *out = (block_sum){0};
+  for (int k = 0; k < kinds; k++) {
+    if (count[k] == 0) continue;
+    add_times(&b->work->kind[k], count[k], k > 0 && k < kinds - 1, out);
+    slots += count[k] * slots_of(&b->work->kind[k]);
   }
-  // The last chunk runs one micro-batch after the other.
-  block_sum last = {0}, before = {0};
-  const ot_stage_share *const share = &b->cut->shares[b->stages->rank_of[chunks - 1]];
-  add_times(head, 1, false, &last);
-  add_times(layer, share->last_layers, true, &last);
-  add_times(layer, b->blocks->num_blocks - 2 - share->last_layers, true, &before);
-  add_times(first, chunks > 1, false, &before);
-  bound_chunk(b, &last, &before);
+  return slots;
+}
+
+// Of stages with the same blocks, the last one ends last, and the first one saves most activations.
+static void bound_alike(ot_bounder *b, const ot_like_stages *alike) {
+  const int kinds = b->blocks->num_kinds;
+  const ot_stage_partition *const cut = b->cut;
+  const ot_stage_share *const first = &cut->shares[alike->first];
+  const ot_stage_share *const last = &cut->shares[alike->last];
+  block_sum own, before, done;
+  const double slots = sum_counts(b, last->count, &own);
+  const double last_slots = sum_counts(b, &cut->count[last->last_chunk * kinds], &done);
+  sum_counts(b, &cut->passed[last->first_chunk * kinds], &before);
+  // The last chunk of a stage ends its backwards first.
+  done = times(done, (double)b->candidate->micro_batches - 1);
+  stage_traffic traffic = {0};
+  const chunk_count chunks = {(double)b->stages->num_chunks / b->stages->num_ranks,
+                              last->expert_chunks};
+  add_traffic(b, chunks, &own, 0, &traffic);
+  bound_stage(b, &own, &before, &done, &traffic);
+  const double kept = in_flight(b, first->first_chunk) * (slots - last_slots) +
+                      in_flight(b, first->last_chunk) * last_slots;
+  b->peak = ot_larger(b->peak, bytes_of(b, &own, kept));
+}
+
+void ot_bound_cut(ot_bounder *b) {
+  const int kinds = b->blocks->num_kinds;
+  for (int i = 0; i < b->cut->num_alike; i++) bound_alike(b, &b->cut->alike[i]);
+  for (int i = 0; i < b->cut->num_ends; i++) {
+    block_sum chunk, before;
+    sum_counts(b, &b->cut->count[b->cut->ends[i] * kinds], &chunk);
+    sum_counts(b, &b->cut->passed[b->cut->ends[i] * kinds], &before);
+    bound_chunk(b, &chunk, &before);
+  }
 }
 
 void ot_bound_stages(ot_bounder *b, ot_arena *scratch) {
@@ -368,7 +386,6 @@ void ot_bound_stages(ot_bounder *b, ot_arena *scratch) {
   double *const kept = ot_arena_array(scratch, stages->num_ranks, sizeof *kept);
   stage_traffic *const traffic = ot_arena_array(scratch, stages->num_ranks, sizeof *traffic);
   block_sum *const done = ot_arena_array(scratch, stages->num_ranks, sizeof *done);
-  const double m = (double)b->candidate->micro_batches;
   block_sum passed = {0};
   for (int c = 0; c < stages->num_chunks; c++) {
     const int rank = stages->rank_of[c];
@@ -379,9 +396,7 @@ void ot_bound_stages(ot_bounder *b, ot_arena *scratch) {
     add_sum(&chunk, &own[rank]);
     add_chunk_traffic(b, c, &chunk, &traffic[rank]);
     bound_chunk(b, &chunk, &passed);
-    // The last chunk of a stage ends its backwards first.
-    if (!b->flow) done[rank] = times(chunk, m - 1);
-    const block_sum backwards = times(chunk, b->flow ? b->flow->before_last[c] : 0);
+    const block_sum backwards = times(chunk, b->flow->before_last[c]);
     add_sum(&backwards, &done[rank]);
     add_sum(&chunk, &passed);
   }
@@ -402,10 +417,51 @@ static double least_done(const ot_bounder *b, bool any) {
   return (any || rules->in_rounds) && round > 0 ? m - round : m - 1;
 }
 
+// The least share of a block's work in a step that a micro-batch takes to the next stage and back.
+static double passing_share(const ot_bounder *b, const block_sum *own) {
+  const ot_engine *const engine = b->estimator->job.engine;
+  const double m = (double)b->candidate->micro_batches;
+  double most = 0;
+  for (int v = 0; v < 2; v++) {
+    if (own->blocks[v] == 0) continue;
+    const ot_sum_bound *const sums = &b->shards->view[v];
+    const double passing_s = b->work->least_passing_s[v] * b->scale;
+    double more_s = slowdown_in(b, 1, v, 0).all_s;
+    if (!engine->overlap_gather) more_s += 2 * m * sums->gather_s;
+    if (!engine->overlap_reduce)
+      more_s += (m - 1) * sums->reduce_each_s + sums->reduce_s + sums->gradient_gather_s;
+    if (passing_s <= 0) return 0;
+    most = ot_larger(most, m * b->work->most_work[v] + more_s / passing_s);
+  }
+  return most > 0 ? 1 / most : 0;
+}
+
+static double power(double x, int n) {
+  double result = 1;
+  for (; n > 0; n /= 2, x *= x) result *= n % 2 == 1 ? x : 1;
+  return result;
+}
+
+// The weighted means of bound.h. `mean_s`: of the stages, each of `own` blocks. The embedding is in
+// the first stage, of the least weight.
+static void bound_passage(ot_bounder *b, const block_sum *own, double mean_s, int chunks) {
+  const int p = b->candidate->pp;
+  const double f = passing_share(b, own), q = f * (p - 1) / chunks;
+  double all = (1 + q) / (1 + q / 2), first = 1 / (1 + q / 2);
+  if (f * p < 0x1p-8) return;
+  if (chunks == 1) {
+    all = p * f / (1 - power(1 - f, p));
+    first = all * power(1 - f, p - 1);
+  }
+  const block_sum embedding = sum_of(&b->work->kind[0], false);
+  const double embedding_s = (double)b->candidate->micro_batches * embedding.all_s * b->scale;
+  b->met_s = ot_larger(b->met_s, all * mean_s - (all - first) * embedding_s / p);
+}
+
 // The mean over all stages is a lower bound of the fullest one: sums, and maxima of sums, are
 // convex in the share of a stage. A chunk may be one block. Each micro-batch passes forward and
 // backward through all blocks.
-void ot_bound_mean(ot_bounder *b, bool any) {
+void ot_bound_mean(ot_bounder *b, bool any, int chunks) {
   const ot_block_list *const blocks = b->blocks;
   const double share = 1.0 / b->candidate->pp;
   block_sum all = {0};
@@ -419,8 +475,11 @@ void ot_bound_mean(ot_bounder *b, bool any) {
   const block_sum done = times(own, least_done(b, any));
   stage_traffic traffic = {0};
   own.scratch_bytes = own.largest[0] = own.largest[1] = 0;
-  add_traffic(b, own.blocks[0] + own.blocks[1], &own, 0, &traffic);
-  bound_stage(b, &own, &(block_sum){0}, &done, &traffic);
+  double parts = own.blocks[0] + own.blocks[1];
+  if (chunks > 0) parts = ot_smaller(parts, chunks);
+  add_traffic(b, (chunk_count){parts, own.blocks[1] > 0 ? parts : 0}, &own, 0, &traffic);
+  const stage_time busy = bound_stage(b, &own, &(block_sum){0}, &done, &traffic);
+  if (chunks > 0) bound_passage(b, &own, b->work->split ? busy.own_s : busy.back_s, chunks);
   b->met_s = ot_larger(b->met_s, (all.forward_s + all.back_s) * b->scale);
   b->peak = bytes_of(b, &own, kept * share);
 }

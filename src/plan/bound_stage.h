@@ -26,10 +26,12 @@ void ot_bounder_begin(const ot_estimator *estimator, const ot_candidate *candida
                       ot_bounder *out);
 
 // Fill met_s, end_s and peak of `bounder`. `any`: for all schedules that split the backward as the
-// candidate's, else for its schedule with any number of chunks.
-void ot_bound_mean(ot_bounder *bounder, bool any);
+// candidate's, else for its schedule. `chunks`: of a stage, at most; 0: micro-batches need not pass
+// the stages in order.
+void ot_bound_mean(ot_bounder *bounder, bool any, int chunks);
 
-// Where all layers are equal and the schedule is ignored.
-void ot_bound_shares(ot_bounder *bounder);
+// With the partition, without the pipeline schedule.
+void ot_bound_cut(ot_bounder *bounder);
 
+// With both.
 void ot_bound_stages(ot_bounder *bounder, ot_arena *scratch);

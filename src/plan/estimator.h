@@ -101,11 +101,19 @@ typedef struct ot_flow_ring {
   ot_cached_flow *latest;  // that was used last, or null
 } ot_flow_ring;
 
-// Layers of a stage: in all its chunks, in its last chunk, and before its first one.
+// The blocks of a stage.
 typedef struct ot_stage_share {
-  int layers, last_layers, layers_before;
+  int *count;  // [num_kinds] of a kind
+  int layers;  // all but embedding and head
   int first_chunk, last_chunk;
+  int expert_chunks;  // with blocks in the expert view
 } ot_stage_share;
+
+// Stages with the same blocks, in all their chunks and in the last one: the first and the last
+// stage.
+typedef struct ot_like_stages {
+  int first, last;
+} ot_like_stages;
 
 // Assignment of blocks to chunks and stages.
 typedef struct ot_stage_partition {
@@ -113,9 +121,13 @@ typedef struct ot_stage_partition {
   const double *cost;  // [num_blocks] that stages share evenly; null: they do not
   ot_stages stages;
   int *count;              // [num_chunks][num_kinds] blocks of a kind
+  int *passed;             // [num_chunks][num_kinds] the same in the chunks before
   int *chunk_of;           // [num_blocks]
   int *stage_of;           // [num_blocks]
   ot_stage_share *shares;  // [num_ranks]
+  int num_alike, num_ends;
+  ot_like_stages *alike;  // [num_alike]
+  int *ends;              // [num_ends] the last of the chunks with the same blocks
 } ot_stage_partition;
 
 // ---- the estimator ----

@@ -22,7 +22,8 @@ typedef enum node_kind {
   NODE_KIND_PLAIN,    // of these, one schedule with any number of chunks; plain bound
   NODE_KIND_CONTEXT,  // the same, context bound
   NODE_KIND_BLOCK,    // the same, block bound
-  NODE_BLOCK,         // of these, one number of chunks; block bound
+  NODE_CHUNKS,        // of these, one number of chunks; block bound
+  NODE_CUT,           // the same with its stage partition
   NODE_ORDER,         // the same, bound of the schedule
   NODE_REPLAYED,      // the same, bound of the replayed pipeline
   NODE_CANDIDATE,     // of these, one sharding choice
@@ -223,9 +224,9 @@ static ot_status add(searcher *s, node n) {
   static const ot_bound_depth depth[NODE_KINDS] = {
       [NODE_GROUP] = OT_BOUND_FLOOR,      [NODE_GROUP_ZERO] = OT_BOUND_FLOOR,
       [NODE_KIND_PLAIN] = OT_BOUND_PLAIN, [NODE_KIND_CONTEXT] = OT_BOUND_CONTEXT,
-      [NODE_KIND_BLOCK] = OT_BOUND_BLOCK, [NODE_BLOCK] = OT_BOUND_BLOCK,
-      [NODE_ORDER] = OT_BOUND_ORDER,      [NODE_REPLAYED] = OT_BOUND_ORDER,
-      [NODE_CANDIDATE] = OT_BOUND_ORDER};
+      [NODE_KIND_BLOCK] = OT_BOUND_BLOCK, [NODE_CHUNKS] = OT_BOUND_BLOCK,
+      [NODE_CUT] = OT_BOUND_CUT,          [NODE_ORDER] = OT_BOUND_ORDER,
+      [NODE_REPLAYED] = OT_BOUND_ORDER,   [NODE_CANDIDATE] = OT_BOUND_ORDER};
   const ot_candidate candidate = candidate_of(s, &n);
   ot_bound_request request = {.candidate = &candidate,
                               .depth = depth[n.kind],
@@ -298,7 +299,9 @@ static ot_status add_orders(searcher *s, const node *from, node_kind kind) {
     const bool known = group->orders[i].pipeline == before;
     before = group->orders[i].pipeline;
     if (known && kind <= NODE_KIND_BLOCK) continue;
-    n.kind = (int8_t)kind;
+    // One chunk is all that its kind has.
+    const bool one = ot_pipeline_rules_of(group->orders[i].pipeline)->max_chunks == 1;
+    n.kind = (int8_t)(one && kind == NODE_CHUNKS ? NODE_CUT : kind);
     n.order = (int16_t)i;
     OT_TRY(add(s, n));
   }
@@ -450,11 +453,12 @@ static ot_status run(searcher *s) {
         OT_TRY(add_orders(s, &n, s->by_memory ? NODE_KIND_CONTEXT : NODE_KIND_PLAIN));
         break;
       case NODE_KIND_BLOCK:
-        OT_TRY(add_orders(s, &n, NODE_BLOCK));
+        OT_TRY(add_orders(s, &n, NODE_CHUNKS));
         break;
       case NODE_KIND_PLAIN:
       case NODE_KIND_CONTEXT:
-      case NODE_BLOCK:
+      case NODE_CHUNKS:
+      case NODE_CUT:
       case NODE_ORDER:
         n.kind++;
         OT_TRY(add(s, n));

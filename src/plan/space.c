@@ -126,8 +126,7 @@ static void add_order(builder *b, ot_candidate *part, ot_order_choice choice, or
   list->choice[list->count++] = choice;
 }
 
-// Range of chunks per stage to try with `kind`: at most one per block.
-static void chunk_range(const ot_job *job, ot_pipeline kind, int pp, int *first, int *last) {
+void ot_space_chunks(const ot_job *job, ot_pipeline kind, int pp, int *first, int *last) {
   const int most = (int)((job->model->num_layers + 2) / pp);
   const ot_pipeline_rules *const rules = ot_pipeline_rules_of(kind);
   *first = rules->min_chunks;
@@ -158,7 +157,7 @@ static void list_orders(builder *b, const ot_candidate *base, order_list *list) 
     int first, last;
     if ((int)given->pipeline >= 0 && kind != (int)given->pipeline) continue;
     if ((int)given->pipeline < 0 && !may_win(b->job, (ot_pipeline)kind)) continue;
-    chunk_range(b->job, (ot_pipeline)kind, base->pp, &first, &last);
+    ot_space_chunks(b->job, (ot_pipeline)kind, base->pp, &first, &last);
     for (int vpp = first; vpp <= last; vpp++) {
       add_order(b, &part, (ot_order_choice){(ot_pipeline)kind, vpp}, list);
     }

@@ -78,6 +78,9 @@ typedef struct ot_space {
 // `job` must have passed its check. In `arena`.
 void ot_space_build(const ot_job *job, ot_arena *arena, ot_space *out);
 
+// Range of chunks per stage to try with `kind`: at most one per layer, embedding and head.
+void ot_space_chunks(const ot_job *job, ot_pipeline kind, int pp, int *first, int *last);
+
 // One candidate of a group.
 ot_candidate ot_space_candidate(const ot_space_group *group, ot_order_choice order,
                                 ot_shard_choice shard, ot_recompute_choice recompute);

@@ -18,6 +18,7 @@
 #include "plan/search.h"
 #include "plan/space.h"
 #include "support/paper_job.h"
+#include "support/rank_case_models.h"
 #include "support/tiny_model.h"
 
 enum { PROBLEMS = 200, TOP = 10 };
@@ -203,6 +204,22 @@ static void assert_same_plan(uint64_t number, const ot_estimate *a, const ot_est
   }
 }
 
+// The same plans, or the same nearest one if nothing fits.
+static void assert_same_result(uint64_t number, const ot_search *early,
+                               const ot_search *everything) {
+  assert_int_equal(early->num_plans, everything->num_plans);
+  for (int k = 0; k < early->num_plans; k++) {
+    assert_same_plan(number, &early->plans[k], &everything->plans[k]);
+  }
+  if (early->num_plans == 0 && everything->num_simulated > 0) {
+    assert_same_plan(number, &early->nearest, &everything->nearest);
+  }
+  assert_int_equal(early->num_candidates, everything->num_candidates);
+  assert_int_equal(early->num_rejected[OT_REJECTED_RULE],
+                   everything->num_rejected[OT_REJECTED_RULE]);
+  assert_int_equal(everything->num_rejected[OT_REJECTED_SLOWER], 0);
+}
+
 static void pruned_search_equals_exhaustive_search(void **state) {
   (void)state;
   int64_t simulated = 0, all = 0, with_plans = 0, by_memory = 0;
@@ -212,17 +229,7 @@ static void pruned_search_equals_exhaustive_search(void **state) {
     create(i, &p);
     search(&p, false, &early);
     search(&p, true, &everything);
-    assert_int_equal(early.num_plans, everything.num_plans);
-    for (int k = 0; k < early.num_plans; k++) {
-      assert_same_plan(i, &early.plans[k], &everything.plans[k]);
-    }
-    if (early.num_plans == 0 && everything.num_simulated > 0) {
-      assert_same_plan(i, &early.nearest, &everything.nearest);
-    }
-    assert_int_equal(early.num_candidates, everything.num_candidates);
-    assert_int_equal(early.num_rejected[OT_REJECTED_RULE],
-                     everything.num_rejected[OT_REJECTED_RULE]);
-    assert_int_equal(everything.num_rejected[OT_REJECTED_SLOWER], 0);
+    assert_same_result(i, &early, &everything);
     simulated += early.num_simulated;
     all += everything.num_simulated;
     with_plans += early.num_plans > 0;
@@ -260,10 +267,7 @@ static void measured_steps_correct_plans_and_their_bounds(void **state) {
     if (calibrate(&p, i % 2 == 0 ? 0.4 : -0.4, calibration)) {
       search(&p, false, &early);
       search(&p, true, &everything);
-      assert_int_equal(early.num_plans, everything.num_plans);
-      for (int k = 0; k < early.num_plans; k++) {
-        assert_same_plan(i, &early.plans[k], &everything.plans[k]);
-      }
+      assert_same_result(i, &early, &everything);
       other_plans +=
           ot_candidate_compare(&early.plans[0].candidate, &before.plans[0].candidate) != 0;
     }
@@ -358,7 +362,7 @@ static void assert_bounds(ot_estimator *estimator, const ot_candidate *candidate
                                       .depth = (ot_bound_depth)depth,
                                       .scope = (ot_bound_scope)scope,
                                       .work_s = depth % 2 == 1 ? work_s : 0};
-    if (depth == OT_BOUND_ORDER && scope != OT_SCOPE_ONE) continue;
+    if (depth >= OT_BOUND_CUT && scope != OT_SCOPE_ONE) continue;
     assert_int_equal(ot_bound_build(estimator, &request, &bound), OT_OK);
     if (bound.step_s > estimate.step_s || bound.peak > estimate.memory.peak) {
       fail_msg(
@@ -370,20 +374,67 @@ static void assert_bounds(ot_estimator *estimator, const ot_candidate *candidate
   }
 }
 
+static void assert_all_bounds(problem *p) {
+  ot_space space;
+  ot_estimator *estimator;
+  assert_int_equal(ot_estimator_build(&p->job, &p->arena, &estimator), OT_OK);
+  ot_space_build(&p->job, &p->arena, &space);
+  candidate_walk walk = {.space = &space};
+  ot_candidate candidate;
+  while (next_candidate(&walk, &candidate)) assert_bounds(estimator, &candidate);
+}
+
 static void bounds_never_exceed_estimates(void **state) {
   (void)state;
   for (uint64_t i = 0; i < PROBLEMS; i++) {
     problem p;
-    ot_space space;
-    ot_estimator *estimator;
     create(i, &p);
-    assert_int_equal(ot_estimator_build(&p.job, &p.arena, &estimator), OT_OK);
-    ot_space_build(&p.job, &p.arena, &space);
-    candidate_walk walk = {.space = &space};
-    ot_candidate candidate;
-    while (next_candidate(&walk, &candidate)) assert_bounds(estimator, &candidate);
+    assert_all_bounds(&p);
     destroy(&p);
   }
+}
+
+// Latent attention, dense layers, experts and shared experts: everything that can be recomputed by
+// itself. Memory is drawn so that some sets of it fit where others do not.
+static void create_latent(uint64_t number, problem *p) {
+  create(number, p);
+  p->model = rank_model(RANK_LATENT, 2 + draw(p, 3), draw(p, 2) == 0);
+  p->job.engine = draw(p, 2) == 0 ? &ot_engine_orthant : paper_engine("megatron-core");
+  p->job.recipe = *ot_recipe_find("bf16");
+  p->job.run = NULL;
+  p->job.expert_imbalance = 1;
+  p->job.given = (ot_candidate){.zero = draw(p, 2),
+                                .cp = 1,
+                                .micro_batch_size = 1,
+                                .pipeline = (ot_pipeline)-1,
+                                .recompute = (ot_recompute)-1};
+  p->cluster.device.memory_bytes = (int64_t)draw_between(p, 1e6, 4e6);
+}
+
+static void sets_of_recomputed_modules_are_searched_like_all_others(void **state) {
+  (void)state;
+  enum { SOME = 24 };
+  int64_t simulated = 0, all = 0;
+  int with_modules = 0, sets = 0;
+  for (uint64_t i = 0; i < SOME; i++) {
+    problem p;
+    ot_search early, everything;
+    ot_space space;
+    create_latent(i, &p);
+    ot_space_build(&p.job, &p.arena, &space);
+    for (int r = 0; r < space.num_recomputes; r++) sets += space.recompute[r].modules != 0;
+    search(&p, false, &early);
+    search(&p, true, &everything);
+    assert_same_result(i, &early, &everything);
+    if (i % 4 == 0) assert_all_bounds(&p);
+    for (int k = 0; k < early.num_plans; k++) with_modules += early.plans[k].candidate.modules != 0;
+    simulated += early.num_simulated;
+    all += everything.num_simulated;
+    destroy(&p);
+  }
+  assert_int_equal(sets, 3 * SOME);
+  assert_true(simulated < all);
+  assert_true(with_modules > SOME);
 }
 
 // Valid combinations of pipeline schedule and ZeRO stage, as plan/space.h defines them.
@@ -461,63 +512,6 @@ static void the_space_is_all_that_the_rules_allow(void **state) {
   assert_true(refused > 0);
 }
 
-// ---- flows ----
-
-static ot_candidate long_step(int64_t micro_batches) {
-  return (ot_candidate){.tp = 1,
-                        .pp = 8,
-                        .vpp = 1,
-                        .cp = 1,
-                        .ep = 1,
-                        .etp = 1,
-                        .dp = 1,
-                        .dp_shard = 1,
-                        .micro_batch_size = 1,
-                        .micro_batches = micro_batches,
-                        .pipeline = OT_PIPELINE_1F1B};
-}
-
-static const ot_pipeline_flow *flow_of(ot_estimator *estimator, int64_t micro_batches) {
-  const ot_candidate candidate = long_step(micro_batches);
-  const ot_stage_partition *cut;
-  const ot_pipeline_flow *flow;
-  assert_int_equal(ot_stage_partition_find(estimator, &candidate, &cut), OT_OK);
-  assert_int_equal(ot_flow_find(estimator, &candidate, &cut->stages, &flow), OT_OK);
-  assert_int_equal(flow->micro_batches, micro_batches);
-  return flow;
-}
-
-// The one that was asked for before stays valid, too.
-static void flows_that_were_overwritten_are_built_again(void **state) {
-  (void)state;
-  enum { LEAST = 1000, MOST = 1040 };
-  paper_job p;
-  ot_estimator *estimator, *other;
-  paper_job_create("llama3-8b", 8, 1 << 12, 2048, &p);
-  assert_int_equal(ot_estimator_build(&p.job, &p.arena, &estimator), OT_OK);
-  assert_int_equal(ot_estimator_build(&p.job, &p.arena, &other), OT_OK);
-  const ot_pipeline_flow *before = flow_of(estimator, LEAST);
-  const int64_t bytes = estimator->flows.bytes;
-  for (int m = LEAST + 1; m <= MOST; m++) {
-    const ot_pipeline_flow *const flow = flow_of(estimator, m);
-    assert_int_equal(before->micro_batches, m - 1);
-    assert_int_equal(before->actions[before->num_actions - 1].micro_batch, m - 2);
-    before = flow;
-  }
-  assert_int_equal(estimator->flows.bytes, bytes);
-  assert_true(estimator->flows.count < MOST - LEAST);
-  const ot_pipeline_flow *const again = flow_of(estimator, LEAST), *const one =
-                                                                       flow_of(other, LEAST);
-  assert_int_equal(again->num_actions, one->num_actions);
-  assert_memory_equal(again->actions, one->actions,
-                      (size_t)one->num_actions * sizeof *one->actions);
-  for (int c = 0; c < one->num_chunks; c++) {
-    assert_int_equal(again->before_last[c], LEAST - 1);
-    assert_int_equal(again->most[OT_SAVED_SHORT][c], one->most[OT_SAVED_SHORT][c]);
-  }
-  paper_job_destroy(&p);
-}
-
 // ---- sizes ----
 
 // The whole batch as one micro-batch, in sequences of up to a million tokens; skips invalid
@@ -568,8 +562,8 @@ int main(void) {
       cmocka_unit_test(the_space_is_all_that_the_rules_allow),
       cmocka_unit_test(bounds_never_exceed_estimates),
       cmocka_unit_test(pruned_search_equals_exhaustive_search),
+      cmocka_unit_test(sets_of_recomputed_modules_are_searched_like_all_others),
       cmocka_unit_test(measured_steps_correct_plans_and_their_bounds),
-      cmocka_unit_test(flows_that_were_overwritten_are_built_again),
       cmocka_unit_test(no_micro_batch_is_too_long_for_any_engine),
       cmocka_unit_test(of_plans_with_the_same_degrees_the_fastest_is_shown_when_asked),
   };
