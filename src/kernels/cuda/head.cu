@@ -135,24 +135,34 @@ __global__ void __launch_bounds__(THREADS) nats_kernel(chunk_logits<R> c, double
   if (threadIdx.x == 0) nats[r] = target < 0 ? 0 : nats_of(c, row, target, s);
 }
 
+// The lowest id after `last` whose capped logit is `value`; INT32_MAX: none.
+template <class R>
+__device__ int32_t lowest_of(const R *row, int64_t V, R cap, R value, int64_t last) {
+  __shared__ int32_t lowest;
+  if (threadIdx.x == 0) lowest = INT32_MAX;
+  __syncthreads();
+  for (int64_t id = threadIdx.x; id < V; id += THREADS) {
+    if (id <= last || ot_capped_logit(row[id], cap) != value) continue;
+    atomicMin(&lowest, (int32_t)id);
+    break;
+  }
+  __syncthreads();
+  const int32_t found = lowest;
+  __syncthreads();
+  return found;
+}
+
 // The lowest id with the largest logit, -1 when there is none; best may be null.
 template <class R>
 __global__ void __launch_bounds__(THREADS)
     score_kernel(chunk_logits<R> c, double *logprob, int32_t *greedy, double *best) {
   __shared__ double parts[THREADS / 32];
   __shared__ R most[THREADS / 32];
-  __shared__ int32_t lowest;
   const int64_t r = blockIdx.x;
   const R *const row = c.logits + r * c.stride;
   const int32_t target = c.targets[r];
-  if (threadIdx.x == 0) lowest = INT32_MAX;
   const row_statistics<R> s = read_row(c, row, parts, most);
-  for (int64_t i = threadIdx.x; i < c.V; i += THREADS) {
-    if (ot_capped_logit(row[i], (R)c.cap) != s.largest) continue;
-    atomicMin(&lowest, (int32_t)i);
-    break;
-  }
-  __syncthreads();
+  const int32_t lowest = lowest_of(row, c.V, (R)c.cap, s.largest, -1);
   if (threadIdx.x > 0) return;
   logprob[r] = target < 0 ? 0 : -nats_of(c, row, target, s);
   greedy[r] = lowest == INT32_MAX ? -1 : lowest;
@@ -305,7 +315,6 @@ template <class R>
 __device__ void put_most_probable(const drawn_rows &to, int64_t r, const row_law<R> &law,
                                   double sum) {
   __shared__ R most[THREADS / 32];
-  __shared__ int32_t lowest;
   R bound = INFINITY;
   int64_t last = -1;
   for (int k = 0; k < to.K; k++) {
@@ -314,23 +323,13 @@ __device__ void put_most_probable(const drawn_rows &to, int64_t r, const row_law
       const R x = ot_capped_logit(law.row[id], law.cap);
       if ((x < bound || (x == bound && id > last)) && x > best) best = x;
     }
-    if (threadIdx.x == 0) lowest = INT32_MAX;
     best = ot_block_max<THREADS>(best, most);
-    for (int64_t id = threadIdx.x; id < law.V; id += THREADS) {
-      const R x = ot_capped_logit(law.row[id], law.cap);
-      if (x != best || (x == bound && id <= last)) continue;
-      atomicMin(&lowest, (int32_t)id);
-      break;
-    }
-    __syncthreads();
+    last = lowest_of(law.row, law.V, law.cap, best, best == bound ? last : -1);
     bound = best;
-    last = lowest;
-    if (threadIdx.x == 0) {
-      const bool found = last < law.V;  // not where logits are NaN
-      to.ids[r * to.K + k] = found ? lowest : 0;
-      to.weights[r * to.K + k] = found ? (float)(law.weight(lowest) / sum) : 0;
-    }
-    __syncthreads();
+    if (threadIdx.x > 0) continue;
+    const bool found = last < law.V;  // not where logits are NaN
+    to.ids[r * to.K + k] = found ? (int32_t)last : 0;
+    to.weights[r * to.K + k] = found ? (float)(law.weight(last) / sum) : 0;
   }
 }
 
