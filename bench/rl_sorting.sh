@@ -1,43 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The reference task of docs/rl.md: sorting digits, with answers of heavy-tailed length. A base model
-# from poor demonstrations, then updates in flight and synchronous ones with the same prices and
-# seeds; validations by 2,000 responses about every 50 units of simulated time. Prints the simulated
-# time to an accuracy of 0.5 and the ratio of the medians. All but the wall time repeats exactly.
+# The reference task of docs/rl.md: the runs of examples/12_rl.sh (sorting digits, with answers of
+# heavy-tailed length), larger. A base model from poor demonstrations, then updates in flight and
+# synchronous ones with the same prices and seeds; validations by 2,000 responses about every 50
+# units of simulated time. Prints the simulated time to an accuracy of 0.5 and the ratio of the
+# medians. All but the wall time repeats exactly.
 #   bench/rl_sorting.sh ORTHANT FOLDER [SEEDS]
 set -euo pipefail
 orthant=$(realpath "${1:?usage: rl_sorting.sh ORTHANT FOLDER [SEEDS]}")
-data=$(realpath "$(dirname "$0")/../examples/sorting.awk")
+examples=$(realpath "$(dirname "$0")/../examples")
 seeds=${3:-1 2 3}
-mkdir -p "$2" && cd "$2"
+"$examples/12_rl.sh" "$orthant" "$2/example" >/dev/null 2>&1
+cd "$2"
 
-awk -f "$data" -v lines=30000 -v seed=1 -v noise=0.5 >demonstrations.jsonl
-awk -f "$data" -v lines=20000 -v seed=2 >prompts.jsonl
-awk -f "$data" -v lines=2000 -v seed=3 >validation.jsonl
+awk -f "$examples/sorting.awk" -v lines=30000 -v seed=1 -v noise=0.5 >demonstrations.jsonl
+awk -f "$examples/sorting.awk" -v lines=20000 -v seed=2 >prompts.jsonl
+awk -f "$examples/sorting.awk" -v lines=2000 -v seed=3 >validation.jsonl
 "$orthant" tokenize --tokenizer bytes --out demonstrations demonstrations.jsonl >/dev/null 2>&1
-cat >base.yaml <<'YAML'
-model: {model_type: llama, vocab_size: 257, hidden_size: 64, intermediate_size: 256, num_hidden_layers: 2,
-  num_attention_heads: 4, max_position_embeddings: 64, initializer_range: 0.1}
-data: {train: demonstrations, tokenizer: bytes, sequence_length: 64}
-batch: {global_batch_size: 16, micro_batch_size: 16}
-optimizer: {lr: 2e-3, weight_decay: 0.01}
-learning_rate: {warmup_steps: 50, decay: linear, min: 0}
-steps: 500
-log: {every: 500, tensorboard: false, health_every: 0}
-output: base
-YAML
-[ -d base ] || "$orthant" train base.yaml >/dev/null 2>&1
-sed '/^data:/,$d' base.yaml >rl.yaml
-cat >>rl.yaml <<'YAML'
-init: base
-data: {tokenizer: bytes, sequence_length: 64}
-batch: {micro_batch_size: 8}
-optimizer: {lr: 2e-4, weight_decay: 0}
-learning_rate: {warmup_steps: 0, decay: constant}
-rl: {prompts: prompts.jsonl, validation: validation.jsonl, max_tokens: 12, workers: 8, generators: 4, slots: 16, queue: 64}
-log: {every: 1000000}
-threads: 1
-YAML
+cp example/*.yaml .
+larger=(--set model.hidden_size=64 --set model.intermediate_size=256)
+[ -d base ] || "$orthant" train base.yaml "${larger[@]}" --set optimizer.lr=2e-3 --set learning_rate.warmup_steps=50 \
+  --set steps=500 >/dev/null 2>&1
 
 # The simulated time at which the accuracy reaches 0.5, between two validations; "never".
 reached() {
@@ -48,8 +31,9 @@ reached() {
 }
 run() { # MODE SEED UPDATES EVERY
   rm -rf "${1:?}-$2"
-  "$orthant" rl rl.yaml --set output="$1-$2" --set rl.updates="$1" --set seed="$2" --set steps="$3" \
-    --set rl.validation_every="$4" >"$1-$2.txt" 2>"$1-$2.log"
+  "$orthant" rl rl.yaml "${larger[@]}" --set output="$1-$2" --set rl.updates="$1" --set seed="$2" --set steps="$3" \
+    --set rl.validation_every="$4" --set rl.reward=exact_match --set optimizer.lr=2e-4 --set threads=1 --set log.every=1000000 \
+    >"$1-$2.txt" 2>"$1-$2.log"
   reached "$1-$2" >>"$1.times"
 }
 rm -f in_flight.times synchronous.times
