@@ -102,9 +102,11 @@ static void print_prices(const ot_cluster *cluster, const ot_rl_prices *prices) 
   const ot_rl_costs *const c = &prices->costs;
   printf(
       "%s, one device a worker, memory for %lld slots\n"
+      "weights: %.4g MB in %d buckets of up to %.4g MB\n"
       "costs: {decode_step: %.4g, row: %.4g, train_token: %.4g, publish: %.4g}\n",
-      cluster->name, (long long)prices->most_slots, c->decode_s, c->row_s, c->train_token_s,
-      c->publish_s);
+      cluster->name, (long long)prices->most_slots, 1e-6 * (double)prices->weight_bytes,
+      prices->num_buckets, 1e-6 * (double)prices->largest_bucket_bytes, c->decode_s, c->row_s,
+      c->train_token_s, c->publish_s);
 }
 
 static ot_status forecast(const ot_options *options, const ot_run *run, ot_arena *arena) {

@@ -3,6 +3,7 @@
 
 #include "base/extremes.h"
 #include "base/sort.h"
+#include "base/text.h"
 
 enum { PLAY_UPDATES = 60, PLAY_WARMUP = 20, MOST_SPLITS = 4096, PLAY_TOKENS = 32 };
 
@@ -133,6 +134,10 @@ static void add_reason(ot_rl_split *out, const char *text) {
   out->reasons[out->num_reasons++] = text;
 }
 
+static const char *limit_of(const ot_rl_forecast *f) {
+  return f->generated_per_s < f->trained_per_s ? "generation" : "training";
+}
+
 static void explain_sides(const search *s, ot_rl_split *out) {
   const ot_rl_choice *const best = &out->choices[0];
   const bool slower = best->closed.generated_per_s < best->closed.trained_per_s;
@@ -143,15 +148,16 @@ static void explain_sides(const search *s, ot_rl_split *out) {
   if (other.generators > 0 && other.generators < other.workers) {
     ot_rl_forecast next;
     forecast(s, &other, &next);
-    then = ot_arena_format(s->arena, "; with %d generators %s would be slower, at %.4g tokens/s",
-                           other.generators, slower ? "training" : "generation", next.tokens_per_s);
+    then = ot_arena_format(s->arena, "; with %d generator%s %s would be slower, at %.4g tokens/s",
+                           other.generators, ot_text_plural(other.generators, "s"), limit_of(&next),
+                           next.tokens_per_s);
   }
   add_reason(
       out, ot_arena_format(s->arena,
                            "%d of %d workers generate up to %.4g tokens/s, %d train up to "
                            "%.4g: %s is the limit%s",
                            generators, best->fleet.workers, best->closed.generated_per_s, trainers,
-                           best->closed.trained_per_s, slower ? "generation" : "training", then));
+                           best->closed.trained_per_s, limit_of(&best->closed), then));
 }
 
 static void explain_lag(const search *s, ot_rl_split *out) {

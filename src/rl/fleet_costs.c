@@ -95,14 +95,22 @@ static ot_status price_training(const pricing *p, ot_rl_prices *out) {
   return OT_OK;
 }
 
+// Bucket after bucket, as the real clock sends them.
 static ot_status price_weights(const pricing *p, ot_rl_prices *out) {
+  const ot_run *const run = p->request->run;
   ot_schedule schedule = {0};
-  ot_price price;
   OT_TRY(plan_decode(p, 1, 1, &schedule));
-  out->weight_bytes = schedule.memory.class_bytes[OT_MEMORY_WEIGHTS];
-  OT_TRY(ot_price_message(&p->simulation, 0, p->request->run->rl.workers - 1,
-                          (double)out->weight_bytes, &price));
-  out->costs.publish_s = ot_price_total_s(&p->simulation, price);
+  for (int b = 0; b < schedule.num_blocks; b++) {
+    ot_price price;
+    const int64_t bytes =
+        schedule.buckets[b].elements * ot_dtype_bytes(ot_run_storage(&run->precision));
+    if (bytes == 0) continue;
+    OT_TRY(ot_price_message(&p->simulation, 0, run->rl.workers - 1, (double)bytes, &price));
+    out->costs.publish_s += ot_price_total_s(&p->simulation, price);
+    out->weight_bytes += bytes;
+    out->largest_bucket_bytes = ot_larger_whole(out->largest_bucket_bytes, bytes);
+    out->num_buckets++;
+  }
   return OT_OK;
 }
 

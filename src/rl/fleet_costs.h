@@ -11,7 +11,8 @@
 typedef struct ot_rl_prices {
   ot_rl_costs costs;
   int64_t most_slots;  // of a generator: as many as its memory holds, at least 1
-  int64_t weight_bytes;
+  int num_buckets;     // of the weights, sent one after the other
+  int64_t weight_bytes, largest_bucket_bytes;
 } ot_rl_prices;
 
 // `tokens`: of a prompt and its response, on average; `generated` of these by the policy.

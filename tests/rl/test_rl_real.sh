@@ -67,29 +67,29 @@ after() { # UPDATES OUTPUT: waits for so many of the run in the background
   until [ "$(lines "$2")" -ge "$1" ]; do sleep 0.05; kill -0 $run || fail "$(cat "$2.log")"; done
 }
 end_generator() { kill -9 "$(pgrep -f "output=$work/$1 .*--generator 1/2")"; }
-rl killed --set steps=90 --set rl.restarts=0 &
+rl killed --set steps=60 --set rl.restarts=0 &
 run=$!
 after 10 killed
 end_generator killed
 wait $run || fail "$(cat killed.log)"
 grep -q "generator 1 has ended after [0-9]* updates: its responses are lost, 1 of 2 generators go on" killed.log || fail "$(cat killed.log)"
-[ "$(lines killed)" = 90 ] || fail "updates after the kill"
+[ "$(lines killed)" = 60 ] || fail "updates after the kill"
 grep -q "^x 1$" killed/tape.txt || fail "the tape has no loss"
-rl killed.again --set steps=90 --set rl.restarts=0 --replay killed/tape.txt || fail "$(cat killed.again.log)"
-same killed killed.again 00000090
+rl killed.again --set steps=60 --set rl.restarts=0 --replay killed/tape.txt || fail "$(cat killed.again.log)"
+same killed killed.again 00000060
 
 # ---- and started again ----
-rl anew --set steps=150 &
+rl anew --set steps=120 &
 run=$!
 after 10 anew
 end_generator anew
 wait $run || fail "$(cat anew.log)"
 grep -q "generator 1 has ended after [0-9]* updates: its responses are lost, it is started again (1 of 3 times)" anew.log || fail "$(cat anew.log)"
-[ "$(lines anew)" = 150 ] || fail "updates after a new start"
+[ "$(lines anew)" = 120 ] || fail "updates after a new start"
 sed '1,/^x 1$/d' anew/tape.txt | grep -q "^g 1 t" || fail "the new process has made nothing"
 awk '/^u/ { for (i = 3; $i != "a"; i++) if (seen[$i]++) exit 1 }' anew/tape.txt || fail "a response is trained on twice"
-rl anew.again --set steps=150 --replay anew/tape.txt || fail "$(cat anew.again.log)"
-same anew anew.again 00000150
+rl anew.again --set steps=120 --replay anew/tape.txt || fail "$(cat anew.again.log)"
+same anew anew.again 00000120
 
 # ---- synchronous: the same bits with one generator, with two, and with one that is killed ----
 weights() { md5sum <"$1/checkpoints/step-$2/model.safetensors"; }

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # run: any machine. The reference task of docs/rl.md with OT_TESTS=full: with updates in flight an
 # accuracy of 0.5 takes at most 0.7 of the synchronous mode's simulated time, median of three seeds;
-# tokens a second and the mean lag are as predicted. Otherwise one seed and few updates: predictions.
+# tokens a second and the mean lag are as predicted; reasoning is recovered from answers (parity).
+# Otherwise one seed and few updates: predictions.
 set -euo pipefail
 orthant=$(realpath "${1:?usage: test_rl_sorting.sh ORTHANT}")
 work=$(mktemp -d)
@@ -23,6 +24,14 @@ if [ "${OT_TESTS:-}" = full ]; then
     agrees "$work/out/in_flight-$seed.txt" 6 0.05
     agrees "$work/out/synchronous-$seed.txt" 2 0.1
   done
+  # Reasoning that nobody wrote down is found, and shuffled answers teach nothing.
+  bench/rl_parity.sh "$orthant" "$work/parity" >"$work/table" || { cat "$work/table"; fail "the bench of parity"; }
+  cat "$work/table"
+  awk '{ bits[$1 " " $2] = $3; error[$1 " " $2] = $5 }
+    END {
+      chance = bits["noise, true"]; found = bits["after, true"]; none = bits["after, shuffled"]; e = error["after, shuffled"]
+      exit !(chance < 0.05 && found > 0.5 && none <= 2 * e && none >= -2 * e)
+    }' "$work/table" || fail "the bits that reasoning tells"
   echo "all passed"
   exit
 fi
