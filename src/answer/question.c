@@ -13,7 +13,7 @@
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.
 static const double tokens_per_parameter = 20;
 
-enum { MOST_NOTES = 11 };  // in addition to those of the question
+enum { MOST_NOTES = 12 };  // in addition to those of the question
 
 void ot_plan_request_note(ot_plan_request *request, const char *text) {
   OT_ASSERT(request->num_notes < request->max_notes);

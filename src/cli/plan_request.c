@@ -113,6 +113,11 @@ static ot_status load_run(reader *r, const char *model) {
   ot_config config;
   OT_TRY(ot_config_load(&request, r->arena, &config));
   ot_output_notes(&config.notes);
+  if (ot_run_weighted_targets(&config.run) > 0 && config.run.distill.from != OT_DISTILL_STORE) {
+    ot_plan_request_note(r->out,
+                         "the teacher of distill runs elsewhere: its time, memory and ranks are in "
+                         "no plan (`orthant simulate` of a plan's run prices a live one)");
+  }
   r->out->run = config.run;
   r->out->settings = config.settings;
   r->out->has_run = true;

@@ -112,6 +112,9 @@ waits=$(price teacher_seconds --set distill.from=live)
 apart=(--set distill.from=live --set distill.teacher_ranks=1)
 awk -v a="$alone" -v l="$live" -v t="$waits" 'BEGIN { exit !(t > 0 && l - a - t < 1e-9 && a + t - l < 1e-9) }' ||
   fail "priced $live with a teacher of $waits, $alone without"
+"$orthant" plan --model gpt2 --cluster h100 --gpus 8 --json --set distill.objective=sampled --set distill.from=live \
+  --set distill.teacher=teacher >plan.json 2>/dev/null
+grep -q 'the teacher of distill runs elsewhere' plan.json || fail "plan says nothing of the teacher"
 [ "$(price step_seconds "${apart[@]}")" = "$alone" ] || fail "a small teacher of its own rank is not hidden"
 [ "$(price teacher --set distill.from=live)" -gt 27000 ] || fail "no memory of the teacher"
 
