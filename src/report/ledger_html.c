@@ -68,8 +68,9 @@ static void put_forest_row(const ledger_html *h, const ot_scale *x, double y,
   const double low = fmax(isfinite(row->low) ? row->low : x->minimum, x->minimum);
   const double high = fmin(isfinite(row->high) ? row->high : x->maximum, x->maximum);
   const double from = ot_scale_at(x, low), to = ot_scale_at(x, high);
-  put_stroke(h, row->colour, (ot_box){from, y, to - from, 0});
-  put_dot(h, row->colour, ot_scale_at(x, row->value), y, row->whole ? 5 : 3);
+  if (to > from) put_stroke(h, row->colour, (ot_box){from, y, to - from, 0});
+  if (row->value >= x->minimum && row->value <= x->maximum)
+    put_dot(h, row->colour, ot_scale_at(x, row->value), y, row->whole ? 5 : 3);
   if (row->whole)
     ot_chart_text(h->out, "small", OT_CHART_WIDTH - RIGHT + 8, y + 4,
                   ot_arena_format(h->arena, "%.3f [%.3f, %.3f]", exp(row->value), exp(row->low),
@@ -116,6 +117,9 @@ static void put_forest(const ledger_html *h) {
     if (!p->rows[i].look) continue;
     widen(&x, ot_record_bound(p->rows[i].look, "ci", 0));
     widen(&x, ot_record_bound(p->rows[i].look, "ci", 1));
+    const ot_node *const values = ot_node_child(p->rows[i].look, "ln_m");
+    for (const ot_node *at = values ? values->first : NULL; at; at = at->next)
+      widen(&x, ot_record_real(values, at->key));
   }
   x.minimum = fmax(x.minimum * 1.05, -1);
   x.maximum = fmin(x.maximum * 1.05, 1);
@@ -310,38 +314,53 @@ static void put_cell(const ledger_html *h, double value) {
   ot_markup_element(h->out, "td", isfinite(value) ? plain(h->arena, value) : "-");
 }
 
-static void put_table(const ledger_html *h) {
-  static const char *const heads[] = {"change", "class",  "verdict", "pairs", "m",     "low",
-                                      "high",   "shrunk", "m total", "why",   "signed"};
+typedef struct heading {
+  const char *text;
+  bool is_text;  // of its cells
+} heading;
+
+static void begin_table(const ledger_html *h, const heading *heads, int count) {
   ot_text_put(h->out, "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
-  for (int i = 0; i < OT_COUNT(heads); i++) ot_markup_element(h->out, "th scope=\"col\"", heads[i]);
+  for (int i = 0; i < count; i++)
+    ot_markup_element(
+        h->out,
+        heads[i].is_text ? "th scope=\"col\" style=\"text-align:left\"" : "th scope=\"col\"",
+        heads[i].text);
   ot_text_put(h->out, "</tr></thead><tbody>\n");
+}
+
+static void put_table(const ledger_html *h) {
+  static const heading heads[] = {{"change", true},   {"class", true},  {"verdict", true},
+                                  {"signed", true},   {"pairs", false}, {"m", false},
+                                  {"low", false},     {"high", false},  {"shrunk", false},
+                                  {"m total", false}, {"why", true}};
+  begin_table(h, heads, OT_COUNT(heads));
   for (int64_t i = 0; i < h->page->num_rows; i++) {
     const ot_ledger_row *const row = &h->page->rows[i];
+    const ot_node *const look = row->look, *const decided = row->decided;
+    const double figures[] = {look ? ot_record_real(look, "pairs") : NAN,
+                              look ? exp(ot_record_real(look, "mean")) : NAN,
+                              look ? exp(ot_record_bound(look, "ci", 0)) : NAN,
+                              look ? exp(ot_record_bound(look, "ci", 1)) : NAN,
+                              decided ? ot_record_real(decided, "shrunk") : NAN,
+                              decided ? ot_record_real(decided, "m_total") : NAN};
     ot_text_put(h->out, "<tr>");
     ot_markup_element(h->out, "th scope=\"row\"", row->change);
     ot_markup_element(h->out, "td class=\"t\"", row->class);
     ot_markup_element(h->out, "td class=\"t\"", row->verdict);
-    put_cell(h, row->look ? ot_record_real(row->look, "pairs") : NAN);
-    put_cell(h, row->look ? exp(ot_record_real(row->look, "mean")) : NAN);
-    put_cell(h, row->look ? exp(ot_record_bound(row->look, "ci", 0)) : NAN);
-    put_cell(h, row->look ? exp(ot_record_bound(row->look, "ci", 1)) : NAN);
-    put_cell(h, row->decided ? ot_record_real(row->decided, "shrunk") : NAN);
-    put_cell(h, row->decided ? ot_record_real(row->decided, "m_total") : NAN);
-    ot_markup_element(h->out, "td class=\"t\"",
-                      row->decided ? ot_record_text(row->decided, "why") : "");
     ot_markup_element(h->out, "td class=\"t\"", row->signer);
+    for (int k = 0; k < OT_COUNT(figures); k++) put_cell(h, figures[k]);
+    ot_markup_element(h->out, "td class=\"t\"", decided ? ot_record_text(decided, "why") : "");
     ot_text_put(h->out, "</tr>\n");
   }
   ot_text_put(h->out, "</tbody></table></div>\n");
 }
 
 static void put_predictions(const ledger_html *h) {
-  static const char *const heads[] = {"change", "scale", "pairs", "predicted",
-                                      "low",    "high",  "found", ""};
-  ot_text_put(h->out, "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
-  for (int i = 0; i < OT_COUNT(heads); i++) ot_markup_element(h->out, "th scope=\"col\"", heads[i]);
-  ot_text_put(h->out, "</tr></thead><tbody>\n");
+  static const heading heads[] = {{"change", true},     {"scale", true}, {"pairs", false},
+                                  {"predicted", false}, {"low", false},  {"high", false},
+                                  {"found", false},     {"result", true}};
+  begin_table(h, heads, OT_COUNT(heads));
   for (int64_t i = 0; i < h->page->num_predictions; i++) {
     const ot_ledger_prediction *const p = &h->page->predictions[i];
     const double figures[] = {p->pairs, p->loss, p->low, p->high, p->found};
@@ -384,6 +403,9 @@ void ot_ledger_print_html(const ot_ledger_page *page, ot_text_builder *out) {
       out, "forest", "Multipliers",
       "A change with ln m = 0.1 reaches the loss of the baseline with about "
       "10 % less compute. Lines are 95 % intervals; left of the dashed line it costs compute.");
+  if (page->ledger->policy.num_scales == 1)
+    ot_markup_element(out, "p class=\"read\"",
+                      "One scale: what holds at larger ones is not known.");
   put_figure(&h, put_forest);
   ot_page_section_end(out);
   ot_page_section(out, "ladder", "Loss against compute",

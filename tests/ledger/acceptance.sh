@@ -4,9 +4,11 @@
 # from a fixed random grammar: forged budgets, pairs that do the same, leaks, more FLOPs, an edited
 # record, runs again on another split, eight merges one of which went wrong. About 300 runs.
 #   tests/ledger/acceptance.sh ORTHANT [JOBS]        OT_LEDGER_KEEP=DIR keeps the ledgers
+# Needs the test program test_ledger_statistics in the folder tests next to ORTHANT.
 set -euo pipefail
 orthant=$(realpath "${1:?usage: acceptance.sh ORTHANT [JOBS]}")
 jobs=${2:-2}
+statistics=$(dirname "$orthant")/tests/test_ledger_statistics
 work=${OT_LEDGER_KEEP:-$(mktemp -d)}
 mkdir -p "$work"
 [ -n "${OT_LEDGER_KEEP:-}" ] || trap 'rm -rf "$work"' EXIT
@@ -17,6 +19,18 @@ succeed() { "$@" >out.txt 2>err.txt || { cat out.txt err.txt; fail "$* failed"; 
 bad() { local code=0; "$@" >out.txt 2>err.txt || code=$?; [ "$code" = 1 ] || { cat out.txt err.txt; fail "$* gave $code, not 1"; }; }
 ledger() { "$orthant" ledger "$@"; }
 note() { printf '%4d s  %s\n' $((SECONDS - begun)) "$*"; }
+
+# ---- in simulation: 10,000 ledgers for each truth (tests/ledger/test_ledger_statistics.c) ----
+succeed env OT_TESTS=full "$statistics"
+python3 - <<'PY' || fail "coverage or false claims in simulation"
+import re
+said = open("out.txt").read() + open("err.txt").read()
+rows = re.findall(r"ln m (\S+): (\d+) ledgers, coverage (\S+) %, claims above 0 (\S+) %", said)
+assert [float(r[0]) for r in rows] == [0, 0.0953, 0.2] and all(int(r[1]) == 10000 for r in rows), said
+print("        coverage of 95 %% intervals: %s %%; false claims %s %%" % (", ".join(r[2] for r in rows), rows[0][3]))
+assert all(93 <= float(r[2]) <= 97 for r in rows) and float(rows[0][3]) <= 2.5, rows
+PY
+note "simulation"
 
 # ---- data: token t is followed by tables[t][rank], rank by Zipf's law ----
 python3 - <<'PY'
@@ -225,4 +239,5 @@ sed '9s/"loss":\([0-9]\)\./"loss":\1.9/' ledger/ledger.jsonl >edited && cp edite
 bad ledger rerun 1
 grep -q "ledger/ledger.jsonl:9: the line was changed" err.txt || { cat err.txt; fail "the chain"; }
 note "chain"
-echo "accepted"
+[ "${OT_LEDGER_SECONDS:-}" = "" ] || [ $((SECONDS - begun)) -le "$OT_LEDGER_SECONDS" ] || fail "it took $((SECONDS - begun)) s, allowed $OT_LEDGER_SECONDS"
+echo "accepted after $((SECONDS - begun)) s"
