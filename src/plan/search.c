@@ -503,6 +503,25 @@ static void keep_refusals(searcher *s) {
   }
 }
 
+// None of the candidates that a memory bound rejected can be built: rules reject all. The first
+// rejection is then one of these; `told`: those before them.
+static void refuse_all(searcher *s, int told) {
+  ot_search *const out = s->out;
+  int count = 0;
+  if (told < out->num_rejections) {
+    const ot_rejection first = out->rejections[0];
+    out->rejections[0] = out->rejections[told];
+    out->rejections[told] = first;
+  }
+  for (int i = 0; i < out->num_rejections; i++) {
+    if (out->rejections[i].kind != OT_REJECTED_RULE) continue;
+    out->rejections[count++] = out->rejections[i];
+  }
+  out->num_rejections = count;
+  out->num_rejected[OT_REJECTED_RULE] += out->num_rejected[OT_REJECTED_MEMORY];
+  out->num_rejected[OT_REJECTED_MEMORY] = 0;
+}
+
 static ot_status search(searcher *s) {
   ot_search *const out = s->out;
   OT_TRY(ot_estimator_build(s->request->job, s->arena, &s->estimator));
@@ -521,8 +540,11 @@ static ot_status search(searcher *s) {
   keep_slower(s);
   keep_refusals(s);
   if (out->num_plans > 0 || s->request->plans_only) return OT_OK;
+  const int told = out->num_rejections;
   s->by_memory = true;
-  return run(s);
+  OT_TRY(run(s));
+  if (out->nearest.step_s == 0) refuse_all(s, told);
+  return OT_OK;
 }
 
 ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_search *out) {

@@ -68,3 +68,7 @@ sed '4d' two.yaml >one.yaml
 expect 2 "1 pools; allowed: 2 to 4" "$orthant" plan --model gpt2 --cluster one.yaml
 sed 's/num_devices: 8, name: old/num_devices: 12/' two.yaml >half.yaml
 expect 2 "not whole groups of 8" "$orthant" plan --model gpt2 --cluster half.yaml
+# Too large for the memory of a device, and 7 micro-batches for two and four replicas.
+sed 's/num_devices: 8, name: old/num_devices: 16, name: old/' two.yaml >more.yaml
+expect 2 "7 micro-batches of 1 cannot be divided over the replicas" "$orthant" plan --model llama3.1-405b \
+  --cluster more.yaml --crosses dp --tp 4 --pp 1 --cp 1 --global-batch-size 7
