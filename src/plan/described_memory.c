@@ -63,6 +63,7 @@ static double kept_by_op(const keeper *k) {
                     4 * (double)m->num_heads / k->tp);
 }
 
+// What a block keeps from F to the end of its backward.
 static double kept_in_block(const ot_estimator *estimator, const ot_prices *prices, int kind) {
   const keeper k = keeper_of(estimator, prices, kind);
   const ot_block_price *const price = &prices->kind[kind];
@@ -72,7 +73,7 @@ static double kept_in_block(const ot_estimator *estimator, const ot_prices *pric
     return kept_by_op(&k);
   }
   double bytes = 0;
-  for (int i = 0; i < OT_SLOT_CLASSES; i++) bytes += (double)price->memory.slot_bytes[i];
+  for (int i = 0; i < OT_SLOT_WEIGHT; i++) bytes += (double)price->memory.slot_bytes[i];
   if (price->memory.has_input) bytes += (double)prices->hidden_bytes;
   // GEMMs in 8 bits have a copy of attention's output of their own.
   const bool narrow = estimator->job.recipe.products == OT_F8;
@@ -210,14 +211,52 @@ static double sent_of(const counter *c, int chunk) {
   return sends && c->estimator->job.engine->keeps_outputs ? (double)c->prices->hidden_bytes : 0;
 }
 
+// Whether action `i` of a stage is an I whose W directly follows it: both are one backward then,
+// which keeps nothing for W (torch.distributed.pipelining).
+static bool is_whole(const ot_pipeline_flow *flow, int rank, int i) {
+  if (i < 0 || i + 1 >= flow->num_of_rank[rank]) return false;
+  const ot_flow_action *const a = &flow->actions[flow->of_rank[rank][i]];
+  const ot_flow_action *const next = &flow->actions[flow->of_rank[rank][i + 1]];
+  return a->work == OT_WORK_BACKWARD && next->work == OT_WORK_WEIGHT && next->chunk == a->chunk &&
+         next->micro_batch == a->micro_batch;
+}
+
+// Bytes of each chunk and micro-batch: from F to the end of its backward, of these until I alone,
+// and from an I to a W that is apart. Operands of GEMMs in 8 bits are saved in 8 bits.
+typedef struct chunk_bytes {
+  double kept, early, late;
+} chunk_bytes;
+
+static void add_block(const counter *c, int block, chunk_bytes *to) {
+  const ot_block_price *const price = &c->prices->kind[kind_of(c, block)];
+  const double narrow = c->estimator->job.recipe.products == OT_F8 ? 0.5 : 1;
+  const int64_t *const slot = price->memory.slot_bytes;
+  to->kept += kept_of(c, block);
+  to->early += ot_larger(0, (double)(slot[OT_SLOT_SHORT] - price->padding_bytes));
+  to->late += narrow * (double)slot[OT_SLOT_WEIGHT];
+}
+
+static chunk_bytes *bytes_of_chunks(const counter *c, ot_arena *arena) {
+  const ot_replay_request *const request = c->request;
+  chunk_bytes *const of = ot_arena_array(arena, request->flow->num_chunks, sizeof *of);
+  for (int i = 0; i < c->prices->blocks->num_blocks; i++) {
+    add_block(c, i, &of[request->cut->chunk_of[i]]);
+  }
+  for (int i = 0; i < request->flow->num_chunks; i++) {
+    of[i].kept += sent_of(c, i);
+    of[i].early = ot_smaller(of[i].early, of[i].kept);
+  }
+  return of;
+}
+
 // Static graphs hold one micro-batch per buffer slot, plus the one in progress; the last stage
 // sends no activation on.
-static void fill_buffers(const counter *c, const double *kept, double *peak) {
+static void fill_buffers(const counter *c, const chunk_bytes *of, double *peak) {
   const ot_pipeline_flow *const flow = c->request->flow;
   const double places = c->estimator->job.engine->stage_buffers * flow->num_ranks + 1;
   const double held = places < flow->micro_batches ? places : flow->micro_batches;
   for (int i = 0; i + 1 < flow->num_chunks; i++) {
-    const double bytes = held * kept[i];
+    const double bytes = held * of[i].kept;
     if (bytes > peak[flow->rank_of[i]]) peak[flow->rank_of[i]] = bytes;
   }
 }
@@ -226,24 +265,27 @@ static void fill_buffers(const counter *c, const double *kept, double *peak) {
 // another.
 void ot_described_peaks(const ot_replay_request *request, ot_arena *arena, double *peak) {
   const ot_pipeline_flow *const flow = request->flow;
-  counter c = {.request = request,
-               .prices = request->prices,
-               .estimator = request->estimator,
-               .candidate = request->candidate};
-  double *const kept = ot_arena_array(arena, flow->num_chunks, sizeof *kept);
-  double *const live = ot_arena_array(arena, flow->num_ranks, sizeof *live);
-  const ot_work last = flow->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD;
-  for (int i = 0; i < c.prices->blocks->num_blocks; i++) {
-    kept[request->cut->chunk_of[i]] += kept_of(&c, i);
+  const counter c = {.request = request,
+                     .prices = request->prices,
+                     .estimator = request->estimator,
+                     .candidate = request->candidate};
+  const chunk_bytes *const of = bytes_of_chunks(&c, arena);
+  for (int rank = 0; rank < flow->num_ranks; rank++) {
+    double live = 0;
+    for (int i = 0; i < flow->num_of_rank[rank]; i++) {
+      const ot_flow_action *const a = &flow->actions[flow->of_rank[rank][i]];
+      const chunk_bytes *const chunk = &of[a->chunk];
+      const bool apart = flow->split && !is_whole(flow, rank, i) && !is_whole(flow, rank, i - 1);
+      if (a->work == OT_WORK_FORWARD) live += chunk->kept;
+      if (a->work == OT_WORK_BACKWARD && apart) live += chunk->late;
+      peak[rank] = ot_larger(peak[rank], live);
+      if (a->work == OT_WORK_BACKWARD && !flow->split) live -= chunk->kept;
+      if (a->work == OT_WORK_BACKWARD && apart) live -= chunk->early;
+      if (a->work == OT_WORK_WEIGHT) live -= chunk->kept;
+      if (a->work == OT_WORK_WEIGHT && apart) live -= chunk->late - chunk->early;
+    }
   }
-  for (int i = 0; i < flow->num_chunks; i++) kept[i] += sent_of(&c, i);
-  for (int64_t i = 0; i < flow->num_actions; i++) {
-    const ot_flow_action *const a = &flow->actions[i];
-    if (a->work == OT_WORK_FORWARD) live[a->rank] += kept[a->chunk];
-    if (live[a->rank] > peak[a->rank]) peak[a->rank] = live[a->rank];
-    if (a->work == last) live[a->rank] -= kept[a->chunk];
-  }
-  if (c.estimator->job.engine->stage_buffers > 0) fill_buffers(&c, kept, peak);
+  if (c.estimator->job.engine->stage_buffers > 0) fill_buffers(&c, of, peak);
 }
 
 // ---- buffers ----

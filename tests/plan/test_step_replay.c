@@ -215,29 +215,45 @@ static int kept_by_formula(ot_pipeline kind, int p, int m, int r) {
   return -1;
 }
 
+enum { P = 4, M = 16 };
+
+// Peak of saved activations of each stage, with chunks that save `slot` bytes of each class.
+static void find_peaks(ot_pipeline kind, const int64_t slot[OT_SLOT_CLASSES], double peak[P]) {
+  static const ot_engine other = {.name = "other"};
+  const ot_model model = {.hidden_size = 1};
+  pipeline p;
+  replay(kind, P, M, &p);
+  for (int i = 0; i < OT_SLOT_CLASSES; i++) p.kind.memory.slot_bytes[i] = slot[i];
+  for (int r = 0; r < P; r++) peak[r] = 0;
+  p.estimator.job.engine = &other;
+  p.candidate.tp = p.candidate.cp = 1;
+  p.prices.key = p.candidate;
+  p.estimator.job.model = &model;
+  ot_described_peaks(&p.request, &p.arena, peak);
+  destroy(&p);
+}
+
 static void stages_keep_what_the_papers_say(void **state) {
   (void)state;
-  enum { P = 4, M = 16 };
-  static const ot_engine other = {.name = "other"};
   for (int kind = 0; kind < OT_PIPELINES; kind++) {
-    pipeline p;
-    double peak[P] = {0};
-    replay((ot_pipeline)kind, P, M, &p);
-    p.kind.memory.slot_bytes[OT_SLOT_SHORT] = 64;
-    p.estimator.job.engine = &other;
-    p.candidate.tp = p.candidate.cp = 1;
-    p.prices.key = p.candidate;
-    const ot_model model = {.hidden_size = 1};
-    p.estimator.job.model = &model;
-    ot_described_peaks(&p.request, &p.arena, peak);
+    double peak[P];
+    find_peaks((ot_pipeline)kind, (int64_t[]){[OT_SLOT_LONG] = 64, [OT_SLOT_WEIGHT] = 0}, peak);
     for (int r = 0; r < P; r++) {
       const int expected = kept_by_formula((ot_pipeline)kind, P, M, r);
       if (peak[r] != 64.0 * expected) {
         fail_msg("schedule %d, stage %d saves %g, by formula %d", kind, r, peak[r] / 64, expected);
       }
     }
-    destroy(&p);
   }
+}
+
+// zb-h1: W of the first stage follows its I, that of the last stage waits for p - 1 more.
+static void a_weight_pass_that_waits_keeps_its_gradients_alone(void **state) {
+  (void)state;
+  double peak[P];
+  find_peaks(OT_PIPELINE_ZB_H1, (int64_t[]){[OT_SLOT_SHORT] = 64, [OT_SLOT_WEIGHT] = 16}, peak);
+  assert_true(peak[0] == 64 * P);
+  assert_true(peak[P - 1] == 64 + 16 * P);
 }
 
 int main(void) {
@@ -246,6 +262,7 @@ int main(void) {
       cmocka_unit_test(dualpipe_v_hides_the_exchange_of_its_pairs),
       cmocka_unit_test(eight_stages_idle_seven_of_fifteen_and_seven_of_seventy_one),
       cmocka_unit_test(stages_keep_what_the_papers_say),
+      cmocka_unit_test(a_weight_pass_that_waits_keeps_its_gradients_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
