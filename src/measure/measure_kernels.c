@@ -3,6 +3,7 @@
 // represents all ranks. Its caches are as in a real step and the other ranks run concurrently,
 // unlike in a loop over one kernel.
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/nonnegative_fit.h"
@@ -13,6 +14,7 @@
 #include "measure/task_timings.h"
 #include "measure/trial.h"
 #include "ops/catalog.h"
+#include "simulate/shared_cores.h"
 
 static_assert((int)OT_KERNEL_TERMS <= (int)OT_FIT_TERMS, "a fit has room for all terms");
 
@@ -139,13 +141,15 @@ typedef struct collection {
   ot_task_timings times[ROUNDS];
   double seconds[ROUNDS];  // of all steps of a round
   int count;
-  double event_s;  // see ot_kernel_trials
+  int64_t meetings;  // collectives of a step for which its blocks wait
+  double event_s;    // see ot_kernel_trials
 } collection;
 
 static ot_status on_step(void *context, const ot_trial_step *step) {
   collection *const c = context;
   if (step->rank != 0 || step->step == 0) return OT_OK;
   c->seconds[c->count] += step->seconds;
+  c->meetings = ot_timeline_meetings(step->timeline, step->schedule);
   ot_task_timings_add(&c->times[c->count], step->timeline, step->schedule, c->event_s);
   return OT_OK;
 }
@@ -274,22 +278,45 @@ ot_status ot_measure_kernels(const ot_kernel_trials *trials, ot_arena *arena,
 
 // ---- ranks that share cores ----
 
-ot_status ot_measure_sharing(int cores, bool quick, double *sharing) {
-  const subject *s = subjects;
-  while (quick && !s->quick) s++;
+// Steps of `s` with one and with two ranks a core.
+typedef struct shared_steps {
+  double alone_s, shared_s;
+  int64_t meetings;
+} shared_steps;
+
+static ot_status time_shared(const subject *s, int cores, bool quick, shared_steps *out) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  collection *const each = ot_arena_array(&arena, 2, sizeof *each);  // of one and two ranks a core
+  collection *const each = ot_arena_array(&arena, 2, sizeof *each);
   ot_status status = OT_OK;
   ot_kernel_trials trials = {.dtype = OT_F32, .threads = 1, .quick = quick};
+  const double steps = quick ? QUICK_STEPS : STEPS;
   for (int i = 0; i < 2 * rounds_of(&trials) && status == OT_OK; i++) {
     trials.ranks = cores * (1 + i % 2);
     status = run_subject(s, &trials, &arena, &each[i % 2]);
   }
   if (status == OT_OK) {
-    const double alone_s = ot_timings_fast_mean(each[0].seconds, each[0].count);
-    *sharing = ot_timings_fast_mean(each[1].seconds, each[1].count) / (2 * alone_s);
+    *out = (shared_steps){ot_timings_fast_mean(each[0].seconds, each[0].count) / steps,
+                          ot_timings_fast_mean(each[1].seconds, each[1].count) / steps,
+                          each[1].meetings};
   }
   ot_heap_release(&heap);
   return status;
+}
+
+static const subject *find_subject(bool quick, int multiple) {
+  const subject *s = subjects;
+  while ((quick && !s->quick) || s->multiple != multiple) s++;
+  return s;
+}
+
+ot_status ot_measure_sharing(int cores, bool quick, ot_measured_machine *out) {
+  shared_steps apart, together;
+  OT_TRY(time_shared(find_subject(quick, 1), cores, quick, &apart));
+  out->sharing = apart.shared_s / (2 * apart.alone_s);
+  if (cores % 2 != 0) return OT_OK;
+  OT_TRY(time_shared(find_subject(quick, 2), cores, quick, &together));
+  const double waiting_s = together.shared_s - 2 * together.alone_s * fmax(1, out->sharing);
+  out->turn_s = fmax(0, waiting_s / (double)together.meetings);
+  return OT_OK;
 }

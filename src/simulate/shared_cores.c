@@ -70,19 +70,33 @@ static double work_s(const ot_simulation *simulation, const ot_timeline *timelin
   return sum_s;
 }
 
-// Time in which the cores can do the work of all ranks; more ranks than cores take turns and find
-// cold caches.
+int64_t ot_timeline_meetings(const ot_timeline *timeline, const ot_schedule *schedule) {
+  const ot_order *const order = &schedule->orders[timeline->order];
+  int64_t count = 0;
+  for (int64_t i = 0; i < timeline->num_spans; i++) {
+    const ot_span *const span = &timeline->spans[i];
+    const ot_segment *const segment = &schedule->segments[order->entries[span->entry].segment];
+    if (segment->tasks[span->task].kind != OT_TASK_COLLECTIVE) continue;
+    count += span->lane == OT_LANE_COMPUTE || span->lane == OT_LANE_TENSOR;
+  }
+  return count;
+}
+
+// Time in which the cores can do the work of all ranks; more ranks than cores take turns, find
+// cold caches, and leave cores idle while a collective waits for a rank without its turn.
 static double least_s(const ot_pipeline_replay *replay, const ot_simulation *simulation,
                       const ot_timeline *timelines) {
-  double sum_s = 0;
+  double sum_s = 0, meetings = 0;
   for (int i = 0; i < replay->num_stages; i++) {
-    const double ranks = (double)replay->schedules[i]->ranks / replay->num_stages;
-    sum_s += ranks * work_s(simulation, &timelines[i], replay->schedules[i]);
+    const ot_schedule *const schedule = replay->schedules[i];
+    meetings += (double)ot_timeline_meetings(&timelines[i], schedule) / replay->num_stages;
+    const double ranks = (double)schedule->ranks / replay->num_stages;
+    sum_s += ranks * work_s(simulation, &timelines[i], schedule);
   }
   const ot_measured_machine *const m = &simulation->cluster->measured;
   const ot_schedule *const first = replay->schedules[0];
-  const bool shared = first->ranks * first->threads > m->cores && m->sharing > 1;
-  return sum_s / m->cores * (shared ? m->sharing : 1);
+  if (first->ranks * first->threads <= m->cores) return sum_s / m->cores;
+  return sum_s / m->cores * (m->sharing > 1 ? m->sharing : 1) + meetings * m->turn_s;
 }
 
 static double longest_s(const ot_pipeline_replay *replay, const ot_timeline *timelines) {

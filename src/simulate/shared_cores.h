@@ -8,6 +8,10 @@
 #include "schedule/timeline.h"
 #include "simulate/simulate.h"
 
+// Collectives of a simulated or measured step for which its blocks wait: not those of gathers and
+// reductions on lanes of their own.
+int64_t ot_timeline_meetings(const ot_timeline *timeline, const ot_schedule *schedule);
+
 // As ot_schedules_simulate. If the cluster's cores are known and the work of all ranks, spread
 // evenly over them, takes longer than the step, kernels are stretched until the step takes as long
 // (Graham 1966: list scheduling is near that bound if ranks seldom wait). Replays the step up to
