@@ -24,6 +24,8 @@ expect 2 "did you mean the preset gpt2?" "${plan[@]}" --model gtp2
 expect 2 "no preset and no file is called \"h101\"" "$orthant" plan --model gpt2 --cluster h101
 expect 2 "--gpus: 0 is out of range" "${plan[@]}" --model gpt2 --gpus 0
 expect 2 "price: 0 is out of range; allowed: above 0" "${plan[@]}" --model gpt2 --price 0
+expect 2 "global_batch_size=16777216 is not a multiple of micro_batch_size=3 x dp=8" "${plan[@]}" --model gpt2 \
+  --gpus 8 --dp 8 --micro-batch-size 3 --critical-batch-tokens 9223372036854775807
 expect 2 "\"fp4\" is not one of bf16|fp8|fp32" "${plan[@]}" --model gpt2 --precision fp4
 expect 2 "there is no engine called \"nemo\"" "${plan[@]}" --model gpt2 --engine nemo
 expect 2 "one of orthant, " "${plan[@]}" --model gpt2 --engine nemo
