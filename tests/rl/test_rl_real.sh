@@ -79,17 +79,28 @@ rl killed.again --set steps=60 --set rl.restarts=0 --replay killed/tape.txt || f
 same killed killed.again 00000060
 
 # ---- and started again ----
-rl anew --set steps=120 &
-run=$!
-after 10 anew
+begin() { # OUTPUT ARGUMENTS: in the background, so that $run gets signals
+  local output=$1
+  shift
+  "$orthant" rl rl.yaml --set output="$work/$output" "$@" >"$output.txt" 2>"$output.log" &
+  run=$!
+}
+stop() { # SIGNAL OUTPUT
+  local code=0
+  kill -"$1" $run
+  wait $run || code=$?
+  [ $code = 75 ] || fail "exit code $code of a stopped run: $(cat "$2.log")"
+}
+begin anew --set steps=1000000
+after 5 anew
 end_generator anew
-wait $run || fail "$(cat anew.log)"
+until sed '1,/^x 1$/d' anew/tape.txt | grep -q "^g 1 t"; do sleep 0.05; kill -0 $run || fail "$(cat anew.log)"; done
+after $(($(lines anew) + 5)) anew
+stop TERM anew
 grep -q "generator 1 has ended after [0-9]* updates: its responses are lost, it is started again (1 of 3 times)" anew.log || fail "$(cat anew.log)"
-[ "$(lines anew)" = 120 ] || fail "updates after a new start"
-sed '1,/^x 1$/d' anew/tape.txt | grep -q "^g 1 t" || fail "the new process has made nothing"
 awk '/^u/ { for (i = 3; $i != "a"; i++) if (seen[$i]++) exit 1 }' anew/tape.txt || fail "a response is trained on twice"
-rl anew.again --set steps=120 --replay anew/tape.txt || fail "$(cat anew.again.log)"
-same anew anew.again 00000120
+rl anew.again --set steps="$(lines anew)" --replay anew/tape.txt || fail "$(cat anew.again.log)"
+same anew anew.again "$(printf %08d "$(lines anew)")"
 
 # ---- synchronous: the same bits with one generator, with two, and with one that is killed ----
 weights() { md5sum <"$1/checkpoints/step-$2/model.safetensors"; }
@@ -115,23 +126,17 @@ wait $run || fail "$(cat sync4.log)"
 [ "$(lines sync4)" = 30 ] || fail "synchronous updates without a generator"
 
 # ---- a signal stops a run after a checkpoint, and it goes on ----
-stop() { # SIGNAL OUTPUT ARGUMENTS
-  local code=0 signal=$1 output=$2
-  shift 2
-  "$orthant" rl rl.yaml --set output="$work/$output" "$@" >"$output.txt" 2>"$output.log" &
-  run=$!
-  after 5 "$output"
-  kill -"$signal" $run
-  wait $run || code=$?
-  [ $code = 75 ] || fail "exit code $code of a stopped run: $(cat "$output.log")"
-}
-stop TERM stopped --set steps=60
+begin stopped --set steps=1000000
+after 5 stopped
+stop TERM stopped
 grep -q "stopped by a signal after update [0-9]*" stopped.log || fail "$(cat stopped.log)"
-[ "$(lines stopped)" -lt 60 ] || fail "the run was complete"
-rl stopped --set steps=60 || fail "$(cat stopped.log)"
-[ "$(lines stopped)" = 60 ] || fail "updates of a stopped run"
+more=$(($(lines stopped) + 5))
+rl stopped --set steps=$more || fail "$(cat stopped.log)"
+[ "$(lines stopped)" = $more ] || fail "updates of a stopped run"
 # On the simulated clock it has the bits of a run that rests for a checkpoint after that update.
-stop INT paused --set rl.clock=simulated --set steps=60
+begin paused --set rl.clock=simulated --set steps=1000000
+after 5 paused
+stop INT paused
 at=$(lines paused) steps=$((2 * $(lines paused) - 1))
 for output in paused rested; do
   rl $output --set rl.clock=simulated --set steps=$steps --set checkpoint.every="$at" || fail "$(cat $output.log)"
