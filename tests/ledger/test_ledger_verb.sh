@@ -337,6 +337,11 @@ wait $ledger_process 2>/dev/null || true
 alive() { for p in $trainings; do [ ! -d "/proc/$p" ] || grep -q "^State:.Z" "/proc/$p/status" 2>/dev/null || echo "$p"; done; }
 for _ in $(seq 100); do [ -z "$(alive)" ] && break; sleep 0.1; done
 [ -z "$(alive)" ] || { kill -9 $(alive); fail "trainings outlive their ledger"; }
+# Of at least 4,500 steps each: they were ended, not done.
+for metrics in killed/runs/*/metrics.jsonl; do
+  step=$(sed -n 's/^{"step":\([0-9]*\).*/\1/p' "$metrics" | tail -n 1)
+  [ "${step:-0}" -lt 4000 ] || fail "a training went on to step $step"
+done
 # ---- bits a byte: the same runs in another unit ----
 mkdir -p bits && sed 's/tokens: 512}/tokens: 512, name: bits_per_byte}/; s/^looks.*/looks: {pairs: [2]}/' ledger/policy.yaml >bits/policy.yaml
 succeed "$orthant" ledger fit --ledger bits --jobs 2
