@@ -9,6 +9,7 @@
 #include "files/disk.h"
 
 ot_status ot_json_parse(const char *name, const char *text, int64_t bytes, json_t **root) {
+  OT_CHECK(bytes > 0, OT_ENVIRONMENT, "%s: not valid JSON: no text", name);
   json_error_t error;
   // jansson overlooks a zero byte after a number.
   const char *const zero = bytes > 0 ? memchr(text, '\0', (size_t)bytes) : NULL;

@@ -184,6 +184,9 @@ static void refuses_json_that_is_none(void **state) {
     assert_null(tokenizer);
     assert_message_has("t.json");
   }
+  ot_tokenizer *tokenizer;
+  assert_int_not_equal(ot_tokenizer_create_from_json(NULL, 0, "t.json", &tokenizer), OT_OK);
+  assert_message_has("t.json: not valid JSON: no text");  // as an empty file is read
 }
 
 static void names_the_file_that_is_missing(void **state) {
