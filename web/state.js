@@ -3,8 +3,8 @@
 // plan that is looked at. It lives in the fragment of the address, so a link is a plan.
 'use strict';
 
-// {state, settings, files, answer}: what the page starts with; `orthant plan --html` writes its
-// own.
+// {state, settings, files, compared, answer}: what the page starts with; `orthant plan --html`
+// writes its own.
 const GIVEN = JSON.parse(textOf('given') || parts.given);
 
 function fileOf(kind, name, text) {
@@ -15,7 +15,7 @@ function fileOf(kind, name, text) {
 
 function givenState() {
   const state = { ...GIVEN.state, settings: { ...GIVEN.settings }, tour: -1, plan: 0 };
-  Object.assign(state, { files: {}, compared: [], sweep: [] });
+  Object.assign(state, { files: {}, compared: GIVEN.compared || [], sweep: [] });
   for (const [kind, { name, text }] of Object.entries(GIVEN.files || {})) {
     state.files[kind] = fileOf(kind, name, text);
   }

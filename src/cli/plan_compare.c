@@ -6,6 +6,7 @@
 #include "cli/installed.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
+#include "script/megatron.h"
 
 typedef struct comparer {
   const char *path;
@@ -30,10 +31,10 @@ static ot_status read_import(const comparer *c) {
 }
 
 // A map with the section `parallel` or `batch` is a RUN.yaml.
-static bool is_run(const comparer *c) {
+static bool is_run(const char *path, ot_arena *arena) {
   ot_node *tree;
-  if (ot_text_ends_with(c->path, ".sh") || ot_text_ends_with(c->path, ".toml")) return false;
-  if (ot_tree_load(c->path, c->arena, &tree) != OT_OK) return false;
+  if (ot_text_ends_with(path, ".sh") || ot_text_ends_with(path, ".toml")) return false;
+  if (ot_tree_load(path, arena, &tree) != OT_OK) return false;
   return ot_node_child(tree, "parallel") || ot_node_child(tree, "batch");
 }
 
@@ -44,8 +45,44 @@ ot_status ot_plan_compare_read(const ot_options *options, ot_arena *arena,
   request->compared = ot_arena_array(arena, count + 1, sizeof *request->compared);
   for (int i = 0; i < count; i++) {
     c.path = ot_options_values(options, "compare")[i];
-    OT_TRY(is_run(&c) ? read_run(&c) : read_import(&c));
+    OT_TRY(is_run(c.path, arena) ? read_run(&c) : read_import(&c));
     request->compared[i].name = ot_disk_base_name(c.path);
   }
+  return OT_OK;
+}
+
+// ---- the page ----
+
+static const char *run_text(const ot_config *config, ot_arena *arena) {
+  static const char files[] = "data|init|output|checkpoint|cluster|evaluate|distill";
+  ot_json_writer w = ot_json_begin(arena, 0);
+  ot_json_object(&w, NULL);
+  for (const ot_node *n = config->settings->first; n; n = n->next) {
+    if (!ot_choice_matches(files, n->key)) ot_node_write_json(n, n->key, &w);
+  }
+  ot_json_object(&w, "data");
+  ot_json_integer(&w, "sequence_length", config->run.data.sequence_length);
+  ot_json_end(&w);
+  ot_json_end(&w);
+  return w.text;
+}
+
+ot_status ot_plan_page_script(const char *path, ot_arena *arena, const char **out) {
+  enum { BYTES_MAX = 1 << 20 };
+  ot_imported read;
+  char *text;
+  int64_t bytes;
+  OT_TRY(ot_disk_read(arena, path, BYTES_MAX, &text, &bytes));
+  const char *const name = ot_disk_base_name(path);
+  *out = ot_megatron_script_import(name, text, arena, &read) == OT_OK ? text : NULL;
+  return OT_OK;
+}
+
+ot_status ot_plan_page_text(const char *path, ot_arena *arena, const char **out) {
+  ot_config *const config = ot_arena_take(arena, sizeof *config);
+  const ot_config_request request = {.path = path, .presets = ot_installed_presets(arena)};
+  if (!is_run(path, arena)) return ot_plan_page_script(path, arena, out);
+  OT_TRY(ot_config_load(&request, arena, config));
+  *out = run_text(config, arena);
   return OT_OK;
 }

@@ -6,10 +6,11 @@
 
 #include "base/text.h"
 #include "cli/installed.h"
-#include "cli/plan_request.h"
+#include "cli/plan_compare.h"
 #include "describe/cluster_keys.h"
 #include "describe/model_keys.h"
 #include "files/disk.h"
+#include "files/tree_file.h"
 #include "report/plan_report.h"
 
 enum { PAGE_BYTES_MAX = 1 << 22 };
@@ -19,6 +20,10 @@ typedef struct live {
   const ot_plan_page *plan;
   ot_presets presets;
   ot_arena *arena;
+  const char *script;           // of --from; null: none
+  int num_compared;             // of --compare
+  const char *const *compared;  // [num_compared] files
+  const char **texts;           // [num_compared] as the page takes them
 } live;
 
 // ---- state: the knobs of the page ----
@@ -28,71 +33,97 @@ static bool is_preset(const live *l, ot_preset_kind kind, const char *option) {
   return name && ot_presets_find(&l->presets, kind, name, l->arena) != NULL;
 }
 
-static const char *state_of(const live *l) {
+static void put_state(const live *l, ot_json_writer *w) {
+  static const struct {
+    const char *option;
+    ot_preset_kind kind;
+  } presets[] = {
+      {"model", OT_PRESET_MODEL}, {"cluster", OT_PRESET_CLUSTER}, {"engine", OT_PRESET_ENGINE}};
   const ot_options *const o = l->options;
-  ot_json_writer w = ot_json_begin(l->arena, 0);
-  ot_json_object(&w, NULL);
-  if (is_preset(l, OT_PRESET_MODEL, "model"))
-    ot_json_text(&w, "model", ot_options_text(o, "model"));
-  if (is_preset(l, OT_PRESET_CLUSTER, "cluster"))
-    ot_json_text(&w, "cluster", ot_options_text(o, "cluster"));
-  if (ot_options_given(o, "engine")) ot_json_text(&w, "engine", ot_options_text(o, "engine"));
+  ot_json_object(w, "state");
+  for (int i = 0; i < OT_COUNT(presets); i++) {
+    const char *const name = ot_options_text(o, presets[i].option);
+    const bool own = name && ot_text_equal(name, ot_engine_orthant.name);
+    const bool asked = presets[i].kind != OT_PRESET_ENGINE || ot_options_given(o, "engine");
+    if (asked && (own || is_preset(l, presets[i].kind, presets[i].option)))
+      ot_json_text(w, presets[i].option, name);
+  }
   const ot_node *const given = ot_plan_question(o, l->arena);
-  for (const ot_node *n = given->first; n; n = n->next) ot_json_text(&w, n->key, n->text);
-  ot_json_end(&w);
-  return w.text;
+  for (const ot_node *n = given->first; n; n = n->next) ot_json_text(w, n->key, n->text);
+  ot_json_end(w);
 }
 
-static const char *settings_of(const live *l) {
-  ot_json_writer w = ot_json_begin(l->arena, 0);
-  ot_json_object(&w, NULL);
+static void put_settings(const live *l, ot_json_writer *w) {
+  ot_json_object(w, "settings");
   for (int i = 0; i < ot_options_count(l->options, "set"); i++) {
     const char *const set = ot_options_values(l->options, "set")[i];
     const size_t length = strcspn(set, "=");
     const char *const value = set[length] == '=' ? set + length + 1 : "";
-    ot_json_text(&w, ot_arena_text(l->arena, set, (int64_t)length), value);
+    ot_json_text(w, ot_arena_text(l->arena, set, (int64_t)length), value);
   }
-  ot_json_end(&w);
-  return w.text;
-}
-
-static void put_file(const live *l, const char *kind, const char *name, const ot_node *tree,
-                     ot_json_writer *w) {
-  ot_json_writer text = ot_json_begin(l->arena, 0);
-  ot_node_write_json(tree, NULL, &text);
-  ot_json_object(w, kind);
-  ot_json_text(w, "name", ot_disk_base_name(name));
-  ot_json_text(w, "text", text.text);
   ot_json_end(w);
 }
 
-// Models and clusters that are no presets, as the page would have them dropped on it.
-static const char *files_of(const live *l) {
-  const ot_job *const job = l->plan->job;
-  ot_json_writer w = ot_json_begin(l->arena, 0);
-  ot_json_object(&w, NULL);
-  if (!is_preset(l, OT_PRESET_MODEL, "model") && l->plan->run) {
-    put_file(l, "model", l->plan->model_name, ot_model_write_config(job->model, l->arena), &w);
-  }
-  if (!is_preset(l, OT_PRESET_CLUSTER, "cluster")) {
-    put_file(l, "cluster", ot_arena_format(l->arena, "%s.yaml", job->cluster->name),
-             ot_cluster_write(job->cluster, l->arena), &w);
-  }
-  ot_json_end(&w);
-  return w.text;
+static void put_text(const char *key, const char *name, const char *text, ot_json_writer *w) {
+  ot_json_object(w, key);
+  ot_json_text(w, "name", ot_disk_base_name(name));
+  ot_json_text(w, "text", text);
+  ot_json_end(w);
 }
 
-// Whether the page cannot answer the question itself: only the program reads these files, and knows
-// machines whose ranks share cores.
-static bool is_of_program(const live *l) {
-  static const char *const options[] = {"from", "compare", "calibrate", "deadline"};
-  for (int i = 0; i < OT_COUNT(options); i++) {
-    if (ot_options_given(l->options, options[i])) return true;
-  }
+static void put_tree(const live *l, const char *key, const char *name, const ot_node *tree,
+                     ot_json_writer *w) {
+  ot_json_writer text = ot_json_begin(l->arena, 0);
+  ot_node_write_json(tree, NULL, &text);
+  put_text(key, name, text.text, w);
+}
+
+// Models, clusters and engines that are no presets, and a script, as the page would have them
+// dropped on it.
+static ot_status put_files(const live *l, ot_json_writer *w) {
+  const ot_job *const job = l->plan->job;
   const char *const engine = ot_options_text(l->options, "engine");
-  const bool known =
-      ot_text_equal(engine, ot_engine_orthant.name) || is_preset(l, OT_PRESET_ENGINE, "engine");
-  return !known || !l->plan->run || l->plan->job->cluster->measured.cores > 0;
+  ot_node *tree;
+  ot_json_object(w, "files");
+  if (l->script) {
+    put_text("script", ot_options_text(l->options, "from"), l->script, w);
+  } else if (!is_preset(l, OT_PRESET_MODEL, "model")) {
+    tree = ot_model_write_config(job->model, l->arena);
+    put_tree(l, "model", l->plan->model_name, tree, w);
+  }
+  if (!is_preset(l, OT_PRESET_CLUSTER, "cluster")) {
+    put_tree(l, "cluster", ot_arena_format(l->arena, "%s.yaml", job->cluster->name),
+             ot_cluster_write(job->cluster, l->arena), w);
+  }
+  if (!ot_text_equal(engine, ot_engine_orthant.name) && !is_preset(l, OT_PRESET_ENGINE, "engine")) {
+    ot_text_builder yaml = {.arena = l->arena};
+    OT_TRY(ot_tree_load(engine, l->arena, &tree));
+    ot_node_print_yaml(tree, 0, &yaml);
+    put_text("engine", engine, ot_text_builder_text(&yaml), w);
+  }
+  ot_json_end(w);
+  ot_json_array(w, "compared");
+  for (int i = 0; i < l->num_compared; i++) put_text(NULL, l->compared[i], l->texts[i], w);
+  ot_json_end(w);
+  return OT_OK;
+}
+
+// Reads the files of --from and --compare. `taken`: whether the page can answer the question; only
+// the program reads other formats, meets deadlines, and knows machines whose ranks share cores.
+static ot_status read_imports(live *l, bool *taken) {
+  const ot_options *const o = l->options;
+  const char *const from = ot_options_text(o, "from");
+  l->num_compared = ot_options_count(o, "compare");
+  l->compared = ot_options_values(o, "compare");
+  l->texts = ot_arena_array(l->arena, l->num_compared + 1, sizeof *l->texts);
+  if (from) OT_TRY(ot_plan_page_script(from, l->arena, &l->script));
+  *taken = (from ? l->script != NULL : l->plan->run != NULL) && !ot_options_given(o, "calibrate") &&
+           !ot_options_given(o, "deadline") && l->plan->job->cluster->measured.cores == 0;
+  for (int i = 0; i < l->num_compared; i++) {
+    OT_TRY(ot_plan_page_text(l->compared[i], l->arena, &l->texts[i]));
+    *taken = *taken && l->texts[i];
+  }
+  return OT_OK;
 }
 
 // ---- the page ----
@@ -108,16 +139,19 @@ static void put_script_text(const char *text, ot_text_builder *out) {
   }
 }
 
-static void put_given(const live *l, ot_text_builder *out) {
-  ot_text_put(out, "{\"state\":");
-  put_script_text(state_of(l), out);
-  ot_text_put(out, ",\"settings\":");
-  put_script_text(settings_of(l), out);
-  ot_text_put(out, ",\"files\":");
-  put_script_text(files_of(l), out);
+static ot_status put_given(const live *l, ot_text_builder *out) {
+  ot_json_writer w = ot_json_begin(l->arena, 0);
+  ot_json_object(&w, NULL);
+  put_state(l, &w);
+  put_settings(l, &w);
+  OT_TRY(put_files(l, &w));
+  ot_json_end(&w);
+  w.text[w.length - 1] = '\0';
+  put_script_text(w.text, out);
   ot_text_put(out, ",\"answer\":");
   put_script_text(ot_plan_json(l->plan, l->arena), out);
   ot_text_put(out, "}");
+  return OT_OK;
 }
 
 // The style and body of the report.
@@ -143,12 +177,14 @@ static ot_status pass_mark(const char *path, const char *mark, const char **at,
 
 ot_status ot_plan_live_write(const ot_options *options, const ot_plan_page *plan,
                              ot_text_builder *out) {
-  const live l = {.options = options,
-                  .plan = plan,
-                  .presets = ot_installed_presets(out->arena),
-                  .arena = out->arena};
+  live l = {.options = options,
+            .plan = plan,
+            .presets = ot_installed_presets(out->arena),
+            .arena = out->arena};
   const char *const path = ot_installed_page(l.arena);
-  if (!path || is_of_program(&l)) return ot_plan_html(plan, out);
+  bool taken = false;
+  if (path) OT_TRY(read_imports(&l, &taken));
+  if (!taken) return ot_plan_html(plan, out);
   ot_text_builder report = {.arena = l.arena};
   char *page;
   int64_t bytes;
@@ -158,7 +194,7 @@ ot_status ot_plan_live_write(const ot_options *options, const ot_plan_page *plan
   OT_TRY(pass_mark(path, "<noscript>", &at, out));
   put_report(ot_text_builder_text(&report), out);
   OT_TRY(pass_mark(path, "id=\"given\">", &at, out));
-  put_given(&l, out);
+  OT_TRY(put_given(&l, out));
   ot_text_put(out, at);
   return OT_OK;
 }

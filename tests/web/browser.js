@@ -15,7 +15,7 @@ const FAILING = '#model=llama3-8b&cluster=h100&gpus=8&tp=1&pp=1&cp=1&zero=0&glob
 let browser;
 const requests = [];
 
-async function open(hash = '', options = {}) {
+async function open(hash = '', options = {}, file = address) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   const page = await context.newPage();
   page.errors = [];
@@ -24,7 +24,7 @@ async function open(hash = '', options = {}) {
     if (m.type() === 'error') page.errors.push(m.text());
   });
   page.on('request', r => requests.push(r.url()));
-  await page.goto(address + hash);
+  await page.goto(file + hash);
   await ready(page, '0');
   return page;
 }
@@ -107,6 +107,25 @@ const cases = {
     assert.ok(await report.locator('#memory svg').isVisible());
     await report.screenshot({ path: path.join(out, 'without_scripts.png'), fullPage: true });
     await plain.close();
+  },
+
+  async 'scripts and compared files of the program are in its page, which computes the same'() {
+    for (const [file, section, heads] of [
+      ['from.html', '#script', ['', 'plan 1', 'megatron_script.sh']],
+      ['from.html', '#compare', ['', 'plan 1', 'megatron_script.sh']],
+      ['compared.html', '#compare', ['', 'plan 1', 'run.yaml']],
+    ]) {
+      const page = await open('', {}, 'file://' + path.join(out, file));
+      assert.deepEqual(await page.locator(`${section} thead th`).allTextContents(), heads);
+      const [given, own] = await page.evaluate(async () => {
+        const { answer } = await window.app.ask(window.app.state);
+        return [GIVEN.answer, answer];
+      });
+      assert.deepEqual(own, given);
+      await after(page, () => page.selectOption('#knob-tp', '2'));
+      assert.match(await title(page), /tp 2/);
+      await close(page);
+    }
   },
 
   async 'out of memory is said, and the remedy fits'() {

@@ -103,6 +103,32 @@ node -e '
   assert.ok(plan.includes("<section id=\"rejected\""));
   assert.ok(plan.endsWith(page.slice(to)));
 ' "$page" "$scratch/plan.html" "$scratch/program"
+# Scripts of --from and files of --compare are in the page, as if they were dropped on it; files of
+# other formats are read by the program only.
+"$program" plan --from $script --cluster h100 --compare $script --html "$scratch/from.html" >/dev/null
+"$program" plan $same --engine presets/engines/megatron-core.yaml --compare "$scratch/run.yaml" --html "$scratch/run.html" >/dev/null
+node -e '
+  const assert = require("node:assert"), fs = require("node:fs");
+  const given = file => {
+    const text = fs.readFileSync(file, "utf8"), at = text.indexOf(" id=\"given\">") + 12;
+    return JSON.parse(text.slice(at, text.indexOf("</script>", at)));
+  };
+  const [from, run, script] = process.argv.slice(1), text = fs.readFileSync(script, "utf8");
+  const a = given(from), b = given(run), name = "megatron_script.sh";
+  assert.deepEqual(a.files, { script: { name, text } });
+  assert.deepEqual(a.compared, [{ name, text }]);
+  assert.deepEqual(a.state, { cluster: "h100" });
+  assert.equal(a.answer.compared.length, 1);
+  assert.deepEqual(Object.keys(b.files), ["engine"]);
+  assert.equal(b.state.engine, undefined);
+  const own = JSON.parse(b.compared[0].text);
+  assert.equal(own.parallel.tp, 4);
+  assert.equal(own.model.num_hidden_layers, 32);
+  assert.deepEqual(own.data, { sequence_length: 8192 });
+' "$scratch/from.html" "$scratch/run.html" "$script"
+toml=tests/fixtures/import/torchtitan_2024.toml
+grep -q "id=.given" <("$program" plan --from $toml --cluster h100 --top 1 --html /dev/stdout) &&
+  { echo "a file that only the program reads is in the page" >&2; exit 1; }
 grep -q "id=.given" <("$program" plan --model gpt2 --cluster h100 --gpus 2 --deadline 99w --html /dev/stdout) &&
   { echo "a question of the program is in the page" >&2; exit 1; }
 echo "${#jobs[@]} jobs: the page's bytes are the program's"

@@ -16,6 +16,16 @@ if [ ! -d "$page/test/node_modules/playwright-core" ] || [ ! -d "$page/test/node
     skip 'npm cannot install playwright-core and axe-core'
 fi
 "$1" plan --model qwen3-8b --cluster a100-80g --gpus 32 --tp 2 --html "$page/plan.html" >"$page/test/plan"
+"$1" plan --from tests/fixtures/import/megatron_script.sh --cluster h100 --compare tests/fixtures/import/megatron_script.sh \
+  --html "$page/from.html" >"$page/test/plan"
+cat >"$page/test/run.yaml" <<'END'
+model: llama3-8b
+data: {sequence_length: 8192}
+batch: {global_batch_size: 64, micro_batch_size: 1}
+parallel: {tp: 4, pp: 2, vpp: 2, pipeline: interleaved, zero: 1, recompute: full}
+END
+"$1" plan --model llama3-8b --cluster h100 --gpus 64 --global-batch-size 64 --sequence-length 8192 \
+  --engine presets/engines/megatron-core.yaml --compare "$page/test/run.yaml" --html "$page/compared.html" >"$page/test/plan"
 "$1" plan --from tests/fixtures/import/megatron_script.sh --cluster h100 --json >"$page/test/script.json"
 "$1" plan --model llama3-8b --cluster h100 --pp 1 --cp 1 --sweep gpus=1..32 --sweep zero=1,3 >"$page/test/sweep.csv"
 node tests/web/browser.js "$page/orthant.html" "$page" "$page/test" | tee "$page/test/results"
