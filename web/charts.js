@@ -15,7 +15,7 @@ const TERM_CLASS = {
   bubble: 'c-bubble',
   launches: 'c-host',
   update: 'c-update',
-  kernels: 'c-again',
+  kernels: 'c-kernels',
 };
 const MEMORY_CLASSES = [
   ['weights', 'weights', 'c-weights'],
@@ -178,7 +178,7 @@ function waterfallChart(estimate, losses, range) {
   }
   rows.push(['MFU', estimate.mfu, estimate.mfu, 'c-compute', 'what the model needs']);
   const bottom = top + rows.length * row;
-  for (const tick of [0, 0.25, 0.5, 0.75, 1]) {
+  for (const tick of width < 500 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]) {
     out.push(
       lineAt(at(tick), top, at(tick), bottom, 'grid'),
       textAt(at(tick), bottom + 17, `${100 * tick} %`, 'm dim'),

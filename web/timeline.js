@@ -174,7 +174,8 @@ class Timeline {
       .filter(k => work[k] > 0)
       .map(k => ` + ${formatSeconds(work[k])} exposed ${k}`)
       .join('');
-    const host = work.launches > 0 ? ` + ${formatSeconds(work.launches)} launches` : '';
+    const launches = ` + ${formatSeconds(work.launches)} launches`;
+    const host = work.launches > 1e-4 * work.total ? launches : '';
     parts.push(
       `blocks ${chunk.first_block} to ${chunk.first_block + chunk.blocks - 1}: ` +
         `${formatSeconds(work.compute)} kernels${host}${waits} = ${formatSeconds(work.total)}`,

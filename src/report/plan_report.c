@@ -125,7 +125,7 @@ static void put_limits(report *r) {
   ot_arena *const a = r->arena;
   ot_text_appendf(
       r->out, "\nlimits, at %s/s per device (kernel rate of the %s; %s/s over the whole step)\n",
-      ot_figure_flops(a, l->flops_per_s), r->page->num_plans > 0 ? "best plan" : "nearest one",
+      ot_figure_flops(a, l->flops_per_s), r->page->num_plans > 0 ? "best plan" : "nearest plan",
       ot_figure_flops(a, l->step_flops_per_s));
   line(r, "batch",
        ot_arena_format(a, "critical batch %s tokens: one sequence each for up to %s devices",

@@ -133,6 +133,19 @@ const cases = {
     assert.equal(await title(page), 'Out of memory');
     assert.ok((await page.locator('#memory .over').count()) > 0);
     await page.screenshot({ path: path.join(out, 'out_of_memory.png'), fullPage: true });
+    // The losses, of which recompute is one, and MFU are the whole of the peak and of the step.
+    const rows = await page.locator('#mfu tbody tr').allTextContents();
+    assert.match(rows.join('\n'), /^recompute1\d\.\d %/m);
+    const [whole, step, again, stages] = await page.evaluate(() => {
+      const { estimate, terms } = window.app.data.details;
+      const seconds = Object.fromEntries(terms.map(t => [t.name, t.seconds]));
+      const shares = lossesOf(estimate, terms).map(l => l[1]);
+      const sum = Object.values(seconds).reduce((a, b) => a + b);
+      return [shares.reduce((a, b) => a + b, estimate.mfu), sum / estimate.step_seconds,
+        seconds.recompute, window.app.data.details.chunks[0].recompute * 64];
+    });
+    assert.ok(Math.abs(whole - 1) < 3e-3 && Math.abs(step - 1) < 1e-6, `${whole} ${step}`);
+    assert.ok(Math.abs(again / stages - 1) < 0.02, `${again} s of recompute, chunks ${stages} s`);
     await after(page, () => page.click('#remedy'));
     assert.match(await title(page), /^Fits/);
     assert.ok(!new URL(page.url()).hash.includes('zero=0'));
