@@ -9,13 +9,12 @@
 #include "files/disk.h"
 
 ot_status ot_json_parse(const char *name, const char *text, int64_t bytes, json_t **root) {
-  OT_CHECK(bytes > 0, OT_ENVIRONMENT, "%s: not valid JSON: no text", name);
   json_error_t error;
   // jansson overlooks a zero byte after a number.
   const char *const zero = bytes > 0 ? memchr(text, '\0', (size_t)bytes) : NULL;
   OT_CHECK(zero == NULL, OT_ENVIRONMENT, "%s: not valid JSON: a zero byte at %lld", name,
            (long long)(zero - text));
-  *root = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
+  *root = json_loadb(bytes > 0 ? text : "", (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
   OT_CHECK(*root != NULL, OT_ENVIRONMENT, "%s:%d:%d: not valid JSON: %s", name, error.line,
            error.column, error.text);
   return OT_OK;
