@@ -56,7 +56,8 @@ static ot_status start(const command *c, pid_t *process) {
 }
 
 static const char *program_of(const ot_ledger_job *job, ot_arena *arena) {
-  if (job->program[0]) return job->program;
+  if (ot_text_find(job->program, "/")) return job->program;
+  if (job->program[0]) return ot_disk_join(arena, ".", job->program);  // not one of PATH
   const char *const own = ot_disk_own_program(arena);
   return own ? own : "orthant";
 }

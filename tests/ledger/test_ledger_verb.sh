@@ -170,8 +170,11 @@ succeed "$orthant" ledger rerun 2
 [ "$(grep -c ": the same bits$" out.txt)" = 2 ] || { cat out.txt; fail "other bits"; }
 succeed "$orthant" ledger bisect
 grep -q "nothing to search" out.txt || fail "a base that holds"
-sed -i 's/lr: 1.5e-2/lr: 1.6e-2/' base-2.yaml
+printf '#!/bin/sh\nexec "%s" "$@" --set optimizer.eps=1e-6\n' "$orthant" >wrong.sh && chmod +x wrong.sh
 bad() { local code=0; "$@" >out.txt 2>err.txt || code=$?; [ "$code" = 1 ] || { cat out.txt err.txt; fail "$* gave $code"; }; }
+bad "$orthant" ledger bisect --program wrong.sh
+grep -q "^line .*: other bits" err.txt || { cat out.txt err.txt; fail "a program of this folder"; }
+sed -i 's/lr: 1.5e-2/lr: 1.6e-2/' base-2.yaml
 bad "$orthant" ledger bisect
 grep -q "base-2.yaml, by the merge of line" out.txt || { cat out.txt; fail "the base was edited"; }
 
