@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Reasoning that nobody wrote down, recovered from answers (docs/rl.md): the parity of 12 bits, which
+# Reasoning not written down, recovered from answers (docs/rl.md): the parity of 12 bits, which
 # two layers cannot compute at once. The base model has seen texts BITS>SCRATCHPAD=PARITY, of which a
 # quarter had the running parity as scratchpad, 5 % of these with a mistake, and the others noise.
 # Prompts come with answers alone; the reward is their log-probability after the response. Prints how

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of HTTP, by libcurl, which is loaded when the first one is created: a program that asks
-// nobody need not wait for that library and its own. Proxies and redirections are not followed.
+// A client of HTTP, by libcurl, which is loaded when the first one is created: a program without
+// requests does not wait for that library. Proxies and redirections are not followed.
 #pragma once
 
 #include <stdint.h>

@@ -130,7 +130,7 @@ static void drop_members(ot_rl_queue *queue, ot_rl_group *group) {
   end_group(queue, group);
 }
 
-// Synchronous batches of generators that are apart have their groups by number, whoever was first.
+// Synchronous batches of generators that are apart have their groups by number, in any order.
 static bool insert(ot_rl_queue *queue, ot_rl_group *group) {
   ot_rl_group **at = &queue->first;
   if (queue->fleet->updates != OT_RL_SYNCHRONOUS || !queue->fleet->apart) return false;

@@ -24,7 +24,7 @@ if [ "${OT_TESTS:-}" = full ]; then
     agrees "$work/out/in_flight-$seed.txt" 6 0.05
     agrees "$work/out/synchronous-$seed.txt" 2 0.1
   done
-  # Reasoning that nobody wrote down is found, and shuffled answers teach nothing.
+  # Reasoning that is not written down is found, and shuffled answers teach nothing.
   bench/rl_parity.sh "$orthant" "$work/parity" >"$work/table" || { cat "$work/table"; fail "the bench of parity"; }
   cat "$work/table"
   awk '{ bits[$1 " " $2] = $3; error[$1 " " $2] = $5 }
