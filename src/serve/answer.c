@@ -8,6 +8,7 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "serve/service_job.h"
+#include "tokenizer/unicode.h"
 
 static const double LEAST_LOGPROB = -9999;  // JSON has no infinity
 
@@ -15,21 +16,13 @@ static double shown_logprob(double logprob) {
   return logprob < LEAST_LOGPROB ? LEAST_LOGPROB : logprob;
 }
 
-static bool is_utf8(const uint8_t *bytes, int64_t length) {
-  const char *const text = (const char *)bytes;
-  for (int64_t i = 0, size; i < length; i += size) {
-    size = ot_text_character_bytes(text + i, length - i);
-    if (size == 0) return false;
-  }
-  return true;
-}
-
 // The text of a token, or "token_id:N" where that is no text.
 static const char *text_of(const ot_service_options *o, ot_arena *arena, int32_t token) {
   int64_t length = 0;
   const uint8_t *const bytes = ot_tokenizer_bytes(o->tokenizer, token, &length);
-  const bool whole =
-      bytes && length > 0 && is_utf8(bytes, length) && !memchr(bytes, 0, (size_t)length);
+  const bool whole = bytes && length > 0 &&
+                     ot_unicode_valid_prefix(bytes, length, NULL) == length &&
+                     !memchr(bytes, 0, (size_t)length);
   return whole ? ot_arena_text(arena, (const char *)bytes, length)
                : ot_arena_format(arena, "token_id:%d", token);
 }

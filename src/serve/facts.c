@@ -98,7 +98,7 @@ static void write_tokenizer(const ot_facts *f, ot_json_writer *w) {
 
 static ot_status write_teacher(const ot_facts *f, ot_arena *arena, const char **answer) {
   const ot_service_options *const o = ot_service_options_of(f->service);
-  OT_CHECK(o->teacher, OT_USAGE, "this server has no teacher: start it with --teach RUN.yaml");
+  OT_TRY(ot_service_check_teacher(o));
   *answer = ot_lesson_facts_write(&o->facts, arena);
   return OT_OK;
 }

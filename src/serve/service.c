@@ -38,6 +38,12 @@ struct ot_service {
   ot_service_counts counts;
 };
 
+ot_status ot_service_check_teacher(const ot_service_options *options) {
+  OT_CHECK(options->teacher, OT_USAGE,
+           "this server has no teacher: start it with --teach RUN.yaml");
+  return OT_OK;
+}
+
 const ot_service_options *ot_service_options_of(const ot_service *service) {
   return &service->options;
 }
@@ -436,7 +442,7 @@ static ot_status make_choice(ot_service *service, ot_job *job, int i) {
 
 static ot_status prepare_lesson(ot_service *service, ot_job *job, const ot_request_body *body) {
   const ot_service_options *const o = &service->options;
-  OT_CHECK(o->teacher, OT_USAGE, "this server has no teacher: start it with --teach RUN.yaml");
+  OT_TRY(ot_service_check_teacher(o));
   OT_TRY(ot_lesson_read(body->text, body->length, &o->facts, &job->arena, &job->lesson));
   job->left = 1;
   return OT_OK;

@@ -30,6 +30,8 @@ void ot_service_stop(ot_service *service);
 void ot_service_destroy(ot_service **service);
 
 const ot_service_options *ot_service_options_of(const ot_service *service);
+// OT_USAGE, for the client: without a teacher.
+ot_status ot_service_check_teacher(const ot_service_options *options);
 
 // Who waits for a job.
 typedef struct ot_job_owner {
