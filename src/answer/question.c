@@ -161,8 +161,7 @@ static void set_tokens(ot_plan_request *r, ot_arena *arena) {
 // The most sequences within the critical batch that are a power of two times the odd part of the
 // devices, so that they split evenly; no more than can be asked for.
 static int64_t batch_within(double sequences, int devices) {
-  enum { MOST_SEQUENCES = 1 << 24 };
-  const double most = ot_smaller(sequences, MOST_SEQUENCES);
+  const double most = ot_smaller(sequences, OT_QUESTION_MOST);
   int64_t batch = devices;
   while (batch % 2 == 0) batch /= 2;
   while (2 * (double)batch <= most) batch *= 2;

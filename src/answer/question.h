@@ -32,6 +32,8 @@ typedef struct ot_question {
   const char *const *notes;  // [num_notes] assumptions made before: the first of the request's
 } ot_question;
 
+enum { OT_QUESTION_MOST = 1 << 24 };  // devices, sequences, tokens of one, and degrees
+
 // The options of a question: their names, with underscores, and ranges.
 extern const ot_schema ot_question_schema;
 

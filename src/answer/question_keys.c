@@ -14,29 +14,28 @@ typedef struct asked {
   double memory_margin;
 } asked;
 
-enum { MOST_DEGREE = 1 << 24 };
-
 static const char *const zero_names[] = {"0", "1", "2", "3", NULL};
 
 #define ASKED(member) offsetof(asked, question.member)
 // clang-format off
 static const ot_key keys[] = {
-    {"gpus", OT_KEY_INT, ASKED(devices), "0", .maximum = MOST_DEGREE},
-    {"global_batch_size", OT_KEY_INTEGER, ASKED(global_batch_size), "0", .maximum = MOST_DEGREE},
-    {"sequence_length", OT_KEY_INTEGER, ASKED(sequence_length), "0", .maximum = MOST_DEGREE},
+    {"gpus", OT_KEY_INT, ASKED(devices), "0", .maximum = OT_QUESTION_MOST},
+    {"global_batch_size", OT_KEY_INTEGER, ASKED(global_batch_size), "0",
+     .maximum = OT_QUESTION_MOST},
+    {"sequence_length", OT_KEY_INTEGER, ASKED(sequence_length), "0", .maximum = OT_QUESTION_MOST},
     {"tokens", OT_KEY_INTEGER, ASKED(tokens), "0", .maximum = OT_NO_MAXIMUM},
     {"critical_batch_tokens", OT_KEY_INTEGER, ASKED(critical_batch_tokens), "0",
      .maximum = OT_NO_MAXIMUM},
-    {"tp", OT_KEY_INT, ASKED(given.tp), "0", .maximum = MOST_DEGREE},
-    {"pp", OT_KEY_INT, ASKED(given.pp), "0", .maximum = MOST_DEGREE},
-    {"vpp", OT_KEY_INT, ASKED(given.vpp), "0", .maximum = MOST_DEGREE},
-    {"cp", OT_KEY_INT, ASKED(given.cp), "0", .maximum = MOST_DEGREE},
-    {"ep", OT_KEY_INT, ASKED(given.ep), "0", .maximum = MOST_DEGREE},
-    {"etp", OT_KEY_INT, ASKED(given.etp), "1", .minimum = 1, .maximum = MOST_DEGREE},
-    {"dp", OT_KEY_INT, ASKED(given.dp), "0", .maximum = MOST_DEGREE},
+    {"tp", OT_KEY_INT, ASKED(given.tp), "0", .maximum = OT_QUESTION_MOST},
+    {"pp", OT_KEY_INT, ASKED(given.pp), "0", .maximum = OT_QUESTION_MOST},
+    {"vpp", OT_KEY_INT, ASKED(given.vpp), "0", .maximum = OT_QUESTION_MOST},
+    {"cp", OT_KEY_INT, ASKED(given.cp), "0", .maximum = OT_QUESTION_MOST},
+    {"ep", OT_KEY_INT, ASKED(given.ep), "0", .maximum = OT_QUESTION_MOST},
+    {"etp", OT_KEY_INT, ASKED(given.etp), "1", .minimum = 1, .maximum = OT_QUESTION_MOST},
+    {"dp", OT_KEY_INT, ASKED(given.dp), "0", .maximum = OT_QUESTION_MOST},
     {"zero", OT_KEY_CHOICE, offsetof(asked, zero), "auto", .choices = zero_names},
     {"micro_batch_size", OT_KEY_INTEGER, ASKED(given.micro_batch_size), "0",
-     .maximum = MOST_DEGREE},
+     .maximum = OT_QUESTION_MOST},
     {"pipeline", OT_KEY_CHOICE, offsetof(asked, pipeline), "auto", 
      .choices = ot_pipeline_asked_names},
     {"recompute", OT_KEY_CHOICE, offsetof(asked, recompute), "auto",
