@@ -36,6 +36,7 @@ typedef struct bisection {
   const char *source, *tree;     // repository, and the work tree in which commits are built
   int pairs;
   double level;             // one-sided
+  double rounding;          // least standard deviation of the difference of a pair
   ot_measured *difference;  // [count] of the loss
 } bisection;
 
@@ -126,6 +127,7 @@ static ot_status find_recorded(const bisection *b, int seed, ot_ledger_job *job,
                                const ot_node **run) {
   ot_ledger_arm arm = ot_ledger_arm_of(b->ledger, NULL, 0);
   arm.seed = seed;
+  *run = NULL;
   OT_TRY(ot_ledger_job_build(b->ledger, &arm, job));
   const ot_record_line *const line = ot_ledger_find_run(b->ledger, job);
   if (!line) {
@@ -169,15 +171,10 @@ static ot_status run_seed(const bisection *b, const trial *t, int seed, double *
 // The mean difference of pairs; a standard error below that of rounding is taken to be that.
 static ot_measured measure(const bisection *b, const double *difference) {
   double mean = 0, squares = 0;
-  const ot_node *run;
-  ot_ledger_job job;
-  double loss = 0;
-  if (find_recorded(b, 0, &job, &run) == OT_OK) loss = ot_record_real(run, "loss");
   for (int k = 0; k < b->pairs; k++) mean += difference[k] / b->pairs;
   for (int k = 0; k < b->pairs; k++) squares += (difference[k] - mean) * (difference[k] - mean);
   const double sd = sqrt(squares / (b->pairs - 1));
-  const double least = ot_ledger_find_rounding(b->ledger, 0, loss);
-  return ot_measured_of(mean, fmax(sd, least) / sqrt(b->pairs), b->pairs, 0.95);
+  return ot_measured_of(mean, fmax(sd, b->rounding) / sqrt(b->pairs), b->pairs, 0.95);
 }
 
 static ot_status judge_loss(bisection *b, int64_t i, const trial *t, finding *out) {
@@ -220,6 +217,7 @@ static ot_status begin_losses(bisection *b) {
     ot_ledger_job job;
     const ot_node *run;
     OT_TRY(find_recorded(b, k, &job, &run));
+    if (k == 0) b->rounding = ot_ledger_find_rounding(l, 0, ot_record_real(run, "loss"));
   }
   return OT_OK;
 }

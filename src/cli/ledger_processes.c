@@ -227,22 +227,22 @@ ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms, int 
   return ot_failure_repeat(&p.failure);
 }
 
-// Waits for a process that is alone.
-static int await_one(pid_t process) {
-  int status = 0;
-  while (waitpid(process, &status, 0) < 0 && errno == EINTR)
+// Runs a process that is alone to its end: how it ended, and its exit code, -1 after a signal.
+static ot_status run_one(const command *c, int *status, int *code) {
+  pid_t process;
+  OT_TRY(start(c, &process));
+  while (waitpid(process, status, 0) < 0 && errno == EINTR)
     if (ot_stop_count() > 0) kill(process, SIGTERM);
-  return status;
+  *code = WIFEXITED(*status) ? WEXITSTATUS(*status) : -1;
+  return OT_OK;
 }
 
 ot_status ot_ledger_run_command(const char *const *words, const char *folder, const char *out,
                                 const char *errors, int *code) {
   const command c = {(char *const *)words, folder, out, errors};
-  pid_t process;
+  int status = 0;
   ot_stop_count_begin();
-  OT_TRY(start(&c, &process));
-  const int status = await_one(process);
-  *code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  OT_TRY(run_one(&c, &status, code));
   return ot_stop_count() > 0 ? ot_fail(OT_STOPPED, "stopped") : OT_OK;
 }
 
@@ -250,14 +250,12 @@ ot_status ot_ledger_run_apart(const ot_ledger *ledger, const ot_ledger_job *job,
                               ot_ledger_result *out) {
   const char *const leading[] = {"train", ledger->policy.base, "--resume", "never", NULL};
   pool p = {.ledger = (ot_ledger *)ledger};
-  pid_t process;
+  int status = 0, code;
   ot_stop_count_begin();
   OT_TRY(ot_disk_remove(job->directory));
   OT_TRY(ot_disk_make_directory(ot_disk_join(ledger->arena, ledger->directory, "runs")));
   const command train = {words_of(ledger, job, leading), NULL, "/dev/null", log_of(ledger, job)};
-  OT_TRY(start(&train, &process));
-  const int status = await_one(process);
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  OT_TRY(run_one(&train, &status, &code));
   *out = (ot_ledger_result){.loss = NAN, .weights_hash = ""};
   if (code == OT_STOPPED) return ot_fail(OT_STOPPED, "stopped");
   if (code == OT_NUMERIC) return OT_OK;
@@ -293,13 +291,11 @@ static ot_status audit(ot_ledger *ledger, const ot_ledger_job *job,
       "audit", request->audit, ledger->policy.base, "--json", request->option, value, NULL};
   const char *const out = ot_arena_format(arena, "%s.%s.json", job->directory, request->audit);
   const pool p = {.ledger = ledger};
-  pid_t process;
+  int status = 0, code;
   fprintf(stderr, "audit %s of %s\n", request->audit, job->id);
   OT_TRY(ot_disk_make_directory(ot_disk_join(arena, ledger->directory, "runs")));
   const command look = {words_of(ledger, job, leading), NULL, out, log_of(ledger, job)};
-  OT_TRY(start(&look, &process));
-  const int status = await_one(process);
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  OT_TRY(run_one(&look, &status, &code));
   if (code != 0 && code != OT_FINDINGS) return failed(&p, job, status);
   return record_audit(ledger, job, out, key);
 }
