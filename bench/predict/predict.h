@@ -44,7 +44,7 @@ typedef struct ot_predict_step {
 typedef struct ot_predict_record {
   ot_predict_step *steps[OT_PREDICT_MAX_STEPS];
   int count;
-  int round;  // so many consecutive steps are one round, of which the fastest fifth counts
+  int round;  // steps of a round, one after another; the fastest fifth of the rounds counts
   int64_t planned[OT_PREDICT_MAX_RANKS], touched[OT_PREDICT_MAX_RANKS];
 } ot_predict_record;
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # run: any machine. The real clock: generators are processes; a tape gives the same bits of metrics
 # and weights again; a generator that is killed costs its responses, and the run goes on, without it
-# or with a new process; synchronous runs have the same bits whoever generates; stopped runs go on;
+# or with a new process; synchronous runs have the same bits with any generators; stopped runs go on;
 # generators of another run, tapes of another run and the end of all generators are refused.
 set -euo pipefail
 orthant=$(realpath "${1:?usage: test_rl_real.sh ORTHANT}")
@@ -63,7 +63,7 @@ grep -q "continuing after update 12" keep.log || fail "$(cat keep.log)"
 
 # ---- a generator is killed ----
 lines() { cat "$1/metrics.jsonl" 2>/dev/null | wc -l; }
-after() { # UPDATES OUTPUT: waits for so many of the run in the background
+after() { # UPDATES OUTPUT: waits until the run in the background has made them
   until [ "$(lines "$2")" -ge "$1" ]; do sleep 0.05; kill -0 $run || fail "$(cat "$2.log")"; done
 }
 end_generator() { kill -9 "$(pgrep -f "output=$work/$1 .*--generator 1/2")"; }
