@@ -160,7 +160,14 @@ static void finish_text(void *context, ot_finish how) {
   if (how == OT_FINISH_NUMERIC) t->all->failed = true;
 }
 
-static ot_status add_text(sampling *s, const sample_prompt *prompt, int64_t choice) {
+// The seed of prompt number `index`: that of the options for the first. An odd factor keeps all of
+// a file apart.
+static uint64_t seed_of(const sampling *s, int64_t index) {
+  return (uint64_t)ot_options_integer(s->options, "seed") ^ (uint64_t)index * 0x9e3779b97f4a7c15u;
+}
+
+static ot_status add_text(sampling *s, int64_t index, int64_t choice) {
+  const sample_prompt *const prompt = &s->prompts[index];
   sample_text *const t = &s->texts[s->num_texts++];
   const ot_options *const o = s->options;
   const int32_t eos = ot_tokenizer_eos(s->model.tokenizer);
@@ -181,7 +188,7 @@ static ot_status add_text(sampling *s, const sample_prompt *prompt, int64_t choi
                                       .top_k = ot_options_integer(o, "top-k"),
                                       .top_p = ot_options_real(o, "top-p"),
                                       .min_p = ot_options_real(o, "min-p"),
-                                      .seed = (uint64_t)ot_options_integer(o, "seed"),
+                                      .seed = seed_of(s, index),
                                       .choice = (uint64_t)choice},
                              .num_ends = OT_MOST_ENDS,
                              .ends = {eos, turn},
@@ -231,7 +238,7 @@ static ot_status generate(sampling *s) {
   const int64_t n = ot_options_integer(s->options, "n"), texts = s->num_texts;
   s->texts = ot_arena_array(s->arena, texts, sizeof *s->texts);
   s->num_texts = 0;
-  for (int64_t i = 0; i < texts; i++) OT_TRY(add_text(s, &s->prompts[i / n], i % n));
+  for (int64_t i = 0; i < texts; i++) OT_TRY(add_text(s, i / n, i % n));
   if (s->stream) fputs(s->prompts[0].text, stdout);
   OT_TRY(ot_inference_run(s->engine));
   OT_TRY(ot_inference_dismiss(s->engine));
@@ -344,7 +351,8 @@ static const ot_option rows[] = {
     {"chat-template", OT_OPTION_TEXT, "NAME",
      .help = "prompts are messages of a user: chatml, llama3 or gemma"},
     {"seed", OT_OPTION_INTEGER, "S", "1",
-     .help = "sampling seed; the same seed gives the same text"},
+     .help =
+         "sampling seed; the same seed gives the same text, and each prompt has draws of its own"},
     {.shared = &ot_option_tokenizer},
     {.shared = &ot_option_model_set},
     {.shared = &ot_option_threads},
@@ -360,8 +368,9 @@ const ot_verb ot_verb_sample = {
     .details =
         "CHECKPOINT is a checkpoint directory, a run directory (its newest) or an HF\n"
         "directory. Ids outside the tokenizer's vocabulary are never drawn, even if the model's\n"
-        "vocabulary is larger. Several texts are printed as lines of JSON, in order; a text\n"
-        "does not depend on the others.",
+        "vocabulary is larger. Several texts are printed as lines of JSON, in order.\n"
+        "Draws follow from the seed, the number of the prompt (the first: as with --prompt) and\n"
+        "that of the text among its --n; so a text does not depend on the others.",
     .examples =
         "  orthant sample runs/demo/run --prompt \"#include <\" --max-tokens 200\n"
         "  orthant sample model_dir --prompt \"Once\" --temperature 0 --json\n"

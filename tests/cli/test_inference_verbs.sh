@@ -46,6 +46,13 @@ expected=${whole%%"$early"*} other=${whole%%"$late"*}
 [ "$cut" = "$expected" ] || fail "--stop '$late' --stop '$early' of '$whole' gave '$cut'"
 expect 2 "--stop is an empty text" "$orthant" sample run --stop ""
 
+# ---- each prompt of a file has draws of its own; the first those of --prompt ----
+for _ in 1 2 3; do echo '{"prompt": "You may"}'; done >same.jsonl
+"$orthant" sample run --prompts same.jsonl --max-tokens 12 --n 2 >same.txt
+[ "$(sort -u same.txt | wc -l)" = 6 ] || { cat same.txt; fail "prompts share draws"; }
+"$orthant" sample run --prompts same.jsonl --max-tokens 12 | cmp - <(sed -n '1~2p' same.txt) || fail "texts depend on --n"
+"$orthant" sample run --prompt "You may" --max-tokens 12 --n 2 | cmp - <(head -n 2 same.txt) || fail "--prompt and the first of --prompts"
+
 # ---- processes: a build without MPI has none ----
 cd "$root"
 . tests/support/mpi_launch.sh "$orthant"
