@@ -30,10 +30,11 @@ const ot_verb ot_verb_doctor = {
     .details =
         "The output identifies you or your data only by the names of this directory and of the\n"
         "BLAS library. `gpu` names the GPUs, the driver and the libraries that runs on them open,\n"
-        "and `warnings` what to do where one is missing. `environment` holds the variables that "
-        "change speed, including those that\n"
-        "the program sets itself: OMP_WAIT_POLICY=passive and GOMP_SPINCOUNT=1000 make waiting\n"
-        "threads sleep after tens of microseconds, unless you set one of them.",
+        "and `warnings` what to do where one is missing. `environment` holds the variables that\n"
+        "change speed, including those that the program sets itself: OMP_WAIT_POLICY=passive and\n"
+        "GOMP_SPINCOUNT=1000 make waiting threads sleep after tens of microseconds, unless you "
+        "set\n"
+        "one of them.",
     .json = true,
     .run = run,
 };

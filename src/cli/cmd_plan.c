@@ -218,7 +218,7 @@ static const ot_option rows[] = {
     {"recompute", OT_OPTION_CHOICE, "none|selective|full",
      .help = "activations recomputed in the backward"},
     {"recompute-modules", OT_OPTION_TEXT, "A,B",
-     .help = "with selective: core_attn, layernorm, mla_up_proj, moe_act, mlp, moe,\n"
+     .help = "with selective: core_attn, layernorm, mla_up_proj, moe_act, mlp, moe, "
              "shared_experts"},
     {"crosses", OT_OPTION_CHOICE, "pp|dp",
      .help = "what crosses the pools of a mixed cluster: stages or replicas"},
@@ -232,7 +232,7 @@ static const ot_option rows[] = {
     {"price", OT_OPTION_REAL, "X",
      .help = "dollars of a device hour: adds the cost and energy of the run"},
     {"memory-margin", OT_OPTION_REAL, "PERCENT",
-     .help = "memory that plans leave free, in percent of their estimate; default: so that the\n"
+     .help = "memory that plans leave free, in percent of their estimate; default: so that the "
              "estimate's error leaves room in 4 of 5 cases"},
     {"top", OT_OPTION_INTEGER, "K", "5", 1, 1000, .help = "plans shown"},
     {"variants", OT_OPTION_FLAG,

@@ -289,20 +289,25 @@ bool ot_options_json(const ot_options *options) { return options->json; }
 
 // ---- help ----
 
-enum { COLUMN = 30, WIDTH = 100 };
+enum { COLUMN = 30, WIDTH = 100, USAGE = 7 };  // columns: of texts, the last, after "usage: "
 
-// Wraps a list of words that is too long for a line, in the column of its first word.
-static void print_left(const char *left, int indent) {
-  int column = 0;
-  for (const char *at = left; *at != '\0';) {
-    const int length = (int)strcspn(at, "|") + (at[strcspn(at, "|")] == '|');
-    if (column > 0 && column + length > WIDTH) {
+// Prints `text` from `column` on. What passes WIDTH goes to a new line at `indent`; a line ends
+// after a word or a bar.
+static void print_wrapped(const char *text, int column, int indent) {
+  bool space = false;
+  while (*text != '\0') {
+    const int word = (int)strcspn(text, " |");
+    const int part = word + (text[word] == '|');
+    if (column > indent && column + space + part > WIDTH) {
       printf("\n%*s", indent, "");
       column = indent;
+      space = false;
     }
-    printf("%.*s", length, at);
-    column += length;
-    at += length;
+    printf("%s%.*s", space ? " " : "", part, text);
+    column += space + part;
+    text += part;
+    space = *text == ' ';
+    text += space;
   }
   printf("\n");
 }
@@ -313,16 +318,17 @@ static void print_option(const ot_option *option) {
   const int width = snprintf(left, sizeof left, "  --%s%s%s", option->name, has_value ? " " : "",
                              has_value ? (option->value ? option->value : "VALUE") : "");
   if (width >= COLUMN) {
-    print_left(left, (int)strlen(option->name) + 5);
+    print_wrapped(left, 0, (int)strlen(option->name) + 5);
     printf("%*s", COLUMN, "");
   } else {
     printf("%-*s", COLUMN, left);
   }
-  printf("%s", option->help);
-  if (option->fallback && option->fallback[0] != '\0') printf(" [%s]", option->fallback);
-  if (option->required) printf(" (needed)");
-  if (is_repeatable(option)) printf(" (repeatable)");
-  printf("\n");
+  const bool has_fallback = option->fallback && option->fallback[0] != '\0';
+  char right[512];
+  snprintf(right, sizeof right, "%s%s%s%s%s%s", option->help, has_fallback ? " [" : "",
+           has_fallback ? option->fallback : "", has_fallback ? "]" : "",
+           option->required ? " (needed)" : "", is_repeatable(option) ? " (repeatable)" : "");
+  print_wrapped(right, COLUMN, COLUMN);
 }
 
 void ot_verb_print_help(const ot_verb *verb) {
@@ -330,9 +336,13 @@ void ot_verb_print_help(const ot_verb *verb) {
   const char *const bold = color ? "\033[1m" : "";
   const char *const plain = color ? "\033[0m" : "";
   printf("%s%s: %s\n\n", prefix_of(verb), verb->name, verb->summary);
-  printf("%susage:%s %s%s%s%s%s\n", bold, plain, prefix_of(verb), verb->name,
-         verb->num_options > 0 || verb->json ? " [options]" : "",
-         verb->arguments[0] != '\0' ? " " : "", verb->arguments);
+  char usage[512];
+  const int name_end = snprintf(usage, sizeof usage, "%s%s", prefix_of(verb), verb->name);
+  snprintf(usage + name_end, sizeof usage - (size_t)name_end, "%s%s%s",
+           verb->num_options > 0 || verb->json ? " [options]" : "",
+           verb->arguments[0] != '\0' ? " " : "", verb->arguments);
+  printf("%susage:%s ", bold, plain);
+  print_wrapped(usage, USAGE, USAGE);
   if (verb->details) printf("\n%s\n", verb->details);
   printf("\n%soptions:%s\n", bold, plain);
   for (int i = 0; i < verb->num_options; i++) print_option(ot_verb_option(verb, i));

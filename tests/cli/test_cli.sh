@@ -53,6 +53,7 @@ expect 2 err 'missing argument' completion
 expect 2 out '!error' confg
 for verb in $("$orthant" | sed -n '/^verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
   [ "$verb" = help ] || expect 0 out "usage: orthant $verb" "$verb" --help
+  ! grep -nE '.{101}| $' out || fail "help $verb: a line of over 100 characters, or one that ends in a blank"
 done
 
 # ---- colours only on terminals ----
