@@ -377,6 +377,8 @@ static const ot_option rows[] = {
     {"build", OT_OPTION_TEXT, "CMD", "make",
      .help = "bisect --commits: the shell command that builds a commit"},
     {"against", OT_OPTION_PATH, "RUN.yaml", .help = "bisect: keys that it sets, by their loss"},
+    {"scale", OT_OPTION_TEXT, "NAME",
+     .help = "bisect --commits, --against: the scale of the ladder [the first]"},
     {"from", OT_OPTION_TEXT, "ID", .help = "bisect: the first line of the record, by its id"},
     {"to", OT_OPTION_TEXT, "ID", .help = "bisect: the last line"},
     {"html", OT_OPTION_PATH, "FILE", .help = "report: a page"},

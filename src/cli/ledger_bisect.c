@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `orthant ledger bisect`: the first of a sequence that is no longer what was recorded, by halving.
 // Bases of merges are compared by their bits. Commits, and settings of another run, are compared by
-// the loss of pairs at the first scale: bits change with every order of a sum, so only a difference
+// the loss of pairs at one scale: bits change with every order of a sum, so only a difference
 // that seeds do not explain is one.
 #include <errno.h>
 #include <math.h>
@@ -34,7 +34,7 @@ typedef struct bisection {
   ot_ledger_sets sets;           // [count] keys that are given other values, one after another
   const char *program;           // null: this one; of commits: within their tree
   const char *source, *tree;     // repository, and the work tree in which commits are built
-  int pairs;
+  int pairs, scale;
   double level;             // one-sided
   double rounding;          // least standard deviation of the difference of a pair
   ot_measured *difference;  // [count] of the loss
@@ -122,11 +122,16 @@ static ot_status list_merges(bisection *b) {
 
 // ---- the loss ----
 
-// The baseline of a seed at the first scale, and its recorded run.
+static const ot_ledger_scale *scale_of(const bisection *b) {
+  return &b->ledger->policy.scales[b->scale];
+}
+
+// The baseline of a seed, and its recorded run.
 static ot_status find_recorded(const bisection *b, int seed, ot_ledger_job *job,
                                const ot_node **run) {
   ot_ledger_arm arm = ot_ledger_arm_of(b->ledger, NULL, 0);
   arm.seed = seed;
+  arm.scale = b->scale;
   *run = NULL;
   OT_TRY(ot_ledger_job_build(b->ledger, &arm, job));
   const ot_record_line *const line = ot_ledger_find_run(b->ledger, job);
@@ -196,9 +201,27 @@ static ot_status judge_loss(bisection *b, int64_t i, const trial *t, finding *ou
   }
   const ot_measured d = b->difference[i] = measure(b, difference);
   if (isnan(d.value) || d.p <= b->level || 1 - d.p <= b->level) *out = OTHER;
-  fprintf(stderr, "%s%s: the loss differs by %.3g [%.3g, %.3g] in %d pairs: %s\n", b->lead,
-          b->label[i], d.value, d.low, d.high, b->pairs,
+  fprintf(stderr, "%s%s: the loss differs by %.3g [%.3g, %.3g] in %d pairs at %s: %s\n", b->lead,
+          b->label[i], d.value, d.low, d.high, b->pairs, scale_of(b)->name,
           *out == OTHER ? "another loss" : "seeds explain it");
+  return OT_OK;
+}
+
+// The first, or that of --scale.
+static ot_status find_scale(bisection *b) {
+  const ot_ledger_policy *const p = &b->ledger->policy;
+  const char *const wanted = ot_options_text(b->command->options, "scale");
+  ot_text_builder names = {.arena = b->ledger->arena};
+  b->scale = 0;
+  for (int i = 0; wanted && i < p->num_scales; i++) {
+    if (ot_text_equal(p->scales[i].name, wanted)) {
+      b->scale = i;
+      return OT_OK;
+    }
+    ot_text_appendf(&names, "%s%s", i > 0 ? ", " : "", p->scales[i].name);
+  }
+  OT_CHECK(!wanted, OT_USAGE, "--scale: the ladder has no \"%s\" (it has %s)", wanted,
+           ot_text_builder_text(&names));
   return OT_OK;
 }
 
@@ -207,6 +230,7 @@ static ot_status begin_losses(bisection *b) {
   const ot_ledger *const l = b->ledger;
   const ot_options *const o = b->command->options;
   int looks = 1;
+  OT_TRY(find_scale(b));
   b->pairs =
       ot_options_given(o, "pairs") ? (int)ot_options_integer(o, "pairs") : l->policy.looks.pairs[0];
   OT_CHECK(b->pairs <= l->policy.seeds.count, OT_USAGE, "--pairs %d: the policy has %d seeds",
@@ -217,7 +241,7 @@ static ot_status begin_losses(bisection *b) {
     ot_ledger_job job;
     const ot_node *run;
     OT_TRY(find_recorded(b, k, &job, &run));
-    if (k == 0) b->rounding = ot_ledger_find_rounding(l, 0, ot_record_real(run, "loss"));
+    if (k == 0) b->rounding = ot_ledger_find_rounding(l, b->scale, ot_record_real(run, "loss"));
   }
   return OT_OK;
 }
@@ -363,6 +387,7 @@ static void write_answer(const bisection *b, int64_t low, int64_t high, ot_json_
     ot_node_write_json(ot_node_child(b->merge[high]->tree, "stack"), "stack", json);
     return;
   }
+  ot_json_text(json, "scale", scale_of(b)->name);
   ot_json_integer(json, "pairs", b->pairs);
   ot_json_real(json, "difference", d->value);
   ot_json_array(json, "ci");
@@ -407,6 +432,8 @@ static ot_status search(bisection *b) {
       puts("{\"looks\": 1, \"line\": null}");
     else
       printf("%s: nothing to search\n", wording_of(b)->same);
+    if (!b->merge && b->ledger->policy.num_scales > 1)
+      fprintf(stderr, "note: at %s; --scale names another scale\n", scale_of(b)->name);
     return OT_OK;
   }
   OT_TRY(halve(b, &low, &high));
@@ -419,8 +446,11 @@ ot_status ot_ledger_bisect(ot_ledger_command *c) {
                  .lead = "",
                  .program = ot_options_text(c->options, "program")};
   const bool commits = ot_options_given(c->options, "commits");
+  const bool keys = ot_options_given(c->options, "against");
+  OT_CHECK(commits || keys || !ot_options_given(c->options, "scale"), OT_USAGE,
+           "--scale is of --commits and --against: bases are compared by their bits");
   if (!commits) {
-    OT_TRY(ot_options_given(c->options, "against") ? list_keys(&b) : list_merges(&b));
+    OT_TRY(keys ? list_keys(&b) : list_merges(&b));
     return search(&b);
   }
   ot_failure failure = {0};

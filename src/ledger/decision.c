@@ -69,3 +69,10 @@ double ot_ledger_shrink(const ot_ledger_prior *prior, const ot_measured *e) {
 }
 
 double ot_smallest_effect(double sd, int pairs) { return sd * (1.96 + 0.84) / sqrt(pairs - 2.0); }
+
+double ot_ledger_move_within(const double *moves, int count, double coverage) {
+  double squares = 0;
+  if (count == 0) return INFINITY;
+  for (int i = 0; i < count; i++) squares += moves[i] * moves[i] / count;
+  return ot_student_quantile(0.5 + coverage / 2, count) * sqrt(squares);
+}

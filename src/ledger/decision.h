@@ -71,3 +71,7 @@ double ot_ledger_shrink(const ot_ledger_prior *prior, const ot_measured *estimat
 // The smallest ln m that `pairs` (> 2) pairs of standard deviation `sd` in ln C find with 80 %, at
 // a two-sided 5 %: n = (1.96 + 0.84)^2 (sd / ln m)^2 + 2.
 double ot_smallest_effect(double sd, int pairs);
+
+// How far a value drawn like `moves` [count] is from 0 with probability `coverage`: t of `count`
+// degrees of freedom times their root mean square. Infinite with none.
+double ot_ledger_move_within(const double *moves, int count, double coverage);

@@ -66,8 +66,27 @@ static void predict_base(const ot_baseline *base, double ln_compute, ot_measured
 
 // ---- a change ----
 
-static void predict_change(const ot_baseline *base, const ot_changed *changed, double extra,
-                           ot_measured *out) {
+// How far ln m of other changes moved from the first scale to the second, by their newest looks.
+// One whose pairs differ by rounding alone is no change, and tells nothing of others.
+static int list_moves(const ot_ledger *l, const char *change, double *moves, int most) {
+  const ot_ledger_scale *const scales = l->policy.scales;
+  int count = 0;
+  for (int64_t i = 0; i < l->record.count && count < most; i++) {
+    const ot_node *const look = l->record.line[i].tree;
+    const char *const of = ot_record_text(look, "change");
+    if (!ot_text_equal(l->record.line[i].kind, "look") || ot_text_equal(of, change)) continue;
+    if (ot_record_find(&l->record, "look", "change", of)->tree != look) continue;
+    if (ot_text_equal(ot_record_text(look, "by_rounding"), "true")) continue;
+    const ot_node *const ln_m = ot_node_child(look, "ln_m");
+    if (!ln_m) continue;
+    const double move = ot_record_real(ln_m, scales[1].name) - ot_record_real(ln_m, scales[0].name);
+    if (isfinite(move)) moves[count++] = move;
+  }
+  return count;
+}
+
+void ot_ledger_predict_change(const ot_baseline *base, const ot_changed *changed, double extra,
+                              double move, ot_measured *out) {
   const int s = base->scales - 1;
   ot_baseline *const below = &(ot_baseline){0};
   ot_multiplier m;
@@ -76,12 +95,23 @@ static void predict_change(const ot_baseline *base, const ot_changed *changed, d
   ot_multiplier_estimate(below, changed, base->ln_compute[s], &m);
   const ot_measured ln_m = s == 1 ? m.mean : m.at_target;
   const double se = hypot(ln_m.se, m.pair_sd[s - 1] / sqrt(base->seeds));
-  const ot_measured x = ot_measured_of(ln_m.value + extra, se, base->seeds, coverage);
+  ot_measured x = ot_measured_of(ln_m.value + extra, se, base->seeds, coverage);
+  x.low = x.value - hypot(x.value - x.low, move);
+  x.high = x.value + hypot(x.high - x.value, move);
   double mean = 0;
   for (int k = 0; k < base->seeds; k++) mean += base->loss[s][k] / base->seeds;
   out->value = mean + ot_baseline_loss_at(base, s, x.value);
+  out->low = out->high = NAN;
+  if (!isfinite(move)) return;
   out->low = mean + ot_baseline_loss_at(base, s, x.high);
   out->high = mean + ot_baseline_loss_at(base, s, x.low);
+}
+
+static double find_move(const ot_ledger *l, const ot_ledger_job *job) {
+  enum { MOST = 256 };
+  double moves[MOST];
+  if (job->arm.scale > 1) return 0;
+  return ot_ledger_move_within(moves, list_moves(l, job->name, moves, MOST), coverage);
 }
 
 // The runs that a prediction takes; `found`: all are there, and finite.
@@ -116,10 +146,11 @@ ot_status ot_ledger_predict(ot_ledger *ledger, const ot_ledger_job *job, int pai
       log(job->model_flops / ot_ledger_forged(arm->changes, arm->num_changes, arm->scale));
   ot_measured loss;
   if (change)
-    predict_change(&b->base, &b->facts.arm, ln_compute - b->base.ln_compute[arm->scale], &loss);
+    ot_ledger_predict_change(&b->base, &b->facts.arm, ln_compute - b->base.ln_compute[arm->scale],
+                             find_move(ledger, job), &loss);
   else
     predict_base(&b->base, ln_compute, &loss);
-  if (!isfinite(loss.low) || !isfinite(loss.high) || isnan(loss.value)) return OT_OK;
+  if (!isfinite(loss.value)) return OT_OK;
   ot_json_writer line = ot_record_begin(&ledger->record, "predict", ledger->arena);
   ot_json_text(&line, "change", job->name);
   ot_json_text(&line, "scale", ledger->policy.scales[arm->scale].name);
@@ -164,6 +195,7 @@ int64_t ot_ledger_list_predictions(const ot_ledger *l, ot_ledger_prediction **ou
                                 .low = ot_record_bound(line, "ci", 0),
                                 .high = ot_record_bound(line, "ci", 1)};
     p->found = find_loss(l, p, ot_record_text(line, "base"));
+    p->bounded = !isnan(p->low) && !isnan(p->high);
     p->held = p->low <= p->found && p->found <= p->high;
   }
   return count;

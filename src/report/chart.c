@@ -79,17 +79,21 @@ static double power_below(double value) {
   return power;
 }
 
-int ot_scale_ticks(const ot_scale *scale, int wanted, double *ticks) {
+// Powers of ten times the first `factors` of 1, 2 and 5.
+static int log_ticks(const ot_scale *scale, int factors, double *ticks) {
+  static const double factor[] = {1, 2, 5};
   int count = 0;
-  // Measured values of a damaged or foreign file may have any size.
-  if (!(scale->maximum - scale->minimum < most)) return 0;
-  if (scale->log) {
-    if (!(scale->minimum > 0)) return 0;
-    for (double t = power_below(scale->minimum); t <= scale->maximum; t *= 10) {
-      if (t >= scale->minimum && count < OT_SCALE_TICKS) ticks[count++] = t;
+  for (double power = power_below(scale->minimum); power <= scale->maximum; power *= 10) {
+    for (int i = 0; i < factors; i++) {
+      const double t = power * factor[i];
+      if (t >= scale->minimum && t <= scale->maximum && count < OT_SCALE_TICKS) ticks[count++] = t;
     }
-    return count;
   }
+  return count;
+}
+
+static int even_ticks(const ot_scale *scale, int wanted, double *ticks) {
+  int count = 0;
   const double rough = (scale->maximum - scale->minimum) / wanted;
   if (!(rough > 0)) return 0;
   const double power = power_below(rough);
@@ -100,6 +104,18 @@ int ot_scale_ticks(const ot_scale *scale, int wanted, double *ticks) {
     ticks[count++] = (double)i * step;
   }
   return count;
+}
+
+int ot_scale_ticks(const ot_scale *scale, int wanted, double *ticks) {
+  enum { FEWEST = 3 };
+  // Measured values of a damaged or foreign file may have any size.
+  if (!(scale->maximum - scale->minimum < most)) return 0;
+  if (!scale->log) return even_ticks(scale, wanted, ticks);
+  if (!(scale->minimum > 0)) return 0;
+  const int powers = log_ticks(scale, 1, ticks);
+  if (powers >= FEWEST) return powers;
+  const int count = log_ticks(scale, 3, ticks);
+  return count >= FEWEST ? count : even_ticks(scale, wanted, ticks);
 }
 
 const char *ot_tick_text(ot_arena *arena, double tick,

@@ -43,8 +43,9 @@ typedef struct ot_scale {
 
 double ot_scale_at(const ot_scale *scale, double value);
 
-// Round values within the scale, about `wanted` of them: 1, 2 or 5 times powers of ten; with log,
-// powers of ten.
+// Round values within the scale, about `wanted` of them: 1, 2 or 5 times powers of ten; with log
+// powers of ten, where there are fewer than three also 2 and 5 times those, and within a factor of
+// a few the values of a scale without log.
 //   ticks  [OT_SCALE_TICKS]
 int ot_scale_ticks(const ot_scale *scale, int wanted, double *ticks);
 

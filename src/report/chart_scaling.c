@@ -92,7 +92,7 @@ static void put_axes(const scaling_chart *c) {
   ot_arena *const arena = c->out->arena;
   double ticks[OT_SCALE_TICKS];
   const double bottom = TOP + HEIGHT;
-  const int count = ot_scale_ticks(&c->y, 0, ticks);
+  const int count = ot_scale_ticks(&c->y, 6, ticks);
   for (int i = 0; i < count; i++) {
     const double y = ot_scale_at(&c->y, ticks[i]);
     ot_chart_line(c->out, "grid", (ot_box){LEFT, y, OT_CHART_WIDTH - LEFT - RIGHT, 0});

@@ -50,7 +50,6 @@ ot_ledger_page ot_ledger_page_of(const ot_ledger *l) {
   }
   if (p.num_merges > 0) p.kept = count_kept(p.merges[p.num_merges - 1]);
   p.num_predictions = ot_ledger_list_predictions(l, &p.predictions);
-  for (int64_t i = 0; i < p.num_predictions; i++) p.num_held += p.predictions[i].held;
   return p;
 }
 
@@ -75,7 +74,10 @@ static void put_row(const ot_ledger_row *row, ot_text_builder *out) {
 }
 
 const char *ot_ledger_prediction_word(const ot_ledger_prediction *p) {
-  return isnan(p->found) ? "not run yet" : p->held ? "held" : "missed";
+  return isnan(p->found) ? "not run yet"
+         : !p->bounded   ? "no interval"
+         : p->held       ? "held"
+                         : "missed";
 }
 
 void ot_ledger_print_predictions(const ot_ledger_page *page, const char *change,
@@ -83,8 +85,11 @@ void ot_ledger_print_predictions(const ot_ledger_page *page, const char *change,
   for (int64_t i = 0; i < page->num_predictions; i++) {
     const ot_ledger_prediction *const p = &page->predictions[i];
     if (change && !ot_text_equal(p->change, change)) continue;
-    ot_text_appendf(out, "predicted for %s at %s: loss %.4f [%.4f, %.4f]", p->change, p->scale,
-                    p->loss, p->low, p->high);
+    ot_text_appendf(out, "predicted for %s at %s: loss %.4f", p->change, p->scale, p->loss);
+    if (p->bounded)
+      ot_text_appendf(out, " [%.4f, %.4f]", p->low, p->high);
+    else
+      ot_text_put(out, " (no other change tells how far multipliers move between scales)");
     if (!isnan(p->found)) ot_text_appendf(out, ", found %.4f", p->found);
     ot_text_appendf(out, ": %s\n", ot_ledger_prediction_word(p));
   }

@@ -22,7 +22,7 @@ typedef struct ot_ledger_page {
   int64_t num_rows, num_merges;
   ot_ledger_row *rows;     // [num_rows] in the order of their proposals
   const ot_node **merges;  // [num_merges]
-  int64_t num_predictions, num_held;
+  int64_t num_predictions;
   ot_ledger_prediction *predictions;  // [num_predictions]
 } ot_ledger_page;
 
@@ -32,7 +32,7 @@ void ot_ledger_print(const ot_ledger_page *page, ot_text_builder *out);
 // Losses that were predicted, and what came; of `change` alone unless it is null.
 void ot_ledger_print_predictions(const ot_ledger_page *page, const char *change,
                                  ot_text_builder *out);
-// "held", "missed", "not run yet".
+// "held", "missed", "no interval", "not run yet".
 const char *ot_ledger_prediction_word(const ot_ledger_prediction *prediction);
 const char *ot_ledger_json(const ot_ledger_page *page);
 void ot_ledger_print_html(const ot_ledger_page *page, ot_text_builder *out);

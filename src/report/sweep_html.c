@@ -193,26 +193,10 @@ static void find_scales(drawing *d) {
                     .to = TOP};
 }
 
-// 1, 2 and 5 times powers of ten within a logarithmic scale that spans more than a factor of 8.
-static int find_log_ticks(const ot_scale *scale, double *ticks) {
-  static const double steps[] = {1, 2, 5};
-  int count = 0;
-  double power = 1;
-  while (power > scale->minimum) power /= 10;
-  while (power * 10 <= scale->minimum) power *= 10;
-  for (; power <= scale->maximum && count + 3 <= OT_SCALE_TICKS; power *= 10) {
-    for (int i = 0; i < OT_COUNT(steps); i++) {
-      const double tick = steps[i] * power;
-      if (tick >= scale->minimum && tick <= scale->maximum) ticks[count++] = tick;
-    }
-  }
-  return count;
-}
-
 static void put_value_ticks(const drawing *d) {
   ot_text_builder *const out = d->s->out;
   double ticks[OT_SCALE_TICKS];
-  const int count = d->y.log ? find_log_ticks(&d->y, ticks) : ot_scale_ticks(&d->y, 5, ticks);
+  const int count = ot_scale_ticks(&d->y, 5, ticks);
   for (int i = 0; i < count; i++) {
     const double y = ot_scale_at(&d->y, ticks[i]);
     ot_chart_line(out, "grid", (ot_box){LEFT, y, OT_CHART_WIDTH - LEFT - RIGHT, 0});

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "fixtures/ledger/values.h"
 #include "ledger/decision.h"
+#include "ledger/preregistration.h"
 
 static void expect_near(const char *what, double value, double expected, double tolerance) {
   const double scale = fmax(fabs(expected), 1e-3);
@@ -297,6 +298,79 @@ static void three_looks_keep_the_error(void **state) {
   assert_true(claims / n <= above(0.025));
 }
 
+// Two scales, each with runs at other budgets.
+static void draw_two_scales(simulation *s, ot_baseline *base, ot_changed *changed) {
+  draw(s, base, changed);
+  base->scales = base->budgets = 2;
+  base->along_ladder = false;
+  base->factor[0] = 0.7;
+  base->factor[1] = 1.4;
+  for (int i = 0; i < 4; i++) {
+    const double at = base->ln_compute[i / 2], other = at + log(base->factor[i % 2]);
+    for (int k = 0; k < s->pairs; k++)
+      base->budget_loss[i / 2][i % 2][k] = base->loss[i / 2][k] + truth(other) - truth(at);
+  }
+}
+
+// A change of ln m `ln_m` at the first of two scales and `ln_m + move` at the second.
+static void draw_change(simulation *s, const ot_baseline *base, double move, ot_changed *changed) {
+  for (int i = 0; i < 2; i++) {
+    changed->ln_compute[i] = base->ln_compute[i];
+    for (int k = 0; k < s->pairs; k++) {
+      const double at = base->ln_compute[i];
+      changed->loss[i][k] = base->loss[i][k] - truth(at) + truth(at + s->ln_m + i * move) +
+                            s->sd * (k % 2 ? 0.4 : 0.2) * normal(s);
+    }
+  }
+}
+
+typedef struct foretold {
+  int others;      // changes that have been at both scales
+  int held, bare;  // predictions that held; with the noise of pairs alone
+} foretold;
+
+static void foretell(simulation *s, foretold *f) {
+  enum { MOST = 8 };
+  const double spread = 0.03;
+  double moves[MOST];
+  ot_baseline base;
+  ot_changed changed;
+  ot_measured loss;
+  draw_two_scales(s, &base, &changed);
+  for (int i = 0; i <= f->others; i++) {
+    s->ln_m = 0.05 + 0.05 * normal(s);
+    draw_change(s, &base, spread * normal(s), &changed);
+    ot_multiplier m;
+    ot_multiplier_estimate(&base, &changed, NAN, &m);
+    if (i < f->others) moves[i] = m.ln_m[1].value - m.ln_m[0].value;
+  }
+  double found = 0;
+  for (int k = 0; k < s->pairs; k++) found += changed.loss[1][k] / s->pairs;
+  const double move = ot_ledger_move_within(moves, f->others, 0.95);
+  ot_ledger_predict_change(&base, &changed, 0, move, &loss);
+  f->held += loss.low <= found && found <= loss.high;
+  ot_ledger_predict_change(&base, &changed, 0, 0, &loss);
+  f->bare += loss.low <= found && found <= loss.high;
+}
+
+// From one scale, a change's loss at the next is within what other changes moved; the noise of
+// pairs alone says too much.
+static void predictions_from_one_scale_hold(void **state) {
+  (void)state;
+  static const int others[] = {1, 3, 8};
+  for (int i = 0; i < OT_COUNT(others); i++) {
+    foretold f = {.others = others[i]};
+    for (int t = 0; t < trials(); t++)
+      foretell(&(simulation){(uint64_t)(20000000 + t + 1000000 * i), 0, 4, 0, 0.003}, &f);
+    const double n = trials();
+    print_message("%d other changes: %.2f %% of predictions held, %.2f %% by pairs alone\n",
+                  f.others, 100 * f.held / n, 100 * f.bare / n);
+    assert_true(f.held / n >= 1 - above(0.05));
+    assert_true(f.bare / n < 0.8);
+  }
+  assert_true(isinf(ot_ledger_move_within(NULL, 0, 0.95)));
+}
+
 static void verdicts_follow_the_margins(void **state) {
   (void)state;
   const ot_ledger_margins margins = {1.01, 0.99, 0.005, 1.3};
@@ -342,6 +416,7 @@ int main(void) {
       cmocka_unit_test(designs_have_resolution_four),
       cmocka_unit_test(intervals_cover_and_null_changes_are_not_claimed),
       cmocka_unit_test(three_looks_keep_the_error),
+      cmocka_unit_test(predictions_from_one_scale_hold),
       cmocka_unit_test(verdicts_follow_the_margins),
       cmocka_unit_test(four_pairs_find_two_percent),
   };

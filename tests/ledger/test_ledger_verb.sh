@@ -182,6 +182,8 @@ grep -q "base-2.yaml, by the merge of line" out.txt || { cat out.txt; fail "the 
 sed 's/{lr: 1e-2}/{eps: 1.1e-8, lr: 1.5e-2, weight_decay: 0.2}/; s/micro_batch_size: 8/micro_batch_size: 4/' run.yaml >other.yaml
 bad "$orthant" ledger bisect --against other.yaml
 grep -q "^the first key that changes the loss: optimizer.lr=1.5e-2 (2 looks)$" out.txt || { cat out.txt err.txt; fail "the key"; }
+expect 2 'no "huge" (it has small)' "$orthant" ledger bisect --against other.yaml --scale huge
+expect 2 "is of --commits and --against" "$orthant" ledger bisect --scale small
 sed 's/{lr: 1e-2}/{eps: 1.1e-8, lr: 1e-2}/' run.yaml >other.yaml
 succeed "$orthant" ledger bisect --against other.yaml
 grep -q "nothing to search" out.txt && grep -q "seeds explain it" err.txt || { cat out.txt err.txt; fail "rounding is no loss"; }
@@ -305,6 +307,51 @@ for scale, steps in (("s1", 10), ("s2", 20), ("s3", 40)):
     assert abs(flops("muon", scale) - flops("base", scale) - more) < 1, (scale, flops("muon", scale) - flops("base", scale), more)
 PY
 
+# ---- from one scale, a prediction is as wide as other changes moved; keys are judged at a scale ----
+mkdir -p two/changes
+cat >two/policy.yaml <<'YAML'
+base: ../run.yaml
+metric: {tokens: 256}
+ladder: [{name: s1, tokens: 640}, {name: s2, tokens: 1280}]
+seeds: {base: 7, count: 2}
+slope: {factors: [0.6, 1.6], seeds: 2}
+looks: {pairs: [2]}
+audit: none
+YAML
+succeed "$orthant" ledger add cold --ledger two --set optimizer.lr=1e-3
+succeed "$orthant" ledger add cool --ledger two --set optimizer.lr=0.8e-2
+for change in cold cool; do
+  succeed "$orthant" ledger run $change --ledger two --jobs 2
+  "$orthant" ledger look $change --ledger two >out.txt || [ $? = 1 ]
+done
+succeed "$orthant" ledger report --ledger two --json
+python3 - <<'PY' || fail "predictions from one scale"
+import json
+lines = [json.loads(l) for l in open("two/ledger.jsonl")]
+p = {l["change"]: l for l in lines if l["kind"] == "predict"}
+look = next(l for l in lines if l["kind"] == "look" and l["change"] == "cold")
+assert p["cold"]["ci"] == [None, None] and p["cold"]["scale"] == "s2", p
+low, high = p["cool"]["ci"]
+assert low < p["cool"]["loss"] < high, p
+# At least t of one degree of freedom times the move of the other change, by the slope of the baseline.
+slope = look["slope"]["s2"]
+move = abs(look["ln_m"]["s2"] - look["ln_m"]["s1"])
+assert high - low > 12.7 * move * slope, (p, move, slope)
+words = {r["change"]: r["result"] for r in json.load(open("out.txt"))["predictions"]}
+assert words["cold"] == "no interval" and words["cool"] in ("held", "missed"), words
+PY
+sed 's/{lr: 1e-2}/{lr: 1e-3}/' run.yaml >other.yaml
+for scale in s1 s2; do
+  "$orthant" ledger bisect --against other.yaml --ledger two --scale $scale >out.txt 2>err.txt || [ $? = 1 ]
+  python3 - $scale <<'PY' || { cat err.txt; fail "the difference at $scale"; }
+import json, re, statistics, sys
+runs = [l for l in map(json.loads, open("two/ledger.jsonl")) if l["kind"] == "run" and l["scale"] == sys.argv[1] and l["budget"] == 1]
+mean = lambda change: statistics.mean(r["loss"] for r in runs if r["change"] == change)
+found = float(re.search("the loss differs by (\\S+) .* in 2 pairs at " + sys.argv[1], open("err.txt").read())[1])
+assert abs(found / (mean("cold") - mean("base")) - 1) < 0.01, (found, mean("cold") - mean("base"))
+PY
+done
+
 # ---- a stack whose sums are biased at the ranks of the target is vetoed ----
 cat >run-32.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 16, intermediate_size: 32, num_hidden_layers: 1,
@@ -345,6 +392,21 @@ for metrics in killed/runs/*/metrics.jsonl; do
   step=$(sed -n 's/^{"step":\([0-9]*\).*/\1/p' "$metrics" | tail -n 1)
   [ "${step:-0}" -lt 4000 ] || fail "a training went on to step $step"
 done
+# A script that does not exec: what it started ends with the ledger, too.
+printf '#!/bin/sh\nsleep 300 &\necho $! >sleeping\nwait\n' >slow.sh && chmod +x slow.sh
+for number in KILL TERM; do
+  rm -f sleeping
+  "$orthant" ledger rerun 1 --program slow.sh >out.txt 2>err.txt &
+  ledger_process=$!
+  for _ in $(seq 300); do [ -s sleeping ] && break; sleep 0.05; done
+  trainings=$(cat sleeping)
+  [ -n "$(alive)" ] || fail "the script runs nothing"
+  kill -s $number $ledger_process
+  wait $ledger_process 2>/dev/null || true
+  for _ in $(seq 100); do [ -z "$(alive)" ] && break; sleep 0.05; done
+  [ -z "$(alive)" ] || { kill -9 $(alive); fail "$number: what a script started outlives its ledger"; }
+done
+
 # ---- bits a byte: the same runs in another unit ----
 mkdir -p bits && sed 's/tokens: 512}/tokens: 512, name: bits_per_byte}/; s/^looks.*/looks: {pairs: [2]}/' ledger/policy.yaml >bits/policy.yaml
 succeed "$orthant" ledger fit --ledger bits --jobs 2

@@ -307,9 +307,14 @@ static void scales_map_ends_to_ends_and_have_round_ticks(void **state) {
   const ot_scale logarithmic = {.log = true, .minimum = 8, .maximum = 512, .from = 0, .to = 60};
   assert_float_equal(ot_scale_at(&logarithmic, 64), 30, 1e-9);
   assert_float_equal(ot_scale_at(&logarithmic, 512), 60, 1e-9);
-  assert_int_equal(ot_scale_ticks(&logarithmic, 0, ticks), 2);
+  assert_int_equal(ot_scale_ticks(&logarithmic, 8, ticks), 6);  // 10 20 50 ... 500
   assert_float_equal(ticks[0], 10, 1e-12);
-  assert_float_equal(ticks[1], 100, 1e-12);
+  assert_float_equal(ticks[5], 500, 1e-9);
+  const ot_scale wide = {.log = true, .minimum = 8, .maximum = 1e5};
+  assert_int_equal(ot_scale_ticks(&wide, 8, ticks), 5);  // powers of ten
+  const ot_scale narrow = {.log = true, .minimum = 1.2e6, .maximum = 1.9e6};
+  assert_int_equal(ot_scale_ticks(&narrow, 8, ticks), 8);  // 1.2 1.3 ... 1.9
+  assert_float_equal(ticks[0], 1.2e6, 1e-3);
 }
 
 int main(void) {
