@@ -4,6 +4,7 @@
 #include "measure/measure.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -51,9 +52,12 @@ static ot_status time_kernel(const subject *s, const time_budget *how, ot_timing
   results[0] = (ot_tensor){.data = blocks[1], .type = s->out};
   bool enough = blocks[0] && blocks[1];
   for (int i = 0; i < s->num_in; i++) {
-    blocks[2 + i] = calloc(1, (size_t)ot_type_bytes(&s->in[i]));
+    const size_t bytes = (size_t)ot_type_bytes(&s->in[i]);
+    blocks[2 + i] = malloc(bytes);
     in[i] = (ot_tensor){.data = blocks[2 + i], .type = s->in[i]};
     enough = enough && blocks[2 + i];
+    // All pages that were never written would be one page of zeros, which caches hold.
+    if (blocks[2 + i]) memset(blocks[2 + i], OT_FLOAT_BYTE, bytes);
   }
   const ot_kernel_call call = {
       .attributes = &attributes, .in = in, .out = results, .workspace = blocks[0]};

@@ -26,8 +26,8 @@ typedef struct timer {
   int per_host;
   bool quick;
   ot_group_kind group;
-  int size, index;  // of the group; of this rank in it
-  char *memory;     // [4 * the largest size]
+  int size, index;        // of the group; of this rank in it
+  ot_link_memory memory;  // for the largest size
   double own[ROUNDS];
   double *all;  // [ranks][ROUNDS]
 } timer;
@@ -60,14 +60,16 @@ static ot_status exchange(const timer *t, ot_comm_call *call) {
   return OT_OK;
 }
 
-static ot_status run_round(timer *t, const ot_comm_call *call, int64_t bytes, int round) {
+static ot_status run_round(timer *t, const ot_link_call *call, int64_t bytes, int round) {
   const bool message = call->kind == OT_COMM_SEND;
   const bool last = message ? t->index == 0 : round % t->size == t->index;
-  ot_comm_call own = *call;
+  ot_comm_call own = ot_link_call_make(call, bytes, t->size, &t->memory);
+  OT_ASSERT(ot_comm_workspace(&own, t->size) <= 2 * bytes);
+  own.group = t->group;
   OT_TRY(meet(t));
   if (last) enter_late();
   const double begin_s = ot_clock_s();
-  OT_TRY(message ? exchange(t, &own) : ot_comm_run(t->comm, call));
+  OT_TRY(message ? exchange(t, &own) : ot_comm_run(t->comm, &own));
   const double own_s = ot_clock_s() - begin_s;
   const bool all = bytes >= LONG_BYTES && !message;
   t->own[round] = last ? own_s / (message ? 2 : 1) : all ? own_s - entry_delay_s : 0;
@@ -100,7 +102,7 @@ static ot_status gather(timer *t, int rounds, ot_timing *out) {
   return OT_OK;
 }
 
-static ot_status time_size(timer *t, const ot_comm_call *call, int64_t bytes, ot_timing *out) {
+static ot_status time_size(timer *t, const ot_link_call *call, int64_t bytes, ot_timing *out) {
   const int least = t->size + 1 > LEAST_ROUNDS && t->size < ROUNDS ? t->size + 1 : LEAST_ROUNDS;
   for (int i = 0; i < least; i++) OT_TRY(run_round(t, call, bytes, i));
   OT_TRY(gather(t, least, out));
@@ -149,10 +151,7 @@ static ot_status fit_call(timer *t, const ot_link_call *call, ot_arena *arena,
   int count = 0;
   while (count < OT_LINK_SIZES) {
     const int64_t bytes = ot_link_bytes[count];
-    ot_comm_call one = ot_link_call_make(call, bytes, t->size, t->memory);
-    one.group = t->group;
-    OT_ASSERT(ot_comm_workspace(&one, t->size) <= 2 * bytes);
-    OT_TRY(time_size(t, &one, bytes, &timings[count++]));
+    OT_TRY(time_size(t, call, bytes, &timings[count++]));
     if (count >= LEAST_SIZES && timings[count - 1].seconds > most_s / LEAST_ROUNDS) break;
   }
   *out = fit(call, timings, count, arena);
@@ -238,13 +237,13 @@ ot_status ot_measure_host_links(const ot_host_links_request *request, ot_arena *
   const int64_t largest = ot_link_bytes[OT_LINK_SIZES - 1];
   const size_t ranks = (size_t)ot_comm_size(request->comm);
   timer t = {.comm = request->comm, .per_host = request->per_host, .quick = request->quick};
-  t.memory = calloc(4, (size_t)largest + 64);
   t.all = calloc(ranks * ROUNDS, sizeof *t.all);
   *out = (ot_measured_links){0};
-  ot_status status = t.memory && t.all ? OT_OK : ot_fail(OT_ENVIRONMENT, "bench: out of memory");
+  ot_status status = ot_link_memory_create(largest, request->per_host, &t.memory);
+  if (!t.all) status = ot_fail(OT_ENVIRONMENT, "bench: out of memory");
   status = ot_comm_agree(request->comm, status);
   if (status == OT_OK) status = measure(&t, arena, out);
-  free(t.memory);
+  ot_link_memory_destroy(&t.memory);
   free(t.all);
   return status;
 }

@@ -16,6 +16,8 @@
 
 enum { OT_TIMINGS_MOST = 192 };
 
+enum { OT_FLOAT_BYTE = 0x3f };  // repeated: a float or a double between 0 and 1
+
 typedef struct ot_timings {
   int64_t count;                    // runs, of which the first OT_TIMINGS_MOST are kept
   double total_s;                   // of all runs
@@ -131,9 +133,21 @@ enum { OT_LINK_CALLS = 6, OT_LINK_SIZES = 6 };
 extern const ot_link_call ot_link_calls[OT_LINK_CALLS];  // the last one is a message
 extern const int64_t ot_link_bytes[OT_LINK_SIZES];       // ascending
 
-// The call with `bytes` in a group of `size` ranks; `memory` has 4 * bytes. Of a message only the
-// peer is missing.
-ot_comm_call ot_link_call_make(const ot_link_call *call, int64_t bytes, int size, char *memory);
+// Memory of the calls of one rank: each call uses the next part.
+typedef struct ot_link_memory {
+  char *block;  // [parts * part_bytes]
+  int64_t part_bytes;
+  int parts, next;
+} ot_link_memory;
+
+// For calls of `bytes`, on one of `ranks` ranks of a host. OT_ENVIRONMENT without enough memory.
+ot_status ot_link_memory_create(int64_t bytes, int ranks, ot_link_memory *memory);
+void ot_link_memory_destroy(ot_link_memory *memory);
+
+// The call with `bytes` in a group of `size` ranks, in the next part. Writes what it sends, as the
+// kernels of a step do. Of a message only the peer is missing.
+ot_comm_call ot_link_call_make(const ot_link_call *call, int64_t bytes, int size,
+                               ot_link_memory *memory);
 
 // Its rates from the timings of the first `count` sizes. In `arena`.
 ot_collective_rates ot_link_fit(const ot_link_call *call, const ot_timing *timings, int count,
