@@ -3,11 +3,13 @@
 // it.
 #include "simulate/shared_cores.h"
 
+#include "base/sort.h"
 #include "simulate/price_measured.h"
 
 enum { MOST_PLAYS = 6 };
 
 static const double close_enough = 0.002;
+static const double rounding = 1e-9;
 
 // Seconds of a collective in which its members move data. Ranks that are processes of several hosts
 // sleep while they wait for each other and for links: the bytes as within a host, without latency;
@@ -34,18 +36,18 @@ static double moving_s(const ot_simulation *simulation, const ot_task *task, dou
   return bytes_s < seconds ? bytes_s : seconds;
 }
 
-// Core seconds of one span; `threads` cores for a kernel. If a collective has more members than
-// cores, they take turns; its price includes that.
-static double busy_s(const ot_simulation *simulation, const ot_span *span, const ot_task *task) {
+// Cores that one rank uses during a span; `threads` of them for a kernel. If a collective has more
+// members than cores, they take turns; its price includes that.
+static double cores_of(const ot_simulation *simulation, const ot_span *span, const ot_task *task) {
   const int cores = simulation->cluster->measured.cores;
-  double seconds = span->end_s - span->start_s;
+  const double seconds = span->end_s - span->start_s;
   switch (task->kind) {
     case OT_TASK_COMPUTE:
-      return seconds * task->attributes.threads;
+      return task->attributes.threads;
     case OT_TASK_COLLECTIVE: {
       const int members = task->attributes.group_size;
-      seconds = moving_s(simulation, task, seconds);
-      return members > cores ? seconds * cores / members : seconds;
+      const double share = seconds > 0 ? moving_s(simulation, task, seconds) / seconds : 0;
+      return members > cores ? share * cores / members : share;
     }
     case OT_TASK_SEND:
     case OT_TASK_RECEIVE:
@@ -57,17 +59,30 @@ static double busy_s(const ot_simulation *simulation, const ot_span *span, const
   OT_UNREACHABLE();
 }
 
-// Core seconds of one rank.
-static double work_s(const ot_simulation *simulation, const ot_timeline *timeline,
-                     const ot_schedule *schedule) {
+// When cores become busy, or (below 0) idle.
+typedef struct change {
+  double at_s, cores;
+} change;
+
+static int compare_changes(const void *a, const void *b, const void *context) {
+  (void)context;
+  const change *const x = a, *const y = b;
+  return (x->at_s > y->at_s) - (x->at_s < y->at_s);
+}
+
+// Appends the changes by the ranks of one stage; returns the end of the list.
+static change *list_changes(const ot_simulation *simulation, const ot_timeline *timeline,
+                            const ot_schedule *schedule, double ranks, change *list) {
   const ot_order *const order = &schedule->orders[timeline->order];
-  double sum_s = 0;
   for (int64_t i = 0; i < timeline->num_spans; i++) {
     const ot_span *const span = &timeline->spans[i];
     const ot_segment *const segment = &schedule->segments[order->entries[span->entry].segment];
-    sum_s += busy_s(simulation, span, &segment->tasks[span->task]);
+    const double cores = ranks * cores_of(simulation, span, &segment->tasks[span->task]);
+    if (cores == 0 || span->end_s <= span->start_s) continue;
+    *list++ = (change){span->start_s, cores};
+    *list++ = (change){span->end_s, -cores};
   }
-  return sum_s;
+  return list;
 }
 
 int64_t ot_timeline_meetings(const ot_timeline *timeline, const ot_schedule *schedule) {
@@ -82,21 +97,45 @@ int64_t ot_timeline_meetings(const ot_timeline *timeline, const ot_schedule *sch
   return count;
 }
 
-// Time in which the cores can do the work of all ranks; more ranks than cores take turns, find
-// cold caches, and leave cores idle while a collective waits for a rank without its turn.
-static double least_s(const ot_pipeline_replay *replay, const ot_simulation *simulation,
-                      const ot_timeline *timelines) {
-  double sum_s = 0, meetings = 0;
-  for (int i = 0; i < replay->num_stages; i++) {
-    const ot_schedule *const schedule = replay->schedules[i];
-    meetings += (double)ot_timeline_meetings(&timelines[i], schedule) / replay->num_stages;
-    const double ranks = (double)schedule->ranks / replay->num_stages;
-    sum_s += ranks * work_s(simulation, &timelines[i], schedule);
-  }
+// Time that the step takes longer because the cores are fewer than what runs at once. All that runs
+// then advances equally slowly, so the step is that of ranks with cores of their own, moment by
+// moment as many times as long as more cores are wanted than there are.
+static double crowded_s(const ot_pipeline_replay *replay, const ot_simulation *simulation,
+                        const ot_timeline *timelines, ot_arena *arena) {
   const ot_measured_machine *const m = &simulation->cluster->measured;
   const ot_schedule *const first = replay->schedules[0];
-  if (first->ranks * first->threads <= m->cores) return sum_s / m->cores;
-  return sum_s / m->cores * (m->sharing > 1 ? m->sharing : 1) + meetings * m->turn_s;
+  const bool turns = first->ranks * first->threads > m->cores && m->sharing > 1;
+  int64_t spans = 0;
+  for (int i = 0; i < replay->num_stages; i++) spans += timelines[i].num_spans;
+  change *const changes = ot_arena_array(arena, 2 * spans + 1, sizeof *changes), *end = changes;
+  for (int i = 0; i < replay->num_stages; i++) {
+    const ot_schedule *const schedule = replay->schedules[i];
+    const double ranks = (double)schedule->ranks / replay->num_stages;
+    end = list_changes(simulation, &timelines[i], schedule, ranks, end);
+  }
+  ot_sort(changes, end - changes, sizeof *changes, (ot_ordering){compare_changes, NULL}, arena);
+  double wanted = 0, more_s = 0;
+  for (const change *c = changes; c < end; c++) {
+    wanted += c->cores;
+    const double seconds = c + 1 < end ? c[1].at_s - c->at_s : 0;
+    if (wanted <= m->cores * (1 + rounding)) continue;
+    more_s += seconds * (wanted / m->cores * (turns ? m->sharing : 1) - 1);
+  }
+  return more_s;
+}
+
+// Time in which ranks that take turns leave cores idle, because a collective waits for a rank
+// without its turn.
+static double idle_s(const ot_pipeline_replay *replay, const ot_simulation *simulation,
+                     const ot_timeline *timelines) {
+  const ot_measured_machine *const m = &simulation->cluster->measured;
+  const ot_schedule *const first = replay->schedules[0];
+  double meetings = 0;
+  if (first->ranks * first->threads <= m->cores) return 0;
+  for (int i = 0; i < replay->num_stages; i++) {
+    meetings += (double)ot_timeline_meetings(&timelines[i], replay->schedules[i]);
+  }
+  return meetings / replay->num_stages * m->turn_s;
 }
 
 static double longest_s(const ot_pipeline_replay *replay, const ot_timeline *timelines) {
@@ -127,7 +166,9 @@ ot_status ot_schedules_simulate_shared(const ot_pipeline_replay *replay,
   ot_simulation now = *simulation;
   now.stretch = *stretch = 1;
   OT_TRY(ot_schedules_simulate(replay, &now, arena, timelines));
-  const double wanted_s = least_s(replay, simulation, timelines);
+  const double wanted_s = longest_s(replay, timelines) +
+                          crowded_s(replay, simulation, timelines, arena) +
+                          idle_s(replay, simulation, timelines);
   // Two points below, or one below and one above.
   point below = {1, longest_s(replay, timelines)}, other = {0, 0};
   now.stretch = wanted_s / below.step_s;

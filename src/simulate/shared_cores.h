@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that share the cores of one measured machine. Other ranks use a core that one rank leaves
 // idle, so kernels slow down by less than the number of ranks per core if ranks wait for each
-// other; and ranks that move data use the cores that compute. In any case, the cores provide at
-// most their number of core seconds per second. Pure.
+// other; and ranks that move data use the cores that compute. At any moment, all that runs shares
+// the cores equally. Pure.
 #pragma once
 
 #include "schedule/timeline.h"
@@ -12,10 +12,10 @@
 // reductions on lanes of their own.
 int64_t ot_timeline_meetings(const ot_timeline *timeline, const ot_schedule *schedule);
 
-// As ot_schedules_simulate. If the cluster's cores are known and the work of all ranks, spread
-// evenly over them, takes longer than the step, kernels are stretched until the step takes as long
-// (Graham 1966: list scheduling is near that bound if ranks seldom wait). Replays the step up to
-// seven times. `stretch`: slowdown factor of kernels in the timelines; 0: from the cluster's
+// As ot_schedules_simulate. If the cluster's cores are known and at some moments fewer than what
+// runs, the step takes longer by that (egalitarian processor sharing, Kleinrock 1967): kernels are
+// stretched, all by the same factor, until the step takes as long. Replays the step up to seven
+// times. `stretch`: slowdown factor of kernels in the timelines; 0: from the cluster's
 // threads_per_core.
 ot_status ot_schedules_simulate_shared(const ot_pipeline_replay *replay,
                                        const ot_simulation *simulation, ot_arena *arena,
