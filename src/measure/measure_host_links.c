@@ -26,8 +26,8 @@ typedef struct timer {
   int per_host;
   bool quick;
   ot_group_kind group;
-  int size, index;        // of the group; of this rank in it
-  ot_link_memory memory;  // for the largest size
+  int size, index;  // of the group; of this rank in it
+  ot_link_memory memory;
   double own[ROUNDS];
   double *all;  // [ranks][ROUNDS]
 } timer;
@@ -234,12 +234,11 @@ static ot_status measure(timer *t, ot_arena *arena, ot_measured_links *out) {
 
 ot_status ot_measure_host_links(const ot_host_links_request *request, ot_arena *arena,
                                 ot_measured_links *out) {
-  const int64_t largest = ot_link_bytes[OT_LINK_SIZES - 1];
   const size_t ranks = (size_t)ot_comm_size(request->comm);
   timer t = {.comm = request->comm, .per_host = request->per_host, .quick = request->quick};
   t.all = calloc(ranks * ROUNDS, sizeof *t.all);
   *out = (ot_measured_links){0};
-  ot_status status = ot_link_memory_create(largest, request->per_host, &t.memory);
+  ot_status status = ot_link_memory_create(request->per_host, &t.memory);
   if (!t.all) status = ot_fail(OT_ENVIRONMENT, "bench: out of memory");
   status = ot_comm_agree(request->comm, status);
   if (status == OT_OK) status = measure(&t, arena, out);

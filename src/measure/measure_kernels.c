@@ -278,30 +278,57 @@ ot_status ot_measure_kernels(const ot_kernel_trials *trials, ot_arena *arena,
 
 // ---- ranks that share cores ----
 
-// Steps of `s` with one and with two ranks a core.
+enum { PAIRS = 9, QUICK_PAIRS = 1 };
+
+// Steps of a subject with one and with two ranks a core, in turn: what disturbs the machine for
+// longer than a pair does not change their ratio.
 typedef struct shared_steps {
-  double alone_s, shared_s;
+  double alone_s[PAIRS], shared_s[PAIRS];
+  int pairs;
   int64_t meetings;
 } shared_steps;
 
-static ot_status time_shared(const subject *s, int cores, bool quick, shared_steps *out) {
+static ot_status time_steps(const subject *s, int ranks, bool quick, double *seconds,
+                            int64_t *meetings) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  collection *const each = ot_arena_array(&arena, 2, sizeof *each);
-  ot_status status = OT_OK;
-  ot_kernel_trials trials = {.dtype = OT_F32, .threads = 1, .quick = quick};
-  const double steps = quick ? QUICK_STEPS : STEPS;
-  for (int i = 0; i < 2 * rounds_of(&trials) && status == OT_OK; i++) {
-    trials.ranks = cores * (1 + i % 2);
-    status = run_subject(s, &trials, &arena, &each[i % 2]);
-  }
-  if (status == OT_OK) {
-    *out = (shared_steps){ot_timings_fast_mean(each[0].seconds, each[0].count) / steps,
-                          ot_timings_fast_mean(each[1].seconds, each[1].count) / steps,
-                          each[1].meetings};
-  }
+  collection *const all = ot_arena_array(&arena, 1, sizeof *all);
+  const ot_kernel_trials trials = {.dtype = OT_F32, .ranks = ranks, .threads = 1, .quick = quick};
+  const ot_status status = run_subject(s, &trials, &arena, all);
+  *seconds = all->seconds[0] / (quick ? QUICK_STEPS : STEPS);
+  *meetings = all->meetings;
   ot_heap_release(&heap);
   return status;
+}
+
+static ot_status time_shared(const subject *s, int cores, bool quick, shared_steps *out) {
+  out->pairs = quick ? QUICK_PAIRS : PAIRS;
+  for (int i = 0; i < out->pairs; i++) {
+    OT_TRY(time_steps(s, cores, quick, &out->alone_s[i], &out->meetings));
+    OT_TRY(time_steps(s, 2 * cores, quick, &out->shared_s[i], &out->meetings));
+  }
+  return OT_OK;
+}
+
+static double median(const double *values, int count) {
+  ot_timings all = {0};
+  for (int i = 0; i < count; i++) ot_timings_add(&all, values[i]);
+  return ot_timings_median(&all);
+}
+
+// Medians over the pairs.
+static double sharing_of(const shared_steps *s) {
+  double ratio[PAIRS];
+  for (int i = 0; i < s->pairs; i++) ratio[i] = s->shared_s[i] / (2 * s->alone_s[i]);
+  return median(ratio, s->pairs);
+}
+
+static double turn_of(const shared_steps *s, double sharing) {
+  double turn_s[PAIRS];
+  for (int i = 0; i < s->pairs; i++) {
+    turn_s[i] = (s->shared_s[i] - 2 * s->alone_s[i] * fmax(1, sharing)) / (double)s->meetings;
+  }
+  return fmax(0, median(turn_s, s->pairs));
 }
 
 static const subject *find_subject(bool quick, int multiple) {
@@ -311,12 +338,11 @@ static const subject *find_subject(bool quick, int multiple) {
 }
 
 ot_status ot_measure_sharing(int cores, bool quick, ot_measured_machine *out) {
-  shared_steps apart, together;
-  OT_TRY(time_shared(find_subject(quick, 1), cores, quick, &apart));
-  out->sharing = apart.shared_s / (2 * apart.alone_s);
+  shared_steps steps;
+  OT_TRY(time_shared(find_subject(quick, 1), cores, quick, &steps));
+  out->sharing = sharing_of(&steps);
   if (cores % 2 != 0) return OT_OK;
-  OT_TRY(time_shared(find_subject(quick, 2), cores, quick, &together));
-  const double waiting_s = together.shared_s - 2 * together.alone_s * fmax(1, out->sharing);
-  out->turn_s = fmax(0, waiting_s / (double)together.meetings);
+  OT_TRY(time_shared(find_subject(quick, 2), cores, quick, &steps));
+  out->turn_s = turn_of(&steps, out->sharing);
   return OT_OK;
 }

@@ -32,13 +32,12 @@ const ot_link_call ot_link_calls[OT_LINK_CALLS] = {
 // Of all ranks of a host together: more than caches hold.
 static const int64_t far_bytes = 128 << 20;
 
-ot_status ot_link_memory_create(int64_t bytes, int ranks, ot_link_memory *memory) {
-  const int64_t part_bytes = 4 * bytes, far_parts = far_bytes / ranks / part_bytes;
-  const int parts = far_parts < 1 ? 1 : far_parts < ROUNDS ? (int)far_parts : ROUNDS;
-  *memory = (ot_link_memory){
-      .block = malloc((size_t)(parts * part_bytes)), .part_bytes = part_bytes, .parts = parts};
+ot_status ot_link_memory_create(int ranks, ot_link_memory *memory) {
+  const int64_t least = 4 * ot_link_bytes[OT_LINK_SIZES - 1], far = far_bytes / ranks;
+  *memory = (ot_link_memory){.bytes = far > least ? far : least};
+  memory->block = malloc((size_t)memory->bytes);
   OT_CHECK(memory->block, OT_ENVIRONMENT, "bench: out of memory");
-  memset(memory->block, 0, (size_t)(parts * part_bytes));
+  memset(memory->block, 0, (size_t)memory->bytes);
   return OT_OK;
 }
 
@@ -50,8 +49,9 @@ void ot_link_memory_destroy(ot_link_memory *memory) {
 ot_comm_call ot_link_call_make(const ot_link_call *call, int64_t bytes, int size,
                                ot_link_memory *memory) {
   const int64_t elements = bytes / (int64_t)sizeof(float);
-  char *const part = memory->block + memory->next * memory->part_bytes;
-  memory->next = (memory->next + 1) % memory->parts;
+  if (memory->next + 4 * bytes > memory->bytes) memory->next = 0;
+  char *const part = memory->block + memory->next;
+  memory->next += 4 * bytes;
   memset(part, OT_FLOAT_BYTE, (size_t)bytes);
   return (ot_comm_call){.kind = call->kind,
                         .group = OT_GROUP_WORLD,
@@ -87,6 +87,7 @@ typedef struct timed_call {
   const ot_link_call *call;
   int64_t bytes;
   int rounds;
+  ot_link_memory memory[MOST_RANKS];
   double begin_s[MOST_RANKS][ROUNDS], end_s[MOST_RANKS][ROUNDS];
 } timed_call;
 
@@ -103,11 +104,12 @@ static void work(double seconds) {
   while (ot_clock_s() < end_s) continue;
 }
 
-static ot_status run_rounds(timed_call *c, ot_comm *comm, ot_link_memory *memory) {
+static ot_status rank_main(ot_comm *comm, void *context) {
+  timed_call *const c = context;
   const int rank = ot_comm_rank(comm), n = ot_comm_size(comm);
   const ot_comm_call meet = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
   for (int i = 0; i < c->rounds; i++) {
-    const ot_comm_call call = call_of(c, comm, memory);
+    const ot_comm_call call = call_of(c, comm, &c->memory[rank]);
     OT_ASSERT(ot_comm_workspace(&call, n) <= 2 * c->bytes);
     OT_TRY(ot_comm_run(comm, &meet));
     if (i % n == rank) work(entry_delay_s);
@@ -116,15 +118,6 @@ static ot_status run_rounds(timed_call *c, ot_comm *comm, ot_link_memory *memory
     c->end_s[rank][i] = ot_clock_s();
   }
   return OT_OK;
-}
-
-static ot_status rank_main(ot_comm *comm, void *context) {
-  timed_call *const c = context;
-  ot_link_memory memory;
-  OT_TRY(ot_link_memory_create(c->bytes, ot_comm_size(comm), &memory));
-  const ot_status status = run_rounds(c, comm, &memory);
-  ot_link_memory_destroy(&memory);
-  return status;
 }
 
 static double latest(double row[MOST_RANKS][ROUNDS], int ranks, int round) {
@@ -156,7 +149,8 @@ static ot_status fit_call(timed_call *c, int ranks, ot_arena *arena, ot_collecti
 }
 
 static ot_status measure(timed_call *c, int most, ot_arena *arena, ot_measured_links *out) {
-  for (int ranks = 2; ranks <= most && ranks <= MOST_RANKS; ranks *= 2) {
+  for (int i = 0; i < most; i++) OT_TRY(ot_link_memory_create(most, &c->memory[i]));
+  for (int ranks = 2; ranks <= most; ranks *= 2) {
     for (int i = 0; i < OT_LINK_CALLS; i++) {
       c->call = &ot_link_calls[i];
       if (c->call->kind == OT_COMM_SEND && ranks > 2) continue;
@@ -173,7 +167,8 @@ ot_status ot_measure_links(int most, bool quick, ot_arena *arena, ot_measured_li
   c->rounds = quick ? QUICK_ROUNDS : ROUNDS;
   *out = (ot_measured_links){
       .rates = ot_arena_array(arena, (int64_t)GROUPS * OT_LINK_CALLS, sizeof *out->rates)};
-  const ot_status status = measure(c, most, arena, out);
+  const ot_status status = measure(c, most < MOST_RANKS ? most : MOST_RANKS, arena, out);
+  for (int i = 0; i < MOST_RANKS; i++) ot_link_memory_destroy(&c->memory[i]);
   free(c);
   return status;
 }

@@ -135,13 +135,12 @@ extern const int64_t ot_link_bytes[OT_LINK_SIZES];       // ascending
 
 // Memory of the calls of one rank: each call uses the next part.
 typedef struct ot_link_memory {
-  char *block;  // [parts * part_bytes]
-  int64_t part_bytes;
-  int parts, next;
+  char *block;  // [bytes]
+  int64_t bytes, next;
 } ot_link_memory;
 
-// For calls of `bytes`, on one of `ranks` ranks of a host. OT_ENVIRONMENT without enough memory.
-ot_status ot_link_memory_create(int64_t bytes, int ranks, ot_link_memory *memory);
+// For all sizes of calls, on one of `ranks` ranks of a host. OT_ENVIRONMENT without enough memory.
+ot_status ot_link_memory_create(int ranks, ot_link_memory *memory);
 void ot_link_memory_destroy(ot_link_memory *memory);
 
 // The call with `bytes` in a group of `size` ranks, in the next part. Writes what it sends, as the

@@ -153,7 +153,7 @@ typedef struct point {
 
 // The stretch at which the line through `a` and `b` reaches `step_s`; 0 if it never does.
 static double meet(point a, point b, double step_s) {
-  if (b.step_s <= a.step_s) return 0;
+  if (b.step_s == a.step_s) return 0;
   return a.stretch + (step_s - a.step_s) * (b.stretch - a.stretch) / (b.step_s - a.step_s);
 }
 

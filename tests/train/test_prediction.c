@@ -38,7 +38,7 @@ static ot_run run_of(const ot_model *model, ot_run_parallel parallel) {
   run.batch = (ot_run_batch){.global_batch_size = MICRO_BATCHES * 2, .micro_batch_size = 1};
   parallel.ep = parallel.etp = parallel.vpp = 1;
   parallel.dp_replicate = parallel.dp_replicate > 0 ? parallel.dp_replicate : 1;
-  parallel.zero = 1;
+  parallel.zero = parallel.zero > 0 ? parallel.zero : 1;
   parallel.recompute = &recompute;
   parallel.num_recompute = 1;
   parallel.pipeline = OT_PIPELINE_1F1B;
@@ -165,6 +165,103 @@ static void shared_cores_are_reported(void **state) {
   let_go(&two);
 }
 
+// A machine of `cores` cores that was measured; its figures are those of products_only.
+static ot_cluster cores_of(int cores, int ranks) {
+  ot_cluster cluster = products_only(ranks);
+  cluster.measured.cores = cores;
+  return cluster;
+}
+
+static double step_s(const predicted *p) { return p->prediction.steps[0].expected.step_s; }
+
+// Kernels and collectives of all ranks at `at_s`.
+static int running(const predicted *p, const ot_timeline *timelines, double at_s) {
+  int count = 0;
+  const int ranks = p->prediction.schedules[0]->ranks / p->prediction.num_stages;
+  for (int i = 0; i < p->prediction.num_stages; i++) {
+    const ot_timeline *const t = &timelines[i];
+    const ot_schedule *const schedule = p->prediction.schedules[i];
+    for (int64_t k = 0; k < t->num_spans; k++) {
+      const ot_span *const span = &t->spans[k];
+      const int segment = schedule->orders[t->order].entries[span->entry].segment;
+      const ot_task_kind kind = schedule->segments[segment].tasks[span->task].kind;
+      const bool works = kind == OT_TASK_COMPUTE || kind == OT_TASK_COLLECTIVE;
+      if (works && span->start_s <= at_s && at_s < span->end_s) count += ranks;
+    }
+  }
+  return count;
+}
+
+// How many times as long a step takes on `cores` cores as on enough: sampled.
+static double crowding(const predicted *p, const ot_timeline *timelines, int cores) {
+  enum { SAMPLES = 4000 };
+  double times = 0;
+  for (int i = 0; i < SAMPLES; i++) {
+    const int count = running(p, timelines, step_s(p) * (i + 0.5) / SAMPLES);
+    times += (count > cores ? (double)count / cores : 1) / SAMPLES;
+  }
+  return times;
+}
+
+// A pipeline leaves cores idle while it fills and drains: its step on half as many cores is that of
+// stages with cores of their own, twice as long where four stages run, half as much longer where
+// three do, and as long where one or two do.
+static void a_pipeline_shares_cores_only_while_it_is_full(void **state) {
+  (void)state;
+  enum { STAGES = 4, CORES = 2 };
+  const ot_run_parallel parallel = {.tp = 1, .pp = STAGES, .cp = 1};
+  const ot_cluster enough = cores_of(STAGES, STAGES), few = cores_of(CORES, STAGES);
+  predicted own, shared;
+  assert_int_equal(predict(&own, parallel, STAGES, &enough), OT_OK);
+  assert_int_equal(predict(&shared, parallel, STAGES, &few), OT_OK);
+  ot_timeline timelines[STAGES];
+  assert_int_equal(ot_prediction_replay(&own.prediction, MICRO_BATCHES * 2, &own.arena, timelines),
+                   OT_OK);
+  const double times = crowding(&own, timelines, CORES);
+  const double evenly = crowding(&own, timelines, 1) / CORES;
+  assert_true(times > 1.02 * evenly && times < 1.98);
+  assert_true(fabs(step_s(&shared) / step_s(&own) / times - 1) < 0.005);
+  assert_true(own.prediction.steps[0].stretch == 1 && shared.prediction.steps[0].stretch > 1.02);
+  let_go(&shared);
+  let_go(&own);
+}
+
+// Equal ranks share cores at all times, and lose `sharing` by their turns.
+static void replicas_share_cores_at_all_times(void **state) {
+  (void)state;
+  const ot_cluster enough = cores_of(4, 4);
+  ot_cluster few = cores_of(2, 4);
+  predicted own, shared;
+  assert_int_equal(predict(&own, alone, 4, &enough), OT_OK);
+  assert_int_equal(predict(&shared, alone, 4, &few), OT_OK);
+  assert_true(fabs(step_s(&shared) / step_s(&own) / 2 - 1) < 0.005);
+  let_go(&shared);
+  few.measured.sharing = 1.25;
+  assert_int_equal(predict(&shared, alone, 4, &few), OT_OK);
+  assert_true(fabs(step_s(&shared) / step_s(&own) / 2.5 - 1) < 0.005);
+  let_go(&shared);
+  let_go(&own);
+}
+
+// ZeRO 3 on a core a rank: threads that gather and reduce use the cores that compute.
+static void gathers_take_the_cores_of_kernels(void **state) {
+  (void)state;
+  const ot_run_parallel parallel = {.tp = 1, .pp = 1, .cp = 1, .zero = 3};
+  ot_cluster enough = cores_of(4, 2), few = cores_of(2, 2);
+  enough.level[0].bytes_per_s = few.level[0].bytes_per_s = 0x1p25;
+  predicted own, shared;
+  assert_int_equal(predict(&own, parallel, 2, &enough), OT_OK);
+  assert_int_equal(predict(&shared, parallel, 2, &few), OT_OK);
+  ot_timeline timeline;
+  assert_int_equal(ot_prediction_replay(&own.prediction, MICRO_BATCHES, &own.arena, &timeline),
+                   OT_OK);
+  const double times = crowding(&own, &timeline, 2);
+  assert_true(times > 1.02 && times < 2);
+  assert_true(fabs(step_s(&shared) / step_s(&own) / times - 1) < 0.005);
+  let_go(&shared);
+  let_go(&own);
+}
+
 static void missing_machine_figures_are_named(void **state) {
   (void)state;
   ot_cluster cluster = products_only(2);
@@ -184,6 +281,9 @@ int main(void) {
       cmocka_unit_test(splits_share_the_same_flops),
       cmocka_unit_test(a_pipeline_waits_for_its_longest_stage),
       cmocka_unit_test(shared_cores_are_reported),
+      cmocka_unit_test(a_pipeline_shares_cores_only_while_it_is_full),
+      cmocka_unit_test(replicas_share_cores_at_all_times),
+      cmocka_unit_test(gathers_take_the_cores_of_kernels),
       cmocka_unit_test(missing_machine_figures_are_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
