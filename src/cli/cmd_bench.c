@@ -75,7 +75,6 @@ static void print_json(const ot_cluster *c, const char *path, ot_arena *arena) {
   ot_json_real(&json, "flops_fp64", c->device.flops[OT_F64]);
   ot_json_real(&json, "other_flops_per_s", c->device.other_flops_per_s);
   ot_json_real(&json, "sharing", c->measured.sharing);
-  ot_json_real(&json, "turn_seconds", c->measured.turn_s);
   ot_json_real(&json, "round_trip_seconds", c->measured.round_trip_s);
   ot_json_real(&json, "memory_bytes_per_s", c->device.memory_bytes_per_s);
   ot_json_real(&json, "disk_bytes_per_s", c->measured.disk_bytes_per_s);

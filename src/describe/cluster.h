@@ -132,7 +132,6 @@ typedef struct ot_measured_machine {
   const ot_measured_traffic *traffic;  // [num_traffic]
   int64_t num_traffic;
   double sharing;  // the step of two ranks a core over twice that of one; 0 = not known, taken as 1
-  double turn_s;   // what ranks that share a core wait for each other in a collective
   double disk_bytes_per_s;  // written and synced; 0 = not known
   double round_trip_s;      // of a cache line between two cores; 0 = not known; for display only
   // of a GPU; for display only. 0 = not known

@@ -282,7 +282,7 @@ static ot_status measure_cpu(const ot_measure_request *request, ot_arena *arena,
   OT_TRY(ot_measure_round_trip(&out->measured.round_trip_s));
   say(request, "kernels in steps");
   OT_TRY(measure_all_kernels(request, threads, cores, arena, out));
-  OT_TRY(ot_measure_sharing(cores, request->quick, &out->measured));
+  OT_TRY(ot_measure_sharing(cores, request->quick, &out->measured.sharing));
   if (request->no_links) {
     out->num_levels = 1;
     out->level[0] = (ot_link_level){

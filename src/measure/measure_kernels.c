@@ -14,7 +14,6 @@
 #include "measure/task_timings.h"
 #include "measure/trial.h"
 #include "ops/catalog.h"
-#include "simulate/shared_cores.h"
 
 static_assert((int)OT_KERNEL_TERMS <= (int)OT_FIT_TERMS, "a fit has room for all terms");
 
@@ -141,15 +140,13 @@ typedef struct collection {
   ot_task_timings times[ROUNDS];
   double seconds[ROUNDS];  // of all steps of a round
   int count;
-  int64_t meetings;  // collectives of a step for which its blocks wait
-  double event_s;    // see ot_kernel_trials
+  double event_s;  // see ot_kernel_trials
 } collection;
 
 static ot_status on_step(void *context, const ot_trial_step *step) {
   collection *const c = context;
   if (step->rank != 0 || step->step == 0) return OT_OK;
   c->seconds[c->count] += step->seconds;
-  c->meetings = ot_timeline_meetings(step->timeline, step->schedule);
   ot_task_timings_add(&c->times[c->count], step->timeline, step->schedule, c->event_s);
   return OT_OK;
 }
@@ -278,71 +275,35 @@ ot_status ot_measure_kernels(const ot_kernel_trials *trials, ot_arena *arena,
 
 // ---- ranks that share cores ----
 
-enum { PAIRS = 9, QUICK_PAIRS = 1 };
+enum { PAIRS = 5, QUICK_PAIRS = 1 };
 
-// Steps of a subject with one and with two ranks a core, in turn: what disturbs the machine for
-// longer than a pair does not change their ratio.
-typedef struct shared_steps {
-  double alone_s[PAIRS], shared_s[PAIRS];
-  int pairs;
-  int64_t meetings;
-} shared_steps;
-
-static ot_status time_steps(const subject *s, int ranks, bool quick, double *seconds,
-                            int64_t *meetings) {
+static ot_status time_steps(const subject *s, int ranks, bool quick, double *seconds) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   collection *const all = ot_arena_array(&arena, 1, sizeof *all);
   const ot_kernel_trials trials = {.dtype = OT_F32, .ranks = ranks, .threads = 1, .quick = quick};
   const ot_status status = run_subject(s, &trials, &arena, all);
-  *seconds = all->seconds[0] / (quick ? QUICK_STEPS : STEPS);
-  *meetings = all->meetings;
+  *seconds = all->seconds[0];
   ot_heap_release(&heap);
   return status;
 }
 
-static ot_status time_shared(const subject *s, int cores, bool quick, shared_steps *out) {
-  out->pairs = quick ? QUICK_PAIRS : PAIRS;
-  for (int i = 0; i < out->pairs; i++) {
-    OT_TRY(time_steps(s, cores, quick, &out->alone_s[i], &out->meetings));
-    OT_TRY(time_steps(s, 2 * cores, quick, &out->shared_s[i], &out->meetings));
-  }
-  return OT_OK;
-}
-
-static double median(const double *values, int count) {
-  ot_timings all = {0};
-  for (int i = 0; i < count; i++) ot_timings_add(&all, values[i]);
-  return ot_timings_median(&all);
-}
-
-// Medians over the pairs.
-static double sharing_of(const shared_steps *s) {
-  double ratio[PAIRS];
-  for (int i = 0; i < s->pairs; i++) ratio[i] = s->shared_s[i] / (2 * s->alone_s[i]);
-  return median(ratio, s->pairs);
-}
-
-static double turn_of(const shared_steps *s, double sharing) {
-  double turn_s[PAIRS];
-  for (int i = 0; i < s->pairs; i++) {
-    turn_s[i] = (s->shared_s[i] - 2 * s->alone_s[i] * fmax(1, sharing)) / (double)s->meetings;
-  }
-  return fmax(0, median(turn_s, s->pairs));
-}
-
-static const subject *find_subject(bool quick, int multiple) {
+static const subject *find_subject(bool quick) {
   const subject *s = subjects;
-  while ((quick && !s->quick) || s->multiple != multiple) s++;
+  while (quick && !s->quick) s++;
   return s;
 }
 
-ot_status ot_measure_sharing(int cores, bool quick, ot_measured_machine *out) {
-  shared_steps steps;
-  OT_TRY(time_shared(find_subject(quick, 1), cores, quick, &steps));
-  out->sharing = sharing_of(&steps);
-  if (cores % 2 != 0) return OT_OK;
-  OT_TRY(time_shared(find_subject(quick, 2), cores, quick, &steps));
-  out->turn_s = turn_of(&steps, out->sharing);
+// In pairs: what disturbs the machine for longer than a pair does not change their ratio.
+ot_status ot_measure_sharing(int cores, bool quick, double *sharing) {
+  const subject *const s = find_subject(quick);
+  ot_timings ratios = {0};
+  for (int i = 0; i < (quick ? QUICK_PAIRS : PAIRS); i++) {
+    double alone_s, shared_s;
+    OT_TRY(time_steps(s, cores, quick, &alone_s));
+    OT_TRY(time_steps(s, 2 * cores, quick, &shared_s));
+    ot_timings_add(&ratios, shared_s / (2 * alone_s));
+  }
+  *sharing = ot_timings_median(&ratios);
   return OT_OK;
 }

@@ -60,9 +60,8 @@ typedef struct ot_kernel_trials {
 ot_status ot_measure_kernels(const ot_kernel_trials *trials, ot_arena *arena,
                              ot_measured_kernels *out);
 
-// What turns on a core cost: `sharing` and `turn_s` of ot_measured_machine, by steps of one and of
-// two ranks a core, without and with tp. Blocks.
-ot_status ot_measure_sharing(int cores, bool quick, ot_measured_machine *out);
+// The step of two ranks a core over twice that of one: what their turns cost. Blocks.
+ot_status ot_measure_sharing(int cores, bool quick, double *sharing);
 
 // One GPU: its memory, one stream and its kernels (gpu_timing.c).
 typedef struct ot_gpu_timer {

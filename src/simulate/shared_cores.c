@@ -85,18 +85,6 @@ static change *list_changes(const ot_simulation *simulation, const ot_timeline *
   return list;
 }
 
-int64_t ot_timeline_meetings(const ot_timeline *timeline, const ot_schedule *schedule) {
-  const ot_order *const order = &schedule->orders[timeline->order];
-  int64_t count = 0;
-  for (int64_t i = 0; i < timeline->num_spans; i++) {
-    const ot_span *const span = &timeline->spans[i];
-    const ot_segment *const segment = &schedule->segments[order->entries[span->entry].segment];
-    if (segment->tasks[span->task].kind != OT_TASK_COLLECTIVE) continue;
-    count += span->lane == OT_LANE_COMPUTE || span->lane == OT_LANE_TENSOR;
-  }
-  return count;
-}
-
 // Time that the step takes longer because the cores are fewer than what runs at once. All that runs
 // then advances equally slowly, so the step is that of ranks with cores of their own, moment by
 // moment as many times as long as more cores are wanted than there are.
@@ -122,20 +110,6 @@ static double crowded_s(const ot_pipeline_replay *replay, const ot_simulation *s
     more_s += seconds * (wanted / m->cores * (turns ? m->sharing : 1) - 1);
   }
   return more_s;
-}
-
-// Time in which ranks that take turns leave cores idle, because a collective waits for a rank
-// without its turn.
-static double idle_s(const ot_pipeline_replay *replay, const ot_simulation *simulation,
-                     const ot_timeline *timelines) {
-  const ot_measured_machine *const m = &simulation->cluster->measured;
-  const ot_schedule *const first = replay->schedules[0];
-  double meetings = 0;
-  if (first->ranks * first->threads <= m->cores) return 0;
-  for (int i = 0; i < replay->num_stages; i++) {
-    meetings += (double)ot_timeline_meetings(&timelines[i], replay->schedules[i]);
-  }
-  return meetings / replay->num_stages * m->turn_s;
 }
 
 static double longest_s(const ot_pipeline_replay *replay, const ot_timeline *timelines) {
@@ -166,9 +140,8 @@ ot_status ot_schedules_simulate_shared(const ot_pipeline_replay *replay,
   ot_simulation now = *simulation;
   now.stretch = *stretch = 1;
   OT_TRY(ot_schedules_simulate(replay, &now, arena, timelines));
-  const double wanted_s = longest_s(replay, timelines) +
-                          crowded_s(replay, simulation, timelines, arena) +
-                          idle_s(replay, simulation, timelines);
+  const double wanted_s =
+      longest_s(replay, timelines) + crowded_s(replay, simulation, timelines, arena);
   // Two points below, or one below and one above.
   point below = {1, longest_s(replay, timelines)}, other = {0, 0};
   now.stretch = wanted_s / below.step_s;

@@ -8,10 +8,6 @@
 #include "schedule/timeline.h"
 #include "simulate/simulate.h"
 
-// Collectives of a simulated or measured step for which its blocks wait: not those of gathers and
-// reductions on lanes of their own.
-int64_t ot_timeline_meetings(const ot_timeline *timeline, const ot_schedule *schedule);
-
 // As ot_schedules_simulate. If the cluster's cores are known and at some moments fewer than what
 // runs, the step takes longer by that (egalitarian processor sharing, Kleinrock 1967): kernels are
 // stretched, all by the same factor, until the step takes as long. Replays the step up to seven

@@ -240,18 +240,13 @@ static double step_on(const ot_cluster *cluster, int ranks, int pp, int zero) {
   return seconds;
 }
 
-// Seconds of a step on `cores` cores if only GEMMs take time; turns on a core cost `sharing`,
-// and `turn_s` in each collective.
-static double step_turns_s(int ranks, int cores, double sharing, double turn_s, int pp) {
+// Seconds of a step on `cores` cores if only GEMMs take time; turns on a core cost `sharing`.
+static double step_sharing_s(int ranks, int pp, int cores, double sharing) {
   ot_cluster cluster = machine();
   cluster.device.memory_bytes_per_s = cluster.device.other_flops_per_s = 0x1p200;
   cluster.level[0].bytes_per_s = 0x1p200;
-  cluster.measured = (ot_measured_machine){.cores = cores, .sharing = sharing, .turn_s = turn_s};
+  cluster.measured = (ot_measured_machine){.cores = cores, .sharing = sharing};
   return step_on(&cluster, ranks, pp, 1);
-}
-
-static double step_sharing_s(int ranks, int pp, int cores, double sharing) {
-  return step_turns_s(ranks, cores, sharing, 0, pp);
 }
 
 static double step_s(int ranks, int pp, int cores) { return step_sharing_s(ranks, pp, cores, 0); }
@@ -268,14 +263,6 @@ static void turns_on_a_core_cost_what_was_measured(void **state) {
   assert_true(fabs(step_sharing_s(4, 1, 2, 1.25) / step_s(4, 1, 2) - 1.25) < 0.01);
   assert_true(fabs(step_sharing_s(4, 1, 4, 1.25) / step_s(4, 1, 4) - 1) < 1e-9);
   assert_true(fabs(step_sharing_s(4, 1, 2, 0.9) / step_s(4, 1, 2) - 1) < 1e-9);
-}
-
-// All-reduces of dp: targets, norms of the gradients, loss, squares for the noise scale.
-static void each_collective_waits_for_a_turn(void **state) {
-  (void)state;
-  const double turn_s = 1e3 * step_s(4, 1, 2);
-  assert_true(fabs(step_turns_s(4, 2, 0, turn_s, 1) / turn_s - 4) < 0.01);
-  assert_true(fabs(step_turns_s(4, 4, 0, turn_s, 1) / step_s(4, 1, 4) - 1) < 1e-9);
 }
 
 static void an_idle_core_is_used_by_another_stage(void **state) {
@@ -313,7 +300,6 @@ int main(void) {
       cmocka_unit_test(collectives_across_hosts_cost_the_bytes_that_cross),
       cmocka_unit_test(ranks_that_never_wait_share_cores_equally),
       cmocka_unit_test(turns_on_a_core_cost_what_was_measured),
-      cmocka_unit_test(each_collective_waits_for_a_turn),
       cmocka_unit_test(an_idle_core_is_used_by_another_stage),
       cmocka_unit_test(ranks_asleep_at_a_slow_link_need_no_core),
   };

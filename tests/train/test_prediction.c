@@ -226,23 +226,6 @@ static void a_pipeline_shares_cores_only_while_it_is_full(void **state) {
   let_go(&own);
 }
 
-// Equal ranks share cores at all times, and lose `sharing` by their turns.
-static void replicas_share_cores_at_all_times(void **state) {
-  (void)state;
-  const ot_cluster enough = cores_of(4, 4);
-  ot_cluster few = cores_of(2, 4);
-  predicted own, shared;
-  assert_int_equal(predict(&own, alone, 4, &enough), OT_OK);
-  assert_int_equal(predict(&shared, alone, 4, &few), OT_OK);
-  assert_true(fabs(step_s(&shared) / step_s(&own) / 2 - 1) < 0.005);
-  let_go(&shared);
-  few.measured.sharing = 1.25;
-  assert_int_equal(predict(&shared, alone, 4, &few), OT_OK);
-  assert_true(fabs(step_s(&shared) / step_s(&own) / 2.5 - 1) < 0.005);
-  let_go(&shared);
-  let_go(&own);
-}
-
 // ZeRO 3 on a core a rank: threads that gather and reduce use the cores that compute.
 static void gathers_take_the_cores_of_kernels(void **state) {
   (void)state;
@@ -282,7 +265,6 @@ int main(void) {
       cmocka_unit_test(a_pipeline_waits_for_its_longest_stage),
       cmocka_unit_test(shared_cores_are_reported),
       cmocka_unit_test(a_pipeline_shares_cores_only_while_it_is_full),
-      cmocka_unit_test(replicas_share_cores_at_all_times),
       cmocka_unit_test(gathers_take_the_cores_of_kernels),
       cmocka_unit_test(missing_machine_figures_are_named),
   };
