@@ -69,7 +69,7 @@ add_custom_command(OUTPUT ${PAGE}/orthant.wasm
 file(GLOB PAGE_PARTS CONFIGURE_DEPENDS web/*.js web/*.css web/*.html presets/*/*)
 add_custom_command(OUTPUT ${PAGE}/orthant.html
   COMMAND ${CMAKE_SOURCE_DIR}/web/bundle.sh ${PAGE} $<TARGET_FILE:orthant>
-  DEPENDS ${PAGE}/orthant.wasm orthant ${PAGE_PARTS} web/bundle.sh
+  DEPENDS ${PAGE}/orthant.wasm orthant ${PAGE_PARTS} web/bundle.sh web/text_of.awk
     src/report/page_style.c
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 add_custom_target(page DEPENDS ${PAGE}/orthant.html)

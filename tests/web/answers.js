@@ -10,14 +10,15 @@ const vm = require('node:vm');
 const zlib = require('node:zlib');
 
 // The page's own modules: they are plain scripts that share one scope.
+const scripts = ['engine.js', 'yaml.js', 'job.js'];
 const text = name => fs.readFileSync(path.join(__dirname, '../../web', name), 'utf8');
-const page = vm.runInThisContext(`(() => {${['engine.js', 'yaml.js', 'job.js'].map(text).join('\n')}
-return { Engine, encodeRequest, requestOf, parsePreset, combinations, pointRequest };})()`);
+const page = vm.runInThisContext(`(() => {${scripts.map(text).join('\n')}
+return { Engine, bytesOf, encodeRequest, requestOf, parsePreset, combinations, pointRequest };})()`);
 
 const [, , html, wasm, presets, out, ...jobs] = process.argv;
 const source = fs.readFileSync(html, 'utf8');
 const textOf = id => new RegExp(`id="${id}">([^<]*)<`).exec(source)[1];
-const unpacked = id => zlib.gunzipSync(Buffer.from(textOf(id), 'base64'));
+const unpacked = id => zlib.gunzipSync(page.bytesOf(textOf(id)));
 const code = unpacked('planner');
 assert.ok(code.equals(fs.readFileSync(wasm)), 'the page holds another module');
 const module_ = new WebAssembly.Module(code);
