@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dropout: each direction regenerates the mask, with the words of ot_rng_philox (base/rng.h).
+#include "kernels/cuda/philox.cuh"
 #include "kernels/cuda/rows.cuh"
 
 extern "C" {
@@ -24,27 +25,6 @@ struct dropout_operands {
   R factor;
 };
 
-// The four words of block `index` (column / 4) of a row.
-static __device__ __forceinline__ void words_of(uint64_t key, uint32_t index, uint32_t position,
-                                                uint64_t sample, uint32_t (&word)[4]) {
-  uint32_t key0 = (uint32_t)key, key1 = (uint32_t)(key >> 32);
-  uint32_t c0 = index, c1 = position, c2 = (uint32_t)sample, c3 = (uint32_t)(sample >> 32);
-#pragma unroll
-  for (int round = 0; round < 10; round++) {
-    const uint64_t product0 = (uint64_t)0xd2511f53u * c0, product1 = (uint64_t)0xcd9e8d57u * c2;
-    c0 = (uint32_t)(product1 >> 32) ^ c1 ^ key0;
-    c1 = (uint32_t)product1;
-    c2 = (uint32_t)(product0 >> 32) ^ c3 ^ key1;
-    c3 = (uint32_t)product0;
-    key0 += 0x9e3779b9u;
-    key1 += 0xbb67ae85u;
-  }
-  word[0] = c0;
-  word[1] = c1;
-  word[2] = c2;
-  word[3] = c3;
-}
-
 // word[i] without an index into registers.
 static __device__ __forceinline__ uint32_t word_at(const uint32_t (&word)[4], int i) {
   const uint32_t low = i == 0 ? word[0] : word[1], high = i == 2 ? word[2] : word[3];
@@ -66,7 +46,7 @@ static __global__ void __launch_bounds__(OT_ROW_THREADS) dropout_kernel(dropout_
     ot_load(o.x + row * o.columns + c, x);
 #pragma unroll
     for (int k = 0; k < N; k++) {
-      if (k % 4 == 0) words_of(o.key, (uint32_t)((c + k) / 4), position, sample, word);
+      if (k % 4 == 0) ot_philox(o.key, sample, position, (uint32_t)((c + k) / 4), word);
       uint32_t mine = word[k % 4];
       if (N < 4) mine = word_at(word, (c + k) % 4);
       x[k] = mine >= o.threshold ? x[k] * o.factor : 0;
