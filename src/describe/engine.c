@@ -47,6 +47,10 @@ int64_t ot_engine_context_bytes(const ot_engine *engine, const ot_device_kind *d
   return ot_device_is_host(device) ? 0 : engine->context_bytes;
 }
 
+bool ot_engine_pairs(const ot_engine *engine) {
+  return engine->overlap_pairs || engine->overlap_expert;
+}
+
 // What compiled blocks and captured graphs change of eager modules, for all frameworks: passes are
 // fused, and Python does not dispatch each of them.
 static void set_dispatch(const ot_engine_options *o, ot_engine *engine) {

@@ -69,8 +69,9 @@ typedef struct ot_engine {
   bool overlap_update_gather;  // weights after the update (ZeRO 1, 2), during the next forward
   ot_tensor_overlap overlap_tensor;      // of tp
   ot_pipeline_overlap overlap_pipeline;  // messages between stages
-  bool overlap_expert;                   // all-to-all of tokens
-  bool overlap_pairs;  // the same, in pairs of a forward and a backward alone (dualpipe-v)
+  bool overlap_expert;  // all-to-all of tokens, in pairs of a forward and the backward of an
+                        // earlier micro-batch: interleaved stages, or none
+  bool overlap_pairs;  // the same in the pairs of dualpipe-v
 
   // gradients and weights
   int64_t bucket_bytes;          // gradients per reduction; 0 = one block of the model
@@ -132,6 +133,9 @@ typedef struct ot_engine_options {
   int64_t live_elements;     // 1 + the member of ot_engine; 0: open
   double selective_share;    // as the member of ot_engine; 0: open
 } ot_engine_options;
+
+// Whether some pipeline schedules hide the all-to-all of tokens in pairs.
+bool ot_engine_pairs(const ot_engine *engine);
 
 // Applies the options that are not open.
 void ot_engine_apply(const ot_engine_options *options, ot_engine *engine);

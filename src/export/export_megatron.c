@@ -213,7 +213,7 @@ static void put_overlap(const ot_exporter *e) {
   const bool pieces = engine->overlap_tensor == OT_TENSOR_OVERLAP_PIECES;
   if (c->tp > 1 && !c->no_sequence_parallel && pieces)
     ot_export_flag(e, "tp-comm-overlap", "%s", "");
-  if (c->ep > 1 && engine->overlap_expert)
+  if (ot_candidate_pairs(engine, c))
     ot_export_flag(e, "overlap-moe-expert-parallel-comm", "%s", "");
 }
 

@@ -10,6 +10,7 @@
 typedef struct rank_list {
   ot_pipeline_schedule *order;
   int p, m, v, r;
+  bool pairs;           // ot_pipeline_request.pairs
   const int *chunk;     // [v] chunks of this rank, in model order
   int made;             // micro-batches of the formula; those from m on are omitted
   int *next[OT_WORKS];  // [v] next micro-batch of F, I and W of a chunk
@@ -38,11 +39,23 @@ static void backward(rank_list *list, int index, int micro_batch) {
 
 // ---- schedules ----
 
-// One rank needs no pipeline: one micro-batch at a time saves the fewest activations.
+// The last action is a forward that runs together with the backward after it.
+static void pair_last(rank_list *list) {
+  list->order->actions[list->r][list->order->num_actions[list->r] - 1].paired = true;
+}
+
+// One rank needs no pipeline: one micro-batch at a time saves the fewest activations. With pairs,
+// the next one is a chunk ahead at a time.
 static void alone(rank_list *list) {
+  for (int c = 0; list->pairs && c < list->v; c++) forward(list, c, 0);
   for (int i = 0; i < list->m; i++) {
-    for (int c = 0; c < list->v; c++) forward(list, c, i);
-    for (int c = list->v - 1; c >= 0; c--) backward(list, c, i);
+    for (int c = 0; !list->pairs && c < list->v; c++) forward(list, c, i);
+    for (int c = 0; c < list->v; c++) {
+      const bool ahead = list->pairs && i + 1 < list->m;
+      if (ahead) forward(list, c, i + 1);
+      if (ahead) pair_last(list);
+      backward(list, list->v - 1 - c, i);
+    }
   }
 }
 
@@ -76,17 +89,19 @@ static void table_entry(const rank_list *list, int round, int k, int *index, int
 }
 
 // Narayanan et al. 2021, sec. 2.2: forwards by the table, backwards by the same table with the
-// chunks reversed.
+// chunks reversed. One forward more at the start makes both of a pair independent (Megatron-core's
+// schedules.py, overlap_moe_expert_parallel_comm).
 static void interleaved(rank_list *list) {
   const int round = ot_pipeline_round(list->p, list->m);
   const int all = list->m * list->v;
-  const int lead = 2 * (list->p - 1 - list->r) + (list->v - 1) * round;
+  const int lead = 2 * (list->p - 1 - list->r) + (list->v - 1) * round + list->pairs;
   const int warm = lead < all ? lead : all;
   int index, micro_batch;
   for (int k = 0; k < all + warm; k++) {
     if (k < all) {
       table_entry(list, round, k, &index, &micro_batch);
       forward(list, index, micro_batch);
+      if (list->pairs && k >= warm) pair_last(list);
     }
     if (k >= warm) {
       table_entry(list, round, k - warm, &index, &micro_batch);
@@ -247,8 +262,14 @@ static const int *chunks_of(const ot_pipeline_schedule *order, int rank, ot_aren
   return chunks;
 }
 
-void ot_pipeline_formula(ot_pipeline kind, int rank, ot_arena *arena, ot_pipeline_schedule *order) {
-  rank_list list = {.order = order, .p = order->num_ranks, .m = order->micro_batches, .r = rank};
+void ot_pipeline_formula(const ot_pipeline_request *request, int rank, ot_arena *arena,
+                         ot_pipeline_schedule *order) {
+  const ot_pipeline kind = request->kind;
+  rank_list list = {.order = order,
+                    .p = order->num_ranks,
+                    .m = order->micro_batches,
+                    .r = rank,
+                    .pairs = request->pairs};
   list.chunk = chunks_of(order, rank, arena, &list.v);
   list.made = list.m;
   for (int i = 0; i < OT_COUNT(list.next); i++) {

@@ -58,7 +58,7 @@ static void build_formula(const ot_pipeline_request *request, ot_arena *arena,
   const int64_t room = chunks * request->micro_batches * (order->split ? 3 : 2);
   for (int r = 0; r < request->num_ranks; r++) {
     order->actions[r] = ot_arena_array(arena, room, sizeof(ot_action));
-    ot_pipeline_formula(request->kind, r, arena, order);
+    ot_pipeline_formula(request, r, arena, order);
     OT_ASSERT(order->num_actions[r] == room);
   }
 }

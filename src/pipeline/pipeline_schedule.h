@@ -43,6 +43,8 @@ typedef struct ot_pipeline_request {
   ot_pipeline kind;
   int num_ranks, num_chunks, micro_batches;
   const int *rank_of;  // kept
+  bool pairs;          // interleaved, and 1F1B on one rank: each forward runs together with the
+                       // backward of an earlier micro-batch, and is one action earlier for it
   const char *csv;     // text of a schedule file, or null; if set, `kind` is ignored
 } ot_pipeline_request;
 

@@ -17,6 +17,14 @@ void ot_candidate_cross(const ot_job *job, ot_candidate *candidate) {
   }
 }
 
+// Megatron-core's combined 1F1B (transformer_config.py).
+bool ot_candidate_pairs(const ot_engine *engine, const ot_candidate *c) {
+  const bool again =
+      c->recompute == OT_RECOMPUTE_FULL || (c->modules & OT_MODULE_SET(OT_MODULE_MOE));
+  const bool orders = c->pp == 1 || c->pipeline == OT_PIPELINE_INTERLEAVED;
+  return engine->overlap_expert && c->ep > 1 && orders && !again;
+}
+
 // ---- as a run ----
 
 static void set_parallel(const ot_candidate *c, ot_run_lists *lists, ot_run_parallel *p) {

@@ -225,13 +225,16 @@ static bool is_whole(const ot_pipeline_flow *flow, int rank, int i) {
 // and from an I to a W that is apart. Operands of GEMMs in 8 bits are saved in 8 bits.
 typedef struct chunk_bytes {
   double kept, early, late;
+  double block;  // of `kept`, the largest block
 } chunk_bytes;
 
 static void add_block(const counter *c, int block, chunk_bytes *to) {
   const ot_block_price *const price = &c->prices->kind[kind_of(c, block)];
   const double narrow = c->estimator->job.recipe.products == OT_F8 ? 0.5 : 1;
   const int64_t *const slot = price->memory.slot_bytes;
-  to->kept += kept_of(c, block);
+  const double kept = kept_of(c, block);
+  to->kept += kept;
+  to->block = ot_larger(to->block, kept);
   to->early += ot_larger(0, (double)(slot[OT_SLOT_SHORT] - price->padding_bytes));
   to->late += narrow * (double)slot[OT_SLOT_WEIGHT];
 }
@@ -261,8 +264,37 @@ static void fill_buffers(const counter *c, const chunk_bytes *of, double *peak) 
   }
 }
 
+// What a pair saves at most in addition: layer by layer, its forward takes what the layers of its
+// backward leave (Megatron-core's combined_1f1b.py), but for the layer in progress.
+static double most_of_pair(const chunk_bytes *forward, const chunk_bytes *backward) {
+  return ot_larger(0, forward->kept - backward->kept) + forward->block;
+}
+
 // Peak of saved activations over a stage: the allocator reuses memory that one chunk freed for
 // another.
+static double peak_of_rank(const ot_pipeline_flow *flow, const chunk_bytes *of, int rank) {
+  double live = 0, peak = 0;
+  for (int i = 0; i < flow->num_of_rank[rank]; i++) {
+    const ot_flow_action *const a = &flow->actions[flow->of_rank[rank][i]];
+    const chunk_bytes *const chunk = &of[a->chunk];
+    if (a->paired && !flow->split) {
+      const chunk_bytes *const back = &of[flow->actions[flow->of_rank[rank][++i]].chunk];
+      peak = ot_larger(peak, live + most_of_pair(chunk, back));
+      live += chunk->kept - back->kept;
+      continue;
+    }
+    const bool apart = flow->split && !is_whole(flow, rank, i) && !is_whole(flow, rank, i - 1);
+    if (a->work == OT_WORK_FORWARD) live += chunk->kept;
+    if (a->work == OT_WORK_BACKWARD && apart) live += chunk->late;
+    peak = ot_larger(peak, live);
+    if (a->work == OT_WORK_BACKWARD && !flow->split) live -= chunk->kept;
+    if (a->work == OT_WORK_BACKWARD && apart) live -= chunk->early;
+    if (a->work == OT_WORK_WEIGHT) live -= chunk->kept;
+    if (a->work == OT_WORK_WEIGHT && apart) live -= chunk->late - chunk->early;
+  }
+  return peak;
+}
+
 void ot_described_peaks(const ot_replay_request *request, ot_arena *arena, double *peak) {
   const ot_pipeline_flow *const flow = request->flow;
   const counter c = {.request = request,
@@ -270,21 +302,7 @@ void ot_described_peaks(const ot_replay_request *request, ot_arena *arena, doubl
                      .estimator = request->estimator,
                      .candidate = request->candidate};
   const chunk_bytes *const of = bytes_of_chunks(&c, arena);
-  for (int rank = 0; rank < flow->num_ranks; rank++) {
-    double live = 0;
-    for (int i = 0; i < flow->num_of_rank[rank]; i++) {
-      const ot_flow_action *const a = &flow->actions[flow->of_rank[rank][i]];
-      const chunk_bytes *const chunk = &of[a->chunk];
-      const bool apart = flow->split && !is_whole(flow, rank, i) && !is_whole(flow, rank, i - 1);
-      if (a->work == OT_WORK_FORWARD) live += chunk->kept;
-      if (a->work == OT_WORK_BACKWARD && apart) live += chunk->late;
-      peak[rank] = ot_larger(peak[rank], live);
-      if (a->work == OT_WORK_BACKWARD && !flow->split) live -= chunk->kept;
-      if (a->work == OT_WORK_BACKWARD && apart) live -= chunk->early;
-      if (a->work == OT_WORK_WEIGHT) live -= chunk->kept;
-      if (a->work == OT_WORK_WEIGHT && apart) live -= chunk->late - chunk->early;
-    }
-  }
+  for (int rank = 0; rank < flow->num_ranks; rank++) peak[rank] = peak_of_rank(flow, of, rank);
   if (c.estimator->job.engine->stage_buffers > 0) fill_buffers(&c, of, peak);
 }
 

@@ -8,13 +8,15 @@ enum { RING_BYTES = 1 << 24, LEAST_FLOWS = 4 };
 
 struct ot_cached_flow {
   ot_pipeline kind;
+  bool pairs;
   ot_pipeline_flow flow;
   int64_t first, end;  // in the ring
 };
 
-static bool is_of(const ot_cached_flow *known, const ot_candidate *candidate,
+static bool is_of(const ot_cached_flow *known, const ot_candidate *candidate, bool pairs,
                   const ot_stages *stages) {
-  return known->kind == candidate->pipeline && known->flow.num_ranks == stages->num_ranks &&
+  return known->kind == candidate->pipeline && known->pairs == pairs &&
+         known->flow.num_ranks == stages->num_ranks &&
          known->flow.num_chunks == stages->num_chunks &&
          known->flow.micro_batches == candidate->micro_batches;
 }
@@ -86,7 +88,8 @@ static ot_status build(ot_estimator *e, const ot_candidate *candidate, const ot_
                                        .num_ranks = stages->num_ranks,
                                        .num_chunks = stages->num_chunks,
                                        .micro_batches = (int)candidate->micro_batches,
-                                       .rank_of = stages->rank_of};
+                                       .rank_of = stages->rank_of,
+                                       .pairs = ot_candidate_pairs(e->job.engine, candidate)};
   ot_arena scratch = ot_arena_pool_begin(&e->scratch);
   ot_pipeline_schedule order;
   OT_TRY(ot_pipeline_schedule_build(&request, &scratch, &order));
@@ -94,6 +97,7 @@ static ot_status build(ot_estimator *e, const ot_candidate *candidate, const ot_
   ot_cached_flow *const made = make_room(e, bytes);
   ot_arena room = {.source = no_more, .block = e->flows.memory + made->first, .capacity = bytes};
   made->kind = candidate->pipeline;
+  made->pairs = request.pairs;
   ot_pipeline_flow_build(&order, &room, &scratch, &made->flow);
   *out = made;
   return OT_OK;
@@ -103,8 +107,9 @@ ot_status ot_flow_find(ot_estimator *e, const ot_candidate *candidate, const ot_
                        const ot_pipeline_flow **out) {
   ot_flow_ring *const r = &e->flows;
   ot_cached_flow *found = NULL;
+  const bool pairs = ot_candidate_pairs(e->job.engine, candidate);
   for (int64_t i = 0; i < r->count && !found; i++) {
-    if (is_of(r->list[i], candidate, stages)) found = r->list[i];
+    if (is_of(r->list[i], candidate, pairs, stages)) found = r->list[i];
   }
   if (!found) OT_TRY(build(e, candidate, stages, &found));
   r->latest = found;

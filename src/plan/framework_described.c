@@ -220,16 +220,10 @@ static ot_status price_sent(const ot_estimator *e, const ot_group_shape *places,
   return ot_price_collective(&e->simulation, &sent, out);
 }
 
-// The all-to-all overlaps the work of another micro-batch if the engine does so. The remainder is
-// exposed, and the overlap slows the work down.
 static void add_exposed(const ot_estimator *e, ot_phase_price *work, ot_price sent) {
   const double s = ot_price_total_s(&e->simulation, sent);
-  const double hidden_s = e->job.engine->overlap_expert ? ot_smaller(s, work->compute_s) : 0;
-  const double load_s = s > 0 ? sent.load_s * hidden_s / s : 0;
-  const double slower_s = ot_price_overlap_slowdown_s(&e->simulation, work->compute_s, load_s);
-  work->total_s += s - hidden_s + slower_s;
-  work->compute_s += slower_s;
-  work->exposed_s[OT_TIMELINE_EP] += s - hidden_s;
+  work->total_s += s;
+  work->exposed_s[OT_TIMELINE_EP] += s;
 }
 
 // In a pair the kernels of both passes hide the tokens of both (DeepSeek-AI 2024, sec. 3.2.1).
@@ -240,7 +234,7 @@ static void price_pair(const ot_estimator *e, ot_price forward, ot_price backwar
   const double sent_s[] = {ot_price_total_s(&e->simulation, forward),
                            ot_price_total_s(&e->simulation, backward)};
   const double all_s = sent_s[0] + sent_s[1];
-  if (!e->job.engine->overlap_pairs || e->job.engine->overlap_expert || all_s <= 0) return;
+  if (!ot_engine_pairs(e->job.engine) || all_s <= 0) return;
   const double share = ot_smaller(all_s, compute_s) / all_s;
   const double load_s = (forward.load_s + backward.load_s) * share;
   const double slower_s = ot_price_overlap_slowdown_s(&e->simulation, compute_s, load_s);
@@ -322,7 +316,7 @@ static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind
     add_exposed(e, &to->work[OT_WORK_FORWARD][later], once);
     add_exposed(e, &to->work[OT_WORK_BACKWARD][later], back);
   }
-  if (again && !e->job.engine->overlap_expert) to->recompute_total_s += once.device_s;
+  if (again) to->recompute_total_s += once.device_s;
   return OT_OK;
 }
 

@@ -71,6 +71,10 @@ int64_t ot_candidate_micro_batches(const ot_job *job, const ot_candidate *candid
 // Chooses what crosses the pools of the job's cluster: the first of pp and dp that can.
 void ot_candidate_cross(const ot_job *job, ot_candidate *candidate);
 
+// Whether its 1F1B pairs forwards and backwards to hide the exchange of tokens: with several chunks
+// per stage or no stages, and if the exchange is not recomputed (ot_engine.overlap_expert).
+bool ot_candidate_pairs(const ot_engine *engine, const ot_candidate *candidate);
+
 // Whether `candidate` can run `job`: degrees against the model, sequence, batch and devices.
 // OT_USAGE names what does not fit and the nearest valid value.
 ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate);

@@ -104,7 +104,7 @@ static ot_status create(ot_replayer *p, ot_arena *arena) {
   const bool several = flow->num_chunks > flow->num_ranks || flow->split;
   p->overlap_pipeline =
       engine->overlap_pipeline >= (several ? OT_PIPELINE_OVERLAP_CHUNKS : OT_PIPELINE_OVERLAP_ALL);
-  p->overlap_pairs = engine->overlap_pairs && p->request->candidate->ep > 1;
+  p->overlap_pairs = ot_engine_pairs(engine) && p->request->candidate->ep > 1;
   p->each_micro_batch = p->prices->each_micro_batch;
   p->stage = ot_arena_array(arena, flow->num_ranks, sizeof *p->stage);
   ot_stage_place *const place = ot_arena_array(arena, flow->num_ranks, sizeof *place);

@@ -272,6 +272,22 @@ static ot_status check_cp(const ot_import *import, const ot_megatron_flags *f) {
   return OT_OK;
 }
 
+// As transformer_config.py of Megatron-core.
+static ot_status check_pairs(const ot_import *import, const ot_megatron_flags *f) {
+  const ot_imported *const out = import->out;
+  const bool moe = out->modules & OT_MODULE_SET(OT_MODULE_MOE);
+  if (!f->overlap_experts) return OT_OK;
+  OT_CHECK(f->pp == 1 || out->vpp > 1, OT_USAGE,
+           "overlap-moe-expert-parallel-comm needs several chunks on each of the %d stages (try "
+           "--num-virtual-stages-per-pipeline-rank 2; %s)",
+           f->pp, import->path);
+  OT_CHECK(out->recompute != OT_RECOMPUTE_FULL && !moe, OT_USAGE,
+           "overlap-moe-expert-parallel-comm excludes recompute of whole layers or of moe (try "
+           "--recompute-granularity selective --recompute-modules moe_act; %s)",
+           import->path);
+  return OT_OK;
+}
+
 ot_status ot_megatron_step(ot_import *import, const ot_megatron_flags *f) {
   ot_imported *const out = import->out;
   OT_TRY(check_cp(import, f));
@@ -289,6 +305,7 @@ ot_status ot_megatron_step(ot_import *import, const ot_megatron_flags *f) {
   out->zero = zero_of(f);
   out->pipeline = out->vpp > 1 ? OT_PIPELINE_INTERLEAVED : OT_PIPELINE_1F1B;
   OT_TRY(read_recompute(import, f));
+  OT_TRY(check_pairs(import, f));
   out->micro_batch_size = f->micro_batch;
   out->global_batch_size = f->global_batch;
   out->local_batch_size = f->global_batch > 0 ? 0 : f->micro_batch;

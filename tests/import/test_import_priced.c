@@ -194,7 +194,7 @@ static void reads_latent_attention_and_mixed_layers(void **state) {
   ot_imported got =
       import_text(ot_arena_format(&arena,
                                   "%s--overlap-moe-expert-parallel-comm --pipeline-model-parallel-"
-                                  "layout 'Et*3|(t*4|)*14,t*2L'",
+                                  "layout 'Et|(t*2|)*30,L'",
                                   deepseek));
   assert_int_equal(ot_model_parameters(&got.model), 671026404352);
   assert_false(got.model.moe.layer[2]);
@@ -203,6 +203,19 @@ static void reads_latent_attention_and_mixed_layers(void **state) {
   assert_int_equal(got.options.fused_dispatch, OT_SWITCH_ON);
   assert_int_equal(got.options.overlap_expert, OT_SWITCH_ON);
   assert_int_equal(got.chunk_layers[15], 2);
+  const char *const refused[][2] = {
+      {"", "several chunks on each of the 16 stages"},
+      {"--num-virtual-stages-per-pipeline-rank 2 --recompute-granularity selective "
+       "--recompute-modules moe",
+       "excludes recompute of whole layers or of moe"}};
+  for (int i = 0; i < OT_COUNT(refused); i++) {
+    ot_imported out;
+    assert_int_equal(read_text(ot_arena_format(&arena, "%s--overlap-moe-expert-parallel-comm %s",
+                                               deepseek, refused[i][0]),
+                               &out),
+                     OT_USAGE);
+    assert_non_null(ot_text_find(ot_fail_message(), refused[i][1]));
+  }
   got = import_text(ot_arena_format(&arena, "%s--mtp-num-layers 1", deepseek));
   assert_int_equal(got.model.num_layers, 62);
   assert_string_equal(note_with(&got, "mtp"),

@@ -68,6 +68,52 @@ static void dualpipe_v_is_that_of_pytorch(void **state) {
   }
 }
 
+// The schedule with pairs, of p * v chunks one after the other.
+static const char *paired(int p, int v, int m, pipeline_case *made) {
+  *made = (pipeline_case){0};
+  made->arena = ot_heap_arena_create(&made->heap);
+  for (int c = 0; c < p * v; c++) made->rank_of[c] = c % p;
+  const ot_pipeline_request request = {.kind = v > 1 ? OT_PIPELINE_INTERLEAVED : OT_PIPELINE_1F1B,
+                                       .num_ranks = p,
+                                       .num_chunks = p * v,
+                                       .micro_batches = m,
+                                       .rank_of = made->rank_of,
+                                       .pairs = true};
+  if (ot_pipeline_schedule_build(&request, &made->arena, &made->order) != OT_OK)
+    fail_msg("%s", ot_fail_message());
+  return ot_pipeline_schedule_print(&made->order, &made->arena);
+}
+
+static int pairs_of(const ot_pipeline_schedule *order, int rank) {
+  int pairs = 0;
+  for (int i = 0; i < order->num_actions[rank]; i++) pairs += order->actions[rank][i].paired;
+  return pairs;
+}
+
+// Megatron-core's get_pp_rank_microbatches: the forwards that precede the pairs are 2 (p - 1 - r) +
+// (v - 1) p and one more; all others have a partner. Both of a pair can start at the same time, or
+// the check of the schedule would find a deadlock.
+static void forwards_run_with_independent_backwards(void **state) {
+  (void)state;
+  pipeline_case made;
+  for (int p = 2; p <= 6; p++) {
+    for (int v = 2; v <= 3; v++) {
+      const int m = 3 * p;
+      paired(p, v, m, &made);
+      for (int r = 0; r < p; r++) {
+        assert_int_equal(pairs_of(&made.order, r), m * v - (2 * (p - 1 - r) + (v - 1) * p + 1));
+      }
+      pipeline_case_destroy(&made);
+    }
+  }
+  assert_string_equal(paired(1, 1, 3, &made),
+                      "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0B1)OVERLAP_F_B,0B2\n");
+  pipeline_case_destroy(&made);
+  const char *const last = ot_text_find(paired(2, 2, 2, &made), "\n");
+  assert_string_equal(last, "\n1F0,1F1,3F0,(3F1;3B0)OVERLAP_F_B,3B1,1B0,1B1\n");
+  pipeline_case_destroy(&made);
+}
+
 static void one_rank_runs_any_number_of_chunks(void **state) {
   (void)state;
   for (int kind = 0; kind < OT_PIPELINES; kind++) {
@@ -261,6 +307,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(schedules_start_as_published),
       cmocka_unit_test(dualpipe_v_is_that_of_pytorch),
+      cmocka_unit_test(forwards_run_with_independent_backwards),
       cmocka_unit_test(one_rank_runs_any_number_of_chunks),
       cmocka_unit_test(few_micro_batches_run_or_are_refused),
       cmocka_unit_test(interleaved_takes_four_chunks_in_unequal_rounds),
