@@ -80,6 +80,7 @@ static void print_step_json(const simulated *s, const ot_predicted_step *step,
   ot_json_integer(json, "micro_batches", step->micro_batches);
   ot_json_real(json, "step_seconds", step->expected.step_s);
   ot_json_real(json, "teacher_seconds", step->teacher_s);
+  ot_json_real(json, "publish_seconds", s->prediction.publish_s);
   ot_json_real(json, "mfu", mfu_of(s, step));
   ot_json_real(json, "tokens_per_second", tokens_per_s(s, step));
   ot_json_real(json, "bubble_fraction", step->expected.bubble_fraction);
@@ -173,21 +174,36 @@ static void print_text(const simulated *s) {
   if (p->more_rounds > 0) {
     printf("experts    %d overflow pass%s\n", p->more_rounds, ot_text_plural(p->more_rounds, "es"));
   }
+  if (p->publish_s > 0)
+    printf("publish    %.4g s after it: weights to %d generator%s\n", p->publish_s,
+           ot_run_generators(&s->config.run),
+           ot_text_plural(ot_run_generators(&s->config.run), "s"));
   print_memory(s);
 }
 
 // ---- trace ----
 
 // All ranks of a stage have the same timeline.
-static ot_status write_timelines(const simulated *s, ot_trace *trace) {
-  const ot_prediction *const p = &s->prediction;
-  ot_timeline *const timelines = ot_arena_array(s->arena, p->num_stages, sizeof *timelines);
-  OT_TRY(ot_prediction_replay(p, p->steps[0].micro_batches, s->arena, timelines));
+static ot_status write_timelines(const simulated *s, const ot_timeline *timelines, double offset_s,
+                                 ot_trace *trace) {
   for (int rank = 0; rank < s->mesh.ranks; rank++) {
     const int stage = ot_mesh_coordinate(&s->mesh, rank, OT_AXIS_PP);
     ot_timeline own = timelines[stage];
     own.rank = rank;
-    OT_TRY(ot_trace_write_timeline(trace, &own, p->schedules[stage], 0));
+    OT_TRY(ot_trace_write_timeline(trace, &own, s->prediction.schedules[stage], offset_s));
+  }
+  return OT_OK;
+}
+
+// Weights are published after the step.
+static ot_status write_orders(const simulated *s, ot_trace *trace) {
+  const ot_prediction *const p = &s->prediction;
+  ot_timeline *const timelines = ot_arena_array(s->arena, p->num_stages, sizeof *timelines);
+  OT_TRY(ot_prediction_replay(p, p->steps[0].micro_batches, s->arena, timelines));
+  OT_TRY(write_timelines(s, timelines, 0, trace));
+  if (p->publish_s > 0) {
+    OT_TRY(ot_prediction_replay_publish(p, s->arena, timelines));
+    OT_TRY(write_timelines(s, timelines, p->steps[0].expected.step_s, trace));
   }
   return ot_trace_finish(trace);
 }
@@ -197,7 +213,7 @@ static ot_status write_trace(const simulated *s) {
   if (!path) return OT_OK;
   ot_trace *trace = NULL;
   OT_TRY(ot_trace_create(path, &trace));
-  const ot_status status = write_timelines(s, trace);
+  const ot_status status = write_orders(s, trace);
   ot_trace_destroy(&trace);
   return status;
 }

@@ -16,6 +16,11 @@ bool ot_run_learns_from_rewards(const ot_run *run) {
   return run && run->rl.prompts && run->rl.prompts[0] != '\0';
 }
 
+int ot_run_generators(const ot_run *run) {
+  if (!ot_run_learns_from_rewards(run)) return 0;
+  return run->rl.generators > 0 ? run->rl.generators : 1;
+}
+
 int ot_run_teacher_ranks(const ot_run *run) {
   return ot_run_weighted_targets(run) > 0 ? run->distill.teacher_ranks : 0;
 }

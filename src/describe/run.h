@@ -319,6 +319,10 @@ bool ot_run_narrow_gradients(const ot_run_precision *precision);
 // True for a run of `orthant rl`. `run` may be null.
 bool ot_run_learns_from_rewards(const ot_run *run);
 
+// Generators of such a run, for which its weights are published: at least 1, where the split of
+// workers is still to be chosen. 0: the run does not learn from rewards.
+int ot_run_generators(const ot_run *run);
+
 // Ranks of a job that only run a teacher, in addition to those of the mesh. `run` may be null.
 int ot_run_teacher_ranks(const ot_run *run);
 

@@ -102,6 +102,14 @@ int64_t ot_bind_most_splits(const ot_schedule *schedule) {
   return most;
 }
 
+ot_status ot_bind_read_splits(ot_device *device, char *memory, int ranks, int32_t *to,
+                              ot_comm_splits *splits) {
+  const int64_t bytes = (int64_t)ranks * splits->runs * 2 * (int64_t)sizeof *to;
+  const int64_t offset = (const char *)splits->run - memory;
+  splits->run = to;
+  return ot_device_read(device, memory, offset, to, bytes);
+}
+
 // Dispatch sends from `home` to `here` (expert_exchange.h); combine sends from `here` to `home`.
 static void bind_runs(const ot_entry *entry, const ot_task *task, char *memory,
                       ot_comm_call *call) {
@@ -150,7 +158,8 @@ int ot_bind_routes(const ot_schedule *schedule, ot_arena *arena, ot_comm_route *
     const ot_segment *const segment = &schedule->segments[i];
     for (int k = 0; k < segment->num_tasks; k++) {
       const ot_task_kind kind = segment->tasks[k].kind;
-      const bool calls = kind != OT_TASK_COMPUTE && kind != OT_TASK_REPEAT;
+      const bool calls =
+          kind != OT_TASK_COMPUTE && kind != OT_TASK_REPEAT && kind != OT_TASK_PUBLISH;
       if (calls) count = add_route(&segment->tasks[k], *routes, count);
     }
   }
@@ -231,7 +240,7 @@ static ot_status bind_segment(const ot_schedule *schedule, const ot_segment *seg
       OT_TRY(bind_kernel(segment, i, schedule->backend, &(*bound)[i]));
       continue;
     }
-    if (task->kind == OT_TASK_REPEAT) continue;
+    if (task->kind == OT_TASK_REPEAT || task->kind == OT_TASK_PUBLISH) continue;
     (*bound)[i].name = ot_arena_format(arena, "%s/%s", segment->name, ot_task_name(task));
     OT_TRY(bind_call(task, comm, (*bound)[i].name));
   }

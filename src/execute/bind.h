@@ -29,6 +29,10 @@ ot_status ot_bind_check_kernels(const ot_schedule *schedule, const ot_device_inf
 // The two tables of splits of an all-to-all-v, `home` and `here` (expert_exchange.h); null: `task`
 // is another op.
 const ot_operand *ot_bind_splits(const ot_task *task);
+// Copies the runs of `splits`, which `ranks` ranks have in `memory` of the device, to the host at
+// `to`, where `splits` then has them.
+ot_status ot_bind_read_splits(ot_device *device, char *memory, int ranks, int32_t *to,
+                              ot_comm_splits *splits);
 // The largest number of elements that the two tables of an all-to-all-v have.
 int64_t ot_bind_most_splits(const ot_schedule *schedule);
 

@@ -117,24 +117,15 @@ static ot_status add_location(const ot_executor *executor, place at, ot_status s
   return failure.hint[0] != '\0' ? ot_fail_hint(status, "%s", failure.hint) : status;
 }
 
-// Copies the runs of `splits` to the host, at `to`.
-static ot_status read_splits(const ot_executor *executor, int ranks, int32_t *to,
-                             ot_comm_splits *splits) {
-  const int64_t bytes = (int64_t)ranks * splits->runs * 2 * (int64_t)sizeof *to;
-  const int64_t offset = (const char *)splits->run - executor->memory;
-  splits->run = to;
-  return ot_device_read(executor->device, executor->memory, offset, to, bytes);
-}
-
-// Kernels write the splits of an all-to-all-v to the arena; the communicator reads them on the
-// host.
+// Kernels write splits of an all-to-all-v to the arena; the communicator reads them on the host.
 static ot_status fetch_splits(ot_executor *executor, int64_t workspace_bytes, ot_comm_call *call) {
   if (call->kind != OT_COMM_ALL_TO_ALL_V) return OT_OK;
   const int ranks = ot_comm_group_size(executor->options.comm, call->group);
   OT_TRY(ot_streams_wait(&executor->streams));
-  OT_TRY(read_splits(executor, ranks, executor->splits, &call->sends));
+  OT_TRY(ot_bind_read_splits(executor->device, executor->memory, ranks, executor->splits,
+                             &call->sends));
   int32_t *const second = executor->splits + (int64_t)ranks * call->sends.runs * 2;
-  OT_TRY(read_splits(executor, ranks, second, &call->receives));
+  OT_TRY(ot_bind_read_splits(executor->device, executor->memory, ranks, second, &call->receives));
   const int64_t needed = ot_comm_workspace(call, ranks);
   OT_CHECK(needed <= workspace_bytes, OT_BUG, "schedule: %s needs %lld bytes, it has %lld",
            call->name, (long long)needed, (long long)workspace_bytes);
@@ -202,6 +193,14 @@ static ot_status start_message(ot_executor *executor, place at) {
   return OT_OK;
 }
 
+static ot_status run_publish(ot_executor *executor, place at) {
+  const ot_executor_publish *const to = executor->options.publish;
+  const int64_t span = open_span(executor, OT_LANE_GATHER, at);
+  const ot_status status = to->call(to->context, entry_at(executor, at)->block);
+  ot_recorder_close(&executor->recorder, OT_LANE_GATHER, span);
+  return status;
+}
+
 static ot_status run_task(ot_executor *executor, place at) {
   switch (task_at(executor, at)->kind) {
     case OT_TASK_COMPUTE:
@@ -212,6 +211,8 @@ static ot_status run_task(ot_executor *executor, place at) {
     case OT_TASK_SEND:
     case OT_TASK_RECEIVE:
       return start_message(executor, at);
+    case OT_TASK_PUBLISH:
+      return run_publish(executor, at);
     case OT_TASK_REPEAT:  // handled by run_entry; bodies do not nest
     case OT_TASK_KINDS:
       break;

@@ -22,10 +22,19 @@
 
 typedef struct ot_executor ot_executor;
 
+// Does the publish tasks, on the thread of their lane: gives the weights of a block to generators.
+// All ranks call it for the same blocks in the same order, so it may communicate in the world; it
+// may read the arena.
+typedef struct ot_executor_publish {
+  ot_status (*call)(void *context, int block);
+  void *context;
+} ot_executor_publish;
+
 typedef struct ot_executor_options {
-  int ordinal;     // device of the schedule's back end, of this machine
-  ot_comm *comm;   // this rank in the world, with the schedule's groups; null: one rank
-  bool overlap;    // false: wait at once for everything but messages; same bits
+  int ordinal;    // device of the schedule's back end, of this machine
+  ot_comm *comm;  // this rank in the world, with the schedule's groups; null: one rank
+  const ot_executor_publish *publish;  // required by runs of OT_ORDER_PUBLISH; kept
+  bool overlap;                        // false: wait at once for everything but messages; same bits
   bool poison;     // tests: fill dead memory with NaN, check canaries after every buffer; without
                    // overlap, so that memory dead on one lane is dead on all
   bool trace;      // record a timeline on each run

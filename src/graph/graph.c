@@ -39,6 +39,15 @@ ot_tensor_type ot_graph_batch_type(const ot_graph *graph, ot_batch_field field) 
   };
 }
 
+int64_t ot_graph_largest_parameter(const ot_graph *graph) {
+  int64_t most = 0;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const int64_t elements = ot_parameter_elements(&graph->parameters[i]);
+    if (elements > most) most = elements;
+  }
+  return most;
+}
+
 int64_t ot_graph_widest_row(const ot_graph *graph) {
   int64_t widest = 1;
   for (int i = 0; i < graph->num_parameters; i++) {

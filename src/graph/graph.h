@@ -63,5 +63,8 @@ ot_tensor_type ot_graph_batch_type(const ot_graph *graph, ot_batch_field field);
 // Elements of the longest parameter row, at least 1.
 int64_t ot_graph_widest_row(const ot_graph *graph);
 
+// Elements of the largest parameter.
+int64_t ot_graph_largest_parameter(const ot_graph *graph);
+
 // The parameter named `name`, or null.
 const ot_parameter *ot_graph_parameter(const ot_graph *graph, const char *name);

@@ -118,6 +118,7 @@ static const ot_place_rule rules[] = {
     [OT_OP_ALL_TO_ALL_V_BACK] = {.rows = {"VVVV>V"}},
     [OT_OP_SEND] = {.passes = true},
     [OT_OP_RECEIVE] = {.passes = true},
+    [OT_OP_PUBLISH] = {.passes = true},
 };
 static_assert(sizeof rules / sizeof rules[0] == OT_OP_COUNT, "one row set for each op kind");
 

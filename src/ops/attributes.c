@@ -69,6 +69,8 @@ static const attribute_field fields[] = {
     {"peer", FIELD_INT, offsetof(ot_op_attributes, peer)},
     {"tag", FIELD_INT, offsetof(ot_op_attributes, tag)},
     {"sum_on_wire", FIELD_BOOL, offsetof(ot_op_attributes, sum_on_wire)},
+    {"generators", FIELD_INT, offsetof(ot_op_attributes, generators)},
+    {"whole_elements", FIELD_INT64, offsetof(ot_op_attributes, whole_elements)},
     {"context_size", FIELD_INT, offsetof(ot_op_attributes, context_size)},
     {"context_index", FIELD_INT, offsetof(ot_op_attributes, context_index)},
     {"key_index", FIELD_INT, offsetof(ot_op_attributes, key_index)},

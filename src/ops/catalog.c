@@ -133,6 +133,7 @@ static const ot_op_info *const rows[] = {
     [OT_OP_ALL_TO_ALL_V_BACK] = &ot_exchange_home_info,
     [OT_OP_SEND] = &ot_send_info,
     [OT_OP_RECEIVE] = &ot_receive_info,
+    [OT_OP_PUBLISH] = &ot_publish_info,
 };
 static_assert(sizeof rows / sizeof rows[0] == OT_OP_COUNT, "one row for each op kind");
 

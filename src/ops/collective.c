@@ -58,6 +58,13 @@ static ot_status receive_infer(const ot_op_attributes *a, ot_op_types *types) {
   return check_group("receive", a);
 }
 
+static ot_status publish_infer(const ot_op_attributes *a, ot_op_types *types) {
+  (void)types;
+  OT_CHECK(a->generators >= 1 && a->whole_elements >= 1, OT_BUG,
+           "publish: %lld elements to %d generators", (long long)a->whole_elements, a->generators);
+  return OT_OK;
+}
+
 // Blocks of the other ranks before the reduction: an all-to-all, then additions in rank order.
 static int64_t exchanged_bytes(const ot_op_attributes *a, const ot_op_types *types) {
   (void)a;
@@ -176,10 +183,18 @@ const ot_op_info ot_receive_info = {.name = "receive",
                                     .cost_kind = OT_COST_COMMUNICATION,
                                     .infer = receive_infer};
 
+const ot_op_info ot_publish_info = {.name = "publish",
+                                    .num_inputs = 1,
+                                    .num_outputs = 0,
+                                    .optional_inputs = 1u << 0,
+                                    .cost_kind = OT_COST_COMMUNICATION,
+                                    .infer = publish_infer};
+
 const ot_op_kind ot_communications[OT_COMMUNICATIONS] = {
     OT_OP_ALL_GATHER, OT_OP_REDUCE_SCATTER, OT_OP_ALL_REDUCE,
     OT_OP_ALL_TO_ALL, OT_OP_SHIFT,          OT_OP_SEND,
     OT_OP_RECEIVE,    OT_OP_ALL_TO_ALL_V,   OT_OP_ALL_TO_ALL_V_BACK,
+    OT_OP_PUBLISH,
 };
 
 int ot_communication_index(ot_op_kind kind) {
@@ -195,6 +210,9 @@ double ot_collective_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
                            const ot_op_types *types) {
   const ot_tensor_type *const sent = &types->in[ot_op_sent_input(kind)];
   if (kind == OT_OP_ALL_GATHER) return (double)ot_type_bytes(&types->out[0]);
+  if (kind == OT_OP_PUBLISH) {
+    return (double)(attributes->whole_elements * ot_dtype_bytes(sent->dtype));
+  }
   if (!ot_op_is_all_to_all_v(kind)) return (double)ot_type_bytes(sent);
   return (double)ot_type_bytes(sent) / (double)sent->dim[0] *
          ot_route_used(attributes, attributes->exchange_rows);
@@ -202,7 +220,7 @@ double ot_collective_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
 
 double ot_collective_sent_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
                                 const ot_op_types *types) {
-  const double others = (double)(attributes->group_size - 1) / attributes->group_size;
+  const double size = attributes->group_size, others = size > 1 ? (size - 1) / size : 0;
   const double whole = ot_collective_bytes(kind, attributes, types);
   switch (kind) {
     case OT_OP_RECEIVE:
@@ -212,6 +230,8 @@ double ot_collective_sent_bytes(ot_op_kind kind, const ot_op_attributes *attribu
       return whole;
     case OT_OP_ALL_REDUCE:
       return 2 * others * whole;
+    case OT_OP_PUBLISH:
+      return whole * attributes->generators;
     default:
       return others * whole;
   }

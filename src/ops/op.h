@@ -216,6 +216,8 @@ typedef enum ot_op_kind {
                             // rows in no run keep their value               (in place of before)
   OT_OP_SEND,               // x ->    to rank `peer` of the group
   OT_OP_RECEIVE,            // -> y    from rank `peer` of the group
+  OT_OP_PUBLISH,            // x? ->   weights of a block, of which x is this rank's share, to
+                            //         `generators` processes that are no ranks
   OT_OP_COUNT,
 } ot_op_kind;
 
@@ -291,9 +293,11 @@ typedef struct ot_op_attributes {
   // Communication: which group, how large, and where this rank is in it.
   ot_group_kind group;
   int group_size, group_index;
-  int peer;          // send, receive: index in the group
-  int tag;           // send, receive: distinguishes messages between two ranks
-  bool sum_on_wire;  // reductions round each partial sum to the dtype that is sent
+  int peer;                // send, receive: index in the group
+  int tag;                 // send, receive: distinguishes messages between two ranks
+  bool sum_on_wire;        // reductions round each partial sum to the dtype that is sent
+  int generators;          // publish: processes that take the weights
+  int64_t whole_elements;  // publish: of the block on all ranks, each once
   // The shard of this rank; zero on one rank.
   int context_size;     // cp: number of ranks that share the sequence (0 and 1: one)
   int context_index;    // sequence block of the queries, or of all tokens

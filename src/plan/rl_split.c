@@ -28,9 +28,14 @@ static void forecast(const search *s, const ot_rl_fleet *fleet, ot_rl_forecast *
   ot_rl_forecast_build(fleet, &s->request->lengths, &stock, s->arena, out);
 }
 
+static void set_generators(const search *s, ot_rl_fleet *fleet, int generators) {
+  fleet->generators = generators;
+  if (s->request->publish_s) fleet->cost.publish_s = s->request->publish_s[generators];
+}
+
 static void consider(search *s, int generators, int slots) {
   ot_rl_choice choice = {.fleet = s->request->fleet};
-  choice.fleet.generators = generators;
+  set_generators(s, &choice.fleet, generators);
   choice.fleet.slots = slots;
   forecast(s, &choice.fleet, &choice.closed);
   s->least_lag = ot_smaller(s->least_lag, choice.closed.lag);
@@ -143,9 +148,10 @@ static void explain_sides(const search *s, ot_rl_split *out) {
   const bool slower = best->closed.generated_per_s < best->closed.trained_per_s;
   const int generators = best->fleet.generators, trainers = ot_rl_fleet_trainers(&best->fleet);
   ot_rl_fleet other = best->fleet;
-  other.generators += slower ? 1 : -1;
+  const int next_generators = generators + (slower ? 1 : -1);
   const char *then = "";
-  if (other.generators > 0 && other.generators < other.workers) {
+  if (next_generators > 0 && next_generators < other.workers) {
+    set_generators(s, &other, next_generators);
     ot_rl_forecast next;
     forecast(s, &other, &next);
     then = ot_arena_format(s->arena, "; with %d generator%s %s would be slower, at %.4g tokens/s",

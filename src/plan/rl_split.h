@@ -11,6 +11,8 @@
 typedef struct ot_rl_split_request {
   ot_rl_fleet fleet;  // generators 0 and slots 0: to be chosen; updates in flight
   ot_rl_lengths lengths;
+  const double *publish_s;         // [workers] by generators, in place of fleet.cost.publish_s, or
+                                   // null
   int64_t most_slots;              // of a generator, by its memory; >= 1
   double dollars_per_worker_hour;  // 0: unknown
 } ot_rl_split_request;

@@ -5,6 +5,7 @@
 
 #include "base/extremes.h"
 #include "describe/engine.h"
+#include "ops/collective.h"
 #include "runtime/inference.h"
 #include "simulate/simulate.h"
 #include "train/trainer.h"
@@ -73,7 +74,7 @@ static ot_status price_decode(const pricing *p, ot_rl_prices *out) {
 }
 
 // Scoring and training of a batch by one worker, for each generated token.
-static ot_status price_training(const pricing *p, ot_rl_prices *out) {
+static ot_status price_training(const pricing *p, ot_schedule *schedule, ot_rl_prices *out) {
   const ot_run *const run = p->request->run;
   const int64_t rows = run->batch.micro_batch_size * run->data.sequence_length;
   const double tokens = run->rl.batch * p->request->tokens;
@@ -85,31 +86,45 @@ static ot_status price_training(const pricing *p, ot_rl_prices *out) {
   request.num_micro_batches = 1;
   request.threads = p->threads;
   ot_graph *const graphs = ot_arena_array(p->arena, OT_MODES, sizeof *graphs);
-  ot_schedule schedule = {0};
   double step_s = 0, score_s = 0;
-  OT_TRY(ot_runtime_plan(&request, p->arena, graphs, &schedule));
-  OT_TRY(simulate(p, &schedule, OT_ORDER_STEP, &step_s));
-  OT_TRY(simulate(p, &schedule, OT_ORDER_SCORE, &score_s));
+  OT_TRY(ot_runtime_plan(&request, p->arena, graphs, schedule));
+  OT_TRY(simulate(p, schedule, OT_ORDER_STEP, &step_s));
+  OT_TRY(simulate(p, schedule, OT_ORDER_SCORE, &score_s));
   const double generated = run->rl.batch * p->request->generated;
   out->costs.train_token_s = (step_s + micro_batches * score_s) / generated;
   return OT_OK;
 }
 
-// Bucket after bucket, as the real clock sends them.
-static ot_status price_weights(const pricing *p, ot_rl_prices *out) {
+// The same order for other workers: `generators` of them, and the rest are ranks of dp, each with
+// all weights.
+static void set_fleet(const pricing *p, ot_schedule *schedule, int generators) {
+  const int ranks = p->request->run->rl.workers - generators;
+  int *const members = ot_arena_array(p->arena, ranks, sizeof *members);
+  for (int i = 0; i < ranks; i++) members[i] = i;
+  schedule->group[OT_GROUP_WORLD] = (ot_group){.size = ranks, .ranks = members};
+  for (int i = 0; i < schedule->num_segments; i++) {
+    if (schedule->segments[i].phase != OT_PHASE_PUBLISH) continue;
+    schedule->segments[i].tasks[0].attributes.generators = generators;
+  }
+}
+
+// Of the order that publishes weights, for each number of generators.
+static ot_status price_weights(const pricing *p, ot_schedule *schedule, ot_rl_prices *out) {
   const ot_run *const run = p->request->run;
-  ot_schedule schedule = {0};
-  OT_TRY(plan_decode(p, 1, 1, &schedule));
-  for (int b = 0; b < schedule.num_blocks; b++) {
-    ot_price price;
-    const int64_t bytes =
-        schedule.buckets[b].elements * ot_dtype_bytes(ot_run_storage(&run->precision));
-    if (bytes == 0) continue;
-    OT_TRY(ot_price_message(&p->simulation, 0, run->rl.workers - 1, (double)bytes, &price));
-    out->costs.publish_s += ot_price_total_s(&p->simulation, price);
+  const int index = ot_schedule_find_order(schedule, OT_ORDER_PUBLISH, 0);
+  const ot_order *const order = &schedule->orders[index];
+  out->num_buckets = order->num_entries;
+  for (int i = 0; i < order->num_entries; i++) {
+    const ot_task *const task = &schedule->segments[order->entries[i].segment].tasks[0];
+    const ot_op_types types = ot_task_types(task);
+    const int64_t bytes = (int64_t)ot_collective_bytes(task->op, &task->attributes, &types);
     out->weight_bytes += bytes;
     out->largest_bucket_bytes = ot_larger_whole(out->largest_bucket_bytes, bytes);
-    out->num_buckets++;
+  }
+  out->publish_s = ot_arena_array(p->arena, run->rl.workers, sizeof *out->publish_s);
+  for (int generators = 1; generators < run->rl.workers; generators++) {
+    set_fleet(p, schedule, generators);
+    OT_TRY(simulate(p, schedule, OT_ORDER_PUBLISH, &out->publish_s[generators]));
   }
   return OT_OK;
 }
@@ -126,6 +141,7 @@ ot_status ot_rl_prices_build(const ot_rl_price_request *request, ot_arena *arena
       &p.cluster, ot_engine_style(&ot_engine_orthant, &p.cluster.device), run->precision.compute);
   *out = (ot_rl_prices){0};
   OT_TRY(price_decode(&p, out));
-  OT_TRY(price_training(&p, out));
-  return price_weights(&p, out);
+  ot_schedule training = {0};
+  OT_TRY(price_training(&p, &training, out));
+  return price_weights(&p, &training, out);
 }

@@ -9,7 +9,8 @@
 #include "describe/run.h"
 
 typedef struct ot_rl_prices {
-  ot_rl_costs costs;
+  ot_rl_costs costs;   // but publish_s, which depends on the split
+  double *publish_s;   // [workers] by number of generators, from 1 on
   int64_t most_slots;  // of a generator: as many as its memory holds, at least 1
   int num_buckets;     // of the weights, sent one after the other
   int64_t weight_bytes, largest_bucket_bytes;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/extremes.h"
+#include "checkpoint/elements.h"
 
 enum { MOST_CHUNK = 2048 };
 
@@ -11,7 +12,14 @@ struct ot_rl_generator {
   ot_rl_generator_request request;
   ot_runtime *runtime;
   ot_inference *engine;
+  char *scratch;  // of a parameter in its own type
 };
+
+// Weights on their way from a trainer.
+typedef struct taking {
+  ot_rl_generator *generator;
+  ot_dtype dtype;
+} taking;
 
 static ot_status create(ot_rl_generator *g) {
   const ot_run *const run = g->request.run;
@@ -33,6 +41,9 @@ static ot_status create(ot_rl_generator *g) {
                                 .seed = (uint64_t)run->seed};
   ot_inference_complete(&shape, &request);
   OT_TRY(ot_runtime_create(&request, &g->runtime));
+  const int64_t most = ot_graph_largest_parameter(ot_runtime_whole_graph(g->runtime));
+  g->scratch = malloc((size_t)most * sizeof(double));
+  OT_CHECK(g->scratch, OT_ENVIRONMENT, "out of memory for weights");
   return ot_inference_create(g->runtime, run->model.vocab_size, &g->engine);
 }
 
@@ -50,18 +61,33 @@ void ot_rl_generator_destroy(ot_rl_generator **generator) {
   if (!generator || !*generator) return;
   ot_inference_destroy(&(*generator)->engine);
   ot_runtime_destroy(&(*generator)->runtime);
+  free((*generator)->scratch);
   free(*generator);
   *generator = NULL;
 }
 
-ot_status ot_rl_generator_take(ot_rl_generator *generator, ot_rl_learner *from) {
-  OT_TRY(ot_rl_learner_copy_weights(from, generator->runtime));
-  ot_rl_generator_renew(generator);
+void ot_rl_generator_put(ot_rl_generator *generator, const ot_parameter *parameter, ot_dtype dtype,
+                         const void *values, bool last) {
+  ot_rl_generator *const g = generator;
+  const ot_graph *const whole = ot_runtime_whole_graph(g->runtime);
+  const ot_parameter_rows rows = {
+      (int)(ot_graph_parameter(whole, parameter->name) - whole->parameters), OT_COPY_WEIGHT, 0,
+      parameter->rows};
+  ot_elements_convert(dtype, values, ot_runtime_copy_dtype(g->runtime, OT_COPY_WEIGHT), g->scratch,
+                      ot_parameter_elements(parameter));
+  ot_runtime_write(g->runtime, &rows, g->scratch);
+  if (last) ot_inference_renew(g->engine, g->request.recompute);
+}
+
+static ot_status take(void *context, const ot_parameter *parameter, const void *values, bool last) {
+  const taking *const t = context;
+  ot_rl_generator_put(t->generator, parameter, t->dtype, values, last);
   return OT_OK;
 }
 
-void ot_rl_generator_renew(ot_rl_generator *generator) {
-  ot_inference_renew(generator->engine, generator->request.recompute);
+ot_status ot_rl_generator_take(ot_rl_generator *generator, ot_rl_learner *from) {
+  taking t = {generator, ot_runtime_copy_dtype(ot_rl_learner_runtime(from), OT_COPY_WEIGHT)};
+  return ot_rl_learner_publish(from, &(ot_weight_taker){.take = take, .context = &t});
 }
 
 static bool take_token(void *context, const ot_token_event *event) {

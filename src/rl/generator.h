@@ -25,10 +25,12 @@ typedef struct ot_rl_generator_request {
 ot_status ot_rl_generator_create(const ot_rl_generator_request *request, ot_rl_generator **out);
 void ot_rl_generator_destroy(ot_rl_generator **generator);
 
-// Copies the weights of a trainer of the same model.
+// Takes the weights of a trainer of the same model, as they are published.
 ot_status ot_rl_generator_take(ot_rl_generator *generator, ot_rl_learner *from);
-// The weights of its runtime have changed.
-void ot_rl_generator_renew(ot_rl_generator *generator);
+// The same from elsewhere: a parameter [rows, cols] at a time, in `dtype`. With the last one the
+// engine has new weights.
+void ot_rl_generator_put(ot_rl_generator *generator, const ot_parameter *parameter, ot_dtype dtype,
+                         const void *values, bool last);
 
 // Begins a response: answer->prompt, id, and room for max_tokens are set. Kept until it is done.
 ot_status ot_rl_generator_start(ot_rl_generator *generator, ot_rl_answer *answer);

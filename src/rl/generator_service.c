@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/extremes.h"
 #include "base/text.h"
-#include "checkpoint/elements.h"
 #include "describe/run_keys.h"
 #include "host/clock.h"
 #include "host/heap.h"
@@ -54,7 +52,6 @@ typedef struct service {
   ot_rl_decode_sums decode;
   int64_t *events;  // [capacity]
   int64_t num_events, capacity;
-  char *scratch;  // of a tensor in the generator's type
 } service;
 
 uint64_t ot_rl_service_hash(const ot_run *run) {
@@ -241,8 +238,7 @@ static ot_status cancel_old(service *s) {
 }
 
 static ot_status take_tensor(service *s, const ot_rl_message *message) {
-  ot_runtime *const runtime = ot_rl_generator_runtime(s->generator);
-  const ot_graph *const whole = ot_runtime_whole_graph(runtime);
+  const ot_graph *const whole = ot_runtime_whole_graph(ot_rl_generator_runtime(s->generator));
   ot_rl_tensor t;
   OT_CHECK(message->bytes >= (int64_t)sizeof t, OT_RANKS, "weights are cut off");
   memcpy(&t, message->data, sizeof t);
@@ -253,13 +249,9 @@ static ot_status take_tensor(service *s, const ot_rl_message *message) {
                     t.dtype < OT_DTYPE_COUNT &&
                     message->bytes == (int64_t)sizeof t + count * ot_dtype_bytes((ot_dtype)t.dtype);
   OT_CHECK(same, OT_RANKS, "weights of another model: %s", t.name);
-  const ot_parameter_rows rows = {(int)(p - whole->parameters), OT_COPY_WEIGHT, 0, p->rows};
-  ot_elements_convert((ot_dtype)t.dtype, message->data + sizeof t,
-                      ot_runtime_copy_dtype(runtime, OT_COPY_WEIGHT), s->scratch, count);
-  ot_runtime_write(runtime, &rows, s->scratch);
+  ot_rl_generator_put(s->generator, p, (ot_dtype)t.dtype, message->data + sizeof t, t.last != 0);
   if (!t.last) return OT_OK;
   s->version = t.version;
-  ot_rl_generator_renew(s->generator);
   OT_TRY(note(s, OT_TAPE_TAKE, s->version));
   return cancel_old(s);
 }
@@ -316,13 +308,6 @@ static ot_status create(service *s) {
                                            .seed = (uint64_t)s->run->seed};
   OT_TRY(ot_rl_generator_create(&request, &s->generator));
   s->slots = ot_arena_array(&s->arena, rl->slots, sizeof(member *));
-  const ot_graph *const whole = ot_runtime_whole_graph(ot_rl_generator_runtime(s->generator));
-  int64_t most = 0;
-  for (int i = 0; i < whole->num_parameters; i++) {
-    most = ot_larger_whole(most, whole->parameters[i].rows * whole->parameters[i].cols);
-  }
-  s->scratch = malloc((size_t)most * sizeof(double));
-  OT_CHECK(s->scratch, OT_ENVIRONMENT, "out of memory for weights");
   return OT_OK;
 }
 
@@ -336,7 +321,6 @@ ot_status ot_rl_service_run(const ot_rl_service_request *request) {
   ot_tokenizer_destroy(&s.tokenizer);
   ot_rl_link_destroy(&s.link);
   free(s.events);
-  free(s.scratch);
   ot_heap_release(&s.heap);
   return status;
 }

@@ -257,7 +257,7 @@ static batch_fields fields_of(const ot_micro_batch *batch) {
 
 // ---- ranks ----
 
-typedef enum command { SCORE, STEP, COPY, READ, SAVE, LOAD, DISMISS } command;
+typedef enum command { SCORE, STEP, PUBLISH, SAVE, LOAD, DISMISS } command;
 
 // What the leader tells the others.
 typedef struct order {
@@ -503,18 +503,9 @@ ot_status ot_rl_learner_step(ot_rl_learner *learner, const ot_rl_document *docum
 
 // ---- weights and state ----
 
-ot_status ot_rl_learner_copy_weights(ot_rl_learner *learner, ot_runtime *to) {
-  OT_TRY(tell(learner, (order){.command = COPY}));
-  return ot_runtime_copy_weights(learner->runtime, to);
-}
-
-ot_status ot_rl_learner_read(ot_rl_learner *learner,
-                             ot_status (*reads)(ot_runtime *runtime, void *context),
-                             void *context) {
-  OT_TRY(tell(learner, (order){.command = READ}));
-  const ot_status status = reads(learner->runtime, context);
-  const ot_status ended = ot_runtime_end_reads(learner->runtime);
-  return status == OT_OK ? ended : status;
+ot_status ot_rl_learner_publish(ot_rl_learner *learner, const ot_weight_taker *taker) {
+  OT_TRY(tell(learner, (order){.command = PUBLISH}));
+  return ot_runtime_publish(learner->runtime, taker);
 }
 
 // Of the leader, or of a rank that follows it.
@@ -554,10 +545,8 @@ static ot_status follow(ot_rl_learner *l, const order *o) {
     case STEP:
       OT_TRY(share_batches(l));
       return run_step(l, o->step, &unread);
-    case COPY:
-      return ot_runtime_copy_weights(l->runtime, NULL);
-    case READ:
-      return ot_runtime_serve_reads(l->runtime);
+    case PUBLISH:
+      return ot_runtime_publish(l->runtime, NULL);
     case SAVE:
     case LOAD:
       return run_state(l, (command)o->command, &state);

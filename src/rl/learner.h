@@ -46,12 +46,8 @@ typedef struct ot_rl_step {
 ot_status ot_rl_learner_step(ot_rl_learner *learner, const ot_rl_document *documents, int64_t count,
                              int64_t step, ot_rl_step *report);
 
-// Copies the weights to `to`, a runtime of the same model on one rank.
-ot_status ot_rl_learner_copy_weights(ot_rl_learner *learner, ot_runtime *to);
-
-// Reads the rows of a parameter that `reads` asks for by ot_runtime_read_leader.
-ot_status ot_rl_learner_read(ot_rl_learner *learner,
-                             ot_status (*reads)(ot_runtime *runtime, void *context), void *context);
+// Gives the weights to `taker`, block by block (ot_runtime_publish).
+ot_status ot_rl_learner_publish(ot_rl_learner *learner, const ot_weight_taker *taker);
 
 // Weights and optimizer state as the checkpoint at state->path, and back (training_state.h).
 ot_status ot_rl_learner_save(ot_rl_learner *learner, ot_state_request *state);

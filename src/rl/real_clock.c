@@ -316,23 +316,20 @@ static ot_status flush(ot_rl_state *r) {
 
 typedef struct sending {
   ot_rl_state *state;
-  int only;      // generator, or -1: all
-  char *values;  // of the largest parameter
+  int only;  // generator, or -1: all
+  ot_dtype dtype;
 } sending;
 
-static ot_status send_parameter(sending *s, ot_runtime *from, int index, bool last) {
+static ot_status send_parameter(void *context, const ot_parameter *p, const void *data, bool last) {
+  const sending *const s = context;
   const real_clock *const c = clock_of(s->state);
-  const ot_parameter *const p = &ot_runtime_whole_graph(from)->parameters[index];
-  const ot_parameter_rows rows = {index, OT_COPY_WEIGHT, 0, p->rows};
-  const ot_dtype dtype = ot_runtime_copy_dtype(from, OT_COPY_WEIGHT);
   ot_rl_tensor head = {.version = s->state->version,
                        .rows = p->rows,
                        .cols = p->cols,
-                       .dtype = (int64_t)dtype,
+                       .dtype = (int64_t)s->dtype,
                        .last = last};
   ot_text_format(head.name, sizeof head.name, "%s", p->name);
-  const ot_rl_part values = {s->values, p->rows * p->cols * ot_dtype_bytes(dtype)};
-  OT_TRY(ot_runtime_read_leader(from, &rows, s->values));
+  const ot_rl_part values = {data, ot_parameter_elements(p) * ot_dtype_bytes(s->dtype)};
   for (int i = 0; i < c->count; i++) {
     if (c->remotes[i].state != WORKING || (s->only >= 0 && i != s->only)) continue;
     OT_TRY(ot_rl_link_send(c->remotes[i].link, OT_RL_WEIGHTS, (ot_rl_part){&head, sizeof head},
@@ -341,37 +338,13 @@ static ot_status send_parameter(sending *s, ot_runtime *from, int index, bool la
   return OT_OK;
 }
 
-// A bucket is what a block has: read from the trainer's ranks, sent, on its way before the next.
-static ot_status send_buckets(ot_runtime *from, void *context) {
-  sending *const s = context;
-  const ot_graph *const whole = ot_runtime_whole_graph(from);
-  int last = 0;
-  for (int p = 0; p < whole->num_parameters; p++) {
-    if (whole->parameters[p].tied_to < 0) last = p;
-  }
-  for (int b = 0; b < whole->num_blocks; b++) {
-    const int first = whole->blocks[b].first_parameter;
-    for (int p = first; p < first + whole->blocks[b].num_parameters; p++) {
-      if (whole->parameters[p].tied_to >= 0) continue;
-      OT_TRY(send_parameter(s, from, p, p == last));
-    }
-    OT_TRY(flush(s->state));
-  }
-  return OT_OK;
-}
+// A bucket is on its way before the next is read.
+static ot_status end_bucket(void *context) { return flush(((sending *)context)->state); }
 
 static ot_status publish(ot_rl_state *r, int only) {
   ot_rl_learner *const learner = ot_rl_updater_learner(r->updater);
-  const ot_graph *const whole = ot_runtime_whole_graph(ot_rl_learner_runtime(learner));
-  int64_t most = 0;
-  for (int p = 0; p < whole->num_parameters; p++) {
-    most = ot_larger_whole(most, whole->parameters[p].rows * whole->parameters[p].cols);
-  }
-  sending s = {r, only, malloc((size_t)most * sizeof(double))};
-  OT_CHECK(s.values, OT_ENVIRONMENT, "out of memory for weights");
-  const ot_status status = ot_rl_learner_read(learner, send_buckets, &s);
-  free(s.values);
-  return status;
+  sending s = {r, only, ot_runtime_copy_dtype(ot_rl_learner_runtime(learner), OT_COPY_WEIGHT)};
+  return ot_rl_learner_publish(learner, &(ot_weight_taker){send_parameter, end_bucket, &s});
 }
 
 // ---- figures ----

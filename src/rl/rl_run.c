@@ -46,10 +46,13 @@ ot_status ot_rl_choose_split(const ot_run *run, const ot_rl_question *question, 
                                         .generated = mean};
     OT_TRY(ot_rl_prices_build(&priced, arena, prices));
     request.fleet.cost = prices->costs;
+    request.publish_s = prices->publish_s;
     request.fleet.slots = 0;
     request.most_slots = prices->most_slots;
   }
-  return ot_rl_split_build(&request, arena, split);
+  OT_TRY(ot_rl_split_build(&request, arena, split));
+  if (question->cluster) prices->costs = split->choices[0].fleet.cost;
+  return OT_OK;
 }
 
 ot_status ot_rl_check(const ot_run *run) {

@@ -64,6 +64,11 @@ static ot_split whole_split(const ot_runtime_request *request) {
   return (ot_split){.separate_expert_block = spreads_experts(request->mesh)};
 }
 
+// Whether ranks have parts of parameters.
+static bool is_split(const ot_runtime_request *request) {
+  return degree_of(request->mesh, OT_AXIS_TP) > 1 || spreads_experts(request->mesh);
+}
+
 static ot_status build_graph(const ot_runtime_request *request, ot_mode mode, ot_split split,
                              ot_arena *arena, ot_graph *graph) {
   const bool decode = ot_mode_is_decode(mode), cached = ot_mode_is_cached(mode);
@@ -126,6 +131,11 @@ ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot
     OT_TRY(build_graph(request, (ot_mode)mode, split_of(request), arena, &graphs[mode]));
     wanted.graphs[mode] = &graphs[mode];
   }
+  ot_graph whole;
+  if (ot_run_generators(request->run) > 0 && is_split(request)) {
+    OT_TRY(build_graph(request, OT_MODE_LOGITS, whole_split(request), arena, &whole));
+    wanted.whole = &whole;
+  }
   return ot_schedule_build(&wanted, arena, schedule);
 }
 
@@ -147,7 +157,7 @@ static void find_place(ot_runtime *runtime, const ot_runtime_request *request) {
 static ot_status find_whole(ot_runtime *runtime, const ot_runtime_request *request,
                             ot_arena *arena) {
   runtime->whole = runtime->shape;
-  if (degree_of(request->mesh, OT_AXIS_TP) == 1 && !spreads_experts(request->mesh)) return OT_OK;
+  if (!is_split(request)) return OT_OK;
   runtime->whole = &runtime->whole_graph;
   return build_graph(request, OT_MODE_LOGITS, whole_split(request), arena, &runtime->whole_graph);
 }
@@ -201,9 +211,16 @@ static ot_status check_device(ot_runtime *runtime, const ot_runtime_request *req
   return ot_gpu_check_memory(&need, &arena, NULL);
 }
 
+static void *room_to_publish(ot_runtime *runtime, ot_arena *arena) {
+  if (ot_schedule_find_order(&runtime->schedule, OT_ORDER_PUBLISH, 0) < 0) return NULL;
+  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(runtime, OT_COPY_WEIGHT));
+  return ot_arena_array(arena, ot_graph_largest_parameter(runtime->whole), size);
+}
+
 static ot_status create_executor(ot_runtime *runtime, const ot_runtime_request *request) {
   const ot_executor_options options = {.ordinal = ordinal_of(request),
                                        .comm = request->comm,
+                                       .publish = &runtime->publish,
                                        .overlap = !request->serial,
                                        .events = request->events,
                                        .no_graphs = request->no_graphs,
@@ -223,12 +240,14 @@ static ot_status create(ot_runtime *runtime, const ot_runtime_request *request,
   if (!runtime) return ot_fail(OT_ENVIRONMENT, "out of memory");
   runtime->model = *request->model;
   runtime->modes = request->modes;
+  runtime->publish = (ot_executor_publish){ot_runtime_publish_block, runtime};
   if (request->mesh) runtime->mesh = *request->mesh;
   if (comm && ot_comm_size(comm) > 1) runtime->comm = comm;
   ot_arena arena = ot_heap_arena_create(&runtime->heap);
   ot_runtime_request own = *request;
   own.model = &runtime->model;
   ot_status status = plan(runtime, &own, &arena);
+  if (status == OT_OK && request->rank == 0) runtime->published = room_to_publish(runtime, &arena);
   if (status == OT_OK && request->backend == OT_BACKEND_CUDA) {
     status = ot_gpu_check_kernels(ordinal_of(request), &runtime->schedule);
     *lacks_kernel = status != OT_OK;

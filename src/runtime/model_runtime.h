@@ -148,6 +148,19 @@ ot_status ot_runtime_copy(ot_runtime *from, ot_runtime *to, const ot_weight_copy
 // The same of the stored weights, all of them.
 ot_status ot_runtime_copy_weights(ot_runtime *from, ot_runtime *to);
 
+// Who takes weights that are published.
+typedef struct ot_weight_taker {
+  // A parameter of the whole model, [rows, cols] in the storage dtype; `last`: all are complete.
+  ot_status (*take)(void *context, const ot_parameter *parameter, const void *values, bool last);
+  // All of a block were taken; null: nothing more is to be done.
+  ot_status (*bucket)(void *context);
+  void *context;
+} ot_weight_taker;
+
+// Runs OT_ORDER_PUBLISH, for runs that learn from rewards: on rank 0 `taker` gets the weights,
+// block by block; on the other ranks it is null. Collective over the world. Blocks.
+ot_status ot_runtime_publish(ot_runtime *runtime, const ot_weight_taker *taker);
+
 // Sets weights (and master copies) to their random initial values, moments to zero. Element i of
 // HF tensor NAME depends on (seed, NAME, i) only.
 ot_status ot_runtime_initialize(ot_runtime *runtime, uint64_t seed);

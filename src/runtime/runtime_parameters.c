@@ -175,6 +175,35 @@ ot_status ot_runtime_serve_reads(ot_runtime *runtime) {
   return OT_OK;
 }
 
+// ---- weights to generators ----
+
+static int last_parameter(const ot_graph *whole) {
+  int last = whole->num_parameters - 1;
+  while (whole->parameters[last].tied_to >= 0) last--;
+  return last;
+}
+
+ot_status ot_runtime_publish_block(void *runtime, int block) {
+  ot_runtime *const r = runtime;
+  const ot_weight_taker *const taker = &r->taker;
+  const ot_block *const b = &r->whole->blocks[block];
+  for (int i = b->first_parameter; i < b->first_parameter + b->num_parameters; i++) {
+    const ot_parameter *const p = &r->whole->parameters[i];
+    if (p->tied_to >= 0) continue;
+    OT_TRY(ot_runtime_read(r, &(ot_parameter_rows){i, OT_COPY_WEIGHT, 0, p->rows}, r->published));
+    if (!taker->take) continue;
+    OT_TRY(taker->take(taker->context, p, r->published, i == last_parameter(r->whole)));
+  }
+  return taker->bucket ? taker->bucket(taker->context) : OT_OK;
+}
+
+ot_status ot_runtime_publish(ot_runtime *runtime, const ot_weight_taker *taker) {
+  const int order = ot_schedule_find_order(&runtime->schedule, OT_ORDER_PUBLISH, 0);
+  OT_ASSERT(order >= 0);
+  runtime->taker = taker ? *taker : (ot_weight_taker){0};
+  return ot_executor_run(runtime->executor, order);
+}
+
 // ---- shares ----
 
 bool ot_runtime_counts(const ot_runtime *runtime, int block, ot_parameter_copy copy) {

@@ -20,5 +20,11 @@ struct ot_runtime {
   ot_comm *comm;                // null: one rank
   ot_host_allreduce *exchange;  // the same
   ot_executor *executor;
-  char note[512];  // see ot_runtime_note
+  ot_executor_publish publish;  // of its executor
+  ot_weight_taker taker;        // during ot_runtime_publish; without calls: another rank leads
+  void *published;              // [its largest parameter] on rank 0, if it can publish
+  char note[512];               // see ot_runtime_note
 };
+
+// Does the publish task of a block.
+ot_status ot_runtime_publish_block(void *runtime, int block);

@@ -304,6 +304,7 @@ ot_status ot_schedule_build(const ot_schedule_request *request, ot_arena *arena,
     if (!graph) continue;
     if (mode == OT_MODE_TRAIN) {
       OT_TRY(ot_build_step_orders(&b));
+      if (ot_run_generators(request->run) > 0) ot_build_publish_order(&b);
     } else {
       ot_build_forward_order(&b, ot_order_of_mode((ot_mode)mode), graph);
     }

@@ -21,6 +21,8 @@ typedef struct ot_schedule_request {
   int num_micro_batches;
   bool split_backward;      // I and W as separate segments instead of B
   bool separate_recompute;  // no gradient op recomputes a module on the way (graph/recompute.h)
+  const ot_graph *whole;    // of the model on one rank, for OT_ORDER_PUBLISH; null: the graphs are
+                            // of it
   const ot_mesh *mesh;      // null: one rank
   int rank;                 // of the mesh; the graphs must use its split
   const ot_stages *stages;  // null: one stage holds every block

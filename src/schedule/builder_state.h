@@ -110,5 +110,8 @@ int64_t ot_build_output_bytes(const ot_graph *graph, int block);
 // Adds all step orders of the request (order_step.c).
 ot_status ot_build_step_orders(ot_build *b);
 
+// Adds the order that gives the weights to generators (order_publish.c).
+void ot_build_publish_order(ot_build *b);
+
 // Adds the order of a mode without a backward (order_forward.c).
 void ot_build_forward_order(ot_build *b, ot_order_kind kind, const ot_graph *graph);

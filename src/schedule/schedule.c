@@ -12,11 +12,12 @@
 #include "schedule/bodies.h"
 
 static const char *const phase_names[] = {
-    [OT_PHASE_SETUP] = "setup",   [OT_PHASE_BEGIN] = "begin",   [OT_PHASE_FORWARD] = "F",
-    [OT_PHASE_RECOMPUTE] = "R",   [OT_PHASE_INPUT] = "I",       [OT_PHASE_WEIGHT] = "W",
-    [OT_PHASE_BACKWARD] = "B",    [OT_PHASE_TIE] = "tie",       [OT_PHASE_NORM] = "norm",
-    [OT_PHASE_CLIP] = "clip",     [OT_PHASE_UPDATE] = "update", [OT_PHASE_GATHER] = "gather",
-    [OT_PHASE_REDUCE] = "reduce", [OT_PHASE_SEND] = "send",     [OT_PHASE_RECEIVE] = "receive",
+    [OT_PHASE_SETUP] = "setup",     [OT_PHASE_BEGIN] = "begin",   [OT_PHASE_FORWARD] = "F",
+    [OT_PHASE_RECOMPUTE] = "R",     [OT_PHASE_INPUT] = "I",       [OT_PHASE_WEIGHT] = "W",
+    [OT_PHASE_BACKWARD] = "B",      [OT_PHASE_TIE] = "tie",       [OT_PHASE_NORM] = "norm",
+    [OT_PHASE_CLIP] = "clip",       [OT_PHASE_UPDATE] = "update", [OT_PHASE_GATHER] = "gather",
+    [OT_PHASE_REDUCE] = "reduce",   [OT_PHASE_SEND] = "send",     [OT_PHASE_RECEIVE] = "receive",
+    [OT_PHASE_PUBLISH] = "publish",
 };
 static_assert(sizeof phase_names / sizeof phase_names[0] == OT_PHASES, "one name each");
 
@@ -73,9 +74,9 @@ const char *ot_memory_class_name(ot_memory_class class) {
 }
 
 const char *ot_order_name(ot_order_kind kind) {
-  static const char *const names[] = {"setup",  "step",     "checksum",  "evaluate",  "score",
-                                      "logits", "prefill",  "prefill/2", "prefill/4", "prefill/8",
-                                      "decode", "decode/2", "decode/4",  "decode/8"};
+  static const char *const names[] = {"setup",     "step",   "checksum", "publish",   "evaluate",
+                                      "score",     "logits", "prefill",  "prefill/2", "prefill/4",
+                                      "prefill/8", "decode", "decode/2", "decode/4",  "decode/8"};
   return names[kind];
 }
 
@@ -101,6 +102,7 @@ ot_task_kind ot_task_kind_of(ot_op_kind op) {
   if (op == OT_OP_SEND) return OT_TASK_SEND;
   if (op == OT_OP_RECEIVE) return OT_TASK_RECEIVE;
   if (op == OT_OP_REPEAT) return OT_TASK_REPEAT;
+  if (op == OT_OP_PUBLISH) return OT_TASK_PUBLISH;
   return ot_op_communicates(op) ? OT_TASK_COLLECTIVE : OT_TASK_COMPUTE;
 }
 

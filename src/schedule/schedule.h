@@ -25,6 +25,8 @@ typedef enum ot_task_kind {
   OT_TASK_SEND,        // send in[0] to rank `peer` of the group
   OT_TASK_RECEIVE,     // receive out[0] from rank `peer` of the group
   OT_TASK_REPEAT,      // loop: run the next `repeated` tasks in[2] - 1 times
+  OT_TASK_PUBLISH,  // give the weights of the entry's block, of which in[0] is this rank's share,
+                    // to generators, with all ranks
   OT_TASK_KINDS,
 } ot_task_kind;
 
@@ -36,7 +38,7 @@ typedef enum ot_task_kind {
 typedef enum ot_lane {
   OT_LANE_COMPUTE,   // kernels
   OT_LANE_TENSOR,    // collectives inside a block (tp, cp), between the kernels around them
-  OT_LANE_GATHER,    // all-gathers of weights
+  OT_LANE_GATHER,    // all-gathers of weights, and weights to generators
   OT_LANE_REDUCE,    // reductions of gradients
   OT_LANE_PIPELINE,  // activations and their gradients between stages
   OT_LANES,
@@ -58,6 +60,7 @@ typedef enum ot_phase {
   OT_PHASE_REDUCE,     // reduction of a gradient bucket over ranks
   OT_PHASE_SEND,       // send activations or their gradients to another stage
   OT_PHASE_RECEIVE,    // receive them from another stage
+  OT_PHASE_PUBLISH,    // give a weight bucket to generators
   OT_PHASES,
 } ot_phase;
 
@@ -143,6 +146,8 @@ typedef enum ot_order_kind {
   OT_ORDER_SETUP,
   OT_ORDER_STEP,      // one per number of micro-batches used in the run
   OT_ORDER_CHECKSUM,  // gradients of few micro-batches, hashed by part and not reduced
+  OT_ORDER_PUBLISH,   // the weights, bucket by bucket, to the generators of a run that learns from
+                      // rewards: before the first step and after each one
   OT_ORDER_EVALUATE,  // one micro-batch
   OT_ORDER_SCORE,
   OT_ORDER_LOGITS,

@@ -223,10 +223,35 @@ static bool ends_body(const ot_access_list *list, int64_t next) {
   return behind->entry != last->entry || behind->repeat != last->repeat;
 }
 
+// Each bucket is published once, and all that this rank holds of it.
+static ot_status check_published(const ot_schedule *schedule, const ot_order *order) {
+  int before = -1;
+  for (int i = 0; i < order->num_entries; i++) {
+    const ot_entry *const entry = &order->entries[i];
+    const ot_segment *const segment = &schedule->segments[entry->segment];
+    const bool publishes = segment->num_tasks == 1 && segment->tasks[0].kind == OT_TASK_PUBLISH;
+    OT_CHECK(publishes == (order->kind == OT_ORDER_PUBLISH), OT_BUG,
+             "schedule: entry %d (%s) of order %s", i, segment->name, ot_order_name(order->kind));
+    if (!publishes) continue;
+    const ot_operand *const share = &segment->tasks[0].in[0];
+    OT_CHECK(entry->block > before && entry->block < schedule->num_blocks, OT_BUG,
+             "schedule: entry %d publishes block %d after block %d", i, entry->block, before);
+    before = entry->block;
+    const ot_bucket_range *const held = &schedule->buckets[before].copy[OT_BUCKET_WEIGHT];
+    if (share->base == OT_BASE_NONE) continue;
+    OT_CHECK(entry->base[share->base] + share->offset == held->offset &&
+                 ot_type_elements(&share->type) == held->count,
+             OT_BUG, "schedule: entry %d publishes %lld elements of block %d, this rank has %lld",
+             i, (long long)ot_type_elements(&share->type), before, (long long)held->count);
+  }
+  return OT_OK;
+}
+
 static ot_status check_order(const ot_schedule *schedule, int order, ot_arena *arena) {
   checker c = {.schedule = schedule, .order = &schedule->orders[order], .arena = arena};
   ot_access_list list;
   OT_TRY(check_entries(schedule, c.order));
+  OT_TRY(check_published(schedule, c.order));
   ot_access_list_build(schedule, order, arena, &list);
   int64_t next = 0;
   for (int64_t i = 0; i < list.count; i = next) {

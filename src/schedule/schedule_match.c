@@ -62,7 +62,8 @@ static call call_of(const ot_entry *entry, const ot_task *task) {
       takes ? &task->out[0].type : &task->in[ot_op_sent_input(task->op)].type;
   const int me = task->attributes.group_index, peer = task->attributes.peer;
   return (call){.op = task->op,
-                .elements = ot_type_elements(type),
+                .elements = task->op == OT_OP_PUBLISH ? task->attributes.whole_elements
+                                                      : ot_type_elements(type),
                 .dtype = type->dtype,
                 .sum = is_message(task->op) ? type->dtype : task->out[0].type.dtype,
                 .accumulate = task->attributes.accumulate,
@@ -220,6 +221,32 @@ static ot_status check_members(const matching *m, int kind, int rank) {
   return OT_OK;
 }
 
+// Elements of a block that a rank publishes.
+static int64_t published(const matching *m, int rank, int block) {
+  const ot_order *const order = &m->schedules[rank]->orders[m->order];
+  for (int i = 0; i < order->num_entries; i++) {
+    if (order->entries[i].block != block) continue;
+    const ot_task *const task = &segment_of(m, rank, i)->tasks[0];
+    return task->in[0].base == OT_BASE_NONE ? 0 : ot_type_elements(&task->in[0].type);
+  }
+  return 0;
+}
+
+// Together ranks have each bucket, or more than once what replicas have.
+static ot_status check_published(const matching *m) {
+  const ot_order *const order = &m->schedules[0]->orders[m->order];
+  for (int i = 0; order->kind == OT_ORDER_PUBLISH && i < order->num_entries; i++) {
+    const int block = order->entries[i].block;
+    const ot_task *const task = &segment_of(m, 0, i)->tasks[0];
+    int64_t elements = 0;
+    for (int rank = 0; rank < m->ranks; rank++) elements += published(m, rank, block);
+    OT_CHECK(elements >= task->attributes.whole_elements, OT_BUG,
+             "schedules: ranks publish %lld of the %lld elements of block %d", (long long)elements,
+             (long long)task->attributes.whole_elements, block);
+  }
+  return OT_OK;
+}
+
 static ot_status match_order(matching *m) {
   m->lists = ot_arena_array(m->arena, (int64_t)m->ranks * OT_GROUP_KINDS, sizeof *m->lists);
   for (int rank = 0; rank < m->ranks; rank++) {
@@ -238,6 +265,7 @@ static ot_status match_order(matching *m) {
       OT_TRY(match_messages(m, kind, rank));
     }
   }
+  OT_TRY(check_published(m));
   return ot_schedules_check_deadlock(m->schedules, m->ranks, m->order, m->arena);
 }
 

@@ -267,6 +267,26 @@ static ot_status price_message(const ot_simulation *simulation, const ot_group_s
                           shape->first + peer * shape->stride, bytes, price);
 }
 
+// The ranks join what each has of the bucket; the first one sends it to one generator after the
+// other, since these messages share its link. Generators are the devices after the ranks.
+static ot_status price_publish(const ot_simulation *simulation, const ot_group_shape *world,
+                               const ot_task *task, ot_price *price) {
+  const ot_op_types types = ot_task_types(task);
+  const int ranks = world->size > 1 ? world->size : 1;
+  const double bytes = ot_collective_bytes(task->op, &task->attributes, &types);
+  const ot_collective joined = {
+      .op = OT_OP_ALL_REDUCE, .shape = *world, .bytes = bytes, .elements = bytes / 8};
+  *price = (ot_price){0};
+  if (ranks > 1) OT_TRY(ot_price_collective(simulation, &joined, price));
+  for (int i = 0; i < task->attributes.generators; i++) {
+    ot_price message;
+    OT_TRY(ot_price_message(simulation, 0, ranks + i, bytes, &message));
+    price->device_s += message.device_s;
+    price->host_s += message.host_s;
+  }
+  return OT_OK;
+}
+
 ot_status ot_price_task(const ot_simulation *simulation,
                         const ot_group_shape shapes[OT_GROUP_KINDS], const ot_task *task,
                         ot_price *price) {
@@ -282,6 +302,8 @@ ot_status ot_price_task(const ot_simulation *simulation,
     case OT_TASK_REPEAT:
       *price = (ot_price){0};
       return OT_OK;
+    case OT_TASK_PUBLISH:
+      return price_publish(simulation, &shapes[OT_GROUP_WORLD], task, price);
     case OT_TASK_KINDS:
       break;
   }

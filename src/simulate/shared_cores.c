@@ -52,6 +52,7 @@ static double cores_of(const ot_simulation *simulation, const ot_span *span, con
     case OT_TASK_SEND:
     case OT_TASK_RECEIVE:
     case OT_TASK_REPEAT:
+    case OT_TASK_PUBLISH:
       return 0;
     case OT_TASK_KINDS:
       break;

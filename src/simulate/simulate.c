@@ -295,7 +295,8 @@ static ot_status run_task(simulator *s, place at, lane_state *state, bool *done)
     case OT_TASK_RECEIVE:
       start_message(s, at, state->clock_s);
       return OT_OK;
-    case OT_TASK_REPEAT:  // takes no time; its body is priced (ot_price_times)
+    case OT_TASK_REPEAT:   // takes no time; its body is priced (ot_price_times)
+    case OT_TASK_PUBLISH:  // as long on all ranks, which start it together
       run_compute(s, at, state);
       return OT_OK;
     case OT_TASK_KINDS:

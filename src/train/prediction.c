@@ -34,7 +34,7 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
                               ot_prediction *out) {
   const ot_cluster *const measured = request->cluster;
   const int ranks = request->mesh ? request->mesh->ranks : 1, threads = measured->device.threads;
-  const int all = ranks + ot_run_teacher_ranks(request->run);
+  const int all = ranks + ot_run_teacher_ranks(request->run) + ot_run_generators(request->run);
   const bool spread = request->local_ranks > 0 && request->local_ranks < ranks;
   OT_CHECK(threads == 0 || !spread || ot_cluster_has_hosts(measured), OT_USAGE,
            "%s describes one machine (threads=%d), but %d ranks are on several (mpirun orthant "
@@ -119,12 +119,24 @@ static ot_pipeline_replay step_of(const ot_prediction *prediction, int micro_bat
                               .micro_batches = micro_batches};
 }
 
+static ot_status replay(const ot_prediction *prediction, const ot_pipeline_replay *stages,
+                        ot_arena *arena, ot_timeline *timelines) {
+  double stretch;
+  const ot_simulation machine = machine_of(prediction, prediction->products);
+  return ot_schedules_simulate_shared(stages, &machine, arena, timelines, &stretch);
+}
+
 ot_status ot_prediction_replay(const ot_prediction *prediction, int micro_batches, ot_arena *arena,
                                ot_timeline *timelines) {
-  double stretch;
   const ot_pipeline_replay step = step_of(prediction, micro_batches);
-  const ot_simulation machine = machine_of(prediction, prediction->products);
-  return ot_schedules_simulate_shared(&step, &machine, arena, timelines, &stretch);
+  return replay(prediction, &step, arena, timelines);
+}
+
+ot_status ot_prediction_replay_publish(const ot_prediction *prediction, ot_arena *arena,
+                                       ot_timeline *timelines) {
+  ot_pipeline_replay order = step_of(prediction, 0);
+  order.kind = OT_ORDER_PUBLISH;
+  return replay(prediction, &order, arena, timelines);
 }
 
 // ---- a live teacher ----
@@ -203,6 +215,15 @@ static ot_status predict_steps(ot_arena *arena, ot_prediction *out) {
   return OT_OK;
 }
 
+static ot_status predict_publishing(const ot_prediction_request *request, ot_arena *arena,
+                                    ot_prediction *out) {
+  if (ot_run_generators(request->run) == 0) return OT_OK;
+  ot_timeline *const timelines = ot_arena_array(arena, out->num_stages, sizeof *timelines);
+  OT_TRY(ot_prediction_replay_publish(out, arena, timelines));
+  out->publish_s = timelines[0].total_s;
+  return OT_OK;
+}
+
 ot_status ot_prediction_build(const ot_prediction_request *request, ot_arena *arena,
                               ot_prediction *out) {
   *out = (ot_prediction){0};
@@ -211,6 +232,7 @@ ot_status ot_prediction_build(const ot_prediction_request *request, ot_arena *ar
                                                request->expert_imbalance);
   OT_TRY(price_teacher(request, arena, out));
   OT_TRY(plan_stages(request, arena, out));
+  OT_TRY(predict_publishing(request, arena, out));
   return predict_steps(arena, out);
 }
 

@@ -57,6 +57,7 @@ typedef struct ot_prediction {
   double peak_flops;   // of all ranks, in that dtype
   int more_rounds;     // overflow passes of experts, after the first pass
   ot_predicted_teacher teacher;
+  double publish_s;  // of a run that learns from rewards: its weights to generators, after a step
   int num_stages;
   const ot_schedule **schedules;  // [num_stages] of one rank of each stage
   ot_predicted_memory memory;
@@ -82,3 +83,6 @@ void ot_prediction_keep_steps(ot_prediction *prediction, ot_arena *arena);
 // Simulates a step of `micro_batches` again: the timelines of the stages [num_stages], in `arena`.
 ot_status ot_prediction_replay(const ot_prediction *prediction, int micro_batches, ot_arena *arena,
                                ot_timeline *timelines);
+// The same of the order that publishes the weights, where there is one.
+ot_status ot_prediction_replay_publish(const ot_prediction *prediction, ot_arena *arena,
+                                       ot_timeline *timelines);

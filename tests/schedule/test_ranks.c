@@ -53,7 +53,7 @@ static void plan_rank(planned *p, int rank) {
                 .tp_index = ot_mesh_coordinate(&p->mesh, rank, OT_AXIS_TP),
                 .cp = p->mesh.degree[OT_AXIS_CP],
                 .cp_index = ot_mesh_coordinate(&p->mesh, rank, OT_AXIS_CP)}};
-  ot_graph *const graphs = ot_arena_array(&p->arena, 2, sizeof *graphs);
+  ot_graph *const graphs = ot_arena_array(&p->arena, 3, sizeof *graphs);
   must(ot_graph_build(&wanted, &p->arena, &graphs[0]));
   ot_graph_request evaluate = wanted;
   evaluate.mode = OT_MODE_EVALUATE;
@@ -61,7 +61,11 @@ static void plan_rank(planned *p, int rank) {
   if (p->stages.num_chunks == 0) {
     must(ot_stages_build(&graphs[0], &p->run.parallel, &p->arena, &p->stages));
   }
+  ot_graph_request alone = evaluate;
+  alone.split = (ot_split){0};
+  must(ot_graph_build(&alone, &p->arena, &graphs[2]));
   const ot_schedule_request request = {
+      .whole = &graphs[2],
       .graphs = {[OT_MODE_TRAIN] = &graphs[0], [OT_MODE_EVALUATE] = &graphs[1]},
       .run = &p->run,
       .mesh = &p->mesh,
@@ -97,6 +101,7 @@ static void plan_in(planned *p, const ot_model *model, const rank_layout *c,
   parallel->accumulate = c->accumulate;
   parallel->pipeline = c->pipeline;
   parallel->prefetch = 1;
+  p->run.rl.prompts = "prompts.jsonl";  // so that weights are published
   must(ot_mesh_build(parallel, c->pp * c->replicate * c->shard * c->cp * c->tp, &p->mesh));
   for (int rank = 0; rank < p->mesh.ranks; rank++) plan_rank(p, rank);
 }
@@ -319,6 +324,50 @@ static void add_up(ot_task *task) { task->attributes.accumulate = !task->attribu
 static void tag_other(ot_task *task) { task->attributes.tag++; }
 static void join_others(ot_task *task) { task->attributes.group = OT_GROUP_CONTEXT; }
 
+static void send_less(ot_task *task) { task->attributes.whole_elements--; }
+static void keep_share(ot_task *task) { task->in[0].base = OT_BASE_NONE; }
+static void halve_share(ot_task *task) { task->in[0].type.dim[0] /= 2; }
+static void tell_ranks(ot_task *task) { task->op = OT_OP_ALL_REDUCE; }
+
+// The first publish task of rank 1 that has a share; all blocks have segments of their own.
+static ot_task *published_share(planned *p) {
+  for (int i = 0; i < p->schedule[1].num_segments; i++) {
+    ot_segment *const segment = &p->schedule[1].segments[i];
+    const bool publishes = segment->phase == OT_PHASE_PUBLISH;
+    if (publishes && segment->tasks[0].in[0].base != OT_BASE_NONE) return &segment->tasks[0];
+  }
+  fail_msg("rank 1 publishes nothing");
+  return NULL;
+}
+
+// Rank 1 has the second half of the buckets of the first stage.
+static void weights_that_are_not_published_are_found(void **state) {
+  (void)state;
+  const rank_layout layout = {2, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false};
+  const ot_model model = tiny_gpt2();
+  planned p;
+  plan_all(&p, &model, &layout);
+  must(match_all(&p));
+  expect_misfit(&p, OT_OP_PUBLISH, send_less, "publish of");
+  expect_misfit(&p, OT_OP_PUBLISH, tell_ranks, "publish of");
+  ot_task *const task = published_share(&p);
+  const ot_task before = *task;
+  keep_share(task);
+  assert_int_equal(match_all(&p), OT_BUG);
+  assert_non_null(strstr(ot_fail_message(), "schedules: ranks publish"));
+  *task = before;
+  halve_share(task);
+  assert_int_equal(ot_schedule_check(&p.schedule[1], &p.arena), OT_BUG);
+  assert_non_null(strstr(ot_fail_message(), "this rank has"));
+  *task = before;
+  ot_order *const order =
+      &p.schedule[1].orders[ot_schedule_find_order(&p.schedule[1], OT_ORDER_PUBLISH, 0)];
+  order->entries[1].block = order->entries[0].block;
+  assert_int_equal(ot_schedule_check(&p.schedule[1], &p.arena), OT_BUG);
+  assert_non_null(strstr(ot_fail_message(), "publishes block 0 after block 0"));
+  ot_heap_release(&p.heap);
+}
+
 static void mismatched_schedules_are_found(void **state) {
   (void)state;
   const rank_layout layout = {2, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false};
@@ -459,6 +508,7 @@ int main(void) {
       cmocka_unit_test(too_few_send_buffers_are_found),
       cmocka_unit_test(builder_plans_two_send_buffers_or_as_many_as_the_order_needs),
       cmocka_unit_test(mismatched_schedules_are_found),
+      cmocka_unit_test(weights_that_are_not_published_are_found),
       cmocka_unit_test(messages_of_other_micro_batches_are_found),
       cmocka_unit_test(cyclic_waits_between_ranks_are_found),
       cmocka_unit_test(every_wait_is_needed_and_its_removal_detected),

@@ -2,6 +2,7 @@
 // run: any machine. Communication costs and replay: collectives against their formulas on both
 // levels of a cluster, lanes and stages against hand drawings, 1F1B against its closed form, and
 // errors. A kernel takes one second, so times are integers.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -148,6 +149,47 @@ static void communication_costs_latency_bytes_and_sums(void **state) {
   expect_price(OT_OP_SEND, 4, 1, a[0] + b[0]);
   expect_price(OT_OP_SEND, 4, 2, a[1] + b[1]);
   expect_price(OT_OP_RECEIVE, 4, 2, a[1] + b[1]);
+}
+
+// Weights of one slot from `ranks` ranks to `generators`.
+static double price_of_publishing(int ranks, int generators) {
+  static const int members[] = {0, 1, 2, 3};
+  pipeline p;
+  create(&p, 1);
+  hand_made *const h = p.stage[0];
+  if (ranks > 1) h->schedule.group[OT_GROUP_WORLD] = (ot_group){ranks, 0, (int *)members};
+  const int entry = hand_entry(h, OT_LANE_GATHER, "one");
+  hand_all_reduce(h, entry, OT_GROUP_WORLD, 0, 1);
+  ot_task *const task = &h->tasks[entry][0];
+  task->op = OT_OP_PUBLISH;
+  task->kind = OT_TASK_PUBLISH;
+  task->attributes.generators = generators;
+  task->attributes.whole_elements = HAND_N;
+  p.cluster = cluster_of(8);
+  p.cluster.level[0].latency_s = 0x1p-10;
+  p.cluster.level[0].bytes_per_s = PLACE_BYTES;
+  p.cluster.level[1].latency_s = 0x1p-5;
+  p.cluster.level[1].bytes_per_s = PLACE_BYTES / 4;
+  const ot_simulation simulation = {
+      .cluster = &p.cluster, .other_flops_per_s = HAND_N * 4, .launch_s = 0x1p-20};
+  if (ot_schedule_simulate(&h->schedule, 0, &simulation, &h->arena, p.timelines) != OT_OK) {
+    fail_msg("%s", ot_fail_message());
+  }
+  const double seconds = p.timelines[0].total_s;
+  destroy(&p);
+  return seconds - 0x1p-20 * ((ranks > 1) + generators);
+}
+
+// The ranks sum 8-byte words, of which each has its own; then a message to each generator, which
+// are the devices after the ranks: here the first level joins two.
+static void publishing_costs_a_message_to_each_generator(void **state) {
+  (void)state;
+  const double a[] = {0x1p-10, 0x1p-5}, b[] = {1, 4};
+  const double joined = 2 * a[0] + b[0] + 1.0 / 3 + 1.0 / 4 / 2;
+  assert_true(fabs(price_of_publishing(1, 1) - (a[0] + b[0])) < 1e-12);
+  assert_true(fabs(price_of_publishing(1, 3) - (a[0] + b[0] + 2 * (a[1] + b[1]))) < 1e-12);
+  assert_true(fabs(price_of_publishing(2, 1) - (joined + a[1] + b[1])) < 1e-12);
+  assert_true(fabs(price_of_publishing(2, 4) - (joined + 4 * (a[1] + b[1]))) < 1e-12);
 }
 
 // ---- lanes of one stage ----
@@ -420,6 +462,7 @@ static void a_cluster_that_is_too_small_is_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(communication_costs_latency_bytes_and_sums),
+      cmocka_unit_test(publishing_costs_a_message_to_each_generator),
       cmocka_unit_test(tensor_collectives_overlap_the_tasks_after_them),
       cmocka_unit_test(messages_match_and_worlds_wait_for_the_last_stage),
       cmocka_unit_test(messages_of_a_tag_match_in_order),
