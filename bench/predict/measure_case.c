@@ -45,6 +45,7 @@ static ot_status on_step(void *context, const ot_trial_step *step) {
   out->rank_s[rank] = step->seconds;
   out->summary[rank] = ot_timeline_summarize(step->timeline, step->schedule);
   add_terms(step->timeline, step->schedule, 1, &out->terms[rank]);
+  if (rank == 0) out->expert_passes = step->expert_passes;
   if (rank == 0) ot_task_timings_add(&out->tasks, step->timeline, step->schedule, 0);
   return OT_OK;
 }
@@ -118,6 +119,7 @@ static double slowest_s(const ot_predict_step *step, int ranks) {
 static void add_step(const ot_predict_step *step, int ranks, double share,
                      ot_predict_outcome *out) {
   ot_task_timings_join(&out->measured_tasks, &step->tasks);
+  out->expert_passes += share * step->expert_passes;
   for (int rank = 0; rank < ranks; rank++) {
     for (int op = 0; op < OT_OP_COUNT; op++) {
       out->measured.op_s[op] += share * step->terms[rank].op_s[op];
@@ -189,12 +191,15 @@ ot_status ot_predict_case_compare(const ot_predict_case *c, const ot_predict_rec
   ot_prediction prediction;
   OT_TRY(ot_predict_case_load(c, arena, &config));
   OT_TRY(ot_mesh_build(&config.run.parallel, c->ranks, &mesh));
-  const ot_prediction_request request = {
-      .run = &config.run, .mesh = &mesh, .cluster = cluster, .threads = threads_of(c, &config.run)};
   *out = (ot_predict_outcome){.predicted_tasks.arena = arena, .measured_tasks.arena = arena};
+  sum_up_steps(record, c->ranks, out);
+  const ot_prediction_request request = {.run = &config.run,
+                                         .mesh = &mesh,
+                                         .cluster = cluster,
+                                         .threads = threads_of(c, &config.run),
+                                         .expert_passes = out->expert_passes};
   OT_TRY(ot_prediction_build(&request, arena, &prediction));
   OT_TRY(predict(&prediction, c->ranks, arena, out));
-  sum_up_steps(record, c->ranks, out);
   compare_memory(&prediction, &mesh, record, out);
   return OT_OK;
 }

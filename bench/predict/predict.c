@@ -91,6 +91,7 @@ static void print_result(const settings *s, const report *all, const result *r, 
          1e3 * o->median_s, ratio_of(r), median_ratio_of(r), step->pace_s / all->chosen->pace_s,
          1e9 * step->round_trip_s, 100 * o->expected_bubble, 100 * o->bubble,
          1e3 * o->expected_exposed_s, 1e3 * o->exposed_s, memory_word(o));
+  if (o->expert_passes > 1) printf("    %.2f passes of experts\n", o->expert_passes);
   if (s->ops) print_ops(r);
   if (s->tasks) ot_predict_tasks_print(o, arena);
   fflush(stdout);
@@ -137,6 +138,7 @@ static void print_case_json(const report *all, const result *r, ot_json_writer *
   ot_json_real(json, "median_seconds", o->median_s);
   ot_json_integer(json, "steps", r->record.count);
   ot_json_real(json, "ratio", ratio_of(r));
+  if (o->expert_passes > 0) ot_json_real(json, "expert_passes", o->expert_passes);
   ot_json_real(json, "pace", step->pace_s / all->chosen->pace_s);
   ot_json_real(json, "round_trip_seconds", step->round_trip_s);
   ot_json_integer(json, "planned_bytes", o->planned_bytes);

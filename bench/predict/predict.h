@@ -36,6 +36,7 @@ typedef struct ot_predict_step {
   double rank_s[OT_PREDICT_MAX_RANKS];  // of each rank
   ot_timeline_summary summary[OT_PREDICT_MAX_RANKS];
   ot_predict_terms terms[OT_PREDICT_MAX_RANKS];
+  double expert_passes;         // of measure/trial.h
   ot_task_timings tasks;        // of rank 0
   double pace_s, round_trip_s;  // of the machine after it (measure/measure.h)
 } ot_predict_step;
@@ -63,6 +64,7 @@ typedef struct ot_predict_outcome {
   double predicted_s, measured_s;  // per step; measured: mean of the fastest fifth of rounds
   double median_s;                 // measured
   const ot_predict_step *fastest;
+  double expert_passes;  // mean of the measured steps; 0 without experts
   double expected_bubble, expected_exposed_s, bubble, exposed_s;  // means over ranks
   ot_predict_terms predicted, measured;
   ot_task_timings predicted_tasks, measured_tasks;  // of rank 0; measured: of these steps

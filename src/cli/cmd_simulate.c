@@ -53,12 +53,15 @@ static ot_status predict(simulated *s) {
   const double imbalance = ot_options_real(s->options, "expert-imbalance");
   OT_CHECK(imbalance >= 1, OT_USAGE, "--expert-imbalance: %g; allowed: 1 (even) or more",
            imbalance);
+  const double passes = ot_options_real(s->options, "expert-passes");
+  OT_CHECK(passes == 0 || passes >= 1, OT_USAGE, "--expert-passes: %g; allowed: 1 or more", passes);
   const int threads = ot_cluster_threads(&s->cluster, s->mesh.ranks, s->config.run.threads);
   const ot_prediction_request request = {.run = &s->config.run,
                                          .mesh = &s->mesh,
                                          .cluster = &s->cluster,
                                          .threads = threads,
-                                         .expert_imbalance = imbalance};
+                                         .expert_imbalance = imbalance,
+                                         .expert_passes = passes};
   return ot_prediction_build(&request, s->arena, &s->prediction);
 }
 
@@ -102,7 +105,7 @@ static void print_json(const simulated *s) {
   ot_json_text(&json, "doubt", p->doubt);
   ot_json_integer(&json, "ranks", s->mesh.ranks);
   ot_json_integer(&json, "threads", p->schedules[0]->threads);
-  ot_json_integer(&json, "more_rounds", p->more_rounds);
+  ot_json_real(&json, "more_rounds", p->more_rounds);
   print_step_json(s, &p->steps[0], &json);
   ot_json_boolean(&json, "fits", p->memory.fits);
   ot_json_real(&json, "peak_flops_per_second", p->peak_flops);
@@ -172,7 +175,7 @@ static void print_text(const simulated *s) {
   if (p->doubt) printf("%s\n", p->doubt);
   for (int i = 0; i < p->num_steps; i++) print_step(s, &p->steps[i]);
   if (p->more_rounds > 0) {
-    printf("experts    %d overflow pass%s\n", p->more_rounds, ot_text_plural(p->more_rounds, "es"));
+    printf("experts    %g overflow pass%s\n", p->more_rounds, p->more_rounds == 1 ? "" : "es");
   }
   if (p->publish_s > 0)
     printf("publish    %.4g s after it: weights to %d generator%s\n", p->publish_s,
@@ -246,6 +249,8 @@ static const ot_option rows[] = {
      .help = "ranks of the run; 0: the product of its degrees"},
     {"cluster", OT_OPTION_TEXT, "C", .help = "preset or cluster file; default: the run's"},
     {.shared = &ot_option_expert_imbalance},
+    {"expert-passes", OT_OPTION_REAL, "P", "0",
+     .help = "instead: measured passes, the mean of moe_rounds in metrics.jsonl; 0: by imbalance"},
     {"trace", OT_OPTION_PATH, "FILE",
      .help = "write the predicted step of all ranks as a Chrome trace"},
     {.shared = &ot_option_set},

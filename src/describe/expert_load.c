@@ -4,6 +4,7 @@
 #include "describe/expert_load.h"
 
 #include "base/extremes.h"
+#include "base/math.h"
 
 double ot_expert_load_max(const ot_moe *moe, int ep) {
   if (moe->num_experts == 0) return 1;
@@ -27,4 +28,18 @@ int ot_expert_overflow_passes(const ot_moe *moe, const ot_run_parallel *p, doubl
   const double more = load / p->expert_buffer - rounding - 1;
   const int whole = (int)more;
   return more <= 0 ? 0 : whole < more ? whole + 1 : whole;
+}
+
+// Mean overflow passes if the excess has the mean 1 / rate: the sum over k of P(load > k buffer).
+static double passes_at(double buffer, double rate) {
+  return ot_exp(rate * (1 - buffer)) / (1 - ot_exp(-rate * buffer));
+}
+
+double ot_expert_overflow_rows(double buffer, double more) {
+  double low = 1e-6, high = 1e3;  // rates of many and of no passes
+  while (high > low * (1 + 1e-12)) {
+    const double middle = ot_sqrt(low * high);
+    *(passes_at(buffer, middle) > more ? &low : &high) = middle;
+  }
+  return (1 - ot_exp(-low * buffer)) / low;
 }

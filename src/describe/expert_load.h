@@ -15,3 +15,9 @@ double ot_expert_load_max(const ot_moe *moe, int ep);
 //   parallel   ep, etp, expert_buffer > 0
 //   imbalance  >= 0; below 1 as 1
 int ot_expert_overflow_passes(const ot_moe *moe, const ot_run_parallel *parallel, double imbalance);
+
+// Even shares of rows in one overflow pass, of the rank that is busiest, if micro-batches have
+// `more` of them on average (> 0) and first passes hold `buffer` even shares. What its load exceeds
+// an even share by is taken as exponentially distributed, the least that the mean of a positive
+// quantity says of it (Jaynes 1957); so few passes are nearly empty, and many nearly full.
+double ot_expert_overflow_rows(double buffer, double more);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
+#include "describe/moe.h"
 #include "host/clock.h"
 #include "train/trainer.h"
 
@@ -55,6 +56,13 @@ static double targets_of(const ot_run *run, int micro_batches) {
   return (double)(run->batch.micro_batch_size * run->data.sequence_length * micro_batches);
 }
 
+static double expert_passes_of(const ot_trial *trial, const ot_runtime *runtime) {
+  double sums[OT_EXPERT_SUMS];
+  if (trial->run->model.moe.num_experts == 0) return 0;
+  ot_runtime_expert_sums(runtime, sums);
+  return sums[OT_EXPERT_PASSES] / (double)ot_moe_layers(&trial->run->model);
+}
+
 static ot_status step_once(const ot_trial *trial, ot_comm *comm, ot_runtime *runtime, int index) {
   ot_executor *const executor = ot_runtime_executor(runtime);
   const ot_schedule *const schedule = ot_runtime_schedule(runtime);
@@ -70,6 +78,7 @@ static ot_status step_once(const ot_trial *trial, ot_comm *comm, ot_runtime *run
       .seconds = ot_clock_s() - start_s,
       .schedule = schedule,
       .timeline = ot_executor_timeline(executor),
+      .expert_passes = expert_passes_of(trial, runtime),
       .touched_bytes = trial->poison ? ot_executor_touched_bytes(executor) : 0};
   OT_TRY(meet(comm));
   return trial->on_step(trial->context, &step);

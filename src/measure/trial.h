@@ -13,6 +13,7 @@ typedef struct ot_trial_step {
   double seconds;  // from the common start of all ranks to the end of this one
   const ot_schedule *schedule;
   const ot_timeline *timeline;
+  double expert_passes;   // mean over all layers with experts and micro-batches; 0 without experts
   int64_t touched_bytes;  // highest byte of the arena written so far, plus one; 0 without `poison`
 } ot_trial_step;
 

@@ -107,6 +107,7 @@ static ot_status replay_task(replayer *p, int index) {
   ot_task task = p->segment->tasks[index];
   ot_price price = {0};
   if (rewrite(p, &task)) {
+    ot_price_rows(&p->estimator->simulation, p->segment, index, &task);
     OT_TRY(ot_price_task(&p->estimator->simulation, p->prices->shape, &task, &price));
     if (is_whole(p, &task)) price.device_s *= p->prices->key.tp;
     const double times = ot_price_times(&p->estimator->simulation, p->segment, index);

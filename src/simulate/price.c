@@ -9,6 +9,7 @@
 #include "base/math.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
+#include "ops/route.h"
 #include "schedule/bodies.h"
 #include "simulate/price_kernel.h"
 #include "simulate/price_link.h"
@@ -29,6 +30,8 @@ ot_status ot_price_check(const ot_simulation *simulation) {
            "simulate: other_flops_per_s=%g; allowed: above 0", simulation->other_flops_per_s);
   OT_CHECK(simulation->launch_s >= 0, OT_USAGE, "simulate: launch_s=%g; allowed: 0 or more",
            simulation->launch_s);
+  OT_CHECK(simulation->more_rows >= 0, OT_USAGE, "simulate: more_rows=%g; allowed: 0 or more",
+           simulation->more_rows);
   OT_CHECK(simulation->more_rounds >= 0, OT_USAGE, "simulate: more_rounds=%g; allowed: 0 or more",
            simulation->more_rounds);
   return OT_OK;
@@ -310,6 +313,15 @@ ot_status ot_price_task(const ot_simulation *simulation,
   OT_UNREACHABLE();
 }
 
-double ot_price_times(const ot_simulation *simulation, const ot_segment *segment, int task) {
-  return ot_segment_repeat_of(segment, task) < 0 ? 1 : simulation->more_rounds;
+double ot_price_times(const ot_simulation *simulation, const ot_segment *segment, int index) {
+  return ot_segment_repeat_of(segment, index) < 0 ? 1 : simulation->more_rounds;
+}
+
+void ot_price_rows(const ot_simulation *simulation, const ot_segment *segment, int index,
+                   ot_task *task) {
+  ot_op_attributes *const a = &task->attributes;
+  if (simulation->more_rows <= 0 || ot_segment_repeat_of(segment, index) < 0) return;
+  const double even =
+      a->even_rows > 0 ? (double)a->even_rows : (double)(a->copy_rows * ot_route_copies(a));
+  if (even > 0) a->even_rows = (int64_t)ot_larger(1, simulation->more_rows * even);
 }

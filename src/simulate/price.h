@@ -21,6 +21,7 @@ typedef struct ot_simulation {
   double stretch;      // slowdown factor of kernels because other ranks share their cores; 0: from
                        // the cluster's threads_per_core
   double more_rounds;  // mean iterations of repeat bodies; 0: one pass holds all tokens
+  double more_rows;    // rows of an iteration over those of a pass with even loads; 0: as many
 } ot_simulation;
 
 // `cluster` as seen by the ranks of a run (ot_cluster_share), with the kernels of `style` and
@@ -54,8 +55,12 @@ ot_status ot_price_task(const ot_simulation *simulation,
                         const ot_group_shape shapes[OT_GROUP_KINDS], const ot_task *task,
                         ot_price *price);
 
-// How often task `task` of `segment` runs: `more_rounds` times in a loop body, else once.
-double ot_price_times(const ot_simulation *simulation, const ot_segment *segment, int task);
+// How often task `index` of `segment` runs: `more_rounds` times in a loop body, else once.
+double ot_price_times(const ot_simulation *simulation, const ot_segment *segment, int index);
+
+// Gives `task`, a copy of that task, the rows of an iteration if it is in a loop body.
+void ot_price_rows(const ot_simulation *simulation, const ot_segment *segment, int index,
+                   ot_task *task);
 
 // Work of the tasks of one entry, run one after the other.
 typedef struct ot_entry_work {

@@ -76,8 +76,10 @@ static ot_status bind_segment(simulator *s, int index) {
   OT_TRY(ot_segment_check_bodies(segment));
   ot_price *const price = ot_arena_array(s->arena, segment->num_tasks + 1, sizeof *price);
   for (int i = 0; i < segment->num_tasks; i++) {
-    OT_TRY(check_group(s, &segment->tasks[i]));
-    OT_TRY(ot_price_task(s->simulation, s->shapes, &segment->tasks[i], &price[i]));
+    ot_task task = segment->tasks[i];
+    OT_TRY(check_group(s, &task));
+    ot_price_rows(s->simulation, segment, i, &task);
+    OT_TRY(ot_price_task(s->simulation, s->shapes, &task, &price[i]));
     const double times = ot_price_times(s->simulation, segment, i);
     price[i] = (ot_price){.device_s = times * price[i].device_s,
                           .host_s = times * price[i].host_s,

@@ -3,6 +3,7 @@
 // does not divide.
 #include "train/prediction.h"
 
+#include "base/extremes.h"
 #include "base/text.h"
 #include "describe/engine.h"
 #include "describe/expert_load.h"
@@ -109,6 +110,7 @@ static ot_simulation machine_of(const ot_prediction *prediction, ot_dtype produc
   ot_simulation simulation =
       ot_simulation_of(cluster, ot_engine_style(&ot_engine_orthant, &cluster->device), products);
   simulation.more_rounds = prediction->more_rounds;
+  simulation.more_rows = prediction->more_rows;
   return simulation;
 }
 
@@ -224,12 +226,21 @@ static ot_status predict_publishing(const ot_prediction_request *request, ot_are
   return OT_OK;
 }
 
+static void count_overflow(const ot_prediction_request *request, ot_prediction *out) {
+  const ot_run_parallel *const p = &request->run->parallel;
+  const double more = request->expert_passes - 1;
+  out->more_rounds =
+      ot_expert_overflow_passes(&request->run->model.moe, p, request->expert_imbalance);
+  if (request->expert_passes <= 0) return;
+  out->more_rounds = ot_larger(more, 0);
+  if (more > 0) out->more_rows = ot_expert_overflow_rows(p->expert_buffer, more);
+}
+
 ot_status ot_prediction_build(const ot_prediction_request *request, ot_arena *arena,
                               ot_prediction *out) {
   *out = (ot_prediction){0};
   OT_TRY(find_cluster(request, arena, out));
-  out->more_rounds = ot_expert_overflow_passes(&request->run->model.moe, &request->run->parallel,
-                                               request->expert_imbalance);
+  count_overflow(request, out);
   OT_TRY(price_teacher(request, arena, out));
   OT_TRY(plan_stages(request, arena, out));
   OT_TRY(predict_publishing(request, arena, out));

@@ -17,6 +17,7 @@ typedef struct ot_prediction_request {
   int threads;              // per rank, >= 1
   int local_ranks;          // of the run on one machine; 0: all
   double expert_imbalance;  // load of the busiest rank of ep over the mean; 0: balanced
+  double expert_passes;     // measured: mean of a layer and micro-batch; 0: by expert_imbalance
 } ot_prediction_request;
 
 // Steps with a given number of micro-batches.
@@ -55,7 +56,8 @@ typedef struct ot_prediction {
   const char *basis;   // reference of MFU
   ot_dtype products;   // the compute dtype of the run
   double peak_flops;   // of all ranks, in that dtype
-  int more_rounds;     // overflow passes of experts, after the first pass
+  double more_rounds;  // overflow passes of experts, after the first pass: the mean
+  double more_rows;    // of ot_simulation
   ot_predicted_teacher teacher;
   double publish_s;  // of a run that learns from rewards: its weights to generators, after a step
   int num_stages;

@@ -215,6 +215,13 @@ echo "data: {train: train, tokenizer: bytes, sequence_length: 32}" >>uneven.yaml
 holds uneven.step '"more_rounds": 2'
 awk -v a="$(first even.plan step_seconds)" -v b="$(first uneven.plan step_seconds)" -v c="$(first uneven.step step_seconds)" \
   'BEGIN { exit !(b > 1.1 * a && b < c * 1.000001 && c < b * 1.000001) }' || fail "overflow passes are not predicted, or not as simulated"
+# Measured passes, of which few are nearly empty: less than a full pass each, and nothing without any.
+passes() { "$orthant" simulate uneven.yaml --cluster ./machine.yaml --expert-passes "$1" --json >passes.step && first passes.step step_seconds; }
+awk -v even="$(first even.plan step_seconds)" -v one="$(passes 1)" -v some="$(passes 1.25)" -v full="$(first uneven.step step_seconds)" \
+  'BEGIN { exit !(one < even * 1.000001 && even < one * 1.000001 && some > one && some - one < (full - one) / 8) }' ||
+  fail "measured passes are not predicted"
+holds passes.step '"more_rounds": 0.25'
+expect 2 "--expert-passes: 0.5; allowed: 1 or more" "$orthant" simulate uneven.yaml --cluster ./machine.yaml --expert-passes 0.5
 [ "$(first even.plan peak)" = "$(first uneven.plan peak)" ] || fail "unbalanced load costs more memory"
 "${uneven[@]}" --expert-imbalance 2.6 | tr '\n' ' ' | tr -s ' ' >uneven.txt
 holds uneven.txt "the busiest rank of ep has 2.6 times the mean of rows" "in 3 passes of 1.25 even shares"

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "ops/route.h"
 #include "plan/phase_price.h"
 #include "schedule/bodies.h"
 #include "simulate/simulate.h"
@@ -100,6 +101,33 @@ static void plans_and_simulator_agree_on_bodies(void **state) {
   }
 }
 
+// Rows of an even pass: those that a rank sends, or fewer where some are dropped.
+static void an_iteration_has_its_share_of_the_rows_of_a_pass(void **state) {
+  (void)state;
+  body_case c;
+  body_case_begin(&c, 0, 1);
+  body_case_lower(&c);
+  const ot_cluster cluster = cluster_of(1);
+  ot_simulation simulation = simulation_of(&cluster, 1);
+  const ot_segment *const segment = &c.segments[ENTRY];
+  ot_task task = {.attributes = {.copy_rows = 100, .exchange_rows = 125}};
+  ot_price_rows(&simulation, segment, c.repeat + 1, &task);
+  assert_int_equal(task.attributes.even_rows, 0);
+  simulation.more_rows = 0.25;
+  ot_price_rows(&simulation, segment, c.repeat - 1, &task);
+  assert_int_equal(task.attributes.even_rows, 0);
+  ot_price_rows(&simulation, segment, c.repeat + 1, &task);
+  assert_int_equal(task.attributes.even_rows, 25);
+  assert_true(ot_route_used(&task.attributes, 125) == 25);
+  task.attributes.even_rows = 60;
+  ot_price_rows(&simulation, segment, c.repeat + 1, &task);
+  assert_int_equal(task.attributes.even_rows, 15);
+  ot_task plain = {.attributes = {.threads = 1}};
+  ot_price_rows(&simulation, segment, c.repeat + 1, &plain);
+  assert_int_equal(plain.attributes.even_rows, 0);
+  body_case_destroy(&c);
+}
+
 // Spans without length do not conflict with others.
 static void a_timeline_with_a_body_is_summarised_correctly(void **state) {
   (void)state;
@@ -137,6 +165,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_loop_costs_the_sum_of_its_iterations),
       cmocka_unit_test(plans_and_simulator_agree_on_bodies),
+      cmocka_unit_test(an_iteration_has_its_share_of_the_rows_of_a_pass),
       cmocka_unit_test(a_timeline_with_a_body_is_summarised_correctly),
       cmocka_unit_test(flops_of_a_step_are_those_of_loads_that_fit),
   };
