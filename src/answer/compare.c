@@ -30,10 +30,11 @@ static ot_status check_model(const comparer *c, const ot_model *model) {
 }
 
 static ot_status complete(const comparer *c, ot_candidate *out) {
-  const ot_job *const job = &c->request->job;
-  ot_candidate_cross(job, out);
-  out->micro_batches = ot_candidate_micro_batches(job, out);
-  const ot_status status = ot_candidate_check(job, out);
+  ot_job job = c->request->job;
+  job.devices = out->tp * out->pp * out->cp * out->dp;
+  ot_candidate_cross(&job, out);
+  out->micro_batches = ot_candidate_micro_batches(&job, out);
+  const ot_status status = ot_candidate_check(&job, out);
   if (status != OT_USAGE) return status;
   const char *const why = ot_arena_format(c->arena, "%s", ot_fail_message());
   return ot_fail(OT_USAGE, "--compare %s: %s", c->name, why);
@@ -81,15 +82,16 @@ static ot_status take_run(const comparer *c, const ot_run *run, ot_plan_compared
   const ot_run_parallel *const p = &run->parallel;
   const ot_job *const job = &c->request->job;
   const int fixed = p->tp * p->pp * p->cp;
+  const int devices = ot_job_all_devices(job) - ot_run_teacher_ranks(run);
   OT_TRY(check_model(c, &run->model));
   OT_TRY(check_same(c, "sequence length", run->data.sequence_length, job->sequence_length));
   OT_TRY(check_same(c, "global batch", run->batch.global_batch_size, job->global_batch_size));
   OT_TRY(check_step(c, run));
   OT_TRY(read_layout(c, run, out));
-  OT_CHECK(job->devices % fixed == 0, OT_USAGE,
+  OT_CHECK(devices > 0 && devices % fixed == 0, OT_USAGE,
            "--compare %s: tp=%d x pp=%d x cp=%d do not divide %d devices", c->name, p->tp, p->pp,
-           p->cp, job->devices);
-  const int dp = job->devices / fixed;
+           p->cp, devices);
+  const int dp = devices / fixed;
   OT_CHECK(dp % p->dp_replicate == 0, OT_USAGE, "--compare %s: %d replicas do not divide dp=%d",
            c->name, p->dp_replicate, dp);
   if (job->engine == &ot_engine_orthant) out->run = run;

@@ -37,6 +37,23 @@ static ot_status search(builder *b) {
   return ot_fail(OT_USAGE, "%s", s->rejections[0].reason);
 }
 
+// ---- a live teacher ----
+
+// From here on the job is that of the best split between the model and its teacher.
+static ot_status split(builder *b) {
+  const ot_plan_request *const request = b->build->request;
+  if (!ot_job_has_teacher(b->job)) return OT_OK;
+  const ot_node *const distill = ot_node_child(request->settings, "distill");
+  const bool given = ot_setting_is_given(ot_node_child(distill, "teacher_ranks"));
+  ot_teacher_split *const made = ot_arena_array(b->arena, 1, sizeof *made);
+  OT_TRY(ot_teacher_split_build(b->job, given, ot_estimator_scratch(b->page->estimator), b->arena,
+                                made));
+  b->page->teacher = made;
+  b->page->run = &made->run;
+  b->page->job = b->job = &made->job;
+  return ot_estimator_build(b->job, b->arena, &b->page->estimator);
+}
+
 // ---- machines whose ranks share cores ----
 
 // The estimator of the job with the kernel slowdown of `candidate`, whose ranks share cores.
@@ -197,14 +214,15 @@ static ot_status build_plans(builder *b) {
 // An estimator with what the file of `own` says in addition to degrees.
 static ot_status estimator_of(const builder *b, const ot_plan_compared *own, ot_estimator **out) {
   *out = b->page->estimator;
-  if (!own->engine && !own->run && own->num_chunks == 0) return OT_OK;
+  if (!own->engine && !own->run && own->num_chunks == 0 && !b->page->teacher) return OT_OK;
   ot_job *const job = ot_arena_array(b->arena, 1, sizeof *job);
-  *job = *b->job;
+  *job = b->build->request->job;
   job->chunk_layers = own->layers;
   job->num_chunks = own->num_chunks;
   if (own->engine) job->engine = own->engine;
   if (own->run) {
     job->run = own->run;
+    job->devices = ot_job_all_devices(&b->build->request->job) - ot_run_teacher_ranks(own->run);
     job->recipe = ot_recipe_of_run(&own->run->precision);
   }
   return ot_estimator_build(job, b->arena, out);
@@ -215,7 +233,7 @@ static ot_status build_imported(builder *b) {
   if (!own) return OT_OK;
   ot_page_plan *const plan = ot_arena_array(b->arena, 1, sizeof *plan);
   ot_estimate *const estimate = ot_arena_array(b->arena, 1, sizeof *estimate);
-  if (ot_candidate_check(b->job, &own->candidate) != OT_OK) {
+  if (ot_candidate_check(&b->build->request->job, &own->candidate) != OT_OK) {
     return ot_fail_hint(OT_USAGE, "this is what --from describes; change --gpus or the batch");
   }
   ot_estimator *estimator;
@@ -263,7 +281,7 @@ static ot_status build_goodput(builder *b) {
   b->page->steps = (int64_t)((job->tokens + tokens - 1) / tokens);
   if (b->search->num_plans == 0 || job->cluster->device.threads > 0) return OT_OK;
   const double bytes = (double)(totals->weight_bytes + totals->optimizer_bytes);
-  ot_goodput_request request = ot_goodput_defaults(job->devices, bytes);
+  ot_goodput_request request = ot_goodput_defaults(ot_job_all_devices(job), bytes);
   request.train_s = (double)b->page->steps * b->search->plans[0].step_s;
   ot_goodput *const goodput = ot_arena_array(b->arena, 1, sizeof *goodput);
   OT_TRY(ot_goodput_build(&request, goodput));
@@ -300,6 +318,7 @@ ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_pla
                .page = out};
   b.search = ot_arena_array(arena, 1, sizeof *b.search);
   OT_TRY(ot_estimator_build(b.job, arena, &out->estimator));
+  OT_TRY(split(&b));
   OT_TRY(search(&b));
   OT_TRY(refine(&b));
   prefer_simple(&b);

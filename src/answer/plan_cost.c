@@ -24,7 +24,7 @@ ot_plan_cost ot_plan_cost_of(const ot_plan_page *page, const ot_page_plan *plan)
   const double step_s = plan->estimate->step_s;
   const double productive = page->goodput ? page->goodput->productive : 1;
   const double elapsed_h = (double)page->steps * step_s / productive / OT_HOUR_S;
-  const double device_hours = elapsed_h * page->job->devices;
+  const double device_hours = elapsed_h * ot_job_all_devices(page->job);
   return (ot_plan_cost){.device_hours = device_hours,
                         .dollars = device_hours * page->price,
                         .kwh = device_hours * mean_power(cluster) / 1e3};

@@ -100,7 +100,7 @@ static emission emission_of(const ot_plan_page *page, ot_text_builder *out) {
   emission e = {.page = page, .plan = plan, .out = out, .arena = out->arena};
   const int host = host_devices(cluster);
   e.name = plain_name(page->model_name, out->arena);
-  e.ranks = page->job->devices;
+  e.ranks = ot_job_all_devices(page->job);
   e.ranks_per_host = host < e.ranks ? host : e.ranks;
   e.hosts = (e.ranks + e.ranks_per_host - 1) / e.ranks_per_host;
   e.resource = resource_of(cluster);

@@ -53,7 +53,7 @@ static void put_model(document *d) {
   ot_json_object(w, "cluster");
   ot_json_text(w, "name", job->cluster->name);
   ot_json_text(w, "device", job->cluster->device.name);
-  ot_json_integer(w, "devices", job->devices);
+  ot_json_integer(w, "devices", ot_job_all_devices(job));
   ot_json_integer(w, "memory_bytes", job->cluster->device.memory_bytes);
   ot_json_integer(w, "usable_memory_bytes", ot_device_capacity(&job->cluster->device));
   ot_json_real(w, "peak_flops_per_second", job->cluster->device.flops[job->recipe.products]);
@@ -153,6 +153,7 @@ void ot_memory_write_json(const ot_memory_estimate *m, ot_json_writer *w) {
   ot_json_integer(w, "activations", m->activations);
   ot_json_integer(w, "gathered", m->gathered);
   ot_json_integer(w, "buffers", m->buffers);
+  ot_json_integer(w, "teacher", m->teacher);
   ot_json_integer(w, "peak", m->peak);
   ot_json_integer(w, "reserved", m->reserved);
   ot_json_integer(w, "context", m->context);
@@ -164,11 +165,12 @@ void ot_memory_write_json(const ot_memory_estimate *m, ot_json_writer *w) {
 }
 
 static void put_speed(const ot_job *job, const ot_estimate *e, ot_json_writer *w) {
+  const int devices = ot_job_all_devices(job);
   ot_json_real(w, "step_seconds", e->step_s);
   ot_json_real(w, "mfu", e->mfu);
   ot_json_real(w, "hfu", e->hfu);
-  ot_json_real(w, "model_tflops_per_device", e->model_flops / e->step_s / job->devices * 1e-12);
-  ot_json_real(w, "tokens_per_second_per_device", e->tokens_per_s / job->devices);
+  ot_json_real(w, "model_tflops_per_device", e->model_flops / e->step_s / devices * 1e-12);
+  ot_json_real(w, "tokens_per_second_per_device", e->tokens_per_s / devices);
   ot_json_real(w, "bubble_fraction", e->bubble_fraction);
   ot_json_object(w, "exposed_seconds");
   for (int i = 0; i < OT_TIMELINE_AXES; i++) {
@@ -180,6 +182,7 @@ static void put_speed(const ot_job *job, const ot_estimate *e, ot_json_writer *w
   ot_json_real(w, "recompute", e->recompute_s);
   ot_json_real(w, "update", e->update_s);
   ot_json_real(w, "bubble", e->bubble_s);
+  ot_json_real(w, "teacher", e->teacher_s);
   ot_json_real(w, "launches", e->host_s);
   ot_json_end(w);
 }
@@ -300,6 +303,29 @@ static void put_deadline(document *d) {
   ot_json_end(w);
 }
 
+// A step of null: no plan that fits is faster than those before.
+static void put_teacher(document *d) {
+  const ot_teacher_split *const t = d->page->teacher;
+  ot_json_writer *const w = &d->w;
+  if (!t) return;
+  ot_json_object(w, "teacher");
+  ot_json_integer(w, "parameters", t->price.parameters);
+  ot_json_integer(w, "ranks", t->run.distill.teacher_ranks);
+  ot_json_real(w, "sequence_seconds", t->price.micro_batch_s);
+  ot_json_integer(w, "sequence_bytes", t->price.bytes);
+  ot_json_array(w, "choices");
+  for (int i = 0; i < t->num_choices; i++) {
+    const double step_s = t->choices[i].step_s;
+    ot_json_object(w, NULL);
+    ot_json_integer(w, "ranks", t->choices[i].ranks);
+    if (step_s > 0) ot_json_real(w, "step_seconds", step_s);
+    if (step_s == 0) ot_json_null(w, "step_seconds");
+    ot_json_end(w);
+  }
+  ot_json_end(w);
+  ot_json_end(w);
+}
+
 static void put_plans(document *d) {
   ot_json_writer *const w = &d->w;
   ot_json_array(w, "plans");
@@ -376,6 +402,7 @@ const char *ot_plan_json(const ot_plan_page *page, ot_arena *arena) {
   put_model_totals(&d);
   put_limits(&d);
   if (page->calibration) ot_calibration_write(page->calibration, &d.w);
+  put_teacher(&d);
   put_plans(&d);
   put_goodput(&d);
   put_deadline(&d);

@@ -12,6 +12,7 @@
 #include "plan/explain.h"
 #include "plan/remedy.h"
 #include "plan/search.h"
+#include "plan/teacher_split.h"
 #include "simulate/goodput.h"
 
 // A plan as shown to the user.
@@ -67,6 +68,7 @@ typedef struct ot_plan_page {
   const ot_page_plan *imported;  // configuration of --from, priced alike; null without --from
   int num_compared;
   const ot_page_compared *compared;  // [num_compared] of --compare
+  const ot_teacher_split *teacher;   // null: the run has no live teacher
   const char *simpler;               // why plan 1 is not the fastest; null: it is
   const ot_deadline *deadline;       // null without --deadline
   int64_t steps;                     // of the whole run
@@ -90,6 +92,9 @@ const char *ot_plan_json(const ot_plan_page *page, ot_arena *arena);
 void ot_candidate_write_json(const ot_candidate *candidate, ot_json_writer *w);
 void ot_memory_write_json(const ot_memory_estimate *memory, ot_json_writer *w);
 void ot_estimate_write_json(const ot_job *job, const ot_estimate *estimate, ot_json_writer *w);
+
+// Whether a setting of the run (plan_page.settings; may be null) is the user's, by --set.
+bool ot_setting_is_given(const ot_node *node);
 
 // Sections model, parallel, batch and precision of RUN.yaml for `candidate`, as a map in `arena`.
 ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidate, ot_arena *arena);

@@ -39,8 +39,8 @@ static void move_choices(ot_node *settings, const ot_run_parallel *p, ot_arena *
   if (p->layout[0] != '\0') move_key(from, "layout", arena, to);
 }
 
-static bool was_set(const ot_node *node) {
-  return node->source && ot_text_starts_with(node->source, "--set");
+bool ot_setting_is_given(const ot_node *node) {
+  return node && node->source && ot_text_starts_with(node->source, "--set");
 }
 
 // Moves the remaining settings that the user changed with --set: the plans depend on them.
@@ -50,16 +50,25 @@ static void move_changes(const ot_node *given, ot_node *settings, ot_arena *aren
     ot_node *const from = ot_node_child(settings, section->key);
     if (own || !from) continue;
     if (section->kind != OT_NODE_MAP) {
-      if (was_set(section)) move_key(settings, section->key, arena, out);
+      if (ot_setting_is_given(section)) move_key(settings, section->key, arena, out);
       continue;
     }
     for (const ot_node *key = section->first; key; key = key->next) {
-      if (!was_set(key) || !ot_node_child(from, key->key)) continue;
+      if (!ot_setting_is_given(key) || !ot_node_child(from, key->key)) continue;
       ot_node *to = ot_node_child(out, section->key);
       if (!to) to = ot_node_put(arena, out, section->key, ot_node_create(arena, OT_NODE_MAP));
       move_key(from, key->key, arena, to);
     }
   }
+}
+
+// The ranks of a live teacher, unless the user gave them.
+static void move_teacher_ranks(const ot_run *run, ot_node *settings, ot_arena *arena,
+                               ot_node *out) {
+  ot_node *const from = ot_node_child(settings, "distill"), *to = ot_node_child(out, "distill");
+  const bool left = ot_node_child(from, "teacher_ranks") != NULL;
+  if (!to || !left || ot_run_teacher_ranks(run) == 0) return;
+  move_key(from, "teacher_ranks", arena, to);
 }
 
 // Stages of pools have layers by their rates, which training does not know: "Et*20|t*11L".
@@ -94,5 +103,6 @@ ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidat
   move_keys(settings, "batch", batch, arena, out);
   move_keys(settings, "precision", precision, arena, out);
   if (page->settings) move_changes(page->settings, settings, arena, out);
+  move_teacher_ranks(&run, settings, arena, out);
   return out;
 }

@@ -13,7 +13,7 @@
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.
 static const double tokens_per_parameter = 20;
 
-enum { MOST_NOTES = 12 };  // in addition to those of the question
+enum { MOST_NOTES = 14 };  // in addition to those of the question
 
 void ot_plan_request_note(ot_plan_request *request, const char *text) {
   OT_ASSERT(request->num_notes < request->max_notes);
@@ -187,6 +187,27 @@ static void set_margin(ot_plan_request *r) {
   job->memory_margin = given == 0 ? ot_doubt_memory_margin(job) : ot_larger(given, 0);
 }
 
+// Ranks that a teacher has for itself are of the same devices.
+static ot_status give_teacher(ot_plan_request *r, ot_arena *arena) {
+  ot_job *const job = &r->job;
+  const int ranks = ot_run_teacher_ranks(&r->run);
+  const bool live = ot_run_has_live_teacher(&r->run);
+  OT_CHECK(ranks < job->devices, OT_USAGE,
+           "distill.teacher_ranks=%d leaves no device for the model of %d (--gpus)", ranks,
+           job->devices);
+  job->devices -= ranks;
+  if (live && job->cluster->num_pools == 0) job->teacher = r->teacher;
+  const char *const what = live ? "what the teacher needs" : "what the teacher's server needs";
+  const bool unknown = ot_run_weighted_targets(&r->run) > 0 &&
+                       r->run.distill.from != OT_DISTILL_STORE && !job->teacher;
+  if (unknown) ot_plan_request_note(r, ot_arena_format(arena, "%s is in no price", what));
+  if (r->run.distill.objective != OT_DISTILL_REVERSE_KL) return OT_OK;
+  ot_plan_request_note(r,
+                       "reverse_kl: the text that the model writes, and its copy that writes it, "
+                       "are in no price");
+  return OT_OK;
+}
+
 ot_status ot_plan_request_end(ot_arena *arena, ot_plan_request *request) {
   ot_job *const job = &request->job;
   ot_run *const run = &request->run;
@@ -206,6 +227,7 @@ ot_status ot_plan_request_end(ot_arena *arena, ot_plan_request *request) {
     run->batch = (ot_run_batch){.global_batch_size = job->global_batch_size, .micro_batch_size = 1};
     if (orthant) job->run = run;
     OT_TRY(ot_run_check(run));
+    if (orthant) OT_TRY(give_teacher(request, arena));
   }
   OT_TRY(ot_job_check(job));
   if (!request->own) return OT_OK;

@@ -60,7 +60,8 @@ typedef struct ot_plan_request {
   const char *model_name;    // as given by the user
   const char *model_source;  // for a run: preset or absolute path; null: its keys
   bool has_run;              // false for imported models without an HF family
-  ot_plan_compared *own;     // of --from; null: none
+  const ot_teacher_pricer *teacher;  // of a live one; null: its price is not known
+  ot_plan_compared *own;             // of --from; null: none
   int num_compared;
   ot_plan_compared *compared;  // [num_compared]
   int num_notes, max_notes;

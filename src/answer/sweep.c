@@ -156,7 +156,7 @@ static void add_keys(ot_sweep_row *row, const ot_sweep *sweep, int64_t point, co
       add_text(row, sweep->axis[i].column, text);
     }
   }
-  add_integer(row, "gpus", job->devices, job->devices > 0);
+  add_integer(row, "gpus", ot_job_all_devices(job), job->devices > 0);
   add_integer(row, "global_batch_size", job->global_batch_size, job->global_batch_size > 0);
   add_integer(row, "sequence_length", job->sequence_length, job->sequence_length > 0);
 }

@@ -34,6 +34,11 @@ static int count_ranks(const simulated *s) {
   return asked > 0 ? asked : p->pp * dp * p->cp * p->tp;
 }
 
+// With those of a teacher.
+static int count_all(const simulated *s) {
+  return s->mesh.ranks + ot_run_teacher_ranks(&s->config.run);
+}
+
 static ot_status load_cluster(simulated *s) {
   const char *const given = ot_options_text(s->options, "cluster");
   const char *const name = given ? given : s->config.run.cluster;
@@ -55,7 +60,7 @@ static ot_status predict(simulated *s) {
            imbalance);
   const double passes = ot_options_real(s->options, "expert-passes");
   OT_CHECK(passes == 0 || passes >= 1, OT_USAGE, "--expert-passes: %g; allowed: 1 or more", passes);
-  const int threads = ot_cluster_threads(&s->cluster, s->mesh.ranks, s->config.run.threads);
+  const int threads = ot_cluster_threads(&s->cluster, count_all(s), s->config.run.threads);
   const ot_prediction_request request = {.run = &s->config.run,
                                          .mesh = &s->mesh,
                                          .cluster = &s->cluster,
@@ -135,7 +140,7 @@ static void print_step(const simulated *s, const ot_predicted_step *step) {
   const ot_prediction *const p = &s->prediction;
   printf("step       %.4g s with %d micro-batch%s, %s tok/s, MFU %.1f%% of %s/s a rank\n",
          step->expected.step_s, step->micro_batches, ot_text_plural(step->micro_batches, "es"),
-         rate, 100 * mfu_of(s, step), ot_figure_flops(s->arena, p->peak_flops / s->mesh.ranks));
+         rate, 100 * mfu_of(s, step), ot_figure_flops(s->arena, p->peak_flops / count_all(s)));
   if (p->teacher.parameters > 0) printf("teacher    %.4g s of it\n", step->teacher_s);
   if (s->mesh.ranks == 1) return;
   printf("exposed   ");

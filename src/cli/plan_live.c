@@ -118,7 +118,8 @@ static ot_status read_imports(live *l, bool *taken) {
   l->texts = ot_arena_array(l->arena, l->num_compared + 1, sizeof *l->texts);
   if (from) OT_TRY(ot_plan_page_script(from, l->arena, &l->script));
   *taken = (from ? l->script != NULL : l->plan->run != NULL) && !ot_options_given(o, "calibrate") &&
-           !ot_options_given(o, "deadline") && l->plan->job->cluster->measured.cores == 0;
+           !ot_options_given(o, "deadline") && !l->plan->teacher &&
+           l->plan->job->cluster->measured.cores == 0;
   for (int i = 0; i < l->num_compared; i++) {
     OT_TRY(ot_plan_page_text(l->compared[i], l->arena, &l->texts[i]));
     *taken = *taken && l->texts[i];

@@ -89,6 +89,47 @@ static const char *source_of(const reader *r) {
   return realpath(model, path) ? ot_arena_format(r->arena, "%s", path) : model;
 }
 
+// ---- a live teacher ----
+
+// Prices that were found: splits of a fleet ask for the same ones.
+typedef struct teacher_prices {
+  ot_arena *arena;
+  int64_t count, capacity;
+  struct known_teacher {
+    ot_run_distill of;
+    int64_t micro_batch_size;
+    ot_teacher_price price;
+  } * known;  // [count]
+} teacher_prices;
+
+static bool costs_same(const ot_run_distill *a, const ot_run_distill *b) {
+  return ot_text_equal(a->teacher, b->teacher) && a->objective == b->objective &&
+         a->draws == b->draws && a->targets == b->targets && (a->alpha < 1) == (b->alpha < 1);
+}
+
+static ot_status price_teacher(void *context, const ot_run *run, const ot_cluster *cluster,
+                               int threads, ot_teacher_price *out) {
+  teacher_prices *const t = context;
+  const int64_t size = run->batch.micro_batch_size;
+  for (int64_t i = 0; i < t->count; i++) {
+    *out = t->known[i].price;
+    if (t->known[i].micro_batch_size == size && costs_same(&t->known[i].of, &run->distill))
+      return OT_OK;
+  }
+  OT_TRY(ot_prediction_price_teacher(run, cluster, threads, out));
+  t->known = ot_arena_grow(t->arena, t->known, t->count, &t->capacity, sizeof *t->known);
+  t->known[t->count++] = (struct known_teacher){run->distill, size, *out};
+  return OT_OK;
+}
+
+static const ot_teacher_pricer *teacher_pricer(ot_arena *arena) {
+  teacher_prices *const prices = ot_arena_array(arena, 1, sizeof *prices);
+  ot_teacher_pricer *const pricer = ot_arena_array(arena, 1, sizeof *pricer);
+  prices->arena = arena;
+  *pricer = (ot_teacher_pricer){price_teacher, prices};
+  return pricer;
+}
+
 // Loads the model, from --model or from the keys of the imported file, and the run settings of
 // --set.
 static ot_status load_run(reader *r, const char *model) {
@@ -113,14 +154,10 @@ static ot_status load_run(reader *r, const char *model) {
   ot_config config;
   OT_TRY(ot_config_load(&request, r->arena, &config));
   ot_output_notes(&config.notes);
-  if (ot_run_weighted_targets(&config.run) > 0 && config.run.distill.from != OT_DISTILL_STORE) {
-    ot_plan_request_note(r->out,
-                         "the teacher of distill runs elsewhere: its time, memory and ranks are in "
-                         "no plan (`orthant simulate` of a plan's run prices a live one)");
-  }
   r->out->run = config.run;
   r->out->settings = config.settings;
   r->out->has_run = true;
+  r->out->teacher = teacher_pricer(r->arena);
   return OT_OK;
 }
 
@@ -195,7 +232,7 @@ ot_status ot_plan_predict(const ot_job *job, const ot_candidate *candidate, ot_a
       .run = &own->run,
       .mesh = &own->mesh,
       .cluster = job->cluster,
-      .threads = ot_cluster_threads(job->cluster, job->devices, own->run.threads),
+      .threads = ot_cluster_threads(job->cluster, ot_job_all_devices(job), own->run.threads),
       .expert_imbalance = job->expert_imbalance};
   return ot_prediction_build(&request, arena, out);
 }

@@ -238,10 +238,10 @@ ot_status ot_plan_deadline(const ot_options *options, ot_deadline *deadline,
   *deadline = (ot_deadline){0};
   OT_TRY(read_duration(ot_options_text(options, "deadline"), &deadline->seconds));
   OT_TRY(ot_plan_request_read(options, arena, request));
-  OT_TRY(find_devices(options, request->job.devices, deadline, &fewest));
+  OT_TRY(find_devices(options, ot_job_all_devices(&request->job), deadline, &fewest));
   if (fewest == 0) {
     const double elapsed_s = deadline->trials[0].elapsed_s;
-    ot_fail(OT_FINDINGS, "--deadline: %d devices %s%s", request->job.devices,
+    ot_fail(OT_FINDINGS, "--deadline: %d devices %s%s", ot_job_all_devices(&request->job),
             elapsed_s > 0 ? "take " : "are too few to hold the run",
             elapsed_s > 0 ? days_of(elapsed_s, arena) : "");
     return ot_fail_hint(OT_FINDINGS, "give more with --gpus, or fewer --tokens");

@@ -21,6 +21,10 @@ int ot_run_generators(const ot_run *run) {
   return run->rl.generators > 0 ? run->rl.generators : 1;
 }
 
+bool ot_run_has_live_teacher(const ot_run *run) {
+  return ot_run_weighted_targets(run) > 0 && run->distill.from == OT_DISTILL_LIVE;
+}
+
 int ot_run_teacher_ranks(const ot_run *run) {
   return ot_run_weighted_targets(run) > 0 ? run->distill.teacher_ranks : 0;
 }

@@ -326,6 +326,9 @@ int ot_run_generators(const ot_run *run);
 // Ranks of a job that only run a teacher, in addition to those of the mesh. `run` may be null.
 int ot_run_teacher_ranks(const ot_run *run);
 
+// Whether the run learns from a teacher that runs in its job. `run` may be null.
+bool ot_run_has_live_teacher(const ot_run *run);
+
 // Weighted targets of each token (ops/head.h); 0: the data's next token alone. `run` may be null.
 int64_t ot_run_weighted_targets(const ot_run *run);
 

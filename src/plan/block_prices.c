@@ -89,6 +89,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
       .storage = ot_run_storage(&run->precision),
       .narrow_gradients = ot_run_narrow_gradients(&run->precision),
       .muon = ot_run_uses_muon(run),
+      .weighted_targets = ot_run_weighted_targets(run),
       .head_chunk_rows = loss_rows(e->job.engine, rows),
       .threads = e->threads,
       .backend = ot_device_kind_backend(&e->cluster.device),

@@ -8,6 +8,7 @@
 #include "plan/calibrate.h"
 #include "plan/pools.h"
 #include "plan/space.h"
+#include "plan/teacher_cost.h"
 
 // The bound adds terms in another order than the estimate: this factor covers the rounding.
 static const double rounding = 1 - 0x1p-40;
@@ -232,10 +233,12 @@ ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_es
   double step_s = 1e300;
   for (int i = 0; i < e->num_pools; i++) {
     const ot_simulation *const pool = &e->pools[i]->simulation;
-    step_s = ot_smaller(step_s, least * ot_price_step_s(pool, e->job.devices, s));
+    step_s = ot_smaller(step_s, ot_price_step_s(pool, e->job.devices, s));
   }
   const double peak = request->depth == OT_BOUND_PLAIN ? 0 : b.peak;
   *out = (ot_estimate_bound){.step_s = step_s, .peak = (int64_t)peak};
+  OT_TRY(ot_teacher_cost_bound(e, c, out));
+  out->step_s *= least;
   return OT_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "plan/calibrate.h"
 #include "plan/framework.h"
 #include "plan/pools.h"
+#include "plan/teacher_cost.h"
 
 // ---- the estimator ----
 
@@ -32,10 +33,11 @@ static ot_status find_machine(ot_estimator *e) {
   ot_cluster pool;
   ot_cluster_pool(e->job.cluster, e->pool, &pool);
   const int asked = e->job.run ? e->job.run->threads : 0;
-  const int threads = ot_cluster_threads(&pool, e->job.devices, asked);
+  const int ranks = ot_job_all_devices(&e->job);
+  const int threads = ot_cluster_threads(&pool, ranks, asked);
   const ot_kernel_style *const style = ot_engine_style(e->job.engine, &pool.device);
   e->threads = style && asked == 0 ? 1 : threads;
-  OT_TRY(ot_cluster_share(&pool, e->job.devices, threads, &e->cluster));
+  OT_TRY(ot_cluster_share(&pool, ranks, threads, &e->cluster));
   e->simulation = ot_simulation_of(&e->cluster, style, e->job.recipe.products);
   e->simulation.expert_biases = e->job.model->moe.biases;
   e->simulation.stretch = e->job.stretch;
@@ -102,6 +104,7 @@ static ot_status prepare_some(ot_estimator *e, const ot_candidate *candidate, in
   *request = (ot_replay_request){.estimator = e, .candidate = candidate};
   OT_TRY(ot_prices_find(e, candidate, &prices));
   request->prices = prices;
+  OT_TRY(ot_teacher_cost_find(e, candidate, &request->teacher));
   OT_TRY(ot_stage_partition_find(e, candidate, &request->cut));
   request->stages = &request->cut->stages;
   ot_candidate some = *candidate;
@@ -163,7 +166,8 @@ static double peak_flops(const ot_estimator *e) {
     const double peak = device->flops[e->job.recipe.products] > 0
                             ? device->flops[e->job.recipe.products]
                             : device->flops[OT_F32];
-    sum += peak * (e->num_pools > 1 ? ot_cluster_pool_devices(e->job.cluster, i) : e->job.devices);
+    sum += peak * (e->num_pools > 1 ? ot_cluster_pool_devices(e->job.cluster, i)
+                                    : ot_job_all_devices(&e->job));
   }
   return sum;
 }
@@ -188,22 +192,30 @@ static void count_flops(const ot_replay_request *r, ot_estimate *out) {
   out->hfu = out->hardware_flops / out->step_s / peak;
 }
 
+static ot_memory_estimate memory_of(const ot_estimator *pool, int stage) {
+  return (ot_memory_estimate){
+      .stage = stage,
+      .context = ot_engine_context_bytes(pool->job.engine, &pool->cluster.device),
+      .capacity = ot_device_capacity(&pool->cluster.device),
+      .allowed = ot_estimator_memory(pool)};
+}
+
+static void add_teacher(const ot_estimator *e, int64_t bytes, ot_memory_estimate *out) {
+  out->teacher = bytes;
+  out->peak += bytes;
+  out->reserved = (int64_t)((double)out->peak * (1 + e->job.engine->allocator_slack));
+}
+
 // Memory of each stage, `out` [stages].
 static void find_memory(const ot_replay_request *r, ot_arena *arena, ot_memory_estimate *out) {
   const ot_estimator *const e = r->estimator;
   const int stages = r->stages->num_ranks;
-  for (int i = 0; i < stages; i++) {
-    const ot_estimator *const pool = ot_replay_place(r, i).estimator;
-    out[i] = (ot_memory_estimate){.stage = i,
-                                  .capacity = ot_device_capacity(&pool->cluster.device),
-                                  .allowed = ot_estimator_memory(pool)};
-  }
+  const int head = r->stages->rank_of[r->stages->num_chunks - 1];
+  const bool teaches = ot_run_teacher_ranks(e->job.run) == 0;
+  for (int i = 0; i < stages; i++) out[i] = memory_of(ot_replay_place(r, i).estimator, i);
   e->framework->count_memory(r, arena, out);
   for (int i = 0; i < stages; i++) {
-    const ot_estimator *const pool = ot_replay_place(r, i).estimator;
-    ot_memory_estimate *const m = &out[i];
-    m->reserved = (int64_t)((double)m->peak * (1 + e->job.engine->allocator_slack));
-    m->context = ot_engine_context_bytes(e->job.engine, &pool->cluster.device);
+    add_teacher(e, teaches && i == head ? r->teacher.bytes : 0, &out[i]);
   }
 }
 
@@ -315,6 +327,16 @@ static void take_fullest(const part *parts, int num_parts, ot_estimate *out) {
   }
 }
 
+// A rank on which only a teacher runs.
+static void take_teacher(const ot_estimator *e, const part *p, ot_estimate *out) {
+  const ot_teacher_price *const teacher = &p->request.teacher;
+  if (teacher->parameters == 0 || ot_run_teacher_ranks(e->job.run) == 0) return;
+  ot_memory_estimate m = memory_of(e, p->request.stages->num_ranks);
+  add_teacher(e, teacher->bytes, &m);
+  if (is_fuller(&m, &out->memory)) out->memory = m;
+  if (!has_room(&m)) out->fits = false;
+}
+
 // The busiest stage of all parts; others end with it.
 static void take_busiest(const part *parts, int num_parts, ot_estimate *out) {
   const ot_stage_replay *busiest = parts[0].replays;
@@ -366,6 +388,7 @@ static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool a
     periodic = periodic || parts[i].periodic;
   }
   take_fullest(parts, num_parts, out);
+  take_teacher(e, parts, out);
   tell_pools(e, parts, out);
   if (!out->fits && !always && !periodic) return OT_OK;
   for (int i = 0; i < num_parts; i++) {
@@ -374,6 +397,7 @@ static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool a
   }
   for (int i = 0; i < num_parts; i++) wait_until(e->pools[i], met_s, &parts[i]);
   take_busiest(parts, num_parts, out);
+  ot_teacher_cost_add(&e->job, &parts[0].request.teacher, out);
   count_flops(&parts[0].request, out);
   return OT_OK;
 }
@@ -390,8 +414,8 @@ static double correction_of(const ot_estimator *e, const ot_candidate *candidate
 
 // All terms alike: what the measured steps say of this configuration is no property of one term.
 static void correct(double factor, ot_estimate *out) {
-  double *const terms[] = {&out->step_s,   &out->compute_s, &out->recompute_s,
-                           &out->update_s, &out->bubble_s,  &out->host_s};
+  double *const terms[] = {&out->step_s,   &out->compute_s, &out->recompute_s, &out->update_s,
+                           &out->bubble_s, &out->host_s,    &out->teacher_s};
   for (int i = 0; i < OT_COUNT(terms); i++) *terms[i] *= factor;
   for (int i = 0; i < OT_TIMELINE_AXES; i++) out->exposed_s[i] *= factor;
   out->mfu /= factor;

@@ -12,11 +12,12 @@
 
 // Memory of the fullest rank in bytes: of its device.
 typedef struct ot_memory_estimate {
-  int stage;  // of that rank
+  int stage;  // of that rank; after the last stage: a teacher's own rank
   int64_t weights, gradients, optimizer;
   int64_t activations;  // saved from forward to backward
   int64_t gathered;     // weights of other ranks
   int64_t buffers;      // scratch, messages, batches, buckets in flight
+  int64_t teacher;      // weights and activations of a live teacher
   int64_t peak;         // sum of all above: allocated bytes
   int64_t reserved;     // peak plus losses of the engine's allocator
   int64_t context;      // device runtime and communication library, not in reserved
@@ -47,6 +48,7 @@ typedef struct ot_estimate {
   double update_s;                     // norm, clipping, optimizer
   double bubble_s;                     // waiting for other stages
   double host_s;                       // kernel launches that devices wait for
+  double teacher_s;                    // waiting for a live teacher
   double exposed_s[OT_TIMELINE_AXES];  // communication that no computation hides
   double bubble_fraction;
   double model_flops;     // whole step; half of the scores in causal attention

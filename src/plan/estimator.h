@@ -145,6 +145,12 @@ typedef struct ot_task_ends {
   double *s;  // [capacity]
 } ot_task_ends;
 
+// A live teacher (teacher_cost.h).
+typedef struct ot_priced_teacher {
+  int64_t micro_batch_size;
+  ot_teacher_price price;
+} ot_priced_teacher;
+
 // Framework-specific functions (framework.h).
 typedef struct ot_framework ot_framework;
 
@@ -169,6 +175,8 @@ struct ot_estimator {
   ot_lookup cut_lookup;
   struct ot_work_bound **bounds;  // [of works] null: not computed yet
   int64_t bounds_capacity;
+  ot_priced_teacher *teachers;  // [num_teachers]
+  int64_t num_teachers, teachers_capacity;
   // One estimator prices each pool of the cluster; that of the job is the first.
   int pool, num_pools;
   ot_estimator **pools;  // [num_pools]
@@ -252,6 +260,7 @@ typedef struct ot_replay_request {
   const ot_stages *stages;       // of `cut`
   const ot_stage_place *places;  // [stages] null: consecutive devices of one cluster
   const ot_pipeline_flow *flow;
+  ot_teacher_price teacher;
   ot_outline_request outline;  // input of outlines, without the stage
   ot_step_outline *outlines;   // [stages] if buckets are gathered or reduced in between, else null
   ot_replayed_step

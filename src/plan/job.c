@@ -58,8 +58,8 @@ ot_status ot_job_check(const ot_job *job) {
   OT_TRY(ot_cluster_check(job->cluster));
   OT_TRY(ot_engine_check(job->engine));
   OT_TRY(check_recipe(&job->recipe));
-  OT_CHECK(job->devices >= 1 && job->devices <= job->cluster->num_devices, OT_USAGE,
-           "plan: %d devices; cluster %s has %d", job->devices, job->cluster->name,
+  OT_CHECK(job->devices >= 1 && ot_job_all_devices(job) <= job->cluster->num_devices, OT_USAGE,
+           "plan: %d devices; cluster %s has %d", ot_job_all_devices(job), job->cluster->name,
            job->cluster->num_devices);
   OT_CHECK(job->global_batch_size >= 1, OT_USAGE,
            "plan: global_batch_size=%lld; allowed: at least 1", (long long)job->global_batch_size);
@@ -74,6 +74,12 @@ ot_status ot_job_check(const ot_job *job) {
   OT_TRY(ot_framework_of(job->engine)->check_job(job));
   return check_given(job);
 }
+
+bool ot_job_has_teacher(const ot_job *job) {
+  return job->teacher != NULL && ot_run_has_live_teacher(job->run);
+}
+
+int ot_job_all_devices(const ot_job *job) { return job->devices + ot_run_teacher_ranks(job->run); }
 
 int64_t ot_candidate_micro_batches(const ot_job *job, const ot_candidate *candidate) {
   const int64_t round = candidate->micro_batch_size * candidate->dp;

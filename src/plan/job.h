@@ -10,6 +10,7 @@
 #include "describe/model.h"
 #include "describe/run.h"
 #include "plan/recipe.h"
+#include "simulate/teacher_price.h"
 
 // What crosses the pools of a mixed cluster (plan/pools.h).
 typedef enum ot_crossing {
@@ -46,7 +47,7 @@ typedef struct ot_job {
   const ot_cluster *cluster;
   const ot_engine *engine;
   ot_recipe recipe;           // bytes of a parameter and its states, GEMM dtype
-  int devices;                // >= 1, at most cluster->num_devices
+  int devices;                // >= 1, with those of a teacher at most cluster->num_devices
   int64_t global_batch_size;  // sequences per step, >= 1
   int64_t sequence_length;    // tokens, >= 1
   double tokens;              // whole run; 0 = unknown
@@ -54,8 +55,9 @@ typedef struct ot_job {
   double stretch;        // kernel slowdown by shared cores (ot_simulation); 0: from the cluster
   double memory_margin;  // share of the estimated memory that plans leave free in addition to it
   const struct ot_calibration *calibration;  // by measured steps (plan/calibrate.h); null: none
-  const ot_run *run;   // engine orthant: settings other than degrees (optimizer, ...)
-  ot_candidate given;  // fixed degrees; 0 and -1 are searched
+  const ot_run *run;                 // engine orthant: settings other than degrees (optimizer, ...)
+  const ot_teacher_pricer *teacher;  // of a live teacher of `run`; null: it is not priced
+  ot_candidate given;                // fixed degrees; 0 and -1 are searched
   // Layers of each pipeline chunk, in model order, of candidates with `num_chunks` chunks; 0: the
   // engine divides them.
   const int *chunk_layers;  // [num_chunks]
@@ -64,6 +66,12 @@ typedef struct ot_job {
 
 // OT_USAGE for values that are missing, out of range, or incompatible.
 ot_status ot_job_check(const ot_job *job);
+
+// Whether estimates include a live teacher.
+bool ot_job_has_teacher(const ot_job *job);
+
+// Its devices and those that a teacher has for itself (run->distill.teacher_ranks).
+int ot_job_all_devices(const ot_job *job);
 
 // Micro-batches per step on one dp rank, or 0 if they are not whole.
 int64_t ot_candidate_micro_batches(const ot_job *job, const ot_candidate *candidate);

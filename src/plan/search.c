@@ -364,8 +364,14 @@ static bool displace_variant(searcher *s, const ot_estimate *plan) {
   return true;
 }
 
+// Whether a plan of `step_s` is too slow to be kept.
+static bool is_too_slow(const searcher *s, double step_s) {
+  return s->request->below_s > 0 && step_s >= s->request->below_s;
+}
+
 static void keep_plan(searcher *s, const ot_estimate *plan) {
   ot_search *const out = s->out;
+  if (is_too_slow(s, plan->step_s)) return;
   if (s->request->distinct && !displace_variant(s, plan)) return;
   int i = out->num_plans;
   if (i == s->request->top) {
@@ -429,6 +435,7 @@ static bool is_done(const searcher *s, const node *n) {
   const ot_search *const out = s->out;
   if (s->request->exhaustive) return false;
   if (s->by_memory) return out->nearest.step_s > 0 && n->peak > out->nearest.memory.peak;
+  if (is_too_slow(s, n->step_s)) return true;
   return out->num_plans == s->request->top && n->step_s > out->plans[out->num_plans - 1].step_s;
 }
 

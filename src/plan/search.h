@@ -29,6 +29,7 @@ typedef struct ot_search_request {
   int top;          // plans kept, >= 1
   bool exhaustive;  // simulate all valid candidates regardless of bounds: for tests
   bool plans_only;  // leave `nearest` out if nothing fits
+  double below_s;   // keep only plans with shorter steps; 0: all
   // Called from time to time; null: never. `so_far` is incomplete.
   void (*progress)(void *context, const ot_search *so_far);
   void *progress_context;

@@ -26,6 +26,7 @@ void ot_step_terms(const ot_estimate *e, ot_step_term *terms) {
   for (int i = 0; i < OT_TIMELINE_AXES; i++)
     terms[n++] = (ot_step_term){axes[i].name, axes[i].meaning, e->exposed_s[i]};
   terms[n++] = (ot_step_term){"bubble", "waiting for other stages", e->bubble_s};
+  terms[n++] = (ot_step_term){"teacher", "waiting for the teacher", e->teacher_s};
   terms[n++] = (ot_step_term){"launches", "waiting for kernels to be launched", e->host_s};
   terms[n++] = (ot_step_term){"update", "norm, clipping, optimizer", e->update_s};
   OT_ASSERT(n == OT_STEP_TERMS);

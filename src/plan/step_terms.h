@@ -6,7 +6,7 @@
 #include "plan/estimate.h"
 #include "schedule/timeline.h"
 
-enum { OT_STEP_TERMS = 5 + OT_TIMELINE_AXES };
+enum { OT_STEP_TERMS = 6 + OT_TIMELINE_AXES };
 
 typedef struct ot_step_term {
   const char *name;     // "compute", "exposed tp"

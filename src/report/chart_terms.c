@@ -8,9 +8,9 @@
 #include "report/markup.h"
 #include "report/plan_html_parts.h"
 
-static const char *const classes[] = {"c-compute", "c-again", "c-tp",    "c-cp",
-                                      "c-ep",      "c-pp",    "c-dp",    "c-all",
-                                      "c-bubble",  "c-host",  "c-update"};
+static const char *const classes[] = {"c-compute", "c-again",   "c-tp",   "c-cp",
+                                      "c-ep",      "c-pp",      "c-dp",   "c-all",
+                                      "c-bubble",  "c-teacher", "c-host", "c-update"};
 static_assert(sizeof classes / sizeof classes[0] == OT_STEP_TERMS, "one class for each term");
 
 void ot_page_step_terms(const ot_estimate *e, ot_page_term *terms) {
@@ -28,6 +28,7 @@ void ot_page_memory_terms(const ot_memory_estimate *m, ot_page_term *terms) {
       {"activations", "c-activations", "kept from forward to backward", (double)m->activations},
       {"gathered", "c-gathered", "weights all-gathered from other devices", (double)m->gathered},
       {"buffers", "c-buffers", "scratch, messages, batches", (double)m->buffers},
+      {"teacher", "c-teacher", "weights and activations of a live teacher", (double)m->teacher},
       {"allocator", "c-loss", "fragmentation and slack", (double)(m->reserved - m->peak)},
       {"runtime", "c-context", "of the device and the communication library", (double)m->context},
   };

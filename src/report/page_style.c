@@ -37,6 +37,7 @@ const char *const ot_chart_style[] = {
     ".c-pp,.c-gathered,.c-weight{fill:var(--pp);background:var(--pp)}\n"
     ".c-dp{fill:var(--dp);background:var(--dp)}\n"
     ".c-all{fill:var(--all);background:var(--all)}\n"
+    ".c-teacher{fill:var(--all);background:var(--all)}\n"
     ".c-bubble,.c-loss{fill:var(--bubble);background:var(--bubble)}\n"
     ".c-host,.c-context{fill:var(--host);background:var(--host)}\n"
     ".c-update,.c-optimizer{fill:var(--update);background:var(--update)}\n"
@@ -47,7 +48,8 @@ const char *const ot_chart_style[] = {
     ".l-pp{stroke:var(--pp);stroke-dasharray:3 2}.l-dp{stroke:var(--dp)}\n"
     ".l-all{stroke:var(--all);stroke-dasharray:1 3}.l-bubble{stroke:var(--dim);stroke-dasharray:8 "
     "3 2 3}\n"
-    ".l-host{stroke:var(--host);stroke-dasharray:2 4}.l-update{stroke:var(--update)}\n"
+    ".l-teacher{stroke:var(--all);stroke-dasharray:1 "
+    "2}.l-host{stroke:var(--host);stroke-dasharray:2 4}.l-update{stroke:var(--update)}\n"
     ".l-total{stroke:var(--total)}\n",
     NULL,
 };

@@ -17,7 +17,7 @@ typedef struct ot_page_term {
   double value;         // seconds or bytes
 } ot_page_term;
 
-enum { OT_MEMORY_TERMS = 8 };
+enum { OT_MEMORY_TERMS = 9 };
 
 // Seconds that add up to step_s.
 //   terms  [OT_STEP_TERMS]

@@ -48,8 +48,8 @@ static void put_job(report *r) {
   const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
   const bool mixed = job->cluster->num_pools > 0;
   ot_text_appendf(r->out, "%s on %s: %d device%s%s %s, %s a step (%lld x %lld), %s, engine %s\n",
-                  r->page->model_name, job->cluster->name, job->devices,
-                  ot_text_plural(job->devices, "s"), mixed ? ":" : " of",
+                  r->page->model_name, job->cluster->name, ot_job_all_devices(job),
+                  ot_text_plural(ot_job_all_devices(job), "s"), mixed ? ":" : " of",
                   ot_explain_devices(job, a),
                   ot_arena_format(a, "%s tokens", ot_figure_count(a, tokens)),
                   (long long)job->global_batch_size, (long long)job->sequence_length,
@@ -233,6 +233,35 @@ static void put_plans(report *r) {
   if (p->num_plans > 0) put_doubt(r);
 }
 
+// The splits of the devices between model and teacher that were the fastest so far when they were
+// searched.
+static void put_teacher(report *r) {
+  const ot_teacher_split *const t = r->page->teacher;
+  ot_arena *const a = r->arena;
+  if (!t || r->page->num_plans == 0) return;
+  const ot_estimate *const best = r->page->plans[0].estimate;
+  const int all = ot_job_all_devices(&t->job);
+  ot_text_appendf(r->out, "\nthe teacher, of %s parameters\n",
+                  ot_figure_count(a, (double)t->price.parameters));
+  for (int i = 0; i < t->num_choices; i++) {
+    const int ranks = t->choices[i].ranks;
+    const bool chosen = ranks == t->run.distill.teacher_ranks;
+    if (t->choices[i].step_s == 0 && !chosen) continue;
+    const double step_s = chosen ? best->step_s : t->choices[i].step_s;
+    line(r, ranks == 0 ? "next to the model" : ot_arena_format(a, "on %d of %d", ranks, all),
+         ot_arena_format(a, "step %s%s", ot_figure_seconds(a, step_s),
+                         chosen ? ot_arena_format(a, ": plan 1, which waits %s for it",
+                                                  ot_figure_seconds(a, best->teacher_s))
+                                : ""));
+  }
+  if (t->num_choices > 1) {
+    wrap(
+        r, "  ",
+        ot_arena_format(a, "%d splits of the devices searched; the others are slower or do not fit",
+                        t->num_choices));
+  }
+}
+
 // The first rejected candidate of each kind.
 static void put_rejections(report *r) {
   static const struct {
@@ -359,6 +388,7 @@ void ot_plan_report(const ot_plan_page *page, ot_text_builder *out) {
   put_model_totals(&r);
   put_limits(&r);
   if (page->num_plans > 0 || page->imported || page->num_compared > 0) put_plans(&r);
+  put_teacher(&r);
   put_run(&r);
   put_reasons(&r);
   put_compared(&r);

@@ -44,9 +44,9 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
   OT_TRY(ot_cluster_share(measured, all, request->threads, &out->cluster));
   out->doubt = ot_measured_warning(measured, arena);
   out->products = request->run->precision.compute;
-  out->peak_flops = ranks * peak_of(&out->cluster, out->products);
+  out->peak_flops = all * peak_of(&out->cluster, out->products);
   out->basis = ot_arena_format(
-      arena, "MFU is relative to %.4g GFLOP/s a rank: %s", 1e-9 * out->peak_flops / ranks,
+      arena, "MFU is relative to %.4g GFLOP/s a rank: %s", 1e-9 * out->peak_flops / all,
       threads > 0 ||
               (measured->basis == OT_BASIS_MEASURED && measured->device.matrix_efficiency == 0)
           ? "the fastest matmul that `orthant bench` measured, not a data sheet's peak"
@@ -75,6 +75,14 @@ static ot_status plan_rank(const ot_prediction_request *request, int rank, ot_ar
   return OT_OK;
 }
 
+static void take_fuller(int rank, const ot_memory_breakdown *arena, int64_t teacher,
+                        ot_predicted_memory *out) {
+  if (arena->peak_bytes + teacher <= out->arena.peak_bytes + out->teacher) return;
+  out->rank = rank;
+  out->arena = *arena;
+  out->teacher = teacher;
+}
+
 static ot_status plan_stages(const ot_prediction_request *request, ot_arena *arena,
                              ot_prediction *out) {
   const ot_mesh *const mesh = request->mesh;
@@ -88,14 +96,12 @@ static ot_status plan_stages(const ot_prediction_request *request, ot_arena *are
     const int rank = mesh ? ot_mesh_rank(mesh, last_of_tp, i) : 0;
     OT_TRY(plan_rank(request, rank, arena, schedule));
     out->schedules[i] = schedule;
-    const bool teaches = out->teacher.ranks == 0 && ot_trainer_runs_head(schedule);
-    const int64_t teacher = teaches ? out->teacher.bytes : 0;
-    if (schedule->memory.peak_bytes + teacher <= memory->arena.peak_bytes + memory->teacher)
-      continue;
-    memory->rank = rank;
-    memory->arena = schedule->memory;
-    memory->teacher = teacher;
+    const bool teaches = out->teacher_ranks == 0 && ot_trainer_runs_head(schedule);
+    take_fuller(rank, &schedule->memory, teaches ? out->teacher.bytes : 0, memory);
   }
+  const ot_memory_breakdown none = {0};
+  if (out->teacher_ranks > 0)
+    take_fuller(mesh ? mesh->ranks : 1, &none, out->teacher.bytes, memory);
   memory->context = ot_engine_context_bytes(&ot_engine_orthant, device);
   memory->capacity = ot_device_capacity(device);
   const int64_t needed = memory->arena.peak_bytes + memory->teacher + memory->context;
@@ -143,39 +149,45 @@ ot_status ot_prediction_replay_publish(const ot_prediction *prediction, ot_arena
 
 // ---- a live teacher ----
 
-static ot_status price_teacher(const ot_prediction_request *request, ot_arena *arena,
-                               ot_prediction *out) {
-  const ot_run *const run = request->run;
-  const ot_mesh *const mesh = request->mesh;
-  ot_predicted_teacher *const teacher = &out->teacher;
+static ot_status plan_teacher(const ot_run *run, const ot_cluster *cluster, int threads,
+                              ot_arena *arena, ot_teacher_price *out) {
   ot_schedule *const schedule = ot_arena_take(arena, sizeof *schedule);
   const ot_schedule *const one[] = {schedule};
   const ot_pipeline_replay stages = {
       .schedules = one, .num_stages = 1, .kind = ot_order_of_mode(OT_MODE_SCORE)};
-  ot_timeline timeline;
-  double stretch;
-  const int dp = mesh ? mesh->degree[OT_AXIS_DP_REPLICATE] * mesh->degree[OT_AXIS_DP_SHARD] : 1;
-  if (ot_run_weighted_targets(run) == 0 || run->distill.from != OT_DISTILL_LIVE) return OT_OK;
   const ot_teacher_request own = {.run = run,
                                   .ids = ot_teacher_ids(run),
-                                  .threads = request->threads,
-                                  .backend = ot_device_kind_backend(&request->cluster->device)};
-  const ot_simulation machine = machine_of(out, OT_F32);
-  OT_TRY(ot_teacher_plan(&own, arena, schedule, &teacher->parameters));
+                                  .threads = threads,
+                                  .backend = ot_device_kind_backend(&cluster->device)};
+  const ot_simulation machine =
+      ot_simulation_of(cluster, ot_engine_style(&ot_engine_orthant, &cluster->device), OT_F32);
+  ot_timeline timeline;
+  double stretch;
+  OT_TRY(ot_teacher_plan(&own, arena, schedule, &out->parameters));
   OT_TRY(ot_schedules_simulate_shared(&stages, &machine, arena, &timeline, &stretch));
-  teacher->micro_batch_s = ot_timeline_summarize(&timeline, schedule).total_s;
-  teacher->bytes = schedule->memory.peak_bytes;
-  teacher->ranks = ot_run_teacher_ranks(run);
-  teacher->turns = teacher->ranks > 0 ? (dp + teacher->ranks - 1) / teacher->ranks : 1;
+  out->micro_batch_s = ot_timeline_summarize(&timeline, schedule).total_s;
+  out->bytes = schedule->memory.peak_bytes;
   return OT_OK;
 }
 
-// On ranks of its own it reads the next step while this one runs.
-static void add_teacher(const ot_predicted_teacher *teacher, ot_predicted_step *step) {
-  const double busy_s = teacher->micro_batch_s * teacher->turns * step->micro_batches;
-  const double rest_s = busy_s - step->expected.step_s;
-  step->teacher_s = teacher->ranks == 0 ? busy_s : rest_s > 0 ? rest_s : 0;
-  step->expected.step_s += step->teacher_s;
+ot_status ot_prediction_price_teacher(const ot_run *run, const ot_cluster *cluster, int threads,
+                                      ot_teacher_price *out) {
+  *out = (ot_teacher_price){0};
+  if (!ot_run_has_live_teacher(run)) return OT_OK;
+  ot_heap heap = {0};
+  ot_arena scratch = ot_heap_arena_create(&heap);
+  const ot_status status = plan_teacher(run, cluster, threads, &scratch, out);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static void add_teacher(const ot_prediction *p, int dp, ot_predicted_step *step) {
+  ot_step_figures *const figures = &step->expected;
+  const double own_s = figures->step_s;
+  step->teacher_s =
+      ot_teacher_wait_s(&p->teacher, p->teacher_ranks, dp, step->micro_batches, own_s);
+  figures->step_s = own_s + step->teacher_s;
+  figures->bubble_fraction *= own_s / figures->step_s;
 }
 
 // ---- steps ----
@@ -200,7 +212,7 @@ static ot_status predict_step(const ot_prediction *p, ot_arena *arena, ot_predic
   return OT_OK;
 }
 
-static ot_status predict_steps(ot_arena *arena, ot_prediction *out) {
+static ot_status predict_steps(int dp, ot_arena *arena, ot_prediction *out) {
   const ot_schedule *const first = out->schedules[0];
   out->steps = ot_arena_array(arena, first->num_orders, sizeof *out->steps);
   for (int i = 0; i < first->num_orders; i++) {
@@ -212,7 +224,7 @@ static ot_status predict_steps(ot_arena *arena, ot_prediction *out) {
     const ot_status status = predict_step(out, &scratch, step);
     ot_heap_release(&heap);
     OT_TRY(status);
-    add_teacher(&out->teacher, step);
+    add_teacher(out, dp, step);
   }
   return OT_OK;
 }
@@ -241,10 +253,13 @@ ot_status ot_prediction_build(const ot_prediction_request *request, ot_arena *ar
   *out = (ot_prediction){0};
   OT_TRY(find_cluster(request, arena, out));
   count_overflow(request, out);
-  OT_TRY(price_teacher(request, arena, out));
+  OT_TRY(ot_prediction_price_teacher(request->run, &out->cluster, request->threads, &out->teacher));
+  if (out->teacher.parameters > 0) out->teacher_ranks = ot_run_teacher_ranks(request->run);
   OT_TRY(plan_stages(request, arena, out));
   OT_TRY(predict_publishing(request, arena, out));
-  return predict_steps(arena, out);
+  const ot_mesh *const mesh = request->mesh;
+  const int dp = mesh ? mesh->degree[OT_AXIS_DP_REPLICATE] * mesh->degree[OT_AXIS_DP_SHARD] : 1;
+  return predict_steps(dp, arena, out);
 }
 
 void ot_prediction_keep_steps(ot_prediction *prediction, ot_arena *arena) {

@@ -7,6 +7,7 @@
 #include "describe/cluster.h"
 #include "schedule/timeline.h"
 #include "simulate/simulate.h"
+#include "simulate/teacher_price.h"
 #include "train/step_means.h"
 #include "train/trainer.h"
 
@@ -29,21 +30,11 @@ typedef struct ot_predicted_step {
   double stretch;      // slowdown of kernels when ranks share cores (simulate/shared_cores.h)
 } ot_predicted_step;
 
-// A live teacher (run->distill), which every rank with the head runs before a step, or ranks of its
-// own next to it. What the model writes for reverse_kl is not priced.
-typedef struct ot_predicted_teacher {
-  int64_t parameters;  // 0: there is none
-  int64_t bytes;       // of its arena
-  double micro_batch_s;
-  int ranks;  // of its own; 0: those with the head
-  int turns;  // micro-batches that one rank reads for each one of a rank of data parallelism
-} ot_predicted_teacher;
-
 // Memory in bytes of the rank that needs most.
 typedef struct ot_predicted_memory {
-  int rank;
+  int rank;                   // from mesh->ranks: of a teacher on ranks of its own
   ot_memory_breakdown arena;  // the planned one
-  int64_t teacher;            // next to it
+  int64_t teacher;            // next to it, or without it
   int64_t context;            // of the device's runtime and communicators, in addition to the arena
   int64_t capacity;           // of the device
   bool fits;                  // all three <= capacity
@@ -55,10 +46,12 @@ typedef struct ot_prediction {
   const char *doubt;   // unreliable measurements; null: none
   const char *basis;   // reference of MFU
   ot_dtype products;   // the compute dtype of the run
-  double peak_flops;   // of all ranks, in that dtype
+  double peak_flops;   // of all ranks, a teacher's included, in that dtype
   double more_rounds;  // overflow passes of experts, after the first pass: the mean
   double more_rows;    // of ot_simulation
-  ot_predicted_teacher teacher;
+  // A live teacher. What the model writes for reverse_kl is not priced.
+  ot_teacher_price teacher;
+  int teacher_ranks;  // its own; 0: the ranks with the head
   double publish_s;  // of a run that learns from rewards: its weights to generators, after a step
   int num_stages;
   const ot_schedule **schedules;  // [num_stages] of one rank of each stage
@@ -75,6 +68,11 @@ ot_status ot_prediction_check(const ot_cluster *cluster, ot_backend backend);
 // `arena`. Called on one rank.
 ot_status ot_prediction_build(const ot_prediction_request *request, ot_arena *arena,
                               ot_prediction *out);
+
+// The price of the live teacher of `run` on a rank of `cluster` (ot_cluster_share); zeros if the
+// run has none.
+ot_status ot_prediction_price_teacher(const ot_run *run, const ot_cluster *cluster, int threads,
+                                      ot_teacher_price *out);
 
 // The steps with `micro_batches` micro-batches, or null.
 const ot_predicted_step *ot_prediction_find(const ot_prediction *prediction, int micro_batches);

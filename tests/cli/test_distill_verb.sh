@@ -112,11 +112,40 @@ waits=$(price teacher_seconds --set distill.from=live)
 apart=(--set distill.from=live --set distill.teacher_ranks=1)
 awk -v a="$alone" -v l="$live" -v t="$waits" 'BEGIN { exit !(t > 0 && l - a - t < 1e-9 && a + t - l < 1e-9) }' ||
   fail "priced $live with a teacher of $waits, $alone without"
-"$orthant" plan --model gpt2 --cluster h100 --gpus 8 --json --set distill.objective=sampled --set distill.from=live \
-  --set distill.teacher=teacher >plan.json 2>/dev/null
-grep -q 'the teacher of distill runs elsewhere' plan.json || fail "plan says nothing of the teacher"
 [ "$(price step_seconds "${apart[@]}")" = "$alone" ] || fail "a small teacher of its own rank is not hidden"
 [ "$(price teacher --set distill.from=live)" -gt 27000 ] || fail "no memory of the teacher"
+
+# ---- plans: the teacher next to the model or on devices of its own; simulate of what is emitted says the same ----
+cat >small.json <<'JSON'
+{"model_type": "llama", "vocab_size": 260, "hidden_size": 16, "intermediate_size": 48, "num_hidden_layers": 4,
+ "num_attention_heads": 4, "max_position_embeddings": 64}
+JSON
+figure() {  # figure FILE KEY: the first; of plan.json in its list of plans, but for the teacher's ranks
+  if [ "$1" = plan.json ] && [ "$2" != ranks ]; then sed -n '/"plans"/,$p' plan.json; else cat "$1"; fi |
+    sed -n 's/.*"'"$2"'": *\([0-9.e+-]*\).*/\1/p' | head -1
+}
+planned() {  # planned RANKS OPTION...: plan 1 has a teacher of RANKS ranks of its own; "some": at least one
+  local plan=("$orthant" plan --model small.json --cluster h100 --gpus 8 --global-batch-size 48 --sequence-length 32 --top 1
+    --set distill.objective=sampled --set distill.from=live --set distill.teacher=teacher "${@:2}")
+  "${plan[@]}" --json --emit run=run.yaml >plan.json
+  printf 'data: {train: train, tokenizer: bytes, sequence_length: 32}\nsteps: 1\n' >>run.yaml
+  "$orthant" simulate run.yaml --cluster h100 --json >step.json
+  local ranks
+  ranks=$(figure plan.json ranks)
+  [ "$ranks" = "$1" ] || [ "$1" = some ] && [ "$1 $ranks" != "some 0" ] || fail "$*: teacher on $ranks devices"
+  [ "$ranks" = 0 ] || grep -q "teacher_ranks: $ranks\$" run.yaml || fail "$*: $(cat run.yaml)"
+  [ "$((8 - ranks))" = "$(figure step.json ranks)" ] || fail "$*: model on $(figure step.json ranks)"
+  awk -v a="$(figure plan.json step_seconds)" -v b="$(figure step.json step_seconds)" \
+    'BEGIN { exit !(a > 0 && a <= b * (1 + 1e-9) && b <= a * (1 + 1e-9)) }' ||
+    fail "$*: planned $(figure plan.json step_seconds), simulated $(figure step.json step_seconds)"
+  [ "$(figure plan.json peak)" = "$(($(figure step.json peak) + $(figure step.json teacher)))" ] || fail "$*: other memory"
+}
+planned some
+planned 0 --set distill.teacher_ranks=0
+planned 0 --pp 2 --pipeline zb-v --set distill.teacher_ranks=0
+planned 2 --tp 2 --set distill.teacher_ranks=2 --set distill.alpha=0.5
+expect 2 'teacher_ranks=8 leaves no device for the model' "$orthant" plan --model small.json --cluster h100 --gpus 8 \
+  --set distill.objective=sampled --set distill.from=live --set distill.teacher=teacher --set distill.teacher_ranks=8
 
 # ---- alpha: 0 is the data's loss, and a mixture lies between ----
 "$orthant" train student.yaml --set distill.alpha=0 --set output=data 2>/dev/null
