@@ -17,7 +17,8 @@
 
 enum { ROUNDS = 48, QUICK_ROUNDS = 8, MOST_RANKS = 64 };
 
-const int64_t ot_link_bytes[OT_LINK_SIZES] = {1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22};
+const int64_t ot_link_bytes[OT_LINK_SIZES] = {1 << 10, 1 << 13, 1 << 16, 1 << 18,
+                                              1 << 20, 1 << 22, 1 << 24};
 static const double entry_delay_s = 60e-6;
 
 const ot_link_call ot_link_calls[OT_LINK_CALLS] = {
@@ -30,7 +31,7 @@ const ot_link_call ot_link_calls[OT_LINK_CALLS] = {
 };
 
 // Of all ranks of a host together: more than caches hold.
-static const int64_t far_bytes = 128 << 20;
+static const int64_t far_bytes = 256 << 20;
 
 ot_status ot_link_memory_create(int ranks, ot_link_memory *memory) {
   const int64_t least = 4 * ot_link_bytes[OT_LINK_SIZES - 1], far = far_bytes / ranks;
@@ -138,11 +139,12 @@ static ot_status time_call(timed_call *c, int ranks, ot_timing *out) {
 
 static ot_status fit_call(timed_call *c, int ranks, ot_arena *arena, ot_collective_rates *out) {
   ot_timing timings[OT_LINK_SIZES];
-  for (int i = 0; i < OT_LINK_SIZES; i++) {
+  const int sizes = c->rounds < ROUNDS ? OT_LINK_SIZES - 1 : OT_LINK_SIZES;
+  for (int i = 0; i < sizes; i++) {
     c->bytes = ot_link_bytes[i];
     OT_TRY(time_call(c, ranks, &timings[i]));
   }
-  *out = ot_link_fit(c->call, timings, OT_LINK_SIZES, arena);
+  *out = ot_link_fit(c->call, timings, sizes, arena);
   out->ranks = ranks;
   out->hosts = 1;
   return OT_OK;

@@ -128,7 +128,7 @@ typedef struct ot_link_call {
   ot_op_kind op;   // OT_OP_COUNT: a message
   bool of_blocks;  // call.count is a block of the whole, one for each rank
 } ot_link_call;
-enum { OT_LINK_CALLS = 6, OT_LINK_SIZES = 6 };
+enum { OT_LINK_CALLS = 6, OT_LINK_SIZES = 7 };
 extern const ot_link_call ot_link_calls[OT_LINK_CALLS];  // the last one is a message
 extern const int64_t ot_link_bytes[OT_LINK_SIZES];       // ascending
 
