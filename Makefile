@@ -22,7 +22,7 @@ configure = cmake --preset $(1) $(options) $(if $(filter asan tsan fuzz gpu,$(1)
   $(if $(filter cpu,$(1)),$(with_cuda)) $(2) >build/configure-$(1).log 2>&1 \
   || { cat build/configure-$(1).log; exit 3; }
 build = mkdir -p build && { $(call configure,$(1),$(2)); } && cmake --build --preset $(1) -j $(JOBS)
-test = ctest --preset $(1) -j $$(($(JOBS) + 1))  # some tests wait
+test = ctest --preset $(1) -j $$((2 * $(JOBS) + 2))  # slots, of which most tests take two
 needs = @tools/dependencies.sh build optional:mpi optional:serve $(if $(filter ON,$(CUDA)),cuda)
 
 .PHONY: all help demo check check-full fuzz torture bench page gpu-pack lint format install clean

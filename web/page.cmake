@@ -18,6 +18,10 @@ endif()
 set(WASM_FLAGS --target=wasm32 -flto -std=c17 -mbulk-memory -mnontrapping-fptoint
   -fno-math-errno -fno-trapping-math -ffp-contract=off -fvisibility=hidden -D_Thread_local=
   -nostdlibinc -I${CMAKE_SOURCE_DIR}/web/include -I${CMAKE_SOURCE_DIR}/src)
+list(APPEND WASM_FLAGS -Wall -Wextra)
+if(OT_WERROR)
+  list(APPEND WASM_FLAGS -Werror)
+endif()
 set(WASM_LINK ${OT_WASM_LINKER} --no-entry --strip-all --lto-O3 -O2 --stack-first
   -z stack-size=1048576)
 file(MAKE_DIRECTORY ${PAGE}/objects)
