@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // `orthant serve`: answers the OpenAI API with a model, until a signal.
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,9 +9,10 @@
 #include "cli/model_engine.h"
 #include "cli/ranks.h"
 #include "cli/verbs.h"
+#include "files/disk.h"
 #include "serve/server.h"
 
-enum { KEY_BYTES = 512, MOST_DEFAULT_LENGTH = 4096, LESSON_ROW_BYTES = 80 };
+enum { MOST_DEFAULT_LENGTH = 4096, LESSON_ROW_BYTES = 80 };
 
 typedef struct serving {
   const ot_options *options;
@@ -24,23 +24,6 @@ typedef struct serving {
   ot_service *service;
   ot_server *server;
 } serving;
-
-// The first line of the file.
-static ot_status read_key(serving *s, const char **key) {
-  const char *const path = ot_options_text(s->options, "api-key");
-  char line[KEY_BYTES];
-  *key = NULL;
-  if (!path) return OT_OK;
-  FILE *const file = fopen(path, "r");
-  OT_CHECK(file, OT_ENVIRONMENT, "cannot open %s: %s", path, strerror(errno));
-  const bool read = fgets(line, sizeof line, file) != NULL;
-  fclose(file);
-  const size_t length = read ? strcspn(line, "\r\n") : 0;
-  OT_CHECK(length > 0 && length < sizeof line - 1, OT_USAGE,
-           "%s: the first line is not a key of 1 to %d characters", path, KEY_BYTES - 2);
-  *key = ot_arena_text(s->arena, line, (int64_t)length);
-  return OT_OK;
-}
 
 static ot_status find_template(serving *s, const ot_chat_template **chat) {
   const char *const name = ot_options_text(s->options, "chat-template");
@@ -132,6 +115,7 @@ static ot_status create_service(serving *s, ot_runtime *runtime) {
 
 static ot_status create_server(serving *s) {
   const char *const tokenizer = ot_options_text(s->options, "tokenizer");
+  const char *const key = ot_options_text(s->options, "api-key");
   ot_server_options options = {
       .host = ot_options_text(s->options, "host"),
       .port = (int)ot_options_integer(s->options, "port"),
@@ -143,7 +127,7 @@ static ot_status create_server(serving *s) {
   };
   const ot_lesson_facts *const facts = &ot_service_options_of(s->service)->facts;
   options.most_body_bytes += LESSON_ROW_BYTES * facts->sequences * facts->sequence_length;
-  OT_TRY(read_key(s, &options.key));
+  if (key) OT_TRY(ot_disk_read_line(s->arena, key, &options.key));
   return ot_server_create(&options, s->service, &s->server);
 }
 

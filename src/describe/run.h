@@ -238,13 +238,14 @@ typedef enum ot_distill_source {
 typedef struct ot_run_distill {
   ot_distill_objective objective;
   ot_distill_source from;
-  const char *teacher;    // a checkpoint, run or HF directory; "" = not given
-  const char *server;     // http://HOST:PORT; "" = not given
-  double server_timeout;  // seconds without an answer after which the run ends
-  int64_t draws;          // sampled: of each token [1..127]
-  int64_t targets;        // most weighted targets of a token [1..256]; others are merged
-  double alpha;           // weight of the teacher [0, 1]; the data's next token has the rest
-  int64_t prompt_tokens;  // reverse_kl: of each sequence, from the data
+  const char *teacher;     // a checkpoint, run or HF directory; "" = not given
+  const char *server;      // http://HOST:PORT; "" = not given
+  const char *server_key;  // file whose first line is its bearer key; "" = none
+  double server_timeout;   // seconds without an answer after which the run ends
+  int64_t draws;           // sampled: of each token [1..127]
+  int64_t targets;         // most weighted targets of a token [1..256]; others are merged
+  double alpha;            // weight of the teacher [0, 1]; the data's next token has the rest
+  int64_t prompt_tokens;   // reverse_kl: of each sequence, from the data
   int teacher_ranks;  // the last ranks of the job, which only run the teacher; 0: every rank with
                       // the head does
 } ot_run_distill;

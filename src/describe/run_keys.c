@@ -279,6 +279,8 @@ static const ot_key distill_keys[] = {
      .help = "checkpoint, run or HF directory of the teacher"},
     {"server", OT_KEY_TEXT, offsetof(ot_run_distill, server), "null", .null_text = "",
      .help = "server: http://HOST:PORT; if teacher is given too, the server must have that one"},
+    {"server_key", OT_KEY_PATH, offsetof(ot_run_distill, server_key), "null", .null_text = "",
+     .help = "server: a file whose first line is the bearer key that it wants (its --api-key)"},
     {"server_timeout", OT_KEY_REAL, offsetof(ot_run_distill, server_timeout), "300", 0, 1e6,
      .unit = "s", .help = "server: without an answer for that long, the run ends"},
     {"draws", OT_KEY_INTEGER, offsetof(ot_run_distill, draws), "50", 1, 127,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "files/disk.h"
 
 static const char *const library_names[] = {"libcurl.so.4", "libcurl-gnutls.so.4",
                                             "libcurl.4.dylib"};
@@ -68,14 +69,26 @@ static size_t take(char *bytes, size_t size, size_t count, void *context) {
 
 // ---- create ----
 
-static ot_status open(ot_http *http) {
+// Adds a header; false without memory.
+static bool add_header(ot_http *http, const char *text) {
+  struct curl_slist *const longer = http->call.slist_append(http->headers, text);
+  if (longer) http->headers = longer;
+  return longer != NULL;
+}
+
+static bool add_headers(ot_http *http, const char *key) {
+  char bearer[OT_DISK_LINE_BYTES + 32];
+  ot_text_format(bearer, sizeof bearer, "Authorization: Bearer %s", key ? key : "");
+  // Without "Expect", which costs a round trip.
+  return add_header(http, "Content-Type: application/json") && add_header(http, "Expect:") &&
+         (!key || add_header(http, bearer));
+}
+
+static ot_status open(ot_http *http, const char *key) {
   functions *const f = &http->call;
   OT_TRY(load(f));
   http->curl = f->easy_init();
-  http->headers = f->slist_append(NULL, "Content-Type: application/json");
-  // Without "Expect", which costs a round trip.
-  struct curl_slist *const both = http->headers ? f->slist_append(http->headers, "Expect:") : NULL;
-  OT_CHECK(http->curl && both, OT_ENVIRONMENT, "out of memory (HTTP client)");
+  OT_CHECK(http->curl && add_headers(http, key), OT_ENVIRONMENT, "out of memory (HTTP client)");
   f->easy_setopt(http->curl, CURLOPT_NOSIGNAL, 1L);
   f->easy_setopt(http->curl, CURLOPT_PROXY, "");
   f->easy_setopt(http->curl, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -86,11 +99,11 @@ static ot_status open(ot_http *http) {
   return OT_OK;
 }
 
-ot_status ot_http_create(ot_http **out) {
+ot_status ot_http_create(const char *key, ot_http **out) {
   ot_http *http = calloc(1, sizeof *http);
   *out = NULL;
   OT_CHECK(http, OT_ENVIRONMENT, "out of memory (HTTP client)");
-  const ot_status status = open(http);
+  const ot_status status = open(http, key);
   if (status != OT_OK) ot_http_destroy(&http);
   *out = http;
   return status;

@@ -10,7 +10,8 @@
 typedef struct ot_http ot_http;
 
 // OT_ENVIRONMENT if libcurl cannot be loaded, or this build has none. One thread at a time.
-ot_status ot_http_create(ot_http **out);
+//   key  the bearer key of every request; null: none
+ot_status ot_http_create(const char *key, ot_http **out);
 void ot_http_destroy(ot_http **http);
 
 typedef struct ot_http_request {

@@ -4,7 +4,8 @@
 
 #include "distill/http_exchange.h"
 
-ot_status ot_http_create(ot_http **out) {
+ot_status ot_http_create(const char *key, ot_http **out) {
+  (void)key;
   *out = NULL;
   ot_fail(OT_ENVIRONMENT, "this program was built without libcurl, which asks a server");
   return ot_fail_hint(OT_ENVIRONMENT, "install libcurl4-openssl-dev and build again");

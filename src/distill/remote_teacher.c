@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "distill/http_exchange.h"
+#include "files/disk.h"
 #include "files/json_file.h"
 #include "host/clock.h"
 
@@ -55,6 +56,7 @@ static ot_status refuse(ot_remote_teacher *t, const ot_http_request *request, in
   } else {
     ot_fail(OT_USAGE, "distill.server: it refuses, status %d: %.200s (%s)", code, said,
             request->url);
+    if (code == 401) ot_fail_hint(OT_USAGE, "distill.server_key names a file with its --api-key");
   }
   ot_heap_release(&heap);
   return may_pass(code) ? OT_ENVIRONMENT : OT_USAGE;
@@ -89,7 +91,9 @@ static ot_status create(ot_remote_teacher *t, const ot_tokenizer *tokenizer) {
   t->lesson_url = ot_arena_format(&arena, "%s/v1/teacher/targets", d->server);
   ot_lesson_facts_of(t->run, tokenizer, &wanted);
   if (d->teacher[0] != '\0') OT_TRY(ot_teacher_hash(d->teacher, wanted.teacher));
-  OT_TRY(ot_http_create(&t->http));
+  const char *key = NULL;
+  if (d->server_key[0] != '\0') OT_TRY(ot_disk_read_line(&arena, d->server_key, &key));
+  OT_TRY(ot_http_create(key, &t->http));
   const ot_http_request request = {
       .url = t->facts_url,
       .timeout_s = d->server_timeout < START_S ? d->server_timeout : START_S,

@@ -194,6 +194,19 @@ ot_status ot_disk_read_own(ot_arena *arena, const char *path, int64_t limit, cha
   return read_close(arena, opened, limit, text, bytes);
 }
 
+ot_status ot_disk_read_line(ot_arena *arena, const char *path, const char **line) {
+  char text[OT_DISK_LINE_BYTES];
+  FILE *const file = fopen(path, "r");
+  OT_CHECK(file, OT_ENVIRONMENT, "cannot open %s: %s", path, strerror(errno));
+  const bool read = fgets(text, sizeof text, file) != NULL;
+  fclose(file);
+  const size_t length = read ? strcspn(text, "\r\n") : 0;
+  OT_CHECK(length > 0 && length < sizeof text - 1, OT_USAGE,
+           "%s: the first line does not have 1 to %d characters", path, OT_DISK_LINE_BYTES - 2);
+  *line = ot_arena_text(arena, text, (int64_t)length);
+  return OT_OK;
+}
+
 ot_status ot_disk_write(const char *path, const void *data, int64_t bytes) {
   const int file = ot_disk_open_file(path, O_WRONLY | O_CREAT | O_TRUNC);
   if (file < 0) return ot_disk_fail("create", path, errno);

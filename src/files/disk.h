@@ -63,6 +63,11 @@ ot_status ot_disk_read(ot_arena *arena, const char *path, int64_t limit, char **
 ot_status ot_disk_read_own(ot_arena *arena, const char *path, int64_t limit, char **text,
                            int64_t *bytes);
 
+// The first line of a file that the user names, such as a bearer key, in `arena`; a pipe is read
+// too. OT_USAGE if it is empty or does not fit OT_DISK_LINE_BYTES; the message does not hold it.
+enum { OT_DISK_LINE_BYTES = 512 };
+ot_status ot_disk_read_line(ot_arena *arena, const char *path, const char **line);
+
 // Writes `bytes` to a new file at `path`, synced. Not atomic: for files in a directory that is
 // renamed as a whole. Otherwise use files/output_file.h.
 ot_status ot_disk_write(const char *path, const void *data, int64_t bytes);

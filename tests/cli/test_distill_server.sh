@@ -27,15 +27,19 @@ YAML
 sed 's/hidden_size: 32/hidden_size: 16/; s/^steps: .*/steps: 3/; s/^output: .*/output: student/
   s/global_batch_size: 8, micro_batch_size: 4/global_batch_size: 8, micro_batch_size: 2/' \
   teacher.yaml >student.yaml
-echo 'distill: {objective: sampled, from: live, teacher: teacher, draws: 20, targets: 8, alpha: 0.75}' >>student.yaml
+echo 'distill: {objective: sampled, from: live, teacher: teacher, draws: 20, targets: 8, alpha: 0.75,
+  server_key: key.txt}' >>student.yaml
+echo 'a secret of 1 line' >key.txt
+echo another >wrong.txt
+: >empty.txt
 head -c 3000 "$source_dir/LICENSE" >text
 "$orthant" tokenize --tokenizer bytes --out train text >/dev/null
 "$orthant" train teacher.yaml 2>/dev/null
 "$orthant" train teacher.yaml --set output=other --set seed=2 2>/dev/null
 
-# serve TEACHER [PORT] [ARGUMENT...]: sets `server` and `address`; skips without libmicrohttpd.
+# serve TEACHER [PORT] [ARGUMENT...]: with the key of key.txt; sets `server` and `address`; skips without libmicrohttpd.
 serve() {
-  "$orthant" serve "$1" --port "${2:-0}" --threads 1 --slots 1 "${@:3}" >address.txt 2>serve.txt &
+  "$orthant" serve "$1" --port "${2:-0}" --threads 1 --slots 1 --api-key key.txt "${@:3}" >address.txt 2>serve.txt &
   server=$!
   for _ in $(seq 600); do
     [ -s address.txt ] && break
@@ -62,10 +66,14 @@ same "tp=2" --ranks 2 --set parallel.tp=2
 rm -rf there
 remote --ranks 3 --set parallel.tp=2 --set distill.teacher_ranks=1 --set output=there 2>err.txt || fail "$(cat err.txt)"
 cmp <(losses here) <(losses there) || fail "a rank that asks ahead changes bits"
+same "dp=2" --ranks 2 --set parallel.dp=2
+rm -rf there
+remote --ranks 4 --set parallel.dp=2 --set distill.teacher_ranks=2 --set output=there 2>err.txt || fail "$(cat err.txt)"
+cmp <(losses here) <(losses there) || fail "two ranks that ask ahead change bits"
 remote --dry-run --set output=dry >dry.txt 2>&1
 grep -q "what $address takes to answer is not in the prices" dry.txt || fail "no word of the price"
 stop_server
-sed 's/^distill: .*/distill: {objective: reverse_kl, from: server, server: "http:\/\/unused", prompt_tokens: 8}/' student.yaml >reverse.yaml
+sed 's/^distill: .*/distill: {objective: reverse_kl, from: server, server: "http:\/\/unused", prompt_tokens: 8,/' student.yaml >reverse.yaml
 echo 'precision: {compute: fp64}' >>reverse.yaml
 serve teacher 0 --teach reverse.yaml
 same reverse_kl --set distill.objective=reverse_kl --set distill.prompt_tokens=8 --set precision.compute=fp64
@@ -74,6 +82,10 @@ stop_server
 # ---- what does not fit is refused by name ----
 serve teacher 0 --teach student.yaml
 refused() { rm -rf no; expect "$1" "$2" remote --set output=no "${@:3}"; }
+refused 2 'status 401' --set distill.server_key=null
+refused 2 'status 401' --set distill.server_key=wrong.txt
+refused 2 'the first line does not have 1 to' --set distill.server_key=empty.txt
+! grep -rq 'a secret of' student here there 2>/dev/null || fail "the key is in the files of a run"
 refused 2 'runs with data.sequence_length=32, this one has 16' --set data.sequence_length=16
 refused 2 'batch.micro_batch_size=2, this one has 4' --set batch.micro_batch_size=4
 refused 2 'distill.draws=20, this one has 21' --set distill.draws=21
@@ -86,7 +98,7 @@ expect 2 'from=server needs server' "$orthant" train student.yaml --set distill.
 expect 2 'from=server leaves out' "$orthant" distill targets student.yaml --set distill.from=server --set distill.server="$address"
 expect 4 'all its weights on one rank' "$orthant" serve teacher --ranks 2 --teach student.yaml
 expect 2 'distill.objective is none' "$orthant" serve teacher --teach teacher.yaml
-body() { curl -s -d "$1" "$address/v1/teacher/targets"; }
+body() { curl -s -H "Authorization: Bearer $(cat key.txt)" -d "$1" "$address/v1/teacher/targets"; }
 if command -v curl >/dev/null; then
   body '{"tokens": [1]}' | grep -q 'tokens is not a list of 64 whole numbers' || fail "$(body '{"tokens": [1]}')"
   body '{' | grep -q '"code":400' || fail "half a request is taken"
