@@ -195,6 +195,9 @@ static void a_step_waits_for_a_teacher_and_ranks_hold_it(void **state) {
   compare(&p, 2, c, -2 * 3 * 0.5, LARGE);
   c.dp = 3;
   compare(&p, 3, c, -4 * 0.5, LARGE);
+  c.dp = 2;
+  compare(&p, 4, c, -6 * 0.5, LARGE);  // two of four teachers have nothing to do
+  c.dp = 3;
   p.one.micro_batch_s = 1e-9;
   compare(&p, 3, c, -4e-9, LARGE);
   destroy(&p);
