@@ -10,6 +10,7 @@
 
 #include "base/json_writer.h"
 #include "base/text.h"
+#include "base/text_builder.h"
 #include "cli/installed.h"
 #include "cli/output.h"
 #include "cli/ranks.h"
@@ -200,20 +201,35 @@ typedef struct training {
 
 // ---- generators as processes ----
 
-// "{}" in it is the number of the generator.
-static const char *launch_word(const training *t, const char *word, int index) {
-  const char *const place = strstr(word, "{}");
-  if (!place) return word;
-  return ot_arena_format(t->arena, "%.*s%d%s", (int)(place - word), word, index, place + 2);
+// `word` with the first `place` in it replaced.
+static const char *put_at(const training *t, const char *word, const char *place, const char *by) {
+  const char *const at = strstr(word, place);
+  if (!at) return word;
+  return ot_arena_format(t->arena, "%.*s%s%s", (int)(at - word), word, by, at + strlen(place));
 }
 
-// The command of a generator: this one, with the words of rl.launch before it.
-static const char *const *command_of(const training *t, int index, int count) {
-  const ot_run_rl *const rl = &t->config.run.rl;
+// The words as a shell reads them.
+static const char *quoted(const training *t, const char *const *words) {
+  ot_text_builder text = {.arena = t->arena};
+  for (int i = 0; words[i]; i++) {
+    ot_text_put(&text, i > 0 ? " '" : "'");
+    for (const char *c = words[i]; *c; c++) {
+      if (*c == '\'') {
+        ot_text_put(&text, "'\\''");
+      } else {
+        ot_text_appendf(&text, "%c", *c);
+      }
+    }
+    ot_text_put(&text, "'");
+  }
+  return ot_text_builder_text(&text);
+}
+
+// This command as generator `index` of `count`.
+static const char **own_command(const training *t, int index, int count) {
   const int sets = ot_options_count(t->options, "set");
-  const char **const words = ot_arena_array(t->arena, rl->num_launch + 2 * sets + 6, sizeof *words);
+  const char **const words = ot_arena_array(t->arena, 2 * sets + 6, sizeof *words);
   const char **at = words;
-  for (int64_t i = 0; i < rl->num_launch; i++) *at++ = launch_word(t, rl->launch[i], index);
   *at++ = ot_disk_own_program(t->arena);
   *at++ = "rl";
   *at++ = ot_options_argument(t->options, 0);
@@ -226,10 +242,29 @@ static const char *const *command_of(const training *t, int index, int count) {
   return words;
 }
 
+// With the words of rl.launch before it, of which one may have it as "{command}", for a shell. "{}"
+// is the number of the generator.
+static const char *const *command_of(const training *t, int index, int count) {
+  const ot_run_rl *const rl = &t->config.run.rl;
+  const char **const own = own_command(t, index, count);
+  const char *const number = ot_arena_format(t->arena, "%d", index);
+  int length = 0;
+  while (own[length]) length++;
+  const char **const words = ot_arena_array(t->arena, rl->num_launch + length + 1, sizeof *words);
+  bool placed = false;
+  for (int64_t i = 0; i < rl->num_launch; i++) {
+    words[i] = put_at(t, rl->launch[i], "{}", number);
+    placed = placed || strstr(words[i], "{command}");
+    words[i] = put_at(t, words[i], "{command}", quoted(t, own));
+  }
+  for (int i = 0; i < length && !placed; i++) words[rl->num_launch + i] = own[i];
+  return words;
+}
+
 static ot_status connect_generator(void *context, int index, int count, int *in, int *out) {
   training *const t = context;
   const ot_child_program program = {.words = command_of(t, index, count), .what = "a generator"};
-  OT_CHECK(program.words[0], OT_ENVIRONMENT, "the path of this program is unknown");
+  OT_CHECK(ot_disk_own_program(t->arena), OT_ENVIRONMENT, "the path of this program is unknown");
   if (!t->processes) t->processes = ot_arena_array(t->arena, count, sizeof *t->processes);
   if (t->processes[index] > 0) {  // started again
     kill(-t->processes[index], SIGKILL);

@@ -46,6 +46,7 @@ typedef struct ot_rl_costs {
   double decode_s;       // of a decode step, > 0
   double row_s;          // in addition, for each row, >= 0
   double train_token_s;  // training on a generated token, >= 0
+  double train_batch_s;  // an update in addition, whatever its tokens: measured, without a key
   double publish_s;      // trainer and generators pause for new weights, >= 0
 } ot_rl_costs;
 

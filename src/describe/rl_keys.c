@@ -72,8 +72,8 @@ static const ot_key rl_keys[] = {
      .help = "simulated: by prices, the same bits under any load; real: generators are processes"},
     {"launch", OT_KEY_TEXT, offsetof(ot_run_rl, launch), "", .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(ot_run_rl, num_launch),
-     .help = "words before the command of a generator on the real clock, such as [ssh, node{}]; {} "
-             "is its number"},
+     .help = "words before the command of a generator on the real clock, such as [ssh, node{}, "
+             "'{command}']; {} is its number, {command} the command for a shell"},
     {"restarts", OT_KEY_INT, offsetof(ot_run_rl, restarts), "3", 0, 1 << 20, .unit = "times",
      .help = "that a generator of the real clock is started again when it has ended"},
     {"workers", OT_KEY_INT, offsetof(ot_run_rl, workers), "8", 1, 1 << 16,

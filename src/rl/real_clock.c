@@ -359,7 +359,8 @@ static ot_rl_decode_sums sum_decodes(const real_clock *c) {
 }
 
 // The costs of the simulated clock that this one has shown since it settled: a line through the
-// decode steps.
+// decode steps. An update takes as long whatever its tokens, as far as they fill as many rows of
+// micro-batches.
 static void measure_costs(ot_rl_state *r) {
   real_clock *const c = clock_of(r);
   const ot_rl_record *const record = &c->queue.record, *const before = &c->settled;
@@ -382,10 +383,10 @@ static void measure_costs(ot_rl_state *r) {
   ot_rl_costs *const cost = &r->fleet.cost;
   cost->row_s = ot_larger(0, ot_smaller(slope, (d.seconds - least * d.steps) / d.rows));
   cost->decode_s = (d.seconds - cost->row_s * d.rows) / d.steps;
-  cost->train_token_s = (record->trainer_s - before->trainer_s) * ot_rl_fleet_trainers(&r->fleet) /
-                        (double)(record->tokens - before->tokens);
-  cost->publish_s =
-      (record->publish_s - before->publish_s) / (double)(record->updates - before->updates);
+  const double updates = (double)(record->updates - before->updates);
+  cost->train_token_s = 0;
+  cost->train_batch_s = (record->trainer_s - before->trainer_s) / updates;
+  cost->publish_s = (record->publish_s - before->publish_s) / updates;
 }
 
 static void measure(ot_rl_state *r) {

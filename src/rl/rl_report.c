@@ -133,16 +133,24 @@ ot_status ot_rl_report_open(ot_rl_state *r) {
   return ot_metrics_create(ot_run_directory_metrics(r->directory), r->version, &r->metrics);
 }
 
-// What the lengths of the responses that began first say of the whole run. All of them: those that
-// end first are shorter.
+// Lengths for a forecast, or 0: too few are known. All of those that began first: those that end
+// first are shorter.
+static int64_t count_lengths(const ot_rl_state *r) {
+  const int64_t first = OT_RL_FORECAST_FROM / r->fleet.group * r->fleet.group;
+  if (r->run->rl.clock == OT_RL_REAL) {
+    const bool settled = r->version >= ot_smaller_whole(r->run->steps, FORECAST_REAL);
+    return settled ? ot_smaller_whole(r->num_lengths, OT_RL_FORECAST_LATEST) : 0;
+  }
+  for (int64_t i = 0; i < first; i++) {
+    if (r->lengths[i] == 0) return 0;
+  }
+  return first;
+}
+
+// What these lengths say of the whole run.
 ot_status ot_rl_report_predict(ot_rl_state *r) {
-  const int64_t count = OT_RL_FORECAST_FROM / r->fleet.group * r->fleet.group;
-  bool known = count > 0 && r->summary->predicted_from == 0 && !r->request->replay;
-  for (int64_t i = 0; i < count; i++) known = known && r->lengths[i] > 0;
-  // The real clock has shown its costs by then.
-  if (r->run->rl.clock == OT_RL_REAL)
-    known = known && r->version >= ot_smaller_whole(r->run->steps, FORECAST_REAL);
-  if (!known) return OT_OK;
+  const int64_t count = count_lengths(r);
+  if (count == 0 || r->summary->predicted_from > 0 || r->request->replay) return OT_OK;
   const ot_rl_lengths lengths = {.tokens = r->lengths,
                                  .count = count,
                                  .prompt_tokens = ot_rl_state_mean_prompt(r),

@@ -88,8 +88,10 @@ ot_rl_answer *ot_rl_answer_take(ot_rl_state *r) {
 }
 
 void ot_rl_answer_leave(ot_rl_state *r, ot_rl_answer *answer) {
-  if (answer->versions && answer->id < OT_RL_FORECAST_FROM) {
-    r->lengths[answer->id] = (int32_t)ot_larger_whole(1, answer->count);
+  const bool real = r->run->rl.clock == OT_RL_REAL;
+  if (answer->versions && (real || answer->id < OT_RL_FORECAST_FROM)) {
+    const int64_t place = real ? r->num_lengths++ % OT_RL_FORECAST_LATEST : answer->id;
+    r->lengths[place] = (int32_t)ot_larger_whole(1, answer->count);
   }
   answer->next = r->spare;
   r->spare = answer;

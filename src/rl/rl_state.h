@@ -9,7 +9,9 @@
 #include "train/metrics.h"
 #include "train/run_directory.h"
 
-enum { OT_RL_FORECAST_FROM = 256 };
+// A forecast is from the lengths of the first responses by number; on the real clock, whose costs
+// are known later, from those of the latest that ended.
+enum { OT_RL_FORECAST_FROM = 256, OT_RL_FORECAST_LATEST = 2048 };
 
 typedef struct ot_rl_state ot_rl_state;
 
@@ -50,8 +52,9 @@ struct ot_rl_state {
   ot_rl_answer **batch;  // [fleet.batch]
   ot_run_directory *directory;
   ot_metrics *metrics;
-  int32_t lengths[OT_RL_FORECAST_FROM];  // by id; 0: not yet known
-  ot_rl_update update;                   // the last one
+  int32_t lengths[OT_RL_FORECAST_LATEST];  // 0: not yet known
+  int64_t num_lengths;                     // of the latest
+  ot_rl_update update;                     // the last one
   double batch_lag, batch_lag_max;
   ot_rl_summary *summary;
   const ot_rl_clock *clock;

@@ -73,7 +73,7 @@ static void take_batch(ot_rl_flow *f) {
   if (f->batch_count == 0) return;
   double tokens = 0;
   for (int i = 0; i < f->batch_count; i++) tokens += (double)f->batch[i]->tokens;
-  const double train_s = tokens * f->fleet->cost.train_token_s / ot_rl_fleet_trainers(f->fleet);
+  const double train_s = ot_rl_fleet_train_s(f->fleet, tokens);
   f->trainer = TRAINING;
   f->trainer_end_s = f->now_s + train_s;
   f->queue.record.trainer_s += train_s;

@@ -74,7 +74,7 @@ static void forecast_in_flight(const ot_rl_fleet *fleet, const ot_rl_lengths *le
   const double B = fleet->batch, l = moment(lengths, 1), cv2 = ot_rl_lengths_cv2(lengths);
   const double row_s = cost->row_s * rows_per_token(lengths);
   const double full_s = cost->decode_s + row_s * fleet->slots;
-  const double train_s = B * l * cost->train_token_s / ot_rl_fleet_trainers(fleet);
+  const double train_s = ot_rl_fleet_train_s(fleet, B * l);
   const double slots = (double)fleet->generators * fleet->slots;
   // Generators pause at each update: in that part of the time they make nothing.
   const double make_s = B * l * full_s / slots + cost->publish_s;
@@ -134,7 +134,7 @@ static void forecast_synchronous(const ot_rl_fleet *fleet, const ot_rl_lengths *
                                  ot_arena *arena, ot_rl_forecast *out) {
   const ot_rl_costs *const cost = &fleet->cost;
   const double B = fleet->batch, l = moment(lengths, 1);
-  const double train_s = B * l * cost->train_token_s / ot_rl_fleet_trainers(fleet);
+  const double train_s = ot_rl_fleet_train_s(fleet, B * l);
   const double decode_s = decode_batch_s(fleet, lengths, arena);
   const double update_s = decode_s + train_s + cost->publish_s;
   out->updates_per_s = 1 / update_s;

@@ -57,6 +57,11 @@ int ot_rl_fleet_trainers(const ot_rl_fleet *fleet) {
   return takes_turns(fleet) ? fleet->workers : fleet->workers - fleet->generators;
 }
 
+double ot_rl_fleet_train_s(const ot_rl_fleet *fleet, double tokens) {
+  const ot_rl_costs *const cost = &fleet->cost;
+  return cost->train_batch_s + tokens * cost->train_token_s / ot_rl_fleet_trainers(fleet);
+}
+
 int64_t ot_rl_fleet_share(const ot_rl_fleet *fleet, int there) {
   const int64_t groups = (fleet->queue + fleet->group - 1) / fleet->group;
   return (groups + there - 1) / ot_larger_whole(1, there);

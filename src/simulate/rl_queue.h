@@ -27,6 +27,9 @@ typedef struct ot_rl_fleet {
 // OT_USAGE names a value out of range.
 ot_status ot_rl_fleet_check(const ot_rl_fleet *fleet);
 
+// Time of training on a batch of `tokens` generated tokens.
+double ot_rl_fleet_train_s(const ot_rl_fleet *fleet, double tokens);
+
 // Workers that generate and that train.
 int ot_rl_fleet_generators(const ot_rl_fleet *fleet);
 int ot_rl_fleet_trainers(const ot_rl_fleet *fleet);

@@ -94,6 +94,27 @@ static void lag_and_throughput_follow_the_closed_form(void **state) {
   }
 }
 
+// Responses of one length: an update takes as long whether its tokens cost or it does.
+static void cost_of_an_update_is_that_of_its_tokens(void **state) {
+  (void)state;
+  const setting slow = {256, 64, 1.3, 128, 1};
+  const ot_rl_lengths lengths = lengths_of(CONSTANT, slow.slots);
+  ot_rl_fleet fleet = fleet_of(&slow);
+  ot_rl_forecast by_token[2], by_update[2], free[2];
+  play_both(&fleet, &lengths, by_token);
+  const double tokens = fleet.batch * ot_rl_lengths_mean(&lengths);
+  fleet.cost.train_batch_s = tokens * fleet.cost.train_token_s / ot_rl_fleet_trainers(&fleet);
+  fleet.cost.train_token_s = 0;
+  play_both(&fleet, &lengths, by_update);
+  fleet.cost.train_batch_s = 0;
+  play_both(&fleet, &lengths, free);
+  for (int i = 0; i < 2; i++) {
+    is_near(by_update[i].updates_per_s, by_token[i].updates_per_s, 1e-9, "updates");
+    is_near(by_update[i].rho, by_token[i].rho, 1e-9, "share of training");
+    assert_true(free[i].updates_per_s > 1.2 * by_token[i].updates_per_s);
+  }
+}
+
 // lag_events.py, which shares no line with the flow: lengths with a mean of 60, exponential.
 static void lag_is_that_of_another_program(void **state) {
   (void)state;
@@ -342,6 +363,7 @@ static void bad_fleets_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(lag_and_throughput_follow_the_closed_form, begin, finish),
+      cmocka_unit_test_setup_teardown(cost_of_an_update_is_that_of_its_tokens, begin, finish),
       cmocka_unit_test_setup_teardown(lag_is_that_of_another_program, begin, finish),
       cmocka_unit_test_setup_teardown(generators_apart_follow_the_closed_form, begin, finish),
       cmocka_unit_test_setup_teardown(rows_and_pauses_cost_time, begin, finish),
