@@ -98,7 +98,7 @@ static void lag_and_throughput_follow_the_closed_form(void **state) {
 static void cost_of_an_update_is_that_of_its_tokens(void **state) {
   (void)state;
   const setting slow = {256, 64, 1.3, 128, 1};
-  const ot_rl_lengths lengths = lengths_of(CONSTANT, slow.slots);
+  const ot_rl_lengths lengths = ot_rl_lengths_lognormal(MEAN, 0, MEAN, SAMPLE, &arena);
   ot_rl_fleet fleet = fleet_of(&slow);
   ot_rl_forecast by_token[2], by_update[2], free[2];
   play_both(&fleet, &lengths, by_token);
