@@ -74,5 +74,5 @@ fill >"$folder/orthant.html.new"
 mv "$folder/orthant.html.new" "$folder/orthant.html"
 bytes=$(stat -c %s "$folder/orthant.html") small=$(gzip -9c "$folder/orthant.html" | wc -c)
 echo "$folder/orthant.html: $bytes bytes, $small with gzip"
-[ "$bytes" -le 360000 ] && [ "$small" -le 310000 ] ||
-  { echo "error: the page has more than 360,000 bytes, or 310,000 with gzip" >&2; exit 3; }
+[ "$bytes" -le 370000 ] && [ "$small" -le 320000 ] ||
+  { echo "error: the page has more than 370,000 bytes, or 320,000 with gzip" >&2; exit 3; }

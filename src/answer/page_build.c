@@ -61,7 +61,7 @@ static ot_status build_stretched(const builder *b, const ot_candidate *candidate
                                  ot_estimator **out) {
   ot_job *const job = ot_arena_array(b->arena, 1, sizeof *job);
   *job = *b->job;
-  OT_TRY(b->build->stretch(b->job, candidate, &job->stretch));
+  OT_TRY(ot_estimator_stretch(b->page->estimator, candidate, &job->stretch));
   return ot_estimator_build(job, b->arena, out);
 }
 
@@ -70,10 +70,6 @@ static ot_status build_stretched(const builder *b, const ot_candidate *candidate
 static ot_status refine(builder *b) {
   ot_search *const s = b->search;
   if (!b->job->run || b->job->cluster->measured.cores == 0) return OT_OK;
-  OT_CHECK(b->build->stretch, OT_USAGE,
-           "cluster %s: ranks of a measured machine share its cores, which only the program prices "
-           "(orthant plan)",
-           b->job->cluster->name);
   for (int i = 0; i < s->num_plans; i++) {
     ot_estimator *estimator;
     ot_estimate refined;

@@ -110,9 +110,6 @@ typedef struct ot_plan_build {
   // Called from time to time while the search goes on; null: never.
   void (*progress)(void *context, const ot_search *so_far);
   void *progress_context;
-  // The slowdown of the kernels of `candidate` on a machine whose ranks share cores; null: such
-  // machines are refused.
-  ot_status (*stretch)(const ot_job *job, const ot_candidate *candidate, double *stretch);
 } ot_plan_build;
 
 // The page lives in `arena` and points into the request. OT_OK also when nothing fits: the page

@@ -84,7 +84,7 @@ static ot_status emit(planning *p) {
 
 static ot_status write_html(planning *p, const char *path) {
   ot_text_builder text = {.arena = p->arena};
-  OT_TRY(ot_plan_live_write(p->options, &p->page, &text));
+  OT_TRY(ot_plan_live_write(p->options, &p->page, p->request.question.cluster, &text));
   return ot_output_file_replace(path, text.text, text.length);
 }
 
@@ -161,7 +161,7 @@ static ot_status plan(planning *p) {
   OT_TRY(ot_plan_compare_read(p->options, p->arena, &p->request));
   if (p->emits) OT_TRY(ot_emit_check(p->kind, p->software, p->request.job.engine));
   OT_TRY(calibrate(p));
-  const ot_plan_build build = {.request = &p->request, .stretch = ot_plan_stretch};
+  const ot_plan_build build = {.request = &p->request};
   OT_TRY(ot_plan_answer(&build, p->arena, &p->page));
   p->page.calibration = p->calibration;
   p->page.deadline = p->deadline;

@@ -18,6 +18,7 @@ enum { PAGE_BYTES_MAX = 1 << 22 };
 typedef struct live {
   const ot_options *options;
   const ot_plan_page *plan;
+  const ot_cluster *cluster;
   ot_presets presets;
   ot_arena *arena;
   const char *script;           // of --from; null: none
@@ -92,8 +93,8 @@ static ot_status put_files(const live *l, ot_json_writer *w) {
     put_tree(l, "model", l->plan->model_name, tree, w);
   }
   if (!is_preset(l, OT_PRESET_CLUSTER, "cluster")) {
-    put_tree(l, "cluster", ot_arena_format(l->arena, "%s.yaml", job->cluster->name),
-             ot_cluster_write(job->cluster, l->arena), w);
+    put_tree(l, "cluster", ot_arena_format(l->arena, "%s.yaml", l->cluster->name),
+             ot_cluster_write(l->cluster, l->arena), w);
   }
   if (!ot_text_equal(engine, ot_engine_orthant.name) && !is_preset(l, OT_PRESET_ENGINE, "engine")) {
     ot_text_builder yaml = {.arena = l->arena};
@@ -109,7 +110,7 @@ static ot_status put_files(const live *l, ot_json_writer *w) {
 }
 
 // Reads the files of --from and --compare. `taken`: whether the page can answer the question; only
-// the program reads other formats, meets deadlines, and knows machines whose ranks share cores.
+// the program reads other formats and meets deadlines.
 static ot_status read_imports(live *l, bool *taken) {
   const ot_options *const o = l->options;
   const char *const from = ot_options_text(o, "from");
@@ -118,8 +119,7 @@ static ot_status read_imports(live *l, bool *taken) {
   l->texts = ot_arena_array(l->arena, l->num_compared + 1, sizeof *l->texts);
   if (from) OT_TRY(ot_plan_page_script(from, l->arena, &l->script));
   *taken = (from ? l->script != NULL : l->plan->run != NULL) && !ot_options_given(o, "calibrate") &&
-           !ot_options_given(o, "deadline") && !l->plan->teacher &&
-           l->plan->job->cluster->measured.cores == 0;
+           !ot_options_given(o, "deadline") && !l->plan->teacher;
   for (int i = 0; i < l->num_compared; i++) {
     OT_TRY(ot_plan_page_text(l->compared[i], l->arena, &l->texts[i]));
     *taken = *taken && l->texts[i];
@@ -177,9 +177,10 @@ static ot_status pass_mark(const char *path, const char *mark, const char **at,
 }
 
 ot_status ot_plan_live_write(const ot_options *options, const ot_plan_page *plan,
-                             ot_text_builder *out) {
+                             const ot_cluster *cluster, ot_text_builder *out) {
   live l = {.options = options,
             .plan = plan,
+            .cluster = cluster,
             .presets = ot_installed_presets(out->arena),
             .arena = out->arena};
   const char *const path = ot_installed_page(l.arena);

@@ -8,7 +8,7 @@
 // Appends the page of `make page`: it shows `plan` first, and its knobs are those of `options`.
 // Readers without scripts see the report (report/plan_report.h). It stands alone where the page was
 // not built, and for questions that only the program answers: with --calibrate or --deadline, with
-// files of --from and --compare that are neither RUN.yaml nor scripts of Megatron-LM, and for
-// measured machines.
+// files of --from and --compare that are neither RUN.yaml nor scripts of Megatron-LM.
+//   cluster  as described, before it has the devices of the job
 ot_status ot_plan_live_write(const ot_options *options, const ot_plan_page *plan,
-                             ot_text_builder *out);
+                             const ot_cluster *cluster, ot_text_builder *out);

@@ -11,7 +11,6 @@
 #include "cli/output.h"
 #include "describe/model_keys.h"
 #include "files/config_file.h"
-#include "host/heap.h"
 #include "import/import.h"
 #include "train/loop_start.h"
 
@@ -242,14 +241,4 @@ ot_status ot_plan_prove(const ot_job *job, const ot_candidate *candidate, ot_are
   OT_TRY(run_of(job, candidate, arena, &own));
   return ot_loop_check_schedules(&own->run, &own->mesh,
                                  ot_device_kind_backend(&job->cluster->device));
-}
-
-ot_status ot_plan_stretch(const ot_job *job, const ot_candidate *candidate, double *stretch) {
-  ot_prediction predicted;
-  ot_heap heap = {0};
-  ot_arena scratch = ot_heap_arena_create(&heap);
-  const ot_status status = ot_plan_predict(job, candidate, &scratch, &predicted);
-  if (status == OT_OK) *stretch = predicted.steps[0].stretch;
-  ot_heap_release(&heap);
-  return status;
 }

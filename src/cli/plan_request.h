@@ -23,6 +23,3 @@ ot_status ot_plan_prove(const ot_job *job, const ot_candidate *candidate, ot_are
 // Predicts the run of `candidate` by simulating its schedules. Lives in `arena`.
 ot_status ot_plan_predict(const ot_job *job, const ot_candidate *candidate, ot_arena *arena,
                           ot_prediction *out);
-
-// The slowdown of kernels whose ranks share cores (ot_plan_build).
-ot_status ot_plan_stretch(const ot_job *job, const ot_candidate *candidate, double *stretch);

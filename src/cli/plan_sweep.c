@@ -31,7 +31,7 @@ typedef struct sweep {
 // Plans `options`; a combination that is invalid or does not fit has a reason.
 static ot_status plan_point(const ot_options *options, ot_arena *arena, ot_plan_request *request,
                             ot_plan_page *page, const char **reason) {
-  const ot_plan_build build = {.request = request, .brief = true, .stretch = ot_plan_stretch};
+  const ot_plan_build build = {.request = request, .brief = true};
   ot_status status = ot_plan_request_read(options, arena, request);
   if (status == OT_OK) status = ot_plan_answer(&build, arena, page);
   if (status != OT_OK && status != OT_USAGE) return status;

@@ -100,6 +100,11 @@ ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candida
 ot_status ot_estimate_fitting(ot_estimator *estimator, const ot_candidate *candidate,
                               ot_estimate *out);
 
+// The slowdown of the kernels of `candidate` on a measured machine whose ranks share cores, from
+// the schedules of its run; for ot_job.stretch. Engine orthant.
+ot_status ot_estimator_stretch(ot_estimator *estimator, const ot_candidate *candidate,
+                               double *stretch);
+
 // Layers of each chunk of the pipeline, in model order, in `arena`.
 //   out  [num_chunks]
 ot_status ot_estimate_chunks(ot_estimator *estimator, const ot_candidate *candidate,

@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "host/cores.h"
 #include "runtime/runtime_state.h"
+#include "schedule/rank_request.h"
 #include "schedule/segment.h"
 
 ot_backend ot_runtime_choose_device(ot_run_device device, int ranks) {
@@ -36,107 +37,36 @@ enum { EXCHANGE_WORDS = 1 << 17 };  // a megabyte
 
 // ---- planning ----
 
-static int degree_of(const ot_mesh *mesh, ot_axis axis) { return mesh ? mesh->degree[axis] : 1; }
-
-static bool spreads_experts(const ot_mesh *mesh) {
-  return degree_of(mesh, OT_AXIS_EP) * degree_of(mesh, OT_AXIS_ETP) > 1;
-}
-
-static ot_split split_of(const ot_runtime_request *request) {
-  const ot_mesh *const mesh = request->mesh;
-  if (!mesh) return (ot_split){0};
-  return (ot_split){
-      .tp = mesh->degree[OT_AXIS_TP],
-      .tp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_TP),
-      .cp = mesh->degree[OT_AXIS_CP],
-      .cp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_CP),
-      .context = request->run ? request->run->parallel.context : OT_CONTEXT_RING,
-      .ep = mesh->degree[OT_AXIS_EP],
-      .ep_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_EP),
-      .etp = mesh->degree[OT_AXIS_ETP],
-      .etp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_ETP),
-      .separate_expert_block = spreads_experts(mesh),
+static ot_rank_request rank_of(const ot_runtime_request *request) {
+  return (ot_rank_request){
+      .modes = request->modes,
+      .graph = {.model = request->model,
+                .micro_batch_size = request->micro_batch_size,
+                .sequence_length = request->sequence_length,
+                .cache = request->cache,
+                .compute = request->compute,
+                .storage = request->storage,
+                .head_chunk_rows = request->head_chunk_rows,
+                .draw_ids = request->draw_ids,
+                .draws = request->draws,
+                .threads = request->threads > 0 ? request->threads : ot_host_cores(),
+                .backend = request->backend,
+                .seed = request->seed},
+      .schedule = {.run = request->run,
+                   .micro_batches = request->micro_batches,
+                   .num_micro_batches = request->num_micro_batches,
+                   .split_backward = request->split_backward,
+                   .mesh = request->mesh,
+                   .rank = request->rank,
+                   .order_csv = request->order_csv,
+                   .guard_bytes = request->guard_bytes},
   };
-}
-
-// The same blocks, unsharded.
-static ot_split whole_split(const ot_runtime_request *request) {
-  return (ot_split){.separate_expert_block = spreads_experts(request->mesh)};
-}
-
-// Whether ranks have parts of parameters.
-static bool is_split(const ot_runtime_request *request) {
-  return degree_of(request->mesh, OT_AXIS_TP) > 1 || spreads_experts(request->mesh);
-}
-
-static ot_status build_graph(const ot_runtime_request *request, ot_mode mode, ot_split split,
-                             ot_arena *arena, ot_graph *graph) {
-  const bool decode = ot_mode_is_decode(mode), cached = ot_mode_is_cached(mode);
-  const int64_t most = decode ? request->cache.sequences : request->sequence_length;
-  const ot_graph_request wanted = {
-      .model = request->model,
-      .mode = mode,
-      .micro_batch_size = cached ? 1 : request->micro_batch_size,
-      .sequence_length = cached ? ot_mode_width(mode, most, split.tp) : most,
-      .cache = request->cache,
-      .compute = request->compute,
-      .storage = request->storage,
-      .narrow_gradients = request->run && ot_run_narrow_gradients(&request->run->precision),
-      .muon = ot_run_uses_muon(request->run),
-      .parametrization = request->run ? &request->run->parametrization : NULL,
-      .head_chunk_rows = request->head_chunk_rows,
-      .weighted_targets = ot_run_weighted_targets(request->run),
-      .draw_ids = request->draw_ids,
-      .draws = request->draws,
-      .threads = request->threads > 0 ? request->threads : ot_host_cores(),
-      .backend = request->backend,
-      .seed = request->seed,
-      .expert_buffer = request->run ? request->run->parallel.expert_buffer : 0,
-      .split = split,
-  };
-  return ot_graph_build(&wanted, arena, graph);
-}
-
-// Every rank must partition the model alike, so the cost is computed for the whole model: without a
-// run, that of a forward.
-static ot_status cut_stages(const ot_runtime_request *request, ot_arena *arena, ot_stages *stages) {
-  const ot_run_parallel plain = {.pp = degree_of(request->mesh, OT_AXIS_PP), .vpp = 1};
-  const ot_mode mode = request->run ? OT_MODE_TRAIN : OT_MODE_LOGITS;
-  ot_graph whole;
-  OT_TRY(build_graph(request, mode, whole_split(request), arena, &whole));
-  return ot_stages_build(&whole, request->run ? &request->run->parallel : &plain, arena, stages);
 }
 
 ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot_graph *graphs,
                           ot_schedule *schedule) {
-  ot_schedule_request wanted = {
-      .run = request->run,
-      .micro_batches = request->micro_batches,
-      .num_micro_batches = request->num_micro_batches,
-      .split_backward = request->split_backward,
-      .mesh = request->mesh,
-      .rank = request->rank,
-      .order_csv = request->order_csv,
-      .guard_bytes = request->guard_bytes,
-  };
-  ot_stages stages;
-  const bool written =
-      request->run && request->run->parallel.layout && request->run->parallel.layout[0] != '\0';
-  if (written || degree_of(request->mesh, OT_AXIS_PP) > 1) {
-    OT_TRY(cut_stages(request, arena, &stages));
-    wanted.stages = &stages;
-  }
-  for (int mode = 0; mode < OT_MODES; mode++) {
-    if (!((request->modes >> mode) & 1u)) continue;
-    OT_TRY(build_graph(request, (ot_mode)mode, split_of(request), arena, &graphs[mode]));
-    wanted.graphs[mode] = &graphs[mode];
-  }
-  ot_graph whole;
-  if (ot_run_generators(request->run) > 0 && is_split(request)) {
-    OT_TRY(build_graph(request, OT_MODE_LOGITS, whole_split(request), arena, &whole));
-    wanted.whole = &whole;
-  }
-  return ot_schedule_build(&wanted, arena, schedule);
+  const ot_rank_request rank = rank_of(request);
+  return ot_rank_build(&rank, arena, graphs, schedule);
 }
 
 // ---- create ----
@@ -144,7 +74,7 @@ ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot
 // Of the ranks that hold the same elements, the first counts them.
 static void find_place(ot_runtime *runtime, const ot_runtime_request *request) {
   const ot_mesh *const mesh = request->mesh;
-  const bool sharded = degree_of(mesh, OT_AXIS_DP_SHARD) > 1;
+  const bool sharded = mesh && mesh->degree[OT_AXIS_DP_SHARD] > 1;
   const bool first_cp = !mesh || ot_mesh_coordinate(mesh, request->rank, OT_AXIS_CP) == 0;
   const bool first_shard = !mesh || ot_mesh_coordinate(mesh, request->rank, OT_AXIS_DP_SHARD) == 0;
   const bool first_copy =
@@ -157,9 +87,10 @@ static void find_place(ot_runtime *runtime, const ot_runtime_request *request) {
 static ot_status find_whole(ot_runtime *runtime, const ot_runtime_request *request,
                             ot_arena *arena) {
   runtime->whole = runtime->shape;
-  if (!is_split(request)) return OT_OK;
+  if (!ot_mesh_splits_parameters(request->mesh)) return OT_OK;
+  const ot_rank_request rank = rank_of(request);
   runtime->whole = &runtime->whole_graph;
-  return build_graph(request, OT_MODE_LOGITS, whole_split(request), arena, &runtime->whole_graph);
+  return ot_rank_build_whole(&rank, OT_MODE_LOGITS, arena, &runtime->whole_graph);
 }
 
 static ot_status plan(ot_runtime *runtime, const ot_runtime_request *request, ot_arena *arena) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank per stage represents it: the last of tp, which has the most rows of a vocabulary that tp
-// does not divide.
+// One rank per stage represents it (ot_rank_of_stage).
 #include "train/prediction.h"
 
 #include "base/extremes.h"
@@ -9,6 +8,7 @@
 #include "describe/expert_load.h"
 #include "describe/measured_keys.h"
 #include "distill/teacher.h"
+#include "schedule/rank_request.h"
 #include "simulate/shared_cores.h"
 #include "train/planned_rank.h"
 
@@ -86,14 +86,13 @@ static void take_fuller(int rank, const ot_memory_breakdown *arena, int64_t teac
 static ot_status plan_stages(const ot_prediction_request *request, ot_arena *arena,
                              ot_prediction *out) {
   const ot_mesh *const mesh = request->mesh;
-  const int last_of_tp[4] = {mesh ? mesh->degree[OT_AXIS_TP] - 1 : 0};
   const ot_device_kind *const device = &out->cluster.device;
   ot_predicted_memory *const memory = &out->memory;
   out->num_stages = mesh ? mesh->degree[OT_AXIS_PP] : 1;
   out->schedules = ot_arena_array(arena, out->num_stages, sizeof *out->schedules);
   for (int i = 0; i < out->num_stages; i++) {
     ot_schedule *const schedule = ot_arena_array(arena, 1, sizeof *schedule);
-    const int rank = mesh ? ot_mesh_rank(mesh, last_of_tp, i) : 0;
+    const int rank = ot_rank_of_stage(mesh, i);
     OT_TRY(plan_rank(request, rank, arena, schedule));
     out->schedules[i] = schedule;
     const bool teaches = out->teacher_ranks == 0 && ot_trainer_runs_head(schedule);

@@ -12,6 +12,7 @@
 #include "distill/distiller.h"
 #include "host/clock.h"
 #include "runtime/model_files.h"
+#include "schedule/rank_request.h"
 #include "train/learning_rate.h"
 #include "train/memory_advice.h"
 #include "train/noise_scale.h"
@@ -272,7 +273,7 @@ static ot_status ask_ahead(const ot_trainer *trainer, int64_t sequences) {
   const int64_t tokens = now->tokens + sequences * run->data.sequence_length;
   const int64_t next = ot_run_global_batch(run, now->step + 1, tokens);
   return ask_teacher(trainer, now->next_sample + sequences, run->batch.micro_batch_size,
-                     (int)(next / ot_trainer_sequences(run, ot_world_mesh(trainer->world))));
+                     (int)(next / ot_run_round_sequences(run, ot_world_mesh(trainer->world))));
 }
 
 // Loads the samples of rank `d` of data parallelism in the next step, and counts the unmasked
@@ -404,7 +405,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   const ot_run *const run = trainer->run;
   const int64_t global = ot_run_global_batch(run, position->step, position->tokens);
   const int micro_batches =
-      (int)(global / ot_trainer_sequences(run, ot_world_mesh(trainer->world)));
+      (int)(global / ot_run_round_sequences(run, ot_world_mesh(trainer->world)));
   ot_noise_targets targets;
   ot_world_set_timeout(trainer->world, run->parallel.watchdog_seconds);
   const int d = ot_world_data_index(trainer->world);
@@ -498,7 +499,7 @@ static ot_status evaluate(ot_trainer *trainer, int set, int64_t first, double *s
 
 ot_status ot_trainer_validate(ot_trainer *trainer, int set, double *loss) {
   const int64_t rows = ot_data_loader_validation_rows(trainer->loader, set);
-  const int64_t round = ot_trainer_sequences(trainer->run, ot_world_mesh(trainer->world));
+  const int64_t round = ot_run_round_sequences(trainer->run, ot_world_mesh(trainer->world));
   double sums[2] = {0, 0};  // nats, targets
   for (int64_t first = 0; first < rows; first += round) {
     OT_TRY(evaluate(trainer, set, first, sums));

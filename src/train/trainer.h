@@ -74,9 +74,6 @@ ot_status ot_trainer_check(const ot_run *run);
 // Whether a rank with `schedule` computes the head, which reads weighted targets.
 bool ot_trainer_runs_head(const ot_schedule *schedule);
 
-// Sequences per micro-batch over all ranks of `mesh` (null: one rank).
-int64_t ot_trainer_sequences(const ot_run *run, const ot_mesh *mesh);
-
 // The request that determines the memory of a rank; also for dry runs, predictions and `orthant
 // schedule`, which accept dtypes that this back end lacks. mesh, rank, comm and backend of
 // `request` are inputs and are kept; the rest is filled in, lists in `arena`.

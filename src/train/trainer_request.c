@@ -2,29 +2,8 @@
 // What a run asks of the runtime of a rank, and what this back end can do of it.
 #include "base/text.h"
 #include "files/disk.h"
+#include "schedule/rank_request.h"
 #include "train/trainer.h"
-
-int64_t ot_trainer_sequences(const ot_run *run, const ot_mesh *mesh) {
-  const int replicas = mesh ? mesh->degree[OT_AXIS_DP_REPLICATE] : 1;
-  const int shards = mesh ? mesh->degree[OT_AXIS_DP_SHARD] : 1;
-  return run->batch.micro_batch_size * replicas * shards;
-}
-
-// Lists the distinct numbers of micro-batches that steps of the run have.
-static void count_micro_batches(const ot_run *run, ot_arena *arena, ot_runtime_request *request) {
-  int *const counts = ot_arena_array(arena, run->batch.num_ramp + 1, sizeof *counts);
-  int num = 0;
-  for (int64_t i = -1; i < run->batch.num_ramp; i++) {
-    const int64_t sequences =
-        i < 0 ? run->batch.global_batch_size : run->batch.ramp[i].global_batch_size;
-    const int count = (int)(sequences / ot_trainer_sequences(run, request->mesh));
-    bool known = false;
-    for (int k = 0; k < num; k++) known = known || counts[k] == count;
-    if (!known) counts[num++] = count;
-  }
-  request->micro_batches = counts;
-  request->num_micro_batches = num;
-}
 
 static ot_status read_order(const ot_run *run, ot_arena *arena, ot_runtime_request *request) {
   enum { ORDER_BYTES_MAX = 1 << 26 };
@@ -75,23 +54,24 @@ ot_status ot_trainer_check(const ot_run *run) {
 }
 
 ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_runtime_request *request) {
-  OT_TRY(ot_run_check_ranks(run, request->mesh ? request->mesh->ranks : 1));
-  const bool validates = run->data.num_validation > 0;
+  ot_rank_request rank;
+  OT_TRY(ot_rank_request_train(run, request->mesh, request->rank, arena, &rank));
   *request = (ot_runtime_request){
-      .model = &run->model,
+      .model = rank.graph.model,
       .run = run,
-      .modes = 1u << OT_MODE_TRAIN | (validates ? 1u << OT_MODE_EVALUATE : 0),
-      .micro_batch_size = run->batch.micro_batch_size,
-      .sequence_length = run->data.sequence_length,
-      .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
-      .storage = ot_run_storage(&run->precision),
-      .threads = run->threads,
+      .modes = rank.modes,
+      .micro_batch_size = rank.graph.micro_batch_size,
+      .sequence_length = rank.graph.sequence_length,
+      .compute = rank.graph.compute,
+      .storage = rank.graph.storage,
+      .threads = rank.graph.threads,
       .backend = request->backend,
-      .seed = (uint64_t)run->seed,
+      .seed = rank.graph.seed,
+      .micro_batches = rank.schedule.micro_batches,
+      .num_micro_batches = rank.schedule.num_micro_batches,
       .mesh = request->mesh,
       .rank = request->rank,
       .comm = request->comm,
   };
-  count_micro_batches(run, arena, request);
   return read_order(run, arena, request);
 }

@@ -13,7 +13,9 @@ const zlib = require('node:zlib');
 const scripts = ['engine.js', 'yaml.js', 'job.js'];
 const text = name => fs.readFileSync(path.join(__dirname, '../../web', name), 'utf8');
 const page = vm.runInThisContext(`(() => {${scripts.map(text).join('\n')}
-return { Engine, bytesOf, encodeRequest, requestOf, parsePreset, combinations, pointRequest };})()`);
+return {
+  Engine, bytesOf, encodeRequest, requestOf, parsePreset, combinations, pointRequest,
+};})()`);
 
 const [, , html, wasm, presets, out, ...jobs] = process.argv;
 const source = fs.readFileSync(html, 'utf8');

@@ -27,6 +27,24 @@ pools:
   - {cluster: a100-80g, num_devices: 16}
 between: {bytes_per_s: 25e9, latency_s: 10e-6}
 END
+cat >"$scratch/measured.yaml" <<'END'
+name: two cores
+num_devices: 2
+device: cpu
+basis: measured
+flops_fp32: 4.5e10
+other_flops_per_s: 2.5e10
+memory_bytes_per_s: 4.6e9
+packs: true
+memory_bytes: 24e9
+threads: 1
+launch_s: 7e-8
+measured:
+  cores: 2
+  sharing: 1.3
+  kernels: [{op: matmul, threads: 1, dtype: fp32, matrix_flops_per_s: 4.1e10, bytes_per_s: 9e9}]
+levels: [{name: memory, size: 2, bytes_per_s: 4e9, latency_s: 2e-6}]
+END
 same='--model llama3-8b --cluster h100 --gpus 64 --global-batch-size 64 --sequence-length 8192'
 script=tests/fixtures/import/megatron_script.sh
 jobs=(
@@ -46,6 +64,8 @@ jobs=(
   "--from $script --cluster h100 --compare $script"
   "--model llama3-8b --cluster $scratch/mixed.yaml --top 2 --micro-batch-size 1"
   "--model llama3-8b --cluster $scratch/mixed.yaml --top 1 --micro-batch-size 1 --crosses dp"
+  "--model gpt2 --cluster $scratch/measured.yaml --gpus 8 --top 3"
+  "--model gpt2 --cluster $scratch/measured.yaml --gpus 4 --pp 2 --top 1 --sweep tp=1,2"
   '--model llama3-8b --cluster h100 --gpus 8 --recompute selective --recompute-modules mlp,layernorm --top 1'
   '--model llama3-8b --cluster h100 --pp 1 --price 2 --sweep gpus=1..8 --sweep batch=64,128'
   '--model llama3-8b --gpus 16 --tp 2 --sweep cluster=h100,a100-80g,v100 --sweep engine=orthant,megatron-core --sweep tp=2,3'
