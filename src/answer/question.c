@@ -97,6 +97,7 @@ static ot_status choose_precision(ot_plan_request *r, ot_arena *arena) {
   OT_CHECK(recipe, OT_USAGE, "engine %s: there is no recipe called \"%s\"; one of %s",
            r->job.engine->name, name, OT_RECIPE_NAMES);
   r->job.recipe = *recipe;
+  if (r->question.moment_bytes > 0) r->job.recipe.moment_bytes = r->question.moment_bytes;
   if (r->question.gather_bytes > 0) r->job.recipe.gather_bytes = r->question.gather_bytes;
   return OT_OK;
 }
@@ -208,13 +209,26 @@ static ot_status give_teacher(ot_plan_request *r, ot_arena *arena) {
   return OT_OK;
 }
 
+// What --set changed of the precision; of other software, the moments of the optimizer alone.
+static void take_precision(ot_plan_request *r) {
+  const ot_run_precision *const set = &r->run.precision;
+  ot_job *const job = &r->job;
+  if (job->engine == &ot_engine_orthant) {
+    job->recipe = ot_recipe_of_run(set);
+    if (set->moments == OT_BF16)
+      ot_plan_request_note(r, "moments in bf16 are priced; Orthant itself trains with fp32");
+  } else if (set->moments == OT_BF16) {
+    job->recipe.moment_bytes = 2 * (double)ot_dtype_bytes(OT_BF16);
+  }
+}
+
 ot_status ot_plan_request_end(ot_arena *arena, ot_plan_request *request) {
   ot_job *const job = &request->job;
   ot_run *const run = &request->run;
   const bool orthant = job->engine == &ot_engine_orthant;
   job->model = &run->model;
   if (!request->has_run) run->precision = ot_recipe_precision(&job->recipe);
-  if (orthant) job->recipe = ot_recipe_of_run(&run->precision);
+  take_precision(request);
   note_heads(request, arena);
   set_imbalance(request, arena);
   set_sequence(request, arena);

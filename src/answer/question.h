@@ -19,6 +19,7 @@ typedef struct ot_question {
   const ot_engine *engine;
   const char *precision;  // a recipe's name
   double gather_bytes;    // of a weight in an all-gather; 0: the precision's
+  double moment_bytes;    // of both moments of a parameter; 0: the precision's
   int devices;
   int64_t global_batch_size, sequence_length, tokens, critical_batch_tokens;
   double expert_imbalance;

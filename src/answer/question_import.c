@@ -26,6 +26,7 @@ void ot_question_take_import(const ot_imported *i, ot_arena *arena, ot_question 
   if (!question->precision) {
     question->precision = i->precision;
     question->gather_bytes = i->gather_bytes;
+    question->moment_bytes = i->moment_bytes;
   }
   if (!ot_text_equal(question->engine->name, i->engine)) return;
   ot_engine *const engine = ot_arena_take(arena, sizeof *engine);

@@ -86,6 +86,7 @@ void ot_engine_apply(const ot_engine_options *o, ot_engine *engine) {
   if (o->fused_loss == OT_SWITCH_ON && k->loss_bytes > fused_bytes) k->loss_bytes = fused_bytes;
   take(o->fused_accumulation, &k->fused_accumulation);
   take(o->fp8_attention, &k->fp8_attention);
+  take(o->fp8_activation_inputs, &engine->fp8_activation_inputs);
   take(o->overlap_reduce, &engine->overlap_reduce);
   take(o->overlap_gather, &engine->overlap_gather);
   take(o->overlap_update_gather, &engine->overlap_update_gather);

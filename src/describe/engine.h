@@ -71,7 +71,7 @@ typedef struct ot_engine {
   ot_pipeline_overlap overlap_pipeline;  // messages between stages
   bool overlap_expert;  // all-to-all of tokens, in pairs of a forward and the backward of an
                         // earlier micro-batch: interleaved stages, or none
-  bool overlap_pairs;  // the same in the pairs of dualpipe-v
+  bool overlap_pairs;   // the same in the pairs of dualpipe-v
 
   // gradients and weights
   int64_t bucket_bytes;          // gradients per reduction; 0 = one block of the model
@@ -94,21 +94,22 @@ typedef struct ot_engine {
                                 // experts with biases
 
   // memory
-  int64_t live_elements;     // ZeRO 3: weights used again within this many elements stay gathered
-  bool keeps_gathered;       // tensors gathered by sequence parallelism are saved whole for the
-                             // backward
-  bool keeps_activated;      // gated MLPs: the activated gate is saved with gate, up and product
-  bool keeps_outputs;        // stages keep sent activations until their gradient is back
-  bool drops_elementwise;    // results of norms and elementwise ops alone are recomputed
-  int stage_buffers;         // micro-batches that a stage has memory for, per stage of the
-                             // pipeline; forward and backward then share no memory. 0: as the
-                             // pipeline schedule needs
-  double copy_bytes;         // of a gradient, kept in addition when gradients are reduced
-  double step_bytes;         // of a gradient shard, flat copies made by the update (ZeRO 1, 2)
-  double saved_score_bytes;  // unfused attention: saved per element of T x T scores and head
-  double loss_logit_bytes;   // kept per logit until its gradient is computed
-  double allocator_slack;    // fraction of memory lost to an allocator; 0 with a planned arena
-  int64_t context_bytes;     // of an accelerator's runtime, libraries and communicators
+  int64_t live_elements;       // ZeRO 3: weights used again within this many elements stay gathered
+  bool keeps_gathered;         // tensors gathered by sequence parallelism are saved whole for the
+                               // backward
+  bool keeps_activated;        // gated MLPs: the activated gate is saved with gate, up and product
+  bool fp8_activation_inputs;  // gated MLPs: gate and up are saved in 8 bits
+  bool keeps_outputs;          // stages keep sent activations until their gradient is back
+  bool drops_elementwise;      // results of norms and elementwise ops alone are recomputed
+  int stage_buffers;           // micro-batches that a stage has memory for, per stage of the
+                               // pipeline; forward and backward then share no memory. 0: as the
+                               // pipeline schedule needs
+  double copy_bytes;           // of a gradient, kept in addition when gradients are reduced
+  double step_bytes;           // of a gradient shard, flat copies made by the update (ZeRO 1, 2)
+  double saved_score_bytes;    // unfused attention: saved per element of T x T scores and head
+  double loss_logit_bytes;     // kept per logit until its gradient is computed
+  double allocator_slack;      // fraction of memory lost to an allocator; 0 with a planned arena
+  int64_t context_bytes;       // of an accelerator's runtime, libraries and communicators
 } ot_engine;
 
 // Switches that a run of the software sets or leaves as the engine file has them.
@@ -120,6 +121,7 @@ typedef struct ot_engine_options {
   ot_switch fused_loss;          // cross-entropy in one kernel
   ot_switch fused_accumulation;  // as the members of ot_kernel_style and ot_engine
   ot_switch fp8_attention;
+  ot_switch fp8_activation_inputs;
   ot_switch overlap_reduce;
   ot_switch overlap_gather;
   ot_switch overlap_update_gather;

@@ -125,6 +125,10 @@ static const ot_key engine_keys[] = {
      .help = "gated MLPs: the activated gate is saved with gate, up and product"},
     {"keeps_outputs", OT_KEY_BOOL, offsetof(ot_engine, keeps_outputs), "false",
      .help = "stages keep sent activations until their gradient is back"},
+    // Megatron-core's activation_func_fp8_input_store; DeepSeek-AI 2024, sec. 3.3.3; COAT (Xi et
+    // al. 2024).
+    {"fp8_activation_inputs", OT_KEY_BOOL, offsetof(ot_engine, fp8_activation_inputs), "false",
+     .help = "gated MLPs: gate and up are saved in 8 bits"},
     {"drops_elementwise", OT_KEY_BOOL, offsetof(ot_engine, drops_elementwise), "false",
      .help = "results of norms and elementwise ops alone are recomputed"},
     {"stage_buffers", OT_KEY_INT, offsetof(ot_engine, stage_buffers), "0", 0, 1024,

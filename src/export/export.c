@@ -40,9 +40,13 @@ ot_status ot_export_refuse(const ot_exporter *e, const char *software, const cha
 }
 
 ot_status ot_export_precision(const ot_exporter *e, const char *software, const char *names) {
-  if (ot_choice_matches(names, e->job->recipe.name)) return OT_OK;
+  const ot_recipe *const r = &e->job->recipe, *const named = ot_recipe_find(r->name);
+  const bool moments = named && named->moment_bytes != r->moment_bytes;
+  if (moments && e->engine->software != OT_SOFTWARE_MEGATRON)
+    return ot_export_refuse(e, software, "the dtype of moments");
+  if (ot_choice_matches(names, r->name)) return OT_OK;
   ot_fail(OT_USAGE, "--emit %s: %s cannot be configured for the precision %s",
-          ot_software_names[e->engine->software], software, e->job->recipe.name);
+          ot_software_names[e->engine->software], software, r->name);
   return ot_fail_hint(OT_USAGE, "--precision %s", names);
 }
 

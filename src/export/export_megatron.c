@@ -242,6 +242,10 @@ static void put_precision(const ot_exporter *e) {
   if (r->products == OT_F8) ot_export_flag(e, "fp8-format", "hybrid");
   if (r->products != OT_F16 && r->gradient_bytes == 2)
     ot_export_flag(e, "grad-reduce-in-bf16", "%s", "");
+  if (r->moment_bytes == 4) {
+    ot_text_put(e->out,
+                "  --use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16\n");
+  }
 }
 
 static void put_step(const ot_exporter *e) {
@@ -272,6 +276,8 @@ static void put_step(const ot_exporter *e) {
 }
 
 ot_status ot_export_megatron(const ot_exporter *e) {
+  if (e->engine->fp8_activation_inputs)
+    return ot_export_refuse(e, "its command line", "gate and up in 8 bits");
   OT_TRY(ot_export_precision(e, software,
                              "bf16|bf16-fp32-gradients|fp16|fp32|fp8|fp8-fp32-gradients"));
   OT_TRY(check_model(e));

@@ -73,7 +73,7 @@ static const char own_inert[] =
     "pad_buckets_for_high_nccl_busbw|use_gloo_process_groups|external_gpu_device_mapping|"
     "disable_jit_fuser|use_decentralized_pg|enable_megatron_core_*|data_parallel_size|"
     "sharp_enabled_group|params|lr|betas|sched|weight_decay|eps|adam_*|min_lr|clip_grad|"
-    "store_param_remainders|main_*_dtype|exp_avg*_dtype|decoupled_*|barrier_with_L1_time|"
+    "store_param_remainders|main_*_dtype|decoupled_*|barrier_with_L1_time|"
     "overlap_cpu_optimizer_*|optimizer_offload_fraction|pin_cpu_*|log_num_zeros_in_grad|"
     "start_weight_decay|end_weight_decay|weight_decay_incr_style|tokenizer|data|nsys_profile|"
     "native_amp_*|megatron_amp_O2|apex_transformer_log_level|grad_allreduce_chunk_size_mb|"

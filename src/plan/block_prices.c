@@ -188,6 +188,16 @@ static int64_t product_bytes(const ot_storage *storage) {
   return bytes;
 }
 
+// Bytes saved of gates and ups.
+static int64_t gated_bytes(const ot_storage *storage) {
+  int64_t bytes = 0;
+  for (int i = 0; i < storage->program->num_ops; i++) {
+    const ot_op *const op = &storage->program->ops[i];
+    if (op->kind == OT_OP_GLU_GRAD) bytes += saved_bytes(storage, op->in[1]);
+  }
+  return bytes;
+}
+
 // Kernels that take narrower values than keys (FlashAttention 3, cuDNN) neither fill them up nor
 // trim their output.
 static void count_padding(const ot_storage *storage, ot_block_price *to) {
@@ -216,6 +226,7 @@ static void count_work_bytes(const ot_block_phases *from, ot_block_price *to) {
     if (bytes > to->transient_bytes) to->transient_bytes = bytes;
   }
   to->product_bytes = product_bytes(from->storage);
+  to->gated_bytes = gated_bytes(from->storage);
   count_padding(from->storage, to);
   ot_block_memory_describe(from->storage->program, from->storage, &to->memory);
 }
@@ -326,7 +337,7 @@ static ot_status build_work(ot_estimator *e, const ot_candidate *key, ot_prices 
     count_flops(from, &p->kind[i]);
     OT_TRY(price_work(e, p, from, &p->kind[i]));
     OT_TRY(price_hand_over(e, &print.phases, p, &print.scratch, &p->kind[i]));
-    OT_TRY(e->framework->add_experts(e, p, i, &p->kind[i]));
+    OT_TRY(e->framework->add_missing(e, p, i, &p->kind[i]));
   }
   return OT_OK;
 }

@@ -63,6 +63,9 @@ static double kept_by_op(const keeper *k) {
                     4 * (double)m->num_heads / k->tp);
 }
 
+// The share of its bytes that a tensor loses in 8 bits.
+static double narrowed(const keeper *k) { return 1 - 1 / k->bytes; }
+
 // What a block keeps from F to the end of its backward.
 static double kept_in_block(const ot_estimator *estimator, const ot_prices *prices, int kind) {
   const keeper k = keeper_of(estimator, prices, kind);
@@ -79,6 +82,7 @@ static double kept_in_block(const ot_estimator *estimator, const ot_prices *pric
   const bool narrow = estimator->job.recipe.products == OT_F8;
   bytes -=
       (double)(price->padding_bytes + (narrow ? price->product_bytes / 2 : price->trimmed_bytes));
+  if (k.engine->fp8_activation_inputs) bytes -= (double)price->gated_bytes * narrowed(&k);
   if (k.layer < 0) {
     // The mask of the embedding's dropout.
     return kind == 0 && drops_out(&k) ? bytes + k.rows * (double)k.model->hidden_size * k.whole

@@ -58,6 +58,7 @@ typedef struct ot_block_price {
   ot_block_memory memory;   // of works: one allocation
   double expert_elements;   // part of buckets.elements: routed experts (framework_described.c)
   int64_t product_bytes;    // part of memory.slot_bytes: read by weight-gradient GEMMs only
+  int64_t gated_bytes;      // and read by the gradients of gated activations
   int64_t padding_bytes;    // and what fills values of latent attention up to the width of keys
   int64_t trimmed_bytes;    // and the output of attention without this padding
   int64_t transient_bytes;  // temporaries of forward or backward

@@ -47,8 +47,9 @@ struct ot_framework {
   ot_status (*price_recompute)(const ot_estimator *estimator, const ot_prices *prices,
                                const ot_block_phases *from, ot_phase_price *out);
 
-  // Adds to the micro-batch cost of blocks of `kind` what ep needs and the built blocks lack.
-  ot_status (*add_experts)(const ot_estimator *estimator, const ot_prices *prices, int kind,
+  // Adds to the micro-batch cost of blocks of `kind` what the built blocks lack: what ep needs, and
+  // casts of what is saved.
+  ot_status (*add_missing)(const ot_estimator *estimator, const ot_prices *prices, int kind,
                            ot_block_price *to);
 
   // Fills the cost of reductions, gathers and optimizer for each kind of block, and of the step's

@@ -293,9 +293,21 @@ static ot_status price_dispatch(const ot_estimator *e, const ot_candidate *c, do
   return OT_OK;
 }
 
-static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind,
+// Gate and up are written in 8 bits in the forward and back in the backward, each in a pass of its
+// own (Megatron-core's fused_bias_swiglu.py), unless kernels include the casts.
+static void add_casts(const ot_estimator *e, ot_block_price *to) {
+  const ot_engine *const engine = e->job.engine;
+  if (!engine->fp8_activation_inputs || engine->kernels.fused_experts) return;
+  const double bytes = (double)to->gated_bytes * (1 + 1 / e->job.recipe.activation_bytes);
+  for (int i = 0; i < 4; i++) {
+    add_pass(e, &to->work[i / 2 ? OT_WORK_BACKWARD : OT_WORK_FORWARD][i % 2], bytes);
+  }
+}
+
+static ot_status add_missing(const ot_estimator *e, const ot_prices *p, int kind,
                              ot_block_price *to) {
   const ot_candidate *const c = &p->key;
+  add_casts(e, to);
   if (!has_experts(e, kind)) return OT_OK;
   share_experts(e, c, kind, to);
   const double tokens = (double)c->micro_batch_size * (double)e->job.sequence_length /
@@ -487,7 +499,7 @@ const ot_framework ot_framework_described = {
     .partition = partition,
     .separate_recompute = true,
     .price_recompute = price_recompute,
-    .add_experts = add_experts,
+    .add_missing = add_missing,
     .price_sums = price_sums,
     .bound_sums = bound_sums,
     .count_memory = ot_described_memory,

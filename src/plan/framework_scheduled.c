@@ -136,7 +136,7 @@ static ot_status price_recompute(const ot_estimator *e, const ot_prices *p,
 }
 
 // The built blocks include experts.
-static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind,
+static ot_status add_missing(const ot_estimator *e, const ot_prices *p, int kind,
                              ot_block_price *to) {
   (void)e;
   (void)p;
@@ -333,7 +333,7 @@ const ot_framework ot_framework_scheduled = {
     .built = built,
     .partition = partition,
     .price_recompute = price_recompute,
-    .add_experts = add_experts,
+    .add_missing = add_missing,
     .price_sums = price_sums,
     .bound_sums = bound_sums,
     .count_memory = count_memory,

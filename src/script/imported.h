@@ -32,6 +32,7 @@ typedef struct ot_imported {
   const int *chunk_layers;     // [num_chunks] layers of each pipeline chunk in model order
   int num_chunks;              // 0: as the software divides them itself
   double gather_bytes;         // of a weight in an all-gather; 0: the precision's
+  double moment_bytes;         // of both moments of a parameter; 0: the precision's
   bool no_sequence_parallel;   // with tp, activations between its regions are replicated
   int64_t micro_batch_size;    // sequences
   int64_t global_batch_size;   // sequences; 0: local_batch_size on each rank of dp

@@ -10,6 +10,8 @@ static const char *const strategies[] = {"no_shard", "optim", "optim_grads", "op
 static const char *const positions[] = {"learned_absolute", "rope", NULL};
 static const char *const norms[] = {"LayerNorm|layernorm", "RMSNorm|rmsnorm", NULL};
 static const char *const fp8_formats[] = {"hybrid", "e4m3", NULL};
+static const char *const moments[] = {"fp32|torch.float32", "bf16|torch.bfloat16",
+                                      "fp16|torch.float16", "fp8|torch.uint8", NULL};
 static const char *const granularities[] = {"full", "selective", NULL};
 static const char *const methods[] = {"uniform", "block", NULL};
 static const char *const implementations[] = {"transformer_engine", "local", NULL};
@@ -317,8 +319,15 @@ static const ot_key keys[] = {
     {"fp4-format", OT_KEY_FIXED, .also = "fp4", .choices = only_null, .help = "fp4 is not priced"},
     {"optimizer", OT_KEY_FIXED, .choices = only_adam,
      .help = "states of other optimizers are not priced"},
-    {"use-precision-aware-optimizer", OT_KEY_FIXED, .choices = only_false,
-     .help = "states in other dtypes are not priced"},
+    {"use-precision-aware-optimizer", OT_KEY_BOOL, offsetof(ot_megatron_flags, narrow_states),
+     "false", .help = "moments in other dtypes"},
+    {"exp-avg-dtype", OT_KEY_CHOICE, offsetof(ot_megatron_flags, moment_1), "fp32",
+     .choices = moments, .help = "dtype of first moments"},
+    {"exp-avg-sq-dtype", OT_KEY_CHOICE, offsetof(ot_megatron_flags, moment_2), "fp32",
+     .choices = moments, .help = "dtype of second moments"},
+    {"activation-func-fp8-input-store", OT_KEY_BOOL,
+     offsetof(ot_megatron_flags, fp8_activation_inputs), "false",
+     .help = "gate and up are saved in 8 bits"},
     {"quick-geglu", OT_KEY_FIXED, .choices = only_false, .help = "this activation is not priced"},
 };
 

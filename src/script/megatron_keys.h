@@ -47,8 +47,10 @@ typedef struct ot_megatron_flags {
   // overlap and kernels
   bool overlap_gradients, overlap_weights, overlap_tp, no_async_tp, no_overlap_p2p;
   bool graphs, fused_loss, no_accumulation_fusion, fp8_attention, fp8_gather;
-  int graph_kind;  // -1 = not given, 0 none
-  int backend;     // of attention: -1 = auto, 0 fused, 1 flash, 2 unfused
+  bool narrow_states, fp8_activation_inputs;
+  int moment_1, moment_2;  // 0 fp32, 1 bf16, 2 fp16, 3 fp8
+  int graph_kind;          // -1 = not given, 0 none
+  int backend;             // of attention: -1 = auto, 0 fused, 1 flash, 2 unfused
   const char *cp_kind;
   int64_t bucket_elements;
   int rounds;  // micro-batches on a chunk before the next; 0: pp

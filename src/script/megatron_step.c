@@ -23,6 +23,13 @@ static const char *precision_of(const ot_megatron_flags *f) {
   return f->gradients_bf16 ? "bf16" : "bf16-fp32-gradients";
 }
 
+// OptimizerConfig keeps other dtypes for its precision-aware optimizer alone. It may also share the
+// high bits of master weights with bf16 weights (store_param_remainders), which is not counted.
+static double moment_bytes_of(const ot_megatron_flags *f) {
+  static const double bytes[] = {4, 2, 2, 1};
+  return f->narrow_states ? bytes[f->moment_1] + bytes[f->moment_2] : 0;
+}
+
 static bool is_local(const ot_megatron_flags *f) { return f->implementation == 1 && !f->flash; }
 
 // Graphs and FSDP are of the versions that megatron-bridge describes.
@@ -249,6 +256,7 @@ static void build_options(ot_import *import, const ot_megatron_flags *f) {
   if (f->no_overlap_p2p) o->overlap_pipeline = OT_SWITCH_OFF;
   if (f->overlap_experts) o->overlap_expert = OT_SWITCH_ON;
   if (f->dispatcher == 1 || f->deepep) o->fused_dispatch = OT_SWITCH_ON;
+  if (f->fp8_activation_inputs) o->fp8_activation_inputs = OT_SWITCH_ON;
   if (f->fp8_attention) o->fp8_attention = OT_SWITCH_ON;
   if (is_local(f) || f->deepspeed) return;
   o->fused_loss = f->fused_loss ? OT_SWITCH_ON : OT_SWITCH_OPEN;
@@ -296,6 +304,7 @@ ot_status ot_megatron_step(ot_import *import, const ot_megatron_flags *f) {
   out->engine = engine_of(f);
   out->precision = precision_of(f);
   out->gather_bytes = f->fp8_gather && f->fp8 >= 0 ? 1 : 0;
+  out->moment_bytes = moment_bytes_of(f);
   out->tp = f->tp;
   out->pp = f->pp;
   out->cp = f->cp;

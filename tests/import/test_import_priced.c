@@ -203,6 +203,9 @@ static void reads_latent_attention_and_mixed_layers(void **state) {
   assert_int_equal(got.options.fused_dispatch, OT_SWITCH_ON);
   assert_int_equal(got.options.overlap_expert, OT_SWITCH_ON);
   assert_int_equal(got.chunk_layers[15], 2);
+  got = import_text(
+      ot_arena_format(&arena, "%s--use-precision-aware-optimizer --exp-avg-dtype bf16", deepseek));
+  assert_true(got.moment_bytes == 6);
   const char *const refused[][2] = {
       {"", "several chunks on each of the 16 stages"},
       {"--num-virtual-stages-per-pipeline-rank 2 --recompute-granularity selective "

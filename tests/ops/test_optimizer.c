@@ -159,6 +159,37 @@ static void adamw_agrees_with_torch(void **state) {
   expect_torch((adamw_types){OT_F64, OT_F32, OT_F32, OT_F64, true}, 1e-15);
 }
 
+// The formula in float64 with moments rounded to bf16 after each step, as they are stored. A step
+// whose float32 sum rounds to the other neighbour moves a moment by one unit of bf16.
+static void bf16_moments_are_rounded_each_step(void **state) {
+  (void)state;
+  enum { N = 3000, STEPS = 20 };
+  ot_case c = adamw_case(N, (adamw_types){OT_F32, OT_F32, OT_BF16, OT_BF16, true});
+  static double p[N], m[N], v[N];
+  for (int i = 0; i < N; i++) p[i] = ot_case_get(&c.out[3], i);
+  for (int step = 0; step < STEPS; step++) {
+    const double c1 = 1 / (1 - pow(0.9, step + 1)), c2 = 1 / (1 - pow(0.95, step + 1));
+    adamw_step(&c, step, 1);
+    for (int i = 0; i < N; i++) {
+      const double g = ot_case_get(&c.in[0], i);
+      m[i] = 0.9 * m[i] + (1 - 0.9) * g;
+      v[i] = 0.95 * v[i] + (1 - 0.95) * g * g;
+      p[i] -= 0.01 * (c1 * m[i] / (sqrt(c2 * v[i]) + 1e-8) + 0.1 * p[i]);
+      m[i] = (double)ot_bf16_to_float(ot_bf16_from_float((float)m[i]));
+      v[i] = (double)ot_bf16_to_float(ot_bf16_from_float((float)v[i]));
+      assert_true(fabs(ot_case_get(&c.out[1], i) - m[i]) <= 0x1p-7 * (fabs(m[i]) + fabs(g)));
+      assert_true(fabs(ot_case_get(&c.out[2], i) - v[i]) <= 0x1p-7 * (v[i] + g * g));
+      assert_true(fabs(ot_case_get(&c.out[3], i) - p[i]) <= 2e-4);
+    }
+  }
+  int exact = 0;
+  for (int i = 0; i < N; i++) {
+    exact += ot_case_get(&c.out[1], i) == m[i] && ot_case_get(&c.out[2], i) == v[i];
+  }
+  assert_true(exact > N * 9 / 10);
+  ot_case_destroy(&c);
+}
+
 static void parameter_is_the_rounded_master(void **state) {
   (void)state;
   ot_case c = adamw_case(1500, (adamw_types){OT_F32, OT_F32, OT_BF16, OT_F32, true});
@@ -243,6 +274,7 @@ int main(void) {
       cmocka_unit_test(the_norm_is_of_all_terms),
       cmocka_unit_test(clips_only_what_is_longer),
       cmocka_unit_test(adamw_agrees_with_torch),
+      cmocka_unit_test(bf16_moments_are_rounded_each_step),
       cmocka_unit_test(parameter_is_the_rounded_master),
       cmocka_unit_test(parameter_without_master_is_rounded_each_step),
       cmocka_unit_test(statistics_are_the_squared_step_and_weight),
