@@ -162,6 +162,8 @@ static const ot_key degree_keys[] = {
      1, 1 << 20, .null_text = "0", .help = "micro-batches of the pipeline, in 2024"},
     {"pipeline_parallel_schedule_csv", OT_KEY_FIXED, .choices = only_empty,
      .help = "schedules of a file are not priced"},
+    {"pipeline_parallel_expert_parallel_overlap", OT_KEY_FIXED, .choices = only_true,
+     .help = "DualPipeV whose pairs hide no tokens is not priced"},
     {"enable_async_tensor_parallel", OT_KEY_BOOL, offsetof(parallelism, async), "false",
      .help = "collectives of tp are concurrent with their GEMMs, if blocks are compiled"},
     {"disable_loss_parallel", OT_KEY_BOOL, offsetof(parallelism, no_loss_parallel), "false",
