@@ -73,9 +73,6 @@ static ot_status check_mode(const ot_graph_request *r) {
   if (ot_mode_is_cached(r->mode)) {
     OT_CHECK(cp == 1, OT_ENVIRONMENT, "graph: mode %s has no cp, and cp=%d (try cp=1, and tp)",
              names[r->mode], cp);
-    OT_CHECK(r->backend == OT_BACKEND_CPU, OT_ENVIRONMENT,
-             "graph: mode %s on several ranks runs on CPUs only (try --device cpu, or one rank)",
-             names[r->mode]);
     return OT_OK;
   }
   OT_CHECK(ep == 1, OT_ENVIRONMENT,

@@ -25,7 +25,7 @@
 // OT_OP_HEAD_SCORE     logprob [R] f64 = -nats (0 where masked), greedy [R] int32 = the lowest id
 //   with the largest logit (-1 when logits are NaN), best? [R] f64 = its log-probability; where a
 //   row is masked, these two are not defined. A chunk of masked rows costs nothing on the CPU.
-//   sum? [R] f64 (CPU): w is rows [first_vocab, first_vocab + V) of a vocabulary that is sharded,
+//   sum? [R] f64: w is rows [first_vocab, first_vocab + V) of a vocabulary that is sharded,
 //   and the outputs are those that the shards' results are joined from (ot_head_join_scores): sum =
 //   sum of exp(logit - largest), best = largest, logprob = the target's logit or -inf, greedy an id
 //   of the whole vocabulary

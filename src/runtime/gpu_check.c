@@ -8,7 +8,7 @@
 #include "execute/bind.h"
 
 // Workspace of products on the streams of a rank, and what the runtime takes for its kernels.
-static const int64_t reserve_bytes = (int64_t)128 << 20;
+const int64_t ot_gpu_reserve_bytes = (int64_t)128 << 20;
 
 int ot_gpu_sharers(int local_ranks) {
   return local_ranks <= ot_device_count(OT_BACKEND_CUDA) ? 1 : local_ranks;
@@ -28,7 +28,7 @@ const char *ot_memory_table(const ot_memory_breakdown *memory, ot_arena *arena) 
 ot_status ot_gpu_check_memory(const ot_gpu_need *need, ot_arena *arena, int64_t *free_bytes) {
   ot_device_info info;
   OT_TRY(ot_device_query(OT_BACKEND_CUDA, need->ordinal, &info));
-  const int64_t each = info.free_bytes / need->ranks - reserve_bytes;
+  const int64_t each = info.free_bytes / need->ranks - ot_gpu_reserve_bytes;
   if (free_bytes) *free_bytes = info.free_bytes;
   if (need->memory->peak_bytes <= each) return OT_OK;
   const ot_memory_advisor *const advisor = &need->advisor;
@@ -41,9 +41,9 @@ ot_status ot_gpu_check_memory(const ot_gpu_need *need, ot_arena *arena, int64_t 
           "  %-12s %14s",
           need->ordinal, info.name, ot_figure_bytes(arena, info.free_bytes),
           ot_figure_bytes(arena, info.total_bytes),
-          ot_figure_bytes(arena, need->memory->peak_bytes + reserve_bytes), shared,
-          ot_figure_bytes(arena, reserve_bytes), ot_memory_table(need->memory, arena), "peak",
-          ot_figure_bytes(arena, need->memory->peak_bytes));
+          ot_figure_bytes(arena, need->memory->peak_bytes + ot_gpu_reserve_bytes), shared,
+          ot_figure_bytes(arena, ot_gpu_reserve_bytes), ot_memory_table(need->memory, arena),
+          "peak", ot_figure_bytes(arena, need->memory->peak_bytes));
   return ot_fail_hint(
       OT_ENVIRONMENT, "%s",
       advice ? advice : "a smaller model or batch, a GPU with more memory, or device=cpu");

@@ -10,6 +10,9 @@ typedef struct ot_memory_advisor {
   void *context;
 } ot_memory_advisor;
 
+// What is left to libraries for each arena.
+extern const int64_t ot_gpu_reserve_bytes;
+
 typedef struct ot_gpu_need {
   int ordinal;
   int ranks;                          // that share it, >= 1

@@ -177,16 +177,23 @@ static void say_prediction(dry_run *d) {
   ot_loop_note_prediction(request, &prediction);
 }
 
+// Ranks that share a memory, of this machine or of a GPU.
+static int sharing_ranks(const dry_run *d) {
+  const ot_dry_run *const how = d->how;
+  const int ranks = how->backend == OT_BACKEND_CPU ? how->local_ranks : how->gpu_ranks;
+  return ranks > 1 ? ranks : 1;
+}
+
 // What evaluations need, and how long one takes.
 static ot_status look_at_tasks(dry_run *d, const ot_run_tasks *tasks) {
   const ot_run *const run = d->request->run;
   ot_dry_run_report *const report = d->report;
-  const ot_run_tasks_ranks ranks = {.count = d->how->mesh->ranks,
-                                    .local = d->how->local_ranks > 1 ? d->how->local_ranks : 1,
-                                    .threads = d->most.rank.schedule.threads,
-                                    .training_bytes = report->memory.peak_bytes,
-                                    .machine_bytes = ot_runtime_memory()};
+  ot_run_tasks_ranks ranks = {.count = d->how->mesh->ranks,
+                              .sharing = sharing_ranks(d),
+                              .threads = d->most.rank.schedule.threads,
+                              .training_bytes = report->memory.peak_bytes};
   ot_run_tasks_engines engines;
+  OT_TRY(ot_run_tasks_memory(d->how->backend, 0, &ranks));
   OT_TRY(ot_run_tasks_place(run, tasks, &ranks, d->arena, &engines));
   const ot_run_tasks_machine machine = {.cluster = report->cluster ? d->request->cluster : NULL,
                                         .ranks = &ranks,
@@ -200,10 +207,11 @@ static ot_status look_at_tasks(dry_run *d, const ot_run_tasks *tasks) {
   const char *const time =
       report->cluster ? ot_arena_format(d->arena, ", %.3g s if none begin alike", cost.seconds)
                       : "";
+  const char *const each = d->how->backend == OT_BACKEND_CPU ? "machine" : "GPU";
   const char *const where =
       engines.stages == 1
-          ? "one rank of each machine"
-          : ot_arena_format(d->arena, "each machine, in pipelines of %d ranks", engines.stages);
+          ? ot_arena_format(d->arena, "one rank of each %s", each)
+          : ot_arena_format(d->arena, "each %s, in pipelines of %d ranks", each, engines.stages);
   ot_loop_note(
       d->request,
       "evaluation: %ld sequence%s, up to %ld tokens%s; %ld in the run; a copy of the model "
@@ -224,8 +232,7 @@ static ot_status check_tasks(dry_run *d) {
 // Mean over the ranks, of which all may have the head.
 static int64_t bytes_of_a_rank(const dry_run *d) {
   const ot_dry_run_report *const report = d->report;
-  const int local = d->how->local_ranks > 1 ? d->how->local_ranks : 1;
-  const int64_t own = report->memory.peak_bytes + report->evaluation_bytes / local;
+  const int64_t own = report->memory.peak_bytes + report->evaluation_bytes / sharing_ranks(d);
   const int64_t students = d->how->mesh->ranks, teachers = ot_run_teacher_ranks(d->request->run);
   if (teachers == 0) return own + report->teacher_bytes;
   return (students * own + teachers * report->teacher_bytes) / (students + teachers);

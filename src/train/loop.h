@@ -111,7 +111,7 @@ typedef struct ot_dry_run_report {
   double teacher_s;            // of the first step, in `expected`
   int64_t evaluations;         // of the whole run
   int evaluation_stages;       // ranks that share a copy of the model
-  int64_t evaluation_bytes;    // of a machine
+  int64_t evaluation_bytes;    // of a machine, or of a GPU
   double evaluation_s;         // of one of them (run_tasks.h); NaN: unknown
 } ot_dry_run_report;
 

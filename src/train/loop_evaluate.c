@@ -20,19 +20,28 @@ static ot_status most_of(ot_loop *l, int64_t mine, int64_t *most) {
   return OT_OK;
 }
 
+// The GPU of this rank; 0 on the CPU.
+static int ordinal_of(const ot_loop *l) {
+  const ot_backend backend = ot_runtime_backend(ot_trainer_runtime(l->start.trainer));
+  ot_comm *const comm = ot_world_comm(l->request->world);
+  return comm ? ot_comm_ordinal(comm, ot_device_count(backend)) : 0;
+}
+
 static ot_status place_engines(ot_loop *l) {
   ot_world *const world = l->request->world;
   const ot_schedule *const schedule = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer));
   ot_comm *const comm = ot_world_comm(world);
   ot_run_tasks_ranks ranks = {.count = ot_world_size(world)};
-  int64_t local, threads, memory;
-  OT_TRY(most_of(l, comm ? ot_comm_local_size(comm) : 1, &local));
+  int64_t sharing, threads, memory;
+  OT_TRY(most_of(l, comm ? ot_comm_local_size(comm) : 1, &sharing));
+  if (schedule->backend != OT_BACKEND_CPU) sharing = ot_gpu_sharers((int)sharing);
+  ranks.sharing = (int)sharing;
   OT_TRY(most_of(l, schedule->threads, &threads));
   OT_TRY(most_of(l, schedule->memory.peak_bytes, &ranks.training_bytes));
-  OT_TRY(most_of(l, -ot_runtime_memory(), &memory));
-  ranks.local = (int)local;
+  OT_TRY(ot_world_agree(world, ot_run_tasks_memory(schedule->backend, ordinal_of(l), &ranks)));
+  OT_TRY(most_of(l, -ranks.memory_bytes, &memory));
   ranks.threads = (int)threads;
-  ranks.machine_bytes = -memory;
+  ranks.memory_bytes = -memory;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   const ot_status status =
@@ -49,16 +58,20 @@ static void find_stage(ot_loop *l, bool *leads) {
   *leads = e->share < e->shares;
 }
 
-// The first rank of each machine computes; machines are counted in the order of their ranks.
+// The first rank of each machine, or of each GPU, computes; they are counted in the order of their
+// ranks.
 static ot_status find_share(ot_loop *l, bool *computes) {
   ot_world *const world = l->request->world;
   const int size = ot_world_size(world), rank = ot_world_rank(world);
-  int64_t *const machines = ot_arena_array(l->arena, size, sizeof *machines);
-  OT_TRY(ot_world_allgather(world, ot_world_machine(world), machines));
+  int64_t *const places = ot_arena_array(l->arena, size, sizeof *places);
+  const int ordinal = ordinal_of(l);
+  const uint64_t machine = (uint64_t)ot_world_machine(world);
+  const int64_t place = (int64_t)ot_hash_bytes(machine, &ordinal, sizeof ordinal);
+  OT_TRY(ot_world_allgather(world, place, places));
   l->evaluation.shares = l->evaluation.share = 0;
   for (int i = 0; i < size; i++) {
     bool first = true;
-    for (int k = 0; k < i; k++) first = first && machines[k] != machines[i];
+    for (int k = 0; k < i; k++) first = first && places[k] != places[i];
     if (i == rank) *computes = first;
     if (i == rank) l->evaluation.share = l->evaluation.shares;
     l->evaluation.shares += first;
@@ -70,14 +83,12 @@ static ot_status create_runtime(ot_loop *l) {
   ot_loop_evaluation *const e = &l->evaluation;
   ot_world *const world = l->request->world;
   const int threads = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer))->threads;
-  if (e->engines.stages == 1) {
-    const ot_runtime_request request =
-        ot_run_tasks_request(l->run, &e->tasks, threads * ot_world_core_sharers(world));
-    return ot_runtime_create(&request, &e->runtime);
-  }
-  ot_runtime_request request =
-      ot_run_tasks_stage(l->run, &e->tasks, threads, &e->engines.mesh, ot_world_rank(world));
-  request.comm = ot_world_comm(world);
+  const bool whole = e->engines.stages == 1;
+  ot_runtime_request request = ot_run_tasks_request(
+      l->run, &e->tasks, whole ? threads * ot_world_core_sharers(world) : threads,
+      whole ? NULL : &e->engines.mesh, ot_world_rank(world));
+  request.ordinal = ordinal_of(l);
+  if (!whole) request.comm = ot_world_comm(world);
   return ot_runtime_create(&request, &e->runtime);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "describe/engine.h"
+#include "device/device.h"
 #include "simulate/simulate.h"
 
 ot_status ot_run_tasks_open(const ot_run *run, ot_arena *arena, ot_run_tasks *tasks) {
@@ -38,28 +39,18 @@ ot_status ot_run_tasks_open(const ot_run *run, ot_arena *arena, ot_run_tasks *ta
 
 void ot_run_tasks_close(ot_run_tasks *tasks) { ot_tokenizer_destroy(&tasks->tokenizer); }
 
-ot_runtime_request ot_run_tasks_request(const ot_run *run, const ot_run_tasks *tasks, int threads) {
+ot_runtime_request ot_run_tasks_request(const ot_run *run, const ot_run_tasks *tasks, int threads,
+                                        const ot_mesh *mesh, int rank) {
   const ot_inference_shape shape = ot_evaluation_shape(tasks->task, tasks->count);
-  ot_runtime_request request = {.model = &run->model,
-                                .compute = OT_F32,
-                                .storage = OT_F32,
-                                .backend = ot_runtime_choose_device(run->device, 1),
-                                .may_fall_back = run->device == OT_DEVICE_AUTO,
-                                .threads = threads};
-  ot_inference_complete(&shape, &request);
-  return request;
-}
-
-ot_runtime_request ot_run_tasks_stage(const ot_run *run, const ot_run_tasks *tasks, int threads,
-                                      const ot_mesh *mesh, int rank) {
-  const ot_inference_shape shape = ot_evaluation_shape(tasks->task, tasks->count);
-  ot_runtime_request request = {.model = &run->model,
-                                .compute = OT_F32,
-                                .storage = OT_F32,
-                                .backend = OT_BACKEND_CPU,
-                                .threads = threads,
-                                .mesh = mesh,
-                                .rank = rank};
+  ot_runtime_request request = {
+      .model = &run->model,
+      .compute = OT_F32,
+      .storage = OT_F32,
+      .backend = ot_runtime_choose_device(run->device, mesh ? mesh->ranks : 1),
+      .may_fall_back = !mesh && run->device == OT_DEVICE_AUTO,
+      .threads = threads,
+      .mesh = mesh,
+      .rank = rank};
   ot_inference_complete(&shape, &request);
   return request;
 }
@@ -81,13 +72,13 @@ typedef struct placing {
   ot_arena *arena;
 } placing;
 
-// Engines of `stages` stages; those of a machine are taken to be as large as the largest.
+// Engines of `stages` stages; those of a memory are taken to be as large as the largest.
 static ot_status place(const placing *p, int stages, ot_run_tasks_engines *out) {
   const ot_run_tasks_ranks *const ranks = p->ranks;
   *out = (ot_run_tasks_engines){.stages = stages};
   if (stages == 1) {
     const ot_runtime_request whole =
-        ot_run_tasks_request(p->run, p->tasks, ranks->threads * ranks->local);
+        ot_run_tasks_request(p->run, p->tasks, ranks->threads * ranks->sharing, NULL, 0);
     return bytes_of(&whole, p->arena, &out->bytes);
   }
   const ot_run_parallel parallel = {
@@ -97,28 +88,34 @@ static ot_status place(const placing *p, int stages, ot_run_tasks_engines *out) 
     int64_t bytes;
     const int rank = stage * (ranks->count / stages);
     const ot_runtime_request part =
-        ot_run_tasks_stage(p->run, p->tasks, ranks->threads, &out->mesh, rank);
+        ot_run_tasks_request(p->run, p->tasks, ranks->threads, &out->mesh, rank);
     OT_TRY(bytes_of(&part, p->arena, &bytes));
-    if (bytes * ranks->local > out->bytes) out->bytes = bytes * ranks->local;
+    if (bytes * ranks->sharing > out->bytes) out->bytes = bytes * ranks->sharing;
   }
   return OT_OK;
 }
 
 static int most_stages(const ot_run *run, int ranks) {
-  const bool gpu = ot_runtime_choose_device(run->device, 1) != OT_BACKEND_CPU;
   const int64_t blocks = run->model.num_layers + 2;
-  return gpu ? 1 : blocks < ranks ? (int)blocks : ranks;
+  return blocks < ranks ? (int)blocks : ranks;
 }
 
 ot_status ot_run_tasks_check_stages(const ot_run *run, int ranks) {
   const int64_t asked = run->evaluate.stages;
   const int most = most_stages(run, ranks);
   if (run->evaluate.num_tasks == 0 || asked == 0) return OT_OK;
-  OT_CHECK(
-      asked <= most && ranks % asked == 0, OT_USAGE,
-      "evaluate.stages=%lld: it must divide the %d rank%s and be at most %d (layers and two; on "
-      "GPUs 1)",
-      (long long)asked, ranks, ot_text_plural(ranks, "s"), most);
+  OT_CHECK(asked <= most && ranks % asked == 0, OT_USAGE,
+           "evaluate.stages=%lld: it must divide the %d rank%s and be at most %d (layers and two)",
+           (long long)asked, ranks, ot_text_plural(ranks, "s"), most);
+  return OT_OK;
+}
+
+ot_status ot_run_tasks_memory(ot_backend backend, int ordinal, ot_run_tasks_ranks *ranks) {
+  ranks->memory_bytes = ot_runtime_memory();
+  if (backend == OT_BACKEND_CPU) return OT_OK;
+  ot_device_info gpu;
+  OT_TRY(ot_device_query(backend, ordinal, &gpu));
+  ranks->memory_bytes = gpu.total_bytes - 2 * ranks->sharing * ot_gpu_reserve_bytes;
   return OT_OK;
 }
 
@@ -130,7 +127,7 @@ ot_status ot_run_tasks_place(const ot_run *run, const ot_run_tasks *tasks,
   const placing p = {run, tasks, ranks, arena};
   OT_TRY(place(&p, asked > 0 ? asked : 1, out));
   for (int stages = 2; asked == 0 && stages <= most; stages++) {
-    if (ranks->training_bytes * ranks->local + out->bytes < ranks->machine_bytes) break;
+    if (ranks->training_bytes * ranks->sharing + out->bytes < ranks->memory_bytes) break;
     if (ranks->count % stages == 0) OT_TRY(place(&p, stages, out));
   }
   return OT_OK;
@@ -195,7 +192,7 @@ static ot_status add_stage(const pricing *p, const ot_runtime_request *request,
 }
 
 static int threads_of(const ot_run_tasks_ranks *ranks, const ot_run_tasks_engines *engines) {
-  return engines->stages == 1 ? ranks->threads * ranks->local : ranks->threads;
+  return engines->stages == 1 ? ranks->threads * ranks->sharing : ranks->threads;
 }
 
 static ot_status price_iterations(const pricing *p, const ot_run *run, const ot_run_tasks *tasks,
@@ -204,13 +201,13 @@ static ot_status price_iterations(const pricing *p, const ot_run *run, const ot_
   const int threads = threads_of(p->ranks, e);
   *cost = (iteration_cost){0};
   if (e->stages == 1) {
-    ot_runtime_request whole = ot_run_tasks_request(run, tasks, threads);
+    ot_runtime_request whole = ot_run_tasks_request(run, tasks, threads, NULL, 0);
     whole.backend = ot_device_kind_backend(&p->machine.cluster->device);
     return add_stage(p, &whole, cost);
   }
   for (int stage = 0; stage < e->stages; stage++) {
     const int rank = stage * (p->ranks->count / e->stages);
-    const ot_runtime_request part = ot_run_tasks_stage(run, tasks, threads, &e->mesh, rank);
+    const ot_runtime_request part = ot_run_tasks_request(run, tasks, threads, &e->mesh, rank);
     OT_TRY(add_stage(p, &part, cost));
   }
   return OT_OK;
@@ -222,7 +219,7 @@ static ot_status price(const pricing *p, const ot_run *run, const ot_run_tasks *
                        ot_run_tasks_cost *cost) {
   const int stages = p->engines->stages;
   const int engines =
-      stages == 1 ? (int)share_of(p->ranks->count, p->ranks->local) : p->ranks->count / stages;
+      stages == 1 ? (int)share_of(p->ranks->count, p->ranks->sharing) : p->ranks->count / stages;
   iteration_cost one;
   OT_TRY(price_iterations(p, run, tasks, &one));
   const double rows = (double)cost->prompt_tokens / engines;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: any machine. sample, score and audit with --device, on the emulated GPU: the tokens and
-# log-probabilities of the CPU, clean audits; and what they say where there is no GPU.
+# run: any machine. sample, score and audit with --device, on the emulated GPU and on several: the tokens and
+# log-probabilities of the CPU, clean audits; evaluations of a run; and what they say where there is no GPU.
 set -euo pipefail
 . tests/cuda/emulated.sh "${1:-build/orthant}"
 
@@ -30,9 +30,35 @@ for device in cpu cuda auto; do on_gpu score model texts --device $device >$devi
 cmp cuda.scores auto.scores || fail "auto does not take the GPU"
 ! cmp -s cpu.scores cuda.scores || fail "sums in the order of the CPU: not on the GPU"
 numbers() { grep -o '"logprobs":[^]]*' "$1" | tr -c '0-9.e\n-' '\n' | grep '[0-9]'; }
-paste <(numbers cpu.scores) <(numbers cuda.scores) | awk '
-  { d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5) { print "log-probabilities", $1, $2; bad = 1 } }
-  END { exit bad || NR < 30 }' || fail "other log-probabilities"
+near() {
+  paste <(numbers cpu.scores) <(numbers "$1") | awk '
+    { d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5) { print "log-probabilities", $1, $2; bad = 1 } }
+    END { exit bad || NR < 30 }' || fail "other log-probabilities: $1"
+}
+near cuda.scores
+
+# ---- a GPU for each rank ----
+on_gpus() { OT_SHIM_DEVICES=2 on_gpu "$@" --ranks 2 --device cuda; }
+on_gpus score model texts --pp 2 | cmp - cuda.scores || fail "stages have other bits than one GPU"
+on_gpus score model texts >tp.scores
+! cmp -s tp.scores cuda.scores || fail "tp has the bits of one GPU: not sharded"
+near tp.scores
+on_gpus sample model --prompt "$prompt" --temperature 0 --max-tokens 20 --json | cmp - cpu.json ||
+  fail "GPUs continue a prompt with other tokens"
+OT_SHIM_DEVICES=2 OT_SHIM_NCCL=none expect 3 'NCCL is not found' on_gpu score model texts --ranks 2 --device cuda
+
+# A run evaluates itself on its GPUs, each with a share or as stages: the figures of `score` on one.
+printf '%s\n' '{"text": "Licensed under"}' '{"text": "the Apache License"}' '{"text": "Version 2.0"}' >held.jsonl
+for stages in 1 2; do
+  run=(train run.yaml --ranks 2 --set device=cuda --set batch.micro_batch_size=8 --set steps=1
+    --set evaluate="{stages: $stages, tasks: {held: held.jsonl}}" --set output=run$stages)
+  OT_SHIM_DEVICES=2 on_gpu "${run[@]}" --dry-run >/dev/null 2>out || fail "dry run: $(cat out)"
+  grep -Eq "^evaluation: .* on (one rank of each GPU|each GPU, in pipelines of 2 ranks)$" out || fail "where: $(cat out)"
+  OT_SHIM_DEVICES=2 on_gpu "${run[@]}" >/dev/null 2>out || fail "stages $stages: $(cat out)"
+  on_gpu score run$stages --device cuda --tasks held.jsonl | grep -o '"bits_per_byte":[0-9.]*' >score
+  grep '"step":1,"evaluate/held/bits_per_byte"' run$stages/metrics.jsonl | sed 's,evaluate/held/,,' |
+    grep -o '"bits_per_byte":[0-9.]*' | cmp - score || fail "stages $stages: other figures than score"
+done
 
 # ---- audits ----
 on_gpu audit causality run.yaml --device cuda >out || fail "causality: $(cat out)"

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "ops/head.h"
 #include "support/op_case.h"
 
 typedef struct shape {
@@ -265,6 +266,47 @@ static void scores_are_log_probabilities_and_the_first_largest_logit(void **stat
   ot_case_destroy(&c);
 }
 
+static ot_shard_score shard_of(const ot_case *c, int64_t r) {
+  return (ot_shard_score){ot_case_get(&c->out[0], r), ot_case_get(&c->out[2], r),
+                          ot_case_get(&c->out[3], r), (int32_t)ot_case_get(&c->out[1], r)};
+}
+
+// Creates the case of rows [first, first + V) of the vocabulary of `whole`.
+static ot_case create_shard(const ot_case *whole, shape s, int64_t first, int64_t V) {
+  ot_case c = head_case(OT_OP_HEAD_SCORE, (shape){s.R, s.C, V, s.chunk_rows, s.soft_cap});
+  c.attributes.first_vocab = first;
+  c.types.out[2] = c.types.out[3] = ot_type_vector(OT_F64, s.R);
+  ot_case_create(&c);
+  for (int64_t k = 0; k < s.R * s.C; k++) ot_case_set(&c.in[0], k, ot_case_get(&whole->in[0], k));
+  for (int64_t k = 0; k < V * s.C; k++)
+    ot_case_set(&c.in[1], k, ot_case_get(&whole->in[1], first * s.C + k));
+  for (int64_t r = 0; r < s.R; r++) ot_case_set(&c.in[2], r, ot_case_get(&whole->in[2], r));
+  return c;
+}
+
+static void scores_of_shards_join_to_those_of_the_whole_vocabulary(void **state) {
+  (void)state;
+  for (int i = 1; i < NUM_SHAPES; i++) {
+    const shape s = shapes[i];
+    ot_case whole = head_case(OT_OP_HEAD_SCORE, s);
+    whole.types.out[2] = ot_type_vector(OT_F64, s.R);
+    create(&whole, s);
+    ot_case_run(&whole);
+    ot_case shard[] = {create_shard(&whole, s, 0, 5), create_shard(&whole, s, 5, s.V - 5)};
+    for (int k = 0; k < 2; k++) ot_case_run(&shard[k]);
+    for (int64_t r = 0; r < s.R; r++) {
+      const ot_shard_score parts[] = {shard_of(&shard[0], r), shard_of(&shard[1], r)};
+      const ot_row_score joined = ot_head_join_scores(parts, 2);
+      if (ot_case_get(&whole.in[2], r) < 0) continue;
+      assert_true(fabs(joined.logprob - ot_case_get(&whole.out[0], r)) < 1e-12);
+      assert_true(fabs(joined.best - ot_case_get(&whole.out[2], r)) < 1e-12);
+      assert_int_equal(joined.greedy, (int32_t)ot_case_get(&whole.out[1], r));
+    }
+    for (int k = 0; k < 2; k++) ot_case_destroy(&shard[k]);
+    ot_case_destroy(&whole);
+  }
+}
+
 static void logits_are_products_of_rows(void **state) {
   (void)state;
   for (int i = 0; i < NUM_SHAPES; i++) {
@@ -307,6 +349,7 @@ int main(void) {
       cmocka_unit_test(works_without_a_weight_gradient),
       cmocka_unit_test(evaluation_adds_nats_and_counts_unmasked_rows),
       cmocka_unit_test(scores_are_log_probabilities_and_the_first_largest_logit),
+      cmocka_unit_test(scores_of_shards_join_to_those_of_the_whole_vocabulary),
       cmocka_unit_test(logits_are_products_of_rows),
       cmocka_unit_test(large_logits_do_not_overflow),
   };

@@ -2,7 +2,9 @@
 // run: any machine; OT_TESTS=full: every kind of layer in float64, too. The inference engine on a
 // model that is sharded over ranks: scores and texts are those of one rank, up to rounding, for
 // every kind of layer; on given ranks they do not depend on the load, in not one bit; a rank that
-// fails ends all. Ranks are threads and report errors as a status; the test's thread asserts.
+// fails ends all. Ranks are threads and report errors as a status; the test's thread asserts. With
+// OT_TEST_DEVICE=cuda, ranks with a GPU each: scores and texts of the CPU; OT_TESTS=full: every
+// kind of layer, and ranks that share a GPU, too.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +18,7 @@
 #include "base/rng.h"
 #include "runtime/inference.h"
 #include "support/arena_fixture.h"
+#include "support/op_device.h"
 #include "support/rank_case_models.h"
 
 enum { SEQUENCES = 7, MOST = 64, PROMPT = 40, MADE = 12 };
@@ -64,6 +67,7 @@ static ot_status add(ot_inference *engine, int i, result *to) {
 typedef struct setting {
   ot_model model;
   ot_dtype dtype;
+  ot_backend backend;
   int ranks, pp, ep, etp;
   ot_inference_shape shape;
   bool alone;    // one sequence after the other
@@ -112,6 +116,7 @@ static ot_status run_rank(ot_comm *comm, void *context) {
   ot_runtime_request request = {.model = &s->model,
                                 .compute = s->dtype,
                                 .storage = s->dtype,
+                                .backend = s->backend,
                                 .threads = 1,
                                 .mesh = s->ranks > 1 ? &mesh : NULL,
                                 .rank = ot_comm_rank(comm),
@@ -189,6 +194,8 @@ static void compare(setting one_rank, const result *expected, sharding shards, d
   }
 }
 
+static bool is_full(void) { return getenv("OT_TESTS") && strcmp(getenv("OT_TESTS"), "full") == 0; }
+
 static void ranks_score_and_generate_as_one_does(void **state) {
   (void)state;
   static const sharding meshes[] = {{2, 1, 1, 1}, {4, 1, 1, 1}, {2, 1, 2, 1},
@@ -196,8 +203,7 @@ static void ranks_score_and_generate_as_one_does(void **state) {
   for (int i = 0; i < 2 * RANK_MODELS; i++) {
     const rank_model_kind kind = (rank_model_kind)(i / 2);
     const ot_dtype dtype = i % 2 == 0 ? OT_F32 : OT_F64;
-    const bool full = getenv("OT_TESTS") && strcmp(getenv("OT_TESTS"), "full") == 0;
-    if (kind == RANK_DROPOUT || (dtype == OT_F64 && i % 3 != 0 && !full)) continue;
+    if (kind == RANK_DROPOUT || (dtype == OT_F64 && i % 3 != 0 && !is_full())) continue;
     setting alone = {.model = model_of(kind), .dtype = dtype, .ranks = 1, .shape = one};
     const result *const expected = run(&alone);
     for (int m = 0; m < OT_COUNT(meshes); m++) {
@@ -249,11 +255,45 @@ static void a_rank_that_fails_ends_all(void **state) {
   }
 }
 
+// ---- GPUs ----
+
+enum { GPUS = 4 };
+
+// Stages have the bits of one GPU; tp rounds in another way.
+static void compare_on_gpus(rank_model_kind kind, ot_dtype dtype) {
+  static const sharding meshes[] = {{4, 2, 1, 1}, {2, 2, 1, 1}, {2, 1, 2, 1}, {3, 3, 1, 1}};
+  setting on_cpu = {.model = model_of(kind), .dtype = dtype, .ranks = 1, .shape = one};
+  setting on_gpu = on_cpu;
+  on_gpu.backend = OT_BACKEND_CUDA;
+  const result *const expected = run(&on_cpu), *const same = run(&on_gpu);
+  assert_true(largest_difference(expected, same) > 0);  // not the CPU's
+  for (int m = 0; m < (is_full() ? OT_COUNT(meshes) : 2); m++) {
+    if (meshes[m].ep > 1 && on_cpu.model.moe.num_experts == 0) continue;
+    compare(on_gpu, expected, meshes[m], dtype == OT_F64 ? 1e-12 : 1e-5);
+    if (meshes[m].pp == meshes[m].ranks) compare(on_gpu, same, meshes[m], 0);
+  }
+}
+
+static void gpus_score_and_generate_as_one_rank_on_the_cpu(void **state) {
+  (void)state;
+  for (int gpus = is_full() ? 1 : GPUS; gpus <= GPUS; gpus += GPUS - 1) {
+    if (op_device_set_count(gpus) != gpus) skip();
+    for (int kind = 0; kind < RANK_MODELS; kind++) {
+      if (kind == RANK_DROPOUT || !(kind == RANK_LLAMA || is_full())) continue;
+      compare_on_gpus((rank_model_kind)kind, OT_F32);
+      if (is_full()) compare_on_gpus((rank_model_kind)kind, OT_F64);
+    }
+  }
+}
+
 int main(void) {
+  const struct CMUnitTest gpus[] = {cmocka_unit_test_setup_teardown(
+      gpus_score_and_generate_as_one_rank_on_the_cpu, begin, finish)};
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(ranks_score_and_generate_as_one_does, begin, finish),
       cmocka_unit_test_setup_teardown(bits_do_not_depend_on_the_load, begin, finish),
       cmocka_unit_test_setup_teardown(a_rank_that_fails_ends_all, begin, finish),
   };
+  if (op_device_backend() != OT_BACKEND_CPU) return cmocka_run_group_tests(gpus, NULL, NULL);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

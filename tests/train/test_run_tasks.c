@@ -19,10 +19,10 @@ static ot_run_tasks_engines place(const ot_run *run, int64_t left_bytes) {
   static ot_text_task task = {.num_sequences = 4, .positions = 40};
   const ot_run_tasks tasks = {.count = 1, .task = &task};
   const ot_run_tasks_ranks ranks = {.count = RANKS,
-                                    .local = LOCAL,
+                                    .sharing = LOCAL,
                                     .threads = 1,
                                     .training_bytes = TRAINING,
-                                    .machine_bytes = LOCAL * TRAINING + left_bytes};
+                                    .memory_bytes = LOCAL * TRAINING + left_bytes};
   ot_run_tasks_engines engines;
   assert_int_equal(ot_run_tasks_place(run, &tasks, &ranks, &arena, &engines), OT_OK);
   return engines;
@@ -77,7 +77,7 @@ static double seconds_of(const ot_run *run, int count, int local, int stages, in
   const ot_run_tasks tasks = {.count = 1, .task = &task};
   ot_run asked = *run;
   asked.evaluate.stages = stages;
-  const ot_run_tasks_ranks ranks = {.count = count, .local = local, .threads = 1};
+  const ot_run_tasks_ranks ranks = {.count = count, .sharing = local, .threads = 1};
   ot_cluster cluster = {.num_devices = count,
                         .device = {.other_flops_per_s = 0x1p200,
                                    .memory_bytes_per_s = 0x1p200,

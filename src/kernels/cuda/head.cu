@@ -152,21 +152,34 @@ __device__ int32_t lowest_of(const R *row, int64_t V, R cap, R value, int64_t la
   return found;
 }
 
-// The lowest id with the largest logit, -1 when there is none; best may be null.
+// What head_score gives; best may be null. With `sum`, of a shard of the vocabulary (ops/head.h).
+struct row_scores {
+  double *logprob;
+  int32_t *greedy;
+  double *best, *sum;
+  int64_t first_vocab;
+};
+
+// The lowest id with the largest logit, -1 when there is none.
 template <class R>
-__global__ void __launch_bounds__(THREADS)
-    score_kernel(chunk_logits<R> c, double *logprob, int32_t *greedy, double *best) {
+__global__ void __launch_bounds__(THREADS) score_kernel(chunk_logits<R> c, row_scores to) {
   __shared__ double parts[THREADS / 32];
   __shared__ R most[THREADS / 32];
-  const int64_t r = blockIdx.x;
+  const int64_t r = blockIdx.x, target = c.targets[r] - to.first_vocab;
   const R *const row = c.logits + r * c.stride;
-  const int32_t target = c.targets[r];
+  const bool mine = target >= 0 && target < c.V;
   const row_statistics<R> s = read_row(c, row, parts, most);
   const int32_t lowest = lowest_of(row, c.V, (R)c.cap, s.largest, -1);
   if (threadIdx.x > 0) return;
-  logprob[r] = target < 0 ? 0 : -nats_of(c, row, target, s);
-  greedy[r] = lowest == INT32_MAX ? -1 : lowest;
-  if (best) best[r] = -log(s.sum);
+  to.greedy[r] = lowest == INT32_MAX ? -1 : lowest + (int32_t)to.first_vocab;
+  if (!to.sum) {
+    to.logprob[r] = mine ? -nats_of(c, row, (int32_t)target, s) : 0;
+    if (to.best) to.best[r] = -log(s.sum);
+    return;
+  }
+  to.logprob[r] = mine ? (double)ot_capped_logit(row[target], (R)c.cap) : -INFINITY;
+  to.best[r] = (double)s.largest;
+  to.sum[r] = s.sum;
 }
 
 // ---- draws ----
@@ -534,12 +547,12 @@ template <class R>
 void head_score(const ot_kernel_call *call) {
   const head<R> h(call, OT_OP_HEAD_SCORE);
   for (int64_t first = 0; first < h.rows; first += h.layout.chunk) {
-    const int64_t n = h.chunk_rows(first);
-    const chunk_logits<R> c = h.chunk(first, n);
-    double *const best = (double *)call->out[2].data;
-    OT_LAUNCH(score_kernel<R>, (unsigned)n, THREADS, 0, ot_cuda_stream_of(call), c,
-              (double *)call->out[0].data + first, (int32_t *)call->out[1].data + first,
-              best ? best + first : nullptr);
+    const unsigned n = (unsigned)h.chunk_rows(first);
+    double *const best = (double *)call->out[2].data, *const sum = (double *)call->out[3].data;
+    const row_scores to = {(double *)call->out[0].data + first,
+                           (int32_t *)call->out[1].data + first, best ? best + first : nullptr,
+                           sum ? sum + first : nullptr, call->attributes->first_vocab};
+    OT_LAUNCH(score_kernel<R>, n, THREADS, 0, ot_cuda_stream_of(call), h.chunk(first, n), to);
   }
 }
 
