@@ -67,3 +67,12 @@ void *ot_arena_grow(ot_arena *arena, void *array, int64_t count, int64_t *capaci
   *capacity = larger;
   return grown;
 }
+
+void *ot_stable_list_add(ot_arena *arena, ot_stable_list *list) {
+  if (list->count == list->made * OT_LIST_PIECE) {
+    list->piece =
+        ot_arena_grow(arena, list->piece, list->made, &list->capacity, sizeof *list->piece);
+    list->piece[list->made++] = ot_arena_array(arena, OT_LIST_PIECE, list->size);
+  }
+  return ot_stable_list_at(list, list->count++);
+}

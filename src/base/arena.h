@@ -36,6 +36,23 @@ char *ot_arena_text(ot_arena *arena, const char *text, int64_t length);
 char *ot_arena_format(ot_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+// A list that grows without moving its elements: in pieces of OT_LIST_PIECE, of which none is lost.
+enum { OT_LIST_PIECE = 1 << 11 };
+
+typedef struct ot_stable_list {
+  int64_t size;  // bytes of an element
+  int64_t count, made, capacity;
+  unsigned char **piece;  // [made], of `capacity`
+} ot_stable_list;
+
+static inline void *ot_stable_list_at(const ot_stable_list *list, int64_t index) {
+  return list->piece[index / OT_LIST_PIECE] + index % OT_LIST_PIECE * list->size;
+}
+
+// Adds an element, whose bytes are those of the last one removed there, or zero; `count` is
+// updated.
+void *ot_stable_list_add(ot_arena *arena, ot_stable_list *list);
+
 // Returns `array` [capacity] of `size`-byte elements, grown so that one more than `count` fits. The
 // old array stays valid; `capacity` is updated. Amortised cost of doubling.
 void *ot_arena_grow(ot_arena *arena, void *array, int64_t count, int64_t *capacity, int64_t size);

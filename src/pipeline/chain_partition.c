@@ -85,7 +85,8 @@ static void fill(const cutter *c, const table *t, int k, int i, int64_t bound) {
   *best = IMPOSSIBLE;
   for (int j = i - 1; j >= k - 1; j--) {
     const int64_t cost = cost_between(c, j, i);
-    if (bound >= 0 && cost > bound) break;
+    // Earlier starts cost more, and chunks before them no less.
+    if (bound >= 0 ? cost > bound : cost >= *best) break;
     if (before[j] == IMPOSSIBLE) continue;
     const int64_t larger = cost > before[j] ? cost : before[j];
     const int64_t value = bound >= 0 ? before[j] + cost * cost : larger;

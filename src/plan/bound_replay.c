@@ -10,7 +10,7 @@ static ot_status replay_work(ot_estimator *e, const ot_candidate *candidate, dou
   OT_TRY(ot_stage_partition_find(e, candidate, &request.cut));
   request.stages = &request.cut->stages;
   OT_TRY(ot_flow_find(e, candidate, request.stages, &request.flow));
-  ot_arena scratch = ot_arena_pool_begin(&e->steps);
+  ot_arena scratch = ot_arena_pool_begin(&e->scratch);
   OT_TRY(ot_replay_find_places(&request, true, &scratch));
   ot_replay_outline(&request, &scratch);
   request.outlines = NULL;

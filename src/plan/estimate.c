@@ -51,7 +51,7 @@ static ot_status build_pool(const ot_job *job, int pool, ot_estimator **pools, o
   e->pool = pool;
   e->pools = pools;
   e->num_pools = ot_cluster_pools(job->cluster);
-  e->scratch.parent = e->steps.parent = arena;
+  e->scratch.parent = arena;
   e->ends = ot_arena_array(arena, 1, sizeof *e->ends);
   e->framework = ot_framework_of(job->engine);
   pools[pool] = e;
@@ -97,9 +97,10 @@ ot_status ot_replay_find_places(ot_replay_request *r, bool works, ot_arena *aren
   return OT_OK;
 }
 
-// Prepares the replay and the memory estimate of `micro_batches` of `candidate`.
-static ot_status prepare_some(ot_estimator *e, const ot_candidate *candidate, int64_t micro_batches,
-                              ot_arena *arena, ot_replay_request *request) {
+// Finds what the replay and the memory estimate of `micro_batches` of `candidate` need; temporaries
+// are in the estimator's scratch.
+static ot_status find_input(ot_estimator *e, const ot_candidate *candidate, int64_t micro_batches,
+                            ot_replay_request *request) {
   ot_prices *prices;
   *request = (ot_replay_request){.estimator = e, .candidate = candidate};
   OT_TRY(ot_prices_find(e, candidate, &prices));
@@ -109,7 +110,12 @@ static ot_status prepare_some(ot_estimator *e, const ot_candidate *candidate, in
   request->stages = &request->cut->stages;
   ot_candidate some = *candidate;
   some.micro_batches = micro_batches;
-  OT_TRY(ot_flow_find(e, &some, request->stages, &request->flow));
+  return ot_flow_find(e, &some, request->stages, &request->flow);
+}
+
+// Prepares the replay and the memory estimate, once the input is found: only then may `arena` be
+// the estimator's scratch.
+static ot_status prepare_input(ot_replay_request *request, ot_arena *arena) {
   OT_TRY(ot_replay_find_places(request, false, arena));
   ot_replay_outline(request, arena);
   return OT_OK;
@@ -126,13 +132,14 @@ static ot_status candidate_in(ot_estimator *e, const ot_candidate *candidate, in
   return OT_OK;
 }
 
-// The same for all micro-batches; with replicas in several pools, those of the first. `own` and
-// `request` live as long as `arena`.
-static ot_status prepare(ot_estimator *e, const ot_candidate *candidate, ot_arena *arena,
-                         ot_replay_request *request) {
-  ot_candidate *const own = ot_arena_array(arena, 1, sizeof *own);
+// Finds and prepares all micro-batches of `own`, the candidate as the first pool replays it, in
+// `scratch`, an arena of the estimator's scratch.
+static ot_status prepare(ot_estimator *e, const ot_candidate *candidate, ot_candidate *own,
+                         ot_arena *scratch, ot_replay_request *request) {
   OT_TRY(candidate_in(e, candidate, 0, own));
-  return prepare_some(e, own, own->micro_batches, arena, request);
+  OT_TRY(find_input(e, own, own->micro_batches, request));
+  *scratch = ot_arena_pool_begin(&e->scratch);
+  return prepare_input(request, scratch);
 }
 
 // Whether the first PLAYED micro-batches represent all.
@@ -274,28 +281,33 @@ static void extend(ot_stage_replay *replay, const ot_stage_replay *more, double 
 typedef struct part {
   ot_candidate candidate;  // with the micro-batches of this part's replicas
   bool periodic;
-  ot_replay_request request;
+  ot_replay_request request;   // of all micro-batches, or of REPLAYED
+  ot_replay_request more;      // periodic: of REPLAYED_MORE more
   ot_memory_estimate *memory;  // [stages]
   ot_stage_replay *replays;    // [stages]
 } part;
 
-static ot_status begin_part(ot_estimator *e, part *p, ot_arena *arena) {
+static ot_status find_part(ot_estimator *e, part *p) {
   OT_TRY(is_periodic(e, &p->candidate, &p->periodic));
-  const int64_t micro_batches = p->periodic ? REPLAYED : p->candidate.micro_batches;
-  OT_TRY(prepare_some(e, &p->candidate, micro_batches, arena, &p->request));
+  if (!p->periodic) return find_input(e, &p->candidate, p->candidate.micro_batches, &p->request);
+  OT_TRY(find_input(e, &p->candidate, REPLAYED + REPLAYED_MORE, &p->more));
+  return find_input(e, &p->candidate, REPLAYED, &p->request);
+}
+
+static ot_status begin_part(part *p, ot_arena *arena) {
+  OT_TRY(prepare_input(&p->request, arena));
   p->memory = ot_arena_array(arena, p->request.stages->num_ranks, sizeof *p->memory);
   find_memory(&p->request, arena, p->memory);
   return OT_OK;
 }
 
-static ot_status replay_part(ot_estimator *e, part *p, ot_arena *arena) {
+static ot_status replay_part(part *p, ot_arena *arena) {
   p->replays = ot_arena_array(arena, p->request.stages->num_ranks, sizeof *p->replays);
   OT_TRY(ot_step_replay(&p->request, arena, p->replays));
   if (!p->periodic) return OT_OK;
-  ot_replay_request more;
   ot_stage_replay longer;
-  OT_TRY(prepare_some(e, &p->candidate, REPLAYED + REPLAYED_MORE, arena, &more));
-  OT_TRY(ot_step_replay(&more, arena, &longer));
+  OT_TRY(prepare_input(&p->more, arena));
+  OT_TRY(ot_step_replay(&p->more, arena, &longer));
   extend(p->replays, &longer, (double)(p->candidate.micro_batches - REPLAYED));
   return OT_OK;
 }
@@ -379,20 +391,21 @@ static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool a
                           ot_estimate *out) {
   part parts[OT_MAX_POOLS];
   const int num_parts = candidate->crosses == OT_CROSSES_DP ? e->num_pools : 1;
-  ot_arena scratch = ot_arena_pool_begin(&e->steps);
   bool periodic = false;
   double met_s = 0;
   for (int i = 0; i < num_parts; i++) {
     OT_TRY(candidate_in(e, candidate, i, &parts[i].candidate));
-    OT_TRY(begin_part(e->pools[i], &parts[i], &scratch));
+    OT_TRY(find_part(e->pools[i], &parts[i]));
     periodic = periodic || parts[i].periodic;
   }
+  ot_arena scratch = ot_arena_pool_begin(&e->scratch);
+  for (int i = 0; i < num_parts; i++) OT_TRY(begin_part(&parts[i], &scratch));
   take_fullest(parts, num_parts, out);
   take_teacher(e, parts, out);
   tell_pools(e, parts, out);
   if (!out->fits && !always && !periodic) return OT_OK;
   for (int i = 0; i < num_parts; i++) {
-    OT_TRY(replay_part(e->pools[i], &parts[i], &scratch));
+    OT_TRY(replay_part(&parts[i], &scratch));
     met_s = ot_larger(met_s, parts[i].replays[0].met_s);
   }
   for (int i = 0; i < num_parts; i++) wait_until(e->pools[i], met_s, &parts[i]);
@@ -458,9 +471,10 @@ ot_status ot_estimate_chunks(ot_estimator *estimator, const ot_candidate *candid
 
 ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_stage_estimate **out) {
+  ot_candidate own;
+  ot_arena scratch;
   ot_replay_request request;
-  ot_arena scratch = ot_arena_pool_begin(&estimator->steps);
-  OT_TRY(prepare(estimator, candidate, &scratch, &request));
+  OT_TRY(prepare(estimator, candidate, &own, &scratch, &request));
   const ot_stages *const stages = request.stages;
   *out = ot_arena_array(arena, stages->num_ranks, sizeof **out);
   for (int chunk = stages->num_chunks - 1; chunk >= 0; chunk--) {
@@ -490,9 +504,10 @@ static void add_work(const ot_phase_price *price, ot_work_estimate *out) {
 
 ot_status ot_estimate_chunk_works(ot_estimator *estimator, const ot_candidate *candidate,
                                   ot_arena *arena, ot_chunk_estimate **out, int *num_chunks) {
+  ot_candidate own;
+  ot_arena scratch;
   ot_replay_request request;
-  ot_arena scratch = ot_arena_pool_begin(&estimator->steps);
-  OT_TRY(prepare(estimator, candidate, &scratch, &request));
+  OT_TRY(prepare(estimator, candidate, &own, &scratch, &request));
   const ot_stages *const stages = request.stages;
   *num_chunks = stages->num_chunks;
   *out = ot_arena_array(arena, stages->num_chunks, sizeof **out);
@@ -515,9 +530,10 @@ ot_status ot_estimate_chunk_works(ot_estimator *estimator, const ot_candidate *c
 
 ot_status ot_estimate_replay(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_replayed_step *out) {
+  ot_candidate own;
+  ot_arena scratch;
   ot_replay_request request;
-  ot_arena scratch = ot_arena_pool_begin(&estimator->steps);
-  OT_TRY(prepare(estimator, candidate, &scratch, &request));
+  OT_TRY(prepare(estimator, candidate, &own, &scratch, &request));
   const int64_t room = request.flow->num_actions + request.flow->num_ranks;
   *out = (ot_replayed_step){.actions = ot_arena_array(arena, room, sizeof *out->actions)};
   request.replayed = out;

@@ -4,7 +4,8 @@
 #include "base/status.h"
 #include "plan/estimator.h"
 
-enum { RING_BYTES = 1 << 24, LEAST_FLOWS = 4 };
+// A third of the ring is free next to two flows of a third, wherever these are.
+enum { RING_BYTES = 1 << 24, LEAST_FLOWS = 3 };
 
 struct ot_cached_flow {
   ot_pipeline kind;

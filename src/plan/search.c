@@ -61,9 +61,8 @@ typedef struct searcher {
   ot_arena *kept;   // of its result
   ot_estimator *estimator;
   ot_space space;
-  bool by_memory;  // minimises memory instead of step time
-  int64_t count, capacity;
-  node *heap;  // [count]
+  bool by_memory;       // minimises memory instead of step time
+  ot_stable_list heap;  // of nodes
   ot_search *out;
   int64_t too_large;             // candidates rejected by a memory bound
   degrees *degrees;              // [space.num_degrees]
@@ -90,45 +89,50 @@ static bool is_before(const searcher *s, const node *a, const node *b) {
   return order_of(a) < order_of(b);
 }
 
+static node *node_at(const searcher *s, int64_t i) { return ot_stable_list_at(&s->heap, i); }
+
 static void push(searcher *s, const node *n) {
-  s->heap = ot_arena_grow(s->arena, s->heap, s->count, &s->capacity, sizeof(node));
-  int64_t i = s->count++;
-  for (; i > 0 && is_before(s, n, &s->heap[(i - 1) / 2]); i = (i - 1) / 2) {
-    s->heap[i] = s->heap[(i - 1) / 2];
+  ot_stable_list_add(s->arena, &s->heap);
+  int64_t i = s->heap.count - 1;
+  for (; i > 0 && is_before(s, n, node_at(s, (i - 1) / 2)); i = (i - 1) / 2) {
+    *node_at(s, i) = *node_at(s, (i - 1) / 2);
   }
-  s->heap[i] = *n;
+  *node_at(s, i) = *n;
 }
 
 static node pop(searcher *s) {
-  const node first = s->heap[0], last = s->heap[--s->count];
+  const node first = *node_at(s, 0), last = *node_at(s, --s->heap.count);
   int64_t i = 0;
-  for (int64_t child = 1; child < s->count; child = 2 * i + 1) {
-    if (child + 1 < s->count && is_before(s, &s->heap[child + 1], &s->heap[child])) child++;
-    if (!is_before(s, &s->heap[child], &last)) break;
-    s->heap[i] = s->heap[child];
+  for (int64_t child = 1; child < s->heap.count; child = 2 * i + 1) {
+    const node *next = node_at(s, child);
+    if (child + 1 < s->heap.count && is_before(s, node_at(s, child + 1), next)) {
+      next = node_at(s, ++child);
+    }
+    if (!is_before(s, next, &last)) break;
+    *node_at(s, i) = *next;
     i = child;
   }
-  if (s->count > 0) s->heap[i] = last;
+  if (s->heap.count > 0) *node_at(s, i) = last;
   return first;
 }
 
 // ---- nodes ----
 
 static ot_candidate candidate_of(const searcher *s, const node *n) {
-  const ot_space_group *const group = &s->space.groups[n->group];
+  const ot_space_group *const group = ot_space_group_at(&s->space, n->group);
   return ot_space_candidate(group, group->orders[n->order], group->shards[n->shard],
                             s->space.recompute[n->recompute]);
 }
 
 static const ot_shard_choice *shard_of(const searcher *s, const node *n) {
-  return &s->space.groups[n->group].shards[n->shard];
+  return &ot_space_group_at(&s->space, n->group)->shards[n->shard];
 }
 
 // Whether `n` also covers sharding choice `index`.
 static bool stands_for(const searcher *s, const node *n, int index) {
   if (n->kind == NODE_GROUP) return true;
   if (n->kind == NODE_CANDIDATE) return index == n->shard;
-  return s->space.groups[n->group].shards[index].zero == shard_of(s, n)->zero;
+  return ot_space_group_at(&s->space, n->group)->shards[index].zero == shard_of(s, n)->zero;
 }
 
 static bool is_split(const ot_space_group *group, int order) {
@@ -137,14 +141,14 @@ static bool is_split(const ot_space_group *group, int order) {
 
 // Whether `n` also covers pipeline schedule `index`.
 static bool stands_for_order(const searcher *s, const node *n, int index) {
-  const ot_space_group *const group = &s->space.groups[n->group];
+  const ot_space_group *const group = ot_space_group_at(&s->space, n->group);
   if (n->kind > NODE_KIND_BLOCK) return index == n->order;
   if (n->kind <= NODE_GROUP_ZERO) return is_split(group, index) == is_split(group, n->order);
   return group->orders[index].pipeline == group->orders[n->order].pipeline;
 }
 
 static int64_t count_candidates(const searcher *s, const node *n) {
-  const ot_space_group *const group = &s->space.groups[n->group];
+  const ot_space_group *const group = ot_space_group_at(&s->space, n->group);
   int64_t shards = 0, orders = 0;
   for (int i = 0; i < group->num_shards; i++) shards += stands_for(s, n, i);
   for (int i = 0; i < group->num_orders; i++) orders += stands_for_order(s, n, i);
@@ -152,7 +156,7 @@ static int64_t count_candidates(const searcher *s, const node *n) {
 }
 
 static degrees *degrees_of(const searcher *s, const node *n) {
-  return &s->degrees[s->space.groups[n->group].degrees];
+  return &s->degrees[ot_space_group_at(&s->space, n->group)->degrees];
 }
 
 // Later choices need fewer bytes: the highest ZeRO stage over the most ranks is the last.
@@ -274,7 +278,7 @@ static ot_status find_shards(searcher *s, const ot_space_group *group) {
 
 // Adds two nodes: the schedules that split the backward, and the others.
 static ot_status add_group(searcher *s, int group_index) {
-  const ot_space_group *const group = &s->space.groups[group_index];
+  const ot_space_group *const group = ot_space_group_at(&s->space, group_index);
   node n = {.group = group_index, .shard = (int16_t)(group->num_shards - 1), .kind = NODE_GROUP};
   for (int r = 0; r < s->space.num_recomputes; r++) {
     bool added[2] = {false};
@@ -291,7 +295,7 @@ static ot_status add_group(searcher *s, int group_index) {
 
 // Adds each of the schedules that `from` covers, or the first of each kind of schedule.
 static ot_status add_orders(searcher *s, const node *from, node_kind kind) {
-  const ot_space_group *const group = &s->space.groups[from->group];
+  const ot_space_group *const group = ot_space_group_at(&s->space, from->group);
   ot_pipeline before = OT_PIPELINES;
   for (int i = 0; i < group->num_orders; i++) {
     node n = *from;
@@ -309,9 +313,9 @@ static ot_status add_orders(searcher *s, const node *from, node_kind kind) {
 }
 
 static ot_status add_groups(searcher *s) {
-  s->count = 0;
-  for (int64_t i = 0; i < s->space.num_groups; i++) {
-    OT_TRY(find_shards(s, &s->space.groups[i]));
+  s->heap.count = 0;
+  for (int64_t i = 0; i < s->space.groups.count; i++) {
+    OT_TRY(find_shards(s, ot_space_group_at(&s->space, i)));
     OT_TRY(add_group(s, (int)i));
   }
   return OT_OK;
@@ -319,7 +323,7 @@ static ot_status add_groups(searcher *s) {
 
 // Adds each ZeRO stage, represented by its last sharding choice.
 static ot_status add_zeros(searcher *s, const node *from) {
-  const ot_space_group *const group = &s->space.groups[from->group];
+  const ot_space_group *const group = ot_space_group_at(&s->space, from->group);
   for (int i = 0; i < group->num_shards; i++) {
     node n = *from;
     if (i + 1 < group->num_shards && group->shards[i + 1].zero == group->shards[i].zero) continue;
@@ -331,7 +335,7 @@ static ot_status add_zeros(searcher *s, const node *from) {
 }
 
 static ot_status add_candidates(searcher *s, const node *from) {
-  for (int i = 0; i < s->space.groups[from->group].num_shards; i++) {
+  for (int i = 0; i < ot_space_group_at(&s->space, from->group)->num_shards; i++) {
     node n = *from;
     if (!stands_for(s, from, i)) continue;
     n.kind = NODE_CANDIDATE;
@@ -448,7 +452,7 @@ static void tell_progress(const searcher *s, int64_t nodes) {
 
 static ot_status run(searcher *s) {
   OT_TRY(add_groups(s));
-  for (int64_t nodes = 1; s->count > 0 && !is_done(s, &s->heap[0]); nodes++) {
+  for (int64_t nodes = 1; s->heap.count > 0 && !is_done(s, node_at(s, 0)); nodes++) {
     node n = pop(s);
     tell_progress(s, nodes);
     if (is_beaten(s, &n)) continue;
@@ -487,7 +491,7 @@ static ot_status run(searcher *s) {
 static void keep_slower(searcher *s) {
   ot_search *const out = s->out;
   if (out->num_plans == 0) return;
-  while (s->count > 0 && s->told[OT_REJECTED_SLOWER] < KEPT_REJECTIONS) {
+  while (s->heap.count > 0 && s->told[OT_REJECTED_SLOWER] < KEPT_REJECTIONS) {
     const node n = pop(s);
     const double more_s = n.step_s - out->plans[out->num_plans - 1].step_s;
     keep_rejection(s, OT_REJECTED_SLOWER, &n,
@@ -557,7 +561,8 @@ static ot_status search(searcher *s) {
 ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_search *out) {
   OT_CHECK(request->top >= 1, OT_USAGE, "plan: top=%d; allowed: at least 1", request->top);
   ot_arena scratch;
-  searcher s = {.request = request, .arena = arena, .kept = arena, .out = out};
+  searcher s = {
+      .request = request, .arena = arena, .kept = arena, .heap.size = sizeof(node), .out = out};
   *out = (ot_search){0};
   if (request->scratch) {
     scratch = ot_arena_pool_begin(request->scratch);

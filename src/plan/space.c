@@ -28,7 +28,6 @@ typedef struct builder {
   const ot_job *job;
   ot_arena *arena;
   ot_space *space;
-  int64_t capacity;                       // of space->groups
   numbers devices;                        // of the number of devices
   numbers sequences;                      // of the global batch size
   numbers experts;                        // of the experts of a layer; only 1 if there are none
@@ -234,9 +233,7 @@ static shard_list list_shards(builder *b, const ot_candidate *base) {
 static void add_group(builder *b, const ot_candidate *base, const order_list *orders,
                       const shard_list *shards) {
   ot_space *const space = b->space;
-  space->groups = ot_arena_grow(b->arena, space->groups, space->num_groups, &b->capacity,
-                                sizeof(ot_space_group));
-  space->groups[space->num_groups++] = (ot_space_group){
+  *(ot_space_group *)ot_stable_list_add(b->arena, &space->groups) = (ot_space_group){
       .base = *base,
       .degrees = space->num_degrees,
       .num_orders = orders->count,
@@ -274,7 +271,7 @@ static void refuse_batch(builder *b, ot_candidate *base) {
 
 // All micro-batch sizes for one set of degrees; `pp_index`: index of pp among the divisors.
 static void add_sizes(builder *b, ot_candidate *base, int64_t pp_index) {
-  const int64_t given = b->job->given.micro_batch_size, before = b->space->num_groups;
+  const int64_t given = b->job->given.micro_batch_size, before = b->space->groups.count;
   shard_list shards = {0};
   bool any = false;
   for (int64_t i = 0; i < b->sequences.count; i++) {
@@ -286,7 +283,7 @@ static void add_sizes(builder *b, ot_candidate *base, int64_t pp_index) {
     any = true;
   }
   if (!any) refuse_batch(b, base);
-  b->space->num_degrees += b->space->num_groups > before;
+  b->space->num_degrees += b->space->groups.count > before;
 }
 
 // On a mixed cluster stages or replicas may be in different pools.
@@ -382,7 +379,7 @@ static void list_recomputes(const ot_job *job, ot_space *out) {
 }
 
 void ot_space_build(const ot_job *job, ot_arena *arena, ot_space *out) {
-  *out = (ot_space){0};
+  *out = (ot_space){.groups.size = sizeof(ot_space_group)};
   builder b = {.job = job, .arena = arena, .space = out};
   list_recomputes(job, out);
   b.devices = divisors_of(job->devices, arena);

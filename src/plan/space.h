@@ -64,9 +64,8 @@ typedef enum ot_space_part {
 enum { OT_MAX_REFUSALS = 3 };
 
 typedef struct ot_space {
-  int num_degrees;  // that groups have
-  int64_t num_groups;
-  ot_space_group *groups;  // [num_groups]
+  int num_degrees;        // that groups have
+  ot_stable_list groups;  // of ot_space_group
   int num_recomputes;
   ot_recompute_choice recompute[OT_MAX_RECOMPUTES];  // [num_recomputes] for every group
   int64_t num_candidates;                            // including rejected ones
@@ -74,6 +73,10 @@ typedef struct ot_space {
   int num_refusals[OT_PARTS];
   ot_refusal refusals[OT_PARTS][OT_MAX_REFUSALS];  // the first ones, each reason once
 } ot_space;
+
+static inline const ot_space_group *ot_space_group_at(const ot_space *space, int64_t index) {
+  return ot_stable_list_at(&space->groups, index);
+}
 
 // `job` must have passed its check. In `arena`.
 void ot_space_build(const ot_job *job, ot_arena *arena, ot_space *out);

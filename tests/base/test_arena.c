@@ -61,6 +61,29 @@ static void grown_arrays_keep_their_elements(void **state) {
   ot_heap_release(&heap);
 }
 
+static void lists_keep_their_elements_in_place(void **state) {
+  (void)state;
+  enum { COUNT = 3 * OT_LIST_PIECE + 1 };
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_stable_list list = {.size = sizeof(int64_t)};
+  int64_t *const first = ot_stable_list_add(&arena, &list);
+  for (int64_t i = 1; i < COUNT; i++) {
+    int64_t *const added = ot_stable_list_add(&arena, &list);
+    assert_int_equal(*added, 0);
+    *added = i;
+  }
+  assert_int_equal(list.count, COUNT);
+  assert_ptr_equal(ot_stable_list_at(&list, 0), first);
+  for (int64_t i = 0; i < COUNT; i++) {
+    assert_int_equal(*(int64_t *)ot_stable_list_at(&list, i), i);
+  }
+  list.count--;
+  assert_int_equal(*(int64_t *)ot_stable_list_add(&arena, &list), COUNT - 1);
+  assert_true(heap.bytes < 2 << 20);
+  ot_heap_release(&heap);
+}
+
 static void texts_are_copied_and_formatted(void **state) {
   (void)state;
   ot_heap heap = {0};
@@ -140,6 +163,7 @@ int main(void) {
       cmocka_unit_test(memory_of_a_dirty_source_is_zeroed),
       cmocka_unit_test(large_requests_get_their_own_block),
       cmocka_unit_test(grown_arrays_keep_their_elements),
+      cmocka_unit_test(lists_keep_their_elements_in_place),
       cmocka_unit_test(texts_are_copied_and_formatted),
       cmocka_unit_test(misuse_panics),
   };

@@ -342,8 +342,8 @@ typedef struct candidate_walk {
 } candidate_walk;
 
 static bool next_candidate(candidate_walk *w, ot_candidate *out) {
-  if (w->group == w->space->num_groups) return false;
-  const ot_space_group *const group = &w->space->groups[w->group];
+  if (w->group == w->space->groups.count) return false;
+  const ot_space_group *const group = ot_space_group_at(w->space, w->group);
   *out = ot_space_candidate(group, group->orders[w->order], group->shards[w->shard],
                             w->space->recompute[w->recompute]);
   if (++w->recompute < w->space->num_recomputes) return true;
