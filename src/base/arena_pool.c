@@ -6,11 +6,15 @@
 
 enum { LEAST_BYTES = 1 << 21, ALIGNMENT = 64 };
 
-static void take_more(ot_arena_pool *pool, int64_t bytes) {
+void ot_arena_pool_give(ot_arena_pool *pool, void *memory, int64_t bytes) {
   OT_ASSERT(pool->count < OT_POOL_BLOCKS);
-  pool->bytes[pool->count] = bytes > LEAST_BYTES ? bytes : LEAST_BYTES;
-  pool->block[pool->count] = ot_arena_take(pool->parent, pool->bytes[pool->count]);
-  pool->count++;
+  pool->bytes[pool->count] = bytes;
+  pool->block[pool->count++] = memory;
+}
+
+static void take_more(ot_arena_pool *pool, int64_t bytes) {
+  const int64_t taken = bytes > LEAST_BYTES ? bytes : LEAST_BYTES;
+  ot_arena_pool_give(pool, ot_arena_take(pool->parent, taken), taken);
 }
 
 static void *next_block(void *context, int64_t bytes) {

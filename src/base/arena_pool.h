@@ -18,3 +18,6 @@ typedef struct ot_arena_pool {
 // An arena over the blocks of `pool`, from the first one on: allocations of earlier arenas of the
 // pool are invalidated. pool->parent must be set.
 ot_arena ot_arena_pool_begin(ot_arena_pool *pool);
+
+// Adds `memory`, aligned as an arena's and valid as long as the pool, to its blocks.
+void ot_arena_pool_give(ot_arena_pool *pool, void *memory, int64_t bytes);

@@ -95,8 +95,10 @@ typedef struct ot_cached_flow ot_cached_flow;
 
 // The flows that were built last.
 typedef struct ot_flow_ring {
-  unsigned char *memory;  // [bytes] of the flows
-  int64_t bytes, next;    // next: end of the flow that was built last
+  unsigned char *memory;         // [bytes] of the flows
+  unsigned char *memory_before;  // [bytes_before] the smaller ring before this one
+  int64_t bytes_before;
+  int64_t bytes, next;  // next: end of the flow that was built last
   int64_t count, made, capacity;
   ot_cached_flow **list;   // [count], and others without memory up to `made`
   ot_cached_flow *latest;  // that was used last, or null

@@ -28,13 +28,20 @@ static bool overlaps(const ot_cached_flow *flow, int64_t first, int64_t end) {
   return flow->first < end && flow->end > first;
 }
 
-// Forgets all flows.
+// Forgets all flows; those in the ring before stay valid until the next time, when its memory
+// becomes scratch. Twice the bytes at least, so that all rings take at most twice those of the
+// last.
 static void enlarge(ot_estimator *e, int64_t bytes) {
   ot_flow_ring *const r = &e->flows;
-  r->bytes = bytes > RING_BYTES ? bytes : RING_BYTES;
+  const int64_t least = r->bytes > 0 ? 2 * r->bytes : RING_BYTES;
+  if (r->bytes_before > 0) ot_arena_pool_give(&e->scratch, r->memory_before, r->bytes_before);
+  r->memory_before = r->memory;
+  r->bytes_before = r->bytes;
+  r->bytes = bytes > least ? bytes : least;
   r->memory = ot_arena_take(e->arena, r->bytes);
   r->next = 0;
-  r->count = 0;
+  r->list = NULL;
+  r->count = r->made = r->capacity = 0;
   r->latest = NULL;
 }
 

@@ -42,10 +42,27 @@ static void pool_overhead_is_at_most_two(void **state) {
   ot_heap_release(&heap);
 }
 
+// Memory that a pool is given serves before it asks its parent for more.
+static void memory_that_was_given_is_used(void **state) {
+  (void)state;
+  ot_heap heap = {0};
+  ot_arena parent = ot_heap_arena_create(&heap);
+  ot_arena_pool pool = {.parent = &parent};
+  char *const given = ot_arena_take(&parent, 4 * MEGABYTE);
+  const int64_t before = parent.total;
+  ot_arena_pool_give(&pool, given, 4 * MEGABYTE);
+  ot_arena arena = ot_arena_pool_begin(&pool);
+  char *const a = ot_arena_take(&arena, 3 * MEGABYTE);
+  assert_true(a >= given && a + 3 * MEGABYTE <= given + 4 * MEGABYTE);
+  assert_int_equal(parent.total, before);
+  ot_heap_release(&heap);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(arenas_one_after_the_other_have_the_same_memory),
       cmocka_unit_test(pool_overhead_is_at_most_two),
+      cmocka_unit_test(memory_that_was_given_is_used),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

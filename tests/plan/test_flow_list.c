@@ -65,9 +65,33 @@ static void flows_that_were_overwritten_are_built_again(void **state) {
   paper_job_destroy(&p);
 }
 
+// Longer and longer steps: the ring grows, and all rings take at most twice what the last one does.
+static void the_ring_grows_with_the_longest_step(void **state) {
+  (void)state;
+  enum { LEAST = 1 << 13, MOST = 1 << 15 };
+  paper_job p;
+  ot_estimator *estimator;
+  paper_job_create("llama3-8b", 8, 1 << 16, 2048, &p);
+  assert_int_equal(ot_estimator_build(&p.job, &p.arena, &estimator), OT_OK);
+  const ot_pipeline_flow *before = flow_of(estimator, LEAST);
+  int64_t bytes = estimator->flows.bytes, all = bytes;
+  for (int m = LEAST + 1024; m <= MOST; m += 1024) {
+    const ot_pipeline_flow *const flow = flow_of(estimator, m);
+    assert_int_equal(before->micro_batches, m - 1024);
+    assert_int_equal(before->actions[before->num_actions - 1].micro_batch, m - 1025);
+    before = flow;
+    if (estimator->flows.bytes == bytes) continue;
+    bytes = estimator->flows.bytes;
+    all += bytes;
+  }
+  assert_true(all > bytes && all <= 2 * bytes);
+  paper_job_destroy(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(flows_that_were_overwritten_are_built_again),
+      cmocka_unit_test(the_ring_grows_with_the_longest_step),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
