@@ -94,6 +94,11 @@ static ot_status check_batch(const ot_job *job, const ot_candidate *c) {
            (long long)job->global_batch_size, (long long)c->micro_batch_size, c->dp);
   OT_CHECK(c->micro_batches == whole, OT_USAGE, "plan: micro_batches=%lld; allowed: %lld",
            (long long)c->micro_batches, (long long)whole);
+  const int chunks = ot_pipeline_chunks(c->pipeline, c->pp, c->vpp);
+  OT_CHECK(whole <= OT_MOST_PASSES / chunks, OT_USAGE,
+           "plan: micro_batches=%lld x chunks=%d; a plan follows at most %d: larger micro-batches, "
+           "fewer chunks or more devices need fewer",
+           (long long)whole, chunks, OT_MOST_PASSES);
   return OT_OK;
 }
 

@@ -73,6 +73,10 @@ bool ot_job_has_teacher(const ot_job *job);
 // Its devices and those that a teacher has for itself (run->distill.teacher_ranks).
 int ot_job_all_devices(const ot_job *job);
 
+// Passes of micro-batches through chunks of a pipeline that a plan follows: all of a step are
+// replayed, in about 100 bytes each.
+enum { OT_MOST_PASSES = 1 << 20 };
+
 // Micro-batches per step on one dp rank, or 0 if they are not whole.
 int64_t ot_candidate_micro_batches(const ot_job *job, const ot_candidate *candidate);
 

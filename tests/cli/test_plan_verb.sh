@@ -36,6 +36,8 @@ expect 2 "tp=3 does not divide the 8 devices" "${plan[@]}" --model gpt2 --gpus 8
 expect 2 "position table of 1024" "${plan[@]}" --model gpt2 --gpus 8 --sequence-length 2048
 expect 2 "--model and --from both say" "${plan[@]}" --model gpt2 --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml
 expect 2 "etp=2 of engine megatron-core is not priced" "${plan[@]}" --model gpt2 --engine megatron-core --etp 2
+expect 2 "micro_batches=16777216 x chunks=1; a plan follows at most 1048576" \
+  "${plan[@]}" --model gpt2 --gpus 1 --global-batch-size 16777216 --micro-batch-size 1
 expect 3 "nowhere.toml" "${plan[@]}" --from nowhere.toml
 expect 3 "never measured" "$orthant" plan --model gpt2
 expect 2 "did you mean --recompute?" "${plan[@]}" --model gpt2 --recomputes full
