@@ -4,6 +4,7 @@
 
 #include "base/number.h"
 #include "base/text.h"
+#include "describe/pipeline_rules.h"
 #include "describe/run_keys.h"
 
 enum { SEQUENCE_LENGTH = 4096, WARMUP_STEPS = 100, PATH_BYTES = 256 };
@@ -97,6 +98,20 @@ static void place_all(ot_node *settings, const ot_node *tree, const ot_run *run,
 
 // ---- Read and write ----
 
+// A question of the planner halves the stages (answer/question_keys.c); a run is not changed.
+static ot_status refuse_dualpipe(const ot_node *tree, ot_arena *arena) {
+  const ot_node *const node = ot_node_find(tree, "parallel.pipeline");
+  const char *const name = ot_pipeline_asked_names[OT_PIPELINES];
+  if (!node || node->kind != OT_NODE_SCALAR || !ot_text_equal(node->text, name)) return OT_OK;
+  ot_fail(OT_USAGE, "parallel.pipeline: %s is not a schedule of runs (%s)", name,
+          ot_node_place(arena, node));
+  return ot_fail_hint(OT_USAGE,
+                      "%s on P stages equals %s on P/2 stages with twice the dp: halve pp and set "
+                      "pipeline: %s",
+                      name, ot_pipeline_names[OT_PIPELINE_DUALPIPE_V],
+                      ot_pipeline_names[OT_PIPELINE_DUALPIPE_V]);
+}
+
 ot_status ot_run_read(ot_node *tree, ot_arena *arena, ot_run *out, ot_node **settings) {
   ot_node *const model = ot_node_child(tree, "model");
   if (!model) {
@@ -106,6 +121,7 @@ ot_status ot_run_read(ot_node *tree, ot_arena *arena, ot_run *out, ot_node **set
   OT_CHECK(model->kind == OT_NODE_MAP, OT_USAGE, "model: not a map of HF keys (%s)",
            ot_node_place(arena, model));
   OT_TRY(ot_model_prepare(model, arena, "model"));
+  OT_TRY(refuse_dualpipe(tree, arena));
   ot_run_keys keys;
   OT_TRY(ot_schema_read(&ot_run_schema, tree, arena, &keys));
   *out = keys.run;

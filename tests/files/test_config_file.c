@@ -250,6 +250,12 @@ static void mistakes_name_their_place(void **state) {
          "tp=5 does not divide num_attention_heads=12 (try tp=4)");
   refuse("model: gpt2\nparallel: {vpp: 2, pp: 2}", NULL,
          "needs one chunk per stage (try vpp=1, or pipeline=interleaved)");
+  refuse("model: gpt2\nparallel: {pp: 4,\n  pipeline: dualpipe}", NULL,
+         "parallel.pipeline: dualpipe is not a schedule of runs (");
+  assert_message_has("run.yaml:3:13)");
+  assert_string_equal(ot_fail_hint_text(),
+                      "dualpipe on P stages equals dualpipe-v on P/2 stages with twice the dp: "
+                      "halve pp and set pipeline: dualpipe-v");
   refuse("model: gpt2\nparallel: {recompute: [full, none]}", NULL, "2 entries");
   refuse("model: gpt2\nprecision: {compute: fp64, master: fp32}", NULL, "master=fp32");
   refuse("model: gpt2\nprecision: {gradients: bf16}", NULL,

@@ -213,6 +213,11 @@ static void reads_torchtitan_of_2024(void **state) {
   assert_int_equal(ot_imported_fit(&imported, 512), OT_USAGE);
 }
 
+#define DUALPIPE_V                                                             \
+  "[model]\nflavor = \"8B\"\n[training]\n[parallelism]\n"                      \
+  "pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"DualPipeV\"\n" \
+  "pipeline_parallel_expert_parallel_overlap = "
+
 static void refuses_what_torchtitan_does_not_have(void **state) {
   (void)state;
   expect_refusal("[model]\nflavor = \"9B\"\n[training]\n",
@@ -225,6 +230,18 @@ static void refuses_what_torchtitan_does_not_have(void **state) {
       "parallelism.tensor_parallel_degree: 0 is out of range; allowed: 1 to 1048576 "
       "(%s:5:26)",
       NULL);
+  expect_refusal(
+      DUALPIPE_V "false\n",
+      "parallelism.pipeline_parallel_expert_parallel_overlap: false is not supported: DualPipeV "
+      "whose pairs hide no tokens is not priced; allowed: true (%s:7:45)",
+      NULL);
+}
+
+static void takes_dualpipe_v_whose_pairs_hide_tokens(void **state) {
+  (void)state;
+  const ot_imported imported = import_text(DUALPIPE_V "true\n");
+  assert_int_equal(imported.pipeline, OT_PIPELINE_DUALPIPE_V);
+  assert_int_equal(imported.pp, 4);
 }
 
 static ot_status parse_toml(const char *text, ot_node **tree) {
@@ -417,6 +434,7 @@ int main(void) {
           reads_torchtitan_and_leaves_open_what_it_leaves_to_the_launcher, begin, finish),
       cmocka_unit_test_setup_teardown(reads_torchtitan_of_2024, begin, finish),
       cmocka_unit_test_setup_teardown(refuses_what_torchtitan_does_not_have, begin, finish),
+      cmocka_unit_test_setup_teardown(takes_dualpipe_v_whose_pairs_hide_tokens, begin, finish),
       cmocka_unit_test_setup_teardown(reads_toml, begin, finish),
       cmocka_unit_test_setup_teardown(refuses_toml_that_is_wrong_or_not_read, begin, finish),
       cmocka_unit_test_setup_teardown(reads_nanotron, begin, finish),
