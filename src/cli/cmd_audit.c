@@ -290,7 +290,7 @@ static const ot_option rows[] = {
     {"device", OT_OPTION_CHOICE, "auto|cpu|cuda", .help = "what computes, in place of the run's"},
     {"planned-ranks", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
      .help = "precision: ranks of the planned gradient reduction; 0: those of the run"},
-    {"trials", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20, .help = "causality: of each kind; 0: 16"},
+    {"trials", OT_OPTION_INTEGER, "N", "0", 0, 4096, .help = "causality: of each kind; 0: 16"},
     {"steps", OT_OPTION_INTEGER, "N", NULL, 1, 1000,
      .help = "training steps to audit; ranks: 2, overlap and coordinates: 5, rl: 6"},
 };

@@ -240,13 +240,23 @@ static void a_ring_in_bf16_is_found_at_the_planned_size_only(void **state) {
   assert_int_equal(s.verdict, OT_VERDICT_FINDING);
   assert_string_equal(s.what, "biased_reduction");
   assert_non_null(strstr(s.where, "reduction over 4096 ranks in bf16"));
-  assert_int_equal(run_audit(false, 4096).verdict, OT_VERDICT_CLEAN);
+  assert_int_equal(run_audit(false, 65536).verdict, OT_VERDICT_CLEAN);
 }
 
 static int count_of(const char *text, const char *what) {
   int count = 0;
   for (const char *at = strstr(text, what); at; at = strstr(at + 1, what)) count++;
   return count;
+}
+
+// The work is bounded: 2^22 terms are 64 sums of 65536, not 1024.
+static void large_jobs_are_judged_by_fewer_elements(void **state) {
+  (void)state;
+  const audit_outcome s = run_audit(true, 65536);
+  assert_string_equal(s.what, "biased_reduction");
+  const int sums = count_of(s.figures, "\"elements\":");
+  assert_true(sums > 0);
+  assert_int_equal(count_of(s.figures, "\"elements\":64,"), sums);
 }
 
 // The row also shows alternative methods; the method itself is not among them.
@@ -280,6 +290,7 @@ int main(void) {
       cmocka_unit_test(updates_that_are_rounded_away_are_found_without_data),
       cmocka_unit_test(an_epsilon_that_rounds_to_zero_is_found),
       cmocka_unit_test(a_ring_in_bf16_is_found_at_the_planned_size_only),
+      cmocka_unit_test(large_jobs_are_judged_by_fewer_elements),
       cmocka_unit_test(each_sum_stands_in_the_table_once),
       cmocka_unit_test(one_rank_of_one_micro_batch_sums_nothing),
   };
