@@ -4,19 +4,15 @@
 'use strict';
 
 const POWERS = n => Array.from({ length: n }, (_, i) => String(2 ** i));
-const PRECISIONS = [
-  'bf16',
-  'fp8',
-  'fp32',
-  'fp16',
-  'bf16-fp32-gradients',
-  'bf16-fp32-accumulators',
-  'bf16-bf16-moments',
-  'bf16-pure',
-  'amp-bf16',
-  'fp16-fp32-copies',
-  'fp8-fp32-gradients',
-];
+
+// The words that an option takes, by its name: those of the program's help (web/bundle.sh).
+const CHOICES = Object.fromEntries(
+  parts.choices
+    .trim()
+    .split('\n')
+    .map(line => line.split(' '))
+    .map(([key, words]) => [key, words.split('|')]),
+);
 
 // key, label, values of a select or 'number', help
 const KNOB_GROUPS = [
@@ -27,7 +23,12 @@ const KNOB_GROUPS = [
       ['global_batch_size', 'Global batch', 'number', 'Sequences per step'],
       ['sequence_length', 'Sequence', 'number', 'Tokens per sequence'],
       ['tokens', 'Tokens of the run', 'text', 'For example 15T or 161G; default 20 per parameter'],
-      ['precision', 'Precision', PRECISIONS, 'Data types of products, weights, gradients, moments'],
+      [
+        'precision',
+        'Precision',
+        CHOICES.precision,
+        'Data types of products, weights, gradients, moments',
+      ],
     ],
   ],
   [
@@ -50,23 +51,13 @@ const KNOB_GROUPS = [
     [
       ['tp', 'tp', POWERS(7), 'Tensor parallel: columns and rows of matrices'],
       ['pp', 'pp', POWERS(8), 'Pipeline stages'],
-      ['vpp', 'vpp', ['1', '2', '3', '4', '5', '6', '7', '8'], 'Chunks of layers on each stage'],
+      ['vpp', 'vpp', [...'12345678'], 'Chunks of layers on each stage'],
       ['cp', 'cp', POWERS(7), 'Context parallel: parts of a sequence'],
       ['ep', 'ep', POWERS(8), 'Expert parallel: ranks that share the experts'],
-      ['zero', 'ZeRO', ['0', '1', '2', '3'], '1 shards optimizer states, 2 gradients, 3 weights'],
+      ['zero', 'ZeRO', CHOICES.zero, '1 shards optimizer states, 2 gradients, 3 weights'],
       ['micro_batch_size', 'Micro-batch', POWERS(6), 'Sequences of one forward and backward'],
-      [
-        'pipeline',
-        'Schedule',
-        ['gpipe', '1f1b', 'interleaved', 'zb-h1', 'zb-h2', 'zb-v', 'dualpipe-v'],
-        'Order of the work in the pipeline',
-      ],
-      [
-        'recompute',
-        'Recompute',
-        ['none', 'selective', 'full'],
-        'Activations computed again in the backward',
-      ],
+      ['pipeline', 'Schedule', CHOICES.pipeline, 'Order of the work in the pipeline'],
+      ['recompute', 'Recompute', CHOICES.recompute, 'Activations recomputed in the backward'],
       ['simple', 'Simplest of equal plans', 'switch', 'Of those within 5 %, if none can be told'],
       ['variants', 'Also slower variants', 'switch', 'Plans with the same degrees and ZeRO stage'],
     ],

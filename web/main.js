@@ -327,7 +327,8 @@ class App {
       ['timeline', [data.timeline], () => timelineSection(data.timeline, details)],
     ];
     const sweep = ['sweep', [this.sweep], () => this.sweep.section()];
-    if (!plan) return [...out, sweep];
+    const [first, last] = this.sweep.given ? [[sweep], []] : [[], [sweep]];
+    if (!plan) return [...first, ...out, ...last];
     const points = data.devices && data.devices.points.length > 0;
     const more = () =>
       section(
@@ -349,6 +350,7 @@ class App {
         ),
       );
     return [
+      ...first,
       ...out,
       ['devices', [points && data.devices], () => devicesSection(data.devices, answer)],
       [
@@ -367,7 +369,7 @@ class App {
         [plan, answer.compared || plan],
         () => compareSection(this, files => this.compare(files)),
       ],
-      sweep,
+      ...last,
       ['run', [plan], () => runSection(answer, plan, time => this.meet(time))],
     ];
   }

@@ -3,9 +3,12 @@
 // plan that is looked at. It lives in the fragment of the address, so a link is a plan.
 'use strict';
 
-// {state, settings, files, compared, answer}: what the page starts with; `orthant plan --html`
-// writes its own.
+// {state, settings, files, compared, swept, answer}: what the page starts with; `orthant plan
+// --html` writes its own. `swept` {axes, rows, names}: a sweep.
 const GIVEN = JSON.parse(textOf('given') || parts.given);
+const GIVEN_SWEEP = (GIVEN.swept ? GIVEN.swept.axes : []).map(
+  ({ key, values }) => `${key}=${values}`,
+);
 
 function fileOf(kind, name, text) {
   const tree =
@@ -15,7 +18,7 @@ function fileOf(kind, name, text) {
 
 function givenState() {
   const state = { ...GIVEN.state, settings: { ...GIVEN.settings }, tour: -1, plan: 0 };
-  Object.assign(state, { files: {}, compared: GIVEN.compared || [], sweep: [] });
+  Object.assign(state, { files: {}, compared: GIVEN.compared || [], sweep: GIVEN_SWEEP });
   for (const [kind, { name, text }] of Object.entries(GIVEN.files || {})) {
     state.files[kind] = fileOf(kind, name, text);
   }
@@ -27,6 +30,9 @@ function isGiven(state) {
   const words = of => writeFragment({ ...of, tour: -1, plan: 0, sweep: [] }).split('&').sort();
   return words(state).join() === words(givenState()).join();
 }
+
+const hasGivenSweep = state =>
+  GIVEN.swept && isGiven(state) && state.sweep.join() === GIVEN_SWEEP.join();
 
 function readFragment(fragment) {
   const given = new URLSearchParams(fragment.replace(/^#/, ''));

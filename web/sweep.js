@@ -33,6 +33,14 @@ class Sweep {
     this.rows = []; // of the last run: {point, line}, and its `grid`, `names`, `command`
     this.figure = SWEPT_FIGURES[0];
     this.note = '';
+    if (hasGivenSweep(app.state)) this.take(GIVEN.swept);
+  }
+
+  // A sweep that was run before.
+  take(swept) {
+    const rows = combinations(swept).map((values, i) => ({ values, ...swept.rows[i] }));
+    Object.assign(this, { given: true, grid: swept, names: swept.names, rows });
+    Object.assign(this, { command: sweepCommand(this.app.state), note: `${rows.length} plans` });
   }
 
   get axes() {
@@ -49,6 +57,7 @@ class Sweep {
   axis(text, i) {
     const [key, values] = [text.split('=')[0] || 'gpus', text.split('=').slice(1).join('=')];
     const options = KNOB_GROUPS.flatMap(([, knobs]) => knobs).filter(k => k[2] !== 'switch');
+    if (!options.some(k => k[0] === key)) options.push([key, key]);
     const select = h(
       'select',
       { id: `swept-${i}`, 'aria-label': `Option ${i + 1} that varies` },
@@ -165,6 +174,11 @@ class Sweep {
       return { name: own, line, band: line, dot: `c-${colour}`, points };
     });
     const text = new Map([...places].map(([value, place]) => [place, value]));
+    const limited = key === 'memory_bytes';
+    const capacity = this.rows
+      .filter(r => r.point.fits)
+      .map(r => [places.get(r.values[0]), r.point.capacity_bytes]);
+    const lines = limited ? [...shown, { line: 'limit', points: capacity }] : shown;
     const axes = {
       labels: labelOf(along.key),
       format,
@@ -176,8 +190,9 @@ class Sweep {
     };
     const more = series.size - shown.length;
     return [
-      curveChart(`${name} against ${labelOf(along.key)}`, shown, [], axes),
+      curveChart(`${name} against ${labelOf(along.key)}`, lines, [], axes),
       others.length > 0 ? legendOf(shown.map(c => [c.dot, c.name])) : null,
+      limited ? h('p', { class: 'dim' }, 'The dashed line is the capacity.') : null,
       misses.length > 0 ? h('p', { class: 'dim' }, '× marks values without a plan.') : null,
       more > 0 ? h('p', { class: 'dim' }, `${more} more combinations are in the table.`) : null,
     ];
@@ -271,5 +286,9 @@ class Sweep {
 const labelOf = key =>
   (KNOB_GROUPS.flatMap(([, knobs]) => knobs).find(k => k[0] === key) || [key, key])[1];
 
-const sweepCommand = state =>
-  [commandOf({ ...state, compared: [] }), ...state.sweep.map(text => `--sweep ${text}`)].join(' ');
+// Options that vary have no value of their own.
+function sweepCommand(state) {
+  const swept = Object.fromEntries(state.sweep.map(text => [text.split('=')[0], '']));
+  const plan = commandOf({ ...changed(state, swept), compared: [] });
+  return [plan, ...state.sweep.map(text => `--sweep ${text}`)].join(' ');
+}

@@ -78,6 +78,13 @@ static ot_status add_list(ot_sweep_axis *axis, const char *values, ot_arena *are
   }
 }
 
+static bool varies(const ot_sweep *sweep, const char *option) {
+  for (int i = 0; i < sweep->num_axes; i++) {
+    if (ot_text_equal(sweep->axis[i].option, option)) return true;
+  }
+  return false;
+}
+
 ot_status ot_sweep_add(ot_sweep *sweep, const char *given, ot_arena *arena) {
   const char *const equals = ot_text_find(given, "=");
   OT_CHECK(equals && equals > given, OT_USAGE, "--sweep: \"%s\" is not KEY=VALUES", given);
@@ -87,8 +94,7 @@ ot_status ot_sweep_add(ot_sweep *sweep, const char *given, ot_arena *arena) {
   *axis = (ot_sweep_axis){.column = column_of(ot_arena_text(arena, given, equals - given), arena)};
   axis->option = replaced(axis->column, '_', '-', arena);
   OT_TRY(check_column(axis, arena));
-  OT_CHECK(!ot_sweep_has(sweep, axis->option), OT_USAGE, "--sweep: %s is given twice",
-           axis->option);
+  OT_CHECK(!varies(sweep, axis->option), OT_USAGE, "--sweep: %s is given twice", axis->option);
   const char *const values = equals + 1, *const dots = ot_text_find(values, "..");
   OT_TRY(dots ? add_range(axis, ot_arena_text(arena, values, dots - values), dots + 2, arena)
               : add_list(axis, values, arena));
@@ -100,11 +106,19 @@ ot_status ot_sweep_add(ot_sweep *sweep, const char *given, ot_arena *arena) {
   return OT_OK;
 }
 
-bool ot_sweep_has(const ot_sweep *sweep, const char *option) {
+void ot_sweep_write_json(const ot_sweep *sweep, ot_json_writer *w) {
+  ot_json_integer(w, "points", sweep->num_points);
+  ot_json_array(w, "axes");
   for (int i = 0; i < sweep->num_axes; i++) {
-    if (ot_text_equal(sweep->axis[i].option, option)) return true;
+    const ot_sweep_axis *const axis = &sweep->axis[i];
+    ot_json_object(w, NULL);
+    ot_json_text(w, "key", axis->column);
+    ot_json_array(w, "values");
+    for (int v = 0; v < axis->count; v++) ot_json_text(w, NULL, axis->value[v]);
+    ot_json_end(w);
+    ot_json_end(w);
   }
-  return false;
+  ot_json_end(w);
 }
 
 const char *ot_sweep_value(const ot_sweep *sweep, int64_t point, int axis) {
@@ -268,4 +282,11 @@ void ot_sweep_row_write_json(const ot_sweep_row *row, const char *key, ot_json_w
     if (f->kind == OT_SWEEP_TEXT) ot_json_text(w, f->name, f->text);
   }
   ot_json_end(w);
+}
+
+void ot_sweep_row_write_members(const ot_sweep_row *row, ot_json_writer *w) {
+  ot_text_builder line = {.arena = w->arena};
+  ot_sweep_row_print(row, &line);
+  ot_json_text(w, "line", ot_text_builder_text(&line));
+  ot_sweep_row_write_json(row, "point", w);
 }

@@ -25,7 +25,8 @@ typedef struct ot_sweep {
 // or does already, or if there are too many values or points.
 ot_status ot_sweep_add(ot_sweep *sweep, const char *given, ot_arena *arena);
 
-bool ot_sweep_has(const ot_sweep *sweep, const char *option);
+// Appends the members `points`, their number, and `axes` [{key, values}].
+void ot_sweep_write_json(const ot_sweep *sweep, ot_json_writer *w);
 
 // The value of an axis at a point; that of the last axis varies fastest.
 const char *ot_sweep_value(const ot_sweep *sweep, int64_t point, int axis);
@@ -72,6 +73,9 @@ void ot_sweep_row_build(const ot_sweep *sweep, int64_t point, const ot_sweep_pla
 // Appends the names of the fields, and the fields, as lines of CSV (RFC 4180).
 void ot_sweep_row_print_names(const ot_sweep_row *row, ot_text_builder *out);
 void ot_sweep_row_print(const ot_sweep_row *row, ot_text_builder *out);
+
+// Appends the members `line`, the row as CSV, and `point`, as an object: what the page shows.
+void ot_sweep_row_write_members(const ot_sweep_row *row, ot_json_writer *w);
 
 // The row as an object.
 void ot_sweep_row_write_json(const ot_sweep_row *row, const char *key, ot_json_writer *w);

@@ -84,7 +84,7 @@ static ot_status emit(planning *p) {
 
 static ot_status write_html(planning *p, const char *path) {
   ot_text_builder text = {.arena = p->arena};
-  OT_TRY(ot_plan_live_write(p->options, &p->page, p->request.question.cluster, &text));
+  OT_TRY(ot_plan_live_write(p->options, &p->page, p->request.question.cluster, NULL, &text));
   return ot_output_file_replace(path, text.text, text.length);
 }
 

@@ -11,6 +11,7 @@
 #include "describe/model_keys.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
+#include "report/markup.h"
 #include "report/plan_report.h"
 
 enum { PAGE_BYTES_MAX = 1 << 22 };
@@ -19,6 +20,7 @@ typedef struct live {
   const ot_options *options;
   const ot_plan_page *plan;
   const ot_cluster *cluster;
+  const ot_plan_live_rows *rows;  // of a sweep; null: none
   ot_presets presets;
   ot_arena *arena;
   const char *script;           // of --from; null: none
@@ -149,19 +151,38 @@ static ot_status put_given(const live *l, ot_text_builder *out) {
   ot_json_end(&w);
   w.text[w.length - 1] = '\0';
   put_script_text(w.text, out);
+  if (l->rows) {
+    ot_text_put(out, ",\"swept\":");
+    put_script_text(l->rows->json, out);
+  }
   ot_text_put(out, ",\"answer\":");
   put_script_text(ot_plan_json(l->plan, l->arena), out);
   ot_text_put(out, "}");
   return OT_OK;
 }
 
-// The style and body of the report.
-static void put_report(const char *report, ot_text_builder *out) {
+// For readers without scripts: the lines of a sweep, or the style and body of the report.
+static ot_status put_report(const live *l, ot_text_builder *out) {
+  if (l->rows) {
+    ot_markup_element(out, "pre", l->rows->csv);
+    return OT_OK;
+  }
+  ot_text_builder text = {.arena = l->arena};
+  OT_TRY(ot_plan_html(l->plan, &text));
+  const char *const report = ot_text_builder_text(&text);
   const char *const style = strstr(report, "<style>"), *const style_end = strstr(style, "</style>");
   const char *const body = strstr(report, "<body>"), *const body_end = strstr(body, "</body>");
   ot_text_append(out, style, style_end - style);
   ot_text_put(out, "</style>");
   ot_text_append(out, body + strlen("<body>"), body_end - body - (int64_t)strlen("<body>"));
+  return OT_OK;
+}
+
+// The report stands alone; a sweep has none.
+static ot_status write_alone(const live *l, ot_text_builder *out) {
+  if (!l->rows) return ot_plan_html(l->plan, out);
+  ot_fail(OT_USAGE, "--html: the page cannot answer this question, so it shows no sweep of it");
+  return ot_fail_hint(OT_USAGE, "leave --html out: the lines have all figures");
 }
 
 // The page up to the end of `mark`, from *at on, which moves there.
@@ -177,24 +198,24 @@ static ot_status pass_mark(const char *path, const char *mark, const char **at,
 }
 
 ot_status ot_plan_live_write(const ot_options *options, const ot_plan_page *plan,
-                             const ot_cluster *cluster, ot_text_builder *out) {
+                             const ot_cluster *cluster, const ot_plan_live_rows *rows,
+                             ot_text_builder *out) {
   live l = {.options = options,
             .plan = plan,
             .cluster = cluster,
+            .rows = rows,
             .presets = ot_installed_presets(out->arena),
             .arena = out->arena};
   const char *const path = ot_installed_page(l.arena);
   bool taken = false;
   if (path) OT_TRY(read_imports(&l, &taken));
-  if (!taken) return ot_plan_html(plan, out);
-  ot_text_builder report = {.arena = l.arena};
+  if (!taken) return write_alone(&l, out);
   char *page;
   int64_t bytes;
-  OT_TRY(ot_plan_html(plan, &report));
   OT_TRY(ot_disk_read(l.arena, path, PAGE_BYTES_MAX, &page, &bytes));
   const char *at = page;
   OT_TRY(pass_mark(path, "<noscript>", &at, out));
-  put_report(ot_text_builder_text(&report), out);
+  OT_TRY(put_report(&l, out));
   OT_TRY(pass_mark(path, "id=\"given\">", &at, out));
   OT_TRY(put_given(&l, out));
   ot_text_put(out, at);

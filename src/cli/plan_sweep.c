@@ -6,24 +6,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "answer/plan_cost.h"
 #include "answer/sweep.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "cli/installed.h"
+#include "cli/plan_live.h"
 #include "cli/plan_progress.h"
 #include "files/output_file.h"
 #include "host/heap.h"
-#include "report/sweep_html.h"
 
 // The grid, and what becomes of its points.
 typedef struct sweep {
   const ot_options *options;
   ot_sweep grid;
   ot_json_writer json;
-  const char *html;        // path of the page; null: none
-  bool silent;             // the page goes to standard output
-  ot_sweep_point *points;  // [num_points] for the page
-  const char *title;       // of the page
+  // the page
+  const char *html;  // its path; null: none
+  bool silent;       // it goes to standard output
+  ot_json_writer rows;
+  ot_text_builder names, csv;
+  int64_t shown;  // the first point with a plan, -1: none yet
 } sweep;
 
 // ---- one point ----
@@ -39,51 +41,6 @@ static ot_status plan_point(const ot_options *options, ot_arena *arena, ot_plan_
   return OT_OK;
 }
 
-// ---- the page ----
-
-static const char *kept(const sweep *s, const char *text) {
-  return ot_arena_format(ot_options_arena(s->options), "%s", text);
-}
-
-// Keeps what the page shows of point `index`.
-static void keep_point(sweep *s, int64_t index, const ot_plan_page *page, const char *reason) {
-  ot_sweep_point *const p = &s->points[index];
-  for (int i = 0; i < s->grid.num_axes; i++) p->value[i] = ot_sweep_value(&s->grid, index, i);
-  p->reason = reason ? kept(s, reason) : NULL;
-  if (reason) return;
-  const ot_estimate *const e = page->plans[0].estimate;
-  const ot_interval likely = ot_interval_80(e->step_s, page->plans[0].doubt.step_variance);
-  char plan[256];
-  ot_candidate_print(&e->candidate, plan, sizeof plan);
-  p->plan = kept(s, plan);
-  p->step_s = e->step_s;
-  p->low_s = likely.low;
-  p->high_s = likely.high;
-  p->mfu = e->mfu;
-  p->tokens_per_s = e->tokens_per_s;
-  p->memory_bytes = (double)(e->memory.reserved + e->memory.context);
-  p->capacity_bytes = (double)e->memory.capacity;
-  p->run_s = ot_sweep_elapsed_s(page);
-  if (page->price > 0) p->dollars = ot_plan_cost_of(page, &page->plans[0]).dollars;
-  if (!s->title) {
-    s->title = kept(s, ot_sweep_has(&s->grid, "cluster") ? "" : page->job->cluster->name);
-    s->title = ot_arena_format(ot_options_arena(s->options), "%s%s%s",
-                               ot_sweep_has(&s->grid, "model") ? "" : page->model_name,
-                               s->title[0] != '\0' ? " on " : "", s->title);
-  }
-}
-
-static ot_status write_page(const sweep *s) {
-  ot_text_builder text = {.arena = ot_options_arena(s->options)};
-  ot_sweep_page page = {.title = s->title && s->title[0] != '\0' ? s->title : "Sweep",
-                        .num_axes = s->grid.num_axes,
-                        .num_points = s->grid.num_points,
-                        .points = s->points};
-  for (int i = 0; i < s->grid.num_axes; i++) page.axis[i] = s->grid.axis[i].option;
-  ot_sweep_html(&page, &text);
-  return ot_output_file_replace(s->html, text.text, text.length);
-}
-
 // ---- the grid ----
 
 static void print_row(const ot_sweep_row *row, bool first, ot_arena *arena) {
@@ -94,25 +51,82 @@ static void print_row(const ot_sweep_row *row, bool first, ot_arena *arena) {
   fflush(stdout);
 }
 
-static ot_status run_point(sweep *s, int64_t index, ot_arena *arena) {
-  const ot_options *options = s->options;
-  for (int i = 0; i < s->grid.num_axes; i++) {
-    OT_TRY(ot_options_replace(options, s->grid.axis[i].option, ot_sweep_value(&s->grid, index, i),
-                              arena, &options));
+// ---- the page ----
+
+static ot_status begin_page(sweep *s, ot_arena *arena) {
+  s->shown = -1;
+  s->csv.arena = s->names.arena = arena;
+  if (!s->html) return OT_OK;
+  if (!ot_installed_page(arena)) {
+    ot_fail(OT_ENVIRONMENT, "--html: a sweep is shown by the page, which is not built");
+    return ot_fail_hint(OT_ENVIRONMENT,
+                        "make page, or leave --html out: the lines have all figures");
   }
+  s->rows = ot_json_begin(arena, 0);
+  ot_json_object(&s->rows, NULL);
+  ot_sweep_write_json(&s->grid, &s->rows);
+  ot_json_array(&s->rows, "rows");
+  return OT_OK;
+}
+
+// Keeps what the page shows of point `index`.
+static void keep_row(sweep *s, int64_t index, const ot_sweep_row *row, bool fits) {
+  if (index == 0) ot_sweep_row_print_names(row, &s->names);
+  ot_json_object(&s->rows, NULL);
+  ot_sweep_row_write_members(row, &s->rows);
+  ot_json_end(&s->rows);
+  ot_sweep_row_print(row, &s->csv);
+  if (fits && s->shown < 0) s->shown = index;
+}
+
+// The command line with the values of point `index`.
+static ot_status options_at(const sweep *s, int64_t index, ot_arena *arena,
+                            const ot_options **out) {
+  *out = s->options;
+  for (int i = 0; i < s->grid.num_axes; i++) {
+    OT_TRY(ot_options_replace(*out, s->grid.axis[i].option, ot_sweep_value(&s->grid, index, i),
+                              arena, out));
+  }
+  return OT_OK;
+}
+
+static ot_status run_point(sweep *s, int64_t index, ot_arena *arena) {
+  const ot_options *options;
   ot_plan_request *const request = ot_arena_take(arena, sizeof *request);
   ot_sweep_row *const row = ot_arena_take(arena, sizeof *row);
   ot_plan_page page;
   const char *reason;
+  OT_TRY(options_at(s, index, arena, &options));
   OT_TRY(plan_point(options, arena, request, &page, &reason));
-  if (s->html) keep_point(s, index, &page, reason);
   ot_sweep_row_build(&s->grid, index, &(ot_sweep_planned){request, &page, reason}, row);
+  if (s->html) keep_row(s, index, row, !reason);
   if (ot_options_json(s->options)) {
     ot_sweep_row_write_json(row, NULL, &s->json);
   } else if (!s->silent) {
     print_row(row, index == 0, arena);
   }
   return OT_OK;
+}
+
+// The page opens with the first point that has a plan.
+static ot_status write_page(sweep *s) {
+  ot_arena *const arena = ot_options_arena(s->options);
+  ot_text_builder text = {.arena = arena};
+  ot_plan_request *const request = ot_arena_take(arena, sizeof *request);
+  const ot_plan_build build = {.request = request};
+  const char *const names = ot_text_builder_text(&s->names);
+  const ot_options *options;
+  ot_plan_page page;
+  ot_json_end(&s->rows);
+  ot_json_text(&s->rows, "names", names);
+  ot_json_end(&s->rows);
+  const ot_plan_live_rows rows = {
+      s->rows.text, ot_arena_format(arena, "%s%s", names, ot_text_builder_text(&s->csv))};
+  OT_TRY(options_at(s, s->shown < 0 ? 0 : s->shown, arena, &options));
+  OT_TRY(ot_plan_request_read(options, arena, request));
+  OT_TRY(ot_plan_answer(&build, arena, &page));
+  OT_TRY(ot_plan_live_write(options, &page, request->question.cluster, &rows, &text));
+  return ot_output_file_replace(s->html, text.text, text.length);
 }
 
 static ot_status read_sweep(sweep *s) {
@@ -129,8 +143,7 @@ static ot_status read_sweep(sweep *s) {
   s->silent = s->html && ot_output_file_is_stdout(s->html);
   OT_CHECK(!s->silent || !ot_options_json(s->options), OT_USAGE,
            "--html %s and --json both print on stdout", s->html);
-  s->points = ot_arena_array(arena, s->grid.num_points, sizeof *s->points);
-  return OT_OK;
+  return begin_page(s, arena);
 }
 
 ot_status ot_plan_sweep(const ot_options *options) {

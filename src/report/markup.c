@@ -17,7 +17,7 @@ static const char *escape_of(char c) {
     case '\'':
       return "&#39;";
     default:
-      return (unsigned char)c < 0x20 || c == 0x7f ? " " : NULL;
+      return ((unsigned char)c < 0x20 && c != '\n') || c == 0x7f ? " " : NULL;
   }
 }
 

@@ -17,36 +17,23 @@ static ot_status read_sweep(const ot_node *request, ot_arena *arena, ot_sweep *o
 ot_status ot_web_sweep(ot_web *web, const ot_node *request, ot_json_writer *w) {
   ot_sweep *const sweep = ot_arena_take(&web->call, sizeof *sweep);
   OT_TRY(read_sweep(request, &web->call, sweep));
-  ot_json_integer(w, "points", sweep->num_points);
-  ot_json_array(w, "axes");
-  for (int i = 0; i < sweep->num_axes; i++) {
-    const ot_sweep_axis *const axis = &sweep->axis[i];
-    ot_json_object(w, NULL);
-    ot_json_text(w, "key", axis->column);
-    ot_json_array(w, "values");
-    for (int v = 0; v < axis->count; v++) ot_json_text(w, NULL, axis->value[v]);
-    ot_json_end(w);
-    ot_json_end(w);
-  }
-  ot_json_end(w);
+  ot_sweep_write_json(sweep, w);
   return OT_OK;
 }
 
 ot_status ot_web_point(ot_web *web, ot_node *request, ot_json_writer *w) {
   ot_sweep *const sweep = ot_arena_take(&web->call, sizeof *sweep);
   ot_sweep_row *const row = ot_arena_take(&web->call, sizeof *row);
-  ot_text_builder names = {.arena = &web->call}, line = {.arena = &web->call};
+  ot_text_builder names = {.arena = &web->call};
   OT_TRY(read_sweep(request, &web->call, sweep));
   const ot_status status = ot_web_ask(web, request, true);
   if (status != OT_OK && status != OT_USAGE) return status;
   const char *const reason = ot_sweep_reason(status, &web->page, &web->call);
   ot_sweep_row_build(sweep, 0, &(ot_sweep_planned){&web->request, &web->page, reason}, row);
   ot_sweep_row_print_names(row, &names);
-  ot_sweep_row_print(row, &line);
   ot_json_object(w, NULL);
   ot_json_text(w, "names", ot_text_builder_text(&names));
-  ot_json_text(w, "line", ot_text_builder_text(&line));
-  ot_sweep_row_write_json(row, "point", w);
+  ot_sweep_row_write_members(row, w);
   ot_json_end(w);
   return OT_OK;
 }

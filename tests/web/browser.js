@@ -368,6 +368,46 @@ const cases = {
     await close(page);
   },
 
+  async 'a sweep of the program is the page with its rows, which the page plans the same'() {
+    const page = await open('', {}, 'file://' + path.join(out, 'swept.html'));
+    const rows = () =>
+      page.evaluate(() => {
+        const { names, rows: all } = window.app.sweep;
+        return names + all.map(row => row.line).join('');
+      });
+    const csv = fs.readFileSync(path.join(modules, 'sweep.csv'), 'utf8');
+    const fits = csv.split('\n').filter(line => /,true,/.test(line)).length;
+    assert.equal(await page.getAttribute('#sections > section', 'id'), 'sweep');
+    assert.equal(await page.locator('#sweep circle').count(), fits);
+    assert.equal(await page.locator('#sweep .cross').count(), 12 - fits);
+    assert.equal(await rows(), csv);
+    assert.equal(
+      await page.textContent('#sweep-command'),
+      'orthant plan --model llama3-8b --cluster h100 --pp 1 --cp 1' +
+        ' --sweep gpus=1,2,4,8,16,32 --sweep zero=1,3',
+    );
+    const [given, own] = await page.evaluate(async () => {
+      const { answer } = await window.app.ask(window.app.state);
+      return [GIVEN.answer, answer];
+    });
+    assert.deepEqual(own, given);
+    await page.selectOption('#swept-figure', 'memory_bytes');
+    assert.equal(await page.locator('#sweep path.limit').count(), 1);
+    await page.locator('#sweep').screenshot({ path: path.join(out, 'swept.png') });
+    await page.click('#sweep-run');
+    await until(page, () => document.getElementById('sweep-stop').disabled);
+    assert.equal(await rows(), csv);
+    await after(page, () => page.click('[aria-label="Set the form to 16, 3"]'));
+    assert.equal(await page.inputValue('#knob-gpus'), '16');
+    assert.ok(await page.locator('#sweep circle').count());
+    await close(page);
+    const plain = await browser.newContext({ javaScriptEnabled: false });
+    const lines = await plain.newPage();
+    await lines.goto('file://' + path.join(out, 'swept.html'));
+    assert.equal(await lines.textContent('noscript pre'), csv);
+    await plain.close();
+  },
+
   async 'pools of a mixed cluster may name presets'() {
     const page = await open('#model=llama3-8b&micro_batch_size=1&tp=1&cp=1&zero=1');
     const cluster =

@@ -27,6 +27,6 @@ END
 "$1" plan --model llama3-8b --cluster h100 --gpus 64 --global-batch-size 64 --sequence-length 8192 \
   --engine presets/engines/megatron-core.yaml --compare "$page/test/run.yaml" --html "$page/compared.html" >"$page/test/plan"
 "$1" plan --from tests/fixtures/import/megatron_script.sh --cluster h100 --json >"$page/test/script.json"
-"$1" plan --model llama3-8b --cluster h100 --pp 1 --cp 1 --sweep gpus=1..32 --sweep zero=1,3 >"$page/test/sweep.csv"
+"$1" plan --model llama3-8b --cluster h100 --pp 1 --cp 1 --sweep gpus=1..32 --sweep zero=1,3 --html "$page/swept.html" >"$page/test/sweep.csv"
 node tests/web/browser.js "$page/orthant.html" "$page" "$page/test" | tee "$page/test/results"
 grep -qE '^[1-9][0-9]+ passed, 0 failed$' "$page/test/results"  # an empty run is no success
