@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds NCCL at run time.
 #include <dlfcn.h>
-#include <string.h>
 
 #include "comm/nccl_api.h"
-#include "host/cuda_library.h"
+#include "host/shared_library.h"
 
 static const char *const name = "libnccl.so.2";
 
 static ot_status find_functions(void *library, ot_nccl_api *api) {
-  const struct {
-    const char *name;
-    void *place;
-  } symbols[] = {
+  const ot_symbol symbols[] = {
       {"ncclGetVersion", &api->version},
       {"ncclGetUniqueId", &api->make_id},
       {"ncclCommInitRank", &api->create},
@@ -28,12 +24,9 @@ static ot_status find_functions(void *library, ot_nccl_api *api) {
       {"ncclGetErrorString", &api->describe},
       {"ncclGetLastError", &api->last_error},
   };
-  for (int i = 0; i < OT_COUNT(symbols); i++) {
-    void *const found = dlsym(library, symbols[i].name);
-    OT_CHECK(found, OT_ENVIRONMENT, "%s has no %s: it is too old (2.14.3 or later is needed)", name,
-             symbols[i].name);
-    memcpy(symbols[i].place, &found, sizeof found);
-  }
+  const char *const missing = ot_symbols_find(library, symbols, OT_COUNT(symbols));
+  OT_CHECK(!missing, OT_ENVIRONMENT, "%s has no %s: it is too old (2.14.3 or later is needed)",
+           name, missing);
   return OT_OK;
 }
 

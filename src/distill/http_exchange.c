@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "files/disk.h"
+#include "host/shared_library.h"
 
 static const char *const library_names[] = {"libcurl.so.4", "libcurl-gnutls.so.4",
                                             "libcurl.4.dylib"};
@@ -34,10 +35,7 @@ struct ot_http {
 // ---- the library ----
 
 static ot_status load(functions *to) {
-  const struct {
-    const char *name;
-    void *place;
-  } symbols[] = {
+  const ot_symbol symbols[] = {
       {"curl_easy_init", &to->easy_init},           {"curl_easy_cleanup", &to->easy_cleanup},
       {"curl_easy_setopt", &to->easy_setopt},       {"curl_easy_perform", &to->easy_perform},
       {"curl_easy_getinfo", &to->easy_getinfo},     {"curl_slist_append", &to->slist_append},
@@ -51,10 +49,8 @@ static ot_status load(functions *to) {
     ot_fail(OT_ENVIRONMENT, "libcurl, which asks a server, cannot be loaded: %s", dlerror());
     return ot_fail_hint(OT_ENVIRONMENT, "install libcurl4");
   }
-  for (int i = 0; i < OT_COUNT(symbols); i++) {
-    *(void **)symbols[i].place = dlsym(library, symbols[i].name);
-    OT_CHECK(*(void **)symbols[i].place, OT_ENVIRONMENT, "libcurl has no %s", symbols[i].name);
-  }
+  const char *const missing = ot_symbols_find(library, symbols, OT_COUNT(symbols));
+  OT_CHECK(!missing, OT_ENVIRONMENT, "libcurl has no %s", missing);
   return OT_OK;
 }
 

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "device/device.h"
-#include "host/cuda_library.h"
+#include "host/shared_library.h"
 #include "kernels/kernels.h"
 
 typedef struct gpu_report {

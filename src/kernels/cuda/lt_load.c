@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds cuBLASLt at run time.
 #include <dlfcn.h>
-#include <string.h>
 
-#include "host/cuda_library.h"
+#include "host/shared_library.h"
 #include "kernels/cuda/lt_api.h"
 
 ot_status ot_lt_open(ot_lt_api *api) {
@@ -14,10 +13,7 @@ ot_status ot_lt_open(ot_lt_api *api) {
                         "install CUDA 13 or pip's nvidia-cublas, and set OT_CUDA_LIBRARIES to the "
                         "folder of libcublasLt.so.13");
   }
-  const struct {
-    const char *name;
-    void *place;
-  } symbols[] = {
+  const ot_symbol symbols[] = {
       {"cublasLtCreate", &api->create},
       {"cublasLtDestroy", &api->destroy},
       {"cublasLtMatmulDescCreate", &api->describe},
@@ -33,11 +29,8 @@ ot_status ot_lt_open(ot_lt_api *api) {
       {"cublasLtMatmul", &api->multiply},
       {"cublasLtGetVersion", &api->version},
   };
-  for (int i = 0; i < OT_COUNT(symbols); i++) {
-    void *const found = dlsym(api->library, symbols[i].name);
-    OT_CHECK(found, OT_ENVIRONMENT, "libcublasLt.so.13 has no %s", symbols[i].name);
-    memcpy(symbols[i].place, &found, sizeof found);
-  }
+  const char *const missing = ot_symbols_find(api->library, symbols, OT_COUNT(symbols));
+  OT_CHECK(!missing, OT_ENVIRONMENT, "libcublasLt.so.13 has no %s", missing);
   return OT_OK;
 }
 

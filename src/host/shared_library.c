@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders come first, because a system may have libraries of another CUDA as well.
-#include "host/cuda_library.h"
+// Folders come first, because a system may have libraries of another CUDA as well. A function
+// pointer does not fit an object pointer in C, but POSIX promises that dlsym's result does.
+#include "host/shared_library.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -21,4 +22,13 @@ void *ot_cuda_library_open(const char *file) {
     folder += length + (folder[length] == ':');
   }
   return dlopen(file, RTLD_NOW | RTLD_LOCAL);
+}
+
+const char *ot_symbols_find(void *library, const ot_symbol *symbols, int count) {
+  for (int i = 0; i < count; i++) {
+    void *const found = dlsym(library, symbols[i].name);
+    if (!found) return symbols[i].name;
+    memcpy(symbols[i].place, &found, sizeof found);
+  }
+  return NULL;
 }
