@@ -3,7 +3,6 @@
 // Any number of layers can go to any chunk, so no search is needed. Private to pipeline/.
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/arena.h"
@@ -15,7 +14,7 @@ typedef struct ot_even_partition_request {
   const int *rank_of;          // [num_chunks]
 } ot_even_partition_request;
 
-// Fills `begin` [num_chunks + 1] as ot_chain_partition and returns true if the most expensive rank,
-// the largest chunk and the squares of ranks are all minimal. Otherwise returns false: a search is
-// needed.
-bool ot_even_partition(const ot_even_partition_request *request, ot_arena *arena, int *begin);
+// Fills `begin` [num_chunks + 1] as ot_chain_partition: the cost of the most expensive rank is
+// minimal, then that of the largest chunk, then the squares of ranks. num_chunks is at most
+// num_layers + 2.
+void ot_even_partition(const ot_even_partition_request *request, ot_arena *arena, int *begin);

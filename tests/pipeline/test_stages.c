@@ -26,6 +26,7 @@ typedef struct chain {
 
 typedef struct load {
   double rank, chunk;  // largest
+  double squares;      // sum, of ranks
 } load;
 
 static load load_of(const chain *c, const int *first) {
@@ -39,8 +40,15 @@ static load load_of(const chain *c, const int *first) {
   }
   for (int r = 0; r < c->ranks; r++) {
     if (ranks[r] > out.rank) out.rank = ranks[r];
+    out.squares += ranks[r] * ranks[r];
   }
   return out;
+}
+
+static bool is_better(const load *a, const load *b) {
+  if (a->rank != b->rank) return a->rank < b->rank;
+  if (a->chunk != b->chunk) return a->chunk < b->chunk;
+  return a->squares < b->squares;
 }
 
 // The best of all partitions, enumerated: `first` [chunks + 1] counts like an odometer.
@@ -56,8 +64,7 @@ static load best_load(const chain *c) {
     first[k]++;
     for (int j = k + 1; j < c->chunks; j++) first[j] = first[j - 1] + 1;
     const load now = load_of(c, first);
-    const bool better = now.rank < best.rank || (now.rank == best.rank && now.chunk < best.chunk);
-    if (better) best = now;
+    if (is_better(&now, &best)) best = now;
   }
 }
 
@@ -111,6 +118,24 @@ static void several_chunks_per_rank_are_partitioned_optimally(void **state) {
     const load got = cut_load(&c), want = best_load(&c);
     assert_true(got.rank == want.rank);
     assert_true(got.chunk == want.chunk);
+  }
+}
+
+// Equal layers between an embedding and a head of any size: the squares of ranks are minimal, too,
+// also where the largest chunk and the ranks ask for different layers.
+static void equal_layers_are_partitioned_optimally(void **state) {
+  (void)state;
+  for (uint64_t trial = 0; trial < 300; trial++) {
+    const int v = 2 + (int)ot_rng_below(3, trial, 0, 2);
+    chain c = {.ranks = 2 + (int)ot_rng_below(3, trial, 1, 2)};
+    c.chunks = c.ranks * v;
+    c.blocks = c.chunks + (int)ot_rng_below(3, trial, 2, 7);
+    for (int i = 0; i < c.blocks; i++) c.cost[i] = 10;
+    c.cost[0] = (double)ot_rng_below(3, trial, 3, 30);
+    c.cost[c.blocks - 1] = (double)ot_rng_below(3, trial, 4, 60);
+    place(&c, v == 2 && ot_rng_below(3, trial, 5, 2) == 0);
+    const load got = cut_load(&c), want = best_load(&c);
+    assert_false(is_better(&want, &got));
   }
 }
 
@@ -341,6 +366,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_chunk_per_rank_is_partitioned_optimally),
       cmocka_unit_test(several_chunks_per_rank_are_partitioned_optimally),
+      cmocka_unit_test(equal_layers_are_partitioned_optimally),
       cmocka_unit_test(ties_are_partitioned_evenly_and_deterministically),
       cmocka_unit_test(a_large_head_leaves_its_rank_fewer_layers),
       cmocka_unit_test(global_layers_cost_more_than_windowed_ones),
