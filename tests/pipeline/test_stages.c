@@ -121,8 +121,7 @@ static void several_chunks_per_rank_are_partitioned_optimally(void **state) {
   }
 }
 
-// Equal layers between an embedding and a head of any size: the squares of ranks are minimal, too,
-// also where the largest chunk and the ranks ask for different layers.
+// Equal layers between an embedding and a head of any size: the squares of ranks are minimal, too.
 static void equal_layers_are_partitioned_optimally(void **state) {
   (void)state;
   for (uint64_t trial = 0; trial < 300; trial++) {
@@ -137,6 +136,20 @@ static void equal_layers_are_partitioned_optimally(void **state) {
     const load got = cut_load(&c), want = best_load(&c);
     assert_false(is_better(&want, &got));
   }
+}
+
+// 13 layers of 10, an embedding of 48 and a head of 12 on the same rank: by the loads of ranks
+// alone, the head's chunk would cost 52.
+static void the_largest_chunk_limits_where_equal_layers_go(void **state) {
+  (void)state;
+  chain c = {.ranks = 2, .chunks = 4, .blocks = 15};
+  for (int i = 0; i < c.blocks; i++) c.cost[i] = 10;
+  c.cost[0] = 48;
+  c.cost[14] = 12;
+  place(&c, true);
+  const load got = cut_load(&c), want = best_load(&c);
+  assert_true(got.rank == 100 && got.chunk == 50);
+  assert_false(is_better(&want, &got));
 }
 
 // 8 layers on 3 ranks: 2 ranks get 3; the choice is deterministic.
@@ -367,6 +380,7 @@ int main(void) {
       cmocka_unit_test(one_chunk_per_rank_is_partitioned_optimally),
       cmocka_unit_test(several_chunks_per_rank_are_partitioned_optimally),
       cmocka_unit_test(equal_layers_are_partitioned_optimally),
+      cmocka_unit_test(the_largest_chunk_limits_where_equal_layers_go),
       cmocka_unit_test(ties_are_partitioned_evenly_and_deterministically),
       cmocka_unit_test(a_large_head_leaves_its_rank_fewer_layers),
       cmocka_unit_test(global_layers_cost_more_than_windowed_ones),
