@@ -215,8 +215,6 @@ static void take_precision(ot_plan_request *r) {
   ot_job *const job = &r->job;
   if (job->engine == &ot_engine_orthant) {
     job->recipe = ot_recipe_of_run(set);
-    if (set->moments == OT_BF16)
-      ot_plan_request_note(r, "moments in bf16 are priced; Orthant itself trains with fp32");
   } else if (set->moments == OT_BF16) {
     job->recipe.moment_bytes = 2 * (double)ot_dtype_bytes(OT_BF16);
   }

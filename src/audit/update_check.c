@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "audit/rounding.h"
 #include "audit/step_checks.h"
 #include "audit/variant.h"
 #include "base/math.h"
@@ -167,7 +168,21 @@ static bool within(double got, double wanted, double allowed) {
   return fabs(got - wanted) <= allowed;
 }
 
-// First moments first: an error there propagates to the rest.
+// Whether moments are kept in fewer bits than they are computed in.
+static bool rounds_moments(const update_check *u) {
+  return ot_run_narrow_moments(&u->run->precision);
+}
+
+// A moment within `allowed` of `wanted` before it was rounded to its format.
+static bool is_moment(const update_check *u, double got, double wanted, double allowed) {
+  if (!rounds_moments(u)) return within(got, wanted, allowed);
+  const ot_format *const format = ot_format_of(u->run->precision.moments);
+  return got >= ot_format_round(format, wanted - allowed) &&
+         got <= ot_format_round(format, wanted + allowed);
+}
+
+// First moments first: an error there propagates to the rest. The weight moves by moments that are
+// rounded after it.
 static bool check_element(update_check *u, const sampled_row *r, int64_t i, discrepancy *d) {
   const ot_run_optimizer *const o = &u->run->optimizer;
   const ot_parameter *const p = &u->whole->parameters[r->parameter];
@@ -181,16 +196,17 @@ static bool check_element(update_check *u, const sampled_row *r, int64_t i, disc
   const double v = o->betas[1] * v0 + (1 - o->betas[1]) * g * g;
   const double m_size = fabs(o->betas[0] * m0) + fabs((1 - o->betas[0]) * g);
   *d = (discrepancy){"first moment", i, b[OT_COPY_MOMENT_1][i], m};
-  if (!within(d->got, m, loose * m_size + 1e-37)) return false;
+  if (!is_moment(u, d->got, m, loose * m_size + 1e-37)) return false;
   *d = (discrepancy){"second moment", i, b[OT_COPY_MOMENT_2][i], v};
-  if (!within(d->got, v, loose * v + 1e-37)) return false;
+  if (!is_moment(u, d->got, v, loose * v + 1e-37)) return false;
   double rates[2];
   const ot_parameter_part *const part = part_at(p, p->rank == 1 ? i : r->row);
   rates_of(u, p, part, rates);
   const ot_parameter_copy exact = narrow ? OT_COPY_MASTER : OT_COPY_WEIGHT;
-  const double step =
-      rates[0] * u->correction[0] * b[OT_COPY_MOMENT_1][i] /
-      (sqrt(u->correction[1] * b[OT_COPY_MOMENT_2][i]) + o->eps * part->epsilon_factor);
+  const bool stored = !rounds_moments(u);
+  const double m1 = stored ? b[OT_COPY_MOMENT_1][i] : m, v1 = stored ? b[OT_COPY_MOMENT_2][i] : v;
+  const double step = rates[0] * u->correction[0] * m1 /
+                      (sqrt(u->correction[1] * v1) + o->eps * part->epsilon_factor);
   const double decay = rates[0] * rates[1] * a[exact][i];
   const double allowed =
       loose * (fabs(step) + fabs(decay)) + unit * (fabs(a[exact][i]) + fabs(step));

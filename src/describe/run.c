@@ -8,8 +8,14 @@ ot_dtype ot_run_storage(const ot_run_precision *precision) {
   return precision->params == OT_F16 ? OT_BF16 : precision->params;
 }
 
+static bool is_narrow(ot_dtype dtype) { return dtype == OT_BF16 || dtype == OT_F16; }
+
 bool ot_run_narrow_gradients(const ot_run_precision *precision) {
-  return precision->gradients == OT_BF16 || precision->gradients == OT_F16;
+  return is_narrow(precision->gradients);
+}
+
+bool ot_run_narrow_moments(const ot_run_precision *precision) {
+  return is_narrow(precision->moments);
 }
 
 bool ot_run_learns_from_rewards(const ot_run *run) {

@@ -317,6 +317,9 @@ ot_dtype ot_run_storage(const ot_run_precision *precision);
 // True when gradient accumulators are stored as bf16; fp16 is mapped to it.
 bool ot_run_narrow_gradients(const ot_run_precision *precision);
 
+// Likewise moments of the optimizer.
+bool ot_run_narrow_moments(const ot_run_precision *precision);
+
 // True for a run of `orthant rl`. `run` may be null.
 bool ot_run_learns_from_rewards(const ot_run *run);
 

@@ -69,6 +69,7 @@ typedef struct ot_graph_request {
   ot_dtype compute;         // OT_F32 or OT_F64
   ot_dtype storage;         // of weights and activations: compute, or OT_BF16
   bool narrow_gradients;    // gradient accumulators are stored in OT_BF16, not in compute
+  bool narrow_moments;      // so are moments of the optimizer
   bool muon;                // Muon updates matrices: buckets end with them, one moment is kept
   const ot_parametrization *parametrization;  // kept; null: standard
   int64_t head_chunk_rows;   // tokens whose logits exist at once; 0 = the head op's choice
@@ -86,4 +87,9 @@ typedef struct ot_graph_request {
 // Dtype of gradient accumulators.
 static inline ot_dtype ot_graph_gradient_type(const ot_graph_request *request) {
   return request->narrow_gradients ? OT_BF16 : request->compute;
+}
+
+// Dtype of moments of the optimizer.
+static inline ot_dtype ot_graph_moment_type(const ot_graph_request *request) {
+  return request->narrow_moments ? OT_BF16 : request->compute;
 }

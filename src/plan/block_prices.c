@@ -88,6 +88,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
       .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
       .storage = ot_run_storage(&run->precision),
       .narrow_gradients = ot_run_narrow_gradients(&run->precision),
+      .narrow_moments = ot_run_narrow_moments(&run->precision),
       .muon = ot_run_uses_muon(run),
       .weighted_targets = ot_run_weighted_targets(run),
       .head_chunk_rows = loss_rows(e->job.engine, rows),
@@ -106,7 +107,7 @@ static bool same_split(const ot_split *a, const ot_split *b) {
 static bool same_graph(const ot_graph_request *a, const ot_graph_request *b) {
   return a->micro_batch_size == b->micro_batch_size && same_split(&a->split, &b->split) &&
          a->storage == b->storage && a->compute == b->compute &&
-         a->narrow_gradients == b->narrow_gradients;
+         a->narrow_gradients == b->narrow_gradients && a->narrow_moments == b->narrow_moments;
 }
 
 ot_status ot_graph_find(ot_estimator *e, const ot_graph_request *request, ot_graph **out) {

@@ -135,7 +135,7 @@ ot_run_precision ot_recipe_precision(const ot_recipe *recipe) {
       .params = recipe->activation_bytes < 4 ? narrow : wide,
       .gradients = recipe->gradient_bytes < 4 ? narrow : wide,
       .master = wide,
-      .moments = wide,
+      .moments = recipe->moment_bytes < 8 ? OT_BF16 : wide,
       .reduce = recipe->reduce_bytes < 4 ? narrow : wide,
   };
 }

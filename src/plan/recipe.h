@@ -29,7 +29,7 @@ typedef struct ot_recipe {
 // The recipe called `name`, or null.
 const ot_recipe *ot_recipe_find(const char *name);
 
-// The dtypes in which Orthant trains with `recipe`; master weights and moments in fp32 (fp64).
+// The dtypes in which Orthant trains with `recipe`; master weights in fp32 (fp64).
 ot_run_precision ot_recipe_precision(const ot_recipe *recipe);
 
 // The recipe of a run with `precision`. Its name is that of an equal recipe, or "custom".

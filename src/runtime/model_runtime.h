@@ -84,9 +84,9 @@ const ot_graph *ot_runtime_whole_graph(const ot_runtime *runtime);
 typedef enum ot_parameter_copy {
   OT_COPY_WEIGHT,    // in the storage dtype
   OT_COPY_GRADIENT,  // in the accumulation dtype
-  OT_COPY_MOMENT_1,  // in the compute dtype, as are the rest
+  OT_COPY_MOMENT_1,  // in the compute dtype or, narrow, in bf16
   OT_COPY_MOMENT_2,
-  OT_COPY_MASTER,  // only if storage and compute dtype differ
+  OT_COPY_MASTER,  // in the compute dtype; only if the storage dtype differs
   OT_COPIES,
 } ot_parameter_copy;
 

@@ -23,8 +23,20 @@ bool ot_runtime_has_copy(const ot_runtime *runtime, ot_parameter_copy copy) {
 
 ot_dtype ot_runtime_copy_dtype(const ot_runtime *runtime, ot_parameter_copy copy) {
   const ot_graph_request *const request = &runtime->shape->request;
-  if (copy == OT_COPY_WEIGHT) return request->storage;
-  return copy == OT_COPY_GRADIENT ? ot_graph_gradient_type(request) : request->compute;
+  switch (copy) {
+    case OT_COPY_WEIGHT:
+      return request->storage;
+    case OT_COPY_GRADIENT:
+      return ot_graph_gradient_type(request);
+    case OT_COPY_MOMENT_1:
+    case OT_COPY_MOMENT_2:
+      return ot_graph_moment_type(request);
+    case OT_COPY_MASTER:
+      return request->compute;
+    case OT_COPIES:
+      break;
+  }
+  OT_UNREACHABLE();
 }
 
 ot_bucket_range ot_runtime_held_range(const ot_runtime *runtime, int block,

@@ -201,6 +201,7 @@ static ot_region_request request_of(const ot_build *b, const ot_outline_request 
   const ot_graph_request *const r = &b->shape->request;
   const double storage = (double)ot_dtype_bytes(r->storage);
   const double state = (double)ot_dtype_bytes(r->compute);
+  const double moment = (double)ot_dtype_bytes(ot_graph_moment_type(r));
   const ot_block_memory **const memory =
       ot_arena_array(b->arena, b->shape->num_blocks, sizeof *memory);
   for (int i = 0; i < b->shape->num_blocks; i++) memory[i] = &b->memory[i];
@@ -210,8 +211,8 @@ static ot_region_request request_of(const ot_build *b, const ot_outline_request 
       .bytes = {.weight = storage,
                 .gathered = storage,
                 .gradient = (double)ot_dtype_bytes(b->schedule->gradients),
-                .moment_1 = state,
-                .moment_2 = state,
+                .moment_1 = moment,
+                .moment_2 = moment,
                 .master = r->storage != r->compute ? state : 0},
       .train = b->request->graphs[OT_MODE_TRAIN] != NULL,
       .experts = r->model->moe.num_experts > 0,

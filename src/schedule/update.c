@@ -256,24 +256,28 @@ static void append_update(const part_view *p, const update_context *c) {
   const ot_dtype compute = c->view->graph->request.compute;
   const ot_dtype storage = c->view->graph->request.storage;
   const ot_dtype gradients = ot_graph_gradient_type(&c->view->graph->request);
+  const ot_dtype moments = ot_graph_moment_type(&c->view->graph->request);
   ot_task task = ot_task_of(c->view->graph, muon ? OT_OP_MUON : OT_OP_ADAMW);
   task.attributes.beta1 = muon ? run->optimizer.momentum : run->optimizer.betas[0];
   task.attributes.beta2 = muon ? 0 : run->optimizer.betas[1];
   set_rates(run, p, &task.attributes);
 
-  const ot_tensor_type type = type_of(p, muon, compute);
-  const int64_t wide = p->first * ot_dtype_bytes(compute);
+  const ot_tensor_type type = type_of(p, muon, moments);
+  const int64_t place = p->first * ot_dtype_bytes(moments);
   int out = 0;
   task.in[0] = ot_operand_at(OT_BASE_GRADIENT_PIECE, p->first * ot_dtype_bytes(gradients),
                              type_of(p, muon, gradients));
   task.in[1] = ot_operand_vector(OT_BASE_SCALAR, OT_F64, 0, OT_STEP_SCALARS);
   task.out[out++] = ot_operand_at(OT_BASE_WEIGHT_PIECE, p->first * ot_dtype_bytes(storage),
                                   type_of(p, muon, storage));
-  task.out[out++] = ot_operand_at(OT_BASE_MOMENT_1, wide, type);
+  task.out[out++] = ot_operand_at(OT_BASE_MOMENT_1, place, type);
   if (ot_run_moments(run, p->parameter->kind == OT_PARAMETER_MATRIX) == 2) {
-    task.out[out++] = ot_operand_at(OT_BASE_MOMENT_2, wide, type);
+    task.out[out++] = ot_operand_at(OT_BASE_MOMENT_2, place, type);
   }
-  if (storage != compute) task.out[out] = ot_operand_at(OT_BASE_MASTER, wide, type);
+  if (storage != compute) {
+    task.out[out] = ot_operand_at(OT_BASE_MASTER, p->first * ot_dtype_bytes(compute),
+                                  type_of(p, muon, compute));
+  }
   task.out[out + 1] = ot_operand_vector(OT_BASE_UPDATES, OT_F64, 2 * slot_of(p, c->view), 2);
   ot_tasks_append(c->segment, &task, 0);
 }

@@ -490,9 +490,10 @@ void ot_loop_warn_settings(const ot_loop_request *request, const ot_data_loader 
 
 // A checkpoint holds weights, moments and, if separate, master weights, of all ranks once.
 static int64_t checkpoint_bytes(const ot_run *run) {
-  const int64_t narrow = ot_dtype_bytes(run->precision.params);
-  const int64_t wide = ot_dtype_bytes(run->precision.compute == OT_F64 ? OT_F64 : OT_F32);
-  return ot_model_parameters(&run->model) * (narrow + 2 * wide + (narrow != wide ? wide : 0));
+  const ot_run_precision *const p = &run->precision;
+  const int64_t master = p->master != p->params ? ot_dtype_bytes(p->master) : 0;
+  return ot_model_parameters(&run->model) *
+         (ot_dtype_bytes(p->params) + 2 * ot_dtype_bytes(p->moments) + master);
 }
 
 ot_status ot_loop_check_disk(const ot_loop_request *request, ot_arena *arena, ot_disk_space *room) {

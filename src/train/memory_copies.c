@@ -59,14 +59,17 @@ static void copy_in(ot_memory_copies *c, const ot_bucket_range *held, int64_t by
 }
 
 int64_t ot_memory_copied_bytes(const ot_schedule *schedule, const ot_run *run) {
-  const int64_t narrow = ot_dtype_bytes(run->precision.params);
-  const int64_t wide = ot_dtype_bytes(run->precision.compute == OT_F64 ? OT_F64 : OT_F32);
+  const ot_run_precision *const p = &run->precision;
+  const int64_t size[OT_COPIES] = {[OT_COPY_WEIGHT] = ot_dtype_bytes(p->params),
+                                   [OT_COPY_MOMENT_1] = ot_dtype_bytes(p->moments),
+                                   [OT_COPY_MOMENT_2] = ot_dtype_bytes(p->moments),
+                                   [OT_COPY_MASTER] = ot_dtype_bytes(p->master)};
   int64_t bytes = 0;
   for (int block = 0; block < schedule->num_blocks; block++) {
     for (int i = 0; i < OT_STATE_KINDS; i++) {
       const ot_parameter_copy copy = ot_state_kinds[i].copy;
       const int64_t count = schedule->buckets[block].copy[copy].count;
-      bytes += (count * (copy == OT_COPY_WEIGHT ? narrow : wide) + 63) / 64 * 64;
+      bytes += (count * size[copy] + 63) / 64 * 64;
     }
   }
   return bytes;

@@ -28,7 +28,7 @@ static ot_status check_precision(const ot_run_precision *precision) {
               {"gradients", precision->gradients, true},
               {"reduce", precision->reduce, true},
               {"master", precision->master, false},
-              {"moments", precision->moments, false}};
+              {"moments", precision->moments, true}};
   OT_CHECK(precision->compute != OT_F16 && precision->compute != OT_F8, OT_ENVIRONMENT,
            "precision: compute=%s is not supported by this back end (try bf16 or fp32)",
            ot_dtype_name(precision->compute));

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/text.h"
 #include "files/disk.h"
 #include "host/heap.h"
 #include "runtime/model_files.h"
@@ -26,15 +27,35 @@ ot_status ot_training_state_save(ot_runtime *runtime, const ot_state_request *re
 
 // ---- load ----
 
-static ot_status load_table(const ot_state_view *v, ot_checkpoint *checkpoint,
+// What is lost of moments that the checkpoint has in a wider type; null: nothing.
+static const char *find_rounding(const ot_state_view *v, const ot_checkpoint *checkpoint) {
+  const ot_safetensors *const files = ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER);
+  const ot_dtype kept = ot_runtime_copy_dtype(v->runtime, OT_COPY_MOMENT_1);
+  for (int i = 0; i < ot_safetensors_count(files); i++) {
+    const ot_safetensors_tensor *const found = ot_safetensors_tensor_at(files, i);
+    ot_dtype dtype = kept;
+    if (!ot_text_starts_with(found->name, "m.")) continue;
+    if (!ot_safetensors_type_dtype(found->type, &dtype)) continue;
+    if (ot_dtype_bytes(dtype) <= ot_dtype_bytes(kept)) continue;
+    return ot_arena_format(v->arena, "moments in %s are rounded to %s (precision.moments)",
+                           ot_dtype_name(dtype), ot_dtype_name(kept));
+  }
+  return NULL;
+}
+
+static ot_status load_notes(const ot_state_view *v, ot_checkpoint *checkpoint,
                             ot_state_request *request) {
   ot_checkpoint_text table = {.name = ot_state_table_name};
   OT_TRY(ot_checkpoint_read_text(checkpoint, v->arena, &table));
-  if (!table.text) return OT_OK;
-  const char *const note =
-      ot_executor_read_algorithms(ot_runtime_executor(v->runtime), table.text, v->arena);
-  if (!note || !ot_world_is_leader(request->world)) return OT_OK;
-  request->note = strdup(note);
+  const char *const rounding = find_rounding(v, checkpoint);
+  const char *const algorithms =
+      table.text
+          ? ot_executor_read_algorithms(ot_runtime_executor(v->runtime), table.text, v->arena)
+          : NULL;
+  if (!(rounding || algorithms) || !ot_world_is_leader(request->world)) return OT_OK;
+  const bool both = rounding && algorithms;
+  request->note = strdup(ot_arena_format(v->arena, "%s%s%s", rounding ? rounding : "",
+                                         both ? "\n" : "", algorithms ? algorithms : ""));
   OT_CHECK(request->note, OT_ENVIRONMENT, "out of memory (%s)", request->path);
   return OT_OK;
 }
@@ -58,7 +79,7 @@ static ot_status load(const ot_state_view *v, ot_checkpoint *checkpoint,
     OT_TRY(ot_weights_restore(v->arena, &state, checkpoint));
   }
   OT_TRY(ot_checkpoint_check_complete(checkpoint, OT_CHECKPOINT_OPTIMIZER));
-  OT_TRY(load_table(v, checkpoint, request));
+  OT_TRY(load_notes(v, checkpoint, request));
   request->position = (ot_position){
       .step = manifest->step, .next_sample = manifest->next_sample, .tokens = manifest->tokens};
   return OT_OK;

@@ -38,5 +38,5 @@ ot_status ot_training_state_save(ot_runtime *runtime, const ot_state_request *re
 // damage the state is undefined until another checkpoint is loaded. request->run tells which
 // tensors have which state; its position is set to that of the checkpoint. Checkpoints are
 // independent of the mesh. On a GPU it also takes over the algorithms of products; the note says if
-// they cannot be. Collective over the world.
+// they cannot be, and if moments are rounded. Collective over the world.
 ot_status ot_training_state_load(ot_runtime *runtime, ot_state_request *request);

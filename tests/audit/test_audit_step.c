@@ -43,14 +43,20 @@ static void keep_gradients_narrow(ot_run *run, void *context) {
   run->precision.gradients = OT_BF16;
 }
 
+static void keep_moments_narrow(ot_run *run, void *context) {
+  (void)context;
+  run->precision.moments = OT_BF16;
+}
+
 static void correct_steps_are_examined_and_clean(void **state) {
   (void)state;
-  for (int precision = 0; precision < 4; precision++) {
+  for (int precision = 0; precision < 5; precision++) {
     audit_request request = plain();
     request.fp64 = precision == 1;
     request.bf16 = precision >= 2;
     request.tp = precision >= 2 ? 1 : 2;
     if (precision == 3) request.settings = keep_gradients_narrow;
+    if (precision == 4) request.settings = keep_moments_narrow;
     request.dp_shard = 2;
     request.zero = 1;
     const audit_outcome s = run(&request);

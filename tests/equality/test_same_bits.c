@@ -15,7 +15,7 @@
 #include "support/rank_case.h"
 
 typedef struct run_types {
-  ot_dtype compute, kept;  // kept: storage and accumulators
+  ot_dtype compute, kept;  // kept: storage, accumulators and moments
 } run_types;
 
 static const run_types types[] = {{OT_F32, OT_F32}, {OT_F64, OT_F64}, {OT_F32, OT_BF16}};
@@ -116,7 +116,7 @@ static void vary_all(const rank_request *base, variant change, const char *what)
       if (types[t].kept == OT_BF16 && !both) continue;
       request.model = models[m];
       request.dtype = types[t].compute;
-      request.storage = request.gradients = request.wire = types[t].kept;
+      request.storage = request.gradients = request.moments = request.wire = types[t].kept;
       runs += vary(&request, change);
     }
   }

@@ -275,7 +275,7 @@ static void data_types_follow_compute(void **state) {
   const ot_run_precision fp64 =
       accept("model: gpt2\nprecision: {compute: fp64}", NULL, 0).run.precision;
   assert_true(fp64.params == OT_F64 && fp64.gradients == OT_F64 && fp64.moments == OT_F64);
-  // Gradients may be as narrow as weights; optimizer states may not.
+  // Gradients and moments may be as narrow as weights; master weights may not.
   const ot_run narrow =
       accept("model: gpt2\nprecision: {compute: bf16, gradients: bf16}", NULL, 0).run;
   assert_int_equal(narrow.precision.gradients, OT_BF16);
@@ -283,8 +283,11 @@ static void data_types_follow_compute(void **state) {
   assert_int_equal(ot_trainer_check(&narrow), OT_OK);
   const ot_run moments =
       accept("model: gpt2\nprecision: {compute: bf16, moments: bf16}", NULL, 0).run;
-  assert_int_equal(ot_trainer_check(&moments), OT_ENVIRONMENT);
-  assert_non_null(strstr(ot_fail_message(), "moments=bf16 is not supported by this back end"));
+  assert_int_equal(moments.precision.moments, OT_BF16);
+  assert_int_equal(ot_trainer_check(&moments), OT_OK);
+  const ot_run half = accept("model: gpt2\nprecision: {compute: bf16, moments: fp16}", NULL, 0).run;
+  assert_int_equal(ot_trainer_check(&half), OT_ENVIRONMENT);
+  assert_non_null(strstr(ot_fail_message(), "moments=fp16 is not supported by this back end"));
   // Valid in plans, not in training here.
   const ot_run fp8 = accept("model: gpt2\nprecision: {compute: fp8}", NULL, 0).run;
   assert_true(fp8.precision.compute == OT_F8 && fp8.precision.params == OT_BF16);

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/dtype.h"
 #include "fixtures/torch_values.h"
 #include "support/op_case.h"
 
@@ -18,7 +19,7 @@ typedef struct muon_types {
   bool master;
 } muon_types;
 
-static ot_case muon_case(int64_t rows, int64_t columns, muon_types t) {
+static ot_case muon_case_of(int64_t rows, int64_t columns, muon_types t, ot_dtype moment) {
   ot_case c = {
       .kind = OT_OP_MUON,
       .attributes = {.threads = 2,
@@ -26,18 +27,22 @@ static ot_case muon_case(int64_t rows, int64_t columns, muon_types t) {
                      .beta1 = 0.95,
                      .weight_decay = 0.1,
                      .learning_rate_factor = 2},
-      .types = {.in = {ot_type_matrix(t.gradient, rows, columns),
-                       ot_type_vector(OT_F64, OT_STEP_SCALARS)},
-                .out = {ot_type_matrix(t.parameter, rows, columns),
-                        ot_type_matrix(t.compute, rows, columns),
-                        t.master ? ot_type_matrix(t.compute, rows, columns) : (ot_tensor_type){0},
-                        ot_type_vector(OT_F64, 2)}}};
+      .types = {
+          .in = {ot_type_matrix(t.gradient, rows, columns),
+                 ot_type_vector(OT_F64, OT_STEP_SCALARS)},
+          .out = {ot_type_matrix(t.parameter, rows, columns), ot_type_matrix(moment, rows, columns),
+                  t.master ? ot_type_matrix(t.compute, rows, columns) : (ot_tensor_type){0},
+                  ot_type_vector(OT_F64, 2)}}};
   ot_case_create(&c);
   ot_case_pattern(&c.out[0], 1);
   if (t.master) ot_case_pattern(&c.out[2], 1);
   ot_case_set(&c.in[1], OT_SCALAR_LEARNING_RATE, 0.01);
   ot_case_set(&c.in[1], OT_SCALAR_CLIP_FACTOR, 0.25);
   return c;
+}
+
+static ot_case muon_case(int64_t rows, int64_t columns, muon_types t) {
+  return muon_case_of(rows, columns, t, t.compute);
 }
 
 // Step `step` counted from 0: pattern 10 + step, times four, which the clip factor cancels.
@@ -66,6 +71,30 @@ static void muon_agrees_with_torch(void **state) {
   expect_torch((muon_types){OT_F64, OT_F64, OT_F64, false}, 1e-8);
   expect_torch((muon_types){OT_F32, OT_F32, OT_F32, false}, 2e-6);
   expect_torch((muon_types){OT_F32, OT_BF16, OT_BF16, true}, 2e-6);
+}
+
+// A step with the momentum in bf16 is one in float32 from the same numbers, whose momentum is
+// rounded after it.
+static void a_momentum_in_bf16_is_rounded_each_step(void **state) {
+  (void)state;
+  const muon_types types = {OT_F32, OT_F32, OT_F32, false};
+  ot_case narrow = muon_case_of(9, 7, types, OT_BF16), wide = muon_case(9, 7, types);
+  for (int step = 0; step < 4; step++) {
+    muon_step(&narrow, step);
+    muon_step(&wide, step);
+    int moved = 0;
+    for (int64_t i = 0; i < 9 * 7; i++) {
+      const float m = (float)ot_case_get(&wide.out[1], i);
+      const double rounded = (double)ot_bf16_to_float(ot_bf16_from_float(m));
+      assert_true(ot_case_get(&narrow.out[1], i) == rounded);
+      assert_true(ot_case_get(&narrow.out[0], i) == ot_case_get(&wide.out[0], i));
+      moved += rounded != (double)m;
+      ot_case_set(&wide.out[1], i, rounded);
+    }
+    assert_true(step == 0 || moved > 30);
+  }
+  ot_case_destroy(&narrow);
+  ot_case_destroy(&wide);
 }
 
 enum { SIDE = 12, LENGTH = 20 };
@@ -194,6 +223,7 @@ static void a_step_without_a_finite_norm_changes_nothing(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(muon_agrees_with_torch),
+      cmocka_unit_test(a_momentum_in_bf16_is_rounded_each_step),
       cmocka_unit_test(singular_values_of_the_update_are_near_one),
       cmocka_unit_test(parameter_is_the_rounded_master),
       cmocka_unit_test(statistics_are_the_squared_step_and_weight),

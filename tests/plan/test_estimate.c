@@ -363,7 +363,7 @@ static bool can_run(const ot_model *model, const ot_candidate *c) {
 static void estimates_of_any_expert_split_match_their_schedules(void **state) {
   (void)state;
   enum { CASES = 40, MOST_RANKS = 24 };
-  static const char *const recipes[] = {"fp32", "bf16-fp32-gradients", "bf16"};
+  static const char *const recipes[] = {"fp32", "bf16-fp32-gradients", "bf16", "bf16-bf16-moments"};
   uint64_t draws = 0;
   for (int i = 0; i < CASES;) {
     const ot_model model = experts(draw(&draws, 2) == 0);
@@ -535,6 +535,8 @@ static void bf16_estimates_match_their_schedules(void **state) {
     compare_in(&spread, recipe, (ot_candidate){.dp = 4, .ep = 2, .zero = 3, .tp = 2});
     compare_in(&spread, recipe, (ot_candidate){.dp = 4, .ep = 2, .etp = 2, .zero = 0});
   }
+  compare_in(&tied, "bf16-bf16-moments", (ot_candidate){.pp = 2, .dp = 2, .zero = 2, .tp = 2});
+  compare_in(&plain, "bf16-bf16-moments", (ot_candidate){.dp = 2, .zero = 3, .tp = 2});
 }
 
 // The workspace of its kernels, and the memory of its runtime beside the arena.

@@ -60,7 +60,7 @@ static ot_run settings_of(const rank_request *r, const ot_model *model) {
                                      .params = narrow_or(r->storage, r->dtype),
                                      .gradients = narrow_or(r->gradients, r->dtype),
                                      .master = r->dtype,
-                                     .moments = r->dtype,
+                                     .moments = narrow_or(r->moments, r->dtype),
                                      .reduce = narrow_or(r->wire, r->dtype),
                                      .sum = OT_SUM_WIDE};
   run.parallel =

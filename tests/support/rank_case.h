@@ -23,6 +23,7 @@ typedef struct rank_request {
   ot_dtype dtype;       // OT_F32 or OT_F64
   ot_dtype storage;     // of weights and activations; OT_BF16, any other value: dtype
   ot_dtype gradients;   // of accumulators, likewise
+  ot_dtype moments;     // of the optimizer, likewise
   ot_dtype wire;        // of gradients, likewise
   int64_t length;       // T of a sequence
   int64_t batch;        // global batch in sequences

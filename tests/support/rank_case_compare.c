@@ -202,10 +202,11 @@ const char *rank_describe(const rank_request *r, char *text) {
       r->loads == RANK_LOADS_CROWDED ? " crowded" : "", (long long)r->first_sample,
       r->residual_block);
   n += ot_text_format(
-      text + n, RANK_TEXT - n, ", batch %lld of %lld, T %lld, prefetch %d%s%s%s%s",
+      text + n, RANK_TEXT - n, ", batch %lld of %lld, T %lld, prefetch %d%s%s%s%s%s",
       (long long)r->batch, (long long)r->micro_batch, (long long)r->length, r->prefetch,
       r->overlap ? " overlap" : "", r->storage == OT_BF16 ? " bf16" : "",
-      r->gradients == OT_BF16 ? " bf16 gradients" : "", r->wire == OT_BF16 ? " bf16 wire" : "");
+      r->gradients == OT_BF16 ? " bf16 gradients" : "",
+      r->moments == OT_BF16 ? " bf16 moments" : "", r->wire == OT_BF16 ? " bf16 wire" : "");
   describe_blocks(r, text + n, RANK_TEXT - n);
   return text;
 }

@@ -198,6 +198,14 @@ static void states_of_muon_keep_their_bits(void **state) {
   go_round(model, meshes, 2);
 }
 
+static void moments_in_bf16_keep_their_bits(void **state) {
+  (void)state;
+  static const char *const model[] = {"model_type: llama, tie_word_embeddings: true, " SIZES,
+                                      "precision.moments=bf16"};
+  static const mesh meshes[] = {{2, "zero: 3", false}, {4, "tp: 2, pp: 2", false}};
+  go_round(model, meshes, 2);
+}
+
 static void transposed_and_tied_tensors_keep_their_bits(void **state) {
   (void)state;
   static const char *const model[] = {
@@ -283,6 +291,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(untied_models_keep_their_bits),
       cmocka_unit_test(states_of_muon_keep_their_bits),
+      cmocka_unit_test(moments_in_bf16_keep_their_bits),
       cmocka_unit_test(transposed_and_tied_tensors_keep_their_bits),
       cmocka_unit_test(experts_keep_their_bits),
       cmocka_unit_test(interleaved_stacks_keep_their_bits),

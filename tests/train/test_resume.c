@@ -253,6 +253,29 @@ static void refuses_a_named_checkpoint_that_is_damaged(void **state) {
   assert_true(has_step(f, "run", 3));
 }
 
+// ---- moments in bf16 ----
+
+static void moments_in_bf16_continue_bit_for_bit(void **state) {
+  fixture *const f = *state;
+  static const char narrow[] = "precision={compute: bf16, moments: bf16}";
+  must(TRAIN(f, "whole", "steps=6", "checkpoint.every=3", narrow));
+  must(TRAIN(f, "run", "steps=3", narrow, "learning_rate.decay=constant"));
+  must(TRAIN(f, "run", "steps=6", narrow));
+  assert_same_state(f, 6, "whole", "run");
+}
+
+// From fp32 they are rounded, which is said; to fp32 nothing is lost and nothing is said.
+static void moments_of_another_type_are_converted(void **state) {
+  fixture *const f = *state;
+  must(TRAIN(f, "wide", "steps=2"));
+  f->resume = scratch_path(f->directory, "wide");
+  must(TRAIN(f, "narrow", "steps=3", "precision.moments=bf16"));
+  assert_said(f, "moments in fp32 are rounded to bf16 (precision.moments)");
+  f->resume = scratch_path(f->directory, "narrow");
+  must(TRAIN(f, "again", "steps=4", "precision.moments=fp32"));
+  assert_null(strstr(f->said, "rounded"));
+}
+
 // ---- init ----
 
 static void initial_weights_come_from_a_complete_checkpoint(void **state) {
@@ -298,6 +321,8 @@ int main(void) {
                                       tear_down),
       cmocka_unit_test_setup_teardown(refuses_a_named_checkpoint_that_is_damaged, set_up,
                                       tear_down),
+      cmocka_unit_test_setup_teardown(moments_in_bf16_continue_bit_for_bit, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(moments_of_another_type_are_converted, set_up, tear_down),
       cmocka_unit_test_setup_teardown(initial_weights_come_from_a_complete_checkpoint, set_up,
                                       tear_down),
       cmocka_unit_test_setup_teardown(saves_any_number_of_times_in_the_same_memory, set_up,
