@@ -5,23 +5,40 @@
 #include "audit/audit.h"
 #include "audit/rounding.h"
 
+typedef struct moment_decay {
+  const char *finding, *moment, *key;
+  double decay;
+} moment_decay;
+
 // v <- beta2 v + (1 - beta2) g^2 rounds back to v while |g^2/v - 1| (1 - beta2) is below half an
 // ulp, which is between 2^-(p+1) and 2^-p of v. For v to follow a vanishing gradient, twice that
-// share must not exceed one.
-static void check_moments(const ot_run *run, ot_audit_report *report) {
+// share must not exceed one. Likewise m.
+static void check_moment(const ot_run *run, const moment_decay *d, ot_audit_report *report) {
   const ot_format *const format = ot_format_of(run->precision.moments);
-  const double rate = 1 - run->optimizer.betas[1];
+  const double rate = 1 - d->decay;
   const double half = ldexp(1, -format->bits);
-  if (run->optimizer.name != OT_OPTIMIZER_ADAMW || rate >= 8 * half) return;
+  if (rate >= 8 * half) return;
   ot_audit_find(
-      report, "second_moment_frozen",
-      ot_arena_format(report->arena, "precision.moments: %s, optimizer.betas[1]: %g", format->name,
-                      run->optimizer.betas[1]),
-      ot_arena_format(report->arena, "keep moments in fp32, or betas[1] at most %.6g",
+      report, d->finding,
+      ot_arena_format(report->arena, "precision.moments: %s, optimizer.%s: %g", format->name,
+                      d->key, d->decay),
+      ot_arena_format(report->arena, "keep moments in fp32, or %s at most %.6g", d->key,
                       1 - 8 * half),
-      "a step moves v by at most %.3g of itself when the gradient vanishes, and %s rounds changes "
-      "below %.3g to %.3g away: v stays within a factor of %.3g of what it should be",
-      rate, format->name, half / 2, half, 1 + half / rate);
+      "a step moves %s by at most %.3g of itself when the gradient vanishes, and %s rounds changes "
+      "below %.3g to %.3g away: %s stays within a factor of %.3g of what it should be",
+      d->moment, rate, format->name, half / 2, half, d->moment, 1 + half / rate);
+}
+
+// With Muon, AdamW updates what is no matrix.
+static void check_moments(const ot_run *run, ot_audit_report *report) {
+  const ot_run_optimizer *const o = &run->optimizer;
+  const moment_decay decays[] = {
+      {"first_moment_frozen", "m", "betas[0]", o->betas[0]},
+      {"second_moment_frozen", "v", "betas[1]", o->betas[1]},
+      {"first_moment_frozen", "m", "momentum", o->momentum},
+  };
+  const int count = ot_run_uses_muon(run) ? 3 : 2;
+  for (int i = 0; i < count; i++) check_moment(run, &decays[i], report);
 }
 
 // Share of updates lost by rounding to nearest, |update| < ulp(w) / 2, for updates of relative size

@@ -202,6 +202,13 @@ static void moments_that_cannot_move_are_found_without_data(void **state) {
   assert_string_equal(lint(&run).what, "second_moment_frozen");
   run = settings(OT_BF16, 0.95, 1);
   assert_int_equal(lint(&run).num_findings, 0);
+  run.optimizer.betas[0] = 0.99;
+  assert_string_equal(lint(&run).what, "first_moment_frozen");
+  run.optimizer.betas[0] = 0.9;
+  run.optimizer.momentum = 0.99;
+  assert_int_equal(lint(&run).num_findings, 0);
+  run.optimizer.name = OT_OPTIMIZER_MUON;
+  assert_string_equal(lint(&run).what, "first_moment_frozen");
 }
 
 static void updates_that_are_rounded_away_are_found_without_data(void **state) {
