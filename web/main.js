@@ -247,35 +247,13 @@ class App {
     document.getElementById(`toggle-${name}`).focus();
   }
 
-  // The fewest devices, of halvings and three quarters of the last, that end the run in `time`, as
-  // `orthant plan --deadline`.
+  // Sets the form to the fewest devices that end the run in `time`.
   async meet(time) {
-    const [, amount, unit] = /^\s*([\d.]+)\s*(s|min|h|d|w)\s*$/.exec(time) || [];
-    const seconds = amount * { s: 1, min: 60, h: 3600, d: 86400, w: 604800 }[unit];
-    if (!(seconds > 0)) return this.say(`"${time}" is no time such as 12h, 30d or 6w`);
-    const tried = [];
-    const inTime = async gpus => {
-      this.say(`Trying ${gpus} devices…`);
-      const { answer } = await this.service.plan({ ...this.state, gpus: String(gpus), top: '1' });
-      const best = answer.plans && answer.plans[0];
-      const elapsed = !best
-        ? Infinity
-        : answer.goodput
-          ? answer.goodput.elapsed_seconds
-          : answer.steps * best.step_seconds;
-      tried.push(`${gpus} ${best ? `take ${formatSeconds(elapsed)}` : 'are too few to hold it'}`);
-      return elapsed <= seconds;
-    };
-    let fewest = 0;
-    for (let n = this.answer.cluster.devices; n >= 1; n /= 2) {
-      if (!(await inTime(n))) break;
-      fewest = n;
-      if (n % 2 !== 0) break;
-    }
-    const less = (fewest / 4) * 3;
-    if (less > 0 && fewest % 4 === 0 && (await inTime(less))) fewest = less;
-    await this.apply({ gpus: String(fewest || this.answer.cluster.devices) });
-    this.say(`${time}: ${tried.join(', ')}${fewest ? '' : ': more devices are needed'}.`);
+    this.say('Searching…');
+    const most = { ...this.state, gpus: String(this.answer.cluster.devices), compared: [] };
+    const { answer } = await this.service.plan(most, { op: 'deadline', deadline: time });
+    await (answer.error ? this.compute() : this.apply({ gpus: String(answer.devices) }));
+    this.say(answer.error || answer.text);
   }
 
   measure(name, rows) {

@@ -64,11 +64,13 @@ class Service {
     return this.trees.get(key);
   }
 
-  // The plan of a state: {text, answer, ms}. Promises of earlier requests never resolve.
-  async plan(state) {
+  // The plan of a state, or what `more` asks of it: {text, answer, ms}. Promises of earlier
+  // requests never resolve.
+  async plan(state, more) {
     const turn = ++this.turn;
     await this.loaded;
-    const request = requestOf(state, (kind, name) => this.preset(kind, name));
+    const question = requestOf(state, (kind, name) => this.preset(kind, name));
+    const request = { ...question, ...more };
     if (turn !== this.turn) return new Promise(() => {});
     if (this.line.waiting.size > 0) {
       this.line.worker.terminate();

@@ -48,6 +48,7 @@ enum { OT_MOST_DEADLINE_TRIALS = 64 };
 // The numbers of devices that were tried for --deadline.
 typedef struct ot_deadline {
   double seconds;
+  int fewest;  // of them that end the run in time
   int num_trials;
   ot_deadline_trial trials[OT_MOST_DEADLINE_TRIALS];  // [num_trials]
   const char *text;                                   // the same in a sentence

@@ -79,3 +79,17 @@ void ot_sweep_row_write_members(const ot_sweep_row *row, ot_json_writer *w);
 
 // The row as an object.
 void ot_sweep_row_write_json(const ot_sweep_row *row, const char *key, ot_json_writer *w);
+
+// ---- a deadline ----
+
+typedef struct ot_deadline_search {
+  int most;  // devices
+  // Elapsed seconds of the run with the best plan on some devices; 0: none fits.
+  ot_status (*run)(void *context, int devices, double *elapsed_s);
+  void *context;
+} ot_deadline_search;
+
+// The fewest devices, halved from the most, whose run ends within `time` ("30d"). OT_USAGE if it is
+// no time, OT_FINDINGS if all of them are too few.
+ot_status ot_deadline_meet(const char *time, const ot_deadline_search *search, ot_arena *arena,
+                           ot_deadline *out);

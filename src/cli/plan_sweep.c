@@ -168,26 +168,8 @@ ot_status ot_plan_sweep(const ot_options *options) {
 
 // ---- the deadline ----
 
-// "30d": seconds, minutes, hours, days, weeks.
-static ot_status read_duration(const char *text, double *seconds) {
-  static const struct {
-    const char *unit;
-    double s;
-  } units[] = {{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}, {"w", 604800}};
-  char number[32];
-  for (int i = 0; i < OT_COUNT(units); i++) {
-    const size_t length = strlen(text), end = strlen(units[i].unit);
-    if (!ot_text_ends_with(text, units[i].unit) || length - end >= sizeof number) continue;
-    ot_text_format(number, sizeof number, "%.*s", (int)(length - end), text);
-    if (!ot_number_parse(number, false, seconds)) continue;
-    *seconds *= units[i].s;
-    if (*seconds > 0) return OT_OK;
-  }
-  return ot_fail(OT_USAGE, "--deadline: \"%s\" is no time such as 12h, 30d or 6w", text);
-}
-
-// Adds a trial with `devices`, whose arena ends with it.
-static ot_status try_devices(const ot_options *options, int devices, ot_deadline *d) {
+// A search in memory of its own.
+static ot_status try_devices(void *context, int devices, double *elapsed_s) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_plan_request *const request = ot_arena_take(&arena, sizeof *request);
@@ -195,70 +177,21 @@ static ot_status try_devices(const ot_options *options, int devices, ot_deadline
   const ot_options *changed;
   const char *reason;
   ot_plan_page page;
-  ot_status status = ot_options_replace(options, "gpus", value, &arena, &changed);
+  ot_status status = ot_options_replace(context, "gpus", value, &arena, &changed);
   if (status == OT_OK) status = plan_point(changed, &arena, request, &page, &reason);
-  OT_ASSERT(d->num_trials < OT_MOST_DEADLINE_TRIALS);
-  if (status == OT_OK) {
-    d->trials[d->num_trials++] =
-        (ot_deadline_trial){devices, reason ? 0 : ot_sweep_elapsed_s(&page)};
-  }
+  if (status == OT_OK) *elapsed_s = reason ? 0 : ot_sweep_elapsed_s(&page);
   ot_heap_release(&heap);
   return status;
-}
-
-static bool is_in_time(const ot_deadline *d) {
-  const double elapsed_s = d->trials[d->num_trials - 1].elapsed_s;
-  return elapsed_s > 0 && elapsed_s <= d->seconds;
-}
-
-// Halves `most` devices while the run ends in time, then tries three quarters of the last.
-static ot_status find_devices(const ot_options *options, int most, ot_deadline *d, int *fewest) {
-  *fewest = 0;
-  for (int n = most; n >= 1; n /= 2) {
-    OT_TRY(try_devices(options, n, d));
-    if (!is_in_time(d)) break;
-    *fewest = n;
-    if (n % 2 != 0) return OT_OK;
-  }
-  if (*fewest == 0 || *fewest % 4 != 0) return OT_OK;
-  OT_TRY(try_devices(options, *fewest / 4 * 3, d));
-  if (is_in_time(d)) *fewest = *fewest / 4 * 3;
-  return OT_OK;
-}
-
-static const char *days_of(double seconds, ot_arena *arena) {
-  return ot_arena_format(arena, "%.3g days", seconds / 86400);
-}
-
-static const char *deadline_text(const ot_deadline *d, int fewest, ot_arena *arena) {
-  ot_text_builder text = {.arena = arena};
-  ot_text_appendf(&text, "%s:", days_of(d->seconds, arena));
-  for (int i = 0; i < d->num_trials; i++) {
-    const ot_deadline_trial *const t = &d->trials[i];
-    ot_text_appendf(&text, "%s %d devices %s", i > 0 ? "," : "", t->devices,
-                    t->elapsed_s > 0 ? "take" : "are too few to hold it");
-    if (t->elapsed_s > 0) ot_text_appendf(&text, " %s", days_of(t->elapsed_s, arena));
-  }
-  ot_text_appendf(&text, "; planned for %d", fewest);
-  return ot_text_builder_text(&text);
 }
 
 ot_status ot_plan_deadline(const ot_options *options, ot_deadline *deadline,
                            const ot_options **out) {
   ot_arena *const arena = ot_options_arena(options);
   ot_plan_request *const request = ot_arena_take(arena, sizeof *request);
-  int fewest;
-  *deadline = (ot_deadline){0};
-  OT_TRY(read_duration(ot_options_text(options, "deadline"), &deadline->seconds));
   OT_TRY(ot_plan_request_read(options, arena, request));
-  OT_TRY(find_devices(options, ot_job_all_devices(&request->job), deadline, &fewest));
-  if (fewest == 0) {
-    const double elapsed_s = deadline->trials[0].elapsed_s;
-    ot_fail(OT_FINDINGS, "--deadline: %d devices %s%s", ot_job_all_devices(&request->job),
-            elapsed_s > 0 ? "take " : "are too few to hold the run",
-            elapsed_s > 0 ? days_of(elapsed_s, arena) : "");
-    return ot_fail_hint(OT_FINDINGS, "give more with --gpus, or fewer --tokens");
-  }
-  deadline->text = deadline_text(deadline, fewest, arena);
-  return ot_options_replace(options, "gpus", ot_arena_format(arena, "%d", fewest), arena, out);
+  const ot_deadline_search search = {ot_job_all_devices(&request->job), try_devices,
+                                     (void *)options};
+  OT_TRY(ot_deadline_meet(ot_options_text(options, "deadline"), &search, arena, deadline));
+  return ot_options_replace(options, "gpus", ot_arena_format(arena, "%d", deadline->fewest), arena,
+                            out);
 }

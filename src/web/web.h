@@ -8,6 +8,8 @@
 //              `compare` [{name, text of a script or run}] are the files of `--compare`.
 //   point      the same question as a row of `orthant plan --sweep`, whose list `sweep` has one
 //              value of each key
+//   deadline   the same question: the fewest devices, at most its `gpus`, that end the run within
+//              the text `deadline`, and what was tried; then there is no last plan
 //              What follows is about the job of the last plan
 //   stages     estimate of the plan `index` (the nearest if none fits), its chunks and stages
 //   timeline   the actions of its replayed step

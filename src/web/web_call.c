@@ -49,22 +49,32 @@ static ot_status operate(ot_web *web, const ot_node *request, const char *name, 
   return ot_fail(OT_USAGE, "op: there is no operation \"%s\"", name);
 }
 
-// A new question replaces the old one; its tree is read again, since the job keeps parts of it.
-static ot_status plan(ot_web *web, const char *request, int64_t length, ot_web_answer *answer) {
-  ot_node *tree;
+ot_status ot_web_begin(ot_web *web, const char *request, int64_t length, ot_node **tree) {
   web->asked = false;
   web->plan = renew(&web->plan_memory);
   web->call = renew(&web->call_memory);
-  OT_TRY(ot_web_tree_read(request, length, &web->plan, &tree));
-  if (ot_text_equal(ot_node_child(tree, "op")->text, "point")) {
-    ot_json_writer w = ot_json_begin(&web->call, 0);
-    OT_TRY(ot_web_point(web, tree, &w));
-    *answer = (ot_web_answer){w.text, w.length};
+  return ot_web_tree_read(request, length, &web->plan, tree);
+}
+
+static bool is_question(const char *op) {
+  return ot_text_equal(op, "plan") || ot_text_equal(op, "point") || ot_text_equal(op, "deadline");
+}
+
+// Its tree is read again, since the job keeps parts of it.
+static ot_status plan(ot_web *web, const char *request, int64_t length, ot_web_answer *answer) {
+  ot_node *tree;
+  OT_TRY(ot_web_begin(web, request, length, &tree));
+  const char *const op = ot_node_child(tree, "op")->text;
+  if (ot_text_equal(op, "plan")) {
+    OT_TRY(ot_web_ask(web, tree, false));
+    const char *const text = ot_plan_json(&web->page, &web->call);
+    *answer = (ot_web_answer){text, ot_text_length(text)};
     return OT_OK;
   }
-  OT_TRY(ot_web_ask(web, tree, false));
-  const char *const text = ot_plan_json(&web->page, &web->call);
-  *answer = (ot_web_answer){text, ot_text_length(text)};
+  ot_json_writer w = ot_json_begin(&web->call, 0);
+  OT_TRY(ot_text_equal(op, "point") ? ot_web_point(web, tree, &w)
+                                    : ot_web_deadline(web, tree, request, length, &w));
+  *answer = (ot_web_answer){w.text, w.length};
   return OT_OK;
 }
 
@@ -73,8 +83,7 @@ static ot_status answer(ot_web *web, const char *request, int64_t length, ot_web
   OT_TRY(ot_web_tree_read(request, length, &web->call, &tree));
   const ot_node *const op = ot_node_child(tree, "op");
   OT_CHECK(op && op->text, OT_USAGE, "op: it is missing");
-  if (ot_text_equal(op->text, "plan") || ot_text_equal(op->text, "point"))
-    return plan(web, request, length, out);
+  if (is_question(op->text)) return plan(web, request, length, out);
   ot_json_writer w = ot_json_begin(&web->call, 0);
   OT_TRY(operate(web, tree, op->text, &w));
   *out = (ot_web_answer){w.text, w.length};

@@ -86,6 +86,11 @@ jobs.forEach((job, number) => {
   }
   const ask = request => engine.call(page.encodeRequest(request));
   const file = path.join(out, String(number));
+  if (state.deadline) {
+    const { deadline, ...rest } = state;
+    const request = { ...page.requestOf(rest, preset), op: 'deadline', deadline };
+    return fs.writeFileSync(file, ask(request));
+  }
   if (!state.sweep) return fs.writeFileSync(file, ask(page.requestOf(state, preset)) + '\n');
   const grid = JSON.parse(ask({ op: 'sweep', sweep: state.sweep }));
   const rows = page

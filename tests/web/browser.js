@@ -201,7 +201,9 @@ const cases = {
     assert.match(page.url(), /simple=true/);
     await page.fill('#deadline', '6d');
     await page.click('#meet');
-    await until(page, () => /^6d: 64 take/.test(document.getElementById('status').textContent));
+    await until(page, () =>
+      /^6 days: 64 devices take/.test(document.getElementById('status').textContent),
+    );
     // 64 take 2.7 days, so 32 take less than 6, and 24 more.
     assert.match(page.url(), /gpus=32/);
     if (await page.locator('#more').count()) await page.click('#more');

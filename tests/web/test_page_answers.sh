@@ -105,6 +105,20 @@ for i in "${!bad[@]}"; do
   esac || { echo "${bad[$i]}: $error" >&2; exit 1; }
 done
 
+# The fewest devices that end a run in time, and those that were tried, are those of the program.
+late=(--model llama3-8b --cluster h100 --gpus 64 --tokens 161G --tp 1 --pp 1 --cp 1)
+mkdir "$scratch/late"
+node tests/web/answers.js "$page" "$module" presets "$scratch/late" "${late[*]} --deadline 6d" "${late[*]} --deadline 1h" \
+  "${late[*]} --deadline soon"
+said() { node -p 'const a = JSON.parse(require("fs").readFileSync(0)); a.text || a.error' <"$scratch/late/$1"; }
+"$program" plan "${late[@]}" --deadline 6d >"$scratch/program"
+tr -s ' \n' ' ' <"$scratch/program" | grep -qF "$(said 0)" && [[ $(said 0) = *'64 devices take'*'; planned for 32' ]] ||
+  { said 0; grep deadline "$scratch/program"; exit 1; } >&2
+for i in 1 2; do
+  "$program" plan "${late[@]}" --deadline $([ $i = 1 ] && echo 1h || echo soon) 2>"$scratch/program" >&2 && exit 1
+  grep -qF "error: $(said $i)" "$scratch/program" || { said $i; cat "$scratch/program"; exit 1; } >&2
+done
+
 # A plan of the program is the page with this plan in it.
 plan=("$program" plan --model qwen3-8b --cluster a100-80g --gpus 32 --tp 1 --zero 1 --set optimizer.name=muon)
 "${plan[@]}" --html "$scratch/plan.html" --json >"$scratch/program"
