@@ -101,9 +101,8 @@ static ot_status prepare(void *context, int ranks) {
   auditing *const a = context;
   OT_TRY(load_settings(a));
   OT_TRY(ot_run_options_check_init(&a->config, a->arena));
-  OT_TRY(ot_run_check_ranks(&a->config.run, ranks));
   ot_mesh mesh;
-  OT_TRY(ot_mesh_build(&a->config.run.parallel, ranks, &mesh));
+  OT_TRY(ot_run_options_mesh(&a->config, ranks, a->arena, &mesh));
   ot_runtime_request one_rank = {.mesh = &mesh};
   OT_TRY(ot_trainer_check(&a->config.run));
   return ot_trainer_request(&a->config.run, a->arena, &one_rank);

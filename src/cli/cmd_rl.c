@@ -16,6 +16,7 @@
 #include "cli/ranks.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
+#include "describe/run_keys.h"
 #include "files/disk.h"
 #include "host/child_socket.h"
 #include "host/clock.h"
@@ -315,7 +316,8 @@ static ot_status prepare(void *context, int ranks) {
   ot_mesh mesh;
   OT_TRY(load(t));
   share_cores(&t->config.run, ranks);
-  return ot_mesh_build(&t->config.run.parallel, ranks, &mesh);
+  return ot_run_place_failure(ot_mesh_build(&t->config.run.parallel, ranks, &mesh),
+                              t->config.settings, t->arena);
 }
 
 static void print_result(const training *t, const ot_rl_summary *summary) {

@@ -187,7 +187,7 @@ static ot_status show(const ot_options *options) {
   const int ranks = (int)ot_options_integer(options, "ranks");
   OT_CHECK(rank < ranks, OT_USAGE, "--rank %d: ranks are 0 to %d (--ranks)", rank, ranks - 1);
   ot_mesh mesh;
-  OT_TRY(ot_mesh_build(&config.run.parallel, ranks, &mesh));
+  OT_TRY(ot_run_options_mesh(&config, ranks, arena, &mesh));
   ot_runtime_request request = {
       .mesh = &mesh, .rank = rank, .backend = ot_runtime_choose_device(config.run.device, ranks)};
   OT_TRY(ot_trainer_request(&config.run, arena, &request));

@@ -53,7 +53,7 @@ static ot_status load_cluster(simulated *s) {
 static ot_status predict(simulated *s) {
   OT_TRY(ot_run_options_load(s->options, s->arena, &s->config));
   ot_output_notes(&s->config.notes);
-  OT_TRY(ot_mesh_build(&s->config.run.parallel, count_ranks(s), &s->mesh));
+  OT_TRY(ot_run_options_mesh(&s->config, count_ranks(s), s->arena, &s->mesh));
   OT_TRY(load_cluster(s));
   const double imbalance = ot_options_real(s->options, "expert-imbalance");
   OT_CHECK(imbalance >= 1, OT_USAGE, "--expert-imbalance: %g; allowed: 1 (even) or more",

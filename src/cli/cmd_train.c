@@ -199,7 +199,7 @@ static ot_status prepare(void *context, int ranks) {
   OT_CHECK(ranks > teachers, OT_RANKS,
            "distill.teacher_ranks=%d leaves no rank for the model of %d (--ranks)", teachers,
            ranks);
-  OT_TRY(ot_mesh_build(&t->config.run.parallel, ranks - teachers, &t->mesh));
+  OT_TRY(ot_run_options_mesh(&t->config, ranks - teachers, t->arena, &t->mesh));
   ot_runtime_request one_rank = {.mesh = &t->mesh};
   OT_TRY(ot_trainer_check(&t->config.run));
   OT_TRY(ot_trainer_request(&t->config.run, t->arena, &one_rank));

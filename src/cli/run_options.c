@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "cli/installed.h"
 #include "cli/output.h"
+#include "describe/run_keys.h"
 #include "runtime/model_files.h"
 
 const ot_option ot_option_ranks = {"ranks",
@@ -38,6 +39,16 @@ ot_status ot_run_options_load(const ot_options *options, ot_arena *arena, ot_con
       .presets = ot_installed_presets(arena),
   };
   return ot_config_load(&request, arena, config);
+}
+
+static ot_status build_mesh(const ot_run *run, int ranks, ot_mesh *mesh) {
+  OT_TRY(ot_mesh_build(&run->parallel, ranks, mesh));
+  return ot_run_check_ranks(run, ranks);
+}
+
+ot_status ot_run_options_mesh(const ot_config *config, int ranks, ot_arena *arena, ot_mesh *mesh) {
+  const ot_status status = build_mesh(&config->run, ranks, mesh);
+  return ot_run_place_failure(status, config->settings, arena);
 }
 
 static void add_note(ot_config_notes *notes, const char *text) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cli/options.h"
+#include "describe/mesh.h"
 #include "files/config_file.h"
 #include "runtime/model_files.h"
 #include "tokenizer/encoder.h"
@@ -19,6 +20,9 @@ ot_status ot_run_options_load(const ot_options *options, ot_arena *arena, ot_con
 // Reads the configuration of the files that the run starts from, so that errors appear before ranks
 // start, and adds its notes to those of the run.
 ot_status ot_run_options_check_init(ot_config *config, ot_arena *arena);
+
+// The mesh of the run on `ranks` ranks, which its batches fit; failures name a place of the run.
+ot_status ot_run_options_mesh(const ot_config *config, int ranks, ot_arena *arena, ot_mesh *mesh);
 
 // Rows of verbs on a model: --tokenizer, --set, --threads, --device, and --pp next to --ranks.
 extern const ot_option ot_option_tokenizer, ot_option_model_set, ot_option_threads;

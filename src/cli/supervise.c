@@ -13,6 +13,7 @@
 #include "base/text_builder.h"
 #include "checkpoint/checkpoint_list.h"
 #include "cli/child_process.h"
+#include "cli/run_options.h"
 #include "cli/stop_count.h"
 #include "comm/comm.h"
 #include "describe/mesh.h"
@@ -33,7 +34,8 @@ static const double start_factor = 3;   // the same before the first step
 
 typedef struct supervisor {
   const ot_options *options;
-  const ot_run *run;
+  const ot_config *config;
+  const ot_run *run;  // of config
   ot_arena *arena;
   const char *program, *checkpoints, *metrics, *events;
   bool launched;  // with a launcher
@@ -355,8 +357,7 @@ static ot_status list_sizes(supervisor *s, int least) {
   ot_mesh mesh;
   int *const sizes = ot_arena_array(s->arena, s->wanted + 1, sizeof *sizes);
   const int teachers = ot_run_teacher_ranks(s->run), most = s->wanted - teachers;
-  OT_TRY(ot_mesh_build(&parallel, most, &mesh));
-  OT_TRY(ot_run_check_ranks(s->run, most));
+  OT_TRY(ot_run_options_mesh(s->config, most, s->arena, &mesh));
   for (int ranks = most; ranks + teachers >= least && ranks > 0; ranks--) {
     parallel.dp = 0;
     run.parallel = parallel;
@@ -375,6 +376,7 @@ ot_status ot_supervise(const ot_options *options, const ot_config *config) {
   const bool given = ot_options_given(options, "min-ranks");
   const int least = given ? (int)ot_options_integer(options, "min-ranks") : ranks;
   supervisor s = {.options = options,
+                  .config = config,
                   .run = &config->run,
                   .arena = arena,
                   .program = own ? own : "orthant",

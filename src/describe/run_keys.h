@@ -21,6 +21,11 @@ extern const ot_schema ot_run_schema;
 //             follows when not given. Parses to the same run.
 ot_status ot_run_read(ot_node *tree, ot_arena *arena, ot_run *out, ot_node **settings);
 
+// Adds "(FILE:LINE:COLUMN)" to the failure of a rule over several keys of a run: the place in
+// `tree` (of its file, or `settings`) of the first key in the message that was written down, else
+// of its section or file. Returns `status`; OT_OK adds nothing.
+ot_status ot_run_place_failure(ot_status status, const ot_node *tree, ot_arena *arena);
+
 // The settings as a tree, without places.
 ot_node *ot_run_write(const ot_run *run, ot_arena *arena);
 

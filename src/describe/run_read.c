@@ -127,7 +127,7 @@ ot_status ot_run_read(ot_node *tree, ot_arena *arena, ot_run *out, ot_node **set
   *out = keys.run;
   OT_TRY(ot_model_from_keys(&keys.model, model, arena, &out->model));
   derive(out);
-  OT_TRY(ot_run_check(out));
+  OT_TRY(ot_run_place_failure(ot_run_check(out), tree, arena));
   *settings = ot_run_write(out, arena);
   place_all(*settings, tree, out, arena);
   return OT_OK;

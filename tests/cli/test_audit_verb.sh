@@ -30,7 +30,7 @@ YAML
 
 # Invalid requests are rejected before anything runs.
 expect 2 'there is no audit "foo"' "$orthant" audit foo run.yaml
-expect 4 "pp=2" "$orthant" audit ranks run.yaml --set parallel.pp=2
+expect 4 "pp=2 x cp=1 x tp=1 (--set parallel.pp)" "$orthant" audit ranks run.yaml --set parallel.pp=2
 expect 2 "overlap runs its own steps" \
   "$orthant" train run.yaml --set 'audit={every: 2, checks: [overlap]}'
 expect 2 "audit.checks is empty" "$orthant" train run.yaml --set audit.every=2

@@ -248,6 +248,10 @@ static void mistakes_name_their_place(void **state) {
   refuse("model: gpt2\ndata: {sequence_length: 2048}", NULL, "position table of 1024");
   refuse("model: gpt2\nparallel: {tp: 5}", NULL,
          "tp=5 does not divide num_attention_heads=12 (try tp=4)");
+  assert_message_has("run.yaml:2:16)");
+  refuse("model: {model_type: gpt2,\n  n_head: 16}\nsteps: 9", "parallel.tp=5",
+         "(--set parallel.tp)");
+  refuse("model: gpt2\nsteps: 5\nlearning_rate: {min: 1}", NULL, "run.yaml:3:22)");
   refuse("model: gpt2\nparallel: {vpp: 2, pp: 2}", NULL,
          "needs one chunk per stage (try vpp=1, or pipeline=interleaved)");
   refuse("model: gpt2\nparallel: {pp: 4,\n  pipeline: dualpipe}", NULL,
