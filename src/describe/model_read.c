@@ -7,6 +7,7 @@
 #include "describe/family.h"
 #include "describe/model_keys.h"
 #include "describe/residuals.h"
+#include "describe/run_keys.h"
 
 // State of one conversion.
 typedef struct reading {
@@ -450,7 +451,7 @@ ot_status ot_model_from_keys(const ot_model_keys *keys, const ot_node *tree, ot_
   OT_TRY(fill_residuals(&r));
   OT_TRY(fill_scale_block(&r));
   fill_names(out);
-  return ot_model_check(out);
+  return ot_run_place_failure(ot_model_check(out), tree, arena);
 }
 
 ot_status ot_model_read(ot_node *tree, ot_arena *arena, ot_model *out) {

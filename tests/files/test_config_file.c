@@ -251,6 +251,8 @@ static void mistakes_name_their_place(void **state) {
   assert_message_has("run.yaml:2:16)");
   refuse("model: {model_type: gpt2,\n  n_head: 16}\nsteps: 9", "parallel.tp=5",
          "(--set parallel.tp)");
+  refuse("model: {model_type: llama, num_attention_heads: 8,\n  num_key_value_heads: 3}", NULL,
+         "run.yaml:2:24)");
   refuse("model: gpt2\nsteps: 5\nlearning_rate: {min: 1}", NULL, "run.yaml:3:22)");
   refuse("model: gpt2\nparallel: {vpp: 2, pp: 2}", NULL,
          "needs one chunk per stage (try vpp=1, or pipeline=interleaved)");
