@@ -52,7 +52,7 @@ typedef struct ot_prediction {
   // A live teacher. What the model writes for reverse_kl is not priced.
   ot_teacher_price teacher;
   int teacher_ranks;  // its own; 0: the ranks with the head
-  double publish_s;  // of a run that learns from rewards: its weights to generators, after a step
+  double publish_s;   // of a run that learns from rewards: its weights to generators, after a step
   int num_stages;
   const ot_schedule **schedules;  // [num_stages] of one rank of each stage
   ot_predicted_memory memory;
