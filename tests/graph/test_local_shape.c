@@ -431,12 +431,6 @@ static void modes_of_one_rank_are_refused_on_several(void **state) {
   ot_graph_request request = split_request(&model, OT_MODE_PREFILL, (ot_split){.cp = 2});
   expect_refusal(&request, OT_ENVIRONMENT,
                  "graph: mode prefill has no cp, and cp=2 (try cp=1, and tp)", "");
-  request = split_request(&model, OT_MODE_DECODE, (ot_split){.tp = 2});
-  request.backend = OT_BACKEND_CUDA;
-  expect_refusal(&request, OT_ENVIRONMENT,
-                 "graph: mode decode on several ranks runs on CPUs only (try --device cpu, or one "
-                 "rank)",
-                 "");
 }
 
 int main(void) {

@@ -236,7 +236,7 @@ static const mutant table[] = {
      "gradients of 1,024 ranks are reduced sequentially in bf16", TENSOR | STAGES | CONTEXT,
      IN_SHARED_CODE, BY_PRECISION, .settings = sums_on_the_wire},
     {"bf16_moments", "after torchtitan docs/bf16_optimizer_states.md",
-     "second moments in bf16 with beta2 = 0.999", DENSE, IN_SHARED_CODE, BY_SETTINGS,
+     "second moments in bf16 with beta2 = 0.999", DENSE, IN_SHARED_CODE, BY_PRECISION,
      .settings = narrow_moments},
     {"bf16_weights_alone", "after pytorch 106395",
      "bf16 weights without master copies, learning rate 3e-5", DENSE, IN_SHARED_CODE, BY_SETTINGS,
