@@ -32,9 +32,8 @@ const ot_verb ot_verb_doctor = {
         "BLAS library. `gpu` names the GPUs, the driver and the libraries that runs on them open,\n"
         "and `warnings` what to do where one is missing. `environment` holds the variables that\n"
         "change speed, including those that the program sets itself: OMP_WAIT_POLICY=passive and\n"
-        "GOMP_SPINCOUNT=1000 make waiting threads sleep after tens of microseconds, unless you "
-        "set\n"
-        "one of them.",
+        "GOMP_SPINCOUNT=1000 make waiting threads sleep after tens of microseconds, unless you\n"
+        "set one of them.",
     .json = true,
     .run = run,
 };

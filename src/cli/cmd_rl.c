@@ -215,11 +215,7 @@ static const char *quoted(const training *t, const char *const *words) {
   for (int i = 0; words[i]; i++) {
     ot_text_put(&text, i > 0 ? " '" : "'");
     for (const char *c = words[i]; *c; c++) {
-      if (*c == '\'') {
-        ot_text_put(&text, "'\\''");
-      } else {
-        ot_text_appendf(&text, "%c", *c);
-      }
+      ot_text_put(&text, *c == '\'' ? "'\\''" : (const char[]){*c, '\0'});
     }
     ot_text_put(&text, "'");
   }
@@ -249,6 +245,7 @@ static const char *const *command_of(const training *t, int index, int count) {
   const ot_run_rl *const rl = &t->config.run.rl;
   const char **const own = own_command(t, index, count);
   const char *const number = ot_arena_format(t->arena, "%d", index);
+  const char *const command = quoted(t, own);
   int length = 0;
   while (own[length]) length++;
   const char **const words = ot_arena_array(t->arena, rl->num_launch + length + 1, sizeof *words);
@@ -256,7 +253,7 @@ static const char *const *command_of(const training *t, int index, int count) {
   for (int64_t i = 0; i < rl->num_launch; i++) {
     words[i] = put_at(t, rl->launch[i], "{}", number);
     placed = placed || strstr(words[i], "{command}");
-    words[i] = put_at(t, words[i], "{command}", quoted(t, own));
+    words[i] = put_at(t, words[i], "{command}", command);
   }
   for (int i = 0; i < length && !placed; i++) words[rl->num_launch + i] = own[i];
   return words;
