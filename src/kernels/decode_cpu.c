@@ -183,7 +183,10 @@ static inline __attribute__((always_inline)) void add_vector(const unit *u, tile
   for (int64_t j = 0; j < t.count; j++) {
     const ot_vector value = *(const ot_vector *)(u->values + j * width + i);
 #pragma GCC unroll 4
-    for (int r = 0; r < rows; r++) sum[r] += u->scores[(q + r) * OT_DECODE_KEYS + j] * value;
+    for (int r = 0; r < rows; r++) {
+      sum[r] =
+          ot_vector_fused(ot_vector_of(u->scores[(q + r) * OT_DECODE_KEYS + j]), value, sum[r]);
+    }
   }
 #pragma GCC unroll 4
   for (int r = 0; r < rows; r++) *(ot_vector *)(u->sums + (q + r) * width + i) = sum[r];

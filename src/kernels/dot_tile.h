@@ -61,9 +61,8 @@ static inline ot_real ot_vector_sum(ot_vector v) {
   const ot_four_words h = (ot_four_words)half;
   const ot_short_vector lanes = (ot_short_vector)__builtin_shufflevector(h, h, 0, 1) +
                                 (ot_short_vector)__builtin_shufflevector(h, h, 2, 3);
-  const ot_real pair = lanes[0] + lanes[1];
-  return OT_SHORT_LANES == 2 ? pair
-                             : pair + (lanes[OT_SHORT_LANES - 2] + lanes[OT_SHORT_LANES - 1]);
+  if (OT_SHORT_LANES == 2) return lanes[0] + lanes[1];
+  return (lanes[0] + lanes[OT_SHORT_LANES - 2]) + (lanes[1] + lanes[OT_SHORT_LANES - 1]);
 }
 #else
 static inline ot_real ot_vector_sum(ot_vector v) {
@@ -78,11 +77,9 @@ static inline ot_real ot_vector_sum(ot_vector v) {
 }
 #endif
 
-// Adds what no whole vector holds. Never inlined: the compiler would fuse products and sums in some
-// shapes of tiles and not in others.
-static __attribute__((noinline, unused)) ot_real ot_dot_rest(const ot_real *a, const ot_real *b,
-                                                             int64_t count, ot_real sum) {
-  for (int64_t k = 0; k < count; k++) sum += a[k] * b[k];
+// Adds what no whole vector holds.
+static inline ot_real ot_dot_rest(const ot_real *a, const ot_real *b, int64_t count, ot_real sum) {
+  for (int64_t k = 0; k < count; k++) sum = OT_KERNEL(ot_fused)(a[k], b[k], sum);
   return sum;
 }
 
@@ -105,7 +102,7 @@ static inline __attribute__((always_inline)) void ot_dot_multiply(
     for (int r = 0; r < rows; r++) {
       const ot_vector a = ot_vector_read(t->a[r] + k);
 #pragma GCC unroll 4
-      for (int c = 0; c < columns; c++) sum[r][c] += a * b[c];
+      for (int c = 0; c < columns; c++) sum[r][c] = ot_vector_fused(a, b[c], sum[r][c]);
     }
   }
 #pragma GCC unroll 6

@@ -2,28 +2,23 @@
 // The inner loop of small GEMMs on cached data: a tile of C is held in vector registers (Goto and
 // van de Geijn 2008) while a column of a is multiplied by a row of b. For GEMMs whose operands are
 // produced and consumed at once, as in attention, where a BLAS would pack them again. Vectors are
-// GCC's; their length is the target's.
+// GCC's (fused.h).
 #pragma once
 
 #include <stdbool.h>
 
-#include "kernels/real.h"
+#include "kernels/fused.h"
 
 #if defined(__AVX512F__)
-enum { OT_VECTOR_BYTES = 64, OT_TILE_ROWS = 8 };
-#elif defined(__AVX__)
-enum { OT_VECTOR_BYTES = 32, OT_TILE_ROWS = 4 };
+enum { OT_TILE_ROWS = 8 };
 #else
-enum { OT_VECTOR_BYTES = 16, OT_TILE_ROWS = 4 };
+enum { OT_TILE_ROWS = 4 };
 #endif
 
 enum {
-  OT_LANES = OT_VECTOR_BYTES / (int)sizeof(ot_real),
   OT_TILE_VECTORS = 2,
   OT_PANEL = OT_TILE_VECTORS * OT_LANES,  // columns of b per tile
 };
-
-typedef ot_real ot_vector __attribute__((vector_size(OT_VECTOR_BYTES)));
 
 // c[r][v] = start + sum over k < depth of a[r * a_row + k * a_depth] * b[k * b_stride + v] for
 // OT_TILE_ROWS rows of `vectors` vectors. Every row of b and c is aligned to vectors.
@@ -66,7 +61,9 @@ static inline __attribute__((always_inline)) void ot_tile_multiply(const ot_regi
 #pragma GCC unroll 8
     for (int r = 0; r < OT_TILE_ROWS; r++) {
 #pragma GCC unroll 2
-      for (int v = 0; v < vectors; v++) sum[r][v] += a[r * t->a_row] * row[v];
+      for (int v = 0; v < vectors; v++) {
+        sum[r][v] = ot_vector_fused(ot_vector_of(a[r * t->a_row]), row[v], sum[r][v]);
+      }
     }
     a += t->a_depth;
     b += t->b_stride;
