@@ -36,7 +36,7 @@ help:  ## this list
 
 demo:  ## trains a small model on the C headers of this machine, in minutes
 	$(needs) demo
-	@$(call build,cpu)
+	@$(call build,cpu) --target orthant
 	@tools/demo.sh
 
 check:  ## builds, then all tests and the lint

@@ -29,8 +29,10 @@ serve  | HTTP server           | pkg:libmicrohttpd     | libmicrohttpd-dev | lib
 serve  | HTTP client           | pkg:libcurl           | libcurl4-openssl-dev | libcurl-devel    | curl
 mpi    | MPI                   | mpi:                  | libopenmpi-dev openmpi-bin | openmpi-devel  | open-mpi
 test   | unit tests            | pkg:cmocka            | libcmocka-dev     | libcmocka-devel    | cmocka
+test   | Python, for scripts of tests | command:python3 | python3      | python3            | python3
 test   | C++, for an emulated GPU | command:c++        | g++               | gcc-c++            | gcc
 demo   | xz to compare with    | command:xz            | xz-utils          | xz                 | xz
+fresh  | bare Debian systems   | command:debootstrap   | debootstrap       | debootstrap        | -
 format | the code formatter    | command:clang-format-14 | clang-format-14 | clang-tools-extra  | clang-format@14
 page   | clang with WebAssembly | command:clang-14   | clang-14          | clang              | llvm
 page   | the linker of WebAssembly | command:wasm-ld-14 | lld-14         | lld                | lld

@@ -118,5 +118,23 @@ if "$lint" "$tree" build >said 2>&1 || ! grep -q 'missing, so' said; then
   echo 'not found: a missing library'
   failures=$((failures + 1))
 fi
+
+# Includes through others, as a build recorded them, in a tree that lies below a folder called src.
+deep=$tree/src/orthant
+built() { (cd build && ninja >/dev/null && cd .. && "$lint" "$deep" build) >"$tree/said" 2>&1; }
+fresh_tree
+mkdir "$deep" && cp -r src/base src/graph "$deep" --parents && cd "$deep" && mkdir -p src/train build
+cp ../../CMakeLists.txt ../../Makefile . && build_library
+source_file src/base/three.h '#pragma once' '#include "base/one.h"'
+source_file src/base/two.c '#include "base/three.h"'
+printf '%s\n' 'rule cc' "  command = cc -I$deep/src -MD -MF \$out.d -c \$in -o \$out" '  deps = gcc' '  depfile = $out.d' \
+  "build src/base/two.c.o: cc $deep/src/base/two.c" >build/build.ninja
+built || { echo 'a tree below src is not clean'; cat "$tree/said"; failures=$((failures + 1)); }
+source_file src/train/four.h '#pragma once'
+source_file src/base/three.h '#pragma once' '#include "train/four.h"'
+if built || ! grep -q 'src/base/two.c: includes train/ through others' "$tree/said"; then
+  echo 'not found: an include through others'
+  failures=$((failures + 1))
+fi
 [ "$failures" -eq 0 ] || { echo "$failures rules did not fail"; exit 1; }
 echo 'every rule fails where it must'
