@@ -99,7 +99,7 @@ format:  ## formats the sources with clang-format
 
 install:  ## into PREFIX (default /usr/local)
 	$(needs)
-	@$(call build,cpu,-DCMAKE_INSTALL_PREFIX=$(abspath $(or $(PREFIX),/usr/local)))
+	@$(call build,cpu,-DCMAKE_INSTALL_PREFIX=$(abspath $(or $(PREFIX),/usr/local))) --target orthant
 	@cmake --install build
 
 clean:  ## removes build/

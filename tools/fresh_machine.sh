@@ -53,7 +53,7 @@ rm -f "$root.log"
 cp /etc/apt/apt.conf.d/*proxy* "$root/etc/apt/apt.conf.d/" 2>/dev/null || true
 for place in "${mounts[@]}"; do mkdir -p "$root/$place"; mount --bind "/$place" "$root/$place"; done
 git bundle create -q "$root/root/orthant.bundle" HEAD
-inside git clone -q /root/orthant.bundle /root/src/orthant
+inside git -c advice.detachedHead=false -c init.defaultBranch=main clone -q /root/orthant.bundle /root/src/orthant
 status=0
 for command in "${commands[@]}"; do
   begin=$SECONDS

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "files/disk.h"
 
-enum { MAX_DIRECTORIES = 5 };
+enum { MAX_DIRECTORIES = 4 };
 
 // The directory of the running program, or null.
 static const char *program_directory(ot_arena *arena) {
@@ -42,7 +42,6 @@ ot_presets ot_installed_presets(ot_arena *arena) {
     add(directories, &count, ot_arena_format(arena, "%s/../share/orthant/presets", program), arena);
   }
   add(directories, &count, OT_PRESETS_BUILD, arena);
-  add(directories, &count, OT_PRESETS_INSTALL, arena);
   add(directories, &count, ot_installed_user_directory(arena), arena);
   return (ot_presets){.directories = directories, .num_directories = count};
 }

@@ -250,7 +250,7 @@ static const ot_schema learning_rate = {
 
 static const ot_key precision_keys[] = {
     {"compute", OT_KEY_DTYPE, offsetof(ot_run_precision, compute), "fp32", .choices = computes,
-     .help = "dtype of the computation"},
+     .help = "dtype of the computation; fp16 and fp8 are planned for, not trained"},
     {"params", OT_KEY_DTYPE, offsetof(ot_run_precision, params), "auto", .choices = stored,
      .help = "dtype of stored weights; auto: as compute, bf16 with fp8"},
     {"gradients", OT_KEY_DTYPE, offsetof(ot_run_precision, gradients), "auto", .choices = stored,

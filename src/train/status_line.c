@@ -10,13 +10,12 @@
 
 enum { PART_BYTES = 64, NUM_PARTS = 9 };
 
-// Appends a part if it fits; false if the line is full.
-static bool append_part(char *out, int64_t capacity, int64_t *length, const char *part) {
+// Appends a part if it fits.
+static void append_part(char *out, int64_t capacity, int64_t *length, const char *part) {
   const char *const separator = *length > 0 ? "  " : "";
   const int64_t added = ot_text_length(separator) + ot_text_length(part);
-  if (*length + added >= capacity) return false;
+  if (*length + added >= capacity) return;
   *length += ot_text_format(out + *length, capacity - *length, "%s%s", separator, part);
-  return true;
 }
 
 static void print_step(char *part, const ot_status_line *status) {
@@ -63,13 +62,13 @@ int64_t ot_status_line_print(char *out, int64_t capacity, const ot_status_line *
     ot_rate_print(rate, sizeof rate, status->tokens_per_s);
     ot_text_format(parts[3], PART_BYTES, "%s tok/s", rate);
   }
-  print_mfu(parts[4], status);
-  print_memory(parts[5], status);
   if (!isnan(status->remaining_s)) {
     char left[PART_BYTES];
     ot_duration_print(left, sizeof left, status->remaining_s);
-    ot_text_format(parts[6], PART_BYTES, "eta %s", left);
+    ot_text_format(parts[4], PART_BYTES, "eta %s", left);
   }
+  print_mfu(parts[5], status);
+  print_memory(parts[6], status);
   if (!isnan(status->learning_rate))
     ot_text_format(parts[7], PART_BYTES, "lr %.3g", status->learning_rate);
   if (!isnan(status->step_s)) {
@@ -81,6 +80,6 @@ int64_t ot_status_line_print(char *out, int64_t capacity, const ot_status_line *
   int64_t length = 0;
   out[0] = '\0';
   for (int i = 0; i < NUM_PARTS; i++)
-    if (parts[i][0] != '\0' && !append_part(out, room, &length, parts[i])) break;
+    if (parts[i][0] != '\0') append_part(out, room, &length, parts[i]);
   return length;
 }

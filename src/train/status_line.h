@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The line with the progress of a run:
-//   step 1200/9536 12.6%  loss 3.214  gnorm 0.81  412k tok/s  MFU 41.2% (plan 43.0%)  peak 61.3/80
-//   GB resident  eta 3h12m  lr 0.0003  1.27 s/step
+//   step 1200/9536 12.6%  loss 3.214  gnorm 0.81  412k tok/s  eta 3h12m  MFU 41.2% (plan 43.0%)
+//   peak 61.3/80 GB of GPU  lr 0.0003  1.27 s/step
 // Only text: cli/ decides whether to overwrite it on a terminal or to print line by line.
 #pragma once
 
@@ -20,7 +20,7 @@ typedef struct ot_status_line {
   double step_s;
 } ot_status_line;
 
-// Writes the line without its end. With `columns` > 0, drops parts from the right until it fits.
-// Returns the length.
+// Writes the line without its end. With `columns` > 0, leaves out parts that do not fit,
+// the last first. Returns the length.
 int64_t ot_status_line_print(char *out, int64_t capacity, const ot_status_line *status,
                              int columns);

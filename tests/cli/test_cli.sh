@@ -172,6 +172,14 @@ try() {
   bash -c 'source script.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _orthant
     echo "${COMPREPLY[*]}"' bash "$@" >out 2>err
 }
+try orthant plan --cluster h10
+grep -qx h100 out || fail 'presets of clusters are not completed'
+try orthant plan --model gpt2-me
+grep -qx gpt2-medium out || fail 'presets of models are not completed'
+try orthant audit caus
+grep -qx causality out || fail 'audits are not completed'
+try orthant checkpoint ver
+grep -qx verify out || fail 'the first word of checkpoint is not completed'
 try orthant presets --se
 grep -qx -- '--set' out || fail 'bash completes no option'
 try orthant doct
