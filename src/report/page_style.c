@@ -58,7 +58,7 @@ const char *const ot_page_style[] = {
     "*{box-sizing:border-box}\n"
     "body{margin:0;background:var(--page);color:var(--text);font:16px/1.5 system-ui,-apple-system,"
     "\"Segoe UI\",Roboto,\"Helvetica Neue\",Arial,sans-serif}\n"
-    "main,header,nav,footer{max-width:1080px;margin:0 auto;padding:0 16px}\n"
+    "main,header,nav,footer{max-width:1240px;margin:0 auto;padding:0 16px}\n"
     "header{padding-top:28px}\n"
     "h1{font-size:1.7rem;line-height:1.2;margin:0 0 4px;overflow-wrap:anywhere}\n"
     "h2{font-size:1.15rem;margin:0 0 4px}h3{font-size:1rem;margin:18px 0 4px}\n"
@@ -77,7 +77,14 @@ const char *const ot_page_style[] = {
     ".chips{list-style:none;display:flex;flex-wrap:wrap;gap:6px;padding:0;margin:12px 0}\n"
     ".chips li{border:1px solid var(--edge);border-radius:999px;padding:2px 11px;font-size:.92rem;"
     "white-space:nowrap}.chips b{font-variant-numeric:tabular-nums}\n",
-    "figure{margin:0}.scroll{overflow-x:auto}\n"
+    "figure{margin:0}\n"
+    // Shadows at the sides that hide something: the covers move with the content, the shadows do
+    // not.
+    ".scroll{overflow-x:auto;background:linear-gradient(90deg,var(--card) 30%,transparent) 0 "
+    "0/40px "
+    "100% no-repeat local,linear-gradient(270deg,var(--card) 30%,transparent) 100% 0/40px 100% "
+    "no-repeat local,linear-gradient(90deg,var(--dim),transparent) 0 0/10px 100% no-repeat scroll,"
+    "linear-gradient(270deg,var(--dim),transparent) 100% 0/10px 100% no-repeat scroll}\n"
     "svg{display:block;width:100%;min-width:760px;height:auto;font-size:13px}\n"
     "svg text{paint-order:stroke;stroke:var(--card);stroke-width:3px}\n"
     "svg .on{stroke:rgba(0,0,0,.45);stroke-width:2px}\n"
