@@ -4,15 +4,25 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_writer.h"
+#include "base/quantity.h"
 #include "base/text.h"
 #include "cli/installed.h"
 #include "cli/model_engine.h"
 #include "cli/ranks.h"
 #include "cli/verbs.h"
 #include "files/disk.h"
+#include "serve/address.h"
 #include "serve/server.h"
 
-enum { MOST_DEFAULT_LENGTH = 4096, LESSON_ROW_BYTES = 80 };
+enum {
+  MOST_DEFAULT_LENGTH = 4096,
+  MOST_BODY_BYTES = 4 << 20,  // and of lessons:
+  LESSON_ROW_BYTES = 80,
+  LEAST_REQUESTS = 4,  // of the largest size, that there is memory for
+  PARSED_BYTES = 48,   // of memory for a byte of JSON while it is read, at most (lists of lists)
+  MOST_TIMEOUT_S = 1000000000,
+};
 
 typedef struct serving {
   const ot_options *options;
@@ -44,9 +54,11 @@ static ot_status find_shape(const serving *s, ot_inference_shape *shape) {
   const ot_options *const o = s->options;
   const ot_model *const model = &s->model.files.model;
   const int64_t max_length = max_length_of(s);
-  OT_CHECK(!model->learned_positions || max_length <= model->max_positions, OT_USAGE,
-           "--max-length %lld, but the model has positions for %lld", (long long)max_length,
-           (long long)model->max_positions);
+  OT_CHECK(
+      model->max_positions <= 0 || max_length <= model->max_positions, OT_USAGE,
+      "--max-length: %lld is out of range; allowed: 1 to %lld, the model's positions, and 0 for "
+      "as many as fit",
+      (long long)max_length, (long long)model->max_positions);
   const int64_t slots = ot_options_integer(o, "slots"), chunk = ot_options_integer(o, "chunk");
   const int64_t cache = ot_options_integer(o, "cache-tokens");
   const int64_t tokens = cache > max_length ? cache : max_length;
@@ -101,6 +113,19 @@ static ot_status create_teacher(serving *s, ot_service_options *options) {
   return OT_OK;
 }
 
+// ---- sizes ----
+
+static int64_t most_body_bytes(const ot_lesson_facts *facts) {
+  return MOST_BODY_BYTES + LESSON_ROW_BYTES * facts->sequences * facts->sequence_length;
+}
+
+// What --request-memory gives, and on top of it what micro-batches for the teacher take.
+static int64_t request_bytes(const serving *s, const ot_lesson_facts *facts) {
+  const int64_t lessons = most_body_bytes(facts) - MOST_BODY_BYTES;
+  return ot_options_integer(s->options, "request-memory") +
+         LEAST_REQUESTS * (lessons > 0 ? 2 * (lessons + ot_lesson_answer_bytes(facts)) : 0);
+}
+
 static ot_status create_service(serving *s, ot_runtime *runtime) {
   ot_service_options options = {.tokenizer = s->model.tokenizer,
                                 .model = model_name(s),
@@ -110,6 +135,7 @@ static ot_status create_service(serving *s, ot_runtime *runtime) {
                                 .timeout_s = ot_options_real(s->options, "timeout")};
   OT_TRY(find_template(s, &options.chat));
   OT_TRY(create_teacher(s, &options));
+  options.memory_bytes = request_bytes(s, &options.facts);
   return ot_service_create(&options, &s->service);
 }
 
@@ -119,24 +145,61 @@ static ot_status create_server(serving *s) {
   ot_server_options options = {
       .host = ot_options_text(s->options, "host"),
       .port = (int)ot_options_integer(s->options, "port"),
+      .names = ot_options_text(s->options, "allow-host"),
       .most_connections = (int)ot_options_integer(s->options, "connections"),
-      .most_body_bytes = 4 << 20,
+      .most_body_bytes = most_body_bytes(&ot_service_options_of(s->service)->facts),
       .idle_s = 60,
       .tokenizer = tokenizer ? tokenizer : s->model.files.tokenizer,
       .step = s->model.files.step,
   };
-  const ot_lesson_facts *const facts = &ot_service_options_of(s->service)->facts;
-  options.most_body_bytes += LESSON_ROW_BYTES * facts->sequences * facts->sequence_length;
   if (key) OT_TRY(ot_disk_read_line(s->arena, key, &options.key));
   return ot_server_create(&options, s->service, &s->server);
 }
 
-static void print_address(const serving *s) {
+// ---- what is printed ----
+
+static void warn(const serving *s) {
+  const char *const host = ot_options_text(s->options, "host");
+  const char *const key = ot_options_text(s->options, "api-key");
+  const char *const exposure = key ? ot_disk_exposure(s->arena, key) : NULL;
+  if (exposure) fprintf(stderr, "warning: --api-key: %s\n", exposure);
+  if (!key && !ot_address_is_loopback(host)) {
+    fprintf(
+        stderr,
+        "warning: --host %s without --api-key: whoever reaches this address can use the model\n",
+        host);
+  }
+}
+
+static void print_start(const serving *s, const ot_runtime *runtime) {
+  const ot_service_options *const o = ot_service_options_of(s->service);
   const char *const host = ot_options_text(s->options, "host");
   const bool is_v6 = strchr(host, ':') != NULL;
   const char *const address = ot_arena_format(s->arena, "http://%s%s%s:%d", is_v6 ? "[" : "", host,
                                               is_v6 ? "]" : "", ot_server_port(s->server));
-  printf(ot_options_json(s->options) ? "{\"address\":\"%s\"}\n" : "%s\n", address);
+  const int64_t planned = ot_runtime_schedule(runtime)->memory.peak_bytes;
+  const int64_t parsed = PARSED_BYTES * most_body_bytes(&o->facts);
+  if (ot_options_json(s->options)) {
+    ot_json_writer w = ot_json_begin(s->arena, 0);
+    ot_json_object(&w, NULL);
+    ot_json_text(&w, "address", address);
+    ot_json_text(&w, "model", o->model);
+    ot_json_integer(&w, "step", s->model.files.step);
+    ot_json_integer(&w, "model_bytes", planned);
+    ot_json_integer(&w, "request_bytes", o->memory_bytes);
+    ot_json_integer(&w, "read_bytes", parsed);
+    ot_json_end(&w);
+    printf("%s\n", w.text);
+  } else {
+    fprintf(stderr,
+            "memory: %s for the model and its cache, at most %s for requests and answers "
+            "(--request-memory) and %s while a long one is read\n",
+            ot_figure_bytes(s->arena, (double)planned),
+            ot_figure_bytes(s->arena, (double)o->memory_bytes),
+            ot_figure_bytes(s->arena, (double)parsed));
+    fprintf(stderr, "serving %s at %s; Ctrl-C ends it\n", o->model, address);
+    printf("%s\n", address);
+  }
   fflush(stdout);
 }
 
@@ -154,7 +217,8 @@ static ot_status serve(serving *s, ot_runtime *runtime) {
   int signal_number = 0;
   OT_TRY(create_service(s, runtime));
   OT_TRY(create_server(s));
-  print_address(s);
+  warn(s);
+  print_start(s, runtime);
   sigwait(&s->signals, &signal_number);
   return OT_OK;
 }
@@ -195,6 +259,8 @@ static const ot_option rows[] = {
     {.shared = &ot_option_ranks},
     {.shared = &ot_option_pp},
     {"api-key", OT_OPTION_PATH, "FILE", .help = "its first line is the bearer key of all requests"},
+    {"allow-host", OT_OPTION_TEXT, "NAME,...",
+     .help = "names that requests without a key may have as their Host"},
     {"max-length", OT_OPTION_INTEGER, "N", "0", 0, 1 << 24,
      .help = "tokens of a prompt and its text; 0: the model's positions, up to 4096"},
     {"slots", OT_OPTION_INTEGER, "N", "8", 1, 1024, .help = "sequences computed at once"},
@@ -203,7 +269,10 @@ static const ot_option rows[] = {
      .help = "tokens that the cache holds"},
     {"queue", OT_OPTION_INTEGER, "N", "1024", 1, 1 << 20,
      .help = "sequences in work and waiting; more are refused"},
-    {"timeout", OT_OPTION_REAL, "SECONDS", "600", .help = "most time for a request"},
+    {"request-memory", OT_OPTION_INTEGER, "BYTES", "256MiB", 32 << 20, 1LL << 40,
+     .help = "memory for all requests and answers; more are refused"},
+    {"timeout", OT_OPTION_REAL, "SECONDS", "600", 1, MOST_TIMEOUT_S,
+     .help = "most time for a request"},
     {"connections", OT_OPTION_INTEGER, "N", "256", 1, 65536, .help = "clients at once"},
     {"teach", OT_OPTION_PATH, "RUN.yaml",
      .help = "also answers that run, which learns from this model (distill.from: server)"},

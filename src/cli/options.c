@@ -97,8 +97,18 @@ static ot_status check_integer(const ot_option *option, const char *text) {
   return OT_OK;
 }
 
+static ot_status check_real(const ot_option *option, const char *text) {
+  double value;
+  OT_CHECK(ot_number_parse(text, false, &value), OT_USAGE,
+           "--%s: \"%s\" is not a number (such as 0.1 or 3e-4)", option->name, text);
+  if (option->minimum == 0 && option->maximum == 0) return OT_OK;
+  OT_CHECK(value >= (double)option->minimum && value <= (double)option->maximum, OT_USAGE,
+           "--%s: %s is out of range; allowed: %lld to %lld", option->name, text,
+           (long long)option->minimum, (long long)option->maximum);
+  return OT_OK;
+}
+
 static ot_status check_value(const ot_option *option, const char *text) {
-  double real;
   int index;
   switch (option->kind) {
     case OT_OPTION_FLAG:
@@ -110,9 +120,7 @@ static ot_status check_value(const ot_option *option, const char *text) {
     case OT_OPTION_INTEGER:
       return check_integer(option, text);
     case OT_OPTION_REAL:
-      OT_CHECK(ot_number_parse(text, false, &real), OT_USAGE,
-               "--%s: \"%s\" is not a number (such as 0.1 or 3e-4)", option->name, text);
-      return OT_OK;
+      return check_real(option, text);
     case OT_OPTION_CHOICE:
       OT_CHECK(word_in_choice(option->value, text, &index), OT_USAGE,
                "--%s: \"%s\" is not one of %s", option->name, text, option->value);

@@ -14,7 +14,7 @@ typedef enum ot_option_kind {
   OT_OPTION_TEXT,     // any text
   OT_OPTION_PATH,     // a file or directory, relative to the current directory
   OT_OPTION_INTEGER,  // a whole number with units (4k, 2GiB) in [minimum, maximum]
-  OT_OPTION_REAL,     // a number
+  OT_OPTION_REAL,     // a number in [minimum, maximum]
   OT_OPTION_CHOICE,   // one of the words in `value`, separated by '|'
   OT_OPTION_SETTING,  // KEY=VALUE of the run's settings; repeatable
 } ot_option_kind;
@@ -26,7 +26,7 @@ typedef struct ot_option {
   ot_option_kind kind;
   const char *value;         // placeholder in help ("N"), or the words of a choice
   const char *fallback;      // default value, shown in help; null = none
-  int64_t minimum, maximum;  // of integers; both 0 = any
+  int64_t minimum, maximum;  // of numbers; both 0 = any
   bool required;
   bool repeatable;                 // may be given several times, as settings may
   const char *help;                // one line, no full stop

@@ -244,6 +244,12 @@ const char *ot_lesson_answer_write(const ot_lesson_facts *facts, const ot_teache
   return w.text;
 }
 
+int64_t ot_lesson_answer_bytes(const ot_lesson_facts *facts) {
+  enum { HEAD_BYTES = 1 << 10, ROW_BYTES = 128, ID_BYTES = 48 };
+  return HEAD_BYTES +
+         facts->sequences * facts->sequence_length * (ROW_BYTES + facts->ids * ID_BYTES);
+}
+
 static ot_status array_of(const json_t *root, const char *key, int64_t n, const json_t **list) {
   *list = json_object_get(root, key);
   OT_CHECK(json_is_array(*list) && (n < 0 || (int64_t)json_array_size(*list) == n), OT_ENVIRONMENT,

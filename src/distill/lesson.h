@@ -43,6 +43,9 @@ ot_status ot_lesson_read(const char *text, int64_t length, const ot_lesson_facts
 const char *ot_lesson_answer_write(const ot_lesson_facts *facts, const ot_teacher_answer *answer,
                                    ot_arena *arena);
 
+// Bytes of such an answer, at most.
+int64_t ot_lesson_answer_bytes(const ot_lesson_facts *facts);
+
 // Where an answer goes: R rows, K ids each.
 typedef struct ot_lesson_places {
   double *logprobs, *entropy;  // [R]

@@ -22,7 +22,7 @@ struct ot_remote_teacher {
   const char *facts_url, *lesson_url;
 };
 
-enum { FACTS_BYTES = 1 << 16, ROW_BYTES = 128, ID_BYTES = 48 };  // of answers, at most
+enum { FACTS_BYTES = 1 << 16 };  // of an answer with facts, or an error, at most
 
 // Until the server is there at the start, and between tries.
 static const double START_S = 10, FIRST_WAIT_S = 0.05, LONGEST_WAIT_S = 2;
@@ -129,13 +129,13 @@ void ot_remote_teacher_destroy(ot_remote_teacher **teacher) {
 ot_status ot_remote_teacher_ask(ot_remote_teacher *teacher, const ot_micro_batch *rows,
                                 const int64_t *keys, const ot_lesson_places *to) {
   ot_remote_teacher *const t = teacher;
-  const int64_t R = rows->B * rows->T, K = t->facts.ids;
+  const int64_t K = t->facts.ids;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   const ot_http_request request = {.url = t->lesson_url,
                                    .body = ot_lesson_write(rows, K > 0 ? keys : NULL, &arena),
                                    .timeout_s = t->run->distill.server_timeout,
-                                   .most_bytes = FACTS_BYTES + R * (ROW_BYTES + K * ID_BYTES)};
+                                   .most_bytes = FACTS_BYTES + ot_lesson_answer_bytes(&t->facts)};
   ot_status status = exchange(t, &request);
   if (status == OT_OK) {
     status = ot_lesson_answer_read(t->lesson_url, &t->answer, &t->facts, to);

@@ -207,6 +207,14 @@ ot_status ot_disk_read_line(ot_arena *arena, const char *path, const char **line
   return OT_OK;
 }
 
+const char *ot_disk_exposure(ot_arena *arena, const char *path) {
+  struct stat found;
+  if (stat(path, &found) != 0 || (found.st_mode & 077) == 0) return NULL;
+  return ot_arena_format(arena, "other users may %s %s (mode %03o); `chmod 600 %s` ends that",
+                         found.st_mode & 022 ? "write" : "read", path,
+                         (unsigned)found.st_mode & 0777, path);
+}
+
 ot_status ot_disk_write(const char *path, const void *data, int64_t bytes) {
   const int file = ot_disk_open_file(path, O_WRONLY | O_CREAT | O_TRUNC);
   if (file < 0) return ot_disk_fail("create", path, errno);

@@ -68,6 +68,10 @@ ot_status ot_disk_read_own(ot_arena *arena, const char *path, int64_t limit, cha
 enum { OT_DISK_LINE_BYTES = 512 };
 ot_status ot_disk_read_line(ot_arena *arena, const char *path, const char **line);
 
+// In `arena`, that users other than its owner may read or write the file at `path`, which holds a
+// secret, and how to change that; null if they may not, or there is no such file.
+const char *ot_disk_exposure(ot_arena *arena, const char *path);
+
 // Writes `bytes` to a new file at `path`, synced. Not atomic: for files in a directory that is
 // renamed as a whole. Otherwise use files/output_file.h.
 ot_status ot_disk_write(const char *path, const void *data, int64_t bytes);

@@ -15,7 +15,6 @@ enum { CONFIG_BYTES = 16 << 20 };
 struct ot_facts {
   ot_service *service;
   const ot_tokenizer *tokenizer;
-  ot_encoder *encoder;
   json_t *config;  // of the tokenizer, or null
   int64_t step;
 };
@@ -29,20 +28,21 @@ static const char *eos_text(const ot_facts *f, ot_arena *arena) {
   return bytes && length > 0 ? ot_arena_text(arena, (const char *)bytes, length) : NULL;
 }
 
-static ot_status encode(ot_facts *f, const ot_prompt_source *text, ot_arena *arena,
-                        ot_token_list *ids) {
+static ot_status encode(const ot_facts *f, ot_encoder *encoder, const ot_prompt_source *text,
+                        ot_arena *arena, ot_token_list *ids) {
   const char *const eos = eos_text(f, arena);
   const int32_t id = ot_tokenizer_eos(f->tokenizer);
   // A tokenizer of bytes knows no text of special tokens.
   if (eos && ot_text_equal(text->text, eos)) return ot_token_list_append(ids, &id, 1);
-  return ot_encoder_encode(f->encoder, text->text, text->length, ids);
+  return ot_encoder_encode(encoder, text->text, text->length, ids);
 }
 
-static ot_status tokenize(ot_facts *f, const ot_request_body *body, ot_json_writer *w) {
+static ot_status tokenize(const ot_facts *f, ot_encoder *encoder, const ot_request_body *body,
+                          ot_json_writer *w) {
   ot_prompt_source text;
   ot_token_list ids = {0};
   OT_TRY(ot_tokenize_request_read(body, w->arena, &text));
-  const ot_status status = encode(f, &text, w->arena, &ids);
+  const ot_status status = encode(f, encoder, &text, w->arena, &ids);
   ot_json_array(w, "tokens");
   for (int64_t i = 0; status == OT_OK && i < ids.count; i++) ot_json_integer(w, NULL, ids.ids[i]);
   ot_json_end(w);
@@ -59,6 +59,16 @@ static ot_status detokenize(const ot_facts *f, const ot_request_body *body, ot_j
   const ot_status status = ot_tokenizer_decode(f->tokenizer, ids.ids, ids.count, &text);
   ot_json_text_bytes(w, "prompt", text.data ? (const char *)text.data : "", text.length);
   ot_buffer_release(&text);
+  return status;
+}
+
+// Reads and writes long texts one at a time.
+static ot_status convert(const ot_facts *f, ot_fact fact, const ot_request_body *body,
+                         ot_json_writer *w) {
+  ot_encoder *const encoder = ot_service_enter(f->service, body->length);
+  const ot_status status =
+      fact == OT_FACT_TOKENIZE ? tokenize(f, encoder, body, w) : detokenize(f, body, w);
+  ot_service_leave(f->service, body->length);
   return status;
 }
 
@@ -152,10 +162,8 @@ ot_status ot_facts_write(ot_facts *facts, ot_fact fact, const ot_request_body *b
   ot_json_object(&w, NULL);
   switch (fact) {
     case OT_FACT_TOKENIZE:
-      status = tokenize(facts, body, &w);
-      break;
     case OT_FACT_DETOKENIZE:
-      status = detokenize(facts, body, &w);
+      status = convert(facts, fact, body, &w);
       break;
     case OT_FACT_MODELS:
       write_models(facts, &w);
@@ -199,18 +207,12 @@ ot_status ot_facts_create(ot_service *service, const char *tokenizer, int64_t st
   OT_CHECK(facts, OT_ENVIRONMENT, "out of memory");
   *facts = (ot_facts){
       .service = service, .tokenizer = ot_service_options_of(service)->tokenizer, .step = step};
-  const ot_status status = ot_encoder_create(facts->tokenizer, &facts->encoder);
-  if (status == OT_OK) {
-    read_config(facts, tokenizer);
-  } else {
-    ot_facts_destroy(out);
-  }
-  return status;
+  read_config(facts, tokenizer);
+  return OT_OK;
 }
 
 void ot_facts_destroy(ot_facts **facts) {
   if (!facts || !*facts) return;
-  ot_encoder_destroy(&(*facts)->encoder);
   json_decref((*facts)->config);
   free(*facts);
   *facts = NULL;

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections by libmicrohttpd. An exchange is one request and its answer; it owns its job, and a
-// connection that waits is suspended until the engine's thread wakes it.
-#include <arpa/inet.h>
+// Connections by libmicrohttpd, with a thread each, which blocks where it has to wait. An exchange
+// is one request and its answer; it owns its job. What is wrong with the head of a request is said
+// once its body has been received, without keeping that, since a client that sends reads no answer.
 #include <errno.h>
 #include <microhttpd.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/text.h"
 #include "host/heap.h"
+#include "serve/address.h"
 #include "serve/facts.h"
 #include "serve/server.h"
 #include "serve/service_job.h"
@@ -20,9 +23,18 @@ struct ot_server {
   ot_service *service;
   ot_facts *facts;
   struct MHD_Daemon *daemon;
+  int port;
+  _Atomic int64_t body_bytes;  // of memory, for all bodies
 };
 
-enum { CONNECTION_BYTES = 1 << 16, STREAM_BYTES = 1 << 14 };
+enum {
+  CONNECTION_BYTES = 1 << 16,
+  STREAM_BYTES = 1 << 14,
+  STACK_BYTES = 2 << 20,  // jansson's parser calls itself for each level of nesting, up to 2,048
+  LEAST_BODY_BYTES = 1 << 12,
+  MOST_BODIES = 4,  // of the largest size: what is received and dropped of one request
+  MESSAGE_BYTES = 512,
+};
 
 // ---- exchanges ----
 
@@ -31,17 +43,26 @@ typedef struct exchange {
   struct MHD_Connection *connection;
   int socket;
   ot_buffer body;
-  bool too_large, answered;
+  int64_t received;                  // bytes of the body
+  int64_t body_bytes, answer_bytes;  // of memory, reserved
+  int refused;  // the status of an answer that is certain before the body is read
+  char message[MESSAGE_BYTES];
+  bool answered;
   ot_job *job;
 } exchange;
-
-static void resume(void *context) { MHD_resume_connection(((exchange *)context)->connection); }
 
 // The peer has closed its end. Nothing is to be read before the answer, so looking takes nothing.
 static bool is_gone(void *context) {
   char byte;
   const ssize_t n = recv(((exchange *)context)->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+static void drop_body(exchange *e) {
+  ot_buffer_release(&e->body);
+  atomic_fetch_sub(&e->server->body_bytes, e->body_bytes);
+  ot_service_return(e->server->service, e->body_bytes);
+  e->body_bytes = 0;
 }
 
 static enum MHD_Result queue(exchange *e, int code, struct MHD_Response *response,
@@ -59,12 +80,14 @@ static enum MHD_Result queue(exchange *e, int code, struct MHD_Response *respons
   return result;
 }
 
+// Copies `text`, unless it lives as long as the job.
 static enum MHD_Result answer(exchange *e, int code, const char *text, int64_t length,
                               const char *type) {
-  return queue(e, code,
-               MHD_create_response_from_buffer((size_t)length, (void *)(uintptr_t)text,
-                                               MHD_RESPMEM_MUST_COPY),
-               type);
+  return queue(
+      e, code,
+      MHD_create_response_from_buffer((size_t)length, (void *)(uintptr_t)text,
+                                      e->job ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_COPY),
+      type);
 }
 
 static enum MHD_Result refuse(exchange *e, int code, const char *message) {
@@ -74,6 +97,13 @@ static enum MHD_Result refuse(exchange *e, int code, const char *message) {
   const enum MHD_Result result = answer(e, code, text, ot_text_length(text), "application/json");
   ot_heap_release(&heap);
   return result;
+}
+
+// Notes what is wrong; the first such thing counts.
+static void doubt(exchange *e, int code, const char *message) {
+  if (e->refused) return;
+  e->refused = code;
+  ot_text_format(e->message, sizeof e->message, "%s", message);
 }
 
 // ---- the key ----
@@ -88,11 +118,14 @@ static bool is_key(const char *given, const char *key) {
   return !differs;
 }
 
-static bool is_allowed(const exchange *e) {
+static const char *header_of(const exchange *e, const char *name) {
+  return MHD_lookup_connection_value(e->connection, MHD_HEADER_KIND, name);
+}
+
+static bool has_key(const exchange *e) {
   const char *const key = e->server->options.key;
   if (!key) return true;
-  const char *const header =
-      MHD_lookup_connection_value(e->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+  const char *const header = header_of(e, MHD_HTTP_HEADER_AUTHORIZATION);
   return header && strncmp(header, "Bearer ", 7) == 0 && is_key(header + 7, key);
 }
 
@@ -100,33 +133,27 @@ static bool is_allowed(const exchange *e) {
 
 enum { COMPLETION = -1, CHAT = -2, LESSON = -3 };
 
-static ssize_t read_stream(void *context, uint64_t position, char *to, size_t most) {
+static ssize_t read_answer(void *context, uint64_t position, char *to, size_t most) {
   (void)position;
-  exchange *const e = context;
-  bool done = false;
-  const int64_t n = ot_job_read(e->job, to, (int64_t)most, &done);
-  if (n > 0) return (ssize_t)n;
-  if (done) return MHD_CONTENT_READER_END_OF_STREAM;
-  MHD_suspend_connection(e->connection);
-  return 0;
+  const int64_t n = ot_job_read(((exchange *)context)->job, to, (int64_t)most);
+  return n > 0 ? (ssize_t)n : MHD_CONTENT_READER_END_OF_STREAM;
 }
 
-// Answers once the job is done; until then the connection is suspended.
-static enum MHD_Result continue_job(exchange *e) {
+static enum MHD_Result answer_in_parts(exchange *e, const char *type) {
+  return queue(
+      e, 200,
+      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BYTES, read_answer, e, NULL),
+      type);
+}
+
+// Blocks until there is something to send.
+static enum MHD_Result answer_job(exchange *e) {
   const char *body = NULL;
   int64_t length = 0;
-  int code = 200;
-  if (ot_job_streams(e->job)) {
-    return queue(
-        e, 200,
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BYTES, read_stream, e, NULL),
-        "text/event-stream");
-  }
-  if (ot_job_answer(e->job, &body, &length, &code)) {
-    return answer(e, code, body ? body : "", length, "application/json");
-  }
-  MHD_suspend_connection(e->connection);
-  return MHD_YES;
+  if (ot_job_streams(e->job)) return answer_in_parts(e, "text/event-stream");
+  const int code = ot_job_await(e->job, &body, &length);
+  return body ? answer(e, code, body, length, "application/json")
+              : answer_in_parts(e, "application/json");
 }
 
 static ot_request_body body_of(const exchange *e) {
@@ -135,15 +162,25 @@ static ot_request_body body_of(const exchange *e) {
 }
 
 static enum MHD_Result submit(exchange *e, int kind) {
-  const ot_job_owner owner = {.wake = resume, .is_gone = is_gone, .context = e};
+  const ot_job_owner owner = {.is_gone = is_gone, .context = e};
   bool busy = false;
   ot_request_body body = body_of(e);
   body.chat = kind == CHAT;
   body.lesson = kind == LESSON;
   const ot_status status = ot_service_submit(e->server->service, &body, &owner, &busy, &e->job);
-  if (status != OT_OK) return refuse(e, status == OT_USAGE ? 400 : 500, ot_fail_message());
-  if (busy) return refuse(e, 429, "too many requests wait");
-  return continue_job(e);
+  drop_body(e);
+  if (status == OT_OK) return answer_job(e);
+  return refuse(e, busy ? 429 : status == OT_USAGE ? 400 : 500, ot_fail_message());
+}
+
+// Answers with `text`, whose memory is reserved until it has been sent.
+static enum MHD_Result answer_fact(exchange *e, const char *text, const char *type) {
+  const int64_t length = ot_text_length(text);
+  if (ot_service_reserve(e->server->service, length) != OT_OK) {
+    return refuse(e, 429, ot_fail_message());
+  }
+  e->answer_bytes = length;
+  return answer(e, 200, text, length, type);
 }
 
 static enum MHD_Result show_fact(exchange *e, ot_fact kind) {
@@ -154,8 +191,9 @@ static enum MHD_Result show_fact(exchange *e, ot_fact kind) {
   const ot_status status = ot_facts_write(e->server->facts, kind, &body, &arena, &text);
   const char *const type =
       kind == OT_FACT_METRICS ? "text/plain; version=0.0.4" : "application/json";
+  drop_body(e);
   const enum MHD_Result result = status == OT_OK
-                                     ? answer(e, 200, text, ot_text_length(text), type)
+                                     ? answer_fact(e, text, type)
                                      : refuse(e, status == OT_USAGE ? 400 : 500, ot_fail_message());
   ot_heap_release(&heap);
   return result;
@@ -178,7 +216,7 @@ static const route routes[] = {
 };
 
 static enum MHD_Result dispatch(exchange *e, const char *path, const char *method) {
-  if (e->too_large) return refuse(e, 413, "the request is too large");
+  if (e->refused) return refuse(e, e->refused, e->message);
   for (int i = 0; i < OT_COUNT(routes); i++) {
     const route *const r = &routes[i];
     if (strcmp(path, r->path) != 0) continue;
@@ -190,7 +228,51 @@ static enum MHD_Result dispatch(exchange *e, const char *path, const char *metho
   return refuse(e, 404, "there is nothing at this path");
 }
 
-static enum MHD_Result begin(ot_server *server, struct MHD_Connection *connection, void **context) {
+// ---- the head of a request ----
+
+// A page of a stranger reaches a server by a name of its own (serve/address.h), but has no key.
+static void check_host(exchange *e) {
+  const ot_server_options *const o = &e->server->options;
+  const char *const host = header_of(e, MHD_HTTP_HEADER_HOST);
+  if (o->key || !host || ot_address_is_named(host, o->host, o->names)) return;
+  char message[MESSAGE_BYTES];
+  ot_text_format(
+      message, sizeof message,
+      "the Host of the request, %.100s, is not a name of this server: use its address, or "
+      "allow the name with --allow-host, or set --api-key",
+      host);
+  doubt(e, 403, message);
+}
+
+// A page may send other types to any address, without asking the server first.
+static void check_type(exchange *e, const char *method) {
+  static const char json[] = "application/json";
+  const char *const type = header_of(e, MHD_HTTP_HEADER_CONTENT_TYPE);
+  if (strcmp(method, "POST") != 0) return;
+  if (!type || strncasecmp(type, json, sizeof json - 1) != 0 ||
+      !strchr("; \t", type[sizeof json - 1])) {
+    doubt(e, 415, "the request needs the header \"Content-Type: application/json\"");
+  }
+}
+
+static void doubt_size(exchange *e) {
+  char message[MESSAGE_BYTES];
+  ot_text_format(message, sizeof message, "the body of the request has more than %lld bytes",
+                 (long long)e->server->options.most_body_bytes);
+  doubt(e, 413, message);
+}
+
+// Whether the body is too long even to be received and dropped.
+static bool check_length(exchange *e) {
+  const char *const text = header_of(e, MHD_HTTP_HEADER_CONTENT_LENGTH);
+  const unsigned long long length = text ? strtoull(text, NULL, 10) : 0;
+  const unsigned long long most = (unsigned long long)e->server->options.most_body_bytes;
+  if (length > most) doubt_size(e);
+  return length <= MOST_BODIES * most;
+}
+
+static enum MHD_Result begin(ot_server *server, struct MHD_Connection *connection,
+                             const char *method, void **context) {
   exchange *const e = calloc(1, sizeof *e);
   if (!e) return MHD_NO;
   const union MHD_ConnectionInfo *const info =
@@ -199,15 +281,52 @@ static enum MHD_Result begin(ot_server *server, struct MHD_Connection *connectio
   e->connection = connection;
   e->socket = info ? info->connect_fd : -1;
   *context = e;
-  return is_allowed(e) ? MHD_YES : refuse(e, 401, "the key is missing or wrong");
+  check_host(e);
+  if (!has_key(e)) doubt(e, 401, "the key is missing or wrong");
+  const bool receives = check_length(e);
+  check_type(e, method);
+  return receives ? MHD_YES : refuse(e, e->refused, e->message);
 }
 
-static void take_body(exchange *e, const char *data, size_t size) {
+// ---- the body ----
+
+// All bodies may have half of the memory: requests whose ends never come do not keep others from
+// being answered.
+static ot_status reserve_body_bytes(ot_server *server, int64_t bytes) {
+  const int64_t most = ot_service_options_of(server->service)->memory_bytes / 2;
+  const int64_t all = atomic_fetch_add(&server->body_bytes, bytes) + bytes;
+  const ot_status status =
+      all <= most ? ot_service_reserve(server->service, bytes)
+                  : ot_fail(OT_ENVIRONMENT,
+                            "requests that are being received hold more than %lld bytes, half of "
+                            "--request-memory; try again later",
+                            (long long)most);
+  if (status != OT_OK) atomic_fetch_sub(&server->body_bytes, bytes);
+  return status;
+}
+
+// Reserves what the body will have allocated.
+static ot_status reserve_body(exchange *e) {
+  int64_t wanted = e->body_bytes > 0 ? e->body_bytes : LEAST_BODY_BYTES;
+  while (wanted < e->received) wanted *= 2;
+  if (wanted == e->body_bytes) return OT_OK;
+  OT_TRY(reserve_body_bytes(e->server, wanted - e->body_bytes));
+  e->body_bytes = wanted;
+  return OT_OK;
+}
+
+// False: the connection is to be closed.
+static bool take_body(exchange *e, const char *data, size_t size) {
   const int64_t most = e->server->options.most_body_bytes;
-  e->too_large |= e->body.length + (int64_t)size > most;
-  if (!e->too_large && ot_buffer_append(&e->body, data, (int64_t)size) != OT_OK) {
-    e->too_large = true;
+  e->received += (int64_t)size;
+  if (e->received > MOST_BODIES * most) return false;
+  if (e->received > most) doubt_size(e);
+  if (!e->refused &&
+      (reserve_body(e) != OT_OK || ot_buffer_append(&e->body, data, (int64_t)size) != OT_OK)) {
+    doubt(e, 429, ot_fail_message());
   }
+  if (e->refused) drop_body(e);
+  return true;
 }
 
 static enum MHD_Result handle(void *server, struct MHD_Connection *connection, const char *path,
@@ -215,14 +334,13 @@ static enum MHD_Result handle(void *server, struct MHD_Connection *connection, c
                               size_t *size, void **context) {
   (void)version;
   exchange *const e = *context;
-  if (!e) return begin(server, connection, context);
+  if (!e) return begin(server, connection, method, context);
   if (*size > 0) {
-    take_body(e, data, *size);
+    if (!take_body(e, data, *size)) return MHD_NO;
     *size = 0;
     return MHD_YES;
   }
-  if (e->answered) return MHD_YES;
-  return e->job ? continue_job(e) : dispatch(e, path, method);
+  return e->answered ? MHD_YES : dispatch(e, path, method);
 }
 
 static void end(void *server, struct MHD_Connection *connection, void **context,
@@ -233,47 +351,29 @@ static void end(void *server, struct MHD_Connection *connection, void **context,
   exchange *const e = *context;
   if (!e) return;
   ot_job_release(&e->job);
-  ot_buffer_release(&e->body);
+  drop_body(e);
+  ot_service_return(e->server->service, e->answer_bytes);
   free(e);
   *context = NULL;
 }
 
 // ---- the server ----
 
-static ot_status parse_address(const ot_server_options *o, struct sockaddr_storage *to,
-                               bool *is_v6) {
-  struct sockaddr_in *const v4 = (struct sockaddr_in *)to;
-  struct sockaddr_in6 *const v6 = (struct sockaddr_in6 *)to;
-  memset(to, 0, sizeof *to);
-  const char *const host = strcmp(o->host, "localhost") == 0 ? "127.0.0.1" : o->host;
-  *is_v6 = strchr(host, ':') != NULL;
-  if (*is_v6) {
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons((uint16_t)o->port);
-  } else {
-    v4->sin_family = AF_INET;
-    v4->sin_port = htons((uint16_t)o->port);
-  }
-  const int parsed =
-      *is_v6 ? inet_pton(AF_INET6, host, &v6->sin6_addr) : inet_pton(AF_INET, host, &v4->sin_addr);
-  OT_CHECK(parsed == 1, OT_USAGE, "%s is not an address, such as 127.0.0.1 or ::1", o->host);
-  return OT_OK;
-}
-
 static ot_status start(ot_server *server) {
   const ot_server_options *const o = &server->options;
-  struct sockaddr_storage address;
-  bool is_v6 = false;
-  OT_TRY(parse_address(o, &address, &is_v6));
-  const unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO | MHD_ALLOW_SUSPEND_RESUME |
-                         (is_v6 ? MHD_USE_IPv6 : 0u);
-  server->daemon = MHD_start_daemon(flags, (uint16_t)o->port, NULL, NULL, handle, server,
-                                    MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_CONNECTION_LIMIT,
-                                    (unsigned)o->most_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-                                    (unsigned)o->idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                                    (size_t)CONNECTION_BYTES, MHD_OPTION_LISTENING_ADDRESS_REUSE,
-                                    1u, MHD_OPTION_NOTIFY_COMPLETED, end, NULL, MHD_OPTION_END);
-  OT_CHECK(server->daemon, OT_ENVIRONMENT, "cannot listen at %s port %d: %s", o->host, o->port,
+  int listening = -1;
+  OT_TRY(ot_address_listen(o->host, o->port, &listening));
+  server->port = ot_address_port(listening);
+  const unsigned flags =
+      MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL;
+  server->daemon = MHD_start_daemon(
+      flags, 0, NULL, NULL, handle, server, MHD_OPTION_LISTEN_SOCKET, listening,
+      MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->most_connections, MHD_OPTION_CONNECTION_TIMEOUT,
+      (unsigned)o->idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+      MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_COMPLETED, end, NULL,
+      MHD_OPTION_END);
+  if (!server->daemon) close(listening);
+  OT_CHECK(server->daemon, OT_ENVIRONMENT, "cannot start a thread for connections: %s",
            strerror(errno));
   return OT_OK;
 }
@@ -294,8 +394,7 @@ ot_status ot_server_create(const ot_server_options *options, ot_service *service
   return status;
 }
 
-// Suspended connections must be resumed before the daemon ends: the service ends their jobs, which
-// wakes them.
+// Threads of connections wait for jobs: the service ends those first.
 void ot_server_destroy(ot_server **server, ot_service **service) {
   if (!server || !*server) {
     ot_service_destroy(service);
@@ -312,8 +411,4 @@ void ot_server_destroy(ot_server **server, ot_service **service) {
   *server = NULL;
 }
 
-int ot_server_port(const ot_server *server) {
-  const union MHD_DaemonInfo *const info =
-      MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT);
-  return info ? info->port : server->options.port;
-}
+int ot_server_port(const ot_server *server) { return server->port; }

@@ -27,6 +27,7 @@ enum {
   VOCAB = 257,
   EOS = 256,
   BODY_BYTES = 1 << 18,
+  MEMORY_BYTES = 1 << 26,
   ANSWER_BYTES = HTTP_ANSWER_BYTES
 };
 
@@ -62,6 +63,7 @@ static site open_site(const char *key, int64_t most_waiting) {
                                       .model = "tiny",
                                       .positions = POSITIONS,
                                       .most_waiting = most_waiting,
+                                      .memory_bytes = MEMORY_BYTES,
                                       .timeout_s = 100};
   must(ot_service_create(&options, &s.service));
   const ot_server_options place = {.host = "127.0.0.1",

@@ -35,7 +35,7 @@ void http_send(int fd, const char *method, const char *path, const char *headers
   const size_t size = strlen(body) + 1024;
   char *const text = malloc(size);
   const int n = snprintf(text, size,
-                         "%s %s HTTP/1.1\r\nHost: x\r\n%sContent-Type: application/json\r\n"
+                         "%s %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Type: application/json\r\n"
                          "Content-Length: %zu\r\n\r\n%s",
                          method, path, headers, strlen(body), body);
   send_text(fd, text, (size_t)n);
