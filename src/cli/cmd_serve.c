@@ -20,7 +20,7 @@ enum {
   MOST_BODY_BYTES = 4 << 20,  // and of lessons:
   LESSON_ROW_BYTES = 80,
   LEAST_REQUESTS = 4,  // of the largest size, that there is memory for
-  PARSED_BYTES = 48,   // of memory for a byte of JSON while it is read, at most (lists of lists)
+  READ_BYTES = 48,     // of memory for a byte of a long request while it is read and encoded
   MOST_TIMEOUT_S = 1000000000,
 };
 
@@ -178,7 +178,7 @@ static void print_start(const serving *s, const ot_runtime *runtime) {
   const char *const address = ot_arena_format(s->arena, "http://%s%s%s:%d", is_v6 ? "[" : "", host,
                                               is_v6 ? "]" : "", ot_server_port(s->server));
   const int64_t planned = ot_runtime_schedule(runtime)->memory.peak_bytes;
-  const int64_t parsed = PARSED_BYTES * most_body_bytes(&o->facts);
+  const int64_t read = READ_BYTES * most_body_bytes(&o->facts);
   if (ot_options_json(s->options)) {
     ot_json_writer w = ot_json_begin(s->arena, 0);
     ot_json_object(&w, NULL);
@@ -187,7 +187,7 @@ static void print_start(const serving *s, const ot_runtime *runtime) {
     ot_json_integer(&w, "step", s->model.files.step);
     ot_json_integer(&w, "model_bytes", planned);
     ot_json_integer(&w, "request_bytes", o->memory_bytes);
-    ot_json_integer(&w, "read_bytes", parsed);
+    ot_json_integer(&w, "read_bytes", read);
     ot_json_end(&w);
     printf("%s\n", w.text);
   } else {
@@ -196,7 +196,7 @@ static void print_start(const serving *s, const ot_runtime *runtime) {
             "(--request-memory) and %s while a long one is read\n",
             ot_figure_bytes(s->arena, (double)planned),
             ot_figure_bytes(s->arena, (double)o->memory_bytes),
-            ot_figure_bytes(s->arena, (double)parsed));
+            ot_figure_bytes(s->arena, (double)read));
     fprintf(stderr, "serving %s at %s; Ctrl-C ends it\n", o->model, address);
     printf("%s\n", address);
   }

@@ -20,6 +20,19 @@ ot_status ot_json_parse(const char *name, const char *text, int64_t bytes, json_
   return OT_OK;
 }
 
+ot_status ot_json_check_lists(const char *name, const char *text, int64_t bytes, int64_t most) {
+  int64_t lists = 0;
+  bool quoted = false;
+  for (int64_t i = 0; i < bytes; i++) {
+    if (text[i] == '"') quoted = !quoted;
+    if (text[i] == '\\' && quoted) i++;
+    lists += !quoted && (text[i] == '[' || text[i] == '{');
+  }
+  OT_CHECK(lists <= most, OT_USAGE, "%s has %lld lists and objects, allowed: %lld", name,
+           (long long)lists, (long long)most);
+  return OT_OK;
+}
+
 static ot_status load_open(int file, const char *path, int64_t limit, json_t **root) {
   int64_t bytes = 0;
   OT_TRY(ot_disk_size(file, path, limit, &bytes));

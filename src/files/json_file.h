@@ -13,6 +13,10 @@
 // Parses `text` [bytes]; messages use `name`. The caller frees `*root` with json_decref.
 ot_status ot_json_parse(const char *name, const char *text, int64_t bytes, json_t **root);
 
+// OT_USAGE if `text` [bytes], JSON or not, has more than `most` lists and objects. One of them
+// takes a hundred times the memory of its text, other values thirty times.
+ot_status ot_json_check_lists(const char *name, const char *text, int64_t bytes, int64_t most);
+
 // Parses the file at `path`, of at most `limit` bytes.
 ot_status ot_json_load(const char *path, int64_t limit, json_t **root);
 

@@ -5,6 +5,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 enum { ALIGNMENT = 64 };
 
 typedef struct ot_heap_block {
@@ -33,3 +37,9 @@ void ot_heap_release(ot_heap *heap) {
   }
   *heap = (ot_heap){0};
 }
+
+#ifdef __GLIBC__
+void ot_heap_trim(void) { malloc_trim(0); }
+#else
+void ot_heap_trim(void) {}
+#endif

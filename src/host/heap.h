@@ -25,3 +25,7 @@ ot_arena ot_heap_arena_create(ot_heap *heap);
 
 // Frees every block and leaves `heap` empty and reusable. All arena memory becomes invalid.
 void ot_heap_release(ot_heap *heap);
+
+// Returns memory that the C library keeps for later to the system, where it can: after work that
+// needs much for a short time. Takes milliseconds.
+void ot_heap_trim(void);

@@ -4,6 +4,7 @@
 // once its body has been received, without keeping that, since a client that sends reads no answer.
 #include <errno.h>
 #include <microhttpd.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "files/json_file.h"
 #include "host/heap.h"
 #include "serve/address.h"
 #include "serve/facts.h"
@@ -32,7 +34,8 @@ enum {
   STREAM_BYTES = 1 << 14,
   STACK_BYTES = 2 << 20,  // jansson's parser calls itself for each level of nesting, up to 2,048
   LEAST_BODY_BYTES = 1 << 12,
-  MOST_BODIES = 4,  // of the largest size: what is received and dropped of one request
+  MOST_BODIES = 4,       // of the largest size: what is received and dropped of one request
+  MOST_LISTS = 1 << 14,  // and objects in a body; prompts and messages are fewer
   MESSAGE_BYTES = 512,
 };
 
@@ -42,20 +45,35 @@ typedef struct exchange {
   ot_server *server;
   struct MHD_Connection *connection;
   int socket;
+  bool is_1_0;         // of HTTP
+  bool sends, probed;  // an answer has begun; a client that has closed its end was written to
   ot_buffer body;
   int64_t received;                  // bytes of the body
   int64_t body_bytes, answer_bytes;  // of memory, reserved
   int refused;  // the status of an answer that is certain before the body is read
   char message[MESSAGE_BYTES];
-  bool answered;
   ot_job *job;
 } exchange;
 
-// The peer has closed its end. Nothing is to be read before the answer, so looking takes nothing.
+static bool is_reset(int file) {
+  struct pollfd state = {.fd = file};
+  return poll(&state, 1, 0) == 1 && (state.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+// A client that has closed its end may still read (shutdown), or have gone: only a write shows
+// that, which one that has gone answers with a reset. Before an answer that is "100 Continue",
+// which a client of HTTP/1.1 has to expect at any time (RFC 9110, 15.2). Nothing is to be read
+// before the answer, so looking takes nothing.
 static bool is_gone(void *context) {
+  static const char probe[] = "HTTP/1.1 100 Continue\r\n\r\n";
+  exchange *const e = context;
   char byte;
-  const ssize_t n = recv(((exchange *)context)->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+  const ssize_t n = recv(e->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (n < 0) return errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
+  if (n > 0) return false;
+  if (e->sends || e->probed) return is_reset(e->socket);
+  e->probed = true;
+  return e->is_1_0 || send(e->socket, probe, sizeof probe - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0;
 }
 
 static void drop_body(exchange *e) {
@@ -76,7 +94,7 @@ static enum MHD_Result queue(exchange *e, int code, struct MHD_Response *respons
   }
   const enum MHD_Result result = MHD_queue_response(e->connection, (unsigned)code, response);
   MHD_destroy_response(response);
-  e->answered = true;
+  e->sends = true;
   return result;
 }
 
@@ -223,6 +241,10 @@ static enum MHD_Result dispatch(exchange *e, const char *path, const char *metho
     if (strcmp(method, r->posts ? "POST" : "GET") != 0) {
       return refuse(e, 405, r->posts ? "use POST" : "use GET");
     }
+    const ot_request_body body = body_of(e);
+    if (ot_json_check_lists("the request", body.text, body.length, MOST_LISTS) != OT_OK) {
+      return refuse(e, 400, ot_fail_message());
+    }
     return r->fact < 0 ? submit(e, r->fact) : show_fact(e, (ot_fact)r->fact);
   }
   return refuse(e, 404, "there is nothing at this path");
@@ -272,7 +294,7 @@ static bool check_length(exchange *e) {
 }
 
 static enum MHD_Result begin(ot_server *server, struct MHD_Connection *connection,
-                             const char *method, void **context) {
+                             const char *method, const char *version, void **context) {
   exchange *const e = calloc(1, sizeof *e);
   if (!e) return MHD_NO;
   const union MHD_ConnectionInfo *const info =
@@ -280,6 +302,7 @@ static enum MHD_Result begin(ot_server *server, struct MHD_Connection *connectio
   e->server = server;
   e->connection = connection;
   e->socket = info ? info->connect_fd : -1;
+  e->is_1_0 = strcmp(version, MHD_HTTP_VERSION_1_0) == 0;
   *context = e;
   check_host(e);
   if (!has_key(e)) doubt(e, 401, "the key is missing or wrong");
@@ -332,15 +355,14 @@ static bool take_body(exchange *e, const char *data, size_t size) {
 static enum MHD_Result handle(void *server, struct MHD_Connection *connection, const char *path,
                               const char *method, const char *version, const char *data,
                               size_t *size, void **context) {
-  (void)version;
   exchange *const e = *context;
-  if (!e) return begin(server, connection, method, context);
+  if (!e) return begin(server, connection, method, version, context);
   if (*size > 0) {
     if (!take_body(e, data, *size)) return MHD_NO;
     *size = 0;
     return MHD_YES;
   }
-  return e->answered ? MHD_YES : dispatch(e, path, method);
+  return e->sends ? MHD_YES : dispatch(e, path, method);
 }
 
 static void end(void *server, struct MHD_Connection *connection, void **context,

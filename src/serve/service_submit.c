@@ -29,6 +29,7 @@ ot_encoder *ot_service_enter(ot_service *service, int64_t bytes) {
 }
 
 void ot_service_leave(ot_service *service, int64_t bytes) {
+  if (bytes > LONG_BYTES) ot_heap_trim();
   pthread_mutex_unlock(&lane_of(service, bytes)->lock);
 }
 

@@ -17,116 +17,16 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "serve/server.h"
 #include "support/arena_fixture.h"
 #include "support/http_client.h"
-#include "support/tiny_model.h"
+#include "support/served_site.h"
 
 enum {
-  POSITIONS = 64,
-  VOCAB = 257,
+  POSITIONS = SITE_POSITIONS,
   EOS = 256,
-  BODY_BYTES = 1 << 18,
-  MEMORY_BYTES = 1 << 26,
+  BODY_BYTES = SITE_BODY_BYTES,
   ANSWER_BYTES = HTTP_ANSWER_BYTES
 };
-
-// ---- a server ----
-
-typedef struct site {
-  ot_model model;
-  ot_runtime *runtime;
-  ot_tokenizer *tokenizer;
-  ot_service *service;
-  ot_server *server;
-  int port;
-} site;
-
-static void must(ot_status status) {
-  if (status != OT_OK) fail_msg("%s", ot_fail_message());
-}
-
-static site open_site(const char *key, int64_t most_waiting) {
-  site s = {.model = tiny_llama()};
-  s.model.vocab_size = VOCAB;
-  s.model.max_positions = POSITIONS;
-  const ot_inference_shape shape = {.slots = 4, .chunk = 24, .positions = POSITIONS, .pages = 40};
-  ot_runtime_request request = {
-      .model = &s.model, .compute = OT_F32, .storage = OT_F32, .threads = 1};
-  ot_inference_complete(&shape, &request);
-  must(ot_runtime_create(&request, &s.runtime));
-  must(ot_runtime_initialize(s.runtime, 3));
-  must(ot_tokenizer_create("bytes", &s.tokenizer));
-  const ot_service_options options = {.runtime = s.runtime,
-                                      .tokenizer = s.tokenizer,
-                                      .chat = ot_chat_template_find("chatml"),
-                                      .model = "tiny",
-                                      .positions = POSITIONS,
-                                      .most_waiting = most_waiting,
-                                      .memory_bytes = MEMORY_BYTES,
-                                      .timeout_s = 100};
-  must(ot_service_create(&options, &s.service));
-  const ot_server_options place = {.host = "127.0.0.1",
-                                   .key = key,
-                                   .most_connections = 100,
-                                   .most_body_bytes = BODY_BYTES,
-                                   .idle_s = 30};
-  if (ot_server_create(&place, s.service, &s.server) != OT_OK) {
-    ot_service_destroy(&s.service);
-    print_message("skipped: %s\n", ot_fail_message());
-    skip();
-  }
-  s.port = ot_server_port(s.server);
-  return s;
-}
-
-static json_t *answers;  // all of a test
-
-static void close_site(site *s) {
-  json_decref(answers);
-  answers = NULL;
-  ot_server_destroy(&s->server, &s->service);
-  ot_runtime_destroy(&s->runtime);
-  ot_tokenizer_destroy(&s->tokenizer);
-}
-
-// ---- answers ----
-
-// Lives until the site is closed.
-static json_t *parse(const char *text) {
-  json_error_t error;
-  json_t *const root = json_loads(text, JSON_ALLOW_NUL, &error);
-  if (!root) fail_msg("not JSON (%s): %.300s", error.text, text);
-  if (!answers) answers = json_array();
-  json_array_append_new(answers, root);
-  return root;
-}
-
-// One request on a connection of its own.
-static json_t *ask(const site *s, const char *path, const char *body, int want) {
-  char *const text = ot_arena_array(&arena, ANSWER_BYTES, 1);
-  const int fd = http_connect(s->port);
-  http_send(fd, body ? "POST" : "GET", path, "", body ? body : "");
-  const int status = http_receive(fd, text);
-  close(fd);
-  if (status != want) fail_msg("%s: status %d, expected %d: %s", path, status, want, text);
-  return parse(text);
-}
-
-static json_t *member(const json_t *object, const char *path) {
-  json_t *at = (json_t *)object;
-  char copy[200];
-  snprintf(copy, sizeof copy, "%s", path);
-  for (char *word = strtok(copy, "."); word; word = strtok(NULL, ".")) {
-    at = json_is_array(at) ? json_array_get(at, (size_t)atoi(word)) : json_object_get(at, word);
-  }
-  return at;
-}
-
-static void expect_text(const json_t *object, const char *path, const char *want) {
-  const char *const found = json_string_value(member(object, path));
-  if (!found || strcmp(found, want) != 0) fail_msg("%s is %s", path, found ? found : "no text");
-}
 
 // ---- what a harness asks ----
 
@@ -173,7 +73,7 @@ static void expect_entries(const json_t *choice, size_t count) {
 
 static void echo_has_an_entry_for_each_token_and_the_generated_one(void **state) {
   (void)state;
-  site s = open_site(NULL, 100);
+  site s = open_site(NULL);
   // T7, T10: a batch of unequal lengths, in order.
   const json_t *const batch = loglikelihood(&s, "[[77,111,100,101,108],[66],[1,2,3,4,5,6,7,8,9]]");
   const size_t lengths[] = {5, 1, 9};
@@ -200,7 +100,7 @@ static void echo_has_an_entry_for_each_token_and_the_generated_one(void **state)
 
 static void a_prompt_is_text_or_ids_or_a_list_of_those(void **state) {
   (void)state;
-  site s = open_site(NULL, 100);
+  site s = open_site(NULL);
   const char *const forms[] = {"\"AB\"", "[\"AB\"]", "[65,66]", "[[65,66]]"};
   json_t *first = NULL;
   for (int i = 0; i < OT_COUNT(forms); i++) {
@@ -214,7 +114,7 @@ static void a_prompt_is_text_or_ids_or_a_list_of_those(void **state) {
 // T9, T12: generation ends at the model's own end-of-text token, whose text is not shown.
 static void generation_stops_where_it_is_told(void **state) {
   (void)state;
-  site s = open_site(NULL, 100);
+  site s = open_site(NULL);
   const json_t *const plain =
       ask(&s, "/v1/completions",
           "{\"prompt\": [[65,66,67]], \"model\": \"x\", \"max_tokens\": 12, \"temperature\": 0, "
@@ -246,7 +146,7 @@ static void generation_stops_where_it_is_told(void **state) {
 
 static void the_tokenizer_is_found_by_its_clients(void **state) {
   (void)state;
-  site s = open_site(NULL, 100);
+  site s = open_site(NULL);
   const json_t *const info = ask(&s, "/tokenizer_info", NULL, 200);
   const char *const eos = json_string_value(member(info, "eos_token"));
   assert_non_null(eos);
@@ -282,23 +182,9 @@ static void join_events(const char *chunks, const char *key, char *to) {
   }
 }
 
-// Removes sizes of chunks. An event is one append of the server, but may lie in several chunks.
-static void join_chunks(char *text) {
-  char *to = text;
-  for (char *at = text; *at;) {
-    char *data = NULL;
-    const size_t size = strtoul(at, &data, 16);
-    if (size == 0) break;
-    memmove(to, data + 2, size);
-    to += size;
-    at = data + 2 + size + 2;
-  }
-  *to = '\0';
-}
-
 static void a_stream_is_the_text_in_pieces(void **state) {
   (void)state;
-  site s = open_site(NULL, 100);
+  site s = open_site(NULL);
   const char *const form =
       "{\"prompt\": [65,66,67], \"max_tokens\": 30, \"temperature\": 1, "
       "\"seed\": 7%s}";
@@ -323,7 +209,7 @@ static void a_stream_is_the_text_in_pieces(void **state) {
 
 static void a_chat_is_a_prompt_in_its_template(void **state) {
   (void)state;
-  site s = open_site(NULL, 100);
+  site s = open_site(NULL);
   const json_t *const chat =
       ask(&s, "/v1/chat/completions",
           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"max_tokens\": 4, "
@@ -346,7 +232,7 @@ static void a_chat_is_a_prompt_in_its_template(void **state) {
 
 static void wrong_requests_are_refused_and_the_next_is_answered(void **state) {
   (void)state;
-  site s = open_site(NULL, 100);
+  site s = open_site(NULL);
   const char *const wrong[] = {
       "",
       "{",
@@ -386,7 +272,7 @@ static void wrong_requests_are_refused_and_the_next_is_answered(void **state) {
 
 static void a_key_is_asked_of_everyone(void **state) {
   (void)state;
-  site s = open_site("secret", 100);
+  site s = open_site(&(site_options){.key = "secret"});
   ask(&s, "/v1/models", NULL, 401);
   ask(&s, "/health", NULL, 401);
   ask(&s, "/nothing", NULL, 401);
@@ -403,7 +289,7 @@ static void a_key_is_asked_of_everyone(void **state) {
   }
   close_site(&s);
   // T12: where there is none, an empty one is fine, and connections are kept.
-  s = open_site(NULL, 100);
+  s = open_site(NULL);
   const int fd = http_connect(s.port);
   for (int i = 0; i < 3; i++) {
     http_send(fd, "GET", "/v1/models", "Authorization: Bearer \r\n", "");
@@ -415,7 +301,7 @@ static void a_key_is_asked_of_everyone(void **state) {
 
 static void more_than_may_wait_are_refused(void **state) {
   (void)state;
-  site s = open_site(NULL, 2);
+  site s = open_site(&(site_options){.most_waiting = 2});
   const int fd = http_connect(s.port);
   http_send(fd, "POST", "/v1/completions", "",
             "{\"prompt\": [\"a\",\"b\"], \"n\": 64, \"max_tokens\": 60}");
@@ -429,7 +315,7 @@ static void more_than_may_wait_are_refused(void **state) {
 
 static void what_clients_left_is_dropped(void **state) {
   (void)state;
-  site s = open_site(NULL, 1000);
+  site s = open_site(&(site_options){.most_waiting = 1000});
   for (int stream = 0; stream < 2; stream++) {
     char body[200];
     snprintf(body, sizeof body,
@@ -452,7 +338,7 @@ static void what_clients_left_is_dropped(void **state) {
 
 static void a_server_ends_with_requests_in_work(void **state) {
   (void)state;
-  site s = open_site(NULL, 1000);
+  site s = open_site(&(site_options){.most_waiting = 1000});
   int fds[4];
   for (int i = 0; i < 4; i++) {
     fds[i] = http_connect(s.port);
@@ -519,7 +405,7 @@ static void *run_client(void *context) {
 
 static void answers_do_not_depend_on_the_load(void **state) {
   (void)state;
-  site s = open_site(NULL, 10000);
+  site s = open_site(&(site_options){.most_waiting = 10000});
   const bool full = getenv("OT_TESTS") && strcmp(getenv("OT_TESTS"), "full") == 0;  // OT_TESTS=full
   const int clients = full ? 64 : 16, requests = full ? 157 : 20;
   char(*const expected)[ANSWER_BYTES / 64] = malloc(KINDS * sizeof *expected);
