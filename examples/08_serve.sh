@@ -23,7 +23,7 @@ port=$(sed 's/.*://' address)
 # What curl does: request METHOD PATH [BODY]
 request() {
   exec 3<>"/dev/tcp/127.0.0.1/$port"
-  printf '%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s' \
+  printf '%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s' \
     "$1" "$2" "${#3}" "$3" >&3
   sed '1,/^\r$/d' <&3
   exec 3>&-

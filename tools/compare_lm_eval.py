@@ -95,7 +95,8 @@ class Comparison:
         try:
             address = server.stdout.readline().strip()
             self.info = json.load(urllib.request.urlopen(address + "/tokenizer_info"))
-            request = urllib.request.Request(address + "/tokenize", json.dumps({"prompt": self.info["eos_token"]}).encode())
+            request = urllib.request.Request(address + "/tokenize", json.dumps({"prompt": self.info["eos_token"]}).encode(),
+                                             {"Content-Type": "application/json"})
             self.eos = json.load(urllib.request.urlopen(request))["tokens"]
             environment = dict(os.environ, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_HOME=os.path.join(self.work, "hf"))
             model = "base_url=%s/v1/completions,model=any,max_length=%d,num_concurrent=%d" % (address, o.max_length, clients)

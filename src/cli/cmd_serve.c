@@ -216,8 +216,8 @@ static ot_status prepare(void *context, int ranks) {
 static ot_status serve(serving *s, ot_runtime *runtime) {
   int signal_number = 0;
   OT_TRY(create_service(s, runtime));
-  OT_TRY(create_server(s));
   warn(s);
+  OT_TRY(create_server(s));
   print_start(s, runtime);
   sigwait(&s->signals, &signal_number);
   return OT_OK;

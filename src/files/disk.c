@@ -210,9 +210,10 @@ ot_status ot_disk_read_line(ot_arena *arena, const char *path, const char **line
 const char *ot_disk_exposure(ot_arena *arena, const char *path) {
   struct stat found;
   if (stat(path, &found) != 0 || (found.st_mode & 077) == 0) return NULL;
-  return ot_arena_format(arena, "other users may %s %s (mode %03o); `chmod 600 %s` ends that",
-                         found.st_mode & 022 ? "write" : "read", path,
-                         (unsigned)found.st_mode & 0777, path);
+  const int mode = (int)(found.st_mode & 0777);
+  return ot_arena_format(arena, "other users may %s %s (mode %d%d%d); `chmod 600 %s` ends that",
+                         mode & 022 ? "write" : "read", path, mode >> 6, mode >> 3 & 7, mode & 7,
+                         path);
 }
 
 ot_status ot_disk_write(const char *path, const void *data, int64_t bytes) {

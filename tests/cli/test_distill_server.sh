@@ -37,16 +37,30 @@ head -c 3000 "$source_dir/LICENSE" >text
 "$orthant" train teacher.yaml 2>/dev/null
 "$orthant" train teacher.yaml --set output=other --set seed=2 2>/dev/null
 
-# serve TEACHER [PORT] [ARGUMENT...]: with the key of key.txt; sets `server` and `address`; skips without libmicrohttpd.
-serve() {
-  "$orthant" serve "$1" --port "${2:-0}" --threads 1 --slots 1 --api-key key.txt "${@:3}" >address.txt 2>serve.txt &
+# The port of all servers: none that the system gives to connections, of which one might have it when a server comes back.
+port=
+address=
+# start TEACHER [ARGUMENT...]: with the key of key.txt; false if it ends.
+start() {
+  rm -f address.txt
+  "$orthant" serve "$1" --port "$port" --threads 1 --slots 1 --api-key key.txt "${@:2}" >address.txt 2>serve.txt &
   server=$!
-  for _ in $(seq 600); do
-    [ -s address.txt ] && break
-    kill -0 "$server" 2>/dev/null || { grep -q 'without libmicrohttpd' serve.txt && exit 77; fail "$(cat serve.txt)"; }
+  until [ -s address.txt ]; do
+    kill -0 "$server" 2>/dev/null || return
     sleep 0.05
   done
   address=$(cat address.txt)
+}
+# serve TEACHER [ARGUMENT...]: sets `server` and `address`, at the first time also `port`; skips without libmicrohttpd.
+serve() {
+  local first=${port:+no}
+  for _ in $(seq 20); do
+    [ -n "$first" ] || port=$((10000 + RANDOM % 20000))
+    start "$@" && return
+    grep -q 'without libmicrohttpd' serve.txt && exit 77
+    [ -z "$first" ] && grep -q 'is in use' serve.txt || break
+  done
+  fail "$(cat serve.txt)"
 }
 losses() { grep -o '"loss":[^,]*,"data_loss":[^,]*,"teacher_kl":[^,]*,"grad_norm":[^,]*' "$1/metrics.jsonl"; }
 remote() { "$orthant" train student.yaml --set distill.from=server --set distill.server="$address" "$@"; }
@@ -59,7 +73,7 @@ same() {
 }
 
 # ---- the bytes of a live teacher, on layouts, ahead of the step, in float64, of scores ----
-serve teacher 0 --teach student.yaml
+serve teacher --teach student.yaml
 same sampled
 [ "$(losses there | wc -l)" = 3 ] && ! losses there | grep -q null || fail "$(losses there)"
 same "tp=2" --ranks 2 --set parallel.tp=2
@@ -75,12 +89,12 @@ grep -q "what $address takes to answer is not in the prices" dry.txt || fail "no
 stop_server
 sed 's/^distill: .*/distill: {objective: reverse_kl, from: server, server: "http:\/\/unused", prompt_tokens: 8,/' student.yaml >reverse.yaml
 echo 'precision: {compute: fp64}' >>reverse.yaml
-serve teacher 0 --teach reverse.yaml
+serve teacher --teach reverse.yaml
 same reverse_kl --set distill.objective=reverse_kl --set distill.prompt_tokens=8 --set precision.compute=fp64
 stop_server
 
 # ---- what does not fit is refused by name ----
-serve teacher 0 --teach student.yaml
+serve teacher --teach student.yaml
 refused() { rm -rf no; expect "$1" "$2" remote --set output=no "${@:3}"; }
 refused 2 'status 401' --set distill.server_key=null
 refused 2 'status 401' --set distill.server_key=wrong.txt
@@ -98,37 +112,48 @@ expect 2 'from=server needs server' "$orthant" train student.yaml --set distill.
 expect 2 'from=server leaves out' "$orthant" distill targets student.yaml --set distill.from=server --set distill.server="$address"
 expect 4 'all its weights on one rank' "$orthant" serve teacher --ranks 2 --teach student.yaml
 expect 2 'distill.objective is none' "$orthant" serve teacher --teach teacher.yaml
-body() { curl -s -H "Authorization: Bearer $(cat key.txt)" -d "$1" "$address/v1/teacher/targets"; }
+body() { curl -s -H 'Content-Type: application/json' -H "Authorization: Bearer $(cat key.txt)" -d "$1" "$address/v1/teacher/targets"; }
 if command -v curl >/dev/null; then
   body '{"tokens": [1]}' | grep -q 'tokens is not a list of 64 whole numbers' || fail "$(body '{"tokens": [1]}')"
   body '{' | grep -q '"code":400' || fail "half a request is taken"
 fi
 stop_server
 expect 3 'the last try: ' remote --set output=no --set distill.server_timeout=0.3
-serve teacher "${address##*:}"
+serve teacher
 refused 2 'refuses, status 400: this server has no teacher' --set distill.teacher=null
 stop_server
 
 # ---- away for a while: the run waits, with the same bits; back with another model: it ends ----
-# begin OUTPUT: a run of 100 steps that has done three of them.
-begin() {
-  remote --set steps=100 --set output="$1" --set distill.teacher=null 2>err.txt &
-  run=$!
-  until [ "$(cat "$1/metrics.jsonl" 2>/dev/null | wc -l)" -ge 3 ]; do
+# A run without end, of which each step needs the server: it cannot have ended before the server does.
+endless="--set learning_rate.decay=constant --set learning_rate.warmup_steps=0"
+count() { cat "$1/metrics.jsonl" 2>/dev/null | wc -l; }
+until_steps() {  # OUTPUT N: until the run has done that many
+  until [ "$(count "$1")" -ge "$2" ]; do
     kill -0 $run 2>/dev/null || fail "$(cat err.txt)"
     sleep 0.02
   done
+}
+# begin OUTPUT: a run that has done three steps, whose server is killed.
+begin() {
+  "$orthant" train student.yaml --set distill.from=server --set distill.server="$address" $endless --set steps=1000000 \
+    --set output="$1" --set distill.teacher=null 2>err.txt &
+  run=$!
+  until_steps "$1" 3
   kill -KILL "$server"
   wait "$server" 2>/dev/null || true
 }
-"$orthant" train student.yaml --set steps=100 --set output=whole 2>/dev/null
-serve teacher "${address##*:}" --teach student.yaml
+serve teacher --teach student.yaml
 begin waits
-serve teacher "${address##*:}" --teach student.yaml
-wait $run || fail "a server that came back: $(cat err.txt)"
+serve teacher --teach student.yaml
+until_steps waits $(($(count waits) + 5))
+kill -TERM $run
+status=0
+wait $run || status=$?
+[ "$status" = 75 ] || fail "a server that came back, status $status: $(cat err.txt)"
+"$orthant" train student.yaml $endless --set steps="$(count waits)" --set output=whole 2>/dev/null
 cmp <(losses whole) <(losses waits) || fail "the wait changed bits"
 begin swapped
-serve other "${address##*:}" --teach student.yaml
+serve other --teach student.yaml
 status=0
 wait $run || status=$?
 [ "$status" = 3 ] && grep -q 'it has another teacher now, hash' err.txt || fail "status $status: $(cat err.txt)"
