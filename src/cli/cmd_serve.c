@@ -295,9 +295,10 @@ const ot_verb ot_verb_serve = {
         "CHECKPOINT is a checkpoint directory, a run directory (its newest) or an HF\n"
         "directory. POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize; GET\n"
         "/v1/models, /tokenizer_info, /health, /metrics. Runs that learn from the model ask\n"
-        "/v1/teacher and /v1/teacher/targets (--teach; docs/distill.md). Prints its address, "
-        "answers until\n"
-        "SIGINT or SIGTERM. Evaluation harnesses such as lm_eval work with it (docs/serve.md).",
+        "/v1/teacher and /v1/teacher/targets (--teach; docs/distill.md). Prints its address, and\n"
+        "answers until Ctrl-C, SIGINT or SIGTERM. Evaluation harnesses such as lm_eval work with\n"
+        "it. With --host, others than this machine can use it: give it an --api-key. Limits and\n"
+        "what requests may send: docs/serve.md.",
     .examples =
         "  orthant serve runs/demo/run\n"
         "  orthant serve model_dir --port 9000 --api-key key.txt --max-length 2048",

@@ -31,6 +31,8 @@ echo 'distill: {objective: sampled, from: live, teacher: teacher, draws: 20, tar
   server_key: key.txt}' >>student.yaml
 echo 'a secret of 1 line' >key.txt
 echo another >wrong.txt
+chmod 600 key.txt
+chmod 644 wrong.txt
 : >empty.txt
 head -c 3000 "$source_dir/LICENSE" >text
 "$orthant" tokenize --tokenizer bytes --out train text >/dev/null
@@ -75,6 +77,7 @@ same() {
 # ---- the bytes of a live teacher, on layouts, ahead of the step, in float64, of scores ----
 serve teacher --teach student.yaml
 same sampled
+! grep -q warning err.txt || fail "$(cat err.txt)"
 [ "$(losses there | wc -l)" = 3 ] && ! losses there | grep -q null || fail "$(losses there)"
 same "tp=2" --ranks 2 --set parallel.tp=2
 rm -rf there
@@ -98,6 +101,7 @@ serve teacher --teach student.yaml
 refused() { rm -rf no; expect "$1" "$2" remote --set output=no "${@:3}"; }
 refused 2 'status 401' --set distill.server_key=null
 refused 2 'status 401' --set distill.server_key=wrong.txt
+grep -q '^warning: distill.server_key: other users may read .*/wrong.txt' err.txt || fail "$(cat err.txt)"
 refused 2 'the first line does not have 1 to' --set distill.server_key=empty.txt
 ! grep -rq 'a secret of' student here there 2>/dev/null || fail "the key is in the files of a run"
 refused 2 'runs with data.sequence_length=32, this one has 16' --set data.sequence_length=16

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: any machine. sample, score and audit with --device, on the emulated GPU and on several: the tokens and
+# run: any machine. sample, score, serve and audit with --device, on the emulated GPU and on several: the tokens and
 # log-probabilities of the CPU, clean audits; evaluations of a run; and what they say where there is no GPU.
 set -euo pipefail
 . tests/cuda/emulated.sh "${1:-build/orthant}"
@@ -46,6 +46,25 @@ near tp.scores
 on_gpus sample model --prompt "$prompt" --temperature 0 --max-tokens 20 --json | cmp - cpu.json ||
   fail "GPUs continue a prompt with other tokens"
 OT_SHIM_DEVICES=2 OT_SHIM_NCCL=none expect 3 'NCCL is not found' on_gpu score model texts --ranks 2 --device cuda
+
+# A server on two GPUs gives over HTTP the log-probabilities of `score` on one.
+OT_TEST_DEVICE=cuda OT_SHIM_DEVICES=2 "$emulated" serve model --port 0 --ranks 2 --pp 2 --device cuda >address 2>served &
+server=$!
+trap '[ -z "$server" ] || kill -KILL $server; rm -rf "$folder"' EXIT
+until [ -s address ] || ! kill -0 $server 2>/dev/null; do sleep 0.05; done
+if [ -s address ]; then
+  body='{"prompt": "Licensed under the Apache License", "max_tokens": 0, "echo": true, "logprobs": 0}'
+  exec 3<>"/dev/tcp/127.0.0.1/$(sed 's/.*://' address)"
+  printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n' >&3
+  printf 'Content-Length: %d\r\n\r\n%s' ${#body} "$body" >&3
+  grep -o '"token_logprobs":\[[^]]*' <&3 | sed 's/.*\[null,//' >told
+  exec 3>&-
+  head -n 1 cuda.scores | grep -o '"logprobs":\[[^]]*' | sed 's/.*\[//' | cmp - told || fail "the server: $(cat told served)"
+  kill $server && wait $server || fail "the server ends with $?: $(cat served)"
+else
+  grep -q 'without libmicrohttpd' served || fail "$(cat served)"
+fi
+server=
 
 # A run evaluates itself on its GPUs, each with a share or as stages: the figures of `score` on one.
 printf '%s\n' '{"text": "Licensed under"}' '{"text": "the Apache License"}' '{"text": "Version 2.0"}' >held.jsonl
