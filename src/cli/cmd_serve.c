@@ -273,7 +273,7 @@ static const ot_option rows[] = {
      .help = "memory for all requests and answers; more are refused"},
     {"timeout", OT_OPTION_REAL, "SECONDS", "600", 1, MOST_TIMEOUT_S,
      .help = "most time for a request"},
-    {"connections", OT_OPTION_INTEGER, "N", "256", 1, 65536, .help = "clients at once"},
+    {"connections", OT_OPTION_INTEGER, "N", "256", 1, 1000, .help = "clients at once; more wait"},
     {"teach", OT_OPTION_PATH, "RUN.yaml",
      .help = "also answers that run, which learns from this model (distill.from: server)"},
     {"chat-template", OT_OPTION_TEXT, "NAME",

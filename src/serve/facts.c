@@ -52,13 +52,23 @@ static ot_status tokenize(const ot_facts *f, ot_encoder *encoder, const ot_reque
   return status;
 }
 
+enum { TEXT_COPIES = 8 };  // of a text while it is written as JSON, lists that double included
+
 static ot_status detokenize(const ot_facts *f, const ot_request_body *body, ot_json_writer *w) {
   ot_prompt_source ids;
   ot_buffer text = {0};
   OT_TRY(ot_detokenize_request_read(body, w->arena, &ids));
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < ids.count; i++) {
+    int64_t length = 0;
+    ot_tokenizer_bytes(f->tokenizer, ids.ids[i], &length);
+    bytes += TEXT_COPIES * length;
+  }
+  OT_TRY(ot_service_reserve(f->service, bytes));
   const ot_status status = ot_tokenizer_decode(f->tokenizer, ids.ids, ids.count, &text);
   ot_json_text_bytes(w, "prompt", text.data ? (const char *)text.data : "", text.length);
   ot_buffer_release(&text);
+  ot_service_return(f->service, bytes);
   return status;
 }
 

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -37,6 +39,7 @@ enum {
   MOST_BODIES = 4,       // of the largest size: what is received and dropped of one request
   MOST_LISTS = 1 << 14,  // and objects in a body; prompts and messages are fewer
   MESSAGE_BYTES = 512,
+  SPARE_FILES = 16,  // for anything but connections
 };
 
 // ---- exchanges ----
@@ -194,9 +197,8 @@ static enum MHD_Result submit(exchange *e, int kind) {
 // Answers with `text`, whose memory is reserved until it has been sent.
 static enum MHD_Result answer_fact(exchange *e, const char *text, const char *type) {
   const int64_t length = ot_text_length(text);
-  if (ot_service_reserve(e->server->service, length) != OT_OK) {
-    return refuse(e, 429, ot_fail_message());
-  }
+  const ot_status status = ot_service_reserve(e->server->service, length);
+  if (status != OT_OK) return refuse(e, status == OT_USAGE ? 400 : 429, ot_fail_message());
   e->answer_bytes = length;
   return answer(e, 200, text, length, type);
 }
@@ -212,7 +214,7 @@ static enum MHD_Result show_fact(exchange *e, ot_fact kind) {
   drop_body(e);
   const enum MHD_Result result = status == OT_OK
                                      ? answer_fact(e, text, type)
-                                     : refuse(e, status == OT_USAGE ? 400 : 500, ot_fail_message());
+                                     : refuse(e, status == OT_USAGE ? 400 : 429, ot_fail_message());
   ot_heap_release(&heap);
   return result;
 }
@@ -381,19 +383,33 @@ static void end(void *server, struct MHD_Connection *connection, void **context,
 
 // ---- the server ----
 
+// Each connection is an open file, of which the process may have so many, and select() so many; at
+// the limit the library would try without pause to accept the next one. Every file below
+// `listening` is open already.
+static unsigned most_connections(const ot_server *server, int listening) {
+  struct rlimit files;
+  const unsigned wanted = (unsigned)server->options.most_connections;
+  const unsigned used = (unsigned)listening + 1 + SPARE_FILES;
+  unsigned most = FD_SETSIZE;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < most)
+    most = (unsigned)files.rlim_cur;
+  const unsigned left = most > used ? most - used : 1;
+  return left < wanted ? left : wanted;
+}
+
 static ot_status start(ot_server *server) {
   const ot_server_options *const o = &server->options;
   int listening = -1;
   OT_TRY(ot_address_listen(o->host, o->port, &listening));
   server->port = ot_address_port(listening);
-  const unsigned flags =
-      MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL;
+  // By select(), since with poll() clients above the limit are not left waiting but cut off.
+  const unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION;
   server->daemon = MHD_start_daemon(
       flags, 0, NULL, NULL, handle, server, MHD_OPTION_LISTEN_SOCKET, listening,
-      MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->most_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-      (unsigned)o->idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
-      MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_COMPLETED, end, NULL,
-      MHD_OPTION_END);
+      MHD_OPTION_CONNECTION_LIMIT, most_connections(server, listening),
+      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+      (size_t)CONNECTION_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
+      MHD_OPTION_NOTIFY_COMPLETED, end, NULL, MHD_OPTION_END);
   if (!server->daemon) close(listening);
   OT_CHECK(server->daemon, OT_ENVIRONMENT, "cannot start a thread for connections: %s",
            strerror(errno));

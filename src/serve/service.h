@@ -36,8 +36,8 @@ const ot_service_options *ot_service_options_of(const ot_service *service);
 // OT_USAGE, for the client: without a teacher.
 ot_status ot_service_check_teacher(const ot_service_options *options);
 
-// Reserves memory for `bytes` of a request or an answer, until they are returned. OT_ENVIRONMENT,
-// with a message for the sender: others have too much now.
+// Reserves memory for `bytes` of a request or an answer, until they are returned. With a message
+// for the sender OT_USAGE: more than all, or OT_ENVIRONMENT: others have too much now.
 ot_status ot_service_reserve(ot_service *service, int64_t bytes);
 void ot_service_return(ot_service *service, int64_t bytes);
 

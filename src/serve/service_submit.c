@@ -42,6 +42,10 @@ ot_status ot_service_reserve(ot_service *service, int64_t bytes) {
   const bool fits = bytes <= most - used;
   if (fits) service->reserved += bytes;
   pthread_mutex_unlock(&service->lock);
+  OT_CHECK(bytes <= most, OT_USAGE,
+           "this request may use %.1f MiB of memory, and the most for all requests is %.0f "
+           "(--request-memory); ask for fewer prompts, choices (n), tokens or logprobs",
+           (double)bytes / MIB, (double)most / MIB);
   OT_CHECK(fits, OT_ENVIRONMENT,
            "requests hold %.1f MiB of memory and this one needs %.1f more, but the most is %.0f "
            "(--request-memory); try again later",
@@ -81,13 +85,9 @@ static int64_t bytes_of(const ot_service *service, const ot_job *job) {
 }
 
 static ot_status reserve(ot_service *service, ot_job *job, bool *busy) {
-  const int64_t bytes = bytes_of(service, job), most = service->options.memory_bytes;
-  OT_CHECK(bytes <= most, OT_USAGE,
-           "this request may use %.1f MiB of memory, and the most for all requests is %.0f "
-           "(--request-memory); ask for fewer prompts, choices (n), tokens or logprobs",
-           (double)bytes / MIB, (double)most / MIB);
+  const int64_t bytes = bytes_of(service, job);
   const ot_status status = ot_service_reserve(service, bytes);
-  *busy = status != OT_OK;
+  *busy = status == OT_ENVIRONMENT;
   if (status == OT_OK) job->bytes = bytes;
   return status;
 }

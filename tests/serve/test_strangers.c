@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -263,6 +264,20 @@ static void a_request_for_more_than_all_memory_is_refused(void **state) {
   close_site(&s);
 }
 
+static void a_text_that_is_too_long_is_not_written(void **state) {
+  (void)state;
+  site s = open_site(&(site_options){.memory_bytes = 1 << 19});
+  char *const body = malloc(SITE_BODY_BYTES);
+  char *at = body + sprintf(body, "{\"tokens\": [9");
+  for (int i = 0; i < 100000; i++) at += sprintf(at, ",9");
+  strcpy(at, "]}");
+  const json_t *const refused = ask(&s, "/detokenize", body, 400);
+  assert_non_null(strstr(json_string_value(member(refused, "error.message")), "--request-memory"));
+  expect_text(ask(&s, "/detokenize", "{\"tokens\": [65]}", 200), "prompt", "A");
+  free(body);
+  close_site(&s);
+}
+
 // The scores of a prompt are kept once, and an answer of 32 choices comes in parts; it needs less
 // memory than its text.
 static void a_long_answer_is_as_many_short_ones(void **state) {
@@ -316,6 +331,35 @@ static void long_texts_delay_no_one(void **state) {
   close(fd);
   free(answer);
   free(text);
+  close_site(&s);
+}
+
+// ---- open files ----
+
+// More clients than files wait for others to go; the server does not try to open more.
+static void connections_are_no_more_than_files(void **state) {
+  (void)state;
+  struct rlimit before;
+  getrlimit(RLIMIT_NOFILE, &before);
+  const int next = dup(STDIN_FILENO);
+  close(next);
+  const struct rlimit few = {(rlim_t)next + 20, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &few);
+  site s = open_site(NULL);
+  setrlimit(RLIMIT_NOFILE, &before);
+  enum { CLIENTS = 8 };
+  int fds[CLIENTS];
+  char byte, text[4096];
+  for (int i = 0; i < CLIENTS; i++) {
+    fds[i] = http_connect(s.port);
+    http_send(fds[i], "GET", "/health", "", "");
+  }
+  assert_int_equal(http_receive(fds[0], text), 200);
+  usleep(100000);
+  assert_int_equal(recv(fds[CLIENTS - 1], &byte, 1, MSG_DONTWAIT), -1);
+  for (int i = 0; i < CLIENTS - 1; i++) close(fds[i]);
+  assert_int_equal(http_receive(fds[CLIENTS - 1], text), 200);
+  close(fds[CLIENTS - 1]);
   close_site(&s);
 }
 
@@ -389,7 +433,9 @@ int main(void) {
       TEST(many_lists_are_refused),
       TEST(bodies_together_are_bounded),
       TEST(a_request_for_more_than_all_memory_is_refused),
+      TEST(a_text_that_is_too_long_is_not_written),
       TEST(a_long_answer_is_as_many_short_ones),
+      TEST(connections_are_no_more_than_files),
       TEST(long_texts_delay_no_one),
       TEST(a_stream_that_is_read_late_has_an_event_for_each_token),
       TEST(a_half_closed_client_gets_its_answer),
