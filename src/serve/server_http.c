@@ -76,7 +76,10 @@ static bool is_gone(void *context) {
   if (n > 0) return false;
   if (e->sends || e->probed) return is_reset(e->socket);
   e->probed = true;
-  return e->is_1_0 || send(e->socket, probe, sizeof probe - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0;
+  if (e->is_1_0 || send(e->socket, probe, sizeof probe - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+    return true;
+  }
+  return is_reset(e->socket);  // one on this machine has answered
 }
 
 static void drop_body(exchange *e) {
@@ -84,6 +87,14 @@ static void drop_body(exchange *e) {
   atomic_fetch_sub(&e->server->body_bytes, e->body_bytes);
   ot_service_return(e->server->service, e->body_bytes);
   e->body_bytes = 0;
+}
+
+// The connection's time without a byte begins now: waiting for the model does not count. The
+// library notes the time when a limit is set where there is none.
+static void begin_idle_time(const exchange *e) {
+  const unsigned idle_s = (unsigned)e->server->options.idle_s;
+  MHD_set_connection_option(e->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+  MHD_set_connection_option(e->connection, MHD_CONNECTION_OPTION_TIMEOUT, idle_s);
 }
 
 static enum MHD_Result queue(exchange *e, int code, struct MHD_Response *response,
@@ -98,6 +109,7 @@ static enum MHD_Result queue(exchange *e, int code, struct MHD_Response *respons
   const enum MHD_Result result = MHD_queue_response(e->connection, (unsigned)code, response);
   MHD_destroy_response(response);
   e->sends = true;
+  begin_idle_time(e);
   return result;
 }
 
@@ -156,7 +168,9 @@ enum { COMPLETION = -1, CHAT = -2, LESSON = -3 };
 
 static ssize_t read_answer(void *context, uint64_t position, char *to, size_t most) {
   (void)position;
-  const int64_t n = ot_job_read(((exchange *)context)->job, to, (int64_t)most);
+  exchange *const e = context;
+  const int64_t n = ot_job_read(e->job, to, (int64_t)most);
+  begin_idle_time(e);
   return n > 0 ? (ssize_t)n : MHD_CONTENT_READER_END_OF_STREAM;
 }
 

@@ -2,6 +2,7 @@
 // run: any machine. `orthant serve` among strangers: ports in use, names and types that pages of
 // strangers may send, sizes, memory that is bounded, texts that take long, clients that read late.
 #include <jansson.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 #include <cmocka.h>
 
 #include "serve/address.h"
+#include "serve/service_job.h"
 #include "support/arena_fixture.h"
 #include "support/http_client.h"
 #include "support/served_site.h"
@@ -25,7 +27,7 @@
 static void a_port_in_use_is_refused(void **state) {
   (void)state;
   site s = open_site(NULL);
-  const ot_server_options place = site_server_options(&s, NULL);
+  const ot_server_options place = site_server_options(&s, &(site_options){0});
   ot_server *second = NULL;
   char port[20];
   snprintf(port, sizeof port, "port %d ", s.port);
@@ -334,6 +336,32 @@ static void long_texts_delay_no_one(void **state) {
   close_site(&s);
 }
 
+// A connection without a byte is closed after a second here, but not one that waits for its answer,
+// or for more of it.
+static void an_answer_that_takes_long_is_sent(void **state) {
+  (void)state;
+  site s = open_site(&(site_options){.idle_s = 1});
+  for (int stream = 0; stream < 2; stream++) {
+    char body[200], byte;
+    snprintf(body, sizeof body,
+             "{\"prompt\": \"a\", \"n\": 50, \"max_tokens\": 60, \"stream\": %s}",
+             stream ? "true" : "false");
+    const int fd = http_connect(s.port);
+    http_send(fd, "POST", "/v1/completions", "", body);
+    if (stream) assert_int_equal(recv(fd, &byte, 1, MSG_PEEK), 1);
+    pthread_mutex_lock(&s.service->lock);  // the engine stands still
+    usleep(2500000);
+    pthread_mutex_unlock(&s.service->lock);
+    char *const text = malloc(HTTP_ANSWER_BYTES);
+    assert_int_equal(http_receive(fd, text), 200);
+    assert_non_null(strstr(text, stream ? "data: [DONE]" : "\"usage\":"));
+    assert_int_equal(recv(fd, &byte, 1, 0), 0);
+    close(fd);
+    free(text);
+  }
+  close_site(&s);
+}
+
 // ---- open files ----
 
 // More clients than files wait for others to go; the server does not try to open more.
@@ -435,6 +463,7 @@ int main(void) {
       TEST(a_request_for_more_than_all_memory_is_refused),
       TEST(a_text_that_is_too_long_is_not_written),
       TEST(a_long_answer_is_as_many_short_ones),
+      TEST(an_answer_that_takes_long_is_sent),
       TEST(connections_are_no_more_than_files),
       TEST(long_texts_delay_no_one),
       TEST(a_stream_that_is_read_late_has_an_event_for_each_token),

@@ -22,13 +22,13 @@ static void must(ot_status status) {
   if (status != OT_OK) fail_msg("%s", ot_fail_message());
 }
 
-ot_server_options site_server_options(const site *s, const char *key) {
+ot_server_options site_server_options(const site *s, const site_options *options) {
   return (ot_server_options){.host = "127.0.0.1",
                              .port = s->port,
-                             .key = key,
+                             .key = options->key,
                              .most_connections = 100,
                              .most_body_bytes = SITE_BODY_BYTES,
-                             .idle_s = 30};
+                             .idle_s = options->idle_s > 0 ? options->idle_s : 30};
 }
 
 site open_site(const site_options *options) {
@@ -54,7 +54,7 @@ site open_site(const site_options *options) {
       .memory_bytes = given.memory_bytes > 0 ? given.memory_bytes : MEMORY_BYTES,
       .timeout_s = 100};
   must(ot_service_create(&engine, &s.service));
-  const ot_server_options place = site_server_options(&s, given.key);
+  const ot_server_options place = site_server_options(&s, &given);
   if (ot_server_create(&place, s.service, &s.server) != OT_OK) {
     ot_service_destroy(&s.service);
     print_message("skipped: %s\n", ot_fail_message());

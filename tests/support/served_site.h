@@ -14,6 +14,7 @@ typedef struct site_options {
   const char *key;       // null: none
   int64_t most_waiting;  // 0: 100
   int64_t memory_bytes;  // 0: 64 MiB
+  int idle_s;            // 0: 30
 } site_options;
 
 typedef struct site {
@@ -29,8 +30,8 @@ typedef struct site {
 site open_site(const site_options *options);
 void close_site(site *s);
 
-// What the server listens with; the port is that of `s`.
-ot_server_options site_server_options(const site *s, const char *key);
+// What the server listens with, at the port of `s`.
+ot_server_options site_server_options(const site *s, const site_options *options);
 
 // The document `text`, which lives until the site is closed.
 json_t *parse(const char *text);
