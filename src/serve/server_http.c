@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connections by libmicrohttpd, with a thread each, which blocks where it has to wait. An exchange
-// is one request and its answer; it owns its job. What is wrong with the head of a request is said
-// once its body has been received, without keeping that, since a client that sends reads no answer.
+// is one request and its answer; it owns its job. A client with the wrong key or Host is refused at
+// once. What else is wrong with the head of a request is said when its body has been received,
+// without keeping that, since a client that sends reads no answer.
 #include <errno.h>
 #include <microhttpd.h>
 #include <poll.h>
@@ -322,9 +323,9 @@ static enum MHD_Result begin(ot_server *server, struct MHD_Connection *connectio
   *context = e;
   check_host(e);
   if (!has_key(e)) doubt(e, 401, "the key is missing or wrong");
-  const bool receives = check_length(e);
+  if (e->refused || !check_length(e)) return refuse(e, e->refused, e->message);
   check_type(e, method);
-  return receives ? MHD_YES : refuse(e, e->refused, e->message);
+  return MHD_YES;
 }
 
 // ---- the body ----
