@@ -12,6 +12,7 @@ enum {
   LONG_BYTES = 1 << 16,     // of a body that uses the second lane
   READER_BYTES = 1 << 18,   // of the piece of an answer that is being read
   SEQUENCE_BYTES = 1 << 9,  // of a sequence in the engine, without its tokens
+  ENTRY_BYTES = 192,        // of a log-probability while it is written as JSON
 };
 
 static const double MIB = 1 << 20;
@@ -59,13 +60,25 @@ void ot_service_return(ot_service *service, int64_t bytes) {
   pthread_mutex_unlock(&service->lock);
 }
 
+// The first event of a choice has all scores of its prompt.
+static int64_t event_bytes(const ot_job *job) {
+  const ot_completion_request *const r = &job->request;
+  int64_t longest = 0;
+  if (!r->stream || !r->echo || r->logprobs < 0) return 0;
+  for (int i = 0; i < r->num_prompts; i++) {
+    const int64_t count = job->prompts[i].ids.count;
+    if (count > longest) longest = count;
+  }
+  return longest * ENTRY_BYTES * (r->logprobs + 4);
+}
+
 // The most that `job` may come to use, lists that double included.
 static int64_t bytes_of(const ot_service *service, const ot_job *job) {
   const ot_completion_request *const r = &job->request;
   const int64_t tops = r->logprobs > 0 ? r->logprobs : 0;
   const int64_t record =
       2 * (int64_t)sizeof(ot_token_record) + (tops + 1) * (int64_t)sizeof(ot_candidate);
-  int64_t bytes = job->arena.total + READER_BYTES;
+  int64_t bytes = job->arena.total + READER_BYTES + event_bytes(job);
   if (job->lesson.rows.B > 0) bytes += 2 * ot_lesson_answer_bytes(&service->options.facts);
   for (int i = 0; i < job->num_choices; i++) {
     const ot_job_prompt *const prompt = &job->prompts[job->choices[i].prompt];

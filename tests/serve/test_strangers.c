@@ -272,6 +272,22 @@ static void a_request_for_more_than_all_memory_is_refused(void **state) {
   close_site(&s);
 }
 
+// The first event of a stream has the whole prompt, which an answer in parts has not.
+static void the_event_of_a_long_prompt_is_in_the_memory(void **state) {
+  (void)state;
+  site s = open_site(&(site_options){.memory_bytes = 1 << 19});
+  char ids[400] = "65", body[600];
+  for (int i = 1; i < 60; i++) sprintf(ids + strlen(ids), ",%d", 66 + i);
+  for (int stream = 0; stream < 2; stream++) {
+    snprintf(body, sizeof body,
+             "{\"prompt\": [%s], \"max_tokens\": 1, \"echo\": true, \"logprobs\": 20, "
+             "\"stream\": %s}",
+             ids, stream ? "true" : "false");
+    ask(&s, "/v1/completions", body, stream ? 400 : 200);
+  }
+  close_site(&s);
+}
+
 static void a_text_that_is_too_long_is_not_written(void **state) {
   (void)state;
   site s = open_site(&(site_options){.memory_bytes = 1 << 19});
@@ -467,6 +483,7 @@ int main(void) {
       TEST(many_lists_are_refused),
       TEST(bodies_together_are_bounded),
       TEST(a_request_for_more_than_all_memory_is_refused),
+      TEST(the_event_of_a_long_prompt_is_in_the_memory),
       TEST(a_text_that_is_too_long_is_not_written),
       TEST(a_long_answer_is_as_many_short_ones),
       TEST(an_answer_that_takes_long_is_sent),
