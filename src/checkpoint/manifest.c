@@ -59,6 +59,7 @@ const char *ot_manifest_print(ot_arena *arena, const ot_manifest *manifest) {
   ot_json_object(&json, "data");
   ot_json_integer(&json, "next_sample", manifest->next_sample);
   ot_json_integer(&json, "tokens", manifest->tokens);
+  if (manifest->record != NULL) ot_json_raw(&json, "shards", manifest->record);
   ot_json_end(&json);
   if (manifest->state != NULL) ot_json_raw(&json, "state", manifest->state);
   print_files(&json, manifest);
@@ -189,6 +190,8 @@ static ot_status read_root(ot_arena *arena, const char *path, const json_t *root
   OT_TRY(ot_json_member_object(path, root, "data", &data));
   OT_TRY(ot_json_member_count(path, data, "next_sample", &manifest->next_sample));
   OT_TRY(ot_json_member_count(path, data, "tokens", &manifest->tokens));
+  if (json_object_get(data, "shards") != NULL)
+    OT_TRY(read_object_text(arena, path, data, "shards", &manifest->record));
   if (json_object_get(root, "state") != NULL)
     OT_TRY(read_object_text(arena, path, root, "state", &manifest->state));
   return read_files(arena, path, root, manifest);

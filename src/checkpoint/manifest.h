@@ -21,12 +21,13 @@ typedef struct ot_manifest {
   ot_manifest_mesh mesh;
   int64_t next_sample;  // index of the first sample not yet trained on
   int64_t tokens;       // trained on so far
+  const char *record;   // of the data (data/data_record.h), a JSON object; null: none
   const char *state;    // further state of the loop, a JSON object; null: none
   int num_files;
   const ot_content_record *files;  // [num_files], except the manifest
 } ot_manifest;
 
-// The text of manifest.json. `config` and `state` must be valid JSON.
+// The text of manifest.json. `config`, `record` and `state` must be valid JSON.
 const char *ot_manifest_print(ot_arena *arena, const ot_manifest *manifest);
 
 // Writes the object "mesh".

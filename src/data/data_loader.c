@@ -185,7 +185,7 @@ static uint64_t hash_sources(uint64_t hash, const ot_sampler *sampler) {
   for (int64_t i = 0; i < ot_sampler_num_sources(sampler); i++) {
     const ot_sampler_source source = ot_sampler_source_at(sampler, i);
     hash = ot_hash_text(hash, source.path);
-    hash = ot_hash_bytes(hash, &source.tokens, sizeof source.tokens);
+    hash = ot_hash_text(hash, source.hash);
   }
   return hash;
 }
@@ -196,6 +196,35 @@ uint64_t ot_data_loader_hash(const ot_data_loader *loader) {
     hash = hash_sources(hash, loader->validation[i]);
   }
   return hash;
+}
+
+int64_t ot_data_loader_num_files(const ot_data_loader *loader) {
+  return ot_sampler_num_sources(loader->train) + loader->run->data.num_validation +
+         (loader->tokenizer != NULL);
+}
+
+ot_data_file ot_data_loader_file(const ot_data_loader *loader, int64_t index) {
+  const int64_t num_train = ot_sampler_num_sources(loader->train);
+  const int64_t num_shards = num_train + loader->run->data.num_validation;
+  char hash[OT_CONTENT_HASH_BYTES];
+  if (index == num_shards) {
+    ot_tokenizer_hash(loader->tokenizer, hash);
+    return (ot_data_file){loader->run->data.tokenizer, ot_hash_text(OT_HASH_START, hash)};
+  }
+  const ot_sampler_source source =
+      index < num_train ? ot_sampler_source_at(loader->train, index)
+                        : ot_data_loader_validation_source(loader, index - num_train);
+  return (ot_data_file){source.bin_path, ot_hash_text(OT_HASH_START, source.hash)};
+}
+
+const ot_run *ot_data_loader_run(const ot_data_loader *loader) { return loader->run; }
+
+void ot_data_loader_count_drawn(const ot_data_loader *loader, int64_t samples, int64_t *drawn) {
+  ot_sampler_count_drawn(loader->train, samples, drawn);
+}
+
+ot_sampler_source ot_data_loader_validation_source(const ot_data_loader *loader, int64_t set) {
+  return ot_sampler_source_at(loader->validation[set], 0);
 }
 
 ot_status ot_data_loader_train(ot_data_loader *loader, int64_t first, ot_micro_batch *rows) {

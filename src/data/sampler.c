@@ -118,15 +118,18 @@ static ot_status fill_mixture(ot_sampler *s, const ot_sampler_request *request, 
   return ot_blend_create(weights, from->num_sources, &m->blend);
 }
 
+static void add_draws(const mixture *m, int64_t samples, int64_t *drawn) {
+  for (int64_t k = 0; k < m->num_sources; k++) {
+    drawn[m->source[k]] += ot_blend_count(m->blend, samples, k);
+  }
+}
+
 // Samples of each source drawn before mixture `i` starts.
 static void count_earlier_draws(ot_sampler *s, int64_t i, int64_t *drawn) {
   mixture *const m = &s->mixtures[i];
   for (int64_t k = 0; k < m->num_sources; k++) m->before[k] = drawn[m->source[k]];
   if (i + 1 == s->num_mixtures) return;
-  const int64_t samples = s->mixtures[i + 1].from_sample - m->from_sample;
-  for (int64_t k = 0; k < m->num_sources; k++) {
-    drawn[m->source[k]] += ot_blend_count(m->blend, samples, k);
-  }
+  add_draws(m, s->mixtures[i + 1].from_sample - m->from_sample, drawn);
 }
 
 static ot_status fill(ot_sampler *s, const ot_sampler_request *request) {
@@ -307,5 +310,22 @@ int64_t ot_sampler_num_sources(const ot_sampler *sampler) { return sampler->num_
 
 ot_sampler_source ot_sampler_source_at(const ot_sampler *sampler, int64_t source_index) {
   const source *const s = &sampler->sources[source_index];
-  return (ot_sampler_source){.path = s->path, .tokens = s->num_tokens, .windows = s->windows};
+  const ot_token_shard_info *const about = ot_token_shard_describe(s->tokens);
+  return (ot_sampler_source){.path = s->path,
+                             .tokens = s->num_tokens,
+                             .windows = s->windows,
+                             .bin_path = about->bin_path,
+                             .hash = about->hash};
+}
+
+void ot_sampler_count_drawn(const ot_sampler *sampler, int64_t samples, int64_t *drawn) {
+  for (int64_t i = 0; i < sampler->num_sources; i++) drawn[i] = 0;
+  for (int64_t i = 0; i < sampler->num_mixtures; i++) {
+    const mixture *const m = &sampler->mixtures[i];
+    const int64_t left = samples - m->from_sample;
+    if (left <= 0) return;
+    const bool last = i + 1 == sampler->num_mixtures;
+    const int64_t length = last ? left : sampler->mixtures[i + 1].from_sample - m->from_sample;
+    add_draws(m, left < length ? left : length, drawn);
+  }
 }

@@ -80,7 +80,12 @@ void ot_sampler_locate(const ot_sampler *sampler, int64_t sample, ot_sample_plac
 typedef struct ot_sampler_source {
   const char *path;
   int64_t tokens;
-  int64_t windows;  // samples of one epoch
+  int64_t windows;       // samples of one epoch
+  const char *bin_path;  // token file
+  const char *hash;      // of the content (ot_token_shard_info)
 } ot_sampler_source;
 int64_t ot_sampler_num_sources(const ot_sampler *sampler);
 ot_sampler_source ot_sampler_source_at(const ot_sampler *sampler, int64_t source);
+
+// drawn[i] = samples from source i among the first `samples` of the run, [num_sources].
+void ot_sampler_count_drawn(const ot_sampler *sampler, int64_t samples, int64_t *drawn);

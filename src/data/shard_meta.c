@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "files/disk.h"
 #include "files/json_file.h"
+#include "host/heap.h"
 
 enum { META_BYTES_MAX = 1 << 20 };
 
@@ -41,10 +42,30 @@ ot_status ot_shard_origin_read(const char *bin_path, ot_arena *arena, ot_shard_o
   const int64_t stem = suffix ? length - 4 : length;
   const char *const path = ot_arena_format(arena, "%.*s.meta.json", (int)stem, bin_path);
   if (!ot_disk_is_file(path)) return OT_OK;
+  out->path = path;
   json_t *root;
   OT_TRY(ot_json_load(path, META_BYTES_MAX, &root));
   const ot_status status = read_root(path, root, arena, out);
   json_decref(root);
   out->found = status == OT_OK;
+  return status;
+}
+
+static ot_status check_hash(const char *bin_path, const char *hash, ot_arena *arena) {
+  ot_shard_origin origin;
+  OT_TRY(ot_shard_origin_read(bin_path, arena, &origin));
+  if (!origin.found || ot_text_equal(origin.bin_hash, hash)) return OT_OK;
+  ot_fail(OT_ENVIRONMENT, "%s: its content (hash %s) is not what was written (hash %s in %s)",
+          bin_path, hash, origin.bin_hash, origin.path);
+  return ot_fail_hint(OT_ENVIRONMENT,
+                      "restore the file or tokenize again; if the change is intended, remove %s",
+                      origin.path);
+}
+
+ot_status ot_shard_check_hash(const char *bin_path, const char *hash) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status = check_hash(bin_path, hash, &arena);
+  ot_heap_release(&heap);
   return status;
 }

@@ -11,6 +11,7 @@
 
 typedef struct ot_shard_origin {
   bool found;                  // false: no such file; the rest is null, 0 and -1
+  const char *path;            // of the file
   const char *tool;            // name and version
   const char *tokenizer;       // path, or "bytes"
   const char *tokenizer_hash;  // 32 hexadecimal digits
@@ -23,6 +24,10 @@ typedef struct ot_shard_origin {
 // Reads the file of the tokens in `bin_path` (or its prefix, or PREFIX.idx). Texts are in `arena`.
 // OT_ENVIRONMENT if the file exists and cannot be read.
 ot_status ot_shard_origin_read(const char *bin_path, ot_arena *arena, ot_shard_origin *out);
+
+// OT_ENVIRONMENT if that file records another hash of the tokens in `bin_path` than `hash`, that of
+// all their bytes.
+ot_status ot_shard_check_hash(const char *bin_path, const char *hash);
 
 // ---- Megatron's .idx ----
 

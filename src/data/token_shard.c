@@ -307,6 +307,21 @@ static ot_status open_files(ot_token_shard *t, const ot_token_shard_request *req
   return megatron ? open_megatron(t) : open_without_index(t, request->format);
 }
 
+// ---- content ----
+
+static ot_status hash_file(const ot_steady_file *file, char hex[OT_CONTENT_HASH_BYTES]) {
+  return ot_content_hash_file(file->descriptor, file->path, file->bytes, hex);
+}
+
+static ot_status hash_content(ot_token_shard *t) {
+  char hashes[2 * OT_CONTENT_HASH_BYTES] = "";
+  OT_TRY(hash_file(&t->bin, hashes));
+  if (t->bin.bytes <= OT_CONTENT_WHOLE_BYTES) OT_TRY(ot_shard_check_hash(t->bin_path, hashes));
+  if (t->about.idx_path) OT_TRY(hash_file(&t->idx, hashes + OT_CONTENT_HASH_BYTES - 1));
+  ot_content_hash_memory(hashes, ot_text_length(hashes), t->about.hash);
+  return OT_OK;
+}
+
 static ot_status fill(ot_token_shard *t, const ot_token_shard_request *request) {
   t->bin.descriptor = t->idx.descriptor = -1;
   t->vocab_size = request->vocab_size;
@@ -318,6 +333,7 @@ static ot_status fill(ot_token_shard *t, const ot_token_shard_request *request) 
   t->about.boundary = request->boundary != OT_BOUNDARY_AUTO ? request->boundary
                       : begins                              ? OT_BOUNDARY_START
                                                             : OT_BOUNDARY_END;
+  OT_TRY(hash_content(t));
   if (t->vocab_size == 0 || t->bin.bytes > OT_TOKEN_SHARD_CHECKED_BYTES) return OT_OK;
   ot_token_shard_scan_result ignored;
   return ot_token_shard_scan(t, &ignored);

@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "describe/run.h"
+#include "files/content_hash.h"
 
 enum { OT_TOKEN_SHARD_CHECKED_BYTES = 256 << 20 };
 
@@ -36,14 +37,16 @@ typedef struct ot_token_shard_info {
   const char *dtype;      // "uint16", "int32", ...
   int64_t token_bytes;    // bytes per token
   int64_t tokens;
-  int64_t documents;              // of the .idx; -1: unknown without reading all tokens
-  int64_t sequences;              // of the .idx; -1
-  int64_t eod;                    // without .idx: id that ends or begins a document; -1: none
-  ot_document_boundary boundary;  // never OT_BOUNDARY_AUTO
+  int64_t documents;                 // of the .idx; -1: unknown without reading all tokens
+  int64_t sequences;                 // of the .idx; -1
+  int64_t eod;                       // without .idx: id that ends or begins a document; -1: none
+  ot_document_boundary boundary;     // never OT_BOUNDARY_AUTO
+  char hash[OT_CONTENT_HASH_BYTES];  // of the contents of both files (ot_content_hash_file)
 } ot_token_shard_info;
 
-// OT_ENVIRONMENT, naming file and offset, if a file is missing, truncated or of another format, or
-// its index is inconsistent.
+// OT_ENVIRONMENT, naming file and offset, if a file is missing, truncated or of another format, if
+// its index is inconsistent, or if its tokens do not have the hash in its meta.json, which is
+// compared up to OT_CONTENT_WHOLE_BYTES. Reads the files up to that size, else samples of them.
 ot_status ot_token_shard_create(const ot_token_shard_request *request, ot_token_shard **out);
 void ot_token_shard_destroy(ot_token_shard **tokens);
 

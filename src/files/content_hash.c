@@ -126,6 +126,29 @@ ot_status ot_content_hash_range(ot_content_hash *hash, int file, const char *pat
   return status;
 }
 
+static ot_status add_samples(ot_content_hash *hash, int file, const char *path, int64_t bytes) {
+  const int64_t last = bytes - OT_CONTENT_SAMPLE_BYTES;
+  ot_content_hash_update(hash, &bytes, sizeof bytes);
+  for (int64_t i = 0; i < OT_CONTENT_SAMPLES; i++) {
+    const int64_t first = last / (OT_CONTENT_SAMPLES - 1) * i;
+    OT_TRY(ot_content_hash_range(hash, file, path, i + 1 < OT_CONTENT_SAMPLES ? first : last,
+                                 OT_CONTENT_SAMPLE_BYTES));
+  }
+  return OT_OK;
+}
+
+ot_status ot_content_hash_file(int file, const char *path, int64_t bytes,
+                               char hex[OT_CONTENT_HASH_BYTES]) {
+  ot_content_hash *hash = NULL;
+  OT_TRY(ot_content_hash_create(&hash));
+  const ot_status status = bytes <= OT_CONTENT_WHOLE_BYTES
+                               ? ot_content_hash_range(hash, file, path, 0, bytes)
+                               : add_samples(hash, file, path, bytes);
+  ot_content_hash_print(hash, hex);
+  ot_content_hash_destroy(&hash);
+  return status;
+}
+
 static ot_status read_open(ot_arena *arena, int file, const char *path, ot_content_record *record) {
   ot_content_hash *hash = NULL;
   OT_TRY(ot_disk_size(file, path, INT64_MAX, &record->bytes));

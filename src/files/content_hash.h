@@ -47,6 +47,18 @@ void ot_content_hash_memory(const void *data, int64_t bytes, char hex[OT_CONTENT
 // The hash of a block of `bytes` bytes.
 uint64_t ot_content_hash_block(const void *data, int64_t bytes);
 
+// The hash of the open file of `bytes` bytes, to compare files of any size in bounded time. Up to
+// OT_CONTENT_WHOLE_BYTES it is the hash of all bytes; beyond, of the size and of OT_CONTENT_SAMPLES
+// blocks of OT_CONTENT_SAMPLE_BYTES at equal distances, the first and the last block included: a
+// change between these blocks is not noticed.
+enum {
+  OT_CONTENT_WHOLE_BYTES = 256 << 20,
+  OT_CONTENT_SAMPLES = 256,
+  OT_CONTENT_SAMPLE_BYTES = 1 << 16,
+};
+ot_status ot_content_hash_file(int file, const char *path, int64_t bytes,
+                               char hex[OT_CONTENT_HASH_BYTES]);
+
 // The record of the file at `path`, no link, except for its name; block hashes are allocated in
 // `arena`.
 ot_status ot_content_record_read(ot_arena *arena, const char *path, ot_content_record *record);

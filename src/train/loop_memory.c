@@ -23,6 +23,7 @@ ot_status ot_loop_memory_open(const ot_loop_request *request, ot_arena *arena,
   const ot_memory_request wanted = {.runtime = ot_trainer_runtime(start->trainer),
                                     .world = request->world,
                                     .run = request->run,
+                                    .loader = ot_trainer_data_loader(start->trainer),
                                     .config = ot_state_settings(arena, request->settings),
                                     .output = output};
   const ot_status status = ot_memory_copies_create(&wanted, &start->memory);
@@ -49,12 +50,20 @@ static ot_status describe_search(const ot_loop_request *request, const ot_loop_s
   return OT_OK;
 }
 
+static ot_status compare_copies(const ot_loop_request *request, ot_arena *arena,
+                                const ot_loop_start *start, const ot_memory_found *found) {
+  const ot_data_record_state state = {.path = "the copies in memory",
+                                      .record = found->record[0] ? found->record : NULL,
+                                      .next_sample = found->position.next_sample};
+  OT_TRY(ot_loop_compare_settings(request, state.path, found->config, arena));
+  return ot_loop_compare_data(request, start, &state, arena);
+}
+
 static ot_status take_over(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start,
                            const ot_memory_found *found) {
   const char *note = NULL;
   ot_status status = OT_OK;
-  if (start->directory)
-    status = ot_loop_compare_settings(request, "the copies in memory", found->config, arena);
+  if (start->directory) status = compare_copies(request, arena, start, found);
   OT_TRY(ot_world_agree(request->world, status));
   OT_TRY(ot_world_agree(request->world, ot_memory_copies_load(start->memory, arena, &note)));
   if (note) ot_loop_note(request, "%s", note);

@@ -219,6 +219,22 @@ ot_status ot_loop_compare_settings(const ot_loop_request *request, const char *p
                       "another output");
 }
 
+static bool is_given(const ot_node *settings, const char *key) {
+  const ot_node *const node = settings ? ot_node_find(settings, key) : NULL;
+  return node && node->source && ot_text_starts_with(node->source, "--set");
+}
+
+ot_status ot_loop_compare_data(const ot_loop_request *request, const ot_loop_start *start,
+                               const ot_data_record_state *state, ot_arena *arena) {
+  ot_data_record_state wanted = *state;
+  const char *note = NULL;
+  wanted.train_given = is_given(request->settings, "data.train");
+  wanted.validation_given = is_given(request->settings, "data.validation");
+  OT_TRY(ot_data_record_check(ot_trainer_data_loader(start->trainer), &wanted, arena, &note));
+  if (note) ot_loop_note(request, "%s", note);
+  return OT_OK;
+}
+
 // ---- start ----
 
 static ot_status write_config(const ot_loop_request *request, const ot_loop_start *start,
@@ -265,6 +281,9 @@ static ot_status choose_state(const ot_loop_request *request, ot_arena *arena, o
            found.path);
   ot_text_format(path, OT_WORLD_TEXT, "%s", found.path);
   start->found_step = found.manifest->step;
+  start->found = (ot_data_record_state){.path = found.path,
+                                        .record = found.manifest->record,
+                                        .next_sample = found.manifest->next_sample};
   start->fallback = found.note;
   if (found.note) ot_loop_note(request, "%s", found.note);
   start->resumed_here =
@@ -318,6 +337,10 @@ static ot_status load_state(const ot_loop_request *request, ot_arena *arena, ot_
   while (true) {
     OT_TRY(ot_loop_memory_load(request, arena, start));
     if (start->from_memory || path[0] == '\0') return OT_OK;
+    const bool leads = ot_world_is_leader(request->world);
+    OT_TRY(
+        ot_world_agree(request->world,
+                       leads ? ot_loop_compare_data(request, start, &start->found, arena) : OT_OK));
     const ot_status status = ot_trainer_resume(start->trainer, path);
     if (status == OT_OK || !ot_trainer_found_damage(start->trainer)) return status;
     ot_checkpoint_damage_add(arena, &start->damages, start->found_step, ot_fail_message());

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "checkpoint/checkpoint_list.h"
-#include "data/data_loader.h"
+#include "data/data_record.h"
 #include "runtime/model_runtime.h"
 #include "train/folder_sight.h"
 #include "train/loop.h"
@@ -20,6 +20,7 @@ typedef struct ot_loop_start {
   bool finished;                      // all steps were done before: nothing to do
   bool resumed_here;                  // the state is a checkpoint of this directory
   bool went_back;                     // on the leader: rewound to a checkpoint that --resume names
+  ot_data_record_state found;         // on the leader: the checkpoint to load; no path: none
   int64_t found_step;                 // on the leader: the step of the checkpoint to load; -1: none
   ot_checkpoint_damage_list damages;  // on the leader: found while loading
   const char *fallback;               // on the leader: why it is not the newest; null: it is
@@ -37,6 +38,11 @@ void ot_loop_start_close(ot_loop_start *start);
 // not. On the leader.
 ot_status ot_loop_compare_settings(const ot_loop_request *request, const char *path,
                                    const char *config, ot_arena *arena);
+
+// Fails if token files are not those of `state`, unless their sets are given with --set; notes
+// windows that are left out or read again. On the leader.
+ot_status ot_loop_compare_data(const ot_loop_request *request, const ot_loop_start *start,
+                               const ot_data_record_state *state, ot_arena *arena);
 
 // "8 ranks (pp 2 x dp_shard 2 x tp 2)", in `arena`.
 const char *ot_loop_shape(const ot_mesh *mesh, ot_arena *arena);

@@ -12,6 +12,7 @@
 
 #include "base/quantity.h"
 #include "base/text.h"
+#include "data/data_record.h"
 #include "files/disk.h"
 #include "host/available.h"
 #include "host/clock.h"
@@ -187,7 +188,11 @@ ot_status ot_memory_copies_create(const ot_memory_request *request, ot_memory_co
   c->machine = ot_arena_array(&c->arena, c->size, sizeof *c->machine);
   c->bytes = ot_arena_array(&c->arena, c->size, sizeof *c->bytes);
   c->partners = ot_arena_array(&c->arena, c->size, sizeof *c->partners);
-  const ot_status status = create(c);
+  const bool fits = ot_text_length(request->config) < OT_MEMORY_TEXT_BYTES / 2;
+  const ot_status status =
+      fits ? create(c)
+           : ot_fail(OT_ENVIRONMENT, "the settings have more than %d bytes",
+                     OT_MEMORY_TEXT_BYTES / 2);
   if (status != OT_OK) ot_memory_copies_destroy(out);
   return status;
 }
@@ -214,7 +219,8 @@ void ot_memory_copies_destroy(ot_memory_copies **copies) {
 ot_status ot_memory_copies_load(ot_memory_copies *c, ot_arena *arena, const char **note) {
   (void)each_segment(c, copy_in);
   const char *const config = ot_memory_slot_text(&c->slot[c->newest]);
-  const char *const table = config + ot_text_length(config) + 1;
+  const char *const record = config + ot_text_length(config) + 1;
+  const char *const table = record + ot_text_length(record) + 1;
   *note = NULL;
   if (table[0] == '\0') return OT_OK;
   *note = ot_executor_read_algorithms(ot_runtime_executor(c->request.runtime), table, arena);
@@ -370,18 +376,26 @@ static void *run_thread(void *context) {
   return NULL;
 }
 
-// Settings, and, on a GPU, the algorithms of products: two texts with their zeros.
-static int64_t write_text(ot_memory_copies *c) {
+// Appends `text` with its zero to `bytes` bytes of texts at `to`; "" if it is null or too long.
+static int64_t append_text(char *to, int64_t bytes, const char *text) {
+  const bool fits = text && bytes + ot_text_length(text) + 3 < OT_MEMORY_TEXT_BYTES;
+  const char *const written = fits ? text : "";
+  const int64_t length = ot_text_length(written) + 1;
+  memcpy(to + bytes, written, (size_t)length);
+  return bytes + length;
+}
+
+// Settings, the record of the data, and, on a GPU, the algorithms of products: three texts with
+// their zeros.
+static int64_t write_text(ot_memory_copies *c, const ot_position *position) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   char *const to = ot_memory_slot_text(&c->slot[c->newest]);
-  const char *table = ot_executor_print_algorithms(ot_runtime_executor(c->request.runtime), &arena);
-  const int64_t config = ot_text_length(c->request.config) + 1;
-  const int64_t left = OT_MEMORY_TEXT_BYTES - 1 - config;
-  if (!table || ot_text_length(table) >= left) table = "";
-  memcpy(to, c->request.config, (size_t)config);
-  memcpy(to + config, table, (size_t)ot_text_length(table) + 1);
-  const int64_t bytes = config + ot_text_length(table) + 1;
+  const char *const record = ot_data_record_print(c->request.loader, position->next_sample, &arena);
+  int64_t bytes = append_text(to, 0, c->request.config);
+  bytes = append_text(to, bytes, record);
+  bytes = append_text(
+      to, bytes, ot_executor_print_algorithms(ot_runtime_executor(c->request.runtime), &arena));
   ot_heap_release(&heap);
   return bytes;
 }
@@ -402,7 +416,7 @@ void ot_memory_copies_take(ot_memory_copies *c, const ot_position *position) {
   c->head.next_sample = position->next_sample;
   c->head.tokens = position->tokens;
   c->head.bytes = each_segment(c, copy_out);
-  c->head.text_bytes = write_text(c);
+  c->head.text_bytes = write_text(c, position);
   c->account.blocked_s += ot_clock_s() - c->take_s;
   c->account.count++;
   c->account.bytes = c->head.bytes;

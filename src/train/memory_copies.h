@@ -22,6 +22,7 @@ typedef struct ot_memory_request {
   ot_runtime *runtime;
   ot_world *world;
   const ot_run *run;
+  const ot_data_loader *loader;
   const char *config;  // resolved settings as JSON
   const char *output;  // absolute path of the run directory: on the leader
 } ot_memory_request;
@@ -43,6 +44,7 @@ typedef struct ot_memory_found {
   ot_position position;
   int64_t disk_step;                // as searched for
   const char *config;               // settings of the copies, as JSON
+  const char *record;               // of their data (data/data_record.h)
   char note[OT_MEMORY_NOTE_BYTES];  // on the leader: why newer copies are not used; "": nothing to
                                     // say
 } ot_memory_found;

@@ -266,7 +266,9 @@ ot_status ot_memory_copies_find(ot_memory_copies *c, const ot_memory_search *wan
   if (status != OT_OK || !found->found) return status;
   found->disk_step = s.wanted.disk_step;
   found->position = (ot_position){c->head.step, c->head.next_sample, c->head.tokens};
-  found->config = ot_memory_slot_text(&c->slot[c->newest]);
-  ot_memory_slot_text(&c->slot[c->newest])[c->head.text_bytes] = '\0';
+  char *const text = ot_memory_slot_text(&c->slot[c->newest]);
+  text[c->head.text_bytes] = '\0';
+  found->config = text;
+  found->record = text + ot_text_length(text) + 1;
   return OT_OK;
 }

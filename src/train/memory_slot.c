@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "files/disk.h"
 
-static const char magic[] = "orthant state copy 1";
+static const char magic[] = "orthant state copy 2";
 enum { RANK_DIGITS = 6 };
 
 ot_status ot_memory_folder_open(const char *path, int *folder) {

@@ -148,6 +148,20 @@ ot_status ot_world_check_equal(ot_world *world, uint64_t value, const char *what
   return ot_comm_check_equal(world->comm, OT_GROUP_WORLD, value, what);
 }
 
+ot_status ot_world_check_file(ot_world *world, const char *path, uint64_t hash) {
+  bool same = true;
+  if (!world || world->size == 1) return OT_OK;
+  OT_TRY(ot_world_allgather(world, (int64_t)hash, world->collected));
+  for (int i = 1; i < world->size; i++) same &= world->collected[i] == world->collected[0];
+  if (same) return OT_OK;
+  ot_status status = OT_OK;
+  if ((int64_t)hash != world->collected[0]) {
+    ot_fail(OT_RANKS, "%s has another content here than on rank 0", path);
+    status = ot_fail_hint(OT_RANKS, "copy the file from one host to all others");
+  }
+  return ot_world_agree(world, status);
+}
+
 // ---- words ----
 
 ot_status ot_world_broadcast(ot_world *world, char *text) {

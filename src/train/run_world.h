@@ -55,6 +55,10 @@ void ot_world_set_timeout(ot_world *world, double seconds);
 // world.
 ot_status ot_world_check_equal(ot_world *world, uint64_t value, const char *what);
 
+// OT_RANKS, naming a rank, its host and the file, unless the file at `path`, whose content has
+// `hash` on this rank, has the same content on all. Collective over the world.
+ot_status ot_world_check_file(ot_world *world, const char *path, uint64_t hash);
+
 // Broadcasts the text of the leader, or of `rank`, at most OT_WORLD_TEXT - 1 bytes. Collective over
 // the world. Blocks.
 enum { OT_WORLD_TEXT = 4096 };

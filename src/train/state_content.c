@@ -7,6 +7,7 @@
 
 #include "base/json_writer.h"
 #include "base/text.h"
+#include "data/data_record.h"
 #include "runtime/model_files.h"
 
 const ot_state_kind ot_state_kinds[OT_STATE_KINDS] = {
@@ -73,6 +74,9 @@ static ot_manifest manifest_of(const ot_state_request *request, ot_arena *arena)
                .ranks = ot_world_size(world)},
       .next_sample = request->position.next_sample,
       .tokens = request->position.tokens,
+      .record = request->loader
+                    ? ot_data_record_print(request->loader, request->position.next_sample, arena)
+                    : NULL,
       .state = request->state,
   };
 }

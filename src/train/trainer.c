@@ -16,6 +16,7 @@
 #include "train/learning_rate.h"
 #include "train/memory_advice.h"
 #include "train/noise_scale.h"
+#include "train/same_files.h"
 
 struct ot_trainer {
   const ot_run *run;
@@ -138,6 +139,7 @@ static ot_status share_weights(ot_trainer *trainer, ot_model_files *files, bool 
   char path[OT_WORLD_TEXT] = "";
   OT_TRY(ot_world_agree(world, leads ? take_path(trainer, files, path) : OT_OK));
   OT_TRY(ot_world_broadcast(world, path));
+  if (path[0] != '\0') OT_TRY(ot_same_weights_check(world, path));
   const ot_status status = set_weights(trainer, path, damaged);
   return ot_world_agree_on_damage(world, status, damaged);
 }
@@ -164,8 +166,7 @@ static ot_status create_transfer(ot_trainer *trainer) {
 
 static ot_status create(ot_trainer *trainer) {
   OT_TRY(ot_world_agree(trainer->world, open_data(trainer)));
-  OT_TRY(ot_world_check_equal(trainer->world, ot_data_loader_hash(trainer->loader),
-                              "the training data"));
+  OT_TRY(ot_same_data_check(trainer->world, trainer->loader));
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_status status = take_memory(trainer, &arena);
@@ -516,6 +517,7 @@ ot_state_request ot_trainer_state(const ot_trainer *trainer, const char *path) {
                             .run = trainer->run,
                             .settings = trainer->settings,
                             .tokenizer = ot_data_loader_tokenizer(trainer->loader),
+                            .loader = trainer->loader,
                             .position = trainer->position,
                             .world = trainer->world};
 }

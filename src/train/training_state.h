@@ -5,6 +5,7 @@
 
 #include "base/tree.h"
 #include "checkpoint/checkpoint.h"
+#include "data/data_loader.h"
 #include "runtime/model_runtime.h"
 #include "tokenizer/tokenizer.h"
 #include "train/run_world.h"
@@ -21,6 +22,7 @@ typedef struct ot_state_request {
   const ot_run *run;
   const ot_node *settings;        // resolved configuration (ot_config_load)
   const ot_tokenizer *tokenizer;  // or null
+  const ot_data_loader *loader;   // of the data that the manifest records; null: none
   ot_position position;
   const char *state;    // further state, a JSON object for the manifest; null: none
   ot_world *world;      // null: one rank

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -329,6 +330,27 @@ static void eos_comes_from_the_configuration_beside_the_tokenizer(void **state) 
   assert_int_equal(result.eod, '?' - '!');
 }
 
+static void tokens_that_are_not_those_that_were_written_are_refused(void **state) {
+  (void)state;
+  put("a.txt", "a text of some words");
+  ot_tokenize_result result;
+  const char *const names[] = {"a.txt"};
+  assert_int_equal(tokenize(names, 1, (ot_tokenize_request){0}, &result), OT_OK);
+  int64_t bytes;
+  char *const bin = scratch_read(scratch_path(directory, "out.bin"), &bytes);
+  bin[4]++;
+  scratch_write(scratch_path(directory, "out.bin"), bin, bytes);
+  ot_token_shard *tokens;
+  const ot_token_shard_request request = {.path = scratch_path(directory, "out")};
+  assert_int_equal(ot_token_shard_create(&request, &tokens), OT_ENVIRONMENT);
+  assert_message_has("out.bin: its content (hash ");
+  assert_message_has("out.meta.json");
+  assert_int_equal(unlink(scratch_path(directory, "out.meta.json")), 0);
+  assert_int_equal(ot_token_shard_create(&request, &tokens), OT_OK);
+  ot_token_shard_destroy(&tokens);
+  free(bin);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
   const struct CMUnitTest tests[] = {
@@ -341,6 +363,7 @@ int main(void) {
       TEST(says_what_is_wrong_with_the_input_and_leaves_nothing),
       TEST(asks_for_an_end_of_document_that_the_tokenizer_lacks),
       TEST(eos_comes_from_the_configuration_beside_the_tokenizer),
+      TEST(tokens_that_are_not_those_that_were_written_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

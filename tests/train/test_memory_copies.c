@@ -125,7 +125,6 @@ static void load_config(fixture *f, const char *output, const char *checkpoint) 
       "model={model_type: llama, vocab_size: 257, hidden_size: 24, intermediate_size: 40, "
       "num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 6, "
       "max_position_embeddings: 64}",
-      format(f, "data.train=", scratch_path(f->directory, "train")),
       format(f, "output=", scratch_path(f->directory, output)),
       "data.sequence_length=16",
       "batch={global_batch_size: 4, micro_batch_size: 1}",
@@ -136,7 +135,9 @@ static void load_config(fixture *f, const char *output, const char *checkpoint) 
                       checkpoint),
       f->more,
   };
-  const ot_config_request request = {.sets = sets, .num_sets = OT_COUNT(sets)};
+  const char *const file = scratch_path(f->directory, "run.yaml");
+  scratch_write(file, "data: {train: train}\n", 21);
+  const ot_config_request request = {.path = file, .sets = sets, .num_sets = OT_COUNT(sets)};
   if (ot_config_load(&request, &f->arena, &f->config) != OT_OK) fail_msg("%s", ot_fail_message());
 }
 
@@ -271,6 +272,18 @@ static void a_restart_from_memory_has_the_bits_of_an_unbroken_run(void **state) 
   assert_same_state(&f, "whole", "run");
   const char *folders[RANKS];
   assert_int_equal(list_folders(&f, folders), 0);
+  tear_down(&f);
+}
+
+static void copies_of_other_data_are_refused(void **state) {
+  static const int32_t lengths[] = {120, 80};
+  (void)state;
+  fixture f;
+  set_up(&f);
+  assert_int_equal(run_until(&f, "run", often, 5), KILLED);
+  shard_write(f.directory, "train", lengths, 2, 1);
+  assert_int_equal(run_until(&f, "run", often, 0), OT_ENVIRONMENT);
+  assert_said(&f, "train.bin changed since the copies in memory");
   tear_down(&f);
 }
 
@@ -412,6 +425,7 @@ static void a_lost_host_takes_its_copies_from_the_other(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_restart_from_memory_has_the_bits_of_an_unbroken_run),
+      cmocka_unit_test(copies_of_other_data_are_refused),
       cmocka_unit_test(copies_may_be_loaded_again),
       cmocka_unit_test(a_damaged_copy_falls_back_to_the_one_before_and_to_the_disk),
       cmocka_unit_test(copies_of_another_history_are_never_loaded),

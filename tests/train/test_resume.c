@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "checkpoint/manifest.h"
 #include "files/config_file.h"
 #include "files/disk.h"
 #include "support/scratch.h"
@@ -25,6 +26,7 @@ enum { SETS_MAX = 16, SAID_BYTES = 1 << 16, MEASURED = 150 };
 typedef struct fixture {
   char directory[SCRATCH_BYTES];
   const char *resume;  // null: auto
+  const char *file;    // run.yaml
   char said[SAID_BYTES];
   int num_measured;
   int64_t measured[MEASURED];  // bytes of heap in use at each status
@@ -33,6 +35,7 @@ typedef struct fixture {
 static int set_up(void **state) {
   static const int32_t lengths[] = {150, 100};
   fixture *const f = calloc(1, sizeof *f);
+  f->file = "data: {train: train}\n";
   scratch_create(f->directory);
   shard_write(f->directory, "train", lengths, 2, 0);
   *state = f;
@@ -56,23 +59,25 @@ static void hear(void *context, const ot_loop_event *event) {
   f->measured[f->num_measured++] = (int64_t)(heap.uordblks + heap.hblkhd);
 }
 
-// Trains in DIRECTORY/`output` with settings like "steps=5" [null-terminated].
+// Trains in DIRECTORY/`output` with settings like "steps=5" [null-terminated], in place of those of
+// DIRECTORY/run.yaml.
 static ot_status train(fixture *f, const char *output, const char *const *settings) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   const char *sets[SETS_MAX] = {
       "model={model_type: llama, vocab_size: 257, hidden_size: 8, intermediate_size: 16, "
       "num_hidden_layers: 1, num_attention_heads: 2, max_position_embeddings: 32}",
-      ot_arena_format(&arena, "data.train=%s", scratch_path(f->directory, "train")),
       ot_arena_format(&arena, "output=%s", scratch_path(f->directory, output)),
       "data.sequence_length=8",
       "batch={global_batch_size: 1, micro_batch_size: 1}",
       "learning_rate={decay: constant, warmup_steps: 0}",
       "threads=1",
   };
-  int num_sets = 7;
+  int num_sets = 6;
   while (*settings) sets[num_sets++] = *settings++;
-  const ot_config_request request = {.sets = sets, .num_sets = num_sets};
+  const char *const file = scratch_path(f->directory, "run.yaml");
+  scratch_write(file, f->file, (int64_t)strlen(f->file));
+  const ot_config_request request = {.path = file, .sets = sets, .num_sets = num_sets};
   ot_config config;
   if (ot_config_load(&request, &arena, &config) != OT_OK) fail_msg("%s", ot_fail_message());
   f->said[0] = '\0';
@@ -276,6 +281,90 @@ static void moments_of_another_type_are_converted(void **state) {
   assert_null(strstr(f->said, "rounded"));
 }
 
+// ---- data ----
+
+static void shards_that_changed_since_the_checkpoint_are_refused(void **state) {
+  static const int32_t lengths[] = {150, 100}, longer[] = {150, 80, 25};
+  fixture *const f = *state;
+  char train_given[OT_PATH_BYTES];
+  f->file = "data: {train: train, validation: held}\n";
+  shard_write(f->directory, "held", lengths, 2, 0);
+  snprintf(train_given, sizeof train_given, "data.train=%s", scratch_path(f->directory, "train"));
+  must(TRAIN(f, "run", "steps=2"));
+  shard_write(f->directory, "train", lengths, 2, 1);  // as many tokens, others
+  assert_int_equal(TRAIN(f, "run", "steps=3"), OT_ENVIRONMENT);
+  assert_message_has("train.bin changed since ");
+  assert_message_has("step-00000002");
+  assert_non_null(strstr(ot_fail_hint_text(), "--set data.train="));
+  shard_write(f->directory, "train", longer, 3, 0);
+  assert_int_equal(TRAIN(f, "run", "steps=3"), OT_ENVIRONMENT);
+  assert_message_has("255 tokens, then");
+  must(TRAIN(f, "run", "steps=3", train_given));
+  assert_said(f, "train has another content");
+  // The index alone: other documents in the same tokens.
+  shard_write(f->directory, "train", (const int32_t[]){150, 105}, 2, 0);
+  assert_int_equal(TRAIN(f, "run", "steps=4"), OT_ENVIRONMENT);
+  shard_write(f->directory, "train", longer, 3, 0);
+  shard_write(f->directory, "held", lengths, 2, 1);
+  assert_int_equal(TRAIN(f, "run", "steps=4"), OT_ENVIRONMENT);
+  assert_message_has("held.bin changed since ");
+  shard_write(f->directory, "held", lengths, 2, 0);
+  must(TRAIN(f, "run", "steps=4"));
+  assert_null(strstr(f->said, "note: the data"));
+}
+
+static void windows_that_new_weights_leave_out_or_repeat_are_counted(void **state) {
+  static const int32_t lengths[] = {1000};
+  fixture *const f = *state;
+  char even[OT_PATH_BYTES], other[OT_PATH_BYTES], later[OT_PATH_BYTES];
+  const char *const a = scratch_path(f->directory, "a"), *const b = scratch_path(f->directory, "b");
+  shard_write(f->directory, "a", lengths, 1, 0);
+  shard_write(f->directory, "b", lengths, 1, 0);
+  const char *const form = "data.train=[{path: %s, weight: %d}, {path: %s, weight: 1}]";
+  snprintf(even, sizeof even, form, a, 1, b);
+  snprintf(other, sizeof other, form, a, 3, b);
+  snprintf(later, sizeof later,
+           "data.mixtures=[{from_step: 8, train: [{path: %s, weight: 3}, {path: %s, weight: 1}]}]",
+           a, b);
+  const char *const model = "model.vocab_size=1100";
+  must(TRAIN(f, "run", "steps=8", even, model));
+  must(TRAIN(f, "run", "steps=9", other, model));
+  assert_said(f, "a goes on at window 6, of which 4 were read: 2 left out");
+  assert_said(f, "b goes on at window 2, of which 4 were read: 2 read again");
+  assert_said(f, "data.mixtures changes the weights");
+  must(TRAIN(f, "same", "steps=8", even, model));
+  must(TRAIN(f, "same", "steps=9", even, later, model));
+  assert_null(strstr(f->said, "note: the data"));
+  must(TRAIN(f, "same", "steps=10", even, later, model, "seed=2"));
+  assert_said(f, "a is read in another order");
+}
+
+// As an older version wrote it.
+static void remove_record(const char *path) {
+  int64_t bytes;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_manifest manifest;
+  char *const text = scratch_read(path, &bytes);
+  must(ot_manifest_build(&arena, path, text, bytes, &manifest));
+  assert_non_null(manifest.record);
+  manifest.record = NULL;
+  const char *const printed = ot_manifest_print(&arena, &manifest);
+  scratch_write(path, printed, ot_text_length(printed));
+  free(text);
+  ot_heap_release(&heap);
+}
+
+static void a_checkpoint_without_a_record_of_its_data_is_loaded_with_a_note(void **state) {
+  fixture *const f = *state;
+  must(TRAIN(f, "run", "steps=2"));
+  remove_record(path_of(f, "run", 2, "manifest.json"));
+  must(TRAIN(f, "run", "steps=3"));
+  assert_said(f, "does not record the content of its token files");
+  must(TRAIN(f, "run", "steps=4"));
+  assert_null(strstr(f->said, "does not record"));
+}
+
 // ---- init ----
 
 static void initial_weights_come_from_a_complete_checkpoint(void **state) {
@@ -323,6 +412,12 @@ int main(void) {
                                       tear_down),
       cmocka_unit_test_setup_teardown(moments_in_bf16_continue_bit_for_bit, set_up, tear_down),
       cmocka_unit_test_setup_teardown(moments_of_another_type_are_converted, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(shards_that_changed_since_the_checkpoint_are_refused, set_up,
+                                      tear_down),
+      cmocka_unit_test_setup_teardown(windows_that_new_weights_leave_out_or_repeat_are_counted,
+                                      set_up, tear_down),
+      cmocka_unit_test_setup_teardown(
+          a_checkpoint_without_a_record_of_its_data_is_loaded_with_a_note, set_up, tear_down),
       cmocka_unit_test_setup_teardown(initial_weights_come_from_a_complete_checkpoint, set_up,
                                       tear_down),
       cmocka_unit_test_setup_teardown(saves_any_number_of_times_in_the_same_memory, set_up,

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -100,6 +101,24 @@ static void ranks_that_differ_are_named(void **state) {
   assert_non_null(strstr(ot_fail_message(), "the settings of the run"));
 }
 
+static ot_status read_another_file(ot_world *world) {
+  const int rank = ot_world_rank(world);
+  OT_TRY(ot_world_check_file(world, "data/same.bin", 7));
+  return ot_world_check_file(world, "data/train.bin", rank == 4 || rank == 6 ? 1 : 2);
+}
+
+static void a_file_that_differs_on_a_rank_is_named_with_the_host(void **state) {
+  (void)state;
+  char host[64] = "";
+  assert_int_equal(run(read_another_file), OT_RANKS);
+  assert_int_equal(gethostname(host, sizeof host - 1), 0);
+  assert_non_null(strstr(ot_fail_message(), "rank 4 on "));
+  assert_non_null(strstr(ot_fail_message(), host));
+  assert_non_null(
+      strstr(ot_fail_message(), "data/train.bin has another content here than on rank 0"));
+  assert_non_null(strstr(ot_fail_hint_text(), "copy the file from one host"));
+}
+
 static void a_world_that_does_not_fit_is_refused(void **state) {
   (void)state;
   const team_test test = check_places;
@@ -129,6 +148,7 @@ int main(void) {
       cmocka_unit_test(texts_and_sums_reach_every_rank),
       cmocka_unit_test(all_ranks_end_with_the_first_failure),
       cmocka_unit_test(ranks_that_differ_are_named),
+      cmocka_unit_test(a_file_that_differs_on_a_rank_is_named_with_the_host),
       cmocka_unit_test(a_world_that_does_not_fit_is_refused),
       cmocka_unit_test(null_ranks_are_one_rank),
   };

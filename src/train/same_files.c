@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Directories are compared by the names of their files first, then file by file, in one order on
+// all ranks.
+#include "train/same_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "files/content_hash.h"
+#include "files/disk.h"
+#include "files/steady_file.h"
+#include "host/heap.h"
+
+ot_status ot_same_data_check(ot_world *world, const ot_data_loader *loader) {
+  for (int64_t i = 0; i < ot_data_loader_num_files(loader); i++) {
+    const ot_data_file file = ot_data_loader_file(loader, i);
+    OT_TRY(ot_world_check_file(world, file.path, file.hash));
+  }
+  return OT_OK;
+}
+
+// ---- weights ----
+
+typedef struct name_list {
+  const char **names;  // [count]
+  int64_t count, capacity;
+} name_list;
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+// The files of `directory` that determine its weights, in the order of names.
+static ot_status list_weights(const char *directory, ot_arena *arena, name_list *list) {
+  DIR *const open = opendir(directory);
+  if (!open) return ot_disk_fail("read directory", directory, errno);
+  for (const struct dirent *entry = readdir(open); entry; entry = readdir(open)) {
+    const char *const name = entry->d_name;
+    if (name[0] == '.') continue;
+    if (!ot_text_ends_with(name, ".safetensors") && !ot_text_equal(name, "config.json") &&
+        !ot_text_ends_with(name, ".index.json"))
+      continue;
+    list->names =
+        ot_arena_grow(arena, list->names, list->count, &list->capacity, sizeof *list->names);
+    list->names[list->count++] = ot_disk_join(arena, directory, name);
+  }
+  closedir(open);
+  if (list->count > 0) {
+    qsort(list->names, (size_t)list->count, sizeof *list->names, compare_names);
+  }
+  return OT_OK;
+}
+
+static ot_status list_files(const char *path, ot_arena *arena, name_list *list) {
+  const char *const manifest = ot_disk_join(arena, path, "manifest.json");
+  const bool directory = ot_disk_is_directory(path);
+  if (directory && !ot_disk_is_file(manifest)) return list_weights(path, arena, list);
+  list->names = ot_arena_grow(arena, NULL, 0, &list->capacity, sizeof *list->names);
+  list->names[list->count++] = directory ? manifest : path;
+  return OT_OK;
+}
+
+static ot_status hash_file(const char *path, uint64_t *hash) {
+  char hex[OT_CONTENT_HASH_BYTES] = "";
+  ot_steady_file file;
+  OT_TRY(ot_steady_file_open(path, &file));
+  const ot_status status = ot_content_hash_file(file.descriptor, path, file.bytes, hex);
+  ot_steady_file_close(&file);
+  *hash = ot_hash_text(OT_HASH_START, hex);
+  return status;
+}
+
+static ot_status check_weights(ot_world *world, const char *path, ot_arena *arena) {
+  name_list list = {0};
+  uint64_t hash = OT_HASH_START;
+  OT_TRY(ot_world_agree(world, list_files(path, arena, &list)));
+  for (int64_t i = 0; i < list.count; i++) hash = ot_hash_text(hash, list.names[i]);
+  OT_TRY(ot_world_check_file(world, path, hash));
+  for (int64_t i = 0; i < list.count; i++) {
+    OT_TRY(ot_world_agree(world, hash_file(list.names[i], &hash)));
+    OT_TRY(ot_world_check_file(world, list.names[i], hash));
+  }
+  return OT_OK;
+}
+
+ot_status ot_same_weights_check(ot_world *world, const char *path) {
+  if (ot_world_size(world) == 1) return OT_OK;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status = check_weights(world, path, &arena);
+  ot_heap_release(&heap);
+  return status;
+}
