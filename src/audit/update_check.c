@@ -248,8 +248,7 @@ static void check_norm(update_check *u) {
 static void set_expected(update_check *u) {
   const ot_run_optimizer *const o = &u->run->optimizer;
   const int64_t before = u->audit->before.step;
-  const ot_progress progress = ot_run_progress(u->run, before);
-  u->rate = ot_learning_rate(&u->run->learning_rate, o->lr, &progress);
+  u->rate = ot_learning_rate_at(u->run, before);
   for (int i = 0; i < 2; i++) {
     u->correction[i] = 1 / (1 - pow(o->betas[i], (double)(before + 1)));
   }

@@ -438,8 +438,7 @@ ot_status ot_rl_learner_score(ot_rl_learner *learner, ot_rl_document *documents,
 
 static double give_scalars(ot_rl_learner *l, int64_t step, int64_t targets) {
   const ot_run *const run = l->run;
-  const ot_progress progress = ot_run_progress(run, step);
-  const double rate = ot_learning_rate(&run->learning_rate, run->optimizer.lr, &progress);
+  const double rate = ot_learning_rate_at(run, step);
   const double t = (double)(step + 1), *const betas = run->optimizer.betas;
   ot_step_transfer_set_scalar(l->transfer, OT_SCALAR_LEARNING_RATE, rate);
   ot_step_transfer_set_scalar(l->transfer, OT_SCALAR_CORRECTION_1, 1 / (1 - ot_pow(betas[0], t)));

@@ -4,54 +4,70 @@
 
 #include "base/math.h"
 
+typedef struct progress {
+  double done, end;  // before and after the step
+  double total;      // of the whole run
+  double warmup;
+  double decay;  // 0: not given
+} progress;
+
 static double clamp01(double x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
 
 // Fraction of the decay that is done, 0 before it starts.
-static double descent(const ot_run_learning_rate *settings, const ot_progress *p) {
-  const double rest = p->total - p->warmup;
-  if (settings->decay == OT_DECAY_WSD) {
+static double descent(ot_decay decay, const progress *p) {
+  if (decay == OT_DECAY_WSD) {
     const double length = p->decay > 0 ? p->decay : 0.1 * p->total;
     return length > 0 ? clamp01((p->done - (p->total - length)) / length) : 0;
   }
-  const double length = p->decay > 0 ? p->decay : rest;
+  const double length = p->decay > 0 ? p->decay : p->total - p->warmup;
   return length > 0 ? clamp01((p->done - p->warmup) / length) : 0;
 }
 
-double ot_learning_rate(const ot_run_learning_rate *settings, double peak, const ot_progress *p) {
-  const double pi = 3.14159265358979323846;
-  // The first step does not use a rate of zero: step i of w uses (i+1)/w.
-  if (p->done < p->warmup) {
-    const double first = p->warmup > 0 ? 1 / p->warmup : 1;
-    return peak * clamp01(p->done / p->warmup + (first < 1 ? first : 1));
+static double tokens_after(const ot_run *run, int64_t steps) {
+  return (double)ot_run_tokens_after(run, steps);
+}
+
+// Tokens of the decay_steps in which the rate falls.
+static double decay_tokens(const ot_run *run) {
+  const ot_run_learning_rate *const rate = &run->learning_rate;
+  const int64_t total = ot_run_total_steps(run);
+  const bool last = rate->decay == OT_DECAY_WSD;
+  const int64_t first = last ? total - rate->decay_steps : rate->warmup_steps;
+  const int64_t from = first > 0 ? first : 0;
+  return tokens_after(run, last ? total : from + rate->decay_steps) - tokens_after(run, from);
+}
+
+static progress progress_at(const ot_run *run, int64_t step) {
+  const ot_run_learning_rate *const rate = &run->learning_rate;
+  if (run->tokens == 0 || run->batch.num_ramp == 0) {
+    return (progress){.done = (double)step,
+                      .end = (double)(step + 1),
+                      .total = (double)ot_run_total_steps(run),
+                      .warmup = (double)rate->warmup_steps,
+                      .decay = (double)rate->decay_steps};
   }
-  const double x = descent(settings, p);
-  switch (settings->decay) {
+  return (progress){.done = tokens_after(run, step),
+                    .end = tokens_after(run, step + 1),
+                    .total = tokens_after(run, ot_run_total_steps(run)),
+                    .warmup = tokens_after(run, rate->warmup_steps),
+                    .decay = rate->decay_steps > 0 ? decay_tokens(run) : 0};
+}
+
+double ot_learning_rate_at(const ot_run *run, int64_t step) {
+  const double pi = 3.14159265358979323846;
+  const ot_run_learning_rate *const rate = &run->learning_rate;
+  const double peak = run->optimizer.lr;
+  const progress p = progress_at(run, step);
+  if (p.done < p.warmup) return peak * (p.end / p.warmup);
+  const double x = descent(rate->decay, &p);
+  switch (rate->decay) {
     case OT_DECAY_CONSTANT:
       return peak;
     case OT_DECAY_LINEAR:
     case OT_DECAY_WSD:
-      return peak + (settings->min - peak) * x;
+      return peak + (rate->min - peak) * x;
     case OT_DECAY_COSINE:
-      return settings->min + 0.5 * (peak - settings->min) * (1 + ot_cos(pi * x));
+      return rate->min + 0.5 * (peak - rate->min) * (1 + ot_cos(pi * x));
   }
   OT_UNREACHABLE();
-}
-
-ot_progress ot_run_progress(const ot_run *run, int64_t step) {
-  const ot_run_learning_rate *const rate = &run->learning_rate;
-  if (run->tokens == 0) {
-    return (ot_progress){.done = (double)step,
-                         .total = (double)run->steps,
-                         .warmup = (double)rate->warmup_steps,
-                         .decay = (double)rate->decay_steps};
-  }
-  const int64_t total_steps = ot_run_total_steps(run);
-  const int64_t total = ot_run_tokens_after(run, total_steps);
-  const int64_t before = total_steps > rate->decay_steps ? total_steps - rate->decay_steps : 0;
-  return (ot_progress){
-      .done = (double)ot_run_tokens_after(run, step),
-      .total = (double)total,
-      .warmup = (double)ot_run_tokens_after(run, rate->warmup_steps),
-      .decay = rate->decay_steps > 0 ? (double)(total - ot_run_tokens_after(run, before)) : 0,
-  };
 }

@@ -56,6 +56,7 @@ static ot_status compare_copies(const ot_loop_request *request, ot_arena *arena,
                                       .record = found->record[0] ? found->record : NULL,
                                       .next_sample = found->position.next_sample};
   OT_TRY(ot_loop_compare_settings(request, state.path, found->config, arena));
+  ot_loop_note_rate(request, found->config, found->position.step, arena);
   return ot_loop_compare_data(request, start, &state, arena);
 }
 

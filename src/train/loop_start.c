@@ -13,10 +13,8 @@
 #include "describe/run_keys.h"
 #include "files/disk.h"
 #include "files/output_file.h"
-#include "files/tree_file.h"
 #include "host/heap.h"
 #include "schedule/schedule_match.h"
-#include "train/learning_rate.h"
 #include "train/loop_events.h"
 #include "train/loop_memory.h"
 #include "train/trainer.h"
@@ -204,37 +202,6 @@ static ot_status find_state(const ot_loop_request *request, ot_loop_start *start
   OT_UNREACHABLE();
 }
 
-ot_status ot_loop_compare_settings(const ot_loop_request *request, const char *path,
-                                   const char *config, ot_arena *arena) {
-  const ot_tree_origin origin = {.name = path};
-  ot_node *old = NULL;
-  OT_TRY(ot_tree_parse_json(&origin, config, ot_text_length(config), arena, &old));
-  ot_text_builder differences = {.arena = arena};
-  const int count = ot_run_compare(old, request->settings, &differences);
-  if (count == 0) return OT_OK;
-  ot_fail(OT_USAGE, "%d setting%s changed since %s:\n%s", count, ot_text_plural(count, "s"), path,
-          ot_text_builder_text(&differences));
-  return ot_fail_hint(OT_USAGE,
-                      "give them with --set to change them on purpose, or train into "
-                      "another output");
-}
-
-static bool is_given(const ot_node *settings, const char *key) {
-  const ot_node *const node = settings ? ot_node_find(settings, key) : NULL;
-  return node && node->source && ot_text_starts_with(node->source, "--set");
-}
-
-ot_status ot_loop_compare_data(const ot_loop_request *request, const ot_loop_start *start,
-                               const ot_data_record_state *state, ot_arena *arena) {
-  ot_data_record_state wanted = *state;
-  const char *note = NULL;
-  wanted.train_given = is_given(request->settings, "data.train");
-  wanted.validation_given = is_given(request->settings, "data.validation");
-  OT_TRY(ot_data_record_check(ot_trainer_data_loader(start->trainer), &wanted, arena, &note));
-  if (note) ot_loop_note(request, "%s", note);
-  return OT_OK;
-}
-
 // ---- start ----
 
 static ot_status write_config(const ot_loop_request *request, const ot_loop_start *start,
@@ -288,7 +255,9 @@ static ot_status choose_state(const ot_loop_request *request, ot_arena *arena, o
   if (found.note) ot_loop_note(request, "%s", found.note);
   start->resumed_here =
       is_entry_of(found.path, ot_run_directory_checkpoints(start->directory), arena);
-  return ot_loop_compare_settings(request, found.path, found.manifest->config, arena);
+  OT_TRY(ot_loop_compare_settings(request, found.path, found.manifest->config, arena));
+  ot_loop_note_rate(request, found.manifest->config, found.manifest->step, arena);
+  return OT_OK;
 }
 
 // Ranks with other settings or another world size must not start.

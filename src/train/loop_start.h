@@ -44,6 +44,11 @@ ot_status ot_loop_compare_settings(const ot_loop_request *request, const char *p
 ot_status ot_loop_compare_data(const ot_loop_request *request, const ot_loop_start *start,
                                const ot_data_record_state *state, ot_arena *arena);
 
+// Notes that the learning rate of the step after `step` is not that of the schedule in `config`,
+// the settings of the state, if they differ by more than 1 %. On the leader.
+void ot_loop_note_rate(const ot_loop_request *request, const char *config, int64_t step,
+                       ot_arena *arena);
+
 // "8 ranks (pp 2 x dp_shard 2 x tp 2)", in `arena`.
 const char *ot_loop_shape(const ot_mesh *mesh, ot_arena *arena);
 

@@ -351,8 +351,7 @@ static double give_scalars(ot_trainer *trainer, const ot_noise_targets *targets,
                            int64_t sequences) {
   const ot_run *const run = trainer->run;
   ot_step_transfer *const to = trainer->transfer;
-  const ot_progress progress = ot_run_progress(run, trainer->position.step);
-  const double rate = ot_learning_rate(&run->learning_rate, run->optimizer.lr, &progress);
+  const double rate = ot_learning_rate_at(run, trainer->position.step);
   const double t = (double)(trainer->position.step + 1);
   const double *const betas = run->optimizer.betas;
   ot_step_transfer_set_scalar(to, OT_SCALAR_LEARNING_RATE, rate);

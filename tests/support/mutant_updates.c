@@ -176,9 +176,8 @@ static void larger_rate(const mutant_site *site) {
 }
 
 static void rate_of_the_step_before(const mutant_site *site) {
-  const ot_progress progress = ot_run_progress(site->run, site->step > 0 ? site->step - 1 : 0);
   set(site, OT_SCALAR_LEARNING_RATE,
-      ot_learning_rate(&site->run->learning_rate, site->run->optimizer.lr, &progress));
+      ot_learning_rate_at(site->run, site->step > 0 ? site->step - 1 : 0));
 }
 
 // ---- the table ----

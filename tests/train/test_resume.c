@@ -339,6 +339,25 @@ static void windows_that_new_weights_leave_out_or_repeat_are_counted(void **stat
   assert_said(f, "a is read in another order");
 }
 
+static void a_learning_rate_that_jumps_is_noted(void **state) {
+  fixture *const f = *state;
+  const char *const cosine =
+      "learning_rate={decay: cosine, warmup_steps: 2, min: 1e-5, decay_steps: 0}";
+  must(TRAIN(f, "run", "steps=10", cosine, "optimizer.lr=1e-3"));
+  must(TRAIN(f, "run", "steps=11", cosine, "optimizer.lr=1e-3", "learning_rate.decay_steps=8"));
+  assert_null(strstr(f->said, "jumps"));
+  must(TRAIN(f, "again", "steps=10", cosine, "optimizer.lr=1e-3"));
+  must(TRAIN(f, "again", "steps=40", cosine, "optimizer.lr=1e-3"));
+  assert_said(f,
+              "the learning rate jumps from 4.77e-05 in step 10 to 0.000896 in step 11; the "
+              "schedule of the checkpoint continues with 1e-05; "
+              "--set learning_rate.decay_steps=8 keeps its decay, and the rate 1e-05 after it");
+  const char *const wsd = "learning_rate={decay: wsd, warmup_steps: 0, min: 1e-5, decay_steps: 3}";
+  must(TRAIN(f, "wsd", "steps=10", wsd));
+  must(TRAIN(f, "wsd", "steps=20", wsd));
+  assert_said(f, "from a checkpoint before its decay, which began after step 7 (--resume)");
+}
+
 // As an older version wrote it.
 static void remove_record(const char *path) {
   int64_t bytes;
@@ -416,6 +435,7 @@ int main(void) {
                                       tear_down),
       cmocka_unit_test_setup_teardown(windows_that_new_weights_leave_out_or_repeat_are_counted,
                                       set_up, tear_down),
+      cmocka_unit_test_setup_teardown(a_learning_rate_that_jumps_is_noted, set_up, tear_down),
       cmocka_unit_test_setup_teardown(
           a_checkpoint_without_a_record_of_its_data_is_loaded_with_a_note, set_up, tear_down),
       cmocka_unit_test_setup_teardown(initial_weights_come_from_a_complete_checkpoint, set_up,
