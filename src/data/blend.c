@@ -1,18 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds one period at create: for each draw its source and its index among the draws of that
-// source.
+// source. Without a period, a tree: an inner node gives its draws to its two children in proportion
+// to their weights, so a draw is found by descending, and no table is needed.
 #include "data/blend.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
+__extension__ typedef __int128 wide;
+
+static const int64_t PART = INT64_C(1) << 62;
+
+// Leaves [0, num_sources) are the sources, in order; inner nodes follow, the root is the last.
+typedef struct node {
+  int32_t child[2];  // of an inner node: the lighter, the heavier
+  int32_t parent;    // -1: the root
+  int64_t part;      // of the lighter child in the node's draws, in units of 1 / PART
+} node;
+
 struct ot_blend {
   int64_t num_sources;
-  int64_t period;
+  int64_t period;   // 0: the tree is used
   int64_t *shares;  // [num_sources] draws in a period
   int32_t *source;  // [period]
   int32_t *rank;    // [period]
+  node *nodes;      // [2 * num_sources - 1]
 };
 
 static ot_status check_weights(const double *weights, int64_t count, double *sum) {
@@ -38,41 +51,17 @@ static bool fits(const double *weights, int64_t count, double sum, int64_t perio
   return true;
 }
 
-// Rounds shares down, to at least 1, and gives the remaining draws to the shares with the largest
-// fractions; if raising shares to 1 used too many draws, the largest shares give them back.
-static void round_shares(const double *weights, double sum, ot_blend *b) {
-  int64_t left = b->period;
-  for (int64_t i = 0; i < b->num_sources; i++) {
-    const int64_t whole = (int64_t)floor(weights[i] / sum * (double)b->period);
-    b->shares[i] = whole > 0 ? whole : 1;
-    left -= b->shares[i];
-  }
-  while (left != 0) {
-    const int64_t step = left > 0 ? 1 : -1;
-    int64_t best = -1;
-    double best_owed = 0;
-    for (int64_t i = 0; i < b->num_sources; i++) {
-      const double owed =
-          (double)step * (weights[i] / sum * (double)b->period - (double)b->shares[i]);
-      if (b->shares[i] + step < 1 || (best >= 0 && owed <= best_owed)) continue;
-      best = i;
-      best_owed = owed;
-    }
-    b->shares[best] += step;
-    left -= step;
-  }
-}
-
-static void choose_shares(const double *weights, double sum, ot_blend *b) {
+// Finds the shortest period in which all shares are whole; false if there is none.
+static bool choose_shares(const double *weights, double sum, ot_blend *b) {
   for (b->period = b->num_sources; b->period <= OT_BLEND_PERIOD_MAX; b->period++) {
     if (!fits(weights, b->num_sources, sum, b->period)) continue;
     for (int64_t i = 0; i < b->num_sources; i++) {
       b->shares[i] = (int64_t)floor(weights[i] / sum * (double)b->period + 0.5);
     }
-    return;
+    return true;
   }
-  b->period = OT_BLEND_PERIOD_MAX;
-  round_shares(weights, sum, b);
+  b->period = 0;
+  return false;
 }
 
 // The source of draw `t` in the period, where `taken` counts previous draws: of the sources whose
@@ -92,19 +81,13 @@ static int64_t choose_source(const ot_blend *b, int64_t t, const int32_t *taken)
   return best;
 }
 
-static ot_status fill(const double *weights, int64_t count, ot_blend *b) {
-  double sum = 0;
-  OT_TRY(check_weights(weights, count, &sum));
-  b->num_sources = count;
-  b->shares = calloc((size_t)count, sizeof *b->shares);
-  OT_CHECK(b->shares, OT_ENVIRONMENT, "out of memory (%lld data sources)", (long long)count);
-  choose_shares(weights, sum, b);
+static ot_status fill_period(ot_blend *b) {
   b->source = calloc((size_t)b->period, sizeof *b->source);
   b->rank = calloc((size_t)b->period, sizeof *b->rank);
-  int32_t *const taken = calloc((size_t)count, sizeof *taken);
+  int32_t *const taken = calloc((size_t)b->num_sources, sizeof *taken);
   if (!b->source || !b->rank || !taken) {
     free(taken);
-    return ot_fail(OT_ENVIRONMENT, "out of memory (%lld data sources)", (long long)count);
+    return ot_fail(OT_ENVIRONMENT, "out of memory (%lld data sources)", (long long)b->num_sources);
   }
   for (int64_t t = 0; t < b->period; t++) {
     b->source[t] = (int32_t)choose_source(b, t, taken);
@@ -112,6 +95,90 @@ static ot_status fill(const double *weights, int64_t count, ot_blend *b) {
   }
   free(taken);
   return OT_OK;
+}
+
+// ---- the tree ----
+
+// Removes the lightest of the roots [*count] and returns it; of equal ones, the first.
+static int32_t remove_lightest(const double *weight, int32_t *roots, int64_t *count) {
+  int64_t best = 0;
+  for (int64_t i = 1; i < *count; i++) {
+    if (weight[roots[i]] < weight[roots[best]]) best = i;
+  }
+  const int32_t lightest = roots[best];
+  roots[best] = roots[--*count];
+  return lightest;
+}
+
+// Joins the two lightest nodes until one is left (Huffman 1952): no inner node has more than two
+// thirds of its parent, so what its count is off by fades in its parts.
+static void join_nodes(ot_blend *b, double *weight, int32_t *roots) {
+  int64_t count = b->num_sources;
+  for (int64_t next = b->num_sources; count > 1; next++) {
+    const int32_t light = remove_lightest(weight, roots, &count);
+    const int32_t heavy = remove_lightest(weight, roots, &count);
+    weight[next] = weight[light] + weight[heavy];
+    const double part = weight[light] / weight[next];
+    b->nodes[next] = (node){
+        .child = {light, heavy}, .parent = -1, .part = (int64_t)floor(part * (double)PART + 0.5)};
+    b->nodes[light].parent = b->nodes[heavy].parent = (int32_t)next;
+    roots[count++] = (int32_t)next;
+  }
+}
+
+static ot_status fill_tree(const double *weights, ot_blend *b) {
+  const int64_t num_nodes = 2 * b->num_sources - 1;
+  b->nodes = calloc((size_t)num_nodes, sizeof *b->nodes);
+  double *const weight = calloc((size_t)num_nodes, sizeof *weight);
+  int32_t *const roots = calloc((size_t)b->num_sources, sizeof *roots);
+  const bool room = b->nodes && weight && roots;
+  for (int64_t i = 0; room && i < b->num_sources; i++) {
+    weight[i] = weights[i];
+    roots[i] = (int32_t)i;
+    b->nodes[i].parent = -1;
+  }
+  if (room) join_nodes(b, weight, roots);
+  free(weight);
+  free(roots);
+  OT_CHECK(room, OT_ENVIRONMENT, "out of memory (%lld data sources)", (long long)b->num_sources);
+  return OT_OK;
+}
+
+// Of the first `n` draws of an inner node, those of its first child: n * part, rounded.
+static int64_t first_part(const node *inner, int64_t n) {
+  return (int64_t)(((wide)n * inner->part + PART / 2) / PART);
+}
+
+static ot_blend_draw descend(const ot_blend *b, int64_t draw) {
+  int64_t at = 2 * b->num_sources - 2;
+  while (at >= b->num_sources) {
+    const node *const inner = &b->nodes[at];
+    const int64_t first = first_part(inner, draw);
+    const bool is_first = first_part(inner, draw + 1) > first;
+    at = inner->child[is_first ? 0 : 1];
+    draw = is_first ? first : draw - first;
+  }
+  return (ot_blend_draw){.source = at, .before = draw};
+}
+
+// Draws of node `at` among the first `n`.
+static int64_t count_node(const ot_blend *b, int64_t at, int64_t n) {
+  const int32_t parent = b->nodes[at].parent;
+  if (parent < 0) return n;
+  const int64_t all = count_node(b, parent, n);
+  const int64_t first = first_part(&b->nodes[parent], all);
+  return b->nodes[parent].child[0] == at ? first : all - first;
+}
+
+// ---- public ----
+
+static ot_status fill(const double *weights, int64_t count, ot_blend *b) {
+  double sum = 0;
+  OT_TRY(check_weights(weights, count, &sum));
+  b->num_sources = count;
+  b->shares = calloc((size_t)count, sizeof *b->shares);
+  OT_CHECK(b->shares, OT_ENVIRONMENT, "out of memory (%lld data sources)", (long long)count);
+  return choose_shares(weights, sum, b) ? fill_period(b) : fill_tree(weights, b);
 }
 
 ot_status ot_blend_create(const double *weights, int64_t count, ot_blend **out) {
@@ -129,12 +196,14 @@ void ot_blend_destroy(ot_blend **blend) {
   free((*blend)->shares);
   free((*blend)->source);
   free((*blend)->rank);
+  free((*blend)->nodes);
   free(*blend);
   *blend = NULL;
 }
 
 ot_blend_draw ot_blend_at(const ot_blend *blend, int64_t i) {
   OT_ASSERT(i >= 0);
+  if (blend->period == 0) return descend(blend, i);
   const int64_t slot = i % blend->period;
   const int64_t source = blend->source[slot];
   return (ot_blend_draw){.source = source,
@@ -142,11 +211,10 @@ ot_blend_draw ot_blend_at(const ot_blend *blend, int64_t i) {
 }
 
 int64_t ot_blend_count(const ot_blend *blend, int64_t n, int64_t source) {
+  if (blend->period == 0) return count_node(blend, source, n);
   int64_t count = n / blend->period * blend->shares[source];
   for (int64_t t = 0; t < n % blend->period; t++) count += blend->source[t] == source;
   return count;
 }
-
-int64_t ot_blend_share(const ot_blend *blend, int64_t source) { return blend->shares[source]; }
 
 int64_t ot_blend_period(const ot_blend *blend) { return blend->period; }

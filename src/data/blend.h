@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interleaves sources by weight as a pure function of the draw index. Weights become integer shares
-// of a period (exact if a period of at most 65,536 draws makes them integers, else rounded to
-// that); within the period, sources that are due are ordered by earliest deadline (Steiner and
-// Yeomans 1993), which keeps every source within one draw of its share at all times.
+// Interleaves sources by weight as a pure function of the draw index. If a period of at most 65,536
+// draws makes all weights whole, sources that are due are ordered by earliest deadline in it
+// (Steiner and Yeomans 1993), which keeps every source within one draw of its share at all times.
+// Other weights, such as those of a thousand small sources, are shared out along a tree of pairs,
+// each by rounding: every source stays within 1.7 draws of its share at all times (at each node the
+// count is off by half a draw at most, plus the node's part of what its parent is off by).
 #pragma once
 
 #include <stdint.h>
@@ -22,12 +24,11 @@ typedef struct ot_blend_draw {
   int64_t before;  // earlier draws from this source
 } ot_blend_draw;
 
-// Draw `i` >= 0. O(1).
+// Draw `i` >= 0. O(1); without a period O(log(1 / weight)).
 ot_blend_draw ot_blend_at(const ot_blend *blend, int64_t i);
 
-// Draws among the first `n` from `source`. O(period).
+// Draws among the first `n` from `source`. O(period), or as ot_blend_at.
 int64_t ot_blend_count(const ot_blend *blend, int64_t n, int64_t source);
 
-// Draws from `source` in a period, and the period.
-int64_t ot_blend_share(const ot_blend *blend, int64_t source);
+// Draws after which the order repeats; 0: it does not.
 int64_t ot_blend_period(const ot_blend *blend);

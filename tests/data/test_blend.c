@@ -19,8 +19,10 @@ static ot_blend *create(const double *weights, int64_t count) {
   return blend;
 }
 
-// Draws `n`; checks indices, counts, and at each draw the distance from the shares `exact` [count].
-static void check_draws(const ot_blend *blend, const double *exact, int64_t count, int64_t n) {
+// Draws `n`; checks indices, counts, and at each draw the distance from the shares `exact` [count],
+// below `most`.
+static void check_draws(const ot_blend *blend, const double *exact, int64_t count, int64_t n,
+                        double most) {
   int64_t *const drawn = calloc((size_t)count, sizeof *drawn);
   for (int64_t i = 0; i < n; i++) {
     const ot_blend_draw draw = ot_blend_at(blend, i);
@@ -28,7 +30,7 @@ static void check_draws(const ot_blend *blend, const double *exact, int64_t coun
     drawn[draw.source]++;
     for (int64_t k = 0; k < count; k++) {
       const double ideal = exact[k] * (double)(i + 1);
-      if (fabs((double)drawn[k] - ideal) >= 1.0) {
+      if (fabs((double)drawn[k] - ideal) >= most) {
         fail_msg("after %lld draws source %lld has %lld, its share is %f", (long long)i + 1,
                  (long long)k, (long long)drawn[k], ideal);
       }
@@ -43,7 +45,7 @@ static void keeps_every_source_within_one_of_its_share(void **state) {
   const double weights[] = {0.5, 0.3, 0.15, 0.05};
   ot_blend *blend = create(weights, 4);
   assert_int_equal(ot_blend_period(blend), 20);
-  check_draws(blend, weights, 4, 2000);
+  check_draws(blend, weights, 4, 2000, 1.0);
   ot_blend_destroy(&blend);
 }
 
@@ -59,27 +61,71 @@ static void keeps_its_share_for_many_weights(void **state) {
     }
     for (int64_t k = 0; k < count; k++) exact[k] = weights[k] / sum;
     ot_blend *blend = create(weights, count);
-    check_draws(blend, exact, count, 3 * ot_blend_period(blend) + 7);
+    check_draws(blend, exact, count, 3 * ot_blend_period(blend) + 7, 1.0);
     ot_blend_destroy(&blend);
   }
 }
 
-static void rounds_shares_that_no_period_makes_whole(void **state) {
+static void weights_without_a_period_stay_close_to_their_shares(void **state) {
+  (void)state;
+  for (uint64_t n = 0; n < 30; n++) {
+    const int64_t count = 2 + (int64_t)ot_rng_below(2, n, 0, 40);
+    double weights[42], sum = 0;
+    for (int64_t k = 0; k < count; k++) {
+      weights[k] = exp(0.001 * (double)ot_rng_below(2, n, (uint64_t)k + 1, n % 2 ? 500 : 9000));
+      sum += weights[k];
+    }
+    for (int64_t k = 0; k < count; k++) weights[k] /= sum;
+    ot_blend *blend = create(weights, count);
+    assert_int_equal(ot_blend_period(blend), 0);
+    check_draws(blend, weights, count, 3000, count <= 3 ? 1.0 : 1.7);
+    ot_blend_destroy(&blend);
+  }
+}
+
+// Counts of a source of weight 1 and `small` sources of weight `weight` after `n` draws.
+static void check_small_sources(int64_t small, double weight, int64_t n) {
+  double *const weights = calloc((size_t)small + 1, sizeof *weights);
+  for (int64_t k = 0; k < small; k++) weights[k] = weight;
+  weights[small] = 1;
+  const double sum = 1 + weight * (double)small;
+  ot_blend *blend = create(weights, small + 1);
+  int64_t all = 0;
+  for (int64_t k = 0; k <= small; k++) {
+    const int64_t count = ot_blend_count(blend, n, k);
+    const double ideal = weights[k] / sum * (double)n;
+    if (fabs((double)count - ideal) >= 1.0)
+      fail_msg("source %lld has %lld of %f draws", (long long)k, (long long)count, ideal);
+    all += count;
+  }
+  assert_int_equal(all, n);
+  // All small sources together are a source, too.
+  const int64_t main_count = ot_blend_count(blend, n, small);
+  assert_true(fabs((double)main_count - (double)n / sum) <= 0.5);
+  ot_blend_destroy(&blend);
+  free(weights);
+}
+
+static void small_sources_are_drawn_as_often_as_they_should(void **state) {
+  (void)state;
+  check_small_sources(200, 1e-6, 65536);  // 13 draws, not one for each
+  check_small_sources(1, 1e-5, 65536);
+  check_small_sources(1000, 1e-6, 65536);
+  check_small_sources(1000, 1e-6, 10000000);
+  check_small_sources(1000, 1e-6, INT64_C(1) << 40);
+  check_small_sources(OT_BLEND_SOURCES_MAX - 1, 1e-9, INT64_C(1) << 40);
+}
+
+static void any_draw_is_found_without_those_before(void **state) {
   (void)state;
   const double weights[] = {M_PI, 1, 1e-9, M_E};
+  const int64_t far = INT64_C(1) << 50;
   ot_blend *blend = create(weights, 4);
-  assert_int_equal(ot_blend_period(blend), OT_BLEND_PERIOD_MAX);
-  double exact[4];
-  int64_t sum = 0;
-  for (int k = 0; k < 4; k++) {
-    const double share = (double)ot_blend_share(blend, k);
-    assert_true(share >= 1);
-    assert_true(fabs(share - weights[k] / (M_PI + 1 + M_E) * OT_BLEND_PERIOD_MAX) <= 1.5);
-    exact[k] = share / OT_BLEND_PERIOD_MAX;
-    sum += ot_blend_share(blend, k);
+  for (int64_t i = far; i < far + 1000; i++) {
+    const ot_blend_draw draw = ot_blend_at(blend, i);
+    assert_int_equal(draw.before, ot_blend_count(blend, i, draw.source));
+    assert_int_equal(draw.before + 1, ot_blend_count(blend, i + 1, draw.source));
   }
-  assert_int_equal(sum, OT_BLEND_PERIOD_MAX);
-  check_draws(blend, exact, 4, OT_BLEND_PERIOD_MAX + 5);
   ot_blend_destroy(&blend);
 }
 
@@ -109,7 +155,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(keeps_every_source_within_one_of_its_share),
       cmocka_unit_test(keeps_its_share_for_many_weights),
-      cmocka_unit_test(rounds_shares_that_no_period_makes_whole),
+      cmocka_unit_test(weights_without_a_period_stay_close_to_their_shares),
+      cmocka_unit_test(small_sources_are_drawn_as_often_as_they_should),
+      cmocka_unit_test(any_draw_is_found_without_those_before),
       cmocka_unit_test(counts_exactly_far_out),
       cmocka_unit_test(refuses_weights_that_are_none),
   };
