@@ -15,6 +15,8 @@ typedef struct counter {
   const char *key;
   ot_encoder *encoder;
   ot_word_count *words;
+  bool skips_bad;  // lines of JSON
+  ot_corpus_bad_lines bad;
 } counter;
 
 static ot_status count_piece(void *context, const uint8_t *piece, int64_t length) {
@@ -33,7 +35,9 @@ static ot_status count_document(void *context, const char *text, int64_t length)
 static ot_status count_block(void *context, const ot_corpus_block *block) {
   counter *const c = context;
   if (block->kind == OT_CORPUS_LINES) {
-    return ot_corpus_read_lines(block, c->key, count_document, c);
+    const ot_corpus_line_sink to = {
+        .key = c->key, .sink = count_document, .context = c, .bad = c->skips_bad ? &c->bad : NULL};
+    return ot_corpus_read_lines(block, &to);
   }
   if (block->kind == OT_CORPUS_WINDOW) {
     const ot_text_window window = {.text = block->text.data,
@@ -87,6 +91,7 @@ static ot_status create_counters(session *s) {
   for (int i = 0; i < s->num_threads; i++) {
     s->pointers[i] = &s->counters[i];
     s->counters[i].key = ot_corpus_key(s->corpus);
+    s->counters[i].skips_bad = s->request->skips_bad_lines;
     OT_TRY(ot_encoder_create(s->splitter, &s->counters[i].encoder));
     OT_TRY(ot_word_count_create(&s->counters[i].words));
   }
@@ -123,6 +128,7 @@ static ot_status run(session *s) {
   const ot_corpus_request corpus = {.paths = request->paths,
                                     .num_paths = request->num_paths,
                                     .key = request->key,
+                                    .format = request->format,
                                     .splittable = true};
   OT_TRY(ot_corpus_create(&corpus, &s->corpus));
   OT_TRY(create_counters(s));

@@ -8,16 +8,19 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/corpus.h"
 #include "tokenizer/bpe_learn.h"
 #include "tokenizer/buffer.h"
 
 typedef struct ot_bpe_train_request {
   const char *const *paths;  // [num_paths] see ot_corpus_request
   int64_t num_paths;
-  const char *key;     // of .jsonl lines; null = "text"
-  int64_t vocab_size;  // >= 257, with <|endoftext|>; fewer if the text has no more pairs
-  int num_threads;     // 0 = all processors of this process
-  const char *out;     // path of the tokenizer.json
+  const char *key;  // of lines of JSON; null = "text"
+  ot_corpus_format format;
+  bool skips_bad_lines;  // of JSON; else the first is an error
+  int64_t vocab_size;    // >= 257, with <|endoftext|>; fewer if the text has no more pairs
+  int num_threads;       // 0 = all processors of this process
+  const char *out;       // path of the tokenizer.json
 } ot_bpe_train_request;
 
 ot_status ot_bpe_train_run(const ot_bpe_train_request *request);

@@ -17,16 +17,27 @@
 
 // ---- files: a recursive walk in order of names ----
 
+typedef struct file {
+  const char *path;
+  bool given;  // by name, not found in a folder
+} file;
+
 typedef struct file_list {
-  const char **paths;  // [count]
+  file *files;  // [count]
   int64_t count, capacity;
 } file_list;
+
+static void add_file(file_list *list, file added, ot_arena *arena) {
+  list->files =
+      ot_arena_grow(arena, list->files, list->count, &list->capacity, sizeof *list->files);
+  list->files[list->count++] = added;
+}
 
 // Links could form a cycle; no real tree is this deep.
 enum { MAX_DEPTH = 64 };
 
 static int compare_names(const void *a, const void *b) {
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
+  return strcmp(((const file *)a)->path, ((const file *)b)->path);
 }
 
 static ot_status read_names(const char *path, file_list *names, ot_arena *arena) {
@@ -35,15 +46,13 @@ static ot_status read_names(const char *path, file_list *names, ot_arena *arena)
   errno = 0;
   for (struct dirent *entry = readdir(directory); entry; entry = readdir(directory)) {
     if (entry->d_name[0] == '.') continue;
-    names->paths =
-        ot_arena_grow(arena, names->paths, names->count, &names->capacity, sizeof *names->paths);
-    names->paths[names->count++] = ot_arena_format(arena, "%s", entry->d_name);
+    add_file(names, (file){.path = ot_arena_format(arena, "%s", entry->d_name)}, arena);
   }
   const int error = errno;
   closedir(directory);
   if (error) return ot_disk_fail("read directory", path, error);
   if (names->count > 0) {
-    qsort(names->paths, (size_t)names->count, sizeof *names->paths, compare_names);
+    qsort(names->files, (size_t)names->count, sizeof *names->files, compare_names);
   }
   return OT_OK;
 }
@@ -57,9 +66,7 @@ static ot_status add_files(file_list *list, const char *path, int depth, ot_aren
   if (!S_ISDIR(about.st_mode)) {
     // Below a directory, sockets and devices are skipped; a pipe given by name is read.
     if (depth > 0 && !S_ISREG(about.st_mode)) return OT_OK;
-    list->paths =
-        ot_arena_grow(arena, list->paths, list->count, &list->capacity, sizeof *list->paths);
-    list->paths[list->count++] = path;
+    add_file(list, (file){.path = path, .given = depth == 0}, arena);
     return OT_OK;
   }
   OT_CHECK(depth < MAX_DEPTH, OT_ENVIRONMENT, "directories are nested deeper than %d (%s)",
@@ -67,7 +74,7 @@ static ot_status add_files(file_list *list, const char *path, int depth, ot_aren
   file_list names = {0};
   OT_TRY(read_names(path, &names, arena));
   for (int64_t i = 0; i < names.count; i++) {
-    OT_TRY(add_files(list, ot_disk_join(arena, path, names.paths[i]), depth + 1, arena));
+    OT_TRY(add_files(list, ot_disk_join(arena, path, names.files[i].path), depth + 1, arena));
   }
   return OT_OK;
 }
@@ -76,10 +83,14 @@ static const int64_t document_bytes_max = INT64_C(1) << 32;
 
 enum { WINDOW_BYTES = 1 << 20, LOOK_AHEAD_BYTES = 4096, READ_BYTES = 1 << 16 };
 
+// To decide what a file is: of any, and of one whose first line is longer.
+enum { HEAD_BYTES = 1 << 16, LONG_HEAD_BYTES = 1 << 22 };
+
 struct ot_corpus {
   ot_heap heap;
   file_list files;
   const char *key;
+  ot_corpus_format format;
   bool splittable;
   int64_t window_bytes;
   int64_t document_bytes_max;
@@ -88,13 +99,16 @@ struct ot_corpus {
   int64_t next_line;
   ot_text_file *file;  // null between files
   const char *path;    // of `file`
+  bool lines;          // of JSON are in `file`; else text
   bool at_end;         // all of `file` is read
   ot_buffer rest;      // read from `file`, not yet in a block
+  ot_corpus_skipped skipped;
 };
 
 static ot_status fill(ot_corpus *corpus, const ot_corpus_request *request) {
   ot_arena arena = ot_heap_arena_create(&corpus->heap);
   corpus->key = ot_arena_format(&arena, "%s", request->key ? request->key : "text");
+  corpus->format = request->format;
   corpus->splittable = request->splittable;
   corpus->window_bytes = request->window_bytes > 0 ? request->window_bytes : WINDOW_BYTES;
   corpus->document_bytes_max =
@@ -129,24 +143,15 @@ void ot_corpus_destroy(ot_corpus **corpus) {
 void ot_corpus_block_release(ot_corpus_block *block) {
   ot_buffer_release(&block->text);
   free(block->ends);
+  free(block->paths);
   *block = (ot_corpus_block){0};
 }
 
 int64_t ot_corpus_num_files(const ot_corpus *corpus) { return corpus->files.count; }
 
+ot_corpus_skipped ot_corpus_skipped_files(const ot_corpus *corpus) { return corpus->skipped; }
+
 const char *ot_corpus_key(const ot_corpus *corpus) { return corpus->key; }
-
-static bool is_lines(const char *path) {
-  return ot_text_ends_with(path, ".jsonl") || ot_text_ends_with(path, ".jsonl.gz") ||
-         ot_text_ends_with(path, ".jsonl.zst");
-}
-
-static ot_status open_next(ot_corpus *corpus) {
-  corpus->path = corpus->files.paths[corpus->next_file++];
-  corpus->at_end = false;
-  corpus->next_line = 1;
-  return ot_text_file_create(corpus->path, &corpus->file);
-}
 
 // Reads the open file until `text` has `target` bytes or the file ends.
 static ot_status read_up_to(ot_corpus *corpus, ot_buffer *text, int64_t target) {
@@ -163,14 +168,55 @@ static ot_status read_up_to(ot_corpus *corpus, ot_buffer *text, int64_t target) 
   return OT_OK;
 }
 
-static ot_status end_document(ot_corpus_block *block) {
-  if (block->num_documents == block->ends_capacity) {
-    const int64_t larger = block->ends_capacity > 0 ? 2 * block->ends_capacity : 64;
-    int64_t *const grown = realloc(block->ends, (size_t)larger * sizeof *grown);
-    OT_CHECK(grown, OT_ENVIRONMENT, "out of memory (%lld documents)", (long long)larger);
-    block->ends = grown;
-    block->ends_capacity = larger;
+// Decides what the open file is; one that is not text is closed.
+static ot_status decide(ot_corpus *corpus, bool given) {
+  ot_file_kind kind = OT_FILE_TEXT;
+  corpus->lines = corpus->format == OT_CORPUS_AS_LINES;
+  if (corpus->format != OT_CORPUS_AUTO) return OT_OK;
+  ot_file_head head = {.path = corpus->path, .key = corpus->key};
+  for (int64_t target = HEAD_BYTES; target <= LONG_HEAD_BYTES; target *= 2) {
+    OT_TRY(read_up_to(corpus, &corpus->rest, target));
+    head.text = (const char *)corpus->rest.data;
+    head.length = corpus->rest.length;
+    if (corpus->at_end || !ot_file_head_is_short(&head)) break;
   }
+  OT_TRY(ot_file_kind_find(&head, &kind));
+  corpus->lines = kind == OT_FILE_LINES;
+  if (kind != OT_FILE_BINARY) return OT_OK;
+  if (given) {
+    ot_fail(OT_ENVIRONMENT, "%s is not text: it has many control characters", corpus->path);
+    return ot_fail_hint(OT_ENVIRONMENT, "--format text takes its bytes as text");
+  }
+  if (corpus->skipped.count++ == 0) corpus->skipped.first = corpus->path;
+  corpus->rest.length = 0;
+  ot_text_file_destroy(&corpus->file);
+  return OT_OK;
+}
+
+static ot_status open_next(ot_corpus *corpus) {
+  const file *const next = &corpus->files.files[corpus->next_file++];
+  corpus->path = next->path;
+  corpus->at_end = false;
+  corpus->next_line = 1;
+  OT_TRY(ot_text_file_create(corpus->path, &corpus->file));
+  return decide(corpus, next->given);
+}
+
+static ot_status grow_documents(ot_corpus_block *block) {
+  if (block->num_documents < block->ends_capacity) return OT_OK;
+  const int64_t larger = block->ends_capacity > 0 ? 2 * block->ends_capacity : 64;
+  int64_t *const ends = realloc(block->ends, (size_t)larger * sizeof *ends);
+  if (ends) block->ends = ends;
+  const char **const paths = realloc(block->paths, (size_t)larger * sizeof *paths);
+  if (paths) block->paths = paths;
+  OT_CHECK(ends && paths, OT_ENVIRONMENT, "out of memory (%lld documents)", (long long)larger);
+  block->ends_capacity = larger;
+  return OT_OK;
+}
+
+static ot_status end_document(const ot_corpus *corpus, ot_corpus_block *block) {
+  OT_TRY(grow_documents(block));
+  block->paths[block->num_documents] = corpus->path;
   block->ends[block->num_documents++] = block->text.length;
   return OT_OK;
 }
@@ -203,6 +249,7 @@ static int64_t choose_cut(const uint8_t *text, int64_t limit) {
 // The next window of a large document, starting with the text in `rest`.
 static ot_status next_window(ot_corpus *corpus, ot_corpus_block *block) {
   block->kind = OT_CORPUS_WINDOW;
+  block->path = corpus->path;
   OT_TRY(ot_buffer_append(&block->text, corpus->rest.data, corpus->rest.length));
   corpus->rest.length = 0;
   OT_TRY(read_up_to(corpus, &block->text, corpus->window_bytes + LOOK_AHEAD_BYTES));
@@ -222,11 +269,13 @@ static ot_status add_document(ot_corpus *corpus, ot_corpus_block *block, bool *f
   const int64_t start = block->text.length;
   const int64_t large =
       corpus->splittable ? corpus->window_bytes + LOOK_AHEAD_BYTES : INT64_MAX / 4;
+  OT_TRY(ot_buffer_append(&block->text, corpus->rest.data, corpus->rest.length));
+  corpus->rest.length = 0;
   OT_TRY(read_up_to(corpus, &block->text, start + large));
   if (corpus->at_end) {
     ot_text_file_destroy(&corpus->file);
     *full = block->text.length >= corpus->window_bytes;
-    return end_document(block);
+    return end_document(corpus, block);
   }
   OT_TRY(ot_buffer_append(&corpus->rest, block->text.data + start, block->text.length - start));
   block->text.length = start;
@@ -274,7 +323,8 @@ ot_status ot_corpus_next(ot_corpus *corpus, ot_corpus_block *block, bool *more) 
     const bool between = corpus->file == NULL;
     if (between && corpus->next_file == corpus->files.count) break;
     if (between) OT_TRY(open_next(corpus));
-    if (is_lines(corpus->path)) {
+    if (!corpus->file) continue;
+    if (corpus->lines) {
       if (block->num_documents == 0) OT_TRY(next_lines(corpus, block));
       full = true;
     } else if (between) {
@@ -305,31 +355,45 @@ static bool is_blank(const line *l) {
   return true;
 }
 
-static ot_status take_text(const line *l, const json_t *root, const char *key,
-                           ot_corpus_text_sink sink, void *context) {
-  const json_t *const text = json_object_get(root, key);
-  if (!json_is_string(text)) {
-    ot_fail(OT_ENVIRONMENT, "%s:%lld: no text under the key \"%s\"", l->block->path,
-            (long long)l->number, key);
-    return ot_fail_hint(OT_ENVIRONMENT, "--key names the key that holds the text");
-  }
-  return sink(context, json_string_value(text), (int64_t)json_string_length(text));
+// A line that is no text: fails, or counts it.
+static ot_status end_bad_line(ot_corpus_bad_lines *bad) {
+  if (!bad) return OT_ENVIRONMENT;
+  if (bad->count++ == 0) ot_text_format(bad->first, sizeof bad->first, "%s", ot_fail_message());
+  return OT_OK;
 }
 
-static ot_status read_line(const line *l, const char *key, ot_corpus_text_sink sink,
-                           void *context) {
+static ot_status take_text(const line *l, const json_t *root, const ot_corpus_line_sink *to) {
+  const json_t *const text = json_object_get(root, to->key);
+  if (json_is_string(text)) {
+    return to->sink(to->context, json_string_value(text), (int64_t)json_string_length(text));
+  }
+  ot_fail(OT_ENVIRONMENT, "%s:%lld: no text under the key \"%s\"", l->block->path,
+          (long long)l->number, to->key);
+  ot_fail_hint(OT_ENVIRONMENT,
+               "--key names the key that holds the text; --skip-bad-lines N skips and counts up "
+               "to N such lines");
+  return end_bad_line(to->bad);
+}
+
+// Numbers are read as reals: an integer of any size under another key is no fault.
+static ot_status read_line(const line *l, const ot_corpus_line_sink *to) {
   json_error_t error;
-  json_t *const root =
-      json_loadb(l->text, (size_t)l->length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-  OT_CHECK(root, OT_ENVIRONMENT, "%s:%lld:%d: not valid JSON: %s", l->block->path,
-           (long long)l->number, error.column, error.text);
-  const ot_status status = take_text(l, root, key, sink, context);
+  const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL;
+  json_t *const root = json_loadb(l->text, (size_t)l->length, flags, &error);
+  if (!root) {
+    ot_fail(OT_ENVIRONMENT, "%s:%lld:%d: not valid JSON: %s", l->block->path, (long long)l->number,
+            error.column, error.text);
+    ot_fail_hint(OT_ENVIRONMENT,
+                 "--skip-bad-lines N skips and counts up to N such lines; --format text takes the "
+                 "file as one text");
+    return end_bad_line(to->bad);
+  }
+  const ot_status status = take_text(l, root, to);
   json_decref(root);
   return status;
 }
 
-ot_status ot_corpus_read_lines(const ot_corpus_block *block, const char *key,
-                               ot_corpus_text_sink sink, void *context) {
+ot_status ot_corpus_read_lines(const ot_corpus_block *block, const ot_corpus_line_sink *to) {
   line l = {.block = block, .number = block->first_line};
   for (int64_t at = 0; at < block->text.length; l.number++) {
     l.text = (const char *)block->text.data + at;
@@ -337,7 +401,7 @@ ot_status ot_corpus_read_lines(const ot_corpus_block *block, const char *key,
     const char *const newline = memchr(l.text, '\n', (size_t)left);
     l.length = newline ? newline - l.text : left;
     at += l.length + 1;
-    if (!is_blank(&l)) OT_TRY(read_line(&l, key, sink, context));
+    if (!is_blank(&l)) OT_TRY(read_line(&l, to));
   }
   return OT_OK;
 }

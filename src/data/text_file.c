@@ -7,12 +7,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
-
-#include "base/text.h"
 
 enum { READ_BYTES = 1 << 17 };
 
@@ -42,6 +41,24 @@ static ot_status open_zstd(ot_text_file *file) {
   return OT_OK;
 }
 
+typedef enum packing { PACKED_NOT, PACKED_GZIP, PACKED_ZSTD } packing;
+
+static bool ends_with(const char *path, const char *ending) {
+  const size_t length = strlen(path), n = strlen(ending);
+  return length > n && strcasecmp(path + length - n, ending) == 0;
+}
+
+// By the magic number; by the name if there is none, which then is an error, or in a pipe.
+static packing find_packing(const ot_text_file *file, const char *path) {
+  static const uint8_t gzip[] = {0x1f, 0x8b}, zstd[] = {0x28, 0xb5, 0x2f, 0xfd};
+  uint8_t head[sizeof zstd] = {0};
+  const ssize_t n = pread(file->descriptor, head, sizeof head, 0);
+  if (n >= (ssize_t)sizeof gzip && memcmp(head, gzip, sizeof gzip) == 0) return PACKED_GZIP;
+  if (n >= (ssize_t)sizeof zstd && memcmp(head, zstd, sizeof zstd) == 0) return PACKED_ZSTD;
+  if (ends_with(path, ".gz")) return PACKED_GZIP;
+  return ends_with(path, ".zst") || ends_with(path, ".zstd") ? PACKED_ZSTD : PACKED_NOT;
+}
+
 static ot_status open_file(ot_text_file *file, const char *path) {
   file->path = strdup(path);
   OT_CHECK(file->path, OT_ENVIRONMENT, "out of memory (%s)", path);
@@ -55,9 +72,15 @@ static ot_status open_file(ot_text_file *file, const char *path) {
   const bool device =
       S_ISBLK(about.st_mode) || (S_ISCHR(about.st_mode) && !isatty(file->descriptor));
   OT_CHECK(!device, OT_ENVIRONMENT, "cannot read %s: it is a device", path);
-  if (ot_text_ends_with(path, ".gz")) return open_gzip(file);
-  if (ot_text_ends_with(path, ".zst")) return open_zstd(file);
-  return OT_OK;
+  switch (find_packing(file, path)) {
+    case PACKED_GZIP:
+      return open_gzip(file);
+    case PACKED_ZSTD:
+      return open_zstd(file);
+    case PACKED_NOT:
+      return OT_OK;
+  }
+  OT_UNREACHABLE();
 }
 
 ot_status ot_text_file_create(const char *path, ot_text_file **out) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text files read as a byte stream: plain, gzip (.gz) or Zstandard (.zst), by name. Files with
-// several compressed members are read to the end.
+// Text files read as a byte stream: plain, gzip or Zstandard, by their first bytes or, if
+// these are of none, by name. Files with several compressed members are read to the end.
 #pragma once
 
 #include <stdbool.h>

@@ -25,18 +25,28 @@ typedef struct worker {
   ot_token_list ids;
   ot_token_list lengths;  // lines and documents: tokens of each, with eod
   int64_t text_bytes, invalid_bytes;
+  const char *invalid_path;  // first file with such bytes; null: none
+  bool counts_bad;           // lines of JSON
+  ot_corpus_bad_lines bad;
   bool reached;  // window: a pre-token ends at its stop
 } worker;
 
 typedef struct output {
   ot_shard_writer *writer;
   int64_t eod;
-  int64_t text_bytes, invalid_bytes;
-  ot_buffer carry;       // text of windows with a pre-token across their end
-  int64_t carry_target;  // bytes to collect before the next attempt
+  int64_t bad_lines_max;
+  ot_tokenize_result *result;  // text_bytes, invalid and bad lines are summed here
+  ot_buffer carry;             // text of windows with a pre-token across their end
+  int64_t carry_target;        // bytes to collect before the next attempt
 } output;
 
 // ---- one block, on one thread ----
+
+static void count_invalid(worker *w, const char *path, const void *text, int64_t length) {
+  const int64_t count = ot_unicode_invalid_bytes(text, length);
+  if (count > 0 && !w->invalid_path) w->invalid_path = path;
+  w->invalid_bytes += count;
+}
 
 static ot_status encode_document(void *context, const char *text, int64_t length) {
   worker *const w = context;
@@ -49,7 +59,6 @@ static ot_status encode_document(void *context, const char *text, int64_t length
            (long long)count);
   const int32_t narrow = (int32_t)count;
   w->text_bytes += length;
-  w->invalid_bytes += ot_unicode_invalid_bytes((const uint8_t *)text, length);
   return ot_token_list_append(&w->lengths, &narrow, 1);
 }
 
@@ -62,18 +71,26 @@ static ot_status process(void *context, const ot_corpus_block *block) {
   w->ids.count = 0;
   w->lengths.count = 0;
   w->text_bytes = w->invalid_bytes = 0;
+  w->invalid_path = NULL;
+  w->bad.count = 0;
   if (block->kind == OT_CORPUS_LINES) {
-    return ot_corpus_read_lines(block, w->key, encode_document, w);
+    const ot_corpus_line_sink to = {.key = w->key,
+                                    .sink = encode_document,
+                                    .context = w,
+                                    .bad = w->counts_bad ? &w->bad : NULL};
+    return ot_corpus_read_lines(block, &to);
   }
   if (block->kind == OT_CORPUS_WINDOW) {
     const ot_text_window window = window_of(&block->text, block->stop, block->final);
     w->text_bytes = block->stop;
-    w->invalid_bytes = ot_unicode_invalid_bytes(block->text.data, block->stop);
+    count_invalid(w, block->path, block->text.data, block->stop);
     return ot_encoder_encode_window(w->encoder, &window, &w->ids, &w->reached);
   }
   int64_t start = 0;
   for (int64_t i = 0; i < block->num_documents; i++) {
-    OT_TRY(encode_document(w, (const char *)block->text.data + start, block->ends[i] - start));
+    const int64_t length = block->ends[i] - start;
+    count_invalid(w, block->paths[i], block->text.data + start, length);
+    OT_TRY(encode_document(w, (const char *)block->text.data + start, length));
     start = block->ends[i];
   }
   return OT_OK;
@@ -114,11 +131,26 @@ static ot_status commit_window(output *o, worker *w, const ot_corpus_block *bloc
   return block->final ? end_document(o) : OT_OK;
 }
 
+static ot_status add_bad_lines(const output *o, const worker *w) {
+  ot_tokenize_result *const r = o->result;
+  if (w->bad.count == 0) return OT_OK;
+  if (r->bad_lines == 0) ot_text_format(r->bad_line, sizeof r->bad_line, "%s", w->bad.first);
+  r->bad_lines += w->bad.count;
+  if (r->bad_lines <= o->bad_lines_max) return OT_OK;
+  ot_fail(OT_ENVIRONMENT, "%s; more than %lld lines are bad", w->bad.first,
+          (long long)o->bad_lines_max);
+  return ot_fail_hint(OT_ENVIRONMENT, "--skip-bad-lines N is the most lines to skip");
+}
+
 static ot_status commit(void *context, void *worker_of_block, const ot_corpus_block *block) {
   output *const o = context;
   worker *const w = worker_of_block;
-  o->text_bytes += w->text_bytes;
-  o->invalid_bytes += w->invalid_bytes;
+  ot_tokenize_result *const r = o->result;
+  OT_TRY(add_bad_lines(o, w));
+  r->text_bytes += w->text_bytes;
+  if (w->invalid_bytes > 0 && r->invalid_bytes == 0)
+    ot_text_format(r->invalid_path, sizeof r->invalid_path, "%s", w->invalid_path);
+  r->invalid_bytes += w->invalid_bytes;
   if (block->kind == OT_CORPUS_WINDOW) return commit_window(o, w, block);
   const int32_t *ids = w->ids.ids;
   for (int64_t i = 0; i < w->lengths.count; i++) {
@@ -164,6 +196,7 @@ static ot_status create_workers(session *s) {
     s->pointers[i] = &s->workers[i];
     s->workers[i].key = ot_corpus_key(s->corpus);
     s->workers[i].eod = s->output.eod;
+    s->workers[i].counts_bad = s->request->skip_bad_lines > 0;
     OT_TRY(ot_encoder_create(s->tokenizer, &s->workers[i].encoder));
   }
   return OT_OK;
@@ -189,16 +222,18 @@ static ot_status write_shard(session *s, ot_tokenize_result *result) {
                              .context = &s->output,
                              .workers = s->pointers,
                              .num_threads = s->num_threads};
+  *result = (ot_tokenize_result){.eod = s->output.eod};
+  s->output.result = result;
+  s->output.bad_lines_max = s->request->skip_bad_lines;
   OT_TRY(ot_corpus_run(s->corpus, &job));
-  *result = (ot_tokenize_result){
-      .documents = ot_shard_writer_documents(s->output.writer),
-      .tokens = ot_shard_writer_tokens(s->output.writer),
-      .text_bytes = s->output.text_bytes,
-      .invalid_bytes = s->output.invalid_bytes,
-      .files = ot_corpus_num_files(s->corpus),
-      .vocab_size = ot_tokenizer_vocab_size(s->tokenizer),
-      .eod = s->output.eod,
-  };
+  const ot_corpus_skipped skipped = ot_corpus_skipped_files(s->corpus);
+  result->documents = ot_shard_writer_documents(s->output.writer);
+  result->tokens = ot_shard_writer_tokens(s->output.writer);
+  result->files = ot_corpus_num_files(s->corpus) - skipped.count;
+  result->skipped_files = skipped.count;
+  if (skipped.first)
+    ot_text_format(result->skipped_path, sizeof result->skipped_path, "%s", skipped.first);
+  result->vocab_size = ot_tokenizer_vocab_size(s->tokenizer);
   ot_tokenizer_hash(s->tokenizer, result->tokenizer_hash);
   const bool is_file = strcmp(s->request->tokenizer, "bytes") != 0;
   char *const absolute = is_file ? realpath(s->request->tokenizer, NULL) : NULL;
@@ -225,6 +260,7 @@ static ot_status run(session *s, ot_tokenize_result *result) {
   const ot_corpus_request corpus = {.paths = request->paths,
                                     .num_paths = request->num_paths,
                                     .key = request->key,
+                                    .format = request->format,
                                     .splittable = ot_tokenizer_is_splittable(s->tokenizer),
                                     .window_bytes = request->window_bytes};
   OT_TRY(ot_corpus_create(&corpus, &s->corpus));
@@ -239,6 +275,8 @@ static ot_status train_first(const ot_tokenize_request *request) {
   const ot_bpe_train_request train = {.paths = request->paths,
                                       .num_paths = request->num_paths,
                                       .key = request->key,
+                                      .format = request->format,
+                                      .skips_bad_lines = request->skip_bad_lines > 0,
                                       .vocab_size = request->train_vocab,
                                       .num_threads = request->num_threads,
                                       .out = request->tokenizer};

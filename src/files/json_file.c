@@ -2,11 +2,46 @@
 // jansson with Orthant's error messages.
 #include "files/json_file.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "files/disk.h"
+
+// Undoes JSON_DECODE_INT_AS_REAL for numbers that it did not round. Returns the value to put in the
+// place of `value`; null: it stays.
+static json_t *narrow(json_t *value) {
+  static const double exact = 9007199254740992.0;  // 2^53
+  size_t index;
+  const char *key;
+  void *next;
+  json_t *item;
+  if (json_is_real(value)) {
+    const double real = json_real_value(value);
+    return floor(real) == real && fabs(real) <= exact ? json_integer((json_int_t)real) : NULL;
+  }
+  json_array_foreach(value, index, item) {
+    json_t *const narrowed = narrow(item);
+    if (narrowed) json_array_set_new(value, index, narrowed);
+  }
+  json_object_foreach_safe(value, next, key, item) {
+    json_t *const narrowed = narrow(item);
+    if (narrowed) json_object_set_new(value, key, narrowed);
+  }
+  return NULL;
+}
+
+// Integers beyond 63 bits are valid JSON, such as model_max_length in many tokenizer_config.json.
+// They are read as reals; where one is wanted as an integer, its type is an error.
+static json_t *parse(const char *text, size_t bytes, json_error_t *error) {
+  json_t *const root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, error);
+  if (root || json_error_code(error) != json_error_numeric_overflow) return root;
+  json_t *const reals =
+      json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, error);
+  if (reals) narrow(reals);
+  return reals;
+}
 
 ot_status ot_json_parse(const char *name, const char *text, int64_t bytes, json_t **root) {
   json_error_t error;
@@ -14,7 +49,7 @@ ot_status ot_json_parse(const char *name, const char *text, int64_t bytes, json_
   const char *const zero = bytes > 0 ? memchr(text, '\0', (size_t)bytes) : NULL;
   OT_CHECK(zero == NULL, OT_ENVIRONMENT, "%s: not valid JSON: a zero byte at %lld", name,
            (long long)(zero - text));
-  *root = json_loadb(bytes > 0 ? text : "", (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
+  *root = parse(bytes > 0 ? text : "", (size_t)bytes, &error);
   OT_CHECK(*root != NULL, OT_ENVIRONMENT, "%s:%d:%d: not valid JSON: %s", name, error.line,
            error.column, error.text);
   return OT_OK;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -322,7 +323,9 @@ static void eos_comes_from_the_configuration_beside_the_tokenizer(void **state) 
   char *const json = scratch_read(fixture_path("tokenizers/gpt2.json"), &bytes);
   scratch_write(scratch_path(directory, "tokenizer.json"), json, bytes);
   free(json);
-  put("tokenizer_config.json", "{\"eos_token\":{\"content\":\"?\"}}");
+  // An integer beyond 63 bits, as many such files have one.
+  put("tokenizer_config.json",
+      "{\"model_max_length\":1000000000000000019884624838656,\"eos_token\":{\"content\":\"?\"}}");
   const char *const names[] = {"good.txt"};
   ot_tokenize_result result;
   assert_int_equal(tokenize(names, 1, (ot_tokenize_request){.tokenizer = directory}, &result),
@@ -351,6 +354,145 @@ static void tokens_that_are_not_those_that_were_written_are_refused(void **state
   free(bin);
 }
 
+// ---- what a file is ----
+
+static ot_status tokenize_as(const char *name, ot_corpus_format format,
+                             ot_tokenize_result *result) {
+  return tokenize(&name, 1, (ot_tokenize_request){.format = format}, result);
+}
+
+static void assert_documents(const char *name, ot_corpus_format format, int64_t documents) {
+  ot_tokenize_result result;
+  if (tokenize_as(name, format, &result) != OT_OK) fail_msg("%s: %s", name, ot_fail_message());
+  if (result.documents != documents)
+    fail_msg("%s: %lld documents", name, (long long)result.documents);
+}
+
+static const char two_lines[] = "{\"text\":\"one\"}\n{\"text\":\"two\"}\n";
+
+static void lines_are_lines_whatever_the_name(void **state) {
+  (void)state;
+  static const char *const names[] = {"a.json",  "a.ndjson", "a.jl",
+                                      "A.JSONL", "a.jsonl",  "part-000"};
+  for (int i = 0; i < OT_COUNT(names); i++) {
+    put(names[i], two_lines);
+    assert_documents(names[i], OT_CORPUS_AUTO, 2);
+    assert_documents(names[i], OT_CORPUS_AS_TEXT, 1);
+  }
+  static const char *const packed[] = {"b.json.gz", "b.jsonl.GZ", "b.JSON.gz", "b.data"};
+  for (int i = 0; i < OT_COUNT(packed); i++) {
+    write_gzip(packed[i], two_lines);
+    assert_documents(packed[i], OT_CORPUS_AUTO, 2);
+  }
+  write_zstd("b.json.zst", two_lines);
+  assert_documents("b.json.zst", OT_CORPUS_AUTO, 2);
+  // A first line longer than what is read at first.
+  char *const long_line = calloc(1, 200000);
+  memset(long_line, 'x', 150000);
+  memcpy(long_line, "{\"text\":\"", 9);
+  memcpy(long_line + 150000, "\"}\n", 3);
+  put("long", long_line);
+  assert_documents("long", OT_CORPUS_AUTO, 1);
+  free(long_line);
+}
+
+static void other_files_are_text(void **state) {
+  (void)state;
+  put("code.json", "{\n  \"name\": \"a package\"\n}\n");
+  put("list.json", "[1, 2, {\"a\": 3}]\n");
+  put("braces", "{ this is no JSON }\n");
+  put("prose", "a text\nof two lines");
+  put("empty", "");
+  static const char *const names[] = {"code.json", "list.json", "braces", "prose", "empty"};
+  for (int i = 0; i < OT_COUNT(names); i++) assert_documents(names[i], OT_CORPUS_AUTO, 1);
+  put("empty.jsonl", "");
+  assert_documents("empty.jsonl", OT_CORPUS_AUTO, 0);
+}
+
+static void names_and_contents_that_disagree_are_refused(void **state) {
+  (void)state;
+  put("lines.txt", two_lines);
+  put("array.json", "[{\"text\": \"one\"},\n {\"text\": \"two\"}]\n");
+  put("array", "[\n{\"text\": \"one\"}]");
+  put("spread.json", "{\n \"text\": \"one\"\n}\n{\n \"text\": \"two\"\n}\n");
+  put("other.json", "{\"body\":\"one\"}\n{\"body\":\"two\"}\n");
+  put("prose.jsonl", "a text\nof two lines");
+  static const char *const cases[][3] = {
+      {"lines.txt", "lines.txt: its first line is a JSON object with a text", "--format lines"},
+      {"array.json", "array.json: one JSON array of objects", "--format text"},
+      {"array", "array: one JSON array of objects", "--format text"},
+      {"spread.json", "spread.json: a JSON object over several lines", "--format text"},
+      {"other.json", "other.json:1: no text under the key \"text\"", "--key"},
+      {"prose.jsonl", "prose.jsonl:1:1: not valid JSON", "--format text"},
+  };
+  ot_tokenize_result result;
+  for (int i = 0; i < OT_COUNT(cases); i++) {
+    assert_int_equal(tokenize_as(cases[i][0], OT_CORPUS_AUTO, &result), OT_ENVIRONMENT);
+    assert_message_has(cases[i][1]);
+    assert_non_null(strstr(ot_fail_hint_text(), cases[i][2]));
+    assert_documents(cases[i][0], OT_CORPUS_AS_TEXT, 1);
+  }
+  assert_documents("lines.txt", OT_CORPUS_AS_LINES, 2);
+}
+
+static void files_that_are_not_text_are_noticed(void **state) {
+  (void)state;
+  static const uint8_t png[] = {0x89, 'P', 'N', 'G', 13,  10, 26, 10,   0,    0,   0,
+                                13,   'I', 'H', 'D', 'R', 0,  0,  0,    16,   0,   0,
+                                0,    16,  8,   6,   0,   0,  0,  0x1f, 0xf3, 0xff};
+  char folder[SCRATCH_BYTES + 8];
+  ot_text_format(folder, sizeof folder, "%s/in", directory);
+  assert_int_equal(mkdir(folder, 0700), 0);
+  put("in/a.txt", "one");
+  put("in/z.txt", "caf\xe9 and na\xefve");
+  scratch_write(scratch_path(directory, "in/b.png"), png, sizeof png);
+  scratch_write(scratch_path(directory, "in/c.txt"), "h\0e\0l\0l\0o\0 \0t\0h\0e\0r\0e\0", 22);
+  put("in/d.txt", "a page\fand a bell\a");
+  ot_tokenize_result result;
+  const char *name = "in";
+  assert_int_equal(tokenize(&name, 1, (ot_tokenize_request){.num_threads = 2}, &result), OT_OK);
+  assert_int_equal(result.documents, 3);
+  assert_int_equal(result.files, 3);
+  assert_int_equal(result.skipped_files, 2);
+  assert_non_null(strstr(result.skipped_path, "in/b.png"));
+  assert_int_equal(result.invalid_bytes, 2);
+  assert_non_null(strstr(result.invalid_path, "in/z.txt"));
+  assert_int_equal(tokenize_as("in/b.png", OT_CORPUS_AUTO, &result), OT_ENVIRONMENT);
+  assert_message_has("in/b.png is not text");
+  assert_documents("in", OT_CORPUS_AS_TEXT, 5);
+}
+
+// ---- bad lines ----
+
+static void integers_of_any_size_are_no_fault(void **state) {
+  (void)state;
+  put("a.jsonl", "{\"text\":\"one\",\"hash\":18446744073709551615,\"id\":-99999999999999999999}\n");
+  assert_documents("a.jsonl", OT_CORPUS_AUTO, 1);
+}
+
+static void bad_lines_are_skipped_and_counted_up_to_a_limit(void **state) {
+  (void)state;
+  put("a.jsonl",
+      "{\"text\":\"one\"}\n{\"text\":\"tw\n{\"body\":\"three\"}\n{\"text\":4}\n"
+      "{\"text\":\"\xff\"}\n[5]\n{\"text\":\"six\"}\n");
+  const char *name = "a.jsonl";
+  ot_tokenize_result result;
+  assert_int_equal(tokenize_as(name, OT_CORPUS_AUTO, &result), OT_ENVIRONMENT);
+  assert_message_has("a.jsonl:2:");
+  assert_non_null(strstr(ot_fail_hint_text(), "--skip-bad-lines"));
+  for (int threads = 1; threads <= 3; threads++) {
+    ot_tokenize_request request = {.skip_bad_lines = 5, .num_threads = threads};
+    assert_int_equal(tokenize(&name, 1, request, &result), OT_OK);
+    assert_int_equal(result.documents, 2);
+    assert_int_equal(result.bad_lines, 5);
+    assert_non_null(strstr(result.bad_line, "a.jsonl:2:"));
+    request.skip_bad_lines = 4;
+    assert_int_equal(tokenize(&name, 1, request, &result), OT_ENVIRONMENT);
+    assert_message_has("a.jsonl:2:");
+    assert_message_has("; more than 4 lines are bad");
+  }
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
   const struct CMUnitTest tests[] = {
@@ -364,6 +506,12 @@ int main(void) {
       TEST(asks_for_an_end_of_document_that_the_tokenizer_lacks),
       TEST(eos_comes_from_the_configuration_beside_the_tokenizer),
       TEST(tokens_that_are_not_those_that_were_written_are_refused),
+      TEST(lines_are_lines_whatever_the_name),
+      TEST(other_files_are_text),
+      TEST(names_and_contents_that_disagree_are_refused),
+      TEST(files_that_are_not_text_are_noticed),
+      TEST(integers_of_any_size_are_no_fault),
+      TEST(bad_lines_are_skipped_and_counted_up_to_a_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to tokenize: byte 0 selects plain text, lines of JSON, or either compressed; byte 1 whether
-// large documents are split.
+// Text to tokenize: byte 0 selects the name: plain text, lines of JSON, either compressed, or none;
+// byte 1 whether large documents are split.
 #include "data/corpus.h"
 #include "fuzz/fuzz.h"
 
@@ -19,8 +19,8 @@ static ot_status read_all(ot_corpus *corpus, ot_corpus_block *block) {
   while (more) {
     OT_TRY(ot_corpus_next(corpus, block, &more));
     if (!more) break;
-    if (block->kind == OT_CORPUS_LINES)
-      OT_TRY(ot_corpus_read_lines(block, "text", count_text, &sum));
+    const ot_corpus_line_sink to = {.key = "text", .sink = count_text, .context = &sum};
+    if (block->kind == OT_CORPUS_LINES) OT_TRY(ot_corpus_read_lines(block, &to));
     if (block->kind == OT_CORPUS_WINDOW)
       fuzz_require(block->stop > 0 && block->stop <= block->text.length, "windows advance");
   }
@@ -28,8 +28,8 @@ static ot_status read_all(ot_corpus *corpus, ot_corpus_block *block) {
 }
 
 ot_status fuzz_one(const uint8_t *data, size_t size, ot_arena *arena) {
-  static const char *const names[] = {"t.txt",      "t.jsonl",   "t.txt.gz",
-                                      "t.jsonl.gz", "t.txt.zst", "t.jsonl.zst"};
+  static const char *const names[] = {"t.txt",     "t.jsonl",     "t.txt.gz", "t.jsonl.gz",
+                                      "t.txt.zst", "t.jsonl.zst", "t.json",   "t"};
   (void)arena;
   if (size < HEAD) return ot_fail(OT_USAGE, "nothing");
   const char *const path = fuzz_file(names[data[0] % OT_COUNT(names)], data + HEAD, size - HEAD);
