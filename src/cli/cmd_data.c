@@ -11,10 +11,8 @@
 #include "tokenizer/tokenizer.h"
 
 static const char *const format_names[] = {
-    [OT_DATA_AUTO] = "auto",
-    [OT_DATA_MEGATRON] = "megatron",
-    [OT_DATA_LLMC] = "llmc",
-    [OT_DATA_NANOGPT] = "nanogpt",
+    [OT_DATA_AUTO] = "auto",       [OT_DATA_MEGATRON] = "megatron",   [OT_DATA_LLMC] = "llmc",
+    [OT_DATA_NANOGPT] = "nanogpt", [OT_DATA_NANOGPT32] = "nanogpt32",
 };
 
 static const char *const boundary_names[] = {
@@ -208,8 +206,8 @@ static const ot_option rows[] = {
      .help = "decode only this document, counted from 0"},
     {"tokenizer", OT_OPTION_PATH, "FILE|bytes",
      .help = "the tokenizer; default: the one that PREFIX.meta.json names"},
-    {"format", OT_OPTION_CHOICE, "auto|megatron|llmc|nanogpt", "auto",
-     .help = "format of the shard; auto cannot detect headerless files (nanogpt)"},
+    {"format", OT_OPTION_CHOICE, "auto|megatron|llmc|nanogpt|nanogpt32", "auto",
+     .help = "format of the shard; auto cannot detect headerless files (nanogpt, 16 or 32 bits)"},
     {"eod-id", OT_OPTION_INTEGER, "ID", NULL, 0, INT32_MAX,
      .help = "end-of-document id in formats without an index"},
     {"document-boundary", OT_OPTION_CHOICE, "auto|end|start", "auto",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Token shards of several formats: Megatron's .bin with .idx, llm.c's .bin (GPT-2's u16 and
-// Llama-3's u32 kind), and headerless u16 (nanoGPT). A shard is one array of tokens divided into
-// documents: by the .idx, or by an end-of-document id that ends or begins each.
+// Llama-3's u32 kind), and headerless u16 or u32 (nanoGPT). A shard is one array of tokens divided
+// into documents: by the .idx, or by an end-of-document id that ends or begins each.
 //
 // Files are read by pread: memory use does not depend on their size, and a file that fails,
 // shrinks, is written to, removed or replaced gives an error with its position, not a signal or

@@ -16,10 +16,11 @@
 #include "describe/rl.h"
 
 typedef enum ot_data_format {
-  OT_DATA_AUTO,      // an .idx file next to it, or a magic number
-  OT_DATA_MEGATRON,  // PREFIX.bin + PREFIX.idx
-  OT_DATA_LLMC,      // llm.c: header of 256 int32
-  OT_DATA_NANOGPT,   // headerless uint16
+  OT_DATA_AUTO,       // an .idx file next to it, or a magic number
+  OT_DATA_MEGATRON,   // PREFIX.bin + PREFIX.idx
+  OT_DATA_LLMC,       // llm.c: header of 256 int32
+  OT_DATA_NANOGPT,    // headerless uint16
+  OT_DATA_NANOGPT32,  // headerless uint32
 } ot_data_format;
 
 // Position of the end-of-text id in documents of shards without an index.

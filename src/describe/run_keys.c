@@ -10,7 +10,7 @@
 #define TEXT_OF(x) TEXT(x)
 
 static const char *const automatic[] = {"auto", NULL};
-static const char *const formats[] = {"auto", "megatron", "llmc", "nanogpt", NULL};
+static const char *const formats[] = {"auto", "megatron", "llmc", "nanogpt", "nanogpt32", NULL};
 static const char *const boundaries[] = {"auto", "end", "start", NULL};
 static const char *const no_tokenizer[] = {"bytes", NULL};
 static const char *const contexts[] = {"ring", "ulysses", NULL};
@@ -92,7 +92,8 @@ static const ot_key data_keys[] = {
      .null_text = "0", .unit = "tokens",
      .help = "tokens per sample; null: 4096 or the model's maximum"},
     {"format", OT_KEY_CHOICE, offsetof(ot_run_data, format), "auto", .choices = formats,
-     .help = "layout of the token files; nanogpt is not detected"},
+     .help = "layout of the token files; headerless ones, nanogpt (16 bits) and nanogpt32, are not "
+             "detected"},
     {"document_boundary", OT_KEY_CHOICE, offsetof(ot_run_data, document_boundary), "auto",
      .choices = boundaries,
      .help = "position of the end-of-text id in documents of shards without .idx; auto: llmc "

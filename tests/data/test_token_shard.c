@@ -143,6 +143,46 @@ static void reads_headerless_files_only_when_told(void **state) {
   ot_token_shard_destroy(&tokens);
 }
 
+static void headerless_files_that_contradict_their_format_are_refused(void **state) {
+  (void)state;
+  uint32_t wide[100];
+  uint16_t narrow[200];
+  for (int i = 0; i < 100; i++) wide[i] = (uint32_t)(100000 + i);
+  for (int i = 0; i < 200; i++) narrow[i] = (uint16_t)(i % 7);
+  scratch_write(scratch_path(directory, "w.bin"), wide, sizeof wide);
+  scratch_write(scratch_path(directory, "n.bin"), narrow, sizeof narrow);
+  ot_token_shard *tokens;
+  assert_int_equal(open_as("w", OT_DATA_NANOGPT, 128256, &tokens), OT_ENVIRONMENT);
+  assert_message_has("w.bin: 16-bit tokens cannot hold a vocabulary of 128256");
+  assert_non_null(strstr(ot_fail_hint_text(), "nanogpt32"));
+  assert_int_equal(open_as("w", OT_DATA_NANOGPT32, 128256, &tokens), OT_OK);
+  int32_t ids[100];
+  assert_int_equal(ot_token_shard_read(tokens, 0, 100, ids), OT_OK);
+  for (int i = 0; i < 100; i++) assert_int_equal(ids[i], 100000 + i);
+  assert_string_equal(ot_token_shard_describe(tokens)->dtype, "uint32");
+  ot_token_shard_destroy(&tokens);
+  // The upper halves are 0 where all ids are below 65,536.
+  for (int i = 0; i < 100; i++) wide[i] = (uint32_t)(1 + i);
+  scratch_write(scratch_path(directory, "w.bin"), wide, sizeof wide);
+  assert_int_equal(open_as("w", OT_DATA_NANOGPT, 50257, &tokens), OT_ENVIRONMENT);
+  assert_message_has("every second 16-bit value is 0");
+  assert_int_equal(open_as("n", OT_DATA_NANOGPT32, 50257, &tokens), OT_ENVIRONMENT);
+  assert_message_has("n.bin: token 0 (byte 0) has id 65536; allowed: 0 to 50256");
+  assert_int_equal(open_as("n", OT_DATA_NANOGPT, 6, &tokens), OT_ENVIRONMENT);
+  assert_message_has("has id 6; allowed: 0 to 5");
+  ot_token_shard_destroy(&tokens);
+  // Headers of other formats.
+  shard_write_llmc(directory, "c.bin", ids, 6, 1);
+  scratch_write(scratch_path(directory, "p.bin"), "\x93NUMPY\1\0", 8);
+  for (int i = 0; i < 2; i++) {
+    const ot_data_format format = i == 0 ? OT_DATA_NANOGPT : OT_DATA_NANOGPT32;
+    assert_int_equal(open_as("c", format, 0, &tokens), OT_ENVIRONMENT);
+    assert_message_has("the header of llm.c");
+    assert_int_equal(open_as("p", format, 0, &tokens), OT_ENVIRONMENT);
+    assert_message_has("the header of a NumPy file");
+  }
+}
+
 static void reads_documents_of_several_sequences(void **state) {
   (void)state;
   const int32_t lengths[] = {2, 3, 4};
@@ -377,6 +417,7 @@ int main(void) {
       TEST(reads_llmc_files_of_both_kinds),
       TEST(documents_of_llmc_files_end_with_the_id_when_told),
       TEST(reads_headerless_files_only_when_told),
+      TEST(headerless_files_that_contradict_their_format_are_refused),
       TEST(reads_documents_of_several_sequences),
       TEST(names_what_is_wrong_with_a_shard_and_where),
       TEST(names_the_file_that_is_missing),
