@@ -67,6 +67,7 @@ static void inspect_as_json(session *s, const ot_token_shard_scan_result *scan) 
 
 static ot_status inspect(session *s) {
   ot_token_shard_scan_result scan;
+  OT_TRY(ot_token_shard_verify(s->tokens));
   OT_TRY(ot_token_shard_scan(s->tokens, &scan));
   if (s->as_json) {
     inspect_as_json(s, &scan);

@@ -33,6 +33,10 @@ const char *ot_data_record_print(const ot_data_loader *loader, int64_t samples, 
   ot_json_integer(&json, "order", OT_DATA_ORDER);
   ot_json_integer(&json, "seed", run->seed);
   ot_json_integer(&json, "sequence_length", run->data.sequence_length);
+  char hash[OT_CONTENT_HASH_BYTES];
+  const ot_tokenizer *const tokenizer = ot_data_loader_tokenizer(loader);
+  if (tokenizer) ot_tokenizer_hash(tokenizer, hash);
+  ot_json_text(&json, "tokenizer_xxh3_128", tokenizer ? hash : NULL);
   ot_json_array(&json, "train");
   for (int64_t i = 0; i < count; i++) {
     const ot_sampler_source source = ot_data_loader_source(loader, i);
@@ -173,6 +177,25 @@ static ot_status compare_source(comparison *c, bool train, int64_t i) {
   return OT_OK;
 }
 
+static ot_status compare_tokenizer(comparison *c) {
+  const ot_tokenizer *const tokenizer = ot_data_loader_tokenizer(c->loader);
+  const char *const path = ot_data_loader_run(c->loader)->data.tokenizer;
+  const char *const recorded = json_string_value(json_object_get(c->root, "tokenizer_xxh3_128"));
+  char hash[OT_CONTENT_HASH_BYTES];
+  if (!tokenizer || !recorded) return OT_OK;
+  ot_tokenizer_hash(tokenizer, hash);
+  if (ot_text_equal(hash, recorded)) return OT_OK;
+  if (c->state->tokenizer_given) {
+    add_change(c, ot_arena_format(c->changes.arena, "%s is another tokenizer", path));
+    return OT_OK;
+  }
+  ot_fail(OT_ENVIRONMENT, "%s changed since %s: it has hash %s, then %s (data.tokenizer)", path,
+          c->state->path, hash, recorded);
+  return ot_fail_hint(OT_ENVIRONMENT,
+                      "restore it (the checkpoint has a copy), or give --set data.tokenizer=... to "
+                      "go on with another one on purpose");
+}
+
 static ot_status compare(comparison *c, const char **note) {
   const ot_run *const run = ot_data_loader_run(c->loader);
   int64_t order = 0, seed = 0, length = 0;
@@ -183,6 +206,7 @@ static ot_status compare(comparison *c, const char **note) {
       order != OT_DATA_ORDER || seed != run->seed || length != run->data.sequence_length;
   c->drawn = ot_arena_array(c->changes.arena, count_sources(c, true), sizeof *c->drawn);
   ot_data_loader_count_drawn(c->loader, c->state->next_sample, c->drawn);
+  OT_TRY(compare_tokenizer(c));
   for (int train = 1; train >= 0; train--) {
     for (int64_t i = 0; i < count_sources(c, train); i++) OT_TRY(compare_source(c, train, i));
   }

@@ -311,6 +311,20 @@ ot_status ot_token_shard_document(const ot_token_shard *tokens, int64_t document
   return OT_OK;
 }
 
+ot_status ot_token_shard_verify(const ot_token_shard *tokens) {
+  const ot_steady_file *const file = &tokens->bin;
+  ot_content_hash *hash = NULL;
+  char hex[OT_CONTENT_HASH_BYTES];
+  if (file->bytes <= OT_CONTENT_WHOLE_BYTES) return OT_OK;  // compared when it was opened
+  OT_TRY(ot_content_hash_create(&hash));
+  const ot_status status =
+      ot_content_hash_range(hash, file->descriptor, file->path, 0, file->bytes);
+  ot_content_hash_print(hash, hex);
+  ot_content_hash_destroy(&hash);
+  OT_TRY(status);
+  return ot_shard_check_hash(tokens->bin_path, hex);
+}
+
 ot_status ot_token_shard_scan(const ot_token_shard *tokens, ot_token_shard_scan_result *result) {
   walk w = {.tokens = tokens, .max_id = -1};
   OT_TRY(walk_tokens(&w));

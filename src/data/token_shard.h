@@ -80,6 +80,10 @@ typedef ot_status (*ot_token_shard_document_sink)(void *context, int64_t documen
 ot_status ot_token_shard_each_document(const ot_token_shard *tokens,
                                        ot_token_shard_document_sink sink, void *context);
 
+// Compares all bytes of the token file with the hash in its meta.json, if there is one.
+// OT_ENVIRONMENT if they differ. Reads the whole file.
+ot_status ot_token_shard_verify(const ot_token_shard *tokens);
+
 typedef struct ot_token_shard_scan_result {
   int32_t max_id;     // -1 without tokens
   int64_t documents;  // by .idx or by end-of-document ids

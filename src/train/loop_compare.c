@@ -40,6 +40,7 @@ ot_status ot_loop_compare_data(const ot_loop_request *request, const ot_loop_sta
   const char *note = NULL;
   wanted.train_given = is_given(request->settings, "data.train");
   wanted.validation_given = is_given(request->settings, "data.validation");
+  wanted.tokenizer_given = is_given(request->settings, "data.tokenizer");
   OT_TRY(ot_data_record_check(ot_trainer_data_loader(start->trainer), &wanted, arena, &note));
   if (note) ot_loop_note(request, "%s", note);
   return OT_OK;

@@ -313,6 +313,27 @@ static void shards_that_changed_since_the_checkpoint_are_refused(void **state) {
   assert_null(strstr(f->said, "note: the data"));
 }
 
+static void a_tokenizer_that_changed_since_the_checkpoint_is_refused(void **state) {
+  // Two orders of the same vocabulary.
+  const char *const form =
+      "{\"decoder\":{\"type\":\"Fuse\"},\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"vocab\":{"
+      "\"u\":%d,"
+      "\"a\":%d},\"merges\":[]}}";
+  char text[256];
+  fixture *const f = *state;
+  char given[OT_PATH_BYTES];
+  const char *const path = scratch_path(f->directory, "tokenizer.json");
+  snprintf(given, sizeof given, "data.tokenizer=%s", path);
+  f->file = "data: {train: train, tokenizer: tokenizer.json}\n";
+  scratch_write(path, text, snprintf(text, sizeof text, form, 0, 1));
+  must(TRAIN(f, "run", "steps=2"));
+  scratch_write(path, text, snprintf(text, sizeof text, form, 1, 0));
+  assert_int_equal(TRAIN(f, "run", "steps=3"), OT_ENVIRONMENT);
+  assert_message_has("tokenizer.json changed since ");
+  must(TRAIN(f, "run", "steps=3", given));
+  assert_said(f, "is another tokenizer");
+}
+
 static void windows_that_new_weights_leave_out_or_repeat_are_counted(void **state) {
   static const int32_t lengths[] = {1000};
   fixture *const f = *state;
@@ -433,6 +454,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(moments_of_another_type_are_converted, set_up, tear_down),
       cmocka_unit_test_setup_teardown(shards_that_changed_since_the_checkpoint_are_refused, set_up,
                                       tear_down),
+      cmocka_unit_test_setup_teardown(a_tokenizer_that_changed_since_the_checkpoint_is_refused,
+                                      set_up, tear_down),
       cmocka_unit_test_setup_teardown(windows_that_new_weights_leave_out_or_repeat_are_counted,
                                       set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_learning_rate_that_jumps_is_noted, set_up, tear_down),
