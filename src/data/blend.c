@@ -51,9 +51,18 @@ static bool fits(const double *weights, int64_t count, double sum, int64_t perio
   return true;
 }
 
+// The table of a period takes a step for each draw and source.
+static int64_t longest_period(int64_t num_sources) {
+  enum { TABLE_STEPS = 1 << 24, LONGEST = 1 << 20 };
+  const int64_t fitting = TABLE_STEPS / num_sources;
+  const int64_t longest = fitting < LONGEST ? fitting : LONGEST;
+  return longest > OT_BLEND_PERIOD_MAX ? longest : OT_BLEND_PERIOD_MAX;
+}
+
 // Finds the shortest period in which all shares are whole; false if there is none.
 static bool choose_shares(const double *weights, double sum, ot_blend *b) {
-  for (b->period = b->num_sources; b->period <= OT_BLEND_PERIOD_MAX; b->period++) {
+  const int64_t longest = longest_period(b->num_sources);
+  for (b->period = b->num_sources; b->period <= longest; b->period++) {
     if (!fits(weights, b->num_sources, sum, b->period)) continue;
     for (int64_t i = 0; i < b->num_sources; i++) {
       b->shares[i] = (int64_t)floor(weights[i] / sum * (double)b->period + 0.5);

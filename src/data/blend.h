@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Interleaves sources by weight as a pure function of the draw index. If a period of at most 65,536
-// draws makes all weights whole, sources that are due are ordered by earliest deadline in it
-// (Steiner and Yeomans 1993), which keeps every source within one draw of its share at all times.
-// Other weights, such as those of a thousand small sources, are shared out along a tree of pairs,
-// each by rounding: every source stays within 1.7 draws of its share at all times (at each node the
-// count is off by half a draw at most, plus the node's part of what its parent is off by).
+// draws, or of 2^20 for up to 16 sources, makes all weights whole, sources that are due are ordered
+// by earliest deadline in it (Steiner and Yeomans 1993), which keeps every source within one draw
+// of its share at all times. Other weights, such as those of a thousand small sources, are shared
+// out along a tree of pairs, each by rounding: every source stays within 1.7 draws of its share at
+// all times (at each node the count is off by half a draw at most, plus the node's part of what its
+// parent is off by).
 #pragma once
 
 #include <stdint.h>
