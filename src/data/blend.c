@@ -15,7 +15,6 @@ static const int64_t PART = INT64_C(1) << 62;
 // Leaves [0, num_sources) are the sources, in order; inner nodes follow, the root is the last.
 typedef struct node {
   int32_t child[2];  // of an inner node: the lighter, the heavier
-  int32_t parent;    // -1: the root
   int64_t part;      // of the lighter child in the node's draws, in units of 1 / PART
 } node;
 
@@ -128,9 +127,8 @@ static void join_nodes(ot_blend *b, double *weight, int32_t *roots) {
     const int32_t heavy = remove_lightest(weight, roots, &count);
     weight[next] = weight[light] + weight[heavy];
     const double part = weight[light] / weight[next];
-    b->nodes[next] = (node){
-        .child = {light, heavy}, .parent = -1, .part = (int64_t)floor(part * (double)PART + 0.5)};
-    b->nodes[light].parent = b->nodes[heavy].parent = (int32_t)next;
+    b->nodes[next] =
+        (node){.child = {light, heavy}, .part = (int64_t)floor(part * (double)PART + 0.5)};
     roots[count++] = (int32_t)next;
   }
 }
@@ -144,7 +142,6 @@ static ot_status fill_tree(const double *weights, ot_blend *b) {
   for (int64_t i = 0; room && i < b->num_sources; i++) {
     weight[i] = weights[i];
     roots[i] = (int32_t)i;
-    b->nodes[i].parent = -1;
   }
   if (room) join_nodes(b, weight, roots);
   free(weight);
@@ -170,13 +167,15 @@ static ot_blend_draw descend(const ot_blend *b, int64_t draw) {
   return (ot_blend_draw){.source = at, .before = draw};
 }
 
-// Draws of node `at` among the first `n`.
-static int64_t count_node(const ot_blend *b, int64_t at, int64_t n) {
-  const int32_t parent = b->nodes[at].parent;
-  if (parent < 0) return n;
-  const int64_t all = count_node(b, parent, n);
-  const int64_t first = first_part(&b->nodes[parent], all);
-  return b->nodes[parent].child[0] == at ? first : all - first;
+// Adds `n` draws of node `at` to the sums of the sources below it.
+static void count_below(const ot_blend *b, int64_t at, int64_t n, const ot_blend_sums *sums) {
+  if (at < b->num_sources) {
+    sums->sum[sums->place[at]] += n;
+    return;
+  }
+  const int64_t first = first_part(&b->nodes[at], n);
+  count_below(b, b->nodes[at].child[0], first, sums);
+  count_below(b, b->nodes[at].child[1], n - first, sums);
 }
 
 // ---- public ----
@@ -219,11 +218,15 @@ ot_blend_draw ot_blend_at(const ot_blend *blend, int64_t i) {
                          .before = i / blend->period * blend->shares[source] + blend->rank[slot]};
 }
 
-int64_t ot_blend_count(const ot_blend *blend, int64_t n, int64_t source) {
-  if (blend->period == 0) return count_node(blend, source, n);
-  int64_t count = n / blend->period * blend->shares[source];
-  for (int64_t t = 0; t < n % blend->period; t++) count += blend->source[t] == source;
-  return count;
+void ot_blend_count(const ot_blend *blend, int64_t n, const ot_blend_sums *sums) {
+  if (blend->period == 0) {
+    count_below(blend, 2 * blend->num_sources - 2, n, sums);
+    return;
+  }
+  for (int64_t k = 0; k < blend->num_sources; k++) {
+    sums->sum[sums->place[k]] += n / blend->period * blend->shares[k];
+  }
+  for (int64_t t = 0; t < n % blend->period; t++) sums->sum[sums->place[blend->source[t]]]++;
 }
 
 int64_t ot_blend_period(const ot_blend *blend) { return blend->period; }

@@ -28,8 +28,13 @@ typedef struct ot_blend_draw {
 // Draw `i` >= 0. O(1); without a period O(log(1 / weight)).
 ot_blend_draw ot_blend_at(const ot_blend *blend, int64_t i);
 
-// Draws among the first `n` from `source`. O(period), or as ot_blend_at.
-int64_t ot_blend_count(const ot_blend *blend, int64_t n, int64_t source);
+// Adds to sum[place[k]] the draws from source k among the first `n`, for every source. O(period +
+// sources).
+typedef struct ot_blend_sums {
+  const int64_t *place;  // [sources]
+  int64_t *sum;
+} ot_blend_sums;
+void ot_blend_count(const ot_blend *blend, int64_t n, const ot_blend_sums *sums);
 
 // Draws after which the order repeats; 0: it does not.
 int64_t ot_blend_period(const ot_blend *blend);

@@ -44,7 +44,7 @@ static claim claim_of(const char *path) {
 typedef enum shape {
   SHAPE_OTHER,
   SHAPE_RECORD,   // the first line is an object with a text under the key
-  SHAPE_OBJECTS,  // the first two lines are objects, without
+  SHAPE_OBJECTS,  // the first line begins as an object, the second is one
   SHAPE_SPREAD,   // an object with a text under the key, over several lines
   SHAPE_ARRAY,    // an array of such objects
 } shape;
@@ -82,27 +82,31 @@ static bool begins_with_record(const ot_file_head *head, int64_t at) {
   return found;
 }
 
+// A byte order mark does not make JSON text.
+static int64_t begin_of(const ot_file_head *head) {
+  const bool marked = head->length >= 3 && memcmp(head->text, "\xef\xbb\xbf", 3) == 0;
+  return skip_blanks(head, marked ? 3 : 0);
+}
+
 static shape shape_of(const ot_file_head *head) {
   bool has_text = false, ignored;
-  const int64_t at = skip_blanks(head, 0);
+  const int64_t at = begin_of(head);
   if (at == head->length) return SHAPE_OTHER;
   if (head->text[at] == '[') {
     const int64_t inner = skip_blanks(head, at + 1);
     return begins_with_record(head, inner) ? SHAPE_ARRAY : SHAPE_OTHER;
   }
   if (head->text[at] != '{') return SHAPE_OTHER;
-  const int64_t end = end_of_line(head, at);
-  if (is_object(head, at, end, &has_text)) {
-    const int64_t second = skip_blanks(head, end);
-    if (has_text) return SHAPE_RECORD;
-    return is_object(head, second, end_of_line(head, second), &ignored) ? SHAPE_OBJECTS
-                                                                        : SHAPE_OTHER;
-  }
-  return begins_with_record(head, at) ? SHAPE_SPREAD : SHAPE_OTHER;
+  const int64_t end = end_of_line(head, at), second = skip_blanks(head, end);
+  const bool object = is_object(head, at, end, &has_text);
+  if (object && has_text) return SHAPE_RECORD;
+  if (!object && begins_with_record(head, at)) return SHAPE_SPREAD;
+  // The first line may be a bad one.
+  return is_object(head, second, end_of_line(head, second), &ignored) ? SHAPE_OBJECTS : SHAPE_OTHER;
 }
 
 bool ot_file_head_is_short(const ot_file_head *head) {
-  const int64_t at = skip_blanks(head, 0);
+  const int64_t at = begin_of(head);
   if (at == head->length) return true;
   return head->text[at] == '{' && end_of_line(head, at) == head->length;
 }

@@ -103,8 +103,9 @@ static ot_status find_entry(const comparison *c, bool train, int64_t i, entry *e
   const json_t *const list = json_object_get(c->root, train ? "train" : "validation");
   const char *const path = source_at(c, train, i).path;
   const int64_t count = (int64_t)json_array_size(list);
+  // Most sets are where they were.
   for (int64_t k = 0; k < count; k++) {
-    OT_TRY(read_entry(c, list, k, e));
+    OT_TRY(read_entry(c, list, (i + k) % count, e));
     if (ot_text_equal(e->path, path)) return OT_OK;
   }
   if (i < count) {

@@ -119,9 +119,7 @@ static ot_status fill_mixture(ot_sampler *s, const ot_sampler_request *request, 
 }
 
 static void add_draws(const mixture *m, int64_t samples, int64_t *drawn) {
-  for (int64_t k = 0; k < m->num_sources; k++) {
-    drawn[m->source[k]] += ot_blend_count(m->blend, samples, k);
-  }
+  ot_blend_count(m->blend, samples, &(ot_blend_sums){m->source, drawn});
 }
 
 // Samples of each source drawn before mixture `i` starts.

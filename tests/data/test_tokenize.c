@@ -417,7 +417,11 @@ static void names_and_contents_that_disagree_are_refused(void **state) {
   put("spread.json", "{\n \"text\": \"one\"\n}\n{\n \"text\": \"two\"\n}\n");
   put("other.json", "{\"body\":\"one\"}\n{\"body\":\"two\"}\n");
   put("prose.jsonl", "a text\nof two lines");
+  put("broken", "{\"text\":\"one\n{\"text\":\"two\"}\n");
+  put("marked.json", "\xef\xbb\xbf{\"text\":\"one\"}\n{\"text\":\"two\"}\n");
   static const char *const cases[][3] = {
+      {"broken", "broken:1:", "--skip-bad-lines"},
+      {"marked.json", "marked.json:1:1: not valid JSON", "--format text"},
       {"lines.txt", "lines.txt: its first line is a JSON object with a text", "--format lines"},
       {"array.json", "array.json: one JSON array of objects", "--format text"},
       {"array", "array: one JSON array of objects", "--format text"},
