@@ -60,6 +60,7 @@ double ot_learning_rate_at(const ot_run *run, int64_t step) {
   const progress p = progress_at(run, step);
   if (p.done < p.warmup) return peak * (p.end / p.warmup);
   const double x = descent(rate->decay, &p);
+  if (x <= 0) return peak;  // the cosine below would round
   switch (rate->decay) {
     case OT_DECAY_CONSTANT:
       return peak;

@@ -59,11 +59,10 @@ static void tokens_give_the_rates_of_steps(void **state) {
 
 static void a_warm_up_reaches_the_peak_in_its_last_step(void **state) {
   (void)state;
-  const double expected[] = {0.0025, 0.005, 0.0075, 0.01};
+  const double expected[] = {0.0025, 0.005, 0.0075, 0.01, 0.01};
   ot_run run = run_of(OT_DECAY_COSINE, 4, 0);
   for (int i = 0; i < OT_COUNT(expected); i++)
     assert_true(ot_learning_rate_at(&run, i) == expected[i]);
-  assert_true(fabs(ot_learning_rate_at(&run, 4) - 0.01) < 1e-15);
   // Batches that double: steps 0 to 3 are 1, 1, 2 and 2 parts of 6.
   ot_batch_ramp ramp[] = {{.from_step = 2, .from_tokens = -1, .global_batch_size = 8}};
   run.tokens = 8000;
