@@ -149,14 +149,17 @@ ot_status ot_world_check_equal(ot_world *world, uint64_t value, const char *what
 }
 
 ot_status ot_world_check_file(ot_world *world, const char *path, uint64_t hash) {
-  bool same = true;
   if (!world || world->size == 1) return OT_OK;
   OT_TRY(ot_world_allgather(world, (int64_t)hash, world->collected));
-  for (int i = 1; i < world->size; i++) same &= world->collected[i] == world->collected[0];
+  const int64_t *const found = world->collected;
+  int first = 0;
+  while (first + 1 < world->size && found[first] == 0) first++;
+  bool same = true;
+  for (int i = first; i < world->size; i++) same &= found[i] == 0 || found[i] == found[first];
   if (same) return OT_OK;
   ot_status status = OT_OK;
-  if ((int64_t)hash != world->collected[0]) {
-    ot_fail(OT_RANKS, "%s has another content here than on rank 0", path);
+  if (hash != 0 && (int64_t)hash != found[first]) {
+    ot_fail(OT_RANKS, "%s has another content here than on rank %d", path, first);
     status = ot_fail_hint(OT_RANKS, "copy the file from one host to all others");
   }
   return ot_world_agree(world, status);

@@ -56,7 +56,8 @@ void ot_world_set_timeout(ot_world *world, double seconds);
 ot_status ot_world_check_equal(ot_world *world, uint64_t value, const char *what);
 
 // OT_RANKS, naming a rank, its host and the file, unless the file at `path`, whose content has
-// `hash` on this rank, has the same content on all. Collective over the world.
+// `hash` on this rank (0: it does not read the file), has the same content on all that read it.
+// Collective over the world.
 ot_status ot_world_check_file(ot_world *world, const char *path, uint64_t hash);
 
 // Broadcasts the text of the leader, or of `rank`, at most OT_WORLD_TEXT - 1 bytes. Collective over

@@ -80,6 +80,14 @@ static ot_status open_teacher(ot_trainer *trainer) {
   return ot_distiller_create(&request, &trainer->distiller);
 }
 
+static ot_status check_stores(ot_trainer *trainer) {
+  const ot_run *const run = trainer->run;
+  const bool stored = run->distill.from == OT_DISTILL_STORE;
+  if (ot_run_weighted_targets(run) == 0 || !stored) return OT_OK;
+  const bool reads = ot_trainer_runs_head(ot_runtime_schedule(trainer->runtime));
+  return ot_same_stores_check(trainer->world, trainer->loader, reads);
+}
+
 static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
   ot_world *const world = trainer->world;
   ot_runtime_request request = {
@@ -172,6 +180,7 @@ static ot_status create(ot_trainer *trainer) {
   ot_status status = take_memory(trainer, &arena);
   if (status == OT_OK) status = ot_world_agree(trainer->world, create_transfer(trainer));
   if (status == OT_OK) status = ot_world_agree(trainer->world, open_teacher(trainer));
+  if (status == OT_OK) status = check_stores(trainer);
   trainer->total_steps = ot_run_total_steps(trainer->run);
   if (status == OT_OK) status = find_weights(trainer, &arena);
   ot_heap_release(&heap);

@@ -104,6 +104,7 @@ static void ranks_that_differ_are_named(void **state) {
 static ot_status read_another_file(ot_world *world) {
   const int rank = ot_world_rank(world);
   OT_TRY(ot_world_check_file(world, "data/same.bin", 7));
+  OT_TRY(ot_world_check_file(world, "data/on_few.bin", rank % 3 == 1 ? 7 : 0));
   return ot_world_check_file(world, "data/train.bin", rank == 4 || rank == 6 ? 1 : 2);
 }
 
