@@ -162,7 +162,10 @@ static ot_status compare_source(comparison *c, bool train, int64_t i) {
   if (!ot_text_equal(e.hash, source.hash)) {
     const bool given = train ? c->state->train_given : c->state->validation_given;
     if (!given) return refuse(c, &source, &e, train ? "data.train" : "data.validation");
-    add_change(c, ot_arena_format(arena, "%s has another content", path));
+    add_change(
+        c, train ? ot_arena_format(arena, "%s has another content, of which window %lld is next",
+                                   path, (long long)c->drawn[i])
+                 : ot_arena_format(arena, "%s has another content", path));
     return OT_OK;
   }
   if (!train) return OT_OK;
