@@ -103,6 +103,8 @@ static ot_status take_scalar(builder *b, struct fy_event *event) {
   ot_node *const node = create(b, event, is_null ? OT_NODE_NULL : OT_NODE_SCALAR);
   node->text = is_null ? NULL : copy;
   node->quoted = !plain;
+  // Versions of libfyaml differ in whether a value without text has a place.
+  if (plain && length == 0) node->column = 0;
   return place(b, event, node);
 }
 

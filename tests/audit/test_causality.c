@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "audit/swap.h"
+#include "ops/attention.h"
 #include "support/audit_case.h"
 
 enum { TRIALS = 8 };
@@ -173,14 +174,25 @@ static void ring_mask(ot_schedule *schedule, ot_arena *arena, void *context) {
   edit_forward(schedule, OT_OP_ATTENTION_BLOCK, take_keys_for_the_first);
 }
 
-static void take_pairs(ot_task *task) { task->attributes.sequence_length *= 2; }
+// The workspace of two threads holds pairs of sequences for one. Where there is one sequence, the
+// task stays.
+static void join_sequences(ot_task *task) {
+  ot_op_attributes *const a = &task->attributes;
+  if (task->in[0].type.dim[0] < 2 * a->sequence_length) return;
+  a->sequence_length *= 2;
+  a->threads = 1;
+  const ot_attention_layout layout = ot_attention_layout_of(OT_OP_ATTENTION, a, &task->in[0].type);
+  if (layout.elements * ot_dtype_bytes(a->compute) > task->workspace_bytes) abort();
+}
 
 // Attention treats two sequences as one.
 static void joined_sequences(ot_schedule *schedule, ot_arena *arena, void *context) {
   (void)arena;
   (void)context;
-  edit_forward(schedule, OT_OP_ATTENTION, take_pairs);
+  edit_forward(schedule, OT_OP_ATTENTION, join_sequences);
 }
+
+static void take_pairs(ot_task *task) { task->attributes.sequence_length *= 2; }
 
 static void edit_backward(ot_schedule *schedule, ot_op_kind op, void (*edit)(ot_task *task)) {
   for (int i = 0; i < schedule->num_segments; i++) {
@@ -238,6 +250,8 @@ static void leaks_of_a_layout_are_found_with_their_layer(void **state) {
   assert_string_equal(s.where, "layer 0, attention");
   request = audit_dense_request(3);
   request.tp = 2;
+  request.threads = 2;
+  request.micro_batch = 2;
   s = run_faulty(request, joined_sequences);
   assert_string_equal(s.where, "layer 0, attention");
   assert_true(reached_others(&s) > 0);

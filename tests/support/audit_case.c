@@ -85,7 +85,7 @@ static ot_run settings_of(const audit_request *r, ot_data_source *source) {
   run.init = "random";
   run.steps = 1000;
   run.seed = 5;
-  run.threads = 1;
+  run.threads = r->threads > 0 ? r->threads : 1;
   if (r->settings) r->settings(&run, r->settings_context);
   return run;
 }

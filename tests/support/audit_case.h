@@ -24,6 +24,7 @@ typedef struct audit_request {
   // Changes the settings that follow from the fields above, or null.
   void (*settings)(ot_run *run, void *context);
   void *settings_context;
+  int threads;                    // of each rank; 0: 1
   const ot_trainer_hooks *hooks;  // for the trainer of every rank, or null
 } audit_request;
 
