@@ -57,8 +57,9 @@ ot_status ot_child_start(char *const *words, int last_signal, ot_child *child) {
 // ---- stderr ----
 
 static bool tells_an_end(const char *line) {
-  return strstr(line, "exited on signal") || strstr(line, "srun: error:") ||
-         strstr(line, "RUNNING AT");
+  // Open MPI 5 wraps its line before the signal.
+  return strstr(line, "exited on signal") || strstr(line, "noticed that process rank ") ||
+         strstr(line, "srun: error:") || strstr(line, "RUNNING AT");
 }
 
 static void take_line(ot_child *child) {

@@ -115,6 +115,13 @@ paste <(losses whole/metrics.jsonl) <(losses elastic/metrics.jsonl) |
 expect 4 "the supervisor gives up: the job ended with exit code 4 after step 0 (no rank at all)" \
   "$orthant" train run.yaml --set output=none --supervise --restarts 1 -- sh -c 'echo "error: no rank at all" >&2; exit 4'
 grep -q "1 of 1 restarts were used" err.txt || fail "the budget is not named"
+# Open MPI's words, of 4 in one line and of 5 in two.
+for words in 'mpirun noticed that process rank 3 with PID 7 on node far exited on signal 9 (Killed).' \
+  'prterun noticed that process rank 3 with PID 7 on node far exited on\nsignal 9 (Killed).'; do
+  expect 137 "after step 0, rank 3 on far" "$orthant" train run.yaml --set output=words \
+    --supervise --restarts 0 -- sh -c "printf '$words\n' >&2; exit 137"
+  rm -rf words
+done
 expect 2 "steps" "$orthant" train run.yaml --set output=none --supervise --set steps=-1
 expect 2 "a launcher after -- needs --supervise" "$orthant" train run.yaml -- mpirun
 expect 5 "the same samples would give the same numbers" "$orthant" train run.yaml --set output=nan --supervise \

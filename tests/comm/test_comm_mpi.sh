@@ -43,7 +43,7 @@ expect() {  # CODE PATTERN COMMAND...
 for ranks in 2 3 4; do
   expect 0 '' "${launch[@]}" -n $ranks "$program"
 done
-expect 0 '' env OMPI_MCA_btl=self,tcp "${launch[@]}" -n 3 "$program"
+expect 0 '' env OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo "${launch[@]}" -n 3 "$program"
 expect 3 'rank 2 on .*: cannot read the shard' "${launch[@]}" -n 3 "$program" fails
 expect 3 'rank 2 on .*: cannot read the shard' "${launch[@]}" -n 3 "$program" fails_in_call
 expect 3 'rank 2 on .*: cannot read the shard' "${launch[@]}" -n 3 "$program" fails_in_exchange
