@@ -2,9 +2,8 @@
 // Nonlinearities and gated forms: a vector of elements a thread. f and f' come from one
 // exponential, and the tanh form of gelu is x * sigmoid(2 u), as on the CPU (activation_cpu.c).
 //
-// A gradient that writes y again must give it the forward kernel's bits. Both compute f by the same
-// functions, in which sums that the compiler could merge with a product differently are spelled out
-// (ot_add, fma).
+// A gradient that writes y again must give it the forward kernel's bits: both compute f by the same
+// functions.
 #include "kernels/cuda/rows.cuh"
 
 extern "C" {
@@ -38,15 +37,15 @@ static __device__ __forceinline__ sigmoid<R> sigmoid_of(R z) {
   const R limit = sizeof(R) == sizeof(double) ? 700 : 87;
   const R above = -limit > z ? -limit : z;
   const R e = exp_of(-(limit < above ? limit : above));
-  const R s = 1 / ot_add((R)1, e);
+  const R s = 1 / (1 + e);
   return {s, e * s};
 }
 
 template <class R>
 static __device__ __forceinline__ slope<R> gelu(R x) {
-  const R below = (R)0.5 * ot_add((R)1, erf_of(x * (R)0.70710678118654752440));
+  const R below = (R)0.5 * (1 + erf_of(x * (R)0.70710678118654752440));
   const R density = (R)0.39894228040143267794 * exp_of((R)-0.5 * x * x);
-  return {x * below, below + x * density};
+  return {x * below, fma(x, density, below)};
 }
 
 template <class R>
@@ -54,13 +53,14 @@ static __device__ __forceinline__ slope<R> gelu_tanh(R x) {
   const R first = (R)1.59576912160573071176;  // 2 sqrt(2/pi)
   const R cubic = (R)(1.59576912160573071176 * 0.044715);
   const sigmoid<R> s = sigmoid_of(x * fma(cubic * x, x, first));
-  return {x * s.value, s.value * (1 + x * s.rest * (first + 3 * cubic * x * x))};
+  const R rise = fma(3 * cubic * x, x, first);
+  return {x * s.value, s.value * fma(x * s.rest, rise, (R)1)};
 }
 
 template <class R>
 static __device__ __forceinline__ slope<R> silu(R x) {
   const sigmoid<R> s = sigmoid_of(x);
-  return {x * s.value, s.value * (1 + x * s.rest)};
+  return {x * s.value, s.value * fma(x, s.rest, (R)1)};
 }
 
 template <class R>
@@ -179,7 +179,7 @@ static __device__ __forceinline__ void apply_form(const gate_form<R> &form, R (&
   for (int k = 0; k < N; k++) {
     const R g = at_most(gate[k], form.limit);
     const sigmoid<R> s = sigmoid_of(form.alpha * g);
-    rises[k] = gate[k] > form.limit ? 0 : s.value * (1 + form.alpha * g * s.rest);
+    rises[k] = gate[k] > form.limit ? 0 : s.value * fma(form.alpha * g, s.rest, (R)1);
     gate[k] = g * s.value;
     free[k] = up[k] > form.limit || up[k] < -form.limit ? 0 : 1;
     up[k] = 1 - at_most(-at_most(up[k], form.limit), form.limit);
@@ -226,7 +226,7 @@ static __global__ void __launch_bounds__(OT_ROW_THREADS) glu_kernel(glu_operands
 }
 
 template <class R, class S, int N, int TEAM>
-static __global__ void __launch_bounds__(OT_ROW_THREADS, 2) glu_grad_kernel(glu_operands<R, S> o) {
+static __global__ void __launch_bounds__(OT_ROW_THREADS, 3) glu_grad_kernel(glu_operands<R, S> o) {
   __shared__ R parts[2 * OT_ROW_THREADS / 32];
   const int64_t row = (int64_t)blockIdx.x * (OT_ROW_THREADS / TEAM) + threadIdx.x / TEAM;
   if (row >= o.rows) return;
@@ -244,7 +244,7 @@ static __global__ void __launch_bounds__(OT_ROW_THREADS, 2) glu_grad_kernel(glu_
 #pragma unroll
       for (int k = 0; k < N; k++) {
         const R d_up = dy[k] * gate[k];
-        dscale[0] += d_up * up[k];
+        dscale[0] = fma(d_up, up[k], dscale[0]);
         rises[k] = dy[k] * up[k] * rises[k] * scale;
         dy[k] = free[k] != 0 ? d_up * scale : 0;
       }

@@ -46,7 +46,7 @@ static __device__ __forceinline__ R dot_of_lane(const S *x, const S *y, int D) {
     ot_load(x + d, a);
     ot_load(y + d, b);
 #pragma unroll
-    for (int k = 0; k < N; k++) sum += a[k] * b[k];
+    for (int k = 0; k < N; k++) sum = fma(a[k], b[k], sum);
   }
   return sum;
 }
@@ -62,7 +62,7 @@ static __device__ __forceinline__ R dot_of_head(const ot_heads<R> &doutput, cons
     return ot_warp_sum(dot_of_lane<8, R>(from + first, other + first, o.D));
   }
   R sum = 0;
-  for (int d = threadIdx.x % 32; d < o.D; d += 32) sum += x[first + d] * y[first + d];
+  for (int d = threadIdx.x % 32; d < o.D; d += 32) sum = fma(x[first + d], y[first + d], sum);
   return ot_warp_sum(sum);
 }
 

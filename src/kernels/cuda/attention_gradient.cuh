@@ -64,7 +64,7 @@ static __device__ __forceinline__ void ot_turn_keys(const ot_query_state *states
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         const int j = first + 8 * half, e = 2 * half + k;
-        float weight = ot_exp2(unit * p[0][n][e] - state.lse);
+        float weight = ot_exp2(fmaf(unit, p[0][n][e], -state.lse));
         if (edge && (j < state.seen.low || j >= state.seen.high)) weight = 0;
         p[0][n][e] = weight;
         if (DS) ds[0][n][e] = weight * (ds[0][n][e] - state.delta);
@@ -86,7 +86,7 @@ static __device__ __forceinline__ void ot_turn_queries(const ot_query_state (&st
       const ot_query_state &state = states[k / 2];
       const int j = first + 8 * n + k % 2;
       const bool sees = j >= state.seen.low && j < state.seen.high;
-      const float weight = sees ? ot_exp2(unit * p[0][n][k] - state.lse) : 0;
+      const float weight = sees ? ot_exp2(fmaf(unit, p[0][n][k], -state.lse)) : 0;
       ds[0][n][k] = weight * (ds[0][n][k] - state.delta);
     }
   }

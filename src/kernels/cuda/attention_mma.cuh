@@ -175,7 +175,7 @@ static __device__ __forceinline__ void ot_store_wide(const float (&sums)[MT][V /
         float2 x = {f * sums[m][c][2 * half], f * sums[m][c][2 * half + 1]};
         if (before) {
           const float2 y = *(const float2 *)(before + at);
-          x = {x.x + w * y.x, x.y + w * y.y};
+          x = {fmaf(w, y.x, x.x), fmaf(w, y.y, x.y)};
         }
         *(float2 *)(to + at) = x;
       }

@@ -57,13 +57,13 @@ static __device__ __forceinline__ void ot_exponentiate(float unit, ot_running<MT
       largest = ot_quad_max(largest);
       // No visible key yet: any finite base makes 2^(-inf - base) zero.
       const float base = largest > -INFINITY ? unit * largest : 0;
-      const float factor = ot_exp2(unit * state.largest[m][half] - base);
+      const float factor = ot_exp2(fmaf(unit, state.largest[m][half], -base));
       float sum = state.sum[m][half] * factor;
 #pragma unroll
       for (int n = 0; n < NT; n++) {
 #pragma unroll
         for (int k = 2 * half; k < 2 * half + 2; k++) {
-          s[m][n][k] = ot_exp2(unit * s[m][n][k] - base);
+          s[m][n][k] = ot_exp2(fmaf(unit, s[m][n][k], -base));
           sum += s[m][n][k];
         }
       }

@@ -285,7 +285,9 @@ static __device__ __forceinline__ void ot_row_products(const R *a, const R *b, i
 #pragma unroll
       for (int j = 0; j < M; j++) {
 #pragma unroll
-        for (int k = 0; k < t::VEC; k++) products[i][j] += x[i][k] * y[j][k];
+        for (int k = 0; k < t::VEC; k++) {
+          products[i][j] = fma(x[i][k], y[j][k], products[i][j]);
+        }
       }
     }
   }
@@ -312,7 +314,7 @@ static __device__ __forceinline__ void ot_add_products(const R *weights, const R
 #pragma unroll
         for (int i = 0; i < M; i++) {
 #pragma unroll
-          for (int v = 0; v < VEC; v++) sums[i][c][v] += w[i][k] * x[v];
+          for (int v = 0; v < VEC; v++) sums[i][c][v] = fma(w[i][k], x[v], sums[i][c][v]);
         }
       }
     }

@@ -102,7 +102,7 @@ static __device__ __forceinline__ void ot_decode_scores(const ot_decode<R> &d,
         R x[N];
         ot_load(key + i, x);
 #pragma unroll
-        for (int e = 0; e < N; e++) sum += x[e] * queries[h * d.key_width + i + e];
+        for (int e = 0; e < N; e++) sum = fma(x[e], queries[h * d.key_width + i + e], sum);
       }
       sum = d.scale * ot_lanes_sum<OT_DECODE_LANES>(sum);
       if (lane > 0 || slot >= k.high) continue;
@@ -164,7 +164,7 @@ static __global__ void __launch_bounds__(OT_DECODE_THREADS, OT_LEAST_BLOCKS)
       const S *const of_page = value + d.at.row(k.b, j) * row;
       const R *const score = scores + h * OT_DECODE_SLOTS + j - k.first;
 #pragma unroll 2
-      for (int i = 0; i < end - j; i++) sum += score[i] * (R)ot_wide(of_page[i * row]);
+      for (int i = 0; i < end - j; i++) sum = fma(score[i], (R)ot_wide(of_page[i * row]), sum);
     }
     d.part(k.b, k.head + h, blockIdx.y, gridDim.y)[2 + c] = sum;
   }

@@ -118,7 +118,7 @@ static __global__ void __launch_bounds__(OT_ROW_THREADS)
     ot_load(x + row * columns + c, value);
 #pragma unroll
     for (int k = 0; k < N; k++) {
-      sum[0] += d[k] * value[k];
+      sum[0] = fma(d[k], value[k], sum[0]);
       d[k] *= s;
     }
     ot_store(dx + row * columns + c, d);

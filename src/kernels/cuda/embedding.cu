@@ -207,7 +207,7 @@ static __global__ void __launch_bounds__(THREADS, OT_LEAST_BLOCKS)
 #pragma unroll
     for (int k = 0; k < ROWS_AT_ONCE; k++) {
 #pragma unroll
-      for (int n = 0; n < N; n++) sum[n] += s.factor * x[k][n];
+      for (int n = 0; n < N; n++) sum[n] = fma(s.factor, x[k][n], sum[n]);
     }
     more = same[ROWS_AT_ONCE - 1];
   }

@@ -44,7 +44,7 @@ static __global__ void __launch_bounds__(THREADS) bias_kernel(bias_operands<R, S
       R bias[N];
       ot_load_any(o.bias, (int64_t)experts[j] * o.columns + c, bias);
 #pragma unroll
-      for (int k = 0; k < N; k++) sum[k] += gates[j] * bias[k];
+      for (int k = 0; k < N; k++) sum[k] = fma(gates[j], bias[k], sum[k]);
     }
     ot_store(o.y + token * o.columns + c, sum);
   }
@@ -99,7 +99,7 @@ static __global__ void __launch_bounds__(THREADS) gates_kernel(grad_operands<R, 
     ot_load(dy + c, x);
     ot_load_any(o.bias, (int64_t)expert * o.columns + c, bias);
 #pragma unroll
-    for (int k = 0; k < N; k++) sum += x[k] * bias[k];
+    for (int k = 0; k < N; k++) sum = fma(x[k], bias[k], sum);
   }
   sum = ot_warp_sum(sum);
   if (lane == 0) o.out[i] = (o.partial ? o.partial[i] : 0) + sum;
@@ -152,7 +152,7 @@ static __device__ __forceinline__ void add_slots(const grad_operands<R, S> &o, i
 #pragma unroll
     for (int k = 0; k < ROWS_AT_ONCE; k++) {
 #pragma unroll
-      for (int n = 0; n < N; n++) sum[n] += gates[k] * x[k][n];
+      for (int n = 0; n < N; n++) sum[n] = fma(gates[k], x[k][n], sum[n]);
     }
   }
 }

@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(OT_ROW_THREADS, 2)
     R x[N];
     in.get(c, h, x);
 #pragma unroll
-    for (int k = 0; k < N; k++) mean[0] += x[k] * x[k];
+    for (int k = 0; k < N; k++) mean[0] = fma(x[k], x[k], mean[0]);
   });
   ot_team_sums<TEAM>(mean, parts, 0);
   mean[0] = o.means ? o.means[2 * row + group.part] : mean[0] / (R)group.width;
@@ -157,7 +157,7 @@ static __device__ __forceinline__ R group_sum(const head_operands<R, S> &o,
     x.get(c, h, value);
     ot_load_any(group.w, c, w);
 #pragma unroll
-    for (int k = 0; k < N; k++) sum[0] += d[k] * (w[k] + o.offset) * value[k];
+    for (int k = 0; k < N; k++) sum[0] = fma(d[k] * (w[k] + o.offset), value[k], sum[0]);
   });
   ot_team_sums<TEAM>(sum, parts, turn);
   return sum[0];
@@ -227,7 +227,7 @@ static __device__ __forceinline__ void grad_part(const head_operands<R, S> &o, i
       for (int k = 0; k < N; k++) {
         const R normal = value[k] * rstd;
         value[k] = d[k] * normal;
-        d[k] = rstd * (d[k] * (w[k] + o.offset) - normal * mean);
+        d[k] = rstd * fma(d[k], w[k] + o.offset, -(normal * mean));
         if (h >= 0) dw[h < 0 ? 0 : h][k] += value[k];
       }
       if (h < 0) ot_put_part(dw_part + c, value, u > 0);
@@ -270,7 +270,9 @@ static __global__ void __launch_bounds__(OT_ROW_THREADS) head_means_kernel(head_
     if (o.dy) ot_load(o.dy + at + c, d);
     if (o.dy) ot_load_any(group.w, c, w);
 #pragma unroll
-    for (int k = 0; k < N; k++) sum[0] += (o.dy ? d[k] * (w[k] + o.offset) : x[k]) * x[k];
+    for (int k = 0; k < N; k++) {
+      sum[0] = fma(o.dy ? d[k] * (w[k] + o.offset) : x[k], x[k], sum[0]);
+    }
   }
   ot_team_sums<TEAM>(sum, parts, 0);
   if (threadIdx.x % TEAM > 0) return;

@@ -80,7 +80,7 @@ static __global__ void __launch_bounds__(THREADS)
     sum = turn.at(q, first + p.N, head / p.H, (int)(c - p.K));
   } else {
     const int64_t row = head % p.H * (p.N + p.V);
-    for (int n = 0; n < p.N; n++) sum += q[first + n] * p.w[(row + n) * p.K + c];
+    for (int n = 0; n < p.N; n++) sum = fma(q[first + n], p.w[(row + n) * p.K + c], sum);
   }
   query[head * (p.K + P) + c] = sum;
 }
@@ -93,7 +93,9 @@ static __global__ void __launch_bounds__(THREADS)
   if (i >= elements) return;
   const int64_t head = i / p.V, row = head % p.H * (p.N + p.V) + p.N + i % p.V;
   R sum = 0;
-  for (int k = threadIdx.x % 32; k < p.K; k += 32) sum += p.w[row * p.K + k] * mean[head * p.K + k];
+  for (int k = threadIdx.x % 32; k < p.K; k += 32) {
+    sum = fma(p.w[row * p.K + k], mean[head * p.K + k], sum);
+  }
   sum = ot_warp_sum(sum);
   if (threadIdx.x % 32 == 0) o.set(i, sum);
 }

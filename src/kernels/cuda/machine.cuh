@@ -29,11 +29,6 @@ __device__ __forceinline__ uint32_t ot_pack_bf16(float low, float high) {
   return bits;
 }
 
-// a + b, rounded alone: never merged with a product that made a or b, so that an expression has the
-// same bits in every kernel.
-__device__ __forceinline__ float ot_add(float a, float b) { return __fadd_rn(a, b); }
-__device__ __forceinline__ double ot_add(double a, double b) { return __dadd_rn(a, b); }
-
 // 2^x, within 2 units in the last place; 0 for x below -126.
 __device__ __forceinline__ float ot_exp2(float x) {
   float y;

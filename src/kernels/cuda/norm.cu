@@ -10,8 +10,7 @@ extern "C" {
 
 namespace {
 
-// y, in the forward and where a gradient writes it again: the same bits in both kernels, since
-// nothing is left to merge differently.
+// y, in the forward and where a gradient writes it again: the same bits in both kernels.
 template <bool CENTRED, class R>
 static __device__ __forceinline__ R norm_value(R h, R w, R b) {
   return CENTRED ? fma(h, w, b) : h * w;
@@ -54,7 +53,10 @@ static __global__ void __launch_bounds__(OT_ROW_THREADS, 2) norm_kernel(norm_ope
     R x[N];
     in.get(c, h, x);
 #pragma unroll
-    for (int k = 0; k < N; k++) square[0] += (x[k] - mean[0]) * (x[k] - mean[0]);
+    for (int k = 0; k < N; k++) {
+      const R from_mean = x[k] - mean[0];
+      square[0] = fma(from_mean, from_mean, square[0]);
+    }
   });
   ot_team_sums<TEAM>(square, parts, 1);
   const R rstd = 1 / sqrt(square[0] / (R)o.columns + o.epsilon);
@@ -138,7 +140,7 @@ static __device__ __forceinline__ void grad_means(const grad_operands<R, S> &o,
 #pragma unroll
     for (int k = 0; k < N; k++) {
       const R g = dy[k] * (w[k] + o.offset);
-      means[0] += g * (x[k] - mean);
+      means[0] = fma(g, x[k] - mean, means[0]);
       if (CENTRED) means[COUNT - 1] += g;
     }
   });
@@ -205,8 +207,8 @@ static __global__ void __launch_bounds__(TEAM > OT_ROW_THREADS ? TEAM : OT_ROW_T
 #pragma unroll
       for (int k = 0; k < N; k++) {
         normal[k] = (x[k] - mean) * rstd;
-        const R g = dy[k] * (w[k] + o.offset) - (CENTRED ? means[CENTRED] : 0);
-        partial[k] += rstd * (g - normal[k] * means[0]);
+        const R g = fma(dy[k], w[k] + o.offset, CENTRED ? -means[CENTRED] : (R)0);
+        partial[k] = fma(rstd, fma(-normal[k], means[0], g), partial[k]);
         normal[k] *= dy[k];
         if (h >= 0) dw[h < 0 ? 0 : h][k] += normal[k];
         if (CENTRED && h >= 0) db[h < 0 ? 0 : h * CENTRED][k] += dy[k];

@@ -66,7 +66,9 @@ static __device__ __forceinline__ void ot_multiply_tile(const ot_product<R> &p, 
 #pragma unroll
       for (int i = 0; i < EACH; i++) {
 #pragma unroll
-        for (int j = 0; j < EACH; j++) sum[i][j] += a[d][y * EACH + i] * b[d][x * EACH + j];
+        for (int j = 0; j < EACH; j++) {
+          sum[i][j] = fma(a[d][y * EACH + i], b[d][x * EACH + j], sum[i][j]);
+        }
       }
     }
     __syncthreads();

@@ -69,8 +69,8 @@ static __global__ void __launch_bounds__(TEAM) mix_kernel(mix_operands<R, S> o) 
       if (o.query.data) ot_load_any(o.query, c, query);
 #pragma unroll
       for (int k = 0; k < N; k++) {
-        sums[0] += x[k] * x[k];
-        sums[1] += x[k] * query[k];
+        sums[0] = fma(x[k], x[k], sums[0]);
+        sums[1] = fma(x[k], query[k], sums[1]);
       }
     }
     ot_team_sums<TEAM>(sums, parts, i);
@@ -88,7 +88,7 @@ static __global__ void __launch_bounds__(TEAM) mix_kernel(mix_operands<R, S> o) 
       ot_load(o.v.at(i, row) + c, x);
       const R weight = weights[i];
 #pragma unroll
-      for (int k = 0; k < N; k++) sum[k] += weight * x[k];
+      for (int k = 0; k < N; k++) sum[k] = fma(weight, x[k], sum[k]);
     }
     ot_store(o.y + row * o.v.columns + c, sum);
   }
@@ -151,8 +151,8 @@ static __device__ __forceinline__ void products_of(const mix_grad_operands<R, S>
       if (o.query.data) ot_load_any(o.query, c, query);
 #pragma unroll
       for (int k = 0; k < N; k++) {
-        sums[0] += dy[k] * x[k];
-        sums[1] += query[k] * x[k];
+        sums[0] = fma(dy[k], x[k], sums[0]);
+        sums[1] = fma(query[k], x[k], sums[1]);
       }
     }
     ot_team_sums<TEAM>(sums, parts, i);
@@ -182,8 +182,8 @@ static __device__ __forceinline__ void grad_columns(const mix_grad_operands<R, S
     if (before) ot_load(before + c, made);
 #pragma unroll
     for (int k = 0; k < N; k++) {
-      made[k] += weights[i] * dy[k] + (along * query[k] - back * x[k]);
-      dquery[k] += along * x[k];
+      made[k] += fma(weights[i], dy[k], fma(along, query[k], -(back * x[k])));
+      dquery[k] = fma(along, x[k], dquery[k]);
     }
     if (to) ot_store(to + c, made);
   }

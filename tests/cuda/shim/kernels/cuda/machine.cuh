@@ -37,9 +37,6 @@ static inline uint32_t ot_pack_bf16(float low, float high) {
   return ot_round_to_bf16(low) | (uint32_t)ot_round_to_bf16(high) << 16;
 }
 
-static inline float ot_add(float a, float b) { return a + b; }
-static inline double ot_add(double a, double b) { return a + b; }
-
 static inline float ot_exp2(float x) { return x < -126 ? 0 : exp2f(x); }
 
 static inline void ot_forget(int &) {}
