@@ -16,7 +16,7 @@ typedef struct ot_case {
   ot_op_types types;
   uint32_t fixed_inputs;      // bit i: clones keep input i's type (float64 scalars)
   uint32_t statistic_inputs;  // bit i: clones store input i in the compute type (rstd, tables)
-  int64_t roundings;          // rounding steps of one run for a bf16 accumulator; 0: one
+  int64_t roundings;          // products that one run adds to a bf16 accumulator; 0: one
   ot_tensor in[OT_MAX_INPUTS];
   ot_tensor out[OT_MAX_OUTPUTS];
 } ot_case;
@@ -63,7 +63,8 @@ int ot_case_narrow(ot_case *c);
 // Runs clones of a float64 case: in float32 against float64 within tolerance_f32; with real
 // operands stored as bf16 within tolerance_bf16; in float32 and float64 with 1, 2, 3 and 8 threads,
 // which must agree bit for bit. Tolerances are relative to the largest magnitude of each output. A
-// bf16 accumulator, overwritten or added to, must equal the float32 one rounded once.
+// bf16 accumulator, overwritten or added to, must equal the float32 one rounded once, or be as
+// close as the roundings of the device's library allow (op_device_has_library).
 void ot_case_check_precisions(const ot_case *c, double tolerance_f32, double tolerance_bf16);
 
 // Runs a float64 case and the op's VJP steps for random output gradients. Compares every input and

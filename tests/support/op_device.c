@@ -36,6 +36,11 @@ ot_backend op_device_backend(void) {
   return text && strcmp(text, "cuda") == 0 ? OT_BACKEND_CUDA : OT_BACKEND_CPU;
 }
 
+bool op_device_has_library(void) {
+  const char *const products = getenv("OT_PRODUCTS");
+  return op_device_backend() == OT_BACKEND_CUDA && !(products && strcmp(products, "own") == 0);
+}
+
 // Of the emulated GPU alone.
 enum { SHIM_FORWARD, SHIM_BACKWARD, SHIM_RANDOM };
 extern void shim_set_order(int order, uint64_t seed) __attribute__((weak));

@@ -10,6 +10,11 @@ enum { OP_GUARD_BYTES = 64 };
 
 ot_backend op_device_backend(void);
 
+// True if cuBLASLt runs the products of the device: bits of a product depend on the algorithm that
+// it has for the operands, and a bf16 result is rounded before an addend is added
+// (kernels/cuda/matmul.h).
+bool op_device_has_library(void);
+
 // Runs the kernel of `kind` for call->attributes. Operands and workspace lie between canaries in
 // host memory; on a device, whole blocks are copied there and back. Fails the test if there is no
 // such kernel or the device fails.

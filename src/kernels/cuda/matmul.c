@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "kernels/cuda/gemm_plan.h"
@@ -20,10 +21,21 @@ static ot_status name_device(ot_cuda_matmul *m) {
   return OT_OK;
 }
 
+// OT_PRODUCTS=own: without the library.
+static ot_status choose_products(bool *own) {
+  const char *const choice = getenv("OT_PRODUCTS");
+  *own = choice && strcmp(choice, "own") == 0;
+  OT_CHECK(!choice || *own || strcmp(choice, "library") == 0, OT_ENVIRONMENT,
+           "OT_PRODUCTS is %s, must be library (default) or own", choice);
+  return OT_OK;
+}
+
 static ot_status open_library(ot_cuda_matmul *m) {
+  bool own = false;
   OT_TRY(name_device(m));
+  OT_TRY(choose_products(&own));
+  if (own) return OT_OK;
   OT_TRY(ot_lt_open(&m->api));
-  if (!m->api.library) return OT_OK;
   const int status = m->api.create(&m->handle);
   OT_CHECK(status == 0, OT_ENVIRONMENT, "cuBLASLt cannot be used on this device (status %d)",
            status);

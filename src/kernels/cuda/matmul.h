@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products on a stream: by cuBLASLt where it has the combination of types, else by a kernel
-// of our own (product.cu). Matrices are in row-major order.
+// of our own (product.cu); with OT_PRODUCTS=own in the environment, all by that kernel. Matrices
+// are in row-major order.
 #pragma once
 
 #include "base/arena.h"
@@ -13,8 +14,10 @@ typedef struct ot_cuda_matrix {
   bool transposed;  // stored as its transpose
 } ot_cuda_matrix;
 
-// y [rows, columns] = a [rows, depth] b [depth, columns] + (addend + bias), accumulated in
-// `compute` and rounded once.
+// y [rows, columns] = a [rows, depth] b [depth, columns] + addend + bias, accumulated in `compute`.
+// Our own kernel adds (addend + bias) to the product and rounds once. cuBLASLt adds the two in an
+// order of its own; if there is an addend, it rounds the product, alone or with the bias, to the
+// type of y before it adds the rest and rounds again.
 typedef struct ot_cuda_product {
   int64_t rows, columns, depth;
   ot_cuda_matrix a, b;

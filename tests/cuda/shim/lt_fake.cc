@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuBLASLt of the emulated device: the functions of lt_api.h over CBLAS, as queued work of a
 // stream. Proposals and refusals are those that cublasLt.h and cuBLAS's manual state. Four
-// algorithms differ in what they need and in the bits that they give; shim_control.h tells how to
-// change their order.
+// algorithms differ in what they need and in the bits that they give: in how they split the depth,
+// and in the order of bias and addend. shim_control.h tells how to change their order. As on an
+// H100 (cuBLASLt 13.1), the product is rounded to the type of the result before an addend is added.
 #include <cblas.h>
 #include <cstdio>
 #include <cstdlib>
@@ -250,12 +251,13 @@ struct algorithm_kind {
   int parts;           // of k
   uint32_t reduction;  // of the parts
   bool aligned;        // needs multiples of least_alignment bytes
+  bool bias_first;     // adds the bias to the product, then the addend
 };
 // In the order of their proposal.
-const algorithm_kind kinds[] = {{2, OT_LT_REDUCTION_OUTPUT_TYPE, true},
-                                {1, 0, true},
-                                {1, 0, false},
-                                {2, OT_LT_REDUCTION_COMPUTE_TYPE, true}};
+const algorithm_kind kinds[] = {{2, OT_LT_REDUCTION_OUTPUT_TYPE, true, false},
+                                {1, 0, true, false},
+                                {1, 0, false, true},
+                                {2, OT_LT_REDUCTION_COMPUTE_TYPE, true, true}};
 enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
 
 const uint64_t magic = 0x6f742d6c742d3133;
@@ -437,17 +439,21 @@ template <class R>
 void run(const product &c) {
   const problem &p = c.p;
   const bool has_bias = p.description.epilogue == OT_LT_EPILOGUE_BIAS;
+  const bool first = kinds[c.kind].bias_first;
+  const int type = p.layouts[3].type;
   const std::vector<R> sum = sum_of_parts<R>(c);
   for (size_t j = 0; j < p.n; j++) {
     for (size_t i = 0; i < p.m; i++) {
       const size_t addend = i + j * static_cast<size_t>(p.layouts[2].stride);
       const size_t at = i + j * static_cast<size_t>(p.layouts[3].stride);
+      const R bias = has_bias ? element<R>(p.description.bias, type, i) : 0;
       R x = static_cast<R>(c.alpha) * sum[i + j * p.m];
+      if (first) x += bias;
       if (c.beta != 0) {
-        x += static_cast<R>(c.beta) * element<R>(c.data[2], p.layouts[2].type, addend);
+        x = rounded(x, type) + static_cast<R>(c.beta) * element<R>(c.data[2], type, addend);
       }
-      if (has_bias) x += element<R>(p.description.bias, p.layouts[3].type, i);
-      set_element(c.d, p.layouts[3].type, at, x);
+      if (!first) x += bias;
+      set_element(c.d, type, at, x);
     }
   }
 }
@@ -539,7 +545,6 @@ extern "C" {
 
 ot_status ot_lt_open(ot_lt_api *api) {
   *api = ot_lt_api();
-  if (is_set("OT_SHIM_LT", "blas", "none")) return OT_OK;
   if (openblas_set_num_threads) openblas_set_num_threads(1);
   api->library = &objects();
   api->create = create;
