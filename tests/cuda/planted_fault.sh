@@ -16,7 +16,7 @@ awk -v number="$number" -v work="$work" '
   /^[^ ]/ { print > (work "/title") }
   /^  in / { print $2, $3 > (work "/files") }
   /^  by / { sub(/^  by /, ""); print > (work "/test") }
-  /^  with / { print $2 > (work "/environment") }
+  /^  with / { sub(/^  with /, ""); print > (work "/environment") }
   /^  - / { print substr($0, 5) > (work "/before") }
   /^  \+ / { print substr($0, 5) > (work "/after") }
   /^  > / { print substr($0, 5) > (work "/expected") }' "$table"
@@ -57,7 +57,7 @@ link=$(sed -E "s|^([^ ]+) |\1 $work/fault.o |; s| -o +tests/$test | -o $work/$te
 (cd "$build" && $link) >"$work/log" 2>&1 || fail "$(tail -5 "$work/log")"
 
 # ---- the test must fail in an order of threads that `make check` or check-full has, and say why ----
-for order in backward random; do
+for order in backward forward random; do
   status=0
   # The subshell keeps quiet about a process that a signal ends.
   (OT_TEST_DEVICE=cuda OT_TEST_CASES=${cases:-'*'} OMP_WAIT_POLICY=passive OT_SHIM_ORDER=$order \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention by Hopper's warpgroup products and tensor memory accelerator, for calls that it fits
-// when the context asks for it (kernels_cuda.c). Each returns false without any work for others.
+// where the context has the encoder of tensor maps (kernels_cuda.c). Each returns false without any
+// work for others.
 #pragma once
 
 #include <stdbool.h>

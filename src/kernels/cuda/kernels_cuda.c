@@ -47,14 +47,15 @@ static void close_context(void *context) {
   free(c);
 }
 
-// The kernels for Hopper run only if OT_ATTENTION=hopper: no GPU has shown them right yet, and an
-// emulated one cannot show that operands lie where the hardware reads them.
+// The kernels for Hopper run where the GPU and the driver have what they need, unless
+// OT_ATTENTION=mma; OT_ATTENTION=hopper insists on them.
 static ot_status choose_attention(ot_tensor_map_encode *encode) {
   const char *const choice = getenv("OT_ATTENTION");
   const bool hopper = choice && strcmp(choice, "hopper") == 0;
-  OT_CHECK(!choice || hopper || strcmp(choice, "mma") == 0, OT_ENVIRONMENT,
-           "OT_ATTENTION is %s, must be mma (default) or hopper", choice);
-  *encode = hopper ? ot_tensor_map_encoder() : NULL;
+  const bool mma = choice && strcmp(choice, "mma") == 0;
+  OT_CHECK(!choice || hopper || mma, OT_ENVIRONMENT,
+           "OT_ATTENTION is %s, must be hopper (default where the GPU has it) or mma", choice);
+  *encode = mma ? NULL : ot_tensor_map_encoder();
   OT_CHECK(
       !hopper || *encode, OT_ENVIRONMENT,
       "OT_ATTENTION is hopper, but the GPU is not one of compute capability 9.0, or its driver "
