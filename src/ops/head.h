@@ -12,8 +12,8 @@
 //   inverse_tokens [1] f64; dx [R, C] stored like x; dw? [V, C] real; loss [1] f64, summed over
 //   tokens in order in float64. The forward op includes the whole backward: recomputing logits
 //   would cost a third of its GEMMs. Its VJP returns dx unscaled: the loss is the root.
-//   A dw narrower than the compute type is rounded once per chunk, on a GPU with the chunk's product
-//   (docs/bits.md): a widened copy would need more memory than it saves.
+//   A dw narrower than the compute type is rounded once per chunk, on a GPU also the product of the
+//   chunk (docs/bits.md): a widened copy would need more memory than it saves.
 //   Weighted targets, ids? [R, K] int32 and weights? [R, K] float32, replace the one target of each
 //   row that is not masked: with W = sum of its weights,
 //     nats = sum over k of weights[k] (log(sum exp(logits)) - logits[ids[k]])

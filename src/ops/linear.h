@@ -11,9 +11,10 @@
 //   x [R, C], w [O, C], bias? [O] real -> y [R, O]; gradients: OT_OP_LINEAR_DW and
 // OT_OP_LINEAR_WIDE_DX  dx = dy w + partial
 //   dy [R, O] compute type, w [O, C], partial? [R, C] real -> dx [R, C] stored like w
-// Sums are accumulated in the compute type and rounded once, when stored; on a GPU a bf16 product is
-// rounded before residual, partial or dw is added to it, too (docs/bits.md). Operands of another type
-// are widened in the workspace, one block of outputs at a time, so that w is never copied whole.
+// Sums are accumulated in the compute type and rounded once, when stored; on a GPU a bf16 product
+// is also rounded before residual, partial or dw is added to it (docs/bits.md). Operands of another
+// type are widened in the workspace, one block of outputs at a time, so that w is never copied
+// whole.
 #pragma once
 
 #include "ops/kernel.h"

@@ -254,6 +254,24 @@ static void what_the_library_lacks_runs_by_our_own_kernel(void **state) {
   close_case(&c);
 }
 
+static void products_may_all_run_by_our_own_kernel(void **state) {
+  (void)state;
+  device_case c;
+  setenv("OT_PRODUCTS", "own", 1);
+  open_case(&c);
+  (void)multiply_all(&c);
+  assert_int_equal(count_lines(table_of(&c)), 2);
+  assert_non_null(ot_text_find(table_of(&c), "cuBLASLt 0 "));
+  ot_kernel_context_destroy(OT_BACKEND_CUDA, &c.context);
+  setenv("OT_PRODUCTS", "mine", 1);
+  assert_int_equal(
+      ot_kernel_context_create(OT_BACKEND_CUDA, ot_stream_native(c.stream), &c.context),
+      OT_ENVIRONMENT);
+  assert_string_equal(ot_fail_message(), "OT_PRODUCTS is mine, must be library (default) or own");
+  unsetenv("OT_PRODUCTS");
+  close_case(&c);
+}
+
 // The table of a context that has run all products, in `arena`, and their bits.
 static const char *make_table(ot_arena *arena, uint64_t *bits) {
   device_case c;
@@ -431,6 +449,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(products_are_their_formula_and_run_by_the_library),
       cmocka_unit_test(what_the_library_lacks_runs_by_our_own_kernel),
+      cmocka_unit_test(products_may_all_run_by_our_own_kernel),
       cmocka_unit_test(a_table_keeps_bits),
       cmocka_unit_test(a_table_of_another_version_is_told_and_not_used),
       cmocka_unit_test(refused_algorithms_are_told),

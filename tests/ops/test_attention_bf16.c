@@ -153,13 +153,16 @@ static void destroy(reference *r) {
 
 // ---- cases ----
 
+static bool runs_hopper(void) {
+  const char *const kernels = getenv("OT_ATTENTION");
+  return op_device_backend() == OT_BACKEND_CUDA && !(kernels && strcmp(kernels, "mma") == 0);
+}
+
 // Runs the case; the kernels for Hopper twice, which must give equal bits. In a ring that is shown
 // for the queries of one rank.
 static void run(ot_case *c) {
-  const char *const kernels = getenv("OT_ATTENTION");
-  const bool hopper = op_device_backend() == OT_BACKEND_CUDA && !(kernels && kernels[0] == 'm');
   ot_case_run(c);
-  if (!hopper || c->attributes.context_index > 0) return;
+  if (!runs_hopper() || c->attributes.context_index > 0) return;
   void *first[2] = {NULL, NULL};
   for (int i = 0; i < 2 && c->out[i].data; i++) {
     first[i] = malloc((size_t)ot_type_bytes(&c->out[i].type));
@@ -406,11 +409,23 @@ static void a_block_without_visible_keys_changes_no_bit(void **state) {
   }
 }
 
+// Forward and backward, of whole sequences and of a ring.
+static void kernels_for_hopper_run_unless_others_are_chosen(void **state) {
+  (void)state;
+  static const char *const names[] = {"(hopper_forward_kernel", "(hopper_key_gradient_kernel",
+                                      "(hopper_query_gradient_kernel"};
+  if (op_device_count_kernels("") <= 0) skip();  // the CPU or a real GPU
+  for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
+    assert_true((op_device_count_kernels(names[i]) > 0) == runs_hopper());
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(whole_sequences_are_the_formula),
       cmocka_unit_test(the_blocks_of_a_ring_are_the_formula),
       cmocka_unit_test(a_block_without_visible_keys_changes_no_bit),
+      cmocka_unit_test(kernels_for_hopper_run_unless_others_are_chosen),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ while [ "$1" != --print-limit ]; do
   case $1 in --tool) tool=$2 ;; --kernel-name-exclude) excluded=$2 ;; esac
   shift
 done
-[ "$tool" != racecheck ] || [ "$excluded" = kernel_substring=key_gradient_kernel ] || exit 1
+[ "$tool" != racecheck ] || [ "$excluded" = kernel_substring=hopper_key_gradient_kernel ] || exit 1
 shift 2
 "$@" || exit 1
 [ "$tool" = racecheck ] || { echo "========= ERROR SUMMARY: 0 errors"; exit 0; }

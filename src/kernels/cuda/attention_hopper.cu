@@ -193,7 +193,7 @@ static __device__ __forceinline__ void store(const forward &f, part at, int row,
 // Blocks (sequence and head, query tile): the longest rows first.
 template <int D, bool RING>
 static __global__ void __launch_bounds__(THREADS, 1)
-    forward_kernel(OT_GRID_CONSTANT maps m, forward f) {
+    hopper_forward_kernel(OT_GRID_CONSTANT maps m, forward f) {
   using t = division<D>;
   __shared__ barriers<t::STAGES> bar;
   __shared__ ot_seen rows[QUERIES];
@@ -235,8 +235,9 @@ static int64_t run_forward(const ot_kernel_call *call, const forward &f,
   if (!ot_map_heads<D>(call, R, T, queries, QUERIES, &m.queries)) return 0;
   if (!ot_map_heads<D>(call, R, T, keys, t::KEYS, &m.keys)) return 0;
   const dim3 grid((unsigned)(R / T * f.shape.H), ot_blocks(T, QUERIES));
-  if (!ot_allow_shared(forward_kernel<D, RING>, t::BYTES)) return 0;
-  OT_LAUNCH((forward_kernel<D, RING>), grid, THREADS, t::BYTES, ot_cuda_stream_of(call), m, f);
+  if (!ot_allow_shared(hopper_forward_kernel<D, RING>, t::BYTES)) return 0;
+  OT_LAUNCH((hopper_forward_kernel<D, RING>), grid, THREADS, t::BYTES, ot_cuda_stream_of(call), m,
+            f);
   return (int64_t)grid.x * ((T + 15) / 16);
 }
 

@@ -206,7 +206,7 @@ static __device__ __forceinline__ void compute_keys(const backward &f, const key
 // Blocks (sequence and key head, key tile). WHICH gradients.
 template <int D, bool RING, int WHICH>
 static __global__ void __launch_bounds__(THREADS, 1)
-    key_gradient_kernel(OT_GRID_CONSTANT maps m, backward f) {
+    hopper_key_gradient_kernel(OT_GRID_CONSTANT maps m, backward f) {
   constexpr int OTHERS = division<D>::OTHERS;
   __shared__ barriers bar;
   __shared__ ot_query_state states[STAGES][OTHERS];
@@ -296,7 +296,7 @@ static __device__ __forceinline__ void compute_queries(const backward &f, const 
 // Blocks (sequence and head, query tile): the longest rows first.
 template <int D, bool RING>
 static __global__ void __launch_bounds__(THREADS, 1)
-    query_gradient_kernel(OT_GRID_CONSTANT maps m, backward f) {
+    hopper_query_gradient_kernel(OT_GRID_CONSTANT maps m, backward f) {
   constexpr int OTHERS = division<D>::OTHERS;
   __shared__ barriers bar;
   __shared__ ot_seen rows[OWN];
@@ -354,17 +354,17 @@ static bool run_backward(const ot_kernel_call *call, const backward &f, const op
   maps by_key, by_query;
   if (!encode_maps<D>(call, T, from, OWN, by_query.own, by_key.own) ||
       !encode_maps<D>(call, T, from, OTHERS, by_key.others, by_query.others) ||
-      !ot_allow_shared(key_gradient_kernel<D, RING, FIRST>, BYTES) ||
-      !ot_allow_shared(key_gradient_kernel<D, RING, REST>, BYTES) ||
-      !ot_allow_shared(query_gradient_kernel<D, RING>, BYTES)) {
+      !ot_allow_shared(hopper_key_gradient_kernel<D, RING, FIRST>, BYTES) ||
+      !ot_allow_shared(hopper_key_gradient_kernel<D, RING, REST>, BYTES) ||
+      !ot_allow_shared(hopper_query_gradient_kernel<D, RING>, BYTES)) {
     return false;
   }
-  OT_LAUNCH((key_gradient_kernel<D, RING, FIRST>), grid, THREADS, BYTES, stream, by_key, f);
+  OT_LAUNCH((hopper_key_gradient_kernel<D, RING, FIRST>), grid, THREADS, BYTES, stream, by_key, f);
   if constexpr (REST != FIRST) {
-    OT_LAUNCH((key_gradient_kernel<D, RING, REST>), grid, THREADS, BYTES, stream, by_key, f);
+    OT_LAUNCH((hopper_key_gradient_kernel<D, RING, REST>), grid, THREADS, BYTES, stream, by_key, f);
   }
-  OT_LAUNCH((query_gradient_kernel<D, RING>), dim3(B * (unsigned)f.shape.H, grid.y), THREADS, BYTES,
-            stream, by_query, f);
+  OT_LAUNCH((hopper_query_gradient_kernel<D, RING>), dim3(B * (unsigned)f.shape.H, grid.y), THREADS,
+            BYTES, stream, by_query, f);
   return true;
 }
 
