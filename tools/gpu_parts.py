@@ -483,10 +483,11 @@ def tune_parts(run):
 
 def around_false_reports(sanitizer, tool):
     """Options and variables by which `tool` reports no fault where there is none. Before 2026.1 racecheck
-    does not follow an arrival that one lane makes for its warp after __syncwarp, which lets the next
-    queries overwrite what hopper_key_gradient_kernel has read; that they wait, a planted fault of the tests on
-    the emulated GPU shows. And initcheck does not see what cuBLASLt stores by the tensor memory
-    accelerator, so that each kernel that reads a product reads memory never written."""
+    does not follow an arrival at an mbarrier that one lane makes for its warp: __syncwarp orders what the
+    lanes have read before it, and the threads that overwrite it wait for it, as hopper_key_gradient_kernel
+    does for states of queries (without the wait, tests on the emulated GPU fail: planted_faults.txt). And
+    initcheck does not see what cuBLASLt stores by the tensor memory accelerator, so that each kernel that
+    reads a product would read memory never written."""
     version = subprocess.run([sanitizer, "--version"], capture_output=True, text=True).stdout
     found = re.search(r"(20\d\d)\.(\d+)", version)
     if found and (int(found[1]), int(found[2])) >= (2026, 1):

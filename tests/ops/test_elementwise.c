@@ -91,13 +91,16 @@ typedef struct bias_pair {
   ot_case fused, product, c;
 } bias_pair;
 
+static ot_case product_case(int64_t rows, int64_t depth, int64_t columns) {
+  return (ot_case){
+      .kind = OT_OP_LINEAR,
+      .attributes = {.threads = 2, .compute = OT_F32},
+      .types = {.in = {ot_type_matrix(OT_F32, rows, depth), ot_type_matrix(OT_F32, columns, depth),
+                       ot_type_vector(OT_F32, columns), ot_type_matrix(OT_F32, rows, columns)}}};
+}
+
 static bias_pair run_bias_pair(int64_t rows, int64_t depth, int64_t columns) {
-  bias_pair p = {.fused = {.kind = OT_OP_LINEAR,
-                           .attributes = {.threads = 2, .compute = OT_F32},
-                           .types = {.in = {ot_type_matrix(OT_F32, rows, depth),
-                                            ot_type_matrix(OT_F32, columns, depth),
-                                            ot_type_vector(OT_F32, columns),
-                                            ot_type_matrix(OT_F32, rows, columns)}}}};
+  bias_pair p = {.fused = product_case(rows, depth, columns)};
   ot_case_create(&p.fused);
   p.product = p.fused;
   p.product.types.in[2] = p.product.types.in[3] = (ot_tensor_type){0};
