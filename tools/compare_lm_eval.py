@@ -5,7 +5,8 @@ transformers on the same weights.
 
     tools/compare_lm_eval.py CHECKPOINT [--orthant build/orthant] [--lm-eval lm_eval] [--text FILE]
 
-Three local tasks are made of lines of FILE (default: LICENSE): multiple choice, perplexity, generation. lm_eval comes from PyPI
+Four local tasks are made of lines of FILE (default: LICENSE): multiple choice with the choices as they are and with the
+usual delimiter before them, perplexity, generation. lm_eval comes from PyPI
 ("lm-eval[api]"); torch and transformers of this Python are used if they are there. All traffic stays on this machine.
 Exit 0: all figures agree; 1: some do not."""
 import argparse
@@ -36,6 +37,14 @@ metric_list:
   - {metric: acc, aggregation: mean, higher_is_better: true}
   - {metric: acc_norm, aggregation: mean, higher_is_better: true}
 """,
+    "local_spaced": """output_type: multiple_choice
+doc_to_text: "{{question}}"
+doc_to_choice: "{{stripped}}"
+doc_to_target: "{{answer}}"
+metric_list:
+  - {metric: acc, aggregation: mean, higher_is_better: true}
+  - {metric: acc_norm, aggregation: mean, higher_is_better: true}
+""",
     "local_perplexity": """output_type: loglikelihood_rolling
 doc_to_text: ""
 doc_to_target: "{{text}}"
@@ -62,7 +71,8 @@ def make_documents(path):
         half = len(words) // 2
         choices = [" " + " ".join(words[half:]), " " + " ".join(other[half:]), " " + " ".join(reversed(words[half:]))]
         turn = i % 3
-        made.append({"question": " ".join(words[:half]), "choices": choices[-turn:] + choices[:-turn] if turn else choices,
+        choices = choices[-turn:] + choices[:-turn] if turn else choices
+        made.append({"question": " ".join(words[:half]), "choices": choices, "stripped": [c[1:] for c in choices],
                      "answer": turn, "text": line})
     return made
 
@@ -95,9 +105,10 @@ class Comparison:
         try:
             address = server.stdout.readline().strip()
             self.info = json.load(urllib.request.urlopen(address + "/tokenizer_info"))
-            request = urllib.request.Request(address + "/tokenize", json.dumps({"prompt": self.info["eos_token"]}).encode(),
+            self.begin = self.info["bos_token"] or self.info["eos_token"]
+            request = urllib.request.Request(address + "/tokenize", json.dumps({"prompt": self.begin}).encode(),
                                              {"Content-Type": "application/json"})
-            self.eos = json.load(urllib.request.urlopen(request))["tokens"]
+            self.prefix = json.load(urllib.request.urlopen(request))["tokens"]
             environment = dict(os.environ, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", HF_HOME=os.path.join(self.work, "hf"))
             model = "base_url=%s/v1/completions,model=any,max_length=%d,num_concurrent=%d" % (address, o.max_length, clients)
             done = subprocess.run([o.lm_eval, "run", "--model", "local-completions", "--model_args", model, "--batch_size",
@@ -142,12 +153,12 @@ class Comparison:
 
     def our_texts(self):
         lines = self.score([{"text": d["text"]} for d in self.documents])
-        first = self.score([{"tokens": self.eos * 2}])  # the ids of whole texts come from lines with a context
+        first = self.score([{"tokens": self.prefix * 2}])  # the ids of whole texts come from lines with a context
         assert len(first[0]["tokens"]) == 1
-        ids = [line["tokens"] for line in self.score([{"context": self.info["eos_token"], "continuation": d["text"]}
+        ids = [line["tokens"] for line in self.score([{"context": self.begin, "continuation": d["text"]}
                                                       for d in self.documents])]
         assert all(len(i) == len(line["tokens"]) + 1 for i, line in zip(ids, lines))
-        return [sum(line["logprobs"]) for line in self.score([{"tokens": self.eos + i} for i in ids])]
+        return [sum(line["logprobs"]) for line in self.score([{"tokens": self.prefix + i} for i in ids])]
 
     def compare_with_score(self, samples, results):
         theirs = [[float(x[0]) for x in row] for row in samples["local_choice"]]
@@ -177,8 +188,12 @@ class Comparison:
                 file.writelines(json.dumps(line) + "\n" for line in lines)
             return path
 
-        paths = [write("choice", [{"context": d["question"], "choices": d["choices"], "answer": d["answer"]}
+        paths = [write("choice", [{"context": d["question"], "choices": d["choices"], "answer": d["answer"], "delimiter": ""}
                                   for d in self.documents]),
+                 write("spaced", [{"context": d["question"], "choices": d["choices"], "answer": d["answer"]}
+                                  for d in self.documents]),
+                 write("delimited", [{"context": d["question"], "choices": d["stripped"], "answer": d["answer"], "delimiter": " "}
+                                     for d in self.documents]),
                  write("perplexity", [{"text": d["text"]} for d in self.documents])]
         text = subprocess.run([self.options.orthant, "score", self.options.checkpoint, "--tasks", *paths], check=True,
                               capture_output=True, text=True).stdout
@@ -186,9 +201,10 @@ class Comparison:
 
     def compare_tasks(self, results):
         ours = self.our_tasks()
-        for figure in "acc", "acc_norm":
-            value = ours["choice"][figure]
-            self.expect("tasks: %s is %.4f" % (figure, value), results["local_choice"][CLIENT[figure]] == value)
+        for name, theirs in ("choice", "local_choice"), ("spaced", "local_spaced"), ("delimited", "local_spaced"):
+            for figure in "acc", "acc_norm":
+                value = ours[name][figure]
+                self.expect("tasks: %s of %s is %.4f" % (figure, name, value), results[theirs][CLIENT[figure]] == value)
         for figure, name in ("bits_per_byte", "bits"), ("word_perplexity", "words"):
             value, found = ours["perplexity"][figure], results["local_perplexity"][CLIENT[name]]
             self.expect("tasks: %s is %.6f" % (figure, value), math.isclose(found, value, rel_tol=1e-12))
@@ -218,14 +234,17 @@ class Comparison:
         worst = max(abs(likelihood(encode(d["question"] + c), len(encode(d["question"]))) - x)
                     for d, row in zip(self.documents, choices) for c, x in zip(d["choices"], row))
         self.expect("choice: transformers in float64, largest difference %.1e nats" % worst, worst < 1e-3)
-        worst = max(abs(likelihood(self.eos + encode(d["text"]), 1) - x) for d, x in zip(self.documents, rolling))
+        worst = max(abs(likelihood(self.prefix + encode(d["text"]), 1) - x) for d, x in zip(self.documents, rolling))
         self.expect("perplexity: transformers in float64, largest difference %.1e nats" % worst, worst < 1e-3)
+
+        ends = model.generation_config.eos_token_id
+        ends = ends if isinstance(ends, list) else [ends]
 
         def generate(text):
             ids, new = encode(text), []
             while len(new) < MADE:
                 token = int(logits(ids + new)[-1].argmax())
-                if [token] == self.eos:
+                if token in ends:
                     break
                 new.append(token)
                 shown = tokenizer.decode(new)

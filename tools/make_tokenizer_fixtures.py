@@ -9,11 +9,14 @@ Each tokenizer is trained here on a few lines, because its split patterns, norma
 are compared, not its vocabulary. cases.json: {"texts": [...], "ids": {NAME: [[id, ...], ...]},
 "pieces": {NAME: [[bytes, ...], ...]}, "decoded": {NAME: [text, ...]}}, an entry for each text.
 bpe_trainer.json: a corpus and the merges that HF's BpeTrainer learns from it.
+added_ids.json: lists of added tokens whose "id" is not always the one that `tokenizers` gives, for the vocabulary of
+gpt2.json: {"cases": [{"added": [...], "texts": [...], "ids": [[id, ...], ...]}]}.
 """
 import base64
 import io
 import json
 import os
+import random
 
 import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, __version__, decoders, models, normalizers
@@ -261,6 +264,27 @@ def write(name, value):
         file.write("\n")
 
 
+def added_ids():
+    """Lists with ids out of order, with gaps, of entries of the vocabulary, of tokens listed twice, of empty tokens."""
+    base = json.load(open(os.path.join(OUT, "gpt2.json"), encoding="utf-8"))
+    vocab = base["model"]["vocab"]
+    draw, cases = random.Random(7), []
+    names = ["<x>", "<y>", "<z>", "<eos>", "<|a b|>", "<x", "the", "\u0120the", "e", "", "\xe9", "\u65e5\u672c", "<pad>", " "]
+    while len(cases) < 48:
+        count = draw.randrange(1, 8)
+        added = []
+        for j in range(count):
+            text = draw.choice(names)
+            stated = draw.choice([len(vocab) + j, vocab.get(text, len(vocab)), draw.randrange(2 * len(vocab)), len(vocab) + count - j])
+            flags = {key: draw.random() < 0.2 for key in ("single_word", "lstrip", "rstrip", "normalized")}
+            added.append({"id": stated, "content": text, "special": draw.random() < 0.5, **flags})
+        texts = ["".join(draw.choice(names + [" ", "b", "  "]) for _ in range(10)) for _ in range(3)]
+        tokenizer = Tokenizer.from_str(json.dumps(dict(base, added_tokens=added)))
+        ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+        cases.append({"added": added, "texts": texts, "ids": ids})
+    write("added_ids.json", {"made_by": "tokenizers " + __version__, "cases": cases})
+
+
 def main():
     os.makedirs(OUT, exist_ok=True)
     sequence = pre_tokenizers.Sequence
@@ -306,6 +330,7 @@ def main():
     bare.train_from_iterator(corpus, trainer)
     write("bpe_trainer.json", {"documents": corpus, "vocab_size": bare.get_vocab_size(),
                                "merges": json.loads(bare.to_str())["model"]["merges"]})
+    added_ids()
 
 
 if __name__ == "__main__":

@@ -55,7 +55,9 @@ typedef struct sampling {
 static ot_status encode_message(sampling *s, sample_prompt *prompt) {
   const ot_chat_message message = {.role = "user", .content = prompt->text};
   ot_buffer text = {0};
-  ot_status status = ot_chat_template_render(s->chat, &message, 1, &text);
+  const char *const start =
+      ot_chat_template_start(s->chat, s->model.tokenizer, &s->model.special, s->arena);
+  ot_status status = ot_chat_template_render(s->chat, start, &message, 1, &text);
   if (status == OT_OK) {
     status =
         ot_encoder_encode(s->model.encoder, (const char *)text.data, text.length, &prompt->tokens);
@@ -71,9 +73,9 @@ static ot_status add_prompt(sampling *s, const char *text, int64_t length) {
   *to = (sample_prompt){.text = ot_arena_text(s->arena, text, length)};
   OT_TRY(s->chat ? encode_message(s, to)
                  : ot_encoder_encode(s->model.encoder, text, length, &to->tokens));
-  // An empty prompt starts a document: after the end-of-document token.
-  const int32_t eos = ot_tokenizer_eos(s->model.tokenizer);
-  if (to->tokens.count == 0 && eos >= 0) return ot_token_list_append(&to->tokens, &eos, 1);
+  // An empty prompt starts a text.
+  const int32_t prefix = s->model.special.prefix;
+  if (to->tokens.count == 0 && prefix >= 0) return ot_token_list_append(&to->tokens, &prefix, 1);
   OT_CHECK(to->tokens.count > 0, OT_USAGE, "the prompt is empty (--prompt)");
   return OT_OK;
 }
@@ -82,10 +84,10 @@ static ot_status add_line(sampling *s, const char *name, const char *line, int64
   json_t *object = NULL;
   OT_TRY(ot_json_parse(name, line, length, &object));
   const json_t *const prompt = json_object_get(object, "prompt");
-  const ot_status status =
-      json_is_string(prompt)
-          ? add_prompt(s, json_string_value(prompt), (int64_t)json_string_length(prompt))
-          : ot_fail(OT_USAGE, "%s: needs \"prompt\", a text", name);
+  ot_status status = json_is_string(prompt) ? add_prompt(s, json_string_value(prompt),
+                                                         (int64_t)json_string_length(prompt))
+                                            : ot_fail(OT_USAGE, "needs \"prompt\", a text");
+  if (status != OT_OK) status = ot_fail(status, "%s: %s", name, ot_fail_message());
   json_decref(object);
   return status;
 }
@@ -170,7 +172,6 @@ static ot_status add_text(sampling *s, int64_t index, int64_t choice) {
   const sample_prompt *const prompt = &s->prompts[index];
   sample_text *const t = &s->texts[s->num_texts++];
   const ot_options *const o = s->options;
-  const int32_t eos = ot_tokenizer_eos(s->model.tokenizer);
   const char *const end = s->chat ? ot_chat_template_end(s->chat) : NULL;
   const int32_t turn = end ? ot_tokenizer_find(s->model.tokenizer, end) : -1;
   *t = (sample_text){.all = s,
@@ -179,23 +180,21 @@ static ot_status add_text(sampling *s, int64_t index, int64_t choice) {
                               .stops = s->stops,
                               .num_stops = s->num_stops,
                               .begins = prompt->text[0] == '\0'}};
-  return ot_inference_add(
-      s->engine,
-      &(ot_sequence_request){.prompt = prompt->tokens.ids,
-                             .num_prompt = prompt->tokens.count,
-                             .max_tokens = ot_options_integer(o, "max-tokens"),
-                             .draw = {.temperature = ot_options_real(o, "temperature"),
-                                      .top_k = ot_options_integer(o, "top-k"),
-                                      .top_p = ot_options_real(o, "top-p"),
-                                      .min_p = ot_options_real(o, "min-p"),
-                                      .seed = seed_of(s, index),
-                                      .choice = (uint64_t)choice},
-                             .num_ends = OT_MOST_ENDS,
-                             .ends = {eos, turn},
-                             .token = append_token,
-                             .finished = finish_text,
-                             .context = t},
-      NULL);
+  ot_sequence_request request = {.prompt = prompt->tokens.ids,
+                                 .num_prompt = prompt->tokens.count,
+                                 .max_tokens = ot_options_integer(o, "max-tokens"),
+                                 .draw = {.temperature = ot_options_real(o, "temperature"),
+                                          .top_k = ot_options_integer(o, "top-k"),
+                                          .top_p = ot_options_real(o, "top-p"),
+                                          .min_p = ot_options_real(o, "min-p"),
+                                          .seed = seed_of(s, index),
+                                          .choice = (uint64_t)choice},
+                                 .token = append_token,
+                                 .finished = finish_text,
+                                 .context = t};
+  ot_sequence_add_ends(&request, s->model.special.ends, s->model.special.num_ends);
+  ot_sequence_add_ends(&request, &turn, 1);
+  return ot_inference_add(s->engine, &request, NULL);
 }
 
 // ---- output ----
@@ -368,7 +367,8 @@ const ot_verb ot_verb_sample = {
     .details =
         "CHECKPOINT is a checkpoint directory, a run directory (its newest) or an HF\n"
         "directory. Ids outside the tokenizer's vocabulary are never drawn, even if the model's\n"
-        "vocabulary is larger. Several texts are printed as lines of JSON, in order.\n"
+        "vocabulary is larger. A text ends at any end-of-text token that the directory names\n"
+        "(docs/conventions.md). Several texts are printed as lines of JSON, in order.\n"
         "Draws follow from the seed, the number of the prompt (the first: as with --prompt) and\n"
         "that of the text among its --n; so a text does not depend on the others.",
     .examples =

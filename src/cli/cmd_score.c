@@ -240,7 +240,8 @@ const ot_verb ot_verb_score = {
         "after the last line. --json: one document, {\"scores\": [...]}.\n"
         "--tasks: lines {\"context\", \"choices\", \"answer\"}, {\"text\"} or {\"prompt\", "
         "\"answer\"} in,\n"
-        "one kind a file; one line of figures for each file out (docs/serve.md).",
+        "one kind a file; one line of figures for each file out. \"delimiter\": TEXT stands\n"
+        "between context and choice and is no part of its length (docs/serve.md).",
     .examples =
         "  orthant score runs/demo/run questions.jsonl > scores.jsonl\n"
         "  orthant score runs/demo/run --tasks choices.jsonl texts.jsonl",

@@ -37,7 +37,10 @@ typedef struct serving {
 
 static ot_status find_template(serving *s, const ot_chat_template **chat) {
   const char *const name = ot_options_text(s->options, "chat-template");
-  *chat = name ? ot_chat_template_find(name) : ot_chat_template_guess(s->model.tokenizer);
+  const char *note = NULL;
+  *chat = name ? ot_chat_template_find(name)
+               : ot_chat_template_choose(s->model.tokenizer, s->arena, &note);
+  if (note) fprintf(stderr, "note: %s\n", note);
   OT_CHECK(!name || *chat, OT_USAGE, "no chat template is called %s (known: %s)", name,
            ot_chat_template_names);
   return OT_OK;
@@ -140,7 +143,6 @@ static ot_status create_service(serving *s, ot_runtime *runtime) {
 }
 
 static ot_status create_server(serving *s) {
-  const char *const tokenizer = ot_options_text(s->options, "tokenizer");
   const char *const key = ot_options_text(s->options, "api-key");
   ot_server_options options = {
       .host = ot_options_text(s->options, "host"),
@@ -149,7 +151,6 @@ static ot_status create_server(serving *s) {
       .most_connections = (int)ot_options_integer(s->options, "connections"),
       .most_body_bytes = most_body_bytes(&ot_service_options_of(s->service)->facts),
       .idle_s = 60,
-      .tokenizer = tokenizer ? tokenizer : s->model.files.tokenizer,
       .step = s->model.files.step,
   };
   if (key) OT_TRY(ot_disk_read_line(s->arena, key, &options.key));
@@ -277,7 +278,8 @@ static const ot_option rows[] = {
     {"teach", OT_OPTION_PATH, "RUN.yaml",
      .help = "also answers that run, which learns from this model (distill.from: server)"},
     {"chat-template", OT_OPTION_TEXT, "NAME",
-     .help = "chatml, llama3 or gemma; default: by the tokenizer's tokens"},
+     .help = "chatml, llama3 or gemma; default: by the model's template, if that is known, or its "
+             "tokens"},
     {"name", OT_OPTION_TEXT, "NAME", .help = "of the model in answers; default: its directory"},
     {.shared = &ot_option_tokenizer},
     {.shared = &ot_option_model_set},

@@ -48,6 +48,7 @@ static void print_summary(const ot_tokenize_request *request, const ot_tokenize_
 }
 
 static void print_notes(const ot_tokenize_request *request, const ot_tokenize_result *result) {
+  if (result->note[0] != '\0') fprintf(stderr, "note: %s\n", result->note);
   if (request->train_vocab > result->vocab_size) {
     fprintf(stderr, "note: the text has enough pairs only for a vocabulary of %lld\n",
             (long long)result->vocab_size);

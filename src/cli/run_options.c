@@ -87,11 +87,12 @@ ot_status ot_model_options_open(const ot_options *options, ot_arena *arena,
   const char *const path = named ? named : model->files.tokenizer;
   if (!path) return OT_OK;
   OT_TRY(ot_tokenizer_create(path, &model->tokenizer));
-  const int64_t vocab = ot_tokenizer_vocab_size(model->tokenizer);
-  OT_CHECK(vocab <= model->files.model.vocab_size, OT_USAGE,
-           "the tokenizer has %ld entries, the model only %ld (%s)", vocab,
-           model->files.model.vocab_size, path);
-  return ot_encoder_create(model->tokenizer, &model->encoder);
+  const int64_t rows = model->files.model.vocab_size;
+  model->special = ot_special_tokens_of(model->tokenizer, &model->files.model);
+  model->note = ot_tokenizer_note(model->tokenizer, rows, arena);
+  OT_TRY(ot_encoder_create(model->tokenizer, &model->encoder));
+  ot_encoder_limit(model->encoder, rows);
+  return OT_OK;
 }
 
 ot_backend ot_model_options_backend(const ot_options *options) {

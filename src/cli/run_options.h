@@ -8,6 +8,7 @@
 #include "files/config_file.h"
 #include "runtime/model_files.h"
 #include "tokenizer/encoder.h"
+#include "tokenizer/special_tokens.h"
 #include "tokenizer/tokenizer.h"
 
 // Rows of verbs on a run: --ranks, --set and --expert-imbalance.
@@ -33,11 +34,13 @@ typedef struct ot_opened_model {
   ot_model_files files;
   ot_tokenizer *tokenizer;  // null when the checkpoint has none and none is named
   ot_encoder *encoder;      // as the tokenizer
+  ot_special_tokens special;
+  const char *note;  // on the tokenizer, or null
 } ot_opened_model;
 
-// Opens the model named by argument 0 and its tokenizer, and checks that they match. The model's
-// notes are not printed. The caller
-// zeroes `model` before and releases it in every case.
+// Opens the model named by argument 0 and its tokenizer, whose encoder refuses texts with tokens
+// that the model lacks. The notes are not printed. The caller zeroes `model` before and releases it
+// in every case.
 ot_status ot_model_options_open(const ot_options *options, ot_arena *arena, ot_opened_model *model);
 
 // The back end of --device.

@@ -21,8 +21,10 @@ static ot_status append_text(reading *s, int64_t line, const json_t *text, ot_sc
   OT_CHECK(s->source->encoder, OT_USAGE,
            "%s:%ld: text needs a tokenizer, and %s has none; use --tokenizer", s->source->path,
            line, s->source->model_path);
-  return ot_encoder_encode(s->source->encoder, json_string_value(text),
-                           (int64_t)json_string_length(text), &to->tokens);
+  const ot_status status = ot_encoder_encode(s->source->encoder, json_string_value(text),
+                                             (int64_t)json_string_length(text), &to->tokens);
+  return status == OT_OK ? OT_OK
+                         : ot_fail(status, "%s:%ld: %s", s->source->path, line, ot_fail_message());
 }
 
 static ot_status append_ids(reading *s, int64_t line, const json_t *ids, ot_score_line *to) {

@@ -13,7 +13,9 @@
 #include "data/corpus.h"
 #include "data/shard_writer.h"
 #include "host/cores.h"
+#include "host/heap.h"
 #include "tokenizer/encoder.h"
+#include "tokenizer/special_tokens.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode.h"
 
@@ -252,6 +254,15 @@ static ot_status write_shard(session *s, ot_tokenize_result *result) {
   return status;
 }
 
+static void note_tokenizer(const session *s, ot_tokenize_result *result) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const int64_t all = ot_tokenizer_vocab_size(s->tokenizer);
+  const char *const note = ot_tokenizer_note(s->tokenizer, all, &arena);
+  ot_text_format(result->note, sizeof result->note, "%s", note ? note : "");
+  ot_heap_release(&heap);
+}
+
 static ot_status run(session *s, ot_tokenize_result *result) {
   const ot_tokenize_request *const request = s->request;
   s->num_threads = request->num_threads > 0 ? request->num_threads : ot_host_cores();
@@ -267,7 +278,9 @@ static ot_status run(session *s, ot_tokenize_result *result) {
   OT_TRY(ot_shard_writer_create(request->out, ot_tokenizer_vocab_size(s->tokenizer),
                                 &s->output.writer));
   OT_TRY(create_workers(s));
-  return write_shard(s, result);
+  OT_TRY(write_shard(s, result));
+  note_tokenizer(s, result);
+  return OT_OK;
 }
 
 static ot_status train_first(const ot_tokenize_request *request) {

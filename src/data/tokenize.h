@@ -40,6 +40,7 @@ typedef struct ot_tokenize_result {
   int64_t vocab_size;
   int64_t eod;  // -1: none
   char tokenizer_hash[33];
+  char note[1024];  // on the tokenizer (ot_tokenizer_note), or empty
 } ot_tokenize_result;
 
 // Blocks. A failure leaves no part of the shard.

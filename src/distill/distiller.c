@@ -83,9 +83,8 @@ static ot_status create(ot_distiller *d) {
   const int64_t rows = run->batch.micro_batch_size * run->data.sequence_length;
   ot_arena arena = ot_heap_arena_create(&d->heap);
   if (writes(run)) {
-    const int32_t eos = tokenizer ? ot_tokenizer_eos(tokenizer) : -1;
     d->logprobs = ot_arena_array(&arena, rows, sizeof *d->logprobs);
-    OT_TRY(ot_rollouts_create(run, eos, d->request.threads, &d->rollouts));
+    OT_TRY(ot_rollouts_create(run, tokenizer, d->request.threads, &d->rollouts));
   } else {
     OT_TRY(open_sets(d, &arena));
   }

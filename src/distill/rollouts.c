@@ -9,7 +9,7 @@ enum { CHUNK = 128 };  // tokens of an iteration of the engine
 
 struct ot_rollouts {
   const ot_run *run;
-  int32_t eos;
+  ot_special_tokens special;
   ot_runtime *runtime;
   ot_inference *engine;
 };
@@ -34,12 +34,13 @@ static ot_status create(ot_rollouts *r, int threads) {
   return ot_inference_create(r->runtime, run->model.vocab_size, &r->engine);
 }
 
-ot_status ot_rollouts_create(const ot_run *run, int32_t eos, int threads, ot_rollouts **out) {
+ot_status ot_rollouts_create(const ot_run *run, const ot_tokenizer *tokenizer, int threads,
+                             ot_rollouts **out) {
   ot_rollouts *rollouts = calloc(1, sizeof *rollouts);
   *out = NULL;
   OT_CHECK(rollouts, OT_ENVIRONMENT, "out of memory (distill)");
   rollouts->run = run;
-  rollouts->eos = eos;
+  if (tokenizer) rollouts->special = ot_special_tokens_of(tokenizer, &run->model);
   const ot_status status = create(rollouts, threads);
   if (status != OT_OK) ot_rollouts_destroy(&rollouts);
   *out = rollouts;
@@ -79,18 +80,17 @@ static void finish(void *context, ot_finish how) {
 static ot_status begin(ot_rollouts *r, sequence *s, int64_t sample) {
   const ot_run *const run = r->run;
   const int64_t prompt = run->distill.prompt_tokens;
-  const ot_sequence_request request = {.prompt = s->rows->tokens + s->first,
-                                       .num_prompt = prompt,
-                                       .max_tokens = s->rows->T + 1 - prompt,
-                                       .draw = {.temperature = 1,
-                                                .top_p = 1,
-                                                .seed = (uint64_t)run->seed,
-                                                .choice = (uint64_t)sample},
-                                       .num_ends = r->eos >= 0 ? 1 : 0,
-                                       .ends = {r->eos},
-                                       .token = take_token,
-                                       .finished = finish,
-                                       .context = s};
+  ot_sequence_request request = {.prompt = s->rows->tokens + s->first,
+                                 .num_prompt = prompt,
+                                 .max_tokens = s->rows->T + 1 - prompt,
+                                 .draw = {.temperature = 1,
+                                          .top_p = 1,
+                                          .seed = (uint64_t)run->seed,
+                                          .choice = (uint64_t)sample},
+                                 .token = take_token,
+                                 .finished = finish,
+                                 .context = s};
+  ot_sequence_add_ends(&request, r->special.ends, r->special.num_ends);
   return ot_inference_add(r->engine, &request, NULL);
 }
 

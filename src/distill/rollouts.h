@@ -7,11 +7,14 @@
 #include "data/micro_batch.h"
 #include "describe/run.h"
 #include "runtime/inference.h"
+#include "tokenizer/special_tokens.h"
 
 typedef struct ot_rollouts ot_rollouts;
 
-// For micro-batches of `run`. `eos`: the token that ends a text, or -1. Keeps `run`.
-ot_status ot_rollouts_create(const ot_run *run, int32_t eos, int threads, ot_rollouts **out);
+// For micro-batches of `run`, whose texts end as its model and `tokenizer` say, which may be null.
+// Keeps `run`.
+ot_status ot_rollouts_create(const ot_run *run, const ot_tokenizer *tokenizer, int threads,
+                             ot_rollouts **out);
 void ot_rollouts_destroy(ot_rollouts **rollouts);
 
 // Takes the weights of `student`. Collective over its world. Blocks.

@@ -11,6 +11,7 @@ enum { SLOTS = 8, CHUNK = 256, CACHE_PAGES = 256 };
 // A sequence and its state while it runs.
 typedef struct running {
   ot_evaluation *evaluation;
+  const ot_text_task *task;
   const ot_text_task_sequence *sequence;
   double *result;
   ot_text_stream text;
@@ -50,6 +51,7 @@ static ot_status create(ot_evaluation *e) {
       const ot_text_task_sequence *const s = &r->tasks[i].sequences[k];
       e->all[at] = (running){
           .evaluation = e,
+          .task = &r->tasks[i],
           .sequence = s,
           .result = &e->results[at],
           .text = {.tokenizer = r->tokenizer, .stops = s->stops, .num_stops = s->num_stops}};
@@ -126,17 +128,16 @@ static void finish(void *context, ot_finish how) {
 
 static ot_status add(ot_evaluation *e, running *r) {
   const ot_text_task_sequence *const s = r->sequence;
-  const int32_t eos = ot_tokenizer_eos(e->request.tokenizer);
-  const ot_sequence_request request = {.prompt = s->ids,
-                                       .num_prompt = s->count,
-                                       .max_tokens = s->max_tokens,
-                                       .draw = {.top_p = 1},
-                                       .num_ends = eos >= 0,
-                                       .ends = {eos},
-                                       .scores = s->max_tokens == 0,
-                                       .token = take_token,
-                                       .finished = finish,
-                                       .context = r};
+  const ot_special_tokens *const special = &r->task->special;
+  ot_sequence_request request = {.prompt = s->ids,
+                                 .num_prompt = s->count,
+                                 .max_tokens = s->max_tokens,
+                                 .draw = {.top_p = 1},
+                                 .scores = s->max_tokens == 0,
+                                 .token = take_token,
+                                 .finished = finish,
+                                 .context = r};
+  ot_sequence_add_ends(&request, special->ends, special->num_ends);
   e->added++;
   return ot_inference_add(e->request.engine, &request, NULL);
 }

@@ -9,6 +9,7 @@
 #include "files/disk.h"
 #include "files/json_file.h"
 #include "host/heap.h"
+#include "tokenizer/unicode.h"
 
 enum { MOST_BYTES = 1 << 30, MOST_TOKENS = 256 };
 
@@ -25,13 +26,32 @@ typedef struct reading {
 
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// What the words of lm-evaluation-harness are: the pieces between runs of spaces.
+// What the words of lm-evaluation-harness are: the pieces between runs of white space, empty ones
+// at the ends included (re.split(r"\s+", text)).
 static int64_t count_words(const char *text) {
+  const int64_t length = ot_text_length(text);
   int64_t words = 1;
-  for (int64_t i = 0; text[i] != '\0'; i++) {
-    words += is_space(text[i]) && (i == 0 || !is_space(text[i - 1]));
+  bool after_space = false;
+  for (int64_t i = 0, width; i < length; i += width) {
+    int bytes;
+    const bool space =
+        ot_unicode_is_white(ot_unicode_first((const uint8_t *)text + i, length - i, &bytes));
+    words += space && !after_space;
+    after_space = space;
+    width = bytes;
   }
   return words;
+}
+
+// The length of `text` without white space at its end (str.rstrip).
+static int64_t stripped_length(const char *text) {
+  int64_t length = ot_text_length(text);
+  int width;
+  while (length > 0 &&
+         ot_unicode_is_white(ot_unicode_last((const uint8_t *)text, length, &width))) {
+    length -= width;
+  }
+  return length;
 }
 
 static int64_t count_characters(const char *text) {
@@ -79,12 +99,13 @@ static ot_status texts_of(const reading *r, const json_t *value, const char *key
 
 // ---- sequences ----
 
-// Appends the ids of `text`; at the start of a document, after its separator.
+// Appends the ids of `text`; at the start of a text, after what begins texts.
 static ot_status encode(reading *r, const char *text, int64_t length, bool begins,
                         ot_token_list *to) {
-  const int32_t eos = ot_tokenizer_eos(r->source->tokenizer);
-  if (begins && eos >= 0) OT_TRY(ot_token_list_append(to, &eos, 1));
-  return ot_encoder_encode(r->encoder, text, length, to);
+  const int32_t prefix = r->task->special.prefix;
+  if (begins && prefix >= 0) OT_TRY(ot_token_list_append(to, &prefix, 1));
+  const ot_status status = ot_encoder_encode(r->encoder, text, length, to);
+  return status == OT_OK ? OT_OK : ot_fail(status, "%s: %s", r->line, ot_fail_message());
 }
 
 static ot_text_task_sequence *add_sequence(reading *r, const int32_t *ids, int64_t count) {
@@ -101,21 +122,50 @@ static ot_text_task_sequence *add_sequence(reading *r, const int32_t *ids, int64
 
 // ---- choice ----
 
+// How a choice follows the context.
+typedef struct choice_text {
+  const char *context;
+  const char *delimiter;  // between the two, no part of the choice; null: a space at the beginning
+                          // of the choice, if there is one
+  const char *choice;
+} choice_text;
+
+// Characters of the choice without the delimiter, by which acc_norm divides (lm-evaluation-harness:
+// len(choice), without target_delimiter).
+static int64_t characters_of(const choice_text *t) {
+  const bool begins_with_it = !t->delimiter && t->choice[0] == ' ' && t->choice[1] != '\0';
+  return count_characters(t->choice) - begins_with_it;
+}
+
+// Without a context the tokens follow what begins texts, unless they begin with it themselves.
+static ot_status encode_alone(reading *r, const char *text, ot_token_list *before,
+                              ot_token_list *all) {
+  const int32_t prefix = r->task->special.prefix;
+  ot_token_list ids = {0};
+  ot_status status = encode(r, text, ot_text_length(text), false, &ids);
+  const bool begins = status == OT_OK && ids.count > 0 && ids.ids[0] == prefix;
+  if (status == OT_OK && prefix >= 0) status = ot_token_list_append(before, &prefix, 1);
+  if (status == OT_OK && prefix >= 0 && !begins) status = ot_token_list_append(all, &prefix, 1);
+  if (status == OT_OK) status = ot_token_list_append(all, ids.ids, ids.count);
+  ot_token_list_release(&ids);
+  return status;
+}
+
 // Context and choice are encoded together, and the choice's tokens are those after as many as the
-// context alone has; spaces at the end of the context belong to the choice.
-static ot_status add_choice(reading *r, const char *context, const char *choice) {
-  const int64_t length = ot_text_length(context);
-  const char *const whole = ot_arena_format(r->arena, "%s%s", context, choice);
-  int64_t kept = length;
-  while (kept > 0 && is_space(context[kept - 1])) kept--;
+// context alone has; white space at the end of the context belongs to the choice.
+static ot_status add_choice(reading *r, const choice_text *t) {
+  const char *const whole =
+      ot_arena_format(r->arena, "%s%s%s", t->context, t->delimiter ? t->delimiter : "", t->choice);
+  const int64_t kept = stripped_length(t->context);
   ot_token_list before = {0}, all = {0};
-  ot_status status = encode(r, context, kept, kept == 0, &before);
-  if (status == OT_OK) status = encode(r, whole, ot_text_length(whole), kept == 0, &all);
+  ot_status status = kept > 0 ? encode(r, t->context, kept, false, &before)
+                              : encode_alone(r, whole, &before, &all);
+  if (status == OT_OK && kept > 0) status = encode(r, whole, ot_text_length(whole), false, &all);
   const int64_t most = r->source->model->max_positions;
   if (status == OT_OK && before.count == 0) {
     status = ot_fail(OT_USAGE,
-                     "%s: the context is empty, and the tokenizer has no end-of-text token "
-                     "to begin with",
+                     "%s: the context is empty, and the tokenizer has no begin-of-text or "
+                     "end-of-text token to begin with",
                      r->line);
   } else if (status == OT_OK && all.count <= before.count) {
     status = ot_fail(OT_USAGE, "%s: a choice adds no token to the context", r->line);
@@ -126,7 +176,7 @@ static ot_status add_choice(reading *r, const char *context, const char *choice)
   if (status == OT_OK) {
     ot_text_task_sequence *const made = add_sequence(r, all.ids, all.count);
     made->first = before.count;
-    made->characters = count_characters(choice);
+    made->characters = characters_of(t);
   }
   ot_token_list_release(&before);
   ot_token_list_release(&all);
@@ -138,8 +188,11 @@ static ot_status read_choice(reading *r, const json_t *object) {
   const json_t *const choices = json_object_get(object, "choices");
   const json_t *const answer = json_object_get(object, "answer");
   const int64_t count = (int64_t)json_array_size(choices), first = task->num_sequences;
-  const char *context = "";
-  OT_TRY(text_of(r, object, "context", &context));
+  choice_text text = {.context = ""};
+  OT_TRY(text_of(r, object, "context", &text.context));
+  if (json_object_get(object, "delimiter")) {
+    OT_TRY(text_of(r, object, "delimiter", &text.delimiter));
+  }
   OT_CHECK(json_is_array(choices) && count > 1, OT_USAGE,
            "%s: \"choices\" is not a list of two texts or more", r->line);
   const int64_t index = json_is_integer(answer) ? json_integer_value(answer) : -1;
@@ -147,9 +200,10 @@ static ot_status read_choice(reading *r, const json_t *object) {
            "%s: \"answer\" is not the index of a choice, 0 to %lld", r->line, (long long)count - 1);
   for (int64_t i = 0; i < count; i++) {
     const json_t *const choice = json_array_get(choices, (size_t)i);
-    const char *const text = json_is_string(choice) ? json_string_value(choice) : "";
-    OT_CHECK(text[0] != '\0', OT_USAGE, "%s: choices[%lld] is not a text", r->line, (long long)i);
-    OT_TRY(add_choice(r, context, text));
+    text.choice = json_is_string(choice) ? json_string_value(choice) : "";
+    OT_CHECK(text.choice[0] != '\0', OT_USAGE, "%s: choices[%lld] is not a text", r->line,
+             (long long)i);
+    OT_TRY(add_choice(r, &text));
   }
   task->questions = ot_arena_grow(r->arena, task->questions, task->num_questions,
                                   &r->questions_capacity, sizeof *task->questions);
@@ -303,11 +357,15 @@ ot_status ot_text_task_read(const ot_text_task_source *source, ot_arena *arena,
   ot_arena scratch = ot_heap_arena_create(&heap);
   char *text = NULL;
   int64_t bytes = 0;
-  *task = (ot_text_task){.name = name_of(source, arena)};
+  *task = (ot_text_task){.name = name_of(source, arena),
+                         .special = ot_special_tokens_of(source->tokenizer, source->model)};
   reading r = {.source = source, .arena = arena, .task = task};
   ot_status status = ot_disk_read(&scratch, source->path, MOST_BYTES, &text, &bytes);
   if (status == OT_OK) status = ot_encoder_create(source->tokenizer, &r.encoder);
-  if (status == OT_OK) status = read_lines(&r, text, bytes);
+  if (status == OT_OK) {
+    ot_encoder_limit(r.encoder, source->model->vocab_size);
+    status = read_lines(&r, text, bytes);
+  }
   if (status == OT_OK) task->hash = ot_hash_bytes(OT_HASH_START, text, bytes);
   ot_encoder_destroy(&r.encoder);
   ot_heap_release(&heap);

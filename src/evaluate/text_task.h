@@ -7,10 +7,12 @@
 
 #include "base/arena.h"
 #include "describe/model.h"
+#include "tokenizer/special_tokens.h"
 #include "tokenizer/text_stream.h"
 
 typedef enum ot_text_task_kind {
-  OT_TEXT_TASK_CHOICE,      // {"context", "choices": [TEXT...], "answer": INDEX}
+  OT_TEXT_TASK_CHOICE,      // {"context", "choices": [TEXT...], "answer": INDEX}, and optional:
+                            // "delimiter": TEXT between context and choice
   OT_TEXT_TASK_PERPLEXITY,  // {"text"}
   OT_TEXT_TASK_GENERATION,  // {"prompt", "answer": TEXT or [TEXT...]}, and optional: "stop": TEXT
                             // or [TEXT...], "max_tokens"
@@ -20,7 +22,7 @@ typedef struct ot_text_task_sequence {
   const int32_t *ids;  // [count]
   int64_t count;
   int64_t first;       // scored: the first token whose log-probability counts, at least 1
-  int64_t characters;  // of a choice
+  int64_t characters;  // of a choice, without the delimiter before it
   // generation
   int64_t max_tokens;
   const ot_stop_text *stops;  // [num_stops]
@@ -45,6 +47,7 @@ typedef struct ot_text_task {
   int64_t tokens;                    // of them that are scored
   int64_t positions;                 // that the longest sequence needs
   uint64_t hash;                     // of the file
+  ot_special_tokens special;         // of the model: what texts begin and end with
 } ot_text_task;
 
 typedef struct ot_text_task_source {

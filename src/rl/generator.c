@@ -108,16 +108,15 @@ static void finish(void *context, ot_finish how) {
 
 ot_status ot_rl_generator_start(ot_rl_generator *generator, ot_rl_answer *answer) {
   const ot_rl_generator_request *const own = &generator->request;
-  const ot_sequence_request request = {
+  ot_sequence_request request = {
       .prompt = answer->prompt->tokens,
       .num_prompt = answer->prompt->num_tokens,
       .max_tokens = own->max_tokens,
       .draw = {.temperature = 1, .top_p = 1, .seed = own->seed, .choice = (uint64_t)answer->id},
-      .num_ends = 1,
-      .ends = {own->end},
       .token = take_token,
       .finished = finish,
       .context = answer};
+  ot_sequence_add_ends(&request, own->special.ends, own->special.num_ends);
   answer->count = 0;
   answer->ended = answer->done = answer->failed = answer->fresh = false;
   return ot_inference_add(generator->engine, &request, &answer->sequence);

@@ -8,17 +8,18 @@
 #include "rl/answer.h"
 #include "rl/learner.h"
 #include "runtime/inference.h"
+#include "tokenizer/special_tokens.h"
 
 typedef struct ot_rl_generator ot_rl_generator;
 
 typedef struct ot_rl_generator_request {
   const ot_run *run;
   int64_t slots;
-  int64_t prompt_tokens;  // of the longest prompt
-  int64_t max_tokens;     // generated
-  bool recompute;         // of K and V of running responses, with new weights
-  int32_t end;            // the end-of-text token
-  uint64_t seed;          // of draws
+  int64_t prompt_tokens;      // of the longest prompt
+  int64_t max_tokens;         // generated
+  bool recompute;             // of K and V of running responses, with new weights
+  ot_special_tokens special;  // what ends a response
+  uint64_t seed;              // of draws
 } ot_rl_generator_request;
 
 // Its weights are undefined until it takes some.

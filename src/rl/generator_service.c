@@ -298,14 +298,16 @@ static ot_status create(service *s) {
   OT_TRY(ot_rl_link_create(s->request->in, s->request->out, &s->link));
   OT_TRY(ot_tokenizer_create(s->run->data.tokenizer, &s->tokenizer));
   OT_TRY(ot_encoder_create(s->tokenizer, &s->encoder));
+  ot_encoder_limit(s->encoder, s->run->model.vocab_size);
   OT_TRY(ot_rl_prompts_read(rl->prompts, s->encoder, &s->arena, &s->prompts));
-  const ot_rl_generator_request request = {.run = s->run,
-                                           .slots = rl->slots,
-                                           .prompt_tokens = s->prompts.longest,
-                                           .max_tokens = rl->max_tokens,
-                                           .recompute = rl->recompute != 0,
-                                           .end = ot_tokenizer_eos(s->tokenizer),
-                                           .seed = (uint64_t)s->run->seed};
+  const ot_rl_generator_request request = {
+      .run = s->run,
+      .slots = rl->slots,
+      .prompt_tokens = s->prompts.longest,
+      .max_tokens = rl->max_tokens,
+      .recompute = rl->recompute != 0,
+      .special = ot_special_tokens_of(s->tokenizer, &s->run->model),
+      .seed = (uint64_t)s->run->seed};
   OT_TRY(ot_rl_generator_create(&request, &s->generator));
   s->slots = ot_arena_array(&s->arena, rl->slots, sizeof(member *));
   return OT_OK;

@@ -41,8 +41,11 @@ static ot_status read_object(const char *where, const json_t *object, ot_encoder
   OT_CHECK(!answer || json_is_string(answer), OT_USAGE, "%s: \"answer\" is not a text", where);
   to->text = keep(prompt, arena);
   to->answer = keep(answer, arena);
-  OT_TRY(encode(encoder, to->text, arena, &to->tokens, &to->num_tokens));
-  OT_TRY(encode(encoder, to->answer, arena, &to->answer_tokens, &to->num_answer_tokens));
+  ot_status status = encode(encoder, to->text, arena, &to->tokens, &to->num_tokens);
+  if (status == OT_OK) {
+    status = encode(encoder, to->answer, arena, &to->answer_tokens, &to->num_answer_tokens);
+  }
+  if (status != OT_OK) return ot_fail(status, "%s: %s", where, ot_fail_message());
   OT_CHECK(to->num_tokens > 0, OT_USAGE, "%s: the prompt is empty", where);
   return OT_OK;
 }

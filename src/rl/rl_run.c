@@ -176,12 +176,13 @@ static ot_status validate(ot_rl_state *r) {
 static ot_status open_prompts(ot_rl_state *r) {
   const ot_run *const run = r->run;
   OT_TRY(ot_tokenizer_create(run->data.tokenizer, &r->tokenizer));
-  OT_CHECK(ot_tokenizer_vocab_size(r->tokenizer) <= run->model.vocab_size, OT_USAGE,
-           "the tokenizer has %lld tokens, model.vocab_size is %lld",
-           (long long)ot_tokenizer_vocab_size(r->tokenizer), (long long)run->model.vocab_size);
-  r->end = ot_tokenizer_eos(r->tokenizer);
-  OT_CHECK(r->end >= 0, OT_USAGE, "the tokenizer has no end-of-text token, which ends responses");
+  const char *const note = ot_tokenizer_note(r->tokenizer, run->model.vocab_size, r->arena);
+  if (note) ot_rl_tell(r, (ot_rl_event){.kind = OT_RL_EVENT_NOTE, .text = note});
+  r->special = ot_special_tokens_of(r->tokenizer, &run->model);
+  OT_CHECK(r->special.num_ends > 0, OT_USAGE,
+           "the tokenizer has no end-of-text token, which ends responses");
   OT_TRY(ot_encoder_create(r->tokenizer, &r->encoder));
+  ot_encoder_limit(r->encoder, run->model.vocab_size);
   OT_TRY(ot_rl_prompts_read(run->rl.prompts, r->encoder, r->arena, &r->prompts));
   if (run->rl.validation[0] == '\0') return OT_OK;
   return ot_rl_prompts_read(run->rl.validation, r->encoder, r->arena, &r->validation);
@@ -227,7 +228,7 @@ ot_rl_generator_request ot_rl_state_generator(const ot_rl_state *r) {
                                    .prompt_tokens = r->prompts.longest,
                                    .max_tokens = r->run->rl.max_tokens,
                                    .recompute = r->fleet.recompute,
-                                   .end = r->end,
+                                   .special = r->special,
                                    .seed = (uint64_t)r->run->seed};
 }
 

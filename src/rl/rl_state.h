@@ -45,7 +45,7 @@ struct ot_rl_state {
   ot_tokenizer *tokenizer;
   ot_encoder *encoder;
   ot_rl_prompts prompts, validation;
-  int32_t end;
+  ot_special_tokens special;  // what ends responses
   ot_rl_updater *updater;
   ot_rl_generator *validator;  // null without validation
   ot_rl_answer *spare;

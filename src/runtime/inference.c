@@ -82,6 +82,8 @@ ot_status ot_inference_create(ot_runtime *runtime, int64_t vocab_size, ot_infere
                                 .pages = prefill->cache.pages},
                       .vocab_size = vocab_size};
   ot_status status = ot_iteration_create(runtime, &e->it);
+  // A tokenizer may have entries that the model has no row for.
+  if (status == OT_OK && e->vocab_size > e->it.V) e->vocab_size = e->it.V;
   if (status == OT_OK && !allocate(e)) status = ot_fail(OT_ENVIRONMENT, "engine: out of memory");
   if (status == OT_OK) status = ot_page_cache_create(e->shape.pages, &e->cache);
   if (status != OT_OK) ot_inference_destroy(out);
@@ -141,6 +143,14 @@ static ot_status check(const ot_inference *e, const ot_sequence_request *r) {
            "%lld tokens of prompt and %lld to generate, but there is room for %lld",
            (long long)r->num_prompt, (long long)r->max_tokens, (long long)e->shape.positions);
   return OT_OK;
+}
+
+void ot_sequence_add_ends(ot_sequence_request *request, const int32_t *ids, int count) {
+  for (int i = 0; i < count; i++) {
+    if (ids[i] < 0) continue;
+    OT_ASSERT(request->num_ends < OT_MOST_ENDS);
+    request->ends[request->num_ends++] = ids[i];
+  }
 }
 
 ot_status ot_inference_add(ot_inference *engine, const ot_sequence_request *request,

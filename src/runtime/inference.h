@@ -47,7 +47,7 @@ typedef enum ot_finish {
   OT_FINISH_NUMERIC,    // logits are NaN
 } ot_finish;
 
-enum { OT_MOST_ENDS = 2 };
+enum { OT_MOST_ENDS = 32 };
 
 typedef struct ot_sequence_request {
   const int32_t *prompt;  // [num_prompt], at least one token, all below the vocabulary; copied
@@ -64,6 +64,9 @@ typedef struct ot_sequence_request {
   void (*finished)(void *context, ot_finish finish);
   void *context;
 } ot_sequence_request;
+
+// Adds tokens that end the text, [count] ids; those below 0 are none. At most OT_MOST_ENDS in all.
+void ot_sequence_add_ends(ot_sequence_request *request, const int32_t *ids, int count);
 
 // `runtime` was created by a request that ot_inference_complete completed, and has weights; kept.
 // Tokens >= vocab_size (padding) are never drawn. OT_USAGE for a model whose experts have a

@@ -65,6 +65,12 @@ static ot_status read_ids(ot_arena *arena, const json_t *list, const char *key,
   return OT_OK;
 }
 
+static bool is_empty(const json_t *value) {
+  return json_is_false(value) || (json_is_string(value) && json_string_length(value) == 0) ||
+         (json_is_array(value) && json_array_size(value) == 0) ||
+         (json_is_object(value) && json_object_size(value) == 0);
+}
+
 // ---- prompts ----
 
 static ot_status read_prompt(ot_arena *arena, const json_t *value, ot_prompt_source *to) {
@@ -110,8 +116,13 @@ static ot_status read_content(ot_arena *arena, const json_t *content, const char
     memcpy(at, json_string_value(text), json_string_length(text));
     at += json_string_length(text);
   }
+  OT_CHECK(ot_text_length(whole) == length, OT_USAGE,
+           "content of a message holds a zero character");
   return OT_OK;
 }
+
+// Parts of a message other than its text.
+static const char *const calls[] = {"tool_calls", "function_call", "audio"};
 
 static ot_status read_messages(ot_arena *arena, const json_t *root, ot_completion_request *r) {
   const json_t *const messages = json_object_get(root, "messages");
@@ -123,8 +134,15 @@ static ot_status read_messages(ot_arena *arena, const json_t *root, ot_completio
   for (size_t i = 0; i < count; i++) {
     const json_t *const message = json_array_get(messages, i);
     const json_t *const role = json_object_get(message, "role");
+    for (int k = 0; k < OT_COUNT(calls); k++) {
+      const json_t *const call = json_object_get(message, calls[k]);
+      OT_CHECK(!call || json_is_null(call) || is_empty(call), OT_USAGE,
+               "messages[%zu] has %s, which are not supported", i, calls[k]);
+    }
     OT_CHECK(json_is_string(role), OT_USAGE, "messages[%zu] has no role", i);
     r->messages[i].role = ot_arena_format(arena, "%s", json_string_value(role));
+    OT_CHECK(ot_text_length(r->messages[i].role) == (int64_t)json_string_length(role), OT_USAGE,
+             "messages[%zu] has a role with a zero character", i);
     OT_TRY(read_content(arena, json_object_get(message, "content"), &r->messages[i].content));
   }
   return OT_OK;
@@ -148,6 +166,19 @@ static ot_status read_stops(ot_arena *arena, const json_t *root, ot_completion_r
   if (!json_is_array(stop)) return add_stop(arena, stop, r);
   for (size_t i = 0; i < json_array_size(stop); i++) {
     OT_TRY(add_stop(arena, json_array_get(stop, i), r));
+  }
+  return OT_OK;
+}
+
+static ot_status read_stop_ids(ot_arena *arena, const json_t *root, ot_completion_request *r) {
+  const json_t *const list = json_object_get(root, "stop_token_ids");
+  ot_prompt_source ids = {0};
+  if (!list || json_is_null(list)) return OT_OK;
+  OT_CHECK(json_is_array(list) && json_array_size(list) <= OT_MOST_STOP_IDS, OT_USAGE,
+           "stop_token_ids is not a list of up to %d ids", OT_MOST_STOP_IDS);
+  OT_TRY(read_ids(arena, list, "stop_token_ids", &ids));
+  for (; r->num_stop_ids < ids.count; r->num_stop_ids++) {
+    r->stop_ids[r->num_stop_ids] = ids.ids[r->num_stop_ids];
   }
   return OT_OK;
 }
@@ -180,10 +211,93 @@ static ot_status read_draw(const json_t *root, ot_draw *draw) {
   return OT_OK;
 }
 
+// ---- what is not supported ----
+
+// A value without effect; null never has one.
+typedef enum neutral { EMPTY, ZERO, ONE, NONE } neutral;
+
+typedef struct unsupported {
+  const char *key;
+  neutral value;
+} unsupported;
+
+// Keys of the OpenAI API and of other servers that change the text or add to the answer.
+static const unsupported not_done[] = {
+    {"add_generation_prompt", ONE},
+    {"allowed_token_ids", EMPTY},
+    {"audio", EMPTY},
+    {"bad_words", EMPTY},
+    {"chat_template", EMPTY},
+    {"chat_template_kwargs", EMPTY},
+    {"continue_final_message", EMPTY},
+    {"documents", EMPTY},
+    {"frequency_penalty", ZERO},
+    {"function_call", NONE},
+    {"functions", EMPTY},
+    {"guided_choice", EMPTY},
+    {"guided_grammar", EMPTY},
+    {"guided_json", EMPTY},
+    {"guided_regex", EMPTY},
+    {"include_stop_str_in_output", EMPTY},
+    {"logit_bias", EMPTY},
+    {"min_tokens", ZERO},
+    {"presence_penalty", ZERO},
+    {"prompt_logprobs", EMPTY},
+    {"reasoning_effort", NONE},
+    {"repetition_penalty", ONE},
+    {"return_token_ids", EMPTY},
+    {"return_tokens_as_token_ids", EMPTY},
+    {"structured_outputs", EMPTY},
+    {"suffix", EMPTY},
+    {"tool_choice", NONE},
+    {"tools", EMPTY},
+    {"truncate_prompt_tokens", EMPTY},
+    {"typical_p", ONE},
+    {"use_beam_search", EMPTY},
+    {"web_search_options", EMPTY},
+};
+
+static bool has_no_effect(const unsupported *row, const json_t *value) {
+  const char *const text = json_string_value(value);
+  if (!value || json_is_null(value)) return true;
+  switch (row->value) {
+    case EMPTY:
+      return is_empty(value);
+    case ZERO:
+      return json_is_number(value) && json_number_value(value) == 0;
+    case ONE:
+      return json_is_true(value) || (json_is_number(value) && json_number_value(value) == 1);
+    case NONE:
+      return ot_text_equal(text ? text : "", "none") || ot_text_equal(text ? text : "", "auto");
+  }
+  OT_UNREACHABLE();
+}
+
+// Texts are free of form, and the best of several is chosen by the client.
+static ot_status check_form(const json_t *root, const ot_completion_request *r) {
+  const json_t *const format = json_object_get(root, "response_format");
+  const char *const type = json_string_value(json_object_get(format, "type"));
+  OT_CHECK(!format || json_is_null(format) || ot_text_equal(type ? type : "", "text"), OT_USAGE,
+           "response_format is not supported, except {\"type\": \"text\"}");
+  int64_t best_of = r->n;
+  OT_TRY(read_integer(root, "best_of", 1, OT_MOST_CHOICES, &best_of));
+  OT_CHECK(best_of == r->n, OT_USAGE, "best_of is not supported, except with the value of n");
+  return OT_OK;
+}
+
+static ot_status check_supported(const json_t *root) {
+  for (int i = 0; i < OT_COUNT(not_done); i++) {
+    const bool fine = has_no_effect(&not_done[i], json_object_get(root, not_done[i].key));
+    OT_CHECK(fine, OT_USAGE, "%s is not supported: leave it out", not_done[i].key);
+  }
+  return OT_OK;
+}
+
 static ot_status read_object(const json_t *root, bool chat, ot_arena *arena,
                              ot_completion_request *r) {
   OT_CHECK(json_is_object(root), OT_USAGE, "the request is not a JSON object");
   *r = (ot_completion_request){.max_tokens = chat ? -1 : DEFAULT_TOKENS, .n = 1};
+  OT_TRY(check_supported(root));
   OT_TRY(chat ? read_messages(arena, root, r) : read_prompts(arena, root, r));
   OT_TRY(read_integer(root, "max_tokens", 0, MOST_TOKENS, &r->max_tokens));
   if (chat) OT_TRY(read_integer(root, "max_completion_tokens", 0, MOST_TOKENS, &r->max_tokens));
@@ -191,8 +305,11 @@ static ot_status read_object(const json_t *root, bool chat, ot_arena *arena,
   OT_CHECK(chat || r->n * r->num_prompts <= OT_MOST_CHOICES, OT_USAGE,
            "%d prompts of n=%lld choices, allowed: %d in all", r->num_prompts, (long long)r->n,
            OT_MOST_CHOICES);
+  OT_TRY(check_form(root, r));
   OT_TRY(read_draw(root, &r->draw));
   OT_TRY(read_stops(arena, root, r));
+  OT_TRY(read_stop_ids(arena, root, r));
+  OT_TRY(read_flag(root, "ignore_eos", &r->ignore_eos));
   OT_TRY(read_logprobs(root, chat, r));
   if (!chat) OT_TRY(read_flag(root, "echo", &r->echo));
   OT_TRY(read_flag(root, "stream", &r->stream));

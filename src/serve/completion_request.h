@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The body of a request for completions, chat or tokens, as the OpenAI API writes it, read into
 // plain values. Everything comes from strangers: sizes, counts and ranges are limited, whatever the
-// sender says; keys that are not known are ignored, as clients expect.
+// sender says. Keys that would change the text and are not supported are refused; keys that are not
+// known are ignored, as clients expect.
 #pragma once
 
 #include "base/arena.h"
 #include "runtime/draw.h"
 #include "tokenizer/text_stream.h"
 
-enum { OT_MOST_CHOICES = 256, OT_MOST_MESSAGES = 1024 };  // choices: of all prompts
+enum { OT_MOST_CHOICES = 256, OT_MOST_MESSAGES = 1024, OT_MOST_STOP_IDS = 16 };
 
 // What a request carries; any bytes.
 typedef struct ot_request_body {
@@ -36,10 +37,13 @@ typedef struct ot_completion_request {
   int num_messages;
   ot_chat_message *messages;  // [num_messages] of chat
   int64_t max_tokens;         // -1: not given
-  int64_t n;                  // choices for each prompt
+  int64_t n;                  // choices for each prompt; at most OT_MOST_CHOICES of all prompts
   ot_draw draw;
   int num_stops;
   ot_stop_text stops[OT_MOST_STOPS];
+  int num_stop_ids;
+  int32_t stop_ids[OT_MOST_STOP_IDS];  // tokens that end a text, next to those of the model
+  bool ignore_eos;                     // those of the model do not
   bool echo, stream, include_usage;
   int logprobs;  // -1: none wanted; else how many of the most probable tokens
 } ot_completion_request;

@@ -7,33 +7,30 @@
 
 #include "base/json_writer.h"
 #include "base/text.h"
-#include "files/json_file.h"
-#include "host/heap.h"
-
-enum { CONFIG_BYTES = 16 << 20 };
 
 struct ot_facts {
   ot_service *service;
   const ot_tokenizer *tokenizer;
-  json_t *config;  // of the tokenizer, or null
+  ot_special_tokens special;
   int64_t step;
 };
 
 // ---- tokens ----
 
-static const char *eos_text(const ot_facts *f, ot_arena *arena) {
-  const int32_t eos = ot_tokenizer_eos(f->tokenizer);
+static const char *text_of(const ot_facts *f, int32_t id, ot_arena *arena) {
   int64_t length = 0;
-  const uint8_t *const bytes = eos >= 0 ? ot_tokenizer_bytes(f->tokenizer, eos, &length) : NULL;
+  const uint8_t *const bytes = id >= 0 ? ot_tokenizer_bytes(f->tokenizer, id, &length) : NULL;
   return bytes && length > 0 ? ot_arena_text(arena, (const char *)bytes, length) : NULL;
 }
 
 static ot_status encode(const ot_facts *f, ot_encoder *encoder, const ot_prompt_source *text,
                         ot_arena *arena, ot_token_list *ids) {
-  const char *const eos = eos_text(f, arena);
-  const int32_t id = ot_tokenizer_eos(f->tokenizer);
-  // A tokenizer of bytes knows no text of special tokens.
-  if (eos && ot_text_equal(text->text, eos)) return ot_token_list_append(ids, &id, 1);
+  const int32_t special[] = {f->special.eos, f->special.bos};
+  // A tokenizer of bytes knows no text of special tokens, others only those of added tokens.
+  for (int i = 0; i < OT_COUNT(special); i++) {
+    const char *const name = text_of(f, special[i], arena);
+    if (name && ot_text_equal(text->text, name)) return ot_token_list_append(ids, &special[i], 1);
+  }
   return ot_encoder_encode(encoder, text->text, text->length, ids);
 }
 
@@ -102,18 +99,12 @@ static void write_models(const ot_facts *f, ot_json_writer *w) {
   ot_json_end(w);
 }
 
-// A token of the configuration: a text, or an object with one.
-static const char *special(const ot_facts *f, const char *key) {
-  const json_t *const value = json_object_get(f->config, key);
-  return json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
-}
-
 static void write_tokenizer(const ot_facts *f, ot_json_writer *w) {
   ot_json_text(w, "tokenizer_class", "orthant");
-  ot_json_text(w, "eos_token", eos_text(f, w->arena));
-  ot_json_text(w, "bos_token", special(f, "bos_token"));
-  ot_json_text(w, "pad_token", special(f, "pad_token"));
-  ot_json_text(w, "chat_template", special(f, "chat_template"));
+  ot_json_text(w, "eos_token", text_of(f, f->special.eos, w->arena));
+  ot_json_text(w, "bos_token", text_of(f, f->special.bos, w->arena));
+  ot_json_text(w, "pad_token", text_of(f, f->special.pad, w->arena));
+  ot_json_text(w, "chat_template", ot_tokenizer_chat_template(f->tokenizer));
 }
 
 static ot_status write_teacher(const ot_facts *f, ot_arena *arena, const char **answer) {
@@ -197,33 +188,21 @@ ot_status ot_facts_write(ot_facts *facts, ot_fact fact, const ot_request_body *b
 
 // ---- create ----
 
-// The tokenizer_config.json next to `tokenizer`, if it is there and can be read.
-static void read_config(ot_facts *facts, const char *tokenizer) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  const char *const slash = tokenizer ? strrchr(tokenizer, '/') : NULL;
-  if (slash) {
-    const char *const path =
-        ot_arena_format(&arena, "%.*s/tokenizer_config.json", (int)(slash - tokenizer), tokenizer);
-    if (ot_json_load(path, CONFIG_BYTES, &facts->config) != OT_OK) facts->config = NULL;
-  }
-  ot_heap_release(&heap);
-}
-
-ot_status ot_facts_create(ot_service *service, const char *tokenizer, int64_t step,
-                          ot_facts **out) {
+ot_status ot_facts_create(ot_service *service, int64_t step, ot_facts **out) {
+  const ot_service_options *const o = ot_service_options_of(service);
+  const ot_model *const model = ot_runtime_any_graph(o->runtime)->request.model;
   ot_facts *const facts = calloc(1, sizeof *facts);
   *out = facts;
   OT_CHECK(facts, OT_ENVIRONMENT, "out of memory");
-  *facts = (ot_facts){
-      .service = service, .tokenizer = ot_service_options_of(service)->tokenizer, .step = step};
-  read_config(facts, tokenizer);
+  *facts = (ot_facts){.service = service,
+                      .tokenizer = o->tokenizer,
+                      .special = ot_special_tokens_of(o->tokenizer, model),
+                      .step = step};
   return OT_OK;
 }
 
 void ot_facts_destroy(ot_facts **facts) {
   if (!facts || !*facts) return;
-  json_decref((*facts)->config);
   free(*facts);
   *facts = NULL;
 }

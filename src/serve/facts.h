@@ -17,9 +17,8 @@ typedef enum ot_fact {
 
 typedef struct ot_facts ot_facts;
 
-// `tokenizer`: path of the tokenizer.json; a tokenizer_config.json next to it is read, for its
-// special tokens and chat template. `step`: of the checkpoint. Keeps `service`.
-ot_status ot_facts_create(ot_service *service, const char *tokenizer, int64_t step, ot_facts **out);
+// `step`: of the checkpoint. Keeps `service`.
+ot_status ot_facts_create(ot_service *service, int64_t step, ot_facts **out);
 void ot_facts_destroy(ot_facts **facts);
 
 // The answer in `arena` to a request with `body`: JSON, or text for Prometheus.

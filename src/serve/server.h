@@ -20,10 +20,8 @@ typedef struct ot_server_options {
       *names;  // that requests may have as their Host without a key (serve/address.h), or null
   int most_connections;
   int64_t most_body_bytes;
-  int idle_s;  // until a connection on which nothing happens is closed
-  const char
-      *tokenizer;  // path of the tokenizer.json, next to which a tokenizer_config.json may be
-  int64_t step;    // of the checkpoint
+  int idle_s;    // until a connection on which nothing happens is closed
+  int64_t step;  // of the checkpoint
 } ot_server_options;
 
 // Listens and answers. Keeps what `options` refers to and `service`. OT_ENVIRONMENT if the port is

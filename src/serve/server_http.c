@@ -437,7 +437,7 @@ ot_status ot_server_create(const ot_server_options *options, ot_service *service
   OT_CHECK(server, OT_ENVIRONMENT, "out of memory");
   server->options = *options;
   server->service = service;
-  ot_status status = ot_facts_create(service, options->tokenizer, options->step, &server->facts);
+  ot_status status = ot_facts_create(service, options->step, &server->facts);
   if (status == OT_OK) status = start(server);
   if (status != OT_OK) {
     ot_facts_destroy(&server->facts);

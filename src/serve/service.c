@@ -144,6 +144,17 @@ static void take_end(void *context, ot_finish finish) {
 
 // ---- the engine's thread ----
 
+static void add_ends(const ot_service *service, const ot_job *job, ot_sequence_request *request) {
+  const ot_completion_request *const r = &job->request;
+  ot_sequence_add_ends(request, r->stop_ids, r->num_stop_ids);
+  if (r->ignore_eos) return;
+  ot_sequence_add_ends(request, service->special.ends, service->special.num_ends);
+  if (!job->chat) return;
+  const char *const end = ot_chat_template_end(service->options.chat);
+  const int32_t turn = ot_tokenizer_find(service->options.tokenizer, end);
+  ot_sequence_add_ends(request, &turn, 1);
+}
+
 static void start_choice(ot_service *service, ot_choice *choice) {
   ot_job *const job = choice->job;
   const ot_completion_request *const r = &job->request;
@@ -159,13 +170,7 @@ static void start_choice(ot_service *service, ot_choice *choice) {
                                  .finished = take_end,
                                  .context = choice};
   request.draw.choice = (uint64_t)((choice - job->choices) % r->n);
-  const int32_t eos = ot_tokenizer_eos(service->options.tokenizer);
-  if (eos >= 0) request.ends[request.num_ends++] = eos;
-  if (job->chat) {
-    const char *const end = ot_chat_template_end(service->options.chat);
-    const int32_t turn = ot_tokenizer_find(service->options.tokenizer, end);
-    if (turn >= 0) request.ends[request.num_ends++] = turn;
-  }
+  add_ends(service, job, &request);
   if (ot_inference_add(service->engine, &request, &choice->sequence) == OT_OK) return;
   fail_job(job, 400, ot_fail_message());
   take_end(choice, OT_FINISH_CANCELLED);
@@ -285,8 +290,11 @@ static void announce_thread(const ot_service *service, bool more) {
 
 static ot_status start(ot_service *service) {
   const ot_tokenizer *const tokenizer = service->options.tokenizer;
+  const ot_model *const model = ot_runtime_any_graph(service->options.runtime)->request.model;
+  service->special = ot_special_tokens_of(tokenizer, model);
   for (int i = 0; i < OT_TEXT_LANES; i++) {
     OT_TRY(ot_encoder_create(tokenizer, &service->lanes[i].encoder));
+    ot_encoder_limit(service->lanes[i].encoder, model->vocab_size);
   }
   for (int64_t i = 0; i < ot_tokenizer_vocab_size(tokenizer); i++) {
     int64_t length = 0;

@@ -8,6 +8,7 @@
 #include "distill/lesson.h"
 #include "runtime/inference.h"
 #include "serve/chat_template.h"
+#include "tokenizer/special_tokens.h"
 
 typedef struct ot_service ot_service;
 typedef struct ot_job ot_job;

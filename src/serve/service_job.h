@@ -98,6 +98,7 @@ enum { OT_TEXT_LANES = 2 };
 struct ot_service {
   ot_service_options options;
   ot_inference *engine;
+  ot_special_tokens special;
   int64_t longest_token;  // bytes
   ot_text_lane lanes[OT_TEXT_LANES];
   pthread_mutex_t writing;  // of all but the first piece of a whole answer: one at a time

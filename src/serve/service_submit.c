@@ -111,11 +111,12 @@ static ot_status encode_chat(ot_service *service, ot_job *job) {
   ot_buffer text = {0};
   ot_prompt_source *const prompt = ot_arena_array(&job->arena, 1, sizeof *prompt);
   const ot_completion_request *const r = &job->request;
-  ot_status status =
-      service->options.chat
-          ? ot_chat_template_render(service->options.chat, r->messages, r->num_messages, &text)
-          : ot_fail(OT_USAGE, "the model has no chat template that is known by name (%s)",
-                    ot_chat_template_names);
+  const ot_chat_template *const chat = service->options.chat;
+  OT_CHECK(chat, OT_USAGE, "the model has no chat template that is known by name (%s)",
+           ot_chat_template_names);
+  const char *const start =
+      ot_chat_template_start(chat, service->options.tokenizer, &service->special, &job->arena);
+  ot_status status = ot_chat_template_render(chat, start, r->messages, r->num_messages, &text);
   if (status == OT_OK) {
     *prompt =
         (ot_prompt_source){.text = ot_arena_text(&job->arena, (const char *)text.data, text.length),
@@ -127,15 +128,15 @@ static ot_status encode_chat(ot_service *service, ot_job *job) {
   return status;
 }
 
-// The ids of a prompt; an empty one starts a document.
+// The ids of a prompt; an empty one starts a text.
 static ot_status encode_prompt(ot_encoder *encoder, ot_job *job, int i) {
   const ot_prompt_source *const from = &job->request.prompts[i];
   ot_token_list *const to = &job->prompts[i].ids;
   const ot_service_options *const o = &job->service->options;
   OT_TRY(from->ids ? ot_token_list_append(to, from->ids, from->count)
                    : ot_encoder_encode(encoder, from->text, from->length, to));
-  const int32_t eos = ot_tokenizer_eos(o->tokenizer);
-  if (to->count == 0 && eos >= 0) OT_TRY(ot_token_list_append(to, &eos, 1));
+  const int32_t prefix = job->service->special.prefix;
+  if (to->count == 0 && prefix >= 0) OT_TRY(ot_token_list_append(to, &prefix, 1));
   OT_CHECK(to->count > 0, OT_USAGE, "the prompt is empty");
   const int64_t made = job->request.max_tokens > 0 ? job->request.max_tokens - 1 : 0;
   OT_CHECK(to->count + made <= o->positions, OT_USAGE,

@@ -103,8 +103,17 @@ static int64_t strip_left(const ot_added_text *text, int64_t from, int64_t start
   return start > from ? start : from;
 }
 
+static bool is_all_space(const ot_added_text *text, int64_t from, int64_t to) {
+  int width;
+  for (; from < to; from += width) {
+    if (!ot_unicode_is_space(ot_unicode_first(text->text + from, to - from, &width))) return false;
+  }
+  return true;
+}
+
 // White space up to the next token, which may itself be white space (huggingface/tokenizers,
-// AddedVocabulary::find_matches: a match counts even if a previous one has taken part of it).
+// AddedVocabulary::find_matches: a match counts even if a previous one has taken part of it, unless
+// it strips white space before it and nothing is left).
 static void strip_right(const ot_added_tokens *t, const ot_added_text *text,
                         ot_added_match *match) {
   int width;
@@ -112,10 +121,13 @@ static void strip_right(const ot_added_tokens *t, const ot_added_text *text,
   for (int64_t i = match->stop; i < text->length; i += width) {
     if (!ot_unicode_is_space(ot_unicode_first(text->text + i, text->length - i, &width))) return;
     const ot_added_token *token = NULL;
-    const ot_added_outcome outcome =
-        i < next ? OT_ADDED_NONE : token_at(t, text, i, &token, &next).outcome;
-    if (outcome == OT_ADDED_UNDECIDED) match->outcome = outcome;
-    if (outcome != OT_ADDED_NONE) return;
+    ot_added_match found = {.outcome = OT_ADDED_NONE};
+    if (i >= next) found = token_at(t, text, i, &token, &next);
+    if (found.outcome == OT_ADDED_UNDECIDED) match->outcome = found.outcome;
+    const bool vanishes = found.outcome == OT_ADDED_FOUND && token->lstrip &&
+                          is_all_space(text, found.start, found.stop);
+    if (found.outcome != OT_ADDED_NONE && !vanishes) return;
+    if (vanishes) next = found.stop;
     match->stop = i + width;
   }
   if (!text->final) match->outcome = OT_ADDED_UNDECIDED;

@@ -31,6 +31,7 @@ typedef enum progress {
 
 struct ot_encoder {
   const ot_tokenizer *tokenizer;
+  int64_t vocab_size;  // ids must be below it; 0: no limit
   ot_split_matcher *matcher;
   ot_pre_token_cache *cache;
   ot_token_list *ids;      // of the call
@@ -420,10 +421,29 @@ ot_status ot_encoder_split_window(ot_encoder *encoder, const ot_text_window *win
   return take_window(encoder, window, reached);
 }
 
+void ot_encoder_limit(ot_encoder *encoder, int64_t vocab_size) {
+  const bool binds = vocab_size < ot_tokenizer_vocab_size(encoder->tokenizer);
+  encoder->vocab_size = binds ? vocab_size : 0;
+}
+
+static ot_status check_limit(const ot_encoder *e, const ot_token_list *ids, int64_t from) {
+  for (int64_t i = from; e->vocab_size > 0 && i < ids->count; i++) {
+    if (ids->ids[i] < e->vocab_size) continue;
+    const ot_spelled_token token = e->tokenizer->spelled[ids->ids[i]];
+    return ot_fail(OT_USAGE,
+                   "the text has the token \"%.*s\" (id %d), which the model lacks: it has the ids "
+                   "0 to %lld",
+                   (int)token.length, token.text, ids->ids[i], (long long)e->vocab_size - 1);
+  }
+  return OT_OK;
+}
+
 ot_status ot_encoder_encode(ot_encoder *encoder, const char *text, int64_t length,
                             ot_token_list *ids) {
   const ot_text_window whole = {
       .text = (const uint8_t *)text, .length = length, .stop = length, .final = true};
+  const int64_t before = ids->count;
   bool reached;
-  return ot_encoder_encode_window(encoder, &whole, ids, &reached);
+  OT_TRY(ot_encoder_encode_window(encoder, &whole, ids, &reached));
+  return check_limit(encoder, ids, before);
 }

@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 #include "files/disk.h"
-#include "files/json_file.h"
 #include "files/output_file.h"
 #include "host/heap.h"
 #include "tokenizer/byte_alphabet.h"
@@ -17,7 +16,7 @@ static const char *const eos_spellings[] = {"<|endoftext|>", "<|end_of_text|>", 
                                             "<|eos|>"};
 
 static ot_status fill(ot_tokenizer *t, const char *json, int64_t length, const char *name) {
-  t->eos = -1;
+  t->eos = t->bos = t->pad = -1;
   t->arena = ot_heap_arena_create(&t->heap);
   t->json = malloc((size_t)length + 1);
   OT_CHECK(t->json, OT_ENVIRONMENT, "out of memory (tokenizer %s)", name);
@@ -89,30 +88,11 @@ static ot_status load_text(const char *path, ot_arena *arena, ot_buffer *json) {
   return append_file(path, arena, json);
 }
 
-// tokenizer_config.json next to the file names the end-of-text token: a string, or an object with
-// the string as `content`. A name unknown to the tokenizer is ignored.
-static ot_status read_eos(ot_tokenizer *t, const char *path, ot_arena *arena) {
-  const int stem = (int)(ot_disk_base_name(path) - path);
-  const char *const config = ot_disk_is_directory(path)
-                                 ? ot_disk_join(arena, path, "tokenizer_config.json")
-                                 : ot_arena_format(arena, "%.*stokenizer_config.json", stem, path);
-  if (!ot_disk_is_file(config)) return OT_OK;
-  json_t *root;
-  OT_TRY(ot_json_load(config, OT_TOKENIZER_BYTES_MAX, &root));
-  const json_t *const eos = json_object_get(root, "eos_token");
-  const char *const text =
-      json_string_value(json_is_object(eos) ? json_object_get(eos, "content") : eos);
-  const int32_t id = text ? ot_tokenizer_find(t, text) : -1;
-  json_decref(root);
-  if (id >= 0) t->eos = id;
-  return OT_OK;
-}
-
 static ot_status create(const char *path, ot_arena *arena, ot_buffer *json, ot_tokenizer **out) {
   OT_TRY(load_text(path, arena, json));
   OT_TRY(ot_tokenizer_create_from_json((const char *)json->data, json->length, path, out));
   if (strcmp(path, "bytes") == 0) return OT_OK;
-  const ot_status status = read_eos(*out, path, arena);
+  const ot_status status = ot_special_tokens_read(*out, path);
   if (status != OT_OK) ot_tokenizer_destroy(out);
   return status;
 }

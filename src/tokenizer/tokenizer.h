@@ -35,9 +35,9 @@ void ot_tokenizer_destroy(ot_tokenizer **tokenizer);
 // One more than the largest id.
 int64_t ot_tokenizer_vocab_size(const ot_tokenizer *tokenizer);
 
-// The end-of-document id: `bytes`: 256; else eos_token of a tokenizer_config.json next to the file,
-// else the first of <|endoftext|>, <|end_of_text|>, </s>, <eos>, <|eos|> in the vocabulary; -1 if
-// there is none.
+// The end-of-document id: `bytes`: 256; else eos_token of a tokenizer_config.json next to the file
+// (special_tokens.h has the other special tokens), else the first of <|endoftext|>,
+// <|end_of_text|>, </s>, <eos>, <|eos|> in the vocabulary; -1 if there is none.
 int32_t ot_tokenizer_eos(const ot_tokenizer *tokenizer);
 
 // The id of the token `text` (as written in the vocabulary or as an added token), or -1.
@@ -68,6 +68,10 @@ void ot_tokenizer_hash(const ot_tokenizer *tokenizer, char hash[OT_CONTENT_HASH_
 // Keeps `tokenizer` until destroy.
 ot_status ot_encoder_create(const ot_tokenizer *tokenizer, ot_encoder **out);
 void ot_encoder_destroy(ot_encoder **encoder);
+
+// From here on a text with an id that is not below `vocab_size`, a token for which the model has no
+// row, is refused (OT_USAGE).
+void ot_encoder_limit(ot_encoder *encoder, int64_t vocab_size);
 
 // Appends the ids of `text` [length], any bytes, to `ids`. Linear in `length`.
 ot_status ot_encoder_encode(ot_encoder *encoder, const char *text, int64_t length,

@@ -42,8 +42,9 @@ static ot_status check_added(const ot_tokenizer *t, const ot_tokenizer_descripti
     const bool same = entry.length == added->length &&
                       memcmp(entry.text, added->content, (size_t)added->length) == 0;
     OT_CHECK(same, OT_USAGE,
-             "%s: added_tokens: \"%s\" has id %d, which the vocabulary gives to \"%s\"", d->name,
-             added->content, added->id, entry.text);
+             "%s: added_tokens: \"%s\" would be %d, since added tokens are numbered from the "
+             "number of entries on, but that is \"%s\" in the vocabulary",
+             d->name, added->content, added->id, entry.text);
   }
   return OT_OK;
 }

@@ -2,15 +2,14 @@
 // Reads a tokenizer.json (HF tokenizers): its parts by their own readers, and the added tokens.
 // Unsupported settings that would change the ids are rejected by name, never ignored. Ignored on
 // purpose: post_processor (nothing is prepended).
-#include <string.h>
-
+#include "base/text.h"
 #include "files/json_file.h"
+#include "tokenizer/byte_trie.h"
 #include "tokenizer/tokenizer_parts.h"
 
 // ---- added tokens ----
 
-// `bound`: ids are below it.
-static ot_status read_added_token(ot_tokenizer_reader *r, const json_t *token, int64_t bound,
+static ot_status read_added_token(ot_tokenizer_reader *r, const json_t *token,
                                   ot_added_token *out) {
   static const char *const keys[] = {"id",     "content",    "single_word", "lstrip",
                                      "rstrip", "normalized", "special",     NULL};
@@ -20,9 +19,9 @@ static ot_status read_added_token(ot_tokenizer_reader *r, const json_t *token, i
   const json_t *const id = json_object_get(token, "id");
   OT_CHECK(json_is_string(content) && json_is_integer(id), OT_USAGE,
            "%s: added_tokens: an entry without content or id", r->name);
-  OT_CHECK(json_integer_value(id) >= 0 && json_integer_value(id) < bound, OT_USAGE,
-           "%s: added_tokens: id %lld is out of range; allowed: 0 to %lld (2 x entries + 65536)",
-           r->name, (long long)json_integer_value(id), (long long)bound - 1);
+  OT_CHECK(json_integer_value(id) >= 0 && json_integer_value(id) <= INT32_MAX, OT_USAGE,
+           "%s: added_tokens: id %lld is out of range; allowed: 0 to %d", r->name,
+           (long long)json_integer_value(id), INT32_MAX);
   *out = (ot_added_token){.content = json_string_value(content),
                           .length = (int64_t)json_string_length(content),
                           .id = (int32_t)json_integer_value(id)};
@@ -34,19 +33,90 @@ static ot_status read_added_token(ot_tokenizer_reader *r, const json_t *token, i
   return ot_part_flag(r, "added_tokens", token, "normalized", &out->normalized);
 }
 
+// The entries of the vocabulary with the texts of `trie`, at their nodes.
+static void find_entries(const ot_vocabulary *vocab, ot_byte_trie *trie) {
+  for (int64_t i = 0; i < vocab->count; i++) {
+    const ot_vocabulary_entry *const entry = &vocab->entries[i];
+    int64_t node = 0;
+    for (int64_t k = 0; k < entry->length && node >= 0; k++) {
+      node = ot_byte_trie_step(trie, node, (uint8_t)entry->text[k]);
+    }
+    if (node > 0) trie->values[node] = (int32_t)entry->id;
+  }
+}
+
+// Assigns the ids of added tokens: that of the vocabulary's entry with the same text, else the
+// next one from the number of entries on, in the order of the list (huggingface/tokenizers,
+// AddedVocabulary::add_tokens). The ids of the file are only compared with them.
+static void number_tokens(ot_tokenizer_description *d, ot_added_token *added, const int64_t *nodes,
+                          ot_byte_trie *trie) {
+  int64_t next = d->vocab.count;
+  for (int64_t i = 0; i < d->num_added; i++) {
+    int32_t *const known = &trie->values[nodes[i]];
+    if (*known < 0) *known = (int32_t)next++;
+    if (added[i].id != *known && d->renumbered.count++ == 0) {
+      d->renumbered.text = added[i].content;
+      d->renumbered.stated = added[i].id;
+      d->renumbered.id = *known;
+    }
+    added[i].id = *known;
+  }
+}
+
+// A text that is listed twice is one token, with the flags that come last.
+static void keep_last(ot_tokenizer_description *d, ot_added_token *added, const int64_t *nodes,
+                      ot_byte_trie *trie) {
+  const int64_t count = d->num_added;
+  for (int64_t i = 0; i < count; i++) trie->values[nodes[i]] = (int32_t)i;
+  d->num_added = 0;
+  for (int64_t i = 0; i < count; i++) {
+    if (trie->values[nodes[i]] == i) added[d->num_added++] = added[i];
+  }
+}
+
+static ot_status number_added(ot_tokenizer_reader *r, ot_added_token *added, ot_byte_trie *trie,
+                              ot_tokenizer_description *d) {
+  int64_t *const nodes = ot_arena_array(&r->arena, d->num_added + 1, sizeof *nodes);
+  OT_TRY(ot_byte_trie_create(trie));
+  for (int64_t i = 0; i < d->num_added; i++) {
+    const ot_added_token *const token = &added[i];
+    OT_TRY(ot_byte_trie_add(trie, (const uint8_t *)token->content, token->length, &nodes[i]));
+  }
+  find_entries(&d->vocab, trie);
+  number_tokens(d, added, nodes, trie);
+  keep_last(d, added, nodes, trie);
+  return OT_OK;
+}
+
+// An empty token is none.
 static ot_status read_added_tokens(ot_tokenizer_reader *r, const json_t *list,
                                    ot_tokenizer_description *d) {
   if (ot_part_is_unset(list)) return OT_OK;
   OT_CHECK(json_is_array(list), OT_USAGE, "%s: added_tokens is not a list", r->name);
   const int64_t count = (int64_t)json_array_size(list);
   ot_added_token *const added = ot_arena_array(&r->arena, count + 1, sizeof *added);
-  const int64_t bound = ot_vocabulary_id_bound(d->vocab.count + count);
   for (int64_t i = 0; i < count; i++) {
-    OT_TRY(read_added_token(r, json_array_get(list, (size_t)i), bound, &added[i]));
+    ot_added_token *const to = &added[d->num_added];
+    OT_TRY(read_added_token(r, json_array_get(list, (size_t)i), to));
+    d->num_added += to->length > 0;
   }
+  ot_byte_trie trie = {0};
+  const ot_status status = number_added(r, added, &trie, d);
+  ot_byte_trie_release(&trie);
   d->added = added;
-  d->num_added = count;
-  return OT_OK;
+  return status;
+}
+
+static void note_renumbered(ot_tokenizer *t, const ot_tokenizer_description *d) {
+  const ot_renumbered_tokens *const r = &d->renumbered;
+  if (r->count == 0) return;
+  ot_tokenizer_add_note(
+      t, ot_arena_format(&t->arena,
+                         "%s: \"%s\" is %d, not %d (%lld added token%s in all): as in Hugging Face "
+                         "tokenizers, added tokens that the vocabulary lacks are numbered in the "
+                         "order of the list, from the number of entries on",
+                         d->name, r->text, r->id, r->stated, (long long)r->count,
+                         ot_text_plural(r->count, "s")));
 }
 
 // ---- the file ----
@@ -71,6 +141,7 @@ static ot_status read_root(ot_tokenizer_reader *r, const json_t *root, ot_tokeni
   OT_TRY(ot_token_model_read(r, json_object_get(root, "model"), *byte_level, &description.vocab,
                              &t->model));
   OT_TRY(read_added_tokens(r, json_object_get(root, "added_tokens"), &description));
+  note_renumbered(t, &description);
   return ot_tokenizer_fill(t, &description);
 }
 

@@ -8,6 +8,7 @@
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/normalizer.h"
 #include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/special_tokens.h"
 #include "tokenizer/token_decoder.h"
 #include "tokenizer/token_model.h"
 #include "tokenizer/tokenizer.h"
@@ -29,26 +30,47 @@ struct ot_tokenizer {
   ot_token_text *tokens;      // [vocab_size] by id, decoded within a text
   ot_buffer bytes;            // that `tokens` points into
   int64_t vocab_size;
-  int32_t eos;  // -1: none
-  char *json;   // [json_length] and a zero
+  int32_t eos;       // -1: none
+  const char *note;  // on differences from what the files state, or null; lines "\nnote: " apart
+  ot_tokenizer_file files[OT_TOKENIZER_FILES];  // next to it
+  const char *chat_template;                    // or null
+  int32_t bos, pad;                             // of those files; -1: none
+  int num_ends;                                 // eos_token_id of the model's files next to it
+  int32_t ends[OT_MAX_EOS];
+  char *json;  // [json_length] and a zero
   int64_t json_length;
 };
+
+// Added tokens whose ids are not those of the file; the first of them.
+typedef struct ot_renumbered_tokens {
+  int64_t count;
+  const char *text;
+  int32_t stated, id;
+} ot_renumbered_tokens;
 
 // The description of a tokenizer, filled by a reader. Added tokens may repeat ids of `vocab`.
 typedef struct ot_tokenizer_description {
   const char *name;  // of the file, for messages
   ot_vocabulary vocab;
-  const ot_added_token *added;  // [num_added]
+  const ot_added_token *added;  // [num_added] not empty, distinct
   int64_t num_added;
+  ot_renumbered_tokens renumbered;
 } ot_tokenizer_description;
 
 // Fills raw, of_normal, added, spelled, tokens, bytes, vocab_size of a tokenizer whose other fields
 // are set. After a failure destroy is still allowed.
 ot_status ot_tokenizer_fill(ot_tokenizer *tokenizer, const ot_tokenizer_description *description);
 
-// tokenizer_json.c: fills everything but json and eos from a tokenizer.json text.
+// tokenizer_json.c: fills everything but json, eos and what stands next to the file from a
+// tokenizer.json text.
 ot_status ot_tokenizer_read_json(const char *json, int64_t length, const char *name,
                                  ot_tokenizer *tokenizer);
+
+// special_tokens.c: reads the files next to the tokenizer at `path`.
+ot_status ot_special_tokens_read(ot_tokenizer *tokenizer, const char *path);
+
+// Adds a note, a text that outlives the tokenizer or is in its arena.
+void ot_tokenizer_add_note(ot_tokenizer *tokenizer, const char *note);
 
 // tokenizer_gpt2.c: appends the tokenizer.json equivalent to a GPT-2 pair.
 ot_status ot_tokenizer_convert_gpt2(const char *vocab_path, const char *merges_path,

@@ -95,6 +95,10 @@ bool ot_unicode_is_space(uint32_t code) {
          code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
+bool ot_unicode_is_white(uint32_t code) {
+  return ot_unicode_is_space(code) || (code >= 0x1C && code <= 0x1F);
+}
+
 bool ot_unicode_is_word(uint32_t code) {
   switch (utf8proc_category((utf8proc_int32_t)code)) {
     case UTF8PROC_CATEGORY_LU:

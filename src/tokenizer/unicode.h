@@ -31,6 +31,8 @@ static inline int64_t ot_unicode_width(const uint8_t *text, int64_t length) {
 
 // White_Space.
 bool ot_unicode_is_space(uint32_t code);
+// White space of Python's texts (str.strip, \s): White_Space and U+001C to U+001F.
+bool ot_unicode_is_white(uint32_t code);
 // A letter, mark, decimal digit, letter number, connector or joiner: \w of Unicode's UTS 18.
 bool ot_unicode_is_word(uint32_t code);
 

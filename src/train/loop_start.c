@@ -15,6 +15,7 @@
 #include "files/output_file.h"
 #include "host/heap.h"
 #include "schedule/schedule_match.h"
+#include "tokenizer/special_tokens.h"
 #include "train/loop_events.h"
 #include "train/loop_memory.h"
 #include "train/trainer.h"
@@ -460,6 +461,14 @@ static void note_warmup(const ot_loop_request *request) {
                (long long)warmup, (long long)steps);
 }
 
+static void note_tokenizer(const ot_loop_request *request, const ot_data_loader *loader,
+                           ot_arena *arena) {
+  const ot_tokenizer *const tokenizer = ot_data_loader_tokenizer(loader);
+  const int64_t rows = request->run->model.vocab_size;
+  const char *const note = tokenizer ? ot_tokenizer_note(tokenizer, rows, arena) : NULL;
+  if (note) ot_loop_note(request, "note: %s", note);
+}
+
 static void note_data(const ot_loop_request *request, const ot_data_loader *loader) {
   const ot_run *const run = request->run;
   const int64_t step = run->batch.global_batch_size * run->data.sequence_length;
@@ -476,6 +485,7 @@ void ot_loop_warn_settings(const ot_loop_request *request, const ot_data_loader 
   note_sizes(request, arena);
   note_warmup(request);
   note_data(request, loader);
+  note_tokenizer(request, loader, arena);
 }
 
 // ---- disk ----

@@ -16,10 +16,6 @@ ot_status ot_run_tasks_open(const ot_run *run, ot_arena *arena, ot_run_tasks *ta
   OT_CHECK(run->data.tokenizer[0] != '\0', OT_USAGE,
            "evaluate.tasks are texts, so data.tokenizer is needed");
   OT_TRY(ot_tokenizer_create(run->data.tokenizer, &tasks->tokenizer));
-  const int64_t vocab = ot_tokenizer_vocab_size(tasks->tokenizer);
-  OT_CHECK(vocab <= run->model.vocab_size, OT_USAGE,
-           "the tokenizer has %lld entries, the model only %lld (%s)", (long long)vocab,
-           (long long)run->model.vocab_size, run->data.tokenizer);
   tasks->task = ot_arena_array(arena, settings->num_tasks, sizeof *tasks->task);
   for (; tasks->count < (int)settings->num_tasks; tasks->count++) {
     const ot_text_task_source source = {.name = settings->tasks[tasks->count].name,

@@ -150,6 +150,93 @@ text=$("$orthant" sample one --prompt int --temperature 0 --max-tokens 5 --json 
 printf '{"prompt": "int", "answer": ["-", %s], "max_tokens": 5}\n' "$text" >own.jsonl
 [ "$("$orthant" score one --tasks own.jsonl)" = '{"task":"own","exact_match":1}' ] || fail "no exact match: $text"
 
+# ---- special tokens: a directory with a beginning of its own and two ends ----
+if command -v python3 >/dev/null; then
+  cat >special.py <<'PY'
+import json, math, os, re, shutil, subprocess, sys
+orthant, checkpoint = sys.argv[1], "first/checkpoints/step-00000001"
+def run(*words):
+    return subprocess.run([orthant, *words], check=True, capture_output=True, text=True).stdout
+def make():
+    text = json.load(open("one/checkpoints/step-00000002/tokenizer.json"))
+    del text["model"]["vocab"]["<|endoftext|>"]
+    # The ids of the file are those of `tokenizers`; its last token has no row in the model.
+    text["added_tokens"] = [{"id": 256 + i, "content": name, "special": True, "normalized": False}
+                            for i, name in enumerate(["<bos>", "<end>", "<turn>", "<image>"])]
+    os.makedirs("tok", exist_ok=True)
+    json.dump(text, open("tok/tokenizer.json", "w"))
+    json.dump({"bos_token": "<bos>", "eos_token": "<turn>", "chat_template": "{{ messages }}"}, open("tok/tokenizer_config.json", "w"))
+    json.dump({"eos_token_id": [257, 258]}, open("tok/generation_config.json", "w"))
+    with open("spaced.jsonl", "w") as file:
+        for context, choices, answer in spaced:
+            file.write(json.dumps({"context": context, "choices": [" " + c for c in choices], "answer": answer}) + "\n")
+    with open("split.jsonl", "w") as file:
+        for context, choices, answer in spaced:
+            file.write(json.dumps({"context": context, "choices": choices, "answer": answer, "delimiter": " "}) + "\n")
+    with open("wide.jsonl", "w") as file:
+        file.write("".join(json.dumps({"text": t}) + "\n" for t in wide))
+spaced = [("int", ["a", "count the", "x y z w"], 0), ("// a graph", ["of", "of the schedule", "zzzq"], 1), ("", ["a", "int"], 1)]
+wide = ["one\u00a0two\u3000\u2003three\x1cfour", " a\n"]
+def score(ids):
+    with open("line.jsonl", "w") as file:
+        file.write(json.dumps({"tokens": ids}) + "\n")
+    return json.loads(run("score", checkpoint, "line.jsonl"))["logprobs"]
+def check():
+    saved = {name: json.load(open(checkpoint + "/" + name)) for name in
+             ("config.json", "generation_config.json", "tokenizer_config.json")}
+    assert saved["tokenizer_config.json"] == json.load(open("tok/tokenizer_config.json")), saved
+    assert sorted(saved["config.json"]["eos_token_id"]) == [257, 258] and saved["config.json"]["bos_token_id"] == 256, saved
+    assert saved["generation_config.json"]["eos_token_id"] == [258, 257], saved
+    figures = {}
+    for line in map(json.loads, run("score", checkpoint, "--tasks", "spaced.jsonl", "split.jsonl", "wide.jsonl").splitlines()):
+        figures[line.pop("task")] = line
+    # The figures of the run, to the last digit.
+    for line in map(json.loads, open("first/metrics.jsonl")):
+        for key, value in line.items():
+            if key.startswith("evaluate/") and line["step"] == 1:
+                assert figures[key.split("/")[1]][key.split("/")[2]] == value, (key, value, figures)
+    assert figures["spaced"] == figures["split"], figures
+    norm = plain = 0
+    for context, choices, answer in spaced:
+        sums = []
+        for c in choices:
+            ids = list((context + " " + c).encode())
+            sums.append(sum(score(ids)[len(context) - 1:] if context else score([256] + ids)))
+        per = [s / len(c) for s, c in zip(sums, choices)]
+        norm += per.index(max(per)) == answer
+        plain += sums.index(max(sums)) == answer
+    assert math.isclose(figures["spaced"]["acc_norm"], norm / 3) and math.isclose(figures["spaced"]["acc"], plain / 3), figures
+    total = sum(sum(score([256] + list(t.encode()))) for t in wide)
+    words = sum(len(re.split(r"\s+", t)) for t in wide)
+    assert math.isclose(figures["wide"]["word_perplexity"], math.exp(-total / words), rel_tol=1e-12), (figures, words)
+    check_ends()
+def check_ends():
+    shutil.copytree(checkpoint, "hf", ignore=shutil.ignore_patterns("manifest.json", "optimizer*"))
+    def tokens():
+        return json.loads(run("sample", "hf", "--prompt", "int", "--seed", "3", "--max-tokens", "6", "--json"))["tokens"]
+    before = tokens()
+    assert len(before) == 6, before
+    # An ordinary token ends texts where the directory itself says so.
+    cut = next(i for i in range(1, 6) if before[i] not in before[:i])
+    for name in "config.json", "generation_config.json":
+        text = json.load(open("hf/" + name))
+        json.dump(dict(text, eos_token_id=[258, before[cut]]), open("hf/" + name, "w"))
+        assert tokens() == before[:cut], (name, before, tokens())
+        json.dump(text, open("hf/" + name, "w"))
+make() if sys.argv[2] == "make" else check()
+PY
+  python3 special.py "$orthant" make
+  "$orthant" tokenize --tokenizer tok --out special "$source_dir"/src/graph/graph.h >/dev/null
+  grep -q '"eod": *258' special.meta.json || fail "documents do not end with the tokenizer's own end"
+  special="--set data.train=special --set data.tokenizer=tok --set model.vocab_size=259 --set model.eos_token_id=257"
+  "$orthant" train run.yaml $special --set steps=1 --set output=first \
+    --set 'evaluate={tasks: {spaced: spaced.jsonl, split: split.jsonl, wide: wide.jsonl}}' 2>first.txt || fail "$(tail -2 first.txt)"
+  [ "$(grep -c 'has 260 entries, the model only 259' first.txt)" = 1 ] || fail "no note on the row that is missing"
+  python3 special.py "$orthant" check || fail "special tokens"
+  printf '{"text": "a <image> here"}\n' >image.jsonl
+  expect 2 'image.jsonl:1: the text has the token "<image>" (id 259)' "$orthant" score first --tasks image.jsonl
+fi
+
 # ---- what is wrong is named by file and line, before anything is written ----
 refuse() { # LINE TEXT
   printf '{"text": "right"}\n%s\n' "$1" >wrong.jsonl

@@ -225,6 +225,10 @@ def tokenizers():
     kind = "tokenizer"
     put(kind, "valid-byte-level", text())
     put(kind, "valid-split", split("\\p{L}+|\\p{N}{1,3}|[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"))
+    put(kind, "valid-beside", '#{"eos_token": "a", "bos_token": {"content": "b"}, "chat_template": [{"name": "default", '
+        '"template": "t"}]}\0{"eos_token_id": [1, 2]}\0{{ messages }}\\n')
+    put(kind, "refused-beside-ends", '#{}\0{"eos_token_id": [1, "2"]}')
+    put(kind, "refused-beside-deep", '#{"eos_token":' + "[" * 2100)
     unigram = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["\u2581", -2.5], ["\u2581a", -3], ["e", -4.5]]}
     put(kind, "valid-unigram", json.dumps({
         "added_tokens": [], "normalizer": None, "model": unigram,
@@ -244,7 +248,7 @@ def tokenizers():
     put(kind, "refused-deep", '{"model":' + "[" * 2100)
     put(kind, "refused-not-json", "tokens")
     put(kind, "refused-huge-id", text(model={**bpe, "vocab": {**vocab, "x": (1 << 24) - 1}}))
-    put(kind, "refused-huge-added-id", text(added_tokens=[{"id": (1 << 24) - 1, "content": "<x>", "special": True}]))
+    put(kind, "valid-huge-added-id", text(added_tokens=[{"id": (1 << 24) - 1, "content": "<x>", "special": True}]))
     put(kind, "refused-id-2-to-63", text(model={**bpe, "vocab": {**vocab, "x": 1 << 62}}))
     put(kind, "refused-merge", text(model={**bpe, "merges": ["H zz"]}))
     put(kind, "refused-backtracking", split("(?:(?:[^\\s]+)+)+(?=\\x{1}\\x{2})|.*.*.*.*.*.*.*.*\\x{3}"))

@@ -199,7 +199,7 @@ static void plain_loop(const ot_run *run, double loss[STEPS], double norm[STEPS]
                                           .slots = BATCH,
                                           .prompt_tokens = 5,
                                           .max_tokens = MOST,
-                                          .end = 256,
+                                          .special = ot_special_tokens_of(tokenizer, &run->model),
                                           .seed = (uint64_t)run->seed};
   assert_int_equal(ot_rl_generator_create(&engine, &generator), OT_OK);
   for (int v = 0; v < STEPS; v++) {

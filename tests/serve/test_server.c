@@ -270,6 +270,26 @@ static void wrong_requests_are_refused_and_the_next_is_answered(void **state) {
   close_site(&s);
 }
 
+static void a_text_ends_at_the_ids_of_the_request_or_nowhere(void **state) {
+  (void)state;
+  site s = open_site(NULL);
+  char body[200];
+  const json_t *const whole = ask(&s, "/v1/completions",
+                                  "{\"prompt\": \"abc\", \"max_tokens\": 8, \"seed\": 5, "
+                                  "\"ignore_eos\": true, \"logprobs\": 0}",
+                                  200);
+  assert_int_equal(json_integer_value(member(whole, "usage.completion_tokens")), 8);
+  const char *const first = json_string_value(member(whole, "choices.0.logprobs.tokens.0"));
+  const bool named = strncmp(first, "token_id:", 9) == 0;
+  snprintf(body, sizeof body,
+           "{\"prompt\": \"abc\", \"max_tokens\": 8, \"seed\": 5, \"stop_token_ids\": [%d, 9]}",
+           named ? atoi(first + 9) : (unsigned char)first[0]);
+  const json_t *const cut = ask(&s, "/v1/completions", body, 200);
+  expect_text(cut, "choices.0.text", "");
+  expect_text(cut, "choices.0.finish_reason", "stop");
+  close_site(&s);
+}
+
 static void a_key_is_asked_of_everyone(void **state) {
   (void)state;
   site s = open_site(&(site_options){.key = "secret"});
@@ -455,6 +475,7 @@ int main(void) {
       TEST(a_stream_is_the_text_in_pieces),
       TEST(a_chat_is_a_prompt_in_its_template),
       TEST(wrong_requests_are_refused_and_the_next_is_answered),
+      TEST(a_text_ends_at_the_ids_of_the_request_or_nowhere),
       TEST(a_key_is_asked_of_everyone),
       TEST(more_than_may_wait_are_refused),
       TEST(what_clients_left_is_dropped),

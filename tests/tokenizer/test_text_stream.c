@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: any machine. What of a growing text may be shown: whole characters only, and nothing that a
-// stop string may still swallow. The chat templates of the families.
+// stop string may still swallow.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "serve/chat_template.h"
+#include "tokenizer/text_stream.h"
 
 static ot_tokenizer *tokenizer;
 
@@ -78,46 +78,11 @@ static void a_token_without_text_adds_nothing(void **state) {
   ot_text_stream_release(&s);
 }
 
-static void expect_chat(const char *name, const ot_chat_message *messages, int count,
-                        const char *want) {
-  ot_buffer text = {0};
-  const ot_chat_template *const chat = ot_chat_template_find(name);
-  assert_int_equal(ot_chat_template_render(chat, messages, count, &text), OT_OK);
-  assert_int_equal(text.length, strlen(want));
-  assert_memory_equal(text.data, want, strlen(want));
-  ot_buffer_release(&text);
-}
-
-// Written by apply_chat_template of transformers with the templates of Qwen2.5, Llama 3 and
-// Gemma 3.
-static void templates_are_those_of_the_families(void **state) {
-  (void)state;
-  const ot_chat_message messages[] = {
-      {"system", "Be brief."}, {"user", " Hi "}, {"assistant", "Hello."}, {"user", "Bye"}};
-  expect_chat("chatml", messages, 4,
-              "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n Hi <|im_end|>\n"
-              "<|im_start|>assistant\nHello.<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n"
-              "<|im_start|>assistant\n");
-  expect_chat("llama3", messages, 4,
-              "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
-              "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
-              "<|start_header_id|>assistant<|end_header_id|>\n\nHello.<|eot_id|>"
-              "<|start_header_id|>user<|end_header_id|>\n\nBye<|eot_id|>"
-              "<|start_header_id|>assistant<|end_header_id|>\n\n");
-  expect_chat("gemma", messages, 4,
-              "<bos><start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n"
-              "<start_of_turn>model\nHello.<end_of_turn>\n"
-              "<start_of_turn>user\nBye<end_of_turn>\n<start_of_turn>model\n");
-  assert_null(ot_chat_template_find("other"));
-  assert_null(ot_chat_template_guess(tokenizer));
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(characters_are_shown_whole),
       cmocka_unit_test(the_beginning_of_a_stop_string_is_held_back),
       cmocka_unit_test(a_token_without_text_adds_nothing),
-      cmocka_unit_test(templates_are_those_of_the_families),
   };
   return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);
 }

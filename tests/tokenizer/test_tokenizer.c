@@ -15,8 +15,10 @@
 #include "base/text.h"
 #include "files/disk.h"
 #include "files/json_file.h"
+#include "host/heap.h"
 #include "support/scratch.h"
 #include "tokenizer/encoder.h"
+#include "tokenizer/special_tokens.h"
 #include "tokenizer/tokenizer.h"
 
 static ot_tokenizer *open_path(const char *path) {
@@ -94,6 +96,66 @@ static void gives_the_ids_of_hf_tokenizers_for_every_family(void **state) {
     ot_tokenizer_destroy(&tokenizer);
   }
   json_decref(cases);
+}
+
+// ---- ids of added tokens ----
+
+static ot_tokenizer *with_added(const json_t *added) {
+  ot_tokenizer *tokenizer;
+  json_t *const root = json_load_file(fixture_path("tokenizers/gpt2.json"), 0, NULL);
+  assert_non_null(root);
+  json_object_set(root, "added_tokens", (json_t *)added);
+  char *const text = json_dumps(root, 0);
+  if (ot_tokenizer_create_from_json(text, (int64_t)strlen(text), "t.json", &tokenizer) != OT_OK) {
+    fail_msg("%s", ot_fail_message());
+  }
+  free(text);
+  json_decref(root);
+  return tokenizer;
+}
+
+static void numbers_added_tokens_as_hf_tokenizers_does_whatever_the_file_states(void **state) {
+  (void)state;
+  json_t *const root = json_load_file(fixture_path("tokenizers/added_ids.json"), 0, NULL);
+  const json_t *const cases = json_object_get(root, "cases");
+  assert_int_equal(json_array_size(cases), 48);
+  for (size_t c = 0; c < json_array_size(cases); c++) {
+    const json_t *const one = json_array_get(cases, c);
+    const json_t *const texts = json_object_get(one, "texts");
+    ot_tokenizer *tokenizer = with_added(json_object_get(one, "added"));
+    ot_encoder *encoder = encoder_of(tokenizer);
+    ot_token_list ids = {0};
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+      const char *const text = json_string_value(json_array_get(texts, i));
+      ids.count = 0;
+      assert_int_equal(ot_encoder_encode(encoder, text, (int64_t)strlen(text), &ids), OT_OK);
+      assert_ids("added_ids", text, json_array_get(json_object_get(one, "ids"), i), &ids);
+    }
+    ot_token_list_release(&ids);
+    ot_encoder_destroy(&encoder);
+    ot_tokenizer_destroy(&tokenizer);
+  }
+  json_decref(root);
+}
+
+static void notes_an_added_token_whose_id_is_not_that_of_the_file(void **state) {
+  (void)state;
+  json_t *const added = json_loads("[{\"id\": 9000, \"content\": \"<x>\"}]", 0, NULL);
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_tokenizer *tokenizer = with_added(added);
+  const int64_t entries = ot_tokenizer_vocab_size(tokenizer);
+  assert_int_equal(ot_tokenizer_find(tokenizer, "<x>"), entries - 1);
+  char expected[64];
+  ot_text_format(expected, sizeof expected, "\"<x>\" is %lld, not 9000", (long long)entries - 1);
+  assert_non_null(strstr(ot_tokenizer_note(tokenizer, entries, &arena), expected));
+  ot_tokenizer_destroy(&tokenizer);
+  json_integer_set(json_object_get(json_array_get(added, 0), "id"), entries - 1);
+  tokenizer = with_added(added);
+  assert_null(ot_tokenizer_note(tokenizer, entries, &arena));
+  ot_tokenizer_destroy(&tokenizer);
+  ot_heap_release(&heap);
+  json_decref(added);
 }
 
 static ot_status note_piece(void *context, const uint8_t *piece, int64_t length) {
@@ -461,6 +523,8 @@ static void left_context_rules_forbid_windows(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gives_the_ids_of_hf_tokenizers_for_every_family),
+      cmocka_unit_test(numbers_added_tokens_as_hf_tokenizers_does_whatever_the_file_states),
+      cmocka_unit_test(notes_an_added_token_whose_id_is_not_that_of_the_file),
       cmocka_unit_test(gives_the_texts_of_hf_tokenizers),
       cmocka_unit_test(splits_text_as_hf_tokenizers_do),
       cmocka_unit_test(reads_vocab_json_with_merges_txt_as_the_same_tokenizer),

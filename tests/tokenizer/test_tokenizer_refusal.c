@@ -76,7 +76,6 @@ static void refuses_what_would_change_the_ids_by_name(void **state) {
        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}",
        "Digits after ByteLevel"},
       {{"decoder"}, "{\"type\":\"WordPiece\"}", "WordPiece"},
-      {{"added_tokens"}, "[{\"id\":3,\"content\":\"<x>\"}]", "has id 3"},
       {{"added_tokens"}, "[{\"id\":-1,\"content\":\"<x>\"}]", "out of range"},
       {{"added_tokens"}, "[{\"content\":\"<x>\"}]", "without content or id"},
       {{"added_tokens"}, "[{\"id\":900,\"content\":\"<x>\",\"lstrip\":7}]", "lstrip"},
@@ -273,11 +272,32 @@ static void a_mutated_tokenizer_is_refused_or_works(void **state) {
   mutate("tokenizers/t5.json");
 }
 
+// In a vocabulary with a gap the next number may belong to an entry.
+static void refuses_an_added_token_whose_number_is_that_of_an_entry(void **state) {
+  (void)state;
+  json_t *const root = load_base("tokenizers/gpt2.json");
+  json_t *const vocab = json_object_get(json_object_get(root, "model"), "vocab");
+  const json_int_t count = (json_int_t)json_object_size(vocab);
+  const char *key;
+  json_t *id;
+  json_object_foreach(vocab, key, id) {
+    if (json_integer_value(id) == count - 1) json_integer_set(id, count);
+  }
+  json_t *const added = json_object_get(root, "added_tokens");
+  json_array_clear(added);
+  assert_int_equal(try_root(root), OT_OK);
+  json_array_append_new(added, json_pack("{s:i,s:s}", "id", 5000, "content", "<x>"));
+  assert_int_equal(try_root(root), OT_USAGE);
+  assert_message_has("\"<x>\" would be");
+  json_decref(root);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(refuses_what_would_change_the_ids_by_name),
       cmocka_unit_test(rejects_ambiguous_sentencepiece_settings),
       cmocka_unit_test(refuses_a_vocabulary_without_all_bytes),
+      cmocka_unit_test(refuses_an_added_token_whose_number_is_that_of_an_entry),
       cmocka_unit_test(refuses_json_that_is_none),
       cmocka_unit_test(names_the_file_that_is_missing),
       cmocka_unit_test(refuses_patterns_that_pcre2_would_read_otherwise),
