@@ -247,6 +247,7 @@ function resultOf(answer, plan, state, remedies, apply) {
     job,
     tilesOf(answer, plan),
     diagnosis(answer, plan, state, apply),
+    plan.doubt ? h('p', { class: 'bad' }, plan.doubt) : null,
     plan.doubts.length + plan.beyond_published.length > 0
       ? h(
           'details',

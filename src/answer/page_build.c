@@ -114,20 +114,23 @@ static void prefer_simple(builder *b) {
 // ---- basis ----
 
 static void build_basis(builder *b) {
-  static const struct {
-    const char *name, *note;
-  } bases[OT_BASIS_COUNT] = {
-      [OT_BASIS_UNKNOWN] = {"unknown", "the cluster does not state the origin of its constants"},
-      [OT_BASIS_FITTED] = {"fitted", NULL},
-      [OT_BASIS_EXTRAPOLATED] =
-          {"extrapolated", "constants were fitted to runs on other devices of its generation"},
-      [OT_BASIS_GUESSED] = {"guessed", "constants were not fitted to runs on such devices"},
-      [OT_BASIS_MEASURED] = {"calibrated", "constants were measured on this machine"},
+  static const char *const notes[OT_BASIS_COUNT] = {
+      [OT_BASIS_UNKNOWN] = "the cluster does not state the origin of its constants",
+      [OT_BASIS_EXTRAPOLATED] = "constants were fitted to runs on other devices of its generation",
+      [OT_BASIS_GUESSED] = "constants were not fitted to runs on such devices",
+      [OT_BASIS_MEASURED] = "constants were measured on this machine by `orthant bench`",
+      [OT_BASIS_QUICK] =
+          "constants were measured on this machine in seconds (`orthant bench --quick`)",
+      [OT_BASIS_CALIBRATED] = "constants were corrected by measured steps (--calibrate)",
   };
-  const ot_cluster_basis basis = b->job->cluster->basis;
-  const char *const note = bases[basis].note;
-  b->page->basis = bases[basis].name;
-  if (note) b->page->basis_note = ot_arena_format(b->arena, "%s: %s", b->page->basis, note);
+  const ot_cluster *const cluster = b->job->cluster;
+  const char *const note = notes[cluster->basis];
+  b->page->basis = ot_cluster_basis_name(cluster->basis);
+  if (!note) return;
+  b->page->basis_note = ot_arena_format(
+      b->arena, "%s: %s%s%s", b->page->basis, note,
+      cluster->assumed ? "; the cluster does not state, and these are assumed: " : "",
+      cluster->assumed ? cluster->assumed : "");
 }
 
 // ---- limits ----
@@ -177,6 +180,33 @@ static void take_calibration(const ot_job *job, const ot_estimate *estimate, ot_
   out->num_reasons = 0;
 }
 
+// No published run reached this MFU; a cluster whose figures say so is probably described wrongly.
+// The peak of a CPU is a product that it has computed.
+static ot_status doubt_mfu(const builder *b, const ot_estimate *estimate, ot_page_plan *out) {
+  static const double most_mfu = 0.8;
+  const ot_cluster *const cluster = b->job->cluster;
+  const char *const type = ot_dtype_name(b->job->recipe.products);
+  const bool measured = ot_device_is_host(&cluster->device) && cluster->measured.num_kernels > 0;
+  if (estimate->mfu > 1) {
+    ot_fail(
+        OT_USAGE,
+        "cluster %s: flops_%s=%g is less than a plan reaches with its other figures (MFU %.0f %%)",
+        cluster->name, type, cluster->device.flops[b->job->recipe.products], 100 * estimate->mfu);
+    return ot_fail_hint(OT_USAGE,
+                        "flops_%s is the dense peak of one device; check the efficiencies "
+                        "and the steps of --calibrate, too",
+                        type);
+  }
+  if (estimate->mfu <= most_mfu || measured) return OT_OK;
+  out->warning = ot_arena_format(
+      b->arena,
+      "MFU %.0f %% is more than any published run reached: check flops_%s and the efficiencies of "
+      "cluster %s",
+      100 * estimate->mfu, type, cluster->name);
+  out->doubt.reason[out->doubt.num_reasons++] = "MFU above 80 %";
+  return OT_OK;
+}
+
 // `estimator`: the one that made `estimate`.
 static ot_status build_plan(builder *b, ot_estimator *estimator, const ot_estimate *estimate,
                             ot_page_plan *out) {
@@ -187,6 +217,7 @@ static ot_status build_plan(builder *b, ot_estimator *estimator, const ot_estima
   find_beyond(b, out);
   ot_doubt_find(&(ot_doubt_request){.job = b->job, .candidate = &estimate->candidate}, &out->doubt);
   if (b->job->calibration) take_calibration(b->job, estimate, &out->doubt);
+  OT_TRY(doubt_mfu(b, estimate, out));
   if (b->search->num_plans == 0) return OT_OK;
   out->equal = ot_doubt_equal(b->job, estimate, explanation.best);
   if (estimate == explanation.best) {

@@ -131,15 +131,32 @@ static const char *planned(const emission *e) {
                          ot_figure_bytes(e->arena, (double)m->capacity));
 }
 
-// A script that trains on other devices than planned says so first.
-static void put_script_title(const emission *e) {
+// The devices that the code of GPUs is compiled for.
+static bool is_hopper(const char *device) {
+  static const char *const names[] = {"h100", "h200", "h800", "h20", "H100", "H200", "H800", "H20"};
+  for (int i = 0; i < OT_COUNT(names); i++) {
+    if (ot_text_find(device, names[i])) return true;
+  }
+  return false;
+}
+
+// What is known of Orthant on the devices (docs/gpu.md); null: that it runs.
+static const char *status_of(const emission *e) {
   const ot_device_kind *const device = &e->page->job->cluster->device;
-  if (!ot_device_is_host(device)) {
-    ot_text_appendf(
-        e->out,
-        "# This trains on the CPUs of the hosts: Orthant does not run on %s yet. The planned step\n"
-        "# time is that of %s devices.\n",
-        device->name, device->name);
+  if (ot_device_is_host(device)) return NULL;
+  if (!ot_device_may_train(device)) return "Orthant does not run on them.";
+  if (!is_hopper(device->name)) {
+    return "Orthant's code for GPUs is that of Hopper; on others it was never tried.";
+  }
+  return e->ranks > 1 ? "Orthant trains on one Hopper GPU; several were never tried." : NULL;
+}
+
+// A script that starts what nobody has run says so first.
+static void put_script_title(const emission *e) {
+  const char *const status = status_of(e);
+  if (status) {
+    ot_text_appendf(e->out, "# Planned for devices %s. %s\n", e->page->job->cluster->device.name,
+                    status);
   }
   put_title(e, "#");
   ot_text_appendf(e->out, "# Planned: %s.\n", planned(e));

@@ -262,6 +262,7 @@ static void put_plan(document *d, const char *key, const ot_page_plan *plan) {
   put_cost(d, plan);
   put_texts(d, "why", plan->why.text, plan->why.num);
   ot_json_text(w, "basis", d->page->basis);
+  ot_json_text(w, "doubt", plan->warning);
   put_texts(d, "beyond_published", plan->beyond.text, plan->beyond.num);
   if (d->page->run) {
     ot_node_write_json(ot_plan_sections(d->page, &e->candidate, d->arena), "run", w);

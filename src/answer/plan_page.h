@@ -23,7 +23,8 @@ typedef struct ot_page_plan {
   ot_reasons beyond;                // properties that no published run has
   const char *beyond_note;          // the same as a sentence; null: none
   ot_doubt doubt;
-  bool equal;  // cannot be told apart from the best plan
+  const char *warning;  // what speaks against the price itself; null: nothing
+  bool equal;           // cannot be told apart from the best plan
 } ot_page_plan;
 
 // "2.2 s to 3.4 s"; "51.2 GB to 55 GB" with allocator and runtime: the intervals of 80 %.

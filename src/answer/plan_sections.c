@@ -85,6 +85,12 @@ static const char *layout_of(const ot_plan_page *page, const ot_candidate *candi
   return ot_text_builder_text(&text);
 }
 
+// What the plan was priced for; auto where Orthant does not run.
+static ot_run_device device_of(const ot_device_kind *device) {
+  if (ot_device_is_host(device)) return OT_DEVICE_CPU;
+  return ot_device_may_train(device) ? OT_DEVICE_CUDA : OT_DEVICE_AUTO;
+}
+
 ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidate,
                           ot_arena *arena) {
   ot_job job = *page->job;
@@ -92,6 +98,7 @@ ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidat
   ot_run_lists lists;
   ot_run run;
   ot_candidate_run(&job, candidate, &lists, &run);
+  if (run.device == OT_DEVICE_AUTO) run.device = device_of(&page->job->cluster->device);
   if (candidate->crosses == OT_CROSSES_PP) run.parallel.layout = layout_of(page, candidate, arena);
   ot_node *const settings = ot_run_write(&run, arena);
   ot_node *const out = ot_node_create(arena, OT_NODE_MAP);
@@ -102,6 +109,7 @@ ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidat
   move_choices(settings, &run.parallel, arena, out);
   move_keys(settings, "batch", batch, arena, out);
   move_keys(settings, "precision", precision, arena, out);
+  move_key(settings, "device", arena, out);
   if (page->settings) move_changes(page->settings, settings, arena, out);
   move_teacher_ranks(&run, settings, arena, out);
   return out;

@@ -13,7 +13,7 @@
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.
 static const double tokens_per_parameter = 20;
 
-enum { MOST_NOTES = 14 };  // in addition to those of the question
+enum { MOST_NOTES = 16 };  // in addition to those of the question
 
 void ot_plan_request_note(ot_plan_request *request, const char *text) {
   OT_ASSERT(request->num_notes < request->max_notes);
@@ -36,14 +36,20 @@ static ot_status resize(const ot_cluster *cluster, int devices, ot_cluster *out)
 
 static ot_status size_cluster(ot_plan_request *r, ot_arena *arena) {
   r->cluster = *r->question.cluster;
-  const int given = r->question.devices, described = r->cluster.num_devices;
+  const int given = r->question.devices, all = r->cluster.num_devices;
   const char *const doubt = ot_measured_warning(&r->cluster, arena);
   if (doubt) ot_plan_request_note(r, doubt);
   if (given > 0) OT_TRY(resize(r->question.cluster, given, &r->cluster));
-  if (given > described) {
+  if (given > all) {
     ot_plan_request_note(
         r, ot_arena_format(arena, "cluster %s describes %d devices; %d are priced as more of them",
-                           r->cluster.name, described, given));
+                           r->cluster.name, all, given));
+  }
+  const bool described = r->cluster.device.threads == 0 && r->cluster.num_pools == 0;
+  if (given == 0 && described && !ot_cluster_basis_measured(r->cluster.basis)) {
+    ot_plan_request_note(
+        r, ot_arena_format(arena, "all %d devices that cluster %s describes, without --gpus",
+                           r->cluster.num_devices, r->cluster.name));
   }
   r->job.cluster = &r->cluster;
   r->job.devices = r->cluster.num_devices;
@@ -55,7 +61,7 @@ static ot_status size_cluster(ot_plan_request *r, ot_arena *arena) {
 // Plans of Orthant for devices that it has no kernels for are plans of what nothing runs.
 static void note_device(ot_plan_request *r, ot_arena *arena) {
   const ot_vendor vendor = r->cluster.device.vendor;
-  const bool runs = vendor == OT_VENDOR_OTHER || vendor == OT_VENDOR_NVIDIA;
+  const bool runs = ot_device_may_train(&r->cluster.device);
   if (r->job.engine != &ot_engine_orthant || runs) return;
   ot_plan_request_note(
       r, ot_arena_format(arena, "Orthant does not run on %s: --engine %s prices software that does",
@@ -97,6 +103,13 @@ static ot_status choose_precision(ot_plan_request *r, ot_arena *arena) {
   OT_CHECK(recipe, OT_USAGE, "engine %s: there is no recipe called \"%s\"; one of %s",
            r->job.engine->name, name, OT_RECIPE_NAMES);
   r->job.recipe = *recipe;
+  if (r->cluster.device.flops[recipe->products] == 0) {
+    const char *const type = ot_dtype_name(recipe->products);
+    ot_fail(OT_USAGE, "cluster %s: its device has no flops_%s, which precision %s needs",
+            r->cluster.name, type, name);
+    return ot_fail_hint(
+        OT_USAGE, "flops_%s in the cluster file, or --precision with a type that it has", type);
+  }
   if (r->question.moment_bytes > 0) r->job.recipe.moment_bytes = r->question.moment_bytes;
   if (r->question.gather_bytes > 0) r->job.recipe.gather_bytes = r->question.gather_bytes;
   return OT_OK;
@@ -140,10 +153,24 @@ static void set_imbalance(ot_plan_request *r, ot_arena *arena) {
                          job->expert_imbalance));
 }
 
+// `train` refuses such a run.
+static void note_positions(ot_plan_request *r, ot_arena *arena) {
+  const int64_t length = r->job.sequence_length, most = r->run.model.max_positions;
+  if (length <= most) return;
+  ot_plan_request_note(
+      r, ot_arena_format(arena,
+                         "sequence length %lld is beyond the %lld positions of the model: training "
+                         "needs --set model.max_position_embeddings=%lld",
+                         (long long)length, (long long)most, (long long)length));
+}
+
 static void set_sequence(ot_plan_request *r, ot_arena *arena) {
   ot_job *const job = &r->job;
   job->sequence_length = r->question.sequence_length;
-  if (job->sequence_length > 0) return;
+  if (job->sequence_length > 0) {
+    note_positions(r, arena);
+    return;
+  }
   job->sequence_length = r->run.data.sequence_length;
   ot_plan_request_note(
       r, ot_arena_format(arena, "sequence length %lld", (long long)job->sequence_length));
@@ -209,6 +236,32 @@ static ot_status give_teacher(ot_plan_request *r, ot_arena *arena) {
   return OT_OK;
 }
 
+// Formulas of a quick measurement hold near the sizes that it had time for.
+static ot_status check_quick(const ot_job *job) {
+  static const double most = 64;  // times the work of the largest product
+  const ot_measured_machine *const m = &job->cluster->measured;
+  const ot_model *const model = job->model;
+  const double rows = (double)job->sequence_length, columns = (double)model->intermediate_size,
+               depth = (double)model->hidden_size;
+  const ot_measured_product *largest = NULL;
+  double work = 0;
+  for (int64_t i = 0; i < m->num_products; i++) {
+    const ot_measured_product *const p = &m->products[i];
+    const double own = (double)p->rows * (double)p->columns * (double)p->depth;
+    if (own > work) largest = p;
+    work = ot_larger(own, work);
+  }
+  if (job->cluster->basis != OT_BASIS_QUICK || rows * columns * depth <= most * work) return OT_OK;
+  ot_fail(
+      OT_USAGE,
+      "cluster %s: `orthant bench --quick` measured products up to %lld x %lld x %lld; those of "
+      "this job have %.0f x %.0f x %.0f",
+      job->cluster->name, largest ? (long long)largest->rows : 0,
+      largest ? (long long)largest->columns : 0, largest ? (long long)largest->depth : 0, rows,
+      columns, depth);
+  return ot_fail_hint(OT_USAGE, "run `orthant bench` again, without --quick");
+}
+
 // What --set changed of the precision; of other software, the moments of the optimizer alone.
 static void take_precision(ot_plan_request *r) {
   const ot_run_precision *const set = &r->run.precision;
@@ -241,6 +294,7 @@ ot_status ot_plan_request_end(ot_arena *arena, ot_plan_request *request) {
     OT_TRY(ot_run_check(run));
     if (orthant) OT_TRY(give_teacher(request, arena));
   }
+  OT_TRY(check_quick(job));
   OT_TRY(ot_job_check(job));
   if (!request->own) return OT_OK;
   ot_candidate *const own = &request->own->candidate;

@@ -60,10 +60,11 @@ void ot_plan_take_import(const ot_imported *i, const ot_plan_request *request,
 }
 
 ot_status ot_plan_request_fit_import(ot_imported *i, ot_arena *arena, ot_plan_request *request) {
-  if (ot_imported_fit(i, request->job.devices) != OT_OK) {
+  ot_question *const q = &request->question;
+  // A cluster says how many devices there are, not how many the file is meant for.
+  if (ot_imported_fit(i, q->devices) != OT_OK) {
     return ot_fail_hint(OT_USAGE, "--gpus: as many devices as the file is meant for");
   }
-  ot_question *const q = &request->question;
   if (q->global_batch_size == 0) q->global_batch_size = i->global_batch_size;
   if (q->sequence_length == 0) q->sequence_length = i->sequence_length;
   if (request->job.engine == &ot_engine_orthant && i->no_sequence_parallel)

@@ -204,6 +204,14 @@ static const struct {
     {"intermediate_size", "d_ff ffn_hidden_size n_inner"},
     {"max_position_embeddings", "max_sequence_length n_positions"},
     {"num_local_experts", "num_experts"},
+    {"num_devices", "gpus num_gpus devices ranks"},
+    {"host_devices", "gpus_per_node devices_per_host"},
+    {"memory_bytes", "memory hbm vram memory_gb"},
+    {"memory_bytes_per_s", "bandwidth memory_bandwidth hbm_bandwidth"},
+    {"bytes_per_s", "bandwidth gb_per_s"},
+    {"flops_bf16", "flops peak_flops tflops"},
+    {"levels", "links network interconnect"},
+    {"latency_s", "latency"},
 };
 
 // A section of `schema` that has the key `name`, so that `lr: 1` gets the hint optimizer.lr.

@@ -156,6 +156,10 @@ const char *ot_key_range(const ot_key *key, ot_arena *arena);
 // path and text, null after the last: values to show instead of the default, as one line of YAML.
 void ot_schema_example(const ot_schema *schema, const char *const *samples, ot_text_builder *out);
 
+// A table of the keys, one line each: path, default, help, allowed values with their unit. Entries
+// of lists have paths such as "levels.N.size". `without`: a key that is left out; null: none.
+void ot_schema_table(const ot_schema *schema, const char *without, ot_text_builder *out);
+
 // Every path of scalars and lists, one call each (completion); `path` is valid during the call.
 typedef void (*ot_schema_visit)(void *context, const char *path, const ot_key *key);
 void ot_schema_list(const ot_schema *schema, ot_schema_visit visit, void *context);

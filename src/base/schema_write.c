@@ -242,3 +242,59 @@ void ot_schema_example(const ot_schema *schema, const char *const *samples, ot_t
   example e = {.samples = samples, .out = out};
   put_example(&e, schema, 0, 0);
 }
+
+// ---- The table ----
+
+typedef struct table_row {
+  const char *cell[4];
+} table_row;
+
+typedef struct table {
+  table_row *rows;
+  int64_t count, capacity;
+  ot_arena *arena;
+  const char *without;
+  char path[PATH_BYTES];
+} table;
+
+static const char *default_of(const ot_key *key) {
+  if (!key->fallback) return "needed";
+  return key->shape != OT_SHAPE_ONE || key->fallback[0] == '\0' ? "none" : key->fallback;
+}
+
+static void add_rows(table *t, const ot_schema *schema, int64_t length) {
+  const ot_key *const end = schema->keys + schema->num_keys;
+  for (const ot_key *key = schema->keys; key < end; key++) {
+    if (t->without && ot_text_equal(key->name, t->without)) continue;
+    int64_t longer = extend(t->path, length, key->name);
+    const bool list = key->shape != OT_SHAPE_ONE;
+    if (!ot_key_is_section(key)) {
+      const char *const allowed = list ? "a list" : ot_key_range(key, t->arena);
+      t->rows = ot_arena_grow(t->arena, t->rows, t->count, &t->capacity, sizeof *t->rows);
+      t->rows[t->count++] = (table_row){
+          {ot_arena_text(t->arena, t->path, longer), default_of(key), key->help, allowed}};
+    }
+    if (key->type == OT_KEY_OBJECT) {
+      if (list) longer = extend(t->path, longer, "N");
+      add_rows(t, key->object, longer);
+    }
+    t->path[length] = '\0';
+  }
+}
+
+void ot_schema_table(const ot_schema *schema, const char *without, ot_text_builder *out) {
+  table t = {.arena = out->arena, .without = without};
+  int64_t width[2] = {0};
+  add_rows(&t, schema, 0);
+  for (int64_t i = 0; i < t.count; i++) {
+    for (int k = 0; k < 2; k++) {
+      const int64_t length = ot_text_length(t.rows[i].cell[k]);
+      if (length > width[k]) width[k] = length;
+    }
+  }
+  for (int64_t i = 0; i < t.count; i++) {
+    const char *const *const cell = t.rows[i].cell;
+    for (int k = 0; k < 2; k++) ot_text_appendf(out, "%-*s  ", (int)width[k], cell[k]);
+    ot_text_appendf(out, "%s (%s)\n", cell[2], cell[3]);
+  }
+}

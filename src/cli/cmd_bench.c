@@ -189,6 +189,7 @@ static void say(void *context, const char *what) {
 static ot_status report(const ot_options *options, ot_cluster *cluster, const char *path) {
   ot_arena *const arena = ot_options_arena(options);
   OT_TRY(use_data_sheet(cluster, arena));
+  OT_TRY(ot_cluster_check(cluster));
   OT_TRY(ot_cluster_file_save(cluster, path));
   const char *const doubt = ot_measured_warning(cluster, arena);
   if (doubt) fprintf(stderr, "warning: %s\n", doubt);
@@ -251,7 +252,8 @@ static const ot_option rows[] = {
      .help = "output file; default: the user's this-machine"},
     {"ranks", OT_OPTION_INTEGER, "N", "0", 0, 4096,
      .help = "concurrent ranks of a CPU; 0: one per core"},
-    {"quick", OT_OPTION_FLAG, .help = "takes seconds, less exact"},
+    {"quick", OT_OPTION_FLAG,
+     .help = "takes seconds; less exact, so plans have wider ranges and large jobs are refused"},
     {.shared = &ot_option_device},
 };
 

@@ -279,6 +279,22 @@ static ot_status show(const char *name, const ot_config_request *request, bool j
   return OT_OK;
 }
 
+// ---- keys of a cluster file ----
+
+static void print_cluster_keys(ot_arena *arena) {
+  ot_text_builder text = {.arena = arena};
+  ot_text_put(&text,
+              "# Every key of a cluster file: default, meaning, allowed values. `base: NAME` is "
+              "allowed in\n# addition: a preset or a file whose keys this one has unless it gives "
+              "them.\n");
+  ot_schema_table(&ot_cluster_schema, NULL, &text);
+  ot_text_put(&text,
+              "\n# Of a cluster of several kinds of device; `pools` is a list of clusters, each "
+              "with the keys\n# above, or `cluster: NAME` and those that differ.\n");
+  ot_schema_table(&ot_mixed_cluster_schema, "pools", &text);
+  fputs(text.text, stdout);
+}
+
 static ot_status choose(const ot_options *options) {
   ot_arena *const arena = ot_options_arena(options);
   const ot_config_request request = {
@@ -288,12 +304,20 @@ static ot_status choose(const ot_options *options) {
   };
   const char *const name = ot_options_argument(options, 0);
   const bool json = ot_options_json(options);
+  if (ot_options_flag(options, "keys")) {
+    OT_CHECK(!name && !json, OT_USAGE,
+             "--keys prints a table of text of its own; it goes with "
+             "neither NAME nor --json");
+    print_cluster_keys(arena);
+    return OT_OK;
+  }
   if (name) return show(name, &request, json, arena);
   return json ? list_json(&request, arena) : list_text(&request, arena);
 }
 
 static const ot_option rows[] = {
     {"set", OT_OPTION_SETTING, "model.KEY=VALUE", .help = "override a key of the model"},
+    {"keys", OT_OPTION_FLAG, .help = "print a table of the keys of a cluster file"},
 };
 
 const ot_verb ot_verb_presets = {
@@ -304,10 +328,12 @@ const ot_verb ot_verb_presets = {
     .details =
         "Without NAME: the list. With the name of a model (a preset, an HF config.json or a\n"
         "directory that holds one): all of its keys in HF's spelling; of a cluster or an\n"
-        "engine: its keys, as in a file for --cluster or --engine.",
+        "engine: its keys, as in a file for --cluster or --engine. --keys explains the keys of\n"
+        "a cluster file.",
     .examples =
         "  orthant presets\n  orthant presets llama3-8b --json\n"
-        "  orthant presets megatron-core >my-engine.yaml",
+        "  orthant presets megatron-core >my-engine.yaml\n"
+        "  orthant presets --keys",
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,

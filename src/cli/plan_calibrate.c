@@ -15,6 +15,10 @@
 #include "files/disk.h"
 #include "train/metrics_read.h"
 
+// A step that is farther from its prediction was of another job, or in another unit. Predictions
+// of known software on known devices are within a third (docs/published.md).
+static const double MOST_RATIO = 20;
+
 enum { MOST_BYTES = 1 << 20, MOST_COLUMNS = 32, MOST_COUNT = 1 << 24, MOST_DEGREE = 1 << 20 };
 
 // A configuration as a row gives it.
@@ -192,6 +196,18 @@ static ot_status price_row(const reader *r, measured_row *row, ot_calibrated_ste
   return OT_OK;
 }
 
+static ot_status check_ratio(const char *place, const ot_calibrated_step *step) {
+  const double ratio = step->measured_s / step->predicted_s;
+  if (ratio <= MOST_RATIO && ratio >= 1 / MOST_RATIO) return OT_OK;
+  ot_fail(OT_USAGE,
+          "%s: a step of %.4g s is %.3g times the %.4g s predicted; allowed: %g times at most, or "
+          "a %gth at least",
+          place, step->measured_s, ratio, step->predicted_s, MOST_RATIO, MOST_RATIO);
+  return ot_fail_hint(OT_USAGE,
+                      "step_seconds is the time of one step in seconds; check gpus, "
+                      "global_batch_size and --model, too");
+}
+
 static ot_status add_row(reader *r, char *line) {
   OT_CHECK(r->out->count < OT_MOST_CALIBRATING, OT_USAGE, "%s: more than %d steps", r->file,
            OT_MOST_CALIBRATING);
@@ -209,7 +225,8 @@ static ot_status add_row(reader *r, char *line) {
     const char *const why = ot_arena_format(r->arena, "%s", ot_fail_message());
     return ot_fail(OT_USAGE, "%s: line %d: %s", r->file, r->line, why);
   }
-  return OT_OK;
+  return check_ratio(
+      ot_arena_format(r->arena, "%s: line %d, column step_seconds", r->file, r->line), step);
 }
 
 static ot_status read_csv(reader *r) {
@@ -269,7 +286,7 @@ static ot_status read_metrics(reader *r) {
   const ot_estimate own = {.candidate = row_of_job(job).candidate};
   ot_calibrating_row_find(job, &own, ot_log(ratio), &step->row);
   step->row.traits.exposed = ot_smaller(s.exposed_s / s.step_s, 0.95);
-  return OT_OK;
+  return check_ratio(r->file, step);
 }
 
 // ---- the calibration ----

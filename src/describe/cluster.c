@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Consistency checks of a cluster, its text and hash.
+// Clusters shared and resized, their text and hash.
 #include "describe/cluster.h"
 
 #include "base/math.h"
 #include "base/text.h"
-
-static ot_status check_share(const ot_cluster *cluster, const char *name, double share) {
-  OT_CHECK(share >= 0 && share <= 1, OT_USAGE,
-           "cluster %s: %s=%g; allowed: a share from 0 (not known) to 1", cluster->name, name,
-           share);
-  return OT_OK;
-}
 
 // Power grows with the clock times the square of the voltage, which grows with the clock: between
 // the exponents 1 (fixed voltage) and 1/3; arXiv 2604.11391 measures H100 and H200 under limits
@@ -21,75 +14,13 @@ double ot_device_clock_share(const ot_device_kind *device) {
   return device->power_share > 0 ? ot_pow(device->power_share, CLOCK_EXPONENT) : 1;
 }
 
-static ot_status check_kernels(const ot_cluster *cluster) {
-  const ot_device_kind *const d = &cluster->device;
-  OT_TRY(check_share(cluster, "matrix_efficiency", d->matrix_efficiency));
-  OT_TRY(check_share(cluster, "memory_efficiency", d->memory_efficiency));
-  OT_TRY(check_share(cluster, "attention_efficiency", d->attention_efficiency));
-  OT_TRY(check_share(cluster, "attention_1_efficiency", d->attention_1_efficiency));
-  OT_TRY(check_share(cluster, "attention_2_efficiency", d->attention_2_efficiency));
-  OT_TRY(check_share(cluster, "power_share", d->power_share));
-  OT_TRY(check_share(cluster, "unaligned_efficiency", d->unaligned_efficiency));
-  OT_TRY(check_share(cluster, "jitter", cluster->jitter));
-  OT_CHECK(d->contention == 0 || d->contention >= 1, OT_USAGE,
-           "cluster %s: contention=%g; allowed: 1 or more, or 0 (not known)", cluster->name,
-           d->contention);
-  OT_CHECK(d->processors >= 0 && d->half_keys >= 0 && d->host_op_s >= 0 && d->step_s >= 0, OT_USAGE,
-           "cluster %s: processors, half_keys, host_op_s and step_s must not be negative",
-           cluster->name);
-  return OT_OK;
-}
-
-// A figure of a GPU or TPU that was probably given in GB, TFLOP/s or GB/s.
-static ot_status check_unit(const ot_cluster *cluster, const char *name, double value,
-                            double least) {
-  OT_CHECK(cluster->device.processors == 0 || value == 0 || value >= least, OT_USAGE,
-           "cluster %s: %s=%g; the unit is that of the name, without a prefix (try %ge9 or %ge12)",
-           cluster->name, name, value, value, value);
-  return OT_OK;
-}
-
-static ot_status check_device(const ot_cluster *cluster) {
-  const ot_device_kind *const device = &cluster->device;
-  OT_CHECK(device->memory_bytes > 0 && device->memory_bytes_per_s > 0, OT_USAGE,
-           "cluster %s: the device's memory_bytes and memory_bytes_per_s must be above 0",
-           cluster->name);
-  OT_TRY(check_unit(cluster, "memory_bytes", (double)device->memory_bytes, 1e6));
-  OT_TRY(check_unit(cluster, "usable_memory_bytes", (double)device->usable_bytes, 1e6));
-  OT_CHECK(device->usable_bytes >= 0 && device->power_w >= 0, OT_USAGE,
-           "cluster %s: usable_memory_bytes and power_w must not be negative", cluster->name);
-  OT_TRY(check_unit(cluster, "memory_bytes_per_s", device->memory_bytes_per_s, 1e6));
-  double best = 0;
-  for (int i = 0; i < OT_DTYPE_COUNT; i++) {
-    OT_CHECK(device->flops[i] >= 0, OT_USAGE, "cluster %s: flops of %s are negative", cluster->name,
-             ot_dtype_name((ot_dtype)i));
-    OT_TRY(check_unit(cluster, "flops", device->flops[i], 1e6));
-    if (device->flops[i] > best) best = device->flops[i];
-  }
-  OT_CHECK(best > 0, OT_USAGE, "cluster %s: the device has no flops of any type", cluster->name);
-  return check_kernels(cluster);
-}
-
-static ot_status check_level(const ot_cluster *cluster, int i) {
-  const ot_link_level *const level = &cluster->level[i];
-  const int inner = i > 0 ? cluster->level[i - 1].size : 1;
-  OT_CHECK(level->size >= 1 && level->size % inner == 0, OT_USAGE,
-           "cluster %s: level %s joins %d devices, which is not a multiple of the %d of the level "
-           "inside it",
-           cluster->name, level->name, level->size, inner);
-  OT_CHECK(level->bytes_per_s > 0 && level->latency_s >= 0, OT_USAGE,
-           "cluster %s: level %s needs bytes_per_s above 0 and latency_s of at least 0",
-           cluster->name, level->name);
-  OT_TRY(check_unit(cluster, "bytes_per_s", level->bytes_per_s, 1e6));
-  OT_CHECK(i == 0 || level->bytes_per_s <= cluster->level[i - 1].bytes_per_s, OT_USAGE,
-           "cluster %s: level %s has %g bytes_per_s, more than the %g of level %s inside it",
-           cluster->name, level->name, level->bytes_per_s, cluster->level[i - 1].bytes_per_s,
-           cluster->level[i - 1].name);
-  return check_share(cluster, level->name, level->efficiency);
-}
-
 bool ot_device_is_host(const ot_device_kind *device) {
   return device->packs || device->threads > 0;
+}
+
+bool ot_device_may_train(const ot_device_kind *device) {
+  const ot_vendor vendor = device->vendor;
+  return ot_device_is_host(device) || vendor == OT_VENDOR_OTHER || vendor == OT_VENDOR_NVIDIA;
 }
 
 int64_t ot_device_capacity(const ot_device_kind *device) {
@@ -98,21 +29,6 @@ int64_t ot_device_capacity(const ot_device_kind *device) {
 
 ot_backend ot_device_kind_backend(const ot_device_kind *device) {
   return ot_device_is_host(device) ? OT_BACKEND_CPU : OT_BACKEND_CUDA;
-}
-
-ot_status ot_cluster_check(const ot_cluster *cluster) {
-  OT_CHECK(cluster->num_devices >= 1, OT_USAGE, "cluster %s: num_devices=%d; allowed: at least 1",
-           cluster->name, cluster->num_devices);
-  OT_CHECK(cluster->num_levels >= 0 && cluster->num_levels <= OT_MAX_LINK_LEVELS, OT_USAGE,
-           "cluster %s: %d levels of links; allowed: up to %d", cluster->name, cluster->num_levels,
-           OT_MAX_LINK_LEVELS);
-  OT_TRY(check_device(cluster));
-  for (int i = 0; i < cluster->num_levels; i++) OT_TRY(check_level(cluster, i));
-  const int reach = cluster->num_levels > 0 ? cluster->level[cluster->num_levels - 1].size : 1;
-  OT_CHECK(reach >= cluster->num_devices, OT_USAGE,
-           "cluster %s: the outermost level joins %d of %d devices", cluster->name, reach,
-           cluster->num_devices);
-  return OT_OK;
 }
 
 int ot_cluster_level(const ot_cluster *cluster, int device, int other) {

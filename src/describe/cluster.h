@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine of a run: devices and the links between them, as plain values. It has nominal figures
-// and, separately, the achieved fractions of them, measured or fitted (docs/pricing.md). A fraction
-// of 0 is unknown: the nominal figure is used. A mixed cluster consists of pools, each of one kind
-// of device.
+// and, separately, the achieved fractions of them, measured or fitted (docs/pricing.md). With a
+// fraction of 0 the nominal figure is used, as of a machine whose rates were measured. A mixed
+// cluster consists of pools, each of one kind of device.
 #pragma once
 
 #include <stdbool.h>
@@ -147,13 +147,17 @@ typedef enum ot_cluster_basis {
   OT_BASIS_EXTRAPOLATED,  // fitted to runs on other devices of the same generation
   OT_BASIS_GUESSED,       // no published run on these devices
   OT_BASIS_MEASURED,      // `orthant bench` on this machine
+  OT_BASIS_QUICK,         // `orthant bench --quick` on this machine
+  OT_BASIS_CALIBRATED,    // corrected by measured steps (`orthant plan --calibrate`)
   OT_BASIS_COUNT,
 } ot_cluster_basis;
 
 typedef struct ot_cluster {
   const char *name;
   ot_cluster_basis basis;
-  int num_devices;   // >= 1
+  const char *assumed;  // figures that its file does not state, with the values of guessed devices:
+                        // "matrix_efficiency 0.6, ..."; null: none
+  int num_devices;      // >= 1
   int host_devices;  // per host, for launching; 0 = the size of the innermost level, or all of one
                      // measured machine
   ot_device_kind device;
@@ -174,6 +178,10 @@ typedef struct ot_cluster {
 // Whether the device is the host's own CPU, on which this program runs, and no accelerator.
 bool ot_device_is_host(const ot_device_kind *device);
 
+// Whether Orthant may run on the device: a CPU, or a GPU of NVIDIA or of a vendor that is not
+// stated.
+bool ot_device_may_train(const ot_device_kind *device);
+
 // Memory that the software of one rank can use.
 int64_t ot_device_capacity(const ot_device_kind *device);
 
@@ -186,6 +194,9 @@ extern const char *const ot_vendor_names[OT_VENDORS + 1];
 
 // "fitted", "extrapolated", ...
 const char *ot_cluster_basis_name(ot_cluster_basis basis);
+
+// Whether `orthant bench` measured the figures, on the machine itself.
+bool ot_cluster_basis_measured(ot_cluster_basis basis);
 
 ot_status ot_cluster_check(const ot_cluster *cluster);
 

@@ -2,6 +2,10 @@
 // One entry per key; links are a list from the innermost level outwards.
 #include "describe/cluster_keys.h"
 
+#include "base/extremes.h"
+#include "base/number.h"
+#include "base/text_builder.h"
+#include "describe/cluster_check.h"
 #include "describe/measured_keys.h"
 
 // The cluster as the table sees it: its levels are a list.
@@ -14,7 +18,8 @@ typedef struct cluster_values {
 static const char *const bases[] = {
     [OT_BASIS_UNKNOWN] = "unknown",           [OT_BASIS_FITTED] = "fitted",
     [OT_BASIS_EXTRAPOLATED] = "extrapolated", [OT_BASIS_GUESSED] = "guessed",
-    [OT_BASIS_MEASURED] = "measured",         [OT_BASIS_COUNT] = NULL,
+    [OT_BASIS_MEASURED] = "measured",         [OT_BASIS_QUICK] = "quick",
+    [OT_BASIS_CALIBRATED] = "calibrated",     [OT_BASIS_COUNT] = NULL,
 };
 
 const char *const ot_vendor_names[OT_VENDORS + 1] = {
@@ -24,17 +29,21 @@ const char *const ot_vendor_names[OT_VENDORS + 1] = {
 
 const char *ot_cluster_basis_name(ot_cluster_basis basis) { return bases[basis]; }
 
+bool ot_cluster_basis_measured(ot_cluster_basis basis) {
+  return basis == OT_BASIS_MEASURED || basis == OT_BASIS_QUICK;
+}
+
 // clang-format off
 static const ot_key level_keys[] = {
     {"name", OT_KEY_TEXT, offsetof(ot_link_level, name), .help = "nvlink, node, rack"},
     {"size", OT_KEY_INT, offsetof(ot_link_level, size), NULL, 1, 1 << 24,
      .help = "devices per group that it connects"},
     {"bytes_per_s", OT_KEY_REAL, offsetof(ot_link_level, bytes_per_s), NULL, 0, OT_NO_MAXIMUM,
-     .above_minimum = true, .help = "of one device, one direction"},
-    {"latency_s", OT_KEY_REAL, offsetof(ot_link_level, latency_s), "0", 0, 1,
+     .above_minimum = true, .unit = "bytes per second", .help = "of one device, one direction"},
+    {"latency_s", OT_KEY_REAL, offsetof(ot_link_level, latency_s), "0", 0, 1, .unit = "seconds",
      .help = "per message"},
-    {"efficiency", OT_KEY_REAL, offsetof(ot_link_level, efficiency), "0", 0, 1,
-     .help = "fraction of bytes_per_s for long messages; 0: all"},
+    {"efficiency", OT_KEY_REAL, offsetof(ot_link_level, efficiency), "0.7", 0, 1,
+     .help = "fraction of bytes_per_s for long messages"},
     {"reduces", OT_KEY_BOOL, offsetof(ot_link_level, reduces), "false",
      .help = "its switches reduce in the network"},
     {"mesh", OT_KEY_BOOL, offsetof(ot_link_level, mesh), "false",
@@ -44,7 +53,7 @@ static const ot_schema level = {
     "level of links", level_keys, OT_COUNT(level_keys), .size = sizeof(ot_link_level)};
 
 static const ot_key cluster_keys[] = {
-    {"name", OT_KEY_TEXT, offsetof(ot_cluster, name), .help = "name"},
+    {"name", OT_KEY_TEXT, offsetof(ot_cluster, name), .help = "name that answers use"},
     {"num_devices", OT_KEY_INT, offsetof(ot_cluster, num_devices), NULL, 1, 1 << 24,
      .help = "devices, one per rank"},
     {"host_devices", OT_KEY_INT, offsetof(ot_cluster, host_devices), "0", 0, 1 << 24,
@@ -55,19 +64,21 @@ static const ot_key cluster_keys[] = {
     {"basis", OT_KEY_CHOICE, offsetof(ot_cluster, basis), "unknown", .choices = bases,
      .help = "source of the efficiencies below"},
     {"flops_fp32", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_F32]), "0", 0, OT_NO_MAXIMUM,
-     .unit = "per second", .help = "dense GEMMs in fp32"},
+     .unit = "FLOP/s", .help = "dense GEMMs in fp32"},
     {"flops_fp64", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_F64]), "0", 0, OT_NO_MAXIMUM,
-     .unit = "per second", .help = "dense GEMMs in fp64"},
+     .unit = "FLOP/s", .help = "dense GEMMs in fp64"},
     {"flops_bf16", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_BF16]), "0", 0, OT_NO_MAXIMUM,
-     .unit = "per second", .help = "dense GEMMs in bf16"},
+     .unit = "FLOP/s", .help = "dense GEMMs in bf16"},
     {"flops_fp16", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_F16]), "0", 0, OT_NO_MAXIMUM,
-     .unit = "per second", .help = "dense GEMMs in fp16"},
+     .unit = "FLOP/s", .help = "dense GEMMs in fp16"},
     {"flops_fp8", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_F8]), "0", 0, OT_NO_MAXIMUM,
-     .unit = "per second", .help = "dense GEMMs in fp8"},
+     .unit = "FLOP/s", .help = "dense GEMMs in fp8"},
     {"other_flops_per_s", OT_KEY_REAL, offsetof(ot_cluster, device.other_flops_per_s), "0",
-     0, OT_NO_MAXIMUM, .unit = "per second", .help = "elementwise work and reductions"},
-    {"memory_bytes_per_s", OT_KEY_REAL, offsetof(ot_cluster, device.memory_bytes_per_s), "0",
-     0, OT_NO_MAXIMUM, .unit = "bytes per second", .help = "memory bandwidth"},
+     0, OT_NO_MAXIMUM, .unit = "FLOP/s",
+     .help = "elementwise work and reductions; 0: flops_fp32"},
+    {"memory_bytes_per_s", OT_KEY_REAL, offsetof(ot_cluster, device.memory_bytes_per_s), NULL,
+     0, OT_NO_MAXIMUM, .above_minimum = true, .unit = "bytes per second",
+     .help = "memory bandwidth"},
     {"packs", OT_KEY_BOOL, offsetof(ot_cluster, device.packs), "false",
      .help = "GEMMs pack their operands first, as on CPUs"},
     {"memory_bytes", OT_KEY_INTEGER, offsetof(ot_cluster, device.memory_bytes), NULL,
@@ -82,13 +93,16 @@ static const ot_key cluster_keys[] = {
     {"launch_s", OT_KEY_REAL, offsetof(ot_cluster, device.launch_s), "0", 0, OT_NO_MAXIMUM,
      .unit = "seconds", .help = "host time per launch"},
     {"processors", OT_KEY_INT, offsetof(ot_cluster, device.processors), "0", 0, 1 << 20,
-     .help = "SMs or cores for the tiles of a GEMM; 0: not a GPU or TPU"},
-    {"matrix_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.matrix_efficiency), "0", 0, 1,
-     .help = "fraction of flops in a large GEMM; 0: all"},
-    {"memory_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.memory_efficiency), "0", 0, 1,
-     .help = "fraction of memory_bytes_per_s in a long pass; 0: all"},
-    {"attention_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.attention_efficiency), "0",
-     0, 1, .help = "fraction of flops in fused attention; 0: as GEMMs"},
+     .help = "SMs or cores for the tiles of a GEMM; 0: a CPU; accelerators: else 128"},
+    // Defaults are those of devices of basis guessed: memory as on A100, attention as on the first
+    // MI300X, matrix between guessed presets. A file that states 0 does not know the figure, unless
+    // `orthant bench` wrote it, which measures the rates themselves.
+    {"matrix_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.matrix_efficiency), "0.6", 0, 1,
+     .help = "fraction of flops in a large GEMM"},
+    {"memory_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.memory_efficiency), "0.78", 0,
+     1, .help = "fraction of memory_bytes_per_s in a long pass"},
+    {"attention_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.attention_efficiency),
+     "0.3", 0, 1, .help = "fraction of flops in fused attention"},
     {"attention_1_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.attention_1_efficiency),
      "0", 0, 1, .help = "the same for FlashAttention 1; 0: no other"},
     {"attention_2_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.attention_2_efficiency),
@@ -134,17 +148,17 @@ typedef struct mixed_values {
 static const ot_key between_keys[] = {
     {"name", OT_KEY_TEXT, offsetof(ot_link_level, name), "network", .help = "name"},
     {"bytes_per_s", OT_KEY_REAL, offsetof(ot_link_level, bytes_per_s), NULL, 0, OT_NO_MAXIMUM,
-     .above_minimum = true, .help = "of one device, one direction"},
-    {"latency_s", OT_KEY_REAL, offsetof(ot_link_level, latency_s), "0", 0, 1,
+     .above_minimum = true, .unit = "bytes per second", .help = "of one device, one direction"},
+    {"latency_s", OT_KEY_REAL, offsetof(ot_link_level, latency_s), "0", 0, 1, .unit = "seconds",
      .help = "per message"},
-    {"efficiency", OT_KEY_REAL, offsetof(ot_link_level, efficiency), "0", 0, 1,
-     .help = "fraction of bytes_per_s for long messages; 0: all"},
+    {"efficiency", OT_KEY_REAL, offsetof(ot_link_level, efficiency), "0.7", 0, 1,
+     .help = "fraction of bytes_per_s for long messages"},
 };
 static const ot_schema between = {
     "links between pools", between_keys, OT_COUNT(between_keys), .size = sizeof(ot_link_level)};
 
 static const ot_key mixed_keys[] = {
-    {"name", OT_KEY_TEXT, offsetof(mixed_values, name), .help = "name"},
+    {"name", OT_KEY_TEXT, offsetof(mixed_values, name), .help = "name that answers use"},
     {"pools", OT_KEY_OBJECT, offsetof(mixed_values, pools), "", .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(mixed_values, num_pools), .object = &ot_cluster_schema,
      .help = "devices of one kind each, in the order of their ranks"},
@@ -155,31 +169,109 @@ const ot_schema ot_mixed_cluster_schema = {
     "cluster of pools", mixed_keys, OT_COUNT(mixed_keys), .size = sizeof(mixed_values)};
 // clang-format on
 
-static ot_status take_values(const cluster_values *v, ot_cluster *out) {
-  OT_CHECK(v->num_levels <= OT_MAX_LINK_LEVELS, OT_USAGE,
-           "cluster %s: %lld levels of links; allowed: up to %d", v->cluster.name,
-           (long long)v->num_levels, OT_MAX_LINK_LEVELS);
+// ---- what a file does not state ----
+
+static const int GUESSED_PROCESSORS = 128;
+
+// Cluster, its tree, and the text of what is assumed.
+typedef struct assumption {
+  ot_cluster *cluster;
+  const ot_node *tree;
+  ot_text_builder text;
+} assumption;
+
+static void add(assumption *a, const char *path, double value) {
+  ot_text_appendf(&a->text, "%s%s %g", a->text.length > 0 ? ", " : "", path, value);
+}
+
+// `value`, of key `name` at `path` of the tree, is the default of its key unless the file has it.
+static void assume_share(assumption *a, const ot_schema *schema, const char *name, const char *path,
+                         double *value) {
+  const bool stated = ot_node_find(a->tree, path) != NULL;
+  if (stated && (*value != 0 || ot_cluster_basis_measured(a->cluster->basis))) return;
+  const bool parsed = ot_number_parse(ot_schema_find(schema, 0, name)->fallback, false, value);
+  OT_ASSERT(parsed);
+  add(a, path, *value);
+}
+
+// Without tensor cores; where only their rate is known, the ratio of Ampere and Hopper. Passes over
+// memory take longer than their arithmetic.
+static double other_rate(const ot_device_kind *d) {
+  double best = 0;
+  for (int i = 0; i < OT_DTYPE_COUNT; i++) best = ot_larger(best, d->flops[i]);
+  return d->flops[OT_F32] > 0 ? d->flops[OT_F32] : best / 16;
+}
+
+static void assume(const ot_node *tree, ot_arena *arena, ot_cluster *cluster) {
+  ot_device_kind *const d = &cluster->device;
+  assumption a = {.cluster = cluster, .tree = tree, .text = {.arena = arena}};
+  struct {
+    const char *name;
+    double *value;
+  } shares[] = {{"matrix_efficiency", &d->matrix_efficiency},
+                {"memory_efficiency", &d->memory_efficiency},
+                {"attention_efficiency", &d->attention_efficiency}};
+  for (int i = 0; i < OT_COUNT(shares); i++) {
+    assume_share(&a, &ot_cluster_schema, shares[i].name, shares[i].name, shares[i].value);
+  }
+  for (int i = 0; i < cluster->num_levels; i++) {
+    const char *const path = ot_arena_format(arena, "levels.%d.efficiency", i);
+    assume_share(&a, &level, "efficiency", path, &cluster->level[i].efficiency);
+  }
+  if (!ot_device_is_host(d) && !ot_node_child(tree, "processors")) {
+    d->processors = GUESSED_PROCESSORS;
+    add(&a, "processors", d->processors);
+  }
+  if (d->other_flops_per_s == 0) d->other_flops_per_s = other_rate(d);
+  if (a.text.length == 0) return;
+  cluster->assumed = ot_text_builder_text(&a.text);
+  cluster->basis = OT_BASIS_GUESSED;
+}
+
+// ---- reading ----
+
+static ot_status take_values(const cluster_values *v, const ot_cluster_source *from,
+                             ot_cluster *out) {
+  ot_cluster_source source = *from;
+  source.cluster = out;
   *out = v->cluster;
+  if (v->num_levels > OT_MAX_LINK_LEVELS) {
+    return ot_cluster_refuse(&source, "levels", "%lld levels of links; allowed: up to %d",
+                             (long long)v->num_levels, OT_MAX_LINK_LEVELS);
+  }
   out->num_levels = (int)v->num_levels;
   for (int i = 0; i < out->num_levels; i++) out->level[i] = v->levels[i];
-  OT_TRY(ot_measured_check(out));
-  return ot_cluster_check(out);
+  assume(source.tree, source.arena, out);
+  OT_TRY(ot_cluster_check_source(&source));
+  return ot_measured_check(&source);
 }
 
 static ot_status read_mixed(const ot_node *tree, ot_arena *arena, ot_cluster *out) {
   mixed_values v;
   OT_TRY(ot_schema_read(&ot_mixed_cluster_schema, tree, arena, &v));
   ot_cluster *const pools = ot_arena_array(arena, v.num_pools, sizeof *pools);
-  for (int64_t i = 0; i < v.num_pools; i++) OT_TRY(take_values(&v.pools[i], &pools[i]));
+  for (int64_t i = 0; i < v.num_pools; i++) {
+    const char *const path = ot_arena_format(arena, "pools.%lld", (long long)i);
+    const ot_cluster_source source = {.tree = ot_node_find(tree, path),
+                                      .arena = arena,
+                                      .prefix = ot_arena_format(arena, "%s.", path)};
+    OT_TRY(take_values(&v.pools[i], &source, &pools[i]));
+  }
   return ot_cluster_join(v.name, pools, (int)v.num_pools, &v.between, out);
 }
 
-ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out) {
+static ot_status read_tree(const ot_node *tree, ot_arena *arena, ot_cluster *out) {
   cluster_values v;
   const bool map = tree && tree->kind == OT_NODE_MAP;
   if (map && ot_node_child(tree, "pools")) return read_mixed(tree, arena, out);
   OT_TRY(ot_schema_read(&ot_cluster_schema, tree, arena, &v));
-  return take_values(&v, out);
+  return take_values(&v, &(ot_cluster_source){.tree = tree, .arena = arena, .prefix = ""}, out);
+}
+
+ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out) {
+  const ot_status status = read_tree(tree, arena, out);
+  if (status == OT_OK || ot_fail_hint_text()[0] != '\0') return status;
+  return ot_fail_hint(status, "`orthant presets --keys` lists the keys of a cluster");
 }
 
 static cluster_values values_of(const ot_cluster *cluster) {

@@ -2,6 +2,8 @@
 // One entry per key. A rate of 0 costs no time.
 #include "describe/measured_keys.h"
 
+#include "base/text.h"
+
 static const char *const types[] = {"fp32", "fp64", "bf16", NULL};
 
 // clang-format off
@@ -112,22 +114,42 @@ const ot_schema ot_measured_schema = {
     "measured machine", keys, OT_COUNT(keys), .size = sizeof(ot_measured_machine)};
 // clang-format on
 
-ot_status ot_measured_check(const ot_cluster *cluster) {
+static ot_status check_product(const ot_cluster_source *source, int64_t i) {
+  static const double noise = 1.05;
+  const ot_measured_product *const p = &source->cluster->measured.products[i];
+  const double peak = source->cluster->device.flops[p->dtype];
+  char key[64];
+  if (peak == 0 || p->flops_per_s <= noise * peak) return OT_OK;
+  ot_text_format(key, sizeof key, "measured.products.%lld.flops_per_s", (long long)i);
+  ot_cluster_refuse(source, key, "%.4g is above the peak of the device, flops_%s %.4g",
+                    p->flops_per_s, ot_dtype_name(p->dtype), peak);
+  return ot_fail_hint(OT_USAGE, "run `orthant bench` again on an idle machine, without --quick");
+}
+
+ot_status ot_measured_check(const ot_cluster_source *source) {
+  const ot_cluster *const cluster = source->cluster;
   const ot_measured_machine *const m = &cluster->measured;
   const bool any = m->num_kernels > 0 || m->num_collectives > 0;
-  OT_CHECK(!any || m->cores > 0 || !ot_device_is_host(&cluster->device), OT_USAGE,
-           "cluster %s: measured.kernels and measured.collectives need measured.cores (`orthant "
-           "bench` writes them together)",
-           cluster->name);
-  OT_CHECK(m->cores == 0 || cluster->device.threads > 0, OT_USAGE,
-           "cluster %s: measured.cores=%d needs threads, of each rank when it was measured",
-           cluster->name, m->cores);
+  if (any && m->cores == 0 && ot_device_is_host(&cluster->device)) {
+    return ot_cluster_refuse(source, "measured.cores",
+                             "measured.kernels and measured.collectives need it (`orthant bench` "
+                             "writes them together)");
+  }
+  if (m->cores > 0 && cluster->device.threads == 0) {
+    return ot_cluster_refuse(source, "threads",
+                             "measured.cores=%d needs it, of each rank when it "
+                             "was measured",
+                             m->cores);
+  }
   for (int64_t i = 0; i < m->num_collectives; i++) {
     const ot_collective_rates *const c = &m->collectives[i];
-    OT_CHECK(c->ranks % c->hosts == 0, OT_USAGE,
-             "cluster %s: measured.collectives: %d ranks cannot be spread evenly over %d hosts",
-             cluster->name, c->ranks, c->hosts);
+    char key[64];
+    ot_text_format(key, sizeof key, "measured.collectives.%lld.hosts", (long long)i);
+    if (c->ranks % c->hosts == 0) continue;
+    return ot_cluster_refuse(source, key, "%d ranks cannot be spread evenly over %d hosts",
+                             c->ranks, c->hosts);
   }
+  for (int64_t i = 0; i < m->num_products; i++) OT_TRY(check_product(source, i));
   return OT_OK;
 }
 
@@ -155,29 +177,43 @@ static void compare(worst *w, double value, const char *name) {
   if (value > w->value) *w = (worst){value, name};
 }
 
-const char *ot_measured_warning(const ot_cluster *cluster, ot_arena *arena) {
-  // On two idle cores of a virtual machine the widest spread of a full measurement was 1.1, for the
-  // smallest kernels; next to other load it is 6 and more.
-  static const double most_spread = 2, most_residual = 0.5;
-  const ot_measured_machine *const m = &cluster->measured;
-  worst spread = {0}, residual = {0};
+typedef struct worst_fits {
+  worst spread, residual;
+} worst_fits;
+
+static worst_fits find_worst(const ot_measured_machine *m) {
+  worst_fits w = {0};
   for (int64_t i = 0; i < m->num_kernels; i++) {
-    compare(&spread, m->kernels[i].fit.spread, m->kernels[i].op);
-    compare(&residual, m->kernels[i].fit.residual, m->kernels[i].op);
+    compare(&w.spread, m->kernels[i].fit.spread, m->kernels[i].op);
+    compare(&w.residual, m->kernels[i].fit.residual, m->kernels[i].op);
   }
   for (int64_t i = 0; i < m->num_collectives; i++) {
-    compare(&spread, m->collectives[i].fit.spread, m->collectives[i].op);
-    compare(&residual, m->collectives[i].fit.residual, m->collectives[i].op);
+    compare(&w.spread, m->collectives[i].fit.spread, m->collectives[i].op);
+    compare(&w.residual, m->collectives[i].fit.residual, m->collectives[i].op);
   }
-  for (int64_t i = 0; i < m->num_products; i++) compare(&spread, m->products[i].spread, "matmul");
-  for (int64_t i = 0; i < m->num_traffic; i++) compare(&spread, m->traffic[i].spread, "memory");
-  const bool apart = spread.value > most_spread;
-  if (!apart && residual.value <= most_residual) return NULL;
+  for (int64_t i = 0; i < m->num_products; i++) compare(&w.spread, m->products[i].spread, "matmul");
+  for (int64_t i = 0; i < m->num_traffic; i++) compare(&w.spread, m->traffic[i].spread, "memory");
+  return w;
+}
+
+// On two idle cores of a virtual machine the widest spread of a full measurement was 1.1, for the
+// smallest kernels; next to other load it is 6 and more.
+static const double MOST_SPREAD = 2, MOST_RESIDUAL = 0.5;
+
+bool ot_measured_is_doubtful(const ot_cluster *cluster) {
+  const worst_fits w = find_worst(&cluster->measured);
+  return w.spread.value > MOST_SPREAD || w.residual.value > MOST_RESIDUAL;
+}
+
+const char *ot_measured_warning(const ot_cluster *cluster, ot_arena *arena) {
+  const worst_fits all = find_worst(&cluster->measured);
+  const bool apart = all.spread.value > MOST_SPREAD;
+  if (!apart && all.residual.value <= MOST_RESIDUAL) return NULL;
   const char *const format =
       apart
           ? "%s: timings of %s varied by %.0f%%; run `orthant bench` again on an idle machine"
           : "%s: the fit of %s misses its timings by %.0f%%; run `orthant bench` again on an idle "
             "machine";
-  const worst *const w = apart ? &spread : &residual;
+  const worst *const w = apart ? &all.spread : &all.residual;
   return ot_arena_format(arena, format, cluster->name, w->name, 100 * w->value);
 }

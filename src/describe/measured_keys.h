@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "base/schema.h"
-#include "describe/cluster.h"
+#include "describe/cluster_check.h"
 
 // The keys of ot_measured_machine; a map without keys: not measured.
 extern const ot_schema ot_measured_schema;
@@ -14,8 +14,12 @@ extern const ot_schema ot_measured_schema;
 // ones as efficiencies, so that prices stay the same; nothing if one is above its nominal rate.
 void ot_measured_relate(ot_cluster *cluster, const ot_device_kind *sheet);
 
-// Checks that names are set, ranks and threads at least 1 and rates not negative.
-ot_status ot_measured_check(const ot_cluster *cluster);
+// Checks that figures that belong together are there, and that no product was faster than the peak
+// of the device.
+ot_status ot_measured_check(const ot_cluster_source *source);
+
+// Whether timings of the same call vary widely, as on a busy machine, or a formula misses them.
+bool ot_measured_is_doubtful(const ot_cluster *cluster);
 
 // One sentence on unreliable measurements: timings of the same call that vary widely, as on a busy
 // machine, or a formula that misses them. Null: none.

@@ -127,20 +127,31 @@ ot_status ot_mesh_check(ot_mesh *mesh) {
   return OT_OK;
 }
 
+// How to start `ranks` of them; `more`: another number that fits, or 0.
+static ot_status suggest_ranks(int64_t ranks, int64_t more) {
+  const long long n = (long long)ranks;
+  if (more == 0) return ot_fail_hint(OT_RANKS, "--ranks %lld, or mpirun -n %lld", n, n);
+  return ot_fail_hint(OT_RANKS, "--ranks %lld or %lld, or mpirun -n with as many", n,
+                      (long long)more);
+}
+
 ot_status ot_mesh_build(const ot_run_parallel *parallel, int ranks, ot_mesh *out) {
   const int64_t rest = (int64_t)parallel->pp * parallel->cp * parallel->tp;
   if (ranks % rest != 0 || ranks < rest) {
     const int64_t below = ranks / rest * rest;
-    ot_fail(OT_RANKS, "mesh: %d ranks are not a multiple of pp=%d x cp=%d x tp=%d", ranks,
-            parallel->pp, parallel->cp, parallel->tp);
-    if (below == 0) return ot_fail_hint(OT_RANKS, "try %lld ranks", (long long)rest);
-    return ot_fail_hint(OT_RANKS, "try %lld or %lld ranks", (long long)below,
-                        (long long)(below + rest));
+    ot_fail(OT_RANKS, "mesh: %d rank%s not a multiple of pp=%d x cp=%d x tp=%d", ranks,
+            ranks == 1 ? " is" : "s are", parallel->pp, parallel->cp, parallel->tp);
+    if (parallel->dp > 0) return suggest_ranks(rest * parallel->dp, 0);
+    return suggest_ranks(below > 0 ? below : below + rest, below > 0 ? below + rest : 0);
   }
   const int dp = (int)(ranks / rest);
-  OT_CHECK(parallel->dp == 0 || parallel->dp == dp, OT_RANKS,
-           "mesh: pp=%d x dp=%d x cp=%d x tp=%d is %lld ranks, but there are %d", parallel->pp,
-           parallel->dp, parallel->cp, parallel->tp, (long long)(rest * parallel->dp), ranks);
+  if (parallel->dp != 0 && parallel->dp != dp) {
+    const int64_t needed = rest * parallel->dp;
+    ot_fail(OT_RANKS, "mesh: pp=%d x dp=%d x cp=%d x tp=%d is %lld rank%s, but there %s %d",
+            parallel->pp, parallel->dp, parallel->cp, parallel->tp, (long long)needed,
+            ot_text_plural(needed, "s"), ranks == 1 ? "is" : "are", ranks);
+    return suggest_ranks(needed, 0);
+  }
   const int replicate = parallel->zero == 0 ? dp : parallel->dp_replicate;
   OT_CHECK(dp % replicate == 0, OT_RANKS, "mesh: dp_replicate=%d does not divide dp=%d of %d ranks",
            replicate, dp, ranks);

@@ -268,15 +268,16 @@ ot_status ot_config_load_model(const char *source, const ot_config_request *requ
   return OT_OK;
 }
 
-// The tree of the preset or file called `name`; null: this machine, which was not measured.
-static ot_status load_cluster_tree(const char *name, const ot_presets *presets, ot_arena *arena,
-                                   ot_node **tree) {
+// The tree of the preset or file called `name`, which `place` names; null: this machine, which was
+// not measured.
+static ot_status load_cluster_tree(const char *name, const char *place, const ot_presets *presets,
+                                   ot_arena *arena, ot_node **tree) {
   const bool file = is_path(name);
   const char *const path = file ? name : ot_presets_find(presets, OT_PRESET_CLUSTER, name, arena);
   *tree = NULL;
   if (!path) {
     if (ot_text_equal(name, "this-machine")) return OT_OK;
-    ot_fail(OT_USAGE, "cluster: no preset and no file is called \"%s\"", name);
+    ot_fail(OT_USAGE, "cluster: no preset and no file is called \"%s\"%s", name, place);
     if (ot_presets_suggest(presets, OT_PRESET_CLUSTER, name, arena)) return OT_USAGE;
     return ot_fail_hint(OT_USAGE,
                         "`orthant presets` lists the presets, `orthant bench` measures "
@@ -292,20 +293,64 @@ static const char *next_to(const char *from, const char *name, ot_arena *arena) 
   return ot_arena_format(arena, "%.*s%s", (int)(slash - from + 1), from, name);
 }
 
-// A pool may name a cluster, whose keys it then has where it gives none itself.
-static ot_status fill_pool(ot_node *pool, const char *from, const ot_presets *presets,
-                           ot_arena *arena) {
-  const ot_node *const name = ot_node_child(pool, "cluster");
+// A map of keys that may name the cluster from which it derives.
+typedef struct derivation {
+  const ot_presets *presets;
+  ot_arena *arena;
+  const char *from;  // the file of the map
+  int depth;         // of files that name each other
+} derivation;
+
+static ot_status derive(const derivation *d, ot_node *map, const char *key);
+
+// Keys of a derived cluster that its efficiencies do not depend on.
+static bool is_of_size(const char *key) {
+  return ot_choice_matches("name|num_devices|host_devices|levels|memory_bytes|usable_memory_bytes",
+                           key);
+}
+
+// A cluster with rates of its own was not fitted to runs, even if the one that it derives from was.
+static void weaken_basis(const derivation *d, const ot_node *map, ot_node *base) {
+  ot_node *const basis = ot_node_child(base, "basis");
+  if (!basis || !basis->text || !ot_text_equal(basis->text, "fitted")) return;
+  for (const ot_node *own = map->first; own; own = own->next) {
+    if (is_of_size(own->key)) continue;
+    ot_node_replace(basis, ot_node_word(d->arena, "extrapolated"));
+  }
+}
+
+static ot_status load_base(const derivation *d, const ot_node *name, ot_node **base) {
+  enum { MOST_DEPTH = 8 };
+  const char *const place = ot_node_place(d->arena, name);
+  OT_CHECK(name->kind == OT_NODE_SCALAR, OT_USAGE, "%s: allowed: a preset or a file (%s)",
+           name->key, place);
+  if (d->depth >= MOST_DEPTH) {
+    ot_fail(OT_USAGE, "%s: %d files derive from each other (%s)", name->key, MOST_DEPTH, place);
+    return ot_fail_hint(OT_USAGE, "a preset, or a file without `base`");
+  }
+  const char *const file = next_to(d->from, name->text, d->arena);
+  OT_TRY(load_cluster_tree(file, ot_arena_format(d->arena, " (%s)", place), d->presets, d->arena,
+                           base));
+  const bool whole = *base && (*base)->kind == OT_NODE_MAP && !ot_node_child(*base, "pools");
+  OT_CHECK(whole, OT_USAGE, "%s: \"%s\" is no cluster of one kind of device (%s)", name->key,
+           name->text, place);
+  const derivation deeper = {d->presets, d->arena, is_path(file) ? file : "", d->depth + 1};
+  return derive(&deeper, *base, "base");
+}
+
+// Replaces `key` of `map`, the name of a cluster, by the keys of that cluster that the map does not
+// have itself.
+static ot_status derive(const derivation *d, ot_node *map, const char *key) {
+  const ot_node *const name = ot_node_child(map, key);
   ot_node *base;
-  if (!name || name->kind != OT_NODE_SCALAR) return OT_OK;
-  OT_TRY(load_cluster_tree(next_to(from, name->text, arena), presets, arena, &base));
-  OT_CHECK(base && base->kind == OT_NODE_MAP, OT_USAGE, "%s: \"%s\" cannot be a pool",
-           ot_node_place(arena, name), name->text);
-  ot_node_remove(pool, name);
-  for (ot_node *key = base->first, *next; key; key = next) {
-    next = key->next;
-    key->next = NULL;
-    if (!ot_node_child(pool, key->key)) ot_node_put(arena, pool, key->key, key);
+  if (!name) return OT_OK;
+  OT_TRY(load_base(d, name, &base));
+  ot_node_remove(map, name);
+  weaken_basis(d, map, base);
+  for (ot_node *own = base->first, *next; own; own = next) {
+    next = own->next;
+    own->next = NULL;
+    if (!ot_node_child(map, own->key)) ot_node_put(d->arena, map, own->key, own);
   }
   return OT_OK;
 }
@@ -313,12 +358,17 @@ static ot_status fill_pool(ot_node *pool, const char *from, const ot_presets *pr
 ot_status ot_cluster_file_load(const char *name, const ot_presets *presets, ot_arena *arena,
                                ot_cluster *out, bool *found) {
   ot_node *tree;
-  OT_TRY(load_cluster_tree(name, presets, arena, &tree));
+  OT_TRY(load_cluster_tree(name, "", presets, arena, &tree));
   *found = tree != NULL;
   if (!tree) return OT_OK;
-  const ot_node *const pools = tree->kind == OT_NODE_MAP ? ot_node_child(tree, "pools") : NULL;
+  const derivation d = {presets, arena, is_path(name) ? name : "", 0};
+  const bool map = tree->kind == OT_NODE_MAP;
+  const ot_node *const pools = map ? ot_node_child(tree, "pools") : NULL;
+  if (map) OT_TRY(derive(&d, tree, "base"));
   for (ot_node *pool = pools ? pools->first : NULL; pool; pool = pool->next) {
-    if (pool->kind == OT_NODE_MAP) OT_TRY(fill_pool(pool, name, presets, arena));
+    if (pool->kind != OT_NODE_MAP) continue;
+    OT_TRY(derive(&d, pool, "cluster"));
+    OT_TRY(derive(&d, pool, "base"));
   }
   return ot_cluster_read(tree, arena, out);
 }

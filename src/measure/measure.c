@@ -106,14 +106,24 @@ typedef struct measurement {
   int num_products;
   ot_measured_traffic traffic[OT_COUNT(traffics)];
   int num_traffic;
-  ot_timing matrix[2], cached;  // float and double; elementwise work
+  double matrix_s[2];  // float and double, the fastest of all runs
+  ot_timing cached;    // elementwise work
 } measurement;
 
-static ot_status time_products(measurement *m) {
+// The peak is measured before and after everything else: other load on the machine only makes runs
+// longer.
+static ot_status time_peak(measurement *m) {
   for (int wide = 0; wide < 2; wide++) {
     const subject s = product_of(wide ? OT_F64 : OT_F32, MATRIX, MATRIX, MATRIX);
-    OT_TRY(time_kernel(&s, &m->how, &m->matrix[wide]));
+    double *const best_s = &m->matrix_s[wide];
+    ot_timing timing;
+    OT_TRY(time_kernel(&s, &m->how, &timing));
+    if (*best_s == 0 || timing.fastest_s < *best_s) *best_s = timing.fastest_s;
   }
+  return OT_OK;
+}
+
+static ot_status time_products(measurement *m) {
   for (int i = 0; i < OT_COUNT(shapes); i++) {
     ot_measured_product *const p = &m->products[m->num_products];
     *p = shapes[i];
@@ -144,15 +154,25 @@ static ot_status time_traffic(measurement *m) {
   return time_kernel(&cached, &m->how, &m->cached);
 }
 
-static ot_status rank_kernels(ot_comm *comm, void *context) {
-  measurement own = *(measurement *)context;
-  OT_TRY(time_products(&own));
-  OT_TRY(time_traffic(&own));
+// Rank 0 keeps its figures.
+static ot_status measure_rank(ot_comm *comm, measurement *context, bool peak) {
+  measurement own = *context;
+  OT_TRY(time_peak(&own));
+  if (!peak) OT_TRY(time_products(&own));
+  if (!peak) OT_TRY(time_traffic(&own));
   // All ranks have copied the context that rank 0 now overwrites.
   const ot_comm_call meet = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
   if (ot_comm_size(comm) > 1) OT_TRY(ot_comm_run(comm, &meet));
-  if (ot_comm_rank(comm) == 0) *(measurement *)context = own;
+  if (ot_comm_rank(comm) == 0) *context = own;
   return OT_OK;
+}
+
+static ot_status rank_kernels(ot_comm *comm, void *context) {
+  return measure_rank(comm, context, false);
+}
+
+static ot_status rank_peak(ot_comm *comm, void *context) {
+  return measure_rank(comm, context, true);
 }
 
 static double bytes_per_s_of(const measurement *m) {
@@ -163,9 +183,19 @@ static double bytes_per_s_of(const measurement *m) {
 static double product_rate(const measurement *m, bool wide) {
   const double element = wide ? sizeof(double) : sizeof(float);
   const double traffic_s = 3.0 * MATRIX * MATRIX * element / bytes_per_s_of(m);
-  const double seconds = m->matrix[wide].seconds;
+  const double seconds = m->matrix_s[wide];
   return 2.0 * MATRIX * MATRIX * MATRIX /
          (seconds > 2 * traffic_s ? seconds - traffic_s : seconds / 2);
+}
+
+// The rate by which MFU is counted: no product of the measurement was faster.
+static double peak_rate(const measurement *m, bool wide) {
+  double best = product_rate(m, wide);
+  for (int i = 0; i < m->num_products; i++) {
+    const ot_measured_product *const p = &m->products[i];
+    if ((p->dtype == OT_F64) == wide && p->flops_per_s > best) best = p->flops_per_s;
+  }
+  return best;
 }
 
 static double other_rate(const measurement *m) {
@@ -261,27 +291,28 @@ static ot_status measure_cpu(const ot_measure_request *request, ot_arena *arena,
   const int ranks = request->ranks > 0 ? request->ranks : cores;
   // Ranks that share a core take turns, so timings of one of them are meaningless.
   const int together = ranks < cores ? ranks : cores, threads = cores / together;
-  const time_budget whole = {threads, 0.25, 1e300, 1e300}, quick = {threads, 0.01, 0.5e9, 64e6};
+  const time_budget whole = {threads, 0.25, 1e300, 1e300}, quick = {threads, 0.01, 1.3e9, 64e6};
   measurement m = {.how = request->quick ? quick : whole};
   say(request, "products and memory");
   OT_TRY(ot_comm_run_threads(together, rank_kernels, &m));
   const double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE);
-  *out = (ot_cluster){
-      .name = "this-machine",
-      .basis = OT_BASIS_MEASURED,
-      .num_devices = together,
-      .device = {.name = "cpu",
-                 .flops = {[OT_F32] = product_rate(&m, false), [OT_F64] = product_rate(&m, true)},
-                 .other_flops_per_s = other_rate(&m),
-                 .memory_bytes_per_s = bytes_per_s_of(&m),
-                 .packs = true,
-                 .memory_bytes = (int64_t)(memory / together),
-                 .threads = threads},
-      .measured = {.cores = cores}};
+  *out = (ot_cluster){.name = "this-machine",
+                      .basis = request->quick ? OT_BASIS_QUICK : OT_BASIS_MEASURED,
+                      .num_devices = together,
+                      .device = {.name = "cpu",
+                                 .other_flops_per_s = other_rate(&m),
+                                 .memory_bytes_per_s = bytes_per_s_of(&m),
+                                 .packs = true,
+                                 .memory_bytes = (int64_t)(memory / together),
+                                 .threads = threads},
+                      .measured = {.cores = cores}};
   keep_tables(&m, arena, &out->measured);
   OT_TRY(ot_measure_round_trip(&out->measured.round_trip_s));
   say(request, "kernels in steps");
   OT_TRY(measure_all_kernels(request, threads, cores, arena, out));
+  OT_TRY(ot_comm_run_threads(together, rank_peak, &m));
+  out->device.flops[OT_F32] = peak_rate(&m, false);
+  out->device.flops[OT_F64] = peak_rate(&m, true);
   OT_TRY(ot_measure_sharing(cores, request->quick, &out->measured.sharing));
   if (request->no_links) {
     out->num_levels = 1;

@@ -186,7 +186,7 @@ static ot_status describe(gpu_measurement *m) {
   ot_device_info info;
   OT_TRY(ot_device_describe(m->timer.device, &info));
   *m->out = (ot_cluster){.name = "this-machine",
-                         .basis = OT_BASIS_MEASURED,
+                         .basis = m->request->quick ? OT_BASIS_QUICK : OT_BASIS_MEASURED,
                          .num_devices = ot_device_count(OT_BACKEND_CUDA),
                          .jitter = 0.0025,
                          .device = {.name = ot_arena_format(m->arena, "%s", info.name),

@@ -26,9 +26,10 @@ typedef struct ot_timings {
 
 void ot_timings_add(ot_timings *timings, double seconds);
 
-// Seconds of one run, and the interquartile range relative to the median. Sorts `timings`.
+// Seconds of one run, of the fastest run, and the interquartile range relative to the median. Sorts
+// `timings`.
 typedef struct ot_timing {
-  double seconds, spread;
+  double seconds, fastest_s, spread;
 } ot_timing;
 ot_timing ot_timings_read(ot_timings *timings);
 double ot_timings_median(ot_timings *timings);

@@ -28,6 +28,7 @@ ot_timing ot_timings_read(ot_timings *timings) {
   if (n == 0) return (ot_timing){0};
   const double median = s[n / 2];
   return (ot_timing){.seconds = s[n / 4],
+                     .fastest_s = s[0],
                      .spread = median > 0 ? (s[3 * n / 4] - s[n / 4]) / median : 0};
 }
 

@@ -129,7 +129,8 @@ void ot_calibration_find(ot_calibration *calibration) {
   for (int i = 0; i < c->count; i++) {
     ot_calibrating_row *const row = &c->rows[i];
     row->residual = row->log_ratio - correction_of(c, &row->traits);
-    row->contradicts = row->residual > most || row->residual < -most;
+    const bool apart = row->residual > most || row->residual < -most;
+    row->contradicts = apart && c->count > 1;
   }
 }
 
@@ -180,5 +181,5 @@ void ot_calibration_apply(const ot_calibration *calibration, ot_cluster *cluster
     ot_link_level *const level = &cluster->level[i];
     level->efficiency = scaled(level->efficiency, calibration->exposed);
   }
-  cluster->basis = OT_BASIS_MEASURED;
+  cluster->basis = OT_BASIS_CALIBRATED;
 }

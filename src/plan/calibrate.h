@@ -19,7 +19,8 @@ typedef struct ot_calibrating_row {
   double residual;   // ln(measured / calibrated)
   double weight;     // less for outliers, at most 1.25
   double pull;       // its part in the corrections of others
-  bool contradicts;  // farther from the others than noise explains in 19 of 20 cases
+  bool contradicts;  // farther from the others than noise explains in 19 of 20 cases; never the
+                     // only row
 } ot_calibrating_row;
 
 typedef struct ot_calibration {

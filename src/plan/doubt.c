@@ -6,6 +6,7 @@
 #include "base/extremes.h"
 #include "base/math.h"
 #include "base/text.h"
+#include "describe/measured_keys.h"
 #include "plan/explain.h"
 
 // ---- variances ----
@@ -15,6 +16,8 @@ static const double STEP = 0.0085, MEMORY = 0.0072;
 static const double UNKNOWN_MEMORY = 0.02;  // of software without an engine file
 // Orthant's own arena is planned to the byte; only the runtime's part is estimated.
 static const double OWN_MEMORY = 0.0004;
+// On GPUs libraries add to it what few runs have shown.
+static const double OWN_MEMORY_ON_GPUS = 0.01;
 
 enum { MOST_DEVICES = 4096 };
 
@@ -28,15 +31,20 @@ static void add(ot_doubt *out, double variance, const char *reason) {
 void ot_doubt_find(const ot_doubt_request *request, ot_doubt *out) {
   const ot_job *const job = request->job;
   const ot_cluster_basis basis = job->cluster->basis;
-  const bool measured = basis == OT_BASIS_MEASURED;
+  const bool measured = ot_cluster_basis_measured(basis) || basis == OT_BASIS_CALIBRATED;
+  const bool guessed = basis == OT_BASIS_GUESSED || basis == OT_BASIS_UNKNOWN;
   const bool own = job->engine == &ot_engine_orthant;
   const bool unknown = request->unknown_software || ot_text_equal(job->engine->name, "unknown");
-  const double memory = own ? OWN_MEMORY : unknown ? UNKNOWN_MEMORY : MEMORY;
+  const bool host = ot_device_is_host(&job->cluster->device);
+  const double own_memory = host ? OWN_MEMORY : OWN_MEMORY_ON_GPUS;
+  const double memory = own ? own_memory : unknown ? UNKNOWN_MEMORY : MEMORY;
   *out = (ot_doubt){.step_variance = STEP, .memory_variance = memory};
-  if (!measured && !ot_explain_device_known(job)) {
-    const bool guessed = basis == OT_BASIS_GUESSED || basis == OT_BASIS_UNKNOWN;
+  const bool near = basis == OT_BASIS_EXTRAPOLATED;
+  if (guessed || near || (!measured && !ot_explain_device_known(job))) {
     add(out, 0.0295, guessed ? "fitted to nothing" : "no measured run on this device");
   }
+  if (basis == OT_BASIS_QUICK) add(out, 0.0295, "measured in seconds (bench --quick)");
+  if (ot_measured_is_doubtful(job->cluster)) add(out, 0.0295, "measured on a busy machine");
   if (job->cluster->num_pools > 0) add(out, 0.0295, "no measured run on pools of devices");
   if (unknown || (!measured && !ot_explain_engine_known(job))) {
     add(out, 0.0154, "no measured run of this software");

@@ -15,7 +15,7 @@ typedef struct ot_doubt_request {
   bool open;              // chunks, micro-batch size or recompute are guesses
 } ot_doubt_request;
 
-enum { OT_MOST_DOUBTS = 8 };
+enum { OT_MOST_DOUBTS = 10 };
 
 // Variances of y, and why they are larger than those of the best known runs.
 typedef struct ot_doubt {

@@ -138,7 +138,8 @@ void ot_explain_beyond(const ot_job *job, const ot_candidate *candidate, ot_aren
   published all, own;
   *out = (ot_reasons){.text = ot_arena_array(arena, MOST_SENTENCES, sizeof *out->text)};
   comparison c = {job, candidate, arena, out};
-  if (job->cluster->basis == OT_BASIS_MEASURED) return;
+  const ot_cluster_basis basis = job->cluster->basis;
+  if (ot_cluster_basis_measured(basis) || basis == OT_BASIS_CALIBRATED) return;
   if (job->cluster->num_pools > 0) say(&c, "pools of different devices");
   if (!find_runs(device, NULL, &all)) {
     say(&c, ot_arena_format(arena, "device %s", device));

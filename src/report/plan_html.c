@@ -158,6 +158,7 @@ static void put_summary(const html *h) {
   put_tiles(h);
   put_caveat(h, h->page->basis_note);
   put_caveat(h, h->best->beyond_note);
+  put_caveat(h, h->best->warning);
   ot_text_put(h->out, "<figure>\n");
   ot_markup_element(h->out, "figcaption",
                     "How to read: the bar is one step of the busiest stage; blue is compute, the "

@@ -68,8 +68,10 @@ static void put_job(report *r) {
                      ot_figure_bytes(a, capacity / (1 + job->memory_margin))));
   }
   if (r->page->basis_note) wrap(r, "basis: ", r->page->basis_note);
-  if (r->page->num_plans == 0 || !r->page->plans[0].beyond_note) return;
-  wrap(r, "plan 1: ", r->page->plans[0].beyond_note);
+  if (r->page->num_plans == 0) return;
+  const ot_page_plan *const first = &r->page->plans[0];
+  if (first->beyond_note) wrap(r, "plan 1: ", first->beyond_note);
+  if (first->warning) wrap(r, "warning: ", first->warning);
 }
 
 // ---- independent of the plan ----

@@ -47,15 +47,20 @@ static double stretch_of(const ot_simulation *simulation) {
   return ot_larger(simulation->cluster->threads_per_core, 1);
 }
 
+static double share_of(double share) { return share > 0 ? share : 1; }
+
 static ot_status price_compute(const ot_simulation *simulation, const ot_task *task,
                                ot_price *price) {
   const ot_device_kind *const device = &simulation->cluster->device;
   const ot_cost cost = ot_task_cost(task);
   const ot_dtype type = simulation->style ? simulation->products : task->attributes.compute;
-  const double rate = device->flops[type];
-  OT_CHECK(rate > 0 || cost.matrix_flops == 0, OT_USAGE,
-           "cluster %s: device %s has no flops of %s, which op %s needs", simulation->cluster->name,
-           device->name, ot_dtype_name(type), ot_task_name(task));
+  const double rate = device->flops[type] * share_of(device->matrix_efficiency);
+  if (rate == 0 && cost.matrix_flops > 0) {
+    ot_fail(OT_USAGE, "cluster %s: device %s has no flops of %s, which op %s needs",
+            simulation->cluster->name, device->name, ot_dtype_name(type), ot_task_name(task));
+    return ot_fail_hint(OT_USAGE, "flops_%s in the cluster file, or another precision.compute",
+                        ot_dtype_name(type));
+  }
   double measured_s;
   if (ot_price_measured_kernel(simulation, task, &measured_s)) {
     const double stretch = stretch_of(simulation);
@@ -64,7 +69,7 @@ static ot_status price_compute(const ot_simulation *simulation, const ot_task *t
   }
   const double flops = cost.matrix_flops + (device->packs ? cost.padded_flops : 0);
   const double matrix_s = flops > 0 ? flops / rate : 0;
-  const double memory_s = (cost.bytes_read + cost.bytes_written) / device->memory_bytes_per_s;
+  const double memory_s = (cost.bytes_read + cost.bytes_written) / ot_device_stream_rate(device);
   const double other_s = cost.other_flops / simulation->other_flops_per_s;
   const double work_s = device->packs ? matrix_s + ot_larger(memory_s, other_s)
                                       : ot_larger(matrix_s, memory_s) + other_s;
@@ -103,7 +108,7 @@ static double transfer_s(const ot_link_level *level, double messages, double byt
 
 // Local reduction of the blocks received in an all-to-all.
 static double sum_s(const ot_simulation *simulation, const ot_collective *c, double others) {
-  return c->bytes / simulation->cluster->device.memory_bytes_per_s +
+  return c->bytes / ot_device_stream_rate(&simulation->cluster->device) +
          others * c->elements / simulation->other_flops_per_s;
 }
 

@@ -5,6 +5,7 @@
 // across hosts: by number of ranks and hosts, scaled by the bytes that cross.
 #include "simulate/price_measured.h"
 
+#include "base/extremes.h"
 #include "base/text.h"
 #include "ops/catalog.h"
 #include "ops/shares.h"
@@ -75,14 +76,21 @@ static double slowdown_of(const ot_device_kind *device, ot_dtype compute) {
   return scaled ? device->flops[OT_F32] / device->flops[compute] : 1;
 }
 
+// No kernel multiplies faster than the peak, whatever its formula says of work that was not
+// measured. The peak of a CPU is that of a rank with its number of threads.
+static double least_s(const ot_device_kind *device, const ot_task *task, ot_dtype type) {
+  const double ranks = device->threads > 0 ? (double)task->attributes.threads / device->threads : 1;
+  return over(ot_task_cost(task).matrix_flops, ranks * device->flops[type]);
+}
+
 bool ot_price_measured_kernel(const ot_simulation *simulation, const ot_task *task,
                               double *seconds) {
   const ot_cluster *const cluster = simulation->cluster;
   const ot_measured_machine *const m = &cluster->measured;
   const char *const op = ot_task_name(task);
-  const ot_kernel_rates *const k = ot_device_is_host(&cluster->device)
-                                       ? find_kernel(m, op, task->attributes.threads)
-                                       : find_precision(m, op, simulation->products);
+  const bool host = ot_device_is_host(&cluster->device);
+  const ot_kernel_rates *const k = host ? find_kernel(m, op, task->attributes.threads)
+                                        : find_precision(m, op, simulation->products);
   if (!k) return false;
   double terms[OT_KERNEL_TERMS];
   ot_kernel_terms(task, terms);
@@ -91,6 +99,8 @@ bool ot_price_measured_kernel(const ot_simulation *simulation, const ot_task *ta
              slower * over(terms[OT_KERNEL_MATRIX], k->matrix_flops_per_s) +
              slower * over(terms[OT_KERNEL_OTHER], k->other_flops_per_s) +
              over(terms[OT_KERNEL_BYTES], k->bytes_per_s);
+  const ot_dtype type = host ? task->attributes.compute : simulation->products;
+  *seconds = ot_larger(*seconds, least_s(&cluster->device, task, type));
   return true;
 }
 

@@ -21,7 +21,7 @@ static double peak_of(const ot_cluster *cluster, ot_dtype compute) {
 
 ot_status ot_prediction_check(const ot_cluster *cluster, ot_backend backend) {
   const ot_device_kind *const device = &cluster->device;
-  const bool measured = cluster->basis == OT_BASIS_MEASURED || ot_device_is_host(device);
+  const bool measured = ot_cluster_basis_measured(cluster->basis) || ot_device_is_host(device);
   const bool cpu = backend == OT_BACKEND_CPU;
   OT_CHECK(!measured || ot_device_kind_backend(device) == backend, OT_USAGE,
            "%s describes %s, and the run is on %s (`orthant bench --device %s --out FILE`, then "
@@ -47,8 +47,8 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
   out->peak_flops = all * peak_of(&out->cluster, out->products);
   out->basis = ot_arena_format(
       arena, "MFU is relative to %.4g GFLOP/s a rank: %s", 1e-9 * out->peak_flops / all,
-      threads > 0 ||
-              (measured->basis == OT_BASIS_MEASURED && measured->device.matrix_efficiency == 0)
+      threads > 0 || (ot_cluster_basis_measured(measured->basis) &&
+                      measured->device.matrix_efficiency == 0)
           ? "the fastest matmul that `orthant bench` measured, not a data sheet's peak"
           : ot_arena_format(arena, "the peak of %s in %s", out->cluster.device.name,
                             ot_dtype_name(out->products)));

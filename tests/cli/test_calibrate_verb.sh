@@ -33,11 +33,21 @@ for column in tp pp vpp cp ep micro_batch_size gpus global_batch_size sequence_l
   done
 done
 refuses 'line 2: ' 'tp,pp,cp,step_seconds\n1048576,1048576,1048576,3\n'
+# Steps that cannot be of this job, as of milliseconds, change no cluster.
+refuses 'line 2, column step_seconds: a step of 3300 s is ' 'gpus,step_seconds\n64,3300\n'
+refuses 'line 3, column step_seconds: a step of 0.0033 s is ' 'gpus,step_seconds\n64,3.3\n64,0.0033\n'
 refuses 'line 2: plan: tp=3 does not divide' 'tp,step_seconds\n3,3\n'
 { echo step_seconds; seq 51 | sed 's:.*:3:'; } >bad.csv
 expect 2 "more than 50 steps" "${plan[@]}" --cluster h100 --calibrate bad.csv
 expect 3 "none.csv" "${plan[@]}" --cluster h100 --calibrate none.csv
 [ ! -e bad.cluster.yaml ] || fail "a cluster is written from rows that were refused"
+
+# What was corrected is not what was measured here, and one step contradicts no other.
+printf 'gpus,step_seconds\n64,12\n' >one.csv
+"${plan[@]}" --cluster h100 --top 1 --calibrate one.csv >one.txt
+grep -q '^basis: calibrated: constants were corrected by measured steps' one.txt || fail "basis: $(grep basis one.txt)"
+grep -q 'contradicts' one.txt && fail "the only step contradicts others"
+grep -q '^basis: calibrated$' one.cluster.yaml || fail "basis of the file: $(grep basis one.cluster.yaml)"
 
 step() { sed -n '/"plans"/,$s/^ *"step_seconds": \([0-9.e-]*\),*$/\1/p' | head -1; }
 

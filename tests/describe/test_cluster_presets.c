@@ -151,22 +151,24 @@ static void impossible_figures_are_rejected(void **state) {
   assert_int_equal(read_preset("h100", &arena, &good), OT_OK);
   ot_cluster c = good;
   c.device.memory_bytes = 80;
-  expect_refusal(&c, "memory_bytes=80; the unit is that of the name");
+  expect_refusal(&c, "memory_bytes: 80 is too small; the unit is that of the name");
   c = good;
   c.device.flops[OT_BF16] = 989.5;
-  expect_refusal(&c, "flops=989.5");
+  expect_refusal(&c, "flops_bf16: 989.5 is too small");
   c = good;
   c.level[0].bytes_per_s = 450;
-  expect_refusal(&c, "bytes_per_s=450");
+  expect_refusal(&c, "levels.0.bytes_per_s: 450 is too small");
   c = good;
   c.level[1].bytes_per_s = 900e9;
-  expect_refusal(&c, "more than the 4.5e+11 of level nvlink inside it");
+  expect_refusal(
+      &c,
+      "levels.1.bytes_per_s: network has 9e+11, more than the 4.5e+11 of level nvlink inside it");
   c = good;
   c.device.matrix_efficiency = 1.2;
-  expect_refusal(&c, "matrix_efficiency=1.2; allowed: a share");
+  expect_refusal(&c, "matrix_efficiency: 1.2 cannot be; allowed: 0.01 to 1");
   c = good;
   c.device.contention = 0.5;
-  expect_refusal(&c, "contention=0.5");
+  expect_refusal(&c, "contention: 0.5");
   ot_heap_release(&heap);
 }
 

@@ -71,12 +71,13 @@ static void ranks_that_do_not_fill_the_axes_are_refused(void **state) {
   parallel.pp = 3;
   ot_mesh mesh;
   assert_int_equal(ot_mesh_build(&parallel, 8, &mesh), OT_RANKS);
-  assert_string_equal(ot_fail_hint_text(), "try 6 or 12 ranks");
+  assert_string_equal(ot_fail_hint_text(), "--ranks 6 or 12, or mpirun -n with as many");
   assert_int_equal(ot_mesh_build(&parallel, 4, &mesh), OT_RANKS);
-  assert_string_equal(ot_fail_hint_text(), "try 6 ranks");
+  assert_string_equal(ot_fail_hint_text(), "--ranks 6, or mpirun -n 6");
   parallel.dp = 4;
   assert_int_equal(ot_mesh_build(&parallel, 12, &mesh), OT_RANKS);
   assert_non_null(strstr(ot_fail_message(), "is 24 ranks, but there are 12"));
+  assert_string_equal(ot_fail_hint_text(), "--ranks 24, or mpirun -n 24");
   parallel.dp = 0;
   parallel.dp_replicate = 4;
   assert_int_equal(ot_mesh_build(&parallel, 12, &mesh), OT_RANKS);

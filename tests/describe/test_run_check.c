@@ -286,7 +286,7 @@ static void ranks_are_the_product_of_the_degrees(void **state) {
   run.parallel.pp = 3;
   assert_int_equal(ot_run_check_ranks(&run, 16), OT_RANKS);
   assert_message_has("16 ranks are not a multiple of pp=3 x cp=1 x tp=2");
-  assert_string_equal(ot_fail_hint_text(), "try 12 or 18 ranks");
+  assert_string_equal(ot_fail_hint_text(), "--ranks 12 or 18, or mpirun -n with as many");
   run.parallel.dp = 4;
   assert_int_equal(ot_run_check_ranks(&run, 12), OT_RANKS);
   assert_message_has("is 24 ranks, but there are 12");

@@ -39,6 +39,41 @@ static void what_was_never_seen_is_less_certain(void **state) {
   assert_true(variance_of(&guessed, "torchtitan", 0, 64) > variance_of(&known, "my-engine", 0, 64));
 }
 
+static void figures_without_measurements_are_doubted_on_every_device(void **state) {
+  (void)state;
+  const ot_kernel_rates slow = {.op = "linear", .fit.spread = 7};
+  ot_cluster c = h100();
+  const double fitted = variance_of(&c, "torchtitan", 0, 64);
+  c.basis = OT_BASIS_MEASURED;
+  const double measured = variance_of(&c, "torchtitan", 0, 64);
+  assert_true(measured <= fitted);
+  // The name of a known device does not make guesses or hurried measurements certain.
+  const ot_cluster_basis doubtful[] = {OT_BASIS_UNKNOWN, OT_BASIS_GUESSED, OT_BASIS_EXTRAPOLATED,
+                                       OT_BASIS_QUICK};
+  for (int i = 0; i < OT_COUNT(doubtful); i++) {
+    c.basis = doubtful[i];
+    assert_true(variance_of(&c, "torchtitan", 0, 64) > 2 * fitted);
+  }
+  c.basis = OT_BASIS_MEASURED;
+  c.measured = (ot_measured_machine){.kernels = &slow, .num_kernels = 1};
+  assert_true(variance_of(&c, "torchtitan", 0, 64) > 2 * measured);
+}
+
+static double margin_of(const ot_cluster *cluster, const ot_engine *engine) {
+  const ot_model model = {.hidden_size = 4096, .num_layers = 32};
+  const ot_job job = {.model = &model, .cluster = cluster, .engine = engine, .devices = 8};
+  return ot_doubt_memory_margin(&job);
+}
+
+static void software_with_few_runs_has_the_wider_memory_margin(void **state) {
+  (void)state;
+  const ot_cluster gpus = h100();
+  const ot_cluster cpu = {.basis = OT_BASIS_MEASURED, .device = {.name = "cpu", .threads = 1}};
+  const ot_engine megatron = {.name = "megatron-core"};
+  assert_true(margin_of(&gpus, &ot_engine_orthant) > margin_of(&gpus, &megatron));
+  assert_true(margin_of(&cpu, &ot_engine_orthant) < margin_of(&gpus, &megatron));
+}
+
 static void intervals_are_ratios_around_the_prediction(void **state) {
   (void)state;
   const ot_interval most = ot_interval_80(2, 0.01), all = ot_interval_95(2, 0.01);
@@ -69,6 +104,8 @@ static void plans_are_separated_by_more_than_their_own_error(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_was_never_seen_is_less_certain),
+      cmocka_unit_test(figures_without_measurements_are_doubted_on_every_device),
+      cmocka_unit_test(software_with_few_runs_has_the_wider_memory_margin),
       cmocka_unit_test(intervals_are_ratios_around_the_prediction),
       cmocka_unit_test(plans_are_separated_by_more_than_their_own_error),
   };

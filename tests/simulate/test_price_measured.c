@@ -98,6 +98,18 @@ static bool price_group(const ot_cluster *cluster, const char *op, int ranks, do
   return ot_price_measured_collective(cluster, op, &shape, bytes, seconds);
 }
 
+// As when a fit to small products says that large ones cost nothing.
+static void no_kernel_is_faster_than_the_peak(void **state) {
+  (void)state;
+  static const ot_kernel_rates rates[] = {{"linear", 1, OT_F32, 1e-6, 0, 0, 0, 0, {1, 0, 0}}};
+  ot_cluster cluster = machine();
+  cluster.device.flops[OT_F32] = 1e9;
+  cluster.measured.kernels = rates;
+  cluster.measured.num_kernels = 1;
+  const ot_task task = product(1024, 256, 128, 1);
+  expect_near(price(&cluster, &task), 2.0 * 1024 * 256 * 128 / 1e9);
+}
+
 static void unmeasured_costs_are_not_predicted(void **state) {
   (void)state;
   const ot_cluster cluster = machine();
@@ -294,6 +306,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_gemm_costs_its_call_its_flops_and_its_bytes),
       cmocka_unit_test(threads_share_work_worth_waking_them),
+      cmocka_unit_test(no_kernel_is_faster_than_the_peak),
       cmocka_unit_test(unmeasured_costs_are_not_predicted),
       cmocka_unit_test(a_measured_gpu_costs_what_runs_in_the_same_precision_took),
       cmocka_unit_test(collectives_are_those_of_as_many_ranks_or_grow_with_them),

@@ -339,7 +339,7 @@ static void missing_rates_are_rejected(void **state) {
                  "more_rounds=-0.5");
   bad = cluster_of(1, 0);
   expect_refusal(&plan, &(ot_simulation){.cluster = &bad, .other_flops_per_s = 1, .launch_s = 0},
-                 "memory_bytes_per_s must be above 0");
+                 "memory_bytes_per_s: 0; allowed: above 0");
   tiny_plan_destroy(&plan);
 }
 
