@@ -58,7 +58,7 @@ static const ot_key cluster_keys[] = {
      .help = "devices, one per rank"},
     {"host_devices", OT_KEY_INT, offsetof(ot_cluster, host_devices), "0", 0, 1 << 24,
      .help = "devices per host; 0: the size of the innermost level"},
-    {"device", OT_KEY_TEXT, offsetof(ot_cluster, device.name), "device", .help = "kind of device"},
+    {"device", OT_KEY_TEXT, offsetof(ot_cluster, device.name), "", .help = "kind of device; none: the name"},
     {"vendor", OT_KEY_CHOICE, offsetof(ot_cluster, device.vendor), "other",
      .choices = ot_vendor_names, .help = "whose driver and libraries software needs"},
     {"basis", OT_KEY_CHOICE, offsetof(ot_cluster, basis), "unknown", .choices = bases,
@@ -241,6 +241,7 @@ static ot_status take_values(const cluster_values *v, const ot_cluster_source *f
   }
   out->num_levels = (int)v->num_levels;
   for (int i = 0; i < out->num_levels; i++) out->level[i] = v->levels[i];
+  if (out->device.name[0] == '\0') out->device.name = out->name;
   assume(source.tree, source.arena, out);
   OT_TRY(ot_cluster_check_source(&source));
   return ot_measured_check(&source);

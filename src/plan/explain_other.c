@@ -102,10 +102,13 @@ void ot_explain_other(const ot_explanation *e, const ot_estimate *other, ot_aren
   out->num = 0;
   out->text = ot_arena_array(arena, 4, sizeof *out->text);
   const double lost_s = other->step_s - best->step_s;
-  if (text.length == 0) {
+  const bool same = lost_s == 0 && other->memory.reserved == best->memory.reserved;
+  if (text.length == 0 && same) {
     out->text[out->num++] = "the same plan";
     return;
   }
+  // A file of --compare may say more of the step than a candidate does.
+  if (text.length == 0) ot_text_put(&text, "the same degrees, other layers of stages or settings");
   out->text[out->num++] =
       ot_arena_format(arena, "%s: %s a step (%+.1f%%)", ot_text_builder_text(&text),
                       signed_seconds(arena, lost_s), 100 * lost_s / best->step_s);

@@ -122,6 +122,12 @@ grep -v -- '--overlap-grad-reduce' on.sh >off.sh
 "${software[@]}" --compare on.sh --compare off.sh --json >switches.json
 compared switches.json | paste -sd' ' | awk '{ exit !($1 > 0 && $2 > 0 && $2 != $1) }' ||
   { compared switches.json; fail "a switch of the file is not priced"; }
+# Layers of stages of other software are priced and named, too.
+sed 's/--pipeline-model-parallel-size 2/& --pipeline-model-parallel-layout "Et*8|t*24L"/' on.sh >lame.sh
+grep -q 'parallel-layout' lame.sh || fail "on.sh has no pp of 2"
+"${software[@]}" --compare on.sh --compare lame.sh >stages.txt
+sed -n '/^lame.sh compared with on.sh/,$p' stages.txt >stages_of_lame.txt
+holds stages_of_lame.txt 'the same degrees, other layers of stages or settings: +'
 
 expect 2 'two.yaml: global batch 256, but the job has 128' "${plan[@]}" --gpus 16 --global-batch-size 128 --compare two.yaml
 expect 2 'two.yaml: layers 32' "$orthant" plan --cluster h100 --model gpt2 --gpus 16 --compare two.yaml
