@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `orthant simulate`: predicted step time and memory of one configuration, and its timeline.
+#include <math.h>
 #include <stdio.h>
 
 #include "base/json_writer.h"
@@ -11,6 +12,7 @@
 #include "cli/verbs.h"
 #include "files/config_file.h"
 #include "files/output_file.h"
+#include "train/evaluation_forecast.h"
 #include "train/loop_start.h"
 #include "train/prediction.h"
 #include "train/trace.h"
@@ -22,6 +24,7 @@ typedef struct simulated {
   ot_mesh mesh;
   ot_cluster cluster;
   ot_prediction prediction;
+  ot_evaluation_forecast forecast;
 } simulated;
 
 // ---- predicting ----
@@ -67,7 +70,8 @@ static ot_status predict(simulated *s) {
                                          .threads = threads,
                                          .expert_imbalance = imbalance,
                                          .expert_passes = passes};
-  return ot_prediction_build(&request, s->arena, &s->prediction);
+  OT_TRY(ot_prediction_build(&request, s->arena, &s->prediction));
+  return ot_evaluation_forecast_build(&request, &s->prediction, s->arena, &s->forecast);
 }
 
 // ---- output ----
@@ -100,6 +104,15 @@ static void print_step_json(const simulated *s, const ot_predicted_step *step,
   ot_json_end(json);
 }
 
+// Null without them, or if their size or files are not known.
+static void print_evaluations_json(const simulated *s, ot_json_writer *json) {
+  const ot_evaluation_forecast *const f = &s->forecast;
+  ot_json_integer(json, "validations", f->validations);
+  ot_json_real(json, "validation_seconds", f->validations > 0 ? f->validation_s : NAN);
+  ot_json_integer(json, "evaluations", f->evaluations);
+  ot_json_real(json, "evaluation_seconds", f->evaluations > 0 ? f->tasks.seconds : NAN);
+}
+
 static void print_json(const simulated *s) {
   const ot_prediction *const p = &s->prediction;
   const ot_memory_breakdown *const planned = &p->memory.arena;
@@ -112,6 +125,7 @@ static void print_json(const simulated *s) {
   ot_json_integer(&json, "threads", p->schedules[0]->threads);
   ot_json_real(&json, "more_rounds", p->more_rounds);
   print_step_json(s, &p->steps[0], &json);
+  print_evaluations_json(s, &json);
   ot_json_boolean(&json, "fits", p->memory.fits);
   ot_json_real(&json, "peak_flops_per_second", p->peak_flops);
   ot_json_array(&json, "steps");
@@ -171,6 +185,25 @@ static void print_memory(const simulated *s) {
   printf("\n");
 }
 
+static void print_evaluations(const simulated *s) {
+  const ot_evaluation_forecast *const f = &s->forecast;
+  const int64_t steps = ot_run_total_steps(&s->config.run);
+  const double both_s = ot_evaluation_forecast_s(f);
+  const double run_s = (double)steps * s->prediction.steps[0].expected.step_s + both_s;
+  if (f->validations > 0 && isnan(f->validation_s)) {
+    printf("validation %.4g s a micro-batch of each rank (data.validation_tokens: of how many)\n",
+           f->validation_round_s);
+  } else if (f->validations > 0) {
+    printf("validation %.4g s, %lld in the run\n", f->validation_s, (long long)f->validations);
+  }
+  if (f->note) printf("%s\n", f->note);
+  if (f->evaluations > 0 && !f->note)
+    printf("evaluation %.4g s, %lld in the run\n", f->tasks.seconds, (long long)f->evaluations);
+  if (both_s > 0 && steps > 0)
+    printf("run        %.4g s, of which validation and evaluation %.1f%%\n", run_s,
+           100 * both_s / run_s);
+}
+
 static void print_text(const simulated *s) {
   const ot_prediction *const p = &s->prediction;
   printf("%s on %s: %s of %d thread%s\n", s->config.run.model.model_type, p->cluster.name,
@@ -186,6 +219,7 @@ static void print_text(const simulated *s) {
     printf("publish    %.4g s after it: weights to %d generator%s\n", p->publish_s,
            ot_run_generators(&s->config.run),
            ot_text_plural(ot_run_generators(&s->config.run), "s"));
+  print_evaluations(s);
   print_memory(s);
 }
 
@@ -270,7 +304,8 @@ const ot_verb ot_verb_simulate = {
     .details =
         "Builds the schedules of one rank per stage, as training does, and prices them task by\n"
         "task: step time, exposed communication by axis (means over ranks), pipeline bubble, and\n"
-        "memory. Nothing is trained and no data is read. `orthant bench` measures this machine;\n"
+        "memory; and the validations and evaluations of the run. Nothing is trained, no data is "
+        "read. `orthant bench` measures this machine;\n"
         "docs/speed.md compares predictions with measurements.",
     .examples =
         "  orthant simulate run.yaml\n"

@@ -10,6 +10,7 @@
 #include "distill/teacher.h"
 #include "files/disk.h"
 #include "host/cores.h"
+#include "train/evaluation_forecast.h"
 #include "train/learning_rate.h"
 #include "train/loop_start.h"
 #include "train/memory_advice.h"
@@ -145,6 +146,15 @@ static void say_exposed(const dry_run *d, const ot_step_figures *step) {
                ot_text_builder_text(&text), 100 * step->bubble_fraction);
 }
 
+static void say_validation(const dry_run *d, const ot_prediction_request *wanted,
+                           const ot_prediction *prediction) {
+  ot_evaluation_forecast f;
+  if (ot_evaluation_forecast_validation(wanted, prediction, d->arena, &f) != OT_OK) return;
+  if (f.validations == 0) return;
+  ot_loop_note(d->request, "validation: %.4g s a micro-batch of each rank, %ld in the run",
+               f.validation_round_s, f.validations);
+}
+
 // An incomplete description of the machine does not fail a dry run.
 static void say_prediction(dry_run *d) {
   const ot_loop_request *const request = d->request;
@@ -174,6 +184,7 @@ static void say_prediction(dry_run *d) {
   if (prediction.teacher.parameters > 0)
     ot_loop_note(request, "the step waits %.4g s for the teacher", first->teacher_s);
   say_exposed(d, &first->expected);
+  say_validation(d, &wanted, &prediction);
   ot_loop_note_prediction(request, &prediction);
 }
 

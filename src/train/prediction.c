@@ -139,6 +139,13 @@ ot_status ot_prediction_replay(const ot_prediction *prediction, int micro_batche
   return replay(prediction, &step, arena, timelines);
 }
 
+ot_status ot_prediction_replay_validation(const ot_prediction *prediction, ot_arena *arena,
+                                          ot_timeline *timelines) {
+  ot_pipeline_replay order = step_of(prediction, 0);
+  order.kind = ot_order_of_mode(OT_MODE_EVALUATE);
+  return replay(prediction, &order, arena, timelines);
+}
+
 ot_status ot_prediction_replay_publish(const ot_prediction *prediction, ot_arena *arena,
                                        ot_timeline *timelines) {
   ot_pipeline_replay order = step_of(prediction, 0);

@@ -83,6 +83,9 @@ void ot_prediction_keep_steps(ot_prediction *prediction, ot_arena *arena);
 // Simulates a step of `micro_batches` again: the timelines of the stages [num_stages], in `arena`.
 ot_status ot_prediction_replay(const ot_prediction *prediction, int micro_batches, ot_arena *arena,
                                ot_timeline *timelines);
+// The same of a micro-batch of validation, in a run that has validation data.
+ot_status ot_prediction_replay_validation(const ot_prediction *prediction, ot_arena *arena,
+                                          ot_timeline *timelines);
 // The same of the order that publishes the weights, where there is one.
 ot_status ot_prediction_replay_publish(const ot_prediction *prediction, ot_arena *arena,
                                        ot_timeline *timelines);

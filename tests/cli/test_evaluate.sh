@@ -262,3 +262,10 @@ grep -q '"evaluations": 4' dry.json || fail "no evaluations in JSON"
 grep -q '^evaluation: .* on each machine, in pipelines of 2 ranks' dry.txt || fail "no stages: $(cat dry.txt)"
 "$orthant" train run.yaml --set output=none --set "$evaluate" --set cluster=h100 --dry-run 2>dry.txt
 grep -q '^evaluation: .* tokens, [0-9.e-]* s if none begin alike; 4 in' dry.txt || fail "no predicted time: $(cat dry.txt)"
+# `simulate` says the same.
+"$orthant" train run.yaml --set output=none --set "$evaluate" --set cluster=h100 --dry-run --json 2>/dev/null >dry.json
+"$orthant" simulate run.yaml --set "$evaluate" --cluster h100 --json >simulated.json
+seconds() { sed -n 's/^ *"evaluation_seconds": \([0-9.e-]*\),*$/\1/p' "$1"; }
+grep -q '"evaluations": 4' simulated.json || fail "evaluations: $(grep evaluation simulated.json)"
+awk -v a="$(seconds dry.json)" -v b="$(seconds simulated.json)" 'BEGIN { exit !(a > 0 && a - b < 1e-9 * a && b - a < 1e-9 * a) }' ||
+  fail "dry run: $(seconds dry.json) s, simulated: $(seconds simulated.json) s"

@@ -57,6 +57,22 @@ split=$(seconds --ranks 2 --set parallel.pp=2 | head -n 1)
 awk -v a="$eight" -v b="$sixteen" -v s="$split" 'BEGIN {
   exit !(b > 1.8 * a && b < 2.01 * a && s < a && s > a / 2) }' || fail "implausible times: $eight $sixteen $split"
 
+# Validations are part of the run: as many forward passes as they have micro-batches.
+"$orthant" simulate run.yaml --cluster ./cluster.yaml --set data.validation=nowhere --set data.validation_every=2 \
+  --set data.validation_tokens=512 --json >valid.json
+grep -q '"validations": 2' valid.json || fail "validations: $(grep validation valid.json)"
+figure() { sed -n '/^ *"'"$2"'": /{s/^[^:]*: \([^,]*\),*$/\1/p;q;}' "$1"; }  # figure FILE KEY
+"$orthant" simulate run.yaml --cluster ./cluster.yaml --set 'data.validation={a: nowhere, b: there}' \
+  --set data.validation_tokens=512 --json >sets.json
+awk -v v="$(figure valid.json validation_seconds)" -v two="$(figure sets.json validation_seconds)" \
+  -v s="$(figure valid.json step_seconds)" 'BEGIN { exit !(v > 0 && v < s && two > 1.99 * v && two < 2.01 * v) }' ||
+  fail "$(grep -hE 'validation|step_sec' valid.json sets.json)"
+grep -q '"evaluation_seconds": null' valid.json || fail "evaluations: $(grep evaluation valid.json)"
+"$orthant" simulate run.yaml --cluster ./cluster.yaml --set data.validation=nowhere >valid.txt
+grep -q '^validation [0-9.e-]* s a micro-batch of each rank (data.validation_tokens: of how many)' valid.txt || fail "$(cat valid.txt)"
+"$orthant" simulate run.yaml --cluster ./cluster.yaml --set evaluate.tasks=none.jsonl >tasks.txt
+grep -q '^evaluations have no price: .*none.jsonl' tasks.txt || fail "$(cat tasks.txt)"
+
 # A run with other ranks than the measurement reports the measured setup.
 { cat cluster.yaml; echo "threads: 1"; } | sed 's/num_devices: 4/num_devices: 2/' >machine.yaml
 "$orthant" simulate run.yaml --cluster ./machine.yaml --ranks 4 >shared.txt
