@@ -21,7 +21,7 @@ function recognize(name, text) {
     );
   }
   const tree = parseYaml(text);
-  if (tree.levels || tree.device || tree.pools) return { kind: 'cluster', tree };
+  if (tree.levels || tree.device || tree.base || tree.pools) return { kind: 'cluster', tree };
   if (tree.kernels || tree.overlap_reduce) return { kind: 'engine', tree };
   if (tree.parallel || tree.batch) return { kind: 'run', tree };
   throw new Error(

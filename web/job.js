@@ -48,19 +48,15 @@ function comparedOf({ name, text }, preset) {
   return { name, run: { ...run, model: preset('models', model) } };
 }
 
-// The cluster of a state; a pool that names a preset has its keys where it gives none.
+// The cluster of a state, with the keys of the presets that it and its pools name.
 function clusterOf(state, preset) {
   const { cluster } = state.files || {};
   const tree = cluster ? cluster.tree : preset('clusters', state.cluster);
-  if (!Array.isArray(tree.pools)) return tree;
-  const pools = tree.pools.map(({ cluster: base, ...own }) =>
-    base ? { ...own, ...withoutKeys(preset('clusters', base.text || base), own) } : own,
-  );
-  return { ...tree, pools };
+  const named = (map, key) =>
+    map[key] ? { ...map, [key]: preset('clusters', map[key].text || map[key]) } : map;
+  if (!Array.isArray(tree.pools)) return named(tree, 'base');
+  return { ...tree, pools: tree.pools.map(pool => named(pool, 'cluster')) };
 }
-
-const withoutKeys = (map, keys) =>
-  Object.fromEntries(Object.entries(map).filter(([key]) => !(key in keys)));
 
 // `preset(kind, name)` gives the tree of a preset, `preset(kind)` all of a kind; state.files =
 // {model, cluster, engine} may hold {name, tree} that the user brought, used instead, and `script`

@@ -303,10 +303,10 @@ const ot_verb ot_verb_simulate = {
     .max_arguments = 1,
     .details =
         "Builds the schedules of one rank per stage, as training does, and prices them task by\n"
-        "task: step time, exposed communication by axis (means over ranks), pipeline bubble, and\n"
-        "memory; and the validations and evaluations of the run. Nothing is trained, no data is "
-        "read. `orthant bench` measures this machine;\n"
-        "docs/speed.md compares predictions with measurements.",
+        "task: step time, exposed communication by axis (means over ranks), pipeline bubble,\n"
+        "memory, and what validations and evaluations take. Nothing is trained and no data is\n"
+        "read. `orthant bench` measures this machine; docs/speed.md compares predictions with\n"
+        "measurements.",
     .examples =
         "  orthant simulate run.yaml\n"
         "  orthant simulate run.yaml --ranks 8 --set parallel.pp=2 --trace predicted.json\n"

@@ -4,6 +4,7 @@
 
 #include "base/extremes.h"
 #include "base/number.h"
+#include "base/text.h"
 #include "base/text_builder.h"
 #include "describe/cluster_check.h"
 #include "describe/measured_keys.h"
@@ -203,8 +204,26 @@ static double other_rate(const ot_device_kind *d) {
   return d->flops[OT_F32] > 0 ? d->flops[OT_F32] : best / 16;
 }
 
+// The rates of a CPU that was measured are those that it reached.
+static void take_measured(const ot_node *tree, ot_arena *arena, ot_cluster *cluster) {
+  ot_device_kind *const d = &cluster->device;
+  if (!ot_node_child(tree, "matrix_efficiency")) d->matrix_efficiency = 0;
+  if (!ot_node_child(tree, "memory_efficiency")) d->memory_efficiency = 0;
+  if (!ot_node_child(tree, "attention_efficiency")) d->attention_efficiency = 0;
+  for (int i = 0; i < cluster->num_levels; i++) {
+    const char *const path = ot_arena_format(arena, "levels.%d.efficiency", i);
+    if (!ot_node_find(tree, path)) cluster->level[i].efficiency = 0;
+  }
+}
+
 static void assume(const ot_node *tree, ot_arena *arena, ot_cluster *cluster) {
   ot_device_kind *const d = &cluster->device;
+  const bool measured = ot_cluster_basis_measured(cluster->basis);
+  if (d->other_flops_per_s == 0) d->other_flops_per_s = other_rate(d);
+  if (measured && ot_device_is_host(d)) {
+    take_measured(tree, arena, cluster);
+    return;
+  }
   assumption a = {.cluster = cluster, .tree = tree, .text = {.arena = arena}};
   struct {
     const char *name;
@@ -223,10 +242,47 @@ static void assume(const ot_node *tree, ot_arena *arena, ot_cluster *cluster) {
     d->processors = GUESSED_PROCESSORS;
     add(&a, "processors", d->processors);
   }
-  if (d->other_flops_per_s == 0) d->other_flops_per_s = other_rate(d);
   if (a.text.length == 0) return;
   cluster->assumed = ot_text_builder_text(&a.text);
   cluster->basis = OT_BASIS_GUESSED;
+}
+
+// ---- what a file derives from ----
+
+// Keys that efficiencies do not depend on.
+static bool is_of_size(const char *key) {
+  return ot_choice_matches("name|num_devices|host_devices|levels|memory_bytes|usable_memory_bytes",
+                           key);
+}
+
+static ot_node *copy_of(const ot_node *node, ot_arena *arena) {
+  ot_node *const copy = ot_node_create(arena, node->kind);
+  *copy = *node;
+  copy->next = NULL;
+  return copy;
+}
+
+// `map` with the keys of the map at `key` where it has none itself.
+static const ot_node *derive(const ot_node *map, const char *key, ot_arena *arena) {
+  const ot_node *base = ot_node_child(map, key);
+  if (!base || base->kind != OT_NODE_MAP) return map;
+  base = derive(base, "base", arena);
+  ot_node *const out = ot_node_create(arena, OT_NODE_MAP);
+  bool own_rates = false;
+  ot_node_copy_place(out, map);
+  for (const ot_node *own = map->first; own; own = own->next) {
+    if (ot_text_equal(own->key, key)) continue;
+    own_rates = own_rates || !is_of_size(own->key);
+    ot_node_put(arena, out, own->key, copy_of(own, arena));
+  }
+  for (const ot_node *other = base->first; other; other = other->next) {
+    if (ot_node_child(map, other->key)) continue;
+    ot_node *const node = ot_node_put(arena, out, other->key, copy_of(other, arena));
+    const bool fitted = ot_text_equal(other->key, "basis") && other->text &&
+                        ot_text_equal(other->text, bases[OT_BASIS_FITTED]);
+    if (fitted && own_rates) node->text = bases[OT_BASIS_EXTRAPOLATED];
+  }
+  return out;
 }
 
 // ---- reading ----
@@ -248,7 +304,24 @@ static ot_status take_values(const cluster_values *v, const ot_cluster_source *f
   return ot_measured_check(&source);
 }
 
-static ot_status read_mixed(const ot_node *tree, ot_arena *arena, ot_cluster *out) {
+// Each pool with the keys of its cluster.
+static const ot_node *derive_pools(const ot_node *tree, ot_arena *arena) {
+  ot_node *const out = copy_of(tree, arena);
+  out->first = out->last = NULL;
+  for (const ot_node *key = tree->first; key; key = key->next) {
+    ot_node *const copy = ot_node_put(arena, out, key->key, copy_of(key, arena));
+    if (!ot_text_equal(key->key, "pools") || key->kind != OT_NODE_LIST) continue;
+    copy->first = copy->last = NULL;
+    for (const ot_node *pool = key->first; pool; pool = pool->next) {
+      const bool map = pool->kind == OT_NODE_MAP;
+      ot_node_append(copy, copy_of(map ? derive(pool, "cluster", arena) : pool, arena));
+    }
+  }
+  return out;
+}
+
+static ot_status read_mixed(const ot_node *given, ot_arena *arena, ot_cluster *out) {
+  const ot_node *const tree = derive_pools(given, arena);
   mixed_values v;
   OT_TRY(ot_schema_read(&ot_mixed_cluster_schema, tree, arena, &v));
   ot_cluster *const pools = ot_arena_array(arena, v.num_pools, sizeof *pools);
@@ -259,13 +332,17 @@ static ot_status read_mixed(const ot_node *tree, ot_arena *arena, ot_cluster *ou
                                       .prefix = ot_arena_format(arena, "%s.", path)};
     OT_TRY(take_values(&v.pools[i], &source, &pools[i]));
   }
-  return ot_cluster_join(v.name, pools, (int)v.num_pools, &v.between, out);
+  const ot_status status = ot_cluster_join(v.name, pools, (int)v.num_pools, &v.between, out);
+  if (status == OT_OK) return OT_OK;
+  return ot_fail(status, "%s (%s)", ot_fail_message(),
+                 ot_node_place(arena, ot_node_child(tree, "pools")));
 }
 
 static ot_status read_tree(const ot_node *tree, ot_arena *arena, ot_cluster *out) {
   cluster_values v;
   const bool map = tree && tree->kind == OT_NODE_MAP;
   if (map && ot_node_child(tree, "pools")) return read_mixed(tree, arena, out);
+  if (map) tree = derive(tree, "base", arena);
   OT_TRY(ot_schema_read(&ot_cluster_schema, tree, arena, &v));
   return take_values(&v, &(ot_cluster_source){.tree = tree, .arena = arena, .prefix = ""}, out);
 }

@@ -9,7 +9,9 @@
 extern const ot_schema ot_cluster_schema;
 extern const ot_schema ot_mixed_cluster_schema;  // of a file with the key `pools`
 
-// Parses `tree` (null: an error) into `out` and checks it; text is allocated in `arena`.
+// Parses `tree` (null: an error) into `out` and checks it; text is allocated in `arena`. The key
+// `base`, and `cluster` of a pool, may be a map of keys, which hold where the map around it gives
+// none; with rates of its own that map is extrapolated, not fitted.
 ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out);
 
 // The same as a tree for writing.

@@ -293,65 +293,36 @@ static const char *next_to(const char *from, const char *name, ot_arena *arena) 
   return ot_arena_format(arena, "%.*s%s", (int)(slash - from + 1), from, name);
 }
 
-// A map of keys that may name the cluster from which it derives.
-typedef struct derivation {
+// Maps of keys that name the cluster from which they derive.
+typedef struct base_names {
   const ot_presets *presets;
   ot_arena *arena;
   const char *from;  // the file of the map
   int depth;         // of files that name each other
-} derivation;
+} base_names;
 
-static ot_status derive(const derivation *d, ot_node *map, const char *key);
-
-// Keys of a derived cluster that its efficiencies do not depend on.
-static bool is_of_size(const char *key) {
-  return ot_choice_matches("name|num_devices|host_devices|levels|memory_bytes|usable_memory_bytes",
-                           key);
-}
-
-// A cluster with rates of its own was not fitted to runs, even if the one that it derives from was.
-static void weaken_basis(const derivation *d, const ot_node *map, ot_node *base) {
-  ot_node *const basis = ot_node_child(base, "basis");
-  if (!basis || !basis->text || !ot_text_equal(basis->text, "fitted")) return;
-  for (const ot_node *own = map->first; own; own = own->next) {
-    if (is_of_size(own->key)) continue;
-    ot_node_replace(basis, ot_node_word(d->arena, "extrapolated"));
-  }
-}
-
-static ot_status load_base(const derivation *d, const ot_node *name, ot_node **base) {
+// Replaces the name at `key` of `map`, if there is one, by the keys of that cluster.
+static ot_status load_base(const base_names *n, ot_node *map, const char *key) {
   enum { MOST_DEPTH = 8 };
-  const char *const place = ot_node_place(d->arena, name);
-  OT_CHECK(name->kind == OT_NODE_SCALAR, OT_USAGE, "%s: allowed: a preset or a file (%s)",
-           name->key, place);
-  if (d->depth >= MOST_DEPTH) {
-    ot_fail(OT_USAGE, "%s: %d files derive from each other (%s)", name->key, MOST_DEPTH, place);
-    return ot_fail_hint(OT_USAGE, "a preset, or a file without `base`");
-  }
-  const char *const file = next_to(d->from, name->text, d->arena);
-  OT_TRY(load_cluster_tree(file, ot_arena_format(d->arena, " (%s)", place), d->presets, d->arena,
-                           base));
-  const bool whole = *base && (*base)->kind == OT_NODE_MAP && !ot_node_child(*base, "pools");
-  OT_CHECK(whole, OT_USAGE, "%s: \"%s\" is no cluster of one kind of device (%s)", name->key,
-           name->text, place);
-  const derivation deeper = {d->presets, d->arena, is_path(file) ? file : "", d->depth + 1};
-  return derive(&deeper, *base, "base");
-}
-
-// Replaces `key` of `map`, the name of a cluster, by the keys of that cluster that the map does not
-// have itself.
-static ot_status derive(const derivation *d, ot_node *map, const char *key) {
-  const ot_node *const name = ot_node_child(map, key);
+  ot_node *const name = ot_node_child(map, key);
   ot_node *base;
   if (!name) return OT_OK;
-  OT_TRY(load_base(d, name, &base));
-  ot_node_remove(map, name);
-  weaken_basis(d, map, base);
-  for (ot_node *own = base->first, *next; own; own = next) {
-    next = own->next;
-    own->next = NULL;
-    if (!ot_node_child(map, own->key)) ot_node_put(d->arena, map, own->key, own);
+  const char *const place = ot_node_place(n->arena, name);
+  OT_CHECK(name->kind == OT_NODE_SCALAR, OT_USAGE, "%s: allowed: a preset or a file (%s)", key,
+           place);
+  if (n->depth >= MOST_DEPTH) {
+    ot_fail(OT_USAGE, "%s: %d files derive from each other (%s)", key, MOST_DEPTH, place);
+    return ot_fail_hint(OT_USAGE, "a preset, or a file without `base`");
   }
+  const char *const file = next_to(n->from, name->text, n->arena);
+  OT_TRY(load_cluster_tree(file, ot_arena_format(n->arena, " (%s)", place), n->presets, n->arena,
+                           &base));
+  const bool whole = base && base->kind == OT_NODE_MAP && !ot_node_child(base, "pools");
+  OT_CHECK(whole, OT_USAGE, "%s: \"%s\" is no cluster of one kind of device (%s)", key, name->text,
+           place);
+  const base_names deeper = {n->presets, n->arena, is_path(file) ? file : "", n->depth + 1};
+  OT_TRY(load_base(&deeper, base, "base"));
+  ot_node_replace(name, base);
   return OT_OK;
 }
 
@@ -361,14 +332,12 @@ ot_status ot_cluster_file_load(const char *name, const ot_presets *presets, ot_a
   OT_TRY(load_cluster_tree(name, "", presets, arena, &tree));
   *found = tree != NULL;
   if (!tree) return OT_OK;
-  const derivation d = {presets, arena, is_path(name) ? name : "", 0};
+  const base_names names = {presets, arena, is_path(name) ? name : "", 0};
   const bool map = tree->kind == OT_NODE_MAP;
   const ot_node *const pools = map ? ot_node_child(tree, "pools") : NULL;
-  if (map) OT_TRY(derive(&d, tree, "base"));
+  if (map) OT_TRY(load_base(&names, tree, "base"));
   for (ot_node *pool = pools ? pools->first : NULL; pool; pool = pool->next) {
-    if (pool->kind != OT_NODE_MAP) continue;
-    OT_TRY(derive(&d, pool, "cluster"));
-    OT_TRY(derive(&d, pool, "base"));
+    if (pool->kind == OT_NODE_MAP) OT_TRY(load_base(&names, pool, "cluster"));
   }
   return ot_cluster_read(tree, arena, out);
 }
