@@ -11,7 +11,7 @@ enum { KEY_BYTES = 64, TEXT_BYTES = 256 };
 
 // No kernel or link of any device reaches less of its rated figure; a measurement that says so was
 // of calls that were too small.
-static const double LEAST_SHARE = 0.01;
+static const double LEAST_SHARE = 0.001;
 // The least figure of a GPU or TPU in bytes or FLOP/s: below it was given in GB or TFLOP/s.
 static const double LEAST_FIGURE = 1e6;
 

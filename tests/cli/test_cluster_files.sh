@@ -60,7 +60,7 @@ refuses() {  # refuses MESSAGE HELP TEXT: of a cluster file
 refuses 'cluster: no preset and no file is called "h10O" (bad.yaml:1:7)' 'did you mean the preset h100?' 'base: h10O\n'
 refuses 'base: 8 files derive from each other (bad.yaml:1:7)' 'a preset, or a file without `base`' 'base: bad.yaml\n'
 refuses 'unknown key "matrix_eficiency" (bad.yaml:2:19)' 'did you mean "matrix_efficiency"?' 'base: h100\nmatrix_eficiency: 1\n'
-refuses 'matrix_efficiency: 5e-05 cannot be; allowed: 0.01 to 1' 'a fraction' 'base: h100\nmatrix_efficiency: 5e-5\n'
+refuses 'matrix_efficiency: 5e-05 cannot be; allowed: 0.001 to 1' 'a fraction' 'base: h100\nmatrix_efficiency: 5e-5\n'
 refuses 'levels: the outermost level joins 1 of 8 devices (bad.yaml:1:1)' 'size of the last level' \
   'name: x\nnum_devices: 8\nflops_bf16: 1e14\nmemory_bytes: 8e10\nmemory_bytes_per_s: 1e12\n'
 refuses 'cluster x: its device has no flops_fp32, which precision fp32 needs' 'flops_fp32 in the cluster file' \

@@ -119,7 +119,7 @@ static void expect_file(const char *lines, const char *message, const char *hint
 static void impossible_figures_are_refused_where_they_stand(void **state) {
   (void)state;
   expect_file("matrix_efficiency: 5.6e-05\n",
-              "matrix_efficiency: 5.6e-05 cannot be; allowed: 0.01 to 1, or 0 (not known) "
+              "matrix_efficiency: 5.6e-05 cannot be; allowed: 0.001 to 1, or 0 (not known) "
               "(cluster.yaml:9:20)",
               "without --quick");
   expect_file("attention_efficiency: 1.3\n",

@@ -165,7 +165,7 @@ static void impossible_figures_are_rejected(void **state) {
       "levels.1.bytes_per_s: network has 9e+11, more than the 4.5e+11 of level nvlink inside it");
   c = good;
   c.device.matrix_efficiency = 1.2;
-  expect_refusal(&c, "matrix_efficiency: 1.2 cannot be; allowed: 0.01 to 1");
+  expect_refusal(&c, "matrix_efficiency: 1.2 cannot be; allowed: 0.001 to 1");
   c = good;
   c.device.contention = 0.5;
   expect_refusal(&c, "contention: 0.5");

@@ -27,6 +27,7 @@ pools:
   - {cluster: a100-80g, num_devices: 16}
 between: {bytes_per_s: 25e9, latency_s: 10e-6}
 END
+printf 'base: h100\nname: ours\nmatrix_efficiency: 0.6\n' >"$scratch/derived.yaml"
 cat >"$scratch/measured.yaml" <<'END'
 name: two cores
 num_devices: 2
@@ -65,6 +66,7 @@ jobs=(
   "--model llama3-8b --cluster $scratch/mixed.yaml --top 2 --micro-batch-size 1"
   "--model llama3-8b --cluster $scratch/mixed.yaml --top 1 --micro-batch-size 1 --crosses dp"
   "--model gpt2 --cluster $scratch/measured.yaml --gpus 8 --top 3"
+  "--model gpt2 --cluster $scratch/derived.yaml --gpus 8 --top 2"
   "--model gpt2 --cluster $scratch/measured.yaml --gpus 4 --pp 2 --top 1 --sweep tp=1,2"
   '--model llama3-8b --cluster h100 --gpus 8 --recompute selective --recompute-modules mlp,layernorm --top 1'
   '--model llama3-8b --cluster h100 --pp 1 --price 2 --sweep gpus=1..8 --sweep batch=64,128'
