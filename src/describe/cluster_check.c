@@ -160,34 +160,40 @@ static ot_status check_device(const ot_cluster_source *source) {
 
 // ---- links ----
 
+ot_status ot_cluster_check_link(const ot_cluster_source *source, const char *path,
+                                const ot_link_level *link) {
+  char key[KEY_BYTES];
+  ot_text_format(key, sizeof key, "%s.latency_s", path);
+  OT_TRY(check_least(source, key, link->latency_s));
+  ot_text_format(key, sizeof key, "%s.efficiency", path);
+  OT_TRY(check_share(source, key, link->efficiency));
+  ot_text_format(key, sizeof key, "%s.bytes_per_s", path);
+  if (link->bytes_per_s <= 0) {
+    return ot_cluster_refuse(source, key, "%g; allowed: above 0", link->bytes_per_s);
+  }
+  return check_unit(source, key, link->bytes_per_s);
+}
+
 static ot_status check_level(const ot_cluster_source *source, int i) {
   const ot_cluster *const cluster = source->cluster;
-  const ot_link_level *const level = &cluster->level[i], *const inside =
-                                                             &cluster->level[i - (i > 0)];
+  const ot_link_level *const level = &cluster->level[i], *const inside = level - (i > 0);
   const int inner = i > 0 ? inside->size : 1;
-  char key[KEY_BYTES];
-  ot_text_format(key, sizeof key, "levels.%d.size", i);
+  char path[KEY_BYTES], key[KEY_BYTES];
+  ot_text_format(path, sizeof path, "levels.%d", i);
+  ot_text_format(key, sizeof key, "%s.size", path);
   if (level->size < 1 || level->size % inner != 0) {
     return ot_cluster_refuse(source, key,
                              "%s joins %d devices, which is not a multiple of the %d of the level "
                              "inside it",
                              level->name, level->size, inner);
   }
-  ot_text_format(key, sizeof key, "levels.%d.latency_s", i);
-  OT_TRY(check_least(source, key, level->latency_s));
-  ot_text_format(key, sizeof key, "levels.%d.efficiency", i);
-  OT_TRY(check_share(source, key, level->efficiency));
-  ot_text_format(key, sizeof key, "levels.%d.bytes_per_s", i);
-  if (level->bytes_per_s <= 0) {
-    return ot_cluster_refuse(source, key, "%g; allowed: above 0", level->bytes_per_s);
-  }
-  OT_TRY(check_unit(source, key, level->bytes_per_s));
+  OT_TRY(ot_cluster_check_link(source, path, level));
   if (level->bytes_per_s <= inside->bytes_per_s) return OT_OK;
+  ot_text_format(key, sizeof key, "%s.bytes_per_s", path);
   ot_cluster_refuse(source, key, "%s has %g, more than the %g of level %s inside it", level->name,
                     level->bytes_per_s, inside->bytes_per_s, inside->name);
   return ot_fail_hint(OT_USAGE,
-                      "levels go from the innermost outwards; rates are those of one "
-                      "device");
+                      "levels go from the innermost outwards; rates are those of one device");
 }
 
 static ot_status check_levels(const ot_cluster_source *source) {

@@ -17,6 +17,10 @@ typedef struct ot_cluster_source {
 // OT_USAGE for figures that cannot be.
 ot_status ot_cluster_check_source(const ot_cluster_source *source);
 
+// OT_USAGE for a link, whose keys are at `path` of the tree, with rates that cannot be.
+ot_status ot_cluster_check_link(const ot_cluster_source *source, const char *path,
+                                const ot_link_level *link);
+
 // Fails with "KEY: WHAT (PLACE)"; `key` is a path in the tree, such as "levels.1.size". The place
 // of a key that is absent is that of the nearest map around it.
 ot_status ot_cluster_refuse(const ot_cluster_source *source, const char *key, const char *format,

@@ -320,6 +320,19 @@ static const ot_node *derive_pools(const ot_node *tree, ot_arena *arena) {
   return out;
 }
 
+// A cluster is as doubtful as its links, of which `a` is, and its most doubtful pool.
+static void take_doubts(assumption *a, ot_cluster *cluster) {
+  for (int i = 0; i < cluster->num_pools; i++) {
+    const ot_cluster *const pool = &cluster->pools[i];
+    const bool guessed = pool->basis == OT_BASIS_GUESSED || pool->basis == OT_BASIS_UNKNOWN;
+    if (guessed) cluster->basis = pool->basis;
+    if (!pool->assumed) continue;
+    ot_text_appendf(&a->text, "%spools.%d: %s", a->text.length > 0 ? "; " : "", i, pool->assumed);
+  }
+  cluster->assumed = a->text.length > 0 ? ot_text_builder_text(&a->text) : NULL;
+  if (a->text.length > 0) cluster->basis = OT_BASIS_GUESSED;
+}
+
 static ot_status read_mixed(const ot_node *given, ot_arena *arena, ot_cluster *out) {
   const ot_node *const tree = derive_pools(given, arena);
   mixed_values v;
@@ -332,10 +345,18 @@ static ot_status read_mixed(const ot_node *given, ot_arena *arena, ot_cluster *o
                                       .prefix = ot_arena_format(arena, "%s.", path)};
     OT_TRY(take_values(&v.pools[i], &source, &pools[i]));
   }
+  const ot_cluster_source whole = {pools, tree, arena, ""};
+  assumption a = {.cluster = pools, .tree = tree, .text = {.arena = arena}};
+  if (v.num_pools > 0)
+    assume_share(&a, &between, "efficiency", "between.efficiency", &v.between.efficiency);
+  if (v.num_pools > 0) OT_TRY(ot_cluster_check_link(&whole, "between", &v.between));
   const ot_status status = ot_cluster_join(v.name, pools, (int)v.num_pools, &v.between, out);
-  if (status == OT_OK) return OT_OK;
-  return ot_fail(status, "%s (%s)", ot_fail_message(),
-                 ot_node_place(arena, ot_node_child(tree, "pools")));
+  if (status != OT_OK) {
+    return ot_fail(status, "%s (%s)", ot_fail_message(),
+                   ot_node_place(arena, ot_node_child(tree, "pools")));
+  }
+  take_doubts(&a, out);
+  return OT_OK;
 }
 
 static ot_status read_tree(const ot_node *tree, ot_arena *arena, ot_cluster *out) {

@@ -150,6 +150,12 @@ static void impossible_figures_are_refused_where_they_stand(void **state) {
       "1e12}\n"
       "  - {name: b, num_devices: 1, flops_bf16: 1, memory_bytes: 8e9, memory_bytes_per_s: 1e12}\n",
       "pools.1.flops_bf16: 1 is too small");
+  expect(
+      "name: m\nbetween: {bytes_per_s: 1e9, efficiency: 1e-5}\npools:\n"
+      "  - {name: a, num_devices: 1, flops_bf16: 1e14, memory_bytes: 8e9, memory_bytes_per_s: "
+      "1e12}\n",
+      "between.efficiency: 1e-05 cannot be; allowed: 0.001 to 1, or 0 (not known) "
+      "(cluster.yaml:2:41)");
 }
 
 // As on a busy machine: timings of one call vary widely, or no formula fits them.
