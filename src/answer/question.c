@@ -103,13 +103,6 @@ static ot_status choose_precision(ot_plan_request *r, ot_arena *arena) {
   OT_CHECK(recipe, OT_USAGE, "engine %s: there is no recipe called \"%s\"; one of %s",
            r->job.engine->name, name, OT_RECIPE_NAMES);
   r->job.recipe = *recipe;
-  if (r->cluster.device.flops[recipe->products] == 0) {
-    const char *const type = ot_dtype_name(recipe->products);
-    ot_fail(OT_USAGE, "cluster %s: its device has no flops_%s, which precision %s needs",
-            r->cluster.name, type, name);
-    return ot_fail_hint(
-        OT_USAGE, "flops_%s in the cluster file, or --precision with a type that it has", type);
-  }
   if (r->question.moment_bytes > 0) r->job.recipe.moment_bytes = r->question.moment_bytes;
   if (r->question.gather_bytes > 0) r->job.recipe.gather_bytes = r->question.gather_bytes;
   return OT_OK;

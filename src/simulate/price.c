@@ -55,12 +55,7 @@ static ot_status price_compute(const ot_simulation *simulation, const ot_task *t
   const ot_cost cost = ot_task_cost(task);
   const ot_dtype type = simulation->style ? simulation->products : task->attributes.compute;
   const double rate = device->flops[type] * share_of(device->matrix_efficiency);
-  if (rate == 0 && cost.matrix_flops > 0) {
-    ot_fail(OT_USAGE, "cluster %s: device %s has no flops of %s, which op %s needs",
-            simulation->cluster->name, device->name, ot_dtype_name(type), ot_task_name(task));
-    return ot_fail_hint(OT_USAGE, "flops_%s in the cluster file, or another precision.compute",
-                        ot_dtype_name(type));
-  }
+  if (rate == 0 && cost.matrix_flops > 0) return ot_price_lacks_rate(simulation, type, task);
   double measured_s;
   if (ot_price_measured_kernel(simulation, task, &measured_s)) {
     const double stretch = stretch_of(simulation);

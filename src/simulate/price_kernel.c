@@ -26,6 +26,14 @@ typedef struct pricing {
 
 static double share_of(double share) { return share > 0 ? share : 1; }
 
+ot_status ot_price_lacks_rate(const ot_simulation *simulation, ot_dtype type, const ot_task *task) {
+  const ot_cluster *const cluster = simulation->cluster;
+  const char *const name = ot_dtype_name(type);
+  ot_fail(OT_USAGE, "cluster %s: device %s has no flops of %s, which op %s needs", cluster->name,
+          cluster->device.name, name, ot_task_name(task));
+  return ot_fail_hint(OT_USAGE, "flops_%s in the cluster file, or another precision", name);
+}
+
 double ot_device_stream_rate(const ot_device_kind *device) {
   return device->memory_bytes_per_s * share_of(device->memory_efficiency);
 }
@@ -55,10 +63,9 @@ static ot_dtype product_type(const pricing *p, bool lowered) {
 }
 
 static ot_status add_product(pricing *p, ot_gemm_shape product) {
-  OT_CHECK(p->device->flops[product.type] > 0, OT_USAGE,
-           "cluster %s: device %s has no flops of %s, which op %s needs",
-           p->simulation->cluster->name, p->device->name, ot_dtype_name(product.type),
-           ot_task_name(p->task));
+  if (p->device->flops[product.type] == 0) {
+    return ot_price_lacks_rate(p->simulation, product.type, p->task);
+  }
   p->s += ot_gemm_s(p->device, &product);
   return OT_OK;
 }
@@ -217,9 +224,7 @@ static ot_status price_fused(pricing *p) {
   const double rate = d->flops[type] * attention_share(p) * keys / (keys + d->half_keys);
   const double moved_s =
       (p->cost.bytes_read + p->cost.bytes_written) / ot_device_stream_rate(p->device);
-  OT_CHECK(d->flops[type] > 0, OT_USAGE,
-           "cluster %s: device %s has no flops of %s, which op %s needs",
-           p->simulation->cluster->name, d->name, ot_dtype_name(type), ot_task_name(p->task));
+  if (d->flops[type] == 0) return ot_price_lacks_rate(p->simulation, type, p->task);
   const double s = p->cost.matrix_flops / rate;
   p->s += s > moved_s ? s : moved_s;
   return OT_OK;
@@ -276,10 +281,7 @@ static ot_status price_pass(pricing *p) {
   p->bytes += fused ? p->cost.bytes_written
                     : p->style->pass_factor * (p->cost.bytes_read + p->cost.bytes_written);
   if (p->cost.matrix_flops == 0) return OT_OK;
-  OT_CHECK(p->device->flops[type] > 0, OT_USAGE,
-           "cluster %s: device %s has no flops of %s, which op %s needs",
-           p->simulation->cluster->name, p->device->name, ot_dtype_name(type),
-           ot_task_name(p->task));
+  if (p->device->flops[type] == 0) return ot_price_lacks_rate(p->simulation, type, p->task);
   const double share = share_of(p->device->matrix_efficiency) * ot_device_clock_share(p->device);
   p->s += p->cost.matrix_flops / (p->device->flops[type] * share);
   return OT_OK;

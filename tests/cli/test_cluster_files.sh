@@ -63,7 +63,7 @@ refuses 'unknown key "matrix_eficiency" (bad.yaml:2:19)' 'did you mean "matrix_e
 refuses 'matrix_efficiency: 5e-05 cannot be; allowed: 0.001 to 1' 'a fraction' 'base: h100\nmatrix_efficiency: 5e-5\n'
 refuses 'levels: the outermost level joins 1 of 8 devices (bad.yaml:1:1)' 'size of the last level' \
   'name: x\nnum_devices: 8\nflops_bf16: 1e14\nmemory_bytes: 8e10\nmemory_bytes_per_s: 1e12\n'
-refuses 'cluster x: its device has no flops_fp32, which precision fp32 needs' 'flops_fp32 in the cluster file' \
+refuses 'cluster x: device x has no flops of fp32, which op linear needs' 'flops_fp32 in the cluster file, or another precision' \
   'name: x\nnum_devices: 1\nflops_fp16: 1e14\nmemory_bytes: 8e10\nmemory_bytes_per_s: 1e12\n'
 
 # ---- the table of keys ----
