@@ -27,7 +27,7 @@ expect 4 "3 ranks are not a multiple of pp=1 x cp=1 x tp=2" \
 expect 4 "the launcher started 1 process, and --ranks says 4" \
   env OMPI_COMM_WORLD_SIZE=1 "$orthant" train run.yaml --ranks 4
 expect 4 "started 2 processes" env OMPI_COMM_WORLD_SIZE=2 "$orthant" train run.yaml
-expect 4 "mesh: 1 ranks are not a multiple" "$orthant" train run.yaml --set parallel.pp=2
+expect 4 "mesh: 1 rank is not a multiple" "$orthant" train run.yaml --set parallel.pp=2
 expect 2 "global_batch_size=8" "$orthant" train run.yaml --ranks 3
 [ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was reported more than once"
 printf '0F0,0F1\n0F0\n' >bad.csv
