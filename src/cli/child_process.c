@@ -18,6 +18,8 @@
 #include "host/child_socket.h"
 #include "host/clock.h"
 
+enum { PIECES_MAX = 64 };  // of output at a time, so that one that never ends keeps nobody busy
+
 static const double drain_s = 0.3;  // for the last output of a child that has ended
 
 void ot_child_adopt_all(void) { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
@@ -83,7 +85,7 @@ static void take(ot_child *child, const char *text, ssize_t bytes) {
 }
 
 // Returns false when there is no more for now.
-static bool pass_on(ot_child *child) {
+static bool pass_piece(ot_child *child) {
   char text[4096];
   if (child->errors < 0) return false;
   const ssize_t bytes = read(child->errors, text, sizeof text);
@@ -97,6 +99,10 @@ static bool pass_on(ot_child *child) {
   close(child->errors);
   child->errors = -1;
   return false;
+}
+
+static void pass_on(ot_child *child) {
+  for (int i = 0; i < PIECES_MAX && pass_piece(child); i++) continue;
 }
 
 static void await(const ot_child *child, double seconds) {
@@ -122,12 +128,12 @@ static void reap(ot_child *child) {
 
 bool ot_child_watch(ot_child *child, double seconds) {
   await(child, seconds);
-  while (pass_on(child)) continue;
+  pass_on(child);
   reap(child);
   const double until = ot_clock_s() + drain_s;
   while (child->ended && child->errors >= 0 && ot_clock_s() < until) {
     await(child, 0.01);
-    while (pass_on(child)) continue;
+    pass_on(child);
   }
   return child->ended;
 }
@@ -168,7 +174,7 @@ static int signal_children(pid_t parent, int number) {
 }
 
 static bool has_children(ot_child *child) {
-  while (pass_on(child)) continue;
+  pass_on(child);
   reap(child);
   return signal_children(getpid(), 0) > 0;
 }

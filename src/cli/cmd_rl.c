@@ -13,6 +13,7 @@
 #include "base/text_builder.h"
 #include "cli/installed.h"
 #include "cli/output.h"
+#include "cli/output_queue.h"
 #include "cli/ranks.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
@@ -197,7 +198,8 @@ typedef struct training {
   ot_arena *arena;
   ot_config config;
   int num_processes;
-  pid_t *processes;  // [rl.generators] of the real clock
+  pid_t *processes;        // [rl.generators] of the real clock
+  ot_rl_summary *summary;  // of the leading rank, once the run is done; else null
 } training;
 
 // ---- generators as processes ----
@@ -342,7 +344,7 @@ static ot_status train_rank(ot_comm *comm, void *context) {
   const ot_status status = ot_rl_run(&request, t->arena, summary);
   ot_world_destroy(&request.world);
   if (leads) end_generators(t);
-  if (leads && status == OT_OK) print_result(t, summary);
+  if (leads && status == OT_OK) t->summary = summary;
   // All ranks stop together; one reports it.
   return status == OT_STOPPED && !leads ? ot_fail(status, "%s", "") : status;
 }
@@ -353,10 +355,14 @@ static ot_status run(const ot_options *options) {
   const char *const generator = ot_options_text(options, "generator");
   if (!dry && !generator) {
     ot_stop_signal_install(ot_ranks_end_at_start);
-    return ot_ranks_run(options, &(ot_ranks_verb){prepare, train_rank, t});
+    OT_TRY(ot_ranks_run(options, &(ot_ranks_verb){prepare, train_rank, t}));
+    ot_stop_signal_release();  // the reader of the result may not read
+    if (t->summary) print_result(t, t->summary);
+    return OT_OK;
   }
   OT_TRY(load(t));
   if (generator) {
+    ot_output_queue_begin();
     share_cores(&t->config.run, 1);
     return generate(t, generator);
   }

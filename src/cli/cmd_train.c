@@ -429,7 +429,9 @@ static ot_status run(const ot_options *options) {
     ot_json_array(&t.console.figures, NULL);
   }
   const ot_status status = train(&t);
-  if (t.console.json && t.leads && status == OT_OK) print_run_json(&t);
+  if (!t.console.json || !t.leads || status != OT_OK) return status;
+  ot_stop_signal_release();  // the reader of the result may not read
+  print_run_json(&t);
   return status;
 }
 
@@ -459,10 +461,10 @@ const ot_verb ot_verb_train = {
     .max_arguments = 1,
     .details =
         "Writes to the run's `output`: config.yaml, metrics.jsonl, tensorboard/, checkpoints/.\n"
-        "SIGTERM, SIGUSR1 or the first Ctrl-C: finish the step, save, exit 75; the same command\n"
-        "resumes from there, bit for bit. A step that is not done half a second later is left: "
-        "the\n"
-        "state of the step before is saved. A second SIGTERM or Ctrl-C ends the run at once.\n"
+        "SIGTERM, SIGUSR1, SIGUSR2, SIGHUP, SIGXCPU or the first Ctrl-C: finish the step, save,\n"
+        "exit 75; the same command resumes from there, bit for bit. A step that is not done half\n"
+        "a second later is left: the state of the step before is saved. A second SIGTERM or\n"
+        "Ctrl-C ends the run at once.\n"
         "A checkpoint is verified before it is used. A damaged one is skipped and named; if no\n"
         "checkpoint is intact, the exit code is 3 and training does not restart. --resume DIR\n"
         "uses that checkpoint: one of output, whose newer ones then move to checkpoints/aside-N,\n"

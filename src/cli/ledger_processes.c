@@ -19,6 +19,7 @@
 #include "files/disk.h"
 #include "files/tree_file.h"
 #include "host/child_socket.h"
+#include "host/end_signals.h"
 #include "ledger/preregistration.h"
 
 enum { LOG_BYTES_MAX = 1 << 26, WORDS_MAX = 400 };
@@ -67,10 +68,10 @@ static _Noreturn void keep(pid_t program, const sigset_t *signals) {
 // to all of it; this returns in its child, which becomes the program. Only calls that are safe
 // after fork.
 static void keep_group(void) {
-  static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGUSR1};
   sigset_t signals, before;
   sigemptyset(&signals);
-  for (int i = 0; i < OT_COUNT(numbers); i++) sigaddset(&signals, numbers[i]);
+  sigaddset(&signals, SIGCHLD);
+  ot_end_signals_add(&signals);
   sigprocmask(SIG_BLOCK, &signals, &before);
   ot_child_setup(SIGTERM);
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/output.h"
+#include "cli/output_queue.h"
 #include "cli/verbs.h"
 #include "host/library_settings.h"
 
@@ -99,5 +100,6 @@ int main(int count, char **words) {
   signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error of the write
   const ot_status status = ot_output_finish(run(count - 1, words + 1));
   if (status != OT_OK && ot_fail_message()[0] != '\0') ot_output_failure(status);
+  ot_output_queue_drain();
   return (int)status;
 }

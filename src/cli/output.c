@@ -9,12 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/output_queue.h"
+
 bool ot_output_color(FILE *stream) {
   const char *const no_color = getenv("NO_COLOR");
   if (no_color && no_color[0] != '\0') return false;
   const char *const terminal = getenv("TERM");
   if (terminal && strcmp(terminal, "dumb") == 0) return false;
-  return isatty(fileno(stream)) != 0;
+  // stderr may be a queue, which has no descriptor.
+  return isatty(stream == stdout ? STDOUT_FILENO : STDERR_FILENO) != 0;
 }
 
 void ot_output_failure(ot_status status) {
@@ -40,12 +43,11 @@ static void panic(const char *file, int line, const char *text) {
   fflush(stdout);
   if (file == NULL) {
     ot_output_failure(OT_ENVIRONMENT);
-    _Exit(OT_ENVIRONMENT);
+    ot_output_queue_exit(OT_ENVIRONMENT);
   }
   fprintf(stderr, "error: bug in orthant: %s (%s:%d)\n", text, file, line);
   fprintf(stderr, "help: please report it with the command and `orthant doctor --json`\n");
-  fflush(stderr);
-  _Exit(OT_BUG);
+  ot_output_queue_exit(OT_BUG);
 }
 
 void ot_output_catch_bugs(void) { ot_panic_hook_set(panic); }

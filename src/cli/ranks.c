@@ -2,11 +2,13 @@
 // This process starts ranks as threads; the processes of a launcher connect through MPI.
 #include "cli/ranks.h"
 
+#include <poll.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/text.h"
 #include "cli/output.h"
+#include "cli/output_queue.h"
 #include "host/clock.h"
 
 static ot_status check_ranks_option(const ot_options *options, int ranks) {
@@ -60,7 +62,7 @@ static void leave_behind(const threads *t, ot_status status) {
   while (t->inside > 0 && ot_clock_s() < until_s) usleep(10000);
   if (t->inside == 0) return;
   ot_output_failure(status);
-  _exit((int)status);
+  ot_output_queue_exit(status);
 }
 
 static ot_status run_thread(ot_comm *comm, void *context) {
@@ -78,6 +80,7 @@ ot_status ot_ranks_run(const ot_options *options, const ot_ranks_verb *verb) {
   int ranks;
   bool processes;
   process p = {options, verb};
+  ot_output_queue_begin();
   OT_TRY(ot_ranks_count(options, &ranks, &processes));
   if (processes) return ot_comm_run_mpi(run_process, &p);
   OT_TRY(verb->prepare(verb->context, ranks));
@@ -91,7 +94,8 @@ void ot_ranks_end_at_start(void) {
       "again\n";
   int launched = 0;
   // Of the processes of a launcher, each would say it.
-  if (!ot_comm_launched(&launched) || launched == 1) {
+  struct pollfd reader = {.fd = STDERR_FILENO, .events = POLLOUT};
+  if ((!ot_comm_launched(&launched) || launched == 1) && poll(&reader, 1, 0) == 1) {
     (void)!write(STDERR_FILENO, text, sizeof text - 1);
   }
   _exit(OT_STOPPED);

@@ -2,26 +2,19 @@
 // The handler has no SA_RESTART: waitpid and usleep return at a signal.
 #include "cli/stop_count.h"
 
-#include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "host/end_signals.h"
 
 static atomic_int stops, last_stop;
 
 static void note_stop(int number) {
+  if (stops > 0 && !ot_end_signal_insists(number)) return;
   last_stop = number;
   stops++;
 }
 
-void ot_stop_count_begin(void) {
-  static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1};
-  struct sigaction action;
-  memset(&action, 0, sizeof action);
-  action.sa_handler = note_stop;
-  for (int i = 0; i < OT_COUNT(numbers); i++) sigaction(numbers[i], &action, NULL);
-}
+void ot_stop_count_begin(void) { ot_end_signals_handle(note_stop, 0); }
 
 int ot_stop_count(void) { return stops; }
 

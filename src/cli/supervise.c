@@ -13,6 +13,7 @@
 #include "base/text_builder.h"
 #include "checkpoint/checkpoint_list.h"
 #include "cli/child_process.h"
+#include "cli/output_queue.h"
 #include "cli/run_options.h"
 #include "cli/stop_count.h"
 #include "comm/comm.h"
@@ -393,6 +394,7 @@ ot_status ot_supervise(const ot_options *options, const ot_config *config) {
   OT_CHECK(least <= ranks, OT_USAGE, "--min-ranks %d is more than --ranks %d", least, ranks);
   s.state.restarts = (int)ot_options_integer(options, "restarts");
   OT_TRY(list_sizes(&s, least));
+  ot_output_queue_begin();
   ot_stop_count_begin();
   ot_child_adopt_all();
   return supervise(&s);

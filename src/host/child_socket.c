@@ -11,12 +11,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "host/end_signals.h"
+
 // Ignored signals stay ignored over exec, so they are set back.
 void ot_child_setup(int last_signal) {
-  static const int defaults[] = {SIGPIPE, SIGXFSZ, SIGTERM, SIGINT, SIGUSR1};
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, last_signal, 0, 0, 0);
-  for (int i = 0; i < OT_COUNT(defaults); i++) signal(defaults[i], SIG_DFL);
+  signal(SIGPIPE, SIG_DFL);
+  signal(SIGXFSZ, SIG_DFL);
+  ot_end_signals_reset();
 }
 
 // In the new process: only calls that are safe after fork.

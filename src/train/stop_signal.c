@@ -4,9 +4,9 @@
 
 #include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
 
 #include "host/clock.h"
+#include "host/end_signals.h"
 
 // A step that ends within this time of the request is worth waiting for.
 static const double patience_s = 0.5;
@@ -22,7 +22,7 @@ static void handle(int number) {
   const double now = ot_clock_s();
   if (!deferred && end_at_once) end_at_once();
   if (seen_s == 0) seen_s = now;
-  if (number == SIGUSR1) return;
+  if (!ot_end_signal_insists(number)) return;
   if (insists_s == 0) insists_s = now;
   if (now - insists_s < repeat_s) return;
   // The default action ends the process as shells expect from a second Ctrl-C.
@@ -31,15 +31,13 @@ static void handle(int number) {
 }
 
 void ot_stop_signal_install(void (*end)(void)) {
-  struct sigaction action;
-  memset(&action, 0, sizeof action);
-  action.sa_handler = handle;
-  action.sa_flags = SA_RESTART;
   if (atomic_exchange(&installed, true)) return;
   end_at_once = end;
-  sigaction(SIGTERM, &action, NULL);
-  sigaction(SIGUSR1, &action, NULL);
-  sigaction(SIGINT, &action, NULL);
+  ot_end_signals_handle(handle, SA_RESTART);
+}
+
+void ot_stop_signal_release(void) {
+  if (atomic_exchange(&installed, false)) ot_end_signals_reset();
 }
 
 void ot_stop_signal_defer(void) {

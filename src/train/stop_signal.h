@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SIGTERM, SIGUSR1 and Ctrl-C, for all ranks of the process. Until ot_stop_signal_defer they end
-// it: nothing can be lost. From then on they request a stop, which the loop answers with a
+// The signals of host/end_signals.h, for all ranks of the process. Until ot_stop_signal_defer they
+// end it: nothing can be lost. From then on they request a stop, which the loop answers with a
 // checkpoint; a second SIGTERM or Ctrl-C ends the process.
 #pragma once
 
@@ -13,6 +13,8 @@
 void ot_stop_signal_install(void (*end)(void));
 // Signals request a stop from now on. Installs the handlers where that was not done.
 void ot_stop_signal_defer(void);
+// Signals have their default actions again: what follows can be interrupted without a loss.
+void ot_stop_signal_release(void);
 
 // Whether this process was asked to stop.
 bool ot_stop_signal_seen(void);

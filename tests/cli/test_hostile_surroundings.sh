@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A run among readers that do not read, signals of its terminal and its scheduler, and files that
+# vanish: it goes on, or says what is wrong before its first step.
+set -uo pipefail
+orthant=${1:?usage: test_hostile_surroundings.sh ORTHANT}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+source_dir=$PWD
+. tests/support/expect.sh
+cd "$work" || exit 1
+
+"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null 2>&1
+cat >run.yaml <<'YAML'
+model: {model_type: llama, vocab_size: 257, hidden_size: 16, intermediate_size: 32, num_hidden_layers: 2,
+  num_attention_heads: 2, max_position_embeddings: 16}
+data: {train: train, tokenizer: bytes, sequence_length: 16}
+batch: {global_batch_size: 4, micro_batch_size: 1}
+learning_rate: {warmup_steps: 0, decay: constant}
+checkpoint: {every: 0}
+steps: 6
+threads: 1
+YAML
+lines() { cat "$1" 2>/dev/null | wc -l; }
+wait_for_lines() {  # FILE COUNT
+  for _ in $(seq 1000); do [ "$(lines "$1")" -ge "$2" ] && return; sleep 0.01; done
+  fail "$1 has $(lines "$1") lines, expected $2"
+}
+
+# ---- readers that do not read ----
+
+mkfifo pipe
+exec 8<>pipe
+dd if=/dev/zero of=pipe bs=65536 count=1 oflag=nonblock 2>/dev/null
+for how in "--ranks 2" "--ranks 2 --supervise"; do
+  name=unread${how//[^a-z0-9]/}
+  timeout -k 1 10 "$orthant" train run.yaml --set output=$name $how 2>pipe
+  [ $? = 0 ] || fail "$how: a run whose messages nobody reads does not end"
+  [ "$(lines $name/metrics.jsonl)" = 6 ] || fail "$how: it did not train"
+done
+
+"$orthant" train run.yaml --set output=result --json >pipe 2>/dev/null &
+pid=$!
+for _ in $(seq 500); do [ -e result/checkpoints/step-00000006 ] && break; sleep 0.01; done
+sleep 0.2
+kill -TERM $pid
+got=0; wait $pid || got=$?
+[ $got = 143 ] || fail "SIGTERM to a run that waits for the reader of its result gave $got, expected 143"
+exec 8>&-
+
+mkfifo slow
+exec 7<>slow
+"$orthant" train run.yaml --set output=slow.run --set steps=100000 --set log.tensorboard=false 2>slow &
+pid=$!
+wait_for_lines slow.run/metrics.jsonl 6000
+cat slow >read.txt 7>&- 8>&- &
+reader=$!
+sleep 0.5
+kill -TERM $pid
+got=0; wait $pid || got=$?
+exec 7>&-
+wait $reader
+[ $got = 75 ] || fail "SIGTERM to a run whose reader was late gave $got, expected 75"
+grep -qE "note: [0-9]+ lines of messages are missing here" read.txt || { tail -3 read.txt; fail "lines that found no room are not counted"; }
+grep -q "stopped by a signal" read.txt || fail "the last message is lost"
+
+# ---- signals ----
+
+for signal in HUP XCPU USR2; do
+  "$orthant" train run.yaml --set output=$signal --set steps=1000000 2>err.txt &
+  pid=$!
+  wait_for_lines $signal/metrics.jsonl 1
+  kill -$signal $pid
+  got=0; wait $pid || got=$?
+  [ $got = 75 ] || { cat err.txt; fail "SIG$signal gave $got, expected 75"; }
+  [ -n "$(ls $signal/checkpoints)" ] || fail "SIG$signal: no checkpoint"
+done
+(trap '' HUP; exec "$orthant" train run.yaml --set output=nohup --set steps=1000000 2>err.txt) &
+pid=$!
+wait_for_lines nohup/metrics.jsonl 1
+kill -HUP $pid
+count=$(lines nohup/metrics.jsonl)
+wait_for_lines nohup/metrics.jsonl $((count + 10))
+kill -TERM $pid
+got=0; wait $pid || got=$?
+[ $got = 75 ] || { cat err.txt; fail "a run under nohup gave $got, expected 75"; }
+echo "all passed"
