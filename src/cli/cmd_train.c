@@ -82,6 +82,10 @@ static void print_summary(const ot_loop_summary *s) {
           (long long)s->steps, ot_text_plural(s->steps, "s"), (long long)s->tokens, time, rate,
           s->first_loss_nats, s->last_loss_nats);
   print_memory(s);
+  if (s->lost_lines > 0)
+    fprintf(stderr,
+            "warning: %lld line%s of metrics, TensorBoard and events could not be written\n",
+            (long long)s->lost_lines, ot_text_plural(s->lost_lines, "s"));
   if (s->checkpoint) fprintf(stderr, "checkpoint: %s\n", s->checkpoint);
 }
 
@@ -409,6 +413,7 @@ static void print_run_json(training *t) {
   ot_json_real(w, "last_loss", s->last_loss_nats);
   ot_json_integer(w, "memory_planned_bytes", s->memory_planned_bytes);
   ot_json_integer(w, "memory_peak_bytes", s->memory_peak_bytes);
+  ot_json_integer(w, "lost_lines", s->lost_lines);
   ot_json_text(w, "checkpoint", s->checkpoint);
   ot_json_end(w);
   puts(w->text);

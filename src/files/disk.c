@@ -261,6 +261,19 @@ ot_status ot_disk_write_at(int file, const char *path, int64_t offset, const voi
   return OT_OK;
 }
 
+ot_status ot_disk_whole_lines(int file, const char *path, int64_t *length) {
+  enum { PIECE = 4096 };
+  char piece[PIECE];
+  OT_TRY(ot_disk_size(file, path, INT64_MAX, length));
+  while (*length > 0) {
+    const int64_t bytes = *length < PIECE ? *length : PIECE;
+    OT_TRY(ot_disk_read_at(file, path, *length - bytes, piece, bytes));
+    for (int64_t i = bytes; i > 0; i--, (*length)--)
+      if (piece[i - 1] == '\n') return OT_OK;
+  }
+  return OT_OK;
+}
+
 ot_status ot_disk_close(int file, const char *path) {
   return close_file(file) == 0 ? OT_OK : ot_disk_fail("close", path, errno);
 }

@@ -81,6 +81,9 @@ ot_status ot_disk_read_at(int file, const char *path, int64_t offset, void *data
 ot_status ot_disk_write_at(int file, const char *path, int64_t offset, const void *data,
                            int64_t bytes);
 
+// The length of `file` up to the end of its last complete line; 0: none.
+ot_status ot_disk_whole_lines(int file, const char *path, int64_t *length);
+
 // Closes a file that was written.
 ot_status ot_disk_close(int file, const char *path);
 

@@ -99,6 +99,16 @@ ot_status ot_output_file_create(const char *path, ot_output_file **out) {
   return status;
 }
 
+ot_status ot_output_file_check(const char *path) {
+  ot_output_file *file;
+  if (ot_disk_is_directory(path)) return ot_disk_fail("write", path, EISDIR);
+  if (ot_output_file_is_stream(path))
+    return access(path, W_OK) == 0 ? OT_OK : ot_disk_fail("write", path, errno);
+  OT_TRY(ot_output_file_create(path, &file));
+  ot_output_file_destroy(&file);
+  return OT_OK;
+}
+
 void ot_output_file_destroy(ot_output_file **file) {
   ot_output_file *const f = *file;
   if (!f) return;

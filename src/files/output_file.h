@@ -16,6 +16,10 @@ typedef struct ot_output_file ot_output_file;
 // The target of the links of `path`, which need not exist; `path` itself if it is no link.
 ot_status ot_output_file_follow(const char *path, char target[OT_PATH_BYTES]);
 
+// Fails if ot_output_file_create would, as far as that can be known without a stream being opened.
+// Leaves nothing.
+ot_status ot_output_file_check(const char *path);
+
 // True when `path` leads to a stream, which cannot be read back or overwritten.
 bool ot_output_file_is_stream(const char *path);
 

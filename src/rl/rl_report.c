@@ -40,7 +40,9 @@ ot_status ot_rl_report_update(ot_rl_state *r) {
       {"reward_failures", (double)u->failures},
   };
   const int64_t version = r->version;
-  if (r->metrics) OT_TRY(ot_metrics_write_values(r->metrics, version, values, OT_COUNT(values)));
+  if (r->metrics) ot_metrics_write_values(r->metrics, version, values, OT_COUNT(values));
+  const char *const news = r->metrics ? ot_log_file_news(ot_metrics_log(r->metrics)) : NULL;
+  if (news) ot_rl_tell(r, (ot_rl_event){.kind = OT_RL_EVENT_NOTE, .text = news});
   ot_rl_tell(r, (ot_rl_event){.kind = OT_RL_EVENT_UPDATE,
                               .version = r->version,
                               .time_s = r->time_s,
@@ -69,7 +71,7 @@ ot_status ot_rl_report_save(ot_rl_state *r, bool now) {
                               .tokenizer = r->tokenizer,
                               .position = {version, record->sequences, record->tokens},
                               .state = point.queue ? ot_rl_point_print(r, &point) : NULL};
-  OT_TRY(ot_metrics_sync(r->metrics));
+  ot_metrics_sync(r->metrics);
   OT_TRY(ot_rl_learner_save(ot_rl_updater_learner(r->updater), &request));
   OT_TRY(ot_run_directory_set_saved(r->directory, ""));
   r->summary->checkpoint = path;

@@ -163,7 +163,7 @@ static ot_status validate(ot_rl_state *r) {
   r->summary->last_reward = reward;
   const double time_s = r->time_s;
   const ot_metric values[] = {{"time", time_s}, {"val_reward", reward}};
-  OT_TRY(ot_metrics_write_values(r->metrics, version, values, OT_COUNT(values)));
+  ot_metrics_write_values(r->metrics, version, values, OT_COUNT(values));
   ot_rl_tell(
       r,
       (ot_rl_event){

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
+#include "files/output_file.h"
 #include "host/clock.h"
 #include "train/health.h"
 #include "train/loop_events.h"
@@ -28,11 +29,6 @@ typedef struct step_sums {
   int64_t save_every;  // steps between saves, as the leader chose
   ot_step_figures figures;
 } step_sums;
-
-ot_status ot_loop_agree(ot_loop *l, ot_status status) {
-  ot_failure_take(&l->unreported, status);
-  return ot_world_agree(l->request->world, ot_failure_repeat(&l->unreported));
-}
 
 // ---- reports ----
 
@@ -104,9 +100,9 @@ static ot_metrics_step line_of(const ot_loop *l, const ot_step_report *report,
   };
 }
 
-static ot_status write_metrics(ot_loop *l, const ot_metrics_step *line) {
-  OT_TRY(ot_metrics_write_step(l->metrics, line));
-  return l->tensorboard ? ot_tensorboard_write_step(l->tensorboard, line) : OT_OK;
+static void write_metrics(ot_loop *l, const ot_metrics_step *line) {
+  ot_metrics_write_step(l->metrics, line);
+  if (l->tensorboard) ot_tensorboard_write_step(l->tensorboard, line);
 }
 
 static void say_status(ot_loop *l, const ot_step_report *report,
@@ -136,18 +132,17 @@ static void say_status(ot_loop *l, const ot_step_report *report,
 
 // ---- validation and checkpoints ----
 
-static ot_status report_validation(ot_loop *l, int64_t step, const char *name, double loss) {
-  OT_TRY(ot_metrics_write_validation(l->metrics, step, name, loss));
+static void report_validation(ot_loop *l, int64_t step, const char *name, double loss) {
+  ot_metrics_write_validation(l->metrics, step, name, loss);
   if (l->tensorboard) {
     char key[KEY_BYTES];
     ot_text_format(key, sizeof key, "validation/%s", name[0] ? name : "loss");
     const ot_metric metric = {key, loss};
-    OT_TRY(ot_tensorboard_write(l->tensorboard, step, &metric, 1));
+    ot_tensorboard_write(l->tensorboard, step, &metric, 1);
   }
   const ot_loop_event event = {
       .kind = OT_LOOP_VALIDATION, .name = name, .step = step, .loss = loss};
   l->request->sink(l->request->context, &event);
-  return OT_OK;
 }
 
 static ot_status validate(ot_loop *l, int64_t step) {
@@ -157,26 +152,25 @@ static ot_status validate(ot_loop *l, int64_t step) {
     const char *const name = l->run->data.validation[i].name;
     double loss;
     OT_TRY(ot_trainer_validate(l->start.trainer, i, &loss));
-    OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? report_validation(l, step, name, loss) : OT_OK));
+    if (ot_loop_leads(l)) report_validation(l, step, name, loss);
   }
-  ot_failure_take(&l->unreported,
-                  ot_loop_log_timed(&l->start, OT_RUN_EVENT_VALIDATION, step, begin_s));
+  ot_loop_log_timed(&l->start, OT_RUN_EVENT_VALIDATION, step, begin_s);
   return OT_OK;
 }
 
 // ---- audits ----
 
-static ot_status report_audit(ot_loop *l, int64_t step, const ot_loop_findings *found) {
-  OT_TRY(ot_metrics_write_audit(l->metrics, step, found->audit, found->count));
+static void report_audit(ot_loop *l, int64_t step, const ot_loop_findings *found) {
+  ot_metrics_write_audit(l->metrics, step, found->audit, found->count);
   if (l->tensorboard) {
     char key[KEY_BYTES];
     ot_text_format(key, sizeof key, "audit/%s", found->audit);
     const ot_metric metric = {key, found->count};
-    OT_TRY(ot_tensorboard_write(l->tensorboard, step, &metric, 1));
+    ot_tensorboard_write(l->tensorboard, step, &metric, 1);
   }
-  if (found->count == 0) return OT_OK;
+  if (found->count == 0) return;
   ot_loop_note(l->request, "%s", found->text);
-  return ot_metrics_sync(l->metrics);
+  ot_metrics_sync(l->metrics);
 }
 
 static ot_status look_once(ot_loop *l, int64_t step, const ot_loop_check *check, ot_arena *arena) {
@@ -184,7 +178,7 @@ static ot_status look_once(ot_loop *l, int64_t step, const ot_loop_check *check,
   OT_TRY(check->look(check->context, l->start.trainer, arena, &found));
   if (!found.audit) return OT_OK;
   if (ot_loop_leads(l) && found.note) ot_loop_note(l->request, "%s", found.note);
-  OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? report_audit(l, step, &found) : OT_OK));
+  if (ot_loop_leads(l)) report_audit(l, step, &found);
   if (found.count == 0) return OT_OK;
   ot_fail(OT_FINDINGS, "step %lld: the audit of %s found %d: %s", (long long)step, found.audit,
           found.count, found.worst);
@@ -212,28 +206,15 @@ static ot_status audit(ot_loop *l, int64_t step) {
   const ot_status status = look_at_all(l, step, &arena);
   ot_heap_release(&heap);
   if (status == OT_OK && l->request->num_checks > 0 && is_due(step, l->run->audit.every))
-    ot_failure_take(&l->unreported,
-                    ot_loop_log_timed(&l->start, OT_RUN_EVENT_AUDIT, step, begin_s));
+    ot_loop_log_timed(&l->start, OT_RUN_EVENT_AUDIT, step, begin_s);
   return status;
-}
-
-// ---- files of the leader ----
-
-ot_status ot_loop_open_logs(ot_loop *l) {
-  const int64_t step = ot_trainer_position(l->start.trainer).step;
-  OT_TRY(l->summary.steps == 0 ? ot_loop_log_start(l->request, &l->start, l->open_s, &l->account)
-                               : ot_loop_log_rewind(&l->start, &l->account));
-  OT_TRY(ot_metrics_create(ot_run_directory_metrics(l->start.directory), step, &l->metrics));
-  if (!l->run->log.tensorboard) return OT_OK;
-  return ot_tensorboard_create(ot_run_directory_tensorboard(l->start.directory), step,
-                               &l->tensorboard);
 }
 
 // ---- traces ----
 
 static bool traces(const ot_loop *l, int64_t step) {
   const ot_loop_request *const request = l->request;
-  if (!request->trace_path) return false;
+  if (!request->trace_path || l->trace_failed) return false;
   if (request->trace_to == 0) return step == l->begin_step + 3;
   return step >= request->trace_from && step <= request->trace_to;
 }
@@ -244,43 +225,54 @@ static ot_status open_trace(ot_loop *l, double start_s) {
   return ot_trace_create(l->request->trace_path, &l->trace);
 }
 
+// The same on all ranks. A trace that cannot be written ends itself, not the run.
+static ot_status end_trace(ot_loop *l, ot_status status) {
+  if (status != OT_ENVIRONMENT) return status;
+  ot_loop_note(l->request, "warning: there is no trace: %s; the run goes on", ot_fail_message());
+  ot_trace_destroy(&l->trace);
+  l->trace_failed = true;
+  return OT_OK;
+}
+
 static ot_status write_trace(ot_loop *l, const ot_step_report *step) {
-  OT_TRY(ot_loop_agree(l, open_trace(l, step->start_s)));
   const ot_trace_step what = {.run = l->run,
                               .timeline = ot_trainer_timeline(l->start.trainer),
                               .schedule = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)),
                               .start_s = step->start_s,
                               .zero_s = l->trace_begin_s};
-  return ot_trace_write_ranks(l->trace, l->request->world, &what);
+  ot_status status = ot_world_agree(l->request->world, open_trace(l, step->start_s));
+  if (status == OT_OK) status = ot_trace_write_ranks(l->trace, l->request->world, &what);
+  return end_trace(l, status);
+}
+
+static ot_status finish_trace(ot_loop *l) {
+  const ot_status status = l->trace ? ot_trace_finish(l->trace) : OT_OK;
+  return end_trace(l, ot_world_agree(l->request->world, status));
 }
 
 // ---- the loop ----
 
-// Combines what single ranks know: stop requests, means of their timelines, and whether the leader
-// failed to write the files of the step before. With the agreement on the samples at its begin, it
-// is all that the hosts exchange in a step.
+// Combines what single ranks know: stop requests and means of their timelines. With the agreement
+// on the samples at its begin, it is all that the hosts exchange in a step.
 static ot_status sum_step(ot_loop *l, const ot_step_report *report, step_sums *sums) {
   const ot_timeline_summary mine =
       ot_timeline_summarize(ot_trainer_timeline(l->start.trainer),
                             ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)));
-  enum { OWN = OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 6 };
+  enum { OWN = OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 5 };
   static_assert((int)OWN <= (int)OT_WORLD_VALUES, "one sum tells all");
   double *const values = l->rank_times.meeting;
   double *const part_s = &values[OT_TIMELINE_AXES];
   double *const stop = part_s + OT_TIMELINE_PARTS, *const bubble = stop + 1;
-  double *const failed = bubble + 1, *const saves = failed + 1, *const every = saves + 1;
-  double *const copies = every + 1;
+  double *const saves = bubble + 1, *const every = saves + 1, *const copies = every + 1;
   for (int i = 0; i < OT_TIMELINE_AXES; i++) values[i] = mine.exposed_axis_s[i];
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) part_s[i] = mine.part_s[i];
   *stop = ot_stop_signal_seen();
   *bubble = mine.bubble_fraction;
-  *failed = (l->unreported.status != OT_OK);
   *saves = ot_saving_busy(l);
   *copies = ot_loop_memory_busy(l);
   *every = (double)ot_saving_choose(l);
   const int times = ot_loop_put_time(l, report->compute_s, &values[OWN]);
   OT_TRY(ot_world_allreduce(l->request->world, values, OWN + times));
-  if (*failed > 0) return ot_loop_agree(l, OT_OK);
   // A GPU's step has no timeline unless its events are recorded.
   const bool timed = ot_trainer_timeline(l->start.trainer)->num_spans > 0;
   const double ranks = timed ? ot_world_size(l->request->world) : NAN;
@@ -301,15 +293,15 @@ static void add_means(ot_loop *l, const ot_step_report *report, step_sums *sums)
 }
 
 // The leader's part: files and the status line.
-static ot_status write_step(ot_loop *l, const ot_step_report *report, ot_metrics_step *line) {
+static void write_step(ot_loop *l, const ot_step_report *report, ot_metrics_step *line) {
   const bool last = report->step == ot_trainer_total_steps(l->start.trainer);
   const ot_runtime_memory_use memory = use_of_memory(l);
   line->memory_peak_bytes = memory.used_bytes;
-  OT_TRY(write_metrics(l, line));
+  write_metrics(l, line);
   const ot_run_event first = {.kind = OT_RUN_EVENT_FIRST_STEP, .step = report->step};
-  if (l->summary.steps == 1) OT_TRY(ot_loop_log(&l->start, &first));
+  if (l->summary.steps == 1) ot_loop_log(&l->start, &first);
   if (last || is_due(report->step, l->run->log.every)) say_status(l, report, &memory);
-  return OT_OK;
+  ot_loop_tell_logs(l, report->step);
 }
 
 // All ranks combine the health.
@@ -318,7 +310,7 @@ static ot_status report_step(ot_loop *l, const ot_step_report *report, const ste
   l->account.counted_s += report->step_seconds;
   ot_metrics_step line = line_of(l, report, sums);
   if (is_due(report->step, l->run->log.health_every)) OT_TRY(health_metrics(l, arena, &line));
-  if (ot_loop_leads(l)) ot_failure_take(&l->unreported, write_step(l, report, &line));
+  if (ot_loop_leads(l)) write_step(l, report, &line);
   return OT_OK;
 }
 
@@ -409,7 +401,7 @@ static ot_status run_steps(ot_loop *l) {
     if (ot_trainer_position(l->start.trainer).step == total) break;
     return stop_here(l, status == OT_STOPPED);
   }
-  return ot_loop_agree(l, l->trace ? ot_trace_finish(l->trace) : OT_OK);
+  return finish_trace(l);
 }
 
 // The resident memory of a process includes all its ranks, so it is compared with the plan of all.
@@ -460,6 +452,7 @@ static void say_summary(ot_loop *l) {
   s->memory_peak_bytes = memory.used_bytes;
   s->memory_capacity_bytes = memory.capacity_bytes;
   s->memory_planned_bytes = l->planned_bytes;
+  s->lost_lines = ot_loop_lost_lines(l);
   const char *const directory = ot_run_directory_checkpoints(l->start.directory);
   const int64_t saved = l->saving.saved_step;
   if (saved >= 0) s->checkpoint = ot_checkpoint_path(l->arena, directory, saved);
@@ -473,24 +466,27 @@ static void say_means(ot_loop *l) {
   if (text) ot_loop_note(l->request, "%s", text);
 }
 
-static ot_status check_room(ot_loop *l) {
+// What the leader's files need, before the first step.
+static ot_status check_files(ot_loop *l) {
   ot_disk_space room;
-  return ot_loop_check_disk(l->request, l->arena, &room);
+  OT_TRY(ot_loop_check_disk(l->request, l->arena, &room));
+  return l->request->trace_path ? ot_output_file_check(l->request->trace_path) : OT_OK;
 }
 
 static ot_status run_loop(ot_loop *l) {
   OT_TRY(ot_loop_start_open(l->request, l->arena, &l->start));
   if (l->start.finished) return OT_OK;
-  OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? check_room(l) : OT_OK));
+  OT_TRY(ot_world_agree(l->request->world, ot_loop_leads(l) ? check_files(l) : OT_OK));
   ot_loop_warn_settings(l->request, ot_trainer_data_loader(l->start.trainer), l->arena);
   OT_TRY(ot_saving_create(l));
   OT_TRY(ot_loop_memory_begin(l));
   OT_TRY(ot_loop_evaluate_begin(l));
-  OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? ot_loop_open_logs(l) : OT_OK));
+  OT_TRY(ot_world_agree(l->request->world, ot_loop_leads(l) ? ot_loop_open_logs(l) : OT_OK));
   OT_TRY(sum_planned(l));
   predict(l);
-  OT_TRY(ot_loop_agree(
-      l, ot_loop_leads(l) ? ot_heartbeat_create(l->run->output, &l->heartbeat) : OT_OK));
+  OT_TRY(ot_world_agree(l->request->world, ot_loop_leads(l)
+                                               ? ot_heartbeat_create(l->run->output, &l->heartbeat)
+                                               : OT_OK));
   const ot_status status = run_steps(l);
   ot_loop_log_stop(&l->start, status);
   if (status == OT_OK) say_means(l);
@@ -510,8 +506,7 @@ ot_status ot_loop_run(const ot_loop_request *request) {
   const ot_status status = run_loop(&l);
   ot_heartbeat_destroy(&l.heartbeat);
   ot_trace_destroy(&l.trace);
-  ot_tensorboard_destroy(&l.tensorboard);
-  ot_metrics_destroy(&l.metrics);
+  ot_loop_close_logs(&l);
   ot_saving_destroy(&l);
   ot_loop_evaluate_end(&l);
   ot_loop_start_close(&l.start);

@@ -26,6 +26,7 @@ typedef struct ot_loop_summary {
   double first_loss_nats, last_loss_nats;  // NaN without a step
   int64_t memory_peak_bytes, memory_planned_bytes;
   int64_t memory_capacity_bytes;  // of the GPU; -1 on the CPU
+  int64_t lost_lines;             // of metrics, TensorBoard and events that could not be written
   const char *checkpoint;         // newest of this run; null: none
 } ot_loop_summary;
 

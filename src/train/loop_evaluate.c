@@ -139,17 +139,16 @@ double ot_loop_evaluate_remaining_s(const ot_loop *l, int64_t step) {
 
 // ---- figures ----
 
-static ot_status report_figure(ot_loop *l, int64_t step, const char *key, double value) {
-  OT_TRY(ot_metrics_write_figure(l->metrics, step, key, value));
+static void report_figure(ot_loop *l, int64_t step, const char *key, double value) {
+  ot_metrics_write_figure(l->metrics, step, key, value);
   const ot_metric metric = {key, value};
-  if (l->tensorboard) OT_TRY(ot_tensorboard_write(l->tensorboard, step, &metric, 1));
+  if (l->tensorboard) ot_tensorboard_write(l->tensorboard, step, &metric, 1);
   const ot_loop_event event = {
       .kind = OT_LOOP_EVALUATION, .name = key, .step = step, .value = value};
   l->request->sink(l->request->context, &event);
-  return OT_OK;
 }
 
-static ot_status report(ot_loop *l, int64_t step, const double *results) {
+static void report(ot_loop *l, int64_t step, const double *results) {
   for (int i = 0; i < l->evaluation.tasks.count; i++) {
     const ot_text_task *const task = &l->evaluation.tasks.task[i];
     ot_text_task_figure figures[OT_TEXT_TASK_FIGURES];
@@ -157,11 +156,10 @@ static ot_status report(ot_loop *l, int64_t step, const double *results) {
     for (int k = 0; k < count; k++) {
       char key[KEY_BYTES];
       ot_text_format(key, sizeof key, OT_METRICS_EVALUATE "%s/%s", task->name, figures[k].name);
-      OT_TRY(report_figure(l, step, key, figures[k].value));
+      report_figure(l, step, key, figures[k].value);
     }
     results += task->num_sequences;
   }
-  return OT_OK;
 }
 
 // ---- running ----
@@ -229,7 +227,8 @@ static ot_status evaluate(ot_loop *l, ot_evaluation *e, int64_t step) {
     return OT_OK;
   }
   OT_TRY(join(l, e));
-  return ot_loop_agree(l, ot_loop_leads(l) ? report(l, step, ot_evaluation_results(e)) : OT_OK);
+  if (ot_loop_leads(l)) report(l, step, ot_evaluation_results(e));
+  return OT_OK;
 }
 
 ot_status ot_loop_evaluate(ot_loop *l, int64_t step) {
@@ -251,7 +250,6 @@ ot_status ot_loop_evaluate(ot_loop *l, int64_t step) {
   own->spent_s += took_s;
   own->after_begin_s += took_s;
   own->times++;
-  ot_failure_take(&l->unreported,
-                  ot_loop_log_timed(&l->start, OT_RUN_EVENT_EVALUATION, step, begin_s));
+  ot_loop_log_timed(&l->start, OT_RUN_EVENT_EVALUATION, step, begin_s);
   return OT_OK;
 }

@@ -6,9 +6,8 @@
 #include "base/text.h"
 #include "host/clock.h"
 
-ot_status ot_loop_log(const ot_loop_start *start, const ot_run_event *event) {
-  if (!start->directory) return OT_OK;
-  return ot_run_event_append(ot_run_directory_events(start->directory), event);
+void ot_loop_log(const ot_loop_start *start, const ot_run_event *event) {
+  if (start->directory) ot_run_directory_log(start->directory, event);
 }
 
 // What is about to be removed.
@@ -29,6 +28,10 @@ ot_status ot_loop_log_start(const ot_loop_request *request, const ot_loop_start 
   const int64_t starts = ot_run_events_starts(events, &account->begin_s);
   if (starts == 0) account->begin_s = ot_clock_unix_s() - load_s;
   account->counted_s = before.kept_s;
+  if ((start->resumed_here || start->from_memory) && before.newest < step)
+    ot_loop_note(request, "warning: %s ends at step %lld, and the run goes on after step %lld",
+                 ot_run_directory_metrics(start->directory), (long long)before.newest,
+                 (long long)step);
   const ot_run_event event = {.kind = OT_RUN_EVENT_START,
                               .step = step,
                               .attempt = starts + 1,
@@ -40,7 +43,7 @@ ot_status ot_loop_log_start(const ot_loop_request *request, const ot_loop_start 
                               .last_step = before.newest,
                               .lost_s = before.later_s,
                               .load_s = load_s};
-  return ot_loop_log(start, &event);
+  return ot_run_event_append(events, &event);
 }
 
 ot_status ot_loop_log_rewind(const ot_loop_start *start, ot_loop_account *account) {
@@ -53,7 +56,8 @@ ot_status ot_loop_log_rewind(const ot_loop_start *start, ot_loop_account *accoun
                               .step = step,
                               .last_step = before.newest,
                               .lost_s = before.later_s};
-  return ot_loop_log(start, &event);
+  ot_loop_log(start, &event);
+  return OT_OK;
 }
 
 void ot_loop_log_stop(const ot_loop_start *start, ot_status status) {
@@ -66,29 +70,29 @@ void ot_loop_log_stop(const ot_loop_start *start, ot_status status) {
   const ot_run_event event = {.kind = OT_RUN_EVENT_STOP,
                               .step = ot_trainer_position(start->trainer).step,
                               .reason = reason};
-  (void)ot_loop_log(start, &event);
+  ot_loop_log(start, &event);
   (void)ot_failure_repeat(&failure);
 }
 
-ot_status ot_loop_log_timed(const ot_loop_start *start, ot_run_event_kind kind, int64_t step,
-                            double begin_s) {
+void ot_loop_log_timed(const ot_loop_start *start, ot_run_event_kind kind, int64_t step,
+                       double begin_s) {
   const ot_run_event event = {.kind = kind, .step = step, .seconds = ot_clock_s() - begin_s};
-  return ot_loop_log(start, &event);
+  ot_loop_log(start, &event);
 }
 
-ot_status ot_loop_log_save(const ot_loop_start *start, const ot_state_saved *saved, int64_t every) {
+void ot_loop_log_save(const ot_loop_start *start, const ot_state_saved *saved, int64_t every) {
   const ot_run_event event = {.kind = OT_RUN_EVENT_SAVE,
                               .step = saved->step,
                               .seconds = saved->seconds,
                               .blocked_s = saved->blocked_s,
                               .bytes = saved->bytes,
                               .every = every};
-  return ot_loop_log(start, &event);
+  ot_loop_log(start, &event);
 }
 
-ot_status ot_loop_log_fallback(const ot_loop_start *start, const char *reason) {
+void ot_loop_log_fallback(const ot_loop_start *start, const char *reason) {
   const ot_run_event event = {.kind = OT_RUN_EVENT_FALLBACK,
                               .step = ot_trainer_position(start->trainer).step,
                               .reason = reason};
-  return ot_loop_log(start, &event);
+  ot_loop_log(start, &event);
 }

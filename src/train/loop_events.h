@@ -7,7 +7,8 @@
 #include "train/run_events.h"
 #include "train/state_save.h"
 
-ot_status ot_loop_log(const ot_loop_start *start, const ot_run_event *event);
+// One that cannot be written is counted (run_directory.h).
+void ot_loop_log(const ot_loop_start *start, const ot_run_event *event);
 
 // For the goodput in the metrics.
 typedef struct ot_loop_account {
@@ -29,11 +30,11 @@ ot_status ot_loop_log_rewind(const ot_loop_start *start, ot_loop_account *accoun
 void ot_loop_log_stop(const ot_loop_start *start, ot_status status);
 
 // A validation or an audit after `step`, which took from `begin_s` of the clock until now.
-ot_status ot_loop_log_timed(const ot_loop_start *start, ot_run_event_kind kind, int64_t step,
-                            double begin_s);
+void ot_loop_log_timed(const ot_loop_start *start, ot_run_event_kind kind, int64_t step,
+                       double begin_s);
 
 // A checkpoint that is complete now.
-ot_status ot_loop_log_save(const ot_loop_start *start, const ot_state_saved *saved, int64_t every);
+void ot_loop_log_save(const ot_loop_start *start, const ot_state_saved *saved, int64_t every);
 
 // A newer checkpoint than the one that was loaded is damaged, as `reason` says.
-ot_status ot_loop_log_fallback(const ot_loop_start *start, const char *reason);
+void ot_loop_log_fallback(const ot_loop_start *start, const char *reason);

@@ -115,7 +115,7 @@ ot_status ot_loop_memory_turn(ot_loop *l) {
   if (!l->copies_in_memory) return OT_OK;
   ot_status status = OT_OK;
   if (ot_loop_leads(l)) status = ot_run_directory_draw_history(l->start.directory);
-  OT_TRY(ot_loop_agree(l, status));
+  OT_TRY(ot_world_agree(l->request->world, status));
   if (ot_loop_leads(l)) history = ot_run_directory_history(l->start.directory).number;
   return ot_memory_copies_turn(l->start.memory, history);
 }

@@ -2,6 +2,7 @@
 // Answers to outlier steps. Loss and norm are the same on all ranks, and so are the answers.
 #include <math.h>
 
+#include "base/failure.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
 #include "host/heap.h"
@@ -19,8 +20,8 @@ static ot_spike_step spike_step_of(const ot_loop *l, const ot_step_report *repor
 }
 
 // `answer` is the run's answer to the step.
-static ot_status log_spike(const ot_loop *l, const ot_spike_step *step, const ot_spike *spike,
-                           ot_spike_answer answer) {
+static void log_spike(const ot_loop *l, const ot_spike_step *step, const ot_spike *spike,
+                      ot_spike_answer answer) {
   static const char *const actions[] = {[OT_SPIKE_CONTINUES] = "note",
                                         [OT_SPIKE_ENDS] = "stop",
                                         [OT_SPIKE_SKIPS] = "skip",
@@ -32,11 +33,11 @@ static ot_status log_spike(const ot_loop *l, const ot_spike_step *step, const ot
                               .first_sample = step->first_sample,
                               .last_sample = step->last_sample,
                               .action = actions[answer]};
-  return ot_loop_log(&l->start, &event);
+  ot_loop_log(&l->start, &event);
 }
 
-static ot_status report_spike(const ot_loop *l, const ot_spike_step *step, const ot_spike *spike,
-                              ot_spike_answer answer) {
+static void report_spike(const ot_loop *l, const ot_spike_step *step, const ot_spike *spike,
+                         ot_spike_answer answer) {
   const ot_metrics_spike line = {.step = step->step,
                                  .name = spike->name,
                                  .z = spike->z,
@@ -47,8 +48,8 @@ static ot_status report_spike(const ot_loop *l, const ot_spike_step *step, const
                "%lld to %lld",
                (long long)step->step, spike->name, spike->z, OT_SPIKE_WINDOW,
                (long long)step->first_sample, (long long)step->last_sample);
-  OT_TRY(ot_metrics_write_spike(l->metrics, &line));
-  return log_spike(l, step, spike, answer);
+  ot_metrics_write_spike(l->metrics, &line);
+  log_spike(l, step, spike, answer);
 }
 
 static ot_status end_at_spike(const ot_loop *l, const ot_spike_step *step) {
@@ -75,9 +76,8 @@ static ot_status find_earlier(const ot_loop *l, ot_arena *arena, char *path) {
 // The leader's files continue after `step`; what they had after it is set aside.
 static ot_status rewind_files(ot_loop *l, int64_t step, ot_arena *arena) {
   const char *note = NULL;
-  OT_TRY(ot_metrics_sync(l->metrics));
-  ot_metrics_destroy(&l->metrics);
-  ot_tensorboard_destroy(&l->tensorboard);
+  ot_metrics_sync(l->metrics);
+  ot_loop_close_logs(l);
   OT_TRY(ot_run_directory_rewind(l->start.directory, step, arena, &note));
   return ot_loop_open_logs(l);
 }
@@ -86,13 +86,15 @@ static ot_status go_back(ot_loop *l, const ot_spike_step *spike, bool skips, ot_
   ot_trainer *const trainer = l->start.trainer;
   char path[OT_WORLD_TEXT] = "";
   OT_TRY(ot_saving_finish(l));
-  OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? find_earlier(l, arena, path) : OT_OK));
+  OT_TRY(
+      ot_world_agree(l->request->world, ot_loop_leads(l) ? find_earlier(l, arena, path) : OT_OK));
   OT_TRY(ot_world_broadcast(l->request->world, path));
   OT_TRY(ot_trainer_resume(trainer, path));
   ot_position position = ot_trainer_position(trainer);
   if (position.step < l->begin_step) l->begin_step = position.step;
   l->saving.saved_step = position.step;
-  OT_TRY(ot_loop_agree(l, ot_loop_leads(l) ? rewind_files(l, position.step, arena) : OT_OK));
+  OT_TRY(ot_world_agree(l->request->world,
+                        ot_loop_leads(l) ? rewind_files(l, position.step, arena) : OT_OK));
   OT_TRY(ot_loop_memory_turn(l));
   ot_loop_note(l->request, "back to step %lld; samples %lld to %lld are %s",
                (long long)position.step, (long long)position.next_sample,
@@ -130,7 +132,7 @@ ot_status ot_loop_watch_spikes(ot_loop *l, const ot_step_report *report, bool *w
   if (count == 0) return OT_OK;
   const ot_spike_answer answer = ot_spike_watch_answer(&l->spikes, l->run->on_spike, &step);
   for (int i = 0; i < count && ot_loop_leads(l); i++) {
-    ot_failure_take(&l->unreported, report_spike(l, &step, &spikes[i], answer));
+    report_spike(l, &step, &spikes[i], answer);
   }
   return answer_spike(l, &step, answer, went_back);
 }
@@ -142,7 +144,7 @@ static ot_status repeat_nonfinite(ot_loop *l, const ot_position *before, ot_step
   ot_failure_take(&failure, OT_NUMERIC);
   const ot_spike_answer answer = ot_spike_watch_answer(&l->spikes, l->run->on_spike, &step);
   const ot_spike spike = {.name = isfinite(step.loss_nats) ? "grad_norm" : "loss", .z = NAN};
-  ot_failure_take(&l->unreported, log_spike(l, &step, &spike, answer));
+  log_spike(l, &step, &spike, answer);
   if (answer == OT_SPIKE_CONTINUES || answer == OT_SPIKE_ENDS) return ot_failure_repeat(&failure);
   ot_position position = *before;
   const bool skips = answer == OT_SPIKE_SKIPS;

@@ -289,7 +289,7 @@ static ot_status enter_directory(const ot_loop_request *request, ot_arena *arena
                                  const ot_loop_start *start) {
   const char *note = NULL;
   const int64_t step = ot_trainer_position(start->trainer).step;
-  if (start->fallback) OT_TRY(ot_loop_log_fallback(start, start->fallback));
+  if (start->fallback) ot_loop_log_fallback(start, start->fallback);
   const bool continues = start->resumed_here || start->from_memory;
   if (continues) OT_TRY(ot_run_directory_rewind(start->directory, step, arena, &note));
   if (note) ot_loop_note(request, "%s", note);

@@ -2,7 +2,6 @@
 // The state of a running loop, shared by its files. Private to train/loop*.c.
 #pragma once
 
-#include "base/failure.h"
 #include "train/heartbeat.h"
 #include "train/loop_evaluate.h"
 #include "train/loop_events.h"
@@ -49,18 +48,21 @@ typedef struct ot_loop {
   ot_step_means means;
   ot_spike_watch spikes;
   ot_rank_times rank_times;
-  ot_failure unreported;  // the leader's, of a step's files: the ranks learn of it when they meet
+  bool trace_failed;    // no trace any more; the same on all ranks
+  int64_t lost_before;  // lines of files that were closed
+  bool told_events;     // that some are not recorded
 } ot_loop;
 
 static inline bool ot_loop_leads(const ot_loop *l) { return ot_world_is_leader(l->request->world); }
 
-// `status` is the leader's: all ranks fail if the leader failed, now or since they met last.
-// Collective over the world.
-ot_status ot_loop_agree(ot_loop *l, ot_status status);
-
 // Opens the files that the leader writes at each step, to continue after the trainer's position:
 // what they have after it is removed, and the event log tells what that was.
 ot_status ot_loop_open_logs(ot_loop *l);
+void ot_loop_close_logs(ot_loop *l);
+// Tells what happened to these files, after `step`. On the leader.
+void ot_loop_tell_logs(ot_loop *l, int64_t step);
+// Lines and events of this process that could not be written. On the leader.
+int64_t ot_loop_lost_lines(const ot_loop *l);
 
 // Takes the next step. One that is not finite is taken again, if the run's on_spike says so.
 // Collective over the world.

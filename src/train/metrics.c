@@ -21,9 +21,7 @@ enum { LOSS_DIGITS = 17, NUMBER_BYTES = 32 };
 struct ot_metrics {
   ot_heap heap;
   ot_arena arena;
-  char path[OT_PATH_BYTES];
-  int file;        // -1 when closed
-  int64_t length;  // bytes of complete lines
+  ot_log_file *log;
   ot_json_writer line;
 };
 
@@ -91,15 +89,6 @@ static ot_status survey(const char *path, int64_t step, bool timed, line_survey 
   return status;
 }
 
-static ot_status cut_later_lines(ot_metrics *metrics, int64_t step) {
-  line_survey found;
-  OT_TRY(survey(metrics->path, step, false, &found));
-  metrics->length = found.kept;
-  if (ftruncate(metrics->file, metrics->length) != 0)
-    return ot_disk_fail("cut", metrics->path, errno);
-  return ot_metrics_sync(metrics);
-}
-
 ot_status ot_metrics_measure(const char *path, int64_t step, ot_metrics_extent *extent) {
   line_survey found;
   OT_TRY(survey(path, step, true, &found));
@@ -128,15 +117,21 @@ ot_status ot_metrics_copy_later(const char *path, int64_t step, const char *copy
   return status;
 }
 
+static ot_status open_log(ot_metrics *metrics, const char *path, int64_t step) {
+  const ot_log_request request = {.path = path, .flags = O_CREAT};
+  line_survey found;
+  OT_TRY(survey(path, step, false, &found));
+  OT_TRY(ot_log_file_create(&request, found.kept, &metrics->log));
+  ot_log_file_sync(metrics->log);
+  return OT_OK;
+}
+
 ot_status ot_metrics_create(const char *path, int64_t step, ot_metrics **out) {
   ot_metrics *metrics = calloc(1, sizeof *metrics);
   OT_CHECK(metrics != NULL, OT_ENVIRONMENT, "out of memory (%s)", path);
   metrics->arena = ot_heap_arena_create(&metrics->heap);
   metrics->line = ot_json_begin(&metrics->arena, 0);
-  ot_text_format(metrics->path, sizeof metrics->path, "%s", path);
-  metrics->file = ot_disk_open_file(path, O_WRONLY | O_CREAT | O_NONBLOCK);
-  ot_status status =
-      metrics->file < 0 ? ot_disk_fail("create", path, errno) : cut_later_lines(metrics, step);
+  const ot_status status = open_log(metrics, path, step);
   if (status != OT_OK) ot_metrics_destroy(&metrics);
   *out = metrics;
   return status;
@@ -144,11 +139,13 @@ ot_status ot_metrics_create(const char *path, int64_t step, ot_metrics **out) {
 
 void ot_metrics_destroy(ot_metrics **metrics) {
   if (*metrics == NULL) return;
-  if ((*metrics)->file >= 0) close((*metrics)->file);
+  ot_log_file_destroy(&(*metrics)->log);
   ot_heap_release(&(*metrics)->heap);
   free(*metrics);
   *metrics = NULL;
 }
+
+ot_log_file *ot_metrics_log(const ot_metrics *metrics) { return metrics->log; }
 
 // ---- lines ----
 
@@ -187,23 +184,16 @@ static ot_json_writer *begin_line(ot_metrics *metrics, int64_t step) {
   return &metrics->line;
 }
 
-static ot_status end_line(ot_metrics *metrics) {
+static void end_line(ot_metrics *metrics) {
   ot_json_writer *const json = &metrics->line;
   ot_json_end(json);
   // The terminating zero becomes the end of the line.
   json->text[json->length] = '\n';
-  const int64_t bytes = json->length + 1;
-  const ot_status status =
-      ot_disk_write_at(metrics->file, metrics->path, metrics->length, json->text, bytes);
+  ot_log_file_append(metrics->log, json->text, json->length + 1);
   json->text[json->length] = '\0';
-  if (status == OT_OK)
-    metrics->length += bytes;
-  else
-    (void)!ftruncate(metrics->file, metrics->length);
-  return status;
 }
 
-ot_status ot_metrics_write_step(ot_metrics *metrics, const ot_metrics_step *step) {
+void ot_metrics_write_step(ot_metrics *metrics, const ot_metrics_step *step) {
   ot_json_writer *const json = begin_line(metrics, step->step);
   print_loss(json, "loss", step->loss_nats);
   print_loss(json, "data_loss", step->data_loss_nats);
@@ -229,51 +219,46 @@ ot_status ot_metrics_write_step(ot_metrics *metrics, const ot_metrics_step *step
   ot_json_real(json, "moe_rounds", step->experts.rounds);
   for (int i = 0; i < step->num_health; i++)
     ot_json_real(json, step->health[i].name, step->health[i].value);
-  return end_line(metrics);
+  end_line(metrics);
 }
 
-ot_status ot_metrics_write_validation(ot_metrics *metrics, int64_t step, const char *name,
-                                      double loss_nats) {
+void ot_metrics_write_validation(ot_metrics *metrics, int64_t step, const char *name,
+                                 double loss_nats) {
   enum { KEY_BYTES = 512 };
   char key[KEY_BYTES];
   const bool named = name != NULL && name[0] != '\0';
   ot_text_format(key, sizeof key, named ? "val_loss/%s" : "val_loss", name);
   print_loss(begin_line(metrics, step), key, loss_nats);
-  return end_line(metrics);
+  end_line(metrics);
 }
 
-ot_status ot_metrics_write_audit(ot_metrics *metrics, int64_t step, const char *name,
-                                 int64_t findings) {
+void ot_metrics_write_audit(ot_metrics *metrics, int64_t step, const char *name, int64_t findings) {
   char key[64];
   ot_text_format(key, sizeof key, "audit_findings/%s", name);
   ot_json_integer(begin_line(metrics, step), key, findings);
-  return end_line(metrics);
+  end_line(metrics);
 }
 
-ot_status ot_metrics_write_values(ot_metrics *metrics, int64_t step, const ot_metric *values,
-                                  int count) {
+void ot_metrics_write_values(ot_metrics *metrics, int64_t step, const ot_metric *values,
+                             int count) {
   ot_json_writer *const json = begin_line(metrics, step);
   for (int i = 0; i < count; i++) ot_json_real(json, values[i].name, values[i].value);
-  return end_line(metrics);
+  end_line(metrics);
 }
 
-ot_status ot_metrics_write_figure(ot_metrics *metrics, int64_t step, const char *key,
-                                  double value) {
+void ot_metrics_write_figure(ot_metrics *metrics, int64_t step, const char *key, double value) {
   ot_json_real(begin_line(metrics, step), key, value);
-  return end_line(metrics);
+  end_line(metrics);
 }
 
-ot_status ot_metrics_write_spike(ot_metrics *metrics, const ot_metrics_spike *spike) {
+void ot_metrics_write_spike(ot_metrics *metrics, const ot_metrics_spike *spike) {
   char key[64];
   ot_text_format(key, sizeof key, "spike/%s", spike->name);
   ot_json_writer *const line = begin_line(metrics, spike->step);
   ot_json_real(line, key, spike->z);
   ot_json_integer(line, "first_sample", spike->first_sample);
   ot_json_integer(line, "last_sample", spike->last_sample);
-  return end_line(metrics);
+  end_line(metrics);
 }
 
-ot_status ot_metrics_sync(ot_metrics *metrics) {
-  if (fsync(metrics->file) != 0) return ot_disk_fail("sync", metrics->path, errno);
-  return OT_OK;
-}
+void ot_metrics_sync(ot_metrics *metrics) { ot_log_file_sync(metrics->log); }

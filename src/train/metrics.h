@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "base/status.h"
+#include "files/log_file.h"
 
 // A named number: "gradient_norm/layers.3". NaN and infinities are written as null.
 typedef struct ot_metric {
@@ -77,24 +77,25 @@ ot_status ot_metrics_copy_later(const char *path, int64_t step, const char *copy
 // failure.
 void ot_metrics_destroy(ot_metrics **metrics);
 
-// Appends a line with one write. After a failure (disk full) the file ends with the previous line.
-ot_status ot_metrics_write_step(ot_metrics *metrics, const ot_metrics_step *step);
+// The file, for what happens to it. Valid until destroy.
+ot_log_file *ot_metrics_log(const ot_metrics *metrics);
+
+// Appends a line with one write. One that cannot be written (disk full) is lost and counted.
+void ot_metrics_write_step(ot_metrics *metrics, const ot_metrics_step *step);
 
 // {"step", "val_loss" or "val_loss/NAME"}; `name` is null or "" for the unnamed set.
-ot_status ot_metrics_write_validation(ot_metrics *metrics, int64_t step, const char *name,
-                                      double loss_nats);
+void ot_metrics_write_validation(ot_metrics *metrics, int64_t step, const char *name,
+                                 double loss_nats);
 
 // {"step", "audit_findings/NAME"}: findings of the audit NAME after a step.
-ot_status ot_metrics_write_audit(ot_metrics *metrics, int64_t step, const char *name,
-                                 int64_t findings);
+void ot_metrics_write_audit(ot_metrics *metrics, int64_t step, const char *name, int64_t findings);
 
 // {"step", and each of `values` [count]}: the line of an update of `orthant rl`.
-ot_status ot_metrics_write_values(ot_metrics *metrics, int64_t step, const ot_metric *values,
-                                  int count);
+void ot_metrics_write_values(ot_metrics *metrics, int64_t step, const ot_metric *values, int count);
 
 // A figure of an evaluation: {"step", KEY: value}; KEY is OT_METRICS_EVALUATE "TASK/FIGURE".
 #define OT_METRICS_EVALUATE "evaluate/"
-ot_status ot_metrics_write_figure(ot_metrics *metrics, int64_t step, const char *key, double value);
+void ot_metrics_write_figure(ot_metrics *metrics, int64_t step, const char *key, double value);
 
 // An outlier step (health.h): {"step", "spike/NAME": z, "first_sample", "last_sample"}, so that its
 // batch can be read again.
@@ -104,8 +105,8 @@ typedef struct ot_metrics_spike {
   double z;
   int64_t first_sample, last_sample;  // of the step
 } ot_metrics_spike;
-ot_status ot_metrics_write_spike(ot_metrics *metrics, const ot_metrics_spike *spike);
+void ot_metrics_write_spike(ot_metrics *metrics, const ot_metrics_spike *spike);
 
 // Makes all lines durable. Call before writing the checkpoint of a step, so that no step before a
 // resume lacks its line.
-ot_status ot_metrics_sync(ot_metrics *metrics);
+void ot_metrics_sync(ot_metrics *metrics);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/failure.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
 #include "files/disk.h"
@@ -18,7 +19,6 @@
 #include "host/heap.h"
 #include "train/heartbeat.h"
 #include "train/metrics.h"
-#include "train/run_events.h"
 
 static const char lock_name[] = ".lock";
 static const char saved_name[] = ".saved";
@@ -32,6 +32,8 @@ struct ot_run_directory {
   int lock;  // -1: not held
   ot_run_directory_state found;
   const char *checkpoints, *tensorboard, *metrics, *events, *config, *saved, *history;
+  int64_t lost;      // events
+  ot_failure first;  // of them
 };
 
 static ot_status lock_taken(const char *path, int lock) {
@@ -232,6 +234,17 @@ ot_status ot_run_directory_rewind(const ot_run_directory *directory, int64_t ste
       ot_arena_format(arena, "%lld newer checkpoint%s and the metrics after step %lld: now in %s",
                       (long long)newer.count, newer.count == 1 ? "" : "s", (long long)step, aside);
   return OT_OK;
+}
+
+void ot_run_directory_log(ot_run_directory *directory, const ot_run_event *event) {
+  const ot_status status = ot_run_event_append(directory->events, event);
+  directory->lost += status != OT_OK;
+  ot_failure_take(&directory->first, status);
+}
+
+int64_t ot_run_directory_lost(const ot_run_directory *directory, const char **why) {
+  *why = directory->lost > 0 ? directory->first.message : NULL;
+  return directory->lost;
 }
 
 const char *ot_run_directory_checkpoints(const ot_run_directory *directory) {

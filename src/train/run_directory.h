@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "train/run_events.h"
 
 typedef enum ot_run_directory_state {
   OT_RUN_EMPTY,    // did not exist or was empty
@@ -62,6 +63,11 @@ ot_status ot_run_directory_clear_history(ot_run_directory *directory);
 // checkpoints/aside-N. *note reports it, in `arena`; null: no checkpoint is newer.
 ot_status ot_run_directory_rewind(const ot_run_directory *directory, int64_t step, ot_arena *arena,
                                   const char **note);
+
+// Appends an event. One that cannot be written is counted.
+void ot_run_directory_log(ot_run_directory *directory, const ot_run_event *event);
+// Events that could not be written, and why the first could not; null: all are.
+int64_t ot_run_directory_lost(const ot_run_directory *directory, const char **why);
 
 // Paths in it; valid until destroy. Both directories exist.
 const char *ot_run_directory_checkpoints(const ot_run_directory *directory);

@@ -22,21 +22,15 @@
 #include "host/clock.h"
 #include "host/heap.h"
 
-static const char *const names[] = {[OT_RUN_EVENT_OTHER] = "other",
-                                    [OT_RUN_EVENT_START] = "start",
-                                    [OT_RUN_EVENT_REWIND] = "rewind",
-                                    [OT_RUN_EVENT_FIRST_STEP] = "first_step",
-                                    [OT_RUN_EVENT_SAVE] = "save",
-                                    [OT_RUN_EVENT_SAVE_FAILED] = "save_failed",
-                                    [OT_RUN_EVENT_FALLBACK] = "fallback",
-                                    [OT_RUN_EVENT_STOP] = "stop",
-                                    [OT_RUN_EVENT_VALIDATION] = "validation",
-                                    [OT_RUN_EVENT_AUDIT] = "audit",
-                                    [OT_RUN_EVENT_EVALUATION] = "evaluation",
-                                    [OT_RUN_EVENT_FAILURE] = "failure",
-                                    [OT_RUN_EVENT_RESTART] = "restart",
-                                    [OT_RUN_EVENT_STRAGGLER] = "straggler",
-                                    [OT_RUN_EVENT_SPIKE] = "spike"};
+static const char *const names[] = {
+    [OT_RUN_EVENT_OTHER] = "other",         [OT_RUN_EVENT_START] = "start",
+    [OT_RUN_EVENT_REWIND] = "rewind",       [OT_RUN_EVENT_FIRST_STEP] = "first_step",
+    [OT_RUN_EVENT_SAVE] = "save",           [OT_RUN_EVENT_SAVE_FAILED] = "save_failed",
+    [OT_RUN_EVENT_FALLBACK] = "fallback",   [OT_RUN_EVENT_LOG] = "log",
+    [OT_RUN_EVENT_STOP] = "stop",           [OT_RUN_EVENT_VALIDATION] = "validation",
+    [OT_RUN_EVENT_AUDIT] = "audit",         [OT_RUN_EVENT_EVALUATION] = "evaluation",
+    [OT_RUN_EVENT_FAILURE] = "failure",     [OT_RUN_EVENT_RESTART] = "restart",
+    [OT_RUN_EVENT_STRAGGLER] = "straggler", [OT_RUN_EVENT_SPIKE] = "spike"};
 static_assert(OT_COUNT(names) == OT_RUN_EVENT_KINDS, "every event has a name");
 
 const char *ot_run_event_name(ot_run_event_kind kind) { return names[kind]; }
@@ -62,7 +56,8 @@ enum {
   REPEATS = START | 1 << OT_RUN_EVENT_REWIND,
   TIMED =
       SAVE | 1 << OT_RUN_EVENT_VALIDATION | 1 << OT_RUN_EVENT_AUDIT | 1 << OT_RUN_EVENT_EVALUATION,
-  REASONED = 1 << OT_RUN_EVENT_SAVE_FAILED | 1 << OT_RUN_EVENT_FALLBACK | 1 << OT_RUN_EVENT_STOP,
+  REASONED = 1 << OT_RUN_EVENT_SAVE_FAILED | 1 << OT_RUN_EVENT_FALLBACK | 1 << OT_RUN_EVENT_LOG |
+             1 << OT_RUN_EVENT_STOP,
   STEPPED = REPEATS | TIMED | REASONED | 1 << OT_RUN_EVENT_FIRST_STEP | STRAGGLER | SPIKE,
 };
 
@@ -129,24 +124,10 @@ static ot_json_writer print_event(ot_arena *arena, const ot_run_event *event) {
   return json;
 }
 
-// Bytes of complete lines.
-static ot_status measure_lines(int file, const char *path, int64_t *length) {
-  enum { PIECE = 4096 };
-  char piece[PIECE];
-  OT_TRY(ot_disk_size(file, path, INT64_MAX, length));
-  while (*length > 0) {
-    const int64_t bytes = *length < PIECE ? *length : PIECE;
-    OT_TRY(ot_disk_read_at(file, path, *length - bytes, piece, bytes));
-    for (int64_t i = bytes; i > 0; i--, (*length)--)
-      if (piece[i - 1] == '\n') return OT_OK;
-  }
-  return OT_OK;
-}
-
 static ot_status append_line(int file, const char *path, const char *line, int64_t bytes) {
   int64_t length = 0;
   if (flock(file, LOCK_EX) != 0) return ot_disk_fail("lock", path, errno);
-  OT_TRY(measure_lines(file, path, &length));
+  OT_TRY(ot_disk_whole_lines(file, path, &length));
   if (ftruncate(file, length) != 0) return ot_disk_fail("cut", path, errno);
   // With O_APPEND the position counts only for what a partial write left to do.
   ot_status status = ot_disk_write_at(file, path, length, line, bytes);

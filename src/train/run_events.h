@@ -20,6 +20,7 @@ typedef enum ot_run_event_kind {
   OT_RUN_EVENT_SAVE,         // step seconds blocked_seconds bytes every
   OT_RUN_EVENT_SAVE_FAILED,  // step reason
   OT_RUN_EVENT_FALLBACK,  // step reason: a newer checkpoint was damaged, that of `step` was loaded
+  OT_RUN_EVENT_LOG,       // step reason: what happened to metrics.jsonl or a file of TensorBoard
   OT_RUN_EVENT_STOP,      // step, reason: signal, end, numeric, failure
   OT_RUN_EVENT_VALIDATION,  // step seconds
   OT_RUN_EVENT_AUDIT,       // step seconds

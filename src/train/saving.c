@@ -32,7 +32,8 @@ static ot_status close_save(const ot_loop *l, ot_arena *arena) {
                              l->run->checkpoint.keep));
   const ot_state_saved saved = ot_state_save_last(l->saving.state);
   OT_TRY(ot_run_directory_add_saved(l->start.directory, saved.step));
-  return ot_loop_log_save(&l->start, &saved, l->saving.every);
+  ot_loop_log_save(&l->start, &saved, l->saving.every);
+  return OT_OK;
 }
 
 static ot_status close_with_heap(const ot_loop *l) {
@@ -70,7 +71,7 @@ static ot_status judge(ot_loop *l, int64_t step, ot_status status, bool last) {
   saving->failures++;
   const ot_run_event event = {
       .kind = OT_RUN_EVENT_SAVE_FAILED, .step = step, .reason = failure.message};
-  (void)ot_loop_log(&l->start, &event);
+  ot_loop_log(&l->start, &event);
   if (last || saving->failures == OT_SAVING_FAILURES_MAX)
     return end_run(step, &failure, saving->failures);
   ot_loop_note(l->request,
@@ -111,9 +112,8 @@ static ot_status start(ot_loop *l) {
   const int64_t every = l->run->checkpoint.every;
   l->saving.every = every == OT_CHECKPOINT_AUTO ? l->saving.chosen : every;
   const ot_state_request request = ot_trainer_state(trainer, path);
-  ot_status status =
-      ot_world_agree(l->request->world, ot_loop_leads(l) ? ot_metrics_sync(l->metrics) : OT_OK);
-  if (status == OT_OK) status = ot_state_save_start(l->saving.state, &request);
+  if (ot_loop_leads(l)) ot_metrics_sync(l->metrics);
+  const ot_status status = ot_state_save_start(l->saving.state, &request);
   ot_heap_release(&heap);
   return status;
 }
@@ -128,7 +128,6 @@ ot_status ot_saving_finish(ot_loop *l) {
 
 static ot_status save_now(ot_loop *l, bool last) {
   const int64_t step = ot_trainer_position(l->start.trainer).step;
-  OT_TRY(ot_loop_agree(l, OT_OK));
   ot_status status = start(l);
   if (status == OT_OK) status = ot_state_save_wait(l->saving.state);
   return conclude(l, step, status, last);
@@ -138,7 +137,6 @@ static ot_status start_beside(ot_loop *l) {
   ot_saving *const saving = &l->saving;
   const int64_t step = ot_trainer_position(l->start.trainer).step;
   saving->due = false;
-  OT_TRY(ot_loop_agree(l, OT_OK));
   const ot_status status = start(l);
   if (status != OT_OK) return conclude(l, step, status, false);
   saving->under_way = step;

@@ -129,9 +129,7 @@ void ot_event_record_scalars(ot_text_builder *out, double wall_s, int64_t step,
 enum { HOST_BYTES = 128, FILES_MAX = 1000 };
 
 struct ot_tensorboard {
-  char path[OT_PATH_BYTES];
-  int file;        // -1 when closed
-  int64_t length;  // bytes of complete records
+  ot_log_file *log;
 };
 
 static double now_s(void) {
@@ -140,40 +138,28 @@ static double now_s(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-// Appends the records in `out`; after a failure the file ends with the previous record.
-static ot_status append_records(ot_tensorboard *tensorboard, const ot_text_builder *out) {
-  const ot_status status = ot_disk_write_at(tensorboard->file, tensorboard->path,
-                                            tensorboard->length, out->text, out->length);
-  if (status == OT_OK)
-    tensorboard->length += out->length;
-  else
-    (void)!ftruncate(tensorboard->file, tensorboard->length);
-  return status;
-}
-
 // Readers sort the files of a directory by name, so a newer file needs a later name.
-static ot_status open_new_file(ot_tensorboard *tensorboard, const char *directory) {
-  char host[HOST_BYTES] = "host";
+static ot_status open_new_file(ot_tensorboard *tensorboard, const char *directory,
+                               const ot_text_builder *head) {
+  char host[HOST_BYTES] = "host", path[OT_PATH_BYTES];
+  ot_log_request request = {
+      .path = path, .head = head->text, .head_bytes = head->length, .flags = O_CREAT | O_EXCL};
   gethostname(host, sizeof host - 1);
-  char *const path = tensorboard->path;
   for (int i = 0; i < FILES_MAX; i++) {
     ot_text_format(path, OT_PATH_BYTES, "%s/events.out.tfevents.%lld.%s.%lld.%d", directory,
                    (long long)time(NULL), host, (long long)getpid(), i);
-    tensorboard->file = ot_disk_open_file(path, O_WRONLY | O_CREAT | O_EXCL);
-    if (tensorboard->file >= 0) return OT_OK;
-    if (errno != EEXIST) break;
+    if (access(path, F_OK) != 0) return ot_log_file_create(&request, 0, &tensorboard->log);
   }
-  return ot_disk_fail("create", path, errno);
+  return ot_disk_fail("create", path, EEXIST);
 }
 
 static ot_status start_file(ot_tensorboard *tensorboard, const char *directory, int64_t step) {
-  OT_TRY(open_new_file(tensorboard, directory));
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_text_builder out = {.arena = &arena};
-  ot_event_record_version(&out, now_s());
-  if (step > 0) ot_event_record_restart(&out, now_s(), step + 1);
-  const ot_status status = append_records(tensorboard, &out);
+  ot_text_builder head = {.arena = &arena};
+  ot_event_record_version(&head, now_s());
+  if (step > 0) ot_event_record_restart(&head, now_s(), step + 1);
+  const ot_status status = open_new_file(tensorboard, directory, &head);
   ot_heap_release(&heap);
   return status;
 }
@@ -181,7 +167,6 @@ static ot_status start_file(ot_tensorboard *tensorboard, const char *directory, 
 ot_status ot_tensorboard_create(const char *directory, int64_t step, ot_tensorboard **out) {
   ot_tensorboard *tensorboard = calloc(1, sizeof *tensorboard);
   OT_CHECK(tensorboard != NULL, OT_ENVIRONMENT, "out of memory (%s)", directory);
-  tensorboard->file = -1;
   const ot_status status = start_file(tensorboard, directory, step);
   if (status != OT_OK) ot_tensorboard_destroy(&tensorboard);
   *out = tensorboard;
@@ -190,25 +175,26 @@ ot_status ot_tensorboard_create(const char *directory, int64_t step, ot_tensorbo
 
 void ot_tensorboard_destroy(ot_tensorboard **tensorboard) {
   if (*tensorboard == NULL) return;
-  if ((*tensorboard)->file >= 0) close((*tensorboard)->file);
+  ot_log_file_destroy(&(*tensorboard)->log);
   free(*tensorboard);
   *tensorboard = NULL;
 }
 
-ot_status ot_tensorboard_write(ot_tensorboard *tensorboard, int64_t step, const ot_metric *scalars,
-                               int num_scalars) {
+ot_log_file *ot_tensorboard_log(const ot_tensorboard *tensorboard) { return tensorboard->log; }
+
+void ot_tensorboard_write(ot_tensorboard *tensorboard, int64_t step, const ot_metric *scalars,
+                          int num_scalars) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_text_builder out = {.arena = &arena};
   ot_event_record_scalars(&out, now_s(), step, scalars, num_scalars);
-  const ot_status status = append_records(tensorboard, &out);
+  ot_log_file_append(tensorboard->log, out.text, out.length);
   ot_heap_release(&heap);
-  return status;
 }
 
 static double known_count(int64_t count) { return count >= 0 ? (double)count : NAN; }
 
-ot_status ot_tensorboard_write_step(ot_tensorboard *tensorboard, const ot_metrics_step *step) {
+void ot_tensorboard_write_step(ot_tensorboard *tensorboard, const ot_metrics_step *step) {
   const ot_metric all[] = {
       {"train/loss", step->loss_nats},
       {"train/data_loss", step->data_loss_nats},
@@ -240,7 +226,7 @@ ot_status ot_tensorboard_write_step(ot_tensorboard *tensorboard, const ot_metric
   int num_known = 0;
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     if (!isnan(all[i].value)) known[num_known++] = all[i];
-  OT_TRY(ot_tensorboard_write(tensorboard, step->step, known, num_known));
-  if (step->num_health == 0) return OT_OK;
-  return ot_tensorboard_write(tensorboard, step->step, step->health, step->num_health);
+  ot_tensorboard_write(tensorboard, step->step, known, num_known);
+  if (step->num_health > 0)
+    ot_tensorboard_write(tensorboard, step->step, step->health, step->num_health);
 }

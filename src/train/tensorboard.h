@@ -15,14 +15,17 @@ typedef struct ot_tensorboard ot_tensorboard;
 ot_status ot_tensorboard_create(const char *directory, int64_t step, ot_tensorboard **out);
 void ot_tensorboard_destroy(ot_tensorboard **tensorboard);
 
+// The file, for what happens to it. Valid until destroy.
+ot_log_file *ot_tensorboard_log(const ot_tensorboard *tensorboard);
+
 // Appends `scalars` [num_scalars] of `step`, with the time of the call. Tags are grouped by the
 // part before "/".
-ot_status ot_tensorboard_write(ot_tensorboard *tensorboard, int64_t step, const ot_metric *scalars,
-                               int num_scalars);
+void ot_tensorboard_write(ot_tensorboard *tensorboard, int64_t step, const ot_metric *scalars,
+                          int num_scalars);
 
 // The same for a line of metrics.jsonl: train/loss, train/grad_norm, train/lr, perf/...,
 // memory/..., exposed/..., health as named. Unknown values are omitted.
-ot_status ot_tensorboard_write_step(ot_tensorboard *tensorboard, const ot_metrics_step *step);
+void ot_tensorboard_write_step(ot_tensorboard *tensorboard, const ot_metrics_step *step);
 
 // ---- one record of an event file as bytes ----
 

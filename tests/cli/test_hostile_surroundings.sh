@@ -84,4 +84,34 @@ wait_for_lines nohup/metrics.jsonl $((count + 10))
 kill -TERM $pid
 got=0; wait $pid || got=$?
 [ $got = 75 ] || { cat err.txt; fail "a run under nohup gave $got, expected 75"; }
+# ---- files of the run ----
+
+"$orthant" train run.yaml --set output=gone --set steps=1000000 2>err.txt &
+pid=$!
+wait_for_lines gone/metrics.jsonl 5
+rm gone/metrics.jsonl gone/tensorboard/*
+wait_for_lines gone/metrics.jsonl 5
+: >gone/metrics.jsonl
+wait_for_lines gone/metrics.jsonl 5
+kill -TERM $pid
+wait $pid
+[ "$(grep -c '"event":"log"' gone/events.jsonl)" = 3 ] || { cat gone/events.jsonl; fail "files that vanished are no events"; }
+grep -q "gone/metrics.jsonl was removed during the run" err.txt || { cat err.txt; fail "a removed file is not noticed"; }
+grep -q "gone/metrics.jsonl was cut to 0 bytes" err.txt || { cat err.txt; fail "a cut file is not noticed"; }
+tr -d '\0' <gone/metrics.jsonl | cmp - gone/metrics.jsonl || fail "zeros in metrics.jsonl"
+[ -s "$(echo gone/tensorboard/*)" ] || fail "no file for TensorBoard any more"
+rm gone/metrics.jsonl
+step=$(ls gone/checkpoints | sed 's/step-0*//')
+expect 0 "metrics.jsonl ends at step 0, and the run goes on after step $step" "$orthant" train run.yaml --set output=gone --set steps=$((step + 1))
+
+(ulimit -f 200; expect 0 "could not be written" "$orthant" train run.yaml --set output=full --set steps=500) || exit 1
+grep -q "metrics.jsonl.; what is not written is counted, and the run goes on" err.txt || { cat err.txt; fail "a full disk is not said"; }
+[ "$(tail -c 1 full/metrics.jsonl | xxd -p)" = 0a ] || fail "the last line is not whole"
+
+mkdir folder
+expect 3 "cannot write: Is a directory (folder)" "$orthant" train run.yaml --set output=trace --trace folder:4-5
+[ ! -s trace/metrics.jsonl ] || fail "a trace that cannot be is noticed after the first step"
+expect 0 "cannot write: No space left on device (/dev/full); the run goes on" \
+  "$orthant" train run.yaml --set output=trace --trace /dev/full:2-3 --ranks 2
+[ "$(lines trace/metrics.jsonl)" = 6 ] || fail "a failing trace ended the run"
 echo "all passed"
