@@ -234,7 +234,8 @@ static void put_moment(const ot_replica_moment *moment, ot_text_builder *text) {
   if (moment->micro_batches == 0) {
     ot_text_put(text, "before the first step");
   } else {
-    ot_text_appendf(text, "after step %lld", (long long)moment->words[OT_WORD_STEP]);
+    ot_text_appendf(text, "%s step %lld", moment->before_update ? "before the update of" : "after",
+                    (long long)moment->words[OT_WORD_STEP]);
   }
 }
 
@@ -312,7 +313,8 @@ ot_status ot_replicas_find(ot_replicas *r, const ot_replica_moment *moment,
   int64_t *const all = ot_arena_array(arena, (int64_t)r->ranks * FAN, sizeof *all);
   for (int i = 0; i < count && i < MAX_FINDINGS; i++) {
     const group *const g = &groups[i];
-    const bool measured = i < MAX_MEASURED && g->kind != OT_UNIT_BATCH;
+    const bool kept = g->kind != OT_UNIT_BATCH && !moment->before_update;
+    const bool measured = i < MAX_MEASURED && kept;
     difference d;
     if (measured && g->kind == OT_UNIT_WORD) find_word(r, g, &d);
     if (measured && g->kind != OT_UNIT_WORD) OT_TRY(find_element(r, g, all, &d));

@@ -32,12 +32,16 @@ struct ot_replicas {
   int most_units;           // of any rank
   ot_unit_header *headers;  // [ranks * most_units]
   int64_t num_held;
-  ot_held_unit *held;     // [num_held] of all ranks, by key, then rank
-  int *holders, *place;   // [list.num_units] ranks that hold it, and this one's index among them
-  bool *replicated;       // [list.num_units] another rank has a copy, too
-  ot_unit_hasher hasher;  // of the replicated units
-  int64_t *values;        // [most_units] hash of each unit, of this comparison
-  int64_t *all_values;    // [ranks * most_units]
+  ot_held_unit *held;      // [num_held] of all ranks, by key, then rank
+  int *holders, *place;    // [list.num_units] ranks that hold it, and this one's index among them
+  bool *replicated;        // [list.num_units] another rank has a copy, too
+  bool *weights;           // [list.num_units] replicated weights
+  ot_unit_hasher hasher;   // of the replicated units
+  ot_unit_hasher before;   // of the replicated weights
+  int64_t *values;         // [most_units] hash of each unit, of this comparison
+  int64_t *values_before;  // [most_units] of weights before the update; zero for others
+  bool is_before;          // they are of the step that is compared
+  int64_t *all_values;     // [ranks * most_units]
   ot_replica_figures figures;
 };
 

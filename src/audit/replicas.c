@@ -169,8 +169,14 @@ static ot_status create(ot_replicas *r) {
   OT_TRY(check_keys(r, &r->arena));
   find_holders(r);
   ot_unit_hasher_build(r->runtime, &r->list, r->replicated, &r->arena, &r->hasher);
+  r->weights = ot_arena_array(&r->arena, r->list.num_units + 1, sizeof *r->weights);
+  for (int i = 0; i < r->list.num_units; i++)
+    r->weights[i] = r->replicated[i] && r->list.units[i].kind == OT_UNIT_WEIGHT;
+  ot_unit_hasher_build(r->runtime, &r->list, r->weights, &r->arena, &r->before);
   OT_TRY(count_bytes(r));
   r->values = ot_arena_array(&r->arena, r->most_units + 1, sizeof *r->values);
+  r->values_before = ot_arena_array(&r->arena, r->most_units + 1, sizeof *r->values);
+  memset(r->values_before, 0, (size_t)(r->most_units + 1) * sizeof *r->values);
   r->all_values = ot_arena_array(&r->arena, (int64_t)r->ranks * r->most_units, sizeof *r->values);
   return OT_OK;
 }
@@ -218,13 +224,13 @@ static uint64_t link_of(const ot_unit *unit, int place, int64_t value) {
 
 // Each holder of a unit adds its link to the next holder and subtracts the link to the previous
 // one: the sum over all ranks is zero if all agree, and by chance (2^-64) if some do not.
-static int64_t sum_links(const ot_replicas *r) {
+static int64_t sum_links(const ot_replicas *r, const int64_t *values) {
   uint64_t sum = 0;
   for (int i = 0; i < r->list.num_units; i++) {
     const ot_unit *const unit = &r->list.units[i];
     const int place = r->place[i];
-    if (place + 1 < r->holders[i]) sum += link_of(unit, place, r->values[i]);
-    if (place > 0) sum -= link_of(unit, place - 1, r->values[i]);
+    if (place + 1 < r->holders[i]) sum += link_of(unit, place, values[i]);
+    if (place > 0) sum -= link_of(unit, place - 1, values[i]);
   }
   return (int64_t)sum;
 }
@@ -237,18 +243,46 @@ static int64_t samples_of(const ot_replicas *r) {
   return 0;
 }
 
-static ot_status compare(ot_replicas *r, const ot_replica_moment *moment, ot_audit_report *report) {
-  hash_units(r, moment);
-  const int64_t mine[2] = {sum_links(r), samples_of(r)};
-  int64_t *const all = ot_arena_array(report->arena, 2 * (int64_t)r->ranks, sizeof *all);
-  int64_t *const samples = ot_arena_array(report->arena, r->ranks, sizeof *samples);
-  OT_TRY(ot_replicas_gather(r, mine, all, 2));
-  uint64_t links = 0;
+void ot_replicas_before_update(ot_replicas *replicas) {
+  ot_unit_hasher_run(&replicas->before, replicas->values_before);
+  replicas->is_before = true;
+}
+
+// Sums of links over all ranks: zero where the replicas agree.
+typedef struct link_sums {
+  uint64_t before, now;
+  int64_t hashed_before;  // ranks that have hashed their weights before the update
+} link_sums;
+
+static ot_status add_links(ot_replicas *r, ot_arena *arena, int64_t *samples, link_sums *sums) {
+  enum { WORDS = 4 };
+  const int64_t mine[WORDS] = {sum_links(r, r->values_before), sum_links(r, r->values),
+                               samples_of(r), r->is_before};
+  int64_t *const all = ot_arena_array(arena, WORDS * (int64_t)r->ranks, sizeof *all);
+  *sums = (link_sums){0};
+  OT_TRY(ot_replicas_gather(r, mine, all, WORDS));
   for (int i = 0; i < r->ranks; i++) {
-    links += (uint64_t)all[2 * i];
-    samples[i] = all[2 * i + 1];
+    sums->before += (uint64_t)all[WORDS * i];
+    sums->now += (uint64_t)all[WORDS * i + 1];
+    samples[i] = all[WORDS * i + 2];
+    sums->hashed_before += all[WORDS * i + 3];
   }
-  if (links != 0) {
+  return OT_OK;
+}
+
+static ot_status compare(ot_replicas *r, const ot_replica_moment *moment, ot_audit_report *report) {
+  ot_replica_moment before = *moment;
+  int64_t *const samples = ot_arena_array(report->arena, r->ranks, sizeof *samples);
+  link_sums sums;
+  before.before_update = true;
+  hash_units(r, moment);
+  OT_TRY(add_links(r, report->arena, samples, &sums));
+  if (sums.hashed_before == r->ranks && sums.before != 0) {
+    OT_TRY(ot_replicas_gather(r, r->values_before, r->all_values, r->most_units));
+    OT_TRY(ot_replicas_find(r, &before, report));
+  }
+  r->is_before = false;
+  if (sums.now != 0) {
     OT_TRY(ot_replicas_gather(r, r->values, r->all_values, r->most_units));
     OT_TRY(ot_replicas_find(r, moment, report));
   }

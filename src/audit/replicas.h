@@ -5,7 +5,7 @@
 // gradients, the scalars and counters that control a step, and the batch over the ranks that share
 // it. Data-parallel ranks must train on different samples.
 //
-// Costs one pass over memory (XXH3) and an all-gather of two 64-bit words; names, positions and
+// Costs one pass over memory (XXH3) and an all-gather of four 64-bit words; names, positions and
 // values are exchanged only where something differs. State without a replica (ZeRO shards) cannot
 // be compared: it is counted and reported as such.
 #pragma once
@@ -24,7 +24,8 @@ void ot_replicas_destroy(ot_replicas **replicas);
 
 // The time of a comparison.
 typedef struct ot_replica_moment {
-  int micro_batches;  // of the last step; 0: no step yet, hence no gradients, batches and scalars
+  int micro_batches;   // of the last step; 0: no step yet, hence no gradients, batches and scalars
+  bool before_update;  // of that step: of the weights as they were then
   int64_t words[OT_REPLICA_WORDS];
 } ot_replica_moment;
 
@@ -36,6 +37,11 @@ typedef struct ot_replica_figures {
   int64_t single_bytes;    // of weights, gradients and optimizer state without one
   double seconds;          // on this rank, from call to return
 } ot_replica_figures;
+
+// Hashes the weights before the updates of a step (ot_executor_set_pause), for the comparison after
+// it: where shards of weights have owners, the update and the gather after it replace what the step
+// was computed with, on all ranks alike. Local. One pass over replicated weights.
+void ot_replicas_before_update(ot_replicas *replicas);
 
 // Compares between two steps, and adds a finding to `report` for each tensor that differs. The
 // report has its arena and is the same on all ranks. Collective over the world. Blocks.

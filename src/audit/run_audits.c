@@ -17,7 +17,9 @@ typedef struct model_watch {
 } model_watch;
 
 struct ot_run_audits {
-  ot_replicas *replicas;  // created at the first call, as is
+  const ot_run *run;
+  ot_trainer *trainer;  // since the begin
+  ot_replicas *replicas;
   ot_state_watch *state;
   ot_compute_audit compute;
   model_watch models[CHECKS];
@@ -72,10 +74,46 @@ static ot_status look_at_state(void *context, ot_trainer *trainer, ot_arena *are
                                ot_loop_findings *findings) {
   ot_run_audits *const a = context;
   const int64_t step = ot_trainer_position(trainer).step;
-  if (!a->state) OT_TRY(ot_state_watch_create(trainer, &a->state));
   OT_TRY(ot_state_watch_report(a->state, arena, findings));
   if (step % ot_trainer_run(trainer)->audit.every == 0) ot_state_watch_take(a->state);
   return OT_OK;
+}
+
+// ---- before the updates of a step ----
+
+static void before_update(void *context) {
+  ot_run_audits *const a = context;
+  const int64_t step = ot_trainer_position(a->trainer).step + 1;
+  if (a->state) ot_state_watch_before_update(a->state);
+  if (a->replicas && step % a->run->audit.every == 0) ot_replicas_before_update(a->replicas);
+}
+
+static void pause_steps(ot_run_audits *a, ot_trainer *trainer) {
+  const ot_executor_pause pause = {OT_PHASE_UPDATE, before_update, a};
+  a->trainer = trainer;
+  ot_executor_set_pause(ot_runtime_executor(ot_trainer_runtime(trainer)), &pause);
+}
+
+static ot_status begin_ranks(void *context, ot_trainer *trainer) {
+  ot_run_audits *const a = context;
+  if (a->run->audit.every == 0) return OT_OK;
+  pause_steps(a, trainer);
+  return ot_replicas_create(trainer, &a->replicas);
+}
+
+static ot_status begin_state(void *context, ot_trainer *trainer) {
+  ot_run_audits *const a = context;
+  if (a->run->audit.every == 0) return OT_OK;
+  pause_steps(a, trainer);
+  OT_TRY(ot_state_watch_create(trainer, &a->state));
+  ot_state_watch_take(a->state);
+  return OT_OK;
+}
+
+static ot_status look_at_ranks(void *context, ot_trainer *trainer, ot_arena *arena,
+                               ot_loop_findings *findings) {
+  ot_run_audits *const a = context;
+  return ot_ranks_check(&a->replicas, trainer, arena, findings);
 }
 
 // ---- all ----
@@ -87,10 +125,11 @@ static ot_loop_check check_of(ot_run_audits *a, ot_audit_check check) {
       [OT_AUDIT_DRIFT] = ot_audit_drift,
   };
   if (check == OT_AUDIT_RANKS) {
-    return (ot_loop_check){.look = ot_ranks_check, .context = &a->replicas};
+    return (ot_loop_check){.look = look_at_ranks, .begin = begin_ranks, .context = a};
   }
   if (check == OT_AUDIT_STATE) {
-    return (ot_loop_check){.look = look_at_state, .context = a, .follows = true};
+    return (ot_loop_check){
+        .look = look_at_state, .begin = begin_state, .context = a, .follows = true};
   }
   if (check == OT_AUDIT_COMPUTE) {
     return (ot_loop_check){.look = ot_compute_check, .context = &a->compute};
@@ -102,6 +141,7 @@ static ot_loop_check check_of(ot_run_audits *a, ot_audit_check check) {
 ot_status ot_run_audits_create(const ot_run *run, ot_world *world, ot_run_audits **out) {
   ot_run_audits *const a = calloc(1, sizeof *a);
   OT_TRY(ot_world_agree(world, a ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory for audits")));
+  a->run = run;
   for (int check = 0; check < CHECKS; check++) {
     bool wanted = false;
     for (int64_t i = 0; i < run->audit.num_checks; i++) {

@@ -21,9 +21,8 @@ struct ot_state_watch {
   int differ, first;      // number of units that differ; the first of them
 };
 
-// Called before the first update of a step.
-static void compare(void *context) {
-  ot_state_watch *const w = context;
+void ot_state_watch_before_update(ot_state_watch *watch) {
+  ot_state_watch *const w = watch;
   if (!w->armed) return;
   w->armed = false;
   ot_unit_hasher_run(&w->hasher, w->now);
@@ -52,8 +51,6 @@ ot_status ot_state_watch_create(ot_trainer *trainer, ot_state_watch **out) {
     w->watched[i] = kind < OT_UNIT_SCALAR && kind != OT_UNIT_GRADIENT;
   }
   ot_unit_hasher_build(w->runtime, &w->list, w->watched, &w->arena, &w->hasher);
-  const ot_executor_pause pause = {OT_PHASE_UPDATE, compare, w};
-  ot_executor_set_pause(ot_runtime_executor(w->runtime), &pause);
   *out = w;
   return OT_OK;
 }

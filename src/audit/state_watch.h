@@ -9,10 +9,13 @@
 
 typedef struct ot_state_watch ot_state_watch;
 
-// From now on steps of `trainer` pause before their update (ot_executor_set_pause), until the
-// trainer is destroyed or the pause is removed; only then may the watch be destroyed.
+// The caller has ot_state_watch_before_update called before the updates of each step
+// (ot_executor_set_pause). Keeps `trainer` until destroy.
 ot_status ot_state_watch_create(ot_trainer *trainer, ot_state_watch **out);
 void ot_state_watch_destroy(ot_state_watch **watch);
+
+// Compares, if the state was hashed after the step before. Local.
+void ot_state_watch_before_update(ot_state_watch *watch);
 
 // Hashes the state; the next step compares before it updates. Local. Costs one pass over the state.
 void ot_state_watch_take(ot_state_watch *watch);

@@ -199,6 +199,14 @@ static ot_status look_at_all(ot_loop *l, int64_t step, ot_arena *arena) {
   return OT_OK;
 }
 
+static ot_status begin_checks(const ot_loop *l) {
+  for (int i = 0; i < l->request->num_checks; i++) {
+    const ot_loop_check *const check = &l->request->checks[i];
+    if (check->begin) OT_TRY(check->begin(check->context, l->start.trainer));
+  }
+  return OT_OK;
+}
+
 static ot_status audit(ot_loop *l, int64_t step) {
   const double begin_s = ot_clock_s();
   ot_heap heap = {0};
@@ -252,27 +260,40 @@ static ot_status finish_trace(ot_loop *l) {
 
 // ---- the loop ----
 
-// Combines what single ranks know: stop requests and means of their timelines. With the agreement
-// on the samples at its begin, it is all that the hosts exchange in a step.
+ot_status ot_loop_check_position(ot_loop *l) {
+  const ot_status status =
+      ot_world_agree(l->request->world, ot_trainer_check_position(l->start.trainer));
+  if (status != OT_FINDINGS) return status;
+  return ot_fail_hint(status,
+                      "suspect the memory of that machine; the step was not saved: the same "
+                      "command resumes from the checkpoint before it");
+}
+
+// Combines what single ranks know: stop requests, counters that changed in memory, means of their
+// timelines. With the agreement on the samples at its begin, it is all that the hosts exchange in a
+// step.
 static ot_status sum_step(ot_loop *l, const ot_step_report *report, step_sums *sums) {
   const ot_timeline_summary mine =
       ot_timeline_summarize(ot_trainer_timeline(l->start.trainer),
                             ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)));
-  enum { OWN = OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 5 };
+  enum { OWN = OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 6 };
   static_assert((int)OWN <= (int)OT_WORLD_VALUES, "one sum tells all");
   double *const values = l->rank_times.meeting;
   double *const part_s = &values[OT_TIMELINE_AXES];
   double *const stop = part_s + OT_TIMELINE_PARTS, *const bubble = stop + 1;
   double *const saves = bubble + 1, *const every = saves + 1, *const copies = every + 1;
+  double *const wrong = copies + 1;
   for (int i = 0; i < OT_TIMELINE_AXES; i++) values[i] = mine.exposed_axis_s[i];
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) part_s[i] = mine.part_s[i];
   *stop = ot_stop_signal_seen();
   *bubble = mine.bubble_fraction;
   *saves = ot_saving_busy(l);
   *copies = ot_loop_memory_busy(l);
+  *wrong = ot_trainer_check_position(l->start.trainer) != OT_OK;
   *every = (double)ot_saving_choose(l);
   const int times = ot_loop_put_time(l, report->compute_s, &values[OWN]);
   OT_TRY(ot_world_allreduce(l->request->world, values, OWN + times));
+  if (*wrong > 0) OT_TRY(ot_loop_check_position(l));
   // A GPU's step has no timeline unless its events are recorded.
   const bool timed = ot_trainer_timeline(l->start.trainer)->num_spans > 0;
   const double ranks = timed ? ot_world_size(l->request->world) : NAN;
@@ -388,6 +409,7 @@ static ot_status run_steps(ot_loop *l) {
   ot_executor_set_leave(ot_runtime_executor(ot_trainer_runtime(l->start.trainer)), &leave);
   ot_trainer_set_trace(l->start.trainer, true);
   ot_loop_begin_stragglers(l);
+  OT_TRY(begin_checks(l));
   l->begin_step = ot_trainer_position(l->start.trainer).step;
   if (l->begin_step == 0) OT_TRY(validate(l, 0));
   if (l->begin_step == 0) OT_TRY(ot_loop_evaluate(l, 0));
@@ -401,6 +423,7 @@ static ot_status run_steps(ot_loop *l) {
     if (ot_trainer_position(l->start.trainer).step == total) break;
     return stop_here(l, status == OT_STOPPED);
   }
+  OT_TRY(ot_loop_check_position(l));
   return finish_trace(l);
 }
 

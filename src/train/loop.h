@@ -58,6 +58,8 @@ typedef struct ot_loop_findings {
 typedef struct ot_loop_check {
   ot_status (*look)(void *context, ot_trainer *trainer, ot_arena *arena,
                     ot_loop_findings *findings);
+  // Or null: called once, on every rank, before the first step of this process. Collective.
+  ot_status (*begin)(void *context, ot_trainer *trainer);
   void *context;  // of this rank
   bool follows;   // also called one step after each of those
 } ot_loop_check;

@@ -68,6 +68,9 @@ int64_t ot_loop_lost_lines(const ot_loop *l);
 // Collective over the world.
 ot_status ot_loop_take_step(ot_loop *l, ot_step_report *report);
 
+// OT_FINDINGS on all ranks if the counters of one changed in memory. Collective over the world.
+ot_status ot_loop_check_position(ot_loop *l);
+
 // Reports a step that is an outlier and answers it as the run's on_spike says. *went_back: the next
 // step is the one after an earlier checkpoint. OT_NUMERIC ends the run. Collective over the world.
 ot_status ot_loop_watch_spikes(ot_loop *l, const ot_step_report *report, bool *went_back);

@@ -113,7 +113,8 @@ static ot_status start(ot_loop *l) {
   l->saving.every = every == OT_CHECKPOINT_AUTO ? l->saving.chosen : every;
   const ot_state_request request = ot_trainer_state(trainer, path);
   if (ot_loop_leads(l)) ot_metrics_sync(l->metrics);
-  const ot_status status = ot_state_save_start(l->saving.state, &request);
+  ot_status status = ot_loop_check_position(l);
+  if (status == OT_OK) status = ot_state_save_start(l->saving.state, &request);
   ot_heap_release(&heap);
   return status;
 }

@@ -26,10 +26,10 @@ struct ot_trainer {
   ot_runtime *runtime;
   ot_step_transfer *transfer;
   ot_data_loader *loader;
-  ot_distiller *distiller;  // null: no weighted targets
-  ot_micro_batch rows;      // one micro-batch, whole sequences
-  ot_micro_batch part;      // this rank's shards of them, with cp > 1
-  ot_position position;
+  ot_distiller *distiller;     // null: no weighted targets
+  ot_micro_batch rows;         // one micro-batch, whole sequences
+  ot_micro_batch part;         // this rank's shards of them, with cp > 1
+  ot_position position, twin;  // equal; counted separately
   int64_t total_steps;
   char *note;              // see ot_trainer_note
   bool damaged;            // the checkpoint of the last resume
@@ -408,6 +408,12 @@ static ot_status check_left(ot_trainer *trainer) {
   return ot_fail(OT_STOPPED, "step %lld was left", (long long)trainer->position.step + 1);
 }
 
+static void advance(ot_position *position, int64_t sequences, int64_t tokens) {
+  position->step++;
+  position->next_sample += sequences;
+  position->tokens += tokens;
+}
+
 ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   const double start_s = ot_clock_s();
   ot_position *const position = &trainer->position;
@@ -440,10 +446,9 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
     ot_noise_average_add(&trainer->noise, &noise);
   }
   const int64_t step_tokens = global * run->data.sequence_length;
-  position->step++;
-  position->next_sample += global;
+  advance(position, global, step_tokens);
+  advance(&trainer->twin, global, step_tokens);
   trainer->last_samples = global;
-  position->tokens += step_tokens;
   *report = (ot_step_report){
       .step = position->step,
       .tokens = position->tokens,
@@ -542,7 +547,7 @@ ot_status ot_trainer_resume(ot_trainer *trainer, const char *path) {
   trainer->note = request.note;
   trainer->damaged = request.damaged;
   OT_TRY(status);
-  trainer->position = request.position;
+  ot_trainer_set_position(trainer, &request.position);
   if (trainer->hooks.resumed) trainer->hooks.resumed(trainer, trainer->hooks.context);
   return OT_OK;
 }
@@ -564,7 +569,11 @@ const ot_data_loader *ot_trainer_data_loader(const ot_trainer *trainer) { return
 ot_position ot_trainer_position(const ot_trainer *trainer) { return trainer->position; }
 
 void ot_trainer_set_position(ot_trainer *trainer, const ot_position *position) {
-  trainer->position = *position;
+  trainer->position = trainer->twin = *position;
+}
+
+ot_status ot_trainer_check_position(const ot_trainer *trainer) {
+  return ot_position_compare(&trainer->position, &trainer->twin);
 }
 
 int64_t ot_trainer_total_steps(const ot_trainer *trainer) { return trainer->total_steps; }

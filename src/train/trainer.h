@@ -112,6 +112,8 @@ ot_state_request ot_trainer_state(const ot_trainer *trainer, const char *path);
 ot_position ot_trainer_position(const ot_trainer *trainer);
 // The next step is the one after `position`; weights and optimizer state do not change.
 void ot_trainer_set_position(ot_trainer *trainer, const ot_position *position);
+// OT_FINDINGS if the position changed in memory, other than by the steps that were taken. Local.
+ot_status ot_trainer_check_position(const ot_trainer *trainer);
 int64_t ot_trainer_total_steps(const ot_trainer *trainer);
 const ot_run *ot_trainer_run(const ot_trainer *trainer);
 // Micro-batches of the last step; 0 before the first step of this process.

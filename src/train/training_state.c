@@ -12,6 +12,15 @@
 #include "train/state_content.h"
 #include "train/state_save.h"
 
+ot_status ot_position_compare(const ot_position *a, const ot_position *b) {
+  if (memcmp(a, b, sizeof *a) == 0) return OT_OK;
+  return ot_fail(OT_FINDINGS,
+                 "the audit of state found 1: two copies of the run's counters differ: step %lld "
+                 "and %lld, next sample %lld and %lld, tokens %lld and %lld",
+                 (long long)a->step, (long long)b->step, (long long)a->next_sample,
+                 (long long)b->next_sample, (long long)a->tokens, (long long)b->tokens);
+}
+
 // ---- save ----
 
 ot_status ot_training_state_save(ot_runtime *runtime, const ot_state_request *request) {

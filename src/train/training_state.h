@@ -17,6 +17,9 @@ typedef struct ot_position {
   int64_t tokens;       // trained on so far
 } ot_position;
 
+// OT_FINDINGS, with both, if two positions that must be equal are not. Pure.
+ot_status ot_position_compare(const ot_position *a, const ot_position *b);
+
 typedef struct ot_state_request {
   const char *path;  // the checkpoint's directory
   const ot_run *run;

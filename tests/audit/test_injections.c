@@ -313,6 +313,15 @@ static ot_status spoil_memory(rig *g, verdict *v) {
   return step_and_audit(g, v);
 }
 
+static void before_update(void *watch) { ot_state_watch_before_update(watch); }
+
+static ot_status create_watch(rig *g) {
+  OT_TRY(ot_state_watch_create(g->rank->trainer, &g->watch));
+  const ot_executor_pause pause = {OT_PHASE_UPDATE, before_update, g->watch};
+  ot_executor_set_pause(g->executor, &pause);
+  return OT_OK;
+}
+
 static ot_status spoil_sum(rig *g, verdict *v) {
   const bool flips = g->job->row == ROW_SUMMED_FLIP;
   // Flips come when all sums over ranks have ended.
@@ -321,7 +330,7 @@ static ot_status spoil_sum(rig *g, verdict *v) {
   ot_executor_set_pause(g->executor, &pause);
   OT_TRY(step_and_audit(g, v));
   ot_state_watch_destroy(&g->watch);
-  return ot_state_watch_create(g->rank->trainer, &g->watch);
+  return create_watch(g);
 }
 
 static ot_status spoil_result(rig *g, verdict *v) {
@@ -444,7 +453,7 @@ static ot_status run_job(rig *g, job *j) {
   ot_runtime *const runtime = ot_trainer_runtime(g->rank->trainer);
   ot_units_list(runtime, ot_world_mesh(g->rank->world), g->rank->rank, &g->arena, &g->list);
   OT_TRY(count_holders(g));
-  OT_TRY(ot_state_watch_create(g->rank->trainer, &g->watch));
+  OT_TRY(create_watch(g));
   ot_executor_set_leave(g->executor, &counter);
   return run_trials(g, j);
 }

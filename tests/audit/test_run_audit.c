@@ -2,6 +2,7 @@
 // run: ranks=4 as threads. Audits during training: a clean run is not disturbed. One flipped bit on
 // one rank ends the run at the next audit, before a save; without a replica, before the next
 // update. A run finds what the command finds in a model.
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +33,10 @@ static const char settings[] =
 
 typedef struct training {
   const ot_config *config;
-  int damage_step;  // a bit flips on rank 3 before the audit of this step; 0: never
+  int damage_step;          // a bit flips on rank 3 before the audit of this step; 0: never
+  int weight_step, weight;  // before this step, this element of a weight on rank 3; 0: never
+  int position_step;        // before this step a bit of one of the counters, on rank 0; 0: never
+  int64_t position[3];      // the bits: step, next sample, tokens
   char notes[4096];
 } training;
 
@@ -183,10 +187,50 @@ static ot_status flip(void *context, ot_trainer *trainer, ot_arena *arena,
   return OT_OK;
 }
 
+// The lowest bit of an element of the second layer's gate and up projections.
+static void flip_weight(ot_trainer *trainer, int element) {
+  ot_runtime *const runtime = ot_trainer_runtime(trainer);
+  const ot_bucket_range held = ot_runtime_held_range(runtime, 2, OT_COPY_WEIGHT);
+  uint32_t word;
+  assert_true(element < held.count);
+  ot_executor_read(ot_runtime_executor(runtime), held.offset + 4 * element, &word, sizeof word);
+  word ^= 1;
+  ot_executor_write(ot_runtime_executor(runtime), held.offset + 4 * element, &word, sizeof word);
+}
+
+// The only place of a trainer with the same three counters twice in a row.
+static int64_t *find_counters(ot_trainer *trainer) {
+  const ot_position now = ot_trainer_position(trainer);
+  const int64_t words = (int64_t)malloc_usable_size(trainer) / 8;
+  int64_t *const memory = (int64_t *)trainer;
+  for (int64_t i = 0; i + 6 <= words; i++) {
+    const bool same = memcmp(memory + i, memory + i + 3, sizeof now) == 0;
+    if (same && memcmp(memory + i, &now, sizeof now) == 0) return memory + i;
+  }
+  fail_msg("no counters");
+  return NULL;
+}
+
+// As a fault of memory does between two steps: with the copies of the counters, one changes.
+static void disturb(ot_trainer *trainer, void *context) {
+  const training *const t = context;
+  const int64_t step = ot_trainer_position(trainer).step + 1;
+  const int rank = ot_world_rank(ot_trainer_world(trainer));
+  if (rank == 3 && step == t->weight_step) flip_weight(trainer, t->weight);
+  if (rank != 0 || step != t->position_step) return;
+  // A trainer begins with its counters.
+  int64_t *const counters = find_counters(trainer);
+  for (int i = 0; i < 3; i++) counters[i] ^= t->position[i];
+}
+
 static ot_status train_audited(ot_comm *comm, void *context) {
   training *const t = context;
-  ot_loop_request request = {
-      .run = &t->config->run, .settings = t->config->settings, .sink = hear, .context = t};
+  const ot_trainer_hooks hooks = {.before = disturb, .context = t};
+  ot_loop_request request = {.run = &t->config->run,
+                             .settings = t->config->settings,
+                             .sink = hear,
+                             .context = t,
+                             .hooks = &hooks};
   OT_TRY(ot_world_create(&request.run->parallel, comm, &request.world));
   ot_run_audits *audits = NULL;
   ot_loop_check checks[8];
@@ -274,6 +318,45 @@ static void a_flipped_bit_without_replica_ends_the_run_after_one_step(void **sta
   scratch_destroy(directory);
 }
 
+static void a_flipped_weight_that_a_gather_replaces_is_found(void **state) {
+  (void)state;
+  static const int elements[] = {1, 900, 1800, 2700, 3600, 4500, 5400, 6300};
+  char directory[SCRATCH_BYTES];
+  for (int zero = 0; zero <= 2; zero++) {
+    for (int i = 0; i < (zero == 1 ? 8 : 2); i++) {
+      char level[32];
+      prepare(directory);
+      snprintf(level, sizeof level, "parallel.zero=%d", zero);
+      training t = {.weight_step = 1 + i % 3, .weight = elements[i]};
+      const char *sets[] = {"audit={every: 1, checks: [ranks]}", "parallel.tp=1", level};
+      const ot_status status = train_all(directory, &t, sets, 3);
+      if (status != OT_FINDINGS) fail_msg("zero %d, element %d: not found", zero, elements[i]);
+      assert_message_has("before the update of step");
+      assert_message_has(": rank 3 against rank");
+      assert_int_equal(count(directory, "\"audit_findings/ranks\":0}"), t.weight_step - 1);
+      scratch_destroy(directory);
+    }
+  }
+}
+
+static void counters_that_change_in_memory_end_the_run(void **state) {
+  (void)state;
+  static const int64_t bits[][3] = {{1LL << 40}, {2}, {0, 4}, {0, 1LL << 33}, {0, 0, 64}};
+  char directory[SCRATCH_BYTES];
+  for (int i = 0; i < 5; i++) {
+    prepare(directory);
+    training t = {.position_step = 4};
+    memcpy(t.position, bits[i], sizeof t.position);
+    const char *sets[] = {"audit={every: 0}"};
+    assert_int_equal(train_all(directory, &t, sets, 1), OT_FINDINGS);
+    assert_message_has("two copies of the run's counters differ");
+    assert_true(is_saved(directory, "step-00000002"));
+    assert_false(is_saved(directory, "step-00000004"));
+    assert_false(is_saved(directory, "step-00000008"));
+    scratch_destroy(directory);
+  }
+}
+
 static void a_leak_ends_a_run_like_the_command(void **state) {
   (void)state;
   char directory[SCRATCH_BYTES];
@@ -295,6 +378,8 @@ int main(void) {
       cmocka_unit_test(every_audit_looks_at_a_clean_run),
       cmocka_unit_test(audits_change_no_bit_of_a_run),
       cmocka_unit_test(a_flipped_bit_without_replica_ends_the_run_after_one_step),
+      cmocka_unit_test(a_flipped_weight_that_a_gather_replaces_is_found),
+      cmocka_unit_test(counters_that_change_in_memory_end_the_run),
       cmocka_unit_test(a_leak_ends_a_run_like_the_command),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

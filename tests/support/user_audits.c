@@ -111,9 +111,13 @@ static ot_status take_steps(const place *p, ot_state_watch *watch, bool *found) 
   return OT_OK;
 }
 
+static void before_update(void *watch) { ot_state_watch_before_update(watch); }
+
 static ot_status train(const place *p, bool *found) {
   ot_state_watch *watch = NULL;
   OT_TRY(ot_state_watch_create(p->rank->trainer, &watch));
+  const ot_executor_pause pause = {OT_PHASE_UPDATE, before_update, watch};
+  ot_executor_set_pause(ot_runtime_executor(ot_trainer_runtime(p->rank->trainer)), &pause);
   const ot_status status = take_steps(p, watch, found);
   ot_executor_set_pause(ot_runtime_executor(ot_trainer_runtime(p->rank->trainer)), NULL);
   ot_state_watch_destroy(&watch);
