@@ -363,6 +363,7 @@ static ot_status check(const training *t, int local_ranks) {
   const ot_dry_run how = {
       .mesh = &t->mesh,
       .local_ranks = local_ranks,
+      .process_ranks = t->processes ? 1 : local_ranks,
       .backend = ot_runtime_choose_device(t->config.run.device, t->mesh.ranks),
       .gpu_ranks = ot_gpu_sharers(local_ranks),
   };

@@ -11,6 +11,7 @@
 #include "cli/output_queue.h"
 #include "cli/verbs.h"
 #include "host/library_settings.h"
+#include "host/stacks.h"
 
 static const ot_verb *const verbs[] = {
     &ot_verb_plan,       &ot_verb_train,
@@ -93,13 +94,27 @@ static ot_status run(int count, char *const *words) {
   return ot_verb_run(verb, count - 1, words + 1);
 }
 
+typedef struct command_line {
+  int count;
+  char *const *words;
+  ot_status status;
+} command_line;
+
+static void *run_all(void *context) {
+  command_line *const line = context;
+  line->status = ot_output_finish(run(line->count, line->words));
+  // The message is one of this thread.
+  if (line->status != OT_OK && ot_fail_message()[0] != '\0') ot_output_failure(line->status);
+  return NULL;
+}
+
 int main(int count, char **words) {
+  command_line line = {.count = count - 1, .words = words + 1};
   ot_libraries_configure(words);
   ot_output_catch_bugs();
   signal(SIGPIPE, SIG_IGN);  // output files are completed, and training continues
   signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error of the write
-  const ot_status status = ot_output_finish(run(count - 1, words + 1));
-  if (status != OT_OK && ot_fail_message()[0] != '\0') ot_output_failure(status);
+  ot_host_call_on_stack(run_all, &line);
   ot_output_queue_drain();
-  return (int)status;
+  return (int)line.status;
 }

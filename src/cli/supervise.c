@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/quantity.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "checkpoint/checkpoint_list.h"
@@ -19,6 +20,7 @@
 #include "comm/comm.h"
 #include "describe/mesh.h"
 #include "files/disk.h"
+#include "host/available.h"
 #include "host/clock.h"
 #include "host/heap.h"
 #include "train/heartbeat.h"
@@ -45,6 +47,7 @@ typedef struct supervisor {
   int64_t attempts;  // of this supervisor
   int64_t number;    // of the attempt among all processes of the run, as in events
   bool resumes;      // a former attempt has run steps
+  bool hinted;       // at memory
   int forwarded;     // stop signals passed on
 } supervisor;
 
@@ -301,6 +304,18 @@ static void log_failure(const supervisor *s, const ot_attempt *a, const ot_child
   log_event(s, &event);
 }
 
+// The kernel ends processes by SIGKILL when memory runs out, and says so only in its own log.
+static void hint_at_memory(supervisor *s, const ot_attempt *a) {
+  const char *what;
+  const int64_t bytes = ot_host_memory_bytes(&what);
+  if (exit_of(a) != 128 + SIGKILL || a->hung || s->hinted) return;
+  s->hinted = true;
+  fprintf(stderr,
+          "supervisor: signal 9 is also how the kernel ends a process for want of memory (dmesg); "
+          "%s %s, and --dry-run prints what the run needs\n",
+          what, ot_figure_bytes(s->arena, bytes));
+}
+
 // ---- attempts ----
 
 // Waits before the next attempt; false: stopped meanwhile.
@@ -338,6 +353,7 @@ static ot_status supervise(supervisor *s) {
     if (next.action == OT_RESTART_ENDS || stopped) return ot_fail((ot_status)exit_of(&a), "%s", "");
     const char *const what = describe(s, &a, &child);
     log_failure(s, &a, &child);
+    hint_at_memory(s, &a);
     if (next.action == OT_RESTART_GIVES_UP) return give_up(s, &a, what, next.why);
     fprintf(stderr, "supervisor: %s; restart %d of %d in %.0f s on %d rank%s\n", what,
             s->state.used, s->state.restarts, next.wait_s, next.ranks, next.ranks == 1 ? "" : "s");

@@ -206,6 +206,10 @@ const char *ot_comm_host(const ot_comm *comm) { return comm->host; }
 
 int ot_comm_local_size(const ot_comm *comm) { return comm->local_size; }
 
+int ot_comm_process_ranks(const ot_comm *comm) {
+  return comm->backend->shares_memory ? comm->local_size : 1;
+}
+
 int ot_comm_local_rank(const ot_comm *comm) { return comm->local_rank; }
 
 void ot_comm_ask(ot_comm *comm) { comm->process->asked = true; }

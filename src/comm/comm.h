@@ -48,6 +48,8 @@ int ot_comm_size(const ot_comm *comm);
 const char *ot_comm_host(const ot_comm *comm);
 // Ranks of the world on this rank's host, this rank included, and this rank's number among them.
 int ot_comm_local_size(const ot_comm *comm);
+// Of these, the ranks that are threads of this process.
+int ot_comm_process_ranks(const ot_comm *comm);
 int ot_comm_local_rank(const ot_comm *comm);
 
 // This rank failed with `status` and this thread's message. From now on waits of all its threads

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "host/available.h"
 
 enum { LINE_BYTES = 8192 };
 
@@ -70,6 +71,15 @@ static bool set_kernels(void) {
   return false;
 }
 
+// The threads of OpenBLAS, which this program does not use, map their buffers when they start.
+// Where the address space is limited they would try that for ever, and be waited for at the end.
+static bool set_blas_threads(void) {
+  char option;
+  if (!openblas_get_corename || getenv("OPENBLAS_NUM_THREADS")) return false;
+  if (ot_host_address_limit_bytes(&option) == INT64_MAX) return false;
+  return setenv("OPENBLAS_NUM_THREADS", "1", 0) == 0;
+}
+
 void ot_libraries_configure(char **words) {
   char path[4096];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
@@ -77,5 +87,9 @@ void ot_libraries_configure(char **words) {
   path[length] = '\0';
   const bool waits_set = set_waits();
   const bool kernels_set = set_kernels();
-  if (waits_set || kernels_set) execv(path, words);
+  const bool threads_set = set_blas_threads();
+  if (waits_set || kernels_set || threads_set) execv(path, words);
 }
+
+// The largest of OpenBLAS 0.3 on x86-64.
+int64_t ot_libraries_buffer_bytes(void) { return openblas_get_corename ? (int64_t)128 << 20 : 0; }

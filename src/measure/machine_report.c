@@ -26,6 +26,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "host/available.h"
 #include "measure/gpu_report.h"
 #include "measure/left_segments.h"
 
@@ -150,14 +151,6 @@ static int64_t memory_line(const char *key) {
   return value ? strtoll(value, NULL, 10) * 1024 : -1;
 }
 
-// A number from a file of the control group, -1 for "max" and for none.
-static int64_t group_number(const char *path) {
-  char line[LINE_BYTES];
-  if (!read_line(path, line) || line[0] < '0' || line[0] > '9') return -1;
-  const long long value = strtoll(line, NULL, 10);
-  return value < INT64_MAX / 2 ? value : -1;
-}
-
 // ---- Processor ----
 
 // The instruction sets that kernels care about.
@@ -216,15 +209,16 @@ static void report_processor(report *r) {
 static void report_memory(report *r) {
   ot_node *const map = section(r, "memory");
   char line[LINE_BYTES];
-  const int64_t available = memory_line("MemAvailable");
+  const int64_t available = ot_host_available_bytes();
   put_whole(r, map, "total_bytes", memory_line("MemTotal"));
-  put_whole(r, map, "available_bytes", available);
+  put_whole(r, map, "available_bytes", available < INT64_MAX ? available : -1);
   put_whole(r, map, "swap_bytes", memory_line("SwapTotal"));
-  put_whole(r, map, "group_limit_bytes", group_number("/sys/fs/cgroup/memory.max"));
+  const int64_t group = ot_host_group_limit_bytes();
+  put_whole(r, map, "group_limit_bytes", group < INT64_MAX ? group : -1);
   put_whole(r, map, "huge_page_bytes", memory_line("Hugepagesize"));
   const bool huge = read_line("/sys/kernel/mm/transparent_hugepage/enabled", line);
   put_text(r, map, "transparent_huge_pages", huge ? line : NULL);
-  if (available >= 0 && available < gibibyte) warn(r, "less than 1 GiB of memory is available");
+  if (available < gibibyte) warn(r, "less than 1 GiB of memory is available");
 }
 
 static void put_limit(report *r, ot_node *map, const char *key, int resource) {
@@ -249,6 +243,11 @@ static void report_limits(report *r) {
   if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < 256) {
     warn(r, "fewer than 256 open files are allowed (ulimit -n)");
   }
+  char option;
+  const int64_t space = ot_host_address_limit_bytes(&option);
+  if (space < INT64_MAX)
+    warn(r, ot_arena_format(r->arena, "address space or data are limited to %lld kB (ulimit -%c)",
+                            (long long)(space / 1024), option));
 }
 
 static void report_disk(report *r) {

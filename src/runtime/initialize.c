@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "runtime/model_runtime.h"
 
-enum { BLOCK = 1 << 15 };  // elements of one copy to the device
+enum { BLOCK = 1 << 12 };  // elements of one copy to the device, on the stack
 
 // Elements [first, end) of a bucket.
 typedef struct range {

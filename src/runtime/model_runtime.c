@@ -9,6 +9,8 @@
 #include "base/quantity.h"
 #include "base/text.h"
 #include "device/device.h"
+#include "host/address_space.h"
+#include "host/available.h"
 #include "host/cores.h"
 #include "runtime/runtime_state.h"
 #include "schedule/rank_request.h"
@@ -18,10 +20,6 @@ ot_backend ot_runtime_choose_device(ot_run_device device, int ranks) {
   const bool fits = ranks == 1 && ot_device_count(OT_BACKEND_CUDA) > 0;
   const bool chosen = device == OT_DEVICE_CUDA || (device == OT_DEVICE_AUTO && fits);
   return chosen ? OT_BACKEND_CUDA : OT_BACKEND_CPU;
-}
-
-int64_t ot_runtime_memory(void) {
-  return (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
 }
 
 ot_runtime_memory_use ot_runtime_use_of_memory(const ot_runtime *runtime) {
@@ -110,11 +108,15 @@ static ot_status plan(ot_runtime *runtime, const ot_runtime_request *request, ot
   return OT_OK;
 }
 
-ot_status ot_runtime_check_memory(int64_t peak_bytes, int local_ranks, ot_arena *arena) {
-  const int64_t there = ot_runtime_memory();
-  const int64_t needed = peak_bytes * (local_ranks > 1 ? local_ranks : 1);
-  if (needed < there) return OT_OK;
-  ot_fail(OT_ENVIRONMENT, "the run needs %s, this machine has %s", ot_figure_bytes(arena, needed),
+ot_status ot_runtime_check_memory(const ot_memory_need *need, ot_arena *arena) {
+  const char *what;
+  const int ranks = need->local_ranks > 1 ? need->local_ranks : 1;
+  const int inside = need->process_ranks > 1 ? need->process_ranks : 1;
+  const int64_t there = ot_host_memory_bytes(&what);
+  const int64_t needed = need->peak_bytes * ranks + ot_host_resident_bytes() * (ranks / inside);
+  if (needed < there)
+    return ot_host_check_address_space(need->peak_bytes * inside, need->threads * inside);
+  ot_fail(OT_ENVIRONMENT, "the run needs %s, %s %s", ot_figure_bytes(arena, needed), what,
           ot_figure_bytes(arena, there));
   return ot_fail_hint(OT_ENVIRONMENT,
                       "a smaller model or micro-batch, parallel.recompute=full, or more machines");
@@ -133,7 +135,12 @@ static ot_status check_device(ot_runtime *runtime, const ot_runtime_request *req
   const ot_memory_breakdown *const memory = &runtime->schedule.memory;
   ot_arena arena = ot_heap_arena_create(&runtime->heap);
   if (request->backend == OT_BACKEND_CPU) {
-    return ot_runtime_check_memory(memory->peak_bytes, local_ranks, &arena);
+    const ot_memory_need need = {
+        .peak_bytes = memory->peak_bytes,
+        .local_ranks = local_ranks,
+        .process_ranks = request->comm ? ot_comm_process_ranks(request->comm) : 1,
+        .threads = runtime->schedule.threads};
+    return ot_runtime_check_memory(&need, &arena);
   }
   const ot_gpu_need need = {.ordinal = ordinal_of(request),
                             .ranks = ot_gpu_sharers(local_ranks),

@@ -58,9 +58,17 @@ ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot
 // The back end of `device` for a run of `ranks` ranks.
 ot_backend ot_runtime_choose_device(ot_run_device device, int ranks);
 
-// OT_ENVIRONMENT if `local_ranks` ranks with `peak_bytes` each exceed the memory of this machine.
-// ot_runtime_create calls it before it allocates.
-ot_status ot_runtime_check_memory(int64_t peak_bytes, int local_ranks, ot_arena *arena);
+// What ranks on the CPU need of this machine.
+typedef struct ot_memory_need {
+  int64_t peak_bytes;  // of each
+  int local_ranks;     // on this machine
+  int process_ranks;   // of these in this process
+  int threads;         // of each
+} ot_memory_need;
+
+// OT_ENVIRONMENT if they exceed the memory of this machine, of the control group, or of the address
+// space of this process. ot_runtime_create calls it before it allocates.
+ot_status ot_runtime_check_memory(const ot_memory_need *need, ot_arena *arena);
 
 // Why the CPU runs it instead of the GPU (may_fall_back); null: it runs where it was asked to.
 const char *ot_runtime_note(const ot_runtime *runtime);
@@ -202,9 +210,6 @@ ot_status ot_runtime_run(ot_runtime *runtime, ot_mode mode, int micro_batches);
 ot_status ot_runtime_hash_gradients(ot_runtime *runtime, int64_t *hashes);
 // The micro-batches that it needs.
 int ot_runtime_hashed_micro_batches(const ot_runtime *runtime);
-
-// Bytes of memory of this machine.
-int64_t ot_runtime_memory(void);
 
 // On a GPU, what is in use of its memory, and all of it; on the CPU, the largest resident size of
 // this process so far, and capacity -1.

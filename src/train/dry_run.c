@@ -9,6 +9,7 @@
 #include "distill/distiller.h"
 #include "distill/teacher.h"
 #include "files/disk.h"
+#include "host/available.h"
 #include "host/cores.h"
 #include "train/evaluation_forecast.h"
 #include "train/learning_rate.h"
@@ -253,8 +254,12 @@ static ot_status check_memory(dry_run *d) {
   const ot_dry_run *const how = d->how;
   ot_dry_run_report *const report = d->report;
   if (how->backend == OT_BACKEND_CPU) {
-    report->memory_bytes = ot_runtime_memory();
-    return ot_runtime_check_memory(bytes_of_a_rank(d), how->local_ranks, d->arena);
+    const ot_memory_need need = {.peak_bytes = bytes_of_a_rank(d),
+                                 .local_ranks = how->local_ranks,
+                                 .process_ranks = how->process_ranks,
+                                 .threads = d->most.rank.schedule.threads};
+    report->memory_bytes = ot_host_memory_bytes(NULL);
+    return ot_runtime_check_memory(&need, d->arena);
   }
   const ot_gpu_need need = {.ranks = how->gpu_ranks,
                             .memory = &report->memory,

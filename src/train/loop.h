@@ -89,7 +89,8 @@ ot_status ot_loop_run(const ot_loop_request *request);
 // The ranks that a dry run plans.
 typedef struct ot_dry_run {
   const ot_mesh *mesh;
-  int local_ranks;  // of these on this machine
+  int local_ranks;    // of these on this machine
+  int process_ranks;  // of these in a process
   ot_backend backend;
   int gpu_ranks;  // that share a GPU, on a GPU
 } ot_dry_run;

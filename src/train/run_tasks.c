@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "describe/engine.h"
 #include "device/device.h"
+#include "host/available.h"
 #include "simulate/simulate.h"
 
 ot_status ot_run_tasks_open(const ot_run *run, ot_arena *arena, ot_run_tasks *tasks) {
@@ -107,7 +108,7 @@ ot_status ot_run_tasks_check_stages(const ot_run *run, int ranks) {
 }
 
 ot_status ot_run_tasks_memory(ot_backend backend, int ordinal, ot_run_tasks_ranks *ranks) {
-  ranks->memory_bytes = ot_runtime_memory();
+  ranks->memory_bytes = ot_host_memory_bytes(NULL);
   if (backend == OT_BACKEND_CPU) return OT_OK;
   ot_device_info gpu;
   OT_TRY(ot_device_query(backend, ordinal, &gpu));

@@ -114,4 +114,34 @@ expect 3 "cannot write: Is a directory (folder)" "$orthant" train run.yaml --set
 expect 0 "cannot write: No space left on device (/dev/full); the run goes on" \
   "$orthant" train run.yaml --set output=trace --trace /dev/full:2-3 --ranks 2
 [ "$(lines trace/metrics.jsonl)" = 6 ] || fail "a failing trace ended the run"
+# ---- limits ----
+
+grep -q __asan_init "$orthant" && { echo "all passed, without limits"; exit 0; }
+for stack in 64 512; do
+  (ulimit -s $stack; expect 0 "done" "$orthant" train run.yaml --set output=stack$stack --ranks 2) || exit 1
+done
+for how in "" --dry-run; do
+  (ulimit -v 160000; expect 3 "buffer of 128 MB of the BLAS" timeout -s KILL 20 "$orthant" train run.yaml --set output=space $how) || exit 1
+  grep -q "ulimit -v" err.txt || { cat err.txt; fail "a limit of address space is not named"; }
+done
+large="--set model.hidden_size=512 --set model.intermediate_size=1536 --set model.num_hidden_layers=6"
+groups=/sys/fs/cgroup/memory limit=memory.limit_in_bytes
+[ -d $groups ] || { groups=/sys/fs/cgroup limit=memory.max; }
+outer=$groups/orthant_test_$$
+if mkdir $outer 2>/dev/null; then
+  trap 'rmdir $outer/inner $outer; rm -rf "$work"' EXIT
+  [ $limit = memory.limit_in_bytes ] || echo +memory >$outer/cgroup.subtree_control 2>/dev/null
+  if mkdir $outer/inner && echo 120M >$outer/$limit 2>/dev/null; then
+    for how in "" --dry-run; do
+      (echo $BASHPID >$outer/inner/cgroup.procs
+        expect 3 "its control group (cgroup) may use 125.8 MB" "$orthant" train run.yaml --set output=group $large $how) || exit 1
+    done
+    (echo $BASHPID >$outer/inner/cgroup.procs; exec "$orthant" doctor --json) | grep -q '"group_limit_bytes": 125829120' ||
+      fail "doctor does not tell the limit of the control group"
+  fi
+fi
+
+# A launcher that ends like a job that the kernel has killed.
+expect 137 "for want of memory (dmesg)" "$orthant" train run.yaml --set output=killed --supervise --restarts 1 -- \
+  sh -c 'kill -9 $$'
 echo "all passed"
