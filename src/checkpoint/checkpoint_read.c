@@ -241,13 +241,11 @@ static ot_status check_sizes(ot_checkpoint *checkpoint) {
   return OT_OK;
 }
 
-static bool has_optimizer(const ot_file_source *source, ot_arena *arena, const char *path) {
+static bool has_optimizer(ot_arena *arena, const char *path) {
   static const char *const names[] = {"optimizer.safetensors", "optimizer.safetensors.index.json"};
   bool has = false;
-  for (int i = 0; i < OT_COUNT(names) && !has; i++) {
-    const char *const file = ot_disk_join(arena, path, names[i]);
-    has = source ? ot_file_exists(source, file) : ot_disk_is_file(file);
-  }
+  for (int i = 0; i < OT_COUNT(names) && !has; i++)
+    has = ot_disk_is_file(ot_disk_join(arena, path, names[i]));
   return has;
 }
 
@@ -255,7 +253,7 @@ bool ot_checkpoint_is_native(ot_arena *arena, const char *path) {
   struct stat info;
   if (!ot_disk_is_directory(path)) return false;
   const bool absent = lstat(ot_disk_join(arena, path, "manifest.json"), &info) != 0;
-  return !absent || errno != ENOENT || has_optimizer(NULL, arena, path);
+  return !absent || errno != ENOENT || has_optimizer(arena, path);
 }
 
 static ot_status find_records(ot_checkpoint *checkpoint, tensor_set *set) {
@@ -279,15 +277,41 @@ static ot_status find_records(ot_checkpoint *checkpoint, tensor_set *set) {
   return OT_OK;
 }
 
-static ot_status open_tensors(ot_checkpoint *checkpoint, ot_checkpoint_set which) {
+// The manifest says which files there are: one that it does not list is none of the checkpoint.
+static ot_status open_listed(ot_checkpoint *checkpoint, ot_checkpoint_set which, bool *found) {
+  ot_arena *const arena = &checkpoint->arena;
   tensor_set *const set = &checkpoint->sets[which];
-  OT_TRY(checkpoint->has_manifest
-             ? ot_safetensors_create_own(checkpoint->source, checkpoint->path, stems[which],
-                                         &set->tensors)
-             : ot_safetensors_create(checkpoint->path, stems[which], &set->tensors));
-  if (checkpoint->has_manifest) OT_TRY(find_records(checkpoint, set));
+  const char *const single = ot_arena_format(arena, "%s.safetensors", stems[which]);
+  const char *const index = ot_arena_format(arena, "%s" OT_INDEX_ENDING, single);
+  const bool has_index = ot_manifest_find(&checkpoint->manifest, index) != NULL;
+  *found = has_index || ot_manifest_find(&checkpoint->manifest, single) != NULL;
+  if (!*found) return OT_OK;
+  OT_TRY(ot_safetensors_create_own(checkpoint->source, checkpoint->path, has_index ? index : single,
+                                   &set->tensors));
+  return find_records(checkpoint, set);
+}
+
+static void count_elements(ot_checkpoint *checkpoint, ot_checkpoint_set which) {
+  tensor_set *const set = &checkpoint->sets[which];
   set->elements_read = ot_arena_array(&checkpoint->arena, ot_safetensors_count(set->tensors),
                                       sizeof *set->elements_read);
+}
+
+static ot_status open_tensors(ot_checkpoint *checkpoint, ot_checkpoint_set which) {
+  OT_TRY(ot_safetensors_create(checkpoint->path, stems[which], &checkpoint->sets[which].tensors));
+  count_elements(checkpoint, which);
+  return OT_OK;
+}
+
+static ot_status open_own(ot_checkpoint *checkpoint) {
+  bool has_model, has_optimizer;
+  OT_TRY(check_sizes(checkpoint));
+  OT_TRY(open_listed(checkpoint, OT_CHECKPOINT_MODEL, &has_model));
+  OT_CHECK(has_model, OT_ENVIRONMENT,
+           "checkpoint is damaged: its manifest lists no model.safetensors (%s)", checkpoint->path);
+  count_elements(checkpoint, OT_CHECKPOINT_MODEL);
+  OT_TRY(open_listed(checkpoint, OT_CHECKPOINT_OPTIMIZER, &has_optimizer));
+  if (has_optimizer) count_elements(checkpoint, OT_CHECKPOINT_OPTIMIZER);
   return OT_OK;
 }
 
@@ -297,10 +321,8 @@ static ot_status open_checkpoint(ot_checkpoint *checkpoint) {
   const ot_file_source *const source = checkpoint->source;
   if (!source && !ot_disk_is_directory(path)) return open_tensors(checkpoint, OT_CHECKPOINT_MODEL);
   checkpoint->has_manifest = source || ot_checkpoint_is_native(arena, path);
-  if (checkpoint->has_manifest) OT_TRY(check_sizes(checkpoint));
-  OT_TRY(open_tensors(checkpoint, OT_CHECKPOINT_MODEL));
-  if (!has_optimizer(source, arena, path)) return OT_OK;
-  return open_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER);
+  if (checkpoint->has_manifest) return open_own(checkpoint);
+  return open_tensors(checkpoint, OT_CHECKPOINT_MODEL);
 }
 
 ot_status ot_checkpoint_create(const char *path, ot_checkpoint **out) {

@@ -182,43 +182,46 @@ static ot_status read_index(ot_safetensors *set, const char *path, json_t **inde
   return ot_json_parse(path, file.text, file.bytes, index);
 }
 
-static bool has_file(const ot_safetensors *set, const char *path) {
-  return set->source ? ot_file_exists(set->source, path) : ot_disk_is_file(path);
-}
-
-static ot_status open_set(ot_safetensors *set, const char *path, const char *stem) {
-  const char *single = path;
-  if (set->source || ot_disk_is_directory(path)) {
-    const char *const name = ot_arena_format(&set->arena, "%s.safetensors", stem);
-    const char *const index_name = ot_arena_format(&set->arena, "%s.index.json", name);
-    const char *const index_path = ot_disk_join(&set->arena, path, index_name);
-    single = ot_disk_join(&set->arena, path, name);
-    if (has_file(set, index_path)) {
-      OT_CHECK(!has_file(set, single), OT_ENVIRONMENT,
-               "both %s and %s exist: remove one of them (%s)", name, index_name, path);
-      json_t *index = NULL;
-      OT_TRY(read_index(set, index_path, &index));
-      const ot_status status = open_indexed(set, path, index_path, index);
-      json_decref(index);
-      return status;
-    }
-    OT_CHECK(has_file(set, single), OT_ENVIRONMENT, "neither %s nor %s exists (%s)", name,
-             index_name, path);
-  }
+static ot_status open_single(ot_safetensors *set, const char *path) {
   set->files = ot_arena_array(&set->arena, 1, sizeof *set->files);
-  set->files[0] = (tensor_file){.path = ot_arena_text(&set->arena, single, ot_text_length(single)),
+  set->files[0] = (tensor_file){.path = ot_arena_text(&set->arena, path, ot_text_length(path)),
                                 .descriptor = -1};
   set->num_files = 1;
   return open_files(set);
 }
 
-static ot_status create(const char *path, const char *stem, ot_safetensors kind,
+// A file of the directory, an index or one with tensors.
+static ot_status open_named(ot_safetensors *set, const char *directory, const char *name) {
+  const char *const path = ot_disk_join(&set->arena, directory, name);
+  if (!ot_text_ends_with(name, OT_INDEX_ENDING)) return open_single(set, path);
+  json_t *index = NULL;
+  OT_TRY(read_index(set, path, &index));
+  const ot_status status = open_indexed(set, directory, path, index);
+  json_decref(index);
+  return status;
+}
+
+static ot_status open_stem(ot_safetensors *set, const char *path, const char *stem) {
+  if (!ot_disk_is_directory(path)) return open_single(set, path);
+  const char *const name = ot_arena_format(&set->arena, "%s.safetensors", stem);
+  const char *const index = ot_arena_format(&set->arena, "%s" OT_INDEX_ENDING, name);
+  const bool has_single = ot_disk_is_file(ot_disk_join(&set->arena, path, name));
+  const bool has_index = ot_disk_is_file(ot_disk_join(&set->arena, path, index));
+  OT_CHECK(!has_index || !has_single, OT_ENVIRONMENT,
+           "both %s and %s exist: remove one of them (%s)", name, index, path);
+  OT_CHECK(has_index || has_single, OT_ENVIRONMENT, "neither %s nor %s exists (%s)", name, index,
+           path);
+  return open_named(set, path, has_index ? index : name);
+}
+
+// `name`: of the file for one of ours, else the stem.
+static ot_status create(const char *path, const char *name, ot_safetensors kind,
                         ot_safetensors **out) {
   ot_safetensors *set = calloc(1, sizeof *set);
   OT_CHECK(set != NULL, OT_ENVIRONMENT, "out of memory (%s)", path);
   *set = kind;
   set->arena = ot_heap_arena_create(&set->heap);
-  const ot_status status = open_set(set, path, stem);
+  const ot_status status = kind.own ? open_named(set, path, name) : open_stem(set, path, name);
   if (status != OT_OK) ot_safetensors_destroy(&set);
   *out = set;
   return status;
@@ -229,8 +232,8 @@ ot_status ot_safetensors_create(const char *path, const char *stem, ot_safetenso
 }
 
 ot_status ot_safetensors_create_own(const ot_file_source *source, const char *directory,
-                                    const char *stem, ot_safetensors **out) {
-  return create(directory, stem, (ot_safetensors){.own = true, .source = source}, out);
+                                    const char *name, ot_safetensors **out) {
+  return create(directory, name, (ot_safetensors){.own = true, .source = source}, out);
 }
 
 void ot_safetensors_destroy(ot_safetensors **set) {

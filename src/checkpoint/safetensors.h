@@ -69,14 +69,18 @@ typedef struct ot_safetensors_tensor {
 // An open set of tensor files.
 typedef struct ot_safetensors ot_safetensors;
 
+// The end of the name of a file that says which files have which tensors.
+#define OT_INDEX_ENDING ".index.json"
+
 // Opens `path`: a file, or a directory with `stem`.safetensors.index.json (then every file it
 // lists, and each tensor in its listed file) or else `stem`.safetensors. `stem` is "model" or
 // "optimizer"; unused if `path` is a file.
 ot_status ot_safetensors_create(const char *path, const char *stem, ot_safetensors **out);
 // The same for a directory of ours, whose files are those of `source`, kept until destroy; null: of
-// this machine. Fails if a file is a link (ot_disk_open_own).
+// this machine. `name`: the file to open in it, "model.safetensors" or an index. Fails if a file is
+// a link (ot_disk_open_own).
 ot_status ot_safetensors_create_own(const ot_file_source *source, const char *directory,
-                                    const char *stem, ot_safetensors **out);
+                                    const char *name, ot_safetensors **out);
 void ot_safetensors_destroy(ot_safetensors **set);
 
 // Tensors sorted by name.

@@ -19,6 +19,7 @@
 #include "cli/verbs.h"
 #include "describe/run_keys.h"
 #include "files/disk.h"
+#include "host/child_keeper.h"
 #include "host/child_socket.h"
 #include "host/clock.h"
 #include "host/cores.h"
@@ -266,11 +267,8 @@ static ot_status connect_generator(void *context, int index, int count, int *in,
   const ot_child_program program = {.words = command_of(t, index, count), .what = "a generator"};
   OT_CHECK(ot_disk_own_program(t->arena), OT_ENVIRONMENT, "the path of this program is unknown");
   if (!t->processes) t->processes = ot_arena_array(t->arena, count, sizeof *t->processes);
-  if (t->processes[index] > 0) {  // started again
-    kill(-t->processes[index], SIGKILL);
-    while (waitpid(t->processes[index], NULL, 0) < 0 && errno == EINTR) continue;
-    t->processes[index] = 0;
-  }
+  ot_child_end(t->processes[index]);  // if it is started again
+  t->processes[index] = 0;
   OT_TRY(ot_child_socket_start(&program, &t->processes[index], in));
   *out = *in;
   t->num_processes = count;
@@ -283,7 +281,7 @@ static void end_generators(training *t) {
   const double until_s = ot_clock_s() + patience_s;
   for (int i = 0; i < t->num_processes; i++) {
     while (t->processes[i] > 0 && waitpid(t->processes[i], NULL, WNOHANG) == 0) {
-      if (ot_clock_s() > until_s) kill(-t->processes[i], SIGKILL);
+      if (ot_clock_s() > until_s) ot_child_end(t->processes[i]);
       usleep(2000);
     }
   }

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,8 +17,7 @@
 #include "cli/stop_count.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
-#include "host/child_socket.h"
-#include "host/end_signals.h"
+#include "host/child_keeper.h"
 #include "ledger/preregistration.h"
 
 enum { LOG_BYTES_MAX = 1 << 26, WORDS_MAX = 400 };
@@ -32,63 +30,12 @@ typedef struct command {
   const char *out, *errors;  // files
 } command;
 
-static _Noreturn void end_like(int status) {
-  sigset_t all;
-  if (WIFEXITED(status)) _exit(WEXITSTATUS(status));
-  sigfillset(&all);
-  signal(WTERMSIG(status), SIG_DFL);
-  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // it dumps no core again
-  sigprocmask(SIG_UNBLOCK, &all, NULL);
-  kill(getpid(), WTERMSIG(status));
-  _exit(OT_BUG);
-}
-
-// Waits for `program` to end; after a signal, which all of the group get, for every process of it.
-static _Noreturn void keep(pid_t program, const sigset_t *signals) {
-  bool told = false, over = false;
-  int status, result = 0;
-  for (;;) {
-    pid_t ended;
-    while ((ended = waitpid(0, &status, WNOHANG)) > 0) {
-      if (ended != program) continue;
-      result = status;
-      over = true;
-    }
-    if (over && (!told || ended < 0)) end_like(result);
-    siginfo_t what;
-    const int number = sigwaitinfo(signals, &what);
-    if (number <= 0 || number == SIGCHLD || what.si_pid == getpid()) continue;
-    told = true;
-    kill(0, number);
-  }
-}
-
-// A process started by a script does not get the signals of the script, nor that of a parent which
-// dies. So the new process becomes a keeper, which leads their group, gets both, and passes them on
-// to all of it; this returns in its child, which becomes the program. Only calls that are safe
-// after fork.
-static void keep_group(void) {
-  sigset_t signals, before;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGCHLD);
-  ot_end_signals_add(&signals);
-  sigprocmask(SIG_BLOCK, &signals, &before);
-  ot_child_setup(SIGTERM);
-  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-  const pid_t program = fork();
-  if (program < 0) _exit(127);
-  if (program > 0) {
-    close_range(0, ~0u, 0);
-    keep(program, &signals);
-  }
-  prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-  sigprocmask(SIG_SETMASK, &before, NULL);
-}
-
 // In the new process.
 static _Noreturn void become(const command *c) {
   char *const *const words = c->words;
-  keep_group();
+  // A process started by a script does not get the signals of the script, nor that of a parent
+  // which dies: the keeper gets both, and passes them on.
+  ot_child_keep((ot_keeper){OT_KEEPER_FORWARDS, 0});
   const int nothing = open("/dev/null", O_RDONLY);
   const int talk = open(c->errors, O_WRONLY | O_CREAT | O_APPEND, 0666);
   const int results =

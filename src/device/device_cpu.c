@@ -37,6 +37,8 @@ static ot_status allocate(ot_device *device, int64_t bytes, void **memory) {
   OT_CHECK(pages != MAP_FAILED, OT_ENVIRONMENT, "device: cannot get %lld bytes of memory",
            (long long)bytes);
   madvise(pages, (size_t)bytes, MADV_HUGEPAGE);
+  madvise(pages, (size_t)bytes,
+          MADV_DONTFORK);  // a child that lives on would make copies necessary
   *memory = pages;
   return OT_OK;
 }

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "host/child_keeper.h"
 #include "host/end_signals.h"
 
 // Ignored signals stay ignored over exec, so they are set back.
@@ -24,7 +25,7 @@ void ot_child_setup(int last_signal) {
 
 // In the new process: only calls that are safe after fork.
 static _Noreturn void become(const ot_child_program *program, int socket, int report) {
-  ot_child_setup(SIGKILL);
+  ot_child_keep((ot_keeper){OT_KEEPER_KILLS, program->stderr_bytes});
   if (program->limit) program->limit(program->context);
   if (dup2(socket, STDIN_FILENO) >= 0 && dup2(socket, STDOUT_FILENO) >= 0) {
     execvp(program->words[0], (char *const *)program->words);

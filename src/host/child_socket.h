@@ -12,11 +12,13 @@ typedef struct ot_child_program {
   // In the new process, before its program: only calls that are safe after fork. Or null.
   void (*limit)(const void *context);
   const void *context;
-  const char *what;  // it is, for messages
+  const char *what;      // it is, for messages
+  int64_t stderr_bytes;  // of ot_keeper
 } ot_child_program;
 
-// Waits until the program runs. The process leads a group of its own, and is killed when this one
-// dies. The caller closes the socket and waits for the process.
+// Waits until the program runs. *process is its keeper (child_keeper.h), which ends when the
+// program does, or this process, with all that the program has started. The caller closes the
+// socket and waits for the keeper or calls ot_child_end.
 ot_status ot_child_socket_start(const ot_child_program *program, pid_t *process, int *socket);
 
 // What every process that this one starts needs before its program runs: in the new process, after

@@ -5,26 +5,25 @@
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "files/json_file.h"
+#include "host/child_keeper.h"
 #include "host/child_socket.h"
 #include "host/clock.h"
 #include "host/heap.h"
 
-enum { WHY_BYTES = 256 };
+enum { WHY_BYTES = 256, STDERR_BYTES = 1 << 20 };
 
 struct ot_verifier {
   ot_verifier_request request;
-  pid_t process;  // and its group; 0: none
+  pid_t process;  // its keeper; 0: none
   int socket;     // -1: none
   char line[OT_VERIFIER_LINE + 1];
   int64_t length;  // bytes read of it
@@ -51,9 +50,7 @@ static void stop(ot_verifier *v) {
   if (v->socket >= 0) close(v->socket);
   v->socket = -1;
   v->length = 0;
-  if (v->process <= 0) return;
-  kill(-v->process, SIGKILL);
-  while (waitpid(v->process, NULL, 0) < 0 && errno == EINTR) continue;
+  ot_child_end(v->process);
   v->process = 0;
 }
 
@@ -61,7 +58,8 @@ static ot_status start(ot_verifier *v) {
   const ot_child_program program = {.words = v->request.words,
                                     .limit = limit_process,
                                     .context = &v->request,
-                                    .what = "the reward's program"};
+                                    .what = "the reward's program",
+                                    .stderr_bytes = STDERR_BYTES};
   v->socket = -1;
   v->process = 0;
   OT_TRY(ot_child_socket_start(&program, &v->process, &v->socket));

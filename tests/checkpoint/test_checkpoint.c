@@ -341,7 +341,7 @@ static void refuses_tensor_files_that_the_manifest_does_not_list(void **state) {
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   const char *const bare = seal(GOOD_START ",\"files\":{}");
   scratch_write(scratch_path(path, "manifest.json"), bare, (int64_t)strlen(bare));
-  expect_unopened(path, "its manifest does not list this file");
+  expect_unopened(path, "its manifest lists no model.safetensors");
 }
 
 // Opening a FIFO as manifest would block. Without a manifest, optimizer tensors distinguish a
@@ -389,6 +389,23 @@ static void a_file_that_shrinks_or_changes_while_it_is_read_is_an_error(void **s
   assert_message_has("tensors w");
 }
 
+static void a_file_that_the_manifest_does_not_list_is_none_of_it(void **state) {
+  fixture *const f = *state;
+  static const char *const strays[] = {"model.safetensors.index.json",
+                                       "optimizer.safetensors.index.json", "model.safetensors"};
+  for (int i = 0; i < 4; i++) {
+    const char *const path = scratch_path(f->directory, i < 2 ? "single" : "shards");
+    float norm[COLS];
+    if (i == 0) assert_int_equal(save(f, path, 1, 0), OT_OK);
+    if (i == 2) assert_int_equal(save(f, path, 1, 1 << 20), OT_OK);
+    if (i < 3) scratch_write(scratch_path(path, strays[i]), "{}", 2);
+    ot_checkpoint *checkpoint = open_checkpoint(path);
+    assert_int_equal(ot_checkpoint_read(checkpoint, "norm", OT_F32, COLS, norm), OT_OK);
+    assert_memory_equal(norm, f->norm, sizeof norm);
+    ot_checkpoint_destroy(&checkpoint);
+  }
+}
+
 // The cache of the Hugging Face hub: names are links to files beside the directory.
 static void follows_links_in_hf_directories_only(void **state) {
   fixture *const f = *state;
@@ -403,7 +420,8 @@ static void follows_links_in_hf_directories_only(void **state) {
   assert_int_equal(rename(model, scratch_path(f->directory, "blob")), 0);
   assert_int_equal(symlink("../blob", model), 0);
   expect_unopened(path, "model.safetensors is not a regular file");
-  assert_int_equal(ot_safetensors_create_own(NULL, path, "model", &set), OT_ENVIRONMENT);
+  assert_int_equal(ot_safetensors_create_own(NULL, path, "model.safetensors", &set),
+                   OT_ENVIRONMENT);
   assert_message_has("not a regular file but a link");
   assert_int_equal(unlink(scratch_path(path, "manifest.json")), 0);
   assert_int_equal(unlink(scratch_path(path, "optimizer.safetensors")), 0);
@@ -441,6 +459,8 @@ int main(void) {
                                       tear_down),
       cmocka_unit_test_setup_teardown(a_file_that_shrinks_or_changes_while_it_is_read_is_an_error,
                                       set_up, tear_down),
+      cmocka_unit_test_setup_teardown(a_file_that_the_manifest_does_not_list_is_none_of_it, set_up,
+                                      tear_down),
       cmocka_unit_test_setup_teardown(follows_links_in_hf_directories_only, set_up, tear_down),
       cmocka_unit_test(opens_a_directory_without_manifest),
   };

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: any machine. A reward's program: its answers, and what happens to one that hangs, ends,
 // writes too much or no JSON, starts others, or has no right to more memory.
+#include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -26,6 +29,9 @@ static const char script[] =
     "    *'\"response\":\"good\"'*) answer \"$id\" 0.75 ;;\n"
     "    *'\"response\":\"hang\"'*) sleep 1000 & echo $! >\"$1\"; wait ;;\n"
     "    *'\"response\":\"end\"'*) exit 3 ;;\n"
+    "    *'\"response\":\"daemon\"'*) setsid sleep 1000 >/dev/null 2>&1 & echo $! >\"$1\"\n"
+    "      answer \"$id\" 1 ;;\n"
+    "    *'\"response\":\"talk\"'*) head -c 3000000 /dev/zero >&2; answer \"$id\" 1 ;;\n"
     "    *'\"response\":\"flood\"'*) head -c 200000 /dev/zero | tr '\\0' x ;;\n"
     "    *'\"response\":\"twice\"'*) printf '{\"id\": %s, \"reward\": 1}\\n{}\\n' \"$id\" ;;\n"
     "    *'\"response\":\"other\"'*) answer 999999 1 ;;\n"
@@ -158,6 +164,51 @@ static void a_hanging_program_is_killed_with_its_children(void **state) {
   ot_verifier_destroy(&verifier);
 }
 
+static void a_daemon_that_it_starts_ends_with_it(void **state) {
+  (void)state;
+  ot_verifier *verifier = open_verifier(20);
+  double reward = 0;
+  const char *why;
+  assert_true(judge(verifier, "daemon", &reward, &why));
+  const pid_t child = noted_process();
+  assert_true(runs(child));
+  ot_verifier_destroy(&verifier);
+  assert_false(runs(child));
+}
+
+static void a_daemon_that_it_starts_ends_with_a_killed_run(void **state) {
+  (void)state;
+  const pid_t run = fork();
+  assert_true(run >= 0);
+  if (run == 0) {
+    double reward = 0;
+    const char *why;
+    (void)judge(open_verifier(20), "daemon", &reward, &why);
+    kill(getpid(), SIGKILL);
+  }
+  assert_int_equal(waitpid(run, NULL, 0), run);
+  const pid_t child = noted_process();
+  for (int i = 0; i < 300 && runs(child); i++) usleep(10000);
+  assert_false(runs(child));
+}
+
+static void its_messages_are_bounded(void **state) {
+  (void)state;
+  const char *const log = scratch_path(directory, "log");
+  const int before = dup(STDERR_FILENO), file = open(log, O_RDWR | O_CREAT | O_TRUNC, 0666);
+  double reward = 0;
+  const char *why;
+  dup2(file, STDERR_FILENO);
+  ot_verifier *verifier = open_verifier(20);
+  for (int i = 0; i < 3; i++) assert_true(judge(verifier, "talk", &reward, &why));
+  ot_verifier_destroy(&verifier);
+  dup2(before, STDERR_FILENO);
+  close(before);
+  const off_t bytes = lseek(file, 0, SEEK_END);
+  close(file);
+  assert_in_range(bytes, 1 << 20, (1 << 20) + 200);
+}
+
 static void what_cannot_start_is_refused(void **state) {
   (void)state;
   ot_verifier *verifier = NULL;
@@ -176,6 +227,9 @@ int main(void) {
       cmocka_unit_test(bad_answers_cost_one_response),
       cmocka_unit_test(a_second_line_costs_the_process),
       cmocka_unit_test(a_hanging_program_is_killed_with_its_children),
+      cmocka_unit_test(a_daemon_that_it_starts_ends_with_it),
+      cmocka_unit_test(a_daemon_that_it_starts_ends_with_a_killed_run),
+      cmocka_unit_test(its_messages_are_bounded),
       cmocka_unit_test(what_cannot_start_is_refused),
   };
   return cmocka_run_group_tests(tests, write_script, remove_script);
