@@ -38,3 +38,7 @@ uint64_t ot_run_hash(const ot_run *run, ot_arena *arena);
 // their places), which are listed after the others, since these may follow from them. Returns their
 // number.
 int ot_run_compare(const ot_node *old_settings, const ot_node *new_settings, ot_text_builder *out);
+
+// The same for settings of two ranks (ot_run_write), none of which may differ: "KEY: VALUE on rank
+// 0, VALUE here".
+int ot_run_compare_ranks(const ot_node *first, const ot_node *own, ot_text_builder *out);

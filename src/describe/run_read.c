@@ -155,6 +155,7 @@ typedef struct comparison {
   ot_text_builder *out;
   ot_text_builder given;  // changes by --set
   int count;
+  bool ranks;  // any difference counts
 } comparison;
 
 // Settings that a resumed run may change.
@@ -209,6 +210,11 @@ static void compare_leaf(comparison *c, const ot_node *old, const ot_node *now) 
   const char *const before = text_of(old, c->out->arena);
   const char *const after = text_of(now, c->out->arena);
   if (same_value(old, now)) return;
+  if (c->ranks) {
+    ot_text_appendf(c->out, "%s: %.200s on rank 0, %.200s here\n", c->path, before, after);
+    c->count++;
+    return;
+  }
   const bool allowed = now && may_change(now);
   if (allowed && !ot_text_starts_with(now->source, "--set")) return;
   ot_text_appendf(allowed ? &c->given : c->out, "%s: %.200s -> %.200s%s%s%s\n", c->path, before,
@@ -221,7 +227,7 @@ static void compare_maps(comparison *c, const ot_node *old, const ot_node *now, 
   for (const ot_node *child = now->first; child; child = child->next) {
     const ot_node *const other = ot_node_child(old, child->key);
     ot_text_format(c->path + length, PATH_BYTES - length, length > 0 ? ".%s" : "%s", child->key);
-    if (!is_free(c->path)) {
+    if (c->ranks || !is_free(c->path)) {
       const bool maps = other && other->kind == OT_NODE_MAP && child->kind == OT_NODE_MAP;
       if (maps) {
         compare_maps(c, other, child, ot_text_length(c->path));
@@ -239,5 +245,11 @@ int ot_run_compare(const ot_node *old_settings, const ot_node *new_settings, ot_
   if (c.count > 0 && c.given.length > 0)
     ot_text_appendf(out, "in addition to the changes by --set:\n%s",
                     ot_text_builder_text(&c.given));
+  return c.count;
+}
+
+int ot_run_compare_ranks(const ot_node *first, const ot_node *own, ot_text_builder *out) {
+  comparison c = {.out = out, .given = {.arena = out->arena}, .ranks = true};
+  compare_maps(&c, first, own, 0);
   return c.count;
 }

@@ -3,6 +3,7 @@
 // learning rate.
 #include <math.h>
 
+#include "base/json_writer.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "describe/run_keys.h"
@@ -84,4 +85,56 @@ void ot_loop_note_rate(const ot_loop_request *request, const char *config, int64
                "schedule of the checkpoint continues with %.3g%s",
                ot_learning_rate_at(old, step - 1), (long long)step, rate, (long long)(step + 1),
                expected, advise(old, request->run, arena));
+}
+
+// ---- ranks ----
+
+// The settings of the leader, as JSON, on all ranks.
+static ot_status share_settings(const ot_loop_request *request, const ot_node *own, ot_arena *arena,
+                                const char **text) {
+  ot_world *const world = request->world;
+  int64_t *const bytes = ot_arena_array(arena, ot_world_size(world), sizeof *bytes);
+  ot_json_writer json = ot_json_begin(arena, 0);
+  ot_text_builder whole = {.arena = arena};
+  ot_node_write_json(own, NULL, &json);
+  OT_TRY(ot_world_allgather(world, json.length, bytes));
+  for (int64_t at = 0; at < bytes[0]; at += OT_WORLD_TEXT - 1) {
+    char piece[OT_WORLD_TEXT] = "";
+    if (ot_world_is_leader(world)) ot_text_format(piece, sizeof piece, "%s", json.text + at);
+    OT_TRY(ot_world_broadcast(world, piece));
+    ot_text_put(&whole, piece);
+  }
+  *text = ot_text_builder_text(&whole);
+  return OT_OK;
+}
+
+// Names the settings of this rank that are not those of the leader.
+static ot_status name_settings(const ot_loop_request *request, ot_arena *arena) {
+  const ot_tree_origin origin = {.name = "the settings of rank 0"};
+  const ot_node *const own = ot_run_write(request->run, arena);
+  ot_text_builder differences = {.arena = arena};
+  const char *text = NULL;
+  ot_node *first = NULL;
+  OT_TRY(share_settings(request, own, arena, &text));
+  OT_TRY(ot_tree_parse_json(&origin, text, ot_text_length(text), arena, &first));
+  const int count = ot_run_compare_ranks(first, own, &differences);
+  if (count == 0) return OT_OK;
+  return ot_fail(OT_RANKS, "the settings of the run differ from those of rank 0:\n%s",
+                 ot_text_builder_text(&differences));
+}
+
+ot_status ot_loop_compare_ranks(const ot_loop_request *request, ot_arena *arena) {
+  ot_world *const world = request->world;
+  const uint64_t settings = ot_run_hash(request->run, arena);
+  int64_t *const all = ot_arena_array(arena, ot_world_size(world), sizeof *all);
+  bool same = true;
+  OT_TRY(ot_world_allgather(world, (int64_t)settings, all));
+  for (int i = 0; i < ot_world_size(world); i++) same = same && all[i] == all[0];
+  if (!same) OT_TRY(ot_world_agree(world, name_settings(request, arena)));
+  uint64_t hash = settings;
+  if (ot_world_mesh(world)) {
+    const uint64_t shape = ot_mesh_hash(ot_world_mesh(world));
+    hash = ot_hash_bytes(hash, &shape, sizeof shape);
+  }
+  return ot_world_check_equal(world, hash, "the settings of the run");
 }

@@ -261,16 +261,6 @@ static ot_status choose_state(const ot_loop_request *request, ot_arena *arena, o
   return OT_OK;
 }
 
-// Ranks with other settings or another world size must not start.
-static ot_status check_same_run(const ot_loop_request *request, ot_arena *arena) {
-  uint64_t hash = ot_run_hash(request->run, arena);
-  if (ot_world_mesh(request->world)) {
-    const uint64_t shape = ot_mesh_hash(ot_world_mesh(request->world));
-    hash = ot_hash_bytes(hash, &shape, sizeof shape);
-  }
-  return ot_world_check_equal(request->world, hash, "the settings of the run");
-}
-
 static ot_status find_start(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start,
                             char *path) {
   ot_world *const world = request->world;
@@ -377,7 +367,7 @@ static ot_status look_at_folder(const ot_loop_request *request, ot_arena *arena,
 
 static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {
   char path[OT_WORLD_TEXT] = "";
-  OT_TRY(check_same_run(request, arena));
+  OT_TRY(ot_loop_compare_ranks(request, arena));
   OT_TRY(find_start(request, arena, start, path));
   OT_TRY(look_at_folder(request, arena, start));
   OT_TRY(ot_trainer_create(request->run, request->settings, request->world, &start->trainer));

@@ -34,6 +34,10 @@ typedef struct ot_loop_start {
 ot_status ot_loop_start_open(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start);
 void ot_loop_start_close(ot_loop_start *start);
 
+// OT_RANKS, naming them, if settings of ranks differ, or their numbers in the mesh. Collective over
+// the world.
+ot_status ot_loop_compare_ranks(const ot_loop_request *request, ot_arena *arena);
+
 // Fails, listing them, if settings differ from `config`, those of the state at `path`, that must
 // not. On the leader.
 ot_status ot_loop_compare_settings(const ot_loop_request *request, const char *path,

@@ -408,12 +408,6 @@ static ot_status check_left(ot_trainer *trainer) {
   return ot_fail(OT_STOPPED, "step %lld was left", (long long)trainer->position.step + 1);
 }
 
-static void advance(ot_position *position, int64_t sequences, int64_t tokens) {
-  position->step++;
-  position->next_sample += sequences;
-  position->tokens += tokens;
-}
-
 ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   const double start_s = ot_clock_s();
   ot_position *const position = &trainer->position;
@@ -439,15 +433,13 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   const double compute_s = ot_clock_thread_s() - ot_comm_waiting_s() - before_s;
   ot_step_transfer_read(trainer->transfer);
   OT_TRY(check_left(trainer));
-
   trainer->micro_batches = micro_batches;
   ot_noise_sample noise;
-  if (ot_noise_sample_read(trainer->runtime, trainer->transfer, &noise)) {
+  if (ot_noise_sample_read(trainer->runtime, trainer->transfer, &noise))
     ot_noise_average_add(&trainer->noise, &noise);
-  }
   const int64_t step_tokens = global * run->data.sequence_length;
-  advance(position, global, step_tokens);
-  advance(&trainer->twin, global, step_tokens);
+  ot_position_advance(position, global, step_tokens);
+  ot_position_advance(&trainer->twin, global, step_tokens);
   trainer->last_samples = global;
   *report = (ot_step_report){
       .step = position->step,

@@ -12,6 +12,12 @@
 #include "train/state_content.h"
 #include "train/state_save.h"
 
+void ot_position_advance(ot_position *position, int64_t sequences, int64_t tokens) {
+  position->step++;
+  position->next_sample += sequences;
+  position->tokens += tokens;
+}
+
 ot_status ot_position_compare(const ot_position *a, const ot_position *b) {
   if (memcmp(a, b, sizeof *a) == 0) return OT_OK;
   return ot_fail(OT_FINDINGS,

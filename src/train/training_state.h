@@ -17,6 +17,9 @@ typedef struct ot_position {
   int64_t tokens;       // trained on so far
 } ot_position;
 
+// To after a step.
+void ot_position_advance(ot_position *position, int64_t sequences, int64_t tokens);
+
 // OT_FINDINGS, with both, if two positions that must be equal are not. Pure.
 ot_status ot_position_compare(const ot_position *a, const ot_position *b);
 

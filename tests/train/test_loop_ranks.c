@@ -210,7 +210,9 @@ static void ranks_with_other_settings_do_not_begin(void **state) {
   f.odd_rank = 3;
   assert_int_equal(run(&f), OT_RANKS);
   assert_message_has("rank 3");
-  assert_message_has("the settings of the run");
+  assert_message_has("the settings of the run differ from those of rank 0:\n");
+  assert_message_has("seed: ");
+  assert_message_has(" on rank 0, ");
   assert_int_not_equal(access(scratch_path(f.directory, "run"), F_OK), 0);
   tear_down(&f);
 }
