@@ -138,6 +138,16 @@ static ot_status lose(ot_rl_state *r, int index, const char *why) {
   return send_limits(r);
 }
 
+static const char *describe_end(const ot_rl_state *r, const remote *m) {
+  const char *const nonsense = ot_rl_link_nonsense(m->link);
+  if (nonsense[0] == '\0') return "has ended";
+  return ot_arena_format(
+      r->arena,
+      "wrote \"%s\" to its standard output, which is for messages to the trainer "
+      "(rl.launch: send other output to stderr)",
+      nonsense);
+}
+
 static ot_status find_lost(ot_rl_state *r) {
   real_clock *const c = clock_of(r);
   const double patience_s = r->run->parallel.watchdog_seconds;
@@ -145,7 +155,7 @@ static ot_status find_lost(ot_rl_state *r) {
     const remote *const m = &c->remotes[i];
     if (m->state == LOST) continue;
     if (ot_rl_link_is_lost(m->link)) {
-      OT_TRY(lose(r, i, "has ended"));
+      OT_TRY(lose(r, i, describe_end(r, m)));
     } else if (m->state == STARTING && patience_s > 0 && ot_clock_s() > m->started_s + patience_s) {
       OT_TRY(lose(r, i, "has not begun (parallel.watchdog_seconds)"));
     }

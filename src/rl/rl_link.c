@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HEAD_BYTES = 16, ROUND = 1 << 20, MOST_LINKS = 4096 };
+enum { NONSENSE_BYTES = 48, HEAD_BYTES = 16, ROUND = 1 << 20, MOST_LINKS = 4096 };
 static const int64_t most_bytes = INT64_C(1) << 36;
 
 typedef struct buffer {
@@ -21,6 +21,7 @@ typedef struct buffer {
 struct ot_rl_link {
   int in, out;
   bool lost;
+  char nonsense[NONSENSE_BYTES];
   buffer received, sent;
 };
 
@@ -81,12 +82,28 @@ ot_status ot_rl_link_send(ot_rl_link *link, ot_rl_message_kind kind, ot_rl_part 
   return OT_OK;
 }
 
+// Up to the end of a line.
+static void keep_nonsense(ot_rl_link *link) {
+  const buffer *const b = &link->received;
+  const int64_t there = b->to - b->from;
+  int64_t length = 0;
+  for (; length < there && length < NONSENSE_BYTES - 1; length++) {
+    const char c = b->data[b->from + length];
+    if (c == '\n' && length > 0) break;
+    link->nonsense[length] = (char)(c >= ' ' && c <= '~' && c != '"' ? c : '.');
+  }
+  link->nonsense[length] = '\0';
+}
+
+const char *ot_rl_link_nonsense(const ot_rl_link *link) { return link->nonsense; }
+
 bool ot_rl_link_next(ot_rl_link *link, ot_rl_message *message) {
   buffer *const b = &link->received;
   int64_t start[2];
   if (b->to - b->from < HEAD_BYTES) return false;
   memcpy(start, b->data + b->from, HEAD_BYTES);
   if (start[0] < 0 || start[0] >= OT_RL_MESSAGES || start[1] < 0 || start[1] > most_bytes) {
+    keep_nonsense(link);
     ot_rl_link_lose(link);
     return false;
   }

@@ -89,6 +89,9 @@ bool ot_rl_link_next(ot_rl_link *link, ot_rl_message *message);
 // The other end is gone, or sent what is no message; no more will arrive.
 bool ot_rl_link_is_lost(const ot_rl_link *link);
 void ot_rl_link_lose(ot_rl_link *link);
+// The beginning of what the other end sent that is no message, as printable characters; "":
+// nothing.
+const char *ot_rl_link_nonsense(const ot_rl_link *link);
 // Nothing is left to be sent.
 bool ot_rl_link_is_flushed(const ot_rl_link *link);
 

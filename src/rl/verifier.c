@@ -21,6 +21,8 @@
 
 enum { WHY_BYTES = 256, STDERR_BYTES = 1 << 20 };
 
+static const double most_reward = 1e15;  // squares and their sums stay in the range of float32
+
 struct ot_verifier {
   ot_verifier_request request;
   pid_t process;  // its keeper; 0: none
@@ -152,9 +154,12 @@ static bool read_reward(ot_verifier *v, int64_t id, double *reward) {
   const json_t *const same = json_object_get(object, "id");
   const bool good = json_is_number(number) && json_is_integer(same) &&
                     json_integer_value(same) == id && isfinite(json_number_value(number));
-  if (good) *reward = json_number_value(number);
+  const double value = good ? json_number_value(number) : 0;
   json_decref(object);
-  return good ? true : give_up(v, "a line without this id and a finite reward");
+  if (!good) return give_up(v, "a line without this id and a finite reward");
+  if (fabs(value) > most_reward) return give_up(v, "a reward beyond 1e15");
+  *reward = value;
+  return true;
 }
 
 static bool ask(ot_verifier *v, const ot_verifier_case *c, double *reward) {

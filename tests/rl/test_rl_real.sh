@@ -56,6 +56,10 @@ rl ranks --ranks 2 --set steps=4 || fail "$(cat ranks.log)"
 rl ranks.again --ranks 2 --set steps=4 --replay ranks/tape.txt || fail "$(cat ranks.again.log)"
 same ranks ranks.again 00000004
 
+# ---- a launcher that talks ----
+rl talks --set 'rl.launch=[sh, -c, "echo Welcome to the cluster; exec {command}"]' --set rl.restarts=0 && fail "what a launcher says is a message"
+grep -q 'wrote "Welcome to the cluster" to its standard output' talks.log || fail "$(cat talks.log)"
+
 # ---- a run goes on ----
 rl keep --set rl.max_lag=2 --set steps=16 || fail "$(cat keep.log)"
 grep -q "continuing after update 12" keep.log || fail "$(cat keep.log)"

@@ -36,6 +36,7 @@ static const char script[] =
     "    *'\"response\":\"twice\"'*) printf '{\"id\": %s, \"reward\": 1}\\n{}\\n' \"$id\" ;;\n"
     "    *'\"response\":\"other\"'*) answer 999999 1 ;;\n"
     "    *'\"response\":\"nan\"'*) answer \"$id\" NaN ;;\n"
+    "    *'\"response\":\"huge\"'*) answer \"$id\" -1e308 ;;\n"
     "    *'\"response\":\"limit\"'*) answer \"$id\" \"$(ulimit -v)\" ;;\n"
     "    *'\\n\\\"; rm'*) answer \"$id\" 2 ;;\n"
     "    *) echo what ;;\n"
@@ -105,6 +106,7 @@ static void bad_answers_cost_one_response(void **state) {
                                        {"flood", "too long"},
                                        {"other", "without this id"},
                                        {"nan", "no JSON"},
+                                       {"huge", "a reward beyond 1e15"},
                                        {"anything", "no JSON"}};
   ot_verifier *verifier = open_verifier(20);
   for (int i = 0; i < (int)(sizeof bad / sizeof bad[0]); i++) {
@@ -112,6 +114,7 @@ static void bad_answers_cost_one_response(void **state) {
     const char *why;
     assert_false(judge(verifier, bad[i][0], &reward, &why));
     if (!strstr(why, bad[i][1])) fail_msg("%s: %s", bad[i][0], why);
+    assert_true(reward == 0);
     assert_true(judge(verifier, "good", &reward, &why) && reward == 0.75);
   }
   ot_verifier_destroy(&verifier);
