@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/installed.h"
 #include "cli/output.h"
+#include "cli/output_queue.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "distill/make_targets.h"
@@ -113,6 +114,7 @@ static ot_status run(const ot_options *options) {
   OT_CHECK(ot_text_equal(what, "targets"), OT_USAGE, "distill: \"%s\" is unknown (try targets)",
            what);
   const bool json = ot_options_json(options);
+  ot_output_queue_begin();
   s.json = ot_json_begin(s.arena, 0);
   ot_json_object(&s.json, NULL);
   ot_json_array(&s.json, "stores");

@@ -14,6 +14,7 @@
 #include "base/failure.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
+#include "cli/output_queue.h"
 #include "cli/stop_count.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
@@ -217,6 +218,7 @@ ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms, int 
   OT_TRY(list_jobs(ledger, arms, &jobs, &p.wanted));
   OT_TRY(ot_disk_make_directory(ot_disk_join(ledger->arena, ledger->directory, "runs")));
   p.slots = ot_arena_array(ledger->arena, most, sizeof *p.slots);
+  ot_output_queue_begin();
   ot_stop_count_begin();
   for (int64_t i = 0; i < p.wanted && p.failure.status == OT_OK; i++) {
     ot_failure_take(&p.failure, ot_ledger_job_describe(ledger, &jobs[i]));

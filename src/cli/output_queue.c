@@ -47,9 +47,9 @@ static bool put_note(void) {
   char note[NOTE_BYTES];
   const int64_t lines = queue.dropped - queue.reported;
   if (lines == 0) return true;
-  const int bytes = snprintf(note, sizeof note,
-                             "note: %lld lines of messages are missing here: nobody read them\n",
-                             (long long)lines);
+  const int bytes =
+      snprintf(note, sizeof note, "note: nobody read what was written: %lld line%s missing here\n",
+               (long long)lines, lines == 1 ? " is" : "s are");
   if (!put(note, (size_t)bytes)) return false;
   queue.reported = queue.dropped;
   return true;

@@ -15,20 +15,26 @@
 static const double every_s = 0.5;
 
 struct ot_heartbeat {
+  char path[OT_PATH_BYTES];
   int file;
   double next_s;
 };
 
+static int open_file(const char *path) {
+  return open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+}
+
 ot_status ot_heartbeat_create(const char *output, ot_heartbeat **out) {
-  char path[OT_PATH_BYTES];
-  ot_text_format(path, sizeof path, "%s/" OT_HEARTBEAT_FILE, output);
-  *out = calloc(1, sizeof **out);
-  OT_CHECK(*out, OT_ENVIRONMENT, "out of memory (%s)", path);
-  (*out)->file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if ((*out)->file < 0) {
-    const int error = errno;
+  ot_heartbeat *const made = calloc(1, sizeof *made);
+  *out = made;
+  OT_CHECK(made, OT_ENVIRONMENT, "out of memory (%s)", output);
+  char *const path = made->path;
+  ot_text_format(path, OT_PATH_BYTES, "%s/" OT_HEARTBEAT_FILE, output);
+  made->file = open_file(path);
+  if (made->file < 0) {
+    const ot_status status = ot_disk_fail("create", path, errno);
     ot_heartbeat_destroy(out);
-    return ot_disk_fail("create", path, error);
+    return status;
   }
   ot_heartbeat_beat(*out);
   return OT_OK;
@@ -46,6 +52,11 @@ void ot_heartbeat_beat(ot_heartbeat *heartbeat) {
   const double now = ot_clock_s();
   if (now < heartbeat->next_s) return;
   heartbeat->next_s = now + every_s;
+  struct stat own;
+  if (fstat(heartbeat->file, &own) != 0 || own.st_nlink == 0) {  // somebody removed it
+    if (heartbeat->file >= 0) close(heartbeat->file);
+    heartbeat->file = open_file(heartbeat->path);
+  }
   (void)futimens(heartbeat->file, NULL);
 }
 
