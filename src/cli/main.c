@@ -110,6 +110,7 @@ static void *run_all(void *context) {
 
 int main(int count, char **words) {
   command_line line = {.count = count - 1, .words = words + 1};
+  ot_output_open_streams();
   ot_libraries_configure(words);
   ot_output_catch_bugs();
   signal(SIGPIPE, SIG_IGN);  // output files are completed, and training continues

@@ -3,6 +3,7 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -51,6 +52,14 @@ static void panic(const char *file, int line, const char *text) {
 }
 
 void ot_output_catch_bugs(void) { ot_panic_hook_set(panic); }
+
+void ot_output_open_streams(void) {
+  int file;
+  do {
+    file = open("/dev/null", O_RDONLY);
+  } while (file >= 0 && file <= STDERR_FILENO);
+  if (file >= 0) close(file);
+}
 
 // True when the reader of the pipe has closed it.
 static bool reader_is_gone(int descriptor) {

@@ -19,6 +19,10 @@ void ot_output_failure(ot_status status);
 // Prints the notes on a model's file, one line each.
 void ot_output_notes(const ot_config_notes *notes);
 
+// Takes the numbers of the standard streams that are closed: a file of the run that got one of them
+// would get the messages, too. They still cannot be written. First in a program.
+void ot_output_open_streams(void);
+
 // Makes OT_ASSERT and OT_UNREACHABLE print their place and end the process with OT_BUG.
 void ot_output_catch_bugs(void);
 
