@@ -17,7 +17,7 @@ function recognize(name, text) {
   if (/\.(toml|py)$/.test(name)) {
     throw new Error(
       `${name}: configurations of other software are read by the program: ` +
-        `orthant plan --from ${name}`,
+        `orthant plan --from ${shellWord(name)}`,
     );
   }
   const tree = parseYaml(text);

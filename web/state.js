@@ -74,18 +74,27 @@ function writeFragment(state) {
   return '#' + out.toString();
 }
 
+// One word of a POSIX shell: no name of a file or value of a field becomes a command.
+function shellWord(text) {
+  const word = String(text);
+  return /^[\w\-./:=,@%+]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`;
+}
+
 // The command that gives the same plan in a terminal.
 function commandOf(state) {
   const words = ['orthant plan'],
     { script } = state.files;
-  if (script) words.push(`--from ./${script.name}`);
+  if (script) words.push(`--from ${shellWord(`./${script.name}`)}`);
   const named = Object.entries(state.files).map(([kind, { name }]) => [kind, `./${name}`]);
   const { script: _, ...files } = Object.fromEntries(named);
   for (const [key, value] of optionsOf({ ...state, ...files })) {
     if (script && key === 'model') continue;
-    words.push(`--${key.replace(/_/g, '-')}${value === 'true' ? '' : ` ${value}`}`);
+    words.push(shellWord(`--${key.replace(/_/g, '-')}`));
+    if (value !== 'true') words.push(shellWord(value));
   }
-  for (const [key, value] of Object.entries(state.settings)) words.push(`--set ${key}=${value}`);
-  for (const { name } of state.compared) words.push(`--compare ./${name.replace(/\s+/g, '-')}`);
+  for (const [key, value] of Object.entries(state.settings)) {
+    words.push(`--set ${shellWord(`${key}=${value}`)}`);
+  }
+  for (const { name } of state.compared) words.push(`--compare ${shellWord(`./${name}`)}`);
   return words.join(' ');
 }

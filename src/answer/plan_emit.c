@@ -4,6 +4,7 @@
 
 #include "answer/plan_page.h"
 #include "base/quantity.h"
+#include "base/quote.h"
 #include "base/text.h"
 #include "export/export.h"
 
@@ -61,20 +62,26 @@ typedef struct emission {
   int stop_s;            // time from the signal to the end, for a step and a checkpoint
 } emission;
 
-// A name that Slurm and Kubernetes accept: letters, digits and dashes.
+// Kubernetes takes at most 63 characters (RFC 1123, DNS labels).
+enum { NAME_BYTES = 63 };
+
+// A name that Slurm and Kubernetes accept: small letters, digits and dashes, no dash at either end.
 static const char *plain_name(const char *name, ot_arena *arena) {
   const char *base = name;
   for (const char *c = name; *c != '\0'; c++) {
     if (*c == '/') base = c + 1;
   }
-  char *const out = ot_arena_format(arena, "%s", base);
-  for (char *c = out; *c != '\0'; c++) {
+  char *const out = ot_arena_text(arena, "run", NAME_BYTES);
+  int64_t length = 0, kept = 0;
+  for (const char *c = base; *c != '\0' && length < NAME_BYTES; c++) {
     const bool upper = *c >= 'A' && *c <= 'Z';
-    const bool plain = (*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9');
-    if (upper) *c = (char)(*c - 'A' + 'a');
-    if (!upper && !plain) *c = '-';
+    const bool plain = upper || (*c >= 'a' && *c <= 'z') || ot_is_digit(*c);
+    if (!plain && length == 0) continue;
+    out[length++] = upper ? (char)(*c - 'A' + 'a') : plain ? *c : '-';
+    if (plain) kept = length;
   }
-  return out[0] != '\0' ? out : "run";
+  if (kept > 0) out[kept] = '\0';
+  return out;
 }
 
 static int host_devices(const ot_cluster *cluster) {
@@ -109,16 +116,22 @@ static emission emission_of(const ot_plan_page *page, ot_text_builder *out) {
   return e;
 }
 
-static void put_title(const emission *e, const char *comment) {
+// "# llama3-8b on 8 devices of h100: dp 8."
+static void put_title(const emission *e) {
   const ot_cluster *const cluster = e->page->job->cluster;
   char split[256];
   ot_candidate_print(&e->plan->candidate, split, sizeof split);
-  ot_text_appendf(e->out, "%s %s on %d devices of %s: %s.\n", comment, e->page->model_name,
-                  e->ranks, cluster->name, split);
+  ot_text_put(e->out, "# ");
+  ot_quote_comment(e->out, e->page->model_name);
+  ot_text_appendf(e->out, " on %d devices of ", e->ranks);
+  ot_quote_comment(e->out, cluster->name);
+  ot_text_appendf(e->out, ": %s.\n", split);
   for (int i = 0, rank = 0; i < cluster->num_pools; rank += cluster->pools[i++].num_devices) {
     if (e->plan->candidate.crosses != OT_CROSSES_PP) continue;
-    ot_text_appendf(e->out, "%s Ranks %d to %d: devices of %s.\n", comment, rank,
-                    rank + cluster->pools[i].num_devices - 1, cluster->pools[i].name);
+    ot_text_appendf(e->out, "# Ranks %d to %d: devices of ", rank,
+                    rank + cluster->pools[i].num_devices - 1);
+    ot_quote_comment(e->out, cluster->pools[i].name);
+    ot_text_put(e->out, ".\n");
   }
 }
 
@@ -155,10 +168,11 @@ static const char *status_of(const emission *e) {
 static void put_script_title(const emission *e) {
   const char *const status = status_of(e);
   if (status) {
-    ot_text_appendf(e->out, "# Planned for devices %s. %s\n", e->page->job->cluster->device.name,
-                    status);
+    ot_text_put(e->out, "# Planned for devices ");
+    ot_quote_comment(e->out, e->page->job->cluster->device.name);
+    ot_text_appendf(e->out, ". %s\n", status);
   }
-  put_title(e, "#");
+  put_title(e);
   ot_text_appendf(e->out, "# Planned: %s.\n", planned(e));
 }
 
@@ -166,15 +180,17 @@ static void put_script_title(const emission *e) {
 
 static void put_run(const emission *e) {
   const ot_job *const job = e->page->job;
-  put_title(e, "#");
+  put_title(e);
   if (job->engine == &ot_engine_orthant) {
     ot_text_appendf(e->out, "# Planned: %s.\n", planned(e));
   } else {
+    ot_text_put(e->out, "# Planned with ");
+    ot_quote_comment(e->out, job->engine->name);
     ot_text_appendf(e->out,
-                    "# Planned with %s: %s.\n"
+                    ": %s.\n"
                     "# Orthant trains it with its own kernels: `orthant simulate` predicts the "
                     "step.\n",
-                    job->engine->name, planned(e));
+                    planned(e));
   }
   ot_node_print_yaml(ot_plan_sections(e->page, &e->plan->candidate, e->arena), 0, e->out);
   ot_text_appendf(e->out,
@@ -265,27 +281,29 @@ static void put_volumes(const emission *e) {
 
 static void put_mpijob(const emission *e) {
   put_script_title(e);
-  ot_text_appendf(
-      e->out,
-      "# Fill in IMAGE and CLAIM; /runs/run.yaml: `orthant plan ... --emit run` and your "
-      "data.\n"
-      "apiVersion: kubeflow.org/v2beta1\n"
-      "kind: MPIJob\n"
-      "metadata:\n"
-      "  name: %s\n"
-      "spec:\n"
-      "  slotsPerWorker: %d\n"
-      "  runPolicy:\n"
-      "    cleanPodPolicy: Running\n"
-      "    backoffLimit: 1000\n"
-      "  mpiReplicaSpecs:\n"
-      "    Launcher:\n"
-      "      replicas: 1\n"
-      "      restartPolicy: OnFailure  # exit 75: restart\n"
-      "      template:\n"
-      "        spec:\n"
-      "          terminationGracePeriodSeconds: %d\n",
-      e->name, e->ranks_per_host, e->stop_s);
+  ot_text_put(e->out,
+              "# Fill in IMAGE and CLAIM; /runs/run.yaml: `orthant plan ... --emit run` and your "
+              "data.\n"
+              "apiVersion: kubeflow.org/v2beta1\n"
+              "kind: MPIJob\n"
+              "metadata:\n"
+              "  name: ");
+  ot_quote_yaml(e->out, e->name);
+  ot_text_appendf(e->out,
+                  "\n"
+                  "spec:\n"
+                  "  slotsPerWorker: %d\n"
+                  "  runPolicy:\n"
+                  "    cleanPodPolicy: Running\n"
+                  "    backoffLimit: 1000\n"
+                  "  mpiReplicaSpecs:\n"
+                  "    Launcher:\n"
+                  "      replicas: 1\n"
+                  "      restartPolicy: OnFailure  # exit 75: restart\n"
+                  "      template:\n"
+                  "        spec:\n"
+                  "          terminationGracePeriodSeconds: %d\n",
+                  e->ranks_per_host, e->stop_s);
   put_container(e, "launcher");
   ot_text_put(e->out,
               "              command: [sh, -c]\n"
@@ -318,9 +336,14 @@ static ot_status put_other(const emission *e) {
                     .candidate = &e->plan->candidate,
                     .model_name = page->model_name,
                     .ranks_per_host = e->ranks_per_host};
-  plan.summary = ot_arena_format(e->arena, "%s on %d devices of %s: %s; planned with engine %s: %s",
-                                 page->model_name, e->ranks, page->job->cluster->name, split,
-                                 page->job->engine->name, planned(e));
+  ot_text_builder summary = {.arena = e->arena};
+  ot_text_put(&summary, page->model_name);
+  ot_text_appendf(&summary, " on %d devices of ", e->ranks);
+  ot_text_put(&summary, page->job->cluster->name);
+  ot_text_appendf(&summary, ": %s; planned with engine ", split);
+  ot_text_put(&summary, page->job->engine->name);
+  ot_text_appendf(&summary, ": %s", planned(e));
+  plan.summary = ot_text_builder_text(&summary);
   int *layers;
   OT_TRY(ot_estimate_chunks(page->estimator, plan.candidate, e->arena, &layers, &plan.num_chunks));
   plan.layers = layers;

@@ -41,6 +41,9 @@ extern const ot_schema ot_question_schema;
 // Reads a map of them, or null; cluster, engine and notes remain. OT_USAGE names the option.
 ot_status ot_question_read(const ot_node *tree, ot_arena *arena, ot_question *out);
 
+// The option of a key: "--micro-batch-size" of micro_batch_size.
+const char *ot_question_option(const char *key, ot_arena *arena);
+
 // A configuration of another file, to price next to the plans.
 typedef struct ot_plan_compared {
   const char *name;  // of its file

@@ -56,6 +56,12 @@ static const ot_key keys[] = {
 // clang-format on
 const ot_schema ot_question_schema = {"question", keys, OT_COUNT(keys), .size = sizeof(asked)};
 
+const char *ot_question_option(const char *key, ot_arena *arena) {
+  char *const option = ot_arena_format(arena, "--%s", key);
+  for (char *at = option; *at != '\0'; at++) *at = *at == '_' ? '-' : *at;
+  return option;
+}
+
 // DualPipe on p stages holds on each stage the chunks of two, once for each direction; half of the
 // stages do the same without directions (docs/parallel.md).
 static ot_status halve_dualpipe(ot_question *question, ot_arena *arena) {

@@ -36,7 +36,7 @@ static void append_line_break(ot_json_writer *w) {
   for (int i = 0; i < w->indent * w->depth; i++) append(w, " ", 1);
 }
 
-static void append_escape(ot_json_writer *w, unsigned char c) {
+static void append_escape(ot_json_writer *w, unsigned c) {
   static const char letters[] = "\"\"\\\\\bb\ff\nn\rr\tt";
   for (const char *pair = letters; *pair != '\0'; pair += 2) {
     if ((unsigned char)pair[0] != c) continue;
@@ -47,6 +47,13 @@ static void append_escape(ot_json_writer *w, unsigned char c) {
   append(w, escape, ot_text_format(escape, sizeof escape, "\\u%04x", c));
 }
 
+// The code point of a control character, which is one of at most three bytes.
+static unsigned code_of(const unsigned char *s, int64_t bytes) {
+  if (bytes == 1) return s[0];
+  if (bytes == 2) return (s[0] & 0x1fu) << 6 | (s[1] & 0x3fu);
+  return (s[0] & 0x0fu) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu);
+}
+
 static void append_quoted(ot_json_writer *w, const char *text, int64_t length) {
   const unsigned char *const s = (const unsigned char *)text;
   append(w, "\"", 1);
@@ -54,8 +61,8 @@ static void append_quoted(ot_json_writer *w, const char *text, int64_t length) {
     const int64_t sequence = ot_text_character_bytes(text + i, length - i);
     if (sequence == 0) {
       append_text(w, "\xef\xbf\xbd");
-    } else if (s[i] < 0x20 || s[i] == '"' || s[i] == '\\') {
-      append_escape(w, s[i]);
+    } else if (s[i] == '"' || s[i] == '\\' || ot_text_is_control(text + i, sequence)) {
+      append_escape(w, code_of(s + i, sequence));
     } else {
       append(w, text + i, sequence);
     }

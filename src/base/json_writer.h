@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes JSON into a growing text in an arena. The same calls give the same bytes everywhere:
 // doubles in their shortest form, NaN and infinities as null, U+FFFD for each byte that is not
-// UTF-8. Misuse (a key in an array, an end without a begin) is a bug and panics.
+// UTF-8; control characters and line ends of Unicode are escaped, so that a string is one of TOML
+// and YAML, too. Misuse (a key in an array, an end without a begin) is a bug and panics.
 //   ot_json_writer w = ot_json_begin(&arena, 0);
 //   ot_json_object(&w, NULL);
 //   ot_json_integer(&w, "step", 7);

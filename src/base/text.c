@@ -374,16 +374,20 @@ int64_t ot_text_character_bytes(const char *text, int64_t available) {
   return overlong || surrogate || beyond ? 0 : length;
 }
 
+bool ot_text_is_control(const char *text, int64_t bytes) {
+  const unsigned char *const c = (const unsigned char *)text;
+  if (bytes == 1) return c[0] < ' ' || c[0] == 0x7f;
+  if (bytes == 2) return c[0] == 0xc2 && c[1] < 0xa0;
+  return bytes == 3 && c[0] == 0xe2 && c[1] == 0x80 && (c[2] == 0xa8 || c[2] == 0xa9);
+}
+
 void ot_text_make_printable(char *text) {
   int64_t left = ot_text_length(text), length;
   for (char *c = text; left > 0; c += length, left -= length) {
     length = ot_text_character_bytes(c, left);
-    const unsigned char first = (unsigned char)c[0];
-    // U+0080 to U+009F in UTF-8.
-    const bool control = length == 2 && first == 0xc2 && (unsigned char)c[1] < 0xa0;
-    const bool ascii = (first < ' ' && first != '\n' && first != '\t') || first == 0x7f;
-    if (length == 0 || control || ascii) c[0] = '?';
-    if (control) c[1] = '?';
+    const bool kept = *c == '\n' || *c == '\t';
+    const bool bad = length == 0 || (!kept && ot_text_is_control(c, length));
     if (length == 0) length = 1;
+    for (int64_t i = 0; bad && i < length; i++) c[i] = '?';
   }
 }

@@ -58,6 +58,10 @@ const char *ot_text_plural(int64_t count, const char *ending);
 // or longer than `available`, at least 1.
 int64_t ot_text_character_bytes(const char *text, int64_t available);
 
+// Whether the character at `text` [bytes], which is UTF-8, commands what shows it or ends a line:
+// U+0000 to U+001F, U+007F to U+009F, U+2028 and U+2029.
+bool ot_text_is_control(const char *text, int64_t bytes);
+
 // Replaces control characters but line breaks and tabs, and what is no UTF-8, by '?', so that names
 // from a file cannot command the terminal that shows them.
 void ot_text_make_printable(char *text);

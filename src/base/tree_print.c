@@ -2,6 +2,7 @@
 // Trees as JSON and as YAML. The output parses back to the same tree, without places.
 #include <stddef.h>
 
+#include "base/quote.h"
 #include "base/text.h"
 #include "base/tree.h"
 
@@ -36,28 +37,16 @@ void ot_node_write_json(const ot_node *node, const char *key, ot_json_writer *ou
   ot_json_end(out);
 }
 
-// Text that YAML parses as itself without quotes in any context.
-static bool is_plain(const char *text) {
-  static const char *const reserved[] = {"null", "Null", "NULL", "true", "false"};
-  for (int i = 0; i < 5; i++) {
-    if (ot_text_equal(text, reserved[i])) return false;
-  }
-  if (!ot_is_letter(text[0]) && text[0] != '/' && text[0] != '_') return false;
-  for (const char *at = text; *at != '\0'; at++) {
-    const bool digit = *at >= '0' && *at <= '9';
-    const bool mark = *at == '_' || *at == '-' || *at == '.' || *at == '/' || *at == '+';
-    if (!ot_is_letter(*at) && !digit && !mark) return false;
-  }
-  return true;
-}
-
+// Numbers and truth values are words without quotes. A word read from a file may contain what has
+// a meaning elsewhere, such as a comma in a list: it is text then.
 static void print_text(const char *text, bool quoted, ot_text_builder *out) {
-  if (!quoted || is_plain(text)) {
-    ot_text_put(out, text);
+  bool plain = text[0] != '\0';
+  for (const char *at = text; *at != '\0'; at++)
+    plain = plain && (ot_is_letter(*at) || ot_is_digit(*at) || ot_text_has("_-./+%", *at));
+  if (quoted || !plain) {
+    ot_quote_yaml(out, text);
   } else {
-    ot_json_writer string = ot_json_begin(out->arena, 0);
-    ot_json_text(&string, NULL, text);
-    ot_text_append(out, string.text, string.length);
+    ot_text_put(out, text);
   }
 }
 
@@ -82,12 +71,9 @@ static void print_flow(const ot_node *node, ot_text_builder *out) {
   ot_text_put(out, map ? "}" : "]");
 }
 
-// A comment ends at the line end, so a file name must not contain one.
 static void print_place(const ot_node *node, ot_text_builder *out) {
   ot_text_put(out, "# ");
-  for (const char *at = node->source; *at != '\0'; at++) {
-    ot_text_append(out, (unsigned char)*at < ' ' ? "?" : at, 1);
-  }
+  ot_quote_comment(out, node->source);
   if (node->line > 0) ot_text_appendf(out, ":%d:%d", node->line, node->column);
 }
 

@@ -16,6 +16,7 @@
 #include "cli/verbs.h"
 #include "files/disk.h"
 #include "files/output_file.h"
+#include "files/tree_file.h"
 #include "ledger/contamination.h"
 #include "report/ledger_page.h"
 
@@ -32,12 +33,38 @@ ot_status ot_ledger_path_from(ot_arena *arena, const char *path, const char *fro
   return OT_OK;
 }
 
-// The text of changes/NAME.yaml from the options.
+// A value as YAML, in which a line break begins no other key.
+static ot_status read_value(ot_arena *arena, const char *key, const char *value, ot_node **out) {
+  const ot_tree_origin origin = {.name = ot_arena_format(arena, "--set %s", key)};
+  *out = ot_node_create(arena, OT_NODE_NULL);
+  return value[0] == '\0' ? OT_OK
+                          : ot_tree_parse_yaml(&origin, value, ot_text_length(value), arena, out);
+}
+
+static ot_status put_set(const ot_ledger_command *c, const char *set, const char *folder,
+                         ot_node *sets) {
+  ot_arena *const arena = c->ledger.arena;
+  const char *const equals = ot_text_find(set, "=");
+  OT_CHECK(equals && equals > set, OT_USAGE, "\"%s\" is not KEY=VALUE (--set)", set);
+  const char *const key = ot_arena_text(arena, set, equals - set);
+  const char *value = equals + 1;
+  ot_node *node;
+  if (ot_ledger_is_path(key, value)) {
+    OT_TRY(ot_ledger_path_from(arena, value, folder, &value));
+    node = ot_node_text(arena, value);
+  } else {
+    OT_TRY(read_value(arena, key, value, &node));
+  }
+  ot_node_put(arena, sets, key, node);
+  return OT_OK;
+}
+
+// changes/NAME.yaml from the options.
 static ot_status write_change(const ot_ledger_command *c, const char *path) {
   ot_arena *const arena = c->ledger.arena;
   const char *const folder = ot_disk_join(arena, c->ledger.directory, "changes");
   OT_TRY(ot_disk_make_directory(folder));
-  ot_text_builder text = {.arena = arena};
+  ot_node *const change = ot_node_create(arena, OT_NODE_MAP);
   static const char *const words[] = {"class",  "hypothesis", "program",
                                       "commit", "pairing",    "note"};
   for (int i = 0; i < OT_COUNT(words); i++) {
@@ -45,21 +72,16 @@ static ot_status write_change(const ot_ledger_command *c, const char *path) {
     if (ot_text_equal(words[i], "program") && value)
       OT_TRY(ot_ledger_path_from(arena, value, folder, &value));
     if (!ot_options_given(c->options, words[i])) continue;
-    ot_json_writer quoted = ot_json_begin(arena, 0);
-    ot_json_text(&quoted, NULL, value);
-    ot_text_appendf(&text, "%s: %s\n", words[i], i == 1 ? value : quoted.text);
+    ot_node_put(arena, change, words[i],
+                i == 1 ? ot_node_word(arena, value) : ot_node_text(arena, value));
   }
   const int count = ot_options_count(c->options, "set");
-  if (count > 0) ot_text_put(&text, "set:\n");
-  for (int i = 0; i < count; i++) {
-    const char *const set = ot_options_values(c->options, "set")[i];
-    const char *const equals = ot_text_find(set, "=");
-    OT_CHECK(equals && equals > set, OT_USAGE, "\"%s\" is not KEY=VALUE (--set)", set);
-    const char *const key = ot_arena_text(arena, set, equals - set);
-    const char *value = equals + 1;
-    if (ot_ledger_is_path(key, value)) OT_TRY(ot_ledger_path_from(arena, value, folder, &value));
-    ot_text_appendf(&text, "  %s: %s\n", key, value);
-  }
+  ot_node *const sets = ot_node_create(arena, OT_NODE_MAP);
+  for (int i = 0; i < count; i++)
+    OT_TRY(put_set(c, ot_options_values(c->options, "set")[i], folder, sets));
+  if (count > 0) ot_node_put(arena, change, "set", sets);
+  ot_text_builder text = {.arena = arena};
+  ot_node_print_yaml(change, 0, &text);
   return ot_output_file_replace(path, ot_text_builder_text(&text), text.length);
 }
 

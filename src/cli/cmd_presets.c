@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/json_writer.h"
+#include "base/quote.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "cli/installed.h"
@@ -252,7 +253,9 @@ static ot_status show_model(const char *name, const ot_config_request *request, 
     return OT_OK;
   }
   ot_text_builder text = {.arena = arena};
-  ot_text_appendf(&text, "# %s: %lld parameters\n", name, (long long)ot_model_parameters(&model));
+  ot_text_put(&text, "# ");
+  ot_quote_comment(&text, name);
+  ot_text_appendf(&text, ": %lld parameters\n", (long long)ot_model_parameters(&model));
   ot_node_print_yaml(keys, 0, &text);
   fputs(text.text, stdout);
   return OT_OK;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/json_writer.h"
+#include "base/quote.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "cli/installed.h"
@@ -216,11 +217,8 @@ static const char *put_at(const training *t, const char *word, const char *place
 static const char *quoted(const training *t, const char *const *words) {
   ot_text_builder text = {.arena = t->arena};
   for (int i = 0; words[i]; i++) {
-    ot_text_put(&text, i > 0 ? " '" : "'");
-    for (const char *c = words[i]; *c; c++) {
-      ot_text_put(&text, *c == '\'' ? "'\\''" : (const char[]){*c, '\0'});
-    }
-    ot_text_put(&text, "'");
+    if (i > 0) ot_text_put(&text, " ");
+    ot_quote_shell(&text, words[i]);
   }
   return ot_text_builder_text(&text);
 }

@@ -10,6 +10,7 @@
 #include "audit/audit.h"
 #include "base/json_writer.h"
 #include "base/quantity.h"
+#include "base/quote.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "cli/installed.h"
@@ -299,8 +300,8 @@ static ot_status train_rank(ot_comm *comm, void *context) {
 // ---- dry runs ----
 
 static void append_word(ot_text_builder *text, const char *word) {
-  const bool plain = word[strcspn(word, " \t\n\"'\\$`*?[]{}()<>|&;#!~")] == '\0';
-  ot_text_appendf(text, plain ? " %s" : " '%s'", word);
+  ot_text_put(text, " ");
+  ot_quote_shell(text, word);
 }
 
 // The command that starts the checked run.

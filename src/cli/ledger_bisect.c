@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/ledger_actions.h"
 #include "cli/ledger_processes.h"
+#include "files/config_file.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
 #include "ledger/analysis.h"
@@ -163,7 +164,7 @@ static ot_status run_seed(const bisection *b, const trial *t, int seed, double *
   job.num_sets += t->num_sets;
   job.sets = sets;
   job.directory = ot_arena_format(l->arena, "%s.bisect", job.directory);
-  job.sets[job.num_sets - 1] = ot_arena_format(l->arena, "output=%s", job.directory);
+  job.sets[job.num_sets - 1] = ot_config_setting(l->arena, "output", job.directory);
   if (t->program) job.program = t->program;
   OT_TRY(ot_ledger_job_describe(l, &job));
   OT_TRY(ot_ledger_run_apart(l, &job, &result));

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/quantity.h"
+#include "base/quote.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "cli/ledger_actions.h"
@@ -42,13 +43,16 @@ static void write_scale(ot_text_builder *text, const ot_run *run, int64_t tokens
 static const char *policy_text(ot_arena *arena, const char *base, const ot_run *run) {
   ot_text_builder text = {.arena = arena};
   const int64_t tokens = ot_run_tokens_after(run, ot_run_total_steps(run));
+  ot_text_put(&text,
+              "# What a change is compared by. `orthant help ledger` explains the commands.\n"
+              "base: ");
+  ot_quote_yaml(&text, base);
   ot_text_appendf(
       &text,
-      "# What a change is compared by. `orthant help ledger` explains the commands.\n"
-      "base: %s\n"
+      "\n"
       "metric: {tokens: %lld, name: nats}   # the base's validation set; data: another\n"
       "ladder:                              # full schedules; set: settings of a run\n",
-      base, (long long)run->data.validation_tokens);
+      (long long)run->data.validation_tokens);
   for (int below = SCALES - 1; below >= 0; below--) write_scale(&text, run, tokens, below);
   ot_text_put(&text,
               "seeds: {base: 1000, count: 16}       # seed k of every change is the same seed\n"

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/ledger_actions.h"
 #include "cli/ledger_processes.h"
+#include "files/config_file.h"
 #include "files/disk.h"
 #include "ledger/analysis.h"
 
@@ -89,7 +90,7 @@ static ot_status rerun_one(rerunning *r, const ot_node *run) {
     return OT_OK;
   }
   job.directory = ot_arena_format(l.arena, "%s.rerun", job.directory);
-  job.sets[job.num_sets - 1] = ot_arena_format(l.arena, "output=%s", job.directory);
+  job.sets[job.num_sets - 1] = ot_config_setting(l.arena, "output", job.directory);
   const bool split = take_split(r, &l, &job);
   const char *const program = ot_options_text(r->command->options, "program");
   if (program) job.program = program;

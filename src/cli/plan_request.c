@@ -144,7 +144,7 @@ static ot_status load_run(reader *r, const char *model) {
     request.path = ot_options_text(r->options, "from");
     request.text = w.text;
   } else {
-    sets[request.num_sets++] = ot_arena_format(r->arena, "model=%s", model);
+    sets[request.num_sets++] = ot_config_setting(r->arena, "model", model);
   }
   sets[request.num_sets++] = precision_setting(r);
   for (int i = 0; i < num_sets; i++) {
@@ -181,12 +181,11 @@ ot_node *ot_plan_question(const ot_options *options, ot_arena *arena) {
   ot_node *const out = ot_node_create(arena, OT_NODE_MAP);
   for (int i = 0; i < ot_question_schema.num_keys; i++) {
     const ot_key *const key = &ot_question_schema.keys[i];
-    char *const option = ot_arena_text(arena, key->name, ot_text_length(key->name));
-    for (char *at = option; *at != '\0'; at++) *at = *at == '_' ? '-' : *at;
+    const char *const source = ot_question_option(key->name, arena), *const option = source + 2;
     if (!ot_options_given(options, option)) continue;
     const bool flag = key->type == OT_KEY_BOOL;
     ot_node *const word = ot_node_word(arena, flag ? "true" : ot_options_text(options, option));
-    ot_node_set_source(word, ot_arena_format(arena, "--%s", option));
+    ot_node_set_source(word, source);
     ot_node_put(arena, out, key->name, word);
   }
   return out;

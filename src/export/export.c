@@ -4,12 +4,15 @@
 
 #include <stdarg.h>
 
+#include "base/quote.h"
 #include "base/text.h"
 #include "export/export_parts.h"
 
 void ot_export_begin(const ot_exporter *e, const char *software, const char *arguments) {
-  ot_text_appendf(e->out, "#!/bin/bash\n# %s\n# %s. Usage, on each of %d host%s:\n#   ",
-                  e->plan->summary, software, e->hosts, e->hosts > 1 ? "s" : "");
+  ot_text_put(e->out, "#!/bin/bash\n");
+  ot_quote_comment_line(e->out, e->plan->summary);
+  ot_text_appendf(e->out, "# %s. Usage, on each of %d host%s:\n#   ", software, e->hosts,
+                  ot_text_plural(e->hosts, "s"));
   if (e->hosts > 1) ot_text_put(e->out, "MASTER_ADDR=HOST NODE_RANK=0... ");
   ot_text_appendf(e->out, "bash THIS%s%s\nset -eu\n", arguments[0] != '\0' ? " " : "", arguments);
 }

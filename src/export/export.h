@@ -14,7 +14,7 @@ typedef struct ot_export {
   const int *layers;  // [num_chunks] of each pipeline chunk, in model order
   int num_chunks;
   const char *model_name;  // a preset's, or as given by the user
-  const char *summary;     // the plan and what it was predicted to take, one line
+  const char *summary;     // the plan and what it was predicted to take
   int ranks_per_host;
 } ot_export;
 

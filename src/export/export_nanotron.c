@@ -98,12 +98,12 @@ static void put_step(const ot_exporter *e) {
                   "  optimizer_factory: {name: adamW, adam_beta1: 0.9, adam_beta2: 0.95,\n"
                   "    adam_eps: 1.0e-08, torch_adam_is_fused: true}\n"
                   "general: {project: orthant, run: %s, seed: 42}\n"
-                  "tokenizer: {tokenizer_name_or_path: $1}\n"
+                  "tokenizer: {tokenizer_name_or_path: \"$1\"}\n"
                   "checkpoints: {checkpoint_interval: 1000, checkpoints_path: checkpoints}\n"
                   "data_stages:\n"
                   "- name: all\n"
                   "  start_training_step: 1\n"
-                  "  data: {seed: 42, dataset: {dataset_folder: $2}}\n",
+                  "  data: {seed: 42, dataset: {dataset_folder: \"$2\"}}\n",
                   "planned");
 }
 

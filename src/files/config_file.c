@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/quote.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "describe/cluster_keys.h"
@@ -42,6 +43,14 @@ static ot_status take_apart(const loader *l, const char *text, assignment *out) 
   out->value = equals + 1;
   out->source = ot_arena_format(l->arena, "--set %s", out->path);
   return OT_OK;
+}
+
+const char *ot_config_setting(ot_arena *arena, const char *key, const char *text) {
+  ot_text_builder out = {.arena = arena};
+  ot_text_put(&out, key);
+  ot_text_put(&out, "=");
+  ot_quote_yaml(&out, text);
+  return ot_text_builder_text(&out);
 }
 
 static ot_status parse_value(const loader *l, const assignment *a, ot_node **value) {

@@ -43,6 +43,9 @@ typedef struct ot_config {
   ot_config_notes notes;
 } ot_config;
 
+// "KEY=VALUE" for `sets` whose value is `text`, whatever YAML makes of the same bytes.
+const char *ot_config_setting(ot_arena *arena, const char *key, const char *text);
+
 // Parses and checks a run. All results are allocated in `arena`.
 ot_status ot_config_load(const ot_config_request *request, ot_arena *arena, ot_config *out);
 

@@ -14,6 +14,7 @@
 #include "data/shard_meta.h"
 #include "data/token_shard.h"
 #include "describe/run_keys.h"
+#include "files/config_file.h"
 #include "files/disk.h"
 #include "host/heap.h"
 #include "ledger/ledger.h"
@@ -98,7 +99,7 @@ static void add_budget(setting_list *l) {
 static void add_metric(setting_list *l) {
   const ot_ledger_policy *const p = &l->ledger->policy;
   if (p->metric.data[0] != '\0')
-    add(l, ot_arena_format(l->ledger->arena, "data.validation=%s", p->metric.data),
+    add(l, ot_config_setting(l->ledger->arena, "data.validation", p->metric.data),
         "data.validation");
   if (p->metric.tokens > 0) add_number(l, "data.validation_tokens", p->metric.tokens);
 }
@@ -150,7 +151,7 @@ ot_status ot_ledger_job_build(const ot_ledger *ledger, const ot_ledger_arm *arm,
   out->id = ot_arena_format(arena, "%.40s-%s-%lld%s-%.8s", out->name, p->scales[arm->scale].name,
                             (long long)(p->seeds.base + arm->seed), budget, out->key);
   out->directory = ot_disk_join(arena, ot_disk_join(arena, ledger->directory, "runs"), out->id);
-  add(&l, ot_arena_format(arena, "output=%s", out->directory), NULL);
+  add(&l, ot_config_setting(arena, "output", out->directory), NULL);
   return OT_OK;
 }
 

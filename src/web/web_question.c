@@ -131,6 +131,14 @@ static const char *text_of(const ot_node *request, const char *key) {
   return node && node->text && node->text[0] != '\0' ? node->text : NULL;
 }
 
+// The options of the question, with the place that a message names.
+static ot_node *options_of(const ot_node *request, ot_arena *arena) {
+  ot_node *const question = ot_node_child(request, "question");
+  for (ot_node *option = question ? question->first : NULL; option; option = option->next)
+    ot_node_set_source(option, ot_question_option(option->key, arena));
+  return question;
+}
+
 ot_status ot_web_ask(ot_web *web, ot_node *request, bool brief) {
   ot_arena *const arena = &web->plan;
   ot_plan_request *const r = &web->request;
@@ -138,7 +146,7 @@ ot_status ot_web_ask(ot_web *web, ot_node *request, bool brief) {
   ot_imported *script;
   *r = (ot_plan_request){0};
   OT_TRY(read_script(ot_node_child(request, "script"), arena, &script));
-  OT_TRY(ot_question_read(ot_node_child(request, "question"), arena, &asked));
+  OT_TRY(ot_question_read(options_of(request, arena), arena, &asked));
   OT_TRY(read_machine(request, script, arena, &asked));
   if (script) ot_question_take_import(script, arena, &asked);
   OT_TRY(ot_plan_request_begin(&asked, arena, r));
