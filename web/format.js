@@ -17,11 +17,19 @@ function scaled(value, units, step = 1000) {
   return `${digits(value)}${units[i]}`;
 }
 
-const formatBytes = bytes => scaled(bytes, [' B', ' kB', ' MB', ' GB', ' TB', ' PB']);
+const formatBytes = bytes => scaled(bytes, [' bytes', ' kB', ' MB', ' GB', ' TB', ' PB']);
 const formatFlops = flops =>
   scaled(flops, [' FLOP', ' kFLOP', ' MFLOP', ' GFLOP', ' TFLOP', ' PFLOP']);
 const formatInteger = n => Math.round(n).toLocaleString('en-US');
 const formatCount = count => scaled(count, ['', 'k', 'M', 'B', 'T', 'P']);
+
+// What formatCount prints and options take (4k, 10B, 15T), as a number; NaN for anything else.
+function parseCount(text) {
+  const powers = { k: 1, K: 1, M: 2, G: 3, B: 3, T: 4, P: 5, E: 6 };
+  const [, number, unit] = /^([\d.,_]+(?:e[+-]?\d+)?) ?([kKMGBTPE]?)$/.exec(text.trim()) || [];
+  return number ? number.replace(/[,_]/g, '') * 1000 ** (powers[unit] || 0) : NaN;
+}
+
 const formatShare = share => `${(100 * share).toFixed(1)} %`;
 const formatDollars = dollars => '$' + (dollars < 1000 ? dollars.toFixed(2) : formatCount(dollars));
 

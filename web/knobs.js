@@ -22,7 +22,7 @@ const KNOB_GROUPS = [
       ['model', 'Model', 'models', 'A preset, or your config.json dropped on the page'],
       ['global_batch_size', 'Global batch', 'number', 'Sequences per step'],
       ['sequence_length', 'Sequence', 'number', 'Tokens per sequence'],
-      ['tokens', 'Tokens of the run', 'text', 'For example 15T or 161G; default 20 per parameter'],
+      ['tokens', 'Tokens of the run', 'text', 'For example 15T or 161B; default 20 per parameter'],
       [
         'precision',
         'Precision',
@@ -122,8 +122,7 @@ class Knobs {
       values === 'number' || values === 'text'
         ? h('input', {
             id,
-            type: values === 'text' ? 'text' : 'number',
-            min: 1,
+            type: 'text',
             placeholder: 'auto',
             inputmode: values === 'text' ? 'text' : 'numeric',
             'aria-describedby': `${id}-help`,
@@ -152,7 +151,7 @@ class Knobs {
         class: 'factor',
         'aria-label': `${sign}: ${factor > 1 ? 'double' : 'halve'} ${label}`,
         onclick: () => {
-          const now = Number(input.value) || Number(this.chosen[key].dataset.value) || 1;
+          const now = parseCount(input.value) || Number(this.chosen[key].dataset.value) || 1;
           this.changed({ [key]: String(Math.max(1, Math.round(now * factor))) });
         },
       },

@@ -14,15 +14,9 @@ const SWEPT_FIGURES = [
 ];
 const SWEPT_COLOURS = ['compute', 'tp', 'pp', 'dp', 'ep', 'cp', 'all', 'update'];
 
-// Numbers with the units of options: 4k, 15T.
-function sizeOf(text) {
-  const [, number, unit] = /^([\d.]+)([kMGT]?)$/.exec(text) || [];
-  return number ? number * { '': 1, k: 1e3, M: 1e6, G: 1e9, T: 1e12 }[unit] : NaN;
-}
-
 // Axis 0 of a grid runs along the chart: places as numbers whose logarithms are drawn.
 function placesOf(values) {
-  const sizes = values.map(sizeOf),
+  const sizes = values.map(parseCount),
     numbers = sizes.every(v => v > 0);
   return new Map(values.map((text, i) => [text, numbers ? sizes[i] : 2 ** i]));
 }

@@ -2,22 +2,11 @@
 // The fewest devices that end a run in time (`orthant plan --deadline`, and the page's): the most
 // are halved while the run ends in time, then three quarters of the last are tried.
 #include "answer/sweep.h"
-#include "base/number.h"
+#include "base/quantity.h"
 #include "base/text.h"
 
-// "30d": seconds, minutes, hours, days, weeks.
-static ot_status read_duration(const char *text, ot_arena *arena, double *seconds) {
-  static const struct {
-    const char *unit;
-    double s;
-  } units[] = {{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}, {"w", 604800}};
-  for (int i = 0; i < OT_COUNT(units); i++) {
-    if (!ot_text_ends_with(text, units[i].unit)) continue;
-    const int64_t length = ot_text_length(text) - ot_text_length(units[i].unit);
-    if (!ot_number_parse(ot_arena_text(arena, text, length), false, seconds)) continue;
-    *seconds *= units[i].s;
-    if (*seconds > 0) return OT_OK;
-  }
+static ot_status read_deadline(const char *text, double *seconds) {
+  if (ot_quantity_parse_time(text, seconds) && *seconds > 0) return OT_OK;
   return ot_fail(OT_USAGE, "--deadline: \"%s\" is no time such as 12h, 30d or 6w", text);
 }
 
@@ -44,18 +33,14 @@ static ot_status find_devices(const ot_deadline_search *search, ot_deadline *d) 
   return try_devices(search, d->fewest / 4 * 3, d, &in_time);
 }
 
-static const char *days_of(double seconds, ot_arena *arena) {
-  return ot_arena_format(arena, "%.3g days", seconds / 86400);
-}
-
 static const char *deadline_text(const ot_deadline *d, ot_arena *arena) {
   ot_text_builder text = {.arena = arena};
-  ot_text_appendf(&text, "%s:", days_of(d->seconds, arena));
+  ot_text_appendf(&text, "%s:", ot_figure_time(arena, d->seconds));
   for (int i = 0; i < d->num_trials; i++) {
     const ot_deadline_trial *const t = &d->trials[i];
     ot_text_appendf(&text, "%s %d devices %s", i > 0 ? "," : "", t->devices,
                     t->elapsed_s > 0 ? "take" : "are too few to hold it");
-    if (t->elapsed_s > 0) ot_text_appendf(&text, " %s", days_of(t->elapsed_s, arena));
+    if (t->elapsed_s > 0) ot_text_appendf(&text, " %s", ot_figure_time(arena, t->elapsed_s));
   }
   ot_text_appendf(&text, "; planned for %d", d->fewest);
   return ot_text_builder_text(&text);
@@ -64,13 +49,13 @@ static const char *deadline_text(const ot_deadline *d, ot_arena *arena) {
 ot_status ot_deadline_meet(const char *time, const ot_deadline_search *search, ot_arena *arena,
                            ot_deadline *out) {
   *out = (ot_deadline){0};
-  OT_TRY(read_duration(time, arena, &out->seconds));
+  OT_TRY(read_deadline(time, &out->seconds));
   OT_TRY(find_devices(search, out));
   if (out->fewest == 0) {
     const double elapsed_s = out->trials[0].elapsed_s;
     ot_fail(OT_FINDINGS, "--deadline: %d devices %s%s", search->most,
             elapsed_s > 0 ? "take " : "are too few to hold the run",
-            elapsed_s > 0 ? days_of(elapsed_s, arena) : "");
+            elapsed_s > 0 ? ot_figure_time(arena, elapsed_s) : "");
     return ot_fail_hint(OT_FINDINGS, "give more with --gpus, or fewer --tokens");
   }
   out->text = deadline_text(out, arena);

@@ -398,9 +398,29 @@ static bool read_exponent(const char **text, int *exponent) {
   return true;
 }
 
-// Reads digits, point and exponent, without a sign; advances `text` past them. Accepts '_' between
-// digits when `underscores`.
-static bool read_significand(const char **text, bool underscores, significand *s) {
+// Whether an exponent begins at `text`; else an 'E' there is a unit.
+static bool has_exponent(const char *text) {
+  if (lower(text[0]) != 'e') return false;
+  const bool sign = text[1] == '-' || text[1] == '+';
+  return ot_is_digit(text[1 + sign]);
+}
+
+// Whether the separator at `p`, in the number from `first`, stands where one may: '_' between
+// digits; ',' before each group of three, of a number of at least four digits.
+static bool separates(const char *first, const char *p, bool point) {
+  if (p == first || !ot_is_digit(p[-1])) return false;
+  if (*p == '_') return ot_is_digit(p[1]);
+  if (*p != ',' || point || *first == '0') return false;
+  const bool three = ot_is_digit(p[1]) && ot_is_digit(p[2]) && ot_is_digit(p[3]);
+  if (!three || ot_is_digit(p[4])) return false;
+  int64_t before = 1;
+  while (p - before > first && ot_is_digit(p[-1 - before])) before++;
+  return before == 3 || (before < 3 && p - before == first);
+}
+
+// Reads digits, point and exponent, without a sign; advances `text` past them. Accepts separators
+// when `separated`.
+static bool read_significand(const char **text, bool separated, significand *s) {
   const char *p = *text;
   s->count = 0;
   s->exponent = 0;
@@ -413,12 +433,12 @@ static bool read_significand(const char **text, bool underscores, significand *s
       any = true;
       s->exponent -= point;
       significand_add(s, *p);
-    } else if (!(underscores && *p == '_' && any && ot_is_digit(p[-1]) && ot_is_digit(p[1]))) {
+    } else if (!separated || !separates(*text, p, point)) {
       break;
     }
   }
   if (!any) return false;
-  if (lower(*p) == 'e') {
+  if (has_exponent(p)) {
     p++;
     if (!read_exponent(&p, &s->exponent)) return false;
   }
@@ -459,17 +479,20 @@ typedef struct size_unit {
   int tens;
 } size_unit;
 
+// A blank may stand before the unit. B is a billion alone, and bytes after another unit.
 static bool find_unit(const char *text, size_unit *unit) {
   static const size_unit units[] = {
-      {"", 0, 0},    {"k", 0, 3},   {"K", 0, 3},   {"M", 0, 6},   {"G", 0, 9},
-      {"T", 0, 12},  {"P", 0, 15},  {"Ki", 10, 0}, {"ki", 10, 0}, {"Mi", 20, 0},
-      {"Gi", 30, 0}, {"Ti", 40, 0}, {"Pi", 50, 0},
+      {"", 0, 0},    {"k", 0, 3},   {"K", 0, 3},   {"M", 0, 6},   {"G", 0, 9},     {"B", 0, 9},
+      {"T", 0, 12},  {"P", 0, 15},  {"E", 0, 18},  {"Ki", 10, 0}, {"ki", 10, 0},   {"Mi", 20, 0},
+      {"Gi", 30, 0}, {"Ti", 40, 0}, {"Pi", 50, 0}, {"Ei", 60, 0}, {"bytes", 0, 0},
   };
+  if (text[0] == ' ' && text[1] != '\0' && text[1] != 't') text++;
   for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
     const char *const name = units[i].name;
     if (!ot_text_starts_with(text, name)) continue;
     const char *const rest = text + ot_text_length(name);
-    if (*rest != '\0' && (*name == '\0' || !ot_text_equal(rest, "B"))) continue;
+    const bool bytes = ot_text_equal(rest, "B") && *name != '\0' && *name != 'B' && *name != 'b';
+    if (*rest != '\0' && !bytes && !ot_text_equal(rest, " tokens")) continue;
     *unit = units[i];
     return true;
   }
@@ -514,5 +537,18 @@ bool ot_number_parse_size(const char *text, int64_t *value) {
   if (!whole_product(magnitude, unit.twos, s.exponent + unit.tens, &magnitude)) return false;
   if (magnitude > (uint64_t)INT64_MAX + negative) return false;
   *value = (int64_t)(negative ? 0 - magnitude : magnitude);
+  return true;
+}
+
+bool ot_number_parse_scaled(const char *text, double *value) {
+  const bool negative = *text == '-';
+  if (*text == '-' || *text == '+') text++;
+  significand s;
+  size_unit unit;
+  if (!read_significand(&text, true, &s) || !find_unit(text, &unit)) return false;
+  s.exponent += unit.tens;
+  const double read = nearest_double(&s) * (double)(1ULL << unit.twos);
+  if (bits_of(read) == infinity_bits) return false;
+  *value = negative ? -read : read;
   return true;
 }

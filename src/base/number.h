@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers to text and back, exactly rounded and without libc, so that every host and the web page
-// print and read the same bytes. Also sizes with units (4k, 1M, 2GiB, 15T).
+// print and read the same bytes. Also sizes with units (4k, 10B, 2GiB, 15T).
 #pragma once
 
 #include <stdbool.h>
@@ -22,7 +22,11 @@ int64_t ot_number_print_fixed(char *out, int64_t capacity, double value, int dec
 // double and not `allow_special`.
 bool ot_number_parse(const char *text, bool allow_special, double *value);
 
-// Parses all of `text` as an integer: a sign, digits, '_' between digits, and one unit: k M G T P
-// (powers of 1000), Ki Mi Gi Ti Pi (powers of 1024), each with an optional B. A decimal point or
-// exponent is allowed if the result is whole (1.5k, 3e9). False for anything else or overflow.
+// Parses all of `text` as an integer: a sign, digits, '_' or commas between them (1_000, 16,384),
+// and one unit, after a blank or not: k M B T P E (powers of 1000; G is B), Ki Mi Gi Ti Pi Ei
+// (powers of 1024), each but B with an optional B for bytes; "bytes"; " tokens" may follow. A decimal point or exponent
+// is allowed if the result is whole (1.5k, 3e9). False for anything else or overflow.
 bool ot_number_parse_size(const char *text, int64_t *value);
+
+// The same as a double, whole or not, correctly rounded. False for one too large for a double.
+bool ot_number_parse_scaled(const char *text, double *value);

@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/number.h"
+#include "base/quantity.h"
 #include "base/schema.h"
 #include "base/text.h"
 
@@ -96,7 +97,7 @@ static ot_status read_whole(const reader *r, const ot_key *key, const ot_node *n
 
 static ot_status read_real(const reader *r, const ot_key *key, const ot_node *node, void *out) {
   double value;
-  if (!ot_number_parse(node->text, false, &value)) {
+  if (!ot_quantity_parse(node->text, key->unit, &value)) {
     const bool large = ot_number_parse(node->text, true, &value) && value == value;
     return large ? too_large(r, key, node) : wrong_type(r, key, node);
   }

@@ -36,8 +36,8 @@ static void print_example(ot_arena *arena) {
   ot_text_put(
       &text,
       "# Every setting of a run with its default, allowed values and unit. All but `model` may\n"
-      "# be left out; training also needs data.train and steps or tokens. Sizes may be written\n"
-      "# 4k, 1M, 2GiB, 15T. Relative paths start from this file.\n");
+      "# be left out; training also needs data.train and steps or tokens. Numbers may be written\n"
+      "# 4k, 1M, 10B, 2GiB, 15T, times 30s, 12h, 2d04h. Relative paths start from this file.\n");
   ot_schema_example(&ot_run_schema, samples, &text);
   fputs(text.text, stdout);
 }

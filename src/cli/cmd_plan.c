@@ -229,7 +229,7 @@ static const ot_option rows[] = {
     {.shared = &ot_option_expert_imbalance},
     {"set", OT_OPTION_SETTING, "KEY=VALUE",
      .help = "setting of the run or its model; lists as [a, b]"},
-    {"price", OT_OPTION_REAL, "X",
+    {"price", OT_OPTION_REAL, "DOLLARS",
      .help = "dollars of a device hour: adds the cost and energy of the run"},
     {"memory-margin", OT_OPTION_REAL, "PERCENT",
      .help = "memory that plans leave free, in percent of their estimate; default: so that the "

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/quantity.h"
 #include "base/text.h"
 #include "cli/output.h"
 #include "host/heap.h"
@@ -89,7 +90,7 @@ static ot_status unknown_option(const ot_verb *verb, const char *word, size_t le
 static ot_status check_integer(const ot_option *option, const char *text) {
   int64_t value;
   OT_CHECK(ot_number_parse_size(text, &value), OT_USAGE,
-           "--%s: \"%s\" is not a whole number (such as 8, 4k or 2GiB)", option->name, text);
+           "--%s: \"%s\" is not a whole number (such as 8, 4k, 10B or 2GiB)", option->name, text);
   if (option->minimum == 0 && option->maximum == 0) return OT_OK;
   OT_CHECK(value >= option->minimum && value <= option->maximum, OT_USAGE,
            "--%s: %lld is out of range; allowed: %lld to %lld", option->name, (long long)value,
@@ -97,9 +98,20 @@ static ot_status check_integer(const ot_option *option, const char *text) {
   return OT_OK;
 }
 
+// The placeholder of a number is its unit.
+static bool read_real(const ot_option *option, const char *text, double *value) {
+  static const char *const units[][2] = {
+      {"SECONDS", "seconds"}, {"PERCENT", "percent"}, {"DOLLARS", "dollars"}};
+  const char *unit = NULL;
+  for (int i = 0; i < OT_COUNT(units); i++) {
+    if (option->value && ot_text_equal(option->value, units[i][0])) unit = units[i][1];
+  }
+  return ot_quantity_parse(text, unit, value);
+}
+
 static ot_status check_real(const ot_option *option, const char *text) {
   double value;
-  OT_CHECK(ot_number_parse(text, false, &value), OT_USAGE,
+  OT_CHECK(read_real(option, text, &value), OT_USAGE,
            "--%s: \"%s\" is not a number (such as 0.1 or 3e-4)", option->name, text);
   if (option->minimum == 0 && option->maximum == 0) return OT_OK;
   OT_CHECK(value >= (double)option->minimum && value <= (double)option->maximum, OT_USAGE,
@@ -272,8 +284,9 @@ int64_t ot_options_integer(const ot_options *options, const char *name) {
 
 double ot_options_real(const ot_options *options, const char *name) {
   const char *const text = ot_options_text(options, name);
+  const ot_option *const option = ot_verb_option(options->verb, known_option(options, name));
   double value = 0;
-  if (text) OT_ASSERT(ot_number_parse(text, false, &value));
+  if (text) OT_ASSERT(read_real(option, text, &value));
   return value;
 }
 

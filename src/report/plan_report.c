@@ -287,14 +287,6 @@ static void put_rejections(report *r) {
 
 // ---- the whole run ----
 
-static const char *duration(report *r, double seconds) {
-  if (seconds >= 730 * 86400.0) return ot_arena_format(r->arena, "%.3g years", seconds / 31557600);
-  if (seconds >= 2 * 86400.0) return ot_arena_format(r->arena, "%.3g days", seconds / 86400);
-  if (seconds >= 2 * 3600.0) return ot_arena_format(r->arena, "%.3g h", seconds / 3600);
-  if (seconds >= 120) return ot_arena_format(r->arena, "%.3g min", seconds / 60);
-  return ot_figure_seconds(r->arena, seconds);
-}
-
 // The costs of the run with each plan.
 static void put_cost(report *r) {
   const ot_plan_page *const p = r->page;
@@ -322,11 +314,11 @@ static void put_failures(report *r) {
   if (!g) return;
   line(r, "with failures",
        ot_arena_format(a, "%s: goodput %s at Llama 3's rates, one failure in %s, docs/goodput.md",
-                       duration(r, g->elapsed_s), ot_figure_share(a, g->productive),
-                       duration(r, g->mtbf_s)));
+                       ot_figure_time(a, g->elapsed_s), ot_figure_share(a, g->productive),
+                       ot_figure_time(a, g->mtbf_s)));
   line(r, "checkpoints",
-       ot_arena_format(a, "every %s, each stalls the run for %s", duration(r, g->interval_s),
-                       duration(r, g->stall_s)));
+       ot_arena_format(a, "every %s, each stalls the run for %s", ot_figure_time(a, g->interval_s),
+                       ot_figure_time(a, g->stall_s)));
 }
 
 static void put_run(report *r) {
@@ -337,7 +329,7 @@ static void put_run(report *r) {
   line(r, "length",
        ot_arena_format(a, "%s tokens = %lld steps: %s", ot_figure_count(a, p->job->tokens),
                        (long long)p->steps,
-                       duration(r, (double)p->steps * p->plans[0].estimate->step_s)));
+                       ot_figure_time(a, (double)p->steps * p->plans[0].estimate->step_s)));
   put_failures(r);
   if (p->deadline) line(r, "deadline", p->deadline->text);
   put_cost(r);
