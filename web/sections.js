@@ -331,7 +331,7 @@ function paretoSection(data, answer, plan, apply) {
 function plansSection(answer, chosen, choose) {
   return section(
     'plans',
-    'Plans, fastest first',
+    answer.simpler ? 'Plans, simplest first, then fastest' : 'Plans, fastest first',
     'Ranges hold the measured step in 4 of 5 cases; plans marked = cannot be told from the first.',
     tableOf(
       'Plans',

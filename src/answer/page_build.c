@@ -12,6 +12,7 @@ typedef struct builder {
   const ot_job *job;
   ot_arena *arena;
   ot_search *search;
+  ot_other_plans *others;  // null without a plan, and in a brief answer
   ot_plan_page *page;
 } builder;
 
@@ -27,7 +28,7 @@ static ot_status search(builder *b) {
       .progress = b->build->progress,
       .progress_context = b->build->progress_context,
       .distinct = !b->question->variants,
-      .scratch = ot_estimator_scratch(b->page->estimator)};
+      .estimator = b->page->estimator};
   ot_search *const s = b->search;
   OT_TRY(ot_search_build(&request, b->arena, s));
   b->page->search = s;
@@ -101,14 +102,44 @@ static void prefer_simple(builder *b) {
   }
   if (first > 0) {
     const ot_estimate chosen = s->plans[first];
+    const char *const second = b->top > 1 ? ", plan 2" : "";
     b->page->simpler = ot_arena_format(
         b->arena,
-        "plan 1 is the simplest of those that cannot be told from the fastest, plan 2 (%+.1f%%)",
+        "plan 1 is the simplest of those that cannot be told from the fastest%s (%+.1f%%)", second,
         100 * (chosen.step_s / s->plans[0].step_s - 1));
+    b->page->order = "simplest first, then fastest";
     for (int i = first; i > 0; i--) s->plans[i] = s->plans[i - 1];
     s->plans[0] = chosen;
   }
   if (s->num_plans > b->top) s->num_plans = b->top;
+}
+
+// ---- other plans ----
+
+// The fastest plan of a part: `found` by the search, or one that is shown, whose time is the
+// refined one.
+static ot_status settle_other(const builder *b, const ot_search_part *part, ot_estimate *found) {
+  ot_estimator *estimator = b->page->estimator;
+  if (found->step_s == 0) return OT_OK;
+  if (b->job->run && b->job->cluster->measured.cores > 0) {
+    OT_TRY(build_stretched(b, &found->candidate, &estimator));
+    OT_TRY(ot_estimate_build(estimator, &found->candidate, found));
+  }
+  for (int i = 0; i < b->search->num_plans; i++) {
+    const ot_estimate *const shown = &b->search->plans[i];
+    if (ot_search_part_has(part, &shown->candidate) && shown->step_s <= found->step_s)
+      *found = *shown;
+  }
+  return OT_OK;
+}
+
+static ot_status find_others(builder *b) {
+  if (b->search->num_plans == 0 || b->build->brief) return OT_OK;
+  ot_other_plans *const others = b->others = ot_arena_array(b->arena, 1, sizeof *others);
+  ot_other_plans_choose(b->job, &b->search->plans[0], others);
+  OT_TRY(ot_search_parts(b->search, others->part, others->num, others->below_s, others->plan));
+  for (int i = 0; i < others->num; i++) OT_TRY(settle_other(b, &others->part[i], &others->plan[i]));
+  return OT_OK;
 }
 
 // ---- basis ----
@@ -160,7 +191,10 @@ static ot_explanation explanation_of(const builder *b) {
                           .totals = b->page->totals,
                           .limits = b->page->limits,
                           .best = &b->search->plans[0],
-                          .estimator = b->page->estimator};
+                          .estimator = b->build->brief ? NULL : b->page->estimator,
+                          .others = b->others,
+                          .plans = b->search->plans,
+                          .num_plans = b->search->num_plans};
 }
 
 static void find_beyond(builder *b, ot_page_plan *plan) {
@@ -335,6 +369,7 @@ ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_pla
                         .settings = request->has_run ? request->settings : NULL,
                         .totals = &request->totals,
                         .price = request->question.price,
+                        .order = "fastest first",
                         .num_notes = request->num_notes,
                         .notes = request->notes};
   builder b = {.build = build,
@@ -349,6 +384,7 @@ ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_pla
   OT_TRY(search(&b));
   OT_TRY(refine(&b));
   prefer_simple(&b);
+  OT_TRY(find_others(&b));
   build_basis(&b);
   build_limits(&b);
   OT_TRY(build_plans(&b));

@@ -84,7 +84,7 @@ static const char *plain_name(const char *name, ot_arena *arena) {
   return out;
 }
 
-static int host_devices(const ot_cluster *cluster) {
+int ot_cluster_host(const ot_cluster *cluster) {
   if (cluster->host_devices > 0) return cluster->host_devices;
   const bool one = cluster->device.threads > 0 || cluster->num_levels < 2;
   return one ? cluster->num_devices : cluster->level[0].size;
@@ -105,7 +105,7 @@ static emission emission_of(const ot_plan_page *page, ot_text_builder *out) {
   const ot_cluster *const cluster = page->job->cluster;
   const ot_estimate *const plan = page->plans[0].estimate;
   emission e = {.page = page, .plan = plan, .out = out, .arena = out->arena};
-  const int host = host_devices(cluster);
+  const int host = ot_cluster_host(cluster);
   e.name = plain_name(page->model_name, out->arena);
   e.ranks = ot_job_all_devices(page->job);
   e.ranks_per_host = host < e.ranks ? host : e.ranks;
@@ -370,11 +370,11 @@ static ot_status check_pools(const emission *e, ot_emit_kind kind) {
            "writes the configuration)");
   for (int i = 0; i < cluster->num_pools && kind != OT_EMIT_RUN; i++) {
     OT_CHECK(
-        host_devices(&cluster->pools[i]) == e->ranks_per_host, OT_USAGE,
+        ot_cluster_host(&cluster->pools[i]) == e->ranks_per_host, OT_USAGE,
         "--emit: hosts of pool %s have %d devices, of pool %s %d; a script that starts both is "
         "not written (--emit run writes the configuration)",
         cluster->pools[0].name, e->ranks_per_host, cluster->pools[i].name,
-        host_devices(&cluster->pools[i]));
+        ot_cluster_host(&cluster->pools[i]));
   }
   return OT_OK;
 }

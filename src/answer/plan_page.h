@@ -44,7 +44,7 @@ typedef struct ot_deadline_trial {
   double elapsed_s;
 } ot_deadline_trial;
 
-enum { OT_MOST_DEADLINE_TRIALS = 64 };
+enum { OT_MOST_DEADLINE_TRIALS = 96 };
 
 // The numbers of devices that were tried for --deadline.
 typedef struct ot_deadline {
@@ -72,19 +72,23 @@ typedef struct ot_plan_page {
   const ot_page_compared *compared;  // [num_compared] of --compare
   const ot_teacher_split *teacher;   // null: the run has no live teacher
   const char *simpler;               // why plan 1 is not the fastest; null: it is
-  const ot_deadline *deadline;       // null without --deadline
-  int64_t steps;                     // of the whole run
-  const ot_goodput *goodput;         // of the run with the best plan; null: failures not modelled
-  double price;                      // dollars of a device hour; 0: not asked for
-  int num_remedies;                  // 0 if a plan fits
-  const char *const *remedies;       // [num_remedies] changes that would fit, smallest first
-  const ot_remedy *changes;          // [num_remedies] the same as values
+  const char *order;            // of the plans: "fastest first", "simplest first, then fastest"
+  const ot_deadline *deadline;  // null without --deadline
+  int64_t steps;                // of the whole run
+  const ot_goodput *goodput;    // of the run with the best plan; null: failures not modelled
+  double price;                 // dollars of a device hour; 0: not asked for
+  int num_remedies;             // 0 if a plan fits
+  const char *const *remedies;  // [num_remedies] changes that would fit, smallest first
+  const ot_remedy *changes;     // [num_remedies] the same as values
   const ot_calibration_report *calibration;  // of the cluster; null without --calibrate
   const char *basis;       // of the cluster's constants: "fitted", "extrapolated", ...
   const char *basis_note;  // its explanation; null: fitted to runs on such devices
   int num_notes;
   const char *const *notes;  // [num_notes] assumptions
 } ot_plan_page;
+
+// Devices of a host of the cluster.
+int ot_cluster_host(const ot_cluster *cluster);
 
 // As one JSON document (interface: plan, JSON), in `arena`.
 const char *ot_plan_json(const ot_plan_page *page, ot_arena *arena);

@@ -83,13 +83,14 @@ void ot_sweep_row_write_json(const ot_sweep_row *row, const char *key, ot_json_w
 // ---- a deadline ----
 
 typedef struct ot_deadline_search {
-  int most;  // devices
+  int most, host;  // devices; of a host, at least 1
   // Elapsed seconds of the run with the best plan on some devices; 0: none fits.
   ot_status (*run)(void *context, int devices, double *elapsed_s);
   void *context;
 } ot_deadline_search;
 
-// The fewest devices, halved from the most, whose run ends within `time` ("30d"). OT_USAGE if it is
-// no time, OT_FINDINGS if all of them are too few.
+// The fewest devices of whole hosts, or of a part of one, whose run ends within `time` ("30d"):
+// exact up to 48 counts below what a bisection finds. OT_USAGE if it is no time, OT_FINDINGS if all
+// of them are too few.
 ot_status ot_deadline_meet(const char *time, const ot_deadline_search *search, ot_arena *arena,
                            ot_deadline *out);

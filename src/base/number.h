@@ -24,8 +24,9 @@ bool ot_number_parse(const char *text, bool allow_special, double *value);
 
 // Parses all of `text` as an integer: a sign, digits, '_' or commas between them (1_000, 16,384),
 // and one unit, after a blank or not: k M B T P E (powers of 1000; G is B), Ki Mi Gi Ti Pi Ei
-// (powers of 1024), each but B with an optional B for bytes; "bytes"; " tokens" may follow. A decimal point or exponent
-// is allowed if the result is whole (1.5k, 3e9). False for anything else or overflow.
+// (powers of 1024), each but B with an optional B for bytes; "bytes"; " tokens" may follow. A
+// decimal point or exponent is allowed if the result is whole (1.5k, 3e9). False for anything else
+// or overflow.
 bool ot_number_parse_size(const char *text, int64_t *value);
 
 // The same as a double, whole or not, correctly rounded. False for one too large for a double.

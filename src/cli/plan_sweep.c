@@ -189,7 +189,8 @@ ot_status ot_plan_deadline(const ot_options *options, ot_deadline *deadline,
   ot_arena *const arena = ot_options_arena(options);
   ot_plan_request *const request = ot_arena_take(arena, sizeof *request);
   OT_TRY(ot_plan_request_read(options, arena, request));
-  const ot_deadline_search search = {ot_job_all_devices(&request->job), try_devices,
+  const ot_deadline_search search = {ot_job_all_devices(&request->job),
+                                     ot_cluster_host(request->job.cluster), try_devices,
                                      (void *)options};
   OT_TRY(ot_deadline_meet(ot_options_text(options, "deadline"), &search, arena, deadline));
   return ot_options_replace(options, "gpus", ot_arena_format(arena, "%d", deadline->fewest), arena,

@@ -51,7 +51,7 @@ static ot_status build_pool(const ot_job *job, int pool, ot_estimator **pools, o
   e->pool = pool;
   e->pools = pools;
   e->num_pools = ot_cluster_pools(job->cluster);
-  e->scratch.parent = arena;
+  e->scratch.parent = e->searches.parent = arena;
   e->ends = ot_arena_array(arena, 1, sizeof *e->ends);
   e->framework = ot_framework_of(job->engine);
   pools[pool] = e;

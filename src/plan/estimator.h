@@ -161,7 +161,8 @@ struct ot_estimator {
   ot_job job;
   const ot_framework *framework;
   ot_arena *arena;
-  ot_arena_pool scratch;  // temporaries of one price, flow, bound or replay
+  ot_arena_pool scratch;   // temporaries of one price, flow, bound or replay
+  ot_arena_pool searches;  // those of a search that uses this estimator
   ot_task_ends *ends;
   ot_cluster cluster;  // for the ranks of the job, as those of this estimator's pool see it
   int threads;         // per kernel of a rank

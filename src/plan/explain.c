@@ -28,7 +28,7 @@ typedef struct speaker {
 static speaker speaker_create(const ot_explanation *e, ot_arena *arena, ot_reasons *out) {
   out->num = 0;
   out->text = ot_arena_array(arena, MAX_SENTENCES, sizeof *out->text);
-  const ot_what_if what_if = {e->estimator, e->job, e->best};
+  const ot_what_if what_if = {e->estimator, e->job, e->best, e->others, e->plans, e->num_plans};
   return (speaker){e, &e->best->candidate, what_if, arena, out};
 }
 

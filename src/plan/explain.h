@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "plan/estimate.h"
 #include "plan/limits.h"
+#include "plan/what_if.h"
 
 typedef struct ot_reasons {
   int num;
@@ -17,7 +18,10 @@ typedef struct ot_explanation {
   const ot_model_totals *totals;
   const ot_limits *limits;
   const ot_estimate *best;
-  ot_estimator *estimator;  // to compare with alternatives; null: no comparison
+  ot_estimator *estimator;       // to compare with alternatives; null: no comparison
+  const ot_other_plans *others;  // of `best` (plan/what_if.h); null: not compared
+  const ot_estimate *plans;      // [num_plans] that are shown, for their numbers
+  int num_plans;
 } ot_explanation;
 
 // "pp crosses pools: h100 22 layers in 4 stages, memory 83% of 85.5 GB; ...": what each pool of a

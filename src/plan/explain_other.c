@@ -116,7 +116,7 @@ void ot_explain_other(const ot_explanation *e, const ot_estimate *other, ot_aren
   if (terms[0] != '\0') out->text[out->num++] = terms;
   out->text[out->num++] = memory_of(other, best, arena);
   if (other->candidate.pipeline != OT_PIPELINE_ZB_H2) return;
-  const ot_what_if what_if = {e->estimator, e->job, other};
+  const ot_what_if what_if = {.estimator = e->estimator, .job = e->job, .best = other};
   out->text[out->num++] = ot_arena_format(arena, "%s%s", ot_explain_barrier,
                                           ot_what_if_pipeline(&what_if, OT_PIPELINE_ZB_H1, arena));
 }

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "plan/bound.h"
+#include "plan/search_heap.h"
 #include "plan/space.h"
 
 enum { KEPT_REJECTIONS = 3, ZERO_STAGES = 4 };
@@ -35,17 +36,10 @@ typedef struct degrees {
   bool known;
   ot_shard_bound least, of[ZERO_STAGES];  // minimum over all of them, and over a ZeRO stage
   double plan_s[ZERO_STAGES];             // of the fastest plan so far; 0: none
+  ot_candidate plan[ZERO_STAGES];         // that plan
 } degrees;
 
-typedef struct node {
-  double step_s;  // lower bounds
-  int64_t peak;
-  int group;
-  int16_t order,
-      shard;         // indices in the group; shard: of those covered, the one with fewest bytes
-  int8_t recompute;  // of the space
-  int8_t kind;
-} node;
+typedef ot_search_node node;
 
 // A bound that several nodes share; key 0: none.
 typedef struct replayed {
@@ -55,66 +49,24 @@ typedef struct replayed {
 
 enum { REPLAYED = 1 << 12 };
 
-typedef struct searcher {
-  const ot_search_request *request;
+typedef struct ot_searcher {
+  ot_search_request request;
   ot_arena *arena;  // of the search
-  ot_arena *kept;   // of its result
+  ot_arena scratch;
+  ot_arena *kept;  // of its result
   ot_estimator *estimator;
   ot_space space;
-  bool by_memory;       // minimises memory instead of step time
-  ot_stable_list heap;  // of nodes
+  ot_search_heap heap;
+  // The parts whose fastest plans are searched after the plans, or null: [num_parts].
+  const ot_search_part *parts;
+  ot_estimate *part_plans;
+  int num_parts;
   ot_search *out;
   int64_t too_large;             // candidates rejected by a memory bound
   degrees *degrees;              // [space.num_degrees]
   replayed *replayed;            // [REPLAYED] the latest
   int told[OT_REJECTION_KINDS];  // rejections kept, by kind
 } searcher;
-
-// ---- heap ----
-
-static int64_t order_of(const node *n) {
-  return (((int64_t)n->group * INT16_MAX + n->order) * INT16_MAX + n->shard) * OT_MAX_RECOMPUTES +
-         n->recompute;
-}
-
-// Lower bound of the objective: seconds, or bytes.
-static double key_of(const searcher *s, const node *n) {
-  return s->by_memory ? (double)n->peak : n->step_s;
-}
-
-static bool is_before(const searcher *s, const node *a, const node *b) {
-  const double first = key_of(s, a), second = key_of(s, b);
-  if (first != second) return first < second;
-  if (a->kind != b->kind) return a->kind > b->kind;
-  return order_of(a) < order_of(b);
-}
-
-static node *node_at(const searcher *s, int64_t i) { return ot_stable_list_at(&s->heap, i); }
-
-static void push(searcher *s, const node *n) {
-  ot_stable_list_add(s->arena, &s->heap);
-  int64_t i = s->heap.count - 1;
-  for (; i > 0 && is_before(s, n, node_at(s, (i - 1) / 2)); i = (i - 1) / 2) {
-    *node_at(s, i) = *node_at(s, (i - 1) / 2);
-  }
-  *node_at(s, i) = *n;
-}
-
-static node pop(searcher *s) {
-  const node first = *node_at(s, 0), last = *node_at(s, --s->heap.count);
-  int64_t i = 0;
-  for (int64_t child = 1; child < s->heap.count; child = 2 * i + 1) {
-    const node *next = node_at(s, child);
-    if (child + 1 < s->heap.count && is_before(s, node_at(s, child + 1), next)) {
-      next = node_at(s, ++child);
-    }
-    if (!is_before(s, next, &last)) break;
-    *node_at(s, i) = *next;
-    i = child;
-  }
-  if (s->heap.count > 0) *node_at(s, i) = last;
-  return first;
-}
 
 // ---- nodes ----
 
@@ -169,7 +121,7 @@ static const ot_shard_bound *bound_of(const searcher *s, const node *n) {
 // Whether all candidates of `n` are slower than a plan with their degrees, of which only the
 // fastest is kept.
 static bool is_beaten(const searcher *s, const node *n) {
-  if (!s->request->distinct || s->by_memory || s->request->exhaustive) return false;
+  if (!s->request.distinct || s->heap.by_memory || s->request.exhaustive) return false;
   if (n->kind == NODE_GROUP) return false;
   const double known_s = degrees_of(s, n)->plan_s[shard_of(s, n)->zero];
   return known_s > 0 && n->step_s > known_s;
@@ -200,7 +152,7 @@ static void reject_memory(searcher *s, const node *n) {
 // failures.
 static ot_status refuse(searcher *s, const node *n, ot_status status) {
   if (status != OT_USAGE) return status;
-  if (!s->by_memory) s->out->num_rejected[OT_REJECTED_RULE] += count_candidates(s, n);
+  if (!s->heap.by_memory) s->out->num_rejected[OT_REJECTED_RULE] += count_candidates(s, n);
   keep_rejection(s, OT_REJECTED_RULE, n, ot_fail_message());
   return OT_OK;
 }
@@ -212,7 +164,7 @@ static ot_status replay_work(searcher *s, const node *n, double *work_s) {
       ((int64_t)n->group * INT16_MAX + n->order) * OT_MAX_RECOMPUTES + n->recompute + 1;
   replayed *const kept = &s->replayed[key % REPLAYED];
   *work_s = 0;
-  if (n->kind < NODE_REPLAYED || s->by_memory || s->request->exhaustive) return OT_OK;
+  if (n->kind < NODE_REPLAYED || s->heap.by_memory || s->request.exhaustive) return OT_OK;
   if (kept->key != key) {
     const ot_candidate candidate = candidate_of(s, n);
     kept->key = 0;
@@ -245,12 +197,12 @@ static ot_status add(searcher *s, node n) {
   // The bound of the parent node is still valid.
   if (bound.step_s > n.step_s) n.step_s = bound.step_s;
   if (bound.peak > n.peak) n.peak = bound.peak;
-  if (!s->by_memory && !s->request->exhaustive && !ot_bound_fits(s->estimator, n.peak)) {
+  if (!s->heap.by_memory && !s->request.exhaustive && !ot_bound_fits(s->estimator, n.peak)) {
     s->too_large += count_candidates(s, &n);
     reject_memory(s, &n);
     return OT_OK;
   }
-  if (!is_beaten(s, &n)) push(s, &n);
+  if (!is_beaten(s, &n)) ot_search_heap_push(&s->heap, &n);
   return OT_OK;
 }
 
@@ -313,7 +265,7 @@ static ot_status add_orders(searcher *s, const node *from, node_kind kind) {
 }
 
 static ot_status add_groups(searcher *s) {
-  s->heap.count = 0;
+  s->heap.nodes.count = 0;
   for (int64_t i = 0; i < s->space.groups.count; i++) {
     OT_TRY(find_shards(s, ot_space_group_at(&s->space, i)));
     OT_TRY(add_group(s, (int)i));
@@ -370,15 +322,15 @@ static bool displace_variant(searcher *s, const ot_estimate *plan) {
 
 // Whether a plan of `step_s` is too slow to be kept.
 static bool is_too_slow(const searcher *s, double step_s) {
-  return s->request->below_s > 0 && step_s >= s->request->below_s;
+  return s->request.below_s > 0 && step_s >= s->request.below_s;
 }
 
 static void keep_plan(searcher *s, const ot_estimate *plan) {
   ot_search *const out = s->out;
   if (is_too_slow(s, plan->step_s)) return;
-  if (s->request->distinct && !displace_variant(s, plan)) return;
+  if (s->request.distinct && !displace_variant(s, plan)) return;
   int i = out->num_plans;
-  if (i == s->request->top) {
+  if (i == s->request.top) {
     if (compare(plan, &out->plans[i - 1]) >= 0) return;
     i--;
   } else {
@@ -403,26 +355,77 @@ static void keep_nearest(searcher *s, const ot_estimate *plan) {
   *best = *plan;
 }
 
+// ---- parts ----
+
+bool ot_search_part_has(const ot_search_part *part, const ot_candidate *c) {
+  return (part->tp == 0 || part->tp == c->tp) && (part->pp == 0 || part->pp == c->pp) &&
+         (part->cp == 0 || part->cp == c->cp) && (part->ep == 0 || part->ep == c->ep) &&
+         (part->zero < 0 || part->zero == c->zero);
+}
+
+// Whether `n` may hold a plan of a part that is faster than those known.
+static bool is_wanted(const searcher *s, const node *n) {
+  const ot_candidate candidate = candidate_of(s, n);
+  for (int i = 0; i < s->num_parts; i++) {
+    ot_search_part part = s->parts[i];
+    const double known_s = s->part_plans[i].step_s;
+    if (n->step_s > (known_s > 0 ? known_s : s->request.below_s)) continue;
+    if (n->kind == NODE_GROUP) part.zero = -1;
+    if (ot_search_part_has(&part, &candidate)) return true;
+  }
+  return false;
+}
+
+static void keep_of_parts(searcher *s, const ot_estimate *plan) {
+  for (int i = 0; i < s->num_parts; i++) {
+    ot_estimate *const known = &s->part_plans[i];
+    if (!ot_search_part_has(&s->parts[i], &plan->candidate)) continue;
+    if (known->step_s == 0 || compare(plan, known) < 0) *known = *plan;
+  }
+}
+
+// The plans that the search before met, kept or not.
+static ot_status keep_known(searcher *s) {
+  for (int p = 0; p < s->num_parts; p++) {
+    const ot_candidate *best = NULL;
+    double best_s = 0;
+    for (int i = 0; i < s->space.num_degrees * ZERO_STAGES; i++) {
+      const degrees *const d = &s->degrees[i / ZERO_STAGES];
+      const int zero = i % ZERO_STAGES;
+      if (d->plan_s[zero] == 0 || (best && d->plan_s[zero] >= best_s)) continue;
+      if (!ot_search_part_has(&s->parts[p], &d->plan[zero])) continue;
+      best = &d->plan[zero];
+      best_s = d->plan_s[zero];
+    }
+    if (best) OT_TRY(ot_estimate_build(s->estimator, best, &s->part_plans[p]));
+  }
+  return OT_OK;
+}
+
 static ot_status simulate(searcher *s, const node *n) {
   const ot_candidate candidate = candidate_of(s, n);
   ot_estimate estimate;
-  ot_status status = ot_candidate_check(s->request->job, &candidate);
-  if (status == OT_OK && s->by_memory) {
+  ot_status status = ot_candidate_check(s->request.job, &candidate);
+  if (status == OT_OK && s->heap.by_memory) {
     status = estimate_nearest(s, &candidate, &estimate);
   } else if (status == OT_OK) {
     status = ot_estimate_fitting(s->estimator, &candidate, &estimate);
   }
   if (status != OT_OK) return refuse(s, n, status);
-  if (s->by_memory) {
+  if (s->heap.by_memory) {
     keep_nearest(s, &estimate);
     return OT_OK;
   }
   s->out->num_simulated += estimate.step_s > 0;
   s->too_large += estimate.step_s == 0;
   if (estimate.fits) {
-    double *const plan_s = &degrees_of(s, n)->plan_s[candidate.zero];
-    if (*plan_s == 0 || estimate.step_s < *plan_s) *plan_s = estimate.step_s;
-    keep_plan(s, &estimate);
+    degrees *const d = degrees_of(s, n);
+    double *const plan_s = &d->plan_s[candidate.zero];
+    if (*plan_s == 0 || estimate.step_s < *plan_s) {
+      *plan_s = estimate.step_s;
+      d->plan[candidate.zero] = candidate;
+    }
+    (s->parts ? keep_of_parts : keep_plan)(s, &estimate);
     return OT_OK;
   }
   node simulated = *n;
@@ -437,68 +440,71 @@ static ot_status simulate(searcher *s, const node *n) {
 // Whether no node after `n` can be kept.
 static bool is_done(const searcher *s, const node *n) {
   const ot_search *const out = s->out;
-  if (s->request->exhaustive) return false;
-  if (s->by_memory) return out->nearest.step_s > 0 && n->peak > out->nearest.memory.peak;
+  if (s->request.exhaustive) return false;
+  if (s->heap.by_memory) return out->nearest.step_s > 0 && n->peak > out->nearest.memory.peak;
   if (is_too_slow(s, n->step_s)) return true;
-  return out->num_plans == s->request->top && n->step_s > out->plans[out->num_plans - 1].step_s;
+  return out->num_plans == s->request.top && n->step_s > out->plans[out->num_plans - 1].step_s;
 }
 
 static void tell_progress(const searcher *s, int64_t nodes) {
   enum { OFTEN = 256 };
-  if (s->request->progress && nodes % OFTEN == 0) {
-    s->request->progress(s->request->progress_context, s->out);
+  if (s->request.progress && nodes % OFTEN == 0) {
+    s->request.progress(s->request.progress_context, s->out);
   }
+}
+
+// Bounds `n` better, or divides it, or simulates it.
+static ot_status expand(searcher *s, node n) {
+  switch ((node_kind)n.kind) {
+    case NODE_GROUP:
+      return add_zeros(s, &n);
+    case NODE_GROUP_ZERO:
+      return add_orders(s, &n, s->heap.by_memory ? NODE_KIND_CONTEXT : NODE_KIND_PLAIN);
+    case NODE_KIND_BLOCK:
+      return add_orders(s, &n, NODE_CHUNKS);
+    case NODE_KIND_PLAIN:
+    case NODE_KIND_CONTEXT:
+    case NODE_CHUNKS:
+    case NODE_CUT:
+    case NODE_ORDER:
+      n.kind++;
+      return add(s, n);
+    case NODE_REPLAYED:
+      return add_candidates(s, &n);
+    case NODE_CANDIDATE:
+      return simulate(s, &n);
+    case NODE_KINDS:
+      break;
+  }
+  OT_UNREACHABLE();
 }
 
 static ot_status run(searcher *s) {
   OT_TRY(add_groups(s));
-  for (int64_t nodes = 1; s->heap.count > 0 && !is_done(s, node_at(s, 0)); nodes++) {
-    node n = pop(s);
+  for (int64_t nodes = 1; s->heap.nodes.count > 0 && !is_done(s, ot_search_heap_first(&s->heap));
+       nodes++) {
+    const node n = ot_search_heap_pop(&s->heap);
     tell_progress(s, nodes);
-    if (is_beaten(s, &n)) continue;
-    switch ((node_kind)n.kind) {
-      case NODE_GROUP:
-        OT_TRY(add_zeros(s, &n));
-        break;
-      case NODE_GROUP_ZERO:
-        OT_TRY(add_orders(s, &n, s->by_memory ? NODE_KIND_CONTEXT : NODE_KIND_PLAIN));
-        break;
-      case NODE_KIND_BLOCK:
-        OT_TRY(add_orders(s, &n, NODE_CHUNKS));
-        break;
-      case NODE_KIND_PLAIN:
-      case NODE_KIND_CONTEXT:
-      case NODE_CHUNKS:
-      case NODE_CUT:
-      case NODE_ORDER:
-        n.kind++;
-        OT_TRY(add(s, n));
-        break;
-      case NODE_REPLAYED:
-        OT_TRY(add_candidates(s, &n));
-        break;
-      case NODE_CANDIDATE:
-        OT_TRY(simulate(s, &n));
-        break;
-      case NODE_KINDS:
-        OT_UNREACHABLE();
-    }
+    if (!is_beaten(s, &n)) OT_TRY(expand(s, n));
   }
   return OT_OK;
 }
 
-// Records the next nodes in the heap as rejected.
+// The next nodes in the heap.
 static void keep_slower(searcher *s) {
   ot_search *const out = s->out;
+  node taken[KEPT_REJECTIONS];
+  int count = 0;
   if (out->num_plans == 0) return;
-  while (s->heap.count > 0 && s->told[OT_REJECTED_SLOWER] < KEPT_REJECTIONS) {
-    const node n = pop(s);
-    const double more_s = n.step_s - out->plans[out->num_plans - 1].step_s;
+  while (s->heap.nodes.count > 0 && s->told[OT_REJECTED_SLOWER] < KEPT_REJECTIONS) {
+    const node n = taken[count++] = ot_search_heap_pop(&s->heap);
+    const double more_s = n.step_s - out->plans[0].step_s;
     keep_rejection(s, OT_REJECTED_SLOWER, &n,
-                   ot_arena_format(s->arena, "takes at least %s, %s more than plan %d",
+                   ot_arena_format(s->arena, "takes at least %s, %s more than the fastest plan",
                                    ot_figure_seconds(s->arena, n.step_s),
-                                   ot_figure_seconds(s->arena, more_s), out->num_plans));
+                                   ot_figure_seconds(s->arena, more_s)));
   }
+  while (count > 0) ot_search_heap_push(&s->heap, &taken[--count]);
 }
 
 static void keep_refusals(searcher *s) {
@@ -535,13 +541,14 @@ static void refuse_all(searcher *s, int told) {
 
 static ot_status search(searcher *s) {
   ot_search *const out = s->out;
-  OT_TRY(ot_estimator_build(s->request->job, s->arena, &s->estimator));
-  OT_TRY(ot_ability_check_job(s->request->job));
-  ot_space_build(s->request->job, s->arena, &s->space);
+  s->estimator = s->request.estimator;
+  if (!s->estimator) OT_TRY(ot_estimator_build(s->request.job, s->arena, &s->estimator));
+  OT_TRY(ot_ability_check_job(s->request.job));
+  ot_space_build(s->request.job, s->arena, &s->space);
   const int most = OT_PARTS * OT_MAX_REFUSALS + OT_REJECTION_KINDS * KEPT_REJECTIONS;
   s->degrees = ot_arena_array(s->arena, s->space.num_degrees, sizeof *s->degrees);
   s->replayed = ot_arena_array(s->arena, REPLAYED, sizeof *s->replayed);
-  out->plans = ot_arena_array(s->kept, s->request->top, sizeof *out->plans);
+  out->plans = ot_arena_array(s->kept, s->request.top, sizeof *out->plans);
   out->rejections = ot_arena_array(s->kept, most, sizeof *out->rejections);
   out->num_candidates = s->space.num_candidates;
   out->num_rejected[OT_REJECTED_RULE] = s->space.num_refused;
@@ -550,9 +557,9 @@ static ot_status search(searcher *s) {
       out->num_candidates - out->num_simulated - s->too_large - out->num_rejected[OT_REJECTED_RULE];
   keep_slower(s);
   keep_refusals(s);
-  if (out->num_plans > 0 || s->request->plans_only) return OT_OK;
+  if (out->num_plans > 0 || s->request.plans_only) return OT_OK;
   const int told = out->num_rejections;
-  s->by_memory = true;
+  s->heap.by_memory = true;
   OT_TRY(run(s));
   if (out->nearest.step_s == 0) refuse_all(s, told);
   return OT_OK;
@@ -560,13 +567,34 @@ static ot_status search(searcher *s) {
 
 ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_search *out) {
   OT_CHECK(request->top >= 1, OT_USAGE, "plan: top=%d; allowed: at least 1", request->top);
-  ot_arena scratch;
-  searcher s = {
-      .request = request, .arena = arena, .kept = arena, .heap.size = sizeof(node), .out = out};
-  *out = (ot_search){0};
-  if (request->scratch) {
-    scratch = ot_arena_pool_begin(request->scratch);
-    s.arena = &scratch;
+  ot_arena_pool *const pool = request->estimator ? &request->estimator->searches : request->scratch;
+  ot_arena scratch = pool ? ot_arena_pool_begin(pool) : *arena;
+  searcher *const s = ot_arena_take(pool ? &scratch : arena, sizeof *s);
+  *s = (searcher){.request = *request, .scratch = scratch, .kept = arena, .out = out};
+  s->arena = pool ? &s->scratch : arena;
+  s->heap = (ot_search_heap){.arena = s->arena, .nodes.size = sizeof(node)};
+  *out = (ot_search){.state = s};
+  return search(s);
+}
+
+ot_status ot_search_parts(const ot_search *search, const ot_search_part *parts, int num_parts,
+                          double below_s, ot_estimate *out) {
+  searcher *const s = search->state;
+  ot_search counts = *search;
+  if (search->num_plans == 0) return OT_OK;
+  for (int i = 0; i < num_parts; i++) out[i] = (ot_estimate){0};
+  s->out = &counts;
+  s->parts = parts;
+  s->request.below_s = below_s;
+  s->part_plans = out;
+  s->num_parts = num_parts;
+  OT_TRY(keep_known(s));
+  while (s->heap.nodes.count > 0 && !is_too_slow(s, ot_search_heap_first(&s->heap)->step_s)) {
+    const node n = ot_search_heap_pop(&s->heap);
+    if (!is_beaten(s, &n) && is_wanted(s, &n)) OT_TRY(expand(s, n));
   }
-  return search(&s);
+  for (int i = 0; i < num_parts; i++) {
+    if (is_too_slow(s, out[i].step_s)) out[i].step_s = 0;
+  }
+  return OT_OK;
 }

@@ -33,9 +33,18 @@ typedef struct ot_search_request {
   // Called from time to time; null: never. `so_far` is incomplete.
   void (*progress)(void *context, const ot_search *so_far);
   void *progress_context;
-  bool distinct;           // keep only the fastest plan of equal tp, pp, cp, ep, etp, dp and ZeRO
+  bool distinct;  // keep only the fastest plan of equal tp, pp, cp, ep, etp, dp and ZeRO
+  // Of the job but for what it fixes: its prices and its memory are used; null: an own one.
+  ot_estimator *estimator;
   ot_arena_pool *scratch;  // memory of the search, which may be reused after it; null: `arena`
 } ot_search_request;
+
+// A part of the candidates: those with these degrees and this ZeRO stage; 0, of zero -1: any.
+typedef struct ot_search_part {
+  int tp, pp, cp, ep, zero;
+} ot_search_part;
+
+bool ot_search_part_has(const ot_search_part *part, const ot_candidate *candidate);
 
 struct ot_search {
   int num_plans;
@@ -44,9 +53,17 @@ struct ot_search {
   int64_t num_simulated;
   int64_t num_rejected[OT_REJECTION_KINDS];  // without simulation; OT_REJECTED_MEMORY: all
   int num_rejections;
-  ot_rejection *rejections;  // [num_rejections] at most a few of each kind
-  ot_estimate nearest;       // if nothing fits: the smallest excess memory; else zero
+  ot_rejection *rejections;   // [num_rejections] at most a few of each kind
+  ot_estimate nearest;        // if nothing fits: the smallest excess memory; else zero
+  struct ot_searcher *state;  // of ot_search_parts
 };
 
 // OT_OK also if nothing fits (num_plans 0). In `arena`.
 ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_search *out);
+
+// The fastest plan of each part, as a search of that part alone finds it; step_s 0: none with a
+// step shorter than `below_s` fits, or the job fixes another value. Continues `search` where it
+// ended: call once, before another search with the same estimator or scratch.
+//   out  [num_parts]
+ot_status ot_search_parts(const ot_search *search, const ot_search_part *parts, int num_parts,
+                          double below_s, ot_estimate *out);

@@ -153,7 +153,9 @@ static void put_summary(const html *h) {
     put_refusal(h);
     return;
   }
-  ot_page_section(h->out, "summary", "The fastest plan that fits", NULL);
+  ot_page_section(
+      h->out, "summary",
+      h->page->simpler ? "The simplest of the fastest plans" : "The fastest plan that fits", NULL);
   put_chips(h);
   put_tiles(h);
   put_caveat(h, h->page->basis_note);
@@ -227,7 +229,7 @@ static ot_status put_devices(const html *h) {
 // ---- plans and reasons ----
 
 static void put_plans(const html *h) {
-  ot_page_section(h->out, "plans", "Plans, fastest first",
+  ot_page_section(h->out, "plans", ot_arena_format(h->arena, "Plans, %s", h->page->order),
                   "How to read: each row is a parallel configuration; times are those of one step, "
                   "memory is that of the fullest device.");
   ot_text_put(h->out, "<div class=\"scroll\" tabindex=\"0\">\n");

@@ -215,8 +215,8 @@ static void put_doubt(report *r) {
 
 static void put_plans(report *r) {
   const ot_plan_page *const p = r->page;
-  ot_text_put(r->out,
-              "\nplans, fastest first (mfu: model FLOPs, with the causal half of attention)\n");
+  ot_text_appendf(r->out, "\nplans, %s (mfu: model FLOPs, with the causal half of attention)\n",
+                  p->order);
   ot_text_appendf(r->out, "  %-3s%3s%4s%4s%4s%4s %5s%5s %9s  %-11s %-9s %8s%7s%7s%8s%5s\n", "",
                   "tp", "pp", "vpp", "cp", "ep", "dp", "zero", "batch", "schedule", "recompute",
                   "step", "mfu", "bubble", "exposed", "mem");

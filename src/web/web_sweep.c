@@ -4,6 +4,7 @@
 #include "answer/sweep.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "describe/cluster_keys.h"
 #include "web/web_parts.h"
 
 static ot_status read_sweep(const ot_node *request, ot_arena *arena, ot_sweep *out) {
@@ -76,7 +77,9 @@ ot_status ot_web_deadline(ot_web *web, const ot_node *tree, const char *request,
   OT_CHECK(gpus && gpus->text && ot_number_parse_size(gpus->text, &most) && most >= 1 &&
                most <= OT_QUESTION_MOST,
            OT_USAGE, "gpus: not the most devices of a deadline");
-  const ot_deadline_search search = {(int)most, try_devices, &d};
+  ot_cluster *const cluster = ot_arena_take(&web->call, sizeof *cluster);
+  OT_TRY(ot_cluster_read(ot_node_child(tree, "cluster"), &web->call, cluster));
+  const ot_deadline_search search = {(int)most, ot_cluster_host(cluster), try_devices, &d};
   OT_TRY(ot_deadline_meet(text, &search, &web->call, &met));
   web->asked = false;
   *w = ot_json_begin(&web->call, 0);

@@ -342,7 +342,8 @@ static void reasons_agree_with_the_simulated_alternatives(void **state) {
     const ot_limits_request limits = {
         .job = &x.paper.job, .totals = &x.totals, .flops_per_s = 6e14};
     ot_limits_build(&limits, &x.limits);
-    x.e = (ot_explanation){&x.paper.job, &x.totals, &x.limits, &best.plans[0], NULL};
+    x.e = (ot_explanation){
+        .job = &x.paper.job, .totals = &x.totals, .limits = &x.limits, .best = &best.plans[0]};
     assert_int_equal(ot_estimator_build(&x.paper.job, a, &x.e.estimator), OT_OK);
     ot_explain_best(&x.e, a, &r);
     if (best.plans[0].candidate.zero < 3) {

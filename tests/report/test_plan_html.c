@@ -55,8 +55,8 @@ typedef struct page_case {
 
 static void price(page_case *c, ot_estimator *estimator, int i, const ot_candidate *candidate) {
   ot_stage_estimate *stages;
-  const ot_explanation explanation = {&c->paper.job, &c->totals, &c->limits, &c->estimates[0],
-                                      NULL};
+  const ot_explanation explanation = {
+      .job = &c->paper.job, .totals = &c->totals, .limits = &c->limits, .best = &c->estimates[0]};
   assert_int_equal(ot_estimate_build(estimator, candidate, &c->estimates[i]), OT_OK);
   assert_int_equal(ot_estimate_stages(estimator, candidate, &c->paper.arena, &stages), OT_OK);
   c->plans[i] = (ot_page_plan){.estimate = &c->estimates[i], .stages = stages};
