@@ -70,7 +70,9 @@ function tilesOf(answer, plan) {
 function remedyText(remedy, answer) {
   const what = remedy.freed
     ? `Let the search choose ${remedy.freed.replace(/-/g, ' ')}`
-    : `Use ${remedy.devices} devices`;
+    : remedy.precision
+      ? `Use the precision ${remedy.precision}`
+      : `Use ${remedy.devices} devices`;
   const now = remedy.freed
     ? {
         recompute: `: ${remedy.recompute}`,
@@ -94,7 +96,12 @@ function memoryFailure(answer, remedies, apply) {
     used = usedMemory(m),
     limit = used > m.capacity ? m.capacity : m.allowed;
   const list = [...(remedies || [])].sort(byCost);
-  const changes = r => (r.freed ? { [KNOB_OF_FREED(r.freed)]: '' } : { gpus: String(r.devices) });
+  const changes = r =>
+    r.freed
+      ? { [KNOB_OF_FREED(r.freed)]: '' }
+      : r.precision
+        ? { precision: r.precision }
+        : { gpus: String(r.devices) };
   const best = list[0];
   return [
     h('h2', { class: 'bad' }, 'Out of memory'),

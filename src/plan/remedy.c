@@ -2,6 +2,7 @@
 // Searches jobs that differ from the given one in one value.
 #include "plan/remedy.h"
 
+#include "base/text.h"
 #include "plan/framework.h"
 
 enum { MOST_DEVICES = 1 << 24, MOST_TIMES = 4096 };
@@ -91,7 +92,9 @@ static void add(const finder *f, const ot_remedy *change) {
   out->change[out->num] = *change;
   out->text[out->num++] =
       change->freed ? ot_arena_format(f->arena, "without --%s: %s", change->freed, split)
-                    : ot_arena_format(f->arena, "with %d devices: %s", change->devices, split);
+      : change->precision
+          ? ot_arena_format(f->arena, "with --precision %s: %s", change->precision, split)
+          : ot_arena_format(f->arena, "with %d devices: %s", change->devices, split);
 }
 
 static ot_status try_freeing(const finder *f, const ot_job *job) {
@@ -102,7 +105,42 @@ static ot_status try_freeing(const finder *f, const ot_job *job) {
     // The remaining degrees may not divide the devices.
     if (ot_job_check(&freed) != OT_OK || ot_ability_check_job(&freed) != OT_OK) continue;
     OT_TRY(first_plan(f, &freed, &plan));
-    if (plan) add(f, &(ot_remedy){names[v], job->devices, *plan});
+    if (plan) add(f, &(ot_remedy){.freed = names[v], .devices = job->devices, .plan = *plan});
+  }
+  return OT_OK;
+}
+
+static double state_bytes(const ot_recipe *r) {
+  return r->weight_bytes + r->gradient_bytes + r->master_bytes + r->moment_bytes;
+}
+
+// Whether the software of the job trains with the recipe called `name`. Moments in bf16 alone are
+// a recipe of Orthant.
+static bool trains(const ot_job *job, const char *name) {
+  const ot_software software = job->engine->software;
+  if (job->engine == &ot_engine_orthant) return true;
+  return ot_text_equal(name, "bf16") && software != OT_SOFTWARE_NONE &&
+         software != OT_SOFTWARE_TORCHTITAN;
+}
+
+static ot_status try_precisions(const finder *f, const ot_job *job) {
+  static const char *const recipes[] = {"bf16", "bf16-bf16-moments"};
+  for (int i = 0; i < OT_COUNT(recipes); i++) {
+    const ot_recipe *const recipe = ot_recipe_find(recipes[i]);
+    ot_job narrower = *job;
+    ot_run run;
+    const ot_estimate *plan;
+    if (!trains(job, recipes[i]) || state_bytes(recipe) >= state_bytes(&job->recipe)) continue;
+    if (job->cluster->device.flops[recipe->products] <= 0) continue;
+    narrower.recipe = *recipe;
+    if (job->run) {
+      run = *job->run;
+      run.precision = ot_recipe_precision(recipe);
+      narrower.run = &run;
+    }
+    if (ot_job_check(&narrower) != OT_OK || ot_ability_check_job(&narrower) != OT_OK) continue;
+    OT_TRY(first_plan(f, &narrower, &plan));
+    if (plan) add(f, &(ot_remedy){.precision = recipes[i], .devices = job->devices, .plan = *plan});
   }
   return OT_OK;
 }
@@ -123,7 +161,7 @@ static ot_status try_more_devices(const finder *f, const ot_job *job) {
     if (ot_ability_check_job(&larger) != OT_OK) return OT_OK;
     OT_TRY(first_plan(f, &larger, &plan));
     if (!plan) continue;
-    add(f, &(ot_remedy){NULL, (int)devices, *plan});
+    add(f, &(ot_remedy){.devices = (int)devices, .plan = *plan});
     return OT_OK;
   }
   return OT_OK;
@@ -134,5 +172,6 @@ ot_status ot_remedies_build(const ot_job *job, ot_arena_pool *scratch, ot_arena 
   const finder f = {.arena = arena, .scratch = scratch, .out = out};
   *out = (ot_remedies){0};
   OT_TRY(try_freeing(&f, job));
+  OT_TRY(try_precisions(&f, job));
   return try_more_devices(&f, job);
 }

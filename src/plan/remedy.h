@@ -4,12 +4,13 @@
 
 #include "plan/search.h"
 
-enum { OT_REMEDIES = 12 };
+enum { OT_REMEDIES = 14 };
 
 // A change, and the plan that fits with it.
 typedef struct ot_remedy {
-  const char *freed;  // the value that is no longer fixed, "micro-batch-size"; null: more devices
-  int devices;        // of the changed job
+  const char *freed;      // the value that is no longer fixed, "micro-batch-size"; or null
+  const char *precision;  // the recipe, of fewer bytes; or null. Neither: more devices
+  int devices;            // of the changed job
   ot_estimate plan;
 } ot_remedy;
 
@@ -19,7 +20,8 @@ typedef struct ot_remedies {
   const char *text[OT_REMEDIES];  // [num] the same as text
 } ot_remedies;
 
-// Frees one fixed degree of the job at a time, then doubles the devices (up to 4096 times as many).
+// Frees one fixed degree of the job at a time; tries precisions of fewer bytes that the engine
+// trains; then doubles the devices (up to 4096 times as many): what costs least is first.
 // In `arena`; `scratch` is the memory of the searches, or null. Cost: one search per change.
 ot_status ot_remedies_build(const ot_job *job, ot_arena_pool *scratch, ot_arena *arena,
                             ot_remedies *out);

@@ -200,6 +200,7 @@ ot_status ot_web_remedies(ot_web *web, const ot_node *request, ot_json_writer *w
     const ot_remedy *const change = &web->page.changes[i];
     ot_json_object(w, NULL);
     ot_json_text(w, "freed", change->freed);
+    ot_json_text(w, "precision", change->precision);
     ot_json_integer(w, "devices", change->devices);
     ot_estimate_write_json(web->page.job, &change->plan, w);
     ot_json_end(w);

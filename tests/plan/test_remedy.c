@@ -51,8 +51,27 @@ static void a_fixed_value_is_named(void **state) {
   paper_job_destroy(&p);
 }
 
+// 16 bytes a parameter do not fit, 12 do; no other change keeps the devices.
+static void a_precision_of_fewer_bytes_is_named_before_more_devices(void **state) {
+  (void)state;
+  paper_job p;
+  ot_remedies remedies;
+  paper_job_create("gpt2-xl", 1, 8, 1024, &p);
+  p.job.given = nothing_given;
+  p.cluster.device.memory_bytes = 25000000000;
+  if (ot_remedies_build(&p.job, NULL, &p.arena, &remedies) != OT_OK)
+    fail_msg("%s", ot_fail_message());
+  assert_int_equal(remedies.num, 2);
+  assert_memory_equal(remedies.text[0], "with --precision bf16-bf16-moments: ", 36);
+  assert_memory_equal(remedies.text[1], "with 2 devices: ", 16);
+  assert_string_equal(remedies.change[0].precision, "bf16-bf16-moments");
+  assert_true(remedies.change[0].plan.fits);
+  paper_job_destroy(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_precision_of_fewer_bytes_is_named_before_more_devices),
       cmocka_unit_test(more_devices_help_where_states_do_not_fit),
       cmocka_unit_test(a_fixed_value_is_named),
   };
