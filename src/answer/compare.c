@@ -26,7 +26,12 @@ static ot_status check_model(const comparer *c, const ot_model *model) {
   OT_TRY(check_same(c, "hidden size", model->hidden_size, ours->hidden_size));
   OT_TRY(check_same(c, "heads", model->num_heads, ours->num_heads));
   OT_TRY(check_same(c, "experts", model->moe.num_experts, ours->moe.num_experts));
-  return check_same(c, "vocabulary", model->vocab_size, ours->vocab_size);
+  const int64_t theirs = model->vocab_size;
+  if (theirs == 0 || theirs == ours->vocab_size) return OT_OK;
+  ot_fail(OT_USAGE, "--compare %s: vocabulary %lld, but the job has %lld", c->name,
+          (long long)theirs, (long long)ours->vocab_size);
+  return ot_fail_hint(OT_USAGE, "--set model.vocab_size=%lld gives the job that of the file",
+                      (long long)theirs);
 }
 
 static ot_status complete(const comparer *c, ot_candidate *out) {

@@ -223,6 +223,40 @@ static const char *section_with(const ot_schema *schema, const char *name) {
   return NULL;
 }
 
+// Settings that are looked for in a section, and where they are.
+static const struct {
+  const char *section, *names, *path;
+} moved[] = {
+    {"learning_rate", "peak peak_lr max max_lr lr base_lr value rate", "optimizer.lr"},
+    {"batch", "sequence_length seq_len seq_length", "data.sequence_length"},
+    {"parallel", "micro_batch_size mbs", "batch.micro_batch_size"},
+    {"data", "batch_size global_batch_size", "batch.global_batch_size"},
+    {"optimizer", "warmup warmup_steps", "learning_rate.warmup_steps"},
+    {"checkpoint", "output dir directory path", "output"},
+};
+
+static const char *moved_to(const char *section, const char *name) {
+  for (int i = 0; i < OT_COUNT(moved); i++) {
+    if (ot_text_equal(moved[i].section, section) && is_among(moved[i].names, ' ', name))
+      return moved[i].path;
+  }
+  return NULL;
+}
+
+enum { WORD_LENGTH = 4 };  // shorter names begin too many keys
+
+// The only key that begins with `name`, as micro_batch_size with micro_batch, or null.
+static const char *begun_by(const ot_schema *schema, uint32_t variant, const char *name) {
+  const char *found = NULL;
+  if (ot_text_length(name) < WORD_LENGTH) return NULL;
+  for (const ot_key *key = schema->keys; key < schema->keys + schema->num_keys; key++) {
+    if (!is_in_force(key, variant) || !ot_text_starts_with(key->name, name)) continue;
+    if (found) return NULL;
+    found = key->name;
+  }
+  return found;
+}
+
 static ot_status hint_key(const char *name) {
   return ot_fail_hint(OT_USAGE, "did you mean \"%s\"?", name);
 }
@@ -237,6 +271,8 @@ ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const cha
   } else {
     ot_fail(OT_USAGE, "%s%sunknown key \"%s\" (%s)", path, colon, name, place);
   }
+  const char *const other = moved_to(path, name);
+  if (other) return ot_fail_hint(OT_USAGE, "did you mean %s?", other);
   const char *meant = NULL, *section = section_with(schema, name);
   if (section) meant = name;
   for (int i = 0; !meant && i < OT_COUNT(synonyms); i++) {
@@ -254,6 +290,7 @@ ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const cha
   for (const ot_key *key = schema->keys; key < end; key++) {
     if (is_in_force(key, variant)) ot_text_nearest(name, key->name, &nearest, &best);
   }
+  if (!nearest) nearest = begun_by(schema, variant, name);
   if (nearest) return hint_key(nearest);
   if (foreign && schema->foreign_hint) return schema->foreign_hint(foreign);
   if (schema->unknown_hint) return ot_fail_hint(OT_USAGE, schema->unknown_hint, name);

@@ -375,6 +375,7 @@ static ot_status refuse_engine(const char *name, const ot_presets *presets, ot_a
   ot_text_put(&names, ot_engine_orthant.name);
   for (int64_t i = 0; i < all.count; i++) ot_text_appendf(&names, ", %s", all.name[i]);
   ot_fail(OT_USAGE, "--engine: there is no engine called \"%s\"", name);
+  if (ot_presets_suggest(presets, OT_PRESET_ENGINE, name, arena)) return OT_USAGE;
   return ot_fail_hint(OT_USAGE, "one of %s", ot_text_builder_text(&names));
 }
 

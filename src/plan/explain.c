@@ -66,7 +66,6 @@ static void say_memory_breakdown(speaker *s) {
   const ot_model_totals *const b = s->e->totals;
   const ot_recipe *const r = &s->e->job->recipe;
   ot_arena *const a = s->arena;
-  const double memory = (double)ot_cluster_most_memory(s->e->job->cluster);
   const char *const parameters = ot_figure_count(a, (double)b->parameters);
   const char *const state = ot_figure_bytes(a, (double)b->state_bytes);
   const char *const parts =
@@ -74,12 +73,11 @@ static void say_memory_breakdown(speaker *s) {
                       parameters, b->bytes_per_parameter, r->weight_bytes, r->gradient_bytes,
                       r->master_bytes + b->moment_bytes_per_parameter, state);
   if (b->min_devices_for_state <= 1) {
-    say(s, ot_arena_format(a, "%s: fits a device of %s, before activations", parts,
-                           ot_figure_bytes(a, memory)));
+    say(s, ot_arena_format(a, "%s: fits a device, before activations", parts));
     return;
   }
-  say(s, ot_arena_format(a, "%s: needs at least %lld devices of %s, before activations", parts,
-                         (long long)b->min_devices_for_state, ot_figure_bytes(a, memory)));
+  say(s, ot_arena_format(a, "%s: needs at least %lld devices, before activations", parts,
+                         (long long)b->min_devices_for_state));
 }
 
 // States sharded over all devices, without any other parallelism.

@@ -133,6 +133,21 @@ expect 2 'two.yaml: global batch 256, but the job has 128' "${plan[@]}" --gpus 1
 expect 2 'two.yaml: layers 32' "$orthant" plan --cluster h100 --model gpt2 --gpus 16 --compare two.yaml
 expect 3 'none.yaml' "${plan[@]}" --gpus 16 --compare none.yaml
 
+# What is meant is named: a vocabulary that the file pads, an engine's family, keys of other sections.
+"$orthant" plan --model gpt2 --cluster h100 --gpus 8 --global-batch-size 64 --engine megatron-core --emit megatron=gpt.sh >/dev/null
+sed -i 's/--vocab-size .*/--vocab-size 50304/' gpt.sh
+expect 2 '--set model.vocab_size=50304 gives the job that of the file' "$orthant" plan --model gpt2 --cluster h100 --gpus 8 \
+  --global-batch-size 64 --engine megatron-core --compare gpt.sh
+expect 2 'megatron-core' "${plan[@]}" --engine megatron
+expect 2 'did you mean optimizer.lr?' "$orthant" config --set learning_rate.peak=1e-3
+expect 2 'did you mean "micro_batch_size"?' "$orthant" config --set batch.micro_batch=2
+
+# ---- layouts that a person can write ----
+"$orthant" plan --model llama3-70b --cluster h100 --gpus 512 --engine megatron-core --top 4 --json >plain.json
+sed -n '/"plans": \[/,/"rejected"/p' plain.json | awk '/^ *"pp": /{gsub(/[^0-9]/, ""); pp = $0}
+  /^ *"vpp": /{gsub(/[^0-9]/, ""); if (80 % (pp * $0)) { print "uneven: pp", pp, "vpp", $0; bad = 1 } n++} END { exit bad || n < 4 }' ||
+  fail "plans of Megatron-LM have unequal chunks"
+
 # ---- the deadline ----
 fixed=(--tp 1 --pp 1 --cp 1 --zero 1 --tokens 100G --gpus 256 --top 1)
 "${plan[@]}" "${fixed[@]}" --deadline 5d --json >deadline.json
@@ -152,5 +167,8 @@ job=("$orthant" plan --cluster h100 --model llama3-70b --gpus 64 --global-batch-
 order() { sed -n '/"plans"/,$s/^ *"pipeline": "\([^"]*\)",$/\1/p' "$1" | head -1; }
 [ "$(order fast.json) $(order simple.json)" = "interleaved 1f1b" ] || fail "$(order fast.json), simpler $(order simple.json)"
 holds simple.json '"simpler": "plan 1 is the simplest of those that cannot be told from the fastest'
+"${job[@]}" --top 1 --simple >one.txt
+holds one.txt 'plans, simplest first, then fastest'
+grep -q 'plan [2-9]' one.txt && { cat one.txt; fail "a plan is named that is not shown"; }
 awk "BEGIN { exit !($(number simple.json step_seconds) >= $(number fast.json step_seconds)) }" || fail "the simplest is faster than the fastest"
 echo "all passed"

@@ -78,6 +78,8 @@ static void ranks_that_do_not_fill_the_axes_are_refused(void **state) {
   assert_int_equal(ot_mesh_build(&parallel, 12, &mesh), OT_RANKS);
   assert_non_null(strstr(ot_fail_message(), "is 24 ranks, but there are 12"));
   assert_string_equal(ot_fail_hint_text(), "--ranks 24, or mpirun -n 24");
+  assert_int_equal(ot_mesh_build(&parallel, 1, &mesh), OT_RANKS);
+  assert_non_null(strstr(ot_fail_message(), "mesh: 1 rank is not a multiple of pp=3"));
   parallel.dp = 0;
   parallel.dp_replicate = 4;
   assert_int_equal(ot_mesh_build(&parallel, 12, &mesh), OT_RANKS);
