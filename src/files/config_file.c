@@ -371,11 +371,17 @@ ot_status ot_cluster_file_save(const ot_cluster *cluster, const char *path) {
 
 static ot_status refuse_engine(const char *name, const ot_presets *presets, ot_arena *arena) {
   const ot_preset_names all = ot_presets_list(presets, OT_PRESET_ENGINE, arena);
-  ot_text_builder names = {.arena = arena};
+  ot_text_builder names = {.arena = arena}, meant = {.arena = arena};
   ot_text_put(&names, ot_engine_orthant.name);
-  for (int64_t i = 0; i < all.count; i++) ot_text_appendf(&names, ", %s", all.name[i]);
+  for (int64_t i = 0; i < all.count; i++) {
+    const bool near = ot_text_distance(name, all.name[i]) <= 2;
+    ot_text_appendf(&names, ", %s", all.name[i]);
+    if (near || (name[0] != '\0' && ot_text_starts_with(all.name[i], name)))
+      ot_text_appendf(&meant, "%s%s", meant.length > 0 ? ", " : "", all.name[i]);
+  }
   ot_fail(OT_USAGE, "--engine: there is no engine called \"%s\"", name);
-  if (ot_presets_suggest(presets, OT_PRESET_ENGINE, name, arena)) return OT_USAGE;
+  if (meant.length > 0)
+    return ot_fail_hint(OT_USAGE, "did you mean %s?", ot_text_builder_text(&meant));
   return ot_fail_hint(OT_USAGE, "one of %s", ot_text_builder_text(&names));
 }
 
