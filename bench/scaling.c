@@ -11,6 +11,7 @@
 
 #include "base/sort.h"
 #include "describe/groups.h"
+#include "describe/run_keys.h"
 #include "host/clock.h"
 #include "support/bench_program.h"
 #include "support/bench_step.h"
@@ -76,8 +77,8 @@ static ot_model small_mixtral(int sequence) {
   return model;
 }
 
-static ot_run run_of(const ot_model *model, const ot_run_parallel *parallel) {
-  ot_run run = ot_bench_run(model, OT_F32);
+static ot_run run_of(const ot_run *base, const ot_run_parallel *parallel) {
+  ot_run run = *base;
   run.parallel = *parallel;
   return run;
 }
@@ -192,27 +193,9 @@ static void report(const contest *c, const char *name, bool first) {
 }
 
 // In the order of the words of --layout.
-static int layouts_for(int ranks, layout *layouts) {
-  static ot_recompute none[] = {OT_RECOMPUTE_NONE};
-  static bool always[] = {true};
-  const ot_run_parallel base = {.tp = 1,
-                                .pp = 1,
-                                .vpp = 1,
-                                .cp = 1,
-                                .ep = 1,
-                                .etp = 1,
-                                .dp_replicate = 1,
-                                .zero = 1,
-                                .pipeline = OT_PIPELINE_1F1B,
-                                .recompute = none,
-                                .num_recompute = 1,
-                                .layout = "",
-                                .order_csv = "",
-                                .prefetch = 1,
-                                .reshard = always,
-                                .num_reshard = 1};
+static int layouts_for(int ranks, const ot_run_parallel *base, layout *layouts) {
   const char *const names[] = {"dp", "zero3", "tp", "cp", "pp", "pp-zb-h1", "experts-dp", "ep"};
-  for (int i = 0; i < OT_COUNT(names); i++) layouts[i] = (layout){names[i], i >= 6, base};
+  for (int i = 0; i < OT_COUNT(names); i++) layouts[i] = (layout){names[i], i >= 6, *base};
   layouts[0].parallel.zero = 0;
   layouts[1].parallel.zero = 3;
   layouts[1].parallel.accumulate = OT_ACCUMULATE_SHARDED;
@@ -233,13 +216,13 @@ static ot_status create_whole(const settings *s, const ot_run *run, ot_runtime *
 }
 
 // Runs the requested layouts of one model.
-static ot_status contest_model(const settings *s, const ot_model *model, const layout *layouts,
+static ot_status contest_model(const settings *s, const ot_run *base, const layout *layouts,
                                int count, bool *first) {
-  const ot_run whole_run = run_of(model, &layouts[0].parallel);
+  const ot_run whole_run = run_of(base, &layouts[0].parallel);
   ot_runtime *whole = NULL;
   ot_status status = create_whole(s, &whole_run, &whole);
   for (int i = 0; i < count && status == OT_OK; i++) {
-    const ot_run run = run_of(model, &layouts[i].parallel);
+    const ot_run run = run_of(base, &layouts[i].parallel);
     contest c = {.settings = s, .run = &run, .whole = whole};
     status = ot_comm_run_threads(s->ranks, rank_main, &c);
     if (status == OT_OK) report(&c, layouts[i].name, *first);
@@ -249,18 +232,20 @@ static ot_status contest_model(const settings *s, const ot_model *model, const l
   return status;
 }
 
-static ot_status contest_all(const settings *s) {
+static ot_status contest_all(const settings *s, ot_arena *arena) {
   layout layouts[8], wanted[8];
-  const int count = layouts_for(s->ranks, layouts);
   bool first = true;
   for (int experts = 0; experts < 2; experts++) {
     const ot_model model = experts ? small_mixtral(s->sequence) : small_llama(s->sequence);
+    ot_run base;
+    OT_TRY(ot_run_defaults(&model, OT_F32, arena, &base));
+    const int count = layouts_for(s->ranks, &base.parallel, layouts);
     int found = 0;
     for (int i = 0; i < count; i++) {
       const bool asked = s->layout < 0 || s->layout == i;
       if (asked && layouts[i].experts == (experts == 1)) wanted[found++] = layouts[i];
     }
-    if (found > 0) OT_TRY(contest_model(s, &model, wanted, found, &first));
+    if (found > 0) OT_TRY(contest_model(s, &base, wanted, found, &first));
   }
   return OT_OK;
 }
@@ -283,7 +268,7 @@ static ot_status run_program(const ot_options *options) {
     printf("%-22s %9s %9s %8s %12s %10s\n", "layout", "whole s", "split s", "ratio", "exposed ms",
            "bubble");
   }
-  const ot_status status = contest_all(&s);
+  const ot_status status = contest_all(&s, ot_options_arena(options));
   if (s.json) printf("\n  ]}\n");
   return status;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include "describe/run_keys.h"
 #include "host/clock.h"
 #include "host/cores.h"
 #include "kernels/matrix.h"
@@ -237,11 +238,11 @@ static void print_figures(const settings *s, const ot_schedule *schedule, const 
       (double)(schedule->arena_bytes - state) * 1e-6, (double)usage.ru_maxrss * 1024e-6);
 }
 
-static ot_status run(const settings *s) {
+static ot_status run(const settings *s, ot_arena *arena) {
   const ot_model model = ot_bench_gpt2();
-  ot_recompute recompute = s->recompute;
-  ot_run run_settings = ot_bench_run(&model, OT_F32);
-  run_settings.parallel = (ot_run_parallel){.recompute = &recompute, .num_recompute = 1};
+  ot_run run_settings;
+  OT_TRY(ot_run_defaults(&model, OT_F32, arena, &run_settings));
+  run_settings.parallel.recompute[0] = s->recompute;
   const int micro_batches = s->batch / s->micro_batch;
   const ot_runtime_request request = {.model = &model,
                                       .run = &run_settings,
@@ -270,7 +271,7 @@ static ot_status run_program(const ot_options *options) {
   const settings s = read_settings(options);
   OT_CHECK(s.batch % s.micro_batch == 0, OT_USAGE, "--micro-batch %d does not divide --batch %d",
            s.micro_batch, s.batch);
-  return run(&s);
+  return run(&s, ot_options_arena(options));
 }
 
 static const ot_option options[] = {

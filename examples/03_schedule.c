@@ -4,6 +4,7 @@
 //   examples/03_schedule          (built by make; prints a table)
 #include <stdio.h>
 
+#include "describe/run_keys.h"
 #include "runtime/model_runtime.h"
 
 int main(void) {
@@ -30,9 +31,11 @@ int main(void) {
   const int micro_batches = 1;
   printf("%-10s %12s %12s %14s\n", "recompute", "peak MB", "model TFLOP", "with recompute");
   for (int policy = 0; policy < 3; policy++) {
-    ot_recompute recompute = (ot_recompute)policy;
-    const ot_run run = {.parallel = {.recompute = &recompute, .num_recompute = 1},
-                        .optimizer = {.lr = 1e-3, .betas = {0.9, 0.95}, .clip = 1}};
+    ot_heap heap = {0};
+    ot_arena arena = ot_heap_arena_create(&heap);
+    ot_run run;
+    if (ot_run_defaults(&model, OT_F32, &arena, &run) != OT_OK) return 1;
+    run.parallel.recompute[0] = (ot_recompute)policy;
     const ot_runtime_request request = {.model = &model,
                                         .run = &run,
                                         .modes = 1u << OT_MODE_TRAIN,
@@ -41,8 +44,6 @@ int main(void) {
                                         .threads = 2,
                                         .micro_batches = &micro_batches,
                                         .num_micro_batches = 1};
-    ot_heap heap = {0};
-    ot_arena arena = ot_heap_arena_create(&heap);
     ot_graph graphs[OT_MODES];
     ot_schedule schedule;
     if (ot_runtime_plan(&request, &arena, graphs, &schedule) != OT_OK) return 1;

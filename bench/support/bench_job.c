@@ -3,8 +3,8 @@
 #include "support/bench_job.h"
 
 #include "cli/installed.h"
+#include "describe/run_keys.h"
 #include "files/config_file.h"
-#include "support/bench_step.h"
 
 const ot_bench_job_options ot_bench_job_rows = {
     .model = {"model", OT_OPTION_TEXT, "MODEL", "gpt2", .help = "preset or config.json"},
@@ -26,13 +26,12 @@ ot_status ot_bench_job_load(const ot_options *o, ot_arena *arena, ot_bench_job *
   const ot_config_request wanted = {.presets = ot_installed_presets(arena)};
   ot_config_model loaded;
   *job = (ot_bench_job){.name = ot_options_text(o, "model"),
-                        .recompute = (ot_recompute)ot_options_choice(o, "recompute"),
                         .micro_batches = {1, (int)ot_options_integer(o, "micro-batches")}};
   OT_TRY(ot_config_load_model(job->name, &wanted, arena, &loaded));
   const ot_dtype storage = storages[ot_options_choice(o, "precision")];
   job->model = loaded.model;
-  job->run = ot_bench_run(&job->model, storage);
-  job->run.parallel = (ot_run_parallel){.recompute = &job->recompute, .num_recompute = 1};
+  OT_TRY(ot_run_defaults(&job->model, storage, arena, &job->run));
+  job->run.parallel.recompute[0] = (ot_recompute)ot_options_choice(o, "recompute");
   job->request = (ot_runtime_request){.model = &job->model,
                                       .run = &job->run,
                                       .modes = 1u << OT_MODE_TRAIN,

@@ -11,17 +11,16 @@ typedef struct ot_bench_job_options {
 } ot_bench_job_options;
 extern const ot_bench_job_options ot_bench_job_rows;
 
-// One rank, AdamW, clipping. Masters, moments and gradients are fp32, or fp64 with fp64 weights.
+// One rank with the defaults of RUN.yaml, but for what the options give.
 typedef struct ot_bench_job {
   const char *name;  // of the model
   ot_model model;
-  ot_recompute recompute;
   ot_run run;
   int micro_batches[2];  // 1, then what was asked for, if that is more
   ot_runtime_request request;
 } ot_bench_job;
 
-// `job` must stay where it is: the request refers to it.
+// `job` must stay where it is, because the request refers to it. Lists are in `arena`.
 ot_status ot_bench_job_load(const ot_options *options, ot_arena *arena, ot_bench_job *job);
 
 // Tokens of a step of the largest order.

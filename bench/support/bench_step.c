@@ -38,25 +38,6 @@ ot_model ot_bench_gpt2(void) {
   };
 }
 
-ot_run ot_bench_run(const ot_model *model, ot_dtype storage) {
-  const ot_dtype compute = storage == OT_F64 ? OT_F64 : OT_F32;
-  return (ot_run){
-      .model = *model,
-      .optimizer = {.name = OT_OPTIMIZER_ADAMW,
-                    .lr = 1e-4,
-                    .betas = {0.9, 0.95},
-                    .eps = 1e-8,
-                    .weight_decay = 0.1,
-                    .clip = 1},
-      .precision = {.compute = storage,
-                    .params = storage,
-                    .gradients = compute,
-                    .reduce = compute,
-                    .master = compute,
-                    .moments = compute},
-  };
-}
-
 void ot_bench_load(ot_runtime *runtime, int micro_batch, int64_t vocab) {
   const ot_graph *const graph = ot_runtime_graph(runtime, OT_MODE_TRAIN);
   for (int field = 0; field < OT_BATCH_FIELDS; field++) {

@@ -7,10 +7,6 @@
 // GPT-2 124M (Radford et al. 2019).
 ot_model ot_bench_gpt2(void);
 
-// A run of `model` on one rank: AdamW, clipping. Masters, moments and gradients are fp32, or fp64
-// with weights in fp64.
-ot_run ot_bench_run(const ot_model *model, ot_dtype storage);
-
 // Fills all batch fields of a micro-batch with tokens below `vocab`; speed does not depend on them.
 void ot_bench_load(ot_runtime *runtime, int micro_batch, int64_t vocab);
 

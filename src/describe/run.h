@@ -95,8 +95,10 @@ typedef enum ot_pipeline {
   OT_PIPELINES,
 } ot_pipeline;
 
-// Default capacity for tokens received by a rank's experts, in even shares.
+// Defaults that the planner uses, too: capacity for tokens received by a rank's experts, in even
+// shares, and blocks gathered ahead of use.
 #define OT_EXPERT_BUFFER 1.25
+#define OT_PREFETCH 1
 
 typedef struct ot_run_parallel {
   int tp, pp, vpp, cp, ep, etp;

@@ -21,6 +21,10 @@ extern const ot_schema ot_run_schema;
 //             follows when not given. Parses to the same run.
 ot_status ot_run_read(ot_node *tree, ot_arena *arena, ot_run *out, ot_node **settings);
 
+// The settings of a RUN.yaml that gives `model` and precision.compute only, for programs that train
+// without a file. Neither data nor a length is set. In `arena`, which the run refers to.
+ot_status ot_run_defaults(const ot_model *model, ot_dtype compute, ot_arena *arena, ot_run *out);
+
 // Adds "(FILE:LINE:COLUMN)" to the failure of a rule over several keys of a run: the place in
 // `tree` (of its file, or `settings`) of the first key in the message that was written down, else
 // of its section or file. Returns `status`; OT_OK adds nothing.

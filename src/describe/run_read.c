@@ -133,6 +133,19 @@ ot_status ot_run_read(ot_node *tree, ot_arena *arena, ot_run *out, ot_node **set
   return OT_OK;
 }
 
+ot_status ot_run_defaults(const ot_model *model, ot_dtype compute, ot_arena *arena, ot_run *out) {
+  ot_schema others = ot_run_schema;  // all keys but the first, the model
+  others.keys++;
+  others.num_keys--;
+  ot_run_keys keys;
+  OT_TRY(ot_schema_read(&others, NULL, arena, &keys));
+  *out = keys.run;
+  out->model = *model;
+  out->precision.compute = compute;
+  derive(out);
+  return OT_OK;
+}
+
 ot_node *ot_run_write(const ot_run *run, ot_arena *arena) {
   // The model's keys come from the model itself: the table uses an empty set in their place.
   static const ot_model_keys no_keys;

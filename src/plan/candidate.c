@@ -57,7 +57,7 @@ void ot_candidate_run(const ot_job *job, const ot_candidate *candidate, ot_run_l
   if (job->run) {
     *out = *job->run;
   } else {
-    *out = (ot_run){.parallel = {.prefetch = 1,
+    *out = (ot_run){.parallel = {.prefetch = OT_PREFETCH,
                                  .reshard = &lists->reshard,
                                  .num_reshard = 1,
                                  .expert_buffer = OT_EXPERT_BUFFER},

@@ -29,6 +29,16 @@ for part in 'device: "emulated device"' 'basis: quick' 'processors: 132' 'memory
 done
 grep -q '^1 x emulated device, 8.6 GB each' bench.txt || fail "bench: $(cat bench.txt)"
 
+# ---- a bench of more micro-batches has the memory of a run: the activations of one of them ----
+planned() {  # planned MICRO_BATCHES: bytes of its step, and of its state
+  (cd "$here" && OT_TEST_DEVICE=cuda "$(dirname "$emulated")/gpu_step_emulated" --model bench/models/tiny-64.json --sequence 32 \
+    --micro-batch 4 --micro-batches "$1" --warmup 0 --repeats 1 --json) |
+    sed 's/.*"planned_bytes":\([0-9]*\),"state_bytes":\([0-9]*\).*/\1 \2/'
+}
+read -r one state <<<"$(planned 1)"
+read -r eight _ <<<"$(planned 8)"
+[ $((eight - one)) -lt $(((one - state) / 10)) ] || fail "8 micro-batches need $eight bytes, one $one"
+
 # ---- plans, and the predictions of runs on it ----
 expect 2 'measured products up to 64 x 64 x 64; those of this job have 1024 x 3072 x 768' \
   "$orthant" plan --model gpt2 --cluster this-machine --global-batch-size 8

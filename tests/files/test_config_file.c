@@ -379,6 +379,17 @@ static int differences(const char *old, const char *new, const char *const *sets
   return count;
 }
 
+static void a_run_without_a_file_has_the_defaults_of_one(void **state) {
+  (void)state;
+  ot_run file = accept("model: gpt2\nprecision: {compute: bf16}\n", NULL, 0).run, run;
+  assert_int_equal(ot_run_defaults(&file.model, OT_BF16, &arena, &run), OT_OK);
+  assert_int_equal(run.parallel.pipeline, OT_PIPELINE_1F1B);
+  assert_int_equal(run.parallel.num_reshard, 1);
+  assert_int_equal(run.precision.master, OT_F32);
+  file.output = run.output;  // named after the file
+  assert_true(ot_run_hash(&file, &arena) == ot_run_hash(&run, &arena));
+}
+
 static void a_resumed_run_may_change_only_some_keys(void **state) {
   (void)state;
   const char *text;
@@ -437,6 +448,7 @@ int main(void) {
       cmocka_unit_test(training_needs_data_and_a_length),
       cmocka_unit_test(resolved_settings_read_back_the_same),
       cmocka_unit_test(the_example_means_the_defaults),
+      cmocka_unit_test(a_run_without_a_file_has_the_defaults_of_one),
       cmocka_unit_test(a_resumed_run_may_change_only_some_keys),
       cmocka_unit_test(presets_are_found_and_listed),
   };
