@@ -10,7 +10,7 @@
 typedef struct ot_measure_request {
   ot_backend backend;     // what is measured: the CPU, or all GPUs of this machine
   int ranks;              // concurrent ranks; 0: one per core
-  bool quick;             // fewer repetitions, for tests: takes seconds, less exact
+  bool quick;             // fewer repetitions: takes seconds, less exact
   const char *disk_file;  // written to time the disk, and removed; null: no timing
   bool no_links;          // leave communication out: one level, at the rate of memory
   ot_comm *comm;  // ranks of a launcher, on any number of hosts: ot_measure_cluster; else null

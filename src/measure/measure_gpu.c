@@ -6,10 +6,11 @@
 #include "ops/operands.h"
 
 enum {
-  QUICK_SIZE = 64,  // of products
+  SMALL_SIZE = 64,  // of products
+  PROBE_SIZE = 512,
   COPY_BYTES = 1 << 30,
   TRANSFER_BYTES = 1 << 28,
-  QUICK_BYTES = 1 << 16,
+  SMALL_BYTES = 1 << 16,
   HALF_KEYS = 128,  // docs/pricing.md
 };
 
@@ -31,6 +32,7 @@ typedef struct gpu_measurement {
   ot_gpu_timer timer;
   ot_arena *arena;
   ot_cluster *out;
+  bool small;  // see find_sizes
 } gpu_measurement;
 
 static void say(const gpu_measurement *m, const char *what) {
@@ -54,6 +56,20 @@ static ot_status time_product(gpu_measurement *m, ot_measured_product *p) {
   return OT_OK;
 }
 
+// A GPU has real sizes, of which a quick measurement makes fewer runs. A device that computes a
+// product of 512 x 512 x 512 at less than 1 TFLOP/s is emulated and would need
+// hours for them: in a quick measurement it has small ones, which tell nothing of any GPU.
+static ot_status find_sizes(gpu_measurement *m) {
+  static const int sizes[] = {SMALL_SIZE, PROBE_SIZE};
+  static const double least[] = {1e8, 1e12};
+  for (int i = 0; i < OT_COUNT(sizes) && m->request->quick && !m->small; i++) {
+    ot_measured_product p = {sizes[i], sizes[i], sizes[i], OT_BF16, 0, 0};
+    OT_TRY(time_product(m, &p));
+    m->small = p.flops_per_s < least[i];
+  }
+  return OT_OK;
+}
+
 static ot_status time_products(gpu_measurement *m) {
   ot_measured_product *const products =
       ot_arena_array(m->arena, OT_COUNT(shapes), sizeof *products);
@@ -61,7 +77,7 @@ static ot_status time_products(gpu_measurement *m) {
   for (int i = 0; i < OT_COUNT(shapes); i++) {
     ot_measured_product *const p = &products[i];
     *p = shapes[i];
-    if (m->request->quick) p->rows = p->columns = p->depth = QUICK_SIZE;
+    if (m->small) p->rows = p->columns = p->depth = SMALL_SIZE;
     OT_TRY(time_product(m, p));
     if (p->flops_per_s > flops[p->dtype]) flops[p->dtype] = p->flops_per_s;
   }
@@ -76,7 +92,7 @@ static ot_status time_traffic(gpu_measurement *m) {
       ot_arena_array(m->arena, OT_COUNT(traffics), sizeof *traffic);
   int64_t count = 0;
   for (int i = 0; i < OT_COUNT(traffics); i++) {
-    const int64_t bytes = m->request->quick ? QUICK_BYTES : traffics[i];
+    const int64_t bytes = m->small ? SMALL_BYTES : traffics[i];
     const ot_tensor_type type = ot_type_matrix(OT_BF16, bytes / 3 / 2 / 256, 256);
     ot_gpu_call call = {
         .op = OT_OP_ADD, .attributes = {.compute = OT_F32}, .types = {.in = {type, type}}};
@@ -84,17 +100,17 @@ static ot_status time_traffic(gpu_measurement *m) {
     OT_TRY(ot_gpu_time_call(&m->timer, &call, &timing));
     traffic[count++] = (ot_measured_traffic){
         .bytes = bytes, .bytes_per_s = (double)bytes / timing.seconds, .spread = timing.spread};
-    if (m->request->quick) break;
+    if (m->small) break;
   }
   m->out->measured.traffic = traffic;
   m->out->measured.num_traffic = count;
-  return ot_gpu_time_copy(&m->timer, NULL, m->request->quick ? QUICK_BYTES : COPY_BYTES,
+  return ot_gpu_time_copy(&m->timer, NULL, m->small ? SMALL_BYTES : COPY_BYTES,
                           &m->out->device.memory_bytes_per_s);
 }
 
 static ot_status time_attention(gpu_measurement *m) {
-  const bool quick = m->request->quick;
-  const int64_t T = quick ? 64 : 4096, heads = quick ? 1 : 16, head_dim = quick ? 64 : 128;
+  const bool small = m->small;
+  const int64_t T = small ? 64 : 4096, heads = small ? 1 : 16, head_dim = small ? 64 : 128;
   ot_gpu_call call = {
       .op = OT_OP_ATTENTION,
       .attributes = {.compute = OT_F32,
@@ -103,7 +119,7 @@ static ot_status time_attention(gpu_measurement *m) {
                      .num_kv_heads = heads,
                      .head_dim = head_dim,
                      .scale = 0.1},
-      .types = {.in = {ot_type_matrix(OT_BF16, (quick ? 1 : 4) * T, 3 * heads * head_dim)}}};
+      .types = {.in = {ot_type_matrix(OT_BF16, (small ? 1 : 4) * T, 3 * heads * head_dim)}}};
   ot_timing timing;
   OT_TRY(ot_gpu_time_call(&m->timer, &call, &timing));
   ot_device_kind *const device = &m->out->device;
@@ -125,7 +141,7 @@ static ot_status time_launches(gpu_measurement *m) {
 }
 
 static ot_status time_transfers(gpu_measurement *m) {
-  const int64_t bytes = m->request->quick ? QUICK_BYTES : TRANSFER_BYTES;
+  const int64_t bytes = m->small ? SMALL_BYTES : TRANSFER_BYTES;
   ot_measured_machine *const to = &m->out->measured;
   OT_TRY(ot_gpu_time_transfer(&m->timer, bytes, true, &to->to_device_bytes_per_s));
   return ot_gpu_time_transfer(&m->timer, bytes, false, &to->from_device_bytes_per_s);
@@ -144,7 +160,8 @@ static ot_status time_steps(gpu_measurement *m) {
                                      .ranks = 1,
                                      .threads = 1,
                                      .event_s = m->timer.event_s,
-                                     .quick = m->request->quick};
+                                     .quick = m->request->quick,
+                                     .small = m->small};
     ot_measured_kernels kernels;
     OT_TRY(ot_measure_kernels(&trials, m->arena, &kernels));
     for (int64_t k = 0; k < kernels.num_rates; k++) all[count++] = kernels.rates[k];
@@ -158,7 +175,7 @@ static ot_status time_steps(gpu_measurement *m) {
 
 static ot_status time_peer(gpu_measurement *m, ot_gpu_timer *peer, double *rate) {
   OT_TRY(ot_gpu_timer_create(1, m->request->quick, peer));
-  return ot_gpu_time_copy(&m->timer, peer, m->request->quick ? QUICK_BYTES : TRANSFER_BYTES, rate);
+  return ot_gpu_time_copy(&m->timer, peer, m->small ? SMALL_BYTES : TRANSFER_BYTES, rate);
 }
 
 // Copies between the first two stand for all pairs.
@@ -202,6 +219,7 @@ static ot_status describe(gpu_measurement *m) {
 static ot_status measure(gpu_measurement *m) {
   OT_TRY(ot_gpu_timer_create(0, m->request->quick, &m->timer));
   OT_TRY(describe(m));
+  OT_TRY(find_sizes(m));
   say(m, "products of the GPU");
   OT_TRY(time_products(m));
   say(m, "its memory, attention, launches and copies");

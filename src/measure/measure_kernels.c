@@ -29,57 +29,58 @@ typedef struct subject {
   int multiple;  // of ranks: the number of ranks must be a multiple of it
   int alike;     // ranks with the same data
   bool quick;    // part of a quick measurement
+  bool small;    // only part of one with small models
   int64_t micro_batch, sequence;
   const char *sets;
 } subject;
 
 static const subject subjects[] = {
-    {1, 1, false, 2, 256,
+    {1, 1, false, false, 2, 256,
      LLAMA "model.vocab_size=4096 model.hidden_size=256 model.intermediate_size=768 "
            "model.num_hidden_layers=1 model.num_attention_heads=8 model.num_key_value_heads=4"},
-    {1, 1, false, 4, 64,
+    {1, 1, false, false, 4, 64,
      GPT2 "model.vocab_size=2048 model.n_embd=384 model.n_layer=1 model.n_head=6 "
           "parallel.zero=1"},
-    {1, 1, false, 1, 512,
+    {1, 1, false, false, 1, 512,
      LLAMA "model.vocab_size=8192 model.hidden_size=512 model.intermediate_size=1536 "
            "model.num_hidden_layers=1 model.num_attention_heads=8 model.num_key_value_heads=8 "
            "parallel.recompute=full"},
-    {1, 1, true, 1, 128,
+    {1, 1, true, false, 1, 128,
      LLAMA "model.vocab_size=1024 model.hidden_size=128 model.intermediate_size=384 "
            "model.num_hidden_layers=1 model.num_attention_heads=4 model.num_key_value_heads=2"},
-    {1, 1, false, 4, 256,
+    {1, 1, false, false, 4, 256,
      GPT2 "model.vocab_size=4096 model.n_embd=192 model.n_layer=1 model.n_head=3 "},
-    {2, 2, false, 2, 256,
+    {2, 2, false, false, 2, 256,
      LLAMA "model.vocab_size=4096 model.hidden_size=256 model.intermediate_size=768 "
            "model.num_hidden_layers=1 model.num_attention_heads=8 model.num_key_value_heads=4 "
            "parallel.tp=2"},
-    {2, 2, false, 4, 64,
+    {2, 2, false, false, 4, 64,
      GPT2 "model.vocab_size=2048 model.n_embd=384 model.n_layer=1 model.n_head=6 "
           "parallel.tp=2"},
-    {2, 2, false, 1, 512,
+    {2, 2, false, false, 1, 512,
      LLAMA "model.vocab_size=2048 model.hidden_size=256 model.intermediate_size=512 "
            "model.num_hidden_layers=1 model.num_attention_heads=4 model.num_key_value_heads=2 "
            "parallel.cp=2"},
-    {2, 2, true, 2, 128,
+    {2, 2, true, false, 2, 128,
      GPT2 "model.vocab_size=1024 model.n_embd=128 model.n_layer=1 model.n_head=2 "
           "parallel.cp=2"},
-    {1, 1, false, 2, 512,
+    {1, 1, false, false, 2, 512,
      GPT2 "model.vocab_size=8192 model.n_embd=256 model.n_layer=1 model.n_head=4 "},
-    {2, 2, false, 2, 256,
+    {2, 2, false, false, 2, 256,
      GPT2 "model.vocab_size=8192 model.n_embd=256 model.n_layer=1 model.n_head=4 "
           "parallel.tp=2"},
-    {2, 2, false, 1, 1024,
+    {2, 2, false, false, 1, 1024,
      GPT2 "model.vocab_size=4096 model.n_embd=256 model.n_layer=1 model.n_head=4 "
           "parallel.cp=2"},
-    {1, 1, false, 4, 256,
+    {1, 1, false, false, 4, 256,
      MIXTRAL "model.vocab_size=1024 model.hidden_size=128 model.intermediate_size=320 "
              "model.num_hidden_layers=1 model.num_attention_heads=4 model.num_key_value_heads=2 "
              "model.num_local_experts=8 model.num_experts_per_tok=2"},
-    {1, 1, true, 2, 128,
+    {1, 1, true, false, 2, 128,
      MIXTRAL "model.vocab_size=1024 model.hidden_size=256 model.intermediate_size=512 "
              "model.num_hidden_layers=1 model.num_attention_heads=4 model.num_key_value_heads=2 "
              "model.num_local_experts=4 model.num_experts_per_tok=2"},
-    {2, 1, false, 2, 256,
+    {2, 1, false, false, 2, 256,
      MIXTRAL "model.vocab_size=1024 model.hidden_size=192 model.intermediate_size=256 "
              "model.num_hidden_layers=1 model.num_attention_heads=4 model.num_key_value_heads=2 "
              "model.num_local_experts=8 model.num_experts_per_tok=2 parallel.ep=2"},
@@ -87,24 +88,24 @@ static const subject subjects[] = {
 
 // Of a GPU: large enough that it never waits for the host.
 static const subject gpu_subjects[] = {
-    {1, 1, false, 4, 2048,
+    {1, 1, true, false, 4, 2048,
      LLAMA "model.vocab_size=32768 model.hidden_size=2048 model.intermediate_size=5632 "
            "model.num_hidden_layers=2 model.num_attention_heads=16 model.num_key_value_heads=8"},
-    {1, 1, false, 8, 1024,
+    {1, 1, true, false, 8, 1024,
      GPT2 "model.vocab_size=50304 model.n_embd=1536 model.n_layer=2 model.n_head=24"},
-    {1, 1, false, 1, 4096,
+    {1, 1, false, false, 1, 4096,
      LLAMA "model.vocab_size=16384 model.hidden_size=4096 model.intermediate_size=14336 "
            "model.num_hidden_layers=1 model.num_attention_heads=32 model.num_key_value_heads=8 "
            "parallel.recompute=full"},
-    {1, 1, false, 16, 512,
+    {1, 1, false, false, 16, 512,
      LLAMA "model.vocab_size=32768 model.hidden_size=1024 model.intermediate_size=2816 "
            "model.num_hidden_layers=2 model.num_attention_heads=16 model.num_key_value_heads=16"},
-    {1, 1, false, 4, 1024,
+    {1, 1, false, false, 4, 1024,
      MIXTRAL "model.vocab_size=32768 "
              "model.hidden_size=1024 model.intermediate_size=2816 model.num_hidden_layers=2 "
              "model.num_attention_heads=16 model.num_key_value_heads=8 model.num_local_experts=8 "
              "model.num_experts_per_tok=2"},
-    {1, 1, true, 2, 16,
+    {1, 1, true, true, 2, 16,
      LLAMA "model.vocab_size=64 model.hidden_size=32 model.intermediate_size=64 "
            "model.num_hidden_layers=1 model.num_attention_heads=2 model.num_key_value_heads=1"},
 };
@@ -187,7 +188,7 @@ static ot_status run_subjects(const ot_kernel_trials *trials, ot_arena *arena,
   for (int i = 0; i < count * rounds_of(trials); i++) {
     const subject *const s = &all[i % count];
     if (trials->ranks % s->multiple != 0) continue;
-    if (trials->quick != s->quick && (gpu || trials->quick)) continue;
+    if (trials->small != s->small || (trials->quick && !s->quick)) continue;
     OT_TRY(run_subject(s, trials, arena, &each[i % count]));
   }
   out->arena = arena;

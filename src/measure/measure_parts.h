@@ -55,6 +55,7 @@ typedef struct ot_kernel_trials {
   int ranks, threads;  // of each; one on a GPU
   double event_s;      // between two events with nothing between them, subtracted from each timing
   bool quick;
+  bool small;  // models of a few thousand parameters, for an emulated GPU
 } ot_kernel_trials;
 
 // With `ranks` concurrent ranks of `threads` threads. In `arena`. Blocks.

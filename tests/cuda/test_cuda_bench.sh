@@ -29,6 +29,12 @@ for part in 'device: "emulated device"' 'basis: quick' 'processors: 132' 'memory
 done
 grep -q '^1 x emulated device, 8.6 GB each' bench.txt || fail "bench: $(cat bench.txt)"
 
+# ---- quick: small sizes on an emulated GPU, real ones on a fast one (the first needs 128 MiB for an operand) ----
+grep -q 'rows: 64, columns: 64, depth: 64' $file || fail "bench: no small product: $(cat $file)"
+expect 3 '134217728 bytes are needed' \
+  env OT_SHIM_SPEED=1000000 OT_SHIM_MEMORY=100000000 OT_TEST_DEVICE=cuda "$emulated" bench --quick --out fast.yaml
+[ ! -e fast.yaml ] || fail "bench: a fast GPU was measured with small sizes"
+
 # ---- a bench of more micro-batches has the memory of a run: the activations of one of them ----
 planned() {  # planned MICRO_BATCHES: bytes of its step, and of its state
   (cd "$here" && OT_TEST_DEVICE=cuda "$(dirname "$emulated")/gpu_step_emulated" --model bench/models/tiny-64.json --sequence 32 \

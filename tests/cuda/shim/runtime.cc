@@ -126,6 +126,7 @@ void make_devices(device_state *state, int count) {
 device_state::device_state() {
   failures = failures_of_environment();
   make_devices(this, static_cast<int>(number_of("OT_SHIM_DEVICES", 1)));
+  speed = static_cast<double>(number_of("OT_SHIM_SPEED", 1));
   patience_s = static_cast<double>(number_of("OT_SHIM_PATIENCE_S", 30));
   limit_bytes = number_of("OT_SHIM_MEMORY", uint64_t{8} << 30);
   most_shared_bytes = static_cast<int>(number_of("OT_SHIM_SHARED", 227 << 10));

@@ -3,10 +3,10 @@
 // the first call: OT_SHIM_ORDER=forward|backward|random, OT_SHIM_SEED=N, OT_SHIM_MEMORY=BYTES,
 // OT_SHIM_SHARED=BYTES (227 KiB if not set: the shared memory that a kernel may ask for),
 // OT_SHIM_CAPABILITY=N (90 if not set; kernels are for 90), OT_SHIM_FAIL=CALL:N:ERROR[,...],
-// OT_SHIM_DEVICES=N, OT_SHIM_PATIENCE_S=N (30 if not set: how long work may wait for a rank that
-// has not queued its part). Two are read whenever cuBLASLt is opened:
-// OT_SHIM_LT_ORDER=forward|reversed (of the algorithms that it proposes), OT_SHIM_LT_VERSION=N
-// (130100 if not set).
+// OT_SHIM_DEVICES=N, OT_SHIM_SPEED=N (events are N times closer than by the clock),
+// OT_SHIM_PATIENCE_S=N (30 if not set: how long work may wait for a rank that has not queued its
+// part). Two are read whenever cuBLASLt is opened: OT_SHIM_LT_ORDER=forward|reversed (of the
+// algorithms that it proposes), OT_SHIM_LT_VERSION=N (130100 if not set).
 #pragma once
 
 #include <stddef.h>

@@ -127,6 +127,7 @@ struct device_state {
   size_t limit_bytes;                           // of each device
   int most_shared_bytes;                        // of a block
   int open_memory = NO_DEVICE;                  // the device whose memory the host could touch
+  double speed;                                 // events are as much closer than by the clock
   double patience_s;                            // how long work may wait for what nobody has queued
   int64_t communicators = 0;                    // live ones of NCCL
   random_numbers chance{1};

@@ -426,7 +426,7 @@ cudaError_t cudaEventElapsedTime(float *elapsed_ms, cudaEvent_t begin, cudaEvent
       return cudaErrorInvalidResourceHandle;
     }
     if (!a->last.reached() || !b->last.reached()) return cudaErrorNotReady;
-    *elapsed_ms = static_cast<float>((b->time_s - a->time_s) * 1e3);
+    *elapsed_ms = static_cast<float>((b->time_s - a->time_s) * 1e3 / device().speed);
     return cudaSuccess;
   });
 }
