@@ -14,15 +14,18 @@
 #include "ops/blocks.h"
 #include "ops/catalog.h"
 
-enum { MOST_BLOCKS = OT_CUDA_JOINED * (OT_MAX_INPUTS + OT_MAX_OUTPUTS + 1) };
+enum { MOST_BLOCKS = 2 * OT_CUDA_JOINED * (OT_MAX_INPUTS + OT_MAX_OUTPUTS + 1) };
 
-// A block of host memory with its canaries, and its copy.
+// A block of host memory with its canaries, and its copy; null: the copy waits for the next block
+// of as many bytes.
 typedef struct block {
   char *host;
   int64_t bytes;
   void *copy;
 } block;
 
+// The device of this process and copies on it, kept from run to run: a GPU needs milliseconds to
+// create and to release them, more while other tests use it.
 typedef struct device_run {
   ot_device *device;
   ot_stream *stream;
@@ -73,40 +76,62 @@ static void must(ot_status status) {
   if (status != OT_OK) fail_msg("%s", ot_fail_message());
 }
 
+static device_run kept;
+
+static void release_idle(device_run *r) {
+  int left = 0;
+  for (int i = 0; i < r->num_blocks; i++) {
+    block *const b = &r->blocks[i];
+    if (b->host) {
+      r->blocks[left++] = *b;
+    } else {
+      ot_device_release(r->device, &b->copy, b->bytes);
+    }
+  }
+  r->num_blocks = left;
+}
+
+// An idle copy of `bytes`, or a new one.
+static block *find_idle(device_run *r, int64_t bytes) {
+  for (int i = 0; i < r->num_blocks; i++) {
+    if (!r->blocks[i].host && r->blocks[i].bytes == bytes) return &r->blocks[i];
+  }
+  if (r->num_blocks == MOST_BLOCKS) release_idle(r);
+  block *const made = &r->blocks[r->num_blocks++];
+  *made = (block){.bytes = bytes};
+  must(ot_device_allocate(r->device, bytes, &made->copy));
+  return made;
+}
+
 // The device address of `data`, a block of `bytes` with canaries; equal addresses share a copy.
 static void *copy_of(device_run *r, void *data, int64_t bytes) {
   if (!data) return NULL;
   char *const host = (char *)data - OP_GUARD_BYTES;
   int i = 0;
   while (i < r->num_blocks && r->blocks[i].host != host) i++;
-  if (i == r->num_blocks) {
-    block *const made = &r->blocks[r->num_blocks++];
-    *made = (block){.host = host, .bytes = op_device_padded(bytes) + 2 * OP_GUARD_BYTES};
-    must(ot_device_allocate(r->device, made->bytes, &made->copy));
-    must(ot_device_write(r->device, made->copy, 0, host, made->bytes));
-  }
-  return (char *)r->blocks[i].copy + OP_GUARD_BYTES;
+  if (i < r->num_blocks) return (char *)r->blocks[i].copy + OP_GUARD_BYTES;
+  block *const b = find_idle(r, op_device_padded(bytes) + 2 * OP_GUARD_BYTES);
+  b->host = host;
+  must(ot_device_write(r->device, b->copy, 0, host, b->bytes));
+  return (char *)b->copy + OP_GUARD_BYTES;
 }
 
 static void copy_back(device_run *r) {
   for (int i = 0; i < r->num_blocks; i++) {
     block *const b = &r->blocks[i];
-    must(ot_device_read(r->device, b->copy, 0, b->host, b->bytes));
-    ot_device_release(r->device, &b->copy, b->bytes);
+    if (b->host) must(ot_device_read(r->device, b->copy, 0, b->host, b->bytes));
+    b->host = NULL;
   }
 }
 
-static void open_run(device_run *r) {
+static device_run *open_run(void) {
+  device_run *const r = &kept;
+  if (r->context) return r;
   must(ot_device_create(OT_BACKEND_CUDA, 0, &r->device));
   must(ot_device_bind(r->device));
   must(ot_stream_create(r->device, &r->stream));
   must(ot_kernel_context_create(OT_BACKEND_CUDA, ot_stream_native(r->stream), &r->context));
-}
-
-static void close_run(device_run *r) {
-  ot_kernel_context_destroy(OT_BACKEND_CUDA, &r->context);
-  ot_stream_destroy(&r->stream);
-  ot_device_destroy(&r->device);
+  return r;
 }
 
 // The operands of a call on the device.
@@ -132,14 +157,12 @@ static ot_kernel_call move_call(device_run *r, const ot_kernel_call *call, int64
 }
 
 static void run_on_device(ot_kernel run, const ot_kernel_call *call, int64_t workspace_bytes) {
-  device_run r = {0};
+  device_run *const r = open_run();
   moved operands;
-  open_run(&r);
-  const ot_kernel_call there = move_call(&r, call, workspace_bytes, &operands);
+  const ot_kernel_call there = move_call(r, call, workspace_bytes, &operands);
   run(&there);
-  must(ot_stream_synchronize(r.stream));
-  copy_back(&r);
-  close_run(&r);
+  must(ot_stream_synchronize(r->stream));
+  copy_back(r);
 }
 
 void op_device_run(ot_op_kind kind, const ot_kernel_call *call, int64_t workspace_bytes) {
@@ -158,15 +181,13 @@ void op_device_run_joined(ot_op_kind kind, const ot_kernel_call *calls,
   const ot_op_attributes *const a = calls[0].attributes;
   const ot_joined_kernel run = ot_kernel_find_joined(a->backend, kind, a->compute);
   if (!run) fail_msg("%s has no kernel for several calls", ot_op_info_of(kind)->name);
-  device_run r = {0};
+  device_run *const r = open_run();
   moved operands[OT_CUDA_JOINED];
   ot_kernel_call there[OT_CUDA_JOINED];
-  open_run(&r);
   for (int i = 0; i < count; i++) {
-    there[i] = move_call(&r, &calls[i], workspace_bytes[i], &operands[i]);
+    there[i] = move_call(r, &calls[i], workspace_bytes[i], &operands[i]);
   }
   run(there, count);
-  must(ot_stream_synchronize(r.stream));
-  copy_back(&r);
-  close_run(&r);
+  must(ot_stream_synchronize(r->stream));
+  copy_back(r);
 }
