@@ -1,23 +1,31 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Tests and measures Orthant on a machine with a GPU; writes report.md, report.json, log.txt to OUT.
-#   tools/gpu_check.sh quick|bench|tune|sanitize OUT [SECONDS]
+#   tools/gpu_check.sh quick|mend|bench|tune|sanitize OUT [SECONDS]
 #   quick     every kernel against its tests and twice for equal bits, whole steps, meshes, training
+#   mend      what failed in the first report of a GPU, fault by fault (docs/gpu.md)
 #   bench     steps of models next to PyTorch, operators, attention, memory, expected times
 #   tune      variants of kernels and algorithms of products, and which of them win
 #   sanitize  compute-sanitizer over small steps of every family
 # It runs what `make gpu-pack` left in build/gpu of this source tree; OT_GPU_PACK names another pack, or
 # a folder with the same contents.
 # A report.json that is in OUT already keeps what other modes found; parts that passed are not run
-# again. Each mode stops after SECONDS (570): what it did not reach is named. Exit code 0: all parts
-# passed, 1: a part failed, 2: wrong usage, 3: no GPU or no pack.
+# again. Each part has its own time; a mode stops after SECONDS (quick 120, mend 60, bench 240, tune
+# 200, sanitize 570): what it did not reach is named. Exit code 0: all parts passed, 1: a part failed,
+# 2: wrong usage, 3: no GPU or no pack.
 set -uo pipefail
-usage='usage: tools/gpu_check.sh quick|bench|tune|sanitize OUT [SECONDS]'
-mode=${1:-} out=${2:-} seconds=${3:-570}
+usage='usage: tools/gpu_check.sh quick|mend|bench|tune|sanitize OUT [SECONDS]'
+mode=${1:-} out=${2:-}
 case $mode in
-  quick | bench | tune | sanitize) [ -n "$out" ] || { echo "$usage" >&2; exit 2; } ;;
+  quick) seconds=120 ;;
+  mend) seconds=60 ;;
+  bench) seconds=240 ;;
+  tune) seconds=200 ;;
+  sanitize) seconds=570 ;;
   *) echo "$usage" >&2; exit 2 ;;
 esac
+[ -n "$out" ] || { echo "$usage" >&2; exit 2; }
+seconds=${3:-$seconds}
 begin=$(date +%s)
 tools=$(dirname "$(realpath "$0")")
 pack=$(realpath -m "${OT_GPU_PACK:-$tools/../build/gpu/pack.tar.xz}")

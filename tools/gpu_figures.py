@@ -9,7 +9,7 @@ A figure that its parts do not give is absent. MODEL is a name such as `qwen2.5-
 from dataclasses import dataclass
 
 NOT_RUN = "not run yet"
-MODES = ("quick", "bench", "tune", "sanitize")
+MODES = ("quick", "mend", "bench", "tune", "sanitize")
 ROWS_OF_A_LONG_PASS = 4096
 SMALL_SHARE = 0.01  # operators below this share of a step do not count for the simulator
 

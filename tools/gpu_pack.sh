@@ -24,7 +24,11 @@ for program in "$pack"/bin/*; do ldd "$program"; done | awk '$2 == "=>" { print 
   done
 strip "$pack"/lib/* 2>/dev/null || true
 cp -r "$(dirname "$0")/../presets" "$pack/presets"
+# Headers that the packages of PyTorch lack, for the check of declarations.
+headers=$(sed -n 's/^set(CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES "\([^";]*\).*/\1/p' "$build"/CMakeFiles/*/CMakeCUDACompiler.cmake)
+mkdir "$pack/include"
+cp -r "$headers/crt" "$pack/include/" || exit 3
 git -C "$(dirname "$0")" describe --always --abbrev=40 --dirty >"$pack/commit" 2>/dev/null || true
 # The programs have most of their code in common: the dictionary holds several of them.
-XZ_OPT=--lzma2=preset=1,dict=128MiB tar -C "$pack" -cJf "$out" bin lib presets commit
+XZ_OPT=--lzma2=preset=1,dict=128MiB tar -C "$pack" -cJf "$out" bin lib presets include commit
 ls -l "$out" | awk '{ printf "%s: %.1f MB\n", $NF, $5 / 1e6 }'

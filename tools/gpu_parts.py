@@ -5,8 +5,8 @@ the report after each of them (tools/gpu_report.py).
 
     tools/gpu_parts.py PACK OUT MODE SECONDS      called by tools/gpu_check.sh, which sets the paths
 
-A part is passed, failed, timed out, skipped (with the reason) or not reached. On an emulated GPU all
-models are tiny, and the report says that it is emulated.
+States of parts: tools/gpu_run.py. On an emulated GPU all models are tiny, and the report says that
+it is emulated.
 """
 
 import concurrent.futures
@@ -15,157 +15,39 @@ import datetime
 import glob
 import json
 import os
-import re
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
+import gpu_mend
 import gpu_report
+from gpu_run import ROOT, Failed, Run, Skipped, TimedOut, run_part, run_test, temporary
 
-ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "tests" / "fixtures" / "parity"
-LOG_BYTES = 12 << 20  # a file of the output may have 16 MiB
-H100_PEAK = 989.4e12
 
-# name, config, tokens of a sequence, sequences of a micro-batch, micro-batches of 512k tokens, head
+# name, config, tokens of a sequence, sequences of a micro-batch, micro-batches of a step, head
 MODELS = [
-    ("qwen2.5-1.5b T1024", "bench/models/qwen2.5-1.5b.json", 1024, 16, 32, "chunked"),
-    ("gpt2-1.5b T1024", "presets/models/gpt2-xl.json", 1024, 16, 32, "plain"),
-    ("llama3.2-1b T4096", "bench/models/llama3.2-1b.json", 4096, 4, 32, "chunked"),
-    ("llama3.2-1b T8192", "bench/models/llama3.2-1b.json", 8192, 2, 32, "chunked"),
-    ("gpt2-124m T1024", "presets/models/gpt2.json", 1024, 32, 16, "plain"),
+    ("qwen2.5-1.5b T1024", "bench/models/qwen2.5-1.5b.json", 1024, 16, 8, "chunked"),
+    ("gpt2-1.5b T1024", "presets/models/gpt2-xl.json", 1024, 16, 8, "plain"),
+    ("llama3.2-1b T4096", "bench/models/llama3.2-1b.json", 4096, 4, 8, "chunked"),
+    ("llama3.2-1b T8192", "bench/models/llama3.2-1b.json", 8192, 2, 8, "chunked"),
+    ("gpt2-124m T1024", "presets/models/gpt2.json", 1024, 32, 8, "plain"),
 ]
 # On an emulated GPU, under the same names.
 TINY_MODELS = [(MODELS[0][0], "bench/models/tiny-64.json", 16, 1, 2, "chunked")]
 FAMILIES = ["gpt2", "llama", "gemma2-packed", "mixtral-balanced", "deepseek-v3", "llama-residuals"]
 
 
-class Failed(Exception):
-    pass
+def models_of(run):
+    return TINY_MODELS if run.emulated else MODELS
 
 
-class TimedOut(Exception):
-    pass
-
-
-class Skipped(Exception):
-    pass
-
-
-class Run:
-    """What all parts share."""
-
-    def __init__(self, pack, out, mode, seconds):
-        self.pack, self.out, self.mode = Path(pack), Path(out), mode
-        self.end = time.monotonic() + seconds
-        self.lock = threading.Lock()
-        self.children = set()
-        self.emulated, self.device = False, ""
-        self.log = open(self.out / "log.txt", "a", errors="replace")
-        self.report = gpu_report.read(self.out / "report.json") or gpu_report.empty()
-
-    def models(self):
-        return TINY_MODELS if self.emulated else MODELS
-
-    def program(self, name):
-        path = self.pack / "bin" / name
-        if not path.is_file():
-            raise Skipped(f"the pack has no {name}")
-        return str(path)
-
-    def command(self, words, limit, env=None):
-        """The standard output of a command; its process group is killed after `limit` seconds."""
-        limit = min(limit, self.end - time.monotonic())
-        started = time.monotonic()
-        env = {**os.environ, "OMP_WAIT_POLICY": "passive", **(env or {})}
-        if Path(words[0]).parent == self.pack / "bin":  # Python has libraries of its own
-            env["LD_LIBRARY_PATH"] = str(self.pack / "lib")
-        with subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, errors="replace", cwd=ROOT,
-                              start_new_session=True, env=env) as child:
-            try:
-                out, err = child.communicate(timeout=max(limit, 0.1))
-            except subprocess.TimeoutExpired:
-                os.killpg(child.pid, signal.SIGKILL)
-                out, err = child.communicate()
-                self.write_log(words, time.monotonic() - started, "timed out", out, err)
-                raise TimedOut(f"no end after {limit:.0f} s: {' '.join(map(str, words))}") from None
-        self.write_log(words, time.monotonic() - started, child.returncode, out, err)
-        if child.returncode != 0:
-            raise Failed(f"exit code {child.returncode}: {last_words(out, err)}")
-        return out
-
-    def write_log(self, words, seconds, code, out, err):
-        text = (f"\n$ {' '.join(map(str, words))}\n[{seconds:.1f} s, exit code {code}]\n"
-                f"{out[-400000:]}\n{err[-100000:]}\n")
-        with self.lock:
-            if self.log.tell() + len(text) < LOG_BYTES:
-                self.log.write(text)
-                self.log.flush()
-
-    def json(self, words, limit, env=None):
-        """The last line of a command's output, as JSON."""
-        lines = self.command(words, limit, env).strip().splitlines()
-        try:
-            return json.loads(lines[-1])
-        except (IndexError, ValueError):
-            raise Failed(f"no JSON from {words[0]}: {lines[-1][:200] if lines else 'no output'}") from None
-
-    def store(self, name, entry):
-        with self.lock:
-            self.report["parts"][name] = {"mode": self.mode, **entry}
-            self.report["emulated"] = self.report["emulated"] or self.emulated
-            gpu_report.write(self.report, self.out)
-
-
-@contextlib.contextmanager
-def temporary(path):
-    """A file or folder that is removed in the end."""
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-        path.unlink(missing_ok=True)
-
-
-def last_words(out, err):
-    """The lines that tell what failed."""
-    lines = (out + "\n" + err).strip().splitlines()
-    told = [line for line in lines if re.search(r"error|fail|mismatch|denied|Traceback", line, re.I)]
-    return " / ".join((told or lines)[-6:])[:600]
-
-
-def run_part(run, name, limit, work):
-    """Runs `work(run, limit)` as part `name`; True unless it failed."""
-    before = run.report["parts"].get(name)
-    if before and before["state"] == "passed" and before["mode"] == run.mode:
-        return True
-    limit *= 10 if run.emulated else 1
-    left = run.end - time.monotonic()
-    if left < 5:
-        run.store(name, {"state": "not reached", "seconds": 0})
-        return True
-    started = time.monotonic()
-    entry = {"state": "passed"}
-    try:
-        entry["data"] = work(run, min(limit, left))
-    except Skipped as reason:
-        entry = {"state": "skipped", "error": str(reason)}
-    except TimedOut as reason:
-        entry = {"state": "timed out", "error": str(reason)}
-        if left < limit:
-            entry["state"] = "not reached"
-    except Exception as reason:  # a part never takes others with it
-        entry = {"state": "failed", "error": f"{type(reason).__name__}: {reason}"[:800]}
-    entry["seconds"] = round(time.monotonic() - started, 2)
-    run.store(name, entry)
-    print(f"{entry['state']:>11} {entry['seconds']:7.1f} s  {name}  {entry.get('error', '')}", flush=True)
-    return entry["state"] not in ("failed", "timed out")
+def known_parts(run):
+    """Parts of the newest report in docs/gpu/, by name: their times, and what has a figure already."""
+    report = None if run.emulated else gpu_report.newest(ROOT)[1]
+    return report["parts"] if report else {}
 
 
 # ---- what machine this is ----
@@ -198,18 +80,32 @@ def measure_limits(run, limit):
     return run.json(words, limit)
 
 
+def find_headers(run, names):
+    """Folders that have `names`: of the library, of the packages of PyTorch, of CUDA, of the pack."""
+    folders = [Path(folder).parent / "include"
+               for folder in os.environ.get("OT_CUDA_LIBRARIES", "").split(":") if folder]
+    with contextlib.suppress(ImportError):
+        import nvidia
+        folders += [Path(f) for root in nvidia.__path__ for f in glob.glob(f"{root}/**/include", recursive=True)]
+    folders += [Path(f) for pattern in ("include", "targets/*/include")
+                for f in glob.glob(f"/usr/local/cuda*/{pattern}")]
+    folders.append(run.pack / "include")
+    found = [next((f for f in folders if (f / name).is_file()), None) for name in names]
+    missing = [name for name, folder in zip(names, found) if not folder]
+    if missing:
+        raise Skipped(f"no {', '.join(missing)} on this machine")
+    return found
+
+
 def check_abi(run, limit):
     """Declarations of cuBLASLt against its header, where that and a compiler are."""
-    library = os.environ.get("OT_CUDA_LIBRARIES", "").split(":")[0]
-    folders = [Path(library).parent / "include", *map(Path, glob.glob("/usr/local/cuda*/include"))]
-    header = next((f for f in folders if (f / "cublasLt.h").is_file()), None)
-    runtime = next((f for f in folders if (f / "library_types.h").is_file()), None)
+    folders = find_headers(run, ("cublasLt.h", "library_types.h", "crt/host_defines.h"))
     compiler = shutil.which("g++") or shutil.which("c++")
-    if not (header and runtime and compiler):
-        raise Skipped("no cublasLt.h, library_types.h or C++ compiler")
-    run.command([compiler, "-std=c++17", "-fsyntax-only", "-Isrc", "-isystem", header, "-isystem",
-                 runtime, "tests/cuda/lt_abi.cc"], limit)
-    return {"header": str(header)}
+    if not compiler:
+        raise Skipped("no C++ compiler")
+    run.command([compiler, "-std=c++17", "-fsyntax-only", "-Isrc",
+                 *(word for folder in folders for word in ("-isystem", folder)), "tests/cuda/lt_abi.cc"], limit)
+    return {"header": str(folders[0])}
 
 
 def find_out_device(run):
@@ -230,13 +126,6 @@ def identity_parts(run):
 
 
 # ---- quick ----
-
-def run_test(name, env=None):
-    def work(run, limit):
-        out = run.command([run.program(name)], limit, env)
-        return {"lines": out.strip().splitlines()[-40:]}
-    return work
-
 
 def compare_bits(config, precision):
     def work(run, limit):
@@ -294,7 +183,7 @@ def train_curve(precision, bound):
 def quick_parts(run):
     whole = ("test_products", "test_cuda_step", "test_cuda_ranks", "test_nccl_one")
     names = sorted(p.name for p in (run.pack / "bin").glob("test_*") if p.name not in whole)
-    parts = [(f"kernels {name[5:]}", 150, run_test(name)) for name in names]
+    parts = [(f"kernels {name[5:]}", 60, run_test(name)) for name in names]
     configs = [("tiny-64", "bench/models/tiny-64.json")]
     if not run.emulated:
         configs += [("tiny-128", "bench/models/tiny-128.json")]
@@ -303,9 +192,12 @@ def quick_parts(run):
     parts += [(f"bits {name} {p}", 60, compare_bits(path, p)) for name, path in configs for p in precisions]
     parts += [("training fp32", 60, train_curve("fp32", 2e-5)),
               ("training bf16", 60, train_curve("bf16", 5e-3))]
-    parts += [(name, 150, run_test(name)) for name in whole if (run.pack / "bin" / name).is_file()]
+    parts += [(name, 60, run_test(name)) for name in whole if (run.pack / "bin" / name).is_file()]
+    # The longest ones first, so that none runs alone at the end.
+    known = known_parts(run)
+    parts.sort(key=lambda part: -known.get(part[0], {}).get("seconds", 0))
     # Kernels that misunderstand the hardware can end the device's context, so they come last.
-    hopper = [(f"kernels {name[5:]} hopper", 150, run_test(name, {"OT_ATTENTION": "hopper"}))
+    hopper = [(f"kernels {name[5:]} hopper", 60, run_test(name, {"OT_ATTENTION": "hopper"}))
               for name in ("test_attention_bf16",) if (run.pack / "bin" / name).is_file()]
     return parts + [("declarations of cuBLASLt", 60, check_abi)] + hopper
 
@@ -417,22 +309,27 @@ def pytorch_attention(run, limit):
     return run.json([*pytorch_words(run, "pytorch_attention.py"), *attention_words(run)], limit)
 
 
+PYTORCH_MODELS = 2  # of a run: each takes a minute to compile
+
+
 def bench_parts(run):
-    """By value: the models' steps, one comparison, operators, attention, the other comparisons."""
-    models = run.models()
+    """The measured cluster, which expected times need, then what the newest report lacks."""
+    models, known = models_of(run), known_parts(run)
 
-    def turn(model):
-        return [(f"pytorch {model[0]}", 200, pytorch_step(model)),
-                (f"step again {model[0]}", 90, our_step(model))]
+    def is_known(group):
+        return all(known.get(name, {}).get("state") == "passed" for name, _, _ in group)
 
-    parts = [("cluster of this GPU", 90, measure_cluster),
-             (f"step {models[0][0]}", 120, our_step(models[0], ["--ops"])), *turn(models[0])]
-    parts += [(f"step {m[0]}", 120, our_step(m, ["--ops"])) for m in models[1:]]
-    parts += [("attention", 60, our_attention), ("attention of PyTorch", 60, pytorch_attention)]
-    parts += [(f"operators {m[0]}", 60, our_operators(m)) for m in models]
-    for model in models[1:]:
-        parts += turn(model)
-    return parts
+    groups = [[(f"step {m[0]}", 40, our_step(m, ["--ops"]))] for m in models]
+    groups += [[("attention", 30, our_attention)], [("attention of PyTorch", 30, pytorch_attention)]]
+    groups += [[(f"operators {m[0]}", 20, our_operators(m))] for m in models]
+    groups.sort(key=is_known)
+    others = [[(f"pytorch {m[0]}", 95, pytorch_step(m))] for m in models]
+    others.sort(key=is_known)
+    chosen = {group[0][0] for group in others[:PYTORCH_MODELS]}
+    for m in models:
+        if f"pytorch {m[0]}" in chosen:
+            groups.append([(f"pytorch {m[0]}", 95, pytorch_step(m)), (f"step again {m[0]}", 40, our_step(m))])
+    return [("cluster of this GPU", 45, measure_cluster)] + [part for group in groups for part in group]
 
 
 # ---- tune ----
@@ -471,11 +368,11 @@ def attention_variant(variant):
 
 
 def tune_parts(run):
-    parts = [(f"attention {v}", 60, attention_variant(v)) for v in ("mma", "hopper")]
-    for model in run.models():
-        parts += [(f"products {model[0]}", 60, race(model)),
-                  (f"step before {model[0]}", 60, our_step(model)),
-                  (f"step with winners {model[0]}", 60, step_with_winners(model))]
+    models = models_of(run)
+    parts = [(f"attention {v}", 30, attention_variant(v)) for v in ("mma", "hopper")]
+    parts += [(f"products {m[0]}", 25, race(m)) for m in models]
+    for m in dict.fromkeys((models[0], models[-1])):
+        parts += [(f"step before {m[0]}", 40, our_step(m)), (f"step with winners {m[0]}", 40, step_with_winners(m))]
     return parts
 
 
@@ -542,9 +439,19 @@ def sanitize_parts(run):
 
 # ---- the program ----
 
-MODES = {"quick": quick_parts, "bench": bench_parts, "tune": tune_parts, "sanitize": sanitize_parts}
-# Parts of these modes only check, so several may share the GPU.
-CONCURRENT = {"quick": 4, "sanitize": 4}
+def mend_parts(run):
+    racecheck, initcheck = (sanitize(tool, FIXTURES / "llama" / "config.json", "bf16")
+                            for tool in ("racecheck", "initcheck"))
+    more = [("G6 declarations of cuBLASLt", 20, check_abi),
+            ("G7 racecheck of attention", 50, sanitize("racecheck", "bench/models/tiny-128.json", "bf16")),
+            ("G7 racecheck of llama", 50, racecheck), ("G7 initcheck of llama", 50, initcheck)]
+    return gpu_mend.parts_of(run) + more
+
+
+MODES = {"quick": quick_parts, "mend": mend_parts, "bench": bench_parts, "tune": tune_parts,
+         "sanitize": sanitize_parts}
+# Parts of these modes only check, so several may share the GPU, but for those that gpu_mend.ALONE names.
+CONCURRENT = {"quick": 16, "mend": 8, "sanitize": 4}
 
 
 def run_mode(run):
@@ -557,8 +464,12 @@ def run_mode(run):
     for name, _, _ in parts:
         if name not in run.report["parts"]:
             run.store(name, {"state": "not reached", "seconds": 0})
-    with concurrent.futures.ThreadPoolExecutor(CONCURRENT.get(run.mode, 1)) as pool:
-        failures += sum(not ok for ok in pool.map(lambda part: run_part(run, *part), parts))
+    alone = [part for part in parts if part[0] in gpu_mend.ALONE]
+    failures += sum(not run_part(run, *part) for part in alone)
+    together = min(CONCURRENT.get(run.mode, 1), os.cpu_count() or 1)
+    with concurrent.futures.ThreadPoolExecutor(together) as pool:
+        rest = [part for part in parts if part not in alone]
+        failures += sum(not ok for ok in pool.map(lambda part: run_part(run, *part), rest))
     return failures
 
 

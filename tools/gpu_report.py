@@ -21,7 +21,7 @@ from pathlib import Path
 
 from gpu_figures import GOALS, MODES, NOT_RUN, figures_of, shown
 
-MODE_TITLES = {"quick": "Tests", "bench": "Benchmarks", "tune": "Variants", "sanitize": "compute-sanitizer"}
+MODE_TITLES = {"quick": "Tests", "mend": "Faults of the first report", "bench": "Benchmarks", "tune": "Variants", "sanitize": "compute-sanitizer"}
 
 
 # ---- the file ----

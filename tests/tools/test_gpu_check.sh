@@ -12,9 +12,10 @@ unset OT_CUDA_LIBRARIES
 
 # A pack of emulated programs, one that fails, a compute-sanitizer that finds nothing, no PyTorch.
 mkdir -p pack/bin tools/torch
-ln -s "$programs/test_rope" "$programs/test_muon" pack/bin
+ln -s "$programs/test_rope" "$programs/test_muon" "$programs/test_head_weights" pack/bin
 for name in gpu_limits gpu_ops gpu_step orthant; do ln -s "$programs/${name}_emulated" "pack/bin/$name"; done
 printf '#!/bin/sh\necho "[  FAILED  ] a kernel"\nexit 3\n' >pack/bin/test_broken
+printf '#!/bin/sh\nexit 77\n' >pack/bin/test_cuda_nccl
 echo 'raise ImportError' >tools/torch/__init__.py
 cat >tools/compute-sanitizer <<'SCRIPT'
 #!/bin/sh
@@ -37,7 +38,7 @@ case "$*" in
   *) echo 'a GPU, 580.1, 81559 MiB, 345 MHz, 2619 MHz, 1980 MHz, 2619 MHz, 700.00 W, 70.11 W, 30' ;;
 esac
 SCRIPT
-chmod +x pack/bin/test_broken tools/compute-sanitizer tools/nvidia-smi
+chmod +x pack/bin/test_broken pack/bin/test_cuda_nccl tools/compute-sanitizer tools/nvidia-smi
 export PYTHONPATH=$folder/tools
 
 # run MODE STATUS: the exit code of the mode.
@@ -53,6 +54,7 @@ report = json.load(open("out/report.json"))
 assert report["modes"]["bench"] == report["modes"]["tune"] == "not run yet", report["modes"]
 assert "## Attention\n\nnot run yet" in open("out/report.md").read()
 PYTHON
+run mend 1
 run bench 0
 run tune 0
 run sanitize 1
@@ -72,6 +74,14 @@ for name in ("machine (quick)", "limits (bench)", "kernels rope", "kernels muon"
              f"products {model}", f"step before {model}", f"step with winners {model}", "memcheck tiny-64 bf16"):
     is_state(name, "passed")
 is_state("kernels broken", "failed", "a kernel")
+for name in ("G1 memory of micro-batches", "G2 a quick bench", "G5 head_weights", "G8 initial weights", "G9 rate of a run",
+             "G7 initcheck of llama"):
+    is_state(name, "passed")
+for name in ("kernels cuda_nccl", "G6 cuda_nccl"):
+    is_state(name, "skipped", "exit code 77")
+is_state("G3 products", "skipped", "the pack has no test_products")
+assert parts["G6 declarations of cuBLASLt"]["state"] in ("passed", "skipped"), parts["G6 declarations of cuBLASLt"]
+is_state("G7 racecheck of llama", "failed", "1 hazard")
 is_state("racecheck tiny-64 bf16", "failed", "1 hazard")
 is_state(f"pytorch {model}", "skipped", "no PyTorch")
 is_state("attention of PyTorch", "skipped", "no PyTorch")
@@ -124,16 +134,27 @@ import json, sys, time
 import gpu_parts
 folder = sys.argv[1]
 def wait(run, limit): return run.command(["sleep", "600"], 0.2)
+def two_waits(run, limit):
+    for _ in range(2): run.command(["sleep", "0.4"], limit)
 def no_json(run, limit): return run.json(["echo", "no", "JSON"], limit)
 run = gpu_parts.Run(folder + "/pack", folder + "/out", "bench", 600)
 assert not gpu_parts.run_part(run, "hangs", 0.2, wait)
+assert not gpu_parts.run_part(run, "waits twice", 0.6, two_waits)
 assert not gpu_parts.run_part(run, "talks", 60, no_json)
 run.end = time.monotonic() + 60
 assert gpu_parts.run_part(run, "too late", 600, wait)
 run.end = time.monotonic()
 assert gpu_parts.run_part(run, "later", 600, wait)
 parts = json.load(open(folder + "/out/report.json"))["parts"]
-states = [parts[name]["state"] for name in ("hangs", "talks", "too late", "later")]
-assert states == ["timed out", "failed", "not reached", "not reached"], states
+states = [parts[name]["state"] for name in ("hangs", "waits twice", "talks", "too late", "later")]
+assert states == ["timed out", "timed out", "failed", "not reached", "not reached"], states
 assert "sleep 600" in parts["hangs"]["error"] and "no JSON" in parts["talks"]["error"]
+
+# A real GPU: what the newest report lacks comes first, and PyTorch compiles two models.
+known = [f"{what} {model[0]}" for model in gpu_parts.MODELS[:2] for what in ("step", "operators", "pytorch")]
+gpu_parts.known_parts = lambda run: {name: {"state": "passed", "seconds": 1} for name in known}
+names = [name for name, _, _ in gpu_parts.bench_parts(run)]
+assert names[0] == "cluster of this GPU" and names.index(known[0]) > names.index("attention"), names
+compiled = [name for name in names if name.startswith("pytorch ")]
+assert compiled == [f"pytorch {model[0]}" for model in gpu_parts.MODELS[2:4]], compiled
 PYTHON
