@@ -77,11 +77,14 @@ static void print_memory(const ot_loop_summary *s) {
 static void print_summary(const ot_loop_summary *s) {
   char rate[32], time[32];
   if (s->steps == 0) return;
-  ot_rate_print(rate, sizeof rate, s->seconds > 0 ? (double)s->tokens / s->seconds : 0);
+  const bool later = s->later_s > 0;
+  const double seconds = later ? s->later_s : s->seconds;
+  const double tokens = (double)(later ? s->later_tokens : s->tokens);
+  ot_rate_print(rate, sizeof rate, seconds > 0 ? tokens / seconds : 0);
   ot_seconds_print(time, sizeof time, s->seconds);
-  fprintf(stderr, "%lld step%s, %lld tokens in %s, %s tok/s; loss %.4f at first, %.4f at last\n",
+  fprintf(stderr, "%lld step%s, %lld tokens in %s, %s tok/s%s; loss %.4f at first, %.4f at last\n",
           (long long)s->steps, ot_text_plural(s->steps, "s"), (long long)s->tokens, time, rate,
-          s->first_loss_nats, s->last_loss_nats);
+          later ? " after the first step" : "", s->first_loss_nats, s->last_loss_nats);
   print_memory(s);
   if (s->lost_lines > 0)
     fprintf(stderr,

@@ -183,19 +183,21 @@ static double slowdown_at(ot_account_builder *b, int64_t owner, int64_t step) {
   return most;
 }
 
-void ot_account_add_step(ot_account_builder *b, const ot_metrics_step *step) {
+bool ot_account_add_step(ot_account_builder *b, const ot_metrics_step *step) {
   ot_run_account *const a = &b->account;
   while (b->passed < a->num_attempts && a->attempts[b->by_step[b->passed]].step < step->step) {
     if (b->by_step[b->passed] > b->owner) b->owner = b->by_step[b->passed];
     b->passed++;
   }
-  if (b->owner < 0) return;
+  if (b->owner < 0) return false;
   ot_run_attempt *const attempt = &a->attempts[b->owner];
   const double step_s = known(step->step_s);
   attempt->kept_s += step_s;
-  if (step->step == attempt->first_step) attempt->first_step_s = step_s;
+  const bool first = step->step == attempt->first_step;
+  if (first) attempt->first_step_s = step_s;
   b->straggler_s += step_s * (1 - 1 / slowdown_at(b, b->owner, step->step));
   a->steps++;
+  return first;
 }
 
 // ---- the account ----

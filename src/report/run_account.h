@@ -83,8 +83,9 @@ typedef struct ot_account_builder ot_account_builder;
 // Begins with the events of a run, which it keeps. All memory is in `arena`.
 ot_account_builder *ot_account_begin(const ot_run_event_list *events, ot_arena *arena);
 
-// Adds the line of a step. Lines in ascending order of steps.
-void ot_account_add_step(ot_account_builder *builder, const ot_metrics_step *step);
+// Adds the line of a step; true if it is the first step of a process. Lines in ascending order of
+// steps.
+bool ot_account_add_step(ot_account_builder *builder, const ot_metrics_step *step);
 
 // After the last step. The builder is spent.
 void ot_account_finish(ot_account_builder *builder, ot_run_account *account);

@@ -150,11 +150,11 @@ const char *ot_run_page_event(const ot_run_event *e, ot_arena *arena) {
 }
 
 ot_run_means ot_run_page_means(const ot_run_page *page) {
-  const ot_run_totals *const t = &page->record->totals;
-  const double steps = (double)page->record->curves[OT_CURVE_STEP_S].all.count;
+  const ot_run_record *const record = page->record;
+  const ot_run_totals *const t = record->later.steps > 0 ? &record->later : &record->totals;
   ot_run_means m = {NAN, NAN, NAN, NAN, NAN, NAN};
   if (t->step_s > 0) {
-    m.step_s = t->step_s / steps;
+    m.step_s = t->step_s / (double)t->steps;
     m.tokens_per_s = t->tokens / t->step_s;
   }
   if (t->mfu_of_s > 0) m.mfu = t->mfu_s / t->mfu_of_s;

@@ -52,7 +52,8 @@ void ot_run_page_tenths(const ot_run_account *account, int64_t *tenths);
 // A sentence on an event of the time line; null: it is not shown there (steps, saves).
 const char *ot_run_page_event(const ot_run_event *event, ot_arena *arena);
 
-// Means of measured and predicted steps; NaN: unknown.
+// Means of measured and predicted steps, without the first step of each process where there are
+// others; NaN: unknown.
 typedef struct ot_run_means {
   double step_s, predicted_step_s;
   double tokens_per_s, predicted_tokens_per_s;

@@ -119,6 +119,7 @@ static void add_totals(ot_run_totals *t, const ot_metrics_step *v) {
   t->memory_peak_bytes = ot_larger_whole(t->memory_peak_bytes, v->memory_peak_bytes);
   t->planned_bytes = ot_larger_whole(t->planned_bytes, v->memory_planned_bytes);
   if (!(v->step_s > 0)) return;
+  t->steps++;
   t->step_s += v->step_s;
   if (isfinite(v->tokens_per_s)) t->tokens += v->tokens_per_s * v->step_s;
   if (isfinite(v->mfu)) {
@@ -150,9 +151,10 @@ static void add_step(record_reader *r, const ot_metrics_step *v) {
   for (int i = 0; i < OT_CURVE_KINDS; i++)
     add_point(record, &record->curves[i], v->step, values[i]);
   if (v->tokens >= 0) record->tokens = v->tokens;
-  record->num_steps++;
   add_totals(&record->totals, v);
-  ot_account_add_step(r->account, v);
+  const bool begins = ot_account_add_step(r->account, v) || record->num_steps == 0;
+  if (!begins) add_totals(&record->later, v);
+  record->num_steps++;
   for (int i = 0; i < v->num_health; i++) add_health(record, &v->health[i], r->arena);
   if (v->num_health > 0) close_health(record, v->step);
 }

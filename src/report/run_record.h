@@ -73,6 +73,7 @@ typedef struct ot_run_totals {
   double mfu_s, mfu_of_s;                    // sum of mfu x seconds
   double predicted_mfu_s;                    // the same where a prediction is known
   int64_t memory_peak_bytes, planned_bytes;  // largest; -1: unknown
+  int64_t steps;                             // with a time
 } ot_run_totals;
 
 typedef struct ot_run_record {
@@ -90,6 +91,8 @@ typedef struct ot_run_record {
   int64_t num_audits, audits_capacity;
   int64_t num_spikes;  // outliers in metrics
   ot_run_totals totals;
+  ot_run_totals
+      later;  // without the first step of each process, which chooses and captures kernels
   ot_run_event_list events;
   ot_run_account account;
 } ot_run_record;

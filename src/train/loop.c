@@ -345,6 +345,10 @@ static ot_status report(ot_loop *l, const ot_step_report *step, const step_sums 
 
 static void add_to_summary(ot_loop *l, const ot_step_report *report) {
   ot_loop_summary *const s = &l->summary;
+  if (s->steps > 0) {
+    s->later_tokens += report->step_tokens;
+    s->later_s += report->step_seconds;
+  }
   if (s->steps++ == 0) s->first_loss_nats = report->loss;
   s->last_loss_nats = report->loss;
   s->tokens += report->step_tokens;

@@ -23,6 +23,8 @@ typedef enum ot_loop_event_kind {
 typedef struct ot_loop_summary {
   int64_t steps, tokens;
   double seconds;                          // including validation and checkpoints
+  int64_t later_tokens;                    // of the steps after the first, in which kernels are
+  double later_s;                          // chosen and captured; their time alone
   double first_loss_nats, last_loss_nats;  // NaN without a step
   int64_t memory_peak_bytes, memory_planned_bytes;
   int64_t memory_capacity_bytes;  // of the GPU; -1 on the CPU

@@ -11,8 +11,9 @@
 
 #include <cmocka.h>
 
+#include "base/text.h"
 #include "host/heap.h"
-#include "report/run_record.h"
+#include "report/run_page.h"
 #include "support/scratch.h"
 
 typedef struct fixture {
@@ -99,6 +100,30 @@ static void combines_the_tensors_of_a_layer(void **state) {
   assert_true(f->record->heat[3].maximum == 0);
 }
 
+static double mean_step_s(fixture *f, const char *metrics) {
+  scratch_write(scratch_path(f->directory, "metrics.jsonl"), metrics, ot_text_length(metrics));
+  read_record(f);
+  return ot_run_page_means(&(ot_run_page){.record = f->record}).step_s;
+}
+
+// Kernels are chosen and captured in it. A process that resumes has one, too.
+static void means_leave_out_the_first_step_of_a_process(void **state) {
+  fixture *const f = *state;
+  assert_true(mean_step_s(f, "{\"step\":1,\"loss\":1,\"step_seconds\":9}\n") == 9);
+  static const char four[] =
+      "{\"step\":1,\"loss\":1,\"step_seconds\":9}\n{\"step\":2,\"loss\":1,\"step_seconds\":1}\n"
+      "{\"step\":3,\"loss\":1,\"step_seconds\":5}\n{\"step\":4,\"loss\":1,\"step_seconds\":2}\n";
+  assert_true(fabs(mean_step_s(f, four) - 8.0 / 3) < 1e-12);
+  static const char events[] =
+      "{\"time\":1,\"event\":\"start\",\"step\":0,\"ranks\":1}\n"
+      "{\"time\":2,\"event\":\"first_step\",\"step\":1}\n"
+      "{\"time\":20,\"event\":\"start\",\"step\":2,\"ranks\":1}\n"
+      "{\"time\":21,\"event\":\"first_step\",\"step\":3}\n";
+  scratch_write(scratch_path(f->directory, "events.jsonl"), events, sizeof events - 1);
+  assert_true(mean_step_s(f, four) == 1.5);
+  assert_true(f->record->totals.step_s == 17);
+}
+
 static void is_empty_without_files(void **state) {
   fixture *const f = *state;
   read_record(f);
@@ -110,6 +135,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(keeps_a_spike_of_one_step, set_up, tear_down),
       cmocka_unit_test_setup_teardown(combines_the_tensors_of_a_layer, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(means_leave_out_the_first_step_of_a_process, set_up,
+                                      tear_down),
       cmocka_unit_test_setup_teardown(is_empty_without_files, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
