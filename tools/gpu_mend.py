@@ -59,11 +59,11 @@ def bench_quickly(run, limit):
 
 
 def draw_weights(run, limit):
-    """G8: initial weights of 1.5e9 parameters in half of the time of the first report."""
+    """G8: initial weights of 1.5e9 parameters in two thirds of the time of the first report."""
     if run.emulated:
         return step_of(run, limit, ["--model", "bench/models/tiny-64.json", "--sequence", "16", "--micro-batch", "1"])
     found = step_of(run, limit, ["--model", "bench/models/qwen2.5-1.5b.json", "--sequence", "128", "--micro-batch", "1"])
-    if found["initialize_s"] > INITIAL_WEIGHTS_S / 2:
+    if found["initialize_s"] > INITIAL_WEIGHTS_S * 2 / 3:
         raise Failed(f"initial weights take {found['initialize_s']:.1f} s")
     return found
 

@@ -9,10 +9,9 @@
 #include <stdint.h>
 #include <string.h>
 
-static const double ln2_high = 0x1.62e42fee00000p-1;  // 32 bits
-static const double ln2_low = 0x1.a39ef35793c76p-33;
+#include "base/math_lanes.h"
+
 static const double ln2 = 0x1.62e42fefa39efp-1;
-static const double sqrt_half = 0x1.6a09e667f3bcdp-1;
 static const double infinity = (double)__builtin_inff();
 
 // ---- decomposing and composing doubles ----
@@ -32,42 +31,9 @@ static double scale(double x, int64_t n) {
   return x * power_of_two(n);
 }
 
-// x = m * 2^k with m in [sqrt(1/2), sqrt(2)), for finite x > 0.
-static double split(double x, int64_t *k) {
-  const int64_t lift = x < 0x1p-1022 ? 54 : 0;
-  const double normal = lift ? x * 0x1p54 : x;
-  uint64_t bits;
-  memcpy(&bits, &normal, sizeof bits);
-  *k = (int64_t)(bits >> 52) - 1022 - lift;
-  bits = (bits & ((1ULL << 52) - 1)) | 1022ULL << 52;
-  double m;
-  memcpy(&m, &bits, sizeof m);
-  if (m >= sqrt_half) return m;
-  *k -= 1;
-  return m * 2;
-}
-
 static int64_t nearest_integer(double x) { return (int64_t)(x < 0 ? x - 0.5 : x + 0.5); }
 
-// c[0] + c[1] x + ... + c[n-1] x^(n-1).
-static double polynomial(const double *c, int n, double x) {
-  double sum = c[n - 1];
-  for (int i = n - 2; i >= 0; i--) sum = sum * x + c[i];
-  return sum;
-}
-
-// ---- sums of two doubles ----
-
-typedef struct pair {
-  double high;
-  double low;  // |low| <= half a unit in the last place of high
-} pair;
-
-static pair pair_of_sum(double a, double b) {
-  const double high = a + b;
-  const double b_kept = high - a;
-  return (pair){high, (a - (high - b_kept)) + (b - b_kept)};
-}
+// ---- products of sums of two doubles ----
 
 static pair pair_of_product(double a, double b) {
   const double splitter = 134217729.0;  // 2^27 + 1
@@ -128,17 +94,7 @@ static int is_positive_finite(double x) { return x > 0 && x < infinity; }
 
 double ot_log(double x) {
   if (!is_positive_finite(x)) return log_outside(x);
-  // With s = f / (2 + f): log(1 + f) = log((1 + s) / (1 - s)) = 2 s + 2 s^3 / 3 + 2 s^5 / 5 + ...,
-  // and 2 s = f - s f, whose leading term f is exact.
-  static const double c[] = {2.0 / 3,  2.0 / 5,  2.0 / 7,  2.0 / 9,  2.0 / 11,
-                             2.0 / 13, 2.0 / 15, 2.0 / 17, 2.0 / 19, 2.0 / 21};
-  int64_t k;
-  const double f = split(x, &k) - 1;
-  const double s = f / (2 + f);
-  const double z = s * s;
-  const double half_square = 0.5 * f * f;
-  const double rest = s * (half_square + z * polynomial(c, 10, z)) + (double)k * ln2_low;
-  return (double)k * ln2_high - ((half_square - rest) - f);
+  return log_positive(x);
 }
 
 // log2(x) for finite x > 0, with a relative error below 1e-19.
@@ -147,7 +103,7 @@ static pair log2_pair(double x) {
                              1.0 / 17, 1.0 / 19, 1.0 / 21, 1.0 / 23, 1.0 / 25};
   static const pair third = {0x1.5555555555555p-2, 0x1.5555555555555p-56};
   static const pair two_over_ln2 = {0x1.71547652b82fep+1, 0x1.777d0ffda0d24p-55};
-  int64_t k;
+  int k;
   const double m = split(x, &k);
   const double f = m - 1;
   const pair divisor = pair_of_sum(m, 1);
@@ -178,56 +134,10 @@ double ot_pow(double x, double y) {
 
 // ---- circular functions ----
 
-// x - n pi/2 for the nearest n, with |x| < 2^30; returns n mod 4.
-static int reduce_quadrant(double x, pair *r) {
-  static const double part[] = {0x1.921fb4p+0, 0x1.4442dp-24, 0x1.846988p-48,
-                                0x1.8cc51701b839ap-72};  // the first three have 23 bits
-  const int64_t quadrant = nearest_integer(x * 0x1.45f306dc9c883p-1);
-  const double n = (double)quadrant;
-  const double rest = (x - n * part[0]) - n * part[1];
-  const pair sum = pair_of_sum(rest, -n * part[2]);
-  *r = pair_of_sum(sum.high, sum.low - n * part[3]);
-  return (int)(quadrant & 3);
-}
+static int is_small(double x) { return x > -0x1p30 && x < 0x1p30; }
 
-static double sin_reduced(pair r) {
-  static const double c[] = {-1.0 / 6,
-                             1.0 / 120,
-                             -1.0 / 5040,
-                             1.0 / 362880,
-                             -1.0 / 39916800,
-                             1.0 / 6227020800.0,
-                             -1.0 / 1307674368000.0,
-                             1.0 / 355687428096000.0};
-  const double z = r.high * r.high;
-  return r.high + (r.high * z * polynomial(c, 8, z) + r.low * (1 - 0.5 * z));
-}
+double ot_sin(double x) { return is_small(x) ? circular(x, 0) : (double)__builtin_nanf(""); }
 
-static double cos_reduced(pair r) {
-  static const double c[] = {1.0 / 24,
-                             -1.0 / 720,
-                             1.0 / 40320,
-                             -1.0 / 3628800,
-                             1.0 / 479001600,
-                             -1.0 / 87178291200.0,
-                             1.0 / 20922789888000.0,
-                             -1.0 / 6402373705728000.0};
-  const double z = r.high * r.high;
-  const double leading = 1 - 0.5 * z;
-  const double lost = (1 - leading) - 0.5 * z;
-  return leading + (lost + (z * z * polynomial(c, 8, z) - r.high * r.low));
-}
-
-static double circular(double x, int quarter_turns) {
-  if (!(x > -0x1p30 && x < 0x1p30)) return (double)__builtin_nanf("");
-  pair r;
-  const int quadrant = (reduce_quadrant(x, &r) + quarter_turns) & 3;
-  const double value = quadrant & 1 ? cos_reduced(r) : sin_reduced(r);
-  return quadrant & 2 ? -value : value;
-}
-
-double ot_sin(double x) { return circular(x, 0); }
-
-double ot_cos(double x) { return circular(x, 1); }
+double ot_cos(double x) { return is_small(x) ? circular(x, 1) : (double)__builtin_nanf(""); }
 
 double ot_sqrt(double x) { return __builtin_sqrt(x); }

@@ -23,6 +23,13 @@ double ot_rng_uniform(uint64_t seed, uint64_t stream, uint64_t counter);
 // Standard normal by Box-Muller on the base's own log and cosine: same bits on every host.
 double ot_rng_normal(uint64_t seed, uint64_t stream, uint64_t counter);
 
+// The numbers at counters first, first + step, ..., first + (n - 1) step into `normals` [n]: the
+// bits of ot_rng_normal, computed many at once.
+typedef struct ot_rng_counters {
+  uint64_t seed, stream, first, step;
+} ot_rng_counters;
+void ot_rng_normals(const ot_rng_counters *counters, int64_t n, double *normals);
+
 // Uniform integer in [0, bound), bound > 0, with negligible modulo bias (64-bit product).
 uint64_t ot_rng_below(uint64_t seed, uint64_t stream, uint64_t counter, uint64_t bound);
 

@@ -29,18 +29,26 @@ static uint64_t hf_index(const ot_parameter_part *part, int64_t row, int64_t col
   return (uint64_t)(part->transposed ? in * part->hf_rows + out : out * part->hf_cols + in);
 }
 
-// Elements of a part in range `at` of the bucket.
+// Elements of a part in range `at` of the bucket, row by row.
 static void fill(const ot_parameter *parameter, const ot_parameter_part *part, uint64_t seed,
                  range at, double *values) {
-  const uint64_t stream = ot_hash_text(OT_HASH_START, part->hf_name);
   const int64_t begin = parameter->offset + part->first_row * parameter->cols;
-  const bool normal = parameter->initial == OT_INITIAL_NORMAL;
-  for (int64_t i = at.first; i < at.end; i++) {
-    const int64_t row = (i - begin) / parameter->cols, col = (i - begin) % parameter->cols;
-    values[i - at.first] =
-        normal ? part->initial * ot_rng_normal(seed, stream, hf_index(part, row, col))
-               : part->initial;
+  const int64_t n = at.end - at.first;
+  if (parameter->initial != OT_INITIAL_NORMAL) {
+    for (int64_t i = 0; i < n; i++) values[i] = part->initial;
+    return;
   }
+  ot_rng_counters counters = {.seed = seed,
+                              .stream = ot_hash_text(OT_HASH_START, part->hf_name),
+                              .step = hf_index(part, 0, 1) - hf_index(part, 0, 0)};
+  for (int64_t done = 0, count; done < n; done += count) {
+    const int64_t at_part = at.first + done - begin;
+    const int64_t row = at_part / parameter->cols, col = at_part % parameter->cols;
+    count = parameter->cols - col < n - done ? parameter->cols - col : n - done;
+    counters.first = hf_index(part, row, col);
+    ot_rng_normals(&counters, count, values + done);
+  }
+  for (int64_t i = 0; i < n; i++) values[i] *= part->initial;
 }
 
 // Converts [n] doubles to `dtype`.

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "base/status.h"
 
 static void philox_gives_the_published_answers(void **state) {
   (void)state;
@@ -45,6 +46,25 @@ static void streams_and_seeds_differ(void **state) {
 enum { DRAWS = 400000, NORMAL_DRAWS = 10 * DRAWS };
 
 // Bounds are five standard errors of each estimate.
+static void many_normals_have_the_bits_of_single_ones(void **state) {
+  (void)state;
+  enum { MOST = 1300 };
+  static double many[MOST + 1];
+  static const uint64_t steps[] = {1, 768, 0x1000000001};
+  for (int n = 0; n <= MOST; n = 2 * n + 1) {
+    for (int k = 0; k < OT_COUNT(steps); k++) {
+      const ot_rng_counters at = {5, 9 + (uint64_t)n, 0xfffffff0, steps[k]};
+      many[n] = 7;
+      ot_rng_normals(&at, n, many);
+      for (int i = 0; i < n; i++) {
+        const double one = ot_rng_normal(at.seed, at.stream, at.first + (uint64_t)i * at.step);
+        assert_memory_equal(&many[i], &one, sizeof one);
+      }
+      assert_true(many[n] == 7);
+    }
+  }
+}
+
 static void normal_has_the_moments_of_a_standard_normal(void **state) {
   (void)state;
   double sum[5] = {0};
@@ -134,6 +154,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(philox_gives_the_published_answers),
       cmocka_unit_test(streams_and_seeds_differ),
+      cmocka_unit_test(many_normals_have_the_bits_of_single_ones),
       cmocka_unit_test(normal_has_the_moments_of_a_standard_normal),
       cmocka_unit_test(normal_has_the_distribution_of_a_standard_normal),
       cmocka_unit_test(uniform_and_bounded_draws_stay_inside),
