@@ -74,6 +74,16 @@ static void print_memory(const ot_loop_summary *s) {
             used_mb);
 }
 
+static void print_refusals(const ot_kernel_refusals *refusals) {
+  if (refusals->own + refusals->replaced == 0) return;
+  fprintf(
+      stderr,
+      "products: cuBLASLt refused %d shape%s, which a slower kernel of our own ran, and %d stored "
+      "algorithm%s, which others replaced\n",
+      refusals->own, ot_text_plural(refusals->own, "s"), refusals->replaced,
+      ot_text_plural(refusals->replaced, "s"));
+}
+
 static void print_summary(const ot_loop_summary *s) {
   char rate[32], time[32];
   if (s->steps == 0) return;
@@ -90,6 +100,7 @@ static void print_summary(const ot_loop_summary *s) {
     fprintf(stderr,
             "warning: %lld line%s of metrics, TensorBoard and events could not be written\n",
             (long long)s->lost_lines, ot_text_plural(s->lost_lines, "s"));
+  print_refusals(&s->refusals);
   if (s->checkpoint) fprintf(stderr, "checkpoint: %s\n", s->checkpoint);
 }
 
@@ -419,6 +430,8 @@ static void print_run_json(training *t) {
   ot_json_integer(w, "memory_planned_bytes", s->memory_planned_bytes);
   ot_json_integer(w, "memory_peak_bytes", s->memory_peak_bytes);
   ot_json_integer(w, "lost_lines", s->lost_lines);
+  ot_json_integer(w, "products_by_own_kernel", s->refusals.own);
+  ot_json_integer(w, "algorithms_replaced", s->refusals.replaced);
   ot_json_text(w, "checkpoint", s->checkpoint);
   ot_json_end(w);
   puts(w->text);

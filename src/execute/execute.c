@@ -570,6 +570,11 @@ const char *ot_executor_read_algorithms(ot_executor *executor, const char *text,
                                    executor->streams.context[OT_LANE_COMPUTE], text, arena);
 }
 
+ot_kernel_refusals ot_executor_refused_algorithms(const ot_executor *executor) {
+  return ot_kernel_algorithms_refused(executor->schedule->backend,
+                                      executor->streams.context[OT_LANE_COMPUTE]);
+}
+
 double ot_executor_scalar(const ot_executor *executor, ot_step_scalar scalar) {
   double value = 0;
   ot_executor_read(executor, executor->scalars + (int64_t)scalar * 8, &value, sizeof value);

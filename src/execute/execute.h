@@ -17,6 +17,7 @@
 #pragma once
 
 #include "comm/comm.h"
+#include "kernels/kernels.h"
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 
@@ -110,6 +111,9 @@ ot_executor_graphs ot_executor_count_graphs(const ot_executor *executor);
 // See ot_kernel_algorithms_print and ot_kernel_algorithms_read.
 const char *ot_executor_print_algorithms(const ot_executor *executor, ot_arena *arena);
 const char *ot_executor_read_algorithms(ot_executor *executor, const char *text, ot_arena *arena);
+
+// See ot_kernel_algorithms_refused.
+ot_kernel_refusals ot_executor_refused_algorithms(const ot_executor *executor);
 
 double ot_executor_scalar(const ot_executor *executor, ot_step_scalar scalar);
 void ot_executor_set_scalar(ot_executor *executor, ot_step_scalar scalar, double value);

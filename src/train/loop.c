@@ -27,10 +27,20 @@ typedef struct step_sums {
   bool saves;          // a rank is busy with a save that runs while training goes on
   bool copies;         // a rank is busy with a copy in memory
   int64_t save_every;  // steps between saves, as the leader chose
+  ot_kernel_refusals refusals;
   ot_step_figures figures;
 } step_sums;
 
 // ---- reports ----
+
+static ot_kernel_refusals refusals_of(const ot_loop *l) {
+  ot_runtime *const runtime = ot_trainer_runtime(l->start.trainer);
+  return ot_executor_refused_algorithms(ot_runtime_executor(runtime));
+}
+
+static bool on_gpu(const ot_loop *l) {
+  return ot_runtime_schedule(ot_trainer_runtime(l->start.trainer))->backend != OT_BACKEND_CPU;
+}
 
 static ot_runtime_memory_use use_of_memory(const ot_loop *l) {
   return ot_runtime_use_of_memory(ot_trainer_runtime(l->start.trainer));
@@ -95,6 +105,8 @@ static ot_metrics_step line_of(const ot_loop *l, const ot_step_report *report,
                   .dp_s = exposed_s[OT_TIMELINE_DP]},
       .bubble_fraction = sums->figures.bubble_fraction,
       .memory_planned_bytes = l->planned_bytes,
+      .products_by_own_kernel = on_gpu(l) ? sums->refusals.own : -1,
+      .algorithms_replaced = on_gpu(l) ? sums->refusals.replaced : -1,
       .noise_scale_tokens = report->noise_scale_tokens,
       .experts = report->experts,
   };
@@ -276,13 +288,14 @@ static ot_status sum_step(ot_loop *l, const ot_step_report *report, step_sums *s
   const ot_timeline_summary mine =
       ot_timeline_summarize(ot_trainer_timeline(l->start.trainer),
                             ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)));
-  enum { OWN = OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 6 };
+  enum { OWN = OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 8 };
   static_assert((int)OWN <= (int)OT_WORLD_VALUES, "one sum tells all");
   double *const values = l->rank_times.meeting;
   double *const part_s = &values[OT_TIMELINE_AXES];
   double *const stop = part_s + OT_TIMELINE_PARTS, *const bubble = stop + 1;
   double *const saves = bubble + 1, *const every = saves + 1, *const copies = every + 1;
-  double *const wrong = copies + 1;
+  double *const wrong = copies + 1, *const own = wrong + 1, *const replaced = own + 1;
+  const ot_kernel_refusals refusals = refusals_of(l);
   for (int i = 0; i < OT_TIMELINE_AXES; i++) values[i] = mine.exposed_axis_s[i];
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) part_s[i] = mine.part_s[i];
   *stop = ot_stop_signal_seen();
@@ -291,6 +304,8 @@ static ot_status sum_step(ot_loop *l, const ot_step_report *report, step_sums *s
   *copies = ot_loop_memory_busy(l);
   *wrong = ot_trainer_check_position(l->start.trainer) != OT_OK;
   *every = (double)ot_saving_choose(l);
+  *own = refusals.own;
+  *replaced = refusals.replaced;
   const int times = ot_loop_put_time(l, report->compute_s, &values[OWN]);
   OT_TRY(ot_world_allreduce(l->request->world, values, OWN + times));
   if (*wrong > 0) OT_TRY(ot_loop_check_position(l));
@@ -301,6 +316,7 @@ static ot_status sum_step(ot_loop *l, const ot_step_report *report, step_sums *s
                       .saves = *saves > 0,
                       .copies = *copies > 0,
                       .save_every = (int64_t)*every,
+                      .refusals = {(int)*own, (int)*replaced},
                       .figures = {.bubble_fraction = *bubble / ranks}};
   for (int i = 0; i < OT_TIMELINE_AXES; i++) sums->figures.exposed_axis_s[i] = values[i] / ranks;
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) sums->figures.part_s[i] = part_s[i] / ranks;
@@ -364,8 +380,8 @@ static ot_status step_once(ot_loop *l, bool *stop) {
     OT_TRY(ot_world_agree(l->request->world, ot_trainer_set_events(l->start.trainer, true)));
   OT_TRY(ot_loop_take_step(l, &step));
   if (traced) OT_TRY(ot_trainer_set_events(l->start.trainer, false));
-  if (l->summary.steps == 0) ot_loop_note_products(l->request, l->start.trainer, l->arena);
   OT_TRY(sum_step(l, &step, &sums));
+  if (ot_loop_leads(l)) ot_loop_note_products(l->request, &sums.refusals, &l->summary.refusals);
   add_means(l, &step, &sums);
   add_to_summary(l, &step);
   if (traced) OT_TRY(write_trace(l, &step));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "describe/cluster.h"
+#include "kernels/kernels.h"
 #include "train/status_line.h"
 #include "train/step_means.h"
 #include "train/trainer.h"
@@ -29,6 +30,7 @@ typedef struct ot_loop_summary {
   int64_t memory_peak_bytes, memory_planned_bytes;
   int64_t memory_capacity_bytes;  // of the GPU; -1 on the CPU
   int64_t lost_lines;             // of metrics, TensorBoard and events that could not be written
+  ot_kernel_refusals refusals;    // of products, over all ranks
   const char *checkpoint;         // newest of this run; null: none
 } ot_loop_summary;
 

@@ -98,23 +98,16 @@ void ot_loop_note_prediction(const ot_loop_request *request, const ot_prediction
   }
 }
 
-// Rows of products that our own kernel runs end with "own" (gemm_table.c).
-void ot_loop_note_products(const ot_loop_request *request, const ot_trainer *trainer,
-                           ot_arena *arena) {
-  static const char own[] = " : own\n";
-  const ot_executor *const executor = ot_runtime_executor(ot_trainer_runtime(trainer));
-  const char *at = ot_executor_print_algorithms(executor, arena);
-  int count = 0;
-  while (at && (at = ot_text_find(at, own)) != NULL) {
-    at += ot_text_length(own);
-    count++;
+void ot_loop_note_products(const ot_loop_request *request, const ot_kernel_refusals *now,
+                           ot_kernel_refusals *noted) {
+  if (now->own > noted->own) {
+    ot_loop_note(
+        request,
+        "note: cuBLASLt refuses %d shape%s of products; a slower kernel of our own runs them "
+        "(gemm.table of the checkpoint lists them)",
+        now->own, ot_text_plural(now->own, "s"));
   }
-  if (count == 0) return;
-  ot_loop_note(
-      request,
-      "note: cuBLASLt refuses %d shape%s of products; a slower kernel of our own runs them "
-      "(gemm.table of the checkpoint lists them)",
-      count, ot_text_plural(count, "s"));
+  *noted = *now;
 }
 
 // ---- resuming ----

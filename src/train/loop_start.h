@@ -60,9 +60,9 @@ const char *ot_loop_shape(const ot_mesh *mesh, ot_arena *arena);
 void ot_loop_note(const ot_loop_request *request, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// Says which products the library refused in the first step, if it did.
-void ot_loop_note_products(const ot_loop_request *request, const ot_trainer *trainer,
-                           ot_arena *arena);
+// Says how many shapes of products the library refused, if they are more than the last time.
+void ot_loop_note_products(const ot_loop_request *request, const ot_kernel_refusals *now,
+                           ot_kernel_refusals *noted);
 
 // Reports the basis of the prediction.
 void ot_loop_note_prediction(const ot_loop_request *request, const ot_prediction *prediction);

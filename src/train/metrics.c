@@ -210,6 +210,8 @@ void ot_metrics_write_step(ot_metrics *metrics, const ot_metrics_step *step) {
   ot_json_real(json, "bubble_fraction", step->bubble_fraction);
   print_count(json, "memory_peak_bytes", step->memory_peak_bytes);
   print_count(json, "memory_planned_bytes", step->memory_planned_bytes);
+  print_count(json, "products_by_own_kernel", step->products_by_own_kernel);
+  print_count(json, "algorithms_replaced", step->algorithms_replaced);
   ot_json_real(json, "noise_scale_tokens", step->noise_scale_tokens);
   ot_json_real(json, "moe_aux_loss", step->experts.aux_loss);
   ot_json_real(json, "moe_z_loss", step->experts.z_loss);

@@ -40,6 +40,8 @@ static const metrics_key keys[] = {
     {"bubble_fraction", false, PLACE(bubble_fraction)},
     {"memory_peak_bytes", true, PLACE(memory_peak_bytes)},
     {"memory_planned_bytes", true, PLACE(memory_planned_bytes)},
+    {"products_by_own_kernel", true, PLACE(products_by_own_kernel)},
+    {"algorithms_replaced", true, PLACE(algorithms_replaced)},
     {"noise_scale_tokens", false, PLACE(noise_scale_tokens)},
     {"moe_aux_loss", false, PLACE(experts.aux_loss)},
     {"moe_z_loss", false, PLACE(experts.z_loss)},

@@ -68,7 +68,7 @@ ot_status ot_world_broadcast_from(ot_world *world, int rank, char *text);
 
 // All-reduces `values` [count <= OT_WORLD_VALUES + size] in rank order. Collective over the world.
 // Blocks; allocates nothing.
-enum { OT_WORLD_VALUES = 16 };
+enum { OT_WORLD_VALUES = 24 };
 ot_status ot_world_allreduce(ot_world *world, double *values, int count);
 
 // all[r] = `mine` of rank r, [size]. Collective over the world. Blocks; allocates nothing.

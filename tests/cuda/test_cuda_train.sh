@@ -35,6 +35,11 @@ grep -q 'note: matrix products' out && fail "note: $(cat out)"
 OT_SHIM_LT_ORDER=reversed OT_SHIM_LT_VERSION=130200 on_gpu train run.yaml --set output=upgraded --set steps=8 >out 2>&1
 grep -q 'note: matrix products may have other bits than before: they were by cuBLASLt 130100' out ||
   fail "another version: $(cat out)"
+grep -Eq '^products: cuBLASLt refused 0 shapes, .* and [1-9][0-9]* stored algorithms, which others replaced$' out ||
+  fail "no word of replaced algorithms in the end: $(cat out)"
+tail -n 1 upgraded/metrics.jsonl | grep -q '"products_by_own_kernel":0,"algorithms_replaced":[1-9]' || fail "metrics: $(tail -n 1 upgraded/metrics.jsonl)"
+tail -n 1 kept/metrics.jsonl | grep -q '"products_by_own_kernel":0,"algorithms_replaced":0,' || fail "metrics: $(tail -n 1 kept/metrics.jsonl)"
+tail -n 1 cpu/metrics.jsonl | grep -q '"products_by_own_kernel":null,"algorithms_replaced":null,' || fail "metrics: $(tail -n 1 cpu/metrics.jsonl)"
 losses again | cmp -s - <(losses upgraded) && fail "other algorithms give the same bits"
 paste -d' ' <(losses cpu) <(losses gpu) | sed 's/"loss"://g' | awk '
   { d = $1 - $2; if (d < 0) d = -d; if (d > 2e-5 * $1) { print "step", NR ": loss", $2, "and", $1; bad = 1 } }

@@ -55,6 +55,8 @@ static ot_metrics_step unknown_step(int64_t step) {
                            .bubble_fraction = NAN,
                            .memory_peak_bytes = -1,
                            .memory_planned_bytes = -1,
+                           .products_by_own_kernel = -1,
+                           .algorithms_replaced = -1,
                            .noise_scale_tokens = NAN,
                            .experts = {NAN, NAN, NAN, NAN, NAN, NAN}};
 }
@@ -93,7 +95,8 @@ static void writes_every_key_and_null_where_unknown(void **state) {
       "\"goodput\":null,"
       "\"predicted_step_seconds\":null,\"exposed_seconds\":{\"tp\":null,\"cp\":null,\"ep\":null,"
       "\"pp\":null,\"dp\":null},\"bubble_fraction\":null,\"memory_peak_bytes\":null,"
-      "\"memory_planned_bytes\":null,\"noise_scale_tokens\":null,"
+      "\"memory_planned_bytes\":null,\"products_by_own_kernel\":null,"
+      "\"algorithms_replaced\":null,\"noise_scale_tokens\":null,"
       "\"moe_aux_loss\":null,\"moe_z_loss\":null,\"moe_load_max\":null,"
       "\"moe_load_entropy\":null,\"moe_drop_share\":null,\"moe_rounds\":null}\n"
       "{\"step\":7,\"val_loss\":0.10000000000000001}\n"

@@ -85,6 +85,8 @@ static void reads_what_was_written(void **state) {
                                 .bubble_fraction = 13.5,
                                 .memory_peak_bytes = 14,
                                 .memory_planned_bytes = -1,
+                                .products_by_own_kernel = 2,
+                                .algorithms_replaced = -1,
                                 .noise_scale_tokens = 16.5,
                                 .experts = {17.5, 18.5, 19.5, 20.5, 21.5, 22.5},
                                 .num_health = 1,
@@ -111,6 +113,7 @@ static void reads_what_was_written(void **state) {
   assert_memory_equal(&v->experts, &step.experts, sizeof step.experts);
   assert_int_equal(v->memory_peak_bytes, 14);
   assert_int_equal(v->memory_planned_bytes, -1);
+  assert_int_equal(v->products_by_own_kernel, 2);
   assert_true(v->noise_scale_tokens == 16.5);
   assert_string_equal(f->health_name, "gradient_norm/model.layers.0.w");
   assert_true(f->health == 0.5);

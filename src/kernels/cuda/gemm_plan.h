@@ -51,6 +51,7 @@ struct ot_cuda_matmul {
   void *workspace;
   char device[OT_GEMM_DEVICE_BYTES];  // its name
   ot_gemm_plan *plans;                // in the order in which they were made
+  int replaced;                       // algorithms of tables that others replace
 };
 
 ot_gemm_key ot_gemm_key_of(const ot_cuda_product *product);

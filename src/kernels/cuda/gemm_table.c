@@ -46,6 +46,12 @@ const char *ot_cuda_matmul_print(const ot_cuda_matmul *m, ot_arena *arena) {
   return ot_text_builder_text(&text);
 }
 
+ot_kernel_refusals ot_cuda_matmul_refusals(const ot_cuda_matmul *m) {
+  ot_kernel_refusals count = {.replaced = m->replaced};
+  for (const ot_gemm_plan *p = m->plans; p; p = p->next) count.own += p->failure != 0;
+  return count;
+}
+
 // ---- read ----
 
 // Each moves *at past what it reads; false if the text is another.
@@ -124,6 +130,7 @@ static const char *read_rows(ot_cuda_matmul *m, const char *at, ot_arena *arena)
       return note_of(arena, "the checkpoint's gemm.table cannot be read");
     if (!use_row(m, &r)) refused++;
   }
+  m->replaced += refused;
   if (refused == 0) return NULL;
   return note_of(arena, ot_arena_format(arena,
                                         "cuBLASLt refuses %d of %d algorithms of the "
@@ -138,6 +145,8 @@ const char *ot_cuda_matmul_read(ot_cuda_matmul *m, const char *text, ot_arena *a
   const char *const end = ot_text_find(at, "\n");
   const char *const stated = ot_arena_text(arena, at, end ? end - at : ot_text_length(at));
   if (!end || !ot_text_equal(stated, place)) {
+    for (const char *line = end; line && line[1] != '\0'; line = ot_text_find(line + 1, "\n"))
+      m->replaced++;
     return note_of(arena,
                    ot_arena_format(arena, "they were by %s, and are now by %s", stated, place));
   }

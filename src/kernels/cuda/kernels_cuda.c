@@ -84,6 +84,11 @@ static const char *read_algorithms(void *context, const char *text, ot_arena *ar
   return ot_cuda_matmul_read(c->matmul, text, arena);
 }
 
+static ot_kernel_refusals count_refusals(const void *context) {
+  const ot_cuda_context *const c = context;
+  return ot_cuda_matmul_refusals(c->matmul);
+}
+
 static const char *race_algorithms(void *context, int repeats, ot_arena *arena) {
   const ot_cuda_context *const c = context;
   return ot_cuda_matmul_race(c->matmul, c->stream, repeats, arena);
@@ -99,6 +104,7 @@ static const ot_kernel_backend backend = {
     .close = close_context,
     .print_algorithms = print_algorithms,
     .read_algorithms = read_algorithms,
+    .count_refusals = count_refusals,
     .race_algorithms = race_algorithms,
     .sum_ranks = ot_rank_sum_cuda,
 };

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "kernels/cuda/cuda_context.h"
+#include "kernels/kernels.h"
 
 typedef struct ot_cuda_matrix {
   const void *data;
@@ -39,6 +40,9 @@ const char *ot_cuda_matmul_print(const ot_cuda_matmul *matmul, ot_arena *arena);
 // Takes over the algorithms of such a text. Returns a note, in `arena`, that products may have
 // other bits than where it was written; null: they have the same. (gemm_table.c)
 const char *ot_cuda_matmul_read(ot_cuda_matmul *matmul, const char *text, ot_arena *arena);
+
+// What the library refused so far. (gemm_table.c)
+ot_kernel_refusals ot_cuda_matmul_refusals(const ot_cuda_matmul *matmul);
 
 // Times the algorithms that the library proposes for each product so far, takes the fastest, and
 // returns the times as JSON in `arena`; null: there is no library. Allocates device memory, waits
