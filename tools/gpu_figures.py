@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of a report of tools/gpu_check.sh, and the goals that they are compared with.
 
-Every figure is of parts of one mode, `bench`, so that rates are shares of what the same run reached.
+Every figure is of parts of one mode, `bench`, so that rates are shares of what the same run reached;
+of variants of a step in mode `tune`, `variant.` KEY has the MFU and the rate.
 A figure that its parts do not give is absent. MODEL is a name such as `qwen2.5-1.5b T1024`, written
 `qwen2.5-1.5b-T1024` in keys.
 """
@@ -74,6 +75,8 @@ def shown(key, value):
         return f"{value:.4g} s"
     if key.startswith("memory"):
         return f"{value / 2**20:.2f} MiB"
+    if key.startswith("seconds"):
+        return f"{value:.1f} s"
     if key.startswith("tokens_per_s"):
         return f"{value:,.0f} tokens/s"
     return f"{value:.2f}"
@@ -158,6 +161,30 @@ def attention_figures(report):
     return found
 
 
+def variant_figures(report):
+    """MFU and rate of the steps of mode `tune`, by what follows `step ` in their names."""
+    found = {}
+    for part, entry in report["parts"].items():
+        step = passed(report, part)
+        if entry["mode"] != "tune" or not part.startswith("step ") or not step:
+            continue
+        name = part.removeprefix("step ").replace(",", "").replace(" ", "-")
+        found.update({f"mfu.variant.{name}": step["mfu"], f"tokens_per_s.variant.{name}": step["tokens_per_s"]})
+    return found
+
+
+def other_figures(report):
+    """Rates of PyTorch, of a training run, and the seconds that initial weights take."""
+    found = {}
+    for part in report["parts"]:
+        data = passed(report, part)
+        if data and part.startswith(("pytorch ", "training ")) and "tokens_per_s" in data:
+            found[f"tokens_per_s.{part.replace(' ', '-')}"] = data["tokens_per_s"]
+        if data and part.startswith("step ") and "initialize_s" in data:
+            found[f"seconds.initialize.{part[5:].replace(' ', '-')}"] = data["initialize_s"]
+    return found
+
+
 # The worst of the models: figure, prefix of the models' figures, whether larger is worse.
 WORST = [("floors.worst", "floors.", True), ("gaps.worst", "gaps.", True), ("memory.worst", "memory.", True),
          ("pytorch.worst_speed", "pytorch.speed.", False), ("pytorch.worst_memory", "pytorch.memory.", True),
@@ -182,6 +209,8 @@ def figures_of(report):
     if shares:
         found["passes.worst"] = min(shares)
     found.update(attention_figures(report))
+    found.update(variant_figures(report))
+    found.update(other_figures(report))
     for key, prefix, larger in WORST:
         values = [value for name, value in found.items() if name.startswith(prefix) and name != key]
         if values:

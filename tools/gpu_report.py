@@ -73,7 +73,9 @@ def merge(first, second):
     for name, part in second["parts"].items():
         if part["state"] != "not reached" or name not in parts:
             parts[name] = part
-    return {"format": 1, "emulated": first["emulated"] or second["emulated"], "parts": parts}
+    notes = [*first.get("notes", []), *second.get("notes", [])]
+    return {"format": 1, "emulated": first["emulated"] or second["emulated"],
+            **({"notes": notes} if notes else {}), "parts": parts}
 
 
 # ---- text ----
@@ -233,6 +235,7 @@ def parts_text(report, mode):
 
 def text_of(report):
     text = "# Report of a GPU\n\n"
+    text += "".join(f"- {note}\n" for note in report.get("notes", [])) + ("\n" if report.get("notes") else "")
     if report["emulated"]:
         text += "**Emulated: no figure on this page is a measurement.**\n\n"
     text += "## Machine and limits\n\n" + machine_text(report)
