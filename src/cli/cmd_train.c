@@ -74,7 +74,7 @@ static void print_memory(const ot_loop_summary *s) {
             used_mb);
 }
 
-static void print_refusals(const ot_kernel_refusals *refusals) {
+static void print_refusals(const ot_loop_refusals *refusals) {
   if (refusals->own + refusals->replaced == 0) return;
   fprintf(
       stderr,

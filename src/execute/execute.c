@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the entries of an order and, in each entry, the tasks of its segment. Kernels are looked up
-// once, at create; operand pointers are the entry's base offsets plus the arena. The threads of
-// lanes.c run the entries of the gather and reduce lanes in the same way.
+// Runs the entries of an order and the tasks of their segments. Kernels are looked up at create;
+// operands are the entry's base offsets plus the arena. lanes.c runs the gather and reduce lanes.
 #include "execute/execute.h"
 
 #include <stdlib.h>
@@ -570,9 +569,9 @@ const char *ot_executor_read_algorithms(ot_executor *executor, const char *text,
                                    executor->streams.context[OT_LANE_COMPUTE], text, arena);
 }
 
-ot_kernel_refusals ot_executor_refused_algorithms(const ot_executor *executor) {
-  return ot_kernel_algorithms_refused(executor->schedule->backend,
-                                      executor->streams.context[OT_LANE_COMPUTE]);
+void ot_executor_refused_algorithms(const ot_executor *executor, int *own, int *replaced) {
+  ot_kernel_algorithms_refused(executor->schedule->backend,
+                               executor->streams.context[OT_LANE_COMPUTE], own, replaced);
 }
 
 double ot_executor_scalar(const ot_executor *executor, ot_step_scalar scalar) {

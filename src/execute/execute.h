@@ -17,7 +17,6 @@
 #pragma once
 
 #include "comm/comm.h"
-#include "kernels/kernels.h"
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 
@@ -113,7 +112,7 @@ const char *ot_executor_print_algorithms(const ot_executor *executor, ot_arena *
 const char *ot_executor_read_algorithms(ot_executor *executor, const char *text, ot_arena *arena);
 
 // See ot_kernel_algorithms_refused.
-ot_kernel_refusals ot_executor_refused_algorithms(const ot_executor *executor);
+void ot_executor_refused_algorithms(const ot_executor *executor, int *own, int *replaced);
 
 double ot_executor_scalar(const ot_executor *executor, ot_step_scalar scalar);
 void ot_executor_set_scalar(ot_executor *executor, ot_step_scalar scalar, double value);

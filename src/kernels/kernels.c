@@ -118,9 +118,11 @@ const char *ot_kernel_algorithms_read(ot_backend backend, void *context, const c
   return found && found->read_algorithms ? found->read_algorithms(context, text, arena) : NULL;
 }
 
-ot_kernel_refusals ot_kernel_algorithms_refused(ot_backend backend, const void *context) {
+void ot_kernel_algorithms_refused(ot_backend backend, const void *context, int *own,
+                                  int *replaced) {
   const ot_kernel_backend *const found = backend_of(backend);
-  return found && found->count_refusals ? found->count_refusals(context) : (ot_kernel_refusals){0};
+  *own = *replaced = 0;
+  if (found && found->count_refusals) found->count_refusals(context, own, replaced);
 }
 
 const char *ot_kernel_algorithms_race(ot_backend backend, void *context, int repeats,

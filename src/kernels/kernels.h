@@ -7,12 +7,6 @@
 #include "kernels/rank_sum.h"
 #include "ops/kernel.h"
 
-// What a library refused of products: shapes that a slower kernel of our own runs, and algorithms
-// of a table (ot_kernel_algorithms_read) that others replace.
-typedef struct ot_kernel_refusals {
-  int own, replaced;
-} ot_kernel_refusals;
-
 // What a back end provides.
 typedef struct ot_kernel_backend {
   const ot_kernel_entry *const *f32, *const *f64;  // lists of tables, each ended by null
@@ -26,7 +20,7 @@ typedef struct ot_kernel_backend {
   // See ot_kernel_algorithms_print and _read. Null: kernels choose nothing.
   const char *(*print_algorithms)(const void *context, ot_arena *arena);
   const char *(*read_algorithms)(void *context, const char *text, ot_arena *arena);
-  ot_kernel_refusals (*count_refusals)(const void *context);                    // null: none
+  void (*count_refusals)(const void *context, int *own, int *replaced);         // null: none
   const char *(*race_algorithms)(void *context, int repeats, ot_arena *arena);  // null: none
 } ot_kernel_backend;
 
@@ -63,8 +57,9 @@ const char *ot_kernel_algorithms_print(ot_backend backend, const void *context, 
 const char *ot_kernel_algorithms_read(ot_backend backend, void *context, const char *text,
                                       ot_arena *arena);
 
-// What was refused so far.
-ot_kernel_refusals ot_kernel_algorithms_refused(ot_backend backend, const void *context);
+// What the library of products refused so far: shapes that a slower kernel of our own runs, and
+// algorithms of tables that others replace.
+void ot_kernel_algorithms_refused(ot_backend backend, const void *context, int *own, int *replaced);
 
 // Times other algorithms for everything that kernels of this context have run, and takes the
 // fastest: later results may have other bits. Returns a JSON array in `arena`, an element with

@@ -27,15 +27,17 @@ typedef struct step_sums {
   bool saves;          // a rank is busy with a save that runs while training goes on
   bool copies;         // a rank is busy with a copy in memory
   int64_t save_every;  // steps between saves, as the leader chose
-  ot_kernel_refusals refusals;
+  ot_loop_refusals refusals;
   ot_step_figures figures;
 } step_sums;
 
 // ---- reports ----
 
-static ot_kernel_refusals refusals_of(const ot_loop *l) {
+static ot_loop_refusals refusals_of(const ot_loop *l) {
   ot_runtime *const runtime = ot_trainer_runtime(l->start.trainer);
-  return ot_executor_refused_algorithms(ot_runtime_executor(runtime));
+  ot_loop_refusals found;
+  ot_executor_refused_algorithms(ot_runtime_executor(runtime), &found.own, &found.replaced);
+  return found;
 }
 
 static bool on_gpu(const ot_loop *l) {
@@ -295,7 +297,7 @@ static ot_status sum_step(ot_loop *l, const ot_step_report *report, step_sums *s
   double *const stop = part_s + OT_TIMELINE_PARTS, *const bubble = stop + 1;
   double *const saves = bubble + 1, *const every = saves + 1, *const copies = every + 1;
   double *const wrong = copies + 1, *const own = wrong + 1, *const replaced = own + 1;
-  const ot_kernel_refusals refusals = refusals_of(l);
+  const ot_loop_refusals refusals = refusals_of(l);
   for (int i = 0; i < OT_TIMELINE_AXES; i++) values[i] = mine.exposed_axis_s[i];
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) part_s[i] = mine.part_s[i];
   *stop = ot_stop_signal_seen();

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "describe/cluster.h"
-#include "kernels/kernels.h"
 #include "train/status_line.h"
 #include "train/step_means.h"
 #include "train/trainer.h"
@@ -21,6 +20,11 @@ typedef enum ot_loop_event_kind {
 } ot_loop_event_kind;
 
 // The results of one process, from its first step to its last.
+// What cuBLASLt refused of products (ot_kernel_algorithms_refused), over all ranks.
+typedef struct ot_loop_refusals {
+  int own, replaced;
+} ot_loop_refusals;
+
 typedef struct ot_loop_summary {
   int64_t steps, tokens;
   double seconds;                          // including validation and checkpoints
@@ -30,8 +34,8 @@ typedef struct ot_loop_summary {
   int64_t memory_peak_bytes, memory_planned_bytes;
   int64_t memory_capacity_bytes;  // of the GPU; -1 on the CPU
   int64_t lost_lines;             // of metrics, TensorBoard and events that could not be written
-  ot_kernel_refusals refusals;    // of products, over all ranks
-  const char *checkpoint;         // newest of this run; null: none
+  ot_loop_refusals refusals;
+  const char *checkpoint;  // newest of this run; null: none
 } ot_loop_summary;
 
 typedef struct ot_loop_event {

@@ -98,8 +98,8 @@ void ot_loop_note_prediction(const ot_loop_request *request, const ot_prediction
   }
 }
 
-void ot_loop_note_products(const ot_loop_request *request, const ot_kernel_refusals *now,
-                           ot_kernel_refusals *noted) {
+void ot_loop_note_products(const ot_loop_request *request, const ot_loop_refusals *now,
+                           ot_loop_refusals *noted) {
   if (now->own > noted->own) {
     ot_loop_note(
         request,

@@ -61,8 +61,8 @@ void ot_loop_note(const ot_loop_request *request, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 // Says how many shapes of products the library refused, if they are more than the last time.
-void ot_loop_note_products(const ot_loop_request *request, const ot_kernel_refusals *now,
-                           ot_kernel_refusals *noted);
+void ot_loop_note_products(const ot_loop_request *request, const ot_loop_refusals *now,
+                           ot_loop_refusals *noted);
 
 // Reports the basis of the prediction.
 void ot_loop_note_prediction(const ot_loop_request *request, const ot_prediction *prediction);

@@ -46,7 +46,7 @@ typedef struct ot_metrics_step {
   double bubble_fraction;
   int64_t memory_peak_bytes;
   int64_t memory_planned_bytes;
-  int64_t products_by_own_kernel, algorithms_replaced;  // ot_kernel_refusals; -1 on the CPU
+  int64_t products_by_own_kernel, algorithms_replaced;  // refused by cuBLASLt; -1 on the CPU
   double noise_scale_tokens;
   ot_metrics_experts experts;
   int num_health;

@@ -88,8 +88,14 @@ grep -q '^drift: clean' cuda.drift || fail "drift: $(cat cuda.drift)"
 ! cmp -s cpu.drift cuda.drift || fail "drift has the figures of the CPU: not on the GPU"
 on_gpu audit drift model --set device=cuda | cmp - cuda.drift || fail "--device is not the key device"
 "$orthant" audit drift run.yaml --set device=cuda --device cpu >out || fail "--device does not override: $(cat out)"
-on_gpu audit ranks run.yaml --set batch.micro_batch_size=8 --ranks 2 --device cuda >out || fail "ranks: $(cat out)"
-grep -q '^ranks: clean' out || fail "ranks: $(cat out)"
+# Ranks that share the GPU, and a GPU each: every weight moves, on each axis that splits weights or sums.
+for mesh in dp_replicate=2 tp=2 pp=2; do
+  for devices in 1 2; do
+    OT_SHIM_DEVICES=$devices on_gpu audit ranks run.yaml --set batch.micro_batch_size=4 --set parallel.$mesh --ranks 2 --device cuda >out ||
+      fail "ranks, $mesh, $devices devices: $(cat out)"
+    grep -q '^ranks: clean' out || fail "ranks, $mesh, $devices devices: $(cat out)"
+  done
+done
 
 # ---- without a GPU ----
 for verb in "sample model" "score model texts" "audit drift model"; do

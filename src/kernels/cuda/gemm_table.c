@@ -46,10 +46,10 @@ const char *ot_cuda_matmul_print(const ot_cuda_matmul *m, ot_arena *arena) {
   return ot_text_builder_text(&text);
 }
 
-ot_kernel_refusals ot_cuda_matmul_refusals(const ot_cuda_matmul *m) {
-  ot_kernel_refusals count = {.replaced = m->replaced};
-  for (const ot_gemm_plan *p = m->plans; p; p = p->next) count.own += p->failure != 0;
-  return count;
+void ot_cuda_matmul_refusals(const ot_cuda_matmul *m, int *own, int *replaced) {
+  *own = 0;
+  for (const ot_gemm_plan *p = m->plans; p; p = p->next) *own += p->failure != 0;
+  *replaced = m->replaced;
 }
 
 // ---- read ----

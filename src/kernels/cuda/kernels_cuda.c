@@ -84,9 +84,9 @@ static const char *read_algorithms(void *context, const char *text, ot_arena *ar
   return ot_cuda_matmul_read(c->matmul, text, arena);
 }
 
-static ot_kernel_refusals count_refusals(const void *context) {
+static void count_refusals(const void *context, int *own, int *replaced) {
   const ot_cuda_context *const c = context;
-  return ot_cuda_matmul_refusals(c->matmul);
+  ot_cuda_matmul_refusals(c->matmul, own, replaced);
 }
 
 static const char *race_algorithms(void *context, int repeats, ot_arena *arena) {

@@ -6,7 +6,6 @@
 
 #include "base/arena.h"
 #include "kernels/cuda/cuda_context.h"
-#include "kernels/kernels.h"
 
 typedef struct ot_cuda_matrix {
   const void *data;
@@ -41,8 +40,8 @@ const char *ot_cuda_matmul_print(const ot_cuda_matmul *matmul, ot_arena *arena);
 // other bits than where it was written; null: they have the same. (gemm_table.c)
 const char *ot_cuda_matmul_read(ot_cuda_matmul *matmul, const char *text, ot_arena *arena);
 
-// What the library refused so far. (gemm_table.c)
-ot_kernel_refusals ot_cuda_matmul_refusals(const ot_cuda_matmul *matmul);
+// What the library refused so far, as ot_kernel_algorithms_refused. (gemm_table.c)
+void ot_cuda_matmul_refusals(const ot_cuda_matmul *matmul, int *own, int *replaced);
 
 // Times the algorithms that the library proposes for each product so far, takes the fastest, and
 // returns the times as JSON in `arena`; null: there is no library. Allocates device memory, waits
