@@ -55,7 +55,6 @@ struct ot_executor {
   ot_core_binding cores;
 };
 
-// A task of the running order.
 typedef struct place {
   int entry, task;
   bool repeated;  // in a loop body: its repeat is recorded, not the task
@@ -300,7 +299,6 @@ static ot_status run_tasks(ot_executor *executor, place at, int *count) {
   return repeats ? run_repeat(executor, at) : run_task(executor, at);
 }
 
-// Runs the tasks of an entry.
 static ot_status run_entry(ot_executor *executor, int entry) {
   const ot_segment *const segment =
       &executor->schedule->segments[order_of(executor)->entries[entry].segment];
@@ -354,11 +352,10 @@ static ot_status push(ot_executor *executor, int index, ot_lane lane) {
   return executor->guard ? ot_guard_after(executor->guard, index) : OT_OK;
 }
 
-// All bits set: NaN.
 static ot_status spoil_norms(ot_executor *executor) {
   const ot_region *const squares = ot_schedule_region(executor->schedule, "squares");
   OT_TRY(ot_streams_wait(&executor->streams));
-  ot_executor_fill(executor, squares->offset, 0xff, squares->bytes);
+  ot_executor_fill(executor, squares->offset, 0xff, squares->bytes);  // NaN
   return ot_failure_repeat(executor->copies);
 }
 
@@ -557,21 +554,20 @@ ot_executor_graphs ot_executor_count_graphs(const ot_executor *executor) {
   return count;
 }
 
+static void *context_of(const ot_executor *e) { return e->streams.context[OT_LANE_COMPUTE]; }
+
 const char *ot_executor_print_algorithms(const ot_executor *executor, ot_arena *arena) {
-  return ot_kernel_algorithms_print(executor->schedule->backend,
-                                    executor->streams.context[OT_LANE_COMPUTE], arena);
+  return ot_kernel_algorithms_print(executor->schedule->backend, context_of(executor), arena);
 }
 
 const char *ot_executor_read_algorithms(ot_executor *executor, const char *text, ot_arena *arena) {
   if (ot_device_bind(executor->device) != OT_OK) return ot_fail_message();
   ot_pieces_forget(&executor->pieces);
-  return ot_kernel_algorithms_read(executor->schedule->backend,
-                                   executor->streams.context[OT_LANE_COMPUTE], text, arena);
+  return ot_kernel_algorithms_read(executor->schedule->backend, context_of(executor), text, arena);
 }
 
 void ot_executor_refused_algorithms(const ot_executor *executor, int *own, int *replaced) {
-  ot_kernel_algorithms_refused(executor->schedule->backend,
-                               executor->streams.context[OT_LANE_COMPUTE], own, replaced);
+  ot_kernel_algorithms_refused(executor->schedule->backend, context_of(executor), own, replaced);
 }
 
 double ot_executor_scalar(const ot_executor *executor, ot_step_scalar scalar) {
