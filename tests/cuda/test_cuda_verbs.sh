@@ -91,7 +91,8 @@ on_gpu audit drift model --set device=cuda | cmp - cuda.drift || fail "--device 
 # Ranks that share the GPU, and a GPU each: every weight moves, on each axis that splits weights or sums.
 for mesh in dp_replicate=2 tp=2 pp=2; do
   for devices in 1 2; do
-    OT_SHIM_DEVICES=$devices on_gpu audit ranks run.yaml --set batch.micro_batch_size=4 --set parallel.$mesh --ranks 2 --device cuda >out ||
+    OT_SHIM_DEVICES=$devices on_gpu audit ranks run.yaml --set batch.micro_batch_size=4 --set model.num_hidden_layers=2 --set parallel.$mesh \
+      --ranks 2 --device cuda >out ||
       fail "ranks, $mesh, $devices devices: $(cat out)"
     grep -q '^ranks: clean' out || fail "ranks, $mesh, $devices devices: $(cat out)"
   done
