@@ -161,6 +161,21 @@ def attention_figures(report):
     return found
 
 
+def hopper_figures(report):
+    """The kernels of attention for Hopper relative to `mma`: the least and the largest ratio of all cases."""
+    ours, mma = passed(report, "attention hopper") or passed(report, "attention"), passed(report, "attention mma")
+    if not ours or not mma:
+        return {}
+    times = {(c["sequence"], c["head_dim"]): c for c in mma}
+    found = {}
+    for figure in ("forward", "backward"):
+        ratios = [times[c["sequence"], c["head_dim"]][f"{figure}_s"] / c[f"{figure}_s"] for c in ours
+                  if (c["sequence"], c["head_dim"]) in times]
+        if ratios:
+            found.update({f"hopper.least_{figure}": min(ratios), f"hopper.largest_{figure}": max(ratios)})
+    return found
+
+
 def variant_figures(report):
     """MFU and rate of the steps of mode `tune`, by what follows `step ` in their names."""
     found = {}
@@ -209,6 +224,7 @@ def figures_of(report):
     if shares:
         found["passes.worst"] = min(shares)
     found.update(attention_figures(report))
+    found.update(hopper_figures(report))
     found.update(variant_figures(report))
     found.update(other_figures(report))
     for key, prefix, larger in WORST:

@@ -15,6 +15,7 @@ import datetime
 import glob
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
