@@ -153,7 +153,7 @@ static bool is_hopper(const char *device) {
   return false;
 }
 
-// What is known of Orthant on the devices (docs/gpu.md); null: that it runs.
+// The status of Orthant on the devices (docs/gpu.md); null: it runs on them.
 static const char *status_of(const emission *e) {
   const ot_device_kind *const device = &e->page->job->cluster->device;
   if (ot_device_is_host(device)) return NULL;

@@ -85,7 +85,7 @@ static const char *layout_of(const ot_plan_page *page, const ot_candidate *candi
   return ot_text_builder_text(&text);
 }
 
-// What the plan was priced for; auto where Orthant does not run.
+// The device that the plan was priced for; auto where Orthant does not run.
 static ot_run_device device_of(const ot_device_kind *device) {
   if (ot_device_is_host(device)) return OT_DEVICE_CPU;
   return ot_device_may_train(device) ? OT_DEVICE_CUDA : OT_DEVICE_AUTO;

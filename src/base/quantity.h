@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 
-// What is printed can be read: every text of a function below is one that the readers accept, as
+// Printed text can be read: every text of a function below is one that the readers accept, as
 // the value that it shows.
 
 // Reads all of `text` as a number in the units of `unit`, a word of a key or option: "seconds",

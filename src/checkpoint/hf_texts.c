@@ -91,7 +91,7 @@ static void put_token(ot_json_writer *json, const char *key, const ot_tokenizer 
   ot_json_text_bytes(json, key, (const char *)bytes, length);
 }
 
-// What stands next to the tokenizer, as it is; without a configuration one is made.
+// Copies the files beside the tokenizer unchanged; makes a configuration where there is none.
 static void add_tokenizer_files(ot_arena *arena, const ot_tokenizer *tokenizer,
                                 const ot_special_tokens *special, const ot_model *model,
                                 ot_hf_texts *out) {

@@ -9,7 +9,7 @@
 #include "cli/verbs.h"
 #include "describe/run_keys.h"
 
-// What scripts are written from.
+// The sources of a script.
 typedef struct source {
   ot_presets presets;
   ot_arena *arena;

@@ -122,7 +122,7 @@ static int64_t most_body_bytes(const ot_lesson_facts *facts) {
   return MOST_BODY_BYTES + LESSON_ROW_BYTES * facts->sequences * facts->sequence_length;
 }
 
-// What --request-memory gives, and on top of it what micro-batches for the teacher take.
+// The bytes of --request-memory plus those of micro-batches for the teacher.
 static int64_t request_bytes(const serving *s, const ot_lesson_facts *facts) {
   const int64_t lessons = most_body_bytes(facts) - MOST_BODY_BYTES;
   return ot_options_integer(s->options, "request-memory") +

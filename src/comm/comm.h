@@ -48,7 +48,7 @@ int ot_comm_size(const ot_comm *comm);
 const char *ot_comm_host(const ot_comm *comm);
 // Ranks of the world on this rank's host, this rank included, and this rank's number among them.
 int ot_comm_local_size(const ot_comm *comm);
-// Of these, the ranks that are threads of this process.
+// The number of these ranks that are threads of this process.
 int ot_comm_process_ranks(const ot_comm *comm);
 int ot_comm_local_rank(const ot_comm *comm);
 

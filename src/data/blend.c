@@ -150,7 +150,7 @@ static ot_status fill_tree(const double *weights, ot_blend *b) {
   return OT_OK;
 }
 
-// Of the first `n` draws of an inner node, those of its first child: n * part, rounded.
+// The number of the first `n` draws of an inner node that its first child has: n * part, rounded.
 static int64_t first_part(const node *inner, int64_t n) {
   return (int64_t)(((wide)n * inner->part + PART / 2) / PART);
 }

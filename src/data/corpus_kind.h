@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a file of a corpus is, decided by its first bytes: lines of JSON, text, or neither. Its name
-// may claim one of them (.jsonl, .ndjson, .jl: lines; .txt, .text, .md: text; .json: some JSON);
-// where it claims another one than the content shows, the user has to say.
+// The kind of a file of a corpus, decided by its first bytes: lines of JSON, text, or neither. Its
+// name may claim one of them (.jsonl, .ndjson, .jl: lines; .txt, .text, .md: text; .json: some
+// JSON); where it claims another one than the content shows, the user has to say.
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a checkpoint records of the data: the content of each token file, and what the order of
+// The record of the data in a checkpoint: the content of each token file, and what the order of
 // samples is a function of. A run that goes on compares it with the data that it finds.
 //   {"order", "seed", "sequence_length", "tokenizer_xxh3_128" (null: none),
 //    "train": [{"path", "tokens", "xxh3_128", "windows_read"}],   in the order of first mention

@@ -214,7 +214,7 @@ static ot_status check_no_header(const ot_token_shard *t) {
                            "write its array with tofile()");
 }
 
-// Of 32-bit tokens every second 16-bit value is the upper half of an id, almost always 0.
+// In a file of 32-bit tokens every second 16-bit value is the upper half of an id, mostly 0.
 static ot_status check_not_wide(const ot_token_shard *t) {
   enum { LEAST = 64 };
   uint16_t raw[OT_TOKEN_SHARD_BLOCK];

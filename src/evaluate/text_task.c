@@ -26,7 +26,7 @@ typedef struct reading {
 
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// What the words of lm-evaluation-harness are: the pieces between runs of white space, empty ones
+// Words as lm-evaluation-harness counts them: the pieces between runs of white space, empty ones
 // at the ends included (re.split(r"\s+", text)).
 static int64_t count_words(const char *text) {
   const int64_t length = ot_text_length(text);

@@ -12,8 +12,8 @@ int64_t ot_host_group_limit_bytes(void);
 // *what, if not null, names which: "this machine has".
 int64_t ot_host_memory_bytes(const char **what);
 
-// What new use can have: the kernel's estimate (MemAvailable), at most the limit of the control
-// groups; INT64_MAX if neither is known.
+// The bytes that new allocations can use: the kernel's estimate (MemAvailable), at most the limit
+// of the control groups; INT64_MAX if neither is known.
 int64_t ot_host_available_bytes(void);
 
 // Resident memory of this process now; 0 if it is not known.

@@ -57,7 +57,7 @@ const char *ot_kernel_algorithms_print(ot_backend backend, const void *context, 
 const char *ot_kernel_algorithms_read(ot_backend backend, void *context, const char *text,
                                       ot_arena *arena);
 
-// What the library of products refused so far: shapes that a slower kernel of our own runs, and
+// Refusals of the library of products so far: shapes that a slower kernel of our own runs, and
 // algorithms of tables that others replace.
 void ot_kernel_algorithms_refused(ot_backend backend, const void *context, int *own, int *replaced);
 

@@ -58,7 +58,7 @@ ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot
 // The back end of `device` for a run of `ranks` ranks.
 ot_backend ot_runtime_choose_device(ot_run_device device, int ranks);
 
-// What ranks on the CPU need of this machine.
+// The memory that ranks on the CPU need.
 typedef struct ot_memory_need {
   int64_t peak_bytes;  // of each
   int local_ranks;     // on this machine

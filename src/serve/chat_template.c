@@ -106,7 +106,7 @@ static const ot_chat_template *find_known(const char *text) {
   return NULL;
 }
 
-// What a template may do that none of the built-in ones does, by the words in its text.
+// Features of a template that no built-in one has, by the words in its text.
 static const char *describe_text(const char *text, ot_arena *arena) {
   static const struct {
     const char *word, *what;

@@ -20,7 +20,7 @@ extern const char ot_chat_template_names[];
 const ot_chat_template *ot_chat_template_choose(const ot_tokenizer *tokenizer, ot_arena *arena,
                                                 const char **note);
 
-// What a chat begins with in the template `chat`: the token of `special` that begins texts, or
+// The beginning of a chat in the template `chat`: the token of `special` that begins texts, or
 // nothing. Without a configuration of the tokenizer the template's usual one, if it is a token.
 const char *ot_chat_template_start(const ot_chat_template *chat, const ot_tokenizer *tokenizer,
                                    const ot_special_tokens *special, ot_arena *arena);

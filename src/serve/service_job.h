@@ -44,7 +44,7 @@ typedef struct ot_choice {
   int64_t *events;  // [num_events] of a stream: bytes of the text after each generated token
   bool ended;
   ot_finish finish;
-  // Of the reader: what it has written into events.
+  // The part that the reader has written into events.
   int64_t events_read, text_read, made_read;
   bool begun, closed;
 } ot_choice;
@@ -126,7 +126,7 @@ void ot_job_free(ot_job *job);
 // reader.ends is set. A piece has about 64 KiB, and a text is never divided.
 void ot_answer_write_piece(ot_job *job);
 
-// What an event of a stream shows of a choice.
+// The part of a choice that an event of a stream shows.
 typedef struct ot_choice_news {
   const ot_choice *choice;
   const char *text;  // [length]

@@ -58,7 +58,7 @@ static void write_next_piece(ot_job *job) {
 
 // ---- streams ----
 
-// What an event shows next of `c`, under the lock; false: nothing yet.
+// The next part of `c` for an event, under the lock; false: none yet.
 static bool find_news_of(ot_choice *c, ot_choice_news *news) {
   const ot_job *const job = c->job;
   const ot_job_prompt *const prompt = &job->prompts[c->prompt];
@@ -111,7 +111,7 @@ static const char *event_of(ot_arena *arena, const char *before, const char *tex
   return event;
 }
 
-// What ends a stream, in one piece.
+// The end of a stream, in one piece.
 static void write_last_events(ot_job *job) {
   ot_answer_reader *const r = &job->reader;
   const char *events = "";

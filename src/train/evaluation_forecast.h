@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run does besides its steps: the validations of `data.validation` and the evaluations of
+// The work of a run besides its steps: the validations of `data.validation` and the evaluations of
 // `evaluate:`, how often, and how long one takes on the cluster of a prediction.
 #pragma once
 

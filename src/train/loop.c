@@ -511,7 +511,7 @@ static void say_means(ot_loop *l) {
   if (text) ot_loop_note(l->request, "%s", text);
 }
 
-// What the leader's files need, before the first step.
+// Checks the disk and the trace file of the leader, before the first step.
 static ot_status check_files(ot_loop *l) {
   ot_disk_space room;
   OT_TRY(ot_loop_check_disk(l->request, l->arena, &room));

@@ -20,7 +20,7 @@ typedef enum ot_loop_event_kind {
 } ot_loop_event_kind;
 
 // The results of one process, from its first step to its last.
-// What cuBLASLt refused of products (ot_kernel_algorithms_refused), over all ranks.
+// Products that cuBLASLt refused (ot_kernel_algorithms_refused), over all ranks.
 typedef struct ot_loop_refusals {
   int own, replaced;
 } ot_loop_refusals;

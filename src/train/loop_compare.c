@@ -49,7 +49,7 @@ ot_status ot_loop_compare_data(const ot_loop_request *request, const ot_loop_sta
 
 // ---- learning rate ----
 
-// What to do about a rate that jumps; "": nothing in general.
+// Advice on a rate that jumps; "": none.
 static const char *advise(const ot_run *old, const ot_run *now, ot_arena *arena) {
   const ot_run_learning_rate *const rate = &old->learning_rate;
   const int64_t total = ot_run_total_steps(old);

@@ -40,7 +40,7 @@ const char *ot_cuda_matmul_print(const ot_cuda_matmul *matmul, ot_arena *arena);
 // other bits than where it was written; null: they have the same. (gemm_table.c)
 const char *ot_cuda_matmul_read(ot_cuda_matmul *matmul, const char *text, ot_arena *arena);
 
-// What the library refused so far, as ot_kernel_algorithms_refused. (gemm_table.c)
+// The refusals of the library so far, as ot_kernel_algorithms_refused. (gemm_table.c)
 void ot_cuda_matmul_refusals(const ot_cuda_matmul *matmul, int *own, int *replaced);
 
 // Times the algorithms that the library proposes for each product so far, takes the fastest, and
