@@ -189,10 +189,9 @@ ot_status ot_memory_copies_create(const ot_memory_request *request, ot_memory_co
   c->bytes = ot_arena_array(&c->arena, c->size, sizeof *c->bytes);
   c->partners = ot_arena_array(&c->arena, c->size, sizeof *c->partners);
   const bool fits = ot_text_length(request->config) < OT_MEMORY_TEXT_BYTES / 2;
-  const ot_status status =
-      fits ? create(c)
-           : ot_fail(OT_ENVIRONMENT, "the settings have more than %d bytes",
-                     OT_MEMORY_TEXT_BYTES / 2);
+  const ot_status status = fits ? create(c)
+                                : ot_fail(OT_ENVIRONMENT, "the settings have more than %d bytes",
+                                          OT_MEMORY_TEXT_BYTES / 2);
   if (status != OT_OK) ot_memory_copies_destroy(out);
   return status;
 }
