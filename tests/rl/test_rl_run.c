@@ -74,7 +74,7 @@ static ot_run run_of(const char *output, ot_dtype compute) {
                        .workers = 4,
                        .generators = 2,
                        .slots = 6,
-                       .costs = {1, 0.02, 0.1, 0.5}};
+                       .costs = {1, 0.02, 0.1, 0.5, 0}};
   return run;
 }
 
