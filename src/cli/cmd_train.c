@@ -230,6 +230,7 @@ static ot_status prepare(void *context, int ranks) {
       .run = &t->config.run,
       .settings = t->config.settings,
       .show_batch = ot_options_flag(t->options, "show-batch"),
+      .hangs = ot_ranks_end_at_hang,
       .sink = on_loop_event,
       .context = &t->console,
   };
@@ -268,7 +269,7 @@ static ot_status check_hosts(const training *t, ot_comm *comm) {
 static ot_status teach_rank(const training *t, ot_comm *comm) {
   OT_TRY(ot_comm_divide(comm, t->mesh.ranks));
   ot_stop_signal_defer();  // the students stop, and let it go
-  const ot_executor_leave leave = {ot_stop_signal_leaves, comm};
+  const ot_executor_leave leave = {.asks = ot_stop_signal_leaves, .context = comm};
   return ot_teacher_rank_run(&t->config.run, comm, &leave);
 }
 
@@ -486,8 +487,9 @@ const ot_verb ot_verb_train = {
         "Writes to the run's `output`: config.yaml, metrics.jsonl, tensorboard/, checkpoints/.\n"
         "SIGTERM, SIGUSR1, SIGUSR2, SIGHUP, SIGXCPU or the first Ctrl-C: finish the step, save,\n"
         "exit 75; the same command resumes from there, bit for bit. A step that is not done half\n"
-        "a second later is left: the state of the step before is saved. A second SIGTERM or\n"
-        "Ctrl-C ends the run at once.\n"
+        "a second later is left: the state of the step before is saved. A kernel that has not\n"
+        "ended 20 s later ends the run unsaved, with exit code 4. A second SIGTERM or Ctrl-C ends\n"
+        "the run at once.\n"
         "A checkpoint is verified before it is used. A damaged one is skipped and named; if no\n"
         "checkpoint is intact, the exit code is 3 and training does not restart. --resume DIR\n"
         "uses that checkpoint: one of output, whose newer ones then move to checkpoints/aside-N,\n"

@@ -6,15 +6,15 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "host/clock.h"
+#include "host/small_thread.h"
 
-enum { QUEUE_BYTES = 1 << 18, PIECE_BYTES = 1 << 12, NOTE_BYTES = 128, STACK_BYTES = 1 << 18 };
+enum { QUEUE_BYTES = 1 << 18, PIECE_BYTES = 1 << 12, NOTE_BYTES = 128 };
 
 static const double drain_s = 1;  // without progress, after which nobody reads
 
@@ -101,32 +101,19 @@ static void leave_in_child(void) {
   queue.descriptor = NULL;
 }
 
-// It handles no signals: they are for the other threads.
-static bool start_thread(void) {
-  pthread_t thread;
-  pthread_attr_t attributes;
-  sigset_t all, before;
-  if (pthread_attr_init(&attributes) != 0) return false;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  const bool started = pthread_create(&thread, &attributes, write_all, NULL) == 0;
-  pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return started;
-}
-
 void ot_output_queue_begin(void) {
   static const cookie_io_functions_t functions = {.write = write_text};
   if (queue.descriptor) return;
   queue.ring = malloc(QUEUE_BYTES);
   FILE *const stream = queue.ring ? fopencookie(NULL, "w", functions) : NULL;
-  if (!stream || pthread_atfork(NULL, NULL, leave_in_child) != 0 || !start_thread()) {
+  pthread_t thread;
+  if (!stream || pthread_atfork(NULL, NULL, leave_in_child) != 0 ||
+      !ot_host_start_small_thread(write_all, NULL, &thread)) {
     if (stream) fclose(stream);
     free(queue.ring);
     return;
   }
+  pthread_detach(thread);
   setvbuf(stream, NULL, _IONBF, 0);
   fflush(stderr);
   queue.descriptor = stderr;

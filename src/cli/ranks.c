@@ -88,6 +88,13 @@ ot_status ot_ranks_run(const ot_options *options, const ot_ranks_verb *verb) {
   return ot_comm_run_threads(ranks, run_thread, &t);
 }
 
+void ot_ranks_end_at_hang(void) {
+  static atomic_flag ends = ATOMIC_FLAG_INIT;
+  while (atomic_flag_test_and_set(&ends)) pause();  // another rank of the process ends it
+  ot_output_failure(OT_RANKS);
+  ot_output_queue_exit(OT_RANKS);
+}
+
 void ot_ranks_end_at_start(void) {
   static const char text[] =
       "stopped by a signal before the first step; nothing was changed: run the same command "

@@ -24,6 +24,7 @@
 #include "host/clock.h"
 #include "host/heap.h"
 #include "train/heartbeat.h"
+#include "train/kernel_watch.h"
 #include "train/metrics.h"
 #include "train/restart_policy.h"
 #include "train/run_events.h"
@@ -33,7 +34,6 @@ static const double patience_s = 5;     // from SIGTERM to SIGKILL for a job tha
 static const double leftover_s = 1;     // for what a job that has ended leaves behind
 static const double start_min_s = 60;   // a start is given at least this time
 static const double hang_factor = 1.8;  // of parallel.watchdog_seconds without progress
-static const double start_factor = 3;   // the same before the first step
 
 typedef struct supervisor {
   const ot_options *options;
@@ -171,7 +171,7 @@ static char **command_of(const supervisor *s, int ranks) {
 static double limit_s(const supervisor *s, bool began) {
   const double watchdog_s = s->run->parallel.watchdog_seconds;
   if (watchdog_s == 0) return 0;
-  const double start_s = start_factor * watchdog_s;
+  const double start_s = ot_kernel_watch_first_s(watchdog_s);
   if (!began) return start_s > start_min_s ? start_s : start_min_s;
   return hang_factor * watchdog_s;
 }

@@ -13,8 +13,7 @@
 #include "comm/comm_parts.h"
 #include "host/clock.h"
 
-static const double look_s = 0.1;     // between checks of the time while a wait has a timeout
-static const double stopped_s = 0.5;  // a gap this long: the process was stopped or suspended
+static const double look_s = 0.1;  // between checks of the time while a wait has a timeout
 
 void ot_comm_append(ot_comm_request **list, ot_comm_request *request) {
   while (*list) list = &(*list)->next;
@@ -264,7 +263,7 @@ double ot_comm_next_look(const ot_comm_pace *pace) {
 
 bool ot_comm_is_timed_out(ot_comm_pace *pace) {
   const double now = ot_clock_s();
-  if (now - pace->seen_s > stopped_s) pace->deadline_s += now - pace->seen_s;
+  if (ot_clock_was_stopped(now - pace->seen_s)) pace->deadline_s += now - pace->seen_s;
   pace->seen_s = now;
   return now >= pace->deadline_s;
 }

@@ -119,8 +119,8 @@ typedef struct ot_run_parallel {
                           // all blocks, or one per block: embedding, layers, head (ot_run_reshard)
   int64_t num_reshard;
   double expert_buffer;     // rows that a rank's experts receive per pass, over their even share
-  double watchdog_seconds;  // timeout after which a rank that others wait for is reported; 0 =
-                            // never
+  double watchdog_seconds;  // timeout after which a rank that others wait for, or whose kernel does
+                            // not end, is reported; 0 = never
 } ot_run_parallel;
 
 typedef enum ot_optimizer_name {

@@ -178,7 +178,7 @@ static const ot_key parallel_keys[] = {
      .help = "ep: tokens that a rank's experts receive per pass; the rest overflow"},
     {"watchdog_seconds", OT_KEY_REAL, offsetof(ot_run_parallel, watchdog_seconds), "600",
      0, OT_NO_MAXIMUM, .unit = "seconds",
-     .help = "timeout after which the run ends, naming the rank waited for; 0: never"},
+     .help = "timeout after which the run ends, naming the rank or kernel waited for; 0: never"},
 };
 static const ot_schema parallel = {
     "parallel section", parallel_keys, OT_COUNT(parallel_keys), .size = sizeof(ot_run_parallel)};

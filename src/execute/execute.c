@@ -96,7 +96,8 @@ static int run_compute(ot_executor *executor, place at) {
                             .tasks = task,
                             .bound = bound,
                             .memory = executor->memory,
-                            .context = executor->streams.context[entry->lane]};
+                            .context = executor->streams.context[entry->lane],
+                            .progress = ot_leave_progress(&executor->leave, entry->lane)};
   const int64_t span = open_span(executor, entry->lane, at);
   ot_launch_run(&launch);
   ot_recorder_close(&executor->recorder, entry->lane, span);
@@ -408,8 +409,7 @@ ot_status ot_executor_run(ot_executor *executor, int order) {
   const bool timed = executor->schedule->backend == OT_BACKEND_CPU || executor->options.events;
   OT_TRY(ot_failure_repeat(executor->copies));
   OT_TRY(ot_device_bind(executor->device));
-  executor->order = order;
-  executor->timeline.order = order;
+  executor->order = executor->timeline.order = order;
   executor->paused = false;
   ot_recorder_begin(&executor->recorder, executor->options.trace && timed);
   ot_mailbox_begin(&executor->mailbox);

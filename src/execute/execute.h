@@ -77,6 +77,7 @@ void ot_executor_set_pause(ot_executor *executor, const ot_executor_pause *pause
 typedef struct ot_executor_leave {
   bool (*asks)(void *context);
   void *context;
+  struct ot_progress *progress;  // where kernels are marked while they run; null: nowhere
 } ot_executor_leave;
 void ot_executor_set_leave(ot_executor *executor, const ot_executor_leave *leave);
 // Whether this rank left the last run.

@@ -36,12 +36,18 @@ static void run_joined(const ot_launch *launch) {
   launch->bound->joined(calls, count);
 }
 
-void ot_launch_run(const ot_launch *launch) {
-  if (launch->bound->count > 1) {
-    run_joined(launch);
-    return;
-  }
+static void run_one(const ot_launch *launch) {
   prepared operands;
   const ot_kernel_call call = prepare(launch, launch->tasks, &operands);
   launch->bound->kernel(&call);
+}
+
+void ot_launch_run(const ot_launch *launch) {
+  ot_progress_begin(launch->progress, launch->entry, launch->tasks);
+  if (launch->bound->count > 1) {
+    run_joined(launch);
+  } else {
+    run_one(launch);
+  }
+  ot_progress_end(launch->progress);
 }

@@ -49,6 +49,10 @@ bool ot_leave_skips(ot_leave *leave, const ot_entry *entry, const ot_task *task)
   return !forward && !writes_integers(task);
 }
 
+ot_lane_progress *ot_leave_progress(const ot_leave *leave, ot_lane lane) {
+  return leave->options.progress ? &leave->options.progress->lane[lane] : NULL;
+}
+
 bool ot_leave_discards(const ot_leave *leave, int entry) {
   return leave->left && entry < leave->end && !leave->by_data;
 }

@@ -376,6 +376,7 @@ static ot_status step_once(ot_loop *l, bool *stop) {
   const int64_t next = ot_trainer_position(l->start.trainer).step + 1;
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
   const bool traced = traces(l, next);
+  ot_kernel_watch_step(l->watch, next);
   ot_step_report step;
   step_sums sums;
   if (traced)
@@ -426,7 +427,8 @@ static bool leaves(void *context) {
 
 static ot_status run_steps(ot_loop *l) {
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
-  const ot_executor_leave leave = {leaves, l};
+  const ot_executor_leave leave = {
+      .asks = leaves, .context = l, .progress = ot_kernel_watch_progress(l->watch)};
   bool stop = false;
   ot_executor_set_leave(ot_runtime_executor(ot_trainer_runtime(l->start.trainer)), &leave);
   ot_trainer_set_trace(l->start.trainer, true);
@@ -518,6 +520,25 @@ static ot_status check_files(ot_loop *l) {
   return l->request->trace_path ? ot_output_file_check(l->request->trace_path) : OT_OK;
 }
 
+// Seconds from a stop signal on that a kernel has to end, before a launcher ends what is left.
+static const double stop_s = 20;
+// Of the timeout: the rank itself knows its kernel, ranks that wait for it do not.
+static const double before_others = 0.9;
+
+static ot_status watch_kernels(ot_loop *l) {
+  const ot_comm *const comm = ot_world_comm(l->request->world);
+  const double watchdog_s = l->run->parallel.watchdog_seconds;
+  const int rank = ot_world_rank(l->request->world);
+  const ot_kernel_watch_request request = {
+      .schedule = ot_runtime_schedule(ot_trainer_runtime(l->start.trainer)),
+      .rank =
+          comm ? ot_arena_format(l->arena, "rank %d on %s", rank, ot_comm_host(comm)) : "rank 0",
+      .timeout_s = ot_world_size(l->request->world) > 1 ? before_others * watchdog_s : watchdog_s,
+      .stop_s = watchdog_s > 0 ? fmin(stop_s, watchdog_s) : stop_s,
+      .end = l->request->hangs};
+  return l->request->hangs ? ot_kernel_watch_create(&request, &l->watch) : OT_OK;
+}
+
 static ot_status run_loop(ot_loop *l) {
   OT_TRY(ot_loop_start_open(l->request, l->arena, &l->start));
   if (l->start.finished) return OT_OK;
@@ -532,6 +553,7 @@ static ot_status run_loop(ot_loop *l) {
   OT_TRY(ot_world_agree(l->request->world, ot_loop_leads(l)
                                                ? ot_heartbeat_create(l->run->output, &l->heartbeat)
                                                : OT_OK));
+  OT_TRY(ot_world_agree(l->request->world, watch_kernels(l)));
   const ot_status status = run_steps(l);
   ot_loop_log_stop(&l->start, status);
   if (status == OT_OK) say_means(l);
@@ -555,6 +577,7 @@ ot_status ot_loop_run(const ot_loop_request *request) {
   ot_saving_destroy(&l);
   ot_loop_evaluate_end(&l);
   ot_loop_start_close(&l.start);
+  ot_kernel_watch_destroy(&l.watch);
   ot_heap_release(&heap);
   return status;
 }

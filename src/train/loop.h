@@ -85,6 +85,7 @@ typedef struct ot_loop_request {
   const ot_loop_check *checks;   // [num_checks], the same on all ranks
   int num_checks;
   const ot_trainer_hooks *hooks;  // fault injection for tests; null: none
+  void (*hangs)(void);            // ot_kernel_watch_request.end; null: kernels are not watched
   ot_loop_sink sink;
   void *context;
 } ot_loop_request;

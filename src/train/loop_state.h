@@ -3,6 +3,7 @@
 #pragma once
 
 #include "train/heartbeat.h"
+#include "train/kernel_watch.h"
 #include "train/loop_evaluate.h"
 #include "train/loop_events.h"
 #include "train/loop_start.h"
@@ -33,6 +34,7 @@ typedef struct ot_loop {
   ot_tensorboard *tensorboard;
   ot_trace *trace;
   ot_heartbeat *heartbeat;  // on the leader
+  ot_kernel_watch *watch;   // or null
   double open_s;            // clock when this process began
   double begin_s;           // clock when it began its first step
   int64_t begin_step;

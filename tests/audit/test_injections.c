@@ -449,7 +449,7 @@ static ot_status count_holders(rig *g) {
 }
 
 static ot_status run_job(rig *g, job *j) {
-  const ot_executor_leave counter = {count_kernel, g};
+  const ot_executor_leave counter = {.asks = count_kernel, .context = g};
   ot_runtime *const runtime = ot_trainer_runtime(g->rank->trainer);
   ot_units_list(runtime, ot_world_mesh(g->rank->world), g->rank->rank, &g->arena, &g->list);
   OT_TRY(count_holders(g));

@@ -93,7 +93,7 @@ static ot_status leave_once(audit_rank *rank, leaver *l, int kernels) {
 
 static ot_status take_steps_and_leave(audit_rank *rank, plan *p) {
   leaver l = {.left = NEVER};
-  const ot_executor_leave leave = {asks, &l};
+  const ot_executor_leave leave = {.asks = asks, .context = &l};
   ot_executor_set_leave(ot_runtime_executor(ot_trainer_runtime(rank->trainer)), &leave);
   for (int i = 0; i < STEPS; i++) {
     const int kernels = l.calls;  // of the step before
