@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `orthant plan`: the fastest parallel configuration that fits, and why.
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -103,7 +104,7 @@ static ot_status write_schedules(const ot_plan_page *page, const char *path, ot_
   ot_prediction prediction;
   ot_trace *trace = NULL;
   OT_TRY(ot_plan_predict(page->job, &page->plans[0].estimate->candidate, arena, &prediction));
-  OT_TRY(ot_trace_create(path, &trace));
+  OT_TRY(ot_trace_create(path, INFINITY, &trace));
   const ot_status status = write_stages(&prediction, arena, trace);
   ot_trace_destroy(&trace);
   return status;

@@ -254,7 +254,7 @@ static ot_status write_trace(const simulated *s) {
   const char *const path = ot_options_text(s->options, "trace");
   if (!path) return OT_OK;
   ot_trace *trace = NULL;
-  OT_TRY(ot_trace_create(path, &trace));
+  OT_TRY(ot_trace_create(path, INFINITY, &trace));
   const ot_status status = write_orders(s, trace);
   ot_trace_destroy(&trace);
   return status;

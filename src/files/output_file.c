@@ -4,14 +4,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/text.h"
 #include "files/disk.h"
+#include "host/clock.h"
 
 enum { BUFFER_BYTES = 1 << 18, LINKS_MAX = 40 };
 
@@ -63,12 +68,12 @@ bool ot_output_file_is_stream(const char *path) {
   return !S_ISREG(info.st_mode) || standard_stream(&info) >= 0;
 }
 
-static ot_status open_stream(const char *path, int *descriptor) {
+// `flags`: O_NONBLOCK or 0. Returns the descriptor, or -1 with errno.
+static int open_stream(const char *path, int flags) {
   struct stat info;
   const int standard = stat(path, &info) == 0 ? standard_stream(&info) : -1;
-  *descriptor = standard >= 0 ? fcntl(standard, F_DUPFD_CLOEXEC, 0)
-                              : ot_disk_open_file(path, O_WRONLY | O_NOCTTY);
-  return *descriptor >= 0 ? OT_OK : ot_disk_fail("create", path, errno);
+  return standard >= 0 ? fcntl(standard, F_DUPFD_CLOEXEC, 0)
+                       : ot_disk_open_file(path, O_WRONLY | O_NOCTTY | flags);
 }
 
 static ot_status open_target(ot_output_file *file, const char *path) {
@@ -77,7 +82,10 @@ static ot_status open_target(ot_output_file *file, const char *path) {
   ot_text_format(file->path, OT_PATH_BYTES, "%s", path);
   file->buffer = malloc(BUFFER_BYTES);
   OT_CHECK(file->buffer, OT_ENVIRONMENT, "out of memory (%s)", path);
-  if (ot_output_file_is_stream(path)) return open_stream(path, &file->descriptor);
+  if (ot_output_file_is_stream(path)) {
+    file->descriptor = open_stream(path, 0);
+    return file->descriptor >= 0 ? OT_OK : ot_disk_fail("create", path, errno);
+  }
   OT_TRY(ot_output_file_follow(path, file->path));
   ot_text_format(file->partial, OT_PATH_BYTES, "%s.partial", file->path);
   const int flags = O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW;
@@ -186,6 +194,55 @@ ot_status ot_output_file_commit(ot_output_file *file) {
   if (status == OT_OK) return ot_disk_sync_parent(file->path);
   unlink(file->partial);
   return status;
+}
+
+// ---- streams whose reader may be missing or hang ----
+
+static ot_status nobody_reads(const char *path, double patience_s) {
+  ot_fail(OT_ENVIRONMENT, "cannot write: nobody has read it for %g s (%s)", patience_s, path);
+  return ot_fail_hint(OT_ENVIRONMENT, "start the reader first, or name a file");
+}
+
+static ot_status open_within(const char *path, double patience_s, int *descriptor) {
+  static const struct timespec pause = {.tv_nsec = 10000000};
+  const double until_s = ot_clock_s() + patience_s;
+  while ((*descriptor = open_stream(path, O_NONBLOCK)) < 0) {
+    if (errno != ENXIO) return ot_disk_fail("create", path, errno);
+    if (ot_clock_s() >= until_s) return nobody_reads(path, patience_s);
+    nanosleep(&pause, NULL);
+  }
+  return OT_OK;
+}
+
+// At most PIPE_BUF bytes, which fit if a pipe has room for any.
+static ot_status write_within(int descriptor, const char *path, const char *bytes, ssize_t length,
+                              double patience_s) {
+  struct pollfd stream = {.fd = descriptor, .events = POLLOUT};
+  const int limit_ms = isinf(patience_s) ? -1 : (int)(patience_s * 1e3);
+  while (length > 0) {
+    if (poll(&stream, 1, limit_ms) == 0) return nobody_reads(path, patience_s);
+    const ssize_t done = write(descriptor, bytes, (size_t)length);
+    if (done < 0 && errno != EINTR && errno != EAGAIN) return ot_disk_fail("write", path, errno);
+    bytes += done > 0 ? done : 0;
+    length -= done > 0 ? done : 0;
+  }
+  return OT_OK;
+}
+
+ot_status ot_output_file_pour(int from, const char *path, double patience_s) {
+  char piece[PIPE_BUF];
+  int descriptor;
+  OT_TRY(open_within(path, patience_s, &descriptor));
+  ot_status status = OT_OK;
+  for (int64_t at = 0; status == OT_OK;) {
+    const ssize_t length = pread(from, piece, sizeof piece, at);
+    if (length == 0) break;
+    at += length;
+    status = length < 0 ? ot_disk_fail("read", path, errno)
+                        : write_within(descriptor, path, piece, length, patience_s);
+  }
+  const bool closed = close(descriptor) == 0;
+  return status != OT_OK || closed ? status : ot_disk_fail("close", path, errno);
 }
 
 ot_status ot_output_file_replace(const char *path, const void *bytes, int64_t length) {

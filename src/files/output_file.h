@@ -51,5 +51,10 @@ ot_status ot_output_file_read_at(ot_output_file *file, int64_t offset, void *byt
 // Flushes, syncs, and renames to PATH, replacing an existing file.
 ot_status ot_output_file_commit(ot_output_file *file);
 
-// All of the above in one call: `bytes` [length].
+// Copies the whole file of the descriptor `from` to the stream at `path`, which is opened for it.
+// OT_ENVIRONMENT if nobody reads the stream for `patience_s` seconds, at the begin or in between;
+// infinity: waits.
+ot_status ot_output_file_pour(int from, const char *path, double patience_s);
+
+// Creates, writes `bytes` [length] and commits.
 ot_status ot_output_file_replace(const char *path, const void *bytes, int64_t length);

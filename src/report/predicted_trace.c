@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Actions are on the compute lane of their stage; gaps are waiting times.
+#include <math.h>
+
 #include "base/text.h"
 #include "host/heap.h"
 #include "report/plan_report.h"
@@ -77,7 +79,7 @@ static ot_status write_step(tracing *t) {
 
 static ot_status replay(ot_estimator *estimator, const char *path, ot_arena *arena, tracing *t) {
   OT_TRY(ot_estimate_replay(estimator, t->candidate, arena, &t->step));
-  OT_TRY(ot_trace_create(path, &t->trace));
+  OT_TRY(ot_trace_create(path, INFINITY, &t->trace));
   return write_step(t);
 }
 

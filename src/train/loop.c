@@ -241,10 +241,12 @@ static bool traces(const ot_loop *l, int64_t step) {
   return step >= request->trace_from && step <= request->trace_to;
 }
 
+static const double trace_patience_s = 2;  // with the reader of a FIFO
+
 static ot_status open_trace(ot_loop *l, double start_s) {
   if (l->trace || !ot_loop_leads(l)) return OT_OK;
   l->trace_begin_s = start_s;
-  return ot_trace_create(l->request->trace_path, &l->trace);
+  return ot_trace_create(l->request->trace_path, trace_patience_s, &l->trace);
 }
 
 // The same on all ranks. A trace that cannot be written ends itself, not the run.

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -21,8 +22,10 @@ struct ot_trace {
   ot_heap heap;
   ot_arena arena;
   char path[OT_PATH_BYTES];
-  ot_output_file *output;
-  gzFile file;  // writes to a dup of its descriptor; null when closed
+  ot_output_file *output;  // null: a stream
+  int memory;              // a stream gets what this file in memory has; -1: none
+  double patience_s;       // with its reader
+  gzFile file;             // writes to a dup of the descriptor of either; null when closed
   ot_json_writer json;
 };
 
@@ -46,8 +49,14 @@ static ot_status flush_when_full(ot_trace *trace) {
 }
 
 static ot_status open_file(ot_trace *trace, const char *path) {
-  OT_TRY(ot_output_file_create(path, &trace->output));
-  const int copy = fcntl(ot_output_file_descriptor(trace->output), F_DUPFD_CLOEXEC, 0);
+  const bool stream = ot_output_file_is_stream(path);
+  if (stream) {
+    trace->memory = memfd_create("trace", MFD_CLOEXEC);
+  } else {
+    OT_TRY(ot_output_file_create(path, &trace->output));
+  }
+  const int file = stream ? trace->memory : ot_output_file_descriptor(trace->output);
+  const int copy = fcntl(file, F_DUPFD_CLOEXEC, 0);
   if (copy < 0) return ot_disk_fail("create", path, errno);
   trace->file = gzdopen(copy, ot_text_ends_with(path, ".gz") ? "wb6" : "wbT");
   if (trace->file != NULL) return OT_OK;
@@ -55,10 +64,12 @@ static ot_status open_file(ot_trace *trace, const char *path) {
   return ot_disk_fail("create", path, ENOMEM);
 }
 
-ot_status ot_trace_create(const char *path, ot_trace **out) {
+ot_status ot_trace_create(const char *path, double patience_s, ot_trace **out) {
   ot_trace *trace = calloc(1, sizeof *trace);
   OT_CHECK(trace != NULL, OT_ENVIRONMENT, "out of memory (%s)", path);
   ot_text_format(trace->path, sizeof trace->path, "%s", path);
+  trace->memory = -1;
+  trace->patience_s = patience_s;
   trace->arena = ot_heap_arena_create(&trace->heap);
   trace->json = ot_json_begin(&trace->arena, 0);
   *out = trace;
@@ -76,6 +87,7 @@ ot_status ot_trace_create(const char *path, ot_trace **out) {
 void ot_trace_destroy(ot_trace **trace) {
   if (*trace == NULL) return;
   if ((*trace)->file != NULL) gzclose((*trace)->file);
+  if ((*trace)->memory >= 0) close((*trace)->memory);
   ot_output_file_destroy(&(*trace)->output);
   ot_heap_release(&(*trace)->heap);
   free(*trace);
@@ -273,5 +285,6 @@ ot_status ot_trace_finish(ot_trace *trace) {
   trace->file = NULL;
   if (code != Z_OK)
     return ot_disk_fail("write", trace->path, code == Z_ERRNO && errno != 0 ? errno : EIO);
-  return ot_output_file_commit(trace->output);
+  return trace->output ? ot_output_file_commit(trace->output)
+                       : ot_output_file_pour(trace->memory, trace->path, trace->patience_s);
 }

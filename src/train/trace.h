@@ -19,8 +19,10 @@ typedef struct ot_trace_event {
   const char *arguments;  // one JSON object, or null
 } ot_trace_event;
 
-// Writes as files/output_file.h describes; a regular file gets its name in ot_trace_finish.
-ot_status ot_trace_create(const char *path, ot_trace **out);
+// Writes as files/output_file.h describes; a regular file gets its name in ot_trace_finish. A
+// stream is written there as a whole, and fails there if nobody reads it for `patience_s` seconds;
+// infinity: waits for the reader.
+ot_status ot_trace_create(const char *path, double patience_s, ot_trace **out);
 
 // Without a finish before, removes the partial file.
 void ot_trace_destroy(ot_trace **trace);

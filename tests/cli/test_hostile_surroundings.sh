@@ -119,6 +119,14 @@ expect 3 "cannot write: Is a directory (folder)" "$orthant" train run.yaml --set
 expect 0 "cannot write: No space left on device (/dev/full); the run goes on" \
   "$orthant" train run.yaml --set output=trace --trace /dev/full:2-3 --ranks 2
 [ "$(lines trace/metrics.jsonl)" = 6 ] || fail "a failing trace ended the run"
+mkfifo unread
+for how in absent idle; do  # nobody has opened the FIFO; somebody has and does not read
+  [ $how = absent ] || exec 8<>unread
+  expect 0 "cannot write: nobody has read it for 2 s (unread); the run goes on" \
+    timeout -k 1 20 "$orthant" train run.yaml --set output=trace$how --trace unread:2-6 --ranks 2
+  [ "$(ls trace$how/checkpoints)" = step-00000006 ] || fail "a trace that nobody reads ended the run"
+done
+exec 8>&-
 # ---- limits ----
 
 grep -q __asan_init "$orthant" && { echo "all passed, without limits"; exit 0; }

@@ -51,7 +51,7 @@ static void writes_events_that_viewers_read(void **state) {
   for (int i = 0; i < 2; i++) {
     const char *const path = scratch_path(directory, names[i]);
     ot_trace *trace = NULL;
-    assert_int_equal(ot_trace_create(path, &trace), OT_OK);
+    assert_int_equal(ot_trace_create(path, 1, &trace), OT_OK);
     assert_int_equal(ot_trace_name_thread(trace, 3, 1, "compute"), OT_OK);
     const ot_trace_event event = {"a \"b\"", "F", 0.0123456789, 0.5, 3, 1, "{\"x\":[1,2]}"};
     for (int j = 0; j < 2000; j++) assert_int_equal(ot_trace_write(trace, &event), OT_OK);
@@ -118,7 +118,7 @@ static void nests_tasks_in_their_segments(void **state) {
   const ot_timeline timeline = {.rank = 5, .num_spans = 5, .spans = spans, .total_s = 0.7};
   const char *const path = scratch_path(directory, "step.json");
   ot_trace *trace = NULL;
-  assert_int_equal(ot_trace_create(path, &trace), OT_OK);
+  assert_int_equal(ot_trace_create(path, 1, &trace), OT_OK);
   assert_int_equal(ot_trace_write_timeline(trace, &timeline, &schedule, 2.0), OT_OK);
   assert_int_equal(ot_trace_finish(trace), OT_OK);
   ot_trace_destroy(&trace);
@@ -157,11 +157,11 @@ static void an_unfinished_trace_leaves_no_file(void **state) {
   scratch_create(directory);
   const char *const path = scratch_path(directory, "t.json");
   ot_trace *trace = NULL;
-  assert_int_equal(ot_trace_create(path, &trace), OT_OK);
+  assert_int_equal(ot_trace_create(path, 1, &trace), OT_OK);
   ot_trace_destroy(&trace);
   assert_false(ot_disk_is_file(path));
   assert_false(ot_disk_is_file(scratch_path(directory, "t.json.partial")));
-  assert_int_equal(ot_trace_create(scratch_path(directory, "absent/t.json"), &trace),
+  assert_int_equal(ot_trace_create(scratch_path(directory, "absent/t.json"), 1, &trace),
                    OT_ENVIRONMENT);
   assert_null(trace);
   assert_message_has("cannot create: No such file or directory");
@@ -194,7 +194,7 @@ static void overlapping_spans_get_separate_rows(void **state) {
   const ot_timeline timeline = {.num_spans = 5, .spans = spans, .total_s = 0.7};
   const char *const path = scratch_path(directory, "lanes.json");
   ot_trace *trace = NULL;
-  assert_int_equal(ot_trace_create(path, &trace), OT_OK);
+  assert_int_equal(ot_trace_create(path, 1, &trace), OT_OK);
   assert_int_equal(ot_trace_write_timeline(trace, &timeline, &schedule, 0), OT_OK);
   assert_int_equal(ot_trace_finish(trace), OT_OK);
   ot_trace_destroy(&trace);
