@@ -485,16 +485,22 @@ static ot_status take_batch(ot_rl_state *r, int *count) {
   return OT_OK;
 }
 
-// Before generators can have the new weights, so that no line of theirs comes first.
-static ot_status write_tape(ot_rl_state *r, int count) {
-  const real_clock *const c = clock_of(r);
-  if (!c->tape) return OT_OK;
+// Before generators can have the new weights, so that no line of theirs comes first. The run needs
+// no tape: neither one that was stopped and goes on nor its checkpoints have one.
+static void write_tape(ot_rl_state *r, int count) {
+  real_clock *const c = clock_of(r);
+  if (!c->tape) return;
   const ot_tape_figures figures = {.time_s = r->time_s,
                                    .cancelled = c->queue.record.cancelled,
                                    .dropped = c->queue.record.dropped,
                                    .hash = ot_tape_hash(r->batch, count, &r->update)};
   ot_tape_write_update(c->tape, r->version, r->batch, count, &figures);
-  return ot_tape_flush(c->tape);
+  if (ot_tape_flush(c->tape) == OT_OK) return;
+  const char *const text =
+      ot_arena_format(r->arena, "warning: the tape ends after update %lld: %s; the run goes on",
+                      (long long)r->version - 1, ot_fail_message());
+  ot_rl_tell(r, (ot_rl_event){.kind = OT_RL_EVENT_NOTE, .text = text});
+  ot_tape_destroy(&c->tape);
 }
 
 static ot_status advance(ot_rl_state *r) {
@@ -514,7 +520,7 @@ static ot_status advance(ot_rl_state *r) {
   const double trained_s = ot_clock_s();
   record->trainer_s += trained_s - start_s;
   r->time_s = now_s(c);
-  OT_TRY(write_tape(r, count));
+  write_tape(r, count);
   OT_TRY(publish(r, -1));
   record->publish_s += ot_clock_s() - trained_s;
   measure(r);

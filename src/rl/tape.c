@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "files/disk.h"
@@ -16,6 +18,7 @@ static const char letters[OT_TAPE_EVENTS] = {'t', 's', 'd', 'c'};
 
 struct ot_tape {
   FILE *file;
+  int64_t whole_bytes;  // up to the last flush
   char path[OT_PATH_BYTES];
 };
 
@@ -71,8 +74,14 @@ void ot_tape_write_update(ot_tape *tape, int64_t version, ot_rl_answer *const *a
 }
 
 ot_status ot_tape_flush(ot_tape *tape) {
-  if (fflush(tape->file) == 0 && !ferror(tape->file)) return OT_OK;
-  return ot_disk_fail("write", tape->path, errno);
+  if (fflush(tape->file) == 0 && !ferror(tape->file)) {
+    tape->whole_bytes = ftello(tape->file);
+    return OT_OK;
+  }
+  const int error = errno;
+  __fpurge(tape->file);
+  (void)!ftruncate(fileno(tape->file), tape->whole_bytes);  // a device has no length
+  return ot_disk_fail("write", tape->path, error);
 }
 
 // ---- reading ----

@@ -45,7 +45,8 @@ typedef struct ot_tape_figures {
 
 void ot_tape_write_update(ot_tape *tape, int64_t version, ot_rl_answer *const *answers,
                           int64_t count, const ot_tape_figures *figures);
-// On disk. OT_ENVIRONMENT if a line could not be written.
+// Writes the lines since the last flush to the file. OT_ENVIRONMENT if one cannot be written: then
+// the tape ends with the last flush and can only be destroyed.
 ot_status ot_tape_flush(ot_tape *tape);
 
 // Of the responses with their log-probabilities, and of loss and gradient norm.
