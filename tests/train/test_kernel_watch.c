@@ -96,11 +96,12 @@ static void the_first_step_has_three_times_as_long(void **state) {
 
 static void short_kernels_of_a_long_step_end_nothing(void **state) {
   (void)state;
-  ot_kernel_watch *w = watch(timeout_s, 20);
+  static const double long_s = 0.8;
+  ot_kernel_watch *w = watch(long_s, 20);
   ot_kernel_watch_step(w, 1);
   ot_kernel_watch_step(w, 2);
-  for (int i = 0; i < 8; i++) (void)run_kernel(w, timeout_s / 6);
-  rest(2 * timeout_s);  // as in a wait for a disk or another rank
+  for (int i = 0; i < 30; i++) (void)run_kernel(w, long_s / 20);
+  rest(1.2 * long_s);  // as in a wait for a disk or another rank
   assert_false(ended);
   ot_kernel_watch_destroy(&w);
 }
