@@ -51,6 +51,10 @@ void ot_text_nearest(const char *name, const char *candidate, const char **neare
 uint64_t ot_hash_bytes(uint64_t hash, const void *data, int64_t bytes);
 uint64_t ot_hash_text(uint64_t hash, const char *text);
 
+// Start and end of bold text on a terminal.
+#define OT_TEXT_BOLD "\033[1m"
+#define OT_TEXT_PLAIN "\033[0m"
+
 // The plural ending after `count`: "" for 1, else `ending` ("s", "es").
 const char *ot_text_plural(int64_t count, const char *ending);
 

@@ -6,6 +6,7 @@
 
 #include "base/quantity.h"
 #include "cli/installed.h"
+#include "cli/output.h"
 #include "cli/plan_calibrate.h"
 #include "cli/plan_compare.h"
 #include "cli/plan_live.h"
@@ -64,6 +65,9 @@ static ot_status read_outputs(planning *p) {
   if (what) OT_TRY(parse_emit(p, what));
   const char *const option = stdout_option(p);
   p->takes_stdout = option != NULL;
+  const char *const instead = ot_options_json(p->options) ? "json" : option;
+  OT_CHECK(!instead || !ot_options_given(p->options, "brief"), OT_USAGE,
+           "--brief shortens the text, which --%s replaces (use one of them)", instead);
   if (!option || !ot_options_json(p->options)) return OT_OK;
   ot_fail(OT_USAGE, "--%s %s and --json both print on stdout", option,
           ot_options_text(p->options, option));
@@ -122,8 +126,13 @@ static void print_page(planning *p) {
     puts(ot_plan_json(&p->page, p->arena));
     return;
   }
+  static const int brief_rows = 3;
+  const bool all = ot_options_given(p->options, "top");
+  const ot_report_form form = {.bold = ot_output_color(stdout),
+                               .brief = ot_options_given(p->options, "brief"),
+                               .rows = all ? p->page.num_plans : brief_rows};
   ot_text_builder text = {.arena = p->arena};
-  ot_plan_report(&p->page, &text);
+  ot_plan_report(&p->page, &form, &text);
   fputs(ot_text_builder_text(&text), stdout);
 }
 
@@ -236,6 +245,7 @@ static const ot_option rows[] = {
      .help = "memory that plans leave free, in percent of their estimate; default: so that the "
              "estimate's error leaves room in 4 of 5 cases"},
     {"top", OT_OPTION_INTEGER, "K", "5", 1, 1000, .help = "plans shown"},
+    {"brief", OT_OPTION_FLAG, .help = "the answer alone: job, plans (3 without --top) and notes"},
     {"variants", OT_OPTION_FLAG,
      .help = "also show slower plans with the same degrees and ZeRO stage"},
     {"from", OT_OPTION_PATH, "FILE",
@@ -268,7 +278,7 @@ const ot_verb ot_verb_plan = {
     .details =
         "Searches all parallel configurations of the devices over tp, pp, cp, ep and dp with\n"
         "pipeline schedule, ZeRO stage, micro-batch size and recompute; prices their steps on the\n"
-        "cluster, and prints the fastest that fit, the limits of the job, and the reasons. Given\n"
+        "cluster, and prints the fastest that fit, the reasons, and the limits of the job. Given\n"
         "options are fixed. Exit code 1 when nothing fits, with the smallest change that would.\n"
         "MFU is model FLOPs, with the causal half of attention. docs/plan.md explains the output.",
     .examples =

@@ -354,8 +354,8 @@ static void print_option(const ot_option *option) {
 
 void ot_verb_print_help(const ot_verb *verb) {
   const bool color = ot_output_color(stdout);
-  const char *const bold = color ? "\033[1m" : "";
-  const char *const plain = color ? "\033[0m" : "";
+  const char *const bold = color ? OT_TEXT_BOLD : "";
+  const char *const plain = color ? OT_TEXT_PLAIN : "";
   printf("%s%s: %s\n\n", prefix_of(verb), verb->name, verb->summary);
   char usage[512];
   const int name_end = snprintf(usage, sizeof usage, "%s%s", prefix_of(verb), verb->name);

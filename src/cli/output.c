@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "cli/output_queue.h"
 
 bool ot_output_color(FILE *stream) {
@@ -25,11 +26,11 @@ void ot_output_failure(ot_status status) {
   const bool color = ot_output_color(stderr);
   const char *const text = ot_fail_message();
   fflush(stdout);
-  fprintf(stderr, "%serror:%s %s\n", color ? "\033[1;31m" : "", color ? "\033[0m" : "",
+  fprintf(stderr, "%serror:%s %s\n", color ? "\033[1;31m" : "", color ? OT_TEXT_PLAIN : "",
           text[0] != '\0' ? text : "failed without a message");
   const char *const hint = ot_fail_hint_text();
   if (hint[0] != '\0') {
-    fprintf(stderr, "%shelp:%s %s\n", color ? "\033[1;36m" : "", color ? "\033[0m" : "", hint);
+    fprintf(stderr, "%shelp:%s %s\n", color ? "\033[1;36m" : "", color ? OT_TEXT_PLAIN : "", hint);
   }
   if (status == OT_BUG) {
     fprintf(stderr, "help: this is a fault of orthant; please report it (%s)\n", ot_fail_chain());

@@ -130,7 +130,7 @@ static ot_status write_page(sweep *s) {
 }
 
 static ot_status read_sweep(sweep *s) {
-  static const char *const alone[] = {"calibrate", "emit", "trace", "compare", "deadline"};
+  static const char *const alone[] = {"calibrate", "emit", "trace", "compare", "deadline", "brief"};
   ot_arena *const arena = ot_options_arena(s->options);
   for (int i = 0; i < OT_COUNT(alone); i++) {
     OT_CHECK(!ot_options_given(s->options, alone[i]), OT_USAGE,

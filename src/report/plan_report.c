@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text report from top to bottom: the job, the limits of any plan, the plans, the reasons.
+// The text report from top to bottom: the job, the plans and what they assume, the reasons, the
+// limits of any plan.
 #include "report/plan_report.h"
 
 #include <string.h>
@@ -13,6 +14,7 @@ enum { WIDTH = 100 };
 
 typedef struct report {
   const ot_plan_page *page;
+  ot_report_form form;
   ot_text_builder *out;
   ot_arena *arena;  // of `out`
 } report;
@@ -40,6 +42,12 @@ static void line(report *r, const char *label, const char *text) {
   wrap(r, ot_arena_format(r->arena, "  %-18s ", label), text);
 }
 
+// A heading after an empty line.
+static void heading(report *r, const char *text) {
+  ot_text_appendf(r->out, "\n%s%s%s\n", r->form.bold ? OT_TEXT_BOLD : "", text,
+                  r->form.bold ? OT_TEXT_PLAIN : "");
+}
+
 // ---- the job ----
 
 static void put_job(report *r) {
@@ -54,24 +62,43 @@ static void put_job(report *r) {
                   ot_arena_format(a, "%s tokens", ot_figure_count(a, tokens)),
                   (long long)job->global_batch_size, (long long)job->sequence_length,
                   job->recipe.name, job->engine->name);
-  for (int i = 0; i < r->page->num_notes; i++) {
-    wrap(r, i == 0 ? "assumed: " : "         ", r->page->notes[i]);
+  if (r->page->num_plans > 0 && r->page->plans[0].warning)
+    wrap(r, "warning: ", r->page->plans[0].warning);
+}
+
+// What the user left open: a line each, or all in one.
+static void put_assumed(report *r) {
+  const ot_plan_page *const p = r->page;
+  ot_text_builder all = {.arena = r->arena};
+  for (int i = 0; i < p->num_notes; i++) {
+    ot_text_appendf(&all, "%s%s", i > 0 ? "; " : "", p->notes[i]);
+    if (!r->form.brief) wrap(r, i == 0 ? "assumed: " : "         ", p->notes[i]);
   }
-  if (job->memory_margin > 0) {
-    const double capacity = (double)ot_device_capacity(&job->cluster->device);
-    wrap(r, "memory margin: ",
-         mixed ? ot_arena_format(a, "%s of a plan's memory (--memory-margin)",
-                                 ot_figure_share(a, job->memory_margin))
-               : ot_arena_format(
-                     a, "%s of a plan's memory, so plans need at most %s (--memory-margin)",
-                     ot_figure_share(a, job->memory_margin),
-                     ot_figure_bytes(a, capacity / (1 + job->memory_margin))));
-  }
-  if (r->page->basis_note) wrap(r, "basis: ", r->page->basis_note);
-  if (r->page->num_plans == 0) return;
-  const ot_page_plan *const first = &r->page->plans[0];
-  if (first->beyond_note) wrap(r, "plan 1: ", first->beyond_note);
-  if (first->warning) wrap(r, "warning: ", first->warning);
+  if (r->form.brief && p->num_notes > 0) wrap(r, "assumed: ", ot_text_builder_text(&all));
+}
+
+static void put_margin(report *r) {
+  const ot_job *const job = r->page->job;
+  const double capacity = (double)ot_device_capacity(&job->cluster->device);
+  ot_arena *const a = r->arena;
+  if (job->memory_margin == 0) return;
+  wrap(r, "memory margin: ",
+       job->cluster->num_pools > 0
+           ? ot_arena_format(a, "%s of a plan's memory (--memory-margin)",
+                             ot_figure_share(a, job->memory_margin))
+           : ot_arena_format(a, "%s of a plan's memory, so plans need at most %s (--memory-margin)",
+                             ot_figure_share(a, job->memory_margin),
+                             ot_figure_bytes(a, capacity / (1 + job->memory_margin))));
+}
+
+// What the answer rests on.
+static void put_notes(report *r) {
+  const ot_plan_page *const p = r->page;
+  if (!r->form.brief) ot_text_put(r->out, "\n");
+  put_assumed(r);
+  if (!r->form.brief) put_margin(r);
+  if (p->basis_note) wrap(r, "basis: ", p->basis_note);
+  if (p->num_plans > 0 && p->plans[0].beyond_note) wrap(r, "plan 1: ", p->plans[0].beyond_note);
 }
 
 // ---- independent of the plan ----
@@ -84,7 +111,7 @@ static void put_model_totals(report *r) {
       b->active_parameters < b->parameters
           ? ot_arena_format(a, ", %s active", ot_figure_count(a, (double)b->active_parameters))
           : "";
-  ot_text_put(r->out, "\nstate and work\n");
+  heading(r, "state and work");
   line(r, "parameters",
        ot_arena_format(a, "%lld (%s%s)", (long long)b->parameters,
                        ot_figure_count(a, (double)b->parameters), active));
@@ -125,10 +152,11 @@ static void put_crossover(report *r) {
 static void put_limits(report *r) {
   const ot_limits *const l = r->page->limits;
   ot_arena *const a = r->arena;
-  ot_text_appendf(
-      r->out, "\nlimits, at %s/s per device (kernel rate of the %s; %s/s over the whole step)\n",
-      ot_figure_flops(a, l->flops_per_s), r->page->num_plans > 0 ? "best plan" : "nearest plan",
-      ot_figure_flops(a, l->step_flops_per_s));
+  heading(r, ot_arena_format(
+                 a, "limits, at %s/s per device (kernel rate of the %s; %s/s over the whole step)",
+                 ot_figure_flops(a, l->flops_per_s),
+                 r->page->num_plans > 0 ? "best plan" : "nearest plan",
+                 ot_figure_flops(a, l->step_flops_per_s)));
   line(r, "batch",
        ot_arena_format(a, "critical batch %s tokens: one sequence each for up to %s devices",
                        ot_figure_count(a, l->critical_batch_tokens),
@@ -152,7 +180,7 @@ static double exposed_of(const ot_estimate *e) {
 // A line of its own if states are sharded over only a part of dp.
 static void put_domains(report *r, const ot_candidate *c) {
   char dp[64];
-  if (c->zero == 0 || c->dp_shard == c->dp) return;
+  if (c->zero == 0 || c->dp_shard == c->dp || r->form.brief) return;
   ot_candidate_print_dp(c, dp, sizeof dp);
   ot_text_appendf(r->out, "      dp %s\n", dp);
 }
@@ -161,14 +189,17 @@ static void put_row(report *r, const char *name, const ot_estimate *e) {
   const ot_candidate *const c = &e->candidate;
   ot_arena *const a = r->arena;
   const double used = (double)(e->memory.reserved + e->memory.context);
+  const bool bold = r->form.bold && ot_text_equal(name, "1");
   char batch[64];
   ot_candidate_print_batch(c, batch, sizeof batch);
-  ot_text_appendf(
-      r->out, "  %-3s%3d%4d%4d%4d%4d %5d%5d %9s  %-11s %-9s %8s%7s%7s%8s%5s%s\n", name, c->tp,
-      c->pp, c->vpp, c->cp, c->ep, c->dp, c->zero, batch, ot_pipeline_name(c->pipeline),
-      ot_recompute_names[c->recompute], ot_figure_seconds(a, e->step_s), ot_figure_share(a, e->mfu),
-      ot_figure_share(a, e->bubble_fraction), ot_figure_share(a, exposed_of(e) / e->step_s),
-      ot_arena_format(a, "%.0f%%", 100 * used / (double)e->memory.capacity), e->fits ? "" : "!");
+  ot_text_appendf(r->out, "%s  %-3s%3d%4d%4d%4d%4d %5d%5d %9s  %-11s %-9s %8s%7s%7s%8s%5s%s%s\n",
+                  bold ? OT_TEXT_BOLD : "", name, c->tp, c->pp, c->vpp, c->cp, c->ep, c->dp,
+                  c->zero, batch, ot_pipeline_name(c->pipeline), ot_recompute_names[c->recompute],
+                  ot_figure_seconds(a, e->step_s), ot_figure_share(a, e->mfu),
+                  ot_figure_share(a, e->bubble_fraction),
+                  ot_figure_share(a, exposed_of(e) / e->step_s),
+                  ot_arena_format(a, "%.0f%%", 100 * used / (double)e->memory.capacity),
+                  e->fits ? "" : "!", bold ? OT_TEXT_PLAIN : "");
   put_domains(r, c);
   const char *const pools = ot_explain_pools(r->page->job, e, a);
   if (pools) wrap(r, "      ", pools);
@@ -176,6 +207,7 @@ static void put_row(report *r, const char *name, const ot_estimate *e) {
 
 static void put_legend(report *r) {
   const ot_search *const s = r->page->search;
+  if (r->form.brief) return;
   wrap(r, "  ",
        "batch 16 x 1: 16 micro-batches of 1 sequence for each rank of dp; exposed: communication "
        "not hidden by compute; mem: of the fullest device");
@@ -190,7 +222,7 @@ static void put_legend(report *r) {
 }
 
 // In 4 of 5 cases, why more than usual, and which plans the difference does not separate.
-static void put_doubt(report *r) {
+static void put_doubt(report *r, int shown) {
   const ot_page_plan *const best = &r->page->plans[0];
   ot_arena *const a = r->arena;
   ot_text_builder why = {.arena = a}, equal = {.arena = a};
@@ -203,7 +235,7 @@ static void put_doubt(report *r) {
        ot_arena_format(a, "plan 1 in 4 of 5 cases: step %s, memory %s%s",
                        ot_page_step_range(best, a), ot_page_memory_range(best, a),
                        why.length > 0 ? ot_text_builder_text(&why) : ""));
-  for (int i = 1; i < r->page->num_plans; i++) {
+  for (int i = 1; i < shown; i++) {
     if (r->page->plans[i].equal)
       ot_text_appendf(&equal, "%s %d", equal.length > 0 ? "," : "", i + 1);
   }
@@ -215,12 +247,16 @@ static void put_doubt(report *r) {
 
 static void put_plans(report *r) {
   const ot_plan_page *const p = r->page;
-  ot_text_appendf(r->out, "\nplans, %s (mfu: model FLOPs, with the causal half of attention)\n",
-                  p->order);
+  const int shown = r->form.brief && r->form.rows < p->num_plans ? r->form.rows : p->num_plans;
+  if (!r->form.brief) {
+    heading(r, ot_arena_format(r->arena,
+                               "plans, %s (mfu: model FLOPs, with the causal half of attention)",
+                               p->order));
+  }
   ot_text_appendf(r->out, "  %-3s%3s%4s%4s%4s%4s %5s%5s %9s  %-11s %-9s %8s%7s%7s%8s%5s\n", "",
                   "tp", "pp", "vpp", "cp", "ep", "dp", "zero", "batch", "schedule", "recompute",
                   "step", "mfu", "bubble", "exposed", "mem");
-  for (int i = 0; i < p->num_plans; i++) {
+  for (int i = 0; i < shown; i++) {
     put_row(r, ot_arena_format(r->arena, "%d", i + 1), p->plans[i].estimate);
   }
   if (p->imported) put_row(r, "own", p->imported->estimate);
@@ -232,7 +268,7 @@ static void put_plans(report *r) {
     wrap(r, "  ", ot_arena_format(r->arena, "%c: %s", 'A' + i % 26, p->compared[i].name));
   }
   if (p->simpler) wrap(r, "  ", p->simpler);
-  if (p->num_plans > 0) put_doubt(r);
+  if (p->num_plans > 0) put_doubt(r, shown);
 }
 
 // The splits of the devices between model and teacher that were the fastest so far when they were
@@ -243,8 +279,8 @@ static void put_teacher(report *r) {
   if (!t || r->page->num_plans == 0) return;
   const ot_estimate *const best = r->page->plans[0].estimate;
   const int all = ot_job_all_devices(&t->job);
-  ot_text_appendf(r->out, "\nthe teacher, of %s parameters\n",
-                  ot_figure_count(a, (double)t->price.parameters));
+  heading(r, ot_arena_format(a, "the teacher, of %s parameters",
+                             ot_figure_count(a, (double)t->price.parameters)));
   for (int i = 0; i < t->num_choices; i++) {
     const int ranks = t->choices[i].ranks;
     const bool chosen = ranks == t->run.distill.teacher_ranks;
@@ -271,14 +307,14 @@ static void put_rejections(report *r) {
     const char *name;
   } kinds[] = {{OT_REJECTED_MEMORY, "cannot fit"}, {OT_REJECTED_SLOWER, "cannot win"}};
   const ot_search *const s = r->page->search;
-  const char *title = "\nrejected, for example\n";
+  bool titled = false;
   for (int k = 0; k < OT_COUNT(kinds); k++) {
     for (int i = 0; i < s->num_rejections; i++) {
       char split[256];
       if (s->rejections[i].kind != kinds[k].kind) continue;
       ot_candidate_print(&s->rejections[i].candidate, split, sizeof split);
-      ot_text_put(r->out, title);
-      title = "";
+      if (!titled) heading(r, "rejected, for example");
+      titled = true;
       line(r, kinds[k].name, ot_arena_format(r->arena, "%s: %s", split, s->rejections[i].reason));
       break;
     }
@@ -325,7 +361,7 @@ static void put_run(report *r) {
   const ot_plan_page *const p = r->page;
   ot_arena *const a = r->arena;
   if (p->num_plans == 0) return;
-  ot_text_put(r->out, "\nthe run with plan 1\n");
+  heading(r, "the run with plan 1");
   line(r, "length",
        ot_arena_format(a, "%s tokens = %lld steps: %s", ot_figure_count(a, p->job->tokens),
                        (long long)p->steps,
@@ -340,10 +376,9 @@ static void put_run(report *r) {
 static void put_reasons(report *r) {
   const ot_plan_page *const p = r->page;
   if (p->num_plans == 0) return;
-  ot_text_put(r->out, "\nwhy plan 1\n");
+  heading(r, "why plan 1");
   for (int i = 0; i < p->plans[0].why.num; i++) wrap(r, "  - ", p->plans[0].why.text[i]);
-  if (p->num_plans > 1)
-    ot_text_put(r->out, "\nthe other plans compared with plan 1 (in brackets)\n");
+  if (p->num_plans > 1) heading(r, "the other plans compared with plan 1 (in brackets)");
   for (int i = 1; i < p->num_plans; i++) {
     const ot_reasons *const why = &p->plans[i].why;
     for (int j = 0; j < why->num; j++) {
@@ -351,7 +386,7 @@ static void put_reasons(report *r) {
     }
   }
   if (!p->imported) return;
-  ot_text_put(r->out, "\nyour own compared with plan 1 (in brackets)\n");
+  heading(r, "your own compared with plan 1 (in brackets)");
   for (int i = 0; i < p->imported->why.num; i++) wrap(r, "  - ", p->imported->why.text[i]);
 }
 
@@ -360,10 +395,11 @@ static void put_compared(report *r) {
   const ot_plan_page *const p = r->page;
   for (int i = 0; i < p->num_compared && p->num_plans > 0; i++) {
     const ot_page_compared *const c = &p->compared[i];
-    ot_text_appendf(r->out, "\n%s compared with plan 1 (in brackets)\n", c->name);
+    heading(r, ot_arena_format(r->arena, "%s compared with plan 1 (in brackets)", c->name));
     for (int j = 0; j < c->plan.why.num; j++) wrap(r, "  - ", c->plan.why.text[j]);
     if (c->first.num == 0) continue;
-    ot_text_appendf(r->out, "\n%s compared with %s (in brackets)\n", c->name, p->compared[0].name);
+    heading(r, ot_arena_format(r->arena, "%s compared with %s (in brackets)", c->name,
+                               p->compared[0].name));
     for (int j = 0; j < c->first.num; j++) wrap(r, "  - ", c->first.text[j]);
   }
 }
@@ -371,21 +407,23 @@ static void put_compared(report *r) {
 static void put_remedies(report *r) {
   const ot_plan_page *const p = r->page;
   if (p->num_remedies == 0) return;
-  ot_text_put(r->out, "\nnothing fits; each of these changes would fit\n");
+  heading(r, "nothing fits; each of these changes would fit");
   for (int i = 0; i < p->num_remedies; i++) wrap(r, "  - ", p->remedies[i]);
 }
 
-void ot_plan_report(const ot_plan_page *page, ot_text_builder *out) {
-  report r = {page, out, out->arena};
+void ot_plan_report(const ot_plan_page *page, const ot_report_form *form, ot_text_builder *out) {
+  report r = {page, *form, out, out->arena};
   if (page->calibration) ot_calibration_print(page->calibration, out);
   put_job(&r);
-  put_model_totals(&r);
-  put_limits(&r);
   if (page->num_plans > 0 || page->imported || page->num_compared > 0) put_plans(&r);
+  put_remedies(&r);
+  put_notes(&r);
+  if (form->brief) return;
   put_teacher(&r);
   put_run(&r);
   put_reasons(&r);
   put_compared(&r);
+  put_model_totals(&r);
+  put_limits(&r);
   put_rejections(&r);
-  put_remedies(&r);
 }

@@ -4,8 +4,16 @@
 
 #include "answer/plan_page.h"
 
-// As text, at most 100 columns wide: job, state and work, limits, table of plans, reasons.
-void ot_plan_report(const ot_plan_page *page, ot_text_builder *out);
+// How the text is printed.
+typedef struct ot_report_form {
+  bool bold;   // headings and plan 1 are bold, for terminals
+  bool brief;  // the job, the table of plans and what they rest on alone
+  int rows;    // most plans in the table of a brief report
+} ot_report_form;
+
+// As text, at most 100 columns wide: job, table of plans and what they rest on, reasons, state and
+// work, limits.
+void ot_plan_report(const ot_plan_page *page, const ot_report_form *form, ot_text_builder *out);
 
 // As one self-contained HTML file: no network, no scripts; style and drawings are inline. Prices
 // the best plan on other numbers of devices, and replays its step. OT_USAGE as ot_estimator_build.

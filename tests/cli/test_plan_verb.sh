@@ -71,6 +71,37 @@ holds a.txt '^state and work$' '^limits, at [0-9]* TFLOP/s per device (kernel ra
 [ "$(awk 'length($0) > 104' a.txt | wc -l)" = 0 ] || fail "a line of more than 104 columns"
 grep -q $'\033' a.txt && fail "colour without a terminal"
 
+# ---- the answer comes first, and a terminal shows it bold ----
+[ "$(sed -n 3p a.txt | cut -c1-6)" = "plans," ] || fail "the answer does not follow the job: $(sed -n 3p a.txt)"
+place() { grep -n "^$1" a.txt | head -1 | cut -d: -f1; }
+[ "$(place 'why plan 1')" -lt "$(place 'state and work')" ] && [ "$(place 'why plan 1')" -lt "$(place 'limits, at')" ] ||
+  fail "limits come before reasons"
+if command -v script >/dev/null; then
+  bold=$'\033[1m' plain=$'\033[0m'
+  screen() { script -qec "TERM=xterm $orthant plan --cluster h100 --model llama3-8b --gpus 8 --pp 1" /dev/null </dev/null; }
+  screen | tr -d '\r' >screen.txt
+  grep -qF "${bold}why plan 1${plain}" screen.txt || fail "headings are not bold on a terminal"
+  grep -qF "${bold}  1  " screen.txt || fail "plan 1 is not bold on a terminal"
+  sed "s/\x1b\[[01]m//g" screen.txt | cmp - a.txt || fail "a terminal shows another text"
+  NO_COLOR=1 screen | tr -d '\r' | cmp - a.txt || fail "bold in spite of NO_COLOR"
+fi
+
+# ---- --brief: the answer alone, at most 15 lines ----
+for job in "h100 llama3-8b 64" "tpu-v5p gpt2 8" "h800 deepseek-v3 2048" "mi300x llama3-8b 16"; do
+  read -r cluster model gpus <<<"$job"
+  "$orthant" plan --cluster "$cluster" --model "$model" --gpus "$gpus" --brief >brief.txt
+  holds brief.txt "^$model on $cluster: " '^  1  ' '^  plan 1 in 4 of 5 cases: ' '^assumed: '
+  [ "$(wc -l <brief.txt)" -le 15 ] || { cat brief.txt; fail "--brief prints over 15 lines"; }
+  grep -q '^why\|^state\|^limits' brief.txt && fail "--brief prints reasons"
+done
+"${plan[@]}" --model llama3-8b --gpus 8 --pp 1 --brief --top 4 >brief.txt
+holds brief.txt '^  4  '
+expect 2 "brief shortens the text, which --json replaces" "${plan[@]}" --model gpt2 --gpus 8 --brief --json
+expect 2 "brief shortens the text, which --emit replaces" "${plan[@]}" --model gpt2 --gpus 8 --brief --emit run
+expect 1 "no plan fits" "${plan[@]}" --model llama3-8b --gpus 1 --brief
+[ "$(wc -l <out.txt)" -le 15 ] || fail "--brief prints over 15 lines where nothing fits"
+holds out.txt "^nothing fits; each of these"
+
 grep -Eq 'hides its|fast enough' a.txt && fail "a promise that communication hides"
 
 # ---- what predictions are based on ----
