@@ -2,6 +2,8 @@
 // `orthant report`: what a run directory tells of its run. Reads only, so a running run is reported
 // too.
 #include <errno.h>
+#include <libgen.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,9 +74,19 @@ static void read_settings(ot_run_page *page, ot_arena *arena) {
     page->mesh = mesh;
 }
 
+// The folder's name, after that of its parent where many runs have it: "first/run".
+static const char *name_of(const char *path, ot_arena *arena) {
+  char absolute[PATH_MAX];
+  if (!realpath(path, absolute)) return NULL;
+  const char *const name = ot_disk_base_name(absolute);
+  if (!ot_text_equal(name, "run")) return ot_arena_format(arena, "%s", name);
+  const char *const parent = ot_disk_base_name(dirname(absolute));
+  return ot_arena_format(arena, "%s/run", parent);
+}
+
 static ot_status read_page(const char *path, ot_arena *arena, ot_run_page *page) {
   ot_run_record *const record = ot_arena_take(arena, sizeof *record);
-  *page = (ot_run_page){.path = path, .record = record};
+  *page = (ot_run_page){.path = path, .name = name_of(path, arena), .record = record};
   OT_TRY(check_directory(path, arena));
   OT_TRY(ot_run_record_read(arena, ot_disk_join(arena, path, "metrics.jsonl"),
                             ot_disk_join(arena, path, OT_RUN_EVENTS_FILE), record));

@@ -95,21 +95,42 @@ static void put_band(const frame *f, const ot_run_line *line) {
   if (begun) ot_text_put(f->out, "\"/>\n");
 }
 
-static void put_means(const frame *f, const ot_run_line *line) {
-  int64_t points = 0;
-  double x = 0, y = 0;
+// The mean of a column, where it is drawn.
+static ot_box mean_place(const frame *f, const ot_run_line *line, int64_t column) {
+  const ot_curve_column *const c = &line->curve->column[column];
+  return (ot_box){
+      .x = ot_scale_at(&f->x, ot_run_record_step(f->record, f->record->columns, column)),
+      .y = ot_scale_at(&f->y, c->sum / (double)c->count)};
+}
+
+static void put_path(const frame *f, const ot_run_line *line) {
+  char move = 'M';
+  ot_text_appendf(f->out, "<path class=\"curve l-%s\" d=\"", line->colour);
   for (int64_t i = 0; i < f->record->columns; i++) {
-    const ot_curve_column *const c = &line->curve->column[i];
-    if (c->count == 0) continue;
-    if (points == 0) ot_text_appendf(f->out, "<path class=\"curve l-%s\" d=\"", line->colour);
-    x = ot_scale_at(&f->x, ot_run_record_step(f->record, f->record->columns, i));
-    y = ot_scale_at(&f->y, c->sum / (double)c->count);
-    ot_text_appendf(f->out, "%c%.1f %.1f", points++ > 0 ? 'L' : 'M', x, y);
+    if (line->curve->column[i].count == 0) continue;
+    const ot_box at = mean_place(f, line, i);
+    ot_text_appendf(f->out, "%c%.1f %.1f", move, at.x, at.y);
+    move = 'L';
   }
-  if (points > 0) ot_text_put(f->out, "\"/>\n");
-  if (points > 0 && points < 30)
+  ot_text_put(f->out, "\"/>\n");
+}
+
+static void put_markers(const frame *f, const ot_run_line *line) {
+  for (int64_t i = 0; i < f->record->columns; i++) {
+    if (line->curve->column[i].count == 0) continue;
+    const ot_box at = mean_place(f, line, i);
     ot_text_appendf(f->out, "<circle class=\"dot c-%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>\n",
-                    line->colour, x, y);
+                    line->colour, at.x, at.y);
+  }
+}
+
+// Two points would be a straight line through steps that nobody measured.
+static void put_means(const frame *f, const ot_run_line *line) {
+  enum { LINE_FROM = 3, MARKERS_BELOW = 30 };
+  int64_t points = 0;
+  for (int64_t i = 0; i < f->record->columns; i++) points += line->curve->column[i].count > 0;
+  if (points >= LINE_FROM) put_path(f, line);
+  if (points < MARKERS_BELOW) put_markers(f, line);
 }
 
 // Where the run was started again.

@@ -6,7 +6,8 @@
 #include "base/text_builder.h"
 #include "report/run_record.h"
 
-// A curve of a chart: a line through the means of the columns and, behind it, their extremes.
+// A curve of a chart: a line through the means of the columns, from three of them on, and, behind
+// it, their extremes. Few means have markers.
 typedef struct ot_run_line {
   const ot_curve *curve;
   const char *name;

@@ -313,10 +313,12 @@ static void put_navigation(const html *h) {
 void ot_run_html(const ot_run_page *page, ot_text_builder *out, ot_figure_list *figures) {
   const html h = {
       .page = page, .record = page->record, .out = out, .arena = out->arena, .figures = figures};
-  const char *const state = ot_run_page_state(page, h.arena);
-  ot_page_begin(out, ot_arena_format(h.arena, "Orthant run: %s", page->path), page->path,
-                ot_arena_format(h.arena, "%s; %s, %s", state, ot_run_page_model(page, h.arena),
-                                ot_run_page_mesh(page, h.arena)));
+  const char *const name = page->name ? page->name : page->path;
+  const char *const title =
+      page->run ? ot_arena_format(h.arena, "%s: %s", name, ot_run_page_model(page, h.arena)) : name;
+  ot_page_begin(out, ot_arena_format(h.arena, "Orthant run %s", title), title,
+                ot_arena_format(h.arena, "%s; %s; %s", ot_run_page_state(page, h.arena),
+                                ot_run_page_mesh(page, h.arena), page->path));
   put_navigation(&h);
   put_summary(&h);
   if (h.record->num_steps > 0) {

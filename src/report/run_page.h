@@ -10,6 +10,7 @@
 
 typedef struct ot_run_page {
   const char *path;            // as given by the user
+  const char *name;            // of the run, for titles; null: the path
   const ot_run *run;           // null: the directory has no readable config.yaml
   const char *no_run;          // then: why; else null
   const ot_mesh *mesh;         // null: unknown

@@ -52,6 +52,10 @@ for word in "a: finished, step 6 of 6" "goodput" "productive" "start at step 4 o
 done
 awk 'length($0) > 100 { exit 1 }' out.txt || fail "the report has a line of more than 100 columns"
 check_page page.html
+grep -qE '<title>Orthant run a: llama, [0-9.]+k parameters</title>' page.html &&
+  grep -qE '<h1>a: llama, [0-9.]+k parameters</h1>' page.html || fail "the title is not the run's name and model"
+succeed "$orthant" report "$PWD/./a/" --html other.html
+grep -q '<title>Orthant run a: ' other.html || fail "the title is a path"
 grep -q 'Health of the layers' page.html || fail "no health on the page"
 expect 0 "charts: 11 files in made/charts" "$orthant" report a --svg made/charts
 python3 - <<'PY' || fail "the charts as files"
@@ -74,6 +78,9 @@ for name in names:
     drawn = re.findall(r'd="([^"]+)"', text)
     assert all(d in page for d in drawn), name + " differs from the page"
 keys = "".join(tree.parse("made/charts/loss.svg").getroot().itertext())
+def drawn(kind): return [e.get("class") for e in tree.parse("made/charts/loss.svg").iter() if (e.get("class") or "").startswith(kind)]
+assert drawn("curve ") == ["curve l-compute"], drawn("curve ")  # two validations are no line
+assert drawn("dot ").count("dot c-dp") == 2 and drawn("dot ").count("dot c-compute") == 6, drawn("dot ")
 assert "training: " in keys and "validation held: " in keys, keys
 PY
 "$orthant" report a --json >report.json
