@@ -119,4 +119,7 @@ bash tests/docs/run_page.sh "$orthant" "$page" "$work/new.md" >/dev/null && { ec
 sed -n '/text/,$p' "$work/new.md" | diff - <(printf '%s\n' '```text' 'loss 5.1' '...' 'step 3 fast' 'mean 7 s' '  forward 3' \
   '  backward 4' '```' And '```text' 'done' '```')
 bash tests/docs/run_page.sh "$orthant" "$work/new.md" >/dev/null
+
+# ---- one spelling of the program: the README puts build/ on PATH ----
+! grep -n '^build/orthant ' README.md docs/*.md docs/*/*.md || { echo "FAILED: a page writes build/orthant"; failures=1; }
 [ "$failures" = 0 ] && echo "all passed"
