@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The form: every option of a plan. "auto" leaves a value to the search, and the value that it
-// chose stands next to the label.
+// chose stands next to the label. A field that nothing is chosen for is "none" while it is empty.
 'use strict';
 
 const POWERS = n => Array.from({ length: n }, (_, i) => String(2 ** i));
@@ -14,7 +14,7 @@ const CHOICES = Object.fromEntries(
     .map(([key, words]) => [key, words.split('|')]),
 );
 
-// key, label, values of a select or 'number', help
+// key, label, values of a select or 'number', help, the word of the empty field (else "auto")
 const KNOB_GROUPS = [
   [
     'Job',
@@ -43,7 +43,7 @@ const KNOB_GROUPS = [
         'text',
         'Of a plan that must stay free; default from its range',
       ],
-      ['price', 'Dollars a device hour', 'text', 'Adds the cost and energy of the run'],
+      ['price', 'Dollars a device hour', 'text', 'Adds the cost and energy of the run', 'none'],
     ],
   ],
   [
@@ -115,7 +115,7 @@ class Knobs {
     );
   }
 
-  knob(key, label, values, help) {
+  knob(key, label, values, help, empty = 'auto') {
     if (values === 'switch') return this.toggle(key, label, help);
     const id = `knob-${key}`;
     const input =
@@ -123,7 +123,7 @@ class Knobs {
         ? h('input', {
             id,
             type: 'text',
-            placeholder: 'auto',
+            placeholder: empty,
             inputmode: values === 'text' ? 'text' : 'numeric',
             'aria-describedby': `${id}-help`,
           })

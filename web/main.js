@@ -44,6 +44,10 @@ class App {
     document.getElementById('status').textContent = text;
   }
 
+  sayAtEnd(text) {
+    document.getElementById('searched').textContent = text;
+  }
+
   // ---- state ----
 
   read() {
@@ -143,9 +147,10 @@ class App {
     if (given) this.ms = found.ms;
     else Object.assign(this, { uncompared: null }, found);
     this.knobs.showError(null);
-    this.say(
-      `${formatCount(found.answer.search.candidates)} configurations in ` +
-        `${formatSeconds(found.ms / 1e3)}`,
+    this.say('');
+    this.sayAtEnd(
+      `Searched ${formatCount(found.answer.search.candidates)} configurations in ` +
+        `${formatSeconds(found.ms / 1e3)}.`,
     );
     return this.detail();
   }
@@ -181,6 +186,7 @@ class App {
   refuse({ error, hint }) {
     const key = /^([a-z_]+)[:=. ]/.exec(error);
     this.answer = this.plan = null;
+    this.sayAtEnd('');
     this.knobs.clearChosen();
     this.knobs.showError(key ? key[1] : null);
     this.say('');
