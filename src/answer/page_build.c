@@ -116,20 +116,24 @@ static void prefer_simple(builder *b) {
 
 // ---- other plans ----
 
-// The fastest plan of a part: `found` by the search, or one that is shown, whose time is the
-// refined one.
-static ot_status settle_other(const builder *b, const ot_search_part *part, ot_estimate *found) {
+// The fastest plan of a part: the one that the search found, or one that is shown, whose time is
+// the refined one.
+static ot_status settle_other(const builder *b, const ot_search_part *part,
+                              ot_search_found *found) {
   ot_estimator *estimator = b->page->estimator;
-  if (found->step_s == 0) return OT_OK;
+  ot_estimate *const plan = &found->plan;
+  const bool settled = plan->step_s <= found->least_s;
+  if (plan->step_s == 0) return OT_OK;
   if (b->job->run && b->job->cluster->measured.cores > 0) {
-    OT_TRY(build_stretched(b, &found->candidate, &estimator));
-    OT_TRY(ot_estimate_build(estimator, &found->candidate, found));
+    OT_TRY(build_stretched(b, &plan->candidate, &estimator));
+    OT_TRY(ot_estimate_build(estimator, &plan->candidate, plan));
   }
   for (int i = 0; i < b->search->num_plans; i++) {
     const ot_estimate *const shown = &b->search->plans[i];
-    if (ot_search_part_has(part, &shown->candidate) && shown->step_s <= found->step_s)
-      *found = *shown;
+    if (ot_search_part_has(part, &shown->candidate) && shown->step_s <= plan->step_s)
+      *plan = *shown;
   }
+  if (settled) found->least_s = plan->step_s;
   return OT_OK;
 }
 
@@ -137,8 +141,9 @@ static ot_status find_others(builder *b) {
   if (b->search->num_plans == 0 || b->build->brief) return OT_OK;
   ot_other_plans *const others = b->others = ot_arena_array(b->arena, 1, sizeof *others);
   ot_other_plans_choose(b->job, &b->search->plans[0], others);
-  OT_TRY(ot_search_parts(b->search, others->part, others->num, others->below_s, others->plan));
-  for (int i = 0; i < others->num; i++) OT_TRY(settle_other(b, &others->part[i], &others->plan[i]));
+  OT_TRY(ot_search_parts(b->search, others->part, others->num, others->below_s, others->found));
+  for (int i = 0; i < others->num; i++)
+    OT_TRY(settle_other(b, &others->part[i], &others->found[i]));
   return OT_OK;
 }
 

@@ -12,10 +12,17 @@
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "plan/bound.h"
+#include "plan/rejections.h"
 #include "plan/search_heap.h"
 #include "plan/space.h"
 
-enum { KEPT_REJECTIONS = 3, ZERO_STAGES = 4 };
+enum {
+  KEPT_REJECTIONS = 3,
+  ZERO_STAGES = 4,
+  // What parts may add to the nodes priced: a share of those of the search, or few.
+  PARTS_SHARE = 16,
+  PARTS_LEAST = 2000,
+};
 
 typedef enum node_kind {
   NODE_GROUP,         // all schedules that split the backward, or all others; floor bound
@@ -59,8 +66,9 @@ typedef struct ot_searcher {
   ot_search_heap heap;
   // The parts whose fastest plans are searched after the plans, or null: [num_parts].
   const ot_search_part *parts;
-  ot_estimate *part_plans;
+  ot_search_found *found;
   int num_parts;
+  int64_t priced;  // nodes whose stages were built, and those simulated
   ot_search *out;
   int64_t too_large;             // candidates rejected by a memory bound
   degrees *degrees;              // [space.num_degrees]
@@ -184,6 +192,7 @@ static ot_status add(searcher *s, node n) {
       [NODE_CUT] = OT_BOUND_CUT,          [NODE_ORDER] = OT_BOUND_ORDER,
       [NODE_REPLAYED] = OT_BOUND_ORDER,   [NODE_CANDIDATE] = OT_BOUND_ORDER};
   const ot_candidate candidate = candidate_of(s, &n);
+  s->priced += n.kind >= NODE_CUT;
   ot_bound_request request = {.candidate = &candidate,
                               .depth = depth[n.kind],
                               .scope = n.kind <= NODE_GROUP_ZERO   ? OT_SCOPE_SPLIT
@@ -363,22 +372,27 @@ bool ot_search_part_has(const ot_search_part *part, const ot_candidate *c) {
          (part->zero < 0 || part->zero == c->zero);
 }
 
+// Whether `n` may hold a candidate of part `index`.
+static bool may_have(const searcher *s, int index, const node *n) {
+  const ot_candidate candidate = candidate_of(s, n);
+  ot_search_part part = s->parts[index];
+  if (n->kind == NODE_GROUP) part.zero = -1;
+  return ot_search_part_has(&part, &candidate);
+}
+
 // Whether `n` may hold a plan of a part that is faster than those known.
 static bool is_wanted(const searcher *s, const node *n) {
-  const ot_candidate candidate = candidate_of(s, n);
   for (int i = 0; i < s->num_parts; i++) {
-    ot_search_part part = s->parts[i];
-    const double known_s = s->part_plans[i].step_s;
+    const double known_s = s->found[i].plan.step_s;
     if (n->step_s > (known_s > 0 ? known_s : s->request.below_s)) continue;
-    if (n->kind == NODE_GROUP) part.zero = -1;
-    if (ot_search_part_has(&part, &candidate)) return true;
+    if (may_have(s, i, n)) return true;
   }
   return false;
 }
 
 static void keep_of_parts(searcher *s, const ot_estimate *plan) {
   for (int i = 0; i < s->num_parts; i++) {
-    ot_estimate *const known = &s->part_plans[i];
+    ot_estimate *const known = &s->found[i].plan;
     if (!ot_search_part_has(&s->parts[i], &plan->candidate)) continue;
     if (known->step_s == 0 || compare(plan, known) < 0) *known = *plan;
   }
@@ -397,14 +411,26 @@ static ot_status keep_known(searcher *s) {
       best = &d->plan[zero];
       best_s = d->plan_s[zero];
     }
-    if (best) OT_TRY(ot_estimate_build(s->estimator, best, &s->part_plans[p]));
+    if (best) OT_TRY(ot_estimate_build(s->estimator, best, &s->found[p].plan));
   }
   return OT_OK;
+}
+
+// What the nodes left prove of part `index`.
+static void settle_part(searcher *s, int index) {
+  ot_search_found *const found = &s->found[index];
+  if (is_too_slow(s, found->plan.step_s)) found->plan.step_s = 0;
+  found->least_s = found->plan.step_s > 0 ? found->plan.step_s : s->request.below_s;
+  for (int64_t i = 0; i < s->heap.nodes.count; i++) {
+    const node *const n = ot_stable_list_at(&s->heap.nodes, i);
+    if (n->step_s < found->least_s && may_have(s, index, n)) found->least_s = n->step_s;
+  }
 }
 
 static ot_status simulate(searcher *s, const node *n) {
   const ot_candidate candidate = candidate_of(s, n);
   ot_estimate estimate;
+  s->priced++;
   ot_status status = ot_candidate_check(s->request.job, &candidate);
   if (status == OT_OK && s->heap.by_memory) {
     status = estimate_nearest(s, &candidate, &estimate);
@@ -507,38 +533,6 @@ static void keep_slower(searcher *s) {
   while (count > 0) ot_search_heap_push(&s->heap, &taken[--count]);
 }
 
-static void keep_refusals(searcher *s) {
-  for (int part = 0; part < (int)OT_PARTS; part++) {
-    for (int i = 0; i < s->space.num_refusals[part]; i++) {
-      const ot_refusal *const refusal = &s->space.refusals[part][i];
-      const char *const reason = refusal->reason;
-      s->out->rejections[s->out->num_rejections++] =
-          (ot_rejection){.kind = OT_REJECTED_RULE,
-                         .candidate = refusal->candidate,
-                         .reason = ot_arena_text(s->kept, reason, ot_text_length(reason))};
-    }
-  }
-}
-
-// None of the candidates that a memory bound rejected can be built: rules reject all. The first
-// rejection is then one of these; `told`: those before them.
-static void refuse_all(searcher *s, int told) {
-  ot_search *const out = s->out;
-  int count = 0;
-  if (told < out->num_rejections) {
-    const ot_rejection first = out->rejections[0];
-    out->rejections[0] = out->rejections[told];
-    out->rejections[told] = first;
-  }
-  for (int i = 0; i < out->num_rejections; i++) {
-    if (out->rejections[i].kind != OT_REJECTED_RULE) continue;
-    out->rejections[count++] = out->rejections[i];
-  }
-  out->num_rejections = count;
-  out->num_rejected[OT_REJECTED_RULE] += out->num_rejected[OT_REJECTED_MEMORY];
-  out->num_rejected[OT_REJECTED_MEMORY] = 0;
-}
-
 static ot_status search(searcher *s) {
   ot_search *const out = s->out;
   s->estimator = s->request.estimator;
@@ -556,12 +550,12 @@ static ot_status search(searcher *s) {
   out->num_rejected[OT_REJECTED_SLOWER] =
       out->num_candidates - out->num_simulated - s->too_large - out->num_rejected[OT_REJECTED_RULE];
   keep_slower(s);
-  keep_refusals(s);
+  ot_rejections_add_rules(&s->space, s->kept, out);
   if (out->num_plans > 0 || s->request.plans_only) return OT_OK;
   const int told = out->num_rejections;
   s->heap.by_memory = true;
   OT_TRY(run(s));
-  if (out->nearest.step_s == 0) refuse_all(s, told);
+  if (out->nearest.step_s == 0) ot_rejections_refuse_all(told, out);
   return OT_OK;
 }
 
@@ -578,23 +572,24 @@ ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_
 }
 
 ot_status ot_search_parts(const ot_search *search, const ot_search_part *parts, int num_parts,
-                          double below_s, ot_estimate *out) {
+                          double below_s, ot_search_found *out) {
   searcher *const s = search->state;
   ot_search counts = *search;
   if (search->num_plans == 0) return OT_OK;
-  for (int i = 0; i < num_parts; i++) out[i] = (ot_estimate){0};
+  for (int i = 0; i < num_parts; i++) out[i] = (ot_search_found){0};
   s->out = &counts;
   s->parts = parts;
   s->request.below_s = below_s;
-  s->part_plans = out;
+  s->found = out;
   s->num_parts = num_parts;
   OT_TRY(keep_known(s));
-  while (s->heap.nodes.count > 0 && !is_too_slow(s, ot_search_heap_first(&s->heap)->step_s)) {
+  const int64_t share = s->priced / PARTS_SHARE;
+  const int64_t most = s->priced + (share > PARTS_LEAST ? share : PARTS_LEAST);
+  while (s->heap.nodes.count > 0 && s->priced < most &&
+         !is_too_slow(s, ot_search_heap_first(&s->heap)->step_s)) {
     const node n = ot_search_heap_pop(&s->heap);
     if (!is_beaten(s, &n) && is_wanted(s, &n)) OT_TRY(expand(s, n));
   }
-  for (int i = 0; i < num_parts; i++) {
-    if (is_too_slow(s, out[i].step_s)) out[i].step_s = 0;
-  }
+  for (int i = 0; i < num_parts; i++) settle_part(s, i);
   return OT_OK;
 }

@@ -61,9 +61,15 @@ struct ot_search {
 // OT_OK also if nothing fits (num_plans 0). In `arena`.
 ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_search *out);
 
-// The fastest plan of each part, as a search of that part alone finds it; step_s 0: none with a
-// step shorter than `below_s` fits, or the job fixes another value. Continues `search` where it
-// ended: call once, before another search with the same estimator or scratch.
+// What is known of the plans of a part.
+typedef struct ot_search_found {
+  ot_estimate plan;  // the fastest that was priced; step_s 0: none
+  double least_s;    // no plan of the part has a shorter step; plan.step_s: none is faster
+} ot_search_found;
+
+// Finds the fastest plan of each part with a step shorter than `below_s`. Continues `search` where
+// it ended, for a small share of its work: a bound is left of what that does not settle. Call once,
+// before another search with the same estimator or scratch.
 //   out  [num_parts]
 ot_status ot_search_parts(const ot_search *search, const ot_search_part *parts, int num_parts,
-                          double below_s, ot_estimate *out);
+                          double below_s, ot_search_found *out);

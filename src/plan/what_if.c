@@ -102,15 +102,29 @@ typedef struct change {
   ot_candidate equal;   // the plan with all else equal; tp 0: there is none
 } change;
 
+// The fastest plan with the value is not known.
+static const char *bound_text(const ot_what_if *w, const change *x, const ot_search_found *found,
+                              ot_arena *arena) {
+  const char *why = "";
+  if (found->plan.step_s > 0) {
+    why = ot_arena_format(arena, "; one%s takes %s", number_text(w, &found->plan.candidate, arena),
+                          time_text(w, &found->plan, arena));
+  } else if (x->equal.tp > 0) {
+    why = obstacle(w, x->with, &x->equal, arena);
+  }
+  return ot_arena_format(arena, "; no plan with %s takes less than %s%s", x->value,
+                         ot_figure_seconds(arena, found->least_s), why);
+}
+
 static const char *tell(const ot_what_if *w, const change *x, ot_arena *arena) {
   const ot_other_plans *const others = w->others;
   if (x->fixed) return x->equal.tp > 0 ? equal_text(w, x->value, &x->equal, arena) : "";
   for (int i = 0; others && i < others->num; i++) {
     if (!is_same(&others->part[i], &x->part)) continue;
-    if (others->plan[i].step_s > 0) return best_text(w, x->value, &others->plan[i], arena);
-    const char *const why = x->equal.tp > 0 ? obstacle(w, x->with, &x->equal, arena) : "";
-    return ot_arena_format(arena, "; no plan with %s takes less than %s%s", x->value,
-                           ot_figure_seconds(arena, others->below_s), why);
+    const ot_search_found *const found = &others->found[i];
+    if (found->plan.step_s > 0 && found->plan.step_s <= found->least_s)
+      return best_text(w, x->value, &found->plan, arena);
+    return bound_text(w, x, found, arena);
   }
   return "";
 }
@@ -191,7 +205,7 @@ const char *ot_what_if_zero(const ot_what_if *w, int zero, ot_arena *arena) {
 }
 
 void ot_other_plans_choose(const ot_job *job, const ot_estimate *plan, ot_other_plans *out) {
-  static const double far = 1.25;  // slower plans are not searched
+  static const double far = 1.25;
   const ot_candidate *const best = &plan->candidate;
   const int experts = best->ep * best->etp;
   out->num = 0;

@@ -12,11 +12,11 @@ enum { OT_MOST_OTHERS = 12 };
 typedef struct ot_other_plans {
   int num;
   ot_search_part part[OT_MOST_OTHERS];
-  ot_estimate plan[OT_MOST_OTHERS];  // step_s 0: none with a step shorter than below_s fits
-  double below_s;
+  ot_search_found found[OT_MOST_OTHERS];
+  double below_s;  // slower plans are not searched
 } ot_other_plans;
 
-// Fills all but plan: the neighbours of `best` whose times its explanation states.
+// Fills all but found: the neighbours of `best` whose times its explanation states.
 void ot_other_plans_choose(const ot_job *job, const ot_estimate *best, ot_other_plans *out);
 
 typedef struct ot_what_if {
@@ -29,9 +29,10 @@ typedef struct ot_what_if {
 } ot_what_if;
 
 // "; the best plan with tp 4, plan 3, takes 7.5 s (+5.0%: exposed tp +310 ms)", "; no plan with tp
-// 4 takes less than 9 s (with dp 256 it needs 142 GB of 80 GB)", or, where the job fixes another
-// value, the plan with all else equal; ranks that an axis gives up go to dp, and vice versa. "" if
-// there is no such configuration. In `arena`.
+// 4 takes less than 7.2 s; one takes 7.5 s (+5.0%: ...)" where a faster one is not ruled out, "; no
+// plan with tp 4 takes less than 9 s (with dp 256 it needs 142 GB of 80 GB)", or, where the job
+// fixes another value, the plan with all else equal; ranks that an axis gives up go to dp, and vice
+// versa. "" if there is no such configuration. In `arena`.
 const char *ot_what_if_tp(const ot_what_if *w, int tp, ot_arena *arena);
 const char *ot_what_if_pp(const ot_what_if *w, int pp, ot_arena *arena);
 const char *ot_what_if_cp(const ot_what_if *w, int cp, ot_arena *arena);
