@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Assembles the page of a plan from search, limits, explanations and goodput.
+#include <string.h>
+
 #include "answer/question.h"
+#include "base/quantity.h"
 #include "base/text_builder.h"
 #include "plan/calibrate.h"
 
@@ -87,18 +90,76 @@ static ot_status refine(builder *b) {
 
 // ---- plans that cannot be told apart ----
 
+// Adds a plan to those of the search, unless it is one of them.
+static void add_plan(const builder *b, const ot_estimate *plan) {
+  ot_search *const s = b->search;
+  int at = s->num_plans;
+  for (int i = 0; i < s->num_plans; i++) {
+    if (ot_candidate_compare(&s->plans[i].candidate, &plan->candidate) == 0) return;
+  }
+  ot_estimate *const all = ot_arena_array(b->arena, s->num_plans + 1, sizeof *all);
+  memcpy(all, s->plans, (size_t)s->num_plans * sizeof *all);
+  for (; at > 0 && all[at - 1].step_s > plan->step_s; at--) all[at] = all[at - 1];
+  all[at] = *plan;
+  s->plans = all;
+  s->num_plans++;
+}
+
+// Where the software takes the chunks of the fastest plan as a list: the fastest plan with equal
+// ones. It is one of the plans if it takes at most `most_s`, else a line states what it takes.
+static ot_status find_even(builder *b, double most_s) {
+  static const double far = 1.25;
+  const ot_estimate fastest = b->search->plans[0];
+  ot_job job = *b->job;
+  ot_search found;
+  if (!ot_candidate_lists_layers(b->job, &fastest.candidate)) return OT_OK;
+  job.even_chunks = true;
+  ot_arena_pool scratch = {.parent = b->arena};
+  const ot_search_request request = {.job = &job,
+                                     .top = 1,
+                                     .plans_only = true,
+                                     .below_s = far * fastest.step_s,
+                                     .estimator = b->page->estimator,
+                                     .scratch = &scratch};
+  OT_TRY(ot_search_build(&request, b->arena, &found));
+  if (found.num_plans > 0 && found.plans[0].step_s <= most_s) {
+    add_plan(b, &found.plans[0]);
+    return OT_OK;
+  }
+  const double even_s = found.num_plans > 0 ? found.plans[0].step_s : request.below_s;
+  b->page->uneven = ot_arena_format(
+      b->arena, "the chunks of plan 1 are a list of their layers (--emit megatron writes it): %s",
+      found.num_plans > 0
+          ? ot_arena_format(b->arena, "the best plan with equal chunks takes %s, %.1f%% more than the fastest",
+                            ot_figure_seconds(b->arena, even_s),
+                            100 * (even_s / fastest.step_s - 1))
+          : ot_arena_format(b->arena, "no plan with equal chunks takes less than %s",
+                            ot_figure_seconds(b->arena, even_s)));
+  return OT_OK;
+}
+
+// Doubt knows nothing of chunks: the limit alone decides on a plan that spares their list.
+static bool is_as_good(const builder *b, const ot_estimate *e, const ot_estimate *fastest) {
+  const bool lists = ot_candidate_lists_layers(b->job, &fastest->candidate);
+  if (lists && !ot_candidate_lists_layers(b->job, &e->candidate)) return true;
+  return ot_doubt_equal(b->job, e, fastest);
+}
+
 // Puts the simplest of the plans that cannot be told from the fastest first: of those whose
 // predictions nearly agree, with --simple also of those that are a little slower.
-static void prefer_simple(builder *b) {
+static ot_status prefer_simple(builder *b) {
   static const double tie = 1.01, simple = 1.05;
-  const double most = b->question->simple ? simple : tie;
   ot_search *const s = b->search;
+  if (s->num_plans == 0) return OT_OK;
+  const double most_s = (b->question->simple ? simple : tie) * s->plans[0].step_s;
   int first = 0;
+  OT_TRY(find_even(b, most_s));
   for (int i = 1; i < s->num_plans; i++) {
     const ot_estimate *const e = &s->plans[i];
-    if (e->step_s > most * s->plans[0].step_s) break;
-    if (!ot_doubt_equal(b->job, e, &s->plans[0])) continue;
-    if (ot_candidate_compare_effort(&e->candidate, &s->plans[first].candidate) < 0) first = i;
+    if (e->step_s > most_s) break;
+    if (!is_as_good(b, e, &s->plans[0])) continue;
+    if (ot_candidate_compare_effort(b->job, &e->candidate, &s->plans[first].candidate) < 0)
+      first = i;
   }
   if (first > 0) {
     const ot_estimate chosen = s->plans[first];
@@ -112,6 +173,7 @@ static void prefer_simple(builder *b) {
     s->plans[0] = chosen;
   }
   if (s->num_plans > b->top) s->num_plans = b->top;
+  return OT_OK;
 }
 
 // ---- other plans ----
@@ -388,7 +450,7 @@ ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_pla
   OT_TRY(split(&b));
   OT_TRY(search(&b));
   OT_TRY(refine(&b));
-  prefer_simple(&b);
+  OT_TRY(prefer_simple(&b));
   OT_TRY(find_others(&b));
   build_basis(&b);
   build_limits(&b);

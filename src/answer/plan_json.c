@@ -334,6 +334,7 @@ static void put_plans(document *d) {
   ot_json_end(w);
   if (d->page->imported) put_plan(d, "imported", d->page->imported);
   if (d->page->simpler) ot_json_text(w, "simpler", d->page->simpler);
+  if (d->page->uneven) ot_json_text(w, "uneven_chunks", d->page->uneven);
   put_compared(d);
 }
 

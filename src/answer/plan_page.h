@@ -72,6 +72,7 @@ typedef struct ot_plan_page {
   const ot_page_compared *compared;  // [num_compared] of --compare
   const ot_teacher_split *teacher;   // null: the run has no live teacher
   const char *simpler;               // why plan 1 is not the fastest; null: it is
+  const char *uneven;                // what chunks of plan 1 cost that are a list; null: none are
   const char *order;            // of the plans: "fastest first", "simplest first, then fastest"
   const ot_deadline *deadline;  // null without --deadline
   int64_t steps;                // of the whole run

@@ -204,7 +204,15 @@ static int options_of(const ot_candidate *c) {
   return (c->zero > 1) + (c->zero > 0 && c->dp_shard < c->dp) + (c->recompute != OT_RECOMPUTE_NONE);
 }
 
-int ot_candidate_compare_effort(const ot_candidate *a, const ot_candidate *b) {
+bool ot_candidate_lists_layers(const ot_job *job, const ot_candidate *c) {
+  const int64_t chunks = (int64_t)c->pp * c->vpp;
+  if (job->engine->software != OT_SOFTWARE_MEGATRON || c->pp == 1) return false;
+  return job->model->num_layers % chunks != 0;
+}
+
+int ot_candidate_compare_effort(const ot_job *job, const ot_candidate *a, const ot_candidate *b) {
+  const bool list = ot_candidate_lists_layers(job, a);
+  if (list != ot_candidate_lists_layers(job, b)) return list ? 1 : -1;
   if (axes_of(a) != axes_of(b)) return axes_of(a) - axes_of(b);
   if (order_of(a) != order_of(b)) return order_of(a) - order_of(b);
   return options_of(a) - options_of(b);

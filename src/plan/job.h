@@ -58,6 +58,7 @@ typedef struct ot_job {
   const ot_run *run;                 // engine orthant: settings other than degrees (optimizer, ...)
   const ot_teacher_pricer *teacher;  // of a live teacher of `run`; null: it is not priced
   ot_candidate given;                // fixed degrees; 0 and -1 are searched
+  bool even_chunks;  // searched: only pipelines whose chunks have equal numbers of layers
   // Layers of each pipeline chunk, in model order, of candidates with `num_chunks` chunks; 0: the
   // engine divides them.
   const int *chunk_layers;  // [num_chunks]
@@ -117,9 +118,13 @@ int64_t ot_candidate_print_recompute(const ot_candidate *candidate, char *out, i
 // recompute none".
 int64_t ot_candidate_print(const ot_candidate *candidate, char *out, int64_t capacity);
 
-// < 0 if `a` is simpler than `b`: fewer axes, a more common pipeline schedule, less sharding and
-// recompute.
-int ot_candidate_compare_effort(const ot_candidate *a, const ot_candidate *b);
+// Whether the software takes the chunks of `candidate` only as a list of the layers of each, which
+// a person has to write and read: Megatron-LM, unless all have the same number.
+bool ot_candidate_lists_layers(const ot_job *job, const ot_candidate *candidate);
+
+// < 0 if `a` is simpler than `b`: no list of layers, fewer axes, a more common pipeline schedule,
+// less sharding and recompute.
+int ot_candidate_compare_effort(const ot_job *job, const ot_candidate *a, const ot_candidate *b);
 
 // A total order independent of the machine, to break ties.
 int ot_candidate_compare(const ot_candidate *a, const ot_candidate *b);

@@ -561,7 +561,8 @@ static ot_status search(searcher *s) {
 
 ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_search *out) {
   OT_CHECK(request->top >= 1, OT_USAGE, "plan: top=%d; allowed: at least 1", request->top);
-  ot_arena_pool *const pool = request->estimator ? &request->estimator->searches : request->scratch;
+  ot_arena_pool *const own = request->estimator ? &request->estimator->searches : NULL;
+  ot_arena_pool *const pool = request->scratch ? request->scratch : own;
   ot_arena scratch = pool ? ot_arena_pool_begin(pool) : *arena;
   searcher *const s = ot_arena_take(pool ? &scratch : arena, sizeof *s);
   *s = (searcher){.request = *request, .scratch = scratch, .kept = arena, .out = out};

@@ -36,7 +36,8 @@ typedef struct ot_search_request {
   bool distinct;  // keep only the fastest plan of equal tp, pp, cp, ep, etp, dp and ZeRO
   // Of the job but for what it fixes: its prices and its memory are used; null: an own one.
   ot_estimator *estimator;
-  ot_arena_pool *scratch;  // memory of the search, which may be reused after it; null: `arena`
+  // Memory of the search, which may be reused after it; null: that of the estimator, else `arena`.
+  ot_arena_pool *scratch;
 } ot_search_request;
 
 // A part of the candidates: those with these degrees and this ZeRO stage; 0, of zero -1: any.

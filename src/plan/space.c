@@ -133,12 +133,8 @@ void ot_space_chunks(const ot_job *job, ot_pipeline kind, int pp, int *first, in
   if (job->given.vpp > 0) *first = *last = job->given.vpp;
 }
 
-// Megatron-LM takes equal chunks as one number, and others only as a list of all their layers,
-// which a person has to write and read: where equal ones exist, no others are searched.
-static bool is_plain(const ot_job *job, int pp, int vpp) {
-  const int64_t layers = job->model->num_layers, chunks = (int64_t)pp * vpp;
-  if (job->engine->software != OT_SOFTWARE_MEGATRON || job->given.vpp > 0) return true;
-  return vpp == 1 || layers % pp != 0 || layers % chunks == 0;
+static bool is_asked(const ot_job *job, int pp, int vpp) {
+  return !job->even_chunks || job->model->num_layers % ((int64_t)pp * vpp) == 0;
 }
 
 // Without tokens that its pairs hide, dualpipe-v idles no less than zb-v and keeps a chunk more.
@@ -166,7 +162,7 @@ static void list_orders(builder *b, const ot_candidate *base, order_list *list) 
     if ((int)given->pipeline < 0 && !may_win(b->job, (ot_pipeline)kind)) continue;
     ot_space_chunks(b->job, (ot_pipeline)kind, base->pp, &first, &last);
     for (int vpp = first; vpp <= last; vpp++) {
-      if (!is_plain(b->job, base->pp, vpp)) continue;
+      if (!is_asked(b->job, base->pp, vpp)) continue;
       add_order(b, &part, (ot_order_choice){(ot_pipeline)kind, vpp}, list);
     }
   }

@@ -4,8 +4,8 @@
 //   tp x pp x cp x dp = devices   every ordered factorisation
 //   micro_batch_size              every divisor of the sequences of a dp rank
 //   pipeline, vpp                 every schedule; interleaved with every number of chunks from 2
-//                                 to blocks / pp, for Megatron-LM only equal ones where layers / pp
-//                                 is whole. One stage: only 1f1b
+//                                 to blocks / pp, all or those that divide the layers evenly
+//                                 (ot_job.even_chunks). One stage: only 1f1b
 //   zero, dp_shard                0, or 1 to 3 over every divisor of dp above 1. Over one rank all
 //                                 ZeRO stages are equal: only 0
 //   recompute                     none, selective, full; with the modules that the engine has, the

@@ -268,6 +268,7 @@ static void put_plans(report *r) {
     wrap(r, "  ", ot_arena_format(r->arena, "%c: %s", 'A' + i % 26, p->compared[i].name));
   }
   if (p->simpler) wrap(r, "  ", p->simpler);
+  if (p->uneven) wrap(r, "  ", p->uneven);
   if (p->num_plans > 0) put_doubt(r, shown);
 }
 

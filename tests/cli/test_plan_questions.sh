@@ -143,10 +143,24 @@ expect 2 'did you mean optimizer.lr?' "$orthant" config --set learning_rate.peak
 expect 2 'did you mean "micro_batch_size"?' "$orthant" config --set batch.micro_batch=2
 
 # ---- layouts that a person can write ----
-"$orthant" plan --model llama3-70b --cluster h100 --gpus 512 --engine megatron-core --top 4 --json >plain.json
-sed -n '/"plans": \[/,/"rejected"/p' plain.json | awk '/^ *"pp": /{gsub(/[^0-9]/, ""); pp = $0}
-  /^ *"vpp": /{gsub(/[^0-9]/, ""); if (80 % (pp * $0)) { print "uneven: pp", pp, "vpp", $0; bad = 1 } n++} END { exit bad || n < 4 }' ||
-  fail "plans of Megatron-LM have unequal chunks"
+# Layers of the model that its first plan leaves over after equal chunks.
+left_over() {
+  sed -n '/"plans": \[/,/"rejected"/p' "$1" | awk -v layers="$2" '/^ *"pp": /{gsub(/[^0-9]/, ""); pp = $0}
+    /^ *"vpp": /{gsub(/[^0-9]/, ""); print layers % (pp * $0); exit}'
+}
+megatron() {
+  "$orthant" plan --model "$1" --cluster h100 --gpus "$2" --engine megatron-core --top 4 --json "${@:3}"
+}
+megatron llama2-13b 64 >near.json
+[ "$(left_over near.json 40)" = 0 ] || fail "equal chunks cost less than 1 %, and plan 1 has others"
+holds near.json '"simpler": "plan 1 is the simplest'
+! grep -q uneven_chunks near.json || fail "a line about chunks where plan 1 has equal ones"
+megatron llama3-70b 512 >apart.json
+[ "$(left_over apart.json 80)" != 0 ] || fail "equal chunks cost more than 1 %, and plan 1 has them"
+holds apart.json '"uneven_chunks": "the chunks of plan 1 are a list of their layers.* the best plan with equal chunks takes'
+megatron llama3-70b 512 --simple >simpler.json
+[ "$(left_over simpler.json 80)" = 0 ] || fail "--simple keeps a list of layers"
+! grep -q uneven_chunks simpler.json || fail "a line about chunks where plan 1 has equal ones"
 
 # ---- the deadline ----
 fixed=(--tp 1 --pp 1 --cp 1 --zero 1 --tokens 100G --gpus 256 --top 1)

@@ -194,6 +194,7 @@ static void create(uint64_t number, problem *p) {
   if (own) draw_run(p);
   if (own) draw_imbalance(p);
   if (!p->cluster.device.packs) draw_traffic(p);
+  p->job.even_chunks = number % 4 == 3;
 }
 
 static void destroy(problem *p) { ot_heap_release(&p->heap); }
@@ -453,10 +454,8 @@ static bool is_one(const ot_job *job, const ot_candidate *c) {
   if (c->pipeline == OT_PIPELINE_DUALPIPE_V && !hides) return false;
   if (c->pp == 1 && (c->pipeline != OT_PIPELINE_1F1B || c->vpp > 1)) return false;
   if (c->pp > 1 && (c->vpp > 1) != folded) return false;
-  // Megatron-LM: equal chunks, where layers divide into stages.
-  const int64_t layers = job->model->num_layers, chunks = (int64_t)c->pp * c->vpp;
-  const bool megatron = job->engine->software == OT_SOFTWARE_MEGATRON;
-  if (megatron && c->vpp > 1 && layers % c->pp == 0 && layers % chunks != 0) return false;
+  if (job->even_chunks && c->pp > 1 && job->model->num_layers % ((int64_t)c->pp * c->vpp) != 0)
+    return false;
   return c->zero == 0 ? c->dp_shard == 1 : c->dp_shard > 1;
 }
 
