@@ -101,10 +101,10 @@ static ot_status prepare(void *context, int ranks) {
   auditing *const a = context;
   OT_TRY(load_settings(a));
   OT_TRY(ot_run_options_check_init(&a->config, a->arena));
+  OT_TRY(ot_trainer_check(&a->config.run));
   ot_mesh mesh;
   OT_TRY(ot_run_options_mesh(&a->config, ranks, a->arena, &mesh));
   ot_runtime_request one_rank = {.mesh = &mesh};
-  OT_TRY(ot_trainer_check(&a->config.run));
   return ot_trainer_request(&a->config.run, a->arena, &one_rank);
 }
 

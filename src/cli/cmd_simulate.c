@@ -56,13 +56,13 @@ static ot_status load_cluster(simulated *s) {
 static ot_status predict(simulated *s) {
   OT_TRY(ot_run_options_load(s->options, s->arena, &s->config));
   ot_output_notes(&s->config.notes);
-  OT_TRY(ot_run_options_mesh(&s->config, count_ranks(s), s->arena, &s->mesh));
   OT_TRY(load_cluster(s));
   const double imbalance = ot_options_real(s->options, "expert-imbalance");
   OT_CHECK(imbalance >= 1, OT_USAGE, "--expert-imbalance: %g; allowed: 1 (even) or more",
            imbalance);
   const double passes = ot_options_real(s->options, "expert-passes");
   OT_CHECK(passes == 0 || passes >= 1, OT_USAGE, "--expert-passes: %g; allowed: 1 or more", passes);
+  OT_TRY(ot_run_options_mesh(&s->config, count_ranks(s), s->arena, &s->mesh));
   const int threads = ot_cluster_threads(&s->cluster, count_all(s), s->config.run.threads);
   const ot_prediction_request request = {.run = &s->config.run,
                                          .mesh = &s->mesh,

@@ -212,20 +212,11 @@ static ot_status check_tasks(const ot_run *run, int ranks) {
   return status;
 }
 
-static ot_status prepare(void *context, int ranks) {
-  training *const t = context;
-  OT_TRY(ot_run_options_load(t->options, t->arena, &t->config));
-  OT_TRY(ot_run_options_check_init(&t->config, t->arena));
-  const int teachers = ot_run_teacher_ranks(&t->config.run);
-  OT_CHECK(ranks > teachers, OT_RANKS,
-           "distill.teacher_ranks=%d leaves no rank for the model of %d (--ranks)", teachers,
-           ranks);
-  OT_TRY(ot_run_options_mesh(&t->config, ranks - teachers, t->arena, &t->mesh));
-  ot_runtime_request one_rank = {.mesh = &t->mesh};
-  OT_TRY(ot_trainer_check(&t->config.run));
-  OT_TRY(ot_trainer_request(&t->config.run, t->arena, &one_rank));
-  OT_TRY(check_handwritten(t));
-  OT_TRY(check_tasks(&t->config.run, ranks));
+// Fills the request from the settings and the options, without the mesh.
+static ot_status read_request(training *t) {
+  const ot_presets presets = ot_installed_presets(t->arena);
+  const char *const trace = ot_options_text(t->options, "trace");
+  bool known;
   t->request = (ot_loop_request){
       .run = &t->config.run,
       .settings = t->config.settings,
@@ -234,13 +225,27 @@ static ot_status prepare(void *context, int ranks) {
       .sink = on_loop_event,
       .context = &t->console,
   };
-  bool known;
-  const ot_presets presets = ot_installed_presets(t->arena);
   OT_TRY(ot_cluster_file_load(t->config.run.cluster, &presets, t->arena, &t->cluster, &known));
   if (known) t->request.cluster = &t->cluster;
   read_resume(ot_options_text(t->options, "resume"), &t->request);
-  const char *const trace = ot_options_text(t->options, "trace");
   return trace ? read_trace(trace, t->arena, &t->request) : OT_OK;
+}
+
+static ot_status prepare(void *context, int ranks) {
+  training *const t = context;
+  OT_TRY(ot_run_options_load(t->options, t->arena, &t->config));
+  OT_TRY(ot_run_options_check_init(&t->config, t->arena));
+  OT_TRY(ot_trainer_check(&t->config.run));
+  OT_TRY(read_request(t));
+  const int teachers = ot_run_teacher_ranks(&t->config.run);
+  OT_CHECK(ranks > teachers, OT_RANKS,
+           "distill.teacher_ranks=%d leaves no rank for the model of %d (--ranks)", teachers,
+           ranks);
+  OT_TRY(ot_run_options_mesh(&t->config, ranks - teachers, t->arena, &t->mesh));
+  ot_runtime_request one_rank = {.mesh = &t->mesh};
+  OT_TRY(ot_trainer_request(&t->config.run, t->arena, &one_rank));
+  OT_TRY(check_handwritten(t));
+  return check_tasks(&t->config.run, ranks);
 }
 
 static void print_done(const training *t) {

@@ -9,6 +9,17 @@ static ot_status check_batch(const ot_run *run) {
   OT_CHECK(batch->global_batch_size % micro == 0, OT_USAGE,
            "batch: micro_batch_size=%lld does not divide global_batch_size=%lld", (long long)micro,
            (long long)batch->global_batch_size);
+  for (int64_t i = 0; i < batch->num_ramp; i++) {
+    const int64_t size = batch->ramp[i].global_batch_size;
+    OT_CHECK(size % micro == 0, OT_USAGE,
+             "batch.ramp.%lld: micro_batch_size=%lld does not divide global_batch_size=%lld",
+             (long long)i, (long long)micro, (long long)size);
+  }
+  return OT_OK;
+}
+
+static ot_status check_ramp(const ot_run *run) {
+  const ot_run_batch *const batch = &run->batch;
   int64_t before = -1;
   for (int64_t i = 0; i < batch->num_ramp; i++) {
     const ot_batch_ramp *const ramp = &batch->ramp[i];
@@ -20,9 +31,6 @@ static ot_status check_batch(const ot_run *run) {
     const int64_t from = by_step ? ramp->from_step : ramp->from_tokens;
     OT_CHECK(from > before, OT_USAGE, "batch.ramp.%lld: %s=%lld is not after the entry before it",
              (long long)i, by_step ? "from_step" : "from_tokens", (long long)from);
-    OT_CHECK(ramp->global_batch_size % micro == 0, OT_USAGE,
-             "batch.ramp.%lld: micro_batch_size=%lld does not divide global_batch_size=%lld",
-             (long long)i, (long long)micro, (long long)ramp->global_batch_size);
     before = from;
   }
   return OT_OK;
@@ -45,11 +53,14 @@ static ot_status check_data(const ot_run *run) {
   for (int64_t i = 0; i < run->evaluate.num_tasks; i++) {
     OT_CHECK(run->evaluate.tasks[i].path[0] != '\0', OT_USAGE, "evaluate.tasks: an empty path");
   }
-  const bool fits =
-      !run->model.learned_positions || data->sequence_length <= run->model.max_positions;
-  OT_CHECK(fits, OT_USAGE,
+  return OT_OK;
+}
+
+static ot_status check_positions(const ot_run *run) {
+  const int64_t length = run->data.sequence_length;
+  OT_CHECK(!run->model.learned_positions || length <= run->model.max_positions, OT_USAGE,
            "data: sequence_length=%lld exceeds the model's position table of %lld (n_positions)",
-           (long long)data->sequence_length, (long long)run->model.max_positions);
+           (long long)length, (long long)run->model.max_positions);
   return OT_OK;
 }
 
@@ -131,17 +142,20 @@ static ot_status check_precision(const ot_run *run) {
   return OT_OK;
 }
 
+// Values before what they have to fit: a wrong one is named, not the degrees that it changes.
 ot_status ot_run_check(const ot_run *run) {
   OT_TRY(ot_model_check(&run->model));
   OT_TRY(check_data(run));
-  OT_TRY(check_batch(run));
-  OT_TRY(ot_parallel_check(run));
+  OT_TRY(check_ramp(run));
   OT_TRY(check_optimizer(run));
-  OT_TRY(ot_parametrization_check(&run->parametrization, &run->model));
-  OT_TRY(check_length(run));
   OT_TRY(check_checkpoint(run));
+  OT_TRY(check_length(run));
+  OT_TRY(check_precision(run));
+  OT_TRY(check_positions(run));
   OT_TRY(check_distill(run));
-  return check_precision(run);
+  OT_TRY(ot_parametrization_check(&run->parametrization, &run->model));
+  OT_TRY(check_batch(run));
+  return ot_parallel_check(run);
 }
 
 ot_status ot_run_check_training(const ot_run *run) {

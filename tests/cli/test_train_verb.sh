@@ -30,6 +30,14 @@ threads: 2
 output: a
 YAML
 
+# Ranks that do not fit the degrees hide no wrong value, whatever comes first.
+misfit=(run.yaml --ranks 3 --set parallel.tp=2)
+expect 4 'mesh: 3 ranks are not a multiple of' "$orthant" train "${misfit[@]}"
+expect 3 '/none.yaml' "$orthant" train "${misfit[@]}" --set cluster=/none.yaml
+expect 2 'audit.every=3, but audit.checks is empty' "$orthant" train "${misfit[@]}" --set audit.every=3
+expect 2 'x:9-2' "$orthant" train "${misfit[@]}" --trace x:9-2
+expect 2 'no preset and no file is called "nonexist"' "$orthant" simulate "${misfit[@]}" --cluster nonexist
+
 "$orthant" train run.yaml 2>talk.txt
 [ "$(losses a/metrics.jsonl | wc -l)" = 6 ] || fail "metrics.jsonl does not have one line per step"
 grep -q '"step":0,"val_loss"' a/metrics.jsonl || fail "no validation before the first step"

@@ -383,6 +383,32 @@ static void copies_in_memory_need_an_absolute_path(void **state) {
   accept(&run);
 }
 
+// ---- the order of checks ----
+
+static void degrees_that_do_not_fit_hide_no_wrong_value(void **state) {
+  (void)state;
+  ot_optimizer_group group = {.pattern = "", .lr_factor = 1};
+  ot_batch_ramp entry = {.from_step = -1, .from_tokens = -1, .global_batch_size = 7};
+  ot_run run = base_run(), wrong;
+  run.parallel.tp = 5;
+  run.batch.global_batch_size = 47;
+  wrong = run;
+  wrong.optimizer.groups = &group;
+  wrong.optimizer.num_groups = 1;
+  refuse(&wrong, "optimizer.groups.0: pattern is empty", "");
+  wrong = run;
+  wrong.checkpoint = (ot_run_checkpoint){.memory = 10, .memory_path = "copies"};
+  refuse(&wrong, "checkpoint.memory_path=copies", "");
+  wrong = run;
+  wrong.batch.ramp = &entry;
+  wrong.batch.num_ramp = 1;
+  refuse(&wrong, "batch.ramp.0: give exactly one of", "");
+  wrong = run;
+  wrong.precision.moments = OT_F64;
+  refuse(&wrong, "precision: moments=fp64", "");
+  refuse(&run, "micro_batch_size=2 does not divide global_batch_size=47", "");
+}
+
 static void mup_names_the_base_that_does_not_fit(void **state) {
   (void)state;
   ot_run run = base_run();
@@ -429,6 +455,7 @@ int main(void) {
       cmocka_unit_test(recompute_is_one_word_or_one_per_layer),
       cmocka_unit_test(reshard_is_one_word_or_one_per_block),
       cmocka_unit_test(copies_in_memory_need_an_absolute_path),
+      cmocka_unit_test(degrees_that_do_not_fit_hide_no_wrong_value),
       cmocka_unit_test(mup_names_the_base_that_does_not_fit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
