@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fewest devices that end a run in time (`orthant plan --deadline`, and the page's). Counts are
 // whole hosts, and parts of one host. A bisection finds a count that is enough and whose
-// predecessor is not; since times do not fall with every host (degrees have to divide them), all
-// smaller counts that would be enough with a fifth less work of the devices are tried as well.
+// predecessor is not. Times do not fall with every host, since degrees have to divide the devices:
+// all smaller counts that would be enough with a fifth less work of the devices than the least of
+// those tried are tried as well. Counts of which 2^k or 3 x 2^k hosts are tried first: what most
+// degrees divide shows how little work it can be, and where the largest count is awkward, a smaller
+// one may be enough.
 #include "answer/sweep.h"
 #include "base/quantity.h"
 #include "base/text.h"
@@ -47,6 +50,34 @@ static bool is_tried(const ot_deadline *d, int devices) {
   return false;
 }
 
+// The largest index below `end` of `factor` x 2^k hosts, or of devices of one host; -1: none.
+static int even_index(const ot_deadline_search *s, int end, int factor) {
+  for (int i = end - 1; i >= 0; i--) {
+    const int devices = devices_of(s, i);
+    int rest = devices < s->host ? devices : devices / s->host;
+    while (rest > factor && rest % 2 == 0) rest /= 2;
+    if (rest == factor && (devices < s->host || devices % s->host == 0)) return i;
+  }
+  return -1;
+}
+
+// Tries such counts below `enough`, and lowers it to those that are enough.
+static ot_status try_even(const ot_deadline_search *search, bool *known, int *enough,
+                          ot_deadline *d) {
+  static const int factors[] = {1, 3};
+  int found = *enough;
+  for (int i = 0; i < OT_COUNT(factors); i++) {
+    bool in_time;
+    const int index = even_index(search, *enough, factors[i]);
+    if (index < 0 || is_tried(d, devices_of(search, index))) continue;
+    OT_TRY(try_count(search, index, d, &in_time));
+    if (in_time && (!*known || index < found)) found = index;
+    *known = *known || in_time;
+  }
+  *enough = found;
+  return OT_OK;
+}
+
 // Tries the counts below `end` that the work of the devices may suffice for, smallest first.
 static ot_status scan(const ot_deadline_search *search, int end, ot_deadline *d) {
   double least_s = 0;
@@ -67,6 +98,7 @@ static ot_status find_devices(const ot_deadline_search *search, ot_deadline *d) 
   int enough = count_of(search) - 1, few = -1;
   bool in_time;
   OT_TRY(try_count(search, enough, d, &in_time));
+  OT_TRY(try_even(search, &in_time, &enough, d));
   if (!in_time) return scan(search, enough, d);
   while (enough - few > 1) {
     const int middle = few + (enough - few) / 2;
@@ -85,6 +117,16 @@ static const ot_deadline_trial *trial_of(const ot_deadline *d, int devices) {
     if (d->trials[i].devices == devices) return &d->trials[i];
   }
   return NULL;
+}
+
+// The count tried that ends first; the largest if none can hold the run.
+static const ot_deadline_trial *fastest(const ot_deadline *d) {
+  const ot_deadline_trial *best = &d->trials[0];
+  for (int i = 1; i < d->num_trials; i++) {
+    const ot_deadline_trial *const t = &d->trials[i];
+    if (t->elapsed_s > 0 && (best->elapsed_s == 0 || t->elapsed_s < best->elapsed_s)) best = t;
+  }
+  return best;
 }
 
 // The largest count below the fewest that was tried; null: none.
@@ -127,8 +169,9 @@ ot_status ot_deadline_meet(const char *time, const ot_deadline_search *search, o
   OT_TRY(read_deadline(time, &out->seconds));
   OT_TRY(find_devices(search, out));
   if (out->fewest == 0) {
-    const double elapsed_s = out->trials[0].elapsed_s;
-    ot_fail(OT_FINDINGS, "--deadline: %d devices %s%s", search->most,
+    const ot_deadline_trial *const best = fastest(out);
+    const double elapsed_s = best->elapsed_s;
+    ot_fail(OT_FINDINGS, "--deadline: %d devices %s%s", best->devices,
             elapsed_s > 0 ? "take " : "are too few to hold the run",
             elapsed_s > 0 ? ot_figure_time(arena, elapsed_s) : "");
     return ot_fail_hint(OT_FINDINGS, "give more with --gpus, or fewer --tokens");
