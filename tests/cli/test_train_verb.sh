@@ -31,7 +31,7 @@ output: a
 YAML
 
 # Ranks that do not fit the degrees hide no wrong value, whatever comes first.
-misfit=(run.yaml --ranks 3 --set parallel.tp=2)
+misfit=(run.yaml --ranks 3 --set parallel.pp=2)
 expect 4 'mesh: 3 ranks are not a multiple of' "$orthant" train "${misfit[@]}"
 expect 3 '/none.yaml' "$orthant" train "${misfit[@]}" --set cluster=/none.yaml
 expect 2 'audit.every=3, but audit.checks is empty' "$orthant" train "${misfit[@]}" --set audit.every=3
