@@ -126,15 +126,17 @@ static ot_status find_even(builder *b, double most_s) {
     add_plan(b, &found.plans[0]);
     return OT_OK;
   }
-  const double even_s = found.num_plans > 0 ? found.plans[0].step_s : request.below_s;
+  const bool known = found.num_plans > 0;
+  const double even_s = known ? found.plans[0].step_s : request.below_s;
+  const char *const cost =
+      known ? ot_arena_format(b->arena, "the best plan with equal chunks takes %s, %.1f%% more",
+                              ot_figure_seconds(b->arena, even_s),
+                              100 * (even_s / fastest.step_s - 1))
+            : ot_arena_format(b->arena, "no plan with equal chunks takes less than %s",
+                              ot_figure_seconds(b->arena, even_s));
   b->page->uneven = ot_arena_format(
-      b->arena, "the chunks of plan 1 are a list of their layers (--emit megatron writes it): %s",
-      found.num_plans > 0
-          ? ot_arena_format(b->arena, "the best plan with equal chunks takes %s, %.1f%% more than the fastest",
-                            ot_figure_seconds(b->arena, even_s),
-                            100 * (even_s / fastest.step_s - 1))
-          : ot_arena_format(b->arena, "no plan with equal chunks takes less than %s",
-                            ot_figure_seconds(b->arena, even_s)));
+      b->arena, "the chunks of plan 1 are a list of their layers (--emit megatron writes it): %s%s",
+      cost, known ? " than the fastest" : "");
   return OT_OK;
 }
 
