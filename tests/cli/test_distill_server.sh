@@ -78,7 +78,7 @@ same() {
 serve teacher --teach student.yaml
 same sampled
 ! grep -q warning err.txt || fail "$(cat err.txt)"
-[ "$(losses there | wc -l)" = 3 ] && ! losses there | grep -q null || fail "$(losses there)"
+[ "$(losses there | wc -l)" = 3 ] && ! losses there | found null || fail "$(losses there)"
 same "tp=2" --ranks 2 --set parallel.tp=2
 rm -rf there
 remote --ranks 3 --set parallel.tp=2 --set distill.teacher_ranks=1 --set output=there 2>err.txt || fail "$(cat err.txt)"
@@ -118,8 +118,8 @@ expect 4 'all its weights on one rank' "$orthant" serve teacher --ranks 2 --teac
 expect 2 'distill.objective is none' "$orthant" serve teacher --teach teacher.yaml
 body() { curl -s -H 'Content-Type: application/json' -H "Authorization: Bearer $(cat key.txt)" -d "$1" "$address/v1/teacher/targets"; }
 if command -v curl >/dev/null; then
-  body '{"tokens": [1]}' | grep -q 'tokens is not a list of 64 whole numbers' || fail "$(body '{"tokens": [1]}')"
-  body '{' | grep -q '"code":400' || fail "half a request is taken"
+  body '{"tokens": [1]}' | found 'tokens is not a list of 64 whole numbers' || fail "$(body '{"tokens": [1]}')"
+  body '{' | found '"code":400' || fail "half a request is taken"
 fi
 stop_server
 expect 3 'the last try: ' remote --set output=no --set distill.server_timeout=0.3

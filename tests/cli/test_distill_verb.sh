@@ -45,7 +45,7 @@ grep -q '"new": *53' out.json || fail "was not continued: $(cat out.json)"
 mv train.teacher continued
 "$orthant" distill targets student.yaml >/dev/null 2>&1
 cmp train.teacher continued || fail "a continued store has other bytes"
-"$orthant" distill targets student.yaml --json 2>/dev/null | grep -q '"new": *0' || fail "recomputed"
+"$orthant" distill targets student.yaml --json 2>/dev/null | found '"new": *0' || fail "recomputed"
 
 # ---- a store and a live teacher teach the same, bit for bit ----
 losses() { grep -o '"loss":[^,]*,"data_loss":[^,]*,"teacher_kl":[^,]*,"grad_norm":[^,]*' "$1/metrics.jsonl"; }
@@ -190,4 +190,4 @@ for place in 5 101; do
   [ $place = 5 ] || why='window 3 of the store was made for other tokens than those of the run'
   refused "$why" --set steps=12
 done
-"$orthant" distill targets student.yaml --set distill.objective=top_k 2>&1 >/dev/null | grep -q 'note: top_k is biased' || fail "no warning"
+"$orthant" distill targets student.yaml --set distill.objective=top_k 2>&1 >/dev/null | found 'note: top_k is biased' || fail "no warning"

@@ -65,7 +65,7 @@ check() { # NAME OPTIONS...
 }
 check one
 grep -aq 'evaluate/words/acc_norm' one/tensorboard/events.* || fail "no figures for TensorBoard"
-"$orthant" report one --json | grep -q '"name": "texts/bits_per_byte"' || fail "no figures in the report"
+"$orthant" report one --json | found '"name": "texts/bits_per_byte"' || fail "no figures in the report"
 check tp2 --ranks 2 --set parallel.tp=2
 check dp2pp2 --ranks 4 --set parallel.pp=2 --set parallel.zero=3
 check stages --ranks 4 --set parallel.tp=2 --set evaluate.stages=2

@@ -149,7 +149,7 @@ if mkdir $outer 2>/dev/null; then
       (echo $BASHPID >$outer/inner/cgroup.procs
         expect 3 "its control group (cgroup) may use 125.8 MB" "$orthant" train run.yaml --set output=group $large $how) || exit 1
     done
-    (echo $BASHPID >$outer/inner/cgroup.procs; exec "$orthant" doctor --json) | grep -q '"group_limit_bytes": 125829120' ||
+    (echo $BASHPID >$outer/inner/cgroup.procs; exec "$orthant" doctor --json) | found '"group_limit_bytes": 125829120' ||
       fail "doctor does not tell the limit of the control group"
   fi
 fi

@@ -91,9 +91,9 @@ ln -s exported dangling
 expect 2 "already exists (fifo)" "$orthant" convert run fifo
 
 # ---- output sent to standard output by name is the only content there ----
-"${plan[@]}" --html /dev/stdout | tail -1 | grep -q '^</html>' || fail "a report after a page"
+"${plan[@]}" --html /dev/stdout | tail -1 | found '^</html>' || fail "a report after a page"
 "${plan[@]}" --html /dev/stdout >page.html
-[ "$(head -c 15 page.html)" = '<!DOCTYPE html>' ] && tail -1 page.html | grep -q '</html>' || fail "no page in a file"
+[ "$(head -c 15 page.html)" = '<!DOCTYPE html>' ] && tail -1 page.html | found '</html>' || fail "no page in a file"
 expect 2 "both print on stdout" "${plan[@]}" --html /dev/stdout --json
 
 # ---- every verb gives one JSON document ----
@@ -156,7 +156,7 @@ leaves() {  # leaves COMMAND...
 }
 leaves "$orthant"
 leaves "${plan[@]}" --html late.html
-tail -1 late.html | grep -q '^</html>' || fail "a page is not complete"
+tail -1 late.html | found '^</html>' || fail "a page is not complete"
 leaves "$orthant" plan --model llama3-8b --cluster h100 --gpus 1 --tp 1
 leaves "$orthant" sample run --prompt a --max-tokens 20000
 printf '{"text": "abc"}\n' >lines.jsonl

@@ -95,7 +95,7 @@ holds compared.txt '^two.yaml compared with plan 1 (in brackets)$'
 holds compared.txt '^three.yaml compared with two.yaml (in brackets)$'
 "${plan[@]}" "${few[@]}" --compare two.yaml --json >compared.json
 "${plan[@]}" "${few[@]}" --tp 2 --zero 1 --top 1 --json >two.json
-sed -n '/"compared"/,$p' compared.json | grep -qF "\"step_seconds\": $(number two.json step_seconds)," ||
+sed -n '/"compared"/,$p' compared.json | found -F "\"step_seconds\": $(number two.json step_seconds)," ||
   fail "a compared run is not priced as its plan"
 # What a file says beyond degrees is priced: layouts, settings of a run, switches of other software.
 pipe=(--gpus 16 --global-batch-size 256 --tp 1 --pp 2 --cp 1 --zero 1 --pipeline 1f1b --top 1)

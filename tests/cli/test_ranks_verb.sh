@@ -90,7 +90,7 @@ ulysses near 2 parallel.cp=2 parallel.context=ulysses
 all near 8 parallel.tp=2 parallel.cp=2 parallel.pp=2
 SPLITS
 diff <(losses zero0) <(losses whole3) || fail "zero 3: losses differ from zero 0"
-tr -d ' \n' <all/checkpoints/step-00000004/manifest.json | grep -q \
+tr -d ' \n' <all/checkpoints/step-00000004/manifest.json | found \
   '"mesh":{"pp":2,"vpp":1,"dp_replicate":1,"dp_shard":1,"cp":2,"ep":1,"tp":2,"ranks":8}' ||
   fail "the mesh in the manifest differs"
 for key in update_ratio/model.layers.1.mlp.down_proj.weight max_activation/layers.2 \
@@ -124,7 +124,7 @@ cp -r zero3/checkpoints/step-00000004 kept/checkpoints/
 for file in model optimizer; do
   cmp moved/checkpoints/step-00000005/$file.safetensors kept/checkpoints/step-00000005/$file.safetensors
 done
-tr -d ' \n' <moved/checkpoints/step-00000005/manifest.json | grep -q '"next_sample":40' ||
+tr -d ' \n' <moved/checkpoints/step-00000005/manifest.json | found '"next_sample":40' ||
   fail "data position differs"
 
 # Weights of another run, read by every rank.
@@ -153,7 +153,7 @@ got=0; wait $pid || got=$?
 [ "$got" = 75 ] || { cat err.txt; fail "a signal gave $got, expected 75"; }
 [ "$(grep -c '^error' err.txt)" = 1 ] || fail "a stop was reported more than once"
 grep -q "^help: run the same command again" err.txt || fail "no hint how to continue after a signal"
-ls s/checkpoints | grep -q step- || fail "no checkpoint after a signal"
+ls s/checkpoints | found step- || fail "no checkpoint after a signal"
 
 # A failure on rank 0 ends all ranks and is reported once.
 mkdir full && chmod a-w full

@@ -114,8 +114,8 @@ for run in old new odd; do
   check_page $run.html
   "$orthant" report $run --json | python3 -m json.tool >/dev/null || fail "JSON of $run"
 done
-"$orthant" report old | grep -q "no event log" || fail "a run without events has an account"
-"$orthant" report new | grep -q "not started" || fail "a run without steps has begun"
+"$orthant" report old | found "no event log" || fail "a run without events has an account"
+"$orthant" report new | found "not started" || fail "a run without steps has begun"
 cp -r a torn
 printf '{"event":"moon","time":1}\n{"event":"sto' >>torn/events.jsonl
 succeed "$orthant" report torn

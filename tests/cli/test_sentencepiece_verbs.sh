@@ -40,7 +40,7 @@ YAML
 cmp run/checkpoints/step-00000060/tokenizer.json "$tokenizers/llama2.json" || fail "the tokenizer in the checkpoint differs"
 expect 2 "was tokenized with" "$orthant" train run.yaml --set output=other \
   --set "data.tokenizer=$tokenizers/mistral.json"
-"$orthant" train run.yaml --set output=shown --set steps=1 --show-batch 2>&1 | grep -q "the river runs past" || fail "no text of a batch"
+"$orthant" train run.yaml --set output=shown --set steps=1 --show-batch 2>&1 | found "the river runs past" || fail "no text of a batch"
 
 # Streamed text equals the whole text, after a prompt and from the start.
 for prompt in "the mill" ""; do
@@ -51,7 +51,7 @@ for prompt in "the mill" ""; do
   [ "$(head -c 1 stream)" != " " ] || fail "a space before the text"
 done
 printf '{"context":"the old","continuation":" mill"}\n' >q.jsonl
-"$orthant" score run q.jsonl | grep -q '"logprobs":\[-' || fail "no scores"
+"$orthant" score run q.jsonl | found '"logprobs":\[-' || fail "no scores"
 "$orthant" convert run exported >/dev/null 2>&1
 cmp exported/tokenizer.json "$tokenizers/llama2.json" || fail "the tokenizer in the export differs"
 grep -q '"eos_token": "</s>"' exported/tokenizer_config.json || fail "no eos token: $(cat exported/tokenizer_config.json)"

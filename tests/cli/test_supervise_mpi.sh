@@ -35,7 +35,7 @@ rank_process() {  # RANK: the process of this rank of our run
   local directory
   for directory in /proc/[0-9]*; do
     [ "$(readlink "$directory/cwd" 2>/dev/null)" = "$(realpath "$work")" ] || continue
-    tr '\0' '\n' <"$directory/environ" 2>/dev/null | grep -qE "^(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1\$" || continue
+    tr '\0' '\n' <"$directory/environ" 2>/dev/null | found -E "^(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1\$" || continue
     basename "$directory"
     return
   done
@@ -61,5 +61,5 @@ wait_for_steps stopped 5
 kill -TERM $supervisor
 got=0; wait $supervisor || got=$?
 [ "$got" = 75 ] || { cat err.txt; fail "a stop gave $got, expected 75"; }
-ls stopped/checkpoints | grep -q step- || fail "no checkpoint after a stop"
+ls stopped/checkpoints | found step- || fail "no checkpoint after a stop"
 echo "all passed"

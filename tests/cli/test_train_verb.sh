@@ -105,7 +105,7 @@ for _ in $(seq 200); do [ -s s/metrics.jsonl ] && [ "$(wc -l <s/metrics.jsonl)" 
 kill -USR1 $pid
 got=0; wait $pid || got=$?
 [ "$got" = 75 ] || fail "a signal gave $got, expected 75"
-ls s/checkpoints | grep -q step- || fail "no checkpoint after a signal"
+ls s/checkpoints | found step- || fail "no checkpoint after a signal"
 
 # A bit of the newest checkpoint flips: verbs that read the run fall back and report it, verbs given
 # this one checkpoint fail. Without a complete checkpoint no verb starts from scratch.
@@ -135,7 +135,7 @@ expect 3 "none of the checkpoints of" "$orthant" sample h
 # A special file where a regular one is required does not block.
 mkfifo fifo.yaml
 expect 3 "not a regular file (fifo.yaml)" timeout 20 "$orthant" train fifo.yaml
-"$orthant" score a <(cat q.jsonl) | grep -q '"logprobs"' || fail "a pipe is not accepted as text"
+"$orthant" score a <(cat q.jsonl) | found '"logprobs"' || fail "a pipe is not accepted as text"
 
 # Rejected requests and their messages.
 expect 0 "is finished: 6 steps" "$orthant" train run.yaml
@@ -206,8 +206,8 @@ cmp one.txt two.txt
 grep -q "^order step micro_batches=3" schedule.txt || fail "no step order"
 "$orthant" schedule run.yaml --set device=cuda >gpu.txt
 grep -q '^  adamw.* joins$' gpu.txt || fail "no tensors share a launch on a GPU"
-"$orthant" schedule run.yaml --set device=cpu | grep -q ' joins$' && fail "tensors share a launch on the CPU"
+"$orthant" schedule run.yaml --set device=cpu | found ' joins$' && fail "tensors share a launch on the CPU"
 "$orthant" train run.yaml --set output=t --trace trace.json:2-3 2>/dev/null
 grep -q '"linear"' trace.json || fail "no linear task in the trace"
-"$orthant" train run.yaml --set output=u --set steps=1 --show-batch 2>&1 | grep -q "sample 0: " || fail "no batch shown"
+"$orthant" train run.yaml --set output=u --set steps=1 --show-batch 2>&1 | found "sample 0: " || fail "no batch shown"
 echo "all passed"
