@@ -30,6 +30,7 @@ serve  | HTTP client           | pkg:libcurl           | libcurl4-openssl-dev | 
 mpi    | MPI                   | mpi:                  | libopenmpi-dev openmpi-bin | openmpi-devel  | open-mpi
 test   | unit tests            | pkg:cmocka            | libcmocka-dev     | libcmocka-devel    | cmocka
 test   | Python, for scripts of tests | command:python3 | python3      | python3            | python3
+test   | the list of processes | command:ps           | procps            | procps-ng          | -
 test   | C++, for an emulated GPU | command:c++        | g++               | gcc-c++            | gcc
 demo   | xz to compare with    | command:xz            | xz-utils          | xz                 | xz
 fresh  | bare Debian systems   | command:debootstrap   | debootstrap       | debootstrap        | -

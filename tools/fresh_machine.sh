@@ -52,6 +52,7 @@ debootstrap --variant=minbase --include=git,make,ca-certificates "$release" "$ro
 rm -f "$root.log"
 cp /etc/apt/apt.conf.d/*proxy* "$root/etc/apt/apt.conf.d/" 2>/dev/null || true
 for place in "${mounts[@]}"; do mkdir -p "$root/$place"; mount --bind "/$place" "$root/$place"; done
+printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$root/etc/hosts"  # as the installer writes it
 git bundle create -q "$root/root/orthant.bundle" HEAD
 inside git -c advice.detachedHead=false -c init.defaultBranch=main clone -q /root/orthant.bundle /root/src/orthant
 status=0
