@@ -164,7 +164,7 @@ static const char *status_of(const emission *e) {
   return e->ranks > 1 ? "Orthant trains on one Hopper GPU; several were never tried." : NULL;
 }
 
-// A script that starts what nobody has run says so first.
+// The first lines of a script state that such a run was never tried.
 static void put_script_title(const emission *e) {
   const char *const status = status_of(e);
   if (status) {

@@ -110,7 +110,7 @@ static ot_status begin_state(void *context, ot_trainer *trainer) {
   return OT_OK;
 }
 
-static ot_status look_at_ranks(void *context, ot_trainer *trainer, ot_arena *arena,
+static ot_status compare_ranks(void *context, ot_trainer *trainer, ot_arena *arena,
                                ot_loop_findings *findings) {
   ot_run_audits *const a = context;
   return ot_ranks_check(&a->replicas, trainer, arena, findings);
@@ -125,7 +125,7 @@ static ot_loop_check check_of(ot_run_audits *a, ot_audit_check check) {
       [OT_AUDIT_DRIFT] = ot_audit_drift,
   };
   if (check == OT_AUDIT_RANKS) {
-    return (ot_loop_check){.look = look_at_ranks, .begin = begin_ranks, .context = a};
+    return (ot_loop_check){.look = compare_ranks, .begin = begin_ranks, .context = a};
   }
   if (check == OT_AUDIT_STATE) {
     return (ot_loop_check){

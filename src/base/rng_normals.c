@@ -3,6 +3,7 @@
 // the kernels (CMakeLists.txt): Philox and conversions in blocks that stay in the first cache, then
 // Box-Muller. Wider vectors change no bit (base/math_lanes.h).
 #include "base/math_lanes.h"
+#include "base/philox_lanes.h"
 #include "base/rng.h"
 
 enum { BLOCK = 512 };
@@ -17,23 +18,12 @@ static inline double upper_bits(uint64_t high, uint64_t low, int added) {
   return (double)top * 0x1p26 + (double)(rest + added);
 }
 
-// One block of Philox (base/rng.c) in 64-bit lanes whose upper halves are ignored; u in (0, 1], v
-// in [0, 1).
+// u in (0, 1], v in [0, 1) from one block.
 static inline void draw(uint64_t key, uint64_t counter, double *u, double *v) {
-  uint64_t key0 = key & low_half, key1 = key >> 32;
-  uint64_t c0 = counter & low_half, c1 = counter >> 32, c2 = 0, c3 = 0;
-  for (int round = 0; round < 10; round++) {
-    const uint64_t product0 = (c0 & low_half) * 0xd2511f53u;
-    const uint64_t product1 = (c2 & low_half) * 0xcd9e8d57u;
-    c0 = product1 >> 32 ^ c1 ^ key0;
-    c1 = product1;
-    c2 = product0 >> 32 ^ c3 ^ key1;
-    c3 = product0;
-    key0 += 0x9e3779b9u;
-    key1 += 0xbb67ae85u;
-  }
-  *u = upper_bits(c1, c0, 1) * 0x1p-53;
-  *v = upper_bits(c3, c2, 0) * 0x1p-53;
+  uint64_t word[4] = {counter & low_half, counter >> 32, 0, 0};
+  ot_philox_lanes(key, word);
+  *u = upper_bits(word[1], word[0], 1) * 0x1p-53;
+  *v = upper_bits(word[3], word[2], 0) * 0x1p-53;
 }
 
 static void make(uint64_t key, const ot_rng_counters *at, int64_t n, double *normals) {

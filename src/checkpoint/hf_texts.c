@@ -91,7 +91,8 @@ static void put_token(ot_json_writer *json, const char *key, const ot_tokenizer 
   ot_json_text_bytes(json, key, (const char *)bytes, length);
 }
 
-// Copies the files beside the tokenizer unchanged; makes a configuration where there is none.
+// Copies the files in the folder of the tokenizer unchanged; makes a configuration where there is
+// none.
 static void add_tokenizer_files(ot_arena *arena, const ot_tokenizer *tokenizer,
                                 const ot_special_tokens *special, const ot_model *model,
                                 ot_hf_texts *out) {

@@ -18,7 +18,7 @@
 #include "host/child_socket.h"
 #include "host/clock.h"
 
-enum { PIECES_MAX = 64 };  // of output at a time, so that one that never ends keeps nobody busy
+enum { PIECES_MAX = 64 };  // of output at a time: endless output must not delay other work
 
 static const double drain_s = 0.3;  // for the last output of a child that has ended
 

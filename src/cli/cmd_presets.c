@@ -291,9 +291,10 @@ static void print_cluster_keys(ot_arena *arena) {
               "allowed in\n# addition: a preset or a file whose keys this one has unless it gives "
               "them.\n");
   ot_schema_table(&ot_cluster_schema, NULL, &text);
-  ot_text_put(&text,
-              "\n# Of a cluster of several kinds of device; `pools` is a list of clusters, each "
-              "with the keys\n# above, or `cluster: NAME` and those that differ.\n");
+  ot_text_put(
+      &text,
+      "\n# The keys of a cluster of several kinds of device; `pools` is a list of clusters, each "
+      "with the keys\n# above, or `cluster: NAME` and those that differ.\n");
   ot_schema_table(&ot_mixed_cluster_schema, "pools", &text);
   fputs(text.text, stdout);
 }

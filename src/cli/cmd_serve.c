@@ -165,10 +165,10 @@ static void warn(const serving *s) {
   const char *const exposure = key ? ot_disk_exposure(s->arena, key) : NULL;
   if (exposure) fprintf(stderr, "warning: --api-key: %s\n", exposure);
   if (!key && !ot_address_is_loopback(host)) {
-    fprintf(
-        stderr,
-        "warning: --host %s without --api-key: whoever reaches this address can use the model\n",
-        host);
+    fprintf(stderr,
+            "warning: --host %s without --api-key: every host that reaches this address can use "
+            "the model\n",
+            host);
   }
 }
 

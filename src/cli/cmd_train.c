@@ -278,7 +278,7 @@ static ot_status teach_rank(const training *t, ot_comm *comm) {
   return ot_teacher_rank_run(&t->config.run, comm, &leave);
 }
 
-static void say_notes(const training *t) {
+static void print_notes(const training *t) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   const char *const exposure = ot_disk_exposure(&arena, t->config.run.distill.server_key);
@@ -295,7 +295,7 @@ static ot_status train_rank(ot_comm *comm, void *context) {
   if (ot_comm_size(comm) > t->mesh.ranks) OT_TRY(ot_comm_divide(comm, t->mesh.ranks));
   OT_TRY(ot_world_create(&request.run->parallel, comm, &request.world));
   const bool leads = ot_world_is_leader(request.world);
-  if (leads) say_notes(t);
+  if (leads) print_notes(t);
   ot_run_audits *audits = NULL;
   ot_status status = ot_run_audits_create(request.run, request.world, &audits);
   if (status == OT_OK) {

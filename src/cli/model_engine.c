@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "cli/output.h"
 
-static void say_notes(const ot_opened_model *model, const ot_runtime *runtime) {
+static void print_notes(const ot_opened_model *model, const ot_runtime *runtime) {
   const ot_model_files *const files = &model->files;
   ot_output_notes(&files->notes);
   if (model->note) fprintf(stderr, "note: %s\n", model->note);
@@ -82,7 +82,7 @@ ot_status ot_model_engine_create(const ot_model_engine_request *request, ot_mode
   ot_inference_complete(&shape, &wanted);
   OT_TRY(ranks > 1 ? load(&request->model->files, &wanted, &out->runtime)
                    : ot_model_files_runtime(&request->model->files, &wanted, &out->runtime));
-  if (ot_world_is_leader(out->world)) say_notes(request->model, out->runtime);
+  if (ot_world_is_leader(out->world)) print_notes(request->model, out->runtime);
   return OT_OK;
 }
 

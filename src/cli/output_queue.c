@@ -16,7 +16,7 @@
 
 enum { QUEUE_BYTES = 1 << 18, PIECE_BYTES = 1 << 12, NOTE_BYTES = 128 };
 
-static const double drain_s = 1;  // without progress, after which nobody reads
+static const double drain_s = 1;  // a reader without progress for this time counts as absent
 
 typedef struct output_queue {
   pthread_mutex_t lock;

@@ -22,7 +22,7 @@ ot_status ot_ranks_count(const ot_options *options, int *ranks, bool *processes)
 // failure is printed once: only the process that prints it returns a message. Blocks.
 ot_status ot_ranks_run(const ot_options *options, const ot_ranks_verb *verb);
 
-// Of ot_loop_request: prints the failure of the calling thread and ends the process with OT_RANKS,
+// For ot_loop_request: prints the failure of the calling thread and ends the process with OT_RANKS,
 // since a kernel that hangs can be ended in no other way.
 void ot_ranks_end_at_hang(void);
 

@@ -362,7 +362,7 @@ static ot_status end_bad_line(ot_corpus_bad_lines *bad) {
   return OT_OK;
 }
 
-static ot_status take_text(const line *l, const json_t *root, const ot_corpus_line_sink *to) {
+static ot_status read_text(const line *l, const json_t *root, const ot_corpus_line_sink *to) {
   const json_t *const text = json_object_get(root, to->key);
   if (json_is_string(text)) {
     return to->sink(to->context, json_string_value(text), (int64_t)json_string_length(text));
@@ -388,7 +388,7 @@ static ot_status read_line(const line *l, const ot_corpus_line_sink *to) {
                  "file as one text");
     return end_bad_line(to->bad);
   }
-  const ot_status status = take_text(l, root, to);
+  const ot_status status = read_text(l, root, to);
   json_decref(root);
   return status;
 }

@@ -20,39 +20,19 @@ static const llmc_kind llmc_kinds[] = {
 
 // ---- opening ----
 
+static const struct shard_type {
+  const char *name;
+  int bytes;
+} shard_types[] = {
+    [OT_SHARD_U8] = {"uint8", 1},   [OT_SHARD_I8] = {"int8", 1},   [OT_SHARD_I16] = {"int16", 2},
+    [OT_SHARD_U16] = {"uint16", 2}, [OT_SHARD_I32] = {"int32", 4}, [OT_SHARD_U32] = {"uint32", 4},
+    [OT_SHARD_I64] = {"int64", 8},
+};
+
 static void set_type(ot_token_shard *t, ot_shard_type type) {
   t->type = type;
-  switch (type) {
-    case OT_SHARD_U8:
-      t->about.dtype = "uint8";
-      t->about.token_bytes = 1;
-      return;
-    case OT_SHARD_I8:
-      t->about.dtype = "int8";
-      t->about.token_bytes = 1;
-      return;
-    case OT_SHARD_I16:
-      t->about.dtype = "int16";
-      t->about.token_bytes = 2;
-      return;
-    case OT_SHARD_U16:
-      t->about.dtype = "uint16";
-      t->about.token_bytes = 2;
-      return;
-    case OT_SHARD_I32:
-      t->about.dtype = "int32";
-      t->about.token_bytes = 4;
-      return;
-    case OT_SHARD_U32:
-      t->about.dtype = "uint32";
-      t->about.token_bytes = 4;
-      return;
-    case OT_SHARD_I64:
-      t->about.dtype = "int64";
-      t->about.token_bytes = 8;
-      return;
-  }
-  OT_UNREACHABLE();
+  t->about.dtype = shard_types[type].name;
+  t->about.token_bytes = shard_types[type].bytes;
 }
 
 // ---- the .idx of a Megatron shard ----

@@ -205,7 +205,7 @@ static double other_rate(const ot_device_kind *d) {
 }
 
 // The rates of a CPU that was measured are those that it reached.
-static void take_measured(const ot_node *tree, ot_arena *arena, ot_cluster *cluster) {
+static void read_measured(const ot_node *tree, ot_arena *arena, ot_cluster *cluster) {
   ot_device_kind *const d = &cluster->device;
   if (!ot_node_child(tree, "matrix_efficiency")) d->matrix_efficiency = 0;
   if (!ot_node_child(tree, "memory_efficiency")) d->memory_efficiency = 0;
@@ -221,7 +221,7 @@ static void assume(const ot_node *tree, ot_arena *arena, ot_cluster *cluster) {
   const bool measured = ot_cluster_basis_measured(cluster->basis);
   if (d->other_flops_per_s == 0) d->other_flops_per_s = other_rate(d);
   if (measured && ot_device_is_host(d)) {
-    take_measured(tree, arena, cluster);
+    read_measured(tree, arena, cluster);
     return;
   }
   assumption a = {.cluster = cluster, .tree = tree, .text = {.arena = arena}};
@@ -287,7 +287,7 @@ static const ot_node *derive(const ot_node *map, const char *key, ot_arena *aren
 
 // ---- reading ----
 
-static ot_status take_values(const cluster_values *v, const ot_cluster_source *from,
+static ot_status read_values(const cluster_values *v, const ot_cluster_source *from,
                              ot_cluster *out) {
   ot_cluster_source source = *from;
   source.cluster = out;
@@ -343,7 +343,7 @@ static ot_status read_mixed(const ot_node *given, ot_arena *arena, ot_cluster *o
     const ot_cluster_source source = {.tree = ot_node_find(tree, path),
                                       .arena = arena,
                                       .prefix = ot_arena_format(arena, "%s.", path)};
-    OT_TRY(take_values(&v.pools[i], &source, &pools[i]));
+    OT_TRY(read_values(&v.pools[i], &source, &pools[i]));
   }
   const ot_cluster_source whole = {pools, tree, arena, ""};
   assumption a = {.cluster = pools, .tree = tree, .text = {.arena = arena}};
@@ -365,7 +365,7 @@ static ot_status read_tree(const ot_node *tree, ot_arena *arena, ot_cluster *out
   if (map && ot_node_child(tree, "pools")) return read_mixed(tree, arena, out);
   if (map) tree = derive(tree, "base", arena);
   OT_TRY(ot_schema_read(&ot_cluster_schema, tree, arena, &v));
-  return take_values(&v, &(ot_cluster_source){.tree = tree, .arena = arena, .prefix = ""}, out);
+  return read_values(&v, &(ot_cluster_source){.tree = tree, .arena = arena, .prefix = ""}, out);
 }
 
 ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out) {

@@ -24,7 +24,7 @@ void ot_leave_create(const ot_schedule *schedule, ot_leave *leave);
 void ot_leave_begin(ot_leave *leave, const ot_order *order);
 // Before a kernel: whether it is skipped. Only on the calling thread, for entries of its lane.
 bool ot_leave_skips(ot_leave *leave, const ot_entry *entry, const ot_task *task);
-// Of a kernel on `lane`; or null.
+// The progress of the kernel on `lane`; or null.
 ot_lane_progress *ot_leave_progress(const ot_leave *leave, ot_lane lane);
 // On any lane: whether nobody on this rank reads the result of a communication of entry `entry`.
 bool ot_leave_discards(const ot_leave *leave, int entry);

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "base/philox_lanes.h"
 #include "base/rng.h"
 
 // One row of a mask: the words of columns c, c+1, ... are words c % 4 of the blocks at
@@ -20,30 +21,11 @@ static inline uint32_t ot_dropout_threshold(double probability) {
   return (uint32_t)(probability * 4294967296.0);
 }
 
-// The four words of block `index` (c / 4), at word[0..3]. Each word is in the lower half of 64
-// bits, whose upper half is ignored, so that the multiplications need no lane shuffles.
+// The four words of block `index` (c / 4), at word[0..3].
 static inline void ot_dropout_block(const ot_dropout_row *row, uint64_t index, uint32_t *word) {
-  const uint64_t low = 0xffffffffu;
-  uint64_t key0 = row->key & low;
-  uint64_t key1 = row->key >> 32;
-  uint64_t c0 = index;
-  uint64_t c1 = row->position;
-  uint64_t c2 = row->sample & low;
-  uint64_t c3 = row->sample >> 32;
-  for (int round = 0; round < 10; round++) {
-    const uint64_t product0 = (c0 & low) * 0xd2511f53u;
-    const uint64_t product1 = (c2 & low) * 0xcd9e8d57u;
-    c0 = product1 >> 32 ^ c1 ^ key0;
-    c1 = product1;
-    c2 = product0 >> 32 ^ c3 ^ key1;
-    c3 = product0;
-    key0 += 0x9e3779b9u;
-    key1 += 0xbb67ae85u;
-  }
-  word[0] = (uint32_t)c0;
-  word[1] = (uint32_t)c1;
-  word[2] = (uint32_t)c2;
-  word[3] = (uint32_t)c3;
+  uint64_t lane[4] = {index, row->position, row->sample & 0xffffffffu, row->sample >> 32};
+  ot_philox_lanes(row->key, lane);
+  for (int i = 0; i < 4; i++) word[i] = (uint32_t)lane[i];
 }
 
 // The words of columns [column, column + n) into `word`, which holds n rounded up to 4; `column` is

@@ -19,7 +19,7 @@
 enum {
   KEPT_REJECTIONS = 3,
   ZERO_STAGES = 4,
-  // What parts may add to the nodes priced: a share of those of the search, or few.
+  // Parts may price a share of the nodes of the search in addition, or a few.
   PARTS_SHARE = 16,
   PARTS_LEAST = 2000,
 };
@@ -416,7 +416,7 @@ static ot_status keep_known(searcher *s) {
   return OT_OK;
 }
 
-// What the nodes left prove of part `index`.
+// The bound that the remaining nodes prove for part `index`.
 static void settle_part(searcher *s, int index) {
   ot_search_found *const found = &s->found[index];
   if (is_too_slow(s, found->plan.step_s)) found->plan.step_s = 0;

@@ -34,7 +34,8 @@ typedef struct ot_search_request {
   void (*progress)(void *context, const ot_search *so_far);
   void *progress_context;
   bool distinct;  // keep only the fastest plan of equal tp, pp, cp, ep, etp, dp and ZeRO
-  // Of the job but for what it fixes: its prices and its memory are used; null: an own one.
+  // The estimator of the job without what it fixes, whose prices and memory are used; null: an own
+  // one.
   ot_estimator *estimator;
   // Memory of the search, which may be reused after it; null: that of the estimator, else `arena`.
   ot_arena_pool *scratch;
@@ -62,7 +63,7 @@ struct ot_search {
 // OT_OK also if nothing fits (num_plans 0). In `arena`.
 ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_search *out);
 
-// What is known of the plans of a part.
+// The bounds and the best plan that are known for a part.
 typedef struct ot_search_found {
   ot_estimate plan;  // the fastest that was priced; step_s 0: none
   double least_s;    // no plan of the part has a shorter step; plan.step_s: none is faster

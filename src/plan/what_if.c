@@ -66,8 +66,8 @@ static const char *best_text(const ot_what_if *w, const char *value, const ot_es
                          number_text(w, &e->candidate, arena), time_text(w, e, arena));
 }
 
-// What keeps `c`, the plan with only this value changed, from running: "", or in parentheses, where
-// `with` names what changes with the value.
+// The reason that `c`, the plan with only this value changed, cannot run: "", or in parentheses,
+// where `with` names what changes with the value.
 static const char *obstacle(const ot_what_if *w, const char *with, const ot_candidate *c,
                             ot_arena *arena) {
   ot_estimate e;

@@ -66,7 +66,7 @@ static void put_job(report *r) {
     wrap(r, "warning: ", r->page->plans[0].warning);
 }
 
-// What the user left open: a line each, or all in one.
+// Prints the values that the user left open: a line each, or all in one.
 static void put_assumed(report *r) {
   const ot_plan_page *const p = r->page;
   ot_text_builder all = {.arena = r->arena};
@@ -91,7 +91,7 @@ static void put_margin(report *r) {
                              ot_figure_bytes(a, capacity / (1 + job->memory_margin))));
 }
 
-// What the answer rests on.
+// Prints the basis of the answer.
 static void put_notes(report *r) {
   const ot_plan_page *const p = r->page;
   if (!r->form.brief) ot_text_put(r->out, "\n");

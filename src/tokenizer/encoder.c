@@ -339,7 +339,7 @@ static ot_status take_valid(ot_encoder *e, part p, int64_t at, int64_t valid, pr
   return cut_at_added(e, e->tokenizer->raw, span, normalize, done);
 }
 
-static ot_status take_text(ot_encoder *e, part p, progress *done) {
+static ot_status encode_text(ot_encoder *e, part p, progress *done) {
   *done = ALL_DONE;
   for (int64_t at = 0; at < p.length && *done == ALL_DONE;) {
     bool truncated;
@@ -368,7 +368,7 @@ static ot_status take_window(ot_encoder *e, const ot_text_window *window, bool *
                   .final = window->final,
                   .first_bytes = 1};
   progress done;
-  OT_TRY(take_text(e, p, &done));
+  OT_TRY(encode_text(e, p, &done));
   *reached = done != LOST;
   return OT_OK;
 }

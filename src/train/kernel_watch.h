@@ -22,7 +22,7 @@ typedef struct ot_kernel_watch_request {
   void (*end)(void);
 } ot_kernel_watch_request;
 
-// Of parallel.watchdog_seconds, the timeout before a first step is done.
+// The timeout in seconds before a first step is done, for parallel.watchdog_seconds `watchdog_s`.
 double ot_kernel_watch_first_s(double watchdog_s);
 
 // OT_ENVIRONMENT if there is no thread.

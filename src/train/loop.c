@@ -524,7 +524,7 @@ static ot_status check_files(ot_loop *l) {
 
 // Seconds from a stop signal on that a kernel has to end, before a launcher ends what is left.
 static const double stop_s = 20;
-// Of the timeout: the rank itself knows its kernel, ranks that wait for it do not.
+// The share of the timeout: the rank itself knows its kernel, ranks that wait for it do not.
 static const double before_others = 0.9;
 
 static ot_status watch_kernels(ot_loop *l) {

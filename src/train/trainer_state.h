@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trainer consists of. Private to train/trainer*.c.
+// The parts of a trainer. Private to train/trainer*.c.
 #pragma once
 
 #include "distill/distiller.h"

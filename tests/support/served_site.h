@@ -30,7 +30,7 @@ typedef struct site {
 site open_site(const site_options *options);
 void close_site(site *s);
 
-// What the server listens with, at the port of `s`.
+// The options of the server, at the port of `s`.
 ot_server_options site_server_options(const site *s, const site_options *options);
 
 // The document `text`, which lives until the site is closed.

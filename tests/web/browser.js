@@ -82,7 +82,7 @@ const cases = {
       assert.ok((await page.locator(`#${id} table`).count()) >= 1, `${id} has a table`);
     }
     assert.ok(await page.locator('#timeline canvas').isVisible());
-    // What the search counted comes last; nothing chooses dollars for an empty field.
+    // The counts of the search come last; nothing chooses dollars for an empty field.
     assert.equal(await page.textContent('#status'), '');
     assert.match(await page.textContent('main > :last-child'), /^Searched [\d.]+k? config/);
     assert.equal(await page.getAttribute('#knob-price', 'placeholder'), 'none');
