@@ -321,7 +321,7 @@ static const ot_node *derive_pools(const ot_node *tree, ot_arena *arena) {
 }
 
 // A cluster is as doubtful as its links, of which `a` is, and its most doubtful pool.
-static void take_doubts(assumption *a, ot_cluster *cluster) {
+static void add_doubts(assumption *a, ot_cluster *cluster) {
   for (int i = 0; i < cluster->num_pools; i++) {
     const ot_cluster *const pool = &cluster->pools[i];
     const bool guessed = pool->basis == OT_BASIS_GUESSED || pool->basis == OT_BASIS_UNKNOWN;
@@ -355,7 +355,7 @@ static ot_status read_mixed(const ot_node *given, ot_arena *arena, ot_cluster *o
     return ot_fail(status, "%s (%s)", ot_fail_message(),
                    ot_node_place(arena, ot_node_child(tree, "pools")));
   }
-  take_doubts(&a, out);
+  add_doubts(&a, out);
   return OT_OK;
 }
 

@@ -23,34 +23,35 @@ struct ot_log_file {
   int64_t head_bytes;
   int64_t lost;          // pieces
   int64_t lost_in_turn;  // since the last one that was written
-  bool is_told;          // news were read
+  bool was_read;         // the news were read
   char news[NEWS_BYTES];
 };
 
 // ---- news ----
 
-static void tell(ot_log_file *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void tell(ot_log_file *log, const char *format, ...) {
+static void set_news(ot_log_file *log, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void set_news(ot_log_file *log, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   ot_text_format_list(log->news, sizeof log->news, format, arguments);
   va_end(arguments);
-  log->is_told = false;
+  log->was_read = false;
 }
 
 const char *ot_log_file_news(ot_log_file *log) {
-  const bool known = log->is_told || log->news[0] == '\0';
-  log->is_told = true;
+  const bool known = log->was_read || log->news[0] == '\0';
+  log->was_read = true;
   return known ? NULL : log->news;
 }
 
 int64_t ot_log_file_lost(const ot_log_file *log) { return log->lost; }
 
 // The failure recorded last, which is not one of the caller.
-static void lose(ot_log_file *log) {
+static void count_loss(ot_log_file *log) {
   if (log->lost_in_turn++ == 0)
-    tell(log, "warning: %s; what is not written is counted, and the run goes on",
-         ot_fail_message());
+    set_news(log, "warning: %s; what is not written is counted, and the run goes on",
+             ot_fail_message());
   log->lost++;
 }
 
@@ -77,7 +78,8 @@ static ot_status open_again(ot_log_file *log) {
   return whole ? OT_OK : find_end(log);
 }
 
-// The path is asked, not the descriptor. An unknown answer is none: the write will tell.
+// Compares the file at the path with that of the descriptor. Another failure of stat changes
+// nothing: the write reports it.
 static ot_status find_file(ot_log_file *log) {
   struct stat named, own;
   if (log->file < 0 || log->lost_in_turn > 0) return open_again(log);
@@ -86,12 +88,12 @@ static ot_status find_file(ot_log_file *log) {
   if (gone || named.st_ino != own.st_ino || named.st_dev != own.st_dev) {
     OT_TRY(open_file(log, O_CREAT));
     OT_TRY(find_end(log));
-    tell(log, "warning: %s was %s during the run; it goes on in a new file", log->path,
-         gone ? "removed" : "replaced");
+    set_news(log, "warning: %s was %s during the run; it goes on in a new file", log->path,
+             gone ? "removed" : "replaced");
   } else if (own.st_size < log->length) {
     OT_TRY(find_end(log));
-    tell(log, "warning: %s was cut to %lld bytes during the run; it goes on after them", log->path,
-         (long long)log->length);
+    set_news(log, "warning: %s was cut to %lld bytes during the run; it goes on after them",
+             log->path, (long long)log->length);
   }
   return OT_OK;
 }
@@ -113,18 +115,18 @@ static ot_status append(ot_log_file *log, const void *piece, int64_t bytes) {
 
 void ot_log_file_append(ot_log_file *log, const void *piece, int64_t bytes) {
   if (append(log, piece, bytes) != OT_OK) {
-    lose(log);
+    count_loss(log);
     return;
   }
   if (log->lost_in_turn > 0)
-    tell(log, "warning: %s is written again; %lld of its lines are lost", log->path,
-         (long long)log->lost_in_turn);
+    set_news(log, "warning: %s is written again; %lld of its lines are lost", log->path,
+             (long long)log->lost_in_turn);
   log->lost_in_turn = 0;
 }
 
 void ot_log_file_sync(ot_log_file *log) {
   if (log->file < 0 || fsync(log->file) == 0) return;
-  tell(log, "warning: cannot sync %s: %s; the run goes on", log->path, strerror(errno));
+  set_news(log, "warning: cannot sync %s: %s; the run goes on", log->path, strerror(errno));
 }
 
 // ---- life ----

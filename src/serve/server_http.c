@@ -356,7 +356,7 @@ static ot_status reserve_body(exchange *e) {
 }
 
 // False: the connection is to be closed.
-static bool take_body(exchange *e, const char *data, size_t size) {
+static bool receive_body(exchange *e, const char *data, size_t size) {
   const int64_t most = e->server->options.most_body_bytes;
   e->received += (int64_t)size;
   if (e->received > MOST_BODIES * most) return false;
@@ -375,7 +375,7 @@ static enum MHD_Result handle(void *server, struct MHD_Connection *connection, c
   exchange *const e = *context;
   if (!e) return begin(server, connection, method, version, context);
   if (*size > 0) {
-    if (!take_body(e, data, *size)) return MHD_NO;
+    if (!receive_body(e, data, *size)) return MHD_NO;
     *size = 0;
     return MHD_YES;
   }

@@ -81,7 +81,7 @@ static void add_record(ot_job *job, ot_record_list *list, const ot_token_event *
 }
 
 // Each choice has an event for each token of its prompt; the first one counts.
-static void take_score(ot_choice *choice, const ot_token_event *event) {
+static void add_score(ot_choice *choice, const ot_token_event *event) {
   ot_job *const job = choice->job;
   ot_job_prompt *const prompt = &job->prompts[choice->prompt];
   int64_t length = 0;
@@ -91,7 +91,7 @@ static void take_score(ot_choice *choice, const ot_token_event *event) {
   prompt->offset += length;
 }
 
-static bool take_generated(ot_choice *choice, const ot_token_event *event) {
+static bool add_generated(ot_choice *choice, const ot_token_event *event) {
   ot_job *const job = choice->job;
   ot_service_counts *const counts = &job->service->counts;
   if (choice->num_tokens++ == 0) {
@@ -114,14 +114,14 @@ static bool take_generated(ot_choice *choice, const ot_token_event *event) {
   return !choice->text.stopped;
 }
 
-static bool take_token(void *context, const ot_token_event *event) {
+static bool receive_token(void *context, const ot_token_event *event) {
   ot_choice *const choice = context;
   bool more = true;
   pthread_mutex_lock(&choice->job->service->lock);
   if (event->generated) {
-    more = take_generated(choice, event);
+    more = add_generated(choice, event);
   } else {
-    take_score(choice, event);
+    add_score(choice, event);
   }
   pthread_mutex_unlock(&choice->job->service->lock);
   return more;
@@ -166,7 +166,7 @@ static void start_choice(ot_service *service, ot_choice *choice) {
                                  .draw = r->draw,
                                  .scores = r->echo && r->logprobs >= 0,
                                  .top = r->logprobs > 0 ? r->logprobs : 0,
-                                 .token = take_token,
+                                 .token = receive_token,
                                  .finished = take_end,
                                  .context = choice};
   request.draw.choice = (uint64_t)((choice - job->choices) % r->n);

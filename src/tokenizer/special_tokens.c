@@ -110,17 +110,23 @@ static void find_template(const reading *r) {
 
 // ---- ids of the model's files ----
 
+// Adds an id that `ids` [OT_MAX_EOS] lacks; false: it is full.
+static bool add_id(int32_t *ids, int *count, int64_t id) {
+  for (int i = 0; i < *count; i++) {
+    if (ids[i] == id) return true;
+  }
+  if (*count == OT_MAX_EOS) return false;
+  ids[(*count)++] = (int32_t)id;
+  return true;
+}
+
 static ot_status add_end(ot_tokenizer *t, const char *path, const json_t *id) {
   const json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
   OT_CHECK(value >= 0 && value <= INT32_MAX, OT_USAGE,
            "%s: eos_token_id is not an id or a list of ids", path);
-  for (int i = 0; i < t->num_ends; i++) {
-    if (t->ends[i] == value) return OT_OK;
-  }
-  OT_CHECK(t->num_ends < OT_MAX_EOS, OT_USAGE,
+  OT_CHECK(add_id(t->ends, &t->num_ends, value), OT_USAGE,
            "%s: config.json and generation_config.json have more than %d ids as eos_token_id", path,
            OT_MAX_EOS);
-  t->ends[t->num_ends++] = (int32_t)value;
   return OT_OK;
 }
 
@@ -191,11 +197,7 @@ bool ot_tokenizer_is_added(const ot_tokenizer *tokenizer, int64_t id) {
 }
 
 static void keep_end(ot_special_tokens *s, const ot_model *model, int64_t id) {
-  if (id < 0 || id >= model->vocab_size || s->num_ends == OT_MAX_EOS) return;
-  for (int i = 0; i < s->num_ends; i++) {
-    if (s->ends[i] == id) return;
-  }
-  s->ends[s->num_ends++] = (int32_t)id;
+  if (id >= 0 && id < model->vocab_size) (void)add_id(s->ends, &s->num_ends, id);
 }
 
 ot_special_tokens ot_special_tokens_of(const ot_tokenizer *tokenizer, const ot_model *model) {

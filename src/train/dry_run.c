@@ -147,8 +147,8 @@ static void say_exposed(const dry_run *d, const ot_step_figures *step) {
                ot_text_builder_text(&text), 100 * step->bubble_fraction);
 }
 
-static void say_validation(const dry_run *d, const ot_prediction_request *wanted,
-                           const ot_prediction *prediction) {
+static void print_validation(const dry_run *d, const ot_prediction_request *wanted,
+                             const ot_prediction *prediction) {
   ot_evaluation_forecast f;
   if (ot_evaluation_forecast_validation(wanted, prediction, d->arena, &f) != OT_OK) return;
   if (f.validations == 0) return;
@@ -185,7 +185,7 @@ static void say_prediction(dry_run *d) {
   if (prediction.teacher.parameters > 0)
     ot_loop_note(request, "the step waits %.4g s for the teacher", first->teacher_s);
   say_exposed(d, &first->expected);
-  say_validation(d, &wanted, &prediction);
+  print_validation(d, &wanted, &prediction);
   ot_loop_note_prediction(request, &prediction);
 }
 

@@ -56,10 +56,10 @@ static void fail(const ot_kernel_watch *watch, const ot_lane_progress *lane, dou
                stopped ? "" : ", or raise parallel.watchdog_seconds if kernels are that slow");
 }
 
-// `passed_s` since the last look, in which the process ran. Returns whether the kernel hangs; then
+// `passed_s` since the last check, in which the process ran. Returns whether the kernel hangs; then
 // the failure says so.
-static bool look_at(const ot_kernel_watch *watch, ot_lane lane, double passed_s,
-                    lane_sight *sight) {
+static bool check_lane(const ot_kernel_watch *watch, ot_lane lane, double passed_s,
+                       lane_sight *sight) {
   const ot_lane_progress *const now = &watch->progress.lane[lane];
   const int64_t marks = atomic_load_explicit(&now->marks, memory_order_acquire);
   if (marks != sight->marks || marks % 2 == 0) {
@@ -84,7 +84,7 @@ static void rest(ot_kernel_watch *watch, double seconds) {
 }
 
 // Under the lock. Returns whether a kernel hangs.
-static bool look(ot_kernel_watch *watch) {
+static bool watch_lanes(ot_kernel_watch *watch) {
   const ot_kernel_watch_request *const r = &watch->request;
   const double shortest_s = r->timeout_s > 0 ? fmin(r->timeout_s, r->stop_s) : r->stop_s;
   const double every_s = fmin(look_s, shortest_s / looks_min);
@@ -96,7 +96,7 @@ static bool look(ot_kernel_watch *watch) {
     const double passed_s = ot_clock_was_stopped(gap_s) ? 0 : gap_s;
     seen_s += gap_s;
     for (int lane = 0; lane < OT_LANES && !hangs; lane++)
-      hangs = look_at(watch, (ot_lane)lane, passed_s, &sights[lane]);
+      hangs = check_lane(watch, (ot_lane)lane, passed_s, &sights[lane]);
   }
   return hangs && !watch->ends;
 }
@@ -104,7 +104,7 @@ static bool look(ot_kernel_watch *watch) {
 static void *run(void *context) {
   ot_kernel_watch *const watch = context;
   pthread_mutex_lock(&watch->lock);
-  const bool hangs = look(watch);
+  const bool hangs = watch_lanes(watch);
   pthread_mutex_unlock(&watch->lock);
   if (hangs) watch->request.end();
   return NULL;

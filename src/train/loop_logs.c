@@ -24,7 +24,7 @@ void ot_loop_close_logs(ot_loop *l) {
   ot_metrics_destroy(&l->metrics);
 }
 
-static void tell_news(ot_loop *l, int64_t step, ot_log_file *log) {
+static void report_news(ot_loop *l, int64_t step, ot_log_file *log) {
   const char *const news = ot_log_file_news(log);
   if (!news) return;
   ot_loop_note(l->request, "%s", news);
@@ -34,8 +34,8 @@ static void tell_news(ot_loop *l, int64_t step, ot_log_file *log) {
 
 void ot_loop_tell_logs(ot_loop *l, int64_t step) {
   const char *why;
-  tell_news(l, step, ot_metrics_log(l->metrics));
-  if (l->tensorboard) tell_news(l, step, ot_tensorboard_log(l->tensorboard));
+  report_news(l, step, ot_metrics_log(l->metrics));
+  if (l->tensorboard) report_news(l, step, ot_tensorboard_log(l->tensorboard));
   if (l->told_events || ot_run_directory_lost(l->start.directory, &why) == 0) return;
   ot_loop_note(l->request, "warning: an event is not recorded: %s; the run goes on", why);
   l->told_events = true;

@@ -3,8 +3,6 @@
 // all ranks.
 #include "train/same_files.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,54 +53,48 @@ ot_status ot_same_stores_check(ot_world *world, const ot_data_loader *loader, bo
 
 // ---- weights ----
 
-typedef struct name_list {
-  const char **names;  // [count]
-  int64_t count, capacity;
-} name_list;
-
 static int compare_names(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-// The files of `directory` that determine its weights, in the order of names.
-static ot_status list_weights(const char *directory, ot_arena *arena, name_list *list) {
-  DIR *const open = opendir(directory);
-  if (!open) return ot_disk_fail("read directory", directory, errno);
-  for (const struct dirent *entry = readdir(open); entry; entry = readdir(open)) {
-    const char *const name = entry->d_name;
-    if (name[0] == '.') continue;
-    if (!ot_text_ends_with(name, ".safetensors") && !ot_text_equal(name, "config.json") &&
-        !ot_text_ends_with(name, ".index.json"))
-      continue;
-    list->names =
-        ot_arena_grow(arena, list->names, list->count, &list->capacity, sizeof *list->names);
-    list->names[list->count++] = ot_disk_join(arena, directory, name);
+static bool is_weights(const char *name) {
+  if (name[0] == '.') return false;
+  return ot_text_ends_with(name, ".safetensors") || ot_text_equal(name, "config.json") ||
+         ot_text_ends_with(name, ".index.json");
+}
+
+// The paths of the files of `directory` that determine its weights, in the order of names.
+static ot_status list_weights(const char *directory, ot_arena *arena, ot_disk_names *list) {
+  ot_disk_names all;
+  OT_TRY(ot_disk_list(arena, directory, &all));
+  list->name = ot_arena_array(arena, all.count, sizeof *list->name);
+  for (int64_t i = 0; i < all.count; i++) {
+    if (is_weights(all.name[i]))
+      list->name[list->count++] = ot_disk_join(arena, directory, all.name[i]);
   }
-  closedir(open);
-  if (list->count > 0) {
-    qsort(list->names, (size_t)list->count, sizeof *list->names, compare_names);
-  }
+  if (list->count > 0) qsort(list->name, (size_t)list->count, sizeof *list->name, compare_names);
   return OT_OK;
 }
 
-static ot_status list_files(const char *path, ot_arena *arena, name_list *list) {
-  const char *const manifest = ot_disk_join(arena, path, "manifest.json");
+static ot_status list_files(const char *path, ot_arena *arena, ot_disk_names *list) {
+  char *const manifest = ot_disk_join(arena, path, "manifest.json");
   const bool directory = ot_disk_is_directory(path);
   if (directory && !ot_disk_is_file(manifest)) return list_weights(path, arena, list);
-  list->names = ot_arena_grow(arena, NULL, 0, &list->capacity, sizeof *list->names);
-  list->names[list->count++] = directory ? manifest : path;
+  list->name = ot_arena_array(arena, 1, sizeof *list->name);
+  list->name[list->count++] =
+      directory ? manifest : ot_arena_text(arena, path, ot_text_length(path));
   return OT_OK;
 }
 
 static ot_status check_weights(ot_world *world, const char *path, ot_arena *arena) {
-  name_list list = {0};
+  ot_disk_names list = {0};
   uint64_t hash = OT_HASH_START;
   OT_TRY(ot_world_agree(world, list_files(path, arena, &list)));
-  for (int64_t i = 0; i < list.count; i++) hash = ot_hash_text(hash, list.names[i]);
+  for (int64_t i = 0; i < list.count; i++) hash = ot_hash_text(hash, list.name[i]);
   OT_TRY(ot_world_check_file(world, path, hash));
   for (int64_t i = 0; i < list.count; i++) {
-    OT_TRY(ot_world_agree(world, hash_file(list.names[i], &hash)));
-    OT_TRY(ot_world_check_file(world, list.names[i], hash));
+    OT_TRY(ot_world_agree(world, hash_file(list.name[i], &hash)));
+    OT_TRY(ot_world_check_file(world, list.name[i], hash));
   }
   return OT_OK;
 }

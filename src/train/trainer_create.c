@@ -58,7 +58,7 @@ static ot_status check_stores(ot_trainer *trainer) {
   return ot_same_stores_check(trainer->world, trainer->loader, reads);
 }
 
-static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
+static ot_status create_memory(ot_trainer *trainer, ot_arena *arena) {
   ot_world *const world = trainer->world;
   ot_runtime_request request = {
       .mesh = ot_world_mesh(world), .rank = ot_world_rank(world), .comm = ot_world_comm(world)};
@@ -81,7 +81,7 @@ static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
 }
 
 // `path`: of the files of run->init that one rank found; empty: random weights.
-static ot_status take_path(ot_trainer *trainer, const ot_model_files *files, char *path) {
+static ot_status copy_path(ot_trainer *trainer, const ot_model_files *files, char *path) {
   if (files->path == NULL) return OT_OK;
   OT_CHECK(ot_text_length(files->path) < OT_WORLD_TEXT, OT_ENVIRONMENT, "a path is too long (%s)",
            files->path);
@@ -115,7 +115,7 @@ static ot_status share_weights(ot_trainer *trainer, ot_model_files *files, bool 
   ot_world *const world = trainer->world;
   const bool leads = ot_world_is_leader(world);
   char path[OT_WORLD_TEXT] = "";
-  OT_TRY(ot_world_agree(world, leads ? take_path(trainer, files, path) : OT_OK));
+  OT_TRY(ot_world_agree(world, leads ? copy_path(trainer, files, path) : OT_OK));
   OT_TRY(ot_world_broadcast(world, path));
   if (path[0] != '\0') OT_TRY(ot_same_weights_check(world, path));
   const ot_status status = set_weights(trainer, path, damaged);
@@ -147,7 +147,7 @@ static ot_status create(ot_trainer *trainer) {
   OT_TRY(ot_same_data_check(trainer->world, trainer->loader));
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_status status = take_memory(trainer, &arena);
+  ot_status status = create_memory(trainer, &arena);
   if (status == OT_OK) status = ot_world_agree(trainer->world, create_transfer(trainer));
   if (status == OT_OK) status = ot_world_agree(trainer->world, open_teacher(trainer));
   if (status == OT_OK) status = check_stores(trainer);

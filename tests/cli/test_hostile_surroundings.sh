@@ -4,13 +4,7 @@
 # vanish: it goes on, or says what is wrong before its first step.
 set -uo pipefail
 orthant=${1:?usage: test_hostile_surroundings.sh ORTHANT}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-source_dir=$PWD
-. tests/support/expect.sh
-cd "$work" || exit 1
-
-"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null 2>&1
+. tests/support/work_folder.sh
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 16, intermediate_size: 32, num_hidden_layers: 2,
   num_attention_heads: 2, max_position_embeddings: 16}

@@ -8,13 +8,7 @@ orthant=${1:?usage: test_hung_kernel.sh ORTHANT}
 orthant=$(realpath "$orthant")
 shim=$(dirname "$orthant")/tests/libbreak_calls.so
 [ -f "$shim" ] || { echo "skipped: built without break_calls"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-source_dir=$PWD
-. tests/support/expect.sh
-cd "$work" || exit 1
-
-"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null 2>&1
+. tests/support/work_folder.sh
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2,
   num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64}

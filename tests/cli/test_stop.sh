@@ -4,13 +4,7 @@
 # code 75; a second SIGTERM ends the process; what continues has the bits of a run never stopped.
 set -uo pipefail
 orthant=${1:?usage: test_stop.sh ORTHANT}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-source_dir=$PWD
-. tests/support/expect.sh
-cd "$work" || exit 1
-
-"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null 2>&1
+. tests/support/work_folder.sh
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 128, intermediate_size: 256, num_hidden_layers: 2,
   num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 128}

@@ -5,14 +5,9 @@
 # from a kill to the next new step.
 set -uo pipefail
 orthant=${1:?usage: test_supervise.sh ORTHANT}
-work=$(mktemp -d)
 supervisor=
+. tests/support/work_folder.sh
 trap 'kill -KILL $supervisor 2>/dev/null; rm -rf "$work"' EXIT
-source_dir=$PWD
-. tests/support/expect.sh
-cd "$work" || exit 1
-
-"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null 2>&1
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2,
   num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 32}
