@@ -13,7 +13,7 @@ from gpu_run import Failed, run_test, temporary
 ALONE = ("G2 a quick bench", "G8 initial weights")
 QUICK_SECONDS = 15
 LEAST = {"matrix_efficiency": 0.3, "memory_efficiency": 0.5, "attention_efficiency": 0.1}
-INITIAL_WEIGHTS_S = 9.6  # of 1.5e9 parameters in the first report
+INITIAL_WEIGHTS_S = 1  # of 1.5e9 parameters; 9.6 in the first report, drawn on the host
 TESTS = {"G3": ("products", "linear", "head_parts"), "G4": ("elementwise",), "G5": ("head_weights",),
          "G6": ("norm", "route", "attention_block", "cuda_nccl")}
 RUN = """model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1,
@@ -59,11 +59,11 @@ def bench_quickly(run, limit):
 
 
 def draw_weights(run, limit):
-    """G8: initial weights of 1.5e9 parameters in two thirds of the time of the first report."""
+    """G8: initial weights of 1.5e9 parameters are drawn on the GPU, in a second."""
     if run.emulated:
         return step_of(run, limit, ["--model", "bench/models/tiny-64.json", "--sequence", "16", "--micro-batch", "1"])
     found = step_of(run, limit, ["--model", "bench/models/qwen2.5-1.5b.json", "--sequence", "128", "--micro-batch", "1"])
-    if found["initialize_s"] > INITIAL_WEIGHTS_S * 2 / 3:
+    if found["initialize_s"] > INITIAL_WEIGHTS_S:
         raise Failed(f"initial weights take {found['initialize_s']:.1f} s")
     return found
 

@@ -8,11 +8,13 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/lane_code.h"
+
 static const double ln2_high = 0x1.62e42fee00000p-1;  // 32 bits
 static const double ln2_low = 0x1.a39ef35793c76p-33;
 
 // c[0] + c[1] x + ... + c[n-1] x^(n-1).
-static inline double polynomial(const double *c, int n, double x) {
+OT_LANE_CODE double polynomial(const double *c, int n, double x) {
   double sum = c[n - 1];
   for (int i = n - 2; i >= 0; i--) sum = sum * x + c[i];
   return sum;
@@ -25,7 +27,7 @@ typedef struct pair {
   double low;  // |low| <= half a unit in the last place of high
 } pair;
 
-static inline pair pair_of_sum(double a, double b) {
+OT_LANE_CODE pair pair_of_sum(double a, double b) {
   const double high = a + b;
   const double b_kept = high - a;
   return (pair){high, (a - (high - b_kept)) + (b - b_kept)};
@@ -34,7 +36,7 @@ static inline pair pair_of_sum(double a, double b) {
 // ---- the logarithm ----
 
 // x = m * 2^k with m in [sqrt(1/2), sqrt(2)), for finite x > 0.
-static inline double split(double x, int *k) {
+OT_LANE_CODE double split(double x, int *k) {
   const bool tiny = x < 0x1p-1022;
   const double normal = tiny ? x * 0x1p54 : x;
   uint64_t bits;
@@ -49,7 +51,7 @@ static inline double split(double x, int *k) {
 }
 
 // log(x) for finite x > 0.
-static inline double log_positive(double x) {
+OT_LANE_CODE double log_positive(double x) {
   // With s = f / (2 + f): log(1 + f) = log((1 + s) / (1 - s)) = 2 s + 2 s^3 / 3 + 2 s^5 / 5 + ...,
   // and 2 s = f - s f, whose leading term f is exact.
   static const double c[] = {2.0 / 3,  2.0 / 5,  2.0 / 7,  2.0 / 9,  2.0 / 11,
@@ -66,7 +68,7 @@ static inline double log_positive(double x) {
 // ---- circular functions ----
 
 // x - n pi/2 for the nearest n, with |x| < 2^30; returns n mod 4.
-static inline int reduce_quadrant(double x, pair *r) {
+OT_LANE_CODE int reduce_quadrant(double x, pair *r) {
   static const double part[] = {0x1.921fb4p+0, 0x1.4442dp-24, 0x1.846988p-48,
                                 0x1.8cc51701b839ap-72};  // the first three have 23 bits
   const double turns = x * 0x1.45f306dc9c883p-1;
@@ -78,7 +80,7 @@ static inline int reduce_quadrant(double x, pair *r) {
   return quadrant & 3;
 }
 
-static inline double sin_reduced(pair r) {
+OT_LANE_CODE double sin_reduced(pair r) {
   static const double c[] = {-1.0 / 6,
                              1.0 / 120,
                              -1.0 / 5040,
@@ -91,7 +93,7 @@ static inline double sin_reduced(pair r) {
   return r.high + (r.high * z * polynomial(c, 8, z) + r.low * (1 - 0.5 * z));
 }
 
-static inline double cos_reduced(pair r) {
+OT_LANE_CODE double cos_reduced(pair r) {
   static const double c[] = {1.0 / 24,
                              -1.0 / 720,
                              1.0 / 40320,
@@ -107,7 +109,7 @@ static inline double cos_reduced(pair r) {
 }
 
 // sin(x + quarter_turns pi/2) for |x| < 2^30.
-static inline double circular(double x, int quarter_turns) {
+OT_LANE_CODE double circular(double x, int quarter_turns) {
   pair r;
   const int quadrant = (reduce_quadrant(x, &r) + quarter_turns) & 3;
   const double even = sin_reduced(r), odd = cos_reduced(r);

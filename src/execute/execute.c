@@ -5,55 +5,10 @@
 
 #include <stdlib.h>
 
-#include "base/failure.h"
-#include "device/device.h"
-#include "execute/bind.h"
-#include "execute/guard.h"
-#include "execute/lanes.h"
+#include "execute/executor.h"
 #include "execute/launch.h"
-#include "execute/leave.h"
-#include "execute/mailbox.h"
-#include "execute/pieces.h"
-#include "execute/recorder.h"
-#include "execute/streams.h"
-#include "host/cores.h"
-#include "host/heap.h"
 #include "kernels/kernels.h"
 #include "ops/repeat.h"
-
-// The collective in flight on the tensor lane.
-typedef struct tensor_call {
-  bool under_way;
-  int entry, task;
-  int64_t span;
-  ot_comm_request request;
-} tensor_call;
-
-struct ot_executor {
-  const ot_schedule *schedule;
-  ot_executor_options options;
-  ot_device *device;
-  ot_streams streams;
-  ot_pieces pieces;  // without tables: none is captured
-  char *memory;      // [schedule->arena_bytes]
-  int32_t *splits;   // of the all-to-all-v in flight, if the arena is not host memory
-  ot_heap heap;      // all other memory
-  ot_bound_task **bound;
-  ot_lanes *lanes;  // null if no order needs it
-  ot_mailbox mailbox;
-  tensor_call tensor;
-  ot_guard *guard;  // with options.poison
-  ot_recorder recorder;
-  ot_timeline timeline;
-  int order;        // the running one
-  int64_t scalars;  // offset in the arena
-  ot_executor_transfers *transfers;
-  ot_failure *copies;       // the first failure of host access since the last run
-  ot_executor_pause pause;  // call null: none
-  bool paused;              // in this run
-  ot_leave leave;
-  ot_core_binding cores;
-};
 
 typedef struct place {
   int entry, task;
@@ -145,7 +100,7 @@ static ot_status make_call(ot_executor *executor, place at, ot_stream *stream, o
 
 // Waits for the collective of the tensor lane, if one is in flight.
 static ot_status end_tensor(ot_executor *executor) {
-  tensor_call *const t = &executor->tensor;
+  ot_tensor_call *const t = &executor->tensor;
   if (!t->under_way) return OT_OK;
   t->under_way = false;
   const ot_status status = ot_comm_wait(executor->options.comm, &t->request);
@@ -155,7 +110,7 @@ static ot_status end_tensor(ot_executor *executor) {
 }
 
 static ot_status start_tensor(ot_executor *executor, place at) {
-  tensor_call *const t = &executor->tensor;
+  ot_tensor_call *const t = &executor->tensor;
   const ot_streams *const streams = &executor->streams;
   ot_comm_call call;
   OT_TRY(end_tensor(executor));
@@ -221,7 +176,7 @@ static ot_status run_task(ot_executor *executor, place at) {
 
 // The list order satisfies all waits between tasks except those for the tensor lane.
 static ot_status wait_for_task(ot_executor *executor, place at) {
-  const tensor_call *const t = &executor->tensor;
+  const ot_tensor_call *const t = &executor->tensor;
   const bool walks = entry_at(executor, at)->lane == OT_LANE_COMPUTE;
   const bool waits = walks && t->under_way && t->task <= task_at(executor, at)->wait;
   return waits ? end_tensor(executor) : OT_OK;
@@ -513,41 +468,6 @@ void ot_executor_destroy(ot_executor **executor) {
   *executor = NULL;
 }
 
-// ---- host access ----
-
-void ot_executor_write(ot_executor *executor, int64_t offset, const void *from, int64_t bytes) {
-  OT_ASSERT(offset >= 0 && offset + bytes <= executor->schedule->arena_bytes);
-  executor->transfers->writes++;
-  ot_failure_take(executor->copies,
-                  ot_device_write(executor->device, executor->memory, offset, from, bytes));
-}
-
-void ot_executor_read(const ot_executor *executor, int64_t offset, void *to, int64_t bytes) {
-  OT_ASSERT(offset >= 0 && offset + bytes <= executor->schedule->arena_bytes);
-  executor->transfers->reads++;
-  ot_failure_take(executor->copies,
-                  ot_device_read(executor->device, executor->memory, offset, to, bytes));
-}
-
-void ot_executor_fill(ot_executor *executor, int64_t offset, unsigned char byte, int64_t bytes) {
-  OT_ASSERT(offset >= 0 && offset + bytes <= executor->schedule->arena_bytes);
-  ot_failure_take(executor->copies,
-                  ot_device_fill(executor->device, executor->memory, offset, byte, bytes));
-}
-
-const char *ot_executor_host_memory(const ot_executor *executor) {
-  return executor->schedule->backend == OT_BACKEND_CPU ? executor->memory : NULL;
-}
-
-ot_executor_transfers ot_executor_count_transfers(const ot_executor *executor) {
-  return *executor->transfers;
-}
-
-ot_status ot_executor_device_memory(const ot_executor *executor, int64_t *free_bytes,
-                                    int64_t *total_bytes) {
-  return ot_device_memory(executor->device, free_bytes, total_bytes);
-}
-
 ot_executor_graphs ot_executor_count_graphs(const ot_executor *executor) {
   ot_executor_graphs count = {0};
   ot_pieces_count(&executor->pieces, &count.captured, &count.refused);
@@ -568,16 +488,6 @@ const char *ot_executor_read_algorithms(ot_executor *executor, const char *text,
 
 void ot_executor_refused_algorithms(const ot_executor *executor, int *own, int *replaced) {
   ot_kernel_algorithms_refused(executor->schedule->backend, context_of(executor), own, replaced);
-}
-
-double ot_executor_scalar(const ot_executor *executor, ot_step_scalar scalar) {
-  double value = 0;
-  ot_executor_read(executor, executor->scalars + (int64_t)scalar * 8, &value, sizeof value);
-  return value;
-}
-
-void ot_executor_set_scalar(ot_executor *executor, ot_step_scalar scalar, double value) {
-  ot_executor_write(executor, executor->scalars + (int64_t)scalar * 8, &value, sizeof value);
 }
 
 const ot_timeline *ot_executor_timeline(const ot_executor *executor) {

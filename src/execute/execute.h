@@ -17,6 +17,7 @@
 #pragma once
 
 #include "comm/comm.h"
+#include "ops/initial_draw.h"
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 
@@ -88,6 +89,8 @@ bool ot_executor_has_left(const ot_executor *executor);
 void ot_executor_write(ot_executor *executor, int64_t offset, const void *from, int64_t bytes);
 void ot_executor_read(const ot_executor *executor, int64_t offset, void *to, int64_t bytes);
 void ot_executor_fill(ot_executor *executor, int64_t offset, unsigned char byte, int64_t bytes);
+// Draws initial weights into the arena, on its device.
+void ot_executor_draw(ot_executor *executor, const ot_initial_draw *draw);
 
 // The arena if it is host memory, else null. Valid until destroy; a run changes it.
 const char *ot_executor_host_memory(const ot_executor *executor);

@@ -84,6 +84,16 @@ void ot_kernel_sum_ranks(void *stream, const ot_rank_sum *job) {
   ot_kernels_cuda->sum_ranks(stream, job);
 }
 
+void ot_kernel_draw_initial(ot_backend backend, void *stream, int threads,
+                            const ot_initial_draw *draw, void *arena) {
+  const ot_kernel_backend *const found = backend_of(backend);
+  if (found->draw_initial) {
+    found->draw_initial(stream, draw, arena);
+  } else {
+    ot_initial_draw_cpu(draw, threads, arena);
+  }
+}
+
 const char *ot_kernel_refuses(ot_backend backend, ot_op_kind kind,
                               const ot_op_attributes *attributes) {
   const ot_kernel_backend *const found = backend_of(backend);

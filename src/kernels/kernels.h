@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "kernels/initial.h"
 #include "kernels/rank_sum.h"
 #include "ops/kernel.h"
 
@@ -17,6 +18,7 @@ typedef struct ot_kernel_backend {
   ot_status (*open)(void *stream, void **context);
   void (*close)(void *context);
   void (*sum_ranks)(void *stream, const ot_rank_sum *job);  // null: host memory has its own
+  void (*draw_initial)(void *stream, const ot_initial_draw *draw, void *arena);  // likewise
   // See ot_kernel_algorithms_print and _read. Null: kernels choose nothing.
   const char *(*print_algorithms)(const void *context, ot_arena *arena);
   const char *(*read_algorithms)(void *context, const char *text, ot_arena *arena);
@@ -47,6 +49,11 @@ void ot_kernel_context_destroy(ot_backend backend, void **context);
 
 // Queues a sum over ranks on a stream of a GPU. The device must be bound.
 void ot_kernel_sum_ranks(void *stream, const ot_rank_sum *job);
+
+// Draws initial weights into `arena`, host memory on `threads` threads, or queues that on a stream
+// of a GPU, whose device must be bound.
+void ot_kernel_draw_initial(ot_backend backend, void *stream, int threads,
+                            const ot_initial_draw *draw, void *arena);
 
 // The algorithms that kernels of this context have chosen at run time so far and on which bits
 // depend, as text in `arena`; null: none.

@@ -107,6 +107,7 @@ static const ot_kernel_backend backend = {
     .count_refusals = count_refusals,
     .race_algorithms = race_algorithms,
     .sum_ranks = ot_rank_sum_cuda,
+    .draw_initial = ot_initial_draw_cuda,
 };
 
 const ot_kernel_backend *const ot_kernels_cuda = &backend;
