@@ -15,23 +15,28 @@ static const double worth_a_term = 0.002;  // of the mean squared error
 
 static double absolute(double x) { return x < 0 ? -x : x; }
 
-// Sums over samples of products of terms, each term divided by the sample's value.
+// Sums over samples of products of terms, each term divided by the sample's value: of what x adds
+// to the least constants.
 typedef struct equations {
   double a[OT_FIT_TERMS][OT_FIT_TERMS];
   double b[OT_FIT_TERMS];
   double c;
+  double weight;
 } equations;
 
-static equations sum_up(const ot_fit_sample *samples, int64_t count, const double *weights) {
+static equations sum_up(const ot_fit_sample *samples, int64_t count, const double *least,
+                        const double *weights) {
   equations e = {0};
   for (int64_t s = 0; s < count; s++) {
-    double row[OT_FIT_TERMS];
+    double row[OT_FIT_TERMS], rest = 1;
     for (int i = 0; i < OT_FIT_TERMS; i++) row[i] = samples[s].term[i] / samples[s].value;
+    for (int i = 0; i < OT_FIT_TERMS; i++) rest -= least[i] * row[i];
     for (int i = 0; i < OT_FIT_TERMS; i++) {
       for (int j = 0; j < OT_FIT_TERMS; j++) e.a[i][j] += weights[s] * row[i] * row[j];
-      e.b[i] += weights[s] * row[i];
+      e.b[i] += weights[s] * row[i] * rest;
     }
-    e.c += weights[s];
+    e.c += weights[s] * rest * rest;
+    e.weight += weights[s];
   }
   return e;
 }
@@ -96,7 +101,7 @@ static double error_of(const equations *e, const double x[OT_FIT_TERMS]) {
     sum -= 2 * x[i] * e->b[i];
     for (int j = 0; j < OT_FIT_TERMS; j++) sum += x[i] * x[j] * e->a[i][j];
   }
-  return sum / e->c;
+  return sum / e->weight;
 }
 
 static int bits_of(unsigned set) {
@@ -105,9 +110,11 @@ static int bits_of(unsigned set) {
   return count;
 }
 
+// Nothing above the least constants stands for no solution.
 static void find_best(const equations *e, double best[OT_FIT_TERMS]) {
   double least = 0;
   bool found = false;
+  for (int i = 0; i < OT_FIT_TERMS; i++) best[i] = 0;
   for (unsigned set = (1u << OT_FIT_TERMS) - 1; set > 0; set--) {
     double x[OT_FIT_TERMS];
     if (!solve(e, set, x)) continue;
@@ -135,13 +142,17 @@ static int by_value(const void *a, const void *b, const void *context) {
   return (x > y) - (x < y);
 }
 
-ot_fit ot_fit_nonnegative(const ot_fit_sample *samples, int64_t count, ot_arena *arena) {
+ot_fit ot_fit_nonnegative(const ot_fit_sample *samples, int64_t count, const double *least,
+                          ot_arena *arena) {
+  static const double zeros[OT_FIT_TERMS];
+  if (!least) least = zeros;
   ot_fit fit = {0};
   double *const numbers = ot_arena_array(arena, count, sizeof *numbers);
   for (int64_t s = 0; s < count; s++) numbers[s] = 1;
   for (int round = 0; round < ROUNDS; round++) {
-    const equations e = sum_up(samples, count, numbers);
+    const equations e = sum_up(samples, count, least, numbers);
     find_best(&e, fit.x);
+    for (int i = 0; i < OT_FIT_TERMS; i++) fit.x[i] += least[i];
     for (int64_t s = 0; s < count; s++) {
       const double error = miss(&fit, &samples[s]);
       numbers[s] = 1 / (error > least_error ? error : least_error);

@@ -20,8 +20,10 @@ typedef struct ot_fit {
   double residual;  // median of |sum / value - 1|
 } ot_fit;
 
-// Fits to `samples` [count >= 1]; scratch in `arena`. Among equally good solutions it returns the
-// one with the fewest terms, preferring later terms. Cost: O(2^terms count).
-ot_fit ot_fit_nonnegative(const ot_fit_sample *samples, int64_t count, ot_arena *arena);
+// Fits to `samples` [count >= 1] with x_i >= least [OT_FIT_TERMS] (null: 0); scratch in `arena`.
+// Among equally good solutions it returns the one with the fewest terms above their least,
+// preferring later terms. Cost: O(2^terms count).
+ot_fit ot_fit_nonnegative(const ot_fit_sample *samples, int64_t count, const double *least,
+                          ot_arena *arena);
 
 double ot_fit_value(const ot_fit *fit, const ot_fit_sample *sample);

@@ -159,6 +159,7 @@ static ot_status time_steps(gpu_measurement *m) {
                                      .dtype = types[i],
                                      .ranks = 1,
                                      .threads = 1,
+                                     .peak_flops_per_s = m->out->device.flops[types[i]],
                                      .event_s = m->timer.event_s,
                                      .quick = m->request->quick,
                                      .small = m->small};

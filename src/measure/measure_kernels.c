@@ -93,14 +93,14 @@ static const subject gpu_subjects[] = {
            "model.num_hidden_layers=2 model.num_attention_heads=16 model.num_key_value_heads=8"},
     {1, 1, true, false, 8, 1024,
      GPT2 "model.vocab_size=50304 model.n_embd=1536 model.n_layer=2 model.n_head=24"},
-    {1, 1, false, false, 1, 4096,
+    {1, 1, true, false, 1, 4096,
      LLAMA "model.vocab_size=16384 model.hidden_size=4096 model.intermediate_size=14336 "
            "model.num_hidden_layers=1 model.num_attention_heads=32 model.num_key_value_heads=8 "
            "parallel.recompute=full"},
-    {1, 1, false, false, 16, 512,
+    {1, 1, true, false, 16, 512,
      LLAMA "model.vocab_size=32768 model.hidden_size=1024 model.intermediate_size=2816 "
            "model.num_hidden_layers=2 model.num_attention_heads=16 model.num_key_value_heads=16"},
-    {1, 1, false, false, 4, 1024,
+    {1, 1, true, false, 4, 1024,
      MIXTRAL "model.vocab_size=32768 "
              "model.hidden_size=1024 model.intermediate_size=2816 model.num_hidden_layers=2 "
              "model.num_attention_heads=16 model.num_key_value_heads=8 model.num_local_experts=8 "
@@ -237,7 +237,9 @@ static ot_kernel_rates fit_op(const ot_task_timings *t, ot_op_kind op,
     spreads[count++] = timing.spread;
   }
   if (count == 0) return (ot_kernel_rates){0};
-  const ot_fit fit = ot_fit_nonnegative(samples, count, arena);
+  double least[OT_FIT_TERMS] = {0};
+  if (trials->peak_flops_per_s > 0) least[OT_KERNEL_MATRIX] = 1 / trials->peak_flops_per_s;
+  const ot_fit fit = ot_fit_nonnegative(samples, count, least, arena);
   ot_sort(spreads, count, sizeof *spreads, (ot_ordering){by_value, NULL}, arena);
   return (ot_kernel_rates){
       .op = ot_op_info_of(op)->name,

@@ -76,7 +76,7 @@ ot_collective_rates ot_link_fit(const ot_link_call *call, const ot_timing *timin
         (ot_fit_sample){.term = {1, (double)ot_link_bytes[i]}, .value = timings[i].seconds};
     spread += timings[i].spread / count;
   }
-  const ot_fit fit = ot_fit_nonnegative(samples, count, arena);
+  const ot_fit fit = ot_fit_nonnegative(samples, count, NULL, arena);
   return (ot_collective_rates){
       .op = call->op == OT_OP_COUNT ? "message" : ot_op_info_of(call->op)->name,
       .latency_s = fit.x[0],

@@ -51,9 +51,10 @@ typedef struct ot_measured_kernels {
 
 typedef struct ot_kernel_trials {
   ot_backend backend;
-  ot_dtype dtype;      // precision of the steps
-  int ranks, threads;  // of each; one on a GPU
-  double event_s;      // between two events with nothing between them, subtracted from each timing
+  ot_dtype dtype;           // precision of the steps
+  int ranks, threads;       // of each; one on a GPU
+  double peak_flops_per_s;  // no product is faster; 0: not known
+  double event_s;  // between two events with nothing between them, subtracted from each timing
   bool quick;
   bool small;  // models of a few thousand parameters, for an emulated GPU
 } ot_kernel_trials;

@@ -37,12 +37,16 @@ static void expect_near(const ot_fit *fit, double tolerance) {
   }
 }
 
-static ot_fit fit_to(const ot_fit_sample *samples, int count) {
+static ot_fit fit_above(const ot_fit_sample *samples, int count, const double *least) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_fit fit = ot_fit_nonnegative(samples, count, &arena);
+  const ot_fit fit = ot_fit_nonnegative(samples, count, least, &arena);
   ot_heap_release(&heap);
   return fit;
+}
+
+static ot_fit fit_to(const ot_fit_sample *samples, int count) {
+  return fit_above(samples, count, NULL);
 }
 
 static void finds_the_constants_of_exact_timings(void **state) {
@@ -66,6 +70,24 @@ static void says_how_far_noisy_timings_are(void **state) {
   const ot_fit fit = fit_to(samples, COUNT);
   expect_near(&fit, 0.3);
   assert_true(fit.residual > 0.005 && fit.residual < 0.05);
+}
+
+// Two sizes cannot tell FLOPs from bytes: without the bound, a disturbed one gives a rate that no
+// processor has.
+static void no_constant_is_below_its_least(void **state) {
+  (void)state;
+  const ot_fit_sample two[] = {{.term = {1, 50e9, 0, 120e6}, .value = 181e-6},
+                               {.term = {1, 25e9, 0, 140e6}, .value = 194e-6}};
+  const double least[OT_FIT_TERMS] = {0, 1 / 800e12};
+  assert_true(fit_to(two, 2).x[1] < least[1]);
+  const ot_fit fit = fit_above(two, 2, least);
+  assert_true(fit.x[1] >= least[1]);
+  assert_true(fit.residual < 0.1);
+  ot_fit_sample samples[COUNT];
+  make_samples(samples);
+  const double faster[OT_FIT_TERMS] = {0, 1 / 160e9};
+  const ot_fit same = fit_above(samples, COUNT, faster);
+  expect_near(&same, 1e-3);
 }
 
 static void a_few_disturbed_timings_change_little(void **state) {
@@ -99,6 +121,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(finds_the_constants_of_exact_timings),
       cmocka_unit_test(says_how_far_noisy_timings_are),
+      cmocka_unit_test(no_constant_is_below_its_least),
       cmocka_unit_test(a_few_disturbed_timings_change_little),
       cmocka_unit_test(negative_rates_are_clamped_to_zero),
       cmocka_unit_test(one_timing_determines_its_last_term),
