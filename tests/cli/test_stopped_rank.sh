@@ -74,7 +74,7 @@ while read -r name victim settings; do
   [ "$got" = 4 ] || fail "$name: exit code $got, expected 4"
   [ $took -lt 12000 ] || fail "$name: took $took ms"
   [ "$(grep -c '^error: ' err.txt)" = 1 ] || fail "$name: not exactly one error line"
-  grep -qE "^error: (rank [0-9] .*|.*saving step .*)waits in '.+' \([a-z_]+ [0-9]+ (from|of) .*for ranks? .*which ha(s|ve) not arrived in 2 s" \
+  grep -qE "^error: (rank [0-9] .*|.*saving step .*)waits in '.+' \([a-z_]+ [0-9]+ (from|to|of) .*for ranks? .*which ha(s|ve) not arrived in 2 s" \
     err.txt || fail "$name: the missed operation is not named"
   # A rank that waits itself is not named, or the one that does not wait is named, too.
   grep -qE "(for rank $victim, which has not arrived in 2 s|and waits? .*; rank $victim does not respond)\$" err.txt ||
