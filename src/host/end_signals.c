@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Libraries replace dispositions when they are loaded: PSM2, which Open MPI 5 of Debian loads, has
+// handlers for most of these signals. So what the process began with is read before their
+// constructors run.
 #include "host/end_signals.h"
 
 #include <string.h>
@@ -7,18 +10,34 @@
 
 static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGXCPU};
 
-static bool is_ignored(int number) {
+static bool hangup_ignored;  // when the process began
+
+static void note_hangup(void) {
   struct sigaction action;
-  return number == SIGHUP && sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+  hangup_ignored = sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+#if defined(__ELF__)
+__attribute__((section(".preinit_array"), used)) static void (*const first)(void) = note_hangup;
+#else
+__attribute__((constructor)) static void note_first(void) { note_hangup(); }
+#endif
+
 void ot_end_signals_handle(void (*handler)(int number), int flags) {
-  struct sigaction action;
+  struct sigaction action, ignore;
   memset(&action, 0, sizeof action);
+  memset(&ignore, 0, sizeof ignore);
   action.sa_handler = handler;
   action.sa_flags = flags;
-  for (int i = 0; i < OT_COUNT(numbers); i++)
-    if (!is_ignored(numbers[i])) sigaction(numbers[i], &action, NULL);
+  ignore.sa_handler = SIG_IGN;
+  for (int i = 0; i < OT_COUNT(numbers); i++) {
+    const bool ignored = numbers[i] == SIGHUP && hangup_ignored;
+    sigaction(numbers[i], ignored ? &ignore : &action, NULL);
+  }
+}
+
+void ot_end_signals_keep(void) {
+  if (hangup_ignored) signal(SIGHUP, SIG_IGN);
 }
 
 void ot_end_signals_reset(void) { ot_end_signals_handle(SIG_DFL, 0); }

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "host/available.h"
+#include "host/end_signals.h"
 
 enum { LINE_BYTES = 8192 };
 
@@ -82,6 +83,7 @@ static bool set_blas_threads(void) {
 
 void ot_libraries_configure(char **words) {
   char path[4096];
+  ot_end_signals_keep();
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
   if (length <= 0 || length == sizeof path) return;
   path[length] = '\0';
