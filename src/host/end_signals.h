@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <stdbool.h>
 
-// Calls `handler` at each of them; `flags` as of sigaction. A SIGHUP that the process ignored when it
-// began (nohup) stays ignored.
+// Calls `handler` at each of them; `flags` as of sigaction. A SIGHUP that the process ignored when
+// it began (nohup) stays ignored.
 void ot_end_signals_handle(void (*handler)(int number), int flags);
 
 // Gives them their default actions back, except a SIGHUP that is ignored.

@@ -358,11 +358,11 @@ static void long_texts_delay_no_one(void **state) {
   close_site(&s);
 }
 
-// A connection without a byte is closed after a second here, but not one that waits for its answer,
-// or for more of it.
+// A connection without a byte is closed after three seconds here, but not one that waits for its
+// answer, or for more of it.
 static void an_answer_that_takes_long_is_sent(void **state) {
   (void)state;
-  site s = open_site(&(site_options){.idle_s = 1});
+  site s = open_site(&(site_options){.idle_s = 3});
   for (int stream = 0; stream < 2; stream++) {
     char body[200], byte;
     snprintf(body, sizeof body,
@@ -372,7 +372,7 @@ static void an_answer_that_takes_long_is_sent(void **state) {
     http_send(fd, "POST", "/v1/completions", "", body);
     if (stream) assert_int_equal(recv(fd, &byte, 1, MSG_PEEK), 1);
     pthread_mutex_lock(&s.service->lock);  // the engine stands still
-    usleep(1300000);
+    usleep(3300000);
     pthread_mutex_unlock(&s.service->lock);
     char *const text = malloc(HTTP_ANSWER_BYTES);
     assert_int_equal(http_receive(fd, text), 200);
