@@ -165,20 +165,36 @@ static int64_t workspace_of(ot_op_kind kind, const ot_op_attributes *attributes,
   return layout.elements * ot_dtype_bytes(attributes->compute);
 }
 
+int64_t ot_cuda_logits_stride(int64_t V) { return (V + 63) / 64 * 64; }
+
+bool ot_cuda_head_pads(const ot_op_attributes *attributes, const ot_tensor_type *x,
+                       const ot_tensor_type *w, int64_t rows) {
+  enum { LEAST_ROWS = 128, UNIT = 8 };  // with fewer rows the copy costs more than it gains
+  const bool narrow = x->dtype == OT_BF16 && w->dtype == OT_BF16 && attributes->compute == OT_F32;
+  return narrow && w->dim[0] % UNIT != 0 && rows >= LEAST_ROWS;
+}
+
 ot_cuda_head_layout ot_cuda_head_layout_of(ot_op_kind kind, const ot_op_attributes *attributes,
                                            const ot_op_types *types) {
-  enum { ALIGNMENT = 64 };  // elements of a row, bytes of a region
-  const int64_t R = types->in[0].dim[0], V = types->in[1].dim[0];
+  enum { ALIGNMENT = 256 };  // bytes of a region
+  const ot_tensor_type *const w = &types->in[1];
+  const int64_t R = types->in[0].dim[0], V = w->dim[0];
   const ot_dtype x = types->in[0].dtype, compute = attributes->compute;
   ot_cuda_head_layout layout = {
       .chunk = ot_head_chunk_rows(attributes, R, V),
-      .stride = (V + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT,
+      .stride = ot_cuda_logits_stride(V),
+      .w = -1,
       .dlogits_dtype = x,
   };
   const int64_t elements = layout.chunk * layout.stride;
   if (kind == OT_OP_HEAD_LOGITS) return layout;
   const int64_t nats = ot_type_present(&types->in[5]) ? 2 : 1;
   layout.logits = (R * 8 * nats + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  if (ot_cuda_head_pads(attributes, &types->in[0], w, R)) {
+    layout.w = layout.logits;
+    const int64_t bytes = layout.stride * w->dim[1] * ot_dtype_bytes(w->dtype);
+    layout.logits += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  }
   layout.dlogits = layout.logits;
   layout.total_bytes = layout.logits + elements * ot_dtype_bytes(compute);
   if (kind != OT_OP_HEAD_LOSS || x == compute) return layout;

@@ -91,10 +91,22 @@ typedef struct ot_head_layout {
 ot_head_layout ot_head_layout_of(ot_op_kind kind, const ot_op_attributes *attributes,
                                  const ot_op_types *types);
 
+// Elements between rows of logits on a GPU. Pure.
+int64_t ot_cuda_logits_stride(int64_t V);
+
+// On a GPU, bf16 products run at a fraction of their speed where the extent of a row of an operand
+// is no multiple of 16 bytes, whatever its stride. Of the head these are rows of V logits. So if V
+// is no multiple of 8 and the rows of x are not few, w is copied with zero rows up to the stride of
+// logits, so that two of the three products have that extent; the third, dw, is one of V - V % 8
+// rows and one of the rest (kernels/cuda/head_products.cuh). Pure.
+bool ot_cuda_head_pads(const ot_op_attributes *attributes, const ot_tensor_type *x,
+                       const ot_tensor_type *w, int64_t rows);
+
 // The same on a GPU, in bytes. Logits are in the compute type; their gradient is stored like x, in
 // memory of its own if that is another type.
 typedef struct ot_cuda_head_layout {
   int64_t chunk, stride;
+  int64_t w;        // [stride, C]: w and zero rows; -1: w itself serves
   int64_t nats;     // [R] f64, with weights twice
   int64_t logits;   // [chunk, stride]
   int64_t dlogits;  // [chunk, stride]

@@ -128,13 +128,38 @@ static int64_t head_gradient_workspace(const ot_op_attributes *attributes,
   return dx_bytes > dw_bytes ? dx_bytes : dw_bytes;
 }
 
-int64_t ot_cuda_dlogits_stride(int64_t V) { return (V + 63) / 64 * 64; }
+ot_cuda_head_statistics_layout ot_cuda_head_statistics_layout_of(const ot_op_attributes *attributes,
+                                                                 const ot_op_types *types) {
+  const ot_tensor_type *const x = &types->in[0], *const w = &types->in[1];
+  const int64_t rows = attributes->chunk_rows;
+  ot_cuda_head_statistics_layout layout = {.stride = ot_cuda_logits_stride(w->dim[0])};
+  if (!ot_cuda_head_pads(attributes, x, w, rows)) return layout;
+  layout.w = rows * layout.stride * ot_dtype_bytes(attributes->compute);
+  layout.total_bytes = layout.w + layout.stride * w->dim[1] * ot_dtype_bytes(w->dtype);
+  return layout;
+}
+
+static int64_t head_statistics_workspace_cuda(const ot_op_attributes *attributes,
+                                              const ot_op_types *types) {
+  return ot_cuda_head_statistics_layout_of(attributes, types).total_bytes;
+}
+
+ot_cuda_head_gradient_layout ot_cuda_head_gradient_layout_of(const ot_op_attributes *attributes,
+                                                             const ot_op_types *types) {
+  const ot_tensor_type *const x = &types->in[2], *const w = &types->in[3];
+  const int64_t rows = attributes->chunk_rows, V = w->dim[0];
+  ot_cuda_head_gradient_layout layout = {.stride = ot_cuda_logits_stride(V), .w = -1};
+  if (x->dtype != OT_BF16) return layout;
+  layout.total_bytes = rows * layout.stride * ot_dtype_bytes(OT_BF16);
+  if (!ot_cuda_head_pads(attributes, x, w, rows)) return layout;
+  layout.w = layout.total_bytes;
+  layout.total_bytes = layout.w + layout.stride * w->dim[1] * ot_dtype_bytes(w->dtype);
+  return layout;
+}
 
 static int64_t head_gradient_workspace_cuda(const ot_op_attributes *attributes,
                                             const ot_op_types *types) {
-  if (types->in[2].dtype != OT_BF16) return 0;
-  return attributes->chunk_rows * ot_cuda_dlogits_stride(types->in[3].dim[0]) *
-         ot_dtype_bytes(OT_BF16);
+  return ot_cuda_head_gradient_layout_of(attributes, types).total_bytes;
 }
 
 // Per-token losses in nats; with weights twice.
@@ -204,7 +229,8 @@ const ot_op_info ot_head_statistics_info = {
     .cost_kind = OT_COST_HEAD,
     .infer = head_statistics_infer,
     .cost = head_statistics_cost,
-    .workspace = {[OT_BACKEND_CPU] = head_statistics_workspace},
+    .workspace = {[OT_BACKEND_CPU] = head_statistics_workspace,
+                  [OT_BACKEND_CUDA] = head_statistics_workspace_cuda},
 };
 
 const ot_op_info ot_head_dlogits_info = {

@@ -15,6 +15,7 @@
 #include "ops/head.h"
 #include "ops/head_parts.h"
 #include "support/op_case.h"
+#include "support/op_device.h"
 
 typedef struct shape {
   int64_t R, C, V, chunk;
@@ -374,18 +375,18 @@ static void shards_of_very_different_logits_do_not_overflow(void **state) {
 
 // ---- every path of the kernels ----
 
-static void the_parts_agree_in_every_precision(void **state) {
-  (void)state;
-  const shape s = {70, 40, 600, 40, 0};
+// The chunk of tokens after the first one.
+static void expect_precisions(shape s) {
+  const int64_t rows = s.R - s.chunk;
   ot_case whole = whole_case(s);
-  for (int64_t r = 0; r < s.R; r++) ot_case_set(&whole.in[2], r, (double)(r * 7));
-  ranks t = {.whole = &whole, .s = s, .k = 1, .shard = {{.V = 600}}};
-  t.all_statistics = calloc((size_t)(30 * OT_HEAD_STATISTICS), sizeof(double));
+  for (int64_t r = 0; r < s.R; r++) ot_case_set(&whole.in[2], r, (double)(r * 7 % s.V));
+  ranks t = {.whole = &whole, .s = s, .k = 1, .shard = {{.V = s.V}}};
+  t.all_statistics = calloc((size_t)(rows * OT_HEAD_STATISTICS), sizeof(double));
   t.shard[0].dx = calloc((size_t)(s.R * s.C), sizeof(double));
   t.shard[0].dw = calloc((size_t)(s.V * s.C), sizeof(double));
-  run_statistics(&t, 0, 40, 30);
+  run_statistics(&t, 0, s.chunk, rows);
   ot_case_check_precisions(&t.statistics[0], 3e-6, 6e-3);
-  ot_case dlogits = run_dlogits(&t, 0, 40, 30);
+  ot_case dlogits = run_dlogits(&t, 0, s.chunk, rows);
   dlogits.statistic_inputs = 1u << 0;
   dlogits.fixed_inputs = 1u << 1 | 1u << 3;
   ot_case_check_precisions(&dlogits, 3e-6, 3e-6);
@@ -405,6 +406,18 @@ static void the_parts_agree_in_every_precision(void **state) {
   ot_case_destroy(&t.statistics[0]);
   ranks_destroy(&t);
   ot_case_destroy(&whole);
+}
+
+static void the_parts_agree_in_every_precision(void **state) {
+  (void)state;
+  expect_precisions((shape){70, 40, 600, 40, 0});
+}
+
+// A shard of any size, in a chunk of 128 tokens and more.
+static void shards_of_any_size_have_aligned_products(void **state) {
+  (void)state;
+  expect_precisions((shape){152, 72, 45, 16, 0});
+  op_device_expect_aligned(72, 4);
 }
 
 static void works_without_a_weight_gradient(void **state) {
@@ -497,6 +510,7 @@ int main(void) {
       cmocka_unit_test(masked_rows_give_nothing),
       cmocka_unit_test(shards_of_very_different_logits_do_not_overflow),
       cmocka_unit_test(the_parts_agree_in_every_precision),
+      cmocka_unit_test(shards_of_any_size_have_aligned_products),
       cmocka_unit_test(works_without_a_weight_gradient),
       cmocka_unit_test(uneven_shards_choose_the_same_chunks),
       cmocka_unit_test(refuses_a_chunk_with_nothing_before_it),

@@ -5,12 +5,14 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "device/device.h"
+#include "host/heap.h"
 #include "ops/blocks.h"
 #include "ops/catalog.h"
 
@@ -77,6 +79,32 @@ static void must(ot_status status) {
 }
 
 static device_run kept;
+
+// The extents of a line of a table of algorithms; false if it is that of no bf16 product.
+static bool read_extents(const char *line, long long extents[3]) {
+  enum { BF16 = 14 };  // of cuBLASLt
+  int type = 0;
+  const int read = sscanf(line, "%lld %lld %lld %*d %*d %*d %*d %*d %*d %*d %*d %*d %d",
+                          &extents[0], &extents[1], &extents[2], &type);
+  return read == 4 && type == BF16;
+}
+
+void op_device_expect_aligned(int64_t marker, int least) {
+  if (!op_device_has_library()) return;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const char *line = ot_kernel_algorithms_print(OT_BACKEND_CUDA, kept.context, &arena);
+  int found = 0;
+  for (; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+    long long e[3];
+    if (!read_extents(line, e) || (e[0] != marker && e[1] != marker && e[2] != marker)) continue;
+    found++;
+    if (e[0] > 8 && e[0] % 8 != 0) fail_msg("a product of %lld rows", e[0]);
+    if (e[1] % 8 != 0 || e[2] % 8 != 0) fail_msg("a product of %lld x %lld", e[1], e[2]);
+  }
+  if (found < least) fail_msg("%d products with an extent of %d", found, (int)marker);
+  ot_heap_release(&heap);
+}
 
 static void release_idle(device_run *r) {
   int left = 0;

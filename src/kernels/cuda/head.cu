@@ -2,16 +2,22 @@
 // The head, chunk by chunk: a product gives the logits, a block of threads a row computes their
 // maximum, the sum of exponentials and, for the loss, their gradient; two products give dx and dw.
 #include "kernels/cuda/head_draws.cuh"
+#include "kernels/cuda/head_products.cuh"
 
 extern "C" {
 #include "base/rng.h"
-#include "kernels/cuda/matmul.h"
 #include "kernels/cuda/tables.h"
 #include "ops/head.h"
 #include "ops/head_draw.h"
 }
 
 namespace {
+
+// Zeros from V to the stride of a row: products may read them.
+template <class R, class S>
+__device__ void clear_beyond(const chunk_logits<R> &c, S *row) {
+  for (int64_t i = c.V + threadIdx.x; i < c.stride; i += THREADS) ot_narrow((R)0, &row[i]);
+}
 
 // nats [row]; dlogits [row, stride] in S, which may be the logits themselves.
 template <class R, class S>
@@ -34,6 +40,7 @@ __global__ void __launch_bounds__(THREADS)
     const R p = exp(x - s.largest) * factor - (i == target ? one : (R)0);
     ot_narrow(target < 0 ? (R)0 : p * ot_cap_slope(x, cap), &to[i]);
   }
+  clear_beyond(c, to);
 }
 
 // Losses of the rows of a chunk, of the weighted targets and of the data's.
@@ -74,6 +81,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     const R x = ot_capped_logit(row[i], cap);
     ot_narrow(K == 0 ? (R)0 : exp(x - s.largest) * factor * ot_cap_slope(x, cap), &to[i]);
   }
+  clear_beyond(c, to);
   __syncthreads();
   for (int k = threadIdx.x; k < K; k += THREADS) {
     if (!pulls.is_first(k)) continue;
@@ -156,6 +164,8 @@ struct head {
     weighted = kind == OT_OP_HEAD_LOSS && c->in[5].data;
     if (weighted) types.in[5] = c->in[5].type;
     layout = ot_cuda_head_layout_of(kind, c->attributes, &types);
+    if (layout.w < 0) return;
+    ot_copy_padded(ot_cuda_stream_of(c), c->in[1], layout.stride, workspace + layout.w);
   }
 
   double *nats() const { return (double *)(workspace + layout.nats); }
@@ -168,7 +178,13 @@ struct head {
     return {(char *)t.data + first * C * ot_dtype_bytes(t.type.dtype), t.type.dtype, C, false};
   }
 
-  ot_cuda_matrix w() const { return {call->in[1].data, call->in[1].type.dtype, C, false}; }
+  // Where layout.w is, columns of logits [n, stride] and rows of w are as many as the stride.
+  int64_t columns() const { return layout.w >= 0 ? layout.stride : V; }
+
+  ot_cuda_matrix w() const {
+    const ot_tensor &t = call->in[1];
+    return {layout.w >= 0 ? workspace + layout.w : t.data, t.type.dtype, C, false};
+  }
 
   ot_cuda_matrix dlogits() const {
     return {workspace + layout.dlogits, layout.dlogits_dtype, layout.stride, false};
@@ -178,7 +194,7 @@ struct head {
   void project(int64_t first, int64_t n, R *to, int64_t stride) const {
     ot_cuda_product p = {};
     p.rows = n;
-    p.columns = V;
+    p.columns = columns();
     p.depth = C;
     p.a = x(first);
     p.b = w();
@@ -199,7 +215,7 @@ struct head {
     ot_cuda_product p = {};
     p.rows = n;
     p.columns = C;
-    p.depth = V;
+    p.depth = columns();
     p.a = dlogits();
     p.b = w();
     p.y = {(char *)dx.data + first * C * ot_dtype_bytes(dx.type.dtype), dx.type.dtype, C, false};
@@ -219,7 +235,7 @@ struct head {
     p.y = {dw.data, dw.type.dtype, C, false};
     if (first > 0 || call->attributes->accumulate) p.addend = p.y;
     p.compute = call->attributes->compute;
-    ot_cuda_multiply(ot_cuda_context_of(call), &p);
+    ot_multiply_by_rows(ot_cuda_context_of(call), &p, layout.w >= 0);
   }
 
   // Adds all nats, and with `factor` their product with it, to `loss`.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The head of a sharded vocabulary: a block of threads for each row of logits, products by
 // matmul.h. For those, dlogits are narrowed to the type of x, as the head as one op does.
+#include "kernels/cuda/head_products.cuh"
 #include "kernels/cuda/logits.cuh"
 
 extern "C" {
-#include "kernels/cuda/matmul.h"
 #include "kernels/cuda/tables.h"
 #include "ops/head.h"
 #include "ops/head_parts.h"
@@ -57,7 +57,9 @@ __device__ __forceinline__ double nats_of(const row_statistics &whole) {
 
 template <class R>
 struct statistics_task {
-  R *logits;  // [rows, V]
+  const R *logits;  // [rows, stride], which may be e
+  int64_t stride;
+  R *e;  // [rows, V]
   int64_t V, first_vocab;
   const int32_t *targets;
   double cap;
@@ -82,20 +84,21 @@ __device__ double read_pulls(const statistics_task<R> &t, const R *row, int64_t 
   return pulled;
 }
 
-// Replaces each row of logits by its exponentials. Target ids are relative to first_vocab.
+// Exponentials of each row of logits. Target ids are relative to first_vocab.
 template <class R>
 __global__ void __launch_bounds__(THREADS) statistics_kernel(statistics_task<R> t) {
   __shared__ double parts[THREADS / 32], more_parts[THREADS / 32];
   __shared__ R most[THREADS / 32];
   const int64_t V = t.V, r = blockIdx.x;
   const double cap = t.cap;
-  R *const row = t.logits + r * V;
+  const R *const row = t.logits + r * t.stride;
+  R *const e = t.e + r * V;
   const bool masked = t.targets[r] < 0;
   const int64_t target = t.targets[r] - t.first_vocab;
   row_statistics s = {0, 0, -INFINITY, 0};
   if (t.pulls) s.pulled = ot_block_sum<THREADS>(read_pulls(t, row, r, masked), more_parts);
   if (masked) {
-    for (int64_t i = threadIdx.x; i < V; i += THREADS) row[i] = 0;
+    for (int64_t i = threadIdx.x; i < V; i += THREADS) e[i] = 0;
   } else {
     const bool own = target >= 0 && target < V;
     const R largest = ot_largest_logit(row, V, (R)cap, most);
@@ -103,9 +106,9 @@ __global__ void __launch_bounds__(THREADS) statistics_kernel(statistics_task<R> 
     __syncthreads();
 #pragma unroll 4
     for (int64_t i = threadIdx.x; i < V; i += THREADS) {
-      const R x = ot_capped_logit(row[i], (R)cap), e = exp(x - largest);
-      s.sum += (double)e;
-      row[i] = e * ot_cap_slope(x, (R)cap);
+      const R x = ot_capped_logit(row[i], (R)cap), above = exp(x - largest);
+      s.sum += (double)above;
+      e[i] = above * ot_cap_slope(x, (R)cap);
     }
     s.largest = (double)largest;
     s.sum = ot_block_sum<THREADS>(s.sum, parts);
@@ -225,22 +228,42 @@ ot_cuda_matrix chunk_of(const ot_kernel_call *call, const ot_tensor *x) {
   return rows;
 }
 
+// Queues x w^T into the memory of e, or with w copied for it into the workspace.
+ot_cuda_matrix multiply_by_w(const ot_kernel_call *call) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_tensor *const in = call->in;
+  const ot_op_types types = {.in = {in[0].type, in[1].type}, .out = {}};
+  const ot_cuda_head_statistics_layout layout = ot_cuda_head_statistics_layout_of(a, &types);
+  const bool pads = layout.total_bytes > 0;
+  char *const copy = (char *)call->workspace + layout.w;
+  ot_cuda_product logits = {.rows = a->chunk_rows,
+                            .columns = pads ? layout.stride : in[1].type.dim[0],
+                            .depth = in[1].type.dim[1],
+                            .a = chunk_of(call, &in[0]),
+                            .b = matrix_of(&in[1], true),
+                            .y = matrix_of(&call->out[0], false),
+                            .addend = {},
+                            .bias = {},
+                            .compute = a->compute};
+  if (pads) {
+    ot_copy_padded(ot_cuda_stream_of(call), in[1], layout.stride, copy);
+    logits.b.data = copy;
+    logits.y.data = (char *)call->workspace + layout.logits;
+    logits.y.stride = layout.stride;
+  }
+  ot_cuda_multiply(ot_cuda_context_of(call), &logits);
+  return logits.y;
+}
+
 // e = exp(x w^T - largest)
 template <class R>
 void head_statistics(const ot_kernel_call *call) {
   const ot_op_attributes *const a = call->attributes;
   const ot_tensor *const in = call->in, *const e = &call->out[0];
-  const ot_cuda_product logits = {.rows = a->chunk_rows,
-                                  .columns = e->type.dim[1],
-                                  .depth = in[1].type.dim[1],
-                                  .a = chunk_of(call, &in[0]),
-                                  .b = matrix_of(&in[1], true),
-                                  .y = matrix_of(e, false),
-                                  .addend = {},
-                                  .bias = {},
-                                  .compute = a->compute};
-  ot_cuda_multiply(ot_cuda_context_of(call), &logits);
-  const statistics_task<R> task = {(R *)e->data,
+  const ot_cuda_matrix logits = multiply_by_w(call);
+  const statistics_task<R> task = {(const R *)logits.data,
+                                   logits.stride,
+                                   (R *)e->data,
                                    e->type.dim[1],
                                    a->first_vocab,
                                    targets_of(call, &in[2]),
@@ -287,26 +310,39 @@ void head_dlogits(const ot_kernel_call *call) {
             a->chunk_rows, (const double *)nullptr, (double *)out[2].data, (double *)nullptr);
 }
 
+ot_cuda_head_gradient_layout gradient_layout_of(const ot_kernel_call *call) {
+  ot_op_types types = {};
+  for (int i = 2; i < 4; i++) types.in[i] = call->in[i].type;
+  return ot_cuda_head_gradient_layout_of(call->attributes, &types);
+}
+
 // dlogits for products: themselves, or narrowed to bf16 if x is stored so.
 template <class R>
-ot_cuda_matrix factor_of(const ot_kernel_call *call) {
+ot_cuda_matrix factor_of(const ot_kernel_call *call, const ot_cuda_head_gradient_layout &layout) {
   const ot_tensor *const dlogits = &call->in[1];
   if (call->in[2].type.dtype != OT_BF16) return matrix_of(dlogits, false);
-  const int64_t V = dlogits->type.dim[1], stride = ot_cuda_dlogits_stride(V);
-  const dim3 grid((unsigned)dlogits->type.dim[0], ot_blocks(stride, 2 * PASS_THREADS));
+  ot_bf16 *const to = (ot_bf16 *)((char *)call->workspace + layout.dlogits);
+  const dim3 grid((unsigned)dlogits->type.dim[0], ot_blocks(layout.stride, 2 * PASS_THREADS));
   OT_LAUNCH(narrow_kernel<R>, grid, PASS_THREADS, 0, ot_cuda_stream_of(call),
-            (const R *)dlogits->data, V, (ot_bf16 *)call->workspace, stride);
-  return {call->workspace, OT_BF16, stride, false};
+            (const R *)dlogits->data, dlogits->type.dim[1], to, layout.stride);
+  return {to, OT_BF16, layout.stride, false};
 }
 
 // dx = dlogits w
-void input_gradient(const ot_kernel_call *call, const ot_cuda_matrix &dlogits) {
+void input_gradient(const ot_kernel_call *call, const ot_cuda_head_gradient_layout &layout,
+                    const ot_cuda_matrix &dlogits) {
   const ot_tensor *const in = call->in, *const dx = &call->out[0];
+  const bool pads = layout.w >= 0;
+  ot_cuda_matrix w = matrix_of(&in[3], false);
+  if (pads) {
+    w.data = (char *)call->workspace + layout.w;
+    ot_copy_padded(ot_cuda_stream_of(call), in[3], layout.stride, (void *)w.data);
+  }
   const ot_cuda_product product = {.rows = in[1].type.dim[0],
                                    .columns = dx->type.dim[1],
-                                   .depth = in[1].type.dim[1],
+                                   .depth = pads ? layout.stride : in[1].type.dim[1],
                                    .a = dlogits,
-                                   .b = matrix_of(&in[3], false),
+                                   .b = w,
                                    .y = chunk_of(call, dx),
                                    .addend = {},
                                    .bias = {},
@@ -315,7 +351,7 @@ void input_gradient(const ot_kernel_call *call, const ot_cuda_matrix &dlogits) {
 }
 
 // dw (+)= dlogits^T x
-void weight_gradient(const ot_kernel_call *call, ot_cuda_matrix dlogits) {
+void weight_gradient(const ot_kernel_call *call, ot_cuda_matrix dlogits, bool splits) {
   const ot_tensor *const in = call->in, *const dw = &call->out[1];
   dlogits.transposed = true;
   const bool adds = call->attributes->accumulate;
@@ -328,7 +364,7 @@ void weight_gradient(const ot_kernel_call *call, ot_cuda_matrix dlogits) {
                                    .addend = adds ? matrix_of(dw, false) : ot_cuda_matrix{},
                                    .bias = {},
                                    .compute = call->attributes->compute};
-  ot_cuda_multiply(ot_cuda_context_of(call), &product);
+  ot_multiply_by_rows(ot_cuda_context_of(call), &product, splits);
 }
 
 template <class R>
@@ -341,9 +377,10 @@ void head_gradient(const ot_kernel_call *call) {
     (void)cudaMemcpyAsync(dx->data, before, done, cudaMemcpyDeviceToDevice,
                           (cudaStream_t)ot_cuda_stream_of(call));
   }
-  const ot_cuda_matrix dlogits = factor_of<R>(call);
-  input_gradient(call, dlogits);
-  if (call->out[1].data) weight_gradient(call, dlogits);
+  const ot_cuda_head_gradient_layout layout = gradient_layout_of(call);
+  const ot_cuda_matrix dlogits = factor_of<R>(call, layout);
+  input_gradient(call, layout, dlogits);
+  if (call->out[1].data) weight_gradient(call, dlogits, layout.w >= 0);
 }
 
 void head_count(const ot_kernel_call *call) {
