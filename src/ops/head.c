@@ -184,7 +184,7 @@ ot_cuda_head_layout ot_cuda_head_layout_of(ot_op_kind kind, const ot_op_attribut
       .chunk = ot_head_chunk_rows(attributes, R, V),
       .stride = ot_cuda_logits_stride(V),
       .w = -1,
-      .dlogits_dtype = x,
+      .logits_dtype = kind == OT_OP_HEAD_LOSS && x == OT_BF16 && compute == OT_F32 ? x : compute,
   };
   const int64_t elements = layout.chunk * layout.stride;
   if (kind == OT_OP_HEAD_LOGITS) return layout;
@@ -195,11 +195,7 @@ ot_cuda_head_layout ot_cuda_head_layout_of(ot_op_kind kind, const ot_op_attribut
     const int64_t bytes = layout.stride * w->dim[1] * ot_dtype_bytes(w->dtype);
     layout.logits += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   }
-  layout.dlogits = layout.logits;
-  layout.total_bytes = layout.logits + elements * ot_dtype_bytes(compute);
-  if (kind != OT_OP_HEAD_LOSS || x == compute) return layout;
-  layout.dlogits = layout.total_bytes;
-  layout.total_bytes += elements * ot_dtype_bytes(x);
+  layout.total_bytes = layout.logits + elements * ot_dtype_bytes(layout.logits_dtype);
   return layout;
 }
 
@@ -231,16 +227,30 @@ static int64_t head_logits_workspace(const ot_op_attributes *attributes, const o
   return workspace_of(OT_OP_HEAD_LOGITS, attributes, types);
 }
 
+// The logits that exist at once.
+typedef struct logits_shape {
+  int64_t chunk;
+  ot_dtype dtype;
+} logits_shape;
+
+static logits_shape logits_shape_of(ot_op_kind kind, const ot_op_attributes *attributes,
+                                    const ot_op_types *types) {
+  if (attributes->backend == OT_BACKEND_CUDA) {
+    const ot_cuda_head_layout layout = ot_cuda_head_layout_of(kind, attributes, types);
+    return (logits_shape){layout.chunk, layout.logits_dtype};
+  }
+  return (logits_shape){ot_head_layout_of(kind, attributes, types).chunk, attributes->compute};
+}
+
 // Logits are written and read in the workspace; w is read, and dw accumulated, per chunk.
 static ot_cost cost_of(const ot_op_info *info, ot_op_kind kind, const ot_op_attributes *attributes,
                        const ot_op_types *types) {
   const double R = (double)types->in[0].dim[0];
   const double V = (double)types->in[1].dim[0];
   const double C = (double)types->in[1].dim[1];
-  const ot_head_layout layout = ot_head_layout_of(kind, attributes, types);
-  const double size = (double)ot_dtype_bytes(attributes->compute);
-  const double again = (double)((types->in[0].dim[0] - 1) / layout.chunk);  // chunks after the
-                                                                            // first
+  const logits_shape shape = logits_shape_of(kind, attributes, types);
+  const double size = (double)ot_dtype_bytes(shape.dtype);
+  const double again = (double)((types->in[0].dim[0] - 1) / shape.chunk);  // chunks after the first
   const double w_bytes = (double)ot_type_bytes(&types->in[1]);
   const bool whole = kind == OT_OP_HEAD_LOGITS;
   const int flops = (whole ? 0 : 12) + (attributes->soft_cap > 0 ? OT_SOFT_CAP_FLOPS : 0);

@@ -14,6 +14,7 @@
 //   would cost a third of its GEMMs. Its VJP returns dx unscaled: the loss is the root.
 //   A dw narrower than the compute type is rounded once per chunk, on a GPU also the product of the
 //   chunk (docs/bits.md): a widened copy would need more memory than it saves.
+//   On a GPU the logits of bf16 x are rounded to bf16 if the compute type is float32 (docs/gpu.md).
 //   Weighted targets, ids? [R, K] int32 and weights? [R, K] float32, replace the one target of each
 //   row that is not masked: with W = sum of its weights,
 //     nats = sum over k of weights[k] (log(sum exp(logits)) - logits[ids[k]])
@@ -102,15 +103,14 @@ int64_t ot_cuda_logits_stride(int64_t V);
 bool ot_cuda_head_pads(const ot_op_attributes *attributes, const ot_tensor_type *x,
                        const ot_tensor_type *w, int64_t rows);
 
-// The same on a GPU, in bytes. Logits are in the compute type; their gradient is stored like x, in
-// memory of its own if that is another type.
+// The same on a GPU, in bytes. Logits are in the compute type, those of the loss in bf16 where x is
+// bf16 and the compute type float32; their gradient replaces them.
 typedef struct ot_cuda_head_layout {
   int64_t chunk, stride;
-  int64_t w;        // [stride, C]: w and zero rows; -1: w itself serves
-  int64_t nats;     // [R] f64, with weights twice
-  int64_t logits;   // [chunk, stride]
-  int64_t dlogits;  // [chunk, stride]
-  ot_dtype dlogits_dtype;
+  int64_t nats;    // [R] f64, with weights twice
+  int64_t w;       // [stride, C]: w and zero rows; -1: w itself serves
+  int64_t logits;  // [chunk, stride]
+  ot_dtype logits_dtype;
   int64_t total_bytes;
 } ot_cuda_head_layout;
 

@@ -37,7 +37,8 @@
 //   dx [R, C] stored like x, may be dx_before; rows before the chunk are those of dx_before, rows
 //   after it are undefined. dw? [V, C] real.
 // OT_OP_HEAD_COUNT  loss_sum += sum of nats, token_count += unmasked rows
-// One shard gives the bits of head_loss, except for the order in which chunk losses are added.
+// One shard gives the bits of head_loss, except for the order in which chunk losses are added and,
+// on a GPU, with bf16 x: there head_loss rounds the logits.
 #pragma once
 
 #include "ops/kernel.h"

@@ -99,18 +99,19 @@ static void every_precision_agrees(void **state) {
   }
 }
 
-// In float32 and float64, with a soft cap and without.
+// In float64, float32 and bf16, with a soft cap and without.
 static void one_target_of_weight_1_has_the_bits_of_none(void **state) {
   (void)state;
   static const double ones[R] = {1, 1, 1, 1, 1, 1};
-  for (int i = 0; i < 4; i++) {
-    const double cap = i / 2 > 0 ? 1.5 : 0;
-    const ot_dtype compute = i % 2 > 0 ? OT_F32 : OT_F64;
+  static const ot_dtype types[3][2] = {{OT_F64, OT_F64}, {OT_F32, OT_F32}, {OT_F32, OT_BF16}};
+  for (int i = 0; i < 6; i++) {
+    const double cap = i / 3 > 0 ? 1.5 : 0;
+    const ot_dtype *const type = types[i % 3];
     const objective one = {"one", 1, cap, distill_targets, ones, NULL, NULL, NULL};
     const objective none = {"none", 0, cap, NULL, NULL, NULL, NULL, NULL};
     ot_case from[2] = {head_case(&one), head_case(&none)}, c[2];
     for (int k = 0; k < 2; k++) {
-      ot_case_clone(&from[k], compute, compute, &c[k]);
+      ot_case_clone(&from[k], type[0], type[1], &c[k]);
       ot_case_run(&c[k]);
     }
     for (int k = 0; k < 3; k++) {

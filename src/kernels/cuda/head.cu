@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The head, chunk by chunk: a product gives the logits, a block of threads a row computes their
 // maximum, the sum of exponentials and, for the loss, their gradient; two products give dx and dw.
+#include "kernels/cuda/head_bf16.cuh"
 #include "kernels/cuda/head_draws.cuh"
 #include "kernels/cuda/head_products.cuh"
 
@@ -13,21 +14,14 @@ extern "C" {
 
 namespace {
 
-// Zeros from V to the stride of a row: products may read them.
-template <class R, class S>
-__device__ void clear_beyond(const chunk_logits<R> &c, S *row) {
-  for (int64_t i = c.V + threadIdx.x; i < c.stride; i += THREADS) ot_narrow((R)0, &row[i]);
-}
-
-// nats [row]; dlogits [row, stride] in S, which may be the logits themselves.
-template <class R, class S>
+// nats [row]; dlogits replace the logits.
+template <class R>
 __global__ void __launch_bounds__(THREADS)
-    loss_kernel(chunk_logits<R> c, const double *inverse_tokens, double *nats, S *dlogits) {
+    loss_kernel(chunk_logits<R> c, const double *inverse_tokens, double *nats) {
   __shared__ double parts[THREADS / 32];
   __shared__ R most[THREADS / 32];
   const int64_t r = blockIdx.x;
-  const R *const row = c.logits + r * c.stride;
-  S *const to = dlogits + r * c.stride;
+  R *const row = c.logits + r * c.stride;
   const int32_t target = c.targets[r];
   const R cap = (R)c.cap;
   const row_statistics<R> s = read_row(c, row, parts, most);
@@ -38,27 +32,20 @@ __global__ void __launch_bounds__(THREADS)
   for (int64_t i = threadIdx.x; i < c.V; i += THREADS) {
     const R x = ot_capped_logit(row[i], cap);
     const R p = exp(x - s.largest) * factor - (i == target ? one : (R)0);
-    ot_narrow(target < 0 ? (R)0 : p * ot_cap_slope(x, cap), &to[i]);
+    row[i] = target < 0 ? (R)0 : p * ot_cap_slope(x, cap);
   }
-  clear_beyond(c, to);
 }
-
-// Losses of the rows of a chunk, of the weighted targets and of the data's.
-struct row_losses {
-  double *nats, *data;
-};
 
 // The same for weighted targets: first W p everywhere, then less their weights at the ids, whose
 // logits are kept.
-template <class R, class S>
+template <class R>
 __global__ void __launch_bounds__(THREADS, 2)
     weighted_kernel(chunk_logits<R> c, ot_weighted_targets weighted, const double *inverse_tokens,
-                    row_losses losses, S *dlogits) {
+                    row_losses losses) {
   __shared__ double parts[THREADS / 32];
   __shared__ R most[THREADS / 32], kept[OT_HEAD_IDS_MAX];
   const int64_t r = blockIdx.x;
-  const R *const row = c.logits + r * c.stride;
-  S *const to = dlogits + r * c.stride;
+  R *const row = c.logits + r * c.stride;
   const int32_t target = c.targets[r];
   const ot_row_targets pulls(weighted, r, c.targets);
   const int K = target < 0 ? 0 : pulls.K;
@@ -79,9 +66,8 @@ __global__ void __launch_bounds__(THREADS, 2)
   const R factor = (R)(*inverse_tokens * weight / s.sum);
   for (int64_t i = threadIdx.x; i < c.V; i += THREADS) {
     const R x = ot_capped_logit(row[i], cap);
-    ot_narrow(K == 0 ? (R)0 : exp(x - s.largest) * factor * ot_cap_slope(x, cap), &to[i]);
+    row[i] = K == 0 ? (R)0 : exp(x - s.largest) * factor * ot_cap_slope(x, cap);
   }
-  clear_beyond(c, to);
   __syncthreads();
   for (int k = threadIdx.x; k < K; k += THREADS) {
     if (!pulls.is_first(k)) continue;
@@ -90,7 +76,7 @@ __global__ void __launch_bounds__(THREADS, 2)
       if (pulls.ids[j] == pulls.ids[k]) pull += (R)(*inverse_tokens * pulls.weight(j));
     }
     const R p = exp(kept[k] - s.largest) * factor - pull;
-    ot_narrow(p * ot_cap_slope(kept[k], cap), &to[pulls.ids[k]]);
+    row[pulls.ids[k]] = p * ot_cap_slope(kept[k], cap);
   }
 }
 
@@ -187,11 +173,11 @@ struct head {
   }
 
   ot_cuda_matrix dlogits() const {
-    return {workspace + layout.dlogits, layout.dlogits_dtype, layout.stride, false};
+    return {workspace + layout.logits, layout.logits_dtype, layout.stride, false};
   }
 
   // Queues the product of n rows from `first` on into `to` [n, stride].
-  void project(int64_t first, int64_t n, R *to, int64_t stride) const {
+  void project(int64_t first, int64_t n, void *to, ot_dtype dtype, int64_t stride) const {
     ot_cuda_product p = {};
     p.rows = n;
     p.columns = columns();
@@ -199,15 +185,23 @@ struct head {
     p.a = x(first);
     p.b = w();
     p.b.transposed = true;
-    p.y = {to, call->attributes->compute, stride, false};
+    p.y = {to, dtype, stride, false};
     p.compute = call->attributes->compute;
     ot_cuda_multiply(ot_cuda_context_of(call), &p);
   }
 
   chunk_logits<R> chunk(int64_t first, int64_t n) const {
     R *const logits = (R *)(workspace + layout.logits);
-    project(first, n, logits, layout.stride);
+    project(first, n, logits, call->attributes->compute, layout.stride);
     return {logits, V, layout.stride, targets + first, call->attributes->soft_cap};
+  }
+
+  bf16_logits bf16_chunk(int64_t first, int64_t n) const {
+    void *const logits = workspace + layout.logits;
+    const int vectors = (int)(layout.stride / EIGHT), most = OT_LEAST_SHARED / EIGHT / 2;
+    project(first, n, logits, OT_BF16, layout.stride);
+    return {(eight_logits *)logits,          (int)V,          (int)layout.stride,
+            vectors < most ? vectors : most, targets + first, (float)call->attributes->soft_cap};
   }
 
   void input_gradient(int64_t first, int64_t n) const {
@@ -254,15 +248,8 @@ template <class R>
 void loss_rows(const head<R> &h, int64_t first, int64_t n) {
   const chunk_logits<R> c = h.chunk(first, n);
   const double *const inverse = (const double *)h.call->in[3].data;
-  void *const stream = ot_cuda_stream_of(h.call);
-  double *const to = h.nats() + first;
-  void *const gradient = h.workspace + h.layout.dlogits;
-  if (h.layout.dlogits_dtype == OT_BF16) {
-    OT_LAUNCH((loss_kernel<R, ot_bf16>), (unsigned)n, THREADS, 0, stream, c, inverse, to,
-              (ot_bf16 *)gradient);
-  } else {
-    OT_LAUNCH((loss_kernel<R, R>), (unsigned)n, THREADS, 0, stream, c, inverse, to, (R *)gradient);
-  }
+  OT_LAUNCH(loss_kernel<R>, (unsigned)n, THREADS, 0, ot_cuda_stream_of(h.call), c, inverse,
+            h.nats() + first);
 }
 
 // The same with weighted targets.
@@ -271,16 +258,34 @@ void weighted_rows(const head<R> &h, int64_t first, int64_t n) {
   const chunk_logits<R> c = h.chunk(first, n);
   const ot_tensor *const in = h.call->in;
   const double *const inverse = (const double *)in[3].data;
-  void *const stream = ot_cuda_stream_of(h.call);
   const ot_weighted_targets pulls = ot_weighted_targets_of(in[4], in[5], first);
   const row_losses to = {h.nats() + first, h.data_nats() + first};
-  void *const gradient = h.workspace + h.layout.dlogits;
-  if (h.layout.dlogits_dtype == OT_BF16) {
-    OT_LAUNCH((weighted_kernel<R, ot_bf16>), (unsigned)n, THREADS, 0, stream, c, pulls, inverse, to,
-              (ot_bf16 *)gradient);
+  OT_LAUNCH(weighted_kernel<R>, (unsigned)n, THREADS, 0, ot_cuda_stream_of(h.call), c, pulls,
+            inverse, to);
+}
+
+// The same in bf16, with or without weighted targets.
+template <bool CAPPED, class R>
+void bf16_rows(const head<R> &h, int64_t first, int64_t n) {
+  const bf16_logits c = h.bf16_chunk(first, n);
+  const ot_tensor *const in = h.call->in;
+  const double *const inverse = (const double *)in[3].data;
+  const ot_weighted_targets pulls = ot_weighted_targets_of(in[4], in[5], first);
+  const row_losses to = {h.nats() + first, h.weighted ? h.data_nats() + first : nullptr};
+  const size_t bytes = (size_t)c.kept * sizeof(eight_logits);
+  ot_allow_shared(bf16_loss_kernel<CAPPED>, bytes);
+  OT_LAUNCH(bf16_loss_kernel<CAPPED>, (unsigned)n, THREADS, bytes, ot_cuda_stream_of(h.call), c,
+            pulls, inverse, to);
+}
+
+template <class R>
+void gradient_rows(const head<R> &h, int64_t first, int64_t n) {
+  if (h.layout.logits_dtype == OT_BF16) {
+    h.call->attributes->soft_cap > 0 ? bf16_rows<true>(h, first, n) : bf16_rows<false>(h, first, n);
+  } else if (h.weighted) {
+    weighted_rows(h, first, n);
   } else {
-    OT_LAUNCH((weighted_kernel<R, R>), (unsigned)n, THREADS, 0, stream, c, pulls, inverse, to,
-              (R *)gradient);
+    loss_rows(h, first, n);
   }
 }
 
@@ -289,7 +294,7 @@ void head_loss(const ot_kernel_call *call) {
   const head<R> h(call, OT_OP_HEAD_LOSS);
   for (int64_t first = 0; first < h.rows; first += h.layout.chunk) {
     const int64_t n = h.chunk_rows(first);
-    h.weighted ? weighted_rows(h, first, n) : loss_rows(h, first, n);
+    gradient_rows(h, first, n);
     h.input_gradient(first, n);
     if (call->out[1].data) h.weight_gradient(first, n);
   }
@@ -350,7 +355,7 @@ void head_logits(const ot_kernel_call *call) {
   const head<R> h(call, OT_OP_HEAD_LOGITS);
   R *const logits = (R *)call->out[0].data;
   const R cap = (R)call->attributes->soft_cap;
-  h.project(0, h.rows, logits, h.V);
+  h.project(0, h.rows, logits, call->attributes->compute, h.V);
   if (cap == 0) return;
   OT_LAUNCH(cap_kernel<R>, ot_blocks(h.rows * h.V, 256), 256, 0, ot_cuda_stream_of(call), logits,
             h.rows * h.V, cap);
