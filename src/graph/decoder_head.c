@@ -5,6 +5,7 @@
 #include "graph/decoder_parts.h"
 #include "graph/differentiate.h"
 #include "ops/head.h"
+#include "ops/head_parts.h"
 #include "ops/operands.h"
 
 // Operands of the final projection.
@@ -122,7 +123,10 @@ static void chunk_count(ot_builder *b, const head *h) {
 // Chunks have the same number of tokens on every rank, whatever its vocabulary shard.
 static void by_chunks(ot_builder *b, const head *whole) {
   const ot_local_shape *const share = ot_share_of(b);
-  const int64_t rows = ot_head_chunk_rows(&whole->attributes, share->rows, share->widest_vocab);
+  const ot_dtype stored = b->program->values[whole->x].type.dtype;
+  const int64_t logit_bytes = ot_cuda_head_parts_logit_bytes(&whole->attributes, stored);
+  const int64_t rows =
+      ot_head_chunk_rows(&whole->attributes, share->rows, share->widest_vocab, logit_bytes);
   head h = *whole;
   ot_builder_set_group(b, OT_GROUP_TENSOR, &h.attributes);
   h.attributes.first_vocab = share->first_vocab;

@@ -7,7 +7,8 @@
 
 enum {
   LOGITS_ELEMENTS = 20 << 20,  // of a chunk, when it is chosen here; docs/blas.md has rates
-  CUDA_LOGITS_ELEMENTS = 128 << 20,
+  CUDA_CHUNK_BYTES = 1280 << 20,
+  CUDA_CHUNK_ROWS = 8192,
   LEAST_CHUNK_ROWS = 64,
   MOST_CHUNKS = 16,          // with more tokens, other activations are larger than the logits
   BLOCK_ELEMENTS = 1 << 19,  // of w, widened at a time
@@ -101,18 +102,37 @@ ot_row_score ot_head_join_scores(const ot_shard_score *shards, int count) {
       .logprob = -(log_of_sum + (largest - target)), .best = -log_of_sum, .greedy = greedy};
 }
 
-static int64_t chosen_chunk(ot_backend backend, int64_t rows, int64_t V) {
-  const int64_t most = backend == OT_BACKEND_CUDA ? CUDA_LOGITS_ELEMENTS : LOGITS_ELEMENTS;
+static int64_t whole_chunks(int64_t rows) {
+  return (rows + LEAST_CHUNK_ROWS - 1) / LEAST_CHUNK_ROWS * LEAST_CHUNK_ROWS;
+}
+
+// `most` logits at once, or as many chunks as there may be.
+static int64_t chosen_chunk(int64_t rows, int64_t V, int64_t most) {
   const int64_t fit = most / V / LEAST_CHUNK_ROWS * LEAST_CHUNK_ROWS;
-  const int64_t needed = (rows + MOST_CHUNKS - 1) / MOST_CHUNKS;
-  const int64_t least = (needed + LEAST_CHUNK_ROWS - 1) / LEAST_CHUNK_ROWS * LEAST_CHUNK_ROWS;
+  const int64_t least = whole_chunks((rows + MOST_CHUNKS - 1) / MOST_CHUNKS);
   return fit > least ? fit : least;
 }
 
-int64_t ot_head_chunk_rows(const ot_op_attributes *attributes, int64_t rows, int64_t vocabulary) {
-  const int64_t wanted = attributes->chunk_rows > 0
-                             ? attributes->chunk_rows
-                             : chosen_chunk(attributes->backend, rows, vocabulary);
+// Each chunk reads and writes dw: for an element in fp32 8 bytes, and 6 FLOPs of products for each
+// row. So rows decide what that costs, and more than CUDA_CHUNK_ROWS gain little. Chunks are equal,
+// but for roundings, so that their products have the same shapes.
+static int64_t chosen_cuda_chunk(int64_t rows, int64_t V, int64_t most) {
+  const int64_t fit = chosen_chunk(rows, V, most);
+  const int64_t least = chosen_chunk(rows, V, 0);
+  const int64_t enough = least > CUDA_CHUNK_ROWS ? least : CUDA_CHUNK_ROWS;
+  const int64_t bound = fit < enough ? fit : enough;
+  const int64_t chunks = (rows + bound - 1) / bound;
+  return whole_chunks((rows + chunks - 1) / chunks);
+}
+
+int64_t ot_head_chunk_rows(const ot_op_attributes *attributes, int64_t rows, int64_t vocabulary,
+                           int64_t cuda_logit_bytes) {
+  int64_t wanted = attributes->chunk_rows;
+  if (wanted == 0 && attributes->backend == OT_BACKEND_CUDA) {
+    wanted = chosen_cuda_chunk(rows, vocabulary, CUDA_CHUNK_BYTES / cuda_logit_bytes);
+  } else if (wanted == 0) {
+    wanted = chosen_chunk(rows, vocabulary, LOGITS_ELEMENTS);
+  }
   return wanted < rows ? wanted : rows;
 }
 
@@ -135,7 +155,8 @@ ot_head_layout ot_head_layout_of(ot_op_kind kind, const ot_op_attributes *attrib
   const int64_t C = types->in[0].dim[1];
   const int64_t V = types->in[1].dim[0];
   const bool whole = kind == OT_OP_HEAD_LOGITS;
-  const int64_t chunk = whole ? R : ot_head_chunk_rows(attributes, R, V);
+  const int64_t logit_bytes = ot_dtype_bytes(compute);
+  const int64_t chunk = whole ? R : ot_head_chunk_rows(attributes, R, V, logit_bytes);
   const ot_tensor_type *const dw = &types->out[1];
   const bool loss = kind == OT_OP_HEAD_LOSS;
   const bool widens_dw = loss && ot_type_present(dw) && dw->dtype != compute;
@@ -180,11 +201,14 @@ ot_cuda_head_layout ot_cuda_head_layout_of(ot_op_kind kind, const ot_op_attribut
   const ot_tensor_type *const w = &types->in[1];
   const int64_t R = types->in[0].dim[0], V = w->dim[0];
   const ot_dtype x = types->in[0].dtype, compute = attributes->compute;
+  const bool loss = kind == OT_OP_HEAD_LOSS, narrow = loss && x == OT_BF16 && compute == OT_F32;
+  // Without dw, half of the memory is enough.
+  const int64_t logit_bytes = ot_dtype_bytes(narrow ? x : compute) * (loss ? 1 : 2);
   ot_cuda_head_layout layout = {
-      .chunk = ot_head_chunk_rows(attributes, R, V),
+      .chunk = ot_head_chunk_rows(attributes, R, V, logit_bytes),
       .stride = ot_cuda_logits_stride(V),
       .w = -1,
-      .logits_dtype = kind == OT_OP_HEAD_LOSS && x == OT_BF16 && compute == OT_F32 ? x : compute,
+      .logits_dtype = narrow ? x : compute,
   };
   const int64_t elements = layout.chunk * layout.stride;
   if (kind == OT_OP_HEAD_LOGITS) return layout;

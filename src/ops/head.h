@@ -71,9 +71,11 @@ typedef struct ot_shard_score {
 ot_row_score ot_head_join_scores(const ot_shard_score *shards, int count);
 
 // Tokens per chunk for `rows` tokens and `vocabulary` rows of w: attributes.chunk_rows or, where
-// that is 0, as many as bound the logits; at most `rows`. Ranks with a sharded vocabulary pass the
-// largest shard, so that all choose the same chunk.
-int64_t ot_head_chunk_rows(const ot_op_attributes *attributes, int64_t rows, int64_t vocabulary);
+// that is 0, as many as bound the logits, on a GPU their memory if each needs `cuda_logit_bytes`;
+// at most `rows`. Ranks with a sharded vocabulary pass the largest shard, so that all choose the
+// same chunk.
+int64_t ot_head_chunk_rows(const ot_op_attributes *attributes, int64_t rows, int64_t vocabulary,
+                           int64_t cuda_logit_bytes);
 
 // The workspace layout, in elements of the compute type; -1 for an unused region.
 typedef struct ot_head_layout {

@@ -128,6 +128,10 @@ static int64_t head_gradient_workspace(const ot_op_attributes *attributes,
   return dx_bytes > dw_bytes ? dx_bytes : dw_bytes;
 }
 
+int64_t ot_cuda_head_parts_logit_bytes(const ot_op_attributes *attributes, ot_dtype x) {
+  return ot_dtype_bytes(attributes->compute) + (x == OT_BF16 ? ot_dtype_bytes(x) : 0);
+}
+
 ot_cuda_head_statistics_layout ot_cuda_head_statistics_layout_of(const ot_op_attributes *attributes,
                                                                  const ot_op_types *types) {
   const ot_tensor_type *const x = &types->in[0], *const w = &types->in[1];

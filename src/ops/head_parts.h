@@ -57,6 +57,9 @@ enum { OT_HEAD_STATISTICS = 3, OT_HEAD_WEIGHTED = 4 };  // numbers per token
 // k: the number of vocabulary shards.
 int64_t ot_head_shards(const ot_op_attributes *attributes);
 
+// Bytes that a logit of a chunk needs on a GPU: e and the bf16 factor of the products.
+int64_t ot_cuda_head_parts_logit_bytes(const ot_op_attributes *attributes, ot_dtype x);
+
 // The workspace of OT_OP_HEAD_STATISTICS on a GPU, in bytes: nothing, or where ot_cuda_head_pads
 // says so the logits and the copy of w.
 typedef struct ot_cuda_head_statistics_layout {

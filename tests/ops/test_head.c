@@ -272,6 +272,28 @@ static void chunks_change_nothing_but_the_order_of_sums_over_rows(void **state) 
   ot_case_destroy(&whole);
 }
 
+static int64_t cuda_chunk(ot_op_kind kind, int64_t R, int64_t V, ot_dtype storage) {
+  const ot_op_attributes attributes = {.compute = OT_F32, .backend = OT_BACKEND_CUDA};
+  const ot_op_types types = {
+      .in = {ot_type_matrix(storage, R, 64), ot_type_matrix(storage, V, 64)}};
+  const ot_cuda_head_layout layout = ot_cuda_head_layout_of(kind, &attributes, &types);
+  assert_int_equal(layout.logits_dtype, kind == OT_OP_HEAD_LOSS ? storage : OT_F32);
+  return layout.chunk;
+}
+
+static void chunks_of_a_gpu_are_equal_and_bounded_by_memory_and_rows(void **state) {
+  (void)state;
+  assert_int_equal(cuda_chunk(OT_OP_HEAD_LOSS, 16384, 151936, OT_BF16), 4096);
+  assert_int_equal(cuda_chunk(OT_OP_HEAD_LOSS, 16384, 151936, OT_F32), 2048);
+  assert_int_equal(cuda_chunk(OT_OP_HEAD_EVALUATE, 16384, 151936, OT_BF16), 1024);
+  assert_int_equal(cuda_chunk(OT_OP_HEAD_LOSS, 32768, 50257, OT_BF16), 8192);
+  assert_int_equal(cuda_chunk(OT_OP_HEAD_LOSS, 32768, 1000, OT_BF16), 8192);
+  assert_int_equal(cuda_chunk(OT_OP_HEAD_LOSS, 9000, 1000, OT_BF16), 4544);
+  assert_int_equal(cuda_chunk(OT_OP_HEAD_LOSS, 1000, 50257, OT_BF16), 1000);
+  // 16 chunks at most: other activations are then larger.
+  assert_int_equal(cuda_chunk(OT_OP_HEAD_LOSS, 262144, 50257, OT_BF16), 16384);
+}
+
 static void weight_gradient_is_added_when_asked(void **state) {
   (void)state;
   const shape s = {11, 6, 20, 4, 0};
@@ -428,6 +450,7 @@ int main(void) {
       cmocka_unit_test(weights_are_widened_block_by_block),
       cmocka_unit_test(a_vocabulary_of_any_size_has_aligned_products),
       cmocka_unit_test(chunks_change_nothing_but_the_order_of_sums_over_rows),
+      cmocka_unit_test(chunks_of_a_gpu_are_equal_and_bounded_by_memory_and_rows),
       cmocka_unit_test(weight_gradient_is_added_when_asked),
       cmocka_unit_test(works_without_a_weight_gradient),
       cmocka_unit_test(evaluation_adds_nats_and_counts_unmasked_rows),

@@ -443,12 +443,12 @@ static void works_without_a_weight_gradient(void **state) {
 static void uneven_shards_choose_the_same_chunks(void **state) {
   (void)state;
   ot_op_attributes attributes = {.threads = 1, .compute = OT_F32};
-  const int64_t rows = ot_head_chunk_rows(&attributes, 100000, 50257 / 2 + 1);
+  const int64_t rows = ot_head_chunk_rows(&attributes, 100000, 50257 / 2 + 1, 4);
   assert_true(rows >= 64 && rows < 100000 && rows % 64 == 0);
-  assert_int_equal(ot_head_chunk_rows(&attributes, 10, 25129), 10);
+  assert_int_equal(ot_head_chunk_rows(&attributes, 10, 25129, 4), 10);
   attributes.chunk_rows = 12;
-  assert_int_equal(ot_head_chunk_rows(&attributes, 100000, 25129), 12);
-  assert_int_equal(ot_head_chunk_rows(&attributes, 5, 25129), 5);
+  assert_int_equal(ot_head_chunk_rows(&attributes, 100000, 25129, 4), 12);
+  assert_int_equal(ot_head_chunk_rows(&attributes, 5, 25129, 4), 5);
 }
 
 static void refuses_a_chunk_with_nothing_before_it(void **state) {
