@@ -37,7 +37,7 @@ struct head_operands {
 // Where the N elements at column `column` of a head get their other halves from.
 template <class R, int N>
 struct rotated {
-  int other;  // column of the other halves
+  int other;             // column of the other halves
   R cosine[N], sine[N];  // value = own * cosine + other * sine
 };
 
@@ -215,8 +215,7 @@ static __device__ __forceinline__ void grad_part(const head_operands<R, S> &o, i
     dy.read(o.dy + at, group.width, thread);
     x.read(o.x + at, group.width, thread);
     const R rstd = o.rstd[row * (o.q_groups + o.k_groups) + index];
-    R mean = group_sum<R, S, N, TEAM>(o, dy, x, group, row, parts, turn) * rstd /
-             (R)group.width;
+    R mean = group_sum<R, S, N, TEAM>(o, dy, x, group, row, parts, turn) * rstd / (R)group.width;
     if (o.means) mean = o.means[2 * row + part];
     ot_for_row<N, TEAM, HELD>(group.width, thread, [&](int c, int h) {
       R d[N], value[N], w[N];
@@ -367,8 +366,8 @@ static void head_norm_grad(const ot_kernel_call *call) {
     OT_LAUNCH((head_norm_grad_kernel<R, S, N, TEAM>), (unsigned)parts, OT_ROW_THREADS, 0,
               ot_cuda_stream_of(call), o);
   });
-  ot_sum_parts(call, sums, parts, stride, &call->out[1]);
-  ot_sum_parts(call, sums + groups.q_width, parts, stride, &call->out[2]);
+  ot_sum_parts(call, sums, parts, stride, groups.q_width, &call->out[1], groups.k_width,
+               &call->out[2]);
 }
 
 template <class R>

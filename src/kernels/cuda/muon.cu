@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(THREADS)
 void add_parts(void *stream, const double *sums, int parts, int64_t count, double *to) {
   const ot_any<double> totals = {to, OT_F64};
   OT_LAUNCH(ot_sum_parts_kernel<double>, 1, dim3(OT_SUM_COLUMNS_X, OT_SUM_COLUMNS_Y), 0, stream,
-            sums, parts, count, count, totals, false);
+            sums, parts, count, count, totals, (int64_t)0, totals, false);
 }
 
 template <class R>

@@ -106,139 +106,256 @@ static void norm(const ot_kernel_call *call) {
 
 // ---- gradients ----
 
+// A team of threads has a row, in as many warps as the row needs; a block has as many teams as fit,
+// whose rows are neighbours and proceed together. A thread has the same columns in all rows of its
+// team and keeps their sums in registers. A block writes its sums, over its rows by team, then over
+// teams in order; ot_sum_parts adds those of all blocks. So the order of sums depends on the shape,
+// the types and the alignment alone.
+//
+// A thread has 64 registers, so that a multiprocessor has up to 32 warps, of two blocks: enough
+// rows are then under way to hide what each waits for. In long rows a thread has twice the columns
+// and registers; there it reads a row ahead.
+enum {
+  GRAD_WARPS = 16,  // of a block, at most
+  TEAM_WARPS = 8,   // of a team in a block of several, at most
+  TEAM_SLOTS = TEAM_WARPS * TEAM_WARPS,
+  TEAM_COLUMNS = TEAM_WARPS * 32 * 8  // of a row in a block of several, at most
+};
+
+// Vectors of N columns that a thread holds: twice as many in a LONG row.
+template <class R, int N, bool LONG>
+struct grad_held {
+  static constexpr int value = (N > 1 ? 8 / N : 16 / (int)sizeof(R)) * (LONG ? 2 : 1);
+};
+
 template <class R, class S>
 struct grad_operands {
   const S *dy, *x, *partial;  // [rows, columns]; partial may be absent
   ot_any<R> w, b;             // [columns]; b of layernorm, may be absent
   const R *mean, *rstd;       // [rows]; rmsnorm has no mean
   S *dx, *y;                  // [rows, columns]; y may be absent, and may be dy
-  R *dw, *db;                 // [parts, columns]: sums over the rows of each block
+  R *sums;                    // [parts, columns] of dw, or [parts, 2, columns] of dw and db
   int64_t rows;
   int columns, rows_of_block;
-  R offset;
+  R offset, share;  // 1 / columns
 };
 
-template <class S, int N, int TEAM, int HELD>
-struct grad_row {
-  ot_held_row<S, N, TEAM, HELD> dy, x;
-};
-
-// The means of g = dy * (w + offset) and of g * h over a row.
-template <class R, class S, int N, int TEAM, int HELD, bool CENTRED>
-static __device__ __forceinline__ void grad_means(const grad_operands<R, S> &o,
-                                                  const grad_row<S, N, TEAM, HELD> &in, R mean,
-                                                  R rstd, R (&means)[CENTRED ? 2 : 1], R *parts,
-                                                  int turn) {
-  constexpr int COUNT = CENTRED ? 2 : 1;
+// w + offset of columns [c, c + N).
+template <class R, class S, int N>
+static __device__ __forceinline__ void load_gain(const grad_operands<R, S> &o, int c, R (&w)[N]) {
+  ot_load_any(o.w, c, w);
 #pragma unroll
-  for (int k = 0; k < COUNT; k++) means[k] = 0;
-  ot_for_row<N, TEAM, HELD>(o.columns, threadIdx.x % TEAM, [&](int c, int h) {
-    R dy[N], x[N], w[N];
-    in.dy.get(c, h, dy);
-    in.x.get(c, h, x);
-    ot_load_any(o.w, c, w);
-#pragma unroll
-    for (int k = 0; k < N; k++) {
-      const R g = dy[k] * (w[k] + o.offset);
-      means[0] = fma(g, x[k] - mean, means[0]);
-      if (CENTRED) means[COUNT - 1] += g;
-    }
-  });
-  ot_team_sums<TEAM>(means, parts, turn);
-  means[0] *= rstd;
-#pragma unroll
-  for (int k = 0; k < COUNT; k++) means[k] /= (R)o.columns;
+  for (int k = 0; k < N; k++) w[k] += o.offset;
 }
 
-// part[c] = the sums of the held columns, over the teams of the block in order.
-template <class R, int N, int TEAM, int HELD>
-static __device__ __forceinline__ void put_sums(R *part, const R (&sums)[HELD][N], int columns) {
-  constexpr int TEAMS = TEAM > OT_ROW_THREADS ? 1 : OT_ROW_THREADS / TEAM;
-  __shared__ R total[TEAMS > 1 ? TEAM * HELD * N : 1];
-  const int thread = threadIdx.x % TEAM, team = threadIdx.x / TEAM;
-  for (int t = 0; t < TEAMS; t++) {
+// What a thread reads of a row; zeros where the row has no such columns.
+template <class R, class S, int N, int HELD, bool CENTRED>
+struct grad_row {
+  ot_vector<S, N> dy[HELD], x[HELD], partial[HELD];
+  R mean, rstd;
+
+  __device__ __forceinline__ void read(const grad_operands<R, S> &o, int64_t row) {
+    rstd = o.rstd[row];
+    mean = CENTRED ? o.mean[row] : 0;
 #pragma unroll
     for (int h = 0; h < HELD; h++) {
-      const int c = (h * TEAM + thread) * N;
-      if (team != t || c >= columns) continue;
+      const int c = (int)(h * blockDim.x + threadIdx.x) * N;
+      dy[h] = x[h] = partial[h] = {};
+      if (c >= o.columns) continue;
+      const int64_t at = row * o.columns + c;
+      dy[h] = *(const ot_vector<S, N> *)(o.dy + at);
+      x[h] = *(const ot_vector<S, N> *)(o.x + at);
+      if (o.partial) partial[h] = *(const ot_vector<S, N> *)(o.partial + at);
+    }
+  }
+};
+
+// N columns of a row.
+template <class R, int N>
+struct grad_piece {
+  R dy[N], x[N], partial[N], w[N];
+};
+
+// Adds to the sums over a row of g * (x - mean) and of g = dy * w.
+template <bool CENTRED, class R, int N>
+static __device__ __forceinline__ void add_means(const grad_piece<R, N> &p, R mean,
+                                                 R (&means)[CENTRED ? 2 : 1]) {
 #pragma unroll
-      for (int k = 0; k < N; k++) {
-        const R sum = t > 0 ? total[c + k] + sums[h][k] : sums[h][k];
-        if (t < TEAMS - 1) total[c + k] = sum;
-        if (t == TEAMS - 1) part[c + k] = sum;
-      }
+  for (int k = 0; k < N; k++) {
+    const R g = p.dy[k] * p.w[k];
+    means[0] = fma(g, p.x[k] - mean, means[0]);
+    if (CENTRED) means[CENTRED] += g;
+  }
+}
+
+// Writes a piece of dx, and of y, and adds its terms of dw and db. `at`: its place in the matrices.
+template <bool CENTRED, class R, class S, int N>
+static __device__ __forceinline__ void put_gradient(const grad_operands<R, S> &o, int64_t at, int c,
+                                                    grad_piece<R, N> &p, R mean, R rstd,
+                                                    const R (&means)[CENTRED ? 2 : 1], R (&dw)[N],
+                                                    R (&db)[N]) {
+#pragma unroll
+  for (int k = 0; k < N; k++) {
+    p.x[k] = (p.x[k] - mean) * rstd;
+    const R g = CENTRED ? fma(p.dy[k], p.w[k], -means[CENTRED]) : p.dy[k] * p.w[k];
+    p.partial[k] = fma(rstd, fma(-p.x[k], means[0], g), p.partial[k]);
+    dw[k] = fma(p.dy[k], p.x[k], dw[k]);
+    if (CENTRED) db[k] += p.dy[k];
+  }
+  ot_store(o.dx + at, p.partial);
+  if (!o.y) return;
+  R b[N] = {};
+  if (CENTRED && o.b.data) ot_load_any(o.b, c, b);
+#pragma unroll
+  for (int k = 0; k < N; k++) p.x[k] = norm_value<CENTRED>(p.x[k], p.w[k], b[k]);
+  ot_store(o.y + at, p.x);
+}
+
+// Sums of each team's threads, for all of its threads. Slots of warps that no team has hold zeros.
+template <int COUNT, class R>
+static __device__ __forceinline__ void team_sums(R (&x)[COUNT], R (&slots)[2][COUNT][TEAM_SLOTS],
+                                                 int turn) {
+#pragma unroll
+  for (int k = 0; k < COUNT; k++) x[k] = ot_lanes_sum<32>(x[k]);
+  if (blockDim.x == 32) return;
+  const int first = (int)threadIdx.y * TEAM_WARPS;
+  if (threadIdx.x % 32 == 0) {
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) slots[turn % 2][k][first + threadIdx.x / 32] = x[k];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < COUNT; k++) {
+    const R *const at = &slots[turn % 2][k][first];
+    x[k] = at[0];
+#pragma unroll
+    for (int i = 1; i < TEAM_WARPS; i++) x[k] += at[i];
+    if (blockDim.x <= 32 * TEAM_WARPS) continue;
+#pragma unroll
+    for (int i = TEAM_WARPS; i < GRAD_WARPS; i++) x[k] += at[i];
+  }
+}
+
+template <int COUNT, class R>
+static __device__ __forceinline__ void clear_slots(R (&slots)[2][COUNT][TEAM_SLOTS]) {
+  const int thread = (int)(threadIdx.y * blockDim.x + threadIdx.x);
+  for (int i = thread; i < 2 * COUNT * TEAM_SLOTS; i += (int)(blockDim.x * blockDim.y)) {
+    (&slots[0][0][0])[i] = 0;
+  }
+  __syncthreads();
+}
+
+// part[c] = the sums of the columns that threads hold, over the teams of the block in order.
+template <class R, int N, int HELD>
+static __device__ __forceinline__ void put_sums(R *part, const R (&sums)[HELD][N], int columns) {
+  __shared__ __align__(16) R total[TEAM_COLUMNS];
+  const int teams = (int)blockDim.y;
+  for (int t = 0; t < teams; t++) {
+#pragma unroll
+    for (int h = 0; h < HELD; h++) {
+      const int c = (int)(h * blockDim.x + threadIdx.x) * N;
+      if ((int)threadIdx.y != t || c >= columns) continue;
+      R sum[N];
+#pragma unroll
+      for (int k = 0; k < N; k++) sum[k] = t > 0 ? total[c + k] + sums[h][k] : sums[h][k];
+      ot_store_pieces(t < teams - 1 ? total + c : part + c, sum);
     }
     __syncthreads();
   }
 }
 
-template <class R, class S, int N, int TEAM, int HELD, bool CENTRED>
-static __global__ void __launch_bounds__(TEAM > OT_ROW_THREADS ? TEAM : OT_ROW_THREADS, 1)
-    norm_grad_kernel(grad_operands<R, S> o) {
-  constexpr int THREADS = TEAM > OT_ROW_THREADS ? TEAM : OT_ROW_THREADS, TEAMS = THREADS / TEAM;
-  constexpr bool AHEAD = TEAM <= OT_ROW_THREADS || !CENTRED;  // where registers suffice
-  __shared__ R parts[4 * THREADS / 32];
-  const int thread = threadIdx.x % TEAM, team = threadIdx.x / TEAM;
-  const int64_t first = (int64_t)blockIdx.x * o.rows_of_block;
-  const int64_t end = first + o.rows_of_block < o.rows ? first + o.rows_of_block : o.rows;
-  R *const dw_part = o.dw + (int64_t)blockIdx.x * o.columns;
-  R *const db_part = o.db + (int64_t)blockIdx.x * o.columns;
-  R dw[HELD][N] = {}, db[CENTRED ? HELD : 1][N] = {};
-  grad_row<S, N, TEAM, HELD> next, in;
-  const auto read = [&](int64_t row) {
-    next.dy.read(o.dy + row * o.columns, o.columns, thread);
-    next.x.read(o.x + row * o.columns, o.columns, thread);
-  };
-  if (AHEAD && first + team < end) read(first + team);
-  int turn = 0;
-  for (int64_t row = first + team; row < end; row += TEAMS, turn++) {
-    if (!AHEAD) read(row);
-    in = next;
-    if (AHEAD && row + TEAMS < end) read(row + TEAMS);
-    const R mean = CENTRED ? o.mean[row] : 0, rstd = o.rstd[row];
-    R means[CENTRED ? 2 : 1];
-    grad_means<R, S, N, TEAM, HELD, CENTRED>(o, in, mean, rstd, means, parts, turn);
-    ot_for_row<N, TEAM, HELD>(o.columns, thread, [&](int c, int h) {
-      R dy[N], x[N], w[N], partial[N] = {}, normal[N];
-      in.dy.get(c, h, dy);
-      in.x.get(c, h, x);
-      ot_load_any(o.w, c, w);
-      if (o.partial) ot_load(o.partial + row * o.columns + c, partial);
+// Calls visit(piece, c, h) for the pieces of a row that the thread holds, and with h < 0 for those
+// of columns beyond the held ones: few rows are so long, and registers are for those that are not.
+// `w` has the gains of the held columns if KEPT.
+template <bool LONG, bool KEPT, class R, class S, int N, int HELD, bool CENTRED, int W, class Visit>
+static __device__ __forceinline__ void for_pieces(const grad_operands<R, S> &o, int64_t row,
+                                                  const grad_row<R, S, N, HELD, CENTRED> &in,
+                                                  const R (&w)[W][N], Visit visit) {
+  grad_piece<R, N> p;
 #pragma unroll
-      for (int k = 0; k < N; k++) {
-        normal[k] = (x[k] - mean) * rstd;
-        const R g = fma(dy[k], w[k] + o.offset, CENTRED ? -means[CENTRED] : (R)0);
-        partial[k] = fma(rstd, fma(-normal[k], means[0], g), partial[k]);
-        normal[k] *= dy[k];
-        if (h >= 0) dw[h < 0 ? 0 : h][k] += normal[k];
-        if (CENTRED && h >= 0) db[h < 0 ? 0 : h * CENTRED][k] += dy[k];
-      }
-      if (h < 0) ot_put_part(dw_part + c, normal, row > first);
-      if (CENTRED && h < 0) ot_put_part(db_part + c, dy, row > first);
-      ot_store(o.dx + row * o.columns + c, partial);
-      if (!o.y) return;
-      R b[N] = {};
-      if (CENTRED && o.b.data) ot_load_any(o.b, c, b);
+  for (int h = 0; h < HELD; h++) {
+    const int c = (int)(h * blockDim.x + threadIdx.x) * N;
+    if (c >= o.columns) continue;
+    ot_widen(in.dy[h], p.dy);
+    ot_widen(in.x[h], p.x);
+    ot_widen(in.partial[h], p.partial);
 #pragma unroll
-      for (int k = 0; k < N; k++) {
-        x[k] = norm_value<CENTRED>((x[k] - mean) * rstd, w[k] + o.offset, b[k]);
-      }
-      ot_store(o.y + row * o.columns + c, x);
-    });
+    for (int k = 0; k < N; k++) p.w[k] = w[KEPT ? h : 0][k];
+    if (!KEPT) load_gain(o, c, p.w);
+    visit(p, c, h);
   }
-  put_sums<R, N, TEAM, HELD>(dw_part, dw, o.columns);
-  if (CENTRED) put_sums<R, N, TEAM, CENTRED ? HELD : 1>(db_part, db, o.columns);
+  const int rest = LONG ? (int)(HELD * blockDim.x + threadIdx.x) * N : o.columns;
+#pragma unroll 1
+  for (int c = rest; c < o.columns; c += (int)blockDim.x * N) {
+    ot_load(o.dy + row * o.columns + c, p.dy);
+    ot_load(o.x + row * o.columns + c, p.x);
+#pragma unroll
+    for (int k = 0; k < N; k++) p.partial[k] = 0;
+    if (o.partial) ot_load(o.partial + row * o.columns + c, p.partial);
+    load_gain(o, c, p.w);
+    visit(p, c, -1);
+  }
 }
 
-// Calls launch(ot_width<TEAM>{}) with the smallest team that keeps a row in registers.
-template <class Launch>
-static void for_grad_teams(int64_t vectors, Launch launch) {
-  if (vectors <= 32 * 4) {
-    launch(ot_width<32>{});
-  } else if (vectors <= 256 * 2) {
-    launch(ot_width<256>{});
+template <class R, class S, int N, bool LONG, bool CENTRED>
+static __global__ void __launch_bounds__(GRAD_WARPS * 32, !LONG && sizeof(R) == 4 ? 2 : 1)
+    norm_grad_kernel(grad_operands<R, S> o) {
+  constexpr int HELD = grad_held<R, N, LONG>::value, COUNT = CENTRED ? 2 : 1;
+  constexpr bool KEPT = !LONG && !(CENTRED && N == 4),
+                 AHEAD = LONG && N * sizeof(S) == 16 && sizeof(S) == 2;
+  __shared__ __align__(16) R slots[2][COUNT][TEAM_SLOTS];
+  const int64_t first = (int64_t)blockIdx.x * o.rows_of_block;
+  const int64_t end = first + o.rows_of_block < o.rows ? first + o.rows_of_block : o.rows;
+  R *const dw_part = o.sums + (int64_t)blockIdx.x * COUNT * o.columns;
+  R *const db_part = dw_part + (COUNT - 1) * o.columns;
+  R dw[HELD][N] = {}, db[HELD][N] = {}, w[KEPT ? HELD : 1][N] = {};
+  clear_slots(slots);
+#pragma unroll
+  for (int h = 0; h < HELD && KEPT; h++) {
+    const int c = (int)(h * blockDim.x + threadIdx.x) * N;
+    if (c < o.columns) load_gain(o, c, w[KEPT ? h : 0]);
+  }
+  grad_row<R, S, N, HELD, CENTRED> next, in;
+  if (AHEAD && first < end) next.read(o, first);
+  int turn = 0;
+  // A team without a row takes part in barriers, with another's row.
+  for (int64_t base = first; base < end; base += blockDim.y, turn++) {
+    const int64_t row = base + threadIdx.y, any = row < end ? row : base;
+    if (AHEAD) in = next;
+    if (AHEAD && row + 1 < end) next.read(o, row + 1);
+    if (!AHEAD) in.read(o, any);
+    R means[COUNT] = {};
+    for_pieces<LONG, KEPT>(o, any, in, w, [&](const grad_piece<R, N> &p, int, int) {
+      add_means<CENTRED>(p, in.mean, means);
+    });
+    team_sums(means, slots, turn);
+    means[0] *= in.rstd;
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) means[k] *= o.share;
+    if (row >= end) continue;
+    for_pieces<LONG, KEPT>(o, row, in, w, [&](grad_piece<R, N> &p, int c, int h) {
+      R none[N] = {}, more[N] = {};
+      put_gradient<CENTRED>(o, row * o.columns + c, c, p, in.mean, in.rstd, means,
+                            h < 0 ? none : dw[h < 0 ? 0 : h], h < 0 ? more : db[h < 0 ? 0 : h]);
+      if (h < 0) ot_put_part(dw_part + c, none, row > first);
+      if (CENTRED && h < 0) ot_put_part(db_part + c, more, row > first);
+    });
+  }
+  put_sums(dw_part, dw, o.columns);
+  if (CENTRED) put_sums(db_part, db, o.columns);
+}
+
+// Calls launch(LONG, threads) with the fewest warps that hold a row of `vectors` of N.
+template <class R, int N, class Launch>
+static void for_grad_teams(int64_t vectors, int64_t rows_of_block, Launch launch) {
+  const unsigned warps = ot_blocks(vectors, 32 * grad_held<R, N, false>::value);
+  const unsigned longer = ot_blocks(vectors, 32 * grad_held<R, N, true>::value);
+  if (warps <= GRAD_WARPS) {
+    const unsigned teams = GRAD_WARPS / warps;
+    launch(ot_width<false>{},
+           dim3(32 * warps, rows_of_block < teams ? (unsigned)rows_of_block : teams));
   } else {
-    launch(ot_width<512>{});
+    launch(ot_width<true>{}, dim3(32 * (longer < GRAD_WARPS ? longer : (unsigned)GRAD_WARPS)));
   }
 }
 
@@ -252,7 +369,7 @@ static void norm_grad(const ot_kernel_call *call) {
   void *const y = out[CENTRED ? 3 : 2].data, *const b = CENTRED ? in[6].data : NULL;
   const ot_dtype dtype = in[0].type.dtype;
   const void *const all[] = {in[0].data, in[1].data, in[2].data, partial->data, out[0].data, b, y};
-  R *const dw = (R *)call->workspace, *const db = CENTRED ? dw + parts * columns : dw;
+  R *const sums = (R *)call->workspace;
   ot_for_storage<R>(dtype, ot_fits_vectors(dtype, columns, all, 7), [&](auto s, auto width) {
     using S = decltype(s);
     constexpr int N = decltype(width)::value;
@@ -265,20 +382,20 @@ static void norm_grad(const ot_kernel_call *call) {
                                    (const R *)in[CENTRED ? 4 : 3].data,
                                    (S *)out[0].data,
                                    (S *)y,
-                                   dw,
-                                   db,
+                                   sums,
                                    rows,
                                    (int)columns,
                                    (int)rows_of_block,
-                                   CENTRED ? 0 : (R)call->attributes->norm_offset};
-    for_grad_teams(columns / N, [&](auto team) {
-      constexpr int TEAM = decltype(team)::value, HELD = TEAM == 32 ? 4 : 2;
-      OT_LAUNCH((norm_grad_kernel<R, S, N, TEAM, HELD, CENTRED>), (unsigned)parts,
-                TEAM > OT_ROW_THREADS ? TEAM : OT_ROW_THREADS, 0, ot_cuda_stream_of(call), o);
+                                   CENTRED ? 0 : (R)call->attributes->norm_offset,
+                                   1 / (R)columns};
+    for_grad_teams<R, N>(columns / N, rows_of_block, [&](auto longer, dim3 threads) {
+      constexpr bool LONG = decltype(longer)::value;
+      OT_LAUNCH((norm_grad_kernel<R, S, N, LONG, CENTRED>), (unsigned)parts, threads, 0,
+                ot_cuda_stream_of(call), o);
     });
   });
-  ot_sum_parts(call, dw, parts, columns, &out[1]);
-  if (CENTRED) ot_sum_parts(call, db, parts, columns, &out[2]);
+  ot_sum_parts(call, sums, parts, CENTRED ? 2 * columns : columns, columns, &out[1],
+               CENTRED ? columns : 0, CENTRED ? &out[2] : NULL);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 // gradients of weights need.
 #pragma once
 
+#include <string.h>
+
 #include "kernels/cuda/kernel.cuh"
 
 enum { OT_ROW_THREADS = 256 };
@@ -15,6 +17,39 @@ static inline void ot_for_teams(int64_t vectors, int64_t most, Launch launch) {
     launch(ot_width<32>{});
   } else {
     launch(ot_width<OT_ROW_THREADS>{});
+  }
+}
+
+// The elements of a vector in the compute type.
+template <class R, class S, int N>
+__device__ __forceinline__ void ot_widen(const ot_vector<S, N> &v, R (&to)[N]) {
+#pragma unroll
+  for (int k = 0; k < N; k++) to[k] = (R)ot_wide(v.at[k]);
+}
+
+// Two elements of bf16 in a register: an instruction for each.
+template <class R, int N>
+__device__ __forceinline__ void ot_widen(const ot_vector<ot_bf16, N> &v, R (&to)[N]) {
+#pragma unroll
+  for (int k = 0; k + 1 < N; k += 2) {
+    uint32_t pair;
+    memcpy(&pair, &v.at[k], sizeof pair);
+    to[k] = (R)__uint_as_float(pair << 16);
+    to[k + 1] = (R)__uint_as_float(pair & 0xffff0000u);
+  }
+  if (N % 2) to[N - 1] = (R)ot_wide(v.at[N - 1]);
+}
+
+// N elements to an address that is a multiple of their size, or of 16 bytes.
+template <class R, int N>
+__device__ __forceinline__ void ot_store_pieces(R *to, const R (&from)[N]) {
+  constexpr int PIECE = N * sizeof(R) > 16 ? 16 / sizeof(R) : N;
+#pragma unroll
+  for (int first = 0; first < N; first += PIECE) {
+    R piece[PIECE];
+#pragma unroll
+    for (int k = 0; k < PIECE; k++) piece[k] = from[first + k];
+    ot_store(to + first, piece);
   }
 }
 
@@ -135,24 +170,41 @@ __device__ __forceinline__ void ot_for_row(int columns, int thread, Visit visit)
 
 enum { OT_SUM_COLUMNS_X = 32, OT_SUM_COLUMNS_Y = 16 };
 
-// out[c] (+)= the sum over `parts` of part[p * stride + c], in a fixed order.
+// out[c] (+)= the sum over `parts` of part[p * stride + c], in a fixed order; columns from
+// `columns` on belong to `next`.
 template <class R>
 static __global__ void __launch_bounds__(OT_SUM_COLUMNS_X *OT_SUM_COLUMNS_Y)
     ot_sum_parts_kernel(const R *part, int parts, int64_t stride, int64_t columns, ot_any<R> out,
-                        bool accumulate) {
+                        int64_t next_columns, ot_any<R> next, bool accumulate) {
   __shared__ R sums[OT_SUM_COLUMNS_Y][OT_SUM_COLUMNS_X];
   const int64_t c = (int64_t)blockIdx.x * OT_SUM_COLUMNS_X + threadIdx.x;
+  const bool own = c < columns;
+  const ot_any<R> to = own ? out : next;
+  const bool wanted = c < columns + next_columns && to.data;
   R sum = 0;
-  if (c < columns) {
-#pragma unroll 4
+  if (wanted) {
+#pragma unroll 8
     for (int p = threadIdx.y; p < parts; p += OT_SUM_COLUMNS_Y) sum += part[p * stride + c];
   }
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
-  if (threadIdx.y > 0 || c >= columns) return;
+  if (threadIdx.y > 0 || !wanted) return;
 #pragma unroll
   for (int y = 1; y < OT_SUM_COLUMNS_Y; y++) sum += sums[y][threadIdx.x];
-  out.add(c, sum, accumulate);
+  to.add(own ? c : c - columns, sum, accumulate);
+}
+
+// Of `part` [parts, stride]: the first `columns` columns to `out` [columns], the `next_columns`
+// after them to `next`. Either may be absent.
+template <class R>
+static void ot_sum_parts(const ot_kernel_call *call, const R *part, int64_t parts, int64_t stride,
+                         int64_t columns, const ot_tensor *out, int64_t next_columns,
+                         const ot_tensor *next) {
+  const ot_any<R> none = {};
+  OT_LAUNCH(ot_sum_parts_kernel<R>, ot_blocks(columns + next_columns, OT_SUM_COLUMNS_X),
+            dim3(OT_SUM_COLUMNS_X, OT_SUM_COLUMNS_Y), 0, ot_cuda_stream_of(call), part, (int)parts,
+            stride, columns, ot_any_of<R>(out), next_columns, next ? ot_any_of<R>(next) : none,
+            call->attributes->accumulate);
 }
 
 // `part` [parts, stride]; `out` [columns] may be absent.
@@ -160,8 +212,5 @@ template <class R>
 static void ot_sum_parts(const ot_kernel_call *call, const R *part, int64_t parts, int64_t stride,
                          const ot_tensor *out) {
   if (!out->data) return;
-  const int64_t columns = ot_type_elements(&out->type);
-  OT_LAUNCH(ot_sum_parts_kernel<R>, ot_blocks(columns, OT_SUM_COLUMNS_X),
-            dim3(OT_SUM_COLUMNS_X, OT_SUM_COLUMNS_Y), 0, ot_cuda_stream_of(call), part, (int)parts,
-            stride, columns, ot_any_of<R>(out), call->attributes->accumulate);
+  ot_sum_parts(call, part, parts, stride, ot_type_elements(&out->type), out, 0, NULL);
 }
