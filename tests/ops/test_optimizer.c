@@ -23,11 +23,16 @@ static ot_case sum_squares_case(int64_t n) {
 
 static void sums_squares_over_many_blocks(void **state) {
   (void)state;
-  static const int64_t sizes[] = {1, 1500, 70001};
-  for (int s = 0; s < 3; s++) {
+  // On a GPU a thread has an element, a vector, and more vectors than it loads at once.
+  static const int64_t sizes[] = {1, 1500, 70001, 4500003};
+  for (int s = 0; s < 4; s++) {
     ot_case c = sum_squares_case(sizes[s]);
-    double expected = 0;
-    for (int64_t i = 0; i < sizes[s]; i++) expected += pow(ot_case_get(&c.in[0], i), 2);
+    long double sum = 0;
+    for (int64_t i = 0; i < sizes[s]; i++) {
+      const long double g = ot_case_get(&c.in[0], i);
+      sum += g * g;
+    }
+    const double expected = (double)sum;
     ot_case_run(&c);
     ot_case_expect(&c.out[0], &expected, 1e-14, "s");
     // The inputs are exact in every storage type, and the sum is float64 in each.

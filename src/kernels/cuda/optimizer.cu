@@ -80,54 +80,106 @@ __global__ void __launch_bounds__(THREADS) total_kernel(part_totals parts, bool 
   }
 }
 
-template <class R>
 struct squares_parts {
   part_blocks blocks;
-  ot_any<R> g[MOST_PARTS];
+  const void *g[MOST_PARTS];
+  ot_dtype dtype[MOST_PARTS];
   int64_t n[MOST_PARTS];
   double scale[MOST_PARTS];
   double *sums[MOST_PARTS];
 };
 
-template <class R>
-__global__ void __launch_bounds__(THREADS) squares_kernel(squares_parts<R> parts) {
+// Vector `v` of 16 bytes of g, whose address may not be that of a vector.
+template <bool ALIGNED, class S, int N>
+__device__ __forceinline__ void load_vector(const S *g, int64_t v, ot_vector<S, N> *to) {
+  if constexpr (ALIGNED) {
+    *to = ((const ot_vector<S, N> *)g)[v];
+  } else {
+#pragma unroll
+    for (int e = 0; e < N; e++) to->at[e] = g[v * N + e];
+  }
+}
+
+// The sum of (scale g)^2 over a thread's elements: vectors of 16 bytes, LOADS of them under way at
+// a time, each summed by itself, and elements after the last vector.
+template <bool ALIGNED, int LOADS, class S>
+__device__ __forceinline__ double sum_vectors(const S *g, int64_t n, double scale,
+                                              const part_range &mine) {
+  constexpr int N = 16 / sizeof(S);
+  const int64_t vectors = n / N;
+  double sum = 0;
+#pragma unroll 1
+  for (int64_t v = mine.begin; v < vectors; v += LOADS * mine.step) {
+    ot_vector<S, N> at[LOADS];
+#pragma unroll
+    for (int k = 0; k < LOADS; k++) {
+      at[k] = {};
+      if (v + k * mine.step < vectors) load_vector<ALIGNED>(g, v + k * mine.step, &at[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < LOADS; k++) {
+      double squares = 0;
+#pragma unroll
+      for (int e = 0; e < N; e++) {
+        const double x = scale * (double)ot_wide(at[k].at[e]);
+        squares = fma(x, x, squares);
+      }
+      sum += squares;
+    }
+  }
+#pragma unroll 1
+  for (int64_t i = vectors * N + mine.begin; i < n; i += mine.step) {
+    const double x = scale * (double)ot_wide(g[i]);
+    sum = fma(x, x, sum);
+  }
+  return sum;
+}
+
+template <class S>
+__device__ __forceinline__ double thread_squares(const S *g, int64_t n, double scale,
+                                                 const part_range &mine) {
+  return (uintptr_t)g % 16 == 0 ? sum_vectors<true, 4>(g, n, scale, mine)
+                                : sum_vectors<false, 1>(g, n, scale, mine);
+}
+
+__global__ void __launch_bounds__(THREADS) squares_kernel(squares_parts parts) {
   __shared__ double shared[THREADS / 32];
   const int part = parts.blocks.part_of(blockIdx.x);
   const part_range mine(parts.blocks, part);
-  const ot_any<R> g = parts.g[part];
+  const void *const g = parts.g[part];
   const int64_t n = parts.n[part];
   const double scale = parts.scale[part];
-  double sum = 0;
-  for (int64_t i = mine.begin; i < n; i += mine.step) {
-    const double x = scale * (double)g[i];
-    sum += x * x;
+  double sum;
+  if (parts.dtype[part] == OT_BF16) {
+    sum = thread_squares((const ot_bf16 *)g, n, scale, mine);
+  } else if (parts.dtype[part] == OT_F32) {
+    sum = thread_squares((const float *)g, n, scale, mine);
+  } else {
+    sum = thread_squares((const double *)g, n, scale, mine);
   }
   sum = ot_block_sum<THREADS>(sum, shared);
   if (threadIdx.x == 0) parts.sums[part][mine.block] = sum;
 }
 
 // Parts that are added to one sum are added in order, by one block.
-template <class R>
 void sum_all_squares(const ot_kernel_call *calls, int count) {
   const bool accumulate = calls[0].attributes->accumulate;
   void *const stream = ot_cuda_stream_of(calls);
-  squares_parts<R> parts = {};
+  squares_parts parts = {};
   for (int i = 0; i < count; i++) {
-    parts.g[i] = ot_any_of<R>(&calls[i].in[0]);
+    parts.g[i] = calls[i].in[0].data;
+    parts.dtype[i] = calls[i].in[0].type.dtype;
     parts.n[i] = ot_type_elements(&calls[i].in[0].type);
     parts.scale[i] = calls[i].attributes->scale == 0 ? 1 : calls[i].attributes->scale;
     parts.sums[i] = (double *)calls[i].workspace;
     parts.blocks.add(parts.n[i]);
   }
-  OT_LAUNCH(squares_kernel<R>, parts.blocks.first[count], THREADS, 0, stream, parts);
+  OT_LAUNCH(squares_kernel, parts.blocks.first[count], THREADS, 0, stream, parts);
   OT_LAUNCH(total_kernel<1>, accumulate ? 1 : count, THREADS, 0, stream,
             part_totals(parts.blocks, calls, 0), accumulate);
 }
 
-template <class R>
-void sum_squares(const ot_kernel_call *call) {
-  sum_all_squares<R>(call, 1);
-}
+void sum_squares(const ot_kernel_call *call) { sum_all_squares(call, 1); }
 
 // ---- clipping ----
 
@@ -298,18 +350,17 @@ void adamw(const ot_kernel_call *call) {
 
 }  // namespace
 
-extern "C" const ot_kernel_entry ot_optimizer_cuda_f32[] = {{OT_OP_SUM_SQUARES, sum_squares<float>},
+extern "C" const ot_kernel_entry ot_optimizer_cuda_f32[] = {{OT_OP_SUM_SQUARES, sum_squares},
                                                             {OT_OP_CLIP_FACTOR, clip_factor},
                                                             {OT_OP_ADAMW, adamw<float>},
                                                             {}};
 
-extern "C" const ot_kernel_entry ot_optimizer_cuda_f64[] = {
-    {OT_OP_SUM_SQUARES, sum_squares<double>},
-    {OT_OP_CLIP_FACTOR, clip_factor},
-    {OT_OP_ADAMW, adamw<double>},
-    {}};
+extern "C" const ot_kernel_entry ot_optimizer_cuda_f64[] = {{OT_OP_SUM_SQUARES, sum_squares},
+                                                            {OT_OP_CLIP_FACTOR, clip_factor},
+                                                            {OT_OP_ADAMW, adamw<double>},
+                                                            {}};
 
 extern "C" const ot_joined_entry ot_optimizer_cuda_joined[] = {
-    {OT_OP_SUM_SQUARES, sum_all_squares<float>, sum_all_squares<double>},
+    {OT_OP_SUM_SQUARES, sum_all_squares, sum_all_squares},
     {OT_OP_ADAMW, adamw_all<float>, adamw_all<double>},
     {}};
