@@ -246,6 +246,7 @@ struct adamw_part {
   void *g, *p, *m, *v, *master;
   const double *scalars;
   adamw_settings settings;
+  bool fours;  // elements are moved four at a time
   int64_t n;
   double *sums;  // [blocks, 2] squares of steps and of new weights
 };
@@ -279,14 +280,74 @@ __device__ __forceinline__ void add_element(const adamw_tensors<R> &t, int64_t i
   t.v.set(i, v);
   t.p.set(i, w);
   if (t.master.data) t.master.set(i, w);
-  sums[0] += (double)d * (double)d;
-  sums[1] += (double)w * (double)w;
+  sums[0] = fma((double)d, (double)d, sums[0]);
+  sums[1] = fma((double)w, (double)w, sums[1]);
 }
 
-// Nothing is updated if the clip factor is not finite. Addresses are read again for each element:
-// in registers they would cost a block of a multiprocessor.
+// Four neighbouring elements as they are stored, bf16 in two words; `vector` counts fours.
+struct stored_four {
+  uint4 words;
+
+  __device__ __forceinline__ void load(const void *from, ot_dtype dtype, int64_t vector) {
+    if (dtype == OT_BF16) {
+      const uint2 pairs = ((const uint2 *)from)[vector];
+      words = uint4{pairs.x, pairs.y, 0, 0};
+    } else {
+      words = ((const uint4 *)from)[vector];
+    }
+  }
+  __device__ __forceinline__ void widen(ot_dtype dtype, float (&to)[4]) const {
+    const bool pairs = dtype == OT_BF16;
+    to[0] = __uint_as_float(pairs ? words.x << 16 : words.x);
+    to[1] = __uint_as_float(pairs ? words.x & 0xffff0000u : words.y);
+    to[2] = __uint_as_float(pairs ? words.y << 16 : words.z);
+    to[3] = __uint_as_float(pairs ? words.y & 0xffff0000u : words.w);
+  }
+};
+
+__device__ __forceinline__ void store_four(void *to, ot_dtype dtype, int64_t vector,
+                                           const float (&from)[4]) {
+  if (dtype == OT_BF16) {
+    ((uint2 *)to)[vector] = uint2{ot_pack_bf16(from[0], from[1]), ot_pack_bf16(from[2], from[3])};
+  } else {
+    ((uint4 *)to)[vector] = uint4{__float_as_uint(from[0]), __float_as_uint(from[1]),
+                                  __float_as_uint(from[2]), __float_as_uint(from[3])};
+  }
+}
+
+// All loads are under way before the first element is computed.
+__device__ __forceinline__ void add_four(const adamw_parts &all, const adamw_part &t,
+                                         int64_t vector, const adamw_step<float> &s,
+                                         double (&sums)[2]) {
+  const void *const weight = t.master ? t.master : t.p;
+  const ot_dtype weight_dtype = t.master ? all.master : all.p;
+  stored_four stored[4];
+  stored[0].load(t.g, all.g, vector);
+  stored[1].load(t.m, all.m, vector);
+  stored[2].load(t.v, all.v, vector);
+  stored[3].load(weight, weight_dtype, vector);
+  float g[4], m[4], v[4], w[4];
+  stored[0].widen(all.g, g);
+  stored[1].widen(all.m, m);
+  stored[2].widen(all.v, v);
+  stored[3].widen(weight_dtype, w);
+#pragma unroll
+  for (int k = 0; k < 4; k++) {
+    const float d = s.update(g[k], &m[k], &v[k], &w[k]);
+    sums[0] = fma((double)d, (double)d, sums[0]);
+    sums[1] = fma((double)w[k], (double)w[k], sums[1]);
+  }
+  store_four(t.m, all.m, vector, m);
+  store_four(t.v, all.v, vector, v);
+  store_four(t.p, all.p, vector, w);
+  if (t.master) store_four(t.master, all.master, vector, w);
+}
+
+// Nothing is updated if the clip factor is not finite. A thread has every step-th four of elements,
+// whether or not they are moved at once, so that sums do not depend on addresses. Addresses are
+// read again for each vector: in registers they would cost a block of a multiprocessor.
 template <class R>
-__global__ void __launch_bounds__(THREADS, sizeof(R) == 4 ? 5 : 1) adamw_kernel(adamw_parts parts) {
+__global__ void __launch_bounds__(THREADS, OT_LEAST_BLOCKS) adamw_kernel(adamw_parts parts) {
   __shared__ double shared[THREADS / 32];
   const int number = parts.blocks.part_of(blockIdx.x);
   const part_range range(parts.blocks, number);
@@ -296,10 +357,20 @@ __global__ void __launch_bounds__(THREADS, sizeof(R) == 4 ? 5 : 1) adamw_kernel(
   const adamw_step<R> step(part.scalars, part.settings);
   double mine[2] = {0, 0};
   if (factor - factor == 0) {
-    for (int64_t i = range.begin; i < n; i += range.step) {
-      int again = number;
-      ot_forget(again);
-      add_element(adamw_tensors<R>(parts, again), i, step, mine);
+    int64_t v = range.begin;
+    if constexpr (sizeof(R) == 4) {
+      for (; part.fours && v < n / 4; v += range.step) {
+        int again = number;
+        ot_forget(again);
+        add_four(parts, parts.part[again], v, step, mine);
+      }
+    }
+    for (; 4 * v < n; v += range.step) {
+      for (int64_t i = 4 * v; i < 4 * v + 4 && i < n; i++) {
+        int again = number;
+        ot_forget(again);
+        add_element(adamw_tensors<R>(parts, again), i, step, mine);
+      }
     }
   }
   const double update = ot_block_sum<THREADS>(mine[0], shared);
@@ -309,6 +380,20 @@ __global__ void __launch_bounds__(THREADS, sizeof(R) == 4 ? 5 : 1) adamw_kernel(
   part.sums[2 * range.block + 1] = weight;
 }
 
+// True if vectors of four elements fit the addresses, and the types are fp32 and bf16.
+template <class R>
+bool moves_fours(const ot_kernel_call *call) {
+  const ot_tensor *const all[] = {&call->in[0], &call->out[0], &call->out[1], &call->out[2],
+                                  &call->out[3]};
+  bool fits = sizeof(R) == 4;
+  for (const ot_tensor *tensor : all) {
+    fits = fits && (uintptr_t)tensor->data % 16 == 0;
+    fits = fits && (!tensor->data || ot_dtype_bytes(tensor->type.dtype) <= 4);
+  }
+  return fits;
+}
+
+template <class R>
 adamw_part adamw_part_of(const ot_kernel_call *call) {
   const ot_op_attributes *const a = call->attributes;
   const ot_tensor *const out = call->out;
@@ -319,6 +404,7 @@ adamw_part adamw_part_of(const ot_kernel_call *call) {
           out[3].data,
           (const double *)call->in[1].data,
           {a->learning_rate_factor, a->weight_decay, a->beta1, a->beta2, a->epsilon},
+          moves_fours<R>(call),
           ot_type_elements(&call->in[0].type),
           (double *)call->workspace};
 }
@@ -335,7 +421,7 @@ void adamw_all(const ot_kernel_call *calls, int count) {
                        out[3].type.dtype,
                        {}};
   for (int i = 0; i < count; i++) {
-    parts.part[i] = adamw_part_of(&calls[i]);
+    parts.part[i] = adamw_part_of<R>(&calls[i]);
     parts.blocks.add(parts.part[i].n);
   }
   OT_LAUNCH(adamw_kernel<R>, parts.blocks.first[count], THREADS, 0, stream, parts);
