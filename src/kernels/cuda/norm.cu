@@ -16,6 +16,74 @@ static __device__ __forceinline__ R norm_value(R h, R w, R b) {
   return CENTRED ? fma(h, w, b) : h * w;
 }
 
+// ---- teams of warps ----
+
+// A team of threads has a row, in as many warps as the row needs; a block has as many teams as fit,
+// whose rows are neighbours and proceed together. A thread has the same columns in all rows of its
+// team, and keeps what is theirs in registers: weights, and sums over rows. It has at most 64
+// registers, so that a multiprocessor has up to 32 warps, of two blocks, and twice the columns and
+// registers in LONG rows, which BLOCK_WARPS warps do not cover else.
+enum {
+  BLOCK_WARPS = 16,  // of a block, at most
+  TEAM_WARPS = 8,    // of a team in a block of several, at most
+  TEAM_SLOTS = TEAM_WARPS * TEAM_WARPS,
+  TEAM_COLUMNS = TEAM_WARPS * 32 * 8  // of a row in a block of several, at most
+};
+
+// Vectors of N columns that a thread holds.
+template <class R, int N, bool LONG>
+struct held_vectors {
+  static constexpr int value = (N > 1 ? 8 / N : 16 / (int)sizeof(R)) * (LONG ? 2 : 1);
+};
+
+// Sums of each team's threads, for all of its threads. Slots of warps that no team has hold zeros.
+template <int COUNT, class R>
+static __device__ __forceinline__ void team_sums(R (&x)[COUNT], R (&slots)[2][COUNT][TEAM_SLOTS],
+                                                 int turn) {
+#pragma unroll
+  for (int k = 0; k < COUNT; k++) x[k] = ot_lanes_sum<32>(x[k]);
+  if (blockDim.x == 32) return;
+  const int first = (int)threadIdx.y * TEAM_WARPS;
+  if (threadIdx.x % 32 == 0) {
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) slots[turn % 2][k][first + threadIdx.x / 32] = x[k];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < COUNT; k++) {
+    const R *const at = &slots[turn % 2][k][first];
+    x[k] = at[0];
+#pragma unroll
+    for (int i = 1; i < TEAM_WARPS; i++) x[k] += at[i];
+    if (blockDim.x <= 32 * TEAM_WARPS) continue;
+#pragma unroll
+    for (int i = TEAM_WARPS; i < BLOCK_WARPS; i++) x[k] += at[i];
+  }
+}
+
+template <int COUNT, class R>
+static __device__ __forceinline__ void clear_slots(R (&slots)[2][COUNT][TEAM_SLOTS]) {
+  const int thread = (int)(threadIdx.y * blockDim.x + threadIdx.x);
+  for (int i = thread; i < 2 * COUNT * TEAM_SLOTS; i += (int)(blockDim.x * blockDim.y)) {
+    (&slots[0][0][0])[i] = 0;
+  }
+  __syncthreads();
+}
+
+// Calls launch(LONG, threads) with the fewest warps that hold a row of `vectors` of N.
+template <class R, int N, class Launch>
+static void for_row_teams(int64_t vectors, int64_t rows_of_block, Launch launch) {
+  const unsigned warps = ot_blocks(vectors, 32 * held_vectors<R, N, false>::value);
+  const unsigned longer = ot_blocks(vectors, 32 * held_vectors<R, N, true>::value);
+  if (warps <= BLOCK_WARPS) {
+    const unsigned teams = BLOCK_WARPS / warps;
+    launch(ot_width<false>{},
+           dim3(32 * warps, rows_of_block < teams ? (unsigned)rows_of_block : teams));
+  } else {
+    launch(ot_width<true>{}, dim3(32 * (longer < BLOCK_WARPS ? longer : (unsigned)BLOCK_WARPS)));
+  }
+}
+
 // ---- forward ----
 
 template <class R, class S>
@@ -25,57 +93,139 @@ struct norm_operands {
   S *y;            // [rows, columns]
   R *mean, *rstd;  // [rows]; rmsnorm has no mean
   int64_t rows;
-  int columns;
+  int columns, rows_of_block;  // of layernorm
   R offset, epsilon;
 };
 
-template <class R, class S, int N, int TEAM, int HELD, bool CENTRED>
-static __global__ void __launch_bounds__(OT_ROW_THREADS, 2) norm_kernel(norm_operands<R, S> o) {
-  __shared__ R parts[4 * OT_ROW_THREADS / 32];
+// ---- rmsnorm ----
+
+template <class R, class S, int N, int TEAM, int HELD>
+static __global__ void __launch_bounds__(OT_ROW_THREADS, 2) rmsnorm_kernel(norm_operands<R, S> o) {
+  __shared__ R parts[2 * OT_ROW_THREADS / 32];
   constexpr int TEAMS = OT_ROW_THREADS / TEAM;
   const int64_t row = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM;
   const int thread = threadIdx.x % TEAM;
   if (row >= o.rows) return;
   ot_held_row<S, N, TEAM, HELD> in;
   in.read(o.x + row * o.columns, o.columns, thread);
-  R mean[1] = {0}, square[1] = {0};
-  if (CENTRED) {
-    ot_for_row<N, TEAM, HELD>(o.columns, thread, [&](int c, int h) {
-      R x[N];
-      in.get(c, h, x);
-#pragma unroll
-      for (int k = 0; k < N; k++) mean[0] += x[k];
-    });
-    ot_team_sums<TEAM>(mean, parts, 0);
-    mean[0] /= (R)o.columns;
-  }
+  R square[1] = {0};
   ot_for_row<N, TEAM, HELD>(o.columns, thread, [&](int c, int h) {
     R x[N];
     in.get(c, h, x);
 #pragma unroll
-    for (int k = 0; k < N; k++) {
-      const R from_mean = x[k] - mean[0];
-      square[0] = fma(from_mean, from_mean, square[0]);
-    }
+    for (int k = 0; k < N; k++) square[0] = fma(x[k], x[k], square[0]);
   });
-  ot_team_sums<TEAM>(square, parts, 1);
+  ot_team_sums<TEAM>(square, parts, 0);
   const R rstd = 1 / sqrt(square[0] / (R)o.columns + o.epsilon);
-  if (thread == 0) {
-    o.rstd[row] = rstd;
-    if (CENTRED) o.mean[row] = mean[0];
-  }
+  if (thread == 0) o.rstd[row] = rstd;
   ot_for_row<N, TEAM, HELD>(o.columns, thread, [&](int c, int h) {
-    R x[N], w[N], b[N] = {};
+    R x[N], w[N];
     in.get(c, h, x);
     ot_load_any(o.w, c, w);
-    if (CENTRED && o.b.data) ot_load_any(o.b, c, b);
 #pragma unroll
-    for (int k = 0; k < N; k++) {
-      x[k] = norm_value<CENTRED>((x[k] - mean[0]) * rstd, w[k] + o.offset, b[k]);
-    }
+    for (int k = 0; k < N; k++) x[k] = norm_value<false>(x[k] * rstd, w[k] + o.offset, (R)0);
     ot_store(o.y + row * o.columns + c, x);
   });
 }
+
+// ---- layernorm ----
+
+// The columns of a row that a thread holds.
+template <class S, int N, int HELD>
+struct held_columns {
+  ot_vector<S, N> at[HELD];
+
+  __device__ __forceinline__ void read(const S *row, int columns) {
+#pragma unroll
+    for (int h = 0; h < HELD; h++) {
+      const int c = (int)(h * blockDim.x + threadIdx.x) * N;
+      if (c < columns) at[h] = *(const ot_vector<S, N> *)(row + c);
+    }
+  }
+};
+
+// Calls visit(x, c, h) for the N columns from c on that are the thread's, h < 0 if it does not hold
+// them: few rows are so long.
+template <bool LONG, class R, class S, int N, int HELD, class Visit>
+static __device__ __forceinline__ void for_columns(const held_columns<S, N, HELD> &in, const S *row,
+                                                   int columns, Visit visit) {
+  R x[N];
+#pragma unroll
+  for (int h = 0; h < HELD; h++) {
+    const int c = (int)(h * blockDim.x + threadIdx.x) * N;
+    if (c >= columns) continue;
+    ot_widen(in.at[h], x);
+    visit(x, c, h);
+  }
+  const int rest = LONG ? (int)(HELD * blockDim.x + threadIdx.x) * N : columns;
+#pragma unroll 1
+  for (int c = rest; c < columns; c += (int)blockDim.x * N) {
+    ot_load(row + c, x);
+    visit(x, c, -1);
+  }
+}
+
+// As in gradients a team has the warps that its row needs. A block has rows_of_block rows, of which
+// its teams read one ahead; weights and bias stay in registers unless rows are long.
+template <class R, class S, int N, bool LONG>
+static __global__ void __launch_bounds__(BLOCK_WARPS * 32, !LONG && sizeof(R) == 4 ? 2 : 1)
+    layernorm_kernel(norm_operands<R, S> o) {
+  constexpr int HELD = held_vectors<R, N, LONG>::value, KEPT = LONG ? 1 : HELD;
+  __shared__ __align__(16) R slots[2][1][TEAM_SLOTS];
+  const int64_t first = (int64_t)blockIdx.x * o.rows_of_block;
+  const int64_t end = first + o.rows_of_block < o.rows ? first + o.rows_of_block : o.rows;
+  R w[KEPT][N] = {}, b[KEPT][N] = {};
+  clear_slots(slots);
+#pragma unroll
+  for (int h = 0; h < KEPT; h++) {
+    const int c = (int)(h * blockDim.x + threadIdx.x) * N;
+    if (!LONG && c < o.columns) ot_load_any(o.w, c, w[h]);
+    if (!LONG && c < o.columns && o.b.data) ot_load_any(o.b, c, b[h]);
+  }
+  held_columns<S, N, HELD> next = {}, in;
+  if (first + threadIdx.y < end) next.read(o.x + (first + threadIdx.y) * o.columns, o.columns);
+  int turn = 0;
+  // A team without a row takes part in barriers.
+  for (int64_t base = first; base < end; base += blockDim.y, turn += 2) {
+    const int64_t row = base + threadIdx.y;
+    const S *const from = o.x + (row < end ? row : base) * o.columns;
+    in = next;
+    if (row + blockDim.y < end) next.read(o.x + (row + blockDim.y) * o.columns, o.columns);
+    R mean[1] = {0}, square[1] = {0};
+    for_columns<LONG, R>(in, from, o.columns, [&](const R(&x)[N], int, int) {
+#pragma unroll
+      for (int k = 0; k < N; k++) mean[0] += x[k];
+    });
+    team_sums(mean, slots, turn);
+    mean[0] /= (R)o.columns;
+    for_columns<LONG, R>(in, from, o.columns, [&](const R(&x)[N], int, int) {
+#pragma unroll
+      for (int k = 0; k < N; k++) square[0] = fma(x[k] - mean[0], x[k] - mean[0], square[0]);
+    });
+    team_sums(square, slots, turn + 1);
+    if (row >= end) continue;
+    const R rstd = 1 / sqrt(square[0] / (R)o.columns + o.epsilon);
+    if (threadIdx.x == 0) o.mean[row] = mean[0];
+    if (threadIdx.x == 0) o.rstd[row] = rstd;
+    for_columns<LONG, R>(in, from, o.columns, [&](R(&x)[N], int c, int h) {
+      R gain[N], bias[N] = {};
+#pragma unroll
+      for (int k = 0; k < N; k++) {
+        gain[k] = w[LONG ? 0 : h][k];
+        bias[k] = b[LONG ? 0 : h][k];
+      }
+      if (LONG) ot_load_any(o.w, c, gain);
+      if (LONG && o.b.data) ot_load_any(o.b, c, bias);
+#pragma unroll
+      for (int k = 0; k < N; k++) {
+        x[k] = norm_value<true>((x[k] - mean[0]) * rstd, gain[k] + o.offset, bias[k]);
+      }
+      ot_store(o.y + row * o.columns + c, x);
+    });
+  }
+}
+
+// ---- launches ----
 
 template <class R, bool CENTRED>
 static void norm(const ot_kernel_call *call) {
@@ -94,39 +244,31 @@ static void norm(const ot_kernel_call *call) {
                                    (R *)out[CENTRED ? 2 : 1].data,
                                    rows,
                                    (int)columns,
+                                   (int)ot_rows_of_part(rows, OT_CUDA_PARTS),
                                    CENTRED ? 0 : (R)call->attributes->norm_offset,
                                    (R)call->attributes->epsilon};
-    ot_for_teams(columns / N, 8, [&](auto team) {
-      constexpr int TEAM = decltype(team)::value, HELD = TEAM == 32 ? 8 : 4;
-      OT_LAUNCH((norm_kernel<R, S, N, TEAM, HELD, CENTRED>), ot_blocks(rows, OT_ROW_THREADS / TEAM),
-                OT_ROW_THREADS, 0, ot_cuda_stream_of(call), o);
-    });
+    void *const stream = ot_cuda_stream_of(call);
+    if constexpr (CENTRED) {
+      for_row_teams<R, N>(columns / N, o.rows_of_block, [&](auto longer, dim3 threads) {
+        constexpr bool LONG = decltype(longer)::value;
+        OT_LAUNCH((layernorm_kernel<R, S, N, LONG>),
+                  (unsigned)ot_parts_of_rows(rows, OT_CUDA_PARTS), threads, 0, stream, o);
+      });
+    } else {
+      ot_for_teams(columns / N, 8, [&](auto team) {
+        constexpr int TEAM = decltype(team)::value, HELD = TEAM == 32 ? 8 : 4;
+        OT_LAUNCH((rmsnorm_kernel<R, S, N, TEAM, HELD>), ot_blocks(rows, OT_ROW_THREADS / TEAM),
+                  OT_ROW_THREADS, 0, stream, o);
+      });
+    }
   });
 }
 
 // ---- gradients ----
 
-// A team of threads has a row, in as many warps as the row needs; a block has as many teams as fit,
-// whose rows are neighbours and proceed together. A thread has the same columns in all rows of its
-// team and keeps their sums in registers. A block writes its sums, over its rows by team, then over
-// teams in order; ot_sum_parts adds those of all blocks. So the order of sums depends on the shape,
-// the types and the alignment alone.
-//
-// A thread has 64 registers, so that a multiprocessor has up to 32 warps, of two blocks: enough
-// rows are then under way to hide what each waits for. In long rows a thread has twice the columns
-// and registers; there it reads a row ahead.
-enum {
-  GRAD_WARPS = 16,  // of a block, at most
-  TEAM_WARPS = 8,   // of a team in a block of several, at most
-  TEAM_SLOTS = TEAM_WARPS * TEAM_WARPS,
-  TEAM_COLUMNS = TEAM_WARPS * 32 * 8  // of a row in a block of several, at most
-};
-
-// Vectors of N columns that a thread holds: twice as many in a LONG row.
-template <class R, int N, bool LONG>
-struct grad_held {
-  static constexpr int value = (N > 1 ? 8 / N : 16 / (int)sizeof(R)) * (LONG ? 2 : 1);
-};
+// A block writes the sums of its rows, by team, then over its teams in order; ot_sum_parts adds
+// those of all blocks. So the order of sums depends on the shape, the types and the alignment
+// alone. All loads of a row are under way at once; of long rows those of the next, too.
 
 template <class R, class S>
 struct grad_operands {
@@ -211,40 +353,6 @@ static __device__ __forceinline__ void put_gradient(const grad_operands<R, S> &o
   ot_store(o.y + at, p.x);
 }
 
-// Sums of each team's threads, for all of its threads. Slots of warps that no team has hold zeros.
-template <int COUNT, class R>
-static __device__ __forceinline__ void team_sums(R (&x)[COUNT], R (&slots)[2][COUNT][TEAM_SLOTS],
-                                                 int turn) {
-#pragma unroll
-  for (int k = 0; k < COUNT; k++) x[k] = ot_lanes_sum<32>(x[k]);
-  if (blockDim.x == 32) return;
-  const int first = (int)threadIdx.y * TEAM_WARPS;
-  if (threadIdx.x % 32 == 0) {
-#pragma unroll
-    for (int k = 0; k < COUNT; k++) slots[turn % 2][k][first + threadIdx.x / 32] = x[k];
-  }
-  __syncthreads();
-#pragma unroll
-  for (int k = 0; k < COUNT; k++) {
-    const R *const at = &slots[turn % 2][k][first];
-    x[k] = at[0];
-#pragma unroll
-    for (int i = 1; i < TEAM_WARPS; i++) x[k] += at[i];
-    if (blockDim.x <= 32 * TEAM_WARPS) continue;
-#pragma unroll
-    for (int i = TEAM_WARPS; i < GRAD_WARPS; i++) x[k] += at[i];
-  }
-}
-
-template <int COUNT, class R>
-static __device__ __forceinline__ void clear_slots(R (&slots)[2][COUNT][TEAM_SLOTS]) {
-  const int thread = (int)(threadIdx.y * blockDim.x + threadIdx.x);
-  for (int i = thread; i < 2 * COUNT * TEAM_SLOTS; i += (int)(blockDim.x * blockDim.y)) {
-    (&slots[0][0][0])[i] = 0;
-  }
-  __syncthreads();
-}
-
 // part[c] = the sums of the columns that threads hold, over the teams of the block in order.
 template <class R, int N, int HELD>
 static __device__ __forceinline__ void put_sums(R *part, const R (&sums)[HELD][N], int columns) {
@@ -298,9 +406,9 @@ static __device__ __forceinline__ void for_pieces(const grad_operands<R, S> &o, 
 }
 
 template <class R, class S, int N, bool LONG, bool CENTRED>
-static __global__ void __launch_bounds__(GRAD_WARPS * 32, !LONG && sizeof(R) == 4 ? 2 : 1)
+static __global__ void __launch_bounds__(BLOCK_WARPS * 32, !LONG && sizeof(R) == 4 ? 2 : 1)
     norm_grad_kernel(grad_operands<R, S> o) {
-  constexpr int HELD = grad_held<R, N, LONG>::value, COUNT = CENTRED ? 2 : 1;
+  constexpr int HELD = held_vectors<R, N, LONG>::value, COUNT = CENTRED ? 2 : 1;
   constexpr bool KEPT = !LONG && !(CENTRED && N == 4),
                  AHEAD = LONG && N * sizeof(S) == 16 && sizeof(S) == 2;
   __shared__ __align__(16) R slots[2][COUNT][TEAM_SLOTS];
@@ -345,20 +453,6 @@ static __global__ void __launch_bounds__(GRAD_WARPS * 32, !LONG && sizeof(R) == 
   if (CENTRED) put_sums(db_part, db, o.columns);
 }
 
-// Calls launch(LONG, threads) with the fewest warps that hold a row of `vectors` of N.
-template <class R, int N, class Launch>
-static void for_grad_teams(int64_t vectors, int64_t rows_of_block, Launch launch) {
-  const unsigned warps = ot_blocks(vectors, 32 * grad_held<R, N, false>::value);
-  const unsigned longer = ot_blocks(vectors, 32 * grad_held<R, N, true>::value);
-  if (warps <= GRAD_WARPS) {
-    const unsigned teams = GRAD_WARPS / warps;
-    launch(ot_width<false>{},
-           dim3(32 * warps, rows_of_block < teams ? (unsigned)rows_of_block : teams));
-  } else {
-    launch(ot_width<true>{}, dim3(32 * (longer < GRAD_WARPS ? longer : (unsigned)GRAD_WARPS)));
-  }
-}
-
 template <class R, bool CENTRED>
 static void norm_grad(const ot_kernel_call *call) {
   const ot_tensor *const in = call->in, *const out = call->out;
@@ -388,7 +482,7 @@ static void norm_grad(const ot_kernel_call *call) {
                                    (int)rows_of_block,
                                    CENTRED ? 0 : (R)call->attributes->norm_offset,
                                    1 / (R)columns};
-    for_grad_teams<R, N>(columns / N, rows_of_block, [&](auto longer, dim3 threads) {
+    for_row_teams<R, N>(columns / N, rows_of_block, [&](auto longer, dim3 threads) {
       constexpr bool LONG = decltype(longer)::value;
       OT_LAUNCH((norm_grad_kernel<R, S, N, LONG, CENTRED>), (unsigned)parts, threads, 0,
                 ot_cuda_stream_of(call), o);
