@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/output_queue.h"
+#include "cli/start_watch.h"
 #include "cli/verbs.h"
 #include "host/library_settings.h"
 #include "host/stacks.h"
@@ -111,6 +112,7 @@ static void *run_all(void *context) {
 int main(int count, char **words) {
   command_line line = {.count = count - 1, .words = words + 1};
   ot_output_open_streams();
+  ot_start_watch_end();
   ot_libraries_configure(words);
   ot_output_catch_bugs();
   signal(SIGPIPE, SIG_IGN);  // output files are completed, and training continues

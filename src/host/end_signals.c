@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "host/before_libraries.h"
 
 static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGXCPU};
 
@@ -17,11 +18,7 @@ static void note_hangup(void) {
   hangup_ignored = sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-#if defined(__ELF__)
-__attribute__((section(".preinit_array"), used)) static void (*const first)(void) = note_hangup;
-#else
-__attribute__((constructor)) static void note_first(void) { note_hangup(); }
-#endif
+OT_BEFORE_LIBRARIES(note_hangup);
 
 void ot_end_signals_handle(void (*handler)(int number), int flags) {
   struct sigaction action, ignore;

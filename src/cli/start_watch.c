@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/start_watch.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "host/before_libraries.h"
+
+enum { START_S = 8 };
+
+static void give_up(int number) {
+  static const char text[] =
+      "error: no address space for a buffer of 128 MB of the BLAS, which waits for it before the "
+      "program begins\n"
+      "help: raise the limit (ulimit -v unlimited); with OPENBLAS_NUM_THREADS=1 it needs less\n";
+  (void)number;
+  if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(OT_ENVIRONMENT);
+  _exit(OT_ENVIRONMENT);
+}
+
+static void watch(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  signal(SIGALRM, give_up);
+  alarm(START_S);
+}
+
+OT_BEFORE_LIBRARIES(watch);
+
+void ot_start_watch_end(void) {
+  alarm(0);
+  signal(SIGALRM, SIG_DFL);
+}
