@@ -22,6 +22,7 @@ enum {
   LEAST_REQUESTS = 4,  // of the largest size, that there is memory for
   READ_BYTES = 48,     // of memory for a byte of a long request while it is read and encoded
   MOST_TIMEOUT_S = 1000000000,
+  IDLE_S = 60,
 };
 
 typedef struct serving {
@@ -135,7 +136,8 @@ static ot_status create_service(serving *s, ot_runtime *runtime) {
                                 .runtime = runtime,
                                 .positions = max_length_of(s),
                                 .most_waiting = ot_options_integer(s->options, "queue"),
-                                .timeout_s = ot_options_real(s->options, "timeout")};
+                                .timeout_s = ot_options_real(s->options, "timeout"),
+                                .comment_s = IDLE_S / 3.0};
   OT_TRY(find_template(s, &options.chat));
   OT_TRY(create_teacher(s, &options));
   options.memory_bytes = request_bytes(s, &options.facts);
@@ -150,7 +152,7 @@ static ot_status create_server(serving *s) {
       .names = ot_options_text(s->options, "allow-host"),
       .most_connections = (int)ot_options_integer(s->options, "connections"),
       .most_body_bytes = most_body_bytes(&ot_service_options_of(s->service)->facts),
-      .idle_s = 60,
+      .idle_s = IDLE_S,
       .step = s->model.files.step,
   };
   if (key) OT_TRY(ot_disk_read_line(s->arena, key, &options.key));

@@ -24,6 +24,7 @@ typedef struct ot_service_options {
   int64_t most_waiting;           // sequences that wait, at most
   int64_t memory_bytes;           // of all requests together, at most
   double timeout_s;               // of a request
+  double comment_s;               // > 0; a stream without an event for so long has a comment
 } ot_service_options;
 
 ot_status ot_service_create(const ot_service_options *options, ot_service **out);
@@ -68,7 +69,7 @@ bool ot_job_streams(const ot_job *job);
 int ot_job_await(ot_job *job, const char **body, int64_t *length);
 
 // Moves up to `most` bytes of the answer to `to`; returns their number, 0 at its end. Blocks until
-// there are some.
+// there are some, in a stream for comment_s at most.
 int64_t ot_job_read(ot_job *job, char *to, int64_t most);
 
 // The owner is gone: cancels what is not done.

@@ -2,10 +2,14 @@
 // Reading of answers. The reader's thread writes an answer as it is passed on, in pieces, so what
 // an answer takes of memory does not depend on its length. Each generated token is an event of its
 // own in a stream, however late it is read.
+#include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/text.h"
+#include "host/clock.h"
 #include "serve/service_job.h"
 
 bool ot_job_streams(const ot_job *job) { return job->request.stream; }
@@ -124,21 +128,37 @@ static void write_last_events(ot_job *job) {
   r->ends = true;
 }
 
+// wait_for_news for at most `seconds`; returns whether they have passed.
+static bool wait_at_most(ot_job *job, double seconds) {
+  const double end_s = ot_clock_unix_s() + seconds;
+  const struct timespec end = {(time_t)end_s, (long)((end_s - floor(end_s)) * 1e9)};
+  job->waits = true;
+  const int code = pthread_cond_timedwait(&job->news, &job->service->lock, &end);
+  job->waits = false;
+  return code == ETIMEDOUT;
+}
+
+// Without an event for some time, the piece is a comment of the event stream: connections without a
+// byte are closed, by this server or by what is between it and the client.
 static void write_next_event(ot_job *job) {
   ot_answer_reader *const r = &job->reader;
   ot_choice_news news;
+  bool late = false;
   begin_piece(job);
   pthread_mutex_lock(&job->service->lock);
   bool found = find_news(job, &news);
-  while (!found && !job->done) {
-    wait_for_news(job);
+  while (!found && !job->done && !late) {
+    late = wait_at_most(job, job->service->options.comment_s);
     found = find_news(job, &news);
   }
+  const bool done = job->done;
   pthread_mutex_unlock(&job->service->lock);
   if (found) {
     set_piece(r, event_of(&r->arena, "", ot_answer_event(&news, &r->arena)));
-  } else {
+  } else if (done) {
     write_last_events(job);
+  } else {
+    set_piece(r, ": waiting\n\n");
   }
 }
 

@@ -52,7 +52,8 @@ site open_site(const site_options *options) {
       .positions = SITE_POSITIONS,
       .most_waiting = given.most_waiting > 0 ? given.most_waiting : 100,
       .memory_bytes = given.memory_bytes > 0 ? given.memory_bytes : MEMORY_BYTES,
-      .timeout_s = 100};
+      .timeout_s = 100,
+      .comment_s = given.idle_s > 0 ? given.idle_s / 3.0 : 100};
   must(ot_service_create(&engine, &s.service));
   const ot_server_options place = site_server_options(&s, &given);
   if (ot_server_create(&place, s.service, &s.server) != OT_OK) {
