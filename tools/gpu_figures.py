@@ -75,6 +75,8 @@ def shown(key, value):
         return f"{value:.4g} s"
     if key.startswith("memory"):
         return f"{value / 2**20:.2f} MiB"
+    if key.startswith("milliseconds"):
+        return f"{value:.0f} ms"
     if key.startswith("seconds"):
         return f"{value:.1f} s"
     if key.startswith("tokens_per_s"):
@@ -195,6 +197,10 @@ def other_figures(report):
         data = passed(report, part)
         if data and part.startswith(("pytorch ", "training ")) and "tokens_per_s" in data:
             found[f"tokens_per_s.{part.replace(' ', '-')}"] = data["tokens_per_s"]
+        if data and part == "G2 a quick bench":
+            found["seconds.quick_bench"] = data["seconds"]
+        if data and part == "G8 initial weights" and "initialize_s" in data:
+            found["milliseconds.initialize"] = 1e3 * data["initialize_s"]
         if data and part.startswith("step ") and "initialize_s" in data:
             found[f"seconds.initialize.{part[5:].replace(' ', '-')}"] = data["initialize_s"]
     return found
