@@ -49,17 +49,17 @@ static ot_status create(const settings *s, const char *text, ot_arena *arena, su
   const ot_config_request wanted = {.path = "bench", .text = text};
   OT_TRY(ot_config_load(&wanted, arena, config));
   const int micro_batches = 1;
-  const ot_runtime_request request = {.model = &config->run.model,
-                                      .run = &config->run,
-                                      .modes = 1u << OT_MODE_TRAIN,
-                                      .micro_batch_size = s->batch,
-                                      .sequence_length = SEQUENCE,
-                                      .compute = OT_F32,
-                                      .storage = OT_F32,
-                                      .threads = s->threads,
-                                      .seed = 1,
-                                      .micro_batches = &micro_batches,
-                                      .num_micro_batches = 1};
+  const ot_runtime_request request = {
+      .rank = {.modes = 1u << OT_MODE_TRAIN,
+               .graph = {.model = &config->run.model,
+                         .micro_batch_size = s->batch,
+                         .sequence_length = SEQUENCE,
+                         .compute = OT_F32,
+                         .storage = OT_F32,
+                         .threads = s->threads,
+                         .seed = 1},
+               .schedule = {
+                   .run = &config->run, .micro_batches = &micro_batches, .num_micro_batches = 1}}};
   OT_TRY(ot_runtime_create(&request, &out->runtime));
   OT_TRY(ot_runtime_initialize(out->runtime, 1));
   ot_executor_set_trace(ot_runtime_executor(out->runtime), true);

@@ -44,9 +44,9 @@ static ot_status measure_step(ot_bench_stream *s, const settings *with, ot_json_
   ot_bench_rows rows;
   ot_graph *const graphs = ot_arena_array(with->arena, OT_MODES, sizeof *graphs);
   OT_TRY(ot_bench_job_load(with->options, with->arena, &job));
-  job.request.num_micro_batches = 1;
-  job.request.threads = 1;
-  OT_TRY(ot_runtime_plan(&job.request, with->arena, graphs, &schedule));
+  job.request.rank.schedule.num_micro_batches = 1;
+  job.request.rank.graph.threads = 1;
+  OT_TRY(ot_runtime_plan(&job.request.rank, with->arena, graphs, &schedule));
   const int order = ot_schedule_find_order(&schedule, OT_ORDER_STEP, 1);
   ot_bench_rows_build(&schedule, order, with->arena, &rows);
   for (int i = 0; i < rows.num_rows; i++) {

@@ -74,7 +74,7 @@ static ot_status time_steps(measured *m) {
 
 static ot_status load_batches(measured *m) {
   const int micro_batches = m->job.micro_batches[1];
-  const int64_t sequences = micro_batches * m->job.request.micro_batch_size;
+  const int64_t sequences = micro_batches * m->job.request.rank.graph.micro_batch_size;
   for (int i = 0; i < micro_batches; i++) {
     ot_bench_load(m->runtime, i, m->job.model.vocab_size);
   }
@@ -114,8 +114,9 @@ static ot_status predict(measured *m) {
   bool found = false;
   OT_TRY(ot_cluster_file_load(name, &presets, m->arena, &cluster, &found));
   OT_CHECK(found, OT_ENVIRONMENT, "--cluster: %s was never measured", name);
-  const ot_simulation simulation = ot_simulation_of(
-      &cluster, ot_engine_style(&ot_engine_orthant, &cluster.device), m->job.request.storage);
+  const ot_simulation simulation =
+      ot_simulation_of(&cluster, ot_engine_style(&ot_engine_orthant, &cluster.device),
+                       m->job.request.rank.graph.storage);
   OT_TRY(ot_bench_rows_predict(&m->rows, &simulation));
   const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, m->job.micro_batches[1]);
   OT_TRY(ot_schedule_simulate(schedule, order, &simulation, m->arena, &timeline));
@@ -175,9 +176,10 @@ static void print_text(const measured *m) {
   printf(
       "%s %s T=%lld micro-batches %d x %lld: step %.4f s, %.0f tokens/s, MFU %.1f %%, "
       "memory %.2f GB, %.2f beyond state\n",
-      m->job.name, ot_dtype_name(m->job.request.storage), (long long)m->job.request.sequence_length,
-      m->job.micro_batches[1], (long long)m->job.request.micro_batch_size, step_s,
-      (double)tokens / step_s, 100 * mfu(m, step_s), (double)schedule->arena_bytes * 1e-9,
+      m->job.name, ot_dtype_name(m->job.request.rank.graph.storage),
+      (long long)m->job.request.rank.graph.sequence_length, m->job.micro_batches[1],
+      (long long)m->job.request.rank.graph.micro_batch_size, step_s, (double)tokens / step_s,
+      100 * mfu(m, step_s), (double)schedule->arena_bytes * 1e-9,
       (double)(schedule->arena_bytes - state_bytes(schedule)) * 1e-9);
   if (m->rows.num_rows == 0) return;
   printf("%9s %9s %9s %9s %9s  op\n", "count", "ms", "expected", "GFLOP/s", "GB/s");
@@ -222,9 +224,9 @@ static void print_json(measured *m) {
   const ot_executor *const executor = ot_runtime_executor(m->runtime);
   ot_json_object(&json, NULL);
   ot_json_text(&json, "model", m->job.name);
-  ot_json_text(&json, "precision", ot_dtype_name(request->storage));
-  ot_json_integer(&json, "sequence", request->sequence_length);
-  ot_json_integer(&json, "micro_batch", request->micro_batch_size);
+  ot_json_text(&json, "precision", ot_dtype_name(request->rank.graph.storage));
+  ot_json_integer(&json, "sequence", request->rank.graph.sequence_length);
+  ot_json_integer(&json, "micro_batch", request->rank.graph.micro_batch_size);
   ot_json_integer(&json, "micro_batches", m->job.micro_batches[1]);
   ot_json_integer(&json, "tokens", ot_bench_job_tokens(&m->job));
   ot_json_real(&json, "initialize_s", m->initialize_s);
@@ -271,7 +273,7 @@ static ot_status run_program(const ot_options *options) {
   *m = (measured){.options = options, .arena = ot_options_arena(options)};
   OT_TRY(ot_bench_job_load(options, m->arena, &m->job));
   m->job.request.events = ot_options_flag(options, "ops");
-  OT_TRY(ot_device_create(m->job.request.backend, 0, &m->device));
+  OT_TRY(ot_device_create(m->job.request.rank.graph.backend, 0, &m->device));
   const ot_status status = measure(m);
   ot_runtime_destroy(&m->runtime);
   ot_device_destroy(&m->device);

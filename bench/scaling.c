@@ -89,19 +89,19 @@ static ot_status create(const settings *s, const ot_run *run, ot_mesh *mesh, ot_
                         ot_runtime **out) {
   const int dp = mesh ? mesh->degree[OT_AXIS_DP_SHARD] * mesh->degree[OT_AXIS_DP_REPLICATE] : 1;
   const int micro_batches[] = {s->micro_batches / dp};
-  const ot_runtime_request request = {.model = &run->model,
-                                      .run = run,
-                                      .modes = 1u << OT_MODE_TRAIN,
-                                      .micro_batch_size = 1,
-                                      .sequence_length = s->sequence,
-                                      .compute = OT_F32,
-                                      .storage = OT_F32,
-                                      .threads = mesh ? 1 : s->ranks,
-                                      .seed = 1,
-                                      .micro_batches = micro_batches,
-                                      .num_micro_batches = 1,
-                                      .mesh = mesh,
-                                      .rank = comm ? ot_comm_rank(comm) : 0,
+  const ot_runtime_request request = {.rank = {.modes = 1u << OT_MODE_TRAIN,
+                                               .graph = {.model = &run->model,
+                                                         .micro_batch_size = 1,
+                                                         .sequence_length = s->sequence,
+                                                         .compute = OT_F32,
+                                                         .storage = OT_F32,
+                                                         .threads = mesh ? 1 : s->ranks,
+                                                         .seed = 1},
+                                               .schedule = {.run = run,
+                                                            .micro_batches = micro_batches,
+                                                            .num_micro_batches = 1,
+                                                            .mesh = mesh,
+                                                            .rank = comm ? ot_comm_rank(comm) : 0}},
                                       .comm = comm};
   OT_TRY(ot_runtime_create(&request, out));
   return ot_runtime_initialize(*out, 1);

@@ -244,16 +244,16 @@ static ot_status run(const settings *s, ot_arena *arena) {
   OT_TRY(ot_run_defaults(&model, OT_F32, arena, &run_settings));
   run_settings.parallel.recompute[0] = s->recompute;
   const int micro_batches = s->batch / s->micro_batch;
-  const ot_runtime_request request = {.model = &model,
-                                      .run = &run_settings,
-                                      .modes = 1u << OT_MODE_TRAIN,
-                                      .micro_batch_size = s->micro_batch,
-                                      .sequence_length = s->sequence,
-                                      .compute = OT_F32,
-                                      .storage = OT_F32,
-                                      .threads = s->threads,
-                                      .micro_batches = &micro_batches,
-                                      .num_micro_batches = 1};
+  const ot_runtime_request request = {
+      .rank = {.modes = 1u << OT_MODE_TRAIN,
+               .graph = {.model = &model,
+                         .micro_batch_size = s->micro_batch,
+                         .sequence_length = s->sequence,
+                         .compute = OT_F32,
+                         .storage = OT_F32,
+                         .threads = s->threads},
+               .schedule = {
+                   .run = &run_settings, .micro_batches = &micro_batches, .num_micro_batches = 1}}};
   ot_runtime *runtime = NULL;
   figures f = {0};
   OT_TRY(ot_runtime_create(&request, &runtime));

@@ -36,14 +36,10 @@ int main(void) {
     ot_run run;
     if (ot_run_defaults(&model, OT_F32, &arena, &run) != OT_OK) return 1;
     run.parallel.recompute[0] = (ot_recompute)policy;
-    const ot_runtime_request request = {.model = &model,
-                                        .run = &run,
-                                        .modes = 1u << OT_MODE_TRAIN,
-                                        .micro_batch_size = 4,
-                                        .sequence_length = 1024,
-                                        .threads = 2,
-                                        .micro_batches = &micro_batches,
-                                        .num_micro_batches = 1};
+    const ot_rank_request request = {
+        .modes = 1u << OT_MODE_TRAIN,
+        .graph = {.model = &model, .micro_batch_size = 4, .sequence_length = 1024, .threads = 2},
+        .schedule = {.run = &run, .micro_batches = &micro_batches, .num_micro_batches = 1}};
     ot_graph graphs[OT_MODES];
     ot_schedule schedule;
     if (ot_runtime_plan(&request, &arena, graphs, &schedule) != OT_OK) return 1;

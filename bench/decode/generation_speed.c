@@ -40,8 +40,9 @@ static ot_status fill_weights(const settings *s, ot_runtime *runtime) {
 static ot_status create(const settings *s, const ot_model *model, ot_inference_shape shape,
                         ot_runtime **runtime, ot_inference **engine) {
   ot_runtime_request request = {
-      .model = model, .compute = OT_F32, .storage = OT_F32, .threads = s->threads};
-  ot_inference_complete(&shape, &request);
+      .rank = {
+          .graph = {.model = model, .compute = OT_F32, .storage = OT_F32, .threads = s->threads}}};
+  ot_inference_complete(&shape, &request.rank);
   OT_TRY(ot_runtime_create(&request, runtime));
   OT_TRY(fill_weights(s, *runtime));
   return ot_inference_create(*runtime, model->vocab_size, engine);
@@ -134,13 +135,13 @@ static ot_status measure_slots(const settings *s, const ot_model *model, figure 
 
 // The forward of training scores the same number of tokens.
 static ot_status create_forward(const settings *s, const ot_model *model, ot_runtime **runtime) {
-  const ot_runtime_request request = {.model = model,
-                                      .modes = 1u << OT_MODE_SCORE,
-                                      .micro_batch_size = 1,
-                                      .sequence_length = s->prompt,
-                                      .compute = OT_F32,
-                                      .storage = OT_F32,
-                                      .threads = s->threads};
+  const ot_runtime_request request = {.rank = {.modes = 1u << OT_MODE_SCORE,
+                                               .graph = {.model = model,
+                                                         .micro_batch_size = 1,
+                                                         .sequence_length = s->prompt,
+                                                         .compute = OT_F32,
+                                                         .storage = OT_F32,
+                                                         .threads = s->threads}}};
   OT_TRY(ot_runtime_create(&request, runtime));
   OT_TRY(fill_weights(s, *runtime));
   int32_t *const values = calloc((size_t)s->prompt, sizeof *values);

@@ -32,19 +32,21 @@ ot_status ot_bench_job_load(const ot_options *o, ot_arena *arena, ot_bench_job *
   job->model = loaded.model;
   OT_TRY(ot_run_defaults(&job->model, storage, arena, &job->run));
   job->run.parallel.recompute[0] = (ot_recompute)ot_options_choice(o, "recompute");
-  job->request = (ot_runtime_request){.model = &job->model,
-                                      .run = &job->run,
-                                      .modes = 1u << OT_MODE_TRAIN,
-                                      .micro_batch_size = ot_options_integer(o, "micro-batch"),
-                                      .sequence_length = ot_options_integer(o, "sequence"),
-                                      .compute = storage == OT_F64 ? OT_F64 : OT_F32,
-                                      .storage = storage,
-                                      .backend = (ot_backend)ot_options_choice(o, "device"),
-                                      .micro_batches = job->micro_batches,
-                                      .num_micro_batches = job->micro_batches[1] > 1 ? 2 : 1};
+  job->request = (ot_runtime_request){
+      .rank = {.modes = 1u << OT_MODE_TRAIN,
+               .graph = {.model = &job->model,
+                         .micro_batch_size = ot_options_integer(o, "micro-batch"),
+                         .sequence_length = ot_options_integer(o, "sequence"),
+                         .compute = storage == OT_F64 ? OT_F64 : OT_F32,
+                         .storage = storage,
+                         .backend = (ot_backend)ot_options_choice(o, "device")},
+               .schedule = {.run = &job->run,
+                            .micro_batches = job->micro_batches,
+                            .num_micro_batches = job->micro_batches[1] > 1 ? 2 : 1}}};
   return OT_OK;
 }
 
 int64_t ot_bench_job_tokens(const ot_bench_job *job) {
-  return job->micro_batches[1] * job->request.micro_batch_size * job->request.sequence_length;
+  return job->micro_batches[1] * job->request.rank.graph.micro_batch_size *
+         job->request.rank.graph.sequence_length;
 }

@@ -131,16 +131,15 @@ static ot_run small_run(const coordinates_audit *a, ot_growth growth, int factor
 
 static ot_status create(const coordinates_audit *a, const ot_run *run, ot_runtime **out) {
   static const int one[] = {1};
-  const ot_runtime_request request = {.model = &run->model,
-                                      .run = run,
-                                      .modes = 1u << OT_MODE_TRAIN | 1u << OT_MODE_LOGITS,
-                                      .micro_batch_size = a->rows.B,
-                                      .sequence_length = a->rows.T,
-                                      .compute = OT_F32,
-                                      .storage = OT_F32,
-                                      .threads = run->threads,
-                                      .micro_batches = one,
-                                      .num_micro_batches = 1};
+  const ot_runtime_request request = {
+      .rank = {.modes = 1u << OT_MODE_TRAIN | 1u << OT_MODE_LOGITS,
+               .graph = {.model = &run->model,
+                         .micro_batch_size = a->rows.B,
+                         .sequence_length = a->rows.T,
+                         .compute = OT_F32,
+                         .storage = OT_F32,
+                         .threads = run->threads},
+               .schedule = {.run = run, .micro_batches = one, .num_micro_batches = 1}}};
   return ot_runtime_create(&request, out);
 }
 

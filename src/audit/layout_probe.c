@@ -116,24 +116,23 @@ static ot_status find_answer(ot_layout_probe *p) {
 static ot_status create_instance(ot_layout_probe *p) {
   const ot_run *const run = &p->run;
   const ot_trainer_hooks *const hooks = ot_trainer_get_hooks(p->trainer);
+  const ot_runtime_faults faults = {
+      .amend = hooks->amend, .context = hooks->context, .unchecked = hooks->unchecked};
   const ot_runtime_request request = {
-      .model = &run->model,
-      .run = run,
-      .modes = 1u << OT_MODE_EVALUATE,
-      .micro_batch_size = p->B,
-      .sequence_length = p->T,
-      .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
-      .storage = p->dtype,
-      .threads = run->threads > 0 ? run->threads : ot_world_threads(p->world),
-      .backend = ot_runtime_backend(ot_trainer_runtime(p->trainer)),
-      .seed = (uint64_t)run->seed,
-      .mesh = ot_world_mesh(p->world),
-      .rank = ot_world_rank(p->world),
+      .rank = {.modes = 1u << OT_MODE_EVALUATE,
+               .graph = {.model = &run->model,
+                         .micro_batch_size = p->B,
+                         .sequence_length = p->T,
+                         .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
+                         .storage = p->dtype,
+                         .threads = run->threads > 0 ? run->threads : ot_world_threads(p->world),
+                         .backend = ot_runtime_backend(ot_trainer_runtime(p->trainer)),
+                         .seed = (uint64_t)run->seed},
+               .schedule = {.run = run,
+                            .mesh = ot_world_mesh(p->world),
+                            .rank = ot_world_rank(p->world)}},
       .comm = ot_world_comm(p->world),
-      .amend = hooks->amend,
-      .amend_context = hooks->context,
-      .unchecked = hooks->unchecked,
-  };
+      .faults = &faults};
   OT_TRY(ot_runtime_create(&request, &p->runtime));
   return ot_world_agree(p->world, find_answer(p));
 }

@@ -23,15 +23,15 @@ static ot_status read_instance(const char *path, const ot_runtime_request *wante
 
 ot_status ot_probe_create(const ot_probe_request *request, ot_runtime **out) {
   const int64_t pages = (request->tokens + OT_PAGE_SLOTS - 1) / OT_PAGE_SLOTS;
-  const ot_runtime_request wanted = {.model = request->model,
-                                     .modes = 1u << request->mode,
-                                     .micro_batch_size = request->sequences,
-                                     .sequence_length = request->tokens,
-                                     .cache = {1, pages * OT_PAGE_SLOTS, pages},
-                                     .compute = request->compute,
-                                     .storage = request->storage,
-                                     .threads = request->threads,
-                                     .backend = request->backend};
+  const ot_runtime_request wanted = {.rank = {.modes = 1u << request->mode,
+                                              .graph = {.model = request->model,
+                                                        .micro_batch_size = request->sequences,
+                                                        .sequence_length = request->tokens,
+                                                        .cache = {1, pages * OT_PAGE_SLOTS, pages},
+                                                        .compute = request->compute,
+                                                        .storage = request->storage,
+                                                        .threads = request->threads,
+                                                        .backend = request->backend}}};
   *out = NULL;
   if (request->files) return read_instance(request->files, &wanted, out);
   return ot_runtime_create(&wanted, out);

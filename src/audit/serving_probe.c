@@ -44,13 +44,14 @@ ot_status ot_serving_probe_ask(const ot_serving_probe *probe, double *logprobs, 
   const ot_inference_shape shape = {
       .slots = SEQUENCES, .chunk = CHUNK, .positions = probe->rows->T};
   ot_runtime_request request = {
-      .model = probe->model, .compute = probe->compute, .storage = probe->compute};
-  request.backend = ot_runtime_backend(probe->weights);
+      .rank = {
+          .graph = {.model = probe->model, .compute = probe->compute, .storage = probe->compute}}};
+  request.rank.graph.backend = ot_runtime_backend(probe->weights);
   *serves = moe->num_experts == 0 || moe->routing == OT_MOE_DROPLESS;
   if (!*serves) return OT_OK;
   ot_runtime *runtime = NULL;
   ot_inference *engine = NULL;
-  ot_inference_complete(&shape, &request);
+  ot_inference_complete(&shape, &request.rank);
   for (int64_t t = 0; t < probe->rows->T; t++) logprobs[t] = NAN;
   ot_status status = ot_runtime_create(&request, &runtime);
   if (status == OT_OK) status = ot_runtime_copy_weights(probe->weights, runtime);

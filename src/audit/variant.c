@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "checkpoint/elements.h"
+#include "runtime/training_request.h"
 
 // ---- settings ----
 
@@ -61,13 +62,13 @@ static ot_status count_bytes(const ot_variant *v, int64_t *bytes) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_world *const world = team_of(v);
-  ot_runtime_request request = {.mesh = ot_world_mesh(world),
-                                .rank = ot_world_rank(world),
-                                .backend = ot_runtime_backend(ot_trainer_runtime(v->of))};
+  ot_rank_request request;
   ot_graph *const graphs = ot_arena_array(&arena, OT_MODES, sizeof *graphs);
   ot_schedule schedule;
-  ot_status status = ot_trainer_request(v->run, &arena, &request);
-  if (request.threads == 0) request.threads = 1;
+  ot_status status =
+      ot_training_request(v->run, ot_world_mesh(world), ot_world_rank(world), &arena, &request);
+  request.graph.backend = ot_runtime_backend(ot_trainer_runtime(v->of));
+  if (request.graph.threads == 0) request.graph.threads = 1;
   if (status == OT_OK) status = ot_runtime_plan(&request, &arena, graphs, &schedule);
   if (status == OT_OK) *bytes = schedule.memory.peak_bytes;
   ot_heap_release(&heap);

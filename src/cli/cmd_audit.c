@@ -14,6 +14,7 @@
 #include "cli/verbs.h"
 #include "files/config_file.h"
 #include "files/disk.h"
+#include "runtime/training_request.h"
 
 // Audits without training steps come first.
 static const struct {
@@ -104,8 +105,8 @@ static ot_status prepare(void *context, int ranks) {
   OT_TRY(ot_trainer_check(&a->config.run));
   ot_mesh mesh;
   OT_TRY(ot_run_options_mesh(&a->config, ranks, a->arena, &mesh));
-  ot_runtime_request one_rank = {.mesh = &mesh};
-  return ot_trainer_request(&a->config.run, a->arena, &one_rank);
+  ot_rank_request one_rank;
+  return ot_training_request(&a->config.run, &mesh, 0, a->arena, &one_rank);
 }
 
 // ---- one rank ----

@@ -8,6 +8,7 @@
 #include "cli/verbs.h"
 #include "ops/attributes.h"
 #include "ops/catalog.h"
+#include "runtime/training_request.h"
 #include "train/trainer.h"
 
 // ---- JSON ----
@@ -188,10 +189,10 @@ static ot_status show(const ot_options *options) {
   OT_CHECK(rank < ranks, OT_USAGE, "--rank %d: ranks are 0 to %d (--ranks)", rank, ranks - 1);
   ot_mesh mesh;
   OT_TRY(ot_run_options_mesh(&config, ranks, arena, &mesh));
-  ot_runtime_request request = {
-      .mesh = &mesh, .rank = rank, .backend = ot_runtime_choose_device(config.run.device, ranks)};
-  OT_TRY(ot_trainer_request(&config.run, arena, &request));
-  request.split_backward = ot_options_flag(options, "split-backward");
+  ot_rank_request request;
+  OT_TRY(ot_training_request(&config.run, &mesh, rank, arena, &request));
+  request.graph.backend = ot_runtime_choose_device(config.run.device, ranks);
+  request.schedule.split_backward = ot_options_flag(options, "split-backward");
   ot_graph graphs[OT_MODES];
   ot_schedule schedule;
   OT_TRY(ot_runtime_plan(&request, arena, graphs, &schedule));

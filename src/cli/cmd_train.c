@@ -24,6 +24,7 @@
 #include "files/disk.h"
 #include "host/clock.h"
 #include "host/heap.h"
+#include "runtime/training_request.h"
 #include "train/loop.h"
 #include "train/rank_hosts.h"
 #include "train/run_tasks.h"
@@ -193,8 +194,8 @@ static ot_status check_handwritten(const training *t) {
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_graph *const graphs = ot_arena_array(&arena, OT_MODES, sizeof *graphs);
   ot_schedule schedule;
-  ot_runtime_request request = {.mesh = &t->mesh};
-  ot_status status = ot_trainer_request(run, &arena, &request);
+  ot_rank_request request;
+  ot_status status = ot_training_request(run, &t->mesh, 0, &arena, &request);
   if (status == OT_OK) status = ot_runtime_plan(&request, &arena, graphs, &schedule);
   ot_heap_release(&heap);
   return status;
@@ -242,8 +243,8 @@ static ot_status prepare(void *context, int ranks) {
            "distill.teacher_ranks=%d leaves no rank for the model of %d (--ranks)", teachers,
            ranks);
   OT_TRY(ot_run_options_mesh(&t->config, ranks - teachers, t->arena, &t->mesh));
-  ot_runtime_request one_rank = {.mesh = &t->mesh};
-  OT_TRY(ot_trainer_request(&t->config.run, t->arena, &one_rank));
+  ot_rank_request one_rank;
+  OT_TRY(ot_training_request(&t->config.run, &t->mesh, 0, t->arena, &one_rank));
   OT_TRY(check_handwritten(t));
   return check_tasks(&t->config.run, ranks);
 }

@@ -52,7 +52,7 @@ static ot_status load(const ot_model_files *files, const ot_runtime_request *req
                       ot_runtime **out) {
   bool damaged = false;
   ot_runtime_request wanted = *request;
-  wanted.model = &files->model;
+  wanted.rank.graph.model = &files->model;
   OT_TRY(ot_runtime_create(&wanted, out));
   return ot_comm_agree(request->comm, ot_runtime_load_weights(*out, files, &damaged));
 }
@@ -69,17 +69,17 @@ ot_status ot_model_engine_create(const ot_model_engine_request *request, ot_mode
   ot_inference_shape shape = request->shape;
   OT_TRY(share_shape(out->world, &shape));
   ot_runtime_request wanted = {
-      .compute = OT_F32,
-      .storage = OT_F32,
-      .backend = ot_runtime_choose_device((ot_run_device)ot_options_choice(o, "device"), ranks),
+      .rank = {.graph = {.compute = OT_F32,
+                         .storage = OT_F32,
+                         .backend = ot_runtime_choose_device(
+                             (ot_run_device)ot_options_choice(o, "device"), ranks),
+                         .threads = (int)ot_options_integer(o, "threads")},
+               .schedule = {.mesh = ot_world_mesh(out->world), .rank = ot_world_rank(out->world)}},
       .may_fall_back = ranks == 1 && ot_options_choice(o, "device") == OT_DEVICE_AUTO,
-      .threads = (int)ot_options_integer(o, "threads"),
-      .mesh = ot_world_mesh(out->world),
-      .rank = ot_world_rank(out->world),
-      .comm = ot_world_comm(out->world),
-  };
-  if (wanted.threads == 0 && ranks > 1) wanted.threads = ot_world_threads(out->world);
-  ot_inference_complete(&shape, &wanted);
+      .comm = ot_world_comm(out->world)};
+  if (wanted.rank.graph.threads == 0 && ranks > 1)
+    wanted.rank.graph.threads = ot_world_threads(out->world);
+  ot_inference_complete(&shape, &wanted.rank);
   OT_TRY(ranks > 1 ? load(&request->model->files, &wanted, &out->runtime)
                    : ot_model_files_runtime(&request->model->files, &wanted, &out->runtime));
   if (ot_world_is_leader(out->world)) print_notes(request->model, out->runtime);

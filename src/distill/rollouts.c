@@ -28,8 +28,9 @@ static ot_status create(ot_rollouts *r, int threads) {
   const int64_t B = run->batch.micro_batch_size, T = run->data.sequence_length;
   const ot_inference_shape shape = {.slots = B, .chunk = B > CHUNK ? B : CHUNK, .positions = T + 1};
   ot_runtime_request request = {
-      .model = &run->model, .compute = wide, .storage = wide, .threads = threads};
-  ot_inference_complete(&shape, &request);
+      .rank = {
+          .graph = {.model = &run->model, .compute = wide, .storage = wide, .threads = threads}}};
+  ot_inference_complete(&shape, &request.rank);
   OT_TRY(ot_runtime_create(&request, &r->runtime));
   return ot_inference_create(r->runtime, run->model.vocab_size, &r->engine);
 }

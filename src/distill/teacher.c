@@ -66,19 +66,17 @@ static ot_runtime_request runtime_request_of(const ot_teacher_request *request) 
   const ot_run *const run = request->run;
   const ot_dtype wide = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
   const bool sampled = run->distill.objective == OT_DISTILL_SAMPLED;
-  return (ot_runtime_request){
-      .modes = 1u << OT_MODE_SCORE,
-      .micro_batch_size = run->batch.micro_batch_size,
-      .sequence_length = run->data.sequence_length,
-      .compute = wide,
-      .storage = wide,
-      .threads = request->threads,
-      .backend = request->backend,
-      .ordinal = request->ordinal,
-      .may_fall_back = run->device == OT_DEVICE_AUTO,
-      .draw_ids = request->ids,
-      .draws = sampled ? run->distill.draws : 0,
-  };
+  return (ot_runtime_request){.rank = {.modes = 1u << OT_MODE_SCORE,
+                                       .graph = {.micro_batch_size = run->batch.micro_batch_size,
+                                                 .sequence_length = run->data.sequence_length,
+                                                 .compute = wide,
+                                                 .storage = wide,
+                                                 .threads = request->threads,
+                                                 .backend = request->backend,
+                                                 .draw_ids = request->ids,
+                                                 .draws = sampled ? run->distill.draws : 0}},
+                              .ordinal = request->ordinal,
+                              .may_fall_back = run->device == OT_DEVICE_AUTO};
 }
 
 static ot_status create(ot_teacher *t, const ot_tokenizer *tokenizer) {
@@ -126,9 +124,9 @@ ot_status ot_teacher_plan(const ot_teacher_request *request, ot_arena *arena, ot
   ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
   OT_TRY(open_files(request->run->distill.teacher, arena, files));
   ot_runtime_request own = runtime_request_of(request);
-  own.model = &files->model;
+  own.rank.graph.model = &files->model;
   *parameters = ot_model_parameters(&files->model);
-  return ot_runtime_plan(&own, arena, graphs, schedule);
+  return ot_runtime_plan(&own.rank, arena, graphs, schedule);
 }
 
 // ---- asking ----

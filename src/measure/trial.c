@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "describe/moe.h"
 #include "host/clock.h"
+#include "runtime/training_request.h"
 #include "train/trainer.h"
 
 static ot_status load_field(ot_runtime *runtime, int micro_batch, ot_batch_field field,
@@ -97,14 +98,13 @@ static ot_status run_steps(const ot_trial *trial, ot_comm *comm, ot_runtime *run
 static ot_status run_rank(const ot_trial *trial, ot_comm *comm, ot_arena *arena) {
   ot_mesh mesh;
   OT_TRY(ot_mesh_build(&trial->run->parallel, trial->ranks, &mesh));
-  ot_runtime_request request = {.mesh = trial->ranks > 1 ? &mesh : NULL,
-                                .rank = ot_comm_rank(comm),
-                                .backend = trial->backend,
-                                .comm = trial->ranks > 1 ? comm : NULL};
+  const ot_runtime_faults faults = {.poison = trial->poison};
+  ot_runtime_request request = {.comm = trial->ranks > 1 ? comm : NULL, .faults = &faults};
   OT_TRY(ot_trainer_check(trial->run));
-  OT_TRY(ot_trainer_request(trial->run, arena, &request));
-  request.threads = trial->threads;
-  request.poison = trial->poison;
+  OT_TRY(ot_training_request(trial->run, trial->ranks > 1 ? &mesh : NULL, ot_comm_rank(comm), arena,
+                             &request.rank));
+  request.rank.graph.backend = trial->backend;
+  request.rank.graph.threads = trial->threads;
   request.events = trial->backend != OT_BACKEND_CPU;
   ot_runtime *runtime = NULL;
   OT_TRY(ot_runtime_create(&request, &runtime));

@@ -7,6 +7,7 @@
 #include "describe/engine.h"
 #include "ops/collective.h"
 #include "runtime/inference.h"
+#include "runtime/training_request.h"
 #include "simulate/simulate.h"
 #include "train/trainer.h"
 
@@ -35,12 +36,13 @@ static ot_status plan_decode(const pricing *p, int64_t slots, int64_t positions,
                              ot_schedule *schedule) {
   const ot_run *const run = p->request->run;
   const ot_inference_shape shape = {.slots = slots, .chunk = slots, .positions = positions};
-  ot_runtime_request request = {.model = &run->model,
-                                .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
-                                .storage = ot_run_storage(&run->precision),
-                                .threads = p->threads,
-                                .backend = p->backend,
-                                .seed = (uint64_t)run->seed};
+  ot_rank_request request = {
+      .graph = {.model = &run->model,
+                .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
+                .storage = ot_run_storage(&run->precision),
+                .threads = p->threads,
+                .backend = p->backend,
+                .seed = (uint64_t)run->seed}};
   ot_graph *const graphs = ot_arena_array(p->arena, OT_MODES, sizeof *graphs);
   ot_inference_complete(&shape, &request);
   return ot_runtime_plan(&request, p->arena, graphs, schedule);
@@ -79,12 +81,13 @@ static ot_status price_training(const pricing *p, ot_schedule *schedule, ot_rl_p
   const int64_t rows = run->batch.micro_batch_size * run->data.sequence_length;
   const double tokens = run->rl.batch * p->request->tokens;
   const int micro_batches = (int)ceil(tokens / (double)rows);
-  ot_runtime_request request = {.backend = p->backend};
-  OT_TRY(ot_trainer_request(run, p->arena, &request));
+  ot_rank_request request;
+  OT_TRY(ot_training_request(run, NULL, 0, p->arena, &request));
+  request.graph.backend = p->backend;
   request.modes = 1u << OT_MODE_TRAIN | 1u << OT_MODE_SCORE;
-  request.micro_batches = &micro_batches;
-  request.num_micro_batches = 1;
-  request.threads = p->threads;
+  request.schedule.micro_batches = &micro_batches;
+  request.schedule.num_micro_batches = 1;
+  request.graph.threads = p->threads;
   ot_graph *const graphs = ot_arena_array(p->arena, OT_MODES, sizeof *graphs);
   double step_s = 0, score_s = 0;
   OT_TRY(ot_runtime_plan(&request, p->arena, graphs, schedule));

@@ -32,14 +32,15 @@ static ot_status create(ot_rl_generator *g) {
       .slots = g->request.slots,
       .chunk = ot_larger_whole(g->request.slots, ot_smaller_whole(rows, MOST_CHUNK)),
       .positions = positions};
-  ot_runtime_request request = {.model = &run->model,
-                                .compute = compute,
-                                .storage = ot_run_storage(&run->precision),
-                                .threads = run->threads,
-                                .backend = ot_runtime_choose_device(run->device, 1),
-                                .may_fall_back = run->device == OT_DEVICE_AUTO,
-                                .seed = (uint64_t)run->seed};
-  ot_inference_complete(&shape, &request);
+  ot_runtime_request request = {
+      .rank = {.graph = {.model = &run->model,
+                         .compute = compute,
+                         .storage = ot_run_storage(&run->precision),
+                         .threads = run->threads,
+                         .backend = ot_runtime_choose_device(run->device, 1),
+                         .seed = (uint64_t)run->seed}},
+      .may_fall_back = run->device == OT_DEVICE_AUTO};
+  ot_inference_complete(&shape, &request.rank);
   OT_TRY(ot_runtime_create(&request, &g->runtime));
   const int64_t most = ot_graph_largest_parameter(ot_runtime_whole_graph(g->runtime));
   g->scratch = malloc((size_t)most * sizeof(double));

@@ -74,22 +74,23 @@ static ot_status create_runtime(ot_rl_learner *l, ot_arena *arena) {
   const int most = (int)share_of(l, l->most_micro_batches);
   int *const counts = ot_arena_array(arena, most, sizeof *counts);
   for (int i = 0; i < most; i++) counts[i] = i + 1;
-  const ot_runtime_request request = {.model = &run->model,
-                                      .run = run,
-                                      .modes = 1u << OT_MODE_TRAIN | 1u << OT_MODE_SCORE,
-                                      .micro_batch_size = run->batch.micro_batch_size,
-                                      .sequence_length = run->data.sequence_length,
-                                      .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
-                                      .storage = ot_run_storage(&run->precision),
-                                      .threads = threads_of(l),
-                                      .backend = ot_runtime_choose_device(run->device, ranks),
-                                      .may_fall_back = run->device == OT_DEVICE_AUTO && ranks == 1,
-                                      .seed = (uint64_t)run->seed,
-                                      .micro_batches = counts,
-                                      .num_micro_batches = most,
-                                      .mesh = ranks > 1 ? ot_world_mesh(l->world) : NULL,
-                                      .rank = ot_world_rank(l->world),
-                                      .comm = ot_world_comm(l->world)};
+  const ot_runtime_request request = {
+      .rank = {.modes = 1u << OT_MODE_TRAIN | 1u << OT_MODE_SCORE,
+               .graph = {.model = &run->model,
+                         .micro_batch_size = run->batch.micro_batch_size,
+                         .sequence_length = run->data.sequence_length,
+                         .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
+                         .storage = ot_run_storage(&run->precision),
+                         .threads = threads_of(l),
+                         .backend = ot_runtime_choose_device(run->device, ranks),
+                         .seed = (uint64_t)run->seed},
+               .schedule = {.run = run,
+                            .micro_batches = counts,
+                            .num_micro_batches = most,
+                            .mesh = ranks > 1 ? ot_world_mesh(l->world) : NULL,
+                            .rank = ot_world_rank(l->world)}},
+      .may_fall_back = run->device == OT_DEVICE_AUTO && ranks == 1,
+      .comm = ot_world_comm(l->world)};
   OT_TRY(ot_runtime_create(&request, &l->runtime));
   OT_TRY(ot_world_agree(l->world, ot_step_transfer_create(l->runtime, false, &l->transfer)));
   return load_weights(l, arena);

@@ -26,7 +26,7 @@ typedef struct ot_inference_shape {
 // Completes a request for a runtime that an engine can use: modes and cache. On the CPU an
 // iteration has one of four widths, the slots and the chunk or parts of them: few tokens do not pay
 // for many.
-void ot_inference_complete(const ot_inference_shape *shape, ot_runtime_request *request);
+void ot_inference_complete(const ot_inference_shape *shape, ot_rank_request *rank);
 
 // A token of a sequence: one of the prompt whose score was wanted, or a generated one.
 typedef struct ot_token_event {

@@ -3,9 +3,10 @@
 #include "runtime/inference.h"
 
 // The modes of distinct widths; on a GPU the widest only, since its bits depend on the width.
-static unsigned widths_of(ot_mode widest, int64_t most, const ot_runtime_request *request) {
-  const int tp = request->mesh ? request->mesh->degree[OT_AXIS_TP] : 1;
-  const int count = request->backend == OT_BACKEND_CPU ? OT_MODE_WIDTHS : 1;
+static unsigned widths_of(ot_mode widest, int64_t most, const ot_rank_request *rank) {
+  const ot_mesh *const mesh = rank->schedule.mesh;
+  const int tp = mesh ? mesh->degree[OT_AXIS_TP] : 1;
+  const int count = rank->graph.backend == OT_BACKEND_CPU ? OT_MODE_WIDTHS : 1;
   unsigned modes = 0;
   int64_t before = 0;
   for (int i = 0; i < count; i++) {
@@ -16,13 +17,13 @@ static unsigned widths_of(ot_mode widest, int64_t most, const ot_runtime_request
   return modes;
 }
 
-void ot_inference_complete(const ot_inference_shape *shape, ot_runtime_request *request) {
+void ot_inference_complete(const ot_inference_shape *shape, ot_rank_request *rank) {
   const int64_t pages = (shape->positions + OT_PAGE_SLOTS - 1) / OT_PAGE_SLOTS;
-  request->modes = widths_of(OT_MODE_PREFILL, shape->chunk, request) |
-                   widths_of(OT_MODE_DECODE, shape->slots, request);
-  request->micro_batch_size = 1;
-  request->sequence_length = shape->chunk;
-  request->cache = (ot_cache_shape){
+  rank->modes = widths_of(OT_MODE_PREFILL, shape->chunk, rank) |
+                widths_of(OT_MODE_DECODE, shape->slots, rank);
+  rank->graph.micro_batch_size = 1;
+  rank->graph.sequence_length = shape->chunk;
+  rank->graph.cache = (ot_cache_shape){
       .sequences = shape->slots,
       .positions = pages * OT_PAGE_SLOTS,
       .pages = shape->pages > 0 ? shape->pages : pages * shape->slots,

@@ -118,7 +118,7 @@ ot_status ot_runtime_load_weights(ot_runtime *runtime, const ot_model_files *fil
 ot_status ot_model_files_runtime(ot_model_files *files, const ot_runtime_request *request,
                                  ot_runtime **runtime) {
   ot_runtime_request wanted = *request;
-  wanted.model = &files->model;
+  wanted.rank.graph.model = &files->model;
   OT_TRY(ot_runtime_create(&wanted, runtime));
   bool damaged = false;
   ot_status status = ot_runtime_load_weights(*runtime, files, &damaged);

@@ -39,9 +39,9 @@ ot_status ot_model_files_fall_back(ot_model_files *files);
 ot_status ot_model_files_open_init(const ot_run *run, ot_checkpoint_hashes hashes, ot_arena *arena,
                                    ot_model_files *files);
 
-// Creates a model runtime according to `request`, for the files' model (request->model is ignored),
-// and loads the weights; every tensor of the files is accounted for. Falls back from damaged files:
-// files->note and files->path tell.
+// Creates a model runtime according to `request`, for the files' model (request->rank.graph.model
+// is ignored), and loads the weights; every tensor of the files is accounted for. Falls back from
+// damaged files: files->note and files->path tell.
 ot_status ot_model_files_runtime(ot_model_files *files, const ot_runtime_request *request,
                                  ot_runtime **runtime);
 

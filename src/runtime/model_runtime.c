@@ -35,76 +35,54 @@ enum { EXCHANGE_WORDS = 1 << 17 };  // a megabyte
 
 // ---- planning ----
 
-static ot_rank_request rank_of(const ot_runtime_request *request) {
-  return (ot_rank_request){
-      .modes = request->modes,
-      .graph = {.model = request->model,
-                .micro_batch_size = request->micro_batch_size,
-                .sequence_length = request->sequence_length,
-                .cache = request->cache,
-                .compute = request->compute,
-                .storage = request->storage,
-                .head_chunk_rows = request->head_chunk_rows,
-                .draw_ids = request->draw_ids,
-                .draws = request->draws,
-                .threads = request->threads > 0 ? request->threads : ot_host_cores(),
-                .backend = request->backend,
-                .seed = request->seed},
-      .schedule = {.run = request->run,
-                   .micro_batches = request->micro_batches,
-                   .num_micro_batches = request->num_micro_batches,
-                   .split_backward = request->split_backward,
-                   .mesh = request->mesh,
-                   .rank = request->rank,
-                   .order_csv = request->order_csv,
-                   .guard_bytes = request->guard_bytes},
-  };
+// With its threads.
+static ot_rank_request complete(const ot_rank_request *rank) {
+  ot_rank_request wanted = *rank;
+  if (wanted.graph.threads <= 0) wanted.graph.threads = ot_host_cores();
+  return wanted;
 }
 
-ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot_graph *graphs,
+ot_status ot_runtime_plan(const ot_rank_request *rank, ot_arena *arena, ot_graph *graphs,
                           ot_schedule *schedule) {
-  const ot_rank_request rank = rank_of(request);
-  return ot_rank_build(&rank, arena, graphs, schedule);
+  const ot_rank_request wanted = complete(rank);
+  return ot_rank_build(&wanted, arena, graphs, schedule);
 }
 
 // ---- create ----
 
 // Of the ranks that hold the same elements, the first counts them.
-static void find_place(ot_runtime *runtime, const ot_runtime_request *request) {
-  const ot_mesh *const mesh = request->mesh;
+static void find_place(ot_runtime *runtime, const ot_mesh *mesh, int rank) {
   const bool sharded = mesh && mesh->degree[OT_AXIS_DP_SHARD] > 1;
-  const bool first_cp = !mesh || ot_mesh_coordinate(mesh, request->rank, OT_AXIS_CP) == 0;
-  const bool first_shard = !mesh || ot_mesh_coordinate(mesh, request->rank, OT_AXIS_DP_SHARD) == 0;
-  const bool first_copy =
-      !mesh || ot_mesh_coordinate(mesh, request->rank, OT_AXIS_DP_REPLICATE) == 0;
+  const bool first_cp = !mesh || ot_mesh_coordinate(mesh, rank, OT_AXIS_CP) == 0;
+  const bool first_shard = !mesh || ot_mesh_coordinate(mesh, rank, OT_AXIS_DP_SHARD) == 0;
+  const bool first_copy = !mesh || ot_mesh_coordinate(mesh, rank, OT_AXIS_DP_REPLICATE) == 0;
   runtime->counts_shards = first_cp && (first_copy || !sharded);
   runtime->counts_buckets = first_cp && first_shard && first_copy;
 }
 
 // Parameters of the whole model; operators do not matter, so the smallest mode is used.
-static ot_status find_whole(ot_runtime *runtime, const ot_runtime_request *request,
-                            ot_arena *arena) {
+static ot_status find_whole(ot_runtime *runtime, const ot_rank_request *rank, ot_arena *arena) {
   runtime->whole = runtime->shape;
-  if (!ot_mesh_splits_parameters(request->mesh)) return OT_OK;
-  const ot_rank_request rank = rank_of(request);
+  if (!ot_mesh_splits_parameters(rank->schedule.mesh)) return OT_OK;
   runtime->whole = &runtime->whole_graph;
-  return ot_rank_build_whole(&rank, OT_MODE_LOGITS, arena, &runtime->whole_graph);
+  return ot_rank_build_whole(rank, OT_MODE_LOGITS, arena, &runtime->whole_graph);
 }
 
-static ot_status plan(ot_runtime *runtime, const ot_runtime_request *request, ot_arena *arena) {
-  OT_TRY(ot_runtime_plan(request, arena, runtime->graphs, &runtime->schedule));
-  if (request->amend) request->amend(&runtime->schedule, arena, request->amend_context);
+static ot_status plan(ot_runtime *runtime, const ot_rank_request *rank,
+                      const ot_runtime_faults *faults, ot_arena *arena) {
+  OT_TRY(ot_rank_build(rank, arena, runtime->graphs, &runtime->schedule));
+  if (faults && faults->amend) faults->amend(&runtime->schedule, arena, faults->context);
   ot_heap scratch = {0};
   ot_arena check_arena = ot_heap_arena_create(&scratch);
   const ot_status checked = ot_schedule_check(&runtime->schedule, &check_arena);
   ot_heap_release(&scratch);
-  if (!request->unchecked) OT_TRY(checked);
+  if (!faults || !faults->unchecked) OT_TRY(checked);
   for (int mode = OT_MODES - 1; mode >= 0; mode--) {
-    if ((request->modes >> mode) & 1u) runtime->shape = &runtime->graphs[mode];
+    if ((rank->modes >> mode) & 1u) runtime->shape = &runtime->graphs[mode];
   }
   OT_ASSERT(runtime->shape != NULL);
-  OT_TRY(find_whole(runtime, request, arena));
-  find_place(runtime, request);
+  OT_TRY(find_whole(runtime, rank, arena));
+  find_place(runtime, rank->schedule.mesh, rank->schedule.rank);
   return OT_OK;
 }
 
@@ -124,9 +102,9 @@ ot_status ot_runtime_check_memory(const ot_memory_need *need, ot_arena *arena) {
 
 // The device of this rank's back end.
 static int ordinal_of(const ot_runtime_request *request) {
-  if (request->backend == OT_BACKEND_CPU) return 0;
+  if (request->rank.graph.backend == OT_BACKEND_CPU) return 0;
   if (!request->comm) return request->ordinal;
-  return ot_comm_ordinal(request->comm, ot_device_count(request->backend));
+  return ot_comm_ordinal(request->comm, ot_device_count(request->rank.graph.backend));
 }
 
 // Before any rank allocates, because ranks may share the memory.
@@ -134,7 +112,7 @@ static ot_status check_device(ot_runtime *runtime, const ot_runtime_request *req
   const int local_ranks = request->comm ? ot_comm_local_size(request->comm) : 1;
   const ot_memory_breakdown *const memory = &runtime->schedule.memory;
   ot_arena arena = ot_heap_arena_create(&runtime->heap);
-  if (request->backend == OT_BACKEND_CPU) {
+  if (request->rank.graph.backend == OT_BACKEND_CPU) {
     const ot_memory_need need = {
         .peak_bytes = memory->peak_bytes,
         .local_ranks = local_ranks,
@@ -156,16 +134,17 @@ static void *room_to_publish(ot_runtime *runtime, ot_arena *arena) {
 }
 
 static ot_status create_executor(ot_runtime *runtime, const ot_runtime_request *request) {
+  const bool poison = request->faults && request->faults->poison;
   const ot_executor_options options = {.ordinal = ordinal_of(request),
                                        .comm = request->comm,
                                        .publish = &runtime->publish,
                                        .overlap = !request->serial,
                                        .events = request->events,
                                        .no_graphs = request->no_graphs,
-                                       .poison = request->poison};
+                                       .poison = poison};
   OT_TRY(ot_executor_create(&runtime->schedule, &options, &runtime->executor));
   // Health sums slots over ranks, of which each writes its own. Tests with poison guard the others.
-  if (request->poison) return OT_OK;
+  if (poison) return OT_OK;
   const ot_region *const updates = ot_schedule_region(&runtime->schedule, "updates");
   ot_executor_fill(runtime->executor, updates->offset, 0, updates->bytes);
   return OT_OK;
@@ -176,17 +155,19 @@ static ot_status create(ot_runtime *runtime, const ot_runtime_request *request,
                         bool *lacks_kernel) {
   ot_comm *const comm = request->comm;
   if (!runtime) return ot_fail(OT_ENVIRONMENT, "out of memory");
-  runtime->model = *request->model;
-  runtime->modes = request->modes;
+  const ot_mesh *const mesh = request->rank.schedule.mesh;
+  runtime->model = *request->rank.graph.model;
+  runtime->modes = request->rank.modes;
   runtime->publish = (ot_executor_publish){ot_runtime_publish_block, runtime};
-  if (request->mesh) runtime->mesh = *request->mesh;
+  if (mesh) runtime->mesh = *mesh;
   if (comm && ot_comm_size(comm) > 1) runtime->comm = comm;
   ot_arena arena = ot_heap_arena_create(&runtime->heap);
-  ot_runtime_request own = *request;
-  own.model = &runtime->model;
-  ot_status status = plan(runtime, &own, &arena);
-  if (status == OT_OK && request->rank == 0) runtime->published = room_to_publish(runtime, &arena);
-  if (status == OT_OK && request->backend == OT_BACKEND_CUDA) {
+  ot_rank_request rank = complete(&request->rank);
+  rank.graph.model = &runtime->model;
+  ot_status status = plan(runtime, &rank, request->faults, &arena);
+  if (status == OT_OK && rank.schedule.rank == 0)
+    runtime->published = room_to_publish(runtime, &arena);
+  if (status == OT_OK && rank.graph.backend == OT_BACKEND_CUDA) {
     status = ot_gpu_check_kernels(ordinal_of(request), &runtime->schedule);
     *lacks_kernel = status != OT_OK;
   }
@@ -203,7 +184,7 @@ static ot_status create(ot_runtime *runtime, const ot_runtime_request *request,
 static ot_status create_on_cpu(const ot_runtime_request *request, ot_runtime **out) {
   ot_runtime_request own = *request;
   const char *const reason = ot_fail_message();
-  own.backend = OT_BACKEND_CPU;
+  own.rank.graph.backend = OT_BACKEND_CPU;
   own.may_fall_back = false;
   char note[sizeof(*out)->note];
   ot_text_format(note, sizeof note, "the CPU runs it: %s", reason);

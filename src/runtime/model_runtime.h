@@ -9,40 +9,30 @@
 #include "host/heap.h"
 #include "runtime/gpu_check.h"
 #include "runtime/slices.h"
-#include "schedule/build.h"
+#include "schedule/rank_request.h"
 
 typedef struct ot_runtime ot_runtime;
 
+// Faults and checks of tests.
+typedef struct ot_runtime_faults {
+  // Modifies the schedule before it is checked; null: nothing does.
+  void (*amend)(ot_schedule *schedule, ot_arena *arena, void *context);
+  void *context;
+  bool unchecked;  // ignores the result of the check
+  bool poison;     // see ot_executor_options
+} ot_runtime_faults;
+
+// A rank, and where it runs. Without OT_MODE_TRAIN the rank has no run. The model is copied, the
+// run kept. Without a number of threads each kernel has all cores of this process.
 typedef struct ot_runtime_request {
-  const ot_model *model;  // copied
-  const ot_run *run;      // optimizer, precision, recompute; null without OT_MODE_TRAIN. Kept
-  unsigned modes;         // bits 1 << ot_mode
-  int64_t micro_batch_size;
-  int64_t sequence_length;
-  ot_cache_shape cache;  // prefill, of sequence_length tokens, and decode, one for each sequence
-  ot_dtype compute, storage;
-  int threads;  // 0 = all cores of this process
-  ot_backend backend;
-  int ordinal;              // of the GPU, for one rank without `comm`
-  int64_t head_chunk_rows;  // 0 = default of the operator
-  int64_t draw_ids, draws;  // score: see graph/graph_request.h
-  uint64_t seed;
-  const int *micro_batches;  // [num_micro_batches] see ot_schedule_request
-  int num_micro_batches;
-  const char *order_csv;  // contents of a compute order file, or null
-  bool split_backward, poison;
-  int64_t guard_bytes;
-  const ot_mesh *mesh;        // null: one rank
-  int rank;                   // in the mesh
+  ot_rank_request rank;
+  int ordinal;                // of the GPU, for one rank without `comm`
   ot_comm *comm;              // world of the mesh, null: one rank. Kept
   bool serial;                // disables overlap; same bits
   bool events, no_graphs;     // see ot_executor_options
   bool may_fall_back;         // device=auto: one rank runs on the CPU if its GPU lacks a kernel
   ot_memory_advisor advisor;  // if the GPU lacks memory
-  // Tests: modifies the schedule before it is checked, or null.
-  void (*amend)(ot_schedule *schedule, ot_arena *arena, void *context);
-  void *amend_context;
-  bool unchecked;  // tests: ignores the result of the check
+  const ot_runtime_faults *faults;  // null: none
 } ot_runtime_request;
 
 // Builds and checks the schedule, allocates the memory. Weights are undefined until initialized or
@@ -50,9 +40,9 @@ typedef struct ot_runtime_request {
 ot_status ot_runtime_create(const ot_runtime_request *request, ot_runtime **out);
 void ot_runtime_destroy(ot_runtime **runtime);
 
-// Builds the schedule of `request`, in `arena`, without allocating model memory: for dry runs and
+// Builds the schedule of `rank`, in `arena`, without allocating model memory: for dry runs and
 // `orthant schedule`. `graphs` [OT_MODES] receives the graphs by mode.
-ot_status ot_runtime_plan(const ot_runtime_request *request, ot_arena *arena, ot_graph *graphs,
+ot_status ot_runtime_plan(const ot_rank_request *rank, ot_arena *arena, ot_graph *graphs,
                           ot_schedule *schedule);
 
 // The back end of `device` for a run of `ranks` ranks.

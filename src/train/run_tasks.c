@@ -40,24 +40,23 @@ ot_runtime_request ot_run_tasks_request(const ot_run *run, const ot_run_tasks *t
                                         const ot_mesh *mesh, int rank) {
   const ot_inference_shape shape = ot_evaluation_shape(tasks->task, tasks->count);
   ot_runtime_request request = {
-      .model = &run->model,
-      .compute = OT_F32,
-      .storage = OT_F32,
-      .backend = ot_runtime_choose_device(run->device, mesh ? mesh->ranks : 1),
-      .may_fall_back = !mesh && run->device == OT_DEVICE_AUTO,
-      .threads = threads,
-      .mesh = mesh,
-      .rank = rank};
-  ot_inference_complete(&shape, &request);
+      .rank = {.graph = {.model = &run->model,
+                         .compute = OT_F32,
+                         .storage = OT_F32,
+                         .backend = ot_runtime_choose_device(run->device, mesh ? mesh->ranks : 1),
+                         .threads = threads},
+               .schedule = {.mesh = mesh, .rank = rank}},
+      .may_fall_back = !mesh && run->device == OT_DEVICE_AUTO};
+  ot_inference_complete(&shape, &request.rank);
   return request;
 }
 
 // ---- place ----
 
-static ot_status bytes_of(const ot_runtime_request *request, ot_arena *arena, int64_t *bytes) {
+static ot_status bytes_of(const ot_rank_request *rank, ot_arena *arena, int64_t *bytes) {
   ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
   ot_schedule *const schedule = ot_arena_take(arena, sizeof *schedule);
-  OT_TRY(ot_runtime_plan(request, arena, graphs, schedule));
+  OT_TRY(ot_runtime_plan(rank, arena, graphs, schedule));
   *bytes = schedule->memory.peak_bytes;
   return OT_OK;
 }
@@ -76,7 +75,7 @@ static ot_status place(const placing *p, int stages, ot_run_tasks_engines *out) 
   if (stages == 1) {
     const ot_runtime_request whole =
         ot_run_tasks_request(p->run, p->tasks, ranks->threads * ranks->sharing, NULL, 0);
-    return bytes_of(&whole, p->arena, &out->bytes);
+    return bytes_of(&whole.rank, p->arena, &out->bytes);
   }
   const ot_run_parallel parallel = {
       .tp = 1, .pp = stages, .vpp = 1, .cp = 1, .ep = 1, .etp = 1, .dp_replicate = 1};
@@ -86,7 +85,7 @@ static ot_status place(const placing *p, int stages, ot_run_tasks_engines *out) 
     const int rank = stage * (ranks->count / stages);
     const ot_runtime_request part =
         ot_run_tasks_request(p->run, p->tasks, ranks->threads, &out->mesh, rank);
-    OT_TRY(bytes_of(&part, p->arena, &bytes));
+    OT_TRY(bytes_of(&part.rank, p->arena, &bytes));
     if (bytes * ranks->sharing > out->bytes) out->bytes = bytes * ranks->sharing;
   }
   return OT_OK;
@@ -155,12 +154,11 @@ typedef struct pricing {
 static int64_t share_of(int64_t all, int stages) { return (all + stages - 1) / stages; }
 
 // The narrowest mode for `rows` of `most`, as the engine chooses it.
-static ot_mode narrowest(const ot_runtime_request *request, ot_mode widest, int64_t most,
-                         int64_t rows) {
+static ot_mode narrowest(const ot_rank_request *rank, ot_mode widest, int64_t most, int64_t rows) {
   ot_mode found = widest;
   for (int i = 1; i < OT_MODE_WIDTHS; i++) {
     const ot_mode mode = (ot_mode)(widest + i);
-    const bool has = request->modes & 1u << mode;
+    const bool has = rank->modes & 1u << mode;
     if (has && ot_mode_width(mode, most, 1) >= rows) found = mode;
   }
   return found;
@@ -175,15 +173,14 @@ static ot_status add_time(const pricing *p, const ot_schedule *schedule, ot_mode
   return OT_OK;
 }
 
-static ot_status add_stage(const pricing *p, const ot_runtime_request *request,
-                           iteration_cost *cost) {
+static ot_status add_stage(const pricing *p, const ot_rank_request *rank, iteration_cost *cost) {
   const int stages = p->engines->stages;
   const int64_t chunk = p->shape.chunk, slots = p->shape.slots;
-  const ot_mode prefill = narrowest(request, OT_MODE_PREFILL, chunk, share_of(chunk, stages));
-  const ot_mode decode = narrowest(request, OT_MODE_DECODE, slots, share_of(slots, stages));
+  const ot_mode prefill = narrowest(rank, OT_MODE_PREFILL, chunk, share_of(chunk, stages));
+  const ot_mode decode = narrowest(rank, OT_MODE_DECODE, slots, share_of(slots, stages));
   ot_graph *const graphs = ot_arena_array(p->arena, OT_MODES, sizeof *graphs);
   ot_schedule *const schedule = ot_arena_take(p->arena, sizeof *schedule);
-  OT_TRY(ot_runtime_plan(request, p->arena, graphs, schedule));
+  OT_TRY(ot_runtime_plan(rank, p->arena, graphs, schedule));
   OT_TRY(add_time(p, schedule, prefill, &cost->prefill_s));
   return add_time(p, schedule, decode, &cost->decode_s);
 }
@@ -199,13 +196,13 @@ static ot_status price_iterations(const pricing *p, const ot_run *run, const ot_
   *cost = (iteration_cost){0};
   if (e->stages == 1) {
     ot_runtime_request whole = ot_run_tasks_request(run, tasks, threads, NULL, 0);
-    whole.backend = ot_device_kind_backend(&p->machine.cluster->device);
-    return add_stage(p, &whole, cost);
+    whole.rank.graph.backend = ot_device_kind_backend(&p->machine.cluster->device);
+    return add_stage(p, &whole.rank, cost);
   }
   for (int stage = 0; stage < e->stages; stage++) {
     const int rank = stage * (p->ranks->count / e->stages);
     const ot_runtime_request part = ot_run_tasks_request(run, tasks, threads, &e->mesh, rank);
-    OT_TRY(add_stage(p, &part, cost));
+    OT_TRY(add_stage(p, &part.rank, cost));
   }
   return OT_OK;
 }

@@ -74,11 +74,6 @@ ot_status ot_trainer_check(const ot_run *run);
 // Whether a rank with `schedule` computes the head, which reads weighted targets.
 bool ot_trainer_runs_head(const ot_schedule *schedule);
 
-// The request that determines the memory of a rank; also for dry runs, predictions and `orthant
-// schedule`, which accept dtypes that this back end lacks. mesh, rank, comm and backend of
-// `request` are inputs and are kept; the rest is filled in, lists in `arena`.
-ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_runtime_request *request);
-
 // Runs one step. From then on, a rank that others wait for longer than parallel.watchdog_seconds is
 // named and the run ends. OT_NUMERIC, naming the step, if loss or gradient norm is not finite.
 // OT_STOPPED on all ranks, with weights, optimizer state and position as before, if a rank left the

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "runtime/model_files.h"
+#include "runtime/training_request.h"
 #include "train/memory_advice.h"
 #include "train/same_files.h"
 #include "train/trainer_state.h"
@@ -60,23 +61,24 @@ static ot_status check_stores(ot_trainer *trainer) {
 
 static ot_status create_memory(ot_trainer *trainer, ot_arena *arena) {
   ot_world *const world = trainer->world;
-  ot_runtime_request request = {
-      .mesh = ot_world_mesh(world), .rank = ot_world_rank(world), .comm = ot_world_comm(world)};
-  OT_TRY(ot_world_agree(world, ot_trainer_check(trainer->run)));
-  request.backend =
-      ot_runtime_choose_device(trainer->run->device, request.mesh ? request.mesh->ranks : 1);
-  OT_TRY(ot_world_agree(world, ot_trainer_request(trainer->run, arena, &request)));
-  if (request.threads == 0) request.threads = ot_world_threads(world);
-  ot_planned_rank rank = {.run = trainer->run,
-                          .mesh = request.mesh,
-                          .rank = request.rank,
-                          .threads = request.threads,
-                          .backend = request.backend};
-  request.advisor = ot_memory_advisor_of(&rank);
-  request.may_fall_back = trainer->run->device == OT_DEVICE_AUTO && ot_world_size(world) == 1;
-  request.amend = trainer->hooks.amend;
-  request.amend_context = trainer->hooks.context;
-  request.unchecked = trainer->hooks.unchecked;
+  const ot_run *const run = trainer->run;
+  const ot_mesh *const mesh = ot_world_mesh(world);
+  const ot_runtime_faults faults = {.amend = trainer->hooks.amend,
+                                    .context = trainer->hooks.context,
+                                    .unchecked = trainer->hooks.unchecked};
+  ot_runtime_request request = {.comm = ot_world_comm(world), .faults = &faults};
+  ot_rank_request *const rank = &request.rank;
+  OT_TRY(ot_world_agree(world, ot_trainer_check(run)));
+  OT_TRY(ot_world_agree(world, ot_training_request(run, mesh, ot_world_rank(world), arena, rank)));
+  rank->graph.backend = ot_runtime_choose_device(run->device, mesh ? mesh->ranks : 1);
+  if (rank->graph.threads == 0) rank->graph.threads = ot_world_threads(world);
+  ot_planned_rank planned = {.run = run,
+                             .mesh = mesh,
+                             .rank = rank->schedule.rank,
+                             .threads = rank->graph.threads,
+                             .backend = rank->graph.backend};
+  request.advisor = ot_memory_advisor_of(&planned);
+  request.may_fall_back = run->device == OT_DEVICE_AUTO && ot_world_size(world) == 1;
   return ot_runtime_create(&request, &trainer->runtime);
 }
 

@@ -204,16 +204,15 @@ static void gpt2_takes_two_launches_a_block(void **state) {
   }
   ot_run run = tiny_run(&loaded.model);
   run.parallel.recompute = &recompute;
-  const ot_runtime_request request = {.model = &loaded.model,
-                                      .run = &run,
-                                      .modes = 1u << OT_MODE_TRAIN,
-                                      .micro_batch_size = 1,
-                                      .sequence_length = 1024,
-                                      .compute = OT_F32,
-                                      .storage = OT_BF16,
-                                      .backend = OT_BACKEND_CUDA,
-                                      .micro_batches = micro_batches,
-                                      .num_micro_batches = 1};
+  const ot_rank_request request = {
+      .modes = 1u << OT_MODE_TRAIN,
+      .graph = {.model = &loaded.model,
+                .micro_batch_size = 1,
+                .sequence_length = 1024,
+                .compute = OT_F32,
+                .storage = OT_BF16,
+                .backend = OT_BACKEND_CUDA},
+      .schedule = {.run = &run, .micro_batches = micro_batches, .num_micro_batches = 1}};
   if (ot_runtime_plan(&request, &arena, graphs, &schedule) != OT_OK) {
     fail_msg("%s", ot_fail_message());
   }

@@ -110,20 +110,21 @@ static ot_status open_files(const char *folder, ot_arena *arena, ot_model_files 
 
 static ot_status create_runtime(const world *w, ot_comm *comm, ot_runtime **runtime) {
   static const int micro_batches = 1;
-  const ot_runtime_request request = {.model = &w->run.model,
-                                      .run = &w->run,
-                                      .modes = 1u << OT_MODE_TRAIN,
-                                      .micro_batch_size = w->rows.B,
-                                      .sequence_length = w->rows.T,
-                                      .compute = OT_F64,
-                                      .storage = OT_F64,
-                                      .threads = 1,
-                                      .head_chunk_rows = 5,
-                                      .micro_batches = &micro_batches,
-                                      .num_micro_batches = 1,
-                                      .mesh = w->mesh.ranks > 1 ? &w->mesh : NULL,
-                                      .rank = ot_comm_rank(comm),
-                                      .comm = w->mesh.ranks > 1 ? comm : NULL};
+  const ot_runtime_request request = {
+      .rank = {.modes = 1u << OT_MODE_TRAIN,
+               .graph = {.model = &w->run.model,
+                         .micro_batch_size = w->rows.B,
+                         .sequence_length = w->rows.T,
+                         .compute = OT_F64,
+                         .storage = OT_F64,
+                         .threads = 1,
+                         .head_chunk_rows = 5},
+               .schedule = {.run = &w->run,
+                            .micro_batches = &micro_batches,
+                            .num_micro_batches = 1,
+                            .mesh = w->mesh.ranks > 1 ? &w->mesh : NULL,
+                            .rank = ot_comm_rank(comm)}},
+      .comm = w->mesh.ranks > 1 ? comm : NULL};
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_model_files files;

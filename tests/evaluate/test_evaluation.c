@@ -56,8 +56,8 @@ static evaluated create(void) {
   e.tasks[2] = read_task(&e, "made.jsonl", "{\"prompt\": \"ab\", \"answer\": \"-\"}\n");
   const ot_inference_shape shape = ot_evaluation_shape(e.tasks, 3);
   ot_runtime_request request = {
-      .model = &e.model, .compute = OT_F32, .storage = OT_F32, .threads = 1};
-  ot_inference_complete(&shape, &request);
+      .rank = {.graph = {.model = &e.model, .compute = OT_F32, .storage = OT_F32, .threads = 1}}};
+  ot_inference_complete(&shape, &request.rank);
   must(ot_runtime_create(&request, &e.runtime));
   must(ot_runtime_initialize(e.runtime, 4));
   must(ot_inference_create(e.runtime, 257, &e.engine));

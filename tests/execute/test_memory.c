@@ -86,16 +86,15 @@ static ot_model wide_llama(void) {
 
 static ot_runtime *create(const ot_model *model, const ot_run *run) {
   static const int one = 1;
-  const ot_runtime_request request = {.model = model,
-                                      .run = run,
-                                      .modes = 1u << OT_MODE_TRAIN | 1u << OT_MODE_EVALUATE,
-                                      .micro_batch_size = 4,
-                                      .sequence_length = 512,
-                                      .compute = OT_F32,
-                                      .storage = OT_F32,
-                                      .threads = 2,
-                                      .micro_batches = &one,
-                                      .num_micro_batches = 1};
+  const ot_runtime_request request = {
+      .rank = {.modes = 1u << OT_MODE_TRAIN | 1u << OT_MODE_EVALUATE,
+               .graph = {.model = model,
+                         .micro_batch_size = 4,
+                         .sequence_length = 512,
+                         .compute = OT_F32,
+                         .storage = OT_F32,
+                         .threads = 2},
+               .schedule = {.run = run, .micro_batches = &one, .num_micro_batches = 1}}};
   ot_runtime *runtime = NULL;
   if (ot_runtime_create(&request, &runtime) != OT_OK) fail_msg("%s", ot_fail_message());
   assert_int_equal(ot_runtime_initialize(runtime, 1), OT_OK);
@@ -170,12 +169,12 @@ static void a_scored_context_allocates_nothing_and_stays_within_its_plan(void **
   model.max_positions = POSITIONS;
   const ot_inference_shape shape = {.slots = SLOTS, .chunk = 64, .positions = POSITIONS};
   ot_runtime_request request = {
-      .model = &model, .compute = OT_F32, .storage = OT_F32, .threads = 2};
+      .rank = {.graph = {.model = &model, .compute = OT_F32, .storage = OT_F32, .threads = 2}}};
   ot_runtime *runtime = NULL;
   ot_inference *engine = NULL;
   int32_t tokens[POSITIONS];
   for (int i = 0; i < POSITIONS; i++) tokens[i] = (i * 7919) % 32003;
-  ot_inference_complete(&shape, &request);
+  ot_inference_complete(&shape, &request.rank);
   const int64_t before = resident_bytes();
   if (ot_runtime_create(&request, &runtime) != OT_OK) fail_msg("%s", ot_fail_message());
   assert_int_equal(ot_runtime_initialize(runtime, 1), OT_OK);

@@ -14,6 +14,7 @@
 #include "host/heap.h"
 #include "plan/estimate.h"
 #include "runtime/model_runtime.h"
+#include "runtime/training_request.h"
 #include "support/paper_job.h"
 #include "support/tiny_model.h"
 #include "train/prediction.h"
@@ -69,10 +70,10 @@ static void expect_bill(estimate_case *e, const ot_run *run, const ot_mesh *mesh
   for (int i = 0; i < mesh->ranks; i++) {
     ot_graph graphs[OT_MODES];
     ot_schedule schedule;
-    ot_runtime_request wanted = {.mesh = mesh, .rank = i};
-    if (!e->cluster.device.packs) wanted.backend = OT_BACKEND_CUDA;
-    assert_int_equal(ot_trainer_request(run, &e->arena, &wanted), OT_OK);
-    wanted.threads = 1;
+    ot_rank_request wanted;
+    assert_int_equal(ot_training_request(run, mesh, i, &e->arena, &wanted), OT_OK);
+    if (!e->cluster.device.packs) wanted.graph.backend = OT_BACKEND_CUDA;
+    wanted.graph.threads = 1;
     assert_int_equal(ot_runtime_plan(&wanted, &e->arena, graphs, &schedule), OT_OK);
     if (schedule.memory.peak_bytes > most.peak_bytes) most = schedule.memory;
   }

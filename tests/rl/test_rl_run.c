@@ -410,10 +410,11 @@ static double score_answer(const ot_run *run, const ot_rl_answer *a, int64_t res
   memcpy(tokens + first, p->answer_tokens, (size_t)p->num_answer_tokens * sizeof *tokens);
   const ot_inference_shape shape = {.slots = 1, .chunk = 128, .positions = 128};
   ot_runtime_request request = {
-      .model = &run->model, .compute = OT_F64, .storage = OT_F64, .threads = 1};
+      .rank = {
+          .graph = {.model = &run->model, .compute = OT_F64, .storage = OT_F64, .threads = 1}}};
   ot_runtime *runtime = NULL;
   ot_inference *engine = NULL;
-  ot_inference_complete(&shape, &request);
+  ot_inference_complete(&shape, &request.rank);
   assert_int_equal(ot_runtime_create(&request, &runtime), OT_OK);
   assert_int_equal(ot_runtime_initialize(runtime, (uint64_t)run->seed), OT_OK);
   assert_int_equal(ot_inference_create(runtime, run->model.vocab_size, &engine), OT_OK);

@@ -41,8 +41,9 @@ static served serve(const char *name, ot_dtype compute, ot_inference_shape shape
   served s = {0};
   const ot_config_request plain = {0};
   must(ot_model_files_open(directory_of(name), OT_CHECKPOINT_HASH_NONE, &plain, &arena, &s.files));
-  ot_runtime_request request = {.compute = compute, .storage = compute, .threads = 2};
-  ot_inference_complete(&shape, &request);
+  ot_runtime_request request = {
+      .rank = {.graph = {.compute = compute, .storage = compute, .threads = 2}}};
+  ot_inference_complete(&shape, &request.rank);
   must(ot_model_files_runtime(&s.files, &request, &s.runtime));
   must(ot_inference_create(s.runtime, s.files.model.vocab_size, &s.engine));
   return s;
@@ -515,9 +516,10 @@ static void experts_with_a_capacity_are_refused(void **state) {
   const ot_config_request sets = {.sets = settings, .num_sets = 1};
   must(ot_model_files_open(directory_of("mixtral"), OT_CHECKPOINT_HASH_NONE, &sets, &arena,
                            &s.files));
-  ot_runtime_request request = {.compute = OT_F32, .storage = OT_F32, .threads = 1};
+  ot_runtime_request request = {
+      .rank = {.graph = {.compute = OT_F32, .storage = OT_F32, .threads = 1}}};
   const ot_inference_shape shape = {.slots = 1, .chunk = 8, .positions = 32};
-  ot_inference_complete(&shape, &request);
+  ot_inference_complete(&shape, &request.rank);
   must(ot_model_files_runtime(&s.files, &request, &s.runtime));
   assert_int_equal(ot_inference_create(s.runtime, 10, &s.engine), OT_USAGE);
   end(&s);

@@ -113,15 +113,15 @@ static ot_status run_rank(ot_comm *comm, void *context) {
   ot_mesh mesh;
   ot_runtime *runtime = NULL;
   OT_TRY(ot_mesh_build(&parallel, s->ranks, &mesh));
-  ot_runtime_request request = {.model = &s->model,
-                                .compute = s->dtype,
-                                .storage = s->dtype,
-                                .backend = s->backend,
-                                .threads = 1,
-                                .mesh = s->ranks > 1 ? &mesh : NULL,
-                                .rank = ot_comm_rank(comm),
-                                .comm = s->ranks > 1 ? comm : NULL};
-  ot_inference_complete(&s->shape, &request);
+  ot_runtime_request request = {
+      .rank = {.graph = {.model = &s->model,
+                         .compute = s->dtype,
+                         .storage = s->dtype,
+                         .backend = s->backend,
+                         .threads = 1},
+               .schedule = {.mesh = s->ranks > 1 ? &mesh : NULL, .rank = ot_comm_rank(comm)}},
+      .comm = s->ranks > 1 ? comm : NULL};
+  ot_inference_complete(&s->shape, &request.rank);
   OT_TRY(ot_runtime_create(&request, &runtime));
   ot_status status = ot_runtime_initialize(runtime, 3);
   const int rank = ot_comm_rank(comm);

@@ -56,18 +56,18 @@ typedef struct setting {
 
 static ot_status create(const setting *s, const ot_mesh *mesh, ot_comm *comm, ot_runtime **out) {
   static const int micro_batches = 2;
-  const ot_runtime_request request = {.model = &s->model,
-                                      .run = &s->run,
-                                      .modes = 1u << OT_MODE_TRAIN,
-                                      .micro_batch_size = 1,
-                                      .sequence_length = 16,
-                                      .compute = OT_F32,
-                                      .storage = s->storage,
-                                      .threads = 1,
-                                      .micro_batches = &micro_batches,
-                                      .num_micro_batches = 1,
-                                      .mesh = mesh,
-                                      .rank = comm ? ot_comm_rank(comm) : 0,
+  const ot_runtime_request request = {.rank = {.modes = 1u << OT_MODE_TRAIN,
+                                               .graph = {.model = &s->model,
+                                                         .micro_batch_size = 1,
+                                                         .sequence_length = 16,
+                                                         .compute = OT_F32,
+                                                         .storage = s->storage,
+                                                         .threads = 1},
+                                               .schedule = {.run = &s->run,
+                                                            .micro_batches = &micro_batches,
+                                                            .num_micro_batches = 1,
+                                                            .mesh = mesh,
+                                                            .rank = comm ? ot_comm_rank(comm) : 0}},
                                       .comm = comm};
   return ot_runtime_create(&request, out);
 }

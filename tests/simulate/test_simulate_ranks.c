@@ -37,21 +37,20 @@ static void must(ot_status status) {
 
 static void plan_stage(planned *p, int stage) {
   static const int micro_batches = MICRO_BATCHES;
-  const ot_runtime_request wanted = {
-      .model = &p->model,
-      .run = &p->run,
+  const ot_rank_request wanted = {
       .modes = 1u << OT_MODE_TRAIN | 1u << OT_MODE_EVALUATE,
-      .micro_batch_size = 2,
-      .sequence_length = 8,
-      .compute = OT_F32,
-      .storage = OT_F32,
-      .threads = 1,
-      .head_chunk_rows = 5,
-      .micro_batches = &micro_batches,
-      .num_micro_batches = 1,
-      .mesh = &p->mesh,
-      .rank = stage * p->mesh.ranks / p->mesh.degree[OT_AXIS_PP],
-  };
+      .graph = {.model = &p->model,
+                .micro_batch_size = 2,
+                .sequence_length = 8,
+                .compute = OT_F32,
+                .storage = OT_F32,
+                .threads = 1,
+                .head_chunk_rows = 5},
+      .schedule = {.run = &p->run,
+                   .micro_batches = &micro_batches,
+                   .num_micro_batches = 1,
+                   .mesh = &p->mesh,
+                   .rank = stage * p->mesh.ranks / p->mesh.degree[OT_AXIS_PP]}};
   ot_graph *const graphs = ot_arena_array(&p->arena, OT_MODES, sizeof *graphs);
   must(ot_runtime_plan(&wanted, &p->arena, graphs, &p->schedules[stage]));
 }

@@ -256,25 +256,26 @@ void parity_create(const parity_request *request, parity_case *c) {
   }
   c->micro_batches = PARITY_BATCH / request->micro_batch_size;
   const bool whole = request->micro_batch_size == PARITY_BATCH;
+  const ot_runtime_faults faults = {.poison = request->poison};
   const ot_runtime_request wanted = {
-      .model = &c->model,
-      .run = &c->run,
-      .modes = 1u << OT_MODE_TRAIN |
-               (whole ? 1u << OT_MODE_EVALUATE | 1u << OT_MODE_SCORE | 1u << OT_MODE_LOGITS : 0),
-      .micro_batch_size = request->micro_batch_size,
-      .sequence_length = c->T,
-      .compute = request->compute,
-      .storage = request->storage,
-      .threads = request->threads,
-      .backend = request->backend,
-      .head_chunk_rows = 16,
-      .micro_batches = &c->micro_batches,
-      .num_micro_batches = 1,
-      .split_backward = request->split_backward,
+      .rank = {.modes = 1u << OT_MODE_TRAIN |
+                        (whole ? 1u << OT_MODE_EVALUATE | 1u << OT_MODE_SCORE | 1u << OT_MODE_LOGITS
+                               : 0),
+               .graph = {.model = &c->model,
+                         .micro_batch_size = request->micro_batch_size,
+                         .sequence_length = c->T,
+                         .compute = request->compute,
+                         .storage = request->storage,
+                         .threads = request->threads,
+                         .backend = request->backend,
+                         .head_chunk_rows = 16},
+               .schedule = {.run = &c->run,
+                            .micro_batches = &c->micro_batches,
+                            .num_micro_batches = 1,
+                            .split_backward = request->split_backward,
+                            .guard_bytes = request->poison ? 64 : 0}},
       .no_graphs = request->no_graphs,
-      .poison = request->poison,
-      .guard_bytes = request->poison ? 64 : 0,
-  };
+      .faults = &faults};
   must(ot_runtime_create(&wanted, &c->runtime));
   load_weights(c);
 }

@@ -20,6 +20,7 @@ typedef struct world {
   ot_mesh mesh;
   int ranks, micro_batches;
   rank_result *result;
+  ot_runtime_faults faults;
 } world;
 
 enum { SEED = 7, HEAD_CHUNK_ROWS = 5 };
@@ -109,34 +110,34 @@ static ot_status build_world(const rank_request *r, rank_result *result, world *
   OT_CHECK(r->batch % round == 0, OT_USAGE, "a batch of %lld in rounds of %lld",
            (long long)r->batch, (long long)round);
   w->micro_batches = (int)(r->batch / round);
+  w->faults = (ot_runtime_faults){.amend = r->amend,
+                                  .context = r->amend_context,
+                                  .poison = r->poison && r->backend == OT_BACKEND_CPU};
   return OT_OK;
 }
 
 static ot_runtime_request instance_request(const world *w, int rank, ot_comm *comm) {
   const rank_request *const r = w->request;
-  const bool poison = r->poison && r->backend == OT_BACKEND_CPU;
-  return (ot_runtime_request){.backend = r->backend,
-                              .model = &w->model,
-                              .run = &w->run,
-                              .modes = 1u << OT_MODE_TRAIN,
-                              .micro_batch_size = r->micro_batch,
-                              .sequence_length = r->length,
-                              .compute = r->dtype,
-                              .storage = w->run.precision.params,
-                              .threads = 1,
-                              .head_chunk_rows = HEAD_CHUNK_ROWS,
-                              .seed = SEED,
-                              .micro_batches = &w->micro_batches,
-                              .num_micro_batches = 1,
-                              .poison = poison,
-                              .guard_bytes = poison ? 64 : 0,
+  return (ot_runtime_request){.rank = {.modes = 1u << OT_MODE_TRAIN,
+                                       .graph = {.backend = r->backend,
+                                                 .model = &w->model,
+                                                 .micro_batch_size = r->micro_batch,
+                                                 .sequence_length = r->length,
+                                                 .compute = r->dtype,
+                                                 .storage = w->run.precision.params,
+                                                 .threads = 1,
+                                                 .head_chunk_rows = HEAD_CHUNK_ROWS,
+                                                 .seed = SEED},
+                                       .schedule = {.run = &w->run,
+                                                    .micro_batches = &w->micro_batches,
+                                                    .num_micro_batches = 1,
+                                                    .mesh = w->ranks > 1 ? &w->mesh : NULL,
+                                                    .rank = rank,
+                                                    .guard_bytes = w->faults.poison ? 64 : 0}},
                               .serial = !r->overlap,
                               .no_graphs = r->no_graphs,
-                              .mesh = w->ranks > 1 ? &w->mesh : NULL,
-                              .rank = rank,
                               .comm = w->ranks > 1 ? comm : NULL,
-                              .amend = r->amend,
-                              .amend_context = r->amend_context};
+                              .faults = &w->faults};
 }
 
 // ---- data ----
@@ -394,7 +395,7 @@ ot_status rank_plan(const rank_request *request, ot_arena *arena, ot_schedule *s
   for (int rank = 0; rank < w->ranks; rank++) {
     ot_runtime_request wanted = instance_request(w, rank, NULL);
     ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
-    OT_TRY(ot_runtime_plan(&wanted, arena, graphs, &schedules[rank]));
+    OT_TRY(ot_runtime_plan(&wanted.rank, arena, graphs, &schedules[rank]));
     OT_TRY(ot_schedule_check(&schedules[rank], arena));
   }
   return OT_OK;

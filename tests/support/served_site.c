@@ -39,8 +39,8 @@ site open_site(const site_options *options) {
   const ot_inference_shape shape = {
       .slots = 4, .chunk = 24, .positions = SITE_POSITIONS, .pages = 40};
   ot_runtime_request request = {
-      .model = &s.model, .compute = OT_F32, .storage = OT_F32, .threads = 1};
-  ot_inference_complete(&shape, &request);
+      .rank = {.graph = {.model = &s.model, .compute = OT_F32, .storage = OT_F32, .threads = 1}}};
+  ot_inference_complete(&shape, &request.rank);
   must(ot_runtime_create(&request, &s.runtime));
   must(ot_runtime_initialize(s.runtime, 3));
   must(ot_tokenizer_create("bytes", &s.tokenizer));

@@ -163,17 +163,16 @@ static void plan_two_ranks(const ot_model *model, ot_accumulate accumulate, tiny
   for (int i = 0; i < OT_AXIS_COUNT; i++) mesh->degree[i] = 1;
   mesh->degree[OT_AXIS_DP_SHARD] = 2;
   assert_int_equal(ot_mesh_check(mesh), OT_OK);
-  const ot_runtime_request wanted = {.model = &plan->model,
-                                     .run = &plan->run,
-                                     .modes = 1u << OT_MODE_TRAIN,
-                                     .micro_batch_size = 1,
-                                     .sequence_length = 8,
-                                     .compute = OT_F32,
-                                     .storage = OT_F32,
-                                     .threads = 1,
-                                     .micro_batches = micro_batches,
-                                     .num_micro_batches = 1,
-                                     .mesh = mesh};
+  const ot_rank_request wanted = {
+      .modes = 1u << OT_MODE_TRAIN,
+      .graph = {.model = &plan->model,
+                .micro_batch_size = 1,
+                .sequence_length = 8,
+                .compute = OT_F32,
+                .storage = OT_F32,
+                .threads = 1},
+      .schedule = {
+          .run = &plan->run, .micro_batches = micro_batches, .num_micro_batches = 1, .mesh = mesh}};
   const ot_status status = ot_runtime_plan(&wanted, &plan->arena, plan->graphs, &plan->schedule);
   if (status != OT_OK) fail_msg("%s", ot_fail_message());
 }

@@ -1,21 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run asks of the runtime of a rank, and what this back end can do of it.
-#include "base/text.h"
-#include "files/disk.h"
-#include "schedule/rank_request.h"
+// What this back end can do of what a run asks for.
 #include "train/trainer.h"
-
-static ot_status read_order(const ot_run *run, ot_arena *arena, ot_runtime_request *request) {
-  enum { ORDER_BYTES_MAX = 1 << 26 };
-  if (!run->parallel.order_csv || run->parallel.order_csv[0] == '\0') return OT_OK;
-  char *text = NULL;
-  int64_t bytes = 0;
-  OT_TRY(ot_disk_read(arena, run->parallel.order_csv, ORDER_BYTES_MAX, &text, &bytes));
-  OT_CHECK(ot_text_length(text) == bytes, OT_USAGE, "parallel.order_csv: a zero byte at %lld (%s)",
-           (long long)ot_text_length(text), run->parallel.order_csv);
-  request->order_csv = text;
-  return OT_OK;
-}
 
 // Storage dtypes of this back end: others are rejected, never replaced by a similar one.
 static ot_status check_precision(const ot_run_precision *precision) {
@@ -51,27 +36,4 @@ ot_status ot_trainer_check(const ot_run *run) {
            "audit.every=%lld, but audit.checks is empty (try [ranks])",
            (long long)run->audit.every);
   return check_precision(&run->precision);
-}
-
-ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_runtime_request *request) {
-  ot_rank_request rank;
-  OT_TRY(ot_rank_request_train(run, request->mesh, request->rank, arena, &rank));
-  *request = (ot_runtime_request){
-      .model = rank.graph.model,
-      .run = run,
-      .modes = rank.modes,
-      .micro_batch_size = rank.graph.micro_batch_size,
-      .sequence_length = rank.graph.sequence_length,
-      .compute = rank.graph.compute,
-      .storage = rank.graph.storage,
-      .threads = rank.graph.threads,
-      .backend = request->backend,
-      .seed = rank.graph.seed,
-      .micro_batches = rank.schedule.micro_batches,
-      .num_micro_batches = rank.schedule.num_micro_batches,
-      .mesh = request->mesh,
-      .rank = request->rank,
-      .comm = request->comm,
-  };
-  return read_order(run, arena, request);
 }

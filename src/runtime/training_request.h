@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// What training asks of a rank.
+#pragma once
+
+#include "schedule/rank_request.h"
+
+// ot_rank_request_train with the compute order that parallel.order_csv names. The back end is the
+// CPU's, for others to replace. Lists are in `arena`. Reads a file; local.
+ot_status ot_training_request(const ot_run *run, const ot_mesh *mesh, int rank, ot_arena *arena,
+                              ot_rank_request *out);
