@@ -11,8 +11,9 @@
 #include "cli/output.h"
 #include "describe/model_keys.h"
 #include "files/config_file.h"
+#include "host/heap.h"
 #include "import/import.h"
-#include "train/loop_start.h"
+#include "schedule/planned_run.h"
 
 typedef struct reader {
   const ot_options *options;
@@ -238,6 +239,13 @@ ot_status ot_plan_predict(const ot_job *job, const ot_candidate *candidate, ot_a
 ot_status ot_plan_prove(const ot_job *job, const ot_candidate *candidate, ot_arena *arena) {
   candidate_run *own;
   OT_TRY(run_of(job, candidate, arena, &own));
-  return ot_loop_check_schedules(&own->run, &own->mesh,
-                                 ot_device_kind_backend(&job->cluster->device));
+  const ot_planned_run planned = {.run = &own->run,
+                                  .mesh = &own->mesh,
+                                  .threads = 1,
+                                  .backend = ot_device_kind_backend(&job->cluster->device)};
+  ot_heap heap = {0};
+  ot_arena scratch = ot_heap_arena_create(&heap);
+  const ot_status status = ot_planned_run_prove(&planned, &scratch);
+  ot_heap_release(&heap);
+  return status;
 }

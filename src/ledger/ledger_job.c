@@ -18,8 +18,8 @@
 #include "files/disk.h"
 #include "host/heap.h"
 #include "ledger/ledger.h"
+#include "runtime/training_request.h"
 #include "train/metrics_read.h"
-#include "train/planned_rank.h"
 
 const char *ot_ledger_arm_name(const ot_ledger_arm *arm, ot_arena *arena) {
   ot_text_builder name = {.arena = arena};
@@ -220,20 +220,19 @@ static ot_status plan_steps(const ot_ledger *ledger, const ot_run *run, ot_ledge
   for (int rank = 0; rank < mesh.ranks; rank++) {
     ot_heap heap = {0};
     ot_arena scratch = ot_heap_arena_create(&heap);
-    ot_planned_rank planned = {.run = run,
-                               .mesh = &mesh,
-                               .rank = rank,
-                               .threads = ledger->policy.threads,
-                               .backend = OT_BACKEND_CPU};
-    const ot_status status = ot_planned_rank_build(&planned, &scratch);
+    ot_planned_run planned = {
+        .run = run, .mesh = &mesh, .threads = ledger->policy.threads, .backend = OT_BACKEND_CPU};
+    ot_schedule schedule;
+    ot_status status = ot_training_read_order(&planned, &scratch);
+    if (status == OT_OK) status = ot_planned_run_rank(&planned, rank, &scratch, &schedule);
     if (status == OT_OK) {
-      const int order = ot_schedule_find_order(&planned.schedule, OT_ORDER_STEP, 0);
-      flops += ot_order_flops(&planned.schedule, order, true);
-      update += ot_order_update_flops(&planned.schedule, order);
+      const int order = ot_schedule_find_order(&schedule, OT_ORDER_STEP, 0);
+      flops += ot_order_flops(&schedule, order, true);
+      update += ot_order_update_flops(&schedule, order);
     }
     if (status == OT_OK && rank == 0)
       job->schedule_hash = ot_arena_format(ledger->arena, "%016llx",
-                                           (unsigned long long)ot_schedule_hash(&planned.schedule));
+                                           (unsigned long long)ot_schedule_hash(&schedule));
     ot_heap_release(&heap);
     OT_TRY(status);
   }

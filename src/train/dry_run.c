@@ -11,6 +11,7 @@
 #include "files/disk.h"
 #include "host/available.h"
 #include "host/cores.h"
+#include "runtime/training_request.h"
 #include "train/evaluation_forecast.h"
 #include "train/learning_rate.h"
 #include "train/loop_start.h"
@@ -20,29 +21,25 @@
 
 // A planned rank.
 typedef struct planned {
-  ot_planned_rank rank;
+  int rank;
+  ot_schedule schedule;
   double model_flops;  // of the first step
 } planned;
 
-static ot_status plan_rank(const ot_run *run, const ot_dry_run *how, int rank, ot_arena *arena,
-                           planned *p) {
-  p->rank = (ot_planned_rank){.run = run,
-                              .mesh = how->mesh,
-                              .rank = rank,
-                              .threads = ot_host_threads(how->local_ranks),
-                              .backend = how->backend};
-  OT_TRY(ot_rank_plan(&p->rank, arena));
-  const ot_schedule *const schedule = &p->rank.schedule;
-  const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
-  p->model_flops = ot_order_flops(schedule, order, true);
+static ot_status plan_rank(const ot_planned_run *run, int rank, ot_arena *arena, planned *p) {
+  p->rank = rank;
+  OT_TRY(ot_planned_run_rank(run, rank, arena, &p->schedule));
+  OT_TRY(ot_schedule_check(&p->schedule, arena));
+  const int order = ot_schedule_find_order(&p->schedule, OT_ORDER_STEP, 0);
+  p->model_flops = ot_order_flops(&p->schedule, order, true);
   return OT_OK;
 }
 
 // Plans one rank of each kind: `most` is the one with the largest arena, `flops` the total over all
 // ranks.
-static ot_status plan_ranks(const ot_run *run, const ot_dry_run *how, ot_arena *arena,
-                            planned *most, double *flops) {
-  const ot_mesh *const mesh = how->mesh;
+static ot_status plan_ranks(const ot_planned_run *run, ot_arena *arena, planned *most,
+                            double *flops) {
+  const ot_mesh *const mesh = run->mesh;
   const int tp = mesh->degree[OT_AXIS_TP], kinds = tp * mesh->degree[OT_AXIS_PP];
   int64_t peak = -1;
   int fullest = 0;
@@ -53,16 +50,16 @@ static ot_status plan_ranks(const ot_run *run, const ot_dry_run *how, ot_arena *
     planned p;
     ot_heap heap = {0};
     ot_arena scratch = ot_heap_arena_create(&heap);
-    const ot_status status = plan_rank(run, how, rank, &scratch, &p);
+    const ot_status status = plan_rank(run, rank, &scratch, &p);
     ot_heap_release(&heap);
     OT_TRY(status);
     *flops += p.model_flops * (mesh->ranks / kinds);
-    const int64_t bytes = p.rank.schedule.memory.peak_bytes;
+    const int64_t bytes = p.schedule.memory.peak_bytes;
     if (bytes > peak) fullest = rank;
     if (bytes > peak) peak = bytes;
   }
-  OT_TRY(ot_loop_check_schedules(run, mesh, how->backend));
-  return plan_rank(run, how, fullest, arena, most);
+  OT_TRY(ot_loop_check_schedules(run->run, mesh, run->backend));
+  return plan_rank(run, fullest, arena, most);
 }
 
 // State of a dry run.
@@ -70,15 +67,16 @@ typedef struct dry_run {
   const ot_loop_request *request;
   const ot_dry_run *how;
   ot_arena *arena;
+  ot_planned_run planned;
   planned most;  // the rank with the largest arena
   ot_dry_run_report *report;
 } dry_run;
 
 static void say_memory(dry_run *d) {
-  const ot_schedule *const schedule = &d->most.rank.schedule;
-  d->report->fullest_rank = d->most.rank.rank;
+  const ot_schedule *const schedule = &d->most.schedule;
+  d->report->fullest_rank = d->most.rank;
   d->report->memory = schedule->memory;
-  const char *const which = ot_arena_format(d->arena, " (rank %d, the maximum)", d->most.rank.rank);
+  const char *const which = ot_arena_format(d->arena, " (rank %d, the maximum)", d->most.rank);
   ot_loop_note(
       d->request, "memory of one rank%s, arena planned to the byte:\n%s  %-12s %14s (%ld bytes)",
       schedule->ranks > 1 ? which : "", ot_memory_table(&schedule->memory, d->arena), "peak",
@@ -88,7 +86,7 @@ static void say_memory(dry_run *d) {
 // Host memory besides the arena. A rank counts at most what it holds.
 static void say_copies(dry_run *d) {
   const ot_run_checkpoint *const checkpoint = &d->request->run->checkpoint;
-  const int64_t held = ot_memory_copied_bytes(&d->most.rank.schedule, d->request->run);
+  const int64_t held = ot_memory_copied_bytes(&d->most.schedule, d->request->run);
   const int ranks = d->how->mesh->ranks;
   const int local = d->how->local_ranks > 0 ? d->how->local_ranks : 1;
   if (checkpoint->async) {
@@ -118,7 +116,7 @@ static ot_status check_disk(dry_run *d) {
 
 static void say_length(dry_run *d) {
   const ot_run *const run = d->request->run;
-  const ot_schedule *const schedule = &d->most.rank.schedule;
+  const ot_schedule *const schedule = &d->most.schedule;
   const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
   ot_dry_run_report *const report = d->report;
   report->steps = ot_run_total_steps(run);
@@ -163,7 +161,7 @@ static void say_prediction(dry_run *d) {
   const ot_prediction_request wanted = {.run = run,
                                         .mesh = d->how->mesh,
                                         .cluster = request->cluster,
-                                        .threads = d->most.rank.schedule.threads,
+                                        .threads = d->most.schedule.threads,
                                         .local_ranks = d->how->local_ranks};
   ot_prediction prediction;
   if (!request->cluster) return;
@@ -202,7 +200,7 @@ static ot_status look_at_tasks(dry_run *d, const ot_run_tasks *tasks) {
   ot_dry_run_report *const report = d->report;
   ot_run_tasks_ranks ranks = {.count = d->how->mesh->ranks,
                               .sharing = sharing_ranks(d),
-                              .threads = d->most.rank.schedule.threads,
+                              .threads = d->most.schedule.threads,
                               .training_bytes = report->memory.peak_bytes};
   ot_run_tasks_engines engines;
   OT_TRY(ot_run_tasks_memory(d->how->backend, 0, &ranks));
@@ -257,13 +255,13 @@ static ot_status check_memory(dry_run *d) {
     const ot_memory_need need = {.peak_bytes = bytes_of_a_rank(d),
                                  .local_ranks = how->local_ranks,
                                  .process_ranks = how->process_ranks,
-                                 .threads = d->most.rank.schedule.threads};
+                                 .threads = d->most.schedule.threads};
     report->memory_bytes = ot_host_memory_bytes(NULL);
     return ot_runtime_check_memory(&need, d->arena);
   }
-  const ot_gpu_need need = {.ranks = how->gpu_ranks,
-                            .memory = &report->memory,
-                            .advisor = ot_memory_advisor_of(&d->most.rank)};
+  ot_memory_advice advice = {.planned = d->planned, .rank = d->most.rank};
+  const ot_gpu_need need = {
+      .ranks = how->gpu_ranks, .memory = &report->memory, .advisor = ot_memory_advisor_of(&advice)};
   return ot_gpu_check_memory(&need, d->arena, &report->memory_bytes);
 }
 
@@ -287,7 +285,7 @@ static ot_status check_teacher(dry_run *d, ot_data_loader *loader) {
   ot_schedule *const schedule = ot_arena_take(d->arena, sizeof *schedule);
   const ot_teacher_request request = {.run = run,
                                       .ids = ot_teacher_ids(run),
-                                      .threads = d->most.rank.schedule.threads,
+                                      .threads = d->most.schedule.threads,
                                       .backend = d->how->backend};
   OT_TRY(ot_teacher_plan(&request, d->arena, schedule, &parameters));
   const bool writes = run->distill.objective == OT_DISTILL_REVERSE_KL;
@@ -308,7 +306,13 @@ static ot_status look(dry_run *d) {
   const ot_run *const run = request->run;
   ot_data_loader *loader = NULL;
   OT_TRY(ot_run_check_training(run));
-  OT_TRY(plan_ranks(run, d->how, d->arena, &d->most, &d->report->model_flops));
+  OT_TRY(ot_trainer_check(run));
+  d->planned = (ot_planned_run){.run = run,
+                                .mesh = d->how->mesh,
+                                .threads = ot_host_threads(d->how->local_ranks),
+                                .backend = d->how->backend};
+  OT_TRY(ot_training_read_order(&d->planned, d->arena));
+  OT_TRY(plan_ranks(&d->planned, d->arena, &d->most, &d->report->model_flops));
   OT_TRY(ot_data_loader_create(run, &loader));
   ot_loop_warn_settings(request, loader, d->arena);
   const ot_status taught = check_teacher(d, loader);

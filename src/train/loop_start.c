@@ -14,7 +14,7 @@
 #include "files/disk.h"
 #include "files/output_file.h"
 #include "host/heap.h"
-#include "schedule/schedule_match.h"
+#include "runtime/training_request.h"
 #include "tokenizer/special_tokens.h"
 #include "train/loop_events.h"
 #include "train/loop_memory.h"
@@ -22,44 +22,12 @@
 
 // ---- schedules of ranks ----
 
-// Also of a run in types that this back end lacks.
-static ot_status plan_rank(ot_planned_rank *planned, ot_arena *arena) {
-  OT_TRY(ot_planned_rank_build(planned, arena));
-  return ot_schedule_check(&planned->schedule, arena);
-}
-
-ot_status ot_rank_plan(ot_planned_rank *planned, ot_arena *arena) {
-  OT_TRY(ot_trainer_check(planned->run));
-  return plan_rank(planned, arena);
-}
-
-static int64_t entries_of(const ot_schedule *schedule) {
-  int64_t entries = 0;
-  for (int i = 0; i < schedule->num_orders; i++) entries += schedule->orders[i].num_entries;
-  return entries;
-}
-
-static ot_status prove(const ot_run *run, const ot_mesh *mesh, ot_backend backend,
-                       ot_arena *arena) {
-  const ot_schedule **const schedules = ot_arena_array(arena, mesh->ranks, sizeof *schedules);
-  int64_t entries = 0;
-  for (int rank = 0; rank < mesh->ranks; rank++) {
-    ot_planned_rank *const planned = ot_arena_take(arena, sizeof *planned);
-    *planned =
-        (ot_planned_rank){.run = run, .mesh = mesh, .rank = rank, .threads = 1, .backend = backend};
-    OT_TRY(plan_rank(planned, arena));
-    schedules[rank] = &planned->schedule;
-    entries += entries_of(&planned->schedule);
-    if (entries / (rank + 1) * mesh->ranks > OT_PROVEN_ENTRIES) return OT_OK;
-  }
-  return ot_schedules_match(schedules, mesh->ranks, arena);
-}
-
 ot_status ot_loop_check_schedules(const ot_run *run, const ot_mesh *mesh, ot_backend backend) {
-  if (!mesh || mesh->ranks == 1 || mesh->ranks > OT_PROVEN_RANKS) return OT_OK;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = prove(run, mesh, backend, &arena);
+  ot_planned_run planned = {.run = run, .mesh = mesh, .threads = 1, .backend = backend};
+  ot_status status = ot_training_read_order(&planned, &arena);
+  if (status == OT_OK) status = ot_planned_run_prove(&planned, &arena);
   ot_heap_release(&heap);
   return status;
 }

@@ -10,7 +10,6 @@
 #include "train/folder_sight.h"
 #include "train/loop.h"
 #include "train/memory_copies.h"
-#include "train/planned_rank.h"
 #include "train/prediction.h"
 #include "train/run_directory.h"
 
@@ -67,13 +66,7 @@ void ot_loop_note_products(const ot_loop_request *request, const ot_loop_refusal
 // Reports the basis of the prediction.
 void ot_loop_note_prediction(const ot_loop_request *request, const ot_prediction *prediction);
 
-// Plans a rank and checks that training supports it and that its schedule is right.
-ot_status ot_rank_plan(ot_planned_rank *planned, ot_arena *arena);
-
-// Proves that the schedules of all ranks match (ot_schedules_match), if they have at most
-// OT_PROVEN_ENTRIES entries in total on at most OT_PROVEN_RANKS ranks: about 1 GB. Returns OT_OK
-// without a check otherwise. Local; called on one rank.
-enum { OT_PROVEN_ENTRIES = 1 << 20, OT_PROVEN_RANKS = 64 };
+// Proves that the schedules of all ranks match (ot_planned_run_prove). Local; called on one rank.
 ot_status ot_loop_check_schedules(const ot_run *run, const ot_mesh *mesh, ot_backend backend);
 
 // Warns of settings that are valid but rarely intended; invalid ones are rejected where settings

@@ -13,25 +13,26 @@ typedef struct change {
   int zero;
 } change;
 
-static ot_status plan_with(const ot_planned_rank *q, const ot_run *run, ot_arena *arena,
+static ot_status plan_with(const ot_memory_advice *q, const ot_run *run, ot_arena *arena,
                            int64_t *bytes) {
-  ot_planned_rank other = *q;
+  ot_planned_run other = q->planned;
   ot_mesh mesh;
-  OT_TRY(ot_mesh_build(&run->parallel, q->mesh ? q->mesh->ranks : 1, &mesh));
+  ot_schedule *const schedule = ot_arena_take(arena, sizeof *schedule);
+  OT_TRY(ot_mesh_build(&run->parallel, q->planned.mesh ? q->planned.mesh->ranks : 1, &mesh));
   other.run = run;
-  other.mesh = q->mesh ? &mesh : NULL;
-  OT_TRY(ot_planned_rank_build(&other, arena));
-  *bytes = other.schedule.memory.peak_bytes;
+  other.mesh = q->planned.mesh ? &mesh : NULL;
+  OT_TRY(ot_planned_run_rank(&other, q->rank, arena, schedule));
+  *bytes = schedule->memory.peak_bytes;
   return OT_OK;
 }
 
 // Bytes of the arena with the change; 0 if it is none, or not allowed.
-static int64_t bytes_with(const ot_planned_rank *q, const change *c) {
-  ot_run run = *q->run;
+static int64_t bytes_with(const ot_memory_advice *q, const change *c) {
+  ot_run run = *q->planned.run;
   ot_recompute recompute = c->recompute;
   int64_t bytes = 0;
   if (c->micro_batch_size > 0) run.batch.micro_batch_size = c->micro_batch_size;
-  if (c->recompute > ot_run_recompute(&q->run->parallel, 0)) {
+  if (c->recompute > ot_run_recompute(&q->planned.run->parallel, 0)) {
     run.parallel.recompute = &recompute;
     run.parallel.num_recompute = 1;
   }
@@ -43,20 +44,20 @@ static int64_t bytes_with(const ot_planned_rank *q, const change *c) {
   return bytes;
 }
 
-static const char *words_of(const ot_planned_rank *q, const change *c, ot_arena *arena) {
+static const char *words_of(const ot_memory_advice *q, const change *c, ot_arena *arena) {
   ot_text_builder text = {.arena = arena};
-  if (c->micro_batch_size > 0 && c->micro_batch_size < q->run->batch.micro_batch_size) {
+  if (c->micro_batch_size > 0 && c->micro_batch_size < q->planned.run->batch.micro_batch_size) {
     ot_text_appendf(&text, " batch.micro_batch_size=%lld", (long long)c->micro_batch_size);
   }
-  if (c->recompute > ot_run_recompute(&q->run->parallel, 0)) {
+  if (c->recompute > ot_run_recompute(&q->planned.run->parallel, 0)) {
     ot_text_appendf(&text, " parallel.recompute=%s", ot_recompute_names[c->recompute]);
   }
-  if (c->zero > q->run->parallel.zero) ot_text_appendf(&text, " parallel.zero=%d", c->zero);
+  if (c->zero > q->planned.run->parallel.zero) ot_text_appendf(&text, " parallel.zero=%d", c->zero);
   return ot_text_builder_text(&text);
 }
 
 // The hint if the change helps, else null.
-static const char *try_change(const ot_planned_rank *q, const change *c, int64_t most,
+static const char *try_change(const ot_memory_advice *q, const change *c, int64_t most,
                               ot_arena *arena) {
   const char *const words = words_of(q, c, arena);
   if (words[0] == '\0') return NULL;
@@ -66,9 +67,9 @@ static const char *try_change(const ot_planned_rank *q, const change *c, int64_t
 }
 
 // The largest micro-batch that fits.
-static const char *try_micro_batches(const ot_planned_rank *q, change c, int64_t most,
+static const char *try_micro_batches(const ot_memory_advice *q, change c, int64_t most,
                                      ot_arena *arena) {
-  const int64_t size = q->run->batch.micro_batch_size;
+  const int64_t size = q->planned.run->batch.micro_batch_size;
   for (c.micro_batch_size = size - 1; c.micro_batch_size > 0; c.micro_batch_size--) {
     if (size % c.micro_batch_size != 0) continue;
     const char *const hint = try_change(q, &c, most, arena);
@@ -78,8 +79,8 @@ static const char *try_micro_batches(const ot_planned_rank *q, change c, int64_t
 }
 
 static const char *advise(void *context, int64_t most, ot_arena *arena) {
-  const ot_planned_rank *const q = context;
-  const int zero = q->mesh && q->mesh->degree[OT_AXIS_DP_SHARD] > 1 ? 3 : 0;
+  const ot_memory_advice *const q = context;
+  const int zero = q->planned.mesh && q->planned.mesh->degree[OT_AXIS_DP_SHARD] > 1 ? 3 : 0;
   const change others[] = {{0, OT_RECOMPUTE_SELECTIVE, 0},
                            {0, OT_RECOMPUTE_FULL, 0},
                            {0, OT_RECOMPUTE_NONE, 1 < zero ? 1 : zero},
@@ -97,6 +98,6 @@ static const char *advise(void *context, int64_t most, ot_arena *arena) {
                 "smaller model or sequence, or device=cpu";
 }
 
-ot_memory_advisor ot_memory_advisor_of(ot_planned_rank *rank) {
-  return (ot_memory_advisor){advise, rank};
+ot_memory_advisor ot_memory_advisor_of(ot_memory_advice *advice) {
+  return (ot_memory_advisor){advise, advice};
 }

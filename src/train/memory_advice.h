@@ -3,8 +3,14 @@
 #pragma once
 
 #include "runtime/gpu_check.h"
-#include "train/planned_rank.h"
+#include "schedule/planned_run.h"
 
-// Finds, in this order, a smaller micro-batch, recomputation, ZeRO, and some together, for a rank
-// that need not be planned yet. Keeps `rank`.
-ot_memory_advisor ot_memory_advisor_of(ot_planned_rank *rank);
+// A rank that lacks memory; it need not be planned yet.
+typedef struct ot_memory_advice {
+  ot_planned_run planned;
+  int rank;
+} ot_memory_advice;
+
+// Finds, in this order, a smaller micro-batch, recomputation, ZeRO, and some together. Keeps
+// `advice`.
+ot_memory_advisor ot_memory_advisor_of(ot_memory_advice *advice);

@@ -8,9 +8,8 @@
 #include "describe/expert_load.h"
 #include "describe/measured_keys.h"
 #include "distill/teacher.h"
-#include "schedule/rank_request.h"
+#include "runtime/training_request.h"
 #include "simulate/shared_cores.h"
-#include "train/planned_rank.h"
 
 // ---- the machine ----
 
@@ -62,19 +61,6 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
 
 // ---- schedules ----
 
-static ot_status plan_rank(const ot_prediction_request *request, int rank, ot_arena *arena,
-                           ot_schedule *schedule) {
-  ot_planned_rank *const planned = ot_arena_take(arena, sizeof *planned);
-  *planned = (ot_planned_rank){.run = request->run,
-                               .mesh = request->mesh,
-                               .rank = rank,
-                               .threads = request->threads,
-                               .backend = ot_device_kind_backend(&request->cluster->device)};
-  OT_TRY(ot_planned_rank_build(planned, arena));
-  *schedule = planned->schedule;
-  return OT_OK;
-}
-
 static void take_fuller(int rank, const ot_memory_breakdown *arena, int64_t teacher,
                         ot_predicted_memory *out) {
   if (arena->peak_bytes + teacher <= out->arena.peak_bytes + out->teacher) return;
@@ -88,15 +74,19 @@ static ot_status plan_stages(const ot_prediction_request *request, ot_arena *are
   const ot_mesh *const mesh = request->mesh;
   const ot_device_kind *const device = &out->cluster.device;
   ot_predicted_memory *const memory = &out->memory;
-  out->num_stages = mesh ? mesh->degree[OT_AXIS_PP] : 1;
+  ot_planned_run planned = {.run = request->run,
+                            .mesh = mesh,
+                            .threads = request->threads,
+                            .backend = ot_device_kind_backend(&request->cluster->device)};
+  OT_TRY(ot_training_read_order(&planned, arena));
+  out->num_stages = ot_planned_run_stages(&planned);
   out->schedules = ot_arena_array(arena, out->num_stages, sizeof *out->schedules);
+  OT_TRY(ot_planned_run_each_stage(&planned, arena, out->schedules));
   for (int i = 0; i < out->num_stages; i++) {
-    ot_schedule *const schedule = ot_arena_array(arena, 1, sizeof *schedule);
-    const int rank = ot_rank_of_stage(mesh, i);
-    OT_TRY(plan_rank(request, rank, arena, schedule));
-    out->schedules[i] = schedule;
+    const ot_schedule *const schedule = out->schedules[i];
     const bool teaches = out->teacher_ranks == 0 && ot_trainer_runs_head(schedule);
-    take_fuller(rank, &schedule->memory, teaches ? out->teacher.bytes : 0, memory);
+    take_fuller(ot_rank_of_stage(mesh, i), &schedule->memory, teaches ? out->teacher.bytes : 0,
+                memory);
   }
   const ot_memory_breakdown none = {0};
   if (out->teacher_ranks > 0)

@@ -7,7 +7,7 @@
 
 #include "host/clock.h"
 #include "runtime/host_allreduce.h"
-#include "train/planned_rank.h"
+#include "runtime/training_request.h"
 
 enum { CHUNK_WORDS = 1 << 15 };
 
@@ -73,15 +73,14 @@ static ot_status write_rank(ot_trace *trace, const ot_trace_step *step, const ot
   }
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_planned_rank planned = {.run = step->run,
-                             .mesh = mesh,
-                             .rank = timeline->rank,
-                             .threads = step->schedule->threads,
-                             .backend = step->schedule->backend};
-  ot_status status = ot_planned_rank_build(&planned, &arena);
-  if (status == OT_OK) {
-    status = ot_trace_write_timeline(trace, timeline, &planned.schedule, offset_s);
-  }
+  ot_planned_run planned = {.run = step->run,
+                            .mesh = mesh,
+                            .threads = step->schedule->threads,
+                            .backend = step->schedule->backend};
+  ot_schedule schedule;
+  ot_status status = ot_training_read_order(&planned, &arena);
+  if (status == OT_OK) status = ot_planned_run_rank(&planned, timeline->rank, &arena, &schedule);
+  if (status == OT_OK) status = ot_trace_write_timeline(trace, timeline, &schedule, offset_s);
   ot_heap_release(&heap);
   return status;
 }

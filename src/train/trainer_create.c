@@ -72,12 +72,13 @@ static ot_status create_memory(ot_trainer *trainer, ot_arena *arena) {
   OT_TRY(ot_world_agree(world, ot_training_request(run, mesh, ot_world_rank(world), arena, rank)));
   rank->graph.backend = ot_runtime_choose_device(run->device, mesh ? mesh->ranks : 1);
   if (rank->graph.threads == 0) rank->graph.threads = ot_world_threads(world);
-  ot_planned_rank planned = {.run = run,
-                             .mesh = mesh,
-                             .rank = rank->schedule.rank,
-                             .threads = rank->graph.threads,
-                             .backend = rank->graph.backend};
-  request.advisor = ot_memory_advisor_of(&planned);
+  ot_memory_advice advice = {.planned = {.run = run,
+                                         .mesh = mesh,
+                                         .threads = rank->graph.threads,
+                                         .backend = rank->graph.backend,
+                                         .order_csv = rank->schedule.order_csv},
+                             .rank = rank->schedule.rank};
+  request.advisor = ot_memory_advisor_of(&advice);
   request.may_fall_back = run->device == OT_DEVICE_AUTO && ot_world_size(world) == 1;
   return ot_runtime_create(&request, &trainer->runtime);
 }
