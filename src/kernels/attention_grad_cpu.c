@@ -134,14 +134,14 @@ static void add_key_group(const ot_tile_pair *pair, int64_t key, const ot_real *
   const int64_t seeing = ot_tokens_before(&p->query_places, newest + window) - first;
   const int64_t begin = before > first ? before - first : 0;
   const int64_t end = window > 0 && seeing < OT_QUERIES ? seeing : OT_QUERIES;
-  const int64_t vectors = (p->D + OT_LANES - 1) / OT_LANES;
+  const int64_t vectors = (p->D + OT_VECTOR_LANES - 1) / OT_VECTOR_LANES;
   for (int64_t v = 0; v < vectors && begin < end; v += OT_TILE_VECTORS) {
     const ot_register_tile tile = {.a = weights + begin,
                                    .a_row = OT_QUERIES,
                                    .a_depth = 1,
-                                   .b = rows + begin * p->width + v * OT_LANES,
+                                   .b = rows + begin * p->width + v * OT_VECTOR_LANES,
                                    .b_stride = p->width,
-                                   .c = sums + v * OT_LANES,
+                                   .c = sums + v * OT_VECTOR_LANES,
                                    .c_stride = p->width,
                                    .depth = end - begin};
     if (v + 1 < vectors) {

@@ -194,7 +194,7 @@ static inline __attribute__((always_inline)) void add_vector(const unit *u, tile
 
 static void add_values(const unit *u, tile t) {
   const int64_t n = num_queries(u);
-  for (int64_t i = 0; i < u->d->layout.width; i += OT_LANES) {
+  for (int64_t i = 0; i < u->d->layout.width; i += OT_VECTOR_LANES) {
     int64_t q = 0;
     for (; q + VALUE_ROWS <= n; q += VALUE_ROWS) add_vector(u, t, q, i, VALUE_ROWS);
     for (; q < n; q++) add_vector(u, t, q, i, 1);

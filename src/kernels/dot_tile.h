@@ -66,10 +66,10 @@ static inline ot_real ot_vector_sum(ot_vector v) {
 }
 #else
 static inline ot_real ot_vector_sum(ot_vector v) {
-  ot_real lane[OT_LANES];
+  ot_real lane[OT_VECTOR_LANES];
   __builtin_memcpy(lane, &v, sizeof v);
 #pragma GCC unroll 4
-  for (int half = OT_LANES / 2; half > 0; half /= 2) {
+  for (int half = OT_VECTOR_LANES / 2; half > 0; half /= 2) {
 #pragma GCC unroll 8
     for (int i = 0; i < half; i++) lane[i] += lane[i + half];
   }
@@ -93,8 +93,8 @@ static inline __attribute__((always_inline)) void ot_dot_multiply(
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++) sum[r][c] = (ot_vector){0};
   }
-  const int64_t whole = t->depth / OT_LANES * OT_LANES;
-  for (int64_t k = 0; k < whole; k += OT_LANES) {
+  const int64_t whole = t->depth / OT_VECTOR_LANES * OT_VECTOR_LANES;
+  for (int64_t k = 0; k < whole; k += OT_VECTOR_LANES) {
     ot_vector b[OT_DOT_COLUMNS];
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++) b[c] = ot_vector_read(t->b[c] + k);

@@ -26,7 +26,7 @@ enum { OT_VECTOR_BYTES = 32 };
 enum { OT_VECTOR_BYTES = 16 };
 #endif
 
-enum { OT_LANES = OT_VECTOR_BYTES / (int)sizeof(ot_real) };
+enum { OT_VECTOR_LANES = OT_VECTOR_BYTES / (int)sizeof(ot_real) };
 
 typedef ot_real ot_vector __attribute__((vector_size(OT_VECTOR_BYTES)));
 

@@ -17,7 +17,7 @@ enum { OT_TILE_ROWS = 4 };
 
 enum {
   OT_TILE_VECTORS = 2,
-  OT_PANEL = OT_TILE_VECTORS * OT_LANES,  // columns of b per tile
+  OT_PANEL = OT_TILE_VECTORS * OT_VECTOR_LANES,  // columns of b per tile
 };
 
 // c[r][v] = start + sum over k < depth of a[r * a_row + k * a_depth] * b[k * b_stride + v] for

@@ -18,14 +18,14 @@ typedef struct ot_draw {
 } ot_draw;
 
 // A token and its logit, later its probability.
-typedef struct ot_candidate {
+typedef struct ot_scored_token {
   double value;
   int32_t id;
-} ot_candidate;
+} ot_scored_token;
 
 // The token number `index` of a text. logits [n]; scratch [n].
 int32_t ot_draw_token(const ot_draw *draw, const double *logits, int64_t n, int64_t index,
-                      ot_candidate *scratch);
+                      ot_scored_token *scratch);
 
 // best [count] receives the tokens with the largest logits, the largest first; count <= n.
-void ot_draw_best(const double *logits, int64_t n, int count, ot_candidate *best);
+void ot_draw_best(const double *logits, int64_t n, int count, ot_scored_token *best);

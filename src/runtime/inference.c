@@ -40,7 +40,7 @@ struct ot_inference {
   ot_sequence *first, *last;  // waiting
   row *rows;                  // [depth, chunk] of the iterations under way
   double *logits;             // [V]
-  ot_candidate *scratch;      // [V]
+  ot_scored_token *scratch;   // [V]
   ot_inference_counts counts;
 };
 
@@ -335,7 +335,7 @@ static bool report(ot_inference *e, ot_sequence *s, int64_t end) {
     ot_token_event event = {.index = s->reported, .token = s->tokens[s->reported]};
     event.score = (ot_token_score){.logprob = NAN, .best = NAN, .greedy = -1};
     if (s->reported > 0) event.score = *score_at(e, s, s->reported);
-    const ot_candidate best = {event.score.best, event.score.greedy};
+    const ot_scored_token best = {event.score.best, event.score.greedy};
     if (s->request.top > 0 && s->reported > 0) {
       const ot_page *const page =
           ot_page_cache_page(e->cache, s->pages[s->reported / OT_PAGE_SLOTS]);
@@ -465,7 +465,7 @@ static ot_status run(ot_inference *e) {
 // ---- results ----
 
 // Turns logits into log-probabilities, with the bits of ot_iteration_score_row.
-static int find_top(ot_inference *e, int count, double log_of_best, ot_candidate *top) {
+static int find_top(ot_inference *e, int count, double log_of_best, ot_scored_token *top) {
   ot_draw_best(e->logits, e->it.V, count, top);
   const double largest = top[0].value;
   for (int i = 0; i < count; i++) top[i].value = -(-log_of_best + (largest - top[i].value));
@@ -482,7 +482,7 @@ static bool ends(const ot_sequence_request *r, int32_t token) {
 // Draws the next token of a sequence; false: it is to end, as *how says.
 static bool generate(ot_inference *e, ot_sequence *s, int pick, ot_finish *how) {
   const ot_sequence_request *const r = &s->request;
-  ot_candidate top[OT_MOST_TOP];
+  ot_scored_token top[OT_MOST_TOP];
   ot_iteration_read_logits(&e->it, pick, e->logits);
   const int64_t made = s->length - r->num_prompt;
   const int32_t token = ot_draw_token(&r->draw, e->logits, e->vocab_size, made, e->scratch);
@@ -516,7 +516,7 @@ static bool take_score(ot_inference *e, const row *r, int64_t index) {
     *score_at(e, s, next) = (ot_token_score){f->logprob[index], f->best[index], f->greedy[index]};
     return report(e, s, next + 1);
   }
-  ot_candidate top[OT_MOST_TOP];
+  ot_scored_token top[OT_MOST_TOP];
   ot_iteration_read_logits(&e->it, r->pick, e->logits);
   const ot_row_score score = ot_iteration_score_row(&e->it, r->pick, s->tokens[next]);
   const ot_token_event event = {.index = next,

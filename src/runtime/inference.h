@@ -35,7 +35,7 @@ typedef struct ot_token_event {
   bool generated;
   bool ends;             // the end-of-text token, generated
   ot_token_score score;  // NaN for the first token
-  const ot_candidate
+  const ot_scored_token
       *top;  // [num_top] the most probable tokens with their log-probabilities, or null
   int num_top;
 } ot_token_event;

@@ -24,7 +24,7 @@ typedef struct ot_page {
   int32_t tokens[OT_PAGE_SLOTS];
   ot_token_score scores[OT_PAGE_SLOTS];
   int num_top[OT_PAGE_SLOTS];  // most probable tokens that are known
-  ot_candidate top[OT_PAGE_SLOTS][OT_MOST_TOP];
+  ot_scored_token top[OT_PAGE_SLOTS][OT_MOST_TOP];
   uint64_t serial;       // distinguishes this content from earlier ones of the page
   uint64_t parent;       // serial of the page before it, 0: none
   int64_t users;         // sequences that hold it

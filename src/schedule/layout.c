@@ -14,9 +14,9 @@ typedef struct placed {
 
 // Larger buffers first, then longer lifetimes.
 static int compare(const void *a, const void *b, const void *context) {
-  const ot_interval *const intervals = context;
+  const ot_live_range *const intervals = context;
   const int i = *(const int *)a, k = *(const int *)b;
-  const ot_interval *const x = &intervals[i], *const y = &intervals[k];
+  const ot_live_range *const x = &intervals[i], *const y = &intervals[k];
   if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
   const int length_x = x->last - x->first, length_y = y->last - y->first;
   if (length_x != length_y) return length_x > length_y ? -1 : 1;
@@ -32,7 +32,7 @@ static void insert(placed *taken, int count, placed range) {
 
 // The start of the smallest gap of at least `bytes` between buffers that are live together with
 // `interval`, else the end of the last of them.
-static int64_t best_gap(const placed *taken, int count, const ot_interval *interval,
+static int64_t best_gap(const placed *taken, int count, const ot_live_range *interval,
                         int64_t bytes) {
   int64_t top = 0, best = -1, best_size = INT64_MAX;
   for (int i = 0; i < count; i++) {
@@ -47,7 +47,7 @@ static int64_t best_gap(const placed *taken, int count, const ot_interval *inter
   return best >= 0 ? best : top;
 }
 
-int64_t ot_layout_best_fit(ot_interval *intervals, int count, int64_t guard_bytes,
+int64_t ot_layout_best_fit(ot_live_range *intervals, int count, int64_t guard_bytes,
                            ot_arena *arena) {
   int *const order = ot_arena_array(arena, count + 1, sizeof(int));
   placed *const taken = ot_arena_array(arena, count + 1, sizeof(placed));
@@ -59,7 +59,7 @@ int64_t ot_layout_best_fit(ot_interval *intervals, int count, int64_t guard_byte
   }
   ot_sort(order, wanted, sizeof(int), (ot_ordering){compare, intervals}, arena);
   for (int i = 0; i < wanted; i++) {
-    ot_interval *const interval = &intervals[order[i]];
+    ot_live_range *const interval = &intervals[order[i]];
     const int64_t bytes = ot_align(interval->bytes) + ot_align(guard_bytes);
     const int64_t begin = best_gap(taken, i, interval, bytes), end = begin + bytes;
     interval->offset = begin;
@@ -69,7 +69,7 @@ int64_t ot_layout_best_fit(ot_interval *intervals, int count, int64_t guard_byte
   return peak;
 }
 
-int64_t ot_layout_lower_bound(const ot_interval *intervals, int count) {
+int64_t ot_layout_lower_bound(const ot_live_range *intervals, int count) {
   int64_t bound = 0;
   for (int i = 0; i < count; i++) {
     int64_t live = 0;

@@ -10,18 +10,19 @@
 
 enum { OT_ALIGNMENT = 64 };  // bytes; every buffer starts at a multiple
 
-typedef struct ot_interval {
+typedef struct ot_live_range {
   int64_t bytes;    // 0 is allowed and gets offset 0
   int first, last;  // inclusive times of first write and last read
   int64_t offset;   // result, a multiple of OT_ALIGNMENT
-} ot_interval;
+} ot_live_range;
 
 // Fills `offset` of each interval and returns the peak in bytes. Leaves `guard_bytes` (0 outside
 // tests) free after each buffer for canaries. Deterministic; cost O(n^2).
-int64_t ot_layout_best_fit(ot_interval *intervals, int count, int64_t guard_bytes, ot_arena *arena);
+int64_t ot_layout_best_fit(ot_live_range *intervals, int count, int64_t guard_bytes,
+                           ot_arena *arena);
 
 // The largest sum of bytes live at one time: a lower bound of the peak of any layout.
-int64_t ot_layout_lower_bound(const ot_interval *intervals, int count);
+int64_t ot_layout_lower_bound(const ot_live_range *intervals, int count);
 
 static inline int64_t ot_align(int64_t bytes) {
   return (bytes + OT_ALIGNMENT - 1) / OT_ALIGNMENT * OT_ALIGNMENT;

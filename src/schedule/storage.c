@@ -267,7 +267,7 @@ static int64_t workspace_of(const storage_builder *b, int op) {
 
 static void place_scratch(storage_builder *b, ot_scratch_group group, ot_place *places) {
   const int num_instances = 2 * b->program->num_values;
-  ot_interval *const intervals =
+  ot_live_range *const intervals =
       ot_arena_array(b->arena, num_instances + b->num_runs + 1, sizeof *intervals);
   int *const owner = ot_arena_array(b->arena, num_instances + b->num_runs + 1, sizeof(int));
   int count = 0;
@@ -275,14 +275,14 @@ static void place_scratch(storage_builder *b, ot_scratch_group group, ot_place *
     const lifetime *const l = &b->lives[i];
     if (!l->used || l->root != i || l->groups != 1u << group) continue;
     owner[count] = i;
-    intervals[count++] = (ot_interval){.bytes = l->bytes, .first = l->first, .last = l->last};
+    intervals[count++] = (ot_live_range){.bytes = l->bytes, .first = l->first, .last = l->last};
   }
   const int num_values = count;
   for (int t = 0; t < b->num_runs; t++) {
     if (b->runs[t].group != group) continue;
     owner[count] = t;
-    intervals[count++] =
-        (ot_interval){.bytes = workspace_of(b, b->runs[t].op), .first = t, .last = b->runs[t].end};
+    intervals[count++] = (ot_live_range){
+        .bytes = workspace_of(b, b->runs[t].op), .first = t, .last = b->runs[t].end};
   }
   b->storage->scratch_bytes[group] = ot_layout_best_fit(intervals, count, b->guard_bytes, b->arena);
   for (int i = 0; i < num_values; i++) {

@@ -70,7 +70,7 @@ static void complete(ot_job *job) {
 
 static void add_record(ot_job *job, ot_record_list *list, const ot_token_event *event,
                        int64_t offset) {
-  ot_candidate *const top = ot_arena_array(&job->arena, event->num_top, sizeof *top);
+  ot_scored_token *const top = ot_arena_array(&job->arena, event->num_top, sizeof *top);
   for (int i = 0; i < event->num_top; i++) top[i] = event->top[i];
   list->of = ot_arena_grow(&job->arena, list->of, list->count, &list->capacity, sizeof *list->of);
   list->of[list->count++] = (ot_token_record){.token = event->token,

@@ -14,9 +14,9 @@
 typedef struct ot_token_record {
   int32_t token;
   int num_top;
-  int64_t text_offset;      // in the text of the choice
-  double logprob;           // NaN: none
-  const ot_candidate *top;  // [num_top]
+  int64_t text_offset;         // in the text of the choice
+  double logprob;              // NaN: none
+  const ot_scored_token *top;  // [num_top]
 } ot_token_record;
 
 // A list that grows in the arena of its job. What a copy of it refers to never moves.

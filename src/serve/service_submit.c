@@ -77,7 +77,7 @@ static int64_t bytes_of(const ot_service *service, const ot_job *job) {
   const ot_completion_request *const r = &job->request;
   const int64_t tops = r->logprobs > 0 ? r->logprobs : 0;
   const int64_t record =
-      2 * (int64_t)sizeof(ot_token_record) + (tops + 1) * (int64_t)sizeof(ot_candidate);
+      2 * (int64_t)sizeof(ot_token_record) + (tops + 1) * (int64_t)sizeof(ot_scored_token);
   int64_t bytes = job->arena.total + READER_BYTES + event_bytes(job);
   if (job->lesson.rows.B > 0) bytes += 2 * ot_lesson_answer_bytes(&service->options.facts);
   for (int i = 0; i < job->num_choices; i++) {

@@ -35,10 +35,11 @@ static __attribute__((noinline)) ot_real fused(ot_real a, ot_real b, ot_real c) 
 
 // The sum of dot_tile.h: lanes of depth, added by halves, then what fills no vector.
 static __attribute__((noinline)) ot_real dot_of(const ot_real *a, const ot_real *b, int64_t depth) {
-  ot_real lane[OT_LANES] = {0};
-  const int64_t whole = depth / OT_LANES * OT_LANES;
-  for (int64_t k = 0; k < whole; k++) lane[k % OT_LANES] = fused(a[k], b[k], lane[k % OT_LANES]);
-  for (int half = OT_LANES / 2; half > 0; half /= 2) {
+  ot_real lane[OT_VECTOR_LANES] = {0};
+  const int64_t whole = depth / OT_VECTOR_LANES * OT_VECTOR_LANES;
+  for (int64_t k = 0; k < whole; k++)
+    lane[k % OT_VECTOR_LANES] = fused(a[k], b[k], lane[k % OT_VECTOR_LANES]);
+  for (int half = OT_VECTOR_LANES / 2; half > 0; half /= 2) {
     for (int i = 0; i < half; i++) lane[i] = lane[i] + lane[i + half];
   }
   ot_real sum = lane[0];
@@ -77,7 +78,7 @@ static void check_tile(int vectors, ot_tile_start start) {
   fill(&b[0][0], DEPTH * OT_PANEL);
   fill(scale, OT_PANEL);
   fill(&c[0][0], OT_TILE_ROWS * OT_PANEL);
-  const int width = vectors * OT_LANES;
+  const int width = vectors * OT_VECTOR_LANES;
   for (int r = 0; r < OT_TILE_ROWS; r++) {
     for (int i = 0; i < width; i++) {
       wanted[r][i] = start == OT_TILE_ZERO  ? 0
@@ -109,17 +110,17 @@ static void check_tile(int vectors, ot_tile_start start) {
 
 // Sums of values for queries in groups of VALUE_ROWS and alone (decode_cpu.c).
 static void check_values(int64_t queries) {
-  static _Alignas(64) ot_real values[OT_DECODE_KEYS][OT_LANES], sums[MOST][OT_LANES];
+  static _Alignas(64) ot_real values[OT_DECODE_KEYS][OT_VECTOR_LANES], sums[MOST][OT_VECTOR_LANES];
   static ot_real scores[MOST][OT_DECODE_KEYS];
-  const decode d = {.heads = 1, .layout = {.width = OT_LANES}};
+  const decode d = {.heads = 1, .layout = {.width = OT_VECTOR_LANES}};
   const unit u = {
       .d = &d, .rows = queries, .values = values[0], .scores = scores[0], .sums = sums[0]};
-  fill(&values[0][0], OT_DECODE_KEYS * OT_LANES);
+  fill(&values[0][0], OT_DECODE_KEYS * OT_VECTOR_LANES);
   fill(&scores[0][0], queries * OT_DECODE_KEYS);
   memset(sums, 0, sizeof sums);
   add_values(&u, (tile){0, OT_DECODE_KEYS});
   for (int64_t q = 0; q < queries; q++) {
-    for (int i = 0; i < OT_LANES; i++) {
+    for (int i = 0; i < OT_VECTOR_LANES; i++) {
       ot_real wanted = 0;
       for (int j = 0; j < OT_DECODE_KEYS; j++) {
         wanted = fused(scores[q][j], values[j][i], wanted);

@@ -61,7 +61,7 @@ typedef struct result {
   int32_t tokens[MOST];
   ot_token_score scores[MOST];
   int num_top[MOST];
-  ot_candidate top[MOST][OT_MOST_TOP];
+  ot_scored_token top[MOST][OT_MOST_TOP];
   int64_t most;  // events until it ends itself; 0: never
   bool finished;
   ot_finish finish;
@@ -544,7 +544,7 @@ static void draws_keep_to_the_tokens_that_may_be_drawn(void **state) {
       {{.temperature = 0, .top_p = 1}, 1u << 3},
   };
   for (int c = 0; c < OT_COUNT(cases); c++) {
-    ot_candidate scratch[5];
+    ot_scored_token scratch[5];
     int counts[5] = {0};
     unsigned drawn = 0;
     for (int64_t i = 0; i < 4000; i++) {

@@ -29,7 +29,7 @@ typedef struct result {
   int64_t events;
   int32_t tokens[MOST];
   ot_token_score scores[MOST];
-  ot_candidate top[MOST];  // the second most probable token
+  ot_scored_token top[MOST];  // the second most probable token
 } result;
 
 static bool take(void *context, const ot_token_event *event) {

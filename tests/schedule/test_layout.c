@@ -11,12 +11,12 @@
 #include "host/heap.h"
 #include "schedule/layout.h"
 
-static void assert_disjoint(const ot_interval *intervals, int count, int64_t guard_bytes) {
+static void assert_disjoint(const ot_live_range *intervals, int count, int64_t guard_bytes) {
   for (int i = 0; i < count; i++) {
     assert_int_equal(intervals[i].offset % OT_ALIGNMENT, 0);
     for (int k = 0; k < i; k++) {
-      const ot_interval *const a = &intervals[i];
-      const ot_interval *const b = &intervals[k];
+      const ot_live_range *const a = &intervals[i];
+      const ot_live_range *const b = &intervals[k];
       const bool in_time = a->first <= b->last && b->first <= a->last;
       const bool in_space = a->offset < b->offset + b->bytes + guard_bytes &&
                             b->offset < a->offset + a->bytes + guard_bytes;
@@ -27,10 +27,10 @@ static void assert_disjoint(const ot_interval *intervals, int count, int64_t gua
   }
 }
 
-static void random_intervals(ot_interval *intervals, int count, uint64_t stream) {
+static void random_intervals(ot_live_range *intervals, int count, uint64_t stream) {
   for (int i = 0; i < count; i++) {
     const int first = (int)ot_rng_below(1, stream, 3 * (uint64_t)i, 100);
-    intervals[i] = (ot_interval){
+    intervals[i] = (ot_live_range){
         .bytes = (int64_t)ot_rng_below(1, stream, 3 * (uint64_t)i + 1, 100000),
         .first = first,
         .last = first + (int)ot_rng_below(1, stream, 3 * (uint64_t)i + 2, 30),
@@ -41,7 +41,7 @@ static void random_intervals(ot_interval *intervals, int count, uint64_t stream)
 static void places_buffers_that_live_together_apart(void **state) {
   (void)state;
   enum { COUNT = 200 };
-  ot_interval intervals[COUNT];
+  ot_live_range intervals[COUNT];
   for (uint64_t stream = 0; stream < 20; stream++) {
     ot_heap heap = {0};
     ot_arena arena = ot_heap_arena_create(&heap);
@@ -60,9 +60,9 @@ static void places_buffers_that_live_together_apart(void **state) {
 static void a_nest_of_lifetimes_reaches_the_lower_bound(void **state) {
   (void)state;
   enum { DEPTH = 24 };
-  ot_interval intervals[DEPTH];
+  ot_live_range intervals[DEPTH];
   for (int i = 0; i < DEPTH; i++) {
-    intervals[i] = (ot_interval){.bytes = 1000 * (i % 5 + 1), .first = i, .last = 2 * DEPTH - i};
+    intervals[i] = (ot_live_range){.bytes = 1000 * (i % 5 + 1), .first = i, .last = 2 * DEPTH - i};
   }
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -73,8 +73,8 @@ static void a_nest_of_lifetimes_reaches_the_lower_bound(void **state) {
 
 static void empty_buffers_need_no_memory(void **state) {
   (void)state;
-  ot_interval intervals[] = {{.bytes = 0, .first = 0, .last = 9},
-                             {.bytes = 64, .first = 0, .last = 9}};
+  ot_live_range intervals[] = {{.bytes = 0, .first = 0, .last = 9},
+                               {.bytes = 64, .first = 0, .last = 9}};
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   assert_int_equal(ot_layout_best_fit(intervals, 2, 0, &arena), 64);
