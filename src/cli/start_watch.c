@@ -11,7 +11,7 @@
 
 enum { START_S = 8 };
 
-static void give_up(int number) {
+static void refuse_start(int number) {
   static const char text[] =
       "error: no address space for a buffer of 128 MB of the BLAS, which waits for it before the "
       "program begins\n"
@@ -24,7 +24,7 @@ static void give_up(int number) {
 static void watch(void) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-  signal(SIGALRM, give_up);
+  signal(SIGALRM, refuse_start);
   alarm(START_S);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to a scaled score q . k before its exponential, and the derivative of that: the one
-// place of all attention kernels, on tiles and on a KV cache. Its FLOPs: ot_attention_score_flops.
+// The transformations of a scaled score q . k before its exponential, and their derivatives, for
+// the attention kernels of the CPU, on tiles and on a KV cache. ot_attention_score_flops counts
+// FLOPs.
 #pragma once
 
 #include <math.h>

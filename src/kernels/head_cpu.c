@@ -250,7 +250,7 @@ ot_row_score OT_KERNEL(ot_head_score_row)(const ot_real *row, int64_t V, int32_t
                         .greedy = row_find(row, V, largest)};
 }
 
-// What one shard of the vocabulary knows of a row, in the outputs.
+// Writes the partial results of one shard of the vocabulary for a row to the outputs.
 static void put_shard(const ot_kernel_call *call, int64_t row, const ot_real *logits, int64_t V) {
   const int64_t first = call->attributes->first_vocab;
   const int64_t target = ((const int32_t *)call->in[2].data)[row] - first;

@@ -39,7 +39,7 @@ typedef struct ot_head_targets {
   const float *weights;  // [num], or null
 } ot_head_targets;
 
-// Of row `row` of ids? [R, K] and weights? [R, K], or else targets [R].
+// The targets of row `row`: ids? [R, K] with weights? [R, K], or else targets [R].
 static inline ot_head_targets ot_head_targets_of(const ot_tensor *ids, const ot_tensor *weights,
                                                  const ot_tensor *targets, int64_t row) {
   if (!ids->data) return (ot_head_targets){1, (const int32_t *)targets->data + row, NULL};

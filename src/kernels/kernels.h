@@ -8,7 +8,7 @@
 #include "kernels/rank_sum.h"
 #include "ops/kernel.h"
 
-// What a back end provides.
+// The functions and tables of a back end.
 typedef struct ot_kernel_backend {
   const ot_kernel_entry *const *f32, *const *f64;  // lists of tables, each ended by null
   const ot_joined_entry *joined;                   // null: none

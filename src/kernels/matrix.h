@@ -32,7 +32,7 @@ typedef struct ot_gemm {
 // On `threads` OpenMP threads. Call it from serial code.
 void OT_KERNEL(ot_matrix_multiply)(const ot_gemm *product, int threads);
 
-// What ot_matrix_multiply calls for independent rows.
+// Called by ot_matrix_multiply for independent rows.
 void OT_KERNEL(ot_matrix_multiply_rows)(const ot_gemm *product, int threads);
 
 // On the calling thread only; for use inside a parallel region, after a call of ot_matrix_prepare.

@@ -78,7 +78,7 @@ static __global__ void __launch_bounds__(OT_TILE_THREADS)
 
 // ---- tiles ----
 
-// What p and ds need of a query.
+// The values of a query that p and ds need.
 template <class R>
 struct query_state {
   R lse, delta;

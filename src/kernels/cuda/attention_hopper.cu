@@ -14,7 +14,7 @@ namespace {
 enum { GROUPS = 2, THREADS = OT_WARPGROUP * (1 + GROUPS), QUERIES = 64 * GROUPS };
 enum { WARPS = 4 * GROUPS, COPY_REGISTERS = 24, COMPUTE_REGISTERS = 240 };
 
-// Of 240 registers, a thread has D / 2 for the output, KEYS / 2 for scores and KEYS / 4 for
+// A thread has 240 registers: D / 2 for the output, KEYS / 2 for scores and KEYS / 4 for
 // weights.
 template <int D>
 struct division {
@@ -102,7 +102,7 @@ static __device__ __forceinline__ void rescale(const float (&factor)[2], float (
   }
 }
 
-// What a warp knows of its rows; `rows`: what they see.
+// The rows of a warp; `rows`: the range of keys that each sees.
 struct own_rows {
   int row;
   const ot_seen *rows;

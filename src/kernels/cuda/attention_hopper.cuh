@@ -10,7 +10,7 @@
 
 enum { OT_WARPGROUP = 128 };
 
-// Of a panel: columns, bytes of a row, bytes. D: columns of the head.
+// The columns, the bytes of a row and the bytes of a panel. D: columns of the head.
 template <int D>
 static constexpr int ot_panel_columns = D % 64 == 0 ? 64 : 32;
 template <int D>

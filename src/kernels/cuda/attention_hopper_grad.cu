@@ -17,7 +17,7 @@ enum { GROUPS = 2, THREADS = OT_WARPGROUP * (1 + GROUPS), OWN = 64 * GROUPS };
 enum { WARPS = 4 * GROUPS, STAGES = 2, COPY_REGISTERS = 24, COMPUTE_REGISTERS = 240 };
 enum { VALUES = 1, KEYS = 2 };  // gradients
 
-// Of 240 registers, a thread has D / 2 and V / 2 for sums and OTHERS / 2 for each of p and dp.
+// A thread has 240 registers: D / 2 and V / 2 for sums and OTHERS / 2 for each of p and dp.
 template <int D>
 struct division {
   static constexpr int V = ot_value_dim<D>, OTHERS = D > 128 ? 48 : 64;
@@ -31,8 +31,8 @@ struct backward {
   ot_softmax_rows rows;
 };
 
-// Of the own tiles and of the visited ones: those of the first kind, queries or keys, and of the
-// second, output gradients or values.
+// Maps of the own and of the visited tiles: of the first kind, queries or keys, and of the second,
+// output gradients or values.
 struct maps {
   ot_tensor_map own[2], others[2];
 };

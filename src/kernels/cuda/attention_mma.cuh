@@ -23,15 +23,15 @@ static __device__ __forceinline__ int ot_end_key(const ot_attention_shape<float>
   return RING ? shape.keys.before(shape.queries.position(i) + 1) : i + 1;
 }
 
-// What query i of sequence b sees; from INT32_MAX on if it sees nothing.
+// The range of keys that query i of sequence b sees; from INT32_MAX on if it sees none.
 template <bool RING>
 static __device__ __forceinline__ ot_seen ot_seen_of(const ot_attention_shape<float> &shape, int b,
                                                      int i) {
   return RING ? shape.seen(b, i) : ot_seen{shape.first_key(b, i), i + 1};
 }
 
-// What the ROWS queries from `first` on see, to `rows` [ROWS] in shared memory, and the least and
-// the largest first key of them.
+// Writes the ranges that the ROWS queries from `first` on see to `rows` [ROWS] in shared memory;
+// returns their least and largest first key.
 struct ot_first_keys {
   int least, largest;
 };

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/attention_mma.cuh"
 
-// What a softmax begins and ends with.
+// The begin and the end of a softmax.
 struct ot_softmax_ends {
   float *lse;               // [B T, H]
   const float *lse_before;  // of other blocks of keys, or null
@@ -13,7 +13,8 @@ struct ot_softmax_ends {
   int first_sink;
 };
 
-// Of the lane's rows. Scores are q . k without the scale until they are exponents of 2.
+// The running softmax of the lane's rows. Scores are q . k without the scale until they are
+// exponents of 2.
 template <int MT>
 struct ot_running {
   float largest[MT][2], sum[MT][2];  // sum: of the lane's own columns

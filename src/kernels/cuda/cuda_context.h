@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CUDA kernels of one stream share.
+// The state that the CUDA kernels of one stream share.
 #pragma once
 
 #include "kernels/cuda/tensor_map.h"

@@ -8,7 +8,7 @@
 
 enum { OT_GEMM_WORKSPACE_BYTES = 32 << 20, OT_GEMM_ALIGNMENT = 16, OT_GEMM_DEVICE_BYTES = 256 };
 
-// What determines a plan. Types and `compute` are enumerators of lt_api.h. An alignment is
+// The key of a plan. Types and `compute` are enumerators of lt_api.h. An alignment is
 // OT_GEMM_ALIGNMENT or the bytes of an element.
 typedef enum ot_gemm_field {
   OT_GEMM_ROWS,

@@ -87,7 +87,8 @@ struct weights_task {
 // has half of its rows and columns.
 enum { SIDE = 128, DEPTH = 64, STAGES = 3, THREADS = 128, STAGE = 2 * SIDE * DEPTH };
 
-// Of one 64 x 64 part: lane l has rows 16 m + l / 4 (+ 8) and columns 8 n + 2 (l % 4) (+ 1).
+// The sums of one 64 x 64 part: lane l has rows 16 m + l / 4 (+ 8) and columns
+// 8 n + 2 (l % 4) (+ 1).
 typedef float part_sums[4][8][4];
 
 // An operand of a tile: `count` rows of a, or columns of b. Stored `plain` as [depth, count], else
@@ -107,7 +108,7 @@ __device__ __forceinline__ void copy_operand(const operand &x, int k, int depth,
   }
 }
 
-// What a warp reads of an operand, from `first` of its rows or columns on.
+// The part of an operand that a warp reads, from row or column `first` on.
 template <bool PLAIN, bool IS_A>
 struct operand_reads {
   ot_lane_reads reads;

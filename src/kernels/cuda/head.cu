@@ -91,7 +91,8 @@ __global__ void __launch_bounds__(THREADS) nats_kernel(chunk_logits<R> c, double
   if (threadIdx.x == 0) nats[r] = target < 0 ? 0 : nats_of(c, row, target, s);
 }
 
-// What head_score gives; best may be null. With `sum`, of a shard of the vocabulary (ops/head.h).
+// The outputs of head_score; best may be null. With `sum`, they are those of a shard of the
+// vocabulary (ops/head.h).
 struct row_scores {
   double *logprob;
   int32_t *greedy;
@@ -156,7 +157,7 @@ struct head {
 
   double *nats() const { return (double *)(workspace + layout.nats); }
 
-  // Of the targets, next to weighted ones.
+  // Losses of the plain targets, next to weighted ones.
   double *data_nats() const { return nats() + rows; }
 
   ot_cuda_matrix x(int64_t first) const {

@@ -12,7 +12,7 @@ extern "C" {
 
 namespace {
 
-// What head_draw gives for a chunk's rows.
+// The outputs of head_draw for the rows of a chunk.
 struct drawn_rows {
   const int64_t *keys;
   uint64_t places, limits;  // keys of OT_DRAW_PLACES and OT_DRAW_LIMITS, for seed 0

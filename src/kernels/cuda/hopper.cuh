@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Hopper (sm_90a) spells in PTX beyond machine.cuh: barriers in shared memory, copies of tiles
+// The PTX of Hopper (sm_90a) beyond machine.cuh: barriers in shared memory, copies of tiles
 // by the tensor memory accelerator, and products of warpgroups. A test build finds its own file of
 // this name, for an emulated device, first. Source of all semantics and layouts: PTX ISA manual,
 // "mbarrier", "cp.async.bulk.tensor", "wgmma.mma_async" with its tables of matrix fragments and

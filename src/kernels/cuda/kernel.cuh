@@ -190,8 +190,8 @@ static inline dim3 ot_row_threads(int64_t vectors, unsigned most) {
   return dim3(x, most / x);
 }
 
-// What kernels may ask for that no others stand in for: what a block of sm_80 has, which has the
-// least of the GPUs that tests compile for, without 4 KiB that kernels declare.
+// The shared memory that kernels without a substitute may use: that of a block of sm_80, the least
+// of the GPUs that tests compile for, without 4 KiB that kernels declare.
 enum { OT_LEAST_SHARED = (163 - 4) * 1024 };
 
 // Lets a kernel have `bytes` of dynamic shared memory; false if a block of this GPU has less.

@@ -38,7 +38,7 @@ struct ot_weighted_targets {
   int K;
 };
 
-// Of the rows from `first` on; the operands are absent without weights.
+// The targets of the rows from `first` on; the operands are absent without weights.
 static inline ot_weighted_targets ot_weighted_targets_of(const ot_tensor &ids,
                                                          const ot_tensor &weights, int64_t first) {
   if (!ids.data) return {nullptr, nullptr, 1};
@@ -46,7 +46,7 @@ static inline ot_weighted_targets ot_weighted_targets_of(const ot_tensor &ids,
   return {(const int32_t *)ids.data + first * K, (const float *)weights.data + first * K, (int)K};
 }
 
-// Those of one row.
+// The targets of one row.
 struct ot_row_targets {
   const int32_t *ids;
   const float *weights;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUDA C++ spells in its own syntax or in PTX. A test build finds its own file of this name,
-// for an emulated device, first.
+// The operations that CUDA C++ has in its own syntax or in PTX. A test build finds its own file of
+// this name, for an emulated device, first.
 #pragma once
 
 #include <cuda_runtime.h>

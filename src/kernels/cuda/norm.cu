@@ -290,7 +290,7 @@ static __device__ __forceinline__ void load_gain(const grad_operands<R, S> &o, i
   for (int k = 0; k < N; k++) w[k] += o.offset;
 }
 
-// What a thread reads of a row; zeros where the row has no such columns.
+// The columns of a row that a thread reads; zeros where the row has no such columns.
 template <class R, class S, int N, int HELD, bool CENTRED>
 struct grad_row {
   ot_vector<S, N> dy[HELD], x[HELD], partial[HELD];

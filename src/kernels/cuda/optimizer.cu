@@ -45,7 +45,7 @@ struct part_range {
 
 // ---- sums of parts ----
 
-// Of each part: totals[k] (+)= sum over its blocks of sums[block][k].
+// For each part: totals[k] (+)= sum over its blocks of sums[block][k].
 struct part_totals {
   int count, blocks[MOST_PARTS];
   const double *sums[MOST_PARTS];

@@ -165,7 +165,7 @@ struct candidates {
   __device__ bool named(int i) const { return experts[i * stride] == expert; }
 };
 
-// What an expert keeps: larger keys, and of equal ones the first `left`.
+// The tokens that an expert keeps: those with larger keys, and the first `left` with an equal one.
 template <class Key>
 struct threshold {
   Key key;

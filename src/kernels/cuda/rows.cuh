@@ -194,8 +194,8 @@ static __global__ void __launch_bounds__(OT_SUM_COLUMNS_X *OT_SUM_COLUMNS_Y)
   to.add(own ? c : c - columns, sum, accumulate);
 }
 
-// Of `part` [parts, stride]: the first `columns` columns to `out` [columns], the `next_columns`
-// after them to `next`. Either may be absent.
+// Sums of `part` [parts, stride] over its rows: the first `columns` columns to `out` [columns], the
+// `next_columns` after them to `next`. Either may be absent.
 template <class R>
 static void ot_sum_parts(const ot_kernel_call *call, const R *part, int64_t parts, int64_t stride,
                          int64_t columns, const ot_tensor *out, int64_t next_columns,

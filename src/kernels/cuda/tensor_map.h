@@ -38,6 +38,6 @@ typedef struct ot_tiled_rows {
   int tile_columns;  // 64, with 128-byte swizzling, or 32, with 64-byte swizzling
 } ot_tiled_rows;
 
-// What lies outside of a sequence is copied as zeros. False if the driver refuses.
+// Elements outside of a sequence are copied as zeros. False if the driver refuses.
 bool ot_tensor_map_of_rows(ot_tensor_map_encode encode, const ot_tiled_rows *tensor,
                            ot_tensor_map *map);
