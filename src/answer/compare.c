@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of each file the parallel configuration is taken, with what it says of the step; model, batch and
-// sequence length have to be those of the job, since a difference of steps would otherwise mix two.
+// Each file gives a parallel configuration and settings of the step; model, batch and sequence
+// length must be those of the job, since a difference of steps would otherwise mix two causes.
 #include "answer/question.h"
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
@@ -12,7 +12,7 @@ typedef struct comparer {
   ot_arena *arena;
 } comparer;
 
-// What a file says of its job; 0: nothing.
+// `theirs`: the value in a file; 0: the file has none.
 static ot_status check_same(const comparer *c, const char *what, int64_t theirs, int64_t ours) {
   OT_CHECK(theirs == 0 || theirs == ours, OT_USAGE,
            "--compare %s: %s %lld, but the job has %lld (give the job those of the file)", c->name,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What measured steps changed in the predictions of a plan, as text and as JSON.
+// The changes that measured steps made to the predictions of a plan, as text and as JSON.
 #pragma once
 
 #include "base/json_writer.h"

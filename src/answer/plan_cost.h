@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the whole run costs: device hours, dollars, energy. Pure.
+// The cost of the whole run: device hours, dollars, energy. Pure.
 #pragma once
 
 #include "answer/plan_page.h"

@@ -255,7 +255,8 @@ static ot_status check_quick(const ot_job *job) {
   return ot_fail_hint(OT_USAGE, "run `orthant bench` again, without --quick");
 }
 
-// What --set changed of the precision; of other software, the moments of the optimizer alone.
+// Applies the changes that --set made to the precision; for other software, to the moments of the
+// optimizer alone.
 static void take_precision(ot_plan_request *r) {
   const ot_run_precision *const set = &r->run.precision;
   ot_job *const job = &r->job;

@@ -13,7 +13,7 @@
 #include "plan/model_totals.h"
 #include "script/imported.h"
 
-// What is asked. Null, 0 and -1 (enumerations): the default, or searched.
+// The request for a plan. Null, 0 and -1 (enumerations): the default, or searched.
 typedef struct ot_question {
   const ot_cluster *cluster;  // as described
   const ot_engine *engine;
@@ -79,9 +79,9 @@ ot_status ot_plan_request_begin(const ot_question *question, ot_arena *arena, ot
 // The precision as settings of a run: a map of data types.
 ot_node *ot_plan_request_precision(const ot_plan_request *request, ot_arena *arena);
 
-// What a configuration of other software says of the question: its assumptions come first; its
-// devices and precision apply where the question has none, its switches if the question's engine is
-// its own. Before ot_plan_request_begin.
+// Merges an imported configuration of other software into the question: its assumptions come first;
+// its devices and precision apply where the question has none, its switches if the question's
+// engine is its own. Before ot_plan_request_begin.
 void ot_question_take_import(const ot_imported *imported, ot_arena *arena, ot_question *question);
 
 // Fits the configuration to the devices of the job, which takes its batch and sequence length where

@@ -59,7 +59,7 @@ typedef struct ot_sweep_row {
   ot_sweep_field field[48];  // [count]
 } ot_sweep_row;
 
-// What was planned at a point: the page is not read if there is a reason.
+// The plan of a point; the page is not read if there is a reason.
 typedef struct ot_sweep_planned {
   const ot_plan_request *request;
   const ot_plan_page *page;

@@ -109,7 +109,7 @@ static ot_status check_moved(const course *c) {
   return OT_OK;
 }
 
-// What was not compared, or not decided.
+// Reports comparisons that were not made or not decided.
 static void leave_open(const course *c) {
   const ot_reference_figures *const f = &c->reference;
   ot_audit_report *const report = c->report;

@@ -83,7 +83,7 @@ static void check_entry(stream_list *l, const ot_entry *entry, bool forward) {
   }
 }
 
-// Of the first micro-batch; the others are keyed by their samples.
+// Checks the streams of the first micro-batch; the others are keyed by their samples.
 static void check_streams(const ot_step_audit *a) {
   const ot_schedule *const schedule = ot_runtime_schedule(a->runtime);
   const ot_order *const order =

@@ -103,7 +103,8 @@ static fault check_rows(const batch_check *c) {
   return (fault){0};
 }
 
-// Of draws of a teacher, with or without the data's own. Ranks without the head have zeros.
+// Checks weights of draws of a teacher, with or without the data's own targets. Ranks without the
+// head have zeros.
 static fault check_weights(const batch_check *c) {
   const ot_micro_batch *const r = &c->loaded;
   const int64_t K = r->K;

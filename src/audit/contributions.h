@@ -35,7 +35,7 @@ typedef struct ot_contributions_request {
 ot_status ot_contributions_read(const ot_contributions_request *request, ot_arena *arena,
                                 ot_contributions *out);
 
-// What `ranks` ranks contribute to element `index`: the values that were read, then draws with
+// The contributions of `ranks` ranks to element `index`: the values that were read, then draws with
 // their mean and variance.
 //   out  [ranks]
 void ot_contributions_draw(const ot_contributions *contributions, ot_gradient_class class,

@@ -281,7 +281,7 @@ static ot_status measure_all(coordinates_audit *a, ot_growth growth) {
   return OT_OK;
 }
 
-// Of the least squares line through the logarithms.
+// The slope of the least squares line through the logarithms.
 static double slope_of(const double *sizes, const double *logs) {
   double x = 0, y = 0, xx = 0, xy = 0;
   for (int i = 0; i < SIZES; i++) {

@@ -161,7 +161,7 @@ static bool note(drift_audit *d, const char *what, const ot_drift_figures *f) {
   return within(d, f);
 }
 
-// Of ln p of the targets alone, [tokens].
+// Compares ln p of the targets alone, [tokens].
 static ot_drift_figures compare_targets(const drift_audit *d, const double *logprobs,
                                         int64_t tokens) {
   ot_drift_figures f = {.worst = -1};

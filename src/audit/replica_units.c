@@ -172,7 +172,7 @@ static void add_copies(listing *l) {
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
     const ot_bucket *const bucket = &schedule->buckets[p->block];
-    // Of the bucket that a stage holds for a tied head, only the tied tensor is used.
+    // In the bucket that a stage holds for a tied head, only the tied tensor is used.
     const bool held = bucket->counted || is_tied_to(graph, i);
     for (int part = 0; part < p->num_parts; part++) {
       const int index = before + part_in_whole(&whole->parameters[i], p, part);

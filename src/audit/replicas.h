@@ -31,7 +31,7 @@ typedef struct ot_replica_moment {
 
 ot_replica_moment ot_replica_moment_of(const ot_trainer *trainer);
 
-// What a comparison covered, over all ranks.
+// The coverage of a comparison, over all ranks.
 typedef struct ot_replica_figures {
   int64_t compared_bytes;  // of tensors with a replica
   int64_t single_bytes;    // of weights, gradients and optimizer state without one
@@ -48,5 +48,5 @@ void ot_replicas_before_update(ot_replicas *replicas);
 ot_status ot_replicas_compare(ot_replicas *replicas, const ot_replica_moment *moment,
                               ot_audit_report *report);
 
-// Of the last comparison.
+// The figures of the last comparison.
 ot_replica_figures ot_replicas_figures(const ot_replicas *replicas);

@@ -10,7 +10,7 @@
 #include "data/data_loader.h"
 #include "describe/moe.h"
 
-// Of a micro-batch: mean nats per target, and the router losses.
+// The losses of a micro-batch: mean nats per target, and those of the routers.
 typedef struct losses {
   double tokens, routers;
 } losses;

@@ -3,7 +3,7 @@
 // that none of them includes another.
 #pragma once
 
-// What runs kernels and holds the arena.
+// The kind of device that runs kernels and holds the arena.
 typedef enum ot_backend { OT_BACKEND_CPU, OT_BACKEND_CUDA, OT_BACKENDS } ot_backend;
 
 typedef enum ot_activation {
@@ -65,7 +65,7 @@ typedef enum ot_group_kind {
   OT_GROUP_KV_SUM,       // ranks of tp with copies of one kv head: their gradients
   OT_GROUP_TIED,         // first and last stage: gradients of a tied embedding
   OT_GROUP_TOKENS,       // cp x dp: ranks that train on different tokens
-  // Of blocks in the expert view (graph/graph.h), with ep x etp > 1:
+  // Groups of blocks in the expert view (graph/graph.h), with ep x etp > 1:
   OT_GROUP_EXPERT,            // ep x etp: token dispatch and combine
   OT_GROUP_EXPERT_GATHER,     // edp inside a shard domain: weights
   OT_GROUP_EXPERT_SHARD,      // the same (all of edp without sharding): gradients

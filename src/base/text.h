@@ -31,7 +31,7 @@ const char *ot_text_find(const char *text, const char *part);
 // Whether `text` contains `c`, which is not its end.
 bool ot_text_has(const char *text, char c);
 
-// Of ASCII. Space: also tabs and line breaks.
+// Classes of ASCII characters. Space: also tabs and line breaks.
 bool ot_is_digit(char c);
 bool ot_is_letter(char c);
 bool ot_is_space(char c);

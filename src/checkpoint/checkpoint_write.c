@@ -169,7 +169,8 @@ static ot_status commit_in(commit *c, const ot_checkpoint_content *content,
   OT_TRY(move_into_place(c->arena, plan));
   *committed = true;
   OT_TRY(ot_disk_sync_directory(plan->parent));
-  // What was replaced. If this fails, the remains are harmless: ot_checkpoint_clean removes them.
+  // Removes the replaced files. If this fails, the remains are harmless: ot_checkpoint_clean
+  // removes them.
   (void)ot_disk_remove(plan->partial);
   return OT_OK;
 }

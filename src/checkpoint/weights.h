@@ -138,7 +138,7 @@ ot_status ot_weights_write(const ot_weight_writing *what, int tensor, ot_weight_
 
 // ---- loading ----
 
-// What a load skipped, as information for the user; text in the arena of the load.
+// The tensors that a load skipped, as information for the user; text in the arena of the load.
 typedef struct ot_weight_notes {
   int num_ignored;      // buffers of old HF versions that are not needed
   const char *ignored;  // their names

@@ -118,7 +118,7 @@ static void note_end(ot_child *child, int status) {
   child->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-// Of this process and of those that it adopted.
+// Reaps children of this process and those that it adopted.
 static void reap(ot_child *child) {
   int status;
   for (pid_t done = waitpid(-1, &status, WNOHANG); done > 0; done = waitpid(-1, &status, WNOHANG)) {

@@ -287,7 +287,7 @@ static ot_status prepare(void *context, int ranks) {
   return read_stops(s);
 }
 
-// Of rank 0.
+// Called on rank 0.
 static ot_status find_texts(sampling *s) {
   OT_TRY(find_prompts(s));
   s->num_texts = s->num_prompts * ot_options_integer(s->options, "n");

@@ -144,8 +144,8 @@ static ot_status find_recorded(const bisection *b, int seed, ot_ledger_job *job,
   return OT_OK;
 }
 
-// What runs the baseline instead: a program (null: this one), and the first of the other settings,
-// below the ledger's own.
+// A trial of the baseline: its program (null: this one), and the first of the other settings, below
+// the ledger's own.
 typedef struct trial {
   const char *program;
   int num_sets;
@@ -365,7 +365,7 @@ static ot_status begin_commits(bisection *b) {
 
 // ---- the answer ----
 
-// What was searched for: merges, keys or commits.
+// The words for what is searched: merges, keys or commits.
 typedef struct wording {
   const char *one, *same, *other;
 } wording;

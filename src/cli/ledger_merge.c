@@ -107,7 +107,7 @@ static ot_status run_stack(merging *m) {
   return OT_OK;
 }
 
-// Of parts that mask each other the best alone stays.
+// Among parts that mask each other, the best one stays.
 static void unmask(merging *m) {
   int best = -1;
   for (int i = 0; i < m->parts; i++)

@@ -16,7 +16,7 @@ static void print_notes(const ot_opened_model *model, const ot_runtime *runtime)
   if (note) fprintf(stderr, "note: %s\n", note);
 }
 
-// Of a stage, as many ranks share out the experts as their number allows, and the others their
+// As many ranks of a stage share out the experts as their number allows, and the others their
 // columns.
 static ot_status find_shards(const ot_model *model, int ranks, int pp, ot_run_parallel *p) {
   OT_CHECK(ranks % pp == 0, OT_RANKS, "--pp %d does not divide %d rank%s", pp, ranks,

@@ -100,7 +100,7 @@ void ot_ranks_end_at_start(void) {
       "stopped by a signal before the first step; nothing was changed: run the same command "
       "again\n";
   int launched = 0;
-  // Of the processes of a launcher, each would say it.
+  // Each process of a launcher would print it.
   struct pollfd reader = {.fd = STDERR_FILENO, .events = POLLOUT};
   if ((!ot_comm_launched(&launched) || launched == 1) && poll(&reader, 1, 0) == 1) {
     (void)!write(STDERR_FILENO, text, sizeof text - 1);

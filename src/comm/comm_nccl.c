@@ -141,7 +141,7 @@ static ot_status queue_step(const ot_comm_nccl *nccl, const channel *c, ot_comm_
   return ot_comm_queue_sum(x->call->stream, &sum);
 }
 
-// What stays on this rank is copied; it is not sent.
+// Bytes that stay on this rank are copied, not sent.
 static ot_status queue_steps(const ot_comm_nccl *nccl, const channel *c,
                              const ot_comm_request *request) {
   ot_comm_member_call x = ot_comm_member_call_of(request);

@@ -46,7 +46,7 @@ typedef struct {
 // The private words of a request. The members of a call meet in its `host`.
 typedef struct __attribute__((may_alias)) {
   ot_comm_request *host;
-  // Of a host:
+  // The members of a host:
   ot_comm_request *first;  // member with the lowest index, others after it by `peer`
   int arrived;             // members that have arrived
   int left;                // unfinished work items

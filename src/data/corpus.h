@@ -20,8 +20,8 @@ typedef struct ot_corpus_request {
   ot_corpus_format format;  // of all files
   bool splittable;          // large documents are split into windows; else whole
   int64_t window_bytes;     // of text per block; 0 = 1 MiB
-  // Of a line, or of a document that is not split, which a small compressed file could make
-  // endless; 0 = 4 GiB.
+  // The limit of a line, or of a document that is not split, which a small compressed file could
+  // make endless; 0 = 4 GiB.
   int64_t document_bytes_max;
 } ot_corpus_request;
 

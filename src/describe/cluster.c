@@ -71,7 +71,7 @@ static ot_status share_hosts(const ot_cluster *cluster, int ranks, int threads, 
   return ot_cluster_check(out);
 }
 
-// What only plans can price.
+// Refuses clusters that only plans can price.
 static ot_status check_alike(const ot_cluster *cluster) {
   if (cluster->num_pools == 0) return OT_OK;
   ot_fail(OT_USAGE, "cluster %s has pools of different devices, which only `orthant plan` prices",

@@ -51,8 +51,8 @@ bool ot_engine_pairs(const ot_engine *engine) {
   return engine->overlap_pairs || engine->overlap_expert;
 }
 
-// What compiled blocks and captured graphs change of eager modules, for all frameworks: passes are
-// fused, and Python does not dispatch each of them.
+// The effect of compiled blocks and captured graphs on eager modules, for all frameworks: passes
+// are fused, and Python does not dispatch each of them.
 static void set_dispatch(const ot_engine_options *o, ot_engine *engine) {
   static const double compiled_ops = 0.5, captured_ops = 0.1, eager_passes = 1.6;
   ot_kernel_style *const k = &engine->kernels;

@@ -84,7 +84,7 @@ typedef struct ot_moe {
   double capacity_factor;     // of an expert, relative to the even share T*k/E (all but dropless)
   ot_moe_balance balance;     //
   double aux_coefficient;     // of the load-balancing loss, >= 0
-  // What it multiplies.
+  // The factor of the auxiliary loss.
   ot_moe_aux_scale aux_scale;
   double z_coefficient;  // of the mean squared log-sum-exp of router logits, >= 0
   double bias_rate;      // of OT_MOE_BALANCE_BIAS: step of the bias after each update

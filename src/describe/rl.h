@@ -34,7 +34,7 @@ typedef enum ot_policy_objective {
   OT_POLICY_OBJECTIVES,
 } ot_policy_objective;
 
-// What the sum over tokens is divided by.
+// The divisor of the sum over tokens.
 typedef enum ot_policy_average {
   OT_POLICY_TOKENS,     // of the batch (DAPO)
   OT_POLICY_SEQUENCES,  // Dr. GRPO, with a constant that depends on no length

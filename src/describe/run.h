@@ -224,7 +224,7 @@ typedef struct ot_run_evaluate {
   int64_t num_tasks;
 } ot_run_evaluate;
 
-// What a run learns from a teacher, a trained model with the same vocabulary.
+// The objective of a run that learns from a teacher, a trained model with the same vocabulary.
 typedef enum ot_distill_objective {
   OT_DISTILL_NONE,
   OT_DISTILL_SAMPLED,     // its distribution, by draws from it: forward KL, unbiased
@@ -267,7 +267,7 @@ typedef struct ot_run_log {
   bool tensorboard;      // write event files
 } ot_run_log;
 
-// What computes: a GPU where there is one that the run can use, or what is named.
+// The device of a run: auto takes a GPU where there is one that the run can use.
 typedef enum ot_run_device { OT_DEVICE_AUTO, OT_DEVICE_CPU, OT_DEVICE_CUDA } ot_run_device;
 
 typedef struct ot_run {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a back end implements; the contracts are those of device.h. Private to device/.
+// The functions of a back end; the contracts are those of device.h. Private to device/.
 #pragma once
 
 #include "device/device.h"

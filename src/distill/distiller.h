@@ -33,8 +33,8 @@ void ot_distiller_destroy(ot_distiller **distiller);
 // is learned from (else it may be null). Collective over its world.
 ot_status ot_distiller_renew(ot_distiller *distiller, ot_runtime *student);
 
-// What the teacher said of the rows filled since then, sums over unmasked targets of this
-// rank: their number, and of sampled its entropy, of reverse_kl log p - log t; in nats.
+// Sums over unmasked targets of this rank, of the rows filled since then: their number, and the
+// teacher's entropy (sampled) or log p - log t (reverse_kl), in nats.
 typedef struct ot_distiller_sums {
   double targets, nats;
 } ot_distiller_sums;

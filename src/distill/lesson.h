@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run and a server whose teacher it learns from say to each other, as JSON (docs/serve.md):
+// The messages between a run and a server whose teacher it learns from, as JSON (docs/serve.md):
 // facts about the teacher, a micro-batch for it to read, and its answer. Numbers keep all bits.
 // Everything may come from strangers: sizes are those of the facts, and ranges are checked.
 #pragma once

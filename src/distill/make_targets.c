@@ -29,7 +29,7 @@ static void set_keys(making *m, int64_t first) {
   }
 }
 
-// What the teacher said of sequence `b` as a window.
+// Stores the teacher's results for sequence `b` as a window.
 static void take_window(making *m, int64_t b, const ot_teacher_answer *answer) {
   const int64_t T = m->rows.T, K = m->header.ids;
   double loss = 0, entropy = 0;

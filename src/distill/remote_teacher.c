@@ -31,7 +31,7 @@ static const double START_S = 10, FIRST_WAIT_S = 0.05, LONGEST_WAIT_S = 2;
 
 static bool may_pass(int code) { return code == 0 || code == 429 || code >= 500; }
 
-// What the server said, from {"error": {"message": TEXT}}; else all of it.
+// The message of the server, from {"error": {"message": TEXT}}; else its whole answer.
 static const char *message_of(ot_remote_teacher *t, ot_arena *arena) {
   json_t *root = NULL;
   const char *const text =

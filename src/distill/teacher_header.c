@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a store is bound to: computed from a run and its data, and compared.
+// The identity of a store, computed from a run and its data, and compared.
 #include <string.h>
 
 #include "base/text.h"

@@ -23,7 +23,7 @@ enum {
   SUMS_WORDS = sizeof(ot_distiller_sums) / sizeof(int32_t),
 };
 
-// What a rank says when it meets the others.
+// The message of a rank to the others at the start.
 typedef struct introduction {
   int64_t data_index;  // of a student that needs answers, else -1
   int64_t data_hash;

@@ -22,7 +22,7 @@
 
 enum { OT_TEACHER_VERSION = 1, OT_TEACHER_COUNTS = 65535 };  // counts of probability 1, top_k
 
-// What a store is bound to.
+// The identity of a store.
 typedef struct ot_teacher_header {
   char teacher[OT_CONTENT_HASH_BYTES];    // hash of its weights
   char tokenizer[OT_CONTENT_HASH_BYTES];  // zeros: the run had none
@@ -50,7 +50,7 @@ const char *ot_teacher_path(ot_arena *arena, const char *path);
 // The key of the draws of token `position` of a window.
 uint64_t ot_teacher_key(const ot_teacher_header *header, int64_t window, int64_t position);
 
-// What the teacher says of one window of T tokens.
+// The teacher's results for one window of T tokens.
 typedef struct ot_teacher_window {
   float entropy, loss;
   uint8_t *num;     // [T] ids of each token

@@ -399,7 +399,7 @@ static double share_right(const ot_text_task *task, const double *results, bool 
   return (double)right / (double)task->num_questions;
 }
 
-// Of the right answers, per question: smooth where accuracy is at chance.
+// Mean nats of the right answers, per question: smooth where accuracy is at chance.
 static double answer_nats(const ot_text_task *task, const double *results) {
   double sum = 0;
   for (int64_t i = 0; i < task->num_questions; i++) {

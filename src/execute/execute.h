@@ -74,7 +74,7 @@ void ot_executor_set_pause(ot_executor *executor, const ot_executor_pause *pause
 // From now on runs of a step ask `asks` before each kernel, on the calling thread. Once it says
 // yes, the rest of the step is not computed (execute/leave.h): its gradient norm is NaN on all
 // ranks, and no rank updates anything; weights, moments and masters are those of the step before.
-// What a GPU has been given is still run. Ranks may say yes at different places, or some never.
+// Work that is queued on a GPU still runs. Ranks may stop at different places, or some never.
 typedef struct ot_executor_leave {
   bool (*asks)(void *context);
   void *context;
@@ -101,7 +101,7 @@ typedef struct ot_executor_transfers {
 } ot_executor_transfers;
 ot_executor_transfers ot_executor_count_transfers(const ot_executor *executor);
 
-// Of the device: see ot_device_memory.
+// The memory of the device: see ot_device_memory.
 ot_status ot_executor_device_memory(const ot_executor *executor, int64_t *free_bytes,
                                     int64_t *total_bytes);
 

@@ -89,7 +89,8 @@ static bool is_tied_copy(const ot_schedule *schedule, const ot_region *region) {
   return false;
 }
 
-// What the host writes: batches, scalars, and moments that are zeroed bucket by bucket.
+// Covers the regions that the host writes: batches, scalars, and moments, which are zeroed bucket
+// by bucket.
 static void cover_host_writes(const ot_schedule *schedule, char *covered) {
   for (int i = 0; i < schedule->num_regions; i++) {
     const ot_region *const region = &schedule->regions[i];

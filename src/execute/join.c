@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks must agree on before they run: the world, the members of each group, and the ordered
+// Ranks must agree before they run on the world, the members of each group, and the ordered
 // list of collectives of each group. Buffer addresses may differ between ranks.
 #include "base/text.h"
 #include "execute/bind.h"

@@ -9,7 +9,7 @@
 
 #include "base/failure.h"
 
-// What a thread waits for.
+// The kinds of events that a thread waits for.
 typedef enum wait_kind {
   WAIT_WORK,   // an entry to run, or shutdown
   WAIT_ENTRY,  // `lane` has completed `entry`, or a failure

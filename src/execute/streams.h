@@ -40,7 +40,7 @@ ot_stream *ot_streams_of(const ot_streams *streams, const ot_entry *entry);
 ot_status ot_streams_enter(const ot_streams *streams, int order, int entry);
 // The entry's work is queued: records its event.
 ot_status ot_streams_leave(const ot_streams *streams, int order, int entry);
-// Of message `task` of an entry of the pipeline lane.
+// The event of message `task` of an entry of the pipeline lane.
 ot_event *ot_streams_message(const ot_streams *streams, int order, int entry, int task);
 
 // The tensor lane waits for the compute lane, or the compute lane for the call in flight.

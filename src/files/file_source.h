@@ -16,7 +16,7 @@ typedef struct ot_file_source {
   void *context;
 } ot_file_source;
 
-// Of `source`; null: of this machine. Links are not followed.
+// The size of a file of `source`; null: of this machine. Links are not followed.
 ot_status ot_file_measure(const ot_file_source *source, const char *path, int64_t *bytes);
 // True for a regular file, and false where that is not known.
 bool ot_file_exists(const ot_file_source *source, const char *path);

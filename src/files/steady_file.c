@@ -23,7 +23,7 @@ ot_status ot_steady_file_open(const char *path, ot_steady_file *file) {
   return OT_OK;
 }
 
-// What became of the file; null: nothing.
+// The change of the file; null: none.
 static const char *change_of(const ot_steady_file *file, const struct stat *now) {
   if (now->st_size < file->bytes) return "was cut";
   if (now->st_nlink == 0) return "was removed or replaced";

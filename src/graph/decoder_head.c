@@ -34,8 +34,8 @@ static int weight_accumulator(ot_builder *b, const head *h) {
   return ot_program_accumulator(b->program, b->arena, h->weight, gradients);
 }
 
-// What the tokens are to be followed by: the data's targets and, in training with weighted ones,
-// their ids and weights; else -1.
+// The values for the next tokens: the data's targets and, in training with weighted ones, their ids
+// and weights; else -1.
 typedef struct targets {
   int data, ids, weights;
 } targets;
@@ -63,7 +63,8 @@ static const char *chunk_name(ot_builder *b, const head *h, const char *name) {
   return ot_arena_format(b->arena, "%s.%lld", name, (long long)h->attributes.first_row);
 }
 
-// Of the chunk in the attributes: e and pulls of this rank, and the statistics of all ranks.
+// The values of the chunk in the attributes: e and pulls of this rank, and the statistics of all
+// ranks.
 typedef struct chunk_values {
   int e, all, pulls;
 } chunk_values;
@@ -184,7 +185,7 @@ static void score(ot_builder *b, const head *h) {
                        OT_OP_HEAD_SCORE, &h->attributes, "score", 3, {in[0], in[1], in[2]}, out});
 }
 
-// What another model learns from this one.
+// Draws ids and weights that another model learns from.
 static void draw(ot_builder *b, const head *h) {
   const ot_graph_request *const request = &b->graph->request;
   const int64_t rows = ot_share_of(b)->rows, K = request->draw_ids;

@@ -58,7 +58,7 @@ static inline int64_t ot_mode_width(ot_mode mode, int64_t most, int tp) {
   return (part + ranks - 1) / ranks * ranks;
 }
 
-// What is built.
+// The request for a graph.
 typedef struct ot_graph_request {
   const ot_model *model;  // kept; must outlive the graph
   ot_mode mode;

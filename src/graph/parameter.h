@@ -38,7 +38,7 @@ typedef struct ot_parameter_part {
                      // values, so that its gradient is reduced over them; -1: none (besides dp and
                      // cp, over which every gradient is reduced)
   bool counted;      // this rank counts the part (norms, files): the first rank that holds a copy
-  // Of the parametrization (graph/parametrize.h).
+  // Set by the parametrization (graph/parametrize.h).
   double initial;  // OT_INITIAL_NORMAL: the standard deviation, else the value
   double
       constant;  // that the weight includes: its gradient times this is that of the weight without

@@ -80,7 +80,7 @@ static bool ends_branch(const ot_model *model, ot_role role) {
          role == OT_ROLE_SHARED_DOWN;
 }
 
-// What queries are scaled by last: their norm, or the projection that makes them.
+// Whether a parameter scales queries last: their norm, or else the projection that computes them.
 static bool scales_queries(const ot_model *model, ot_role role, int part) {
   if (model->qk_norm != OT_QK_NORM_NONE) {
     return role == OT_ROLE_Q_NORM || role == OT_ROLE_Q_ROW_NORM;

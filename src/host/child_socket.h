@@ -21,7 +21,7 @@ typedef struct ot_child_program {
 // socket and waits for the keeper or calls ot_child_end.
 ot_status ot_child_socket_start(const ot_child_program *program, pid_t *process, int *socket);
 
-// What every process that this one starts needs before its program runs: in the new process, after
+// Prepares a process that this one starts before its program runs: called in the new process, after
 // fork; only calls that are safe there. It leads a process group of its own, gets `last_signal`
 // when its parent dies, and has the default actions of the signals that this program ignores or
 // handles.

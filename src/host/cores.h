@@ -11,7 +11,7 @@
 
 // Cores that the calling thread may use, at least 1.
 int ot_host_cores(void);
-// Of these for each of `ranks` ranks that share them, at least 1.
+// The cores of each of `ranks` ranks that share them, at least 1.
 int ot_host_threads(int ranks);
 
 // The calling thread and its OpenMP threads, one to a core, where the ranks of this host use all

@@ -66,7 +66,7 @@ static const ot_key zero_keys[] = {
     {"zero_quantized_gradients", OT_KEY_FIXED, .choices = only_false, .help = "ZeRO++ not priced"},
 };
 
-// What the engine file prices in any case, and what happens outside a step.
+// Inert: keys that the engine file prices in any case, or that act outside a step.
 static const ot_schema zero_schema = {
     "zero_optimization of DeepSpeed", zero_keys, OT_COUNT(zero_keys), .size = sizeof(zero),
     .inert = "allgather_bucket_size|stage3_prefetch_bucket_size|sub_group_size|"

@@ -199,7 +199,7 @@ static void put_trainer(ot_import *import, const ot_node *trainer, ot_node *map)
   if (whole && each * hosts <= 1 << 20) import->out->devices = (int)(each * hosts);
 }
 
-// What the keys of Megatron-core imply and its flags say apart.
+// Sets what keys of Megatron-core imply and its flags state separately.
 static void put_implied(const ot_import *import, const ot_node *model, ot_node *map) {
   const ot_node *const groups = ot_node_child(map, "num-query-groups");
   const ot_node *const fp8 = ot_node_child(map, "fp8");

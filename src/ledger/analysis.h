@@ -55,8 +55,8 @@ typedef struct ot_ledger_target {
 ot_status ot_ledger_record_look(ot_ledger *ledger, const ot_ledger_look *look,
                                 const ot_ledger_target *target);
 
-// Of all changes in the record: how many were proposed and accepted, and the estimates of each at
-// its last look ([count], for the prior).
+// All changes in the record: how many were proposed and accepted, and the estimates of each at its
+// last analysis ([count], for the prior).
 typedef struct ot_ledger_census {
   int proposed, accepted, count;
   ot_measured *estimate;  // [count]

@@ -53,7 +53,7 @@ typedef struct ot_decision {
   bool neutral;   // two one-sided tests within margins.neutral
 } ot_decision;
 
-// Of the mean over scales.
+// The verdict on the mean over scales.
 ot_ledger_verdict ot_decide(const ot_decision *decision, const ot_measured *mean);
 
 // The prior N(mean, sd^2) of ln m from the estimates of all candidates [count], by the method of

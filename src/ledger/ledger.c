@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a ledger needs to run, and in which order.
+// The jobs that a ledger needs, and their order.
 #include "ledger/ledger.h"
 
 #include <math.h>

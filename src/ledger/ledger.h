@@ -70,7 +70,7 @@ ot_status ot_ledger_job_describe(const ot_ledger *ledger, ot_ledger_job *job);
 // The line of the finished run of `job`, or null.
 const ot_record_line *ot_ledger_find_run(const ot_ledger *ledger, const ot_ledger_job *job);
 
-// What a run directory tells of a run that has ended.
+// The result of a run that has ended, from its run directory.
 typedef struct ot_ledger_result {
   double loss;  // at its end, of the validation set; NaN: diverged
   double seconds;

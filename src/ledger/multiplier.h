@@ -47,7 +47,7 @@ double ot_baseline_loss_at(const ot_baseline *base, int scale, double x);
 // whether it was smaller.
 bool ot_baseline_widen(const ot_baseline *base, ot_measured *mean);
 
-// Of a change against its baseline.
+// The multiplier of a change against its baseline.
 typedef struct ot_multiplier {
   int scales, pairs;
   ot_measured ln_m[OT_LEDGER_SCALES];

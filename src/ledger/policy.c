@@ -225,7 +225,8 @@ static bool is_same(ot_arena *arena, const ot_node *a, const ot_node *b) {
   return ot_text_equal(assignment(arena, "", a), assignment(arena, "", b));
 }
 
-// What `to` has otherwise than `from`, which may be null; then what only `from` has, by `defaults`.
+// Lists the values of `to` that differ from `from`, which may be null; then those that only `from`
+// has, with the values of `defaults`.
 static void flatten_changes(set_list *l, const char *path, const ot_node *from, const ot_node *to,
                             const ot_node *defaults) {
   if (to && to->kind == OT_NODE_MAP && (!from || from->kind == OT_NODE_MAP)) {

@@ -80,7 +80,7 @@ typedef enum ot_ledger_audit {
 // Reads DIRECTORY/policy.yaml. OT_USAGE naming the place.
 ot_status ot_ledger_policy_load(const char *directory, ot_arena *arena, ot_ledger_policy *out);
 
-// What a change claims.
+// The claim of a change.
 typedef enum ot_ledger_class {
   OT_LEDGER_QUALITY,
   OT_LEDGER_SPEED,    // the same bits, sooner
@@ -110,8 +110,8 @@ typedef struct ot_ledger_change {
 ot_status ot_ledger_change_load(const char *directory, const char *name, ot_arena *arena,
                                 ot_ledger_change *out);
 
-// What the RUN.yaml at `to` sets otherwise than that at `from`, one key after another in its order;
-// then what only `from` sets, as `to` has it by default.
+// The keys that the RUN.yaml at `to` sets to other values than that at `from`, in its order; then
+// the keys that only `from` sets, with the defaults of `to`.
 ot_status ot_ledger_sets_between(const char *from, const char *to, const ot_presets *presets,
                                  ot_arena *arena, ot_ledger_sets *out);
 

@@ -33,5 +33,5 @@ typedef struct ot_ledger_prediction {
   bool held;
 } ot_ledger_prediction;
 
-// Those of the record, in its order; in the arena of the ledger.
+// The predictions of the record, in its order; in the arena of the ledger.
 int64_t ot_ledger_list_predictions(const ot_ledger *ledger, ot_ledger_prediction **out);

@@ -78,7 +78,7 @@ ot_measured ot_measured_of(double value, double se, int seeds, double coverage) 
   return e;
 }
 
-// Of leave-one-out values [seeds].
+// The estimate from leave-one-out values [seeds].
 static ot_measured estimate(const ot_jackknife *j, double value, const double *left) {
   const int n = j->seeds;
   double mean = 0, squares = 0;

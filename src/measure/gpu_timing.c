@@ -22,7 +22,7 @@ enum {
 
 // ---- samples ----
 
-// What is timed: queues itself on the stream.
+// Timed work: queues itself on the stream.
 typedef struct work {
   ot_status (*queue)(ot_gpu_timer *timer, void *context);
   void *context;

@@ -16,7 +16,7 @@ enum { LINE_BYTES = 8192 };
 
 static const char directory[] = "/dev/shm";
 
-// Of Open MPI 4 and 5.
+// The names that Open MPI 4 and 5 give to segments.
 static bool is_segment(const char *name) {
   return fnmatch("vader_segment.*", name, 0) == 0 || fnmatch("sm_segment.*", name, 0) == 0;
 }

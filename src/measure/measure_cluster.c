@@ -11,7 +11,7 @@
 
 enum { LINE_BYTES = 64 };
 
-// What a rank may compute with, and who else does.
+// The cores of a rank, and the ranks that share them.
 typedef struct rank_cores {
   double cores;       // of its set
   double sharers;     // ranks with the same set on the same machine, this one included

@@ -206,7 +206,7 @@ static ot_status measure_shape(timer *t, const shape *s, ot_arena *arena, ot_mea
   OT_TRY(make_group(t, s, members));
   for (int i = 0; i < OT_LINK_CALLS; i++) {
     const bool message = ot_link_calls[i].kind == OT_COMM_SEND;
-    // Of messages: between neighbours of a host, and between all ranks of two hosts.
+    // Messages are timed between neighbours of a host, and between all ranks of two hosts.
     if (message && (s->hosts > 1 ? s->inside > 1 : s->inside != t->per_host)) continue;
     ot_collective_rates *const rates = &out->rates[out->num_rates];
     OT_TRY(fit_call(t, &ot_link_calls[i], arena, rates));

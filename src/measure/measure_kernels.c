@@ -86,7 +86,7 @@ static const subject subjects[] = {
              "model.num_local_experts=8 model.num_experts_per_tok=2 parallel.ep=2"},
 };
 
-// Of a GPU: large enough that it never waits for the host.
+// Subjects of a GPU: large enough that it never waits for the host.
 static const subject gpu_subjects[] = {
     {1, 1, true, false, 4, 2048,
      LLAMA "model.vocab_size=32768 model.hidden_size=2048 model.intermediate_size=5632 "

@@ -3,9 +3,10 @@
 // woken. In each round one rank, in turn, therefore enters late. The time from its entry until the
 // last rank has its result is fitted by a latency and a rate for each kind.
 //
-// What a step sends was written by its sender and has not been read by the others, and where it
-// arrives has been used by something else. Data in the cache of its reader would move five times as
-// fast. So each round writes what it sends, in memory that no round used for a while.
+// In a step, a sender has just written the bytes that it sends, their reader has not read them, and
+// the memory where they arrive was used for something else. Data in the cache of its reader would
+// move five times as fast. So each round writes the bytes that it sends, in memory that no round
+// used for a while.
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +31,7 @@ const ot_link_call ot_link_calls[OT_LINK_CALLS] = {
     {OT_COMM_SEND, OT_OP_COUNT, false},
 };
 
-// Of all ranks of a host together: more than caches hold.
+// The bytes of all ranks of a host together: more than caches hold.
 static const int64_t far_bytes = 256 << 20;
 
 ot_status ot_link_memory_create(int ranks, ot_link_memory *memory) {

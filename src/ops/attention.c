@@ -263,7 +263,7 @@ static ot_cost whole_cost(const ot_op_info *info, const ot_op_attributes *a,
   return cost_of(&(work){info, places, places, products}, a, types);
 }
 
-// Of qkv (input `qkv`) a block reads only the q part.
+// A block reads only the q part of qkv (input `qkv`).
 static ot_cost block_cost(const work *w, const ot_op_attributes *a, const ot_op_types *types,
                           int qkv) {
   work placed = *w;

@@ -228,7 +228,7 @@ static int64_t head_loss_workspace_cuda(const ot_op_attributes *attributes,
   return ot_cuda_head_layout_of(OT_OP_HEAD_LOSS, attributes, types).total_bytes;
 }
 
-// Of evaluation and scores.
+// The workspace of evaluation and scores.
 static int64_t head_nats_workspace_cuda(const ot_op_attributes *attributes,
                                         const ot_op_types *types) {
   return ot_cuda_head_layout_of(OT_OP_HEAD_EVALUATE, attributes, types).total_bytes;

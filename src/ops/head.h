@@ -50,7 +50,7 @@ enum { OT_HEAD_IDS_MAX = 256 };  // K at most
 ot_status ot_head_check_weights(const char *op, const ot_tensor_type *ids,
                                 const ot_tensor_type *weights, int64_t rows);
 
-// What OT_OP_HEAD_SCORE says of a row.
+// The results of OT_OP_HEAD_SCORE for a row.
 typedef struct ot_row_score {
   double logprob, best;
   int32_t greedy;

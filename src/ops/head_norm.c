@@ -39,7 +39,7 @@ static ot_status check_positions(const char *op, const ot_op_attributes *attribu
   return ot_rope_check(op, attributes, rows, &positions[0], &positions[1]);
 }
 
-// Of the table, one row is read per token.
+// One row of the table is read per token.
 static ot_cost cost_of_rows(const ot_op_info *info, const ot_op_attributes *attributes,
                             const ot_op_types *types, int positions) {
   ot_op_types rows = *types;

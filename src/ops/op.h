@@ -360,7 +360,7 @@ typedef struct ot_cost {
 // The part of the backward pass in which a step runs.
 typedef enum ot_vjp_phase { OT_VJP_INPUT, OT_VJP_WEIGHT } ot_vjp_phase;
 
-// What an operand of a VJP step refers to, seen from the forward op.
+// The tensor that an operand of a VJP step refers to, seen from the forward op.
 typedef enum ot_ref_kind {
   OT_REF_NONE,
   OT_REF_INPUT,        // forward input `index`
@@ -392,7 +392,7 @@ typedef struct ot_vjp_step {
 
 typedef enum ot_op_purity { OT_PURITY_PURE, OT_PURITY_SAVED, OT_PURITY_EFFECT } ot_op_purity;
 
-// What dominates the time of an op, for its price (simulate/price_kernel.c).
+// The part of an op that dominates its time, for its price (simulate/price_kernel.c).
 typedef enum ot_cost_kind {
   OT_COST_UNKNOWN,
   OT_COST_PASS,         // memory traffic

@@ -53,11 +53,12 @@ int64_t ot_route_sequences(const ot_op_attributes *attributes, int64_t tokens);
 // N: most rows of all experts together for `tokens` tokens, for any routing. Pure.
 int64_t ot_route_rows(const ot_op_attributes *attributes, int64_t tokens);
 
-// Those of them in use by `tokens` tokens when all experts have equal loads: less than all when
+// The rows in use by `tokens` tokens when all experts have equal loads: less than all when
 // sequences are sharded, since one rank may get most of a capacity. Pure.
 int64_t ot_route_even_rows(const ot_op_attributes *attributes, int64_t tokens);
 
-// Of N rows, or of B rows of an all-to-all-v, those in use when all experts have equal loads. Pure.
+// The rows in use, of N rows or of B rows of an all-to-all-v, when all experts have equal loads.
+// Pure.
 double ot_route_used(const ot_op_attributes *attributes, int64_t rows);
 
 // T: tokens of a sequence over all ranks of cp.

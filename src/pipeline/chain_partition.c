@@ -218,7 +218,7 @@ static change sum_of(change a, change b) {
   return (change){a.above + b.above, a.equal + b.equal, a.squares + b.squares};
 }
 
-// What moves in one direction change, for the limits of the base.
+// The changes that moves in one direction make, for the limits of the base.
 static void find_changes(const cutter *c, const int *first, moves *m) {
   for (int k = 0; k < c->chunks; k++) {
     const int64_t left = k > 0 ? passed(c, first, k, m->step) : 0;

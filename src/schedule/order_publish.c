@@ -7,7 +7,7 @@
 #include "schedule/builder_state.h"
 #include "schedule/tasks.h"
 
-// Of the model on one rank: each element once, without padding.
+// The elements of the model on one rank: each once, without padding.
 static int64_t whole_elements(const ot_graph *whole, int block) {
   int64_t elements = 0;
   for (int i = 0; i < whole->num_parameters; i++) {

@@ -508,7 +508,7 @@ static int *entries_of(const emission *e, int64_t count) {
   return entries;
 }
 
-// Of the run's steps, then of OT_ORDER_CHECKSUM: one, if the pipeline can do with it.
+// The micro-batches of the run's steps, then of OT_ORDER_CHECKSUM: one, if the pipeline allows it.
 static int micro_batches_of(const ot_step_builder *s, int plan) {
   const ot_schedule_request *const request = s->b->request;
   const ot_stages *const stages = &s->b->stages;

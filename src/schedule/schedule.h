@@ -18,7 +18,7 @@
 #include "ops/op.h"
 #include "schedule/buckets.h"
 
-// What a task does. Both interpreters switch over this enumeration without `default`.
+// The kinds of tasks. Both interpreters switch over this enumeration without `default`.
 typedef enum ot_task_kind {
   OT_TASK_COMPUTE,     // run kernel `op` on the operands
   OT_TASK_COLLECTIVE,  // run collective `op` with all ranks of its group

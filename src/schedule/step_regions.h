@@ -50,7 +50,7 @@ typedef struct ot_region_need {
   int count;
 } ot_region_need;
 
-// What a block's regions depend on.
+// The sizes that a block's regions depend on.
 typedef struct ot_block_memory {
   int64_t shard_elements;               // this rank's shard of the block's bucket
   int64_t second_moments;               // elements of the bucket that have them

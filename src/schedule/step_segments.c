@@ -133,7 +133,7 @@ static void build_updates(ot_step_builder *s, int block) {
   }
 }
 
-// Of a bucket before its reduction; `tied_use`: of the head's use of a tied embedding.
+// The checksum of a bucket before its reduction; `tied_use`: of the head's use of a tied embedding.
 static int checksum_segment(ot_step_builder *s, int block, bool tied_use) {
   if (!s->hashes) return -1;
   ot_update_view view = view_of(s, block, false);

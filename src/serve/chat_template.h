@@ -30,5 +30,5 @@ const char *ot_chat_template_start(const ot_chat_template *chat, const ot_tokeni
 ot_status ot_chat_template_render(const ot_chat_template *chat, const char *start,
                                   const ot_chat_message *messages, int count, ot_buffer *out);
 
-// What ends the assistant's turn.
+// The text that ends the assistant's turn.
 const char *ot_chat_template_end(const ot_chat_template *chat);

@@ -11,7 +11,7 @@
 
 enum { OT_MOST_CHOICES = 256, OT_MOST_MESSAGES = 1024, OT_MOST_STOP_IDS = 16 };
 
-// What a request carries; any bytes.
+// The body of a request; any bytes.
 typedef struct ot_request_body {
   const char *text;  // [length]
   int64_t length;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server answers without running the model: tokens of a text and back, the model, its
+// The answers of a server that need no run of the model: tokens of a text and back, the model, its
 // tokenizer, whether it works, and figures for Prometheus.
 #pragma once
 

@@ -75,7 +75,7 @@ int64_t ot_job_read(ot_job *job, char *to, int64_t most);
 // The owner is gone: cancels what is not done.
 void ot_job_release(ot_job **job);
 
-// What has happened so far.
+// Counts since the start.
 typedef struct ot_service_counts {
   ot_inference_counts engine;
   int64_t submitted, refused, finished, cancelled, failed;  // requests

@@ -202,7 +202,7 @@ static bool is_merged(const ot_task *task) {
   return task->in[is_gradient(task->op) ? DQ_BEFORE : OUT_BEFORE].base != OT_BASE_NONE;
 }
 
-// Of the kernel that the software calls.
+// The efficiency of the attention kernel that the software calls.
 static double attention_share(const pricing *p) {
   const ot_device_kind *const d = p->device;
   const ot_attention_kernel kernel = p->style->attention;

@@ -20,8 +20,8 @@
 // all-to-all sends (n - c_{i-1})/n of its bytes across level i.
 double ot_link_collective_s(const ot_simulation *simulation, const ot_collective *collective);
 
-// Of `device_s`, the time of `collective`, the seconds in which it slows down concurrent kernels.
-// It takes processors of the device as long as it runs (NCCL's channels, which also wait), and
+// The part of `device_s`, the time of `collective`, in which it slows down concurrent kernels. It
+// takes processors of the device as long as it runs (NCCL's channels, which also wait), and
 // memory bandwidth while its bytes move: over the innermost links they keep the device busy, over a
 // slow network hardly. A quarter counts by time, the rest by bytes at the rate of the innermost
 // links.

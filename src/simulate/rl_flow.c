@@ -217,7 +217,7 @@ static ot_status end_step(ot_rl_flow *f, int index) {
   return OT_OK;
 }
 
-// Of its open group, if it is its own, the members that have not started are lost, too.
+// If it has an open group of its own, the members that have not started are lost, too.
 static ot_status fail(ot_rl_flow *f, generator *g) {
   g->failed = true;
   g->busy = false;

@@ -23,13 +23,13 @@ typedef enum ot_rl_progress {
   OT_RL_LAST_TOKEN,  // and it ends
 } ot_rl_progress;
 
-// What a decode step of a generator did.
+// The result of a decode step of a generator.
 typedef struct ot_rl_decoded {
   ot_rl_progress *progress;  // [running]
   int64_t rows;
 } ot_rl_decoded;
 
-// What steps do. A sequence that is cancelled, trained on or dropped is gone after the call.
+// The actions of steps. A sequence that is cancelled, trained on or dropped is gone after the call.
 typedef struct ot_rl_actions {
   // The sequence takes its slot; sets prompt_tokens.
   ot_status (*start)(void *context, ot_rl_sequence *sequence);

@@ -54,7 +54,7 @@ typedef struct ot_rl_forecast {
   int64_t lag_max;                        // of the play; closed form: the bound
 } ot_rl_forecast;
 
-// What the closed form cannot know, from a play or a run; zeros: none.
+// Values that the closed form lacks, from a simulation or a run; zeros: none.
 typedef struct ot_rl_stock {
   double running;  // 0: all slots, or as many as the trainers keep busy
   double idle;

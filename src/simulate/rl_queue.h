@@ -51,7 +51,7 @@ typedef struct ot_rl_sequence {
 
 enum { OT_RL_LAGS = 1024 };  // lags of that and more are counted together
 
-// What happened from a given update on.
+// The counts from a given update on.
 typedef struct ot_rl_record {
   int64_t updates, sequences, tokens;  // trained on
   int64_t made_tokens;                 // generated

@@ -100,8 +100,8 @@ static void add_work(const simulator *s, const ot_task *task, const ot_price *pr
   work->host_s += price->host_s;
 }
 
-// Of an entry of the gather or reduce lane, what slows down concurrent kernels: its kernels, and
-// the load of its collectives.
+// The seconds by which an entry of the gather or reduce lane slows down concurrent kernels: its
+// kernels, and the load of its collectives.
 static double lane_load_s(const simulator *s, int index) {
   const int segment = s->order->entries[index].segment;
   const ot_segment *const tasks = &s->schedule->segments[segment];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a live teacher (run->distill) costs a step, for plans and for predictions of runs alike: it
-// reads each micro-batch once, with all its weights on one rank.
+// The price of a live teacher (run->distill) in a step, for plans and for predictions of runs
+// alike: it reads each micro-batch once, with all its weights on one rank.
 #pragma once
 
 #include "describe/cluster.h"

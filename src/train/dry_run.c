@@ -194,7 +194,7 @@ static int sharing_ranks(const dry_run *d) {
   return ranks > 1 ? ranks : 1;
 }
 
-// What evaluations need, and how long one takes.
+// Computes the memory that evaluations need, and the time of one.
 static ot_status look_at_tasks(dry_run *d, const ot_run_tasks *tasks) {
   const ot_run *const run = d->request->run;
   ot_dry_run_report *const report = d->report;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of ranks that do not see their folder, read and written by ranks that do (folder_sight.h).
-// What a rank writes travels as runs of bytes, packed into frames; what it reads, as questions and
-// answers. Waits have no timeout: the other rank may wait for its disk.
+// Writes of a rank travel as runs of bytes, packed into frames; its reads, as requests and answers.
+// Waits have no timeout: the other rank may wait for its disk.
 #pragma once
 
 #include "files/file_source.h"

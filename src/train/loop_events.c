@@ -10,7 +10,7 @@ void ot_loop_log(const ot_loop_start *start, const ot_run_event *event) {
   if (start->directory) ot_run_directory_log(start->directory, event);
 }
 
-// What is about to be removed.
+// Measures the metrics that are about to be removed.
 static ot_status measure_metrics(const ot_loop_start *start, int64_t step,
                                  ot_metrics_extent *extent) {
   return ot_metrics_measure(ot_run_directory_metrics(start->directory), step, extent);

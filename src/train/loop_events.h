@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the loop writes to the event log of its run directory. On ranks other than the leader, which
-// have no directory, these functions do nothing. Private to the loop.
+// The events that the loop writes to the log of its run directory. On ranks other than the leader,
+// which have no directory, these functions do nothing. Private to the loop.
 #pragma once
 
 #include "train/loop_start.h"

@@ -15,7 +15,7 @@
 #include "train/tensorboard.h"
 #include "train/trace_ranks.h"
 
-// What the ranks tell each other at the end of a window of steps (loop_stragglers.c).
+// The times that ranks exchange at the end of a window of steps (loop_stragglers.c).
 typedef struct ot_rank_times {
   bool on;
   ot_straggler_window window;

@@ -6,7 +6,7 @@
 #include "base/text_builder.h"
 #include "host/heap.h"
 
-// What differs from the run; a member that is not above its value in the run stays.
+// Changes of the run; a member that is not above its value in the run stays.
 typedef struct change {
   int64_t micro_batch_size;  // 0: as in the run
   ot_recompute recompute;

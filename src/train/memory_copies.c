@@ -267,7 +267,8 @@ static int64_t open_files(ot_memory_copies *c, int rank, ot_memory_slot slot[2])
   return missing;
 }
 
-// What the folder can still take, and what the host has: it may have less than its file systems.
+// The free bytes of the folder, limited by those of the host, which may have fewer than its file
+// systems.
 static int64_t free_bytes(const ot_memory_copies *c) {
   struct statvfs there;
   if (fstatvfs(c->folder, &there) != 0) return 0;

@@ -63,8 +63,7 @@ ot_status ot_memory_copies_load(ot_memory_copies *copies, ot_arena *arena, const
 // or nothing may be written, on all ranks; `note` [OT_MEMORY_NOTE_BYTES] then says where, on the
 // leader. Collective over the world.
 ot_status ot_memory_copies_begin(ot_memory_copies *copies, uint64_t history, char *note, bool *on);
-// What follows belongs to another history: the run went back. The leader's. Collective over the
-// world.
+// Begins another history: the run went back. `history` is the leader's. Collective over the world.
 ot_status ot_memory_copies_turn(ot_memory_copies *copies, uint64_t history);
 
 // Copies this rank's state; not while any rank is busy. Blocks for the copy. Local.
@@ -72,7 +71,7 @@ void ot_memory_copies_take(ot_memory_copies *copies, const ot_position *position
 // Whether this rank's thread has not ended. Local, does not block.
 bool ot_memory_copies_busy(const ot_memory_copies *copies);
 
-// What the copies of this process took, on this rank.
+// The cost of the copies of this process, on this rank.
 typedef struct ot_memory_account {
   int64_t count, bytes;       // copies; bytes of one
   double blocked_s, seconds;  // sums: copying; until sealed and sent

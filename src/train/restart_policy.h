@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a supervisor does when a training job has ended: whether it starts it again, when, and on
-// how many ranks. Pure.
+// The decision of a supervisor when a training job has ended: whether it starts it again, when, and
+// on how many ranks. Pure.
 #pragma once
 
 #include <stdbool.h>
@@ -30,7 +30,7 @@ typedef enum ot_failure_kind {
 const char *ot_failure_kind_name(ot_failure_kind kind);
 ot_failure_kind ot_attempt_kind(const ot_attempt *attempt);
 
-// What the policy remembers between attempts. The caller sets `restarts`, `sizes` and `num_sizes`.
+// The state of the policy between attempts. The caller sets `restarts`, `sizes` and `num_sizes`.
 typedef struct ot_restart_state {
   int restarts;      // allowed, until a stretch of progress
   const int *sizes;  // [num_sizes] numbers of ranks that the job may have, falling

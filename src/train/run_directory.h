@@ -46,7 +46,7 @@ ot_status ot_run_directory_clear_saved(ot_run_directory *directory);
 ot_status ot_run_directory_began_with(const ot_run_directory *directory, const char *origin,
                                       ot_arena *arena, bool *began);
 
-// What copies in memory must belong to (memory_copies.h).
+// The history that copies in memory must belong to (memory_copies.h).
 typedef struct ot_run_history {
   uint64_t number;     // of the states that the run continues; 0: no copies. Another one is drawn
                        // whenever the run begins, or goes back to an older state

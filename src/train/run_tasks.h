@@ -46,8 +46,8 @@ ot_status ot_run_tasks_place(const ot_run *run, const ot_run_tasks *tasks,
                              const ot_run_tasks_ranks *ranks, ot_arena *arena,
                              ot_run_tasks_engines *out);
 
-// What ot_runtime_create needs for an engine for them, or for the stage of `rank` in `mesh` (null:
-// one): the model as `orthant score` runs it.
+// The request for an engine for them, or for the stage of `rank` in `mesh` (null: one): the model
+// as `orthant score` runs it.
 ot_runtime_request ot_run_tasks_request(const ot_run *run, const ot_run_tasks *tasks, int threads,
                                         const ot_mesh *mesh, int rank);
 

@@ -24,7 +24,7 @@ typedef struct ot_spike {
   double z;
 } ot_spike;
 
-// What the run does next.
+// The next action of the run.
 typedef enum ot_spike_answer {
   OT_SPIKE_CONTINUES,
   OT_SPIKE_ENDS,    // `reason` says why

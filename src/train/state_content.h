@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a checkpoint of a run holds: the weights; of the optimizer, moments and master weights;
+// The content of a checkpoint of a run: the weights; moments and master weights of the optimizer;
 // texts and manifest. The same on all ranks, but texts and manifest, which the leader has. Private
 // to training_state.c and state_*.c.
 #pragma once

@@ -48,7 +48,7 @@ struct ot_state_save {
   ot_state_saved saved;
   double start_s;
 
-  // Of the save under way.
+  // The save in progress.
   stage stage;
   ot_heap heap;
   ot_arena arena;
@@ -75,7 +75,7 @@ static ot_status each_file(ot_state_save *save,
   return OT_OK;
 }
 
-// What a rank writes that does not see the directory.
+// Sends a run of bytes of a rank that does not see the directory.
 static ot_status send_run(void *context, int file, int64_t offset, const void *data,
                           int64_t bytes) {
   const redirected_set *const to = context;
@@ -83,7 +83,7 @@ static ot_status send_run(void *context, int file, int64_t offset, const void *d
   return ot_file_relay_put(to->relay, run, data);
 }
 
-// What another rank writes.
+// Receives a run of bytes of another rank.
 static ot_status take_run(void *context, ot_file_run run, const void *data) {
   const ot_state_save *const save = context;
   OT_ASSERT(run.set >= 0 && run.set < OT_CHECKPOINT_SETS);

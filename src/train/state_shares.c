@@ -200,7 +200,7 @@ static int list_entries(ot_arena *arena, const ot_state_content *content,
   return count;
 }
 
-// What the writing of a set needs.
+// The state of writing a set.
 typedef struct set_writing {
   const ot_state_content *content;
   ot_weight_share share[OT_STATE_KINDS];

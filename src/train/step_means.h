@@ -6,8 +6,8 @@
 #include "base/arena.h"
 #include "schedule/timeline.h"
 
-// Of one step, or sums over many; all but the step time are means over ranks, and NAN where no
-// timeline was recorded.
+// The figures of one step, or sums over many; all but the step time are means over ranks, and NAN
+// where no timeline was recorded.
 typedef struct ot_step_figures {
   double step_s;
   double part_s[OT_TIMELINE_PARTS];

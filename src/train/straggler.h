@@ -30,7 +30,7 @@ double ot_straggler_take(ot_straggler_window *window);
 int ot_straggler_find(const double *median_s, const int *work, int size, double *scratch,
                       double *slowdown);
 
-// What the last windows found. Other work on a host slows down one rank after the other; a slow
+// The results of the last windows. Other work on a host slows down one rank after the other; a slow
 // host slows down the same rank all the time.
 typedef struct ot_straggler_history {
   int rank[OT_STRAGGLER_RECENT];  // ring; -1: none

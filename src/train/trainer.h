@@ -100,8 +100,8 @@ ot_status ot_trainer_resume(ot_trainer *trainer, const char *path);
 // Whether the last resume failed because the checkpoint is damaged: another may be loaded.
 bool ot_trainer_found_damage(const ot_trainer *trainer);
 
-// What a save of the state as the checkpoint at `path` needs, for state_save.h. Valid until the
-// next step; what it points to, until destroy.
+// The request for a save of the state as the checkpoint at `path`, for state_save.h. Valid until
+// the next step; its pointers, until destroy.
 ot_state_request ot_trainer_state(const ot_trainer *trainer, const char *path);
 
 ot_position ot_trainer_position(const ot_trainer *trainer);
@@ -114,10 +114,10 @@ const ot_run *ot_trainer_run(const ot_trainer *trainer);
 // Micro-batches of the last step; 0 before the first step of this process.
 int ot_trainer_micro_batches(const ot_trainer *trainer);
 ot_runtime *ot_trainer_runtime(const ot_trainer *trainer);
-// What the host read after the last step.
+// The values that the host read after the last step.
 const ot_step_transfer *ot_trainer_results(const ot_trainer *trainer);
 
-// Of the last step; arrays are in `arena`.
+// The health of the last step; arrays are in `arena`.
 ot_status ot_trainer_health(const ot_trainer *trainer, ot_arena *arena, ot_health *health);
 
 // Timeline of the last step; null unless tracing was on.

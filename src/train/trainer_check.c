@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this back end can do of what a run asks for.
+// Refuses runs that this back end does not support.
 #include "train/trainer.h"
 
 // Storage dtypes of this back end: others are rejected, never replaced by a similar one.

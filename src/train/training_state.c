@@ -42,7 +42,7 @@ ot_status ot_training_state_save(ot_runtime *runtime, const ot_state_request *re
 
 // ---- load ----
 
-// What is lost of moments that the checkpoint has in a wider type; null: nothing.
+// The rounding of moments that the checkpoint has in a wider type; null: none.
 static const char *find_rounding(const ot_state_view *v, const ot_checkpoint *checkpoint) {
   const ot_safetensors *const files = ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER);
   const ot_dtype kept = ot_runtime_copy_dtype(v->runtime, OT_COPY_MOMENT_1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of web/ share. Private to web/.
+// The declarations that the files of web/ share. Private to web/.
 #pragma once
 
 #include "answer/question.h"
