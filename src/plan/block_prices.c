@@ -39,7 +39,7 @@ int ot_estimator_prefetch(const ot_estimator *e) {
   return e->job.run ? e->job.run->parallel.prefetch : 1;
 }
 
-// Of the ranks of a group, those in the estimator's pool, to which the first of each axis belong.
+// Counts the ranks of a group in the estimator's pool, to which the first of each axis belong.
 static int count_in_pool(const ot_estimator *e, const ot_candidate *c, const int *ranks, int size) {
   const int of_stage = c->tp * c->cp * c->dp;
   const int replicas = c->tp * c->cp * ot_pool_replicas(&e->job, c, e->pool);

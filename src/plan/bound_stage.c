@@ -346,7 +346,8 @@ static double sum_counts(const ot_bounder *b, const int *count, block_sum *out) 
   return slots;
 }
 
-// Of stages with the same blocks, the last one ends last, and the first one saves most activations.
+// Among stages with the same blocks, the last one ends last, and the first one saves most
+// activations.
 static void bound_alike(ot_bounder *b, const ot_like_stages *alike) {
   const int kinds = b->blocks->num_kinds;
   const ot_stage_partition *const cut = b->cut;

@@ -42,7 +42,7 @@ void ot_calibration_find(ot_calibration *calibration);
 // at most 1.
 void ot_calibration_apply(const ot_calibration *calibration, ot_cluster *cluster);
 
-// What remains to correct of a step priced with these efficiencies, and what remains uncertain.
+// The correction of a step that is priced with these efficiencies, and its uncertainty.
 typedef struct ot_correction {
   double factor;
   double variance;  // of ln(measured / corrected)

@@ -66,7 +66,7 @@ static double kept_by_op(const keeper *k) {
 // The share of its bytes that a tensor loses in 8 bits.
 static double narrowed(const keeper *k) { return 1 - 1 / k->bytes; }
 
-// What a block keeps from F to the end of its backward.
+// The bytes that a block keeps from F to the end of its backward.
 static double kept_in_block(const ot_estimator *estimator, const ot_prices *prices, int kind) {
   const keeper k = keeper_of(estimator, prices, kind);
   const ot_block_price *const price = &prices->kind[kind];
@@ -268,8 +268,9 @@ static void fill_buffers(const counter *c, const chunk_bytes *of, double *peak) 
   }
 }
 
-// What a pair saves at most in addition: layer by layer, its forward takes what the layers of its
-// backward leave (Megatron-core's combined_1f1b.py), but for the layer in progress.
+// The most that a pair saves in addition: layer by layer, its forward uses the memory that the
+// layers of its backward release (Megatron-core's combined_1f1b.py), except that of the layer in
+// progress.
 static double most_of_pair(const chunk_bytes *forward, const chunk_bytes *backward) {
   return ot_larger(0, forward->kept - backward->kept) + forward->block;
 }

@@ -11,7 +11,7 @@
 
 // ---- variances ----
 
-// Of a run whose software, device and kind are known.
+// The variances of a run whose software, device and kind are known.
 static const double STEP = 0.0085, MEMORY = 0.0072;
 static const double UNKNOWN_MEMORY = 0.02;  // of software without an engine file
 // Orthant's own arena is planned to the byte; only the runtime's part is estimated.

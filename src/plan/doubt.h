@@ -7,7 +7,7 @@
 
 #include "plan/estimate.h"
 
-// What is not known of a run.
+// The run whose uncertainty is wanted.
 typedef struct ot_doubt_request {
   const ot_job *job;
   const ot_candidate *candidate;
@@ -42,7 +42,7 @@ ot_interval ot_interval_95(double value, double variance);
 
 enum { OT_TRAITS = 11 };
 
-// What a configuration has in common with another: the more alike, the more alike their errors.
+// Traits that configurations have in common: the more alike, the more alike their errors.
 typedef struct ot_traits {
   double at[OT_TRAITS];
   double exposed;      // share of communication that no computation hides

@@ -366,7 +366,7 @@ static void take_busiest(const part *parts, int num_parts, ot_estimate *out) {
   take_replay(&taken, out);
 }
 
-// What each pool does, in out->pools.
+// Writes the part of each pool to out->pools.
 static void tell_pools(const ot_estimator *e, const part *parts, ot_estimate *out) {
   const ot_candidate *const c = &out->candidate;
   int stage = 0;

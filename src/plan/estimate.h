@@ -31,7 +31,7 @@ static inline int64_t ot_memory_limit(const ot_memory_estimate *memory) {
   return over ? memory->capacity : memory->allowed;
 }
 
-// What a pool of a mixed cluster does.
+// The part of a pool of a mixed cluster.
 typedef struct ot_pool_estimate {
   int stages, replicas;       // in the pool
   int layers;                 // of all its stages

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of an estimate share: block costs and pipeline flows, each computed once and
-// cached. Private to plan/.
+// The shared state of the files of an estimate: block costs and pipeline flows, each computed once
+// and cached. Private to plan/.
 //
 //   candidate -> prices (blocks of each kind) -> cut (blocks to chunks) -> flow (pipeline schedule)
 //             -> replay (times of each stage) -> estimate

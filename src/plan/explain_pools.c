@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each pool of a mixed cluster does in a plan.
+// The part of each pool of a mixed cluster in a plan.
 #include "base/quantity.h"
 #include "base/text_builder.h"
 #include "plan/explain.h"

@@ -19,7 +19,7 @@ typedef struct ot_sum_bound {
   double end_s;  // after all reductions: update, and all-gather of weights
 } ot_sum_bound;
 
-// Of a layer outside the expert view, and of its block in it, if that is separate.
+// The bounds of a layer outside the expert view, and of its block in it, if that is separate.
 typedef struct ot_shard_bound {
   ot_sum_bound view[2];
   bool regathers;  // gathers in every pass through the block

@@ -237,7 +237,7 @@ static ot_status price_sums(const ot_estimator *e, const ot_step_phases *phases,
 
 // ---- bounds: the collectives of reduce.c and update.c ----
 
-// Of a moment, which is read and written in fp32.
+// Bytes of a moment, which is read and written in fp32.
 enum { MOMENT_BYTES = 8 };
 
 static ot_status collective_s(const ot_estimator *e, ot_op_kind op, ot_group_shape shape,

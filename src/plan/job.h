@@ -12,7 +12,7 @@
 #include "plan/recipe.h"
 #include "simulate/teacher_price.h"
 
-// What crosses the pools of a mixed cluster (plan/pools.h).
+// The axis that crosses the pools of a mixed cluster (plan/pools.h).
 typedef enum ot_crossing {
   OT_CROSSES_NOTHING,  // one kind of device
   OT_CROSSES_PP,       // stages are in different pools

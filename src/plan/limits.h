@@ -60,7 +60,7 @@ typedef struct ot_limits_request {
   double step_flops_per_s;       // one device, model FLOPs over the whole step
 } ot_limits_request;
 
-// Of a mixed cluster only the first four.
+// The limits of a job; a mixed cluster has only the first four.
 typedef struct ot_limits {
   double flops_per_s, step_flops_per_s;  // from the request
   double critical_batch_tokens;          // 0: neither measured nor derivable

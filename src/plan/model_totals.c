@@ -30,7 +30,7 @@ static double mlp_matrices(const ot_model *m, int64_t layer, int64_t experts) {
   return C * ((double)moe->num_experts + moe->shared_gate + 3 * (double)width);
 }
 
-// Of the layers.
+// Parameters of the matrices of all layers.
 static double all_matrices(const ot_model *m, int64_t experts) {
   double n = (double)m->num_layers * attention_matrices(m);
   for (int64_t i = 0; i < m->num_layers; i++) n += mlp_matrices(m, i, experts);
@@ -62,7 +62,7 @@ static double attention_flops(const ot_model *m, int64_t sequence_length) {
   return flops;
 }
 
-// Of the mean parameter.
+// Bytes of the moments of the mean parameter.
 static double moment_bytes(const ot_job *job) {
   const double n = (double)ot_model_parameters(job->model);
   const double single = all_matrices(job->model, job->model->moe.num_experts);

@@ -286,8 +286,8 @@ static double divided_s(const ot_estimator *e, const ot_candidate *c,
   return micro_batches * sum_of_blocks(works[0]) / groups;
 }
 
-// Of the time of a micro-batch in earlier stages, the share that a stage with one chunk waits for
-// at least (plan/bound.h): its forward before the first one, and, unless W may fill the wait, its
+// The least share of the time of a micro-batch in earlier stages that a stage with one chunk waits
+// for (plan/bound.h): its forward before the first one, and, unless W may fill the wait, its
 // backward without recompute after the last.
 static double waited_share(const ot_prices *prices, const ot_candidate *c) {
   double least = 1;

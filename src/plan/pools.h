@@ -7,8 +7,8 @@
 //               devices, and micro-batches by the rate of its pool
 //
 // tp, cp, ep and the ranks that exchange weights or gradients in each micro-batch stay in one pool.
-// What remains crosses: messages between two stages, reductions of gradients once a step, the norm.
-// Private to plan/.
+// The rest crosses pools: messages between two stages, reductions of gradients once a step, the
+// norm. Private to plan/.
 #pragma once
 
 #include "plan/estimator.h"

@@ -120,7 +120,7 @@ static ot_status play(const search *s, ot_rl_choice *choice) {
   return OT_OK;
 }
 
-// Of the choices that are about as fast as the first, the one with the least lag becomes the first.
+// The choice with the least lag, among those about as fast as the first, becomes the first.
 static void prefer_less_lag(ot_rl_split *out) {
   int best = 0;
   for (int i = 1; i < out->num_choices; i++) {

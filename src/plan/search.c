@@ -38,7 +38,7 @@ typedef enum node_kind {
   NODE_KINDS,
 } node_kind;
 
-// What the groups of the same degrees share.
+// The shared state of groups with the same degrees.
 typedef struct degrees {
   bool known;
   ot_shard_bound least, of[ZERO_STAGES];  // minimum over all of them, and over a ZeRO stage

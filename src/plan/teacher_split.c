@@ -60,7 +60,7 @@ ot_status ot_teacher_split_build(const ot_job *job, bool given, ot_arena_pool *s
   const ot_teacher_choice *best = NULL;
   *out = (ot_teacher_split){.choices = ot_arena_array(arena, MOST_CHOICES, sizeof *out->choices)};
   OT_TRY(price_one(job, scratch, &out->price));
-  // What the model writes does not exist before its step, so no teacher can be ahead of it.
+  // The model's own texts do not exist before its step, so no teacher can be ahead of it.
   given = given || d->objective == OT_DISTILL_REVERSE_KL;
   if (given) out->choices[out->num_choices++].ranks = d->teacher_ranks;
   if (!given) list_choices(ot_job_all_devices(job), out);

@@ -90,7 +90,7 @@ static void add_save(ot_account_builder *b, ot_run_attempt *attempt, const ot_ru
   a->save_bytes = e->bytes;
 }
 
-// Of the supervisor, which lives longer than the process.
+// Adds an event of the supervisor, which lives longer than the process.
 static bool add_supervision(ot_account_builder *b, ot_run_attempt *attempt, const ot_run_event *e) {
   if (e->kind == OT_RUN_EVENT_FAILURE) {
     if (isnan(attempt->failure_s)) attempt->failure_s = e->time_s;
@@ -217,8 +217,8 @@ static double end_of(const ot_run_account *a, int64_t k) {
   return end_s;
 }
 
-// What the supervisor did between the end of an attempt and `next_s`, when the next one began or
-// the log ends.
+// Accounts the time between the end of an attempt and `next_s`, when the next one began or the log
+// ends.
 static void share_gap(ot_run_account *a, const ot_run_attempt *t, double next_s) {
   double at_s = t->end_s;
   if (isfinite(t->failure_s)) {

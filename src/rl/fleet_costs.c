@@ -111,7 +111,7 @@ static void set_fleet(const pricing *p, ot_schedule *schedule, int generators) {
   }
 }
 
-// Of the order that publishes weights, for each number of generators.
+// Prices the order that publishes weights, for each number of generators.
 static ot_status price_weights(const pricing *p, ot_schedule *schedule, ot_rl_prices *out) {
   const ot_run *const run = p->request->run;
   const int index = ot_schedule_find_order(schedule, OT_ORDER_PUBLISH, 0);

@@ -16,5 +16,5 @@ typedef struct ot_rl_service_request {
 // Until the trainer stops it or is gone. Blocks.
 ot_status ot_rl_service_run(const ot_rl_service_request *request);
 
-// What both ends of a link must agree on.
+// The hash of the settings that both ends of a link must agree on.
 uint64_t ot_rl_service_hash(const ot_run *run);

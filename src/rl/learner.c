@@ -260,7 +260,7 @@ static batch_fields fields_of(const ot_micro_batch *batch) {
 
 typedef enum command { SCORE, STEP, PUBLISH, SAVE, LOAD, DISMISS } command;
 
-// What the leader tells the others.
+// The command of the leader to the others.
 typedef struct order {
   int64_t command, used, step;
   ot_position position;
@@ -354,7 +354,7 @@ static ot_status score_batch(ot_rl_learner *l, int64_t m) {
   return OT_OK;
 }
 
-// Of `from`, to `to` on the leader. Called by both.
+// Sends the scores of rank `from` to `to` on the leader. Called by both.
 static ot_status pass_scores(ot_rl_learner *l, int from, double *to) {
   const bool leads = ot_world_is_leader(l->world);
   const int64_t count = num_results(l) * rows_of(l);
@@ -508,7 +508,7 @@ ot_status ot_rl_learner_publish(ot_rl_learner *learner, const ot_weight_taker *t
   return ot_runtime_publish(learner->runtime, taker);
 }
 
-// Of the leader, or of a rank that follows it.
+// Saves or loads the state, on the leader or on a rank that follows it.
 static ot_status run_state(ot_rl_learner *l, command what, ot_state_request *state) {
   char path[OT_WORLD_TEXT] = "";
   if (state->path) ot_text_format(path, sizeof path, "%s", state->path);

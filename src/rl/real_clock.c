@@ -172,7 +172,7 @@ static bool waits(const ot_rl_queue *queue, int64_t id) {
   return false;
 }
 
-// Of the batch that the trainer's weights make.
+// The number of the first group of the batch that the trainer's weights generate.
 static int64_t first_of_batch(const ot_rl_state *r) {
   return r->version * (r->fleet.batch / r->fleet.group);
 }
@@ -540,7 +540,7 @@ static void destroy(ot_rl_state *r) {
   ot_tape_destroy(&c->tape);
 }
 
-// What generators make is not saved: it belongs to them.
+// Unfinished sequences are not saved: they belong to their generators.
 static ot_status rest(ot_rl_state *r, ot_rl_point *point) {
   real_clock *const c = clock_of(r);
   *point = (ot_rl_point){.queue = &c->queue,

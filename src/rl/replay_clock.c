@@ -5,7 +5,7 @@
 #include "rl/rl_state.h"
 #include "rl/tape.h"
 
-// What a generator did, and how far it is played.
+// The recorded events of a generator, and how many of them have been replayed.
 typedef struct stream {
   int64_t *events;  // [count]
   int64_t count, capacity, next;
@@ -139,7 +139,7 @@ static ot_status cancel(ot_rl_state *r, stream *s, int64_t id) {
   return refuse(r, "cancelled response", id);
 }
 
-// Of its process. What it had ended and not sent is in no update.
+// Drops the sequences of a lost process. Those that had ended and were not sent are in no update.
 static ot_status lose_running(ot_rl_state *r, stream *s) {
   const ot_rl_actions *const act = ot_rl_local_actions(r);
   for (int i = 0; i < r->fleet.slots; i++) {

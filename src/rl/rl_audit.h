@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can silently be wrong in a run that learns from rewards, from a few updates of it:
+// Finds silent faults of a run that learns from rewards, in a few updates of it:
 //   drift       with a learning rate of 0 all versions of the weights are equal, so every ratio of
 //               trainer and generator must be 1 within rounding, whatever the lag
 //   weights     a generator has the trainer's weights, bit for bit, after each take

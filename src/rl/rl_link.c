@@ -127,7 +127,7 @@ bool ot_rl_link_is_flushed(const ot_rl_link *link) { return link->sent.from == l
 
 static bool is_for_now(ssize_t got) { return got < 0 && (errno == EAGAIN || errno == EINTR); }
 
-// What has arrived stays readable after the other end is gone.
+// Bytes that have arrived stay readable after the other end is gone.
 static ot_status receive(ot_rl_link *link, bool *moved) {
   for (bool more = true; more && !link->lost;) {
     OT_TRY(reserve(&link->received, ROUND));

@@ -149,7 +149,7 @@ static int64_t count_lengths(const ot_rl_state *r) {
   return first;
 }
 
-// What these lengths say of the whole run.
+// Predicts the whole run from these lengths.
 ot_status ot_rl_report_predict(ot_rl_state *r) {
   const int64_t count = count_lengths(r);
   if (count == 0 || r->summary->predicted_from > 0 || r->request->replay) return OT_OK;

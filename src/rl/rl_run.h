@@ -17,7 +17,7 @@ typedef enum ot_rl_event_kind {
   OT_RL_EVENT_VALIDATION,
 } ot_rl_event_kind;
 
-// What the lag and the speed are up to now, of the record of the flow.
+// The lag and the speed so far, from the record of the flow.
 typedef struct ot_rl_event {
   ot_rl_event_kind kind;
   const char *text;              // note
@@ -74,7 +74,7 @@ typedef struct ot_rl_summary {
 // The fleet that `run` describes. generators 0: to be chosen by ot_rl_split_build.
 ot_rl_fleet ot_rl_fleet_of(const ot_run *run);
 
-// What a split is chosen for, besides `rl:` of the run.
+// The conditions that a split is chosen for, besides `rl:` of the run.
 typedef struct ot_rl_question {
   int64_t prompt_tokens;           // of a prompt, on average
   double dollars_per_worker_hour;  // 0: unknown

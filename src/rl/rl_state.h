@@ -15,7 +15,7 @@ enum { OT_RL_FORECAST_FROM = 256, OT_RL_FORECAST_LATEST = 2048 };
 
 typedef struct ot_rl_state ot_rl_state;
 
-// What a checkpoint has of a clock, besides weights and optimizer.
+// The state of a clock in a checkpoint, besides weights and optimizer.
 typedef struct ot_rl_point {
   ot_rl_flow_point flow;
   ot_rl_queue *queue;
@@ -76,7 +76,7 @@ void ot_rl_answer_leave(ot_rl_state *state, ot_rl_answer *answer);
 ot_status ot_rl_state_train(ot_rl_state *state, ot_rl_sequence *const *batch, int count,
                             int64_t version);
 
-// What generators of this run are.
+// The request for generators of this run.
 ot_rl_generator_request ot_rl_state_generator(const ot_rl_state *state);
 
 // ---- local_fleet.c: generators in this process, for the clocks on which they take turns ----
@@ -84,7 +84,7 @@ ot_rl_generator_request ot_rl_state_generator(const ot_rl_state *state);
 // Creates the generators of the fleet, with the trainer's weights.
 ot_status ot_rl_local_create(ot_rl_state *state);
 void ot_rl_local_destroy(ot_rl_state *state);
-// What they and the trainer do.
+// The actions of generators and trainer in this process.
 const ot_rl_actions *ot_rl_local_actions(const ot_rl_state *state);
 
 // ---- rl_report.c: files, and the forecast ----

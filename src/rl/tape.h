@@ -49,7 +49,7 @@ void ot_tape_write_update(ot_tape *tape, int64_t version, ot_rl_answer *const *a
 // the tape ends with the last flush and can only be destroyed.
 ot_status ot_tape_flush(ot_tape *tape);
 
-// Of the responses with their log-probabilities, and of loss and gradient norm.
+// A hash of the responses with their log-probabilities, of loss and gradient norm.
 uint64_t ot_tape_hash(ot_rl_answer *const *answers, int64_t count, const ot_rl_update *update);
 
 // A line that was read.

@@ -4,13 +4,13 @@
 
 #include "schedule/schedule.h"
 
-// What would fit into `bytes` of a rank, in `arena`: a hint for the user; null: nothing known.
+// Finds a change that fits into `bytes` of a rank, as a hint for the user in `arena`; null: none.
 typedef struct ot_memory_advisor {
   const char *(*advise)(void *context, int64_t bytes, ot_arena *arena);
   void *context;
 } ot_memory_advisor;
 
-// What is left to libraries for each arena.
+// The bytes that are left to libraries for each arena.
 extern const int64_t ot_gpu_reserve_bytes;
 
 typedef struct ot_gpu_need {
@@ -27,7 +27,7 @@ ot_status ot_gpu_check_memory(const ot_gpu_need *need, ot_arena *arena, int64_t 
 // OT_ENVIRONMENT if the kernels are for other GPUs than this one, or an op of `schedule` has none.
 ot_status ot_gpu_check_kernels(int ordinal, const ot_schedule *schedule);
 
-// Of the `local_ranks` of a host, how many share a GPU (see ot_comm_ordinal).
+// How many of the `local_ranks` of a host share a GPU (see ot_comm_ordinal).
 int ot_gpu_sharers(int local_ranks);
 
 // "  weights  1.2 GB\n...", a line for each class that is not empty, in `arena`.

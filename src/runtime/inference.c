@@ -24,7 +24,7 @@ struct ot_sequence {
   bool mixed;  // its K and V are of several versions of the weights: never published
 };
 
-// What a row of an iteration is.
+// A row of an iteration.
 typedef struct row {
   ot_sequence *sequence;  // null: it has ended
   int64_t position;

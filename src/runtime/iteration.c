@@ -216,7 +216,7 @@ static void read_logits(ot_iteration *it, const ot_flight *f, void *to) {
                          num_logits(f) * columns * ot_dtype_bytes(it->compute));
 }
 
-// What came out, where one rank has the model.
+// Reads the results, where one rank has the model.
 static void read_results(ot_iteration *it, ot_flight *f) {
   const int64_t rows = f->num_rows;
   read_logits(it, f, f->logits);
@@ -259,7 +259,7 @@ static int64_t list_parts(const ot_iteration *it, const ot_flight *f, bool pages
   return count;
 }
 
-// What is sent at once, which an iteration with one row for each slot fits into.
+// The size of the first message, which holds an iteration with one row for each slot.
 static int64_t first_message(const ot_iteration *it) {
   const int64_t numbers = HEAD_NUMBERS + (OT_ROW_FIELDS + 1) * it->slots;
   const int64_t longest = longest_message(it);

@@ -50,7 +50,7 @@ ot_status ot_runtime_plan(const ot_rank_request *rank, ot_arena *arena, ot_graph
 
 // ---- create ----
 
-// Of the ranks that hold the same elements, the first counts them.
+// The first of the ranks that hold the same elements counts them.
 static void find_place(ot_runtime *runtime, const ot_mesh *mesh, int rank) {
   const bool sharded = mesh && mesh->degree[OT_AXIS_DP_SHARD] > 1;
   const bool first_cp = !mesh || ot_mesh_coordinate(mesh, rank, OT_AXIS_CP) == 0;

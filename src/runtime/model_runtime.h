@@ -131,7 +131,7 @@ bool ot_runtime_holds(const ot_runtime *runtime, const ot_parameter_rows *range)
 // Copies this rank's part of the rows; all ranks must pass the same rows.
 void ot_runtime_write(ot_runtime *runtime, const ot_parameter_rows *range, const void *from);
 
-// What of `from` becomes the weights of `to`.
+// The copy of `from` that becomes the weights of `to`.
 typedef struct ot_weight_copy {
   ot_parameter_copy copy;                            // weights, or master weights
   bool (*is_zero)(void *context, const char *name);  // becomes zero instead; null: nothing does

@@ -12,7 +12,7 @@
 
 typedef struct ot_page_cache ot_page_cache;
 
-// What is known of a token given those before it. logprob NaN: nothing.
+// The scores of a token given those before it. logprob NaN: none.
 typedef struct ot_token_score {
   double logprob, best;  // of the token, and of the most probable token
   int32_t greedy;        // the most probable token

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What training asks of a rank.
+// The requests of training for its ranks.
 #pragma once
 
 #include "schedule/planned_run.h"
