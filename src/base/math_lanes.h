@@ -8,7 +8,12 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/lane_code.h"
+// Kernels for GPUs include this file as well.
+#if defined(__CUDACC__)
+#define OT_LANE_CODE static inline __host__ __device__
+#else
+#define OT_LANE_CODE static inline
+#endif
 
 static const double ln2_high = 0x1.62e42fee00000p-1;  // 32 bits
 static const double ln2_low = 0x1.a39ef35793c76p-33;

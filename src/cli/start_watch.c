@@ -16,8 +16,9 @@ static void refuse_start(int number) {
       "error: no address space for a buffer of 128 MB of the BLAS, which waits for it before the "
       "program begins\n"
       "help: raise the limit (ulimit -v unlimited); with OPENBLAS_NUM_THREADS=1 it needs less\n";
+  const ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
   (void)number;
-  if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(OT_ENVIRONMENT);
+  (void)written;
   _exit(OT_ENVIRONMENT);
 }
 

@@ -24,8 +24,7 @@ static const double flush_wait_s = 0.3;  // for the launcher to forward output: 
 static const double print_wait_s = 0.3;  // see ot_mpi_wait_for_output
 
 static void nap(double seconds) {
-  const struct timespec time = {.tv_sec = (time_t)seconds,
-                                .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+  const struct timespec time = ot_clock_timespec(seconds);
   nanosleep(&time, NULL);
 }
 

@@ -38,8 +38,7 @@ void ot_comm_sleep(ot_comm *comm, pthread_cond_t *condition, double until_s) {
   if (isinf(until_s)) {
     pthread_cond_wait(condition, lock);
   } else {
-    const struct timespec until = {.tv_sec = (time_t)until_s,
-                                   .tv_nsec = (long)((until_s - floor(until_s)) * 1e9)};
+    const struct timespec until = ot_clock_timespec(until_s);
     pthread_cond_timedwait(condition, lock, &until);
   }
   comm->sleepers -= waits;

@@ -2,8 +2,6 @@
 // POSIX.
 #include "host/clock.h"
 
-#include <time.h>
-
 static double now_s(clockid_t clock) {
   struct timespec now;
   clock_gettime(clock, &now);
@@ -15,3 +13,8 @@ double ot_clock_s(void) { return now_s(CLOCK_MONOTONIC); }
 double ot_clock_thread_s(void) { return now_s(CLOCK_THREAD_CPUTIME_ID); }
 
 double ot_clock_unix_s(void) { return now_s(CLOCK_REALTIME); }
+
+struct timespec ot_clock_timespec(double seconds) {
+  const time_t whole = (time_t)seconds;
+  return (struct timespec){.tv_sec = whole, .tv_nsec = (long)((seconds - (double)whole) * 1e9)};
+}

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <time.h>
 
 // Seconds on a clock that never goes back.
 double ot_clock_s(void);
@@ -16,3 +17,6 @@ double ot_clock_thread_s(void);
 
 // Seconds since 1970 UTC, for records that outlive the process; may be set back.
 double ot_clock_unix_s(void);
+
+// A duration, or a time of one of these clocks, for POSIX; seconds >= 0.
+struct timespec ot_clock_timespec(double seconds);

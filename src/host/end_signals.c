@@ -21,15 +21,12 @@ static void note_hangup(void) {
 OT_BEFORE_LIBRARIES(note_hangup);
 
 void ot_end_signals_handle(void (*handler)(int number), int flags) {
-  struct sigaction action, ignore;
+  struct sigaction action;
   memset(&action, 0, sizeof action);
-  memset(&ignore, 0, sizeof ignore);
-  action.sa_handler = handler;
   action.sa_flags = flags;
-  ignore.sa_handler = SIG_IGN;
   for (int i = 0; i < OT_COUNT(numbers); i++) {
-    const bool ignored = numbers[i] == SIGHUP && hangup_ignored;
-    sigaction(numbers[i], ignored ? &ignore : &action, NULL);
+    action.sa_handler = numbers[i] == SIGHUP && hangup_ignored ? SIG_IGN : handler;
+    sigaction(numbers[i], &action, NULL);
   }
 }
 

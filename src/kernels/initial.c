@@ -47,11 +47,8 @@ static void store_part(const ot_initial_target *target, const double *values, in
 }
 
 void ot_initial_draw_cpu(const ot_initial_draw *draw, int threads, void *arena) {
-  int64_t from = INT64_MAX, to = 0;
-  for (int i = 0; i < draw->num_targets; i++) {
-    if (draw->target[i].first < from) from = draw->target[i].first;
-    if (draw->target[i].end > to) to = draw->target[i].end;
-  }
+  int64_t from, to;
+  ot_initial_draw_range(draw, &from, &to);
 #pragma omp parallel for num_threads(threads)
   for (int64_t first = from; first < to; first += BLOCK) {
     const int64_t n = to - first < BLOCK ? to - first : BLOCK;

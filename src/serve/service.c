@@ -4,7 +4,6 @@
 #include "serve/service.h"
 
 #include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -327,9 +326,7 @@ ot_status ot_service_create(const ot_service_options *options, ot_service **out)
 
 // All jobs are done; they are released once their answers have been read.
 static void wait_for_readers(ot_service *service) {
-  const double end_s = ot_clock_unix_s() + LAST_READ_S;
-  const struct timespec end = {.tv_sec = (time_t)end_s,
-                               .tv_nsec = (long)(1e9 * (end_s - floor(end_s)))};
+  const struct timespec end = ot_clock_timespec(ot_clock_unix_s() + LAST_READ_S);
   pthread_mutex_lock(&service->lock);
   while (service->held > 0 &&
          pthread_cond_timedwait(&service->work, &service->lock, &end) != ETIMEDOUT) {

@@ -3,10 +3,8 @@
 // an answer takes of memory does not depend on its length. Each generated token is an event of its
 // own in a stream, however late it is read.
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/text.h"
 #include "host/clock.h"
@@ -130,8 +128,7 @@ static void write_last_events(ot_job *job) {
 
 // wait_for_news for at most `seconds`; returns whether they have passed.
 static bool wait_at_most(ot_job *job, double seconds) {
-  const double end_s = ot_clock_unix_s() + seconds;
-  const struct timespec end = {(time_t)end_s, (long)((end_s - floor(end_s)) * 1e9)};
+  const struct timespec end = ot_clock_timespec(ot_clock_unix_s() + seconds);
   job->waits = true;
   const int code = pthread_cond_timedwait(&job->news, &job->service->lock, &end);
   job->waits = false;

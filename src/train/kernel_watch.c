@@ -77,9 +77,7 @@ static bool check_lane(const ot_kernel_watch *watch, ot_lane lane, double passed
 
 // Waits for `seconds`, or until the watch ends. Under the lock.
 static void rest(ot_kernel_watch *watch, double seconds) {
-  const double until_s = ot_clock_s() + seconds;
-  const struct timespec until = {.tv_sec = (time_t)until_s,
-                                 .tv_nsec = (long)((until_s - floor(until_s)) * 1e9)};
+  const struct timespec until = ot_clock_timespec(ot_clock_s() + seconds);
   pthread_cond_timedwait(&watch->changed, &watch->lock, &until);
 }
 

@@ -27,8 +27,8 @@ void op_device_run_joined(ot_op_kind kind, const ot_kernel_call *calls,
 // Kernels that the emulated GPU has run so far and whose name begins with `name`; -1 on a real one.
 int64_t op_device_count_kernels(const char *name);
 
-// Of the bf16 products by cuBLASLt so far that have an extent of `marker`: fails unless there are
-// `least`, and all extents are multiples of 8, but for fewer than 8 rows. Without that library,
+// Checks the bf16 products by cuBLASLt so far that have an extent of `marker`: fails unless there
+// are `least`, and all extents are multiples of 8, but for fewer than 8 rows. Without that library,
 // nothing.
 void op_device_expect_aligned(int64_t marker, int least);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row lookup in tables, and the sums of gradient rows by id: rows are sorted by (id, row), then one
 // block adds the rows of an id in order, so no two threads add to one element.
-#include "kernels/cuda/kernel.cuh"
+#include "kernels/cuda/rows.cuh"
 
 extern "C" {
 #include "kernels/cuda/tables.h"
@@ -34,47 +34,13 @@ static R factor_of(const ot_kernel_call *call) {
   return call->attributes->scale == 0 ? (R)1 : (R)call->attributes->scale;
 }
 
-// N neighbouring elements of a table, in accesses of at most 16 bytes.
-template <int N, class R, class S>
-static __device__ __forceinline__ void load_pieces(const S *from, R (&to)[N]) {
-  constexpr int PIECE = N * sizeof(S) > 16 ? 16 / (int)sizeof(S) : N;
-#pragma unroll
-  for (int first = 0; first < N; first += PIECE) {
-    R piece[PIECE];
-    ot_load(from + first, piece);
-#pragma unroll
-    for (int k = 0; k < PIECE; k++) to[first + k] = piece[k];
-  }
-}
-
-template <int N, class R, class S>
-static __device__ __forceinline__ void store_pieces(S *to, const R (&from)[N]) {
-  constexpr int PIECE = N * sizeof(S) > 16 ? 16 / (int)sizeof(S) : N;
-#pragma unroll
-  for (int first = 0; first < N; first += PIECE) {
-    R piece[PIECE];
-#pragma unroll
-    for (int k = 0; k < PIECE; k++) piece[k] = from[first + k];
-    ot_store(to + first, piece);
-  }
-}
-
-template <int N, class R>
-static __device__ __forceinline__ void load_table(const ot_any<R> &table, int64_t i, R (&to)[N]) {
-  if (table.dtype == OT_BF16) {
-    load_pieces<N>((const ot_bf16 *)table.data + i, to);
-  } else {
-    load_pieces<N>((const R *)table.data + i, to);
-  }
-}
-
 template <int N, class R>
 static __device__ __forceinline__ void store_table(const ot_any<R> &table, int64_t i,
                                                    const R (&from)[N]) {
   if (table.dtype == OT_BF16) {
-    store_pieces<N>((ot_bf16 *)table.data + i, from);
+    ot_store_pieces((ot_bf16 *)table.data + i, from);
   } else {
-    store_pieces<N>((R *)table.data + i, from);
+    ot_store_pieces((R *)table.data + i, from);
   }
 }
 
@@ -99,10 +65,10 @@ static __global__ void __launch_bounds__(THREADS) embedding_kernel(lookup<R> l, 
   const int64_t at = l.positions ? l.positions[row] * l.columns : 0;
   for (int64_t c = (int64_t)threadIdx.x * N; c < l.columns; c += (int64_t)blockDim.x * N) {
     R x[N] = {};
-    if (held) load_table<N>(l.table, from + c, x);
+    if (held) ot_load_any(l.table, from + c, x);
     if (held && l.positions) {
       R more[N];
-      load_table<N>(l.position_table, at + c, more);
+      ot_load_any(l.position_table, at + c, more);
 #pragma unroll
       for (int k = 0; k < N; k++) x[k] += more[k];
     } else {
@@ -194,7 +160,7 @@ static __global__ void __launch_bounds__(THREADS, OT_LEAST_BLOCKS)
   if (c >= s.columns) return;
   R sum[N] = {};
   const int64_t to = (id - s.ids.first) * s.columns + c;
-  if (s.accumulate) load_table<N>(s.table, to, sum);
+  if (s.accumulate) ot_load_any(s.table, to, sum);
   bool more = true;
   for (int64_t i = first; more; i += ROWS_AT_ONCE) {
     R x[ROWS_AT_ONCE][N] = {};

@@ -53,11 +53,8 @@ static __global__ void __launch_bounds__(THREADS) initial_kernel(initial_operand
 }  // namespace
 
 extern "C" void ot_initial_draw_cuda(void *stream, const ot_initial_draw *draw, void *arena) {
-  initial_operands o = {*draw, ot_rng_key(draw->seed, draw->stream), INT64_MAX, 0, (char *)arena};
-  for (int k = 0; k < draw->num_targets; k++) {
-    if (draw->target[k].first < o.first) o.first = draw->target[k].first;
-    if (draw->target[k].end > o.end) o.end = draw->target[k].end;
-  }
+  initial_operands o = {*draw, ot_rng_key(draw->seed, draw->stream), 0, 0, (char *)arena};
+  ot_initial_draw_range(draw, &o.first, &o.end);
   if (o.first >= o.end) return;
   OT_LAUNCH(initial_kernel, ot_blocks(o.end - o.first, THREADS), THREADS, 0, stream, o);
 }

@@ -40,10 +40,23 @@ __device__ __forceinline__ void ot_widen(const ot_vector<ot_bf16, N> &v, R (&to)
   if (N % 2) to[N - 1] = (R)ot_wide(v.at[N - 1]);
 }
 
-// N elements to an address that is a multiple of their size, or of 16 bytes.
-template <class R, int N>
-__device__ __forceinline__ void ot_store_pieces(R *to, const R (&from)[N]) {
-  constexpr int PIECE = N * sizeof(R) > 16 ? 16 / sizeof(R) : N;
+// N neighbouring elements at an address that is a multiple of their size, or of 16 bytes, in accesses
+// of at most 16 bytes.
+template <class R, class S, int N>
+__device__ __forceinline__ void ot_load_pieces(const S *from, R (&to)[N]) {
+  constexpr int PIECE = N * sizeof(S) > 16 ? 16 / (int)sizeof(S) : N;
+#pragma unroll
+  for (int first = 0; first < N; first += PIECE) {
+    R piece[PIECE];
+    ot_load(from + first, piece);
+#pragma unroll
+    for (int k = 0; k < PIECE; k++) to[first + k] = piece[k];
+  }
+}
+
+template <class R, class S, int N>
+__device__ __forceinline__ void ot_store_pieces(S *to, const R (&from)[N]) {
+  constexpr int PIECE = N * sizeof(S) > 16 ? 16 / (int)sizeof(S) : N;
 #pragma unroll
   for (int first = 0; first < N; first += PIECE) {
     R piece[PIECE];
@@ -53,21 +66,14 @@ __device__ __forceinline__ void ot_store_pieces(R *to, const R (&from)[N]) {
   }
 }
 
-// Elements [i, i + N) of a tensor of weights, whose address is a multiple of 16 if N > 1.
+// Elements [i, i + N) of a tensor of bf16 or R, whose address is a multiple of 16 if N > 1.
 template <class R, int N>
 __device__ __forceinline__ void ot_load_any(const ot_any<R> &from, int64_t i, R (&to)[N]) {
-  constexpr int PIECE = N * sizeof(R) > 16 ? 16 / sizeof(R) : N;
   if (from.dtype == OT_BF16) {
     ot_load((const ot_bf16 *)from.data + i, to);
     return;
   }
-#pragma unroll
-  for (int first = 0; first < N; first += PIECE) {
-    R piece[PIECE];
-    ot_load((const R *)from.data + i + first, piece);
-#pragma unroll
-    for (int k = 0; k < PIECE; k++) to[first + k] = piece[k];
-  }
+  ot_load_pieces((const R *)from.data + i, to);
 }
 
 // Overwrites elements [i, i + N) of R, or adds to them.
