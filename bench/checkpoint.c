@@ -17,8 +17,8 @@
 #include "host/clock.h"
 #include "support/bench_program.h"
 #include "support/bench_step.h"
-#include "train/memory_copies.h"
-#include "train/state_save.h"
+#include "state/memory_copies.h"
+#include "state/state_save.h"
 #include "train/trainer.h"
 
 enum { TOKENS = 1 << 16, HEADER_BYTES = 1024, BLOCK_BYTES = 4 << 20, HISTORY = 1 };

@@ -25,7 +25,7 @@
 #include "base/text_builder.h"
 #include "data/data_loader.h"
 #include "files/disk.h"
-#include "train/convert.h"
+#include "checkpoint/convert.h"
 
 enum { TOKENS = 128, NEIGHBOURS = 3, MOST_LENGTHS = 8, LAYOUT_TOKENS = 32 };
 

@@ -13,7 +13,7 @@
 #include "cli/verbs.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
-#include "train/run_directory.h"
+#include "record/run_directory.h"
 
 typedef struct command {
   const ot_options *options;

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
-#include "train/convert.h"
+#include "checkpoint/convert.h"
 
 static void print_json(const ot_convert_report *report, const char *to, ot_arena *arena) {
   ot_json_writer w = ot_json_begin(arena, 2);

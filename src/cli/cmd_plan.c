@@ -18,7 +18,7 @@
 #include "files/config_file.h"
 #include "files/output_file.h"
 #include "report/plan_report.h"
-#include "train/trace.h"
+#include "record/trace.h"
 
 typedef struct planning {
   const ot_options *options;

@@ -20,13 +20,13 @@
 #include "cli/verbs.h"
 #include "describe/run_keys.h"
 #include "files/disk.h"
-#include "host/child_keeper.h"
-#include "host/child_socket.h"
+#include "launch/child_keeper.h"
+#include "launch/child_socket.h"
 #include "host/clock.h"
 #include "host/cores.h"
 #include "rl/generator_service.h"
 #include "rl/rl_run.h"
-#include "train/stop_signal.h"
+#include "runtime/stop_signal.h"
 
 // ---- forecasts ----
 

@@ -15,7 +15,7 @@
 #include "train/evaluation_forecast.h"
 #include "train/loop_start.h"
 #include "train/prediction.h"
-#include "train/trace.h"
+#include "record/trace.h"
 
 typedef struct simulated {
   const ot_options *options;

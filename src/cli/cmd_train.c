@@ -26,9 +26,9 @@
 #include "host/heap.h"
 #include "runtime/training_request.h"
 #include "train/loop.h"
-#include "train/rank_hosts.h"
+#include "runtime/rank_hosts.h"
 #include "train/run_tasks.h"
-#include "train/stop_signal.h"
+#include "runtime/stop_signal.h"
 
 typedef struct console {
   ot_arena *arena;

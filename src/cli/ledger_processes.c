@@ -15,10 +15,10 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
 #include "cli/output_queue.h"
-#include "cli/stop_count.h"
+#include "launch/stop_count.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
-#include "host/child_keeper.h"
+#include "launch/child_keeper.h"
 #include "ledger/preregistration.h"
 
 enum { LOG_BYTES_MAX = 1 << 26, WORDS_MAX = 400 };

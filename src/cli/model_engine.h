@@ -6,7 +6,7 @@
 
 #include "cli/run_options.h"
 #include "runtime/inference.h"
-#include "train/run_world.h"
+#include "runtime/run_world.h"
 
 typedef struct ot_model_engine {
   ot_world *world;  // null: one rank

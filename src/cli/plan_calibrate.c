@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "files/disk.h"
-#include "train/metrics_read.h"
+#include "record/metrics_read.h"
 
 // A step that is farther from its prediction was of another job, or in another unit. Predictions
 // of known software on known devices are within a third (docs/published.md).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One attempt after the other. The training processes know nothing of it; progress is what they
-// write to the run directory (train/heartbeat.h).
+// write to the run directory (record/heartbeat.h).
 #include "cli/supervise.h"
 
 #include <signal.h>
@@ -13,21 +13,21 @@
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "checkpoint/checkpoint_list.h"
-#include "cli/child_process.h"
+#include "launch/child_process.h"
 #include "cli/output_queue.h"
 #include "cli/run_options.h"
-#include "cli/stop_count.h"
+#include "launch/stop_count.h"
 #include "comm/comm.h"
 #include "describe/mesh.h"
 #include "files/disk.h"
 #include "host/available.h"
 #include "host/clock.h"
 #include "host/heap.h"
-#include "train/heartbeat.h"
-#include "train/kernel_watch.h"
-#include "train/metrics.h"
-#include "train/restart_policy.h"
-#include "train/run_events.h"
+#include "record/heartbeat.h"
+#include "runtime/kernel_watch.h"
+#include "record/metrics.h"
+#include "launch/restart_policy.h"
+#include "record/run_events.h"
 
 static const double look_s = 0.05;      // between looks at the child
 static const double patience_s = 5;     // from SIGTERM to SIGKILL for a job that hangs

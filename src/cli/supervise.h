@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `orthant train --supervise`: starts the run as a child process, watches it, and starts it again
-// after failures (train/restart_policy.h).
+// after failures (launch/restart_policy.h).
 #pragma once
 
 #include "cli/options.h"

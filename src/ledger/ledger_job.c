@@ -19,7 +19,7 @@
 #include "host/heap.h"
 #include "ledger/ledger.h"
 #include "runtime/training_request.h"
-#include "train/metrics_read.h"
+#include "record/metrics_read.h"
 
 const char *ot_ledger_arm_name(const ot_ledger_arm *arm, ot_arena *arena) {
   ot_text_builder name = {.arena = arena};

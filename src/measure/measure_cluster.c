@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "host/cores.h"
 #include "measure/measure_parts.h"
-#include "train/rank_hosts.h"
+#include "runtime/rank_hosts.h"
 
 enum { LINE_BYTES = 64 };
 

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "host/heap.h"
 #include "report/plan_report.h"
-#include "train/trace.h"
+#include "record/trace.h"
 
 typedef struct tracing {
   const ot_candidate *candidate;

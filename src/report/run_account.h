@@ -10,8 +10,8 @@
 #pragma once
 
 #include "simulate/goodput.h"
-#include "train/metrics.h"
-#include "train/run_events.h"
+#include "record/metrics.h"
+#include "record/run_events.h"
 
 typedef enum ot_account_item {
   OT_ACCOUNT_PRODUCTIVE,   // steps that count

@@ -7,7 +7,7 @@
 
 #include "base/extremes.h"
 #include "base/text.h"
-#include "train/metrics_read.h"
+#include "record/metrics_read.h"
 
 typedef struct record_reader {
   ot_run_record *record;

@@ -5,7 +5,7 @@
 // the others follow (ot_rl_learner_follow).
 #pragma once
 
-#include "train/training_state.h"
+#include "state/training_state.h"
 
 typedef struct ot_rl_learner ot_rl_learner;
 

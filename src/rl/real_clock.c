@@ -15,7 +15,7 @@
 #include "rl/rl_link.h"
 #include "rl/rl_state.h"
 #include "rl/tape.h"
-#include "train/stop_signal.h"
+#include "runtime/stop_signal.h"
 
 static const double look_s = 0.2;
 enum { SETTLING = 2 };  // updates of a process whose times are not those of later ones

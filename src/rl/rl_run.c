@@ -7,7 +7,7 @@
 
 #include "base/extremes.h"
 #include "rl/rl_state.h"
-#include "train/stop_signal.h"
+#include "runtime/stop_signal.h"
 
 enum { VALIDATION_SEED = 0x76616c, VALIDATION_SLOTS = 64 };
 

@@ -6,8 +6,8 @@
 
 #include "rl/generator.h"
 #include "rl/rl_run.h"
-#include "train/metrics.h"
-#include "train/run_directory.h"
+#include "record/metrics.h"
+#include "record/run_directory.h"
 
 // A forecast is from the lengths of the first responses by number; on the real clock, whose costs
 // are known later, from those of the latest that ended.

@@ -14,8 +14,8 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "files/json_file.h"
-#include "host/child_keeper.h"
-#include "host/child_socket.h"
+#include "launch/child_keeper.h"
+#include "launch/child_socket.h"
 #include "host/clock.h"
 #include "host/heap.h"
 

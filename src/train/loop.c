@@ -15,7 +15,7 @@
 #include "train/loop_events.h"
 #include "train/loop_memory.h"
 #include "train/loop_state.h"
-#include "train/stop_signal.h"
+#include "runtime/stop_signal.h"
 
 // ---- the loop ----
 

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "describe/cluster.h"
-#include "train/status_line.h"
-#include "train/step_means.h"
+#include "record/status_line.h"
+#include "record/step_means.h"
 #include "train/trainer.h"
 
 typedef enum ot_resume { OT_RESUME_AUTO, OT_RESUME_NEVER, OT_RESUME_FROM } ot_resume;

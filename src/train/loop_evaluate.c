@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "host/clock.h"
 #include "train/loop_state.h"
-#include "train/stop_signal.h"
+#include "runtime/stop_signal.h"
 
 enum { KEY_BYTES = 512 };
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "train/loop_start.h"
-#include "train/run_events.h"
-#include "train/state_save.h"
+#include "record/run_events.h"
+#include "state/state_save.h"
 
 // One that cannot be written is counted (run_directory.h).
 void ot_loop_log(const ot_loop_start *start, const ot_run_event *event);

@@ -8,7 +8,7 @@
 #include "base/quantity.h"
 #include "base/text.h"
 #include "train/loop_state.h"
-#include "train/state_content.h"
+#include "state/state_content.h"
 
 static void say_off(const ot_loop_request *request, const char *why) {
   ot_loop_note(request,

@@ -7,11 +7,11 @@
 #include "checkpoint/checkpoint_list.h"
 #include "data/data_record.h"
 #include "runtime/model_runtime.h"
-#include "train/folder_sight.h"
+#include "state/folder_sight.h"
 #include "train/loop.h"
-#include "train/memory_copies.h"
+#include "state/memory_copies.h"
 #include "train/prediction.h"
-#include "train/run_directory.h"
+#include "record/run_directory.h"
 
 typedef struct ot_loop_start {
   ot_run_directory *directory;  // on the leader; null on other ranks

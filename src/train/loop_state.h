@@ -2,18 +2,18 @@
 // The state of a running loop, shared by its files. Private to train/loop*.c.
 #pragma once
 
-#include "train/heartbeat.h"
-#include "train/kernel_watch.h"
+#include "record/heartbeat.h"
+#include "runtime/kernel_watch.h"
 #include "train/loop_evaluate.h"
 #include "train/loop_events.h"
 #include "train/loop_start.h"
-#include "train/metrics.h"
+#include "record/metrics.h"
 #include "train/prediction.h"
 #include "train/saving.h"
 #include "train/spike_watch.h"
 #include "train/straggler.h"
-#include "train/tensorboard.h"
-#include "train/trace_ranks.h"
+#include "record/tensorboard.h"
+#include "record/trace_ranks.h"
 
 // The times that ranks exchange at the end of a window of steps (loop_stragglers.c).
 typedef struct ot_rank_times {

@@ -8,7 +8,7 @@
 #include "schedule/timeline.h"
 #include "simulate/simulate.h"
 #include "simulate/teacher_price.h"
-#include "train/step_means.h"
+#include "record/step_means.h"
 #include "train/trainer.h"
 
 typedef struct ot_prediction_request {

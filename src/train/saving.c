@@ -8,7 +8,7 @@
 #include "simulate/goodput.h"
 #include "train/loop_events.h"
 #include "train/loop_state.h"
-#include "train/save_interval.h"
+#include "state/save_interval.h"
 
 ot_status ot_saving_create(ot_loop *l) {
   ot_saving *const saving = &l->saving;

@@ -4,7 +4,7 @@
 // train/loop*.c.
 #pragma once
 
-#include "train/state_save.h"
+#include "state/state_save.h"
 
 struct ot_loop;
 

@@ -10,8 +10,8 @@
 #include "runtime/step_transfer.h"
 #include "schedule/timeline.h"
 #include "train/health.h"
-#include "train/metrics.h"
-#include "train/training_state.h"
+#include "record/metrics.h"
+#include "state/training_state.h"
 
 typedef struct ot_trainer ot_trainer;
 

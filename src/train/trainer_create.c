@@ -8,7 +8,7 @@
 #include "runtime/model_files.h"
 #include "runtime/training_request.h"
 #include "train/memory_advice.h"
-#include "train/same_files.h"
+#include "state/same_files.h"
 #include "train/trainer_state.h"
 
 static ot_status open_data(ot_trainer *trainer) {

@@ -2,7 +2,7 @@
 // metrics.jsonl of an earlier run, which a resumed run continues.
 #include "files/disk.h"
 #include "fuzz/fuzz.h"
-#include "train/metrics.h"
+#include "record/metrics.h"
 
 enum { STEP = 2 };
 
