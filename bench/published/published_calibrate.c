@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 #include "base/text.h"
-#include "plan/calibrate.h"
+#include "advise/calibrate.h"
 
 enum { DRAWS = 20 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors after some rows of each source were measured: they calibrate (plan/calibrate.h), the
+// Errors after some rows of each source were measured: they calibrate (advise/calibrate.h), the
 // others are predicted again with the corrected rates.
 #pragma once
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/doubt.h"
+#include "advise/doubt.h"
 
 static const double MOST_LOG_RATIO = 0.6;
 

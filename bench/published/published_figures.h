@@ -14,7 +14,7 @@ typedef struct ot_published_error {
   double percent;         // 100 |predicted - measured| / measured; 100 if not predicted
   double signed_percent;  // the same, signed; 100 if not predicted
   double log_ratio;       // ln(measured / predicted), within [-0.6, 0.6]; -0.6 if not predicted
-  double variance;        // of that, as the prediction claims (plan/doubt.h)
+  double variance;        // of that, as the prediction claims (advise/doubt.h)
 } ot_published_error;
 
 typedef struct ot_published_figures {

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "base/tree.h"
-#include "plan/calibrate.h"
-#include "plan/job.h"
+#include "advise/calibrate.h"
+#include "describe/job.h"
 #include "published_row.h"
 
 enum { OT_PUBLISHED_MAX_CLUSTERS = 64, OT_PUBLISHED_MAX_ENGINES = 64 };

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "host/heap.h"
-#include "plan/explain.h"
+#include "advise/explain.h"
 
 static const double SLACK = 2;
 

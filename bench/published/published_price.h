@@ -2,8 +2,8 @@
 // Predicts rows with the planner and stores the estimates.
 #pragma once
 
-#include "plan/calibrate.h"
-#include "plan/estimate.h"
+#include "advise/calibrate.h"
+#include "estimate/estimate.h"
 #include "published_job.h"
 #include "published_row.h"
 

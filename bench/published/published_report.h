@@ -26,7 +26,7 @@ typedef struct ot_published_view {
 // groups},"ranking":{...},"unpriced":[id...],"beyond":[text...]}; in percent, except between and
 // within (of logarithms). all = usable rows; core, moe and cp = subsets of them; memory = peak
 // memory of rows that measured it; figures of an empty group are null. beyond: usable rows that the
-// planner does not list as published (plan/explain_beyond.c); they must be added there.
+// planner does not list as published (advise/explain_beyond.c); they must be added there.
 const char *ot_published_json(const ot_published_report *report, ot_arena *arena);
 
 void ot_published_print(const ot_published_report *report, const ot_published_view *view,

@@ -12,7 +12,7 @@
 #include "cli/installed.h"
 #include "files/config_file.h"
 #include "host/heap.h"
-#include "plan/search.h"
+#include "search/search.h"
 #include "support/bench_program.h"
 
 enum { MAX_REPEATS = 64, TOP = 10, SEQUENCE = 8192 };

@@ -5,7 +5,7 @@
 #include "answer/question.h"
 #include "base/quantity.h"
 #include "base/text_builder.h"
-#include "plan/calibrate.h"
+#include "advise/calibrate.h"
 
 // State while a page is built.
 typedef struct builder {

@@ -4,7 +4,7 @@
 
 #include "base/json_writer.h"
 #include "base/text_builder.h"
-#include "plan/calibrate.h"
+#include "advise/calibrate.h"
 
 // One measured step and what the calibration says of it.
 typedef struct ot_calibrated_step {

@@ -6,7 +6,7 @@
 #include "base/quantity.h"
 #include "base/quote.h"
 #include "base/text.h"
-#include "export/export.h"
+#include "software/export.h"
 
 static const char *const kind_names[OT_EMIT_OTHER] = {"run", "mpirun", "sbatch", "mpijob"};
 

@@ -7,12 +7,12 @@
 #include "answer/plan_calibrated.h"
 #include "base/text_builder.h"
 #include "base/tree.h"
-#include "plan/doubt.h"
-#include "plan/estimate.h"
-#include "plan/explain.h"
-#include "plan/remedy.h"
-#include "plan/search.h"
-#include "plan/teacher_split.h"
+#include "advise/doubt.h"
+#include "estimate/estimate.h"
+#include "advise/explain.h"
+#include "advise/remedy.h"
+#include "search/search.h"
+#include "advise/teacher_split.h"
 #include "simulate/goodput.h"
 
 // A plan as shown to the user.
@@ -109,7 +109,7 @@ ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidat
 // Files that start a plan: sections of RUN.yaml, or a script that launches one rank per device with
 // Open MPI, Slurm or the Kubernetes MPI operator. Scripts stop ranks with USR1, so that they save,
 // and restart a run that exited with 75. Plans for other software have its own launch script
-// (export/export.h).
+// (software/export.h).
 typedef enum ot_emit_kind {
   OT_EMIT_RUN,     // sections of RUN.yaml
   OT_EMIT_MPIRUN,  // shell script around mpirun

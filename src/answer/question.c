@@ -7,8 +7,8 @@
 #include "base/text.h"
 #include "describe/measured_keys.h"
 #include "ops/attention.h"
-#include "plan/doubt.h"
-#include "plan/limits.h"
+#include "advise/doubt.h"
+#include "advise/limits.h"
 
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.
 static const double tokens_per_parameter = 20;

@@ -10,8 +10,8 @@
 
 #include "answer/plan_page.h"
 #include "base/schema.h"
-#include "plan/model_totals.h"
-#include "script/imported.h"
+#include "advise/model_totals.h"
+#include "software/imported.h"
 
 // The request for a plan. Null, 0 and -1 (enumerations): the default, or searched.
 typedef struct ot_question {

@@ -10,7 +10,7 @@
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "describe/cluster_keys.h"
-#include "describe/engine_keys.h"
+#include "software/engine_keys.h"
 #include "describe/model_keys.h"
 #include "files/config_file.h"
 

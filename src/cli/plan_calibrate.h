@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `orthant plan --calibrate FILE`: measured steps correct the rates of the cluster of a request
-// (plan/calibrate.h), which plans with them, and a cluster file is written for other verbs.
+// (advise/calibrate.h), which plans with them, and a cluster file is written for other verbs.
 #pragma once
 
 #include "answer/plan_calibrated.h"

@@ -6,7 +6,7 @@
 #include "cli/installed.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
-#include "script/megatron.h"
+#include "software/megatron.h"
 
 typedef struct comparer {
   const char *path;

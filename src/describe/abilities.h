@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The abilities of software, as its documentation and source state them: the section `runs` of an
 // engine file, which cites them. Lists hold names as users spell them; an empty list limits
-// nothing. The search stays inside (plan/ability_check.c).
+// nothing. The search stays inside (software/ability_check.c).
 #pragma once
 
 #include <stdbool.h>

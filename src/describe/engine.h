@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The software that runs a step, as far as it determines the step: overlap, saved activations, host
 // behaviour. Orthant is one value; frameworks of published runs are files (presets/engines,
-// describe/engine_keys.h) that cite the source of each figure. The simulator does not see an
+// software/engine_keys.h) that cite the source of each figure. The simulator does not see an
 // engine, only the schedule and the kernel style derived from it.
 #pragma once
 
@@ -47,7 +47,7 @@ extern const char *const ot_software_names[OT_SOFTWARES + 1];
 typedef struct ot_engine {
   const char *name;
   ot_kernel_style kernels;
-  const char *recipe;    // training precision when none is given (plan/recipe.h)
+  const char *recipe;    // training precision when none is given (describe/recipe.h)
   ot_software software;  // whose configurations and launch scripts run it
   ot_abilities runs;
 

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "describe/cluster_keys.h"
-#include "describe/engine_keys.h"
+#include "software/engine_keys.h"
 #include "describe/run_keys.h"
 #include "files/disk.h"
 #include "files/output_file.h"

@@ -96,7 +96,7 @@ ot_status ot_cluster_file_save(const ot_cluster *cluster, const char *path);
 
 // ---- engine files ----
 
-// YAML (describe/engine_keys.h), found as presets or paths.
+// YAML (software/engine_keys.h), found as presets or paths.
 
 // The engine called `name`: Orthant, a path (with a slash or .yaml) or a preset; allocated in
 // `arena`. OT_USAGE as for ot_engine_read, or with a list of all engines when it does not exist.

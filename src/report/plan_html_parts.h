@@ -5,8 +5,8 @@
 
 #include "answer/plan_page.h"
 #include "base/text_builder.h"
-#include "plan/scaling_curve.h"
-#include "plan/step_terms.h"
+#include "advise/scaling_curve.h"
+#include "estimate/step_terms.h"
 
 // ---- terms: parts of a step and of memory as charts and tables show them ----
 

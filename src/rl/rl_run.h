@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/tree.h"
-#include "plan/rl_split.h"
+#include "advise/rl_split.h"
 #include "rl/fleet_costs.h"
 #include "rl/updater.h"
 

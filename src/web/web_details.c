@@ -3,9 +3,9 @@
 #include "base/math.h"
 #include "base/number.h"
 #include "describe/cluster_keys.h"
-#include "plan/calibrate.h"
-#include "plan/scaling_curve.h"
-#include "plan/step_terms.h"
+#include "advise/calibrate.h"
+#include "advise/scaling_curve.h"
+#include "estimate/step_terms.h"
 #include "web/web_parts.h"
 
 // A whole number of the request, or `fallback`.

@@ -3,10 +3,10 @@
 // engine and settings by the tables of their files.
 #include "base/text.h"
 #include "describe/cluster_keys.h"
-#include "describe/engine_keys.h"
+#include "software/engine_keys.h"
 #include "describe/model_keys.h"
 #include "describe/run_keys.h"
-#include "script/megatron.h"
+#include "software/megatron.h"
 #include "web/web_parts.h"
 
 // ---- cluster and engine ----

@@ -44,7 +44,7 @@ expect 2 "did you mean --recompute?" "${plan[@]}" --model gpt2 --recomputes full
 
 # ---- every precision is in the help and accepted ----
 "$orthant" help plan >help.txt
-for precision in $(sed -n 's/^    {\.name = "\([^"]*\)".*/\1/p' "$source_dir/src/plan/recipe.c"); do
+for precision in $(sed -n 's/^    {\.name = "\([^"]*\)".*/\1/p' "$source_dir/src/describe/recipe.c"); do
   holds help.txt "[ |]$precision\(|\|$\)"
   "${plan[@]}" --model gpt2 --gpus 8 --tp 1 --pp 1 --cp 1 --top 1 --precision "$precision" >/dev/null ||
     fail "--precision $precision is rejected"

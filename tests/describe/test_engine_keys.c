@@ -10,10 +10,10 @@
 #include <cmocka.h>
 
 #include "base/text_builder.h"
-#include "describe/engine_keys.h"
+#include "software/engine_keys.h"
 #include "files/config_file.h"
 #include "files/tree_file.h"
-#include "plan/recipe.h"
+#include "describe/recipe.h"
 #include "support/paper_job.h"
 
 // All keys of a framework, in `arena`.

@@ -11,9 +11,9 @@
 
 #include "base/number.h"
 #include "describe/cluster_keys.h"
-#include "describe/engine_keys.h"
+#include "software/engine_keys.h"
 #include "describe/run_keys.h"
-#include "script/megatron_keys.h"
+#include "software/megatron_keys.h"
 
 typedef struct span {
   int64_t start, end;  // byte range in the object

@@ -73,7 +73,7 @@ holds 1 'there is no make cheque' <<<'Run `make cheque`.'
 holds 1 'there is no file nowhere.md' <<<'See [there](nowhere.md).'
 holds 1 'no heading is called #there' <<<$'# Here\n\nSee [there](#there).'
 holds 1 'there is no file tests/no_test.c' <<<'See `tests/no_test.c`.'
-holds 0 'page.md: 0 commands' <<<$'# To here\n\n`orthant train RUN.yaml --ranks N`, [there](#to-here), `plan/limits.h`'
+holds 0 'page.md: 0 commands' <<<$'# To here\n\n`orthant train RUN.yaml --ranks N`, [there](#to-here), `advise/limits.h`'
 
 # ---- output ----
 shows 0 'loss 5.4321 of 30' 'loss  5.4319 of   30'

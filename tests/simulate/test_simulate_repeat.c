@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "ops/route.h"
-#include "plan/phase_price.h"
+#include "estimate/phase_price.h"
 #include "schedule/bodies.h"
 #include "simulate/simulate.h"
 #include "support/body_case.h"

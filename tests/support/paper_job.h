@@ -4,7 +4,7 @@
 #pragma once
 
 #include "host/heap.h"
-#include "plan/job.h"
+#include "describe/job.h"
 
 typedef struct paper_job {
   ot_heap heap;
