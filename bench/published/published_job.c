@@ -210,7 +210,10 @@ ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_r
   OT_TRY(check_stated(row));
   OT_TRY(ot_published_model_build(row, &out->model));
   OT_TRY(ot_published_cluster_build(setup, row, &out->cluster));
-  if (setup->calibration) ot_calibration_apply(setup->calibration, &out->cluster);
+  if (setup->calibration) {
+    ot_calibration_apply(setup->calibration, &out->cluster);
+    out->correction = ot_calibration_of_steps(setup->calibration);
+  }
   OT_TRY(build_recipe(row, &out->engine, &recipe));
   const int domain = out->cluster.num_levels > 0 ? out->cluster.level[0].size : 1;
   OT_TRY(build_candidate(row, domain, &out->candidate));
@@ -231,7 +234,7 @@ ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_r
                       .cluster = &out->cluster,
                       .engine = &out->engine,
                       .recipe = recipe,
-                      .calibration = setup->calibration,
+                      .correction = setup->calibration ? &out->correction : NULL,
                       .devices = (int)row->gpus,
                       .global_batch_size = row->gbs,
                       .sequence_length = row->seq_len,

@@ -30,7 +30,8 @@ typedef struct ot_published_job {
   ot_model model;
   ot_cluster cluster;
   ot_engine engine;
-  ot_job job;  // points to the three above
+  ot_step_correction correction;  // of ot_published_setup.calibration
+  ot_job job;                     // points to the above
   ot_candidate candidate;
   bool recompute_open;              // not stated in the source: use the mildest that fits
   bool vpp_open, micro_batch_open;  // the same: as tuned, the fastest that fits

@@ -8,6 +8,7 @@
 #include "base/text_builder.h"
 #include "host/heap.h"
 #include "advise/explain.h"
+#include "estimate/job_check.h"
 
 static const double SLACK = 2;
 

@@ -149,7 +149,8 @@ ot_correction ot_calibration_correction(const ot_calibration *calibration,
   return (ot_correction){ot_exp(shape), c->scale * (before - explained)};
 }
 
-double ot_calibration_least(const ot_calibration *calibration) {
+// The least factor of any configuration.
+static double least_factor(const ot_calibration *calibration) {
   double sum = 0;
   for (int i = 0; i < calibration->count; i++) {
     const ot_calibrating_row *const row = &calibration->rows[i];
@@ -157,6 +158,26 @@ double ot_calibration_least(const ot_calibration *calibration) {
     if (row->pull < 0) sum += calibration->scale * row->pull * most;
   }
   return ot_exp(sum);
+}
+
+static ot_correction correct(const ot_calibration *calibration, const ot_job *job,
+                             const ot_estimate *estimate) {
+  ot_traits traits;
+  ot_traits_find(job, estimate, &traits);
+  return ot_calibration_correction(calibration, &traits);
+}
+
+static double factor_of(const void *context, const ot_job *job, const ot_candidate *candidate) {
+  return correct(context, job, &(ot_estimate){.candidate = *candidate}).factor;
+}
+
+ot_step_correction ot_calibration_of_steps(const ot_calibration *calibration) {
+  return (ot_step_correction){factor_of, calibration, least_factor(calibration)};
+}
+
+double ot_calibration_variance(const ot_calibration *calibration, const ot_job *job,
+                               const ot_estimate *estimate) {
+  return correct(calibration, job, estimate).variance;
 }
 
 // ---- the cluster ----

@@ -42,7 +42,7 @@ void ot_calibration_find(ot_calibration *calibration);
 // at most 1.
 void ot_calibration_apply(const ot_calibration *calibration, ot_cluster *cluster);
 
-// The correction of a step that is priced with these efficiencies, and its uncertainty.
+// The factor of a step that is priced with these efficiencies, and its uncertainty.
 typedef struct ot_correction {
   double factor;
   double variance;  // of ln(measured / corrected)
@@ -50,5 +50,9 @@ typedef struct ot_correction {
 
 ot_correction ot_calibration_correction(const ot_calibration *calibration, const ot_traits *traits);
 
-// The least factor of any configuration.
-double ot_calibration_least(const ot_calibration *calibration);
+// The same as the correction of a job's estimates. Keeps `calibration`.
+ot_step_correction ot_calibration_of_steps(const ot_calibration *calibration);
+
+// The variance of ln(measured / estimated) of an estimate of `job`, which is so corrected.
+double ot_calibration_variance(const ot_calibration *calibration, const ot_job *job,
+                               const ot_estimate *estimate);

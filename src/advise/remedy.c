@@ -4,6 +4,8 @@
 
 #include "base/text.h"
 #include "estimate/framework.h"
+#include "estimate/job_check.h"
+#include "software/ability_check.h"
 
 enum { MOST_DEVICES = 1 << 24, MOST_TIMES = 4096 };
 

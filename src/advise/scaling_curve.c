@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tries each number of devices separately, smallest first; leaves out those that cannot run.
 #include "advise/scaling_curve.h"
+#include "estimate/job_check.h"
 
 enum { DEVICES_MAX = 1 << 22, PASSES_MAX = 1 << 14 };
 

@@ -3,6 +3,7 @@
 #include "advise/teacher_split.h"
 
 #include "estimate/teacher_cost.h"
+#include "estimate/job_check.h"
 
 enum { FULL = 16, MOST_CHOICES = 64 };
 

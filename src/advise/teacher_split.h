@@ -4,6 +4,7 @@
 // it can be faster than the best plan of the splits before.
 #pragma once
 
+#include "simulate/teacher_price.h"
 #include "search/search.h"
 
 typedef struct ot_teacher_choice {

@@ -9,6 +9,7 @@
 #include "advise/explain.h"
 #include "estimate/pools.h"
 #include "search/search.h"
+#include "estimate/job_check.h"
 
 enum { TOLD_TERMS = 2 };  // terms listed per alternative
 

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "pipeline/stage_layout.h"
+#include "estimate/job_check.h"
 
 typedef struct comparer {
   const char *name;  // of the file, for messages

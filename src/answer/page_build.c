@@ -6,6 +6,7 @@
 #include "base/quantity.h"
 #include "base/text_builder.h"
 #include "advise/calibrate.h"
+#include "estimate/job_check.h"
 
 // State while a page is built.
 typedef struct builder {
@@ -276,10 +277,8 @@ static void find_beyond(builder *b, ot_page_plan *plan) {
 }
 
 // After measured steps their nearness decides how uncertain a plan is.
-static void take_calibration(const ot_job *job, const ot_estimate *estimate, ot_doubt *out) {
-  ot_traits traits;
-  ot_traits_find(job, estimate, &traits);
-  out->step_variance = ot_calibration_correction(job->calibration, &traits).variance;
+static void doubt_corrected(const ot_job *job, const ot_estimate *estimate, ot_doubt *out) {
+  out->step_variance = ot_calibration_variance(job->correction->context, job, estimate);
   out->num_reasons = 0;
 }
 
@@ -319,7 +318,7 @@ static ot_status build_plan(builder *b, ot_estimator *estimator, const ot_estima
   *out = (ot_page_plan){.estimate = estimate, .stages = stages};
   find_beyond(b, out);
   ot_doubt_find(&(ot_doubt_request){.job = b->job, .candidate = &estimate->candidate}, &out->doubt);
-  if (b->job->calibration) take_calibration(b->job, estimate, &out->doubt);
+  if (b->job->correction) doubt_corrected(b->job, estimate, &out->doubt);
   OT_TRY(doubt_mfu(b, estimate, out));
   if (b->search->num_plans == 0) return OT_OK;
   out->equal = ot_doubt_equal(b->job, estimate, explanation.best);

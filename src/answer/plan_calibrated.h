@@ -15,6 +15,7 @@ typedef struct ot_calibrated_step {
 
 typedef struct ot_calibration_report {
   ot_calibration calibration;
+  ot_step_correction correction;  // the same for the job
   const char *cluster_path;  // the file that was written
   int count;
   ot_calibrated_step *steps;  // [count]

@@ -9,6 +9,7 @@
 #include "ops/attention.h"
 #include "advise/doubt.h"
 #include "advise/limits.h"
+#include "estimate/job_check.h"
 
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.
 static const double tokens_per_parameter = 20;

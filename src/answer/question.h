@@ -12,6 +12,7 @@
 #include "base/schema.h"
 #include "advise/model_totals.h"
 #include "software/imported.h"
+#include "simulate/teacher_price.h"
 
 // The request for a plan. Null, 0 and -1 (enumerations): the default, or searched.
 typedef struct ot_question {

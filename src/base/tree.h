@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/json_writer.h"
+#include "base/status.h"
 #include "base/text_builder.h"
 
 typedef enum ot_node_kind { OT_NODE_NULL, OT_NODE_SCALAR, OT_NODE_LIST, OT_NODE_MAP } ot_node_kind;
@@ -24,6 +25,25 @@ typedef struct ot_node {
   const char *directory;  // base directory of relative paths written here; null = unchanged
   struct ot_node *first, *last, *next;  // children in order
 } ot_node;
+
+// Limits of what is read from files.
+enum {
+  OT_TREE_BYTES_MAX = 1 << 20,   // per file
+  OT_TREE_KEYS_MAX = 5000,       // per map
+  OT_TREE_VALUES_MAX = 1 << 16,  // per file
+  OT_TREE_DEPTH_MAX = 64,
+};
+
+// Origin of a text: `name` for messages and nodes, `directory` for relative paths in it (null:
+// none). Both must outlive the tree.
+typedef struct ot_tree_origin {
+  const char *name;
+  const char *directory;
+} ot_tree_origin;
+
+// Reads `text`, which need not end in zero. OT_USAGE names the place of what is malformed.
+typedef ot_status ot_tree_parser(const ot_tree_origin *origin, const char *text, int64_t bytes,
+                                 ot_arena *arena, ot_node **out);
 
 ot_node *ot_node_create(ot_arena *arena, ot_node_kind kind);
 

@@ -14,6 +14,7 @@
 #include "describe/pipeline_rules.h"
 #include "files/disk.h"
 #include "record/metrics_read.h"
+#include "estimate/job_check.h"
 
 // A step that is farther from its prediction was of another job, or in another unit. Predictions
 // of known software on known devices are within a third (docs/published.md).
@@ -312,6 +313,7 @@ ot_status ot_plan_calibrate(const char *file, ot_plan_request *request, ot_arena
   ot_cluster whole = *request->question.cluster;
   ot_calibration_apply(c, &whole);
   ot_calibration_apply(c, &request->cluster);
-  request->job.calibration = c;
+  out->correction = ot_calibration_of_steps(c);
+  request->job.correction = &out->correction;
   return ot_cluster_file_save(&whole, out->cluster_path);
 }

@@ -12,7 +12,7 @@
 #include "describe/model_keys.h"
 #include "files/config_file.h"
 #include "host/heap.h"
-#include "software/import.h"
+#include "files/import_file.h"
 #include "schedule/planned_run.h"
 
 typedef struct reader {

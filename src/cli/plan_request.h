@@ -6,7 +6,7 @@
 #include "answer/question.h"
 #include "cli/options.h"
 #include "files/config_file.h"
-#include "software/import.h"
+#include "files/import_file.h"
 #include "train/prediction.h"
 
 // OT_USAGE and OT_ENVIRONMENT as the loaders of models and clusters, and for inconsistent options.

@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A candidate as the run that would train it, so that the rules of training decide whether it is
-// valid (describe/parallel_check.h), and as text.
+// A candidate as the run that would train it, and as text.
 #include "base/text.h"
+#include "describe/job.h"
 #include "describe/pipeline_rules.h"
-#include "estimate/framework.h"
-#include "estimate/pools.h"
 
 const char *const ot_crossing_names[] = {
     [OT_CROSSES_NOTHING] = NULL, [OT_CROSSES_PP] = "pp", [OT_CROSSES_DP] = "dp", NULL};
-
-void ot_candidate_cross(const ot_job *job, ot_candidate *candidate) {
-  static const ot_crossing order[] = {OT_CROSSES_PP, OT_CROSSES_DP};
-  for (int i = 0; i < OT_COUNT(order) && job->cluster->num_pools > 0; i++) {
-    candidate->crosses = order[i];
-    if (ot_pools_check(job, candidate) == OT_OK) return;
-  }
-}
 
 // Megatron-core's combined 1F1B (transformer_config.py).
 bool ot_candidate_pairs(const ot_engine *engine, const ot_candidate *c) {
@@ -69,56 +59,6 @@ void ot_candidate_run(const ot_job *job, const ot_candidate *candidate, ot_run_l
                               .micro_batch_size = candidate->micro_batch_size};
   if (!job->run) out->precision = ot_recipe_precision(&job->recipe);
   set_parallel(candidate, lists, &out->parallel);
-}
-
-// ---- check ----
-
-static ot_status check_ranges(const ot_candidate *c) {
-  OT_CHECK(c->tp >= 1 && c->pp >= 1 && c->vpp >= 1 && c->cp >= 1 && c->ep >= 1 && c->etp >= 1 &&
-               c->dp >= 1 && c->micro_batch_size >= 1,
-           OT_USAGE, "plan: a degree or micro_batch_size is below 1");
-  OT_CHECK(c->zero >= 0 && c->zero <= 3, OT_USAGE, "plan: zero=%d; allowed: 0 to 3", c->zero);
-  OT_CHECK(c->zero == 0 || (c->dp_shard >= 1 && c->dp % c->dp_shard == 0), OT_USAGE,
-           "plan: dp_shard=%d does not divide dp=%d", c->dp_shard, c->dp);
-  OT_CHECK((int)c->pipeline >= 0 && c->pipeline < OT_PIPELINES, OT_USAGE,
-           "plan: unknown pipeline schedule %d", (int)c->pipeline);
-  OT_CHECK((int)c->recompute >= 0 && c->recompute < OT_RECOMPUTES, OT_USAGE,
-           "plan: unknown recompute %d", (int)c->recompute);
-  return OT_OK;
-}
-
-static ot_status check_batch(const ot_job *job, const ot_candidate *c) {
-  const int64_t whole = ot_candidate_micro_batches(job, c);
-  OT_CHECK(whole > 0, OT_USAGE,
-           "plan: global_batch_size=%lld is not a multiple of micro_batch_size=%lld x dp=%d",
-           (long long)job->global_batch_size, (long long)c->micro_batch_size, c->dp);
-  OT_CHECK(c->micro_batches == whole, OT_USAGE, "plan: micro_batches=%lld; allowed: %lld",
-           (long long)c->micro_batches, (long long)whole);
-  const int chunks = ot_pipeline_chunks(c->pipeline, c->pp, c->vpp);
-  OT_CHECK(whole <= OT_MOST_PASSES / chunks, OT_USAGE,
-           "plan: micro_batches=%lld x chunks=%d; a plan follows at most %d: larger micro-batches, "
-           "fewer chunks or more devices need fewer",
-           (long long)whole, chunks, OT_MOST_PASSES);
-  return OT_OK;
-}
-
-ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate) {
-  OT_TRY(check_ranges(candidate));
-  const int64_t devices = (int64_t)candidate->tp * candidate->pp * candidate->cp * candidate->dp;
-  OT_CHECK(devices == job->devices, OT_USAGE,
-           "plan: tp=%d x pp=%d x cp=%d x dp=%d is not %d devices", candidate->tp, candidate->pp,
-           candidate->cp, candidate->dp, job->devices);
-  OT_TRY(check_batch(job, candidate));
-  OT_TRY(ot_pools_check(job, candidate));
-  ot_run_lists lists;
-  ot_run run;
-  ot_candidate_run(job, candidate, &lists, &run);
-  // The rules are those of a run whose replicas all have the mean number of micro-batches.
-  if (candidate->crosses == OT_CROSSES_DP) {
-    run.batch.global_batch_size =
-        candidate->micro_batches * candidate->micro_batch_size * candidate->dp;
-  }
-  return ot_framework_of(job->engine)->check_run(job, candidate, &run);
 }
 
 // ---- text ----

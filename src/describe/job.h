@@ -10,7 +10,8 @@
 #include "describe/model.h"
 #include "describe/run.h"
 #include "describe/recipe.h"
-#include "simulate/teacher_price.h"
+
+struct ot_teacher_pricer;
 
 // The axis that crosses the pools of a mixed cluster (estimate/pools.h).
 typedef enum ot_crossing {
@@ -42,6 +43,15 @@ typedef struct ot_candidate {
   ot_crossing crosses;
 } ot_candidate;
 
+struct ot_job;
+
+// A factor for the times of a step, which the estimate does not know itself (advise/calibrate.h).
+typedef struct ot_step_correction {
+  double (*factor)(const void *context, const struct ot_job *job, const ot_candidate *candidate);
+  const void *context;
+  double least;  // of all factors
+} ot_step_correction;
+
 typedef struct ot_job {
   const ot_model *model;
   const ot_cluster *cluster;
@@ -54,9 +64,10 @@ typedef struct ot_job {
   double expert_imbalance;    // engine orthant: load of the busiest ep rank over the mean; 0: 1
   double stretch;        // kernel slowdown by shared cores (ot_simulation); 0: from the cluster
   double memory_margin;  // share of the estimated memory that plans leave free in addition to it
-  const struct ot_calibration *calibration;  // by measured steps (advise/calibrate.h); null: none
+  const ot_step_correction *correction;  // of all estimates, from outside; null: none
   const ot_run *run;                 // engine orthant: settings other than degrees (optimizer, ...)
-  const ot_teacher_pricer *teacher;  // of a live teacher of `run`; null: it is not priced
+  const struct ot_teacher_pricer *teacher;  // of a live teacher of `run` (simulate/teacher_price.h);
+                                           // null: it is not priced
   ot_candidate given;                // fixed degrees; 0 and -1 are searched
   bool even_chunks;  // searched: only pipelines whose chunks have equal numbers of layers
   // Layers of each pipeline chunk, in model order, of candidates with `num_chunks` chunks; 0: the
@@ -64,9 +75,6 @@ typedef struct ot_job {
   const int *chunk_layers;  // [num_chunks]
   int num_chunks;
 } ot_job;
-
-// OT_USAGE for values that are missing, out of range, or incompatible.
-ot_status ot_job_check(const ot_job *job);
 
 // Whether estimates include a live teacher.
 bool ot_job_has_teacher(const ot_job *job);
@@ -81,16 +89,9 @@ enum { OT_MOST_PASSES = 1 << 20 };
 // Micro-batches per step on one dp rank, or 0 if they are not whole.
 int64_t ot_candidate_micro_batches(const ot_job *job, const ot_candidate *candidate);
 
-// Chooses what crosses the pools of the job's cluster: the first of pp and dp that can.
-void ot_candidate_cross(const ot_job *job, ot_candidate *candidate);
-
 // Whether its 1F1B pairs forwards and backwards to hide the exchange of tokens: with several chunks
 // per stage or no stages, and if the exchange is not recomputed (ot_engine.overlap_expert).
 bool ot_candidate_pairs(const ot_engine *engine, const ot_candidate *candidate);
-
-// Whether `candidate` can run `job`: degrees against the model, sequence, batch and devices.
-// OT_USAGE names what does not fit and the nearest valid value.
-ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate);
 
 // Single-entry lists of a run.
 typedef struct ot_run_lists {

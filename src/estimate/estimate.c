@@ -5,10 +5,10 @@
 
 #include "base/extremes.h"
 #include "describe/pipeline_rules.h"
-#include "advise/calibrate.h"
 #include "estimate/framework.h"
 #include "estimate/pools.h"
 #include "estimate/teacher_cost.h"
+#include "estimate/job_check.h"
 
 // ---- the estimator ----
 
@@ -418,11 +418,8 @@ static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool a
 // ---- correction by measured steps ----
 
 static double correction_of(const ot_estimator *e, const ot_candidate *candidate) {
-  const ot_estimate configuration = {.candidate = *candidate};
-  ot_traits traits;
-  if (!e->job.calibration) return 1;
-  ot_traits_find(&e->job, &configuration, &traits);
-  return ot_calibration_correction(e->job.calibration, &traits).factor;
+  const ot_step_correction *const c = e->job.correction;
+  return c ? c->factor(c->context, &e->job, candidate) : 1;
 }
 
 // All terms alike: what the measured steps say of this configuration is no property of one term.
@@ -440,7 +437,7 @@ static ot_status build(ot_estimator *e, const ot_candidate *candidate, bool alwa
                        ot_estimate *out) {
   *out = (ot_estimate){.candidate = *candidate};
   OT_TRY(estimate(e, candidate, always, out));
-  if (e->job.calibration) correct(correction_of(e, candidate), out);
+  if (e->job.correction) correct(correction_of(e, candidate), out);
   return OT_OK;
 }
 

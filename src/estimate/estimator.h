@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shared state of the files of an estimate: block costs and pipeline flows, each computed once
-// and cached. Private to plan/.
+// and cached. Private to the planner.
 //
 //   candidate -> prices (blocks of each kind) -> cut (blocks to chunks) -> flow (pipeline schedule)
 //             -> replay (times of each stage) -> estimate
@@ -9,12 +9,15 @@
 #include "base/arena_pool.h"
 #include "graph/graph.h"
 #include "pipeline/stages.h"
-#include "estimate/estimate.h"
+#include "estimate/result.h"
 #include "estimate/lookup.h"
 #include "schedule/step_regions.h"
 #include "schedule/storage.h"
 #include "schedule/timeline.h"
 #include "simulate/price.h"
+#include "simulate/teacher_price.h"
+
+typedef struct ot_estimator ot_estimator;  // estimate.h
 
 // ---- blocks ----
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Framework-specific part of an estimate. There are two implementations: Orthant, whose figures are
 // those of the schedules that it builds, and other frameworks, whose figures follow from their
-// engine files. A job has one of them; no other file in plan/ depends on the framework. Private to
-// plan/.
+// engine files. A job has one of them; no other file of the planner depends on the framework. Private
+// to estimate/ and search/.
 #pragma once
 
 #include "estimate/estimator.h"
@@ -87,14 +87,6 @@ extern const ot_framework ot_framework_described;  // a file of presets/engines 
 
 // The framework of `engine`.
 const ot_framework *ot_framework_of(const ot_engine *engine);
-
-// ---- what software can run, in ability_check.c ----
-
-// OT_USAGE names what `engine` does not run of a candidate, and the software that does.
-ot_status ot_ability_check(const ot_engine *engine, const ot_candidate *candidate);
-
-// The same for a job that is searched: model, precision, hosts and given degrees.
-ot_status ot_ability_check_job(const ot_job *job);
 
 // ---- parts of framework_described.c, in described_memory.c ----
 

@@ -8,6 +8,7 @@
 #include "estimate/framework.h"
 #include "estimate/phase_price.h"
 #include "estimate/pools.h"
+#include "software/ability_check.h"
 
 // ---- checks ----
 

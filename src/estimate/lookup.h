@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hash table from keys to array indices, which finds thousands of cached costs in constant time.
-// Private to plan/.
+// Private to the planner.
 #pragma once
 
 #include <stdint.h>

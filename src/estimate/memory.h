@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bytes of one rank of a stage with engine orthant: exactly the arena of its schedule.
-// Private to plan/.
+// Private to the planner.
 #pragma once
 
 #include "estimate/estimator.h"

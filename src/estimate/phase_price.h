@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time of one segment on a cluster, by term. Private to plan/.
+// Time of one segment on a cluster, by term. Private to the planner.
 #pragma once
 
 #include "estimate/estimator.h"

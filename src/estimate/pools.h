@@ -8,7 +8,7 @@
 //
 // tp, cp, ep and the ranks that exchange weights or gradients in each micro-batch stay in one pool.
 // The rest crosses pools: messages between two stages, reductions of gradients once a step, the
-// norm. Private to plan/.
+// norm. Private to the planner.
 #pragma once
 
 #include "estimate/estimator.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost that the live teacher of a job adds to its estimates. Private to plan/.
+// The cost that the live teacher of a job adds to its estimates. Private to the planner.
 #pragma once
 
 #include "estimate/estimator.h"

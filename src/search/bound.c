@@ -5,10 +5,10 @@
 #include "describe/expert_load.h"
 #include "describe/pipeline_rules.h"
 #include "search/bound_stage.h"
-#include "advise/calibrate.h"
 #include "estimate/pools.h"
 #include "search/space.h"
 #include "estimate/teacher_cost.h"
+#include "search/step_bound.h"
 
 // The bound adds terms in another order than the estimate: this factor covers the rounding.
 static const double rounding = 1 - 0x1p-40;
@@ -226,7 +226,7 @@ ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_es
   } else {
     OT_TRY(bound_cut(e, request->depth, &b));
   }
-  const double least = e->job.calibration ? ot_calibration_least(e->job.calibration) : 1;
+  const double least = e->job.correction ? e->job.correction->least : 1;
   if (mixed) OT_TRY(ot_pools_bound(e, c, &priced, b.scale, &b.met_s));
   const double end_s = mixed ? 0 : b.end_s;
   const double s = (ot_larger(b.met_s, request->work_s) + end_s) * rounding;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lower bounds of the step time and the memory of a candidate, at several depths. Each is at most
-// the estimate, and costs more to compute than the one before. Private to plan/.
+// the estimate, and costs more to compute than the one before. Private to the planner.
 //
 //   floor    blocks priced for a micro-batch of the whole batch without context parallelism, so
 //            few sizes are priced; half the work of a kernel or the bytes of a message takes at

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rejections of a search that need no bound. Private to plan/.
+// The rejections of a search that need no bound. Private to the planner.
 #pragma once
 
 #include "search/search.h"

@@ -15,6 +15,8 @@
 #include "search/rejections.h"
 #include "search/search_heap.h"
 #include "search/space.h"
+#include "estimate/job_check.h"
+#include "software/ability_check.h"
 
 enum {
   KEPT_REJECTIONS = 3,

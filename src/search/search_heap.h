@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes of a search in a heap by their lower bounds. Private to plan/.
+// The nodes of a search in a heap by their lower bounds. Private to the planner.
 #pragma once
 
 #include <stdbool.h>

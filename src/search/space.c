@@ -9,6 +9,8 @@
 #include "describe/pipeline_rules.h"
 #include "estimate/framework.h"
 #include "estimate/pools.h"
+#include "estimate/job_check.h"
+#include "software/ability_check.h"
 
 // Whole numbers in ascending order.
 typedef struct numbers {

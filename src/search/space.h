@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search space: all valid parallel configurations. Private to plan/.
+// The search space: all valid parallel configurations. Private to the planner.
 //
 //   tp x pp x cp x dp = devices   every ordered factorisation
 //   micro_batch_size              every divisor of the sequences of a dp rank

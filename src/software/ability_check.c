@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether the software of a job can run it, and the configuration of a candidate. A refusal names
 // the capability, and the software that has it where the engine file knows.
+#include "software/ability_check.h"
+
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
-#include "estimate/framework.h"
 
 enum { LIST_BYTES = 160, NAME_BYTES = 64 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A planned configuration as other software's own: one shell script that writes a configuration
-// file where the software has one, and starts it on each host. What is written here, import/ reads
+// file where the software has one, and starts it on each host. What is written here, import.h reads
 // back as the same job; a test compares both over many layouts. Each writer names the version whose
 // spellings it uses.
 #pragma once

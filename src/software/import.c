@@ -2,33 +2,36 @@
 // Detects the format and does the common work.
 #include "software/import.h"
 
-#include <string.h>
-
 #include "base/text.h"
-#include "files/disk.h"
 #include "software/import_parts.h"
-
-enum { IMPORT_BYTES_MAX = 1 << 18 };
 
 bool ot_import_has_line(const ot_import *import, const char *word) {
   const char *line = import->text;
   while (line) {
     while (*line == ' ' || *line == '\t') line++;
     if (ot_text_starts_with(line, word)) return true;
-    line = strchr(line, '\n');
+    line = ot_text_find(line, "\n");
     if (line) line++;
   }
   return false;
 }
 
+ot_status ot_import_parse_yaml(ot_import *import, ot_node **tree) {
+  const ot_tree_origin origin = {.name = import->path};
+  return import->host->parse_yaml(&origin, import->text, import->bytes, import->arena, tree);
+}
+
+const char *ot_import_beside(const ot_import *import, const char *name) {
+  const char *slash = NULL;
+  for (const char *at = import->path; *at != '\0'; at++) slash = *at == '/' ? at : slash;
+  const int folder = slash ? (int)(slash - import->path) : 1;
+  return ot_arena_format(import->arena, "%.*s/%s", folder, slash ? import->path : ".", name);
+}
+
 ot_status ot_import_preset(ot_import *import, const char *preset) {
   ot_imported *const out = import->out;
-  const ot_config_request request = {.presets = *import->presets};
-  ot_config_model *const read = ot_arena_take(import->arena, sizeof *read);
-  OT_TRY(ot_config_load_model(preset, &request, import->arena, read));
+  OT_TRY(import->host->load_preset(import->host->context, preset, import->arena, out));
   out->model_name = preset;
-  out->model = read->model;
-  out->model_keys = read->keys;
   out->has_model = true;
   return OT_OK;
 }
@@ -66,8 +69,8 @@ static const char *find_document(const ot_import *import) {
   ot_text_builder out = {.arena = import->arena};
   const char *word = NULL, *line = import->text;
   while (*line != '\0') {
-    const char *const stop = strchr(line, '\n');
-    const char *const end = stop ? stop : line + strlen(line);
+    const char *const stop = ot_text_find(line, "\n");
+    const char *const end = stop ? stop : line + ot_text_length(line);
     const bool ends =
         word && (int64_t)ot_text_length(word) == end - line && ot_text_starts_with(line, word);
     if (ends) return ot_text_builder_text(&out);
@@ -81,7 +84,7 @@ static const char *find_document(const ot_import *import) {
 
 // Whether a script writes torchtitan's or nanotron's file by its here-document, which then is the
 // text that is read.
-static void take_document(ot_import *import) {
+static void choose_document(ot_import *import) {
   ot_import inner = *import;
   import->document = find_document(import);
   if (!import->document) return;
@@ -114,16 +117,15 @@ static ot_status check_data(const ot_import *import) {
   return OT_OK;
 }
 
-ot_status ot_import_read(const char *path, const ot_presets *presets, ot_arena *arena,
-                         ot_imported *out) {
-  *out = (ot_imported){.model_name = ot_disk_base_name(path)};
-  ot_import import = {.path = path, .presets = presets, .arena = arena, .out = out};
-  char *text;
-  OT_TRY(ot_disk_read(arena, path, IMPORT_BYTES_MAX, &text, &import.bytes));
-  OT_CHECK(ot_text_length(text) == import.bytes, OT_USAGE, "%s: not a text: a zero byte at %lld",
-           path, (long long)ot_text_length(text));
-  import.text = text;
-  take_document(&import);
+ot_status ot_import_text(const ot_import_request *request, ot_arena *arena, ot_imported *out) {
+  *out = (ot_imported){.model_name = request->name};
+  ot_import import = {.path = request->path,
+                      .text = request->text,
+                      .bytes = request->bytes,
+                      .host = request->host,
+                      .arena = arena,
+                      .out = out};
+  choose_document(&import);
   for (int i = 0; i < OT_COUNT(formats); i++) {
     if (!formats[i].is(&import)) continue;
     out->format = formats[i].name;
@@ -131,7 +133,7 @@ ot_status ot_import_read(const char *path, const ot_presets *presets, ot_arena *
     return ot_import_end(&import);
   }
   OT_TRY(check_data(&import));
-  ot_fail(OT_USAGE, "%s has no known format", path);
+  ot_fail(OT_USAGE, "%s has no known format", request->path);
   return ot_fail_hint(
       OT_USAGE,
       "known formats: Megatron-LM's flags (--num-layers ... in a script, a file of "

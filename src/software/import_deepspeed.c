@@ -3,8 +3,6 @@
 // alone, or as a script of Megatron-DeepSpeed names it. Alone it does not describe the model, which
 // --model gives, nor recompute. "auto" (Hugging Face's Trainer) counts as not given.
 #include "base/text.h"
-#include "files/disk.h"
-#include "files/tree_file.h"
 #include "software/import_parts.h"
 
 // ---- keys ----
@@ -199,7 +197,7 @@ static ot_status read_text(ot_import *import, const char *name, const char *text
                            settings *config) {
   const ot_tree_origin origin = {.name = name};
   ot_node *tree;
-  OT_TRY(ot_tree_parse_json(&origin, text, ot_text_length(text), import->arena, &tree));
+  OT_TRY(import->host->parse_json(&origin, text, ot_text_length(text), import->arena, &tree));
   OT_TRY(ot_schema_read(&schema, tree, import->arena, config));
   ot_import_ignored(import, &schema, tree, "");
   return OT_OK;
@@ -221,22 +219,13 @@ ot_status ot_deepspeed_import(ot_import *import) {
 // that leads elsewhere is not followed: the script may come from anyone.
 static ot_status find_json(ot_import *import, const char *named, const char **name,
                            const char **text) {
-  enum { JSON_BYTES_MAX = 1 << 18 };
-  int64_t bytes;
-  char *read;
   *name = import->path;
   *text = import->document;
   if (import->document && looks_like(import->document)) return OT_OK;
   OT_CHECK(!ot_text_find(named, "/"), OT_USAGE,
            "deepspeed-config: %s is not a file next to the script (%s)", named, import->path);
-  const char *slash = NULL;
-  for (const char *at = import->path; *at != '\0'; at++) slash = *at == '/' ? at : slash;
-  const char *const folder =
-      slash ? ot_arena_text(import->arena, import->path, slash - import->path) : ".";
-  *name = ot_disk_join(import->arena, folder, named);
-  OT_TRY(ot_disk_read_own(import->arena, *name, JSON_BYTES_MAX, &read, &bytes));
-  *text = read;
-  return OT_OK;
+  *name = ot_import_beside(import, named);
+  return import->host->read_beside(*name, import->arena, text);
 }
 
 ot_status ot_deepspeed_of_script(ot_import *import, const ot_megatron_flags *f) {

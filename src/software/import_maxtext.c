@@ -6,7 +6,6 @@
 #include "base/math.h"
 #include "base/text.h"
 #include "describe/model_keys.h"
-#include "files/tree_file.h"
 #include "software/import_parts.h"
 
 enum { AXES = 6 };  // data, fsdp, tensor, context, expert, pipeline
@@ -197,7 +196,7 @@ static ot_status build_model(ot_import *import, const settings *s) {
   for (int i = 0; i < OT_COUNT(renamed); i++) {
     if (ot_text_equal(renamed[i].name, s->name)) preset = renamed[i].preset;
   }
-  if (!ot_presets_find(import->presets, OT_PRESET_MODEL, preset, import->arena)) {
+  if (!import->host->has_preset(import->host->context, preset, import->arena)) {
     ot_fail(OT_USAGE, "model_name: %s is no preset (%s)", s->name, import->path);
     return ot_fail_hint(OT_USAGE, "`orthant presets` lists models");
   }
@@ -268,11 +267,10 @@ static ot_status build_batch(ot_import *import, const settings *s) {
 ot_status ot_maxtext_import(ot_import *import) {
   static const ot_recompute remat[] = {OT_RECOMPUTE_FULL, OT_RECOMPUTE_SELECTIVE,
                                        OT_RECOMPUTE_NONE};
-  const ot_tree_origin origin = {.name = import->path};
   ot_imported *const out = import->out;
   settings s;
   ot_node *tree;
-  OT_TRY(ot_tree_parse_yaml(&origin, import->text, import->bytes, import->arena, &tree));
+  OT_TRY(ot_import_parse_yaml(import, &tree));
   OT_TRY(ot_schema_read(&schema, tree, import->arena, &s));
   ot_import_ignored(import, &schema, tree, "");
   OT_TRY(build_model(import, &s));

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files with flags of Megatron-LM: scripts, or YAML maps.
 #include "base/text.h"
-#include "files/tree_file.h"
 #include "software/import_parts.h"
 
 // A YAML map of flags, at the top level or under MODEL_ARGS; false and null count as absent.
 static ot_status collect_yaml(ot_import *import, ot_node **map) {
-  const ot_tree_origin origin = {.name = import->path};
   ot_node *tree;
-  OT_TRY(ot_tree_parse_yaml(&origin, import->text, import->bytes, import->arena, &tree));
+  OT_TRY(ot_import_parse_yaml(import, &tree));
   OT_CHECK(tree->kind == OT_NODE_MAP, OT_USAGE, "%s: not a map of flags", import->path);
   const ot_node *const inner = ot_node_child(tree, "MODEL_ARGS");
   if (inner) tree = (ot_node *)(uintptr_t)inner;

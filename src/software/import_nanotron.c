@@ -5,7 +5,6 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "describe/model_keys.h"
-#include "files/tree_file.h"
 #include "software/import_parts.h"
 
 // ---- keys ----
@@ -248,10 +247,9 @@ static void build_step(const ot_import *import, const settings *config) {
 }
 
 ot_status ot_nanotron_import(ot_import *import) {
-  const ot_tree_origin origin = {.name = import->path};
   settings config;
   ot_node *tree;
-  OT_TRY(ot_tree_parse_yaml(&origin, import->text, import->bytes, import->arena, &tree));
+  OT_TRY(ot_import_parse_yaml(import, &tree));
   OT_TRY(ot_schema_read(&schema, tree, import->arena, &config));
   OT_CHECK((int64_t)config.parallelism.dp * config.parallelism.tp * config.parallelism.pp *
                    config.parallelism.cp <=

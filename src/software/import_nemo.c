@@ -5,7 +5,6 @@
 // sections are outside a step.
 #include "base/number.h"
 #include "base/text.h"
-#include "files/tree_file.h"
 #include "software/import_parts.h"
 
 // In order of precedence, the last one first.
@@ -218,9 +217,8 @@ static ot_status check_activation(const ot_import *import, const ot_node *model)
 }
 
 ot_status ot_nemo_import(ot_import *import) {
-  const ot_tree_origin origin = {.name = import->path};
   ot_node *tree;
-  OT_TRY(ot_tree_parse_yaml(&origin, import->text, import->bytes, import->arena, &tree));
+  OT_TRY(ot_import_parse_yaml(import, &tree));
   const ot_node *const model = ot_node_child(tree, "model");
   OT_CHECK(model && model->kind == OT_NODE_MAP, OT_USAGE, "%s: model is no map", import->path);
   OT_TRY(check_activation(import, model));

@@ -23,6 +23,12 @@ ot_status ot_torchtitan_import(ot_import *import);
 bool ot_nanotron_is(const ot_import *import);
 ot_status ot_nanotron_import(ot_import *import);
 
+// The whole text as YAML.
+ot_status ot_import_parse_yaml(ot_import *import, ot_node **tree);
+
+// The path of the file `name` in the folder of the imported one, in its arena.
+const char *ot_import_beside(const ot_import *import, const char *name);
+
 // Fills model, model_name and model_keys with those of a preset.
 ot_status ot_import_preset(ot_import *import, const char *preset);
 

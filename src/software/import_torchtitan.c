@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "software/titan_models.h"
-#include "files/tree_file.h"
+#include "software/tree_toml.h"
 #include "software/import_parts.h"
 #include "software/shell.h"
 

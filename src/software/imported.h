@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A configuration of other software as a job (import/ reads its files, megatron.h its flags), and
+// A configuration of other software as a job (import.h reads its texts, megatron.h its flags), and
 // what its readers share. A key that changes time or memory is priced or refused by name; keys
 // without effect are listed, and assumptions are reported as notes. Pure.
 #pragma once
@@ -44,6 +44,18 @@ typedef struct ot_imported {
   int num_notes;
 } ot_imported;
 
+// What readers need besides the text.
+typedef struct ot_import_host {
+  ot_tree_parser *parse_yaml, *parse_json;
+  bool (*has_preset)(const void *context, const char *name, ot_arena *arena);
+  // Fills model and model_keys of `out`.
+  ot_status (*load_preset)(const void *context, const char *name, ot_arena *arena,
+                           ot_imported *out);
+  // The text of the file at `path`, which belongs to this user, in `arena`.
+  ot_status (*read_beside)(const char *path, ot_arena *arena, const char **text);
+  const void *context;
+} ot_import_host;
+
 // State of an import: the file and the result so far.
 typedef struct ot_import {
   const char *path;  // for messages
@@ -51,7 +63,7 @@ typedef struct ot_import {
   int64_t bytes;
   const char *script;    // the script around `text`; null: `text` is the whole file
   const char *document;  // the body of the first here-document with an end, on its lines; or null
-  const struct ot_presets *presets;  // files/config_file.h; null: the text may name none
+  const ot_import_host *host;  // null: the text names no presets and no files
   ot_arena *arena;
   ot_imported *out;
   int64_t note_capacity, ignored_capacity;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // TOML by recursive descent, line by line. Repeated keys are refused.
-#include <ctype.h>
-#include <string.h>
+#include "software/tree_toml.h"
 
 #include "base/text.h"
-#include "files/tree_file.h"
 
 typedef struct toml_reader {
   const ot_tree_origin *origin;
@@ -66,9 +64,12 @@ static ot_node *create(const toml_reader *r, ot_node_kind kind) {
 
 static ot_status read_escape(toml_reader *r, ot_text_builder *out) {
   static const char letters[] = "btnfr\"\\", meanings[] = "\b\t\n\f\r\"\\";
-  const char *const found = r->at[1] != '\0' ? strchr(letters, r->at[1]) : NULL;
-  if (!found) return fail_here(r, "an escape other than \\b \\t \\n \\f \\r \\\" \\\\");
-  ot_text_append(out, &meanings[found - letters], 1);
+  int i = 0;
+  while (letters[i] != '\0' && letters[i] != r->at[1]) i++;
+  if (letters[i] == '\0') {
+    return fail_here(r, "an escape other than \\b \\t \\n \\f \\r \\\" \\\\");
+  }
+  ot_text_append(out, &meanings[i], 1);
   r->at += 2;
   return OT_OK;
 }
@@ -91,7 +92,10 @@ static ot_status read_quoted(toml_reader *r, const char **out) {
   return OT_OK;
 }
 
-static bool is_bare(char c) { return isalnum((unsigned char)c) || c == '_' || c == '-'; }
+static bool is_bare(char c) {
+  const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  return letter || ot_is_digit(c) || c == '_' || c == '-';
+}
 
 static ot_status read_key(toml_reader *r, const char **out) {
   if (*r->at == '"' || *r->at == '\'') return read_quoted(r, out);
@@ -137,7 +141,7 @@ static ot_status read_word(toml_reader *r, ot_node **out) {
   const char *const word = ot_text_builder_text(&text);
   const bool truth = ot_text_equal(word, "true") || ot_text_equal(word, "false");
   const char first = word[0] == '+' || word[0] == '-' ? word[1] : word[0];
-  const bool number = isdigit((unsigned char)first) || ot_text_equal(word, "inf");
+  const bool number = ot_is_digit(first) || ot_text_equal(word, "inf");
   if (!truth && !number) {
     r->at = start;
     return fail_here(r, "a value is expected");

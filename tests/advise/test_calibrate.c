@@ -63,10 +63,10 @@ static void alike_configurations_are_corrected_more(void **state) {
   const ot_traits at[] = {{.device = "h100"}, {.at = {9}, .device = "h100"}};
   assert_true(ot_calibration_correction(&c, &at[0]).variance <
               ot_calibration_correction(&c, &at[1]).variance);
-  assert_true(ot_calibration_least(&c) == 1);
+  assert_true(ot_calibration_of_steps(&c).least == 1);
   const ot_calibrating_row faster[] = {row_of(-0.2, 0, 0)};
   const ot_calibration quick = find(faster, 1);
-  assert_true(ot_calibration_least(&quick) <=
+  assert_true(ot_calibration_of_steps(&quick).least <=
               ot_calibration_correction(&quick, &at[0]).factor + 1e-15);
 }
 

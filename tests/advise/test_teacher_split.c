@@ -15,6 +15,8 @@
 #include "advise/teacher_split.h"
 #include "support/paper_job.h"
 #include "support/tiny_model.h"
+#include "estimate/job_check.h"
+#include "search/step_bound.h"
 
 enum { DEVICES = 6, PROBLEMS = 12 };
 

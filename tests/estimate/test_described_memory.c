@@ -8,6 +8,7 @@
 
 #include "estimate/estimate.h"
 #include "support/paper_job.h"
+#include "estimate/job_check.h"
 
 static const double GIB = 1024.0 * 1024 * 1024;
 

@@ -19,6 +19,8 @@
 #include "support/tiny_model.h"
 #include "train/prediction.h"
 #include "train/trainer.h"
+#include "estimate/job_check.h"
+#include "search/step_bound.h"
 
 typedef struct estimate_case {
   ot_heap heap;

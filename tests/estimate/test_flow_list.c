@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "estimate/estimate.h"
 #include "estimate/estimator.h"
 #include "support/paper_job.h"
 

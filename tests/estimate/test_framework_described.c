@@ -14,6 +14,7 @@
 #include "support/paper_job.h"
 #include "support/scratch.h"
 #include "support/tiny_model.h"
+#include "estimate/job_check.h"
 
 enum { DEVICES = 16, LAYERS = 2, EXPERTS = 8, WIDTH = 64, EXPERT_WIDTH = 96 };
 

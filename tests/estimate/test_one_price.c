@@ -20,6 +20,7 @@
 #include "host/heap.h"
 #include "estimate/estimate.h"
 #include "train/prediction.h"
+#include "estimate/job_check.h"
 
 enum { MOST_RANKS = 64, MOST_PAIRS = 1024, CASES_OF_A_PAIR = 3, SAMPLE = 12, DRAWS = 4000 };
 

@@ -18,6 +18,8 @@
 #include "search/search.h"
 #include "support/paper_job.h"
 #include "support/tiny_model.h"
+#include "estimate/job_check.h"
+#include "search/step_bound.h"
 
 typedef struct mixed {
   paper_job paper;

@@ -2,7 +2,7 @@
 // Configurations of other software: torchtitan's TOML, nanotron's YAML, Megatron's flags in a shell
 // script or YAML.
 #include "fuzz/fuzz.h"
-#include "software/import.h"
+#include "files/import_file.h"
 
 ot_status fuzz_one(const uint8_t *data, size_t size, ot_arena *arena) {
   static const char *const directories[] = {OT_SOURCE_DIR "/presets"};

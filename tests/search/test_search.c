@@ -22,6 +22,9 @@
 #include "support/paper_job.h"
 #include "support/rank_case_models.h"
 #include "support/tiny_model.h"
+#include "estimate/job_check.h"
+#include "software/ability_check.h"
+#include "search/step_bound.h"
 
 enum { PROBLEMS = 200, TOP = 10 };
 
@@ -260,7 +263,9 @@ static bool calibrate(problem *p, double log_ratio, ot_calibration *out) {
   out->rows[0] = (ot_calibrating_row){.log_ratio = log_ratio, .variance = 0.02};
   ot_traits_find(&p->job, &found.plans[0], &out->rows[0].traits);
   ot_calibration_find(out);
-  p->job.calibration = out;
+  ot_step_correction *const correction = ot_arena_take(&p->arena, sizeof *correction);
+  *correction = ot_calibration_of_steps(out);
+  p->job.correction = correction;
   return true;
 }
 

@@ -16,6 +16,7 @@
 #include "estimate/framework.h"
 #include "search/search.h"
 #include "support/paper_job.h"
+#include "software/ability_check.h"
 
 static const ot_candidate nothing = {
     .zero = -1, .pipeline = (ot_pipeline)-1, .recompute = (ot_recompute)-1};

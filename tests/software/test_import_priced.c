@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "software/import.h"
+#include "files/import_file.h"
 #include "support/arena_fixture.h"
 #include "support/import_fixture.h"
 

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "software/import.h"
+#include "files/import_file.h"
 #include "support/arena_fixture.h"
 
 static char file[] = "/tmp/test_import_XXXXXX";
