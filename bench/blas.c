@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares BLAS libraries on the GEMMs of a GPT-2 124M step (docs/blas.md). Each library is loaded
 // separately and measured alternately in two modes: "own" uses its own threads on the whole GEMM;
-// "cut" makes one serial call per thread of ours on a band of rows, as src/kernels/matrix_cpu.c
-// does. GFLOP/s by wall time (median), then by processor time, which other programs disturb less:
-// per thread, waiting included. A library needs cblas_sgemm or dnnl_sgemm.
+// "cut" makes one serial call per thread of ours on a band of rows, as
+// src/machine/kernels/matrix_cpu.c does. GFLOP/s by wall time (median), then by processor time,
+// which other programs disturb less: per thread, waiting included. A library needs cblas_sgemm or
+// dnnl_sgemm.
 #include <dlfcn.h>
 #include <omp.h>
 #include <stdint.h>

@@ -15,10 +15,10 @@
 #include "files/config_file.h"
 #include "files/disk.h"
 #include "host/clock.h"
-#include "support/bench_program.h"
-#include "support/bench_step.h"
 #include "state/memory_copies.h"
 #include "state/state_save.h"
+#include "support/bench_program.h"
+#include "support/bench_step.h"
 #include "train/trainer.h"
 
 enum { TOKENS = 1 << 16, HEADER_BYTES = 1024, BLOCK_BYTES = 4 << 20, HISTORY = 1 };
@@ -123,10 +123,10 @@ static ot_status open_memory(const bench_rank *r, ot_memory_copies **memory) {
 }
 
 static ot_status begin_memory(bench_rank *r) {
-  const ot_folder_sight sight = ot_folder_sight_all(r->world);
+  const ot_folder_access access = ot_folder_access_all(r->world);
   char note[OT_MEMORY_NOTE_BYTES];
   bool on;
-  OT_TRY(ot_state_save_create(ot_trainer_runtime(r->trainer), r->world, &sight, true, &r->save));
+  OT_TRY(ot_state_save_create(ot_trainer_runtime(r->trainer), r->world, &access, true, &r->save));
   OT_TRY(open_memory(r, &r->memory));
   OT_TRY(ot_memory_copies_begin(r->memory, HISTORY, note, &on));
   OT_CHECK(on, OT_ENVIRONMENT, "%s", note);

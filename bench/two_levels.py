@@ -111,7 +111,7 @@ def study(options, hosts, rate):
     try:
         with open(os.path.join(box.shared, "run.yaml"), "w") as file:
             file.write(RUN)
-        sources = [os.path.join(SOURCE, "src", "base", name) for name in sorted(os.listdir(os.path.join(SOURCE, "src", "base")))]
+        sources = [os.path.join(SOURCE, "src", "core", "base", name) for name in sorted(os.listdir(os.path.join(SOURCE, "src", "core", "base")))]
         subprocess.run([options.orthant, "tokenize", "--tokenizer", "bytes", "--out", "train", *sources], cwd=box.shared,
                        stdout=subprocess.DEVNULL, check=True)
         done = box.mpirun([options.orthant, "bench", "--device", "cpu", "--out", "cluster.yaml"]

@@ -34,7 +34,7 @@ levels: [{name: memory, size: 4, bytes_per_s: 2e9, latency_s: 1e-5}]
 YAML
 "$orthant" plan --model model.json --cluster machine.yaml --global-batch-size 16 --sequence-length 64 \
   --tp 1 --pp 2 --emit run=run.yaml --html plan.html --trace plan.json | sed -n '/^plans/,/^$/p'
-"$orthant" tokenize --tokenizer bytes --out train "$sources"/src/base/*.h
+"$orthant" tokenize --tokenizer bytes --out train "$sources"/src/core/base/*.h
 cat >>run.yaml <<'YAML'
 data: {train: train, tokenizer: bytes, sequence_length: 64}
 steps: 5

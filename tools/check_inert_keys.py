@@ -40,7 +40,7 @@ HARMLESS = {"auto_map", "quantization_config", "num_labels", "id2label", "label2
 
 def known_keys():
     keys = set()
-    describe = ROOT / "src" / "describe"
+    describe = ROOT / "src" / "core" / "describe"
     rows = (describe / "model_keys.c").read_text().split("static const ot_key model_keys")[-1]
     for names in re.findall(r'(?m)(?:^    \{|\.also = )"([^"]+)"', rows):
         keys |= set(names.split())

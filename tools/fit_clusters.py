@@ -99,7 +99,7 @@ def constants(x):
 # ---- presets ----
 
 def write_presets(fitted):
-    table = ROOT / "src" / "describe" / "cluster_keys.c"
+    table = ROOT / "src" / "core" / "describe" / "cluster_keys.c"
     text = table.read_text()
     for k in SHARED:
         if k in DEVIATIONS:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Prints the polynomial coefficients of src/kernels/vector_math.h: minimax weighted error on an
+# Prints the polynomial coefficients of src/machine/kernels/vector_math.h: minimax weighted error on an
 # interval, found by Lawson's reweighted least squares with 45 digits. Needs mpmath; run it by hand
 # to change a degree.
 import struct

@@ -104,7 +104,7 @@ def check_abi(run, limit):
     compiler = shutil.which("g++") or shutil.which("c++")
     if not compiler:
         raise Skipped("no C++ compiler")
-    run.command([compiler, "-std=c++17", "-fsyntax-only", "-Isrc",
+    run.command([compiler, "-std=c++17", "-fsyntax-only", *(f"-I{group}" for group in sorted(glob.glob("src/*/"))),
                  *(word for folder in folders for word in ("-isystem", folder)), "tests/cuda/lt_abi.cc"], limit)
     return {"header": str(folders[0])}
 

@@ -7,7 +7,7 @@
 The models are those of tests/fixtures/parity, run by transformers. Here the constants of mup and
 CompleteP are multipliers of the forward pass: residual branches times m_L^-alpha, attention scores
 times sqrt(base / head_dim), logits over m_N (arXiv 2505.01618, table 1; arXiv 2203.03466, table 8).
-Orthant makes them part of weights instead (src/graph/parametrize.h). The weights of a case are those
+Orthant makes them part of weights instead (src/step/graph/parametrize.h). The weights of a case are those
 of Orthant's form: a parameter starts as weight / constant, and is stored times its constant.
 
 Each CASE.safetensors holds the settings, the loss before each step and `after.NAME`.

@@ -13,11 +13,11 @@ sources() { find "$@" \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) | so
 
 # Each function declared in a header, and how often code names it.
 unused() {
-  sources src bench examples | xargs awk '
+  sources src bench examples web | xargs awk '
     { gsub(/\/\/.*/, "") }
     FILENAME ~ /\.h$/ && /^[a-z]/ && !/^(static|typedef|struct|enum|extern)/ && match($0, /ot_[a-z0-9_]+\(/) {
       name = substr($0, RSTART, RLENGTH - 1)
-      if (!(name in module)) { split(FILENAME, part, "/"); module[name] = part[1] == "src" ? part[2] : "" }
+      if (!(name in module)) { split(FILENAME, part, "/"); module[name] = part[1] == "src" ? part[3] : "" }
     }
     { line = $0; while (match(line, /ot_[a-z0-9_]+/)) { uses[substr(line, RSTART, RLENGTH)]++; line = substr(line, RSTART + RLENGTH) } }
     # Names that the compute type completes (kernels/real.h).
@@ -27,8 +27,8 @@ unused() {
 counts() {
   {
     sources src | xargs awk '{ split(FILENAME, part, "/") }
-      /^ *\/\/ (Of|What|That of|Those of)([^a-zA-Z]|$)/ { print part[2], "comments" }
-      /^[a-z].*[ *](ot_)?(take|tell|look|say|ask|give|meet|mind)(_[a-z0-9_]*)?\(/ { print part[2], "verbs" }'
+      /^ *\/\/ (Of|What|That of|Those of)([^a-zA-Z]|$)/ { print part[3], "comments" }
+      /^[a-z].*[ *](ot_)?(take|tell|look|say|ask|give|meet|mind)(_[a-z0-9_]*)?\(/ { print part[3], "verbs" }'
     unused
   } | sort | uniq -c | awk '{ print $2, $3, $1 }'
 }
@@ -41,10 +41,10 @@ awk -v accept="${1:-}" '
   { found[$1 " " $2] = $3 }
   END {
     for (key in found) {
-      if (found[key] > kept[key]) print "src/" key ": " found[key] ", at most " kept[key] + 0 " (tools/ratchet.sh)"
+      if (found[key] > kept[key]) print key ": " found[key] ", at most " kept[key] + 0 " (tools/ratchet.sh)"
     }
     for (key in kept) {
-      if (found[key] < kept[key] && !accept) print "src/" key ": " found[key] + 0 ", fewer than " kept[key] ": run tools/ratchet.sh accept"
+      if (found[key] < kept[key] && !accept) print key ": " found[key] + 0 ", fewer than " kept[key] ": run tools/ratchet.sh accept"
     }
   }' "$kept" "$found" | tee "$found.new"
 status=0

@@ -42,11 +42,11 @@ program. Each entry runs a *segment* for a block and a micro-batch, with a base 
 segment is a list of tasks, and each operand of a task is a base and an offset. `orthant schedule RUN.yaml` prints
 orders and segments; [internals/step.md](internals/step.md) explains how they are built.
 TEXT
-  table "Task kinds" "What a task does." src/schedule/schedule.h ot_task_kind OT_TASK_
-  table "Phases" "The part of the step that an entry belongs to." src/schedule/schedule.h ot_phase OT_PHASE_
-  table "Lanes" "Tasks of one lane run in order; lanes run concurrently." src/schedule/schedule.h ot_lane OT_LANE_
-  table "Bases" "The buffer that an operand's offset is relative to." src/schedule/schedule.h ot_base OT_BASE_
-  table "Operators" "Inputs -> outputs; \`?\` marks an optional operand, *acc* an output that is accumulated into, *effect* an output that only reports." src/ops/op.h ot_op_kind OT_OP_
+  table "Task kinds" "What a task does." src/step/schedule/schedule.h ot_task_kind OT_TASK_
+  table "Phases" "The part of the step that an entry belongs to." src/step/schedule/schedule.h ot_phase OT_PHASE_
+  table "Lanes" "Tasks of one lane run in order; lanes run concurrently." src/step/schedule/schedule.h ot_lane OT_LANE_
+  table "Bases" "The buffer that an operand's offset is relative to." src/step/schedule/schedule.h ot_base OT_BASE_
+  table "Operators" "Inputs -> outputs; \`?\` marks an optional operand, *acc* an output that is accumulated into, *effect* an output that only reports." src/step/ops/op.h ot_op_kind OT_OP_
 }
 
 case "${1:-}" in

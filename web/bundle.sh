@@ -3,14 +3,14 @@
 # web/bundle.sh FOLDER PROGRAM: fills web/index.html into FOLDER/orthant.html, one file. A line
 # "@include NAME" becomes the file web/NAME; "@packed NAME" becomes, with gzip and as text
 # (web/text_of.awk), the module `orthant.wasm`; or `parts`: all other scripts, the style with the
-# colours of the reports (src/report/page_style.c), the presets, and, of PROGRAM, the words of its
+# colours of the reports (src/tools/report/page_style.c), the presets, and, of PROGRAM, the words of its
 # options and the plan that the page shows first.
 set -euo pipefail
 folder=$(realpath "$1") program=$(realpath "$2")
 cd "$(dirname "$0")/.."
 
 colours() {  # light|dark: the custom properties in the C strings
-  sed -n "/ot_colours_$1\[\]/,/;\$/p" src/report/page_style.c | grep -o '"[^"]*"' | tr -d '"\n'
+  sed -n "/ot_colours_$1\[\]/,/;\$/p" src/tools/report/page_style.c | grep -o '"[^"]*"' | tr -d '"\n'
 }
 
 put_style() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planning half: a WebAssembly module that answers requests (src/web/web.h). A request is an
+// The planning half: a WebAssembly module that answers requests (src/planner/web/web.h). A request is an
 // object; it travels as lines, one node each, and the answer comes back as JSON text.
 'use strict';
 

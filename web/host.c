@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The WebAssembly module: memory, mem*, and the exports of src/web/web.h. It imports nothing. The
-// caller writes a request of `length` bytes to page_request(), calls page_call(length), and reads
-// page_length() bytes at the address that it returns.
+// The WebAssembly module: memory, mem*, and the exports of src/planner/web/web.h. It imports
+// nothing. The caller writes a request of `length` bytes to page_request(), calls
+// page_call(length), and reads page_length() bytes at the address that it returns.
 //
 // Blocks of arenas come from the end of the memory. Those of a call are used again by later calls;
 // a new plan takes back all blocks.

@@ -17,7 +17,10 @@ endif()
 # Doubles as on the host: no contraction. A module has one thread.
 set(WASM_FLAGS --target=wasm32 -flto -std=c17 -mbulk-memory -mnontrapping-fptoint
   -fno-math-errno -fno-trapping-math -ffp-contract=off -fvisibility=hidden -D_Thread_local=
-  -nostdlibinc -I${CMAKE_SOURCE_DIR}/web/include -I${CMAKE_SOURCE_DIR}/src)
+  -nostdlibinc -I${CMAKE_SOURCE_DIR}/web/include)
+foreach(folder ${INCLUDES})
+  list(APPEND WASM_FLAGS -I${folder})
+endforeach()
 list(APPEND WASM_FLAGS -Wall -Wextra)
 if(OT_WERROR)
   list(APPEND WASM_FLAGS -Werror)
@@ -41,16 +44,18 @@ function(wasm_objects out flags)
 endfunction()
 
 # ---- the planner: small, but for the files in which a search spends its time ----
-set(FAST base/arena base/math base/text graph/emit graph/program ops/catalog
-  pipeline/pipeline_flow pipeline/pipeline_walk plan/bound_stage plan/candidate plan/estimate
-  plan/flow_list plan/framework_described plan/framework_scheduled plan/phase_price plan/price_list
-  plan/search plan/step_replay schedule/block_phases schedule/schedule schedule/segment
-  schedule/step_events schedule/step_outline schedule/step_regions schedule/step_segments
-  schedule/storage simulate/price simulate/price_kernel)
+set(FAST arena math text candidate emit program catalog pipeline_flow pipeline_walk
+  block_phases schedule segment step_events step_outline step_regions step_segments storage price
+  price_kernel estimate flow_list framework_described framework_scheduled phase_price price_list
+  step_replay bound_stage search)
+set(FAST_SOURCES)
 set(PLANNER)
-foreach(source ${PURE})
+foreach(source ${SOURCES_plan})
   get_filename_component(name ${source} NAME)
-  if(name MATCHES "_keys\\.c$")
+  get_filename_component(stem ${source} NAME_WE)
+  if(stem IN_LIST FAST)
+    list(APPEND FAST_SOURCES ${source})
+  elseif(name MATCHES "_keys\\.c$")
     set(short ${PAGE}/objects/${name})
     add_custom_command(OUTPUT ${short} DEPENDS ${source} web/shorten.sh
       COMMAND ${CMAKE_SOURCE_DIR}/web/shorten.sh ${source} ${short})
@@ -59,10 +64,7 @@ foreach(source ${PURE})
     list(APPEND PLANNER ${source})
   endif()
 endforeach()
-list(TRANSFORM FAST PREPEND ${CMAKE_SOURCE_DIR}/src/)
-list(TRANSFORM FAST APPEND .c)
-list(REMOVE_ITEM PLANNER ${FAST})
-wasm_objects(FAST_OBJECTS "-O2;-msign-ext" ${FAST})
+wasm_objects(FAST_OBJECTS "-O2;-msign-ext" ${FAST_SOURCES})
 wasm_objects(PLANNER_OBJECTS "-Oz;-msign-ext" ${PLANNER} ${CMAKE_SOURCE_DIR}/web/host.c)
 add_custom_command(OUTPUT ${PAGE}/orthant.wasm
   COMMAND ${WASM_LINK} -o ${PAGE}/linked.wasm ${FAST_OBJECTS} ${PLANNER_OBJECTS}
@@ -74,6 +76,6 @@ file(GLOB PAGE_PARTS CONFIGURE_DEPENDS web/*.js web/*.css web/*.html presets/*/*
 add_custom_command(OUTPUT ${PAGE}/orthant.html
   COMMAND ${CMAKE_SOURCE_DIR}/web/bundle.sh ${PAGE} $<TARGET_FILE:orthant>
   DEPENDS ${PAGE}/orthant.wasm orthant ${PAGE_PARTS} web/bundle.sh web/text_of.awk
-    src/report/page_style.c
+    src/tools/report/page_style.c
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 add_custom_target(page DEPENDS ${PAGE}/orthant.html)

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "advise/calibrate.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "advise/calibrate.h"
 
 enum { DRAWS = 20 };
 

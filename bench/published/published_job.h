@@ -3,8 +3,8 @@
 // rule for all rows fills what the source leaves open (docs/published.md), never the measurement.
 #pragma once
 
-#include "base/tree.h"
 #include "advise/calibrate.h"
+#include "base/tree.h"
 #include "describe/job.h"
 #include "published_row.h"
 

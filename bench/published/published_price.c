@@ -4,11 +4,11 @@
 
 #include <math.h>
 
+#include "advise/explain.h"
 #include "base/text.h"
 #include "base/text_builder.h"
-#include "host/heap.h"
-#include "advise/explain.h"
 #include "estimate/job_check.h"
+#include "host/heap.h"
 
 static const double SLACK = 2;
 

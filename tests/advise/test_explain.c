@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
+#include "advise/explain.h"
 #include "base/quantity.h"
 #include "describe/cluster_keys.h"
 #include "files/tree_file.h"
-#include "advise/explain.h"
 #include "search/search.h"
 #include "support/paper_job.h"
 

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
+#include "advise/limits.h"
 #include "base/math.h"
 #include "describe/pipeline_rules.h"
-#include "advise/limits.h"
 #include "support/paper_job.h"
 
 static const double node_bytes_per_s = 8 * 50e9;

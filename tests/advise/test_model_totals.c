@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "estimate/estimate.h"
 #include "advise/model_totals.h"
+#include "estimate/estimate.h"
 #include "support/paper_job.h"
 #include "support/preset_sizes.h"
 

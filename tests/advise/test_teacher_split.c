@@ -8,15 +8,15 @@
 
 #include <cmocka.h>
 
+#include "advise/teacher_split.h"
 #include "base/rng.h"
+#include "estimate/job_check.h"
 #include "host/heap.h"
 #include "search/bound.h"
 #include "search/space.h"
-#include "advise/teacher_split.h"
+#include "search/step_bound.h"
 #include "support/paper_job.h"
 #include "support/tiny_model.h"
-#include "estimate/job_check.h"
-#include "search/step_bound.h"
 
 enum { DEVICES = 6, PROBLEMS = 12 };
 

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "base/quantity.h"
 #include "advise/explain.h"
 #include "advise/what_if.h"
+#include "base/quantity.h"
 #include "support/paper_job.h"
 
 enum { SHOWN = 5 };

@@ -11,11 +11,11 @@
 
 #include <cmocka.h>
 
+#include "checkpoint/convert.h"
 #include "files/disk.h"
 #include "host/heap.h"
 #include "support/scratch.h"
 #include "support/tensor_data.h"
-#include "checkpoint/convert.h"
 
 typedef struct fixture {
   char directory[SCRATCH_BYTES];

@@ -17,7 +17,7 @@ expect() {  # expect CODE WORDS COMMAND...: exit code, and words that the output
   cat out.txt err.txt | grep -qF -- "$words" || { cat out.txt err.txt; fail "$* did not print \"$words\""; }
 }
 
-"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null 2>&1
+"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/core/base/*.h >/dev/null 2>&1
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 4,
   num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64, tie_word_embeddings: true}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# ctest: waits
 # run: Linux, with the right to make namespaces, and Open MPI. Two hosts with two ranks each, in a box
 # (tools/cluster_box.sh), that share nothing: `output` is on the disk of rank 0's host, copies in
 # memory on the disk of each. Runs have the bits of one machine, before and after a restart.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# ctest: waits
 # run: Linux, with the right to make namespaces, and Open MPI. Two hosts with two ranks each, in a box
 # (tools/cluster_box.sh): training gives the bits of one machine, ranks on the wrong host are
 # refused, a killed host ends the job. OT_TESTS=full: links that are cut or slow and a full disk are

@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 source_dir=$PWD
 cd "$work"
 
-"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/graph/graph.h >/dev/null
+"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/step/graph/graph.h >/dev/null
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 24, intermediate_size: 40, num_hidden_layers: 2,
   num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64, tie_word_embeddings: true}
@@ -226,7 +226,7 @@ def check_ends():
 make() if sys.argv[2] == "make" else check()
 PY
   python3 special.py "$orthant" make
-  "$orthant" tokenize --tokenizer tok --out special "$source_dir"/src/graph/graph.h >/dev/null
+  "$orthant" tokenize --tokenizer tok --out special "$source_dir"/src/step/graph/graph.h >/dev/null
   grep -q '"eod": *258' special.meta.json || fail "documents do not end with the tokenizer's own end"
   special="--set data.train=special --set data.tokenizer=tok --set model.vocab_size=259 --set model.eos_token_id=257"
   "$orthant" train run.yaml $special --set steps=1 --set output=first \

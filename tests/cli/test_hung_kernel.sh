@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# ctest: waits
 # A kernel that never ends: the run ends by itself and names it, with one rank as with more, in the
 # first step, after a stop signal, and under a supervisor, which starts the run again. A run whose
 # kernels are short, but whose steps, saves and stopped times are longer than the timeout, does not.

@@ -26,7 +26,7 @@ threads: 1
 packs: true
 levels: [{name: wire, size: 4, bytes_per_s: 1e9, latency_s: 1e-6}]
 YAML
-"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null
+"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/core/base/*.h >/dev/null
 
 first() { sed -n 's/.*"'"$2"'": *\([0-9.e+-]*\).*/\1/p' "$1" | head -n 1; }  # first FILE KEY
 same() {  # same WHAT A B: within 1e-9

@@ -44,7 +44,7 @@ expect 2 "did you mean --recompute?" "${plan[@]}" --model gpt2 --recomputes full
 
 # ---- every precision is in the help and accepted ----
 "$orthant" help plan >help.txt
-for precision in $(sed -n 's/^    {\.name = "\([^"]*\)".*/\1/p' "$source_dir/src/describe/recipe.c"); do
+for precision in $(sed -n 's/^    {\.name = "\([^"]*\)".*/\1/p' "$source_dir/src/core/describe/recipe.c"); do
   holds help.txt "[ |]$precision\(|\|$\)"
   "${plan[@]}" --model gpt2 --gpus 8 --tp 1 --pp 1 --cp 1 --top 1 --precision "$precision" >/dev/null ||
     fail "--precision $precision is rejected"
@@ -176,7 +176,7 @@ packs: true
 levels: [{name: wire, size: 4, bytes_per_s: 1e9, latency_s: 1e-6}]
 YAML
 own=("$orthant" plan --model tiny.json --cluster machine.yaml --global-batch-size 8 --sequence-length 32)
-"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null
+"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/core/base/*.h >/dev/null
 mkdir elsewhere
 "${own[@]}" --pp 2 --tp 2 --emit run=elsewhere/run.yaml >own.txt
 holds own.txt 'precision fp32: paper has no rate of bf16' '^why plan 1'

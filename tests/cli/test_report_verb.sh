@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 source_dir=$PWD
 cd "$work"
-cp "$source_dir"/src/graph/graph.h text.txt
+cp "$source_dir"/src/step/graph/graph.h text.txt
 "$orthant" tokenize --tokenizer bytes --out train text.txt >/dev/null
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 24, intermediate_size: 40, num_hidden_layers: 2,

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# ctest: waits
 # run: a machine with MPI. A process of `orthant train` is stopped, as on a hanging machine, during
 # steps and while a checkpoint is written: the others name it and the operation that it missed, and
 # all end within seconds, with exit code 4.
@@ -14,7 +15,7 @@ cd "$work" || exit 1
 
 fail() { echo "FAILED: $*" >&2; sed 's/^/  | /' err.txt >&2; exit 1; }
 
-"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null 2>&1
+"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/core/base/*.h >/dev/null 2>&1
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 4,
   num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64}

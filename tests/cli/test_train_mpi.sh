@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# ctest: waits
 # run: where the program was built with MPI. Training on the processes of a launcher: the same bits
 # as ranks that are threads, one copy of each message, and a stop signal that reaches all ranks.
 set -euo pipefail
@@ -21,7 +22,7 @@ expect() {  # expect CODE WORDS COMMAND...: exit code, and words of the only err
   [ "$(grep -c '^error: ' err.txt)" = 1 ] || { cat err.txt; fail "$* printed it more than once"; }
 }
 
-"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null
+"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/core/base/*.h >/dev/null
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2,
   num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64, tie_word_embeddings: true}

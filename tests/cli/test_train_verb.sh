@@ -13,9 +13,9 @@ cd "$work"
 losses() { sed -n 's/.*"step":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1"; }
 
 mkdir text
-cp "$source_dir"/src/graph/*.h "$source_dir"/src/schedule/*.h text/
+cp "$source_dir"/src/step/graph/*.h "$source_dir"/src/step/schedule/*.h text/
 "$orthant" tokenize --tokenizer bytes --out train text >/dev/null
-"$orthant" tokenize --tokenizer bytes --out valid "$source_dir"/src/base/text.h >/dev/null
+"$orthant" tokenize --tokenizer bytes --out valid "$source_dir"/src/core/base/text.h >/dev/null
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 24, intermediate_size: 40, num_hidden_layers: 2,
   num_attention_heads: 3, num_key_value_heads: 1, max_position_embeddings: 64, tie_word_embeddings: true}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# ctest: waits
 # run: test_comm_mpi.sh build/orthant. Ranks as processes: the conformance suite on 2 to 4 of them,
 # over TCP only, and the failure modes: all processes end within seconds, with one message.
 set -uo pipefail

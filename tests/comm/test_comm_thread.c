@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: threads
 // run: alone. Ranks as threads: the conformance suite on 1 to 8 ranks, and what only threads can
 // detect: deadlocks.
 #include <setjmp.h>

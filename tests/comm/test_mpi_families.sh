@@ -11,8 +11,8 @@ tried=0
 for other in openmpi mpich; do
   [ $other != "$taken" ] && command -v mpicc.$other >/dev/null || continue
   tried=$((tried + 1))
-  mpicc.$other -std=c17 -O1 -D_GNU_SOURCE -DOT_MPI=1 -Isrc -Itests -o "$folder/test_comm_ranks" \
-    src/comm/*.c src/base/*.c src/host/clock.c tests/support/comm_*.c tests/comm/test_comm_ranks.c \
+  mpicc.$other -std=c17 -O1 -D_GNU_SOURCE -DOT_MPI=1 $(tools/modules.sh includes) -Itests -o "$folder/test_comm_ranks" \
+    src/machine/comm/*.c src/core/base/*.c src/machine/host/clock.c tests/support/comm_*.c tests/comm/test_comm_ranks.c \
     -lpthread -lm || exit 1
   RANKS_PROGRAM=$folder/test_comm_ranks bash tests/comm/test_comm_mpi.sh || exit 1
 done

@@ -6,11 +6,11 @@
 # advice (as that products of warpgroups wait for each other), spills and stack frames.
 #   tests/cuda/registers.sh [BUILD]        exit 77: this build has no nvcc; 1: a kernel has such
 set -euo pipefail
-objects=${1:-build}/CMakeFiles/orthant_cuda.dir/src/kernels/cuda
+objects=${1:-build}/CMakeFiles/orthant_cuda.dir/src/machine/kernels/cuda
 compgen -G "$objects/*.cu.o.log" >/dev/null || { echo "skipped: built without nvcc" >&2; exit 77; }
 nvcc=$(sed -n 's/^OT_NVCC_FOUND:[A-Z]*=//p' "${1:-build}/CMakeCache.txt")
 echo "# registers, bytes of static shared memory, source and kernel: $("$nvcc" --version | grep -o 'V[0-9][0-9.]*')"
-for source in src/kernels/cuda/*.cu; do
+for source in src/machine/kernels/cuda/*.cu; do
   name=${source##*/}
   c++filt <"$objects/$name.o.log" | sed "s/^/${name%.cu} /"
 done | awk '

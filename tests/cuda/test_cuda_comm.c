@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: waits
 // run: any machine; in builds without CUDA on emulated GPUs. The conformance suite with buffers on
 // GPUs: ranks that share one and read each other's memory, and ranks with a GPU each, by NCCL. And
 // how a GPU that fails ends the run on all ranks.

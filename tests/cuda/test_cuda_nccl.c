@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: first
 // run: any machine; in builds without CUDA on emulated GPUs, else with four. Ranks with a GPU each,
 // by NCCL: training on every axis equals one rank on the CPU, and has the bits of the same mesh on
 // one GPU, in whatever order streams run and bytes arrive. With OT_TESTS=full all meshes.

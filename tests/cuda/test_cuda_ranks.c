@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: first
 // run: any machine; in builds without CUDA on an emulated GPU. Ranks that are threads share a GPU:
 // training on every axis equals one rank on the CPU, with the same bits in whatever order the
 // streams of all ranks run. Every second mesh; all with OT_TESTS=full in the environment.

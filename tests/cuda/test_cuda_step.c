@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: first
 // run: any machine; in builds without CUDA on an emulated GPU. Whole training steps by the CUDA
 // kernels: in float64 against PyTorch, in every precision against the CPU's kernels, and their bits
 // in whatever order threads and streams run.

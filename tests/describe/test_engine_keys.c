@@ -10,10 +10,10 @@
 #include <cmocka.h>
 
 #include "base/text_builder.h"
-#include "software/engine_keys.h"
+#include "describe/recipe.h"
 #include "files/config_file.h"
 #include "files/tree_file.h"
-#include "describe/recipe.h"
+#include "software/engine_keys.h"
 #include "support/paper_job.h"
 
 // All keys of a framework, in `arena`.

@@ -11,8 +11,8 @@
 
 #include "base/number.h"
 #include "describe/cluster_keys.h"
-#include "software/engine_keys.h"
 #include "describe/run_keys.h"
+#include "software/engine_keys.h"
 #include "software/megatron_keys.h"
 
 typedef struct span {

@@ -46,7 +46,7 @@ while IFS=$'\t' read -r line target; do
 done <"$steps/links"
 cd "$source" || exit 3
 while IFS=$'\t' read -r line path; do
-  [ -e "$path" ] || [ -e "src/$path" ] || fail "$line: there is no file $path"
+  [ -e "$path" ] || compgen -G "src/*/$path" >"$work/found" || fail "$line: there is no file $path"
 done <"$steps/paths"
 
 # Everything that exists; and the examples of all help texts, to which the README refers.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# ctest: first
 # run: any machine. run_page.sh finds every kind of error on a page and accepts correct pages.
 set -euo pipefail
 orthant=$(realpath "${1:?usage: test_run_page.sh ORTHANT}")

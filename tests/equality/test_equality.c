@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: threads
+// ctest: variant=cuda full OT_TESTS=few
+// ctest: first
 // run: any machine. Every parallel configuration gives the same run: losses, gradients, norms and
 // weights equal those of one rank, for every factorisation of 1, 2, 4 and 8 ranks, with all valid
 // pairs of the other options, in float64 and an eighth of them in float32; and for samples of 6, 12

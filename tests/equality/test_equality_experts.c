@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: threads
+// ctest: variant=cuda full OT_TESTS=few
 // run: any machine. Expert parallelism gives the same run: losses, gradients, norms and weights
 // equal those of one rank with all experts, for experts sharded over any ranks of tp, cp and dp, at
 // every ZeRO stage, in a pipeline, under recompute, with more and fewer tokens than experts.

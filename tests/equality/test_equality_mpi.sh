@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# ctest: first
 # run: test_equality_mpi.sh build/orthant. A covering sample of configurations on 4 and 8 MPI
 # processes: equal to one rank, and bit for bit to ranks that are threads. Skipped without MPI.
 set -uo pipefail

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: variant=cuda full OT_TESTS=few
 // run: any machine. Attention Residuals on many ranks equal those on one. The stack of block
 // outputs crosses pipeline boundaries between and inside blocks, passes through stages with one
 // chunk and with several, and is sharded by tp and cp. Its gradients are reduced once, for any

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: threads
+// ctest: variant=cuda full OT_TESTS=few
+// ctest: first
 // run: any machine. Options that change no bit according to docs/bits.md: losses, norms, gradients,
 // moments and weights of two steps are compared byte by byte between runs that differ in one
 // option, in float32, in float64, and with all but the optimizer in bf16.

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "estimate/estimate.h"
-#include "support/paper_job.h"
 #include "estimate/job_check.h"
+#include "support/paper_job.h"
 
 static const double GIB = 1024.0 * 1024 * 1024;
 

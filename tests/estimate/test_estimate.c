@@ -11,16 +11,16 @@
 
 #include "base/rng.h"
 #include "describe/pipeline_rules.h"
-#include "host/heap.h"
 #include "estimate/estimate.h"
+#include "estimate/job_check.h"
+#include "host/heap.h"
 #include "runtime/model_runtime.h"
 #include "runtime/training_request.h"
+#include "search/step_bound.h"
 #include "support/paper_job.h"
 #include "support/tiny_model.h"
 #include "train/prediction.h"
 #include "train/trainer.h"
-#include "estimate/job_check.h"
-#include "search/step_bound.h"
 
 typedef struct estimate_case {
   ot_heap heap;

@@ -9,12 +9,12 @@
 
 #include <cmocka.h>
 
-#include "host/heap.h"
 #include "estimate/estimate.h"
+#include "estimate/job_check.h"
+#include "host/heap.h"
 #include "support/paper_job.h"
 #include "support/scratch.h"
 #include "support/tiny_model.h"
-#include "estimate/job_check.h"
 
 enum { DEVICES = 16, LAYERS = 2, EXPERTS = 8, WIDTH = 64, EXPERT_WIDTH = 96 };
 

@@ -16,11 +16,11 @@
 #include "base/text.h"
 #include "cli/installed.h"
 #include "describe/pipeline_rules.h"
+#include "estimate/estimate.h"
+#include "estimate/job_check.h"
 #include "files/config_file.h"
 #include "host/heap.h"
-#include "estimate/estimate.h"
 #include "train/prediction.h"
-#include "estimate/job_check.h"
 
 enum { MOST_RANKS = 64, MOST_PAIRS = 1024, CASES_OF_A_PAIR = 3, SAMPLE = 12, DRAWS = 4000 };
 

@@ -12,14 +12,14 @@
 
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
+#include "estimate/job_check.h"
+#include "estimate/pools.h"
 #include "host/heap.h"
 #include "search/bound.h"
-#include "estimate/pools.h"
 #include "search/search.h"
+#include "search/step_bound.h"
 #include "support/paper_job.h"
 #include "support/tiny_model.h"
-#include "estimate/job_check.h"
-#include "search/step_bound.h"
 
 typedef struct mixed {
   paper_job paper;

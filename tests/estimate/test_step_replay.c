@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "describe/pipeline_rules.h"
-#include "host/heap.h"
 #include "estimate/framework.h"
+#include "host/heap.h"
 #include "schedule/step_plan.h"
 
 enum { F = 4, I = 5, W = 3, MAX_STAGES = 64 };  // seconds of a stage; even values for two chunks

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: threads
 // run: any machine. Hand-written programs on ranks that are threads: concurrency (shown by
 // operations that can finish only after others), waits (random programs against a sequential
 // reference), and how failures end a run.

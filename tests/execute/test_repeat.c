@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: threads
 // run: any machine. Loop bodies in hand-written programs on ranks that are threads: number of
 // iterations, values that an iteration sees, and overlap.
 #include <setjmp.h>

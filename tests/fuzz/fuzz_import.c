@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations of other software: torchtitan's TOML, nanotron's YAML, Megatron's flags in a shell
 // script or YAML.
-#include "fuzz/fuzz.h"
 #include "files/import_file.h"
+#include "fuzz/fuzz.h"
 
 ot_status fuzz_one(const uint8_t *data, size_t size, ot_arena *arena) {
   static const char *const directories[] = {OT_SOURCE_DIR "/presets"};

@@ -11,11 +11,11 @@
 
 #include "base/text.h"
 #include "describe/cluster_keys.h"
-#include "software/engine_keys.h"
 #include "describe/run_keys.h"
 #include "files/disk.h"
 #include "fuzz/fuzz.h"
 #include "host/heap.h"
+#include "software/engine_keys.h"
 
 enum { PATH_BYTES = 256, FILES_MAX = 8 };
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# ctest: waits
 # `orthant train --supervise`: after kills at random times a run has the bits of one never broken; a
 # hang is found; stops, budgets and lost ranks. With OT_TESTS=full: 20 kills of 8 ranks, and the time
 # from a kill to the next new step.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# ctest: waits
 # run: a machine with MPI. A process of a supervised mpirun is killed: it is named, the run starts
 # again and has the bits of one never broken. A signal to the supervisor reaches the ranks.
 set -uo pipefail
@@ -12,7 +13,7 @@ trap 'kill -TERM $supervisor 2>/dev/null; rm -rf "$work"' EXIT
 source_dir=$PWD
 cd "$work" || exit 1
 
-"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null 2>&1
+"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/core/base/*.h >/dev/null 2>&1
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2,
   num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 32}

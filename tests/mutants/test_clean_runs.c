@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: first
 // run: ranks=1..8 as threads. No audit reports a finding in a correct run. Configurations are drawn
 // over families, layouts, pipeline schedules, precisions, recompute, documents, batches and
 // optimizers; each runs what a user would run, with some training and its monitors. A sample of

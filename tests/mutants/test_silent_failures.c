@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: first
 // run: ranks=2,4 as threads. Known bugs from real runs and issues are injected into a correct
 // engine one at a time; what a user would run must find them: the checks before a start, the
 // audits, the monitors of training. Each on one layout; on every applicable layout with

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. Nonlinearities and gated forms against PyTorch and the formulas, gradients against
 // differences, in place and out of place, for storage types, threads and shapes.
 #include <math.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. Attention against its definition with a full T x T matrix in float64, its gradients
 // against differences, over shapes, windows, documents, dropout, storage types and thread counts.
 #include <math.h>

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
+// ctest: variant=forward emulated OT_SHIM_ORDER=forward
+// ctest: variant=mma_backward emulated OT_ATTENTION=mma OT_SHIM_ORDER=backward
+// ctest: variant=mma_random full emulated OT_ATTENTION=mma OT_SHIM_ORDER=random
+// ctest: variant=sm_80 emulated OT_ATTENTION=mma OT_SHIM_SHARED=166912 OT_TEST_CASES=a_block*
+// ctest: variant=sm_80_full full emulated OT_ATTENTION=mma OT_SHIM_SHARED=166912
 // run: serial. Attention of bf16 activations at the head dims of models, for which GPUs have
 // kernels of their own, against the formula in float64: whole sequences, and all blocks of a ring.
 #include <math.h>

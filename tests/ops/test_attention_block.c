@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device full
 // run: serial. Attention in the blocks of a ring: all ranks of c = 1, 2, 4 in one process, blocks
 // in ring order, against the same whole sequences on one rank in float64; costs against pairs
 // counted one by one.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. Hashes of bits: the published outputs of splitmix64, every storage type, sums over
 // calls, any number of threads; one bit or two exchanged elements change the hash.
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. The copies of context-parallel attention: destination of each element, bitwise
 // inverses, and attention with exchanged heads (all ranks in one process, all-to-all as plain
 // copies) against whole sequences on one rank.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. The paged KV cache: where tokens are appended, and attention against it, equal to
 // that row of attention over the same tokens.
 #include <math.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. Copies between tokens and rows sorted by expert against their definition, gradients
 // against differences.
 #include <setjmp.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
+// ctest: variant=own OT_PRODUCTS=own OT_TEST_CASES=bias_after*
+// ctest: variant=other emulated OT_SHIM_LT_ORDER=reversed OT_TEST_CASES=bias_after*
 // run: serial. Addition, dropout, maxima, conversions and clearing: values, masks word for word
 // against the generator, in place and out of place, for storage types, threads and shapes.
 #include <math.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. Token and position embeddings against their formula, the gradient against a plain
 // loop and differences, with repeated ids, for storage types, threads and shapes.
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. Expert biases against their formula, with dropped slots and without an addend; their
 // gradients against differences.
 #include <setjmp.h>

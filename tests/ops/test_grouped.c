@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device full
 // run: serial. Grouped GEMMs of experts and the GLU between them against their formulas, gradients
 // against differences, and bits of a row independent of its neighbours.
 #include <math.h>

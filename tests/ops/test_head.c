@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device full
 // run: serial. The head against softmax and cross-entropy written out in float64, its gradients
 // against differences of the loss; chunks, masks, ties and storage types.
 #include <math.h>

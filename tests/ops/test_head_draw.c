@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. Draws of a teacher: the expected weight of every id is its probability, whether all
 // ids have a place or not, and the gradient that a student gets of them is that of the whole
 // distribution; of the most probable ids it is not, and differs as theory says. A GPU draws what

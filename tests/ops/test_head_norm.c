@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. Normalised queries and keys against PyTorch and the formula, per head and over whole
 // rows; gradients against differences; for storage types, threads and shapes.
 #include <math.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. Weighted targets: each objective of distillation as PyTorch's autograd has it in
 // float64 (fixtures/distill_values.py), by the head as one op and by 1 to 3 shards of it; one
 // target of weight 1 has the bits of none; equal ids add up; a masked row is nothing.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. MLA copies and rotations against their definitions, gradients against differences,
 // and its decode form with a cache against attention over all rows.
 #include <math.h>

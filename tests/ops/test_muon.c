@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. Muon: PyTorch's values over two steps for wide and tall matrices, singular values of
 // the update, storage types, statistics.
 #include <math.h>

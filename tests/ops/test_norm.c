@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. RMSNorm and LayerNorm against their formulas and PyTorch, gradients against
 // differences, for storage types, thread counts and shapes with separate code paths.
 #include <math.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. Gradient norm, clipping and AdamW: PyTorch's values over three steps, float32 and
 // bf16 storage with and without master weights, statistics, and bits independent of threads.
 #include <math.h>

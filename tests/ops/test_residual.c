@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device full
 // run: serial. The mix of block outputs against its formula, its gradients against differences, for
 // storage types, thread counts, stack positions and shapes with separate code paths.
 #include <math.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. Frequencies and rotation against transformers and the formula, the gradient against
 // differences, in place and out of place, for storage types, threads and shapes.
 #include <math.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. Routing against the definitions: chosen experts, gates, dropped tokens; gradients
 // against differences; the same choice if ranks hold parts of sequences; rows sorted by expert.
 #include <math.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: serial. Router losses, and the bias that replaces them, against their formulas; gradients
 // against differences.
 #include <math.h>

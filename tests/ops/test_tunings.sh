@@ -31,7 +31,7 @@ one() {
     return
   fi
   "$1" -std=c17 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp -Wall -Wextra -Werror "${flags[@]}" -D_GNU_SOURCE \
-    "-DOT_REAL_BITS=$3" -Isrc tests/ops/tunings.c -o "$program" "$build/liborthant_plan.a" -lm || return
+    "-DOT_REAL_BITS=$3" $(tools/modules.sh includes) tests/ops/tunings.c -o "$program" "$build/liborthant_plan.a" -lm || return
   if "$program" >"$program.txt"; then
     echo "same bits: $1 ${flags[*]} float$3"
   else

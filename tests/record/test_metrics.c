@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
+#include "record/metrics.h"
 #include "support/faults.h"
 #include "support/scratch.h"
-#include "record/metrics.h"
 
 typedef struct fixture {
   char directory[SCRATCH_BYTES];

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "support/scratch.h"
 #include "record/metrics_read.h"
+#include "support/scratch.h"
 
 typedef struct fixture {
   char directory[SCRATCH_BYTES];

@@ -18,9 +18,9 @@
 #include "checkpoint/checkpoint_list.h"
 #include "files/disk.h"
 #include "host/heap.h"
+#include "record/run_directory.h"
 #include "support/faults.h"
 #include "support/scratch.h"
-#include "record/run_directory.h"
 
 typedef struct fixture {
   char directory[SCRATCH_BYTES];

@@ -19,9 +19,9 @@
 #include <cmocka.h>
 
 #include "host/heap.h"
+#include "record/run_events.h"
 #include "support/faults.h"
 #include "support/scratch.h"
-#include "record/run_events.h"
 
 typedef struct fixture {
   char directory[SCRATCH_BYTES];

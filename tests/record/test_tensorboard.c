@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "host/heap.h"
-#include "support/scratch.h"
 #include "record/tensorboard.h"
+#include "support/scratch.h"
 
 static const unsigned char version_record[] = {
     0x18, 0,   0,   0,   0,   0,    0,    0,    0xa3, 0x7f, 0x4b, 0x22, 0x09, 0,

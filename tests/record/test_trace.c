@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "files/disk.h"
-#include "support/scratch.h"
 #include "record/trace.h"
+#include "support/scratch.h"
 
 static json_t *load(const char *path) {
   enum { LIMIT = 1 << 22 };

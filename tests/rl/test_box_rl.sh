@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# ctest: waits
 # run: Linux, with the right to make namespaces, and Open MPI. The real clock on two hosts in a box
 # (tools/cluster_box.sh): trainers on host 0, generators by rl.launch on others; a synchronous run has
 # the bits of one host; a host that is gone costs its generator.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: device
 // run: any machine; OT_TESTS=full: every kind of layer in float64, too. The inference engine on a
 // model that is sharded over ranks: scores and texts are those of one rank, up to rounding, for
 // every kind of layer; on given ranks they do not depend on the load, in not one bit; a rank that

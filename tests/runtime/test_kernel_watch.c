@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: waits
 // run: alone. A kernel that does not end is named after the timeout, later in the first step,
 // sooner after a stop request; short kernels, and time in which the process is stopped, end
 // nothing.

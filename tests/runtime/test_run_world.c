@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: threads
 // run: any machine. Host-side communication between ranks between steps. Ranks are threads, so they
 // report errors as a status; the test's thread asserts.
 #include <setjmp.h>

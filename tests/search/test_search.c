@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: first
 // run: any machine. Pruned searches against exhaustive simulation on random small jobs; the space
 // of candidates against loops over all degrees; bounds against estimates. Half of the jobs, unless
 // OT_TESTS=full in the environment.
@@ -11,20 +12,20 @@
 
 #include <cmocka.h>
 
+#include "advise/calibrate.h"
 #include "base/rng.h"
 #include "describe/pipeline_rules.h"
+#include "estimate/framework.h"
+#include "estimate/job_check.h"
 #include "host/heap.h"
 #include "search/bound.h"
-#include "advise/calibrate.h"
-#include "estimate/framework.h"
 #include "search/search.h"
 #include "search/space.h"
+#include "search/step_bound.h"
+#include "software/ability_check.h"
 #include "support/paper_job.h"
 #include "support/rank_case_models.h"
 #include "support/tiny_model.h"
-#include "estimate/job_check.h"
-#include "software/ability_check.h"
-#include "search/step_bound.h"
 
 enum { PROBLEMS = 200, TOP = 10 };
 

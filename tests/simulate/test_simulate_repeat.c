@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "ops/route.h"
 #include "estimate/phase_price.h"
+#include "ops/route.h"
 #include "schedule/bodies.h"
 #include "simulate/simulate.h"
 #include "support/body_case.h"

@@ -15,8 +15,8 @@
 #include "describe/pipeline_rules.h"
 #include "estimate/framework.h"
 #include "search/search.h"
-#include "support/paper_job.h"
 #include "software/ability_check.h"
+#include "support/paper_job.h"
 
 static const ot_candidate nothing = {
     .zero = -1, .pipeline = (ot_pipeline)-1, .recompute = (ot_recompute)-1};

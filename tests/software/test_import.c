@@ -15,12 +15,12 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "files/tree_file.h"
 #include "files/import_file.h"
+#include "files/tree_file.h"
 #include "software/shell.h"
+#include "software/tree_toml.h"
 #include "support/arena_fixture.h"
 #include "support/import_fixture.h"
-#include "software/tree_toml.h"
 
 static ot_imported read_fixture(const char *name) {
   const char *const path =

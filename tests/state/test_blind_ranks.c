@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: waits
 // Runs of four ranks of which two do not see the folder of the checkpoints, as on a host of its
 // own: what they save and load goes through the others, and has the bytes of a run whose ranks all
 // see it. And a folder with the ways of NFS. Each run is a process of its own.

@@ -24,11 +24,11 @@
 #include "base/text.h"
 #include "files/config_file.h"
 #include "files/disk.h"
+#include "state/memory_copies.h"
+#include "state/memory_slot.h"
 #include "support/scratch.h"
 #include "support/shards.h"
 #include "train/loop.h"
-#include "state/memory_copies.h"
-#include "state/memory_slot.h"
 
 enum { RANKS = 4, STEPS = 8, SAID_BYTES = 1 << 14, KILLED = 9 };
 

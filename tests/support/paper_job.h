@@ -3,8 +3,8 @@
 // sheets.
 #pragma once
 
-#include "host/heap.h"
 #include "describe/job.h"
+#include "host/heap.h"
 
 typedef struct paper_job {
   ot_heap heap;

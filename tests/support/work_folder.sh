@@ -7,4 +7,4 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 source_dir=$PWD
 cd "$work" || exit 1
-"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null 2>&1
+"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/core/base/*.h >/dev/null 2>&1

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# ctest: waits
 # run: Linux, with the right to make namespaces. Hosts of a box differ where they should, links and
 # faults do what they say, words arrive unchanged, and nothing remains, however a box ends.
 set -uo pipefail

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# ctest: first
 # run: any machine with Python. tools/gpu_check.sh from end to end on the emulated GPU, with tiny
 # models: every mode writes its part of the report; parts that fail, hang or lack something are named
 # and take no other with them.

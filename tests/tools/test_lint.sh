@@ -11,17 +11,19 @@ failures=0
 
 fresh_tree() {
   rm -rf "$tree"/*
-  mkdir -p src/base src/graph src/train src/ops tests tools build
+  mkdir -p src/core/base src/step/graph src/training/train src/step/ops tests tools build
   echo '# SPDX-License-Identifier: Apache-2.0' | tee CMakeLists.txt >Makefile
-  printf '%s\n' "$spdx" '#pragma once' 'int ot_one(void);' >src/base/one.h
-  printf '%s\n' "$spdx" '#include "base/one.h"' 'int ot_one(void) { return 1; }' >src/base/one.c
+  printf '%s\n' 'plan | core | base | | values' 'plan | step | ops | | ops' 'plan | step | graph | ops | graphs' \
+    'engine | training | train | graph+ | the loop' >src/modules.txt
+  printf '%s\n' "$spdx" '#pragma once' 'int ot_one(void);' >src/core/base/one.h
+  printf '%s\n' "$spdx" '#include "base/one.h"' 'int ot_one(void) { return 1; }' >src/core/base/one.c
 }
 
 build_library() {
   local objects=()
-  for source in src/base/*.c src/graph/*.c; do
+  for source in src/core/base/*.c src/step/graph/*.c; do
     [ -f "$source" ] || continue
-    cc -std=c17 -O1 -Isrc -c "$source" -o "build/$(basename "$source").o"
+    cc -std=c17 -O1 -Isrc/core -Isrc/step -c "$source" -o "build/$(basename "$source").o"
     objects+=("build/$(basename "$source").o")
   done
   ar rcs build/liborthant_plan.a "${objects[@]}"
@@ -53,64 +55,70 @@ fresh_tree
 build_library
 "$lint" "$tree" build || { echo 'the clean tree is not clean'; exit 1; }
 
-source_file src/graph/two.c '#include "schedule/order.h"'
-mkdir -p src/schedule && source_file src/schedule/order.h '#pragma once'
-sed -i 's/^#include.*/\/\/ &/' src/graph/two.c && build_library && sed -i 's/^\/\/ #inc/#inc/' src/graph/two.c
+source_file src/step/graph/two.c '#include "schedule/order.h"'
+mkdir -p src/step/schedule && source_file src/step/schedule/order.h '#pragma once'
+sed -i 's/^#include.*/\/\/ &/' src/step/graph/two.c && build_library && sed -i 's/^\/\/ #inc/#inc/' src/step/graph/two.c
 if "$lint" "$tree" build >said 2>&1 || ! grep -qF 'graph/ may not include "schedule/order.h"' said; then
   echo 'not found: a room that includes one above it'
   failures=$((failures + 1))
 fi
 fresh_tree
 
-source_file src/graph/two.c '#include <stdio.h>'
+source_file src/step/graph/two.c '#include <stdio.h>'
 expect 'graph/ may not include <stdio.h>'
 
-source_file src/ops/two.c '#include "device/device.h"'
+source_file src/step/ops/two.c '#include "device/device.h"'
 expect 'ops/ may not include "device/device.h"'
 
-{ echo "$spdx"; function_of two "$(repeat 69 '  x++;')"; } >src/base/two.c
+mkdir src/core/other
+expect 'src/core/other: a module has a folder and a row in src/modules.txt'
+
+mkdir docs && printf '%s\n' '<!-- modules -->' '| graph |' '<!-- end of modules -->' >docs/architecture.md
+expect 'docs/architecture.md: not the table of src/modules.txt'
+
+{ echo "$spdx"; function_of two "$(repeat 69 '  x++;')"; } >src/core/base/two.c
 expect 'function of 72 lines'
 
-{ echo "$spdx"; repeat 600 '// line'; } >src/base/two.c
+{ echo "$spdx"; repeat 600 '// line'; } >src/core/base/two.c
 expect 'file of more than 600 lines'
 
-source_file src/base/two.c "// $(printf 'x%.0s' {1..99})"
+source_file src/core/base/two.c "// $(printf 'x%.0s' {1..99})"
 expect 'line of 102 columns'
 
-{ echo "$spdx"; function_of two '#if 1' '  x++;' '#endif'; } >src/base/two.c
+{ echo "$spdx"; function_of two '#if 1' '  x++;' '#endif'; } >src/core/base/two.c
 expect 'preprocessor condition inside a function'
 
-{ echo "$spdx"; function_of two '  if (x) {' 'if (x) {' 'if (x) {' 'if (x) {' 'x++;' '}}}}'; } >src/base/two.c
+{ echo "$spdx"; function_of two '  if (x) {' 'if (x) {' 'if (x) {' 'if (x) {' 'x++;' '}}}}'; } >src/core/base/two.c
 expect 'nested deeper than three'
 
-source_file src/base/two.c 'int ot_two(int a, int b, int c,' '           int d, int e, int f);'
+source_file src/core/base/two.c 'int ot_two(int a, int b, int c,' '           int d, int e, int f);'
 expect 'more than five parameters'
 
-{ echo "$spdx"; function_of two '  printf("%d", x);'; } >src/train/two.c
+{ echo "$spdx"; function_of two '  printf("%d", x);'; } >src/training/train/two.c
 expect 'printing and exiting belong to cli/'
 
-{ echo "$spdx"; function_of two '  fprintf(stderr, "%d", x);'; } >src/train/two.c
+{ echo "$spdx"; function_of two '  fprintf(stderr, "%d", x);'; } >src/training/train/two.c
 expect 'printing and exiting belong to cli/'
 
-echo 'int ot_two(void);' >src/base/two.h
+echo 'int ot_two(void);' >src/core/base/two.h
 expect 'the first line is not the SPDX line'
 
 echo 'echo' >tools/two.sh
 expect 'tools/two.sh: no SPDX line'
 
-source_file src/train/one.h '#pragma once'
+source_file src/training/train/one.h '#pragma once'
 expect 'file name used twice: one.h'
 
-source_file src/base/two.h '#pragma once' 'int64_t ot_two(void);'
-expect 'src/base/two.h: does not compile alone'
+source_file src/core/base/two.h '#pragma once' 'int64_t ot_two(void);'
+expect 'src/core/base/two.h: does not compile alone'
 
-source_file src/base/two.c 'double log(double);' 'double ot_two(double x);' 'double ot_two(double x) { return log(x); }'
+source_file src/core/base/two.c 'double log(double);' 'double ot_two(double x);' 'double ot_two(double x) { return log(x); }'
 expect 'the planning half may not use log'
 
-source_file src/base/two.c 'int two(void) { return 2; }'
+source_file src/core/base/two.c 'int two(void) { return 2; }'
 expect 'exports two'
 
-source_file src/base/two.c 'int ot_two(void);' 'int ot_two(void) { static int calls; return calls++; }'
+source_file src/core/base/two.c 'int ot_two(void);' 'int ot_two(void) { static int calls; return calls++; }'
 expect 'mutable global'
 
 rm -f build/liborthant_plan.a
@@ -123,16 +131,16 @@ fi
 deep=$tree/src/orthant
 built() { (cd build && ninja >/dev/null && cd .. && "$lint" "$deep" build) >"$tree/said" 2>&1; }
 fresh_tree
-mkdir "$deep" && cp -r src/base src/graph "$deep" --parents && cd "$deep" && mkdir -p src/train build
-cp ../../CMakeLists.txt ../../Makefile . && build_library
-source_file src/base/three.h '#pragma once' '#include "base/one.h"'
-source_file src/base/two.c '#include "base/three.h"'
-printf '%s\n' 'rule cc' "  command = cc -I$deep/src -MD -MF \$out.d -c \$in -o \$out" '  deps = gcc' '  depfile = $out.d' \
-  "build src/base/two.c.o: cc $deep/src/base/two.c" >build/build.ninja
+mkdir "$deep" && cp -r src/core/base src/step/graph "$deep" --parents && cd "$deep" && mkdir -p src/training/train src/step/ops build
+cp ../../CMakeLists.txt ../../Makefile . && cp ../modules.txt src && build_library
+source_file src/core/base/three.h '#pragma once' '#include "base/one.h"'
+source_file src/core/base/two.c '#include "base/three.h"'
+printf '%s\n' 'rule cc' "  command = cc -I$deep/src/core -I$deep/src/training -MD -MF \$out.d -c \$in -o \$out" '  deps = gcc' '  depfile = $out.d' \
+  "build src/core/base/two.c.o: cc $deep/src/core/base/two.c" >build/build.ninja
 built || { echo 'a tree below src is not clean'; cat "$tree/said"; failures=$((failures + 1)); }
-source_file src/train/four.h '#pragma once'
-source_file src/base/three.h '#pragma once' '#include "train/four.h"'
-if built || ! grep -q 'src/base/two.c: includes train/ through others' "$tree/said"; then
+source_file src/training/train/four.h '#pragma once'
+source_file src/core/base/three.h '#pragma once' '#include "train/four.h"'
+if built || ! grep -q 'src/core/base/two.c: includes train/ through others' "$tree/said"; then
   echo 'not found: an include through others'
   failures=$((failures + 1))
 fi

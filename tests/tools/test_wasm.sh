@@ -10,11 +10,13 @@ clang=$(command -v clang || ls /usr/bin/clang-[0-9]* 2>/dev/null | grep -x '.*cl
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 echo '#include <string.h>' >"$work/probe.c"
-flags=(--target=wasm32-wasi -std=c17 -O1 -ffp-contract=off -Isrc -Wall -Wextra -Werror)
+flags=(--target=wasm32-wasi -std=c17 -O1 -ffp-contract=off -Wall -Wextra -Werror)
+read -ra includes < <(tools/modules.sh includes)
+flags+=("${includes[@]}")
 "$clang" "${flags[@]}" -c "$work/probe.c" -o "$work/probe.o" 2>/dev/null ||
   { echo "skipped: clang without wasi-libc"; exit 77; }
 
-list() { find src/{base,describe,ops,graph,pipeline,schedule,simulate,plan,export,script,answer,web} -name '*.c' ! -name '*_cpu.c' ! -name kernels.c; }
+list() { find $(tools/modules.sh pure) -name '*.c'; }
 page=$(dirname "${1:-build/orthant}")/page
 lacks() {  # whether the page has no object of this file that is at least as new
   local object

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: threads
 // run: alone, ranks as threads. Ranks leave a step at different kernels, or some of them never: all
 // report it, weights and optimizer states are those of the step before, bit for bit, and the steps
 // that follow are those of a run that nobody left.

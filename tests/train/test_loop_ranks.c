@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: threads
 // run: alone. Runs on many ranks of which one fails: all end with its status and message, and
 // earlier checkpoints are complete. Ranks are threads, so a read can fail on one alone.
 #include <dlfcn.h>

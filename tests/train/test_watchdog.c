@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// ctest: threads
+// ctest: waits
 // run: ranks=4 as threads. A missing rank is named together with the operation it missed, and all
 // ranks end soon after; a slow rank that arrives in time has no effect.
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated device's version of src/kernels/cuda/hopper.cuh, which see.
+// The emulated device's version of src/machine/kernels/cuda/hopper.cuh, which see.
 #pragma once
 
 #include "hopper.h"
