@@ -6,7 +6,7 @@
 #include "cli/options.h"
 #include "files/config_file.h"
 #include "measure/task_timings.h"
-#include "train/prediction.h"
+#include "forecast/prediction.h"
 
 // One configuration of the grid.
 typedef struct ot_predict_case {

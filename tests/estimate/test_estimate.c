@@ -19,7 +19,7 @@
 #include "search/step_bound.h"
 #include "support/paper_job.h"
 #include "support/tiny_model.h"
-#include "train/prediction.h"
+#include "forecast/prediction.h"
 #include "train/trainer.h"
 
 typedef struct estimate_case {

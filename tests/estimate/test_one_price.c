@@ -20,7 +20,7 @@
 #include "estimate/job_check.h"
 #include "files/config_file.h"
 #include "host/heap.h"
-#include "train/prediction.h"
+#include "forecast/prediction.h"
 
 enum { MOST_RANKS = 64, MOST_PAIRS = 1024, CASES_OF_A_PAIR = 3, SAMPLE = 12, DRAWS = 4000 };
 

@@ -14,7 +14,7 @@
 #include "ops/operands.h"
 #include "simulate/price_measured.h"
 #include "support/tiny_model.h"
-#include "train/prediction.h"
+#include "forecast/prediction.h"
 
 // linear: 100 GFLOP/s and 10 GB/s per thread, 2 us per call, and 8 us more to wake threads.
 static const ot_kernel_rates kernels[] = {

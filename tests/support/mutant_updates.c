@@ -5,7 +5,7 @@
 #include "base/math.h"
 #include "support/mutant.h"
 #include "support/mutant_tasks.h"
-#include "train/learning_rate.h"
+#include "describe/learning_rate.h"
 
 enum { CLIP_PHASE = 1 << OT_PHASE_CLIP, NORM_PHASE = 1 << OT_PHASE_NORM };
 

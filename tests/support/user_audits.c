@@ -8,7 +8,7 @@
 #include "audit/audit.h"
 #include "audit/state_watch.h"
 #include "support/scratch.h"
-#include "train/health.h"
+#include "runtime/health.h"
 
 enum { CAUSALITY_TRIALS = 3, DRIFT_TOKENS = 16 };
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "train/learning_rate.h"
+#include "describe/learning_rate.h"
 
 enum { STEPS = 40 };
 

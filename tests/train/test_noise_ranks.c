@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "data/data_loader.h"
 #include "support/audit_case.h"
-#include "train/noise_scale.h"
+#include "runtime/noise_scale.h"
 
 enum { BATCH = 8, MAX_ELEMENTS = 40000 };
 

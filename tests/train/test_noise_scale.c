@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "schedule/reduce.h"
 #include "support/tiny_plan.h"
-#include "train/noise_scale.h"
+#include "runtime/noise_scale.h"
 
 static void must_be(double found, double expected, double tolerance) {
   if (!(fabs(found - expected) <= tolerance)) fail_msg("%.17g instead of %.17g", found, expected);

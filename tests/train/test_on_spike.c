@@ -22,7 +22,7 @@
 #include "support/scratch.h"
 #include "support/shards.h"
 #include "train/loop.h"
-#include "train/spike_watch.h"
+#include "record/spike_watch.h"
 
 enum { STEPS = 30, SAVED = 20, FAULTY = 26, BATCH = 2, SEQUENCE = 8, SAID_BYTES = 1 << 16 };
 

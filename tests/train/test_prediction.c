@@ -12,7 +12,7 @@
 
 #include "host/heap.h"
 #include "support/tiny_model.h"
-#include "train/prediction.h"
+#include "forecast/prediction.h"
 
 enum { MICRO_BATCHES = 4 };
 

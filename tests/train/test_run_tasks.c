@@ -11,7 +11,7 @@
 
 #include "support/arena_fixture.h"
 #include "support/rank_case_models.h"
-#include "train/run_tasks.h"
+#include "forecast/run_tasks.h"
 
 enum { RANKS = 12, LOCAL = 1, TRAINING = 1 << 20 };
 

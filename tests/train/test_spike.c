@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "train/health.h"
+#include "runtime/health.h"
 
 enum { STEPS = 10000 };
 

@@ -13,7 +13,7 @@
 
 #include "host/clock.h"
 #include "support/audit_case.h"
-#include "train/straggler.h"
+#include "record/straggler.h"
 
 enum { RANKS = 4, SLOW = 2, STEPS = 3 * OT_STRAGGLER_WINDOW };
 

@@ -253,7 +253,7 @@ typedef struct ot_run_distill {
                       // the head does
 } ot_run_distill;
 
-// The answer to an outlier of the loss or of the gradient norm (train/spike_watch.h).
+// The answer to an outlier of the loss or of the gradient norm (record/spike_watch.h).
 typedef enum ot_spike_action {
   OT_SPIKE_NOTE,    // report it and go on
   OT_SPIKE_STOP,    // end the run

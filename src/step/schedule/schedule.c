@@ -256,3 +256,14 @@ const char *ot_schedule_print(const ot_schedule *schedule, ot_arena *arena) {
   }
   return ot_text_builder_text(&text);
 }
+
+bool ot_schedule_runs_head(const ot_schedule *schedule) {
+  const ot_order *const order =
+      &schedule->orders[ot_schedule_find_order(schedule, OT_ORDER_STEP, 0)];
+  for (int i = 0; i < order->num_entries; i++) {
+    const ot_entry *const entry = &order->entries[i];
+    const bool forward = entry->phase == OT_PHASE_FORWARD && entry->lane == OT_LANE_COMPUTE;
+    if (forward && entry->block == schedule->num_blocks - 1) return true;
+  }
+  return false;
+}

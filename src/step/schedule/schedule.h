@@ -235,6 +235,9 @@ uint64_t ot_schedule_hash(const ot_schedule *schedule);
 // The order of `kind` with `micro_batches` (any if 0), or -1.
 int ot_schedule_find_order(const ot_schedule *schedule, ot_order_kind kind, int micro_batches);
 
+// Whether the rank computes the head, which reads weighted targets.
+bool ot_schedule_runs_head(const ot_schedule *schedule);
+
 // The region named `name`; a bug if there is none.
 const ot_region *ot_schedule_region(const ot_schedule *schedule, const char *name);
 

@@ -4,7 +4,7 @@
 // highest byte accessed equals the planned peak. Between two steps the host accesses the tables at
 // the end of the persistent regions and the batches at the start of the step's: the scalars and the
 // batches by one write, the scalars, expert sums and squares by one read, and the statistics,
-// updates and squares by another (runtime/step_transfer.h, train/health.h).
+// updates and squares by another (runtime/step_transfer.h, runtime/health.h).
 #include "schedule/step_regions.h"
 
 #include "base/extremes.h"

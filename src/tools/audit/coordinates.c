@@ -22,7 +22,7 @@
 #include "base/text_builder.h"
 #include "checkpoint/elements.h"
 #include "data/data_loader.h"
-#include "train/health.h"
+#include "runtime/health.h"
 
 enum { SIZES = 3, SEEDS = 3, STEPS = 5, SEQUENCES = 8, TOKENS = 32 };
 

@@ -9,7 +9,7 @@
 #include "base/math.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "train/learning_rate.h"
+#include "describe/learning_rate.h"
 
 enum {
   ROWS_OF_A_PARAMETER = 4,

@@ -13,9 +13,9 @@
 #include "files/config_file.h"
 #include "files/output_file.h"
 #include "record/trace.h"
-#include "train/evaluation_forecast.h"
+#include "forecast/evaluation_forecast.h"
 #include "train/loop_start.h"
-#include "train/prediction.h"
+#include "forecast/prediction.h"
 
 typedef struct simulated {
   const ot_options *options;

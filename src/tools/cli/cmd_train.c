@@ -28,7 +28,7 @@
 #include "runtime/stop_signal.h"
 #include "runtime/training_request.h"
 #include "train/loop.h"
-#include "train/run_tasks.h"
+#include "forecast/run_tasks.h"
 
 typedef struct console {
   ot_arena *arena;

@@ -7,7 +7,7 @@
 #include "cli/options.h"
 #include "files/config_file.h"
 #include "files/import_file.h"
-#include "train/prediction.h"
+#include "forecast/prediction.h"
 
 // OT_USAGE and OT_ENVIRONMENT as the loaders of models and clusters, and for inconsistent options.
 // Everything lives in `arena`.

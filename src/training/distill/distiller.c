@@ -167,7 +167,7 @@ ot_status ot_distiller_renew(ot_distiller *distiller, ot_runtime *student) {
 
 ot_distiller_sums ot_distiller_get_sums(const ot_distiller *distiller) { return distiller->sums; }
 
-ot_status ot_distiller_ask(ot_distiller *distiller, const ot_taught_samples *samples) {
+ot_status ot_distiller_ask(ot_distiller *distiller, const ot_target_samples *samples) {
   return distiller->link ? ot_teacher_link_ask(distiller->link, samples) : OT_OK;
 }
 

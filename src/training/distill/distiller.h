@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills the weighted targets of a run's micro-batches (run->distill): from the stores of its
 // training sets, or from a teacher that reads the same micro-batch, here or on ranks of its own
-// (teacher_ranks.h). Sampled ids and
-// weights are the same of both, bit for bit, for they are drawn by the same keys; what is drawn
-// depends on the tokens, not on ranks or steps.
+// (teacher_ranks.h). Sampled ids and weights are the same of both, bit for bit, for they are drawn
+// by the same keys; what is drawn depends on the tokens, not on ranks or steps.
 #pragma once
 
 #include "comm/comm.h"
 #include "data/data_loader.h"
 #include "distill/teacher.h"
+#include "runtime/target_source.h"
 
 typedef struct ot_distiller ot_distiller;
 
@@ -40,15 +40,9 @@ typedef struct ot_distiller_sums {
 } ot_distiller_sums;
 ot_distiller_sums ot_distiller_get_sums(const ot_distiller *distiller);
 
-// Samples of each rank of data parallelism: micro-batch m of rank d begins with sample
-// first + d * apart + m * stride.
-typedef struct ot_taught_samples {
-  int64_t first, apart, stride, count;  // micro-batches
-} ot_taught_samples;
-
 // The micro-batches that are filled next, in this order; a teacher on ranks of its own begins with
 // them. Collective over the world.
-ot_status ot_distiller_ask(ot_distiller *distiller, const ot_taught_samples *samples);
+ot_status ot_distiller_ask(ot_distiller *distiller, const ot_target_samples *samples);
 
 // Fills rows->ids and rows->weights, with rows->K as ot_run_weighted_targets says, from the other
 // fields; with reverse_kl it replaces these (rollouts.h). OT_USAGE if a store was made for other

@@ -13,7 +13,7 @@ typedef enum command_kind { MEET, READ, GO } command_kind;
 
 typedef struct command {
   int64_t kind;
-  ot_taught_samples samples;  // READ
+  ot_target_samples samples;  // READ
 } command;
 
 enum {
@@ -154,7 +154,7 @@ static int64_t data_degree(const teacher_rank *t) {
 }
 
 // Teacher i has ranks i, i + teachers, ... of data parallelism.
-static ot_status read_samples(teacher_rank *t, const ot_taught_samples *s) {
+static ot_status read_samples(teacher_rank *t, const ot_target_samples *s) {
   const int64_t degree = data_degree(t);
   for (int64_t m = 0; m < s->count; m++) {
     for (int64_t d = t->index; d < degree; d += t->teachers) {
@@ -300,7 +300,7 @@ static ot_status reserve(ot_teacher_link *link, int64_t count) {
   return OT_OK;
 }
 
-ot_status ot_teacher_link_ask(ot_teacher_link *link, const ot_taught_samples *samples) {
+ot_status ot_teacher_link_ask(ot_teacher_link *link, const ot_target_samples *samples) {
   const command wanted = {.kind = READ, .samples = *samples};
   if (link->received == 0 && memcmp(&wanted, &link->last, sizeof wanted) == 0) return OT_OK;
   OT_TRY(drop_answers(link));

@@ -30,7 +30,7 @@ void ot_teacher_link_destroy(ot_teacher_link **link);
 
 // The micro-batches of ot_teacher_link_receive from now on. Drops those that were asked for before
 // and not received, unless they are these. Collective over the students.
-ot_status ot_teacher_link_ask(ot_teacher_link *link, const ot_taught_samples *samples);
+ot_status ot_teacher_link_ask(ot_teacher_link *link, const ot_target_samples *samples);
 
 // Fills ids and weights of the next one, and its sums. Blocks.
 ot_status ot_teacher_link_receive(ot_teacher_link *link, ot_micro_batch *rows,

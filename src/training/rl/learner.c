@@ -15,7 +15,7 @@
 #include "ops/head.h"
 #include "runtime/model_files.h"
 #include "runtime/step_transfer.h"
-#include "train/learning_rate.h"
+#include "describe/learning_rate.h"
 
 // Where a document begins.
 typedef struct place {

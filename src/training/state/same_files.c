@@ -7,21 +7,9 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "distill/teacher_store.h"
-#include "files/content_hash.h"
 #include "files/disk.h"
-#include "files/steady_file.h"
 #include "host/heap.h"
-
-static ot_status hash_file(const char *path, uint64_t *hash) {
-  char hex[OT_CONTENT_HASH_BYTES] = "";
-  ot_steady_file file;
-  OT_TRY(ot_steady_file_open(path, &file));
-  const ot_status status = ot_content_hash_file(file.descriptor, path, file.bytes, hex);
-  ot_steady_file_close(&file);
-  *hash = ot_hash_text(OT_HASH_START, hex);
-  return status;
-}
+#include "runtime/same_file.h"
 
 ot_status ot_same_data_check(ot_world *world, const ot_data_loader *loader) {
   for (int64_t i = 0; i < ot_data_loader_num_files(loader); i++) {
@@ -29,26 +17,6 @@ ot_status ot_same_data_check(ot_world *world, const ot_data_loader *loader) {
     OT_TRY(ot_world_check_file(world, file.path, file.hash));
   }
   return OT_OK;
-}
-
-static ot_status check_stores(ot_world *world, const ot_data_loader *loader, bool reads,
-                              ot_arena *arena) {
-  for (int64_t i = 0; i < ot_data_loader_num_sources(loader); i++) {
-    const char *const path = ot_teacher_path(arena, ot_data_loader_source(loader, i).path);
-    uint64_t hash = 0;
-    OT_TRY(ot_world_agree(world, reads ? hash_file(path, &hash) : OT_OK));
-    OT_TRY(ot_world_check_file(world, path, hash));
-  }
-  return OT_OK;
-}
-
-ot_status ot_same_stores_check(ot_world *world, const ot_data_loader *loader, bool reads) {
-  if (ot_world_size(world) == 1) return OT_OK;
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = check_stores(world, loader, reads, &arena);
-  ot_heap_release(&heap);
-  return status;
 }
 
 // ---- weights ----
@@ -92,10 +60,8 @@ static ot_status check_weights(ot_world *world, const char *path, ot_arena *aren
   OT_TRY(ot_world_agree(world, list_files(path, arena, &list)));
   for (int64_t i = 0; i < list.count; i++) hash = ot_hash_text(hash, list.name[i]);
   OT_TRY(ot_world_check_file(world, path, hash));
-  for (int64_t i = 0; i < list.count; i++) {
-    OT_TRY(ot_world_agree(world, hash_file(list.name[i], &hash)));
-    OT_TRY(ot_world_check_file(world, list.name[i], hash));
-  }
+  for (int64_t i = 0; i < list.count; i++)
+    OT_TRY(ot_same_file_check(world, list.name[i], true));
   return OT_OK;
 }
 

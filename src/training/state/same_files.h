@@ -11,10 +11,6 @@
 // `loader` are the same on all ranks. Collective over the world.
 ot_status ot_same_data_check(ot_world *world, const ot_data_loader *loader);
 
-// The same for the stores of a teacher next to the training sets, which this rank reads if `reads`.
-// Collective over the world.
-ot_status ot_same_stores_check(ot_world *world, const ot_data_loader *loader, bool reads);
-
 // The same for the weights at `path`: a checkpoint, whose manifest has the hashes of its files,
 // with which each read is compared; an HF directory or a tensor file. Collective over the world.
 ot_status ot_same_weights_check(ot_world *world, const char *path);

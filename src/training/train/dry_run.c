@@ -6,18 +6,18 @@
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "data/data_loader.h"
+#include "describe/learning_rate.h"
 #include "distill/distiller.h"
 #include "distill/teacher.h"
 #include "files/disk.h"
+#include "forecast/evaluation_forecast.h"
+#include "forecast/memory_advice.h"
+#include "forecast/prediction.h"
+#include "forecast/run_tasks.h"
 #include "host/available.h"
 #include "host/cores.h"
 #include "runtime/training_request.h"
-#include "train/evaluation_forecast.h"
-#include "train/learning_rate.h"
 #include "train/loop_start.h"
-#include "train/memory_advice.h"
-#include "train/prediction.h"
-#include "train/run_tasks.h"
 
 // A planned rank.
 typedef struct planned {

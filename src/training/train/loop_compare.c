@@ -6,9 +6,9 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "base/text_builder.h"
+#include "describe/learning_rate.h"
 #include "describe/run_keys.h"
 #include "files/tree_file.h"
-#include "train/learning_rate.h"
 #include "train/loop_start.h"
 
 // ---- settings ----

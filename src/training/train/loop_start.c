@@ -3,6 +3,7 @@
 // that the ranks' schedules match; warnings and disk space.
 #include "train/loop_start.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <sys/stat.h>
 
@@ -16,8 +17,8 @@
 #include "host/heap.h"
 #include "runtime/training_request.h"
 #include "tokenizer/special_tokens.h"
-#include "train/loop_events.h"
-#include "train/loop_memory.h"
+#include "train/state_copies.h"
+#include "train/step_log.h"
 #include "train/trainer.h"
 
 // ---- schedules of ranks ----
@@ -258,7 +259,7 @@ static ot_status enter_directory(const ot_loop_request *request, ot_arena *arena
 static ot_status load_state(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start,
                             char *path) {
   while (true) {
-    OT_TRY(ot_loop_memory_load(request, arena, start));
+    OT_TRY(ot_state_copies_load(request, arena, start));
     if (start->from_memory || path[0] == '\0') return OT_OK;
     const bool leads = ot_world_is_leader(request->world);
     OT_TRY(
@@ -341,7 +342,7 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
       request->world,
       leader ? ot_loop_check_schedules(request->run, ot_world_mesh(request->world), backend)
              : OT_OK));
-  OT_TRY(ot_loop_memory_open(request, arena, start));
+  OT_TRY(ot_state_copies_open(request, arena, start));
   OT_TRY(load_state(request, arena, start, path));
   const ot_position position = ot_trainer_position(start->trainer);
   start->finished = position.step >= ot_trainer_total_steps(start->trainer);
@@ -471,4 +472,40 @@ ot_status ot_loop_check_disk(const ot_loop_request *request, ot_arena *arena, ot
            ot_figure_bytes(arena, room->checkpoint_bytes), path,
            ot_figure_bytes(arena, room->free_bytes));
   return OT_OK;
+}
+
+// ---- what watches the run ----
+
+// Seconds from a stop signal on that a kernel has to end, before a launcher ends what is left.
+static const double stop_s = 20;
+// The share of the timeout: the rank itself knows its kernel, ranks that wait for it do not.
+static const double before_others = 0.9;
+
+ot_status ot_loop_watch_kernels(const ot_loop_request *request, ot_trainer *trainer,
+                                ot_arena *arena, ot_kernel_watch **out) {
+  const ot_comm *const comm = ot_world_comm(request->world);
+  const double watchdog_s = request->run->parallel.watchdog_seconds;
+  const int rank = ot_world_rank(request->world);
+  const ot_kernel_watch_request watch = {
+      .schedule = ot_runtime_schedule(ot_trainer_runtime(trainer)),
+      .rank = comm ? ot_arena_format(arena, "rank %d on %s", rank, ot_comm_host(comm)) : "rank 0",
+      .timeout_s = ot_world_size(request->world) > 1 ? before_others * watchdog_s : watchdog_s,
+      .stop_s = watchdog_s > 0 ? fmin(stop_s, watchdog_s) : stop_s,
+      .end = request->hangs};
+  return request->hangs ? ot_kernel_watch_create(&watch, out) : OT_OK;
+}
+
+ot_status ot_loop_check_files(const ot_loop_request *request, ot_arena *arena) {
+  ot_disk_space room;
+  OT_TRY(ot_loop_check_disk(request, arena, &room));
+  return request->trace_path ? ot_output_file_check(request->trace_path) : OT_OK;
+}
+
+ot_status ot_session_check_position(const ot_session *s) {
+  const ot_status status =
+      ot_world_agree(s->request->world, ot_trainer_check_position(s->start.trainer));
+  if (status != OT_FINDINGS) return status;
+  return ot_fail_hint(status,
+                      "suspect the memory of that machine; the step was not saved: the same "
+                      "command resumes from the checkpoint before it");
 }

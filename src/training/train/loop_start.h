@@ -6,12 +6,13 @@
 
 #include "checkpoint/checkpoint_list.h"
 #include "data/data_record.h"
+#include "forecast/prediction.h"
 #include "record/run_directory.h"
+#include "runtime/kernel_watch.h"
 #include "runtime/model_runtime.h"
 #include "state/folder_access.h"
 #include "state/memory_copies.h"
 #include "train/loop.h"
-#include "train/prediction.h"
 
 typedef struct ot_loop_start {
   ot_run_directory *directory;  // on the leader; null on other ranks
@@ -82,3 +83,11 @@ typedef struct ot_disk_space {
   int64_t free_bytes, checkpoint_bytes;
 } ot_disk_space;
 ot_status ot_loop_check_disk(const ot_loop_request *request, ot_arena *arena, ot_disk_space *room);
+
+// Checks the disk and the trace file, before the first step. On the leader.
+ot_status ot_loop_check_files(const ot_loop_request *request, ot_arena *arena);
+
+// Watches the kernels of this rank, if the request says what ends a process that hangs; else *out
+// is null. Local.
+ot_status ot_loop_watch_kernels(const ot_loop_request *request, ot_trainer *trainer,
+                                ot_arena *arena, ot_kernel_watch **out);

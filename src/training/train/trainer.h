@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training run in memory, on one of its ranks: data, model, optimizer state, position. The caller
-// (train/loop.c, tests, audits) drives the steps. All functions are collective over the world
+// (train/train.c, tests, audits) drives the steps. All functions are collective over the world
 // except queries (position, total_steps, micro_batches, runtime, timeline, show_batch), and fail
 // on all ranks or on none.
 #pragma once
@@ -8,10 +8,10 @@
 #include "data/data_loader.h"
 #include "data/micro_batch.h"
 #include "record/metrics.h"
+#include "runtime/health.h"
 #include "runtime/step_transfer.h"
 #include "schedule/timeline.h"
 #include "state/training_state.h"
-#include "train/health.h"
 
 typedef struct ot_trainer ot_trainer;
 
@@ -70,9 +70,6 @@ const ot_data_loader *ot_trainer_data_loader(const ot_trainer *trainer);
 // OT_USAGE or OT_ENVIRONMENT for settings that training on this back end does not support, such as
 // dtypes.
 ot_status ot_trainer_check(const ot_run *run);
-
-// Whether a rank with `schedule` computes the head, which reads weighted targets.
-bool ot_trainer_runs_head(const ot_schedule *schedule);
 
 // Runs one step. From then on, a rank that others wait for longer than parallel.watchdog_seconds is
 // named and the run ends. OT_NUMERIC, naming the step, if loss or gradient norm is not finite.

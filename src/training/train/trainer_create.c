@@ -1,15 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens data and teacher, allocates the memory of the rank and sets its first weights. What one
+// Opens data and targets, allocates the memory of the rank and sets its first weights. What one
 // rank cannot do, no rank does: the ranks agree after each part.
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
+#include "distill/distill_source.h"
+#include "forecast/memory_advice.h"
 #include "runtime/model_files.h"
 #include "runtime/training_request.h"
 #include "state/same_files.h"
-#include "train/memory_advice.h"
 #include "train/trainer_state.h"
+
+// ---- what this back end supports ----
+
+// Storage dtypes of this back end: others are rejected, never replaced by a similar one.
+static ot_status check_precision(const ot_run_precision *precision) {
+  const ot_dtype wide = precision->compute == OT_F64 ? OT_F64 : OT_F32;
+  const struct {
+    const char *key;
+    ot_dtype type;
+    bool narrow;  // bf16 is supported, too
+  } kept[] = {{"params", precision->params, true},
+              {"gradients", precision->gradients, true},
+              {"reduce", precision->reduce, true},
+              {"master", precision->master, false},
+              {"moments", precision->moments, true}};
+  OT_CHECK(precision->compute != OT_F16 && precision->compute != OT_F8, OT_ENVIRONMENT,
+           "precision: compute=%s is not supported by this back end (try bf16 or fp32)",
+           ot_dtype_name(precision->compute));
+  for (int i = 0; i < OT_COUNT(kept); i++) {
+    const bool there = kept[i].type == wide || (kept[i].narrow && kept[i].type == OT_BF16);
+    OT_CHECK(there, OT_ENVIRONMENT, "precision: %s=%s is not supported by this back end (try %s%s)",
+             kept[i].key, ot_dtype_name(kept[i].type), ot_dtype_name(wide),
+             kept[i].narrow ? " or bf16" : "");
+  }
+  return OT_OK;
+}
+
+ot_status ot_trainer_check(const ot_run *run) {
+  for (int64_t i = 0; i < run->audit.num_checks; i++) {
+    OT_CHECK(run->audit.checks[i] != OT_AUDIT_OVERLAP, OT_USAGE,
+             "audit.checks: overlap runs its own steps and cannot be part of a run (try `orthant "
+             "audit overlap`, or exposed_seconds in metrics.jsonl)");
+  }
+  OT_CHECK(run->audit.every == 0 || run->audit.num_checks > 0, OT_USAGE,
+           "audit.every=%lld, but audit.checks is empty (try [ranks])",
+           (long long)run->audit.every);
+  return check_precision(&run->precision);
+}
+
+// ---- creation ----
 
 static ot_status open_data(ot_trainer *trainer) {
   const ot_run *const run = trainer->run;
@@ -20,43 +61,6 @@ static ot_status open_data(ot_trainer *trainer) {
   const int64_t K = ot_run_weighted_targets(run);
   OT_TRY(ot_micro_batch_create_weighted(B, T, K, &trainer->rows));
   return cp > 1 ? ot_micro_batch_create_weighted(B, T / cp, K, &trainer->part) : OT_OK;
-}
-
-bool ot_trainer_runs_head(const ot_schedule *schedule) {
-  const ot_order *const order =
-      &schedule->orders[ot_schedule_find_order(schedule, OT_ORDER_STEP, 0)];
-  for (int i = 0; i < order->num_entries; i++) {
-    const ot_entry *const entry = &order->entries[i];
-    const bool forward = entry->phase == OT_PHASE_FORWARD && entry->lane == OT_LANE_COMPUTE;
-    if (forward && entry->block == schedule->num_blocks - 1) return true;
-  }
-  return false;
-}
-
-static ot_status open_teacher(ot_trainer *trainer) {
-  const ot_run *const run = trainer->run;
-  if (ot_run_weighted_targets(run) == 0) return OT_OK;
-  const ot_schedule *const schedule = ot_runtime_schedule(trainer->runtime);
-  ot_comm *const comm = ot_world_comm(trainer->world);
-  const ot_distiller_request request = {
-      .run = run,
-      .loader = trainer->loader,
-      .loads = ot_trainer_runs_head(schedule),
-      .threads = schedule->threads,
-      .backend = schedule->backend,
-      .ordinal = comm ? ot_comm_ordinal(comm, ot_device_count(schedule->backend)) : 0,
-      .comm = comm,
-      .data_index = ot_world_data_index(trainer->world),
-  };
-  return ot_distiller_create(&request, &trainer->distiller);
-}
-
-static ot_status check_stores(ot_trainer *trainer) {
-  const ot_run *const run = trainer->run;
-  const bool stored = run->distill.from == OT_DISTILL_STORE;
-  if (ot_run_weighted_targets(run) == 0 || !stored) return OT_OK;
-  const bool reads = ot_trainer_runs_head(ot_runtime_schedule(trainer->runtime));
-  return ot_same_stores_check(trainer->world, trainer->loader, reads);
 }
 
 static ot_status create_memory(ot_trainer *trainer, ot_arena *arena) {
@@ -145,6 +149,11 @@ static ot_status create_transfer(ot_trainer *trainer) {
   return ot_step_transfer_create(trainer->runtime, squares, &trainer->transfer);
 }
 
+static ot_status open_targets(ot_trainer *trainer) {
+  return ot_distill_source_open(trainer->run, trainer->loader, trainer->runtime, trainer->world,
+                                &trainer->targets);
+}
+
 static ot_status create(ot_trainer *trainer) {
   OT_TRY(ot_world_agree(trainer->world, open_data(trainer)));
   OT_TRY(ot_same_data_check(trainer->world, trainer->loader));
@@ -152,8 +161,7 @@ static ot_status create(ot_trainer *trainer) {
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_status status = create_memory(trainer, &arena);
   if (status == OT_OK) status = ot_world_agree(trainer->world, create_transfer(trainer));
-  if (status == OT_OK) status = ot_world_agree(trainer->world, open_teacher(trainer));
-  if (status == OT_OK) status = check_stores(trainer);
+  if (status == OT_OK) status = open_targets(trainer);
   trainer->total_steps = ot_run_total_steps(trainer->run);
   if (status == OT_OK) status = find_weights(trainer, &arena);
   ot_heap_release(&heap);
@@ -186,7 +194,7 @@ void ot_trainer_destroy(ot_trainer **trainer) {
   if (!trainer || !*trainer) return;
   ot_step_transfer_destroy(&(*trainer)->transfer);
   ot_runtime_destroy(&(*trainer)->runtime);
-  ot_distiller_destroy(&(*trainer)->distiller);
+  if ((*trainer)->targets.context) (*trainer)->targets.destroy((*trainer)->targets.context);
   ot_data_loader_destroy(&(*trainer)->loader);
   ot_micro_batch_release(&(*trainer)->rows);
   ot_micro_batch_release(&(*trainer)->part);

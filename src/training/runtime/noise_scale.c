@@ -2,7 +2,7 @@
 // The estimates, then their inputs. With shares w_k of the targets (all 1/K when small batches are
 // equal) a small batch's part of the gradient, w_k g_k, has the expected square w_k^2 |G|^2 + w_k
 // tr(Sigma)/B; summed over k and solved with E|g_B|^2 = |G|^2 + tr(Sigma)/B.
-#include "train/noise_scale.h"
+#include "runtime/noise_scale.h"
 
 #include <math.h>
 

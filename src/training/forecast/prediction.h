@@ -5,11 +5,12 @@
 #pragma once
 
 #include "describe/cluster.h"
+#include "describe/mesh.h"
+#include "describe/run.h"
 #include "record/step_means.h"
 #include "schedule/timeline.h"
 #include "simulate/simulate.h"
 #include "simulate/teacher_price.h"
-#include "train/trainer.h"
 
 typedef struct ot_prediction_request {
   const ot_run *run;

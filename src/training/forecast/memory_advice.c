@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each change is planned as the run would be, so the bytes are those of its arena.
-#include "train/memory_advice.h"
+#include "forecast/memory_advice.h"
 
 #include "base/quantity.h"
 #include "base/text_builder.h"

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events that the loop writes to the log of its run directory. On ranks other than the leader,
-// which have no directory, these functions do nothing. Private to the loop.
+// The files that the leader appends to at each step: metrics, TensorBoard, events. None of them
+// ends a run: what happens to them is a note and an event, and what they lack is counted. Private
+// to train/.
 #pragma once
 
+#include "record/metrics.h"
 #include "record/run_events.h"
+#include "record/tensorboard.h"
 #include "state/state_save.h"
 #include "train/loop_start.h"
+
+// ---- events, on the leader: other ranks, which have no directory, do nothing ----
 
 // One that cannot be written is counted (run_directory.h).
 void ot_loop_log(const ot_loop_start *start, const ot_run_event *event);
@@ -38,3 +43,33 @@ void ot_loop_log_save(const ot_loop_start *start, const ot_state_saved *saved, i
 
 // A newer checkpoint than the one that was loaded is damaged, as `reason` says.
 void ot_loop_log_fallback(const ot_loop_start *start, const char *reason);
+
+// ---- all files, on the leader ----
+
+struct ot_session;
+
+typedef struct ot_step_log {
+  ot_metrics *metrics;
+  ot_tensorboard *tensorboard;
+  double open_s;            // clock when this process began
+  ot_loop_account account;  // for goodput
+  bool opened;              // at least once
+  int64_t lost_before;      // lines of files that were closed
+  bool noted_events;        // that some are not recorded
+} ot_step_log;
+
+// Opens the files, to continue after the trainer's position: what they have after it is removed,
+// and the event log states what that was.
+ot_status ot_step_log_open(struct ot_session *s);
+void ot_step_log_close(struct ot_session *s);
+
+void ot_step_log_step(struct ot_session *s, const ot_metrics_step *line);
+// And events of the sink.
+void ot_step_log_validation(struct ot_session *s, int64_t step, const char *name, double loss);
+void ot_step_log_figure(struct ot_session *s, int64_t step, const char *key, double value);
+void ot_step_log_audit(struct ot_session *s, int64_t step, const ot_loop_findings *found);
+
+// Notes what happened to these files, after `step`.
+void ot_step_log_report(struct ot_session *s, int64_t step);
+// Lines and events of this process that could not be written.
+int64_t ot_step_log_lost(const struct ot_session *s);

@@ -3,8 +3,8 @@
 // `evaluate:`, how often, and how long one takes on the cluster of a prediction.
 #pragma once
 
-#include "train/prediction.h"
-#include "train/run_tasks.h"
+#include "forecast/prediction.h"
+#include "forecast/run_tasks.h"
 
 typedef struct ot_evaluation_forecast {
   int64_t validations;        // in the run

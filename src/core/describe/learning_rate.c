@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Warm-up and decay. WSD: Hu et al. 2024, arXiv 2404.06395.
-#include "train/learning_rate.h"
+#include "describe/learning_rate.h"
 
 #include "base/math.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The price of an evaluation is that of its iterations, each of which the simulator prices.
-#include "train/run_tasks.h"
+#include "forecast/run_tasks.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 // ranks copy count equally often in the numerator and denominator of a ratio. The squares have been
 // all-reduced already, because the clip factor needs them. Spikes: z = (x - median) / (1.4826 MAD);
 // for normal values MAD is 0.6745 standard deviations.
-#include "train/health.h"
+#include "runtime/health.h"
 
 #include <math.h>
 #include <stdlib.h>

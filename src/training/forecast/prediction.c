@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank per stage represents it (ot_rank_of_stage).
-#include "train/prediction.h"
+#include "forecast/prediction.h"
 
 #include "base/extremes.h"
 #include "base/text.h"
@@ -84,7 +84,7 @@ static ot_status plan_stages(const ot_prediction_request *request, ot_arena *are
   OT_TRY(ot_planned_run_each_stage(&planned, arena, out->schedules));
   for (int i = 0; i < out->num_stages; i++) {
     const ot_schedule *const schedule = out->schedules[i];
-    const bool teaches = out->teacher_ranks == 0 && ot_trainer_runs_head(schedule);
+    const bool teaches = out->teacher_ranks == 0 && ot_schedule_runs_head(schedule);
     keep_fuller(ot_rank_of_stage(mesh, i), &schedule->memory, teaches ? out->teacher.bytes : 0,
                 memory);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/straggler.h"
+#include "record/straggler.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/spike_watch.h"
+#include "record/spike_watch.h"
 
 #include <string.h>
 

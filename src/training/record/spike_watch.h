@@ -7,7 +7,7 @@
 #pragma once
 
 #include "describe/run.h"
-#include "train/health.h"
+#include "runtime/health.h"
 
 // A run that goes back this often without a checkpoint beyond the outliers ends.
 enum { OT_SPIKE_RETURNS = 5 };

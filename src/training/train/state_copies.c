@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The leader knows the run directory: which history the run has, and its checkpoints.
-#include "train/loop_memory.h"
+#include "train/state_copies.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -8,15 +8,14 @@
 #include "base/quantity.h"
 #include "base/text.h"
 #include "state/state_content.h"
-#include "train/loop_state.h"
 
 static void print_off(const ot_loop_request *request, const char *why) {
   ot_loop_note(request,
                "note: no copies in memory: %s; a restart reads the disk (checkpoint.memory)", why);
 }
 
-ot_status ot_loop_memory_open(const ot_loop_request *request, ot_arena *arena,
-                              ot_loop_start *start) {
+ot_status ot_state_copies_open(const ot_loop_request *request, ot_arena *arena,
+                               ot_loop_start *start) {
   char output[PATH_MAX] = "";
   if (request->run->checkpoint.memory == 0) return OT_OK;
   if (start->directory && !realpath(request->run->output, output)) output[0] = '\0';
@@ -74,8 +73,8 @@ static ot_status adopt(const ot_loop_request *request, ot_arena *arena, ot_loop_
   return OT_OK;
 }
 
-ot_status ot_loop_memory_load(const ot_loop_request *request, ot_arena *arena,
-                              ot_loop_start *start) {
+ot_status ot_state_copies_load(const ot_loop_request *request, ot_arena *arena,
+                               ot_loop_start *start) {
   ot_memory_search search = {.disk_step = -1};
   ot_memory_found found;
   if (!start->memory) return OT_OK;
@@ -87,48 +86,48 @@ ot_status ot_loop_memory_load(const ot_loop_request *request, ot_arena *arena,
   return found.found ? adopt(request, arena, start, &found) : OT_OK;
 }
 
-ot_status ot_loop_memory_begin(ot_loop *l) {
+ot_status ot_state_copies_begin(ot_state_copies *copies, const ot_session *s) {
   char note[OT_MEMORY_NOTE_BYTES];
-  ot_loop_start *const start = &l->start;
+  const ot_loop_start *const start = &s->start;
   if (!start->memory) return OT_OK;
   const uint64_t history = start->directory ? ot_run_directory_history(start->directory).number : 0;
-  OT_TRY(ot_memory_copies_begin(start->memory, history, note, &l->copies_in_memory));
-  if (!l->copies_in_memory) print_off(l->request, note);
+  OT_TRY(ot_memory_copies_begin(start->memory, history, note, &copies->on));
+  if (!copies->on) print_off(s->request, note);
   return OT_OK;
 }
 
-bool ot_loop_memory_busy(const ot_loop *l) {
-  return l->copies_in_memory && ot_memory_copies_busy(l->start.memory);
+bool ot_state_copies_busy(const ot_state_copies *copies, const ot_session *s) {
+  return copies->on && ot_memory_copies_busy(s->start.memory);
 }
 
-void ot_loop_memory_take_due(ot_loop *l, bool busy) {
-  if (!l->copies_in_memory) return;
-  const ot_position position = ot_trainer_position(l->start.trainer);
-  l->copy_due |= position.step % l->run->checkpoint.memory == 0;
-  if (!l->copy_due || busy) return;
-  l->copy_due = false;
-  ot_memory_copies_take(l->start.memory, &position);
+void ot_state_copies_make_due(ot_state_copies *copies, const ot_session *s, bool busy) {
+  if (!copies->on) return;
+  const ot_position position = ot_trainer_position(s->start.trainer);
+  copies->due |= position.step % s->run->checkpoint.memory == 0;
+  if (!copies->due || busy) return;
+  copies->due = false;
+  ot_memory_copies_take(s->start.memory, &position);
 }
 
-ot_status ot_loop_memory_turn(ot_loop *l) {
+ot_status ot_state_copies_turn(const ot_state_copies *copies, const ot_session *s) {
   uint64_t history = 0;
-  if (!l->copies_in_memory) return OT_OK;
+  if (!copies->on) return OT_OK;
   ot_status status = OT_OK;
-  if (ot_loop_leads(l)) status = ot_run_directory_draw_history(l->start.directory);
-  OT_TRY(ot_world_agree(l->request->world, status));
-  if (ot_loop_leads(l)) history = ot_run_directory_history(l->start.directory).number;
-  return ot_memory_copies_turn(l->start.memory, history);
+  if (ot_session_leads(s)) status = ot_run_directory_draw_history(s->start.directory);
+  OT_TRY(ot_world_agree(s->request->world, status));
+  if (ot_session_leads(s)) history = ot_run_directory_history(s->start.directory).number;
+  return ot_memory_copies_turn(s->start.memory, history);
 }
 
-void ot_loop_memory_end(ot_loop *l) {
-  if (!l->start.memory) return;
-  const ot_status status = ot_memory_copies_remove(l->start.memory);
-  if (status != OT_OK) ot_loop_note(l->request, "warning: %s", ot_fail_message());
-  const ot_memory_account a = ot_memory_copies_account(l->start.memory);
+void ot_state_copies_end(const ot_session *s) {
+  if (!s->start.memory) return;
+  const ot_status status = ot_memory_copies_remove(s->start.memory);
+  if (status != OT_OK) ot_loop_note(s->request, "warning: %s", ot_fail_message());
+  const ot_memory_account a = ot_memory_copies_account(s->start.memory);
   if (a.count == 0) return;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_loop_note(l->request,
+  ot_loop_note(s->request,
                "%lld cop%s in memory, of %s on rank 0: each stopped the steps for %.3g ms and was "
                "complete after %.3g ms",
                (long long)a.count, a.count == 1 ? "y" : "ies", ot_figure_bytes(&arena, a.bytes),

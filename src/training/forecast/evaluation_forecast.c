@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A validation runs the forward pass of one micro-batch after the other; tasks run on engines of
 // their own (run_tasks.h).
-#include "train/evaluation_forecast.h"
+#include "forecast/evaluation_forecast.h"
 
 #include <math.h>
 
