@@ -14,7 +14,7 @@ page=docs/architecture.md begin='<!-- modules -->' end='<!-- end of modules -->'
 table() {
   awk -F ' *[|] *' '
     BEGIN { print "| module | contents |\n|---|---|" }
-    /^[a-z]/ { printf "| `%s/%s` | %s |\n", $2, $3, $5 }' src/modules.txt
+    /^[a-z]/ { printf "| `src/%s/%s` | %s |\n", $2, $3, $5 }' src/modules.txt
 }
 
 case "${1:-}" in
