@@ -2,6 +2,7 @@
 // The slowdown of kernels whose ranks share the cores of a measured machine, from the schedules
 // that training builds: one rank stands for each stage.
 #include "describe/expert_load.h"
+#include "estimate/estimate.h"
 #include "estimate/estimator.h"
 #include "schedule/planned_run.h"
 #include "simulate/shared_cores.h"

@@ -12,10 +12,10 @@
 #include "cli/verbs.h"
 #include "files/config_file.h"
 #include "files/output_file.h"
-#include "record/trace.h"
 #include "forecast/evaluation_forecast.h"
-#include "train/loop_start.h"
 #include "forecast/prediction.h"
+#include "record/trace.h"
+#include "train/loop_start.h"
 
 typedef struct simulated {
   const ot_options *options;

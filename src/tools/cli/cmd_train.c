@@ -15,20 +15,21 @@
 #include "base/text_builder.h"
 #include "cli/installed.h"
 #include "cli/output.h"
+#include "cli/output_queue.h"
 #include "cli/ranks.h"
 #include "cli/run_options.h"
-#include "cli/supervise.h"
 #include "cli/verbs.h"
 #include "distill/teacher_ranks.h"
 #include "files/config_file.h"
 #include "files/disk.h"
+#include "forecast/run_tasks.h"
 #include "host/clock.h"
 #include "host/heap.h"
+#include "launch/supervise.h"
 #include "runtime/rank_hosts.h"
 #include "runtime/stop_signal.h"
 #include "runtime/training_request.h"
 #include "train/loop.h"
-#include "forecast/run_tasks.h"
 
 typedef struct console {
   ot_arena *arena;
@@ -404,12 +405,55 @@ static ot_status check_process(ot_comm *comm, void *context) {
   return ot_comm_agree(comm, leads ? check(context, ot_comm_local_size(comm)) : OT_OK);
 }
 
+// ---- supervision ----
+
+static void note_supervision(void *context, const char *text) {
+  (void)context;
+  fprintf(stderr, "supervisor: %s\n", text);
+}
+
+static ot_status supervise(const ot_options *o, const ot_config *config) {
+  ot_arena *const arena = ot_options_arena(o);
+  const char *const own = ot_disk_own_program(arena);
+  const int ranks = (int)ot_options_integer(o, "ranks");
+  const int least =
+      ot_options_given(o, "min-ranks") ? (int)ot_options_integer(o, "min-ranks") : ranks;
+  const int num_words = ot_options_num_words(o);
+  const char **const launcher = ot_arena_array(arena, num_words + 1, sizeof *launcher);
+  for (int i = 0; i < num_words; i++) launcher[i] = ot_options_word(o, i);
+  int inside;
+  OT_CHECK(
+      !ot_comm_launched(&inside), OT_USAGE,
+      "--supervise starts the launcher; it does not run under one (try `orthant train RUN.yaml "
+      "--supervise --ranks N -- mpirun -n {ranks}`)");
+  OT_CHECK(least <= ranks, OT_USAGE, "--min-ranks %d is more than --ranks %d", least, ranks);
+  ot_mesh mesh;
+  OT_TRY(ot_run_options_mesh(config, ranks - ot_run_teacher_ranks(&config->run), arena, &mesh));
+  const ot_supervision request = {.run = &config->run,
+                                  .program = own ? own : "orthant",
+                                  .launcher = launcher,
+                                  .num_launcher = num_words,
+                                  .file = ot_options_argument(o, 0),
+                                  .sets = ot_options_values(o, "set"),
+                                  .num_sets = ot_options_count(o, "set"),
+                                  .resume = ot_options_text(o, "resume"),
+                                  .trace = ot_options_text(o, "trace"),
+                                  .show_batch = ot_options_flag(o, "show-batch"),
+                                  .json = ot_options_json(o),
+                                  .ranks = ranks,
+                                  .min_ranks = least,
+                                  .restarts = (int)ot_options_integer(o, "restarts"),
+                                  .note = note_supervision};
+  ot_output_queue_begin();
+  return ot_supervise(&request, arena);
+}
+
 static ot_status train(training *t) {
   int ranks;
   const bool dry = ot_options_flag(t->options, "dry-run");
   if (ot_options_flag(t->options, "supervise") && !dry) {
     OT_TRY(ot_run_options_load(t->options, t->arena, &t->config));
-    return ot_supervise(t->options, &t->config);
+    return supervise(t->options, &t->config);
   }
   OT_CHECK(ot_options_num_words(t->options) == 0, OT_USAGE,
            "a launcher after -- needs --supervise (orthant train)");

@@ -2,7 +2,6 @@
 #include "cli/ledger_processes.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,46 +16,13 @@
 #include "cli/output_queue.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
-#include "launch/child_keeper.h"
+#include "launch/child_process.h"
 #include "launch/stop_count.h"
 #include "ledger/preregistration.h"
 
 enum { LOG_BYTES_MAX = 1 << 26, WORDS_MAX = 400 };
 
 // ---- processes ----
-
-typedef struct command {
-  char *const *words;        // [..., null]
-  const char *folder;        // null: this one
-  const char *out, *errors;  // files
-} command;
-
-// In the new process.
-static _Noreturn void become(const command *c) {
-  char *const *const words = c->words;
-  // A process started by a script does not get the signals of the script, nor that of a parent
-  // which dies: the keeper gets both, and passes them on.
-  ot_child_keep((ot_keeper){OT_KEEPER_FORWARDS, 0});
-  const int nothing = open("/dev/null", O_RDONLY);
-  const int talk = open(c->errors, O_WRONLY | O_CREAT | O_APPEND, 0666);
-  const int results =
-      strcmp(c->out, c->errors) == 0 ? talk : open(c->out, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
-  if (results >= 0) dup2(results, STDOUT_FILENO);
-  if (talk >= 0) dup2(talk, STDERR_FILENO);
-  if (!c->folder || chdir(c->folder) == 0) execvp(words[0], words);
-  fprintf(stderr, "error: cannot start %s: %s\n", words[0], strerror(errno));
-  fflush(stderr);
-  _exit(127);
-}
-
-static ot_status start(const command *c, pid_t *process) {
-  fflush(NULL);
-  *process = fork();
-  if (*process == 0) become(c);
-  OT_CHECK(*process > 0, OT_ENVIRONMENT, "cannot start a process: %s", strerror(errno));
-  return OT_OK;
-}
 
 static const char *program_of(const ot_ledger_job *job, ot_arena *arena) {
   if (ot_text_find(job->program, "/")) return job->program;
@@ -128,8 +94,8 @@ static ot_status begin(pool *p, const ot_ledger_job *job) {
   while (slot->process != 0) slot++;
   slot->job = *job;
   const char *const log = log_of(p->ledger, job);
-  const command train = {words_of(p->ledger, job, leading), NULL, "/dev/null", log};
-  OT_TRY(start(&train, &slot->process));
+  const ot_child_files train = {words_of(p->ledger, job, leading), NULL, "/dev/null", log};
+  OT_TRY(ot_child_start_with_files(&train, &slot->process));
   p->active++;
   return OT_OK;
 }
@@ -162,7 +128,7 @@ static ot_status finish(pool *p, const ot_ledger_job *job, int status) {
   return OT_OK;
 }
 
-static void tell_all(pool *p) {
+static void signal_all(pool *p) {
   for (int i = 0; i < p->most; i++)
     if (p->slots[i].process > 0) kill(p->slots[i].process, SIGTERM);
   p->told = true;
@@ -172,7 +138,7 @@ static void tell_all(pool *p) {
 static void await(pool *p) {
   int status;
   const pid_t ended = waitpid(-1, &status, 0);
-  if (ot_stop_count() > 0 && !p->told) tell_all(p);
+  if (ot_stop_count() > 0 && !p->told) signal_all(p);
   for (int i = 0; ended > 0 && i < p->most; i++) {
     running *const slot = &p->slots[i];
     if (slot->process != ended) continue;
@@ -180,7 +146,7 @@ static void await(pool *p) {
     p->active--;
     ot_failure_take(&p->failure, finish(p, &slot->job, status));
   }
-  if (p->failure.status != OT_OK && !p->told) tell_all(p);
+  if (p->failure.status != OT_OK && !p->told) signal_all(p);
 }
 
 // The jobs of `arms` without a line, described; each once.
@@ -234,9 +200,9 @@ ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms, int 
 }
 
 // Runs a process that is alone to its end: how it ended, and its exit code, -1 after a signal.
-static ot_status run_one(const command *c, int *status, int *code) {
+static ot_status run_one(const ot_child_files *c, int *status, int *code) {
   pid_t process;
-  OT_TRY(start(c, &process));
+  OT_TRY(ot_child_start_with_files(c, &process));
   while (waitpid(process, status, 0) < 0 && errno == EINTR)
     if (ot_stop_count() > 0) kill(process, SIGTERM);
   *code = WIFEXITED(*status) ? WEXITSTATUS(*status) : -1;
@@ -245,7 +211,7 @@ static ot_status run_one(const command *c, int *status, int *code) {
 
 ot_status ot_ledger_run_command(const char *const *words, const char *folder, const char *out,
                                 const char *errors, int *code) {
-  const command c = {(char *const *)words, folder, out, errors};
+  const ot_child_files c = {(char *const *)words, folder, out, errors};
   int status = 0;
   ot_stop_count_begin();
   OT_TRY(run_one(&c, &status, code));
@@ -260,7 +226,8 @@ ot_status ot_ledger_run_apart(const ot_ledger *ledger, const ot_ledger_job *job,
   ot_stop_count_begin();
   OT_TRY(ot_disk_remove(job->directory));
   OT_TRY(ot_disk_make_directory(ot_disk_join(ledger->arena, ledger->directory, "runs")));
-  const command train = {words_of(ledger, job, leading), NULL, "/dev/null", log_of(ledger, job)};
+  const ot_child_files train = {words_of(ledger, job, leading), NULL, "/dev/null",
+                                log_of(ledger, job)};
   OT_TRY(run_one(&train, &status, &code));
   *out = (ot_ledger_result){.loss = NAN, .weights_hash = ""};
   if (code == OT_STOPPED) return ot_fail(OT_STOPPED, "stopped");
@@ -300,7 +267,7 @@ static ot_status audit(ot_ledger *ledger, const ot_ledger_job *job,
   int status = 0, code;
   fprintf(stderr, "audit %s of %s\n", request->audit, job->id);
   OT_TRY(ot_disk_make_directory(ot_disk_join(arena, ledger->directory, "runs")));
-  const command look = {words_of(ledger, job, leading), NULL, out, log_of(ledger, job)};
+  const ot_child_files look = {words_of(ledger, job, leading), NULL, out, log_of(ledger, job)};
   OT_TRY(run_one(&look, &status, &code));
   if (code != 0 && code != OT_FINDINGS) return failed(&p, job, status);
   return record_audit(ledger, job, out, key);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "host/clock.h"
+#include "launch/child_keeper.h"
 #include "launch/child_socket.h"
 
 enum { PIECES_MAX = 64 };  // of output at a time: endless output must not delay other work
@@ -27,15 +28,41 @@ void ot_child_adopt_all(void) { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
 // ---- start ----
 
 // In the new process.
-static _Noreturn void become(char *const *words, int last_signal, const int *errors) {
-  ot_child_setup(last_signal);
-  const int nothing = open("/dev/null", O_RDONLY);
-  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
-  dup2(errors[1], STDERR_FILENO);
+static _Noreturn void execute(char *const *words) {
   execvp(words[0], words);
   fprintf(stderr, "error: cannot start %s: %s\n", words[0], strerror(errno));
   fflush(stderr);
   _exit(127);
+}
+
+// Starts a process that calls `become` with `context`.
+static ot_status start(void (*become)(const void *context), const void *context, pid_t *process) {
+  fflush(NULL);
+  *process = fork();
+  if (*process == 0) {
+    become(context);
+    _exit(127);
+  }
+  OT_CHECK(*process > 0, OT_ENVIRONMENT, "cannot start a process: %s", strerror(errno));
+  return OT_OK;
+}
+
+static void put_nothing_on_stdin(void) {
+  const int nothing = open("/dev/null", O_RDONLY);
+  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+}
+
+typedef struct watched {
+  char *const *words;
+  int last_signal, errors;  // descriptor for its stderr
+} watched;
+
+static void become_watched(const void *context) {
+  const watched *const w = context;
+  ot_child_setup(w->last_signal);
+  put_nothing_on_stdin();
+  dup2(w->errors, STDERR_FILENO);
+  execute(w->words);
 }
 
 ot_status ot_child_start(char *const *words, int last_signal, ot_child *child) {
@@ -43,17 +70,38 @@ ot_status ot_child_start(char *const *words, int last_signal, ot_child *child) {
   *child = (ot_child){.errors = -1};
   OT_CHECK(pipe2(errors, O_CLOEXEC) == 0, OT_ENVIRONMENT, "cannot make a pipe: %s",
            strerror(errno));
-  fflush(NULL);
-  const pid_t made = fork();
-  if (made == 0) become(words, last_signal, errors);
+  const ot_status status =
+      start(become_watched, &(watched){words, last_signal, errors[1]}, &child->process);
   close(errors[1]);
-  if (made < 0) close(errors[0]);
-  OT_CHECK(made > 0, OT_ENVIRONMENT, "cannot start a process: %s", strerror(errno));
-  setpgid(made, made);
+  if (status != OT_OK) {
+    close(errors[0]);
+    child->process = 0;
+    return status;
+  }
+  setpgid(child->process, child->process);
   fcntl(errors[0], F_SETFL, O_NONBLOCK);
-  child->process = made;
   child->errors = errors[0];
   return OT_OK;
+}
+
+static void become_filed(const void *context) {
+  const ot_child_files *const c = context;
+  // A process started by a script does not get the signals of the script, nor that of a parent
+  // which dies: the keeper gets both, and passes them on.
+  ot_child_keep((ot_keeper){OT_KEEPER_FORWARDS, 0});
+  const int errors = open(c->errors, O_WRONLY | O_CREAT | O_APPEND, 0666);
+  const int results =
+      strcmp(c->out, c->errors) == 0 ? errors : open(c->out, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  put_nothing_on_stdin();
+  if (results >= 0) dup2(results, STDOUT_FILENO);
+  if (errors >= 0) dup2(errors, STDERR_FILENO);
+  if (!c->folder || chdir(c->folder) == 0) execute(c->words);
+  fprintf(stderr, "error: cannot start %s: %s\n", c->words[0], strerror(errno));
+  fflush(stderr);
+}
+
+ot_status ot_child_start_with_files(const ot_child_files *files, pid_t *process) {
+  return start(become_filed, files, process);
 }
 
 // ---- stderr ----

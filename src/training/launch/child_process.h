@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command as a child process in a process group of its own, whose stderr is passed on and read.
+// Commands as child processes: one whose stderr is passed on and read, in a process group of its
+// own, or one whose output goes to files.
 #pragma once
 
 #include <stdbool.h>
@@ -25,6 +26,16 @@ void ot_child_adopt_all(void);
 
 // Starts `words` [..., null] without a shell. When this process dies it gets `last_signal`.
 ot_status ot_child_start(char *const *words, int last_signal, ot_child *child);
+
+// A command whose output goes to files; a keeper (child_keeper.h) passes signals on to it.
+typedef struct ot_child_files {
+  char *const *words;        // [..., null]
+  const char *folder;        // null: this one
+  const char *out, *errors;  // files; one if they are equal
+} ot_child_files;
+
+// Starts it without a shell, with nothing on its stdin. *process is the keeper.
+ot_status ot_child_start_with_files(const ot_child_files *files, pid_t *process);
 
 // Passes its stderr on, for at most `seconds` or until something happens. Returns whether it has
 // ended; then all it wrote has been passed on.

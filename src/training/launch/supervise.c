@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One attempt after the other. The training processes know nothing of it; progress is what they
 // write to the run directory (record/heartbeat.h).
-#include "cli/supervise.h"
+#include "launch/supervise.h"
 
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,6 @@
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "checkpoint/checkpoint_list.h"
-#include "cli/output_queue.h"
-#include "cli/run_options.h"
 #include "comm/comm.h"
 #include "describe/mesh.h"
 #include "files/disk.h"
@@ -36,13 +35,11 @@ static const double start_min_s = 60;   // a start is given at least this time
 static const double hang_factor = 1.8;  // of parallel.watchdog_seconds without progress
 
 typedef struct supervisor {
-  const ot_options *options;
-  const ot_config *config;
-  const ot_run *run;  // of config
+  const ot_supervision *request;
+  const ot_run *run;
   ot_arena *arena;
-  const char *program, *checkpoints, *metrics, *events;
+  const char *checkpoints, *metrics, *events;
   bool launched;  // with a launcher
-  int wanted;     // ranks
   ot_restart_state state;
   int64_t attempts;  // of this supervisor
   int64_t number;    // of the attempt among all processes of the run, as in events
@@ -51,13 +48,24 @@ typedef struct supervisor {
   int forwarded;     // stop signals passed on
 } supervisor;
 
+static void note(const supervisor *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void note(const supervisor *s, const char *format, ...) {
+  char text[2 * OT_CHILD_LINE];
+  va_list arguments;
+  va_start(arguments, format);
+  ot_text_format_list(text, sizeof text, format, arguments);
+  va_end(arguments);
+  s->request->note(s->request->context, text);
+}
+
 // ---- signals ----
 
 // Launchers whose children are the ranks of this host, or reach those of others.
 static bool has_mpirun(const supervisor *s) {
   static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "prterun"};
   if (!s->launched) return false;
-  const char *const word = ot_options_word(s->options, 0);
+  const char *const word = s->request->launcher[0];
   const char *const slash = strrchr(word, '/');
   for (int i = 0; i < OT_COUNT(launchers); i++) {
     if (ot_text_starts_with(slash ? slash + 1 : word, launchers[i])) return true;
@@ -68,7 +76,7 @@ static bool has_mpirun(const supervisor *s) {
 // Open MPI's mpirun kills the ranks soon after SIGTERM; it and others pass SIGUSR1 on.
 static int stop_signal_of(const supervisor *s) {
   if (!s->launched) return ot_stop_count_last();
-  const bool slurm = ot_text_equal(ot_options_word(s->options, 0), "srun");
+  const bool slurm = ot_text_equal(s->request->launcher[0], "srun");
   return slurm || has_mpirun(s) ? SIGUSR1 : ot_stop_count_last();
 }
 
@@ -103,7 +111,7 @@ static int64_t newest_checkpoint(const supervisor *s) {
 static void log_event(const supervisor *s, const ot_run_event *event) {
   if (!ot_disk_is_directory(s->run->output)) return;
   if (ot_run_event_append(s->events, event) == OT_OK) return;
-  fprintf(stderr, "supervisor: %s\n", ot_fail_message());
+  note(s, "%s", ot_fail_message());
 }
 
 // ---- the command ----
@@ -111,7 +119,7 @@ static void log_event(const supervisor *s, const ot_run_event *event) {
 // Former attempts made the run directory of --resume never, and went back to the checkpoint of
 // --resume DIR if it is one of this run.
 static const char *resume_of(const supervisor *s) {
-  const char *const given = ot_options_text(s->options, "resume");
+  const char *const given = s->request->resume;
   if (s->attempts == 1 || strcmp(given, "auto") == 0) return given;
   if (strcmp(given, "never") == 0) return "auto";
   char *const here = realpath(s->run->output, NULL);
@@ -136,33 +144,32 @@ static int degree_besides_dp(const ot_run *run) {
 }
 
 static char **command_of(const supervisor *s, int ranks) {
-  const ot_options *const o = s->options;
-  const int sets = ot_options_count(o, "set"), launch = ot_options_num_words(o);
-  char **const words = ot_arena_array(s->arena, 2 * sets + launch + 24, sizeof *words);
-  const char *const trace = ot_options_text(o, "trace");
+  const ot_supervision *const r = s->request;
+  char **const words =
+      ot_arena_array(s->arena, 2 * r->num_sets + r->num_launcher + 24, sizeof *words);
   int n = 0;
-  for (int i = 0; i < launch; i++) add(words, &n, with_ranks(s, ot_options_word(o, i), ranks));
-  add(words, &n, s->program);
+  for (int i = 0; i < r->num_launcher; i++) add(words, &n, with_ranks(s, r->launcher[i], ranks));
+  add(words, &n, r->program);
   add(words, &n, "train");
-  add(words, &n, ot_options_argument(o, 0));
+  add(words, &n, r->file);
   if (!s->launched) {
     add(words, &n, "--ranks");
     add(words, &n, ot_arena_format(s->arena, "%d", ranks));
   }
-  for (int i = 0; i < sets; i++) {
+  for (int i = 0; i < r->num_sets; i++) {
     add(words, &n, "--set");
-    add(words, &n, ot_options_values(o, "set")[i]);
+    add(words, &n, r->sets[i]);
   }
-  if (s->run->parallel.dp > 0 && ranks != s->wanted) {
+  if (s->run->parallel.dp > 0 && ranks != r->ranks) {
     add(words, &n, "--set");
     add(words, &n, ot_arena_format(s->arena, "parallel.dp=%d", ranks / degree_besides_dp(s->run)));
   }
   add(words, &n, "--resume");
   add(words, &n, resume_of(s));
-  if (trace) add(words, &n, "--trace");
-  if (trace) add(words, &n, trace);
-  if (ot_options_flag(o, "show-batch") && s->attempts == 1) add(words, &n, "--show-batch");
-  if (ot_options_json(o)) add(words, &n, "--json");
+  if (r->trace) add(words, &n, "--trace");
+  if (r->trace) add(words, &n, r->trace);
+  if (r->show_batch && s->attempts == 1) add(words, &n, "--show-batch");
+  if (r->json) add(words, &n, "--json");
   return words;
 }
 
@@ -310,10 +317,10 @@ static void hint_at_memory(supervisor *s, const ot_attempt *a) {
   const int64_t bytes = ot_host_memory_bytes(&what);
   if (exit_of(a) != 128 + SIGKILL || a->hung || s->hinted) return;
   s->hinted = true;
-  fprintf(stderr,
-          "supervisor: signal 9 is also how the kernel ends a process for want of memory (dmesg); "
-          "%s %s, and --dry-run prints what the run needs\n",
-          what, ot_figure_bytes(s->arena, bytes));
+  note(s,
+       "signal 9 is also how the kernel ends a process for want of memory (dmesg); %s %s, and "
+       "--dry-run prints what the run needs",
+       what, ot_figure_bytes(s->arena, bytes));
 }
 
 // ---- attempts ----
@@ -330,8 +337,8 @@ static ot_status end_stopped(void) {
   return ot_fail_hint(OT_STOPPED, "run the same command again to continue");
 }
 
-static ot_status give_up(const supervisor *s, const ot_attempt *a, const char *what,
-                         const char *why) {
+static ot_status end_supervision(const supervisor *s, const ot_attempt *a, const char *what,
+                                 const char *why) {
   const ot_status status = (ot_status)exit_of(a);
   ot_fail(status, "the supervisor gives up: %s; %s", what, why);
   return ot_fail_hint(status,
@@ -354,9 +361,9 @@ static ot_status supervise(supervisor *s) {
     const char *const what = describe(s, &a, &child);
     log_failure(s, &a, &child);
     hint_at_memory(s, &a);
-    if (next.action == OT_RESTART_GIVES_UP) return give_up(s, &a, what, next.why);
-    fprintf(stderr, "supervisor: %s; restart %d of %d in %.0f s on %d rank%s\n", what,
-            s->state.used, s->state.restarts, next.wait_s, next.ranks, next.ranks == 1 ? "" : "s");
+    if (next.action == OT_RESTART_GIVES_UP) return end_supervision(s, &a, what, next.why);
+    note(s, "%s; restart %d of %d in %.0f s on %d rank%s", what, s->state.used, s->state.restarts,
+         next.wait_s, next.ranks, next.ranks == 1 ? "" : "s");
     if (!rest(next.wait_s)) return end_stopped();
     ranks = next.ranks;
     const ot_run_event event = {.kind = OT_RUN_EVENT_RESTART,
@@ -367,50 +374,34 @@ static ot_status supervise(supervisor *s) {
   }
 }
 
-// The numbers of ranks from `wanted` down to `least` that the run can have: dp changes.
-static ot_status list_sizes(supervisor *s, int least) {
+// The numbers of ranks from `ranks` down to `min_ranks` that the run can have: dp changes.
+static void list_sizes(supervisor *s) {
+  const ot_supervision *const r = s->request;
   ot_run_parallel parallel = s->run->parallel;
   ot_run run = *s->run;
   ot_mesh mesh;
-  int *const sizes = ot_arena_array(s->arena, s->wanted + 1, sizeof *sizes);
-  const int teachers = ot_run_teacher_ranks(s->run), most = s->wanted - teachers;
-  OT_TRY(ot_run_options_mesh(s->config, most, s->arena, &mesh));
-  for (int ranks = most; ranks + teachers >= least && ranks > 0; ranks--) {
+  int *const sizes = ot_arena_array(s->arena, r->ranks + 1, sizeof *sizes);
+  const int teachers = ot_run_teacher_ranks(s->run), most = r->ranks - teachers;
+  for (int ranks = most; ranks + teachers >= r->min_ranks && ranks > 0; ranks--) {
     parallel.dp = 0;
     run.parallel = parallel;
     if (ot_mesh_build(&parallel, ranks, &mesh) != OT_OK) continue;
     if (ot_run_check_ranks(&run, ranks) == OT_OK) sizes[s->state.num_sizes++] = ranks + teachers;
   }
   s->state.sizes = sizes;
-  return OT_OK;
 }
 
-ot_status ot_supervise(const ot_options *options, const ot_config *config) {
-  ot_arena *const arena = ot_options_arena(options);
-  const char *const output = config->run.output;
-  const char *const own = ot_disk_own_program(arena);
-  const int ranks = (int)ot_options_integer(options, "ranks");
-  const bool given = ot_options_given(options, "min-ranks");
-  const int least = given ? (int)ot_options_integer(options, "min-ranks") : ranks;
-  supervisor s = {.options = options,
-                  .config = config,
-                  .run = &config->run,
+ot_status ot_supervise(const ot_supervision *request, ot_arena *arena) {
+  const char *const output = request->run->output;
+  supervisor s = {.request = request,
+                  .run = request->run,
                   .arena = arena,
-                  .program = own ? own : "orthant",
                   .checkpoints = ot_disk_join(arena, output, "checkpoints"),
                   .metrics = ot_disk_join(arena, output, "metrics.jsonl"),
                   .events = ot_disk_join(arena, output, OT_RUN_EVENTS_FILE),
-                  .launched = ot_options_num_words(options) > 0,
-                  .wanted = ranks};
-  int inside;
-  OT_CHECK(
-      !ot_comm_launched(&inside), OT_USAGE,
-      "--supervise starts the launcher; it does not run under one (try `orthant train RUN.yaml "
-      "--supervise --ranks N -- mpirun -n {ranks}`)");
-  OT_CHECK(least <= ranks, OT_USAGE, "--min-ranks %d is more than --ranks %d", least, ranks);
-  s.state.restarts = (int)ot_options_integer(options, "restarts");
-  OT_TRY(list_sizes(&s, least));
-  ot_output_queue_begin();
+                  .launched = request->num_launcher > 0};
+  s.state.restarts = request->restarts;
+  list_sizes(&s);
   ot_stop_count_begin();
   ot_child_adopt_all();
   return supervise(&s);
