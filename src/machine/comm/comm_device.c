@@ -129,7 +129,7 @@ static ot_status hear(ot_comm *comm) {
   return process->failed ? ot_fail(OT_RANKS, "%s", process->why) : OT_OK;
 }
 
-static ot_status look(ot_comm *comm, double since_s) {
+static ot_status check_progress(ot_comm *comm, double since_s) {
   OT_TRY(ot_comm_nccl_check(comm));
   OT_TRY(hear(comm));
   const double timeout_s = comm->timeout_s;
@@ -150,7 +150,7 @@ static ot_status watch(ot_comm *comm, ot_stream *stream) {
     if (done) return OT_OK;
     const double now = ot_clock_s();
     if (now - looked_s > look_s) {
-      OT_TRY(look(comm, since_s));
+      OT_TRY(check_progress(comm, since_s));
       looked_s = now;
     }
     if (now - since_s < yield_s) {

@@ -107,7 +107,7 @@ void ot_mpi_news_close(ot_mpi_news *news) {
   MPI_Comm_free(&news->control);
 }
 
-static ot_status tell(const ot_mpi_news *news, int rank, const int32_t *what) {
+static ot_status send_news(const ot_mpi_news *news, int rank, const int32_t *what) {
   MPI_Request sent;
   OT_TRY_MPI(MPI_Isend(what, 1, MPI_INT32_T, rank, 0, news->control, &sent));
   // Never waited for: what is sent stays as it is.
@@ -115,27 +115,27 @@ static ot_status tell(const ot_mpi_news *news, int rank, const int32_t *what) {
   return OT_OK;
 }
 
-static ot_status tell_others(const ot_mpi_news *news, const int32_t *what) {
+static ot_status send_to_others(const ot_mpi_news *news, const int32_t *what) {
   for (int rank = 0; rank < news->comm->size; rank++) {
-    if (rank != news->comm->rank) OT_TRY(tell(news, rank, what));
+    if (rank != news->comm->rank) OT_TRY(send_news(news, rank, what));
   }
   return OT_OK;
 }
 
-static ot_status tell_failure(ot_mpi_news *news) {
+static ot_status send_failure(ot_mpi_news *news) {
   news->failure = news->comm->rank;
-  return tell_others(news, &news->failure);
+  return send_to_others(news, &news->failure);
 }
 
 // One rank asks all, so those that are asked ask nobody.
-static ot_status ask_others(ot_mpi_news *news) {
+static ot_status query_others(ot_mpi_news *news) {
   if (news->asked || !news->comm->process->asked) return OT_OK;
   news->asked = true;
   news->asks = news->comm->size;
-  return tell_others(news, &news->asks);
+  return send_to_others(news, &news->asks);
 }
 
-static ot_status take(ot_mpi_news *news, int what, int *failed) {
+static ot_status receive_news(ot_mpi_news *news, int what, int *failed) {
   if (what == news->comm->size) {
     news->asked = true;
     news->comm->process->asked = true;
@@ -146,7 +146,7 @@ static ot_status take(ot_mpi_news *news, int what, int *failed) {
   if (what < *failed) *failed = what;
   if (news->comm->waiting == 0) return OT_OK;
   news->waits = -1 - news->comm->rank;
-  return tell(news, what, &news->waits);
+  return send_news(news, what, &news->waits);
 }
 
 // Sets `*failed` to the lowest rank reported as failed, if lower.
@@ -157,7 +157,7 @@ static ot_status hear(ot_mpi_news *news, int *failed) {
     if (!came) return OT_OK;
     const int what = news->in;
     OT_TRY(listen(news));
-    OT_TRY(take(news, what, failed));
+    OT_TRY(receive_news(news, what, failed));
   }
   return OT_OK;
 }
@@ -166,7 +166,7 @@ ot_status ot_mpi_receive_news(ot_mpi_news *news) {
   const int none = news->comm->size;
   int failed = none;
   OT_TRY(hear(news, &failed));
-  if (failed == none) return ask_others(news);
+  if (failed == none) return query_others(news);
   news->muted = true;
   return ot_fail(OT_RANKS, "rank %d has failed", failed);
 }
@@ -204,7 +204,7 @@ static int count(const ot_mpi_news *news, int size, ot_comm_rank_filter is) {
 
 // Names the missing ranks that do not wait themselves. If all of them wait, names them and the
 // ranks that do not respond.
-static void say_overdue(const ot_mpi_news *news) {
+static void describe_overdue(const ot_mpi_news *news) {
   ot_comm *const comm = news->comm;
   ot_comm_process *const process = comm->process;
   const ot_comm_request *const call = process->overdue;
@@ -228,9 +228,9 @@ void ot_mpi_choose_reporter(ot_mpi_news *news) {
   if (news->control == MPI_COMM_NULL) {
     news->muted = news->comm->rank > 0;
   } else if (!news->muted) {
-    news->muted = tell_failure(news) == OT_OK && hear_for(news, reply_wait_s) < news->comm->rank;
+    news->muted = send_failure(news) == OT_OK && hear_for(news, reply_wait_s) < news->comm->rank;
   }
-  if (news->comm->process->overdue && !news->muted) say_overdue(news);
+  if (news->comm->process->overdue && !news->muted) describe_overdue(news);
   // The launcher is about to end this process; others may still read the buffers of its calls. The
   // same is seen after a process was killed: its launcher ends the job and reports it.
   if (news->broken) {

@@ -115,8 +115,8 @@ ot_status ot_mpi_post_nothing(const ot_comm_transfer *t, int tag, MPI_Comm comm,
 
 // ---- completion ----
 
-static void say_differ(ot_comm_text *out, const ot_comm_request *request, int member,
-                       const char *verb) {
+static void describe_difference(ot_comm_text *out, const ot_comm_request *request, int member,
+                                const char *verb) {
   ot_comm_say(out, "ranks differ in ");
   ot_comm_say_call(out, request);
   ot_comm_say(out, ": rank %d %s ", ot_comm_group_of(request)->ranks[member], verb);
@@ -130,7 +130,7 @@ static ot_status fail_size(const ot_comm_request *request, const ot_comm_transfe
     return ot_comm_fail_row_mismatch(request, t->peer, index, bytes / row, t->block.rows);
   }
   ot_comm_text out = {.length = 0};
-  say_differ(&out, request, t->peer, "sent");
+  describe_difference(&out, request, t->peer, "sent");
   ot_comm_say(&out, "%lld bytes where rank %d expects %lld", (long long)bytes, request->end->rank,
               (long long)t->block.bytes);
   return ot_fail(OT_RANKS, "%s", out.text);
@@ -142,7 +142,7 @@ static ot_status fail_message(const ot_comm_request *request, const ot_comm_tran
   if (class != MPI_ERR_TRUNCATE) return ot_mpi_fail(code, "a message");
   const bool rows = request->call.kind == OT_COMM_ALL_TO_ALL_V;
   ot_comm_text out = {.length = 0};
-  say_differ(&out, request, t->peer, "sends more than the");
+  describe_difference(&out, request, t->peer, "sends more than the");
   ot_comm_say(&out, "%lld %s that rank %d expects",
               (long long)(rows ? t->block.rows : t->block.bytes), rows ? "rows" : "bytes",
               request->end->rank);

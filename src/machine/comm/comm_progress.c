@@ -163,7 +163,7 @@ void ot_comm_run_work(ot_comm_request *request) {
   if (process->failed && process->running == 0) wake_all(process);
 }
 
-static void take_and_run(ot_comm_request *request) {
+static void run_next(ot_comm_request *request) {
   ot_comm_request **link = &request->end->ready;
   while (*link != request) link = &(*link)->next;
   *link = request->next;
@@ -268,7 +268,7 @@ bool ot_comm_is_timed_out(ot_comm_pace *pace) {
 }
 
 // Fails the process if ranks are missing from a call at its timeout.
-static void give_up(ot_comm_request *request) {
+static void abandon(ot_comm_request *request) {
   const ot_comm_backend *const backend = request->end->backend;
   ot_comm_text why = {.length = 0};
   const int absent = ot_comm_say_wait(&why, request, backend->is_absent, request);
@@ -285,13 +285,13 @@ static void wait_under_lock(ot_comm *comm, ot_comm_request *request) {
   while (request->phase != OT_COMM_DONE && !comm->process->failed) {
     ot_comm_request *const ready = find_ready(request);
     if (ready) {
-      take_and_run(ready);
+      run_next(ready);
       pace.spun = false;
       continue;
     }
     comm->backend->rest(comm, request, &pace);
     if (isinf(pace.deadline_s) || !ot_comm_is_timed_out(&pace)) continue;
-    if (request->phase != OT_COMM_DONE && !comm->process->failed) give_up(request);
+    if (request->phase != OT_COMM_DONE && !comm->process->failed) abandon(request);
     pace.deadline_s = pace.seen_s + look_s;
   }
 }
@@ -330,7 +330,7 @@ static void *run_engine(void *context) {
   pthread_mutex_lock(&comm->process->lock);
   while (!comm->process->stopping) {
     if (comm->ready) {
-      take_and_run(comm->ready);
+      run_next(comm->ready);
     } else {
       comm->backend->rest(comm, NULL, &pace);
     }

@@ -87,7 +87,7 @@ static void recount(ot_comm *comm) {
   for (int i = 0; i < w->ranks; i++) ot_comm_wake(&w->ends[i].comm);
 }
 
-static void say_rank(ot_comm_text *out, const end *e) {
+static void describe_rank(ot_comm_text *out, const end *e) {
   const ot_comm_request *request = e->comm.waited;
   if (e->finished) {
     ot_comm_say(out, "rank %d has ended", e->comm.rank);
@@ -112,7 +112,7 @@ static double check_deadlock(world *w) {
   ot_comm_say(&why, "deadlock: all ranks wait for each other: ");
   for (int i = 0; i < w->ranks; i++) {
     if (i > 0) ot_comm_say(&why, "; ");
-    say_rank(&why, &w->ends[i]);
+    describe_rank(&why, &w->ends[i]);
   }
   ot_comm_fail_process(&w->process, why.text);
   return sure_s;
@@ -277,7 +277,7 @@ static bool same_shape(const ot_comm_call *a, const ot_comm_call *b) {
   return !ot_comm_is_reduction(a->kind) || (a->sum == b->sum && a->sum_on_wire == b->sum_on_wire);
 }
 
-static void say_shape(ot_comm_text *out, const ot_comm_request *request) {
+static void describe_shape(ot_comm_text *out, const ot_comm_request *request) {
   const ot_comm_call *const call = &request->call;
   ot_comm_say(out, "rank %d does %s of %lld %s in '%s'", request->end->rank,
               ot_comm_kind_name(call->kind), (long long)call->count, ot_dtype_name(call->dtype),
@@ -289,9 +289,9 @@ static void fail_mismatch(const ot_comm_request *a, const ot_comm_request *b) {
   ot_comm_text why = {.length = 0};
   ot_comm_say(&why, "ranks differ in call %lld of group %s: ", (long long)a->sequence,
               ot_group_name(a->call.group));
-  say_shape(&why, a);
+  describe_shape(&why, a);
   ot_comm_say(&why, ", ");
-  say_shape(&why, b);
+  describe_shape(&why, b);
   ot_comm_fail_process(a->end->process, why.text);
 }
 

@@ -36,7 +36,7 @@ typedef struct assignment {
   const char *source;  // "--set PATH"
 } assignment;
 
-static ot_status take_apart(const loader *l, const char *text, assignment *out) {
+static ot_status split_setting(const loader *l, const char *text, assignment *out) {
   const char *const equals = strchr(text, '=');
   OT_CHECK(equals && equals > text, OT_USAGE, "\"%s\" is not KEY=VALUE (--set)", text);
   out->path = ot_arena_text(l->arena, text, equals - text);
@@ -84,7 +84,7 @@ static ot_status assign(loader *l, const assignment *a) {
 static ot_status apply_sets(loader *l, bool whole_model) {
   for (int i = 0; i < l->request->num_sets; i++) {
     assignment a = {0};
-    OT_TRY(take_apart(l, l->request->sets[i], &a));
+    OT_TRY(split_setting(l, l->request->sets[i], &a));
     if ((strcmp(a.path, "model") == 0) != whole_model) continue;
     OT_TRY(assign(l, &a));
   }
@@ -95,7 +95,7 @@ static ot_status apply_sets(loader *l, bool whole_model) {
 static ot_status check_sets_of_model(const loader *l) {
   for (int i = 0; i < l->request->num_sets; i++) {
     assignment a = {0};
-    OT_TRY(take_apart(l, l->request->sets[i], &a));
+    OT_TRY(split_setting(l, l->request->sets[i], &a));
     OT_CHECK(is_of_model(&a), OT_USAGE,
              "only keys of the model can be set here: model.KEY=VALUE (%s)", a.source);
   }
@@ -189,7 +189,7 @@ static ot_status keep_sets_of_model(const loader *l, ot_run *run) {
   run->num_sets = 0;
   for (int i = 0; i < l->request->num_sets; i++) {
     assignment a = {0};
-    OT_TRY(take_apart(l, l->request->sets[i], &a));
+    OT_TRY(split_setting(l, l->request->sets[i], &a));
     if (is_of_model(&a)) sets[run->num_sets++] = l->request->sets[i];
   }
   run->sets = sets;

@@ -33,7 +33,7 @@ static int64_t num_pieces(const ot_content_hash *hash) {
 }
 
 // Allocates block states when piece_bytes is set.
-static bool take_memory(ot_content_hash *hash) {
+static bool allocate_memory(ot_content_hash *hash) {
   hash->state = XXH3_createState();
   if (hash->state == NULL || hash->piece_bytes == 0) return hash->state != NULL;
   hash->piece = XXH3_createState();
@@ -44,7 +44,7 @@ static bool take_memory(ot_content_hash *hash) {
 static ot_status create(ot_content_hash kind, ot_content_hash **out) {
   ot_content_hash *hash = calloc(1, sizeof *hash);
   if (hash != NULL) *hash = kind;
-  if (hash == NULL || !take_memory(hash)) {
+  if (hash == NULL || !allocate_memory(hash)) {
     ot_content_hash_destroy(&hash);
     return ot_fail(OT_ENVIRONMENT, "out of memory for a hash");
   }

@@ -42,7 +42,7 @@ static void skip_word(cursor *c) {
 }
 
 // Consumes `mark` and the space around it.
-static void take(cursor *c, char mark) {
+static void skip_mark(cursor *c, char mark) {
   skip_space(c);
   OT_ASSERT(*c->at == mark);
   advance(c);
@@ -61,14 +61,14 @@ static ot_node *create(cursor *c, ot_node_kind kind) {
 static ot_status build(cursor *c, json_t *value, int depth, ot_node **out);
 
 static ot_status build_list(cursor *c, json_t *value, int depth, ot_node *list) {
-  take(c, '[');
+  skip_mark(c, '[');
   for (size_t i = 0; i < json_array_size(value); i++) {
-    if (i > 0) take(c, ',');
+    if (i > 0) skip_mark(c, ',');
     ot_node *child;
     OT_TRY(build(c, json_array_get(value, i), depth, &child));
     ot_node_append(list, child);
   }
-  take(c, ']');
+  skip_mark(c, ']');
   return OT_OK;
 }
 
@@ -78,17 +78,17 @@ static ot_status build_map(cursor *c, json_t *value, int depth, ot_node *map) {
   bool first = true;
   OT_CHECK(json_object_size(value) <= OT_TREE_KEYS_MAX, OT_USAGE,
            "more than 5000 keys in one map (%s:%d:%d)", c->origin->name, c->line, c->column);
-  take(c, '{');
+  skip_mark(c, '{');
   json_object_foreach(value, key, member) {
-    if (!first) take(c, ',');
+    if (!first) skip_mark(c, ',');
     first = false;
     skip_string(c);
-    take(c, ':');
+    skip_mark(c, ':');
     ot_node *child;
     OT_TRY(build(c, member, depth, &child));
     ot_node_put(c->arena, map, key, child);
   }
-  take(c, '}');
+  skip_mark(c, '}');
   return OT_OK;
 }
 

@@ -73,7 +73,7 @@ static ot_status place(builder *b, struct fy_event *event, ot_node *node) {
   return OT_OK;
 }
 
-static ot_status take_key(builder *b, struct fy_event *event, const char *text) {
+static ot_status read_key(builder *b, struct fy_event *event, const char *text) {
   const int top = b->depth - 1;
   const ot_node *const same = ot_node_child(b->open[top], text);
   if (same) {
@@ -89,14 +89,14 @@ static ot_status take_key(builder *b, struct fy_event *event, const char *text) 
   return OT_OK;
 }
 
-static ot_status take_scalar(builder *b, struct fy_event *event) {
+static ot_status read_scalar(builder *b, struct fy_event *event) {
   size_t length = 0;
   const char *const text = fy_token_get_text(event->scalar.value, &length);
   const bool plain = fy_token_scalar_style(event->scalar.value) == FYSS_PLAIN;
   char *const copy = ot_arena_text(b->arena, text ? text : "", text ? (int64_t)length : 0);
   if (strlen(copy) != length) return fail_at(b, mark_of(event), "a text with a zero byte");
   const bool in_map = b->depth > 0 && b->open[b->depth - 1]->kind == OT_NODE_MAP;
-  if (in_map && !b->key[b->depth - 1]) return take_key(b, event, copy);
+  if (in_map && !b->key[b->depth - 1]) return read_key(b, event, copy);
   const bool is_null =
       plain && (length == 0 || strcmp(copy, "~") == 0 || strcmp(copy, "null") == 0 ||
                 strcmp(copy, "Null") == 0 || strcmp(copy, "NULL") == 0);
@@ -128,11 +128,11 @@ static ot_status refuse_decoration(builder *b, struct fy_event *event, struct fy
   return OT_OK;
 }
 
-static ot_status take_event(builder *b, struct fy_event *event) {
+static ot_status read_event(builder *b, struct fy_event *event) {
   switch (event->type) {
     case FYET_SCALAR:
       OT_TRY(refuse_decoration(b, event, event->scalar.anchor, event->scalar.tag));
-      return take_scalar(b, event);
+      return read_scalar(b, event);
     case FYET_MAPPING_START:
       OT_TRY(refuse_decoration(b, event, event->mapping_start.anchor, event->mapping_start.tag));
       return begin(b, event, OT_NODE_MAP);
@@ -164,7 +164,7 @@ static ot_status malformed(const builder *b, struct fy_diag *diagnostics) {
 
 static ot_status build(builder *b, struct fy_diag *diagnostics) {
   for (struct fy_event *event; (event = fy_parser_parse(b->parser)) != NULL;) {
-    const ot_status status = take_event(b, event);
+    const ot_status status = read_event(b, event);
     fy_parser_event_free(b->parser, event);
     OT_TRY(status);
   }

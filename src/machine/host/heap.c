@@ -15,7 +15,7 @@ typedef struct ot_heap_block {
   struct ot_heap_block *older;
 } ot_heap_block;
 
-static void *take_block(void *context, int64_t bytes) {
+static void *allocate_block(void *context, int64_t bytes) {
   ot_heap *const heap = context;
   const int64_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   ot_heap_block *const block = aligned_alloc(ALIGNMENT, (size_t)(ALIGNMENT + rounded));
@@ -27,7 +27,7 @@ static void *take_block(void *context, int64_t bytes) {
   return (char *)block + ALIGNMENT;
 }
 
-ot_arena ot_heap_arena_create(ot_heap *heap) { return ot_arena_from(take_block, heap); }
+ot_arena ot_heap_arena_create(ot_heap *heap) { return ot_arena_from(allocate_block, heap); }
 
 void ot_heap_release(ot_heap *heap) {
   while (heap->newest) {

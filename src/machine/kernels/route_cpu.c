@@ -206,7 +206,7 @@ static int64_t ordered(const routing *m, int64_t row) {
 }
 
 // This rank's rows of the choice, in its own order.
-static void take_own(const ot_kernel_call *call, const routing *m) {
+static void select_own(const ot_kernel_call *call, const routing *m) {
   const ot_op_attributes *const a = m->attributes;
   const int64_t first = a->context_index * (m->rows / (m->T / a->sequence_length)) + a->first_row;
   ot_real *const gates = call->out[0].data;
@@ -253,7 +253,7 @@ static void route(const ot_kernel_call *call) {
     }
   }
   if (m.attributes->routing != OT_MOE_DROPLESS) drop(call, &m);
-  if (whole) take_own(call, &m);
+  if (whole) select_own(call, &m);
 }
 
 // ---- gradient ----

@@ -46,8 +46,8 @@ static void watch(ot_builder *b, int x) {
   ot_builder_op(b, &(ot_op_description){OT_OP_ABSMAX, &attributes, "max_activation", 1, {x}, out});
 }
 
-static int look_up(ot_builder *b, const char *name, const ot_op_attributes *attributes,
-                   const int in[4]) {
+static int find_embedding(ot_builder *b, const char *name, const ot_op_attributes *attributes,
+                          const int in[4]) {
   return ot_builder_op(
       b, &(ot_op_description){
              OT_OP_EMBEDDING, attributes, name, 4, {in[0], in[1], in[2], in[3]}, NULL});
@@ -59,14 +59,14 @@ static int embed_own_rows(ot_builder *b, int tokens, int table, ot_op_attributes
   const ot_op_attributes plain = ot_builder_attributes(b);
   ot_builder_set_group(b, OT_GROUP_TENSOR, &attributes);
   attributes.first_vocab = share->first_vocab;
-  const int part = look_up(b, "embedded.part", &attributes, (int[]){tokens, table, -1, -1});
+  const int part = find_embedding(b, "embedded.part", &attributes, (int[]){tokens, table, -1, -1});
   const int rows = ot_builder_scatter(b, part, "embedded.rows");
   if (!ot_model_of(b)->learned_positions) return rows;
   const int positions =
       ot_builder_batch_rows(b, OT_BATCH_POSITIONS, share->first_row, share->own_rows);
   const int places =
       ot_decoder_table(b, OT_ROLE_POSITIONS, "positions", ot_model_of(b)->max_positions);
-  const int placed = look_up(b, "positioned", &plain, (int[]){positions, places, -1, -1});
+  const int placed = find_embedding(b, "positioned", &plain, (int[]){positions, places, -1, -1});
   return ot_builder_op(
       b, &(ot_op_description){OT_OP_ADD, &plain, "embedded", 2, {rows, placed}, NULL});
 }
@@ -82,7 +82,7 @@ static int embed(ot_builder *b) {
     in[2] = ot_builder_batch(b, OT_BATCH_POSITIONS);
     in[3] = ot_decoder_table(b, OT_ROLE_POSITIONS, "positions", model->max_positions);
   }
-  return look_up(b, "embedded", &attributes, in);
+  return find_embedding(b, "embedded", &attributes, in);
 }
 
 void ot_decoder_embedding(ot_builder *b) {

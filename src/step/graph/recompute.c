@@ -164,7 +164,7 @@ static const ot_program *rewrite(const ot_program *program, const takeover *t, o
 }
 
 // The other outputs of op `index`, small ones, are kept.
-static void take_over(ot_recompute_set *set, int index, const bool *needed, ot_arena *arena) {
+static void adopt(ot_recompute_set *set, int index, const bool *needed, ot_arena *arena) {
   const ot_op *const op = &set->program->ops[index];
   takeover t;
   if (!find_takeover(set->program, op, &t) || !needed[t.value]) return;
@@ -205,6 +205,6 @@ void ot_recompute_build(const ot_program *program, ot_recompute_policy policy, o
     }
   }
   for (int i = program->num_ops - 1; i >= 0 && !(policy.separate && policy.modules); i--) {
-    if (set->emitted[i]) take_over(set, i, needed, arena);
+    if (set->emitted[i]) adopt(set, i, needed, arena);
   }
 }

@@ -260,7 +260,7 @@ static void set_limits(cutter *c, const int *first, const score *best) {
 }
 
 // Takes a move as the best one.
-static void take_best(cutter *c, const int *first, const move *found, score *best) {
+static void keep_best(cutter *c, const int *first, const move *found, score *best) {
   int *const trial = c->trial;
   memcpy(trial, first, (size_t)(c->chunks + 1) * sizeof *first);
   shift(trial, found->from, found->to, found->step);
@@ -283,7 +283,7 @@ static void try_from(cutter *c, const int *first, int from, move *found, score *
       moves *const m = &c->moves[side];
       if (betters(c, m, from, to, best) && leaves_blocks(first, from, to, m->step)) {
         *found = (move){from, to, m->step};
-        take_best(c, first, found, best);
+        keep_best(c, first, found, best);
       }
       if (m->net[to] != 0) add_cost(&m->rank, c->rank_of[to], m->net[to]);
     }

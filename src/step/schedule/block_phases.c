@@ -12,12 +12,12 @@ static const ot_segment *segment_at(const ot_build *b, int index) {
   return index < 0 ? NULL : &b->schedule->segments[index];
 }
 
-static void take_reductions(const ot_build *b, const ot_block_segments *made,
+static void keep_reductions(const ot_build *b, const ot_block_segments *made,
                             const ot_segment *reduce[2][2]) {
   for (int i = 0; i < 4; i++) reduce[i / 2][i % 2] = segment_at(b, made->reduce[i / 2][i % 2]);
 }
 
-static void take_block(const ot_step_builder *s, int block, ot_block_phases *out) {
+static void keep_block(const ot_step_builder *s, int block, ot_block_phases *out) {
   const ot_build *const b = s->b;
   const ot_block_segments *const made = &s->segments[block];
   *out = (ot_block_phases){.bucket = &b->schedule->buckets[block],
@@ -30,7 +30,7 @@ static void take_block(const ot_step_builder *s, int block, ot_block_phases *out
     out->update = segment_at(b, made->update);
     out->gather = segment_at(b, made->gather);
     out->gather_gradient = segment_at(b, made->gather_gradient);
-    take_reductions(b, made, out->reduce);
+    keep_reductions(b, made, out->reduce);
   }
   if (s->only_sums) return;
   out->storage = &s->storage[block];
@@ -83,8 +83,8 @@ void ot_step_phases_build(const ot_schedule_request *request, ot_step_shape shap
                        .split = shape.split};
   ot_step_segments_build(&s);
   out->blocks = ot_arena_array(arena, graph->num_blocks, sizeof *out->blocks);
-  for (int i = 0; i < graph->num_blocks; i++) take_block(&s, i, &out->blocks[i]);
-  if (sums && b.tied_user >= 0) take_reductions(&b, &s.tied, out->tied_reduce);
+  for (int i = 0; i < graph->num_blocks; i++) keep_block(&s, i, &out->blocks[i]);
+  if (sums && b.tied_user >= 0) keep_reductions(&b, &s.tied, out->tied_reduce);
   if (sums) out->tie = segment_at(&b, s.tie);
   if (sums && remote) out->tied_update = update_tied(&b);
   out->scratch_bytes = s.scratch_bytes;

@@ -76,7 +76,7 @@ static ot_placed *placed_at(const ot_build *b, const ot_region_need *need) {
 
 // ---- persistent regions ----
 
-static void take_persistent(void *to, const ot_region_need *need) {
+static void add_persistent(void *to, const ot_region_need *need) {
   ot_build *const b = to;
   placed_at(b, need)->offset =
       ot_region_persistent(&b->map, need->class, need->bytes, name_of(b, need));
@@ -266,7 +266,7 @@ void ot_build_place_persistent(ot_build *b) {
   const ot_outline_request blocks = ot_step_outline_request(b, b->buckets, n);
   const ot_region_request request = request_of(b, &blocks);
   place_caches(b);
-  ot_regions_persistent(&request, b->arena, take_persistent, b);
+  ot_regions_persistent(&request, b->arena, add_persistent, b);
   for (int i = 0; i < n; i++) {
     if (!b->held[i]) continue;
     list_weights(b, i);
@@ -288,7 +288,7 @@ static void share(const ot_build *b, const ot_region_need *need) {
   }
 }
 
-static void take_step(void *to, const ot_region_need *need) {
+static void add_step(void *to, const ot_region_need *need) {
   ot_build *const b = to;
   const int64_t stride = ot_align(need->bytes) + ot_align(b->schedule->guard_bytes);
   const int64_t bytes = (need->count - 1) * stride + need->bytes;
@@ -319,5 +319,5 @@ void ot_build_place_step(ot_build *b, const ot_step_needs *needs) {
   request.scratch_bytes = needs->scratch_bytes;
   request.staging_bytes = needs->staging_bytes;
   ot_region_begin_order(&b->map);
-  ot_regions_step(&request, b->arena, take_step, b);
+  ot_regions_step(&request, b->arena, add_step, b);
 }

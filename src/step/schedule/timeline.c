@@ -249,7 +249,7 @@ ot_timeline_axis ot_timeline_axis_of(ot_group_kind group) {
   OT_UNREACHABLE();
 }
 
-static void take_interval(sweep *s, const interval *i) {
+static void add_interval(sweep *s, const interval *i) {
   const double end = s->sum.total_s;
   // Spans before the sweep position are no longer needed.
   for (const ot_span *span; (span = head(&s->r, STREAM_COMPUTE)) && span->end_s <= i->start_s;) {
@@ -317,7 +317,7 @@ ot_timeline_summary ot_timeline_summarize(const ot_timeline *timeline,
   s.sum.compute_s = compute_union(s.r, timeline->total_s);
   const double before_last_s = compute_union(s.r, s.last_s);
   s.waits = next_wait(&s.r, &s.wait);
-  for (interval next; next_interval(&s, &next);) take_interval(&s, &next);
+  for (interval next; next_interval(&s, &next);) add_interval(&s, &next);
   sum_parts(&s.r, s.sum.part_s);
   s.sum.idle_s = s.sum.total_s - s.sum.compute_s;
   const double bubble_s = s.last_s - before_last_s - s.busy_sum_s;

@@ -67,7 +67,7 @@ ot_status ot_rl_flow_create(const ot_rl_flow_request *request, ot_arena *arena, 
 
 // ---- the trainer ----
 
-static void take_batch(ot_rl_flow *f) {
+static void start_batch(ot_rl_flow *f) {
   if (f->trainer != IDLE || f->resting) return;
   f->batch_count = ot_rl_queue_take(&f->queue, f->version, f->batch);
   if (f->batch_count == 0) return;
@@ -190,7 +190,7 @@ static ot_status lose(ot_rl_flow *f, generator *g, int slot) {
   return OT_OK;
 }
 
-static ot_status take_token(ot_rl_flow *f, generator *g, int i) {
+static ot_status add_token(ot_rl_flow *f, generator *g, int i) {
   ot_rl_sequence *const sequence = g->running[i];
   if (g->progress[i] == OT_RL_NO_TOKEN) return OT_OK;
   OT_CHECK(sequence->tokens < f->request.max_tokens, OT_BUG, "rl: sequence %lld is too long",
@@ -213,7 +213,7 @@ static ot_status end_step(ot_rl_flow *f, int index) {
   const double step_s = f->now_s - g->start_s;
   if (g->num_running > 0) f->queue.record.generators_s += step_s;
   f->queue.record.slots_s += step_s * g->num_running;
-  for (int i = 0; i < g->num_running; i++) OT_TRY(take_token(f, g, i));
+  for (int i = 0; i < g->num_running; i++) OT_TRY(add_token(f, g, i));
   return OT_OK;
 }
 
@@ -244,7 +244,7 @@ static ot_status fail_generators(ot_rl_flow *f) {
 // ---- events ----
 
 static ot_status wake(ot_rl_flow *f) {
-  take_batch(f);
+  start_batch(f);
   for (int i = 0; i < f->num_generators; i++) {
     if (f->generators[i].busy || f->generators[i].failed) continue;
     OT_TRY(begin_step(f, i));

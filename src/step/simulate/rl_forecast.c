@@ -206,7 +206,7 @@ static ot_status train(void *context, ot_rl_sequence *const *batch, int count, i
   return OT_OK;
 }
 
-static ot_status take(void *context, int generator, int64_t version) {
+static ot_status renew(void *context, int generator, int64_t version) {
   player *const p = context;
   (void)version;
   p->fresh[generator] = p->fleet->recompute;
@@ -224,7 +224,7 @@ ot_status ot_rl_play_run(const ot_rl_play *play, ot_arena *arena, ot_rl_record *
   player p = {.lengths = play->lengths,
               .fleet = play->fleet,
               .fresh = ot_arena_array(arena, generators, sizeof(bool))};
-  const ot_rl_actions actions = {start, decode, cancel, train, take, drop, &p};
+  const ot_rl_actions actions = {start, decode, cancel, train, renew, drop, &p};
   const ot_rl_flow_request request = {.fleet = play->fleet,
                                       .actions = &actions,
                                       .max_tokens = ot_rl_lengths_largest(play->lengths),

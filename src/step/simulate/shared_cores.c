@@ -127,7 +127,7 @@ typedef struct point {
 } point;
 
 // The stretch at which the line through `a` and `b` reaches `step_s`; 0 if it never does.
-static double meet(point a, point b, double step_s) {
+static double intersect(point a, point b, double step_s) {
   if (b.step_s == a.step_s) return 0;
   return a.stretch + (step_s - a.step_s) * (b.stretch - a.stretch) / (b.step_s - a.step_s);
 }
@@ -154,7 +154,7 @@ ot_status ot_schedules_simulate_shared(const ot_pipeline_replay *replay,
     if (ratio > 1 - close_enough && ratio < 1 + close_enough) return OT_OK;
     if (last.step_s < wanted_s && other.step_s <= wanted_s) other = below;
     *(last.step_s < wanted_s ? &below : &other) = last;
-    now.stretch = meet(below, other, wanted_s);
+    now.stretch = intersect(below, other, wanted_s);
   }
   if (*stretch == below.stretch) return OT_OK;
   now.stretch = *stretch = below.stretch;

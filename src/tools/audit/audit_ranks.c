@@ -61,7 +61,7 @@ static void summarize(const course *c) {
                       single * 1e-6, c->seconds / c->looks * 1e3);
 }
 
-static ot_status take_looks(course *c) {
+static ot_status run_looks(course *c) {
   c->first_step = ot_trainer_position(c->trainer).step;
   for (c->looks = 0; c->looks <= c->steps && c->report->num_findings == 0; c->looks++) {
     ot_step_report step;
@@ -146,7 +146,7 @@ ot_status ot_audit_ranks(const ot_audit_request *request, ot_arena *arena,
               .steps = request->steps > 0 ? request->steps : STEPS,
               .ranks = ot_world_size(ot_trainer_world(request->trainer))};
   OT_TRY(ot_replicas_create(c.trainer, &c.replicas));
-  const ot_status status = take_looks(&c);
+  const ot_status status = run_looks(&c);
   ot_replicas_destroy(&c.replicas);
   OT_TRY(status);
   OT_TRY(check_moved(&c));

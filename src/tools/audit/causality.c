@@ -81,7 +81,7 @@ static ot_status create_probe(const causality_audit *c, bool saturated, ot_layou
 }
 
 // Runs the current tokens; try_swap and check_repeats compare with the result.
-static ot_status ask(causality_audit *c, ot_layout_probe *probe) {
+static ot_status query(causality_audit *c, ot_layout_probe *probe) {
   c->forwards++;
   return ot_layout_probe_ask(probe, &c->rows);
 }
@@ -141,7 +141,7 @@ static ot_status run_trials(causality_audit *c, ot_layout_probe *probe, bool sat
 
 // Equal inputs must give equal outputs, or there is no conclusion.
 static ot_status check_repeats(causality_audit *c, ot_layout_probe *probe, bool *repeats) {
-  OT_TRY(ask(c, probe));
+  OT_TRY(query(c, probe));
   c->forwards++;
   OT_TRY(ot_layout_probe_compare(probe, &c->rows, c->changes));
   *repeats = true;
@@ -176,7 +176,7 @@ typedef struct place_search {
 static ot_status forward_leaks(const place_search *s, bool *leaks) {
   causality_audit *const c = s->c;
   ot_swap_difference d = {0};
-  OT_TRY(ask(c, s->probe));
+  OT_TRY(query(c, s->probe));
   OT_TRY(try_swap(c, s->probe, &c->leaks[s->kind].example, &d));
   *leaks = d.own + d.others > 0;
   return OT_OK;
@@ -359,7 +359,7 @@ static ot_status report_gradient(causality_audit *c, ot_gradient_probe *probe, o
   return OT_OK;
 }
 
-static ot_status look_at_gradients(causality_audit *c) {
+static ot_status check_gradients(causality_audit *c) {
   ot_gradient_probe *probe = NULL;
   OT_TRY(ot_gradient_probe_create(c->request->trainer, &c->rows, &probe));
   if (!probe) return OT_OK;
@@ -452,18 +452,18 @@ static void conclude(causality_audit *c, bool repeats) {
 
 // ---- the audit ----
 
-static ot_status look(causality_audit *c) {
+static ot_status run_checks(causality_audit *c) {
   bool repeats = false;
   OT_TRY(try_model(c, false, &repeats));
   if (repeats && can_drop(&c->run->model)) OT_TRY(try_model(c, true, &repeats));
   for (int kind = 0; kind < OT_LEAK_KINDS; kind++) OT_TRY(report_leak(c, (ot_leak_kind)kind));
-  if (repeats) OT_TRY(look_at_gradients(c));
+  if (repeats) OT_TRY(check_gradients(c));
   conclude(c, repeats);
   c->report->figures = figures_of(c);
   return OT_OK;
 }
 
-static ot_status take_rows(causality_audit *c) {
+static ot_status load_rows(causality_audit *c) {
   ot_world *const world = c->world;
   const int64_t sequence = c->run->data.sequence_length;
   OT_CHECK(sequence >= 8, OT_USAGE,
@@ -493,8 +493,8 @@ ot_status ot_audit_causality(const ot_audit_request *request, ot_arena *arena,
                        .report = report,
                        .run = ot_trainer_run(request->trainer),
                        .trials = request->trials > 0 ? request->trials : TRIALS};
-  ot_status status = ot_world_agree(c.world, take_rows(&c));
-  if (status == OT_OK) status = look(&c);
+  ot_status status = ot_world_agree(c.world, load_rows(&c));
+  if (status == OT_OK) status = run_checks(&c);
   ot_micro_batch_release(&c.rows);
   ot_micro_batch_release(&c.changed);
   free(c.changes);

@@ -193,8 +193,8 @@ static int64_t columns_of(const ot_model *model, int which) {
 }
 
 // Stream and logits of the batch into `out`.
-static ot_status look(ot_runtime *runtime, const ot_model *model, const ot_micro_batch *rows,
-                      double *out[2]) {
+static ot_status measure_coordinates(ot_runtime *runtime, const ot_model *model,
+                                     const ot_micro_batch *rows, double *out[2]) {
   const int64_t R = rows->B * rows->T, offset = stream_offset(runtime);
   load(runtime, OT_MODE_LOGITS, rows);
   OT_TRY(ot_runtime_run(runtime, OT_MODE_LOGITS, 0));
@@ -235,13 +235,13 @@ static ot_status largest_score(ot_runtime *runtime, double *score) {
   return status;
 }
 
-static ot_status take_steps(coordinates_audit *a, const ot_run *run, int steps, ot_runtime *runtime,
-                            double values[COORDINATES]) {
+static ot_status run_steps(coordinates_audit *a, const ot_run *run, int steps, ot_runtime *runtime,
+                           double values[COORDINATES]) {
   const ot_model *const model = &run->model;
-  OT_TRY(look(runtime, model, &a->rows, a->before));
+  OT_TRY(measure_coordinates(runtime, model, &a->rows, a->before));
   for (int t = 1; t <= steps; t++) OT_TRY(step(runtime, run, &a->rows, t));
   OT_TRY(largest_score(runtime, &values[SCORES]));
-  OT_TRY(look(runtime, model, &a->rows, a->after));
+  OT_TRY(measure_coordinates(runtime, model, &a->rows, a->after));
   for (int which = 0; which < 2; which++) {
     const int64_t n = a->rows.B * a->rows.T * columns_of(model, which);
     values[which == 0 ? STREAM : LOGITS] = rms(a->after[which], NULL, n);
@@ -260,7 +260,7 @@ static ot_status measure(coordinates_audit *a, ot_growth growth, int factor, int
   if (status == OT_OK) {
     silence_queries(runtime, &run.model);
     const int steps = growth == OT_GROWTH_HEAD_DIM ? 4 * a->steps : a->steps;
-    status = take_steps(a, &run, steps, runtime, values);
+    status = run_steps(a, &run, steps, runtime, values);
   }
   ot_runtime_destroy(&runtime);
   return status;
@@ -348,7 +348,7 @@ static void report(coordinates_audit *a, ot_growth growth, ot_json_writer *json)
 
 // ---- the audit ----
 
-static ot_status take_memory(coordinates_audit *a) {
+static ot_status allocate_memory(coordinates_audit *a) {
   const int64_t R = a->rows.B * a->rows.T;
   for (int which = 0; which < 2; which++) {
     int64_t columns = OT_LADDER_VOCABULARY;
@@ -377,7 +377,7 @@ static bool is_checked(const ot_run *run, ot_growth growth) {
 static ot_status check(coordinates_audit *a) {
   ot_json_writer json = ot_json_begin(a->report->arena, 0);
   OT_TRY(read_rows(a));
-  OT_TRY(take_memory(a));
+  OT_TRY(allocate_memory(a));
   ot_json_object(&json, NULL);
   ot_json_text(&json, "parametrization", ot_parametrization_names[a->run->parametrization.name]);
   ot_json_integer(&json, "steps", a->steps);

@@ -96,7 +96,7 @@ static ot_status create_probe(const drift_audit *d, const question *q, ot_runtim
   return ot_probe_create(&request, probe);
 }
 
-static ot_status ask(const drift_audit *d, const question *q, double *logits) {
+static ot_status compute_answer(const drift_audit *d, const question *q, double *logits) {
   ot_runtime *probe = NULL;
   ot_status status = create_probe(d, q, &probe);
   if (status == OT_OK && !q->files) status = ot_variant_copy_weights(d->whole, probe);
@@ -105,12 +105,12 @@ static ot_status ask(const drift_audit *d, const question *q, double *logits) {
   return status;
 }
 
-static ot_status ask_forward(const drift_audit *d, const ot_model *model, double *logits) {
-  return ask(d, &(question){OT_MODE_LOGITS, model, &d->rows, NULL}, logits);
+static ot_status compute_forward(const drift_audit *d, const ot_model *model, double *logits) {
+  return compute_answer(d, &(question){OT_MODE_LOGITS, model, &d->rows, NULL}, logits);
 }
 
-static ot_status ask_decode(const drift_audit *d, const ot_model *model, double *logits) {
-  return ask(d, &(question){OT_MODE_DECODE, model, &d->rows, NULL}, logits);
+static ot_status compute_decode(const drift_audit *d, const ot_model *model, double *logits) {
+  return compute_answer(d, &(question){OT_MODE_DECODE, model, &d->rows, NULL}, logits);
 }
 
 // ---- comparing ----
@@ -198,8 +198,8 @@ static ot_status differs_after(drift_audit *d, int64_t layers, bool *differs) {
   double *const truth = d->truth;
   d->truth = malloc((size_t)(d->tokens * d->vocab) * sizeof *d->truth);
   ot_status status =
-      d->truth ? ask_forward(d, &trained, d->truth) : ot_fail(OT_ENVIRONMENT, "out of memory");
-  if (status == OT_OK) status = ask_decode(d, &decoded, d->other);
+      d->truth ? compute_forward(d, &trained, d->truth) : ot_fail(OT_ENVIRONMENT, "out of memory");
+  if (status == OT_OK) status = compute_decode(d, &decoded, d->other);
   if (status == OT_OK) {
     const ot_drift_figures f = compare(d, d->tokens);
     *differs = !within(d, &f);
@@ -224,7 +224,7 @@ static ot_status locate(drift_audit *d, int64_t *layer) {
 
 static ot_status check_decode(drift_audit *d) {
   const ot_model decoded = first_layers(d, d->run->model.num_layers, true);
-  OT_TRY(ask_decode(d, &decoded, d->other));
+  OT_TRY(compute_decode(d, &decoded, d->other));
   const ot_drift_figures f = compare(d, d->tokens);
   if (note(d, "decode", &f)) return OT_OK;
   int64_t layer = 0;
@@ -271,7 +271,7 @@ static ot_status check_lengths(drift_audit *d) {
   int64_t at = 0;
   for (int i = 0; i < OT_COUNT(lengths) && lengths[i] < d->tokens; i++) {
     rows.T = lengths[i];
-    OT_TRY(ask(d, &(question){OT_MODE_LOGITS, &d->run->model, &rows, NULL}, d->other));
+    OT_TRY(compute_answer(d, &(question){OT_MODE_LOGITS, &d->run->model, &rows, NULL}, d->other));
     const ot_drift_figures f = compare(d, rows.T);
     if (i > 0 && f.max <= worst.max) continue;
     worst = f;
@@ -286,7 +286,7 @@ static ot_status check_lengths(drift_audit *d) {
 }
 
 // The same sequence as the last of NEIGHBOURS; the others are rotations of it.
-static ot_status ask_in_batch(drift_audit *d, double *logits) {
+static ot_status compute_in_batch(drift_audit *d, double *logits) {
   ot_micro_batch rows;
   OT_TRY(ot_micro_batch_create(NEIGHBOURS, d->tokens, &rows));
   for (int64_t i = 0; i < NEIGHBOURS * d->tokens; i++) {
@@ -296,7 +296,8 @@ static ot_status ask_in_batch(drift_audit *d, double *logits) {
     rows.positions[i] = (int32_t)t;
   }
   for (int b = 0; b < NEIGHBOURS; b++) rows.sample_ids[b] = b;
-  const ot_status status = ask(d, &(question){OT_MODE_LOGITS, &d->run->model, &rows, NULL}, logits);
+  const ot_status status =
+      compute_answer(d, &(question){OT_MODE_LOGITS, &d->run->model, &rows, NULL}, logits);
   ot_micro_batch_release(&rows);
   return status;
 }
@@ -306,7 +307,7 @@ static ot_status check_neighbours(drift_audit *d) {
   const int64_t count = d->tokens * d->vocab;
   double *const all = malloc((size_t)(NEIGHBOURS * count) * sizeof *all);
   OT_CHECK(all, OT_ENVIRONMENT, "out of memory for the logits of %d sequences", NEIGHBOURS);
-  const ot_status status = ask_in_batch(d, all);
+  const ot_status status = compute_in_batch(d, all);
   int64_t differ = 0;
   for (int64_t i = 0; status == OT_OK && i < count; i++) {
     d->other[i] = all[(NEIGHBOURS - 1) * count + i];
@@ -347,7 +348,7 @@ static ot_status score_layout(drift_audit *d, ot_layout_probe *probe) {
 }
 
 // Collective; the comparison runs on the leader.
-static ot_status ask_layout(drift_audit *d) {
+static ot_status compute_layout(drift_audit *d) {
   if (ot_world_size(d->world) == 1) return OT_OK;
   d->layout_tokens = ot_layout_tokens(d->world, d->tokens, LAYOUT_TOKENS);
   d->layout = ot_arena_array(d->report->arena, d->layout_tokens, sizeof *d->layout);
@@ -421,7 +422,7 @@ static ot_status export_model(const drift_audit *d, const char *folder, const ch
 }
 
 static ot_status check_export(drift_audit *d, const char *files) {
-  OT_TRY(ask(d, &(question){OT_MODE_LOGITS, &d->run->model, &d->rows, files}, d->other));
+  OT_TRY(compute_answer(d, &(question){OT_MODE_LOGITS, &d->run->model, &d->rows, files}, d->other));
   const ot_drift_figures f = compare(d, d->tokens);
   note(d, "exported", &f);
   if (f.max == 0) return OT_OK;
@@ -448,14 +449,14 @@ static ot_status serve_narrow(drift_audit *d, double most) {
 static ot_status check_narrow(drift_audit *d) {
   enum { TIMES = 5 };
   d->storage = d->run->precision.params;
-  OT_TRY(ask_forward(d, &d->run->model, d->other));
+  OT_TRY(compute_forward(d, &d->run->model, d->other));
   const ot_drift_figures floor = compare(d, d->tokens);
   note(d, "full precision", &floor);
   double *const wide = d->truth;
   d->truth = d->other;
   d->other = wide;
   const ot_model decoded = first_layers(d, d->run->model.num_layers, true);
-  OT_TRY(ask_decode(d, &decoded, d->other));
+  OT_TRY(compute_decode(d, &decoded, d->other));
   const ot_drift_figures f = compare(d, d->tokens);
   note(d, "decode", &f);
   OT_TRY(serve_narrow(d, TIMES * floor.mean));
@@ -469,7 +470,7 @@ static ot_status check_narrow(drift_audit *d) {
 
 // ---- the audit ----
 
-static ot_status look(drift_audit *d, const char *exported) {
+static ot_status run_checks(drift_audit *d, const char *exported) {
   ot_text_appendf(&d->table, "  %-5s %-18s %7s %12s %12s %12s %9s %6s\n", "", "forward against",
                   "tokens", "mean |dln p|", "max", "KL", "samples", "flips");
   OT_TRY(ot_probe_ask(d->whole, &d->rows, d->truth));
@@ -488,7 +489,7 @@ static ot_status lead(drift_audit *d, const char *exported) {
            (long long)d->tokens);
   d->truth = logits;
   d->other = logits + d->tokens * d->vocab;
-  const ot_status status = look(d, exported);
+  const ot_status status = run_checks(d, exported);
   free(logits);
   OT_TRY(status);
   d->report->table = ot_text_builder_text(&d->table);
@@ -500,7 +501,7 @@ static ot_status lead(drift_audit *d, const char *exported) {
   return OT_OK;
 }
 
-static ot_status look_with_files(drift_audit *d) {
+static ot_status run_with_files(drift_audit *d) {
   char folder[OT_WORLD_TEXT] = "";
   const char *exported = NULL;
   OT_TRY(share_folder(d, folder));
@@ -534,8 +535,8 @@ ot_status ot_audit_drift(const ot_audit_request *request, ot_arena *arena,
   ot_status status = ot_world_agree(d.world, read_text(&d));
   d.tokens = d.rows.T;
   if (status == OT_OK) status = create_whole(&d);
-  if (status == OT_OK) status = ask_layout(&d);
-  if (status == OT_OK) status = look_with_files(&d);
+  if (status == OT_OK) status = compute_layout(&d);
+  if (status == OT_OK) status = run_with_files(&d);
   ot_runtime_destroy(&d.whole);
   ot_micro_batch_release(&d.rows);
   return status;

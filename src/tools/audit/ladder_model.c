@@ -50,7 +50,7 @@ static void set_experts(const ot_model *of, ot_model *m) {
   m->moe.shared_size = in_proportion(of->moe.shared_size, of->hidden_size, m->hidden_size);
 }
 
-static void take_layers(const ot_model *of, int count, ot_model *m) {
+static void keep_layers(const ot_model *of, int count, ot_model *m) {
   int layers[OT_MAX_LAYERS] = {0};
   // The kinds of the first, the last and the layers between, in their proportions.
   for (int i = 0; i < count; i++) layers[i] = (int)((int64_t)i * of->num_layers / count);
@@ -62,7 +62,7 @@ static void take_layers(const ot_model *of, int count, ot_model *m) {
 
 ot_model ot_ladder_model(const ot_model *of, ot_growth growth, int factor, int64_t tokens) {
   ot_model m;
-  take_layers(of, growth == OT_GROWTH_LAYERS ? LAYERS * factor : LAYERS, &m);
+  keep_layers(of, growth == OT_GROWTH_LAYERS ? LAYERS * factor : LAYERS, &m);
   set_heads(of, growth, factor, &m);
   set_experts(of, &m);
   m.intermediate_size = in_proportion(of->intermediate_size, of->hidden_size, m.hidden_size);

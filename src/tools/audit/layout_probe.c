@@ -77,7 +77,7 @@ static void number_rows(ot_layout_probe *p, const ot_micro_batch *numbered) {
   for (int64_t r = 0; r < p->rows; r++) p->number[r] = first + p->part.tokens[first_row + r];
 }
 
-static ot_status take_memory(ot_layout_probe *p) {
+static ot_status allocate_memory(ot_layout_probe *p) {
   const int cp = ot_world_degree(p->world, OT_AXIS_CP), tp = ot_world_degree(p->world, OT_AXIS_TP);
   p->sequences = p->B * ot_world_data_degree(p->world);
   p->rows = p->B * p->T / cp / tp;
@@ -152,7 +152,7 @@ static ot_status check_rows(ot_layout_probe *p) {
 }
 
 static ot_status create(ot_layout_probe *p) {
-  OT_TRY(ot_world_agree(p->world, take_memory(p)));
+  OT_TRY(ot_world_agree(p->world, allocate_memory(p)));
   OT_TRY(create_instance(p));
   OT_TRY(check_rows(p));
   return ot_variant_copy_weights(ot_trainer_runtime(p->trainer), p->runtime);
@@ -212,7 +212,7 @@ static ot_status evaluate(ot_layout_probe *p, const ot_micro_batch *rows) {
   return ot_runtime_run(p->runtime, mode, 0);
 }
 
-static ot_status ask(ot_layout_probe *p, const ot_micro_batch *rows, char *answer) {
+static ot_status compute_answer(ot_layout_probe *p, const ot_micro_batch *rows, char *answer) {
   const int64_t plane = p->rows * p->columns * ot_dtype_bytes(p->dtype);
   OT_TRY(evaluate(p, rows));
   for (int64_t i = 0; p->offset && i < p->planes; i++) {
@@ -222,7 +222,7 @@ static ot_status ask(ot_layout_probe *p, const ot_micro_batch *rows, char *answe
 }
 
 ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_micro_batch *rows) {
-  return ask(probe, rows, probe->answer);
+  return compute_answer(probe, rows, probe->answer);
 }
 
 ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_micro_batch *rows, double *nats) {
@@ -262,7 +262,7 @@ ot_status ot_layout_probe_compare(ot_layout_probe *probe, const ot_micro_batch *
   const ot_layout_probe *const p = probe;
   const int64_t n = p->sequences * p->T, stride = p->columns * ot_dtype_bytes(p->dtype);
   double *const words = (double *)ot_host_allreduce_words(p->exchange);
-  OT_TRY(ask(probe, rows, p->other));
+  OT_TRY(compute_answer(probe, rows, p->other));
   memset(words, 0, (size_t)n * sizeof *words);
   for (int64_t i = 0; p->offset && i < p->planes * p->rows; i++) {
     const char *const x = p->answer + i * stride, *const y = p->other + i * stride;

@@ -174,7 +174,7 @@ static ot_status try_sums(precision_audit *p) {
 
 // ---- the audit ----
 
-static ot_status look(precision_audit *p) {
+static ot_status run_checks(precision_audit *p) {
   ot_arena *const arena = p->report->arena;
   ot_text_appendf(&p->table, "  %-22s %-5s %-8s %7s  %-14s %10s %9s %9s %9s\n", "reduction over",
                   "in", "by", "terms", "tensors", "slope", "ulp", "t", "noise");
@@ -232,5 +232,5 @@ ot_status ot_audit_precision(const ot_audit_request *request, ot_arena *arena,
                                            .seed = request->seed};
   ot_precision_lint(run, report);
   OT_TRY(ot_contributions_read(&wanted, arena, &p->contributions));
-  return ot_world_agree(world, ot_world_is_leader(world) ? look(p) : OT_OK);
+  return ot_world_agree(world, ot_world_is_leader(world) ? run_checks(p) : OT_OK);
 }

@@ -48,8 +48,8 @@ static ot_status share(ot_world *world, const ot_audit_report *report, ot_arena 
 }
 
 // Every call draws other tokens and positions.
-static ot_status look_at_model(void *context, ot_trainer *trainer, ot_arena *arena,
-                               ot_loop_findings *findings) {
+static ot_status check_model(void *context, ot_trainer *trainer, ot_arena *arena,
+                             ot_loop_findings *findings) {
   model_watch *const w = context;
   ot_world *const world = ot_trainer_world(trainer);
   const int64_t step = ot_trainer_position(trainer).step;
@@ -70,8 +70,8 @@ static ot_status look_at_model(void *context, ot_trainer *trainer, ot_arena *are
 
 // ---- state ----
 
-static ot_status look_at_state(void *context, ot_trainer *trainer, ot_arena *arena,
-                               ot_loop_findings *findings) {
+static ot_status check_state(void *context, ot_trainer *trainer, ot_arena *arena,
+                             ot_loop_findings *findings) {
   ot_run_audits *const a = context;
   const int64_t step = ot_trainer_position(trainer).step;
   OT_TRY(ot_state_watch_report(a->state, arena, findings));
@@ -129,13 +129,13 @@ static ot_loop_check check_of(ot_run_audits *a, ot_audit_check check) {
   }
   if (check == OT_AUDIT_STATE) {
     return (ot_loop_check){
-        .look = look_at_state, .begin = begin_state, .context = a, .follows = true};
+        .look = check_state, .begin = begin_state, .context = a, .follows = true};
   }
   if (check == OT_AUDIT_COMPUTE) {
     return (ot_loop_check){.look = ot_compute_check, .context = &a->compute};
   }
   a->models[check].call = calls[check];
-  return (ot_loop_check){.look = look_at_model, .context = &a->models[check]};
+  return (ot_loop_check){.look = check_model, .context = &a->models[check]};
 }
 
 ot_status ot_run_audits_create(const ot_run *run, ot_world *world, ot_run_audits **out) {

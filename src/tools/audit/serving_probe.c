@@ -9,7 +9,7 @@
 
 enum { SEQUENCES = 3, CHUNK = 16 };
 
-static bool take(void *context, const ot_token_event *event) {
+static bool keep_token(void *context, const ot_token_event *event) {
   double *const logprobs = context;
   if (event->index > 0) logprobs[event->index - 1] = event->score.logprob;
   return true;
@@ -23,7 +23,7 @@ static ot_status add(ot_inference *engine, const ot_serving_probe *p, int i, int
   const ot_sequence_request request = {.prompt = rotated,
                                        .num_prompt = T,
                                        .scores = true,
-                                       .token = i == 0 ? take : NULL,
+                                       .token = i == 0 ? keep_token : NULL,
                                        .context = logprobs};
   return ot_inference_add(engine, &request, NULL);
 }

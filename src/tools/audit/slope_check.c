@@ -50,7 +50,7 @@ static double nats_of(const slope_check *s, int64_t i, const double *logits) {
 }
 
 // From the logits of the forward.
-static ot_status ask_losses(slope_check *s, losses *out) {
+static ot_status compute_losses(slope_check *s, losses *out) {
   const int64_t vocab = s->alone.model.vocab_size;
   double sum = 0;
   int64_t count = 0;
@@ -83,7 +83,7 @@ static void compare_loss(slope_check *s, const char *where, double got, double w
 
 static ot_status check_losses(slope_check *s, double trained) {
   losses truth;
-  OT_TRY(ask_losses(s, &truth));
+  OT_TRY(compute_losses(s, &truth));
   compare_loss(s, "the loss of a training step", trained, truth.tokens);
   if (s->alone.model.moe.num_experts == 0) return OT_OK;
   double sums[OT_EXPERT_SUMS];
@@ -127,7 +127,7 @@ static ot_status measure(slope_check *s, int index, double share, double length,
     for (int64_t i = 0; i < n; i++) s->moved[i] = s->kept[i] + by * s->gradient[i];
     write_weights(s, index, s->moved);
     losses asked;
-    OT_TRY(ask_losses(s, &asked));
+    OT_TRY(compute_losses(s, &asked));
     sides[side] = asked.tokens + asked.routers;
   }
   write_weights(s, index, s->kept);
@@ -238,7 +238,7 @@ static ot_status create_probe(slope_check *s) {
   return ot_variant_copy_weights(ot_trainer_runtime(s->trainer), s->probe);
 }
 
-static ot_status take_memory(slope_check *s) {
+static ot_status allocate_memory(slope_check *s) {
   int64_t largest = 0;
   for (int i = 0; i < s->whole->num_parameters; i++) {
     const int64_t n = ot_parameter_elements(&s->whole->parameters[i]);
@@ -258,7 +258,7 @@ static ot_status lead(slope_check *s) {
   ot_step_report step;
   OT_TRY(read_batch(s, position.next_sample));
   OT_TRY(create_probe(s));
-  OT_TRY(take_memory(s));
+  OT_TRY(allocate_memory(s));
   ot_trainer_set_position(s->trainer, &position);
   OT_TRY(ot_trainer_step(s->trainer, &step));
   read_weighted(s);

@@ -140,8 +140,8 @@ static ot_status resume(const auditing *a, ot_trainer *trainer, ot_world *world,
   }
 }
 
-static ot_status look(const auditing *a, const ot_audit_request *request, ot_arena *arena,
-                      ot_audit_report *reports, int *count) {
+static ot_status run_audit(const auditing *a, const ot_audit_request *request, ot_arena *arena,
+                           ot_audit_report *reports, int *count) {
   *count = 0;
   for (int i = 0; i < OT_COUNT(audits); i++) {
     const bool wanted = i == a->audit || (!audits[a->audit].call && i < a->audit);
@@ -180,7 +180,7 @@ static ot_status audit_team(auditing *a, ot_world *world) {
       .planned_ranks = ot_options_integer(a->options, "planned-ranks"),
       .steps = limited ? (int)ot_options_integer(a->options, "steps") : 0,
       .checkpoint = a->checkpoint ? path : NULL};
-  if (status == OT_OK) status = look(a, &request, leads ? a->arena : &own, reports, &count);
+  if (status == OT_OK) status = run_audit(a, &request, leads ? a->arena : &own, reports, &count);
   ot_trainer_destroy(&trainer);
   ot_heap_release(&heap);
   if (status != OT_OK || !leads) return status;

@@ -181,7 +181,7 @@ static ot_status use_data_sheet(ot_cluster *c, ot_arena *arena) {
   return OT_OK;
 }
 
-static void say(void *context, const char *what) {
+static void print_line(void *context, const char *what) {
   const ot_comm *const comm = context;
   if (!comm || ot_comm_rank(comm) == 0) fprintf(stderr, "measuring %s\n", what);
 }
@@ -217,7 +217,7 @@ static ot_status measure(const ot_options *options, ot_comm *comm) {
       .quick = ot_options_flag(options, "quick"),
       .disk_file = disk ? ot_arena_format(arena, "%s.disk", target) : NULL,
       .comm = comm,
-      .say = say,
+      .say = print_line,
       .context = comm};
   if (!comm) {
     OT_TRY(ot_measure_machine(&request, arena, &cluster));

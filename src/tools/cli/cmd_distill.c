@@ -28,7 +28,7 @@ typedef struct session {
 static double per(double sum, int64_t n) { return n > 0 ? sum / (double)n : 0; }
 
 // Size and time of a store, once enough tokens were read, and at times.
-static void tell_forecast(session *s, const ot_targets_progress *p) {
+static void print_forecast(session *s, const ot_targets_progress *p) {
   const int64_t T = s->config.run.data.sequence_length;
   const bool first = s->forecast_done < 0 && p->fresh * T >= FORECAST_ROWS;
   if (!first && (s->forecast_done < 0 || p->seconds - s->told_s < BETWEEN_LINES_S)) return;
@@ -69,12 +69,12 @@ static void print_store(session *s, const ot_targets_progress *p) {
          per(p->ids, p->targets), per(p->loss, p->targets), per(p->entropy, p->targets));
 }
 
-static void take_progress(void *context, const ot_targets_progress *p) {
+static void print_progress(void *context, const ot_targets_progress *p) {
   session *const s = context;
   const int64_t most = ot_options_integer(s->options, "windows");
   if (p->path != s->path) s->forecast_done = -1;
   s->path = p->path;
-  if (p->fresh > 0) tell_forecast(s, p);
+  if (p->fresh > 0) print_forecast(s, p);
   if (p->done == p->windows || (most > 0 && p->fresh >= most)) print_store(s, p);
 }
 
@@ -102,7 +102,7 @@ static ot_status make_targets(session *s) {
       .run = &s->config.run,
       .threads = (int)ot_options_integer(s->options, "threads"),
       .most_windows = ot_options_integer(s->options, "windows"),
-      .progress = take_progress,
+      .progress = print_progress,
       .context = s,
   };
   return ot_targets_make(&request);

@@ -276,7 +276,7 @@ static ot_status settle(ot_ledger *l, const ot_ledger_change *change, ot_ledger_
   return OT_OK;
 }
 
-static ot_status look(ot_ledger_command *c) {
+static ot_status run_look(ot_ledger_command *c) {
   ot_ledger *const l = &c->ledger;
   const char *const name = ot_options_argument(c->options, 1);
   ot_ledger_change change;
@@ -342,7 +342,7 @@ static const struct {
     {"fit", 0, false, ot_ledger_fit},
     {"add", 1, false, add},
     {"run", 1, false, run},
-    {"look", 1, false, look},
+    {"look", 1, false, run_look},
     {"sign", 1, false, sign},
     {"merge", 1, false, ot_ledger_merge},
     {"rerun", 0, false, ot_ledger_rerun},

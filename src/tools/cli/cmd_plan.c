@@ -156,7 +156,7 @@ static ot_status calibrate(planning *p) {
 }
 
 // Replaces the options by those with the fewest devices that end the run in time.
-static ot_status meet_deadline(planning *p) {
+static ot_status apply_deadline(planning *p) {
   if (!ot_options_given(p->options, "deadline")) return OT_OK;
   ot_deadline *const deadline = ot_arena_take(p->arena, sizeof *deadline);
   OT_TRY(ot_plan_deadline(p->options, deadline, &p->options));
@@ -166,7 +166,7 @@ static ot_status meet_deadline(planning *p) {
 
 static ot_status plan(planning *p) {
   OT_TRY(read_outputs(p));
-  OT_TRY(meet_deadline(p));
+  OT_TRY(apply_deadline(p));
   OT_TRY(ot_plan_request_read(p->options, p->arena, &p->request));
   OT_TRY(ot_plan_compare_read(p->options, p->arena, &p->request));
   if (p->emits) OT_TRY(ot_emit_check(p->kind, p->software, p->request.job.engine));

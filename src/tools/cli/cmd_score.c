@@ -83,7 +83,7 @@ static void print_done(scoring *s) {
 
 // ---- scoring ----
 
-static bool take_score(void *context, const ot_token_event *event) {
+static bool keep_score(void *context, const ot_token_event *event) {
   line_scores *const to = context;
   to->logprobs[event->index] = event->score.logprob;
   to->greedy[event->index] = event->score.greedy == event->token;
@@ -109,7 +109,7 @@ static ot_status add_line(scoring *s, int64_t i) {
                           &(ot_sequence_request){.prompt = line->tokens.ids,
                                                  .num_prompt = line->tokens.count,
                                                  .scores = true,
-                                                 .token = take_score,
+                                                 .token = keep_score,
                                                  .finished = finish_line,
                                                  .context = to},
                           NULL);

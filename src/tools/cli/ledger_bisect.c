@@ -299,7 +299,7 @@ static ot_status judge_commit(bisection *b, int64_t i, finding *out) {
 }
 
 // Takes the lines "HASH SUBJECT" that git wrote.
-static ot_status take_commits(bisection *b, const char *path) {
+static ot_status read_commits(bisection *b, const char *path) {
   char *text;
   int64_t bytes, lines = 0;
   OT_TRY(ot_disk_read(b->ledger->arena, path, LIST_BYTES_MAX, &text, &bytes));
@@ -332,7 +332,7 @@ static ot_status list_commits(bisection *b) {
   const char *const add[] = {"git",      "-C", b->source, "worktree", "add", "--quiet",
                              "--detach", "-f", b->tree,   good,       NULL};
   OT_TRY(run_command(b, log, NULL, list, "list the commits"));
-  OT_TRY(take_commits(b, list));
+  OT_TRY(read_commits(b, list));
   OT_CHECK(b->count > 1, OT_USAGE, "--commits %s: there are none", range);
   b->judge = judge_commit;
   OT_TRY(begin_losses(b));
@@ -400,7 +400,7 @@ static void write_answer(const bisection *b, int64_t low, int64_t high, ot_json_
   ot_json_end(json);
 }
 
-static ot_status tell(const bisection *b, int64_t low, int64_t high) {
+static ot_status print_step(const bisection *b, int64_t low, int64_t high) {
   const wording *const w = wording_of(b);
   ot_json_writer json = ot_json_begin(b->ledger->arena, b->command->as_json ? 2 : 0);
   ot_json_object(&json, NULL);
@@ -438,7 +438,7 @@ static ot_status search(bisection *b) {
     return OT_OK;
   }
   OT_TRY(halve(b, &low, &high));
-  return tell(b, low, high);
+  return print_step(b, low, high);
 }
 
 ot_status ot_ledger_bisect(ot_ledger_command *c) {

@@ -37,7 +37,7 @@ static const ot_ledger_change *const *subset(merging *m, unsigned mask, int *cou
 }
 
 // Runs the arm of `mask` and reads its losses; the baseline's own for an empty one.
-static ot_status take_arm(merging *m, unsigned mask, ot_changed *out) {
+static ot_status add_arm(merging *m, unsigned mask, ot_changed *out) {
   ot_ledger_arm_facts facts;
   int count;
   const ot_ledger_change *const *const list = subset(m, mask, &count);
@@ -54,7 +54,7 @@ static ot_status take_arm(merging *m, unsigned mask, ot_changed *out) {
   return OT_OK;
 }
 
-static ot_status take_parts(merging *m) {
+static ot_status add_parts(merging *m) {
   ot_ledger *const l = m->ledger;
   m->parts = ot_options_num_arguments(m->command->options) - 1;
   OT_CHECK(m->parts >= 1 && m->parts <= OT_LEDGER_PARTS, OT_USAGE,
@@ -97,10 +97,10 @@ static ot_status run_stack(merging *m) {
   ot_changed *const whole = ot_arena_take(arena, sizeof *whole);
   ot_changed *const alone = ot_arena_array(arena, m->parts, sizeof *alone);
   ot_changed *const without = ot_arena_array(arena, m->parts, sizeof *without);
-  OT_TRY(take_arm(m, all, whole));
+  OT_TRY(add_arm(m, all, whole));
   for (int i = 0; i < m->parts; i++) {
-    OT_TRY(take_arm(m, 1u << i, &alone[i]));
-    OT_TRY(take_arm(m, all & ~(1u << i), &without[i]));
+    OT_TRY(add_arm(m, 1u << i, &alone[i]));
+    OT_TRY(add_arm(m, all & ~(1u << i), &without[i]));
   }
   const ot_stack stack = {m->parts, m->pairs, whole, alone, without};
   ot_stack_estimate(&m->base, &stack, &m->result);
@@ -303,7 +303,7 @@ static ot_status screen(merging *m) {
   OT_CHECK(ot_factorial_design(m->parts, &design), OT_USAGE,
            "--factorial takes 2 to 8 changes, %d given", m->parts);
   ot_changed *const arm = ot_arena_array(m->ledger->arena, design.runs, sizeof *arm);
-  for (int r = 0; r < design.runs; r++) OT_TRY(take_arm(m, design.run[r], &arm[r]));
+  for (int r = 0; r < design.runs; r++) OT_TRY(add_arm(m, design.run[r], &arm[r]));
   screening s = {m, &design, arm, 0, {0}};
   for (int i = 0; i < m->parts; i++) s.mask[s.count++] = 1u << i;
   for (int j = 1; j < m->parts; j++)
@@ -338,7 +338,7 @@ ot_status ot_ledger_merge(ot_ledger_command *command) {
            "--write takes the name of a file next to %s, not %s", l->policy.base, name);
   OT_CHECK(!name || !ot_disk_is_file(ot_ledger_base_path(l, name)), OT_USAGE, "--write: %s exists",
            name);
-  OT_TRY(take_parts(m));
+  OT_TRY(add_parts(m));
   if (factorial) {
     OT_TRY(screen(m));
   } else {

@@ -58,7 +58,7 @@ typedef struct rerunning {
   int findings, compared;
 } rerunning;
 
-static void tell(rerunning *r, const ot_node *run, const char *what, bool finding) {
+static void print_run(rerunning *r, const ot_node *run, const char *what, bool finding) {
   r->findings += finding;
   ot_json_object(&r->json, NULL);
   ot_json_text(&r->json, "run", ot_record_text(run, "run"));
@@ -69,7 +69,7 @@ static void tell(rerunning *r, const ot_node *run, const char *what, bool findin
 }
 
 // Another split of the run: its sums have another order, so its bits differ.
-static bool take_split(const rerunning *r, ot_ledger *l, ot_ledger_job *job) {
+static bool read_split(const rerunning *r, ot_ledger *l, ot_ledger_job *job) {
   const ot_options *const o = r->command->options;
   const int count = ot_options_count(o, "set");
   if (ot_options_given(o, "ranks")) l->policy.ranks = (int)ot_options_integer(o, "ranks");
@@ -86,12 +86,12 @@ static ot_status rerun_one(rerunning *r, const ot_node *run) {
   ot_ledger_result result;
   OT_TRY(job_of(&l, run, &job));
   if (!ot_text_equal(job.key, ot_record_text(run, "key"))) {
-    tell(r, run, "its base, policy or change is no longer that of the record", true);
+    print_run(r, run, "its base, policy or change is no longer that of the record", true);
     return OT_OK;
   }
   job.directory = ot_arena_format(l.arena, "%s.rerun", job.directory);
   job.sets[job.num_sets - 1] = ot_config_setting(l.arena, "output", job.directory);
-  const bool split = take_split(r, &l, &job);
+  const bool split = read_split(r, &l, &job);
   const char *const program = ot_options_text(r->command->options, "program");
   if (program) job.program = program;
   OT_TRY(ot_ledger_job_describe(&l, &job));
@@ -103,17 +103,17 @@ static ot_status rerun_one(rerunning *r, const ot_node *run) {
   const bool same = ot_text_equal(result.weights_hash, ot_record_text(run, "weights_hash"));
   const char *const build = ot_record_text(run, "build");
   if (same && result.loss == was)
-    tell(r, run, "the same bits", false);
+    print_run(r, run, "the same bits", false);
   else if (split)
-    tell(r, run,
-         ot_arena_format(l.arena, "another split: loss %.9g, recorded %.9g (%.2g)", result.loss,
-                         was, fabs(result.loss / was - 1)),
-         false);
+    print_run(r, run,
+              ot_arena_format(l.arena, "another split: loss %.9g, recorded %.9g (%.2g)",
+                              result.loss, was, fabs(result.loss / was - 1)),
+              false);
   else
-    tell(r, run,
-         ot_arena_format(l.arena, "other bits: loss %.17g, recorded %.17g by build %s, now %s",
-                         result.loss, was, build, l.record.build),
-         true);
+    print_run(r, run,
+              ot_arena_format(l.arena, "other bits: loss %.17g, recorded %.17g by build %s, now %s",
+                              result.loss, was, build, l.record.build),
+              true);
   return OT_OK;
 }
 

@@ -107,7 +107,7 @@ static ot_status read_header(reader *r, char *line) {
   return OT_OK;
 }
 
-static ot_status take_word(const reader *r, const column *c, const char *field, void *to) {
+static ot_status read_word(const reader *r, const column *c, const char *field, void *to) {
   for (int i = 0; c->words[i]; i++) {
     if (!ot_text_equal(c->words[i], field)) continue;
     *(int *)to = i;
@@ -119,7 +119,7 @@ static ot_status take_word(const reader *r, const column *c, const char *field, 
                  c->name, field, ot_text_builder_text(&words));
 }
 
-static ot_status take_number(const reader *r, const column *c, const char *field, double *value) {
+static ot_status read_number(const reader *r, const column *c, const char *field, double *value) {
   const int least = ot_text_equal(c->name, "zero") ? 0 : 1;
   const int most = c->kind == COLUMN_INT ? MOST_DEGREE : MOST_COUNT;
   const bool number = ot_number_parse(field, false, value);
@@ -135,12 +135,12 @@ static ot_status take_number(const reader *r, const column *c, const char *field
   return OT_OK;
 }
 
-static ot_status take_field(const reader *r, const column *c, const char *field,
+static ot_status read_field(const reader *r, const column *c, const char *field,
                             measured_row *row) {
   void *const to = (char *)row + c->offset;
   double value = 0;
-  if (c->kind == COLUMN_WORD) return take_word(r, c, field, to);
-  OT_TRY(take_number(r, c, field, &value));
+  if (c->kind == COLUMN_WORD) return read_word(r, c, field, to);
+  OT_TRY(read_number(r, c, field, &value));
   if (c->kind == COLUMN_INT) *(int *)to = (int)value;
   if (c->kind == COLUMN_COUNT) *(int64_t *)to = (int64_t)value;
   if (c->kind == COLUMN_REAL) *(double *)to = value;
@@ -218,7 +218,7 @@ static ot_status add_row(reader *r, char *line) {
   for (char *field = next_field(&line); field; field = next_field(&line), i++) {
     OT_CHECK(i < r->num_columns, OT_USAGE, "%s: line %d has more fields than line 1", r->file,
              r->line);
-    if (field[0] != '\0') OT_TRY(take_field(r, r->column[i], field, &row));
+    if (field[0] != '\0') OT_TRY(read_field(r, r->column[i], field, &row));
   }
   OT_CHECK(row.step_s > 0, OT_USAGE, "%s: line %d has no step_seconds", r->file, r->line);
   step->name = ot_arena_format(r->arena, "line %d", r->line);
@@ -256,7 +256,7 @@ typedef struct run_steps {
   double step_s, exposed_s;
 } run_steps;
 
-static ot_status take_step(void *context, const ot_metrics_line *line) {
+static ot_status add_step(void *context, const ot_metrics_line *line) {
   run_steps *const s = context;
   const ot_metrics_step *const v = &line->values;
   if (line->kind != OT_METRICS_STEP || s->seen++ == 0) return OT_OK;
@@ -275,7 +275,7 @@ static ot_status take_step(void *context, const ot_metrics_line *line) {
 static ot_status read_metrics(reader *r) {
   run_steps s = {.arena = r->arena};
   OT_CHECK(ot_disk_is_file(r->file), OT_ENVIRONMENT, "cannot read %s: no such file", r->file);
-  OT_TRY(ot_metrics_read(r->file, take_step, &s));
+  OT_TRY(ot_metrics_read(r->file, add_step, &s));
   OT_CHECK(s.count > 0, OT_USAGE,
            "%s: no step after the first has a prediction (predicted_step_seconds)", r->file);
   const double ratio = ot_median(s.ratio, s.count, r->arena), mean_s = s.step_s / (double)s.count;

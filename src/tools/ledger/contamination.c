@@ -79,7 +79,7 @@ static void keep(void *context, uint64_t hash) {
   h->hash[h->count++] = hash;
 }
 
-static void look_up(void *context, uint64_t hash) {
+static void count_hash(void *context, uint64_t hash) {
   held_out *const h = context;
   int64_t low = 0, high = h->count;
   while (low < high) {
@@ -111,7 +111,7 @@ static ot_status search(const ot_run *run, ot_arena *arena, ot_ledger_contaminat
   ot_sort(held.hash, held.count, sizeof *held.hash, (ot_ordering){compare, NULL}, arena);
   held.found = ot_arena_array(arena, held.count + 1, sizeof *held.found);
   s.limit = 0;
-  s.take = look_up;
+  s.take = count_hash;
   for (int64_t i = 0; i < run->data.num_train; i++) {
     s.path = run->data.train[i].path;
     s.window = window_of(out->length, arena);

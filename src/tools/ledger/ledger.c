@@ -55,7 +55,7 @@ static void add(const ot_ledger *ledger, ot_ledger_arms *arms, ot_ledger_arm arm
 }
 
 // The tuned factors of the arms of `name`; all 1 where nothing was tuned.
-static void take_tuned(const ot_ledger *ledger, const char *name, double *tuned) {
+static void apply_tuned(const ot_ledger *ledger, const char *name, double *tuned) {
   for (int64_t i = 0; i < ledger->record.count; i++) {
     const ot_record_line *const line = &ledger->record.line[i];
     const bool own = ot_text_equal(line->kind, "tune") &&
@@ -70,8 +70,8 @@ static void take_tuned(const ot_ledger *ledger, const char *name, double *tuned)
 ot_ledger_arm ot_ledger_arm_of(const ot_ledger *ledger, const ot_ledger_change *const *changes,
                                int num_changes) {
   ot_ledger_arm arm = {.changes = changes, .num_changes = num_changes, .budget = 1};
-  take_tuned(ledger, "base", arm.tuned);  // where an arm was not tuned itself
-  take_tuned(ledger, ot_ledger_arm_name(&arm, ledger->arena), arm.tuned);
+  apply_tuned(ledger, "base", arm.tuned);  // where an arm was not tuned itself
+  apply_tuned(ledger, ot_ledger_arm_name(&arm, ledger->arena), arm.tuned);
   return arm;
 }
 
@@ -128,7 +128,7 @@ ot_status ot_ledger_list_tuning(const ot_ledger *ledger, const ot_ledger_change 
 
 static bool has_tuned(const ot_ledger *ledger, const char *name) {
   double tuned[OT_LEDGER_TUNED] = {0};
-  take_tuned(ledger, name, tuned);
+  apply_tuned(ledger, name, tuned);
   return tuned[0] != 0;
 }
 

@@ -288,7 +288,7 @@ typedef struct metrics_sum {
   int64_t last_step;
 } metrics_sum;
 
-static ot_status take_line(void *context, const ot_metrics_line *line) {
+static ot_status add_line(void *context, const ot_metrics_line *line) {
   metrics_sum *const sum = context;
   if (line->kind == OT_METRICS_STEP) {
     sum->result->seconds += line->values.step_s;
@@ -321,7 +321,7 @@ ot_status ot_ledger_read_result(const ot_ledger *ledger, const ot_ledger_job *jo
                                 ot_ledger_result *out) {
   *out = (ot_ledger_result){.loss = NAN, .weights_hash = ""};
   metrics_sum sum = {out, 0};
-  OT_TRY(ot_metrics_read(ot_disk_join(ledger->arena, job->directory, "metrics.jsonl"), take_line,
+  OT_TRY(ot_metrics_read(ot_disk_join(ledger->arena, job->directory, "metrics.jsonl"), add_line,
                          &sum));
   OT_CHECK(sum.last_step == job->steps, OT_ENVIRONMENT, "the run has %lld of %lld steps (%s)",
            (long long)sum.last_step, (long long)job->steps, job->directory);

@@ -289,7 +289,7 @@ static double mean_ln_m(const ot_baseline *base, const ot_changed *changed, int 
 }
 
 // Order: whole, sum, gap, then alone and share of each part.
-static void take_apart(const void *context, int left_out, double *values) {
+static void split_rows(const void *context, int left_out, double *values) {
   const stacking *const c = context;
   const double whole = mean_ln_m(c->base, c->stack->whole, left_out);
   double sum = 0;
@@ -305,7 +305,7 @@ static void take_apart(const void *context, int left_out, double *values) {
 
 void ot_stack_estimate(const ot_baseline *base, const ot_stack *stack, ot_stack_result *out) {
   const stacking c = {base, stack};
-  const ot_jackknife jackknife = {take_apart, &c, stack->seeds, 3 + 2 * stack->parts, coverage};
+  const ot_jackknife jackknife = {split_rows, &c, stack->seeds, 3 + 2 * stack->parts, coverage};
   ot_measured values[OT_JACKKNIFE_VALUES];
   ot_jackknife_estimate(&jackknife, values);
   for (int i = 0; i < jackknife.count; i++) ot_baseline_widen(base, &values[i]);

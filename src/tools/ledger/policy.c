@@ -259,7 +259,7 @@ ot_status ot_ledger_sets_between(const char *from, const char *to, const ot_pres
 }
 
 // Takes `set` out of `map`.
-static ot_status take_sets(ot_node *map, const char *directory, ot_arena *arena,
+static ot_status read_sets(ot_node *map, const char *directory, ot_arena *arena,
                            ot_ledger_sets *sets) {
   ot_node *const node = ot_node_child(map, "set");
   set_list list = {.arena = arena, .directory = directory, .sets = sets};
@@ -319,7 +319,7 @@ static ot_status check(ot_ledger_policy *p) {
 }
 
 // `compute` lists the denominators; only the planned one has settings.
-static ot_status take_compute(ot_node *tree, ot_arena *arena, ot_ledger_planned *out) {
+static ot_status read_compute(ot_node *tree, ot_arena *arena, ot_ledger_planned *out) {
   ot_node *const list = ot_node_child(tree, "compute");
   *out = (ot_ledger_planned){.cluster = "", .scale = ""};
   if (!list) return OT_OK;
@@ -352,8 +352,8 @@ ot_status ot_ledger_policy_load(const char *directory, ot_arena *arena, ot_ledge
   const ot_node *const ladder = ot_node_child(tree, "ladder");
   int count = 0;
   for (ot_node *at = ladder ? ladder->first : NULL; at && count < OT_LEDGER_SCALES; at = at->next)
-    OT_TRY(take_sets(at, tree->directory, arena, &sets[count++]));
-  OT_TRY(take_compute(tree, arena, &target));
+    OT_TRY(read_sets(at, tree->directory, arena, &sets[count++]));
+  OT_TRY(read_compute(tree, arena, &target));
   OT_TRY(ot_schema_read(&policy_schema, tree, arena, out));
   for (int i = 0; i < count; i++) out->scales[i].sets = sets[i];
   out->planned = target;
@@ -407,7 +407,7 @@ ot_status ot_ledger_change_load(const char *directory, const char *name, ot_aren
   OT_TRY(ot_tree_load(path, arena, &whole));
   OT_TRY(ot_tree_load(path, arena, &tree));
   OT_CHECK(tree->kind == OT_NODE_MAP, OT_USAGE, "a change is a map of keys (%s)", path);
-  OT_TRY(take_sets(tree, tree->directory, arena, &sets));
+  OT_TRY(read_sets(tree, tree->directory, arena, &sets));
   OT_TRY(ot_schema_read(&change_schema, tree, arena, &keys));
   *out = keys.change;
   out->name = name;

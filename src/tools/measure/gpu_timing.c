@@ -126,18 +126,18 @@ typedef struct prepared {
   int num_blocks;
 } prepared;
 
-static ot_status take(ot_gpu_timer *timer, prepared *p, int64_t bytes, void **memory) {
+static ot_status reserve(ot_gpu_timer *timer, prepared *p, int64_t bytes, void **memory) {
   p->bytes[p->num_blocks] = bytes;
   OT_TRY(ot_device_allocate(timer->device, bytes, &p->block[p->num_blocks]));
   *memory = p->block[p->num_blocks++];
   return OT_OK;
 }
 
-static ot_status take_tensor(ot_gpu_timer *timer, prepared *p, const ot_tensor_type *type,
-                             ot_tensor *tensor) {
+static ot_status reserve_tensor(ot_gpu_timer *timer, prepared *p, const ot_tensor_type *type,
+                                ot_tensor *tensor) {
   if (!ot_type_present(type)) return OT_OK;
   tensor->type = *type;
-  OT_TRY(take(timer, p, ot_type_bytes(type), &tensor->data));
+  OT_TRY(reserve(timer, p, ot_type_bytes(type), &tensor->data));
   return fill(timer, tensor->data, type);
 }
 
@@ -151,13 +151,13 @@ static ot_status prepare(ot_gpu_timer *timer, ot_gpu_call *call, prepared *p) {
   p->call = (ot_kernel_call){
       .attributes = &call->attributes, .in = p->in, .out = p->out, .context = timer->context};
   for (int i = 0; i < OT_MAX_INPUTS; i++) {
-    OT_TRY(take_tensor(timer, p, &call->types.in[i], &p->in[i]));
+    OT_TRY(reserve_tensor(timer, p, &call->types.in[i], &p->in[i]));
   }
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
-    OT_TRY(take_tensor(timer, p, &call->types.out[i], &p->out[i]));
+    OT_TRY(reserve_tensor(timer, p, &call->types.out[i], &p->out[i]));
   }
-  return take(timer, p, ot_op_workspace(call->op, &call->attributes, &call->types),
-              &p->call.workspace);
+  return reserve(timer, p, ot_op_workspace(call->op, &call->attributes, &call->types),
+                 &p->call.workspace);
 }
 
 static ot_status queue_kernel(ot_gpu_timer *timer, void *context) {

@@ -96,7 +96,7 @@ typedef char *(*text_function)(void);
 
 // The result of a function of the loaded BLAS, or null if that BLAS lacks it. A function
 // pointer does not fit an object pointer in C, but POSIX promises that dlsym's result does.
-static const char *ask_blas(const char *name) {
+static const char *query_blas(const char *name) {
   void *const symbol = dlsym(RTLD_DEFAULT, name);
   text_function function;
   if (!symbol) return NULL;
@@ -112,8 +112,8 @@ static void report_blas(report *r) {
   char *const real = found ? realpath(where.dli_fname, NULL) : NULL;
   put_text(r, map, "library", real);
   free(real);
-  put_text(r, map, "configuration", ask_blas("openblas_get_config"));
-  put_text(r, map, "core", ask_blas("openblas_get_corename"));
+  put_text(r, map, "configuration", query_blas("openblas_get_config"));
+  put_text(r, map, "core", query_blas("openblas_get_corename"));
 }
 
 // ---- Files of the system ----

@@ -230,7 +230,7 @@ static ot_status measure_disk(const char *path, double *bytes_per_s) {
 
 // ---- the machine ----
 
-static void say(const ot_measure_request *request, const char *what) {
+static void report_line(const ot_measure_request *request, const char *what) {
   if (request->say) request->say(request->context, what);
 }
 
@@ -293,7 +293,7 @@ static ot_status measure_cpu(const ot_measure_request *request, ot_arena *arena,
   const int together = ranks < cores ? ranks : cores, threads = cores / together;
   const time_budget whole = {threads, 0.25, 1e300, 1e300}, quick = {threads, 0.01, 1.3e9, 64e6};
   measurement m = {.how = request->quick ? quick : whole};
-  say(request, "products and memory");
+  report_line(request, "products and memory");
   OT_TRY(ot_comm_run_threads(together, rank_kernels, &m));
   const double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE);
   *out = (ot_cluster){.name = "this-machine",
@@ -308,7 +308,7 @@ static ot_status measure_cpu(const ot_measure_request *request, ot_arena *arena,
                       .measured = {.cores = cores}};
   keep_tables(&m, arena, &out->measured);
   OT_TRY(ot_measure_round_trip(&out->measured.round_trip_s));
-  say(request, "kernels in steps");
+  report_line(request, "kernels in steps");
   OT_TRY(measure_all_kernels(request, threads, cores, arena, out));
   OT_TRY(ot_comm_run_threads(together, rank_peak, &m));
   out->device.flops[OT_F32] = peak_rate(&m, false);
@@ -319,7 +319,7 @@ static ot_status measure_cpu(const ot_measure_request *request, ot_arena *arena,
     out->level[0] = (ot_link_level){
         .name = "memory", .size = together, .bytes_per_s = out->device.memory_bytes_per_s};
   } else {
-    say(request, "collectives and messages");
+    report_line(request, "collectives and messages");
     OT_TRY(measure_links(request, together, arena, out));
   }
   return ot_cluster_share(out, ranks, threads, out);
@@ -328,7 +328,7 @@ static ot_status measure_cpu(const ot_measure_request *request, ot_arena *arena,
 ot_status ot_measure_machine(const ot_measure_request *request, ot_arena *arena, ot_cluster *out) {
   OT_TRY(request->backend == OT_BACKEND_CPU ? measure_cpu(request, arena, out)
                                             : ot_measure_gpus(request, arena, out));
-  say(request, "the disk");
+  report_line(request, "the disk");
   OT_TRY(measure_disk(request->disk_file, &out->measured.disk_bytes_per_s));
   return ot_cluster_check(out);
 }

@@ -18,7 +18,7 @@ typedef struct rank_cores {
   double neighbours;  // ranks on the same machine, this one included
 } rank_cores;
 
-static void say(const ot_measure_request *request, const char *what) {
+static void report_line(const ot_measure_request *request, const char *what) {
   if (request->say) request->say(request->context, what);
 }
 
@@ -139,7 +139,7 @@ ot_status ot_measure_cluster(const ot_measure_request *request, ot_arena *arena,
   OT_TRY(find_cores(comm, arena, &own, &total));
   const bool leads = ot_comm_rank(comm) == 0;
   OT_TRY(ot_comm_agree(comm, leads ? measure_first(request, &own, arena, out) : OT_OK));
-  say(request, "collectives and messages within and across hosts");
+  report_line(request, "collectives and messages within and across hosts");
   const ot_host_links_request links_request = {comm, per_host, request->quick};
   ot_measured_links links;
   OT_TRY(ot_measure_host_links(&links_request, arena, &links));

@@ -35,7 +35,7 @@ typedef struct gpu_measurement {
   bool small;  // see find_sizes
 } gpu_measurement;
 
-static void say(const gpu_measurement *m, const char *what) {
+static void report_line(const gpu_measurement *m, const char *what) {
   if (m->request->say) m->request->say(m->request->context, what);
 }
 
@@ -184,7 +184,7 @@ static ot_status time_links(gpu_measurement *m) {
   if (m->out->num_devices < 2) return OT_OK;
   ot_gpu_timer peer = {0};
   double rate = 0;
-  say(m, "copies between GPUs");
+  report_line(m, "copies between GPUs");
   const ot_status status = time_peer(m, &peer, &rate);
   ot_gpu_timer_destroy(&peer);
   OT_TRY(status);
@@ -221,9 +221,9 @@ static ot_status measure(gpu_measurement *m) {
   OT_TRY(ot_gpu_timer_create(0, m->request->quick, &m->timer));
   OT_TRY(describe(m));
   OT_TRY(find_sizes(m));
-  say(m, "products of the GPU");
+  report_line(m, "products of the GPU");
   OT_TRY(time_products(m));
-  say(m, "its memory, attention, launches and copies");
+  report_line(m, "its memory, attention, launches and copies");
   OT_TRY(time_traffic(m));
   OT_TRY(time_attention(m));
   OT_TRY(time_launches(m));
@@ -232,7 +232,7 @@ static ot_status measure(gpu_measurement *m) {
   ot_gpu_timer timer = m->timer;
   m->timer = (ot_gpu_timer){.event_s = timer.event_s};  // steps need its memory
   ot_gpu_timer_destroy(&timer);
-  say(m, "kernels in steps");
+  report_line(m, "kernels in steps");
   return time_steps(m);
 }
 

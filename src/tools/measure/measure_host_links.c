@@ -32,7 +32,7 @@ typedef struct timer {
   double *all;  // [ranks][ROUNDS]
 } timer;
 
-static ot_status meet(const timer *t) {
+static ot_status synchronize(const timer *t) {
   const ot_comm_call call = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
   return ot_comm_run(t->comm, &call);
 }
@@ -66,7 +66,7 @@ static ot_status run_round(timer *t, const ot_link_call *call, int64_t bytes, in
   ot_comm_call own = ot_link_call_make(call, bytes, t->size, &t->memory);
   OT_ASSERT(ot_comm_workspace(&own, t->size) <= 2 * bytes);
   own.group = t->group;
-  OT_TRY(meet(t));
+  OT_TRY(synchronize(t));
   if (last) enter_late();
   const double begin_s = ot_clock_s();
   OT_TRY(message ? exchange(t, &own) : ot_comm_run(t->comm, &own));

@@ -47,7 +47,7 @@ static ot_status load(ot_runtime *runtime, const ot_run *run, int micro_batches)
   return OT_OK;
 }
 
-static ot_status meet(ot_comm *comm) {
+static ot_status synchronize(ot_comm *comm) {
   const ot_comm_call call = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
   return ot_comm_size(comm) > 1 ? ot_comm_run(comm, &call) : OT_OK;
 }
@@ -70,7 +70,7 @@ static ot_status step_once(const ot_trial *trial, ot_comm *comm, ot_runtime *run
   const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
   const int micro_batches = schedule->orders[order].micro_batches;
   ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, targets_of(trial->run, micro_batches));
-  OT_TRY(meet(comm));
+  OT_TRY(synchronize(comm));
   const double start_s = ot_clock_s();
   OT_TRY(ot_runtime_run(runtime, OT_MODE_TRAIN, micro_batches));
   const ot_trial_step step = {
@@ -81,7 +81,7 @@ static ot_status step_once(const ot_trial *trial, ot_comm *comm, ot_runtime *run
       .timeline = ot_executor_timeline(executor),
       .expert_passes = expert_passes_of(trial, runtime),
       .touched_bytes = trial->poison ? ot_executor_touched_bytes(executor) : 0};
-  OT_TRY(meet(comm));
+  OT_TRY(synchronize(comm));
   return trial->on_step(trial->context, &step);
 }
 

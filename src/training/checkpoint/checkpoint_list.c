@@ -74,7 +74,7 @@ static ot_status inspect_step(ot_arena *arena, const ot_checkpoint_search *searc
   return inspect(arena, search->hashes, c);
 }
 
-static void take(ot_arena *arena, const candidate *c, ot_checkpoint_found *found) {
+static void keep_candidate(ot_arena *arena, const candidate *c, ot_checkpoint_found *found) {
   ot_manifest *const manifest = ot_arena_take(arena, sizeof *manifest);
   *manifest = c->manifest;
   found->path = c->path;
@@ -99,7 +99,7 @@ ot_status ot_checkpoint_newest(ot_arena *arena, const char *directory,
     candidate c = {.path = ot_checkpoint_path(arena, directory, step)};
     OT_TRY(inspect_step(arena, search, step, &c));
     if (c.damage == NULL) {
-      take(arena, &c, found);
+      keep_candidate(arena, &c, found);
       break;
     }
     if (damaged < MOST_NAMED) ot_text_appendf(&damages, "\n  %s", c.damage);
@@ -139,7 +139,7 @@ ot_status ot_checkpoint_find(ot_arena *arena, const char *path, const ot_checkpo
   OT_TRY(inspect(arena, search->hashes, &c));
   const char *const damage = damage_of(arena, search, &c);
   OT_CHECK(damage == NULL, OT_ENVIRONMENT, "checkpoint is damaged: %s", damage);
-  take(arena, &c, found);
+  keep_candidate(arena, &c, found);
   return OT_OK;
 }
 

@@ -183,7 +183,7 @@ static ot_status read_entry(ot_json_reader *reader, const char *where, raw_entry
   return OT_OK;
 }
 
-static ot_status take_type(const char *where, const raw_entry *entry, ot_safetensors_type *type) {
+static ot_status read_type(const char *where, const raw_entry *entry, ot_safetensors_type *type) {
   for (int i = 0; i < OT_SAFETENSORS_TYPE_COUNT; i++) {
     if (!ot_json_string_equal(entry->type, types[i].name)) continue;
     *type = (ot_safetensors_type)i;
@@ -194,7 +194,7 @@ static ot_status take_type(const char *where, const raw_entry *entry, ot_safeten
                  (int)(length < 32 ? length : 32), entry->type.text);
 }
 
-static ot_status take_shape(const char *where, const raw_entry *entry,
+static ot_status read_shape(const char *where, const raw_entry *entry,
                             ot_safetensors_tensor *tensor) {
   OT_CHECK(entry->rank <= OT_SAFETENSORS_DIMS, OT_ENVIRONMENT,
            "%s: %lld dimensions (allowed: at most %d)", where, (long long)entry->rank,
@@ -215,7 +215,7 @@ static ot_status take_shape(const char *where, const raw_entry *entry,
   return OT_OK;
 }
 
-static ot_status take_offsets(const char *where, const raw_entry *entry, int64_t data_bytes,
+static ot_status read_offsets(const char *where, const raw_entry *entry, int64_t data_bytes,
                               ot_safetensors_tensor *tensor) {
   const int64_t begin = entry->offset[0], end = entry->offset[1];
   OT_CHECK(begin >= 0 && begin <= end, OT_ENVIRONMENT, "%s: data_offsets [%lld, %lld]: no range",
@@ -237,9 +237,9 @@ static ot_status read_tensor(ot_json_reader *reader, int64_t data_bytes,
   raw_entry entry = {0};
   ot_text_format(where, sizeof where, "%s: tensor %s", reader->name, tensor->name);
   OT_TRY(read_entry(reader, where, &entry));
-  OT_TRY(take_type(where, &entry, &tensor->type));
-  OT_TRY(take_shape(where, &entry, tensor));
-  return take_offsets(where, &entry, data_bytes, tensor);
+  OT_TRY(read_type(where, &entry, &tensor->type));
+  OT_TRY(read_shape(where, &entry, tensor));
+  return read_offsets(where, &entry, data_bytes, tensor);
 }
 
 // Texts for users, not interpreted.

@@ -42,7 +42,7 @@ static ot_status check_shape(ot_arena *arena, const char *path, const ot_weight_
   return ot_fail_hint(OT_ENVIRONMENT, "check that config.json belongs to these weights");
 }
 
-static ot_status take_source(matching *in, int tensor, ot_weight_source source) {
+static ot_status add_source(matching *in, int tensor, ot_weight_source source) {
   OT_CHECK(in->source[tensor].index < 0, OT_ENVIRONMENT,
            "tensors %s and %s are the same weight (%s)",
            ot_safetensors_tensor_at(in->tensors, in->source[tensor].index)->name,
@@ -142,7 +142,7 @@ static ot_status match_tensor(matching *in, int index, ot_name_list *ignored,
     ot_weight_source source = {.index = index};
     OT_TRY(check_shape(in->arena, in->path, &in->map->tensors[tensor], found));
     OT_TRY(find_scales(in, found, &source));
-    return take_source(in, tensor, source);
+    return add_source(in, tensor, source);
   }
   if (is_further(in, found->name)) {
     in->num_further++;
@@ -159,8 +159,7 @@ static ot_status match_tensor(matching *in, int index, ot_name_list *ignored,
     ot_weight_stack stack;
     OT_TRY(ot_weight_stack_read(in->arena, in->map, found, &stack));
     for (int i = 0; i < stack.count; i++) {
-      OT_TRY(
-          take_source(in, stack.tensors[i], (ot_weight_source){index, i * stack.elements, NULL}));
+      OT_TRY(add_source(in, stack.tensors[i], (ot_weight_source){index, i * stack.elements, NULL}));
     }
     return OT_OK;
   }

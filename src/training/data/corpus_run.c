@@ -30,7 +30,7 @@ typedef struct thread_start {
 } thread_start;
 
 // Reads the next block and its turn; false at the end. A failed read has a turn, too.
-static bool take_block(run *r, ot_corpus_block *block, int64_t *turn, ot_status *status) {
+static bool claim_block(run *r, ot_corpus_block *block, int64_t *turn, ot_status *status) {
   pthread_mutex_lock(&r->reading);
   bool more = !r->at_end;
   if (more) *status = ot_corpus_next(r->corpus, block, &more);
@@ -49,8 +49,8 @@ static void record_failure(run *r, ot_status status) {
 }
 
 // Waits for the turn and commits; false if the run has ended.
-static bool take_turn(run *r, int64_t turn, void *worker, const ot_corpus_block *block,
-                      ot_status status) {
+static bool process_turn(run *r, int64_t turn, void *worker, const ot_corpus_block *block,
+                         ot_status status) {
   const ot_corpus_job *const job = r->job;
   pthread_mutex_lock(&r->turning);
   while (r->turn != turn && r->status == OT_OK) pthread_cond_wait(&r->turned, &r->turning);
@@ -72,9 +72,9 @@ static void *work(void *argument) {
   for (bool go_on = true; go_on;) {
     int64_t turn;
     ot_status status = OT_OK;
-    if (!take_block(r, &block, &turn, &status)) break;
+    if (!claim_block(r, &block, &turn, &status)) break;
     if (status == OT_OK) status = r->job->process(start->worker, &block);
-    go_on = take_turn(r, turn, start->worker, &block, status);
+    go_on = process_turn(r, turn, start->worker, &block, status);
   }
   ot_corpus_block_release(&block);
   return NULL;

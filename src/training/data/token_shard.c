@@ -278,7 +278,7 @@ typedef struct search {
   int64_t documents;     // documents seen
 } search;
 
-static ot_status look_at(void *context, int64_t document, int64_t first, int64_t count) {
+static ot_status read_document(void *context, int64_t document, int64_t first, int64_t count) {
   search *const s = context;
   s->documents++;
   if (document != s->wanted) return OT_OK;
@@ -298,7 +298,7 @@ ot_status ot_token_shard_document(const ot_token_shard *tokens, int64_t document
                                   int64_t *count) {
   if (tokens->about.documents < 0) {
     search s = {.wanted = document};
-    OT_TRY(ot_token_shard_each_document(tokens, look_at, &s));
+    OT_TRY(ot_token_shard_each_document(tokens, read_document, &s));
     *first = s.first;
     *count = s.count;
     return check_document(tokens, document, s.documents);

@@ -56,7 +56,7 @@ static ot_status load(functions *to) {
 
 // ---- answers ----
 
-static size_t take(char *bytes, size_t size, size_t count, void *context) {
+static size_t append(char *bytes, size_t size, size_t count, void *context) {
   ot_http *const http = context;
   const int64_t length = (int64_t)(size * count);
   const bool fits = http->answer->length + length <= http->most_bytes;
@@ -90,7 +90,7 @@ static ot_status open(ot_http *http, const char *key) {
   f->easy_setopt(http->curl, CURLOPT_PROTOCOLS_STR, "http,https");
   f->easy_setopt(http->curl, CURLOPT_HTTPHEADER, http->headers);
   f->easy_setopt(http->curl, CURLOPT_ERRORBUFFER, http->why);
-  f->easy_setopt(http->curl, CURLOPT_WRITEFUNCTION, take);
+  f->easy_setopt(http->curl, CURLOPT_WRITEFUNCTION, append);
   f->easy_setopt(http->curl, CURLOPT_WRITEDATA, http);
   return OT_OK;
 }

@@ -30,7 +30,7 @@ static void set_keys(making *m, int64_t first) {
 }
 
 // Stores the teacher's results for sequence `b` as a window.
-static void take_window(making *m, int64_t b, const ot_teacher_answer *answer) {
+static void store_window(making *m, int64_t b, const ot_teacher_answer *answer) {
   const int64_t T = m->rows.T, K = m->header.ids;
   double loss = 0, entropy = 0;
   int64_t targets = 0, ids = 0;
@@ -57,7 +57,7 @@ static void take_window(making *m, int64_t b, const ot_teacher_answer *answer) {
   m->progress.entropy += entropy;
 }
 
-static void tell(making *m, double start_s) {
+static void report_progress(making *m, double start_s) {
   ot_targets_progress *const p = &m->progress;
   const double head = 256 + 8 * (double)(p->windows + 1);
   p->done = ot_teacher_writer_next(m->writer);
@@ -75,7 +75,7 @@ static ot_status add_windows(making *m, int64_t source) {
   set_keys(m, first);
   OT_TRY(ot_teacher_ask(m->teacher, &m->rows, m->keys, &answer));
   for (int64_t b = 0; b < m->rows.B && first + b < m->header.windows; b++) {
-    take_window(m, b, &answer);
+    store_window(m, b, &answer);
     OT_TRY(ot_teacher_writer_add(m->writer, &m->rows, b, &m->window));
     m->progress.fresh++;
   }
@@ -88,7 +88,7 @@ static ot_status fill_store(making *m, int64_t source) {
   while (ot_teacher_writer_next(m->writer) < m->header.windows) {
     if (most > 0 && m->progress.fresh >= most) return OT_OK;
     OT_TRY(add_windows(m, source));
-    tell(m, start_s);
+    report_progress(m, start_s);
   }
   return ot_teacher_writer_commit(m->writer);
 }

@@ -63,7 +63,7 @@ ot_status ot_rollouts_renew(ot_rollouts *rollouts, ot_runtime *student) {
 }
 
 // Token `index` follows row index - 1 and, but for the last, is that of row `index`.
-static bool take_token(void *context, const ot_token_event *event) {
+static bool keep_token(void *context, const ot_token_event *event) {
   sequence *const s = context;
   const int64_t T = s->rows->T, row = s->first + event->index;
   s->rows->targets[row - 1] = event->token;
@@ -88,7 +88,7 @@ static ot_status begin(ot_rollouts *r, sequence *s, int64_t sample) {
                                           .top_p = 1,
                                           .seed = (uint64_t)run->seed,
                                           .choice = (uint64_t)sample},
-                                 .token = take_token,
+                                 .token = keep_token,
                                  .finished = finish,
                                  .context = s};
   ot_sequence_add_ends(&request, r->special.ends, r->special.num_ends);

@@ -51,7 +51,7 @@ static ot_comm_call message(ot_comm_kind kind, int peer, int tag, void *words, i
 }
 
 // Every rank's introduction [job size].
-static ot_status meet(ot_comm *comm, introduction *own, introduction *all) {
+static ot_status introduce(ot_comm *comm, introduction *own, introduction *all) {
   return ot_comm_run(comm, &(ot_comm_call){.kind = OT_COMM_ALL_GATHER,
                                            .group = OT_GROUP_JOB,
                                            .send = own,
@@ -171,7 +171,7 @@ static ot_status serve(teacher_rank *t) {
     const ot_comm_call call = message(OT_COMM_RECEIVE, 0, COMMAND_TAG, &c, COMMAND_WORDS);
     OT_TRY(ot_comm_run(t->comm, &call));
     if (c.kind == GO) break;
-    OT_TRY(c.kind == MEET ? meet(t->comm, &own, t->all) : read_samples(t, &c.samples));
+    OT_TRY(c.kind == MEET ? introduce(t->comm, &own, t->all) : read_samples(t, &c.samples));
   }
   OT_TRY(finish(t, &t->answers[0]));
   return finish(t, &t->answers[1]);
@@ -214,7 +214,7 @@ static ot_status finish_commands(ot_teacher_link *link) {
   return OT_OK;
 }
 
-static ot_status tell_teachers(ot_teacher_link *link, const command *c) {
+static ot_status send_command(ot_teacher_link *link, const command *c) {
   ot_comm *const comm = link->request.comm;
   OT_TRY(finish_commands(link));
   link->last = *c;
@@ -250,8 +250,8 @@ static ot_status create(ot_teacher_link *link) {
   introduction own = {.data_index = r->loads ? r->data_index : -1,
                       .data_hash = (int64_t)ot_data_loader_hash(r->loader)};
   introduction *const all = ot_arena_array(&arena, size, sizeof *all);
-  OT_TRY(tell_teachers(link, &(command){.kind = MEET}));
-  OT_TRY(meet(r->comm, &own, all));
+  OT_TRY(send_command(link, &(command){.kind = MEET}));
+  OT_TRY(introduce(r->comm, &own, all));
   return check_data(link, all);
 }
 
@@ -305,7 +305,7 @@ ot_status ot_teacher_link_ask(ot_teacher_link *link, const ot_target_samples *sa
   if (link->received == 0 && memcmp(&wanted, &link->last, sizeof wanted) == 0) return OT_OK;
   OT_TRY(drop_answers(link));
   if (link->request.loads) OT_TRY(reserve(link, samples->count));
-  OT_TRY(tell_teachers(link, &wanted));
+  OT_TRY(send_command(link, &wanted));
   link->received = 0;
   for (int64_t i = 0; link->request.loads && i < samples->count; i++) {
     const ot_comm_call call = message(OT_COMM_RECEIVE, link->teacher, answer_tag(link->number++),

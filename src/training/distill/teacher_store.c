@@ -88,7 +88,7 @@ static int64_t record_bytes_max(const ot_teacher_header *h) {
 }
 
 // `most`: bytes that a record can have in this file.
-static void take_arrays(store_file *f, int64_t most) {
+static void allocate_arrays(store_file *f, int64_t most) {
   ot_arena arena = ot_heap_arena_create(&f->heap);
   const int64_t bytes = record_bytes_max(&f->header);
   f->index = ot_arena_array(&arena, f->header.windows + 1, sizeof *f->index);
@@ -214,7 +214,7 @@ static ot_status open_store(ot_teacher_store *s) {
            s->f.path);
   OT_CHECK(h->sequence_length <= s->file.bytes, OT_ENVIRONMENT,
            "the store is shorter than one of its records (%s)", s->f.path);
-  take_arrays(&s->f, s->file.bytes);
+  allocate_arrays(&s->f, s->file.bytes);
   OT_TRY(ot_steady_file_read(&s->file, HEADER_BYTES, s->f.index, 8 * (h->windows + 1)));
   for (int64_t i = 0; i <= h->windows; i++) {
     const uint64_t least = i == 0 ? (uint64_t)records_at(h) : s->f.index[i - 1];
@@ -316,7 +316,7 @@ static ot_status open_partial(ot_teacher_writer *w) {
   uint8_t wanted[HEADER_BYTES], found[HEADER_BYTES] = {0};
   int64_t bytes;
   pack_header(&w->f.header, wanted);
-  take_arrays(&w->f, record_bytes_max(&w->f.header));
+  allocate_arrays(&w->f, record_bytes_max(&w->f.header));
   w->file = ot_disk_open_file(w->partial, O_RDWR | O_CREAT);
   OT_CHECK(w->file >= 0, OT_ENVIRONMENT, "cannot create %s", w->partial);
   OT_TRY(ot_disk_size(w->file, w->partial, INT64_MAX, &bytes));

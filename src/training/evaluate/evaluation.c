@@ -86,7 +86,7 @@ double *ot_evaluation_results(ot_evaluation *evaluation) { return evaluation->re
 
 // ---- sequences ----
 
-static bool take_token(void *context, const ot_token_event *event) {
+static bool keep_token(void *context, const ot_token_event *event) {
   running *const r = context;
   if (!event->generated) {
     if (event->index >= r->sequence->first) *r->result += event->score.logprob;
@@ -134,7 +134,7 @@ static ot_status add(ot_evaluation *e, running *r) {
                                  .max_tokens = s->max_tokens,
                                  .draw = {.top_p = 1},
                                  .scores = s->max_tokens == 0,
-                                 .token = take_token,
+                                 .token = keep_token,
                                  .finished = finish,
                                  .context = r};
   ot_sequence_add_ends(&request, special->ends, special->num_ends);

@@ -80,7 +80,8 @@ void ot_rl_generator_put(ot_rl_generator *generator, const ot_parameter *paramet
   if (last) ot_inference_renew(g->engine, g->request.recompute);
 }
 
-static ot_status take(void *context, const ot_parameter *parameter, const void *values, bool last) {
+static ot_status copy_parameter(void *context, const ot_parameter *parameter, const void *values,
+                                bool last) {
   const taking *const t = context;
   ot_rl_generator_put(t->generator, parameter, t->dtype, values, last);
   return OT_OK;
@@ -88,10 +89,10 @@ static ot_status take(void *context, const ot_parameter *parameter, const void *
 
 ot_status ot_rl_generator_take(ot_rl_generator *generator, ot_rl_learner *from) {
   taking t = {generator, ot_runtime_copy_dtype(ot_rl_learner_runtime(from), OT_COPY_WEIGHT)};
-  return ot_rl_learner_publish(from, &(ot_weight_taker){.take = take, .context = &t});
+  return ot_rl_learner_publish(from, &(ot_weight_taker){.take = copy_parameter, .context = &t});
 }
 
-static bool take_token(void *context, const ot_token_event *event) {
+static bool keep_token(void *context, const ot_token_event *event) {
   ot_rl_answer *const answer = context;
   answer->tokens[answer->count] = event->token;
   answer->behaviour[answer->count++] = event->score.logprob;
@@ -114,7 +115,7 @@ ot_status ot_rl_generator_start(ot_rl_generator *generator, ot_rl_answer *answer
       .num_prompt = answer->prompt->num_tokens,
       .max_tokens = own->max_tokens,
       .draw = {.temperature = 1, .top_p = 1, .seed = own->seed, .choice = (uint64_t)answer->id},
-      .token = take_token,
+      .token = keep_token,
       .finished = finish,
       .context = answer};
   ot_sequence_add_ends(&request, own->special.ends, own->special.num_ends);

@@ -237,7 +237,7 @@ static ot_status cancel_old(service *s) {
   return OT_OK;
 }
 
-static ot_status take_tensor(service *s, const ot_rl_message *message) {
+static ot_status receive_tensor(service *s, const ot_rl_message *message) {
   const ot_graph *const whole = ot_runtime_whole_graph(ot_rl_generator_runtime(s->generator));
   ot_rl_tensor t;
   OT_CHECK(message->bytes >= (int64_t)sizeof t, OT_RANKS, "weights are cut off");
@@ -257,7 +257,7 @@ static ot_status take_tensor(service *s, const ot_rl_message *message) {
 }
 
 // Reads what has arrived; weights of which a part is there, to their end.
-static ot_status take_messages(service *s, double seconds) {
+static ot_status receive_messages(service *s, double seconds) {
   bool partial = false;
   do {
     ot_rl_message m;
@@ -272,7 +272,7 @@ static ot_status take_messages(service *s, double seconds) {
       }
       if (m.kind != OT_RL_WEIGHTS) continue;
       const int64_t before = s->version;
-      OT_TRY(take_tensor(s, &m));
+      OT_TRY(receive_tensor(s, &m));
       partial = s->version == before;
     }
   } while (partial && !s->stopped && !ot_rl_link_is_lost(s->link));
@@ -283,7 +283,7 @@ static ot_status work(service *s) {
   const ot_rl_hello hello = {.run = ot_rl_service_hash(s->run)};
   OT_TRY(ot_rl_link_send(s->link, OT_RL_HELLO, (ot_rl_part){&hello, sizeof hello}, nothing));
   while (!s->stopped && !ot_rl_link_is_lost(s->link)) {
-    OT_TRY(take_messages(s, s->running > 0 || (s->version >= 0 && may_open(s)) ? 0 : 1));
+    OT_TRY(receive_messages(s, s->running > 0 || (s->version >= 0 && may_open(s)) ? 0 : 1));
     if (s->version < 0) continue;
     OT_TRY(fill_slots(s));
     if (s->running > 0) OT_TRY(step(s));

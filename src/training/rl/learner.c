@@ -11,11 +11,11 @@
 #include "base/math.h"
 #include "base/text.h"
 #include "data/micro_batch.h"
+#include "describe/learning_rate.h"
 #include "host/heap.h"
 #include "ops/head.h"
 #include "runtime/model_files.h"
 #include "runtime/step_transfer.h"
-#include "describe/learning_rate.h"
 
 // Where a document begins.
 typedef struct place {
@@ -290,7 +290,7 @@ static ot_status broadcast(ot_rl_learner *l, void *data, int64_t count, ot_dtype
   return OT_OK;
 }
 
-static ot_status tell(ot_rl_learner *l, order o) {
+static ot_status send_order(ot_rl_learner *l, order o) {
   return broadcast(l, &o, sizeof o / sizeof(int64_t), OT_I64);
 }
 
@@ -416,7 +416,7 @@ typedef struct scored {
   int64_t count, next;
 } scored;
 
-static void take_scores(void *context, int64_t m) {
+static void read_scores(void *context, int64_t m) {
   scored *const s = context;
   for (; s->next < s->count && s->learner->places[s->next].micro_batch == m; s->next++) {
     const ot_rl_document *const d = &s->documents[s->next];
@@ -430,14 +430,14 @@ ot_status ot_rl_learner_score(ot_rl_learner *learner, ot_rl_document *documents,
   ot_rl_learner *const l = learner;
   scored s = {l, documents, count, 0};
   OT_TRY(pack(l, documents, count));
-  OT_TRY(tell(l, (order){.command = SCORE, .used = l->used}));
+  OT_TRY(send_order(l, (order){.command = SCORE, .used = l->used}));
   OT_TRY(share_batches(l));
-  return score_all(l, take_scores, &s);
+  return score_all(l, read_scores, &s);
 }
 
 // ---- steps ----
 
-static double give_scalars(ot_rl_learner *l, int64_t step, int64_t targets) {
+static double set_scalars(ot_rl_learner *l, int64_t step, int64_t targets) {
   const ot_run *const run = l->run;
   const double rate = ot_learning_rate_at(run, step);
   const double t = (double)(step + 1), *const betas = run->optimizer.betas;
@@ -451,7 +451,7 @@ static double give_scalars(ot_rl_learner *l, int64_t step, int64_t targets) {
 }
 
 // Returns the number of targets.
-static int64_t give_batch(ot_rl_learner *l, int64_t m, int64_t all_targets) {
+static int64_t set_batch(ot_rl_learner *l, int64_t m, int64_t all_targets) {
   ot_micro_batch *const batch = &l->batches[m];
   // The head divides by the number of targets; weights are already what they are to be.
   for (int64_t r = 0; r < batch->B * batch->T; r++) batch->weights[r] *= (float)all_targets;
@@ -465,18 +465,18 @@ static int64_t give_batch(ot_rl_learner *l, int64_t m, int64_t all_targets) {
 }
 
 // Returns the number of this rank's targets.
-static int64_t give_batches(ot_rl_learner *l) {
+static int64_t set_batches(ot_rl_learner *l) {
   int64_t all = 0, own = 0;
   for (int64_t m = 0; m < l->used; m++) all += l->batches[m].num_targets;
   for (int64_t m = l->turn; m < l->used; m += l->ways) {
-    own += give_batch(l, m, all);
+    own += set_batch(l, m, all);
   }
   return own;
 }
 
 static ot_status run_step(ot_rl_learner *l, int64_t step, ot_rl_step *report) {
   const int64_t share = share_of(l, l->used);
-  const double rate = give_scalars(l, step, give_batches(l));
+  const double rate = set_scalars(l, step, set_batches(l));
   ot_step_transfer_write(l->transfer, (int)share);
   OT_TRY(ot_runtime_run(l->runtime, OT_MODE_TRAIN, (int)share));
   ot_step_transfer_read(l->transfer);
@@ -492,7 +492,7 @@ ot_status ot_rl_learner_step(ot_rl_learner *learner, const ot_rl_document *docum
                              int64_t step, ot_rl_step *report) {
   ot_rl_learner *const l = learner;
   OT_TRY(pack(l, documents, count));
-  OT_TRY(tell(l, (order){.command = STEP, .used = l->used, .step = step}));
+  OT_TRY(send_order(l, (order){.command = STEP, .used = l->used, .step = step}));
   OT_TRY(share_batches(l));
   OT_TRY(run_step(l, step, report));
   OT_CHECK(isfinite(report->loss) && isfinite(report->gradient_norm), OT_NUMERIC,
@@ -504,7 +504,7 @@ ot_status ot_rl_learner_step(ot_rl_learner *learner, const ot_rl_document *docum
 // ---- weights and state ----
 
 ot_status ot_rl_learner_publish(ot_rl_learner *learner, const ot_weight_taker *taker) {
-  OT_TRY(tell(learner, (order){.command = PUBLISH}));
+  OT_TRY(send_order(learner, (order){.command = PUBLISH}));
   return ot_runtime_publish(learner->runtime, taker);
 }
 
@@ -521,12 +521,12 @@ static ot_status run_state(ot_rl_learner *l, command what, ot_state_request *sta
 }
 
 ot_status ot_rl_learner_save(ot_rl_learner *learner, ot_state_request *state) {
-  OT_TRY(tell(learner, (order){.command = SAVE, .position = state->position}));
+  OT_TRY(send_order(learner, (order){.command = SAVE, .position = state->position}));
   return run_state(learner, SAVE, state);
 }
 
 ot_status ot_rl_learner_load(ot_rl_learner *learner, ot_state_request *state) {
-  OT_TRY(tell(learner, (order){.command = LOAD}));
+  OT_TRY(send_order(learner, (order){.command = LOAD}));
   return run_state(learner, LOAD, state);
 }
 
@@ -566,5 +566,5 @@ ot_status ot_rl_learner_follow(ot_rl_learner *learner) {
 }
 
 ot_status ot_rl_learner_dismiss(ot_rl_learner *learner) {
-  return tell(learner, (order){.command = DISMISS});
+  return send_order(learner, (order){.command = DISMISS});
 }

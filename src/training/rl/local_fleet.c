@@ -81,7 +81,7 @@ static ot_status compare_weights(ot_rl_state *r, ot_runtime *with) {
   return OT_OK;
 }
 
-static ot_status take(void *context, int generator, int64_t version) {
+static ot_status renew(void *context, int generator, int64_t version) {
   ot_rl_state *const r = context;
   const ot_rl_faults *const faults = &r->request->faults;
   ot_rl_generator *const g = fleet_of(r)->generators[generator];
@@ -95,7 +95,7 @@ static ot_status take(void *context, int generator, int64_t version) {
 
 ot_status ot_rl_local_create(ot_rl_state *r) {
   local_fleet *const f = ot_arena_take(r->arena, sizeof *f);
-  *f = (local_fleet){.actions = {start, decode, cancel, train, take, drop, r}};
+  *f = (local_fleet){.actions = {start, decode, cancel, train, renew, drop, r}};
   r->fleet_here = f;
   const ot_rl_generator_request request = ot_rl_state_generator(r);
   f->num_generators = ot_rl_fleet_generators(&r->fleet);

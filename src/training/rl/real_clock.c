@@ -216,7 +216,7 @@ static const void *read_bytes(reader *in, int64_t bytes) {
   return at;
 }
 
-static bool take_member(ot_rl_state *r, reader *in, ot_rl_group *group, double at_s) {
+static bool read_member(ot_rl_state *r, reader *in, ot_rl_group *group, double at_s) {
   real_clock *const c = clock_of(r);
   const ot_rl_finished_member *const head = read_bytes(in, sizeof *head);
   if (!head || head->count < 1 || head->count > r->run->rl.max_tokens) return false;
@@ -255,7 +255,7 @@ static bool take_member(ot_rl_state *r, reader *in, ot_rl_group *group, double a
 }
 
 // False: the message is not what a generator of this run sends.
-static bool take_group(ot_rl_state *r, int index, const ot_rl_message *message) {
+static bool receive_group(ot_rl_state *r, int index, const ot_rl_message *message) {
   real_clock *const c = clock_of(r);
   remote *const from = &c->remotes[index];
   reader in = {message->data, message->bytes};
@@ -275,7 +275,7 @@ static bool take_group(ot_rl_state *r, int index, const ot_rl_message *message) 
   if (r->fleet.updates == OT_RL_SYNCHRONOUS && waits(&c->queue, head->group)) return true;
   ot_rl_group *const group = ot_rl_queue_open(&c->queue, head->group);
   for (int64_t i = 0; i < head->members; i++) {
-    if (!take_member(r, &in, group, at_s)) return false;
+    if (!read_member(r, &in, group, at_s)) return false;
   }
   while (group->started < r->fleet.group) {
     ot_rl_queue_lose(&c->queue, ot_rl_queue_begin(&c->queue, group), at_s);
@@ -283,7 +283,7 @@ static bool take_group(ot_rl_state *r, int index, const ot_rl_message *message) 
   return true;
 }
 
-static ot_status take_hello(ot_rl_state *r, int index, const ot_rl_message *message) {
+static ot_status receive_hello(ot_rl_state *r, int index, const ot_rl_message *message) {
   ot_rl_hello hello = {0};
   if (message->bytes == sizeof hello) memcpy(&hello, message->data, sizeof hello);
   OT_CHECK(hello.run == ot_rl_service_hash(r->run), OT_RANKS,
@@ -292,14 +292,14 @@ static ot_status take_hello(ot_rl_state *r, int index, const ot_rl_message *mess
   return OT_OK;
 }
 
-static ot_status take_messages(ot_rl_state *r, double seconds) {
+static ot_status receive_messages(ot_rl_state *r, double seconds) {
   real_clock *const c = clock_of(r);
   OT_TRY(ot_rl_links_move(c->links, c->count, seconds));
   for (int i = 0; i < c->count; i++) {
     ot_rl_message m;
     while (c->remotes[i].state != LOST && ot_rl_link_next(c->remotes[i].link, &m)) {
-      if (m.kind == OT_RL_HELLO) OT_TRY(take_hello(r, i, &m));
-      if (m.kind != OT_RL_GROUP || take_group(r, i, &m)) continue;
+      if (m.kind == OT_RL_HELLO) OT_TRY(receive_hello(r, i, &m));
+      if (m.kind != OT_RL_GROUP || receive_group(r, i, &m)) continue;
       OT_TRY(lose(r, i, "sent nonsense"));
     }
   }
@@ -422,7 +422,7 @@ static ot_status set_to_work(ot_rl_state *r, int index) {
 static ot_status greet(ot_rl_state *r) {
   real_clock *const c = clock_of(r);
   for (int i = 0; i < c->count; i++) {
-    while (c->remotes[i].state == STARTING) OT_TRY(take_messages(r, look_s));
+    while (c->remotes[i].state == STARTING) OT_TRY(receive_messages(r, look_s));
     if (c->remotes[i].state == GREETED) OT_TRY(set_to_work(r, i));
   }
   OT_TRY(send_limits(r));
@@ -472,7 +472,7 @@ static ot_status begin(ot_rl_state *r) {
 }
 
 // None if it was asked to stop.
-static ot_status take_batch(ot_rl_state *r, int *count) {
+static ot_status start_batch(ot_rl_state *r, int *count) {
   real_clock *const c = clock_of(r);
   for (*count = 0; !ot_stop_signal_seen();) {
     OT_TRY(greet_again(r));
@@ -480,7 +480,7 @@ static ot_status take_batch(ot_rl_state *r, int *count) {
     *count = ot_rl_queue_take(&c->queue, r->version, c->batch);
     if (*count > 0) return OT_OK;
     OT_TRY(send_limits(r));  // what was too old waits no more
-    OT_TRY(take_messages(r, look_s));
+    OT_TRY(receive_messages(r, look_s));
   }
   return OT_OK;
 }
@@ -509,8 +509,8 @@ static ot_status advance(ot_rl_state *r) {
   int count = 0;
   if (c->start_s == 0) OT_TRY(begin(r));
   c->paused_s += ot_clock_s() - c->left_s;
-  OT_TRY(take_messages(r, 0));
-  OT_TRY(take_batch(r, &count));
+  OT_TRY(receive_messages(r, 0));
+  OT_TRY(start_batch(r, &count));
   if (count == 0) return OT_OK;
   OT_TRY(send_limits(r));
   OT_TRY(ot_rl_links_move(c->links, c->count, 0));

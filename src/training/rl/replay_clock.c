@@ -102,8 +102,8 @@ static ot_status start(ot_rl_state *r, stream *s, int generator, int64_t id) {
   return act->start(act->context, sequence);
 }
 
-static void take_token(ot_rl_state *r, stream *s, ot_rl_sequence *sequence,
-                       ot_rl_progress progress) {
+static void add_token(ot_rl_state *r, stream *s, ot_rl_sequence *sequence,
+                      ot_rl_progress progress) {
   replay_clock *const c = clock_of(r);
   if (progress == OT_RL_NO_TOKEN) return;
   sequence->versions[sequence->tokens++] = (int32_t)s->version;
@@ -124,7 +124,7 @@ static ot_status step(ot_rl_state *r, stream *s) {
   }
   if (running == 0) return refuse(r, "a step without responses after update", r->version);
   OT_TRY(act->decode(act->context, c->in_step, running, &decoded));
-  for (int i = 0; i < running; i++) take_token(r, s, c->in_step[i], c->progress[i]);
+  for (int i = 0; i < running; i++) add_token(r, s, c->in_step[i], c->progress[i]);
   return OT_OK;
 }
 

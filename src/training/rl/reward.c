@@ -67,8 +67,8 @@ static ot_status compare(ot_bytes response, ot_bytes answer, double *reward) {
   return status;
 }
 
-static ot_status ask(ot_rewarder *r, const ot_rl_answer *answer, ot_bytes response,
-                     double *reward) {
+static ot_status query_verifier(ot_rewarder *r, const ot_rl_answer *answer, ot_bytes response,
+                                double *reward) {
   const ot_verifier_case one = {.id = answer->id,
                                 .prompt = answer->prompt->text,
                                 .response = response,
@@ -96,7 +96,7 @@ static ot_status judge(ot_rewarder *r, const ot_rl_answer *answer, ot_bytes resp
     case OT_REWARD_EDIT_SIMILARITY:
       return compare(response, gold, reward);
     case OT_REWARD_COMMAND:
-      return ask(r, answer, response, reward);
+      return query_verifier(r, answer, response, reward);
     case OT_REWARD_ANSWER_LOGPROB:
       break;
   }

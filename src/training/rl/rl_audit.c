@@ -38,7 +38,7 @@ static void compare_advantages(watch *w, ot_rl_answer *const *answers, int64_t c
   }
 }
 
-static void look(void *context, const ot_rl_event *event) {
+static void check_update(void *context, const ot_rl_event *event) {
   watch *const w = context;
   if (event->kind == OT_RL_EVENT_BATCH) {
     for (int64_t i = 0; w->rewarder && i < event->num_answers; i++) {
@@ -67,8 +67,11 @@ typedef struct audited {
 static void find(audited *a, const char *text) { a->out->findings[a->out->num_findings++] = text; }
 
 static ot_status play(audited *a, const ot_run *run, watch *w, ot_rl_summary **summary) {
-  const ot_rl_request request = {
-      .run = run, .compare_weights = true, .faults = *a->faults, .sink = look, .context = w};
+  const ot_rl_request request = {.run = run,
+                                 .compare_weights = true,
+                                 .faults = *a->faults,
+                                 .sink = check_update,
+                                 .context = w};
   w->group = run->rl.group;
   *summary = ot_arena_take(a->arena, sizeof **summary);
   OT_TRY(ot_rl_run(&request, a->arena, *summary));

@@ -94,7 +94,7 @@ void ot_verifier_destroy(ot_verifier **verifier) {
 
 // ---- lines ----
 
-static bool give_up(ot_verifier *v, const char *reason) {
+static bool abandon(ot_verifier *v, const char *reason) {
   ot_text_format(v->why, WHY_BYTES, "%s", reason);
   return false;
 }
@@ -109,7 +109,7 @@ static bool wait_for(ot_verifier *v, short event, double deadline_s) {
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) break;
   }
-  return give_up(v, "no answer in time");
+  return abandon(v, "no answer in time");
 }
 
 static bool send_line(ot_verifier *v, const char *text, int64_t bytes, double deadline_s) {
@@ -117,7 +117,7 @@ static bool send_line(ot_verifier *v, const char *text, int64_t bytes, double de
     const ssize_t got = send(v->socket, text + sent, (size_t)(bytes - sent), MSG_NOSIGNAL);
     if (got > 0) sent += got;
     if (got >= 0 || errno == EINTR) continue;
-    if (errno != EAGAIN) return give_up(v, "it ended");
+    if (errno != EAGAIN) return abandon(v, "it ended");
     if (!wait_for(v, POLLOUT, deadline_s)) return false;
   }
   return true;
@@ -128,17 +128,17 @@ static bool read_line(ot_verifier *v, double deadline_s) {
     char *const end = memchr(v->line, '\n', (size_t)v->length);
     if (end) {
       // It answers in turn, so more than a line is not meant for this response.
-      if (end + 1 != v->line + v->length) return give_up(v, "more than one line");
+      if (end + 1 != v->line + v->length) return abandon(v, "more than one line");
       *end = '\0';
       return true;
     }
-    if (v->length == OT_VERIFIER_LINE) return give_up(v, "a line that is too long");
+    if (v->length == OT_VERIFIER_LINE) return abandon(v, "a line that is too long");
     const ssize_t got =
         recv(v->socket, v->line + v->length, (size_t)(OT_VERIFIER_LINE - v->length), 0);
-    if (got == 0) return give_up(v, "it ended");
+    if (got == 0) return abandon(v, "it ended");
     if (got > 0) v->length += got;
     if (got > 0 || errno == EINTR) continue;
-    if (errno != EAGAIN) return give_up(v, "it ended");
+    if (errno != EAGAIN) return abandon(v, "it ended");
     if (!wait_for(v, POLLIN, deadline_s)) return false;
   }
 }
@@ -148,7 +148,7 @@ static bool read_reward(ot_verifier *v, int64_t id, double *reward) {
   const int64_t bytes = (int64_t)strlen(v->line);
   const bool whole = bytes + 1 == v->length;
   if (!whole || ot_json_parse("reward", v->line, bytes, &object) != OT_OK) {
-    return give_up(v, "a line that is no JSON object");
+    return abandon(v, "a line that is no JSON object");
   }
   const json_t *const number = json_object_get(object, "reward");
   const json_t *const same = json_object_get(object, "id");
@@ -156,13 +156,13 @@ static bool read_reward(ot_verifier *v, int64_t id, double *reward) {
                     json_integer_value(same) == id && isfinite(json_number_value(number));
   const double value = good ? json_number_value(number) : 0;
   json_decref(object);
-  if (!good) return give_up(v, "a line without this id and a finite reward");
-  if (fabs(value) > most_reward) return give_up(v, "a reward beyond 1e15");
+  if (!good) return abandon(v, "a line without this id and a finite reward");
+  if (fabs(value) > most_reward) return abandon(v, "a reward beyond 1e15");
   *reward = value;
   return true;
 }
 
-static bool ask(ot_verifier *v, const ot_verifier_case *c, double *reward) {
+static bool query(ot_verifier *v, const ot_verifier_case *c, double *reward) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_json_writer w = ot_json_begin(&arena, 0);
@@ -192,7 +192,7 @@ ot_status ot_verifier_judge(ot_verifier *verifier, const ot_verifier_case *respo
   ot_verifier *const v = verifier;
   if (has_spoken(v)) stop(v);
   if (v->socket < 0) OT_TRY(start(v));
-  *judged = ask(v, response, reward);
+  *judged = query(v, response, reward);
   *why = v->why;
   if (!*judged) stop(v);
   return OT_OK;

@@ -290,7 +290,7 @@ static void count_prefix(ot_inference *e, ot_sequence *s) {
 }
 
 // False if there are too few pages.
-static bool take_pages(ot_inference *e, ot_sequence *s) {
+static bool allocate_pages(ot_inference *e, ot_sequence *s) {
   find_prefix(e, s);
   const int64_t wanted = pages_for(positions_of(&s->request));
   if (wanted - s->num_pages > ot_page_cache_unused(e->cache)) {
@@ -325,7 +325,7 @@ static void publish(ot_inference *e, ot_sequence *s) {
 
 // ---- events ----
 
-static bool tell(const ot_sequence *s, const ot_token_event *event) {
+static bool report_token(const ot_sequence *s, const ot_token_event *event) {
   return !s->request.token || s->request.token(s->request.context, event);
 }
 
@@ -342,7 +342,7 @@ static bool report(ot_inference *e, ot_sequence *s, int64_t end) {
       event.top = s->request.top == 1 ? &best : page->top[s->reported % OT_PAGE_SLOTS];
       event.num_top = s->request.top;
     }
-    if (!tell(s, &event)) {
+    if (!report_token(s, &event)) {
       s->reported++;
       return false;
     }
@@ -361,7 +361,7 @@ static void admit(ot_inference *e) {
   for (int64_t slot = 0; slot < e->shape.slots && e->first; slot++) {
     if (e->slots[slot]) continue;
     ot_sequence *const s = e->first;
-    if (!take_pages(e, s)) return;
+    if (!allocate_pages(e, s)) return;
     leave_queue(e, s, NULL);
     s->next = NULL;
     e->slots[slot] = s;
@@ -502,13 +502,13 @@ static bool generate(ot_inference *e, ot_sequence *s, int pick, ot_finish *how) 
     *score_at(e, s, s->length - 1) = event.score;
     if (r->top > 1) keep_top(e, s, &event);
   }
-  const bool goes_on = tell(s, &event);
+  const bool goes_on = report_token(s, &event);
   *how = event.ends || !goes_on ? OT_FINISH_STOP : OT_FINISH_LENGTH;
   return !event.ends && goes_on && made + 1 < r->max_tokens;
 }
 
 // The score of the token after row `r` of the prompt.
-static bool take_score(ot_inference *e, const row *r, int64_t index) {
+static bool add_score(ot_inference *e, const row *r, int64_t index) {
   ot_sequence *const s = r->sequence;
   const int64_t next = r->position + 1;
   if (r->pick < 0) {
@@ -527,17 +527,17 @@ static bool take_score(ot_inference *e, const row *r, int64_t index) {
   *score_at(e, s, next) = event.score;
   keep_top(e, s, &event);
   s->reported = next + 1;
-  return tell(s, &event);
+  return report_token(s, &event);
 }
 
 // Row `index`; false: its sequence is to end, as *how says.
-static bool take_row(ot_inference *e, int64_t index, ot_finish *how) {
+static bool add_row(ot_inference *e, int64_t index, ot_finish *how) {
   const row *const r = &oldest_rows(e)[index];
   ot_sequence *const s = r->sequence;
   s->done = r->position + 1;
   *how = OT_FINISH_STOP;
   if (wants_score(s, r->position)) {
-    if (!take_score(e, r, index)) return false;
+    if (!add_score(e, r, index)) return false;
   } else if (r->pick >= 0 && !generate(e, s, r->pick, how)) {
     publish(e, s);
     return false;
@@ -547,18 +547,18 @@ static bool take_row(ot_inference *e, int64_t index, ot_finish *how) {
   return s->done < end_of(s);
 }
 
-static void take_results(ot_inference *e) {
+static void add_results(ot_inference *e) {
   const row *const rows = oldest_rows(e);
   for (int64_t i = 0; i < ot_iteration_oldest(&e->it)->num_rows; i++) {
     ot_finish how;
     ot_sequence *const s = rows[i].sequence;
-    if (s && !take_row(e, i, &how)) finish(e, s, s->slot, how);
+    if (s && !add_row(e, i, &how)) finish(e, s, s->slot, how);
   }
 }
 
 static ot_status end_iteration(ot_inference *e) {
   OT_TRY(ot_iteration_wait(&e->it));
-  take_results(e);
+  add_results(e);
   ot_iteration_end(&e->it);
   return OT_OK;
 }

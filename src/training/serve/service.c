@@ -126,7 +126,7 @@ static bool receive_token(void *context, const ot_token_event *event) {
   return more;
 }
 
-static void take_end(void *context, ot_finish finish) {
+static void end_job(void *context, ot_finish finish) {
   ot_choice *const choice = context;
   ot_job *const job = choice->job;
   pthread_mutex_lock(&job->service->lock);
@@ -166,13 +166,13 @@ static void start_choice(ot_service *service, ot_choice *choice) {
                                  .scores = r->echo && r->logprobs >= 0,
                                  .top = r->logprobs > 0 ? r->logprobs : 0,
                                  .token = receive_token,
-                                 .finished = take_end,
+                                 .finished = end_job,
                                  .context = choice};
   request.draw.choice = (uint64_t)((choice - job->choices) % r->n);
   add_ends(service, job, &request);
   if (ot_inference_add(service->engine, &request, &choice->sequence) == OT_OK) return;
   fail_job(job, 400, ot_fail_message());
-  take_end(choice, OT_FINISH_CANCELLED);
+  end_job(choice, OT_FINISH_CANCELLED);
 }
 
 static void cancel_job(ot_service *service, ot_job *job) {
@@ -247,7 +247,7 @@ static void fail_all(ot_service *service, const char *message) {
 }
 
 // Waits for work; returns the inbox. `stops`: the service ends.
-static ot_job *take_inbox(ot_service *service, bool *stops, bool *looks) {
+static ot_job *empty_inbox(ot_service *service, bool *stops, bool *looks) {
   pthread_mutex_lock(&service->lock);
   while (!service->first && !service->jobs && !service->stops) {
     pthread_cond_wait(&service->work, &service->lock);
@@ -266,7 +266,7 @@ static void *work(void *context) {
   ot_service *const service = context;
   bool stops = false, looks = false;
   while (!stops) {
-    start_jobs(service, take_inbox(service, &stops, &looks));
+    start_jobs(service, empty_inbox(service, &stops, &looks));
     if (stops) fail_all(service, "the server stops");
     if (looks || ot_clock_s() - service->checked_s > CHECK_S) {
       service->checked_s = ot_clock_s();

@@ -57,7 +57,7 @@ static uint32_t load_u32(const uint8_t *bytes) {
   return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
-static normal_form look_up(const ot_charsmap *map, const uint8_t *text, int64_t length);
+static normal_form find_form(const ot_charsmap *map, const uint8_t *text, int64_t length);
 
 static ot_status fill(ot_charsmap *map, const char *base64, int64_t length) {
   if (length == 0) return OT_OK;
@@ -75,7 +75,7 @@ static ot_status fill(ot_charsmap *map, const char *base64, int64_t length) {
            "its last normal form is not terminated");
   OT_CHECK(ot_unicode_invalid_bytes(map->forms, map->forms_length) == 0, OT_USAGE,
            "its normal forms are not UTF-8");
-  for (int c = 1; c < 128; c++) map->ascii[c] = look_up(map, (const uint8_t[]){(uint8_t)c}, 1);
+  for (int c = 1; c < 128; c++) map->ascii[c] = find_form(map, (const uint8_t[]){(uint8_t)c}, 1);
   return OT_OK;
 }
 
@@ -103,7 +103,7 @@ static uint32_t unit_at(const ot_charsmap *map, uint32_t at) {
 static uint32_t offset_of(uint32_t unit) { return unit >> 10 << ((unit & 1u << 9) >> 6); }
 
 // The normal form of the shortest prefix of `text` that has one.
-static normal_form look_up(const ot_charsmap *map, const uint8_t *text, int64_t length) {
+static normal_form find_form(const ot_charsmap *map, const uint8_t *text, int64_t length) {
   const normal_form none = {0};
   if (!map->bytes) return none;
   uint32_t at = offset_of(unit_at(map, 0));
@@ -147,7 +147,7 @@ static ot_status append_cluster(const ot_charsmap *map, ot_token_text cluster, o
                                 int64_t *first_bytes) {
   const int64_t before = out->length;
   const bool whole = cluster.length <= WHOLE_CLUSTER_BYTES;
-  const normal_form form = whole ? look_up(map, cluster.bytes, cluster.length) : (normal_form){0};
+  const normal_form form = whole ? find_form(map, cluster.bytes, cluster.length) : (normal_form){0};
   if (form.text) {
     int width = 0;
     (void)ot_unicode_first(cluster.bytes, cluster.length, &width);
@@ -160,7 +160,7 @@ static ot_status append_cluster(const ot_charsmap *map, ot_token_text cluster, o
   for (int64_t i = 0; i < cluster.length; i += width) {
     const uint8_t *const text = cluster.bytes + i;
     (void)ot_unicode_first(text, cluster.length - i, &width);
-    OT_TRY(append_form(look_up(map, text, width), text, width, out));
+    OT_TRY(append_form(find_form(map, text, width), text, width, out));
     if (i == 0) *first_bytes = out->length - before;
   }
   return OT_OK;

@@ -44,7 +44,7 @@ struct ot_encoder {
 
 // ---- pre-tokens ----
 
-static ot_status take_piece(ot_encoder *e, const uint8_t *text, int64_t length) {
+static ot_status add_piece(ot_encoder *e, const uint8_t *text, int64_t length) {
   if (length == 0) return OT_OK;
   if (e->sink) return e->sink(e->sink_context, text, length);
   OT_TRY(ot_token_list_reserve(e->ids, length > OT_PRE_TOKEN_IDS ? length : OT_PRE_TOKEN_IDS));
@@ -73,12 +73,12 @@ static int64_t next_cut(const ot_encoder *e, ot_token_text piece, int64_t from) 
 }
 
 // A pre-token from the split steps; encoded part by part if the model allows it.
-static inline ot_status take_split(ot_encoder *e, const uint8_t *text, int64_t length) {
-  if (!e->tokenizer->model.cut_pieces) return take_piece(e, text, length);
+static inline ot_status add_split(ot_encoder *e, const uint8_t *text, int64_t length) {
+  if (!e->tokenizer->model.cut_pieces) return add_piece(e, text, length);
   const ot_token_text piece = {.bytes = text, .length = length};
   for (int64_t at = 0, cut; at < length; at = cut) {
     cut = next_cut(e, piece, at + 1);
-    OT_TRY(take_piece(e, text + at, cut - at));
+    OT_TRY(add_piece(e, text + at, cut - at));
   }
   return OT_OK;
 }
@@ -106,12 +106,12 @@ static progress progress_at(part p, int64_t at) {
 }
 
 // The last level: the part is one pre-token, or ends at the stop if the model may split it there.
-static ot_status take_last(ot_encoder *e, part p, progress *done) {
+static ot_status add_last(ot_encoder *e, part p, progress *done) {
   const ot_token_text piece = {.bytes = p.text, .length = p.length};
   const bool cut = p.stop < p.length && next_cut(e, piece, p.stop) == p.stop;
   *done = cut ? AT_STOP : p.final && p.stop == no_stop ? ALL_DONE : LOST;
   if (*done == LOST) return OT_OK;
-  return take_split(e, p.text, cut ? p.stop : p.length);
+  return add_split(e, p.text, cut ? p.stop : p.length);
 }
 
 // Texts that a step changes are never split into windows, so positions need not be mapped.
@@ -189,12 +189,12 @@ static ot_status split_gap(ot_encoder *e, part p, int step, part gap, progress *
 }
 
 // A match of step `step` in `p`, final whatever follows.
-static inline ot_status take_match(ot_encoder *e, part p, int step, ot_token_text match,
-                                   progress *done) {
+static inline ot_status add_match(ot_encoder *e, part p, int step, ot_token_text match,
+                                  progress *done) {
   const ot_pre_tokenizer *const pre = &e->tokenizer->pre_tokenizer;
   if (pre->steps[step].drop_matched) return OT_OK;
   // The last step's matches are pre-tokens: no further level.
-  if (step + 1 == pre->num_steps) return take_split(e, match.bytes, match.length);
+  if (step + 1 == pre->num_steps) return add_split(e, match.bytes, match.length);
   const part matched = {.text = match.bytes,
                         .length = match.length,
                         .stop = no_stop,
@@ -223,7 +223,7 @@ static ot_status split_once(ot_encoder *e, part p, int step, int64_t *at, progre
     *done = progress_at(p, *at);
     if (*done != ALL_DONE || !found) return OT_OK;
   }
-  OT_TRY(take_match(e, p, step, (ot_token_text){p.text + *at, match.stop - *at}, done));
+  OT_TRY(add_match(e, p, step, (ot_token_text){p.text + *at, match.stop - *at}, done));
   *at = match.stop;
   *done = progress_at(p, *at);
   return OT_OK;
@@ -231,7 +231,7 @@ static ot_status split_once(ot_encoder *e, part p, int step, int64_t *at, progre
 
 static ot_status split(ot_encoder *e, part p, int step, progress *done) {
   const ot_pre_tokenizer *const pre = &e->tokenizer->pre_tokenizer;
-  if (step == pre->num_steps) return take_last(e, p, done);
+  if (step == pre->num_steps) return add_last(e, p, done);
   if (pre->steps[step].kind == OT_SPLIT_PREFIX_SPACE) return split_prefixed(e, p, step, done);
   if (pre->steps[step].kind == OT_SPLIT_METASPACE) return split_at_marks(e, p, step, done);
   *done = ALL_DONE;
@@ -245,7 +245,7 @@ static ot_status split(ot_encoder *e, part p, int step, progress *done) {
 
 typedef ot_status (*level)(ot_encoder *e, part p, progress *done);
 
-static ot_status take_added(ot_encoder *e, int32_t id) {
+static ot_status add_added(ot_encoder *e, int32_t id) {
   return e->sink ? OT_OK : ot_token_list_append(e->ids, &id, 1);
 }
 
@@ -268,7 +268,7 @@ static ot_status cut_at_added(ot_encoder *e, const ot_added_tokens *set, part p,
     at += gap.length;
     *done = progress_at(p, at);
     if (*done != ALL_DONE || !found) return OT_OK;
-    OT_TRY(take_added(e, match.id));
+    OT_TRY(add_added(e, match.id));
     at = match.stop;
     *done = progress_at(p, at);
   }
@@ -276,12 +276,12 @@ static ot_status cut_at_added(ot_encoder *e, const ot_added_tokens *set, part p,
   return OT_OK;
 }
 
-static ot_status take_normal_span(ot_encoder *e, part p, progress *done) {
+static ot_status add_normal_span(ot_encoder *e, part p, progress *done) {
   return split(e, p, 0, done);
 }
 
 static ot_status cut_normal(ot_encoder *e, part p, progress *done) {
-  return cut_at_added(e, e->tokenizer->of_normal, p, take_normal_span, done);
+  return cut_at_added(e, e->tokenizer->of_normal, p, add_normal_span, done);
 }
 
 static ot_status append_normal(ot_encoder *e, part p, int64_t from, int64_t to) {
@@ -329,7 +329,7 @@ static ot_status normalize(ot_encoder *e, part p, progress *done) {
 
 // ---- the text ----
 
-static ot_status take_valid(ot_encoder *e, part p, int64_t at, int64_t valid, progress *done) {
+static ot_status add_valid(ot_encoder *e, part p, int64_t at, int64_t valid, progress *done) {
   part span = p;
   span.text = p.text + at;
   span.length = valid;
@@ -347,10 +347,10 @@ static ot_status encode_text(ot_encoder *e, part p, progress *done) {
     if (!p.final && truncated) p.length = at + width;
     if (at == p.length) break;
     if (width > 0) {
-      OT_TRY(take_valid(e, p, at, width, done));
+      OT_TRY(add_valid(e, p, at, width, done));
     } else {
       width = 1;
-      OT_TRY(take_piece(e, p.text + at, 1));
+      OT_TRY(add_piece(e, p.text + at, 1));
     }
     if (*done != ALL_DONE) return OT_OK;
     at += width;
@@ -360,7 +360,7 @@ static ot_status encode_text(ot_encoder *e, part p, progress *done) {
   return OT_OK;
 }
 
-static ot_status take_window(ot_encoder *e, const ot_text_window *window, bool *reached) {
+static ot_status add_window(ot_encoder *e, const ot_text_window *window, bool *reached) {
   OT_ASSERT(window->stop <= window->length && (!window->final || window->stop == window->length));
   const part p = {.text = window->text,
                   .length = window->length,
@@ -411,14 +411,14 @@ ot_status ot_encoder_encode_window(ot_encoder *encoder, const ot_text_window *wi
                                    ot_token_list *ids, bool *reached) {
   encoder->ids = ids;
   encoder->sink = NULL;
-  return take_window(encoder, window, reached);
+  return add_window(encoder, window, reached);
 }
 
 ot_status ot_encoder_split_window(ot_encoder *encoder, const ot_text_window *window,
                                   ot_pre_token_sink sink, void *context, bool *reached) {
   encoder->sink = sink;
   encoder->sink_context = context;
-  return take_window(encoder, window, reached);
+  return add_window(encoder, window, reached);
 }
 
 void ot_encoder_limit(ot_encoder *encoder, int64_t vocab_size) {

@@ -95,7 +95,7 @@ static ot_status fill_matchers(ot_tokenizer *t, const ot_added_token *added, ot_
 }
 
 // Keeps the added tokens as written; `normal` [num_added] receives them as searched.
-static ot_status take_added(ot_tokenizer *t, const ot_tokenizer_description *d,
+static ot_status fill_added(ot_tokenizer *t, const ot_tokenizer_description *d,
                             ot_added_token *normal, ot_arena *arena) {
   ot_added_token *const kept = ot_arena_array(&t->arena, d->num_added + 1, sizeof *kept);
   for (int64_t i = 0; i < d->num_added; i++) {
@@ -142,7 +142,7 @@ static ot_status fill(ot_tokenizer *t, const ot_tokenizer_description *d, ot_are
   spell_vocab(t, &d->vocab);
   OT_TRY(check_added(t, d));
   ot_added_token *const normal = ot_arena_array(arena, d->num_added + 1, sizeof *normal);
-  OT_TRY(take_added(t, d, normal, arena));
+  OT_TRY(fill_added(t, d, normal, arena));
   return fill_bytes(t, normal, arena);
 }
 

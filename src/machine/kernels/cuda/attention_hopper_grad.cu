@@ -148,7 +148,7 @@ static __device__ __forceinline__ void copy_for_keys(const maps &m, const backwa
 
 // By the last OTHERS threads of the warpgroup: one query of each visit.
 template <bool RING, int OTHERS>
-static __device__ __forceinline__ void give_states(const backward &f, const key_part<OTHERS> &at,
+static __device__ __forceinline__ void store_states(const backward &f, const key_part<OTHERS> &at,
                                                    ot_query_state (&states)[STAGES][OTHERS],
                                                    barriers &bar) {
   const int i = (int)threadIdx.x - (OT_WARPGROUP - OTHERS);
@@ -225,7 +225,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
   if (threadIdx.x < OT_WARPGROUP) {
     ot_fewer_registers<COPY_REGISTERS>();
     if (threadIdx.x == 0) copy_for_keys(m, f, at, tiles, bar);
-    if (threadIdx.x >= OT_WARPGROUP - OTHERS) give_states<RING>(f, at, states, bar);
+    if (threadIdx.x >= OT_WARPGROUP - OTHERS) store_states<RING>(f, at, states, bar);
   } else {
     ot_more_registers<COMPUTE_REGISTERS>();
     compute_keys<D, RING, WHICH>(f, at, tiles, states, bar);

@@ -76,7 +76,7 @@ static __device__ __forceinline__ int best_of(const R *values, int n) {
 
 // Takes values[i] out of the choice.
 template <class R>
-static __device__ __forceinline__ void take(R *values, int i) {
+static __device__ __forceinline__ void select_value(R *values, int i) {
   if (threadIdx.x % 32 == 0) values[i] = -(R)INFINITY;
   __syncwarp();
 }
@@ -95,7 +95,7 @@ static __device__ __forceinline__ void drop_other_groups(const routing<R> &m, R 
     sums[g] = first + second;
   }
   __syncwarp();
-  for (int i = 0; i < m.groups_per_token; i++) take(sums, best_of(sums, m.groups));
+  for (int i = 0; i < m.groups_per_token; i++) select_value(sums, best_of(sums, m.groups));
   for (int e = lane; e < m.E; e += 32) {
     if (sums[e / size] > -(R)INFINITY) choices[e] = -(R)INFINITY;
   }
@@ -130,7 +130,7 @@ static __global__ void __launch_bounds__(THREADS, OT_LEAST_BLOCKS)
   R sum = 0;
   for (int j = 0; j < m.S; j++) {
     const int e = best_of(choices, m.E);
-    take(choices, e);
+    select_value(choices, e);
     const R score = scores[e];
     sum += score;
     if (lane > 0) continue;
