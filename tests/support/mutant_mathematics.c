@@ -28,6 +28,12 @@ static void no_partial(const ot_schedule *s, ot_task *task) {
   task->in[at] = (ot_operand){.base = OT_BASE_NONE, .value = -1};
 }
 
+// Gradients through the norm of heads are not rotated back.
+static void no_rotation(const ot_schedule *s, ot_task *task) {
+  (void)s;
+  for (int i = 6; i < 8; i++) task->in[i] = (ot_operand){.base = OT_BASE_NONE, .value = -1};
+}
+
 static void other_activation(const ot_schedule *s, ot_task *task) {
   (void)s;
   const bool silu = task->attributes.activation == OT_ACTIVATION_SILU;
@@ -94,6 +100,7 @@ static void scale_in_training(ot_schedule *s, ot_arena *arena) {
 static void no_rope_backwards(ot_schedule *s, ot_arena *arena) {
   (void)arena;
   tasks_drop(s, (task_kind){BACKWARD_PHASES, OT_OP_ROPE_GRAD, -1});
+  backward(s, OT_OP_HEAD_NORM_GRAD, no_rotation);
 }
 
 static void keys_masked_as_own(ot_schedule *s, ot_arena *arena) {
