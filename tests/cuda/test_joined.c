@@ -120,7 +120,10 @@ static ot_case squares_of(int part, bool accumulate) {
                .attributes = {.threads = 1, .compute = OT_F32, .accumulate = accumulate},
                .types = {.in = {ot_type_vector(OT_F32, size_of(part))}}};
   ot_case_create(&c);
-  for (int64_t i = 0; i < size_of(part); i++) ot_case_set(&c.in[0], i, sin((double)(i + part)));
+  // Parts of different magnitude, so that a sum of them depends on their order.
+  const double scale = part % 3 == 1 ? 1e4 : 1;
+  for (int64_t i = 0; i < size_of(part); i++)
+    ot_case_set(&c.in[0], i, scale * sin((double)(i + part)));
   return c;
 }
 

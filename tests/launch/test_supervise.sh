@@ -127,7 +127,7 @@ expect 5 "the same samples would give the same numbers" "$orthant" train run.yam
 [ "${OT_TESTS:-}" = full ] || { echo "all passed; a hang was found after $took ms"; exit 0; }
 supervise many --ranks 8 --set steps=100000 --restarts 100
 for kills in $(seq 0 19); do kill_child many "$kills"; done
-for _ in $(seq 1000); do [ "$(count many first_step)" -gt 20 ] && break; sleep 0.01; done
+for _ in $(seq 6000); do [ "$(count many first_step)" -gt 20 ] && break; sleep 0.01; done
 kill -TERM $supervisor
 ended
 [ "$got" = 75 ] || { cat many.err; fail "many kills: exit code $got"; }

@@ -5,7 +5,7 @@
 # 77 (skipped) without the right to make namespaces or without Open MPI.
 #   . tests/support/two_hosts.sh ORTHANT DISK      DISK: size of each host's own disk, 32M
 orthant=$(realpath "$1")
-box=$PWD/tools/cluster_box.sh sources=$PWD/src/base
+box=$PWD/tools/cluster_box.sh sources=$PWD/src/core/base
 why=$("$box" check 2>&1) || { echo "$why"; exit 77; }
 . tests/support/mpi_launch.sh "$orthant"
 [ "$family" = openmpi ] || { echo "skipped: a box needs Open MPI"; exit 77; }

@@ -16,6 +16,7 @@ typedef struct ot_stage_clocks {
   bool in_pair;
   int32_t held[2];  // messages that the pair makes, sent at its end
   int num_held;
+  int32_t *embedded;  // [micro_batches] for the weight gradient of an embedding that is a chunk
   ot_outline_request blocks;
   ot_event_request request;
   ot_event_cursor cursor;

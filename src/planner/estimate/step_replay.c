@@ -77,6 +77,7 @@ static void create_stage(ot_replayer *p, int rank, ot_arena *arena) {
   const ot_step_outline *const outline = p->request->outlines ? &p->request->outlines[rank] : NULL;
   s->blocks = p->request->outline;
   s->blocks.stage = rank;
+  s->embedded = ot_arena_array(arena, p->flow->micro_batches, sizeof *s->embedded);
   s->request = (ot_event_request){.blocks = &s->blocks,
                                   .flow = p->flow,
                                   .outline = outline,
@@ -156,6 +157,19 @@ static void await_entry(const ot_replayer *p, ot_stage_clocks *s, int32_t messag
   const bool begun = s->clock_s > s->start_s;
   if (message >= 0) await_message(p, s, message);
   if (!begun) s->start_s = s->clock_s;
+}
+
+// A chunk that is the embedding alone has no gradient of its input: if backwards are split and tp
+// gathers nothing there, only the gradient of its weights waits for their message.
+static void await_input(const ot_replayer *p, const ot_flow_action *a, int32_t message) {
+  ot_stage_clocks *const s = &p->stage[a->rank];
+  const bool embeds = p->flow->split && a->chunk == 0 && p->stages->first_block[1] == 1 &&
+                      ot_replayed_price(p, 0)->work[OT_WORK_BACKWARD][0].total_s == 0;
+  if (embeds && a->work == OT_WORK_BACKWARD) {
+    s->embedded[a->micro_batch] = message;
+    return;
+  }
+  await_entry(p, s, embeds && a->work == OT_WORK_WEIGHT ? s->embedded[a->micro_batch] : message);
 }
 
 static void send(const ot_replayer *p, ot_stage_clocks *s, int32_t message) {
@@ -336,7 +350,7 @@ static void run_event(ot_replayer *p, const ot_flow_action *a, const ot_step_eve
       return;
     case OT_EVENT_WORK:
       await_buckets(p, s, event->item);
-      await_entry(p, s, event->message);
+      await_input(p, a, event->message);
       if (event->sent >= 0 && p->overlap_pipeline) await_message(p, s, event->sent);
       s->clock_s += work_s(p, a, event->block);
       count_pair(s, ot_replayed_price(p, event->block)->hidden_s[a->work],
@@ -392,7 +406,7 @@ static void run_chunk(ot_replayer *p, const ot_flow_action *a) {
     add_up(p, a, ot_step_events(&s->request, &s->cursor, p->events), cost);
   }
   s->clock_s += cost->early_s;
-  await_entry(p, s, a->in);
+  await_input(p, a, a->in);
   s->clock_s += cost->before_s;
   if (a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
   s->clock_s += cost->edge_s;

@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(THREADS) statistics_kernel(statistics_task<R> 
     const R largest = ot_largest_logit(row, V, (R)cap, most);
     if (own) s.target = (double)ot_capped_logit(row[target], (R)cap);
     __syncthreads();
-#pragma unroll 4
+#pragma unroll 2
     for (int64_t i = threadIdx.x; i < V; i += THREADS) {
       const R x = ot_capped_logit(row[i], (R)cap), above = exp(x - largest);
       s.sum += (double)above;
