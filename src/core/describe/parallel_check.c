@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "describe/mesh.h"
+#include "describe/optimizer_rules.h"
 #include "describe/pipeline_rules.h"
 
 enum {
@@ -290,22 +291,22 @@ static ot_status check_reshard(const ot_run *run) {
   return OT_OK;
 }
 
-// Muon orthogonalises whole matrices.
-static ot_status check_muon(const ot_run *run, int shards) {
-  if (!ot_run_uses_muon(run)) return OT_OK;
+static ot_status check_whole_matrices(const ot_run *run, int shards) {
+  if (!ot_optimizer_rules_of(run, true)->whole_matrices) return OT_OK;
   const ot_run_parallel *const p = &run->parallel;
+  const char *const name = ot_optimizer_names[run->optimizer.name];
   OT_CHECK(p->tp == 1, OT_ENVIRONMENT,
-           "optimizer: name=muon with tp=%d is not supported: matrices are sharded (try tp=1, or "
+           "optimizer: name=%s with tp=%d is not supported: matrices are sharded (try tp=1, or "
            "name=adamw)",
-           p->tp);
+           name, p->tp);
   OT_CHECK(p->etp == 1, OT_ENVIRONMENT,
-           "optimizer: name=muon with etp=%d is not supported: matrices are sharded (try etp=1, or "
+           "optimizer: name=%s with etp=%d is not supported: matrices are sharded (try etp=1, or "
            "name=adamw)",
-           p->etp);
+           name, p->etp);
   OT_CHECK(p->zero == 0 || shards <= 1, OT_ENVIRONMENT,
-           "optimizer: name=muon with zero=%d over dp_shard=%d is not supported: matrices are "
+           "optimizer: name=%s with zero=%d over dp_shard=%d is not supported: matrices are "
            "sharded (try zero=0, or name=adamw)",
-           p->zero, shards);
+           name, p->zero, shards);
   return OT_OK;
 }
 
@@ -319,13 +320,13 @@ ot_status ot_parallel_check(const ot_run *run) {
   OT_TRY(check_experts(run));
   OT_TRY(check_recompute(run));
   OT_TRY(check_reshard(run));
-  return check_muon(run, p->dp / p->dp_replicate);
+  return check_whole_matrices(run, p->dp / p->dp_replicate);
 }
 
 ot_status ot_run_check_ranks(const ot_run *run, int ranks) {
   ot_mesh mesh;
   OT_TRY(ot_mesh_build(&run->parallel, ranks, &mesh));
   const int shards = mesh.degree[OT_AXIS_DP_SHARD];
-  OT_TRY(check_muon(run, shards));
+  OT_TRY(check_whole_matrices(run, shards));
   return check_batches(run, shards * mesh.degree[OT_AXIS_DP_REPLICATE]);
 }

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "describe/optimizer_rules.h"
+
 ot_dtype ot_run_storage(const ot_run_precision *precision) {
   return precision->params == OT_F16 ? OT_BF16 : precision->params;
 }
@@ -49,8 +51,6 @@ int64_t ot_run_weighted_targets(const ot_run *run) {
   OT_UNREACHABLE();
 }
 
-bool ot_run_uses_muon(const ot_run *run) { return run && run->optimizer.name == OT_OPTIMIZER_MUON; }
-
 bool ot_run_checks_compute(const ot_run *run) {
   for (int64_t i = 0; run && run->audit.every > 0 && i < run->audit.num_checks; i++) {
     if (run->audit.checks[i] == OT_AUDIT_COMPUTE) return true;
@@ -58,19 +58,8 @@ bool ot_run_checks_compute(const ot_run *run) {
   return false;
 }
 
-const char *const ot_optimizer_names[] = {
-    [OT_OPTIMIZER_ADAMW] = "adamw", [OT_OPTIMIZER_MUON] = "muon", [OT_OPTIMIZERS] = NULL};
-
 int ot_run_moments(const ot_run *run, bool matrix) {
-  switch (run ? run->optimizer.name : OT_OPTIMIZER_ADAMW) {
-    case OT_OPTIMIZER_ADAMW:
-      return 2;
-    case OT_OPTIMIZER_MUON:
-      return matrix ? 1 : 2;
-    case OT_OPTIMIZERS:
-      break;
-  }
-  OT_UNREACHABLE();
+  return ot_optimizer_rules_of(run, matrix)->moments;
 }
 
 ot_recompute ot_run_recompute(const ot_run_parallel *parallel, int layer) {

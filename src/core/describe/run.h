@@ -123,6 +123,7 @@ typedef struct ot_run_parallel {
                             // not end, is reported; 0 = never
 } ot_run_parallel;
 
+// Rules of each: describe/optimizer_rules.h.
 typedef enum ot_optimizer_name {
   OT_OPTIMIZER_ADAMW,
   OT_OPTIMIZER_MUON,  // of matrices; AdamW of the rest
@@ -338,9 +339,6 @@ bool ot_run_has_live_teacher(const ot_run *run);
 
 // Weighted targets of each token (ops/head.h); 0: the data's next token alone. `run` may be null.
 int64_t ot_run_weighted_targets(const ot_run *run);
-
-// True when Muon updates the matrices. `run` may be null.
-bool ot_run_uses_muon(const ot_run *run);
 
 // True when the run recomputes gradients on other ranks (audit.checks). `run` may be null.
 bool ot_run_checks_compute(const ot_run *run);

@@ -89,7 +89,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
       .storage = ot_run_storage(&run->precision),
       .narrow_gradients = ot_run_narrow_gradients(&run->precision),
       .narrow_moments = ot_run_narrow_moments(&run->precision),
-      .muon = ot_run_uses_muon(run),
+      .optimizer = ot_optimizer_rules_of(run, true),
       .weighted_targets = ot_run_weighted_targets(run),
       .head_chunk_rows = loss_rows(e->job.engine, rows),
       .threads = e->threads,

@@ -283,21 +283,23 @@ static bool summed_over_tensor(const ot_parameter *parameter) {
   return group == OT_GROUP_TENSOR_SUM || group == OT_GROUP_EXPERT_SUM;
 }
 
-// Parameters of a bucket, in their order.
+// Parameters of a bucket, in their order: matrices that keep one moment come last.
 typedef enum parameter_class { SUMMED, OTHER, MATRIX } parameter_class;
 
-static parameter_class class_of(const ot_parameter *parameter, bool muon) {
+static parameter_class class_of(const ot_parameter *parameter,
+                                const ot_optimizer_rules *optimizer) {
   if (summed_over_tensor(parameter)) return SUMMED;
-  return muon && parameter->kind == OT_PARAMETER_MATRIX ? MATRIX : OTHER;
+  const bool last = optimizer && optimizer->moments == 1;
+  return last && parameter->kind == OT_PARAMETER_MATRIX ? MATRIX : OTHER;
 }
 
 // Places the parameters of one class from `top` on; returns the end.
 static int64_t lay(ot_builder *builder, parameter_class class, int64_t top) {
-  const bool muon = builder->graph->request.muon;
+  const ot_optimizer_rules *const optimizer = builder->graph->request.optimizer;
   const ot_block *const block = builder->block;
   for (int i = 0; i < block->num_parameters; i++) {
     ot_parameter *const parameter = &builder->graph->parameters[block->first_parameter + i];
-    if (parameter->tied_to >= 0 || class_of(parameter, muon) != class) continue;
+    if (parameter->tied_to >= 0 || class_of(parameter, optimizer) != class) continue;
     parameter->offset = top;
     top += pad(ot_parameter_elements(parameter));
   }

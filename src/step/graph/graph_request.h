@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/choices.h"
+#include "describe/optimizer_rules.h"
 #include "describe/parametrization.h"
 
 typedef enum ot_mode {
@@ -70,7 +71,7 @@ typedef struct ot_graph_request {
   ot_dtype storage;         // of weights and activations: compute, or OT_BF16
   bool narrow_gradients;    // gradient accumulators are stored in OT_BF16, not in compute
   bool narrow_moments;      // so are moments of the optimizer
-  bool muon;                // Muon updates matrices: buckets end with them, one moment is kept
+  const ot_optimizer_rules *optimizer;        // of matrices inside blocks; kept; null: AdamW
   const ot_parametrization *parametrization;  // kept; null: standard
   int64_t head_chunk_rows;   // tokens whose logits exist at once; 0 = the head op's choice
   int64_t weighted_targets;  // K of each token in training (ops/head.h); 0 = the data's one target

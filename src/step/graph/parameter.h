@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trainable tensors of a model as the graph builders lay them out. A parameter is a row-major
 // matrix (or vector) inside the flat bucket of its block. It consists of *parts* (q, k, v, gate,
-// up): the unit that Muon treats as one matrix, that norms are reported for and that maps to a
-// slice of a tensor in HF files.
+// up): the unit that an optimizer of whole matrices updates, that norms are reported for and that
+// maps to a slice of a tensor in HF files.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 typedef enum ot_parameter_kind {
-  OT_PARAMETER_MATRIX,     // weight of a linear layer inside a block: Muon, decay
+  OT_PARAMETER_MATRIX,     // weight of a linear layer inside a block: the run's optimizer, decay
   OT_PARAMETER_EMBEDDING,  // token and position tables, output head: AdamW, decay
   OT_PARAMETER_VECTOR,     // norms and biases: AdamW, no decay
   OT_PARAMETER_BUFFER,     // placed, sharded and saved like weights but not trained by gradients:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of Yang et al. 2022 (arXiv 2203.03466, tables 3 and 8) in width and Dey et al. 2025 (arXiv
-// 2505.01618, table 1) in depth, for AdamW; for Muon the spectral condition of Yang, Simon and
-// Bernstein 2023 (arXiv 2310.17813): the spectral norm of an update to a matrix [O, C] is
-// proportional to sqrt(O / C).
+// 2505.01618, table 1) in depth, for AdamW; for updates of a fixed spectral norm the spectral
+// condition of Yang, Simon and Bernstein 2023 (arXiv 2310.17813): the spectral norm of an update to
+// a matrix [O, C] is proportional to sqrt(O / C).
 #include "graph/parametrize.h"
 
 #include "base/math.h"
@@ -103,8 +103,8 @@ static double outputs_of(ot_role role, int part, const growth *g) {
   return role == OT_ROLE_QKV && part > 0 ? g->kv_width : g->width;
 }
 
-// Muon's update has the spectral norm 0.2 sqrt(max(O, C)) (ops/optimizer.h).
-static double muon_rate(const ot_parameter_part *part, double outputs, double inputs) {
+// Without this factor the spectral norm of an update is proportional to sqrt(max(O, C)).
+static double spectral_rate(const ot_parameter_part *part, double outputs, double inputs) {
   const double O = (double)part->rows, C = (double)part->hf_cols;
   const double base_O = O / outputs, base_C = C / inputs;
   const double now = O > C ? O : C, base = base_O > base_C ? base_O : base_C;
@@ -137,8 +137,9 @@ static rule rule_of(const ot_graph_request *request, ot_role role, const ot_para
   if (parameter->kind == OT_PARAMETER_MATRIX) {
     const double inputs = inputs_of(model, role, &g);
     const double outputs = outputs_of(role, index, &g);
+    const bool spectral = request->optimizer && request->optimizer->spectral_updates;
     const double rate =
-        request->muon ? muon_rate(&parameter->parts[index], outputs, inputs) : 1 / inputs;
+        spectral ? spectral_rate(&parameter->parts[index], outputs, inputs) : 1 / inputs;
     r.initial = 1 / (is_readout(role) ? inputs : ot_sqrt(inputs));
     r.rate *= rate;
     r.decay = 1 / rate;

@@ -4,8 +4,8 @@
 // factors are 1 with `standard`, and with `mup` at the base sizes. docs/mup.md has the table.
 //
 // Published rules multiply the outputs of residual branches, attention scores and logits by
-// constants. Here a constant c is part of a weight: W' = c W computes the same function, and AdamW
-// and Muon take the same steps when the initial value and the learning rate are multiplied by c,
+// constants. Here a constant c is part of a weight: W' = c W computes the same function, and all
+// optimizers take the same steps when the initial value and the learning rate are multiplied by c,
 // and weight decay and epsilon divided by it (the symmetry of abc-parametrizations, Yang and Hu
 // 2021, arXiv 2011.14522). So models have no multipliers: exports, inference and other software
 // need not know the parametrization.

@@ -47,7 +47,7 @@ static ot_status build_graph(const ot_rank_request *request, ot_mode mode, ot_sp
   wanted.sequence_length = cached ? ot_mode_width(mode, most, split.tp) : most;
   wanted.narrow_gradients = run && ot_run_narrow_gradients(&run->precision);
   wanted.narrow_moments = run && ot_run_narrow_moments(&run->precision);
-  wanted.muon = ot_run_uses_muon(run);
+  wanted.optimizer = ot_optimizer_rules_of(run, true);
   wanted.parametrization = run ? &run->parametrization : NULL;
   wanted.weighted_targets = ot_run_weighted_targets(run);
   wanted.expert_buffer = run ? run->parallel.expert_buffer : 0;

@@ -270,5 +270,5 @@ double ot_segment_flops(const ot_segment *segment, bool model_only);
 // attention's gradient) and the optimizer, as MFU does: 3 x forward.
 double ot_order_flops(const ot_schedule *schedule, int order, bool model_only);
 
-// Matrix FLOPs of its optimizer: Muon's orthogonalisation, once a step whatever the batch.
+// Matrix FLOPs of its optimizer (orthogonalisation), once a step whatever the batch.
 double ot_order_update_flops(const ot_schedule *schedule, int order);

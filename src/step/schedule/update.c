@@ -176,20 +176,19 @@ void ot_update_checksum(const ot_update_view *view, ot_arena *arena, ot_segment 
 
 // ---- optimizer ----
 
-static bool uses_muon(const ot_run *run, const ot_parameter *parameter) {
-  return ot_run_uses_muon(run) && parameter->kind == OT_PARAMETER_MATRIX;
+static const ot_optimizer_rules *rules_of(const ot_run *run, const ot_parameter *parameter) {
+  return ot_optimizer_rules_of(run, parameter->kind == OT_PARAMETER_MATRIX);
 }
 
 int64_t ot_update_second_moments(const ot_graph *graph, int block, const ot_run *run,
                                  int64_t elements) {
   const ot_block *const b = &graph->blocks[block];
   int64_t most = 0;
-  if (ot_run_moments(run, true) == 2) return elements;
+  if (ot_optimizer_rules_of(run, true)->moments == 2) return elements;
   for (int i = 0; i < b->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[b->first_parameter + i];
     const int64_t end = p->offset + ot_parameter_elements(p);
-    const bool two = ot_run_moments(run, p->kind == OT_PARAMETER_MATRIX) == 2;
-    if (p->tied_to < 0 && two && end > most) most = end;
+    if (p->tied_to < 0 && rules_of(run, p)->moments == 2 && end > most) most = end;
   }
   return most;
 }
@@ -207,9 +206,9 @@ static void set_rates(const ot_run *run, const part_view *v, ot_op_attributes *a
   const ot_run_optimizer *const o = &run->optimizer;
   const ot_optimizer_group *const group = group_of(run, v->part->hf_name);
   const bool decays = v->parameter->kind != OT_PARAMETER_VECTOR;
-  const bool other_rate = ot_run_uses_muon(run) && !uses_muon(run, v->parameter) && o->adamw_lr > 0;
+  const bool as_matrices = rules_of(run, v->parameter) == ot_optimizer_rules_of(run, true);
   attributes->weight_decay = decays ? o->weight_decay : 0;
-  attributes->learning_rate_factor = other_rate ? o->adamw_lr / o->lr : 1;
+  attributes->learning_rate_factor = !as_matrices && o->adamw_lr > 0 ? o->adamw_lr / o->lr : 1;
   if (group && group->weight_decay >= 0) attributes->weight_decay = group->weight_decay;
   if (group) {
     attributes->learning_rate_factor *= group->lr >= 0 ? group->lr / o->lr : group->lr_factor;
@@ -219,10 +218,10 @@ static void set_rates(const ot_run *run, const part_view *v, ot_op_attributes *a
   attributes->epsilon = o->eps * v->part->epsilon_factor;
 }
 
-// Muon needs whole matrices: its runs are not sharded (describe/run.c).
-static ot_tensor_type type_of(const part_view *p, bool muon, ot_dtype dtype) {
-  return muon ? ot_type_matrix(dtype, p->part->rows, p->parameter->cols)
-              : ot_type_vector(dtype, p->count);
+// Whole matrices are not sharded (describe/parallel_check.c).
+static ot_tensor_type type_of(const part_view *p, const ot_optimizer_rules *rules, ot_dtype dtype) {
+  return rules->whole_matrices ? ot_type_matrix(dtype, p->part->rows, p->parameter->cols)
+                               : ot_type_vector(dtype, p->count);
 }
 
 // A router's bias is updated from expert loads. All ranks together hold whole sequences.
@@ -252,31 +251,29 @@ static void append_update(const part_view *p, const update_context *c) {
     return;
   }
   const ot_run *const run = c->run;
-  const bool muon = uses_muon(run, p->parameter);
+  const ot_optimizer_rules *const rules = rules_of(run, p->parameter);
   const ot_dtype compute = c->view->graph->request.compute;
   const ot_dtype storage = c->view->graph->request.storage;
   const ot_dtype gradients = ot_graph_gradient_type(&c->view->graph->request);
   const ot_dtype moments = ot_graph_moment_type(&c->view->graph->request);
-  ot_task task = ot_task_of(c->view->graph, muon ? OT_OP_MUON : OT_OP_ADAMW);
-  task.attributes.beta1 = muon ? run->optimizer.momentum : run->optimizer.betas[0];
-  task.attributes.beta2 = muon ? 0 : run->optimizer.betas[1];
+  ot_task task = ot_task_of(c->view->graph, rules->op);
+  task.attributes.beta1 = ot_optimizer_decay(run, rules, 0);
+  task.attributes.beta2 = ot_optimizer_decay(run, rules, 1);
   set_rates(run, p, &task.attributes);
 
-  const ot_tensor_type type = type_of(p, muon, moments);
+  const ot_tensor_type type = type_of(p, rules, moments);
   const int64_t place = p->first * ot_dtype_bytes(moments);
   int out = 0;
   task.in[0] = ot_operand_at(OT_BASE_GRADIENT_PIECE, p->first * ot_dtype_bytes(gradients),
-                             type_of(p, muon, gradients));
+                             type_of(p, rules, gradients));
   task.in[1] = ot_operand_vector(OT_BASE_SCALAR, OT_F64, 0, OT_STEP_SCALARS);
   task.out[out++] = ot_operand_at(OT_BASE_WEIGHT_PIECE, p->first * ot_dtype_bytes(storage),
-                                  type_of(p, muon, storage));
+                                  type_of(p, rules, storage));
   task.out[out++] = ot_operand_at(OT_BASE_MOMENT_1, place, type);
-  if (ot_run_moments(run, p->parameter->kind == OT_PARAMETER_MATRIX) == 2) {
-    task.out[out++] = ot_operand_at(OT_BASE_MOMENT_2, place, type);
-  }
+  if (rules->moments == 2) task.out[out++] = ot_operand_at(OT_BASE_MOMENT_2, place, type);
   if (storage != compute) {
     task.out[out] = ot_operand_at(OT_BASE_MASTER, p->first * ot_dtype_bytes(compute),
-                                  type_of(p, muon, compute));
+                                  type_of(p, rules, compute));
   }
   task.out[out + 1] = ot_operand_vector(OT_BASE_UPDATES, OT_F64, 2 * slot_of(p, c->view), 2);
   ot_tasks_append(c->segment, &task, 0);

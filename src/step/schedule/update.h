@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Segments of step-level work on one block: squared gradient norms, clip factor, optimizer. One
-// task updates each part of a parameter, so norms are per tensor as named by HF, and Muon sees
-// separate matrices (q, k, v, gate and up).
+// task updates each part of a parameter, so norms are per tensor as named by HF, and optimizers of
+// whole matrices see separate ones (q, k, v, gate and up).
 #pragma once
 
 #include "describe/run.h"
@@ -48,8 +48,8 @@ void ot_update_norm(const ot_update_view *view, ot_arena *arena, ot_segment *seg
 // earlier micro-batches.
 void ot_update_checksum(const ot_update_view *view, ot_arena *arena, ot_segment *segment);
 
-// Elements of the bucket of `block`, from its first on, that have second moments: with Muon up to
-// the end of the last parameter that AdamW updates. `elements` are those of the bucket.
+// Elements of the bucket of `block`, from its first on, that have second moments: all, or up to the
+// end of the last parameter that keeps two moments. `elements` are those of the bucket.
 int64_t ot_update_second_moments(const ot_graph *graph, int block, const ot_run *run,
                                  int64_t elements);
 

@@ -4,6 +4,7 @@
 
 #include "audit/audit.h"
 #include "audit/rounding.h"
+#include "describe/optimizer_rules.h"
 
 typedef struct moment_decay {
   const char *finding, *moment, *key;
@@ -29,16 +30,22 @@ static void check_moment(const ot_run *run, const moment_decay *d, ot_audit_repo
       d->moment, rate, format->name, half / 2, half, d->moment, 1 + half / rate);
 }
 
-// With Muon, AdamW updates what is no matrix.
+static void check_moments_of(const ot_run *run, const ot_optimizer_rules *rules,
+                             ot_audit_report *report) {
+  static const char *const findings[] = {"first_moment_frozen", "second_moment_frozen"};
+  static const char *const moments[] = {"m", "v"};
+  for (int i = 0; i < rules->moments; i++) {
+    const moment_decay decay = {findings[i], moments[i], rules->decays[i].key,
+                                ot_optimizer_decay(run, rules, i)};
+    check_moment(run, &decay, report);
+  }
+}
+
 static void check_moments(const ot_run *run, ot_audit_report *report) {
-  const ot_run_optimizer *const o = &run->optimizer;
-  const moment_decay decays[] = {
-      {"first_moment_frozen", "m", "betas[0]", o->betas[0]},
-      {"second_moment_frozen", "v", "betas[1]", o->betas[1]},
-      {"first_moment_frozen", "m", "momentum", o->momentum},
-  };
-  const int count = ot_run_uses_muon(run) ? 3 : 2;
-  for (int i = 0; i < count; i++) check_moment(run, &decays[i], report);
+  const ot_optimizer_rules *const others = ot_optimizer_rules_of(run, false);
+  const ot_optimizer_rules *const matrices = ot_optimizer_rules_of(run, true);
+  check_moments_of(run, others, report);
+  if (matrices != others) check_moments_of(run, matrices, report);
 }
 
 // Share of updates lost by rounding to nearest, |update| < ulp(w) / 2, for updates of relative size

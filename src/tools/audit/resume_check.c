@@ -38,7 +38,7 @@ static ot_status compare_tensor(resume_check *r, int kind, ot_weight_stage *stag
   const int found = set ? ot_safetensors_find(set, name) : -1;
   const int64_t size = ot_dtype_bytes(dtype), total = t->rows * t->cols;
   *differ = 0;
-  if (found < 0) return OT_OK;  // Muon keeps no second moment
+  if (found < 0) return OT_OK;  // a second moment that is not kept
   r->audit->resumed++;
   for (int64_t first = 0; first < total; first += BLOCK_ELEMENTS) {
     const int64_t count = total - first < BLOCK_ELEMENTS ? total - first : BLOCK_ELEMENTS;

@@ -32,8 +32,8 @@ ot_status ot_step_check_resume(ot_step_audit *audit, const char *path);
 // Takes the next step and recomputes it: the gradient norm over each element of the model once;
 // clip factor, learning rate and bias corrections from the settings; moments, weights and master
 // copies at some elements of every tensor from their previous values and the reduced gradient.
-// Whatever the layout does, each number of the step must match (ops/optimizer.h). Of tensors that
-// Muon updates only the norm is checked.
+// Whatever the layout does, each number of the step must match (ops/optimizer.h). Only the norm is
+// checked of tensors that an op other than AdamW updates.
 ot_status ot_step_check_update(ot_step_audit *audit);
 
 // Checks the batches of the step. Alone: a target is the next token; positions increase from the

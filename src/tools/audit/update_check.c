@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "describe/learning_rate.h"
+#include "describe/optimizer_rules.h"
 
 enum {
   ROWS_OF_A_PARAMETER = 4,
@@ -43,10 +44,10 @@ typedef struct update_check {
 
 // ---- reading ----
 
-// The formula below is AdamW's, which alone keeps two moments.
+// The formula below is AdamW's.
 static bool is_looked_at(const update_check *u, const ot_parameter *p) {
-  const bool two = ot_run_moments(u->run, p->kind == OT_PARAMETER_MATRIX) == 2;
-  return ot_parameter_is_trained(p) && two;
+  const bool matrix = p->kind == OT_PARAMETER_MATRIX;
+  return ot_parameter_is_trained(p) && ot_optimizer_rules_of(u->run, matrix)->op == OT_OP_ADAMW;
 }
 
 static void choose_rows(update_check *u) {
@@ -132,8 +133,8 @@ static const ot_parameter_part *part_at(const ot_parameter *p, int64_t row) {
 static void rates_of(const update_check *u, const ot_parameter *p, const ot_parameter_part *part,
                      double rates[2]) {
   const ot_run_optimizer *const o = &u->run->optimizer;
-  const bool other = ot_run_uses_muon(u->run) && o->adamw_lr > 0;
-  rates[0] = u->rate * (other ? o->adamw_lr / o->lr : 1);
+  const bool matrices_differ = ot_optimizer_rules_of(u->run, true)->op != OT_OP_ADAMW;
+  rates[0] = u->rate * (matrices_differ && o->adamw_lr > 0 ? o->adamw_lr / o->lr : 1);
   rates[1] = p->kind == OT_PARAMETER_VECTOR ? 0 : o->weight_decay;
   for (int64_t i = 0; i < o->num_groups; i++) {
     const ot_optimizer_group *const group = &o->groups[i];

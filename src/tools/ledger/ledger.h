@@ -54,7 +54,7 @@ typedef struct ot_ledger_job {
   int num_sets;
   const char **sets;  // [num_sets] KEY=VALUE, the output last
   int64_t steps, tokens;
-  double model_flops;  // of the whole run, from its schedules; with Muon's orthogonalisation
+  double model_flops;  // of the whole run, from its schedules; with the optimizer's
   double unit;         // of the metric, in nats a token
   const char *schedule_hash, *config_hash, *data_hash, *validation_hash;
 } ot_ledger_job;

@@ -212,7 +212,8 @@ static ot_status hash_data(const ot_ledger *ledger, const ot_run *run, ot_ledger
   return status;
 }
 
-// FLOPs of the model are proportional to the sequences of a run, those of Muon to its steps.
+// FLOPs of the model are proportional to the sequences of a run, those of its optimizer to its
+// steps.
 static ot_status plan_steps(const ot_ledger *ledger, const ot_run *run, ot_ledger_job *job) {
   ot_mesh mesh;
   double flops = 0, update = 0;

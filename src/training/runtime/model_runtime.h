@@ -88,7 +88,7 @@ typedef enum ot_parameter_copy {
   OT_COPIES,
 } ot_parameter_copy;
 
-// False if the copy is not kept (no training, no master weights, second moment of Muon).
+// False if the copy is not kept (no training, no master weights, one moment).
 bool ot_runtime_has_copy(const ot_runtime *runtime, ot_parameter_copy copy);
 
 // Element type of a copy.
