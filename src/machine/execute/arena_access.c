@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host access to the arena between runs.
+#include "base/backend_rules.h"
 #include "execute/executor.h"
 #include "kernels/kernels.h"
 
@@ -42,7 +43,7 @@ void ot_executor_draw(ot_executor *executor, const ot_initial_draw *draw) {
 }
 
 const char *ot_executor_host_memory(const ot_executor *executor) {
-  return executor->schedule->backend == OT_BACKEND_CPU ? executor->memory : NULL;
+  return ot_backend_rules_of(executor->schedule->backend)->host ? executor->memory : NULL;
 }
 
 ot_executor_transfers ot_executor_count_transfers(const ot_executor *executor) {

@@ -2,6 +2,7 @@
 // Resolves tasks to kernels and communicator calls.
 #include "execute/bind.h"
 
+#include "base/backend_rules.h"
 #include "base/dtype.h"
 #include "kernels/kernels.h"
 #include "ops/catalog.h"
@@ -170,10 +171,10 @@ int ot_bind_routes(const ot_schedule *schedule, ot_arena *arena, ot_comm_route *
 
 static ot_status find_kernel(const ot_task *task, ot_kernel *kernel) {
   const ot_op_attributes *const a = &task->attributes;
+  const ot_backend_rules *const rules = ot_backend_rules_of(a->backend);
   *kernel = ot_kernel_find(a->backend, task->op, a->compute);
-  OT_CHECK(*kernel, OT_ENVIRONMENT, "op %s has no %s kernel on %s", ot_task_name(task),
-           ot_dtype_name(a->compute),
-           a->backend == OT_BACKEND_CPU ? "the CPU" : "a GPU (try device=cpu)");
+  OT_CHECK(*kernel, OT_ENVIRONMENT, "op %s has no %s kernel on %s%s", ot_task_name(task),
+           ot_dtype_name(a->compute), rules->where, rules->host ? "" : " (try device=cpu)");
   const char *const reason = ot_kernel_refuses(a->backend, task->op, a);
   OT_CHECK(!reason, OT_ENVIRONMENT, "op %s: %s (try device=cpu)", ot_task_name(task), reason);
   return OT_OK;

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "base/backend_rules.h"
 #include "execute/executor.h"
 #include "execute/launch.h"
 #include "kernels/kernels.h"
@@ -361,7 +362,8 @@ static ot_status finish(ot_executor *executor, ot_status status) {
 }
 
 ot_status ot_executor_run(ot_executor *executor, int order) {
-  const bool timed = executor->schedule->backend == OT_BACKEND_CPU || executor->options.events;
+  const ot_backend_rules *const rules = ot_backend_rules_of(executor->schedule->backend);
+  const bool timed = !rules->queued || executor->options.events;
   OT_TRY(ot_failure_repeat(executor->copies));
   OT_TRY(ot_device_bind(executor->device));
   executor->order = executor->timeline.order = order;
@@ -371,7 +373,7 @@ ot_status ot_executor_run(ot_executor *executor, int order) {
   if (executor->lanes) ot_lanes_begin(executor->lanes);
   if (executor->guard) ot_guard_begin(executor->guard, order);
   ot_leave_begin(&executor->leave, order_of(executor));
-  if (executor->schedule->backend == OT_BACKEND_CPU) ot_cores_bind(&executor->cores);
+  if (rules->host) ot_cores_bind(&executor->cores);
   OT_TRY(finish(executor, walk(executor)));
   return ot_recorder_finish(&executor->recorder, &executor->timeline);
 }
@@ -429,7 +431,7 @@ static ot_status create(ot_executor *executor) {
   executor->memory = memory;
   executor->scalars = ot_schedule_region(schedule, "scalars")->offset;
   if (executor->options.poison) {
-    OT_ASSERT(schedule->backend == OT_BACKEND_CPU);
+    OT_ASSERT(ot_backend_rules_of(schedule->backend)->host);
     executor->options.overlap = false;
     OT_TRY(ot_guard_create(schedule, executor->memory, &executor->guard));
   }
@@ -497,7 +499,7 @@ const ot_timeline *ot_executor_timeline(const ot_executor *executor) {
 void ot_executor_set_trace(ot_executor *executor, bool on) { executor->options.trace = on; }
 
 ot_status ot_executor_set_events(ot_executor *executor, bool on) {
-  if (executor->schedule->backend == OT_BACKEND_CPU) return OT_OK;
+  if (!ot_backend_rules_of(executor->schedule->backend)->queued) return OT_OK;
   executor->options.events = on;
   if (!on || executor->recorder.stream) return OT_OK;
   ot_arena arena = ot_heap_arena_create(&executor->heap);

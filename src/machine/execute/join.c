@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks must agree before they run on the world, the members of each group, and the ordered
 // list of collectives of each group. Buffer addresses may differ between ranks.
+#include "base/backend_rules.h"
 #include "base/text.h"
 #include "execute/bind.h"
 #include "execute/execute.h"
@@ -96,5 +97,6 @@ ot_status ot_executor_join(const ot_schedule *schedule, ot_comm *comm, int ordin
     const uint64_t hash = hash_group(schedule, (ot_group_kind)kind);
     OT_TRY(ot_comm_check_equal(comm, (ot_group_kind)kind, hash, "the list of its collectives"));
   }
-  return schedule->backend == OT_BACKEND_CPU ? OT_OK : use_device(schedule, comm, ordinal);
+  const bool host = ot_backend_rules_of(schedule->backend)->host;
+  return host ? OT_OK : use_device(schedule, comm, ordinal);
 }

@@ -3,6 +3,7 @@
 // the order that needs most.
 #include "execute/streams.h"
 
+#include "base/backend_rules.h"
 #include "base/failure.h"
 #include "kernels/kernels.h"
 
@@ -101,8 +102,8 @@ static ot_status create_queued(ot_streams *streams, ot_device *device, ot_arena 
 
 ot_status ot_streams_create(const ot_schedule *schedule, ot_device *device, ot_comm *comm,
                             ot_arena *arena, ot_streams *streams) {
-  *streams = (ot_streams){
-      .schedule = schedule, .comm = comm, .queued = schedule->backend != OT_BACKEND_CPU};
+  const bool queued = ot_backend_rules_of(schedule->backend)->queued;
+  *streams = (ot_streams){.schedule = schedule, .comm = comm, .queued = queued};
   OT_TRY(create_lane(streams, device, OT_LANE_COMPUTE));
   return streams->queued ? create_queued(streams, device, arena) : OT_OK;
 }

@@ -4,12 +4,15 @@
 
 #include "advise/doubt.h"
 #include "advise/limits.h"
+#include "base/backend_rules.h"
 #include "base/extremes.h"
 #include "base/quantity.h"
 #include "base/text.h"
 #include "describe/measured_keys.h"
 #include "estimate/job_check.h"
 #include "ops/attention.h"
+#include "plan/doubt.h"
+#include "plan/limits.h"
 
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.
 static const double tokens_per_parameter = 20;
@@ -73,14 +76,14 @@ static void note_device(ot_plan_request *r, ot_arena *arena) {
 static void note_heads(ot_plan_request *r, ot_arena *arena) {
   const ot_device_kind *const device = &r->cluster.device;
   const int64_t head = r->run.model.head_dim;
-  const bool refused =
-      ot_device_kind_backend(device) == OT_BACKEND_CUDA && head > OT_ATTENTION_WIDEST_CUDA;
+  const int64_t widest = ot_backend_rules_of(ot_device_kind_backend(device))->widest_head;
+  const bool refused = widest > 0 && head > widest;
   if (r->job.engine != &ot_engine_orthant || !refused) return;
   ot_plan_request_note(
       r, ot_arena_format(arena,
-                         "Orthant has no attention kernels for heads of %lld on %s (at most %d): "
+                         "Orthant has no attention kernels for heads of %lld on %s (at most %lld): "
                          "--engine NAME prices software that has them",
-                         (long long)head, device->name, OT_ATTENTION_WIDEST_CUDA));
+                         (long long)head, device->name, (long long)widest));
 }
 
 // ---- precision ----

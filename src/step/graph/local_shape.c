@@ -2,6 +2,7 @@
 // Each divisor has its own check, which is also used to find the degrees to suggest.
 #include "graph/local_shape.h"
 
+#include "base/backend_rules.h"
 #include "base/text.h"
 
 enum { MAX_SUGGESTED = 12, SUGGESTION_BYTES = 160 };
@@ -66,7 +67,8 @@ static ot_status check_mode(const ot_graph_request *r) {
                                               "decode",  "decode/2",  "decode/4",  "decode/8"};
   const int tp = degree_of(r->split.tp);
   const int cp = degree_of(r->split.cp);
-  const bool scores = r->mode == OT_MODE_SCORE && r->draw_ids == 0 && r->backend == OT_BACKEND_CPU;
+  const bool shards = ot_backend_rules_of(r->backend)->scores_shards;
+  const bool scores = r->mode == OT_MODE_SCORE && r->draw_ids == 0 && shards;
   const bool splits = r->mode == OT_MODE_TRAIN || r->mode == OT_MODE_EVALUATE || scores;
   const int ep = degree_of(r->split.ep) * degree_of(r->split.etp);
   if (tp * cp * ep == 1 || splits) return OT_OK;

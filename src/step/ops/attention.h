@@ -48,9 +48,6 @@
 
 #include "ops/kernel.h"
 
-// The widest heads of a kernel on a GPU.
-enum { OT_ATTENTION_WIDEST_CUDA = 256 };
-
 extern const ot_op_info ot_attention_info;
 extern const ot_op_info ot_attention_grad_info;
 extern const ot_op_info ot_attention_sinks_grad_info;

@@ -5,6 +5,7 @@
 // across hosts: by number of ranks and hosts, scaled by the bytes that cross.
 #include "simulate/price_measured.h"
 
+#include "base/backend_rules.h"
 #include "base/extremes.h"
 #include "base/text.h"
 #include "ops/catalog.h"
@@ -28,7 +29,7 @@ static int64_t most_elements(const ot_task *task) {
 static int sharing(const ot_task *task, const ot_cost *cost) {
   const int threads = task->attributes.threads;
   const double work = cost->matrix_flops / 2;
-  if (threads <= 1 || task->attributes.backend != OT_BACKEND_CPU) return 1;
+  if (threads <= 1 || !ot_backend_rules_of(task->attributes.backend)->host) return 1;
   if (work == 0) return ot_threads_for_elements(most_elements(task), threads);
   if (!task->attributes.independent_rows) return ot_threads_for_gemm(work, threads);
   const double weights = (double)ot_type_elements(&task->in[1].type);

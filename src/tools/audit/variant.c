@@ -14,8 +14,7 @@
 ot_run ot_variant_fixed_weights(const ot_trainer *of) {
   ot_run still = *ot_trainer_run(of);
   // With `auto`, one rank might compute elsewhere than the ranks of the run.
-  const bool on_gpu = ot_runtime_backend(ot_trainer_runtime(of)) == OT_BACKEND_CUDA;
-  still.device = on_gpu ? OT_DEVICE_CUDA : OT_DEVICE_CPU;
+  still.device = ot_runtime_device_of(ot_runtime_backend(ot_trainer_runtime(of)));
   still.batch.ramp = NULL;
   still.batch.num_ramp = 0;
   still.optimizer.lr = still.optimizer.adamw_lr = still.optimizer.weight_decay = 0;

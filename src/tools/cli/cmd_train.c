@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "audit/audit.h"
+#include "base/backend_rules.h"
 #include "base/json_writer.h"
 #include "base/quantity.h"
 #include "base/quote.h"
@@ -265,9 +266,9 @@ static ot_status check_hosts(const training *t, ot_comm *comm) {
   const ot_cluster *const c = t->request.cluster;
   if (!c || !comm) return OT_OK;
   const bool spread = ot_comm_local_size(comm) < ot_comm_size(comm);
+  const ot_backend backend = ot_runtime_choose_device(t->config.run.device, t->mesh.ranks);
   const bool gpus =
-      !ot_device_is_host(&c->device) && c->num_levels > 0 &&
-      ot_runtime_choose_device(t->config.run.device, t->mesh.ranks) == OT_BACKEND_CUDA;
+      !ot_device_is_host(&c->device) && c->num_levels > 0 && !ot_backend_rules_of(backend)->host;
   if (!ot_cluster_has_hosts(c) && !(spread && gpus)) return OT_OK;
   const int per_host = c->host_devices > 0 ? c->host_devices : c->level[0].size;
   return ot_rank_hosts_check(comm, per_host, t->config.run.cluster);

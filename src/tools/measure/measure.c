@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/backend_rules.h"
 #include "base/text.h"
 #include "comm/comm.h"
 #include "files/disk.h"
@@ -326,8 +327,8 @@ static ot_status measure_cpu(const ot_measure_request *request, ot_arena *arena,
 }
 
 ot_status ot_measure_machine(const ot_measure_request *request, ot_arena *arena, ot_cluster *out) {
-  OT_TRY(request->backend == OT_BACKEND_CPU ? measure_cpu(request, arena, out)
-                                            : ot_measure_gpus(request, arena, out));
+  const bool host = ot_backend_rules_of(request->backend)->host;
+  OT_TRY(host ? measure_cpu(request, arena, out) : ot_measure_gpus(request, arena, out));
   report_line(request, "the disk");
   OT_TRY(measure_disk(request->disk_file, &out->measured.disk_bytes_per_s));
   return ot_cluster_check(out);

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdio.h>
 
+#include "base/backend_rules.h"
 #include "base/text.h"
 #include "host/cores.h"
 #include "measure/measure_parts.h"
@@ -130,7 +131,7 @@ ot_status ot_measure_cluster(const ot_measure_request *request, ot_arena *arena,
   int per_host;
   rank_cores own;
   double total;
-  OT_TRY(ot_comm_agree(comm, request->backend == OT_BACKEND_CPU
+  OT_TRY(ot_comm_agree(comm, ot_backend_rules_of(request->backend)->host
                                  ? OT_OK
                                  : ot_fail(OT_USAGE,
                                            "bench: under a launcher it measures CPUs "

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/backend_rules.h"
 #include "base/nonnegative_fit.h"
 #include "base/sort.h"
 #include "base/text.h"
@@ -153,7 +154,7 @@ static ot_status on_step(void *context, const ot_trial_step *step) {
 }
 
 static int rounds_of(const ot_kernel_trials *trials) {
-  return trials->quick || trials->backend != OT_BACKEND_CPU ? 1 : ROUNDS;
+  return trials->quick || !ot_backend_rules_of(trials->backend)->host ? 1 : ROUNDS;
 }
 
 // One round; its times in `arena`.
@@ -181,7 +182,7 @@ static ot_status run_subject(const subject *s, const ot_kernel_trials *trials, o
 // The kernels of the fastest round of each subject. In `arena`.
 static ot_status run_subjects(const ot_kernel_trials *trials, ot_arena *arena,
                               ot_task_timings *out) {
-  const bool gpu = trials->backend != OT_BACKEND_CPU;
+  const bool gpu = !ot_backend_rules_of(trials->backend)->host;
   const subject *const all = gpu ? gpu_subjects : subjects;
   const int count = gpu ? OT_COUNT(gpu_subjects) : OT_COUNT(subjects);
   collection *const each = ot_arena_array(arena, count, sizeof *each);

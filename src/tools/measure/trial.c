@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "base/backend_rules.h"
 #include "base/rng.h"
 #include "describe/moe.h"
 #include "host/clock.h"
@@ -105,7 +106,7 @@ static ot_status run_rank(const ot_trial *trial, ot_comm *comm, ot_arena *arena)
                              &request.rank));
   request.rank.graph.backend = trial->backend;
   request.rank.graph.threads = trial->threads;
-  request.events = trial->backend != OT_BACKEND_CPU;
+  request.events = ot_backend_rules_of(trial->backend)->queued;
   ot_runtime *runtime = NULL;
   OT_TRY(ot_runtime_create(&request, &runtime));
   const ot_status status = run_steps(trial, comm, runtime);

@@ -2,6 +2,7 @@
 // One rank per stage represents it (ot_rank_of_stage).
 #include "forecast/prediction.h"
 
+#include "base/backend_rules.h"
 #include "base/extremes.h"
 #include "base/text.h"
 #include "describe/engine.h"
@@ -21,12 +22,11 @@ static double peak_of(const ot_cluster *cluster, ot_dtype compute) {
 ot_status ot_prediction_check(const ot_cluster *cluster, ot_backend backend) {
   const ot_device_kind *const device = &cluster->device;
   const bool measured = ot_cluster_basis_measured(cluster->basis) || ot_device_is_host(device);
-  const bool cpu = backend == OT_BACKEND_CPU;
+  const ot_backend_rules *const rules = ot_backend_rules_of(backend);
   OT_CHECK(!measured || ot_device_kind_backend(device) == backend, OT_USAGE,
            "%s describes %s, and the run is on %s (`orthant bench --device %s --out FILE`, then "
            "cluster: FILE)",
-           cluster->name, cpu ? device->name : "a CPU", cpu ? "the CPU" : "a GPU",
-           cpu ? "cpu" : "cuda");
+           cluster->name, rules->host ? device->name : "a CPU", rules->where, rules->key);
   return OT_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "base/backend_rules.h"
 #include "base/text.h"
 #include "describe/engine.h"
 #include "device/device.h"
@@ -108,7 +109,7 @@ ot_status ot_run_tasks_check_stages(const ot_run *run, int ranks) {
 
 ot_status ot_run_tasks_memory(ot_backend backend, int ordinal, ot_run_tasks_ranks *ranks) {
   ranks->memory_bytes = ot_host_memory_bytes(NULL);
-  if (backend == OT_BACKEND_CPU) return OT_OK;
+  if (ot_backend_rules_of(backend)->host) return OT_OK;
   ot_device_info gpu;
   OT_TRY(ot_device_query(backend, ordinal, &gpu));
   ranks->memory_bytes = gpu.total_bytes - 2 * ranks->sharing * ot_gpu_reserve_bytes;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The modes and the cache of a runtime for an engine of a given shape.
+#include "base/backend_rules.h"
 #include "runtime/inference.h"
 
-// The modes of distinct widths; on a GPU the widest only, since its bits depend on the width.
+// The modes of distinct widths; the widest only if bits depend on the width.
 static unsigned widths_of(ot_mode widest, int64_t most, const ot_rank_request *rank) {
   const ot_mesh *const mesh = rank->schedule.mesh;
   const int tp = mesh ? mesh->degree[OT_AXIS_TP] : 1;
-  const int count = rank->graph.backend == OT_BACKEND_CPU ? OT_MODE_WIDTHS : 1;
+  const bool one = ot_backend_rules_of(rank->graph.backend)->bits_of_widths;
+  const int count = one ? 1 : OT_MODE_WIDTHS;
   unsigned modes = 0;
   int64_t before = 0;
   for (int i = 0; i < count; i++) {

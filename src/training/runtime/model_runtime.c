@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/backend_rules.h"
 #include "base/quantity.h"
 #include "base/text.h"
 #include "device/device.h"
@@ -20,6 +21,12 @@ ot_backend ot_runtime_choose_device(ot_run_device device, int ranks) {
   const bool fits = ranks == 1 && ot_device_count(OT_BACKEND_CUDA) > 0;
   const bool chosen = device == OT_DEVICE_CUDA || (device == OT_DEVICE_AUTO && fits);
   return chosen ? OT_BACKEND_CUDA : OT_BACKEND_CPU;
+}
+
+ot_run_device ot_runtime_device_of(ot_backend backend) {
+  static const ot_run_device devices[] = {
+      [OT_BACKEND_CPU] = OT_DEVICE_CPU, [OT_BACKEND_CUDA] = OT_DEVICE_CUDA};
+  return devices[backend];
 }
 
 ot_runtime_memory_use ot_runtime_use_of_memory(const ot_runtime *runtime) {
@@ -102,7 +109,7 @@ ot_status ot_runtime_check_memory(const ot_memory_need *need, ot_arena *arena) {
 
 // The device of this rank's back end.
 static int ordinal_of(const ot_runtime_request *request) {
-  if (request->rank.graph.backend == OT_BACKEND_CPU) return 0;
+  if (ot_backend_rules_of(request->rank.graph.backend)->host) return 0;
   if (!request->comm) return request->ordinal;
   return ot_comm_ordinal(request->comm, ot_device_count(request->rank.graph.backend));
 }
@@ -112,7 +119,7 @@ static ot_status check_device(ot_runtime *runtime, const ot_runtime_request *req
   const int local_ranks = request->comm ? ot_comm_local_size(request->comm) : 1;
   const ot_memory_breakdown *const memory = &runtime->schedule.memory;
   ot_arena arena = ot_heap_arena_create(&runtime->heap);
-  if (request->rank.graph.backend == OT_BACKEND_CPU) {
+  if (ot_backend_rules_of(request->rank.graph.backend)->host) {
     const ot_memory_need need = {
         .peak_bytes = memory->peak_bytes,
         .local_ranks = local_ranks,
@@ -167,7 +174,7 @@ static ot_status create(ot_runtime *runtime, const ot_runtime_request *request,
   ot_status status = plan(runtime, &rank, request->faults, &arena);
   if (status == OT_OK && rank.schedule.rank == 0)
     runtime->published = room_to_publish(runtime, &arena);
-  if (status == OT_OK && rank.graph.backend == OT_BACKEND_CUDA) {
+  if (status == OT_OK && !ot_backend_rules_of(rank.graph.backend)->host) {
     status = ot_gpu_check_kernels(ordinal_of(request), &runtime->schedule);
     *lacks_kernel = status != OT_OK;
   }

@@ -48,6 +48,9 @@ ot_status ot_runtime_plan(const ot_rank_request *rank, ot_arena *arena, ot_graph
 // The back end of `device` for a run of `ranks` ranks.
 ot_backend ot_runtime_choose_device(ot_run_device device, int ranks);
 
+// The value of `device` that chooses `backend`, whatever the ranks.
+ot_run_device ot_runtime_device_of(ot_backend backend);
+
 // The memory that ranks on the CPU need.
 typedef struct ot_memory_need {
   int64_t peak_bytes;  // of each

@@ -2,6 +2,7 @@
 // All checks of a run before its first step, and its memory breakdown, without allocating the
 // memory or writing a file. Ranks that differ only along dp and cp have equal schedules, so one
 // rank per stage and tp rank is planned; the breakdown is that of the rank with the most memory.
+#include "base/backend_rules.h"
 #include "base/quantity.h"
 #include "base/text.h"
 #include "base/text_builder.h"
@@ -190,7 +191,8 @@ static void print_prediction(dry_run *d) {
 // Ranks that share a memory, of this machine or of a GPU.
 static int sharing_ranks(const dry_run *d) {
   const ot_dry_run *const how = d->how;
-  const int ranks = how->backend == OT_BACKEND_CPU ? how->local_ranks : how->gpu_ranks;
+  const bool host = ot_backend_rules_of(how->backend)->host;
+  const int ranks = host ? how->local_ranks : how->gpu_ranks;
   return ranks > 1 ? ranks : 1;
 }
 
@@ -217,7 +219,7 @@ static ot_status read_tasks(dry_run *d, const ot_run_tasks *tasks) {
   const char *const time =
       report->cluster ? ot_arena_format(d->arena, ", %.3g s if none begin alike", cost.seconds)
                       : "";
-  const char *const each = d->how->backend == OT_BACKEND_CPU ? "machine" : "GPU";
+  const char *const each = ot_backend_rules_of(d->how->backend)->host ? "machine" : "GPU";
   const char *const where =
       engines.stages == 1
           ? ot_arena_format(d->arena, "one rank of each %s", each)
@@ -251,7 +253,7 @@ static int64_t bytes_of_a_rank(const dry_run *d) {
 static ot_status check_memory(dry_run *d) {
   const ot_dry_run *const how = d->how;
   ot_dry_run_report *const report = d->report;
-  if (how->backend == OT_BACKEND_CPU) {
+  if (ot_backend_rules_of(how->backend)->host) {
     const ot_memory_need need = {.peak_bytes = bytes_of_a_rank(d),
                                  .local_ranks = how->local_ranks,
                                  .process_ranks = how->process_ranks,

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <sys/stat.h>
 
+#include "base/backend_rules.h"
 #include "base/quantity.h"
 #include "base/text.h"
 #include "base/text_builder.h"
@@ -190,7 +191,7 @@ static void print_start(const ot_loop_request *request, const ot_loop_start *sta
   const char *const threads =
       ot_arena_format(arena, "%d thread%s%s", schedule->threads,
                       ot_text_plural(schedule->threads, "s"), many ? " each" : "");
-  const char *const place = schedule->backend == OT_BACKEND_CPU
+  const char *const place = ot_backend_rules_of(schedule->backend)->host
                                 ? threads
                                 : describe_gpu(ot_world_comm(request->world), arena);
   ot_loop_note(request, "%s: %ld parameters, %s%s%s, %s, arena planned %s%s", run->model.model_type,

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/backend_rules.h"
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/tables.h"
 #include "kernels/kernels.h"
-#include "ops/attention.h"
 
 static const ot_kernel_entry *const f32[] = {
     ot_activation_cuda_f32, ot_attention_cuda_f32,     ot_attention_grad_cuda_f32,
@@ -36,7 +36,7 @@ static const ot_kernel_entry *const f64[] = {
 static const char *refuses(ot_op_kind kind, const ot_op_attributes *attributes) {
   const bool attends = kind == OT_OP_ATTENTION || kind == OT_OP_ATTENTION_GRAD ||
                        kind == OT_OP_ATTENTION_BLOCK || kind == OT_OP_ATTENTION_BLOCK_GRAD;
-  return attends && attributes->head_dim > OT_ATTENTION_WIDEST_CUDA
+  return attends && attributes->head_dim > ot_backend_rules_of(OT_BACKEND_CUDA)->widest_head
              ? "attention on a GPU takes heads of at most 256"
              : NULL;
 }
