@@ -9,6 +9,7 @@
 
 #include "kernels/attention_score.h"
 #include "kernels/attention_tile.h"
+#include "kernels/cpu_tables.h"
 #include "kernels/vector_math.h"
 
 // A thread's slot of the workspace.

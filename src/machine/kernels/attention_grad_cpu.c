@@ -12,6 +12,7 @@
 
 #include "kernels/attention_score.h"
 #include "kernels/attention_tile.h"
+#include "kernels/cpu_tables.h"
 #include "kernels/real.h"
 #include "kernels/vector_math.h"
 

@@ -2,6 +2,7 @@
 // The sum of integers has the same bits in any order, so threads need no order of blocks.
 #include <string.h>
 
+#include "kernels/cpu_tables.h"
 #include "kernels/tiles.h"
 #include "ops/checksum.h"
 

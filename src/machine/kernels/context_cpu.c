@@ -3,6 +3,7 @@
 // accept any type.
 #include <string.h>
 
+#include "kernels/cpu_tables.h"
 #include "kernels/tiles.h"
 #include "ops/context.h"
 

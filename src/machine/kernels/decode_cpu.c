@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "kernels/attention_score.h"
+#include "kernels/cpu_tables.h"
 #include "kernels/dot_tile.h"
 #include "kernels/vector_math.h"
 #include "ops/decode.h"

@@ -3,6 +3,7 @@
 // saved or read.
 #include <stddef.h>
 
+#include "kernels/cpu_tables.h"
 #include "kernels/dropout_mask.h"
 #include "kernels/tiles.h"
 #include "ops/elementwise.h"

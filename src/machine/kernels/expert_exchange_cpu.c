@@ -2,6 +2,7 @@
 // Computes the rows of a pass from the counts of all ranks: integers, equal on all ranks.
 #include <stddef.h>
 
+#include "kernels/cpu_tables.h"
 #include "kernels/real.h"
 #include "ops/expert_exchange.h"
 #include "ops/route.h"

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "kernels/cpu_tables.h"
 #include "kernels/matrix.h"
 #include "kernels/register_tile.h"
 #include "kernels/view.h"

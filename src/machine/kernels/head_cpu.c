@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "kernels/cpu_tables.h"
 #include "kernels/head_rows.h"
 #include "kernels/largest.h"
 #include "kernels/matrix.h"

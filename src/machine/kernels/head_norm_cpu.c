@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "kernels/cpu_tables.h"
 #include "kernels/rotation.h"
 #include "kernels/tiles.h"
 #include "ops/head_norm.h"

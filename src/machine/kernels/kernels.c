@@ -5,30 +5,8 @@
 
 #include <stddef.h>
 
-#include "ops/activation.h"
-#include "ops/attention.h"
-#include "ops/checksum.h"
-#include "ops/context.h"
-#include "ops/decode.h"
-#include "ops/dispatch.h"
-#include "ops/elementwise.h"
-#include "ops/embedding.h"
-#include "ops/expert_bias.h"
-#include "ops/expert_exchange.h"
-#include "ops/grouped.h"
-#include "ops/head.h"
-#include "ops/head_norm.h"
-#include "ops/head_parts.h"
-#include "ops/latent.h"
-#include "ops/linear.h"
-#include "ops/norm.h"
-#include "ops/optimizer.h"
-#include "ops/residual.h"
-#include "ops/rope.h"
-#include "ops/route.h"
-#include "ops/route_balance.h"
+#include "kernels/cpu_tables.h"
 
-// Each table is declared in the header of its operators.
 static const ot_kernel_entry *const cpu_f32[] = {
     ot_activation_cpu_f32, ot_attention_cpu_f32,     ot_attention_grad_cpu_f32,
     ot_checksum_cpu_f32,   ot_context_cpu_f32,       ot_dropout_cpu_f32,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "kernels/cpu_tables.h"
 #include "kernels/latent_rotate.h"
 #include "kernels/vector_math.h"
 #include "ops/decode.h"

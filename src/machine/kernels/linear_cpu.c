@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "kernels/cpu_tables.h"
 #include "kernels/matrix.h"
 #include "kernels/view.h"
 #include "ops/blocks.h"

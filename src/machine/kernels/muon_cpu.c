@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "kernels/cpu_tables.h"
 #include "kernels/matrix.h"
 #include "kernels/tiles.h"
 #include "kernels/update_sums.h"

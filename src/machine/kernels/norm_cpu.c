@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "kernels/cpu_tables.h"
 #include "kernels/tiles.h"
 #include "ops/norm.h"
 

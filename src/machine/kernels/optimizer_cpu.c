@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "kernels/cpu_tables.h"
 #include "kernels/tiles.h"
 #include "kernels/update_sums.h"
 #include "ops/blocks.h"

@@ -4,6 +4,7 @@
 // workspace, each block by one thread, and the blocks are added in order.
 #include <string.h>
 
+#include "kernels/cpu_tables.h"
 #include "kernels/tiles.h"
 #include "kernels/vector_math.h"
 #include "ops/residual.h"

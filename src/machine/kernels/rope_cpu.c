@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "base/math.h"
+#include "kernels/cpu_tables.h"
 #include "kernels/rotation.h"
 #include "kernels/tiles.h"
 #include "ops/rope.h"

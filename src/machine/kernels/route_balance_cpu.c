@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "kernels/cpu_tables.h"
 #include "kernels/route_scores.h"
 #include "kernels/tiles.h"
 #include "kernels/update_sums.h"

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "kernels/cpu_tables.h"
 #include "kernels/route_scores.h"
 #include "kernels/tiles.h"
 #include "ops/route.h"

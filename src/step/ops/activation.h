@@ -30,6 +30,3 @@ extern const ot_op_info ot_activation_info;
 extern const ot_op_info ot_activation_grad_info;
 extern const ot_op_info ot_glu_info;
 extern const ot_op_info ot_glu_grad_info;
-
-extern const ot_kernel_entry ot_activation_cpu_f32[];
-extern const ot_kernel_entry ot_activation_cpu_f64[];

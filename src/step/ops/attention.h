@@ -54,11 +54,6 @@ extern const ot_op_info ot_attention_sinks_grad_info;
 extern const ot_op_info ot_attention_block_info;
 extern const ot_op_info ot_attention_block_grad_info;
 
-extern const ot_kernel_entry ot_attention_cpu_f32[];
-extern const ot_kernel_entry ot_attention_cpu_f64[];
-extern const ot_kernel_entry ot_attention_grad_cpu_f32[];
-extern const ot_kernel_entry ot_attention_grad_cpu_f64[];
-
 enum {
   OT_ATTENTION_QUERIES = 64,        // queries per tile
   OT_ATTENTION_KEYS = 128,          // keys per tile

@@ -9,6 +9,3 @@
 #include "ops/kernel.h"
 
 extern const ot_op_info ot_checksum_info;
-
-extern const ot_kernel_entry ot_checksum_cpu_f32[];
-extern const ot_kernel_entry ot_checksum_cpu_f64[];

@@ -27,6 +27,3 @@ extern const ot_op_info ot_heads_scatter_info;
 extern const ot_op_info ot_heads_gather_info;
 extern const ot_op_info ot_sequence_join_info;
 extern const ot_op_info ot_sequence_split_info;
-
-extern const ot_kernel_entry ot_context_cpu_f32[];
-extern const ot_kernel_entry ot_context_cpu_f64[];

@@ -63,6 +63,3 @@ typedef struct ot_decode_layout {
 } ot_decode_layout;
 
 ot_decode_layout ot_decode_layout_of(const ot_op_attributes *attributes);
-
-extern const ot_kernel_entry ot_decode_cpu_f32[];
-extern const ot_kernel_entry ot_decode_cpu_f64[];

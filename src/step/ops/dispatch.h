@@ -18,6 +18,3 @@
 
 extern const ot_op_info ot_dispatch_info;
 extern const ot_op_info ot_combine_info;
-
-extern const ot_kernel_entry ot_dispatch_cpu_f32[];
-extern const ot_kernel_entry ot_dispatch_cpu_f64[];

@@ -38,8 +38,3 @@ extern const ot_op_info ot_absmax_info;
 extern const ot_op_info ot_cast_info;
 extern const ot_op_info ot_zero_info;
 extern const ot_op_info ot_inverse_info;
-
-extern const ot_kernel_entry ot_elementwise_cpu_f32[];
-extern const ot_kernel_entry ot_elementwise_cpu_f64[];
-extern const ot_kernel_entry ot_dropout_cpu_f32[];
-extern const ot_kernel_entry ot_dropout_cpu_f64[];

@@ -26,6 +26,3 @@
 extern const ot_op_info ot_embedding_info;
 extern const ot_op_info ot_embedding_grad_info;
 extern const ot_op_info ot_position_grad_info;
-
-extern const ot_kernel_entry ot_embedding_cpu_f32[];
-extern const ot_kernel_entry ot_embedding_cpu_f64[];

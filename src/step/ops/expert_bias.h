@@ -21,9 +21,6 @@ extern const ot_op_info ot_expert_bias_info;
 extern const ot_op_info ot_expert_bias_dx_info;
 extern const ot_op_info ot_expert_bias_dw_info;
 
-extern const ot_kernel_entry ot_expert_bias_cpu_f32[];
-extern const ot_kernel_entry ot_expert_bias_cpu_f64[];
-
 // On a GPU, the slots of each of the parts that OT_OP_EXPERT_BIAS_DW sums, and their number: the
 // more experts there are, the fewer.
 static inline int64_t ot_expert_bias_slots(int64_t slots, int64_t num_experts) {

@@ -29,9 +29,6 @@ extern const ot_op_info ot_exchange_plan_info;
 extern const ot_op_info ot_exchange_info;
 extern const ot_op_info ot_exchange_home_info;
 
-extern const ot_kernel_entry ot_exchange_cpu_f32[];
-extern const ot_kernel_entry ot_exchange_cpu_f64[];
-
 // Most rows that a rank can receive in all passes from `tokens` tokens per rank, for any routing.
 // Pure.
 int64_t ot_all_to_all_v_max_rows(const ot_op_attributes *attributes, int64_t tokens);

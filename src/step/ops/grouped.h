@@ -20,9 +20,6 @@ extern const ot_op_info ot_grouped_linear_info;
 extern const ot_op_info ot_grouped_linear_dx_info;
 extern const ot_op_info ot_grouped_linear_dw_info;
 
-extern const ot_kernel_entry ot_grouped_cpu_f32[];
-extern const ot_kernel_entry ot_grouped_cpu_f64[];
-
 // Rounding units of the kernels: multiples of the register tile of every target (register_tile.h).
 enum { OT_GROUPED_ROWS = 8, OT_GROUPED_COLUMNS = 64 };
 

@@ -41,9 +41,6 @@ extern const ot_op_info ot_head_evaluate_info;
 extern const ot_op_info ot_head_score_info;
 extern const ot_op_info ot_head_logits_info;
 
-extern const ot_kernel_entry ot_head_cpu_f32[];
-extern const ot_kernel_entry ot_head_cpu_f64[];
-
 enum { OT_HEAD_IDS_MAX = 256 };  // K at most
 
 // Checks the optional operands ids and weights, for ops that read `rows` of them.

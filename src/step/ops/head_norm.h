@@ -30,9 +30,6 @@ extern const ot_op_info ot_head_norm_info;
 extern const ot_op_info ot_head_norm_grad_info;
 extern const ot_op_info ot_head_means_info;
 
-extern const ot_kernel_entry ot_head_norm_cpu_f32[];
-extern const ot_kernel_entry ot_head_norm_cpu_f64[];
-
 // On CUDA a gradient sums over the rows of each part (blocks.h), then over parts.
 enum { OT_HEAD_NORM_PARTS = 2 * OT_CUDA_PARTS };
 

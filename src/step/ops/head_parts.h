@@ -49,9 +49,6 @@ extern const ot_op_info ot_head_gradient_info;
 extern const ot_op_info ot_head_gradient_last_info;
 extern const ot_op_info ot_head_count_info;
 
-extern const ot_kernel_entry ot_head_parts_cpu_f32[];
-extern const ot_kernel_entry ot_head_parts_cpu_f64[];
-
 enum { OT_HEAD_STATISTICS = 3, OT_HEAD_WEIGHTED = 4 };  // numbers per token
 
 // k: the number of vocabulary shards.

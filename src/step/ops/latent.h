@@ -30,8 +30,3 @@ extern const ot_op_info ot_value_trim_info;
 extern const ot_op_info ot_value_pad_info;
 extern const ot_op_info ot_append_latent_info;
 extern const ot_op_info ot_latent_decode_info;
-
-extern const ot_kernel_entry ot_latent_cpu_f32[];
-extern const ot_kernel_entry ot_latent_cpu_f64[];
-extern const ot_kernel_entry ot_latent_decode_cpu_f32[];
-extern const ot_kernel_entry ot_latent_decode_cpu_f64[];

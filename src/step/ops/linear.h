@@ -25,9 +25,6 @@ extern const ot_op_info ot_linear_dw_info;
 extern const ot_op_info ot_linear_wide_info;
 extern const ot_op_info ot_linear_wide_dx_info;
 
-extern const ot_kernel_entry ot_linear_cpu_f32[];
-extern const ot_kernel_entry ot_linear_cpu_f64[];
-
 // Offsets of the widened operands in the workspace, in elements of the compute type; -1 for an
 // operand that needs no widening. Used for the workspace size and by the kernel.
 typedef struct ot_linear_layout {

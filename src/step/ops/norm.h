@@ -22,6 +22,3 @@ extern const ot_op_info ot_rmsnorm_info;
 extern const ot_op_info ot_rmsnorm_grad_info;
 extern const ot_op_info ot_layernorm_info;
 extern const ot_op_info ot_layernorm_grad_info;
-
-extern const ot_kernel_entry ot_norm_cpu_f32[];
-extern const ot_kernel_entry ot_norm_cpu_f64[];

@@ -29,11 +29,6 @@ extern const ot_op_info ot_clip_factor_info;
 extern const ot_op_info ot_adamw_info;
 extern const ot_op_info ot_muon_info;
 
-extern const ot_kernel_entry ot_optimizer_cpu_f32[];
-extern const ot_kernel_entry ot_optimizer_cpu_f64[];
-extern const ot_kernel_entry ot_muon_cpu_f32[];
-extern const ot_kernel_entry ot_muon_cpu_f64[];
-
 enum { OT_MUON_ITERATIONS = 5 };
 
 // Offsets of the regions of OT_OP_MUON's workspace, in bytes, and its size on the CPU. Pure.

@@ -20,6 +20,3 @@
 
 extern const ot_op_info ot_residual_attention_info;
 extern const ot_op_info ot_residual_attention_grad_info;
-
-extern const ot_kernel_entry ot_residual_cpu_f32[];
-extern const ot_kernel_entry ot_residual_cpu_f64[];

@@ -18,9 +18,6 @@ extern const ot_op_info ot_rope_table_info;
 extern const ot_op_info ot_rope_info;
 extern const ot_op_info ot_rope_grad_info;
 
-extern const ot_kernel_entry ot_rope_cpu_f32[];
-extern const ot_kernel_entry ot_rope_cpu_f64[];
-
 // Radians per position of pair `i`, 0 <= i < rotary_dim/2. Pure.
 double ot_rope_frequency(const ot_op_attributes *attributes, int64_t i);
 

@@ -32,9 +32,6 @@ extern const ot_op_info ot_route_info;
 extern const ot_op_info ot_route_grad_info;
 extern const ot_op_info ot_route_order_info;
 
-extern const ot_kernel_entry ot_route_cpu_f32[];
-extern const ot_kernel_entry ot_route_cpu_f64[];
-
 // S: slots per token. Pure.
 int64_t ot_route_slots(const ot_op_attributes *attributes);
 

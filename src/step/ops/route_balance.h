@@ -29,6 +29,3 @@ extern const ot_op_info ot_route_loss_info;
 extern const ot_op_info ot_route_loss_grad_info;
 extern const ot_op_info ot_route_load_info;
 extern const ot_op_info ot_route_bias_info;
-
-extern const ot_kernel_entry ot_route_balance_cpu_f32[];
-extern const ot_kernel_entry ot_route_balance_cpu_f64[];
