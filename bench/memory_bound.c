@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "kernels/kernels.h"
+#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
 #include "ops/operands.h"
 #include "support/bench_program.h"

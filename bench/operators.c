@@ -10,6 +10,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/matrix.h"
+#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
 #include "ops/operands.h"
 #include "support/bench_program.h"

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "host/clock.h"
 #include "kernels/kernels.h"
+#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
 #include "support/bench_step.h"
 

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "audit/swap.h"
+#include "kernels/workspace/cpu_workspace.h"
 #include "ops/attention.h"
 #include "support/audit_case.h"
 

@@ -14,14 +14,14 @@
 
 #include "cli/installed.h"
 #include "files/config_file.h"
-#include "ops/blocks.h"
+#include "kernels/workspace/workspace.h"
 #include "support/op_case.h"
 #include "support/op_device.h"
 #include "support/parity_case.h"
 
 // ---- the kernels ----
 
-enum { PARTS = OT_CUDA_JOINED };
+enum { PARTS = OT_JOINED_MOST };
 
 // One element, a block less or more than its elements, a remainder, several elements a thread.
 static int64_t size_of(int part) {

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "kernels/kernels.h"
+#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
 #include "ops/operands.h"

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/workspace/cuda_workspace.h"
 #include "ops/head.h"
 #include "support/op_case.h"
 #include "support/op_device.h"

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/workspace/workspace.h"
 #include "support/op_case.h"
 #include "support/op_device.h"
 

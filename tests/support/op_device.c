@@ -13,10 +13,10 @@
 
 #include "device/device.h"
 #include "host/heap.h"
-#include "ops/blocks.h"
+#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
 
-enum { MOST_BLOCKS = 2 * OT_CUDA_JOINED * (OT_MAX_INPUTS + OT_MAX_OUTPUTS + 1) };
+enum { MOST_BLOCKS = 2 * OT_JOINED_MOST * (OT_MAX_INPUTS + OT_MAX_OUTPUTS + 1) };
 
 // A block of host memory with its canaries, and its copy; null: the copy waits for the next block
 // of as many bytes.
@@ -210,8 +210,8 @@ void op_device_run_joined(ot_op_kind kind, const ot_kernel_call *calls,
   const ot_joined_kernel run = ot_kernel_find_joined(a->backend, kind, a->compute);
   if (!run) fail_msg("%s has no kernel for several calls", ot_op_info_of(kind)->name);
   device_run *const r = open_run();
-  moved operands[OT_CUDA_JOINED];
-  ot_kernel_call there[OT_CUDA_JOINED];
+  moved operands[OT_JOINED_MOST];
+  ot_kernel_call there[OT_JOINED_MOST];
   for (int i = 0; i < count; i++) {
     there[i] = move_call(r, &calls[i], workspace_bytes[i], &operands[i]);
   }

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
 #include "support/runner_state.h"

@@ -2,7 +2,7 @@
 // Operand pointers are the entry's base offsets plus the arena.
 #include "execute/launch.h"
 
-#include "ops/blocks.h"
+#include "kernels/workspace/workspace.h"
 
 // A call and its operands.
 typedef struct prepared {
@@ -28,10 +28,10 @@ static ot_kernel_call prepare(const ot_launch *launch, const ot_task *task, prep
 }
 
 static void run_joined(const ot_launch *launch) {
-  prepared operands[OT_CUDA_JOINED];
-  ot_kernel_call calls[OT_CUDA_JOINED];
+  prepared operands[OT_JOINED_MOST];
+  ot_kernel_call calls[OT_JOINED_MOST];
   const int count = launch->bound->count;
-  OT_ASSERT(count <= OT_CUDA_JOINED);
+  OT_ASSERT(count <= OT_JOINED_MOST);
   for (int i = 0; i < count; i++) calls[i] = prepare(launch, &launch->tasks[i], &operands[i]);
   launch->bound->joined(calls, count);
 }

@@ -11,6 +11,7 @@
 
 #include "kernels/dropout_mask.h"
 #include "kernels/register_tile.h"
+#include "kernels/workspace/cpu_workspace.h"
 #include "ops/attention.h"
 #include "ops/kernel.h"
 #include "ops/zigzag.h"

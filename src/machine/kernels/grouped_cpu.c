@@ -13,6 +13,7 @@
 #include "kernels/matrix.h"
 #include "kernels/register_tile.h"
 #include "kernels/view.h"
+#include "kernels/workspace/cpu_workspace.h"
 #include "ops/grouped.h"
 #include "ops/route.h"
 

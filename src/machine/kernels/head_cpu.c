@@ -11,6 +11,7 @@
 #include "kernels/largest.h"
 #include "kernels/matrix.h"
 #include "kernels/view.h"
+#include "kernels/workspace/cpu_workspace.h"
 #include "ops/head.h"
 #include "ops/head_draw.h"
 

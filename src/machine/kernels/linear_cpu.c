@@ -8,7 +8,8 @@
 #include "kernels/cpu_tables.h"
 #include "kernels/matrix.h"
 #include "kernels/view.h"
-#include "ops/blocks.h"
+#include "kernels/workspace/blocks.h"
+#include "kernels/workspace/cpu_workspace.h"
 #include "ops/linear.h"
 #include "ops/shares.h"
 

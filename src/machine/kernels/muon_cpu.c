@@ -9,7 +9,8 @@
 #include "kernels/matrix.h"
 #include "kernels/tiles.h"
 #include "kernels/update_sums.h"
-#include "ops/blocks.h"
+#include "kernels/workspace/blocks.h"
+#include "kernels/workspace/muon_layout.h"
 #include "ops/optimizer.h"
 
 // The quintic X -> a X + (b A + c A^2) X, A = X X^T, of Jordan et al.

@@ -7,7 +7,7 @@
 #include "kernels/cpu_tables.h"
 #include "kernels/tiles.h"
 #include "kernels/update_sums.h"
-#include "ops/blocks.h"
+#include "kernels/workspace/blocks.h"
 #include "ops/optimizer.h"
 
 static double block_sum_squares(const ot_tensor *g, int64_t begin, int64_t end) {

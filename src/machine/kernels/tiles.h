@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kernels/real.h"
-#include "ops/blocks.h"
+#include "kernels/workspace/blocks.h"
 #include "ops/kernel.h"
 #include "ops/shares.h"
 

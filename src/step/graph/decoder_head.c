@@ -125,7 +125,7 @@ static void chunk_count(ot_builder *b, const head *h) {
 static void by_chunks(ot_builder *b, const head *whole) {
   const ot_local_shape *const share = ot_share_of(b);
   const ot_dtype stored = b->program->values[whole->x].type.dtype;
-  const int64_t logit_bytes = ot_cuda_head_parts_logit_bytes(&whole->attributes, stored);
+  const int64_t logit_bytes = ot_head_parts_logit_bytes(&whole->attributes, stored);
   const int64_t rows =
       ot_head_chunk_rows(&whole->attributes, share->rows, share->widest_vocab, logit_bytes);
   head h = *whole;

@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost, workspace and VJP of attention over whole sequences and over blocks of a ring.
+// Shapes, cost and VJP of attention over whole sequences and over blocks of a ring.
 #include "ops/attention.h"
 
-#include "ops/blocks.h"
 #include "ops/operands.h"
 #include "ops/zigzag.h"
 
 enum { GRAD_PRODUCTS = 5 };  // scores recomputed, dp, dq, dk, dv
-
-enum {
-  KEY_UNIT = 8,
-  VECTOR_BYTES = 64,
-  UNITS_A_THREAD = 4,       // forward: units per thread, to keep the load imbalance small
-  BACKWARD_UNITS_LEAST = 8  // backward: depends only on the shape, since partial sums are added in
-                            // order
-};
 
 static ot_status check_attributes(const char *op, const ot_op_attributes *a, int64_t rows) {
   OT_CHECK(a->num_heads > 0 && a->num_kv_heads > 0 && a->num_heads % a->num_kv_heads == 0, OT_BUG,
@@ -297,78 +288,6 @@ bool ot_attention_is_block(ot_op_kind kind) {
   return kind == OT_OP_ATTENTION_BLOCK || kind == OT_OP_ATTENTION_BLOCK_GRAD;
 }
 
-static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
-ot_attention_layout ot_attention_layout_of(ot_op_kind kind, const ot_op_attributes *attributes,
-                                           const ot_tensor_type *qkv) {
-  const bool backward = kind == OT_OP_ATTENTION_GRAD || kind == OT_OP_ATTENTION_BLOCK_GRAD;
-  const int64_t T = attributes->sequence_length;
-  const int64_t groups = qkv->dim[0] / T * attributes->num_kv_heads;
-  const int64_t tiles = (T + OT_ATTENTION_QUERIES - 1) / OT_ATTENTION_QUERIES *
-                        (attributes->num_heads / attributes->num_kv_heads);
-  const int64_t wanted =
-      backward ? BACKWARD_UNITS_LEAST : (int64_t)attributes->threads * UNITS_A_THREAD;
-  const int64_t parts = (wanted + groups - 1) / groups;
-  const int64_t width =
-      round_up(attributes->head_dim, VECTOR_BYTES / ot_dtype_bytes(attributes->compute));
-  ot_attention_layout layout = {
-      .parts = parts < tiles ? parts : tiles, .keys = round_up(T, KEY_UNIT), .width = width};
-  layout.units = groups * layout.parts;
-  const int64_t sequences = layout.keys * width;
-  const int64_t tile = OT_ATTENTION_QUERIES * width;
-  const int64_t scores = OT_ATTENTION_QUERIES * OT_ATTENTION_KEYS;
-  // forward: k, v; q and o transposed; scores.
-  // backward: k, v, dk, dv; q, do, each also transposed, and dq transposed; p, ds.
-  layout.slot =
-      backward ? 4 * sequences + 5 * tile + 2 * scores : 2 * sequences + 2 * tile + scores;
-  layout.partial = backward && layout.parts > 1 ? 2 * sequences : 0;
-  layout.maxima = attributes->threads * layout.slot + layout.units * layout.partial;
-  layout.elements = layout.maxima + (backward ? 0 : round_up(layout.units * 2, 16));
-  return layout;
-}
-
-static int64_t workspace_of(ot_op_kind kind, const ot_op_attributes *attributes,
-                            const ot_tensor_type *qkv) {
-  return ot_attention_layout_of(kind, attributes, qkv).elements *
-         ot_dtype_bytes(attributes->compute);
-}
-
-static int64_t attention_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return workspace_of(OT_OP_ATTENTION, attributes, &types->in[0]);
-}
-
-static int64_t attention_grad_workspace(const ot_op_attributes *attributes,
-                                        const ot_op_types *types) {
-  return workspace_of(OT_OP_ATTENTION_GRAD, attributes, &types->in[1]);
-}
-
-static int64_t attention_block_workspace(const ot_op_attributes *attributes,
-                                         const ot_op_types *types) {
-  return workspace_of(OT_OP_ATTENTION_BLOCK, attributes, &types->in[0]);
-}
-
-static int64_t attention_block_grad_workspace(const ot_op_attributes *attributes,
-                                              const ot_op_types *types) {
-  return workspace_of(OT_OP_ATTENTION_BLOCK_GRAD, attributes, &types->in[1]);
-}
-
-// On a GPU: the largest score of each block.
-static int64_t maxima_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  const int64_t T = attributes->sequence_length;
-  const int64_t tiles = (T + OT_ATTENTION_BLOCK_QUERIES - 1) / OT_ATTENTION_BLOCK_QUERIES;
-  return types->in[0].dim[0] / T * attributes->num_heads * tiles * (int64_t)sizeof(double);
-}
-
-// On a GPU: do . o of each token and head.
-static int64_t delta_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return types->in[0].dim[0] * attributes->num_heads * ot_dtype_bytes(attributes->compute);
-}
-
-// On a GPU: sums of blocks of tokens.
-static int64_t sinks_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return ot_row_blocks(types->in[0].dim[0]) * attributes->num_heads * (int64_t)sizeof(double);
-}
-
 const ot_op_info ot_attention_info = {
     .name = "attention",
     .num_inputs = 4,
@@ -380,7 +299,6 @@ const ot_op_info ot_attention_info = {
     .cost_kind = OT_COST_ATTENTION,
     .infer = attention_infer,
     .cost = attention_cost,
-    .workspace = {[OT_BACKEND_CPU] = attention_workspace, [OT_BACKEND_CUDA] = maxima_workspace},
     .num_vjp_steps = 2,
     .vjp = {{.op = OT_OP_ATTENTION_GRAD,
              .phase = OT_VJP_INPUT,
@@ -406,7 +324,6 @@ const ot_op_info ot_attention_grad_info = {
     .cost_kind = OT_COST_ATTENTION,
     .infer = attention_grad_infer,
     .cost = attention_grad_cost,
-    .workspace = {[OT_BACKEND_CPU] = attention_grad_workspace, [OT_BACKEND_CUDA] = delta_workspace},
 };
 
 const ot_op_info ot_attention_sinks_grad_info = {
@@ -418,7 +335,6 @@ const ot_op_info ot_attention_sinks_grad_info = {
     .cost_kind = OT_COST_PASS,
     .infer = sinks_grad_infer,
     .cost = sinks_grad_cost,
-    .workspace = {[OT_BACKEND_CUDA] = sinks_workspace},
 };
 
 const ot_op_info ot_attention_block_info = {
@@ -432,8 +348,6 @@ const ot_op_info ot_attention_block_info = {
     .cost_kind = OT_COST_ATTENTION,
     .infer = attention_block_infer,
     .cost = attention_block_cost,
-    .workspace =
-        {[OT_BACKEND_CPU] = attention_block_workspace, [OT_BACKEND_CUDA] = maxima_workspace},
 };
 
 const ot_op_info ot_attention_block_grad_info = {
@@ -445,6 +359,4 @@ const ot_op_info ot_attention_block_grad_info = {
     .cost_kind = OT_COST_ATTENTION,
     .infer = attention_block_grad_infer,
     .cost = attention_block_grad_cost,
-    .workspace =
-        {[OT_BACKEND_CPU] = attention_block_grad_workspace, [OT_BACKEND_CUDA] = delta_workspace},
 };

@@ -55,9 +55,8 @@ extern const ot_op_info ot_attention_block_info;
 extern const ot_op_info ot_attention_block_grad_info;
 
 enum {
-  OT_ATTENTION_QUERIES = 64,        // queries per tile
-  OT_ATTENTION_KEYS = 128,          // keys per tile
-  OT_ATTENTION_BLOCK_QUERIES = 16,  // queries of a head that one block of a GPU has, at least
+  OT_ATTENTION_QUERIES = 64,  // queries per tile
+  OT_ATTENTION_KEYS = 128,    // keys per tile
 };
 
 // True for the kinds that read the keys of another tensor.
@@ -66,21 +65,3 @@ bool ot_attention_is_block(ot_op_kind kind);
 // FLOPs per query and key outside GEMMs: what happens to the score (kernels/attention_score.h) and
 // the softmax.
 int ot_attention_score_flops(const ot_op_attributes *attributes);
-
-// How the work is partitioned and the layout of its workspace, in elements of the compute type. A
-// unit is a share of the query tiles of the heads that share a key head; a thread processes units
-// and has one slot.
-typedef struct ot_attention_layout {
-  int64_t parts;     // units per (sequence, key head)
-  int64_t units;     // B * G * parts
-  int64_t keys;      // T rounded up to whole groups of keys
-  int64_t width;     // D rounded up to whole vectors
-  int64_t slot;      // elements per thread
-  int64_t partial;   // elements of a unit's own dk and dv, 0 with one part; after the slots
-  int64_t maxima;    // start of [units] f64, after the partials
-  int64_t elements;  // of the whole workspace
-} ot_attention_layout;
-
-// The layout of an attention op of any of the four kinds.
-ot_attention_layout ot_attention_layout_of(ot_op_kind kind, const ot_op_attributes *attributes,
-                                           const ot_tensor_type *qkv);

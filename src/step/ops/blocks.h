@@ -11,9 +11,6 @@ enum {
   OT_ROW_BLOCK_ROWS = 16,      // rows of a block, at least
   OT_FLAT_BLOCKS = 256,        // blocks of elements for sums over whole tensors, at most
   OT_FLAT_BLOCK_ITEMS = 8192,  // elements of a block, at least
-  OT_CUDA_FLAT_BLOCKS = 1056,  // blocks of threads on a GPU, at most: 8 on each of 132
-  OT_CUDA_FLAT_ITEMS = 1024,   // elements of one, at least
-  OT_CUDA_JOINED = 32          // tensors of a launch, at most: their arguments are below 4 KiB
 };
 
 // Number of blocks for `n` items: at most `most`, each of at least `least` items if possible; 1 for
@@ -34,20 +31,4 @@ static inline int64_t ot_row_blocks(int64_t rows) {
 
 static inline int64_t ot_flat_blocks(int64_t items) {
   return ot_block_count(items, OT_FLAT_BLOCKS, OT_FLAT_BLOCK_ITEMS);
-}
-
-static inline int64_t ot_cuda_flat_blocks(int64_t items) {
-  return ot_block_count(items, OT_CUDA_FLAT_BLOCKS, OT_CUDA_FLAT_ITEMS);
-}
-
-// On CUDA: the rows of each of at most `most` parts, and the number of parts.
-enum { OT_CUDA_PARTS = 264 };
-
-static inline int64_t ot_rows_of_part(int64_t rows, int64_t most) {
-  return rows > most ? (rows + most - 1) / most : 1;
-}
-
-static inline int64_t ot_parts_of_rows(int64_t rows, int64_t most) {
-  const int64_t each = ot_rows_of_part(rows, most);
-  return rows > 0 ? (rows + each - 1) / each : 1;
 }

@@ -157,12 +157,6 @@ ot_cost ot_op_cost(ot_op_kind kind, const ot_op_attributes *attributes, const ot
   return info->cost ? info->cost(attributes, types) : (ot_cost){0};
 }
 
-int64_t ot_op_workspace(ot_op_kind kind, const ot_op_attributes *attributes,
-                        const ot_op_types *types) {
-  const ot_workspace_rule rule = ot_op_info_of(kind)->workspace[attributes->backend];
-  return rule ? (rule(attributes, types) + 63) / 64 * 64 : 0;
-}
-
 int ot_op_sent_input(ot_op_kind kind) { return kind == OT_OP_ALL_TO_ALL_V_BACK ? 1 : 0; }
 
 bool ot_op_is_all_to_all_v(ot_op_kind kind) {

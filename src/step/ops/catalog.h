@@ -12,7 +12,3 @@ const ot_op_info *ot_op_info_of(ot_op_kind kind);
 ot_status ot_op_infer(ot_op_kind kind, const ot_op_attributes *attributes, ot_op_types *types);
 
 ot_cost ot_op_cost(ot_op_kind kind, const ot_op_attributes *attributes, const ot_op_types *types);
-
-// Scratch bytes of one execution, a multiple of 64.
-int64_t ot_op_workspace(ot_op_kind kind, const ot_op_attributes *attributes,
-                        const ot_op_types *types);

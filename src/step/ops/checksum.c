@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/checksum.h"
 
-#include "ops/blocks.h"
 #include "ops/operands.h"
 
 static ot_status infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -17,11 +16,6 @@ static ot_cost cost(const ot_op_attributes *attributes, const ot_op_types *types
   return ot_cost_of_traffic(&ot_checksum_info, attributes, types, 8 * elements);
 }
 
-static int64_t workspace_cuda(const ot_op_attributes *attributes, const ot_op_types *types) {
-  (void)attributes;
-  return ot_cuda_flat_blocks(ot_type_elements(&types->in[0])) * (int64_t)sizeof(uint64_t);
-}
-
 const ot_op_info ot_checksum_info = {
     .name = "checksum",
     .num_inputs = 1,
@@ -30,5 +24,4 @@ const ot_op_info ot_checksum_info = {
     .accumulated_outputs = 1u << 0,
     .infer = infer,
     .cost = cost,
-    .workspace = {[OT_BACKEND_CUDA] = workspace_cuda},
 };

@@ -65,19 +65,6 @@ static ot_status publish_infer(const ot_op_attributes *a, ot_op_types *types) {
   return OT_OK;
 }
 
-// Blocks of the other ranks before the reduction: an all-to-all, then additions in rank order.
-static int64_t exchanged_bytes(const ot_op_attributes *a, const ot_op_types *types) {
-  (void)a;
-  return ot_type_bytes(&types->in[0]);
-}
-
-// Like a reduce_scatter of the padded vector, plus one block.
-static int64_t all_reduce_bytes(const ot_op_attributes *a, const ot_op_types *types) {
-  const int64_t n = ot_type_elements(&types->in[0]);
-  const int64_t block = (n + a->group_size - 1) / a->group_size;
-  return block * a->group_size * ot_dtype_bytes(types->in[0].dtype);
-}
-
 static ot_cost traffic(const ot_op_info *info, const ot_op_attributes *a,
                        const ot_op_types *types) {
   return ot_cost_of_traffic(info, a, types, 0);
@@ -129,7 +116,6 @@ const ot_op_info ot_reduce_scatter_info = {
     .accumulated_outputs = 1u << 0,
     .infer = reduce_scatter_infer,
     .cost = reduce_scatter_cost,
-    .workspace = {[OT_BACKEND_CPU] = exchanged_bytes, [OT_BACKEND_CUDA] = exchanged_bytes},
     .num_vjp_steps = 1,
     .vjp = {{.op = OT_OP_ALL_GATHER,
              .phase = OT_VJP_INPUT,
@@ -145,7 +131,6 @@ const ot_op_info ot_all_reduce_info = {
     .in_place = 1u << 0,
     .infer = same_infer,
     .cost = all_reduce_cost,
-    .workspace = {[OT_BACKEND_CPU] = all_reduce_bytes, [OT_BACKEND_CUDA] = all_reduce_bytes},
 };
 
 const ot_op_info ot_all_to_all_info = {

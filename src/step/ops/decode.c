@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost and workspace of the operators on a KV cache.
+// Shapes and cost of the operators on a KV cache.
 #include "ops/decode.h"
 
 #include "ops/attention.h"
@@ -72,39 +72,6 @@ static ot_cost attention_decode_cost(const ot_op_attributes *attributes, const o
   return cost;
 }
 
-enum { VECTOR_BYTES = 64 };
-
-ot_decode_layout ot_decode_layout_of(const ot_op_attributes *attributes) {
-  const int64_t lanes = VECTOR_BYTES / ot_dtype_bytes(attributes->compute);
-  const int64_t width = (attributes->head_dim + lanes - 1) / lanes * lanes;
-  const int64_t rows = OT_DECODE_ROWS * (attributes->num_heads / attributes->num_kv_heads);
-  ot_decode_layout layout = {.width = width};
-  layout.keys = layout.queries + rows * width;
-  layout.values = layout.keys + OT_DECODE_KEYS * width;
-  layout.scores = layout.values + OT_DECODE_KEYS * width;
-  layout.sums = layout.scores + rows * OT_DECODE_KEYS;
-  layout.state = layout.sums + rows * width;
-  layout.elements = layout.state + (2 * rows + lanes - 1) / lanes * lanes;
-  return layout;
-}
-
-// A list of units [R, 2] int32, then the scratch of each thread.
-static int64_t attention_decode_workspace(const ot_op_attributes *attributes,
-                                          const ot_op_types *types) {
-  const int64_t list = (types->in[0].dim[0] * 8 + VECTOR_BYTES - 1) / VECTOR_BYTES * VECTOR_BYTES;
-  return list + attributes->threads * ot_decode_layout_of(attributes).elements *
-                    ot_dtype_bytes(attributes->compute);
-}
-
-// On a GPU: of each head and part of the slots the largest score, the sum and the sum of values.
-static int64_t decode_parts_workspace(const ot_op_attributes *attributes,
-                                      const ot_op_types *types) {
-  const int64_t units = types->in[0].dim[0] * attributes->num_heads;
-  const int64_t elements =
-      units * ot_decode_parts(ot_paged_slots(&types->in[4])) * (2 + attributes->head_dim);
-  return elements * ot_dtype_bytes(attributes->compute);
-}
-
 const ot_op_info ot_append_kv_info = {
     .name = "append_kv",
     .num_inputs = 4,
@@ -125,6 +92,4 @@ const ot_op_info ot_attention_decode_info = {
     .cost_kind = OT_COST_PASS,
     .infer = attention_decode_infer,
     .cost = attention_decode_cost,
-    .workspace =
-        {[OT_BACKEND_CPU] = attention_decode_workspace, [OT_BACKEND_CUDA] = decode_parts_workspace},
 };

@@ -19,20 +19,10 @@
 
 #include "ops/kernel.h"
 
-enum {
-  OT_PAGE_SLOTS = 16,    // tokens of a page
-  OT_DECODE_SLOTS = 64,  // that one block of a GPU has
-  OT_DECODE_KEYS = 64,   // CPU: keys of a tile, whole pages
-  OT_DECODE_ROWS = 16,   // CPU: tokens of a sequence that share the reads of a tile
-};
+enum { OT_PAGE_SLOTS = 16 };  // tokens of a page
 
 extern const ot_op_info ot_append_kv_info;
 extern const ot_op_info ot_attention_decode_info;
-
-// Number of blocks of a GPU for a sequence of `slots`.
-static inline int64_t ot_decode_parts(int64_t slots) {
-  return (slots + OT_DECODE_SLOTS - 1) / OT_DECODE_SLOTS;
-}
 
 // Slots of a sequence with all pages of its row in `pages` [S, M].
 static inline int64_t ot_paged_slots(const ot_tensor_type *pages) {
@@ -49,17 +39,3 @@ static inline int64_t ot_page_row(const ot_tensor *pages, int64_t sequence, int6
   const int32_t *const table = (const int32_t *)pages->data + sequence * pages->type.dim[1];
   return (int64_t)table[position / OT_PAGE_SLOTS] * OT_PAGE_SLOTS + position % OT_PAGE_SLOTS;
 }
-
-// Where the CPU's attention_decode keeps its scratch, in elements of the compute type.
-typedef struct ot_decode_layout {
-  int64_t width;     // D rounded up to whole vectors
-  int64_t queries;   // [rows * heads, width] of a unit
-  int64_t keys;      // [OT_DECODE_KEYS, width]
-  int64_t values;    // [OT_DECODE_KEYS, width]
-  int64_t scores;    // [rows * heads, OT_DECODE_KEYS]
-  int64_t sums;      // [rows * heads, width] of values
-  int64_t state;     // [rows * heads, 2] largest score and sum of exponentials
-  int64_t elements;  // per thread
-} ot_decode_layout;
-
-ot_decode_layout ot_decode_layout_of(const ot_op_attributes *attributes);

@@ -82,18 +82,6 @@ static ot_cost position_grad_cost(const ot_op_attributes *attributes, const ot_o
   return scatter_cost(attributes, types, 1);
 }
 
-// For a bf16 table: the first row of each id, and after each row the next row with the same id.
-static int64_t scatter_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  if (types->out[0].dtype == attributes->compute) return 0;
-  return (types->out[0].dim[0] + types->in[0].dim[0]) * (int64_t)sizeof(int32_t);
-}
-
-// On a GPU: the rows sorted by id, and their ids.
-static int64_t sort_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  (void)attributes;
-  return 2 * types->in[0].dim[0] * (int64_t)sizeof(int32_t);
-}
-
 const ot_op_info ot_embedding_info = {
     .name = "embedding",
     .num_inputs = 4,
@@ -121,7 +109,6 @@ const ot_op_info ot_embedding_grad_info = {
     .accumulated_outputs = 1u << 0,
     .infer = embedding_grad_infer,
     .cost = embedding_grad_cost,
-    .workspace = {[OT_BACKEND_CPU] = scatter_workspace, [OT_BACKEND_CUDA] = sort_workspace},
 };
 
 const ot_op_info ot_position_grad_info = {
@@ -132,5 +119,4 @@ const ot_op_info ot_position_grad_info = {
     .accumulated_outputs = 1u << 0,
     .infer = position_grad_infer,
     .cost = position_grad_cost,
-    .workspace = {[OT_BACKEND_CPU] = scatter_workspace, [OT_BACKEND_CUDA] = sort_workspace},
 };

@@ -70,12 +70,6 @@ static ot_cost expert_bias_dw_cost(const ot_op_attributes *a, const ot_op_types 
   return ot_cost_of_traffic(&ot_expert_bias_dw_info, a, types, flops);
 }
 
-// On a GPU: the sums of parts of the slots.
-static int64_t expert_bias_dw_cuda_workspace(const ot_op_attributes *a, const ot_op_types *types) {
-  const int64_t parts = ot_expert_bias_parts(ot_type_elements(&types->in[2]), a->num_experts);
-  return parts * a->num_experts * types->in[0].dim[1] * ot_dtype_bytes(a->compute);
-}
-
 const ot_op_info ot_expert_bias_info = {
     .name = "expert_bias",
     .num_inputs = 4,
@@ -121,5 +115,4 @@ const ot_op_info ot_expert_bias_dw_info = {
     .cost_kind = OT_COST_EXPERT_PASS,
     .infer = expert_bias_dw_infer,
     .cost = expert_bias_dw_cost,
-    .workspace = {[OT_BACKEND_CUDA] = expert_bias_dw_cuda_workspace},
 };

@@ -20,16 +20,3 @@
 extern const ot_op_info ot_expert_bias_info;
 extern const ot_op_info ot_expert_bias_dx_info;
 extern const ot_op_info ot_expert_bias_dw_info;
-
-// On a GPU, the slots of each of the parts that OT_OP_EXPERT_BIAS_DW sums, and their number: the
-// more experts there are, the fewer.
-static inline int64_t ot_expert_bias_slots(int64_t slots, int64_t num_experts) {
-  const int64_t most = num_experts < 264 ? 264 / num_experts : 1, least = 1024;
-  const int64_t each = (slots + most - 1) / most;
-  return each > least ? each : least;
-}
-
-static inline int64_t ot_expert_bias_parts(int64_t slots, int64_t num_experts) {
-  const int64_t each = ot_expert_bias_slots(slots, num_experts);
-  return slots > 0 ? (slots + each - 1) / each : 1;
-}

@@ -114,20 +114,6 @@ const ot_op_info ot_exchange_plan_info = {
     .cost = plan_cost,
 };
 
-// Rows that are sent, or received, in several runs, one for each expert, as NCCL sends them: in
-// one.
-static int64_t staged_bytes(const ot_op_attributes *a, const ot_tensor_type *here) {
-  return a->held_experts > 1 ? ot_type_bytes(here) : 0;
-}
-
-static int64_t exchange_staged(const ot_op_attributes *a, const ot_op_types *types) {
-  return staged_bytes(a, &types->out[0]);
-}
-
-static int64_t home_staged(const ot_op_attributes *a, const ot_op_types *types) {
-  return staged_bytes(a, &types->in[1]);
-}
-
 const ot_op_info ot_exchange_info = {
     .name = "all_to_all_v",
     .num_inputs = 3,
@@ -136,7 +122,6 @@ const ot_op_info ot_exchange_info = {
     .cost_kind = OT_COST_COMMUNICATION,
     .infer = exchange_infer,
     .cost = exchange_cost,
-    .workspace = {[OT_BACKEND_CUDA] = exchange_staged},
     .num_vjp_steps = 1,
     .vjp = {{.op = OT_OP_ALL_TO_ALL_V_BACK,
              .phase = OT_VJP_INPUT,
@@ -155,7 +140,6 @@ const ot_op_info ot_exchange_home_info = {
     .in_place = 1u << 0,
     .infer = home_infer,
     .cost = home_cost,
-    .workspace = {[OT_BACKEND_CUDA] = home_staged},
     .num_vjp_steps = 2,
     .vjp = {{.op = OT_OP_ALL_TO_ALL_V,
              .phase = OT_VJP_INPUT,

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost, layout and VJP of the grouped GEMM of experts.
+// Shapes, cost and VJP of the grouped GEMM of experts.
 #include "ops/grouped.h"
 
-#include <assert.h>
-
-#include "base/extremes.h"
 #include "ops/operands.h"
 #include "ops/route.h"
-
-enum { BLOCK_COLUMNS = 256, TILE_ROWS = 128, SUMMED_ROWS = 512 };
-static_assert(TILE_ROWS % OT_GROUPED_ROWS == 0 && BLOCK_COLUMNS % OT_GROUPED_COLUMNS == 0,
-              "whole register tiles");
 
 static ot_status check_experts(const char *op, const ot_op_attributes *attributes, int64_t rows,
                                const ot_tensor_type *offsets) {
@@ -55,56 +48,6 @@ static ot_status grouped_linear_dw_infer(const ot_op_attributes *attributes, ot_
                                    (ot_expected){op, "dbias", OT_ANY_REAL, 1, {rows}}));
   return ot_operand_check(&types->out[0],
                           (ot_expected){op, "dw", OT_ANY_REAL, 2, {rows, types->in[1].dim[1]}});
-}
-
-// ---- layout ----
-
-static int64_t rounded(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
-static int64_t padded(int64_t elements) { return rounded(elements, 16); }
-
-ot_grouped_layout ot_grouped_layout_of(const ot_op_attributes *attributes, ot_op_kind kind,
-                                       const ot_op_types *types) {
-  const ot_tensor_type *const in = types->in;
-  const int64_t N = in[0].dim[0];
-  ot_grouped_layout l = {.E = ot_route_local_experts(attributes)};
-  if (kind == OT_OP_GROUPED_LINEAR_DW) {
-    l.block = ot_smaller_whole(BLOCK_COLUMNS, in[0].dim[1]);
-    l.depth = ot_smaller_whole(SUMMED_ROWS, N);
-    l.operand = in[0].dtype == attributes->compute ? 0 : padded(l.depth * l.block);
-    l.matrix = in[1].dtype == attributes->compute ? 0 : padded(l.depth * in[1].dim[1]);
-    l.result = types->out[0].dtype == attributes->compute ? 0 : padded(l.block * in[1].dim[1]);
-    l.elements = l.operand + l.matrix + l.result;
-    return l;
-  }
-  l.depth = in[0].dim[1];
-  l.block = ot_smaller_whole(BLOCK_COLUMNS, types->out[0].dim[1]);
-  l.tile = rounded(ot_smaller_whole(TILE_ROWS, N), OT_GROUPED_ROWS);
-  const int64_t columns = rounded(l.block, OT_GROUPED_COLUMNS);
-  const bool narrow = in[0].dtype != attributes->compute;
-  l.matrix = columns * l.depth;
-  l.operand = padded((narrow ? l.tile : OT_GROUPED_ROWS) * l.depth);
-  l.result = l.tile * columns;
-  l.elements = l.matrix + l.operand + l.result;
-  return l;
-}
-
-static int64_t workspace_of(const ot_op_attributes *attributes, ot_op_kind kind,
-                            const ot_op_types *types) {
-  const ot_grouped_layout layout = ot_grouped_layout_of(attributes, kind, types);
-  return layout.elements * ot_dtype_bytes(attributes->compute) * attributes->threads;
-}
-
-static int64_t linear_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return workspace_of(attributes, OT_OP_GROUPED_LINEAR, types);
-}
-
-static int64_t dx_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return workspace_of(attributes, OT_OP_GROUPED_LINEAR_DX, types);
-}
-
-static int64_t dw_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return workspace_of(attributes, OT_OP_GROUPED_LINEAR_DW, types);
 }
 
 // ---- cost ----
@@ -163,7 +106,6 @@ const ot_op_info ot_grouped_linear_info = {
     .cost_kind = OT_COST_GROUPED,
     .infer = grouped_linear_infer,
     .cost = grouped_linear_cost,
-    .workspace = {[OT_BACKEND_CPU] = linear_workspace},
     .num_vjp_steps = 2,
     .vjp = {{.op = OT_OP_GROUPED_LINEAR_DX,
              .phase = OT_VJP_INPUT,
@@ -183,7 +125,6 @@ const ot_op_info ot_grouped_linear_dx_info = {
     .cost_kind = OT_COST_GROUPED,
     .infer = grouped_linear_dx_infer,
     .cost = grouped_linear_dx_cost,
-    .workspace = {[OT_BACKEND_CPU] = dx_workspace},
 };
 
 const ot_op_info ot_grouped_linear_dw_info = {
@@ -196,5 +137,4 @@ const ot_op_info ot_grouped_linear_dw_info = {
     .cost_kind = OT_COST_GROUPED,
     .infer = grouped_linear_dw_infer,
     .cost = grouped_linear_dw_cost,
-    .workspace = {[OT_BACKEND_CPU] = dw_workspace},
 };

@@ -20,21 +20,6 @@ extern const ot_op_info ot_grouped_linear_info;
 extern const ot_op_info ot_grouped_linear_dx_info;
 extern const ot_op_info ot_grouped_linear_dw_info;
 
-// Rounding units of the kernels: multiples of the register tile of every target (register_tile.h).
-enum { OT_GROUPED_ROWS = 8, OT_GROUPED_COLUMNS = 64 };
-
-// The blocking of one op; each work item is an expert and a block of columns.
-typedef struct ot_grouped_layout {
-  int64_t E;
-  int64_t tile;      // rows of y or dx per tile, a multiple of OT_GROUPED_ROWS
-  int64_t block;     // columns of y or dx, or rows of dw, per work item
-  int64_t depth;     // of the contraction (dw: rows that are added at a time)
-  int64_t matrix;    // scratch elements of a thread for a block of w, ...
-  int64_t operand;   // ... for a tile of rows
-  int64_t result;    // ... and for a tile of results (dw: if stored in bf16)
-  int64_t elements;  // total, a multiple of 16
-} ot_grouped_layout;
-
-// Pure.
-ot_grouped_layout ot_grouped_layout_of(const ot_op_attributes *attributes, ot_op_kind kind,
-                                       const ot_op_types *types);
+// Kernels round the rows of an expert up to this unit, a multiple of the register tile of every
+// target (register_tile.h).
+enum { OT_GROUPED_ROWS = 8 };

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost, workspace and VJP of the head.
+// Shapes, cost and VJP of the head.
 #include "ops/head.h"
 
+#include "base/backend_rules.h"
 #include "base/math.h"
 #include "ops/operands.h"
 
 enum {
   LOGITS_ELEMENTS = 20 << 20,  // of a chunk, when it is chosen here; docs/blas.md has rates
-  CUDA_CHUNK_BYTES = 1280 << 20,
-  CUDA_CHUNK_ROWS = 8192,
+  ENOUGH_ROWS = 8192,
   LEAST_CHUNK_ROWS = 64,
-  MOST_CHUNKS = 16,          // with more tokens, other activations are larger than the logits
-  BLOCK_ELEMENTS = 1 << 19,  // of w, widened at a time
-  BLOCK_UNIT = 64,
+  MOST_CHUNKS = 16,  // with more tokens, other activations are larger than the logits
 };
 
 static ot_status check_x_w(const char *op, ot_op_types *types) {
@@ -114,165 +112,50 @@ static int64_t chosen_chunk(int64_t rows, int64_t V, int64_t most) {
 }
 
 // Each chunk reads and writes dw: for an element in fp32 8 bytes, and 6 FLOPs of products for each
-// row. So rows decide what that costs, and more than CUDA_CHUNK_ROWS gain little. Chunks are equal,
-// but for roundings, so that their products have the same shapes.
-static int64_t chosen_cuda_chunk(int64_t rows, int64_t V, int64_t most) {
+// row. So rows decide what that costs, and more than ENOUGH_ROWS gain little. Chunks are equal, but
+// for roundings, so that their products have the same shapes.
+static int64_t chosen_equal_chunk(int64_t rows, int64_t V, int64_t most) {
   const int64_t fit = chosen_chunk(rows, V, most);
   const int64_t least = chosen_chunk(rows, V, 0);
-  const int64_t enough = least > CUDA_CHUNK_ROWS ? least : CUDA_CHUNK_ROWS;
+  const int64_t enough = least > ENOUGH_ROWS ? least : ENOUGH_ROWS;
   const int64_t bound = fit < enough ? fit : enough;
   const int64_t chunks = (rows + bound - 1) / bound;
   return whole_chunks((rows + chunks - 1) / chunks);
 }
 
 int64_t ot_head_chunk_rows(const ot_op_attributes *attributes, int64_t rows, int64_t vocabulary,
-                           int64_t cuda_logit_bytes) {
+                           int64_t logit_bytes) {
+  const int64_t most = ot_backend_rules_of(attributes->backend)->logits_bytes;
   int64_t wanted = attributes->chunk_rows;
-  if (wanted == 0 && attributes->backend == OT_BACKEND_CUDA) {
-    wanted = chosen_cuda_chunk(rows, vocabulary, CUDA_CHUNK_BYTES / cuda_logit_bytes);
+  if (wanted == 0 && most > 0) {
+    wanted = chosen_equal_chunk(rows, vocabulary, most / logit_bytes);
   } else if (wanted == 0) {
     wanted = chosen_chunk(rows, vocabulary, LOGITS_ELEMENTS);
   }
   return wanted < rows ? wanted : rows;
 }
 
-static int64_t chosen_block(int64_t C) {
-  const int64_t rows = BLOCK_ELEMENTS / C / BLOCK_UNIT * BLOCK_UNIT;
-  return rows > BLOCK_UNIT ? rows : BLOCK_UNIT;
-}
-
-// The offset of `elements` more, a multiple of 64 bytes.
-static int64_t take(ot_head_layout *layout, int64_t elements) {
-  const int64_t at = layout->elements;
-  layout->elements += (elements + 15) / 16 * 16;
-  return at;
-}
-
-ot_head_layout ot_head_layout_of(ot_op_kind kind, const ot_op_attributes *attributes,
+ot_head_logits ot_head_logits_of(ot_op_kind kind, const ot_op_attributes *attributes,
                                  const ot_op_types *types) {
-  const ot_dtype compute = attributes->compute;
-  const int64_t R = types->in[0].dim[0];
-  const int64_t C = types->in[0].dim[1];
-  const int64_t V = types->in[1].dim[0];
-  const bool whole = kind == OT_OP_HEAD_LOGITS;
-  const int64_t logit_bytes = ot_dtype_bytes(compute);
-  const int64_t chunk = whole ? R : ot_head_chunk_rows(attributes, R, V, logit_bytes);
-  const ot_tensor_type *const dw = &types->out[1];
-  const bool loss = kind == OT_OP_HEAD_LOSS;
-  const bool widens_dw = loss && ot_type_present(dw) && dw->dtype != compute;
-  const bool widens_w = types->in[1].dtype != compute || widens_dw;
-  const int64_t block = widens_w && chosen_block(C) < V ? chosen_block(C) : V;
-  const bool widens_x = types->in[0].dtype != compute;
-  ot_head_layout layout = {.chunk = chunk,
-                           .stride = whole ? V : (V + 15) / 16 * 16,
-                           .block = block,
-                           .logits = -1,
-                           .x = -1,
-                           .w = -1,
-                           .dx = -1,
-                           .nats = -1};
-  const int64_t nats = ot_type_present(&types->in[5]) ? 2 : 1;
-  if (!whole) layout.nats = take(&layout, chunk * 2 * nats);
-  if (!whole) layout.logits = take(&layout, chunk * layout.stride);
-  if (widens_x) layout.x = take(&layout, chunk * C);
-  if (widens_w) layout.w = take(&layout, block * C);
-  if (loss && widens_x) layout.dx = take(&layout, chunk * C);
-  return layout;
-}
-
-static int64_t workspace_of(ot_op_kind kind, const ot_op_attributes *attributes,
-                            const ot_op_types *types) {
-  const ot_head_layout layout = ot_head_layout_of(kind, attributes, types);
-  return layout.elements * ot_dtype_bytes(attributes->compute);
-}
-
-int64_t ot_cuda_logits_stride(int64_t V) { return (V + 63) / 64 * 64; }
-
-bool ot_cuda_head_pads(const ot_op_attributes *attributes, const ot_tensor_type *x,
-                       const ot_tensor_type *w, int64_t rows) {
-  enum { LEAST_ROWS = 128, UNIT = 8 };  // with fewer rows the copy costs more than it gains
-  const bool narrow = x->dtype == OT_BF16 && w->dtype == OT_BF16 && attributes->compute == OT_F32;
-  return narrow && w->dim[0] % UNIT != 0 && rows >= LEAST_ROWS;
-}
-
-ot_cuda_head_layout ot_cuda_head_layout_of(ot_op_kind kind, const ot_op_attributes *attributes,
-                                           const ot_op_types *types) {
-  enum { ALIGNMENT = 256 };  // bytes of a region
-  const ot_tensor_type *const w = &types->in[1];
-  const int64_t R = types->in[0].dim[0], V = w->dim[0];
+  const int64_t R = types->in[0].dim[0], V = types->in[1].dim[0];
   const ot_dtype x = types->in[0].dtype, compute = attributes->compute;
-  const bool loss = kind == OT_OP_HEAD_LOSS, narrow = loss && x == OT_BF16 && compute == OT_F32;
+  const bool narrows = ot_backend_rules_of(attributes->backend)->narrow_logits;
+  const bool loss = kind == OT_OP_HEAD_LOSS;
+  const bool narrow = narrows && loss && x == OT_BF16 && compute == OT_F32;
+  const ot_dtype dtype = narrow ? x : compute;
+  if (kind == OT_OP_HEAD_LOGITS) return (ot_head_logits){R, dtype};
   // Without dw, half of the memory is enough.
-  const int64_t logit_bytes = ot_dtype_bytes(narrow ? x : compute) * (loss ? 1 : 2);
-  ot_cuda_head_layout layout = {
-      .chunk = ot_head_chunk_rows(attributes, R, V, logit_bytes),
-      .stride = ot_cuda_logits_stride(V),
-      .w = -1,
-      .logits_dtype = narrow ? x : compute,
-  };
-  const int64_t elements = layout.chunk * layout.stride;
-  if (kind == OT_OP_HEAD_LOGITS) return layout;
-  const int64_t nats = ot_type_present(&types->in[5]) ? 2 : 1;
-  layout.logits = (R * 8 * nats + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  if (ot_cuda_head_pads(attributes, &types->in[0], w, R)) {
-    layout.w = layout.logits;
-    const int64_t bytes = layout.stride * w->dim[1] * ot_dtype_bytes(w->dtype);
-    layout.logits += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  }
-  layout.total_bytes = layout.logits + elements * ot_dtype_bytes(layout.logits_dtype);
-  return layout;
+  const int64_t logit_bytes = ot_dtype_bytes(dtype) * (loss ? 1 : 2);
+  return (ot_head_logits){ot_head_chunk_rows(attributes, R, V, logit_bytes), dtype};
 }
 
-static int64_t head_loss_workspace_cuda(const ot_op_attributes *attributes,
-                                        const ot_op_types *types) {
-  return ot_cuda_head_layout_of(OT_OP_HEAD_LOSS, attributes, types).total_bytes;
-}
-
-// The workspace of evaluation and scores.
-static int64_t head_nats_workspace_cuda(const ot_op_attributes *attributes,
-                                        const ot_op_types *types) {
-  return ot_cuda_head_layout_of(OT_OP_HEAD_EVALUATE, attributes, types).total_bytes;
-}
-
-static int64_t head_loss_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return workspace_of(OT_OP_HEAD_LOSS, attributes, types);
-}
-
-static int64_t head_evaluate_workspace(const ot_op_attributes *attributes,
-                                       const ot_op_types *types) {
-  return workspace_of(OT_OP_HEAD_EVALUATE, attributes, types);
-}
-
-static int64_t head_score_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return workspace_of(OT_OP_HEAD_SCORE, attributes, types);
-}
-
-static int64_t head_logits_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return workspace_of(OT_OP_HEAD_LOGITS, attributes, types);
-}
-
-// The logits that exist at once.
-typedef struct logits_shape {
-  int64_t chunk;
-  ot_dtype dtype;
-} logits_shape;
-
-static logits_shape logits_shape_of(ot_op_kind kind, const ot_op_attributes *attributes,
-                                    const ot_op_types *types) {
-  if (attributes->backend == OT_BACKEND_CUDA) {
-    const ot_cuda_head_layout layout = ot_cuda_head_layout_of(kind, attributes, types);
-    return (logits_shape){layout.chunk, layout.logits_dtype};
-  }
-  return (logits_shape){ot_head_layout_of(kind, attributes, types).chunk, attributes->compute};
-}
-
-// Logits are written and read in the workspace; w is read, and dw accumulated, per chunk.
+// Logits are written and read; w is read, and dw accumulated, per chunk.
 static ot_cost cost_of(const ot_op_info *info, ot_op_kind kind, const ot_op_attributes *attributes,
                        const ot_op_types *types) {
   const double R = (double)types->in[0].dim[0];
   const double V = (double)types->in[1].dim[0];
   const double C = (double)types->in[1].dim[1];
-  const logits_shape shape = logits_shape_of(kind, attributes, types);
+  const ot_head_logits shape = ot_head_logits_of(kind, attributes, types);
   const double size = (double)ot_dtype_bytes(shape.dtype);
   const double again = (double)((types->in[0].dim[0] - 1) / shape.chunk);  // chunks after the first
   const double w_bytes = (double)ot_type_bytes(&types->in[1]);
@@ -319,8 +202,6 @@ const ot_op_info ot_head_loss_info = {
     .cost_kind = OT_COST_HEAD,
     .infer = head_loss_infer,
     .cost = head_loss_cost,
-    .workspace =
-        {[OT_BACKEND_CPU] = head_loss_workspace, [OT_BACKEND_CUDA] = head_loss_workspace_cuda},
     .num_vjp_steps = 1,
     .vjp = {{.pass = true,
              .phase = OT_VJP_INPUT,
@@ -337,8 +218,6 @@ const ot_op_info ot_head_evaluate_info = {
     .cost_kind = OT_COST_PASS,
     .infer = head_evaluate_infer,
     .cost = head_evaluate_cost,
-    .workspace =
-        {[OT_BACKEND_CPU] = head_evaluate_workspace, [OT_BACKEND_CUDA] = head_nats_workspace_cuda},
 };
 
 const ot_op_info ot_head_score_info = {
@@ -350,8 +229,6 @@ const ot_op_info ot_head_score_info = {
     .cost_kind = OT_COST_PASS,
     .infer = head_score_infer,
     .cost = head_score_cost,
-    .workspace =
-        {[OT_BACKEND_CPU] = head_score_workspace, [OT_BACKEND_CUDA] = head_nats_workspace_cuda},
 };
 
 const ot_op_info ot_head_logits_info = {
@@ -362,5 +239,4 @@ const ot_op_info ot_head_logits_info = {
     .cost_kind = OT_COST_PASS,
     .infer = head_logits_infer,
     .cost = head_logits_cost,
-    .workspace = {[OT_BACKEND_CPU] = head_logits_workspace},
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The final projection, logits = x w^T with w [V, C], or c tanh(x w^T / c) with a soft cap c =
 // attributes.soft_cap > 0, and the loss, scores or output. Logits exist for attributes.chunk_rows
-// tokens at a time (0: ot_head_layout_of chooses) and never all at once, except as output of
+// tokens at a time (0: ot_head_logits_of chooses) and never all at once, except as output of
 // head_logits. x [R, C] and w [V, C] real, targets [R] int32; a negative target is masked. Sums
 // over logits are accumulated in the compute type over short runs and combined in float64.
 //
@@ -68,50 +68,17 @@ typedef struct ot_shard_score {
 ot_row_score ot_head_join_scores(const ot_shard_score *shards, int count);
 
 // Tokens per chunk for `rows` tokens and `vocabulary` rows of w: attributes.chunk_rows or, where
-// that is 0, as many as bound the logits, on a GPU their memory if each needs `cuda_logit_bytes`;
+// that is 0, as many as bound the logits or, by back end, their memory if each needs `logit_bytes`;
 // at most `rows`. Ranks with a sharded vocabulary pass the largest shard, so that all choose the
 // same chunk.
 int64_t ot_head_chunk_rows(const ot_op_attributes *attributes, int64_t rows, int64_t vocabulary,
-                           int64_t cuda_logit_bytes);
+                           int64_t logit_bytes);
 
-// The workspace layout, in elements of the compute type; -1 for an unused region.
-typedef struct ot_head_layout {
-  int64_t chunk;   // tokens whose logits exist at once
-  int64_t stride;  // elements between tokens of logits
-  int64_t block;   // rows of w and dw that are widened at a time; V when both are in the compute
-                   // type
-  int64_t logits;  // [chunk, stride]
-  int64_t x;       // [chunk, C] widened
-  int64_t w;       // [block, C]: w or dw
-  int64_t dx;      // [chunk, C] before narrowing
-  int64_t nats;    // [chunk] f64; with weights twice: of them, and of the targets
-  int64_t elements;
-} ot_head_layout;
+// The logits that exist at once.
+typedef struct ot_head_logits {
+  int64_t chunk;   // tokens
+  ot_dtype dtype;  // the compute type or, by back end, bf16 for the loss of bf16 x
+} ot_head_logits;
 
-ot_head_layout ot_head_layout_of(ot_op_kind kind, const ot_op_attributes *attributes,
+ot_head_logits ot_head_logits_of(ot_op_kind kind, const ot_op_attributes *attributes,
                                  const ot_op_types *types);
-
-// Elements between rows of logits on a GPU. Pure.
-int64_t ot_cuda_logits_stride(int64_t V);
-
-// On a GPU, bf16 products run at a fraction of their speed where the extent of a row of an operand
-// is no multiple of 16 bytes, whatever its stride. Of the head these are rows of V logits. So if V
-// is no multiple of 8 and the rows of x are not few, w is copied with zero rows up to the stride of
-// logits, so that two of the three products have that extent; the third, dw, is one of V - V % 8
-// rows and one of the rest (kernels/cuda/head_products.cuh). Pure.
-bool ot_cuda_head_pads(const ot_op_attributes *attributes, const ot_tensor_type *x,
-                       const ot_tensor_type *w, int64_t rows);
-
-// The same on a GPU, in bytes. Logits are in the compute type, those of the loss in bf16 where x is
-// bf16 and the compute type float32; their gradient replaces them.
-typedef struct ot_cuda_head_layout {
-  int64_t chunk, stride;
-  int64_t nats;    // [R] f64, with weights twice
-  int64_t w;       // [stride, C]: w and zero rows; -1: w itself serves
-  int64_t logits;  // [chunk, stride]
-  ot_dtype logits_dtype;
-  int64_t total_bytes;
-} ot_cuda_head_layout;
-
-ot_cuda_head_layout ot_cuda_head_layout_of(ot_op_kind kind, const ot_op_attributes *attributes,
-                                           const ot_op_types *types);

@@ -58,16 +58,6 @@ static ot_status head_draw_infer(const ot_op_attributes *attributes, ot_op_types
   return OT_OK;
 }
 
-static int64_t head_draw_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return ot_head_layout_of(OT_OP_HEAD_DRAW, attributes, types).elements *
-         ot_dtype_bytes(attributes->compute);
-}
-
-static int64_t head_draw_workspace_cuda(const ot_op_attributes *attributes,
-                                        const ot_op_types *types) {
-  return ot_cuda_head_layout_of(OT_OP_HEAD_DRAW, attributes, types).total_bytes;
-}
-
 // The product, and passes for the maximum, the exponentials and the draws.
 static ot_cost head_draw_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   enum { FLOPS = 16 };
@@ -89,6 +79,4 @@ const ot_op_info ot_head_draw_info = {
     .cost_kind = OT_COST_PASS,
     .infer = head_draw_infer,
     .cost = head_draw_cost,
-    .workspace =
-        {[OT_BACKEND_CPU] = head_draw_workspace, [OT_BACKEND_CUDA] = head_draw_workspace_cuda},
 };

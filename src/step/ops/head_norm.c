@@ -2,7 +2,6 @@
 // Shapes, cost and VJP of the normalisation of queries and keys (qk-norm).
 #include "ops/head_norm.h"
 
-#include "ops/blocks.h"
 #include "ops/operands.h"
 #include "ops/rope.h"
 
@@ -90,20 +89,6 @@ static ot_cost head_norm_grad_cost(const ot_op_attributes *attributes, const ot_
   return cost_of_rows(&ot_head_norm_grad_info, attributes, types, 6);
 }
 
-static int64_t head_norm_grad_workspace(const ot_op_attributes *attributes,
-                                        const ot_op_types *types) {
-  const ot_head_groups groups = ot_head_groups_of(attributes);
-  return ot_row_blocks(types->in[0].dim[0]) * (groups.q_width + groups.k_width) *
-         ot_dtype_bytes(attributes->compute);
-}
-
-static int64_t head_norm_grad_cuda_workspace(const ot_op_attributes *attributes,
-                                             const ot_op_types *types) {
-  const ot_head_groups groups = ot_head_groups_of(attributes);
-  return ot_parts_of_rows(types->in[0].dim[0], OT_HEAD_NORM_PARTS) *
-         (groups.q_width + groups.k_width) * ot_dtype_bytes(attributes->compute);
-}
-
 // ---- partial means ----
 
 static ot_status head_means_infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -171,6 +156,4 @@ const ot_op_info ot_head_norm_grad_info = {
     .accumulated_outputs = 1u << 1 | 1u << 2,
     .infer = head_norm_grad_infer,
     .cost = head_norm_grad_cost,
-    .workspace = {[OT_BACKEND_CPU] = head_norm_grad_workspace,
-                  [OT_BACKEND_CUDA] = head_norm_grad_cuda_workspace},
 };

@@ -23,15 +23,11 @@
 // Attributes: num_heads, num_kv_heads, head_dim, norm_width, norm_offset, epsilon, rotary_dim.
 #pragma once
 
-#include "ops/blocks.h"
 #include "ops/kernel.h"
 
 extern const ot_op_info ot_head_norm_info;
 extern const ot_op_info ot_head_norm_grad_info;
 extern const ot_op_info ot_head_means_info;
-
-// On CUDA a gradient sums over the rows of each part (blocks.h), then over parts.
-enum { OT_HEAD_NORM_PARTS = 2 * OT_CUDA_PARTS };
 
 enum { OT_ROTATED_HEAD = 1024 };
 

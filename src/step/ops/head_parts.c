@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost, workspace and VJP of the vocabulary-parallel head.
+// Shapes, cost and VJP of the vocabulary-parallel head.
 #include "ops/head_parts.h"
 
 #include "ops/head.h"
@@ -105,70 +105,8 @@ static ot_status head_count_infer(const ot_op_attributes *attributes, ot_op_type
   return check_scalar(op, "token_count", &types->out[1]);
 }
 
-// ---- workspace of the GEMMs (linear.h) ----
-
-static ot_tensor_type rows_of(const ot_op_attributes *attributes, const ot_tensor_type *x) {
-  return ot_type_matrix(x->dtype, attributes->chunk_rows, x->dim[1]);
-}
-
-static int64_t head_statistics_workspace(const ot_op_attributes *attributes,
-                                         const ot_op_types *types) {
-  const ot_op_types product = {.in = {rows_of(attributes, &types->in[0]), types->in[1]},
-                               .out = {types->out[0]}};
-  return ot_linear_info.workspace[OT_BACKEND_CPU](attributes, &product);
-}
-
-static int64_t head_gradient_workspace(const ot_op_attributes *attributes,
-                                       const ot_op_types *types) {
-  const ot_tensor_type x = rows_of(attributes, &types->in[2]);
-  const ot_op_types dx = {.in = {types->in[1], types->in[3]}, .out = {x}};
-  const ot_op_types dw = {.in = {types->in[1], x}, .out = {types->out[1]}};
-  const int64_t dx_bytes = ot_linear_dx_info.workspace[OT_BACKEND_CPU](attributes, &dx);
-  const int64_t dw_bytes = ot_linear_dw_info.workspace[OT_BACKEND_CPU](attributes, &dw);
-  return dx_bytes > dw_bytes ? dx_bytes : dw_bytes;
-}
-
-int64_t ot_cuda_head_parts_logit_bytes(const ot_op_attributes *attributes, ot_dtype x) {
+int64_t ot_head_parts_logit_bytes(const ot_op_attributes *attributes, ot_dtype x) {
   return ot_dtype_bytes(attributes->compute) + (x == OT_BF16 ? ot_dtype_bytes(x) : 0);
-}
-
-ot_cuda_head_statistics_layout ot_cuda_head_statistics_layout_of(const ot_op_attributes *attributes,
-                                                                 const ot_op_types *types) {
-  const ot_tensor_type *const x = &types->in[0], *const w = &types->in[1];
-  const int64_t rows = attributes->chunk_rows;
-  ot_cuda_head_statistics_layout layout = {.stride = ot_cuda_logits_stride(w->dim[0])};
-  if (!ot_cuda_head_pads(attributes, x, w, rows)) return layout;
-  layout.w = rows * layout.stride * ot_dtype_bytes(attributes->compute);
-  layout.total_bytes = layout.w + layout.stride * w->dim[1] * ot_dtype_bytes(w->dtype);
-  return layout;
-}
-
-static int64_t head_statistics_workspace_cuda(const ot_op_attributes *attributes,
-                                              const ot_op_types *types) {
-  return ot_cuda_head_statistics_layout_of(attributes, types).total_bytes;
-}
-
-ot_cuda_head_gradient_layout ot_cuda_head_gradient_layout_of(const ot_op_attributes *attributes,
-                                                             const ot_op_types *types) {
-  const ot_tensor_type *const x = &types->in[2], *const w = &types->in[3];
-  const int64_t rows = attributes->chunk_rows, V = w->dim[0];
-  ot_cuda_head_gradient_layout layout = {.stride = ot_cuda_logits_stride(V), .w = -1};
-  if (x->dtype != OT_BF16) return layout;
-  layout.total_bytes = rows * layout.stride * ot_dtype_bytes(OT_BF16);
-  if (!ot_cuda_head_pads(attributes, x, w, rows)) return layout;
-  layout.w = layout.total_bytes;
-  layout.total_bytes = layout.w + layout.stride * w->dim[1] * ot_dtype_bytes(w->dtype);
-  return layout;
-}
-
-static int64_t head_gradient_workspace_cuda(const ot_op_attributes *attributes,
-                                            const ot_op_types *types) {
-  return ot_cuda_head_gradient_layout_of(attributes, types).total_bytes;
-}
-
-// Per-token losses in nats; with weights twice.
-static int64_t nats_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return attributes->chunk_rows * 8 * (ot_type_present(&types->in[5]) ? 2 : 1);
 }
 
 // ---- cost ----
@@ -233,8 +171,6 @@ const ot_op_info ot_head_statistics_info = {
     .cost_kind = OT_COST_HEAD,
     .infer = head_statistics_infer,
     .cost = head_statistics_cost,
-    .workspace = {[OT_BACKEND_CPU] = head_statistics_workspace,
-                  [OT_BACKEND_CUDA] = head_statistics_workspace_cuda},
 };
 
 const ot_op_info ot_head_dlogits_info = {
@@ -249,7 +185,6 @@ const ot_op_info ot_head_dlogits_info = {
     .in_place = 1u << 0,
     .infer = head_dlogits_infer,
     .cost = head_dlogits_cost,
-    .workspace = {[OT_BACKEND_CPU] = nats_workspace, [OT_BACKEND_CUDA] = nats_workspace},
 };
 
 const ot_op_info ot_head_gradient_info = {
@@ -264,8 +199,6 @@ const ot_op_info ot_head_gradient_info = {
     .in_place = 1u << 0,
     .infer = head_gradient_infer,
     .cost = head_gradient_cost,
-    .workspace = {[OT_BACKEND_CPU] = head_gradient_workspace,
-                  [OT_BACKEND_CUDA] = head_gradient_workspace_cuda},
 };
 
 const ot_op_info ot_head_gradient_last_info = {
@@ -280,8 +213,6 @@ const ot_op_info ot_head_gradient_last_info = {
     .in_place = 1u << 0,
     .infer = head_gradient_infer,
     .cost = head_gradient_cost,
-    .workspace = {[OT_BACKEND_CPU] = head_gradient_workspace,
-                  [OT_BACKEND_CUDA] = head_gradient_workspace_cuda},
     .num_vjp_steps = 1,
     .vjp = {{.pass = true,
              .phase = OT_VJP_INPUT,
@@ -298,5 +229,4 @@ const ot_op_info ot_head_count_info = {
     .cost_kind = OT_COST_PASS,
     .infer = head_count_infer,
     .cost = head_count_cost,
-    .workspace = {[OT_BACKEND_CUDA] = nats_workspace},
 };

@@ -54,31 +54,5 @@ enum { OT_HEAD_STATISTICS = 3, OT_HEAD_WEIGHTED = 4 };  // numbers per token
 // k: the number of vocabulary shards.
 int64_t ot_head_shards(const ot_op_attributes *attributes);
 
-// Bytes that a logit of a chunk needs on a GPU: e and the bf16 factor of the products.
-int64_t ot_cuda_head_parts_logit_bytes(const ot_op_attributes *attributes, ot_dtype x);
-
-// The workspace of OT_OP_HEAD_STATISTICS on a GPU, in bytes: nothing, or where ot_cuda_head_pads
-// says so the logits and the copy of w.
-typedef struct ot_cuda_head_statistics_layout {
-  int64_t stride;
-  int64_t logits;  // [chunk, stride]
-  int64_t w;       // [stride, C]: w and zero rows
-  int64_t total_bytes;
-} ot_cuda_head_statistics_layout;
-
-// Reads the types of x and w.
-ot_cuda_head_statistics_layout ot_cuda_head_statistics_layout_of(const ot_op_attributes *attributes,
-                                                                 const ot_op_types *types);
-
-// The workspace of OT_OP_HEAD_GRADIENT on a GPU, in bytes: with bf16 x, dlogits are narrowed before
-// the products, and w is copied where ot_cuda_head_pads says so.
-typedef struct ot_cuda_head_gradient_layout {
-  int64_t stride;   // elements between rows of dlogits in the workspace
-  int64_t dlogits;  // [chunk, stride]
-  int64_t w;        // [stride, C]: w and zero rows; -1: w itself serves
-  int64_t total_bytes;
-} ot_cuda_head_gradient_layout;
-
-// Reads the types of x and w.
-ot_cuda_head_gradient_layout ot_cuda_head_gradient_layout_of(const ot_op_attributes *attributes,
-                                                             const ot_op_types *types);
+// `logit_bytes` of a chunk (ot_head_chunk_rows): e and, with bf16 x, the factor of the products.
+int64_t ot_head_parts_logit_bytes(const ot_op_attributes *attributes, ot_dtype x);

@@ -152,24 +152,6 @@ static ot_cost latent_decode_cost(const ot_op_attributes *attributes, const ot_o
   return cost;
 }
 
-// Per thread: the absorbed query and the rotated one, the mean of latents, and scores.
-static int64_t latent_decode_workspace(const ot_op_attributes *attributes,
-                                       const ot_op_types *types) {
-  const int64_t cached = types->in[2].dim[2];
-  const int64_t elements = 2 * cached + ot_paged_slots(&types->in[6]);
-  return attributes->threads * elements * ot_dtype_bytes(attributes->compute);
-}
-
-// On a GPU: the absorbed and the rotated query of each head, the mean of latents, and parts as in
-// decode.c.
-static int64_t latent_parts_workspace(const ot_op_attributes *attributes,
-                                      const ot_op_types *types) {
-  const int64_t K = types->in[1].dim[1], cached = types->in[2].dim[2];
-  const int64_t parts = ot_decode_parts(ot_paged_slots(&types->in[6])) * (2 + K);
-  return types->in[0].dim[0] * attributes->num_heads * (cached + K + parts) *
-         ot_dtype_bytes(attributes->compute);
-}
-
 // ---- cost of the copies ----
 
 static ot_cost split_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
@@ -292,6 +274,4 @@ const ot_op_info ot_latent_decode_info = {
     .cost_kind = OT_COST_PASS,
     .infer = latent_decode_infer,
     .cost = latent_decode_cost,
-    .workspace =
-        {[OT_BACKEND_CPU] = latent_decode_workspace, [OT_BACKEND_CUDA] = latent_parts_workspace},
 };

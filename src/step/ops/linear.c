@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost, workspace and VJP of linear layers.
+// Shapes, cost and VJP of linear layers.
 #include "ops/linear.h"
 
-#include "ops/blocks.h"
 #include "ops/operands.h"
-
-// Elements of w that are widened at a time: a compromise between workspace size and the cost of one
-// pass over [R, C] per block.
-enum { BLOCK_ELEMENTS = 1 << 19, BLOCK_UNIT = 64 };
 
 static ot_status linear_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   (void)attributes;
@@ -98,63 +93,6 @@ static ot_cost linear_dw_cost(const ot_op_attributes *attributes, const ot_op_ty
   return cost;
 }
 
-// The offset of `elements` more, a multiple of 64 bytes.
-static int64_t take(ot_linear_layout *layout, int64_t elements) {
-  const int64_t at = layout->elements;
-  layout->elements += (elements + 15) / 16 * 16;
-  return at;
-}
-
-ot_linear_layout ot_linear_layout_of(ot_dtype compute, const ot_tensor_type *rows,
-                                     const ot_tensor_type *outputs, const ot_tensor_type *w,
-                                     bool has_bias_gradient) {
-  const int64_t R = rows->dim[0];
-  const int64_t C = rows->dim[1];
-  const int64_t O = outputs->dim[1];
-  const bool multiplies = ot_type_present(w);
-  const bool widens_w = multiplies && w->dtype != compute;
-  const bool widens_outputs = multiplies && outputs->dtype != compute;
-  int64_t block = O;
-  if (widens_w || widens_outputs) {
-    const int64_t wanted = BLOCK_ELEMENTS / C / BLOCK_UNIT * BLOCK_UNIT;
-    const int64_t least = wanted > BLOCK_UNIT ? wanted : BLOCK_UNIT;
-    block = least < O ? least : O;
-  }
-  ot_linear_layout layout = {.block = block, .w = -1, .wide = -1, .tall = -1, .sums = -1};
-  if (widens_w) layout.w = take(&layout, block * C);
-  if (multiplies && rows->dtype != compute) layout.wide = take(&layout, R * C);
-  if (widens_outputs) layout.tall = take(&layout, R * block);
-  if (has_bias_gradient) layout.sums = take(&layout, ot_row_blocks(R) * O);
-  return layout;
-}
-
-static int64_t linear_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  const ot_linear_layout layout =
-      ot_linear_layout_of(attributes->compute, &types->in[0], &types->out[0], &types->in[1], false);
-  return layout.elements * ot_dtype_bytes(attributes->compute);
-}
-
-static int64_t linear_dx_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  const ot_linear_layout layout =
-      ot_linear_layout_of(attributes->compute, &types->out[0], &types->in[0], &types->in[1], false);
-  return layout.elements * ot_dtype_bytes(attributes->compute);
-}
-
-// Sums of blocks of rows.
-static int64_t linear_dw_workspace_cuda(const ot_op_attributes *attributes,
-                                        const ot_op_types *types) {
-  const int64_t R = types->in[0].dim[0], O = types->in[0].dim[1];
-  const bool bias = ot_type_present(&types->out[1]);
-  return bias ? ot_row_blocks(R) * O * ot_dtype_bytes(attributes->compute) : 0;
-}
-
-static int64_t linear_dw_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  const ot_linear_layout layout =
-      ot_linear_layout_of(attributes->compute, &types->in[1], &types->in[0], &types->out[0],
-                          ot_type_present(&types->out[1]));
-  return layout.elements * ot_dtype_bytes(attributes->compute);
-}
-
 const ot_op_info ot_linear_info = {
     .name = "linear",
     .num_inputs = 4,
@@ -164,7 +102,6 @@ const ot_op_info ot_linear_info = {
     .cost_kind = OT_COST_LINEAR,
     .infer = linear_infer,
     .cost = linear_cost,
-    .workspace = {[OT_BACKEND_CPU] = linear_workspace},
     .num_vjp_steps = 3,
     .vjp = {{.op = OT_OP_LINEAR_DX,
              .phase = OT_VJP_INPUT,
@@ -189,7 +126,6 @@ const ot_op_info ot_linear_dx_info = {
     .cost_kind = OT_COST_LINEAR,
     .infer = linear_dx_infer,
     .cost = linear_dx_cost,
-    .workspace = {[OT_BACKEND_CPU] = linear_dx_workspace},
 };
 
 const ot_op_info ot_linear_dw_info = {
@@ -202,8 +138,6 @@ const ot_op_info ot_linear_dw_info = {
     .cost_kind = OT_COST_LINEAR,
     .infer = linear_dw_infer,
     .cost = linear_dw_cost,
-    .workspace =
-        {[OT_BACKEND_CPU] = linear_dw_workspace, [OT_BACKEND_CUDA] = linear_dw_workspace_cuda},
 };
 
 static ot_cost linear_wide_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
@@ -230,7 +164,6 @@ const ot_op_info ot_linear_wide_info = {
     .cost_kind = OT_COST_PASS,
     .infer = linear_wide_infer,
     .cost = linear_wide_cost,
-    .workspace = {[OT_BACKEND_CPU] = linear_workspace},
     .num_vjp_steps = 2,
     .vjp = {{.op = OT_OP_LINEAR_WIDE_DX,
              .phase = OT_VJP_INPUT,
@@ -251,5 +184,4 @@ const ot_op_info ot_linear_wide_dx_info = {
     .cost_kind = OT_COST_PASS,
     .infer = linear_wide_dx_infer,
     .cost = linear_wide_dx_cost,
-    .workspace = {[OT_BACKEND_CPU] = linear_dx_workspace},
 };

@@ -24,20 +24,3 @@ extern const ot_op_info ot_linear_dx_info;
 extern const ot_op_info ot_linear_dw_info;
 extern const ot_op_info ot_linear_wide_info;
 extern const ot_op_info ot_linear_wide_dx_info;
-
-// Offsets of the widened operands in the workspace, in elements of the compute type; -1 for an
-// operand that needs no widening. Used for the workspace size and by the kernel.
-typedef struct ot_linear_layout {
-  int64_t block;  // outputs (of O) that are widened at a time; O without widening
-  int64_t w;      // [block, C]: w or dw
-  int64_t wide;   // [R, C]: x or dx
-  int64_t tall;   // [R, block]: y or dy
-  int64_t sums;   // [row blocks, O]: partial sums of dbias
-  int64_t elements;
-} ot_linear_layout;
-
-// `rows` is the [R, C] operand, `outputs` the [R, O] one, `w` the [O, C] one, absent (rank 0) when
-// only dbias is computed; `has_bias_gradient` reserves `sums`.
-ot_linear_layout ot_linear_layout_of(ot_dtype compute, const ot_tensor_type *rows,
-                                     const ot_tensor_type *outputs, const ot_tensor_type *w,
-                                     bool has_bias_gradient);

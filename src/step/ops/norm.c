@@ -2,7 +2,6 @@
 // Shapes, cost and VJP of rmsnorm and layernorm.
 #include "ops/norm.h"
 
-#include "ops/blocks.h"
 #include "ops/operands.h"
 
 static ot_status rmsnorm_infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -48,32 +47,6 @@ static ot_cost rmsnorm_grad_cost(const ot_op_attributes *attributes, const ot_op
   return ot_cost_of_traffic(&ot_rmsnorm_grad_info, attributes, types, 10 * elements);
 }
 
-// The widened weights, and `sums` rows of sums per block of rows.
-static int64_t grad_workspace(const ot_op_attributes *attributes, const ot_op_types *types,
-                              int64_t sums) {
-  const ot_tensor_type *const dy = &types->in[0];
-  const int64_t rows = 1 + sums * ot_row_blocks(dy->dim[0]);
-  return rows * dy->dim[1] * ot_dtype_bytes(attributes->compute);
-}
-
-// On CUDA, `sums` rows of sums per part.
-static int64_t cuda_grad_workspace(const ot_op_attributes *attributes, const ot_op_types *types,
-                                   int64_t sums) {
-  const ot_tensor_type *const dy = &types->in[0];
-  const int64_t rows = sums * ot_parts_of_rows(dy->dim[0], OT_CUDA_PARTS);
-  return rows * dy->dim[1] * ot_dtype_bytes(attributes->compute);
-}
-
-static int64_t rmsnorm_grad_workspace(const ot_op_attributes *attributes,
-                                      const ot_op_types *types) {
-  return grad_workspace(attributes, types, 1);
-}
-
-static int64_t rmsnorm_grad_cuda_workspace(const ot_op_attributes *attributes,
-                                           const ot_op_types *types) {
-  return cuda_grad_workspace(attributes, types, 1);
-}
-
 static ot_status layernorm_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   const char *const op = "layernorm";
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "x", OT_ANY_REAL, 2, {0, 0}}));
@@ -117,16 +90,6 @@ static ot_cost layernorm_grad_cost(const ot_op_attributes *attributes, const ot_
   return ot_cost_of_traffic(&ot_layernorm_grad_info, attributes, types, 13 * elements);
 }
 
-static int64_t layernorm_grad_workspace(const ot_op_attributes *attributes,
-                                        const ot_op_types *types) {
-  return grad_workspace(attributes, types, 2);
-}
-
-static int64_t layernorm_grad_cuda_workspace(const ot_op_attributes *attributes,
-                                             const ot_op_types *types) {
-  return cuda_grad_workspace(attributes, types, 2);
-}
-
 const ot_op_info ot_rmsnorm_info = {
     .name = "rmsnorm",
     .num_inputs = 2,
@@ -157,8 +120,6 @@ const ot_op_info ot_rmsnorm_grad_info = {
     .over_first = 1u << 2,
     .infer = rmsnorm_grad_infer,
     .cost = rmsnorm_grad_cost,
-    .workspace = {[OT_BACKEND_CPU] = rmsnorm_grad_workspace,
-                  [OT_BACKEND_CUDA] = rmsnorm_grad_cuda_workspace},
 };
 
 const ot_op_info ot_layernorm_info = {
@@ -197,6 +158,4 @@ const ot_op_info ot_layernorm_grad_info = {
     .over_first = 1u << 3,
     .infer = layernorm_grad_infer,
     .cost = layernorm_grad_cost,
-    .workspace = {[OT_BACKEND_CPU] = layernorm_grad_workspace,
-                  [OT_BACKEND_CUDA] = layernorm_grad_cuda_workspace},
 };

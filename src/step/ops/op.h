@@ -404,9 +404,6 @@ typedef enum ot_cost_kind {
   OT_COST_COMMUNICATION,  // priced by links
 } ot_cost_kind;
 
-// Bytes of scratch that the kernel of a back end needs (on the CPU, also by attributes.threads).
-typedef int64_t (*ot_workspace_rule)(const ot_op_attributes *attributes, const ot_op_types *types);
-
 typedef struct ot_op_info {
   const char *name;  // printed in schedules, unique, lower case
   int num_inputs, num_outputs;
@@ -426,8 +423,6 @@ typedef struct ot_op_info {
   // provides (acc, effect).
   ot_status (*infer)(const ot_op_attributes *attributes, ot_op_types *types);
   ot_cost (*cost)(const ot_op_attributes *attributes, const ot_op_types *types);
-  ot_workspace_rule workspace[OT_BACKENDS];  // null: none
-  int joined[OT_BACKENDS];  // calls that one launch runs, at most (ot_joined_kernel); 0: one
 
   int num_vjp_steps;
   ot_vjp_step vjp[OT_MAX_VJP_STEPS];

@@ -2,16 +2,9 @@
 // Shapes and cost of the optimizer updates.
 #include "ops/optimizer.h"
 
-#include "ops/blocks.h"
 #include "ops/operands.h"
 
 enum { ADAMW_FLOPS = 16, MUON_FLOPS = 12 };
-
-static const int64_t sum_bytes = 8;
-
-static int64_t block_sum_bytes(int64_t n, int64_t sums) {
-  return ot_flat_blocks(n) * sums * sum_bytes;
-}
 
 static ot_status sum_squares_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   (void)attributes;
@@ -24,17 +17,6 @@ static ot_status sum_squares_infer(const ot_op_attributes *attributes, ot_op_typ
 static ot_cost sum_squares_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   const double elements = (double)ot_type_elements(&types->in[0]);
   return ot_cost_of_traffic(&ot_sum_squares_info, attributes, types, 2 * elements);
-}
-
-static int64_t sum_squares_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  (void)attributes;
-  return block_sum_bytes(ot_type_elements(&types->in[0]), 1);
-}
-
-static int64_t sum_squares_workspace_cuda(const ot_op_attributes *attributes,
-                                          const ot_op_types *types) {
-  (void)attributes;
-  return ot_cuda_flat_blocks(ot_type_elements(&types->in[0])) * sum_bytes;
 }
 
 static ot_status clip_factor_infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -74,15 +56,6 @@ static ot_cost adamw_cost(const ot_op_attributes *attributes, const ot_op_types 
   return update_cost(types, 3, traffic);
 }
 
-static int64_t adamw_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  (void)attributes;
-  return block_sum_bytes(ot_type_elements(&types->in[0]), 2);
-}
-
-static int64_t adamw_workspace_cuda(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return 2 * sum_squares_workspace_cuda(attributes, types);
-}
-
 static ot_status muon_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   (void)attributes;
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){"muon", "g", OT_ANY_REAL, 2, {0, 0}}));
@@ -105,33 +78,6 @@ static ot_cost muon_cost(const ot_op_attributes *attributes, const ot_op_types *
   return update_cost(types, 2, cost);
 }
 
-static int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-ot_muon_layout ot_muon_layout_of(int64_t rows, int64_t columns, ot_dtype compute) {
-  const int64_t s = rows < columns ? rows : columns;
-  const int64_t matrix = aligned(rows * columns * ot_dtype_bytes(compute));
-  const int64_t square = aligned(s * s * ot_dtype_bytes(compute));
-  return (ot_muon_layout){
-      .x = 0,
-      .y = matrix,
-      .a = 2 * matrix,
-      .b = 2 * matrix + square,
-      .sums = 2 * (matrix + square),
-      .total_bytes = 2 * (matrix + square) + block_sum_bytes(rows * columns, 2),
-  };
-}
-
-static int64_t muon_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  const ot_tensor_type *const g = &types->in[0];
-  return ot_muon_layout_of(g->dim[0], g->dim[1], attributes->compute).total_bytes;
-}
-
-static int64_t muon_workspace_cuda(const ot_op_attributes *attributes, const ot_op_types *types) {
-  const ot_tensor_type *const g = &types->in[0];
-  const ot_muon_layout layout = ot_muon_layout_of(g->dim[0], g->dim[1], attributes->compute);
-  return layout.sums + (2 * ot_cuda_flat_blocks(ot_type_elements(g)) + 1) * sum_bytes;
-}
-
 const ot_op_info ot_sum_squares_info = {
     .name = "sum_squares",
     .num_inputs = 1,
@@ -140,9 +86,6 @@ const ot_op_info ot_sum_squares_info = {
     .accumulated_outputs = 1u << 0,
     .infer = sum_squares_infer,
     .cost = sum_squares_cost,
-    .workspace =
-        {[OT_BACKEND_CPU] = sum_squares_workspace, [OT_BACKEND_CUDA] = sum_squares_workspace_cuda},
-    .joined = {[OT_BACKEND_CUDA] = OT_CUDA_JOINED},
 };
 
 const ot_op_info ot_clip_factor_info = {
@@ -164,8 +107,6 @@ const ot_op_info ot_adamw_info = {
     .cost_kind = OT_COST_PASS,
     .infer = adamw_infer,
     .cost = adamw_cost,
-    .workspace = {[OT_BACKEND_CPU] = adamw_workspace, [OT_BACKEND_CUDA] = adamw_workspace_cuda},
-    .joined = {[OT_BACKEND_CUDA] = OT_CUDA_JOINED},
 };
 
 const ot_op_info ot_muon_info = {
@@ -178,5 +119,4 @@ const ot_op_info ot_muon_info = {
     .cost_kind = OT_COST_PASS,
     .infer = muon_infer,
     .cost = muon_cost,
-    .workspace = {[OT_BACKEND_CPU] = muon_workspace, [OT_BACKEND_CUDA] = muon_workspace_cuda},
 };

@@ -30,13 +30,3 @@ extern const ot_op_info ot_adamw_info;
 extern const ot_op_info ot_muon_info;
 
 enum { OT_MUON_ITERATIONS = 5 };
-
-// Offsets of the regions of OT_OP_MUON's workspace, in bytes, and its size on the CPU. Pure.
-typedef struct ot_muon_layout {
-  int64_t x, y;  // [O, C] compute type: the iterate and the next one
-  int64_t a, b;  // [s, s] compute type, s = min(O, C): the Gram matrix and the polynomial in it
-  int64_t sums;  // [blocks, 2] f64; on a GPU [ot_cuda_flat_blocks, 2] f64 and one more
-  int64_t total_bytes;
-} ot_muon_layout;
-
-ot_muon_layout ot_muon_layout_of(int64_t rows, int64_t columns, ot_dtype compute);

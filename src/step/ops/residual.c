@@ -2,7 +2,6 @@
 // Shapes, cost and VJP of residual_attention.
 #include "ops/residual.h"
 
-#include "ops/blocks.h"
 #include "ops/operands.h"
 
 static int64_t sources_of(const ot_tensor_type *stack, const ot_tensor_type *last) {
@@ -67,24 +66,6 @@ static ot_cost residual_attention_grad_cost(const ot_op_attributes *attributes,
   return ot_cost_of_traffic(&ot_residual_attention_grad_info, attributes, types, 12 * elements);
 }
 
-// The widened query, and per block of rows its sums and two numbers per source.
-static int64_t residual_attention_grad_workspace(const ot_op_attributes *attributes,
-                                                 const ot_op_types *types) {
-  const ot_tensor_type *const stack = &types->in[2];
-  const int64_t each = stack->dim[2] + 2 * sources_of(stack, &types->in[3]);
-  const int64_t elements = stack->dim[2] + ot_row_blocks(stack->dim[1]) * each;
-  return elements * ot_dtype_bytes(attributes->compute);
-}
-
-// On CUDA: per part of the rows, its sums and two numbers per source.
-static int64_t residual_attention_grad_cuda_workspace(const ot_op_attributes *attributes,
-                                                      const ot_op_types *types) {
-  const ot_tensor_type *const stack = &types->in[2];
-  const int64_t each = stack->dim[2] + 2 * sources_of(stack, &types->in[3]);
-  return ot_parts_of_rows(stack->dim[1], OT_CUDA_PARTS) * each *
-         ot_dtype_bytes(attributes->compute);
-}
-
 const ot_op_info ot_residual_attention_info = {
     .name = "residual_attention",
     .num_inputs = 3,
@@ -119,6 +100,4 @@ const ot_op_info ot_residual_attention_grad_info = {
     .in_place = 1u << 0,
     .infer = residual_attention_grad_infer,
     .cost = residual_attention_grad_cost,
-    .workspace = {[OT_BACKEND_CPU] = residual_attention_grad_workspace,
-                  [OT_BACKEND_CUDA] = residual_attention_grad_cuda_workspace},
 };

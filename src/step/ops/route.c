@@ -123,27 +123,6 @@ static ot_cost route_cost(const ot_op_attributes *attributes, const ot_op_types 
   return ot_cost_of_traffic(&ot_route_info, attributes, types, passes * elements);
 }
 
-// Per expert, the best tokens so far of a sequence; preceded by gates and experts of all ranks'
-// tokens where they take part in the choice.
-static int64_t route_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  const int64_t rows = chosen_of(types)->dim[0];
-  const int64_t slot = ot_dtype_bytes(attributes->compute) + (int64_t)sizeof(int32_t);
-  int64_t bytes = 0;
-  if (ot_type_present(&types->in[2])) bytes += rows * ot_route_slots(attributes) * slot;
-  const bool ranks =
-      attributes->routing == OT_MOE_DROP_BY_SCORE || attributes->routing == OT_MOE_EXPERT_CHOICE;
-  if (!ranks) return bytes;
-  const int64_t kept = rows / ot_route_tokens(attributes) * attributes->num_experts;
-  return bytes + kept * attributes->capacity * (int64_t)sizeof(int32_t);
-}
-
-// On a GPU: gates and experts of all ranks' tokens where they take part in the choice.
-static int64_t route_cuda_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  const int64_t slot = ot_dtype_bytes(attributes->compute) + (int64_t)sizeof(int32_t);
-  if (!ot_type_present(&types->in[2])) return 0;
-  return types->in[2].dim[0] * ot_route_slots(attributes) * slot;
-}
-
 static ot_status route_grad_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   const char *const op = "route_grad";
   const int compute = (int)attributes->compute;
@@ -179,14 +158,6 @@ static ot_cost route_order_cost(const ot_op_attributes *attributes, const ot_op_
   return ot_cost_of_traffic(&ot_route_order_info, attributes, types, 2 * elements);
 }
 
-// On a GPU: slots of each expert in each part, and in all.
-static int64_t route_order_cuda_workspace(const ot_op_attributes *attributes,
-                                          const ot_op_types *types) {
-  const int64_t E = attributes->num_experts;
-  const int64_t parts = ot_route_sort_parts(ot_type_elements(&types->in[0]), E);
-  return E * (parts + 1) * (int64_t)sizeof(int32_t);
-}
-
 const ot_op_info ot_route_info = {
     .name = "route",
     .num_inputs = 3,
@@ -196,7 +167,6 @@ const ot_op_info ot_route_info = {
     .cost_kind = OT_COST_EXPERT_PASS,
     .infer = route_infer,
     .cost = route_cost,
-    .workspace = {[OT_BACKEND_CPU] = route_workspace, [OT_BACKEND_CUDA] = route_cuda_workspace},
     .num_vjp_steps = 2,
     .vjp =
         {{.op = OT_OP_ROUTE_GRAD,
@@ -228,5 +198,4 @@ const ot_op_info ot_route_order_info = {
     .cost_kind = OT_COST_EXPERT_PASS,
     .infer = route_order_infer,
     .cost = route_order_cost,
-    .workspace = {[OT_BACKEND_CUDA] = route_order_cuda_workspace},
 };

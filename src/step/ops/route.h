@@ -66,16 +66,3 @@ static inline int64_t ot_route_tokens(const ot_op_attributes *attributes) {
 
 // The expert of a slot, kept or dropped.
 static inline int64_t ot_route_expert(int32_t slot) { return slot >= 0 ? slot : -1 - slot; }
-
-// On a GPU, slots are sorted in parts of this many consecutive ones, at least as many as there are
-// experts.
-static inline int64_t ot_route_sort_each(int64_t slots, int64_t num_experts) {
-  const int64_t most = 1056, least = num_experts > 256 ? num_experts : 256;
-  const int64_t each = (slots + most - 1) / most;
-  return ((each > least ? each : least) + 31) / 32 * 32;
-}
-
-static inline int64_t ot_route_sort_parts(int64_t slots, int64_t num_experts) {
-  const int64_t each = ot_route_sort_each(slots, num_experts);
-  return slots > 0 ? (slots + each - 1) / each : 1;
-}

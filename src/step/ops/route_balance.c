@@ -2,7 +2,6 @@
 // Shapes, cost and VJP of load balancing.
 #include "ops/route_balance.h"
 
-#include "ops/blocks.h"
 #include "ops/operands.h"
 #include "ops/route.h"
 
@@ -53,19 +52,6 @@ static ot_status route_loss_infer(const ot_op_attributes *attributes, ot_op_type
 static ot_cost route_loss_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   const double elements = (double)ot_type_elements(&types->in[0]);
   return ot_cost_of_traffic(&ot_route_loss_info, attributes, types, LOSS_FLOPS * elements);
-}
-
-// Two sums per block of rows.
-static int64_t route_loss_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  (void)attributes;
-  return ot_row_blocks(types->in[0].dim[0]) * 2 * (int64_t)sizeof(double);
-}
-
-// Three sums per part of the rows.
-static int64_t route_loss_cuda_workspace(const ot_op_attributes *attributes,
-                                         const ot_op_types *types) {
-  (void)attributes;
-  return ot_parts_of_rows(types->in[0].dim[0], OT_CUDA_PARTS) * 3 * (int64_t)sizeof(double);
 }
 
 static ot_status route_loss_grad_infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -125,8 +111,6 @@ const ot_op_info ot_route_loss_info = {
     .cost_kind = OT_COST_EXPERT_PASS,
     .infer = route_loss_infer,
     .cost = route_loss_cost,
-    .workspace =
-        {[OT_BACKEND_CPU] = route_loss_workspace, [OT_BACKEND_CUDA] = route_loss_cuda_workspace},
     .num_vjp_steps = 1,
     .vjp = {{.op = OT_OP_ROUTE_LOSS_GRAD,
              .phase = OT_VJP_INPUT,

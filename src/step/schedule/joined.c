@@ -2,7 +2,7 @@
 // Whether the operands of a launch are independent, schedule_check.c proves.
 #include "schedule/joined.h"
 
-#include "ops/catalog.h"
+#include "kernels/workspace/workspace.h"
 
 static bool same_kind(const ot_operand *a, const ot_operand *b) {
   const bool absent = a->base == OT_BASE_NONE;
@@ -10,7 +10,7 @@ static bool same_kind(const ot_operand *a, const ot_operand *b) {
 }
 
 static int most_joined(const ot_task *task) {
-  return ot_op_info_of(task->op)->joined[task->attributes.backend];
+  return ot_op_joined(task->op, task->attributes.backend);
 }
 
 bool ot_task_may_join(const ot_task *before, const ot_task *task) {

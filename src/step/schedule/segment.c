@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "graph/body.h"
+#include "kernels/workspace/workspace.h"
 #include "ops/attributes.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"

@@ -5,6 +5,7 @@
 #include "schedule/storage.h"
 
 #include "graph/body.h"
+#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
 #include "schedule/layout.h"

@@ -2,7 +2,7 @@
 // Builds step-level tasks.
 #include "schedule/tasks.h"
 
-#include "ops/catalog.h"
+#include "kernels/workspace/workspace.h"
 #include "ops/collective.h"
 #include "ops/operands.h"
 #include "schedule/joined.h"
@@ -36,7 +36,7 @@ ot_operand ot_operand_vector(ot_base base, ot_dtype dtype, int64_t first, int64_
 
 // Whether `task` runs in the launch of the last task of `segment`.
 static bool joins_last(const ot_segment *segment, const ot_task *task) {
-  const int most = ot_op_info_of(task->op)->joined[task->attributes.backend];
+  const int most = ot_op_joined(task->op, task->attributes.backend);
   int count = 0;
   for (int i = segment->num_tasks - 1; i >= 0; i--) {
     count++;

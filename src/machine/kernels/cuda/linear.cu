@@ -5,7 +5,7 @@
 extern "C" {
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/tables.h"
-#include "ops/blocks.h"
+#include "kernels/workspace/blocks.h"
 #include "ops/linear.h"
 }
 

@@ -5,7 +5,7 @@
 
 extern "C" {
 #include "kernels/cuda/tables.h"
-#include "ops/blocks.h"
+#include "kernels/workspace/cuda_workspace.h"
 }
 
 namespace {

@@ -6,13 +6,14 @@
 
 extern "C" {
 #include "kernels/cuda/tables.h"
-#include "ops/blocks.h"
+#include "kernels/workspace/cuda_workspace.h"
+#include "kernels/workspace/workspace.h"
 #include "ops/optimizer.h"
 }
 
 namespace {
 
-enum { THREADS = 256, MOST_PARTS = OT_CUDA_JOINED };
+enum { THREADS = 256, MOST_PARTS = OT_JOINED_MOST };
 
 // ---- several tensors in one launch: each is a part with blocks of its own ----
 
