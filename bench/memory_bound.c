@@ -10,10 +10,10 @@
 #include <time.h>
 
 #include "kernels/kernels.h"
-#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
 #include "ops/operands.h"
 #include "support/bench_program.h"
+#include "workspace/workspace.h"
 
 enum { NUM_SETS = 4, HEAD_DIM = 64, VOCABULARY = 50257, MAX_ROUNDS = 1000 };
 

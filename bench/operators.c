@@ -10,10 +10,10 @@
 
 #include "kernels/kernels.h"
 #include "kernels/matrix.h"
-#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
 #include "ops/operands.h"
 #include "support/bench_program.h"
+#include "workspace/workspace.h"
 
 enum { MAX_REPEATS = 101, HEADS = 12, HEAD_DIM = 64, CHANNELS = 768, VOCABULARY = 50257 };
 

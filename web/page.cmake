@@ -44,7 +44,7 @@ function(wasm_objects out flags)
 endfunction()
 
 # ---- the planner: small, but for the files in which a search spends its time ----
-set(FAST arena math text candidate emit program catalog pipeline_flow pipeline_walk
+set(FAST arena math text workspace candidate emit program catalog pipeline_flow pipeline_walk
   block_phases schedule segment step_events step_outline step_regions step_segments storage price
   price_kernel estimate flow_list framework_described framework_scheduled phase_price price_list
   step_replay bound_stage search)

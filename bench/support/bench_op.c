@@ -8,9 +8,9 @@
 #include "base/rng.h"
 #include "host/clock.h"
 #include "kernels/kernels.h"
-#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
 #include "support/bench_step.h"
+#include "workspace/workspace.h"
 
 // The pattern is no multiple of the rows of matrices, so no two rows are equal.
 enum { MAX_SETS = 8, PATTERN_BYTES = 64 * 4099, ROTATED_BYTES = 256 << 20, POISON = 0xa5 };

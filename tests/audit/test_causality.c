@@ -13,9 +13,9 @@
 #include <cmocka.h>
 
 #include "audit/swap.h"
-#include "kernels/workspace/cpu_workspace.h"
 #include "ops/attention.h"
 #include "support/audit_case.h"
+#include "workspace/cpu_workspace.h"
 
 enum { TRIALS = 8 };
 

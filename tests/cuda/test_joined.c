@@ -14,10 +14,10 @@
 
 #include "cli/installed.h"
 #include "files/config_file.h"
-#include "kernels/workspace/workspace.h"
 #include "support/op_case.h"
 #include "support/op_device.h"
 #include "support/parity_case.h"
+#include "workspace/workspace.h"
 
 // ---- the kernels ----
 

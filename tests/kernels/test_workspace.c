@@ -9,8 +9,8 @@
 
 #include "base/backend_rules.h"
 #include "kernels/kernels.h"
-#include "kernels/workspace/workspace.h"
 #include "ops/operands.h"
+#include "workspace/workspace.h"
 
 static void launches_join_what_has_a_joined_kernel(void **state) {
   (void)state;

@@ -9,10 +9,10 @@
 
 #include "base/text.h"
 #include "kernels/kernels.h"
-#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
 #include "ops/operands.h"
+#include "workspace/workspace.h"
 
 static void every_kind_has_a_row_of_its_own(void **state) {
   (void)state;

@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-#include "kernels/workspace/cuda_workspace.h"
 #include "ops/head.h"
 #include "support/op_case.h"
 #include "support/op_device.h"
+#include "workspace/cuda_workspace.h"
 
 typedef struct shape {
   int64_t R, C, V, chunk_rows;

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "kernels/workspace/workspace.h"
 #include "support/op_case.h"
 #include "support/op_device.h"
+#include "workspace/workspace.h"
 
 typedef struct shape {
   int64_t R, C, O;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "kernels/decode_cpu.c"
-#include "kernels/workspace/cpu_workspace.h"
+#include "workspace/cpu_workspace.h"
 
 enum { DEPTH = 131, RUNS = 20, MOST = 40 };
 

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "kernels/workspace/workspace.h"
 #include "support/op_device.h"
+#include "workspace/workspace.h"
 
 enum { GUARD_BYTES = OP_GUARD_BYTES, CANARY = 0xA5, POISON = 0xFF };
 

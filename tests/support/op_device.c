@@ -13,8 +13,8 @@
 
 #include "device/device.h"
 #include "host/heap.h"
-#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
+#include "workspace/workspace.h"
 
 enum { MOST_BLOCKS = 2 * OT_JOINED_MOST * (OT_MAX_INPUTS + OT_MAX_OUTPUTS + 1) };
 

@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
-#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
 #include "support/runner_state.h"
+#include "workspace/workspace.h"
 
 // ---- initial values: functions of the global index ----
 

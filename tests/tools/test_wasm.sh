@@ -11,8 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 echo '#include <string.h>' >"$work/probe.c"
 flags=(--target=wasm32-wasi -std=c17 -O1 -ffp-contract=off -Wall -Wextra -Werror)
-read -ra includes < <(tools/modules.sh includes)
-flags+=("${includes[@]}")
+flags+=($(tools/modules.sh includes))
 "$clang" "${flags[@]}" -c "$work/probe.c" -o "$work/probe.o" 2>/dev/null ||
   { echo "skipped: clang without wasi-libc"; exit 77; }
 

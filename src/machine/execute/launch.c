@@ -2,7 +2,7 @@
 // Operand pointers are the entry's base offsets plus the arena.
 #include "execute/launch.h"
 
-#include "kernels/workspace/workspace.h"
+#include "workspace/workspace.h"
 
 // A call and its operands.
 typedef struct prepared {

@@ -11,10 +11,10 @@
 
 #include "kernels/dropout_mask.h"
 #include "kernels/register_tile.h"
-#include "kernels/workspace/cpu_workspace.h"
 #include "ops/attention.h"
 #include "ops/kernel.h"
 #include "ops/zigzag.h"
+#include "workspace/cpu_workspace.h"
 
 enum {
   OT_QUERIES = OT_ATTENTION_QUERIES,

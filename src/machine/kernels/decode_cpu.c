@@ -13,8 +13,8 @@
 #include "kernels/cpu_tables.h"
 #include "kernels/dot_tile.h"
 #include "kernels/vector_math.h"
-#include "kernels/workspace/cpu_workspace.h"
 #include "ops/decode.h"
+#include "workspace/cpu_workspace.h"
 
 static_assert(OT_DECODE_KEYS % OT_PAGE_SLOTS == 0, "whole pages");
 

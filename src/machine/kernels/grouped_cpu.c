@@ -13,9 +13,9 @@
 #include "kernels/matrix.h"
 #include "kernels/register_tile.h"
 #include "kernels/view.h"
-#include "kernels/workspace/cpu_workspace.h"
 #include "ops/grouped.h"
 #include "ops/route.h"
+#include "workspace/cpu_workspace.h"
 
 enum {
   PACKED_DEPTH = 64,  // of the matrix, transposed at a time

@@ -11,9 +11,9 @@
 #include "kernels/largest.h"
 #include "kernels/matrix.h"
 #include "kernels/view.h"
-#include "kernels/workspace/cpu_workspace.h"
 #include "ops/head.h"
 #include "ops/head_draw.h"
+#include "workspace/cpu_workspace.h"
 
 typedef struct head {
   const ot_kernel_call *call;

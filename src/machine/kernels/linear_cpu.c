@@ -8,10 +8,10 @@
 #include "kernels/cpu_tables.h"
 #include "kernels/matrix.h"
 #include "kernels/view.h"
-#include "kernels/workspace/blocks.h"
-#include "kernels/workspace/cpu_workspace.h"
 #include "ops/linear.h"
 #include "ops/shares.h"
+#include "workspace/blocks.h"
+#include "workspace/cpu_workspace.h"
 
 // Writes the initial value of a GEMM of `part` into v: bias (a vector, or absent) + addend (a
 // matrix, or absent). Returns false, and does nothing, when both are absent.

@@ -9,9 +9,9 @@
 #include "kernels/matrix.h"
 #include "kernels/tiles.h"
 #include "kernels/update_sums.h"
-#include "kernels/workspace/blocks.h"
-#include "kernels/workspace/muon_layout.h"
 #include "ops/optimizer.h"
+#include "workspace/blocks.h"
+#include "workspace/muon_layout.h"
 
 // The quintic X -> a X + (b A + c A^2) X, A = X X^T, of Jordan et al.
 static const ot_real first_power = (ot_real)3.4445;

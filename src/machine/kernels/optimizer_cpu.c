@@ -7,8 +7,8 @@
 #include "kernels/cpu_tables.h"
 #include "kernels/tiles.h"
 #include "kernels/update_sums.h"
-#include "kernels/workspace/blocks.h"
 #include "ops/optimizer.h"
+#include "workspace/blocks.h"
 
 static double block_sum_squares(const ot_tensor *g, int64_t begin, int64_t end) {
   ot_real scratch[OT_TILE];

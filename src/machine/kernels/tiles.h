@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "kernels/real.h"
-#include "kernels/workspace/blocks.h"
 #include "ops/kernel.h"
 #include "ops/shares.h"
+#include "workspace/blocks.h"
 
 // The threads worth waking for work on `elements` elements.
 static inline int ot_threads_for(const ot_kernel_call *call, int64_t elements) {

@@ -11,8 +11,6 @@
 #include "describe/measured_keys.h"
 #include "estimate/job_check.h"
 #include "ops/attention.h"
-#include "plan/doubt.h"
-#include "plan/limits.h"
 
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.
 static const double tokens_per_parameter = 20;

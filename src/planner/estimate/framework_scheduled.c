@@ -9,11 +9,8 @@
 #include "estimate/memory.h"
 #include "estimate/phase_price.h"
 #include "graph/local_shape.h"
-#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
-#include "plan/framework.h"
-#include "plan/memory.h"
-#include "plan/phase_price.h"
+#include "workspace/workspace.h"
 
 const ot_framework *ot_framework_of(const ot_engine *engine) {
   return engine == &ot_engine_orthant ? &ot_framework_scheduled : &ot_framework_described;

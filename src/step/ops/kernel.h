@@ -24,7 +24,7 @@ typedef void (*ot_kernel)(const ot_kernel_call *call);
 
 // Runs calls [count] as one, with the bits of one after the other. Their operands have the same
 // dtypes, and no call touches what another writes, but for accumulated outputs. `count` is at most
-// ot_op_joined (kernels/workspace/workspace.h).
+// ot_op_joined (workspace/workspace.h).
 typedef void (*ot_joined_kernel)(const ot_kernel_call *calls, int count);
 
 // One entry of the table that each kernel file exports, once per compute type; a null `run` ends

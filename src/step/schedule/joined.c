@@ -2,7 +2,7 @@
 // Whether the operands of a launch are independent, schedule_check.c proves.
 #include "schedule/joined.h"
 
-#include "kernels/workspace/workspace.h"
+#include "workspace/workspace.h"
 
 static bool same_kind(const ot_operand *a, const ot_operand *b) {
   const bool absent = a->base == OT_BASE_NONE;

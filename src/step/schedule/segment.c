@@ -4,11 +4,11 @@
 
 #include "base/text.h"
 #include "graph/body.h"
-#include "kernels/workspace/workspace.h"
 #include "ops/attributes.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
 #include "schedule/layout.h"
+#include "workspace/workspace.h"
 
 // ---- step-level layouts that depend on the graph only ----
 

@@ -5,10 +5,10 @@
 #include "schedule/storage.h"
 
 #include "graph/body.h"
-#include "kernels/workspace/workspace.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
 #include "schedule/layout.h"
+#include "workspace/workspace.h"
 
 // Lifetime of one instance; instances that share storage are chained to a root.
 typedef struct lifetime {

@@ -2,11 +2,11 @@
 // Builds step-level tasks.
 #include "schedule/tasks.h"
 
-#include "kernels/workspace/workspace.h"
 #include "ops/collective.h"
 #include "ops/operands.h"
 #include "schedule/joined.h"
 #include "schedule/segment.h"
+#include "workspace/workspace.h"
 
 void ot_tasks_begin(ot_segment *segment, const char *name, ot_phase phase, int max_tasks,
                     ot_arena *arena) {

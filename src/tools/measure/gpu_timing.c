@@ -7,10 +7,10 @@
 #include "base/rng.h"
 #include "host/clock.h"
 #include "kernels/kernels.h"
-#include "kernels/workspace/workspace.h"
 #include "measure/measure_parts.h"
 #include "ops/catalog.h"
 #include "ops/operands.h"
+#include "workspace/workspace.h"
 
 enum {
   SAMPLES = 7,

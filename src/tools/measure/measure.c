@@ -14,10 +14,10 @@
 #include "host/clock.h"
 #include "host/cores.h"
 #include "kernels/kernels.h"
-#include "kernels/workspace/workspace.h"
 #include "measure/measure_parts.h"
 #include "ops/catalog.h"
 #include "ops/operands.h"
+#include "workspace/workspace.h"
 
 enum {
   LEAST_RUNS = 5,  // per figure

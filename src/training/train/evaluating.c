@@ -2,6 +2,7 @@
 // Ranks meet about once a second while engines run: those that wait are not taken for hanging.
 #include "train/evaluating.h"
 
+#include "base/backend_rules.h"
 #include "base/text.h"
 #include "host/clock.h"
 #include "host/heap.h"
@@ -34,7 +35,7 @@ static ot_status place_engines(ot_evaluating *e, const ot_session *s) {
   ot_run_tasks_ranks ranks = {.count = ot_world_size(world)};
   int64_t sharing, threads, memory;
   OT_TRY(most_of(s, comm ? ot_comm_local_size(comm) : 1, &sharing));
-  if (schedule->backend != OT_BACKEND_CPU) sharing = ot_gpu_sharers((int)sharing);
+  if (!ot_backend_rules_of(schedule->backend)->host) sharing = ot_gpu_sharers((int)sharing);
   ranks.sharing = (int)sharing;
   OT_TRY(most_of(s, schedule->threads, &threads));
   OT_TRY(most_of(s, schedule->memory.peak_bytes, &ranks.training_bytes));

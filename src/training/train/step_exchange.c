@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "base/backend_rules.h"
 #include "base/text.h"
 #include "describe/moe.h"
 #include "runtime/stop_signal.h"
@@ -30,9 +31,9 @@ void ot_step_exchange_begin(ot_step_exchange *exchange, const ot_session *s) {
   ot_world *const world = s->request->world;
   const int size = ot_world_size(world);
   const bool by_data = s->run->model.moe.num_experts > 0 && s->run->parallel.ep > 1;
-  const bool on_cpu = ot_runtime_schedule(ot_session_runtime(s))->backend == OT_BACKEND_CPU;
+  const bool timed = !ot_backend_rules_of(ot_runtime_backend(ot_session_runtime(s)))->queued;
   *exchange =
-      (ot_step_exchange){.finds_stragglers = size >= OT_STRAGGLER_PEERS && !by_data && on_cpu};
+      (ot_step_exchange){.finds_stragglers = size >= OT_STRAGGLER_PEERS && !by_data && timed};
   exchange->values = ot_arena_array(s->arena, OT_WORLD_VALUES + size, sizeof *exchange->values);
   exchange->scratch = ot_arena_array(s->arena, size, sizeof *exchange->scratch);
   exchange->work = ot_arena_array(s->arena, size, sizeof *exchange->work);

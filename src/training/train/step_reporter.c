@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "base/backend_rules.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
 #include "host/clock.h"
@@ -61,7 +62,7 @@ ot_status ot_step_reporter_begin(ot_step_reporter *r, const ot_session *s) {
 // ---- a step ----
 
 static bool on_gpu(const ot_session *s) {
-  return ot_runtime_schedule(ot_session_runtime(s))->backend != OT_BACKEND_CPU;
+  return !ot_backend_rules_of(ot_runtime_backend(ot_session_runtime(s)))->host;
 }
 
 static ot_runtime_memory_use use_of_memory(const ot_session *s) {

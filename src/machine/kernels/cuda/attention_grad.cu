@@ -12,7 +12,7 @@ extern "C" {
 #include "kernels/cuda/attention_hopper.h"
 #include "kernels/cuda/attention_mma.h"
 #include "kernels/cuda/tables.h"
-#include "kernels/workspace/blocks.h"
+#include "workspace/blocks.h"
 }
 
 namespace {

@@ -9,7 +9,7 @@
 #include "kernels/cuda/rows.cuh"
 
 extern "C" {
-#include "kernels/workspace/cuda_workspace.h"
+#include "workspace/cuda_workspace.h"
 #include "ops/decode.h"
 }
 

@@ -8,7 +8,7 @@
 extern "C" {
 #include "base/rng.h"
 #include "kernels/cuda/tables.h"
-#include "kernels/workspace/cuda_workspace.h"
+#include "workspace/cuda_workspace.h"
 #include "ops/head.h"
 #include "ops/head_draw.h"
 }

@@ -5,7 +5,7 @@
 extern "C" {
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/tables.h"
-#include "kernels/workspace/blocks.h"
+#include "workspace/blocks.h"
 #include "ops/linear.h"
 }
 

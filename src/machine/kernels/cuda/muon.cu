@@ -7,8 +7,8 @@
 extern "C" {
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/tables.h"
-#include "kernels/workspace/cuda_workspace.h"
-#include "kernels/workspace/muon_layout.h"
+#include "workspace/cuda_workspace.h"
+#include "workspace/muon_layout.h"
 #include "ops/optimizer.h"
 }
 

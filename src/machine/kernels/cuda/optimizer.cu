@@ -6,8 +6,8 @@
 
 extern "C" {
 #include "kernels/cuda/tables.h"
-#include "kernels/workspace/cuda_workspace.h"
-#include "kernels/workspace/workspace.h"
+#include "workspace/cuda_workspace.h"
+#include "workspace/workspace.h"
 #include "ops/optimizer.h"
 }
 

@@ -7,7 +7,7 @@
 
 extern "C" {
 #include "kernels/cuda/tables.h"
-#include "kernels/workspace/cuda_workspace.h"
+#include "workspace/cuda_workspace.h"
 #include "ops/route.h"
 }
 

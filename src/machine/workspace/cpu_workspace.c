@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workspaces of CPU kernels.
-#include "kernels/workspace/cpu_workspace.h"
+#include "workspace/cpu_workspace.h"
 
 #include <assert.h>
 #include <stddef.h>
 
 #include "base/extremes.h"
 #include "base/status.h"
-#include "kernels/workspace/blocks.h"
-#include "kernels/workspace/muon_layout.h"
-#include "kernels/workspace/workspace_rules.h"
+#include "workspace/blocks.h"
+#include "workspace/muon_layout.h"
+#include "workspace/workspace_rules.h"
 #include "ops/attention.h"
 #include "ops/decode.h"
 #include "ops/grouped.h"

@@ -2,7 +2,7 @@
 // Layouts of the workspaces of CUDA kernels, which size them and place their regions. Pure.
 #pragma once
 
-#include "kernels/workspace/blocks.h"
+#include "workspace/blocks.h"
 #include "ops/op.h"
 
 // ---- how work is divided into blocks of threads ----

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the rule of a back end.
-#include "kernels/workspace/workspace.h"
+#include "workspace/workspace.h"
 
 #include <assert.h>
 
-#include "kernels/workspace/workspace_rules.h"
+#include "workspace/workspace_rules.h"
 
 static const ot_kernel_needs *const needs[] = {
     [OT_BACKEND_CPU] = ot_cpu_needs, [OT_BACKEND_CUDA] = ot_cuda_needs};

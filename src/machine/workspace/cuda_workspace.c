@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workspaces of CUDA kernels, and the calls that a launch joins.
-#include "kernels/workspace/cuda_workspace.h"
+#include "workspace/cuda_workspace.h"
 
 #include <stddef.h>
 
-#include "kernels/workspace/muon_layout.h"
-#include "kernels/workspace/workspace.h"
-#include "kernels/workspace/workspace_rules.h"
+#include "workspace/muon_layout.h"
+#include "workspace/workspace.h"
+#include "workspace/workspace_rules.h"
 #include "ops/decode.h"
 #include "ops/head.h"
 #include "ops/head_norm.h"
